@@ -1,0 +1,75 @@
+/// \file Allocators: raw device memory, and the cache of freed blocks with its statistics that every device puts in front of it.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace tg {
+
+/// Raw memory of a device. A block is an opaque handle: a plain address where memory is host visible. Thread-safe.
+class Allocator {
+ public:
+  virtual ~Allocator() = default;
+  /// A block of at least `bytes` bytes with undefined contents, aligned to 64 bytes or more; nullptr when memory is exhausted.
+  virtual void* allocate(size_t bytes) = 0;
+  virtual void free(void* block, size_t bytes) noexcept = 0;
+  virtual void copy_in(void* dst, const void* src, size_t n) = 0;
+  virtual void copy_out(void* dst, const void* src, size_t n) = 0;
+  /// Copies within this device.
+  virtual void copy(void* dst, const void* src, size_t n) = 0;
+  /// The handle of the part of `block` that starts at `offset`.
+  virtual void* offset(void* block, size_t offset) { return static_cast<char*>(block) + offset; }
+  /// The address at which the host reads and writes the block, or nullptr.
+  virtual void* host_pointer(void* block) const { (void)block; return nullptr; }
+};
+
+/// Host memory: 64-byte aligned, huge pages from 2 MB on, never zeroed by us.
+std::unique_ptr<Allocator> make_host_allocator();
+
+/// Bytes of one device (or of all) as buffers and the allocator's cache hold them.
+struct MemoryStats {
+  int64_t used = 0;         ///< held by live buffers
+  int64_t peak = 0;         ///< greatest `used` since the last reset
+  int64_t cached = 0;       ///< freed blocks kept for reuse
+  int64_t allocations = 0;  ///< blocks handed out
+  int64_t reused = 0;       ///< of these, taken from the cache
+};
+
+/// Keeps freed blocks by size and hands them out again. `LRU=0` turns the cache off; the limit evicts what was freed longest ago.
+class LruAllocator final : public Allocator {
+ public:
+  /// `name` appears in errors. `cache_limit` bounds the cached bytes; `memory_limit` (0: none) bounds used + cached bytes.
+  LruAllocator(std::unique_ptr<Allocator> inner, std::string name, int64_t cache_limit, int64_t memory_limit = 0);
+  ~LruAllocator() override;
+
+  /// Never returns nullptr: frees the cache, retries, then throws OutOfMemoryError with the sizes involved.
+  void* allocate(size_t bytes) override;
+  void free(void* block, size_t bytes) noexcept override;
+  void copy_in(void* dst, const void* src, size_t n) override { inner_->copy_in(dst, src, n); }
+  void copy_out(void* dst, const void* src, size_t n) override { inner_->copy_out(dst, src, n); }
+  void copy(void* dst, const void* src, size_t n) override { inner_->copy(dst, src, n); }
+  void* offset(void* block, size_t offset) override { return inner_->offset(block, offset); }
+  void* host_pointer(void* block) const override { return inner_->host_pointer(block); }
+
+  /// Returns the cached blocks to the system.
+  void free_cache() noexcept;
+  void set_cache_limit(int64_t bytes);
+  void set_memory_limit(int64_t bytes);
+  MemoryStats stats() const;
+  /// Makes the peak equal to what is used now and counts allocations from zero.
+  void reset_stats();
+
+ private:
+  struct State;
+  std::unique_ptr<Allocator> inner_;
+  std::unique_ptr<State> state_;
+};
+
+/// Statistics of one opened device, or of all of them together when no name is given.
+MemoryStats memory_stats(std::string_view device = {});
+/// Restarts peak and counts of one opened device, or of all.
+void reset_memory_stats(std::string_view device = {});
+
+}  // namespace tg

@@ -1,0 +1,88 @@
+/// \file Buffer: a typed piece of device memory, allocated when first needed, freed when the last reference goes; views share their base.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <iosfwd>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "tinygrad/base/dtype.h"
+
+namespace tg {
+
+class Buffer;
+class Device;
+using BufferRef = std::shared_ptr<Buffer>;
+
+class Buffer : public std::enable_shared_from_this<Buffer> {
+  struct Private {};  // construction through the factories only
+
+ public:
+  /// An unallocated buffer of `size` elements. Throws DeviceError for an unknown device, ShapeError when the bytes overflow.
+  static BufferRef create(std::string_view device, int64_t size, DType dtype);
+  /// Wraps memory owned by someone else: `handle` must stay valid while `owner` (may be empty) or the buffer lives.
+  static BufferRef from_external(std::string_view device, void* handle, int64_t size, DType dtype, std::shared_ptr<void> owner = {});
+  /// Part of this buffer's memory, `byte_offset` from this buffer's begin, possibly as another type. Throws IndexError when it does not fit.
+  BufferRef view(int64_t size, DType dtype, int64_t byte_offset);
+
+  Device& device() const { return *device_; }
+  const std::string& device_name() const;
+  int64_t size() const { return size_; }
+  DType dtype() const { return dtype_; }
+  int64_t nbytes() const { return nbytes_; }
+  /// The buffer that owns the memory (this one unless it is a view) and the distance from its begin in bytes.
+  Buffer& base() { return base_ ? *base_ : *this; }
+  const Buffer& base() const { return base_ ? *base_ : *this; }
+  bool is_view() const { return base_ != nullptr; }
+  int64_t offset() const { return offset_; }
+
+  bool is_allocated() const { return base().handle_.load(std::memory_order_acquire) != nullptr; }
+  /// Allocates on the first call and returns the device handle. Thread-safe. Throws OutOfMemoryError.
+  void* ensure_allocated();
+  /// The device handle, nullptr while unallocated.
+  void* handle() const;
+  /// The host address where memory is host visible (allocating it), else nullptr.
+  void* data();
+
+  /// Copies exactly nbytes() from or to the host; throws ShapeError for another size. Reading an unallocated buffer throws DeviceError.
+  void copy_in(std::span<const std::byte> bytes);
+  void copy_out(std::span<std::byte> bytes);
+  /// Copies from a buffer of the same nbytes() on any device.
+  void copy_from(Buffer& source);
+  /// Gives the memory back before the last reference goes. No effect on views and external memory.
+  void deallocate();
+
+  Buffer(Private, Device& device, int64_t size, DType dtype, int64_t nbytes);
+  ~Buffer();
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+ private:
+  Device* device_;
+  int64_t size_, nbytes_, offset_ = 0;
+  DType dtype_;
+  bool external_ = false;
+  std::atomic<void*> handle_{nullptr};  // of the base; views compute theirs
+  BufferRef base_;
+  std::shared_ptr<void> owner_;
+  std::mutex mutex_;  // guards the first allocation
+};
+
+std::ostream& operator<<(std::ostream&, const Buffer&);
+
+/// The side table from the id of a BUFFER node to its memory. Thread-safe, constant time.
+namespace buffer_table {
+/// Throws InternalError when the id has a buffer already.
+void attach(uint64_t id, BufferRef buffer);
+/// Empty when the id has none.
+BufferRef get(uint64_t id);
+/// Called when the node dies; unknown ids are ignored.
+void release(uint64_t id);
+size_t size();
+}  // namespace buffer_table
+
+}  // namespace tg

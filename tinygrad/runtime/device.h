@@ -1,0 +1,69 @@
+/// \file Device: memory, compiler and loader of one device behind one interface, and the registry that opens devices by name.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tinygrad/runtime/allocator.h"
+#include "tinygrad/runtime/compiler.h"
+#include "tinygrad/target/target.h"
+
+namespace tg {
+
+/// One line of `tg devices`.
+struct DeviceInfo {
+  std::string name;
+  bool available = false;
+  std::string note;  ///< what it is when available, else what is missing
+};
+
+/// An opened device; lives until the process ends.
+class Device {
+ public:
+  /// Opens (once) the device called e.g. "cpu:1", "DISK:/path", or the default for an empty name. Throws DeviceError that lists the known
+  /// devices, or says what the device lacks.
+  static Device& get(std::string_view name = {});
+  /// "cpu:0" -> "CPU", "cuda:1" -> "CUDA:1", "" -> the default; paths keep their case. Throws DeviceError for an unknown kind.
+  static std::string canonical(std::string_view name);
+  /// The device that DEV (`DEVICE[:RENDERER[:ARCH]]`, ';' separated) names, else the first that opens.
+  static std::string default_name();
+  /// Every known device with its availability.
+  static std::vector<DeviceInfo> list();
+  /// Waits for the work queued on one device, or on every opened one.
+  static void synchronize(std::string_view name = {});
+  /// The devices opened so far, in the order of opening.
+  static std::vector<Device*> opened();
+
+  virtual ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const std::string& name() const { return name_; }  ///< canonical: "CPU", "CPU:1"
+  const std::string& kind() const { return kind_; }  ///< without the index: "CPU"
+  LruAllocator& allocator() { return *allocator_; }
+  /// Kernels of this device can be compiled and run; false for pure storage.
+  virtual bool computes() const { return true; }
+  /// The host reads and writes its memory directly.
+  virtual bool host_visible() const { return false; }
+  /// Code generation target under the current DEV setting. The reference stays valid.
+  virtual const Target& target() = 0;
+  /// The compiler of `target`, which must be one this device returned.
+  virtual Compiler& compiler(const Target& target) = 0;
+  Compiler& compiler() { return compiler(target()); }
+  /// Loads compiled bytes. Throws FormatError for bytes that are no program of this device, or lack the symbol.
+  virtual std::shared_ptr<Executable> load(std::span<const uint8_t> binary, const std::string& symbol) = 0;
+  /// Waits for queued work.
+  virtual void wait() {}
+
+ protected:
+  Device(std::string name, std::unique_ptr<LruAllocator> allocator);
+  std::unique_ptr<LruAllocator> allocator_;
+
+ private:
+  std::string name_, kind_;
+};
+
+}  // namespace tg

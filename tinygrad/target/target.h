@@ -1,0 +1,31 @@
+/// \file Target: what the machine a kernel is compiled for can do, as plain data. Detection lives in runtime/cpu_detect.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tg {
+
+/// Describes one code generation target. Two targets with equal keys get the same code.
+struct Target {
+  std::string device;                 ///< device kind without an index: "CPU", "NULL", "INTERP", ...
+  std::string renderer;               ///< "LLVM", "CLANG", ...; empty when the device renders nothing
+  std::string arch;                   ///< "x86_64", "arm64", ...
+  std::string cpu;                    ///< the compiler's name of the processor: "znver4", "x86-64-v3", "apple-m1", ...
+  std::vector<std::string> features;  ///< LLVM feature names that are present, sorted: "avx2", "fma", ...
+  int vector_bytes = 16;              ///< widest vector register in bytes: 16, 32 or 64
+  int vector_registers = 16;          ///< architectural vector registers
+  int64_t l1_bytes = 32 << 10;        ///< data cache of one core
+  int64_t l2_bytes = 512 << 10;       ///< second level cache of one core
+  int64_t l3_bytes = 8 << 20;         ///< last level cache shared by the cores
+  int cores = 1;                      ///< threads a kernel may be split over
+
+  bool has(std::string_view feature) const;
+  /// "+avx2,+fma,..." as compilers take it.
+  std::string feature_string() const;
+  /// Everything that changes code, as text; part of every cache key.
+  std::string key() const;
+};
+
+}  // namespace tg
