@@ -9,7 +9,7 @@ namespace tg {
 
 /// Identifies a scalar type. The order is the promotion priority used to pick the least upper type.
 enum class DTypeId : uint8_t {
-  kVoid, kWeakInt, kBool, kInt8, kUInt8, kInt16, kUInt16, kInt32, kUInt32, kInt64, kUInt64, kWeakFloat,
+  kVoid, kBool, kWeakInt, kInt8, kUInt8, kInt16, kUInt16, kInt32, kUInt32, kInt64, kUInt64, kWeakFloat,
   kFp8E4M3, kFp8E4M3FNUZ, kFp8E5M2, kFp8E5M2FNUZ, kFloat16, kBFloat16, kFloat32, kFloat64, kCount
 };
 

@@ -1,0 +1,50 @@
+# The short face of the build. CMake presets do the work: cmake --preset dev && cmake --build --preset dev
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+FORMAT := $(firstword $(shell command -v clang-format-19 2>/dev/null))
+SOURCES = $(shell git ls-files -- '*.cpp' '*.h' 2>/dev/null)
+
+.PHONY: help demo release dev test asan ubsan tsan format check bench env-docs clean
+
+help:
+	@echo "make demo    install what is missing, build, train a convnet on MNIST"
+	@echo "make test    install what is missing, build, run all tests"
+	@echo "make release|dev|asan|ubsan|tsan   build one preset into build/<preset>; the sanitizers also test"
+	@echo "make bench   build release and run the benchmarks;   make format   format the sources"
+
+demo: release
+	build/release/bin/tg mnist --steps 200
+
+deps:
+	@scripts/install-deps.sh
+
+release dev: deps
+	cmake --preset $@
+	cmake --build --preset $@ --parallel $(JOBS) $(if $(filter release,$@),--target tg)
+
+check:
+	python3 tools/check_layers.py
+ifneq ($(FORMAT),)
+	$(FORMAT) --dry-run --Werror $(SOURCES)
+endif
+
+test: deps check
+	cmake --preset dev
+	cmake --build --preset dev --parallel $(JOBS)
+	ctest --preset dev --parallel $(JOBS) --progress
+
+asan ubsan tsan: deps
+	cmake --preset $@
+	cmake --build --preset $@ --parallel $(JOBS)
+	ctest --preset $@ --parallel $(JOBS)
+
+bench: release
+	build/release/bin/tg bench
+
+format:
+	$(if $(FORMAT),$(FORMAT) -i $(SOURCES),$(error clang-format-19 is not installed))
+
+env-docs: release
+	build/release/bin/tg env --markdown > docs/env.md
+
+clean:
+	rm -rf build

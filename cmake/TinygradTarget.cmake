@@ -1,0 +1,40 @@
+# tg_target(name): language, warnings, sanitizers, linker. Flags live on our targets, so a project that adds this one keeps its own.
+
+if(NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+  find_program(TG_CCACHE ccache)
+  if(TG_CCACHE)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${TG_CCACHE})
+  endif()
+endif()
+
+find_program(TG_LLD ld.lld)
+include(CheckLinkerFlag)
+if(TG_LLD)
+  check_linker_flag(CXX -fuse-ld=lld TG_HAS_LLD)
+endif()
+
+function(tg_target name)
+  set_target_properties(${name} PROPERTIES CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
+  # Results must not depend on which compiler contracts a*b+c.
+  target_compile_options(${name} PRIVATE -Wall -Wextra -ffp-contract=off)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${name} PRIVATE -Wno-restrict) # g++ 12 warns about its own std::string
+  endif()
+  if(TG_WERROR)
+    target_compile_options(${name} PRIVATE -Werror)
+  endif()
+  if(TG_SANITIZE)
+    target_compile_options(${name} PRIVATE -fsanitize=${TG_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    target_link_options(${name} PRIVATE -fsanitize=${TG_SANITIZE})
+  endif()
+  if(TG_HAS_LLD)
+    target_link_options(${name} PRIVATE -fuse-ld=lld)
+  endif()
+endfunction()
+
+# tg_needs_plugin(name): a program that compiles kernels wants the plugin built beside it; nothing links to it.
+function(tg_needs_plugin name)
+  if(TARGET tinygrad_llvm)
+    add_dependencies(${name} tinygrad_llvm)
+  endif()
+endfunction()

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Installs what the build needs from Debian's or Ubuntu's own packages. Does nothing when all of it is there.
+set -euo pipefail
+
+command -v dpkg-query >/dev/null || {
+  echo "install-deps: not a Debian or Ubuntu system. Needed: cmake >= 3.25, ninja, g++ >= 12 or clang >= 16, LLVM >= 17, fmt, SQLite, zlib, nlohmann-json, CLI11, GoogleTest, Google Benchmark." >&2
+  exit 0
+}
+
+installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+
+missing=()
+for p in cmake ninja-build g++ ccache lld git python3 libfmt-dev libcli11-dev libsqlite3-dev nlohmann-json3-dev zlib1g-dev libgtest-dev libgmock-dev libbenchmark-dev; do
+  installed "$p" || missing+=("$p")
+done
+
+# LLVM: 19 where it is offered, else the newest that is at least 17. The compiler of DEV=CPU:CLANG has the same number.
+llvm=""
+for v in 19 22 21 20 18 17; do installed "llvm-$v-dev" && { llvm=$v; break; }; done
+format=yes; installed clang-format-19 || format=no
+if [ ${#missing[@]} = 0 ] && [ -n "$llvm" ] && installed "clang-$llvm" && { [ $format = yes ] || [ "$llvm" != 19 ]; }; then exit 0; fi
+
+sudo=""
+if [ "$(id -u)" != 0 ]; then
+  command -v sudo >/dev/null || { echo "install-deps: neither root nor sudo; missing: ${missing[*]} ${llvm:-llvm}" >&2; exit 1; }
+  sudo=sudo
+fi
+export DEBIAN_FRONTEND=noninteractive
+$sudo apt-get update -q
+offered() { apt-cache show "$1" >/dev/null 2>&1; }
+if [ -z "$llvm" ]; then
+  for v in 19 22 21 20 18 17; do offered "llvm-$v-dev" && { llvm=$v; break; }; done
+  [ -n "$llvm" ] || { echo "install-deps: no llvm-N-dev with N >= 17 is offered here" >&2; exit 1; }
+  missing+=("llvm-$llvm-dev")
+fi
+installed "clang-$llvm" || missing+=("clang-$llvm")
+if [ $format = no ] && offered clang-format-19; then missing+=(clang-format-19); fi
+[ ${#missing[@]} = 0 ] && exit 0
+echo "install-deps: installing ${missing[*]}"
+$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"

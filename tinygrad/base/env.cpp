@@ -1,0 +1,219 @@
+/// \file Environment variables: parsing, older spellings, overrides and the printed table.
+#include "tinygrad/base/env.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <fstream>
+#include <iomanip>
+#include <optional>
+#include <ostream>
+#include <vector>
+
+#include "tinygrad/base/error.h"
+
+namespace tg::env {
+
+namespace {
+
+enum class Kind : uint8_t { kGroup, kInt, kStr };
+struct Entry { Kind kind; const char *name, *fallback, *help; int index; };
+
+// Order of the table, groups included.
+constexpr Entry kTable[] = {
+#define GROUP(title) {Kind::kGroup, title, "", "", 0},
+#define INT(name, fallback, help) {Kind::kInt, #name, #fallback, help, int_index::name},
+#define STR(name, fallback, help) {Kind::kStr, #name, fallback, help, str_index::name},
+#include "tinygrad/base/env_table.inc"
+#undef GROUP
+#undef INT
+#undef STR
+};
+
+std::optional<int64_t> parse_int(std::string_view s) {
+  while (!s.empty() && s.front() == ' ') s.remove_prefix(1);
+  while (!s.empty() && s.back() == ' ') s.remove_suffix(1);
+  if (s.starts_with('+')) s.remove_prefix(1);
+  int64_t v = 0;
+  const auto [end, ec] = std::from_chars(s.data(), s.data() + s.size(), v);
+  return ec == std::errc{} && end == s.data() + s.size() && !s.empty() && v != Values::kBad ? std::optional(v) : std::nullopt;
+}
+
+const Entry* find_entry(std::string_view name) {
+  for (const Entry& e : kTable) if (e.kind != Kind::kGroup && name == e.name) return &e;
+  return nullptr;
+}
+
+const char* name_of(Kind kind, int index) {
+  for (const Entry& e : kTable) if (e.kind == kind && e.index == index) return e.name;
+  return "?";
+}
+
+// What people typed before there was DEV. A flag counts if it is a non-zero integer; the first that does, wins.
+struct OldFlag { const char *name, *dev; };
+constexpr OldFlag kOldFlags[] = {
+    {"CPU_LLVM", "CPU:LLVM"}, {"CLANG", "CPU:CLANG"}, {"LLVM", "CPU:LLVM"}, {"INTERP", "INTERP"}, {"PYTHON", "INTERP"}, {"CUDA", "CUDA"}, {"NV", "CUDA"},
+    {"AMD", "AMD"},           {"HIP", "AMD"},         {"METAL", "METAL"},   {"OPENCL", "CL"},     {"CL", "CL"},         {"WEBGPU", "WEBGPU"},
+    {"NULL", "NULL"},         {"GPU", "GPU"},         {"CPU", "CPU"},
+};
+
+std::string old_spelling_of_dev() {
+  if (const char* v = std::getenv("DEVICE"); v && *v) return v;
+  for (const OldFlag& f : kOldFlags) if (const char* v = std::getenv(f.name); v && parse_int(v).value_or(0) != 0) return f.dev;
+  return "";
+}
+
+// NO_COLOR is a convention of many programs: any value turns colours off.
+int64_t parse_env_int(const Entry& e, const char* v) {
+  const std::optional<int64_t> parsed = parse_int(v);
+  if (!parsed && e.index == int_index::NO_COLOR) return 1;
+  return parsed.value_or(Values::kBad);
+}
+
+Values from_environment() {
+  Values values;
+  for (const Entry& e : kTable) {
+    if (e.kind == Kind::kGroup) continue;
+    const char* v = std::getenv(e.name);
+    const bool set = v && *v;
+    if (e.kind == Kind::kInt) values.ints[e.index] = set ? parse_env_int(e, v) : *parse_int(e.fallback);
+    else values.strs[e.index] = set ? v : e.fallback;
+  }
+  std::string& dev = values.strs[str_index::DEV];
+  if (dev.empty()) dev = old_spelling_of_dev();
+  // The viewer needs both records.
+  if (const int64_t viz = values.ints[int_index::VIZ]; viz != 0 && viz != Values::kBad) {
+    if (!std::getenv("PROFILE")) values.ints[int_index::PROFILE] = 1;
+    if (!std::getenv("TRACK_MATCH_STATS")) values.ints[int_index::TRACK_MATCH_STATS] = 2;
+  }
+  return values;
+}
+
+const Values& process_values() {
+  static const Values& values = *new Values(from_environment());  // never destroyed: destructors of other statics may still read
+  return values;
+}
+
+// The known name with the fewest edits to turn `name` into it.
+std::string nearest(std::string_view name) {
+  std::string best;
+  size_t least = SIZE_MAX;
+  for (const Entry& e : kTable) {
+    if (e.kind == Kind::kGroup) continue;
+    const std::string_view other = e.name;
+    std::vector<size_t> row(other.size() + 1);
+    for (size_t j = 0; j < row.size(); j++) row[j] = j;
+    for (size_t i = 0; i < name.size(); i++) {
+      size_t diagonal = row[0]++;
+      for (size_t j = 0; j < other.size(); j++) {
+        const size_t change = diagonal + (std::toupper(static_cast<unsigned char>(name[i])) != other[j]);
+        diagonal = row[j + 1];
+        row[j + 1] = std::min({change, diagonal + 1, row[j] + 1});
+      }
+    }
+    if (row.back() < least) least = row.back(), best = other;
+  }
+  return best;
+}
+
+void apply(Values& values, const Context::Setting& s) {
+  const Entry* e = find_entry(s.name == "DEVICE" ? "DEV" : s.name);
+  TG_CHECK(ValueError, e, "[Context] got unknown variable '", s.name, "', expected one of the table that `tg env` prints; the nearest is ", nearest(s.name));
+  const int64_t* number = std::get_if<int64_t>(&s.value);
+  if (e->kind == Kind::kStr) {
+    TG_CHECK(ValueError, !number, "[Context] got ", s.name, "=", *number, ", expected a string");
+    values.strs[e->index] = std::get<std::string>(s.value);
+    return;
+  }
+  const std::optional<int64_t> v = number ? std::optional(*number) : parse_int(std::get<std::string>(s.value));
+  TG_CHECK(ValueError, v, "[Context] got ", s.name, "='", std::get<std::string>(s.value), "', expected an integer");
+  values.ints[e->index] = *v;
+}
+
+}  // namespace
+
+namespace detail {
+
+constinit thread_local const Values* current = nullptr;
+
+const Values& first_use() {
+  current = &process_values();
+  return *current;
+}
+
+void bad_int(int index) {
+  const char* name = name_of(Kind::kInt, index);
+  const char* v = std::getenv(name);
+  throw ValueError(str("[", name, "] got '", v ? v : "", "' in the environment, expected an integer"));
+}
+
+}  // namespace detail
+
+std::string_view Int::name() const { return name_of(Kind::kInt, index_); }
+std::string_view Str::name() const { return name_of(Kind::kStr, index_); }
+
+Snapshot::Snapshot() {
+  const Values& now = detail::values();
+  // The process's own values live forever and need no copy.
+  values_ = &now == &process_values() ? std::shared_ptr<const Values>(std::shared_ptr<void>(), &now) : std::make_shared<const Values>(now);
+}
+
+Adopt::Adopt(const Snapshot& s) : mine_(s), before_(detail::current) { detail::current = &mine_.values(); }
+Adopt::~Adopt() { detail::current = before_; }
+
+int num_cpu_threads() {
+  if (const int64_t n = NUM_CPU_THREADS.get(); n > 0) return static_cast<int>(std::min<int64_t>(n, 4096));
+  static const int allowed = [] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    int n = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+    std::ifstream quota_file("/sys/fs/cgroup/cpu.max");  // "max 100000" or "150000 100000": microseconds per period
+    double quota = 0, period = 0;
+    if (quota_file >> quota >> period && quota > 0 && period > 0) n = std::min(n, static_cast<int>(quota / period + 0.999));
+    return std::max(n, 1);
+  }();
+  return allowed;
+}
+
+void print(std::ostream& os) {
+  const Values& values = detail::values();
+  size_t width = 0;
+  for (const Entry& e : kTable) if (e.kind != Kind::kGroup) width = std::max(width, std::string_view(e.name).size());
+  for (const Entry& e : kTable) {
+    if (e.kind == Kind::kGroup) { os << (&e == kTable ? "" : "\n") << e.name << "\n"; continue; }
+    const bool bad = e.kind == Kind::kInt && values.ints[e.index] == Values::kBad;
+    const char* raw = bad ? std::getenv(e.name) : nullptr;
+    const std::string value = bad ? str(raw ? raw : "", " (not an integer)") : e.kind == Kind::kInt ? std::to_string(values.ints[e.index]) : values.strs[e.index];
+    os << (value == e.fallback ? "  " : "* ") << std::left << std::setw(static_cast<int>(width)) << e.name << " = " << std::setw(10) << value << "  " << e.help
+       << (value == e.fallback || !*e.fallback ? "" : str(" (default ", e.fallback, ")")) << "\n";
+  }
+}
+
+void print_markdown(std::ostream& os) {
+  os << "# Environment variables\n\nMade by `tg env --markdown` from `tinygrad/base/env_table.inc`. Integers unless the default says otherwise. `tg env` prints the values in "
+        "force;\n`Context ctx{{\"DEBUG\", 2}};` overrides one for a scope of a C++ program.\n\nOlder spellings are understood where `DEV` is not set: `DEVICE=CUDA`, and ";
+  for (const OldFlag& f : kOldFlags) os << (&f == kOldFlags ? "" : &f == std::end(kOldFlags) - 1 ? " and " : ", ") << "`" << f.name << "=1`";
+  os << ".\n";
+  for (const Entry& e : kTable) {
+    if (e.kind == Kind::kGroup) { os << "\n## " << e.name << "\n\n| variable | default | meaning |\n|---|---|---|\n"; continue; }
+    const std::string fallback = e.kind == Kind::kInt ? e.fallback : str("\"", e.fallback, "\"");
+    os << "| `" << e.name << "` | `" << fallback << "` | " << e.help << " |\n";
+  }
+}
+
+}  // namespace tg::env
+
+namespace tg {
+
+Context::Context(std::initializer_list<Setting> settings) : before_(env::detail::current) {
+  auto values = std::make_unique<env::Values>(env::detail::values());
+  for (const Setting& s : settings) env::apply(*values, s);
+  mine_ = std::move(values);
+  env::detail::current = mine_.get();
+}
+
+Context::~Context() { env::detail::current = before_; }
+
+}  // namespace tg

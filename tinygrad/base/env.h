@@ -1,0 +1,112 @@
+/// \file Environment variables: typed handles for the table in env_table.inc. Parsed once; reading is a load and does not call getenv.
+#pragma once
+#include <cstdint>
+#include <iosfwd>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "tinygrad/base/context.h"
+
+namespace tg::env {
+
+// Position of each variable among those of its kind.
+#define GROUP(title)
+#define INT(name, fallback, help) name,
+#define STR(name, fallback, help)
+namespace int_index { enum : int {
+#include "tinygrad/base/env_table.inc"
+  kCount
+}; }
+#undef INT
+#undef STR
+#define INT(name, fallback, help)
+#define STR(name, fallback, help) name,
+namespace str_index { enum : int {
+#include "tinygrad/base/env_table.inc"
+  kCount
+}; }
+#undef INT
+#undef STR
+
+/// The values one thread sees.
+struct Values {
+  static constexpr int64_t kBad = INT64_MIN;  ///< stands for an environment value that is no integer; reading it throws
+  int64_t ints[int_index::kCount];
+  std::string strs[str_index::kCount];
+};
+
+namespace detail {
+extern constinit thread_local const Values* current;
+const Values& first_use();  ///< makes `current` point to the process's values
+[[noreturn]] void bad_int(int index);
+inline const Values& values() { return current ? *current : first_use(); }
+}  // namespace detail
+
+/// An integer variable.
+class Int {
+ public:
+  constexpr explicit Int(int index) : index_(index) {}
+  /// The value on this thread. Throws ValueError that names the variable if the environment holds something else than an integer.
+  int64_t get() const {
+    const int64_t v = detail::values().ints[index_];
+    if (v == Values::kBad) [[unlikely]] detail::bad_int(index_);
+    return v;
+  }
+  explicit operator bool() const { return get() != 0; }
+  std::string_view name() const;
+
+ private:
+  int index_;
+};
+
+/// A string variable. The reference is valid until the innermost Context of the thread ends.
+class Str {
+ public:
+  constexpr explicit Str(int index) : index_(index) {}
+  const std::string& get() const { return detail::values().strs[index_]; }
+  std::string_view name() const;
+
+ private:
+  int index_;
+};
+
+#define INT(name, fallback, help) inline constexpr Int name{int_index::name};
+#define STR(name, fallback, help) inline constexpr Str name{str_index::name};
+#include "tinygrad/base/env_table.inc"
+#undef GROUP
+#undef INT
+#undef STR
+
+/// What a thread sees, to be carried to a worker thread: `Snapshot s; ... on the worker: Adopt scope(s);`.
+class Snapshot {
+ public:
+  Snapshot();
+  const Values& values() const { return *values_; }
+
+ private:
+  std::shared_ptr<const Values> values_;
+};
+
+/// Makes this thread see a snapshot until the end of the scope.
+class Adopt {
+ public:
+  explicit Adopt(const Snapshot& s);
+  ~Adopt();
+  Adopt(const Adopt&) = delete;
+  Adopt& operator=(const Adopt&) = delete;
+
+ private:
+  Snapshot mine_;
+  const Values* before_;
+};
+
+/// NUM_CPU_THREADS, or the number of processors this process may use (affinity and cgroup quota); at least 1.
+int num_cpu_threads();
+
+/// Prints the table with the values this thread sees, those that differ from the default marked by `*`.
+void print(std::ostream& os);
+/// The table as Markdown, without values: docs/env.md.
+void print_markdown(std::ostream& os);
+
+}  // namespace tg::env

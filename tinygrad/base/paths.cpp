@@ -1,0 +1,56 @@
+/// \file Where things lie. CMake defines TG_BUILD_LIBDIR, TG_INSTALL_LIBDIR, TG_SOURCE_DATADIR and TG_VERSION for this file alone.
+#include "tinygrad/base/paths.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+namespace tg {
+namespace fs = std::filesystem;
+
+std::string_view version() { return TG_VERSION; }
+
+static std::string env_or_empty(const char* name) {
+  const char* v = std::getenv(name);
+  return v ? v : "";
+}
+
+std::string cache_dir() {
+  if (std::string xdg = env_or_empty("XDG_CACHE_HOME"); !xdg.empty()) return (fs::path(xdg) / "tinygrad_cpp").string();
+  if (std::string home = env_or_empty("HOME"); !home.empty()) return (fs::path(home) / ".cache" / "tinygrad_cpp").string();
+  std::error_code ec;
+  fs::path tmp = fs::temp_directory_path(ec);
+  if (ec) tmp = "/tmp";
+  return (tmp / ("tinygrad_cpp-" + std::to_string(getuid()))).string();
+}
+
+std::string source_data_dir() {
+  std::error_code ec;
+  return fs::is_directory(TG_SOURCE_DATADIR, ec) ? TG_SOURCE_DATADIR : "";
+}
+
+std::vector<std::string> plugin_candidates(std::string_view name, std::string_view override_path) {
+  const std::string file = "lib" + std::string(name) + ".so";
+  std::error_code ec;
+  if (!override_path.empty()) {
+    const fs::path p(override_path);
+    return {fs::is_directory(p, ec) ? (p / file).string() : p.string()};
+  }
+  std::vector<std::string> found;
+  auto add = [&](const fs::path& dir) {
+    std::string path = (dir / file).lexically_normal().string();
+    if (fs::exists(path, ec) && std::find(found.begin(), found.end(), path) == found.end()) found.push_back(std::move(path));
+  };
+  if (const fs::path self = fs::read_symlink("/proc/self/exe", ec); !ec) {
+    add(self.parent_path() / ".." / "lib");
+    add(self.parent_path());
+  }
+  add(TG_INSTALL_LIBDIR);
+  add(TG_BUILD_LIBDIR);
+  found.push_back(file);
+  return found;
+}
+
+}  // namespace tg
