@@ -10,7 +10,9 @@
 
 namespace tg {
 
-namespace env { struct Values; }
+namespace env {
+struct Values;
+}
 
 /// Overrides environment variables until the end of the scope: `Context ctx{{"DEBUG", 2}, {"DEV", "INTERP"}};`.
 /// The override holds on the thread that made it and nests; contexts of a thread end in the reverse order of their making. Throws ValueError

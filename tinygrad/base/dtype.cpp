@@ -20,11 +20,14 @@ namespace {
 constexpr int kCount = static_cast<int>(DTypeId::kCount);
 constexpr int index(DType d) { return static_cast<int>(d.id()); }
 
-struct Facts { std::string_view name; int bits; };
+struct Facts {
+  std::string_view name;
+  int bits;
+};
 constexpr std::array<Facts, kCount> kFacts{{
-    {"void", 0},      {"bool", 1},        {"weakint", 800}, {"int8", 8},         {"uint8", 8},    {"int16", 16},    {"uint16", 16},
-    {"int32", 32},    {"uint32", 32},     {"int64", 64},    {"uint64", 64},      {"weakfloat", 800}, {"fp8e4m3", 8}, {"fp8e4m3fnuz", 8},
-    {"fp8e5m2", 8},   {"fp8e5m2fnuz", 8}, {"float16", 16},  {"bfloat16", 16},    {"float32", 32}, {"float64", 64},
+    {"void", 0},    {"bool", 1},        {"weakint", 800}, {"int8", 8},      {"uint8", 8},       {"int16", 16},   {"uint16", 16},
+    {"int32", 32},  {"uint32", 32},     {"int64", 64},    {"uint64", 64},   {"weakfloat", 800}, {"fp8e4m3", 8},  {"fp8e4m3fnuz", 8},
+    {"fp8e5m2", 8}, {"fp8e5m2fnuz", 8}, {"float16", 16},  {"bfloat16", 16}, {"float32", 32},    {"float64", 64},
 }};
 
 }  // namespace
@@ -41,15 +44,18 @@ std::ostream& operator<<(std::ostream& os, DType d) { return os << d.name(); }
 namespace dtypes {
 
 DType from_name(std::string_view name) {
-  static constexpr std::pair<std::string_view, DType> kAliases[] = {
-      {"half", float16}, {"float", float32}, {"double", float64}, {"char", int8}, {"uchar", uint8}, {"short", int16}, {"ushort", uint16},
-      {"int", int32},    {"uint", uint32},   {"long", int64},     {"ulong", uint64}};
+  static constexpr std::pair<std::string_view, DType> kAliases[] = {{"half", float16}, {"float", float32}, {"double", float64}, {"char", int8},
+                                                                    {"uchar", uint8},  {"short", int16},   {"ushort", uint16},  {"int", int32},
+                                                                    {"uint", uint32},  {"long", int64},    {"ulong", uint64}};
   std::string lower(name);
   for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  for (int i = 0; i < kCount; i++) if (kFacts[i].name == lower) return DType(static_cast<DTypeId>(i));
-  for (const auto& [alias, d] : kAliases) if (alias == lower) return d;
+  for (int i = 0; i < kCount; i++)
+    if (kFacts[i].name == lower) return DType(static_cast<DTypeId>(i));
+  for (const auto& [alias, d] : kAliases)
+    if (alias == lower) return d;
   std::string known;
-  for (int i = 1; i < kCount; i++) if (!DType(static_cast<DTypeId>(i)).is_weak()) known += (known.empty() ? "" : ", ") + std::string(kFacts[i].name);
+  for (int i = 1; i < kCount; i++)
+    if (!DType(static_cast<DTypeId>(i)).is_weak()) known += (known.empty() ? "" : ", ") + std::string(kFacts[i].name);
   for (const auto& a : kAliases) known += ", " + std::string(a.first);
   throw DTypeError(str("[dtype] got '", name, "', expected one of ", known));
 }
@@ -57,7 +63,7 @@ DType from_name(std::string_view name) {
 // These are asked for every literal, so a thread remembers what the spelling it saw last means.
 static DType from_env(const env::Str& var, bool (DType::*fits)() const, std::string_view kind, std::pair<std::string, DType>& seen) {
   const std::string& spelling = var.get();
-  if (spelling == seen.first) [[likely]] return seen.second;
+  if (spelling == seen.first) return seen.second;
   const DType d = from_name(spelling);
   TG_CHECK(ValueError, (d.*fits)() && !d.is_weak(), "[", var.name(), "] got ", d, ", expected ", kind, " type");
   seen = {spelling, d};
@@ -98,12 +104,18 @@ constexpr Set parents(DType d) {
     case DTypeId::kUInt16: return bit(t::int32) | bit(t::uint32);
     case DTypeId::kInt32: return bit(t::int64);
     case DTypeId::kUInt32: return bit(t::int64) | bit(t::uint64);
-    case DTypeId::kInt64: case DTypeId::kUInt64: return bit(t::weakfloat);
+    case DTypeId::kInt64:
+    case DTypeId::kUInt64: return bit(t::weakfloat);
     case DTypeId::kWeakFloat: return bit(t::fp8e4m3) | bit(t::fp8e4m3fnuz) | bit(t::fp8e5m2) | bit(t::fp8e5m2fnuz);
-    case DTypeId::kFp8E4M3: case DTypeId::kFp8E4M3FNUZ: case DTypeId::kFp8E5M2: case DTypeId::kFp8E5M2FNUZ: return bit(t::float16) | bit(t::bfloat16);
-    case DTypeId::kFloat16: case DTypeId::kBFloat16: return bit(t::float32);
+    case DTypeId::kFp8E4M3:
+    case DTypeId::kFp8E4M3FNUZ:
+    case DTypeId::kFp8E5M2:
+    case DTypeId::kFp8E5M2FNUZ: return bit(t::float16) | bit(t::bfloat16);
+    case DTypeId::kFloat16:
+    case DTypeId::kBFloat16: return bit(t::float32);
     case DTypeId::kFloat32: return bit(t::float64);
-    case DTypeId::kFloat64: case DTypeId::kCount: return 0;
+    case DTypeId::kFloat64:
+    case DTypeId::kCount: return 0;
   }
   return 0;
 }
@@ -114,7 +126,8 @@ constexpr std::array<Set, kCount> kAncestors = [] {
   for (int i = kCount - 1; i >= 0; i--) {
     a[i] = Set{1} << i;
     const Set up = parents(DType(static_cast<DTypeId>(i)));
-    for (int p = i + 1; p < kCount; p++) if (up >> p & 1) a[i] |= a[p];
+    for (int p = i + 1; p < kCount; p++)
+      if (up >> p & 1) a[i] |= a[p];
   }
   return a;
 }();
@@ -157,8 +170,10 @@ bool can_lossless_cast(DType from, DType to) {
 
 FloatInfo finfo(DType d) {
   switch (d.id()) {
-    case DTypeId::kFp8E4M3: case DTypeId::kFp8E4M3FNUZ: return {4, 3};
-    case DTypeId::kFp8E5M2: case DTypeId::kFp8E5M2FNUZ: return {5, 2};
+    case DTypeId::kFp8E4M3:
+    case DTypeId::kFp8E4M3FNUZ: return {4, 3};
+    case DTypeId::kFp8E5M2:
+    case DTypeId::kFp8E5M2FNUZ: return {5, 2};
     case DTypeId::kFloat16: return {5, 10};
     case DTypeId::kBFloat16: return {8, 7};
     case DTypeId::kFloat32: return {8, 23};
@@ -217,12 +232,16 @@ uint16_t double_to_half(double v) {
   return static_cast<uint16_t>(sign | std::min(encode_magnitude<5, 10, 15>(v), 0x7c00u));
 }
 
-struct Fp8Rules { uint8_t max, nan, inf; bool fnuz; };
+struct Fp8Rules {
+  uint8_t max, nan, inf;
+  bool fnuz;
+};
 Fp8Rules fp8_rules(DType d) {
   switch (d.id()) {
     case DTypeId::kFp8E4M3: return {0x7e, 0x7f, 0x7f, false};
     case DTypeId::kFp8E5M2: return {0x7b, 0x7f, 0x7c, false};
-    case DTypeId::kFp8E4M3FNUZ: case DTypeId::kFp8E5M2FNUZ: return {0x7f, 0x80, 0x80, true};
+    case DTypeId::kFp8E4M3FNUZ:
+    case DTypeId::kFp8E5M2FNUZ: return {0x7f, 0x80, 0x80, true};
     default: throw DTypeError(str("[fp8] got ", d, ", expected fp8e4m3, fp8e4m3fnuz, fp8e5m2 or fp8e5m2fnuz"));
   }
 }
@@ -290,11 +309,15 @@ float fp8_to_float(uint8_t b, DType fp8) {
 
 double truncate_float(double v, DType d) {
   switch (d.id()) {
-    case DTypeId::kWeakFloat: case DTypeId::kFloat64: return v;
+    case DTypeId::kWeakFloat:
+    case DTypeId::kFloat64: return v;
     case DTypeId::kFloat32: return static_cast<double>(static_cast<float>(v));
     case DTypeId::kFloat16: return half_to_float(double_to_half(v));
     case DTypeId::kBFloat16: return bfloat16_to_float(float_to_bfloat16(static_cast<float>(v)));
-    case DTypeId::kFp8E4M3: case DTypeId::kFp8E4M3FNUZ: case DTypeId::kFp8E5M2: case DTypeId::kFp8E5M2FNUZ: return fp8_to_float(double_to_fp8(v, d), d);
+    case DTypeId::kFp8E4M3:
+    case DTypeId::kFp8E4M3FNUZ:
+    case DTypeId::kFp8E5M2:
+    case DTypeId::kFp8E5M2FNUZ: return fp8_to_float(double_to_fp8(v, d), d);
     default: throw DTypeError(str("[truncate] got ", d, ", expected a float type"));
   }
 }

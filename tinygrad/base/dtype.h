@@ -7,11 +7,13 @@
 
 namespace tg {
 
+// clang-format off
 /// Identifies a scalar type. The order is the promotion priority used to pick the least upper type.
 enum class DTypeId : uint8_t {
   kVoid, kBool, kWeakInt, kInt8, kUInt8, kInt16, kUInt16, kInt32, kUInt32, kInt64, kUInt64, kWeakFloat,
   kFp8E4M3, kFp8E4M3FNUZ, kFp8E5M2, kFp8E5M2FNUZ, kFloat16, kBFloat16, kFloat32, kFloat64, kCount
 };
+// clang-format on
 
 /// A scalar type. Weak types (`weakint`, `weakfloat`) are the types of literals and of index arithmetic: they take the type of the
 /// other operand and never reach storage or a renderer.
@@ -53,8 +55,8 @@ inline constexpr DType void_{DTypeId::kVoid}, weakint{DTypeId::kWeakInt}, bool_{
     uint64{DTypeId::kUInt64}, weakfloat{DTypeId::kWeakFloat}, fp8e4m3{DTypeId::kFp8E4M3}, fp8e4m3fnuz{DTypeId::kFp8E4M3FNUZ},
     fp8e5m2{DTypeId::kFp8E5M2}, fp8e5m2fnuz{DTypeId::kFp8E5M2FNUZ}, float16{DTypeId::kFloat16}, bfloat16{DTypeId::kBFloat16},
     float32{DTypeId::kFloat32}, float64{DTypeId::kFloat64};
-inline constexpr DType half = float16, float_ = float32, double_ = float64, char_ = int8, uchar = uint8, short_ = int16, ushort = uint16, int_ = int32,
-                       uint = uint32, long_ = int64, ulong = uint64;
+inline constexpr DType half = float16, float_ = float32, double_ = float64, char_ = int8, uchar = uint8, short_ = int16, ushort = uint16,
+                       int_ = int32, uint = uint32, long_ = int64, ulong = uint64;
 
 DType default_float();  ///< DEFAULT_FLOAT, float32 unless the environment says otherwise.
 DType default_int();    ///< DEFAULT_INT, int32 unless the environment says otherwise.
@@ -74,7 +76,9 @@ DType sum_acc_dtype(DType d);
 bool can_lossless_cast(DType from, DType to);
 
 /// Exponent and mantissa bits of a float type.
-struct FloatInfo { int exponent, mantissa; };
+struct FloatInfo {
+  int exponent, mantissa;
+};
 FloatInfo finfo(DType d);
 
 using int128 = __int128;
@@ -96,6 +100,7 @@ float fp8_to_float(uint8_t b, DType fp8);
 double truncate_float(double v, DType d);
 int128 truncate_int(int128 v, DType d);
 
+// clang-format off
 /// Maps C++ scalar types to DTypes (float -> float32, int -> int32, bool -> bool_, ...).
 template <class T> struct dtype_of;
 template <> struct dtype_of<bool> { static constexpr DType value = dtypes::bool_; };
@@ -109,6 +114,7 @@ template <> struct dtype_of<int64_t> { static constexpr DType value = dtypes::in
 template <> struct dtype_of<uint64_t> { static constexpr DType value = dtypes::uint64; };
 template <> struct dtype_of<float> { static constexpr DType value = dtypes::float32; };
 template <> struct dtype_of<double> { static constexpr DType value = dtypes::float64; };
+// clang-format on
 template <class T> inline constexpr DType dtype_of_v = dtype_of<T>::value;
 
 }  // namespace tg

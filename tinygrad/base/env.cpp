@@ -19,8 +19,13 @@ namespace tg::env {
 namespace {
 
 enum class Kind : uint8_t { kGroup, kInt, kStr };
-struct Entry { Kind kind; const char *name, *fallback, *help; int index; };
+struct Entry {
+  Kind kind;
+  const char *name, *fallback, *help;
+  int index;
+};
 
+// clang-format off
 // Order of the table, groups included.
 constexpr Entry kTable[] = {
 #define GROUP(title) {Kind::kGroup, title, "", "", 0},
@@ -31,6 +36,7 @@ constexpr Entry kTable[] = {
 #undef INT
 #undef STR
 };
+// clang-format on
 
 std::optional<int64_t> parse_int(std::string_view s) {
   while (!s.empty() && s.front() == ' ') s.remove_prefix(1);
@@ -42,26 +48,31 @@ std::optional<int64_t> parse_int(std::string_view s) {
 }
 
 const Entry* find_entry(std::string_view name) {
-  for (const Entry& e : kTable) if (e.kind != Kind::kGroup && name == e.name) return &e;
+  for (const Entry& e : kTable)
+    if (e.kind != Kind::kGroup && name == e.name) return &e;
   return nullptr;
 }
 
 const char* name_of(Kind kind, int index) {
-  for (const Entry& e : kTable) if (e.kind == kind && e.index == index) return e.name;
+  for (const Entry& e : kTable)
+    if (e.kind == kind && e.index == index) return e.name;
   return "?";
 }
 
 // What people typed before there was DEV. A flag counts if it is a non-zero integer; the first that does, wins.
-struct OldFlag { const char *name, *dev; };
+struct OldFlag {
+  const char *name, *dev;
+};
 constexpr OldFlag kOldFlags[] = {
-    {"CPU_LLVM", "CPU:LLVM"}, {"CLANG", "CPU:CLANG"}, {"LLVM", "CPU:LLVM"}, {"INTERP", "INTERP"}, {"PYTHON", "INTERP"}, {"CUDA", "CUDA"}, {"NV", "CUDA"},
-    {"AMD", "AMD"},           {"HIP", "AMD"},         {"METAL", "METAL"},   {"OPENCL", "CL"},     {"CL", "CL"},         {"WEBGPU", "WEBGPU"},
-    {"NULL", "NULL"},         {"GPU", "GPU"},         {"CPU", "CPU"},
+    {"CPU_LLVM", "CPU:LLVM"}, {"CLANG", "CPU:CLANG"}, {"LLVM", "CPU:LLVM"}, {"INTERP", "INTERP"}, {"PYTHON", "INTERP"}, {"CUDA", "CUDA"},
+    {"NV", "CUDA"},           {"AMD", "AMD"},         {"HIP", "AMD"},       {"METAL", "METAL"},   {"OPENCL", "CL"},     {"CL", "CL"},
+    {"WEBGPU", "WEBGPU"},     {"NULL", "NULL"},       {"GPU", "GPU"},       {"CPU", "CPU"},
 };
 
 std::string old_spelling_of_dev() {
   if (const char* v = std::getenv("DEVICE"); v && *v) return v;
-  for (const OldFlag& f : kOldFlags) if (const char* v = std::getenv(f.name); v && parse_int(v).value_or(0) != 0) return f.dev;
+  for (const OldFlag& f : kOldFlags)
+    if (const char* v = std::getenv(f.name); v && parse_int(v).value_or(0) != 0) return f.dev;
   return "";
 }
 
@@ -120,7 +131,8 @@ std::string nearest(std::string_view name) {
 
 void apply(Values& values, const Context::Setting& s) {
   const Entry* e = find_entry(s.name == "DEVICE" ? "DEV" : s.name);
-  TG_CHECK(ValueError, e, "[Context] got unknown variable '", s.name, "', expected one of the table that `tg env` prints; the nearest is ", nearest(s.name));
+  TG_CHECK(ValueError, e, "[Context] got unknown variable '", s.name, "', expected one of the table that `tg env` prints; the nearest is ",
+           nearest(s.name));
   const int64_t* number = std::get_if<int64_t>(&s.value);
   if (e->kind == Kind::kStr) {
     TG_CHECK(ValueError, !number, "[Context] got ", s.name, "=", *number, ", expected a string");
@@ -180,24 +192,35 @@ int num_cpu_threads() {
 void print(std::ostream& os) {
   const Values& values = detail::values();
   size_t width = 0;
-  for (const Entry& e : kTable) if (e.kind != Kind::kGroup) width = std::max(width, std::string_view(e.name).size());
+  for (const Entry& e : kTable)
+    if (e.kind != Kind::kGroup) width = std::max(width, std::string_view(e.name).size());
   for (const Entry& e : kTable) {
-    if (e.kind == Kind::kGroup) { os << (&e == kTable ? "" : "\n") << e.name << "\n"; continue; }
+    if (e.kind == Kind::kGroup) {
+      os << (&e == kTable ? "" : "\n") << e.name << "\n";
+      continue;
+    }
     const bool bad = e.kind == Kind::kInt && values.ints[e.index] == Values::kBad;
     const char* raw = bad ? std::getenv(e.name) : nullptr;
-    const std::string value = bad ? str(raw ? raw : "", " (not an integer)") : e.kind == Kind::kInt ? std::to_string(values.ints[e.index]) : values.strs[e.index];
-    os << (value == e.fallback ? "  " : "* ") << std::left << std::setw(static_cast<int>(width)) << e.name << " = " << std::setw(10) << value << "  " << e.help
-       << (value == e.fallback || !*e.fallback ? "" : str(" (default ", e.fallback, ")")) << "\n";
+    const std::string value = bad                    ? str(raw ? raw : "", " (not an integer)")
+                              : e.kind == Kind::kInt ? std::to_string(values.ints[e.index])
+                                                     : values.strs[e.index];
+    os << (value == e.fallback ? "  " : "* ") << std::left << std::setw(static_cast<int>(width)) << e.name << " = " << std::setw(10) << value << "  "
+       << e.help << (value == e.fallback || !*e.fallback ? "" : str(" (default ", e.fallback, ")")) << "\n";
   }
 }
 
 void print_markdown(std::ostream& os) {
-  os << "# Environment variables\n\nMade by `tg env --markdown` from `tinygrad/base/env_table.inc`. Integers unless the default says otherwise. `tg env` prints the values in "
-        "force;\n`Context ctx{{\"DEBUG\", 2}};` overrides one for a scope of a C++ program.\n\nOlder spellings are understood where `DEV` is not set: `DEVICE=CUDA`, and ";
+  os << "# Environment variables\n\nMade by `tg env --markdown` from `tinygrad/base/env_table.inc`. Integers unless the default says otherwise. `tg "
+        "env` prints the values in "
+        "force;\n`Context ctx{{\"DEBUG\", 2}};` overrides one for a scope of a C++ program.\n\nOlder spellings are understood where `DEV` is not "
+        "set: `DEVICE=CUDA`, and ";
   for (const OldFlag& f : kOldFlags) os << (&f == kOldFlags ? "" : &f == std::end(kOldFlags) - 1 ? " and " : ", ") << "`" << f.name << "=1`";
   os << ".\n";
   for (const Entry& e : kTable) {
-    if (e.kind == Kind::kGroup) { os << "\n## " << e.name << "\n\n| variable | default | meaning |\n|---|---|---|\n"; continue; }
+    if (e.kind == Kind::kGroup) {
+      os << "\n## " << e.name << "\n\n| variable | default | meaning |\n|---|---|---|\n";
+      continue;
+    }
     const std::string fallback = e.kind == Kind::kInt ? e.fallback : str("\"", e.fallback, "\"");
     os << "| `" << e.name << "` | `" << fallback << "` | " << e.help << " |\n";
   }

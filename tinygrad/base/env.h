@@ -10,6 +10,7 @@
 
 namespace tg::env {
 
+// clang-format off
 // Position of each variable among those of its kind.
 #define GROUP(title)
 #define INT(name, fallback, help) name,
@@ -28,6 +29,7 @@ namespace str_index { enum : int {
 }; }
 #undef INT
 #undef STR
+// clang-format on
 
 /// The values one thread sees.
 struct Values {
@@ -50,7 +52,8 @@ class Int {
   /// The value on this thread. Throws ValueError that names the variable if the environment holds something else than an integer.
   int64_t get() const {
     const int64_t v = detail::values().ints[index_];
-    if (v == Values::kBad) [[unlikely]] detail::bad_int(index_);
+    if (v == Values::kBad) [[unlikely]]
+      detail::bad_int(index_);
     return v;
   }
   explicit operator bool() const { return get() != 0; }
@@ -71,12 +74,14 @@ class Str {
   int index_;
 };
 
+// clang-format off
 #define INT(name, fallback, help) inline constexpr Int name{int_index::name};
 #define STR(name, fallback, help) inline constexpr Str name{str_index::name};
 #include "tinygrad/base/env_table.inc"
 #undef GROUP
 #undef INT
 #undef STR
+// clang-format on
 
 /// What a thread sees, to be carried to a worker thread: `Snapshot s; ... on the worker: Adopt scope(s);`.
 class Snapshot {

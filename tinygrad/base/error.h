@@ -6,6 +6,7 @@
 
 namespace tg {
 
+// clang-format off
 /// Base of every error a user can cause or meet.
 struct Error : std::runtime_error { using std::runtime_error::runtime_error; };
 struct ShapeError : Error { using Error::Error; };        ///< shapes, axes or sizes that do not fit
@@ -20,15 +21,28 @@ struct GradientError : Error { using Error::Error; };     ///< a gradient that d
 struct JitError : Error { using Error::Error; };          ///< a function that cannot be captured or replayed faithfully
 /// A bug in the library: the message carries file, line and condition.
 struct InternalError : std::logic_error { using std::logic_error::logic_error; };
+// clang-format on
 
 /// Concatenates anything that prints.
-template <class... A> std::string str(const A&... a) { std::ostringstream s; (s << ... << a); return s.str(); }
+template <class... A> std::string str(const A&... a) {
+  std::ostringstream s;
+  (s << ... << a);
+  return s.str();
+}
 
 [[noreturn]] void internal_error(const char* file, int line, const char* condition, const std::string& what);
 
 }  // namespace tg
 
 /// Checks what the user gave: TG_CHECK(ShapeError, n > 0, "[full] got ", n, ", expected a positive size"). The message is built only on failure.
-#define TG_CHECK(ErrorType, condition, ...) do { if (!(condition)) [[unlikely]] throw ::tg::ErrorType(::tg::str(__VA_ARGS__)); } while (0)
+#define TG_CHECK(ErrorType, condition, ...)          \
+  do {                                               \
+    if (!(condition)) [[unlikely]]                   \
+      throw ::tg::ErrorType(::tg::str(__VA_ARGS__)); \
+  } while (0)
 /// Checks what the library itself promises.
-#define TG_ASSERT(condition, ...) do { if (!(condition)) [[unlikely]] ::tg::internal_error(__FILE__, __LINE__, #condition, ::tg::str(__VA_ARGS__)); } while (0)
+#define TG_ASSERT(condition, ...)                                                   \
+  do {                                                                              \
+    if (!(condition)) [[unlikely]]                                                  \
+      ::tg::internal_error(__FILE__, __LINE__, #condition, ::tg::str(__VA_ARGS__)); \
+  } while (0)
