@@ -1,0 +1,345 @@
+/// \file The rules that derive shape, bounds, ranges and device.
+#include "tinygrad/uop/facts.h"
+
+#include <algorithm>
+#include <ostream>
+
+#include "tinygrad/uop/graph.h"
+
+namespace tg {
+namespace {
+Graph& graph_of(UOp u) {
+  Graph& g = Graph::current();
+  if (g.owns(u)) [[likely]] return g;
+  TG_ASSERT(Graph::global().owns(u), "node belongs to no open graph: ", u);
+  return Graph::global();
+}
+
+/// Computes a fact for u and first for every source that lacks it, by an explicit stack.
+template <class Has, class Compute> void ensure(UOp u, Has has, Compute compute) {
+  UOps stack{u};
+  while (!stack.empty()) {
+    UOp n = stack.back();
+    if (has(n)) { stack.pop_back(); continue; }
+    size_t before = stack.size();
+    for (UOp s : n.srcs()) if (!has(s)) stack.push_back(s);
+    if (stack.size() == before) compute(n), stack.pop_back();
+  }
+}
+
+int128 clamp_unbounded(int128 v) { return v > kUnbounded ? kUnbounded : v < -kUnbounded ? -kUnbounded : v; }
+int128 add_sat(int128 a, int128 b) {
+  if (a == kUnbounded || b == kUnbounded) return kUnbounded;
+  if (a == -kUnbounded || b == -kUnbounded) return -kUnbounded;
+  return clamp_unbounded(a + b);
+}
+int128 mul_sat(int128 a, int128 b) {
+  int128 r;
+  if (a == 0 || b == 0) return 0;
+  if (__builtin_mul_overflow(a, b, &r)) return (a < 0) != (b < 0) ? -kUnbounded : kUnbounded;
+  return clamp_unbounded(r);
+}
+int128 floordiv(int128 a, int128 b) { int128 q = a / b; return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q; }
+
+Bounds corners(Bounds a, Bounds b, int128 (*f)(int128, int128)) {
+  int128 v[4] = {f(a.lo, b.lo), f(a.lo, b.hi), f(a.hi, b.lo), f(a.hi, b.hi)};
+  return {*std::min_element(v, v + 4), *std::max_element(v, v + 4)};
+}
+
+/// Bounds of a power-of-two-minus-one mask that covers v.
+int128 fill_ones(int128 v) { int128 m = 1; while (m <= v) m <<= 1; return m - 1; }
+
+Bounds type_bounds(DType d) {
+  if (d.is_int() || d.is_bool()) return {clamp_unbounded(int_min(d)), clamp_unbounded(int_max(d))};
+  return {-kUnbounded, kUnbounded};
+}
+
+Bounds alu_bounds(UOp u, const auto& get) {
+  Bounds full = type_bounds(u.dtype());
+  auto a = [&] { return get(u.src(0)); };
+  auto b = [&] { return get(u.src(1)); };
+  switch (u.op()) {
+    case Ops::ADD: return {add_sat(a().lo, b().lo), add_sat(a().hi, b().hi)};
+    case Ops::SUB: return {add_sat(a().lo, -b().hi), add_sat(a().hi, -b().lo)};
+    case Ops::NEG: return {-a().hi, -a().lo};
+    case Ops::MUL: return corners(a(), b(), mul_sat);
+    case Ops::MAX: return {std::max(a().lo, b().lo), std::max(a().hi, b().hi)};
+    case Ops::FLOORDIV: return b().lo > 0 || b().hi < 0 ? corners(a(), b(), floordiv) : full;
+    case Ops::CDIV: return b().lo > 0 || b().hi < 0 ? corners(a(), b(), [](int128 x, int128 y) { return x / y; }) : full;
+    case Ops::FLOORMOD:
+      if (b().lo > 0) {
+        if (a().lo >= 0 && a().hi < b().lo) return a();
+        if (b().is_const() && floordiv(a().lo, b().lo) == floordiv(a().hi, b().lo)) {
+          int128 q = floordiv(a().lo, b().lo) * b().lo;
+          return {a().lo - q, a().hi - q};
+        }
+        return {0, b().hi - 1};
+      }
+      return b().hi < 0 ? Bounds{b().lo + 1, 0} : full;
+    case Ops::CMOD:
+      if (b().lo <= 0) return full;
+      if (a().lo >= 0) return a().hi < b().lo ? a() : Bounds{0, std::min(a().hi, b().hi - 1)};
+      return {std::max(a().lo, -(b().hi - 1)), a().hi <= 0 ? 0 : std::min(a().hi, b().hi - 1)};
+    case Ops::SHL: return b().is_const() && b().lo >= 0 && b().lo < 120 ? corners(a(), {int128(1) << int(b().lo), int128(1) << int(b().lo)}, mul_sat) : full;
+    case Ops::SHR: return b().is_const() && b().lo >= 0 && b().lo < 120 ? Bounds{a().lo >> int(b().lo), a().hi >> int(b().lo)} : full;
+    case Ops::AND:
+      if (u.dtype().is_bool()) return {std::min(a().lo, b().lo), std::min(a().hi, b().hi)};
+      if (b().lo >= 0 && a().lo >= 0) return {0, std::min(a().hi, b().hi)};
+      if (b().lo >= 0) return {0, b().hi};
+      return a().lo >= 0 ? Bounds{0, a().hi} : full;
+    case Ops::OR:
+      if (u.dtype().is_bool()) return {std::max(a().lo, b().lo), std::max(a().hi, b().hi)};
+      if (a().lo >= 0 && b().lo >= 0 && a().hi < kUnbounded && b().hi < kUnbounded) return {std::max(a().lo, b().lo), fill_ones(std::max(a().hi, b().hi))};
+      return full;
+    case Ops::XOR:
+      if (u.dtype().is_bool()) return a().is_const() && b().is_const() ? Bounds{a().lo ^ b().lo, a().lo ^ b().lo} : Bounds{0, 1};
+      if (a().lo >= 0 && b().lo >= 0 && a().hi < kUnbounded && b().hi < kUnbounded) return {0, fill_ones(std::max(a().hi, b().hi))};
+      return full;
+    case Ops::CMPLT: {
+      if (!(u.src(0).dtype().is_int() || u.src(0).dtype().is_bool())) return {0, 1};
+      return {a().hi < b().lo, a().lo < b().hi};
+    }
+    case Ops::CMPNE: case Ops::CMPEQ: {
+      if (!(u.src(0).dtype().is_int() || u.src(0).dtype().is_bool())) return {0, 1};
+      bool never = a().hi < b().lo || b().hi < a().lo, always = a().is_const() && a() == b();
+      Bounds eq{always, !never};
+      return u.op() == Ops::CMPEQ ? eq : Bounds{!eq.hi, !eq.lo};
+    }
+    case Ops::WHERE: {
+      if (u.src(2).is_invalid()) return get(u.src(1));
+      if (u.src(1).is_invalid()) return get(u.src(2));
+      Bounds t = get(u.src(1)), f = get(u.src(2));
+      return {std::min(t.lo, f.lo), std::max(t.hi, f.hi)};
+    }
+    case Ops::MULACC: {
+      Bounds m = corners(a(), b(), mul_sat), c = get(u.src(2));
+      return {add_sat(m.lo, c.lo), add_sat(m.hi, c.hi)};
+    }
+    default: return full;
+  }
+}
+
+Bounds compute_bounds(UOp u, const auto& get) {
+  Bounds full = type_bounds(u.dtype());
+  if (!(u.dtype().is_int() || u.dtype().is_bool())) return full;
+  Bounds r = full;
+  if (u.in(groups::kAlu)) r = alu_bounds(u, get);
+  else if (u.is(Ops::CONST)) r = u.is_invalid() ? full : Bounds{u.const_int(), u.const_int()};
+  else if (u.is(Ops::RANGE) || u.is(Ops::SPECIAL)) r = u.nsrc() ? Bounds{0, std::max<int128>(0, add_sat(get(u.src(0)).hi, -1))} : full;
+  else if (u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kAlu) r = {u.arg<ParamArg>().vmin, u.arg<ParamArg>().vmax};
+  else if (u.is(Ops::CAST) && (u.src(0).dtype().is_int() || u.src(0).dtype().is_bool())) r = u.dtype().is_bool() ? full : get(u.src(0));
+  else if (u.is(Ops::STACK) && u.nsrc()) { r = get(u.src(0)); for (UOp s : u.srcs()) r = {std::min(r.lo, get(s).lo), std::max(r.hi, get(s).hi)}; }
+  else if (u.in(Ops::AFTER | Ops::EXPAND) || u.in(Ops::RESHAPE | Ops::PERMUTE)) r = get(u.src(0));
+  // A result beyond the type wraps: nothing is known.
+  return r.lo < full.lo || r.hi > full.hi ? full : r;
+}
+
+Shape compute_shape(UOp u, const auto& get) {
+  auto same = [&]() -> Shape { return get(u.src(0)); };
+  switch (u.op()) {
+    case Ops::CONST: case Ops::SPECIAL: case Ops::RANGE: case Ops::NOOP: case Ops::FUNCTION: case Ops::CALL: case Ops::PROGRAM: case Ops::LINEAR:
+    case Ops::SOURCE: case Ops::BINARY: case Ops::SINK: case Ops::GROUP: case Ops::TUPLE: case Ops::GETTUPLE: case Ops::BARRIER: case Ops::IF:
+    case Ops::END: case Ops::ENDIF: case Ops::STORE: case Ops::CUSTOM: case Ops::CUSTOMI: case Ops::CUSTOM_FUNCTION: case Ops::WMMA:
+      return {};
+    case Ops::BUFFER: case Ops::PARAM: case Ops::ARANGE: return u.nsrc() ? dims_of(u.src(0)) : Shape{};
+    case Ops::STACK: {
+      Shape s{static_cast<int64_t>(u.nsrc())};
+      if (u.nsrc()) { const Shape& in = get(u.src(0)); s.insert(s.end(), in.begin(), in.end()); }
+      return s;
+    }
+    case Ops::INDEX: {
+      std::vector<const Shape*> idx;
+      for (size_t i = 1; i < u.nsrc(); i++) idx.push_back(&get(u.src(i)));
+      Shape s = broadcast_shapes(idx, "index");
+      const Shape& x = get(u.src(0));
+      TG_CHECK(IndexError, u.nsrc() - 1 <= std::max<size_t>(x.size(), 1), "[index] got ", u.nsrc() - 1, " indices for shape ", x);
+      for (size_t i = u.nsrc() - 1; i < x.size(); i++) s.push_back(x[i]);
+      return s;
+    }
+    case Ops::RESHAPE: case Ops::EXPAND: return dims_of(u.src(1));
+    case Ops::PAD: case Ops::SHRINK: return dims_of(u.src(2));
+    case Ops::PERMUTE: {
+      Shape s;
+      for (int64_t a : u.arg<std::vector<int64_t>>()) s.push_back(get(u.src(0))[static_cast<size_t>(a)]);
+      return s;
+    }
+    case Ops::REDUCE: case Ops::ALLREDUCE: {
+      Shape s = same();
+      if (u.arg_kind() == ArgKind::kReduce) for (int32_t a : u.arg<ReduceArg>().axes) s[static_cast<size_t>(a)] = 1;
+      return s;
+    }
+    case Ops::STAGE: {
+      Shape s;
+      for (size_t i = 1; i < u.nsrc(); i++) s.push_back(SInt(u.src(i).is(Ops::RANGE) ? u.src(i).src(0) : UOp::constant(int64_t{1})));
+      const Shape& v = get(u.src(0));
+      s.insert(s.end(), v.begin(), v.end());
+      return s;
+    }
+    case Ops::FLIP: case Ops::LOAD: case Ops::AFTER: case Ops::CONTIGUOUS: case Ops::CONTIGUOUS_BACKWARD: case Ops::DETACH: case Ops::COPY:
+    case Ops::MSELECT: case Ops::MSTACK: case Ops::UNSHARD: case Ops::CAST: case Ops::BITCAST: case Ops::EXP2: case Ops::LOG2: case Ops::SIN:
+    case Ops::SQRT: case Ops::RECIPROCAL: case Ops::NEG: case Ops::TRUNC:
+      return same();
+    case Ops::ADD: case Ops::MUL: case Ops::SHL: case Ops::SHR: case Ops::CDIV: case Ops::MAX: case Ops::CMOD: case Ops::CMPLT: case Ops::CMPNE:
+    case Ops::CMPEQ: case Ops::XOR: case Ops::OR: case Ops::AND: case Ops::THREEFRY: case Ops::SUB: case Ops::FDIV: case Ops::POW:
+    case Ops::FLOORDIV: case Ops::FLOORMOD: case Ops::WHERE: case Ops::MULACC: {
+      std::vector<const Shape*> in;
+      for (UOp s : u.srcs()) in.push_back(&get(s));
+      return broadcast_shapes(in, name_of(u.op()));
+    }
+  }
+  internal_error(__FILE__, __LINE__, "switch", "op without a shape rule");
+}
+
+bool range_less(UOp a, UOp b) {
+  const RangeArg &x = a.arg<RangeArg>(), &y = b.arg<RangeArg>();
+  if (x.type != y.type) return x.type < y.type;
+  if (x.id != y.id) return x.id < y.id;
+  return a != b && structural_less(a, b);
+}
+}  // namespace
+
+std::ostream& operator<<(std::ostream& os, const SInt& s) { return s.symbolic() ? os << s.uop() : os << s.value(); }
+std::ostream& operator<<(std::ostream& os, const Shape& s) {
+  os << '(';
+  for (size_t i = 0; i < s.size(); i++) os << (i ? ", " : "") << s[i];
+  return os << (s.size() == 1 ? ",)" : ")");
+}
+int64_t SInt::max() const { return sym_ ? static_cast<int64_t>(vmax(sym_)) : v_; }
+int64_t Shape::numel() const {
+  int64_t n = 1;
+  bool over = false, zero = false;
+  for (const SInt& s : *this) zero |= s == 0, over |= __builtin_mul_overflow(n, s.value(), &n);
+  TG_CHECK(ShapeError, zero || (!over && n < (int64_t{1} << 62)), "[shape] ", *this, " has too many elements");
+  return zero ? 0 : n;
+}
+UOp Shape::stack() const {
+  UOps d;
+  for (const SInt& s : *this) d.push_back(s.uop());
+  return UOp::stack(d);
+}
+
+const Shape& shape_of(UOp u) {
+  Graph& g = graph_of(u);
+  auto get = [&](UOp n) -> const Shape& { return *g.facts(n).shape; };
+  if (Facts& f = g.facts(u); f.shape) return *f.shape;
+  ensure(u, [&](UOp n) { return bool(g.facts(n).shape); }, [&](UOp n) {
+    Shape s = compute_shape(n, get);
+    // Most ops keep their first source's shape: share it.
+    if (n.nsrc() && s == get(n.src(0))) g.facts(n).shape = g.facts(n.src(0)).shape;
+    else g.facts(n).shape = std::make_shared<const Shape>(std::move(s));
+  });
+  return get(u);
+}
+
+Bounds bounds_of(UOp u) {
+  Graph& g = graph_of(u);
+  if (Facts& f = g.facts(u); f.has_bounds) return f.bounds;
+  auto get = [&](UOp n) { return g.facts(n).bounds; };
+  ensure(u, [&](UOp n) { return g.facts(n).has_bounds; }, [&](UOp n) {
+    Bounds b = compute_bounds(n, get);
+    Facts& f = g.facts(n);
+    f.bounds = b, f.has_bounds = true;
+  });
+  return get(u);
+}
+
+uint32_t range_start(UOp u) {
+  switch (u.op()) {
+    case Ops::STAGE: case Ops::REDUCE: case Ops::END: case Ops::CALL: return 1;
+    case Ops::WMMA: return 3;
+    default: return u.nsrc();
+  }
+}
+
+const UOps& ranges_of(UOp u) {
+  Graph& g = graph_of(u);
+  if (Facts& f = g.facts(u); f.ranges) return *f.ranges;
+  static const auto* none = new std::shared_ptr<const UOps>(std::make_shared<const UOps>());
+  ensure(u, [&](UOp n) { return bool(g.facts(n).ranges); }, [&](UOp n) {
+    const std::shared_ptr<const UOps>* only = none;
+    UOps all;
+    uint32_t start = range_start(n);
+    bool shared = true;  // all sources so far have the same set
+    for (uint32_t i = 0; i < n.nsrc(); i++) {
+      if (i >= start && n.src(i).is(Ops::RANGE)) continue;
+      const auto& r = g.facts(n.src(i)).ranges;
+      if (r->empty() || (shared && (only == none || *only == r))) { if (!r->empty()) only = &r; continue; }
+      if (shared) all = **only, shared = false;
+      UOps merged;
+      std::set_union(all.begin(), all.end(), r->begin(), r->end(), std::back_inserter(merged), range_less);
+      all = std::move(merged);
+    }
+    if (n.is(Ops::RANGE) || start < n.nsrc()) {
+      if (shared) all = **only, shared = false;
+      if (n.is(Ops::RANGE)) all.insert(std::upper_bound(all.begin(), all.end(), n, range_less), n);
+      for (uint32_t i = start; i < n.nsrc(); i++) std::erase(all, n.src(i));
+    }
+    auto result = shared ? *only : all.empty() ? *none : std::make_shared<const UOps>(std::move(all));
+    g.facts(n).ranges = std::move(result);
+  });
+  return *g.facts(u).ranges;
+}
+
+const std::string& device_of(UOp u) {
+  static const std::string none;
+  Graph& g = graph_of(u);
+  ensure(u, [&](UOp n) { return g.facts(n).has_device; }, [&](UOp n) {
+    const std::string* d = &none;
+    if (n.in(groups::kDefines)) d = &n.arg<ParamArg>().device;
+    else if (n.is(Ops::COPY)) d = &n.arg<std::string>();
+    else if (!n.is(Ops::SINK)) for (UOp s : n.srcs()) {
+      const std::string* sd = g.facts(s).device;
+      if (sd->empty()) continue;
+      TG_CHECK(DeviceError, d->empty() || *d == *sd, "[", n.op(), "] got tensors on ", *d, " and ", *sd, ", expected one device: move one with .to(device)");
+      d = sd;
+      if (n.is(Ops::AFTER)) break;
+    }
+    Facts& f = g.facts(n);
+    f.device = d, f.has_device = true;
+  });
+  return *g.facts(u).device;
+}
+
+int lanes_of(UOp u) {
+  const UOps& r = ranges_of(u);
+  if (r.empty() || r.back().arg<RangeArg>().type != AxisType::kVector) return 1;
+  return static_cast<int>(r.back().src(0).const_int());
+}
+
+Shape broadcast_shapes(std::span<const Shape* const> shapes, const char* op) {
+  size_t n = 0;
+  bool equal = true;
+  for (const Shape* s : shapes) n = std::max(n, s->size()), equal &= *s == *shapes[0];
+  if (equal) return shapes.empty() ? Shape{} : *shapes[0];
+  Shape out(n, SInt(1));
+  for (const Shape* s : shapes) {
+    for (size_t i = 0; i < s->size(); i++) {
+      SInt &o = out[n - s->size() + i];
+      const SInt &d = (*s)[i];
+      if (d == 1 || o == d) continue;
+      if (o == 1) { o = d; continue; }
+      std::string all;
+      for (const Shape* q : shapes) all += str(all.empty() ? "" : " and ", *q);
+      throw ShapeError(str("[", op, "] shapes ", all, " do not broadcast: sizes ", o, " and ", d, " differ and neither is 1"));
+    }
+  }
+  return out;
+}
+
+Shape dims_of(UOp stack) {
+  Shape s;
+  s.reserve(stack.nsrc());
+  for (UOp d : stack.srcs()) s.push_back(SInt(d));
+  return s;
+}
+
+UOp base_of(UOp u) {
+  while (u.in(groups::kMovement | Ops::AFTER | Ops::CONTIGUOUS | Ops::DETACH | Ops::CONTIGUOUS_BACKWARD | Ops::BITCAST)) u = u.src(0);
+  return u;
+}
+bool has_buffer_identity(UOp u) {
+  while (u.in(Ops::RESHAPE | Ops::AFTER)) u = u.src(0);
+  return u.in(groups::kDefines);
+}
+
+}  // namespace tg

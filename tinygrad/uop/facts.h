@@ -1,0 +1,91 @@
+/// \file Derived facts of nodes: shape, integer bounds, open ranges, device. Each is one exhaustive rule per op, cached, computed without recursion.
+#pragma once
+#include <iosfwd>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tinygrad/uop/uop.h"
+
+namespace tg {
+
+/// A dimension: an integer, or a symbolic expression (weakint UOp) with bounds.
+class SInt {
+ public:
+  SInt() = default;
+  SInt(int v) : v_(v) {}
+  SInt(int64_t v) : v_(v) {}
+  SInt(size_t v) : v_(static_cast<int64_t>(v)) {}
+  /// A weakint CONST becomes its value.
+  SInt(UOp u) { if (u.is_const()) v_ = static_cast<int64_t>(u.const_int()); else sym_ = u; }
+  bool symbolic() const { return bool(sym_); }
+  int64_t value() const { TG_CHECK(ShapeError, !sym_, "[shape] dimension ", sym_, " is symbolic: a concrete size is needed here"); return v_; }
+  operator int64_t() const { return value(); }
+  UOp uop() const { return sym_ ? sym_ : UOp::constant(v_); }
+  int64_t max() const;  ///< the value, or the greatest the expression can take
+  bool operator==(const SInt& o) const { return sym_ == o.sym_ && v_ == o.v_; }
+  bool operator==(int64_t o) const { return !sym_ && v_ == o; }
+  bool operator==(int o) const { return !sym_ && v_ == o; }
+
+ private:
+  UOp sym_;
+  int64_t v_ = 0;
+};
+std::ostream& operator<<(std::ostream&, const SInt&);
+
+/// Sizes, outermost first. Prints like a tuple: (2, 3).
+class Shape : public std::vector<SInt> {
+ public:
+  using std::vector<SInt>::vector;
+  Shape(std::initializer_list<int64_t> v) : std::vector<SInt>(v.begin(), v.end()) {}
+  explicit Shape(std::span<const int64_t> v) : std::vector<SInt>(v.begin(), v.end()) {}
+  bool symbolic() const { for (const SInt& s : *this) if (s.symbolic()) return true; return false; }
+  /// Product of the sizes; ShapeError when symbolic or beyond 2^62.
+  int64_t numel() const;
+  std::vector<int64_t> ints() const { return {begin(), end()}; }
+  UOp stack() const;  ///< as the shape operand of movement ops
+};
+std::ostream& operator<<(std::ostream&, const Shape&);
+
+/// Inclusive integer bounds; kUnbounded on either side means "no bound known".
+struct Bounds {
+  int128 lo, hi;
+  bool operator==(const Bounds&) const = default;
+  bool is_const() const { return lo == hi; }
+};
+inline constexpr int128 kUnbounded = static_cast<int128>(1) << 126;
+
+/// What a graph caches per node (id-indexed).
+struct Facts {
+  std::shared_ptr<const Shape> shape;
+  std::shared_ptr<const UOps> ranges;
+  Bounds bounds{0, 0};
+  const std::string* device = nullptr;
+  bool has_bounds = false, has_device = false;
+};
+
+/// Shape of a value. Elementwise ops broadcast like NumPy. ShapeError with both shapes when the sources do not fit.
+const Shape& shape_of(UOp u);
+/// Bounds of an integer or bool value; a type's own range when nothing better is known.
+Bounds bounds_of(UOp u);
+inline int128 vmin(UOp u) { return bounds_of(u).lo; }
+inline int128 vmax(UOp u) { return bounds_of(u).hi; }
+/// Loops this value is inside of: RANGEs (and SPECIALs are not among them) it depends on that are not ended, sorted by AxisType, then id.
+const UOps& ranges_of(UOp u);
+/// Name of the device the value lives on; "" for constants and pure arithmetic on them. DeviceError when sources disagree.
+const std::string& device_of(UOp u);
+/// Lanes of the value: the size of the VECTOR range it depends on, 1 without one.
+int lanes_of(UOp u);
+
+/// Index of the first source that names a range the op ends (STAGE, REDUCE, END: 1; ...); nsrc where it ends none.
+uint32_t range_start(UOp u);
+/// Broadcast of several shapes, NumPy's rule. `op` names the caller in the error.
+Shape broadcast_shapes(std::span<const Shape* const> shapes, const char* op);
+/// The dimensions a shape operand (STACK of integers) spells.
+Shape dims_of(UOp stack);
+/// Storage behind a view: strips movement ops, AFTER, CONTIGUOUS, DETACH, BITCAST of the same width are kept out.
+UOp base_of(UOp u);
+/// True for a BUFFER or PARAM, possibly under RESHAPE: storage a tensor can own and assign to.
+bool has_buffer_identity(UOp u);
+
+}  // namespace tg

@@ -1,0 +1,190 @@
+/// \file Interning, counting and freeing of nodes.
+#include "tinygrad/uop/graph.h"
+
+#include <new>
+
+#include "tinygrad/uop/facts.h"
+
+namespace tg {
+namespace {
+constexpr size_t kSmall = 8;           // nodes with up to this many sources are recycled by size
+constexpr uint32_t kFactChunk = 1024;  // facts are made in chunks: a graph that nobody asks about pays nothing
+std::recursive_mutex& global_mutex() { static auto* m = new std::recursive_mutex; return *m; }
+thread_local Graph* t_current = nullptr;
+thread_local int t_depth = 0;
+void (*g_buffer_death)(int64_t) = nullptr;
+
+uint64_t slot_hash(const Hash128& h, uint64_t tag) { return h.lo ^ (tag * 0x9e3779b97f4a7c15ull); }
+}  // namespace
+
+Graph::Graph(Kind kind) : kind_(kind), table_(kind == Kind::kGlobal ? 1 << 14 : 1 << 8) {}
+
+Graph::~Graph() {
+  for (const Node* n : boxed_) Arg::release(n->arg_kind, n->arg_bits);
+}
+
+Graph& Graph::global() { static auto* g = new Graph(Kind::kGlobal); return *g; }  // never destroyed: tensors may outlive main
+Graph& Graph::current() {
+  if (!t_current) [[unlikely]] throw Error("[uop] no graph is open on this thread: open a tg::GraphScope (or ArenaScope) before building UOps");
+  return *t_current;
+}
+void Graph::set_buffer_death_hook(void (*hook)(int64_t)) { g_buffer_death = hook; }
+
+void* Graph::allocate(size_t nsrc) {
+  size_t bytes = sizeof(Node) + nsrc * sizeof(UOp);
+  if (kind_ == Kind::kGlobal) {
+    if (nsrc > kSmall) return ::operator new(bytes);
+    if (auto& f = free_nodes_[nsrc]; !f.empty()) { void* p = f.back(); f.pop_back(); return p; }
+  }
+  if (bytes > bump_left_) {
+    size_t chunk = std::max<size_t>(bytes, chunks_.empty() ? 1 << 14 : 1 << 18);
+    chunks_.push_back(std::make_unique_for_overwrite<char[]>(chunk));
+    bump_ = chunks_.back().get(), bump_left_ = chunk;
+  }
+  void* p = bump_;
+  bump_ += bytes, bump_left_ -= bytes;
+  return p;
+}
+
+UOp Graph::intern(Ops op, DType dtype, std::span<const UOp> src, const Arg& arg, uint64_t tag) {
+  Hash128 h;
+  h.add(static_cast<uint64_t>(op) | static_cast<uint64_t>(dtype.id()) << 8 | static_cast<uint64_t>(src.size()) << 16);
+  if (arg.kind() != ArgKind::kNone) h.add(arg.hash());
+  for (UOp s : src) h.add(s.key());
+  size_t mask = table_.size() - 1, i = slot_hash(h, tag) & mask;
+  for (; const Node* n = table_[i]; i = (i + 1) & mask) {
+    if (n->hash == h && n->op == op && n->dtype == dtype && n->tag == tag && n->nsrc == src.size() &&
+        std::equal(src.begin(), src.end(), n->src_begin()) && Arg::equal(n->arg_kind, n->arg_bits, arg.kind(), arg.bits()))
+      return UOp(n);
+  }
+  Node* n = new (allocate(src.size())) Node{};
+  n->op = op, n->dtype = dtype, n->arg_kind = arg.kind(), n->arg_bits = arg.bits(), n->nsrc = static_cast<uint32_t>(src.size());
+  n->hash = h, n->tag = tag;
+  Arg::retain(n->arg_kind, n->arg_bits);
+  UOp* dst = reinterpret_cast<UOp*>(n + 1);
+  for (size_t k = 0; k < src.size(); k++) {
+    dst[k] = src[k];
+    n->src_ops |= src[k].op();
+    n->flags |= src[k].node()->flags & Node::kNeedsGrad;
+    if (kind_ == Kind::kGlobal) src[k].node()->refs.fetch_add(1, std::memory_order_relaxed);
+  }
+  if (!free_ids_.empty()) n->id = free_ids_.back(), free_ids_.pop_back(), by_id_[n->id] = n;
+  else n->id = next_id_++, by_id_.push_back(n);
+  if (kind_ == Kind::kGlobal) n->flags |= Node::kInZeroList, zero_list_.push_back(n);
+  else if (Arg::boxed(n->arg_kind)) boxed_.push_back(n);
+  live_++, built_++;
+  table_[i] = n;
+  if (live_ * 2 > table_.size()) grow();
+  return UOp(n);
+}
+
+void Graph::grow() {
+  std::vector<const Node*> old(table_.size() * 2);
+  old.swap(table_);
+  for (const Node* n : old) if (n) insert(n);
+}
+void Graph::insert(const Node* n) {
+  size_t mask = table_.size() - 1, i = slot_hash(n->hash, n->tag) & mask;
+  while (table_[i]) i = (i + 1) & mask;
+  table_[i] = n;
+}
+void Graph::erase(const Node* n) {
+  size_t mask = table_.size() - 1, i = slot_hash(n->hash, n->tag) & mask;
+  while (table_[i] != n) i = (i + 1) & mask;
+  // Backward shift: close the gap with entries that may move up.
+  for (size_t j = i;;) {
+    j = (j + 1) & mask;
+    if (!table_[j]) break;
+    size_t home = slot_hash(table_[j]->hash, table_[j]->tag) & mask;
+    if (((j - home) & mask) >= ((j - i) & mask)) table_[i] = table_[j], i = j;
+  }
+  table_[i] = nullptr;
+}
+
+Facts& Graph::facts(UOp u) {
+  size_t c = u.id() / kFactChunk;
+  if (c >= facts_.size()) facts_.resize(c + 1);
+  if (!facts_[c]) facts_[c] = std::make_unique<Facts[]>(kFactChunk);
+  return facts_[c][u.id() % kFactChunk];
+}
+
+void Graph::forward(UOp from, UOp to) {
+  if (from == to || (from.node()->flags & Node::kForwarded)) return;
+  from.node()->flags |= Node::kForwarded;
+  to.node()->refs.fetch_add(1, std::memory_order_relaxed);
+  forwards_[from.node()] = to.node();
+}
+UOp Graph::forwarded(UOp u) const {
+  if (!(u.node()->flags & Node::kForwarded)) return UOp();
+  return UOp(forwards_.at(u.node()));
+}
+
+void Graph::release_locked(const Node* n) {
+  if (n->refs.fetch_sub(1, std::memory_order_acq_rel) == 1 && !(n->flags & Node::kInZeroList)) n->flags |= Node::kInZeroList, zero_list_.push_back(n);
+}
+
+void Graph::free_node(const Node* n, std::vector<const Node*>& pending) {
+  auto drop = [&](const Node* s) {
+    if (s->refs.fetch_sub(1, std::memory_order_acq_rel) == 1 && !(s->flags & Node::kInZeroList)) pending.push_back(s);
+  };
+  erase(n);
+  if (n->flags & Node::kForwarded) {
+    auto it = forwards_.find(n);
+    drop(it->second), forwards_.erase(it);
+  }
+  for (uint32_t i = 0; i < n->nsrc; i++) drop(n->src_begin()[i].node());
+  if (n->op == Ops::BUFFER && g_buffer_death) g_buffer_death(UOp(n).arg<ParamArg>().slot);
+  Arg::release(n->arg_kind, n->arg_bits);
+  if (size_t c = n->id / kFactChunk; c < facts_.size() && facts_[c]) facts_[c][n->id % kFactChunk] = Facts();
+  by_id_[n->id] = nullptr, free_ids_.push_back(n->id), live_--;
+  if (n->nsrc > kSmall) ::operator delete(const_cast<Node*>(n));
+  else free_nodes_[n->nsrc].push_back(const_cast<Node*>(n));
+}
+
+void Graph::sweep() {
+  std::vector<const Node*> pending;
+  while (!zero_list_.empty()) {
+    const Node* z = zero_list_.back();
+    zero_list_.pop_back();
+    z->flags &= static_cast<uint8_t>(~Node::kInZeroList);
+    if (z->refs.load(std::memory_order_acquire) == 0) pending.push_back(z);
+    while (!pending.empty()) {
+      const Node* n = pending.back();
+      pending.pop_back();
+      free_node(n, pending);
+    }
+  }
+}
+
+GraphScope::GraphScope() : previous_(t_current) {
+  global_mutex().lock();
+  t_depth++;
+  t_current = &Graph::global();
+}
+GraphScope::~GraphScope() {
+  if (--t_depth == 0) Graph::global().sweep();
+  t_current = previous_;
+  global_mutex().unlock();
+}
+ArenaScope::ArenaScope(Arena& a) : previous_(t_current) { t_current = &a.graph(); }
+ArenaScope::~ArenaScope() { t_current = previous_; }
+
+UOpRef::UOpRef(UOp u) : u_(u) {
+  if (u_) u_.node()->refs.fetch_add(1, std::memory_order_relaxed);
+}
+void UOpRef::release() {
+  // Only under the lock may a count reach zero: a node found by interning must not be freed twice.
+  uint32_t refs = u_.node()->refs.load(std::memory_order_relaxed);
+  while (refs > 1)
+    if (u_.node()->refs.compare_exchange_weak(refs, refs - 1, std::memory_order_acq_rel)) return;
+  GraphScope scope;
+  Graph::global().release_locked(u_.node());
+}
+
+MemoScope::MemoScope(Graph& g) : g_(g) {
+  if (g.memos_used_ == g.memos_.size()) g.memos_.push_back(std::make_unique<MemoTable>());
+  t_ = g.memos_[g.memos_used_++].get();
+  t_->begin(g.id_limit());
+}
+
+}  // namespace tg

@@ -1,0 +1,125 @@
+/// \file The rewrite engine: one explicit stack, one memo table by node id.
+#include "tinygrad/uop/rewrite.h"
+
+namespace tg {
+namespace upat {
+bool literal_equals(UOp u, const ConstValue& v) {
+  if (u.is_invalid()) return false;
+  ConstValue c = u.const_value();
+  if (c.is_int() && v.is_int()) return c.i == v.i;
+  return c.as_double() == v.as_double();
+}
+}  // namespace upat
+
+RewriteCounters& rewrite_counters() { thread_local RewriteCounters c; return c; }
+
+namespace {
+constexpr uint64_t kMaxSteps = 1ull << 30;  // against rules that grow a graph for ever
+
+struct Frame {
+  UOp node;     // whose result is wanted
+  UOp current;  // what it has become so far
+  enum Stage : uint8_t { kEnter, kRebuild, kLink } stage;
+};
+
+UOp rewrite_sources_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, bool once, const char* name) {
+  MemoScope memo, open;
+  RewriteCounters& counters = rewrite_counters();
+  std::vector<Frame> stack{{root, root, Frame::kEnter}};
+  UOps src;
+  uint64_t steps = 0;
+  while (!stack.empty()) {
+    TG_ASSERT(++steps < kMaxSteps, "rewrite '", name, "' does not end at ", stack.back().node);
+    Frame& f = stack.back();
+    if (f.stage == Frame::kEnter) {
+      if (memo.has(f.node)) { stack.pop_back(); continue; }
+      f.stage = Frame::kRebuild;
+      UOp n = f.current;
+      for (size_t i = n.nsrc(); i-- > 0;) if (!memo.has(n.src(i))) stack.push_back({n.src(i), n.src(i), Frame::kEnter});
+      continue;
+    }
+    if (f.stage == Frame::kRebuild) {
+      UOp n = f.current;
+      bool changed = false;
+      src.clear();
+      for (UOp s : n.srcs()) {
+        UOp m = memo.get(s);
+        TG_ASSERT(m, "rewrite '", name, "' runs in a circle at ", s);
+        src.push_back(m), changed |= m != s;
+      }
+      UOp built = changed ? n.with_srcs(src) : n;
+      if (built != f.node && memo.has(built)) { memo.set(f.node, memo.get(built)); stack.pop_back(); continue; }
+      counters.visited++;
+      UOp out = pm.rewrite(built, ctx);
+      if (!out) {
+        memo.set(f.node, built);
+        if (!once) memo.set(built, built);
+        stack.pop_back();
+        continue;
+      }
+      counters.fired++;
+      if (once) { memo.set(f.node, out), stack.pop_back(); continue; }
+      if (memo.has(out)) {
+        UOp final = memo.get(out);
+        memo.set(f.node, final), memo.set(built, final), stack.pop_back();
+        continue;
+      }
+      f.stage = Frame::kLink, f.current = out;
+      UOp node = f.node;
+      // `out` in progress further down the stack would wait for itself.
+      TG_ASSERT(!open.has(out), "rewrite '", name, "' runs in a circle: ", node, " becomes ", out);
+      open.mark(node), open.mark(built);
+      stack.push_back({out, out, Frame::kEnter});
+      continue;
+    }
+    UOp final = memo.get(f.current);
+    TG_ASSERT(final, "rewrite '", name, "' lost ", f.current);
+    memo.set(f.node, final), stack.pop_back();
+  }
+  return memo.get(root);
+}
+
+UOp rewrite_users_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, const char* name) {
+  MemoScope memo;
+  RewriteCounters& counters = rewrite_counters();
+  std::vector<Frame> stack{{root, root, Frame::kEnter}};
+  UOps src;
+  while (!stack.empty()) {
+    Frame& f = stack.back();
+    if (f.stage == Frame::kEnter) {
+      if (memo.has(f.node)) { stack.pop_back(); continue; }
+      for (int step = 0;; step++) {
+        TG_ASSERT(step < 1000, "rewrite '", name, "' does not end at ", f.node);
+        counters.visited++;
+        UOp out = pm.rewrite(f.current, ctx);
+        if (!out) break;
+        counters.fired++, f.current = out;
+        if (memo.has(out)) break;
+      }
+      f.stage = Frame::kRebuild;
+      UOp n = f.current;
+      if (n != f.node && memo.has(n)) { memo.set(f.node, memo.get(n)), stack.pop_back(); continue; }
+      for (size_t i = n.nsrc(); i-- > 0;) if (!memo.has(n.src(i))) stack.push_back({n.src(i), n.src(i), Frame::kEnter});
+      continue;
+    }
+    UOp n = f.current;
+    bool changed = false;
+    src.clear();
+    for (UOp s : n.srcs()) {
+      UOp m = memo.get(s);
+      TG_ASSERT(m, "rewrite '", name, "' runs in a circle at ", s);
+      src.push_back(m), changed |= m != s;
+    }
+    UOp built = changed ? n.with_srcs(src) : n;
+    memo.set(f.node, built), memo.set(n, built), stack.pop_back();
+  }
+  return memo.get(root);
+}
+}  // namespace
+
+UOp graph_rewrite(UOp root, const PatternMatcher<UOp>& pm, const RewriteOptions& o, void* ctx, const std::type_info* ctx_type) {
+  TG_ASSERT(!pm.ctx_type() || (ctx_type && *ctx_type == *pm.ctx_type()), "rewrite '", o.name, "' needs a context of type ", pm.ctx_type()->name());
+  return o.walk == Walk::kUsersFirst ? rewrite_users_first(root, pm, ctx, o.name) : rewrite_sources_first(root, pm, ctx, o.walk == Walk::kOnce, o.name);
+}
+
+}  // namespace tg
