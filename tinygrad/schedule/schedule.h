@@ -1,0 +1,57 @@
+/// \file From tensor graph to a list of kernel calls. Knows no device and no memory: buffers are numbers.
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tinygrad/target/program.h"
+#include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/graph.h"
+
+namespace tg {
+
+/// One buffer of a schedule.
+struct ScheduleBuffer {
+  enum Kind : uint8_t { kInput, kOutput, kInternal } kind = kInternal;
+  DType dtype;
+  int64_t size = 0;         ///< elements
+  std::string device;
+  int64_t offset = -1;      ///< kInternal after planning: bytes into the device's arena; -1: memory of its own
+};
+
+/// One step: a kernel over buffers, or a copy buffers[0] <- buffers[1] between devices.
+struct ScheduleCall {
+  enum Kind : uint8_t { kKernel, kCopy } kind = kKernel;
+  KernelRef kernel;
+  std::vector<int32_t> buffers;   ///< by PARAM slot: index into Schedule::buffers
+  std::vector<int32_t> vars;      ///< the kernel's variables (sorted by name): index into BoundSchedule::vars
+  std::string metadata;           ///< names of the tensor methods that made it, for DEBUG=2
+};
+
+/// A plan, reusable for every graph of the same structure: holds no user memory.
+struct Schedule {
+  std::vector<ScheduleBuffer> buffers;      ///< inputs first, in the order of BoundSchedule::inputs
+  std::vector<ScheduleCall> calls;          ///< in execution order
+  std::vector<int32_t> results;             ///< per root: index of the buffer that holds it; -1: the root needs no kernel
+  std::vector<std::pair<std::string, int64_t>> arenas;  ///< device and bytes of the planned arenas for internal buffers
+  int64_t nodes = 0;                        ///< of the graph, for statistics
+};
+
+/// A schedule with what is particular to this call.
+struct BoundSchedule {
+  std::shared_ptr<const Schedule> schedule;
+  UOps inputs;                              ///< BUFFER nodes of the global graph, one per kInput buffer
+  UOps results;                             ///< per root: the global graph's expression of its storage (a BUFFER, new for kOutput, or a view of one)
+  std::vector<std::pair<std::string, int64_t>> vars;  ///< variable values
+  bool cache_hit = false;
+};
+
+/// Schedules `roots` (nodes of the global graph; under a GraphScope). Makes new BUFFER nodes for the results. Throws ShapeError/DeviceError for graphs
+/// no schedule exists for (a cycle of assigns, an unbound variable).
+BoundSchedule create_schedule(std::span<const UOp> roots);
+/// A new BUFFER node of the global graph with a fresh slot.
+UOp new_buffer(const Shape& shape, DType dtype, const std::string& device);
+void clear_schedule_cache();
+
+}  // namespace tg

@@ -1,0 +1,36 @@
+/// \file The abstract Renderer: what a code generator must know about a language, and the step from linear UOps to text.
+#pragma once
+#include <string>
+
+#include "tinygrad/target/program.h"
+#include "tinygrad/uop/rewrite.h"
+
+namespace tg {
+
+/// One target language on one target. Capabilities are data; a C-like language differs from another by a table.
+class Renderer {
+ public:
+  explicit Renderer(Target t) : target_(std::move(t)) {}
+  virtual ~Renderer() = default;
+  const Target& target() const { return target_; }
+
+  /// ALU ops the language has; others are decomposed (EXP2, LOG2, SIN, MULACC, MAX, CMPEQ, SUB, NEG, FDIV, SQRT, TRUNC, THREEFRY, ...).
+  virtual OpSet ops() const = 0;
+  /// Types it computes in; others are emulated (float16, bfloat16, fp8 through float32).
+  virtual bool supports(DType d) const = 0;
+  /// Most lanes of the VECTOR axis for values of `d` (1: no vectors).
+  virtual int max_lanes(DType d) const { return d.itemsize() > 0 ? target_.vector_bytes / d.itemsize() : 1; }
+  virtual bool has_threads() const { return false; }      ///< THREAD ranges
+  virtual bool has_locals() const { return false; }       ///< GLOBAL/LOCAL ranges, barriers
+  virtual bool has_gather() const { return true; }        ///< vector INDEX that is not unit stride
+  virtual int max_buffers() const { return 1 << 16; }
+  /// Further rules run at the end of codegen; null: none.
+  virtual const PatternMatcher<>* extra_matcher() const { return nullptr; }
+  /// The text of one function.
+  virtual std::string render(const Program& p) const = 0;
+
+ private:
+  Target target_;
+};
+
+}  // namespace tg
