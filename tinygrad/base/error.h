@@ -15,6 +15,7 @@ struct DeviceError : Error { using Error::Error; };       ///< unknown, unavaila
 struct IndexError : Error { using Error::Error; };        ///< an index or axis out of range
 struct ValueError : Error { using Error::Error; };        ///< an argument outside its domain
 struct FormatError : Error { using Error::Error; };       ///< a file that is corrupt or of another kind
+struct FileError : Error { using Error::Error; };         ///< a file or program that is missing, unreadable or not writable
 struct CompileError : Error { using Error::Error; };      ///< a kernel the target's compiler rejected
 struct OutOfMemoryError : Error { using Error::Error; };  ///< an allocation that failed after caches were freed
 struct GradientError : Error { using Error::Error; };     ///< a gradient that does not exist
