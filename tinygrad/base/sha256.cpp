@@ -73,12 +73,12 @@ constexpr auto compress_sha_ni = compress_portable;
 bool has_sha_ni() { return false; }
 #endif
 
-void compress(std::array<uint32_t, 8>& state, const uint8_t* p) {
-  static const bool fast = has_sha_ni();
-  fast ? compress_sha_ni(state, p) : compress_portable(state, p);
-}
-
 }  // namespace
+
+void Sha256::compress(const uint8_t* block) {
+  static const bool fast = has_sha_ni();
+  fast && !portable_ ? compress_sha_ni(state_, block) : compress_portable(state_, block);
+}
 
 Sha256& Sha256::update(std::span<const uint8_t> bytes) {
   if (bytes.empty()) return *this;
@@ -89,9 +89,9 @@ Sha256& Sha256::update(std::span<const uint8_t> bytes) {
     std::memcpy(block_.data() + held, bytes.data(), take);
     bytes = bytes.subspan(take), held += take;
     if (held < 64) return *this;
-    compress(state_, block_.data());
+    compress(block_.data());
   }
-  for (; bytes.size() >= 64; bytes = bytes.subspan(64)) compress(state_, bytes.data());
+  for (; bytes.size() >= 64; bytes = bytes.subspan(64)) compress(bytes.data());
   if (!bytes.empty()) std::memcpy(block_.data(), bytes.data(), bytes.size());
   return *this;
 }

@@ -1,14 +1,13 @@
 /// \file Finding, checking and fetching MNIST and CIFAR-10.
 #include "tinygrad/nn/datasets.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <optional>
 
+#include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
+#include "tinygrad/base/paths.h"
 #include "tinygrad/base/process.h"
 #include "tinygrad/base/sha256.h"
 #include "tinygrad/io/file.h"
@@ -55,11 +54,6 @@ constexpr const char* kCifarArchive = "cifar-10-binary.tar.gz";
 constexpr uint64_t kCifarArchiveBytes = 170052171;
 constexpr const char* kCifarSha256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd";
 
-std::optional<fs::path> environment_path(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value && *value ? std::optional<fs::path>(value) : std::nullopt;
-}
-
 void check_digest(std::span<const uint8_t> bytes, std::string_view expected, const std::string& name) {
   const std::string got = sha256_hex(bytes);
   TG_CHECK(FormatError, got == expected, "[datasets] ", name, ": got SHA-256 ", got, ", expected ", expected, ": not the published data; remove the file");
@@ -100,12 +94,7 @@ std::string list(const std::vector<fs::path>& paths) {
 
 }  // namespace
 
-fs::path cache_directory(std::string_view name) {
-  fs::path base = fs::temp_directory_path();
-  if (const auto xdg = environment_path("XDG_CACHE_HOME")) base = *xdg;
-  else if (const auto home = environment_path("HOME")) base = *home / ".cache";
-  return base / "tinygrad_cpp" / "datasets" / name;
-}
+fs::path cache_directory(std::string_view name) { return fs::path(cache_dir()) / "datasets" / name; }
 
 std::vector<fs::path> search_directories(std::string_view name) {
   std::vector<fs::path> found;
@@ -113,11 +102,9 @@ std::vector<fs::path> search_directories(std::string_view name) {
     p = p.lexically_normal();
     if (std::find(found.begin(), found.end(), p) == found.end()) found.push_back(std::move(p));
   };
-  if (const auto data = environment_path("TINYGRAD_DATA")) add(*data / name), add(*data);
+  if (const fs::path data = env::TINYGRAD_DATA.get(); !data.empty()) add(data / name), add(data);
   add(cache_directory(name));
-#ifdef TG_SOURCE_DIR
-  add(fs::path(TG_SOURCE_DIR) / "data" / name);
-#endif
+  if (const fs::path source = source_data_dir(); !source.empty()) add(source / name);
   const auto add_above = [&](fs::path p, bool installed) {
     for (; p.has_relative_path(); p = p.parent_path()) {
       add(p / "data" / name);

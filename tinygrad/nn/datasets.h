@@ -21,7 +21,7 @@ struct DataOptions {
 /// Where the data set `name` ("mnist", "fashion-mnist", "cifar") is looked for, in this order: $TINYGRAD_DATA/name, $TINYGRAD_DATA, the user's cache,
 /// data/name of the source tree, of each folder above the program (and share/tinygrad/data/name there), of each folder above the current one.
 std::vector<std::filesystem::path> search_directories(std::string_view name);
-/// tinygrad_cpp/datasets/name in $XDG_CACHE_HOME or ~/.cache: where downloads go.
+/// datasets/name in tg::cache_dir(): where downloads go.
 std::filesystem::path cache_directory(std::string_view name);
 
 /// MNIST, or Fashion-MNIST, from the first directory that has all four files (.gz or unpacked); otherwise downloaded into the cache.
