@@ -36,6 +36,7 @@ struct Schedule {
   std::vector<int32_t> results;             ///< per root: index of the buffer that holds it; -1: the root needs no kernel
   std::vector<std::pair<std::string, int64_t>> arenas;  ///< device and bytes of the planned arenas for internal buffers
   int64_t nodes = 0;                        ///< of the graph, for statistics
+  mutable std::shared_ptr<const void> compiled;  ///< the engine's: loaded kernels of this schedule
 };
 
 /// A schedule with what is particular to this call.
