@@ -1,0 +1,322 @@
+/// \file Disk cache on SQLite: write-ahead log, busy timeout, a checksum for each entry, recovery from corrupt files.
+#include "tinygrad/base/disk_cache.h"
+
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "tinygrad/base/env.h"
+#include "tinygrad/base/error.h"
+#include "tinygrad/base/hash.h"
+#include "tinygrad/base/paths.h"
+
+namespace tg {
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int kFormat = 1;              // user_version of the file; one of ours with another number is begun anew
+constexpr int kOurs = 0x74676370;       // application_id; a database of somebody else is left alone
+constexpr int kBusyMs = 3000;           // longest wait for another process's write
+constexpr int64_t kUsedGrain = 86400;   // a hit renews the time of use at most once a day, so that hits do not write
+constexpr int64_t kPutsPerCheck = 256;  // how often a writer looks at the total size
+
+// The checksum binds the bytes to their place: an entry that lands under another key is as bad as a flipped bit.
+int64_t checksum(std::string_view table, std::string_view key, std::string_view value) {
+  Hash128 h;
+  h.add(table), h.add(key), h.add(value);
+  return static_cast<int64_t>(mix64(h.lo ^ mix64(h.hi)));
+}
+
+std::string_view view(const void* data, int size) { return data ? std::string_view(static_cast<const char*>(data), static_cast<size_t>(size)) : ""; }
+
+void report(const std::string& path, std::string_view what) {
+  if (env::DEBUG.get() >= 1) std::fprintf(stderr, "disk cache %s: %.*s\n", path.c_str(), static_cast<int>(what.size()), what.data());
+}
+
+struct FileId {
+  dev_t device = 0;
+  ino_t inode = 0;
+  bool operator==(const FileId&) const = default;
+};
+std::optional<FileId> file_id(const std::string& path) {
+  struct stat st;
+  return stat(path.c_str(), &st) == 0 ? std::optional(FileId{st.st_dev, st.st_ino}) : std::nullopt;
+}
+
+// A prepared statement for one use; reset when the use is over.
+class Bound {
+ public:
+  explicit Bound(sqlite3_stmt* s) : s_(s) {}
+  ~Bound() {
+    sqlite3_reset(s_);
+    sqlite3_clear_bindings(s_);
+  }
+  Bound(const Bound&) = delete;
+  Bound& operator=(const Bound&) = delete;
+  Bound& text(std::string_view v) { return sqlite3_bind_text64(s_, ++n_, v.data(), v.size(), SQLITE_STATIC, SQLITE_UTF8), *this; }
+  Bound& blob(std::string_view v) { return sqlite3_bind_blob64(s_, ++n_, v.empty() ? "" : v.data(), v.size(), SQLITE_STATIC), *this; }
+  Bound& integer(int64_t v) { return sqlite3_bind_int64(s_, ++n_, v), *this; }
+  int step() { return sqlite3_step(s_); }
+  int64_t integer_at(int column) { return sqlite3_column_int64(s_, column); }
+  std::string_view bytes_at(int column) {
+    const void* data = sqlite3_column_blob(s_, column);
+    return view(data, sqlite3_column_bytes(s_, column));
+  }
+
+ private:
+  sqlite3_stmt* s_;
+  int n_ = 0;
+};
+
+}  // namespace
+
+struct DiskCache::Impl {
+  enum Statement { kGet, kTouch, kPut, kErase, kClearTable, kClearAll, kTables, kTotal, kEvict, kStatements };
+
+  std::string path;
+  int64_t limit;
+  std::mutex mutex;
+  sqlite3* db = nullptr;
+  sqlite3_stmt* statements[kStatements] = {};
+  FileId opened;
+  pid_t pid = 0;
+  bool hopeless = false;  // cannot be opened here; asked once
+  int rebuilt = 0;        // corrupt files dropped so far; a disk that corrupts again and again is left alone
+  int64_t puts = 0;
+
+  ~Impl() { close(); }
+
+  void close() {
+    for (sqlite3_stmt*& s : statements) sqlite3_finalize(s), s = nullptr;
+    sqlite3_close(db);
+    db = nullptr;
+  }
+
+  // A forked child must not touch its parent's connection, not even to close it.
+  void forget_parent() {
+    if (pid == getpid()) return;
+    for (sqlite3_stmt*& s : statements) s = nullptr;
+    db = nullptr;
+    pid = getpid();
+  }
+
+  bool exec(const char* sql, int& rc) { return (rc = sqlite3_exec(db, sql, nullptr, nullptr, nullptr)) == SQLITE_OK; }
+
+  // Another process may be at the same; the second finds everything in place.
+  bool create(int& rc) {
+    const std::string sql =
+        str("BEGIN IMMEDIATE; CREATE TABLE IF NOT EXISTS entries(tbl TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, sum INTEGER NOT NULL, "
+            "used INTEGER NOT NULL, PRIMARY KEY(tbl, key)); PRAGMA application_id=",
+            kOurs, "; PRAGMA user_version=", kFormat, "; COMMIT;");
+    if (exec(sql.c_str(), rc)) return true;
+    sqlite3_exec(db, "ROLLBACK", nullptr, nullptr, nullptr);
+    return false;
+  }
+
+  // One try to open the file and its statements; the result is an SQLite code.
+  int open_once() {
+    int rc = sqlite3_open_v2(path.c_str(), &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
+    if (rc != SQLITE_OK) return rc;
+    sqlite3_busy_timeout(db, kBusyMs);
+    opened = file_id(path).value_or(FileId{});
+    if (!exec("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;", rc)) return rc;
+    int64_t ours = 0, format = 0, objects = 0;
+    for (auto [sql, out] :
+         {std::pair{"PRAGMA application_id", &ours}, {"PRAGMA user_version", &format}, {"SELECT COUNT(*) FROM sqlite_master", &objects}}) {
+      auto store = [](void* to, int, char** values, char**) { return *static_cast<int64_t*>(to) = std::atoll(values[0] ? values[0] : "0"), 0; };
+      if ((rc = sqlite3_exec(db, sql, store, out, nullptr)) != SQLITE_OK) return rc;
+    }
+    if (objects != 0 && ours != kOurs) return SQLITE_AUTH;
+    if (objects != 0 && format != kFormat) return SQLITE_NOTADB;
+    if (objects == 0 && !create(rc)) return rc;
+    static constexpr const char* kSql[kStatements] = {
+        "SELECT value, sum, used FROM entries WHERE tbl=? AND key=?",
+        "UPDATE entries SET used=? WHERE tbl=? AND key=?",
+        "INSERT OR REPLACE INTO entries(tbl, key, value, sum, used) VALUES(?, ?, ?, ?, ?)",
+        "DELETE FROM entries WHERE tbl=? AND key=?",
+        "DELETE FROM entries WHERE tbl=?",
+        "DELETE FROM entries",
+        "SELECT tbl, COUNT(*), SUM(LENGTH(key) + LENGTH(value)) FROM entries GROUP BY tbl ORDER BY tbl",
+        "SELECT COALESCE(SUM(LENGTH(key) + LENGTH(value)), 0) FROM entries",
+        "DELETE FROM entries WHERE rowid IN (SELECT rowid FROM (SELECT rowid, SUM(LENGTH(key) + LENGTH(value)) OVER (ORDER BY used DESC, rowid DESC) "
+        "AS "
+        "total FROM entries) WHERE total > ?)",
+    };
+    for (int i = 0; i < kStatements; i++) {
+      rc = sqlite3_prepare_v3(db, kSql[i], -1, SQLITE_PREPARE_PERSISTENT, &statements[i], nullptr);
+      if (rc != SQLITE_OK) return rc;
+    }
+    return SQLITE_OK;
+  }
+
+  static bool is_corrupt(int rc) { return (rc & 0xff) == SQLITE_CORRUPT || (rc & 0xff) == SQLITE_NOTADB; }
+
+  // Moves the file this connection had opened aside (whoever named it may want it back), unless another process has replaced it already.
+  void drop_file() {
+    close();
+    report(path, "corrupt or of another version; moved to .bad and begun anew");
+    const int lock = ::open((path + ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+    if (lock >= 0) flock(lock, LOCK_EX);
+    if (file_id(path) == opened) {
+      for (const char* suffix : {"-wal", "-shm"}) unlink((path + suffix).c_str());
+      if (std::rename(path.c_str(), (path + ".bad").c_str()) != 0) unlink(path.c_str());
+    }
+    if (lock >= 0) ::close(lock);
+  }
+
+  bool open() {
+    forget_parent();
+    if (db) return true;
+    if (hopeless) return false;
+    std::error_code ec;
+    if (const fs::path parent = fs::path(path).parent_path(); !parent.empty()) fs::create_directories(parent, ec);
+    int rc = open_once();
+    // Turning on the log needs the file alone and does not wait for it.
+    for (int i = 0; i < 100 && (rc & 0xff) == SQLITE_BUSY; i++) {
+      close();
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      rc = open_once();
+    }
+    if (is_corrupt(rc) && rebuilt++ < 3) drop_file(), rc = open_once();
+    if (rc == SQLITE_OK) return true;
+    report(path, rc == SQLITE_AUTH ? "not usable: a database of another program" : str("not usable: ", sqlite3_errstr(rc)));
+    close();
+    hopeless = (rc & 0xff) != SQLITE_BUSY;
+    return false;
+  }
+
+  // What to do with a failed step: a corrupt file goes, anything else (busy, full, read-only) only loses this one operation.
+  void failed(int rc, std::string_view doing) {
+    if (is_corrupt(rc)) {
+      if (rebuilt++ < 3) return drop_file();
+      hopeless = true;
+      return close();
+    }
+    report(path, str(doing, ": ", sqlite3_errstr(rc)));
+  }
+
+  void erase(std::string_view table, std::string_view key) {
+    if (const int rc = Bound(statements[kErase]).text(table).blob(key).step(); rc != SQLITE_DONE) failed(rc, "erase");
+  }
+
+  void keep_below_limit() {
+    if (puts++ % kPutsPerCheck != 0) return;
+    int64_t total = 0;
+    if (Bound b(statements[kTotal]); b.step() == SQLITE_ROW) total = b.integer_at(0);
+    if (total <= limit) return;
+    if (const int rc = Bound(statements[kEvict]).integer(limit / 2).step(); rc != SQLITE_DONE) return failed(rc, "evict");
+    compact();
+  }
+
+  void compact() {
+    int rc;
+    if (!exec("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)", rc)) report(path, str("vacuum: ", sqlite3_errstr(rc)));
+  }
+};
+
+DiskCache::DiskCache(std::string path, int64_t limit_bytes) : impl_(std::make_unique<Impl>()) {
+  impl_->path = std::move(path);
+  impl_->limit = limit_bytes;
+}
+DiskCache::~DiskCache() { impl_->forget_parent(); }
+
+std::optional<std::vector<uint8_t>> DiskCache::get(std::string_view table, std::string_view key) {
+  std::lock_guard lock(impl_->mutex);
+  if (!impl_->open()) return std::nullopt;
+  std::optional<std::vector<uint8_t>> found;
+  int64_t used = 0;
+  bool bad = false;
+  int rc;
+  {
+    Bound b(impl_->statements[Impl::kGet]);
+    rc = b.text(table).blob(key).step();
+    if (rc == SQLITE_ROW) {
+      const std::string_view value = b.bytes_at(0);
+      bad = checksum(table, key, value) != b.integer_at(1);
+      used = b.integer_at(2);
+      if (!bad) found.emplace(value.begin(), value.end());
+    }
+  }
+  if (rc == SQLITE_DONE) return std::nullopt;
+  if (rc != SQLITE_ROW) return impl_->failed(rc, "get"), std::nullopt;
+  if (bad) {
+    report(impl_->path, str("entry of table ", table, " has a wrong checksum; deleted"));
+    impl_->erase(table, key);
+  } else if (const int64_t now = std::time(nullptr); now - used > kUsedGrain) {
+    Bound(impl_->statements[Impl::kTouch]).integer(now).text(table).blob(key).step();
+  }
+  return found;
+}
+
+void DiskCache::put(std::string_view table, std::string_view key, std::span<const uint8_t> value) {
+  std::lock_guard lock(impl_->mutex);
+  if (!impl_->open()) return;
+  const std::string_view bytes(reinterpret_cast<const char*>(value.data()), value.size());
+  const int rc =
+      Bound(impl_->statements[Impl::kPut]).text(table).blob(key).blob(bytes).integer(checksum(table, key, bytes)).integer(std::time(nullptr)).step();
+  if (rc != SQLITE_DONE) return impl_->failed(rc, "put");
+  impl_->keep_below_limit();
+}
+
+void DiskCache::erase(std::string_view table, std::string_view key) {
+  std::lock_guard lock(impl_->mutex);
+  if (impl_->open()) impl_->erase(table, key);
+}
+
+void DiskCache::clear(std::string_view table) {
+  std::lock_guard lock(impl_->mutex);
+  if (!impl_->open()) return;
+  const int rc = table.empty() ? Bound(impl_->statements[Impl::kClearAll]).step() : Bound(impl_->statements[Impl::kClearTable]).text(table).step();
+  if (rc != SQLITE_DONE) return impl_->failed(rc, "clear");
+  impl_->compact();
+}
+
+DiskCache::Info DiskCache::info() {
+  std::lock_guard lock(impl_->mutex);
+  Info out{impl_->path, impl_->open(), 0, {}};
+  if (!out.usable) return out;
+  Bound b(impl_->statements[Impl::kTables]);
+  int rc;
+  while ((rc = b.step()) == SQLITE_ROW) out.tables.push_back({std::string(b.bytes_at(0)), b.integer_at(1), b.integer_at(2)});
+  std::error_code ec;
+  if (const auto size = fs::file_size(impl_->path, ec); !ec) out.file_bytes = static_cast<int64_t>(size);
+  return out;
+}
+
+namespace disk_cache {
+
+// One connection for each file that CACHEDB has named so far; never destroyed, so that exit handlers may still use it.
+static DiskCache& of_process() {
+  static std::mutex& mutex = *new std::mutex;
+  static auto& open = *new std::map<std::string, std::unique_ptr<DiskCache>>;
+  const std::string& named = env::CACHEDB.get();
+  std::lock_guard lock(mutex);
+  std::unique_ptr<DiskCache>& cache = open[named];
+  if (!cache) cache = std::make_unique<DiskCache>(named.empty() ? (fs::path(cache_dir()) / "cache.db").string() : named);
+  return *cache;
+}
+static bool enabled() { return env::CACHELEVEL.get() != 0; }
+
+std::optional<std::vector<uint8_t>> get(std::string_view table, std::string_view key) {
+  return enabled() ? of_process().get(table, key) : std::nullopt;
+}
+void put(std::string_view table, std::string_view key, std::span<const uint8_t> value) {
+  if (enabled()) of_process().put(table, key, value);
+}
+void clear(std::string_view table) { of_process().clear(table); }
+DiskCache::Info info() { return of_process().info(); }
+
+}  // namespace disk_cache
+}  // namespace tg

@@ -1,0 +1,57 @@
+/// \file Disk cache: bytes by table and key in one SQLite file that many processes share and that survives crashes.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tg {
+
+/// A cache file. It never throws for what the disk does: a place that cannot be written means an empty cache, a corrupt file is dropped and
+/// begun anew, an entry whose checksum does not fit is deleted (DEBUG=1 says so). Safe to use from any thread and after fork().
+class DiskCache {
+ public:
+  struct TableInfo {
+    std::string name;
+    int64_t entries = 0, bytes = 0;
+  };
+  struct Info {
+    std::string path;
+    bool usable = false;     ///< the file could be opened and is of our format
+    int64_t file_bytes = 0;  ///< size of the main file
+    std::vector<TableInfo> tables;
+  };
+  static constexpr int64_t kDefaultLimit = int64_t{1} << 30;
+
+  /// Opens nothing yet. When the stored bytes pass `limit_bytes`, the entries longest unused are removed until half of it is left.
+  explicit DiskCache(std::string path, int64_t limit_bytes = kDefaultLimit);
+  ~DiskCache();
+  DiskCache(const DiskCache&) = delete;
+  DiskCache& operator=(const DiskCache&) = delete;
+
+  /// The bytes stored under (table, key), if any.
+  std::optional<std::vector<uint8_t>> get(std::string_view table, std::string_view key);
+  /// Stores the bytes, replacing older ones; the entry is whole or absent for every reader.
+  void put(std::string_view table, std::string_view key, std::span<const uint8_t> value);
+  void erase(std::string_view table, std::string_view key);
+  /// Removes one table's entries, or all when `table` is empty, and gives the space back.
+  void clear(std::string_view table = {});
+  Info info();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The process's cache in the file that CACHEDB names, by default cache.db in cache_dir(). Does nothing while CACHELEVEL is 0.
+namespace disk_cache {
+std::optional<std::vector<uint8_t>> get(std::string_view table, std::string_view key);
+void put(std::string_view table, std::string_view key, std::span<const uint8_t> value);
+void clear(std::string_view table = {});
+DiskCache::Info info();
+}  // namespace disk_cache
+
+}  // namespace tg

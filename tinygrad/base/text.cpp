@@ -1,0 +1,80 @@
+/// \file Text for people: colours, sizes, times, counts; digits of 128-bit integers.
+#include "tinygrad/base/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "tinygrad/base/env.h"
+#include "tinygrad/base/math.h"
+
+namespace tg {
+
+std::string colored(std::string_view text, Color color, bool bright) {
+  if (env::NO_COLOR) return std::string(text);
+  return fmt::format("\x1b[{}m{}\x1b[0m", (bright ? 90 : 30) + static_cast<int>(color), text);
+}
+
+std::string without_color(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); i++) {
+    if (text[i] == '\x1b' && i + 1 < text.size() && text[i + 1] == '[') {
+      i = std::min(text.find('m', i), text.size());
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+size_t printed_width(std::string_view text) {
+  const std::string plain = without_color(text);
+  return static_cast<size_t>(std::count_if(plain.begin(), plain.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+
+static std::string fill(std::string_view text, size_t width) {
+  const size_t used = printed_width(text);
+  return std::string(used < width ? width - used : 0, ' ');
+}
+std::string pad_right(std::string_view text, size_t width) { return std::string(text) + fill(text, width); }
+std::string pad_left(std::string_view text, size_t width) { return fill(text, width) + std::string(text); }
+
+// Three significant digits, the unit chosen so that one to three stand before the point.
+static std::string scaled(double v, const char* const* units, size_t n) {
+  size_t unit = 0;
+  while (unit + 1 < n && std::abs(v) >= 999.5) v /= 1000, unit++;
+  const double a = std::abs(v);
+  return fmt::format("{:.{}f} {}", v, a >= 99.95 ? 0 : a >= 9.995 ? 1 : 2, units[unit]);
+}
+
+std::string human_bytes(double bytes) {
+  static constexpr std::array kUnits{"B", "KB", "MB", "GB", "TB", "PB"};
+  if (std::abs(bytes) < 999.5) return fmt::format("{:.0f} B", bytes);
+  return scaled(bytes, kUnits.data(), kUnits.size());
+}
+
+std::string human_seconds(double seconds) {
+  static constexpr std::array kUnits{"ns", "us", "ms", "s"};
+  return scaled(seconds * 1e9, kUnits.data(), kUnits.size());
+}
+
+std::string human_count(double count) {
+  static constexpr std::array kUnits{"", "K", "M", "G", "T", "P"};
+  if (std::abs(count) < 999.5) return fmt::format("{:.0f}", count);
+  return scaled(count, kUnits.data(), kUnits.size());
+}
+
+std::string to_string(int128 v) {
+  // Digits from the negative side, where the least value has room.
+  std::string digits;
+  const bool negative = v < 0;
+  if (!negative) v = -v;
+  do digits += static_cast<char>('0' - static_cast<int>(v % 10));
+  while (v /= 10);
+  if (negative) digits += '-';
+  return {digits.rbegin(), digits.rend()};
+}
+
+}  // namespace tg

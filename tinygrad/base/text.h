@@ -1,0 +1,26 @@
+/// \file Text for people: colours, sizes, times, counts.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace tg {
+
+/// ANSI colours in the order of their codes.
+enum class Color : uint8_t { kBlack, kRed, kGreen, kYellow, kBlue, kMagenta, kCyan, kWhite };
+
+/// `text` between the codes that switch a colour on and off; `text` alone under NO_COLOR.
+std::string colored(std::string_view text, Color color, bool bright = false);
+/// `text` without colour codes.
+std::string without_color(std::string_view text);
+/// Width on the terminal: code points outside colour codes.
+size_t printed_width(std::string_view text);
+/// `text` filled with spaces to `width` on the right (or left); colour codes take no room.
+std::string pad_right(std::string_view text, size_t width);
+std::string pad_left(std::string_view text, size_t width);
+
+std::string human_bytes(double bytes);      ///< "512 B", "1.50 KB", "2.00 GB"; powers of 1000
+std::string human_seconds(double seconds);  ///< "85.0 ns", "1.25 us", "3.00 ms", "12.3 s"
+std::string human_count(double count);      ///< "950", "1.20 K", "3.40 M", "5.60 G", "7.00 T"
+
+}  // namespace tg
