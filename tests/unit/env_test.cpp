@@ -1,9 +1,84 @@
 /// \file The table of environment variables: parsing, older spellings, scoped overrides, threads, printing.
 #include "tinygrad/base/env.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <thread>
+
+#include "tinygrad/base/error.h"
+
 namespace tg {
+namespace {
+
+using ::testing::HasSubstr;
+
+env::Values parse(const std::map<std::string, std::string>& environment) {
+  return env::detail::parse([&](const char* name) { return environment.contains(name) ? environment.at(name).c_str() : nullptr; });
+}
+std::string dev_of(const std::map<std::string, std::string>& environment) { return parse(environment).strs[env::str_index::DEV]; }
+
+TEST(Env, DefaultsAndValues) {
+  const env::Values none = parse({});
+  EXPECT_EQ(none.ints[env::int_index::DEBUG], 0);
+  EXPECT_EQ(none.ints[env::int_index::JIT], 1);
+  EXPECT_EQ(none.strs[env::str_index::DEFAULT_FLOAT], "float32");
+  const env::Values some = parse({{"DEBUG", "3"}, {"BEAM", " -2 "}, {"DEFAULT_FLOAT", "half"}, {"JIT", ""}, {"REWRITE_STACK_LIMIT", "+7"}});
+  EXPECT_EQ(some.ints[env::int_index::DEBUG], 3);
+  EXPECT_EQ(some.ints[env::int_index::BEAM], -2);
+  EXPECT_EQ(some.ints[env::int_index::REWRITE_STACK_LIMIT], 7);
+  EXPECT_EQ(some.ints[env::int_index::JIT], 1) << "empty means unset";
+  EXPECT_EQ(some.strs[env::str_index::DEFAULT_FLOAT], "half");
+}
+
+TEST(Env, NoColorIsOnWithAnyValue) {
+  EXPECT_EQ(parse({{"NO_COLOR", "yes"}}).ints[env::int_index::NO_COLOR], 1);
+  EXPECT_EQ(parse({{"NO_COLOR", "0"}}).ints[env::int_index::NO_COLOR], 0);
+}
+
+TEST(Env, ViewerTurnsRecordsOn) {
+  const env::Values viz = parse({{"VIZ", "1"}});
+  EXPECT_EQ(viz.ints[env::int_index::PROFILE], 1);
+  EXPECT_EQ(viz.ints[env::int_index::TRACK_MATCH_STATS], 2);
+  EXPECT_EQ(parse({{"VIZ", "1"}, {"PROFILE", "0"}}).ints[env::int_index::PROFILE], 0);
+}
+
+TEST(Env, OlderSpellingsOfDev) {
+  EXPECT_EQ(dev_of({}), "");
+  EXPECT_EQ(dev_of({{"DEVICE", "CUDA"}}), "CUDA");
+  EXPECT_EQ(dev_of({{"CUDA", "1"}}), "CUDA");
+  EXPECT_EQ(dev_of({{"GPU", "1"}}), "GPU");
+  EXPECT_EQ(dev_of({{"CPU", "1"}}), "CPU");
+  EXPECT_EQ(dev_of({{"CLANG", "1"}}), "CPU:CLANG");
+  EXPECT_EQ(dev_of({{"LLVM", "1"}}), "CPU:LLVM");
+  EXPECT_EQ(dev_of({{"CPU", "1"}, {"LLVM", "1"}}), "CPU:LLVM") << "the more exact one";
+  EXPECT_EQ(dev_of({{"CPU", "0"}}), "");
+  EXPECT_EQ(dev_of({{"CLANG", "/usr/bin/clang"}}), "") << "not a flag";
+  EXPECT_EQ(dev_of({{"DEV", "NULL"}, {"DEVICE", "CUDA"}, {"CLANG", "1"}}), "NULL") << "DEV wins";
+  EXPECT_EQ(dev_of({{"DEVICE", "METAL"}, {"CLANG", "1"}}), "METAL");
+}
+
+TEST(Env, BadIntegerThrowsAtFirstUseAndNamesTheVariable) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  setenv("NOOPT", "banana", 1);
+  EXPECT_EXIT(
+      {
+        (void)env::DEBUG.get();  // others still work
+        try {
+          (void)env::NOOPT.get();
+        } catch (const ValueError& e) {
+          std::fputs(e.what(), stderr);
+          std::exit(7);
+        }
+        std::exit(0);
+      },
+      ::testing::ExitedWithCode(7), "\\[NOOPT\\] got 'banana' in the environment, expected an integer");
+  unsetenv("NOOPT");
+}
+
 TEST(Env, ContextOverridesAndRestores) {
   const int64_t before = env::DEBUG.get();
   {
@@ -11,7 +86,7 @@ TEST(Env, ContextOverridesAndRestores) {
     EXPECT_EQ(env::DEBUG.get(), 2);
     EXPECT_EQ(env::CC.get(), "tcc");
     {
-      Context inner{{"DEBUG", 5}};
+      Context inner{{"DEBUG", "5"}};
       EXPECT_EQ(env::DEBUG.get(), 5);
       EXPECT_EQ(env::CC.get(), "tcc");
     }
@@ -19,11 +94,88 @@ TEST(Env, ContextOverridesAndRestores) {
   }
   EXPECT_EQ(env::DEBUG.get(), before);
 }
+
 TEST(Env, ContextTakesDoubleBraces) {
   Context ctx{{{"DEBUG", 2}, {"NOOPT", 1}}};
   EXPECT_EQ(env::DEBUG.get(), 2);
   EXPECT_EQ(env::NOOPT.get(), 1);
   Context one{{{"NOOPT", 0}}};
   EXPECT_EQ(env::NOOPT.get(), 0);
+  EXPECT_EQ(env::DEBUG.get(), 2);
 }
+
+TEST(Env, ContextRestoresWhenAnExceptionPasses) {
+  const int64_t before = env::BEAM.get();
+  try {
+    Context ctx{{"BEAM", before + 4}};
+    throw ValueError("x");
+  } catch (const ValueError&) {}
+  EXPECT_EQ(env::BEAM.get(), before);
+}
+
+std::string context_error(std::initializer_list<Context::Setting> settings) {
+  try {
+    Context ctx(settings);
+  } catch (const ValueError& e) { return e.what(); }
+  return "no error";
+}
+
+TEST(Env, ContextRejectsMistakesAndChangesNothing) {
+  EXPECT_THAT(context_error({{"DEBUGG", 1}}), HasSubstr("[Context] got unknown variable 'DEBUGG'"));
+  EXPECT_THAT(context_error({{"DEBUGG", 1}}), HasSubstr("the nearest is DEBUG"));
+  EXPECT_THAT(context_error({{"DEBUG", "much"}}), HasSubstr("[Context] got DEBUG='much', expected an integer"));
+  EXPECT_THAT(context_error({{"DEV", 1}}), HasSubstr("[Context] got DEV=1, expected a string"));
+  const int64_t before = env::DEBUG.get();
+  EXPECT_THAT(context_error({{"DEBUG", before + 9}, {"NOPE", 1}}), HasSubstr("NOPE"));
+  EXPECT_EQ(env::DEBUG.get(), before);
+}
+
+TEST(Env, DeviceIsAnotherNameForDevInContext) {
+  Context ctx{{"DEVICE", "INTERP"}};
+  EXPECT_EQ(env::DEV.get(), "INTERP");
+}
+
+TEST(Env, OverridesStayOnTheirThreadUnlessAdopted) {
+  Context ctx{{"DEBUG", 6}};
+  const env::Snapshot snapshot;
+  int64_t plain = -1, adopted = -1, after = -1;
+  std::thread([&] {
+    plain = env::DEBUG.get();
+    {
+      env::Adopt scope(snapshot);
+      adopted = env::DEBUG.get();
+    }
+    after = env::DEBUG.get();
+  }).join();
+  EXPECT_NE(plain, 6);
+  EXPECT_EQ(adopted, 6);
+  EXPECT_EQ(after, plain);
+}
+
+TEST(Env, NumCpuThreads) {
+  EXPECT_GE(env::num_cpu_threads(), 1);
+  Context ctx{{"NUM_CPU_THREADS", 3}};
+  EXPECT_EQ(env::num_cpu_threads(), 3);
+}
+
+TEST(Env, PrintShowsEveryVariableAndMarksChanges) {
+  Context ctx{{"DEBUG", 4}};
+  std::ostringstream os;
+  env::print(os);
+  EXPECT_THAT(os.str(), HasSubstr("* DEBUG"));
+  EXPECT_THAT(os.str(), HasSubstr("  NOOPT"));
+  EXPECT_THAT(os.str(), HasSubstr("DEFAULT_FLOAT"));
+  EXPECT_THAT(os.str(), HasSubstr("(default 0)"));
+}
+
+TEST(Env, DocumentationIsUpToDate) {
+  std::ostringstream expected;
+  env::print_markdown(expected);
+  std::ifstream file(TG_SOURCE_DIR "/docs/env.md");
+  std::ostringstream written;
+  written << file.rdbuf();
+  EXPECT_EQ(written.str(), expected.str()) << "make env-docs";
+}
+
+}  // namespace
 }  // namespace tg

@@ -131,7 +131,6 @@ struct DiskCache::Impl {
     if (rc != SQLITE_OK) return rc;
     sqlite3_busy_timeout(db, kBusyMs);
     opened = file_id(path).value_or(FileId{});
-    if (!exec("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;", rc)) return rc;
     int64_t ours = 0, format = 0, objects = 0;
     for (auto [sql, out] :
          {std::pair{"PRAGMA application_id", &ours}, {"PRAGMA user_version", &format}, {"SELECT COUNT(*) FROM sqlite_master", &objects}}) {
@@ -140,6 +139,7 @@ struct DiskCache::Impl {
     }
     if (objects != 0 && ours != kOurs) return SQLITE_AUTH;
     if (objects != 0 && format != kFormat) return SQLITE_NOTADB;
+    if (!exec("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL", rc)) return rc;
     if (objects == 0 && !create(rc)) return rc;
     static constexpr const char* kSql[kStatements] = {
         "SELECT value, sum, used FROM entries WHERE tbl=? AND key=?",

@@ -69,10 +69,12 @@ constexpr OldFlag kOldFlags[] = {
     {"WEBGPU", "WEBGPU"},     {"NULL", "NULL"},       {"GPU", "GPU"},       {"CPU", "CPU"},
 };
 
-std::string old_spelling_of_dev() {
-  if (const char* v = std::getenv("DEVICE"); v && *v) return v;
+using Lookup = std::function<const char*(const char*)>;
+
+std::string old_spelling_of_dev(const Lookup& lookup) {
+  if (const char* v = lookup("DEVICE"); v && *v) return v;
   for (const OldFlag& f : kOldFlags)
-    if (const char* v = std::getenv(f.name); v && parse_int(v).value_or(0) != 0) return f.dev;
+    if (const char* v = lookup(f.name); v && parse_int(v).value_or(0) != 0) return f.dev;
   return "";
 }
 
@@ -83,27 +85,9 @@ int64_t parse_env_int(const Entry& e, const char* v) {
   return parsed.value_or(Values::kBad);
 }
 
-Values from_environment() {
-  Values values;
-  for (const Entry& e : kTable) {
-    if (e.kind == Kind::kGroup) continue;
-    const char* v = std::getenv(e.name);
-    const bool set = v && *v;
-    if (e.kind == Kind::kInt) values.ints[e.index] = set ? parse_env_int(e, v) : *parse_int(e.fallback);
-    else values.strs[e.index] = set ? v : e.fallback;
-  }
-  std::string& dev = values.strs[str_index::DEV];
-  if (dev.empty()) dev = old_spelling_of_dev();
-  // The viewer needs both records.
-  if (const int64_t viz = values.ints[int_index::VIZ]; viz != 0 && viz != Values::kBad) {
-    if (!std::getenv("PROFILE")) values.ints[int_index::PROFILE] = 1;
-    if (!std::getenv("TRACK_MATCH_STATS")) values.ints[int_index::TRACK_MATCH_STATS] = 2;
-  }
-  return values;
-}
-
 const Values& process_values() {
-  static const Values& values = *new Values(from_environment());  // never destroyed: destructors of other statics may still read
+  static const Values& values =
+      *new Values(detail::parse([](const char* name) { return std::getenv(name); }));  // never destroyed: destructors of other statics may still read
   return values;
 }
 
@@ -149,6 +133,25 @@ void apply(Values& values, const Context::Setting& s) {
 namespace detail {
 
 constinit thread_local const Values* current = nullptr;
+
+Values parse(const Lookup& lookup) {
+  Values values;
+  for (const Entry& e : kTable) {
+    if (e.kind == Kind::kGroup) continue;
+    const char* v = lookup(e.name);
+    const bool set = v && *v;
+    if (e.kind == Kind::kInt) values.ints[e.index] = set ? parse_env_int(e, v) : *parse_int(e.fallback);
+    else values.strs[e.index] = set ? v : e.fallback;
+  }
+  std::string& dev = values.strs[str_index::DEV];
+  if (dev.empty()) dev = old_spelling_of_dev(lookup);
+  // The viewer needs both records.
+  if (const int64_t viz = values.ints[int_index::VIZ]; viz != 0 && viz != Values::kBad) {
+    if (!lookup("PROFILE")) values.ints[int_index::PROFILE] = 1;
+    if (!lookup("TRACK_MATCH_STATS")) values.ints[int_index::TRACK_MATCH_STATS] = 2;
+  }
+  return values;
+}
 
 const Values& first_use() {
   current = &process_values();

@@ -1,6 +1,7 @@
 /// \file Environment variables: typed handles for the table in env_table.inc. Parsed once; reading is a load and does not call getenv.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <iosfwd>
 #include <memory>
 #include <string>
@@ -42,6 +43,8 @@ namespace detail {
 extern constinit thread_local const Values* current;
 const Values& first_use();  ///< makes `current` point to the process's values
 [[noreturn]] void bad_int(int index);
+/// The values an environment gives; `lookup` is std::getenv or like it.
+Values parse(const std::function<const char*(const char*)>& lookup);
 inline const Values& values() { return current ? *current : first_use(); }
 }  // namespace detail
 

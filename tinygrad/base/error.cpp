@@ -6,10 +6,7 @@ namespace tg {
 void internal_error(const char* file, int line, const char* condition, const std::string& what) {
   // The path from the project's root says enough and is the same on every machine.
   std::string where = file;
-  if (const size_t at = where.rfind("tinygrad/"); at != std::string::npos) {
-    const size_t outer = where.rfind("tinygrad/", at ? at - 1 : 0);
-    where = where.substr(outer != std::string::npos && outer + 9 == at ? outer : at);
-  }
+  if (const size_t at = where.rfind("tinygrad/"); at != std::string::npos) where.erase(0, at);
   throw InternalError(str("internal error at ", where, ":", line, ": ", condition, " does not hold", what.empty() ? "" : ": ", what));
 }
 

@@ -27,7 +27,7 @@ struct InternalError : std::logic_error { using std::logic_error::logic_error; }
 /// Concatenates anything that prints.
 template <class... A> std::string str(const A&... a) {
   std::ostringstream s;
-  (s << ... << a);
+  static_cast<void>((s << ... << a));
   return s.str();
 }
 
