@@ -1,9 +1,9 @@
 # The short face of the build. CMake presets do the work: cmake --preset dev && cmake --build --preset dev
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
-FORMAT = clang-format-19
-SOURCES = git ls-files -z -- '*.cpp' '*.h' | xargs -0 -r
+FORMAT := $(firstword $(shell command -v clang-format-19 2>/dev/null))
+SOURCES = $(shell git ls-files -- '*.cpp' '*.h' 2>/dev/null)
 
-.PHONY: help demo deps release dev test asan ubsan tsan format check bench env-docs clean
+.PHONY: help demo release dev test asan ubsan tsan format check bench env-docs clean
 
 help:
 	@echo "make demo    install what is missing, build, train a convnet on MNIST"
@@ -23,12 +23,14 @@ release dev: deps
 
 check:
 	python3 tools/check_layers.py
-	@if command -v $(FORMAT) >/dev/null; then echo "checking the format"; $(SOURCES) $(FORMAT) --dry-run --Werror; else echo "no $(FORMAT): format not checked"; fi
+ifneq ($(FORMAT),)
+	$(FORMAT) --dry-run --Werror $(SOURCES)
+endif
 
 test: deps check
 	cmake --preset dev
 	cmake --build --preset dev --parallel $(JOBS)
-	ctest --preset dev --parallel $(JOBS)
+	ctest --preset dev --parallel $(JOBS) --progress
 
 asan ubsan tsan: deps
 	cmake --preset $@
@@ -39,7 +41,7 @@ bench: release
 	build/release/bin/tg bench
 
 format:
-	$(SOURCES) $(FORMAT) -i
+	$(if $(FORMAT),$(FORMAT) -i $(SOURCES),$(error clang-format-19 is not installed))
 
 env-docs: release
 	build/release/bin/tg env --markdown > docs/env.md

@@ -22,7 +22,10 @@ class Allocator {
   /// The handle of the part of `block` that starts at `offset`.
   virtual void* offset(void* block, size_t offset) { return static_cast<char*>(block) + offset; }
   /// The address at which the host reads and writes the block, or nullptr.
-  virtual void* host_pointer(void* block) const { (void)block; return nullptr; }
+  virtual void* host_pointer(void* block) const {
+    (void)block;
+    return nullptr;
+  }
 };
 
 /// Host memory: 64-byte aligned, huge pages from 2 MB on, never zeroed by us.

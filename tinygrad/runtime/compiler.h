@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,15 +19,13 @@ class Compiler {
   virtual std::string cache_key() const = 0;
   /// Human readable machine code of the source, for DEBUG=7.
   virtual std::string assembly(const std::string& source) = 0;
-  /// Name of the cache table.
-  virtual std::string name() const = 0;
+  /// Name of the cache table: "compile_llvm", ...
+  virtual std::string cache_table() const = 0;
+  /// Whether bytes from the cache are a result of this compiler that can be loaded.
+  virtual bool valid(std::span<const uint8_t> binary) const { return !binary.empty(); }
 
-  /// compile() behind the disk cache (CCACHE=0 turns it off). A cached entry that `valid` refuses is compiled again.
+  /// compile() behind the disk cache (CCACHE=0 turns it off). Entries that are not valid() are compiled again.
   std::vector<uint8_t> compile_cached(const std::string& source);
-
- protected:
-  /// Whether bytes from the cache look like a result of this compiler.
-  virtual bool valid(const std::vector<uint8_t>& binary) const { return !binary.empty(); }
 };
 
 /// The C ABI of host kernels: the kernel runs its outermost THREAD range over [begin, end); one without such a range gets (0, 1).
@@ -36,12 +35,12 @@ using HostKernel = void (*)(void* const* buffers, const int64_t* vars, int64_t b
 struct LaunchArgs {
   void* const* buffers = nullptr;  ///< device handles in the order of the kernel's parameters
   int nbuffers = 0;
-  const int64_t* vars = nullptr;   ///< variables in the order of the kernel's parameters, narrower values widened
+  const int64_t* vars = nullptr;  ///< variables in the order of the kernel's parameters, narrower values widened
   int nvars = 0;
-  int64_t thread_extent = 1;       ///< size of the outermost THREAD range, 1 when there is none
-  int max_threads = 0;             ///< host: threads to use at most; 1 runs inline, 0 all of the pool
-  int global[3] = {1, 1, 1};       ///< GPU: groups
-  int local[3] = {1, 1, 1};        ///< GPU: threads of a group
+  int64_t thread_extent = 1;  ///< size of the outermost THREAD range, 1 when there is none
+  int max_threads = 0;        ///< host: threads to use at most; 1 runs inline, 0 all of the pool
+  int global[3] = {1, 1, 1};  ///< GPU: groups
+  int local[3] = {1, 1, 1};   ///< GPU: threads of a group
 };
 
 /// Loaded code. Thread-safe: launching does not change it.

@@ -13,6 +13,8 @@
 
 namespace tg {
 
+struct Program;
+
 /// One line of `tg devices`.
 struct DeviceInfo {
   std::string name;
@@ -48,6 +50,8 @@ class Device {
   virtual bool computes() const { return true; }
   /// The host reads and writes its memory directly.
   virtual bool host_visible() const { return false; }
+  /// Memory holds meaningful bytes before anything was written: an existing file.
+  virtual bool has_contents() const { return false; }
   /// Code generation target under the current DEV setting. The reference stays valid.
   virtual const Target& target() = 0;
   /// The compiler of `target`, which must be one this device returned.
@@ -55,6 +59,8 @@ class Device {
   Compiler& compiler() { return compiler(target()); }
   /// Loads compiled bytes. Throws FormatError for bytes that are no program of this device, or lack the symbol.
   virtual std::shared_ptr<Executable> load(std::span<const uint8_t> binary, const std::string& symbol) = 0;
+  /// Loads a compiled kernel: by default its binary; a device that executes linear UOps takes those instead.
+  virtual std::shared_ptr<Executable> load(const std::shared_ptr<const Program>& program);
   /// Waits for queued work.
   virtual void wait() {}
 

@@ -22,7 +22,9 @@ class ThreadPool {
   /// returns when all are done. The first exception is rethrown here. When the pool is busy (a nested call, another caller) the range runs inline.
   template <class F> void parallel_for(int64_t begin, int64_t end, int64_t grain, F&& fn, int max_threads = 0) {
     using Fn = std::remove_reference_t<F>;
-    run(begin, end, grain, max_threads, [](void* f, int64_t b, int64_t e) { (*static_cast<Fn*>(f))(b, e); }, const_cast<void*>(static_cast<const void*>(&fn)));
+    run(
+        begin, end, grain, max_threads, [](void* f, int64_t b, int64_t e) { (*static_cast<Fn*>(f))(b, e); },
+        const_cast<void*>(static_cast<const void*>(&fn)));
   }
 
  private:
@@ -32,8 +34,5 @@ class ThreadPool {
   std::unique_ptr<State> state_;
   int size_;
 };
-
-/// Processors this process may use: affinity mask and control group quota.
-int available_processors();
 
 }  // namespace tg

@@ -1,0 +1,190 @@
+/// \file Buffer: lazy allocation, views, copies; the table from node ids to buffers.
+#include "tinygrad/runtime/buffer.h"
+
+#include <array>
+#include <cstring>
+#include <ostream>
+#include <unordered_map>
+#include <vector>
+
+#include "tinygrad/base/env.h"
+#include "tinygrad/base/error.h"
+#include "tinygrad/runtime/device.h"
+
+namespace tg {
+namespace {
+
+/// What empty buffers point to: a valid address that nobody reads.
+alignas(64) std::byte empty_block[64];
+
+int64_t checked_bytes(int64_t size, DType dtype, const char* op) {
+  TG_CHECK(ShapeError, size >= 0, "[", op, "] got ", size, " elements");
+  int64_t nbytes = 0;
+  const bool overflow = __builtin_mul_overflow(size, static_cast<int64_t>(dtype.itemsize()), &nbytes);
+  TG_CHECK(ShapeError, !overflow, "[", op, "] got ", size, " elements of ", dtype.name(), ", whose bytes do not fit 64 bits");
+  return nbytes;
+}
+
+}  // namespace
+
+Buffer::Buffer(Private, Device& device, int64_t size, DType dtype, int64_t nbytes) : device_(&device), size_(size), nbytes_(nbytes), dtype_(dtype) {}
+
+BufferRef Buffer::create(std::string_view device, int64_t size, DType dtype) {
+  const int64_t nbytes = checked_bytes(size, dtype, "buffer");
+  return std::make_shared<Buffer>(Private{}, Device::get(device), size, dtype, nbytes);
+}
+
+BufferRef Buffer::from_external(std::string_view device, void* handle, int64_t size, DType dtype, std::shared_ptr<void> owner) {
+  BufferRef result = create(device, size, dtype);
+  TG_CHECK(ValueError, handle != nullptr || size == 0, "[buffer] got no memory for ", size, " elements of ", dtype.name());
+  result->external_ = true;
+  result->owner_ = std::move(owner);
+  result->handle_.store(handle ? handle : empty_block, std::memory_order_release);
+  return result;
+}
+
+BufferRef Buffer::view(int64_t size, DType dtype, int64_t byte_offset) {
+  const int64_t nbytes = checked_bytes(size, dtype, "view");
+  TG_CHECK(IndexError, byte_offset >= 0 && byte_offset <= nbytes_ && nbytes <= nbytes_ - byte_offset, "[view] got ", nbytes, " bytes at ",
+           byte_offset, ", the buffer has ", nbytes_);
+  BufferRef result = std::make_shared<Buffer>(Private{}, *device_, size, dtype, nbytes);
+  result->offset_ = offset_ + byte_offset;
+  result->base_ = base_ ? base_ : shared_from_this();
+  return result;
+}
+
+Buffer::~Buffer() {
+  void* block = handle_.load(std::memory_order_acquire);
+  if (block && !external_ && nbytes_ > 0) device_->allocator().free(block, static_cast<size_t>(nbytes_));
+}
+
+const std::string& Buffer::device_name() const { return device_->name(); }
+
+void* Buffer::ensure_allocated() {
+  Buffer& b = base();
+  void* block = b.handle_.load(std::memory_order_acquire);
+  if (!block) [[unlikely]] {
+    std::lock_guard lock(b.mutex_);
+    block = b.handle_.load(std::memory_order_relaxed);
+    if (!block) {
+      const int64_t most = env::MAX_BUFFER_SIZE.get();
+      TG_CHECK(OutOfMemoryError, most <= 0 || b.size_ <= most, "[buffer] got ", b.size_, " elements, MAX_BUFFER_SIZE allows ", most);
+      block = b.nbytes_ > 0 ? device_->allocator().allocate(static_cast<size_t>(b.nbytes_)) : empty_block;
+      b.handle_.store(block, std::memory_order_release);
+    }
+  }
+  return offset_ ? device_->allocator().offset(block, static_cast<size_t>(offset_)) : block;
+}
+
+void* Buffer::handle() const {
+  void* block = base().handle_.load(std::memory_order_acquire);
+  return block && offset_ ? device_->allocator().offset(block, static_cast<size_t>(offset_)) : block;
+}
+
+void* Buffer::data() {
+  if (!device_->host_visible()) return nullptr;
+  void* block = ensure_allocated();
+  device_->wait();
+  return device_->allocator().host_pointer(block);
+}
+
+void Buffer::copy_in(std::span<const std::byte> bytes) {
+  TG_CHECK(ShapeError, static_cast<int64_t>(bytes.size()) == nbytes_, "[copy_in] got ", bytes.size(), " bytes, expected ", nbytes_);
+  void* block = ensure_allocated();
+  if (nbytes_) device_->allocator().copy_in(block, bytes.data(), bytes.size());
+}
+
+void Buffer::copy_out(std::span<std::byte> bytes) {
+  TG_CHECK(ShapeError, static_cast<int64_t>(bytes.size()) == nbytes_, "[copy_out] got room for ", bytes.size(), " bytes, expected ", nbytes_);
+  TG_CHECK(DeviceError, is_allocated() || device_->has_contents() || nbytes_ == 0, "[copy_out] got a buffer of ", nbytes_, " bytes on ",
+           device_name(), " that was never written");
+  void* block = ensure_allocated();
+  if (nbytes_) device_->allocator().copy_out(bytes.data(), block, bytes.size());
+}
+
+void Buffer::copy_from(Buffer& source) {
+  TG_CHECK(ShapeError, source.nbytes_ == nbytes_, "[copy] got ", source.nbytes_, " bytes, expected ", nbytes_);
+  TG_CHECK(DeviceError, source.is_allocated() || source.device_->has_contents() || nbytes_ == 0, "[copy] got a buffer of ", nbytes_, " bytes on ",
+           source.device_name(), " that was never written");
+  void *from = source.ensure_allocated(), *to = ensure_allocated();
+  if (nbytes_ == 0) return;
+  const auto n = static_cast<size_t>(nbytes_);
+  if (device_ == source.device_) return device_->allocator().copy(to, from, n);
+  if (void* host = source.data()) return device_->allocator().copy_in(to, host, n);
+  if (device_->host_visible() && device_->computes()) return source.device_->allocator().copy_out(data(), from, n);
+  constexpr size_t kPiece = size_t{16} << 20;
+  std::vector<std::byte> staging(std::min(n, kPiece));
+  for (size_t at = 0; at < n; at += kPiece) {
+    const size_t piece = std::min(kPiece, n - at);
+    source.device_->allocator().copy_out(staging.data(), source.device_->allocator().offset(from, at), piece);
+    device_->allocator().copy_in(device_->allocator().offset(to, at), staging.data(), piece);
+  }
+}
+
+void Buffer::deallocate() {
+  if (is_view() || external_) return;
+  std::lock_guard lock(mutex_);
+  void* block = handle_.exchange(nullptr, std::memory_order_acq_rel);
+  if (block && nbytes_ > 0) device_->allocator().free(block, static_cast<size_t>(nbytes_));
+}
+
+std::ostream& operator<<(std::ostream& os, const Buffer& b) {
+  os << "<buffer " << b.device_name() << " " << b.size() << " x " << b.dtype().name();
+  if (b.is_view()) os << " at byte " << b.offset() << " of " << b.base().nbytes();
+  return os << (b.is_allocated() ? ">" : ", not allocated>");
+}
+
+namespace buffer_table {
+namespace {
+
+/// Sharded, so that threads realizing distinct tensors rarely meet.
+struct Shard {
+  std::mutex mutex;
+  std::unordered_map<uint64_t, BufferRef> buffers;
+};
+constexpr size_t kShards = 16;
+
+Shard& shard_of(uint64_t id) {
+  static auto* shards = new std::array<Shard, kShards>;  // nodes held by static tensors die after static objects of ours would
+  return (*shards)[id % kShards];
+}
+
+}  // namespace
+
+void attach(uint64_t id, BufferRef buffer) {
+  Shard& s = shard_of(id);
+  std::lock_guard lock(s.mutex);
+  const bool inserted = s.buffers.emplace(id, std::move(buffer)).second;
+  TG_ASSERT(inserted, "buffer ", id, " exists");
+}
+
+BufferRef get(uint64_t id) {
+  Shard& s = shard_of(id);
+  std::lock_guard lock(s.mutex);
+  auto it = s.buffers.find(id);
+  return it == s.buffers.end() ? nullptr : it->second;
+}
+
+void release(uint64_t id) {
+  BufferRef last;  // dies outside the lock
+  Shard& s = shard_of(id);
+  std::lock_guard lock(s.mutex);
+  auto it = s.buffers.find(id);
+  if (it == s.buffers.end()) return;
+  last = std::move(it->second);
+  s.buffers.erase(it);
+}
+
+size_t size() {
+  size_t n = 0;
+  for (size_t i = 0; i < kShards; ++i) {
+    Shard& s = shard_of(i);
+    std::lock_guard lock(s.mutex);
+    n += s.buffers.size();
+  }
+  return n;
+}
+
+}  // namespace buffer_table
+
+}  // namespace tg

@@ -1,0 +1,351 @@
+/// \file Processor detection: cpuid (or the auxiliary vector), cache sizes, and the table of processors that DEV may name.
+#include "tinygrad/runtime/cpu_detect.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+
+#include "tinygrad/base/env.h"
+#include "tinygrad/base/error.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
+
+namespace tg {
+namespace {
+
+using Features = std::set<std::string, std::less<>>;
+
+/// A feature, where cpuid reports it and what it builds upon. Only those that change the code of kernels.
+struct Feature {
+  const char* name;
+  uint32_t leaf, subleaf;
+  int reg, bit;  // 0..3: eax, ebx, ecx, edx
+  const char* needs;
+};
+// clang-format off
+constexpr Feature kFeatures[] = {
+    {"cx16", 1, 0, 2, 13, nullptr},         {"sse3", 1, 0, 2, 0, nullptr},          {"ssse3", 1, 0, 2, 9, "sse3"},
+    {"sse4.1", 1, 0, 2, 19, "ssse3"},       {"sse4.2", 1, 0, 2, 20, "sse4.1"},      {"popcnt", 1, 0, 2, 23, nullptr},
+    {"pclmul", 1, 0, 2, 1, nullptr},        {"aes", 1, 0, 2, 25, nullptr},          {"movbe", 1, 0, 2, 22, nullptr},
+    {"lzcnt", 0x80000001, 0, 2, 5, nullptr}, {"sahf", 0x80000001, 0, 2, 0, nullptr}, {"bmi", 7, 0, 1, 3, nullptr},
+    {"bmi2", 7, 0, 1, 8, nullptr},          {"gfni", 7, 0, 2, 8, nullptr},          {"avx", 1, 0, 2, 28, "sse4.2"},
+    {"f16c", 1, 0, 2, 29, "avx"},           {"fma", 1, 0, 2, 12, "avx"},            {"avx2", 7, 0, 1, 5, "avx"},
+    {"vaes", 7, 0, 2, 9, "avx2"},           {"vpclmulqdq", 7, 0, 2, 10, "avx2"},    {"avxvnni", 7, 1, 0, 4, "avx2"},
+    {"avxifma", 7, 1, 0, 23, "avx2"},       {"avxvnniint8", 7, 1, 3, 4, "avx2"},    {"avxneconvert", 7, 1, 3, 5, "avx2"},
+    {"avx512f", 7, 0, 1, 16, "avx2"},       {"avx512dq", 7, 0, 1, 17, "avx512f"},   {"avx512ifma", 7, 0, 1, 21, "avx512f"},
+    {"avx512cd", 7, 0, 1, 28, "avx512f"},   {"avx512bw", 7, 0, 1, 30, "avx512f"},   {"avx512vl", 7, 0, 1, 31, "avx512f"},
+    {"avx512vbmi", 7, 0, 2, 1, "avx512bw"}, {"avx512vbmi2", 7, 0, 2, 6, "avx512bw"}, {"avx512vnni", 7, 0, 2, 11, "avx512f"},
+    {"avx512bitalg", 7, 0, 2, 12, "avx512bw"}, {"avx512vpopcntdq", 7, 0, 2, 14, "avx512f"}, {"avx512bf16", 7, 1, 0, 5, "avx512bw"},
+    {"avx512fp16", 7, 0, 3, 23, "avx512bw"},
+};
+// clang-format on
+
+const Feature* find_feature(std::string_view name) {
+  for (const Feature& f : kFeatures)
+    if (name == f.name) return &f;
+  return nullptr;
+}
+
+void add_feature(Features& set, std::string_view name) {
+  for (const Feature* f = find_feature(name); f; f = f->needs ? find_feature(f->needs) : nullptr) set.emplace(f->name);
+  if (name == "avx512f") add_feature(set, "f16c"), add_feature(set, "fma");  // as every such processor and LLVM have it
+}
+
+/// With a feature goes what builds upon it; the table lists a feature after what it needs.
+void remove_feature(Features& set, std::string_view name) {
+  Features gone{std::string(name)};
+  for (const Feature& f : kFeatures)
+    if (f.needs && gone.contains(f.needs)) gone.emplace(f.name);
+  if (gone.contains("fma") || gone.contains("f16c"))
+    for (const Feature& f : kFeatures)
+      if (std::string_view(f.name).starts_with("avx512")) gone.emplace(f.name);
+  for (const std::string& g : gone) set.erase(g);
+}
+
+/// Processors by the names compilers give them; each adds to one above it.
+struct Processor {
+  const char *name, *base, *adds;
+};
+constexpr Processor kProcessors[] = {
+    {"x86-64", "", ""},
+    {"x86-64-v2", "x86-64", "cx16 sahf popcnt sse4.2"},
+    {"x86-64-v3", "x86-64-v2", "avx2 bmi bmi2 f16c fma lzcnt movbe"},
+    {"x86-64-v4", "x86-64-v3", "avx512bw avx512cd avx512dq avx512vl"},
+    {"nehalem", "x86-64-v2", ""},
+    {"westmere", "nehalem", "pclmul aes"},
+    {"sandybridge", "westmere", "avx"},
+    {"ivybridge", "sandybridge", "f16c"},
+    {"haswell", "x86-64-v3", "pclmul aes"},
+    {"broadwell", "haswell", ""},
+    {"skylake", "haswell", ""},
+    {"alderlake", "haswell", "gfni vaes vpclmulqdq avxvnni"},
+    {"raptorlake", "alderlake", ""},
+    {"meteorlake", "alderlake", ""},
+    {"skylake-avx512", "x86-64-v4", "pclmul aes"},
+    {"cascadelake", "skylake-avx512", "avx512vnni"},
+    {"cooperlake", "cascadelake", "avx512bf16"},
+    {"icelake-client", "cascadelake", "avx512ifma avx512vbmi avx512vbmi2 avx512bitalg avx512vpopcntdq gfni vaes vpclmulqdq"},
+    {"icelake-server", "icelake-client", ""},
+    {"tigerlake", "icelake-client", ""},
+    {"sapphirerapids", "icelake-server", "avx512bf16 avx512fp16 avxvnni"},
+    {"emeraldrapids", "sapphirerapids", ""},
+    {"graniterapids", "sapphirerapids", ""},
+    {"znver1", "haswell", ""},
+    {"znver2", "znver1", ""},
+    {"znver3", "znver2", "vaes vpclmulqdq"},
+    {"znver4", "icelake-client", "avx512bf16"},
+    {"znver5", "znver4", "avxvnni"},
+};
+
+const Processor* find_processor(std::string_view name) {
+  for (const Processor& p : kProcessors)
+    if (name == p.name) return &p;
+  return nullptr;
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+void add_processor(Features& set, const Processor* p) {
+  for (; p; p = find_processor(p->base))
+    for (std::string_view f : split(p->adds, ' ')) add_feature(set, f);
+}
+
+std::string lower(std::string_view s) {
+  std::string r(s);
+  for (char& c : r) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return r;
+}
+
+std::string upper(std::string_view s) {
+  std::string r(s);
+  for (char& c : r) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  return r;
+}
+
+void set_features(Target& t, const Features& set) {
+  t.features.assign(set.begin(), set.end());
+  if (t.arch == "x86_64") {
+    const bool wide = t.has("avx512f") && t.has("avx512vl") && t.has("avx512bw") && t.has("avx512dq");
+    t.vector_bytes = wide ? 64 : t.has("avx") ? 32 : 16;
+    t.vector_registers = wide ? 32 : 16;
+  } else {
+    t.vector_bytes = 16;
+    t.vector_registers = 32;
+  }
+}
+
+#if defined(__x86_64__)
+
+/// The name by family and model; the features decide for those not listed.
+std::string processor_name(const Features& set) {
+  uint32_t a, b, c, d, info;
+  if (!__get_cpuid(0, &a, &b, &c, &d) || !__get_cpuid(1, &info, &a, &a, &a)) return "x86-64";
+  const uint32_t base_family = info >> 8 & 15, family = base_family == 15 ? base_family + (info >> 20 & 255) : base_family;
+  const uint32_t model = (info >> 4 & 15) | (info >> 16 & 15) << 4;
+  const bool amd = b == 0x68747541, intel = b == 0x756e6547;  // "Auth", "Genu"
+  if (amd && family == 0x17) return model < 0x30 ? "znver1" : "znver2";
+  if (amd && family == 0x19) return set.contains("avx512f") ? "znver4" : "znver3";
+  if (amd && family == 0x1a) return "znver5";
+  if (intel && family == 6) switch (model) {
+      case 0x2a:
+      case 0x2d: return "sandybridge";
+      case 0x3a:
+      case 0x3e: return "ivybridge";
+      case 0x3c:
+      case 0x3f:
+      case 0x45:
+      case 0x46: return "haswell";
+      case 0x3d:
+      case 0x47:
+      case 0x4f:
+      case 0x56: return "broadwell";
+      case 0x4e:
+      case 0x5e:
+      case 0x8e:
+      case 0x9e:
+      case 0xa5:
+      case 0xa6: return "skylake";
+      case 0x55: return set.contains("avx512bf16") ? "cooperlake" : set.contains("avx512vnni") ? "cascadelake" : "skylake-avx512";
+      case 0x7d:
+      case 0x7e: return "icelake-client";
+      case 0x6a:
+      case 0x6c: return "icelake-server";
+      case 0x8c:
+      case 0x8d: return "tigerlake";
+      case 0x97:
+      case 0x9a: return "alderlake";
+      case 0xb7:
+      case 0xba:
+      case 0xbf: return "raptorlake";
+      case 0xaa:
+      case 0xac: return "meteorlake";
+      case 0x8f: return "sapphirerapids";
+      case 0xcf: return "emeraldrapids";
+      case 0xad:
+      case 0xae: return "graniterapids";
+      default: break;
+    }
+  for (const char* level : {"x86-64-v4", "x86-64-v3", "x86-64-v2"}) {
+    Features needed;
+    add_processor(needed, find_processor(level));
+    if (std::includes(set.begin(), set.end(), needed.begin(), needed.end())) return level;
+  }
+  return "x86-64";
+}
+
+uint64_t enabled_states() {  // what the operating system saves: bits 1,2 AVX, 5..7 AVX-512
+  uint32_t a, b, c, d;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || !(c >> 27 & 1)) return 0;
+  uint32_t low, high;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return low | static_cast<uint64_t>(high) << 32;
+}
+
+void detect(Target& t) {
+  t.arch = "x86_64";
+  Features set;
+  const uint64_t states = enabled_states();
+  for (const Feature& f : kFeatures) {
+    uint32_t r[4] = {};
+    if (!__get_cpuid_count(f.leaf, f.subleaf, &r[0], &r[1], &r[2], &r[3]) || !(r[f.reg] >> f.bit & 1)) continue;
+    if (!f.needs || set.contains(f.needs)) set.emplace(f.name);
+  }
+  if ((states & 6) != 6) remove_feature(set, "avx");
+  if ((states & 0xe6) != 0xe6 || !set.contains("fma") || !set.contains("f16c")) remove_feature(set, "avx512f");
+  t.cpu = processor_name(set);
+  set_features(t, set);
+}
+
+#else
+
+void detect(Target& t) {
+  t.arch = "arm64";
+  t.cpu = "generic";
+  Features set{"neon"};
+#if defined(__aarch64__) && defined(__linux__)
+  const unsigned long caps = getauxval(AT_HWCAP), caps2 = getauxval(AT_HWCAP2);
+  if (caps >> 10 & 1) set.emplace("fullfp16");
+  if (caps >> 20 & 1) set.emplace("dotprod");
+  if (caps2 >> 13 & 1) set.emplace("i8mm");
+  if (caps2 >> 14 & 1) set.emplace("bf16");
+#elif defined(__APPLE__)
+  t.cpu = "apple-m1";
+  set.insert({"dotprod", "fullfp16"});
+#endif
+  set_features(t, set);
+}
+
+#endif
+
+/// Sizes of the data caches as Linux tells them; the defaults of Target where it does not.
+void detect_caches(Target& t) {
+  for (int i = 0; i < 8; ++i) {
+    const std::string dir = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(i) + "/";
+    std::ifstream level_file(dir + "level"), type_file(dir + "type"), size_file(dir + "size");
+    int level = 0;
+    std::string type;
+    int64_t size = 0;
+    char unit = 0;
+    if (!(level_file >> level) || !(type_file >> type) || !(size_file >> size >> unit)) break;
+    if (type == "Instruction" || size <= 0 || size > (int64_t{1} << 30)) continue;
+    size <<= unit == 'K' ? 10 : unit == 'M' ? 20 : 0;
+    if (level == 1) t.l1_bytes = size;
+    if (level == 2) t.l2_bytes = size;
+    if (level == 3) t.l3_bytes = size;
+  }
+}
+
+}  // namespace
+
+std::vector<DeviceSpec> parse_dev(std::string_view dev) {
+  std::vector<DeviceSpec> result;
+  for (std::string_view entry : split(dev, ';')) {
+    if (entry.empty()) continue;
+    auto parts = split(entry, ':');
+    DeviceSpec spec{upper(parts[0]), "", ""};
+    size_t next = 1;
+    if (parts.size() > 1 && !parts[1].empty() && parts[1].find_first_not_of("0123456789") == std::string_view::npos) {
+      spec.device += ":" + std::string(parts[1]);
+      next = 2;
+    }
+    TG_CHECK(ValueError, parts.size() <= next + 2, "[DEV] got ", entry, ", expected DEVICE[:RENDERER[:ARCH]]");
+    if (parts.size() > next) spec.renderer = upper(parts[next]);
+    if (parts.size() > next + 1) spec.arch = lower(parts[next + 1]);
+    result.push_back(std::move(spec));
+  }
+  return result;
+}
+
+const Target& host_processor() {
+  static const Target host = [] {
+    Target t;
+    detect(t);
+    detect_caches(t);
+    return t;
+  }();
+  return host;
+}
+
+Target parse_processor(std::string_view arch) {
+  Target t = host_processor();
+  auto parts = split(arch, ',');
+  const std::string first = lower(parts[0]);
+  if (first.empty() || first == "native") {
+    TG_CHECK(ValueError, parts.size() == 1, "[DEV] got ", arch, ", expected an architecture before the features");
+    return t;
+  }
+  const std::string name = first == "x86-64" || first == "amd64" ? "x86_64" : first == "aarch64" ? "arm64" : first;
+  TG_CHECK(ValueError, name == "x86_64" || name == "arm64", "[DEV] got the architecture ", first, ", expected x86_64 or arm64");
+  const bool foreign = name != t.arch;
+  t.arch = name;
+  t.cpu = name == "x86_64" ? "x86-64" : "generic";
+  Features set;
+  if (name == "arm64") set.emplace("neon");
+  std::vector<std::string> removed;
+  for (size_t i = 1; i < parts.size(); ++i) {
+    std::string part = lower(parts[i]);
+    if (part.empty()) continue;
+    if (part == "native" && !foreign) {
+      t.cpu = host_processor().cpu;
+      set.insert(host_processor().features.begin(), host_processor().features.end());
+    } else if (const Processor* p = name == "x86_64" ? find_processor(part) : nullptr) {
+      t.cpu = part;
+      add_processor(set, p);
+    } else {
+      const bool minus = part[0] == '-';
+      if (minus || part[0] == '+') part.erase(0, 1);
+      const bool known =
+          name == "arm64" ? part == "dotprod" || part == "fullfp16" || part == "bf16" || part == "i8mm" : find_feature(part) != nullptr;
+      TG_CHECK(ValueError, known, "[DEV] got ", parts[i], ", which is no processor or feature of ", name, " that is known here");
+      if (minus) removed.push_back(part);
+      else if (name == "arm64") set.insert(part);
+      else add_feature(set, part);
+    }
+  }
+  for (const std::string& r : removed) name == "arm64" ? void(set.erase(r)) : remove_feature(set, r);
+  set_features(t, set);
+  return t;
+}
+
+std::string missing_feature(const Target& code, const Target& processor) {
+  if (code.arch != processor.arch) return code.arch;
+  for (const std::string& f : code.features)
+    if (!processor.has(f)) return f;
+  return {};
+}
+
+}  // namespace tg

@@ -1,0 +1,78 @@
+/// \file The CPU device: host memory, host compilers, kernels called as functions, split over the thread pool.
+#include <unistd.h>
+
+#include <fstream>
+
+#include "tinygrad/base/env.h"
+#include "tinygrad/base/error.h"
+#include "tinygrad/runtime/devices.h"
+#include "tinygrad/runtime/elf_loader.h"
+#include "tinygrad/runtime/host_compilers.h"
+#include "tinygrad/runtime/thread_pool.h"
+
+namespace tg {
+namespace {
+
+/// Memory this process may use: that of the machine or of its control group. More would end it rather than fail.
+int64_t memory_of_process() {
+  int64_t bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    std::ifstream file(path);
+    int64_t limit = 0;
+    if (file >> limit && limit > 0 && limit < bytes) bytes = limit;  // "max" does not parse
+  }
+  return bytes;
+}
+
+class CpuExecutable final : public Executable {
+ public:
+  CpuExecutable(std::shared_ptr<ElfImage> image, HostKernel kernel) : image_(std::move(image)), kernel_(kernel) {}
+
+  void launch(const LaunchArgs& args) override {
+    if (args.thread_extent <= 1 || args.max_threads == 1) return kernel_(args.buffers, args.vars, 0, args.thread_extent);
+    const int threads = args.max_threads > 0 ? args.max_threads : env::num_cpu_threads();
+    ThreadPool::global().parallel_for(
+        0, args.thread_extent, 1, [&](int64_t begin, int64_t end) { kernel_(args.buffers, args.vars, begin, end); }, threads);
+  }
+  HostKernel host_kernel() const override { return kernel_; }
+
+ private:
+  std::shared_ptr<ElfImage> image_;
+  HostKernel kernel_;
+};
+
+class CpuDevice final : public Device {
+ public:
+  explicit CpuDevice(const std::string& name) : Device(name, make_memory(name)) {}
+  bool host_visible() const override { return true; }
+  const Target& target() override { return toolchain_.target(); }
+  Compiler& compiler(const Target& target) override { return toolchain_.compiler(target); }
+  using Device::load;
+  std::shared_ptr<Executable> load(std::span<const uint8_t> binary, const std::string& symbol) override {
+    std::shared_ptr<ElfImage> image = ElfImage::load(binary);
+    void* entry = image->function(symbol);
+    TG_CHECK(FormatError, entry != nullptr, "[load] the object has no function ", symbol);
+    return std::make_shared<CpuExecutable>(std::move(image), reinterpret_cast<HostKernel>(entry));
+  }
+
+ private:
+  static std::unique_ptr<LruAllocator> make_memory(const std::string& name) {
+    const int64_t memory = memory_of_process();
+    return std::make_unique<LruAllocator>(make_host_allocator(), name, memory / 2, memory);
+  }
+  HostToolchain toolchain_{"CPU", /*runs=*/true};
+};
+
+}  // namespace
+
+std::unique_ptr<Device> open_cpu(const std::string& name) { return std::make_unique<CpuDevice>(name); }
+
+std::string describe_cpu() {
+  const Target& host = host_processor();
+  const bool llvm = llvm_plugin_missing().empty(), clang = !clang_path().empty();
+  TG_CHECK(DeviceError, llvm || clang, "neither the LLVM plugin nor clang was found");
+  return str(host.arch, ",", host.cpu, ", vectors of ", host.vector_bytes, " bytes, ", env::num_cpu_threads(), " threads; renderers",
+             llvm ? " LLVM" : "", clang ? " CLANG" : "");
+}
+
+}  // namespace tg

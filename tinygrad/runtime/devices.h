@@ -1,0 +1,38 @@
+/// \file How the registry opens each kind of device. Only the registry and the devices include this.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "tinygrad/runtime/cpu_detect.h"
+#include "tinygrad/runtime/device.h"
+
+namespace tg {
+
+// Each throws DeviceError when the device cannot be opened. `name` is canonical.
+std::unique_ptr<Device> open_cpu(const std::string& name);
+std::unique_ptr<Device> open_null(const std::string& name);
+std::unique_ptr<Device> open_disk(const std::string& name);
+
+// What the device is, as `tg devices` prints it. Each throws DeviceError that says what is missing.
+std::string describe_cpu();
+std::string describe_null();
+std::string describe_disk();
+
+/// The entry of DEV for a device, with empty renderer and arch when DEV does not mention it.
+DeviceSpec dev_setting(const std::string& kind);
+
+/// Host code targets under DEV and their compilers, made once each: shared by the devices that compile for the host.
+class HostToolchain {
+ public:
+  /// `kind`: the device it works for. `runs`: code must run on this processor.
+  HostToolchain(std::string kind, bool runs);
+  ~HostToolchain();
+  const Target& target();
+  Compiler& compiler(const Target& target);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tg

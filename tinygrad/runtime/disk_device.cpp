@@ -1,0 +1,139 @@
+/// \file The DISK device: a file as a buffer, mapped into memory. An existing file is opened for reading and upgraded at the first write; a missing
+/// one is created in the size of the buffer.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "tinygrad/base/error.h"
+#include "tinygrad/runtime/devices.h"
+
+namespace tg {
+namespace {
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  ~FileDescriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+class DiskAllocator final : public Allocator {
+ public:
+  explicit DiskAllocator(std::string path) : path_(std::move(path)) {}
+
+  void* allocate(size_t bytes) override {
+    FileDescriptor existing(open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+    if (existing.get() >= 0) {
+      struct stat info{};
+      TG_CHECK(FileError, fstat(existing.get(), &info) == 0, "[disk] cannot examine ", path_, ": ", std::strerror(errno));
+      TG_CHECK(FileError, S_ISREG(info.st_mode), "[disk] got ", path_, ", which is no regular file");
+      TG_CHECK(FormatError, static_cast<uint64_t>(info.st_size) >= bytes, "[disk] got ", path_, " of ", info.st_size, " bytes, expected ", bytes);
+      return map(existing.get(), bytes, /*writable=*/false);
+    }
+    TG_CHECK(FileError, errno == ENOENT, "[disk] cannot open ", path_, ": ", std::strerror(errno));
+    FileDescriptor created(open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    TG_CHECK(FileError, created.get() >= 0, "[disk] cannot create ", path_, ": ", std::strerror(errno));
+    if (ftruncate(created.get(), static_cast<off_t>(bytes)) != 0) {
+      const int error = errno;
+      unlink(path_.c_str());
+      throw FileError(str("[disk] cannot give ", path_, " ", bytes, " bytes: ", std::strerror(error)));
+    }
+    return map(created.get(), bytes, /*writable=*/true);
+  }
+
+  void free(void* block, size_t bytes) noexcept override {
+    {
+      std::lock_guard lock(mutex_);
+      mappings_.erase(static_cast<char*>(block));
+    }
+    munmap(block, bytes);
+  }
+  void copy_in(void* dst, const void* src, size_t n) override {
+    make_writable(dst);
+    std::memcpy(dst, src, n);
+  }
+  void copy_out(void* dst, const void* src, size_t n) override { std::memcpy(dst, src, n); }
+  void copy(void* dst, const void* src, size_t n) override {
+    make_writable(dst);
+    std::memmove(dst, src, n);
+  }
+  void* host_pointer(void* block) const override { return block; }
+
+ private:
+  struct Mapping {
+    size_t bytes;
+    bool writable;
+  };
+
+  void* map(int fd, size_t bytes, bool writable) {
+    void* block = mmap(nullptr, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+    TG_CHECK(FileError, block != MAP_FAILED, "[disk] cannot map ", bytes, " bytes of ", path_, ": ", std::strerror(errno));
+    std::lock_guard lock(mutex_);
+    mappings_[static_cast<char*>(block)] = {bytes, writable};
+    return block;
+  }
+
+  /// Maps the file once more, for writing, at the same place.
+  void make_writable(void* address) {
+    std::lock_guard lock(mutex_);
+    auto it = mappings_.upper_bound(static_cast<char*>(address));
+    TG_ASSERT(it != mappings_.begin(), "[disk] address outside every mapping");
+    --it;
+    if (it->second.writable) return;
+    FileDescriptor fd(open(path_.c_str(), O_RDWR | O_CLOEXEC));
+    TG_CHECK(FileError, fd.get() >= 0, "[disk] cannot write ", path_, ": ", std::strerror(errno));
+    struct stat info{};
+    TG_CHECK(FileError, fstat(fd.get(), &info) == 0 && static_cast<uint64_t>(info.st_size) >= it->second.bytes, "[disk] ", path_, " has shrunk to ",
+             info.st_size, " bytes, expected ", it->second.bytes);
+    void* block = mmap(it->first, it->second.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd.get(), 0);
+    TG_CHECK(FileError, block != MAP_FAILED, "[disk] cannot map ", path_, " for writing: ", std::strerror(errno));
+    it->second.writable = true;
+  }
+
+  std::string path_;
+  std::mutex mutex_;
+  std::map<char*, Mapping> mappings_;
+};
+
+class DiskDevice final : public Device {
+ public:
+  DiskDevice(const std::string& name, std::string path)
+      : Device(name, std::make_unique<LruAllocator>(std::make_unique<DiskAllocator>(path), name, /*cache_limit=*/0)), path_(std::move(path)) {}
+  bool computes() const override { return false; }
+  bool host_visible() const override { return true; }
+  bool has_contents() const override { return access(path_.c_str(), F_OK) == 0; }
+  const Target& target() override { return refuse(); }
+  Compiler& compiler(const Target&) override { refuse(); }
+  using Device::load;
+  std::shared_ptr<Executable> load(std::span<const uint8_t>, const std::string&) override { refuse(); }
+
+ private:
+  [[noreturn]] const Target& refuse() const {
+    throw DeviceError("[disk] " + name() + " holds data, it does not compute: copy to another device first");
+  }
+  std::string path_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> open_disk(const std::string& name) {
+  const size_t colon = name.find(':');
+  TG_CHECK(DeviceError, colon != std::string::npos && colon + 1 < name.size(), "[disk] got no path, expected DISK:/path/of/a/file");
+  return std::make_unique<DiskDevice>(name, name.substr(colon + 1));
+}
+std::string describe_disk() { return "DISK:/path, files mapped into memory"; }
+
+}  // namespace tg

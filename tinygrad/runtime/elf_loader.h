@@ -1,0 +1,63 @@
+/// \file A small loader of relocatable ELF64 objects, as compilers emit them for one kernel. Trusts no byte: objects come from a disk cache.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tg {
+
+/// Code and data of one object in executable memory; unmapped with the last reference.
+class ElfImage {
+ public:
+  /// Maps, relocates and protects (written first, executable after, never both). Throws FormatError for anything but a well-formed object of this
+  /// machine whose undefined symbols are all in the list of host_symbol(); OutOfMemoryError when mapping fails.
+  static std::shared_ptr<ElfImage> load(std::span<const uint8_t> object);
+  /// Everything load() checks before it maps. Throws FormatError.
+  static void check(std::span<const uint8_t> object);
+  ~ElfImage();
+  ElfImage(const ElfImage&) = delete;
+  ElfImage& operator=(const ElfImage&) = delete;
+
+  /// Address of a global function of the object, nullptr when it has none of this name.
+  void* function(std::string_view name) const;
+  size_t mapped_bytes() const { return size_; }
+
+ private:
+  ElfImage() = default;
+  struct Function {
+    std::string name;
+    size_t offset;
+  };
+  uint8_t* base_ = nullptr;
+  size_t size_ = 0;
+  std::vector<Function> functions_;
+};
+
+/// Address of a function that generated code may call (memory, libm, conversions, 128-bit division); nullptr for every other name.
+void* host_symbol(std::string_view name);
+
+/// One relocation as the psABI defines it.
+struct Relocation {
+  uint16_t machine;  ///< e_machine
+  uint32_t type;
+  uint8_t* place;     ///< the bytes to patch, `width` of which may be touched
+  size_t width;       ///< bytes from the place to the end of its section
+  uint64_t address;   ///< P: where the place will run
+  uint64_t symbol;    ///< S: the symbol's address
+  int64_t addend;     ///< A
+  uint64_t got_slot;  ///< address of the symbol's slot in the offset table, 0 when it has none
+};
+
+/// What a relocation wants besides the symbol's address.
+enum class RelocationNeed { kNone, kSlot, kUnknown };
+RelocationNeed relocation_need(uint16_t machine, uint32_t type);
+/// Patches the place. Throws FormatError when the value does not fit the field or the field the section.
+void apply_relocation(const Relocation& r);
+
+inline constexpr uint16_t kElfX86_64 = 62, kElfAArch64 = 183;
+
+}  // namespace tg

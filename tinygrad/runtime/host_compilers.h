@@ -1,0 +1,29 @@
+/// \file The compilers of host code. Both make ELF objects for ElfImage.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "tinygrad/runtime/compiler.h"
+#include "tinygrad/target/target.h"
+
+namespace tg {
+
+/// LLVM IR text to objects in this process, by the plugin `tinygrad_llvm`, which is opened on the first compile().
+std::unique_ptr<Compiler> make_llvm_compiler(const Target& target);
+/// C text to objects by the clang that CC names, a child process for each kernel.
+std::unique_ptr<Compiler> make_clang_compiler(const Target& target);
+
+/// State of the LLVM plugin, for `tg devices` and tests.
+struct LlvmPluginInfo {
+  bool opened = false;
+  std::string path;     ///< of the opened plugin
+  std::string version;  ///< of its LLVM
+  double load_ms = 0;   ///< what opening took
+};
+LlvmPluginInfo llvm_plugin_info();
+/// Empty when the plugin can be found, else what is missing. Opens nothing.
+std::string llvm_plugin_missing();
+/// Path of the clang that make_clang_compiler runs; empty when there is none.
+std::string clang_path();
+
+}  // namespace tg

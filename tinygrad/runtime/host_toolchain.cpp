@@ -1,0 +1,67 @@
+/// \file Targets and compilers of host code under the DEV setting.
+#include <map>
+#include <mutex>
+
+#include "tinygrad/base/env.h"
+#include "tinygrad/base/error.h"
+#include "tinygrad/runtime/devices.h"
+#include "tinygrad/runtime/host_compilers.h"
+
+namespace tg {
+
+struct HostToolchain::State {
+  std::string kind;
+  bool runs;
+  std::mutex mutex;
+  std::string last_dev;  // the setting `last` belongs to
+  int last_threads = 0;
+  const Target* last = nullptr;
+  std::map<std::string, std::unique_ptr<Target>> targets;      // by key
+  std::map<std::string, std::unique_ptr<Compiler>> compilers;  // by key of the target
+
+  Target make_target(int threads) const {
+    const DeviceSpec spec = dev_setting(kind);
+    Target t = parse_processor(spec.arch);
+    t.device = kind;
+    t.renderer = spec.renderer;
+    t.cores = threads;
+    if (t.renderer.empty()) t.renderer = !llvm_plugin_missing().empty() && !clang_path().empty() ? "CLANG" : "LLVM";
+    TG_CHECK(DeviceError, t.renderer == "LLVM" || t.renderer == "CLANG", "[DEV] got the renderer ", t.renderer, ", ", kind, " has LLVM and CLANG");
+    if (runs) {
+      const std::string missing = missing_feature(t, host_processor());
+      TG_CHECK(DeviceError, missing.empty(), "[DEV] got ", spec.arch, ", this processor (", host_processor().arch, ",", host_processor().cpu,
+               ") has no ", missing);
+    }
+    return t;
+  }
+};
+
+HostToolchain::HostToolchain(std::string kind, bool runs) : state_(new State) {
+  state_->kind = std::move(kind);
+  state_->runs = runs;
+}
+HostToolchain::~HostToolchain() = default;
+
+const Target& HostToolchain::target() {
+  State& s = *state_;
+  const std::string& dev = env::DEV.get();
+  const int threads = env::num_cpu_threads();
+  std::lock_guard lock(s.mutex);
+  if (s.last && s.last_dev == dev && s.last_threads == threads) return *s.last;
+  Target t = s.make_target(threads);
+  auto& kept = s.targets[t.key()];
+  if (!kept) kept = std::make_unique<Target>(std::move(t));
+  s.last_dev = dev;
+  s.last_threads = threads;
+  return *(s.last = kept.get());
+}
+
+Compiler& HostToolchain::compiler(const Target& target) {
+  State& s = *state_;
+  std::lock_guard lock(s.mutex);
+  auto& kept = s.compilers[target.key()];
+  if (!kept) kept = target.renderer == "CLANG" ? make_clang_compiler(target) : make_llvm_compiler(target);
+  return *kept;
+}
+
+}  // namespace tg

@@ -1,0 +1,139 @@
+/// \file The LLVM compiler: finds and opens the plugin when the first kernel is not in the disk cache.
+#include <dlfcn.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <map>
+#include <mutex>
+
+#include "tinygrad/base/env.h"
+#include "tinygrad/base/error.h"
+#include "tinygrad/base/paths.h"
+#include "tinygrad/runtime/elf_loader.h"
+#include "tinygrad/runtime/host_compilers.h"
+#include "tinygrad/runtime/llvm_plugin/api.h"
+
+namespace tg {
+namespace {
+
+constexpr const char* kPluginName = "tinygrad_llvm";
+constexpr const char* kInstallHint =
+    "; it is built where LLVM 17 or newer is installed (Debian: llvm-19-dev), TG_LLVM_PLUGIN names it elsewhere, DEV=CPU:CLANG does without";
+
+/// The opened plugin; stays open until the process ends.
+struct Plugin {
+  TgLlvmCompileFn compile = nullptr;
+  TgLlvmFreeFn free = nullptr;
+  LlvmPluginInfo info;
+};
+
+std::mutex plugin_mutex;
+Plugin* opened_plugin = nullptr;
+
+/// Tries one candidate; returns why it will not do.
+std::string try_open(const std::string& path, Plugin& plugin) {
+  const auto start = std::chrono::steady_clock::now();
+  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle) {
+    const char* why = dlerror();
+    return why ? why : "cannot be opened";
+  }
+  auto abi = reinterpret_cast<TgLlvmAbiFn>(dlsym(handle, "tg_llvm_abi"));
+  auto version = reinterpret_cast<TgLlvmVersionFn>(dlsym(handle, "tg_llvm_version"));
+  plugin.compile = reinterpret_cast<TgLlvmCompileFn>(dlsym(handle, "tg_llvm_compile"));
+  plugin.free = reinterpret_cast<TgLlvmFreeFn>(dlsym(handle, "tg_llvm_free"));
+  if (!abi || !version || !plugin.compile || !plugin.free || abi() != kTgLlvmAbi) {
+    dlclose(handle);
+    return path + " is no plugin of this version of the library";
+  }
+  const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start;
+  plugin.info = {true, path, version(), ms.count()};
+  return {};
+}
+
+Plugin& open_plugin() {
+  std::lock_guard lock(plugin_mutex);
+  if (opened_plugin) return *opened_plugin;
+  Plugin plugin;
+  std::string reasons;
+  for (const std::string& path : plugin_candidates(kPluginName, env::TG_LLVM_PLUGIN.get())) {
+    const std::string reason = try_open(path, plugin);
+    if (reason.empty()) return *(opened_plugin = new Plugin(plugin));
+    reasons += (reasons.empty() ? " (" : "; ") + reason;
+  }
+  throw CompileError("[llvm] the plugin " + std::string(kPluginName) + " was not found" + (reasons.empty() ? "" : reasons + ")") + kInstallHint);
+}
+
+/// Size and time of the first plugin file there is: another build of it, or another LLVM, must not use what this one compiled.
+std::string plugin_identity(const std::string& override_path) {
+  for (const std::string& path : plugin_candidates(kPluginName, override_path)) {
+    struct stat info;
+    if (stat(path.c_str(), &info) == 0) return str(info.st_size, ".", info.st_mtime);
+  }
+  return "system";
+}
+
+class LlvmCompiler final : public Compiler {
+ public:
+  explicit LlvmCompiler(const Target& target) : cpu_(target.cpu), features_(target.feature_string()), arch_(target.arch) {
+    if (cpu_.starts_with("x86-64")) cpu_ = "generic";
+  }
+  std::vector<uint8_t> compile(const std::string& source) override { return run(source, false); }
+  std::string assembly(const std::string& source) override {
+    const std::vector<uint8_t> text = run(source, true);
+    return std::string(text.begin(), text.end());
+  }
+  std::string cache_key() const override {
+    static std::mutex mutex;
+    static std::map<std::string, std::string> identities;  // files are looked at once per process
+    const std::string& override_path = env::TG_LLVM_PLUGIN.get();
+    std::lock_guard lock(mutex);
+    auto it = identities.find(override_path);
+    if (it == identities.end()) it = identities.emplace(override_path, plugin_identity(override_path)).first;
+    return str("llvm ", kTgLlvmAbi, " ", it->second, " ", version(), " ", arch_, " ", cpu_, " ", features_);
+  }
+  std::string cache_table() const override { return "compile_llvm"; }
+  bool valid(std::span<const uint8_t> binary) const override {
+    try {
+      ElfImage::check(binary);
+      return true;
+    } catch (const FormatError&) { return false; }
+  }
+
+ private:
+  std::vector<uint8_t> run(const std::string& source, bool assembly) const {
+    Plugin& plugin = open_plugin();
+    const char* triple = arch_ == "arm64" ? "aarch64-unknown-linux-gnu" : "x86_64-unknown-linux-gnu";  // the loader wants ELF on every system
+    TgLlvmRequest request{source.c_str(), source.size(), triple, cpu_.c_str(), features_.c_str(), 2, assembly ? 1 : 0};
+    TgLlvmResult result{};
+    plugin.compile(&request, &result);
+    struct Free {
+      Plugin& plugin;
+      TgLlvmResult* result;
+      ~Free() { plugin.free(result); }
+    } free{plugin, &result};
+    TG_CHECK(CompileError, result.data != nullptr, "[llvm] ", result.error ? result.error : "failed without a message");
+    return std::vector<uint8_t>(result.data, result.data + result.size);
+  }
+  std::string cpu_, features_, arch_;
+};
+
+}  // namespace
+
+std::unique_ptr<Compiler> make_llvm_compiler(const Target& target) { return std::make_unique<LlvmCompiler>(target); }
+
+LlvmPluginInfo llvm_plugin_info() {
+  std::lock_guard lock(plugin_mutex);
+  return opened_plugin ? opened_plugin->info : LlvmPluginInfo{};
+}
+
+std::string llvm_plugin_missing() {
+  if (llvm_plugin_info().opened) return {};
+  for (const std::string& path : plugin_candidates(kPluginName, env::TG_LLVM_PLUGIN.get())) {
+    struct stat info;
+    if (stat(path.c_str(), &info) == 0) return {};
+  }
+  return "the LLVM plugin was not found";
+}
+
+}  // namespace tg
