@@ -1,0 +1,10 @@
+/// \file The tables of rows, one a file; all_rows() joins them in this order.
+#pragma once
+#include "apps/tg/bench.h"
+
+namespace tg::bench {
+
+std::span<const Row> machine_rows();
+std::span<const ChildRow> machine_children();
+
+}  // namespace tg::bench

@@ -1,0 +1,28 @@
+/// \file The commands of tg: each lives in a file of its own and is one line in the table of main.cpp.
+#pragma once
+#include <functional>
+
+namespace CLI { class App; }
+
+namespace tg::app {
+
+/// Exit codes of tg.
+enum ExitCode : int {
+  kOk = 0,
+  kFailed = 1,    ///< the work could not be done: a tg::Error, or a result that is wrong
+  kUsage = 2,     ///< the command line is not understood
+  kInternal = 3,  ///< a bug in the library
+};
+
+struct Command {
+  const char* name;
+  const char* help;
+  /// Adds the command's options and returns what runs after parsing; the result is the exit code. Nothing of the library may be used before that
+  /// runs: a command may set environment variables first.
+  std::function<int()> (*define)(CLI::App&);
+};
+
+std::function<int()> define_bench(CLI::App&);
+std::function<int()> define_env(CLI::App&);
+
+}  // namespace tg::app

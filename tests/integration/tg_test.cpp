@@ -1,0 +1,108 @@
+/// \file The tg program as users meet it: commands, benchmark rows, messages, exit codes.
+#ifdef TG_PROGRAM
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "tinygrad/base/paths.h"
+#include "tinygrad/base/process.h"
+
+namespace tg {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+ProcessResult tg_run(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), TG_PROGRAM);
+  return run_process(arguments, {.timeout_s = 100});
+}
+
+std::vector<std::string> lines(const std::string& text) {
+  std::vector<std::string> out;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) out.push_back(line);
+  return out;
+}
+
+std::vector<std::string> listed(const std::string& filter = "") {
+  const ProcessResult r = tg_run({"bench", "--list", "--filter", filter});
+  EXPECT_TRUE(r.ok()) << r.err;
+  std::vector<std::string> names;
+  for (const std::string& line : lines(r.out)) names.push_back(line.substr(0, line.find(' ')));
+  return names;
+}
+
+TEST(Tg, Version) { EXPECT_EQ(tg_run({"--version"}).out, std::string(version()) + "\n"); }
+
+TEST(Tg, HelpNamesTheCommands) {
+  const ProcessResult r = tg_run({"--help"});
+  EXPECT_TRUE(r.ok());
+  EXPECT_THAT(r.out, testing::AllOf(HasSubstr("bench"), HasSubstr("env")));
+  EXPECT_THAT(tg_run({"bench", "--help"}).out, HasSubstr("--filter"));
+}
+
+TEST(Tg, UsageErrors) {
+  const ProcessResult unknown = tg_run({"frobnicate"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("unknown command 'frobnicate', expected one of: "));
+  EXPECT_EQ(tg_run({}).exit_code, 2);
+  EXPECT_EQ(tg_run({"bench", "--threads", "0"}).exit_code, 2);
+  EXPECT_EQ(tg_run({"bench", "--runs", "4"}).exit_code, 2) << "a row has at least five runs";
+  EXPECT_EQ(tg_run({"bench", "--no-such-option"}).exit_code, 2);
+}
+
+TEST(Tg, EnvironmentTable) {
+  const ProcessResult r = tg_run({"env"});
+  EXPECT_TRUE(r.ok());
+  EXPECT_THAT(r.out, testing::AllOf(HasSubstr("NUM_CPU_THREADS"), HasSubstr("TINYGRAD_DATA")));
+  EXPECT_THAT(tg_run({"env", "--markdown"}).out, testing::StartsWith("# Environment variables"));
+}
+
+TEST(TgBench, ListHasUniqueNames) {
+  const std::vector<std::string> names = listed();
+  EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
+  EXPECT_THAT(names, testing::IsSupersetOf({"roofline_fma", "roofline_read", "process_start"}));
+  EXPECT_THAT(listed("^roofline_(fma|read)$"), testing::ElementsAre("roofline_fma", "roofline_read"));
+}
+
+TEST(TgBench, JsonRows) {
+  const ProcessResult r = tg_run({"bench", "--json", "--filter", "roofline_fma|roofline_read|process_start", "--threads", "1", "--time", "0"});
+  ASSERT_TRUE(r.ok()) << r.err;
+  std::vector<std::string> names;
+  for (const std::string& line : lines(r.out)) {
+    const nlohmann::json row = nlohmann::json::parse(line);
+    names.push_back(row.at("name"));
+    EXPECT_GT(row.at("min").get<double>(), 0) << line;
+    EXPECT_LE(row.at("min").get<double>(), row.at("value").get<double>()) << line;
+    EXPECT_LE(row.at("value").get<double>(), row.at("max").get<double>()) << line;
+    EXPECT_GE(row.at("runs").get<int>(), 5) << line;
+    EXPECT_EQ(row.at("threads").get<int>(), 1) << line;
+    EXPECT_FALSE(row.at("unit").get<std::string>().empty()) << line;
+  }
+  EXPECT_THAT(names, testing::ElementsAre("roofline_fma", "roofline_read", "process_start"));
+}
+
+TEST(TgBench, TableForPeople) {
+  const ProcessResult r = tg_run({"bench", "--filter", "process_start", "--threads", "2", "--time", "0"});
+  ASSERT_TRUE(r.ok()) << r.err;
+  EXPECT_THAT(r.out, testing::AllOf(testing::StartsWith("2 threads, "), HasSubstr("\nprocess_start "), HasSubstr(" ms ")));
+}
+
+TEST(TgBench, Errors) {
+  const ProcessResult bad = tg_run({"bench", "--filter", "("});
+  EXPECT_EQ(bad.exit_code, 1);
+  EXPECT_THAT(bad.err, HasSubstr("not a regular expression"));
+  const ProcessResult none = tg_run({"bench", "--filter", "no_such_row", "--json"});
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_THAT(none.out, IsEmpty());
+  EXPECT_THAT(none.err, HasSubstr("matches no row"));
+  EXPECT_EQ(tg_run({"bench", "--child", "nobody"}).exit_code, 1);
+}
+
+}  // namespace
+}  // namespace tg
+#endif
