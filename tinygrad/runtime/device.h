@@ -48,6 +48,8 @@ class Device {
   LruAllocator& allocator() { return *allocator_; }
   /// Kernels of this device can be compiled and run; false for pure storage.
   virtual bool computes() const { return true; }
+  /// Kernels reach it as compiled bytes; false where it executes linear UOps.
+  virtual bool compiles() const { return computes(); }
   /// The host reads and writes its memory directly.
   virtual bool host_visible() const { return false; }
   /// Memory holds meaningful bytes before anything was written: an existing file.
