@@ -1,0 +1,266 @@
+/// \file Kernels to test codegen with, a renderer that prints nothing, and the comparison of a program with its kernel's meaning.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <random>
+
+#include "kernel_eval.h"
+#include "tinygrad/codegen/codegen.h"
+
+namespace tg::testing {
+
+class TestRenderer : public Renderer {
+ public:
+  explicit TestRenderer(int vector_bytes = 16, bool threads = true, bool locals = false) : Renderer(target(vector_bytes)), threads_(threads), locals_(locals) {}
+  OpSet ops() const override { return groups::kAlu; }
+  bool supports(DType) const override { return true; }
+  bool has_threads() const override { return threads_; }
+  bool has_locals() const override { return locals_; }
+  std::string render(const Program& p) const override { return p.name; }
+
+ private:
+  static Target target(int bytes) {
+    Target t;
+    t.device = "TEST", t.renderer = "TEST", t.arch = "x86_64", t.vector_bytes = bytes, t.vector_registers = bytes == 64 ? 32 : 16, t.cores = 2;
+    return t;
+  }
+  bool threads_, locals_;
+};
+
+/// A kernel under construction: parameters and ranges by number.
+struct KernelMaker {
+  ArenaRef arena = std::make_shared<Arena>();
+  std::unique_ptr<ArenaScope> scope = std::make_unique<ArenaScope>(*arena);
+  int ranges = 0;
+  UOp param(int slot, int64_t size, DType d = dtypes::float32) {
+    return UOp::make(Ops::PARAM, d, {UOp::shape_stack(std::vector<int64_t>{size})}, Arg(ParamArg{slot, AddrSpace::kGlobal, "", "", 0, 0}));
+  }
+  UOp loop(int64_t n) { return UOp::range(n, ranges++, AxisType::kLoop); }
+  UOp red(int64_t n) { return UOp::range(n, ranges++, AxisType::kReduce); }
+  std::shared_ptr<Kernel> finish(UOps effects) {
+    auto k = std::make_shared<Kernel>();
+    k->sink = UOp::sink(effects, Arg(KernelInfo{}));
+    k->arena = arena, k->key = k->sink.key();
+    scope.reset();
+    return k;
+  }
+  std::shared_ptr<Kernel> finish(UOp effect) { return finish(UOps{effect}); }
+};
+using KernelPtr = std::shared_ptr<Kernel>;
+
+inline Memory random_memory(const Kernel& k, uint32_t seed) {
+  ArenaScope scope(*k.arena);
+  std::mt19937 rng(seed);
+  Memory m;
+  for (UOp u : k.sink.toposort()) {
+    if (!u.is(Ops::PARAM) || u.arg<ParamArg>().addrspace != AddrSpace::kGlobal) continue;
+    auto slot = static_cast<size_t>(u.arg<ParamArg>().slot);
+    if (m.size() <= slot) m.resize(slot + 1);
+    m[slot].resize(static_cast<size_t>(u.src(0).src(0).const_int()));
+    for (ConstValue& v : m[slot]) {
+      if (u.dtype().is_float()) v = truncate_float(std::uniform_real_distribution<double>(-2, 2)(rng), u.dtype());
+      else if (u.dtype().is_bool()) v = ConstValue(int(rng() % 2));
+      else v = ConstValue(int(rng() % 7));
+    }
+  }
+  return m;
+}
+
+/// Compiles and compares on random data; returns the program.
+inline std::shared_ptr<Program> check_kernel(const KernelPtr& k, const Renderer& r, const CodegenOptions& o, Vars vars = {}) {
+  auto p = to_program(*k, r, o);
+  Memory want = random_memory(*k, 1), got = want;
+  { ArenaScope scope(*k->arena); AstEval(want, vars).run(k->sink); }
+  {
+    ArenaScope scope(*p->arena);
+    int64_t extent = p->thread_extent && p->thread_extent.is_const() ? static_cast<int64_t>(p->thread_extent.const_int()) : -1;
+    // In two parts, as two threads would.
+    if (extent > 1) {
+      LinearEval a(got, vars), b(got, vars);
+      a.begin = extent / 3, a.end = extent, a.run(p->linear);
+      b.begin = 0, b.end = extent / 3, b.run(p->linear);
+    } else {
+      LinearEval(got, vars).run(p->linear);
+    }
+  }
+  for (size_t s = 0; s < want.size(); s++)
+    for (size_t i = 0; i < want[s].size(); i++) {
+      double a = want[s][i].as_double(), b = got[s][i].as_double();
+      if (!(std::isnan(a) && std::isnan(b)) && !(a == b) && !(std::abs(a - b) <= 1e-4 * (1 + std::abs(a)))) {
+        ADD_FAILURE() << "buffer " << s << " element " << i << ": " << b << ", expected " << a;
+        return p;
+      }
+    }
+  return p;
+}
+
+// ---- kernels ----
+inline KernelPtr elementwise(int64_t n, int64_t m) {
+  KernelMaker k;
+  UOp a = k.param(1, n * m), b = k.param(2, m), o = k.param(0, n * m), i = k.loop(n), j = k.loop(m), at = i * m + j;
+  return k.finish(o.index({at}).store(a.index({at}).load() * b.index({j}).load() + a.index({at}).load()).end(UOps{i, j}));
+}
+inline KernelPtr transpose(int64_t n, int64_t m) {
+  KernelMaker k;
+  UOp a = k.param(1, n * m), o = k.param(0, n * m), i = k.loop(n), j = k.loop(m);
+  return k.finish(o.index({i * m + j}).store(a.index({j * n + i}).load()).end(UOps{i, j}));
+}
+inline KernelPtr reduce_rows(int64_t n, int64_t m, Ops op = Ops::ADD, DType d = dtypes::float32) {
+  KernelMaker k;
+  UOp a = k.param(1, n * m, d), o = k.param(0, n, d), i = k.loop(n), j = k.red(m);
+  return k.finish(o.index({i}).store(a.index({i * m + j}).load().reduce(op, UOps{j})).end(UOps{i}));
+}
+inline KernelPtr reduce_columns(int64_t n, int64_t m) {
+  KernelMaker k;
+  UOp a = k.param(1, n * m), o = k.param(0, m), j = k.loop(m), i = k.red(n);
+  return k.finish(o.index({j}).store(a.index({i * m + j}).load().reduce(Ops::ADD, UOps{i})).end(UOps{j}));
+}
+inline KernelPtr reduce_all(int64_t n, Ops op = Ops::ADD) {
+  KernelMaker k;
+  UOp a = k.param(1, n), o = k.param(0, 1), i = k.red(n);
+  return k.finish(o.index({UOp::constant(int64_t{0})}).store(a.index({i}).load().reduce(op, UOps{i})));
+}
+inline KernelPtr count_ones(int64_t n, int64_t m) {  // a value that does not depend on the reduced range
+  KernelMaker k;
+  UOp a = k.param(1, n), o = k.param(0, n), i = k.loop(n), j = k.red(m);
+  return k.finish(o.index({i}).store(a.index({i}).load().reduce(Ops::ADD, UOps{j})).end(UOps{i}));
+}
+inline KernelPtr matmul(int64_t n, int64_t m, int64_t l, bool ta = false, bool tb = false) {
+  KernelMaker k;
+  UOp a = k.param(1, n * l), b = k.param(2, l * m), o = k.param(0, n * m), i = k.loop(n), j = k.loop(m), r = k.red(l);
+  UOp x = a.index({ta ? r * n + i : i * l + r}).load(), y = b.index({tb ? j * l + r : r * m + j}).load();
+  return k.finish(o.index({i * m + j}).store((x * y).reduce(Ops::ADD, UOps{r})).end(UOps{i, j}));
+}
+inline KernelPtr conv(int64_t bs, int64_t ic, int64_t oc, int64_t h, int64_t w, int64_t f, int64_t pad) {
+  KernelMaker k;
+  int64_t oh = h + 2 * pad - f + 1, ow = w + 2 * pad - f + 1;
+  UOp in = k.param(1, bs * ic * h * w), wt = k.param(2, oc * ic * f * f), o = k.param(0, bs * oc * oh * ow);
+  UOp n = k.loop(bs), c = k.loop(oc), y = k.loop(oh), x = k.loop(ow), q = k.red(ic), ky = k.red(f), kx = k.red(f);
+  UOp iy = y + ky - pad, ix = x + kx - pad, at = ((n * ic + q) * h + iy) * w + ix;
+  UOp v;
+  if (pad) {
+    UOp ok = (iy.ge(iy.const_like(0)) & (iy < h)) & (ix.ge(ix.const_like(0)) & (ix < w));
+    v = ok.where(in.index({at.valid(ok)}).load(), UOp::constant(0.0, dtypes::float32));
+  } else {
+    v = in.index({at}).load();
+  }
+  UOp u = wt.index({((c * ic + q) * f + ky) * f + kx}).load();
+  return k.finish(o.index({((n * oc + c) * oh + y) * ow + x}).store((v * u).reduce(Ops::ADD, UOps{q, ky, kx})).end(UOps{n, c, y, x}));
+}
+inline KernelPtr conv_weight_grad(int64_t bs, int64_t ic, int64_t oc, int64_t h, int64_t w, int64_t f) {
+  KernelMaker k;
+  int64_t oh = h - f + 1, ow = w - f + 1;
+  UOp in = k.param(1, bs * ic * h * w), g = k.param(2, bs * oc * oh * ow), o = k.param(0, oc * ic * f * f);
+  UOp c = k.loop(oc), q = k.loop(ic), ky = k.loop(f), kx = k.loop(f), n = k.red(bs), y = k.red(oh), x = k.red(ow);
+  UOp v = in.index({((n * ic + q) * h + (y + ky)) * w + (x + kx)}).load(), u = g.index({((n * oc + c) * oh + y) * ow + x}).load();
+  return k.finish(o.index({((c * ic + q) * f + ky) * f + kx}).store((v * u).reduce(Ops::ADD, UOps{n, y, x})).end(UOps{c, q, ky, kx}));
+}
+inline KernelPtr softmax(int64_t n, int64_t m) {  // three passes over a row in one kernel
+  KernelMaker k;
+  UOp a = k.param(1, n * m), o = k.param(0, n * m), i = k.loop(n), j = k.loop(m), r = k.red(m), s = k.red(m);
+  auto at = [&](UOp c) { return a.index({i * m + c}).load(); };
+  auto exp = [&](UOp x) { return UOp::alu(Ops::EXP2, {x}); };
+  UOp top = at(r).reduce(Ops::MAX, UOps{r}), sum = exp(at(s) - top).reduce(Ops::ADD, UOps{s});
+  return k.finish(o.index({i * m + j}).store(exp(at(j) - top) * UOp::alu(Ops::RECIPROCAL, {sum})).end(UOps{i, j}));
+}
+inline KernelPtr variance(int64_t n, int64_t m) {  // a chain of reduces over one range, and two that share loops
+  KernelMaker k;
+  UOp a = k.param(1, n * m), o = k.param(0, n), p = k.param(2, n), i = k.loop(n), r = k.red(m);
+  UOp x = a.index({i * m + r}).load(), mean = x.reduce(Ops::ADD, UOps{r}) * ConstValue(1.0 / static_cast<double>(m)), d = x - mean;
+  UOp top = x.reduce(Ops::MAX, UOps{r});
+  return k.finish(UOps{o.index({i}).store((d * d).reduce(Ops::ADD, UOps{r})).end(UOps{i}), p.index({i}).store(top + mean).end(UOps{i})});
+}
+inline KernelPtr nested(int64_t n, int64_t m, int64_t l) {  // a reduce of a product with a reduce
+  KernelMaker k;
+  UOp a = k.param(1, n * m), b = k.param(2, m * l), o = k.param(0, n), i = k.loop(n), r = k.red(m), s = k.red(l);
+  UOp in = b.index({r * l + s}).load().reduce(Ops::MAX, UOps{s});
+  return k.finish(o.index({i}).store((a.index({i * m + r}).load() * in).reduce(Ops::ADD, UOps{r})).end(UOps{i}));
+}
+inline KernelPtr nested_dependent(int64_t n, int64_t m, int64_t l) {  // the inner reduce depends on the outer loop and range
+  KernelMaker k;
+  UOp a = k.param(1, n * m), b = k.param(2, m * l), o = k.param(0, n), i = k.loop(n), r = k.red(m), s = k.red(l);
+  UOp in = (b.index({r * l + s}).load() * a.index({i * m + r}).load()).reduce(Ops::MAX, UOps{s});
+  return k.finish(o.index({i}).store((a.index({i * m + r}).load() + in).reduce(Ops::ADD, UOps{r})).end(UOps{i}));
+}
+inline KernelPtr gather(int64_t n, int64_t m) {
+  KernelMaker k;
+  UOp a = k.param(1, m), x = k.param(2, n, dtypes::int32), o = k.param(0, n), i = k.loop(n);
+  UOp at = x.index({i}).load().cast(dtypes::weakint), ok = at < m;
+  return k.finish(o.index({i}).store(ok.where(a.index({at.valid(ok)}).load(), UOp::constant(0.0, dtypes::float32))).end(UOps{i}));
+}
+inline KernelPtr pad_flip(int64_t n, int64_t m) {  // out[i, j] = in[i, m - 1 - j], two zeros left and one right
+  KernelMaker k;
+  UOp a = k.param(1, n * m), o = k.param(0, n * (m + 3)), i = k.loop(n), j = k.loop(m + 3), c = j - 2, ok = c.ge(c.const_like(0)) & (c < m);
+  UOp v = ok.where(a.index({(i * m + (c * -1 + (m - 1))).valid(ok)}).load(), UOp::constant(0.0, dtypes::float32));
+  return k.finish(o.index({i * (m + 3) + j}).store(v).end(UOps{i, j}));
+}
+inline KernelPtr strided(int64_t n) {  // every second element, stored where even
+  KernelMaker k;
+  UOp a = k.param(1, 2 * n), o = k.param(0, n), i = k.loop(n), ok = (i % 2) < 1;
+  return k.finish(o.index({i.valid(ok)}).store(a.index({i * 2}).load()).end(UOps{i}));
+}
+inline KernelPtr reshaped(int64_t n, int64_t m, int64_t l) {  // (n, m, l) -> (n, l, m) read through one flat range
+  KernelMaker k;
+  UOp a = k.param(1, n * m * l), o = k.param(0, n * m * l), f = k.loop(n * m * l);
+  UOp i = f / (l * m), r = f % (l * m), y = r / m, x = r % m;
+  return k.finish(o.index({f}).store(a.index({(i * m + x) * l + y}).load()).end(UOps{f}));
+}
+inline KernelPtr mixed_types(int64_t n) {
+  KernelMaker k;
+  UOp a = k.param(1, n, dtypes::float64), b = k.param(2, n, dtypes::int32), c = k.param(3, n, dtypes::bool_), o = k.param(0, n), p = k.param(4, n, dtypes::uint8);
+  UOp i = k.loop(n), x = a.index({i}).load(), y = b.index({i}).load(), z = c.index({i}).load();
+  UOp v = z.where(x.cast(dtypes::float32) + y.cast(dtypes::float32), UOp::constant(-1.0, dtypes::float32));
+  return k.finish(UOps{o.index({i}).store(v).end(UOps{i}), p.index({i}).store((y.cast(dtypes::uint8) + ConstValue(3)) * z.cast(dtypes::uint8)).end(UOps{i})});
+}
+inline KernelPtr arange_sum(int64_t n, int64_t m) {  // arithmetic on indices, an integer accumulator
+  KernelMaker k;
+  UOp o = k.param(0, n, dtypes::int32), i = k.loop(n), j = k.red(m);
+  UOp v = (j < (i + 1)).where(UOp::constant(1, dtypes::int32), UOp::constant(0, dtypes::int32));
+  return k.finish(o.index({i}).store(v.reduce(Ops::ADD, UOps{j})).end(UOps{i}));
+}
+inline KernelPtr in_place(int64_t n) {
+  KernelMaker k;
+  UOp a = k.param(0, n), b = k.param(1, n), i = k.loop(n);
+  return k.finish(a.index({i}).store(a.index({i}).load() + b.index({i}).load() * ConstValue(0.5)).end(UOps{i}));
+}
+
+inline std::vector<std::pair<std::string, std::function<KernelPtr()>>> all_kernels() {
+  std::vector<std::pair<std::string, std::function<KernelPtr()>>> all;
+  auto add = [&](std::string name, std::function<KernelPtr()> f) { all.emplace_back(std::move(name), std::move(f)); };
+  for (auto [n, m] : {std::pair<int64_t, int64_t>{1, 1}, {3, 17}, {5, 32}, {17, 3}, {64, 64}, {7, 131}}) {
+    std::string s = "_" + std::to_string(n) + "_" + std::to_string(m);
+    add("elementwise" + s, [=] { return elementwise(n, m); });
+    add("transpose" + s, [=] { return transpose(n, m); });
+    add("reduce_rows" + s, [=] { return reduce_rows(n, m); });
+    add("reduce_rows_max" + s, [=] { return reduce_rows(n, m, Ops::MAX); });
+    add("reduce_rows_mul_int" + s, [=] { return reduce_rows(n, m, Ops::MUL, dtypes::int32); });
+    add("reduce_columns" + s, [=] { return reduce_columns(n, m); });
+    add("reduce_all" + s, [=] { return reduce_all(n * m); });
+    add("reduce_all_max" + s, [=] { return reduce_all(n * m, Ops::MAX); });
+    add("count_ones" + s, [=] { return count_ones(n, m); });
+    add("softmax" + s, [=] { return softmax(n, m); });
+    add("variance" + s, [=] { return variance(n, m); });
+    add("gather" + s, [=] { return gather(n * m, 5); });
+    add("pad_flip" + s, [=] { return pad_flip(n, m); });
+    add("strided" + s, [=] { return strided(n * m); });
+    add("mixed_types" + s, [=] { return mixed_types(n * m); });
+    add("arange_sum" + s, [=] { return arange_sum(n, m); });
+    add("in_place" + s, [=] { return in_place(n * m); });
+  }
+  for (auto [n, m, l] : {std::array<int64_t, 3>{1, 1, 1}, {3, 17, 5}, {16, 16, 16}, {33, 20, 7}, {1, 40, 30}, {24, 1, 33}, {13, 64, 9}}) {
+    std::string s = "_" + std::to_string(n) + "_" + std::to_string(m) + "_" + std::to_string(l);
+    for (int t = 0; t < 4; t++) add("matmul" + s + "_t" + std::to_string(t), [=] { return matmul(n, m, l, t & 1, t & 2); });
+    add("nested" + s, [=] { return nested(n, m, l); });
+    add("nested_dependent" + s, [=] { return nested_dependent(n, m, l); });
+    add("reshaped" + s, [=] { return reshaped(n, m, l); });
+  }
+  add("conv_3", [] { return conv(2, 3, 4, 9, 20, 3, 0); });
+  add("conv_3_padded", [] { return conv(2, 2, 5, 7, 8, 3, 1); });
+  add("conv_5", [] { return conv(1, 2, 8, 12, 24, 5, 0); });
+  add("conv_weight_grad", [] { return conv_weight_grad(2, 2, 3, 8, 20, 3); });
+  return all;
+}
+
+}  // namespace tg::testing

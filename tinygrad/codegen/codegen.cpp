@@ -1,0 +1,118 @@
+/// \file The pipeline of codegen: one table of passes, one loop that runs, times, prints and verifies them.
+#include "tinygrad/codegen/codegen.h"
+
+#include <chrono>
+#include <iostream>
+
+#include "tinygrad/base/env.h"
+#include "tinygrad/codegen/access.h"
+#include "tinygrad/codegen/expand.h"
+#include "tinygrad/codegen/linearize.h"
+#include "tinygrad/codegen/program_info.h"
+#include "tinygrad/uop/facts.h"
+
+namespace tg {
+namespace {
+/// What passes share.
+struct PassContext {
+  const Renderer& renderer;
+  const CodegenOptions& options;
+  std::vector<Opt> applied;
+};
+
+/// A pass: a function of the SINK, or a table with the direction it is applied in.
+struct Pass {
+  const char* name;
+  UOp (*run)(UOp sink, PassContext& c);
+  const PatternMatcher<>* (*rules)(const Renderer& r) = nullptr;
+  Walk walk = Walk::kSourcesFirst;
+  bool skip_noopt = false;
+};
+
+UOp lanes_pass(UOp sink, PassContext&) {
+  MemoScope memo;
+  UOps src;
+  for (UOp u : sink.toposort()) {
+    bool changed = false;
+    src.clear();
+    for (UOp s : u.srcs()) src.push_back(memo.get(s)), changed |= src.back() != s;
+    UOp v = changed ? u.with_srcs(src) : u;
+    if (v.is(Ops::INDEX) && lane_of(v.src(1)))
+      if (UOp i = canonical_lanes(v.src(1)); i != v.src(1)) v = UOp::make(Ops::INDEX, v.dtype(), {v.src(0), i});
+    memo.set(u, v);
+  }
+  return memo.get(sink);
+}
+
+const std::vector<Pass>& passes() {
+  static const std::vector<Pass> table{
+      {"gates", [](UOp s, PassContext&) { return move_gates(s); }},
+      {"separate reduces", [](UOp s, PassContext&) { return separate_reduces(s); }},
+      {"expand", [](UOp s, PassContext& c) { return expand(s, c.renderer); }},
+      {"lanes", lanes_pass},
+      {"renderer", nullptr, [](const Renderer& r) { return r.extra_matcher(); }},
+  };
+  return table;
+}
+
+void print_graph(const char* title, const UOps& nodes, double ms) {
+  std::cerr << "--- " << title << ": " << nodes.size() << " nodes, " << ms << " ms\n";
+  for (UOp u : nodes) std::cerr << "  %" << u.id() << " = " << u << '\n';
+}
+}  // namespace
+
+CodegenOptions CodegenOptions::from_env() {
+  CodegenOptions o;
+  o.noopt = env::NOOPT.get() != 0;
+  o.beam = static_cast<int>(env::BEAM.get());
+  o.transcendental = static_cast<int>(env::TRANSCENDENTAL.get());
+  return o;
+}
+
+Hash128 CodegenOptions::hash() const {
+  Hash128 h;
+  h.add(static_cast<uint64_t>(noopt)), h.add(static_cast<uint64_t>(beam)), h.add(static_cast<uint64_t>(transcendental)), h.add(opts.has_value());
+  if (opts)
+    for (const Opt& o : *opts) h.add(static_cast<uint64_t>(o.op)), h.add(static_cast<uint64_t>(o.axis)), h.add(static_cast<uint64_t>(o.arg));
+  h.add(stop_after);
+  return h;
+}
+
+std::vector<std::string> pass_names() {
+  std::vector<std::string> names;
+  for (const Pass& p : passes()) names.push_back(p.name);
+  return names;
+}
+
+std::shared_ptr<Program> to_program(const Kernel& kernel, const Renderer& renderer, const CodegenOptions& options) {
+  using Clock = std::chrono::steady_clock;
+  auto program = std::make_shared<Program>();
+  program->arena = std::make_shared<Arena>();
+  ArenaScope scope(*program->arena);
+  UOp sink = import_graph(kernel.arena->graph(), kernel.sink);
+  TG_ASSERT(sink.is(Ops::SINK) && sink.arg_kind() == ArgKind::kKernel, "a kernel is a SINK with KernelInfo, not ", sink);
+  const KernelInfo info = sink.arg<KernelInfo>();
+  const int64_t debug = env::DEBUG.get();
+  PassContext context{renderer, options, {}};
+  UOp original = sink;
+  program->ast = sink;
+  for (const Pass& pass : passes()) {
+    if (pass.skip_noopt && options.noopt && !options.opts && !info.opts_to_apply) continue;
+    auto start = Clock::now();
+    if (pass.run) sink = pass.run(sink, context);
+    else if (const PatternMatcher<>* rules = pass.rules(renderer)) sink = graph_rewrite(sink, *rules, const_cast<Renderer&>(renderer), {.name = pass.name, .walk = pass.walk});
+    if (debug >= 5) print_graph(pass.name, sink.toposort(), std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+    if (options.stop_after == pass.name) { program->ast = sink; return program; }
+    if (std::string_view(pass.name) == "gates") program->ast = sink;
+  }
+  program->name = info.name.empty() ? kernel_name(program->ast) : info.name;
+  program->applied_opts = context.applied;
+  program->linear = linearize(sink);
+  program->estimates = estimate(program->linear);
+  describe_parameters(*program, original);
+  if (debug >= 6) print_graph(program->name.c_str(), program->linear, 0);
+  program->source = renderer.render(*program);
+  return program;
+}
+
+}  // namespace tg

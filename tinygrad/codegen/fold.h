@@ -1,0 +1,16 @@
+/// \file Constructors that simplify as they build: what the expander makes is simple at once, without a rewrite over the expanded graph.
+#pragma once
+#include <span>
+
+#include "tinygrad/uop/uop.h"
+
+namespace tg {
+
+/// a + b with constants gathered at the outside: (x + 1) + (y + 2) is (x + y) + 3. Integers only.
+UOp fold_add(UOp a, UOp b);
+/// a * k, distributed over the constant part of a. Integers only.
+UOp fold_mul(UOp a, int64_t k);
+/// The node (op, dtype, src, arg, tag) after local simplification; nodes without a rule are made as they are.
+UOp fold(Ops op, DType dtype, std::span<const UOp> src, const Arg& arg = {}, uint64_t tag = 0);
+
+}  // namespace tg
