@@ -112,7 +112,7 @@ struct Job {
   std::unique_ptr<llvm::Module> module;
   llvm::SmallVector<char, 0> output;
 
-  bool run(const TgLlvmRequest& request, std::string& error);
+  __attribute__((noinline)) bool run(const TgLlvmRequest& request, std::string& error);  // not into the frame of setjmp
 
  private:
   bool make_machine(const TgLlvmRequest& request, std::string& error);
