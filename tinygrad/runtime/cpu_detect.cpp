@@ -150,10 +150,37 @@ void set_features(Target& t, const Features& set) {
 
 #if defined(__x86_64__)
 
+/// The answers to cpuid that we look at. Each costs tens of microseconds in a virtual machine, so each is asked for once.
+class Cpuid {
+ public:
+  struct Leaf {
+    uint32_t leaf, subleaf, r[4];
+  };
+  Cpuid() {
+    const uint32_t most = ask(0, 0)[0];
+    if (most >= 1) ask(1, 0);
+    if (most >= 7 && ask(7, 0)[0] >= 1) ask(7, 1);
+    if (ask(0x80000000, 0)[0] >= 0x80000001) ask(0x80000001, 0);
+  }
+  /// Register 0..3 (eax, ebx, ecx, edx) of a leaf, 0 where the processor does not have it.
+  uint32_t reg(uint32_t leaf, uint32_t subleaf, int reg) const {
+    for (const Leaf& l : leaves_)
+      if (l.leaf == leaf && l.subleaf == subleaf) return l.r[reg];
+    return 0;
+  }
+
+ private:
+  const uint32_t* ask(uint32_t leaf, uint32_t subleaf) {
+    Leaf& l = leaves_.emplace_back(Leaf{leaf, subleaf, {}});
+    __cpuid_count(leaf, subleaf, l.r[0], l.r[1], l.r[2], l.r[3]);
+    return l.r;
+  }
+  std::vector<Leaf> leaves_;
+};
+
 /// The name by family and model; the features decide for those not listed.
-std::string processor_name(const Features& set) {
-  uint32_t a, b, c, d, info;
-  if (!__get_cpuid(0, &a, &b, &c, &d) || !__get_cpuid(1, &info, &a, &a, &a)) return "x86-64";
+std::string processor_name(const Cpuid& cpuid, const Features& set) {
+  const uint32_t b = cpuid.reg(0, 0, 1), info = cpuid.reg(1, 0, 0);
   const uint32_t base_family = info >> 8 & 15, family = base_family == 15 ? base_family + (info >> 20 & 255) : base_family;
   const uint32_t model = (info >> 4 & 15) | (info >> 16 & 15) << 4;
   const bool amd = b == 0x68747541, intel = b == 0x756e6547;  // "Auth", "Genu"
@@ -207,9 +234,8 @@ std::string processor_name(const Features& set) {
   return "x86-64";
 }
 
-uint64_t enabled_states() {  // what the operating system saves: bits 1,2 AVX, 5..7 AVX-512
-  uint32_t a, b, c, d;
-  if (!__get_cpuid(1, &a, &b, &c, &d) || !(c >> 27 & 1)) return 0;
+uint64_t enabled_states(const Cpuid& cpuid) {  // what the operating system saves: bits 1,2 AVX, 5..7 AVX-512
+  if (!(cpuid.reg(1, 0, 2) >> 27 & 1)) return 0;
   uint32_t low, high;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return low | static_cast<uint64_t>(high) << 32;
@@ -218,15 +244,13 @@ uint64_t enabled_states() {  // what the operating system saves: bits 1,2 AVX, 5
 void detect(Target& t) {
   t.arch = "x86_64";
   Features set;
-  const uint64_t states = enabled_states();
-  for (const Feature& f : kFeatures) {
-    uint32_t r[4] = {};
-    if (!__get_cpuid_count(f.leaf, f.subleaf, &r[0], &r[1], &r[2], &r[3]) || !(r[f.reg] >> f.bit & 1)) continue;
-    if (!f.needs || set.contains(f.needs)) set.emplace(f.name);
-  }
+  const Cpuid cpuid;
+  const uint64_t states = enabled_states(cpuid);
+  for (const Feature& f : kFeatures)
+    if ((cpuid.reg(f.leaf, f.subleaf, f.reg) >> f.bit & 1) && (!f.needs || set.contains(f.needs))) set.emplace(f.name);
   if ((states & 6) != 6) remove_feature(set, "avx");
   if ((states & 0xe6) != 0xe6 || !set.contains("fma") || !set.contains("f16c")) remove_feature(set, "avx512f");
-  t.cpu = processor_name(set);
+  t.cpu = processor_name(cpuid, set);
   set_features(t, set);
 }
 

@@ -2,7 +2,9 @@
 #include "tinygrad/runtime/thread_pool.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -44,6 +46,30 @@ template <class F> bool spin_until(F ready) {
   return ready();
 }
 
+/// The processor this thread runs on, -1 where the system does not tell.
+int current_cpu() {
+#if defined(__linux__)
+  return sched_getcpu();
+#else
+  return -1;
+#endif
+}
+
+/// Keeps this thread off one processor. A scheduler may wake a worker on the very processor its caller computes on and, on small virtual machines,
+/// leave it waiting there while others idle.
+void move_away_from([[maybe_unused]] int cpu) {
+#if defined(__linux__)
+  static const cpu_set_t allowed = [] {
+    cpu_set_t set;
+    if (sched_getaffinity(getpid(), sizeof(set), &set) != 0) CPU_ZERO(&set);
+    return set;
+  }();
+  cpu_set_t others = allowed;
+  CPU_CLR(static_cast<size_t>(cpu), &others);
+  if (CPU_COUNT(&others) > 0) sched_setaffinity(0, sizeof(others), &others);
+#endif
+}
+
 constexpr int kMaxThreads = 1024;
 constexpr int64_t kPiecesPerThread = 4;  // for balance when a thread is delayed
 
@@ -57,6 +83,7 @@ struct ThreadPool::State {
   std::atomic<int64_t> next{0};
   std::atomic<int> seats{0};  // workers that may still join
   std::atomic<bool> failed{false};
+  std::atomic<int> caller_cpu{-1};
   std::exception_ptr error;
 
   alignas(64) std::atomic<uint32_t> epoch{0};  // changes with every job; idle workers wait on it
@@ -81,6 +108,8 @@ struct ThreadPool::State {
 
   /// Entering and closing are ordered (sequentially consistent): a worker that finds the job open is one the caller waits for.
   void join_job() {
+    if (const int cpu = current_cpu(); cpu >= 0 && cpu == caller_cpu.load(std::memory_order_relaxed)) [[unlikely]]
+      move_away_from(cpu);
     inside.fetch_add(1);
     if (open.load() && seats.fetch_sub(1, std::memory_order_relaxed) > 0) take_pieces();
     if (inside.fetch_sub(1) == 1) inside.notify_all();
@@ -171,6 +200,7 @@ void ThreadPool::run(int64_t begin, int64_t end, int64_t grain, int max_threads,
   s.next.store(begin, std::memory_order_relaxed);
   s.seats.store(threads - 1, std::memory_order_relaxed);
   s.failed.store(false, std::memory_order_relaxed);
+  s.caller_cpu.store(current_cpu(), std::memory_order_relaxed);
   s.open.store(1);
   s.wake();
   s.take_pieces();
