@@ -1,0 +1,176 @@
+/// \file Lanes, strides and needs of linear instructions.
+#include "tinygrad/render/linear.h"
+
+#include <algorithm>
+
+#include "tinygrad/uop/facts.h"
+
+namespace tg {
+
+bool is_vector_range(UOp u) { return u.is(Ops::RANGE) && u.arg<RangeArg>().type == AxisType::kVector; }
+bool is_thread_range(UOp u) { return u.is(Ops::RANGE) && u.arg<RangeArg>().type == AxisType::kThread; }
+
+int64_t storage_size(UOp base) {
+  int64_t n = 1;
+  if (base.nsrc())
+    for (UOp d : base.src(0).is(Ops::STACK) ? base.src(0).srcs() : base.srcs()) n *= static_cast<int64_t>(vmax(d));
+  return n;
+}
+
+bool never_wraps(UOp u) {
+  if (!u.dtype().is_int() || u.nsrc() != 2) return false;
+  Bounds a = bounds_of(u.src(0)), b = bounds_of(u.src(1));
+  int128 lo, hi;
+  switch (u.op()) {
+    case Ops::ADD: lo = a.lo + b.lo, hi = a.hi + b.hi; break;
+    case Ops::SUB: lo = a.lo - b.hi, hi = a.hi - b.lo; break;
+    case Ops::MUL: case Ops::SHL: {
+      if (u.is(Ops::SHL)) {
+        if (b.lo < 0 || b.hi > 62) return false;
+        b = {int128(1) << static_cast<int>(b.lo), int128(1) << static_cast<int>(b.hi)};
+      }
+      constexpr int128 kMost = int128(1) << 62;
+      if (a.lo < -kMost || a.hi > kMost || b.lo < -kMost || b.hi > kMost) return false;
+      int128 v[4] = {a.lo * b.lo, a.lo * b.hi, a.hi * b.lo, a.hi * b.hi};
+      lo = *std::min_element(v, v + 4), hi = *std::max_element(v, v + 4);
+      break;
+    }
+    default: return false;
+  }
+  return lo >= int_min(u.dtype()) && hi <= int_max(u.dtype());
+}
+
+bool shift_in_range(UOp u) {
+  Bounds b = bounds_of(u.src(1));
+  return b.lo >= 0 && b.hi < u.dtype().bitsize();
+}
+
+LinearView::LinearView(const Program& p) : p_(p) {
+  TG_ASSERT(p.arena && p.arena.get(), "a program without an arena");
+  insts_.reserve(p.linear.size() + 16);
+  position_.assign(p.arena->graph().id_limit(), -1);
+  for (UOp u : p.linear) {
+    for (UOp s : u.srcs()) {
+      if (!s.in(groups::kDefines | Ops::CONST) || position_[s.id()] >= 0) continue;
+      for (UOp d : s.srcs()) if (position_[d.id()] < 0) add(d);
+      add(s);
+    }
+    if (position_[u.id()] < 0) add(u);
+  }
+  mark_needs();
+}
+
+void LinearView::add(UOp u) {
+  if (u.is(Ops::AFTER)) { position_[u.id()] = position(u.src(0)); return; }
+  position_[u.id()] = static_cast<int>(insts_.size());
+  LinearInst in;
+  in.u = u;
+  analyse(in);
+  insts_.push_back(in);
+}
+
+int LinearView::position(UOp u) const {
+  u = strip_after(u);
+  TG_ASSERT(u.id() < position_.size() && position_[u.id()] >= 0, "used before it is defined: ", u);
+  return position_[u.id()];
+}
+
+void LinearView::analyse(LinearInst& in) const {
+  UOp u = in.u;
+  switch (u.op()) {
+    case Ops::RANGE:
+      if (is_vector_range(u)) in.lanes = static_cast<int>(u.src(0).const_int()), in.affine = true, in.stride = 1;
+      else in.affine = true;
+      return;
+    case Ops::CONST: case Ops::PARAM: case Ops::BUFFER: case Ops::STACK: case Ops::REDUCE: case Ops::SPECIAL:
+      in.affine = u.dtype().is_int();
+      return;
+    case Ops::END: case Ops::SINK: case Ops::GROUP: case Ops::NOOP: case Ops::BARRIER: return;
+    default: break;
+  }
+  for (UOp s : u.srcs()) {
+    int n = of(s).lanes;
+    TG_ASSERT(n == 1 || in.lanes == 1 || in.lanes == n, "operands of ", in.lanes, " and ", n, " lanes: ", u);
+    in.lanes = std::max(in.lanes, n);
+  }
+  if (!u.dtype().is_int()) return;
+  if (in.lanes == 1) { in.affine = true; return; }
+  auto src = [&](size_t i) -> const LinearInst& { return of(u.src(i)); };
+  switch (u.op()) {
+    case Ops::ADD:
+      in.affine = src(0).affine && src(1).affine && never_wraps(u);
+      in.stride = src(0).stride + src(1).stride;
+      break;
+    case Ops::SUB:
+      in.affine = src(0).affine && src(1).affine && never_wraps(u);
+      in.stride = src(0).stride - src(1).stride;
+      break;
+    case Ops::MUL:
+      for (size_t i = 0; i < 2; i++)
+        if (u.src(1 - i).is_const() && src(i).affine && never_wraps(u)) in.affine = true, in.stride = src(i).stride * static_cast<int64_t>(u.src(1 - i).const_int());
+      break;
+    case Ops::SHL:
+      if (u.src(1).is_const() && src(0).affine && never_wraps(u)) in.affine = true, in.stride = src(0).stride << static_cast<int>(u.src(1).const_int());
+      break;
+    case Ops::CAST: {
+      Bounds b = u.src(0).dtype().is_int() ? bounds_of(u.src(0)) : Bounds{0, 1};
+      in.affine = src(0).affine && b.lo >= int_min(u.dtype()) && b.hi <= int_max(u.dtype());
+      in.stride = src(0).stride;
+      break;
+    }
+    default: break;
+  }
+  if (!in.affine) in.stride = 0;
+}
+
+void LinearView::mark_needs() {
+  auto need = [&](UOp s) { insts_[static_cast<size_t>(position(s))].need_value = true; };
+  for (size_t n = insts_.size(); n-- > 0;) {
+    const LinearInst in = insts_[n];
+    UOp u = in.u;
+    switch (u.op()) {
+      case Ops::STORE: case Ops::LOAD: {
+        UOp idx = strip_after(u.src(0));
+        TG_ASSERT(idx.is(Ops::INDEX), "memory access without INDEX: ", u);
+        LinearInst& i = insts_[static_cast<size_t>(position(idx.src(1)))];
+        if (i.affine && i.lanes > 1) i.need_lane0 = true;
+        if (i.lanes == 1 || !i.affine) i.need_value = true;
+        for (size_t k = 1; k < u.nsrc(); k++) need(u.src(k));
+        break;
+      }
+      case Ops::INDEX: break;  // marked by its users
+      case Ops::RANGE: if (!is_vector_range(u)) need(u.src(0)); break;
+      case Ops::END: case Ops::SINK: case Ops::GROUP: case Ops::NOOP: case Ops::STACK: case Ops::BUFFER: case Ops::PARAM: break;
+      case Ops::REDUCE: need(u.src(0)); break;
+      default:
+        if (in.need_value) for (UOp s : u.srcs()) need(s);
+        if (in.need_lane0 && in.lanes > 1 && in.affine)
+          for (UOp s : u.srcs()) {
+            LinearInst& i = insts_[static_cast<size_t>(position(s))];
+            (i.lanes > 1 ? i.need_lane0 : i.need_value) = true;
+          }
+    }
+  }
+}
+
+Access LinearView::access(UOp index) const {
+  index = strip_after(index);
+  TG_ASSERT(index.is(Ops::INDEX) && index.nsrc() == 2, "not a flat access: ", index);
+  Access a;
+  a.base = strip_after(index.src(0)), a.index = index.src(1);
+  TG_ASSERT(a.base.in(groups::kDefines) && !is_variable(a.base), "index into no storage: ", a.base);
+  const LinearInst& i = of(a.index);
+  TG_ASSERT(i.u.dtype().is_int() && !i.u.dtype().is_weak(), "index of type ", i.u.dtype());
+  a.lanes = i.lanes, a.affine = i.affine, a.stride = i.stride;
+  a.size = storage_size(a.base), a.space = a.base.arg<ParamArg>().addrspace;
+  return a;
+}
+
+int LinearView::var_slot(UOp param) const {
+  const std::string& name = param.arg<ParamArg>().name;
+  auto it = std::find(p_.vars.begin(), p_.vars.end(), name);
+  TG_ASSERT(it != p_.vars.end(), "variable ", name, " is not among the program's");
+  return static_cast<int>(it - p_.vars.begin());
+}
+
+}  // namespace tg

@@ -1,0 +1,69 @@
+/// \file A linear program as its consumers (renderers, interpreter) see it: every instruction with its lanes, its stride along the lanes and who needs it.
+#pragma once
+#include <vector>
+
+#include "tinygrad/target/program.h"
+
+namespace tg {
+
+/// One instruction of a linear program.
+struct LinearInst {
+  UOp u;
+  int lanes = 1;            ///< 1: scalar
+  bool affine = false;      ///< an integer whose lane l is lane 0 plus l * stride, provably without wrapping
+  int64_t stride = 0;
+  bool need_value = false;  ///< someone uses the value as it is
+  bool need_lane0 = false;  ///< someone uses lane 0 as the address of a vector access
+};
+
+/// How a LOAD or STORE touches memory.
+struct Access {
+  UOp base;                 ///< PARAM or BUFFER
+  UOp index;
+  int lanes = 1;            ///< of the index
+  bool affine = true;
+  int64_t stride = 0;       ///< in elements between neighbouring lanes, when affine
+  int64_t size = 0;         ///< elements of the base; its maximum when symbolic
+  AddrSpace space = AddrSpace::kGlobal;
+};
+
+/// Analyses a program once. Must be made and used under an ArenaScope of the program's arena.
+class LinearView {
+ public:
+  explicit LinearView(const Program& p);
+  /// All instructions, sources before users. Literals, parameters and buffers the list leaves out are included.
+  const std::vector<LinearInst>& insts() const { return insts_; }
+  const LinearInst& of(UOp u) const { return insts_[static_cast<size_t>(position(u))]; }
+  /// Place of `u` in insts(); AFTER stands for its first source. InternalError when the program does not contain it.
+  int position(UOp u) const;
+  int lanes(UOp u) const { return of(u).lanes; }
+  Access access(UOp index) const;
+  /// Position of a scalar parameter in `Program::vars`.
+  int var_slot(UOp param) const;
+  const Program& program() const { return p_; }
+
+ private:
+  void add(UOp u);
+  void analyse(LinearInst& in) const;
+  void mark_needs();
+  const Program& p_;
+  std::vector<LinearInst> insts_;
+  std::vector<int> position_;  // by node id; -1: absent
+};
+
+/// The node AFTER stands for.
+inline UOp strip_after(UOp u) {
+  while (u.is(Ops::AFTER)) u = u.src(0);
+  return u;
+}
+bool is_vector_range(UOp u);
+bool is_thread_range(UOp u);
+inline bool is_variable(UOp u) { return u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kAlu; }
+/// True when the exact result of an integer ADD, SUB, MUL or SHL fits its type, judged by the bounds of the operands.
+bool never_wraps(UOp u);
+/// True when a shift amount is provably less than the width.
+bool shift_in_range(UOp u);
+/// Elements of a PARAM or BUFFER; the maximum when symbolic.
+int64_t storage_size(UOp base);
+
+}  // namespace tg

@@ -1,0 +1,374 @@
+/// \file LLVM IR: values, arithmetic, loops. Memory accesses are in llvmir_memory.cpp.
+#include "tinygrad/render/llvmir.h"
+
+#include "tinygrad/render/llvmir_writer.h"
+#include "tinygrad/uop/facts.h"
+
+namespace tg {
+
+OpSet LlvmRenderer::ops() const {
+  using enum Ops;
+  OpSet s = ADD | MUL | SUB | NEG | FDIV | SHL | SHR | CDIV | CMOD | MAX | CMPLT | CMPNE | CMPEQ | XOR | OR | AND | WHERE | SQRT | TRUNC;
+  if (target().has("fma") || target().arch == "arm64" || target().arch == "aarch64") s |= MULACC;
+  return s;
+}
+bool LlvmRenderer::supports(DType d) const { return d != dtypes::bfloat16 && !d.is_fp8() && !d.is_weak() && !d.is_void(); }
+
+std::string LlvmRenderer::render(const Program& p) const {
+  ArenaScope scope(*p.arena);
+  return LlvmWriter(p, target()).write();
+}
+
+namespace {
+const char* scalar_name(DType d) {
+  switch (d.id()) {
+    case DTypeId::kBool: return "i1";
+    case DTypeId::kInt8: case DTypeId::kUInt8: return "i8";
+    case DTypeId::kInt16: case DTypeId::kUInt16: return "i16";
+    case DTypeId::kInt32: case DTypeId::kUInt32: return "i32";
+    case DTypeId::kInt64: case DTypeId::kUInt64: return "i64";
+    case DTypeId::kFloat16: return "half";
+    case DTypeId::kFloat32: return "float";
+    case DTypeId::kFloat64: return "double";
+    case DTypeId::kVoid: case DTypeId::kWeakInt: case DTypeId::kWeakFloat: case DTypeId::kBFloat16: case DTypeId::kFp8E4M3: case DTypeId::kFp8E4M3FNUZ:
+    case DTypeId::kFp8E5M2: case DTypeId::kFp8E5M2FNUZ: case DTypeId::kCount: break;
+  }
+  TG_ASSERT(false, "type ", d, " reached the LLVM renderer");
+  return "";
+}
+const char* mangled(DType d) {  // as in intrinsic names
+  switch (d.id()) {
+    case DTypeId::kFloat16: return "f16";
+    case DTypeId::kFloat32: return "f32";
+    case DTypeId::kFloat64: return "f64";
+    default: return scalar_name(d);
+  }
+}
+bool is_signed(DType d) { return d.is_int() && !d.is_unsigned(); }
+
+/// Binary instructions that are one word of LLVM.
+const char* plain_word(Ops op, DType d) {
+  const bool f = d.is_float(), b = d.is_bool();
+  switch (op) {
+    case Ops::ADD: return f ? "fadd" : b ? "or" : "add";
+    case Ops::MUL: return f ? "fmul" : b ? "and" : "mul";
+    case Ops::SUB: return f ? "fsub" : "sub";
+    case Ops::FDIV: return "fdiv";
+    case Ops::AND: return "and";
+    case Ops::OR: return "or";
+    case Ops::XOR: return "xor";
+    case Ops::MAX: return b ? "or" : nullptr;
+    case Ops::SHL: return "shl";
+    case Ops::SHR: return is_signed(d) ? "ashr" : "lshr";
+    case Ops::CMPLT: return f ? "fcmp olt" : is_signed(d) ? "icmp slt" : "icmp ult";
+    case Ops::CMPNE: return f ? "fcmp une" : "icmp ne";
+    case Ops::CMPEQ: return f ? "fcmp oeq" : "icmp eq";
+    default: return nullptr;
+  }
+}
+}  // namespace
+
+std::string LlvmWriter::type(DType d, int lanes) { return lanes == 1 ? scalar_name(d) : str("<", lanes, " x ", scalar_name(d), ">"); }
+std::string LlvmWriter::memory_type(DType d, int lanes) { return type(d.is_bool() ? dtypes::uint8 : d, lanes); }
+std::string LlvmWriter::suffix(DType d, int lanes) { return lanes == 1 ? mangled(d) : str("v", lanes, mangled(d)); }
+
+std::string LlvmWriter::literal(const ConstValue& v, DType d, int lanes) {
+  std::string one;
+  if (d.is_bool()) one = v.as_double() != 0 ? "true" : "false";
+  else if (d.is_int()) one = str(static_cast<int64_t>(v.is_int() ? truncate_int(v.i, d) : static_cast<int128>(v.f)));
+  else one = float_literal(v.as_double(), d);
+  if (lanes == 1) return one;
+  std::string t = scalar_name(d), all = "<";
+  for (int i = 0; i < lanes; i++) all += (i ? ", " : "") + t + " " + one;
+  return all + ">";
+}
+
+std::string LlvmWriter::float_literal(double v, DType d) {
+  char text[32];
+  if (d == dtypes::float16) std::snprintf(text, sizeof text, "0xH%04X", float_to_half(static_cast<float>(v)));
+  else std::snprintf(text, sizeof text, "0x%016llX", static_cast<unsigned long long>(v != v ? 0x7FF8000000000000ull : std::bit_cast<uint64_t>(v)));
+  return text;
+}
+
+std::string LlvmWriter::value(UOp u, int lanes) {
+  u = strip_after(u);
+  if (u.is_const()) return literal(u.const_value(), u.dtype(), lanes);
+  const int n = view_.lanes(u);
+  const int at = view_.position(u);
+  if (n == 1 && is_vector_range(u)) return literal(0, u.dtype(), lanes);
+  const std::string name = values_[static_cast<size_t>(at)];
+  TG_ASSERT(!name.empty(), "value not emitted: ", u);
+  if (n == lanes) return name;
+  TG_ASSERT(n == 1, "a vector of ", n, " lanes where ", lanes, " are wanted: ", u);
+  auto& splat = splats_[static_cast<size_t>(at)];
+  if (splat.block == block_ && splat.lanes == lanes) return splat.name;
+  splat = {block_, lanes, this->splat(name, u.dtype(), lanes)};
+  return splat.name;
+}
+
+std::string LlvmWriter::splat(const std::string& scalar, DType d, int lanes) {
+  const std::string t = type(d, lanes);
+  std::string one = emit("insertelement " + t + " poison, " + type(d) + " " + scalar + ", i64 0");
+  return emit("shufflevector " + t + " " + one + ", " + t + " poison, <" + str(lanes) + " x i32> zeroinitializer");
+}
+
+std::string LlvmWriter::emit(const std::string& instruction) {
+  std::string name = "%t" + std::to_string(next_++);
+  line(name + " = " + instruction);
+  return name;
+}
+
+void LlvmWriter::begin_block(const std::string& label) {
+  body_ += label + ":\n";
+  label_ = label, block_++;
+}
+
+void LlvmWriter::declare(const std::string& declaration) { declarations_.insert(declaration); }
+
+/// Calls an intrinsic `name` whose arguments all have the type of the result.
+std::string LlvmWriter::intrinsic(const std::string& name, DType d, int lanes, std::initializer_list<std::string> args) {
+  const std::string t = type(d, lanes), full = "@llvm." + name + "." + suffix(d, lanes);
+  std::string call = "call " + t + " " + full + "(", declaration = "declare " + t + " " + full + "(";
+  size_t i = 0;
+  for (const std::string& a : args) {
+    call += (i ? ", " : "") + t + " " + a;
+    declaration += (i++ ? ", " : "") + t;
+  }
+  declare(declaration + ")");
+  return emit(call + ")");
+}
+
+std::string LlvmWriter::select(const std::string& cond, int cond_lanes, const std::string& yes, const std::string& no, DType d, int lanes) {
+  const std::string t = type(d, lanes);
+  return emit("select " + type(dtypes::bool_, cond_lanes) + " " + cond + ", " + t + " " + yes + ", " + t + " " + no);
+}
+
+std::string LlvmWriter::maximum(const std::string& a, const std::string& b, DType d, int lanes) {
+  if (d.is_bool()) return emit("or " + type(d, lanes) + " " + a + ", " + b);
+  std::string less = emit(std::string(plain_word(Ops::CMPLT, d)) + " " + type(d, lanes) + " " + a + ", " + b);
+  return select(less, lanes, b, a, d, lanes);
+}
+
+std::string LlvmWriter::shift(UOp u, const std::string& a, const std::string& b, int lanes) {
+  const DType d = u.dtype();
+  const std::string t = type(d, lanes), word = plain_word(u.op(), d);
+  if (shift_in_range(u)) return emit(word + " " + t + " " + a + ", " + b);
+  // An amount beyond the width shifts everything out; LLVM would call it poison.
+  const std::string limit = literal(d.bitsize() - 1, d, lanes);
+  std::string over = emit("icmp ugt " + t + " " + b + ", " + limit);
+  std::string safe = select(over, lanes, limit, b, d, lanes);
+  std::string r = emit(word + " " + t + " " + a + ", " + safe);
+  return word == "ashr" ? r : select(over, lanes, literal(0, d, lanes), r, d, lanes);
+}
+
+std::string LlvmWriter::divide(UOp u, const std::string& a, const std::string& b, int lanes) {
+  const DType d = u.dtype();
+  const std::string t = type(d, lanes);
+  const bool sign = is_signed(d);
+  const std::string word = std::string(sign ? "s" : "u") + (u.is(Ops::CDIV) ? "div" : "rem");
+  const Bounds by = bounds_of(u.src(1)), of = bounds_of(u.src(0));
+  const bool zero = by.lo <= 0 && by.hi >= 0, overflow = sign && by.lo <= -1 && by.hi >= -1 && of.lo <= int_min(d);
+  std::string divisor = b, is_zero, is_minus;
+  const std::string one = literal(1, d, lanes), nil = literal(0, d, lanes);
+  if (zero) is_zero = emit("icmp eq " + t + " " + b + ", " + nil), divisor = select(is_zero, lanes, one, divisor, d, lanes);
+  if (overflow) is_minus = emit("icmp eq " + t + " " + b + ", " + literal(-1, d, lanes)), divisor = select(is_minus, lanes, one, divisor, d, lanes);
+  std::string r = emit(word + " " + t + " " + a + ", " + divisor);
+  if (overflow) {
+    std::string negated = u.is(Ops::CDIV) ? emit("sub " + t + " " + nil + ", " + a) : nil;
+    r = select(is_minus, lanes, negated, r, d, lanes);
+  }
+  return zero ? select(is_zero, lanes, nil, r, d, lanes) : r;
+}
+
+std::string LlvmWriter::convert(const std::string& v, DType from, DType to, int lanes) {
+  const std::string tf = type(from, lanes), tt = type(to, lanes);
+  auto instr = [&](const char* word) { return emit(std::string(word) + " " + tf + " " + v + " to " + tt); };
+  if (from == to) return v;
+  if (to.is_bool()) return emit(std::string(from.is_float() ? "fcmp une " : "icmp ne ") + tf + " " + v + ", " + literal(from.is_float() ? ConstValue(0.0) : ConstValue(0), from, lanes));
+  if (from.is_bool()) return instr(to.is_float() ? "uitofp" : "zext");
+  if (from.is_int() && to.is_int()) {
+    if (from.itemsize() == to.itemsize()) return v;
+    return instr(from.itemsize() > to.itemsize() ? "trunc" : is_signed(from) ? "sext" : "zext");
+  }
+  if (from.is_int()) return instr(is_signed(from) ? "sitofp" : "uitofp");
+  if (to.is_float()) return instr(from.itemsize() > to.itemsize() ? "fptrunc" : "fpext");
+  if (from == dtypes::float16) return convert(instr_to_float(v, lanes), dtypes::float32, to, lanes);
+  const DType wide = to.itemsize() < 4 ? dtypes::int32 : to;
+  const std::string tw = type(wide, lanes);
+  const std::string name = str("@llvm.fpto", is_signed(wide) ? "s" : "u", "i.sat.", suffix(wide, lanes), ".", suffix(from, lanes));
+  declare("declare " + tw + " " + name + "(" + tf + ")");
+  return convert(emit("call " + tw + " " + name + "(" + tf + " " + v + ")"), wide, to, lanes);
+}
+std::string LlvmWriter::instr_to_float(const std::string& v, int lanes) {
+  return emit("fpext " + type(dtypes::float16, lanes) + " " + v + " to " + type(dtypes::float32, lanes));
+}
+
+std::string LlvmWriter::bitcast(const std::string& v, DType from, DType to, int lanes) {
+  if (type(from, lanes) == type(to, lanes)) return v;
+  if (from.is_bool() || to.is_bool()) {
+    DType byte = dtypes::uint8;
+    if (from.is_bool()) return bitcast(convert(v, from, byte, lanes), byte, to, lanes);
+    return convert(bitcast(v, from, byte, lanes), byte, to, lanes);
+  }
+  return emit("bitcast " + type(from, lanes) + " " + v + " to " + type(to, lanes));
+}
+
+/// One ALU, CAST or BITCAST on operands that are already text; `lanes` is the width of the result.
+std::string LlvmWriter::alu(UOp u, const std::vector<std::string>& s, int lanes) {
+  const DType d = u.dtype(), in = u.src(0).dtype();
+  const std::string t = type(in, lanes);
+  switch (u.op()) {
+    case Ops::CAST: return convert(s[0], in, d, lanes);
+    case Ops::BITCAST: return bitcast(s[0], in, d, lanes);
+    case Ops::WHERE: return select(s[0], view_.lanes(u.src(0)) == 1 ? 1 : lanes, s[1], s[2], d, lanes);
+    case Ops::MULACC:
+      if (d.is_float()) return intrinsic("fma", d, lanes, {s[0], s[1], s[2]});
+      return emit("add " + t + " " + emit("mul " + t + " " + s[0] + ", " + s[1]) + ", " + s[2]);
+    case Ops::MAX: return maximum(s[0], s[1], d, lanes);
+    case Ops::SHL: case Ops::SHR: return shift(u, s[0], s[1], lanes);
+    case Ops::CDIV: case Ops::CMOD: return divide(u, s[0], s[1], lanes);
+    case Ops::NEG: return emit(d.is_float() ? "fneg " + t + " " + s[0] : "sub " + t + " " + literal(0, d, lanes) + ", " + s[0]);
+    case Ops::SQRT: return intrinsic("sqrt", d, lanes, {s[0]});
+    case Ops::TRUNC: return d.is_float() ? intrinsic("trunc", d, lanes, {s[0]}) : s[0];
+    case Ops::RECIPROCAL: return emit("fdiv " + t + " " + literal(1.0, d, lanes) + ", " + s[0]);
+    default: break;
+  }
+  const char* word = plain_word(u.op(), in);
+  TG_ASSERT(word && s.size() == 2, "the LLVM renderer does not know ", u);
+  const bool wraps = u.in(Ops::ADD | Ops::SUB | Ops::MUL) && is_signed(d) && never_wraps(u);
+  return emit(std::string(word) + (wraps ? " nsw " : " ") + t + " " + s[0] + ", " + s[1]);
+}
+
+/// Lane 0 of an affine vector, computed in scalars: the address of a vector access.
+std::string LlvmWriter::lane0(UOp u) {
+  u = strip_after(u);
+  if (view_.lanes(u) == 1) return value(u, 1);
+  if (is_vector_range(u)) return "0";
+  const std::string& name = lane0_[static_cast<size_t>(view_.position(u))];
+  TG_ASSERT(!name.empty(), "address not emitted: ", u);
+  return name;
+}
+
+void LlvmWriter::arithmetic(const LinearInst& in) {
+  const size_t at = static_cast<size_t>(view_.position(in.u));
+  std::vector<std::string> s;
+  if (in.need_value) {
+    for (uint32_t i = 0; i < in.u.nsrc(); i++) s.push_back(value(in.u.src(i), i == 0 && in.u.is(Ops::WHERE) ? view_.lanes(in.u.src(0)) : in.lanes));
+    values_[at] = alu(in.u, s, in.lanes);
+  }
+  if (in.need_lane0 && in.lanes > 1) {
+    s.clear();
+    for (UOp x : in.u.srcs()) s.push_back(lane0(x));
+    lane0_[at] = alu(in.u, s, 1);
+  }
+}
+
+/// Lanes i and i + half, until one is left.
+void LlvmWriter::reduce(const LinearInst& in) {
+  UOp u = in.u;
+  for (size_t i = 1; i < u.nsrc(); i++) TG_ASSERT(is_vector_range(u.src(i)), "a reduce over a loop reached the renderer: ", u);
+  const DType d = u.dtype();
+  int n = view_.lanes(u.src(0));
+  std::string v = value(u.src(0), n);
+  const Ops op = u.arg<ReduceArg>().op;
+  while (n > 1) {
+    const int half = (n + 1) / 2;
+    auto part = [&](int from) {
+      std::string mask;
+      for (int i = 0; i < half; i++) mask += str(i ? ", " : "", "i32 ", from + i < n ? str(from + i) : "poison");
+      const std::string t = type(d, n);
+      return emit("shufflevector " + t + " " + v + ", " + t + " poison, <" + str(half) + " x i32> <" + mask + ">");
+    };
+    auto lane = [&](int i) { return emit("extractelement " + type(d, n) + " " + v + ", i64 " + str(i)); };
+    std::string lo = half == 1 ? lane(0) : part(0), hi = half == 1 ? lane(1) : part(half), r;
+    if (op == Ops::MAX) r = maximum(lo, hi, d, half);
+    else r = emit(std::string(plain_word(op, d)) + " " + type(d, half) + " " + lo + ", " + hi);
+    if (n % 2 && half > 1) {  // the lane without a partner stays as it is
+      std::string keep = lane(half - 1);
+      r = emit("insertelement " + type(d, half) + " " + r + ", " + type(d) + " " + keep + ", i64 " + str(half - 1));
+    }
+    v = r, n = half;
+  }
+  values_[static_cast<size_t>(view_.position(u))] = v;
+}
+
+void LlvmWriter::open_loop(UOp r) {
+  const size_t at = static_cast<size_t>(view_.position(r));
+  const std::string id = std::to_string(at), from = label_;
+  const bool thread = is_thread_range(r);
+  const DType d = thread ? dtypes::int64 : r.dtype();
+  const std::string t = type(d), first = thread ? "%begin" : "0", last = thread ? "%end" : value(r.src(0), 1);
+  Loop loop{r, "L" + id, first, last, t, false};
+  // A loop that may run zero times is entered on a condition; its values are never used behind it.
+  std::string pre = from;
+  if (thread || vmin(r.src(0)) < 1) {
+    std::string enter = emit("icmp slt " + t + " " + first + ", " + last);
+    line("br i1 " + enter + ", label %P" + id + ", label %X" + id);
+    begin_block("P" + id), pre = "P" + id;
+  }
+  line("br label %L" + id);
+  begin_block("L" + id);
+  line("%i" + id + " = phi " + t + " [ " + first + ", %" + pre + " ], [ %n" + id + ", %E" + id + " ]");
+  values_[at] = "%i" + id;
+  if (thread && r.dtype() != d) values_[at] = emit("trunc i64 %i" + id + " to " + type(r.dtype()));
+  loops_.push_back(loop);
+}
+
+void LlvmWriter::close_loop(UOp r) {
+  TG_ASSERT(!loops_.empty() && loops_.back().range == r, "END of a loop that is not the innermost: ", r);
+  const Loop loop = loops_.back();
+  loops_.pop_back();
+  const std::string id = loop.label.substr(1);
+  line("br label %E" + id);
+  begin_block("E" + id);
+  line("%n" + id + " = add nuw nsw " + loop.type + " %i" + id + ", 1");
+  line("%c" + id + " = icmp slt " + loop.type + " %n" + id + ", " + loop.last);
+  line("br i1 %c" + id + ", label %L" + id + ", label %X" + id + ", !llvm.loop !" + str(next_metadata_));
+  metadata_ += str("!", next_metadata_, " = distinct !{!", next_metadata_, ", !1, !2}\n");
+  next_metadata_++;
+  begin_block("X" + id);
+}
+
+void LlvmWriter::instruction(const LinearInst& in) {
+  UOp u = in.u;
+  switch (u.op()) {
+    case Ops::CONST: case Ops::STACK: case Ops::SINK: case Ops::GROUP: case Ops::NOOP: case Ops::INDEX: case Ops::AFTER: return;
+    case Ops::PARAM: case Ops::BUFFER: return;  // at the entry
+    case Ops::RANGE:
+      if (!is_vector_range(u)) return open_loop(u);
+      if (in.lanes > 1 && in.need_value) {
+        std::string v = "<";
+        for (int i = 0; i < in.lanes; i++) v += str(i ? ", " : "", type(u.dtype()), " ", i);
+        values_[static_cast<size_t>(view_.position(u))] = v + ">";
+      }
+      return;
+    case Ops::END:
+      for (size_t i = u.nsrc(); i-- > 1;) if (u.src(i).is(Ops::RANGE) && !is_vector_range(u.src(i))) close_loop(u.src(i));
+      return;
+    case Ops::LOAD: values_[static_cast<size_t>(view_.position(u))] = load(u); return;
+    case Ops::STORE: return store(u);
+    case Ops::REDUCE: return reduce(in);
+    default:
+      TG_ASSERT(u.in(groups::kElementwise), "the LLVM renderer does not know ", u);
+      return arithmetic(in);
+  }
+}
+
+LlvmWriter::LlvmWriter(const Program& p, const Target& target) : p_(p), target_(target), view_(p) {
+  values_.resize(view_.insts().size()), lane0_.resize(view_.insts().size()), splats_.resize(view_.insts().size());
+  pointers_.resize(view_.insts().size());
+}
+
+std::string LlvmWriter::write() {
+  label_ = "entry";
+  entry();
+  for (const LinearInst& in : view_.insts()) instruction(in);
+  TG_ASSERT(loops_.empty(), "a loop without END: ", loops_.back().range);
+  std::string out = "define void @" + p_.name + "(ptr %buffers, ptr %vars, i64 %begin, i64 %end) #0 {\nentry:\n" + entry_ + body_ + "  ret void\n}\n";
+  for (const std::string& d : declarations_) out += d + "\n";
+  out += str("attributes #0 = { nounwind \"no-builtins\" \"prefer-vector-width\"=\"", target_.vector_bytes * 8, "\" }\n");
+  out += "!0 = distinct !{!0}\n!1 = !{!\"llvm.loop.unroll.disable\"}\n!2 = !{!\"llvm.loop.vectorize.enable\", i1 false}\n" + metadata_;
+  return out;
+}
+
+}  // namespace tg

@@ -1,0 +1,24 @@
+/// \file Renderer of LLVM IR text for host processors.
+#pragma once
+#include "tinygrad/target/renderer.h"
+
+namespace tg {
+
+/// Emits `void @name(ptr %buffers, ptr %vars, i64 %begin, i64 %end)` in a closed subset of LLVM IR (17 or newer, opaque pointers).
+///
+/// Assumes that the memory of a written parameter overlaps no other parameter. Assumes no alignment beyond that of an element: parameters may be views.
+/// Semantics beyond the plain instructions:
+/// - MAX(a, b) is WHERE(a < b, b, a): a NaN in `a` stays, one in `b` is dropped.
+/// - Casts of floats to integers truncate; out of range they saturate (to int32 first when the type is narrower, then wrap), NaN gives 0.
+/// - Division by zero gives 0; the least integer by -1 wraps. Shifts by the width or more give 0, arithmetic ones the sign.
+/// - Masked-off lanes touch no memory. Stores of lanes that share an address take effect in lane order.
+class LlvmRenderer final : public Renderer {
+ public:
+  explicit LlvmRenderer(Target t) : Renderer(std::move(t)) {}
+  OpSet ops() const override;
+  bool supports(DType d) const override;
+  bool has_threads() const override { return true; }
+  std::string render(const Program& p) const override;
+};
+
+}  // namespace tg

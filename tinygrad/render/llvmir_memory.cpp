@@ -1,0 +1,234 @@
+/// \file LLVM IR: parameters, scratch memory, loads and stores in all their forms (vector, shuffled, masked, gather and scatter).
+#include <cmath>
+
+#include "tinygrad/render/llvmir_writer.h"
+
+namespace tg {
+namespace {
+constexpr int64_t kShuffledStride = 4;       ///< strides up to this are vector loads and shuffles, wider ones gathers
+constexpr int64_t kScratchLimit = 4 << 20;   ///< bytes of scratch memory on a thread's stack
+
+bool is_zero_literal(UOp u) { return u.is_const() && u.const_float() == 0 && !std::signbit(u.const_float()); }
+std::string int_vector(const char* type, const std::vector<int64_t>& v) {
+  std::string s = "<";
+  for (size_t i = 0; i < v.size(); i++) s += str(i ? ", " : "", type, " ", v[i]);
+  return s + ">";
+}
+std::string reverse_mask(int lanes) {
+  std::vector<int64_t> m;
+  for (int i = 0; i < lanes; i++) m.push_back(lanes - 1 - i);
+  return int_vector("i32", m);
+}
+}  // namespace
+
+/// Pointers, variables and scratch memory, and the scopes that tell written buffers from all others.
+void LlvmWriter::entry() {
+  std::vector<int> scope(static_cast<size_t>(p_.nbuffers), 0);
+  for (const LinearInst& in : view_.insts())
+    if (in.u.is(Ops::STORE)) {
+      UOp base = view_.access(in.u.src(0)).base;
+      if (!base.is(Ops::PARAM)) continue;
+      int& s = scope.at(static_cast<size_t>(base.arg<ParamArg>().slot));
+      if (!s) s = next_metadata_++, metadata_ += str("!", s, " = distinct !{!", s, ", !0}\n");
+    }
+  scope_lists_.assign(scope.size(), 0), others_lists_.assign(scope.size(), 0);
+  for (size_t i = 0; i < scope.size(); i++) {
+    std::string others;
+    for (size_t k = 0; k < scope.size(); k++) if (k != i && scope[k]) others += str(others.empty() ? "" : ", ", "!", scope[k]);
+    if (scope[i]) scope_lists_[i] = next_metadata_++, metadata_ += str("!", scope_lists_[i], " = !{!", scope[i], "}\n");
+    if (!others.empty()) others_lists_[i] = next_metadata_++, metadata_ += str("!", others_lists_[i], " = !{", others, "}\n");
+  }
+  int64_t scratch = 0;
+  for (const LinearInst& in : view_.insts()) {
+    UOp u = in.u;
+    const size_t at = static_cast<size_t>(view_.position(u));
+    if (u.is(Ops::BUFFER)) {
+      const int64_t n = storage_size(u);
+      scratch += n * u.dtype().itemsize();
+      TG_ASSERT(scratch <= kScratchLimit, "scratch memory of ", scratch, " bytes");
+      pointers_[at] = "%m" + std::to_string(at);
+      entry_ += str("  ", pointers_[at], " = alloca [", n, " x ", memory_type(u.dtype()), "], align 64\n");
+    } else if (is_variable(u)) {
+      const std::string a = "%va" + std::to_string(at), v = "%v" + std::to_string(at);
+      entry_ += str("  ", a, " = getelementptr i64, ptr %vars, i64 ", view_.var_slot(u), "\n");
+      if (u.dtype().itemsize() == 8) entry_ += str("  ", v, " = load i64, ptr ", a, "\n");
+      else entry_ += str("  ", v, "w = load i64, ptr ", a, "\n  ", v, " = trunc i64 ", v, "w to ", type(u.dtype()), "\n");
+      values_[at] = v;
+    } else if (u.is(Ops::PARAM)) {
+      const int64_t slot = u.arg<ParamArg>().slot;
+      TG_ASSERT(slot >= 0 && slot < p_.nbuffers, "parameter ", slot, " of ", p_.nbuffers);
+      pointers_[at] = "%p" + std::to_string(slot);
+      entry_ += str("  %pa", slot, " = getelementptr ptr, ptr %buffers, i64 ", slot, "\n  ", pointers_[at], " = load ptr, ptr %pa", slot, "\n");
+    } else if (u.is(Ops::LOAD) && u.nsrc() > 2 && !needs_dummy_) {
+      needs_dummy_ = true;  // what a scalar load reads whose gate is closed
+      entry_ += "  %dummy = alloca i64, align 8\n  store i64 0, ptr %dummy\n";
+    }
+  }
+}
+
+std::string LlvmWriter::from_memory(const std::string& v, DType d, int lanes) {
+  return d.is_bool() ? emit("icmp ne " + type(dtypes::uint8, lanes) + " " + v + ", " + literal(0, dtypes::uint8, lanes)) : v;
+}
+std::string LlvmWriter::to_memory(const std::string& v, DType d, int lanes) {
+  return d.is_bool() ? emit("zext " + type(d, lanes) + " " + v + " to " + type(dtypes::uint8, lanes)) : v;
+}
+
+std::string LlvmWriter::aliasing(const Access& a) const {
+  if (!a.base.is(Ops::PARAM)) return "";
+  const size_t slot = static_cast<size_t>(a.base.arg<ParamArg>().slot);
+  std::string s;
+  if (scope_lists_[slot]) s += ", !alias.scope !" + std::to_string(scope_lists_[slot]);
+  if (others_lists_[slot]) s += ", !noalias !" + std::to_string(others_lists_[slot]);
+  return s;
+}
+
+/// Our own memory is aligned to 64 bytes, so a register is aligned as a whole; parameters may be views.
+int LlvmWriter::alignment(const Access& a, DType d) const {
+  if (!a.base.is(Ops::BUFFER) || a.lanes == 1 || !a.index.in(Ops::RANGE | Ops::CONST)) return d.itemsize();
+  int bytes = a.lanes * d.itemsize(), align = 1;
+  while (align < 64 && bytes % (align * 2) == 0) align *= 2;
+  return align;
+}
+
+std::string LlvmWriter::address(const Access& a, DType d, const std::string& index, DType index_type, int64_t offset) {
+  std::string i = index, t = type(index_type);
+  if (index_type.is_unsigned() && index_type.itemsize() < 8) i = emit("zext " + t + " " + i + " to i64"), t = "i64";
+  std::string p = pointers_[static_cast<size_t>(view_.position(a.base))];
+  if (i != "0") p = emit("getelementptr " + memory_type(d) + ", ptr " + p + ", " + t + " " + i);
+  if (offset) p = emit("getelementptr " + memory_type(d) + ", ptr " + p + ", i64 " + str(offset));
+  return p;
+}
+
+/// A vector of pointers, one for each lane.
+std::string LlvmWriter::addresses(const Access& a, DType d) {
+  const std::string gep = "getelementptr " + memory_type(d) + ", ptr ";
+  if (a.affine) {
+    std::vector<int64_t> offsets;
+    for (int i = 0; i < a.lanes; i++) offsets.push_back(i * a.stride);
+    return emit(gep + address(a, d, lane0(a.index), a.index.dtype()) + ", <" + str(a.lanes) + " x i64> " + int_vector("i64", offsets));
+  }
+  std::string i = value(a.index, a.lanes);
+  DType t = a.index.dtype();
+  if (t.is_unsigned() && t.itemsize() < 8) i = convert(i, t, dtypes::int64, a.lanes), t = dtypes::int64;
+  return emit(gep + pointers_[static_cast<size_t>(view_.position(a.base))] + ", " + type(t, a.lanes) + " " + i);
+}
+
+std::string LlvmWriter::load_plain(const Access& a, DType d, const std::string& address, int lanes) {
+  const int align = lanes == a.lanes ? alignment(a, d) : d.itemsize();
+  return emit("load " + memory_type(d, lanes) + ", ptr " + address + ", align " + std::to_string(align) + aliasing(a));
+}
+
+/// Vectors that cover first to last lane exactly, shuffled together.
+std::string LlvmWriter::load_strided(const Access& a, DType d, const std::string& first) {
+  const int64_t n = a.lanes, s = std::abs(a.stride), span = (n - 1) * s + 1, low = a.stride < 0 ? -(n - 1) * s : 0;
+  const std::string t = memory_type(d, a.lanes);
+  std::string result;
+  std::vector<int64_t> starts;
+  std::vector<int64_t> start_of, offset_of;
+  for (int64_t lane = 0; lane < n; lane++) {
+    const int64_t element = (a.stride < 0 ? n - 1 - lane : lane) * s, start = std::min(element / n * n, span - n);
+    start_of.push_back(start), offset_of.push_back(element - start);
+    if (std::find(starts.begin(), starts.end(), start) == starts.end()) starts.push_back(start);
+  }
+  for (int64_t start : starts) {
+    std::string at = low + start ? emit("getelementptr " + memory_type(d) + ", ptr " + first + ", i64 " + str(low + start)) : first;
+    std::string v = emit("load " + t + ", ptr " + at + ", align " + str(d.itemsize()) + aliasing(a));
+    std::vector<int64_t> mask;
+    for (int64_t lane = 0; lane < n; lane++) {
+      const size_t l = static_cast<size_t>(lane);
+      mask.push_back(start_of[l] == start ? (result.empty() ? 0 : n) + offset_of[l] : result.empty() ? 0 : lane);
+    }
+    const std::string m = "<" + str(n) + " x i32> " + int_vector("i32", mask);
+    result = emit("shufflevector " + t + " " + (result.empty() ? v + ", " + t + " poison, " : result + ", " + t + " " + v + ", ") + m);
+  }
+  return result;
+}
+
+std::string LlvmWriter::load_masked(const Access& a, DType d, const std::string& mask, const std::string& alt) {
+  const int n = a.lanes;
+  const DType m = d.is_bool() ? dtypes::uint8 : d;
+  const std::string t = memory_type(d, n), mt = type(dtypes::bool_, n), align = std::to_string(d.itemsize());
+  std::string masked = mask, passed = alt;
+  if (a.affine && std::abs(a.stride) == 1) {
+    std::string at = address(a, d, lane0(a.index), a.index.dtype(), a.stride < 0 ? 1 - n : 0);
+    auto reverse = [&](const std::string& v, const std::string& type) {
+      return emit("shufflevector " + type + " " + v + ", " + type + " poison, <" + str(n) + " x i32> " + reverse_mask(n));
+    };
+    if (a.stride < 0) masked = reverse(masked, mt), passed = reverse(passed, t);
+    const std::string name = "@llvm.masked.load." + suffix(m, n) + ".p0";
+    declare("declare " + t + " " + name + "(ptr, i32 immarg, " + mt + ", " + t + ")");
+    std::string v = emit("call " + t + " " + name + "(ptr " + at + ", i32 " + align + ", " + mt + " " + masked + ", " + t + " " + passed + ")" + aliasing(a));
+    return a.stride < 0 ? reverse(v, t) : v;
+  }
+  const std::string p = "<" + str(n) + " x ptr>", name = "@llvm.masked.gather." + suffix(m, n) + ".v" + str(n) + "p0";
+  declare("declare " + t + " " + name + "(" + p + ", i32 immarg, " + mt + ", " + t + ")");
+  return emit("call " + t + " " + name + "(" + p + " " + addresses(a, d) + ", i32 " + align + ", " + mt + " " + masked + ", " + t + " " + passed + ")" + aliasing(a));
+}
+
+std::string LlvmWriter::load(UOp u) {
+  Access a = view_.access(u.src(0));
+  const DType d = u.dtype();
+  const int lanes = view_.lanes(u);
+  const bool gated = u.nsrc() > 2;
+  const int gate_lanes = gated ? view_.lanes(u.src(2)) : 1;
+  if (a.lanes == 1 && gate_lanes > 1) a.lanes = gate_lanes, a.affine = true, a.stride = 0;  // one address, each lane with its own gate
+  if (a.lanes == 1) {
+    std::string at = address(a, d, value(a.index, 1), a.index.dtype());
+    if (!gated) return from_memory(load_plain(a, d, at, 1), d, 1);
+    std::string gate = value(u.src(2), 1);
+    at = emit("select i1 " + gate + ", ptr " + at + ", ptr %dummy");
+    std::string v = from_memory(load_plain(a, d, at, 1), d, 1);
+    if (is_zero_literal(u.src(1)) && lanes == 1) return v;
+    return select(gate, 1, lanes == 1 ? v : splat(v, d, lanes), value(u.src(1), lanes), d, lanes);
+  }
+  if (gated) return from_memory(load_masked(a, d, value(u.src(2), a.lanes), to_memory(value(u.src(1), a.lanes), d, a.lanes)), d, a.lanes);
+  std::string v;
+  if (a.affine && std::abs(a.stride) <= kShuffledStride) {
+    std::string first = address(a, d, lane0(a.index), a.index.dtype());
+    if (a.stride == 1) v = load_plain(a, d, first, a.lanes);
+    else if (a.stride == 0) v = splat(load_plain(a, d, first, 1), d.is_bool() ? dtypes::uint8 : d, a.lanes);
+    else v = load_strided(a, d, first);
+  } else {
+    v = load_masked(a, d, literal(true, dtypes::bool_, a.lanes), "poison");
+  }
+  return from_memory(v, d, a.lanes);
+}
+
+void LlvmWriter::store(UOp u) {
+  const Access a = view_.access(u.src(0));
+  const DType d = u.src(1).dtype(), m = d.is_bool() ? dtypes::uint8 : d;
+  const bool gated = u.nsrc() > 2;
+  const int n = a.lanes;
+  TG_ASSERT(view_.lanes(u) == n, "a vector stored to one address: ", u);
+  std::string v = to_memory(value(u.src(1), n), d, n);
+  const std::string t = memory_type(d, n), align = std::to_string(alignment(a, d));
+  if (n == 1) {
+    std::string at = address(a, d, value(a.index, 1), a.index.dtype());
+    const std::string text = "store " + t + " " + v + ", ptr " + at + ", align " + align + aliasing(a);
+    if (!gated) return line(text);
+    const std::string id = std::to_string(next_++);
+    line("br i1 " + value(u.src(2), 1) + ", label %S" + id + ", label %J" + id);
+    begin_block("S" + id);
+    line(text);
+    line("br label %J" + id);
+    return begin_block("J" + id);
+  }
+  std::string mask = gated ? value(u.src(2), n) : literal(true, dtypes::bool_, n);
+  const std::string mt = type(dtypes::bool_, n);
+  if (a.affine && std::abs(a.stride) == 1) {
+    std::string at = address(a, d, lane0(a.index), a.index.dtype(), a.stride < 0 ? 1 - n : 0);
+    if (a.stride < 0) {
+      v = emit("shufflevector " + t + " " + v + ", " + t + " poison, <" + str(n) + " x i32> " + reverse_mask(n));
+      if (gated) mask = emit("shufflevector " + mt + " " + mask + ", " + mt + " poison, <" + str(n) + " x i32> " + reverse_mask(n));
+    }
+    if (!gated) return line("store " + t + " " + v + ", ptr " + at + ", align " + (a.stride < 0 ? str(d.itemsize()) : align) + aliasing(a));
+    const std::string name = "@llvm.masked.store." + suffix(m, n) + ".p0";
+    declare("declare void " + name + "(" + t + ", ptr, i32 immarg, " + mt + ")");
+    return line("call void " + name + "(" + t + " " + v + ", ptr " + at + ", i32 " + str(d.itemsize()) + ", " + mt + " " + mask + ")" + aliasing(a));
+  }
+  const std::string p = "<" + str(n) + " x ptr>", name = "@llvm.masked.scatter." + suffix(m, n) + ".v" + str(n) + "p0";
+  declare("declare void " + name + "(" + t + ", " + p + ", i32 immarg, " + mt + ")");
+  line("call void " + name + "(" + t + " " + v + ", " + p + " " + addresses(a, d) + ", i32 " + str(d.itemsize()) + ", " + mt + " " + mask + ")" + aliasing(a));
+}
+
+}  // namespace tg

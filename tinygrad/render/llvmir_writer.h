@@ -1,0 +1,83 @@
+/// \file The state of writing one function as LLVM IR; private to the LLVM renderer.
+#pragma once
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tinygrad/render/linear.h"
+
+namespace tg {
+
+class LlvmWriter {
+ public:
+  LlvmWriter(const Program& p, const Target& target);
+  std::string write();
+
+ private:
+  struct Splat { int block = -1, lanes = 0; std::string name; };
+  struct Loop { UOp range; std::string label, first, last, type; bool thread; };
+
+  // text
+  static std::string type(DType d, int lanes = 1);
+  static std::string memory_type(DType d, int lanes = 1);
+  static std::string suffix(DType d, int lanes);  ///< "v8f32"
+  static std::string literal(const ConstValue& v, DType d, int lanes = 1);
+  static std::string float_literal(double v, DType d);
+  void line(const std::string& text) { body_ += "  ", body_ += text, body_ += '\n'; }
+  std::string emit(const std::string& instruction);
+  void begin_block(const std::string& label);
+  void declare(const std::string& declaration);
+
+  // values
+  std::string value(UOp u, int lanes);
+  std::string lane0(UOp u);
+  std::string splat(const std::string& scalar, DType d, int lanes);
+  std::string intrinsic(const std::string& name, DType d, int lanes, std::initializer_list<std::string> args);
+  std::string select(const std::string& cond, int cond_lanes, const std::string& yes, const std::string& no, DType d, int lanes);
+  std::string maximum(const std::string& a, const std::string& b, DType d, int lanes);
+  std::string shift(UOp u, const std::string& a, const std::string& b, int lanes);
+  std::string divide(UOp u, const std::string& a, const std::string& b, int lanes);
+  std::string convert(const std::string& v, DType from, DType to, int lanes);
+  std::string instr_to_float(const std::string& v, int lanes);
+  std::string bitcast(const std::string& v, DType from, DType to, int lanes);
+  std::string alu(UOp u, const std::vector<std::string>& s, int lanes);
+
+  // instructions
+  void entry();
+  void instruction(const LinearInst& in);
+  void arithmetic(const LinearInst& in);
+  void reduce(const LinearInst& in);
+  void open_loop(UOp range);
+  void close_loop(UOp range);
+
+  // memory
+  std::string load(UOp u);
+  void store(UOp u);
+  std::string from_memory(const std::string& v, DType d, int lanes);
+  std::string to_memory(const std::string& v, DType d, int lanes);
+  std::string address(const Access& a, DType d, const std::string& index, DType index_type, int64_t offset = 0);
+  std::string addresses(const Access& a, DType d);
+  std::string load_plain(const Access& a, DType d, const std::string& address, int lanes);
+  std::string load_strided(const Access& a, DType d, const std::string& first);
+  std::string load_masked(const Access& a, DType d, const std::string& mask, const std::string& alt);
+  std::string aliasing(const Access& a) const;  ///< metadata of an access
+  int alignment(const Access& a, DType d) const;
+
+  const Program& p_;
+  const Target& target_;
+  LinearView view_;
+  std::string entry_, body_, metadata_, label_;
+  std::set<std::string> declarations_;
+  std::vector<std::string> values_, lane0_, pointers_;
+  std::vector<Splat> splats_;
+  std::vector<Loop> loops_;
+  std::vector<int> scope_lists_;       // by slot: metadata id of the list with this slot's own scope; 0: none
+  std::vector<int> others_lists_;      // by slot: metadata id of the scopes of all other written slots; 0: none
+  int next_ = 0, next_metadata_ = 3, block_ = 0;
+  bool needs_dummy_ = false;
+};
+
+}  // namespace tg
