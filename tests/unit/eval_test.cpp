@@ -126,7 +126,13 @@ TEST(Eval, Casts) {
   EXPECT_EQ(eval_cast(-2.7, float32, int32).i, -2);
   EXPECT_EQ(eval_cast(-1.0, float32, uint8).i, 255);
   EXPECT_EQ(eval_cast(300.0, float64, uint8).i, 44);
-  EXPECT_EQ(eval_cast(kInf, float32, int32).i, 0);
+  EXPECT_EQ(eval_cast(-1.0, float32, uint32).i, 0xffffffff);
+  EXPECT_EQ(eval_cast(3e9, float32, uint32).i, 3000000000);
+  EXPECT_EQ(eval_cast(kInf, float32, int32).i, INT32_MAX);
+  EXPECT_EQ(eval_cast(-kInf, float32, int64).i, INT64_MIN);
+  EXPECT_TRUE(eval_cast(1e19, float64, uint64).i == static_cast<int128>(10000000000000000000ull));
+  EXPECT_TRUE(eval_cast(-1.0, float64, uint64).i == static_cast<int128>(UINT64_MAX));
+  EXPECT_EQ(eval_cast(NAN, float32, int32).i, 0);
   EXPECT_EQ(eval_cast(300, int32, int8).i, 44);
   EXPECT_EQ(eval_cast(-1, int32, uint64).i, static_cast<int128>(~0ull));
   EXPECT_EQ(eval_cast(16777217, int32, float32).as_double(), 16777216);

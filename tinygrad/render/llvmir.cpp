@@ -46,6 +46,8 @@ const char* mangled(DType d) {  // as in intrinsic names
 }
 bool is_signed(DType d) { return d.is_int() && !d.is_unsigned(); }
 
+bool is_number(UOp u) { return u.is_const() && u.const_float() == u.const_float(); }
+
 /// Binary instructions that are one word of LLVM.
 const char* plain_word(Ops op, DType d) {
   const bool f = d.is_float(), b = d.is_bool();
@@ -143,10 +145,14 @@ std::string LlvmWriter::select(const std::string& cond, int cond_lanes, const st
   return emit("select " + type(dtypes::bool_, cond_lanes) + " " + cond + ", " + t + " " + yes + ", " + t + " " + no);
 }
 
-std::string LlvmWriter::maximum(const std::string& a, const std::string& b, DType d, int lanes) {
-  if (d.is_bool()) return emit("or " + type(d, lanes) + " " + a + ", " + b);
-  std::string less = emit(std::string(plain_word(Ops::CMPLT, d)) + " " + type(d, lanes) + " " + a + ", " + b);
-  return select(less, lanes, b, a, d, lanes);
+/// `number` says that b is no NaN; then one instruction of x86 does.
+std::string LlvmWriter::maximum(const std::string& a, const std::string& b, DType d, int lanes, bool number) {
+  const std::string t = type(d, lanes);
+  if (d.is_bool()) return emit("or " + t + " " + a + ", " + b);
+  std::string less = emit(std::string(plain_word(Ops::CMPLT, d)) + " " + t + " " + a + ", " + b);
+  std::string r = select(less, lanes, b, a, d, lanes);
+  if (!d.is_float() || number) return r;
+  return select(emit("fcmp uno " + t + " " + b + ", " + b), lanes, b, r, d, lanes);
 }
 
 std::string LlvmWriter::shift(UOp u, const std::string& a, const std::string& b, int lanes) {
@@ -193,11 +199,18 @@ std::string LlvmWriter::convert(const std::string& v, DType from, DType to, int 
   if (from.is_int()) return instr(is_signed(from) ? "sitofp" : "uitofp");
   if (to.is_float()) return instr(from.itemsize() > to.itemsize() ? "fptrunc" : "fpext");
   if (from == dtypes::float16) return convert(instr_to_float(v, lanes), dtypes::float32, to, lanes);
-  const DType wide = to.itemsize() < 4 ? dtypes::int32 : to;
-  const std::string tw = type(wide, lanes);
-  const std::string name = str("@llvm.fpto", is_signed(wide) ? "s" : "u", "i.sat.", suffix(wide, lanes), ".", suffix(from, lanes));
-  declare("declare " + tw + " " + name + "(" + tf + ")");
-  return convert(emit("call " + tw + " " + name + "(" + tf + " " + v + ")"), wide, to, lanes);
+  // Saturating, to a signed type that is wide enough, so that negative values wrap in unsigned ones.
+  auto saturate = [&](DType wide) {
+    const std::string tw = type(wide, lanes), name = str("@llvm.fpto", is_signed(wide) ? "s" : "u", "i.sat.", suffix(wide, lanes), ".", suffix(from, lanes));
+    declare("declare " + tw + " " + name + "(" + tf + ")");
+    return emit("call " + tw + " " + name + "(" + tf + " " + v + ")");
+  };
+  if (to == dtypes::uint64) {
+    std::string negative = emit("fcmp olt " + tf + " " + v + ", " + literal(0.0, from, lanes));
+    return select(negative, lanes, saturate(dtypes::int64), saturate(to), to, lanes);
+  }
+  const DType wide = to.itemsize() < 4 || to == dtypes::int32 ? dtypes::int32 : dtypes::int64;
+  return convert(saturate(wide), wide, to, lanes);
 }
 std::string LlvmWriter::instr_to_float(const std::string& v, int lanes) {
   return emit("fpext " + type(dtypes::float16, lanes) + " " + v + " to " + type(dtypes::float32, lanes));
@@ -223,8 +236,10 @@ std::string LlvmWriter::alu(UOp u, const std::vector<std::string>& s, int lanes)
     case Ops::WHERE: return select(s[0], view_.lanes(u.src(0)) == 1 ? 1 : lanes, s[1], s[2], d, lanes);
     case Ops::MULACC:
       if (d.is_float()) return intrinsic("fma", d, lanes, {s[0], s[1], s[2]});
-      return emit("add " + t + " " + emit("mul " + t + " " + s[0] + ", " + s[1]) + ", " + s[2]);
-    case Ops::MAX: return maximum(s[0], s[1], d, lanes);
+      return emit(str(plain_word(Ops::ADD, d), " ", t, " ", emit(str(plain_word(Ops::MUL, d), " ", t, " ", s[0], ", ", s[1])), ", ", s[2]));
+    case Ops::MAX:
+      if (is_number(u.src(0))) return maximum(s[1], s[0], d, lanes, true);
+      return maximum(s[0], s[1], d, lanes, is_number(u.src(1)));
     case Ops::SHL: case Ops::SHR: return shift(u, s[0], s[1], lanes);
     case Ops::CDIV: case Ops::CMOD: return divide(u, s[0], s[1], lanes);
     case Ops::NEG: return emit(d.is_float() ? "fneg " + t + " " + s[0] : "sub " + t + " " + literal(0, d, lanes) + ", " + s[0]);
@@ -281,7 +296,7 @@ void LlvmWriter::reduce(const LinearInst& in) {
     };
     auto lane = [&](int i) { return emit("extractelement " + type(d, n) + " " + v + ", i64 " + str(i)); };
     std::string lo = half == 1 ? lane(0) : part(0), hi = half == 1 ? lane(1) : part(half), r;
-    if (op == Ops::MAX) r = maximum(lo, hi, d, half);
+    if (op == Ops::MAX) r = maximum(lo, hi, d, half, false);
     else r = emit(std::string(plain_word(op, d)) + " " + type(d, half) + " " + lo + ", " + hi);
     if (n % 2 && half > 1) {  // the lane without a partner stays as it is
       std::string keep = lane(half - 1);

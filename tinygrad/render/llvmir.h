@@ -8,9 +8,7 @@ namespace tg {
 ///
 /// Assumes that the memory of a written parameter overlaps no other parameter. Assumes no alignment beyond that of an element: parameters may be views.
 /// Semantics beyond the plain instructions:
-/// - MAX(a, b) is WHERE(a < b, b, a): a NaN in `a` stays, one in `b` is dropped.
-/// - Casts of floats to integers truncate; out of range they saturate (to int32 first when the type is narrower, then wrap), NaN gives 0.
-/// - Division by zero gives 0; the least integer by -1 wraps. Shifts by the width or more give 0, arithmetic ones the sign.
+/// - Casts, shifts, division by zero and MAX are as in uop/eval.h, except that the sign of MAX(-0, 0) is open.
 /// - Masked-off lanes touch no memory. Stores of lanes that share an address take effect in lane order.
 class LlvmRenderer final : public Renderer {
  public:

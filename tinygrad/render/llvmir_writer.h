@@ -37,7 +37,7 @@ class LlvmWriter {
   std::string splat(const std::string& scalar, DType d, int lanes);
   std::string intrinsic(const std::string& name, DType d, int lanes, std::initializer_list<std::string> args);
   std::string select(const std::string& cond, int cond_lanes, const std::string& yes, const std::string& no, DType d, int lanes);
-  std::string maximum(const std::string& a, const std::string& b, DType d, int lanes);
+  std::string maximum(const std::string& a, const std::string& b, DType d, int lanes, bool number);
   std::string shift(UOp u, const std::string& a, const std::string& b, int lanes);
   std::string divide(UOp u, const std::string& a, const std::string& b, int lanes);
   std::string convert(const std::string& v, DType from, DType to, int lanes);

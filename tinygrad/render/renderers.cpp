@@ -1,6 +1,7 @@
 /// \file The list of renderers.
 #include "tinygrad/render/renderers.h"
 
+#include "tinygrad/render/listing.h"
 #include "tinygrad/render/llvmir.h"
 
 namespace tg {
@@ -12,6 +13,7 @@ struct Entry {
 template <class R> std::unique_ptr<Renderer> make(const Target& t) { return std::make_unique<R>(t); }
 constexpr Entry kRenderers[] = {
     {"LLVM", make<LlvmRenderer>},
+    {"INTERP", make<ListingRenderer>},
 };
 }  // namespace
 

@@ -11,11 +11,13 @@ namespace tg {
 // Each throws DeviceError when the device cannot be opened. `name` is canonical.
 std::unique_ptr<Device> open_cpu(const std::string& name);
 std::unique_ptr<Device> open_null(const std::string& name);
+std::unique_ptr<Device> open_interp(const std::string& name);
 std::unique_ptr<Device> open_disk(const std::string& name);
 
 // What the device is, as `tg devices` prints it. Each throws DeviceError that says what is missing.
 std::string describe_cpu();
 std::string describe_null();
+std::string describe_interp();
 std::string describe_disk();
 
 /// The entry of DEV for a device, with empty renderer and arch when DEV does not mention it.

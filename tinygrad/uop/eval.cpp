@@ -191,13 +191,19 @@ EvalLoop bool_loop(Ops op) {
 }
 
 // ---- casts ----
-/// Truncates, then keeps the low bits; what has no such value gives 0.
-int128 float_to_int(double v) { return std::isfinite(v) && std::fabs(v) < 0x1p126 ? static_cast<int128>(v) : 0; }
+int128 clamped(double v, double lo, double hi, int128 most) { return v != v ? 0 : v >= hi ? most : static_cast<int128>(v < lo ? lo : v); }
+/// Truncates and saturates to int32, int64 (uint32 and wider; what is positive in uint64 to that); the caller then keeps the low bits. NaN gives 0.
+template <class T> int128 float_to_int(double v) {
+  if constexpr (sizeof(T) == 16) return std::isfinite(v) && std::fabs(v) < 0x1p126 ? static_cast<int128>(v) : 0;
+  else if constexpr (sizeof(T) < 4 || std::is_same_v<T, int32_t>) return clamped(v, -0x1p31, 0x1p31, INT32_MAX);
+  else if constexpr (std::is_same_v<T, uint64_t>) return clamped(v, -0x1p63, 0x1p64, UINT64_MAX);
+  else return clamped(v, -0x1p63, 0x1p63, INT64_MAX);
+}
 
 template <class From, class To, DTypeId D> typename To::S convert(typename From::C v) {
   using T = typename To::C;
   if constexpr (std::is_same_v<To, Bool>) return v != 0;
-  else if constexpr (std::is_floating_point_v<typename From::C> && !std::is_floating_point_v<T>) return To::put(static_cast<T>(float_to_int(static_cast<double>(v))));
+  else if constexpr (std::is_floating_point_v<typename From::C> && !std::is_floating_point_v<T>) return To::put(static_cast<T>(float_to_int<T>(static_cast<double>(v))));
   else if constexpr (std::is_same_v<To, Plain<T>> || std::is_same_v<typename From::C, float>) return To::put(static_cast<T>(v));
   else return To::put(static_cast<float>(truncate_float(static_cast<double>(v), DType(D))));  // one rounding, not two
 }
@@ -247,7 +253,7 @@ void store_const(void* dst, const ConstValue& v, DType d) {
     using E = decltype(e);
     typename E::S s;
     if constexpr (std::is_same_v<E, Bool>) s = v.is_int() ? v.i != 0 : v.f != 0;
-    else if constexpr (!std::is_floating_point_v<typename E::C>) s = E::put(static_cast<typename E::C>(v.is_int() ? v.i : float_to_int(v.f)));
+    else if constexpr (!std::is_floating_point_v<typename E::C>) s = E::put(static_cast<typename E::C>(v.is_int() ? v.i : float_to_int<typename E::C>(v.f)));
     else s = E::put(static_cast<typename E::C>(d.is_weak() ? v.as_double() : truncate_float(v.as_double(), d)));
     std::memcpy(dst, &s, sizeof s);
   });
