@@ -39,8 +39,8 @@ struct RangeArg {
 struct ParamArg {
   int64_t slot = 0;
   AddrSpace addrspace = AddrSpace::kGlobal;
-  std::string device;               ///< "" for kernel parameters, registers and variables
-  std::string name;                 ///< of a variable
+  std::string device{};             ///< "" for kernel parameters, registers and variables
+  std::string name{};               ///< of a variable
   int64_t vmin = 0, vmax = 0;       ///< bounds of a variable, inclusive
   static constexpr ArgKind kind = ArgKind::kParam;
   bool operator==(const ParamArg&) const = default;

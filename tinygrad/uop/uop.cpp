@@ -171,7 +171,7 @@ TG_BINARY(<, CMPLT)
 UOp operator|(UOp a, UOp b) { return UOp::alu(Ops::OR, {a, b}); }
 UOp operator^(UOp a, UOp b) { return UOp::alu(Ops::XOR, {a, b}); }
 UOp operator-(UOp a, UOp b) { return a + b.neg(); }
-UOp operator-(UOp a, ConstValue b) { return a - a.const_like(b); }
+UOp operator-(UOp a, ConstValue b) { return a + (b.is_int() ? ConstValue(-b.i) : ConstValue(-b.f)); }
 UOp operator/(UOp a, UOp b) { return a.dtype().is_float() ? a * UOp::alu(Ops::RECIPROCAL, {b}) : UOp::alu(Ops::FLOORDIV, {a, b}); }
 UOp operator/(UOp a, ConstValue b) { return a / a.const_like(b); }
 

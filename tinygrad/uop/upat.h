@@ -175,7 +175,7 @@ template <Ops O, Pat... S> constexpr auto op(S... s) { return OpP<O, S...>{{}, {
 /// One op with any sources.
 template <Ops O> constexpr auto node() { return AnyOf<>{{}, OpSet(O), {}}; }
 template <Pat... S> constexpr auto any_of(OpSet o, S... s) { return AnyOf<S...>{{}, o, {s...}}; }
-template <Pat P, class F> constexpr auto when(P p, F) { return When<P, F>{{}, p}; }
+template <Pat P, class F> requires std::is_empty_v<F> constexpr auto when(P p, F) { return When<P, F>{{}, p}; }
 inline Lit lit(double v) { return Lit{{}, ConstValue(v)}; }
 inline Lit lit(int v) { return Lit{{}, ConstValue(v)}; }
 

@@ -1,0 +1,62 @@
+/// \file The algebra of the IR as rule tables, and what index arithmetic needs of it. Integer rules on weakint treat it as unbounded; on fixed-width
+/// integers they hold modulo 2^bits; float rules keep IEEE results.
+#pragma once
+#include <optional>
+#include <utility>
+
+#include "tinygrad/uop/linear.h"
+#include "tinygrad/uop/rewrite.h"
+
+namespace tg {
+
+/// Identities, literal folding, Invalid moving outward: rules that look at a node and its sources.
+const PatternMatcher<UOp>& symbolic_simple();
+/// + normal forms of weakint sums and products, comparisons, bounds, WHERE, casts, div and mod.
+const PatternMatcher<UOp>& symbolic();
+/// + validity and rules for whole kernels (ranges of size one, gates of stores, invariant factors of integer sums).
+const PatternMatcher<UOp>& sym();
+
+/// WHERE(valid, x, Invalid) moves outward through what uses it; an access at an Invalid index disappears (a load gives 0).
+const PatternMatcher<UOp>& pm_invalid();
+/// FLOORDIV and FLOORMOD of weakint, and their recombination.
+const PatternMatcher<UOp>& pm_divmod();
+/// Gates simplify each other, and indices under the gate that guards them.
+const PatternMatcher<UOp>& pm_simplify_valid();
+/// WHERE(valid, LOAD(INDEX(p, WHERE(gate, i, Invalid))), 0): clauses of the gate that `valid` implies and that the buffer's size makes needless go; a
+/// `valid` that the gate contains goes, since a load at an Invalid index gives 0.
+const PatternMatcher<UOp>& pm_load_validity();
+/// The order of commutative weakint operands only, for comparing expressions.
+const PatternMatcher<UOp>& canonical_order();
+
+/// graph_rewrite with symbolic().
+UOp simplify(UOp u);
+
+// ---- integer structure ----
+/// The greatest literal known to divide the value (0 for the literal 0).
+int128 const_factor(UOp u);
+/// u / v without remainder, or nothing when that is not known to be exact.
+std::optional<UOp> divides(UOp u, int128 v);
+/// The same for an expression divisor: common factors cancel.
+std::optional<UOp> divide_exact(UOp u, UOp v);
+/// Greatest common factor of several expressions, symbolic factors included.
+UOp symbolic_gcd(std::span<const UOp> us);
+/// Operands of a tree of `op`, left to right: a + (b + c) -> {a, b, c}.
+UOps split_terms(UOp u, Ops op);
+inline UOps split_add_terms(UOp u) { return split_terms(u, Ops::ADD); }
+/// {x, literal} of `x op literal`, or {u, the op's identity} (ADD 0, MUL 1).
+std::pair<UOp, int128> pop_const(UOp u, Ops op = Ops::ADD);
+/// op over all of `us`; the identity's literal of type d for none.
+UOp join_terms(Ops op, std::span<const UOp> us, DType d);
+
+// ---- validity ----
+/// What a clause says: expr <= bound (upper) or expr >= bound. Nothing for clauses of another form.
+struct Clause { UOp expr; bool upper; int128 bound; };
+std::optional<Clause> parse_clause(UOp clause);
+/// `u` simplified as far as it matters only where `valid` holds.
+UOp uop_given_valid(UOp valid, UOp u, bool try_simplex = true);
+/// The gate with clauses removed or simplified by the others; empty when nothing changes.
+UOp simplify_valid(UOp valid);
+/// Gate of a gated index (true when it has none) and the index itself.
+std::pair<UOp, UOp> split_gate(UOp index);
+
+}  // namespace tg
