@@ -22,5 +22,13 @@ TEST(Codegen, NooptEqualsAst) {
   }
 }
 
+TEST(Codegen, HeuristicEqualsAst) {
+  for (int bytes : {16, 32, 64})
+    for (auto& [name, make] : all_kernels()) {
+      SCOPED_TRACE(name + " with vectors of " + std::to_string(bytes));
+      check_kernel(make(), TestRenderer(bytes), CodegenOptions());
+    }
+}
+
 }  // namespace
 }  // namespace tg

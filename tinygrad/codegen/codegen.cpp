@@ -7,6 +7,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/codegen/access.h"
 #include "tinygrad/codegen/expand.h"
+#include "tinygrad/codegen/heuristic.h"
 #include "tinygrad/codegen/linearize.h"
 #include "tinygrad/codegen/program_info.h"
 #include "tinygrad/uop/facts.h"
@@ -44,8 +45,21 @@ UOp lanes_pass(UOp sink, PassContext&) {
   return memo.get(sink);
 }
 
+UOp opts_pass(UOp sink, PassContext& c) {
+  const KernelInfo& info = sink.arg<KernelInfo>();
+  const std::vector<Opt>* given = info.opts_to_apply ? &*info.opts_to_apply : c.options.opts ? &*c.options.opts : nullptr;
+  if (!given && c.options.noopt) return sink;
+  KernelAxes kernel(sink, c.renderer);
+  if (given) for (const Opt& o : *given) kernel.apply(o);
+  else apply_heuristic(kernel, sink, c.renderer);
+  c.applied = kernel.applied();
+  return c.applied.empty() ? sink : kernel.finish();
+}
+
 const std::vector<Pass>& passes() {
   static const std::vector<Pass> table{
+      {"ranges", [](UOp s, PassContext&) { return simplify_ranges(s); }, nullptr, Walk::kSourcesFirst, true},
+      {"opts", opts_pass},
       {"gates", [](UOp s, PassContext&) { return move_gates(s); }},
       {"separate reduces", [](UOp s, PassContext&) { return separate_reduces(s); }},
       {"expand", [](UOp s, PassContext& c) { return expand(s, c.renderer); }},

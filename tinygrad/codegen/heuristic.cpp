@@ -1,0 +1,368 @@
+/// \file The cost model and the choice of OptOps.
+#include "tinygrad/codegen/heuristic.h"
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_map>
+
+#include "tinygrad/codegen/access.h"
+#include "tinygrad/codegen/expand.h"
+#include "tinygrad/uop/facts.h"
+
+namespace tg {
+namespace {
+using Mask = uint64_t;
+constexpr double kThreadCycles = 175e3;  // about 50 us: below it a second thread costs more than it brings
+constexpr double kSymbolic = 64;         // trips assumed for a loop of unknown length
+
+double cost_of(UOp u) {
+  switch (u.op()) {
+    case Ops::EXP2: case Ops::LOG2: return 14;
+    case Ops::SIN: return 25;
+    case Ops::POW: return 40;
+    case Ops::SQRT: case Ops::RECIPROCAL: case Ops::FDIV: return 6;
+    case Ops::FLOORDIV: case Ops::FLOORMOD: case Ops::CDIV: case Ops::CMOD: return u.src(1).is_const() ? 4 : 20;
+    case Ops::THREEFRY: return 90;
+    case Ops::CAST: return u.dtype().is_weak() || u.src(0).dtype().is_weak() ? 0.5 : 1;
+    default: return 1;
+  }
+}
+
+/// What the score needs of a kernel, in terms of axes.
+struct Model {
+  struct Alu { Mask mask, scope; double cost; int bytes; };
+  struct Access { Mask mask, scope, nonlinear; std::vector<int64_t> stride; int itemsize; bool store, gated; Mask gate; };
+  struct Reduce { Mask value, reduced, scope; int bytes; bool mul; };
+  std::vector<int64_t> size;   // 0: symbolic
+  std::vector<bool> is_reduce;
+  std::vector<Alu> alu;
+  std::vector<Access> accesses;
+  std::vector<Reduce> reduces;
+  Mask stored = 0;             // axes in every store's END
+  std::vector<Mask> exclusive; // sets of axes some value depends on, maximal ones
+  int item = 1;                // widest type that is computed
+  double path_bytes;           // width of a vector unit
+  double l2 = 1 << 19;
+  int registers = 16, vector_bytes = 16;
+  bool gather = true;
+
+  Model(const KernelAxes& kernel, UOp sink, const Renderer& r) {
+    const Target& t = r.target();
+    vector_bytes = t.vector_bytes, registers = t.vector_registers, l2 = static_cast<double>(t.l2_bytes), gather = r.has_gather();
+    // Zen 1 to 4 run 512-bit operations in two halves.
+    path_bytes = t.cpu.rfind("znver", 0) == 0 && t.cpu != "znver5" ? std::min(vector_bytes, 32) : vector_bytes;
+    std::unordered_map<UOp, int> axis;
+    for (size_t i = 0; i < kernel.axes().size(); i++) {
+      axis[kernel.range(static_cast<int>(i))] = static_cast<int>(i);
+      size.push_back(kernel.axes()[i].size), is_reduce.push_back(kernel.axes()[i].reduce);
+    }
+    auto mask_of = [&](UOp u) {
+      Mask m = 0;
+      for (UOp x : ranges_of(u)) if (auto it = axis.find(x); it != axis.end()) m |= Mask{1} << it->second;
+      return m;
+    };
+    Mask reduce_axes = 0;
+    for (size_t i = 0; i < size.size(); i++) if (is_reduce[i]) reduce_axes |= Mask{1} << i;
+    std::vector<Mask> around(size.size(), 0);  // loops around each reduce axis
+    UOps order = sink.toposort();
+    stored = ~Mask{0};
+    Mask output = 0;
+    for (UOp u : order) {
+      if (!u.in(Ops::END | Ops::REDUCE)) continue;
+      Mask own = 0;
+      for (uint32_t i = 1; i < u.nsrc(); i++) if (auto it = axis.find(u.src(i)); it != axis.end()) own |= Mask{1} << it->second;
+      if (u.is(Ops::END)) { stored &= own, output |= own; continue; }
+      for (size_t i = 0; i < size.size(); i++) if (own >> i & 1) around[i] |= own | mask_of(u);
+    }
+    auto scope_of = [&](Mask m) {
+      Mask s = m & reduce_axes ? m : m | output;
+      for (size_t i = 0; i < size.size(); i++) if (m >> i & 1) s |= around[i];
+      return s;
+    };
+    for (UOp u : order) {
+      if (u.in(groups::kAlu | Ops::CAST) || u.is(Ops::LOAD)) {
+        if (Mask m = mask_of(u); m && std::none_of(exclusive.begin(), exclusive.end(), [&](Mask e) { return (m & ~e) == 0; })) exclusive.push_back(m);
+      }
+      if (u.in(groups::kElementwise) && !u.dtype().is_weak() && !u.src(0).dtype().is_weak()) {
+        int bytes = std::max(u.dtype().itemsize(), u.src(0).dtype().itemsize());
+        if (u.in(groups::kComparison) || u.is(Ops::WHERE)) bytes = u.src(u.nsrc() - 1).dtype().is_weak() ? 4 : u.src(u.nsrc() - 1).dtype().itemsize();
+        item = std::max(item, bytes);
+        Mask m = mask_of(u);
+        alu.push_back({m, scope_of(m), cost_of(u), bytes});
+      } else if (u.is(Ops::CMPLT) || u.is(Ops::CAST)) {
+        Mask m = mask_of(u);
+        alu.push_back({m, scope_of(m), 1, 4});
+      }
+      if (u.is(Ops::REDUCE)) {
+        Mask own = 0;
+        for (uint32_t i = 1; i < u.nsrc(); i++) own |= Mask{1} << axis.at(u.src(i));
+        Mask value = mask_of(u.src(0));
+        bool mul = u.src(0).is(Ops::MUL) && u.dtype().is_float() && u.arg<ReduceArg>().op == Ops::ADD;
+        item = std::max(item, u.dtype().itemsize());
+        reduces.push_back({value, own, scope_of(value | own), u.dtype().itemsize(), mul});
+      }
+      if (u.in(Ops::LOAD | Ops::STORE) && u.src(0).is(Ops::INDEX)) {
+        Access a;
+        UOp index = u.src(0).src(1);
+        a.store = u.is(Ops::STORE), a.itemsize = u.src(0).dtype().itemsize();
+        item = std::max(item, a.itemsize);
+        a.mask = mask_of(index), a.gate = 0, a.nonlinear = 0;
+        if (index.is(Ops::WHERE) && index.src(2).is_invalid()) a.gate = mask_of(index.src(0));
+        a.gated = index.is(Ops::WHERE);
+        LinearForm f = linear_form(index);
+        for (UOp x : f.rest) a.nonlinear |= mask_of(x);
+        for (size_t i = 0; i < size.size(); i++) a.stride.push_back(f.coefficient(kernel.range(static_cast<int>(i))));
+        if (a.store) a.mask |= mask_of(u.src(1));
+        a.scope = scope_of(a.mask);
+        accesses.push_back(std::move(a));
+      }
+    }
+    if (!output) stored = 0;
+  }
+
+  double trips(const Candidate& c, size_t axis) const {
+    if (size[axis] == 0) return kSymbolic;
+    int64_t step = c.tile[axis];
+    if (std::find(c.lane_axes.begin(), c.lane_axes.end(), static_cast<int>(axis)) != c.lane_axes.end()) step *= c.lanes;
+    return static_cast<double>((size[axis] + step - 1) / step);
+  }
+  /// Predicted cycles of one core; infinite for candidates that are out of the question.
+  double score(const Candidate& c) const;
+  /// Order of the output loops with the least traffic between caches.
+  std::vector<int> best_order(const Candidate& c) const;
+};
+
+double Model::score(const Candidate& c) const {
+  const size_t n = size.size();
+  std::vector<double> t(n);
+  Mask lane = 0;
+  for (size_t i = 0; i < n; i++) t[i] = trips(c, i);
+  for (int a : c.lane_axes) lane |= Mask{1} << a;
+  // Nest: output axes first, in axis order, then reduce axes. A node runs once per iteration of the loops around it down to the innermost it depends on.
+  auto count = [&](Mask m, Mask scope) {
+    double k = 1, inst = 1;
+    int last = -1;
+    for (size_t i = 0; i < n; i++) if (m >> i & 1 && t[i] > 1) last = static_cast<int>(i);
+    for (int i = 0; i <= last; i++) if (scope >> i & 1) k *= t[static_cast<size_t>(i)];
+    for (size_t i = 0; i < n; i++) if (m >> i & 1) inst *= static_cast<double>(c.tile[i]);
+    return k * inst;
+  };
+  auto instances = [&](Mask m) {
+    double inst = 1;
+    for (size_t i = 0; i < n; i++) if (m >> i & 1) inst *= static_cast<double>(c.tile[i]);
+    return inst;
+  };
+  auto width = [&](Mask m, int bytes) { return m & lane ? std::max(1.0, c.lanes * bytes / path_bytes) : 1.0; };
+  double compute = 0, memory = 0, body = 0, extra = 0;
+  for (const Alu& a : alu) {
+    compute += count(a.mask, a.scope) * a.cost * width(a.mask, a.bytes) * 0.5;
+    body += instances(a.mask);
+  }
+  for (const Reduce& r : reduces) {
+    Mask m = r.value | r.reduced;
+    double ops = count(m, r.scope) * width(m, r.bytes) * 0.5 * (r.mul ? 0 : 1);
+    compute += ops;
+    body += instances(m);
+    double accs = instances(r.value & ~r.reduced), per = instances(m) / std::max(accs, 1.0);
+    double loops = 1;
+    for (size_t i = 0; i < n; i++) if (r.reduced >> i & 1) loops *= t[i];
+    if (loops > 1) {
+      // Dependent operations per accumulator and iteration, four cycles each, against their issue.
+      double chains = std::clamp(std::floor(8 / accs), 1.0, per), iterations = count(m, r.scope) / instances(m);
+      double latency = 4 * std::ceil(per / chains), issue = instances(m) * width(m, r.bytes) * 0.5;
+      if (latency > issue) extra += iterations * (latency - issue);
+      // Accumulators and operands in registers.
+      double regs_each = m & lane ? std::max(1.0, static_cast<double>(c.lanes) * r.bytes / vector_bytes) : 1, live = accs * chains * regs_each, sum = 0, most = 0;
+      for (const Access& a : accesses) {
+        if (a.store || !(a.mask & r.reduced) || (a.mask & ~m)) continue;
+        double k = instances(a.mask & ~r.reduced) * ((a.mask & lane) ? regs_each : 1);
+        sum += k, most = std::max(most, k);
+      }
+      live += sum - most + 2;
+      if (live > registers) extra += iterations * (live - registers) * 2;
+      // Setting up, combining chains and folding lanes.
+      double outside = iterations / loops;
+      extra += outside * (accs * chains * 1.0 + (r.reduced & lane ? accs * 2 * std::log2(static_cast<double>(c.lanes)) : 0));
+    } else if (r.reduced & lane) {
+      extra += count(r.value & ~r.reduced, r.scope) * 2 * std::log2(static_cast<double>(c.lanes));
+    }
+  }
+  for (const Access& a : accesses) {
+    double k = count(a.mask, a.scope), each = 0.5;
+    if (a.mask & lane) {
+      double w = std::max(1.0, static_cast<double>(c.lanes) * a.itemsize / path_bytes);
+      int64_t stride = 0;
+      for (int v : c.lane_axes) if (a.mask >> v & 1) stride = a.nonlinear >> v & 1 ? -1 : a.stride[static_cast<size_t>(v)];
+      if (stride == 1) each = a.store ? w : 0.5 * w;
+      else if (stride == 0) each = a.store ? w : 0.5;
+      else each = c.lanes * (a.store ? 2.0 : 1.2) * (gather ? 1 : 1.5);
+      if (a.gate & lane) each += w;
+    } else if (a.store) {
+      each = 1;
+    }
+    memory += k * each, body += instances(a.mask);
+  }
+  if (body > 700) return INFINITY;
+  // Every loop iteration costs its counter and branch; a kernel's loops are those its innermost nodes are in.
+  double loops = 0;
+  std::vector<Mask> seen;
+  for (const Reduce& r : reduces) {
+    Mask m = r.value | r.reduced;
+    if (std::find(seen.begin(), seen.end(), r.scope) != seen.end()) continue;
+    seen.push_back(r.scope), loops += count(m, r.scope) / instances(m);
+  }
+  for (const Access& a : accesses) if (a.store) loops += count(a.mask, a.scope) / instances(a.mask);
+  return std::max(compute, memory) + 0.25 * std::min(compute, memory) + extra + 1.5 * loops + 0.02 * body;
+}
+
+std::vector<int> Model::best_order(const Candidate& c) const {
+  std::vector<int> loops, fixed;
+  for (size_t i = 0; i < size.size(); i++) {
+    if (is_reduce[i]) continue;
+    (trips(c, i) > 1 ? loops : fixed).push_back(static_cast<int>(i));
+  }
+  std::vector<int> best = loops;
+  if (loops.size() >= 2 && loops.size() <= 5) {
+    double least = INFINITY;
+    std::vector<int> p(loops.size()), perm;
+    for (size_t i = 0; i < p.size(); i++) p[i] = static_cast<int>(i);
+    do {
+      double bytes = 0;
+      for (const Access& a : accesses) {
+        // The part of the operand one step of the output loops reads, and how often it comes from beyond the second level cache.
+        double panel = a.itemsize, fetches = 1;
+        for (size_t i = 0; i < size.size(); i++) {
+          if (!(a.mask >> i & 1)) continue;
+          if (is_reduce[i]) panel *= static_cast<double>(std::max<int64_t>(size[i], 1));
+          else panel *= static_cast<double>(c.tile[i]) * (std::find(c.lane_axes.begin(), c.lane_axes.end(), static_cast<int>(i)) != c.lane_axes.end() ? c.lanes : 1);
+        }
+        size_t last = 0;
+        for (size_t i = 0; i < p.size(); i++) if (a.mask >> loops[static_cast<size_t>(p[i])] & 1) last = i + 1;
+        if (panel > l2 / 2) last = p.size();
+        for (size_t i = 0; i < last; i++) fetches *= trips(c, static_cast<size_t>(loops[static_cast<size_t>(p[i])]));
+        bytes += panel * fetches;
+      }
+      if (bytes < least * 0.99) {
+        least = bytes, perm.clear();
+        for (int i : p) perm.push_back(loops[static_cast<size_t>(i)]);
+      }
+    } while (std::next_permutation(p.begin(), p.end()));
+    best = perm;
+  }
+  best.insert(best.end(), fixed.begin(), fixed.end());
+  return best;
+}
+
+/// Other axes that can share the lanes: nothing depends on two of them, and they walk memory in steps of one.
+void share_lanes(const Model& m, Candidate& c) {
+  for (size_t i = 0; i < m.size.size(); i++) {
+    if (m.size[i] < c.lanes / 2 || m.size[i] < 2) continue;
+    Mask lane = Mask{1} << i;
+    for (int a : c.lane_axes) lane |= Mask{1} << a;
+    bool ok = std::find(c.lane_axes.begin(), c.lane_axes.end(), static_cast<int>(i)) == c.lane_axes.end(), unit = false;
+    for (Mask e : m.exclusive) ok &= __builtin_popcountll(e & lane) <= 1;
+    for (const Model::Reduce& r : m.reduces) ok &= __builtin_popcountll((r.value | r.reduced) & lane) <= 1;
+    for (const Model::Access& a : m.accesses) {
+      if (!(a.mask >> i & 1)) continue;
+      bool linear = !(a.nonlinear >> i & 1);
+      ok &= linear && (a.stride[i] == 1 || a.stride[i] == 0), unit |= linear && a.stride[i] == 1;
+    }
+    if (ok && unit) c.lane_axes.push_back(static_cast<int>(i));
+  }
+}
+}  // namespace
+
+std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Renderer& renderer, size_t n) {
+  Model m(kernel, sink, renderer);
+  const size_t axes = m.size.size();
+  std::vector<Candidate> found;
+  if (axes > 60) return found;
+  const int most = std::max(1, m.vector_bytes / m.item);
+  std::vector<Candidate> starts;
+  Candidate scalar;
+  scalar.tile.assign(axes, 1);
+  starts.push_back(scalar);
+  for (size_t v = 0; v < axes; v++) {
+    if (m.size[v] < 2) continue;
+    bool unit = false, any = false;
+    for (const Model::Access& a : m.accesses) if (a.mask >> v & 1) any = true, unit |= !(a.nonlinear >> v & 1) && a.stride[v] == 1;
+    if (any && !unit) continue;  // only gathers along this axis
+    for (int lanes = most; lanes >= 2 && lanes >= most / 4; lanes /= 2) {
+      if (m.size[v] * 2 <= lanes && lanes > 2 && lanes > most / 4) continue;
+      Candidate c = scalar;
+      c.lanes = lanes, c.lane_axes = {static_cast<int>(v)};
+      share_lanes(m, c);
+      starts.push_back(c);
+    }
+  }
+  static const int64_t factors[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16, 25};
+  for (Candidate& c : starts) {
+    c.cycles = m.score(c);
+    // Climb: change the factor of one axis at a time (of two, where that is a step no single one makes) while it helps.
+    for (int step = 0; step < 24; step++) {
+      Candidate best = c;
+      for (size_t a = 0; a < axes; a++) {
+        if (m.size[a] < 2) continue;
+        const bool lane = std::find(c.lane_axes.begin(), c.lane_axes.end(), static_cast<int>(a)) != c.lane_axes.end();
+        const int64_t extent = lane ? (m.size[a] + c.lanes - 1) / c.lanes : m.size[a];
+        for (int64_t f : factors) {
+          if (f > extent) break;
+          // A padded reduce axis needs masks: only the lanes pay for them anyway.
+          if (m.is_reduce[a] && !lane && m.size[a] % f) continue;
+          Candidate d = c;
+          d.tile[a] = f, d.cycles = m.score(d);
+          if (d.cycles < best.cycles * 0.995) best = std::move(d);
+        }
+      }
+      if (best.cycles >= c.cycles) break;
+      c = std::move(best);
+    }
+    found.push_back(std::move(c));
+  }
+  std::stable_sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) { return a.cycles < b.cycles; });
+  if (found.size() > n) found.resize(n);
+  for (Candidate& c : found) c.order = m.best_order(c);
+  return found;
+}
+
+void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& renderer) {
+  const size_t axes = c.tile.size();
+  auto lanes_at = [&](size_t a) { return std::find(c.lane_axes.begin(), c.lane_axes.end(), static_cast<int>(a)) != c.lane_axes.end() ? c.lanes : 1; };
+  for (size_t a = 0; a < axes; a++) {
+    const int axis = static_cast<int>(a);
+    const int64_t step = c.tile[a] * lanes_at(a);
+    if (step <= 1) continue;
+    if (kernel.axes()[a].size % step) kernel.apply({OptOp::kPadTo, axis, step});
+    if (lanes_at(a) > 1) kernel.apply({OptOp::kVector, axis, c.lanes});
+    if (c.tile[a] > 1 && kernel.axes()[a].type != AxisType::kVector) kernel.apply({kernel.axes()[a].reduce ? OptOp::kUnroll : OptOp::kUpcast, axis, c.tile[a]});
+  }
+  // The order of the output loops: exchange into place. Axes that are no loop any more keep theirs.
+  std::vector<int> want, have;
+  auto is_output_loop = [&](int a) { return !kernel.axes()[static_cast<size_t>(a)].reduce && kernel.axes()[static_cast<size_t>(a)].type == AxisType::kLoop; };
+  for (int a : c.order) if (is_output_loop(a)) want.push_back(a);
+  for (size_t a = 0; a < axes; a++) if (is_output_loop(static_cast<int>(a))) have.push_back(static_cast<int>(a));
+  int thread = -1;
+  if (renderer.has_threads() && c.cycles > kThreadCycles) {
+    // The outermost loop that feeds every core several times, else the longest.
+    const int64_t enough = 4 * std::max(1, renderer.target().cores);
+    for (int a : want) if (kernel.axes()[static_cast<size_t>(a)].size >= enough || kernel.axes()[static_cast<size_t>(a)].size == 0) { thread = a; break; }
+    if (thread < 0)
+      for (int a : want) if (kernel.axes()[static_cast<size_t>(a)].size > 1 && (thread < 0 || kernel.axes()[static_cast<size_t>(a)].size > kernel.axes()[static_cast<size_t>(thread)].size)) thread = a;
+  }
+  for (size_t i = 0; i < want.size() && want.size() == have.size(); i++) {
+    if (have[i] == want[i]) continue;
+    kernel.apply({OptOp::kSwap, have[i], want[i]});
+    std::iter_swap(have.begin() + static_cast<std::ptrdiff_t>(i), std::find(have.begin(), have.end(), want[i]));
+  }
+  if (thread >= 0) {
+    try { kernel.apply({OptOp::kThread, thread, 0}); }
+    catch (const KernelOptError&) {}  // a store outside of this loop: one thread
+  }
+}
+
+void apply_heuristic(KernelAxes& kernel, UOp sink, const Renderer& renderer) {
+  std::vector<Candidate> best = candidates(kernel, sink, renderer, 1);
+  if (!best.empty()) apply_candidate(kernel, best[0], renderer);
+}
+
+}  // namespace tg

@@ -1,0 +1,25 @@
+/// \file Which OptOps a kernel gets without a search: candidates and a closed-form score.
+#pragma once
+#include "tinygrad/codegen/opt.h"
+
+namespace tg {
+
+/// A choice for the axes of a kernel, numbered as KernelAxes numbers them before any opt.
+struct Candidate {
+  std::vector<int> lane_axes;        ///< axes that get the lanes; empty: scalar code
+  int lanes = 1;
+  std::vector<int64_t> tile;         ///< per axis: instances (UPCAST, UNROLL) beside the lanes
+  std::vector<int> order;            ///< nesting order of the output axes, outermost first
+  double cycles = 0;                 ///< predicted, one core
+};
+
+/// The best candidates of a CPU kernel, best first, at most `n`. What a search starts from.
+std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Renderer& renderer, size_t n);
+
+/// Applies a candidate: padding, lanes, tile, order of loops, and THREAD on the outermost loop when the kernel is worth it.
+void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& renderer);
+
+/// The default: the best candidate on a CPU; workgroups and small tiles on targets with locals.
+void apply_heuristic(KernelAxes& kernel, UOp sink, const Renderer& renderer);
+
+}  // namespace tg

@@ -1,0 +1,242 @@
+/// \file Applying OptOps.
+#include "tinygrad/codegen/opt.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "tinygrad/codegen/expand.h"
+#include "tinygrad/codegen/fold.h"
+#include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/graph.h"
+
+namespace tg {
+namespace {
+const char* opt_name(OptOp op) {
+  static const char* names[] = {"TC", "UPCAST", "UNROLL", "VECTOR", "LOCAL", "THREAD", "GROUP", "GROUPTOP", "NOLOCALS", "PADTO", "SWAP", "SPLIT"};
+  return names[static_cast<int>(op)];
+}
+/// True when the value is 0 (or -0) wherever every load that depends on `range` gives 0.
+bool zero_where_loads_are(UOp u, UOp range) {
+  UOps stack{u};
+  while (!stack.empty()) {
+    UOp v = stack.back();
+    stack.pop_back();
+    const UOps& open = ranges_of(v);
+    if (std::find(open.begin(), open.end(), range) == open.end()) return false;
+    if (v.is(Ops::LOAD)) continue;
+    // 0 * x is 0 only where x is finite: both factors must vanish.
+    if (v.in(Ops::MUL | Ops::ADD)) stack.push_back(v.src(0)), stack.push_back(v.src(1));
+    else if (v.is(Ops::CAST) && !v.dtype().is_weak()) stack.push_back(v.src(0));
+    else return false;
+  }
+  return true;
+}
+UOp identity(Ops op, DType d) {
+  if (op == Ops::MAX) return d.is_float() ? UOp::constant(float_min(d), d) : UOp::constant(ConstValue(int_min(d)), d);
+  return UOp::constant(op == Ops::MUL ? 1 : 0, d);
+}
+}  // namespace
+
+KernelAxes::KernelAxes(UOp sink, const Renderer& renderer) : sink_(sink), renderer_(renderer) {
+  UOps loops, reduces;
+  for (UOp u : sink.toposort()) {
+    if (!u.is(Ops::RANGE)) continue;
+    (u.arg<RangeArg>().type == AxisType::kReduce ? reduces : loops).push_back(u);
+  }
+  for (UOps* list : {&loops, &reduces}) {
+    std::sort(list->begin(), list->end(), nests_before);
+    for (UOp r : *list) {
+      int id = static_cast<int>(axes_.size());
+      int64_t n = r.src(0).is_const() ? static_cast<int64_t>(r.src(0).const_int()) : 0;
+      bool reduce = list == &reduces;
+      axes_.push_back({n, r.arg<RangeArg>().type, id, reduce}), order_.push_back(id);
+      origins_.push_back({r, n, reduce, false, {{id, 1}}});
+    }
+  }
+}
+
+int KernelAxes::split(int axis, int64_t inner, AxisType type, bool outer) {
+  Axis& a = axes_[static_cast<size_t>(axis)];
+  const int fresh = static_cast<int>(axes_.size());
+  Axis b = a;
+  // The new axis is always the inner part; `outer` says which of the two gets the type.
+  b.size = outer ? a.size / inner : inner;
+  const int64_t rest = outer ? inner : a.size / inner;
+  Origin& o = origins_[static_cast<size_t>(a.origin)];
+  for (Term& t : o.terms) {
+    if (t.axis != axis) continue;
+    Term small{fresh, t.coefficient};
+    t.coefficient *= b.size;
+    o.terms.push_back(small);
+    break;
+  }
+  a.size = rest;
+  (outer ? a : b).type = type;
+  axes_.push_back(b);
+  order_.insert(std::find(order_.begin(), order_.end(), axis) + 1, fresh);
+  return fresh;
+}
+
+void KernelAxes::apply(const Opt& opt) {
+  auto fail = [&](const std::string& why) { throw KernelOptError(str("[opt] ", opt_name(opt.op), " axis ", opt.axis, " arg ", opt.arg, ": ", why)); };
+  if (opt.op == OptOp::kNoLocals) { no_locals_ = true, applied_.push_back(opt); return; }
+  if (opt.axis < 0 || opt.axis >= static_cast<int>(axes_.size())) fail(str("expected an axis below ", axes_.size()));
+  Axis& a = axes_[static_cast<size_t>(opt.axis)];
+  Origin& o = origins_[static_cast<size_t>(a.origin)];
+  const bool whole = opt.arg == 0;
+  const int64_t n = whole ? a.size : opt.arg;
+  auto need = [&](bool condition, const char* why) { if (!condition) fail(why); };
+  auto divides = [&] {
+    need(a.size > 0, "the axis has a symbolic size");
+    need(n > 0 && a.size % n == 0, "the size is not a multiple of the argument");
+  };
+  auto retype = [&](AxisType type) {
+    if (n == a.size) a.type = type;
+    else split(opt.axis, n, type);
+  };
+  const bool loop = a.type == AxisType::kLoop, reduce = a.type == AxisType::kReduce;
+  switch (opt.op) {
+    case OptOp::kNoLocals: break;
+    case OptOp::kTc: fail("no matrix instruction fits"); break;
+    case OptOp::kUpcast: need(loop, "not a loop"), divides(), retype(AxisType::kUpcast); break;
+    case OptOp::kUnroll: need(reduce, "not a reduce loop"), divides(), retype(AxisType::kUnroll); break;
+    case OptOp::kVector: {
+      need(loop || reduce, "not a loop"), divides(), need(n >= 2 && (n & (n - 1)) == 0, "lanes are a power of two of at least 2");
+      for (const Axis& b : axes_) {
+        if (b.type != AxisType::kVector) continue;
+        need(b.size == n, "another axis has lanes of another number"), need(b.origin != a.origin, "the axis has lanes already");
+        UOp x = o.range, y = origins_[static_cast<size_t>(b.origin)].range;
+        for (UOp u : sink_.toposort()) {
+          if (u.is(Ops::SINK)) continue;
+          // What is inside of a reduce counts with the reduced range open, so the sources are asked.
+          const UOps& open = ranges_of(u);
+          bool both = std::find(open.begin(), open.end(), x) != open.end() && std::find(open.begin(), open.end(), y) != open.end();
+          need(!both, "a value depends on two axes of lanes");
+        }
+      }
+      retype(AxisType::kVector);
+      break;
+    }
+    case OptOp::kLocal: need(renderer_.has_locals() && !no_locals_, "the target has no workgroups"), need(loop, "not a loop"), divides(), retype(AxisType::kLocal); break;
+    case OptOp::kGroup: case OptOp::kGroupTop:
+      need(renderer_.has_locals() && !no_locals_, "the target has no workgroups"), need(reduce, "not a reduce loop"), divides();
+      if (opt.op == OptOp::kGroup || n == a.size) retype(AxisType::kGroupReduce);
+      else split(opt.axis, n, AxisType::kGroupReduce, true);
+      break;
+    case OptOp::kThread:
+      need(renderer_.has_threads(), "the target has no threads"), need(loop, "not a loop");
+      for (const Axis& b : axes_) need(b.type != AxisType::kThread, "there is a THREAD axis already");
+      for (UOp e : sink_.srcs()) {
+        need(e.is(Ops::END), "a store is outside of all loops");
+        need(std::find(e.srcs().begin() + 1, e.srcs().end(), o.range) != e.srcs().end(), "a store is outside of this loop");
+      }
+      if (whole) a.type = AxisType::kThread;
+      else divides(), split(opt.axis, n, AxisType::kThread, true);
+      break;
+    case OptOp::kSplit:
+      need(loop || reduce, "not a loop"), divides(), need(n > 1 && n < a.size, "nothing to split");
+      split(opt.axis, n, a.type);
+      break;
+    case OptOp::kPadTo: {
+      need(a.size > 0, "the axis has a symbolic size"), need(opt.arg > 0, "expected a positive multiple"), need(o.terms.size() == 1, "the axis is split already");
+      need(loop || reduce, "not a loop");
+      int64_t padded = (a.size + opt.arg - 1) / opt.arg * opt.arg;
+      if (padded != a.size) a.size = padded, o.padded = true;
+      break;
+    }
+    case OptOp::kSwap: {
+      need(opt.arg >= 0 && opt.arg < static_cast<int64_t>(axes_.size()), "no such axis");
+      need(axes_[static_cast<size_t>(opt.arg)].type == a.type, "the axes are of different types");
+      std::iter_swap(std::find(order_.begin(), order_.end(), opt.axis), std::find(order_.begin(), order_.end(), static_cast<int>(opt.arg)));
+      break;
+    }
+  }
+  applied_.push_back(opt);
+}
+
+UOp KernelAxes::finish() const {
+  // Final ranges: the identifier is the place in the nest, so that the nesting order is the order chosen here.
+  UOps ranges(axes_.size());
+  for (size_t i = 0; i < order_.size(); i++) {
+    const auto axis = static_cast<size_t>(order_[i]);
+    const Axis& a = axes_[axis];
+    if (a.type == AxisType::kVector) ranges[axis] = UOp::range(a.size, static_cast<int32_t>(axes_.size()), a.type);
+    else if (a.size == 0) ranges[axis] = UOp::range(origins_[static_cast<size_t>(a.origin)].range.src(0), RangeArg{{static_cast<int32_t>(i)}, a.type});
+    else ranges[axis] = UOp::range(a.size, static_cast<int32_t>(i), a.type);
+  }
+  struct Final { UOp value, guard; bool gate = false; UOps parts; };
+  std::unordered_map<UOp, Final> map;
+  auto fold2 = [](Ops op, UOp a, UOp b) { UOp s[2] = {a, b}; return fold(op, op == Ops::CMPLT ? dtypes::bool_ : a.dtype(), s); };
+  for (const Origin& o : origins_) {
+    Final f;
+    for (const Term& t : o.terms) {
+      const Axis& a = axes_[static_cast<size_t>(t.axis)];
+      UOp r = ranges[static_cast<size_t>(t.axis)];
+      if (a.size == 1) continue;
+      f.parts.push_back(r);
+      f.gate |= a.type == AxisType::kVector;
+      UOp term = fold_mul(r, t.coefficient);
+      f.value = f.value ? fold_add(f.value, term) : term;
+    }
+    if (!f.value) f.value = UOp::constant(int64_t{0});
+    if (o.padded) {
+      f.guard = fold2(Ops::CMPLT, f.value, UOp::constant(o.size));
+      // Lanes beyond the end are masked; anything else beyond it computes the last element again and does not store it.
+      if (!f.gate) { UOp s[3] = {f.guard, f.value, UOp::constant(o.size - 1)}; f.value = fold(Ops::WHERE, f.value.dtype(), s); }
+    }
+    map.emplace(o.range, f);
+  }
+  auto padded_in = [&](const UOps& open, bool gates_only) {
+    UOp g;
+    for (UOp r : open) {
+      auto it = map.find(r);
+      if (it == map.end() || !it->second.guard || (gates_only && !it->second.gate)) continue;
+      g = g ? fold2(Ops::AND, g, it->second.guard) : it->second.guard;
+    }
+    return g;
+  };
+  MemoScope memo;
+  UOps src;
+  for (UOp u : sink_.toposort()) {
+    if (auto it = map.find(u); it != map.end()) { memo.set(u, it->second.value); continue; }
+    bool changed = false;
+    src.clear();
+    const uint32_t ends = u.in(Ops::END | Ops::REDUCE) ? range_start(u) : u.nsrc();
+    for (uint32_t i = 0; i < ends; i++) src.push_back(memo.get(u.src(i))), changed |= src.back() != u.src(i);
+    if (u.in(Ops::END | Ops::REDUCE)) {
+      for (uint32_t i = ends; i < u.nsrc(); i++) {
+        const Final& f = map.at(u.src(i));
+        if (u.is(Ops::REDUCE) && f.guard && !(f.gate && u.arg<ReduceArg>().op == Ops::ADD && zero_where_loads_are(u.src(0), u.src(i)))) {
+          UOp s[3] = {f.guard, src[0], identity(u.arg<ReduceArg>().op, u.dtype())};
+          src[0] = fold(Ops::WHERE, u.dtype(), s);
+        }
+        src.insert(src.end(), f.parts.begin(), f.parts.end());
+      }
+      if (u.is(Ops::END)) {
+        UOps own(u.srcs().begin() + ends, u.srcs().end());
+        if (UOp g = padded_in(own, false)) {
+          UOp store = src[0], index = store.src(0);
+          UOps s(store.srcs().begin(), store.srcs().end());
+          s[0] = UOp::make(Ops::INDEX, index.dtype(), {index.src(0), index.src(1).valid(g)});
+          src[0] = store.with_srcs(s);
+        }
+      }
+      memo.set(u, src.size() == 1 ? src[0] : UOp::make(u.op(), u.dtype(), src, u.arg(), u.tag()));
+      continue;
+    }
+    UOp v = changed ? fold(u.op(), u.dtype(), src, u.arg(), u.tag()) : u;
+    if (u.is(Ops::LOAD))
+      if (UOp g = padded_in(ranges_of(u), true)) {
+        UOps s(v.srcs().begin(), v.srcs().end());
+        s[0] = UOp::make(Ops::INDEX, v.src(0).dtype(), {v.src(0).src(0), v.src(0).src(1).valid(g)});
+        v = v.with_srcs(s);
+      }
+    memo.set(u, v);
+  }
+  UOp out = memo.get(sink_);
+  KernelInfo info = out.arg<KernelInfo>();
+  info.applied_opts = applied_;
+  return out.with_arg(Arg(info));
+}
+
+}  // namespace tg

@@ -1,0 +1,141 @@
+/// \file Merging and splitting of ranges before optimisation.
+#include <algorithm>
+#include <map>
+
+#include "tinygrad/codegen/access.h"
+#include "tinygrad/codegen/expand.h"
+#include "tinygrad/codegen/fold.h"
+#include "tinygrad/codegen/opt.h"
+#include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/graph.h"
+
+namespace tg {
+namespace {
+int64_t size_of(UOp range) { return range.src(0).is_const() ? static_cast<int64_t>(range.src(0).const_int()) : 0; }
+
+/// Replaces ranges by expressions, and in the lists of END and REDUCE by the ranges `parts` names.
+UOp replace_ranges(UOp sink, const std::map<uint32_t, std::pair<UOp, UOps>>& map) {
+  MemoScope memo;
+  UOps src;
+  for (UOp u : sink.toposort()) {
+    if (auto it = map.find(u.id()); it != map.end()) { memo.set(u, it->second.first); continue; }
+    src.clear();
+    bool changed = false;
+    const uint32_t ends = u.in(Ops::END | Ops::REDUCE) ? range_start(u) : u.nsrc();
+    for (uint32_t i = 0; i < u.nsrc(); i++) {
+      auto it = map.find(u.src(i).id());
+      if (i >= ends && it != map.end()) src.insert(src.end(), it->second.second.begin(), it->second.second.end()), changed = true;
+      else src.push_back(memo.get(u.src(i))), changed |= src.back() != u.src(i);
+    }
+    if (u.in(Ops::END | Ops::REDUCE)) {
+      // A merged pair names one range twice.
+      UOps once(src.begin(), src.begin() + ends);
+      for (size_t i = ends; i < src.size(); i++) if (std::find(once.begin() + ends, once.end(), src[i]) == once.end()) once.push_back(src[i]);
+      memo.set(u, changed ? UOp::make(u.op(), u.dtype(), once, u.arg(), u.tag()) : u);
+    } else {
+      memo.set(u, changed ? fold(u.op(), u.dtype(), src, u.arg(), u.tag()) : u);
+    }
+  }
+  return memo.get(sink);
+}
+
+/// r used as r / c and r % c: r becomes the sum of its digits.
+UOp split_digits(UOp sink) {
+  std::map<uint32_t, std::vector<int64_t>> radix;
+  UOps order = sink.toposort();
+  for (UOp u : order) {
+    if (!u.in(Ops::FLOORDIV | Ops::FLOORMOD) || !u.src(1).is_const() || !u.dtype().is_weak()) continue;
+    auto c = static_cast<int64_t>(u.src(1).const_int());
+    UOp x = u.src(0);
+    if (x.is(Ops::FLOORDIV) && x.src(1).is_const()) c *= static_cast<int64_t>(x.src(1).const_int()), x = x.src(0);
+    if (x.is(Ops::RANGE) && c > 1 && size_of(x) % c == 0 && size_of(x) > c) radix[x.id()].push_back(c);
+  }
+  if (radix.empty()) return sink;
+  std::map<uint32_t, std::pair<UOp, UOps>> map;
+  for (UOp r : order) {
+    if (!r.is(Ops::RANGE) || !radix.count(r.id())) continue;
+    std::vector<int64_t> cuts = radix[r.id()], chain{1};
+    std::sort(cuts.begin(), cuts.end());
+    for (int64_t c : cuts) if (c > chain.back() && c % chain.back() == 0) chain.push_back(c);
+    chain.push_back(size_of(r));
+    UOp sum;
+    UOps parts;
+    for (size_t i = chain.size() - 1; i-- > 0;) {
+      RangeArg arg = r.arg<RangeArg>();
+      arg.id.push_back(static_cast<int32_t>(chain.size() - i));
+      UOp digit = UOp::range(UOp::constant(chain[i + 1] / chain[i]), arg);
+      UOp term = fold_mul(digit, chain[i]);
+      sum = sum ? fold_add(sum, term) : term;
+      parts.push_back(digit);
+    }
+    map[r.id()] = {sum, parts};
+  }
+  return replace_ranges(sink, map);
+}
+
+/// Merges (a, b) where every expression walks them as a * size(b) + b.
+UOp merge(UOp sink) {
+  UOps order = sink.toposort(), ranges;
+  std::vector<LinearForm> forms;
+  std::vector<const UOp*> unused;
+  struct Owner { UOps ranges; };
+  std::vector<UOps> owners;
+  for (UOp u : order) {
+    if (u.is(Ops::RANGE)) { ranges.push_back(u); continue; }
+    if (u.in(Ops::END | Ops::REDUCE)) owners.push_back(UOps(u.srcs().begin() + range_start(u), u.srcs().end()));
+    // Maximal integer expressions: sources that continue no sum.
+    const bool sum = u.dtype().is_int() && (u.is(Ops::ADD) || (u.is(Ops::MUL) && (u.src(1).is_const() || u.src(0).is_const())) ||
+                                            (u.is(Ops::WHERE) && u.src(2).is_invalid()));
+    const uint32_t ends = u.in(Ops::END | Ops::REDUCE) ? range_start(u) : u.nsrc();
+    for (uint32_t i = 0; i < ends; i++) {
+      UOp s = u.src(i);
+      if (!s.dtype().is_int() || (sum && !(u.is(Ops::WHERE) && i == 0)) || ranges_of(s).empty()) continue;
+      if (s.is(Ops::RANGE) || s.in(Ops::ADD | Ops::MUL | Ops::WHERE)) forms.push_back(linear_form(s));
+    }
+  }
+  std::map<uint32_t, std::pair<UOp, UOps>> map;
+  std::vector<int64_t> size(ranges.size());
+  std::vector<bool> gone(ranges.size(), false);
+  for (size_t i = 0; i < ranges.size(); i++) size[i] = size_of(ranges[i]);
+  std::vector<std::vector<size_t>> members(ranges.size());  // ranges merged into this one
+  bool again = true, any = false;
+  while (again) {
+    again = false;
+    for (size_t a = 0; a < ranges.size(); a++)
+      for (size_t b = 0; b < ranges.size() && !gone[a]; b++) {
+        if (a == b || gone[b] || size[a] <= 0 || size[b] <= 0 || ranges[a].arg<RangeArg>().type != ranges[b].arg<RangeArg>().type) continue;
+        bool ok = true, used = false;
+        for (const UOps& o : owners) {
+          bool x = std::find(o.begin(), o.end(), ranges[a]) != o.end(), y = std::find(o.begin(), o.end(), ranges[b]) != o.end();
+          ok &= x == y;
+        }
+        for (const LinearForm& f : forms) {
+          if (!ok) break;
+          int64_t x = f.coefficient(ranges[a]), y = f.coefficient(ranges[b]);
+          ok &= x == y * size[b], used |= y != 0;
+        }
+        if (!ok || (!used && size[a] * size[b] > INT32_MAX)) continue;
+        size[b] *= size[a], gone[a] = true, again = any = true;
+        members[b].push_back(a);
+      }
+  }
+  if (!any) return sink;
+  for (size_t b = 0; b < ranges.size(); b++) {
+    if (gone[b] || members[b].empty()) continue;
+    UOp wide = UOp::range(UOp::constant(size[b]), ranges[b].arg<RangeArg>());
+    std::vector<size_t> stack = members[b];
+    map[ranges[b].id()] = {wide, {wide}};
+    while (!stack.empty()) {
+      size_t a = stack.back();
+      stack.pop_back();
+      map[ranges[a].id()] = {UOp::constant(int64_t{0}), {wide}};
+      stack.insert(stack.end(), members[a].begin(), members[a].end());
+    }
+  }
+  return replace_ranges(sink, map);
+}
+}  // namespace
+
+UOp simplify_ranges(UOp sink) { return merge(split_digits(sink)); }
+
+}  // namespace tg
