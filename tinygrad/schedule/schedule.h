@@ -25,7 +25,7 @@ struct ScheduleCall {
   enum Kind : uint8_t { kKernel, kCopy } kind = kKernel;
   KernelRef kernel;
   std::vector<int32_t> buffers;   ///< by PARAM slot: index into Schedule::buffers
-  std::vector<int32_t> vars;      ///< the kernel's variables (sorted by name): index into BoundSchedule::vars
+  std::vector<int32_t> vars;      ///< the kernel's variables v00, v01, ...: index into BoundSchedule::vars
   std::string metadata;           ///< names of the tensor methods that made it, for DEBUG=2
 };
 
@@ -44,12 +44,13 @@ struct BoundSchedule {
   std::shared_ptr<const Schedule> schedule;
   UOps inputs;                              ///< BUFFER nodes of the global graph, one per kInput buffer
   UOps results;                             ///< per root: the global graph's expression of its storage (a BUFFER, new for kOutput, or a view of one)
-  std::vector<std::pair<std::string, int64_t>> vars;  ///< variable values
+  std::vector<std::pair<UOp, UOp>> stored;  ///< nodes whose values lie in storage once the schedule has run (assigns, shared results), for Graph::forward
+  std::vector<std::pair<std::string, int64_t>> vars;  ///< variables' names and values
   bool cache_hit = false;
 };
 
-/// Schedules `roots` (nodes of the global graph; under a GraphScope). Makes new BUFFER nodes for the results. Throws ShapeError/DeviceError for graphs
-/// no schedule exists for (a cycle of assigns, an unbound variable).
+/// Schedules `roots` (nodes of the global graph; under a GraphScope). Makes new BUFFER nodes for the results. Buffers of roots without a device have device "".
+/// ValueError for a variable without a value, DeviceError where devices mix, Error for assigns that depend on each other in a circle.
 BoundSchedule create_schedule(std::span<const UOp> roots);
 /// A new BUFFER node of the global graph with a fresh slot.
 UOp new_buffer(const Shape& shape, DType dtype, const std::string& device);

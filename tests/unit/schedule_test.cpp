@@ -1,0 +1,263 @@
+// The scheduler: how many kernels, and that they compute what the graph says.
+#include <cmath>
+#include <random>
+
+#include "schedule_util.h"
+#include "tinygrad/base/context.h"
+
+namespace tg::test {
+namespace {
+
+/// Gives every BUFFER of the graph values, schedules, runs, and compares the results with the dense evaluation. Returns the number of kernels.
+size_t check(std::initializer_list<UOp> roots, double tolerance = 1e-5) {
+  std::vector<UOp> r(roots);
+  Dense dense;
+  Memory memory;
+  uint32_t seed = 1;
+  for (UOp root : r)
+    for (UOp u : root.toposort()) {
+      if (!u.is(Ops::BUFFER) || dense.buffers.count(u)) continue;
+      std::mt19937 rng(seed++);
+      Values v(static_cast<size_t>(shape_of(u).numel()));
+      for (ConstValue& x : v) x = u.dtype().is_float() ? ConstValue(static_cast<double>(static_cast<int>(rng() % 41) - 20) / 8) : ConstValue(static_cast<int64_t>(u.dtype().is_bool() ? rng() % 2 : rng() % 8));
+      dense.buffers[u] = v, memory[u.arg<ParamArg>().slot] = v;
+    }
+  BoundSchedule s = create_schedule(r);
+  run_schedule(s, memory);
+  Dense after;
+  for (UOp root : s.results) {
+    UOp b = buffer_under(root);
+    after.buffers[b] = memory.at(b.arg<ParamArg>().slot);
+  }
+  for (size_t i = 0; i < r.size(); i++) {
+    const Values &want = dense(r[i]), &got = after(s.results[i]);
+    EXPECT_EQ(want.size(), got.size());
+    if (want.size() != got.size()) continue;
+    for (size_t k = 0; k < want.size(); k++) {
+      double w = want[k].as_double(), g = got[k].as_double();
+      if (std::isnan(w) ? !std::isnan(g) : !(std::abs(w - g) <= tolerance * std::max(1.0, std::abs(w)))) {
+        ADD_FAILURE() << "root " << i << " element " << k << ": got " << g << ", expected " << w;
+        break;
+      }
+    }
+  }
+  return s.schedule->calls.size();
+}
+size_t kernels(std::initializer_list<UOp> roots) {
+  std::vector<UOp> r(roots);
+  return create_schedule(r).schedule->calls.size();
+}
+
+UOp softmax(UOp x) {
+  UOp e = unary(Ops::EXP2, (x - reduce(x, Ops::MAX, {1})) * 1.4426950408889634);
+  return e * unary(Ops::RECIPROCAL, sum(e, {1}));
+}
+UOp layernorm(UOp x, UOp w, UOp b) {
+  double n = static_cast<double>(shape_of(x)[1].value());
+  UOp d = x - sum(x, {1}) * (1 / n);
+  UOp var = sum(d * d, {1}) * (1 / n);
+  return d * unary(Ops::RECIPROCAL, unary(Ops::SQRT, var + 1e-5)) * w + b;
+}
+/// 3x3 convolution with padding 1, stride 1: windows by shifted views.
+UOp conv3x3(UOp x, UOp w) {
+  Shape s = shape_of(x);
+  int64_t n = s[0], c = s[1], h = s[2], wd = s[3], oc = shape_of(w)[0];
+  UOp p = pad(x, {0, 0, 1, 1}, {n, c, h + 2, wd + 2});
+  // (h + 2) repeated 3 times and cut to rows of h + 3: row k of the reshape starts k later.
+  auto windows = [](UOp t, size_t axis, int64_t out) {
+    Shape s = shape_of(t);
+    int64_t in = s[axis];
+    Shape one = s, many = s, flat = s, cut = s, rows = s;
+    one.insert(one.begin() + static_cast<int64_t>(axis), 1), many.insert(many.begin() + static_cast<int64_t>(axis), 3);
+    flat[axis] = 3 * in, cut[axis] = 3 * (in + 1);
+    t = reshape(expand(reshape(t, one), many), flat);
+    Shape zero(s.size(), SInt(0)), more = flat;
+    more[axis] = 4 * in;
+    one = s, many = s;
+    one.insert(one.begin() + static_cast<int64_t>(axis), 1), many.insert(many.begin() + static_cast<int64_t>(axis), 4);
+    t = reshape(expand(reshape(reshape(shrink(t, zero, s), s), one), many), more);
+    t = shrink(t, zero, cut);
+    rows[axis] = 3, rows.insert(rows.begin() + static_cast<int64_t>(axis) + 1, SInt(in + 1));
+    t = reshape(t, rows);
+    Shape zero2(rows.size(), SInt(0)), last = rows;
+    last[axis + 1] = out;
+    return shrink(t, zero2, last);
+  };
+  UOp win = windows(windows(p, 3, wd), 2, h);                                  // n, c, 3, h, 3, w
+  win = reshape(permute(win, {0, 1, 3, 5, 2, 4}), {n, 1, c, h, wd, 3, 3});
+  UOp y = win * reshape(w, {1, oc, c, 1, 1, 3, 3});
+  return reshape(sum(y, {2, 5, 6}), {n, oc, h, wd});
+}
+
+TEST(Schedule, ElementwiseChainIsOneKernel) {
+  GraphScope g;
+  UOp a = buffer({4, 6}), b = buffer({6});
+  UOp x = a;
+  for (int i = 0; i < 10; i++) x = x * 0.5 + b;
+  EXPECT_EQ(check({x}), 1u);
+}
+
+TEST(Schedule, MatmulWithEpilogueIsOneKernel) {
+  GraphScope g;
+  UOp a = buffer({5, 7}), b = buffer({7, 3}), bias = buffer({3});
+  EXPECT_EQ(check({relu(matmul(a, b) + bias)}), 1u);
+}
+
+TEST(Schedule, SoftmaxAndLayerNorm) {
+  GraphScope g;
+  UOp x = buffer({4, 6}), w = buffer({6}), b = buffer({6});
+  EXPECT_LE(check({softmax(x)}), 3u);
+  EXPECT_LE(check({layernorm(x, w, b)}), 3u);
+}
+
+TEST(Schedule, ConvolutionWithPaddingIsOneKernel) {
+  GraphScope g;
+  UOp x = buffer({2, 3, 5, 4}), w = buffer({4, 3, 3, 3}), b = buffer({4});
+  EXPECT_EQ(check({relu(conv3x3(x, w) + reshape(b, {1, 4, 1, 1}))}), 1u);
+}
+
+TEST(Schedule, TransposeIsOneKernel) {
+  GraphScope g;
+  EXPECT_EQ(check({contiguous(permute(buffer({3, 4}), {1, 0}))}), 1u);
+}
+
+TEST(Schedule, ViewsNeedNoKernel) {
+  GraphScope g;
+  UOp a = buffer({3, 4});
+  EXPECT_EQ(check({a}), 0u);
+  EXPECT_EQ(check({permute(a, {1, 0})}), 0u);
+  EXPECT_EQ(check({expand(reshape(a, {1, 12}), {5, 12})}), 0u);
+  EXPECT_EQ(check({contiguous(reshape(a, {12}))}), 0u);
+}
+
+TEST(Schedule, LargeSumIsTwoKernels) {
+  GraphScope g;
+  UOp x = buffer({16 << 20});
+  std::vector<UOp> roots{sum(x, {0})};
+  BoundSchedule s = create_schedule(roots);
+  ASSERT_EQ(s.schedule->calls.size(), 2u);
+  EXPECT_GE(s.schedule->buffers[static_cast<size_t>(s.schedule->calls[0].buffers[0])].size, 64);
+  EXPECT_EQ(kernels({sum(buffer({100}), {0})}), 1u);
+}
+
+TEST(Schedule, CheapProducersAreRepeatedExpensiveOnesStored) {
+  GraphScope g;
+  UOp a = buffer({4, 4});
+  UOp cheap = a + 1.0, dear = unary(Ops::EXP2, unary(Ops::SIN, unary(Ops::EXP2, a)));
+  EXPECT_EQ(check({cheap + permute(cheap, {1, 0})}), 1u);
+  EXPECT_EQ(check({dear + permute(dear, {1, 0})}), 2u);
+  // Read many times by a matmul: only trivial producers are recomputed.
+  UOp b = buffer({4, 5});
+  EXPECT_EQ(check({matmul(a * 0.5, b)}), 1u);
+  EXPECT_EQ(check({matmul(unary(Ops::EXP2, a), b)}), 2u);
+}
+
+// ---- assigns ----
+
+/// A buffer of 0, 1, 2, ... in memory.
+struct World {
+  Memory memory;
+  UOp iota(int64_t n) {
+    UOp b = buffer({n});
+    for (int64_t i = 0; i < n; i++) memory[b.arg<ParamArg>().slot].push_back(static_cast<double>(i));
+    return b;
+  }
+  std::vector<double> at(UOp view) {
+    std::vector<double> out;
+    for (const ConstValue& v : memory.at(buffer_under(view).arg<ParamArg>().slot)) out.push_back(v.as_double());
+    return out;
+  }
+  BoundSchedule run(std::initializer_list<UOp> roots) {
+    std::vector<UOp> r(roots);
+    BoundSchedule s = create_schedule(r);
+    run_schedule(s, memory);
+    return s;
+  }
+};
+using Doubles = std::vector<double>;
+
+TEST(ScheduleAssign, InPlace) {
+  GraphScope g;
+  World w;
+  UOp a = w.iota(4);
+  BoundSchedule s = w.run({assign(a, a + 1.0)});
+  EXPECT_EQ(s.schedule->calls.size(), 1u);
+  EXPECT_EQ(s.schedule->calls[0].buffers, std::vector<int32_t>{0});
+  EXPECT_EQ(s.results[0], a);
+  EXPECT_EQ(w.at(a), (Doubles{1, 2, 3, 4}));
+}
+
+TEST(ScheduleAssign, ShiftedReadIsStoredFirst) {
+  GraphScope g;
+  World w;
+  UOp a = w.iota(5);
+  UOp dest = shrink(a, {1}, {4}), value = shrink(a, {0}, {4});
+  BoundSchedule s = w.run({a.after({dest.store(value)})});
+  EXPECT_EQ(s.schedule->calls.size(), 2u);
+  EXPECT_EQ(w.at(a), (Doubles{0, 0, 1, 2, 3}));
+}
+
+TEST(ScheduleAssign, ReverseInPlace) {
+  GraphScope g;
+  World w;
+  UOp a = w.iota(4);
+  w.run({assign(a, flip(a, {0}))});
+  EXPECT_EQ(w.at(a), (Doubles{3, 2, 1, 0}));
+}
+
+TEST(ScheduleAssign, PendingReaderSeesTheOldValue) {
+  GraphScope g;
+  World w;
+  UOp a = w.iota(3), before = a * 10.0;
+  BoundSchedule s = w.run({assign(a, a + 1.0), before});
+  EXPECT_EQ(w.at(a), (Doubles{1, 2, 3}));
+  EXPECT_EQ(w.at(s.results[1]), (Doubles{0, 10, 20}));
+}
+
+TEST(ScheduleAssign, OldAndNewInOneExpression) {
+  GraphScope g;
+  World w;
+  UOp a = w.iota(3);
+  BoundSchedule s = w.run({assign(a, a + 1.0) * 10.0 + a});
+  EXPECT_EQ(w.at(a), (Doubles{1, 2, 3}));
+  EXPECT_EQ(w.at(s.results[0]), (Doubles{10, 21, 32}));
+}
+
+TEST(ScheduleAssign, ViewsOfAnAssignedBuffer) {
+  GraphScope g;
+  World w;
+  UOp a = w.iota(4), x = w.iota(2);
+  UOp written = a.after({shrink(a, {1}, {2}).store(x + 7.0)});
+  BoundSchedule s = w.run({shrink(written, {2}, {2}) * 2.0, written});
+  EXPECT_EQ(w.at(a), (Doubles{0, 7, 8, 3}));
+  EXPECT_EQ(w.at(s.results[0]), (Doubles{16, 6}));
+  EXPECT_EQ(s.results[1], a);
+  // Both the value and its storage are told, so that they are not computed again.
+  bool told = false;
+  for (auto& [node, storage] : s.stored) told |= node == written && storage == a;
+  EXPECT_TRUE(told);
+}
+
+TEST(ScheduleAssign, Chain) {
+  GraphScope g;
+  World w;
+  UOp a = w.iota(3);
+  UOp a1 = assign(a, a + 1.0), a2 = assign(a1, a1 * a1), mid = a1 * 100.0;
+  BoundSchedule s = w.run({a2, mid, a * 1000.0});
+  EXPECT_EQ(w.at(a), (Doubles{1, 4, 9}));
+  EXPECT_EQ(w.at(s.results[1]), (Doubles{100, 200, 300}));
+  EXPECT_EQ(w.at(s.results[2]), (Doubles{0, 1000, 2000}));
+}
+
+TEST(ScheduleAssign, Swap) {
+  GraphScope g;
+  World w;
+  UOp a = w.iota(3), b = w.iota(3);
+  w.memory[b.arg<ParamArg>().slot] = {ConstValue(7.0), ConstValue(8.0), ConstValue(9.0)};
+  w.run({assign(a, b + 0.0), assign(b, a + 0.0)});
+  EXPECT_EQ(w.at(a), (Doubles{7, 8, 9}));
+  EXPECT_EQ(w.at(b), (Doubles{0, 1, 2}));
+}
+
+}  // namespace
+}  // namespace tg::test

@@ -1,0 +1,119 @@
+/// \file Rewrites of the tensor graph before ranges are assigned.
+#include <algorithm>
+
+#include "tinygrad/schedule/passes.h"
+#include "tinygrad/uop/rewrite.h"
+
+namespace tg {
+using namespace upat;
+namespace {
+UOp movement(Ops op, UOp x, const Shape& shape) { return UOp::make(op, x.dtype(), {x, shape.stack()}); }
+bool has_zero(const Shape& s) { return std::any_of(s.begin(), s.end(), [](const SInt& d) { return d == 0; }); }
+/// A value of this shape that is one literal everywhere.
+UOp filled(ConstValue v, DType d, const Shape& shape) {
+  UOp c = UOp::constant(v, d);
+  return shape.empty() ? c : movement(Ops::EXPAND, c, shape);
+}
+ConstValue identity_of(Ops op, DType d) {
+  if (op == Ops::MUL) return 1;
+  if (op == Ops::ADD) return 0;
+  return d.is_float() ? ConstValue(float_min(d)) : ConstValue(int_min(d));
+}
+bool all_zero(UOp stack) { return std::all_of(stack.srcs().begin(), stack.srcs().end(), [](UOp s) { return s.is_const_int(0); }); }
+
+/// A reduction of very much to very little in two steps: the first has enough results for all threads. Splits the outermost reduced axis it can,
+/// so that the first step reads memory in order.
+UOp split_reduce(const ScheduleOptions& o, UOp u, UOp x) {
+  if (!o.split_reduces) return {};
+  const Shape &in = shape_of(x), &out = shape_of(u);
+  if (in.symbolic() || out.symbolic()) return {};
+  int64_t results = out.numel(), inputs = in.numel();
+  if (results == 0 || inputs / results < o.split_threshold || results >= 64) return {};
+  const ReduceArg& arg = u.arg<ReduceArg>();
+  for (int32_t a : arg.axes) {
+    int64_t n = in[static_cast<size_t>(a)];
+    for (int64_t d = 256; d >= 8; d--) {
+      if (n % d || results * d > (int64_t{1} << o.split_size)) continue;
+      Shape split = in;
+      split[static_cast<size_t>(a)] = d;
+      split.insert(split.begin() + a + 1, SInt(n / d));
+      ReduceArg first{arg.op, {}}, second{arg.op, {a}};
+      for (int32_t b : arg.axes) first.axes.push_back(b < a ? b : b + 1);
+      UOp partial = UOp::make(Ops::REDUCE, u.dtype(), {movement(Ops::RESHAPE, x, split)}, first);
+      partial = UOp::make(Ops::CONTIGUOUS, u.dtype(), {partial});
+      Shape kept = out;
+      kept[static_cast<size_t>(a)] = d;
+      return UOp::make(Ops::REDUCE, u.dtype(), {movement(Ops::RESHAPE, partial, kept)}, second);
+    }
+  }
+  return {};
+}
+
+const PatternMatcher<>& early_rules() {
+  static const auto* pm = new PatternMatcher<>({
+      // ---- movement ops that do nothing or follow each other ----
+      rule(u = op<Ops::RESHAPE>(x, _), [](U u, X x) -> UOp {
+        if (shape_of(u) == shape_of(x)) return x;
+        return x.is(Ops::RESHAPE) ? UOp::make(Ops::RESHAPE, u.dtype(), {x.src(0), u.src(1)}) : UOp();
+      }),
+      rule(u = op<Ops::EXPAND>(x, _), [](U u, X x) -> UOp { return shape_of(u) == shape_of(x) ? UOp(x) : UOp(); }),
+      rule(u = op<Ops::PERMUTE>(x), [](U u, X x) -> UOp {
+        const auto& p = u.arg<std::vector<int64_t>>();
+        if (std::is_sorted(p.begin(), p.end())) return x;
+        if (!x.is(Ops::PERMUTE)) return {};
+        std::vector<int64_t> q;
+        for (int64_t a : p) q.push_back(x.arg<std::vector<int64_t>>()[static_cast<size_t>(a)]);
+        return UOp::make(Ops::PERMUTE, u.dtype(), {x.src(0)}, q);
+      }),
+      rule(u = op<Ops::FLIP>(x), [](U u, X x) -> UOp { return u.arg<std::vector<int64_t>>().empty() ? UOp(x) : UOp(); }),
+      rule(u = op<Ops::SHRINK>(x, _, _), [](U u, X x) -> UOp { return all_zero(u.src(1)) && shape_of(u) == shape_of(x) ? UOp(x) : UOp(); }),
+      rule(u = op<Ops::PAD>(x, _, _), [](U u, X x) -> UOp {
+        if (has_zero(shape_of(x))) return filled(0, u.dtype(), shape_of(u));
+        return all_zero(u.src(1)) && shape_of(u) == shape_of(x) ? UOp(x) : UOp();
+      }),
+      // ---- storage ----
+      rule(u = op<Ops::CONTIGUOUS>(x), [](U, X x) -> UOp {
+        UOp s = x;
+        while (s.is(Ops::RESHAPE)) s = s.src(0);
+        return s.in(Ops::CONTIGUOUS | Ops::COPY) || is_whole_buffer(x) ? UOp(x) : UOp();
+      }),
+      rule(u = op<Ops::COPY>(x), [](U u, X x) -> UOp {
+        const std::string& from = device_of(x);
+        if (from.empty() || from == u.arg<std::string>()) return x;
+        UOp s = x;
+        while (s.is(Ops::RESHAPE)) s = s.src(0);
+        if (s.in(Ops::CONTIGUOUS | Ops::COPY) || is_whole_buffer(x)) return {};
+        return UOp::make(Ops::COPY, u.dtype(), {UOp::make(Ops::CONTIGUOUS, x.dtype(), {x})}, u.arg());
+      }),
+      rule(op<Ops::DETACH>(x), x),
+      rule(op<Ops::CONTIGUOUS_BACKWARD>(x), x),
+      // ---- reductions ----
+      rule(u = op<Ops::REDUCE>(x), [](const ScheduleOptions& o, U u, X x) -> UOp {
+        const ReduceArg& arg = u.arg<ReduceArg>();
+        const Shape& in = shape_of(x);
+        if (has_zero(in)) return filled(identity_of(arg.op, u.dtype()), u.dtype(), shape_of(u));
+        ReduceArg kept{arg.op, {}};
+        for (int32_t a : arg.axes) if (!(in[static_cast<size_t>(a)] == 1)) kept.axes.push_back(a);
+        if (kept.axes.empty()) return x;
+        if (kept.axes.size() != arg.axes.size()) return UOp::make(Ops::REDUCE, u.dtype(), {x}, kept);
+        if (x.is(Ops::REDUCE) && x.arg<ReduceArg>().op == arg.op) {
+          ReduceArg both = arg;
+          both.axes.insert(both.axes.end(), x.arg<ReduceArg>().axes.begin(), x.arg<ReduceArg>().axes.end());
+          std::sort(both.axes.begin(), both.axes.end());
+          return UOp::make(Ops::REDUCE, u.dtype(), {x.src(0)}, both);
+        }
+        return split_reduce(o, u, x);
+      }),
+  });
+  return *pm;
+}
+}  // namespace
+
+bool is_whole_buffer(UOp u) {
+  while (u.in(Ops::RESHAPE | Ops::AFTER)) u = u.src(0);
+  return u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kGlobal;
+}
+
+UOp early_rewrites(UOp sink, const ScheduleOptions& options) { return graph_rewrite(sink, early_rules(), options, {.name = "early rewrites"}); }
+
+}  // namespace tg

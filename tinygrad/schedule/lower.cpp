@@ -1,0 +1,345 @@
+/// \file Values as expressions over ranges: one walk from the sources to the users. Keeps every kernel within its budget.
+#include <algorithm>
+#include <map>
+
+#include "tinygrad/schedule/indexing.h"
+#include "tinygrad/schedule/passes.h"
+
+namespace tg {
+namespace {
+/// The step that reads `u`'s storage: PARAM or AFTER under views.
+UOp chain_base(UOp u) {
+  while (u.in(groups::kMovement)) u = u.src(0);
+  return u;
+}
+
+class Lowerer {
+ public:
+  Lowerer(Ranged& r, std::vector<ScheduleBuffer>& buffers, const ScheduleOptions& o) : r_(r), buffers_(buffers), o_(o) {
+    state_of_.assign(r_.nodes.size(), -1);
+    store_step_.assign(r_.nodes.size(), -1);
+  }
+  Lowered run() {
+    for (size_t b = 0; b < buffers_.size(); b++) l_.states.push_back({static_cast<int32_t>(b), -1, {}});  // state b: buffer b as found
+    make_steps();
+    for (size_t i = 0; i < r_.nodes.size(); i++) {
+      UOp u = r_.nodes[i];
+      if (u.is(Ops::AFTER)) enter_state(static_cast<uint32_t>(i));
+      for (int32_t k = r_.first[i]; k >= 0; k = r_.instances[static_cast<size_t>(k)].next) {
+        Instance& in = r_.instances[static_cast<size_t>(k)];
+        in.value = r_.region[i] >= 0 ? load_region(i, in) : value_of(in);
+      }
+      int32_t g = r_.region[i];
+      if (g >= 0 && r_.regions[static_cast<size_t>(g)].kind == Region::kValue) finish_value(r_.regions[static_cast<size_t>(g)]);
+      if (u.is(Ops::STORE)) finish_store(static_cast<uint32_t>(i));
+    }
+    for (int32_t i : r_.gathers) l_.gathers.push_back(r_.instances[static_cast<size_t>(i)].value.cast(dtypes::weakint));
+    for (size_t k = 0; k < r_.regions.size(); k++) {
+      if (r_.regions[k].kind != Region::kCopy) continue;
+      UOp source = r_.nodes[r_.regions[k].node].src(0);
+      while (source.is(Ops::RESHAPE)) source = source.src(0);
+      int32_t g = r_.region[pos(source)];
+      l_.steps[static_cast<size_t>(region_step_[k])].reads = {g >= 0 ? written_[static_cast<size_t>(r_.regions[static_cast<size_t>(g)].buffer)] : state_of(source)};
+    }
+    return std::move(l_);
+  }
+
+ private:
+  uint32_t pos(UOp u) const { return r_.position[u.id()]; }
+
+  // ---- steps, in the order of the graph ----
+  void make_steps() {
+    written_.assign(buffers_.size(), -1);
+    for (size_t k = r_.regions.size(); k-- > 0;) {
+      Region& g = r_.regions[k];
+      Step s;
+      s.copy = g.kind == Region::kCopy;
+      s.ranges = g.ranges;
+      s.buffer = g.buffer;
+      auto id = static_cast<int32_t>(l_.steps.size());
+      if (g.kind == Region::kStore) store_step_[g.node] = id;
+      if (g.store >= 0) store_step_[static_cast<size_t>(g.store)] = id;
+      region_step_.resize(r_.regions.size(), -1);
+      region_step_[k] = id;
+      if (g.buffer >= 0) {
+        s.parent = g.buffer;
+        written_[static_cast<size_t>(g.buffer)] = static_cast<int32_t>(l_.states.size());
+        l_.states.push_back({g.buffer, g.buffer, {id}});
+      }
+      l_.steps.push_back(std::move(s));
+    }
+  }
+  /// The state a read of this storage sees.
+  int32_t state_of(UOp u) const {
+    u = chain_base(u);
+    if (u.is(Ops::PARAM)) return static_cast<int32_t>(u.arg<ParamArg>().slot);
+    TG_ASSERT(u.is(Ops::AFTER), "no storage: ", u);
+    return state_of_[pos(u)];
+  }
+  void enter_state(uint32_t i) {
+    UOp u = r_.nodes[i];
+    int32_t parent = state_of(u.src(0));
+    std::vector<int32_t> writers;
+    for (size_t k = 1; k < u.nsrc(); k++) {
+      if (u.src(k).is(Ops::STORE)) { if (int32_t s = store_step_[pos(u.src(k))]; s >= 0) writers.push_back(s); }
+      else if (u.src(k).is(Ops::AFTER)) { for (int32_t s : l_.states[static_cast<size_t>(state_of(u.src(k)))].writers) writers.push_back(s); }
+      else TG_ASSERT(false, "effect ", u.src(k), " cannot be scheduled");
+    }
+    if (writers.empty()) { state_of_[i] = parent; return; }
+    std::sort(writers.begin(), writers.end());
+    auto [it, fresh] = known_.try_emplace({parent, writers}, static_cast<int32_t>(l_.states.size()));
+    if (fresh) l_.states.push_back({l_.states[static_cast<size_t>(parent)].buffer, parent, writers});
+    state_of_[i] = it->second;
+  }
+
+  // ---- reads ----
+  UOp load(int32_t state, UOp flat, UOp valid, DType d) {
+    int32_t b = l_.states[static_cast<size_t>(state)].buffer;
+    UOp p = buffer_param(buffers_[static_cast<size_t>(b)], b, state);
+    UOp v = UOp::make(Ops::INDEX, p.dtype(), {p, valid ? flat.valid(valid) : flat}).load();
+    set_size(v, {1, 1});
+    TG_ASSERT(v.dtype() == d, "a buffer of ", v.dtype(), " read as ", d);
+    return v;
+  }
+  UOp load_region(size_t i, const Instance& in) {
+    int32_t b = r_.regions[static_cast<size_t>(r_.region[i])].buffer;
+    return load(written_[static_cast<size_t>(b)], flat_index(in.idx, shape_of(r_.nodes[i])), in.valid, r_.nodes[i].dtype());
+  }
+  /// A position in a view of a buffer: the flat index into the buffer.
+  static Access into_buffer(UOp view, Access a) {
+    while (!view.is(Ops::PARAM)) {
+      if (!view.is(Ops::AFTER)) a = through_movement(view, a);
+      view = view.src(0);
+    }
+    return {flat_index(a.idx, shape_of(view)), a.valid};
+  }
+
+  UOp source(const Instance& in, size_t k) const { return r_.instances[static_cast<size_t>(r_.sources[in.src_begin + k])].value; }
+
+  UOp value_of(const Instance& in) {
+    UOp u = r_.nodes[in.node];
+    switch (u.op()) {
+      case Ops::PARAM:
+        if (u.arg<ParamArg>().addrspace == AddrSpace::kAlu) return u;
+        return load(state_of(u), flat_index(in.idx, shape_of(u)), in.valid, u.dtype());
+      case Ops::AFTER: {
+        Access a = into_buffer(u, {in.idx, in.valid});
+        return load(state_of(u), a.idx, a.valid, u.dtype());
+      }
+      case Ops::CONST: return u;
+      case Ops::ARANGE: return in.idx.src(0).cast(u.dtype());
+      case Ops::RESHAPE: case Ops::EXPAND: case Ops::PERMUTE: case Ops::SHRINK: case Ops::FLIP: case Ops::CONTIGUOUS: return source(in, 0);
+      case Ops::PAD: {
+        // Valid here, not in what encloses it: that has its own WHERE.
+        UOp here = through_movement(u, {in.idx, UOp()}).valid, v = source(in, 0);
+        return here ? combine(Ops::WHERE, u.dtype(), {here, v, UOp::constant(0, u.dtype())}, {}) : v;
+      }
+      case Ops::REDUCE: return reduce(in, u);
+      case Ops::STACK: {
+        UOp at = in.idx.src(0), v;
+        for (uint32_t k = u.nsrc(); k-- > 0;) {
+          if (r_.sources[in.src_begin + k] < 0) continue;
+          UOp s = source(in, k);
+          v = v ? combine(Ops::WHERE, u.dtype(), {at < UOp::constant(int64_t{k} + 1), s, v}, {}) : s;
+        }
+        return v;
+      }
+      case Ops::INDEX: return source(in, 0);
+      default: {
+        UOp src[3];
+        for (uint32_t k = 0; k < u.nsrc(); k++) src[k] = source(in, k);
+        return combine(u.op(), u.dtype(), {src, u.nsrc()}, u.arg());
+      }
+    }
+  }
+  UOp reduce(const Instance& in, UOp u) {
+    const ReduceArg& arg = u.arg<ReduceArg>();
+    UOp v = source(in, 0);
+    const UOps& open = ranges_of(v);
+    UOp idx = r_.instances[static_cast<size_t>(r_.sources[in.src_begin])].idx;
+    UOps ranges;
+    UOp times;
+    for (int32_t a : arg.axes) {
+      UOp i = idx.src(static_cast<size_t>(a));
+      if (!i.is(Ops::RANGE)) continue;
+      if (std::find(open.begin(), open.end(), i) != open.end() || arg.op == Ops::MUL || i.src(0).op() != Ops::CONST) ranges.push_back(i);
+      else if (arg.op == Ops::ADD) times = times ? times * i.src(0) : i.src(0);
+    }
+    Size s = size(v);
+    if (!ranges.empty()) v = v.reduce(arg.op, ranges), set_size(v, {s.ops + 1, s.buffers});
+    if (times) v = combine(Ops::MUL, u.dtype(), {v, UOp::constant(count_of(times), u.dtype())}, {});
+    return v;
+  }
+  static ConstValue count_of(UOp product) {
+    int128 n = 1;
+    UOps stack{product};
+    while (!stack.empty()) {
+      UOp s = stack.back();
+      stack.pop_back();
+      if (s.is_const()) n *= s.const_int();
+      else stack.insert(stack.end(), s.srcs().begin(), s.srcs().end());
+    }
+    return n;
+  }
+
+  // ---- the budget ----
+  /// Upper bounds of what a value takes; counted exactly when they pass the limit.
+  struct Size { int32_t ops = 0, buffers = 0; };
+  Size size(UOp v) const { return v.id() < sizes_.size() ? sizes_[v.id()] : Size(); }
+  void set_size(UOp v, Size s) {
+    if (v.id() >= sizes_.size()) sizes_.resize(v.id() + v.id() / 2 + 64);
+    sizes_[v.id()] = s;
+  }
+  bool fits(Size s) const { return s.ops <= o_.max_alu && s.buffers < o_.max_buffers; }
+  static Size sum(std::span<const Size> parts) {
+    Size s{1, 0};
+    for (const Size& p : parts) s.ops += p.ops, s.buffers += p.buffers;
+    return s;
+  }
+  /// Operations and buffers of a value, each once. Index arithmetic is not counted.
+  Size count(std::span<const UOp> roots) {
+    MemoScope seen;
+    Size s;
+    std::vector<int64_t> slots;
+    UOps stack(roots.begin(), roots.end());
+    while (!stack.empty() && s.ops <= o_.max_alu * 2) {
+      UOp v = stack.back();
+      stack.pop_back();
+      if (seen.has(v) || v.in(groups::kIrreducible)) continue;
+      seen.mark(v);
+      if (v.is(Ops::LOAD)) {
+        slots.push_back(v.src(0).src(0).arg<ParamArg>().slot), s.ops++;
+        continue;
+      }
+      s.ops++;
+      stack.insert(stack.end(), v.srcs().begin(), v.is(Ops::REDUCE) ? v.srcs().begin() + 1 : v.srcs().end());
+    }
+    std::sort(slots.begin(), slots.end());
+    s.buffers = static_cast<int32_t>(std::unique(slots.begin(), slots.end()) - slots.begin());
+    return s;
+  }
+  /// An operation on values, stored in part first where the result would be more than a kernel may hold.
+  UOp combine(Ops op, DType dtype, std::span<const UOp> values, const Arg& arg) {
+    UOp v[3];
+    Size part[3];
+    size_t n = values.size();
+    for (size_t k = 0; k < n; k++) v[k] = values[k], part[k] = size(v[k]);
+    Size total = sum({part, n});
+    if (!fits(total)) {
+      total = count({v, n}), total.ops++;
+      while (!fits(total)) {
+        size_t worst = n;
+        for (size_t k = 0; k < n; k++) {
+          part[k] = count({v + k, 1});
+          if (part[k].ops > 1 && !v[k].dtype().is_weak() && (worst == n || part[k].ops + 32 * part[k].buffers > part[worst].ops + 32 * part[worst].buffers)) worst = k;
+        }
+        if (worst == n) break;
+        UOp stored = store(v[worst]);
+        for (size_t k = 0; k < n; k++) if (k != worst && v[k] == v[worst]) v[k] = stored;
+        v[worst] = stored;
+        total = count({v, n}), total.ops++;
+      }
+    }
+    UOp out = UOp::make(op, dtype, std::span<const UOp>(v, n), arg);
+    set_size(out, total);
+    return out;
+  }
+  UOp combine(Ops op, DType dtype, std::initializer_list<UOp> v, const Arg& arg) { return combine(op, dtype, std::span<const UOp>(v.begin(), v.size()), arg); }
+
+  /// Puts a value into a buffer over the ranges it depends on and reads it back there: a kernel of its own.
+  UOp store(UOp v) {
+    if (auto it = stored_.find(v); it != stored_.end()) return it->second;
+    UOps ranges = ranges_of(v);
+    Shape shape;
+    int64_t n = 1;
+    for (UOp r : ranges) shape.push_back(SInt(r.src(0))), n *= shape.back().max();
+    UOp flat = flat_index(UOp::stack(ranges), shape);
+    int32_t state = add_internal(l_, buffers_, v.dtype(), n, value_device(v));
+    Step& s = l_.steps.back();
+    s.index = flat, s.value = v, s.ranges = ranges;
+    UOp out = load(state, flat, UOp(), v.dtype());
+    stored_[v] = out;
+    return out;
+  }
+  /// Device of the buffers a value reads.
+  std::string value_device(UOp v) {
+    MemoScope seen;
+    UOps stack{v};
+    while (!stack.empty()) {
+      UOp u = stack.back();
+      stack.pop_back();
+      if (seen.has(u)) continue;
+      seen.mark(u);
+      if (u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kGlobal) {
+        const std::string& d = buffers_[static_cast<size_t>(u.arg<ParamArg>().slot)].device;
+        if (!d.empty()) return d;
+      } else {
+        for (UOp s : u.srcs()) stack.push_back(s);
+      }
+    }
+    return "";
+  }
+
+  // ---- results ----
+  void finish_value(Region& g) {
+    UOp u = r_.nodes[g.node];
+    int32_t id = region_step_[static_cast<size_t>(&g - r_.regions.data())];
+    if (buffers_[static_cast<size_t>(g.buffer)].size == 0) return;
+    Instance& body = r_.instances[static_cast<size_t>(g.body)];
+    body.value = value_of(body);
+    Step& step = l_.steps[static_cast<size_t>(id)];
+    step.index = flat_index(body.idx, shape_of(u));
+    step.value = body.value.cast(buffers_[static_cast<size_t>(g.buffer)].dtype);
+  }
+  void finish_store(uint32_t i) {
+    int32_t id = store_step_[i];
+    if (id < 0) return;
+    UOp dest = r_.nodes[i].src(0);
+    int32_t parent = state_of(dest), buffer = l_.states[static_cast<size_t>(parent)].buffer;
+    Step& s = l_.steps[static_cast<size_t>(id)];
+    s.buffer = buffer, s.parent = parent;
+    if (s.copy) return;
+    const Region& g = region_of_store(id);
+    const Instance& body = r_.instances[static_cast<size_t>(g.body)];
+    UOps idx;
+    size_t n = 0;
+    for (const SInt& d : shape_of(dest)) idx.push_back(d == 1 ? UOp::constant(int64_t{0}) : g.ranges[n++]);
+    Access a = into_buffer(dest, {UOp::stack(idx), UOp()});
+    Step& step = l_.steps[static_cast<size_t>(id)];
+    step.index = a.valid ? a.idx.valid(a.valid) : a.idx;
+    step.value = body.value.cast(buffers_[static_cast<size_t>(buffer)].dtype);
+  }
+  const Region& region_of_store(int32_t step) const { return r_.regions[r_.regions.size() - 1 - static_cast<size_t>(step)]; }
+
+  Ranged& r_;
+  std::vector<ScheduleBuffer>& buffers_;
+  const ScheduleOptions& o_;
+  Lowered l_;
+  std::vector<int32_t> state_of_, store_step_, region_step_;
+  std::vector<int32_t> written_;       // by buffer: state once its region's step has run
+  std::map<std::pair<int32_t, std::vector<int32_t>>, int32_t> known_;
+  std::vector<Size> sizes_;
+  std::unordered_map<UOp, UOp> stored_;
+};
+}  // namespace
+
+UOp buffer_param(const ScheduleBuffer& b, int32_t buffer, int32_t state) {
+  int64_t dims[1] = {b.size};
+  return UOp::make(Ops::PARAM, b.dtype, {UOp::shape_stack(dims)}, ParamArg{buffer, AddrSpace::kGlobal, "", "", 0, 0}, static_cast<uint64_t>(state) + 1);
+}
+
+int32_t add_internal(Lowered& l, std::vector<ScheduleBuffer>& buffers, DType d, int64_t size, const std::string& device) {
+  auto b = static_cast<int32_t>(buffers.size());
+  buffers.push_back({ScheduleBuffer::kInternal, d, size, device, -1});
+  l.states.push_back({b, -1, {}});
+  auto empty = static_cast<int32_t>(l.states.size()) - 1;
+  l.states.push_back({b, empty, {static_cast<int32_t>(l.steps.size())}});
+  Step s;
+  s.buffer = b, s.parent = empty;
+  l.steps.push_back(std::move(s));
+  return static_cast<int32_t>(l.states.size()) - 1;
+}
+
+Lowered lower(Ranged& r, std::vector<ScheduleBuffer>& buffers, const ScheduleOptions& options) { return Lowerer(r, buffers, options).run(); }
+
+}  // namespace tg

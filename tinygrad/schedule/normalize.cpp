@@ -1,0 +1,197 @@
+/// \file From the global graph to an arena: buffers and variables numbered, so that graphs of one structure have one key.
+#include <algorithm>
+
+#include "tinygrad/schedule/passes.h"
+
+namespace tg {
+namespace {
+constexpr OpSet kViews = Ops::RESHAPE | Ops::EXPAND | Ops::PERMUTE | Ops::SHRINK | Ops::FLIP;
+
+/// What stands for a node: the storage of a computed one, the source of DETACH.
+UOp resolve(UOp u) {
+  Graph& g = Graph::global();
+  while (true) {
+    if (UOp f = g.forwarded(u)) u = f;
+    else if (u.in(Ops::DETACH | Ops::CONTIGUOUS_BACKWARD)) u = u.src(0);
+    else return u;
+  }
+}
+bool is_variable(UOp u) { return u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kAlu; }
+bool is_bound(UOp u) { return u.is(Ops::AFTER) && is_variable(u.src(0)); }
+
+/// The view over the BUFFER without effects: what a view's storage is once they have happened. Empty when `u` is no view of a buffer.
+UOp storage_of(UOp u) {
+  UOps chain;
+  u = resolve(u);
+  while (u.in(kViews | Ops::AFTER) && !is_bound(u)) {
+    if (!u.is(Ops::AFTER)) chain.push_back(u);
+    u = resolve(u.src(0));
+  }
+  if (!u.is(Ops::BUFFER)) return UOp();
+  for (size_t i = chain.size(); i-- > 0;) {
+    UOps src(chain[i].srcs().begin(), chain[i].srcs().end());
+    src[0] = u;
+    u = chain[i].with_srcs(src);
+  }
+  return u;
+}
+bool is_reshaped_buffer(UOp u) {
+  while (u.is(Ops::RESHAPE)) u = u.src(0);
+  return u.is(Ops::BUFFER);
+}
+
+/// Positions by node id, cleared in O(1). One per thread: the walk holds the lock.
+struct Positions {
+  std::vector<uint64_t> slots;
+  uint32_t epoch = 0;
+  void begin(size_t n) {
+    if (slots.size() < n) slots.resize(n + n / 2);
+    if (++epoch == 0) std::fill(slots.begin(), slots.end(), 0), epoch = 1;
+  }
+  bool has(UOp u) const { return slots[u.id()] >> 32 == epoch; }
+  uint32_t get(UOp u) const { return static_cast<uint32_t>(slots[u.id()]); }
+  void set(UOp u, size_t pos) { slots[u.id()] = uint64_t{epoch} << 32 | pos; }
+};
+
+void visit(UOp root, NormalGraph& g, Positions& at, UOps& stack) {
+  stack.push_back(root);
+  while (!stack.empty()) {
+    UOp u = stack.back();
+    if (at.has(u)) { stack.pop_back(); continue; }
+    uint32_t n = is_bound(u) ? 0 : u.nsrc();
+    size_t before = stack.size();
+    for (uint32_t i = n; i-- > 0;) if (UOp s = resolve(u.src(i)); !at.has(s)) stack.push_back(s);
+    if (stack.size() != before) continue;
+    stack.pop_back();
+    at.set(u, g.nodes.size());
+    for (uint32_t i = 0; i < n; i++) g.src.push_back(at.get(resolve(u.src(i))));
+    int32_t number = -1;
+    if (u.is(Ops::BUFFER)) number = static_cast<int32_t>(g.inputs.size()), g.inputs.push_back(u);
+    else if (is_bound(u)) {
+      TG_CHECK(ValueError, u.nsrc() == 2 && u.src(1).is(Ops::STORE) && u.src(1).src(1).is_const(), "[schedule] variable ",
+               u.src(0).arg<ParamArg>().name, " is not bound to a number");
+      number = static_cast<int32_t>(g.vars.size());
+      g.vars.emplace_back(u.src(0).arg<ParamArg>().name, static_cast<int64_t>(u.src(1).src(1).const_int()));
+    }
+    TG_CHECK(ValueError, !is_variable(u), "[schedule] variable ", u.arg<ParamArg>().name, " has no value: bind one with .bind(value)");
+    if (u.is(Ops::AFTER) && number < 0) g.stores.emplace_back(u, UOp());
+    g.nodes.push_back(u), g.number.push_back(number), g.src_begin.push_back(static_cast<uint32_t>(g.src.size()));
+  }
+}
+
+/// How a root gets its storage; see RootPlan.
+RootPlan plan_root(UOp root) {
+  RootPlan p;
+  p.root = resolve(root);
+  if ((p.storage = storage_of(p.root))) return p;
+  UOp u = p.root, contiguous;
+  while (u.in(Ops::RESHAPE | Ops::CONTIGUOUS)) {
+    if (u.is(Ops::CONTIGUOUS)) contiguous = u;
+    u = resolve(u.src(0));
+  }
+  if (contiguous) {
+    // CONTIGUOUS of storage that is contiguous already is that storage.
+    UOp s = storage_of(u);
+    if (s && is_reshaped_buffer(s)) {
+      Shape shape = shape_of(p.root);
+      p.storage = shape_of(s) == shape ? s : UOp::make(Ops::RESHAPE, s.dtype(), {s, shape.stack()});
+      p.root = u;
+      return p;
+    }
+  }
+  p.kind = RootPlan::kNew;
+  p.share = contiguous || !u.in(kViews | Ops::PAD);
+  p.storage = !u.in(kViews | Ops::PAD) ? u : contiguous ? contiguous : p.root;  // for now: the value to compute
+  return p;
+}
+
+std::string variable_name(int32_t n) { return str("v", n < 10 ? "0" : "", n); }
+}  // namespace
+
+NormalGraph normalize(std::span<const UOp> roots) {
+  static thread_local Positions at;
+  NormalGraph g;
+  UOps stack;
+  g.src_begin.push_back(0);
+  // Roots first get their plans, which may build views, so that no id is made while positions are held.
+  for (UOp r : roots) g.roots.push_back(plan_root(r));
+  at.begin(Graph::global().id_limit());
+  std::vector<int32_t> output_of;  // by position
+  for (RootPlan& p : g.roots) {
+    UOp value = p.kind == RootPlan::kNew ? p.storage : p.root;
+    visit(value, g, at, stack);
+    p.node = at.get(value);
+    if (p.kind != RootPlan::kNew) continue;
+    output_of.resize(g.nodes.size(), -1);
+    if (int32_t& o = output_of[p.node]; o >= 0) p.kind = RootPlan::kAlias, p.output = o;
+    else p.output = o = g.outputs++;
+  }
+  for (auto& [after, storage] : g.stores) storage = storage_of(after);
+
+  // The key: what the arena's SINK would hash to, without building it.
+  std::vector<Hash128> hash(g.nodes.size());
+  for (size_t i = 0; i < g.nodes.size(); i++) {
+    UOp u = g.nodes[i];
+    Hash128& h = hash[i];
+    h.add(static_cast<uint64_t>(u.op()) | static_cast<uint64_t>(u.dtype().id()) << 8 | static_cast<uint64_t>(g.src_begin[i + 1] - g.src_begin[i]) << 16);
+    if (g.number[i] >= 0) {
+      h.add(static_cast<uint64_t>(g.number[i]));
+      const ParamArg& a = (u.is(Ops::BUFFER) ? u : u.src(0)).arg<ParamArg>();
+      h.add(a.device), h.add(static_cast<uint64_t>(a.vmin)), h.add(static_cast<uint64_t>(a.vmax));
+    } else if (u.arg_kind() != ArgKind::kNone) h.add(Arg::hash(u.arg_kind(), u.node()->arg_bits));
+    for (uint32_t s = g.src_begin[i]; s < g.src_begin[i + 1]; s++) h.add(hash[g.src[s]]);
+  }
+  for (const RootPlan& p : g.roots) {
+    g.key.add(static_cast<uint64_t>(p.kind) | static_cast<uint64_t>(p.share) << 8 | static_cast<uint64_t>(p.output + 1) << 16);
+    g.key.add(hash[p.node]);
+    if (p.kind != RootPlan::kStorage) for (const SInt& s : shape_of(p.root)) if (!s.symbolic()) g.key.add(static_cast<uint64_t>(s.value()));
+  }
+  return g;
+}
+
+UOp import_normal(const NormalGraph& g, std::vector<ScheduleBuffer>& buffers) {
+  UOps made(g.nodes.size()), src, effects;
+  buffers.resize(g.inputs.size() + static_cast<size_t>(g.outputs));
+  std::vector<const RootPlan*> target(g.nodes.size());
+  for (const RootPlan& p : g.roots) if (p.kind == RootPlan::kNew) target[p.node] = &p;
+  for (size_t i = 0; i < g.nodes.size(); i++) {
+    UOp u = g.nodes[i];
+    src.clear();
+    for (uint32_t s = g.src_begin[i]; s < g.src_begin[i + 1]; s++) src.push_back(made[g.src[s]]);
+    if (u.is(Ops::BUFFER)) {
+      const std::string& device = u.arg<ParamArg>().device;
+      made[i] = UOp::make(Ops::PARAM, u.dtype(), src, ParamArg{g.number[i], AddrSpace::kGlobal, device, "", 0, 0});
+      int64_t size = 1;
+      for (const SInt& s : dims_of(made[i].src(0))) size *= s.max();
+      buffers[static_cast<size_t>(g.number[i])] = {ScheduleBuffer::kInput, u.dtype(), size, device, -1};
+    } else if (g.number[i] >= 0) {
+      const ParamArg& a = u.src(0).arg<ParamArg>();
+      made[i] = UOp::make(Ops::PARAM, u.dtype(), {}, ParamArg{-1, AddrSpace::kAlu, "", variable_name(g.number[i]), a.vmin, a.vmax});
+    } else {
+      made[i] = UOp::make(u.op(), u.dtype(), src, u.arg());
+    }
+    if (const RootPlan* p = target[i]) {
+      UOp value = made[i];
+      DType dtype = strong_dtype(value.dtype());
+      Shape shape = shape_of(value);
+      const std::string& device = device_of(value);
+      auto slot = static_cast<int64_t>(g.inputs.size()) + p->output;
+      UOp out = UOp::make(Ops::PARAM, dtype, {shape.stack()}, ParamArg{slot, AddrSpace::kGlobal, device, "", 0, 0});
+      int64_t size = 1;
+      for (const SInt& s : shape) size *= s.max();
+      buffers[static_cast<size_t>(slot)] = {ScheduleBuffer::kOutput, dtype, size, device, -1};
+      UOp after = out.after({out.store(value.cast(dtype))});
+      effects.push_back(after);
+      if (p->share && dtype == value.dtype()) made[i] = after;
+    }
+  }
+  for (const RootPlan& p : g.roots) {
+    if (p.kind != RootPlan::kStorage) continue;
+    UOp u = made[p.node];
+    while (u.in(kViews)) u = u.src(0);
+    if (u.is(Ops::AFTER)) effects.push_back(u);
+  }
+  return UOp::sink(effects);
+}
+
+}  // namespace tg

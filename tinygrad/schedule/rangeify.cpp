@@ -1,0 +1,322 @@
+/// \file Decides which values get storage and at which indices every value is read: one walk from the users to the sources.
+#include <algorithm>
+#include <cmath>
+#include <ostream>
+
+#include "tinygrad/schedule/indexing.h"
+#include "tinygrad/schedule/passes.h"
+
+namespace tg {
+namespace {
+constexpr int kMaxInstances = 16;     // reads of one value in different places beyond which it is stored
+constexpr int kCostLimit = 64;        // where counting stops
+constexpr double kReuse = 1.5;        // evaluations per element from which a value counts as recomputed
+
+// What may be recomputed (costs as in op_cost).
+constexpr int kCheapInReduce = 1;     // an operand of a reduction that reads it many times
+constexpr int kCheapNarrow = 4;       // the same when it reads fewer bytes than it makes: dequantization
+constexpr int kCheapBroadcast = 8;    // a value broadcast along outer loops
+constexpr int kCheapTwice = 24;       // a value that several kernels read once each: one transcendental is cheaper than memory
+
+constexpr OpSet kLeaf = Ops::PARAM | Ops::AFTER | Ops::CONST | Ops::ARANGE;
+
+int op_cost(UOp u) {
+  switch (u.op()) {
+    case Ops::EXP2: case Ops::LOG2: case Ops::SIN: case Ops::POW: return 16;
+    case Ops::SQRT: case Ops::RECIPROCAL: case Ops::FDIV: case Ops::CDIV: case Ops::CMOD: case Ops::FLOORDIV: case Ops::FLOORMOD: return 8;
+    case Ops::THREEFRY: return 40;
+    case Ops::PAD: case Ops::INDEX: return 2;
+    case Ops::STACK: return static_cast<int>(u.nsrc());
+    default: return u.in(groups::kElementwise) ? 1 : 0;
+  }
+}
+
+/// What computing a value in place takes, counted over the values it would take in too.
+struct Cost {
+  int ops = 0;
+  int buffers = 0;      // of the value's size
+  double bytes = 0;     // read per element, by type
+};
+
+class Rangeifier {
+ public:
+  Rangeifier(UOp sink, std::vector<ScheduleBuffer>& buffers) : buffers_(buffers) {
+    r_.nodes = sink.toposort();
+    size_t n = r_.nodes.size();
+    r_.position.assign(Graph::current().id_limit(), 0);
+    for (size_t i = 0; i < n; i++) r_.position[r_.nodes[i].id()] = static_cast<uint32_t>(i);
+    r_.first.assign(n, -1), r_.region.assign(n, -1);
+    last_.assign(n, -1), count_.assign(n, 0), uses_.assign(n, 0), needed_.assign(n, false), mark_.assign(n, 0);
+    prepare();
+  }
+  Ranged run() {
+    for (size_t i = r_.nodes.size(); i-- > 0;) process(static_cast<uint32_t>(i));
+    return std::move(r_);
+  }
+
+ private:
+  uint32_t pos(UOp u) const { return r_.position[u.id()]; }
+
+  /// Facts of nodes, sources first: sizes, and whether computing a value in place means a reduction there.
+  void prepare() {
+    size_t n = r_.nodes.size();
+    volume_.assign(n, 1), reduces_.assign(n, false);
+    for (size_t i = 0; i < n; i++) {
+      UOp u = r_.nodes[i];
+      for (UOp s : u.srcs()) uses_[pos(s)]++;
+      for (const SInt& s : shape_of(u)) volume_[i] *= static_cast<double>(s.max());
+      if (u.is(Ops::REDUCE)) reduces_[i] = true;
+      else if (u.in(groups::kMovement) && !u.is(Ops::EXPAND)) reduces_[i] = reduces_[pos(u.src(0))];
+      else if (u.in(groups::kElementwise | Ops::STACK | Ops::EXPAND | Ops::INDEX)) {
+        // What is broadcast here is stored before, for it would be computed again and again.
+        for (UOp s : u.srcs()) if (reduces_[pos(s)] && (u.is(Ops::STACK) || volume_[pos(s)] >= volume_[i])) reduces_[i] = true;
+      }
+    }
+  }
+
+  // ---- building ----
+  UOp fresh(const SInt& size, AxisType type) {
+    if (size == 1) return UOp::constant(int64_t{0});
+    return UOp::range(size.uop(), RangeArg{{r_.next_range++}, type});
+  }
+  int32_t add_instance(uint32_t node, UOp idx, UOp valid, int32_t scope) {
+    Instance in;
+    in.node = node, in.idx = idx, in.valid = valid, in.scope = scope;
+    r_.instances.push_back(in);
+    return static_cast<int32_t>(r_.instances.size()) - 1;
+  }
+  /// The instance of `node` read there, shared with equal reads.
+  int32_t demand(UOp u, UOp idx, UOp valid, int32_t scope) {
+    uint32_t n = pos(u);
+    if (count_[n] <= kMaxInstances)
+      for (int32_t i = r_.first[n]; i >= 0; i = r_.instances[static_cast<size_t>(i)].next) {
+        const Instance& in = r_.instances[static_cast<size_t>(i)];
+        if (in.idx == idx && in.valid == valid) return i;
+      }
+    int32_t i = add_instance(n, idx, valid, scope);
+    if (last_[n] < 0) r_.first[n] = i; else r_.instances[static_cast<size_t>(last_[n])].next = i;
+    last_[n] = i, count_[n]++;
+    return i;
+  }
+  int32_t new_scope(const Scope& s) { r_.scopes.push_back(s); return static_cast<int32_t>(r_.scopes.size()) - 1; }
+
+  /// Fresh loops over a shape: the indices and the scope of a new kernel.
+  std::pair<UOp, int32_t> open_kernel(const Shape& shape, Region& region) {
+    UOps idx;
+    Scope s;
+    s.kernel = static_cast<int32_t>(r_.regions.size());
+    for (const SInt& d : shape) {
+      idx.push_back(fresh(d, AxisType::kLoop));
+      if (idx.back().is(Ops::RANGE)) region.ranges.push_back(idx.back()), s.ranges++, s.volume *= static_cast<double>(d.max());
+    }
+    return {UOp::stack(idx), new_scope(s)};
+  }
+  void add_region(Region region) { r_.regions.push_back(std::move(region)), reduced_.push_back(false); }
+  int32_t new_buffer_for(UOp u) {
+    buffers_.push_back({ScheduleBuffer::kInternal, strong_dtype(u.dtype()), static_cast<int64_t>(volume_[pos(u)]), device_of(u), -1});
+    return static_cast<int32_t>(buffers_.size()) - 1;
+  }
+
+  // ---- the walk ----
+  void process(uint32_t i) {
+    UOp u = r_.nodes[i];
+    if (u.is(Ops::STORE)) return process_store(i);
+    if (u.in(kLeaf | Ops::SINK)) return;
+    if (r_.first[i] < 0 && !needed_[i]) return;
+    if (u.is(Ops::COPY)) return process_copy(i);
+    if (store_value(i)) {
+      Region region;
+      region.node = i, region.buffer = new_buffer_for(u);
+      auto [idx, scope] = open_kernel(shape_of(u), region);
+      r_.region[i] = static_cast<int32_t>(r_.regions.size());
+      region.body = add_instance(i, idx, UOp(), scope);
+      int32_t body = region.body;
+      add_region(std::move(region));
+      if (volume_[i] > 0) expand(body);
+      return;
+    }
+    for (int32_t k = r_.first[i]; k >= 0; k = r_.instances[static_cast<size_t>(k)].next) expand(k);
+  }
+
+  void process_store(uint32_t i) {
+    UOp dest = r_.nodes[i].src(0), value = r_.nodes[i].src(1);
+    if (volume_[pos(dest)] == 0) return;
+    // The result of a copy, or of CONTIGUOUS, that nobody else reads goes straight to the destination.
+    UOp v = value;
+    while (v.is(Ops::RESHAPE) && uses_[pos(v)] == 1) v = v.src(0);
+    Region region;
+    region.kind = Region::kStore, region.node = i;
+    if (v.is(Ops::COPY) && uses_[pos(v)] == 1 && is_whole_buffer(dest)) {
+      region.kind = Region::kCopy, region.node = pos(v), region.store = static_cast<int32_t>(i);
+      need(v.src(0));
+      add_region(std::move(region));
+      return;
+    }
+    if (value.is(Ops::CONTIGUOUS) && uses_[pos(value)] == 1) value = value.src(0);
+    auto [idx, scope] = open_kernel(shape_of(dest), region);
+    region.body = demand(value, through_broadcast(idx, shape_of(dest), shape_of(value)), UOp(), scope);
+    add_region(std::move(region));
+  }
+  void process_copy(uint32_t i) {
+    Region region;
+    region.kind = Region::kCopy, region.node = i, region.buffer = new_buffer_for(r_.nodes[i]);
+    r_.region[i] = static_cast<int32_t>(r_.regions.size());
+    need(r_.nodes[i].src(0));
+    add_region(std::move(region));
+  }
+  /// The source of a copy: contiguous storage.
+  void need(UOp u) {
+    while (u.is(Ops::RESHAPE)) u = u.src(0);
+    needed_[pos(u)] = true;
+  }
+
+  // ---- decisions ----
+  bool store_value(uint32_t i) {
+    UOp u = r_.nodes[i];
+    if (u.is(Ops::CONTIGUOUS) || needed_[i]) return true;
+    if (u.in(groups::kMovement) || u.dtype().is_weak()) return false;
+    int n = count_[i];
+    if (n > kMaxInstances) return true;
+    bool reuse = false, in_reduce = false, gated = false;
+    for (int32_t k = r_.first[i]; k >= 0; k = r_.instances[static_cast<size_t>(k)].next) {
+      const Instance& in = r_.instances[static_cast<size_t>(k)];
+      const Scope& s = r_.scopes[static_cast<size_t>(in.scope)];
+      bool again = static_cast<int>(ranges_of(in.idx).size()) < s.ranges || s.volume > kReuse * volume_[i];
+      reuse |= again, in_reduce |= s.reduces > 0 && (again || reduces_[i]), gated |= bool(in.valid);
+    }
+    if (reduces_[i]) {
+      if (n > 1 || reuse || in_reduce || gated) return !widens(u);
+      if (!u.is(Ops::REDUCE)) return false;
+      // One reduction a kernel: two have nothing in common that a kernel could gain from.
+      auto done = reduced_.begin() + r_.scopes[static_cast<size_t>(r_.instances[static_cast<size_t>(r_.first[i])].scope)].kernel;
+      if (*done) return true;
+      *done = true;
+      return false;
+    }
+    if ((n == 1 && !reuse) || widens(u)) return false;
+    Cost c = inline_cost(i);
+    if (reuse && in_reduce) return !((c.ops <= kCheapInReduce && c.buffers <= 1) || (c.ops <= kCheapNarrow && c.buffers <= 3 && c.bytes < u.dtype().itemsize()));
+    if (reuse) return c.ops > kCheapBroadcast || c.buffers > 3;
+    return c.ops * (n - 1) > kCheapTwice || (n - 1) * c.buffers > n + 1;
+  }
+  /// A cast to a wider type is better repeated than stored.
+  bool widens(UOp u) const {
+    return u.is(Ops::CAST) && !u.src(0).dtype().is_weak() && u.src(0).dtype().itemsize() < u.dtype().itemsize() && !u.src(0).in(kLeaf);
+  }
+
+  Cost inline_cost(uint32_t root) {
+    Cost c;
+    epoch_++;
+    std::vector<std::pair<uint32_t, bool>> stack{{root, false}};  // with: read by broadcasting
+    while (!stack.empty() && c.ops < kCostLimit) {
+      auto [i, small] = stack.back();
+      stack.pop_back();
+      if (mark_[i] == epoch_) continue;
+      mark_[i] = epoch_;
+      UOp u = r_.nodes[i];
+      if (u.is(Ops::CONST) || u.is(Ops::ARANGE)) continue;
+      if (u.in(Ops::PARAM | Ops::AFTER | Ops::CONTIGUOUS | Ops::COPY) || (small && u.is(Ops::REDUCE))) {
+        if (!small) c.buffers++;
+        if (!u.dtype().is_weak() && !small) c.bytes += u.dtype().itemsize();
+        continue;
+      }
+      c.ops += op_cost(u);
+      size_t values = u.in(groups::kMovement) ? 1 : u.nsrc();
+      for (size_t k = 0; k < values; k++) {
+        uint32_t s = pos(u.src(k));
+        stack.emplace_back(s, small || (!u.in(Ops::REDUCE | Ops::SHRINK) && volume_[s] < volume_[i]));
+      }
+    }
+    return c;
+  }
+
+  // ---- indices of the sources ----
+  void expand(int32_t id) {
+    Instance in = r_.instances[static_cast<size_t>(id)];
+    UOp u = r_.nodes[in.node];
+    std::vector<int32_t> src;
+    switch (u.op()) {
+      case Ops::RESHAPE: case Ops::EXPAND: case Ops::PERMUTE: case Ops::PAD: case Ops::SHRINK: case Ops::FLIP: {
+        Access a = through_movement(u, {in.idx, in.valid});
+        src.push_back(demand(u.src(0), a.idx, a.valid, in.scope));
+        break;
+      }
+      case Ops::CONTIGUOUS: src.push_back(demand(u.src(0), in.idx, in.valid, in.scope)); break;
+      case Ops::REDUCE: {
+        const Shape& shape = shape_of(u.src(0));
+        UOps idx(in.idx.srcs().begin(), in.idx.srcs().end());
+        Scope s = r_.scopes[static_cast<size_t>(in.scope)];
+        for (int32_t a : u.arg<ReduceArg>().axes) {
+          auto k = static_cast<size_t>(a);
+          idx[k] = fresh(shape[k], AxisType::kReduce);
+          if (idx[k].is(Ops::RANGE)) s.ranges++, s.reduces++, s.volume *= static_cast<double>(shape[k].max());
+        }
+        src.push_back(demand(u.src(0), UOp::stack(idx), in.valid, new_scope(s)));
+        break;
+      }
+      case Ops::STACK: {
+        UOp at = in.idx.src(0), rest = UOp::stack(in.idx.srcs().subspan(1));
+        for (uint32_t k = 0; k < u.nsrc(); k++)
+          src.push_back(at.is_const() && !at.is_const_int(k) ? -1 : demand(u.src(k), rest, in.valid, in.scope));
+        break;
+      }
+      case Ops::INDEX: expand_gather(u, in, src); break;
+      default: {
+        TG_ASSERT(u.in(groups::kElementwise), "no rule to schedule ", u);
+        const Shape& shape = shape_of(u);
+        for (UOp s : u.srcs()) src.push_back(demand(s, through_broadcast(in.idx, shape, shape_of(s)), in.valid, in.scope));
+      }
+    }
+    Instance& out = r_.instances[static_cast<size_t>(id)];
+    out.src_begin = static_cast<uint32_t>(r_.sources.size());
+    r_.sources.insert(r_.sources.end(), src.begin(), src.end());
+    out.src_end = static_cast<uint32_t>(r_.sources.size());
+  }
+
+  /// INDEX(x, i0, ...): x is read at the values of the index tensors. Those are not known here: SPECIAL(size, ranges...) named by a number stands
+  /// for one, with the right bounds and ranges.
+  void expand_gather(UOp u, const Instance& in, std::vector<int32_t>& src) {
+    size_t n = u.nsrc() - 1;
+    UOp x = u.src(0);
+    std::vector<const Shape*> shapes;
+    for (size_t k = 0; k < n; k++) shapes.push_back(&shape_of(u.src(k + 1)));
+    Shape at = broadcast_shapes(shapes, "index");
+    UOp head = UOp::stack(in.idx.srcs().subspan(0, at.size()));
+    UOps idx;
+    src.push_back(-1);
+    for (size_t k = 0; k < n; k++) {
+      int32_t i = demand(u.src(k + 1), through_broadcast(head, at, *shapes[k]), in.valid, in.scope);
+      src.push_back(i);
+      UOps placeholder{shape_of(x)[k].uop()};
+      for (UOp range : ranges_of(r_.instances[static_cast<size_t>(i)].idx)) placeholder.push_back(range);
+      idx.push_back(UOp::make(Ops::SPECIAL, dtypes::weakint, placeholder, Arg(str("gather", r_.gathers.size()))));
+      r_.gathers.push_back(i);
+    }
+    for (size_t k = at.size(); k < in.idx.nsrc(); k++) idx.push_back(in.idx.src(k));
+    src[0] = demand(x, UOp::stack(idx), in.valid, in.scope);
+  }
+
+  Ranged r_;
+  std::vector<ScheduleBuffer>& buffers_;
+  std::vector<int32_t> last_, count_, uses_;
+  std::vector<bool> needed_, reduces_;
+  std::vector<bool> reduced_;        // by kernel: has a reduction
+  std::vector<double> volume_;
+  std::vector<uint32_t> mark_;
+  uint32_t epoch_ = 0;
+};
+}  // namespace
+
+Ranged rangeify(UOp sink, std::vector<ScheduleBuffer>& buffers) { return Rangeifier(sink, buffers).run(); }
+
+void print_ranged(std::ostream& os, const Ranged& r) {
+  for (size_t i = 0; i < r.nodes.size(); i++) {
+    if (r.first[i] < 0 && r.region[i] < 0) continue;
+    os << (r.region[i] >= 0 ? "* " : "  ") << i << ' ' << r.nodes[i].op() << ' ' << r.nodes[i].dtype() << ' ' << shape_of(r.nodes[i]);
+    int n = 0;
+    for (int32_t k = r.first[i]; k >= 0; k = r.instances[static_cast<size_t>(k)].next) n++;
+    os << " read in " << n << " ways\n";
+  }
+}
+
+}  // namespace tg
