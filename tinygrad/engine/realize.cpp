@@ -1,0 +1,161 @@
+/// \file Binding memory to a schedule and launching it.
+#include "tinygrad/engine/realize.h"
+
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <map>
+#include <mutex>
+#include <unordered_set>
+
+#include "tinygrad/base/env.h"
+#include "tinygrad/engine/compile.h"
+#include "tinygrad/engine/counters.h"
+#include "tinygrad/engine/report.h"
+#include "tinygrad/runtime/device.h"
+
+namespace tg {
+namespace {
+/// What the engine remembers of a Schedule: its loaded kernels under one set of settings.
+struct Compiled {
+  Hash128 settings;
+  std::string target;
+  std::vector<CompiledKernelRef> calls;  // empty entries for copies
+};
+std::mutex& compiled_mutex() { static auto* m = new std::mutex; return *m; }
+
+std::shared_ptr<const Compiled> compile_schedule(const Schedule& s) {
+  auto result = std::make_shared<Compiled>();
+  result->settings = codegen_settings_hash();
+  for (const ScheduleCall& c : s.calls)
+    if (c.kind == ScheduleCall::kKernel) { result->target = Device::get(s.buffers[static_cast<size_t>(c.buffers[0])].device).target().key(); break; }
+  {
+    std::lock_guard lock(compiled_mutex());
+    if (auto known = std::static_pointer_cast<const Compiled>(s.compiled); known && known->settings == result->settings && known->target == result->target) return known;
+  }
+  result->calls.resize(s.calls.size());
+  std::map<std::string, std::vector<size_t>> by_device;
+  for (size_t i = 0; i < s.calls.size(); i++)
+    if (s.calls[i].kind == ScheduleCall::kKernel) by_device[s.buffers[static_cast<size_t>(s.calls[i].buffers[0])].device].push_back(i);
+  for (auto& [device, calls] : by_device) {
+    std::vector<KernelRef> kernels;
+    for (size_t i : calls) kernels.push_back(s.calls[i].kernel);
+    auto compiled = compile_kernels(kernels, Device::get(device));
+    for (size_t k = 0; k < calls.size(); k++) result->calls[calls[k]] = std::move(compiled[k]);
+  }
+  std::lock_guard lock(compiled_mutex());
+  s.compiled = result;
+  return result;
+}
+
+int64_t extent_of(const Program& p, const std::vector<int64_t>& vars) {
+  if (!p.thread_extent) return 1;
+  if (p.thread_extent.is_const()) return static_cast<int64_t>(p.thread_extent.const_int());
+  ArenaScope scope(*p.arena);
+  std::vector<std::pair<UOp, UOp>> values;
+  for (UOp v : p.thread_extent.variables())
+    for (size_t i = 0; i < p.vars.size(); i++)
+      if (v.arg<ParamArg>().name == p.vars[i]) values.emplace_back(v, UOp::constant(ConstValue(vars[i]), v.dtype()));
+  UOp e = p.thread_extent.substitute(values);
+  return static_cast<int64_t>(vmax(e));
+}
+
+struct Range { const char *begin, *end; };
+Range bytes_of(Buffer& b) {
+  auto* p = static_cast<const char*>(b.handle());
+  return {p, p + b.nbytes()};
+}
+bool overlap(const Range& a, const Range& b) { return a.begin < b.end && b.begin < a.end; }
+}  // namespace
+
+ScheduleRun::ScheduleRun(const BoundSchedule& bound) : schedule_(bound.schedule), vars_(bound.vars) {
+  const Schedule& s = *schedule_;
+  buffers_.resize(s.buffers.size());
+  auto find = [](UOp node, const ScheduleBuffer& b) {
+    TG_ASSERT(node.is(Ops::BUFFER), "not storage: ", node);
+    auto id = static_cast<uint64_t>(node.arg<ParamArg>().slot);
+    BufferRef buffer = buffer_table::get(id);
+    if (!buffer) buffer = Buffer::create(b.device, b.size, b.dtype), buffer_table::attach(id, buffer);
+    return buffer;
+  };
+  for (size_t i = 0; i < bound.inputs.size(); i++) buffers_[i] = find(bound.inputs[i], s.buffers[i]);
+  for (size_t r = 0; r < s.results.size(); r++) {
+    if (s.results[r] < 0) continue;
+    auto i = static_cast<size_t>(s.results[r]);
+    if (!buffers_[i]) buffers_[i] = find(base_of(bound.results[r]), s.buffers[i]);
+  }
+}
+
+void ScheduleRun::compile() { compile_schedule(*schedule_); }
+
+void ScheduleRun::run() {
+  using Clock = std::chrono::steady_clock;
+  const Schedule& s = *schedule_;
+  if (s.calls.empty()) return;
+  const int64_t debug = env::DEBUG.get();
+  const auto start = Clock::now();
+  auto compiled = compile_schedule(s);
+  const auto compiled_at = Clock::now();
+
+  // Memory: internal buffers are parts of one arena per device; everything is allocated before the first launch.
+  std::map<std::string, BufferRef> arenas;
+  for (auto& [device, bytes] : s.arenas) arenas[device] = Buffer::create(device, bytes, dtypes::uint8);
+  for (size_t i = 0; i < buffers_.size(); i++) {
+    const ScheduleBuffer& b = s.buffers[i];
+    if (!buffers_[i]) buffers_[i] = b.offset >= 0 ? arenas.at(b.device)->view(b.size, b.dtype, b.offset) : Buffer::create(b.device, b.size, b.dtype);
+    buffers_[i]->ensure_allocated();
+  }
+
+  std::vector<void*> handles;
+  std::vector<int64_t> vars;
+  std::vector<BufferRef> temporaries;
+  for (size_t c = 0; c < s.calls.size(); c++) {
+    const ScheduleCall& call = s.calls[c];
+    if (call.kind == ScheduleCall::kCopy) {
+      const auto t0 = Clock::now();
+      Buffer &dst = *buffers_[static_cast<size_t>(call.buffers[0])], &src = *buffers_[static_cast<size_t>(call.buffers[1])];
+      dst.copy_from(src);
+      GlobalCounters::copies++, GlobalCounters::mem += dst.nbytes();
+      if (debug >= 2) report_copy(dst, src, std::chrono::duration<double>(Clock::now() - t0).count());
+      continue;
+    }
+    const CompiledKernel& k = *compiled->calls[c];
+    handles.clear(), vars.clear();
+    for (int32_t b : call.buffers) handles.push_back(buffers_[static_cast<size_t>(b)]->handle());
+    for (int32_t v : call.vars) vars.push_back(vars_[static_cast<size_t>(v)].second);
+    // Kernels assume that what they write is nothing else they touch: an input that overlaps an output is read from a copy.
+    for (size_t w = 0; w < handles.size(); w++) {
+      if (!k.program->writes[w]) continue;
+      Range written = bytes_of(*buffers_[static_cast<size_t>(call.buffers[w])]);
+      for (size_t r = 0; r < handles.size(); r++) {
+        Buffer& in = *buffers_[static_cast<size_t>(call.buffers[r])];
+        if (r == w || !overlap(written, bytes_of(in))) continue;
+        TG_CHECK(DeviceError, !k.program->writes[r], "[realize] two outputs of one kernel share memory: ", in);
+        BufferRef copy = Buffer::create(in.device_name(), in.size(), in.dtype());
+        copy->ensure_allocated(), copy->copy_from(in);
+        handles[r] = copy->handle();
+        temporaries.push_back(std::move(copy));
+      }
+    }
+    LaunchArgs args;
+    args.buffers = handles.data(), args.nbuffers = static_cast<int>(handles.size());
+    args.vars = vars.data(), args.nvars = static_cast<int>(vars.size());
+    args.thread_extent = extent_of(*k.program, vars);
+    const auto t0 = debug >= 2 ? Clock::now() : Clock::time_point();
+    k.executable->launch(args);
+    GlobalCounters::kernels++;
+    GlobalCounters::ops += static_cast<int64_t>(k.program->estimates.ops), GlobalCounters::mem += static_cast<int64_t>(k.program->estimates.mem);
+    if (debug >= 2) {
+      Device::get(s.buffers[static_cast<size_t>(call.buffers[0])].device).wait();
+      double seconds = std::chrono::duration<double>(Clock::now() - t0).count();
+      GlobalCounters::nanoseconds += static_cast<int64_t>(seconds * 1e9);
+      report_kernel(*k.program, call, s.buffers[static_cast<size_t>(call.buffers[0])].device, seconds);
+    }
+    temporaries.clear();
+  }
+  if (debug >= 1) report_run(s, std::chrono::duration<double>(compiled_at - start).count(), std::chrono::duration<double>(Clock::now() - compiled_at).count());
+}
+
+void run_schedule(const BoundSchedule& bound) { ScheduleRun(bound).run(); }
+
+}  // namespace tg

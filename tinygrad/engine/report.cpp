@@ -1,0 +1,45 @@
+/// \file Formatting of the DEBUG lines.
+#include "tinygrad/engine/report.h"
+
+#include <cstdio>
+#include <set>
+
+#include "tinygrad/base/env.h"
+#include "tinygrad/engine/counters.h"
+#include "tinygrad/runtime/allocator.h"
+
+namespace tg {
+namespace {
+const char* color(const char* code) { return env::NO_COLOR ? "" : code; }
+}  // namespace
+
+void report_kernel(const Program& p, const ScheduleCall& call, const std::string& device, double seconds) {
+  const double gflops = p.estimates.ops / seconds * 1e-9, gbytes = p.estimates.mem / seconds * 1e-9;
+  std::printf("*** %-7s %5lld %s%-40s%s arg %2d mem %7.3f GB tm %9.2f us (%8.2f GFLOP/s %7.1f GB/s) %s", device.c_str(),
+              static_cast<long long>(GlobalCounters::kernels.load()), color("\x1b[36m"), p.name.c_str(), color("\x1b[0m"), p.nbuffers,
+              static_cast<double>(memory_stats().used) * 1e-9, seconds * 1e6, gflops, gbytes, call.metadata.c_str());
+  if (env::DEBUG.get() >= 3)
+    for (const Opt& o : p.applied_opts) std::printf(" %s", str(o).c_str());
+  std::printf("\n");
+}
+
+void report_copy(const Buffer& dst, const Buffer& src, double seconds) {
+  std::printf("*** %-7s       copy %lld bytes from %s tm %9.2f us (%7.1f GB/s)\n", dst.device_name().c_str(), static_cast<long long>(dst.nbytes()),
+              src.device_name().c_str(), seconds * 1e6, static_cast<double>(dst.nbytes()) / seconds * 1e-9);
+}
+
+void report_run(const Schedule& s, double compile_seconds, double run_seconds) {
+  std::set<std::string> devices;
+  std::set<const Kernel*> kernels;
+  for (const ScheduleCall& c : s.calls) {
+    devices.insert(s.buffers[static_cast<size_t>(c.buffers[0])].device);
+    if (c.kernel) kernels.insert(c.kernel.get());
+  }
+  std::string names;
+  for (const std::string& d : devices) names += (names.empty() ? "" : ",") + d;
+  std::printf("realize %s: %zu kernels (%zu different), compile %.2f ms, run %.2f ms\n", names.c_str(), s.calls.size(), kernels.size(), compile_seconds * 1e3,
+              run_seconds * 1e3);
+  std::fflush(stdout);
+}
+
+}  // namespace tg
