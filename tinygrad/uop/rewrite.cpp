@@ -19,13 +19,14 @@ constexpr uint64_t kMaxSteps = 1ull << 30;  // against rules that grow a graph f
 struct Frame {
   UOp node;     // whose result is wanted
   UOp current;  // what it has become so far
+  UOp built;    // the node over its rewritten sources, once a rule fired on it
   enum Stage : uint8_t { kEnter, kRebuild, kLink } stage;
 };
 
 UOp rewrite_sources_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, bool once, const char* name) {
   MemoScope memo, open;
   RewriteCounters& counters = rewrite_counters();
-  std::vector<Frame> stack{{root, root, Frame::kEnter}};
+  std::vector<Frame> stack{{root, root, {}, Frame::kEnter}};
   UOps src;
   uint64_t steps = 0;
   while (!stack.empty()) {
@@ -35,7 +36,7 @@ UOp rewrite_sources_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, bo
       if (memo.has(f.node)) { stack.pop_back(); continue; }
       f.stage = Frame::kRebuild;
       UOp n = f.current;
-      for (size_t i = n.nsrc(); i-- > 0;) if (!memo.has(n.src(i))) stack.push_back({n.src(i), n.src(i), Frame::kEnter});
+      for (size_t i = n.nsrc(); i-- > 0;) if (!memo.has(n.src(i))) stack.push_back({n.src(i), n.src(i), {}, Frame::kEnter});
       continue;
     }
     if (f.stage == Frame::kRebuild) {
@@ -64,17 +65,17 @@ UOp rewrite_sources_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, bo
         memo.set(f.node, final), memo.set(built, final), stack.pop_back();
         continue;
       }
-      f.stage = Frame::kLink, f.current = out;
+      f.stage = Frame::kLink, f.current = out, f.built = built;
       UOp node = f.node;
       // `out` in progress further down the stack would wait for itself.
       TG_ASSERT(!open.has(out), "rewrite '", name, "' runs in a circle: ", node, " becomes ", out);
       open.mark(node), open.mark(built);
-      stack.push_back({out, out, Frame::kEnter});
+      stack.push_back({out, out, {}, Frame::kEnter});
       continue;
     }
     UOp final = memo.get(f.current);
     TG_ASSERT(final, "rewrite '", name, "' lost ", f.current);
-    memo.set(f.node, final), stack.pop_back();
+    memo.set(f.node, final), memo.set(f.built, final), stack.pop_back();
   }
   return memo.get(root);
 }
@@ -82,7 +83,7 @@ UOp rewrite_sources_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, bo
 UOp rewrite_users_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, const char* name) {
   MemoScope memo;
   RewriteCounters& counters = rewrite_counters();
-  std::vector<Frame> stack{{root, root, Frame::kEnter}};
+  std::vector<Frame> stack{{root, root, {}, Frame::kEnter}};
   UOps src;
   while (!stack.empty()) {
     Frame& f = stack.back();
@@ -99,7 +100,7 @@ UOp rewrite_users_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, cons
       f.stage = Frame::kRebuild;
       UOp n = f.current;
       if (n != f.node && memo.has(n)) { memo.set(f.node, memo.get(n)), stack.pop_back(); continue; }
-      for (size_t i = n.nsrc(); i-- > 0;) if (!memo.has(n.src(i))) stack.push_back({n.src(i), n.src(i), Frame::kEnter});
+      for (size_t i = n.nsrc(); i-- > 0;) if (!memo.has(n.src(i))) stack.push_back({n.src(i), n.src(i), {}, Frame::kEnter});
       continue;
     }
     UOp n = f.current;
