@@ -3,13 +3,11 @@
 #include <optional>
 #include <vector>
 
+#include "tinygrad/base/math.h"
 #include "tinygrad/uop/facts.h"
 
 namespace tg {
 
-constexpr int128 floordiv(int128 a, int128 b) { int128 q = a / b; return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q; }
-constexpr int128 floormod(int128 a, int128 b) { int128 r = a % b; return r != 0 && (r < 0) != (b < 0) ? r + b : r; }
-constexpr int128 ceildiv(int128 a, int128 b) { return -floordiv(-a, b); }
 constexpr int128 gcd128(int128 a, int128 b) {
   if (a < 0) a = -a;
   if (b < 0) b = -b;

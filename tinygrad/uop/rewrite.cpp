@@ -1,7 +1,49 @@
 /// \file The rewrite engine: one explicit stack, one memo table by node id.
 #include "tinygrad/uop/rewrite.h"
 
+#include <algorithm>
+#include <deque>
+#include <iostream>
+#include <mutex>
+
+#include "tinygrad/base/env.h"
+
 namespace tg {
+namespace {
+struct StatsRegistry {
+  std::mutex mutex;
+  std::deque<MatchStats> all;
+  bool print_at_exit = env::TRACK_MATCH_STATS.get() > 0;
+  ~StatsRegistry() { if (print_at_exit) std::cerr << match_stats_table(); }
+};
+StatsRegistry& registry() { static StatsRegistry r; return r; }
+}  // namespace
+
+std::atomic<bool> track_match_stats{false};
+MatchStats* new_match_stats(upat::Loc at) {
+  StatsRegistry& r = registry();
+  std::lock_guard lock(r.mutex);
+  if (r.print_at_exit) track_match_stats = true;
+  MatchStats& s = r.all.emplace_back();
+  s.at = at;
+  return &s;
+}
+std::string match_stats_table() {
+  StatsRegistry& r = registry();
+  std::lock_guard lock(r.mutex);
+  std::vector<const MatchStats*> tried;
+  for (const MatchStats& s : r.all) if (s.tries) tried.push_back(&s);
+  std::stable_sort(tried.begin(), tried.end(), [](auto* a, auto* b) { return a->tries > b->tries; });
+  std::string out = str("     tries       hits  rule\n");
+  for (const MatchStats* s : tried) {
+    auto column = [](uint64_t v) { std::string t = std::to_string(v); return std::string(t.size() < 10 ? 10 - t.size() : 0, ' ') + t; };
+    std::string_view file = s->at.file;
+    if (size_t p = file.rfind("tinygrad/"); p != file.npos) file.remove_prefix(p);
+    out += column(s->tries) + " " + column(s->hits) + "  " + std::string(file) + ":" + std::to_string(s->at.line) + "\n";
+  }
+  return out;
+}
+
 namespace upat {
 bool literal_equals(UOp u, const ConstValue& v) {
   if (u.is_invalid()) return false;

@@ -1,6 +1,7 @@
 /// \file Rule tables and the engine that applies them.
 #pragma once
 #include <array>
+#include <atomic>
 #include <initializer_list>
 #include <memory>
 #include <string>
@@ -12,6 +13,18 @@
 
 namespace tg {
 
+/// Attempts and applications of one rule, counted while `track_match_stats` is set.
+struct MatchStats {
+  upat::Loc at;
+  std::atomic<uint64_t> tries{0}, hits{0};
+};
+/// Whether rules count: TRACK_MATCH_STATS at the start of the program; tests set it. The counts are printed at exit when the variable asked for them.
+extern std::atomic<bool> track_match_stats;
+/// The counters of a new rule; they live as long as the program.
+MatchStats* new_match_stats(upat::Loc at);
+/// All rules that were tried, most attempts first: tries, hits, file:line.
+std::string match_stats_table();
+
 /// One rule, erased. `fn` returns an empty Result to decline.
 template <class Result> struct Rule {
   OpSet roots;                    ///< ops the root may have
@@ -19,7 +32,7 @@ template <class Result> struct Rule {
   Result (*fn)(const void* pattern, UOp u, void* ctx);
   std::shared_ptr<const void> pattern;
   const std::type_info* ctx;      ///< type of the context the body takes, or null
-  upat::Loc at;
+  MatchStats* stats;              ///< with its place in the source
 };
 
 namespace upat {
@@ -53,7 +66,7 @@ template <class Result, Pat P, class Fn, class... A> Rule<Result> make_rule(P p,
       return bool(out);
     });
     return out;
-  }, std::make_shared<P>(p), ctx, at};
+  }, std::make_shared<P>(p), ctx, new_match_stats(at)};
 }
 /// A rule with a body. The body is a captureless lambda; its Result decides which tables take it.
 template <Pat P, class Fn> requires requires { &Fn::operator(); } auto rule(P p, Fn fn, Loc at = Loc()) {
@@ -70,13 +83,10 @@ template <Pat P, Pat Q> Rule<UOp> rule(P p, Q q, Loc at = Loc()) {
     auto* both = static_cast<const Both*>(v);
     match<0>(both->p, u, s, [&] { out = make(both->q, s, u.dtype()); return true; });
     return out;
-  }, std::make_shared<Both>(Both{p, q}), nullptr, at};
+  }, std::make_shared<Both>(Both{p, q}), nullptr, new_match_stats(at)};
 }
 template <Pat P, class L> requires std::is_arithmetic_v<L> Rule<UOp> rule(P p, L v, Loc at = Loc()) { return rule(p, Lit{{}, ConstValue(v)}, at); }
 }  // namespace upat
-
-/// Hits and attempts of one rule, kept under TRACK_MATCH_STATS.
-struct MatchStats { uint64_t tries = 0, hits = 0; };
 
 /// A table of rules: a value; `a + b` tries a's rules first. Tables are functions returning a static, so that none is used before it is made.
 template <class Result = UOp> class PatternMatcher {
@@ -87,11 +97,15 @@ template <class Result = UOp> class PatternMatcher {
 
   /// First non-empty result, other than the node itself, of the rules in table order. `ctx` must be of the type the bodies take.
   Result rewrite(UOp u, void* ctx = nullptr) const {
+    const bool track = track_match_stats.load(std::memory_order_relaxed);
+    const OpSet children = u.src_ops();
     for (const Rule<Result>* r : by_op_[static_cast<size_t>(u.op())]) {
-      if (!r->children.subset_of(u.src_ops())) continue;
+      if (!r->children.subset_of(children)) continue;
       Result out = r->fn(r->pattern.get(), u, ctx);
-      if constexpr (std::is_same_v<Result, UOp>) { if (out && out != u) return out; }
-      else if (bool(out)) return out;
+      bool hit = bool(out);
+      if constexpr (std::is_same_v<Result, UOp>) hit = out && out != u;
+      if (track) [[unlikely]] r->stats->tries.fetch_add(1, std::memory_order_relaxed), r->stats->hits.fetch_add(hit, std::memory_order_relaxed);
+      if (hit) return out;
     }
     return Result{};
   }

@@ -439,6 +439,7 @@ const PatternMatcher<UOp>& symbolic_simple() {
       rule(where(_, x, x),                 x),
       rule(where(c0, x, y),                [](C0 c, X x, Y y) { return c.const_int() ? UOp(x) : UOp(y); }),
       rule(where(a, b, c),                 [](A g, B t, C f) -> UOp {
+        if (t.is_invalid() || f.is_invalid()) return {};
         if (is_plain_const(t)) return t.const_int() ? (f.is_const_int(0) ? UOp(g) : g | f) : f.is_const_int(1) ? g.logical_not() : g.logical_not() & f;
         if (is_plain_const(f)) return f.const_int() ? g.logical_not() | t : g & t;
         return {};

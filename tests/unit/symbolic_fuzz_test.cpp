@@ -1,0 +1,246 @@
+/// \file Random expressions keep their values under the tables, and every rule is seen at work.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+#include "helpers/evaluate.h"
+#include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/print.h"
+#include "tinygrad/uop/symbolic.h"
+
+namespace tg {
+namespace {
+using testing::evaluate;
+using testing::Point;
+using testing::same_value;
+
+int rounds(int normal) {
+  const char* s = std::getenv("TG_FUZZ_ROUNDS");  // a factor, for long runs by hand
+  return normal * (s ? std::atoi(s) : 1);
+}
+
+/// Grows random expressions bottom-up: a pool of values of each type, from which operands are drawn.
+class Grower {
+ public:
+  explicit Grower(uint64_t seed) : rng_(seed) {}
+
+  int pick(int n) { return static_cast<int>(rng_() % static_cast<uint64_t>(n)); }
+  bool chance(int percent) { return pick(100) < percent; }
+  template <class T> const T& of(const std::vector<T>& v) { return v[static_cast<size_t>(pick(static_cast<int>(v.size())))]; }
+
+  // ---- weakint ----
+  void leaves() {
+    for (int i = 0; i < 3; i++) {
+      if (chance(50)) index_.push_back(UOp::range(1 + of(std::vector<int>{0, 1, 2, 3, 4, 7, 11, 15}), i));
+      else {
+        int lo = of(std::vector<int>{-9, -4, -1, 0, 0, 0, 1, 2});
+        index_.push_back(UOp::variable(std::string(1, static_cast<char>('a' + i)), lo, lo + of(std::vector<int>{0, 1, 2, 3, 5, 8, 12})));
+      }
+      leaves_.push_back(index_.back());
+    }
+  }
+  UOp small() { return UOp::constant(int64_t{of(std::vector<int>{-7, -4, -3, -2, -1, 0, 1, 1, 2, 2, 3, 4, 4, 5, 6, 8, 8, 9, 12, 16, 24, 35})}); }
+  UOp index() { return of(index_); }
+  UOp index_or_small() { return chance(35) ? small() : index(); }
+  UOp grow_index() {
+    UOp x = index();
+    switch (pick(20)) {
+      case 0: case 1: case 2: return x + index();
+      case 3: return x + small();
+      case 4: case 5: return x * small();
+      case 6: return chance(30) ? x * index() : small() + x * small();
+      case 7: case 8: return UOp::alu(Ops::FLOORDIV, {x, small()});
+      case 9: case 10: return UOp::alu(Ops::FLOORMOD, {x, small()});
+      case 11: return UOp::alu(chance(50) ? Ops::FLOORDIV : Ops::FLOORMOD, {x, index()});
+      case 12: { int64_t c = 2 + pick(6), m = 1 + pick(3), d = 2 + pick(3);  // the pieces of a split index
+        UOp q = UOp::alu(Ops::FLOORDIV, {x, UOp::constant(c)}), r = UOp::alu(Ops::FLOORMOD, {x, UOp::constant(c)});
+        return chance(50) ? q * ConstValue(c * m) + r * ConstValue(m) : UOp::alu(Ops::FLOORMOD, {q, UOp::constant(d)}) * ConstValue(c * m) + r * ConstValue(m); }
+      case 13: return x.maximum(index_or_small());
+      case 14: return x.minimum(index_or_small());
+      case 15: return boolean().where(x, index_or_small());
+      case 16: return boolean().where(index_or_small(), x);
+      case 17: return x - index();
+      case 18: return UOp::alu(Ops::FLOORDIV, {x * ConstValue(1 + pick(8)) + index(), UOp::constant(int64_t{1 + pick(12)})});
+      default: return UOp::alu(Ops::FLOORMOD, {x * ConstValue(1 + pick(8)) + index(), UOp::constant(int64_t{1 + pick(12)})});
+    }
+  }
+  // ---- bool ----
+  UOp boolean() { return bools_.empty() || chance(30) ? grow_bool() : of(bools_); }
+  UOp grow_bool() {
+    switch (bools_.empty() ? pick(4) : pick(12)) {
+      case 0: case 1: return index() < index_or_small();
+      case 2: return index().ge(index_or_small());
+      case 3: return chance(50) ? small() < index() : index().ne(index_or_small());
+      case 4: return of(bools_) & of(bools_);
+      case 5: return of(bools_) | of(bools_);
+      case 6: return of(bools_).logical_not();
+      case 7: return of(bools_) ^ of(bools_);
+      case 8: return of(bools_).where(of(bools_), chance(40) ? UOp::constant(chance(50)) : of(bools_));
+      case 9: return of(bools_).ne(of(bools_));
+      case 10: return UOp::alu(chance(50) ? Ops::ADD : chance(50) ? Ops::MUL : Ops::MAX, {of(bools_), of(bools_)});
+      default: return of(bools_).cast(dtypes::int32).ne(UOp::constant(ConstValue(pick(3)), dtypes::int32));
+    }
+  }
+  // ---- Invalid ----
+  UOp grow_gated() {
+    if (gated_.empty() || chance(30)) return chance(80) ? boolean().where(index(), UOp::invalid()) : boolean().where(UOp::invalid(), index());
+    UOp g = of(gated_);
+    switch (pick(7)) {
+      case 0: return UOp::alu(Ops::ADD, {g, index_or_small()});
+      case 1: return UOp::alu(Ops::MUL, {small(), g});
+      case 2: return UOp::alu(Ops::FLOORDIV, {g, small()});
+      case 3: return boolean().where(g, chance(50) ? of(gated_) : UOp::invalid());
+      case 4: return boolean().where(index(), g);
+      case 5: return UOp::alu(Ops::CMPLT, {g, small()}).where(index(), index());
+      default: return UOp::alu(Ops::ADD, {g, of(gated_)});
+    }
+  }
+  void grow(int steps) {
+    leaves();
+    for (int k = 0; k < steps; k++) {
+      index_.push_back(grow_index());
+      if (chance(40)) bools_.push_back(grow_bool());
+      if (chance(20)) gated_.push_back(grow_gated());
+    }
+  }
+  UOp last_index() { return index_.back(); }
+  UOp last_bool() { return boolean(); }
+  UOp last_gated() { return grow_gated(); }
+  /// A random assignment of the leaves.
+  Point point() {
+    Point p;
+    for (UOp l : leaves_) { Bounds b = bounds_of(l); p[l] = b.lo + static_cast<int128>(rng_() % static_cast<uint64_t>(b.hi - b.lo + 1)); }
+    return p;
+  }
+  std::mt19937_64& rng() { return rng_; }
+
+ private:
+  std::mt19937_64 rng_;
+  UOps leaves_, index_, bools_, gated_;
+};
+
+void expect_same(UOp before, UOp after, const Point& p, uint64_t seed) {
+  ConstValue a = evaluate(before, p), b = evaluate(after, p);
+  std::string at;
+  if (!same_value(a, b)) for (auto& [leaf, v] : p) at += render_expr(leaf) + "=" + str(static_cast<int64_t>(v.i), "/", v.as_double()) + " ";
+  ASSERT_TRUE(same_value(a, b)) << "seed " << seed << " at " << at << "\n  before " << render_expr(before) << " = " << a.as_double() << " kind " << a.kind << "\n  after  "
+                                << render_expr(after) << " = " << b.as_double() << " kind " << b.kind;
+}
+
+void fuzz_index(uint64_t seed, const PatternMatcher<UOp>& pm, int points) {
+  Arena arena;
+  ArenaScope scope(arena);
+  Grower g(seed);
+  g.grow(2 + g.pick(7));
+  for (UOp u : {g.last_index(), g.last_bool(), g.last_gated()}) {
+    UOp r = graph_rewrite(u, pm);
+    Bounds before = bounds_of(u);
+    for (int k = 0; k < points; k++) {
+      Point p = g.point();
+      ASSERT_NO_FATAL_FAILURE(expect_same(u, r, p, seed));
+      ConstValue v = evaluate(u, p);
+      if (v.is_int()) ASSERT_TRUE(before.lo <= v.i && v.i <= before.hi) << "bounds of " << render_expr(u) << ", seed " << seed;
+    }
+    // Once simplified, it stays.
+    ASSERT_TRUE(graph_rewrite(r, pm) == r) << "seed " << seed << "\n  " << render_expr(u) << "\n  once  " << render_expr(r) << "\n  twice " << render_expr(graph_rewrite(r, pm));
+  }
+}
+
+TEST(SymbolicFuzz, IndexExpressions) {
+  for (int seed = 0; seed < rounds(3000); seed++) ASSERT_NO_FATAL_FAILURE(fuzz_index(static_cast<uint64_t>(seed), symbolic(), 25));
+}
+TEST(SymbolicFuzz, IndexExpressionsWithValidity) {
+  for (int seed = 0; seed < rounds(2000); seed++) ASSERT_NO_FATAL_FAILURE(fuzz_index(static_cast<uint64_t>(seed) + 1000000, sym(), 25));
+}
+
+// ---- values of kernels: fixed-width integers and floats, wrapping and rounding included ----
+class Values {
+ public:
+  Values(uint64_t seed, DType d) : rng_(seed), d_(d) {
+    UOp i = UOp::range(4, 0);
+    for (int k = 0; k < 3; k++) {
+      UOp p = UOp::make(Ops::PARAM, d, {UOp::shape_stack(std::vector<int64_t>{4})}, Arg(ParamArg{k}));
+      leaves_.push_back(p.index({i}).load()), pool_.push_back(leaves_.back());
+    }
+    UOp c = UOp::make(Ops::PARAM, dtypes::bool_, {UOp::shape_stack(std::vector<int64_t>{4})}, Arg(ParamArg{3}));
+    leaves_.push_back(c.index({i}).load()), bools_.push_back(leaves_.back());
+  }
+  int pick(int n) { return static_cast<int>(rng_() % static_cast<uint64_t>(n)); }
+  UOp any() { return pool_[static_cast<size_t>(pick(static_cast<int>(pool_.size())))]; }
+  UOp cond() { return bools_[static_cast<size_t>(pick(static_cast<int>(bools_.size())))]; }
+  UOp literal() {
+    static const double special[] = {0.0, -0.0, 1, 1, -1, -1, 2, 0.5, -2, 3, 1e30, INFINITY, NAN};
+    if (d_.is_float()) return UOp::constant(ConstValue(special[pick(13)]), d_);
+    static const int64_t ints[] = {0, 0, 1, 1, -1, 2, 3, 4, 5, 8, 32, 127, -128, 255, 65535};
+    return UOp::constant(ConstValue(ints[pick(15)]), d_);
+  }
+  UOp any_or_literal() { return pick(100) < 35 ? literal() : any(); }
+  UOp step() {
+    if (d_.is_float()) {
+      static const Ops ops[] = {Ops::ADD, Ops::ADD, Ops::MUL, Ops::MUL, Ops::MAX, Ops::SUB, Ops::FDIV};
+      switch (pick(9)) {
+        case 0: return any().neg();
+        case 1: return UOp::alu(pick(2) ? Ops::RECIPROCAL : Ops::TRUNC, {any()});
+        case 2: return cond().where(any_or_literal(), any_or_literal());
+        case 3: return UOp::alu(Ops::POW, {any(), UOp::constant(ConstValue(static_cast<double>(pick(3))), d_)});
+        case 4: return any().cast(dtypes::float64).cast(d_);
+        default: return UOp::alu(ops[pick(7)], {any_or_literal(), any_or_literal()});
+      }
+    }
+    static const Ops ops[] = {Ops::ADD, Ops::ADD, Ops::ADD, Ops::MUL, Ops::MUL, Ops::MAX, Ops::AND, Ops::OR, Ops::XOR, Ops::FLOORDIV, Ops::FLOORMOD, Ops::CDIV, Ops::CMOD, Ops::SHL, Ops::SHR, Ops::SUB};
+    switch (pick(9)) {
+      case 0: return any().neg();
+      case 1: return cond().where(any_or_literal(), any_or_literal());
+      case 2: return any() * literal() + any();
+      case 3: return UOp::alu(Ops::SHR, {any() & literal(), UOp::constant(ConstValue(pick(6)), d_)});
+      case 4: return any().cast(pick(2) ? dtypes::int8 : dtypes::int64).cast(d_);
+      case 5: return any().cast(dtypes::float64).cast(d_);
+      default: return UOp::alu(ops[pick(16)], {any_or_literal(), any_or_literal()});
+    }
+  }
+  void grow(int n) {
+    for (int k = 0; k < n; k++) {
+      pool_.push_back(step());
+      if (pick(3) == 0) bools_.push_back(pick(2) ? any() < any_or_literal() : any().ne(any_or_literal()));
+      if (pick(6) == 0) bools_.push_back(any().cast(dtypes::bool_));
+    }
+  }
+  UOp last() { return pool_.back(); }
+  Point point() {
+    static const double specials[] = {0.0, -0.0, 1, -1, 0.1, 3, -2.5, 1e-40, 3e38, INFINITY, -INFINITY, NAN};
+    Point p;
+    for (UOp l : leaves_) {
+      if (l.dtype().is_bool()) p[l] = ConstValue(pick(2) == 1);
+      else if (d_.is_float()) p[l] = truncate_float(specials[pick(12)], d_);
+      else p[l] = truncate_int(pick(3) ? static_cast<int128>(pick(9) - 4) : static_cast<int128>(rng_()), d_);
+    }
+    return p;
+  }
+
+ private:
+  std::mt19937_64 rng_;
+  DType d_;
+  UOps leaves_, pool_, bools_;
+};
+
+void fuzz_values(DType d, int n, uint64_t base) {
+  for (int k = 0; k < n; k++) {
+    Arena arena;
+    ArenaScope scope(arena);
+    uint64_t seed = base + static_cast<uint64_t>(k);
+    Values v(seed, d);
+    v.grow(1 + v.pick(8));
+    UOp u = v.last(), r = graph_rewrite(u, sym());
+    for (int q = 0; q < 20; q++) ASSERT_NO_FATAL_FAILURE(expect_same(u, r, v.point(), seed)) << d;
+  }
+}
+TEST(SymbolicFuzz, Integers) {
+  for (DType d : {dtypes::int32, dtypes::uint8, dtypes::int8, dtypes::int64, dtypes::uint32, dtypes::uint64}) ASSERT_NO_FATAL_FAILURE(fuzz_values(d, rounds(500), 7));
+}
+TEST(SymbolicFuzz, Floats) {
+  for (DType d : {dtypes::float32, dtypes::float16, dtypes::float64, dtypes::bfloat16}) ASSERT_NO_FATAL_FAILURE(fuzz_values(d, rounds(500), 11));
+}
+
+}  // namespace
+}  // namespace tg
