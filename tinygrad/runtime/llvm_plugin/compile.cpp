@@ -21,6 +21,7 @@
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/TargetSelect.h"
@@ -72,6 +73,9 @@ void initialize_once() {
     llvm::InitializeNativeTargetAsmPrinter();
     llvm::InitializeNativeTargetAsmParser();
     llvm::install_fatal_error_handler(on_fatal_error);
+    // A pass that is quadratic in the length of integer chains, and gains something only where masks are computed in general registers.
+    auto& options = llvm::cl::getRegisteredOptions();
+    if (auto it = options.find("disable-x86-domain-reassignment"); it != options.end()) static_cast<llvm::cl::opt<bool>*>(it->second)->setValue(true);
   });
 }
 
@@ -122,35 +126,30 @@ struct Job {
 bool Job::make_machine(const TgLlvmRequest& request, std::string& error) {
   llvm::Triple triple(request.triple && *request.triple ? std::string(request.triple) : llvm::sys::getProcessTriple());
 #if LLVM_VERSION_MAJOR >= 22
-  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
+  const llvm::Triple& text = triple;  // where older versions take a string
 #else
-  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple.str(), error);
+  const std::string& text = triple.str();
 #endif
-  if (!target) return false;
 #if LLVM_VERSION_MAJOR >= 21
   const llvm::Triple& name = triple;
 #else
   const std::string& name = triple.str();
 #endif
+  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(text, error);
+  if (!target) return false;
   const char* baseline = triple.getArch() == llvm::Triple::x86_64 ? "x86-64" : "generic";
-  std::unique_ptr<llvm::MCSubtargetInfo> info(target->createMCSubtargetInfo(name, baseline, ""));
+  std::unique_ptr<llvm::MCSubtargetInfo> info(target->createMCSubtargetInfo(text, baseline, ""));
   std::string features = info ? known_features(*info, request.features) : std::string();
   bool tunable = info && *request.cpu && info->isCPUStringValid(request.cpu);
 
   llvm::TargetOptions options;
-  options.UnsafeFPMath = false;
-  options.EmulatedTLS = false;
   OptLevel level = request.opt_level >= 2 ? kOptDefault : request.opt_level == 1 ? kOptLess : kOptNone;
   machine.reset(target->createTargetMachine(name, baseline, features, options, llvm::Reloc::PIC_, llvm::CodeModel::Small, level));
   if (!machine) {
     error = "no code generator for " + triple.str();
     return false;
   }
-#if LLVM_VERSION_MAJOR >= 21
-  module->setTargetTriple(triple);
-#else
-  module->setTargetTriple(triple.str());
-#endif
+  module->setTargetTriple(name);
   module->setDataLayout(machine->createDataLayout());
   for (llvm::Function& f : *module) {
     if (f.isDeclaration()) continue;
