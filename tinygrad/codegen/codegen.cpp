@@ -11,6 +11,7 @@
 #include "tinygrad/codegen/linearize.h"
 #include "tinygrad/codegen/program_info.h"
 #include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/symbolic.h"
 
 namespace tg {
 namespace {
@@ -58,11 +59,14 @@ UOp opts_pass(UOp sink, PassContext& c) {
 
 const std::vector<Pass>& passes() {
   static const std::vector<Pass> table{
+      {"symbolic", nullptr, [](const Renderer&) { return &sym(); }},
       {"ranges", [](UOp s, PassContext&) { return simplify_ranges(s); }, nullptr, Walk::kSourcesFirst, true},
       {"opts", opts_pass},
+      {"symbolic after opts", nullptr, [](const Renderer&) { return &sym(); }},
       {"gates", [](UOp s, PassContext&) { return move_gates(s); }},
       {"separate reduces", [](UOp s, PassContext&) { return separate_reduces(s); }},
       {"expand", [](UOp s, PassContext& c) { return expand(s, c.renderer); }},
+      {"late symbolic", nullptr, [](const Renderer&) { return &symbolic(); }},
       {"lanes", lanes_pass},
       {"renderer", nullptr, [](const Renderer& r) { return r.extra_matcher(); }},
   };

@@ -202,7 +202,7 @@ double Model::score(const Candidate& c) const {
     }
     memory += k * each, body += instances(a.mask);
   }
-  if (body > 700) return INFINITY;
+  if (body > 300) return INFINITY;
   // Every loop iteration costs its counter and branch; a kernel's loops are those its innermost nodes are in.
   double loops = 0;
   std::vector<Mask> seen;
@@ -212,7 +212,14 @@ double Model::score(const Candidate& c) const {
     seen.push_back(r.scope), loops += count(m, r.scope) / instances(m);
   }
   for (const Access& a : accesses) if (a.store) loops += count(a.mask, a.scope) / instances(a.mask);
-  return std::max(compute, memory) + 0.25 * std::min(compute, memory) + extra + 1.5 * loops + 0.02 * body;
+  // Operands larger than the second level cache stream at some bytes a cycle, whatever the code looks like.
+  double stream = 0;
+  for (const Access& a : accesses) {
+    double bytes = a.itemsize;
+    for (size_t i = 0; i < n; i++) if (a.mask >> i & 1) bytes *= size[i] ? static_cast<double>(size[i]) : kSymbolic;
+    if (bytes > l2) stream += bytes / 6;
+  }
+  return (std::max({compute + extra, memory, stream}) + 0.25 * std::min(compute, memory) + 0.6 * loops) * (1 + 0.0004 * body);
 }
 
 std::vector<int> Model::best_order(const Candidate& c) const {
@@ -295,23 +302,47 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
       starts.push_back(c);
     }
   }
-  static const int64_t factors[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16, 25};
+  static const int64_t factors[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16};
+  auto extent = [&](const Candidate& c, size_t a) {
+    const bool lane = std::find(c.lane_axes.begin(), c.lane_axes.end(), static_cast<int>(a)) != c.lane_axes.end();
+    return lane ? (m.size[a] + c.lanes - 1) / c.lanes : m.size[a];
+  };
+  // A padded reduce axis needs masks: only the lanes pay for them anyway.
+  auto allowed = [&](const Candidate& c, size_t a, int64_t f) {
+    return f <= extent(c, a) && (f == 1 || !m.is_reduce[a] || extent(c, a) != m.size[a] || m.size[a] % f == 0);
+  };
+  auto try_tile = [&](Candidate& best, const Candidate& c, std::initializer_list<std::pair<size_t, int64_t>> change, double gain) {
+    Candidate d = c;
+    for (auto [a, f] : change) {
+      if (!allowed(c, a, f)) return;
+      d.tile[a] = f;
+    }
+    d.cycles = m.score(d);
+    if (d.cycles < best.cycles * gain) best = std::move(d);
+  };
+  // Where to begin: two tiled axes at once, since a register tile pays only in two dimensions.
   for (Candidate& c : starts) {
     c.cycles = m.score(c);
-    // Climb: change the factor of one axis at a time (of two, where that is a step no single one makes) while it helps.
-    for (int step = 0; step < 24; step++) {
+    Candidate best = c;
+    for (size_t a = 0; a < axes; a++)
+      for (size_t b = a + 1; b < axes; b++) {
+        if (m.size[a] < 2 || m.size[b] < 2 || (m.is_reduce[a] && m.is_reduce[b])) continue;
+        for (auto [f, g] : {std::pair<int64_t, int64_t>{2, 2}, {4, 4}, {8, 2}, {2, 8}}) try_tile(best, c, {{a, f}, {b, g}}, 0.98);
+      }
+    c = std::move(best);
+  }
+  std::stable_sort(starts.begin(), starts.end(), [](const Candidate& a, const Candidate& b) { return a.cycles < b.cycles; });
+  if (starts.size() > std::max<size_t>(n, 3)) starts.resize(std::max<size_t>(n, 3));
+  for (Candidate& c : starts) {
+    // Climb: change one axis, or trade one against another, while it helps.
+    for (int step = 0; step < 12; step++) {
       Candidate best = c;
       for (size_t a = 0; a < axes; a++) {
         if (m.size[a] < 2) continue;
-        const bool lane = std::find(c.lane_axes.begin(), c.lane_axes.end(), static_cast<int>(a)) != c.lane_axes.end();
-        const int64_t extent = lane ? (m.size[a] + c.lanes - 1) / c.lanes : m.size[a];
         for (int64_t f : factors) {
-          if (f > extent) break;
-          // A padded reduce axis needs masks: only the lanes pay for them anyway.
-          if (m.is_reduce[a] && !lane && m.size[a] % f) continue;
-          Candidate d = c;
-          d.tile[a] = f, d.cycles = m.score(d);
-          if (d.cycles < best.cycles * 0.995) best = std::move(d);
+          if (f == c.tile[a]) continue;
+          try_tile(best, c, {{a, f}}, 0.985);
+          if (f > c.tile[a]) for (size_t b = 0; b < axes; b++) if (b != a && c.tile[b] > 1) try_tile(best, c, {{a, f}, {b, c.tile[b] / 2}}, 0.985);
         }
       }
       if (best.cycles >= c.cycles) break;

@@ -55,13 +55,13 @@ class Linearizer {
  private:
   void place(int index) {
     std::vector<int> stack{index};
-    while (!stack.empty()) {
+    for (size_t steps = 0; !stack.empty(); steps++) {
       Loop& l = loops_[static_cast<size_t>(stack.back())];
       if (l.known) { stack.pop_back(); continue; }
       TG_ASSERT(l.end, "range ", l.range, " has no END");
       size_t before = stack.size();
       for (UOp r : ranges_of(l.end)) if (is_loop(r) && !loop(r).known) stack.push_back(loop_of_[r.id()]);
-      TG_ASSERT(stack.size() <= loops_.size() + 1, "loops run in a circle at ", l.range);
+      TG_ASSERT(steps <= 2 * loops_.size() * loops_.size() + 2, "loops run in a circle at ", l.range);
       if (stack.size() != before) continue;
       l.parent = innermost(l.end), l.depth = l.parent < 0 ? 1 : loops_[static_cast<size_t>(l.parent)].depth + 1;
       l.known = true, stack.pop_back();
