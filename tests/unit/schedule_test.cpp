@@ -4,6 +4,7 @@
 
 #include "schedule_util.h"
 #include "tinygrad/base/context.h"
+#include "tinygrad/uop/print.h"
 
 namespace tg::test {
 namespace {
@@ -42,6 +43,11 @@ size_t check(std::initializer_list<UOp> roots, double tolerance = 1e-5) {
     }
   }
   return s.schedule->calls.size();
+}
+[[maybe_unused]] void show(std::initializer_list<UOp> roots) {
+  std::vector<UOp> r(roots);
+  BoundSchedule s = create_schedule(r);
+  for (const ScheduleCall& c : s.schedule->calls) { ArenaScope a(*c.kernel->arena); std::cerr << render_expr(c.kernel->sink.src(0)) << "\n\n"; }
 }
 size_t kernels(std::initializer_list<UOp> roots) {
   std::vector<UOp> r(roots);
@@ -150,6 +156,137 @@ TEST(Schedule, CheapProducersAreRepeatedExpensiveOnesStored) {
   UOp b = buffer({4, 5});
   EXPECT_EQ(check({matmul(a * 0.5, b)}), 1u);
   EXPECT_EQ(check({matmul(unary(Ops::EXP2, a), b)}), 2u);
+}
+
+// ---- random graphs ----
+
+/// Random movement, elementwise, reduce, stack and gather ops on small arrays.
+class Fuzz {
+ public:
+  explicit Fuzz(uint32_t seed) : rng_(seed) {}
+  UOp grow(int steps) {
+    for (int i = 0; i < 3; i++) pool_.push_back(leaf());
+    for (int i = 0; i < steps; i++) {
+      UOp u = step();
+      if (u && shape_of(u).numel() <= 2000 && shape_of(u).size() <= 5) pool_.push_back(u);
+    }
+    return pool_.back();
+  }
+  UOp any() { return pool_[pick(pool_.size())]; }
+
+ private:
+  size_t pick(size_t n) { return rng_() % n; }
+  int64_t in(int64_t lo, int64_t hi) { return lo + static_cast<int64_t>(rng_() % static_cast<uint32_t>(hi - lo + 1)); }
+  UOp leaf() {
+    Shape s;
+    for (size_t n = pick(4); n-- > 0;) s.push_back(in(1, 5));
+    return new_buffer(s, dtypes::float32, "CPU");
+  }
+  UOp recent() { return pool_[pool_.size() - 1 - pick(std::min<size_t>(pool_.size(), 4))]; }
+  UOp step() {
+    UOp x = recent();
+    Shape s = shape_of(x);
+    size_t n = s.size();
+    switch (pick(14)) {
+      case 0: {  // split or merge axes
+        std::vector<int64_t> d = s.ints();
+        if (n >= 2 && pick(2)) { size_t k = pick(n - 1); d[k] *= d[k + 1], d.erase(d.begin() + static_cast<int64_t>(k) + 1); }
+        else if (n) {
+          size_t k = pick(n);
+          for (int64_t f = d[k]; f >= 1; f--) if (d[k] % f == 0 && (f == 1 || pick(2))) { d[k] /= f, d.insert(d.begin() + static_cast<int64_t>(k) + static_cast<int64_t>(pick(2)), f); break; }
+        }
+        return reshape(x, Shape(std::span<const int64_t>(d)));
+      }
+      case 1: return reshape(x, {shape_of(x).numel()});
+      case 2: {
+        std::vector<int64_t> p(n);
+        for (size_t k = 0; k < n; k++) p[k] = static_cast<int64_t>(k);
+        std::shuffle(p.begin(), p.end(), rng_);
+        return permute(x, p);
+      }
+      case 3: return n ? flip(x, {static_cast<int64_t>(pick(n))}) : UOp();
+      case 4: {
+        Shape off, size;
+        for (size_t k = 0; k < n; k++) off.push_back(in(0, 2)), size.push_back(s[k].value() + off[k].value() + in(0, 2));
+        return pad(x, off, size);
+      }
+      case 5: {
+        Shape off, size;
+        for (size_t k = 0; k < n; k++) size.push_back(in(1, s[k])), off.push_back(in(0, s[k].value() - size[k].value()));
+        return shrink(x, off, size);
+      }
+      case 6: {
+        Shape e = s;
+        for (SInt& d : e) if (d == 1) d = in(1, 4);
+        if (pick(2)) e.insert(e.begin(), SInt(in(1, 3)));
+        return expand(x, e);
+      }
+      case 7: {
+        if (!n) return {};
+        std::vector<int32_t> axes;
+        for (size_t k = 0; k < n; k++) if (pick(2)) axes.push_back(static_cast<int32_t>(k));
+        return reduce(x, pick(3) ? Ops::ADD : Ops::MAX, axes);
+      }
+      case 8: return pick(4) ? relu(x) : unary(Ops::SIN, x);
+      case 9: return contiguous(x);
+      case 10: {  // a step with what broadcasts
+        UOp y = any();
+        if (pick(2)) y = x;
+        if (y != x) {
+          Shape t = shape_of(y);
+          if (t.size() > n) return {};
+          for (size_t k = 0; k < t.size(); k++) if (!(t[k] == s[n - t.size() + k]) && !(t[k] == 1) && !(s[n - t.size() + k] == 1)) return {};
+        } else if (n == 2 && s[0] == s[1]) y = permute(x, {1, 0});
+        else if (n) y = flip(x, {0});
+        return pick(2) ? x + y : x.lt(y).where(x, y * 0.5);
+      }
+      case 11: { UOp parts[3] = {x, x * 2.0, flip(x, n ? std::vector<int64_t>{0} : std::vector<int64_t>{})}; return UOp::stack(parts); }
+      case 12: {
+        if (!n) return {};
+        int64_t d = s[0].value(), m = in(1, 6);
+        UOp i = UOp::alu(Ops::FLOORMOD, {arange(m) * UOp::constant(in(1, 3), dtypes::int32) + UOp::constant(in(0, 4), dtypes::int32), UOp::constant(d, dtypes::int32)});
+        if (n > 1 && pick(2)) {
+          int64_t d1 = s[1].value();
+          return gather(x, {reshape(i, {m, 1}), UOp::alu(Ops::FLOORMOD, {arange(3), UOp::constant(d1, dtypes::int32)})});
+        }
+        return gather(x, {i});
+      }
+      default: return x * 0.5 + 1.0;
+    }
+  }
+  std::mt19937 rng_;
+  std::vector<UOp> pool_;
+};
+
+TEST(ScheduleFuzz, RandomGraphsComputeWhatTheySay) {
+  GraphScope g;
+  size_t calls = 0;
+  const char* only = std::getenv("FUZZ_SEED");
+  const char* many = std::getenv("FUZZ_COUNT");
+  for (uint32_t seed = 0; seed < (many ? static_cast<uint32_t>(std::atoi(many)) : 400u); seed++) {
+    if (only && std::to_string(seed) != only) continue;
+    if (many && std::getenv("FUZZ_TRACE")) std::cerr << seed << ' ';
+    Fuzz f(seed);
+    UOp root = f.grow(static_cast<int>(4 + seed % 40));
+    UOp other = f.any();
+    SCOPED_TRACE(str("seed ", seed));
+    calls += check({root, other});
+    if (::testing::Test::HasFailure()) { show({root, other}); break; }
+  }
+  if (!only) EXPECT_GT(calls, 400u);
+  if (many) std::cerr << calls << " kernels\n";
+}
+
+TEST(ScheduleFuzz, SmallBudgetsComputeTheSame) {
+  GraphScope g;
+  Context ctx{{"MAX_KERNEL_BUFFERS", 2}};
+  for (uint32_t seed = 1000; seed < 1150; seed++) {
+    Fuzz f(seed);
+    UOp root = f.grow(static_cast<int>(4 + seed % 40));
+    SCOPED_TRACE(str("seed ", seed));
+    check({root, f.any()});
+    if (::testing::Test::HasFailure()) break;
+  }
 }
 
 // ---- assigns ----

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "tinygrad/uop/symbolic.h"
+
 namespace tg {
 namespace {
 UOp zero() { return UOp::constant(int64_t{0}); }
@@ -70,15 +72,7 @@ UOp reshape_index(UOp idx, const Shape& to, const Shape& from) {
 }
 }  // namespace
 
-UOp index_simplify(UOp u) {
-  Bounds b = bounds_of(u);
-  if (b.is_const()) return UOp::constant(ConstValue(b.lo), u.dtype());
-  if (u.in(Ops::FLOORDIV | Ops::FLOORMOD) && u.src(1).is_const()) {
-    Bounds x = bounds_of(u.src(0));
-    if (x.lo >= 0 && x.hi < u.src(1).const_int()) return u.is(Ops::FLOORMOD) ? u.src(0) : UOp::constant(int64_t{0});
-  }
-  return u;
-}
+UOp index_simplify(UOp u) { return u.in(groups::kIrreducible) ? u : simplify(u); }
 
 UOp and_valid(UOp a, UOp b) {
   auto known = [](UOp u) { return u && bounds_of(u).lo == 1; };

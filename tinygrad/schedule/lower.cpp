@@ -130,6 +130,7 @@ class Lowerer {
       case Ops::ARANGE: return in.idx.src(0).cast(u.dtype());
       case Ops::RESHAPE: case Ops::EXPAND: case Ops::PERMUTE: case Ops::SHRINK: case Ops::FLIP: case Ops::CONTIGUOUS: return source(in, 0);
       case Ops::PAD: {
+        if (r_.sources[in.src_begin] < 0) return UOp::constant(0, u.dtype());
         // Valid here, not in what encloses it: that has its own WHERE.
         UOp here = through_movement(u, {in.idx, UOp()}).valid, v = source(in, 0);
         return here ? combine(Ops::WHERE, u.dtype(), {here, v, UOp::constant(0, u.dtype())}, {}) : v;

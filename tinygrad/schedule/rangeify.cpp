@@ -238,7 +238,8 @@ class Rangeifier {
     switch (u.op()) {
       case Ops::RESHAPE: case Ops::EXPAND: case Ops::PERMUTE: case Ops::PAD: case Ops::SHRINK: case Ops::FLIP: {
         Access a = through_movement(u, {in.idx, in.valid});
-        src.push_back(demand(u.src(0), a.idx, a.valid, in.scope));
+        bool never = a.valid && bounds_of(a.valid).hi == 0;  // nothing but padding is read
+        src.push_back(never ? -1 : demand(u.src(0), a.idx, a.valid, in.scope));
         break;
       }
       case Ops::CONTIGUOUS: src.push_back(demand(u.src(0), in.idx, in.valid, in.scope)); break;
