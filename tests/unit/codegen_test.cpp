@@ -6,28 +6,208 @@
 #include <cmath>
 #include <random>
 
+#include <thread>
+
 #include "kernel_eval.h"
 #include "kernels.h"
+#include "tinygrad/codegen/access.h"
+#include "tinygrad/codegen/opt.h"
+#include "tinygrad/codegen/program_cache.h"
 
 namespace tg {
 namespace {
 using namespace testing;
 
-TEST(Codegen, NooptEqualsAst) {
+void check_all(const Renderer& r, bool noopt) {
   for (auto& [name, make] : all_kernels()) {
     SCOPED_TRACE(name);
     CodegenOptions o;
-    o.noopt = true;
-    check_kernel(make(), TestRenderer(), o);
+    o.noopt = noopt;
+    check_kernel(make(), r, o);
+  }
+}
+TEST(Codegen, NooptEqualsAst) { check_all(TestRenderer(), true); }
+TEST(Codegen, HeuristicEqualsAst16) { check_all(TestRenderer(16), false); }
+TEST(Codegen, HeuristicEqualsAst32) { check_all(TestRenderer(32), false); }
+TEST(Codegen, HeuristicEqualsAst64) { check_all(TestRenderer(64), false); }
+TEST(Codegen, GridEqualsAst) { check_all(TestRenderer(16, false, true), false); }
+TEST(Codegen, NooptGridEqualsAst) { check_all(TestRenderer(16, false, true), true); }
+
+std::shared_ptr<Program> with_opts(const KernelPtr& k, std::vector<Opt> opts, const Renderer& r = TestRenderer(16)) {
+  CodegenOptions o;
+  o.opts = std::move(opts);
+  return check_kernel(k, r, o);
+}
+size_t count(const Program& p, Ops op) { return static_cast<size_t>(std::count_if(p.linear.begin(), p.linear.end(), [&](UOp u) { return u.is(op); })); }
+
+TEST(Codegen, OptsKeepTheMeaning) {
+  const TestRenderer grid(16, false, true);
+  with_opts(matmul(12, 20, 18), {{OptOp::kUpcast, 0, 4}, {OptOp::kVector, 1, 4}, {OptOp::kUnroll, 2, 3}});
+  with_opts(matmul(12, 20, 18), {{OptOp::kUpcast, 0, 0}, {OptOp::kUnroll, 2, 0}});
+  with_opts(matmul(13, 21, 19), {{OptOp::kPadTo, 0, 4}, {OptOp::kUpcast, 0, 4}, {OptOp::kPadTo, 1, 8}, {OptOp::kVector, 1, 8}, {OptOp::kPadTo, 2, 4}, {OptOp::kUnroll, 2, 4}});
+  with_opts(matmul(13, 21, 19, false, true), {{OptOp::kPadTo, 2, 8}, {OptOp::kVector, 2, 4}, {OptOp::kUnroll, 2, 2}});
+  with_opts(matmul(12, 20, 18), {{OptOp::kSplit, 0, 3}, {OptOp::kSplit, 1, 5}, {OptOp::kSwap, 0, 1}, {OptOp::kSwap, 3, 4}, {OptOp::kThread, 1, 0}});
+  with_opts(matmul(12, 20, 18), {{OptOp::kThread, 0, 3}, {OptOp::kSplit, 2, 6}});
+  with_opts(matmul(12, 20, 18), {{OptOp::kLocal, 0, 4}, {OptOp::kLocal, 1, 5}, {OptOp::kGroup, 2, 3}, {OptOp::kUnroll, 2, 2}}, grid);
+  with_opts(matmul(12, 20, 18), {{OptOp::kUpcast, 0, 3}, {OptOp::kGroupTop, 2, 6}}, grid);
+  with_opts(conv(2, 3, 4, 9, 12, 3, 1), {{OptOp::kLocal, 3, 4}, {OptOp::kLocal, 2, 3}, {OptOp::kUpcast, 1, 2}}, grid);
+  with_opts(softmax(6, 20), {{OptOp::kPadTo, 1, 8}, {OptOp::kVector, 1, 8}, {OptOp::kPadTo, 2, 8}, {OptOp::kVector, 2, 8}, {OptOp::kPadTo, 3, 8}, {OptOp::kVector, 3, 8}, {OptOp::kUpcast, 0, 2}});
+  with_opts(reduce_all(37, Ops::MAX), {{OptOp::kPadTo, 0, 16}, {OptOp::kVector, 0, 4}, {OptOp::kUnroll, 0, 2}});
+}
+
+TEST(Codegen, OptsThatDoNotFit) {
+  auto fails = [](std::vector<Opt> opts) { EXPECT_THROW(with_opts(matmul(12, 20, 18), opts), KernelOptError); };
+  fails({{OptOp::kUpcast, 3, 4}});                              // no such axis
+  fails({{OptOp::kUpcast, 0, 5}});                              // 12 % 5
+  fails({{OptOp::kUpcast, 2, 2}});                              // a reduce axis
+  fails({{OptOp::kUnroll, 0, 2}});                              // an output axis
+  fails({{OptOp::kVector, 1, 5}});                              // not a power of two
+  fails({{OptOp::kVector, 0, 4}, {OptOp::kVector, 1, 4}});      // a value depends on both
+  fails({{OptOp::kVector, 0, 4}, {OptOp::kVector, 2, 2}});
+  fails({{OptOp::kLocal, 0, 4}});                               // no workgroups
+  fails({{OptOp::kGroup, 2, 3}});
+  fails({{OptOp::kThread, 0, 0}, {OptOp::kThread, 1, 0}});
+  fails({{OptOp::kThread, 2, 0}});
+  fails({{OptOp::kSwap, 0, 2}});
+  fails({{OptOp::kSplit, 0, 2}, {OptOp::kPadTo, 0, 4}});
+  fails({{OptOp::kTc, 0, 0}});
+  try {
+    with_opts(matmul(12, 20, 18), {{OptOp::kUpcast, 0, 5}});
+  } catch (const KernelOptError& e) {
+    EXPECT_STREQ(e.what(), "[opt] UPCAST axis 0 arg 5: the size is not a multiple of the argument");
   }
 }
 
-TEST(Codegen, HeuristicEqualsAst) {
-  for (int bytes : {16, 32, 64})
-    for (auto& [name, make] : all_kernels()) {
-      SCOPED_TRACE(name + " with vectors of " + std::to_string(bytes));
-      check_kernel(make(), TestRenderer(bytes), CodegenOptions());
-    }
+TEST(Codegen, GridOfFiveAxes) {
+  auto p = check_kernel(conv(2, 3, 4, 5, 6, 3, 0), TestRenderer(16, false, true), CodegenOptions());
+  ArenaScope scope(*p->arena);
+  EXPECT_TRUE(p->global_size[2]);
+  EXPECT_EQ(count(*p, Ops::RANGE), count(*p, Ops::END));
+  auto q = check_kernel(matmul(8, 4, 64), TestRenderer(16, false, true), CodegenOptions());
+  ArenaScope scope_q(*q->arena);
+  EXPECT_EQ(count(*q, Ops::BARRIER), 1u);  // few outputs of a long reduce: shared by groups
+}
+
+TEST(Codegen, MatmulInnerLoop) {
+  auto k = matmul(256, 256, 256);
+  auto p = to_program(*k, TestRenderer(64));
+  ArenaScope scope(*p->arena);
+  // The loop over k: one fused multiply-add per accumulator, every element of A and B read once, no mask.
+  size_t begin = 0, end = 0;
+  for (size_t i = 0; i < p->linear.size(); i++) {
+    if (p->linear[i].is(Ops::RANGE) && p->linear[i].arg<RangeArg>().type == AxisType::kReduce) begin = i;
+    if (p->linear[i].is(Ops::END) && p->linear[i].src(1) == p->linear[begin]) end = i;
+  }
+  ASSERT_LT(begin, end);
+  size_t fma = 0, scalar = 0, vector = 0, accumulators = 0;
+  for (size_t i = begin; i < end; i++) {
+    UOp u = p->linear[i];
+    fma += u.is(Ops::MULACC) && lanes_of(u) == 16;
+    if (!u.is(Ops::LOAD)) continue;
+    EXPECT_EQ(u.nsrc(), 1u);
+    UOp base = u.src(0).src(0);
+    while (base.is(Ops::AFTER)) base = base.src(0);
+    if (base.is(Ops::BUFFER)) accumulators++;
+    else (classify(u.src(0)).kind == Lanes::kUnit ? vector : scalar)++;
+  }
+  EXPECT_EQ(fma, accumulators);
+  EXPECT_EQ(fma, scalar * vector);
+  EXPECT_GE(fma, 8u);
+  EXPECT_LE(fma + vector + 1, 32u);
+}
+
+TEST(Codegen, SoftmaxUsesTheLanesInEveryPass) {
+  auto p = check_kernel(softmax(8, 256), TestRenderer(64), CodegenOptions());
+  ArenaScope scope(*p->arena);
+  for (UOp u : p->linear) {
+    if (!u.is(Ops::LOAD) || !u.src(0).src(0).is(Ops::PARAM)) continue;
+    EXPECT_EQ(classify(u.src(0)).kind, Lanes::kUnit) << u;
+  }
+}
+
+TEST(Codegen, MergesRanges) {
+  auto k = elementwise(16, 1);  // b has one element
+  KernelMaker m;
+  UOp a = m.param(1, 24 * 60), o = m.param(0, 24 * 60), i = m.loop(4), j = m.loop(6), l = m.loop(60), at = (i * 6 + j) * 60 + l;
+  auto flat = m.finish(o.index({at}).store(a.index({at}).load() * ConstValue(2.0)).end(UOps{i, j, l}));
+  CodegenOptions options;
+  options.opts = std::vector<Opt>{};
+  auto p = check_kernel(flat, TestRenderer(), options);
+  EXPECT_EQ(p->name, "E_1440");
+}
+
+TEST(Codegen, SplitsDigits) {
+  CodegenOptions options;
+  options.opts = std::vector<Opt>{};
+  auto p = check_kernel(reshaped(3, 4, 5), TestRenderer(), options);
+  ArenaScope scope(*p->arena);
+  for (UOp u : p->linear) EXPECT_FALSE(u.in(Ops::FLOORDIV | Ops::FLOORMOD)) << u;
+}
+
+TEST(Codegen, DeterministicNamesAndOrder) {
+  auto print = [](const Program& p) {
+    ArenaScope scope(*p.arena);
+    std::string s = p.name;
+    for (UOp u : p.linear) s += str(u, '\n');
+    return s;
+  };
+  auto a = to_program(*conv(2, 3, 4, 9, 20, 3, 1), TestRenderer(64)), b = to_program(*conv(2, 3, 4, 9, 20, 3, 1), TestRenderer(64));
+  EXPECT_EQ(print(*a), print(*b));
+}
+
+TEST(Codegen, Parameters) {
+  auto p = to_program(*in_place(100), TestRenderer());
+  EXPECT_EQ(p->nbuffers, 2);
+  EXPECT_EQ(p->reads, (std::vector<bool>{true, true}));
+  EXPECT_EQ(p->writes, (std::vector<bool>{true, false}));
+  EXPECT_EQ(p->estimates.mem, 800);
+  EXPECT_EQ(p->estimates.ops, 200);
+}
+
+TEST(Codegen, StopsAfterAPass) {
+  CodegenOptions o;
+  o.stop_after = "opts";
+  auto p = to_program(*matmul(64, 64, 64), TestRenderer(), o);
+  EXPECT_TRUE(p->linear.empty());
+  EXPECT_TRUE(p->ast.is(Ops::SINK));
+  EXPECT_FALSE(p->ast.arg<KernelInfo>().applied_opts.empty());
+}
+
+TEST(Codegen, SymbolicSizes) {
+  KernelMaker m;
+  UOp n = UOp::variable("n", 1, 50), a = m.param(1, 50 * 8), o = m.param(0, 8), j = m.loop(8);
+  UOp i = UOp::range(n, RangeArg{{m.ranges++}, AxisType::kReduce});
+  auto k = m.finish(o.index({j}).store(a.index({i * 8 + j}).load().reduce(Ops::ADD, UOps{i})).end(UOps{j}));
+  for (int64_t v : {1, 7, 50}) {
+    auto p = check_kernel(k, TestRenderer(), CodegenOptions(), {{"n", v}});
+    EXPECT_EQ(p->vars, std::vector<std::string>{"n"});
+  }
+}
+
+TEST(ProgramCache, KeepsAndDrops) {
+  clear_program_cache();
+  auto k = elementwise(8, 8);
+  auto a = cached_program(*k, TestRenderer()), b = cached_program(*elementwise(8, 8), TestRenderer());
+  EXPECT_EQ(a, b);
+  CodegenOptions noopt;
+  noopt.noopt = true;
+  EXPECT_NE(cached_program(*k, TestRenderer(), noopt), a);
+  EXPECT_NE(cached_program(*k, TestRenderer(64)), a);
+  EXPECT_EQ(program_cache_size(), 3u);
+  set_program_cache_limit(1);
+  EXPECT_EQ(program_cache_size(), 1u);
+  set_program_cache_limit(4096);
+  EXPECT_NE(cached_program(*k, TestRenderer()), a);
+}
+
+TEST(ProgramCache, ManyThreads) {
+  clear_program_cache();
+  std::vector<std::thread> threads;
+  std::vector<std::shared_ptr<const Program>> got(8);
+  auto k = matmul(16, 16, 16);
+  for (size_t i = 0; i < got.size(); i++) threads.emplace_back([&, i] { got[i] = cached_program(*k, TestRenderer()); });
+  for (auto& t : threads) t.join();
+  for (auto& p : got) EXPECT_EQ(p, got[0]);
 }
 
 }  // namespace

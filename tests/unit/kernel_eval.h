@@ -98,10 +98,10 @@ class LinearEval {
   std::map<std::string, int64_t> special;
   uint64_t executed = 0;
 
-  void run(const UOps& linear) {
-    struct Open { size_t at; int64_t i, n; };
-    std::vector<Open> loops;
-    for (size_t pc = 0; pc < linear.size(); pc++) {
+  /// Runs to the end, or past the next BARRIER; true at the end.
+  bool run_part(const UOps& linear) {
+    std::vector<Open>& loops = open_;
+    for (size_t& pc = pc_; pc < linear.size(); pc++) {
       UOp u = linear[pc];
       executed++;
       for (UOp s : u.srcs()) if (!val_.count(s) && !s.in(Ops::GROUP | Ops::NOOP)) throw std::logic_error(str("source before definition at ", u, " wants ", s));
@@ -127,19 +127,26 @@ class LinearEval {
         val_[u] = {0};
       } else {
         val_[u] = compute(u);
+        if (u.is(Ops::BARRIER)) { pc++; return false; }
       }
     }
     if (!loops.empty()) throw std::logic_error("a loop is not ended");
+    return true;
   }
+  void run(const UOps& linear) { while (!run_part(linear)) {} }
+  std::shared_ptr<std::map<int64_t, Values>> locals = std::make_shared<std::map<int64_t, Values>>();  ///< shared by the threads of a group
 
  private:
+  struct Open { size_t at; int64_t i, n; };
+  std::vector<Open> open_;
+  size_t pc_ = 0;
   static size_t lanes(UOp u) { return static_cast<size_t>(lanes_of(u)); }
   static ConstValue lane(const Values& v, size_t i) { return v.size() == 1 ? v[0] : v.at(i); }
   Values& storage(UOp p) {
     while (!p.in(groups::kDefines)) p = p.src(0);
     const ParamArg& a = p.arg<ParamArg>();
     if (p.is(Ops::PARAM)) return memory_.at(static_cast<size_t>(a.slot));
-    Values& r = (a.addrspace == AddrSpace::kReg ? registers_ : locals_)[a.slot];
+    Values& r = (a.addrspace == AddrSpace::kReg ? registers_ : *locals)[a.slot];
     if (r.empty()) r.resize(static_cast<size_t>(shape_of(p)[0].value()));
     return r;
   }
@@ -197,7 +204,28 @@ class LinearEval {
   Memory& memory_;
   Vars vars_;
   std::unordered_map<UOp, Values> val_;
-  std::map<int64_t, Values> registers_, locals_;
+  std::map<int64_t, Values> registers_;
 };
+
+/// Executes a program of a grid: groups one after another, their threads in step from barrier to barrier.
+inline void run_grid(const Program& p, Memory& memory, const Vars& vars = {}) {
+  auto size = [](UOp u) { return u ? static_cast<int64_t>(u.const_int()) : 1; };
+  int64_t g[3], l[3];
+  for (int i = 0; i < 3; i++) g[i] = size(p.global_size[i]), l[i] = size(p.local_size[i]);
+  for (int64_t group = 0; group < g[0] * g[1] * g[2]; group++) {
+    auto locals = std::make_shared<std::map<int64_t, Values>>();
+    std::vector<LinearEval> threads;
+    for (int64_t t = 0; t < l[0] * l[1] * l[2]; t++) {
+      threads.emplace_back(memory, vars);
+      threads.back().locals = locals;
+      int64_t a = group, b = t;
+      for (int i = 0; i < 3; i++) {
+        threads.back().special["gidx" + std::to_string(i)] = a % g[i], a /= g[i];
+        threads.back().special["lidx" + std::to_string(i)] = b % l[i], b /= l[i];
+      }
+    }
+    for (bool done = false; !done;) for (LinearEval& t : threads) done = t.run_part(p.linear);
+  }
+}
 
 }  // namespace tg::testing

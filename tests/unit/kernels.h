@@ -77,7 +77,9 @@ inline std::shared_ptr<Program> check_kernel(const KernelPtr& k, const Renderer&
     ArenaScope scope(*p->arena);
     int64_t extent = p->thread_extent && p->thread_extent.is_const() ? static_cast<int64_t>(p->thread_extent.const_int()) : -1;
     // In two parts, as two threads would.
-    if (extent > 1) {
+    if (r.has_locals()) {
+      run_grid(*p, got, vars);
+    } else if (extent > 1) {
       LinearEval a(got, vars), b(got, vars);
       a.begin = extent / 3, a.end = extent, a.run(p->linear);
       b.begin = 0, b.end = extent / 3, b.run(p->linear);

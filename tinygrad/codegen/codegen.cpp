@@ -7,6 +7,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/codegen/access.h"
 #include "tinygrad/codegen/expand.h"
+#include "tinygrad/codegen/gpudims.h"
 #include "tinygrad/codegen/heuristic.h"
 #include "tinygrad/codegen/linearize.h"
 #include "tinygrad/codegen/program_info.h"
@@ -31,6 +32,26 @@ struct Pass {
   bool skip_noopt = false;
 };
 
+/// Copies a kernel into the current graph. Only reads the nodes of `root`, so that several threads may compile kernels of one arena.
+UOp import_kernel(UOp root) {
+  UOps memo, stack{root}, src;
+  auto at = [&](UOp u) -> UOp& {
+    if (u.id() >= memo.size()) memo.resize(u.id() + u.id() / 2 + 64);
+    return memo[u.id()];
+  };
+  while (!stack.empty()) {
+    UOp u = stack.back();
+    if (at(u)) { stack.pop_back(); continue; }
+    size_t before = stack.size();
+    for (size_t i = u.nsrc(); i-- > 0;) if (!at(u.src(i))) stack.push_back(u.src(i));
+    if (stack.size() != before) continue;
+    src.clear();
+    for (UOp s : u.srcs()) src.push_back(at(s));
+    at(u) = UOp::make(u.op(), u.dtype(), src, u.arg(), u.tag()), stack.pop_back();
+  }
+  return at(root);
+}
+
 UOp lanes_pass(UOp sink, PassContext&) {
   MemoScope memo;
   UOps src;
@@ -49,12 +70,12 @@ UOp lanes_pass(UOp sink, PassContext&) {
 UOp opts_pass(UOp sink, PassContext& c) {
   const KernelInfo& info = sink.arg<KernelInfo>();
   const std::vector<Opt>* given = info.opts_to_apply ? &*info.opts_to_apply : c.options.opts ? &*c.options.opts : nullptr;
-  if (!given && c.options.noopt) return sink;
+  if (!given && c.options.noopt && !c.renderer.has_locals()) return sink;
   KernelAxes kernel(sink, c.renderer);
   if (given) for (const Opt& o : *given) kernel.apply(o);
-  else apply_heuristic(kernel, sink, c.renderer);
+  else if (!c.options.noopt) apply_heuristic(kernel, sink, c.renderer);
   c.applied = kernel.applied();
-  return c.applied.empty() ? sink : kernel.finish();
+  return c.applied.empty() && !c.renderer.has_locals() ? sink : kernel.finish();
 }
 
 const std::vector<Pass>& passes() {
@@ -63,6 +84,7 @@ const std::vector<Pass>& passes() {
       {"ranges", [](UOp s, PassContext&) { return simplify_ranges(s); }, nullptr, Walk::kSourcesFirst, true},
       {"opts", opts_pass},
       {"symbolic after opts", nullptr, [](const Renderer&) { return &sym(); }},
+      {"grid", [](UOp s, PassContext&) { return add_grid(s); }},
       {"gates", [](UOp s, PassContext&) { return move_gates(s); }},
       {"separate reduces", [](UOp s, PassContext&) { return separate_reduces(s); }},
       {"expand", [](UOp s, PassContext& c) { return expand(s, c.renderer); }},
@@ -107,7 +129,7 @@ std::shared_ptr<Program> to_program(const Kernel& kernel, const Renderer& render
   auto program = std::make_shared<Program>();
   program->arena = std::make_shared<Arena>();
   ArenaScope scope(*program->arena);
-  UOp sink = import_graph(kernel.arena->graph(), kernel.sink);
+  UOp sink = import_kernel(kernel.sink);
   TG_ASSERT(sink.is(Ops::SINK) && sink.arg_kind() == ArgKind::kKernel, "a kernel is a SINK with KernelInfo, not ", sink);
   const KernelInfo info = sink.arg<KernelInfo>();
   const int64_t debug = env::DEBUG.get();

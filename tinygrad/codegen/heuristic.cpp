@@ -391,7 +391,31 @@ void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& ren
   }
 }
 
+namespace {
+/// Grids: the last output axis along the threads of a group, small tiles, long reduces of few outputs shared by a group.
+void apply_grid_heuristic(KernelAxes& kernel) {
+  double outputs = 1;
+  int last = -1, longest = -1;
+  const int n = static_cast<int>(kernel.axes().size());
+  for (int a = 0; a < n; a++) {
+    const KernelAxes::Axis& x = kernel.axes()[static_cast<size_t>(a)];
+    if (x.size <= 1) continue;
+    if (!x.reduce) outputs *= static_cast<double>(x.size), last = a;
+    else if (longest < 0 || x.size > kernel.axes()[static_cast<size_t>(longest)].size) longest = a;
+  }
+  if (longest >= 0 && outputs <= 2048)
+    for (int64_t g : {16, 8, 4}) if (kernel.axes()[static_cast<size_t>(longest)].size % g == 0) { kernel.apply({OptOp::kGroup, longest, g}); break; }
+  if (longest >= 0 && kernel.axes()[static_cast<size_t>(longest)].type == AxisType::kReduce)
+    for (int64_t u : {4, 2}) if (kernel.axes()[static_cast<size_t>(longest)].size % u == 0) { kernel.apply({OptOp::kUnroll, longest, u}); break; }
+  if (last < 0) return;
+  if (outputs >= 1 << 16)
+    for (int a = 0; a < last; a++) if (kernel.axes()[static_cast<size_t>(a)].size % 4 == 0 && !kernel.axes()[static_cast<size_t>(a)].reduce) { kernel.apply({OptOp::kUpcast, a, 4}); break; }
+  for (int64_t l : {32, 16, 8, 4, 3, 2}) if (kernel.axes()[static_cast<size_t>(last)].size % l == 0) { kernel.apply({OptOp::kLocal, last, l}); break; }
+}
+}  // namespace
+
 void apply_heuristic(KernelAxes& kernel, UOp sink, const Renderer& renderer) {
+  if (renderer.has_locals()) return apply_grid_heuristic(kernel);
   std::vector<Candidate> best = candidates(kernel, sink, renderer, 1);
   if (!best.empty()) apply_candidate(kernel, best[0], renderer);
 }

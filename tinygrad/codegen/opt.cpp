@@ -155,11 +155,19 @@ void KernelAxes::apply(const Opt& opt) {
 }
 
 UOp KernelAxes::finish() const {
+  // On a target with a grid, the loops around every store are the grid.
+  auto in_grid = [&](const Axis& a) {
+    if (!renderer_.has_locals() || a.type != AxisType::kLoop) return false;
+    UOp r = origins_[static_cast<size_t>(a.origin)].range;
+    for (UOp e : sink_.srcs()) if (!e.is(Ops::END) || std::find(e.srcs().begin() + 1, e.srcs().end(), r) == e.srcs().end()) return false;
+    return true;
+  };
   // Final ranges: the identifier is the place in the nest, so that the nesting order is the order chosen here.
   UOps ranges(axes_.size());
   for (size_t i = 0; i < order_.size(); i++) {
     const auto axis = static_cast<size_t>(order_[i]);
-    const Axis& a = axes_[axis];
+    Axis a = axes_[axis];
+    if (in_grid(a)) a.type = AxisType::kGlobal;
     if (a.type == AxisType::kVector) ranges[axis] = UOp::range(a.size, static_cast<int32_t>(axes_.size()), a.type);
     else if (a.size == 0) ranges[axis] = UOp::range(origins_[static_cast<size_t>(a.origin)].range.src(0), RangeArg{{static_cast<int32_t>(i)}, a.type});
     else ranges[axis] = UOp::range(a.size, static_cast<int32_t>(i), a.type);

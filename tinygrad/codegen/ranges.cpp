@@ -8,6 +8,7 @@
 #include "tinygrad/codegen/opt.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/symbolic.h"
 
 namespace tg {
 namespace {
@@ -48,6 +49,7 @@ UOp split_digits(UOp sink) {
     auto c = static_cast<int64_t>(u.src(1).const_int());
     UOp x = u.src(0);
     if (x.is(Ops::FLOORDIV) && x.src(1).is_const()) c *= static_cast<int64_t>(x.src(1).const_int()), x = x.src(0);
+    else if (x.is(Ops::FLOORMOD) && x.src(1).is_const() && x.src(1).const_int() % c == 0) x = x.src(0);
     if (x.is(Ops::RANGE) && c > 1 && size_of(x) % c == 0 && size_of(x) > c) radix[x.id()].push_back(c);
   }
   if (radix.empty()) return sink;
@@ -77,8 +79,6 @@ UOp split_digits(UOp sink) {
 UOp merge(UOp sink) {
   UOps order = sink.toposort(), ranges;
   std::vector<LinearForm> forms;
-  std::vector<const UOp*> unused;
-  struct Owner { UOps ranges; };
   std::vector<UOps> owners;
   for (UOp u : order) {
     if (u.is(Ops::RANGE)) { ranges.push_back(u); continue; }
@@ -136,6 +136,10 @@ UOp merge(UOp sink) {
 }
 }  // namespace
 
-UOp simplify_ranges(UOp sink) { return merge(split_digits(sink)); }
+UOp simplify_ranges(UOp sink) {
+  auto simple = [](UOp before, UOp after) { return before == after ? after : graph_rewrite(after, sym(), {.name = "simplify ranges"}); };
+  sink = simple(sink, split_digits(sink));
+  return simple(sink, merge(sink));
+}
 
 }  // namespace tg
