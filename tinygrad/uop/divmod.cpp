@@ -86,7 +86,7 @@ UOp fold_by_literal(bool div, UOp x, int128 c) {
   in.c = floormod(l.c, c), out.c = floordiv(l.c, c);
   bool changed = in.c != l.c;
   for (const Term& t : l.terms) {
-    if (!div && t.base.is(Ops::FLOORMOD) && divides(t.base.src(1), c)) { in.add(t.base.src(0), t.coef % c), changed = true; continue; }
+    if (!div && t.base.is(Ops::FLOORMOD) && divides(t.base.src(1), c) && (vmin(t.base.src(1)) > 0 || vmax(t.base.src(1)) < 0)) { in.add(t.base.src(0), t.coef % c), changed = true; continue; }
     int128 r = t.coef % c;
     if (r) in.terms.push_back({t.base, r});
     if (r != t.coef) out.terms.push_back({t.base, (t.coef - r) / c}), changed = true;

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "tinygrad/base/env.h"
+#include "tinygrad/uop/print.h"
 
 namespace tg {
 namespace {
@@ -110,7 +111,7 @@ UOp rewrite_sources_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, bo
       f.stage = Frame::kLink, f.current = out, f.built = built;
       UOp node = f.node;
       // `out` in progress further down the stack would wait for itself.
-      TG_ASSERT(!open.has(out), "rewrite '", name, "' runs in a circle: ", node, " becomes ", out);
+      TG_ASSERT(!open.has(out), "rewrite '", name, "' runs in a circle: ", node, " becomes ", out, "\n  ", render_expr(node), "\n  ", render_expr(out));
       open.mark(node), open.mark(built);
       stack.push_back({out, out, {}, Frame::kEnter});
       continue;
