@@ -226,21 +226,23 @@ const Shape& shape_of(UOp u) {
     Shape s = compute_shape(n, get);
     // Most ops keep their first source's shape: share it.
     if (n.nsrc() && s == get(n.src(0))) g.facts(n).shape = g.facts(n.src(0)).shape;
-    else g.facts(n).shape = std::make_shared<const Shape>(std::move(s));
+    else g.facts(n).shape = Shared<Shape>(std::move(s));
   });
   return get(u);
 }
 
 Bounds bounds_of(UOp u) {
+  auto known = [](UOp n) { return !(n.dtype().is_int() || n.dtype().is_bool()); };  // by the type alone
+  if (known(u)) return type_bounds(u.dtype());
   Graph& g = graph_of(u);
-  if (Facts& f = g.facts(u); f.has_bounds) return f.bounds;
-  auto get = [&](UOp n) { return g.facts(n).bounds; };
-  ensure(u, [&](UOp n) { return g.facts(n).has_bounds; }, [&](UOp n) {
+  if (Bounds& b = g.bounds(u); b.lo <= b.hi) return b;
+  auto get = [&](UOp n) { return known(n) ? type_bounds(n.dtype()) : g.bounds(n); };
+  ensure(u, [&](UOp n) { return known(n) || g.bounds(n).lo <= g.bounds(n).hi; }, [&](UOp n) {
     Bounds b = compute_bounds(n, get);
-    Facts& f = g.facts(n);
-    f.bounds = b, f.has_bounds = true;
+    TG_ASSERT(b.lo <= b.hi, "bounds of ", n);
+    g.bounds(n) = b;
   });
-  return get(u);
+  return g.bounds(u);
 }
 
 uint32_t range_start(UOp u) {
@@ -252,38 +254,43 @@ uint32_t range_start(UOp u) {
 }
 
 const UOps& ranges_of(UOp u) {
+  static const UOps empty;
   Graph& g = graph_of(u);
   if (Facts& f = g.facts(u); f.ranges) return *f.ranges;
-  static const auto* none = new std::shared_ptr<const UOps>(std::make_shared<const UOps>());
-  ensure(u, [&](UOp n) { return bool(g.facts(n).ranges); }, [&](UOp n) {
-    const std::shared_ptr<const UOps>* only = none;
+  ensure(u, [&](UOp n) { Facts& f = g.facts(n); return f.no_ranges || f.ranges; }, [&](UOp n) {
+    const Shared<UOps>* only = nullptr;
     UOps all;
     uint32_t start = range_start(n);
-    bool shared = true;  // all sources so far have the same set
+    bool shared = true;  // all sources so far have the same set, or none
     for (uint32_t i = 0; i < n.nsrc(); i++) {
       if (i >= start && n.src(i).is(Ops::RANGE)) continue;
-      const auto& r = g.facts(n.src(i)).ranges;
-      if (r->empty() || (shared && (only == none || *only == r))) { if (!r->empty()) only = &r; continue; }
+      const Shared<UOps>& r = g.facts(n.src(i)).ranges;
+      if (!r) continue;
+      if (shared && (!only || *only == r)) { only = &r; continue; }
       if (shared) all = **only, shared = false;
       UOps merged;
       std::set_union(all.begin(), all.end(), r->begin(), r->end(), std::back_inserter(merged), range_less);
       all = std::move(merged);
     }
-    if (n.is(Ops::RANGE) || start < n.nsrc()) {
-      if (shared) all = **only, shared = false;
+    if (n.is(Ops::RANGE) || (start < n.nsrc() && (only || !all.empty()))) {
+      if (shared && only) all = **only;
+      shared = false;
       if (n.is(Ops::RANGE)) all.insert(std::upper_bound(all.begin(), all.end(), n, range_less), n);
       for (uint32_t i = start; i < n.nsrc(); i++) std::erase(all, n.src(i));
     }
-    auto result = shared ? *only : all.empty() ? *none : std::make_shared<const UOps>(std::move(all));
-    g.facts(n).ranges = std::move(result);
+    Facts& f = g.facts(n);
+    if (shared && only) f.ranges = *only;
+    else if (!all.empty()) f.ranges = Shared<UOps>(std::move(all));
+    else f.no_ranges = true;
   });
-  return *g.facts(u).ranges;
+  Facts& f = g.facts(u);
+  return f.ranges ? *f.ranges : empty;
 }
 
 const std::string& device_of(UOp u) {
   static const std::string none;
   Graph& g = graph_of(u);
-  ensure(u, [&](UOp n) { return g.facts(n).has_device; }, [&](UOp n) {
+  ensure(u, [&](UOp n) { return g.facts(n).device != nullptr; }, [&](UOp n) {
     const std::string* d = &none;
     if (n.in(groups::kDefines)) d = &n.arg<ParamArg>().device;
     else if (n.is(Ops::COPY)) d = &n.arg<std::string>();
@@ -294,8 +301,7 @@ const std::string& device_of(UOp u) {
       d = sd;
       if (n.is(Ops::AFTER)) break;
     }
-    Facts& f = g.facts(n);
-    f.device = d, f.has_device = true;
+    g.facts(n).device = d;
   });
   return *g.facts(u).device;
 }

@@ -55,13 +55,31 @@ struct Bounds {
 };
 inline constexpr int128 kUnbounded = static_cast<int128>(1) << 126;
 
-/// What a graph caches per node (id-indexed).
+/// A counted value of one graph: as facts are made under the graph's lock, the count needs no atomics.
+template <class T> class Shared {
+ public:
+  Shared() = default;
+  explicit Shared(T v) : box_(new Box{std::move(v), 1}) {}
+  Shared(const Shared& o) : box_(o.box_) { if (box_) box_->refs++; }
+  Shared(Shared&& o) noexcept : box_(std::exchange(o.box_, nullptr)) {}
+  Shared& operator=(Shared o) noexcept { std::swap(box_, o.box_); return *this; }
+  ~Shared() { if (box_ && --box_->refs == 0) delete box_; }
+  explicit operator bool() const { return box_ != nullptr; }
+  const T& operator*() const { return box_->value; }
+  const T* operator->() const { return &box_->value; }
+  bool operator==(const Shared& o) const { return box_ == o.box_; }
+
+ private:
+  struct Box { T value; uint32_t refs; };
+  Box* box_ = nullptr;
+};
+
+/// What a graph caches per node (id-indexed); bounds lie apart, as only integers have any.
 struct Facts {
-  std::shared_ptr<const Shape> shape;
-  std::shared_ptr<const UOps> ranges;
-  Bounds bounds{0, 0};
+  Shared<Shape> shape;
+  Shared<UOps> ranges;            ///< empty sets are `no_ranges`
   const std::string* device = nullptr;
-  bool has_bounds = false, has_device = false;
+  bool no_ranges = false;
 };
 
 /// Shape of a value. Elementwise ops broadcast like NumPy. ShapeError with both shapes when the sources do not fit.

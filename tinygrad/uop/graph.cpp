@@ -1,23 +1,30 @@
 /// \file Interning, counting and freeing of nodes.
 #include "tinygrad/uop/graph.h"
 
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <new>
 
 #include "tinygrad/uop/facts.h"
 
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
 namespace tg {
 namespace {
 constexpr size_t kSmall = 8;           // nodes with up to this many sources are recycled by size
-constexpr uint32_t kFactChunk = 1024;  // facts are made in chunks: a graph that nobody asks about pays nothing
+constexpr uint32_t kFactChunk = 64;    // facts are made in chunks: a graph that nobody asks about pays nothing
 std::recursive_mutex& global_mutex() { static auto* m = new std::recursive_mutex; return *m; }
 thread_local Graph* t_current = nullptr;
 thread_local int t_depth = 0;
 void (*g_buffer_death)(int64_t) = nullptr;
 
-uint64_t slot_hash(const Hash128& h, uint64_t tag) { return h.lo ^ (tag * 0x9e3779b97f4a7c15ull); }
+uint32_t slot_hash(const Hash128& h, uint64_t tag) { return static_cast<uint32_t>((h.lo ^ (tag * 0x9e3779b97f4a7c15ull)) >> 16); }
 }  // namespace
 
-Graph::Graph(Kind kind) : kind_(kind), table_(kind == Kind::kGlobal ? 1 << 14 : 1 << 8) {}
+Graph::Graph(Kind kind) : kind_(kind) { set_table(kind == Kind::kGlobal ? 1 << 14 : 1 << 8); }
 
 Graph::~Graph() {
   for (const Node* n : boxed_) Arg::release(n->arg_kind, n->arg_bits);
@@ -30,6 +37,18 @@ Graph& Graph::current() {
 }
 void Graph::set_buffer_death_hook(void (*hook)(int64_t)) { g_buffer_death = hook; }
 
+void Graph::FreeMemory::operator()(void* p) const { std::free(p); }
+Graph::Memory Graph::map_memory(size_t bytes) {
+  constexpr size_t kHuge = 2 << 20;
+  bool huge = bytes >= kHuge;
+  void* p = huge ? std::aligned_alloc(kHuge, (bytes + kHuge - 1) / kHuge * kHuge) : std::malloc(bytes);
+  if (!p) throw std::bad_alloc();
+#ifdef __linux__
+  if (huge) madvise(p, bytes, MADV_HUGEPAGE);  // walks of big graphs miss the translation cache on every node otherwise
+#endif
+  return Memory(p);
+}
+
 void* Graph::allocate(size_t nsrc) {
   size_t bytes = sizeof(Node) + nsrc * sizeof(UOp);
   if (kind_ == Kind::kGlobal) {
@@ -37,9 +56,9 @@ void* Graph::allocate(size_t nsrc) {
     if (auto& f = free_nodes_[nsrc]; !f.empty()) { void* p = f.back(); f.pop_back(); return p; }
   }
   if (bytes > bump_left_) {
-    size_t chunk = std::max<size_t>(bytes, chunks_.empty() ? 1 << 14 : 1 << 18);
-    chunks_.push_back(std::make_unique_for_overwrite<char[]>(chunk));
-    bump_ = chunks_.back().get(), bump_left_ = chunk;
+    size_t chunk = std::max<size_t>(bytes, size_t{1} << std::min<size_t>(14 + 2 * chunks_.size(), 22));
+    chunks_.push_back(map_memory(chunk));
+    bump_ = static_cast<char*>(chunks_.back().get()), bump_left_ = chunk;
   }
   void* p = bump_;
   bump_ += bytes, bump_left_ -= bytes;
@@ -51,8 +70,11 @@ UOp Graph::intern(Ops op, DType dtype, std::span<const UOp> src, const Arg& arg,
   h.add(static_cast<uint64_t>(op) | static_cast<uint64_t>(dtype.id()) << 8 | static_cast<uint64_t>(src.size()) << 16);
   if (arg.kind() != ArgKind::kNone) h.add(arg.hash());
   for (UOp s : src) h.add(s.key());
-  size_t mask = table_.size() - 1, i = slot_hash(h, tag) & mask;
-  for (; const Node* n = table_[i]; i = (i + 1) & mask) {
+  const uint32_t home = slot_hash(h, tag);
+  size_t mask = table_size_ - 1, i = home & mask;
+  for (; table_[i].id; i = (i + 1) & mask) {
+    if (table_[i].hash != home) continue;
+    const Node* n = by_id_[table_[i].id - 1];
     if (n->hash == h && n->op == op && n->dtype == dtype && n->tag == tag && n->nsrc == src.size() &&
         std::equal(src.begin(), src.end(), n->src_begin()) && Arg::equal(n->arg_kind, n->arg_bits, arg.kind(), arg.bits()))
       return UOp(n);
@@ -73,32 +95,36 @@ UOp Graph::intern(Ops op, DType dtype, std::span<const UOp> src, const Arg& arg,
   if (kind_ == Kind::kGlobal) n->flags |= Node::kInZeroList, zero_list_.push_back(n);
   else if (Arg::boxed(n->arg_kind)) boxed_.push_back(n);
   live_++, built_++;
-  table_[i] = n;
-  if (live_ * 2 > table_.size()) grow();
+  table_[i] = {home, n->id + 1};
+  if (live_ * 10 > table_size_ * 6) rebuild(table_size_ * 2);
   return UOp(n);
 }
 
-void Graph::grow() {
-  std::vector<const Node*> old(table_.size() * 2);
-  old.swap(table_);
-  for (const Node* n : old) if (n) insert(n);
+void Graph::set_table(size_t size) {
+  table_memory_ = map_memory(size * sizeof(Slot));
+  table_ = static_cast<Slot*>(table_memory_.get()), table_size_ = size;
+  std::memset(table_memory_.get(), 0, size * sizeof(Slot));
+}
+void Graph::rebuild(size_t size) {
+  set_table(size);
+  for (const Node* n : by_id_) if (n) insert(n);
 }
 void Graph::insert(const Node* n) {
-  size_t mask = table_.size() - 1, i = slot_hash(n->hash, n->tag) & mask;
-  while (table_[i]) i = (i + 1) & mask;
-  table_[i] = n;
+  const uint32_t home = slot_hash(n->hash, n->tag);
+  size_t mask = table_size_ - 1, i = home & mask;
+  while (table_[i].id) i = (i + 1) & mask;
+  table_[i] = {home, n->id + 1};
 }
 void Graph::erase(const Node* n) {
-  size_t mask = table_.size() - 1, i = slot_hash(n->hash, n->tag) & mask;
-  while (table_[i] != n) i = (i + 1) & mask;
+  size_t mask = table_size_ - 1, i = slot_hash(n->hash, n->tag) & mask;
+  while (table_[i].id != n->id + 1) i = (i + 1) & mask;
   // Backward shift: close the gap with entries that may move up.
   for (size_t j = i;;) {
     j = (j + 1) & mask;
-    if (!table_[j]) break;
-    size_t home = slot_hash(table_[j]->hash, table_[j]->tag) & mask;
-    if (((j - home) & mask) >= ((j - i) & mask)) table_[i] = table_[j], i = j;
+    if (!table_[j].id) break;
+    if (((j - table_[j].hash) & mask) >= ((j - i) & mask)) table_[i] = table_[j], i = j;
   }
-  table_[i] = nullptr;
+  table_[i] = {};
 }
 
 Facts& Graph::facts(UOp u) {
@@ -106,6 +132,16 @@ Facts& Graph::facts(UOp u) {
   if (c >= facts_.size()) facts_.resize(c + 1);
   if (!facts_[c]) facts_[c] = std::make_unique<Facts[]>(kFactChunk);
   return facts_[c][u.id() % kFactChunk];
+}
+
+Bounds& Graph::bounds(UOp u) {
+  size_t c = u.id() / kFactChunk;
+  if (c >= bounds_.size()) bounds_.resize(c + 1);
+  if (!bounds_[c]) {
+    bounds_[c] = std::make_unique_for_overwrite<Bounds[]>(kFactChunk);
+    std::fill_n(bounds_[c].get(), kFactChunk, Bounds{1, 0});
+  }
+  return bounds_[c][u.id() % kFactChunk];
 }
 
 void Graph::forward(UOp from, UOp to) {
@@ -123,26 +159,33 @@ void Graph::release_locked(const Node* n) {
   if (n->refs.fetch_sub(1, std::memory_order_acq_rel) == 1 && !(n->flags & Node::kInZeroList)) n->flags |= Node::kInZeroList, zero_list_.push_back(n);
 }
 
-void Graph::free_node(const Node* n, std::vector<const Node*>& pending) {
+void Graph::drop_sources(const Node* n, std::vector<const Node*>& pending) {
   auto drop = [&](const Node* s) {
     if (s->refs.fetch_sub(1, std::memory_order_acq_rel) == 1 && !(s->flags & Node::kInZeroList)) pending.push_back(s);
   };
-  erase(n);
   if (n->flags & Node::kForwarded) {
     auto it = forwards_.find(n);
     drop(it->second), forwards_.erase(it);
   }
   for (uint32_t i = 0; i < n->nsrc; i++) drop(n->src_begin()[i].node());
+}
+
+void Graph::recycle(const Node* n) {
   if (n->op == Ops::BUFFER && g_buffer_death) g_buffer_death(UOp(n).arg<ParamArg>().slot);
   Arg::release(n->arg_kind, n->arg_bits);
-  if (size_t c = n->id / kFactChunk; c < facts_.size() && facts_[c]) facts_[c][n->id % kFactChunk] = Facts();
-  by_id_[n->id] = nullptr, free_ids_.push_back(n->id), live_--;
+  const size_t c = n->id / kFactChunk;
+  if (c < facts_.size() && facts_[c]) facts_[c][n->id % kFactChunk] = Facts();
+  if (c < bounds_.size() && bounds_[c]) bounds_[c][n->id % kFactChunk] = {1, 0};
+  by_id_[n->id] = nullptr, free_ids_.push_back(n->id);
   if (n->nsrc > kSmall) ::operator delete(const_cast<Node*>(n));
   else free_nodes_[n->nsrc].push_back(const_cast<Node*>(n));
 }
 
 void Graph::sweep() {
-  std::vector<const Node*> pending;
+  while (!zero_list_.empty()) sweep_once();  // the hook may let go of more
+}
+void Graph::sweep_once() {
+  std::vector<const Node*> pending, dead;
   while (!zero_list_.empty()) {
     const Node* z = zero_list_.back();
     zero_list_.pop_back();
@@ -151,9 +194,24 @@ void Graph::sweep() {
     while (!pending.empty()) {
       const Node* n = pending.back();
       pending.pop_back();
-      free_node(n, pending);
+      dead.push_back(n), drop_sources(n, pending);
     }
   }
+  live_ -= dead.size();
+  if (dead.size() > 4096 && dead.size() > live_) {
+    // Most of the graph died: make the table anew, and ids dense again.
+    for (const Node* n : dead) recycle(n);
+    while (!by_id_.empty() && !by_id_.back()) by_id_.pop_back();
+    next_id_ = static_cast<uint32_t>(by_id_.size());
+    std::erase_if(free_ids_, [&](uint32_t id) { return id >= next_id_; });
+    facts_.resize(std::min<size_t>(facts_.size(), next_id_ / kFactChunk + 1));
+    bounds_.resize(std::min<size_t>(bounds_.size(), next_id_ / kFactChunk + 1));
+    size_t size = 1 << 14;
+    while (live_ * 10 > size * 4) size *= 2;
+    rebuild(size);
+    return;
+  }
+  for (const Node* n : dead) erase(n), recycle(n);
 }
 
 GraphScope::GraphScope() : previous_(t_current) {

@@ -10,7 +10,8 @@
 
 namespace tg {
 
-struct Facts;  // facts.h
+struct Facts;   // facts.h
+struct Bounds;
 
 /// A map from nodes of one graph to nodes (or marks), O(1) to clear: entries carry the epoch that wrote them.
 class MemoTable {
@@ -50,6 +51,7 @@ class Graph {
   uint64_t nodes_built() const { return built_; }   ///< since the start, freed ones included
   bool owns(UOp u) const { return u.id() < by_id_.size() && by_id_[u.id()] == u.node(); }
   Facts& facts(UOp u);                               ///< the node's cached facts
+  Bounds& bounds(UOp u);                             ///< cached bounds; lo > hi: not known yet
 
   /// Global graph: `from` has been computed into the buffer `to`; walks that schedule stop there.
   void forward(UOp from, UOp to);
@@ -62,29 +64,40 @@ class Graph {
   friend class ArenaScope;
   friend class UOpRef;
   friend class MemoScope;
+  /// A place of the table: probing compares hashes and touches no other node's memory.
+  struct Slot { uint32_t hash = 0, id = 0; };        // id + 1; 0: free
+  struct FreeMemory { void operator()(void* p) const; };
+  using Memory = std::unique_ptr<void, FreeMemory>;
+  static Memory map_memory(size_t bytes);
   void* allocate(size_t nsrc);
+  void set_table(size_t size);
   void insert(const Node* n);
   void erase(const Node* n);
-  void grow();
+  void rebuild(size_t size);                         // from the nodes by id, whose memory lies in order
   void release_locked(const Node* n);
   void sweep();
-  void free_node(const Node* n, std::vector<const Node*>& pending);
+  void sweep_once();
+  void drop_sources(const Node* n, std::vector<const Node*>& pending);
+  void recycle(const Node* n);
 
   const Kind kind_;
   size_t live_ = 0;
   uint32_t next_id_ = 0;
   uint64_t built_ = 0;
-  std::vector<const Node*> table_;                   // open addressing, power of two
+  Memory table_memory_;
+  Slot* table_ = nullptr;                            // open addressing
+  size_t table_size_ = 0;                            // power of two
   std::vector<const Node*> by_id_;
   std::vector<uint32_t> free_ids_;
-  std::vector<std::unique_ptr<char[]>> chunks_;
+  std::vector<Memory> chunks_;
   char* bump_ = nullptr;
   size_t bump_left_ = 0;
   std::vector<void*> free_nodes_[9];                 // by number of sources
   std::vector<const Node*> zero_list_;
   std::vector<const Node*> boxed_;                   // arena nodes whose argument must be released
   std::unordered_map<const Node*, const Node*> forwards_;
-  std::vector<std::unique_ptr<Facts[]>> facts_;      // chunks of kFactChunk, made when first asked for
+  std::vector<std::unique_ptr<Facts[]>> facts_;      // chunks, made when first asked for
+  std::vector<std::unique_ptr<Bounds[]>> bounds_;
   std::vector<std::unique_ptr<MemoTable>> memos_;
   size_t memos_used_ = 0;
 };
