@@ -25,7 +25,7 @@ int op_cost(UOp u) {
     case Ops::EXP2: case Ops::LOG2: case Ops::SIN: case Ops::POW: return 16;
     case Ops::SQRT: case Ops::RECIPROCAL: case Ops::FDIV: case Ops::CDIV: case Ops::CMOD: case Ops::FLOORDIV: case Ops::FLOORMOD: return 8;
     case Ops::THREEFRY: return 40;
-    case Ops::PAD: case Ops::INDEX: return 2;
+    case Ops::PAD: case Ops::INDEX: case Ops::MAX: case Ops::WHERE: case Ops::CMPLT: case Ops::CMPNE: case Ops::CMPEQ: return 2;
     case Ops::STACK: return static_cast<int>(u.nsrc());
     default: return u.in(groups::kElementwise) ? 1 : 0;
   }
@@ -40,37 +40,54 @@ struct Cost {
 
 class Rangeifier {
  public:
-  Rangeifier(UOp sink, std::vector<ScheduleBuffer>& buffers) : buffers_(buffers) {
+  /// `first`: the result of a first walk, whose stored values the second knows.
+  Rangeifier(UOp sink, std::vector<ScheduleBuffer>& buffers, const Ranged* first) : buffers_(buffers) {
     r_.nodes = sink.toposort();
     size_t n = r_.nodes.size();
     r_.position.assign(Graph::current().id_limit(), 0);
     for (size_t i = 0; i < n; i++) r_.position[r_.nodes[i].id()] = static_cast<uint32_t>(i);
     r_.first.assign(n, -1), r_.region.assign(n, -1);
     last_.assign(n, -1), count_.assign(n, 0), uses_.assign(n, 0), needed_.assign(n, false), mark_.assign(n, 0);
-    prepare();
+    prepare(first);
   }
-  Ranged run() {
+  /// True when a value was stored for a reduction in it that is stored itself: a second walk decides better.
+  bool improvable() const {
+    std::vector<bool> known(reduces_.size(), false);
+    for (size_t i = 0; i < known.size(); i++) {
+      known[i] = reduces_here(i, known, &r_);
+      if (reduces_[i] && !known[i] && r_.region[i] >= 0) return true;
+    }
+    return false;
+  }
+  Ranged take() { return std::move(r_); }
+  void run() {
     for (size_t i = r_.nodes.size(); i-- > 0;) process(static_cast<uint32_t>(i));
-    return std::move(r_);
   }
 
  private:
   uint32_t pos(UOp u) const { return r_.position[u.id()]; }
 
-  /// Facts of nodes, sources first: sizes, and whether computing a value in place means a reduction there.
-  void prepare() {
+  /// Whether computing this value in place means a reduction there, by what holds of its sources.
+  bool reduces_here(size_t i, const std::vector<bool>& reduces, const Ranged* first) const {
+    UOp u = r_.nodes[i];
+    if (u.is(Ops::REDUCE)) return true;
+    auto of = [&](UOp s) { return reduces[pos(s)] && !(first && first->region[pos(s)] >= 0); };
+    if (u.in(groups::kMovement) && !u.is(Ops::EXPAND)) return of(u.src(0));
+    // What is broadcast here is stored before, for it would be computed again and again.
+    if (u.in(groups::kElementwise | Ops::STACK | Ops::EXPAND | Ops::INDEX))
+      for (UOp s : u.srcs()) if (of(s) && (u.is(Ops::STACK) || volume_[pos(s)] >= volume_[i])) return true;
+    return false;
+  }
+  /// Facts of nodes, sources first.
+  void prepare(const Ranged* first) {
     size_t n = r_.nodes.size();
-    volume_.assign(n, 1), reduces_.assign(n, false);
+    volume_.assign(n, 1), reduces_.assign(n, false), stored_.assign(n, false);
     for (size_t i = 0; i < n; i++) {
       UOp u = r_.nodes[i];
       for (UOp s : u.srcs()) uses_[pos(s)]++;
       for (const SInt& s : shape_of(u)) volume_[i] *= static_cast<double>(s.max());
-      if (u.is(Ops::REDUCE)) reduces_[i] = true;
-      else if (u.in(groups::kMovement) && !u.is(Ops::EXPAND)) reduces_[i] = reduces_[pos(u.src(0))];
-      else if (u.in(groups::kElementwise | Ops::STACK | Ops::EXPAND | Ops::INDEX)) {
-        // What is broadcast here is stored before, for it would be computed again and again.
-        for (UOp s : u.srcs()) if (reduces_[pos(s)] && (u.is(Ops::STACK) || volume_[pos(s)] >= volume_[i])) reduces_[i] = true;
-      }
+      reduces_[i] = reduces_here(i, reduces_, first);
+      stored_[i] = first && first->region[i] >= 0 && reduces_[i];
     }
   }
 
@@ -215,7 +232,7 @@ class Rangeifier {
       mark_[i] = epoch_;
       UOp u = r_.nodes[i];
       if (u.is(Ops::CONST) || u.is(Ops::ARANGE)) continue;
-      if (u.in(Ops::PARAM | Ops::AFTER | Ops::CONTIGUOUS | Ops::COPY) || (small && u.is(Ops::REDUCE))) {
+      if (u.in(Ops::PARAM | Ops::AFTER | Ops::CONTIGUOUS | Ops::COPY) || (small && u.is(Ops::REDUCE)) || (stored_[i] && i != root)) {
         if (!small) c.buffers++;
         if (!u.dtype().is_weak() && !small) c.bytes += u.dtype().itemsize();
         continue;
@@ -301,6 +318,7 @@ class Rangeifier {
   std::vector<ScheduleBuffer>& buffers_;
   std::vector<int32_t> last_, count_, uses_;
   std::vector<bool> needed_, reduces_;
+  std::vector<bool> stored_;         // reductions that the first walk stored
   std::vector<bool> reduced_;        // by kernel: has a reduction
   std::vector<double> volume_;
   std::vector<uint32_t> mark_;
@@ -308,7 +326,17 @@ class Rangeifier {
 };
 }  // namespace
 
-Ranged rangeify(UOp sink, std::vector<ScheduleBuffer>& buffers) { return Rangeifier(sink, buffers).run(); }
+Ranged rangeify(UOp sink, std::vector<ScheduleBuffer>& buffers) {
+  size_t given = buffers.size();
+  Rangeifier walk(sink, buffers, nullptr);
+  walk.run();
+  if (!walk.improvable()) return walk.take();
+  Ranged first = walk.take();
+  buffers.resize(given);
+  Rangeifier again(sink, buffers, &first);
+  again.run();
+  return again.take();
+}
 
 void print_ranged(std::ostream& os, const Ranged& r) {
   for (size_t i = 0; i < r.nodes.size(); i++) {
