@@ -158,6 +158,237 @@ TEST(Schedule, CheapProducersAreRepeatedExpensiveOnesStored) {
   EXPECT_EQ(check({matmul(unary(Ops::EXP2, a), b)}), 2u);
 }
 
+TEST(Schedule, TrainingBatchNormIsFourKernels) {
+  GraphScope g;
+  UOp x = buffer({2, 3, 4, 5}), w = buffer({4, 3, 3, 3});
+  UOp y = conv3x3(x, w);
+  UOp d = y - sum(y, {0, 2, 3}) * (1.0 / 40);
+  UOp z = relu(d * unary(Ops::RECIPROCAL, unary(Ops::SQRT, sum(d * d, {0, 2, 3}) * (1.0 / 40) + 1e-5)));
+  EXPECT_EQ(check({z, y}, 1e-4), 4u);
+}
+
+TEST(Schedule, RootsShareStorage) {
+  GraphScope g;
+  UOp a = buffer({3, 4}), x = unary(Ops::EXP2, a);
+  std::vector<UOp> roots{x, x, reshape(x, {12}), x + 1.0};
+  BoundSchedule s = create_schedule(roots);
+  EXPECT_EQ(s.schedule->calls.size(), 2u);
+  EXPECT_EQ(s.results[0], s.results[1]);
+  EXPECT_EQ(buffer_under(s.results[2]), s.results[0]);
+  EXPECT_EQ(shape_of(s.results[2]), (Shape{12}));
+  EXPECT_EQ(check({x, x, reshape(x, {12}), x + 1.0}), 2u);
+}
+
+TEST(Schedule, ForwardedNodesAreNotComputedAgain) {
+  GraphScope g;
+  UOp a = buffer({5}), x = unary(Ops::SIN, unary(Ops::SIN, a)), b = buffer({5});
+  Graph::global().forward(x, b);
+  std::vector<UOp> roots{x + 1.0, x};
+  BoundSchedule s = create_schedule(roots);
+  ASSERT_EQ(s.inputs.size(), 1u);
+  EXPECT_EQ(s.inputs[0], b);
+  EXPECT_EQ(s.results[1], b);
+  EXPECT_EQ(s.schedule->results[1], -1);
+  EXPECT_EQ(s.schedule->calls.size(), 1u);
+}
+
+TEST(Schedule, EmptyTensors) {
+  GraphScope g;
+  UOp a = buffer({0, 3});
+  EXPECT_EQ(check({a + 1.0}), 0u);
+  EXPECT_EQ(check({sum(a, {0})}), 1u);
+  EXPECT_EQ(check({pad(a, {1, 0}, {2, 3})}), 1u);
+  EXPECT_EQ(check({reduce(a, Ops::MUL, {0})}), 1u);
+}
+
+TEST(Schedule, LiteralsWithoutADevice) {
+  GraphScope g;
+  std::vector<UOp> roots{expand(UOp::constant(int64_t{3}), {4})};
+  BoundSchedule s = create_schedule(roots);
+  EXPECT_EQ(s.results[0].dtype(), strong_dtype(dtypes::weakint));
+  EXPECT_EQ(s.schedule->buffers[0].device, "");
+  Memory m;
+  run_schedule(s, m);
+  EXPECT_EQ(m.at(s.results[0].arg<ParamArg>().slot)[3].i, 3);
+  EXPECT_EQ(check({arange(5) * UOp::constant(2, dtypes::int32)}), 1u);
+}
+
+// ---- variables ----
+
+UOp bind(UOp v, int64_t value) { return v.after({v.store(v.const_like(value))}); }
+
+TEST(ScheduleVariables, ValueIsNoPartOfTheKey) {
+  GraphScope g;
+  UOp a = buffer({4}), v = UOp::variable("step", 0, 100);
+  for (int64_t value : {3, 7}) {
+    std::vector<UOp> roots{a * bind(v, value).cast(dtypes::float32)};
+    BoundSchedule s = create_schedule(roots);
+    EXPECT_EQ(s.cache_hit, value == 7);
+    ASSERT_EQ(s.vars.size(), 1u);
+    EXPECT_EQ(s.vars[0], std::make_pair(std::string("step"), value));
+    EXPECT_EQ(s.schedule->calls[0].vars, std::vector<int32_t>{0});
+    Memory m;
+    m[a.arg<ParamArg>().slot] = {1.0, 2.0, 3.0, 4.0};
+    run_schedule(s, m);
+    EXPECT_EQ(m.at(s.results[0].arg<ParamArg>().slot)[2].as_double(), 3.0 * static_cast<double>(value));
+  }
+}
+
+TEST(ScheduleVariables, TwoValuesOfOneVariable) {
+  GraphScope g;
+  UOp a = buffer({2}), v = UOp::variable("n", 0, 9);
+  std::vector<UOp> roots{a * bind(v, 2).cast(dtypes::float32) + bind(v, 5).cast(dtypes::float32)};
+  BoundSchedule s = create_schedule(roots);
+  EXPECT_EQ(s.vars.size(), 2u);
+  Memory m;
+  m[a.arg<ParamArg>().slot] = {1.0, 10.0};
+  run_schedule(s, m);
+  EXPECT_EQ(m.at(s.results[0].arg<ParamArg>().slot)[1].as_double(), 25.0);
+}
+
+TEST(ScheduleVariables, SymbolicSizes) {
+  GraphScope g;
+  UOp a = buffer({3, 8}), v = UOp::variable("n", 1, 8);
+  for (int64_t n : {2, 5}) {
+    SInt size(bind(v, n));
+    UOp cut = shrink(a, {0, 0}, Shape{SInt(3), size});
+    std::vector<UOp> roots{sum(cut, {0, 1}), cut * 2.0};
+    BoundSchedule s = create_schedule(roots);
+    EXPECT_EQ(s.schedule->calls.size(), 2u);
+    Memory m;
+    double want = 0;
+    for (int i = 0; i < 24; i++) {
+      m[a.arg<ParamArg>().slot].push_back(static_cast<double>(i));
+      if (i % 8 < n) want += i;
+    }
+    run_schedule(s, m);
+    EXPECT_EQ(m.at(buffer_under(s.results[0]).arg<ParamArg>().slot)[0].as_double(), want);
+    EXPECT_EQ(shape_of(s.results[1])[1], size);
+    EXPECT_EQ(s.schedule->buffers[2].size, 24);
+    EXPECT_EQ(m.at(buffer_under(s.results[1]).arg<ParamArg>().slot)[static_cast<size_t>(2 * n + 1)].as_double(), 34.0);
+  }
+}
+
+TEST(ScheduleVariables, UnboundIsAnError) {
+  GraphScope g;
+  std::vector<UOp> roots{buffer({2}) * UOp::variable("depth", 0, 9).cast(dtypes::float32)};
+  try {
+    create_schedule(roots);
+    FAIL();
+  } catch (const ValueError& e) {
+    EXPECT_NE(std::string(e.what()).find("depth"), std::string::npos);
+  }
+}
+
+// ---- devices ----
+
+TEST(ScheduleCopy, WholeBuffersGoStraight) {
+  GraphScope g;
+  UOp a = buffer({4, 2});
+  std::vector<UOp> roots{copy_to(a, "NULL")};
+  BoundSchedule s = create_schedule(roots);
+  ASSERT_EQ(s.schedule->calls.size(), 1u);
+  EXPECT_EQ(s.schedule->calls[0].kind, ScheduleCall::kCopy);
+  EXPECT_EQ(s.schedule->calls[0].buffers, (std::vector<int32_t>{1, 0}));
+  EXPECT_EQ(s.schedule->buffers[1].device, "NULL");
+  EXPECT_EQ(check({copy_to(a, "NULL")}), 1u);
+  EXPECT_EQ(check({copy_to(a, "CPU")}), 0u);
+}
+
+TEST(ScheduleCopy, ViewsAreComputedFirst) {
+  GraphScope g;
+  UOp a = buffer({4, 2}), b = buffer({2, 4}, dtypes::float32, "NULL");
+  EXPECT_EQ(check({copy_to(permute(a, {1, 0}), "NULL") + b}), 3u);
+  EXPECT_EQ(check({copy_to(a * 2.0, "NULL") + reshape(b, {4, 2}), a * 2.0}), 3u);
+  std::vector<UOp> mixed{a + reshape(b, {4, 2})};
+  EXPECT_THROW(create_schedule(mixed), DeviceError);
+}
+
+// ---- cache ----
+
+TEST(ScheduleCache, OtherBuffersHit) {
+  GraphScope g;
+  clear_schedule_cache();
+  auto graph = [](UOp a, UOp b) { return std::vector<UOp>{unary(Ops::SIN, a + b * a)}; };
+  UOp a = buffer({4}), b = buffer({4}), c = buffer({4});
+  EXPECT_FALSE(create_schedule(graph(a, b)).cache_hit);
+  BoundSchedule s = create_schedule(graph(c, a));
+  EXPECT_TRUE(s.cache_hit);
+  EXPECT_EQ(s.inputs, (UOps{c, a}));
+  EXPECT_FALSE(create_schedule(graph(a, a)).cache_hit) << "one buffer twice is another structure";
+  EXPECT_FALSE(create_schedule(graph(buffer({4}, dtypes::float32, "NULL"), buffer({4}, dtypes::float32, "NULL"))).cache_hit);
+  EXPECT_FALSE(create_schedule(graph(buffer({5}), buffer({5}))).cache_hit);
+  Context off{{"SCACHE", 0}};
+  EXPECT_FALSE(create_schedule(graph(a, b)).cache_hit);
+}
+
+TEST(ScheduleCache, EqualKernelsAreOneKernel) {
+  GraphScope g;
+  UOp x = buffer({2, 4, 6, 5}), w1 = buffer({4, 4, 3, 3}), w2 = buffer({4, 4, 3, 3}), w3 = buffer({4, 4, 3, 3});
+  std::vector<UOp> roots{relu(conv3x3(relu(conv3x3(relu(conv3x3(x, w1)), w2)), w3))};
+  BoundSchedule s = create_schedule(roots);
+  ASSERT_EQ(s.schedule->calls.size(), 3u);
+  EXPECT_EQ(s.schedule->calls[0].kernel, s.schedule->calls[1].kernel);
+  EXPECT_EQ(s.schedule->calls[1].kernel, s.schedule->calls[2].kernel);
+}
+
+TEST(ScheduleCache, KernelsDoNotDependOnWhatWasScheduledBefore) {
+  GraphScope g;
+  auto keys = [] {
+    Context off{{"SCACHE", 0}};
+    std::vector<UOp> roots{softmax(matmul(buffer({6, 7}), buffer({7, 5}))), layernorm(buffer({3, 8}), buffer({8}), buffer({8}))};
+    std::vector<Hash128> out;
+    BoundSchedule s = create_schedule(roots);
+    for (const ScheduleCall& c : s.schedule->calls) out.push_back(c.kernel->key);
+    return out;
+  };
+  auto first = keys();
+  for (int i = 0; i < 50; i++) buffer({3}) + UOp::constant(static_cast<double>(i), dtypes::float32);
+  EXPECT_EQ(keys(), first);
+}
+
+// ---- budgets, memory ----
+
+TEST(ScheduleBudget, AMillionAddsAreManySmallKernels) {
+  GraphScope g;
+  UOp b[100], x = buffer({16});
+  for (UOp& u : b) u = buffer({16});
+  for (int64_t i = 0; i < 1000000; i++) x = x + b[(i * 7919 + i / 100) % 100];
+  std::vector<UOp> roots{x};
+  BoundSchedule s = create_schedule(roots);
+  std::vector<Hash128> kernels;
+  for (const ScheduleCall& c : s.schedule->calls) {
+    ASSERT_LE(c.buffers.size(), 32u);
+    kernels.push_back(c.kernel->key);
+  }
+  EXPECT_GT(kernels.size(), 1000u);
+  std::sort(kernels.begin(), kernels.end());
+  EXPECT_LE(std::unique(kernels.begin(), kernels.end()) - kernels.begin(), 200);
+  ASSERT_EQ(s.schedule->arenas.size(), 1u);
+  EXPECT_LE(s.schedule->arenas[0].second, 1024) << "a chain needs two intermediates at a time";
+}
+
+TEST(ScheduleBudget, LongChainsComputeTheSame) {
+  GraphScope g;
+  UOp x = buffer({3}), y = buffer({3});
+  for (int i = 0; i < 2500; i++) x = x * 0.5 + y;
+  EXPECT_EQ(check({x}), 6u);
+}
+
+TEST(ScheduleMemory, PlanSharesAndCanBeTurnedOff) {
+  GraphScope g;
+  UOp x = buffer({64, 64});
+  for (int i = 0; i < 6; i++) x = matmul(x, buffer({64, 64}));
+  std::vector<UOp> roots{x};
+  BoundSchedule s = create_schedule(roots);
+  ASSERT_EQ(s.schedule->arenas.size(), 1u);
+  EXPECT_EQ(s.schedule->arenas[0], std::make_pair(std::string("CPU"), int64_t{2 * 64 * 64 * 4}));
+  Context off{{"NO_MEMORY_PLANNER", 1}};
+  BoundSchedule t = create_schedule(roots);
+  EXPECT_TRUE(t.schedule->arenas.empty());
+  for (const ScheduleBuffer& b : t.schedule->buffers) EXPECT_EQ(b.offset, -1);
+}
+
 // ---- random graphs ----
 
 /// Random movement, elementwise, reduce, stack and gather ops on small arrays.

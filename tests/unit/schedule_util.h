@@ -126,6 +126,7 @@ class Dense {
       case Ops::REDUCE: {
         std::vector<bool> set(out.size(), false);
         Ops op = u.arg<ReduceArg>().op;
+        if (op == Ops::MUL) out.assign(out.size(), u.dtype().is_float() ? ConstValue(1.0) : ConstValue(1));
         auto in = dims(0);
         for (int64_t i = 0; i < static_cast<int64_t>(src(0).size()); i++) {
           auto o = static_cast<size_t>(broadcast(unflatten(i, in), shape));

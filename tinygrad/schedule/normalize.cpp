@@ -7,12 +7,12 @@ namespace tg {
 namespace {
 constexpr OpSet kViews = Ops::RESHAPE | Ops::EXPAND | Ops::PERMUTE | Ops::SHRINK | Ops::FLIP;
 
-/// What stands for a node: the storage of a computed one, the source of DETACH.
+/// What stands for a node: the storage of a computed one, the source of DETACH and of a COPY to where it is.
 UOp resolve(UOp u) {
   Graph& g = Graph::global();
   while (true) {
     if (UOp f = g.forwarded(u)) u = f;
-    else if (u.in(Ops::DETACH | Ops::CONTIGUOUS_BACKWARD)) u = u.src(0);
+    else if (u.in(Ops::DETACH | Ops::CONTIGUOUS_BACKWARD) || (u.is(Ops::COPY) && device_of(u.src(0)) == u.arg<std::string>())) u = u.src(0);
     else return u;
   }
 }
