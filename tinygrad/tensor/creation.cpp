@@ -1,0 +1,239 @@
+/// \file Creation from data, constants and ranges.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "tinygrad/runtime/buffer.h"
+#include "tinygrad/runtime/device.h"
+#include "tinygrad/schedule/schedule.h"
+#include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/ops.h"
+
+namespace tg {
+using namespace tensor_detail;
+
+namespace {
+void check_shape(const Shape& shape, const char* op) {
+  for (const SInt& n : shape) TG_CHECK(ShapeError, n.symbolic() || n.value() >= 0, "[", op, "] got shape ", shape, ", expected sizes that are not negative");
+  if (!shape.symbolic()) shape.numel();
+}
+
+/// A constant expression as the options want it: with storage where a device is named.
+Tensor made(const OpScope& s, UOp u, const TensorOptions& o) {
+  Tensor t = s(u);
+  if (!o.device.empty()) {
+    std::string device = Device::canonical(o.device);
+    if (device != Device::default_name()) t = t.to(device);
+  }
+  if (o.requires_grad) t.requires_grad_(*o.requires_grad);
+  return t;
+}
+
+struct Flat {
+  std::vector<Scalar> values;
+  std::vector<int64_t> shape;
+};
+
+void flatten_literal(const Literal& l, size_t depth, Flat& out) {  // as deep as the braces in the program are
+  if (!l.is_list) {
+    TG_CHECK(ShapeError, depth == out.shape.size(), "[Tensor] got a number where the lists before it have ", out.shape.size() - depth, " more levels, expected lists of equal depth");
+    out.values.push_back(l.scalar);
+    return;
+  }
+  int64_t n = static_cast<int64_t>(l.list.size());
+  if (depth == out.shape.size() && out.values.empty()) out.shape.push_back(n);
+  TG_CHECK(ShapeError, depth < out.shape.size() && out.shape[depth] == n, "[Tensor] got lists of different lengths or depths, expected ",
+           depth < out.shape.size() ? str(out.shape[depth], " elements at level ", depth, ", got ", n) : std::string("numbers at this level"));
+  for (const Literal& e : l.list) flatten_literal(e, depth + 1, out);
+}
+
+template <class T, class F> Tensor packed(const Flat& f, F&& get, const TensorOptions& o) {
+  std::vector<T> data;
+  for (const Scalar& v : f.values) data.push_back(static_cast<T>(get(v)));
+  return Tensor::from_bytes(std::as_bytes(std::span(data)), dtype_of_v<T>, Shape(std::span<const int64_t>(f.shape)), o);
+}
+}  // namespace
+
+Tensor::Tensor(std::initializer_list<Literal> data, const TensorOptions& o) {
+  OpScope s;
+  Flat f;
+  flatten_literal(Literal(data), 0, f);
+  bool all_bool = !f.values.empty(), any_float = f.values.empty();
+  int128 lo = 0, hi = 0;
+  for (const Scalar& v : f.values) {
+    all_bool &= v.dtype.is_bool(), any_float |= v.dtype.is_float();
+    if (v.value.is_int()) lo = std::min(lo, v.value.i), hi = std::max(hi, v.value.i);
+  }
+  TensorOptions want = o;
+  Tensor t;
+  if (all_bool) t = from(std::vector<bool>([&] { std::vector<bool> b; for (auto& v : f.values) b.push_back(v.value.i != 0); return b; }()), o).reshape(Shape(std::span<const int64_t>(f.shape)));
+  else if (any_float) {
+    if (!want.dtype) want.dtype = dtypes::default_float();
+    t = packed<double>(f, [](const Scalar& v) { return v.value.as_double(); }, want);
+  } else {
+    DType d = dtypes::default_int();
+    if (lo < int_min(d) || hi > int_max(d)) d = hi > int_max(dtypes::int64) ? dtypes::uint64 : dtypes::int64;
+    if (!want.dtype) want.dtype = d;
+    if (d == dtypes::uint64) t = packed<uint64_t>(f, [](const Scalar& v) { return v.value.i; }, want);
+    else t = packed<int64_t>(f, [](const Scalar& v) { return v.value.i; }, want);
+  }
+  *this = t;
+}
+
+Tensor Tensor::scalar(Scalar v, std::optional<DType> dtype) {
+  GraphScope g;  // never realized by EAGER: it is a literal
+  return Tensor(std::make_shared<Impl>(UOp::constant(v.value, dtype.value_or(v.dtype))));
+}
+
+/// Converts on the host, so that a literal of another type costs no kernel.
+static std::vector<std::byte> converted(std::span<const std::byte> data, DType from, DType to) {
+  size_t n = data.size() / static_cast<size_t>(from.itemsize());
+  std::vector<std::byte> out(n * static_cast<size_t>(to.itemsize()));
+  auto put = [&](size_t i, auto v) { std::memcpy(&out[i * sizeof v], &v, sizeof v); };
+  for (size_t i = 0; i < n; i++) {
+    auto get = [&](auto v) { std::memcpy(&v, &data[i * sizeof v], sizeof v); return v; };
+    double f = from == dtypes::float64 ? get(double{}) : 0;
+    int128 v = from == dtypes::int64 ? get(int64_t{}) : from == dtypes::uint64 ? static_cast<int128>(get(uint64_t{})) : 0;
+    if (from.is_float()) v = to.is_float() || std::isnan(f) || std::abs(f) > 1e30 ? 0 : static_cast<int128>(f);
+    else f = static_cast<double>(v);
+    if (to.is_int() && !from.is_float()) v = truncate_int(v, to);
+    switch (to.id()) {
+      case DTypeId::kBool: put(i, static_cast<uint8_t>(from.is_float() ? f != 0 : v != 0)); break;
+      case DTypeId::kInt8: case DTypeId::kUInt8: put(i, static_cast<uint8_t>(v)); break;
+      case DTypeId::kInt16: case DTypeId::kUInt16: put(i, static_cast<uint16_t>(v)); break;
+      case DTypeId::kInt32: case DTypeId::kUInt32: put(i, static_cast<uint32_t>(v)); break;
+      case DTypeId::kInt64: case DTypeId::kUInt64: put(i, static_cast<uint64_t>(v)); break;
+      case DTypeId::kFloat16: put(i, float_to_half(static_cast<float>(f))); break;
+      case DTypeId::kBFloat16: put(i, float_to_bfloat16(static_cast<float>(f))); break;
+      case DTypeId::kFloat32: put(i, static_cast<float>(f)); break;
+      case DTypeId::kFloat64: put(i, f); break;
+      default: put(i, float_to_fp8(static_cast<float>(f), to));
+    }
+  }
+  return out;
+}
+
+Tensor Tensor::from_bytes(std::span<const std::byte> data, DType dtype, const Shape& shape, const TensorOptions& o) {
+  OpScope s;
+  check_shape(shape, "Tensor");
+  TG_CHECK(DTypeError, !dtype.is_weak() && !dtype.is_void(), "[Tensor] got data of type ", dtype, ", expected one with a size");
+  DType want = o.dtype.value_or(dtype);
+  TG_CHECK(DTypeError, !want.is_weak() && !want.is_void(), "[Tensor] got dtype ", want, ", expected one with a size");
+  TG_CHECK(ShapeError, static_cast<int64_t>(data.size()) == shape.numel() * dtype.itemsize(), "[Tensor] got ", data.size(), " bytes of ", dtype, " for shape ", shape,
+           ", expected ", shape.numel() * dtype.itemsize());
+  std::vector<std::byte> bytes;
+  bool on_host = want != dtype && (dtype == dtypes::float64 || dtype == dtypes::int64 || dtype == dtypes::uint64);
+  if (on_host) bytes = converted(data, dtype, want), data = bytes, dtype = want;
+  UOp u = new_storage(shape, dtype, o.device);
+  if (!data.empty()) buffer_table::get(static_cast<uint64_t>(u.arg<ParamArg>().slot))->copy_in(data);
+  Tensor t = s(u);
+  if (want != dtype) t = t.cast(want);
+  if (o.requires_grad) t.requires_grad_(*o.requires_grad);
+  return t;
+}
+
+Tensor Tensor::from_blob(void* data, const Shape& shape, DType dtype, const std::string& device) {
+  OpScope s;
+  check_shape(shape, "from_blob");
+  std::string name = Device::canonical(device);
+  UOp u = new_buffer(shape, dtype, name);
+  buffer_table::attach(static_cast<uint64_t>(u.arg<ParamArg>().slot), Buffer::from_external(name, data, shape.numel(), dtype));
+  return s(u);
+}
+
+Tensor Tensor::full(const Shape& shape, Scalar value, const TensorOptions& o) {
+  OpScope s;
+  check_shape(shape, "full");
+  return made(s, ops::full(shape, value.value, o.dtype.value_or(strong_dtype(value.dtype))), o);
+}
+Tensor Tensor::zeros(const Shape& shape, const TensorOptions& o) { return full(shape, 0.0, o); }
+Tensor Tensor::ones(const Shape& shape, const TensorOptions& o) { return full(shape, 1.0, o); }
+
+Tensor Tensor::empty(const Shape& shape, const TensorOptions& o) {
+  OpScope s;
+  check_shape(shape, "empty");
+  Tensor t = s(new_storage(shape, o.dtype.value_or(dtypes::default_float()), o.device));
+  if (o.requires_grad) t.requires_grad_(*o.requires_grad);
+  return t;
+}
+Tensor Tensor::full_like(Scalar value, std::optional<DType> dtype) const {
+  OpScope s;
+  UOp u = uop_of(*this, "full_like");
+  return s(ops::full(shape_of(u), value.value, dtype.value_or(strong_dtype(u.dtype()))));
+}
+Tensor Tensor::empty_like(std::optional<DType> dtype) const {
+  OpScope s;
+  UOp u = uop_of(*this, "empty_like");
+  return s(new_storage(shape_of(u), dtype.value_or(strong_dtype(u.dtype())), device_or_default(u)));
+}
+
+Tensor Tensor::arange(Scalar start, Scalar stop, Scalar step, const TensorOptions& o) {
+  OpScope s;
+  bool is_float = start.dtype.is_float() || stop.dtype.is_float() || step.dtype.is_float();
+  double a = start.value.as_double(), z = stop.value.as_double(), d = step.value.as_double();
+  TG_CHECK(ValueError, d != 0 && std::isfinite(a) && std::isfinite(z) && std::isfinite(d), "[arange] got start ", a, ", stop ", z, ", step ", d,
+           ", expected finite numbers and a step other than 0");
+  double count = std::ceil((z - a) / d);
+  if (!is_float) {
+    int128 gap = stop.value.i - start.value.i, by = step.value.i;
+    count = static_cast<double>((gap + by + (by > 0 ? -1 : 1)) / by);
+  }
+  TG_CHECK(ShapeError, count < 4e18, "[arange] got ", count, " elements, which is too many");
+  int64_t n = std::max<int64_t>(static_cast<int64_t>(count), 0);
+  DType dtype = o.dtype.value_or(is_float ? dtypes::default_float() : dtypes::default_int());
+  if (!is_float && n > 0) {
+    int128 first = start.value.i, last = first + static_cast<int128>(n - 1) * step.value.i, lo = std::min(first, last), hi = std::max(first, last);
+    if (!o.dtype && (lo < int_min(dtype) || hi > int_max(dtype))) dtype = dtypes::int64;
+    TG_CHECK(ValueError, !(dtype.is_int() || dtype.is_bool()) || (lo >= int_min(dtype) && hi <= int_max(dtype)), "[arange] got values from ", static_cast<double>(lo), " to ",
+             static_cast<double>(hi), ", which ", dtype, " cannot hold");
+  }
+  if (n == 0) return made(s, ops::full({0}, 0, dtype), o);
+  // Counts in integers, then scales once: the same value as a product in the target type.
+  UOp u = ops::arange(n, dtype.is_int() ? dtype : n > (int64_t{1} << 31) ? dtypes::int64 : dtypes::int32);
+  u = ops::cast(u, dtype);
+  if (d != 1) u = u * u.const_like(is_float ? ConstValue(d) : step.value);
+  if (a != 0) u = u + u.const_like(is_float ? ConstValue(a) : start.value);
+  return made(s, u, o);
+}
+
+Tensor Tensor::linspace(double start, double stop, int64_t steps, const TensorOptions& o) {
+  OpScope s;
+  DType d = o.dtype.value_or(dtypes::default_float());
+  TG_CHECK(ValueError, steps >= 0, "[linspace] got ", steps, " steps, expected 0 or more");
+  TG_CHECK(DTypeError, !d.is_bool(), "[linspace] got dtype bool, expected a number type");
+  if (steps <= 1) return made(s, ops::full({steps}, start, d), o);
+  DType f = dtypes::default_float();
+  UOp i = ops::cast(ops::arange(steps, dtypes::int32), f);
+  return made(s, ops::cast(i * i.const_like((stop - start) / static_cast<double>(steps - 1)) + i.const_like(start), d), o);
+}
+
+Tensor Tensor::eye(int64_t n, std::optional<int64_t> m, const TensorOptions& o) {
+  OpScope s;
+  int64_t cols = m.value_or(n);
+  TG_CHECK(ShapeError, n >= 0 && cols >= 0, "[eye] got ", n, " rows and ", cols, " columns, expected sizes that are not negative");
+  DType d = o.dtype.value_or(dtypes::default_float());
+  if (n == 0 || cols == 0) return made(s, ops::full({n, cols}, 0, d), o);
+  UOp rows = ops::reshape(ops::arange(n, dtypes::int32), {n, 1});
+  return made(s, ops::cast(rows.eq(ops::arange(cols, dtypes::int32)), d), o);
+}
+
+Tensors Tensor::meshgrid(const Tensors& t, bool ij) {
+  OpScope s;
+  Shape grid;
+  for (const Tensor& x : t) {
+    TG_CHECK(ShapeError, x.ndim() <= 1, "[meshgrid] got shape ", x.shape(), ", expected 0 or 1 axes");
+    grid.push_back(x.numel());
+  }
+  Tensors out;
+  for (size_t i = 0; i < t.size(); i++) {
+    Shape one(t.size(), SInt(1));
+    size_t axis = !ij && t.size() > 1 && i < 2 ? 1 - i : i;
+    one[axis] = t[i].numel();
+    Shape full = grid;
+    if (!ij && t.size() > 1) std::swap(full[0], full[1]);
+    out.push_back(t[i].reshape(one).expand(full));
+  }
+  return out;
+}
+
+}  // namespace tg

@@ -1,0 +1,284 @@
+/// \file Elementwise operations: arithmetic, comparison, bits, and the functions built of them.
+#include <cmath>
+#include <numbers>
+
+#include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/ops.h"
+
+namespace tg {
+using namespace tensor_detail;
+
+namespace {
+void check_broadcast(UOp a, UOp b, const char* op) {
+  const Shape *x = &shape_of(a), *y = &shape_of(b);
+  if (*x == *y) return;
+  const Shape* both[] = {x, y};
+  broadcast_shapes(both, op);
+}
+void check_device(UOp a, UOp b, const char* op) {
+  const std::string &x = device_of(a), &y = device_of(b);
+  TG_CHECK(DeviceError, x == y || x.empty() || y.empty(), "[", op, "] got tensors on ", x, " and ", y, ", expected one device: move one with .to(device)");
+}
+
+/// Both operands in their common type, checked.
+std::pair<UOp, UOp> operands(const Tensor& a, const Tensor& b, const char* op) {
+  UOp x = uop_of(a, op), y = uop_of(b, op);
+  check_broadcast(x, y, op), check_device(x, y, op);
+  return x.dtype() == y.dtype() && !x.dtype().is_weak() ? std::pair(x, y) : ops::promote(x, y);
+}
+Tensor binary(Ops alu, const Tensor& a, const Tensor& b, const char* op) {
+  OpScope s;
+  auto [x, y] = operands(a, b, op);
+  return s(UOp::alu(alu, {x, y}));
+}
+Tensor bits(Ops alu, const Tensor& a, const Tensor& b, const char* op, bool allow_bool = true) {
+  OpScope s;
+  auto [x, y] = operands(a, b, op);
+  TG_CHECK(DTypeError, x.dtype().is_int() || (allow_bool && x.dtype().is_bool()), "[", op, "] got ", a.dtype(), " and ", b.dtype(), ", expected integers", allow_bool ? " or bool" : "");
+  return s(UOp::alu(alu, {x, y}));
+}
+/// A function of floats: integers become the default float.
+Tensor unary(Ops alu, const Tensor& t, const char* op) {
+  OpScope s;
+  UOp u = uop_of(t, op);
+  return s(UOp::alu(alu, {ops::cast(u, least_upper_float(strong_dtype(u.dtype())))}));
+}
+/// The value as a float, and the type to compute in: at least float32.
+std::pair<Tensor, DType> wide(const Tensor& t, const char* op) {
+  UOp u = uop_of(t, op);
+  Tensor x = t.cast(least_upper_float(strong_dtype(u.dtype())));
+  return {x, least_upper_dtype(x.dtype(), dtypes::float32)};
+}
+constexpr double kLn2 = std::numbers::ln2, kHalfPi = std::numbers::pi / 2;
+
+Tensor polynomial(const Tensor& x, std::initializer_list<double> c) {
+  Tensor r;
+  for (double k : c) r = r.defined() ? r * x + k : Tensor(k);
+  return r;
+}
+}  // namespace
+
+// ---- arithmetic ----
+
+Tensor Tensor::add(const Tensor& o) const { return binary(Ops::ADD, *this, o, "add"); }
+Tensor Tensor::mul(const Tensor& o) const { return binary(Ops::MUL, *this, o, "mul"); }
+Tensor Tensor::maximum(const Tensor& o) const { return binary(Ops::MAX, *this, o, "maximum"); }
+Tensor Tensor::sub(const Tensor& o) const {
+  OpScope s;
+  auto [x, y] = operands(*this, o, "sub");
+  if (x.dtype().is_bool()) { DType d = dtypes::default_int(); x = ops::cast(x, d), y = ops::cast(y, d); }
+  return s(x - y);
+}
+Tensor Tensor::div(const Tensor& o) const {
+  OpScope s;
+  auto [x, y] = operands(*this, o, "div");
+  DType d = least_upper_float(x.dtype());
+  return s(ops::cast(x, d) * UOp::alu(Ops::RECIPROCAL, {ops::cast(y, d)}));
+}
+Tensor Tensor::floor_div(const Tensor& o) const {
+  OpScope s;
+  auto [x, y] = operands(*this, o, "floor_div");
+  if (x.dtype().is_float()) return s(div(o).floor());
+  return s(UOp::alu(x.dtype().is_bool() ? Ops::AND : Ops::FLOORDIV, {x, y}));
+}
+Tensor Tensor::trunc_div(const Tensor& o) const {
+  OpScope s;
+  auto [x, y] = operands(*this, o, "trunc_div");
+  if (x.dtype().is_float()) return s(div(o).trunc());
+  return s(UOp::alu(x.dtype().is_bool() ? Ops::AND : Ops::CDIV, {x, y}));
+}
+Tensor Tensor::mod(const Tensor& o) const {
+  OpScope s;
+  auto [x, y] = operands(*this, o, "mod");
+  if (x.dtype().is_int()) return s(UOp::alu(Ops::FLOORMOD, {x, y}));
+  return s(*this - floor_div(o) * o);
+}
+Tensor Tensor::fmod(const Tensor& o) const {
+  OpScope s;
+  auto [x, y] = operands(*this, o, "fmod");
+  if (x.dtype().is_int()) return s(UOp::alu(Ops::CMOD, {x, y}));
+  return s(*this - trunc_div(o) * o);
+}
+Tensor Tensor::minimum(const Tensor& o) const {
+  OpScope s;
+  auto [x, y] = operands(*this, o, "minimum");
+  return s(x.minimum(y));
+}
+Tensor Tensor::pow(const Tensor& o) const {
+  OpScope s;
+  auto [x, y] = operands(*this, o, "pow");
+  if (UOp c = ops::literal_of(y)) {
+    TG_CHECK(DTypeError, !x.dtype().is_int() || c.const_int() >= 0, "[pow] got base ", x.dtype(), " and exponent ", c.const_float(), ", expected a float base for a negative exponent");
+    double e = c.const_float();
+    // Small whole exponents are products: exact, and with cheap gradients.
+    if (std::abs(e) <= 8 && e == std::floor(e)) {
+      if (e == 0) return ones_like(x.dtype());
+      Tensor base = from_uop(x), r;
+      for (int n = static_cast<int>(std::abs(e)); n; n >>= 1) {
+        if (n & 1) r = r.defined() ? r * base : base;
+        if (n > 1) base = base * base;
+      }
+      if (e < 0) r = r.reciprocal();
+      return s(r);
+    }
+    if (e == 0.5 && x.dtype().is_float()) return s(from_uop(x).sqrt());
+  }
+  TG_CHECK(DTypeError, !x.dtype().is_bool(), "[pow] got bool, expected numbers");
+  return s(UOp::alu(Ops::POW, {x, y}));
+}
+Tensor Tensor::neg() const {
+  OpScope s;
+  UOp u = uop_of(*this, "neg");
+  return s(u.dtype().is_bool() ? u.logical_not() : u.neg());
+}
+Tensor Tensor::bitwise_and(const Tensor& o) const { return bits(Ops::AND, *this, o, "bitwise_and"); }
+Tensor Tensor::bitwise_or(const Tensor& o) const { return bits(Ops::OR, *this, o, "bitwise_or"); }
+Tensor Tensor::bitwise_xor(const Tensor& o) const { return bits(Ops::XOR, *this, o, "bitwise_xor"); }
+Tensor Tensor::lshift(const Tensor& o) const { return bits(Ops::SHL, *this, o, "lshift", false); }
+Tensor Tensor::rshift(const Tensor& o) const { return bits(Ops::SHR, *this, o, "rshift", false); }
+Tensor Tensor::bitwise_not() const {
+  OpScope s;
+  UOp u = uop_of(*this, "bitwise_not");
+  TG_CHECK(DTypeError, u.dtype().is_int() || u.dtype().is_bool(), "[bitwise_not] got ", u.dtype(), ", expected an integer or bool");
+  if (u.dtype().is_bool()) return s(u.logical_not());
+  u = ops::cast(u, strong_dtype(u.dtype()));
+  return s(u ^ u.const_like(u.dtype().is_unsigned() ? int_max(u.dtype()) : int128(-1)));
+}
+
+// ---- comparison, selection ----
+
+Tensor Tensor::ne(const Tensor& o) const { return binary(Ops::CMPNE, *this, o, "ne"); }
+Tensor Tensor::lt(const Tensor& o) const { return binary(Ops::CMPLT, *this, o, "lt"); }
+Tensor Tensor::gt(const Tensor& o) const { return binary(Ops::CMPLT, o, *this, "gt"); }
+Tensor Tensor::eq(const Tensor& o) const { OpScope s; return s(ne(o).logical_not()); }
+Tensor Tensor::le(const Tensor& o) const { OpScope s; return s(gt(o).logical_not()); }
+Tensor Tensor::ge(const Tensor& o) const { OpScope s; return s(lt(o).logical_not()); }
+Tensor Tensor::logical_not() const {
+  OpScope s;
+  return s(ops::cast(uop_of(*this, "logical_not"), dtypes::bool_).logical_not());
+}
+Tensor Tensor::where(const Tensor& x, const Tensor& y) const {
+  OpScope s;
+  UOp c = uop_of(*this, "where");
+  TG_CHECK(DTypeError, c.dtype().is_bool(), "[where] got a condition of ", c.dtype(), ", expected bool: compare first");
+  auto [a, b] = operands(x, y, "where");
+  check_broadcast(c, UOp::alu(Ops::ADD, {a, b}), "where"), check_device(c, a, "where"), check_device(c, b, "where");
+  return s(c.where(a, b));
+}
+Tensor Tensor::masked_fill(const Tensor& mask, const Tensor& value) const {
+  OpScope s;
+  return s(mask.where(value, *this));
+}
+Tensor Tensor::clamp(const std::optional<Tensor>& lo, const std::optional<Tensor>& hi) const {
+  OpScope s;
+  TG_CHECK(ValueError, lo || hi, "[clamp] got no bound, expected a lower or an upper one");
+  Tensor r = lo ? (*this < *lo).where(*lo, *this) : *this;
+  return s(hi ? (r > *hi).where(*hi, r) : r);
+}
+Tensor Tensor::isnan() const { OpScope s; return s(*this != *this); }
+Tensor Tensor::isinf(bool positive, bool negative) const {
+  OpScope s;
+  const double inf = std::numeric_limits<double>::infinity();
+  if (!dtype().is_float() || !(positive || negative)) return s(full_like(false, dtypes::bool_));
+  if (!negative) return s(*this == inf);
+  if (!positive) return s(*this == -inf);
+  return s((*this == inf) | (*this == -inf));
+}
+Tensor Tensor::isfinite() const { OpScope s; return s(!(isinf() | isnan())); }
+Tensor Tensor::isclose(const Tensor& o, double rtol, double atol, bool equal_nan) const {
+  OpScope s;
+  Tensor close = isfinite() & o.isfinite() & ((*this - o).abs() <= o.abs() * rtol + atol);
+  Tensor r = close | ((isinf() | o.isinf()) & (*this == o));
+  return s(equal_nan ? r | (isnan() & o.isnan()) : r);
+}
+Tensor Tensor::allclose(const Tensor& o, double rtol, double atol, bool equal_nan) const { OpScope s; return s(isclose(o, rtol, atol, equal_nan).all()); }
+
+// ---- functions of one float ----
+
+Tensor Tensor::reciprocal() const { return unary(Ops::RECIPROCAL, *this, "reciprocal"); }
+Tensor Tensor::sqrt() const { return unary(Ops::SQRT, *this, "sqrt"); }
+Tensor Tensor::exp2() const { return unary(Ops::EXP2, *this, "exp2"); }
+Tensor Tensor::log2() const { return unary(Ops::LOG2, *this, "log2"); }
+Tensor Tensor::sin() const { return unary(Ops::SIN, *this, "sin"); }
+Tensor Tensor::rsqrt() const { OpScope s; return s(sqrt().reciprocal()); }
+Tensor Tensor::cos() const {
+  OpScope s;
+  auto [x, d] = wide(*this, "cos");
+  return s((kHalfPi - x.cast(d)).sin().cast(x.dtype()));
+}
+Tensor Tensor::exp() const {
+  OpScope s;
+  auto [x, d] = wide(*this, "exp");
+  return s((x.cast(d) * (1 / kLn2)).exp2().cast(x.dtype()));
+}
+Tensor Tensor::log() const { OpScope s; return s(log2() * kLn2); }
+Tensor Tensor::log10() const { OpScope s; return s(log2() * std::log10(2.0)); }
+Tensor Tensor::tan() const { OpScope s; return s(sin() / cos()); }
+Tensor Tensor::square() const { OpScope s; return s(*this * *this); }
+Tensor Tensor::sign() const {
+  OpScope s;
+  UOp u = uop_of(*this, "sign");
+  if (u.dtype().is_bool()) return *this;
+  UOp zero = u.const_like(0);
+  return s(u.ne(zero).where((u < zero).where(u.const_like(-1), u.const_like(1)), zero));
+}
+Tensor Tensor::abs() const { OpScope s; return dtype().is_bool() || dtype().is_unsigned() ? *this : s(*this * sign()); }
+Tensor Tensor::trunc() const {
+  OpScope s;
+  UOp u = uop_of(*this, "trunc");
+  return u.dtype().is_float() ? s(UOp::alu(Ops::TRUNC, {u})) : *this;
+}
+Tensor Tensor::ceil() const {
+  OpScope s;
+  Tensor b = trunc();
+  return dtype().is_float() ? s((*this > b).where(b + 1, b)) : *this;
+}
+Tensor Tensor::floor() const {
+  OpScope s;
+  Tensor b = trunc();
+  return dtype().is_float() ? s((*this < b).where(b - 1, b)) : *this;
+}
+Tensor Tensor::round() const {
+  OpScope s;
+  if (!dtype().is_float()) return *this;
+  Tensor half = trunc() * 0.5;
+  return s(((*this > 0) == (half.trunc() == half)).where((*this - 0.5).ceil(), (*this + 0.5).floor()));
+}
+Tensor Tensor::asin() const {
+  OpScope s;
+  Tensor a = abs();  // Abramowitz and Stegun 4.4.46
+  Tensor p = polynomial(a, {-0.0012624911, 0.0066700901, -0.0170881256, 0.0308918810, -0.0501743046, 0.0889789874, -0.2145988016, 1.5707963050});
+  return s(sign() * (kHalfPi - (1 - a).sqrt() * p));
+}
+Tensor Tensor::acos() const { OpScope s; return s(kHalfPi - asin()); }
+Tensor Tensor::atan() const { OpScope s; return s((*this / (1 + square()).sqrt()).asin()); }
+Tensor Tensor::sinh() const { OpScope s; return s((exp() - neg().exp()) * 0.5); }
+Tensor Tensor::cosh() const { OpScope s; return s((exp() + neg().exp()) * 0.5); }
+Tensor Tensor::asinh() const { OpScope s; return s((*this + (square() + 1).sqrt()).log()); }
+Tensor Tensor::acosh() const { OpScope s; return s((*this + (square() - 1).sqrt()).log()); }
+Tensor Tensor::atanh() const { OpScope s; return s(((1 + *this) / (1 - *this)).log() * 0.5); }
+Tensor Tensor::erf() const {
+  OpScope s;
+  Tensor t = 1.0 / (1.0 + 0.3275911 * abs());  // Abramowitz and Stegun 7.1.26
+  Tensor p = polynomial(t, {1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592});
+  return s(sign() * (1.0 - t * p * (-square()).exp()));
+}
+
+// ---- functions of two ----
+
+Tensor Tensor::copysign(const Tensor& o) const {
+  OpScope s;
+  auto [x, y] = operands(*this, o, "copysign");
+  Tensor mag = from_uop(x).abs(), b = from_uop(y);
+  Tensor negative = b < 0;
+  if (y.dtype().is_float()) negative = negative | (b.reciprocal() < 0);  // -0
+  return s(negative.where(-mag, mag));
+}
+Tensor Tensor::logaddexp(const Tensor& o) const {
+  OpScope s;
+  Tensor m = maximum(o);
+  return s(((*this - m).exp() + (o - m).exp()).log() + m);
+}
+Tensor Tensor::lerp(const Tensor& end, const Tensor& weight) const { OpScope s; return s(*this + (end - *this) * weight); }
+
+}  // namespace tg

@@ -1,0 +1,60 @@
+/// \file Inside of a Tensor, the list of live tensors and the scope every public method opens.
+#pragma once
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tinygrad/tensor/tensor.h"
+
+namespace tg {
+
+struct Tensor::Impl : std::enable_shared_from_this<Tensor::Impl> {
+  UOpRef uop;
+  std::shared_ptr<Impl> grad;
+  std::optional<bool> requires_grad;
+  std::vector<std::byte> host;                 ///< what data() handed out when device memory is not host visible
+  std::shared_ptr<void> keep;                  ///< what data() handed out otherwise: the Buffer
+  Impl *previous = nullptr, *next = nullptr;   ///< live tensors, oldest first
+  explicit Impl(UOp u);
+  ~Impl();
+};
+
+namespace tensor_detail {
+
+/// Calls `f` for every live tensor, in order of creation. Under a GraphScope.
+void each_live(const std::function<void(Tensor::Impl&)>& f);
+
+/// Opened by every public method: the graph is current, and with EAGER=1 the result of the outermost method is realized at once.
+class OpScope {
+ public:
+  OpScope() { depth()++; }
+  ~OpScope() { depth()--; }
+  OpScope(const OpScope&) = delete;
+  /// The tensor of a node; checks its shape and device now, so that errors appear at the line of the mistake.
+  Tensor operator()(UOp u) const;
+  Tensor operator()(Tensor t) const;
+
+ private:
+  static int& depth();
+  GraphScope graph_;
+};
+
+/// Position of `axis` (negative: from the end); IndexError that names `op` otherwise.
+int axis_of(int axis, size_t ndim, const char* op, const Shape& shape);
+/// Sorted positions of the axes; ValueError for one named twice.
+std::vector<int> axes_of(const Axes& axes, const char* op, const Shape& shape);
+/// `v` for each of n axes: one number is repeated; ShapeError for another count.
+std::vector<int64_t> per_axis(const Ints& v, size_t n, const char* op, const char* what);
+/// The Impl's node; ValueError when the tensor is undefined.
+UOp uop_of(const Tensor& t, const char* op);
+/// New storage with a Buffer behind it, allocated on first use.
+UOp new_storage(const Shape& shape, DType dtype, const std::string& device);
+/// The node a handle points to now: its buffer once it has been computed.
+UOp current(UOp u);
+/// The device a tensor without one is computed on.
+std::string device_or_default(UOp u);
+void set_uop(Tensor::Impl& t, UOp u);
+
+}  // namespace tensor_detail
+}  // namespace tg

@@ -1,0 +1,114 @@
+/// \file Tensor-level nodes: movement, reduces, casts.
+#include "tinygrad/tensor/ops.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace tg::ops {
+
+UOp reshape(UOp x, const Shape& shape) {
+  while (x.is(Ops::RESHAPE)) x = x.src(0);
+  return shape_of(x) == shape ? x : UOp::make(Ops::RESHAPE, x.dtype(), {x, shape.stack()});
+}
+
+UOp expand(UOp x, const Shape& shape) { return shape_of(x) == shape ? x : UOp::make(Ops::EXPAND, x.dtype(), {x, shape.stack()}); }
+
+UOp permute(UOp x, const std::vector<int>& order) {
+  bool same = true;
+  for (size_t i = 0; i < order.size(); i++) same &= order[i] == static_cast<int>(i);
+  if (same) return x;
+  std::vector<int64_t> arg(order.begin(), order.end());
+  if (x.is(Ops::PERMUTE)) {
+    const auto& inner = x.arg<std::vector<int64_t>>();
+    std::vector<int> both;
+    for (int64_t a : arg) both.push_back(static_cast<int>(inner[static_cast<size_t>(a)]));
+    return permute(x.src(0), both);
+  }
+  return UOp::make(Ops::PERMUTE, x.dtype(), {x}, Arg(std::move(arg)));
+}
+
+UOp shrink(UOp x, const Pairs& offset_size) {
+  const Shape& s = shape_of(x);
+  Shape offsets, sizes;
+  bool same = true;
+  for (size_t i = 0; i < offset_size.size(); i++) {
+    auto& [offset, size] = offset_size[i];
+    same &= offset == 0 && size == s[i];
+    offsets.push_back(offset), sizes.push_back(size);
+  }
+  return same ? x : UOp::make(Ops::SHRINK, x.dtype(), {x, offsets.stack(), sizes.stack()});
+}
+
+UOp pad(UOp x, const Pairs& before_after) {
+  const Shape& s = shape_of(x);
+  Shape offsets, sizes;
+  bool same = true;
+  for (size_t i = 0; i < before_after.size(); i++) {
+    auto& [before, after] = before_after[i];
+    same &= before == 0 && after == 0;
+    offsets.push_back(before);
+    if (s[i].symbolic() || before.symbolic() || after.symbolic()) sizes.push_back(SInt(s[i].uop() + before.uop() + after.uop()));
+    else sizes.push_back(s[i].value() + before.value() + after.value());
+  }
+  return same ? x : UOp::make(Ops::PAD, x.dtype(), {x, offsets.stack(), sizes.stack()});
+}
+
+UOp flip(UOp x, const std::vector<int>& axes) {
+  std::vector<int64_t> arg;
+  const Shape& s = shape_of(x);
+  for (int a : axes) if (s[static_cast<size_t>(a)] != 1) arg.push_back(a);
+  std::sort(arg.begin(), arg.end());
+  return arg.empty() ? x : UOp::make(Ops::FLIP, x.dtype(), {x}, Arg(std::move(arg)));
+}
+
+ConstValue identity_of(Ops op, DType d) {
+  if (op == Ops::ADD) return d.is_float() ? ConstValue(0.0) : ConstValue(0);
+  if (op == Ops::MUL) return d.is_float() ? ConstValue(1.0) : ConstValue(1);
+  if (d.is_float()) return ConstValue(-std::numeric_limits<double>::infinity());
+  return ConstValue(int_min(d));
+}
+
+UOp full(const Shape& shape, ConstValue v, DType d) { return expand(UOp::constant(v, d), shape); }
+
+UOp arange(int64_t n, DType d) { return UOp::make(Ops::ARANGE, d, {Shape{n}.stack()}); }
+
+UOp reduce(Ops op, UOp x, const std::vector<int>& axes) {
+  Shape s = shape_of(x), out = s;
+  std::vector<int32_t> arg;
+  for (int a : axes) if (SInt& n = out[static_cast<size_t>(a)]; n != 1) arg.push_back(a), n = 1;
+  if (arg.empty()) return x;
+  std::sort(arg.begin(), arg.end());
+  if (!s.symbolic() && s.numel() == 0) return full(out, identity_of(op, x.dtype()), x.dtype());
+  return UOp::make(Ops::REDUCE, x.dtype(), {x}, Arg(ReduceArg{op, std::move(arg)}));
+}
+
+UOp literal_of(UOp x) {
+  while (x.in(Ops::RESHAPE | Ops::EXPAND | Ops::PERMUTE | Ops::SHRINK | Ops::FLIP)) x = x.src(0);
+  return x.is_const() && !x.is_invalid() ? x : UOp();
+}
+
+UOp cast(UOp x, DType d) {
+  if (x.dtype() == d) return x;
+  if (UOp c = literal_of(x)) return full(shape_of(x), c.const_value(), d);
+  return x.cast(d);
+}
+
+UOp sum_to(UOp x, const Shape& shape) {
+  const Shape from = shape_of(x);
+  if (from == shape) return x;
+  size_t lead = from.size() - shape.size();
+  std::vector<int> axes;
+  for (size_t i = 0; i < from.size(); i++) if (i < lead || (shape[i - lead] == 1 && from[i] != 1)) axes.push_back(static_cast<int>(i));
+  DType d = x.dtype(), acc = sum_acc_dtype(d);
+  return cast(reshape(reduce(Ops::ADD, cast(x, acc), axes), shape), d);
+}
+
+std::pair<UOp, UOp> promote(UOp a, UOp b) {
+  DType d = least_upper_dtype(a.dtype(), b.dtype());
+  // Results are never weak: storage has no such type.
+  if (d.is_weak()) d = strong_dtype(d);
+  return {cast(a, d), cast(b, d)};
+}
+
+}  // namespace tg::ops

@@ -1,0 +1,34 @@
+/// \file Tensor-level nodes as functions on UOps: movement, reduces, casts. Used by the Tensor methods and by gradient rules; arguments are checked by the callers.
+#pragma once
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/uop.h"
+
+namespace tg::ops {
+
+using Pairs = std::vector<std::pair<SInt, SInt>>;
+
+// Each returns x itself where nothing changes.
+UOp reshape(UOp x, const Shape& shape);
+UOp expand(UOp x, const Shape& shape);                     ///< NumPy broadcasting to `shape`
+UOp permute(UOp x, const std::vector<int>& order);
+UOp shrink(UOp x, const Pairs& offset_size);
+UOp pad(UOp x, const Pairs& before_after);                 ///< zeros
+UOp flip(UOp x, const std::vector<int>& axes);
+UOp reduce(Ops op, UOp x, const std::vector<int>& axes);   ///< in x's dtype; the axes stay, as size 1
+UOp cast(UOp x, DType d);                                  ///< literals are retyped, also behind views
+UOp full(const Shape& shape, ConstValue v, DType d);
+UOp arange(int64_t n, DType d);
+/// The literal behind views that repeat it, or nothing.
+UOp literal_of(UOp x);
+/// Sum over the axes `x` was broadcast along, so that it has `shape` again. Accumulates in sum_acc_dtype.
+UOp sum_to(UOp x, const Shape& shape);
+/// The neutral element of a reduce.
+ConstValue identity_of(Ops op, DType d);
+/// a and b in a common type, literals in the other's.
+std::pair<UOp, UOp> promote(UOp a, UOp b);
+
+}  // namespace tg::ops

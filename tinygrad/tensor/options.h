@@ -1,0 +1,144 @@
+/// \file Arguments of Tensor methods: scalars, nested literals, axes, slices and the option structs for designated initializers.
+#pragma once
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "tinygrad/base/dtype.h"
+#include "tinygrad/uop/facts.h"
+
+namespace tg {
+
+template <class T> concept Arithmetic = std::is_arithmetic_v<T>;
+
+/// A number with the type a literal has: bool, weakint or weakfloat.
+struct Scalar {
+  ConstValue value;
+  DType dtype = dtypes::weakint;
+  Scalar() = default;
+  template <Arithmetic T> Scalar(T v) {
+    if constexpr (std::is_same_v<T, bool>) value = ConstValue(v), dtype = dtypes::bool_;
+    else if constexpr (std::is_floating_point_v<T>) value = ConstValue(static_cast<double>(v)), dtype = dtypes::weakfloat;
+    else if constexpr (std::is_signed_v<T>) value = ConstValue(static_cast<int64_t>(v));
+    else value = ConstValue(static_cast<uint64_t>(v));
+  }
+};
+
+/// A number or a list of literals: `{{1, 2}, {3, 4}}`. All lists of one level must have the same length.
+struct Literal {
+  bool is_list = false;
+  Scalar scalar;
+  std::vector<Literal> list;
+  template <Arithmetic T> Literal(T v) : scalar(v) {}
+  Literal(std::initializer_list<Literal> l) : is_list(true), list(l) {}
+};
+
+/// One integer or a list: strides, paddings, sizes of kernels.
+struct Ints : std::vector<int64_t> {
+  Ints() = default;
+  template <std::integral T> Ints(T v) : std::vector<int64_t>{static_cast<int64_t>(v)} {}
+  Ints(std::initializer_list<int64_t> l) : std::vector<int64_t>(l) {}
+  Ints(std::vector<int64_t> v) : std::vector<int64_t>(std::move(v)) {}
+};
+
+/// Axes to work on; by default all of them. Negative ones count from the end.
+struct Axes {
+  bool all = true;
+  std::vector<int> list;
+  Axes() = default;
+  template <std::integral T> Axes(T axis) : all(false), list{static_cast<int>(axis)} {}
+  Axes(std::initializer_list<int> l) : all(false), list(l) {}
+  Axes(std::vector<int> l) : all(false), list(std::move(l)) {}
+};
+
+/// How a new tensor is made. Without dtype it follows from the data; without device it is the default device.
+struct TensorOptions {
+  std::optional<DType> dtype = {};
+  std::string device = {};
+  std::optional<bool> requires_grad = {};
+};
+
+struct ReduceOptions {
+  Axes axis = {};
+  bool keepdim = false;
+  std::optional<DType> dtype = {};  ///< of the result, and of the accumulator; sum and prod only
+};
+struct VarOptions {
+  Axes axis = {};
+  bool keepdim = false;
+  int64_t correction = 1;  ///< divides by n - correction
+};
+struct ArgOptions {
+  std::optional<int> axis = {};  ///< none: the flattened tensor
+  bool keepdim = false;
+};
+struct ConvOptions {
+  int64_t groups = 1;
+  Ints stride = 1, dilation = 1;
+  Ints padding = 0;  ///< one number, one for each spatial axis, or {left, right, top, bottom, ...} (last axis first)
+};
+struct ConvTransposeOptions {
+  int64_t groups = 1;
+  Ints stride = 1, dilation = 1, padding = 0, output_padding = 0;
+};
+struct PoolOptions {
+  Ints kernel_size = {2, 2};
+  Ints stride = {};  ///< none: the kernel size
+  Ints dilation = 1, padding = 0;
+  bool ceil_mode = false;
+  bool count_include_pad = true;  ///< average only
+};
+/// What becomes of the losses of the single elements.
+enum class Reduction : uint8_t { kMean, kSum, kNone };
+struct CrossEntropyOptions {
+  Reduction reduction = Reduction::kMean;
+  double label_smoothing = 0;
+  std::optional<int64_t> ignore_index = {};  ///< labels that count for nothing
+};
+struct PadOptions {
+  double value = 0;
+  enum Mode : uint8_t { kConstant, kReflect, kReplicate, kCircular } mode = kConstant;
+};
+struct UniformOptions {
+  double low = 0, high = 1;
+  std::optional<DType> dtype = {};
+  std::string device = {};
+  std::optional<bool> requires_grad = {};
+};
+struct NormalOptions {
+  double mean = 0, std = 1;
+  std::optional<DType> dtype = {};
+  std::string device = {};
+  std::optional<bool> requires_grad = {};
+};
+struct RandintOptions {
+  int64_t low = 0, high = 10;
+  DType dtype = dtypes::int32;
+  std::string device = {};
+};
+
+/// In a slice: no bound. In an index: a new axis of size 1.
+struct NoneType {};
+inline constexpr NoneType None{};
+/// In an index: as many full slices as there are axes left.
+struct EllipsisType {};
+inline constexpr EllipsisType Ellipsis{};
+
+/// Python's slice: `Slice(1, 3)`, `Slice(None, None, -1)`, `Slice()` for a whole axis.
+struct Slice {
+  struct Bound {
+    std::optional<int64_t> value;
+    Bound(NoneType) {}
+    template <std::integral T> Bound(T v) : value(static_cast<int64_t>(v)) {}
+  };
+  std::optional<int64_t> start, stop, step;
+  Slice() = default;
+  Slice(Bound end) : stop(end.value) {}
+  Slice(Bound begin, Bound end, Bound stride = None) : start(begin.value), stop(end.value), step(stride.value) {}
+};
+
+}  // namespace tg

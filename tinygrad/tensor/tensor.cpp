@@ -1,0 +1,226 @@
+/// \file The handle: registry of live tensors, scope of a method, what a tensor is, casts and graph edges.
+#include "tinygrad/tensor/tensor.h"
+
+#include <algorithm>
+
+#include "tinygrad/base/env.h"
+#include "tinygrad/runtime/buffer.h"
+#include "tinygrad/runtime/device.h"
+#include "tinygrad/schedule/schedule.h"
+#include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/ops.h"
+
+namespace tg {
+using namespace tensor_detail;
+
+namespace {
+struct LiveList {
+  std::mutex mutex;
+  Tensor::Impl *first = nullptr, *last = nullptr;
+};
+LiveList& live() { static auto* l = new LiveList; return *l; }  // never destroyed: tensors may outlive main
+}  // namespace
+
+Tensor::Impl::Impl(UOp u) : uop(u) {
+  LiveList& l = live();
+  std::lock_guard lock(l.mutex);
+  previous = l.last;
+  (l.last ? l.last->next : l.first) = this;
+  l.last = this;
+}
+Tensor::Impl::~Impl() {
+  LiveList& l = live();
+  std::lock_guard lock(l.mutex);
+  (previous ? previous->next : l.first) = next;
+  (next ? next->previous : l.last) = previous;
+}
+
+namespace tensor_detail {
+
+void each_live(const std::function<void(Tensor::Impl&)>& f) {
+  LiveList& l = live();
+  std::lock_guard lock(l.mutex);
+  for (Tensor::Impl* i = l.first; i; i = i->next) f(*i);
+}
+
+int& OpScope::depth() { static thread_local int d = 0; return d; }
+
+Tensor OpScope::operator()(UOp u) const {
+  shape_of(u), device_of(u);
+  return (*this)(Tensor(std::make_shared<Tensor::Impl>(u)));
+}
+Tensor OpScope::operator()(Tensor t) const {
+  if (depth() == 1 && env::EAGER) [[unlikely]] t.realize();
+  return t;
+}
+
+int axis_of(int axis, size_t ndim, const char* op, const Shape& shape) {
+  int n = static_cast<int>(std::max<size_t>(ndim, 1));
+  TG_CHECK(IndexError, axis >= -n && axis < n, "[", op, "] got axis ", axis, " for shape ", shape, ", expected one of ", -n, " to ", n - 1);
+  return axis < 0 ? axis + n : axis;
+}
+
+std::vector<int> axes_of(const Axes& axes, const char* op, const Shape& shape) {
+  std::vector<int> out;
+  if (axes.all) {
+    for (size_t i = 0; i < shape.size(); i++) out.push_back(static_cast<int>(i));
+    return out;
+  }
+  for (int a : axes.list) {
+    int axis = axis_of(a, shape.size(), op, shape);
+    if (!shape.empty()) out.push_back(axis);
+  }
+  std::sort(out.begin(), out.end());
+  TG_CHECK(ValueError, std::adjacent_find(out.begin(), out.end()) == out.end(), "[", op, "] got an axis twice for shape ", shape);
+  return out;
+}
+
+std::vector<int64_t> per_axis(const Ints& v, size_t n, const char* op, const char* what) {
+  if (v.size() == n) return v;
+  TG_CHECK(ShapeError, v.size() == 1, "[", op, "] got ", v.size(), " values for ", what, ", expected 1 or ", n);
+  return std::vector<int64_t>(n, v[0]);
+}
+
+UOp uop_of(const Tensor& t, const char* op) {
+  TG_CHECK(ValueError, t.defined(), "[", op, "] got an undefined tensor, expected one that was created or assigned");
+  return t.impl()->uop.get();
+}
+
+UOp new_storage(const Shape& shape, DType dtype, const std::string& device) {
+  std::string name = Device::canonical(device);
+  BufferRef b = Buffer::create(name, shape.numel(), dtype);
+  UOp u = new_buffer(shape, dtype, name);
+  buffer_table::attach(static_cast<uint64_t>(u.arg<ParamArg>().slot), std::move(b));
+  return u;
+}
+
+UOp current(UOp u) {
+  UOp f = Graph::global().forwarded(u);
+  return f ? f : u;
+}
+
+std::string device_or_default(UOp u) {
+  const std::string& d = device_of(u);
+  return d.empty() ? Device::default_name() : d;
+}
+
+void set_uop(Tensor::Impl& t, UOp u) {
+  if (t.uop.get() == u) return;
+  t.uop = UOpRef(u);
+  t.host.clear(), t.keep.reset();
+}
+
+}  // namespace tensor_detail
+
+Tensor Tensor::from_uop(UOp u) { return OpScope()(u); }
+
+Tensors live_tensors() {
+  GraphScope g;
+  Tensors out;
+  each_live([&](Tensor::Impl& i) { if (auto p = i.weak_from_this().lock()) out.push_back(Tensor(std::move(p))); });
+  return out;
+}
+
+// ---- what it is ----
+
+UOp Tensor::uop() const { return uop_of(*this, "uop"); }
+DType Tensor::dtype() const { return uop_of(*this, "dtype").dtype(); }
+Shape Tensor::shape() const { GraphScope g; return shape_of(uop_of(*this, "shape")); }
+int64_t Tensor::shape(int axis) const {
+  GraphScope g;
+  const Shape& s = shape_of(uop_of(*this, "shape"));
+  TG_CHECK(IndexError, !s.empty(), "[shape] got axis ", axis, " for shape ", s, ", which has no axes");
+  return s[static_cast<size_t>(axis_of(axis, s.size(), "shape", s))].value();
+}
+int64_t Tensor::ndim() const { GraphScope g; return static_cast<int64_t>(shape_of(uop_of(*this, "ndim")).size()); }
+int64_t Tensor::numel() const { GraphScope g; return shape_of(uop_of(*this, "numel")).numel(); }
+int64_t Tensor::nbytes() const { return numel() * strong_dtype(dtype()).itemsize(); }
+std::string Tensor::device() const { GraphScope g; return device_or_default(uop_of(*this, "device")); }
+std::optional<bool> Tensor::requires_grad() const { uop_of(*this, "requires_grad"); return impl_->requires_grad; }
+
+// ---- types ----
+
+Tensor Tensor::cast(DType d) const {
+  OpScope s;
+  TG_CHECK(DTypeError, !d.is_void(), "[cast] got ", d, ", expected a value type");
+  UOp u = uop_of(*this, "cast");
+  return u.dtype() == d ? *this : s(ops::cast(u, d));
+}
+
+Tensor Tensor::bitcast(DType d) const {
+  OpScope s;
+  UOp u = uop_of(*this, "bitcast");
+  TG_CHECK(DTypeError, !u.dtype().is_weak() && !d.is_weak() && !d.is_void(), "[bitcast] got ", u.dtype(), " to ", d, ", expected types with a size: cast first");
+  if (u.dtype() == d) return *this;
+  int from = u.dtype().itemsize(), to = d.itemsize();
+  if (from == to) return s(u.bitcast(d));
+  static constexpr DType uints[] = {{}, dtypes::uint8, dtypes::uint16, {}, dtypes::uint32, {}, {}, {}, dtypes::uint64};
+  Shape shape = shape_of(u);
+  TG_CHECK(ShapeError, !shape.empty() && shape.back().value() * from % to == 0, "[bitcast] got shape ", shape, " of ", u.dtype(), ", expected a last axis whose ",
+           from, "-byte elements fill whole elements of ", d, " (", to, " bytes)");
+  Tensor bits = bitcast(uints[from]);
+  if (from > to) {  // one element becomes several, low bits first
+    int64_t k = from / to;
+    Tensor shifts = (arange(k) * (8 * to)).cast(uints[from]);
+    Tensor parts = (bits.unsqueeze(-1) >> shifts).cast(uints[to]);
+    Shape out = shape;
+    out.back() = shape.back().value() * k;
+    return s(parts.reshape(out).bitcast(d));
+  }
+  int64_t k = to / from;
+  Shape split = shape;
+  split.back() = shape.back().value() / k, split.push_back(k);
+  Tensor parts = bits.reshape(split).cast(uints[to]), joined;
+  for (int64_t i = 0; i < k; i++) {
+    Tensor part = parts(Ellipsis, i) << static_cast<int>(8 * from * i);
+    joined = joined.defined() ? joined | part : part;
+  }
+  return s(joined.bitcast(d));
+}
+
+// ---- graph edges ----
+
+static Tensor edge(const Tensor& t, Ops op, const char* name) {
+  OpScope s;
+  UOp u = uop_of(t, name);
+  return s(UOp::make(op, u.dtype(), {u}));
+}
+Tensor Tensor::detach() const { return edge(*this, Ops::DETACH, "detach"); }
+Tensor Tensor::contiguous_backward() const { return edge(*this, Ops::CONTIGUOUS_BACKWARD, "contiguous_backward"); }
+
+static UOp own_storage(UOp u, const std::string& device) {
+  u = ops::cast(u, strong_dtype(u.dtype()));
+  UOp b = new_storage(shape_of(u), u.dtype(), device);
+  return b.after({b.store(u)});
+}
+
+Tensor Tensor::contiguous() const {
+  OpScope s;
+  UOp u = uop_of(*this, "contiguous");
+  if (u.is(Ops::CONTIGUOUS) || has_buffer_identity(u)) return *this;
+  // A constant has no device to be contiguous on: it gets storage on the default one.
+  if (device_of(u).empty()) return s(own_storage(u, Device::default_name()));
+  return s(UOp::make(Ops::CONTIGUOUS, u.dtype(), {u}));
+}
+
+Tensor Tensor::clone() const {
+  OpScope s;
+  UOp u = uop_of(*this, "clone");
+  Tensor t = s(own_storage(u, device_or_default(u)));
+  t.impl_->requires_grad = impl_->requires_grad;
+  return t;
+}
+
+Tensor Tensor::to(const std::string& device) const {
+  OpScope s;
+  UOp u = uop_of(*this, "to");
+  std::string name = Device::canonical(device);
+  const std::string& from = device_of(u);
+  if (from == name) return *this;
+  if (from.empty()) return name == Device::default_name() ? *this : s(own_storage(u, name));
+  Tensor t = s(UOp::make(Ops::COPY, u.dtype(), {u}, Arg(name)));
+  t.impl_->requires_grad = impl_->requires_grad;
+  return t;
+}
+
+}  // namespace tg

@@ -1,0 +1,463 @@
+/// \file Tensor: what users hold. A shared handle of a lazy expression: methods build graph nodes and check shapes, types and devices at once;
+/// nothing is computed before `realize`, `item`, `data` or printing asks for it.
+#pragma once
+#include <initializer_list>
+#include <iosfwd>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tinygrad/tensor/options.h"
+#include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/graph.h"
+
+namespace tg {
+
+struct BoundSchedule;
+class Tensor;
+using Tensors = std::vector<Tensor>;
+struct Index;
+
+class Tensor {
+ public:
+  struct Impl;  // tensor/impl.h
+
+  // ---- creation (creation.cpp) ----
+  /// No tensor: only `defined()`, assignment and destruction are allowed.
+  Tensor() = default;
+  /// A number. It has no device and takes the type of the other operand (dtype weakint, weakfloat or bool).
+  template <Arithmetic T> Tensor(T v) : Tensor(scalar(v)) {}
+  /// Nested lists: `Tensor({{1.f, 2.f}, {3.f, 4.f}})`. Floats give the default float, integers the default int (int64 when one does not fit), bools bool.
+  Tensor(std::initializer_list<Literal> data, const TensorOptions& o = {});
+  /// A vector's or span's elements as a 1-d tensor of their type (copied).
+  template <Arithmetic T> explicit Tensor(const std::vector<T>& data, const TensorOptions& o = {}) : Tensor(from(data, o)) {}
+  template <Arithmetic T> static Tensor from(const std::vector<T>& data, const TensorOptions& o = {}) {
+    if constexpr (std::is_same_v<T, bool>) {
+      std::vector<uint8_t> bytes(data.begin(), data.end());
+      return from_bytes(std::as_bytes(std::span(bytes)), dtypes::bool_, {static_cast<int64_t>(data.size())}, o);
+    } else return from(std::span<const T>(data), {static_cast<int64_t>(data.size())}, o);
+  }
+  template <Arithmetic T> static Tensor from(const std::vector<T>& data, const Shape& shape, const TensorOptions& o = {}) { return from(data, o).reshape(shape); }
+  template <Arithmetic T> static Tensor from(std::span<const T> data, const Shape& shape, const TensorOptions& o = {}) {
+    return from_bytes(std::as_bytes(data), dtype_of_v<T>, shape, o);
+  }
+  /// Row-major elements of type `dtype` as bytes. ShapeError when their number does not fit the shape. Another `o.dtype` converts.
+  static Tensor from_bytes(std::span<const std::byte> data, DType dtype, const Shape& shape, const TensorOptions& o = {});
+  /// The tensor of a graph node: must be called under a GraphScope.
+  static Tensor from_uop(UOp u);
+  /// Wraps memory the caller keeps alive; host memory for the CPU, a device address otherwise.
+  static Tensor from_blob(void* data, const Shape& shape, DType dtype, const std::string& device = {});
+  static Tensor scalar(Scalar v, std::optional<DType> dtype = {});
+
+  /// Constants need no storage until they are assigned to. A negative or overflowing size is a ShapeError.
+  static Tensor full(const Shape& shape, Scalar value, const TensorOptions& o = {});
+  static Tensor zeros(const Shape& shape, const TensorOptions& o = {});  ///< of the default float
+  static Tensor ones(const Shape& shape, const TensorOptions& o = {});
+  /// Storage with undefined contents.
+  static Tensor empty(const Shape& shape, const TensorOptions& o = {});
+  template <std::integral... I> static Tensor zeros(I... dims) { return zeros(Shape{static_cast<int64_t>(dims)...}); }
+  template <std::integral... I> static Tensor ones(I... dims) { return ones(Shape{static_cast<int64_t>(dims)...}); }
+  template <std::integral... I> static Tensor empty(I... dims) { return empty(Shape{static_cast<int64_t>(dims)...}); }
+  Tensor full_like(Scalar value, std::optional<DType> dtype = {}) const;
+  Tensor zeros_like(std::optional<DType> dtype = {}) const { return full_like(0, dtype); }
+  Tensor ones_like(std::optional<DType> dtype = {}) const { return full_like(1, dtype); }
+  Tensor empty_like(std::optional<DType> dtype = {}) const;
+  /// start, start + step, ... below (step < 0: above) stop: default int (int64 when needed), or default float when an argument is a float.
+  static Tensor arange(Scalar start, Scalar stop, Scalar step = 1, const TensorOptions& o = {});
+  static Tensor arange(Scalar stop) { return arange(0, stop); }
+  static Tensor linspace(double start, double stop, int64_t steps, const TensorOptions& o = {});
+  static Tensor eye(int64_t n, std::optional<int64_t> m = {}, const TensorOptions& o = {});
+  /// Coordinates of a grid from 1-d tensors; `ij`: the first varies along axis 0.
+  static Tensors meshgrid(const Tensors& t, bool ij = true);
+
+  // ---- random numbers (random.cpp): the stream depends on seed, order of creation and sizes only ----
+  static void manual_seed(uint64_t seed = 0);
+  static Tensor rand(const Shape& shape, const TensorOptions& o = {});   ///< [0, 1)
+  static Tensor randn(const Shape& shape, const TensorOptions& o = {});  ///< standard normal
+  static Tensor randint(const Shape& shape, const RandintOptions& o = {});
+  static Tensor uniform(const Shape& shape, const UniformOptions& o = {});
+  static Tensor normal(const Shape& shape, const NormalOptions& o = {});
+  template <std::integral... I> static Tensor rand(I... dims) { return rand(Shape{static_cast<int64_t>(dims)...}); }
+  template <std::integral... I> static Tensor randn(I... dims) { return randn(Shape{static_cast<int64_t>(dims)...}); }
+  static Tensor scaled_uniform(const Shape& shape, const TensorOptions& o = {});   ///< +-1/sqrt(number of elements)
+  static Tensor glorot_uniform(const Shape& shape, const TensorOptions& o = {});
+  static Tensor kaiming_uniform(const Shape& shape, double a = 0.01, const TensorOptions& o = {});
+  static Tensor kaiming_normal(const Shape& shape, double a = 0.01, const TensorOptions& o = {});
+  Tensor rand_like(std::optional<DType> dtype = {}) const;
+  Tensor randn_like(std::optional<DType> dtype = {}) const;
+  static Tensor randperm(int64_t n, const TensorOptions& o = {});
+  /// Zeroes elements with probability p and scales the others by 1/(1-p) in training mode (`Tensor::training()`), else the tensor itself.
+  Tensor dropout(double p = 0.5) const;
+  static bool training();  ///< TRAINING of this thread: `Context ctx{{"TRAINING", 1}}`
+
+  // ---- what it is ----
+  bool defined() const { return impl_ != nullptr; }
+  UOp uop() const;  ///< valid as long as the tensor keeps it
+  DType dtype() const;
+  Shape shape() const;
+  int64_t shape(int axis) const;  ///< size of one axis
+  int64_t ndim() const;
+  int64_t numel() const;
+  int64_t nbytes() const;
+  std::string device() const;  ///< canonical name; of a constant without a device: the default device
+  bool is_floating_point() const { return dtype().is_float(); }
+  bool is_same(const Tensor& o) const { return impl_ == o.impl_; }  ///< the same handle
+
+  // ---- types ----
+  Tensor cast(DType d) const;
+  /// The same bits as another type. Of different sizes: the last axis shrinks or grows; DTypeError when it does not divide.
+  Tensor bitcast(DType d) const;
+  Tensor to_float() const { return cast(dtypes::float32); }
+  Tensor half() const { return cast(dtypes::float16); }
+  Tensor to_int() const { return cast(dtypes::int32); }
+  Tensor to_bool() const { return cast(dtypes::bool_); }
+
+  // ---- movement (movement.cpp): views, nothing is copied ----
+  /// One size may be -1. ShapeError when the number of elements differs.
+  Tensor reshape(const Shape& shape) const;
+  Tensor view(const Shape& shape) const { return reshape(shape); }
+  /// NumPy broadcasting; -1 keeps a size.
+  Tensor expand(const Shape& shape) const;
+  Tensor permute(const std::vector<int>& order) const;
+  template <std::integral... I> Tensor reshape(I... d) const { return reshape(Shape{static_cast<int64_t>(d)...}); }
+  template <std::integral... I> Tensor expand(I... d) const { return expand(Shape{static_cast<int64_t>(d)...}); }
+  template <std::integral... I> requires(sizeof...(I) > 1) Tensor permute(I... d) const { return permute(std::vector<int>{static_cast<int>(d)...}); }
+  Tensor transpose(int a = 1, int b = 0) const;
+  Tensor T() const { return transpose(); }
+  /// [start, end) of each axis; sizes may be symbolic.
+  Tensor shrink(const std::vector<std::pair<SInt, SInt>>& ranges) const;
+  /// (before, after) of each axis, negative numbers shrink.
+  Tensor pad(const std::vector<std::pair<int64_t, int64_t>>& padding, const PadOptions& o = {}) const;
+  /// {left, right, top, bottom, ...}, the last axis first.
+  Tensor pad(const Ints& padding, const PadOptions& o = {}) const;
+  Tensor pad_to(const Shape& shape, double value = 0) const;  ///< grows at the end; -1 keeps a size
+  Tensor shrink_to(const Shape& shape) const;                 ///< keeps [0, n) of each axis; -1 keeps it whole
+  Tensor flip(const std::vector<int>& axes) const;
+  Tensor flip(int axis) const { return flip(std::vector<int>{axis}); }
+  Tensor squeeze() const;
+  Tensor squeeze(int axis) const;
+  Tensor unsqueeze(int axis) const;
+  Tensor flatten(int start = 0, int end = -1) const;
+  Tensor unflatten(int axis, const Shape& sizes) const;
+  Tensor repeat(const Ints& repeats) const;
+  Tensor repeat_interleave(int64_t repeats, std::optional<int> axis = {}) const;
+  Tensors split(int64_t size, int axis = 0) const;
+  Tensors split(const std::vector<int64_t>& sizes, int axis = 0) const;
+  Tensors chunk(int64_t chunks, int axis = 0) const;
+  /// Windows of `size` elements every `step` along one axis, appended as a new last axis.
+  Tensor unfold(int axis, int64_t size, int64_t step) const;
+  Tensor roll(const Ints& shifts, const Axes& axes = {}) const;
+  Tensor diagonal(int offset = 0, int axis1 = 0, int axis2 = 1) const;
+  Tensor diag() const;
+  static Tensor cat(const Tensors& tensors, int axis = 0);
+  static Tensor stack(const Tensors& tensors, int axis = 0);
+  Tensor cat(const Tensor& other, int axis = 0) const { return cat(Tensors{*this, other}, axis); }
+  /// Windows of a pooling or convolution over the last axes: (..., o1, o2, ..., k1, k2, ...).
+  Tensor pool_view(const Ints& kernel, const Ints& stride = 1, const Ints& dilation = 1) const;
+
+  // ---- elementwise (elementwise.cpp, activation.cpp); binary methods broadcast and promote ----
+  Tensor neg() const;
+  Tensor logical_not() const;
+  Tensor bitwise_not() const;
+  Tensor reciprocal() const;
+  Tensor trunc() const;
+  Tensor sqrt() const;
+  Tensor rsqrt() const;
+  Tensor sin() const;
+  Tensor cos() const;
+  Tensor tan() const;
+  Tensor asin() const;
+  Tensor acos() const;
+  Tensor atan() const;
+  Tensor sinh() const;
+  Tensor cosh() const;
+  Tensor asinh() const;
+  Tensor acosh() const;
+  Tensor atanh() const;
+  Tensor exp() const;
+  Tensor exp2() const;
+  Tensor log() const;
+  Tensor log2() const;
+  Tensor log10() const;
+  Tensor square() const;
+  Tensor abs() const;
+  Tensor sign() const;  ///< -1, 0 or 1
+  Tensor ceil() const;
+  Tensor floor() const;
+  Tensor round() const;  ///< half to even
+  Tensor isnan() const;
+  Tensor isinf(bool positive = true, bool negative = true) const;
+  Tensor isfinite() const;
+  Tensor isclose(const Tensor& other, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false) const;
+  Tensor allclose(const Tensor& other, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false) const;
+  Tensor erf() const;
+  Tensor relu() const;
+  Tensor relu6() const;
+  Tensor sigmoid() const;
+  Tensor tanh() const;
+  Tensor silu() const;
+  Tensor swish() const { return silu(); }
+  Tensor gelu(bool tanh_approximation = true) const;
+  Tensor quick_gelu() const;
+  Tensor elu(double alpha = 1) const;
+  Tensor celu(double alpha = 1) const;
+  Tensor selu(double alpha = 1.67326, double gamma = 1.0507) const;
+  Tensor leaky_relu(double slope = 0.01) const;
+  Tensor hardtanh(double lo = -1, double hi = 1) const;
+  Tensor hardsigmoid(double alpha = 1.0 / 6, double beta = 0.5) const;
+  Tensor hardswish() const;
+  Tensor softplus(double beta = 1) const;
+  Tensor softsign() const;
+  Tensor logsigmoid() const;
+  Tensor mish() const;
+  Tensor clamp(const std::optional<Tensor>& lo, const std::optional<Tensor>& hi = {}) const;
+  Tensor clip(const std::optional<Tensor>& lo, const std::optional<Tensor>& hi = {}) const { return clamp(lo, hi); }
+
+  Tensor add(const Tensor& o) const;
+  Tensor sub(const Tensor& o) const;
+  Tensor mul(const Tensor& o) const;
+  Tensor div(const Tensor& o) const;        ///< true division: integers give the default float
+  Tensor floor_div(const Tensor& o) const;  ///< rounds down
+  Tensor trunc_div(const Tensor& o) const;  ///< rounds to zero
+  Tensor mod(const Tensor& o) const;        ///< the sign of the divisor
+  Tensor fmod(const Tensor& o) const;       ///< the sign of the dividend
+  Tensor pow(const Tensor& o) const;
+  Tensor maximum(const Tensor& o) const;
+  Tensor minimum(const Tensor& o) const;
+  Tensor bitwise_and(const Tensor& o) const;
+  Tensor bitwise_or(const Tensor& o) const;
+  Tensor bitwise_xor(const Tensor& o) const;
+  Tensor lshift(const Tensor& o) const;
+  Tensor rshift(const Tensor& o) const;
+  Tensor eq(const Tensor& o) const;
+  Tensor ne(const Tensor& o) const;
+  Tensor lt(const Tensor& o) const;
+  Tensor gt(const Tensor& o) const;
+  Tensor le(const Tensor& o) const;
+  Tensor ge(const Tensor& o) const;
+  Tensor copysign(const Tensor& o) const;
+  Tensor logaddexp(const Tensor& o) const;
+  Tensor lerp(const Tensor& end, const Tensor& weight) const;
+  /// x where this (a condition) holds, else y.
+  Tensor where(const Tensor& x, const Tensor& y) const;
+  Tensor masked_fill(const Tensor& mask, const Tensor& value) const;
+
+  // ---- reduces (reduce.cpp): `x.sum()`, `x.sum(1)`, `x.sum({0, 1})`, `x.sum({.axis = {1}, .keepdim = true})` ----
+#define TG_REDUCE(name)                                                                                                    \
+  Tensor name(const ReduceOptions& o) const;                                                                               \
+  Tensor name() const { return name(ReduceOptions{}); }                                                                    \
+  Tensor name(int axis, bool keepdim = false) const { return name(ReduceOptions{.axis = axis, .keepdim = keepdim}); }      \
+  Tensor name(std::initializer_list<int> axes, bool keepdim = false) const { return name(ReduceOptions{.axis = axes, .keepdim = keepdim}); }
+  TG_REDUCE(sum)   // accumulates in sum_acc_dtype: small integers and bool give int32/uint32
+  TG_REDUCE(prod)
+  TG_REDUCE(max)
+  TG_REDUCE(min)
+  TG_REDUCE(mean)  // integers give float
+  TG_REDUCE(any)
+  TG_REDUCE(all)
+  TG_REDUCE(logsumexp)
+#undef TG_REDUCE
+  Tensor var(const VarOptions& o = {}) const;
+  Tensor std(const VarOptions& o = {}) const;
+  Tensor var(int axis, bool keepdim = false) const { return var(VarOptions{.axis = axis, .keepdim = keepdim}); }
+  Tensor std(int axis, bool keepdim = false) const { return std(VarOptions{.axis = axis, .keepdim = keepdim}); }
+  std::pair<Tensor, Tensor> var_mean(const VarOptions& o = {}) const;
+  Tensor argmax(const ArgOptions& o = {}) const;  ///< the first of equals, int32
+  Tensor argmin(const ArgOptions& o = {}) const;
+  Tensor argmax(int axis, bool keepdim = false) const { return argmax(ArgOptions{.axis = axis, .keepdim = keepdim}); }
+  Tensor argmin(int axis, bool keepdim = false) const { return argmin(ArgOptions{.axis = axis, .keepdim = keepdim}); }
+  Tensor softmax(int axis = -1) const;
+  Tensor log_softmax(int axis = -1) const;
+  Tensor cumsum(int axis = 0) const;
+  Tensor cumprod(int axis) const;
+  Tensor cummax_values(int axis = 0) const;
+  Tensor logcumsumexp(int axis = 0) const;
+  Tensor normalize(double p = 2, int axis = 1, double eps = 1e-12) const;
+  Tensor layernorm(const Axes& axis = -1, double eps = 1e-5) const;
+  /// (x - mean) * invstd * weight + bias along `axis`; weight and bias may be undefined.
+  Tensor batchnorm(const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& invstd, int axis = 1) const;
+  Tensor rms_norm(int axis = -1, double eps = 1e-6) const;
+  /// Values and indices, sorted along one axis; stable.
+  std::pair<Tensor, Tensor> sort(int axis = -1, bool descending = false) const;
+  Tensor argsort(int axis = -1, bool descending = false) const { return sort(axis, descending).second; }
+  std::pair<Tensor, Tensor> topk(int64_t k, int axis = -1, bool largest = true) const;
+
+  // ---- matrices (linalg.cpp) ----
+  /// NumPy's matmul for any number of axes >= 1; accumulates and returns `dtype` when given.
+  Tensor dot(const Tensor& w, std::optional<DType> dtype = {}) const;
+  Tensor matmul(const Tensor& w, std::optional<DType> dtype = {}) const { return dot(w, dtype); }
+  /// x @ weight + bias, weight (in, out); a 1-d weight multiplies. bias may be undefined.
+  Tensor linear(const Tensor& weight, const Tensor& bias = {}) const;
+  Tensor triu(int64_t diagonal = 0) const;
+  Tensor tril(int64_t diagonal = 0) const;
+  static Tensor einsum(const std::string& formula, const Tensors& operands);
+  /// softmax(q k^T / sqrt(d)) v over the last two axes; `mask` (may be undefined): bool (true: keep) or added.
+  Tensor scaled_dot_product_attention(const Tensor& key, const Tensor& value, const Tensor& mask = {}, double dropout_p = 0, bool causal = false) const;
+
+  // ---- convolution and pooling (conv.cpp), any number of spatial axes ----
+  /// x (batch, in, ...), weight (out, in / groups, kernel...), bias (out) or undefined.
+  Tensor conv2d(const Tensor& weight, const Tensor& bias = {}, const ConvOptions& o = {}) const;
+  /// x (batch, in, ...), weight (in, out / groups, kernel...).
+  Tensor conv_transpose2d(const Tensor& weight, const Tensor& bias = {}, const ConvTransposeOptions& o = {}) const;
+  Tensor max_pool2d(const PoolOptions& o = {}) const;
+  Tensor avg_pool2d(const PoolOptions& o = {}) const;
+
+  // ---- losses (loss.cpp) ----
+  /// Integer labels Y for logits (..., classes).
+  Tensor sparse_categorical_crossentropy(const Tensor& y, const CrossEntropyOptions& o = {}) const;
+  /// Labels (integers) or probabilities Y for logits with classes on axis 1 (0 for 1-d).
+  Tensor cross_entropy(const Tensor& y, const CrossEntropyOptions& o = {}) const;
+  Tensor nll_loss(const Tensor& y, const Tensor& weight = {}, const CrossEntropyOptions& o = {}) const;
+  Tensor binary_crossentropy(const Tensor& y, Reduction r = Reduction::kMean) const;
+  Tensor binary_crossentropy_logits(const Tensor& y, Reduction r = Reduction::kMean, const Tensor& pos_weight = {}) const;
+  Tensor mse_loss(const Tensor& y, Reduction r = Reduction::kMean) const;
+
+  // ---- indexing (index.cpp) ----
+  /// NumPy's indexing: `x(1, Slice(0, 4), None, Ellipsis, rows)`. Integer tensors gather (negative ones count from the end; beyond the size: 0).
+  template <class... I> Tensor operator()(I&&... i) const;
+  Tensor index(const std::vector<Index>& indices) const;
+  Tensor operator[](int64_t i) const;
+  Tensor operator[](const Tensor& rows) const;
+  Tensor operator[](const Slice& s) const;
+  /// Writes `value` (broadcast) to the elements `indices` name.
+  void setitem(const std::vector<Index>& indices, const Tensor& value);
+  Tensor gather(int axis, const Tensor& index) const;
+  /// A copy with `src` written at `index` along `axis` (the last one wins).
+  Tensor scatter(int axis, const Tensor& index, const Tensor& src) const;
+  Tensor scatter_add(int axis, const Tensor& index, const Tensor& src) const;
+  Tensor one_hot(int64_t classes) const;  ///< of integers, default int
+
+  // ---- graph edges ----
+  Tensor detach() const;
+  Tensor contiguous() const;           ///< the value in storage of its own
+  Tensor contiguous_backward() const;  ///< itself; its gradient is made contiguous
+  Tensor to(const std::string& device) const;
+  Tensor clone() const;                ///< a copy in storage of its own
+
+  // ---- effects (realize.cpp, assign.cpp) ----
+  /// Computes the value into storage.
+  Tensor realize() const;
+  /// The kernels `realize` would run.
+  BoundSchedule schedule() const;
+  /// Writes `value` (broadcast) into this tensor's storage; every tensor that views the storage sees it, pending expressions built before read
+  /// the old value. A tensor without storage takes the new value's expression. ShapeError, DTypeError, DeviceError when it does not fit.
+  const Tensor& assign(const Tensor& value) const;
+  /// Points this handle to another expression of the same shape.
+  const Tensor& replace(const Tensor& value) const;
+  bool is_realized() const;
+  Tensor& operator+=(const Tensor& o) { assign(add(o)); return *this; }
+  Tensor& operator-=(const Tensor& o) { assign(sub(o)); return *this; }
+  Tensor& operator*=(const Tensor& o) { assign(mul(o)); return *this; }
+  Tensor& operator/=(const Tensor& o) { assign(div(o)); return *this; }
+
+  // ---- values ----
+  /// The value of a tensor with one element. DTypeError when T cannot hold such values (a float read as an integer), ValueError when it does not fit.
+  template <Arithmetic T> T item() const;
+  /// All elements, row-major, in host memory this tensor keeps alive until it is assigned or dies. T must be the dtype's own C++ type (uint16_t: half, bfloat16).
+  template <class T> std::span<const T> data() const {
+    std::span<const std::byte> b = data_bytes(sizeof(T), std::is_same_v<T, bool>, std::is_floating_point_v<T>, std::is_signed_v<T>);
+    return {reinterpret_cast<const T*>(b.data()), b.size() / sizeof(T)};
+  }
+  /// All elements, row-major, converted as `item` does.
+  template <Arithmetic T> std::vector<T> to_vector() const;
+  std::span<const std::byte> bytes() const;
+
+  // ---- gradients (gradient.cpp) ----
+  /// d(sum of this * seed)/d(target) for each target, lazily. `seed` is needed unless this is a scalar. GradientError for targets that are no floats.
+  Tensors gradient(const Tensors& targets, const Tensor& seed = {}) const;
+  /// Adds gradients to `.grad()` of the tensors this one depends on: of those with requires_grad(true), or, when there is none, of every live float
+  /// tensor that was not excluded by requires_grad(false).
+  const Tensor& backward(const Tensor& seed = {}) const;
+  Tensor grad() const;  ///< undefined when there is none
+  void set_grad(const Tensor& g) const;
+  void zero_grad() const;
+  std::optional<bool> requires_grad() const;
+  const Tensor& requires_grad_(bool on = true) const;
+
+  Impl* impl() const { return impl_.get(); }
+  explicit Tensor(std::shared_ptr<Impl> i) : impl_(std::move(i)) {}
+
+ private:
+  std::span<const std::byte> data_bytes(size_t size, bool is_bool, bool is_float, bool is_signed) const;
+  ConstValue item_value(bool integer) const;
+  std::vector<double> to_doubles() const;
+  std::vector<int128> to_ints() const;
+  static void check_fits(int128 v, int128 lo, int128 hi);
+
+  std::shared_ptr<Impl> impl_;
+};
+
+/// One entry of an index expression.
+struct Index {
+  enum Kind : uint8_t { kInt, kSlice, kNone, kEllipsis, kTensor } kind;
+  int64_t integer = 0;
+  Slice slice;
+  Tensor tensor;
+  template <std::integral T> Index(T i) : kind(kInt), integer(static_cast<int64_t>(i)) {}
+  Index(const Slice& s) : kind(kSlice), slice(s) {}
+  Index(NoneType) : kind(kNone) {}
+  Index(EllipsisType) : kind(kEllipsis) {}
+  Index(const Tensor& t) : kind(kTensor), tensor(t) {}
+};
+template <class... I> Tensor Tensor::operator()(I&&... i) const { return index(std::vector<Index>{Index(std::forward<I>(i))...}); }
+
+#define TG_BINARY(sym, method) inline Tensor operator sym(const Tensor& a, const Tensor& b) { return a.method(b); }
+TG_BINARY(+, add)
+TG_BINARY(-, sub)
+TG_BINARY(*, mul)
+TG_BINARY(/, div)
+TG_BINARY(%, mod)
+TG_BINARY(&, bitwise_and)
+TG_BINARY(|, bitwise_or)
+TG_BINARY(^, bitwise_xor)
+TG_BINARY(<<, lshift)
+TG_BINARY(>>, rshift)
+TG_BINARY(<, lt)
+TG_BINARY(>, gt)
+TG_BINARY(<=, le)
+TG_BINARY(>=, ge)
+TG_BINARY(==, eq)
+TG_BINARY(!=, ne)
+#undef TG_BINARY
+inline Tensor operator-(const Tensor& a) { return a.neg(); }
+inline Tensor operator~(const Tensor& a) { return a.bitwise_not(); }
+inline Tensor operator!(const Tensor& a) { return a.logical_not(); }
+
+/// Computes several tensors in one schedule.
+void realize(const Tensors& tensors);
+template <class... R> void realize(const Tensor& first, const R&... rest) { realize(Tensors{first, rest...}); }
+/// The schedule `realize` would run.
+BoundSchedule schedule(const Tensors& tensors);
+/// Calls `f` for every live tensor, in order of creation.
+Tensors live_tensors();
+
+/// Prints shape, type and device, and what the tensor will be computed from; `print` shows values.
+std::string repr(const Tensor& t);
+/// Prints the values (computing them) as NumPy does.
+std::ostream& operator<<(std::ostream& os, const Tensor& t);
+
+template <Arithmetic T> T Tensor::item() const {
+  constexpr bool integer = !std::is_floating_point_v<T>;
+  ConstValue v = item_value(integer);
+  if constexpr (!integer) return static_cast<T>(v.as_double());
+  else if constexpr (std::is_same_v<T, bool>) return v.i != 0;
+  else return check_fits(v.i, int_min(dtype_of_v<T>), int_max(dtype_of_v<T>)), static_cast<T>(v.i);
+}
+template <Arithmetic T> std::vector<T> Tensor::to_vector() const {
+  if constexpr (std::is_floating_point_v<T>) {
+    std::vector<double> v = to_doubles();
+    return std::vector<T>(v.begin(), v.end());
+  } else {
+    std::vector<T> out;
+    for (int128 v : to_ints()) {
+      if constexpr (!std::is_same_v<T, bool>) check_fits(v, int_min(dtype_of_v<T>), int_max(dtype_of_v<T>));
+      out.push_back(static_cast<T>(v));
+    }
+    return out;
+  }
+}
+
+}  // namespace tg
