@@ -50,6 +50,11 @@ std::vector<int64_t> per_axis(const Ints& v, size_t n, const char* op, const cha
 UOp uop_of(const Tensor& t, const char* op);
 /// New storage with a Buffer behind it, allocated on first use.
 UOp new_storage(const Shape& shape, DType dtype, const std::string& device);
+/// Storage whose raw contents nobody has seen: writing it needs no care.
+void mark_fresh(UOp buffer);
+bool is_fresh(UOp buffer);
+/// `u` written to new storage, in its strong type: AFTER(B, STORE(B, u)).
+UOp own_storage(UOp u, const std::string& device);
 /// The node a handle points to now: its buffer once it has been computed.
 UOp current(UOp u);
 /// The device a tensor without one is computed on.

@@ -87,11 +87,20 @@ UOp uop_of(const Tensor& t, const char* op) {
 }
 
 UOp new_storage(const Shape& shape, DType dtype, const std::string& device) {
+  static const bool hooked = (Graph::set_buffer_death_hook([](int64_t slot) { buffer_table::release(static_cast<uint64_t>(slot)); }), true);
+  (void)hooked;
   std::string name = Device::canonical(device);
   BufferRef b = Buffer::create(name, shape.numel(), dtype);
   UOp u = new_buffer(shape, dtype, name);
   buffer_table::attach(static_cast<uint64_t>(u.arg<ParamArg>().slot), std::move(b));
   return u;
+}
+
+UOp own_storage(UOp u, const std::string& device) {
+  u = ops::cast(u, strong_dtype(u.dtype()));
+  UOp b = new_storage(shape_of(u), u.dtype(), device);
+  mark_fresh(b);
+  return b.after({b.store(u)});
 }
 
 UOp current(UOp u) {
@@ -187,12 +196,6 @@ static Tensor edge(const Tensor& t, Ops op, const char* name) {
 }
 Tensor Tensor::detach() const { return edge(*this, Ops::DETACH, "detach"); }
 Tensor Tensor::contiguous_backward() const { return edge(*this, Ops::CONTIGUOUS_BACKWARD, "contiguous_backward"); }
-
-static UOp own_storage(UOp u, const std::string& device) {
-  u = ops::cast(u, strong_dtype(u.dtype()));
-  UOp b = new_storage(shape_of(u), u.dtype(), device);
-  return b.after({b.store(u)});
-}
 
 Tensor Tensor::contiguous() const {
   OpScope s;

@@ -1,0 +1,206 @@
+/// \file Assignment, and its effect on the tensors that view the same storage.
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "tinygrad/runtime/buffer.h"
+#include "tinygrad/runtime/device.h"
+#include "tinygrad/schedule/schedule.h"
+#include "tinygrad/tensor/effects.h"
+#include "tinygrad/tensor/ops.h"
+
+namespace tg {
+namespace tensor_detail {
+namespace {
+constexpr uint8_t kFresh = 16, kStale = 32;  // flags of BUFFER nodes only tensors know
+bool is_effect(UOp u) { return u.is(Ops::AFTER) && u.nsrc() == 2 && u.src(1).is(Ops::STORE) && base_of(u).is(Ops::BUFFER); }
+
+/// The BUFFER a state is in now.
+UOp memory_of(UOp u) {
+  for (;;) {
+    u = current(u);
+    if (!u.in(groups::kMovement | Ops::AFTER)) return u;
+    u = u.src(0);
+  }
+}
+
+/// `u` with the node `from` below its movement ops replaced; `u` itself when there is another one.
+UOp rebased(UOp u, UOp from, UOp to) {
+  UOps chain;
+  UOp b = u;
+  while (b != from && b.in(groups::kMovement)) chain.push_back(b), b = b.src(0);
+  if (b != from) return u;
+  UOp r = to;
+  for (size_t i = chain.size(); i-- > 0;) {
+    UOps src(chain[i].srcs().begin(), chain[i].srcs().end());
+    src[0] = r, r = chain[i].with_srcs(src);
+  }
+  return r;
+}
+}  // namespace
+
+void mark_fresh(UOp buffer) { buffer.node()->flags |= kFresh; }
+bool is_fresh(UOp buffer) { return buffer.node()->flags & kFresh; }
+
+bool is_effect_target(UOp u) {
+  while (u.in(groups::kMovement)) u = u.src(0);
+  return is_effect(u);
+}
+
+UOp current_view(UOp u) {
+  if (UOp f = current(u); f != u) return f;
+  UOp b = u;
+  while (b.in(groups::kMovement) && current(b) == b) b = b.src(0);
+  UOp f = current(b);
+  return f == b ? u : rebased(u, b, f);
+}
+
+UOp writable_state(UOp u) {
+  while (u.in(Ops::RESHAPE | Ops::PERMUTE | Ops::SHRINK | Ops::FLIP)) u = u.src(0);
+  return u.is(Ops::BUFFER) || is_effect(u) ? u : UOp();
+}
+
+Writes writes_of(const UOps& roots) {
+  Writes w;
+  MemoScope seen;
+  UOps stack;
+  auto& g = Graph::global();
+  for (UOp r : roots) {
+    stack.push_back(r);
+    while (!stack.empty()) {
+      UOp u = stack.back();
+      if (seen.has(u)) { stack.pop_back(); continue; }
+      size_t before = stack.size();
+      if (!g.forwarded(u)) for (size_t i = u.nsrc(); i-- > 0;) if (!seen.has(u.src(i))) stack.push_back(u.src(i));
+      if (stack.size() != before) continue;
+      seen.mark(u), stack.pop_back();
+      TG_CHECK(ValueError, !(u.is(Ops::BUFFER) && u.node()->flags & kStale),
+               "[realize] got an expression of a tensor that was overwritten in place after it was built, expected it to be realized (or differentiated) before the assign");
+      if (!is_effect(u) || g.forwarded(u)) continue;
+      w.effects.push_back(u);
+      UOp b = memory_of(u);
+      if (is_fresh(b)) continue;
+      auto it = std::find(w.buffers.begin(), w.buffers.end(), b);
+      if (it == w.buffers.end()) w.buffers.push_back(b), w.last.push_back(u);
+      else w.last[static_cast<size_t>(it - w.buffers.begin())] = u;  // sources come first: the latest write is the last one seen
+    }
+  }
+  return w;
+}
+
+UOps readers_of(const Writes& w) {
+  UOps out;
+  MemoScope reads;  // node -> itself: reads an old state; CONST-like marker for "does not" is any other node
+  auto& g = Graph::global();
+  UOp no = UOp::constant(false);
+  for (UOp l : w.last) reads.set(l, no);
+  for (UOp b : w.buffers) reads.set(b, b);
+  UOps stack;
+  std::vector<UOpRef> live;
+  each_live([&](Tensor::Impl& i) { live.push_back(i.uop); });
+  for (UOp root : live) {
+    // A view of a state follows the write; it reads nothing.
+    UOp state = root;
+    while (state.in(groups::kMovement)) state = state.src(0);
+    if (state.is(Ops::BUFFER) || std::find(w.effects.begin(), w.effects.end(), state) != w.effects.end()) continue;
+    stack.push_back(root);
+    while (!stack.empty()) {
+      UOp u = stack.back();
+      if (reads.has(u)) { stack.pop_back(); continue; }
+      if (g.forwarded(u)) { reads.set(u, no), stack.pop_back(); continue; }
+      size_t before = stack.size();
+      for (size_t i = u.nsrc(); i-- > 0;) if (!reads.has(u.src(i))) stack.push_back(u.src(i));
+      if (stack.size() != before) continue;
+      bool any = false;
+      for (UOp s : u.srcs()) any |= reads.get(s) != no;
+      reads.set(u, any ? u : no), stack.pop_back();
+    }
+    if (reads.get(root) != no) out.push_back(root);
+  }
+  return out;
+}
+
+void finish_effects(const Writes& w) {
+  if (w.effects.empty()) return;
+  auto& g = Graph::global();
+  std::unordered_map<UOp, UOp> fresh;  // old BUFFER -> the one that stands for its new contents
+  for (UOp b : w.buffers) {
+    const ParamArg& arg = b.arg<ParamArg>();
+    UOp n = new_buffer(shape_of(b), b.dtype(), arg.device);
+    buffer_table::attach(static_cast<uint64_t>(n.arg<ParamArg>().slot), buffer_table::get(static_cast<uint64_t>(arg.slot)));
+    n.node()->flags |= b.node()->flags & Node::kNeedsGrad;
+    b.node()->flags |= kStale;
+    fresh[b] = n;
+  }
+  for (UOp e : w.effects) {
+    UOp b = memory_of(e.src(0));
+    if (auto it = std::find_if(fresh.begin(), fresh.end(), [&](auto& f) { return f.second == b; }); it != fresh.end()) b = it->first;
+    auto it = fresh.find(b);
+    if (it == fresh.end()) b.node()->flags &= static_cast<uint8_t>(~kFresh), g.forward(e, b);
+    else g.forward(e, it->second);
+  }
+  if (w.buffers.empty()) return;
+  each_live([&](Tensor::Impl& i) {
+    UOp u = i.uop, b = u;
+    while (b.in(groups::kMovement)) b = b.src(0);
+    UOp to = is_effect(b) ? g.forwarded(b) : UOp();
+    if (auto it = fresh.find(b); it != fresh.end()) to = it->second;
+    if (!to) return;
+    if (i.requires_grad.value_or(false)) to.node()->flags |= Node::kNeedsGrad;
+    set_uop(i, rebased(u, b, to));
+  });
+}
+
+}  // namespace tensor_detail
+
+using namespace tensor_detail;
+
+const Tensor& Tensor::assign(const Tensor& value) const {
+  OpScope s;
+  UOp u = current_view(uop_of(*this, "assign")), v = uop_of(value, "assign");
+  const Shape want = shape_of(u), got = shape_of(v);
+  bool fits = got.size() <= want.size();
+  for (size_t i = 0; fits && i < got.size(); i++) fits = got[got.size() - 1 - i] == want[want.size() - 1 - i] || got[got.size() - 1 - i] == 1;
+  TG_CHECK(ShapeError, fits, "[assign] got shape ", got, ", expected ", want, " or one that broadcasts to it");
+  DType d = strong_dtype(u.dtype());
+  if (v.dtype().is_weak() && (d.is_float() || !v.dtype().is_float())) v = ops::cast(v, d);
+  TG_CHECK(DTypeError, v.dtype() == d, "[assign] got ", v.dtype(), ", expected ", d, ": cast the value");
+  const std::string &here = device_of(u), &there = device_of(v);
+  TG_CHECK(DeviceError, here.empty() || there.empty() || here == there, "[assign] got a value on ", there, " for a tensor on ", here, ", expected one device: move it with .to(device)");
+  v = ops::expand(v, want);
+  UOp state = writable_state(u);
+  if (!state) {
+    UOp b = u;
+    while (b.in(groups::kMovement)) b = b.src(0);
+    TG_CHECK(ValueError, !b.is(Ops::BUFFER) && !is_effect_target(b), "[assign] got a repeated or padded view of a tensor, expected one whose elements have places of their own");
+    if (impl_->requires_grad.value_or(false)) {
+      if (ops::literal_of(v)) v = own_storage(v, device_or_default(u));  // equal literals are one node: this one needs an identity
+      v.node()->flags |= Node::kNeedsGrad;
+    }
+    set_uop(*impl_, v);
+  } else {
+    UOp after = state.after({u.store(v)});
+    UOpRef hold(after);
+    each_live([&](Impl& i) {
+      UOp w = current_view(i.uop);
+      UOp b = w;
+      while (b.in(groups::kMovement)) b = b.src(0);
+      if (b == state) set_uop(i, rebased(w, state, after));
+    });
+    set_uop(*impl_, rebased(u, state, after));
+    // What a write reads is decided when it is made: older writes to fresh storage count from now on.
+    if (UOp b = memory_of(after); is_fresh(b)) b.node()->flags &= static_cast<uint8_t>(~kFresh);
+  }
+  s(*this);
+  return *this;
+}
+
+const Tensor& Tensor::replace(const Tensor& value) const {
+  GraphScope g;
+  UOp u = uop_of(*this, "replace"), v = uop_of(value, "replace");
+  TG_CHECK(ShapeError, shape_of(u) == shape_of(v), "[replace] got shape ", shape_of(v), ", expected ", shape_of(u));
+  set_uop(*impl_, v);
+  return *this;
+}
+
+}  // namespace tg

@@ -1,0 +1,224 @@
+/// \file Convolution and pooling over any number of spatial axes: windows as a view, then multiply and reduce.
+#include <algorithm>
+#include <cmath>
+
+#include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/ops.h"
+
+namespace tg {
+using namespace tensor_detail;
+
+namespace {
+int64_t ceil_div(int64_t a, int64_t b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
+using PadList = std::vector<std::pair<int64_t, int64_t>>;
+
+/// Padding of the last n axes as (before, after): one number, one an axis, or torch's {left, right, top, bottom}.
+PadList spatial_pads(const Ints& p, size_t n, const char* op) {
+  PadList out(n);
+  if (p.size() == 2 * n && n > 0) {
+    for (size_t i = 0; i < n; i++) out[n - 1 - i] = {p[2 * i], p[2 * i + 1]};
+    return out;
+  }
+  std::vector<int64_t> v = per_axis(p, n, op, "padding");
+  for (size_t i = 0; i < n; i++) out[i] = {v[i], v[i]};
+  return out;
+}
+PadList with_lead(const PadList& p, size_t ndim) {
+  PadList out(ndim - p.size(), {0, 0});
+  out.insert(out.end(), p.begin(), p.end());
+  return out;
+}
+}  // namespace
+
+// y[k, o] = x[o * step + k * dilation]. The axis is repeated K times, each row padded to W - d, the whole shifted by (K-1) * d and read in rows of W:
+// row k then starts k * d elements later than row 0. Both this view and its gradient are affine in k and o.
+Tensor Tensor::pool_view(const Ints& kernel, const Ints& stride, const Ints& dilation) const {
+  OpScope s;
+  const Shape sh = shape();
+  size_t n = kernel.size(), lead = sh.size() - n;
+  TG_CHECK(ShapeError, sh.size() >= n, "[pool] got shape ", sh, " for a kernel of ", n, " axes, expected at least as many");
+  std::vector<int64_t> step = per_axis(stride, n, "pool", "stride"), dil = per_axis(dilation, n, "pool", "dilation");
+  std::vector<int64_t> in(n), out(n), row(n);
+  bool overlapping = false;
+  for (size_t i = 0; i < n; i++) {
+    in[i] = sh[lead + i].value();
+    TG_CHECK(ShapeError, kernel[i] > 0 && step[i] > 0 && dil[i] > 0, "[pool] got kernel ", kernel[i], ", stride ", step[i], ", dilation ", dil[i], ", expected 1 or more");
+    TG_CHECK(ShapeError, dil[i] * (kernel[i] - 1) < in[i], "[pool] got kernel ", kernel[i], " with dilation ", dil[i], " for ", in[i], " elements (shape ", sh, "), expected a kernel that fits");
+    out[i] = (in[i] - dil[i] * (kernel[i] - 1) - 1) / step[i] + 1;
+    overlapping |= kernel[i] > step[i] || dil[i] != 1;
+  }
+  UOp u = uop();
+  // A shape or a list of pairs: the leading axes as they are, then one or two entries an axis.
+  auto shape_with = [&](auto... f) { Shape r(sh.begin(), sh.begin() + static_cast<long>(lead)); for (size_t i = 0; i < n; i++) (r.push_back(f(i)), ...); return r; };
+  auto pairs_with = [&](bool whole, auto... f) {
+    ops::Pairs r;
+    for (size_t i = 0; i < lead; i++) r.push_back({0, whole ? sh[i] : SInt(0)});
+    for (size_t i = 0; i < n; i++) (r.push_back(f(i)), ...);
+    return r;
+  };
+  using P = std::pair<SInt, SInt>;
+  auto k = [&](size_t i) { return kernel[i]; };
+  if (overlapping) {
+    auto w = [&](size_t i) { return in[i] + (kernel[i] - 1) * dil[i]; };  // the long row
+    auto v = [&](size_t i) { return w(i) - (kernel[i] > 1 ? dil[i] : 0); };
+    auto t = [&](size_t i) { return (out[i] - 1) * step[i] + 1; };
+    auto one = [](size_t) { return int64_t{1}; };
+    u = ops::expand(ops::reshape(u, shape_with(one, [&](size_t i) { return in[i]; })), shape_with(k, [&](size_t i) { return in[i]; }));
+    u = ops::pad(u, pairs_with(false, [](size_t) { return P(0, 0); }, [&](size_t i) { return P(0, v(i) - in[i]); }));
+    u = ops::reshape(u, shape_with([&](size_t i) { return kernel[i] * v(i); }));
+    u = ops::pad(u, pairs_with(false, [&](size_t i) { return kernel[i] > 1 ? P((kernel[i] - 1) * dil[i], dil[i]) : P(0, 0); }));
+    u = ops::reshape(u, shape_with(k, w));
+    u = ops::shrink(u, pairs_with(true, [&](size_t i) { return P(0, kernel[i]); }, [&](size_t i) { return P((kernel[i] - 1) * dil[i], t(i)); }));
+    bool strided = false;
+    for (int64_t d : step) strided |= d != 1;
+    if (strided) {
+      u = ops::pad(u, pairs_with(false, [](size_t) { return P(0, 0); }, [&](size_t i) { return P(0, out[i] * step[i] - t(i)); }));
+      u = ops::reshape(u, shape_with(k, [&](size_t i) { return out[i]; }, [&](size_t i) { return step[i]; }));
+      u = ops::shrink(u, pairs_with(true, [&](size_t i) { return P(0, kernel[i]); }, [&](size_t i) { return P(0, out[i]); }, [](size_t) { return P(0, 1); }));
+      u = ops::reshape(u, shape_with(k, [&](size_t i) { return out[i]; }));
+    }
+    std::vector<int> order;
+    for (size_t i = 0; i < lead; i++) order.push_back(static_cast<int>(i));
+    for (size_t i = 0; i < n; i++) order.push_back(static_cast<int>(lead + 2 * i + 1));
+    for (size_t i = 0; i < n; i++) order.push_back(static_cast<int>(lead + 2 * i));
+    return s(ops::permute(u, order));
+  }
+  // Windows that do not overlap: rows of `step`, of which the first `kernel` elements count.
+  u = ops::shrink(u, pairs_with(true, [&](size_t i) { return P(0, std::min(in[i], out[i] * step[i])); }));
+  u = ops::pad(u, pairs_with(false, [&](size_t i) { return P(0, std::max<int64_t>(0, out[i] * step[i] - in[i])); }));
+  u = ops::reshape(u, shape_with([&](size_t i) { return out[i]; }, [&](size_t i) { return step[i]; }));
+  u = ops::shrink(u, pairs_with(true, [&](size_t i) { return P(0, out[i]); }, [&](size_t i) { return P(0, kernel[i]); }));
+  std::vector<int> order;
+  for (size_t i = 0; i < lead; i++) order.push_back(static_cast<int>(i));
+  for (size_t i = 0; i < n; i++) order.push_back(static_cast<int>(lead + 2 * i));
+  for (size_t i = 0; i < n; i++) order.push_back(static_cast<int>(lead + 2 * i + 1));
+  return s(ops::permute(u, order));
+}
+
+Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOptions& o) const {
+  OpScope s;
+  uop_of(*this, "conv2d"), uop_of(weight, "conv2d");
+  const Shape xs = shape(), ws = weight.shape();
+  TG_CHECK(ShapeError, xs.size() == ws.size() && xs.size() >= 3, "[conv2d] got input ", xs, " and weight ", ws, ", expected equal numbers of axes: (batch, in, ...) and (out, in / groups, ...)");
+  size_t n = xs.size() - 2;
+  int64_t bs = xs[0].value(), cin_all = xs[1].value(), cout = ws[0].value(), cin = ws[1].value(), g = o.groups;
+  TG_CHECK(ShapeError, g > 0 && g * cin == cin_all && cout % g == 0, "[conv2d] got input ", xs, " and weight ", ws, " with ", g, " groups, expected ", g, " x ", cin,
+           " input channels and output channels divisible by the groups");
+  if (bias.defined()) TG_CHECK(ShapeError, bias.numel() == cout, "[conv2d] got bias ", bias.shape(), ", expected ", cout, " elements");
+  Ints kernel;
+  for (size_t i = 0; i < n; i++) kernel.push_back(ws[2 + i].value());
+  Tensor x = pad(with_lead(spatial_pads(o.padding, n, "conv2d"), xs.size()));
+  for (size_t i = 0; i < n; i++) {
+    int64_t d = per_axis(o.dilation, n, "conv2d", "dilation")[i];
+    TG_CHECK(ShapeError, x.shape(static_cast<int>(2 + i)) > d * (kernel[i] - 1), "[conv2d] got input ", xs, " and weight ", ws, ", expected a kernel that fits into the padded input");
+  }
+  x = x.pool_view(kernel, o.stride, o.dilation);  // (bs, cin_all, out..., kernel...)
+  Shape split{bs, g, 1, cin}, wsplit{1, g, cout / g};
+  for (size_t i = 0; i < 2 * n; i++) split.push_back(x.shape(static_cast<int>(2 + i)));
+  std::vector<int> order{0, 1, 2};  // -> (bs, g, 1, out..., cin, kernel...)
+  for (size_t i = 0; i < n; i++) order.push_back(static_cast<int>(4 + i)), wsplit.push_back(1);
+  order.push_back(3), wsplit.push_back(cin);
+  for (size_t i = 0; i < n; i++) order.push_back(static_cast<int>(4 + n + i)), wsplit.push_back(kernel[i]);
+  Axes inner(std::vector<int>{});
+  for (size_t i = 0; i <= n; i++) inner.list.push_back(static_cast<int>(3 + n + i));
+  Tensor r = (x.reshape(split).permute(order) * weight.reshape(wsplit)).sum({.axis = inner});
+  Shape out{bs, cout};
+  for (size_t i = 0; i < n; i++) out.push_back(x.shape(static_cast<int>(2 + i)));
+  r = r.reshape(out);
+  if (!bias.defined()) return s(r);
+  Shape line(xs.size(), SInt(1));
+  line[1] = cout;
+  return s(r + bias.reshape(line));
+}
+
+Tensor Tensor::conv_transpose2d(const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& o) const {
+  OpScope s;
+  const Shape xs = shape(), ws = weight.shape();
+  TG_CHECK(ShapeError, xs.size() == ws.size() && xs.size() >= 3 && xs[1] == ws[0] && o.groups > 0 && ws[0].value() % o.groups == 0, "[conv_transpose2d] got input ", xs, " and weight ", ws,
+           " with ", o.groups, " groups, expected (batch, in, ...) and (in, out / groups, ...)");
+  size_t n = xs.size() - 2;
+  std::vector<int64_t> step = per_axis(o.stride, n, "conv_transpose2d", "stride"), dil = per_axis(o.dilation, n, "conv_transpose2d", "dilation"),
+                       extra = per_axis(o.output_padding, n, "conv_transpose2d", "output_padding");
+  PadList p = spatial_pads(o.padding, n, "conv_transpose2d"), grow;
+  // The weight with input and output channels swapped and the kernel reversed.
+  Shape split{o.groups, ws[0].value() / o.groups, ws[1].value()}, merged{ws[1].value() * o.groups, ws[0].value() / o.groups};
+  std::vector<int> order{0, 2, 1}, spatial;
+  for (size_t i = 0; i < n; i++) split.push_back(ws[2 + i]), merged.push_back(ws[2 + i]), order.push_back(static_cast<int>(3 + i)), spatial.push_back(static_cast<int>(3 + i));
+  Tensor w = weight.reshape(split).permute(order).flip(spatial).reshape(merged), x = *this;
+  // Zeros between the elements of the input.
+  const Shape head(xs.begin(), xs.begin() + 2);
+  Shape wide = head, flat = head, cut = head;
+  PadList zeros{{0, 0}, {0, 0}};
+  for (size_t i = 0; i < n; i++) {
+    int64_t m = xs[2 + i].value(), k = ws[2 + i].value();
+    wide.push_back(m), wide.push_back(1), zeros.push_back({0, 0}), zeros.push_back({0, step[i] - 1});
+    flat.push_back(m * step[i]), cut.push_back(m > 0 ? (m - 1) * step[i] + 1 : 0);
+    int64_t before = (k - 1) * dil[i] - p[i].first;
+    grow.push_back({before, (k - 1) * dil[i] - p[i].second + extra[i]});
+  }
+  x = x.reshape(wide).pad(zeros).reshape(flat).shrink_to(cut).pad(with_lead(grow, xs.size()));
+  return s(x.conv2d(w, bias, {.groups = o.groups, .dilation = Ints(dil)}));
+}
+
+namespace {
+struct Pool {
+  Ints kernel, stride, dilation;
+  PadList pads, grown;  ///< as asked, and with what ceil_mode adds
+};
+Pool pool_of(const Tensor& t, const PoolOptions& o, const char* op) {
+  Pool p;
+  const Shape sh = t.shape();
+  size_t n = o.kernel_size.size() == 1 ? 2 : o.kernel_size.size();
+  TG_CHECK(ShapeError, sh.size() >= n, "[", op, "] got shape ", sh, " for a kernel of ", n, " axes, expected at least as many");
+  p.kernel = per_axis(o.kernel_size, n, op, "kernel_size");
+  p.stride = o.stride.empty() ? p.kernel : Ints(per_axis(o.stride, n, op, "stride"));
+  p.dilation = per_axis(o.dilation, n, op, "dilation");
+  p.pads = p.grown = spatial_pads(o.padding, n, op);
+  for (size_t i = 0; i < n; i++) {
+    int64_t in = sh[sh.size() - n + i].value() + p.pads[i].first + p.pads[i].second, span = p.dilation[i] * (p.kernel[i] - 1) + 1;
+    TG_CHECK(ShapeError, p.kernel[i] > 0 && p.stride[i] > 0 && p.dilation[i] > 0 && in >= span, "[", op, "] got shape ", sh, " and a kernel of ", p.kernel[i],
+             ", expected a kernel that fits and strides of 1 or more");
+    if (!o.ceil_mode) continue;
+    int64_t out = ceil_div(in - span, p.stride[i]) + 1;
+    if ((out - 1) * p.stride[i] >= in - p.pads[i].second) out--;  // a window must start inside
+    p.grown[i].second += std::max<int64_t>(0, (out - 1) * p.stride[i] + span - in);
+  }
+  return p;
+}
+Axes last_axes(size_t n) {
+  Axes a(std::vector<int>{});
+  for (size_t i = 0; i < n; i++) a.list.push_back(-static_cast<int>(i) - 1);
+  return a;
+}
+}  // namespace
+
+Tensor Tensor::max_pool2d(const PoolOptions& o) const {
+  OpScope s;
+  Pool p = pool_of(*this, o, "max_pool2d");
+  bool padded = false;
+  for (auto [a, b] : p.grown) padded |= a != 0 || b != 0;
+  Tensor x = *this;
+  if (padded) {
+    DType d = strong_dtype(dtype());
+    UOp inside = ops::full(shape(), true, dtypes::bool_);
+    ops::Pairs pairs(static_cast<size_t>(ndim()) - p.grown.size(), {0, 0});
+    for (auto [a, b] : p.grown) pairs.push_back({a, b});
+    x = from_uop(ops::pad(inside, pairs)).where(from_uop(ops::pad(uop(), pairs)), from_uop(UOp::constant(ops::identity_of(Ops::MAX, d), d)));
+  }
+  return s(x.pool_view(p.kernel, p.stride, p.dilation).max({.axis = last_axes(p.kernel.size())}));
+}
+
+Tensor Tensor::avg_pool2d(const PoolOptions& o) const {
+  OpScope s;
+  Pool p = pool_of(*this, o, "avg_pool2d");
+  size_t nd = static_cast<size_t>(ndim());
+  Axes inner = last_axes(p.kernel.size());
+  auto windows = [&](const Tensor& t, const PadList& pads) { return t.pad(with_lead(pads, nd)).pool_view(p.kernel, p.stride, p.dilation); };
+  if (!o.count_include_pad) return s(windows(*this, p.grown).sum({.axis = inner}) / windows(ones_like(), p.grown).sum({.axis = inner}));
+  if (!o.ceil_mode) return s(windows(*this, p.grown).mean({.axis = inner}));
+  PadList rest;
+  for (size_t i = 0; i < p.pads.size(); i++) rest.push_back({p.grown[i].first - p.pads[i].first, p.grown[i].second - p.pads[i].second});
+  return s(windows(*this, p.grown).sum({.axis = inner}) / windows(pad(with_lead(p.pads, nd)).ones_like(), rest).sum({.axis = inner}));
+}
+
+}  // namespace tg

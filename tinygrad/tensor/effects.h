@@ -1,0 +1,30 @@
+/// \file Writes into storage: what a set of roots overwrites, who still reads the old contents, and what tensors point to afterwards.
+///
+/// `assign` is AFTER(S, STORE(view of S, value)), S being a BUFFER or an earlier AFTER on it. Once it has run, the memory gets a new BUFFER node: expressions
+/// of the old contents can never be mistaken for expressions of the new ones, although nodes are shared by structure.
+#pragma once
+#include <vector>
+
+#include "tinygrad/tensor/impl.h"
+
+namespace tg::tensor_detail {
+
+struct Writes {
+  UOps buffers;    ///< BUFFERs written to that others may read
+  UOps last;       ///< per buffer: the AFTER of its last write
+  UOps effects;    ///< every AFTER with a STORE
+};
+Writes writes_of(const UOps& roots);
+/// Nodes of live tensors that read an overwritten buffer in an earlier state.
+UOps readers_of(const Writes& w);
+/// After a run: the memory written gets new BUFFER nodes, and live tensors that view it follow.
+void finish_effects(const Writes& w);
+
+/// True for an AFTER with a STORE, possibly under movement ops.
+bool is_effect_target(UOp u);
+/// `u` with the storage behind its views replaced by what it has been computed into.
+UOp current_view(UOp u);
+/// The node below the movement ops a tensor can be written through; empty when something else is in the way.
+UOp writable_state(UOp u);
+
+}  // namespace tg::tensor_detail

@@ -1,0 +1,29 @@
+/// \file Reverse-mode differentiation as a transformation of graphs.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "tinygrad/uop/rewrite.h"
+
+namespace tg {
+
+/// Gradients for the sources of one node, in order; an empty UOp: none.
+struct Grads {
+  UOps g;
+  bool matched = false;
+  Grads() = default;
+  Grads(std::initializer_list<UOp> l) : g(l), matched(true) {}
+  explicit Grads(UOps l) : g(std::move(l)), matched(true) {}
+  explicit operator bool() const { return matched; }
+};
+/// The context of gradient rules: the gradient that arrives at the node, of the node's shape and type.
+struct Upstream { UOp g; };
+
+/// The table: one rule for each differentiable op.
+const PatternMatcher<Grads>& pm_gradient();
+
+/// Gradients of sum(root * seed) with respect to each target (a node of root's graph); an empty UOp where root does not depend on it through
+/// differentiable ops. Under a GraphScope. GradientError for an op without a rule.
+UOps compute_gradient(UOp root, UOp seed, std::span<const UOp> targets);
+
+}  // namespace tg

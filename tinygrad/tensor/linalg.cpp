@@ -1,0 +1,131 @@
+/// \file Matrices: dot, linear, triangles, einsum, attention.
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/ops.h"
+
+namespace tg {
+using namespace tensor_detail;
+
+Tensor Tensor::dot(const Tensor& w, std::optional<DType> dtype) const {
+  OpScope s;
+  uop_of(*this, "dot"), uop_of(w, "dot");
+  const Shape a = shape(), b = w.shape();
+  TG_CHECK(ShapeError, !a.empty() && !b.empty(), "[dot] got shapes ", a, " and ", b, ", expected at least one axis each");
+  size_t inner = b.size() - std::min<size_t>(b.size(), 2);
+  TG_CHECK(ShapeError, a.back() == b[inner], "[dot] got shapes ", a, " and ", b, ", expected equal inner sizes: ", a.back(), " and ", b[inner], " differ");
+  if (a.size() > 2 && b.size() > 2) {
+    Shape la(a.begin(), a.end() - 2), lb(b.begin(), b.end() - 2);
+    const Shape* both[] = {&la, &lb};
+    broadcast_shapes(both, "dot");
+  }
+  // x (..., m, 1, k) times w^T (..., 1, n, k), summed over k; a vector lacks m or n.
+  Tensor x = b.size() > 1 && a.size() > 1 ? unsqueeze(-2) : *this;
+  Tensor y = b.size() > 1 ? w.transpose(-1, -2) : w;
+  if (a.size() > 1 && b.size() > 2) y = y.unsqueeze(-3);
+  if (b.size() == 2 && a.size() > 1) y = y.unsqueeze(0);
+  Tensor p = x * y;
+  Tensor r = p.sum({.axis = -1, .dtype = dtype});
+  return s(!dtype && p.dtype().is_int() ? r.cast(p.dtype()) : r);
+}
+
+Tensor Tensor::linear(const Tensor& weight, const Tensor& bias) const {
+  OpScope s;
+  Tensor x = weight.ndim() == 1 ? *this * weight : dot(weight);
+  return s(bias.defined() ? x + bias : x);
+}
+
+static Tensor below(const Tensor& t, int64_t diagonal, const char* op) {
+  const Shape sh = t.shape();
+  TG_CHECK(ShapeError, sh.size() >= 2, "[", op, "] got shape ", sh, ", expected at least two axes");
+  int64_t rows = sh[sh.size() - 2].value(), cols = sh.back().value();
+  return Tensor::arange(rows).unsqueeze(-1) + diagonal <= Tensor::arange(cols);
+}
+Tensor Tensor::triu(int64_t diagonal) const { OpScope s; return s(numel() ? below(*this, diagonal, "triu").where(*this, zeros_like()) : *this); }
+Tensor Tensor::tril(int64_t diagonal) const { OpScope s; return s(numel() ? below(*this, diagonal + 1, "tril").where(zeros_like(), *this) : *this); }
+
+Tensor Tensor::einsum(const std::string& formula, const Tensors& operands) {
+  OpScope s;
+  std::string f;
+  for (char c : formula) if (c != ' ') f += c;
+  size_t arrow = f.find("->");
+  std::string left = f.substr(0, arrow);
+  std::vector<std::string> terms{""};
+  for (char c : left) {
+    if (c == ',') terms.emplace_back();
+    else terms.back() += c;
+  }
+  TG_CHECK(ValueError, terms.size() == operands.size(), "[einsum] got ", operands.size(), " tensors for '", formula, "', expected ", terms.size());
+  // An ellipsis stands for unnamed axes; they get names of their own, aligned at the right.
+  size_t dots = 0;
+  for (size_t i = 0; i < terms.size(); i++)
+    if (terms[i].find("...") != std::string::npos) {
+      size_t named = terms[i].size() - 3, n = static_cast<size_t>(operands[i].ndim());
+      TG_CHECK(ValueError, n >= named, "[einsum] got shape ", operands[i].shape(), " for '", terms[i], "', expected at least ", named, " axes");
+      dots = std::max(dots, n - named);
+    }
+  auto dot_names = [&](size_t n) { std::string r; for (size_t i = dots - n; i < dots; i++) r += static_cast<char>(1 + i); return r; };
+  auto replaced = [&](std::string t, size_t n) { size_t at = t.find("..."); return at == std::string::npos ? t : t.replace(at, 3, dot_names(n)); };
+  std::map<char, int64_t> size;
+  std::map<char, int> uses;
+  Tensors x = operands;
+  for (size_t i = 0; i < terms.size(); i++) {
+    std::string& t = terms[i];
+    size_t extra = t.find("...") == std::string::npos ? 0 : static_cast<size_t>(x[i].ndim()) - (t.size() - 3);
+    t = replaced(t, extra);
+    TG_CHECK(ValueError, static_cast<int64_t>(t.size()) == x[i].ndim(), "[einsum] got shape ", x[i].shape(), " for term ", i, " of '", formula, "', expected ", t.size(), " axes");
+    // A letter twice in one term: its diagonal.
+    for (size_t a = 0; a < t.size(); a++)
+      for (size_t b = a + 1; b < t.size();) {
+        if (t[a] != t[b]) { b++; continue; }
+        x[i] = x[i].diagonal(0, static_cast<int>(a), static_cast<int>(b));
+        char c = t[a];
+        t.erase(b, 1), t.erase(a, 1), t += c;
+        b = a + 1;
+        if (a >= t.size()) break;
+      }
+    for (size_t a = 0; a < t.size(); a++) {
+      int64_t n = x[i].shape(static_cast<int>(a)), &known = size.try_emplace(t[a], n).first->second;
+      TG_CHECK(ShapeError, known == n || n == 1 || known == 1, "[einsum] got sizes ", known, " and ", n, " for one letter of '", formula, "', expected equal ones");
+      known = std::max(known, n);
+    }
+  }
+  std::string out;
+  if (arrow != std::string::npos) out = replaced(f.substr(arrow + 2), dots);
+  else {
+    for (const std::string& t : terms) for (char c : t) uses[c]++;
+    for (auto [c, n] : uses) if (n == 1 || c < 32) out += c;
+  }
+  std::string all = out;
+  for (auto [c, n] : size) if (all.find(c) == std::string::npos) all += c;
+  for (char c : out) TG_CHECK(ValueError, size.count(c), "[einsum] got letter '", c, "' in the result of '", formula, "', expected letters of the operands");
+  Tensor p;
+  for (size_t i = 0; i < terms.size(); i++) {
+    std::vector<int> order;
+    Shape shape;
+    for (char c : all) {
+      size_t at = terms[i].find(c);
+      if (at == std::string::npos) { shape.push_back(1); continue; }
+      order.push_back(static_cast<int>(at)), shape.push_back(x[i].shape(static_cast<int>(at)));
+    }
+    Tensor t = x[i].permute(order).reshape(shape);
+    p = p.defined() ? p * t : t;
+  }
+  Axes summed(std::vector<int>{});
+  for (size_t i = out.size(); i < all.size(); i++) summed.list.push_back(static_cast<int>(i));
+  return s(summed.list.empty() ? p : p.sum({.axis = summed}));
+}
+
+Tensor Tensor::scaled_dot_product_attention(const Tensor& key, const Tensor& value, const Tensor& mask, double dropout_p, bool causal) const {
+  OpScope s;
+  DType acc = least_upper_dtype(least_upper_dtype(dtype(), key.dtype()), dtypes::float32);
+  Tensor qk = dot(key.transpose(-2, -1), acc) * (1 / std::sqrt(static_cast<double>(shape(-1))));
+  TG_CHECK(ValueError, !(causal && mask.defined()), "[scaled_dot_product_attention] got a mask and causal, expected one of them");
+  Tensor m = causal ? full({qk.shape(-2), qk.shape(-1)}, true).tril() : mask;
+  if (m.defined()) qk = m.dtype().is_bool() ? m.where(qk, -std::numeric_limits<double>::infinity()) : qk + m;
+  return s(qk.cast(dtype()).softmax(-1).dropout(dropout_p).dot(value));
+}
+
+}  // namespace tg

@@ -1,0 +1,188 @@
+/// \file Random numbers: threefry2x32 over a counter per device. The host advances the counter when a tensor is made, so values depend on seed, order of
+/// creation and sizes only; a kernel receives its key as a variable and makes all numbers itself.
+#include "tinygrad/tensor/random.h"
+
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <numbers>
+
+#include "tinygrad/base/env.h"
+#include "tinygrad/base/sha256.h"
+#include "tinygrad/runtime/device.h"
+#include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/ops.h"
+#include "tinygrad/uop/eval.h"
+
+namespace tg {
+using namespace tensor_detail;
+
+namespace {
+struct Streams {
+  struct One { uint64_t key, counter = 0; };
+  std::mutex mutex;
+  uint64_t seed = static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
+  std::map<std::string, One> devices;
+};
+Streams& streams() { static auto* s = new Streams; return *s; }
+thread_local std::vector<rng::Draw>* t_record = nullptr;
+}  // namespace
+
+namespace rng {
+uint64_t next_key(const std::string& device, int64_t words) {
+  Streams& st = streams();
+  std::lock_guard lock(st.mutex);
+  auto it = st.devices.find(device);
+  if (it == st.devices.end()) {
+    // The first word of a device's key is the end of the hash of its number in order of first use.
+    uint32_t n = static_cast<uint32_t>(st.devices.size());
+    const uint8_t number[] = {static_cast<uint8_t>(n >> 24), static_cast<uint8_t>(n >> 16), static_cast<uint8_t>(n >> 8), static_cast<uint8_t>(n)};
+    Sha256Digest digest = Sha256().update(number).finish();
+    uint32_t low = 0;
+    for (size_t i = digest.size() - 4; i < digest.size(); i++) low = low << 8 | digest[i];
+    it = st.devices.emplace(device, Streams::One{(st.seed & 0xffffffff) << 32 | low}).first;
+  }
+  Streams::One& d = it->second;
+  uint64_t key = threefry2x32(d.counter, d.key);
+  d.counter += static_cast<uint64_t>(words);
+  if (t_record) t_record->push_back({device, words, key});
+  return key;
+}
+std::vector<Draw>* record(std::vector<Draw>* draws) { return std::exchange(t_record, draws); }
+}  // namespace rng
+
+void Tensor::manual_seed(uint64_t seed) {
+  Streams& st = streams();
+  std::lock_guard lock(st.mutex);
+  st.seed = seed, st.devices.clear();
+}
+bool Tensor::training() { return bool(env::TRAINING); }
+
+namespace {
+constexpr DType u32 = dtypes::uint32, u64 = dtypes::uint64;
+
+/// `n` words of the next n of the device's stream: the low halves of ceil(n / 2) blocks, then the high halves.
+Tensor random_words(const std::string& device, int64_t n) {
+  TG_CHECK(ShapeError, n <= 0xffffffffll, "[rand] got ", n, " words of random bits, expected at most ", 0xffffffffll, ": draw several tensors");
+  int64_t key = static_cast<int64_t>(rng::next_key(device, n)), half = (n + 1) / 2;
+  UOp var = UOp::variable(rng::kKeyVariable, INT64_MIN, INT64_MAX);
+  UOp k = var.after({var.store(UOp::constant(key))}).cast(u64);
+  UOp low = ops::arange(half, u32), high = low + low.const_like(half);
+  UOp x = UOp::alu(Ops::OR, {UOp::alu(Ops::SHL, {high.cast(u64), UOp::constant(32, u64)}), low.cast(u64)});
+  x = UOp::alu(Ops::THREEFRY, {x, k});
+  UOp both[] = {x.cast(u32), UOp::alu(Ops::SHR, {x, x.const_like(32)}).cast(u32)};
+  return Tensor::from_uop(ops::shrink(ops::reshape(UOp::stack(both), {2 * half}), {{0, n}}));
+}
+
+/// Uniform in [0, 1): the bits fill the mantissa of a number in [1, 2).
+Tensor unit(const Shape& shape, DType d, const std::string& device, const char* op) {
+  TG_CHECK(DTypeError, d.is_float() && !d.is_weak(), "[", op, "] got dtype ", d, ", expected a float type");
+  for (const SInt& n : shape) TG_CHECK(ShapeError, !n.symbolic() && n.value() >= 0, "[", op, "] got shape ", shape, ", expected sizes that are not negative");
+  int64_t n = shape.numel();
+  if (n == 0) return Tensor::from_uop(ops::full(shape, 0, d));
+  int size = d.itemsize();
+  static constexpr DType uints[] = {{}, dtypes::uint8, dtypes::uint16, {}, u32, {}, {}, {}, u64};
+  DType bits_type = uints[size];
+  Tensor bits = random_words(device, (n * size + 3) / 4).bitcast(bits_type);
+  UOp one = UOp::constant(1.0, d);
+  uint64_t one_bits = static_cast<uint64_t>(eval_bitcast(one.const_value(), d, bits_type).i);
+  UOp u = bits.uop();
+  u = UOp::alu(Ops::SHR, {u, u.const_like(d.bitsize() - finfo(d).mantissa)});
+  u = (u | u.const_like(one_bits)).bitcast(d);
+  u = ops::shrink(u, {{0, n}}) - u.const_like(1.0);
+  return Tensor::from_uop(ops::reshape(u, shape));
+}
+
+/// What a random tensor is once its expression is known: stored once, on its device.
+Tensor stored(const OpScope& s, const Tensor& t, const std::string& device, std::optional<bool> requires_grad) {
+  Tensor r = s(own_storage(t.uop(), device));  // the numbers depend on no buffer: the storage says where they are made
+  if (requires_grad) r.requires_grad_(*requires_grad);
+  return r;
+}
+Tensor unit_normal(const Shape& shape, const std::string& device) {
+  Shape two = shape;
+  two.insert(two.begin(), SInt(2));
+  Tensor u = unit(two, dtypes::float32, device, "randn");
+  // Box and Muller.
+  return (u[0] * (2 * std::numbers::pi)).cos() * ((1 - u[1]).log() * -2.0).sqrt();
+}
+Tensor scaled(const Shape& shape, double low, double high, DType d, const std::string& device) {
+  return ((high - low) * unit(shape, dtypes::default_float(), device, "uniform")).cast(d) + (d.is_int() ? Tensor(static_cast<int64_t>(low)) : Tensor(low));
+}
+int64_t fan_in(const Shape& shape) { return shape.empty() ? 1 : Shape(shape.begin() + 1, shape.end()).numel(); }
+}  // namespace
+
+Tensor Tensor::rand(const Shape& shape, const TensorOptions& o) {
+  OpScope s;
+  std::string device = Device::canonical(o.device);
+  return stored(s, unit(shape, o.dtype.value_or(dtypes::default_float()), device, "rand"), device, o.requires_grad);
+}
+Tensor Tensor::rand_like(std::optional<DType> dtype) const { return rand(shape(), {.dtype = dtype.value_or(this->dtype()), .device = device()}); }
+
+Tensor Tensor::randn(const Shape& shape, const TensorOptions& o) {
+  OpScope s;
+  std::string device = Device::canonical(o.device);
+  return stored(s, unit_normal(shape, device).cast(o.dtype.value_or(dtypes::default_float())), device, o.requires_grad);
+}
+Tensor Tensor::randn_like(std::optional<DType> dtype) const { return randn(shape(), {.dtype = dtype.value_or(strong_dtype(this->dtype())), .device = device()}); }
+
+Tensor Tensor::normal(const Shape& shape, const NormalOptions& o) {
+  OpScope s;
+  TG_CHECK(ValueError, o.std >= 0, "[normal] got std ", o.std, ", expected 0 or more");
+  std::string device = Device::canonical(o.device);
+  return stored(s, o.std * unit_normal(shape, device).cast(o.dtype.value_or(dtypes::default_float())) + o.mean, device, o.requires_grad);
+}
+
+Tensor Tensor::uniform(const Shape& shape, const UniformOptions& o) {
+  OpScope s;
+  TG_CHECK(ValueError, o.low < o.high, "[uniform] got low ", o.low, " and high ", o.high, ", expected low < high");
+  std::string device = Device::canonical(o.device);
+  return stored(s, scaled(shape, o.low, o.high, o.dtype.value_or(dtypes::default_float()), device), device, o.requires_grad);
+}
+
+Tensor Tensor::randint(const Shape& shape, const RandintOptions& o) {
+  OpScope s;
+  TG_CHECK(ValueError, o.low < o.high, "[randint] got low ", o.low, " and high ", o.high, ", expected low < high");
+  TG_CHECK(DTypeError, o.dtype.is_int() && !o.dtype.is_weak(), "[randint] got dtype ", o.dtype, ", expected an integer type");
+  std::string device = Device::canonical(o.device);
+  return stored(s, scaled(shape, static_cast<double>(o.low), static_cast<double>(o.high), o.dtype, device), device, {});
+}
+
+Tensor Tensor::scaled_uniform(const Shape& shape, const TensorOptions& o) {
+  OpScope s;
+  std::string device = Device::canonical(o.device);
+  Tensor t = scaled(shape, -1, 1, o.dtype.value_or(dtypes::default_float()), device) * std::pow(static_cast<double>(shape.numel()), -0.5);
+  return stored(s, t, device, o.requires_grad);
+}
+Tensor Tensor::glorot_uniform(const Shape& shape, const TensorOptions& o) {
+  TG_CHECK(ShapeError, !shape.empty(), "[glorot_uniform] got shape ", shape, ", expected at least one axis");
+  double bound = std::sqrt(6.0 / static_cast<double>(shape[0].value() + fan_in(shape)));
+  return uniform(shape, {.low = -bound, .high = bound, .dtype = o.dtype, .device = o.device, .requires_grad = o.requires_grad});
+}
+Tensor Tensor::kaiming_uniform(const Shape& shape, double a, const TensorOptions& o) {
+  double bound = std::sqrt(6.0 / (1 + a * a) / static_cast<double>(fan_in(shape)));
+  return uniform(shape, {.low = -bound, .high = bound, .dtype = o.dtype, .device = o.device, .requires_grad = o.requires_grad});
+}
+Tensor Tensor::kaiming_normal(const Shape& shape, double a, const TensorOptions& o) {
+  double std = std::sqrt(2.0 / (1 + a * a) / static_cast<double>(fan_in(shape)));
+  return normal(shape, {.std = std, .dtype = o.dtype, .device = o.device, .requires_grad = o.requires_grad});
+}
+Tensor Tensor::randperm(int64_t n, const TensorOptions& o) {
+  OpScope s;
+  TG_CHECK(ValueError, n >= 0, "[randperm] got ", n, ", expected 0 or more");
+  return s(rand({n}, {.device = o.device}).argsort().cast(o.dtype.value_or(dtypes::int32)));
+}
+
+Tensor Tensor::dropout(double p) const {
+  OpScope s;
+  TG_CHECK(ValueError, p >= 0 && p <= 1, "[dropout] got p = ", p, ", expected 0 to 1");
+  if (!training() || p == 0) return *this;
+  if (p == 1) return s(zeros_like());
+  Tensor keep = unit(shape(), dtypes::default_float(), device(), "dropout") >= p;
+  keep = s(own_storage(keep.uop(), device()));  // the backward pass reads it again
+  return s(keep.where(*this, 0) * (1 / (1 - p)));
+}
+
+}  // namespace tg

@@ -1,0 +1,22 @@
+/// \file The random number streams: what a replayed step needs to draw fresh numbers.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tg::rng {
+
+/// One draw: `words` 32-bit words from the stream of `device`, made from `key`.
+struct Draw {
+  std::string device;
+  int64_t words;
+  uint64_t key;
+};
+/// Name of the bound variable that carries a key (as int64) into a kernel.
+inline constexpr const char* kKeyVariable = "rng_key";
+/// Advances the stream of `device` by `words` and returns the key these words are made from. `words` <= 2^32 - 1.
+uint64_t next_key(const std::string& device, int64_t words);
+/// While set on this thread, draws are appended here; returns what was set before.
+std::vector<Draw>* record(std::vector<Draw>* draws);
+
+}  // namespace tg::rng

@@ -1,0 +1,211 @@
+/// \file Realizing tensors, and reading their values.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "tinygrad/base/env.h"
+#include "tinygrad/engine/realize.h"
+#include "tinygrad/runtime/buffer.h"
+#include "tinygrad/runtime/device.h"
+#include "tinygrad/tensor/effects.h"
+#include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/ops.h"
+#include "tinygrad/uop/eval.h"
+
+namespace tg {
+using namespace tensor_detail;
+
+namespace {
+/// The value needs no kernel: storage, a view of storage, or repeated literals.
+bool has_value(UOp u) {
+  UOp b = u;
+  while (b.in(groups::kMovement)) {
+    if (UOp f = current(b); f != b) b = f;
+    else if (b.in(Ops::PAD)) return false;
+    else b = b.src(0);
+  }
+  return current(b).is(Ops::BUFFER) || b.is_const();
+}
+
+/// What is to be computed, and for whom.
+struct Plan {
+  UOps roots;                          ///< each once
+  std::vector<UOp> sources;            ///< per root: the node it stands for (another one where a constant needs storage)
+  std::vector<UOpRef> held;
+  Writes writes;
+};
+
+void add_root(Plan& p, UOp u) {
+  u = current_view(u);
+  while (u.is(Ops::RESHAPE)) u = current_view(u.src(0));  // the same storage
+  if (has_value(u) || shape_of(u).numel() == 0 || std::find(p.sources.begin(), p.sources.end(), u) != p.sources.end()) return;
+  UOp root = u;
+  if (device_of(u).empty()) root = own_storage(u, Device::default_name());
+  p.roots.push_back(root), p.sources.push_back(u), p.held.push_back(u), p.held.push_back(root);
+}
+
+/// The tensors' nodes, and every pending expression that reads what the schedule overwrites.
+Plan plan(const Tensors& tensors) {
+  Plan p;
+  for (const Tensor& t : tensors) add_root(p, uop_of(t, "realize"));
+  if (p.roots.empty()) return p;
+  for (size_t n = 0; n != p.roots.size();) {  // readers may be writes themselves
+    n = p.roots.size(), p.writes = writes_of(p.roots);
+    if (p.writes.buffers.empty()) break;
+    for (UOp reader : readers_of(p.writes)) add_root(p, reader);
+  }
+  return p;
+}
+
+/// A node with its own history, not just marked by the user: gradients still need it after it has been computed.
+bool has_history(UOp u) {
+  if (!(u.node()->flags & Node::kNeedsGrad)) return false;
+  for (UOp s : u.srcs()) if (s.node()->flags & Node::kNeedsGrad) return true;
+  return false;
+}
+
+bool keeps_history(UOp u) {
+  if (is_effect_target(u)) return false;
+  return has_history(u) || (env::EAGER && !u.is(Ops::BUFFER));
+}
+}  // namespace
+
+void realize(const Tensors& tensors) {
+  Plan p;
+  std::optional<ScheduleRun> run;
+  BoundSchedule bound;
+  std::vector<UOpRef> results;
+  {
+    GraphScope g;
+    p = plan(tensors);
+    if (!p.roots.empty()) {
+      bound = create_schedule(p.roots);
+      run.emplace(bound);
+      for (UOp r : bound.results) results.push_back(r);
+    }
+  }
+  if (run) run->run();  // without the graph's lock; a failure leaves every tensor as it was
+  GraphScope g;
+  if (run) {
+    for (size_t i = 0; i < p.roots.size(); i++) {
+      if (is_effect_target(p.roots[i])) continue;
+      Graph::global().forward(p.sources[i], results[i]);
+    }
+    finish_effects(p.writes);
+    for (size_t i = 0; i < p.roots.size(); i++)
+      if (p.sources[i] != p.roots[i]) Graph::global().forward(p.sources[i], current_view(p.roots[i]));
+  }
+  for (const Tensor& t : tensors) {
+    UOp u = t.impl()->uop, to = current_view(u);
+    if (to == u || keeps_history(u)) continue;
+    if (t.impl()->requires_grad.value_or(false)) to.node()->flags |= Node::kNeedsGrad;
+    set_uop(*t.impl(), to);
+  }
+}
+
+Tensor Tensor::realize() const { tg::realize(Tensors{*this}); return *this; }
+
+bool Tensor::is_realized() const { GraphScope g; return has_value(current(uop_of(*this, "is_realized"))); }
+
+BoundSchedule schedule(const Tensors& tensors) {
+  GraphScope g;
+  Plan p = plan(tensors);
+  if (p.roots.empty()) return {std::make_shared<const Schedule>(), {}, {}, {}, false};
+  return create_schedule(p.roots);
+}
+BoundSchedule Tensor::schedule() const { return tg::schedule(Tensors{*this}); }
+
+// ---- values ----
+
+namespace {
+/// The tensor's whole storage: row-major, nothing else in it. Empty for tensors without elements.
+BufferRef storage(const Tensor& t) {
+  GraphScope g;
+  Tensor x = t;
+  UOp u = current_view(x.uop());
+  while (u.is(Ops::RESHAPE)) u = u.src(0);
+  if (!u.is(Ops::BUFFER)) {  // a view: gather it
+    UOp v = current_view(x.uop());
+    v = ops::cast(v, strong_dtype(v.dtype()));
+    x = Tensor::from_uop(own_storage(v, device_or_default(v))).realize();
+    u = current_view(x.uop());
+  }
+  BufferRef b = buffer_table::get(static_cast<uint64_t>(u.arg<ParamArg>().slot));
+  TG_CHECK(ValueError, b && b->is_allocated(), "[data] got a tensor whose storage was never written (made by empty), expected one with a value");
+  return b;
+}
+
+/// Repeated literals and empty tensors, without a kernel.
+bool literal_bytes(const Tensor& t, std::vector<std::byte>& out) {
+  GraphScope g;
+  UOp u = current_view(t.uop()), c = ops::literal_of(u);
+  int64_t n = shape_of(u).numel();
+  if (!c && n != 0) return false;
+  DType d = strong_dtype(u.dtype());
+  size_t size = static_cast<size_t>(d.itemsize());
+  out.resize(static_cast<size_t>(n) * size);
+  if (n == 0) return true;
+  store_const(out.data(), UOp::constant(c.const_value(), d).const_value(), d);
+  for (size_t i = size; i < out.size(); i++) out[i] = out[i - size];
+  return true;
+}
+}  // namespace
+
+std::span<const std::byte> Tensor::bytes() const {
+  uop_of(*this, "data");
+  realize();
+  Impl& i = *impl_;
+  if (i.keep) { Buffer* b = static_cast<Buffer*>(i.keep.get()); return {static_cast<const std::byte*>(b->data()), static_cast<size_t>(b->nbytes())}; }
+  if (!i.host.empty()) return i.host;
+  std::vector<std::byte> host;
+  if (literal_bytes(*this, host)) { i.host = std::move(host); return i.host; }
+  BufferRef b = storage(*this);
+  Device::synchronize(b->device_name());
+  if (const void* p = b->data()) {
+    i.keep = b;
+    return {static_cast<const std::byte*>(p), static_cast<size_t>(b->nbytes())};
+  }
+  i.host.resize(static_cast<size_t>(b->nbytes()));
+  b->copy_out(i.host);
+  return i.host;
+}
+
+std::span<const std::byte> Tensor::data_bytes(size_t size, bool is_bool, bool is_float, bool is_signed) const {
+  DType d = strong_dtype(dtype());
+  bool stored_as_bits = d == dtypes::float16 || d == dtypes::bfloat16 || d.is_fp8();
+  bool fits = static_cast<size_t>(d.itemsize()) == size && is_bool == d.is_bool();
+  if (d.is_float() && !stored_as_bits) fits &= is_float;
+  else if (!d.is_bool()) fits &= !is_float && is_signed == !(d.is_unsigned() || stored_as_bits);
+  TG_CHECK(DTypeError, fits, "[data] got a tensor of ", d, ", expected the C++ type of its elements (", stored_as_bits ? "their bits, as uint8_t or uint16_t" : "or to_vector, which converts", ")");
+  return bytes();
+}
+
+ConstValue Tensor::item_value(bool integer) const {
+  TG_CHECK(ShapeError, numel() == 1, "[item] got shape ", shape(), ", expected one element: use to_vector or data");
+  DType d = strong_dtype(dtype());
+  TG_CHECK(DTypeError, !integer || !d.is_float(), "[item] got a tensor of ", d, " read as an integer, expected item<float>() or a cast");
+  return load_const(bytes().data(), d);
+}
+
+std::vector<double> Tensor::to_doubles() const {
+  DType d = strong_dtype(dtype());
+  std::span<const std::byte> b = bytes();
+  size_t size = static_cast<size_t>(d.itemsize());
+  std::vector<double> out(b.size() / size);
+  for (size_t i = 0; i < out.size(); i++) out[i] = load_const(&b[i * size], d).as_double();
+  return out;
+}
+std::vector<int128> Tensor::to_ints() const {
+  DType d = strong_dtype(dtype());
+  TG_CHECK(DTypeError, !d.is_float(), "[to_vector] got a tensor of ", d, " read as integers, expected a float type or a cast");
+  std::span<const std::byte> b = bytes();
+  size_t size = static_cast<size_t>(d.itemsize());
+  std::vector<int128> out(b.size() / size);
+  for (size_t i = 0; i < out.size(); i++) out[i] = load_const(&b[i * size], d).i;
+  return out;
+}
+void Tensor::check_fits(int128 v, int128 lo, int128 hi) {
+  TG_CHECK(ValueError, v >= lo && v <= hi, "[item] got ", static_cast<double>(v), ", expected a value between ", static_cast<double>(lo), " and ", static_cast<double>(hi));
+}
+
+}  // namespace tg

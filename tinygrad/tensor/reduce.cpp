@@ -1,0 +1,269 @@
+/// \file Reduces, normalisations, prefix sums, sorting.
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/ops.h"
+
+namespace tg {
+using namespace tensor_detail;
+
+namespace {
+Shape without(const Shape& shape, const std::vector<int>& axes) {
+  Shape out;
+  for (size_t i = 0; i < shape.size(); i++) if (!std::binary_search(axes.begin(), axes.end(), static_cast<int>(i))) out.push_back(shape[i]);
+  return out;
+}
+
+/// Reduces in type `acc`; the axes stay as size 1 with keepdim.
+UOp reduced(Ops op, UOp u, const Axes& which, bool keepdim, DType acc, const char* name) {
+  const Shape shape = shape_of(u);
+  std::vector<int> axes = axes_of(which, name, shape);
+  UOp r = ops::reduce(op, ops::cast(u, acc), axes);
+  return keepdim ? r : ops::reshape(r, without(shape, axes));
+}
+
+/// Elements that one result is made of.
+int64_t count(const Shape& shape, const Axes& which, const char* name) {
+  int64_t n = 1;
+  for (int a : axes_of(which, name, shape)) n *= shape[static_cast<size_t>(a)].value();
+  return n;
+}
+}  // namespace
+
+Tensor Tensor::sum(const ReduceOptions& o) const {
+  OpScope s;
+  UOp u = uop_of(*this, "sum");
+  DType in = strong_dtype(u.dtype()), acc = o.dtype.value_or(sum_acc_dtype(in));
+  UOp r = reduced(Ops::ADD, u, o.axis, o.keepdim, acc, "sum");
+  // Half precision accumulates in float32 and comes back.
+  return s(!o.dtype && in.is_float() ? ops::cast(r, in) : r);
+}
+Tensor Tensor::prod(const ReduceOptions& o) const {
+  OpScope s;
+  UOp u = uop_of(*this, "prod");
+  return s(reduced(Ops::MUL, u, o.axis, o.keepdim, o.dtype.value_or(strong_dtype(u.dtype())), "prod"));
+}
+Tensor Tensor::max(const ReduceOptions& o) const {
+  OpScope s;
+  UOp u = uop_of(*this, "max");
+  return s(reduced(Ops::MAX, u, o.axis, o.keepdim, strong_dtype(u.dtype()), "max"));
+}
+Tensor Tensor::min(const ReduceOptions& o) const {
+  OpScope s;
+  UOp u = uop_of(*this, "min");
+  Tensor x = cast(strong_dtype(u.dtype()));
+  auto inverse = [](const Tensor& t) { return t.dtype().is_float() ? -t : ~t; };
+  return s(inverse(inverse(x).max({.axis = o.axis, .keepdim = o.keepdim})));
+}
+Tensor Tensor::mean(const ReduceOptions& o) const {
+  OpScope s;
+  UOp u = uop_of(*this, "mean");
+  DType in = strong_dtype(u.dtype()), out = in.is_float() ? in : dtypes::default_float();
+  Tensor sum = cast(sum_acc_dtype(in)).sum({.axis = o.axis, .keepdim = o.keepdim});
+  return s((sum.cast(least_upper_float(sum.dtype())) * (1.0 / static_cast<double>(count(shape_of(u), o.axis, "mean")))).cast(out));
+}
+Tensor Tensor::any(const ReduceOptions& o) const { OpScope s; return s(to_bool().max({.axis = o.axis, .keepdim = o.keepdim})); }
+Tensor Tensor::all(const ReduceOptions& o) const { OpScope s; return s(to_bool().prod({.axis = o.axis, .keepdim = o.keepdim})); }
+
+std::pair<Tensor, Tensor> Tensor::var_mean(const VarOptions& o) const {
+  OpScope s;
+  Tensor m = mean({.axis = o.axis, .keepdim = true});
+  double n = static_cast<double>(std::max<int64_t>(0, count(shape(), o.axis, "var") - o.correction));
+  Tensor v = (*this - m).square().sum({.axis = o.axis, .keepdim = o.keepdim}) / n;
+  if (!o.keepdim) m = m.reshape(v.shape());
+  return {v, m};
+}
+Tensor Tensor::var(const VarOptions& o) const { OpScope s; return s(var_mean(o).first); }
+Tensor Tensor::std(const VarOptions& o) const { OpScope s; return s(var(o).sqrt()); }
+
+Tensor Tensor::logsumexp(const ReduceOptions& o) const {
+  OpScope s;
+  Tensor m = max({.axis = o.axis, .keepdim = true}).detach();
+  Tensor r = (*this - m).exp().sum({.axis = o.axis, .keepdim = o.keepdim}).log();
+  return s(r + (o.keepdim ? m : m.reshape(r.shape())));
+}
+
+Tensor Tensor::argmax(const ArgOptions& o) const {
+  OpScope s;
+  const Shape sh = shape();
+  TG_CHECK(ShapeError, sh.numel() > 0, "[argmax] got shape ", sh, ", expected at least one element");
+  if (!o.axis) {
+    Tensor r = flatten().argmax({.axis = 0});
+    return s(o.keepdim ? r.reshape(Shape(sh.size(), SInt(1))) : r);
+  }
+  int a = axis_of(*o.axis, sh.size(), "argmax", sh);
+  if (sh.empty()) return s(zeros_like(dtypes::int32));
+  int64_t n = sh[static_cast<size_t>(a)].value();
+  // Counts down, so that the first of equals is the greatest.
+  Shape line(sh.size(), SInt(1));
+  line[static_cast<size_t>(a)] = n;
+  Tensor down = arange(n, 0, -1, {.dtype = dtypes::int32}).reshape(line);
+  Tensor top = max({.axis = a, .keepdim = true});
+  Tensor is_top = *this == top;
+  if (dtype().is_float()) is_top = is_top | isnan();
+  return s(n - is_top.where(down, 0).max({.axis = a, .keepdim = o.keepdim}));
+}
+Tensor Tensor::argmin(const ArgOptions& o) const { OpScope s; return s((dtype().is_float() ? -*this : ~*this).argmax(o)); }
+
+// ---- normalisations ----
+
+Tensor Tensor::softmax(int axis) const {
+  OpScope s;
+  Tensor e = (*this - max({.axis = axis, .keepdim = true}).detach()).exp();
+  return s(e / e.sum({.axis = axis, .keepdim = true}));
+}
+Tensor Tensor::log_softmax(int axis) const {
+  OpScope s;
+  Tensor m = *this - max({.axis = axis, .keepdim = true}).detach();
+  return s(m - m.exp().sum({.axis = axis, .keepdim = true}).log());
+}
+Tensor Tensor::normalize(double p, int axis, double eps) const {
+  OpScope s;
+  Tensor n = p == 0   ? (*this != 0).cast(dtype()).sum({.axis = axis, .keepdim = true})
+             : p == 1 ? abs().sum({.axis = axis, .keepdim = true})
+             : p == 2 ? square().sum({.axis = axis, .keepdim = true}).sqrt()
+                      : abs().pow(p).sum({.axis = axis, .keepdim = true}).pow(1 / p);
+  return s(*this / n.maximum(eps));
+}
+Tensor Tensor::layernorm(const Axes& axis, double eps) const {
+  OpScope s;
+  Tensor centered = *this - mean({.axis = axis, .keepdim = true});
+  return s(centered * (centered.square().mean({.axis = axis, .keepdim = true}) + eps).rsqrt());
+}
+Tensor Tensor::rms_norm(int axis, double eps) const {
+  OpScope s;
+  Tensor x = cast(least_upper_dtype(dtype(), dtypes::float32));
+  return s((x * (x.square().mean({.axis = axis, .keepdim = true}) + eps).rsqrt()).cast(dtype()));
+}
+Tensor Tensor::batchnorm(const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& invstd, int axis) const {
+  OpScope s;
+  const Shape sh = shape();
+  size_t a = static_cast<size_t>(axis_of(axis, sh.size(), "batchnorm", sh));
+  Shape line(sh.size(), SInt(1));
+  line[a] = sh[a];
+  auto along = [&](const Tensor& t) {
+    TG_CHECK(ShapeError, t.numel() == sh[a].value() || t.ndim() == static_cast<int64_t>(sh.size()), "[batchnorm] got statistics of shape ", t.shape(), " for ", sh, ", expected ",
+             sh[a], " elements");
+    return t.numel() == sh[a].value() ? t.reshape(line) : t;
+  };
+  Tensor x = *this - along(mean);
+  if (weight.defined()) x = x * along(weight);
+  Tensor r = x * along(invstd);
+  return s(bias.defined() ? r + along(bias) : r);
+}
+
+// ---- prefixes ----
+
+namespace {
+constexpr int64_t kPrefixChunk = 256;
+
+/// Reduce of every prefix of the last axis: windows of n over the axis padded with n - 1 neutral elements, in chunks for long axes.
+Tensor prefix(const Tensor& t, Ops op) {
+  Shape sh = t.shape();
+  int last = static_cast<int>(sh.size()) - 1;
+  int64_t n = sh.back().value();
+  UOp u = t.uop();
+  ConstValue zero = ops::identity_of(op, u.dtype());
+  auto padded = [&](const Tensor& x, int64_t before, int64_t after) {
+    ops::Pairs p(static_cast<size_t>(x.ndim()), {0, 0});
+    p.back() = {before, after};
+    UOp v = ops::pad(x.uop(), p);
+    if (op == Ops::ADD) return Tensor::from_uop(v);
+    UOp inside = ops::pad(ops::full(x.shape(), true, dtypes::bool_), p);
+    return Tensor::from_uop(inside.where(v, v.const_like(zero)));
+  };
+  auto over = [&](const Tensor& x, int axis) {
+    const Shape xs = x.shape();
+    return Tensor::from_uop(reduced(op, x.uop(), Axes(axis), false, x.dtype(), "prefix"));
+  };
+  if (n <= kPrefixChunk) return over(padded(t, n - 1, 0).pool_view(n), -1);
+  int64_t chunks = (n + kPrefixChunk - 1) / kPrefixChunk;
+  Shape split = sh;
+  split.back() = chunks, split.push_back(kPrefixChunk);
+  Tensor inner = prefix(padded(t, 0, chunks * kPrefixChunk - n).reshape(split), op);
+  std::vector<std::pair<SInt, SInt>> tail;
+  for (const SInt& d : split) tail.push_back({0, d});
+  tail.back() = {kPrefixChunk - 1, kPrefixChunk};
+  Shape totals = split;
+  totals.pop_back();
+  // Each chunk continues from the reduce of all chunks before it.
+  Tensor before = prefix(inner.shrink(tail).reshape(totals), op);
+  std::vector<std::pair<SInt, SInt>> keep;
+  for (const SInt& d : totals) keep.push_back({0, d});
+  keep.back() = {0, chunks - 1};
+  before = padded(before.shrink(keep), 1, 0).unsqueeze(-1);
+  Tensor both = op == Ops::ADD ? inner + before : op == Ops::MUL ? inner * before : inner.maximum(before);
+  Shape flat = sh;
+  flat.back() = chunks * kPrefixChunk;
+  (void)last;
+  return both.reshape(flat).shrink_to(sh);
+}
+
+Tensor prefix_along(const Tensor& t, int axis, Ops op, DType acc, const char* name) {
+  const Shape sh = t.shape();
+  int a = axis_of(axis, sh.size(), name, sh), last = static_cast<int>(sh.size()) - 1;
+  if (sh.empty() || sh.numel() == 0) return t.cast(acc);
+  return prefix(t.cast(acc).transpose(a, last), op).transpose(a, last);
+}
+}  // namespace
+
+Tensor Tensor::cumsum(int axis) const {
+  OpScope s;
+  DType d = strong_dtype(dtype()), acc = sum_acc_dtype(d);
+  Tensor r = prefix_along(*this, axis, Ops::ADD, acc, "cumsum");
+  return s(d.is_float() ? r.cast(d) : r);
+}
+Tensor Tensor::cumprod(int axis) const { OpScope s; return s(prefix_along(*this, axis, Ops::MUL, strong_dtype(dtype()), "cumprod")); }
+Tensor Tensor::cummax_values(int axis) const { OpScope s; return s(prefix_along(*this, axis, Ops::MAX, strong_dtype(dtype()), "cummax")); }
+Tensor Tensor::logcumsumexp(int axis) const {
+  OpScope s;
+  const Shape sh = shape();
+  if (sh.empty()) return *this;
+  Tensor x = transpose(axis, -1);
+  int64_t n = x.shape(-1);
+  // Row i of the last two axes: the elements up to i.
+  Tensor seen = arange(n).unsqueeze(-1) >= arange(n);
+  Tensor rows = seen.where(x.unsqueeze(-2), -std::numeric_limits<double>::infinity());
+  return s(rows.logsumexp(-1).transpose(axis, -1));
+}
+
+// ---- order ----
+
+std::pair<Tensor, Tensor> Tensor::sort(int axis, bool descending) const {
+  OpScope s;
+  const Shape sh = shape();
+  int a = axis_of(axis, sh.size(), "sort", sh);
+  if (sh.empty() || sh.numel() == 0) return {*this, zeros_like(dtypes::int32)};
+  int last = static_cast<int>(sh.size()) - 1;
+  Tensor x = transpose(a, last);
+  int64_t n = x.shape(-1);
+  // The place of an element is the number of those before it; equal ones keep their order, NaN counts as the greatest.
+  Tensor rows = x.unsqueeze(-1), cols = x.unsqueeze(-2);
+  Tensor before = descending ? cols > rows : cols < rows, same = cols == rows;
+  if (x.dtype().is_float()) {
+    Tensor rn = rows.isnan(), cn = cols.isnan();
+    before = descending ? (cn & !rn) | (before & !rn & !cn) : (rn & !cn) | (before & !rn & !cn);
+    same = same | (rn & cn);
+  }
+  Tensor earlier = arange(n).unsqueeze(-1) > arange(n);
+  Tensor place = (before | (same & earlier)).sum({.axis = -1, .dtype = dtypes::int32}).contiguous();
+  Tensor hit = place.unsqueeze(-2) == arange(n).unsqueeze(-1);
+  Tensor index = hit.where(arange(n), 0).sum({.axis = -1, .dtype = dtypes::int32});
+  Tensor values = hit.where(x.unsqueeze(-2), 0).sum({.axis = -1, .dtype = x.dtype()});
+  if (x.dtype().is_bool()) values = hit.where(x.unsqueeze(-2), false).any(-1);
+  return {values.transpose(a, last), index.transpose(a, last)};
+}
+std::pair<Tensor, Tensor> Tensor::topk(int64_t k, int axis, bool largest) const {
+  OpScope s;
+  const Shape sh = shape();
+  int64_t n = shape(axis);
+  TG_CHECK(ValueError, k >= 0 && k <= n, "[topk] got k = ", k, " for axis ", axis, " of shape ", sh, ", expected 0 to ", n);
+  auto [v, i] = sort(axis, largest);
+  Shape keep = sh;
+  keep[static_cast<size_t>(axis_of(axis, sh.size(), "topk", sh))] = k;
+  return {v.shrink_to(keep), i.shrink_to(keep)};
+}
+
+}  // namespace tg
