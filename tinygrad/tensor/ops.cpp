@@ -7,10 +7,8 @@
 
 namespace tg::ops {
 
-UOp reshape(UOp x, const Shape& shape) {
-  while (x.is(Ops::RESHAPE)) x = x.src(0);
-  return shape_of(x) == shape ? x : UOp::make(Ops::RESHAPE, x.dtype(), {x, shape.stack()});
-}
+// Views of views are not merged here: the view in between may be a tensor that wants a gradient.
+UOp reshape(UOp x, const Shape& shape) { return shape_of(x) == shape ? x : UOp::make(Ops::RESHAPE, x.dtype(), {x, shape.stack()}); }
 
 UOp expand(UOp x, const Shape& shape) { return shape_of(x) == shape ? x : UOp::make(Ops::EXPAND, x.dtype(), {x, shape.stack()}); }
 
@@ -18,14 +16,7 @@ UOp permute(UOp x, const std::vector<int>& order) {
   bool same = true;
   for (size_t i = 0; i < order.size(); i++) same &= order[i] == static_cast<int>(i);
   if (same) return x;
-  std::vector<int64_t> arg(order.begin(), order.end());
-  if (x.is(Ops::PERMUTE)) {
-    const auto& inner = x.arg<std::vector<int64_t>>();
-    std::vector<int> both;
-    for (int64_t a : arg) both.push_back(static_cast<int>(inner[static_cast<size_t>(a)]));
-    return permute(x.src(0), both);
-  }
-  return UOp::make(Ops::PERMUTE, x.dtype(), {x}, Arg(std::move(arg)));
+  return UOp::make(Ops::PERMUTE, x.dtype(), {x}, Arg(std::vector<int64_t>(order.begin(), order.end())));
 }
 
 UOp shrink(UOp x, const Pairs& offset_size) {

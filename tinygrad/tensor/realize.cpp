@@ -75,6 +75,7 @@ void realize(const Tensors& tensors) {
   std::optional<ScheduleRun> run;
   BoundSchedule bound;
   std::vector<UOpRef> results;
+  std::vector<std::pair<UOpRef, UOpRef>> shared;
   {
     GraphScope g;
     p = plan(tensors);
@@ -82,6 +83,7 @@ void realize(const Tensors& tensors) {
       bound = create_schedule(p.roots);
       run.emplace(bound);
       for (UOp r : bound.results) results.push_back(r);
+      for (auto& [from, to] : bound.stored) shared.emplace_back(from, to);
     }
   }
   if (run) run->run();  // without the graph's lock; a failure leaves every tensor as it was
@@ -92,6 +94,7 @@ void realize(const Tensors& tensors) {
       Graph::global().forward(p.sources[i], results[i]);
     }
     finish_effects(p.writes);
+    for (auto& [from, to] : shared) Graph::global().forward(from, to);  // writes are forwarded already
     for (size_t i = 0; i < p.roots.size(); i++)
       if (p.sources[i] != p.roots[i]) Graph::global().forward(p.sources[i], current_view(p.roots[i]));
   }
@@ -110,7 +113,11 @@ bool Tensor::is_realized() const { GraphScope g; return has_value(current(uop_of
 BoundSchedule schedule(const Tensors& tensors) {
   GraphScope g;
   Plan p = plan(tensors);
-  if (p.roots.empty()) return {std::make_shared<const Schedule>(), {}, {}, {}, false};
+  if (p.roots.empty()) {
+    BoundSchedule none;
+    none.schedule = std::make_shared<const Schedule>();
+    return none;
+  }
   return create_schedule(p.roots);
 }
 BoundSchedule Tensor::schedule() const { return tg::schedule(Tensors{*this}); }
