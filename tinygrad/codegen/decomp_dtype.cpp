@@ -1,0 +1,170 @@
+/// \file Narrow floats a target does not compute in: bits in memory, float32 in registers. A value of such a type is always exactly representable in it, so
+/// that only results of arithmetic are rounded and writing a value drops bits that are zero.
+#include <cmath>
+#include <limits>
+
+#include "tinygrad/codegen/decomp.h"
+
+namespace tg {
+namespace {
+constexpr double kInf = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
+
+struct Narrow {
+  DType type, storage;
+  int mantissa, bias;
+  double greatest;        ///< finite
+  bool fnuz = false;      ///< no negative zero, no infinity, NaN is its code
+  bool infinity = true;   ///< has one
+  bool saturates = true;  ///< finite values beyond the greatest become it
+  int shift() const { return 23 - mantissa; }
+  int least_exponent() const { return 1 - bias; }
+};
+Narrow narrow(DType d) {
+  switch (d.id()) {
+    case DTypeId::kBFloat16: return {d, dtypes::uint16, 7, 127, 0x1.fep127, false, true, false};
+    case DTypeId::kFloat16: return {d, dtypes::uint16, 10, 15, 65504, false, true, false};
+    case DTypeId::kFp8E4M3: return {d, dtypes::uint8, 3, 7, 448, false, false, true};
+    case DTypeId::kFp8E5M2: return {d, dtypes::uint8, 2, 15, 57344, false, true, true};
+    case DTypeId::kFp8E4M3FNUZ: return {d, dtypes::uint8, 3, 8, 240, true, false, true};
+    case DTypeId::kFp8E5M2FNUZ: return {d, dtypes::uint8, 2, 16, 57344, true, false, true};
+    default: TG_ASSERT(false, "no narrow float: ", d); return {};
+  }
+}
+
+using dtypes::float32, dtypes::uint32;
+UOp bits_of(UOp v) { return v.bitcast(uint32); }
+UOp word(uint32_t v) { return UOp::constant(ConstValue(static_cast<int64_t>(v)), uint32); }
+UOp number(double v) { return UOp::constant(ConstValue(v), float32); }
+UOp is_nan(UOp v) { return v.ne(v); }
+constexpr uint32_t kSign = 0x80000000u, kMagnitude = 0x7fffffffu;
+
+/// A float32 to the nearest value of the narrow type, ties to even.
+UOp rounded(UOp v, DType d) {
+  const Narrow n = narrow(d);
+  const uint32_t last = 1u << n.shift();
+  auto to_even = [&](UOp b) { return (b + word(last / 2 - 1) + ((b >> word(static_cast<uint32_t>(n.shift()))) & word(1))) & word(~(last - 1)); };
+  UOp b = bits_of(v);
+  if (d == dtypes::bfloat16) return is_nan(v).where(number(kNaN), to_even(b).bitcast(float32));
+  UOp sign = b & word(kSign), m = (b & word(kMagnitude)).bitcast(float32);
+  // Below the normal numbers the spacing is constant: an addition rounds to it.
+  const double spacing = std::ldexp(1.0, 23 + n.least_exponent() - n.mantissa);
+  UOp r = (m < number(std::ldexp(1.0, n.least_exponent()))).where((m + number(spacing)) + number(-spacing), to_even(bits_of(m)).bitcast(float32));
+  r = (number(n.greatest) < r).where(number(n.saturates ? n.greatest : kInf), r);
+  if (n.fnuz) {
+    r = r.eq(number(0)).where(number(0), (bits_of(r) | sign).bitcast(float32));
+  } else {
+    r = (bits_of(r) | sign).bitcast(float32);
+  }
+  if (n.saturates) r = m.eq(number(kInf)).where(n.infinity ? v : number(kNaN), r);
+  return is_nan(v).where(number(kNaN), r);
+}
+
+/// The code of a value that is exact in the narrow type.
+UOp encoded(UOp v, DType d) {
+  const Narrow n = narrow(d);
+  if (d == dtypes::bfloat16) return (bits_of(v) >> word(16)).cast(n.storage);
+  UOp b = bits_of(v), m = (b & word(kMagnitude)).bitcast(float32);
+  const double spacing = std::ldexp(1.0, 23 + n.least_exponent() - n.mantissa);
+  UOp small = bits_of(m + number(spacing)) - bits_of(number(spacing));
+  UOp large = (bits_of(m) >> word(static_cast<uint32_t>(n.shift()))) - word(static_cast<uint32_t>(127 - n.bias) << n.mantissa);
+  UOp code = (m < number(std::ldexp(1.0, n.least_exponent()))).where(small, large);
+  const int width = n.storage.bitsize();
+  const uint32_t top = 1u << (width - 1);
+  const uint32_t infinity = (d == dtypes::float16 ? 0x7c00u : 0x7cu), nan = d == dtypes::float16 ? 0x7e00u : n.fnuz ? 0x80u : 0x7fu;
+  if (n.infinity) code = m.eq(number(kInf)).where(word(infinity), code);
+  UOp sign = (b >> word(static_cast<uint32_t>(32 - width))) & word(top);
+  code = is_nan(v).where(word(nan), n.fnuz ? m.eq(number(0)).where(word(0), code | sign) : code | sign);
+  return code.cast(n.storage);
+}
+
+UOp decoded(UOp code, DType d) {
+  const Narrow n = narrow(d);
+  UOp c = code.cast(uint32);
+  if (d == dtypes::bfloat16) return (c << word(16)).bitcast(float32);
+  const int width = n.storage.bitsize();
+  const uint32_t top = 1u << (width - 1);
+  UOp magnitude = c & word(top - 1), sign = (c & word(top)) << word(static_cast<uint32_t>(32 - width));
+  // As a float32 with its exponent off by a constant: a multiplication sets it right, denormal numbers included.
+  UOp r = (magnitude << word(static_cast<uint32_t>(n.shift()))).bitcast(float32) * number(std::ldexp(1.0, 127 - n.bias));
+  if (n.infinity) {
+    const uint32_t infinity = d == dtypes::float16 ? 0x7c00u : 0x7cu;
+    r = magnitude.eq(word(infinity)).where(number(kInf), r);
+    r = (word(infinity) < magnitude).where(number(kNaN), r);
+  } else if (!n.fnuz) {
+    r = magnitude.eq(word(0x7f)).where(number(kNaN), r);
+  }
+  r = (bits_of(r) | sign).bitcast(float32);
+  return n.fnuz ? c.eq(word(0x80)).where(number(kNaN), r) : r;
+}
+
+/// float64 to float32 such that a second rounding gives what a single one would: to odd.
+UOp to_odd(UOp v) {
+  UOp f = v.cast(float32), back = f.cast(dtypes::float64), b = bits_of(f);
+  UOp even = (b & word(1)).eq(word(0)), inexact = UOp::alu(Ops::AND, {back.ne(v), v.eq(v)});
+  // The neighbour on the other side: magnitude up when the conversion came out too small.
+  UOp smaller = (v < v.const_like(0.0)).where(v < back, back < v);
+  UOp neighbour = smaller.where(b + word(1), b - word(1)).bitcast(float32);
+  return UOp::alu(Ops::AND, {even, inexact}).where(neighbour, f);  // what overflowed becomes the greatest finite number
+}
+
+constexpr OpSet kExact = Ops::WHERE | Ops::MAX | Ops::NEG | Ops::TRUNC;  // of exact operands
+
+struct Emulation {
+  const Renderer& renderer;
+  bool emulated(DType d) const { return d.is_float() && !d.is_weak() && !renderer.supports(d); }
+
+  UOp converted(UOp v, DType from, DType to) const {  // v stands for a value of type `from`
+    if (!emulated(to)) return v.cast(to);
+    if (from == to) return v;
+    if (emulated(from)) return rounded(v, to);
+    if (from == dtypes::float64 && to != dtypes::bfloat16) return rounded(to_odd(v), to);
+    return rounded(v.cast(float32), to);
+  }
+
+  UOp node(UOp u, UOps& src) const {
+    const DType d = u.dtype();
+    auto remake = [&](DType as) { return UOp::make(u.op(), as, src, u.arg(), u.tag()); };
+    if (u.is(Ops::STORE)) {
+      if (emulated(u.src(1).dtype()) && src[0].dtype() != float32) src[1] = encoded(src[1], u.src(1).dtype());
+      return remake(d);
+    }
+    if (u.is(Ops::CAST)) return converted(src[0], u.src(0).dtype(), d);
+    if (u.is(Ops::BITCAST)) {
+      const DType from = u.src(0).dtype();
+      if (from == d) return src[0];
+      UOp v = emulated(from) ? encoded(src[0], from) : src[0];
+      return emulated(d) ? decoded(v.bitcast(narrow(d).storage), d) : v.bitcast(d);
+    }
+    if (!emulated(d)) return remake(d);
+    if (u.is_const()) return UOp::constant(u.const_value(), float32);
+    if (u.in(groups::kDefines)) return remake(u.arg<ParamArg>().addrspace == AddrSpace::kReg ? float32 : narrow(d).storage);
+    if (u.in(Ops::INDEX | Ops::AFTER)) return remake(src[0].dtype());
+    if (u.is(Ops::LOAD)) {
+      if (src[0].dtype() == float32) return remake(float32);
+      if (src.size() > 1) src[1] = encoded(src[1], d);
+      return decoded(remake(src[0].dtype()), d);
+    }
+    UOp r = remake(float32);
+    return u.in(groups::kAlu | Ops::REDUCE) && !u.in(kExact) ? rounded(r, d) : r;
+  }
+};
+}  // namespace
+
+UOp decompose_dtypes(UOp sink, const Renderer& renderer) {
+  Emulation e{renderer};
+  const UOps order = sink.toposort();
+  bool any = false;
+  for (UOp u : order) any |= e.emulated(u.dtype());
+  if (!any) return sink;
+  MemoScope memo;
+  UOps src;
+  for (UOp u : order) {
+    src.clear();
+    bool changed = e.emulated(u.dtype());
+    for (UOp s : u.srcs()) src.push_back(memo.get(s)), changed |= src.back() != s;
+    memo.set(u, changed ? e.node(u, src) : u);
+  }
+  return memo.get(sink);
+}
+
+}  // namespace tg

@@ -1,0 +1,198 @@
+/// \file Tables of decompositions: integer division, threefry, simple operations, late forms.
+#include <mutex>
+#include <unordered_map>
+
+#include "tinygrad/codegen/decomp.h"
+#include "tinygrad/uop/facts.h"
+
+namespace tg {
+namespace {
+using namespace upat;
+using enum Ops;
+
+// ---- integers ----
+bool is_power_of_two(int128 v) { return v > 0 && (v & (v - 1)) == 0; }
+int log2_of(int128 v) { int k = 0; while (v > 1) v >>= 1, k++; return k; }
+bool nonnegative(UOp u) { return vmin(u) >= 0; }
+
+/// x + k * c with the least k that makes it non-negative, if that fits the type: then C's division is floor division of x, plus k.
+UOp shifted_up(UOp x, int128 c, int128* k) {
+  const Bounds b = bounds_of(x);
+  *k = (-b.lo + c - 1) / c;
+  const int128 by = *k * c;
+  if (b.lo <= int_min(x.dtype()) || by > int_max(x.dtype()) || b.hi + by > int_max(x.dtype())) return {};
+  return x + ConstValue(by);
+}
+UOp wrong_sign(UOp r, UOp y) {  // of C's remainder
+  UOp zero = r.const_like(0);
+  if (vmin(y) > 0) return r < zero;
+  return r.ne(zero) & (r < zero).ne(y < zero);
+}
+UOp lower_floordiv(UOp u) {
+  UOp x = u.src(0), y = u.src(1);
+  const DType d = u.dtype();
+  if (!d.is_int() || d.is_weak()) return {};
+  if (y.is_const() && is_power_of_two(y.const_int())) return x >> ConstValue(log2_of(y.const_int()));
+  UOp q = UOp::alu(CDIV, {x, y});
+  if (d.is_unsigned() || (nonnegative(x) && nonnegative(y)) || (vmax(x) <= 0 && vmax(y) < 0)) return q;
+  if (int128 k; y.is_const() && y.const_int() > 0)
+    if (UOp up = shifted_up(x, y.const_int(), &k)) return UOp::alu(CDIV, {up, y}) - ConstValue(k);
+  return q - wrong_sign(UOp::alu(CMOD, {x, y}), y).cast(d);
+}
+UOp lower_floormod(UOp u) {
+  UOp x = u.src(0), y = u.src(1);
+  const DType d = u.dtype();
+  if (!d.is_int() || d.is_weak()) return {};
+  if (y.is_const() && is_power_of_two(y.const_int())) return x & ConstValue(y.const_int() - 1);
+  UOp r = UOp::alu(CMOD, {x, y});
+  if (d.is_unsigned() || (nonnegative(x) && nonnegative(y)) || (vmax(x) <= 0 && vmax(y) < 0)) return r;
+  if (int128 k; y.is_const() && y.const_int() > 0)
+    if (UOp up = shifted_up(x, y.const_int(), &k)) return UOp::alu(CMOD, {up, y});
+  return r + wrong_sign(r, y).where(y, y.const_like(0));
+}
+/// C's division and modulo by a power of two, of values that may be negative.
+UOp lower_cdiv(X x, N0 n) {
+  const int128 c = n.const_int();
+  const DType d = x.dtype();
+  if (!is_power_of_two(c) || d.is_weak()) return {};
+  const int k = log2_of(c);
+  if (nonnegative(x)) return x >> ConstValue(k);
+  UOp towards_zero = (x >> ConstValue(d.bitsize() - 1)) & ConstValue(c - 1);
+  return (x + towards_zero) >> ConstValue(k);
+}
+UOp lower_cmod(X x, N0 n) { return is_power_of_two(n.const_int()) && nonnegative(x) && !x.dtype().is_weak() ? x & ConstValue(n.const_int() - 1) : UOp(); }
+
+// ---- accumulators ----
+/// LOAD of a register, or a chain of additions to one.
+bool is_accumulator(UOp u) {
+  while (u.in(ADD | MULACC)) {
+    if (u.is(MULACC)) u = u.src(2);
+    else if (u.src(0).in(ADD | MULACC | LOAD)) u = u.src(0);
+    else u = u.src(1);
+  }
+  if (!u.is(LOAD)) return false;
+  UOp base = u.src(0);
+  while (base.in(AFTER | INDEX)) base = base.src(0);
+  return base.is(BUFFER) && base.arg<ParamArg>().addrspace == AddrSpace::kReg;
+}
+bool fusable(DType d) { return d == dtypes::float32 || d == dtypes::float64; }
+
+UOp number_max(UOp a, UOp b) {
+  UOp r = (a < b).where(b, a);
+  return b.dtype().is_float() && !b.is_const() ? b.ne(b).where(b, r) : r;
+}
+/// Truncation through integers; beyond 2^mantissa every value is whole.
+UOp lower_trunc(F f) {
+  const DType d = f.dtype(), i = d == dtypes::float64 ? dtypes::int64 : dtypes::int32;
+  const double whole = d == dtypes::float64 ? 0x1p52 : d == dtypes::float32 ? 0x1p23 : 0x1p10;
+  UOp magnitude = (f < f.const_like(0.0)).where(f * ConstValue(-1.0), f);
+  UOp t = UOp(f).cast(i).cast(d);
+  // -0.5 gives -0: the sign comes back by the addition of a zero of that sign.
+  UOp zero = f * ConstValue(0.0);
+  return (magnitude < f.const_like(whole)).where(t.ne(t.const_like(0.0)).where(t, zero), f);
+}
+
+/// What a table is made for, so that equal op sets share one.
+const PatternMatcher<>& cached(OpSet key, std::unordered_map<uint64_t, std::unique_ptr<PatternMatcher<>>>& kept, PatternMatcher<> (*make)(OpSet)) {
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  auto& slot = kept[key.lo * 0x9e3779b97f4a7c15ull ^ key.hi];
+  if (!slot) slot = std::make_unique<PatternMatcher<>>(make(key));
+  return *slot;
+}
+
+PatternMatcher<> make_decompositions(OpSet ops) {
+  PatternMatcher<> t;
+  auto missing = [&](Ops op) { return !ops.has(op); };
+  if (missing(FLOORDIV) || missing(FLOORMOD)) t = t + pm_lower_divmod();
+  if (missing(THREEFRY)) t = t + PatternMatcher<>{rule(op<THREEFRY>(x, y), [](X x, Y y) { return decompose_threefry(x, y); })};
+  if (missing(POW)) {
+    if (ops.has(MULACC)) t = t + PatternMatcher<>{rule(op<POW>(f, g), [](F f, G g) { return decompose_pow(f, g, true); })};
+    else t = t + PatternMatcher<>{rule(op<POW>(f, g), [](F f, G g) { return decompose_pow(f, g, false); })};
+  }
+#define TG_FLOAT_FUNCTION(OP, f_name) \
+  if (missing(OP)) { \
+    if (ops.has(MULACC)) t = t + PatternMatcher<>{rule(op<OP>(f), [](F f) { return f_name(f, true); })}; \
+    else t = t + PatternMatcher<>{rule(op<OP>(f), [](F f) { return f_name(f, false); })}; \
+  }
+  TG_FLOAT_FUNCTION(EXP2, decompose_exp2)
+  TG_FLOAT_FUNCTION(LOG2, decompose_log2)
+  TG_FLOAT_FUNCTION(SIN, decompose_sin)
+#undef TG_FLOAT_FUNCTION
+  // Fused float16 would be a fused float32 and a second rounding.
+  t = t + PatternMatcher<>{rule(op<MULACC>(x, y, z), [](X x, Y y, Z z) { return fusable(x.dtype()) ? UOp() : x * y + z; })};
+  if (missing(MULACC)) t = t + PatternMatcher<>{rule(op<MULACC>(x, y, z), x * y + z)};
+  if (missing(RECIPROCAL)) t = t + PatternMatcher<>{rule(recip(f), [](F f) { return UOp::alu(FDIV, {f.const_like(1.0), f}); })};
+  if (missing(MAX)) t = t + PatternMatcher<>{rule(max(x, y), [](X x, Y y) { return x.is_const() ? number_max(y, x) : number_max(x, y); })};
+  if (missing(TRUNC)) t = t + PatternMatcher<>{rule(op<TRUNC>(f), [](F f) { return lower_trunc(f); })};
+  return t;
+}
+
+PatternMatcher<> make_late(OpSet ops) {
+  PatternMatcher<> t;
+  if (ops.has(FDIV))  // one rounding instead of two; whichever form the reciprocal has by now
+    t = t + PatternMatcher<>{
+      rule(f * recip(g), [](F f, G g) { return UOp::alu(FDIV, {f, g}); }),
+      rule(f * op<FDIV>(g, u), [](F f, G g, U u) { return g.is_const() && g.const_float() == 1 ? UOp::alu(FDIV, {f, u}) : UOp(); }),
+    };
+  if (ops.has(NEG)) t = t + PatternMatcher<>{
+      rule(x * -1, [](X x) { return x.dtype().is_bool() ? UOp() : UOp::alu(NEG, {x}); }),
+    };
+  if (ops.has(SUB)) t = t + PatternMatcher<>{
+      rule(x + op<NEG>(y), [](X x, Y y) { return UOp::alu(SUB, {x, y}); }),
+      rule(x + y * -1, [](X x, Y y) { return x.dtype().is_bool() ? UOp() : UOp::alu(SUB, {x, y}); }),
+    };
+  if (ops.has(CMPEQ)) t = t + PatternMatcher<>{
+      rule(not_(x != y), [](X x, Y y) { return UOp::alu(CMPEQ, {x, y}); }),
+    };
+  if (ops.has(MULACC)) t = t + PatternMatcher<>{
+      rule(x + y * z, [](X x, Y y, Z z) { return fusable(x.dtype()) && is_accumulator(x) ? UOp::alu(MULACC, {y, z, x}) : UOp(); }),
+    };
+  return t;
+}
+}  // namespace
+
+const PatternMatcher<>& pm_lower_divmod() {
+  static const PatternMatcher<> t({
+    rule(u = node<FLOORDIV>(), [](U u) { return lower_floordiv(u); }),
+    rule(u = node<FLOORMOD>(), [](U u) { return lower_floormod(u); }),
+    rule(op<CDIV>(x, n0), [](X x, N0 n) { return lower_cdiv(x, n); }),
+    rule(op<CMOD>(x, n0), [](X x, N0 n) { return lower_cmod(x, n); }),
+  });
+  return t;
+}
+
+const PatternMatcher<>& op_decompositions(OpSet ops) {
+  static auto* kept = new std::unordered_map<uint64_t, std::unique_ptr<PatternMatcher<>>>;
+  return cached(ops, *kept, make_decompositions);
+}
+const PatternMatcher<>& late_table(OpSet ops) {
+  static auto* kept = new std::unordered_map<uint64_t, std::unique_ptr<PatternMatcher<>>>;
+  return cached(ops, *kept, make_late);
+}
+
+UOp decompose_threefry(UOp counter, UOp key) {
+  using dtypes::uint32, dtypes::uint64;
+  static constexpr int kRotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
+  auto low = [](UOp v) { return v.cast(uint32); };
+  auto high = [](UOp v) { return (v >> ConstValue(32)).cast(uint32); };
+  const UOp k0 = low(key), k1 = high(key), ks[3] = {k1, k0 ^ k1 ^ k0.const_like(0x1bd11bda), k0};
+  UOp a = low(counter) + k0, b = high(counter) + k1;
+  for (int i = 0; i < 5; i++) {
+    for (int r : kRotations[i % 2]) a = a + b, b = a ^ ((b << ConstValue(r)) | (b >> ConstValue(32 - r)));
+    a = a + ks[i % 3], b = b + ks[(i + 1) % 3] + ConstValue(i + 1);
+  }
+  return (b.cast(uint64) << ConstValue(32)) | a.cast(uint64);
+}
+
+UOp decompose_ops(UOp sink, OpSet ops) { return graph_rewrite(sink, op_decompositions(ops), {.name = "decompose operations"}); }
+UOp late_patterns(UOp sink, OpSet ops) { return graph_rewrite(sink, late_table(ops), {.name = "late operations"}); }
+
+UOp lower_to_target(UOp sink, const Renderer& renderer) {
+  sink = lower_index_dtype(sink);
+  sink = decompose_dtypes(sink, renderer);
+  sink = decompose_ops(sink, renderer.ops());
+  return late_patterns(sink, renderer.ops());
+}
+
+}  // namespace tg
