@@ -265,6 +265,16 @@ TEST_F(Symbolic, GivenValid) {
   becomes((a < 8) & a.ge(lit(9)), no());
 }
 
+TEST_F(Symbolic, PaddedIndexSurvivesReshape) {
+  auto r = [](int64_t n, int id) { return UOp::range(n, id); };
+  UOp n = r(2, 0), c = r(64, 1), y = r(56, 2) + r(3, 3) - 1, x = r(56, 4) + r(3, 5) - 1;
+  UOp flat = ((n * 64 + c) * 56 + y) * 56 + x;
+  UOp back = ((flat / (56 * 56 * 64) * 64 + flat / (56 * 56) % 64) * 56 + flat / 56 % 56) * 56 + flat % 56;
+  UOp valid = y.ge(lit(0)) & (y < 56) & x.ge(lit(0)) & (x < 56);
+  UOp got = graph_rewrite(valid.where(back, UOp::invalid()), sym());
+  EXPECT_EQ(split_gate(got).second, graph_rewrite(flat, symbolic())) << render_expr(got);
+}
+
 TEST_F(Symbolic, LoadGates) {
   UOp p = UOp::make(Ops::PARAM, dtypes::float32, {UOp::shape_stack(std::vector<int64_t>{16})}, Arg(ParamArg{0}));
   UOp i = var("i", 0, 31), j = var("j", 0, 15), zero = UOp::constant(ConstValue(0.0), dtypes::float32);

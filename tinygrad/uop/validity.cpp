@@ -32,9 +32,55 @@ constexpr OpSet kBoundSensitive = Ops::FLOORDIV | Ops::FLOORMOD | Ops::CMPLT | O
 UOp stand_in(int index, Bounds b) {
   return UOp::variable(str("given", index), static_cast<int64_t>(std::max<int128>(b.lo, INT64_MIN)), static_cast<int64_t>(std::min<int128>(b.hi, INT64_MAX)));
 }
-UOp with_bounds(UOp u, UOp expr, UOp standin) {
-  UOp r = u.substitute({{expr, standin}});
-  return r == u ? u : simplify(simplify(r).substitute({{standin, expr}}));
+
+/// k with all terms of k * part among the terms of x; 0: none.
+int128 multiple_in(const Linear& x, const Linear& part) {
+  int128 k = 0;
+  size_t i = 0;  // both are in order
+  for (const Term& p : part.terms) {
+    while (i < x.terms.size() && x.terms[i].base != p.base) i++;
+    if (i == x.terms.size() || x.terms[i].coef % p.coef) return 0;
+    int128 q = x.terms[i].coef / p.coef;
+    if (k && q != k) return 0;
+    k = q;
+  }
+  return k;
+}
+
+/// u with `expr` replaced, also where a sum contains a multiple of it: 56*a + 56*b + c contains a + b.
+UOp replace_sum(UOp u, UOp expr, UOp by) {
+  if (!expr.is(Ops::ADD)) return u.substitute({{expr, by}});
+  const Linear part(expr);
+  if (part.terms.size() < 2) return u.substitute({{expr, by}});
+  MemoScope memo;
+  memo.set(expr, by);
+  UOps stack{u}, src;
+  while (!stack.empty()) {
+    UOp n = stack.back();
+    if (memo.has(n)) { stack.pop_back(); continue; }
+    if (n.is(Ops::ADD) && n.dtype() == dtypes::weakint) {
+      // A sum is taken as a whole, so that the order of its terms does not matter.
+      Linear l(n);
+      int128 k = multiple_in(l, part);
+      size_t before = stack.size();
+      for (const Term& t : l.terms) if (!memo.has(t.base)) stack.push_back(t.base);
+      if (stack.size() != before) continue;
+      if (k) l.add(part, -k), l.terms.push_back({by, k}), l.normalize();
+      bool changed = k != 0;
+      for (Term& t : l.terms) if (UOp m = memo.get(t.base); m && m != t.base) t.base = m, changed = true;
+      if (changed) l.normalize();
+      memo.set(n, changed ? l.build() : n), stack.pop_back();
+      continue;
+    }
+    size_t before = stack.size();
+    for (UOp s : n.srcs()) if (!memo.has(s)) stack.push_back(s);
+    if (stack.size() != before) continue;
+    bool changed = false;
+    src.clear();
+    for (UOp s : n.srcs()) src.push_back(memo.get(s)), changed |= src.back() != s;
+    memo.set(n, changed ? n.with_srcs(src) : n), stack.pop_back();
+  }
+  return memo.get(u);
 }
 
 UOps clauses_of(UOp gate) {
@@ -89,16 +135,16 @@ std::optional<Clause> parse_clause(UOp v) {
   auto is_int_lt = [](UOp u) { return u.is(Ops::CMPLT) && u.src(0).dtype().is_int(); };
   if (v.is(Ops::CMPNE) && v.src(1).is_const_int(1) && is_int_lt(v.src(0))) {
     UOp lt = v.src(0);  // not x < c
-    if (lt.src(0).is_const()) return Clause{lt.src(1), true, lt.src(0).const_int()};
+    if (lt.src(0).is_const()) return Clause{lt.src(1), true, lt.src(0).const_int(), true};
     Bounds b = bounds_of(lt.src(1));
-    if (b.lo > -kUnbounded) return Clause{lt.src(0), false, b.lo};
+    if (b.lo > -kUnbounded) return Clause{lt.src(0), false, b.lo, lt.src(1).is_const()};
     return {};
   }
   if (!is_int_lt(v)) return {};
-  if (v.src(0).is_const()) return Clause{v.src(1), false, v.src(0).const_int() + 1};
+  if (v.src(0).is_const()) return Clause{v.src(1), false, v.src(0).const_int() + 1, true};
   Bounds b = bounds_of(v.src(1));
   if (b.hi >= kUnbounded) return {};
-  return Clause{v.src(0), true, b.hi - 1};
+  return Clause{v.src(0), true, b.hi - 1, v.src(1).is_const()};
 }
 
 std::pair<UOp, UOp> split_gate(UOp index) {
@@ -108,40 +154,66 @@ std::pair<UOp, UOp> split_gate(UOp index) {
 
 UOp uop_given_valid(UOp valid, UOp u, bool try_simplex) {
   if (valid.is_const() || u.nsrc() == 0 || !contains_ops(u, kBoundSensitive)) return u;
-  std::vector<std::pair<UOp, Bounds>> known;
+  struct Known { UOp expr; Bounds b; };
+  std::vector<Known> known;
   for (UOp clause : clauses_of(valid)) {
+    if (clause == u) return UOp::constant(true);
     auto c = parse_clause(clause);
     if (!c || c->expr.is_const()) continue;
-    auto it = std::find_if(known.begin(), known.end(), [&](auto& k) { return k.first == c->expr; });
+    auto it = std::find_if(known.begin(), known.end(), [&](const Known& k) { return k.expr == c->expr; });
     if (it == known.end()) known.push_back({c->expr, bounds_of(c->expr)}), it = known.end() - 1;
-    if (c->upper) it->second.hi = std::min(it->second.hi, c->bound);
-    else it->second.lo = std::max(it->second.lo, c->bound);
+    if (c->upper) it->b.hi = std::min(it->b.hi, c->bound);
+    else it->b.lo = std::max(it->b.lo, c->bound);
   }
-  std::vector<std::pair<UOp, UOp>> whole, back;
-  for (size_t i = 0; i < known.size(); i++) {
-    auto [expr, b] = known[i];
-    if (b.lo > b.hi || b == bounds_of(expr)) continue;  // contradictory (never executed), or nothing new
-    UOp fake = stand_in(static_cast<int>(i), b);
-    if (contains(u, expr)) {
-      whole.push_back({expr, fake}), back.push_back({fake, expr});
-      u = with_bounds(u, expr, fake);
+  // Nothing new, or a contradiction (never executed).
+  std::erase_if(known, [](const Known& k) { return k.b.lo > k.b.hi || k.b == bounds_of(k.expr); });
+  // A clause about the same expression is decided by the bounds alone.
+  if (auto c = parse_clause(u)) {
+    for (const Known& k : known) {
+      if (k.expr != c->expr) continue;
+      if (c->upper ? k.b.lo > c->bound : k.b.hi < c->bound) return UOp::constant(false);
+      if (!c->exact) break;
+      if (c->upper ? k.b.hi <= c->bound : k.b.lo >= c->bound) return UOp::constant(true);
+      std::erase_if(known, [&](const Known& o) { return o.expr == c->expr; });
+      break;
     }
-    // x0 + x1 + ... >= 1 with nothing negative: some xi >= 1. What every one of these cases gives holds.
-    if (!try_simplex || !expr.is(Ops::ADD) || b.lo != 1) continue;
-    UOps parts = split_add_terms(expr);
+  }
+  if (known.empty()) return u;
+  // Larger expressions first: they contain the smaller ones, which then get a turn of their own.
+  std::stable_sort(known.begin(), known.end(), [](const Known& a, const Known& b) { return split_add_terms(a.expr).size() > split_add_terms(b.expr).size(); });
+  auto simplified_with = [&](UOp v, std::span<const std::pair<UOp, UOp>> standins) {
+    UOp r = v;
+    std::vector<std::pair<UOp, UOp>> back;
+    for (auto& [expr, standin] : standins)
+      if (UOp s = replace_sum(r, expr, standin); s != r) r = s, back.push_back({standin, expr});
+    if (r == v) return v;
+    UOp simple = simplify(r);
+    for (size_t i = back.size(); i-- > 0;) simple = simple.substitute({back[i]});  // an expression may contain another's stand-in
+    return simplify(simple);
+  };
+  std::vector<std::pair<UOp, UOp>> standins;
+  for (size_t i = 0; i < known.size(); i++) standins.push_back({known[i].expr, stand_in(static_cast<int>(i), known[i].b)});
+  u = simplified_with(u, standins);
+  if (standins.size() > 1)
+    for (auto& s : standins) u = simplified_with(u, {&s, 1});
+  if (!try_simplex) return u;
+  // x0 + x1 + ... >= 1 with nothing negative: some xi >= 1. What every one of these cases gives holds.
+  for (const Known& k : known) {
+    if (!k.expr.is(Ops::ADD) || k.b.lo != 1) continue;
+    UOps parts = split_add_terms(k.expr);
     if (!std::all_of(parts.begin(), parts.end(), [](UOp p) { return p.in(groups::kIrreducible) && vmin(p) >= 0; })) continue;
     UOp common;
     for (UOp p : parts) {
       if (vmax(p) < 1) continue;
-      UOp r = contains(u, p) ? with_bounds(u, p, stand_in(static_cast<int>(i), {1, vmax(p)})) : u;
+      std::pair<UOp, UOp> s{p, stand_in(0, {1, vmax(p)})};
+      UOp r = simplified_with(u, {&s, 1});
       if (common && r != common) { common = UOp(); break; }
       common = r;
+      if (r == u) break;
     }
     if (common) u = common;
   }
-  if (whole.size() < 2) return u;
-  UOp all = u.substitute(whole);
-  return all == u ? u : simplify(simplify(all).substitute(back));
+  return u;
 }
 
 UOp simplify_valid(UOp valid) {
