@@ -6,6 +6,7 @@
 
 #include "tinygrad/base/env.h"
 #include "tinygrad/codegen/access.h"
+#include "tinygrad/codegen/decomp.h"
 #include "tinygrad/codegen/expand.h"
 #include "tinygrad/codegen/gpudims.h"
 #include "tinygrad/codegen/heuristic.h"
@@ -89,6 +90,7 @@ const std::vector<Pass>& passes() {
       {"separate reduces", [](UOp s, PassContext&) { return separate_reduces(s); }},
       {"expand", [](UOp s, PassContext& c) { return expand(s, c.renderer); }},
       {"late symbolic", nullptr, [](const Renderer&) { return &symbolic(); }},
+      {"lower to target", [](UOp s, PassContext& c) { return lower_to_target(s, c.renderer); }},
       {"lanes", lanes_pass},
       {"renderer", nullptr, [](const Renderer& r) { return r.extra_matcher(); }},
   };

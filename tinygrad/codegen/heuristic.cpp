@@ -128,6 +128,9 @@ struct Model {
   }
   /// Predicted cycles of one core; infinite for candidates that are out of the question.
   double score(const Candidate& c) const;
+  /// Bytes of an operand that one step of the output loops reads.
+  double panel(const Access& a, const Candidate& c, Mask lane) const;
+  double traffic(const Candidate& c, Mask lane) const;
   /// Order of the output loops with the least traffic between caches.
   std::vector<int> best_order(const Candidate& c) const;
 };
@@ -197,6 +200,8 @@ double Model::score(const Candidate& c) const {
       else if (stride == 0) each = a.store ? w : 0.5;
       else each = c.lanes * (a.store ? 2.0 : 1.2) * (gather ? 1 : 1.5);
       if (a.gate & lane) each += w;
+      for (int v : c.lane_axes)
+        if (a.mask >> v & 1 && size[static_cast<size_t>(v)] % (c.lanes * c.tile[static_cast<size_t>(v)])) each += t[static_cast<size_t>(v)] > 1 ? 0.25 * w : 0.05 * w;
     } else if (a.store) {
       each = 1;
     }
@@ -212,14 +217,58 @@ double Model::score(const Candidate& c) const {
     seen.push_back(r.scope), loops += count(m, r.scope) / instances(m);
   }
   for (const Access& a : accesses) if (a.store) loops += count(a.mask, a.scope) / instances(a.mask);
-  // Operands larger than the second level cache stream at some bytes a cycle, whatever the code looks like.
-  double stream = 0;
-  for (const Access& a : accesses) {
-    double bytes = a.itemsize;
-    for (size_t i = 0; i < n; i++) if (a.mask >> i & 1) bytes *= size[i] ? static_cast<double>(size[i]) : kSymbolic;
-    if (bytes > l2) stream += bytes / 6;
+  return (std::max({compute + extra, memory, traffic(c, lane)}) + 0.25 * std::min(compute, memory) + 0.6 * loops) * (1 + 0.0004 * body);
+}
+
+double Model::panel(const Access& a, const Candidate& c, Mask lane) const {
+  double bytes = a.itemsize;
+  int64_t done[64];
+  size_t n_done = 0;
+  for (size_t i = 0; i < size.size(); i++) {
+    if (!(a.mask >> i & 1)) continue;
+    const int64_t stride = a.nonlinear >> i & 1 ? -1 - static_cast<int64_t>(i) : a.stride[i];
+    if (stride == 0 || std::find(done, done + n_done, stride) != done + n_done) continue;
+    done[n_done++] = stride;
+    // Axes of one stride slide over each other: y + ky.
+    double extent = 1;
+    for (size_t k = i; k < size.size(); k++) {
+      if (!(a.mask >> k & 1) || (a.nonlinear >> k & 1) != (a.nonlinear >> i & 1) || (k != i && a.stride[k] != stride)) continue;
+      extent += (is_reduce[k] ? (size[k] ? static_cast<double>(size[k]) : kSymbolic) : static_cast<double>(c.tile[k]) * (lane >> k & 1 ? c.lanes : 1)) - 1;
+    }
+    bytes *= extent;
   }
-  return (std::max({compute + extra, memory, stream}) + 0.25 * std::min(compute, memory) + 0.6 * loops) * (1 + 0.0004 * body);
+  return bytes;
+}
+
+/// Cycles to move what does not stay in the second level cache.
+double Model::traffic(const Candidate& c, Mask lane) const {
+  double cycles = 0;
+  for (const Access& a : accesses) {
+    double total = a.itemsize, fetches = 1, all = 1;
+    for (size_t i = 0; i < size.size(); i++) {
+      const bool in = a.mask >> i & 1;
+      if (in) total *= size[i] ? static_cast<double>(size[i]) : kSymbolic;
+      if (is_reduce[i] || !(a.scope >> i & 1)) continue;
+      const double t = trips(c, i);
+      all *= t;
+      if (in) fetches *= t;
+    }
+    if (total <= l2 / 2) continue;
+    const double bytes = panel(a, c, lane);
+    // A panel that fits is fetched once per place; one that does not, in every iteration around it.
+    double moved = bytes * (bytes > l2 / 2 ? all : fetches);
+    // Short contiguous runs with a jump after each: pages and prefetchers suffer.
+    int inner = -1;
+    for (size_t i = 0; i < size.size(); i++) if (a.mask >> i & 1 && trips(c, i) > 1) inner = static_cast<int>(i);
+    if (inner >= 0 && a.stride[static_cast<size_t>(inner)] != 1) {
+      double run = a.itemsize;
+      for (size_t i = 0; i < size.size(); i++)
+        if (a.mask >> i & 1 && a.stride[i] == 1) run *= std::min(static_cast<double>(c.tile[i]) * (lane >> i & 1 ? c.lanes : 1), size[i] ? static_cast<double>(size[i]) : kSymbolic);
+      moved *= 1 + 400 / std::max(run, 16.0);
+    }
+    cycles += moved / 10;
+  }
+  return cycles;
 }
 
 std::vector<int> Model::best_order(const Candidate& c) const {
@@ -229,7 +278,17 @@ std::vector<int> Model::best_order(const Candidate& c) const {
     (trips(c, i) > 1 ? loops : fixed).push_back(static_cast<int>(i));
   }
   std::vector<int> best = loops;
-  if (loops.size() >= 2 && loops.size() <= 5) {
+  Mask lane = 0;
+  for (int a : c.lane_axes) lane |= Mask{1} << a;
+  if (reduces.empty()) {
+    // Along memory, as it is written.
+    auto stride = [&](int i) {
+      int64_t k = 0;
+      for (const Access& a : accesses) if (a.store) k = std::max(k, std::abs(a.stride[static_cast<size_t>(i)]));
+      return k;
+    };
+    std::stable_sort(best.begin(), best.end(), [&](int x, int y) { return stride(x) > stride(y); });
+  } else if (loops.size() >= 2 && loops.size() <= 5) {
     double least = INFINITY;
     std::vector<int> p(loops.size()), perm;
     for (size_t i = 0; i < p.size(); i++) p[i] = static_cast<int>(i);
@@ -237,17 +296,12 @@ std::vector<int> Model::best_order(const Candidate& c) const {
       double bytes = 0;
       for (const Access& a : accesses) {
         // The part of the operand one step of the output loops reads, and how often it comes from beyond the second level cache.
-        double panel = a.itemsize, fetches = 1;
-        for (size_t i = 0; i < size.size(); i++) {
-          if (!(a.mask >> i & 1)) continue;
-          if (is_reduce[i]) panel *= static_cast<double>(std::max<int64_t>(size[i], 1));
-          else panel *= static_cast<double>(c.tile[i]) * (std::find(c.lane_axes.begin(), c.lane_axes.end(), static_cast<int>(i)) != c.lane_axes.end() ? c.lanes : 1);
-        }
+        double bytes_of = panel(a, c, lane), fetches = 1;
         size_t last = 0;
         for (size_t i = 0; i < p.size(); i++) if (a.mask >> loops[static_cast<size_t>(p[i])] & 1) last = i + 1;
-        if (panel > l2 / 2) last = p.size();
+        if (bytes_of > l2 / 2) last = p.size();
         for (size_t i = 0; i < last; i++) fetches *= trips(c, static_cast<size_t>(loops[static_cast<size_t>(p[i])]));
-        bytes += panel * fetches;
+        bytes += bytes_of * fetches;
       }
       if (bytes < least * 0.99) {
         least = bytes, perm.clear();
