@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
-#include <unordered_map>
 
 #include "tinygrad/schedule/indexing.h"
 #include "tinygrad/schedule/passes.h"
@@ -17,17 +16,12 @@ int number_in(const std::string& s, size_t skip) {
   return n;
 }
 
-/// The parts a loop is split into because indices divide by their sizes: r = (a * 4 + b) * 8 + c for r // 32, r // 8 % 4 and r % 8. A matmul that is
-/// stored flat gets its two loops back this way. Innermost first, the outermost (what is left) not among them; empty: the loop stays.
-using Splits = std::unordered_map<UOp, std::vector<int64_t>>;
-
 /// Copies one step's expressions into a new arena and numbers what they use in the order it is met.
 class Importer {
  public:
   Importer(Graph& from, const Lowered& l, const std::vector<ScheduleBuffer>& buffers, Step& step) : l_(l), buffers_(buffers), step_(step), memo_(from) {}
 
   KernelRef run() {
-    find_splits();
     auto kernel = std::make_shared<Kernel>();
     kernel->arena = std::make_shared<Arena>();
     ArenaScope scope(*kernel->arena);
@@ -35,19 +29,15 @@ class Importer {
     states_ = {step_.parent};
     UOp out = param(0);
     UOps ranges;
-    for (UOp r : step_.ranges) {
-      output_ = true;
-      import(r);
-      const UOps& parts = parts_.at(r);
-      ranges.insert(ranges.end(), parts.begin(), parts.end());
-    }
+    output_ = true;
+    for (UOp r : step_.ranges) ranges.push_back(import(r));
     output_ = false;
     UOp index = import(step_.index), value = import(step_.value);
     UOp store = UOp::make(Ops::INDEX, out.dtype(), {out, index}).store(value);
     UOp sinks[1] = {store.end(ranges)};
     UOp sink = UOp::sink(sinks, KernelInfo{});
     // Sums of index terms were ordered by numbers that differ between equal kernels.
-    kernel->sink = graph_rewrite(sink, splits_.empty() ? canonical_order() : symbolic(), {.name = "kernel indices"});
+    kernel->sink = graph_rewrite(sink, canonical_order(), {.name = "kernel indices"});
     kernel->key = kernel->sink.key();
     return kernel;
   }
@@ -74,22 +64,7 @@ class Importer {
     step_.vars.push_back(number);
     return UOp::make(Ops::PARAM, v.dtype(), {}, ParamArg{-1, AddrSpace::kAlu, "", str("v", n < 10 ? "0" : "", n), a.vmin, a.vmax});
   }
-  UOp range(UOp r, UOp end) {
-    AxisType type = output_ ? AxisType::kLoop : AxisType::kReduce;
-    UOps& parts = parts_[r];
-    auto it = splits_.find(r);
-    if (it == splits_.end()) return parts.emplace_back(UOp::range(end, RangeArg{{ranges_++}, type}));
-    int64_t left = static_cast<int64_t>(end.const_int());
-    for (int64_t n : it->second) left /= n;
-    UOp whole;
-    auto add = [&](int64_t n) {
-      parts.push_back(UOp::range(n, ranges_++, type));
-      whole = whole ? whole * UOp::constant(n) + parts.back() : parts.back();
-    };
-    add(left);
-    for (size_t k = it->second.size(); k-- > 0;) add(it->second[k]);
-    return whole;
-  }
+  UOp range(UOp end) { return UOp::range(end, RangeArg{{ranges_++}, output_ ? AxisType::kLoop : AxisType::kReduce}); }
   UOp resolve(UOp u) const { return is_gather(u) ? l_.gathers[static_cast<size_t>(number_in(u.arg<std::string>(), 6))] : u; }
 
   UOp import(UOp root) {
@@ -104,62 +79,24 @@ class Importer {
         continue;
       }
       // The loops of a reduction are met before its value, so that they are numbered in their own order.
-      size_t before = stack.size(), n = u.nsrc(), first = u.is(Ops::REDUCE) ? 1 : 0;
+      size_t before = stack.size(), first = u.is(Ops::REDUCE) ? 1 : 0;
       auto need = [&](size_t i) { if (UOp s = resolve(u.src(i)); !memo_.has(s)) stack.push_back(s); };
       if (first) need(0);
-      for (size_t i = n; i-- > first;) need(i);
+      for (size_t i = u.nsrc(); i-- > first;) need(i);
       if (stack.size() != before) continue;
       src.clear();
-      for (size_t i = 0; i < n; i++) {
-        UOp s = resolve(u.src(i));
-        if (first && i) src.insert(src.end(), parts_.at(s).begin(), parts_.at(s).end());
-        else src.push_back(memo_.get(s));
-      }
-      memo_.set(u, u.is(Ops::RANGE) ? range(u, src[0]) : UOp::make(u.op(), u.dtype(), src, u.arg()));
+      for (UOp s : u.srcs()) src.push_back(memo_.get(resolve(s)));
+      memo_.set(u, u.is(Ops::RANGE) ? range(src[0]) : UOp::make(u.op(), u.dtype(), src, u.arg()));
       stack.pop_back();
     }
     return memo_.get(root);
-  }
-
-  /// Divisors of loops in the step's indices that form a chain, each dividing the next and the loop's size.
-  void find_splits() {
-    std::unordered_map<UOp, std::vector<int64_t>> divisors;
-    auto divisor = [](UOp u) { return u.src(1).is_const() && u.src(1).const_int() > 1 ? static_cast<int64_t>(u.src(1).const_int()) : 0; };
-    MemoScope seen;
-    UOps stack{step_.index, step_.value};
-    while (!stack.empty()) {
-      UOp u = resolve(stack.back());
-      stack.pop_back();
-      if (seen.has(u)) continue;
-      seen.mark(u);
-      if (u.in(Ops::FLOORDIV | Ops::FLOORMOD) && u.dtype().is_weak()) {
-        UOp x = u.src(0);
-        int64_t d = divisor(u);
-        if (d && x.is(Ops::FLOORDIV) && x.src(0).is(Ops::RANGE) && divisor(x)) d *= divisor(x), x = x.src(0);
-        if (d && x.is(Ops::RANGE) && x.src(0).is_const()) divisors[x].push_back(d);
-      }
-      stack.insert(stack.end(), u.srcs().begin(), u.srcs().end());
-    }
-    for (auto& [r, d] : divisors) {
-      std::sort(d.begin(), d.end());
-      int64_t done = 1, size = static_cast<int64_t>(r.src(0).const_int());
-      std::vector<int64_t> parts;
-      for (int64_t c : d) {
-        if (c == done) continue;
-        if (c % done || size % c || c == size) { parts.clear(); break; }
-        parts.push_back(c / done), done = c;
-      }
-      if (!parts.empty()) splits_[r] = parts;
-    }
   }
 
   const Lowered& l_;
   const std::vector<ScheduleBuffer>& buffers_;
   Step& step_;
   MemoScope memo_;
-  Splits splits_;
-  std::unordered_map<UOp, UOps> parts_;  // loops that stand for a loop of the step
-  bool output_ = false;
+  bool output_ = false;                  // what is met now are loops of the result
   std::vector<int32_t> states_;          // by slot
   int32_t ranges_ = 0;
 };
