@@ -118,8 +118,8 @@ template <class T> std::vector<T> joined(std::initializer_list<std::span<const T
 
 }  // namespace
 
-std::vector<Row> all_rows() { return joined<Row>({machine_rows()}); }
-std::vector<ChildRow> all_children() { return joined<ChildRow>({machine_children()}); }
+std::vector<Row> all_rows() { return joined<Row>({machine_rows(), kernel_rows(), model_rows()}); }
+std::vector<ChildRow> all_children() { return joined<ChildRow>({machine_children(), model_children()}); }
 
 }  // namespace tg::bench
 

@@ -6,5 +6,8 @@ namespace tg::bench {
 
 std::span<const Row> machine_rows();
 std::span<const ChildRow> machine_children();
+std::span<const Row> kernel_rows();
+std::span<const Row> model_rows();
+std::span<const ChildRow> model_children();
 
 }  // namespace tg::bench

@@ -23,6 +23,8 @@ struct Command {
 };
 
 std::function<int()> define_bench(CLI::App&);
+std::function<int()> define_devices(CLI::App&);
 std::function<int()> define_env(CLI::App&);
+std::function<int()> define_mnist(CLI::App&);
 
 }  // namespace tg::app

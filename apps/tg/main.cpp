@@ -13,7 +13,9 @@ namespace {
 
 constexpr Command kCommands[] = {
     {"bench", "Measure speed, one row a benchmark", define_bench},
+    {"devices", "Show the devices and what each lacks", define_devices},
     {"env", "Show the environment variables and their values", define_env},
+    {"mnist", "Train a convolutional network on MNIST", define_mnist},
 };
 
 /// CLI11 would only say that a command is missing.

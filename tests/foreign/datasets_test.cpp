@@ -1,5 +1,5 @@
 /// \file The data sets: the MNIST of the repository, CIFAR-10 in both forms, search order, altered files, downloads from file URLs.
-#include "tinygrad/nn/datasets.h"
+#include "tinygrad/nn/dataset_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -62,10 +64,52 @@ TEST(Tg, EnvironmentTable) {
   EXPECT_THAT(tg_run({"env", "--markdown"}).out, testing::StartsWith("# Environment variables"));
 }
 
+TEST(Tg, Devices) {
+  const ProcessResult r = tg_run({"devices"});
+  ASSERT_TRUE(r.ok()) << r.err;
+  EXPECT_THAT(lines(r.out), testing::IsSupersetOf({testing::ContainsRegex("^. CPU +yes"), testing::ContainsRegex("^. INTERP +yes"), testing::ContainsRegex("^. NULL +yes")}));
+  EXPECT_EQ(std::count_if(r.out.begin(), r.out.end(), [](char c) { return c == '*'; }), 1) << "one default device\n" << r.out;
+}
+
+/// Losses of a short training.
+std::vector<double> train(const std::vector<std::string>& options) {
+  const TempDir folder("tinygrad-test");
+  const std::string path = (folder.path() / "losses").string();
+  std::vector<std::string> arguments{"mnist", "--steps", "3", "--batch-size", "16", "--losses", path};
+  arguments.insert(arguments.end(), options.begin(), options.end());
+  const ProcessResult r = tg_run(arguments);
+  EXPECT_TRUE(r.ok()) << r.err;
+  EXPECT_THAT(r.out, testing::MatchesRegex("steps 3, test accuracy [0-9.]+%, [0-9.]+ ms/step\n"));
+  std::vector<double> losses;
+  std::ifstream in(path);
+  for (double loss; in >> loss;) losses.push_back(loss);
+  return losses;
+}
+
+TEST(TgMnist, SeedDecidesTheLosses) {
+  const std::vector<double> losses = train({});
+  ASSERT_EQ(losses.size(), 3u);
+  for (double loss : losses) EXPECT_TRUE(loss > 0.5 && loss < 5) << loss;
+  EXPECT_EQ(train({}), losses) << "the same seed";
+  EXPECT_NE(train({"--seed", "7"}), losses);
+}
+
+TEST(TgMnist, Errors) {
+  EXPECT_EQ(tg_run({"mnist", "--steps", "-1"}).exit_code, 2);
+  EXPECT_EQ(tg_run({"mnist", "--batch-size", "0"}).exit_code, 2);
+  const ProcessResult device = tg_run({"mnist", "--device", "TOASTER"});
+  EXPECT_EQ(device.exit_code, 1);
+  EXPECT_THAT(device.err, HasSubstr("TOASTER"));
+  EXPECT_EQ(tg_run({"mnist", "--losses", "/nonexistent/folder/file"}).exit_code, 1);
+}
+
 TEST(TgBench, ListHasUniqueNames) {
   const std::vector<std::string> names = listed();
   EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
-  EXPECT_THAT(names, testing::IsSupersetOf({"roofline_fma", "roofline_read", "process_start"}));
+  EXPECT_THAT(names, testing::IsSupersetOf({"roofline_fma", "roofline_read", "process_start", "matmul_f32_256", "matmul_f32_512", "matmul_f32_1024", "matmul_f32_2048",
+                                            "conv3x3_64_fwd", "conv3x3_64_bwd", "add_mul_16m", "exp_16m", "sum_16m", "softmax_4096", "layernorm_4096", "gpt2_block_fwd",
+                                            "gpt2_block_train", "mnist_step_512", "resnet18_compile_cold", "resnet18_schedule_cold", "gpt2_block_compile_cold",
+                                            "start_to_first_result", "rewrite_nodes_per_s", "eager_add"}));
   EXPECT_THAT(listed("^roofline_(fma|read)$"), testing::ElementsAre("roofline_fma", "roofline_read"));
 }
 
@@ -84,6 +128,13 @@ TEST(TgBench, JsonRows) {
     EXPECT_FALSE(row.at("unit").get<std::string>().empty()) << line;
   }
   EXPECT_THAT(names, testing::ElementsAre("roofline_fma", "roofline_read", "process_start"));
+}
+
+TEST(TgBench, ComputedRowsCheckTheirResults) {
+  const ProcessResult r = tg_run({"bench", "--json", "--filter", "matmul_f32_256|start_to_first_result|eager_add", "--threads", "1", "--time", "0"});
+  ASSERT_TRUE(r.ok()) << r.err;
+  EXPECT_EQ(lines(r.out).size(), 3u);
+  EXPECT_GT(nlohmann::json::parse(lines(r.out)[0]).at("peak_fraction").get<double>(), 0);
 }
 
 TEST(TgBench, TableForPeople) {

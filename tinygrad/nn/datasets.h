@@ -1,36 +1,18 @@
-/// \file The data sets of the examples: where they are looked for, how they are checked, where they come from.
+/// \file The data sets of the examples, as tensors.
 #pragma once
-#include <cstdint>
-#include <filesystem>
 #include <string>
-#include <string_view>
-#include <vector>
 
-#include "tinygrad/nn/cifar.h"
+#include "tinygrad/tensor/tensor.h"
 
 namespace tg::nn::datasets {
 
-/// Images are 28 x 28 grey values, labels 0 to 9: 60000 for training, 10000 for testing.
-struct MnistBytes { std::vector<uint8_t> train_images, train_labels, test_images, test_labels; };
+/// Images (n, channels, height, width) and labels (n), all uint8: `auto [x_train, y_train, x_test, y_test] = nn::datasets::mnist();`
+struct Dataset { Tensor train_images, train_labels, test_images, test_labels; };
 
-struct DataOptions {
-  bool download = true;                                ///< fetch what no directory holds
-  std::vector<std::filesystem::path> directories = {};  ///< look here only; empty: search_directories()
-};
-
-/// Where the data set `name` ("mnist", "fashion-mnist", "cifar") is looked for, in this order: $TINYGRAD_DATA/name, $TINYGRAD_DATA, the user's cache,
-/// data/name of the source tree, of each folder above the program (and share/tinygrad/data/name there), of each folder above the current one.
-std::vector<std::filesystem::path> search_directories(std::string_view name);
-/// datasets/name in tg::cache_dir(): where downloads go.
-std::filesystem::path cache_directory(std::string_view name);
-
-/// MNIST, or Fashion-MNIST, from the first directory that has all four files (.gz or unpacked); otherwise downloaded into the cache.
-/// Sizes and checksums are verified: a file that differs is a FormatError; data that is nowhere and cannot be fetched a FileError.
-MnistBytes mnist_bytes(bool fashion = false, const DataOptions& options = {});
-/// CIFAR-10 from the first directory with cifar-10-binary.tar.gz or the six batch files (also in cifar-10-batches-bin); errors as above.
-CifarBytes cifar_bytes(const DataOptions& options = {});
-
-/// A file fetched by `curl` or `wget` from the first of `urls` that gives exactly these bytes; it appears at `to` whole or not at all.
-void download(const std::vector<std::string>& urls, const std::filesystem::path& to, uint64_t max_bytes, std::string_view sha256);
+/// MNIST or Fashion-MNIST, (60000, 1, 28, 28) and (10000, 1, 28, 28), on `device` (empty: the default). The files are looked for in $TINYGRAD_DATA, the
+/// source tree and the user's cache, else downloaded into the latter; FormatError for files that differ, FileError when there are none.
+Dataset mnist(const std::string& device = {}, bool fashion = false);
+/// CIFAR-10, (50000, 3, 32, 32) and (10000, 3, 32, 32); likewise.
+Dataset cifar(const std::string& device = {});
 
 }  // namespace tg::nn::datasets

@@ -1,0 +1,298 @@
+/// \file Rows about whole models: steps as a user runs them, and the way from graph to loaded kernels.
+#include <chrono>
+#include <cmath>
+#include <optional>
+
+#include "apps/tg/bench_reference.h"
+#include "apps/tg/bench_tables.h"
+#include "tinygrad/engine/realize.h"
+#include "tinygrad/nn/datasets.h"
+#include "tinygrad/nn/optim.h"
+#include "tinygrad/runtime/device.h"
+#include "tinygrad/uop/symbolic.h"
+
+namespace tg::bench {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+double since(SteadyClock::time_point t) { return std::chrono::duration<double>(SteadyClock::now() - t).count(); }
+
+/// Values for a model's parameters from the host, so that no kernel runs before what is measured. Weights have the variance their layer starts with.
+template <class M> void give_values(const M& model) {
+  uint64_t seed = 1;
+  for (const auto& [name, t] : nn::get_state_dict(model)) {
+    const Shape shape = t.shape();
+    if (!t.is_floating_point()) {
+      t.replace(Tensor::from(std::vector<int64_t>{0}, shape));
+      continue;
+    }
+    std::vector<float> v(static_cast<size_t>(shape.numel()), name.ends_with("bias") || name.ends_with("mean") ? 0.f : 1.f);
+    if (shape.size() > 1) {
+      const double bound = 1 / std::sqrt(static_cast<double>(shape.numel() / shape[0]));
+      v = random_floats(v.size(), seed++);
+      for (float& x : v) x *= static_cast<float>(bound);
+    }
+    t.replace(Tensor::from(v, shape));
+  }
+}
+
+// ---- a GPT-2 block ----
+
+struct Gpt {
+  static constexpr int64_t kTime = 128, kChannels = 768, kHeads = 12;
+  static constexpr int64_t kChecked = 4;  // tokens that are compared with the reference
+  models::GptBlock block{kChannels, kHeads};
+  Tensor x = Tensor::from(random_floats(kTime * kChannels, 7), Shape{1, kTime, kChannels});
+  Tensors parameters;
+  Gpt() {
+    give_values(block);
+    parameters = nn::get_parameters(block);
+  }
+  /// Gradients of sum(block(x) * dy).
+  Tensors gradients(const Tensor& dy) const { return block(x).gradient(parameters, dy); }
+  static double forward_flops() {
+    constexpr double t = kTime, c = kChannels;
+    return 2 * t * c * 12 * c + 4 * t * t * c;
+  }
+};
+
+Samples gpt_forward(Context& c) {
+  const Gpt g;
+  const Tensor y = g.block(g.x);
+  const std::span<const float> got = y.data<float>();
+  const std::vector<double> expected = GptReference(g.block).forward(g.x.data<float>(), Gpt::kChecked);
+  for (size_t i = 0; i < expected.size(); i++) check_close("gpt2 block", i, got[i], {expected[i], 1 + std::abs(expected[i])}, 1e-5);
+  return c.time({.flops = Gpt::forward_flops()}, [&] { g.block(g.x).realize(), Device::synchronize(); });
+}
+
+/// Entries of the gradient against differences of the float64 reference, for an output gradient that is zero after the first tokens.
+void check_gpt_gradients(const Gpt& g) {
+  constexpr size_t n = Gpt::kChecked * Gpt::kChannels;
+  std::vector<float> dy = random_floats(Gpt::kTime * Gpt::kChannels, 8);
+  std::fill(dy.begin() + n, dy.end(), 0.f);
+  const Tensors gradients = g.gradients(Tensor::from(dy, g.x.shape()));
+  realize(gradients);
+  GptReference reference(g.block);
+  const auto loss = [&] {
+    const std::vector<double> y = reference.forward(g.x.data<float>(), Gpt::kChecked);
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += y[i] * dy[i];
+    return sum;
+  };
+  const nn::StateDict names = nn::get_state_dict(g.block);
+  for (size_t p = 0; p < names.size(); p++) {
+    const std::span<const float> got = gradients[p].data<float>();
+    double squares = 0;
+    for (float v : got) squares += static_cast<double>(v) * v;
+    const double rms = std::sqrt(squares / static_cast<double>(got.size()));
+    const size_t at = got.size() / 3;
+    constexpr double kStep = 1e-4;
+    reference.change(names[p].first, at, kStep);
+    const double above = loss();
+    reference.change(names[p].first, at, -2 * kStep);
+    const double below = loss();
+    reference.change(names[p].first, at, kStep);
+    const double expected = (above - below) / (2 * kStep);
+    check_close(names[p].first.c_str(), at, got[at], {expected, std::abs(expected) + rms}, 1e-4);
+  }
+}
+
+Samples gpt_train(Context& c) {
+  const Gpt g;
+  check_gpt_gradients(g);
+  const Tensor dy = Tensor::from(random_floats(Gpt::kTime * Gpt::kChannels, 9), g.x.shape());
+  return c.time({.flops = 3 * Gpt::forward_flops()}, [&] { realize(g.gradients(dy)), Device::synchronize(); });
+}
+
+// ---- training on MNIST ----
+
+/// Losses of the first steps of the Python original at seed 42.
+constexpr double kMnistLosses[] = {2.7402029, 1.6955022, 1.2353848};
+
+Samples mnist_step(Context& c) {
+  const nn::datasets::Dataset data = nn::datasets::mnist();
+  Tensor::manual_seed(42);
+  const models::ConvNet model;
+  nn::Adam optimizer(nn::get_parameters(model));
+  const auto step = [&] {
+    const nn::Training mode;
+    optimizer.zero_grad();
+    const Tensor rows = Tensor::randint({512}, {.low = 0, .high = data.train_images.shape(0)});
+    const Tensor loss = model(data.train_images[rows]).sparse_categorical_crossentropy(data.train_labels[rows]);
+    loss.backward();
+    Tensors all = optimizer.schedule_step();
+    all.push_back(loss);
+    realize(all);
+    return loss.item<double>();
+  };
+  for (size_t i = 0; i < std::size(kMnistLosses); i++) check_close("mnist loss", i, step(), {kMnistLosses[i], kMnistLosses[i]}, 1e-3);
+  return c.time({}, [&] { step(); });
+}
+
+// ---- ResNet-18: graph, schedule, code ----
+
+struct ResNet {
+  static constexpr int64_t kClasses = 1000;
+  models::ResNet18 model{kClasses};
+  Tensor images = Tensor::from(random_floats(2 * 3 * 224 * 224, 5), Shape{2, 3, 224, 224}), labels = Tensor::from(std::vector<int32_t>{3, 700});
+  Tensors trained, statistics;
+  ResNet() {
+    give_values(model);
+    for (const auto& [name, t] : nn::get_state_dict(model)) (t.requires_grad() == false ? statistics : trained).push_back(t);
+  }
+  /// Loss, gradients, running statistics.
+  Tensors step() const {
+    const nn::Training mode;
+    const Tensor loss = model(images).sparse_categorical_crossentropy(labels);
+    Tensors all = loss.gradient(trained);
+    all.insert(all.begin(), loss);
+    all.insert(all.end(), statistics.begin(), statistics.end());
+    return all;
+  }
+};
+
+/// Seconds from nothing but inputs to kernels that could be launched; `check` then runs them.
+template <class Step, class Check> double seconds_to_loaded(const Step& step, const Check& check) {
+  Device::get();
+  const auto start = SteadyClock::now();
+  Tensors results;
+  std::optional<ScheduleRun> run;
+  {
+    const GraphScope scope;
+    results = step();
+    run.emplace(schedule(results));
+  }
+  run->compile();
+  const double seconds = since(start);
+  realize(results);
+  check(results);
+  return seconds;
+}
+
+double resnet_compile() {
+  const ResNet net;
+  return seconds_to_loaded([&] { return net.step(); }, [&](const Tensors& r) {
+    const double loss = r[0].item<double>();
+    BENCH_CHECK(loss > 3 && loss < 12, "[bench] ResNet-18: the first loss is ", loss, ", expected about ln(1000)");
+    const std::vector<double> bias = r[net.trained.size()].to_vector<double>();  // of the last layer: softmax - label, which sums to zero
+    double sum = 0, magnitude = 0;
+    for (double v : bias) sum += v, magnitude += std::abs(v);
+    BENCH_CHECK(bias.size() == ResNet::kClasses && magnitude > 0.5 && magnitude <= 2.0001 && std::abs(sum) < 1e-4, "[bench] ResNet-18: gradient of the last bias sums to ", sum,
+                ", magnitudes to ", magnitude);
+    for (const Tensor& t : r) BENCH_CHECK(std::isfinite(t.to_float().abs().sum().item<double>()), "[bench] ResNet-18: a result of shape ", t.shape(), " is not finite");
+  });
+}
+
+double gpt_compile() {
+  const Gpt g;
+  const Tensor dy = Tensor::from(random_floats(Gpt::kTime * Gpt::kChannels, 9), g.x.shape());
+  return seconds_to_loaded(
+      [&] {
+        const Tensor y = g.block(g.x);
+        Tensors all = y.gradient(g.parameters, dy);
+        all.insert(all.begin(), y);
+        return all;
+      },
+      [&](const Tensors& r) {
+        const std::vector<double> expected = GptReference(g.block).forward(g.x.data<float>(), 1);
+        const std::span<const float> got = r[0].data<float>();
+        for (size_t i = 0; i < expected.size(); i++) check_close("gpt2 block", i, got[i], {expected[i], 1 + std::abs(expected[i])}, 1e-5);
+      });
+}
+
+Samples resnet_schedule(Context& c) {
+  const ResNet net;
+  return c.time_inner({}, [&] {
+    clear_schedule_cache();
+    const GraphScope scope;
+    const Tensors results = net.step();
+    const auto start = SteadyClock::now();
+    const BoundSchedule s = schedule(results);
+    const double seconds = since(start);
+    BENCH_CHECK(!s.cache_hit && s.schedule->calls.size() > 50, "[bench] ResNet-18: got ", s.schedule->calls.size(), " kernels");
+    return seconds;
+  });
+}
+
+/// Every RANGE is replaced by one with a tag, so that all index and value arithmetic is built anew while the symbolic rules look at it.
+const PatternMatcher<UOp>& rebuild_rules() {
+  using namespace upat;
+  static const PatternMatcher<UOp> rules = PatternMatcher<UOp>({rule(u = any_of(Ops::RANGE), [](U range) { return range.tag() ? UOp() : range.rtag(1); })}) + symbolic();
+  return rules;
+}
+
+Samples rewrite_rate(Context& c) {
+  const ResNet net;
+  std::vector<KernelRef> kernels;
+  {
+    const GraphScope scope;
+    const BoundSchedule s = schedule(net.step());
+    for (const ScheduleCall& call : s.schedule->calls)
+      if (call.kernel) kernels.push_back(call.kernel);
+  }
+  const auto pass = [&](uint64_t& built, uint64_t& visited) {
+    std::vector<std::unique_ptr<Arena>> arenas;
+    UOps sinks;
+    for (const KernelRef& k : kernels) {
+      arenas.push_back(std::make_unique<Arena>());
+      const ArenaScope scope(*arenas.back());
+      sinks.push_back(import_graph(k->arena->graph(), k->sink));
+      built -= arenas.back()->graph().nodes_built();
+    }
+    visited -= rewrite_counters().visited;
+    const auto start = SteadyClock::now();
+    for (size_t i = 0; i < kernels.size(); i++) {
+      const ArenaScope scope(*arenas[i]);
+      graph_rewrite(sinks[i], rebuild_rules());
+    }
+    const double seconds = since(start);
+    visited += rewrite_counters().visited;
+    for (const auto& a : arenas) built += a->graph().nodes_built();
+    return seconds;
+  };
+  uint64_t built = 0, visited = 0;
+  pass(built, visited);
+  BENCH_CHECK(kernels.size() > 50 && built > 1000 && built <= visited, "[bench] rewriting ", kernels.size(), " kernels built ", built, " nodes, visited ", visited);
+  return c.time_inner({.items = static_cast<double>(built)}, [&] {
+    uint64_t b = 0, v = 0;
+    return pass(b, v);
+  });
+}
+
+// ---- overheads ----
+
+double first_result() {
+  const auto start = SteadyClock::now();
+  const int64_t six = (Tensor({1, 2, 3}) * 2 - 2).sum().item<int64_t>();
+  BENCH_CHECK(six == 6, "[bench] got ", six, ", expected 6");
+  return since(start);
+}
+
+Samples eager_add(Context& c) {
+  const Tensor a = Tensor::from(std::vector<float>{1, 2, 3, 4}), b = Tensor::from(std::vector<float>{10, 20, 30, 40});
+  BENCH_CHECK((a + b).to_vector<int>() == (std::vector<int>{11, 22, 33, 44}), "[bench] a wrong sum");
+  return c.time({}, [&] { (a + b).realize(); });
+}
+
+constexpr Row kRows[] = {
+    {"gpt2_block_fwd", "ms", "a GPT-2 block, (1, 128, 768), 12 heads: graph to result, schedule cached", gpt_forward},
+    {"gpt2_block_train", "ms", "its forward pass and the gradients of all parameters", gpt_train},
+    {"mnist_step_512", "ms", "a training step of tg mnist, batch 512", mnist_step},
+    {"resnet18_compile_cold", "ms", "ResNet-18 forward and backward, (2, 3, 224, 224): graph to loaded kernels, empty cache",
+     [](Context& c) { return c.child("resnet18_compile", Cache::kCold, Clock::kChild); }},
+    {"resnet18_schedule_cold", "ms", "the schedule part of it", resnet_schedule},
+    {"gpt2_block_compile_cold", "ms", "the GPT-2 block, forward and backward: graph to loaded kernels, empty cache",
+     [](Context& c) { return c.child("gpt2_block_compile", Cache::kCold, Clock::kChild); }},
+    {"start_to_first_result", "ms", "a process that computes one small sum, warm disk cache", [](Context& c) { return c.child("first_result", Cache::kWarm, Clock::kParent); }},
+    {"rewrite_nodes_per_s", "1/s", "nodes rebuilt by the symbolic rules over ResNet-18's kernels", rewrite_rate},
+    {"eager_add", "us", "c = a + b, realized, cached shapes", eager_add},
+};
+
+constexpr ChildRow kChildren[] = {{"resnet18_compile", resnet_compile}, {"gpt2_block_compile", gpt_compile}, {"first_result", first_result}};
+
+}  // namespace
+
+std::span<const Row> model_rows() { return kRows; }
+std::span<const ChildRow> model_children() { return kChildren; }
+
+}  // namespace tg::bench

@@ -1,0 +1,51 @@
+/// \file Float64 results on the host, one element at a time and as slow as they are plain: what benchmark rows are checked against.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "apps/tg/models.h"
+
+namespace tg::bench {
+
+/// Uniform in [-1, 1), the same in every run.
+std::vector<float> random_floats(size_t n, uint64_t seed);
+/// `count` positions below n, the same in every run, the first and the last among them.
+std::vector<size_t> sample(size_t n, size_t count);
+
+/// A sum in float64 with the sum of magnitudes, which scales the error allowed to float32.
+struct Sum {
+  double value = 0, magnitude = 0;
+  void add(double x) { value += x, magnitude += x < 0 ? -x : x; }
+};
+/// WrongResult unless |got - expected| <= tolerance * magnitude.
+void check_close(const char* what, size_t at, double got, const Sum& expected, double tolerance);
+
+/// Images, channels in and out, height and width of a 3x3 convolution of stride 1 with one pixel of padding.
+struct Conv3x3 {
+  int64_t n, in, out, h, w;
+  /// Elements of y = conv(x, weight), of the gradients of x and of the weight for dy.
+  Sum forward(std::span<const float> x, std::span<const float> weight, size_t at) const;
+  Sum grad_input(std::span<const float> dy, std::span<const float> weight, size_t at) const;
+  Sum grad_weight(std::span<const float> x, std::span<const float> dy, size_t at) const;
+  double flops() const { return 2.0 * 9 * static_cast<double>(n * in * out * h * w); }
+};
+
+/// A GPT-2 block's output for the first `tokens` tokens, which see none of the later ones.
+class GptReference {
+ public:
+  explicit GptReference(const models::GptBlock& block);
+  std::vector<double> forward(std::span<const float> x, int64_t tokens) const;
+  /// Parameters go by the names the state dictionary gives them.
+  const std::vector<double>& parameter(const std::string& name) const;
+  void change(const std::string& name, size_t at, double by);
+
+ private:
+  std::vector<double> layer_norm(const std::vector<double>& x, const std::string& name) const;
+  std::vector<double> linear(const std::vector<double>& x, const std::string& name) const;
+  int64_t channels_, heads_;
+  std::vector<std::pair<std::string, std::vector<double>>> parameters_;
+};
+
+}  // namespace tg::bench

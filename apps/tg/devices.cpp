@@ -1,0 +1,23 @@
+/// \file tg devices: what this machine offers, and what is missing for the rest.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+
+#include "apps/tg/command.h"
+#include "tinygrad/runtime/device.h"
+
+namespace tg::app {
+
+std::function<int()> define_devices(CLI::App&) {
+  return [] {
+    const std::vector<DeviceInfo> devices = Device::list();
+    const std::string chosen = Device::default_name();
+    size_t width = 0;
+    for (const DeviceInfo& d : devices) width = std::max(width, d.name.size());
+    for (const DeviceInfo& d : devices)
+      std::printf("%c %-*s  %-3s  %s\n", d.name == chosen ? '*' : ' ', static_cast<int>(width), d.name.c_str(), d.available ? "yes" : "no", d.note.c_str());
+    return static_cast<int>(kOk);
+  };
+}
+
+}  // namespace tg::app

@@ -1,0 +1,134 @@
+/// \file Layers.
+#include "tinygrad/nn/nn.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tinygrad/base/error.h"
+
+namespace tg::nn {
+namespace {
+
+void check_sizes(const char* layer, int64_t a, int64_t b) {
+  TG_CHECK(ShapeError, a > 0 && b > 0, "[", layer, "] got sizes ", a, " and ", b, ", expected positive ones");
+}
+
+Tensor uniform(const Shape& shape, double bound) { return Tensor::uniform(shape, {.low = -bound, .high = bound, .requires_grad = true}); }
+
+/// With storage from the start, so that the first training step runs the same kernels as the later ones.
+Tensor filled(const Shape& shape, Scalar value, const TensorOptions& o) {
+  Tensor t = Tensor::full(shape, value, o).contiguous();
+  return t.requires_grad_(o.requires_grad.value_or(true));
+}
+constexpr bool kParameter = true, kStatistic = false;
+
+/// What has to be added around each axis so that a stride-1 convolution keeps its size, last axis first.
+Ints same_padding(const Ints& kernel, const Conv2dOptions& o) {
+  const auto all_are = [](const Ints& v, int64_t n) { return std::all_of(v.begin(), v.end(), [n](int64_t x) { return x == n; }); };
+  TG_CHECK(ValueError, all_are(o.stride, 1) && all_are(o.padding, 0), "[Conv2d] same = true needs stride 1 and no padding");
+  Ints out;
+  for (size_t i = kernel.size(); i-- > 0;) {
+    const int64_t total = o.dilation[o.dilation.size() == 1 ? 0 : i] * (kernel[i] - 1);
+    out.push_back(total / 2);
+    out.push_back(total - total / 2);
+  }
+  return out;
+}
+
+}  // namespace
+
+Linear::Linear(int64_t in_features, int64_t out_features, bool with_bias) {
+  check_sizes("Linear", in_features, out_features);
+  const double bound = 1 / std::sqrt(static_cast<double>(in_features));
+  weight = uniform({out_features, in_features}, bound);
+  if (with_bias) bias = uniform({out_features}, bound);
+}
+
+Tensor Linear::operator()(const Tensor& x) const { return x.linear(weight.transpose(), bias); }
+
+Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, const Ints& kernel_size, const Conv2dOptions& o)
+    : options{.groups = o.groups, .stride = o.stride, .dilation = o.dilation, .padding = o.padding} {
+  check_sizes("Conv2d", in_channels, out_channels);
+  TG_CHECK(ShapeError, o.dilation.size() == 1 || o.dilation.size() == kernel_size.size(), "[Conv2d] got ", o.dilation.size(), " dilations for ", kernel_size.size(), " axes");
+  TG_CHECK(ValueError, o.groups > 0 && in_channels % o.groups == 0 && out_channels % o.groups == 0, "[Conv2d] got groups = ", o.groups, ", expected a divisor of ",
+           in_channels, " and ", out_channels);
+  Shape shape{out_channels, in_channels / o.groups};
+  double fan_in = static_cast<double>(in_channels);
+  for (int64_t k : kernel_size) {
+    TG_CHECK(ShapeError, k > 0, "[Conv2d] got kernel size ", k, ", expected a positive one");
+    shape.push_back(k);
+    fan_in *= static_cast<double>(k);
+  }
+  if (o.same) options.padding = same_padding(kernel_size, o);
+  const double bound = 1 / std::sqrt(fan_in);
+  weight = uniform(shape, bound);
+  if (o.bias) bias = uniform({out_channels}, bound);
+}
+
+Tensor Conv2d::operator()(const Tensor& x) const { return x.conv2d(weight, bias, options); }
+
+BatchNorm::BatchNorm(int64_t channels, const BatchNormOptions& o) : options(o) {
+  check_sizes("BatchNorm", channels, channels);
+  if (o.affine) weight = filled({channels}, 1.0, {.requires_grad = kParameter}), bias = filled({channels}, 0.0, {.requires_grad = kParameter});
+  num_batches_tracked = filled({}, 0, {.dtype = dtypes::int64, .requires_grad = kStatistic});
+  if (!o.track_running_stats) return;
+  running_mean = filled({channels}, 0.0, {.requires_grad = kStatistic});
+  running_var = filled({channels}, 1.0, {.requires_grad = kStatistic});
+}
+
+Tensor BatchNorm::operator()(const Tensor& x) const {
+  TG_CHECK(ShapeError, x.ndim() >= 2, "[BatchNorm] got an input of shape ", x.shape(), ", expected (batch, channels, ...)");
+  Shape along_channels(static_cast<size_t>(x.ndim()), SInt(1));
+  along_channels[1] = x.shape()[1];
+  if (options.track_running_stats && !Tensor::training())
+    return x.batchnorm(weight, bias, running_mean, (running_var.reshape(along_channels) + options.eps).rsqrt());
+  std::vector<int> others;
+  for (int axis = 0; axis < x.ndim(); axis++)
+    if (axis != 1) others.push_back(axis);
+  const Tensor mean = x.mean({.axis = others});
+  const Tensor centered = x - mean.detach().reshape(along_channels);  // the variance does not depend on the mean to first order
+  const Tensor var = centered.square().mean({.axis = others});
+  if (options.track_running_stats && Tensor::training()) {
+    const double n = static_cast<double>(x.numel()), channels = static_cast<double>(x.shape(1)), m = options.momentum;
+    running_mean.assign((1 - m) * running_mean + m * mean.detach());
+    running_var.assign((1 - m) * running_var + m * n / (n - channels) * var.detach());
+    num_batches_tracked.assign(num_batches_tracked + 1);
+  }
+  return x.batchnorm(weight, bias, mean, (var + options.eps).rsqrt());
+}
+
+LayerNorm::LayerNorm(Ints sizes, const LayerNormOptions& o) : normalized_shape(std::move(sizes)), options(o) {
+  TG_CHECK(ShapeError, !normalized_shape.empty(), "[LayerNorm] got no sizes, expected those of the last axes");
+  for (int64_t n : normalized_shape) check_sizes("LayerNorm", n, n);
+  if (!o.affine) return;
+  const Shape shape{std::span<const int64_t>(normalized_shape)};
+  weight = filled(shape, 1.0, {.requires_grad = kParameter});
+  bias = filled(shape, 0.0, {.requires_grad = kParameter});
+}
+
+Tensor LayerNorm::operator()(const Tensor& x) const {
+  const Shape shape = x.shape();
+  const size_t n = normalized_shape.size();
+  TG_CHECK(ShapeError, shape.size() >= n && std::equal(normalized_shape.begin(), normalized_shape.end(), shape.end() - static_cast<ptrdiff_t>(n)),
+           "[LayerNorm] got an input of shape ", shape, ", expected the last sizes to be ", Shape(std::span<const int64_t>(normalized_shape)));
+  std::vector<int> axes;
+  for (int i = 1; i <= static_cast<int>(n); i++) axes.push_back(-i);
+  const Tensor y = x.layernorm(axes, options.eps);
+  return weight.defined() ? y * weight + bias : y;
+}
+
+Embedding::Embedding(int64_t vocab_size, int64_t embed_size) {
+  check_sizes("Embedding", vocab_size, embed_size);
+  weight = Tensor::glorot_uniform({vocab_size, embed_size}, {.requires_grad = true});
+}
+
+Tensor Embedding::operator()(const Tensor& indices) const {
+  TG_CHECK(DTypeError, indices.dtype().is_int(), "[Embedding] got indices of type ", indices.dtype(), ", expected integers");
+  return weight[indices];
+}
+
+Dropout::Dropout(double probability) : p(probability) {
+  TG_CHECK(ValueError, p >= 0 && p <= 1, "[Dropout] got probability ", p, ", expected one in [0, 1]");
+}
+
+}  // namespace tg::nn

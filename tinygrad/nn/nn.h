@@ -1,0 +1,97 @@
+/// \file Layers: structs that hold their parameters as public Tensors and are called with the input. Initial values, and the order in which random
+/// numbers are drawn for them, are those of the Python original: the same seed gives the same weights.
+#pragma once
+#include "tinygrad/base/context.h"
+#include "tinygrad/nn/state.h"
+#include "tinygrad/tensor/tensor.h"
+
+namespace tg::nn {
+
+/// Training mode until the end of the scope: dropout drops, batch norms use and track batch statistics, optimizers may step.
+struct Training : Context {
+  explicit Training(bool on = true) : Context({{"TRAINING", static_cast<int64_t>(on)}}) {}
+};
+
+/// x @ weight^T + bias: (..., in) -> (..., out).
+struct Linear {
+  Tensor weight, bias;  ///< (out, in), (out): uniform within 1/sqrt(in)
+  Linear(int64_t in_features, int64_t out_features, bool with_bias = true);
+  Tensor operator()(const Tensor& x) const;
+  TG_STATE(weight, bias)
+};
+
+struct Conv2dOptions {
+  Ints stride = 1;
+  Ints padding = 0;   ///< one number, one for each spatial axis, or {left, right, top, bottom, ...}
+  Ints dilation = 1;
+  int64_t groups = 1;
+  bool bias = true;
+  bool same = false;  ///< pad so that the output has the input's size; needs stride 1 and no padding of one's own
+};
+
+/// Convolution over the last axes: (batch, in, ...) -> (batch, out, ...). A number as kernel size stands for two axes; a list gives one for each axis.
+struct Conv2d {
+  Tensor weight, bias;  ///< (out, in / groups, kernel...), (out): uniform within 1/sqrt(in * kernel elements)
+  ConvOptions options;
+  Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, const Conv2dOptions& o = {})
+      : Conv2d(in_channels, out_channels, Ints{kernel_size, kernel_size}, o) {}
+  Conv2d(int64_t in_channels, int64_t out_channels, const Ints& kernel_size, const Conv2dOptions& o = {});
+  Tensor operator()(const Tensor& x) const;
+  TG_STATE(weight, bias)
+};
+inline Conv2d Conv1d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, const Conv2dOptions& o = {}) {
+  return Conv2d(in_channels, out_channels, Ints{kernel_size}, o);
+}
+
+struct BatchNormOptions {
+  double eps = 1e-5;
+  bool affine = true;
+  bool track_running_stats = true;
+  double momentum = 0.1;
+};
+
+/// Normalizes every channel (axis 1) over batch and space. In training mode with the statistics of the batch, which also move the running ones
+/// (realized with an optimizer's step, or by realize()), else with the running ones.
+struct BatchNorm {
+  Tensor weight, bias;                                   ///< (channels); undefined without affine
+  Tensor num_batches_tracked, running_mean, running_var;  ///< the last two undefined without track_running_stats
+  BatchNormOptions options;
+  explicit BatchNorm(int64_t channels, const BatchNormOptions& o = {});
+  Tensor operator()(const Tensor& x) const;
+  TG_STATE(weight, bias, num_batches_tracked, running_mean, running_var)
+};
+using BatchNorm2d = BatchNorm;
+using BatchNorm3d = BatchNorm;
+
+struct LayerNormOptions {
+  double eps = 1e-5;
+  bool affine = true;
+};
+
+/// Normalizes over the last axes, whose sizes are `normalized_shape`.
+struct LayerNorm {
+  Tensor weight, bias;  ///< of the normalized shape; undefined without affine
+  Ints normalized_shape;
+  LayerNormOptions options;
+  explicit LayerNorm(Ints normalized_shape, const LayerNormOptions& o = {});
+  Tensor operator()(const Tensor& x) const;
+  TG_STATE(weight, bias)
+};
+
+/// Rows of a table by number: integers (...) -> (..., embed_size).
+struct Embedding {
+  Tensor weight;  ///< (vocab_size, embed_size): Glorot uniform
+  Embedding(int64_t vocab_size, int64_t embed_size);
+  Tensor operator()(const Tensor& indices) const;
+  TG_STATE(weight)
+};
+
+/// Zeroes elements with probability p in training mode and scales the rest by 1/(1-p).
+struct Dropout {
+  double p;
+  explicit Dropout(double probability = 0.5);
+  Tensor operator()(const Tensor& x) const { return x.dropout(p); }
+  TG_STATE()
+};
+
+}  // namespace tg::nn

@@ -1,0 +1,77 @@
+/// \file Names of members, and putting values into a model.
+#include "tinygrad/nn/state.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "tinygrad/base/error.h"
+
+namespace tg::nn {
+namespace {
+
+constexpr size_t kNamesInMessage = 10;
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string out;
+  for (size_t i = 0; i < std::min(names.size(), kNamesInMessage); i++) out += (i ? ", " : "") + names[i];
+  return names.size() > kNamesInMessage ? str(out, ", ... (", names.size(), ")") : out;
+}
+
+/// (1,) and () hold the same.
+bool same_shape(const Shape& a, const Shape& b) {
+  const auto is_one = [](const Shape& s) { return s.empty() || (s.size() == 1 && s[0] == 1); };
+  return a == b || (is_one(a) && is_one(b));
+}
+
+}  // namespace
+
+std::string StateVisitor::next_name(std::string_view& names) {
+  const size_t begin = names.find_first_not_of(" "), end = std::min(names.find(',', begin), names.size());
+  const std::string_view name = names.substr(begin, end - begin);
+  names.remove_prefix(std::min(end + 1, names.size()));
+  return std::string(name.substr(0, name.find_last_not_of(" _") + 1));  // a private member's underscore is no part of its name
+}
+
+bool StateDict::contains(std::string_view name) const {
+  return std::any_of(begin(), end(), [&](const auto& e) { return e.first == name; });
+}
+
+const Tensor& StateDict::at(std::string_view name) const {
+  for (const auto& [n, t] : *this)
+    if (n == name) return t;
+  throw IndexError(str("[state_dict] got name '", name, "', which is not among the ", size(), " names there"));
+}
+
+LoadReport load_state_dict(const StateDict& target, const StateDict& source, const LoadOptions& o) {
+  LoadReport report;
+  std::unordered_map<std::string_view, const Tensor*> values;
+  for (const auto& [name, t] : source) values.emplace(name, &t);
+  for (const auto& [name, t] : target) {
+    const auto at = values.find(name);
+    if (at == values.end()) {
+      report.missing.push_back(name);
+      continue;
+    }
+    TG_CHECK(ShapeError, same_shape(t.shape(), at->second->shape()), "[load_state_dict] ", name, ": got shape ", at->second->shape(), ", expected ", t.shape());
+    report.loaded.push_back(name);
+    values.erase(at);
+  }
+  for (const auto& [name, t] : source)
+    if (values.contains(name)) report.unexpected.push_back(name);
+  TG_CHECK(ValueError, !o.strict || (report.missing.empty() && report.unexpected.empty()), "[load_state_dict] ",
+           report.missing.empty() ? "" : "missing: " + listed(report.missing), report.missing.empty() || report.unexpected.empty() ? "" : "; ",
+           report.unexpected.empty() ? "" : "unexpected: " + listed(report.unexpected), " (strict = false loads what both have)");
+  Tensors changed;
+  for (const auto& [name, t] : target) {
+    if (!source.contains(name)) continue;
+    const Tensor& value = source.at(name);
+    const bool elsewhere = value.device() != t.device();
+    t.replace((elsewhere ? value.to(t.device()) : value.clone()).detach().reshape(t.shape()));  // never the same storage
+    if (t.requires_grad()) t.requires_grad_(*t.requires_grad());
+    changed.push_back(t);
+  }
+  if (o.realize && !changed.empty()) realize(changed);
+  return report;
+}
+
+}  // namespace tg::nn
