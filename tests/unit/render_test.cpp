@@ -16,9 +16,11 @@ std::string print(const testing::TestParamInfo<Case>& i) {
 }
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const char* renderer : {"LLVM"})
-    for (const std::string& arch : processors())
-      for (int lanes : {1, 4, 8, 16}) all.push_back({renderer, arch, lanes});
+  for (const std::string& arch : processors())
+    for (int lanes : {1, 4, 8, 16}) all.push_back({"LLVM", arch, lanes});
+  // A process for each kernel: the widths each processor is for.
+  all.push_back({"CLANG", processors()[0], 4}), all.push_back({"CLANG", processors()[1], 1});
+  all.push_back({"CLANG", processors()[1], 8}), all.push_back({"CLANG", processors()[2], 16});
   return all;
 }
 
@@ -43,6 +45,10 @@ struct Elementwise {
 
 class Render : public testing::TestWithParam<Case> {
  protected:
+  void SetUp() override {
+    if (GetParam().renderer == "CLANG" && clang_path().empty()) GTEST_SKIP() << "no clang";
+    if (GetParam().renderer == "LLVM" && !llvm_plugin_missing().empty()) GTEST_SKIP() << llvm_plugin_missing();
+  }
   Target target() const { return test::target(GetParam().renderer, GetParam().arch); }
 };
 
@@ -233,7 +239,11 @@ TEST_P(Render, Reductions) {
         q->name = "kernel", q->arena = arena, q->nbuffers = 3, q->vars = {"n"};
         UOps all = end(group({first, second}), row).toposort();
         q->linear.push_back(n), q->linear.push_back(row.src(0)), q->linear.push_back(row);
-        for (UOp u : all) if (!u.dtype().is_weak() && u != n && u != row && u != row.src(0)) q->linear.push_back(u);
+        // What depends on the row alone stands in front of the inner loops.
+        auto early = [&](UOp u) { return u.in(groups::kElementwise | Ops::CONST) && !u.depends_on(k) && !u.depends_on(j) && !(u.src_ops().has(Ops::LOAD) || u.src_ops().has(Ops::REDUCE)); };
+        for (bool first_part : {true, false})
+          for (UOp u : all) if (!u.dtype().is_weak() && u != n && u != row && u != row.src(0) && u != lane && early(u) == first_part) q->linear.push_back(u);
+        if (lanes > 1) q->linear.insert(q->linear.begin(), {lane.src(0), lane});
         p = q;
       }
       for (int64_t n : {int64_t{0}, int64_t{1}, kColumns / lanes}) {

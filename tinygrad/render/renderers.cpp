@@ -1,6 +1,7 @@
 /// \file The list of renderers.
 #include "tinygrad/render/renderers.h"
 
+#include "tinygrad/render/cstyle.h"
 #include "tinygrad/render/listing.h"
 #include "tinygrad/render/llvmir.h"
 
@@ -13,6 +14,7 @@ struct Entry {
 template <class R> std::unique_ptr<Renderer> make(const Target& t) { return std::make_unique<R>(t); }
 constexpr Entry kRenderers[] = {
     {"LLVM", make<LlvmRenderer>},
+    {"CLANG", make<ClangRenderer>},
     {"INTERP", make<ListingRenderer>},
 };
 }  // namespace
