@@ -13,6 +13,7 @@
 #include "tinygrad/codegen/linearize.h"
 #include "tinygrad/codegen/program_info.h"
 #include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/spec.h"
 #include "tinygrad/uop/symbolic.h"
 
 namespace tg {
@@ -138,11 +139,16 @@ std::shared_ptr<Program> to_program(const Kernel& kernel, const Renderer& render
   PassContext context{renderer, options, {}};
   UOp original = sink;
   program->ast = sink;
+  const bool spec = env::SPEC.get() != 0;
+  if (spec) verify(sink, spec_kernel(), "schedule");
+  bool lowered = false;
   for (const Pass& pass : passes()) {
     if (pass.skip_noopt && options.noopt && !options.opts && !info.opts_to_apply) continue;
     auto start = Clock::now();
     if (pass.run) sink = pass.run(sink, context);
     else if (const PatternMatcher<>* rules = pass.rules(renderer)) sink = graph_rewrite(sink, *rules, const_cast<Renderer&>(renderer), {.name = pass.name, .walk = pass.walk});
+    lowered |= std::string_view(pass.name) == "lower to target";
+    if (spec && !lowered) verify(sink, spec_kernel(), pass.name);
     if (debug >= 5) print_graph(pass.name, sink.toposort(), std::chrono::duration<double, std::milli>(Clock::now() - start).count());
     if (options.stop_after == pass.name) { program->ast = sink; return program; }
     if (std::string_view(pass.name) == "gates") program->ast = sink;
@@ -150,6 +156,7 @@ std::shared_ptr<Program> to_program(const Kernel& kernel, const Renderer& render
   program->name = info.name.empty() ? kernel_name(program->ast) : info.name;
   program->applied_opts = context.applied;
   program->linear = linearize(sink);
+  if (spec) verify_program(program->linear, "linearize");
   program->estimates = estimate(program->linear);
   describe_parameters(*program, original);
   if (debug >= 6) print_graph(program->name.c_str(), program->linear, 0);

@@ -1,0 +1,102 @@
+/// \file The specs accept what docs/ir.md shows and name what they refuse.
+#include "tinygrad/uop/spec.h"
+
+#include <gmock/gmock.h>
+
+#include "tinygrad/uop/graph.h"
+
+namespace tg {
+namespace {
+using ::testing::HasSubstr;
+using namespace dtypes;
+
+class SpecTest : public ::testing::Test {
+ protected:
+  Arena arena_;
+  ArenaScope scope_{arena_};
+
+  static UOp shape(std::vector<int64_t> v) { return UOp::shape_stack(v); }
+  static UOp buffer(int64_t slot, std::vector<int64_t> dims, DType d = float32) { return UOp::make(Ops::BUFFER, d, {shape(dims)}, Arg(ParamArg{slot, AddrSpace::kGlobal, "CPU"})); }
+  static UOp param(int64_t slot, int64_t n, DType d = float32) { return UOp::make(Ops::PARAM, d, {shape({n})}, Arg(ParamArg{slot})); }
+  static UOp kernel(UOps effects) { return UOp::sink(effects, Arg(KernelInfo{})); }
+  static std::string refusal(UOp u, const Spec& s) {
+    try {
+      verify(u, s, "a stage");
+    } catch (const InternalError& e) {
+      return e.what();
+    }
+    return "accepted";
+  }
+  static std::string program_refusal(const UOps& p) {
+    try {
+      verify_program(p, "a stage");
+    } catch (const InternalError& e) {
+      return e.what();
+    }
+    return "accepted";
+  }
+};
+
+TEST_F(SpecTest, TensorGraphs) {
+  UOp x = buffer(1, {4, 6}), y = buffer(2, {4, 6});
+  UOp r = UOp::make(Ops::RESHAPE, float32, {x, shape({24})});
+  UOp e = UOp::make(Ops::EXPAND, float32, {buffer(3, {1, 6}), shape({4, 6})});
+  UOp p = UOp::make(Ops::PERMUTE, float32, {x}, Arg(std::vector<int64_t>{1, 0}));
+  UOp pad = UOp::make(Ops::PAD, float32, {x, shape({1, 0}), shape({6, 6})});
+  UOp sum = UOp::make(Ops::REDUCE, float32, {x + y}, Arg(ReduceArg{Ops::ADD, {1}}));
+  UOp st = x.store(y * UOp::constant(ConstValue(2.0), weakfloat)), after = x.after({st});
+  EXPECT_EQ(refusal(UOp::sink(UOps{r, e, p, pad, sum, after}), spec_tensor()), "accepted");
+
+  EXPECT_THAT(refusal(UOp::make(Ops::RESHAPE, float32, {x, shape({25})}), spec_tensor()), HasSubstr("as many elements"));
+  EXPECT_THAT(refusal(UOp::make(Ops::PERMUTE, float32, {x}, Arg(std::vector<int64_t>{1, 1})), spec_tensor()), HasSubstr("permutation"));
+  EXPECT_THAT(refusal(UOp::make(Ops::REDUCE, float32, {x}, Arg(ReduceArg{Ops::ADD, {2}})), spec_tensor()), HasSubstr("axes"));
+  EXPECT_THAT(refusal(UOp::make(Ops::REDUCE, float32, {x}, Arg(ReduceArg{Ops::CMPLT, {1}})), spec_tensor()), HasSubstr("ADD, MUL or MAX"));
+  EXPECT_THAT(refusal(UOp::make(Ops::ADD, float32, {x, buffer(4, {4, 6}, int32)}), spec_tensor()), HasSubstr("one dtype"));
+  EXPECT_THAT(refusal(x.store(buffer(5, {6, 4})), spec_tensor()), HasSubstr("type and shape"));
+  EXPECT_THAT(refusal(UOp::range(4, 0), spec_tensor()), HasSubstr("come with kernels"));
+}
+
+TEST_F(SpecTest, Kernels) {
+  UOp in = param(1, 16), out = param(0, 16), i = UOp::range(16, 0), k = UOp::range(4, 1, AxisType::kReduce);
+  UOp gate = i < 8;
+  UOp load = gate.where(in.index({(i + k).valid(gate)}).load(), UOp::constant(ConstValue(0.0), float32));
+  UOps reds{k}, outs{i};
+  UOp sum = load.reduce(Ops::ADD, reds);
+  UOp sink = kernel({out.index({i}).store(sum).end(outs)});
+  EXPECT_EQ(refusal(sink, spec_kernel()), "accepted");
+
+  EXPECT_THAT(refusal(kernel({out.index({i}).store(UOp::make(Ops::CONTIGUOUS, float32, {load}))}), spec_kernel()), HasSubstr("no movement"));
+  EXPECT_THAT(refusal(kernel({out.index({i}).store(UOp::make(Ops::LOAD, float32, {in}))}), spec_kernel()), HasSubstr("reads an INDEX"));
+  EXPECT_THAT(refusal(kernel({UOp::make(Ops::STORE, void_, {out.index({i}), i})}), spec_kernel()), HasSubstr("type of its INDEX"));
+  EXPECT_THAT(refusal(UOp::sink(UOps{}), spec_kernel()), HasSubstr("KernelInfo"));
+  EXPECT_THAT(refusal(kernel({out.index({i}).store(UOp::make(Ops::REDUCE, float32, {load}, Arg(ReduceArg{Ops::ADD, {0}})))}), spec_kernel()), HasSubstr("ranges, not axes"));
+  EXPECT_THAT(refusal(UOp::make(Ops::CMPLT, int32, {i, k}), spec_kernel()), HasSubstr("comparison is bool"));
+  EXPECT_THAT(refusal(UOp::make(Ops::ADD, weakint, {i}), spec_kernel()), HasSubstr("number of operands"));
+  EXPECT_THAT(refusal(UOp::make(Ops::CONST, int8, {}, Arg(300)), spec_kernel()), HasSubstr("fits its type"));
+  // The message shows the stage and the neighbourhood.
+  EXPECT_THAT(refusal(UOp::make(Ops::ADD, weakint, {i}), spec_kernel()), ::testing::AllOf(HasSubstr("after 'a stage'"), HasSubstr("RANGE weakint")));
+}
+
+TEST_F(SpecTest, Programs) {
+  UOp size = shape({16}), p = param(0, 16), q = param(1, 16), n = UOp::constant(ConstValue(16), int32);
+  UOp i = UOp::range(n, RangeArg{{0}, AxisType::kLoop}, int32);
+  UOp ld = q.index({i}), v = ld.load(), dst = p.index({i}), st = dst.store(v);
+  UOps loop{i};
+  UOp end = st.end(loop), sixteen = UOp::constant(int64_t{16}), sink = kernel({end});
+  UOps good{sixteen, size, p, q, n, i, ld, v, dst, st, end, sink};
+  EXPECT_EQ(program_refusal(good), "accepted");
+  EXPECT_THAT(program_refusal({sixteen, size, p, q, n, i, v, ld, dst, st, end, sink}), HasSubstr("source stands behind"));
+  EXPECT_THAT(program_refusal({sixteen, size, p, q, n, i, ld, v, dst, st, end, end, sink}), HasSubstr("not the innermost"));
+  EXPECT_THAT(program_refusal({sixteen, size, p, q, n, i, ld, v, dst, st}), HasSubstr("never closed"));
+  EXPECT_THAT(program_refusal({sixteen, size, p, q, n, i, ld, v, dst, st, end, dst.store(v + v)}), HasSubstr("behind its user"));
+  UOp w = UOp::range(16, 3);
+  EXPECT_THAT(program_refusal({sixteen, w}), HasSubstr("no weak types"));
+  UOp up = UOp::range(n, RangeArg{{1}, AxisType::kUpcast}, int32);
+  EXPECT_THAT(program_refusal({n, up}), HasSubstr("expanded"));
+  UOp l0 = UOp::range(n, RangeArg{{2}, AxisType::kVector}, int32), l1 = UOp::range(n, RangeArg{{3}, AxisType::kVector}, int32);
+  EXPECT_THAT(program_refusal({n, l0, l1}), HasSubstr("second VECTOR"));
+  EXPECT_THAT(program_refusal({sixteen, size, p, q, n, i, ld, v, dst, st, end, UOp::make(Ops::NEG, int32, {i})}), HasSubstr("loop is over"));
+}
+
+}  // namespace
+}  // namespace tg

@@ -1,0 +1,216 @@
+/// \file The spec tables. A rule names what must hold; a node no rule knows is an error too.
+#include "tinygrad/uop/spec.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/print.h"
+
+namespace tg {
+namespace {
+using namespace upat;
+
+constexpr Verdict kOk{Verdict::kGood, ""};
+/// Good, or the reason why not.
+constexpr Verdict must(bool holds, const char* why) { return holds ? kOk : Verdict{Verdict::kBad, why}; }
+/// Says something only when broken: a later rule has the last word.
+constexpr Verdict unless(bool holds, const char* why) { return holds ? Verdict{} : Verdict{Verdict::kBad, why}; }
+
+bool all_srcs(UOp u, uint32_t from, auto&& test) {
+  for (uint32_t i = from; i < u.nsrc(); i++) if (!test(u.src(i))) return false;
+  return true;
+}
+bool is_index(UOp u) { return u.dtype().is_int() || u.is_invalid(); }
+bool is_effect(UOp u) { return u.dtype().is_void(); }
+bool is_int_stack(UOp u) { return u.is(Ops::STACK) && all_srcs(u, 0, [](UOp s) { return s.dtype().is_int(); }); }
+bool same_type(UOp u) { return u.nsrc() >= 1 && u.dtype() == u.src(0).dtype(); }
+
+uint32_t arity(Ops op) { return groups::kUnary.has(op) ? 1 : groups::kBinary.has(op) ? 2 : 3; }
+Verdict check_alu(UOp u) {
+  if (u.nsrc() != arity(u.op())) return must(false, "the op takes another number of operands");
+  uint32_t first = u.is(Ops::WHERE) ? 1 : 0;
+  if (first && !u.src(0).dtype().is_bool()) return must(false, "the condition of a WHERE is bool");
+  DType d;
+  for (uint32_t i = first; i < u.nsrc(); i++) {
+    if (u.src(i).is_invalid()) continue;
+    if (!d.is_void() && u.src(i).dtype() != d) return must(false, "operands have one dtype");
+    d = u.src(i).dtype();
+  }
+  if (d.is_void()) return must(u.nsrc() > 0 && u.src(u.nsrc() - 1).is_invalid(), "operands are values");
+  if (groups::kComparison.has(u.op())) return must(u.dtype().is_bool(), "a comparison is bool");
+  return must(u.dtype() == d, "the result has the type of the operands");
+}
+Verdict check_const(UOp u) {
+  if (u.nsrc()) return must(false, "a CONST has no sources");
+  switch (u.arg_kind()) {
+    case ArgKind::kInvalid: return must(u.dtype().is_bool(), "Invalid is bool");
+    case ArgKind::kInt: case ArgKind::kBigInt: {
+      if (!u.dtype().is_int() && !u.dtype().is_bool()) return must(false, "an integer literal has an integer type");
+      return must(u.dtype().is_weak() || truncate_int(u.const_int(), u.dtype()) == u.const_int(), "a literal fits its type");
+    }
+    case ArgKind::kFloat: return must(u.dtype().is_float(), "a float literal has a float type");
+    default: return must(false, "a CONST carries a number");
+  }
+}
+Verdict check_permute(UOp u) {
+  if (u.nsrc() != 1 || u.arg_kind() != ArgKind::kInts || !same_type(u)) return must(false, "PERMUTE(x), order");
+  std::vector<int64_t> order = u.arg<std::vector<int64_t>>();
+  if (order.size() != shape_of(u.src(0)).size()) return must(false, "one entry of the order per axis");
+  std::sort(order.begin(), order.end());
+  for (size_t i = 0; i < order.size(); i++) if (order[i] != static_cast<int64_t>(i)) return must(false, "the order is a permutation");
+  return kOk;
+}
+Verdict check_flip(UOp u) {
+  if (u.nsrc() != 1 || u.arg_kind() != ArgKind::kInts || !same_type(u)) return must(false, "FLIP(x), axes");
+  for (int64_t a : u.arg<std::vector<int64_t>>()) if (a < 0 || a >= static_cast<int64_t>(shape_of(u.src(0)).size())) return must(false, "axes are axes of the source");
+  return kOk;
+}
+Verdict check_reduce_axes(UOp u) {
+  if (u.nsrc() != 1 || u.arg_kind() != ArgKind::kReduce || !same_type(u)) return must(false, "REDUCE(x), {op, axes}");
+  const ReduceArg& a = u.arg<ReduceArg>();
+  if (!groups::kReduce.has(a.op)) return must(false, "reduces are ADD, MUL or MAX");
+  for (size_t i = 0; i < a.axes.size(); i++)
+    if (a.axes[i] < 0 || a.axes[i] >= static_cast<int32_t>(shape_of(u.src(0)).size()) || (i && a.axes[i] <= a.axes[i - 1])) return must(false, "axes ascend and exist");
+  return kOk;
+}
+Verdict check_pad(UOp u) {
+  if (u.nsrc() != 3 || !same_type(u) || !is_int_stack(u.src(1)) || !is_int_stack(u.src(2))) return must(false, "(x, offsets, sizes)");
+  size_t n = shape_of(u.src(0)).size();
+  return must(u.src(1).nsrc() == n && u.src(2).nsrc() == n, "an offset and a size per axis");
+}
+bool same_elements(UOp u) {
+  const Shape &a = shape_of(u), &b = shape_of(u.src(0));
+  return a.symbolic() || b.symbolic() || a.numel() == b.numel();
+}
+bool is_alu_param(UOp u) { return u.is(Ops::PARAM) && u.arg_kind() == ArgKind::kParam && u.arg<ParamArg>().addrspace == AddrSpace::kAlu; }
+
+const Spec& spec_shared() {
+  static const Spec s{
+      rule(u = node<Ops::CONST>(),                   [](U u) { return check_const(u); }),
+      rule(u = any_of(groups::kAlu),                 [](U u) { return check_alu(u); }),
+      rule(u = node<Ops::CAST>(),                    [](U u) { return must(u.nsrc() == 1 && !u.dtype().is_void() && !u.src(0).dtype().is_void(), "CAST(value)"); }),
+      rule(u = node<Ops::BITCAST>(),                 [](U u) { return must(u.nsrc() == 1 && !u.dtype().is_weak() && !u.src(0).dtype().is_weak() && !is_effect(u) && !is_effect(u.src(0)) &&
+                                                                           u.dtype().itemsize() == u.src(0).dtype().itemsize(), "BITCAST between types of one width"); }),
+      rule(u = node<Ops::STACK>(),                   [](U u) { return must(all_srcs(u, 0, [&](UOp s) { return s.dtype() == u.dtype(); }), "the values of a STACK have its dtype"); }),
+      rule(u = node<Ops::RANGE>(),                   [](U u) { return must(u.nsrc() >= 1 && u.arg_kind() == ArgKind::kRange && u.dtype().is_int() && u.src(0).dtype() == u.dtype(), "RANGE(end), RangeArg, of end's integer type"); }),
+      rule(u = node<Ops::AFTER>(),                   [](U u) { return must(same_type(u), "AFTER is an alias of its first source"); }),
+      rule(u = any_of(Ops::GROUP | Ops::NOOP | Ops::BARRIER), [](U u) { return must(is_effect(u) && all_srcs(u, 0, is_effect), "effects only"); }),
+      rule(u = node<Ops::PARAM>(),                   [](U u) { return is_alu_param(u) ? must(u.nsrc() == 0 && u.dtype().is_int() && u.arg<ParamArg>().vmin <= u.arg<ParamArg>().vmax, "a variable is an integer with bounds") : Verdict{}; }),
+      rule(u = any_of(groups::kDefines),             [](U u) { return must(u.arg_kind() == ArgKind::kParam && u.nsrc() == 1 && is_int_stack(u.src(0)) && !is_effect(u), "storage has a shape and ParamArg"); }),
+  };
+  return s;
+}
+}  // namespace
+
+const Spec& spec_tensor() {
+  static const Spec s = Spec{
+      rule(u = any_of(Ops::PARAM | Ops::BUFFER),     [](U u) { return unless(!u.dtype().is_weak() || is_alu_param(u), "storage has a type of its own"); }),
+      rule(u = any_of(Ops::RANGE | Ops::SPECIAL | Ops::END | Ops::LOAD | Ops::BARRIER), [](U) { return must(false, "loops and loads come with kernels"); }),
+      rule(u = node<Ops::ARANGE>(),                  [](U u) { return must(u.nsrc() == 1 && is_int_stack(u.src(0)) && u.src(0).nsrc() == 1 && u.dtype().is_int(), "ARANGE((n,)) of an integer type"); }),
+      rule(u = node<Ops::RESHAPE>(),                 [](U u) { return u.nsrc() == 2 && same_type(u) && is_int_stack(u.src(1)) ? must(same_elements(u), "as many elements as before") : must(false, "(x, shape)"); }),
+      rule(u = node<Ops::EXPAND>(),                  [](U u) { return must(u.nsrc() == 2 && same_type(u) && is_int_stack(u.src(1)) && u.src(1).nsrc() >= shape_of(u.src(0)).size(), "(x, shape)"); }),
+      rule(u = node<Ops::PERMUTE>(),                 [](U u) { return check_permute(u); }),
+      rule(u = node<Ops::FLIP>(),                    [](U u) { return check_flip(u); }),
+      rule(u = any_of(Ops::PAD | Ops::SHRINK),       [](U u) { return check_pad(u); }),
+      rule(u = node<Ops::REDUCE>(),                  [](U u) { return check_reduce_axes(u); }),
+      rule(u = node<Ops::INDEX>(),                   [](U u) { return must(u.nsrc() >= 2 && same_type(u) && all_srcs(u, 1, is_index), "INDEX(x, integers...)"); }),
+      rule(u = any_of(Ops::CONTIGUOUS | Ops::CONTIGUOUS_BACKWARD | Ops::DETACH), [](U u) { return must(u.nsrc() == 1 && same_type(u), "(x)"); }),
+      rule(u = node<Ops::COPY>(),                    [](U u) { return must(u.nsrc() == 1 && same_type(u) && u.arg_kind() == ArgKind::kString, "COPY(x), device"); }),
+      rule(u = node<Ops::STORE>(),                   [](U u) { return must(u.nsrc() == 2 && is_effect(u) && u.src(0).dtype() == u.src(1).dtype() && shape_of(u.src(0)) == shape_of(u.src(1)), "a STORE's value has the destination's type and shape"); }),
+      rule(u = node<Ops::SINK>(),                    [](U u) { return must(is_effect(u), "SINK is an effect"); }),
+  } + spec_shared();
+  return s;
+}
+
+const Spec& spec_kernel() {
+  static const Spec s = Spec{
+      rule(u = any_of(groups::kMovement | Ops::STAGE | Ops::COPY | Ops::CONTIGUOUS | Ops::DETACH | Ops::ARANGE | Ops::CONTIGUOUS_BACKWARD), [](U) { return must(false, "no movement, no tensors"); }),
+      rule(u = any_of(groups::kElementwise),         [](U u) { return unless(u.dtype() != dtypes::weakfloat, "no weakfloat"); }),
+      rule(u = node<Ops::PARAM>(),                   [](U u) { return unless(is_alu_param(u) || (u.arg_kind() == ArgKind::kParam && u.arg<ParamArg>().slot >= 0 && u.nsrc() == 1 && u.src(0).nsrc() == 1), "a kernel parameter has a slot and is flat"); }),
+      rule(u = node<Ops::SPECIAL>(),                 [](U u) { return must(u.nsrc() >= 1 && u.dtype().is_int() && u.arg_kind() == ArgKind::kString, "SPECIAL(size), name"); }),
+      rule(u = node<Ops::INDEX>(),                   [](U u) { return must(u.nsrc() == 2 && same_type(u) && is_index(u.src(1)) && u.src(0).in(groups::kDefines | Ops::AFTER), "INDEX(storage, one flat index)"); }),
+      rule(u = node<Ops::LOAD>(),                    [](U u) {
+        if (u.nsrc() != 1 && u.nsrc() != 3) return must(false, "LOAD(INDEX) or LOAD(INDEX, alt, gate)");
+        if (u.nsrc() == 3 && (u.src(1).dtype() != u.dtype() || !u.src(2).dtype().is_bool())) return must(false, "alt has the load's type, the gate is bool");
+        return must(u.src(0).is(Ops::INDEX) && same_type(u), "a LOAD reads an INDEX");
+      }),
+      rule(u = node<Ops::STORE>(),                   [](U u) {
+        if (u.nsrc() != 2 && u.nsrc() != 3) return must(false, "STORE(INDEX, value) or STORE(INDEX, value, gate)");
+        if (u.nsrc() == 3 && !u.src(2).dtype().is_bool()) return must(false, "the gate is bool");
+        return must(is_effect(u) && u.src(0).is(Ops::INDEX) && u.src(0).dtype() == u.src(1).dtype(), "a STORE's value has the type of its INDEX");
+      }),
+      rule(u = node<Ops::END>(),                     [](U u) { return must(u.nsrc() >= 2 && is_effect(u) && is_effect(u.src(0)) && all_srcs(u, 1, [](UOp r) { return r.in(Ops::RANGE | Ops::SPECIAL); }), "END(effect, ranges...)"); }),
+      rule(u = node<Ops::REDUCE>(),                  [](U u) {
+        if (u.arg_kind() != ArgKind::kReduce || !u.arg<ReduceArg>().axes.empty()) return must(false, "a kernel's REDUCE has ranges, not axes");
+        return must(u.nsrc() >= 2 && same_type(u) && all_srcs(u, 1, [](UOp r) { return r.is(Ops::RANGE); }), "REDUCE(value, ranges...)");
+      }),
+      rule(u = node<Ops::SINK>(),                    [](U u) { return must(is_effect(u) && u.arg_kind() == ArgKind::kKernel && all_srcs(u, 0, is_effect), "SINK(effects...), KernelInfo"); }),
+  } + spec_shared();
+  return s;
+}
+
+const Spec& spec_program() {
+  static const Spec s = Spec{
+      rule(u = any_of(groups::kAlu | Ops::CAST | Ops::BITCAST | Ops::LOAD | Ops::STORE | Ops::INDEX | Ops::RANGE | Ops::REDUCE), [](U u) {
+        bool weak = u.dtype().is_weak(), invalid = false;
+        for (UOp x : u.srcs()) weak |= x.dtype().is_weak(), invalid |= x.is_invalid();
+        return weak ? must(false, "no weak types in programs") : unless(!invalid, "no Invalid in programs");
+      }),
+      rule(u = node<Ops::PARAM>(),                   [](U u) { return unless(!u.dtype().is_weak(), "no weak types in programs"); }),
+      rule(u = node<Ops::RANGE>(),                   [](U u) { return unless(u.arg_kind() == ArgKind::kRange && u.arg<RangeArg>().type != AxisType::kUpcast && u.arg<RangeArg>().type != AxisType::kUnroll, "UPCAST and UNROLL are expanded"); }),
+      rule(u = node<Ops::END>(),                     [](U u) { return unless(u.nsrc() == 2 && u.src(1).is(Ops::RANGE) && u.src(1).arg<RangeArg>().type != AxisType::kVector, "END closes one loop"); }),
+      rule(u = node<Ops::REDUCE>(),                  [](U u) { return unless(u.nsrc() == 2 && u.src(1).is(Ops::RANGE) && u.src(1).arg<RangeArg>().type == AxisType::kVector, "a REDUCE left in a program is over lanes"); }),
+      rule(u = any_of(Ops::IF | Ops::ENDIF),         [](U u) { return must(is_effect(u), "IF and ENDIF are effects"); }),
+  } + spec_kernel();
+  return s;
+}
+
+namespace {
+[[noreturn]] void broken(UOp u, const char* why, const char* stage) {
+  std::string tree;
+  size_t lines = 0;
+  for (char c : print_tree(u)) {
+    tree += c;
+    if (c == '\n' && ++lines == 24) { tree += "...\n"; break; }
+  }
+  throw InternalError(str("after '", stage, "': ", u, "\n  ", why[0] ? why : "no rule of this level knows such a node", "\n", tree));
+}
+}  // namespace
+
+void verify(UOp root, const Spec& spec, const char* stage) {
+  for (UOp u : root.toposort()) {
+    Verdict v = spec.rewrite(u);
+    if (v.kind != Verdict::kGood) [[unlikely]] broken(u, v.why, stage);
+  }
+}
+
+void verify_program(std::span<const UOp> program, const char* stage) {
+  std::unordered_set<UOp> seen, closed;
+  std::vector<UOp> open;
+  UOp lanes;
+  for (UOp u : program) {
+    Verdict v = spec_program().rewrite(u);
+    if (v.kind != Verdict::kGood) broken(u, v.why, stage);
+    for (UOp s : u.srcs()) {
+      if (s.in(Ops::GROUP | Ops::NOOP)) {  // no instructions: their sources count
+        for (UOp e : s.srcs()) if (!seen.count(e)) broken(u, "an effect of its GROUP stands behind it", stage);
+      } else if (!seen.count(s)) broken(u, "a source stands behind its user", stage);
+      else if (s.is(Ops::RANGE) && !u.is(Ops::END) && closed.count(s) && !u.is(Ops::AFTER)) broken(u, "it uses a range whose loop is over", stage);
+    }
+    if (u.is(Ops::RANGE)) {
+      if (u.arg<RangeArg>().type != AxisType::kVector) open.push_back(u);
+      else if (lanes) broken(u, "a second VECTOR range", stage);
+      else lanes = u;
+    }
+    if (u.is(Ops::END)) {
+      if (open.empty() || open.back() != u.src(1)) broken(u, "it closes a loop that is not the innermost", stage);
+      open.pop_back(), closed.insert(u.src(1));
+    }
+    if (!seen.insert(u).second) broken(u, "it stands in the program twice", stage);
+  }
+  if (!open.empty()) broken(open.back(), "its loop is never closed", stage);
+}
+
+}  // namespace tg
