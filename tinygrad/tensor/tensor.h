@@ -131,6 +131,7 @@ class Tensor {
   Tensor shrink(const std::vector<std::pair<SInt, SInt>>& ranges) const;
   /// (before, after) of each axis, negative numbers shrink.
   Tensor pad(const std::vector<std::pair<int64_t, int64_t>>& padding, const PadOptions& o = {}) const;
+  Tensor pad(std::initializer_list<std::pair<int64_t, int64_t>> p, const PadOptions& o = {}) const { return pad(std::vector<std::pair<int64_t, int64_t>>(p), o); }
   /// {left, right, top, bottom, ...}, the last axis first.
   Tensor pad(const Ints& padding, const PadOptions& o = {}) const;
   Tensor pad_to(const Shape& shape, double value = 0) const;  ///< grows at the end; -1 keeps a size
