@@ -170,10 +170,16 @@ class Expander {
   }
   /// acc + a * b as one instruction where the target has it.
   UOp accumulate(Ops op, UOp acc, UOp v) {
+    // A masked term: the accumulator stays where the mask is off, so that the multiply-add underneath stays one instruction.
+    if (op == Ops::ADD && v.is(Ops::WHERE) && v.src(2).is_const() && v.src(2).const_float() == 0 && is_product(v.src(1)))
+      return v.src(0).where(accumulate(op, acc, v.src(1)), acc);
     if (op == Ops::ADD && v.is(Ops::MUL) && v.dtype().is_float() && renderer_.ops().has(Ops::MULACC) && renderer_.supports(v.dtype()))
       return UOp::alu(Ops::MULACC, {v.src(0), v.src(1), acc});
     return combine(op, acc, v);
   }
+  static bool is_product(UOp v) { return v.is(Ops::MUL) && v.dtype().is_float(); }
+  /// Terms that join their accumulator one by one: products, masked or not.
+  static bool is_fused(UOp v) { return is_product(v) || (v.is(Ops::WHERE) && is_product(v.src(1)) && v.src(2).is_const()); }
   UOp tree(Ops op, UOps v) {
     while (v.size() > 1) {
       UOps next;
@@ -221,7 +227,7 @@ class Expander {
     for (UOps& t : terms(u, r, &mask)) {
       UOp v;
       // Several chains of multiply-adds; a tree of plain values.
-      if (op == Ops::ADD && u.dtype().is_float() && t[0].is(Ops::MUL)) {
+      if (op == Ops::ADD && is_product(t[0])) {
         size_t chains = std::min<size_t>(t.size(), 4);
         UOps acc(t.begin(), t.begin() + static_cast<std::ptrdiff_t>(chains));
         for (size_t i = chains; i < t.size(); i++) acc[i % chains] = accumulate(op, acc[i % chains], t[i]);
@@ -268,7 +274,7 @@ class Expander {
           deps = {buffer, init};
           deps.insert(deps.end(), loops.begin(), loops.end());
           UOp slot = UOp::make(Ops::AFTER, u.dtype(), deps).index({at}), v = slot.load();
-          if (m.op == Ops::ADD && !(u.dtype().is_float() && part[0].is(Ops::MUL)) && part.size() > 2) v = combine(m.op, v, tree(m.op, part));
+          if (m.op == Ops::ADD && !is_fused(part[0]) && part.size() > 2) v = combine(m.op, v, tree(m.op, part));
           else if (m.op == Ops::ADD) for (UOp x : part) v = accumulate(m.op, v, x);
           else v = combine(m.op, v, tree(m.op, part));
           effects.push_back(slot.store(v));

@@ -97,7 +97,7 @@ struct Model {
         Mask own = 0;
         for (uint32_t i = 1; i < u.nsrc(); i++) own |= Mask{1} << axis.at(u.src(i));
         Mask value = mask_of(u.src(0));
-        bool mul = u.src(0).is(Ops::MUL) && u.dtype().is_float() && u.arg<ReduceArg>().op == Ops::ADD;
+        bool mul = (u.src(0).is(Ops::MUL) || (u.src(0).is(Ops::WHERE) && u.src(0).src(1).is(Ops::MUL))) && u.dtype().is_float() && u.arg<ReduceArg>().op == Ops::ADD;
         item = std::max(item, u.dtype().itemsize());
         reduces.push_back({value, own, scope_of(value | own), u.dtype().itemsize(), mul});
       }

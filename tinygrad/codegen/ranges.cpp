@@ -12,6 +12,7 @@
 
 namespace tg {
 namespace {
+bool is_zero(UOp u) { return u.is_const() && !u.is_invalid() && u.const_float() == 0; }
 int64_t size_of(UOp range) { return range.src(0).is_const() ? static_cast<int64_t>(range.src(0).const_int()) : 0; }
 
 /// Replaces ranges by expressions, and in the lists of END and REDUCE by the ranges `parts` names.
@@ -134,10 +135,43 @@ UOp merge(UOp sink) {
   }
   return replace_ranges(sink, map);
 }
+/// A sum of sums is one sum: REDUCE(WHERE(g, REDUCE(v, inner), 0), outer) -> REDUCE(WHERE(g, v, 0), outer, inner), where nothing else uses the inner one.
+UOp flatten_sums(UOp sink) {
+  UOps order = sink.toposort();
+  std::vector<uint32_t> uses;
+  for (UOp u : order)
+    for (UOp s : u.srcs()) {
+      if (s.id() >= uses.size()) uses.resize(s.id() + s.id() / 2 + 64);
+      uses[s.id()]++;
+    }
+  MemoScope memo;
+  UOps src;
+  for (UOp u : order) {
+    src.clear();
+    bool changed = false;
+    for (UOp s : u.srcs()) src.push_back(memo.get(s)), changed |= src.back() != s;
+    UOp v = changed ? u.with_srcs(src) : u;
+    if (u.is(Ops::REDUCE)) {
+      const bool masked = u.src(0).is(Ops::WHERE) && is_zero(u.src(0).src(2)) && u.arg<ReduceArg>().op == Ops::ADD;
+      UOp before = masked ? u.src(0).src(1) : u.src(0), inner = masked ? v.src(0).src(1) : v.src(0);
+      const bool alone = uses[before.id()] == 1 && uses[u.src(0).id()] == 1;
+      if (alone && inner.is(Ops::REDUCE) && inner.arg<ReduceArg>().op == u.arg<ReduceArg>().op && inner.dtype() == u.dtype()) {
+        UOps s{masked ? UOp::alu(Ops::WHERE, {v.src(0).src(0), inner.src(0), v.src(0).src(2)}) : inner.src(0)};
+        s.insert(s.end(), v.srcs().begin() + 1, v.srcs().end());
+        bool distinct = true;
+        for (size_t i = 1; i < inner.nsrc(); i++) distinct &= std::find(s.begin() + 1, s.end(), inner.src(i)) == s.end(), s.push_back(inner.src(i));
+        if (distinct) v = UOp::make(Ops::REDUCE, u.dtype(), s, u.arg(), u.tag());
+      }
+    }
+    memo.set(u, v);
+  }
+  return memo.get(sink);
+}
 }  // namespace
 
 UOp simplify_ranges(UOp sink) {
   auto simple = [](UOp before, UOp after) { return before == after ? after : graph_rewrite(after, sym(), {.name = "simplify ranges"}); };
+  sink = simple(sink, flatten_sums(sink));
   sink = simple(sink, split_digits(sink));
   return simple(sink, merge(sink));
 }
