@@ -80,9 +80,16 @@ std::string LlvmWriter::literal(const ConstValue& v, DType d, int lanes) {
   else if (d.is_int()) one = str(static_cast<int64_t>(v.is_int() ? truncate_int(v.i, d) : static_cast<int128>(v.f)));
   else one = float_literal(v.as_double(), d);
   if (lanes == 1) return one;
-  std::string t = scalar_name(d), all = "<";
-  for (int i = 0; i < lanes; i++) all += (i ? ", " : "") + t + " " + one;
-  return all + ">";
+  // A vector is spelled once, at the entry.
+  std::string& name = literals_[str(scalar_name(d), " ", one, " x", lanes)];
+  if (name.empty()) {
+    const std::string t = scalar_name(d), vector = type(d, lanes);
+    name = "%k" + std::to_string(literals_.size());
+    entry_ += "  " + name + " = bitcast " + vector + " <";
+    for (int i = 0; i < lanes; i++) entry_ += (i ? ", " : "") + t + " " + one;
+    entry_ += "> to " + vector + "\n";
+  }
+  return name;
 }
 
 std::string LlvmWriter::float_literal(double v, DType d) {

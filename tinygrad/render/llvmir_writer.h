@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdio>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -24,7 +25,7 @@ class LlvmWriter {
   static std::string type(DType d, int lanes = 1);
   static std::string memory_type(DType d, int lanes = 1);
   static std::string suffix(DType d, int lanes);  ///< "v8f32"
-  static std::string literal(const ConstValue& v, DType d, int lanes = 1);
+  std::string literal(const ConstValue& v, DType d, int lanes = 1);
   static std::string float_literal(double v, DType d);
   void line(const std::string& text) { body_ += "  ", body_ += text, body_ += '\n'; }
   std::string emit(const std::string& instruction);
@@ -71,6 +72,7 @@ class LlvmWriter {
   LinearView view_;
   std::string entry_, body_, metadata_, label_;
   std::set<std::string> declarations_;
+  std::map<std::string, std::string> literals_;
   std::vector<std::string> values_, lane0_, pointers_;
   std::vector<Splat> splats_;
   std::vector<Loop> loops_;
