@@ -1,5 +1,6 @@
 /// \file Rewrites of the tensor graph before ranges are assigned.
 #include <algorithm>
+#include <unordered_map>
 
 #include "tinygrad/schedule/passes.h"
 #include "tinygrad/uop/rewrite.h"
@@ -107,6 +108,36 @@ const PatternMatcher<>& early_rules() {
   });
   return *pm;
 }
+/// What asks for the sign of x where relu(x) exists and x is used for nothing else asks relu(x) instead, so that x need not be stored for a gradient.
+UOp signs_of_relu(UOp sink) {
+  UOps order = sink.toposort();
+  std::vector<int32_t> uses(Graph::current().id_limit(), 0);
+  for (UOp u : order) for (UOp s : u.srcs()) uses[s.id()]++;
+  auto is_zero = [](UOp u) { return u.is_const() && !u.is_invalid() && u.const_float() == 0; };
+  std::unordered_map<UOp, UOp> relu_of;  // by the comparison
+  for (UOp u : order) {
+    if (!u.is(Ops::WHERE) || !u.src(0).is(Ops::CMPLT)) continue;
+    UOp c = u.src(0), x = u.src(1);
+    if (c.src(1) == x && is_zero(c.src(0)) && is_zero(u.src(2)) && uses[x.id()] == 2 && uses[c.id()] > 1 && !x.in(Ops::PARAM | Ops::AFTER | Ops::CONTIGUOUS)) relu_of[c] = u;
+  }
+  if (relu_of.empty()) return sink;
+  MemoScope memo;
+  UOps src;
+  for (UOp u : order) {
+    src.clear();
+    bool changed = false;
+    for (UOp s : u.srcs()) {
+      UOp m = memo.get(s);
+      if (auto it = relu_of.find(s); it != relu_of.end() && it->second != u) {
+        UOp relu = UOp::alu(Ops::WHERE, {m, m.src(1), it->second.src(2)});
+        m = UOp::alu(Ops::CMPLT, {m.src(0), relu});
+      }
+      src.push_back(m), changed |= m != s;
+    }
+    memo.set(u, changed ? u.with_srcs(src) : u);
+  }
+  return memo.get(sink);
+}
 }  // namespace
 
 bool is_whole_buffer(UOp u) {
@@ -114,6 +145,8 @@ bool is_whole_buffer(UOp u) {
   return u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kGlobal;
 }
 
-UOp early_rewrites(UOp sink, const ScheduleOptions& options) { return graph_rewrite(sink, early_rules(), options, {.name = "early rewrites"}); }
+UOp early_rewrites(UOp sink, const ScheduleOptions& options) {
+  return signs_of_relu(graph_rewrite(sink, early_rules(), options, {.name = "early rewrites"}));
+}
 
 }  // namespace tg

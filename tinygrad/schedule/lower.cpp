@@ -133,6 +133,14 @@ class Lowerer {
         if (r_.sources[in.src_begin] < 0) return UOp::constant(0, u.dtype());
         // Valid here, not in what encloses it: that has its own WHERE.
         UOp here = through_movement(u, {in.idx, UOp()}).valid, v = source(in, 0);
+        if (here && in.under == Ops::ADD && v.is(Ops::REDUCE)) {
+          // A sum inside a sum: the mask moves to the terms.
+          UOps src(v.srcs().begin(), v.srcs().end());
+          Size s = size(v);
+          src[0] = UOp::alu(Ops::WHERE, {here, src[0], UOp::constant(0, u.dtype())});
+          v = v.with_srcs(src), set_size(v, {s.ops + 1, s.buffers});
+          return v;
+        }
         return here ? combine(Ops::WHERE, u.dtype(), {here, v, UOp::constant(0, u.dtype())}, {}) : v;
       }
       case Ops::REDUCE: return reduce(in, u);
@@ -167,6 +175,7 @@ class Lowerer {
       else if (arg.op == Ops::ADD) times = times ? times * i.src(0) : i.src(0);
     }
     Size s = size(v);
+    if (v.is(Ops::REDUCE) && v.arg<ReduceArg>().op == arg.op) ranges.insert(ranges.end(), v.srcs().begin() + 1, v.srcs().end()), v = v.src(0);
     if (!ranges.empty()) v = v.reduce(arg.op, ranges), set_size(v, {s.ops + 1, s.buffers});
     if (times) v = combine(Ops::MUL, u.dtype(), {v, UOp::constant(count_of(times), u.dtype())}, {});
     return v;

@@ -70,6 +70,7 @@ struct Instance {
   uint32_t node = 0;       ///< position in Ranged::nodes
   int32_t next = -1;       ///< next instance of the same node
   int32_t scope = 0;
+  Ops under = Ops::NOOP;   ///< the reduction that reads this through nothing but movement ops
   uint32_t src_begin = 0, src_end = 0;  ///< Ranged::sources: the instances of the node's sources
   UOp idx;                 ///< STACK of weakint expressions, one per axis
   UOp valid;               ///< empty: always

@@ -10,7 +10,9 @@ namespace tg {
 namespace {
 constexpr int kMaxInstances = 16;     // reads of one value in different places beyond which it is stored
 constexpr int kCostLimit = 64;        // where counting stops
-constexpr double kReuse = 1.5;        // evaluations per element from which a value counts as recomputed
+constexpr double kReuse = 1.5;        // evaluations per element from which a reduction counts as recomputed
+constexpr double kMany = 8;           // evaluations per element that ask for the strict rules below
+constexpr double kMerge = 2.25;       // the same for a sum inside a sum: masks of padding cost less than storing what is summed (im2col)
 
 // What may be recomputed (costs as in op_cost).
 constexpr int kCheapInReduce = 1;     // an operand of a reduction that reads it many times
@@ -38,26 +40,39 @@ struct Cost {
   double bytes = 0;     // read per element, by type
 };
 
+/// How a value would be read if it were computed in place.
+struct Reads {
+  double evaluations = 0;  // per element, over all kernels
+  bool reuse = false;      // many, or in loops that do not index it
+  bool in_reduce = false;  // those loops reduce
+};
+
 class Rangeifier {
  public:
-  /// `first`: the result of a first walk, whose stored values the second knows.
-  Rangeifier(UOp sink, std::vector<ScheduleBuffer>& buffers, const Ranged* first) : buffers_(buffers) {
+  /// `first`: a first walk, whose decisions the second knows.
+  Rangeifier(UOp sink, std::vector<ScheduleBuffer>& buffers, Rangeifier* first) : buffers_(buffers) {
     r_.nodes = sink.toposort();
     size_t n = r_.nodes.size();
     r_.position.assign(Graph::current().id_limit(), 0);
     for (size_t i = 0; i < n; i++) r_.position[r_.nodes[i].id()] = static_cast<uint32_t>(i);
     r_.first.assign(n, -1), r_.region.assign(n, -1);
-    last_.assign(n, -1), count_.assign(n, 0), uses_.assign(n, 0), needed_.assign(n, false), mark_.assign(n, 0);
-    prepare(first);
+    last_.assign(n, -1), count_.assign(n, 0), uses_.assign(n, 0), needed_.assign(n, false), mark_.assign(n, 0), reads_.assign(n, {});
+    prepare();
+    if (first) reduces_ = std::move(first->reduces_), stored_ = std::move(first->stored_);
   }
-  /// True when a value was stored for a reduction in it that is stored itself: a second walk decides better.
-  bool improvable() const {
-    std::vector<bool> known(reduces_.size(), false);
-    for (size_t i = 0; i < known.size(); i++) {
-      known[i] = reduces_here(i, known, &r_);
-      if (reduces_[i] && !known[i] && r_.region[i] >= 0) return true;
+  /// Users decide before their sources, so a value may have been stored for what is stored itself: a reduction in it, or its costly part. Decides again,
+  /// from the sources up, with what is known now; true when that stores less.
+  bool reconsider() {
+    bool better = false;
+    std::vector<bool> reduces(reduces_.size(), false);
+    for (size_t i = 0; i < reduces.size(); i++) {
+      reduces[i] = reduces_here(i, reduces, true);
+      if (r_.region[i] < 0 || is_forced(static_cast<uint32_t>(i))) continue;
+      stored_[i] = reduces[i] || costs_too_much(r_.nodes[i], reads_[i], inline_cost(static_cast<uint32_t>(i)));
+      better |= !stored_[i];
     }
-    return false;
+    reduces_ = std::move(reduces);
+    return better;
   }
   Ranged take() { return std::move(r_); }
   void run() {
@@ -67,11 +82,11 @@ class Rangeifier {
  private:
   uint32_t pos(UOp u) const { return r_.position[u.id()]; }
 
-  /// Whether computing this value in place means a reduction there, by what holds of its sources.
-  bool reduces_here(size_t i, const std::vector<bool>& reduces, const Ranged* first) const {
+  /// Whether computing this value in place means a reduction there, by what holds of its sources; `known`: stored ones do not count.
+  bool reduces_here(size_t i, const std::vector<bool>& reduces, bool known) const {
     UOp u = r_.nodes[i];
     if (u.is(Ops::REDUCE)) return true;
-    auto of = [&](UOp s) { return reduces[pos(s)] && !(first && first->region[pos(s)] >= 0); };
+    auto of = [&](UOp s) { return reduces[pos(s)] && !(known && r_.region[pos(s)] >= 0); };
     if (u.in(groups::kMovement) && !u.is(Ops::EXPAND)) return of(u.src(0));
     // What is broadcast here is stored before, for it would be computed again and again.
     if (u.in(groups::kElementwise | Ops::STACK | Ops::EXPAND | Ops::INDEX))
@@ -79,15 +94,14 @@ class Rangeifier {
     return false;
   }
   /// Facts of nodes, sources first.
-  void prepare(const Ranged* first) {
+  void prepare() {
     size_t n = r_.nodes.size();
     volume_.assign(n, 1), reduces_.assign(n, false), stored_.assign(n, false);
     for (size_t i = 0; i < n; i++) {
       UOp u = r_.nodes[i];
       for (UOp s : u.srcs()) uses_[pos(s)]++;
       for (const SInt& s : shape_of(u)) volume_[i] *= static_cast<double>(s.max());
-      reduces_[i] = reduces_here(i, reduces_, first);
-      stored_[i] = first && first->region[i] >= 0 && reduces_[i];
+      reduces_[i] = reduces_here(i, reduces_, false);
     }
   }
 
@@ -96,21 +110,23 @@ class Rangeifier {
     if (size == 1) return UOp::constant(int64_t{0});
     return UOp::range(size.uop(), RangeArg{{r_.next_range++}, type});
   }
-  int32_t add_instance(uint32_t node, UOp idx, UOp valid, int32_t scope) {
+  int32_t add_instance(uint32_t node, UOp idx, UOp valid, int32_t scope, Ops under) {
     Instance in;
-    in.node = node, in.idx = idx, in.valid = valid, in.scope = scope;
+    in.node = node, in.idx = idx, in.valid = valid, in.scope = scope, in.under = under;
     r_.instances.push_back(in);
     return static_cast<int32_t>(r_.instances.size()) - 1;
   }
   /// The instance of `node` read there, shared with equal reads.
-  int32_t demand(UOp u, UOp idx, UOp valid, int32_t scope) {
+  int32_t demand(UOp u, UOp idx, UOp valid, int32_t scope, Ops under = Ops::NOOP) {
     uint32_t n = pos(u);
     if (count_[n] <= kMaxInstances)
       for (int32_t i = r_.first[n]; i >= 0; i = r_.instances[static_cast<size_t>(i)].next) {
-        const Instance& in = r_.instances[static_cast<size_t>(i)];
-        if (in.idx == idx && in.valid == valid) return i;
+        Instance& in = r_.instances[static_cast<size_t>(i)];
+        if (in.idx != idx || in.valid != valid) continue;
+        if (in.under != under) in.under = Ops::NOOP;
+        return i;
       }
-    int32_t i = add_instance(n, idx, valid, scope);
+    int32_t i = add_instance(n, idx, valid, scope, under);
     if (last_[n] < 0) r_.first[n] = i; else r_.instances[static_cast<size_t>(last_[n])].next = i;
     last_[n] = i, count_[n]++;
     return i;
@@ -146,7 +162,7 @@ class Rangeifier {
       region.node = i, region.buffer = new_buffer_for(u);
       auto [idx, scope] = open_kernel(shape_of(u), region);
       r_.region[i] = static_cast<int32_t>(r_.regions.size());
-      region.body = add_instance(i, idx, UOp(), scope);
+      region.body = add_instance(i, idx, UOp(), scope, Ops::NOOP);
       int32_t body = region.body;
       add_region(std::move(region));
       if (volume_[i] > 0) expand(body);
@@ -190,19 +206,29 @@ class Rangeifier {
   // ---- decisions ----
   bool store_value(uint32_t i) {
     UOp u = r_.nodes[i];
-    if (u.is(Ops::CONTIGUOUS) || needed_[i]) return true;
-    if (u.in(groups::kMovement) || u.dtype().is_weak()) return false;
+    if (is_forced(i)) return true;
+    UOp computed = u;
+    if (u.in(groups::kMovement)) {
+      // Stored in the order it is read in: after a permutation that is the value's only use.
+      if (!u.in(Ops::PERMUTE | Ops::FLIP)) return false;
+      while (computed.in(Ops::PERMUTE | Ops::FLIP | Ops::RESHAPE)) if (computed = computed.src(0); uses_[pos(computed)] != 1) return false;
+      if (!computed.in(groups::kElementwise | Ops::REDUCE | Ops::INDEX | Ops::STACK)) return false;
+    }
+    if (u.dtype().is_weak() || merges(i, computed)) return false;
     int n = count_[i];
     if (n > kMaxInstances) return true;
-    bool reuse = false, in_reduce = false, gated = false;
+    Reads& reads = reads_[i];
+    bool gated = false;
     for (int32_t k = r_.first[i]; k >= 0; k = r_.instances[static_cast<size_t>(k)].next) {
       const Instance& in = r_.instances[static_cast<size_t>(k)];
       const Scope& s = r_.scopes[static_cast<size_t>(in.scope)];
-      bool again = static_cast<int>(ranges_of(in.idx).size()) < s.ranges || s.volume > kReuse * volume_[i];
-      reuse |= again, in_reduce |= s.reduces > 0 && (again || reduces_[i]), gated |= bool(in.valid);
+      double times = s.volume / std::max(volume_[i], 1.0);
+      bool again = static_cast<int>(ranges_of(in.idx).size()) < s.ranges || times > (reduces_[i] ? kReuse : kMany);
+      reads.evaluations += std::max(times, 1.0);
+      reads.reuse |= again, reads.in_reduce |= s.reduces > 0 && (again || reduces_[i]), gated |= bool(in.valid);
     }
     if (reduces_[i]) {
-      if (n > 1 || reuse || in_reduce || gated) return !widens(u);
+      if (n > 1 || reads.reuse || reads.in_reduce || gated) return !widens(u);
       if (!u.is(Ops::REDUCE)) return false;
       // One reduction a kernel: two have nothing in common that a kernel could gain from.
       auto done = reduced_.begin() + r_.scopes[static_cast<size_t>(r_.instances[static_cast<size_t>(r_.first[i])].scope)].kernel;
@@ -210,11 +236,22 @@ class Rangeifier {
       *done = true;
       return false;
     }
-    if ((n == 1 && !reuse) || widens(u)) return false;
-    Cost c = inline_cost(i);
-    if (reuse && in_reduce) return !((c.ops <= kCheapInReduce && c.buffers <= 1) || (c.ops <= kCheapNarrow && c.buffers <= 3 && c.bytes < u.dtype().itemsize()));
-    if (reuse) return c.ops > kCheapBroadcast || c.buffers > 3;
-    return c.ops * (n - 1) > kCheapTwice || (n - 1) * c.buffers > n + 1;
+    if ((reads.evaluations <= kReuse && !reads.reuse) || widens(u)) return false;
+    return costs_too_much(u, reads, inline_cost(i));
+  }
+  /// What the user or a copy wants stored.
+  bool is_forced(uint32_t i) const { return needed_[i] || r_.nodes[i].in(Ops::CONTIGUOUS | Ops::COPY); }
+  static bool costs_too_much(UOp u, const Reads& r, const Cost& c) {
+    if (r.reuse && r.in_reduce) return !((c.ops <= kCheapInReduce && c.buffers <= 1) || (c.ops <= kCheapNarrow && c.buffers <= 3 && c.bytes < u.dtype().itemsize()));
+    if (r.reuse) return c.ops > kCheapBroadcast || c.buffers > 3;
+    return c.ops * (r.evaluations - 1) > kCheapTwice || c.buffers * (r.evaluations - 1) > r.evaluations + 1;
+  }
+  /// A reduction read by an equal one, each element once or nearly: they become one.
+  bool merges(uint32_t i, UOp computed) const {
+    if (!computed.is(Ops::REDUCE) || count_[i] != 1 || r_.first[i] < 0) return false;
+    const Instance& in = r_.instances[static_cast<size_t>(r_.first[i])];
+    const Scope& s = r_.scopes[static_cast<size_t>(in.scope)];
+    return in.under == computed.arg<ReduceArg>().op && static_cast<int>(ranges_of(in.idx).size()) == s.ranges && s.volume <= kMerge * volume_[i];
   }
   /// A cast to a wider type is better repeated than stored.
   bool widens(UOp u) const {
@@ -256,7 +293,8 @@ class Rangeifier {
       case Ops::RESHAPE: case Ops::EXPAND: case Ops::PERMUTE: case Ops::PAD: case Ops::SHRINK: case Ops::FLIP: {
         Access a = through_movement(u, {in.idx, in.valid});
         bool never = a.valid && bounds_of(a.valid).hi == 0;  // nothing but padding is read
-        src.push_back(never ? -1 : demand(u.src(0), a.idx, a.valid, in.scope));
+        Ops under = u.is(Ops::PAD) && in.under != Ops::ADD ? Ops::NOOP : in.under;  // zeros matter to all but sums
+        src.push_back(never ? -1 : demand(u.src(0), a.idx, a.valid, in.scope, under));
         break;
       }
       case Ops::CONTIGUOUS: src.push_back(demand(u.src(0), in.idx, in.valid, in.scope)); break;
@@ -264,12 +302,13 @@ class Rangeifier {
         const Shape& shape = shape_of(u.src(0));
         UOps idx(in.idx.srcs().begin(), in.idx.srcs().end());
         Scope s = r_.scopes[static_cast<size_t>(in.scope)];
+        if (in.under == u.arg<ReduceArg>().op) s.volume = volume_[in.node];  // merges: what it costs has been weighed
         for (int32_t a : u.arg<ReduceArg>().axes) {
           auto k = static_cast<size_t>(a);
           idx[k] = fresh(shape[k], AxisType::kReduce);
           if (idx[k].is(Ops::RANGE)) s.ranges++, s.reduces++, s.volume *= static_cast<double>(shape[k].max());
         }
-        src.push_back(demand(u.src(0), UOp::stack(idx), in.valid, new_scope(s)));
+        src.push_back(demand(u.src(0), UOp::stack(idx), in.valid, new_scope(s), u.arg<ReduceArg>().op));
         break;
       }
       case Ops::STACK: {
@@ -318,7 +357,8 @@ class Rangeifier {
   std::vector<ScheduleBuffer>& buffers_;
   std::vector<int32_t> last_, count_, uses_;
   std::vector<bool> needed_, reduces_;
-  std::vector<bool> stored_;         // reductions that the first walk stored
+  std::vector<bool> stored_;         // by the first walk, and rightly so
+  std::vector<Reads> reads_;
   std::vector<bool> reduced_;        // by kernel: has a reduction
   std::vector<double> volume_;
   std::vector<uint32_t> mark_;
@@ -330,10 +370,9 @@ Ranged rangeify(UOp sink, std::vector<ScheduleBuffer>& buffers) {
   size_t given = buffers.size();
   Rangeifier walk(sink, buffers, nullptr);
   walk.run();
-  if (!walk.improvable()) return walk.take();
-  Ranged first = walk.take();
+  if (!walk.reconsider()) return walk.take();
   buffers.resize(given);
-  Rangeifier again(sink, buffers, &first);
+  Rangeifier again(sink, buffers, &walk);
   again.run();
   return again.take();
 }
