@@ -9,6 +9,7 @@
 
 #include "tinygrad/base/env.h"
 #include "tinygrad/schedule/passes.h"
+#include "tinygrad/uop/spec.h"
 
 namespace tg {
 namespace {
@@ -69,7 +70,11 @@ std::shared_ptr<const Schedule> make_schedule(const NormalGraph& g, const Schedu
   Arena arena;
   ArenaScope scope(arena);
   std::vector<ScheduleBuffer> buffers;
-  UOp sink = early_rewrites(import_normal(g, buffers), options);
+  const bool spec = env::SPEC.get() != 0;
+  UOp sink = import_normal(g, buffers);
+  if (spec) verify(sink, spec_tensor(), "import");
+  sink = early_rewrites(sink, options);
+  if (spec) verify(sink, spec_tensor(), "early rewrites");
   Ranged ranged = rangeify(sink, buffers);
   if (env::DEBUG.get() >= 5) print_ranged(std::cerr, ranged);
   Lowered lowered = lower(ranged, buffers, options);
