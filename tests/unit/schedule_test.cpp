@@ -617,6 +617,60 @@ TEST(ScheduleAssign, Chain) {
   EXPECT_EQ(w.at(s.results[2]), (Doubles{0, 1000, 2000}));
 }
 
+/// Random programs of assigns to buffers and their parts, with expressions of new and old contents, against the same program run at once.
+TEST(ScheduleAssign, RandomPrograms) {
+  GraphScope g;
+  for (uint32_t seed = 0; seed < 500; seed++) {
+    SCOPED_TRACE(str("seed ", seed));
+    std::mt19937 rng(seed);
+    auto pick = [&](size_t n) { return rng() % n; };
+    World w;
+    struct State { UOp node; Doubles value; };
+    std::vector<State> states;             // every state a buffer ever had
+    size_t now[3];                         // the current ones
+    UOp base[3];
+    for (size_t b = 0; b < 3; b++) base[b] = w.iota(6), now[b] = b, states.push_back({base[b], w.at(base[b])});
+    std::vector<State> roots;
+    auto value = [&]() -> State {
+      State a = states[pick(3) ? now[pick(3)] : pick(states.size())], b = states[now[pick(3)]];
+      for (State* s : {&a, &b})
+        if (!pick(3)) s->node = flip(s->node, {0}), std::reverse(s->value.begin(), s->value.end());
+      State out{a.node + b.node * 2.0, a.value};
+      for (size_t i = 0; i < 6; i++) out.value[i] += 2 * b.value[i];
+      if (!pick(5)) {
+        double total = 0;
+        for (double v : out.value) total += v;
+        out = {expand(sum(out.node, {0}), {6}), Doubles(6, total)};
+      }
+      return out;
+    };
+    for (size_t steps = 2 + pick(5); steps-- > 0;) {
+      State v = value();
+      if (!pick(4)) { roots.push_back(v); continue; }
+      size_t b = pick(3);
+      State s = states[now[b]];
+      int64_t from = pick(2) ? 0 : static_cast<int64_t>(pick(5)), size = from == 0 && pick(2) ? 6 : static_cast<int64_t>(1 + pick(static_cast<size_t>(6 - from)));
+      int64_t at = static_cast<int64_t>(pick(static_cast<size_t>(7 - size)));
+      s.node = s.node.after({shrink(s.node, {from}, {size}).store(shrink(v.node, {at}, {size}))});
+      for (int64_t i = 0; i < size; i++) s.value[static_cast<size_t>(from + i)] = v.value[static_cast<size_t>(at + i)];
+      now[b] = states.size(), states.push_back(s);
+    }
+    for (size_t b : now) if (states[b].node.is(Ops::AFTER)) roots.push_back(states[b]);
+    if (roots.empty()) continue;
+    std::shuffle(roots.begin(), roots.end(), rng);
+    std::vector<UOp> r;
+    for (const State& s : roots) r.push_back(s.node);
+    BoundSchedule s = create_schedule(r);
+    run_schedule(s, w.memory);
+    for (size_t i = 0; i < roots.size(); i++) {
+      // A whole buffer, its current contents; or a value of its own.
+      Doubles got = w.at(s.results[i]), want = roots[i].value;
+      EXPECT_EQ(got, want) << "root " << i;
+    }
+    if (::testing::Test::HasFailure()) break;
+  }
+}
+
 TEST(ScheduleAssign, Swap) {
   GraphScope g;
   World w;

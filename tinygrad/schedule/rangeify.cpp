@@ -223,9 +223,12 @@ class Rangeifier {
       const Instance& in = r_.instances[static_cast<size_t>(k)];
       const Scope& s = r_.scopes[static_cast<size_t>(in.scope)];
       double times = s.volume / std::max(volume_[i], 1.0);
-      bool again = static_cast<int>(ranges_of(in.idx).size()) < s.ranges || times > (reduces_[i] ? kReuse : kMany);
+      const UOps& used = ranges_of(in.idx);
+      bool again = static_cast<int>(used.size()) < s.ranges || times > (reduces_[i] ? kReuse : kMany);
+      // Loops that reduce around a value that uses none of them cost nothing: it is computed before them.
+      bool inside = s.reduces > 0 && !used.empty() && used.back().arg<RangeArg>().type == AxisType::kReduce;
       reads.evaluations += std::max(times, 1.0);
-      reads.reuse |= again, reads.in_reduce |= s.reduces > 0 && (again || reduces_[i]), gated |= bool(in.valid);
+      reads.reuse |= again, reads.in_reduce |= reduces_[i] ? s.reduces > 0 : inside && again, gated |= bool(in.valid);
     }
     if (reduces_[i]) {
       if (n > 1 || reads.reuse || reads.in_reduce || gated) return !widens(u);
