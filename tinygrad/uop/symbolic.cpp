@@ -266,7 +266,26 @@ bool uses_condition(UOp u, UOp c) {
   }
   return false;
 }
-UOp replace_condition(UOp u, UOp c, bool value) { return uses_condition(u, c) ? u.substitute({{c, bool_const(value)}}) : u; }
+/// Stays among elementwise nodes: a LOAD in a branch is executed whatever the condition is, so its own gate must not be decided by it.
+UOp replace_condition(UOp u, UOp c, bool value) {
+  if (!uses_condition(u, c)) return u;
+  MemoScope memo;
+  memo.set(c, bool_const(value));
+  UOps stack{u}, src;
+  while (!stack.empty()) {
+    UOp s = stack.back();
+    if (memo.has(s)) { stack.pop_back(); continue; }
+    if (!s.in(groups::kElementwise)) { memo.mark(s), stack.pop_back(); continue; }
+    size_t before = stack.size();
+    for (UOp k : s.srcs()) if (!memo.has(k)) stack.push_back(k);
+    if (stack.size() != before) continue;
+    src.clear();
+    bool changed = false;
+    for (UOp k : s.srcs()) src.push_back(memo.get(k)), changed |= src.back() != k;
+    memo.set(s, changed ? s.with_srcs(src) : s), stack.pop_back();
+  }
+  return memo.get(u);
+}
 UOp fold_where_closure(UOp w) {
   UOp c = w.src(0), t = w.src(1), f = w.src(2);
   if (c.is_const()) return {};
