@@ -38,7 +38,7 @@ const PatternMatcher<>& late_table(OpSet ops);
 // ---- single decompositions. `fma`: MULACC may be used inside. float16: through float32 ----
 /// 2^x of a float; at most 1.25 ulp off, exact on integers, denormal results are rounded once.
 UOp decompose_exp2(UOp x, bool fma);
-/// log2(x); at most 1.25 ulp off, exact on powers of two; log2(+-0) = -inf, NaN for negative numbers.
+/// log2(x); at most 1.4 ulp off, exact on powers of two; log2(+-0) = -inf, NaN for negative numbers.
 UOp decompose_log2(UOp x, bool fma);
 /// sin(x) for every finite x, however large: float32 at most 0.51 ulp off, float64 at most 2; NaN for infinities.
 UOp decompose_sin(UOp x, bool fma);
