@@ -19,8 +19,8 @@ std::vector<Case> cases() {
   for (const std::string& arch : processors())
     for (int lanes : {1, 4, 8, 16}) all.push_back({"LLVM", arch, lanes});
   // A process for each kernel: the widths each processor is for.
-  all.push_back({"CLANG", processors()[0], 4}), all.push_back({"CLANG", processors()[1], 1});
-  all.push_back({"CLANG", processors()[1], 8}), all.push_back({"CLANG", processors()[2], 16});
+  for (int lanes : {1, 4, 8, 16}) all.push_back({"CLANG", processors()[1], lanes});
+  all.push_back({"CLANG", processors()[0], 4}), all.push_back({"CLANG", processors()[2], 16});
   return all;
 }
 

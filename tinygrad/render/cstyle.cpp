@@ -1,445 +1,410 @@
-/// \file C: values, arithmetic, loops. Memory accesses are in cstyle_memory.cpp.
+/// \file C-like languages: names, values, loops, the function as a whole. Arithmetic and memory have files of their own.
 #include "tinygrad/render/cstyle.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <cstdio>
 
 #include "tinygrad/render/cstyle_writer.h"
 #include "tinygrad/uop/facts.h"
 
 namespace tg {
 namespace {
-const CStyle& clang_style() {
-  static const CStyle style = {
-    "",
-    "void %s(void* const* buffers, const long long* vars, long long begin, long long end)",
-    "%t* %q p%n = buffers[%n];",
-    "const %t %v = (%t)vars[%n];",
-    "#pragma clang loop vectorize(disable) unroll(disable)",
-    // void, bool, weakint, int8 ... weakfloat, fp8, float16, bfloat16, float32, float64
-    {"void", "unsigned char", nullptr, "signed char", "unsigned char", "short", "unsigned short", "int", "unsigned", "long long", "unsigned long long", nullptr,
-     nullptr, nullptr, nullptr, nullptr, "_Float16", nullptr, "float", "double"},
-  };
-  return style;
-}
-bool is_signed(DType d) { return d.is_int() && !d.is_unsigned(); }
-bool is_number(UOp u) { return u.is_const() && u.const_float() == u.const_float(); }
-DType integer_of(DType d, bool sign) {
-  switch (d.itemsize()) {
-    case 1: return sign ? dtypes::int8 : dtypes::uint8;
-    case 2: return sign ? dtypes::int16 : dtypes::uint16;
-    case 4: return sign ? dtypes::int32 : dtypes::uint32;
-    default: return sign ? dtypes::int64 : dtypes::uint64;
-  }
-}
-/// "f32", "i8": for names of vector types and helpers.
-std::string short_name(DType d) {
-  if (d.is_bool()) return "u8";
-  return str(d.is_float() ? "f" : d.is_unsigned() ? "u" : "i", d.itemsize() * 8);
-}
-std::string replaced(std::string text, const std::string& what, const std::string& by) {
-  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size()) text.replace(at, what.size(), by);
-  return text;
-}
-}  // namespace
 
-OpSet ClangRenderer::ops() const {
-  using enum Ops;
-  OpSet s = ADD | MUL | SUB | NEG | FDIV | SHL | SHR | CDIV | CMOD | MAX | CMPLT | CMPNE | CMPEQ | XOR | OR | AND | WHERE | SQRT | TRUNC;
-  if (target().has("fma") || target().arch == "arm64" || target().arch == "aarch64") s |= MULACC;
+constexpr size_t kLongest = 96;             ///< characters of an expression that gets no name
+constexpr int64_t kScratchLimit = 4 << 20;  ///< bytes of scratch memory on a thread's stack
+
+/// Words a variable of the user must not be called.
+constexpr const char* kReserved[] = {
+    "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float", "for", "goto", "if",
+    "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef",
+    "typeof", "union", "unsigned", "void", "volatile", "while", "asm", "buffers", "vars", "begin", "end", "linux", "unix", "INLINE",
+    "kernel"
+};
+
+constexpr CStyle clang_style() {
+  CStyle s;
+  auto type = [&](DTypeId d, std::string_view name) { s.types[static_cast<size_t>(d)] = name; };
+  // int8 is char: comparing vectors of bytes gives vectors of that.
+  type(DTypeId::kBool, "_Bool"), type(DTypeId::kInt8, "char"), type(DTypeId::kUInt8, "unsigned char"), type(DTypeId::kInt16, "short");
+  type(DTypeId::kUInt16, "unsigned short"), type(DTypeId::kInt32, "int"), type(DTypeId::kUInt32, "unsigned"), type(DTypeId::kInt64, "long");
+  type(DTypeId::kUInt64, "unsigned long"), type(DTypeId::kFloat16, "_Float16"), type(DTypeId::kFloat32, "float"), type(DTypeId::kFloat64, "double");
+  s.byte = "unsigned char";
+  s.helper = "static inline __attribute__((always_inline)) ";
+  s.restrict_word = "restrict ";
+  s.loop = "#pragma clang loop vectorize(disable) interleave(disable) unroll(disable)";
+  s.inf[0] = "__builtin_inff()", s.inf[1] = "__builtin_inf()", s.nan[0] = "__builtin_nanf(\"\")", s.nan[1] = "__builtin_nan(\"\")";
+  s.math_prefix = "__builtin_", s.math_suffix[0] = "f16", s.math_suffix[1] = "f";
+  s.host_entry = true;
   return s;
 }
-bool ClangRenderer::supports(DType d) const { return d != dtypes::bfloat16 && !d.is_fp8() && !d.is_weak() && !d.is_void(); }
-std::string ClangRenderer::render(const Program& p) const {
-  ArenaScope scope(*p.arena);
-  return CWriter(p, clang_style()).write();
+constexpr CStyle kClang = clang_style();
+
+}  // namespace
+
+OpSet CStyleRenderer::ops() const {
+  using enum Ops;
+  OpSet s = ADD | MUL | SUB | NEG | FDIV | SHL | SHR | CDIV | CMOD | MAX | CMPLT | CMPNE | CMPEQ | XOR | OR | AND | WHERE | SQRT | TRUNC;
+  if (!style_.host_entry || target().has("fma") || target().arch == "arm64" || target().arch == "aarch64") s |= MULACC;
+  return s;
 }
+bool CStyleRenderer::supports(DType d) const { return !style_.types[static_cast<size_t>(d.id())].empty(); }
+std::string CStyleRenderer::render(const Program& p) const {
+  ArenaScope scope(*p.arena);
+  return CStyleWriter(p, target(), style_).write();
+}
+ClangRenderer::ClangRenderer(Target t) : CStyleRenderer(std::move(t), kClang) {}
 
 // ---- text ----
-std::string CWriter::scalar_type(DType d) const {
-  const char* name = style_.type_names[static_cast<size_t>(d.id())];
-  TG_ASSERT(name, "type ", d, " reached the C renderer");
-  return name;
+
+void CStyleWriter::line(const std::string& text) { body_ += std::string(static_cast<size_t>(depth_) * 2, ' ') + text + "\n"; }
+
+std::string CStyleWriter::unique(std::string name) {
+  if (names_.insert(name).second) return name;
+  for (int i = 1;; i++)
+    if (std::string n = name + "_" + std::to_string(i); names_.insert(n).second) return n;
 }
-std::string CWriter::type(DType d, int lanes) {
-  if (lanes == 1) return scalar_type(d);
-  const std::string name = str(short_name(d), "x", lanes);
-  types_.emplace(name, str("typedef ", scalar_type(d), " ", name, " __attribute__((ext_vector_type(", lanes, ")));"));
-  return name;
-}
-std::string CWriter::packed_type(DType d, int lanes) {
-  const std::string name = type(d, lanes) + "_packed";
-  types_.emplace(name, str("typedef ", type(d, lanes), " ", name, " __attribute__((aligned(", d.itemsize(), ")));"));
-  return name;
+std::string CStyleWriter::fresh(const std::string& prefix) {
+  auto it = std::find_if(counters_.begin(), counters_.end(), [&](const auto& c) { return c.first == prefix; });
+  if (it == counters_.end()) it = counters_.insert(counters_.end(), {prefix, 0});
+  return unique(prefix + std::to_string(it->second++));
 }
 
-std::string CWriter::literal(const ConstValue& v, DType d) const {
-  if (d.is_bool()) return v.as_double() != 0 ? "1" : "0";
-  if (d.is_int()) {
-    const int64_t i = static_cast<int64_t>(v.is_int() ? truncate_int(v.i, d) : static_cast<int128>(v.f));
-    if (d == dtypes::int64) return i == INT64_MIN ? "(-9223372036854775807LL - 1)" : i < 0 ? str("(", i, "LL)") : str(i, "LL");
-    if (d == dtypes::uint64) return str(static_cast<uint64_t>(i), "ULL");
-    if (d == dtypes::uint32) return str(i, "U");
-    if (i == INT32_MIN) return "(-2147483647 - 1)";
-    return i < 0 ? str("(", i, ")") : str(i);
-  }
-  const double f = v.as_double();
-  const bool single = d != dtypes::float64;
-  std::string text;
-  if (f != f) text = single ? "__builtin_nanf(\"\")" : "__builtin_nan(\"\")";
-  else if (std::isinf(f)) text = str(f < 0 ? "(-" : "", "__builtin_inf", single ? "f" : "", "()", f < 0 ? ")" : "");
-  else {
-    char buffer[64];
-    if (std::fabs(f) < 1e6 && f == std::floor(f)) std::snprintf(buffer, sizeof buffer, "%.1f", f);
-    else std::snprintf(buffer, sizeof buffer, "%a", f);
-    text = str(std::signbit(f) ? "(" : "", buffer, single ? "f" : "", std::signbit(f) ? ")" : "");
-  }
-  return d == dtypes::float16 ? "(_Float16)" + text : text;
+std::string CStyleWriter::wrap(const Expr& e, Prec least) { return e.prec < least ? "(" + e.text + ")" : e.text; }
+CStyleWriter::Expr CStyleWriter::join(std::string text, Prec prec, std::initializer_list<const Expr*> parts) {
+  Expr e{std::move(text), prec, false, {}};
+  for (const Expr* p : parts) e.reads.insert(e.reads.end(), p->reads.begin(), p->reads.end());
+  return e;
+}
+/// Sums and products associate to the left; readers know no more of precedence than that, so everything else gets parentheses.
+CStyleWriter::Expr CStyleWriter::infix(const char* op, Prec prec, const Expr& a, const Expr& b) {
+  Prec left = prec, right = static_cast<Prec>(prec + 1);
+  if (prec == kLess || prec == kEqual) left = right = kAdd;
+  else if (prec < kAdd) left = a.prec == prec && prec != kShift ? prec : kUnary, right = kUnary;
+  return join(wrap(a, left) + " " + op + " " + wrap(b, right), prec, {&a, &b});
+}
+CStyleWriter::Expr CStyleWriter::call(const std::string& function, std::initializer_list<const Expr*> args) {
+  std::string text = function + "(";
+  for (const Expr* a : args) text += (a == *args.begin() ? "" : ", ") + a->text;
+  return join(text + ")", kPostfix, args);
+}
+CStyleWriter::Expr CStyleWriter::cast(const std::string& type, const Expr& e) { return join("(" + type + ")" + wrap(e, kUnary), kUnary, {&e}); }
+CStyleWriter::Expr CStyleWriter::choose(const Expr& cond, const Expr& yes, const Expr& no) const {
+  return join(wrap(cond, kOr) + " ? " + wrap(yes, kOr) + " : " + wrap(no, kTernary), kTernary, {&cond, &yes, &no});
 }
 
-void CWriter::line(const std::string& text) { body_ += std::string(2 * (loops_.size() + 1), ' ') + text + "\n"; }
-std::string CWriter::helper(const std::string& name, const std::string& definition) {
-  if (helpers_.emplace(name, definition).second) helper_order_.push_back(name);
-  return name;
-}
-std::string CWriter::bind(DType d, int lanes, const std::string& expression) {
-  const std::string name = "t" + std::to_string(next_++);
-  line("const " + type(d, lanes) + " " + name + " = " + expression + ";");
-  return name;
-}
+// ---- types ----
 
-/// A vector made lane by lane: `call` has %0, %1, ... for the arguments; a flag says that an argument is a vector.
-std::string CWriter::lanewise(DType d, int lanes, const std::vector<std::pair<std::string, bool>>& args, const std::string& call) {
-  std::string all = "(" + type(d, lanes) + "){";
-  for (int l = 0; l < lanes; l++) {
-    std::string one = call;
-    for (size_t i = 0; i < args.size(); i++) one = replaced(one, "%" + std::to_string(i), args[i].second ? str(args[i].first, "[", l, "]") : args[i].first);
-    all += (l ? ", " : "") + one;
-  }
-  return all + "}";
+std::string CStyleWriter::scalar(DType d) const {
+  std::string_view name = style_.types[static_cast<size_t>(d.id())];
+  TG_ASSERT(!name.empty(), "the language has no type ", d);
+  return std::string(name);
+}
+std::string CStyleWriter::tag(DType d, int lanes) {
+  std::string s = d.is_bool() ? "bool" : str(d.is_float() ? "f" : d.is_unsigned() ? "u" : "i", d.bitsize());
+  return lanes == 1 ? s : str(s, "x", lanes);
+}
+std::string CStyleWriter::vector(DType d, int lanes) {
+  TG_ASSERT(!d.is_bool(), "a mask has a width");
+  vectors_.insert({d.id(), lanes});
+  return tag(d, lanes);
+}
+std::string CStyleWriter::unaligned(DType d, int lanes) {
+  vector(d, lanes), unaligned_.insert({d.id(), lanes});
+  return tag(d, lanes) + "_u";
+}
+DType CStyleWriter::mask_type(int bytes) {
+  return bytes == 1 ? dtypes::int8 : bytes == 2 ? dtypes::int16 : bytes == 4 ? dtypes::int32 : dtypes::int64;
+}
+int CStyleWriter::mask_bytes(UOp u) const {
+  const int b = mask_bytes_[static_cast<size_t>(view_.position(u))];
+  TG_ASSERT(b > 0, "not a vector of bools: ", u);
+  return b;
+}
+std::string CStyleWriter::register_type(UOp buffer) {
+  const int n = static_cast<int>(storage_size(buffer));
+  return buffer.dtype().is_bool() && n > 1 ? mask(1, n) : type(buffer.dtype(), n);
 }
 
 // ---- values ----
-std::string CWriter::value(UOp u, int lanes) {
-  u = strip_after(u);
-  const std::string splat = lanes > 1 ? "(" + type(u.dtype(), lanes) + ")" : "";
-  if (u.is_const()) return lanes > 1 ? splat + "(" + literal(u.const_value(), u.dtype()) + ")" : literal(u.const_value(), u.dtype());
-  const int n = view_.lanes(u);
-  if (n == 1 && is_vector_range(u)) return lanes > 1 ? splat + "(0)" : "0";
-  const std::string& name = values_[static_cast<size_t>(view_.position(u))];
-  TG_ASSERT(!name.empty(), "value not written: ", u);
-  if (n == lanes) return name;
-  TG_ASSERT(n == 1, "a vector of ", n, " lanes where ", lanes, " are wanted: ", u);
-  return splat + "(" + name + ")";
+
+CStyleWriter::Expr CStyleWriter::literal(const ConstValue& v, DType d) const {
+  auto make = [](const std::string& s, bool atom = true) { return Expr{s, s[0] == '-' ? kUnary : kPostfix, atom, {}}; };
+  if (d.is_bool()) return make(v.as_double() != 0 ? "1" : "0");
+  if (d.is_int()) {
+    const int128 i = truncate_int(v.is_int() ? v.i : static_cast<int128>(v.f), d);
+    if (i == int_min(dtypes::int64)) return make("(-9223372036854775807L - 1)");
+    if (d == dtypes::int32 && i == int_min(d)) return make("(-2147483647 - 1)");
+    const bool wide = d.itemsize() == 8;
+    std::string s = d.is_unsigned() ? str(static_cast<uint64_t>(i)) : str(static_cast<int64_t>(i));
+    return make(s + (d.is_unsigned() && d.itemsize() >= 4 ? "u" : "") + (wide ? "L" : ""));
+  }
+  const double f = truncate_float(v.as_double(), d);
+  const bool doubled = d == dtypes::float64;
+  Expr e;
+  if (f != f) e = make(std::string(style_.nan[doubled]));
+  else if (std::isinf(f)) e = make((f < 0 ? "-" : "") + std::string(style_.inf[doubled]));
+  else {
+    char text[40];
+    std::to_chars_result r = doubled ? std::to_chars(text, text + sizeof text, f) : std::to_chars(text, text + sizeof text, static_cast<float>(f));
+    std::string s(text, r.ptr);
+    if (s.find_first_of(".e") == std::string::npos) s += ".0";
+    e = make(s + (doubled ? "" : "f"));
+  }
+  if (d != dtypes::float16) return e;
+  e = cast(scalar(d), e), e.atom = true;
+  return e;
 }
 
-/// Lane 0 of an affine vector, in scalars.
-std::string CWriter::lane0(UOp u) {
+CStyleWriter::Expr CStyleWriter::splat(const Expr& e, DType d, int lanes, int bytes) {
+  if (!d.is_bool()) return cast(vector(d, lanes), e);
+  const std::string t = mask(bytes, lanes);
+  if (e.text == "0") return cast(t, e);
+  return join("(" + t + ")-" + wrap(e, kPostfix), kUnary, {&e});
+}
+CStyleWriter::Expr CStyleWriter::convert_mask(const Expr& m, int from, int to, int lanes) {
+  if (from == to) return m;
+  return join("__builtin_convertvector(" + m.text + ", " + mask(to, lanes) + ")", kPostfix, {&m});
+}
+
+CStyleWriter::Expr CStyleWriter::use(Slot& s) {
+  TG_ASSERT(!s.expr.text.empty(), "a value that was not written");
+  Expr e = s.expr;
+  if (--s.uses <= 0) std::erase(open_, &s);
+  return e;
+}
+/// The value in `lanes` lanes; a vector of bools as a mask of `bytes` bytes a lane.
+CStyleWriter::Expr CStyleWriter::value(UOp u, int lanes, int bytes) {
+  u = strip_after(u);
+  const DType d = u.dtype();
+  const int n = view_.lanes(u);
+  const bool fixed = u.is_const() || (n == 1 && is_vector_range(u));
+  Expr e = fixed ? literal(u.is_const() ? u.const_value() : ConstValue(0), d) : use(values_[static_cast<size_t>(view_.position(u))]);
+  if (n == lanes) return d.is_bool() && lanes > 1 ? convert_mask(e, mask_bytes(u), bytes, lanes) : e;
+  TG_ASSERT(n == 1, "a vector of ", n, " lanes where ", lanes, " are wanted: ", u);
+  return splat(e, d, lanes, bytes);
+}
+/// Lane 0 of an affine vector, computed in scalars: the address of a vector access.
+CStyleWriter::Expr CStyleWriter::lane0(UOp u) {
   u = strip_after(u);
   if (view_.lanes(u) == 1) return value(u, 1);
-  if (is_vector_range(u)) return "0";
-  const std::string& name = lane0_[static_cast<size_t>(view_.position(u))];
-  TG_ASSERT(!name.empty(), "address not written: ", u);
-  return name;
+  if (is_vector_range(u)) return {"0", kPostfix, true, {}};
+  return use(first_[static_cast<size_t>(view_.position(u))]);
 }
 
-/// A vector of 0 and 1 as the lanes of 0 and -1 that ?: wants beside values of type `as`.
-std::string CWriter::mask(const std::string& v, DType as, int lanes) {
-  const std::string nonzero = "(" + v + " != (" + type(dtypes::uint8, lanes) + ")(0))";
-  if (as.itemsize() == 1) return nonzero;
-  return "__builtin_convertvector(" + nonzero + ", " + type(integer_of(as, true), lanes) + ")";
+void CStyleWriter::give_name(Slot& s) {
+  std::erase(open_, &s);
+  const std::string name = fresh(s.prefix);
+  if (s.escapes) escaped_ += "  " + s.type + " " + name + ";\n";
+  line((s.escapes ? "" : s.type + " ") + name + " = " + s.expr.text + ";");
+  s.expr = {name, kPostfix, true, {}};
+}
+/// Sets what a value is: a name of its own when `name`, when it is long or used more than once; else it waits to become part of its user.
+void CStyleWriter::define(UOp u, bool first_lane, Expr e, const std::string& type, const char* prefix, bool name) {
+  Slot& s = (first_lane ? first_ : values_)[static_cast<size_t>(view_.position(u))];
+  s.expr = std::move(e), s.type = type, s.prefix = prefix;
+  if (s.uses <= 0 || (s.expr.atom && s.expr.reads.empty())) return;
+  if (name || s.escapes || (!s.expr.atom && (s.uses > 1 || s.expr.text.size() > kLongest))) give_name(s);
+  else open_.push_back(&s);
+}
+/// Before a register changes: what still wants its old value takes it now.
+void CStyleWriter::settle(int reg) {
+  for (Slot* s : std::vector<Slot*>(open_))
+    if (std::find(s->expr.reads.begin(), s->expr.reads.end(), reg) != s->expr.reads.end()) give_name(*s);
 }
 
-std::string CWriter::convert(const std::string& v, DType from, DType to, int lanes) {
-  if (from == to) return v;
-  auto cast = [&](const std::string& x) { return lanes == 1 ? "(" + type(to) + ")" + x : "__builtin_convertvector(" + x + ", " + type(to, lanes) + ")"; };
-  if (to.is_bool()) {
-    if (lanes == 1) return "(" + v + " != 0)";
-    return "(__builtin_convertvector(" + v + " != (" + type(from, lanes) + ")(0), " + type(to, lanes) + ") & (" + type(to, lanes) + ")(1))";
-  }
-  if (from.is_bool() || from.is_int() || to.is_float()) return cast(v);
-  // Floats to integers saturate, to a signed type that is wide enough, so that negative values wrap in unsigned ones.
-  const DType wide = to.itemsize() < 4 || to == dtypes::int32 ? dtypes::int32 : dtypes::int64, f = from == dtypes::float16 ? dtypes::float32 : from;
-  const std::string s = short_name(f) + "_to_" + short_name(wide), ft = scalar_type(f), wt = scalar_type(wide);
-  const char* suffix = f == dtypes::float32 ? "f" : "";
-  const std::string bound = str(wide == dtypes::int32 ? "0x1p31" : "0x1p63", suffix), least = literal(ConstValue(int_min(wide)), wide), most = literal(ConstValue(int_max(wide)), wide);
-  std::string name = helper(s, str("static inline ", wt, " ", s, "(", ft, " x) { return x >= ", bound, " ? ", most, " : x < -", bound, " ? ", least, " : x == x ? (", wt, ")x : 0; }"));
-  if (to == dtypes::uint64) {
-    const std::string u = short_name(f) + "_to_u64";
-    name = helper(u, str("static inline unsigned long long ", u, "(", ft, " x) { return x < 0 ? (unsigned long long)", s, "(x) : x >= 0x1p64", suffix, " ? ~0ULL : x == x ? (unsigned long long)x : 0; }"));
-  }
-  const std::string call = str("(", scalar_type(to), ")", name, "(%0)");
-  if (lanes == 1) return replaced(call, "%0", v);
-  return lanewise(to, lanes, {{bind(from, lanes, v), true}}, call);
-}
-
-std::string CWriter::bitcast(const std::string& v, DType from, DType to, int lanes) {
-  if (from == to) return v;
-  if (to.is_bool()) return convert(bitcast(v, from, dtypes::uint8, lanes), dtypes::uint8, to, lanes);
-  if (lanes > 1) return "__builtin_bit_cast(" + type(to, lanes) + ", " + v + ")";
-  if (!from.is_float() && !to.is_float()) return "(" + type(to) + ")" + v;
-  const std::string name = "bits_" + short_name(from) + "_" + short_name(to);
-  return helper(name, str("static inline ", type(to), " ", name, "(", type(from), " x) { ", type(to), " y; __builtin_memcpy(&y, &x, ", to.itemsize(), "); return y; }")) + "(" + v + ")";
-}
-
-std::string CWriter::maximum(const std::string& a, const std::string& b, DType d, int lanes, bool number) {
-  if (d.is_bool()) return "(" + a + " | " + b + ")";
-  std::string r = "(" + a + " < " + b + " ? " + b + " : " + a + ")";
-  if (!d.is_float() || number) return r;
-  const std::string bound = bind(d, lanes, r);
-  return "(" + b + " != " + b + " ? " + b + " : " + bound + ")";
-}
-
-/// The plain binary operators, shifts and divisions.
-std::string CWriter::binary(UOp u, const std::string& a, const std::string& b, int lanes) {
-  const DType d = u.src(0).dtype();
-  const bool vector = lanes > 1;
-  auto infix = [&](const char* sign) { return "(" + a + " " + sign + " " + b + ")"; };
-  // Signed arithmetic that may overflow, and types that C promotes to int, are done in a wide unsigned type or cut back.
-  auto wrapping = [&](const char* sign) {
-    if (vector || d.is_float() || d == dtypes::uint32 || d == dtypes::uint64) return infix(sign);
-    if (d.itemsize() >= 4 && never_wraps(u)) return infix(sign);
-    const std::string t = d.itemsize() == 8 ? "unsigned long long" : "unsigned";
-    return "(" + scalar_type(d) + ")((" + t + ")" + a + " " + sign + " (" + t + ")" + b + ")";
-  };
-  auto compare = [&](const char* sign) {
-    if (!vector) return infix(sign);
-    return "(__builtin_convertvector(" + infix(sign) + ", " + type(dtypes::bool_, lanes) + ") & (" + type(dtypes::bool_, lanes) + ")(1))";
-  };
-  auto call = [&](const std::string& name, const std::string& definition) {
-    const std::string f = helper(name, definition), t = scalar_type(d);
-    if (!vector) return f + "(" + a + ", " + b + ")";
-    return lanewise(d, lanes, {{bind(d, lanes, a), true}, {bind(d, lanes, b), true}}, f + "(%0, %1)");
-  };
-  const std::string t = scalar_type(d), s = short_name(d);
-  switch (u.op()) {
-    case Ops::ADD: return d.is_bool() ? infix("|") : wrapping("+");
-    case Ops::MUL: return d.is_bool() ? infix("&") : wrapping("*");
-    case Ops::SUB: return wrapping("-");
-    case Ops::FDIV: return infix("/");
-    case Ops::AND: return infix("&");
-    case Ops::OR: return infix("|");
-    case Ops::XOR: return infix("^");
-    case Ops::CMPLT: return compare("<");
-    case Ops::CMPNE: return compare("!=");
-    case Ops::CMPEQ: return compare("==");
-    case Ops::SHL: case Ops::SHR: {
-      const bool left = u.is(Ops::SHL);
-      if (shift_in_range(u)) {
-        if (vector || !left || d.is_unsigned()) return (!vector && d.itemsize() < 4 ? "(" + t + ")" : "") + infix(left ? "<<" : ">>");
-        const std::string w = d.itemsize() == 8 ? "unsigned long long" : "unsigned";
-        return "(" + t + ")((" + w + ")" + a + " << " + b + ")";
-      }
-      const std::string n = (left ? "shl_" : "shr_") + s, ut = scalar_type(integer_of(d, false));
-      const std::string over = !left && is_signed(d) ? "(x < 0 ? -1 : 0)" : "0", shifted = left ? str("(", t, ")((", d.itemsize() == 8 ? "unsigned long long" : "unsigned", ")x << n)") : str("(", t, ")(x >> n)");
-      return call(n, str("static inline ", t, " ", n, "(", t, " x, ", t, " n) { return (", ut, ")n >= ", d.bitsize(), " ? ", over, " : ", shifted, "; }"));
-    }
-    case Ops::CDIV: case Ops::CMOD: {
-      const bool div = u.is(Ops::CDIV);
-      const Bounds by = bounds_of(u.src(1));
-      if (by.lo > 0 || (is_signed(d) && by.hi < -1)) return (!vector && d.itemsize() < 4 ? "(" + t + ")" : "") + infix(div ? "/" : "%");
-      const std::string n = (div ? "div_" : "mod_") + s, ut = d.itemsize() == 8 ? "unsigned long long" : "unsigned";
-      const std::string minus = !is_signed(d) ? "" : div ? str(" : y == -1 ? (", t, ")(0 - (", ut, ")x)") : " : y == -1 ? 0";
-      return call(n, str("static inline ", t, " ", n, "(", t, " x, ", t, " y) { return y == 0 ? 0", minus, " : (", t, ")(x ", div ? "/" : "%", " y); }"));
-    }
-    default: break;
-  }
-  TG_ASSERT(false, "the C renderer does not know ", u);
-  return "";
-}
-
-std::string CWriter::alu(UOp u, const std::vector<std::string>& s, int lanes) {
-  const DType d = u.dtype(), in = u.src(0).dtype();
-  auto builtin = [&](const char* name) {
-    std::string call = str("__builtin_elementwise_", name, "(");
-    for (size_t i = 0; i < s.size(); i++) call += (i ? ", " : "") + s[i];
-    return call + ")";
-  };
-  switch (u.op()) {
-    case Ops::CAST: return convert(s[0], in, d, lanes);
-    case Ops::BITCAST: return bitcast(s[0], in, d, lanes);
-    case Ops::WHERE: {
-      if (lanes == 1 || view_.lanes(u.src(0)) == 1) return "(" + s[0] + " ? " + s[1] + " : " + s[2] + ")";
-      return "(" + mask(s[0], d, lanes) + " ? " + s[1] + " : " + s[2] + ")";
-    }
-    case Ops::MULACC:
-      if (d.is_float()) return builtin("fma");
-      if (d.is_bool()) return "((" + s[0] + " & " + s[1] + ") | " + s[2] + ")";
-      if (lanes > 1 || d.is_unsigned()) return str(lanes == 1 && d.itemsize() < 4 ? "(" + scalar_type(d) + ")" : "", "(", s[0], " * ", lanes == 1 && d.itemsize() < 4 ? "(unsigned)" : "", s[1], " + ", s[2], ")");
-      return str("(", scalar_type(d), ")((", d.itemsize() == 8 ? "unsigned long long" : "unsigned", ")", s[0], " * ", s[1], " + ", s[2], ")");
-    case Ops::MAX:
-      if (is_number(u.src(0))) return maximum(s[1], s[0], d, lanes, true);
-      return maximum(s[0], s[1], d, lanes, is_number(u.src(1)));
-    case Ops::NEG:
-      if (d.is_float() || lanes > 1) return "(-" + s[0] + ")";
-      return str("(", scalar_type(d), ")(0 - (", d.itemsize() == 8 ? "unsigned long long" : "unsigned", ")", s[0], ")");
-    case Ops::SQRT: return builtin("sqrt");
-    case Ops::TRUNC: return d.is_float() ? builtin("trunc") : s[0];
-    case Ops::RECIPROCAL: return "((" + type(d, lanes) + ")(1) / " + s[0] + ")";
-    default: return binary(u, s[0], s[1], lanes);
-  }
-}
-
-/// A value that is used once and short enough is written where it is used. Half is not: C may keep more precision within an expression.
-bool CWriter::inlined(const LinearInst& in) const {
-  UOp u = in.u;
-  if (uses_[static_cast<size_t>(view_.position(u))] != 1 || !u.in(groups::kElementwise) || u.in(Ops::MAX | Ops::BITCAST)) return false;
-  return u.dtype() != dtypes::float16 && !(u.is(Ops::CAST) && u.src(0).dtype() == dtypes::float16);
-}
-void CWriter::define(UOp u, const std::string& expression, int lanes) {
-  const size_t at = static_cast<size_t>(view_.position(u));
-  if (inlined(view_.of(u)) && expression.size() < 60) { values_[at] = expression; return; }
-  values_[at] = "v" + std::to_string(at);
-  line("const " + type(u.dtype(), lanes) + " " + values_[at] + " = " + expression + ";");
-}
-
-// ---- instructions ----
-void CWriter::reduce(const LinearInst& in) {
-  UOp u = in.u;
-  for (size_t i = 1; i < u.nsrc(); i++) TG_ASSERT(is_vector_range(u.src(i)), "a reduce over a loop reached the renderer: ", u);
-  const DType d = u.dtype();
-  int n = view_.lanes(u.src(0));
-  const Ops op = u.arg<ReduceArg>().op;
-  std::string v = bind(d, n, value(u.src(0), n));
-  while (n > 1) {  // lanes i and i + half; one without a partner stays
-    const int half = (n + 1) / 2;
-    auto part = [&](int from) {
-      if (half == 1) return bind(d, 1, str(v, "[", from, "]"));
-      std::string list;
-      for (int i = 0; i < half; i++) list += str(", ", from + i < n ? from + i : -1);
-      return bind(d, half, "__builtin_shufflevector(" + v + ", " + v + list + ")");
-    };
-    const std::string lo = part(0), hi = part(half);
-    std::string r;
-    if (op == Ops::MAX) r = maximum(lo, hi, d, half, false);
-    else {
-      const char* sign = d.is_bool() ? (op == Ops::ADD ? "|" : "&") : op == Ops::ADD ? "+" : "*";
-      const std::string t = d.itemsize() == 8 ? "unsigned long long" : "unsigned";
-      if (half > 1 || d.is_float() || d.is_bool()) r = lo + " " + sign + " " + hi;
-      else r = "(" + scalar_type(d) + ")((" + t + ")" + lo + " " + sign + " (" + t + ")" + hi + ")";
-    }
-    std::string next = bind(d, half, r);
-    if (n % 2 && half > 1) {
-      const std::string kept = "t" + std::to_string(next_++);
-      line(type(d, half) + " " + kept + " = " + next + ";");
-      line(str(kept, "[", half - 1, "] = ", lo, "[", half - 1, "];"));
-      next = kept;
-    }
-    v = next, n = half;
-  }
-  values_[static_cast<size_t>(view_.position(u))] = v;
-}
-
-void CWriter::open_loop(UOp r) {
-  const std::string i = str("i", view_.position(r)), t = scalar_type(r.dtype());
-  values_[static_cast<size_t>(view_.position(r))] = i;
-  if (vectors_) line(style_.loop_hint);
-  if (is_thread_range(r)) {
-    if (r.dtype() == dtypes::int64) line("for (long long " + i + " = begin; " + i + " < end; " + i + "++) {");
-    else line("for (" + t + " " + i + " = (" + t + ")begin; " + i + " < (" + t + ")end; " + i + "++) {");
-  } else {
-    line("for (" + t + " " + i + " = 0; " + i + " < " + value(r.src(0), 1) + "; " + i + "++) {");
-  }
-  loops_.push_back(r);
-}
-void CWriter::close_loop(UOp r) {
-  TG_ASSERT(!loops_.empty() && loops_.back() == r, "END of a loop that is not the innermost: ", r);
-  loops_.pop_back();
-  line("}");
-}
-
-void CWriter::instruction(const LinearInst& in) {
-  UOp u = in.u;
-  const size_t at = static_cast<size_t>(view_.position(u));
-  switch (u.op()) {
-    case Ops::CONST: case Ops::STACK: case Ops::SINK: case Ops::GROUP: case Ops::NOOP: case Ops::INDEX: case Ops::AFTER: case Ops::PARAM: case Ops::BUFFER: return;
-    case Ops::RANGE:
-      if (!is_vector_range(u)) return open_loop(u);
-      if (in.lanes > 1 && in.need_value) {
-        std::string v = "(" + type(u.dtype(), in.lanes) + "){";
-        for (int i = 0; i < in.lanes; i++) v += str(i ? ", " : "", i);
-        values_[at] = bind(u.dtype(), in.lanes, v + "}");
-      }
-      return;
-    case Ops::END:
-      for (size_t i = u.nsrc(); i-- > 1;) if (u.src(i).is(Ops::RANGE) && !is_vector_range(u.src(i))) close_loop(u.src(i));
-      return;
-    case Ops::LOAD: return define(u, load(u), in.lanes);
-    case Ops::STORE: return store(u);
-    case Ops::REDUCE: return reduce(in);
-    default: break;
-  }
-  TG_ASSERT(u.in(groups::kElementwise), "the C renderer does not know ", u);
-  std::vector<std::string> s;
-  if (in.need_value) {
-    for (uint32_t i = 0; i < u.nsrc(); i++) s.push_back(value(u.src(i), i == 0 && u.is(Ops::WHERE) ? view_.lanes(u.src(0)) : in.lanes));
-    define(u, alu(u, s, in.lanes), in.lanes);
-  }
-  if (in.need_lane0 && in.lanes > 1) {
-    s.clear();
-    for (UOp x : u.srcs()) s.push_back(lane0(x));
-    std::string e = alu(u, s, 1);
-    lane0_[at] = e.size() < 60 ? e : bind(u.dtype(), 1, e);
-  }
-}
-
-CWriter::CWriter(const Program& p, const CStyle& style) : p_(p), style_(style), view_(p) {
-  const size_t n = view_.insts().size();
-  values_.resize(n), lane0_.resize(n), names_.resize(n), uses_.resize(n), whole_.resize(n);
-  for (const LinearInst& in : view_.insts()) {
-    vectors_ |= in.lanes > 1;
-    if (in.u.in(groups::kDefines) || in.u.is(Ops::END)) continue;
-    for (UOp s : in.u.srcs()) if (!strip_after(s).is(Ops::STACK)) uses_[static_cast<size_t>(view_.position(s))]++;
-  }
-}
-
-/// Parameters, variables, scratch memory.
-void CWriter::head() {
-  std::vector<bool> written(static_cast<size_t>(p_.nbuffers));
-  const size_t n = view_.insts().size();
-  std::vector<bool> lanes_only(n, true);
-  for (const LinearInst& in : view_.insts()) {
-    if (!in.u.in(Ops::STORE | Ops::LOAD)) continue;
-    const Access a = view_.access(in.u.src(0));
-    if (a.base.is(Ops::PARAM) && in.u.is(Ops::STORE)) written.at(static_cast<size_t>(a.base.arg<ParamArg>().slot)) = true;
-    if (a.base.is(Ops::BUFFER) && (!is_vector_range(strip_after(a.index)) || a.lanes != a.size || in.u.nsrc() > 2)) lanes_only[static_cast<size_t>(view_.position(a.base))] = false;
-  }
-  auto put = [&](std::string text, UOp u, const std::string& number) {
-    text = replaced(replaced(text, "%n", number), "%t", scalar_type(u.dtype()));
-    line(text);
+/// How often each value, and each lane 0, will be asked for, and whether from outside of the loop around it.
+void CStyleWriter::count_uses() {
+  std::vector<int> loop_of(view_.insts().size()), outer{-1};  // the loop an instruction is in; the loop around a loop
+  std::vector<bool> closed{false};
+  int now = 0;
+  auto count = [&](UOp u, bool first_lane) {
+    const size_t at = static_cast<size_t>(view_.position(u));
+    Slot& s = (first_lane && view_.lanes(u) > 1 ? first_ : values_)[at];
+    s.uses++, s.escapes = s.escapes || closed[static_cast<size_t>(loop_of[at])];
   };
   for (const LinearInst& in : view_.insts()) {
     UOp u = in.u;
-    const size_t at = static_cast<size_t>(view_.position(u));
-    if (is_variable(u)) {
-      values_[at] = "n_" + u.arg<ParamArg>().name;
-      for (char& c : values_[at]) if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-      put(replaced(style_.variable, "%v", values_[at]), u, str(view_.var_slot(u)));
-    } else if (u.is(Ops::PARAM)) {
-      const int64_t slot = u.arg<ParamArg>().slot;
-      TG_ASSERT(slot >= 0 && slot < p_.nbuffers, "parameter ", slot, " of ", p_.nbuffers);
-      names_[at] = str("p", slot);
-      const bool w = written[static_cast<size_t>(slot)];
-      put((w ? "" : "const ") + replaced(replaced(style_.buffer, "%q ", w ? "restrict " : ""), "%t", scalar_type(u.dtype())), u, str(slot));
-    } else if (u.is(Ops::BUFFER)) {
-      const int64_t size = storage_size(u);
-      const bool local = u.arg<ParamArg>().addrspace == AddrSpace::kLocal;
-      names_[at] = str(local ? "s" : "r", at);
-      whole_[at] = lanes_only[at] && size > 1 && !local;
-      if (whole_[at]) line(type(u.dtype(), static_cast<int>(size)) + " " + names_[at] + ";");
-      else line(str(scalar_type(u.dtype()), " ", names_[at], "[", size, "] __attribute__((aligned(64)));"));
+    if (u.is(Ops::END)) {
+      for (UOp r : u.srcs().subspan(1)) {
+        if (!r.is(Ops::RANGE) || is_vector_range(r)) continue;
+        closed[static_cast<size_t>(now)] = true, now = outer[static_cast<size_t>(now)];
+      }
+    }
+    loop_of[static_cast<size_t>(view_.position(u))] = now;
+    if (u.in(Ops::LOAD | Ops::STORE)) {
+      const Access a = view_.access(u.src(0));
+      count(a.index, a.affine);
+      for (size_t i = 1; i < u.nsrc(); i++) count(u.src(i), false);
+    } else if (u.is(Ops::RANGE)) {
+      if (is_vector_range(u)) continue;
+      count(u.src(0), false);
+      outer.push_back(now), closed.push_back(false), now = static_cast<int>(outer.size()) - 1;
+    } else if (u.is(Ops::REDUCE)) {
+      count(u.src(0), false);
+    } else if (u.in(groups::kElementwise)) {
+      for (UOp s : u.srcs()) {
+        if (in.need_value) count(s, false);
+        if (in.need_lane0 && in.lanes > 1) count(s, true);
+      }
     }
   }
 }
 
-std::string CWriter::write() {
-  head();
+// ---- the function ----
+
+CStyleWriter::CStyleWriter(const Program& p, const Target& target, const CStyle& style) : p_(p), target_(target), style_(style), view_(p) {
+  const size_t n = view_.insts().size();
+  values_.resize(n), first_.resize(n), storage_.resize(n), mask_bytes_.resize(n), plain_.resize(n), written_.resize(n);
+  for (const char* w : kReserved) names_.insert(w);
+  for (const LinearInst& in : view_.insts()) {
+    UOp u = in.u;
+    const size_t at = static_cast<size_t>(view_.position(u));
+    if (u.is(Ops::BUFFER)) plain_[at] = u.arg<ParamArg>().addrspace == AddrSpace::kReg;
+    if (u.in(Ops::LOAD | Ops::STORE)) {
+      const Access a = view_.access(u.src(0));
+      const size_t base = static_cast<size_t>(view_.position(a.base));
+      if (u.is(Ops::STORE)) written_[base] = true;
+      // A register is a variable when every access covers all of it.
+      if (a.lanes != a.size || (a.lanes > 1 ? !is_vector_range(a.index) : !a.index.is_const_int(0))) plain_[base] = false;
+    }
+    if (!u.dtype().is_bool() || in.lanes == 1) continue;
+    int bytes = 1;
+    if (u.is(Ops::CAST) || (u.in(groups::kComparison) && !u.src(0).dtype().is_bool())) bytes = u.src(0).dtype().itemsize();
+    else if (u.in(groups::kAlu))
+      for (UOp s : u.srcs()) if (s.dtype().is_bool() && view_.lanes(s) > 1) bytes = std::max(bytes, mask_bytes(s));
+    mask_bytes_[at] = bytes;
+  }
+  count_uses();
+}
+
+/// Parameters, variables, registers and scratch memory.
+void CStyleWriter::declare_storage() {
+  std::vector<int> nodes(static_cast<size_t>(p_.nbuffers), 0);
+  for (const LinearInst& in : view_.insts())
+    if (in.u.is(Ops::PARAM) && !is_variable(in.u)) nodes.at(static_cast<size_t>(in.u.arg<ParamArg>().slot))++;
+  std::vector<UOp> params, variables;
+  for (const LinearInst& in : view_.insts()) if (in.u.is(Ops::PARAM)) (is_variable(in.u) ? variables : params).push_back(in.u);
+  auto place = [&](UOp u) { return std::pair(is_variable(u) ? int64_t{view_.var_slot(u)} : u.arg<ParamArg>().slot, view_.position(u)); };
+  auto before = [&](UOp a, UOp b) { return place(a) < place(b); };
+  std::sort(params.begin(), params.end(), before), std::sort(variables.begin(), variables.end(), before);
+  for (UOp u : variables) {  // their names are the user's, so they come first
+    const std::string& given = u.arg<ParamArg>().name;
+    std::string name = given;
+    for (char& c : name) if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+    const bool letters = std::all_of(given.begin(), given.end(), [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); });
+    name = unique(letters && !names_.count(name) ? name : "var_" + name);
+    values_[static_cast<size_t>(view_.position(u))].expr = {name, kPostfix, true, {}};
+    parameters_.push_back({"const " + scalar(u.dtype()) + " " + name, str("vars[", view_.var_slot(u), "]")});
+  }
+  std::vector<std::pair<std::string, std::string>> pointers;
+  for (UOp u : params) {
+    const size_t at = static_cast<size_t>(view_.position(u));
+    const int64_t slot = u.arg<ParamArg>().slot;
+    storage_[at] = unique("data" + std::to_string(slot));
+    // Two views of one parameter overlap.
+    const std::string promise = nodes[static_cast<size_t>(slot)] == 1 ? std::string(style_.restrict_word) : "";
+    const std::string t = std::string(style_.pointer) + (written_[at] ? "" : "const ") + memory_type(u.dtype());
+    pointers.push_back({t + "* " + promise + storage_[at], str("buffers[", slot, "]")});
+  }
+  parameters_.insert(parameters_.begin(), pointers.begin(), pointers.end());
+  int64_t scratch = 0;
+  for (const LinearInst& in : view_.insts()) {
+    if (!in.u.is(Ops::BUFFER)) continue;
+    UOp u = in.u;
+    const size_t at = static_cast<size_t>(view_.position(u));
+    const int64_t n = storage_size(u);
+    scratch += n * u.dtype().itemsize();
+    TG_ASSERT(scratch <= kScratchLimit, "scratch memory of ", scratch, " bytes");
+    storage_[at] = fresh(plain_[at] ? "acc" : "buf");
+    if (plain_[at]) line(register_type(u) + " " + storage_[at] + ";");
+    else line(str(style_.scratch, memory_type(u.dtype()), " ", storage_[at], "[", n, "] __attribute__((aligned(64)));"));
+  }
+}
+
+void CStyleWriter::open_loop(UOp r) {
+  TG_ASSERT(!is_thread_range(r) || style_.host_entry, "a THREAD range in a language without threads");
+  for (Slot* s : std::vector<Slot*>(open_)) give_name(*s);  // not once for each iteration
+  const RangeArg& arg = r.arg<RangeArg>();
+  const bool thread = is_thread_range(r);
+  std::string name = thread ? "tidx" : arg.type == AxisType::kReduce || arg.type == AxisType::kGroupReduce ? "ridx" : "idx";
+  for (size_t i = 0; i < arg.id.size(); i++) name += str(i ? "_" : "", arg.id[i]);
+  name = unique(name);
+  const std::string t = scalar(r.dtype());
+  const Expr end = value(r.src(0), 1);
+  threaded_ |= thread;
+  if (!style_.loop.empty()) line(std::string(style_.loop));
+  if (thread) line("for (" + t + " " + name + " = begin; " + name + " < end; " + name + "++) {");
+  else line("for (" + t + " " + name + " = 0; " + name + " < " + wrap(end, kShift) + "; " + name + "++) {");
+  depth_++, loops_.push_back(r);
+  values_[static_cast<size_t>(view_.position(r))].expr = {name, kPostfix, true, {}};
+}
+
+void CStyleWriter::grid_index(UOp u) {
+  const std::string& arg = u.arg<std::string>();
+  const size_t axis = arg.empty() ? 3 : static_cast<size_t>(arg.back() - '0');
+  TG_ASSERT(axis < 3 && !style_.group_index[axis].empty(), "an index of a grid in a language without one: ", u);
+  const std::string name = unique(arg);
+  line(scalar(u.dtype()) + " " + name + " = " + std::string((arg[0] == 'g' ? style_.group_index : style_.local_index)[axis]) + ";");
+  values_[static_cast<size_t>(view_.position(u))].expr = {name, kPostfix, true, {}};
+}
+
+void CStyleWriter::instruction(const LinearInst& in) {
+  UOp u = in.u;
+  switch (u.op()) {
+    case Ops::CONST: case Ops::STACK: case Ops::SINK: case Ops::GROUP: case Ops::NOOP: case Ops::INDEX: case Ops::AFTER: return;
+    case Ops::PARAM: case Ops::BUFFER: return;  // declared
+    case Ops::SPECIAL: return grid_index(u);
+    case Ops::BARRIER:
+      TG_ASSERT(!style_.barrier.empty(), "a BARRIER in a language without groups");
+      return line(std::string(style_.barrier));
+    case Ops::RANGE:
+      if (!is_vector_range(u)) return open_loop(u);
+      if (in.lanes > 1 && in.need_value) {
+        std::string v = "(" + vector(u.dtype(), in.lanes) + "){";
+        for (int i = 0; i < in.lanes; i++) v += str(i ? ", " : "", i);
+        define(u, false, {v + "}", kPostfix, false, {}}, vector(u.dtype(), in.lanes), "lane", true);
+      }
+      return;
+    case Ops::END:
+      for (size_t i = u.nsrc(); i-- > 1;) {
+        if (!u.src(i).is(Ops::RANGE) || is_vector_range(u.src(i))) continue;
+        TG_ASSERT(!loops_.empty() && loops_.back() == u.src(i), "END of a loop that is not the innermost: ", u);
+        loops_.pop_back(), depth_--;
+        line("}");
+      }
+      return;
+    case Ops::LOAD: return load(u);
+    case Ops::STORE: return store(u);
+    case Ops::REDUCE: return reduce(in);
+    default:
+      TG_ASSERT(u.in(groups::kElementwise), "C does not know ", u);
+      return arithmetic(in);
+  }
+}
+
+std::string CStyleWriter::write() {
+  declare_storage();
   for (const LinearInst& in : view_.insts()) instruction(in);
   TG_ASSERT(loops_.empty(), "a loop without END: ", loops_.back());
-  std::string out = style_.prologue;
-  for (auto& [name, text] : types_) out += text + "\n";  // a packed type sorts behind the type itself
-  for (const std::string& name : helper_order_) out += helpers_[name] + "\n";
-  return out + replaced(style_.signature, "%s", p_.name) + " {\n" + body_ + "}\n";
+
+  auto add = [](std::string& list, const std::string& item) { list += (list.empty() ? "" : ", ") + item; };
+  std::string types, declared, passed;
+  for (const auto& [d, lanes] : vectors_)
+    types += str("typedef ", scalar(d), " ", tag(d, lanes), " __attribute__((ext_vector_type(", lanes, ")));\n");
+  for (const auto& [d, lanes] : unaligned_) {
+    const std::string t = tag(d, lanes);
+    types += str("typedef ", t, " ", t, "_u __attribute__((aligned(", DType(d).itemsize(), ")));\n");
+  }
+  if (!types.empty()) types += "\n";
+  for (const auto& [declaration, argument] : parameters_) add(declared, declaration), add(passed, argument);
+  if (threaded_) add(declared, "const long begin, const long end"), add(passed, "begin, end");
+  const std::string name = style_.host_entry ? p_.name + "_body" : p_.name;
+  const std::string_view kind = style_.host_entry ? style_.helper : style_.function;
+  const std::string out = types + helpers_ + std::string(kind) + "void " + name + "(" + declared + ") {\n" + escaped_ + body_ + "}\n";
+  if (!style_.host_entry) return out;
+  // Pointers the compiler may take for distinct are arguments of a function, so the kernel has one of its own.
+  return out + "\nvoid " + p_.name + "(void* const* buffers, const long* vars, long begin, long end) {\n  " + name + "(" + passed + ");\n}\n";
 }
 
 }  // namespace tg

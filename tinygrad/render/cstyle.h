@@ -1,28 +1,52 @@
-/// \file Renderer of C for hosts, compiled by clang: readable source with vector types. What a C-like language says differently is in the CStyle table.
+/// \file Renderers of C and its relatives: one writer, and a table of what a language calls things.
 #pragma once
+#include <array>
+#include <string_view>
+
 #include "tinygrad/target/renderer.h"
 
 namespace tg {
 
-/// The words of one C-like language.
+/// What one C-like language calls things. Views must outlive the renderer.
 struct CStyle {
-  const char* prologue;                        ///< text in front of everything
-  const char* signature;                       ///< of the function; %s is its name
-  const char* buffer;                          ///< how parameter N is declared; %t type, %q restrict or const, %n its number
-  const char* variable;                        ///< how a scalar parameter is declared; %t type, %v name, %n its position
-  const char* loop_hint;                       ///< in front of loops that are vectors inside already
-  const char* type_names[static_cast<size_t>(DTypeId::kCount)];
+  std::array<std::string_view, static_cast<size_t>(DTypeId::kCount)> types{};  ///< scalar types by DTypeId; empty: the language lacks it
+  std::string_view byte;                 ///< how bool is stored
+  std::string_view function;             ///< what stands before the kernel's result type
+  std::string_view helper;               ///< the same of functions the kernel calls
+  std::string_view pointer;              ///< what stands before a parameter's type ("__global ")
+  std::string_view restrict_word;        ///< what stands before a parameter's name
+  std::string_view scratch;              ///< what stands before a declaration of scratch memory ("__shared__ ")
+  std::string_view loop;                 ///< a line before each loop; empty: none
+  std::string_view barrier;              ///< statement that waits for the group; empty: the language has no groups
+  std::string_view inf[2], nan[2];       ///< of float32, of float64
+  std::string_view math_prefix;          ///< before sqrt, trunc, fma ...
+  std::string_view math_suffix[3];       ///< ... and after, by type: float16, float32, float64
+  std::string_view group_index[3], local_index[3];  ///< expressions of SPECIAL gidx0.., lidx0..; empty: no grid
+  bool host_entry = false;               ///< the kernel is called with (buffers, vars, begin, end), see docs/ir.md
 };
 
-/// C with clang's vector extensions: `void name(void* const* buffers, const long long* vars, long long begin, long long end)`. Needs clang 17 and
-/// -ffp-contract=off. Assumes of memory, and means by each operation, what the LLVM renderer does.
-class ClangRenderer final : public Renderer {
+/// Writes readable C. Deterministic: equal programs give equal text. A value that is used once becomes part of its user, others are named:
+/// val (loaded), alu (computed), acc (registers), buf (scratch), data (parameters), idx, ridx, tidx (loops). Vectors are clang's ext_vector_type,
+/// a vector of bools is a mask: integers of 0 and -1, as wide as what was compared.
+///
+/// Assumes that the memory of a written parameter overlaps no other parameter, and no alignment beyond that of an element.
+class CStyleRenderer : public Renderer {
  public:
-  explicit ClangRenderer(Target t) : Renderer(std::move(t)) {}
+  CStyleRenderer(Target t, const CStyle& style) : Renderer(std::move(t)), style_(style) {}
   OpSet ops() const override;
   bool supports(DType d) const override;
-  bool has_threads() const override { return true; }
   std::string render(const Program& p) const override;
+
+ private:
+  const CStyle& style_;
+};
+
+/// C for clang 16 or newer on host processors (14 or newer without float16). Assumes of memory, and means by each operation, what the LLVM
+/// renderer does.
+class ClangRenderer final : public CStyleRenderer {
+ public:
+  explicit ClangRenderer(Target t);
+  bool has_threads() const override { return true; }
 };
 
 }  // namespace tg

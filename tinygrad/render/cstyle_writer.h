@@ -1,8 +1,8 @@
-/// \file The state of writing one function as C; private to the C renderer.
+/// \file The state of writing one function in a C-like language; private to those renderers.
 #pragma once
-#include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tinygrad/render/cstyle.h"
@@ -10,57 +10,130 @@
 
 namespace tg {
 
-class CWriter {
+class CStyleWriter {
  public:
-  CWriter(const Program& p, const CStyle& style);
+  CStyleWriter(const Program& p, const Target& target, const CStyle& style);
   std::string write();
 
  private:
+  /// How tightly the outermost operator of an expression binds.
+  enum Prec { kNone, kTernary, kOr, kXor, kAnd, kEqual, kLess, kShift, kAdd, kMul, kUnary, kPostfix };
+  struct Expr {
+    std::string text;
+    Prec prec = kPostfix;
+    bool atom = false;        ///< a name or literal: repeating it costs nothing
+    std::vector<int> reads;   ///< registers the text names
+  };
+  /// What is known of an instruction's value, or of its lane 0.
+  struct Slot {
+    Expr expr;
+    int uses = 0;             ///< still to come
+    bool escapes = false;     ///< some use is behind the loop it is computed in
+    std::string type;         ///< for when it gets a name
+    const char* prefix = "alu";
+  };
+
   // text
-  std::string scalar_type(DType d) const;
-  std::string type(DType d, int lanes = 1);
-  std::string packed_type(DType d, int lanes);  ///< the vector type as memory holds it: aligned like an element
-  std::string literal(const ConstValue& v, DType d) const;
   void line(const std::string& text);
-  std::string helper(const std::string& name, const std::string& definition);
-  std::string bind(DType d, int lanes, const std::string& expression);  ///< names the value of an expression
-  std::string lanewise(DType d, int lanes, const std::vector<std::pair<std::string, bool>>& args, const std::string& call);
+  std::string fresh(const std::string& prefix);
+  std::string unique(std::string name);
+  static std::string wrap(const Expr& e, Prec least);
+  static Expr join(std::string text, Prec prec, std::initializer_list<const Expr*> parts);
+  static Expr infix(const char* op, Prec prec, const Expr& a, const Expr& b);
+  static Expr call(const std::string& function, std::initializer_list<const Expr*> args);
+  static Expr cast(const std::string& type, const Expr& e);
+  Expr choose(const Expr& cond, const Expr& yes, const Expr& no) const;
+
+  // types
+  std::string scalar(DType d) const;
+  std::string vector(DType d, int lanes);
+  std::string unaligned(DType d, int lanes);
+  std::string type(DType d, int lanes) { return lanes == 1 ? scalar(d) : vector(d, lanes); }
+  std::string mask(int bytes, int lanes) { return vector(mask_type(bytes), lanes); }
+  std::string memory_type(DType d) const { return std::string(d.is_bool() ? style_.byte : std::string_view(scalar(d))); }
+  static DType mask_type(int bytes);
+  static DType stored(DType d) { return d.is_bool() ? dtypes::uint8 : d; }
+  static std::string tag(DType d, int lanes);  ///< "f32x8", for names
+  int mask_bytes(UOp u) const;                 ///< width of the lanes of a vector of bools
+  std::string register_type(UOp buffer);
 
   // values
-  std::string value(UOp u, int lanes);
-  std::string lane0(UOp u);
-  std::string mask(const std::string& v, DType as, int lanes);
-  std::string convert(const std::string& v, DType from, DType to, int lanes);
-  std::string bitcast(const std::string& v, DType from, DType to, int lanes);
-  std::string maximum(const std::string& a, const std::string& b, DType d, int lanes, bool number);
-  std::string binary(UOp u, const std::string& a, const std::string& b, int lanes);
-  std::string alu(UOp u, const std::vector<std::string>& s, int lanes);
-  bool inlined(const LinearInst& in) const;
-  void define(UOp u, const std::string& expression, int lanes);
+  Expr literal(const ConstValue& v, DType d) const;
+  Expr splat(const Expr& e, DType d, int lanes, int bytes);
+  Expr value(UOp u, int lanes, int bytes = 0);
+  Expr convert_mask(const Expr& m, int from, int to, int lanes);
+  Expr lane0(UOp u);
+  void define(UOp u, bool first_lane, Expr e, const std::string& type, const char* prefix = "alu", bool name = false);
+  void give_name(Slot& s);
+  void settle(int reg);
+  Expr use(Slot& s);
+
+  // arithmetic
+  Expr alu(UOp u, const std::vector<Expr>& s, int lanes);
+  Expr integer(Ops op, DType d, const Expr& a, const Expr& b, int lanes, bool wraps) const;
+  Expr boolean(UOp u, const std::vector<Expr>& s, int lanes) const;
+  Expr shift(UOp u, const Expr& a, const Expr& b, int lanes);
+  Expr negate(const Expr& a, DType d, int lanes) const;
+  Expr math(const char* what, DType d, int lanes, std::initializer_list<const Expr*> args);
+  Expr convert(const Expr& v, DType from, DType to, int lanes);
+  Expr bitcast(const Expr& v, DType from, DType to, int lanes);
+  Expr maximum(UOp u, const std::vector<Expr>& s, int lanes);
+  Expr divide(UOp u, const Expr& a, const Expr& b, int lanes);
+
+  // functions the kernel calls, written once each; the result is the name
+  bool helper(const std::string& name);
+  void helper_text(const std::string& head, const std::string& body);
+  std::string max_helper(DType d, int lanes, bool number);
+  std::string divide_helper(Ops op, DType d, int lanes);
+  std::string shift_helper(Ops op, DType d, int lanes);
+  std::string math_helper(const char* what, DType d, int lanes, int args);
+  std::string saturate_helper(DType from, DType to, int lanes);
+  std::string bits_helper(DType from, DType to);
+  std::string reduce_helper(Ops op, DType d, int lanes);
+  std::string shuffle_helper(DType d, int lanes, int64_t stride);
+  std::string reverse_helper(DType d, int lanes);
+  std::string memory_helper(const char* verb, DType d, int lanes, const char* form, DType index, bool masked);
+  std::string masked_words(DType d, int lanes, bool store);
+  std::string combine(Ops op, DType d, const std::string& a, const std::string& b, int lanes);
 
   // instructions
-  void head();
+  void count_uses();
+  void declare_storage();
   void instruction(const LinearInst& in);
+  void arithmetic(const LinearInst& in);
   void reduce(const LinearInst& in);
   void open_loop(UOp range);
-  void close_loop(UOp range);
-  std::string element(const Access& a, const std::string& index) const;
-  std::string index_of_lane(const Access& a, int lane);
-  std::string load(UOp u);
+  void grid_index(UOp u);
+
+  // memory
+  void load(UOp u);
   void store(UOp u);
+  bool in_register(UOp buffer) const;
+  Expr address(const Access& a, const Expr& index);
+  Expr vector_load(const Access& a, DType d, const Expr* gate, const Expr* alt);
+  void vector_store(const Access& a, DType d, const Expr& v, const Expr* gate, const std::string& before);
+  Expr from_memory(const Expr& e, DType d, int lanes);
+  Expr to_memory(const Expr& e, DType d, int lanes);
+
 
   const Program& p_;
+  const Target& target_;
   const CStyle& style_;
   LinearView view_;
-  std::string head_, body_;
-  std::map<std::string, std::string> types_, helpers_;
-  std::vector<std::string> helper_order_;
-  std::vector<std::string> values_, lane0_, names_;
-  std::vector<int> uses_;
-  std::vector<bool> whole_;  // registers held in one vector variable
-  UOps loops_;
-  int next_ = 0;
-  bool vectors_ = false;
+  std::vector<Slot> values_, first_;           // by position: the value, its lane 0
+  std::vector<Slot*> open_;                    // inline expressions with uses to come
+  std::vector<std::string> storage_;           // by position: names of parameters and buffers
+  std::vector<int> mask_bytes_;                // by position, 0: not a vector of bools
+  std::vector<bool> plain_;                    // by position: BUFFERs that are one variable
+  std::vector<bool> written_;                  // by position: parameters
+  std::set<std::pair<DTypeId, int>> vectors_, unaligned_;
+  std::set<std::string> names_, helper_names_;
+  std::string helpers_, escaped_, body_;
+  std::vector<std::pair<std::string, std::string>> parameters_;  // declaration, what the entry passes
+  std::vector<UOp> loops_;
+  int depth_ = 1;
+  bool threaded_ = false;
+  std::vector<std::pair<std::string, int>> counters_;
 };
 
 }  // namespace tg

@@ -41,6 +41,8 @@ class ClangCompiler final : public Compiler {
               "-O2",
               "-fPIC",
               "-ffp-contract=off",
+              "-fexcess-precision=16",  // float16 rounds after each operation
+              "-fsigned-char",
               "-fno-math-errno",
               "-fno-stack-protector",
               "-fno-unwind-tables",
@@ -59,6 +61,7 @@ class ClangCompiler final : public Compiler {
     else  // an older clang may not know the name, but always what it runs on
       flags_.push_back("-mtune=" + (target.cpu == host_processor().cpu ? "native" : target.cpu));
     for (const std::string& f : target.features) flags_.push_back("-m" + f);
+    flags_.push_back("-mprefer-vector-width=" + std::to_string(target.vector_bytes * 8));
   }
 
   std::vector<uint8_t> compile(const std::string& source) override {
