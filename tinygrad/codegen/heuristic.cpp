@@ -198,7 +198,8 @@ double Model::score(const Candidate& c) const {
       for (int v : c.lane_axes) if (a.mask >> v & 1) stride = a.nonlinear >> v & 1 ? -1 : a.stride[static_cast<size_t>(v)];
       if (stride == 1) each = a.store ? w : 0.5 * w;
       else if (stride == 0) each = a.store ? w : 0.5;
-      else each = c.lanes * (a.store ? 2.0 : 1.2) * (gather ? 1 : 1.5);
+      else if (stride > 0 && stride <= 4) each = (a.store ? 3.0 : 1.5) * static_cast<double>(stride) * w;  // neighbouring vectors and shuffles
+      else each = c.lanes * (a.store ? 3.0 : 2.0) * (gather ? 1 : 1.5) * (stride > 0 && stride * a.itemsize < 64 ? 0.6 : 1);
       if (a.gate & lane) each += w;
       for (int v : c.lane_axes)
         if (a.mask >> v & 1 && size[static_cast<size_t>(v)] % (c.lanes * c.tile[static_cast<size_t>(v)])) each += t[static_cast<size_t>(v)] > 1 ? 0.25 * w : 0.05 * w;

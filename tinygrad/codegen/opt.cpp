@@ -233,12 +233,15 @@ UOp KernelAxes::finish() const {
       continue;
     }
     UOp v = changed ? fold(u.op(), u.dtype(), src, u.arg(), u.tag()) : u;
-    if (u.is(Ops::LOAD))
-      if (UOp g = padded_in(ranges_of(u), true)) {
+    if (u.is(Ops::LOAD)) {
+      // What the address itself depends on; its own gate needs no guard.
+      UOp index = u.src(0).src(1);
+      if (UOp g = padded_in(ranges_of(index.is(Ops::WHERE) && index.src(2).is_invalid() ? index.src(1) : index), true)) {
         UOps s(v.srcs().begin(), v.srcs().end());
         s[0] = UOp::make(Ops::INDEX, v.src(0).dtype(), {v.src(0).src(0), v.src(0).src(1).valid(g)});
         v = v.with_srcs(s);
       }
+    }
     memo.set(u, v);
   }
   UOp out = memo.get(sink_);

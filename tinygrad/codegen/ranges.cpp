@@ -53,6 +53,14 @@ UOp split_digits(UOp sink) {
     else if (x.is(Ops::FLOORMOD) && x.src(1).is_const() && x.src(1).const_int() % c == 0) x = x.src(0);
     if (x.is(Ops::RANGE) && c > 1 && size_of(x) % c == 0 && size_of(x) > c) radix[x.id()].push_back(c);
   }
+  // A range that walks an operand of a reduction contiguously stays whole: that access is made in the innermost loop, the ones with digits are not.
+  for (UOp u : order) {
+    if (!u.is(Ops::REDUCE)) continue;
+    for (UOp v : u.src(0).toposort()) {
+      if (!v.is(Ops::LOAD) || !v.src(0).is(Ops::INDEX)) continue;
+      for (const auto& [r, c] : linear_form(v.src(0).src(1)).terms) if (c == 1 || c == -1) radix.erase(r.id());
+    }
+  }
   if (radix.empty()) return sink;
   std::map<uint32_t, std::pair<UOp, UOps>> map;
   for (UOp r : order) {
@@ -167,13 +175,67 @@ UOp flatten_sums(UOp sink) {
   }
   return memo.get(sink);
 }
+void clauses(UOp gate, UOps* out) {
+  UOps stack{gate};
+  while (!stack.empty()) {
+    UOp u = stack.back();
+    stack.pop_back();
+    if (u.is(Ops::AND)) stack.push_back(u.src(0)), stack.push_back(u.src(1));
+    else out->push_back(u);
+  }
+}
+
+/// WHERE(g, ... LOAD(INDEX(p, WHERE(g & h, i, Invalid))) ..., c): where g does not hold the value is not used, so the load may do without g if i stays inside of the buffer.
+/// A weight read at an address that the lanes share would else become a masked gather.
+UOp relax_gates(UOp sink) {
+  MemoScope memo;
+  UOps src;
+  for (UOp u : sink.toposort()) {
+    src.clear();
+    bool changed = false;
+    for (UOp s : u.srcs()) src.push_back(memo.get(s)), changed |= src.back() != s;
+    UOp v = changed ? u.with_srcs(src) : u;
+    if (v.is(Ops::WHERE) && !v.src(1).is_invalid() && !v.src(2).is_invalid() && !v.dtype().is_weak()) {
+      UOps held, stack{v.src(1)};
+      clauses(v.src(0), &held);
+      std::vector<std::pair<UOp, UOp>> map;
+      MemoScope seen;
+      while (!stack.empty()) {
+        UOp x = stack.back();
+        stack.pop_back();
+        if (seen.has(x)) continue;
+        seen.mark(x);
+        if (x.in(groups::kElementwise)) { stack.insert(stack.end(), x.srcs().begin(), x.srcs().end()); continue; }
+        if (!x.is(Ops::LOAD) || x.nsrc() != 1 || !x.src(0).is(Ops::INDEX)) continue;
+        UOp index = x.src(0).src(1), param = x.src(0).src(0);
+        if (!index.is(Ops::WHERE) || !index.src(2).is_invalid() || !param.is(Ops::PARAM)) continue;
+        UOps all;
+        UOp rest;
+        clauses(index.src(0), &all);
+        for (UOp c : all) if (std::find(held.begin(), held.end(), c) == held.end()) rest = rest ? rest & c : c;
+        Bounds b = bounds_of(index.src(1));
+        UOp size = param.src(0).src(0);
+        if (!size.is_const() || b.lo < 0 || b.hi >= size.const_int()) continue;
+        UOp now = rest ? index.src(1).valid(rest) : index.src(1);
+        if (now != index) map.push_back({x, UOp::make(Ops::INDEX, x.dtype(), {param, now}).load()});
+      }
+      if (!map.empty()) {
+        UOps s(v.srcs().begin(), v.srcs().end());
+        s[1] = s[1].substitute(map), v = v.with_srcs(s);
+      }
+    }
+    memo.set(u, v);
+  }
+  return memo.get(sink);
+}
 }  // namespace
 
 UOp simplify_ranges(UOp sink) {
   auto simple = [](UOp before, UOp after) { return before == after ? after : graph_rewrite(after, sym(), {.name = "simplify ranges"}); };
   sink = simple(sink, flatten_sums(sink));
   sink = simple(sink, split_digits(sink));
-  return simple(sink, merge(sink));
+  sink = simple(sink, merge(sink));
+  return relax_gates(sink);
 }
 
 }  // namespace tg
