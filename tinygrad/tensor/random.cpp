@@ -69,11 +69,11 @@ Tensor random_words(const std::string& device, int64_t n) {
   int64_t key = static_cast<int64_t>(rng::next_key(device, n)), half = (n + 1) / 2;
   UOp var = UOp::variable(rng::kKeyVariable, INT64_MIN, INT64_MAX);
   UOp k = var.after({var.store(UOp::constant(key))}).cast(u64);
-  UOp low = ops::arange(half, u32), high = low + low.const_like(half);
-  UOp x = UOp::alu(Ops::OR, {UOp::alu(Ops::SHL, {high.cast(u64), UOp::constant(32, u64)}), low.cast(u64)});
+  // Each word computes its block for itself: cheaper than storing the blocks, and one kernel.
+  UOp i = ops::arange(n, u32), count = i.const_like(half), first = i < count, block = first.where(i, i - count);
+  UOp x = UOp::alu(Ops::OR, {UOp::alu(Ops::SHL, {(block + count).cast(u64), UOp::constant(32, u64)}), block.cast(u64)});
   x = UOp::alu(Ops::THREEFRY, {x, k});
-  UOp both[] = {x.cast(u32), UOp::alu(Ops::SHR, {x, x.const_like(32)}).cast(u32)};
-  return Tensor::from_uop(ops::shrink(ops::reshape(UOp::stack(both), {2 * half}), {{0, n}}));
+  return Tensor::from_uop(first.where(x, UOp::alu(Ops::SHR, {x, x.const_like(32)})).cast(u32));
 }
 
 /// Uniform in [0, 1): the bits fill the mantissa of a number in [1, 2).
