@@ -42,6 +42,12 @@ template <class... S> constexpr OpSet children_of(const AnyOf<S...>&) { OpSet r;
 template <class P, int I> constexpr OpSet children_of(const As<P, I>& p) { return children_of(p.p); }
 template <class P, class F> constexpr OpSet children_of(const When<P, F>& p) { return children_of(p.p); }
 
+/// A body's result counts unless it is empty: UOp{}, false, "", {}.
+template <class R> bool has_result(const R& r) {
+  if constexpr (requires { static_cast<bool>(r); }) return static_cast<bool>(r);
+  else return !r.empty();
+}
+
 template <class T> concept Capture = requires { std::remove_cvref_t<T>::slot; };
 template <class... A> struct Sig {};
 template <class R, class T, class... A> Sig<A...> sig_of(R (T::*)(A...) const);
@@ -63,7 +69,7 @@ template <class Result, Pat P, class Fn, class... A> Rule<Result> make_rule(P p,
         if constexpr (Capture<A>) return A(s[std::remove_cvref_t<A>::slot]);
         else return *static_cast<std::remove_cvref_t<A>*>(c);
       }()...);
-      return bool(out);
+      return has_result(out);
     });
     return out;
   }, std::make_shared<P>(p), ctx, new_match_stats(at)};
@@ -102,7 +108,7 @@ template <class Result = UOp> class PatternMatcher {
     for (const Rule<Result>* r : by_op_[static_cast<size_t>(u.op())]) {
       if (!r->children.subset_of(children)) continue;
       Result out = r->fn(r->pattern.get(), u, ctx);
-      bool hit = bool(out);
+      bool hit = upat::has_result(out);
       if constexpr (std::is_same_v<Result, UOp>) hit = out && out != u;
       if (track) [[unlikely]] r->stats->tries.fetch_add(1, std::memory_order_relaxed), r->stats->hits.fetch_add(hit, std::memory_order_relaxed);
       if (hit) return out;

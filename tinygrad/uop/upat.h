@@ -31,6 +31,8 @@ template <int Slot> struct Cap : UOp {
   Cap(UOp u) : UOp(u) {}
 };
 
+constexpr OpSet every_op() { OpSet s; s.lo = s.hi = ~0ull; return s; }
+
 // What a name may stand for.
 struct IsAny { static bool test(UOp) { return true; } static constexpr OpSet ops{}; };
 struct IsInt { static bool test(UOp u) { return u.dtype().is_int(); } static constexpr OpSet ops{}; };
@@ -46,6 +48,7 @@ template <class P, int Slot> struct As;
 template <int Slot, class Test> struct Var : PatBase {
   static constexpr uint32_t binds = 1u << Slot;
   static constexpr OpSet ops = Test::ops;
+  static constexpr OpSet roots() { return ops.empty() ? every_op() : ops; }
   template <Pat P> constexpr As<P, Slot> operator=(P p) const { return {{}, p}; }
 };
 struct Any : PatBase { static constexpr uint32_t binds = 0; static constexpr OpSet ops{}; };

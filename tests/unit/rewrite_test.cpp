@@ -1,0 +1,180 @@
+/// \file The pattern language and the ways of walking.
+#include "tinygrad/uop/rewrite.h"
+
+#include <gmock/gmock.h>
+
+#include "tinygrad/uop/symbolic.h"
+
+namespace tg {
+namespace {
+using namespace upat;
+using ::testing::HasSubstr;
+
+class Rewrite : public ::testing::Test {
+ protected:
+  Arena arena_;
+  ArenaScope scope_{arena_};
+  UOp p_ = UOp::range(8, 0), q_ = UOp::range(8, 1), s_ = UOp::range(8, 2);
+};
+
+TEST_F(Rewrite, NamesBindAndRepeat) {
+  PatternMatcher<> pm{rule(x + x, [](X v) { return v * 2; })};
+  EXPECT_EQ(pm.rewrite(p_ + p_), p_ * 2);
+  EXPECT_FALSE(pm.rewrite(p_ + q_));
+  EXPECT_FALSE(pm.rewrite(p_ * p_));
+}
+
+TEST_F(Rewrite, CommutativeOpsMatchBothWays) {
+  PatternMatcher<> pm{rule(x * y + z, [](X a, Y b, Z c) { return a.maximum(b).maximum(c); }), rule(x < n0, [](X, N0) { return UOp::constant(true); })};
+  EXPECT_EQ(pm.rewrite(p_ * q_ + s_), p_.maximum(q_).maximum(s_));
+  EXPECT_EQ(pm.rewrite(s_ + p_ * q_), p_.maximum(q_).maximum(s_));
+  EXPECT_TRUE(pm.rewrite(p_ < 3));
+  EXPECT_FALSE(pm.rewrite(UOp::constant(int64_t{3}) < p_));  // not commutative
+}
+
+TEST_F(Rewrite, DecliningTriesTheNextOrder) {
+  // Two products: the body sees both assignments until it is content.
+  PatternMatcher<> pm{rule(x + y, [](X a, Y b) { return a.is(Ops::MUL) ? a.maximum(b) : UOp(); })};
+  EXPECT_EQ(pm.rewrite(p_ * q_ + s_), (p_ * q_).maximum(s_));
+  EXPECT_EQ(pm.rewrite(s_ + p_ * q_), (p_ * q_).maximum(s_));
+  EXPECT_FALSE(pm.rewrite(p_ + s_));
+}
+
+TEST_F(Rewrite, FirstRuleWins) {
+  PatternMatcher<> a{rule(x + 0, x)}, b{rule(x + n0, n0)};
+  EXPECT_EQ((a + b).rewrite(p_ + 0), p_);
+  EXPECT_EQ((b + a).rewrite(p_ + 0), UOp::constant(int64_t{0}));
+  EXPECT_EQ((a + b).rewrite(p_ + 3), UOp::constant(int64_t{3}));
+  EXPECT_EQ((a + b).rules().size(), 2u);
+}
+
+TEST_F(Rewrite, RestTakesAnyNumberOfSources) {
+  PatternMatcher<> pm{rule(op<Ops::SINK>(x, rest), [](X v) { return UOp(v); })};
+  EXPECT_EQ(pm.rewrite(UOp::sink(UOps{p_})), p_);
+  EXPECT_EQ(pm.rewrite(UOp::sink(UOps{q_, p_, s_})), q_);
+  EXPECT_FALSE(pm.rewrite(UOp::sink(UOps{})));
+  PatternMatcher<> exact{rule(op<Ops::SINK>(x, y), [](X, Y v) { return UOp(v); })};
+  EXPECT_FALSE(exact.rewrite(UOp::sink(UOps{p_})));
+  EXPECT_EQ(exact.rewrite(UOp::sink(UOps{q_, p_})), p_);
+}
+
+TEST_F(Rewrite, LiteralsAndTypes) {
+  PatternMatcher<> pm{rule(i * 1, i), rule(f * 1, f), rule(c0 < c1, [](C0, C1) { return UOp::constant(true); })};
+  UOp h = UOp::make(Ops::PARAM, dtypes::float32, {UOp::shape_stack(std::vector<int64_t>{8})}, Arg(ParamArg{0}));
+  EXPECT_EQ(pm.rewrite(p_ * 1), p_);
+  EXPECT_EQ(pm.rewrite(h * UOp::constant(ConstValue(1.0), dtypes::float32)), h);
+  EXPECT_FALSE(pm.rewrite(h * UOp::constant(ConstValue(1.5), dtypes::float32)));
+  EXPECT_TRUE(pm.rewrite(UOp::constant(int64_t{1}) < UOp::constant(int64_t{2})));
+  EXPECT_FALSE(pm.rewrite(UOp::make(Ops::CMPLT, dtypes::bool_, {UOp::invalid(), UOp::constant(true)})));  // Invalid is no number
+  // A literal on the right-hand side takes the type of its neighbour.
+  PatternMatcher<> twice{rule(x + x, x * 2)};
+  EXPECT_EQ(twice.rewrite(h + h), h * UOp::constant(ConstValue(2.0), dtypes::float32));
+}
+
+TEST_F(Rewrite, OpSetsConditionsAndContext) {
+  struct Limit { int64_t least; int asked = 0; };
+  PatternMatcher<> pm{
+      rule(u = any_of(Ops::ADD | Ops::MUL, x, n0), [](Limit& l, U v, X k, N0 n) { l.asked++; return n.const_int() >= l.least && v.is(Ops::ADD) ? UOp(k) : UOp(); }),
+      rule(when(u = node<Ops::RANGE>(), [](UOp r) { return r.arg<RangeArg>().id[0] == 2; }), [](U r) { return r.const_like(0); }),
+  };
+  Limit l{5};
+  EXPECT_EQ(graph_rewrite((p_ + 7) + s_, pm, l), p_ + 0);
+  EXPECT_EQ(graph_rewrite(p_ + 3, pm, l), p_ + 3);
+  EXPECT_GE(l.asked, 2);
+  EXPECT_THROW(graph_rewrite(p_, pm), InternalError);  // the context is missing
+  int wrong = 0;
+  EXPECT_THROW(graph_rewrite(p_, pm, wrong), InternalError);
+}
+
+TEST_F(Rewrite, OtherResults) {
+  PatternMatcher<std::string> pm{
+      rule(u = node<Ops::RANGE>(), [](U r) { return "r" + std::to_string(r.arg<RangeArg>().id[0]); }),
+      rule(x + y, [](X, Y) { return std::string("sum"); }),
+      rule(x * y, [](X, Y) { return std::string(); }),
+  };
+  EXPECT_EQ(pm.rewrite(p_), "r0");
+  EXPECT_EQ(pm.rewrite(p_ + q_), "sum");
+  EXPECT_EQ(pm.rewrite(p_ * q_), "");
+  PatternMatcher<bool> yes{rule(x + y, [](X a, Y b) { return a == b; })};
+  EXPECT_TRUE(yes.rewrite(p_ + p_));
+  EXPECT_FALSE(yes.rewrite(p_ + q_));
+}
+
+TEST_F(Rewrite, FixedPoint) {
+  // Each result is rewritten again: 5 -> 4 -> ... -> 0.
+  PatternMatcher<> pm{rule(n0, [](N0 n) { return n.const_int() > 0 ? n.const_like(n.const_int() - 1) : UOp(); }), rule(i + 0, i)};
+  EXPECT_EQ(graph_rewrite(UOp::variable("v", 0, 3) + 5, pm), UOp::variable("v", 0, 3));
+  EXPECT_EQ(graph_rewrite(UOp::variable("v", 0, 3) + 5, pm, {.walk = Walk::kOnce}), UOp::variable("v", 0, 3) + 4);
+}
+
+TEST_F(Rewrite, UsersFirst) {
+  // The user goes before its sources are touched; what a rule made is walked, not tried again.
+  PatternMatcher<> pm{rule(x * 2, x + x), rule(u = node<Ops::RANGE>(), [](U r) { return r.arg<RangeArg>().id[0] == 0 ? UOp::range(8, 1) : UOp(); })};
+  EXPECT_EQ(graph_rewrite(p_ * 2, pm, {.walk = Walk::kUsersFirst}), q_ + q_);
+  PatternMatcher<> outer{rule((x + 1) * y, [](X a, Y) { return UOp(a); }), rule(x + 1, [](X a) { return a + 2; })};
+  EXPECT_EQ(graph_rewrite((p_ + 1) * q_, outer, {.walk = Walk::kUsersFirst}), p_);        // seen before p + 1 changes
+  EXPECT_EQ(graph_rewrite((p_ + 1) * q_, outer), (p_ + 2) * q_);                          // sources first: it has changed
+}
+
+TEST_F(Rewrite, SharedNodesAreRewrittenOnce) {
+  struct Count { int n = 0; } count;
+  PatternMatcher<> pm{rule(u = node<Ops::RANGE>(), [](Count& c, U) { c.n++; return UOp(); })};
+  UOp v = p_;
+  for (int k = 0; k < 30; k++) v = v + v;
+  graph_rewrite(v, pm, count);
+  EXPECT_EQ(count.n, 1);
+}
+
+TEST_F(Rewrite, CirclesAreErrors) {
+  PatternMatcher<> two{rule(x + y, [](X a, Y b) { return a * b; }), rule(x * y, [](X a, Y b) { return a + b; })};
+  try {
+    graph_rewrite(p_ + q_, two, {.name = "a circle"});
+    FAIL();
+  } catch (const InternalError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("'a circle' runs in a circle"));
+  }
+  PatternMatcher<> swap{rule(x < y, [](X a, Y b) { return b < a; })};
+  EXPECT_THROW(graph_rewrite(p_ < q_, swap), InternalError);
+  EXPECT_THROW(graph_rewrite(p_ + q_, two, {.walk = Walk::kUsersFirst}), InternalError);
+}
+
+TEST_F(Rewrite, DeepGraphsNeedNoStack) {
+  PatternMatcher<> pm{rule(op<Ops::NEG>(op<Ops::NEG>(x)), x)};
+  UOp v = p_;
+  for (int k = 0; k < 200000; k++) v = UOp::make(Ops::NEG, v.dtype(), {v});
+  EXPECT_EQ(graph_rewrite(v, pm), p_);
+}
+
+TEST_F(Rewrite, TagsStay) {
+  PatternMatcher<> pm{rule(x * 1, x)};
+  UOp t = (p_ * 1 + q_).rtag(9);
+  EXPECT_EQ(graph_rewrite(t, pm), (p_ + q_).rtag(9));
+}
+
+TEST_F(Rewrite, StatisticsCountPerRule) {
+  PatternMatcher<> pm{rule(x * 1, x), rule(x * 2, x + x)};
+  bool before = track_match_stats.exchange(true);
+  graph_rewrite((p_ * 1) * 2 + q_ * 3, pm);
+  track_match_stats = before;
+  EXPECT_EQ(pm.rules()[0]->stats->hits, 1u);
+  EXPECT_EQ(pm.rules()[1]->stats->hits, 1u);
+  EXPECT_GE(pm.rules()[0]->stats->tries, 3u);
+  EXPECT_THAT(match_stats_table(), HasSubstr("rewrite_test.cpp:"));
+}
+
+// ---- facts by exhaustive evaluation are in symbolic_fuzz_test.cpp; the particular rules here ----
+TEST_F(Rewrite, Bounds) {
+  UOp n = UOp::variable("n", 2, 5), r = UOp::range(n + 1, RangeArg{{7}, AxisType::kLoop});
+  auto b = [](UOp v) { Bounds k = bounds_of(v); return std::pair(static_cast<int64_t>(k.lo), static_cast<int64_t>(k.hi)); };
+  EXPECT_EQ(b(r), std::pair(int64_t{0}, int64_t{5}));
+  EXPECT_EQ(b(n * -3 + 1), std::pair(int64_t{-14}, int64_t{-5}));
+  EXPECT_EQ(b(UOp::alu(Ops::FLOORMOD, {n, UOp::constant(int64_t{-4})})), std::pair(int64_t{-3}, int64_t{0}));
+  EXPECT_EQ(b(n.valid(n < 3)), std::pair(int64_t{2}, int64_t{5}));
+  EXPECT_EQ(b(n < 2), std::pair(int64_t{0}, int64_t{0}));
+  UOp v = UOp::variable("v", 0, 200, dtypes::uint8);
+  EXPECT_EQ(b(v + v), std::pair(int64_t{0}, int64_t{255}));  // may wrap
+  EXPECT_EQ(bounds_of(UOp::constant(ConstValue(2.5), dtypes::float32)).lo, -kUnbounded);
+}
+
+}  // namespace
+}  // namespace tg
