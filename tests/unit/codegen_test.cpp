@@ -136,6 +136,24 @@ TEST(Codegen, MergesRanges) {
   EXPECT_EQ(p->name, "E_1440");
 }
 
+TEST(Codegen, KeepsRowsOfReducesWhole) {
+  // A convolution along x stored by pairs: out[x % 2, x / 2]; two loops for x, or one.
+  auto make = [](bool split) {
+    KernelMaker k;
+    UOp in = k.param(1, 34), w = k.param(2, 3), o = k.param(0, 32), x, hi, lo;
+    if (split) hi = k.loop(16), lo = k.loop(2), x = hi * 2 + lo;
+    else x = k.loop(32), hi = x / 2, lo = x % 2;
+    UOp r = k.red(3), v = (in.index({x + r}).load() * w.index({r}).load()).reduce(Ops::ADD, UOps{r});
+    return k.finish(o.index({lo * 16 + hi}).store(v).end(split ? UOps{hi, lo} : UOps{x}));
+  };
+  for (bool split : {false, true}) {
+    auto p = check_kernel(make(split), TestRenderer(64), CodegenOptions());
+    ArenaScope scope(*p->arena);
+    for (UOp u : p->linear)
+      if (u.is(Ops::LOAD) && lanes_of(u.src(0)) > 1 && !u.src(0).src(0).is(Ops::AFTER)) EXPECT_EQ(classify(u.src(0)).kind, Lanes::kUnit) << u;
+  }
+}
+
 TEST(Codegen, SplitsDigits) {
   CodegenOptions options;
   options.opts = std::vector<Opt>{};

@@ -84,6 +84,45 @@ UOp split_digits(UOp sink) {
   return replace_ranges(sink, map);
 }
 
+/// Merges output ranges (a, b) that every operand of a reduction walks as a * size(b) + b, one of them in steps of one, though what is stored does not: a long contiguous
+/// range in the innermost loop is worth a store through x / c and x % c.
+UOp merge_inside_reduces(UOp sink) {
+  UOps order = sink.toposort(), ranges;
+  std::vector<LinearForm> forms;
+  for (UOp u : order) {
+    if (u.is(Ops::RANGE) && u.arg<RangeArg>().type == AxisType::kLoop && size_of(u) > 0) ranges.push_back(u);
+    if (!u.is(Ops::REDUCE)) continue;
+    for (UOp v : u.src(0).toposort()) {
+      if (v.is(Ops::REDUCE)) return sink;
+      if (!v.is(Ops::INDEX)) continue;
+      forms.push_back(linear_form(v.src(1)));
+      for (UOp x : forms.back().rest) if (!ranges_of(x).empty()) return sink;
+      if (v.src(1).is(Ops::WHERE) && !ranges_of(v.src(1).src(0)).empty()) return sink;
+    }
+  }
+  if (forms.empty()) return sink;
+  for (UOp a : ranges)
+    for (UOp b : ranges) {
+      if (a == b) continue;
+      bool ok = true, unit = false;
+      for (const LinearForm& f : forms) {
+        int64_t x = f.coefficient(a), y = f.coefficient(b);
+        ok &= x == y * size_of(b), unit |= y == 1;
+      }
+      for (UOp u : order) {
+        if (!u.is(Ops::END)) continue;
+        auto has = [&](UOp r) { return std::find(u.srcs().begin() + 1, u.srcs().end(), r) != u.srcs().end(); };
+        ok &= has(a) == has(b);
+      }
+      if (!ok || !unit) continue;
+      UOp wide = UOp::range(UOp::constant(size_of(a) * size_of(b)), b.arg<RangeArg>()), n = UOp::constant(size_of(b));
+      std::map<uint32_t, std::pair<UOp, UOps>> map;
+      map[a.id()] = {wide / n, {wide}}, map[b.id()] = {wide % n, {wide}};
+      return graph_rewrite(replace_ranges(sink, map), sym(), {.name = "merge inside reduces"});
+    }
+  return sink;
+}
+
 /// Merges (a, b) where every expression walks them as a * size(b) + b.
 UOp merge(UOp sink) {
   UOps order = sink.toposort(), ranges;
@@ -235,6 +274,7 @@ UOp simplify_ranges(UOp sink) {
   sink = simple(sink, flatten_sums(sink));
   sink = simple(sink, split_digits(sink));
   sink = simple(sink, merge(sink));
+  for (UOp next; (next = merge_inside_reduces(sink)) != sink;) sink = next;
   return relax_gates(sink);
 }
 
