@@ -59,20 +59,19 @@ std::vector<std::string> texts(const std::vector<ConstValue>& v, DType d) {
     double lo = INFINITY, hi = 0;
     for (const ConstValue& c : v) if (double a = std::abs(c.as_double()); std::isfinite(a) && a != 0) lo = std::min(lo, a), hi = std::max(hi, a);
     bool science = hi >= 1e8 || (hi > 0 && (lo < 1e-4 || hi / lo > 1000));
-    size_t before = 0, after = 0;
+    size_t after = 0;
     for (const ConstValue& c : v) {
       double x = c.as_double();
       out.push_back(std::isnan(x) ? "nan" : std::isinf(x) ? (x < 0 ? "-inf" : "inf") : science ? scientific(x, single) : fixed(x, single));
       if (!std::isfinite(x)) continue;
       size_t dot = out.back().find('.'), end = science ? out.back().find('e') : out.back().size();
-      before = std::max(before, dot), after = std::max(after, end - dot - 1);
+      after = std::max(after, end - dot - 1);
     }
     for (size_t i = 0; i < out.size(); i++) {
       if (!std::isfinite(v[i].as_double())) continue;
       size_t dot = out[i].find('.'), end = science ? out[i].find('e') : out[i].size();
       out[i].insert(end, after - (end - dot - 1), science ? '0' : ' ');
     }
-    (void)before;
   }
   size_t width = 0;
   for (const std::string& s : out) width = std::max(width, s.size());
@@ -130,32 +129,33 @@ std::ostream& operator<<(std::ostream& os, const Tensor& t) {
   std::vector<std::string> text = texts(values, d);
   std::fill(at.begin(), at.end(), 0);
   size_t k = 0, column = 0;
-  os << std::string(nd, '[');
+  std::string out(nd, '[');
   column = nd;
   for (bool more = true; more;) {
     int dots = dots_axis();
     size_t axis = dots < 0 ? nd - 1 : static_cast<size_t>(dots);
     std::string word = dots < 0 ? text[k++] : "...";
     if (axis == nd - 1 && at[nd - 1] > 0) {
-      if (column + 1 + word.size() > kLineWidth - (nd - 1)) os << '\n' << std::string(nd, ' '), column = nd;
-      else os << ' ', column++;
+      if (column + 1 + word.size() > kLineWidth - nd) {
+        while (out.back() == ' ') out.pop_back();
+        out += '\n' + std::string(nd, ' '), column = nd;
+      } else out += ' ', column++;
     }
-    os << word, column += word.size();
+    out += word, column += word.size();
     size_t rolled = next(axis);
     more = rolled <= axis;
     // `rolled` axes ended: close them, start a new line and open as many again.
-    size_t closed = rolled + (dots < 0 ? 0 : 0);
-    if (!more) os << std::string(dots < 0 ? nd : axis + 1, ']');
-    else if (axis < nd - 1 || closed > 0) {
-      size_t keep = axis + 1 - closed;  // axes that stay open
-      os << std::string(closed, ']') << std::string(closed + (axis < nd - 1 ? nd - 1 - axis : 0), '\n') << std::string(keep, ' ');
+    if (!more) out += std::string(dots < 0 ? nd : axis + 1, ']');
+    else if (axis < nd - 1 || rolled > 0) {
+      size_t keep = axis + 1 - rolled;  // axes that stay open
+      out += std::string(rolled, ']') + std::string(nd - keep, '\n') + std::string(keep, ' ');
       bool opens_dots = dots_axis() >= 0 && static_cast<size_t>(dots_axis()) < nd - 1;
       size_t opened = (opens_dots ? static_cast<size_t>(dots_axis()) + 1 : nd) - keep;
-      os << std::string(opened, '[');
+      out += std::string(opened, '[');
       column = keep + opened;
     }
   }
-  return os;
+  return os << out;
 }
 
 }  // namespace tg

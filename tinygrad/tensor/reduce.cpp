@@ -162,7 +162,6 @@ constexpr int64_t kPrefixChunk = 256;
 /// Reduce of every prefix of the last axis: windows of n over the axis padded with n - 1 neutral elements, in chunks for long axes.
 Tensor prefix(const Tensor& t, Ops op) {
   Shape sh = t.shape();
-  int last = static_cast<int>(sh.size()) - 1;
   int64_t n = sh.back().value();
   UOp u = t.uop();
   ConstValue zero = ops::identity_of(op, u.dtype());
@@ -175,7 +174,6 @@ Tensor prefix(const Tensor& t, Ops op) {
     return Tensor::from_uop(inside.where(v, v.const_like(zero)));
   };
   auto over = [&](const Tensor& x, int axis) {
-    const Shape xs = x.shape();
     return Tensor::from_uop(reduced(op, x.uop(), Axes(axis), false, x.dtype(), "prefix"));
   };
   if (n <= kPrefixChunk) return over(padded(t, n - 1, 0).pool_view(n), -1);
@@ -197,7 +195,6 @@ Tensor prefix(const Tensor& t, Ops op) {
   Tensor both = op == Ops::ADD ? inner + before : op == Ops::MUL ? inner * before : inner.maximum(before);
   Shape flat = sh;
   flat.back() = chunks * kPrefixChunk;
-  (void)last;
   return both.reshape(flat).shrink_to(sh);
 }
 
