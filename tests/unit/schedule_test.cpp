@@ -144,6 +144,12 @@ TEST(Schedule, LargeSumIsTwoKernels) {
   ASSERT_EQ(s.schedule->calls.size(), 2u);
   EXPECT_GE(s.schedule->buffers[static_cast<size_t>(s.schedule->calls[0].buffers[0])].size, 64);
   EXPECT_EQ(kernels({sum(buffer({100}), {0})}), 1u);
+  EXPECT_EQ(kernels({sum(buffer({16777213}), {0})}), 2u) << "a prime number of elements";
+  EXPECT_EQ(kernels({reduce(buffer({16777213}), Ops::MAX, {0})}), 1u);
+  EXPECT_EQ(kernels({sum(buffer({1 << 20, 64}), {0})}), 1u) << "64 results are enough for all threads";
+  EXPECT_EQ(check({sum(buffer({40009}), {0})}, 1e-3), 2u);
+  Context off{{"SPLIT_REDUCEOP", 0}};
+  EXPECT_EQ(kernels({sum(x, {0})}), 1u);
 }
 
 TEST(Schedule, CheapProducersAreRepeatedExpensiveOnesStored) {

@@ -47,7 +47,14 @@ UOp split_reduce(const ScheduleOptions& o, UOp u, UOp x) {
       return UOp::make(Ops::REDUCE, u.dtype(), {movement(Ops::RESHAPE, partial, kept)}, second);
     }
   }
-  return {};
+  // No size divides: a sum may go on over zeros.
+  auto longest = static_cast<size_t>(*std::max_element(arg.axes.begin(), arg.axes.end(), [&](int32_t a, int32_t b) {
+    return in[static_cast<size_t>(a)].value() < in[static_cast<size_t>(b)].value();
+  }));
+  if (arg.op != Ops::ADD || in[longest].value() < 4096) return {};
+  Shape size = in, offset(in.size(), SInt(0));
+  size[longest] = (in[longest].value() + 255) / 256 * 256;
+  return UOp::make(Ops::REDUCE, u.dtype(), {UOp::make(Ops::PAD, x.dtype(), {x, offset.stack(), size.stack()})}, arg);
 }
 
 const PatternMatcher<>& early_rules() {
@@ -118,7 +125,8 @@ UOp signs_of_relu(UOp sink) {
   for (UOp u : order) {
     if (!u.is(Ops::WHERE) || !u.src(0).is(Ops::CMPLT)) continue;
     UOp c = u.src(0), x = u.src(1);
-    if (c.src(1) == x && is_zero(c.src(0)) && is_zero(u.src(2)) && uses[x.id()] == 2 && uses[c.id()] > 1 && !x.in(Ops::PARAM | Ops::AFTER | Ops::CONTIGUOUS)) relu_of[c] = u;
+    bool is_relu = c.src(1) == x && is_zero(c.src(0)) && is_zero(u.src(2));
+    if (is_relu && uses[x.id()] == 2 && uses[c.id()] > 1 && !x.in(Ops::PARAM | Ops::AFTER | Ops::CONTIGUOUS)) relu_of[c] = u;
   }
   if (relu_of.empty()) return sink;
   MemoScope memo;

@@ -19,7 +19,8 @@ int number_in(const std::string& s, size_t skip) {
 /// Copies one step's expressions into a new arena and numbers what they use in the order it is met.
 class Importer {
  public:
-  Importer(Graph& from, const Lowered& l, const std::vector<ScheduleBuffer>& buffers, Step& step) : l_(l), buffers_(buffers), step_(step), memo_(from) {}
+  Importer(Graph& from, const Lowered& l, const std::vector<ScheduleBuffer>& buffers, Step& step)
+      : l_(l), buffers_(buffers), step_(step), memo_(from) {}
 
   KernelRef run() {
     auto kernel = std::make_shared<Kernel>();
@@ -44,7 +45,7 @@ class Importer {
 
  private:
   UOp param(size_t slot) const {
-    const ScheduleBuffer& b = buffers_[static_cast<size_t>(step_.buffers[slot])];
+    const ScheduleBuffer& b = nth(buffers_, step_.buffers[slot]);
     int64_t dims[1] = {b.size};
     return UOp::make(Ops::PARAM, b.dtype, {UOp::shape_stack(dims)}, ParamArg{static_cast<int64_t>(slot), AddrSpace::kGlobal, "", "", 0, 0});
   }
@@ -65,7 +66,7 @@ class Importer {
     return UOp::make(Ops::PARAM, v.dtype(), {}, ParamArg{-1, AddrSpace::kAlu, "", str("v", n < 10 ? "0" : "", n), a.vmin, a.vmax});
   }
   UOp range(UOp end) { return UOp::range(end, RangeArg{{ranges_++}, output_ ? AxisType::kLoop : AxisType::kReduce}); }
-  UOp resolve(UOp u) const { return is_gather(u) ? l_.gathers[static_cast<size_t>(number_in(u.arg<std::string>(), 6))] : u; }
+  UOp resolve(UOp u) const { return is_gather(u) ? nth(l_.gathers, number_in(u.arg<std::string>(), 6)) : u; }
 
   UOp import(UOp root) {
     root = resolve(root);
@@ -106,7 +107,7 @@ bool reads_ahead(const Lowered& l, const Step& s) {
   MemoScope seen;
   UOps stack{s.value, s.index};
   auto push = [&](UOp u) {
-    if (is_gather(u)) u = l.gathers[static_cast<size_t>(number_in(u.arg<std::string>(), 6))];
+    if (is_gather(u)) u = nth(l.gathers, number_in(u.arg<std::string>(), 6));
     if (!seen.has(u)) seen.mark(u), stack.push_back(u);
   };
   while (!stack.empty()) {
@@ -129,25 +130,27 @@ void kernelize_step(Lowered& l, const std::vector<ScheduleBuffer>& buffers, size
 
 void kernelize(Lowered& l, std::vector<ScheduleBuffer>& buffers) {
   std::map<Hash128, KernelRef> kernels;
-  std::vector<bool> overwritten(buffers.size(), false);  // buffers that had contents before: others cannot be read ahead
-  for (const Step& s : l.steps) if (!s.copy && s.buffer >= 0 && buffers[static_cast<size_t>(s.buffer)].kind == ScheduleBuffer::kInput) overwritten[static_cast<size_t>(s.buffer)] = true;
-  for (const BufferState& s : l.states) if (s.parent >= 0 && l.states[static_cast<size_t>(s.parent)].parent >= 0) overwritten[static_cast<size_t>(s.buffer)] = true;
+  // Buffers that have contents before they are written; others cannot be read ahead.
+  std::vector<bool> overwritten;
+  for (const ScheduleBuffer& b : buffers) overwritten.push_back(b.kind == ScheduleBuffer::kInput);
+  for (const BufferState& s : l.states) if (s.parent >= 0 && nth(l.states, s.parent).parent >= 0) nth(overwritten, s.buffer) = true;
   for (size_t i = 0; i < l.steps.size(); i++) {
     if (l.steps[i].copy) {
       Step& s = l.steps[i];
-      s.buffers = {s.buffer, l.states[static_cast<size_t>(s.reads[0])].buffer};
+      s.buffers = {s.buffer, nth(l.states, s.reads[0]).buffer};
       s.reads.insert(s.reads.begin(), -1);
       continue;
     }
     if (!l.steps[i].value) continue;
-    if (static_cast<size_t>(l.steps[i].buffer) < overwritten.size() && overwritten[static_cast<size_t>(l.steps[i].buffer)] && reads_ahead(l, l.steps[i])) {
+    auto b = static_cast<size_t>(l.steps[i].buffer);
+    if (b < overwritten.size() && overwritten[b] && reads_ahead(l, l.steps[i])) {
       // Computed first, stored after.
       UOps ranges = l.steps[i].ranges;
       Shape shape;
       int64_t n = 1;
       for (UOp r : ranges) shape.push_back(SInt(r.src(0))), n *= shape.back().max();
       UOp flat = flat_index(UOp::stack(ranges), shape), value = l.steps[i].value;
-      const std::string device = buffers[static_cast<size_t>(l.steps[i].buffer)].device;
+      const std::string device = buffers[b].device;
       int32_t state = add_internal(l, buffers, value.dtype(), n, device);
       Step& first = l.steps.back();
       first.index = flat, first.value = value, first.ranges = ranges;

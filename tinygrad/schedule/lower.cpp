@@ -25,21 +25,21 @@ class Lowerer {
     for (size_t i = 0; i < r_.nodes.size(); i++) {
       UOp u = r_.nodes[i];
       if (u.is(Ops::AFTER)) enter_state(static_cast<uint32_t>(i));
-      for (int32_t k = r_.first[i]; k >= 0; k = r_.instances[static_cast<size_t>(k)].next) {
-        Instance& in = r_.instances[static_cast<size_t>(k)];
+      for (int32_t k = r_.first[i]; k >= 0; k = nth(r_.instances, k).next) {
+        Instance& in = nth(r_.instances, k);
         in.value = r_.region[i] >= 0 ? load_region(i, in) : value_of(in);
       }
       int32_t g = r_.region[i];
-      if (g >= 0 && r_.regions[static_cast<size_t>(g)].kind == Region::kValue) finish_value(r_.regions[static_cast<size_t>(g)]);
+      if (g >= 0 && nth(r_.regions, g).kind == Region::kValue) finish_value(nth(r_.regions, g));
       if (u.is(Ops::STORE)) finish_store(static_cast<uint32_t>(i));
     }
-    for (int32_t i : r_.gathers) l_.gathers.push_back(r_.instances[static_cast<size_t>(i)].value.cast(dtypes::weakint));
+    for (int32_t i : r_.gathers) l_.gathers.push_back(nth(r_.instances, i).value.cast(dtypes::weakint));
     for (size_t k = 0; k < r_.regions.size(); k++) {
       if (r_.regions[k].kind != Region::kCopy) continue;
       UOp source = r_.nodes[r_.regions[k].node].src(0);
       while (source.is(Ops::RESHAPE)) source = source.src(0);
       int32_t g = r_.region[pos(source)];
-      l_.steps[static_cast<size_t>(region_step_[k])].reads = {g >= 0 ? written_[static_cast<size_t>(r_.regions[static_cast<size_t>(g)].buffer)] : state_of(source)};
+      nth(l_.steps, region_step_[k]).reads = {g >= 0 ? nth(written_, nth(r_.regions, g).buffer) : state_of(source)};
     }
     return std::move(l_);
   }
@@ -58,12 +58,12 @@ class Lowerer {
       s.buffer = g.buffer;
       auto id = static_cast<int32_t>(l_.steps.size());
       if (g.kind == Region::kStore) store_step_[g.node] = id;
-      if (g.store >= 0) store_step_[static_cast<size_t>(g.store)] = id;
+      if (g.store >= 0) nth(store_step_, g.store) = id;
       region_step_.resize(r_.regions.size(), -1);
       region_step_[k] = id;
       if (g.buffer >= 0) {
         s.parent = g.buffer;
-        written_[static_cast<size_t>(g.buffer)] = static_cast<int32_t>(l_.states.size());
+        nth(written_, g.buffer) = static_cast<int32_t>(l_.states.size());
         l_.states.push_back({g.buffer, g.buffer, {id}});
       }
       l_.steps.push_back(std::move(s));
@@ -82,28 +82,28 @@ class Lowerer {
     std::vector<int32_t> writers;
     for (size_t k = 1; k < u.nsrc(); k++) {
       if (u.src(k).is(Ops::STORE)) { if (int32_t s = store_step_[pos(u.src(k))]; s >= 0) writers.push_back(s); }
-      else if (u.src(k).is(Ops::AFTER)) { for (int32_t s : l_.states[static_cast<size_t>(state_of(u.src(k)))].writers) writers.push_back(s); }
+      else if (u.src(k).is(Ops::AFTER)) { for (int32_t s : nth(l_.states, state_of(u.src(k))).writers) writers.push_back(s); }
       else TG_ASSERT(false, "effect ", u.src(k), " cannot be scheduled");
     }
     if (writers.empty()) { state_of_[i] = parent; return; }
     std::sort(writers.begin(), writers.end());
     auto [it, fresh] = known_.try_emplace({parent, writers}, static_cast<int32_t>(l_.states.size()));
-    if (fresh) l_.states.push_back({l_.states[static_cast<size_t>(parent)].buffer, parent, writers});
+    if (fresh) l_.states.push_back({nth(l_.states, parent).buffer, parent, writers});
     state_of_[i] = it->second;
   }
 
   // ---- reads ----
   UOp load(int32_t state, UOp flat, UOp valid, DType d) {
-    int32_t b = l_.states[static_cast<size_t>(state)].buffer;
-    UOp p = buffer_param(buffers_[static_cast<size_t>(b)], b, state);
+    int32_t b = nth(l_.states, state).buffer;
+    UOp p = buffer_param(nth(buffers_, b), b, state);
     UOp v = UOp::make(Ops::INDEX, p.dtype(), {p, valid ? flat.valid(valid) : flat}).load();
     set_size(v, {1, 1});
     TG_ASSERT(v.dtype() == d, "a buffer of ", v.dtype(), " read as ", d);
     return v;
   }
   UOp load_region(size_t i, const Instance& in) {
-    int32_t b = r_.regions[static_cast<size_t>(r_.region[i])].buffer;
-    return load(written_[static_cast<size_t>(b)], flat_index(in.idx, shape_of(r_.nodes[i])), in.valid, r_.nodes[i].dtype());
+    int32_t b = nth(r_.regions, r_.region[i]).buffer;
+    return load(nth(written_, b), flat_index(in.idx, shape_of(r_.nodes[i])), in.valid, r_.nodes[i].dtype());
   }
   /// A position in a view of a buffer: the flat index into the buffer.
   static Access into_buffer(UOp view, Access a) {
@@ -114,7 +114,7 @@ class Lowerer {
     return {flat_index(a.idx, shape_of(view)), a.valid};
   }
 
-  UOp source(const Instance& in, size_t k) const { return r_.instances[static_cast<size_t>(r_.sources[in.src_begin + k])].value; }
+  UOp source(const Instance& in, size_t k) const { return nth(r_.instances, r_.sources[in.src_begin + k]).value; }
 
   UOp value_of(const Instance& in) {
     UOp u = r_.nodes[in.node];
@@ -165,7 +165,7 @@ class Lowerer {
     const ReduceArg& arg = u.arg<ReduceArg>();
     UOp v = source(in, 0);
     const UOps& open = ranges_of(v);
-    UOp idx = r_.instances[static_cast<size_t>(r_.sources[in.src_begin])].idx;
+    UOp idx = nth(r_.instances, r_.sources[in.src_begin]).idx;
     UOps ranges;
     UOp times;
     for (int32_t a : arg.axes) {
@@ -194,7 +194,10 @@ class Lowerer {
 
   // ---- the budget ----
   /// Upper bounds of what a value takes; counted exactly when they pass the limit.
-  struct Size { int32_t ops = 0, buffers = 0; };
+  struct Size {
+    int32_t ops = 0, buffers = 0;
+    int32_t weight() const { return ops + 32 * buffers; }
+  };
   Size size(UOp v) const { return v.id() < sizes_.size() ? sizes_[v.id()] : Size(); }
   void set_size(UOp v, Size s) {
     if (v.id() >= sizes_.size()) sizes_.resize(v.id() + v.id() / 2 + 64);
@@ -241,7 +244,7 @@ class Lowerer {
         size_t worst = n;
         for (size_t k = 0; k < n; k++) {
           part[k] = count({v + k, 1});
-          if (part[k].ops > 1 && !v[k].dtype().is_weak() && (worst == n || part[k].ops + 32 * part[k].buffers > part[worst].ops + 32 * part[worst].buffers)) worst = k;
+          if (part[k].ops > 1 && !v[k].dtype().is_weak() && (worst == n || part[k].weight() > part[worst].weight())) worst = k;
         }
         if (worst == n) break;
         UOp stored = store(v[worst]);
@@ -254,7 +257,9 @@ class Lowerer {
     set_size(out, total);
     return out;
   }
-  UOp combine(Ops op, DType dtype, std::initializer_list<UOp> v, const Arg& arg) { return combine(op, dtype, std::span<const UOp>(v.begin(), v.size()), arg); }
+  UOp combine(Ops op, DType dtype, std::initializer_list<UOp> v, const Arg& arg) {
+    return combine(op, dtype, std::span<const UOp>(v.begin(), v.size()), arg);
+  }
 
   /// Puts a value into a buffer over the ranges it depends on and reads it back there: a kernel of its own.
   UOp store(UOp v) {
@@ -281,7 +286,7 @@ class Lowerer {
       if (seen.has(u)) continue;
       seen.mark(u);
       if (u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kGlobal) {
-        const std::string& d = buffers_[static_cast<size_t>(u.arg<ParamArg>().slot)].device;
+        const std::string& d = nth(buffers_, u.arg<ParamArg>().slot).device;
         if (!d.empty()) return d;
       } else {
         for (UOp s : u.srcs()) stack.push_back(s);
@@ -293,31 +298,31 @@ class Lowerer {
   // ---- results ----
   void finish_value(Region& g) {
     UOp u = r_.nodes[g.node];
-    int32_t id = region_step_[static_cast<size_t>(&g - r_.regions.data())];
-    if (buffers_[static_cast<size_t>(g.buffer)].size == 0) return;
-    Instance& body = r_.instances[static_cast<size_t>(g.body)];
+    int32_t id = nth(region_step_, &g - r_.regions.data());
+    if (nth(buffers_, g.buffer).size == 0) return;
+    Instance& body = nth(r_.instances, g.body);
     body.value = value_of(body);
-    Step& step = l_.steps[static_cast<size_t>(id)];
+    Step& step = nth(l_.steps, id);
     step.index = flat_index(body.idx, shape_of(u));
-    step.value = body.value.cast(buffers_[static_cast<size_t>(g.buffer)].dtype);
+    step.value = body.value.cast(nth(buffers_, g.buffer).dtype);
   }
   void finish_store(uint32_t i) {
     int32_t id = store_step_[i];
     if (id < 0) return;
     UOp dest = r_.nodes[i].src(0);
-    int32_t parent = state_of(dest), buffer = l_.states[static_cast<size_t>(parent)].buffer;
-    Step& s = l_.steps[static_cast<size_t>(id)];
+    int32_t parent = state_of(dest), buffer = nth(l_.states, parent).buffer;
+    Step& s = nth(l_.steps, id);
     s.buffer = buffer, s.parent = parent;
     if (s.copy) return;
     const Region& g = region_of_store(id);
-    const Instance& body = r_.instances[static_cast<size_t>(g.body)];
+    const Instance& body = nth(r_.instances, g.body);
     UOps idx;
     size_t n = 0;
     for (const SInt& d : shape_of(dest)) idx.push_back(d == 1 ? UOp::constant(int64_t{0}) : g.ranges[n++]);
     Access a = into_buffer(dest, {UOp::stack(idx), UOp()});
-    Step& step = l_.steps[static_cast<size_t>(id)];
+    Step& step = nth(l_.steps, id);
     step.index = a.valid ? a.idx.valid(a.valid) : a.idx;
-    step.value = body.value.cast(buffers_[static_cast<size_t>(buffer)].dtype);
+    step.value = body.value.cast(nth(buffers_, buffer).dtype);
   }
   const Region& region_of_store(int32_t step) const { return r_.regions[r_.regions.size() - 1 - static_cast<size_t>(step)]; }
 
@@ -335,7 +340,8 @@ class Lowerer {
 
 UOp buffer_param(const ScheduleBuffer& b, int32_t buffer, int32_t state) {
   int64_t dims[1] = {b.size};
-  return UOp::make(Ops::PARAM, b.dtype, {UOp::shape_stack(dims)}, ParamArg{buffer, AddrSpace::kGlobal, "", "", 0, 0}, static_cast<uint64_t>(state) + 1);
+  ParamArg arg{buffer, AddrSpace::kGlobal, "", "", 0, 0};
+  return UOp::make(Ops::PARAM, b.dtype, {UOp::shape_stack(dims)}, arg, static_cast<uint64_t>(state) + 1);
 }
 
 int32_t add_internal(Lowered& l, std::vector<ScheduleBuffer>& buffers, DType d, int64_t size, const std::string& device) {

@@ -18,7 +18,8 @@ class FreeList {
     if (best == free_.end()) {
       // Grow; a free range at the end is used for its part.
       int64_t at = end_;
-      if (!free_.empty() && std::prev(free_.end())->first + std::prev(free_.end())->second == end_) at = std::prev(free_.end())->first, free_.erase(at);
+      if (!free_.empty())
+        if (auto last = std::prev(free_.end()); last->first + last->second == end_) at = last->first, free_.erase(last);
       end_ = at + bytes;
       return at;
     }
@@ -29,7 +30,8 @@ class FreeList {
   }
   void give(int64_t at, int64_t bytes) {
     auto it = free_.emplace(at, bytes).first;
-    if (auto next = std::next(it); next != free_.end() && at + it->second == next->first) it->second += next->second, free_.erase(next);
+    auto next = std::next(it);
+    if (next != free_.end() && at + it->second == next->first) it->second += next->second, free_.erase(next);
     if (it != free_.begin())
       if (auto prev = std::prev(it); prev->first + prev->second == at) prev->second += it->second, free_.erase(it);
   }
@@ -51,15 +53,16 @@ void plan_memory(Schedule& s) {
       last[k] = static_cast<int64_t>(c);
     }
   std::vector<std::vector<int32_t>> dies(calls);
-  for (size_t b = 0; b < n; b++) if (last[b] >= 0 && s.buffers[b].kind == ScheduleBuffer::kInternal) dies[static_cast<size_t>(last[b])].push_back(static_cast<int32_t>(b));
+  for (size_t b = 0; b < n; b++)
+    if (last[b] >= 0 && s.buffers[b].kind == ScheduleBuffer::kInternal) nth(dies, last[b]).push_back(static_cast<int32_t>(b));
   std::map<std::string, FreeList> arenas;
   auto bytes = [&](const ScheduleBuffer& b) { return (b.size * b.dtype.itemsize() + kAlign - 1) / kAlign * kAlign; };
   for (size_t c = 0; c < calls; c++) {
     for (int32_t k : s.calls[c].buffers) {
-      ScheduleBuffer& b = s.buffers[static_cast<size_t>(k)];
+      ScheduleBuffer& b = nth(s.buffers, k);
       if (b.kind == ScheduleBuffer::kInternal && b.offset < 0 && b.size > 0) b.offset = arenas[b.device].take(bytes(b));
     }
-    for (int32_t k : dies[c]) if (ScheduleBuffer& b = s.buffers[static_cast<size_t>(k)]; b.offset >= 0) arenas[b.device].give(b.offset, bytes(b));
+    for (int32_t k : dies[c]) if (ScheduleBuffer& b = nth(s.buffers, k); b.offset >= 0) arenas[b.device].give(b.offset, bytes(b));
   }
   for (auto& [device, list] : arenas) s.arenas.emplace_back(device, list.end());
 }

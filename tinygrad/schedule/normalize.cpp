@@ -133,7 +133,8 @@ NormalGraph normalize(std::span<const UOp> roots) {
   for (size_t i = 0; i < g.nodes.size(); i++) {
     UOp u = g.nodes[i];
     Hash128& h = hash[i];
-    h.add(static_cast<uint64_t>(u.op()) | static_cast<uint64_t>(u.dtype().id()) << 8 | static_cast<uint64_t>(g.src_begin[i + 1] - g.src_begin[i]) << 16);
+    uint64_t sources = g.src_begin[i + 1] - g.src_begin[i];
+    h.add(static_cast<uint64_t>(u.op()) | static_cast<uint64_t>(u.dtype().id()) << 8 | sources << 16);
     if (g.number[i] >= 0) {
       h.add(static_cast<uint64_t>(g.number[i]));
       const ParamArg& a = (u.is(Ops::BUFFER) ? u : u.src(0)).arg<ParamArg>();
@@ -163,7 +164,7 @@ UOp import_normal(const NormalGraph& g, std::vector<ScheduleBuffer>& buffers) {
       made[i] = UOp::make(Ops::PARAM, u.dtype(), src, ParamArg{g.number[i], AddrSpace::kGlobal, device, "", 0, 0});
       int64_t size = 1;
       for (const SInt& s : dims_of(made[i].src(0))) size *= s.max();
-      buffers[static_cast<size_t>(g.number[i])] = {ScheduleBuffer::kInput, u.dtype(), size, device, -1};
+      nth(buffers, g.number[i]) = {ScheduleBuffer::kInput, u.dtype(), size, device, -1};
     } else if (g.number[i] >= 0) {
       const ParamArg& a = u.src(0).arg<ParamArg>();
       made[i] = UOp::make(Ops::PARAM, u.dtype(), {}, ParamArg{-1, AddrSpace::kAlu, "", variable_name(g.number[i]), a.vmin, a.vmax});
@@ -179,7 +180,7 @@ UOp import_normal(const NormalGraph& g, std::vector<ScheduleBuffer>& buffers) {
       UOp out = UOp::make(Ops::PARAM, dtype, {shape.stack()}, ParamArg{slot, AddrSpace::kGlobal, device, "", 0, 0});
       int64_t size = 1;
       for (const SInt& s : shape) size *= s.max();
-      buffers[static_cast<size_t>(slot)] = {ScheduleBuffer::kOutput, dtype, size, device, -1};
+      nth(buffers, slot) = {ScheduleBuffer::kOutput, dtype, size, device, -1};
       UOp after = out.after({out.store(value.cast(dtype))});
       effects.push_back(after);
       if (p->share && dtype == value.dtype()) made[i] = after;

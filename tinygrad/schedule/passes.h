@@ -13,6 +13,9 @@
 
 namespace tg {
 
+/// v[i] for the signed numbers that stand for nodes, buffers, states and steps.
+template <class V, class I> decltype(auto) nth(V& v, I i) { return v[static_cast<size_t>(i)]; }
+
 /// What decides how a graph is cut; part of the cache key.
 struct ScheduleOptions {
   int64_t max_buffers = 32;      ///< buffers of one kernel, its output included
@@ -149,8 +152,7 @@ std::vector<int32_t> order_steps(Lowered& l, std::vector<ScheduleBuffer>& buffer
 // ---- 7. memory ----
 void plan_memory(Schedule& s);
 
-/// Lists a schedule: buffers, then calls with their kernels' loops.
-void print_schedule(std::ostream& os, const Schedule& s);
+/// Lists the values that are read, `*` those that are stored.
 void print_ranged(std::ostream& os, const Ranged& r);
 
 }  // namespace tg

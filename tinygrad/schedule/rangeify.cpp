@@ -60,8 +60,8 @@ class Rangeifier {
     prepare();
     if (first) reduces_ = std::move(first->reduces_), stored_ = std::move(first->stored_);
   }
-  /// Users decide before their sources, so a value may have been stored for what is stored itself: a reduction in it, or its costly part. Decides again,
-  /// from the sources up, with what is known now; true when that stores less.
+  /// Users decide before their sources, so a value may have been stored for what is stored itself: a reduction in it, or its costly
+  /// part. Decides again, from the sources up, with what is known now; true when that stores less.
   bool reconsider() {
     bool better = false;
     std::vector<bool> reduces(reduces_.size(), false);
@@ -120,14 +120,14 @@ class Rangeifier {
   int32_t demand(UOp u, UOp idx, UOp valid, int32_t scope, Ops under = Ops::NOOP) {
     uint32_t n = pos(u);
     if (count_[n] <= kMaxInstances)
-      for (int32_t i = r_.first[n]; i >= 0; i = r_.instances[static_cast<size_t>(i)].next) {
-        Instance& in = r_.instances[static_cast<size_t>(i)];
+      for (int32_t i = r_.first[n]; i >= 0; i = nth(r_.instances, i).next) {
+        Instance& in = nth(r_.instances, i);
         if (in.idx != idx || in.valid != valid) continue;
         if (in.under != under) in.under = Ops::NOOP;
         return i;
       }
     int32_t i = add_instance(n, idx, valid, scope, under);
-    if (last_[n] < 0) r_.first[n] = i; else r_.instances[static_cast<size_t>(last_[n])].next = i;
+    if (last_[n] < 0) r_.first[n] = i; else nth(r_.instances, last_[n]).next = i;
     last_[n] = i, count_[n]++;
     return i;
   }
@@ -168,7 +168,7 @@ class Rangeifier {
       if (volume_[i] > 0) expand(body);
       return;
     }
-    for (int32_t k = r_.first[i]; k >= 0; k = r_.instances[static_cast<size_t>(k)].next) expand(k);
+    for (int32_t k = r_.first[i]; k >= 0; k = nth(r_.instances, k).next) expand(k);
   }
 
   void process_store(uint32_t i) {
@@ -219,9 +219,9 @@ class Rangeifier {
     if (n > kMaxInstances) return true;
     Reads& reads = reads_[i];
     bool gated = false;
-    for (int32_t k = r_.first[i]; k >= 0; k = r_.instances[static_cast<size_t>(k)].next) {
-      const Instance& in = r_.instances[static_cast<size_t>(k)];
-      const Scope& s = r_.scopes[static_cast<size_t>(in.scope)];
+    for (int32_t k = r_.first[i]; k >= 0; k = nth(r_.instances, k).next) {
+      const Instance& in = nth(r_.instances, k);
+      const Scope& s = nth(r_.scopes, in.scope);
       double times = s.volume / std::max(volume_[i], 1.0);
       const UOps& used = ranges_of(in.idx);
       bool again = static_cast<int>(used.size()) < s.ranges || times > (reduces_[i] ? kReuse : kMany);
@@ -234,7 +234,7 @@ class Rangeifier {
       if (n > 1 || reads.reuse || reads.in_reduce || gated) return !widens(u);
       if (!u.is(Ops::REDUCE)) return false;
       // One reduction a kernel: two have nothing in common that a kernel could gain from.
-      auto done = reduced_.begin() + r_.scopes[static_cast<size_t>(r_.instances[static_cast<size_t>(r_.first[i])].scope)].kernel;
+      auto done = reduced_.begin() + nth(r_.scopes, nth(r_.instances, r_.first[i]).scope).kernel;
       if (*done) return true;
       *done = true;
       return false;
@@ -245,15 +245,18 @@ class Rangeifier {
   /// What the user or a copy wants stored.
   bool is_forced(uint32_t i) const { return needed_[i] || r_.nodes[i].in(Ops::CONTIGUOUS | Ops::COPY); }
   static bool costs_too_much(UOp u, const Reads& r, const Cost& c) {
-    if (r.reuse && r.in_reduce) return !((c.ops <= kCheapInReduce && c.buffers <= 1) || (c.ops <= kCheapNarrow && c.buffers <= 3 && c.bytes < u.dtype().itemsize()));
+    if (r.reuse && r.in_reduce) {
+      bool narrow = c.ops <= kCheapNarrow && c.buffers <= 3 && c.bytes < u.dtype().itemsize();
+      return !narrow && (c.ops > kCheapInReduce || c.buffers > 1);
+    }
     if (r.reuse) return c.ops > kCheapBroadcast || c.buffers > 3;
     return c.ops * (r.evaluations - 1) > kCheapTwice || c.buffers * (r.evaluations - 1) > r.evaluations + 1;
   }
   /// A reduction read by an equal one, each element once or nearly: they become one.
   bool merges(uint32_t i, UOp computed) const {
     if (!computed.is(Ops::REDUCE) || count_[i] != 1 || r_.first[i] < 0) return false;
-    const Instance& in = r_.instances[static_cast<size_t>(r_.first[i])];
-    const Scope& s = r_.scopes[static_cast<size_t>(in.scope)];
+    const Instance& in = nth(r_.instances, r_.first[i]);
+    const Scope& s = nth(r_.scopes, in.scope);
     return in.under == computed.arg<ReduceArg>().op && static_cast<int>(ranges_of(in.idx).size()) == s.ranges && s.volume <= kMerge * volume_[i];
   }
   /// A cast to a wider type is better repeated than stored.
@@ -289,7 +292,7 @@ class Rangeifier {
 
   // ---- indices of the sources ----
   void expand(int32_t id) {
-    Instance in = r_.instances[static_cast<size_t>(id)];
+    Instance in = nth(r_.instances, id);
     UOp u = r_.nodes[in.node];
     std::vector<int32_t> src;
     switch (u.op()) {
@@ -304,7 +307,7 @@ class Rangeifier {
       case Ops::REDUCE: {
         const Shape& shape = shape_of(u.src(0));
         UOps idx(in.idx.srcs().begin(), in.idx.srcs().end());
-        Scope s = r_.scopes[static_cast<size_t>(in.scope)];
+        Scope s = nth(r_.scopes, in.scope);
         if (in.under == u.arg<ReduceArg>().op) s.volume = volume_[in.node];  // merges: what it costs has been weighed
         for (int32_t a : u.arg<ReduceArg>().axes) {
           auto k = static_cast<size_t>(a);
@@ -327,7 +330,7 @@ class Rangeifier {
         for (UOp s : u.srcs()) src.push_back(demand(s, through_broadcast(in.idx, shape, shape_of(s)), in.valid, in.scope));
       }
     }
-    Instance& out = r_.instances[static_cast<size_t>(id)];
+    Instance& out = nth(r_.instances, id);
     out.src_begin = static_cast<uint32_t>(r_.sources.size());
     r_.sources.insert(r_.sources.end(), src.begin(), src.end());
     out.src_end = static_cast<uint32_t>(r_.sources.size());
@@ -348,7 +351,7 @@ class Rangeifier {
       int32_t i = demand(u.src(k + 1), through_broadcast(head, at, *shapes[k]), in.valid, in.scope);
       src.push_back(i);
       UOps placeholder{shape_of(x)[k].uop()};
-      for (UOp range : ranges_of(r_.instances[static_cast<size_t>(i)].idx)) placeholder.push_back(range);
+      for (UOp range : ranges_of(nth(r_.instances, i).idx)) placeholder.push_back(range);
       idx.push_back(UOp::make(Ops::SPECIAL, dtypes::weakint, placeholder, Arg(str("gather", r_.gathers.size()))));
       r_.gathers.push_back(i);
     }
@@ -385,7 +388,7 @@ void print_ranged(std::ostream& os, const Ranged& r) {
     if (r.first[i] < 0 && r.region[i] < 0) continue;
     os << (r.region[i] >= 0 ? "* " : "  ") << i << ' ' << r.nodes[i].op() << ' ' << r.nodes[i].dtype() << ' ' << shape_of(r.nodes[i]);
     int n = 0;
-    for (int32_t k = r.first[i]; k >= 0; k = r.instances[static_cast<size_t>(k)].next) n++;
+    for (int32_t k = r.first[i]; k >= 0; k = nth(r.instances, k).next) n++;
     os << " read in " << n << " ways\n";
   }
 }

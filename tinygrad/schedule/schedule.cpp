@@ -50,14 +50,14 @@ std::shared_ptr<Schedule> assemble(Lowered& l, const std::vector<int32_t>& order
   std::vector<int32_t> number(buffers.size(), -1);
   for (size_t b = 0; b < kept; b++) number[b] = static_cast<int32_t>(b), s->buffers.push_back(buffers[b]);
   for (int32_t i : order) {
-    Step& step = l.steps[static_cast<size_t>(i)];
+    Step& step = nth(l.steps, i);
     if (!step.copy && !step.kernel) continue;
     ScheduleCall call;
     call.kind = step.copy ? ScheduleCall::kCopy : ScheduleCall::kKernel;
     call.kernel = step.kernel, call.vars = step.vars, call.metadata = step.metadata;
     for (int32_t b : step.buffers) {
-      int32_t& n = number[static_cast<size_t>(b)];
-      if (n < 0) n = static_cast<int32_t>(s->buffers.size()), s->buffers.push_back(buffers[static_cast<size_t>(b)]);
+      int32_t& n = nth(number, b);
+      if (n < 0) n = static_cast<int32_t>(s->buffers.size()), s->buffers.push_back(nth(buffers, b));
       call.buffers.push_back(n);
     }
     s->calls.push_back(std::move(call));
@@ -91,6 +91,7 @@ std::shared_ptr<const Schedule> make_schedule(const NormalGraph& g, const Schedu
     s->results.push_back(result);
   }
   if (options.plan_memory) plan_memory(*s);
+  if (env::DEBUG.get() >= 3) print_schedule(std::cerr, *s);
   return s;
 }
 }  // namespace
@@ -132,7 +133,7 @@ BoundSchedule create_schedule(std::span<const UOp> roots) {
   UOps made(static_cast<size_t>(g.outputs));
   for (RootPlan& p : g.roots) {
     if (p.kind != RootPlan::kStorage) {
-      UOp& b = made[static_cast<size_t>(p.output)];
+      UOp& b = nth(made, p.output);
       const ScheduleBuffer& info = out.schedule->buffers[g.inputs.size() + static_cast<size_t>(p.output)];
       if (!b) {
         UOp value = g.nodes[p.node];

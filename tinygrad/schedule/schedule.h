@@ -1,5 +1,6 @@
 /// \file From tensor graph to a list of kernel calls. Knows no device and no memory: buffers are numbers.
 #pragma once
+#include <iosfwd>
 #include <memory>
 #include <span>
 #include <string>
@@ -43,17 +44,20 @@ struct Schedule {
 struct BoundSchedule {
   std::shared_ptr<const Schedule> schedule;
   UOps inputs;                              ///< BUFFER nodes of the global graph, one per kInput buffer
-  UOps results;                             ///< per root: the global graph's expression of its storage (a BUFFER, new for kOutput, or a view of one)
-  std::vector<std::pair<UOp, UOp>> stored;  ///< nodes whose values lie in storage once the schedule has run (assigns, shared results), for Graph::forward
+  UOps results;                             ///< per root: its storage in the global graph: a BUFFER (new for kOutput) or a view of one
+  std::vector<std::pair<UOp, UOp>> stored;  ///< nodes whose values lie in storage once the schedule has run, for Graph::forward
   std::vector<std::pair<std::string, int64_t>> vars;  ///< variables' names and values
   bool cache_hit = false;
 };
 
-/// Schedules `roots` (nodes of the global graph; under a GraphScope). Makes new BUFFER nodes for the results. Buffers of roots without a device have device "".
+/// Schedules `roots` (nodes of the global graph; under a GraphScope). Makes new BUFFER nodes for the results, with
+/// device "" where a root has none.
 /// ValueError for a variable without a value, DeviceError where devices mix, Error for assigns that depend on each other in a circle.
 BoundSchedule create_schedule(std::span<const UOp> roots);
 /// A new BUFFER node of the global graph with a fresh slot.
 UOp new_buffer(const Shape& shape, DType dtype, const std::string& device);
 void clear_schedule_cache();
+/// Lists a schedule: buffers, then calls with their kernels' loops (`r`: reduces).
+void print_schedule(std::ostream& os, const Schedule& s);
 
 }  // namespace tg
