@@ -242,5 +242,75 @@ TEST(SymbolicFuzz, Floats) {
   for (DType d : {dtypes::float32, dtypes::float16, dtypes::float64, dtypes::bfloat16}) ASSERT_NO_FATAL_FAILURE(fuzz_values(d, rounds(500), 11));
 }
 
+/// Kernel-level rules, which random values do not reach; each pair must be equal after sym().
+void special_cases() {
+  Arena arena;
+  ArenaScope scope(arena);
+  auto shape = [](int64_t n) { return UOp::shape_stack(std::vector<int64_t>{n}); };
+  UOp p = UOp::make(Ops::PARAM, dtypes::int32, {shape(8)}, Arg(ParamArg{0})), r = UOp::range(8, 0), k = UOp::range(4, 1, AxisType::kReduce), one = UOp::range(1, 2);
+  UOp v = p.index({r}).load(), gate = r < 3, inv = UOp::invalid(), zero = v.const_like(0);
+  UOps rk{k}, r1{one}, both{r, one}, rr{r}, none{};
+  auto same = [](UOp a, UOp b) { EXPECT_EQ(graph_rewrite(a, sym()), graph_rewrite(b, sym())) << render_expr(a); };
+  auto kernel = [](UOps s) { return UOp::sink(s, Arg(KernelInfo{})); };
+  same((v * k.cast(dtypes::int32)).reduce(Ops::ADD, rk), k.cast(dtypes::int32).reduce(Ops::ADD, rk) * v);
+  same(v.reduce(Ops::MAX, r1), v);
+  same(kernel({p.index({r}).store(v + 1).end(both)}), kernel({p.index({r}).store(v + 1).end(rr)}));
+  same(p.index({r}).store(gate.where(v, inv)), p.index({r.valid(gate)}).store(v));
+  same(kernel({p.index({r}).store(inv).end(rr), p.index({r}).store(v).end(rr)}), kernel({p.index({r}).store(v).end(rr)}));
+  same(kernel({p.index({inv}).store(v).end(rr)}), kernel({}));
+  same(p.index({inv}).load(), zero);
+  same(p.index({inv}).load(v, gate), v);
+  same(gate.where(v, zero).cast(dtypes::int8), gate.where(v.cast(dtypes::int8), UOp::constant(ConstValue(0), dtypes::int8)));
+  same(UOp::make(Ops::AFTER, dtypes::int32, {v}), v);
+  same(UOp::make(Ops::END, dtypes::void_, {p.index({r}).store(v)}), p.index({r}).store(v));
+  same(kernel({UOp::make(Ops::GROUP, dtypes::void_, {p.index({r}).store(v)})}), kernel({p.index({r}).store(v)}));
+  UOp u32 = UOp::make(Ops::PARAM, dtypes::uint32, {shape(8)}, Arg(ParamArg{1})).index({r}).load(), w32 = UOp::make(Ops::PARAM, dtypes::uint32, {shape(8)}, Arg(ParamArg{2})).index({r}).load();
+  auto lit = [&](int64_t c) { return v.const_like(c); };
+  UOp w = p.index({k}).load();
+  same(r.valid(gate).cast(dtypes::int32), gate.where(r.cast(dtypes::int32), inv));
+  same((v ^ w) ^ w, v);
+  same((v | lit(3)) | lit(4), v | lit(7));
+  same((v ^ lit(3)) ^ lit(1), v ^ lit(2));
+  same((u32 & ConstValue(int64_t{0xfffffffc})) >> ConstValue(2), u32 >> ConstValue(2));
+  same((w + v * 3) + v, w + v * 4);
+  same((w + gate.where(v, zero)) + gate.where(w, lit(1)), w + gate.where(v + w, lit(1)));
+  same(gate.where(v, zero) + gate.where(zero, w), gate.where(v, w));
+  same((r < 3).where(r / 3, inv), (r < 3).where(UOp::constant(int64_t{0}), inv));
+  same((r < 3) & (r < 5), r < 3);
+  UOp packed = (u32.cast(dtypes::uint64) << ConstValue(32)) | w32.cast(dtypes::uint64);
+  same(packed.cast(dtypes::uint32), w32);
+  same(packed >> ConstValue(32), u32.cast(dtypes::uint64));
+  same(u32.bitcast(dtypes::float32).bitcast(dtypes::int32), u32.bitcast(dtypes::int32));
+  same(UOp::make(Ops::BITCAST, dtypes::uint32, {u32}), u32);
+  same(UOp::make(Ops::CAST, dtypes::uint32, {u32}), u32);
+  same(UOp::constant(ConstValue(1.0), dtypes::float32).bitcast(dtypes::int32), UOp::constant(ConstValue(0x3f800000), dtypes::int32));
+  same(UOp::make(Ops::SPECIAL, dtypes::weakint, {UOp::constant(int64_t{1})}, Arg("gidx0")), UOp::constant(int64_t{0}));
+  same(UOp::alu(Ops::TRUNC, {v}), v);
+  same(UOp::alu(Ops::NEG, {inv}), inv);
+  same(UOp::make(Ops::WHERE, dtypes::int32, {gate, inv, inv}), inv);
+  same(UOp::make(Ops::WHERE, dtypes::int32, {inv, v, zero}), inv);
+  same(UOp::make(Ops::ADD, dtypes::int32, {inv, v}), inv);
+  same(UOp::make(Ops::ADD, dtypes::int32, {v, inv}), inv);
+  UOp n = UOp::variable("n", 1, 6), rn = UOp::range(n, RangeArg{{5}, AxisType::kLoop});
+  same(rn % n, rn);
+  same(rn / n, UOp::constant(int64_t{0}));
+  same(graph_rewrite(gate.where(p.index({r.valid(gate)}).load(), zero), pm_load_validity()), gate.where(v, zero));
+}
+
+TEST(SymbolicFuzz, EveryRuleIsSeenAtWork) {
+  bool before = track_match_stats.exchange(true);
+  special_cases();
+  for (int seed = 0; seed < 2500; seed++) {
+    ASSERT_NO_FATAL_FAILURE(fuzz_index(static_cast<uint64_t>(seed) + 5000000, symbolic(), 2));
+    if (seed % 5 == 0) ASSERT_NO_FATAL_FAILURE(fuzz_index(static_cast<uint64_t>(seed) + 6000000, sym(), 2));
+  }
+  for (DType d : {dtypes::int32, dtypes::uint8, dtypes::float32}) ASSERT_NO_FATAL_FAILURE(fuzz_values(d, 1500, 13));
+  track_match_stats = before;
+  auto check = [](const PatternMatcher<UOp>& pm) {
+    for (auto& r : pm.rules()) EXPECT_GT(r->stats->hits, 0u) << "never fired: " << r->stats->at.file << ':' << r->stats->at.line << " (tried " << r->stats->tries << " times)";
+  };
+  check(sym()), check(pm_load_validity());
+}
+
 }  // namespace
 }  // namespace tg

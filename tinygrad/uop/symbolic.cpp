@@ -531,7 +531,6 @@ const PatternMatcher<UOp>& symbolic() {
       }),
       rule(where(a, i, lit(0)) + where(a, lit(0), j), where(a, i, j)),
       rule(where(i < j, j, i),             max(i, j)),
-      rule(where(j < i, i, j),             max(i, j)),
       rule(where(i < n0, n1, i),           [](I i, N0 a, N1 b) { return is_weak(i) && b.const_int() == a.const_int() - 1 ? i.maximum(b) : UOp(); }),
       // ---- casts ----
       rule(u = op<Ops::CAST>(op<Ops::CAST>(x)), [](U u, X x) { return survives(x, u.src(0).dtype()) ? x.cast(u.dtype()) : UOp(); }),
