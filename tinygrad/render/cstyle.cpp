@@ -30,7 +30,8 @@ constexpr CStyle clang_style() {
   type(DTypeId::kUInt16, "unsigned short"), type(DTypeId::kInt32, "int"), type(DTypeId::kUInt32, "unsigned"), type(DTypeId::kInt64, "long");
   type(DTypeId::kUInt64, "unsigned long"), type(DTypeId::kFloat16, "_Float16"), type(DTypeId::kFloat32, "float"), type(DTypeId::kFloat64, "double");
   s.byte = "unsigned char";
-  s.helper = "static inline __attribute__((always_inline)) ";
+  s.prologue = "#define INLINE static inline __attribute__((always_inline))\n\n";
+  s.helper = "INLINE ";
   s.restrict_word = "restrict ";
   s.loop = "#pragma clang loop vectorize(disable) interleave(disable) unroll(disable)";
   s.inf[0] = "__builtin_inff()", s.inf[1] = "__builtin_inf()", s.nan[0] = "__builtin_nanf(\"\")", s.nan[1] = "__builtin_nan(\"\")";
@@ -401,7 +402,7 @@ std::string CStyleWriter::write() {
   if (threaded_) add(declared, "const long begin, const long end"), add(passed, "begin, end");
   const std::string name = style_.host_entry ? p_.name + "_body" : p_.name;
   const std::string_view kind = style_.host_entry ? style_.helper : style_.function;
-  const std::string out = types + helpers_ + std::string(kind) + "void " + name + "(" + declared + ") {\n" + escaped_ + body_ + "}\n";
+  const std::string out = str(style_.prologue, types, helpers_, kind, "void ", name, "(", declared, ") {\n", escaped_, body_, "}\n");
   if (!style_.host_entry) return out;
   // Pointers the compiler may take for distinct are arguments of a function, so the kernel has one of its own.
   return out + "\nvoid " + p_.name + "(void* const* buffers, const long* vars, long begin, long end) {\n  " + name + "(" + passed + ");\n}\n";

@@ -10,6 +10,7 @@ namespace tg {
 /// What one C-like language calls things. Views must outlive the renderer.
 struct CStyle {
   std::array<std::string_view, static_cast<size_t>(DTypeId::kCount)> types{};  ///< scalar types by DTypeId; empty: the language lacks it
+  std::string_view prologue;             ///< text in front of everything
   std::string_view byte;                 ///< how bool is stored
   std::string_view function;             ///< what stands before the kernel's result type
   std::string_view helper;               ///< the same of functions the kernel calls

@@ -94,7 +94,8 @@ CStyleWriter::Expr CStyleWriter::maximum(UOp u, const std::vector<Expr>& s, int 
 
 CStyleWriter::Expr CStyleWriter::math(const char* what, DType d, int lanes, std::initializer_list<const Expr*> args) {
   if (lanes > 1) return call(math_helper(what, d, lanes, static_cast<int>(args.size())), args);
-  return call(str(style_.math_prefix, what, style_.math_suffix[d == dtypes::float16 ? 0 : d == dtypes::float32 ? 1 : 2]), args);
+  const Expr e = call(str(style_.math_prefix, what, style_.math_suffix[d == dtypes::float16 ? 0 : d == dtypes::float32 ? 1 : 2]), args);
+  return d == dtypes::float16 ? cast(scalar(d), e) : e;  // these return clang's storage type, whose arithmetic is in float
 }
 
 CStyleWriter::Expr CStyleWriter::convert(const Expr& v, DType from, DType to, int lanes) {
