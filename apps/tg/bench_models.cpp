@@ -5,6 +5,7 @@
 
 #include "apps/tg/bench_reference.h"
 #include "apps/tg/bench_tables.h"
+#include "tinygrad/engine/counters.h"
 #include "tinygrad/engine/realize.h"
 #include "tinygrad/nn/datasets.h"
 #include "tinygrad/nn/optim.h"
@@ -271,7 +272,10 @@ double first_result() {
 
 Samples eager_add(Context& c) {
   const Tensor a = Tensor::from(std::vector<float>{1, 2, 3, 4}), b = Tensor::from(std::vector<float>{10, 20, 30, 40});
-  BENCH_CHECK((a + b).to_vector<int>() == (std::vector<int>{11, 22, 33, 44}), "[bench] a wrong sum");
+  BENCH_CHECK((a + b).to_vector<float>() == (std::vector<float>{11, 22, 33, 44}), "[bench] a wrong sum");
+  const int64_t before = GlobalCounters::kernels;
+  for (int i = 0; i < 3; i++) (a + b).realize();
+  BENCH_CHECK(GlobalCounters::kernels - before == 3, "[bench] three additions ran ", GlobalCounters::kernels - before, " kernels");
   return c.time({}, [&] { (a + b).realize(); });
 }
 
