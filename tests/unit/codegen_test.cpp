@@ -52,6 +52,9 @@ TEST(Codegen, OptsKeepTheMeaning) {
   with_opts(matmul(12, 20, 18), {{OptOp::kUpcast, 0, 3}, {OptOp::kGroupTop, 2, 6}}, grid);
   with_opts(conv(2, 3, 4, 9, 12, 3, 1), {{OptOp::kLocal, 3, 4}, {OptOp::kLocal, 2, 3}, {OptOp::kUpcast, 1, 2}}, grid);
   with_opts(softmax(6, 20), {{OptOp::kPadTo, 1, 8}, {OptOp::kVector, 1, 8}, {OptOp::kPadTo, 2, 8}, {OptOp::kVector, 2, 8}, {OptOp::kPadTo, 3, 8}, {OptOp::kVector, 3, 8}, {OptOp::kUpcast, 0, 2}});
+  with_opts(matmul(12, 20, 18), {{OptOp::kGroupTop, 2, 6}, {OptOp::kThread, 0, 0}});
+  with_opts(matmul(13, 20, 18), {{OptOp::kPadTo, 0, 4}, {OptOp::kUpcast, 0, 4}, {OptOp::kPadTo, 1, 8}, {OptOp::kVector, 1, 8}, {OptOp::kGroupTop, 2, 9}});
+  with_opts(conv_weight_grad(4, 2, 3, 8, 20, 3), {{OptOp::kPadTo, 6, 16}, {OptOp::kVector, 6, 16}, {OptOp::kUnroll, 6, 2}, {OptOp::kUpcast, 0, 3}, {OptOp::kGroupTop, 4, 2}}, TestRenderer(64));
   with_opts(reduce_all(37, Ops::MAX), {{OptOp::kPadTo, 0, 16}, {OptOp::kVector, 0, 4}, {OptOp::kUnroll, 0, 2}});
 }
 
@@ -66,6 +69,8 @@ TEST(Codegen, OptsThatDoNotFit) {
   fails({{OptOp::kVector, 0, 4}, {OptOp::kVector, 2, 2}});
   fails({{OptOp::kLocal, 0, 4}});                               // no workgroups
   fails({{OptOp::kGroup, 2, 3}});
+  fails({{OptOp::kGroupTop, 2, 3}, {OptOp::kGroupTop, 2, 3}});
+  EXPECT_THROW(with_opts(softmax(4, 8), {{OptOp::kGroupTop, 2, 2}}), KernelOptError);  // what is stored is no reduce
   fails({{OptOp::kThread, 0, 0}, {OptOp::kThread, 1, 0}});
   fails({{OptOp::kThread, 2, 0}});
   fails({{OptOp::kSwap, 0, 2}});

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <unordered_map>
 
 #include "tinygrad/codegen/access.h"
@@ -40,15 +41,17 @@ struct Model {
   std::vector<Reduce> reduces;
   Mask stored = 0;             // axes in every store's END
   std::vector<Mask> exclusive; // sets of axes some value depends on, maximal ones
+  bool blocks = false;         // the output can accumulate over blocks of a reduce axis
   int item = 1;                // widest type that is computed
   double path_bytes;           // width of a vector unit
-  double l2 = 1 << 19;
+  double l1 = 1 << 15, l2 = 1 << 19;
   int registers = 16, vector_bytes = 16;
   bool gather = true;
 
   Model(const KernelAxes& kernel, UOp sink, const Renderer& r) {
     const Target& t = r.target();
-    vector_bytes = t.vector_bytes, registers = t.vector_registers, l2 = static_cast<double>(t.l2_bytes), gather = r.has_gather();
+    vector_bytes = t.vector_bytes, registers = t.vector_registers, l1 = static_cast<double>(t.l1_bytes), l2 = static_cast<double>(t.l2_bytes), gather = r.has_gather();
+    blocks = kernel.can_accumulate();
     // Zen 1 to 4 run 512-bit operations in two halves.
     path_bytes = t.cpu.rfind("znver", 0) == 0 && t.cpu != "znver5" ? std::min(vector_bytes, 32) : vector_bytes;
     std::unordered_map<UOp, int> axis;
@@ -128,9 +131,11 @@ struct Model {
   }
   /// Predicted cycles of one core; infinite for candidates that are out of the question.
   double score(const Candidate& c) const;
-  /// Bytes of an operand that one step of the output loops reads.
-  double panel(const Access& a, const Candidate& c, Mask lane) const;
+  /// Bytes of an operand that one step of the output loops reads; of the axes in `whole`, all steps.
+  double panel(const Access& a, const Candidate& c, Mask lane, Mask whole = 0) const;
   double traffic(const Candidate& c, Mask lane) const;
+  /// In how many blocks the reduction should run around the output loops (0: none), and over which axis; `thread` is the axis that stays outside.
+  std::pair<int, int64_t> blocking(const Candidate& c, int thread) const;
   /// Order of the output loops with the least traffic between caches.
   std::vector<int> best_order(const Candidate& c) const;
 };
@@ -221,7 +226,7 @@ double Model::score(const Candidate& c) const {
   return (std::max({compute + extra, memory, traffic(c, lane)}) + 0.25 * std::min(compute, memory) + 0.6 * loops) * (1 + 0.0004 * body);
 }
 
-double Model::panel(const Access& a, const Candidate& c, Mask lane) const {
+double Model::panel(const Access& a, const Candidate& c, Mask lane, Mask whole) const {
   double bytes = a.itemsize;
   int64_t done[64];
   size_t n_done = 0;
@@ -234,7 +239,7 @@ double Model::panel(const Access& a, const Candidate& c, Mask lane) const {
     double extent = 1;
     for (size_t k = i; k < size.size(); k++) {
       if (!(a.mask >> k & 1) || (a.nonlinear >> k & 1) != (a.nonlinear >> i & 1) || (k != i && a.stride[k] != stride)) continue;
-      extent += (is_reduce[k] ? (size[k] ? static_cast<double>(size[k]) : kSymbolic) : static_cast<double>(c.tile[k]) * (lane >> k & 1 ? c.lanes : 1)) - 1;
+      extent += (is_reduce[k] || whole >> k & 1 ? (size[k] ? static_cast<double>(size[k]) : kSymbolic) : static_cast<double>(c.tile[k]) * (lane >> k & 1 ? c.lanes : 1)) - 1;
     }
     bytes *= extent;
   }
@@ -267,6 +272,8 @@ double Model::traffic(const Candidate& c, Mask lane) const {
         if (a.mask >> i & 1 && a.stride[i] == 1) run *= std::min(static_cast<double>(c.tile[i]) * (lane >> i & 1 ? c.lanes : 1), size[i] ? static_cast<double>(size[i]) : kSymbolic);
       moved *= 1 + 400 / std::max(run, 16.0);
     }
+    // With the reduction in blocks an operand comes once for a few output loops only.
+    if (blocks) moved = std::min(moved, 8 * total);
     cycles += moved / 10;
   }
   return cycles;
@@ -313,6 +320,52 @@ std::vector<int> Model::best_order(const Candidate& c) const {
   }
   best.insert(best.end(), fixed.begin(), fixed.end());
   return best;
+}
+
+std::pair<int, int64_t> Model::blocking(const Candidate& c, int thread) const {
+  int axis = -1;
+  double inner = 1;  // iterations of the other reduce loops
+  for (size_t i = 0; i < size.size(); i++) {
+    if (!is_reduce[i]) continue;
+    if (axis < 0 && std::find(c.lane_axes.begin(), c.lane_axes.end(), static_cast<int>(i)) == c.lane_axes.end()) axis = static_cast<int>(i);
+    else inner *= trips(c, i);
+  }
+  if (!blocks || axis < 0 || size[static_cast<size_t>(axis)] == 0) return {-1, 0};
+  Mask lane = 0;
+  for (int a : c.lane_axes) lane |= Mask{1} << a;
+  const auto r = static_cast<size_t>(axis);
+  const int64_t steps = size[r] / c.tile[r];
+  double fixed = 0, per_step = 0, panels = 0;  // bytes that all outputs of one thread step read in one block; of one place
+  for (const Access& a : accesses) {
+    if (a.store) continue;
+    double steps_of = panel(a, c, lane);
+    panels += steps_of;
+    Mask inner_loops = 0;
+    for (size_t i = 0; i < size.size(); i++)
+      if (!is_reduce[i] && static_cast<int>(i) != thread && trips(c, i) > 1) {
+        inner_loops |= Mask{1} << i;
+        if (a.mask >> i & 1) steps_of *= trips(c, i);
+      }
+    // Axes that slide over each other touch the same bytes.
+    const double bytes = panel(a, c, lane, inner_loops);
+    bool reused = bytes < 0.8 * steps_of;
+    // An operand that every inner output loop moves along streams by.
+    reused |= (inner_loops & ~a.mask) != 0;
+    if (!reused) continue;
+    if (a.mask >> r & 1) per_step += bytes / static_cast<double>(steps);
+    else fixed += bytes;
+  }
+  if (panels < l2 / 4) return {-1, 0};  // the operands of one place stay in the cache as it is
+  // The longest block whose operands stay in the cache while all outputs use them, better in the first level; outputs are read and written once more per block.
+  int64_t best = 0, near = 0;
+  for (int64_t b = 1; b < steps; b++) {
+    const double bytes = fixed + per_step * static_cast<double>(b);
+    if (steps % b || static_cast<double>(b) * inner < 96) continue;
+    if (bytes < 0.75 * l2) best = b;
+    if (bytes < 2 * l1 && static_cast<double>(b) * inner >= 256) near = b;
+  }
+  if (near) best = near;
+  return best ? std::pair<int, int64_t>{axis, steps / best} : std::pair<int, int64_t>{-1, 0};
 }
 
 /// Other axes that can share the lanes: nothing depends on two of them, and they walk memory in steps of one.
@@ -407,7 +460,12 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
   }
   std::stable_sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) { return a.cycles < b.cycles; });
   if (found.size() > n) found.resize(n);
-  for (Candidate& c : found) c.order = m.best_order(c);
+  for (Candidate& c : found) {
+    c.order = m.best_order(c);
+    int thread = -1;
+    for (int a : c.order) if (thread < 0 || m.trips(c, static_cast<size_t>(a)) >= 8) { thread = a; if (m.trips(c, static_cast<size_t>(a)) >= 8) break; }
+    std::tie(c.block_axis, c.blocks) = m.blocking(c, thread);
+  }
   return found;
 }
 
@@ -440,6 +498,7 @@ void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& ren
     kernel.apply({OptOp::kSwap, have[i], want[i]});
     std::iter_swap(have.begin() + static_cast<std::ptrdiff_t>(i), std::find(have.begin(), have.end(), want[i]));
   }
+  if (c.blocks > 1) kernel.apply({OptOp::kGroupTop, c.block_axis, c.blocks});
   if (thread >= 0) {
     try { kernel.apply({OptOp::kThread, thread, 0}); }
     catch (const KernelOptError&) {}  // a store outside of this loop: one thread

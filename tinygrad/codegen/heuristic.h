@@ -9,6 +9,8 @@ struct Candidate {
   std::vector<int> lane_axes;        ///< axes that get the lanes; empty: scalar code
   int lanes = 1;
   std::vector<int64_t> tile;         ///< per axis: instances (UPCAST, UNROLL) beside the lanes
+  int block_axis = -1;               ///< reduce axis that runs in blocks around the output loops
+  int64_t blocks = 0;                ///< of how many blocks
   std::vector<int> order;            ///< nesting order of the output axes, outermost first
   double cycles = 0;                 ///< predicted, one core
 };

@@ -55,6 +55,15 @@ KernelAxes::KernelAxes(UOp sink, const Renderer& renderer) : sink_(sink), render
   }
 }
 
+bool KernelAxes::can_accumulate() const {
+  if (sink_.nsrc() != 1) return false;
+  UOp e = sink_.src(0), store = e.is(Ops::END) ? e.src(0) : e;
+  if (!store.is(Ops::STORE) || !store.src(1).is(Ops::REDUCE) || store.src(0).dtype() != store.src(1).dtype() || !e.is(Ops::END)) return false;
+  int reduces = 0;
+  for (UOp u : sink_.toposort()) reduces += u.is(Ops::REDUCE);
+  return reduces == 1;
+}
+
 int KernelAxes::split(int axis, int64_t inner, AxisType type, bool outer) {
   Axis& a = axes_[static_cast<size_t>(axis)];
   const int fresh = static_cast<int>(axes_.size());
@@ -94,7 +103,7 @@ void KernelAxes::apply(const Opt& opt) {
     if (n == a.size) a.type = type;
     else split(opt.axis, n, type);
   };
-  const bool loop = a.type == AxisType::kLoop, reduce = a.type == AxisType::kReduce;
+  const bool loop = a.type == AxisType::kLoop && !a.block, reduce = a.type == AxisType::kReduce;
   switch (opt.op) {
     case OptOp::kNoLocals: break;
     case OptOp::kTc: fail("no matrix instruction fits"); break;
@@ -119,6 +128,14 @@ void KernelAxes::apply(const Opt& opt) {
     }
     case OptOp::kLocal: need(renderer_.has_locals() && !no_locals_, "the target has no workgroups"), need(loop, "not a loop"), divides(), retype(AxisType::kLocal); break;
     case OptOp::kGroup: case OptOp::kGroupTop:
+      if (opt.op == OptOp::kGroupTop && !renderer_.has_locals()) {
+        need(reduce, "not a reduce loop"), divides(), need(can_accumulate(), "the kernel does not store one reduce as it is");
+        for (const Axis& b : axes_) need(!b.block, "there is a loop around the outputs already");
+        if (n != a.size) split(opt.axis, n, AxisType::kLoop, true);
+        axes_[static_cast<size_t>(opt.axis)].type = AxisType::kLoop, axes_[static_cast<size_t>(opt.axis)].block = true;
+        order_.erase(std::find(order_.begin(), order_.end(), opt.axis)), order_.insert(order_.begin(), opt.axis);
+        break;
+      }
       need(renderer_.has_locals() && !no_locals_, "the target has no workgroups"), need(reduce, "not a reduce loop"), divides();
       if (opt.op == OptOp::kGroup || n == a.size) retype(AxisType::kGroupReduce);
       else split(opt.axis, n, AxisType::kGroupReduce, true);
@@ -173,6 +190,7 @@ UOp KernelAxes::finish() const {
     else ranges[axis] = UOp::range(a.size, static_cast<int32_t>(i), a.type);
   }
   struct Final { UOp value, guard; bool gate = false; UOps parts; };
+  UOp block;  // the loop around the outputs
   std::unordered_map<UOp, Final> map;
   auto fold2 = [](Ops op, UOp a, UOp b) { UOp s[2] = {a, b}; return fold(op, op == Ops::CMPLT ? dtypes::bool_ : a.dtype(), s); };
   for (const Origin& o : origins_) {
@@ -181,7 +199,8 @@ UOp KernelAxes::finish() const {
       const Axis& a = axes_[static_cast<size_t>(t.axis)];
       UOp r = ranges[static_cast<size_t>(t.axis)];
       if (a.size == 1) continue;
-      f.parts.push_back(r);
+      if (a.block) block = r;
+      else f.parts.push_back(r);
       f.gate |= a.type == AxisType::kVector;
       UOp term = fold_mul(r, t.coefficient);
       f.value = f.value ? fold_add(f.value, term) : term;
@@ -222,6 +241,17 @@ UOp KernelAxes::finish() const {
       }
       if (u.is(Ops::END)) {
         UOps own(u.srcs().begin() + ends, u.srcs().end());
+        if (block) {
+          // Partial results: the first block starts, the others add to what is there.
+          UOp store = src[0], index = store.src(0), reduce = store.src(1);
+          UOp later = UOp::alu(Ops::CMPLT, {block, UOp::constant(int64_t{1})}).logical_not(), g = padded_in(own, false);
+          UOp before = UOp::make(Ops::INDEX, index.dtype(), {index.src(0), index.src(1).valid(g ? later & g : later)}).load();
+          const Ops op = u.src(0).src(1).arg<ReduceArg>().op;
+          before = UOp::alu(Ops::WHERE, {later, before, identity(op, reduce.dtype())});
+          UOps s(store.srcs().begin(), store.srcs().end());
+          s[1] = UOp::alu(op, {before, reduce});
+          src[0] = store.with_srcs(s), src.push_back(block);
+        }
         if (UOp g = padded_in(own, false)) {
           UOp store = src[0], index = store.src(0);
           UOps s(store.srcs().begin(), store.srcs().end());

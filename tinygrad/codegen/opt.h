@@ -8,7 +8,8 @@
 ///                     the lanes when no value depends on two of them                   kSwap axis other exchanges the places of two loops
 ///   kThread axis n    outer n of an output axis becomes THREAD (0: all), outermost     kPadTo axis n    size up to a multiple of n; before any split of the axis
 ///   kLocal axis n     inner n becomes LOCAL (0: all)                                   kNoLocals        no workgroups
-///   kGroup axis n     inner n of a reduce axis becomes GROUP_REDUCE; kGroupTop: outer n
+///   kGroup axis n     inner n of a reduce axis becomes GROUP_REDUCE; kGroupTop: outer n. On a target without workgroups kGroupTop makes the outer n a loop around all
+///                     output loops, and what is stored accumulates in memory: every block of the operands is used for all outputs while it is in the cache
 #pragma once
 #include <vector>
 
@@ -27,12 +28,15 @@ class KernelAxes {
     AxisType type = AxisType::kLoop;
     int origin = 0;        ///< which range of the AST it is a part of
     bool reduce = false;   ///< part of a reduce range
+    bool block = false;    ///< a loop of a reduce range around the output loops
   };
   KernelAxes(UOp sink, const Renderer& renderer);
 
   const std::vector<Axis>& axes() const { return axes_; }
   /// The RANGE of the AST an axis comes from.
   UOp range(int axis) const { return origins_[static_cast<size_t>(axes_[static_cast<size_t>(axis)].origin)].range; }
+  /// True when the kernel stores one reduce as it is, so that kGroupTop can accumulate in what is stored.
+  bool can_accumulate() const;
   /// Throws KernelOptError and changes nothing when the opt does not fit.
   void apply(const Opt& opt);
   const std::vector<Opt>& applied() const { return applied_; }
