@@ -310,6 +310,19 @@ TEST(ScheduleCopy, ViewsAreComputedFirst) {
   EXPECT_THROW(create_schedule(mixed), DeviceError);
 }
 
+TEST(ScheduleCopy, ArithmeticWithoutADeviceGoesToItsReaders) {
+  GraphScope g;
+  UOp a = buffer({6}), b = buffer({6}, dtypes::float32, "NULL");
+  UOp wave = unary(Ops::SIN, unary(Ops::SIN, unary(Ops::SIN, arange(6).cast(dtypes::float32))));
+  EXPECT_EQ(check({contiguous(wave) + a}), 2u);
+  EXPECT_EQ(check({a + contiguous(wave), b * contiguous(wave)}), 2u);
+  std::vector<UOp> roots{contiguous(wave) + b};
+  BoundSchedule s = create_schedule(roots);
+  for (const ScheduleBuffer& x : s.schedule->buffers) EXPECT_EQ(x.device, "NULL");
+  std::vector<UOp> mixed{assign(a, b + 1.0)};
+  EXPECT_THROW(create_schedule(mixed), DeviceError);
+}
+
 // ---- cache ----
 
 TEST(ScheduleCache, OtherBuffersHit) {
@@ -372,6 +385,17 @@ TEST(ScheduleBudget, AMillionAddsAreManySmallKernels) {
   EXPECT_LE(std::unique(kernels.begin(), kernels.end()) - kernels.begin(), 200);
   ASSERT_EQ(s.schedule->arenas.size(), 1u);
   EXPECT_LE(s.schedule->arenas[0].second, 1024) << "a chain needs two intermediates at a time";
+}
+
+TEST(ScheduleBudget, SharedIndexArithmeticDoesNotExplode) {
+  GraphScope g;
+  UOp i = arange(64, dtypes::weakint);
+  for (int k = 0; k < 40; k++) i = i + i + UOp::constant(int64_t{1});
+  // Read in more ways than a value may have before it is stored; weak types never are.
+  UOp sum = buffer({4});
+  for (int64_t k = 0; k < 40; k++) sum = sum + shrink(i, {k}, {4}).cast(dtypes::float32);
+  std::vector<UOp> roots{sum};
+  EXPECT_LE(create_schedule(roots).schedule->calls.size(), 4u);
 }
 
 TEST(ScheduleBudget, LongChainsComputeTheSame) {

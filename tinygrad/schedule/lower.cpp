@@ -1,6 +1,7 @@
 /// \file Values as expressions over ranges: one walk from the sources to the users. Keeps every kernel within its budget.
 #include <algorithm>
 #include <map>
+#include <unordered_map>
 
 #include "tinygrad/schedule/indexing.h"
 #include "tinygrad/schedule/passes.h"
@@ -12,6 +13,10 @@ UOp chain_base(UOp u) {
   while (u.in(groups::kMovement)) u = u.src(0);
   return u;
 }
+
+struct StoredHash {
+  size_t operator()(const std::pair<UOp, std::string>& k) const { return std::hash<UOp>()(k.first) ^ std::hash<std::string>()(k.second); }
+};
 
 class Lowerer {
  public:
@@ -27,6 +32,7 @@ class Lowerer {
       if (u.is(Ops::AFTER)) enter_state(static_cast<uint32_t>(i));
       for (int32_t k = r_.first[i]; k >= 0; k = nth(r_.instances, k).next) {
         Instance& in = nth(r_.instances, k);
+        device_ = &nth(r_.regions, nth(r_.scopes, in.scope).kernel).device;
         in.value = r_.region[i] >= 0 ? load_region(i, in) : value_of(in);
       }
       int32_t g = r_.region[i];
@@ -263,18 +269,19 @@ class Lowerer {
 
   /// Puts a value into a buffer over the ranges it depends on and reads it back there: a kernel of its own.
   UOp store(UOp v) {
-    if (auto it = stored_.find(v); it != stored_.end()) return it->second;
+    std::string device = value_device(v);
+    if (device.empty()) device = *device_;
+    auto [it, fresh] = stored_.try_emplace({v, device});
+    if (!fresh) return it->second;
     UOps ranges = ranges_of(v);
     Shape shape;
     int64_t n = 1;
     for (UOp r : ranges) shape.push_back(SInt(r.src(0))), n *= shape.back().max();
     UOp flat = flat_index(UOp::stack(ranges), shape);
-    int32_t state = add_internal(l_, buffers_, v.dtype(), n, value_device(v));
+    int32_t state = add_internal(l_, buffers_, v.dtype(), n, device);
     Step& s = l_.steps.back();
     s.index = flat, s.value = v, s.ranges = ranges;
-    UOp out = load(state, flat, UOp(), v.dtype());
-    stored_[v] = out;
-    return out;
+    return it->second = load(state, flat, UOp(), v.dtype());
   }
   /// Device of the buffers a value reads.
   std::string value_device(UOp v) {
@@ -301,6 +308,7 @@ class Lowerer {
     int32_t id = nth(region_step_, &g - r_.regions.data());
     if (nth(buffers_, g.buffer).size == 0) return;
     Instance& body = nth(r_.instances, g.body);
+    device_ = &g.device;
     body.value = value_of(body);
     Step& step = nth(l_.steps, id);
     step.index = flat_index(body.idx, shape_of(u));
@@ -334,7 +342,8 @@ class Lowerer {
   std::vector<int32_t> written_;       // by buffer: state once its region's step has run
   std::map<std::pair<int32_t, std::vector<int32_t>>, int32_t> known_;
   std::vector<Size> sizes_;
-  std::unordered_map<UOp, UOp> stored_;
+  std::unordered_map<std::pair<UOp, std::string>, UOp, StoredHash> stored_;  // by value and device: its read
+  const std::string* device_ = nullptr;  // of the kernel that is lowered now
 };
 }  // namespace
 

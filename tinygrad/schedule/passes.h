@@ -92,6 +92,7 @@ struct Region {
   int32_t body = -1;       ///< instance that is stored
   UOps ranges;             ///< loops of the result
   int32_t buffer = -1;     ///< kValue and kCopy: index into buffers; -1: the destination of a STORE
+  std::string device;      ///< where its kernel runs; "": anywhere
   int32_t store = -1;      ///< kCopy straight into the destination of this STORE (position), else -1
 };
 struct Ranged {

@@ -1,7 +1,8 @@
 /// \file Decides which values get storage and at which indices every value is read: one walk from the users to the sources.
 #include <algorithm>
-#include <cmath>
+#include <map>
 #include <ostream>
+#include <tuple>
 
 #include "tinygrad/schedule/indexing.h"
 #include "tinygrad/schedule/passes.h"
@@ -116,7 +117,8 @@ class Rangeifier {
     r_.instances.push_back(in);
     return static_cast<int32_t>(r_.instances.size()) - 1;
   }
-  /// The instance of `node` read there, shared with equal reads.
+  /// The instance of `u` read there, shared with equal reads. A value with very many is stored, and then each read is its own load; one that cannot
+  /// be stored (weak types) is looked up.
   int32_t demand(UOp u, UOp idx, UOp valid, int32_t scope, Ops under = Ops::NOOP) {
     uint32_t n = pos(u);
     if (count_[n] <= kMaxInstances)
@@ -126,6 +128,10 @@ class Rangeifier {
         if (in.under != under) in.under = Ops::NOOP;
         return i;
       }
+    if (u.dtype().is_weak() && u.nsrc()) {
+      auto [it, fresh] = weak_.try_emplace({n, idx.id(), valid ? valid.id() + 1 : 0}, static_cast<int32_t>(r_.instances.size()));
+      if (!fresh) return it->second;
+    }
     int32_t i = add_instance(n, idx, valid, scope, under);
     if (last_[n] < 0) r_.first[n] = i; else nth(r_.instances, last_[n]).next = i;
     last_[n] = i, count_[n]++;
@@ -145,8 +151,8 @@ class Rangeifier {
     return {UOp::stack(idx), new_scope(s)};
   }
   void add_region(Region region) { r_.regions.push_back(std::move(region)), reduced_.push_back(false); }
-  int32_t new_buffer_for(UOp u) {
-    buffers_.push_back({ScheduleBuffer::kInternal, strong_dtype(u.dtype()), static_cast<int64_t>(volume_[pos(u)]), device_of(u), -1});
+  int32_t new_buffer_for(UOp u, const std::string& device) {
+    buffers_.push_back({ScheduleBuffer::kInternal, strong_dtype(u.dtype()), static_cast<int64_t>(volume_[pos(u)]), device, -1});
     return static_cast<int32_t>(buffers_.size()) - 1;
   }
 
@@ -159,7 +165,8 @@ class Rangeifier {
     if (u.is(Ops::COPY)) return process_copy(i);
     if (store_value(i)) {
       Region region;
-      region.node = i, region.buffer = new_buffer_for(u);
+      region.device = device_of(u).empty() && r_.first[i] >= 0 ? reader_device(nth(r_.instances, r_.first[i])) : device_of(u);
+      region.node = i, region.buffer = new_buffer_for(u, region.device);
       auto [idx, scope] = open_kernel(shape_of(u), region);
       r_.region[i] = static_cast<int32_t>(r_.regions.size());
       region.body = add_instance(i, idx, UOp(), scope, Ops::NOOP);
@@ -178,7 +185,9 @@ class Rangeifier {
     UOp v = value;
     while (v.is(Ops::RESHAPE) && uses_[pos(v)] == 1) v = v.src(0);
     Region region;
-    region.kind = Region::kStore, region.node = i;
+    region.kind = Region::kStore, region.node = i, region.device = device_of(dest);
+    TG_CHECK(DeviceError, device_of(value).empty() || device_of(value) == region.device, "[assign] got a value on ", device_of(value),
+             ", expected one on ", region.device, ": move it with .to(device)");
     if (v.is(Ops::COPY) && uses_[pos(v)] == 1 && is_whole_buffer(dest)) {
       region.kind = Region::kCopy, region.node = pos(v), region.store = static_cast<int32_t>(i);
       need(v.src(0));
@@ -192,7 +201,8 @@ class Rangeifier {
   }
   void process_copy(uint32_t i) {
     Region region;
-    region.kind = Region::kCopy, region.node = i, region.buffer = new_buffer_for(r_.nodes[i]);
+    region.kind = Region::kCopy, region.node = i, region.device = device_of(r_.nodes[i]);
+    region.buffer = new_buffer_for(r_.nodes[i], region.device);
     r_.region[i] = static_cast<int32_t>(r_.regions.size());
     need(r_.nodes[i].src(0));
     add_region(std::move(region));
@@ -203,9 +213,15 @@ class Rangeifier {
     needed_[pos(u)] = true;
   }
 
+  const std::string& reader_device(const Instance& in) const { return nth(r_.regions, nth(r_.scopes, in.scope).kernel).device; }
+
   // ---- decisions ----
   bool store_value(uint32_t i) {
     UOp u = r_.nodes[i];
+    // Pure arithmetic that several devices read is computed on each.
+    if (!needed_[i] && device_of(u).empty())
+      for (int32_t k = r_.first[i]; k >= 0; k = nth(r_.instances, k).next)
+        if (reader_device(nth(r_.instances, k)) != reader_device(nth(r_.instances, r_.first[i]))) return false;
     if (is_forced(i)) return true;
     UOp computed = u;
     if (u.in(groups::kMovement)) {
@@ -362,6 +378,7 @@ class Rangeifier {
   Ranged r_;
   std::vector<ScheduleBuffer>& buffers_;
   std::vector<int32_t> last_, count_, uses_;
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, int32_t> weak_;  // node, idx, valid -> instance
   std::vector<bool> needed_, reduces_;
   std::vector<bool> stored_;         // by the first walk, and rightly so
   std::vector<Reads> reads_;
