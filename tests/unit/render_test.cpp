@@ -20,7 +20,8 @@ std::vector<Case> cases() {
     for (int lanes : {1, 4, 8, 16}) all.push_back({"LLVM", arch, lanes});
   // A process for each kernel: the widths each processor is for.
   for (int lanes : {1, 4, 8, 16}) all.push_back({"CLANG", processors()[1], lanes});
-  all.push_back({"CLANG", processors()[0], 4}), all.push_back({"CLANG", processors()[2], 16});
+  all.push_back({"CLANG", processors()[0], 4});
+  for (int lanes : {4, 8, 16}) all.push_back({"CLANG", processors()[2], lanes});
   return all;
 }
 

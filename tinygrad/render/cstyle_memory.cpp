@@ -158,14 +158,24 @@ std::string CStyleWriter::shuffle_helper(DType d, int lanes, int64_t stride) {
   return name;
 }
 
-/// Masked loads and stores of 4 and 8 byte elements as AVX2 has them; empty where it does not. The generic text stands behind.
+/// Masked loads and stores as AVX-512 and AVX2 have them; empty where the target has none. The generic text stands behind.
 std::string CStyleWriter::masked_words(DType d, int lanes, bool store) {
   const int item = d.itemsize(), bytes = item * lanes;
-  if (!target_.has("avx2") || item < 4 || (bytes != 16 && bytes != 32 && bytes != 64)) return "";
-  const DType word = item == 4 ? dtypes::int32 : dtypes::int64;
+  if (bytes != 16 && bytes != 32 && bytes != 64) return "";
+  const DType word = mask_type(item);
+  const std::string all = vector(word, lanes);
+  if (target_.has("avx512f") && target_.has(item < 4 ? "avx512bw" : "avx512dq") && (bytes == 64 || target_.has("avx512vl"))) {
+    const int which = item == 1 ? 0 : item == 2 ? 1 : item == 4 ? 2 : 3;
+    constexpr const char* kKind[] = {"qi", "hi", "si", "di"};
+    const std::string builtin = str("__builtin_ia32_", store ? "store" : "load", "dqu", kKind[which], bytes * 8, "_mask");
+    const std::string bits = str("__builtin_ia32_cvt", "bwdq"[which], "2mask", bytes * 8, "(m)");
+    if (store) return "#if __has_builtin(" + builtin + ")\n  " + builtin + "((" + all + "*)p, (" + all + ")v, " + bits + ");\n#else\n";
+    return "#if __has_builtin(" + builtin + ")\n  return (" + vector(d, lanes) + ")" + builtin + "((const " + all + "*)p, (" + all + ")r, " + bits + ");\n#else\n";
+  }
+  if (!target_.has("avx2") || item < 4) return "";
   const int chunk = std::min(bytes, 32) / item;
   const std::string builtin = str("__builtin_ia32_mask", store ? "store" : "load", item == 4 ? "d" : "q", bytes == 16 ? "" : "256");
-  const std::string w = vector(word, chunk), all = vector(word, lanes);
+  const std::string w = vector(word, chunk);
   auto call = [&](int from, const std::string& mask, const std::string& value) {
     return str(builtin, "((", store ? "" : "const ", w, "*)", from ? str("(p + ", from, ")") : "p", ", ", mask, value, ")");
   };
