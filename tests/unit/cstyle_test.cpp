@@ -345,6 +345,16 @@ TEST_F(CStyle, RandomKernels) {
   }
 }
 
+/// Nothing in the text is x86's alone.
+TEST_F(CStyle, CompilesForArm) {
+  for (int lanes : {1, 4}) {
+    RandomKernel k(static_cast<uint32_t>(200 + lanes), lanes, true);
+    EXPECT_FALSE(compile(k.program, target("CLANG", "arm64")).source.empty());
+  }
+  const std::string text = compiler(target("CLANG", "arm64"))->assembly(make_renderer(target("CLANG", "arm64"))->render(*masked_row_sums()));
+  EXPECT_NE(text.find("fadd\tv"), std::string::npos) << text;
+}
+
 /// The text needs no newer clang than Debian's, but for float16.
 TEST_F(CStyle, OlderClang) {
   Context context{{"CC", "clang-14"}};

@@ -169,8 +169,8 @@ std::string CStyleWriter::masked_words(DType d, int lanes, bool store) {
     constexpr const char* kKind[] = {"qi", "hi", "si", "di"};
     const std::string builtin = str("__builtin_ia32_", store ? "store" : "load", "dqu", kKind[which], bytes * 8, "_mask");
     const std::string bits = str("__builtin_ia32_cvt", "bwdq"[which], "2mask", bytes * 8, "(m)");
-    if (store) return "#if __has_builtin(" + builtin + ")\n  " + builtin + "((" + all + "*)p, (" + all + ")v, " + bits + ");\n#else\n";
-    return "#if __has_builtin(" + builtin + ")\n  return (" + vector(d, lanes) + ")" + builtin + "((const " + all + "*)p, (" + all + ")r, " + bits + ");\n#else\n";
+    const std::string call = builtin + "((" + (store ? "" : "const ") + all + "*)p, (" + all + ")" + (store ? "v" : "r") + ", " + bits + ");\n";
+    return "#if __has_builtin(" + builtin + ")\n  " + (store ? "" : "return (" + vector(d, lanes) + ")") + call + "#else\n";
   }
   if (!target_.has("avx2") || item < 4) return "";
   const int chunk = std::min(bytes, 32) / item;

@@ -41,7 +41,6 @@ class ClangCompiler final : public Compiler {
               "-O2",
               "-fPIC",
               "-ffp-contract=off",
-              "-fexcess-precision=16",  // float16 rounds after each operation
               "-fsigned-char",
               "-fno-math-errno",
               "-fno-stack-protector",
@@ -61,6 +60,7 @@ class ClangCompiler final : public Compiler {
     else  // an older clang may not know the name, but always what it runs on
       flags_.push_back("-mtune=" + (target.cpu == host_processor().cpu ? "native" : target.cpu));
     for (const std::string& f : target.features) flags_.push_back("-m" + f);
+    flags_.push_back("-fexcess-precision=16");  // float16 rounds after each operation
     flags_.push_back("-mprefer-vector-width=" + std::to_string(target.vector_bytes * 8));
   }
 
