@@ -71,6 +71,7 @@ TEST(Codegen, OptsThatDoNotFit) {
   fails({{OptOp::kGroup, 2, 3}});
   fails({{OptOp::kGroupTop, 2, 3}, {OptOp::kGroupTop, 2, 3}});
   EXPECT_THROW(with_opts(softmax(4, 8), {{OptOp::kGroupTop, 2, 2}}), KernelOptError);  // what is stored is no reduce
+  EXPECT_THROW(with_opts(reduce_rows(4, 8, Ops::ADD, dtypes::float16), {{OptOp::kGroupTop, 1, 2}}), KernelOptError);
   fails({{OptOp::kThread, 0, 0}, {OptOp::kThread, 1, 0}});
   fails({{OptOp::kThread, 2, 0}});
   fails({{OptOp::kSwap, 0, 2}});
@@ -130,8 +131,21 @@ TEST(Codegen, SoftmaxUsesTheLanesInEveryPass) {
   }
 }
 
+TEST(Codegen, LongReducesRunInBlocks) {
+  auto p = to_program(*matmul(2048, 2048, 2048), TestRenderer(64));
+  EXPECT_TRUE(std::any_of(p->applied_opts.begin(), p->applied_opts.end(), [](const Opt& o) { return o.op == OptOp::kGroupTop; }));
+  EXPECT_TRUE(p->reads[0]);  // the output accumulates
+}
+
+TEST(Codegen, MaskedSumsAreOneLoop) {
+  // A sum over taps of sums over channels: one multiply-add an accumulator in the innermost loop, weights read without a mask.
+  auto p = check_kernel(conv_input_grad(2, 8, 4, 8, 20, 3), TestRenderer(64), CodegenOptions());
+  ArenaScope scope(*p->arena);
+  for (UOp u : p->linear)
+    if (u.is(Ops::LOAD) && u.src(0).src(0).is(Ops::PARAM) && u.src(0).src(0).arg<ParamArg>().slot == 2) EXPECT_EQ(u.nsrc(), 1u) << u;
+}
+
 TEST(Codegen, MergesRanges) {
-  auto k = elementwise(16, 1);  // b has one element
   KernelMaker m;
   UOp a = m.param(1, 24 * 60), o = m.param(0, 24 * 60), i = m.loop(4), j = m.loop(6), l = m.loop(60), at = (i * 6 + j) * 60 + l;
   auto flat = m.finish(o.index({at}).store(a.index({at}).load() * ConstValue(2.0)).end(UOps{i, j, l}));

@@ -323,19 +323,12 @@ std::vector<int> Model::best_order(const Candidate& c) const {
 }
 
 std::pair<int, int64_t> Model::blocking(const Candidate& c, int thread) const {
-  int axis = -1;
-  double inner = 1;  // iterations of the other reduce loops
-  for (size_t i = 0; i < size.size(); i++) {
-    if (!is_reduce[i]) continue;
-    if (axis < 0 && std::find(c.lane_axes.begin(), c.lane_axes.end(), static_cast<int>(i)) == c.lane_axes.end()) axis = static_cast<int>(i);
-    else inner *= trips(c, i);
-  }
-  if (!blocks || axis < 0 || size[static_cast<size_t>(axis)] == 0) return {-1, 0};
+  if (!blocks) return {-1, 0};
   Mask lane = 0;
   for (int a : c.lane_axes) lane |= Mask{1} << a;
-  const auto r = static_cast<size_t>(axis);
-  const int64_t steps = size[r] / c.tile[r];
-  double fixed = 0, per_step = 0, panels = 0;  // bytes that all outputs of one thread step read in one block; of one place
+  // What all outputs of one step of the thread axis read, per access, where the inner loops use it more than once; what one place reads.
+  std::vector<std::pair<Mask, double>> reused;
+  double panels = 0;
   for (const Access& a : accesses) {
     if (a.store) continue;
     double steps_of = panel(a, c, lane);
@@ -346,26 +339,31 @@ std::pair<int, int64_t> Model::blocking(const Candidate& c, int thread) const {
         inner_loops |= Mask{1} << i;
         if (a.mask >> i & 1) steps_of *= trips(c, i);
       }
-    // Axes that slide over each other touch the same bytes.
+    // Axes that slide over each other touch the same bytes; an operand that every inner loop moves along streams by.
     const double bytes = panel(a, c, lane, inner_loops);
-    bool reused = bytes < 0.8 * steps_of;
-    // An operand that every inner output loop moves along streams by.
-    reused |= (inner_loops & ~a.mask) != 0;
-    if (!reused) continue;
-    if (a.mask >> r & 1) per_step += bytes / static_cast<double>(steps);
-    else fixed += bytes;
+    if (bytes < 0.8 * steps_of || (inner_loops & ~a.mask)) reused.emplace_back(a.mask, bytes);
   }
   if (panels < l2 / 4) return {-1, 0};  // the operands of one place stay in the cache as it is
-  // The longest block whose operands stay in the cache while all outputs use them, better in the first level; outputs are read and written once more per block.
-  int64_t best = 0, near = 0;
-  for (int64_t b = 1; b < steps; b++) {
-    const double bytes = fixed + per_step * static_cast<double>(b);
-    if (steps % b || static_cast<double>(b) * inner < 96) continue;
-    if (bytes < 0.75 * l2) best = b;
-    if (bytes < 2 * l1 && static_cast<double>(b) * inner >= 256) near = b;
+  std::pair<int, int64_t> best{-1, 0};
+  double length = 0;  // iterations of the best block
+  for (size_t r = 0; r < size.size(); r++) {
+    if (!is_reduce[r] || size[r] == 0 || (lane >> r & 1)) continue;
+    double inner = 1, fixed = 0, per_step = 0;
+    for (size_t i = 0; i < size.size(); i++) if (is_reduce[i] && i != r) inner *= trips(c, i);
+    const int64_t steps = size[r] / c.tile[r];
+    for (const auto& [mask, bytes] : reused) (mask >> r & 1 ? per_step : fixed) += bytes / (mask >> r & 1 ? static_cast<double>(steps) : 1);
+    // The longest block whose operands stay in the cache while all outputs use them, better in the first level; outputs are read and written once more per block.
+    int64_t far = 0, near = 0;
+    for (int64_t b = 1; b < steps; b++) {
+      const double bytes = fixed + per_step * static_cast<double>(b), iterations = static_cast<double>(b) * inner;
+      if (steps % b || iterations < 96) continue;
+      if (bytes < 0.75 * l2) far = b;
+      if (bytes < 2 * l1 && iterations >= 256) near = b;
+    }
+    const int64_t b = near ? near : far;
+    if (b && static_cast<double>(b) * inner > length) best = {static_cast<int>(r), steps / b}, length = static_cast<double>(b) * inner;
   }
-  if (near) best = near;
-  return best ? std::pair<int, int64_t>{axis, steps / best} : std::pair<int, int64_t>{-1, 0};
+  return best;
 }
 
 /// Other axes that can share the lanes: nothing depends on two of them, and they walk memory in steps of one.

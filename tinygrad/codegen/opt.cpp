@@ -59,8 +59,12 @@ bool KernelAxes::can_accumulate() const {
   if (sink_.nsrc() != 1) return false;
   UOp e = sink_.src(0), store = e.is(Ops::END) ? e.src(0) : e;
   if (!store.is(Ops::STORE) || !store.src(1).is(Ops::REDUCE) || store.src(0).dtype() != store.src(1).dtype() || !e.is(Ops::END)) return false;
+  if (store.src(0).dtype().itemsize() < 4) return false;  // partial results would be rounded
   int reduces = 0;
-  for (UOp u : sink_.toposort()) reduces += u.is(Ops::REDUCE);
+  for (UOp u : sink_.toposort()) {
+    reduces += u.is(Ops::REDUCE);
+    if (u.is(Ops::LOAD) && u.src(0).src(0) == store.src(0).src(0)) return false;  // it reads what it would overwrite
+  }
   return reduces == 1;
 }
 
