@@ -343,6 +343,15 @@ TEST(Decomp, SimpleOperationsWithoutNativeOnes) {
   }
 }
 
+TEST(Decomp, SoftwareOnRequest) {
+  Arena arena;
+  ArenaScope scope(arena);
+  TestRenderer r(groups::kAlu, {});
+  UOp sink = UOp::sink(std::vector<UOp>{UOp::alu(Ops::EXP2, {param(0, dtypes::float32, 1).index({i32(0)}).load()})});
+  EXPECT_EQ(lower_to_target(sink, r), sink);
+  for (UOp u : lower_to_target(sink, r, r.ops().without(Ops::EXP2)).toposort()) EXPECT_FALSE(u.is(Ops::EXP2));
+}
+
 // ---- narrow floats ----
 const std::vector<DType> kNarrow = {dtypes::bfloat16, dtypes::float16, dtypes::fp8e4m3, dtypes::fp8e5m2, dtypes::fp8e4m3fnuz, dtypes::fp8e5m2fnuz};
 

@@ -80,6 +80,12 @@ UOp opts_pass(UOp sink, PassContext& c) {
   return c.applied.empty() && !c.renderer.has_locals() ? sink : kernel.finish();
 }
 
+OpSet ops_to_use(const PassContext& c) {
+  OpSet ops = c.renderer.ops();
+  if (c.options.transcendental >= 2) for (Ops op : {Ops::EXP2, Ops::LOG2, Ops::SIN, Ops::POW}) ops = ops.without(op);
+  return ops;
+}
+
 const std::vector<Pass>& passes() {
   static const std::vector<Pass> table{
       {"symbolic", nullptr, [](const Renderer&) { return &sym(); }},
@@ -91,7 +97,7 @@ const std::vector<Pass>& passes() {
       {"separate reduces", [](UOp s, PassContext&) { return separate_reduces(s); }},
       {"expand", [](UOp s, PassContext& c) { return expand(s, c.renderer); }},
       {"late symbolic", nullptr, [](const Renderer&) { return &symbolic(); }},
-      {"lower to target", [](UOp s, PassContext& c) { return lower_to_target(s, c.renderer); }},
+      {"lower to target", [](UOp s, PassContext& c) { return lower_to_target(s, c.renderer, ops_to_use(c)); }},
       {"lanes", lanes_pass},
       {"renderer", nullptr, [](const Renderer& r) { return r.extra_matcher(); }},
   };

@@ -14,7 +14,7 @@ namespace tg {
 struct CodegenOptions {
   bool noopt = false;                      ///< scalar loops: no OptOps
   int beam = 0;                            ///< width of the search; 0: the heuristic decides
-  int transcendental = 1;                  ///< 2: exp2, log2, sin and sqrt always in software
+  int transcendental = 1;                  ///< 2: exp2, log2, sin and pow always in software
   std::optional<std::vector<Opt>> opts;    ///< these and no heuristic; KernelInfo::opts_to_apply goes before
   std::string stop_after;                  ///< name of the last pass to run: Program::ast is the graph it left, nothing is rendered
 

@@ -24,8 +24,9 @@ inline UOp decompose_ops(UOp sink, const Renderer& renderer) { return decompose_
 UOp late_patterns(UOp sink, OpSet ops);
 inline UOp late_patterns(UOp sink, const Renderer& renderer) { return late_patterns(sink, renderer.ops()); }
 
-/// All of the above in order.
-UOp lower_to_target(UOp sink, const Renderer& renderer);
+/// All of the above in order, for a renderer of which only `ops` are to be used.
+UOp lower_to_target(UOp sink, const Renderer& renderer, OpSet ops);
+inline UOp lower_to_target(UOp sink, const Renderer& renderer) { return lower_to_target(sink, renderer, renderer.ops()); }
 
 // ---- the tables, for pipelines and tests ----
 /// FLOORDIV and FLOORMOD of fixed-width integers: shifts, masks, C's division with the sign set right where bounds do not show that it is.

@@ -188,11 +188,11 @@ UOp decompose_threefry(UOp counter, UOp key) {
 UOp decompose_ops(UOp sink, OpSet ops) { return graph_rewrite(sink, op_decompositions(ops), {.name = "decompose operations"}); }
 UOp late_patterns(UOp sink, OpSet ops) { return graph_rewrite(sink, late_table(ops), {.name = "late operations"}); }
 
-UOp lower_to_target(UOp sink, const Renderer& renderer) {
+UOp lower_to_target(UOp sink, const Renderer& renderer, OpSet ops) {
   sink = lower_index_dtype(sink);
   sink = decompose_dtypes(sink, renderer);
-  sink = decompose_ops(sink, renderer.ops());
-  return late_patterns(sink, renderer.ops());
+  sink = decompose_ops(sink, ops);
+  return late_patterns(sink, ops);
 }
 
 }  // namespace tg
