@@ -219,6 +219,20 @@ TEST(Schedule, LiteralsWithoutADevice) {
   EXPECT_EQ(check({arange(5) * UOp::constant(2, dtypes::int32)}), 1u);
 }
 
+TEST(Schedule, KernelsHaveNoWeakFloats) {
+  GraphScope g;
+  UOp half = expand(UOp::constant(ConstValue(0.5), dtypes::weakfloat), {4}), x = buffer({4});
+  EXPECT_EQ(check({(half + half * half).cast(dtypes::float32) * x, pad(half, {1}, {6}).cast(dtypes::float32)}), 2u);
+  EXPECT_EQ(check({sum(arange(5, dtypes::weakint) * UOp::constant(int64_t{3}), {0}).cast(dtypes::float32) * x}), 2u);
+  EXPECT_EQ(check({sum(expand(reshape(buffer({4}, dtypes::float16), {4, 1}), {4, 300}), {1})}, 0.1), 1u);
+  std::vector<UOp> roots{half * half, sum(half, {0}), (half + half).cast(dtypes::float32) * x};
+  BoundSchedule s = create_schedule(roots);
+  for (const ScheduleCall& c : s.schedule->calls) {
+    ArenaScope a(*c.kernel->arena);
+    for (UOp u : c.kernel->sink.toposort()) EXPECT_NE(u.dtype(), dtypes::weakfloat) << u;
+  }
+}
+
 // ---- variables ----
 
 UOp bind(UOp v, int64_t value) { return v.after({v.store(v.const_like(value))}); }

@@ -122,6 +122,8 @@ class Lowerer {
 
   UOp source(const Instance& in, size_t k) const { return nth(r_.instances, r_.sources[in.src_begin + k]).value; }
 
+  /// Type a value has in a kernel: weakfloat is for literals only.
+  static DType value_dtype(UOp u) { return u.dtype() == dtypes::weakfloat ? dtypes::default_float() : u.dtype(); }
   UOp value_of(const Instance& in) {
     UOp u = r_.nodes[in.node];
     switch (u.op()) {
@@ -132,22 +134,22 @@ class Lowerer {
         Access a = into_buffer(u, {in.idx, in.valid});
         return load(state_of(u), a.idx, a.valid, u.dtype());
       }
-      case Ops::CONST: return u;
+      case Ops::CONST: return u.dtype() == dtypes::weakfloat ? UOp::constant(u.const_value(), value_dtype(u)) : u;
       case Ops::ARANGE: return in.idx.src(0).cast(u.dtype());
       case Ops::RESHAPE: case Ops::EXPAND: case Ops::PERMUTE: case Ops::SHRINK: case Ops::FLIP: case Ops::CONTIGUOUS: return source(in, 0);
       case Ops::PAD: {
-        if (r_.sources[in.src_begin] < 0) return UOp::constant(0, u.dtype());
+        if (r_.sources[in.src_begin] < 0) return UOp::constant(0, value_dtype(u));
         // Valid here, not in what encloses it: that has its own WHERE.
         UOp here = through_movement(u, {in.idx, UOp()}).valid, v = source(in, 0);
         if (here && in.under == Ops::ADD && v.is(Ops::REDUCE)) {
           // A sum inside a sum: the mask moves to the terms.
           UOps src(v.srcs().begin(), v.srcs().end());
           Size s = size(v);
-          src[0] = UOp::alu(Ops::WHERE, {here, src[0], UOp::constant(0, u.dtype())});
+          src[0] = UOp::alu(Ops::WHERE, {here, src[0], UOp::constant(0, v.dtype())});
           v = v.with_srcs(src), set_size(v, {s.ops + 1, s.buffers});
           return v;
         }
-        return here ? combine(Ops::WHERE, u.dtype(), {here, v, UOp::constant(0, u.dtype())}, {}) : v;
+        return here ? combine(Ops::WHERE, v.dtype(), {here, v, UOp::constant(0, v.dtype())}, {}) : v;
       }
       case Ops::REDUCE: return reduce(in, u);
       case Ops::STACK: {
@@ -155,47 +157,44 @@ class Lowerer {
         for (uint32_t k = u.nsrc(); k-- > 0;) {
           if (r_.sources[in.src_begin + k] < 0) continue;
           UOp s = source(in, k);
-          v = v ? combine(Ops::WHERE, u.dtype(), {at < UOp::constant(int64_t{k} + 1), s, v}, {}) : s;
+          v = v ? combine(Ops::WHERE, s.dtype(), {at < UOp::constant(int64_t{k} + 1), s, v}, {}) : s;
         }
         return v;
       }
       case Ops::INDEX: return source(in, 0);
+      case Ops::CAST: {
+        UOp v = source(in, 0);
+        if (v.dtype() == u.dtype() || (v.is_const() && v.dtype().is_weak())) return v.cast(u.dtype());
+        return combine(Ops::CAST, value_dtype(u), {v}, {});
+      }
       default: {
         UOp src[3];
         for (uint32_t k = 0; k < u.nsrc(); k++) src[k] = source(in, k);
-        return combine(u.op(), u.dtype(), {src, u.nsrc()}, u.arg());
+        return combine(u.op(), value_dtype(u), {src, u.nsrc()}, u.arg());
       }
     }
   }
   UOp reduce(const Instance& in, UOp u) {
     const ReduceArg& arg = u.arg<ReduceArg>();
     UOp v = source(in, 0);
+    // Accumulators are stored, if only in registers: no weak types.
+    if (u.dtype() == dtypes::weakint) v = v.cast(dtypes::int64);
     const UOps& open = ranges_of(v);
+    bool scales = arg.op == Ops::MAX || (arg.op == Ops::ADD && (!v.dtype().is_float() || v.dtype().bitsize() >= 32));
     UOp idx = nth(r_.instances, r_.sources[in.src_begin]).idx;
     UOps ranges;
-    UOp times;
+    int128 times = 1;
     for (int32_t a : arg.axes) {
       UOp i = idx.src(static_cast<size_t>(a));
       if (!i.is(Ops::RANGE)) continue;
-      if (std::find(open.begin(), open.end(), i) != open.end() || arg.op == Ops::MUL || i.src(0).op() != Ops::CONST) ranges.push_back(i);
-      else if (arg.op == Ops::ADD) times = times ? times * i.src(0) : i.src(0);
+      if (std::find(open.begin(), open.end(), i) != open.end() || !scales || !i.src(0).is_const()) ranges.push_back(i);
+      else if (arg.op == Ops::ADD) times *= i.src(0).const_int();
     }
     Size s = size(v);
     if (v.is(Ops::REDUCE) && v.arg<ReduceArg>().op == arg.op) ranges.insert(ranges.end(), v.srcs().begin() + 1, v.srcs().end()), v = v.src(0);
     if (!ranges.empty()) v = v.reduce(arg.op, ranges), set_size(v, {s.ops + 1, s.buffers});
-    if (times) v = combine(Ops::MUL, u.dtype(), {v, UOp::constant(count_of(times), u.dtype())}, {});
-    return v;
-  }
-  static ConstValue count_of(UOp product) {
-    int128 n = 1;
-    UOps stack{product};
-    while (!stack.empty()) {
-      UOp s = stack.back();
-      stack.pop_back();
-      if (s.is_const()) n *= s.const_int();
-      else stack.insert(stack.end(), s.srcs().begin(), s.srcs().end());
-    }
-    return n;
+    if (times != 1) v = combine(Ops::MUL, v.dtype(), {v, UOp::constant(ConstValue(times), v.dtype())}, {});
+    return u.dtype() == dtypes::weakint ? v.cast(u.dtype()) : v;
   }
 
   // ---- the budget ----
