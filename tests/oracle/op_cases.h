@@ -113,7 +113,7 @@ inline const std::map<std::string, OpCase>& op_cases() {
       TG_CASE("var_correction", t[0].var({.axis = {0, 1}, .correction = 0})), TG_CASE("std", t[0].std(0)), TG_CASE("logsumexp", t[0].logsumexp(1)), TG_CASE("softmax", t[0].softmax()),
       TG_CASE("softmax_axis0", t[0].softmax(0)), TG_CASE("log_softmax", t[0].log_softmax(1)), TG_CASE("argmax", t[0].argmax()), TG_CASE("argmax_axis", t[0].argmax(1)),
       TG_CASE("argmin_axis", t[0].argmin(0)), TG_CASE("argmax_ties", t[0].argmax()), TG_CASE("cumsum", t[0].cumsum()), TG_CASE("cumsum_axis1", t[0].cumsum(1)),
-      TG_NEAR("cumsum_long", 1e-5, t[0].cumsum(0)), TG_CASE("cumprod", t[0].cumprod(1)), TG_CASE("cummax", t[0].cummax_values(1)), TG_CASE("logcumsumexp", t[0].logcumsumexp(1)),
+      TG_NEAR("cumsum_long", 1e-5, t[0].cumsum(0)), TG_CASE("cumprod", t[0].cumprod(1)), TG_CASE("cummax", t[0].cummax(1).first), TG_CASE("logcumsumexp", t[0].logcumsumexp(1)),
       TG_NEAR("layernorm", 5e-6, t[0].layernorm()), TG_CASE("normalize", t[0].normalize()), TG_CASE("sort", t[0].sort(1).first), TG_CASE("argsort_descending", t[0].argsort(1, true)),
       TG_CASE("topk", t[0].topk(3).first),
       // ---- movement ----
@@ -161,6 +161,23 @@ inline const std::map<std::string, OpCase>& op_cases() {
       TG_CASE("index_two_tensors", t[0](t[1], t[2])), TG_CASE("index_two_tensors_apart", t[0](t[1], Slice(), t[2])), TG_CASE("index_two_tensors_inner", t[0](Slice(), t[1], t[2])),
       TG_CASE("index_of_expression", (t[0] * 2 + 1)[t[1]]), TG_CASE("gather", t[0].gather(1, t[1])), TG_CASE("gather_axis0", t[0].gather(0, t[1])), TG_CASE("gather_smaller", t[0].gather(1, t[1])),
       TG_CASE("scatter", t[0].scatter(1, t[2], t[1])), TG_CASE("scatter_add", t[0].scatter_add(1, t[2], t[1])), TG_CASE("one_hot", t[0].one_hot(5)),
+      // ---- further methods ----
+      TG_CASE("cummax_indices", t[0].cummax(1).second), TG_CASE("cummin", t[0].cummin(1).first), TG_CASE("softmin", t[0].softmin()),
+      TG_CASE("scatter_reduce_sum", t[0].scatter_reduce(1, t[2], t[1], ScatterReduce::kSum)), TG_CASE("scatter_reduce_sum_exclude", t[0].scatter_reduce(1, t[2], t[1], ScatterReduce::kSum, false)),
+      TG_CASE("scatter_reduce_prod", t[0].scatter_reduce(1, t[2], t[1], ScatterReduce::kProd)), TG_CASE("scatter_reduce_prod_exclude", t[0].scatter_reduce(1, t[2], t[1], ScatterReduce::kProd, false)),
+      TG_CASE("scatter_reduce_mean", t[0].scatter_reduce(1, t[2], t[1], ScatterReduce::kMean)), TG_CASE("scatter_reduce_mean_exclude", t[0].scatter_reduce(1, t[2], t[1], ScatterReduce::kMean, false)),
+      TG_CASE("scatter_reduce_amax", t[0].scatter_reduce(1, t[2], t[1], ScatterReduce::kMax)), TG_CASE("scatter_reduce_amax_exclude", t[0].scatter_reduce(1, t[2], t[1], ScatterReduce::kMax, false)),
+      TG_CASE("scatter_reduce_amin", t[0].scatter_reduce(1, t[2], t[1], ScatterReduce::kMin)), TG_CASE("scatter_reduce_amin_exclude", t[0].scatter_reduce(1, t[2], t[1], ScatterReduce::kMin, false)),
+      TG_CASE("masked_select", t[0].masked_select(t[1])), TG_CASE("masked_select_size", t[0].masked_select(t[1], 8, 9.0)), TG_CASE("nonzero", t[0].nonzero()),
+      TG_CASE("max_pool2d_indices", t[0].max_pool2d_with_indices({.kernel_size = 3, .stride = 2, .padding = 1}).second),
+      TG_CASE("max_unpool2d", [&] { auto [v, i] = t[0].max_pool2d_with_indices(); return v.max_unpool2d(i); }()),
+      TG_CASE("interpolate_linear", t[0].interpolate({8})), TG_CASE("interpolate_bilinear_corners", t[0].interpolate({5, 7}, Interpolation::kLinear, true)),
+      TG_CASE("interpolate_nearest", t[0].interpolate({5, 3}, Interpolation::kNearest)), TG_CASE("interpolate_nearest_exact", t[0].interpolate({5, 3}, Interpolation::kNearestExact)),
+      TG_CASE("rearrange", t[0].rearrange("b (h d) t -> b t (d h)", {{"h", 3}})), TG_CASE("rearrange_ellipsis", t[0].rearrange("... c -> c 1 (...)")),
+      TG_NEAR("qr_product", 1e-5, [&] { auto [q, r] = t[0].detach().qr(); return q.dot(r); }()), TG_NEAR("qr_orthogonal", 1e-5, [&] { Tensor q = t[0].detach().qr().first; return q.T().dot(q); }()),
+      TG_NEAR("svd_values", 1e-5, t[0].detach().svd().s), TG_NEAR("svd_product", 1e-5, [&] { auto [u, sv, vt] = t[0].detach().svd(false); return (u * sv.unsqueeze(-2)).dot(vt); }()),
+      TG_NEAR("svd_full_orthogonal", 1e-5, [&] { Tensor u = t[0].detach().svd().u; return u.T().dot(u); }()), TG_NEAR("newton_schulz", 1e-5, t[0].detach().newton_schulz(3, {3.4445, -4.775, 2.0315})),
+      TG_CASE("keccak_sha3_256", t[0].keccak()), TG_CASE("keccak_sha3_224", t[0].keccak("sha3_224")), TG_CASE("keccak_shake_128", t[0].keccak("shake_128")),
   };
 #undef TG_UNARY
 #undef TG_BINARY

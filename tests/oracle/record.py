@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes cases.tsv: for each named case its inputs, and the values and gradients PyTorch (or NumPy) computes for it.
    record.py > cases.tsv       A case of the same name in op_cases.h is checked against it."""
-import math, sys
+import hashlib
 import numpy as np, torch
 import torch.nn.functional as F
 
@@ -237,6 +237,41 @@ case("gather_smaller", [f(4, 5), i(2, 3, lo=0, hi=5)], lambda x, j: x.gather(1, 
 case("scatter", [f(3, 5), f(3, 5), ("i", (3, 5), 0, 5)], lambda x, s, j: scatter_last(x, s, j))
 case("scatter_add", [f(3, 5), f(3, 4), i(3, 4, lo=0, hi=5)], lambda x, s, j: x.scatter_add(1, j.long(), s))
 case("one_hot", [lab(6)], lambda y: F.one_hot(y.long(), 5).int())
+
+# ---- further methods ----
+case("cummax_indices", [f(3, 6)], lambda x: x.cummax(1)[1].int())
+case("cummin", [f(3, 6)], lambda x: x.cummin(1)[0])
+case("softmin", [f(3, 5)], lambda x: F.softmin(x, -1))
+for how in ("sum", "prod", "mean", "amax", "amin"):
+  case("scatter_reduce_" + how, [f(3, 5), f(2, 4), i(2, 4, lo=0, hi=5)], lambda x, s, j, how=how: x.scatter_reduce(1, j.long(), s, how))
+  case("scatter_reduce_" + how + "_exclude", [f(3, 5), f(2, 4), i(2, 4, lo=0, hi=5)], lambda x, s, j, how=how: x.scatter_reduce(1, j.long(), s, how, include_self=False))
+case("masked_select", [f(4, 5), b(4, 5)], lambda x, m: x[m])
+case("masked_select_size", [f(6), b(6)], lambda x, m: torch.cat([x[m], torch.full((8 - int(m.sum()),), 9.0)]))
+case("nonzero", [i(4, 5, lo=-1, hi=2)], lambda x: x.nonzero().int())
+case("max_pool2d_indices", [f(1, 2, 7, 6)], lambda x: F.max_pool2d(x, 3, stride=2, padding=1, return_indices=True)[1].int())
+case("max_unpool2d", [f(1, 2, 6, 6)], lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2))
+case("interpolate_linear", [f(1, 2, 5)], lambda x: F.interpolate(x, 8, mode="linear"))
+case("interpolate_bilinear_corners", [f(1, 2, 3, 4)], lambda x: F.interpolate(x, (5, 7), mode="bilinear", align_corners=True))
+case("interpolate_nearest", [f(1, 2, 3, 4)], lambda x: F.interpolate(x, (5, 3), mode="nearest"))
+case("interpolate_nearest_exact", [f(1, 2, 3, 4)], lambda x: F.interpolate(x, (5, 3), mode="nearest-exact"))
+case("rearrange", [f(2, 6, 5)], lambda x: x.reshape(2, 3, 2, 5).permute(0, 3, 2, 1).reshape(2, 5, 6))
+case("rearrange_ellipsis", [f(2, 3, 4)], lambda x: x.permute(2, 0, 1).reshape(4, 1, 6))
+case("qr_product", [f(2, 4, 3)], lambda x: x.detach())
+case("qr_orthogonal", [f(4, 4)], lambda x: torch.eye(4))
+case("svd_values", [f(4, 3)], lambda x: torch.linalg.svdvals(x.detach()))
+case("svd_product", [f(2, 3, 5)], lambda x: x.detach())
+case("svd_full_orthogonal", [f(5, 3)], lambda x: torch.eye(5))
+case("newton_schulz", [f(3, 4)], lambda x: newton_schulz(x.detach(), 3, (3.4445, -4.775, 2.0315)))
+for name, fn in {"sha3_256": hashlib.sha3_256, "sha3_224": hashlib.sha3_224}.items():
+  case("keccak_" + name, [("u", (2, 150), 0, 256)], lambda x, fn=fn: torch.stack([torch.tensor(list(fn(bytes(r.tolist())).digest()), dtype=torch.uint8) for r in x]))
+case("keccak_shake_128", [("u", (1, 20), 0, 256)], lambda x: torch.tensor(list(hashlib.shake_128(bytes(x[0].tolist())).digest(16)), dtype=torch.uint8)[None])
+
+def newton_schulz(g, steps, c):
+  g = g / (g.norm() + 1e-7)
+  for _ in range(steps):
+    a = g @ g.T
+    g = c[0] * g + c[1] * a @ g + c[2] * a @ (a @ g)
+  return g
 
 def scatter_last(x, s, j):
   rows = []

@@ -192,20 +192,85 @@ Axes last_axes(size_t n) {
 }
 }  // namespace
 
+/// The windows of a max pooling: padding is lower than everything.
+static Tensor max_windows(const Tensor& t, const Pool& p) {
+  bool padded = false;
+  for (auto [a, b] : p.grown) padded |= a != 0 || b != 0;
+  Tensor x = t;
+  if (padded) {
+    DType d = strong_dtype(t.dtype());
+    UOp inside = ops::full(t.shape(), true, dtypes::bool_);
+    ops::Pairs pairs(static_cast<size_t>(t.ndim()) - p.grown.size(), {0, 0});
+    for (auto [a, b] : p.grown) pairs.push_back({a, b});
+    x = Tensor::from_uop(ops::pad(inside, pairs)).where(Tensor::from_uop(ops::pad(t.uop(), pairs)), Tensor::from_uop(UOp::constant(ops::identity_of(Ops::MAX, d), d)));
+  }
+  return x.pool_view(p.kernel, p.stride, p.dilation);
+}
+
 Tensor Tensor::max_pool2d(const PoolOptions& o) const {
   OpScope s;
   Pool p = pool_of(*this, o, "max_pool2d");
-  bool padded = false;
-  for (auto [a, b] : p.grown) padded |= a != 0 || b != 0;
+  return s(max_windows(*this, p).max({.axis = last_axes(p.kernel.size())}));
+}
+
+std::pair<Tensor, Tensor> Tensor::max_pool2d_with_indices(const PoolOptions& o) const {
+  OpScope s;
+  Pool p = pool_of(*this, o, "max_pool2d");
+  Axes inner = last_axes(p.kernel.size());
+  Tensor windows = max_windows(*this, p), top = windows.max({.axis = inner, .keepdim = true});
+  const Shape sh = shape();
+  Shape spatial(sh.end() - static_cast<long>(p.kernel.size()), sh.end());
+  int64_t n = spatial.numel();
+  // Positions count down, so that the first of equals is the greatest; padding is below all of them.
+  Tensor position = max_windows(arange(n, 0, -1, {.dtype = dtypes::int32}).reshape(spatial), p);
+  Tensor index = n - (windows == top).where(position, INT32_MIN).max({.axis = inner});
+  return {s(top.reshape(index.shape())), s(index)};
+}
+
+Tensor Tensor::max_unpool2d(const Tensor& indices, const PoolOptions& o, const Ints& output_size) const {
+  OpScope s;
+  const Shape sh = shape();
+  TG_CHECK(ShapeError, sh.size() >= 3 && indices.shape() == sh, "[max_unpool2d] got values ", sh, " and indices ", indices.shape(), ", expected equal shapes (batch, channels, ...)");
+  size_t n = sh.size() - 2;
+  Shape out(sh.begin(), sh.begin() + 2), rows = out;
+  std::vector<int64_t> kernel = per_axis(o.kernel_size.size() == 2 && n != 2 ? Ints(o.kernel_size[0]) : o.kernel_size, n, "max_unpool2d", "kernel_size");
+  std::vector<int64_t> step = o.stride.empty() ? kernel : per_axis(o.stride, n, "max_unpool2d", "stride"), dil = per_axis(o.dilation, n, "max_unpool2d", "dilation");
+  PadList pads = spatial_pads(o.padding, n, "max_unpool2d");
+  TG_CHECK(ShapeError, output_size.empty() || output_size.size() >= n, "[max_unpool2d] got output_size of ", output_size.size(), " axes, expected ", n);
+  for (size_t i = 0; i < n; i++)
+    out.push_back(output_size.empty() ? (sh[2 + i].value() - 1) * step[i] - pads[i].first - pads[i].second + dil[i] * (kernel[i] - 1) + 1 : output_size[output_size.size() - n + i]);
+  rows.push_back(Shape(out.begin() + 2, out.end()).numel());
+  Tensor flat = flatten(2), places = indices.flatten(2);
+  return s(full(rows, 0, {.dtype = dtype()}).scatter(2, places, flat).reshape(out));
+}
+
+Tensor Tensor::interpolate(const Ints& size, Interpolation mode, bool align_corners) const {
+  OpScope s;
+  const Shape sh = shape();
+  TG_CHECK(ShapeError, !size.empty() && size.size() <= sh.size(), "[interpolate] got ", size.size(), " sizes for shape ", sh, ", expected 1 to ", sh.size());
+  TG_CHECK(ValueError, !align_corners || mode == Interpolation::kLinear, "[interpolate] got align_corners with a nearest mode, expected linear");
   Tensor x = *this;
-  if (padded) {
-    DType d = strong_dtype(dtype());
-    UOp inside = ops::full(shape(), true, dtypes::bool_);
-    ops::Pairs pairs(static_cast<size_t>(ndim()) - p.grown.size(), {0, 0});
-    for (auto [a, b] : p.grown) pairs.push_back({a, b});
-    x = from_uop(ops::pad(inside, pairs)).where(from_uop(ops::pad(uop(), pairs)), from_uop(UOp::constant(ops::identity_of(Ops::MAX, d), d)));
+  for (size_t k = 0; k < size.size(); k++) {
+    size_t axis = sh.size() - 1 - k;
+    int64_t in = sh[axis].value(), out = size[size.size() - 1 - k];
+    TG_CHECK(ShapeError, out > 0 && in > 0, "[interpolate] got size ", out, " for ", in, " elements, expected 1 or more");
+    Shape line(sh.size(), SInt(1));
+    line[axis] = out;
+    auto rows = [&](const Tensor& i) { std::vector<Index> at(axis, Index(Slice())); at.push_back(Index(i)); return x.index(at); };
+    Tensor i = arange(out);
+    if (mode == Interpolation::kLinear) {
+      Tensor num = align_corners ? i * (in - 1) : (i * 2 + 1) * in - out;
+      int64_t den = align_corners ? std::max<int64_t>(out - 1, 1) : out * 2;
+      num = num.clamp(0, (in - 1) * den);
+      Tensor low = num.floor_div(den), high = (num + (den - 1)).floor_div(den), part = (num % den).to_float() / static_cast<double>(den);
+      x = rows(low).lerp(rows(high), part.reshape(line));
+    } else {
+      double scale = static_cast<double>(in) / static_cast<double>(out);
+      Tensor f = i.to_float();
+      x = rows((mode == Interpolation::kNearestExact ? (f + 0.5) * scale : f * scale).to_int());
+    }
   }
-  return s(x.pool_view(p.kernel, p.stride, p.dilation).max({.axis = last_axes(p.kernel.size())}));
+  return s(x.cast(dtype()));
 }
 
 Tensor Tensor::avg_pool2d(const PoolOptions& o) const {

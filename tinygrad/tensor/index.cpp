@@ -258,6 +258,66 @@ Tensor Tensor::scatter_add(int axis, const Tensor& index, const Tensor& src) con
   return s(*this + value.transpose(a, -1));
 }
 
+Tensor Tensor::scatter_reduce(int axis, const Tensor& index, const Tensor& src, ScatterReduce how, bool include_self) const {
+  OpScope s;
+  const Shape sh = shape();
+  int a = axis_of(axis, sh.size(), "scatter_reduce", sh);
+  if (index.numel() == 0) return *this;
+  Hits h = hits_of(*this, a, index, src, "scatter_reduce");
+  DType d = dtype();
+  Tensor x = transpose(a, -1), written = h.hit.any(-1).pad(h.grow);
+  auto literal = [&](ConstValue v) { return from_uop(UOp::constant(v, d)); };
+  auto old = [&](const Tensor& neutral) { return include_self ? x : written.where(neutral, x); };
+  Tensor zero = literal(0), one = literal(1), lowest = literal(ops::identity_of(Ops::MAX, d)), r;
+  if (d.is_float()) zero = literal(0.0), one = literal(1.0);
+  auto spread = [&](const Tensor& t, const Tensor& neutral) {  // t (reduced over the indices) on the tensor's whole shape
+    return written.where(t.pad(h.grow), neutral);
+  };
+  switch (how) {
+    case ScatterReduce::kSum: r = old(zero) + spread(h.hit.where(h.src, zero).sum({.axis = -1, .dtype = d}), zero); break;
+    case ScatterReduce::kProd: r = old(one) * spread(h.hit.where(h.src, one).prod(-1), one); break;
+    case ScatterReduce::kMax: r = old(lowest).maximum(spread(h.hit.where(h.src, lowest).max(-1), lowest)); break;
+    case ScatterReduce::kMin: {
+      Tensor highest = d.is_float() ? -lowest : ~lowest;
+      r = old(highest).minimum(spread(h.hit.where(h.src, highest).min(-1), highest));
+      break;
+    }
+    case ScatterReduce::kMean: {
+      Tensor sum = old(zero) + spread(h.hit.where(h.src, zero).sum({.axis = -1, .dtype = d}), zero);
+      Tensor n = h.hit.sum(-1).pad(h.grow);
+      n = include_self ? n + 1 : written.where(n, 1);
+      r = d.is_float() ? sum / n.cast(d) : sum.floor_div(n.cast(d));
+      break;
+    }
+  }
+  return s(r.transpose(a, -1));
+}
+
+Tensor Tensor::masked_select(const Tensor& mask, std::optional<int64_t> size, const Tensor& fill) const {
+  OpScope s;
+  TG_CHECK(DTypeError, mask.dtype().is_bool(), "[masked_select] got a mask of ", mask.dtype(), ", expected bool");
+  Tensor x = flatten(), m = mask.expand(shape()).flatten();
+  int64_t n = x.numel(), count = size ? *size : n ? m.sum().item<int64_t>() : 0;
+  TG_CHECK(ShapeError, count >= 0, "[masked_select] got size ", count, ", expected 0 or more");
+  if (count == 0 || n == 0) return s(ops::full({n == 0 ? count : 0}, 0, strong_dtype(dtype())));
+  // The k-th selected element lies where the running count first exceeds k: as many elements have a count of at most k.
+  Tensor seen = m.cumsum().contiguous();
+  Tensor place = (seen <= arange(count).unsqueeze(-1)).sum({.axis = -1, .dtype = dtypes::int32});
+  Tensor r = x[place];
+  return s(size ? (arange(count) < m.sum()).where(r, fill).cast(dtype()) : r);
+}
+
+Tensor Tensor::nonzero(std::optional<int64_t> size, const Tensor& fill) const {
+  OpScope s;
+  const Shape sh = shape();
+  if (sh.empty()) return s(ops::full({size ? *size : (*this != 0).item<bool>() ? 1 : 0, 0}, 0, dtypes::int32));
+  Tensor mask = (*this != 0).flatten();
+  Tensors columns;
+  for (size_t i = 0; i < sh.size(); i++)
+    columns.push_back(along(sh[i].value(), i, sh.size()).cast(dtypes::int32).expand(sh).flatten().masked_select(mask, size, fill));
+  return s(stack(columns, -1));
+}
+
 Tensor Tensor::one_hot(int64_t classes) const {
   OpScope s;
   TG_CHECK(DTypeError, dtype().is_int(), "[one_hot] got ", dtype(), ", expected integers");

@@ -92,6 +92,8 @@ struct PoolOptions {
   bool ceil_mode = false;
   bool count_include_pad = true;  ///< average only
 };
+enum class Interpolation : uint8_t { kLinear, kNearest, kNearestExact };
+enum class ScatterReduce : uint8_t { kSum, kProd, kMean, kMax, kMin };
 /// What becomes of the losses of the single elements.
 enum class Reduction : uint8_t { kMean, kSum, kNone };
 struct CrossEntropyOptions {

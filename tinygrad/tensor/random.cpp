@@ -175,6 +175,21 @@ Tensor Tensor::randperm(int64_t n, const TensorOptions& o) {
   return s(rand({n}, {.device = o.device}).argsort().cast(o.dtype.value_or(dtypes::int32)));
 }
 
+Tensor Tensor::multinomial(int64_t samples, bool replacement) const {
+  OpScope s;
+  const Shape sh = shape();
+  TG_CHECK(ShapeError, (sh.size() == 1 || sh.size() == 2) && samples > 0, "[multinomial] got shape ", sh, " and ", samples, " samples, expected 1 or 2 axes and 1 or more samples");
+  Tensor w = sh.size() == 1 ? unsqueeze(0) : *this;
+  TG_CHECK(ValueError, replacement || samples <= w.shape(1), "[multinomial] got ", samples, " samples of ", w.shape(1), " without replacement, expected at most as many");
+  Tensor index;
+  if (replacement || samples == 1) {
+    Tensor sums = w.cumsum(1).to_float(), cdf = sums / sums(Slice(), -1).unsqueeze(1);
+    Tensor u = rand({samples, cdf.shape(0), 1}, {.device = device()});
+    index = (u >= cdf).sum(2).permute(1, 0);
+  } else index = (w.rand_like(dtypes::float32).log2() / w).topk(samples, 1).second;  // Efraimidis and Spirakis
+  return s((sh.size() == 1 ? index.squeeze(0) : index).to_int());
+}
+
 Tensor Tensor::dropout(double p) const {
   OpScope s;
   TG_CHECK(ValueError, p >= 0 && p <= 1, "[dropout] got p = ", p, ", expected 0 to 1");

@@ -77,6 +77,11 @@ std::pair<Tensor, Tensor> Tensor::var_mean(const VarOptions& o) const {
 }
 Tensor Tensor::var(const VarOptions& o) const { OpScope s; return s(var_mean(o).first); }
 Tensor Tensor::std(const VarOptions& o) const { OpScope s; return s(var(o).sqrt()); }
+std::pair<Tensor, Tensor> Tensor::std_mean(const VarOptions& o) const {
+  OpScope s;
+  auto [v, m] = var_mean(o);
+  return {v.sqrt(), m};
+}
 
 Tensor Tensor::logsumexp(const ReduceOptions& o) const {
   OpScope s;
@@ -213,7 +218,25 @@ Tensor Tensor::cumsum(int axis) const {
   return s(d.is_float() ? r.cast(d) : r);
 }
 Tensor Tensor::cumprod(int axis) const { OpScope s; return s(prefix_along(*this, axis, Ops::MUL, strong_dtype(dtype()), "cumprod")); }
-Tensor Tensor::cummax_values(int axis) const { OpScope s; return s(prefix_along(*this, axis, Ops::MAX, strong_dtype(dtype()), "cummax")); }
+std::pair<Tensor, Tensor> Tensor::cummax(int axis) const {
+  OpScope s;
+  const Shape sh = shape();
+  Tensor v = prefix_along(*this, axis, Ops::MAX, strong_dtype(dtype()), "cummax");
+  if (sh.empty() || sh.numel() == 0) return {v, zeros_like(dtypes::int32)};
+  Tensor x = transpose(axis, -1), top = v.transpose(axis, -1);
+  int64_t n = x.shape(-1);
+  // For each place the first element up to it that equals the maximum; counting down makes it the greatest.
+  Tensor seen = arange(n).unsqueeze(-1) >= arange(n);
+  Tensor hit = seen & (x.unsqueeze(-2) == top.unsqueeze(-1));
+  Tensor index = n - hit.where(arange(n, 0, -1, {.dtype = dtypes::int32}), 0).max(-1);
+  return {v, index.transpose(axis, -1)};
+}
+std::pair<Tensor, Tensor> Tensor::cummin(int axis) const {
+  OpScope s;
+  auto inverse = [](const Tensor& t) { return t.dtype().is_float() ? -t : ~t; };
+  auto [v, i] = inverse(*this).cummax(axis);
+  return {inverse(v), i};
+}
 Tensor Tensor::logcumsumexp(int axis) const {
   OpScope s;
   const Shape sh = shape();

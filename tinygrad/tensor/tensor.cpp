@@ -38,9 +38,15 @@ Tensor::Impl::~Impl() {
 namespace tensor_detail {
 
 void each_live(const std::function<void(Tensor::Impl&)>& f) {
+  // The tensors are held while `f` runs, and the list is not locked: the last owner of one may let go of it meanwhile.
   LiveList& l = live();
-  std::lock_guard lock(l.mutex);
-  for (Tensor::Impl* i = l.first; i; i = i->next) f(*i);
+  std::vector<std::shared_ptr<Tensor::Impl>> all;
+  {
+    std::lock_guard lock(l.mutex);
+    for (Tensor::Impl* i = l.first; i; i = i->next)
+      if (auto p = i->weak_from_this().lock()) all.push_back(std::move(p));
+  }
+  for (auto& p : all) f(*p);
 }
 
 int& OpScope::depth() { static thread_local int d = 0; return d; }

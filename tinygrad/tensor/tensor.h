@@ -89,6 +89,8 @@ class Tensor {
   Tensor rand_like(std::optional<DType> dtype = {}) const;
   Tensor randn_like(std::optional<DType> dtype = {}) const;
   static Tensor randperm(int64_t n, const TensorOptions& o = {});
+  /// Indices drawn with the weights this tensor's rows (or the one row) give, int32.
+  Tensor multinomial(int64_t samples = 1, bool replacement = false) const;
   /// Zeroes elements with probability p and scales the others by 1/(1-p) in training mode (`Tensor::training()`), else the tensor itself.
   Tensor dropout(double p = 0.5) const;
   static bool training();  ///< TRAINING of this thread: `Context ctx{{"TRAINING", 1}}`
@@ -102,6 +104,7 @@ class Tensor {
   int64_t ndim() const;
   int64_t numel() const;
   int64_t nbytes() const;
+  int64_t element_size() const { return strong_dtype(dtype()).itemsize(); }
   std::string device() const;  ///< canonical name; of a constant without a device: the default device
   bool is_floating_point() const { return dtype().is_float(); }
   bool is_same(const Tensor& o) const { return impl_ == o.impl_; }  ///< the same handle
@@ -112,6 +115,10 @@ class Tensor {
   Tensor bitcast(DType d) const;
   Tensor to_float() const { return cast(dtypes::float32); }
   Tensor half() const { return cast(dtypes::float16); }
+  Tensor bfloat16() const { return cast(dtypes::bfloat16); }
+  Tensor to_double() const { return cast(dtypes::float64); }
+  Tensor to_long() const { return cast(dtypes::int64); }
+  Tensor to_short() const { return cast(dtypes::int16); }
   Tensor to_int() const { return cast(dtypes::int32); }
   Tensor to_bool() const { return cast(dtypes::bool_); }
 
@@ -150,6 +157,8 @@ class Tensor {
   Tensors chunk(int64_t chunks, int axis = 0) const;
   /// Windows of `size` elements every `step` along one axis, appended as a new last axis.
   Tensor unfold(int axis, int64_t size, int64_t step) const;
+  /// Formulas of axes as einops writes them: `rearrange("b (h d) t -> b h t d", {{"h", 4}})`.
+  Tensor rearrange(const std::string& formula, const std::vector<std::pair<std::string, int64_t>>& sizes = {}) const;
   Tensor roll(const Ints& shifts, const Axes& axes = {}) const;
   Tensor diagonal(int offset = 0, int axis1 = 0, int axis2 = 1) const;
   Tensor diag() const;
@@ -270,11 +279,14 @@ class Tensor {
   Tensor argmin(const ArgOptions& o = {}) const;
   Tensor argmax(int axis, bool keepdim = false) const { return argmax(ArgOptions{.axis = axis, .keepdim = keepdim}); }
   Tensor argmin(int axis, bool keepdim = false) const { return argmin(ArgOptions{.axis = axis, .keepdim = keepdim}); }
+  std::pair<Tensor, Tensor> std_mean(const VarOptions& o = {}) const;
   Tensor softmax(int axis = -1) const;
+  Tensor softmin(int axis = -1) const { return neg().softmax(axis); }
   Tensor log_softmax(int axis = -1) const;
   Tensor cumsum(int axis = 0) const;
   Tensor cumprod(int axis) const;
-  Tensor cummax_values(int axis = 0) const;
+  std::pair<Tensor, Tensor> cummax(int axis = 0) const;  ///< values, and the first index they were seen at
+  std::pair<Tensor, Tensor> cummin(int axis = 0) const;
   Tensor logcumsumexp(int axis = 0) const;
   Tensor normalize(double p = 2, int axis = 1, double eps = 1e-12) const;
   Tensor layernorm(const Axes& axis = -1, double eps = 1e-5) const;
@@ -294,6 +306,17 @@ class Tensor {
   Tensor linear(const Tensor& weight, const Tensor& bias = {}) const;
   Tensor triu(int64_t diagonal = 0) const;
   Tensor tril(int64_t diagonal = 0) const;
+  /// Q (..., m, m) and R (..., m, n) by Householder reflections.
+  std::pair<Tensor, Tensor> qr() const;
+  struct Svd;
+  /// U, S (descending) and V^T by one-sided Jacobi rotations; not full: U (..., m, k), V^T (..., k, n), k the smaller size.
+  Svd svd(bool full_matrices = true) const;
+  /// The iteration of an odd matrix polynomial that brings singular values towards 1 (Muon).
+  Tensor newton_schulz(int steps, const std::vector<double>& coefficients, double eps = 1e-7) const;
+  /// Keccak over the last axis of bytes: "sha3_224", "sha3_256" or "shake_128" (16 bytes).
+  Tensor keccak(const std::string& variant = "sha3_256") const;
+  /// 16 bytes that depend on all bytes of the tensor: shake_128 in a tree of 4 KiB leaves.
+  Tensor hash() const;
   static Tensor einsum(const std::string& formula, const Tensors& operands);
   /// softmax(q k^T / sqrt(d)) v over the last two axes; `mask` (may be undefined): bool (true: keep) or added.
   Tensor scaled_dot_product_attention(const Tensor& key, const Tensor& value, const Tensor& mask = {}, double dropout_p = 0, bool causal = false) const;
@@ -305,6 +328,12 @@ class Tensor {
   Tensor conv_transpose2d(const Tensor& weight, const Tensor& bias = {}, const ConvTransposeOptions& o = {}) const;
   Tensor max_pool2d(const PoolOptions& o = {}) const;
   Tensor avg_pool2d(const PoolOptions& o = {}) const;
+  /// Also where each maximum lies: positions in the flattened spatial axes, int32.
+  std::pair<Tensor, Tensor> max_pool2d_with_indices(const PoolOptions& o = {}) const;
+  /// Puts pooled values back to their positions, zeros elsewhere. `output_size`: of the spatial axes, when the pooling does not determine it.
+  Tensor max_unpool2d(const Tensor& indices, const PoolOptions& o = {}, const Ints& output_size = {}) const;
+  /// Resizes the last axes to `size`.
+  Tensor interpolate(const Ints& size, Interpolation mode = Interpolation::kLinear, bool align_corners = false) const;
 
   // ---- losses (loss.cpp) ----
   /// Integer labels Y for logits (..., classes).
@@ -329,6 +358,12 @@ class Tensor {
   /// A copy with `src` written at `index` along `axis` (the last one wins).
   Tensor scatter(int axis, const Tensor& index, const Tensor& src) const;
   Tensor scatter_add(int axis, const Tensor& index, const Tensor& src) const;
+  /// Combines `src` with what lies at `index`. Without include_self the old values of places that are written do not count.
+  Tensor scatter_reduce(int axis, const Tensor& index, const Tensor& src, ScatterReduce how, bool include_self = true) const;
+  /// The elements where `mask` holds, in order. With `size` the result has that many (cut off, or filled with `fill`) and nothing is computed now.
+  Tensor masked_select(const Tensor& mask, std::optional<int64_t> size = {}, const Tensor& fill = 0) const;
+  /// Coordinates of the elements that are not 0, int32 (count, axes); `size` as in masked_select.
+  Tensor nonzero(std::optional<int64_t> size = {}, const Tensor& fill = 0) const;
   Tensor one_hot(int64_t classes) const;  ///< of integers, default int
 
   // ---- graph edges ----
@@ -390,6 +425,8 @@ class Tensor {
 
   std::shared_ptr<Impl> impl_;
 };
+
+struct Tensor::Svd { Tensor u, s, vt; };
 
 /// One entry of an index expression.
 struct Index {

@@ -1,0 +1,85 @@
+/// \file Keccak over tensors of bytes.
+#include <array>
+
+#include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/ops.h"
+
+namespace tg {
+using namespace tensor_detail;
+
+namespace {
+constexpr DType u64 = dtypes::uint64;
+
+/// The permutation of 24 rounds. Lane (x, y) is a column of `batch` words at index x + 5 y.
+void keccak_f(std::array<UOp, 25>& a) {
+  static constexpr uint64_t round_constants[24] = {
+      0x0000000000000001, 0x0000000000008082, 0x800000000000808a, 0x8000000080008000, 0x000000000000808b, 0x0000000080000001, 0x8000000080008081, 0x8000000000008009,
+      0x000000000000008a, 0x0000000000000088, 0x0000000080008009, 0x000000008000000a, 0x000000008000808b, 0x800000000000008b, 0x8000000000008089, 0x8000000000008003,
+      0x8000000000008002, 0x8000000000000080, 0x000000000000800a, 0x800000008000000a, 0x8000000080008081, 0x8000000000008080, 0x0000000080000001, 0x8000000080008008};
+  auto rotated = [](UOp v, int n) { return n == 0 ? v : (v << ConstValue(n)) | (v >> ConstValue(64 - n)); };
+  for (uint64_t rc : round_constants) {
+    UOp c[5], d[5];
+    for (size_t x = 0; x < 5; x++) c[x] = a[x] ^ a[x + 5] ^ a[x + 10] ^ a[x + 15] ^ a[x + 20];
+    for (size_t x = 0; x < 5; x++) d[x] = c[(x + 4) % 5] ^ rotated(c[(x + 1) % 5], 1);
+    for (size_t i = 0; i < 25; i++) a[i] = a[i] ^ d[i % 5];
+    // Each lane turns by a triangular number of bits and moves along the cycle (x, y) -> (y, 2x + 3y).
+    std::array<UOp, 25> b = a;
+    size_t x = 1, y = 0;
+    for (int t = 0; t < 24; t++) {
+      size_t nx = y, ny = (2 * x + 3 * y) % 5;
+      b[nx + 5 * ny] = rotated(a[x + 5 * y], (t + 1) * (t + 2) / 2 % 64);
+      x = nx, y = ny;
+    }
+    for (size_t i = 0; i < 25; i++) {
+      size_t row = i / 5 * 5, col = i % 5;
+      UOp inverted = b[row + (col + 1) % 5] ^ b[i].const_like(~uint64_t{0});
+      a[i] = b[i] ^ (inverted & b[row + (col + 2) % 5]);
+    }
+    a[0] = a[0] ^ a[0].const_like(rc);
+  }
+}
+}  // namespace
+
+Tensor Tensor::keccak(const std::string& variant) const {
+  OpScope s;
+  struct Config { int64_t rate, out; uint8_t suffix; };
+  const Config cfg = variant == "sha3_224" ? Config{144, 28, 6} : variant == "sha3_256" ? Config{136, 32, 6} : Config{168, 16, 31};
+  TG_CHECK(ValueError, variant == "sha3_224" || variant == "sha3_256" || variant == "shake_128", "[keccak] got '", variant, "', expected sha3_224, sha3_256 or shake_128");
+  const Shape sh = shape();
+  TG_CHECK(ShapeError, !sh.empty(), "[keccak] got a tensor without axes, expected bytes along the last one");
+  Tensor bytes = bitcast(dtypes::uint8);
+  Shape lead(sh.begin(), sh.end() - 1), out = lead;
+  int64_t batch = lead.numel(), n = bytes.shape(-1), blocks = n / cfg.rate + 1, padding = blocks * cfg.rate - n;
+  std::vector<uint8_t> tail(static_cast<size_t>(padding), 0);
+  tail.front() ^= cfg.suffix, tail.back() ^= 0x80;
+  Tensor end = from(tail, {.device = device()}).reshape(1, padding).expand(batch, padding);
+  Tensor words = cat({bytes.reshape(batch, n), end}, 1).contiguous().reshape(batch, blocks, cfg.rate / 8, 8).bitcast(u64).reshape(batch, blocks, cfg.rate / 8).contiguous();
+  std::array<UOp, 25> state;
+  state.fill(ops::full({batch}, 0, u64));
+  Tensor result;
+  for (int64_t block = 0; block < blocks; block++) {
+    for (int64_t i = 0; i < cfg.rate / 8; i++) state[static_cast<size_t>(i)] = state[static_cast<size_t>(i)] ^ words(Slice(), block, i).uop();
+    keccak_f(state);
+    // Stored between blocks: one kernel holds one permutation.
+    result = from_uop(UOp::stack(state)).contiguous();
+    for (size_t i = 0; i < 25; i++) state[i] = result[static_cast<int64_t>(i)].uop();
+  }
+  Tensor digest = result.T().contiguous().bitcast(dtypes::uint8).shrink_to({batch, cfg.out});
+  out.push_back(cfg.out);
+  return s(digest.reshape(out));
+}
+
+Tensor Tensor::hash() const {
+  OpScope s;
+  constexpr int64_t chunk = 1 << 20;
+  auto one = [](const Tensor& t) { return t.reshape(-1, 4096).keccak("shake_128").reshape(t.shape(0), -1).keccak("shake_128"); };
+  Tensor data = flatten().bitcast(dtypes::uint8);
+  int64_t chunks = (data.numel() + chunk - 1) / chunk;
+  while (chunks > 1) {
+    data = one(data.pad_to({chunks * chunk}).reshape(chunks, chunk)).flatten();
+    chunks = (chunks + 65535) / 65536;
+  }
+  return s(one(data.pad_to({chunk}).unsqueeze(0)).flatten());
+}
+
+}  // namespace tg
