@@ -289,6 +289,35 @@ TEST(ScheduleVariables, SymbolicSizes) {
   }
 }
 
+TEST(ScheduleVariables, CacheOfKeys) {
+  // What a language model does at each step: writes a row at a variable position, then reads all rows up to it.
+  GraphScope g;
+  UOp cache = buffer({8, 2, 3}), row = buffer({1, 2, 3}), v = UOp::variable("pos", 0, 7);
+  Memory m;
+  for (int i = 0; i < 48; i++) m[cache.arg<ParamArg>().slot].push_back(static_cast<double>(i));
+  m[row.arg<ParamArg>().slot] = {100.0, 200.0, 300.0, 400.0, 500.0, 600.0};
+  std::vector<double> values;
+  for (int i = 0; i < 48; i++) values.push_back(i);
+  for (int64_t pos : {2, 5}) {
+    UOp at = bind(v, pos);
+    SInt length(at + UOp::constant(int64_t{1}));
+    UOp dest = shrink(cache, Shape{SInt(at), SInt(0), SInt(0)}, {1, 2, 3});
+    UOp written = cache.after({dest.store(row)});
+    UOp keys = shrink(written, {0, 0, 0}, Shape{length, SInt(2), SInt(3)});
+    UOp scores = sum(permute(keys, {1, 0, 2}) * 2.0, {2});                             // 2, length, 1
+    std::vector<UOp> roots{sum(reshape(scores, Shape{SInt(2), length}), {1}), written};
+    BoundSchedule s = create_schedule(roots);
+    EXPECT_EQ(s.cache_hit, pos == 5);
+    run_schedule(s, m);
+    for (int i = 0; i < 6; i++) values[static_cast<size_t>(pos * 6 + i)] = 100.0 * (i + 1);
+    double want[2] = {};
+    for (int64_t i = 0; i <= pos; i++) for (size_t k = 0; k < 6; k++) want[k / 3] += 2 * values[static_cast<size_t>(i) * 6 + k];
+    const Values& got = m.at(buffer_under(s.results[0]).arg<ParamArg>().slot);
+    EXPECT_EQ(got[0].as_double(), want[0]);
+    EXPECT_EQ(got[1].as_double(), want[1]);
+  }
+}
+
 TEST(ScheduleVariables, UnboundIsAnError) {
   GraphScope g;
   std::vector<UOp> roots{buffer({2}) * UOp::variable("depth", 0, 9).cast(dtypes::float32)};
