@@ -9,4 +9,5 @@
 #include "tinygrad/nn/state.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/tensor/tensor.h"
+#include "tinygrad/tensor/variable.h"
 #include "tinygrad/uop/uop.h"

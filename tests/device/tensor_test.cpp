@@ -173,6 +173,33 @@ TEST(Random, KernelsGiveTheStream) {
   EXPECT_NE(values(both)[0], 2 * values(a)[0]) << "two draws in one kernel have their own keys";
 }
 
+TEST(Variables, OneScheduleForAllValues) {
+  Context lazy{{"EAGER", 0}};
+  Tensor x = Tensor::arange(12).reshape(6, 2).to_float().contiguous().realize();
+  Variable v("row", 0, 5);
+  for (int k = 0; k < 6; k++) {
+    BoundVariable i = v.bind(k);
+    Tensor row = x.shrink({{i, i + 1}, {0, 2}}) * (i + 1).tensor();
+    EXPECT_EQ(row.shape(), (Shape{1, 2}));
+    EXPECT_EQ(row.schedule().cache_hit, k > 0);
+    float f = static_cast<float>(k);
+    EXPECT_EQ(values(row), (V{2 * f * (f + 1), (2 * f + 1) * (f + 1)}));
+  }
+  EXPECT_THROW(v.bind(6), ValueError);
+  EXPECT_THROW(Variable("v", 2, 1), ValueError);
+}
+
+TEST(Variables, SymbolicSize) {
+  Tensor x = Tensor::arange(12).reshape(6, 2).to_float().contiguous().realize();
+  Variable v("rows", 1, 6);
+  for (int k = 1; k <= 6; k++) {
+    BoundVariable n = v.bind(k);
+    Tensor part = x.shrink({{0, n}, {0, 2}});
+    EXPECT_EQ((part * 2).sum().item<float>(), static_cast<float>(2 * k * (2 * k - 1)));
+    EXPECT_NEAR(part.softmax(0).sum().item<float>(), 2, 1e-5);
+  }
+}
+
 TEST(Eager, SameResults) {
   Tensor lazy = (Tensor::arange(6).reshape(2, 3).to_float() * 2).softmax().sum(0);
   V want = values(lazy);

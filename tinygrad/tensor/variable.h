@@ -1,0 +1,41 @@
+/// \file Variable: an integer whose value is no part of a graph's structure, so that one schedule and one kernel serve all values.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "tinygrad/tensor/tensor.h"
+
+namespace tg {
+
+/// A variable with a value, or a sum of one and a number: an offset or size of views (`x.shrink({{i, i + 1}})`), or a scalar tensor.
+class BoundVariable {
+ public:
+  /// For offsets and sizes. Valid while this object, or a tensor made with it, lives.
+  operator SInt() const;
+  BoundVariable operator+(int64_t n) const;
+  /// A scalar of the default int.
+  Tensor tensor() const;
+  int64_t value() const { return value_; }
+
+ private:
+  friend class Variable;
+  BoundVariable(UOpRef u, int64_t v) : uop_(std::move(u)), value_(v) {}
+  UOpRef uop_;
+  int64_t value_;
+};
+class Variable {
+ public:
+  /// ValueError when vmin > vmax.
+  Variable(std::string name, int64_t vmin, int64_t vmax);
+  /// ValueError when the value is outside of the bounds.
+  BoundVariable bind(int64_t value) const;
+  const std::string& name() const { return name_; }
+  int64_t vmin() const { return vmin_; }
+  int64_t vmax() const { return vmax_; }
+
+ private:
+  std::string name_;
+  int64_t vmin_, vmax_;
+};
+
+}  // namespace tg
