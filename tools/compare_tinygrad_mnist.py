@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains the MNIST network with tinygrad and with `tg mnist` from the same seed and compares the loss of every step.
 
-usage: compare_tinygrad_mnist.py [--tg build/release/bin/tg] [--steps 5] [--seed 42] [--batch-size 512] [--tolerance 1e-3]
+usage: compare_tinygrad_mnist.py [--tg build/release/bin/tg] [--steps 5] [--seed 42] [--batch-size 512] [--lr 0.001] [--tolerance 1e-3]
 
 Needs tinygrad and NumPy from PyPI (pip install tinygrad numpy) and a C compiler for it. Exit code 1 when a loss differs by more than the tolerance."""
 import argparse, gzip, os, pathlib, subprocess, sys, tempfile
@@ -15,7 +15,7 @@ def read_idx(name, offset, shape):
     return np.frombuffer(f.read(), dtype=np.uint8)[offset:].reshape(shape)
 
 
-def tinygrad_losses(steps, seed, batch_size):
+def tinygrad_losses(steps, seed, batch_size, lr):
   os.environ.setdefault("DEV", "CPU")
   from tinygrad import Context, Tensor, nn
   Tensor.manual_seed(seed)
@@ -23,7 +23,7 @@ def tinygrad_losses(steps, seed, batch_size):
             nn.Conv2d(32, 64, 3), Tensor.relu, nn.Conv2d(64, 64, 3), Tensor.relu, nn.BatchNorm(64), Tensor.max_pool2d,
             lambda x: x.flatten(1), nn.Linear(576, 10)]
   images, labels = Tensor(read_idx("train-images-idx3-ubyte.gz", 16, (-1, 1, 28, 28))), Tensor(read_idx("train-labels-idx1-ubyte.gz", 8, (-1,)))
-  optimizer = nn.optim.Adam(nn.state.get_parameters(layers))
+  optimizer = nn.optim.Adam(nn.state.get_parameters(layers), lr=lr)
   losses = []
   with Context(TRAINING=1):
     for _ in range(steps):
@@ -35,10 +35,11 @@ def tinygrad_losses(steps, seed, batch_size):
   return losses
 
 
-def tg_losses(tg, steps, seed, batch_size):
+def tg_losses(tg, steps, seed, batch_size, lr):
   with tempfile.TemporaryDirectory() as folder:
     path = os.path.join(folder, "losses")
-    subprocess.run([tg, "mnist", "--steps", str(steps), "--seed", str(seed), "--batch-size", str(batch_size), "--losses", path], check=True)
+    subprocess.run([tg, "mnist", "--steps", str(steps), "--seed", str(seed), "--batch-size", str(batch_size), "--lr", str(lr),
+                    "--losses", path], check=True)
     with open(path) as f: return [float(line) for line in f]
 
 
@@ -48,10 +49,11 @@ def main():
   p.add_argument("--steps", type=int, default=5)
   p.add_argument("--seed", type=int, default=42)
   p.add_argument("--batch-size", type=int, default=512)
+  p.add_argument("--lr", type=float, default=0.001)
   p.add_argument("--tolerance", type=float, default=1e-3, help="greatest relative difference")
   a = p.parse_args()
-  theirs = tinygrad_losses(a.steps, a.seed, a.batch_size)
-  ours = tg_losses(a.tg, a.steps, a.seed, a.batch_size)
+  theirs = tinygrad_losses(a.steps, a.seed, a.batch_size, a.lr)
+  ours = tg_losses(a.tg, a.steps, a.seed, a.batch_size, a.lr)
   worst = 0.0
   print(f"{'step':>4} {'tinygrad':>12} {'tg':>12} {'relative':>10}")
   for i, (t, o) in enumerate(zip(theirs, ours, strict=True)):
