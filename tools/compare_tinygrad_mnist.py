@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
 """Trains the MNIST network with tinygrad and with `tg mnist` from the same seed and compares the loss of every step.
 
-usage: compare_tinygrad_mnist.py [--tg build/release/bin/tg] [--steps 5] [--seed 42] [--batch-size 512] [--lr 0.001] [--tolerance 1e-3]
+usage: compare_tinygrad_mnist.py [--tg build/release/bin/tg] [--steps 5] [--seed 42] [--batch-size 512] [--lr 0.0001] [--tolerance 1e-3]
 
-Needs tinygrad and NumPy from PyPI (pip install tinygrad numpy) and a C compiler for it. Exit code 1 when a loss differs by more than the tolerance."""
+Needs tinygrad and NumPy from PyPI (pip install tinygrad numpy) and a C compiler for it. Exit code 1 when a loss differs by more than the tolerance.
+
+Adam's first steps move every weight by about the learning rate, whatever the size of its gradient: where a gradient is rounding noise, so is the step. At its
+default of 0.001 correct float32 programs therefore differ by up to 0.3 % after five steps (at seed 42 tinygrad itself is 0.12 % from float64 at the third and
+0.31 % at the fifth). At 0.0001 rounding stays below 0.01 %, and a wrong formula still shows."""
 import argparse, gzip, os, pathlib, subprocess, sys, tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -49,7 +53,7 @@ def main():
   p.add_argument("--steps", type=int, default=5)
   p.add_argument("--seed", type=int, default=42)
   p.add_argument("--batch-size", type=int, default=512)
-  p.add_argument("--lr", type=float, default=0.001)
+  p.add_argument("--lr", type=float, default=0.0001)
   p.add_argument("--tolerance", type=float, default=1e-3, help="greatest relative difference")
   a = p.parse_args()
   theirs = tinygrad_losses(a.steps, a.seed, a.batch_size, a.lr)
