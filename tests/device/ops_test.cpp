@@ -12,7 +12,10 @@ class DeviceOps : public testing::TestWithParam<Recorded> {};
 void expect_near(const std::vector<double>& got, const std::vector<double>& want, double tolerance, const std::string& what) {
   ASSERT_EQ(got.size(), want.size()) << what;
   for (size_t i = 0; i < got.size(); i++) {
-    if (std::isnan(want[i])) { EXPECT_TRUE(std::isnan(got[i])) << what << " element " << i; continue; }
+    if (std::isnan(want[i])) {
+      EXPECT_TRUE(std::isnan(got[i])) << what << " element " << i;
+      continue;
+    }
     if (got[i] == want[i]) continue;
     EXPECT_NEAR(got[i], want[i], tolerance * (1 + std::abs(want[i]))) << what << " element " << i;
   }
@@ -36,7 +39,8 @@ TEST_P(DeviceOps, Gradient) {
   const OpCase& c = op_cases().at(r.name);
   Tensors in, targets;
   for (size_t i = 0; i < r.inputs.size(); i++) in.push_back(input(r.inputs[i], static_cast<int64_t>(i) + 1));
-  for (Tensor& t : in) if (t.dtype() == dtypes::float32) t.requires_grad_(), targets.push_back(t);
+  for (Tensor& t : in)
+    if (t.dtype() == dtypes::float32) t.requires_grad_(), targets.push_back(t);
   Tensor out = c.call(in), seed = Tensor::from(input_values(out.numel(), 77, -1, 1), out.shape(), {.dtype = dtypes::float32});
   Tensors grads = out.gradient(targets, seed);
   std::vector<std::vector<double>> want;
@@ -45,7 +49,8 @@ TEST_P(DeviceOps, Gradient) {
   for (size_t i = 0; i < grads.size(); i++) expect_near(grads[i].to_vector<double>(), want[i], 10 * c.tolerance, str("gradient ", i));
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, DeviceOps, testing::ValuesIn(recorded(TG_TESTS_DIR "/oracle/cases.tsv")), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Table, DeviceOps, testing::ValuesIn(recorded(TG_TESTS_DIR "/oracle/cases.tsv")),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace tg::oracle

@@ -37,7 +37,11 @@ TEST(Realize, SeveralTensorsInOneSchedule) {
 
 TEST(Realize, SecondRunHitsTheScheduleCache) {
   Context lazy{{"EAGER", 0}};
-  auto run = [](float v) { Tensor x({v, 2 * v}); Tensor y = (x * 3).exp2(); return y.schedule().cache_hit; };
+  auto run = [](float v) {
+    Tensor x({v, 2 * v});
+    Tensor y = (x * 3).exp2();
+    return y.schedule().cache_hit;
+  };
   run(1);
   EXPECT_TRUE(run(2));
 }
@@ -74,7 +78,10 @@ TEST(Assign, SeveralTimes) {
   Tensor x({1.f, 2.f});
   for (int i = 0; i < 3; i++) x.assign(x * 2);
   EXPECT_EQ(values(x), (V{8, 16}));
-  for (int i = 0; i < 3; i++) { x.assign(x + 1); x.realize(); }
+  for (int i = 0; i < 3; i++) {
+    x.assign(x + 1);
+    x.realize();
+  }
   EXPECT_EQ(values(x), (V{11, 19}));
   Tensor a({1.f}), b({2.f});
   Tensor old_a = a + 0;

@@ -15,9 +15,7 @@ template <class E, class F> void expect(F&& f, const std::string& op, const std:
     EXPECT_THAT(e.what(), HasSubstr("[" + op + "]"));
     EXPECT_THAT(e.what(), HasSubstr(part));
     return;
-  } catch (const std::exception& e) {
-    FAIL() << "another error: " << e.what();
-  }
+  } catch (const std::exception& e) { FAIL() << "another error: " << e.what(); }
   FAIL() << "no error, expected one of " << op;
 }
 
@@ -33,7 +31,12 @@ TEST(TensorErrors, Creation) {
   expect<ValueError>([] { Tensor::linspace(0, 1, -1); }, "linspace", "-1");
   expect<ShapeError>([] { Tensor::eye(-1); }, "eye", "-1");
   EXPECT_THROW(Tensor::zeros({2}, {.device = "NOSUCH"}), DeviceError);
-  expect<ValueError>([] { Tensor t; t.sum(); }, "sum", "undefined");
+  expect<ValueError>(
+      [] {
+        Tensor t;
+        t.sum();
+      },
+      "sum", "undefined");
 }
 
 TEST(TensorErrors, Shapes) {
@@ -107,11 +110,36 @@ TEST(TensorErrors, Losses) {
 }
 
 TEST(TensorErrors, Assign) {
-  expect<ShapeError>([] { Tensor x({1.f, 2.f}); x.assign(Tensor({1.f, 2.f, 3.f})); }, "assign", "(3,)");
-  expect<DTypeError>([] { Tensor x({1.f, 2.f}); x.assign(Tensor({1, 2})); }, "assign", "int32");
-  expect<DTypeError>([] { Tensor x({1, 2}); x += 1.5; }, "assign", "float32");
-  expect<ValueError>([] { Tensor x({1.f}); x.expand(3).assign(Tensor({1.f, 2.f, 3.f})); }, "assign", "places of their own");
-  expect<ShapeError>([] { Tensor x({1.f}); x.replace(Tensor({1.f, 2.f})); }, "replace", "(2,)");
+  expect<ShapeError>(
+      [] {
+        Tensor x({1.f, 2.f});
+        x.assign(Tensor({1.f, 2.f, 3.f}));
+      },
+      "assign", "(3,)");
+  expect<DTypeError>(
+      [] {
+        Tensor x({1.f, 2.f});
+        x.assign(Tensor({1, 2}));
+      },
+      "assign", "int32");
+  expect<DTypeError>(
+      [] {
+        Tensor x({1, 2});
+        x += 1.5;
+      },
+      "assign", "float32");
+  expect<ValueError>(
+      [] {
+        Tensor x({1.f});
+        x.expand(3).assign(Tensor({1.f, 2.f, 3.f}));
+      },
+      "assign", "places of their own");
+  expect<ShapeError>(
+      [] {
+        Tensor x({1.f});
+        x.replace(Tensor({1.f, 2.f}));
+      },
+      "replace", "(2,)");
 }
 
 TEST(TensorErrors, AFailedCallLeavesNothingBehind) {

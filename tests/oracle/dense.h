@@ -1,5 +1,5 @@
-/// \file The dense evaluator: tensor graphs op by op on host arrays, straight from docs/ir.md. Shares nothing with scheduler, code generation and runtimes
-/// but the definition of the scalar ops (uop/eval.h), which has tests of its own.
+/// \file The dense evaluator: tensor graphs op by op on host arrays, straight from docs/ir.md. Shares nothing with scheduler, code generation and
+/// runtimes but the definition of the scalar ops (uop/eval.h), which has tests of its own.
 #pragma once
 #include <cstring>
 #include <map>
@@ -21,7 +21,11 @@ struct DenseArray {
   int64_t numel() const { return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>()); }
   ConstValue at(int64_t i) const { return load_const(&data[static_cast<size_t>(i) * eval_itemsize(dtype)], dtype); }
   double number(int64_t i) const { return at(i).as_double(); }
-  std::vector<double> numbers() const { std::vector<double> r; for (int64_t i = 0; i < numel(); i++) r.push_back(number(i)); return r; }
+  std::vector<double> numbers() const {
+    std::vector<double> r;
+    for (int64_t i = 0; i < numel(); i++) r.push_back(number(i));
+    return r;
+  }
 };
 using Dense = std::shared_ptr<const DenseArray>;
 
@@ -39,7 +43,10 @@ template <class F> Dense gathered(const DenseArray& in, std::vector<int64_t> sha
   for (int64_t i = 0, n = out->numel(); i < n; i++) {
     int64_t from = source(at);
     if (from >= 0) std::memcpy(&out->data[static_cast<size_t>(i) * size], &in.data[static_cast<size_t>(from) * size], size);
-    for (size_t a = nd; a-- > 0;) { if (++at[a] < out->shape[a]) break; at[a] = 0; }
+    for (size_t a = nd; a-- > 0;) {
+      if (++at[a] < out->shape[a]) break;
+      at[a] = 0;
+    }
   }
   return out;
 }
@@ -54,7 +61,8 @@ inline Dense broadcast(const Dense& in, const std::vector<int64_t>& shape) {
   size_t lead = shape.size() - in->shape.size();
   return gathered(*in, shape, [&](const std::vector<int64_t>& at) {
     int64_t o = 0;
-    for (size_t i = 0; i < st.size(); i++) if (in->shape[i] != 1) o += at[lead + i] * st[i];
+    for (size_t i = 0; i < st.size(); i++)
+      if (in->shape[i] != 1) o += at[lead + i] * st[i];
     return o;
   });
 }
@@ -63,7 +71,11 @@ inline Dense broadcast(const Dense& in, const std::vector<int64_t>& shape) {
 inline Dense moved(UOp u, const Dense& x) {
   std::vector<int64_t> st = strides_of(x->shape), shape = shape_of(u).ints();
   switch (u.op()) {
-    case Ops::RESHAPE: { auto r = std::make_shared<DenseArray>(*x); r->shape = shape; return r; }
+    case Ops::RESHAPE: {
+      auto r = std::make_shared<DenseArray>(*x);
+      r->shape = shape;
+      return r;
+    }
     case Ops::EXPAND: return broadcast(x, shape);
     case Ops::PERMUTE: {
       const auto& order = u.arg<std::vector<int64_t>>();
@@ -111,11 +123,18 @@ inline Dense reduced(UOp u, const DenseArray& x) {
     if (!seen[o]) acc[o] = v, seen[o] = 1;
     else if (is_float && r.op == Ops::ADD) acc[o].f += v.f;
     else if (is_float && r.op == Ops::MUL) acc[o].f *= v.f;
-    else { ConstValue both[] = {acc[o], v}; acc[o] = eval_alu(r.op, u.dtype(), both, u.dtype()); }
-    for (size_t a = at.size(); a-- > 0;) { if (++at[a] < x.shape[a]) break; at[a] = 0; }
+    else {
+      ConstValue both[] = {acc[o], v};
+      acc[o] = eval_alu(r.op, u.dtype(), both, u.dtype());
+    }
+    for (size_t a = at.size(); a-- > 0;) {
+      if (++at[a] < x.shape[a]) break;
+      at[a] = 0;
+    }
   }
   size_t size = eval_itemsize(u.dtype());
-  for (size_t o = 0; o < acc.size(); o++) store_const(&out->data[o * size], is_float ? eval_cast(acc[o], dtypes::float64, u.dtype()) : acc[o], u.dtype());
+  for (size_t o = 0; o < acc.size(); o++)
+    store_const(&out->data[o * size], is_float ? eval_cast(acc[o], dtypes::float64, u.dtype()) : acc[o], u.dtype());
   return out;
 }
 
@@ -144,37 +163,61 @@ inline Dense evaluate(UOp root) {
         v = a;
         break;
       }
-      case Ops::CONST: { auto a = dense(u.dtype(), {}); store_const(a->data.data(), u.const_value(), u.dtype()); v = a; break; }
+      case Ops::CONST: {
+        auto a = dense(u.dtype(), {});
+        store_const(a->data.data(), u.const_value(), u.dtype());
+        v = a;
+        break;
+      }
       case Ops::ARANGE: {
         auto a = dense(u.dtype(), shape_of(u).ints());
         for (int64_t i = 0; i < a->numel(); i++) store_const(&a->data[static_cast<size_t>(i) * eval_itemsize(u.dtype())], ConstValue(i), u.dtype());
         v = a;
         break;
       }
-      case Ops::PARAM: case Ops::STORE: continue;  // read where they are used
+      case Ops::PARAM:
+      case Ops::STORE: continue;  // read where they are used
       case Ops::STACK: {
         auto a = dense(u.dtype(), shape_of(u).ints());
         size_t at = 0;
-        for (uint32_t i = 0; i < u.nsrc(); i++) { std::memcpy(a->data.data() + at, in(i)->data.data(), in(i)->data.size()); at += in(i)->data.size(); }
+        for (uint32_t i = 0; i < u.nsrc(); i++) {
+          std::memcpy(a->data.data() + at, in(i)->data.data(), in(i)->data.size());
+          at += in(i)->data.size();
+        }
         v = a;
         break;
       }
-      case Ops::RESHAPE: case Ops::EXPAND: case Ops::PERMUTE: case Ops::FLIP: case Ops::SHRINK: case Ops::PAD: v = moved(u, in(0)); break;
+      case Ops::RESHAPE:
+      case Ops::EXPAND:
+      case Ops::PERMUTE:
+      case Ops::FLIP:
+      case Ops::SHRINK:
+      case Ops::PAD: v = moved(u, in(0)); break;
       case Ops::REDUCE: v = reduced(u, *in(0)); break;
-      case Ops::CONTIGUOUS: case Ops::CONTIGUOUS_BACKWARD: case Ops::DETACH: case Ops::COPY: v = in(0); break;
-      case Ops::BITCAST: { auto a = std::make_shared<DenseArray>(*in(0)); a->dtype = u.dtype(); v = a; break; }
+      case Ops::CONTIGUOUS:
+      case Ops::CONTIGUOUS_BACKWARD:
+      case Ops::DETACH:
+      case Ops::COPY: v = in(0); break;
+      case Ops::BITCAST: {
+        auto a = std::make_shared<DenseArray>(*in(0));
+        a->dtype = u.dtype();
+        v = a;
+        break;
+      }
       case Ops::INDEX: {
         const DenseArray& x = *in(0);
         std::vector<int64_t> st = strides_of(x.shape), shape = shape_of(u).ints();
         size_t k = u.nsrc() - 1, batch = shape.size() - (x.shape.size() - k);
         std::vector<Dense> idx;
-        for (size_t i = 0; i < k; i++) idx.push_back(broadcast(in(i + 1), std::vector<int64_t>(shape.begin(), shape.begin() + static_cast<long>(batch))));
+        for (size_t i = 0; i < k; i++)
+          idx.push_back(broadcast(in(i + 1), std::vector<int64_t>(shape.begin(), shape.begin() + static_cast<long>(batch))));
         std::vector<int64_t> bst = strides_of(std::vector<int64_t>(shape.begin(), shape.begin() + static_cast<long>(batch)));
         v = gathered(x, shape, [&](const std::vector<int64_t>& at) {
           int64_t b = std::inner_product(bst.begin(), bst.end(), at.begin(), int64_t{0}), o = 0;
           for (size_t i = 0; i < k; i++) {
             int64_t r = static_cast<int64_t>(idx[i]->at(b).i);
-            if (r < 0 || r >= x.shape[i]) throw Error(str("oracle: index ", r, " is out of bounds for axis ", i, " of ", Shape(std::span<const int64_t>(x.shape))));
+            if (r < 0 || r >= x.shape[i])
+              throw Error(str("oracle: index ", r, " is out of bounds for axis ", i, " of ", Shape(std::span<const int64_t>(x.shape))));
             o += r * st[i];
           }
           for (size_t i = k; i < x.shape.size(); i++) o += at[batch + i - k] * st[i];
@@ -183,7 +226,10 @@ inline Dense evaluate(UOp root) {
         break;
       }
       case Ops::AFTER: {
-        if (u.src(0).is(Ops::PARAM)) { v = value.at(u.src(1).src(1)); break; }
+        if (u.src(0).is(Ops::PARAM)) {
+          v = value.at(u.src(1).src(1));
+          break;
+        }
         v = in(0);
         for (uint32_t e = 1; e < u.nsrc(); e++) {
           if (!u.src(e).is(Ops::STORE)) throw Error(str("oracle: effect ", u.src(e)));
@@ -197,7 +243,8 @@ inline Dense evaluate(UOp root) {
           auto a = std::make_shared<DenseArray>(*v);
           const Dense& w = value.at(u.src(e).src(1));
           size_t size = eval_itemsize(a->dtype);
-          for (int64_t i = 0; i < w->numel(); i++) std::memcpy(&a->data[static_cast<size_t>(p->at(i).i) * size], &w->data[static_cast<size_t>(i) * size], size);
+          for (int64_t i = 0; i < w->numel(); i++)
+            std::memcpy(&a->data[static_cast<size_t>(p->at(i).i) * size], &w->data[static_cast<size_t>(i) * size], size);
           v = a;
         }
         break;
@@ -212,6 +259,9 @@ inline Dense evaluate(UOp root) {
   }
   return value.at(root);
 }
-inline Dense evaluate(const Tensor& t) { GraphScope g; return evaluate(t.uop()); }
+inline Dense evaluate(const Tensor& t) {
+  GraphScope g;
+  return evaluate(t.uop());
+}
 
 }  // namespace tg::oracle

@@ -12,7 +12,9 @@ namespace tg::oracle {
 namespace {
 
 std::vector<double> values(const Tensor& t) { return evaluate(t)->numbers(); }
-Tensor doubles(const Shape& shape, int64_t seed, double lo = -2, double hi = 2) { return Tensor::from(input_values(shape.numel(), seed, lo, hi), shape); }
+Tensor doubles(const Shape& shape, int64_t seed, double lo = -2, double hi = 2) {
+  return Tensor::from(input_values(shape.numel(), seed, lo, hi), shape);
+}
 
 /// Compares the gradient with central differences, in float64.
 void check(const std::function<Tensor(const Tensors&)>& f, const std::vector<Tensor>& in, double tolerance = 1e-5) {
@@ -41,7 +43,8 @@ TEST(Gradient, FiniteDifferences) {
   check([](T t) { return (t[0].sin() * t[0].exp()).sum(1); }, {doubles({2, 3}, 3)});
   check([](T t) { return t[0].pow(t[1]); }, {doubles({5}, 4, 0.5, 2), doubles({5}, 5)});
   check([](T t) { return t[0].prod(0); }, {doubles({4, 2}, 6)});
-  check([](T t) { return t[0].conv2d(t[1], t[2], {.groups = 2, .stride = 2, .dilation = {1, 2}, .padding = {1, 0, 2, 1}}); }, {doubles({2, 4, 7, 8}, 7), doubles({4, 2, 3, 2}, 8), doubles({4}, 9)});
+  check([](T t) { return t[0].conv2d(t[1], t[2], {.groups = 2, .stride = 2, .dilation = {1, 2}, .padding = {1, 0, 2, 1}}); },
+        {doubles({2, 4, 7, 8}, 7), doubles({4, 2, 3, 2}, 8), doubles({4}, 9)});
   check([](T t) { return t[0].softmax(0).log_softmax(1); }, {doubles({3, 4}, 10)});
   check([](T t) { return t[0].max_pool2d({.kernel_size = {3, 2}, .stride = 1}); }, {doubles({1, 1, 5, 4}, 11)});
   check([](T t) { return t[0].layernorm() * t[1]; }, {doubles({3, 4}, 12), doubles({4}, 13)}, 1e-4);
@@ -58,9 +61,13 @@ TEST(Gradient, AnyOrder) {
   Tensor y = (x * x * x * x).sum();
   Tensor d1 = y.gradient({x})[0], d2 = d1.sum().gradient({x})[0], d3 = d2.sum().gradient({x})[0], d4 = d3.sum().gradient({x})[0];
   std::vector<double> v = values(x), g2 = values(d2), g4 = values(d4);
-  for (size_t i = 0; i < v.size(); i++) { EXPECT_NEAR(g2[i], 12 * v[i] * v[i], 1e-9); EXPECT_NEAR(g4[i], 24, 1e-9); }
+  for (size_t i = 0; i < v.size(); i++) {
+    EXPECT_NEAR(g2[i], 12 * v[i] * v[i], 1e-9);
+    EXPECT_NEAR(g4[i], 24, 1e-9);
+  }
   check([](const Tensors& t) { return (t[0].tanh() * t[1]).sum().gradient({t[0]})[0]; }, {doubles({3}, 3), doubles({3}, 4)});
-  check([](const Tensors& t) { return t[0].conv2d(t[1]).square().sum().gradient({t[1]})[0]; }, {doubles({1, 1, 3, 3}, 3), doubles({1, 1, 2, 2}, 4)}, 1e-4);
+  check([](const Tensors& t) { return t[0].conv2d(t[1]).square().sum().gradient({t[1]})[0]; }, {doubles({1, 1, 3, 3}, 3), doubles({1, 1, 2, 2}, 4)},
+        1e-4);
 }
 
 TEST(Gradient, Edges) {
@@ -129,13 +136,15 @@ TEST(Backward, ConstantLeaves) {
 
 TEST(Backward, Errors) {
   Tensor x({1.0, 2.0});
-  EXPECT_THROW((x * 2).backward(), GradientError);                       // no scalar
-  EXPECT_THROW(Tensor({1, 2}).sum().backward(), GradientError);          // integers
-  EXPECT_THROW((x * 2).backward(Tensor({1.0})), ShapeError);             // seed of another shape
+  EXPECT_THROW((x * 2).backward(), GradientError);               // no scalar
+  EXPECT_THROW(Tensor({1, 2}).sum().backward(), GradientError);  // integers
+  EXPECT_THROW((x * 2).backward(Tensor({1.0})), ShapeError);     // seed of another shape
   EXPECT_THROW(Tensor({1, 2}).requires_grad_(), DTypeError);
   EXPECT_THROW(x.sum().gradient({Tensor({1, 2})}), GradientError);
-  EXPECT_THROW(Tensor::full({}, 1.0).backward(), GradientError);         // nothing to differentiate
-  try { (x * 2).backward(); } catch (const GradientError& e) { EXPECT_NE(std::string(e.what()).find("sum()"), std::string::npos) << e.what(); }
+  EXPECT_THROW(Tensor::full({}, 1.0).backward(), GradientError);  // nothing to differentiate
+  try {
+    (x * 2).backward();
+  } catch (const GradientError& e) { EXPECT_NE(std::string(e.what()).find("sum()"), std::string::npos) << e.what(); }
 }
 
 TEST(Gradient, MillionAdds) {

@@ -12,7 +12,10 @@ std::vector<Recorded> all() { return recorded(TG_TESTS_DIR "/oracle/cases.tsv");
 void expect_near(const std::vector<double>& got, const std::vector<double>& want, double tolerance, const std::string& what) {
   ASSERT_EQ(got.size(), want.size()) << what;
   for (size_t i = 0; i < got.size(); i++) {
-    if (std::isnan(want[i])) { EXPECT_TRUE(std::isnan(got[i])) << what << " element " << i; continue; }
+    if (std::isnan(want[i])) {
+      EXPECT_TRUE(std::isnan(got[i])) << what << " element " << i;
+      continue;
+    }
     if (got[i] == want[i]) continue;  // infinities too
     EXPECT_NEAR(got[i], want[i], tolerance * (1 + std::abs(want[i]))) << what << " element " << i;
   }
@@ -35,7 +38,8 @@ TEST_P(Ops, MatchesPyTorch) {
   Tensor seed = Tensor::from(input_values(out.numel(), 77, -1, 1), out.shape(), {.dtype = dtypes::float32});
   Tensors targets;
   std::vector<std::vector<double>> want;
-  for (size_t i = 0; i < in.size(); i++) if (in[i].dtype() == dtypes::float32) targets.push_back(in[i]), want.push_back(r.gradients[i]);
+  for (size_t i = 0; i < in.size(); i++)
+    if (in[i].dtype() == dtypes::float32) targets.push_back(in[i]), want.push_back(r.gradients[i]);
   Tensors grads = out.gradient(targets, seed);
   for (size_t i = 0; i < targets.size(); i++) {
     EXPECT_EQ(grads[i].shape(), targets[i].shape());
@@ -49,7 +53,8 @@ INSTANTIATE_TEST_SUITE_P(Table, Ops, testing::ValuesIn(all()), [](const auto& in
 TEST(OpTable, EveryCallIsRecorded) {
   std::vector<Recorded> r = all();
   ASSERT_GT(r.size(), 200u);
-  for (auto& [name, c] : op_cases()) EXPECT_TRUE(std::any_of(r.begin(), r.end(), [&](const Recorded& x) { return x.name == name; })) << name << " is not in cases.tsv: run record.py";
+  for (auto& [name, c] : op_cases())
+    EXPECT_TRUE(std::any_of(r.begin(), r.end(), [&](const Recorded& x) { return x.name == name; })) << name << " is not in cases.tsv: run record.py";
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
-/// \file Random numbers equal tinygrad's (0.14) for the same seed and order of creation: bits, rand and randint exactly, uniform within 1 ulp, the normal
-/// family within 1e-6. The expectations were printed by tinygrad.
+/// \file Random numbers equal tinygrad's (0.14) for the same seed and order of creation: bits, rand and randint exactly, uniform within 1 ulp, the
+/// normal family within 1e-6. The expectations were printed by tinygrad.
+#include "tinygrad/tensor/random.h"
+
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -7,7 +9,6 @@
 
 #include "oracle/dense.h"
 #include "tinygrad/base/context.h"
-#include "tinygrad/tensor/random.h"
 
 namespace tg::oracle {
 namespace {
@@ -54,7 +55,8 @@ TEST(Random, EqualsTinygrad) {
   expect_near(Tensor::kaiming_normal({2, 3}), {0xbf659fecu, 0x3e060dd3u, 0x3e81b666u, 0xbddab852u, 0x3e7b93f4u, 0x3fee971cu});
   EXPECT_EQ(raw<uint16_t>(Tensor::rand({5}, {.dtype = dtypes::float16})), (std::vector<uint16_t>{0x3be8, 0x3738, 0x3934, 0x3a86, 0x3268}));
   EXPECT_EQ(raw<uint16_t>(Tensor::rand({3}, {.dtype = dtypes::bfloat16})), (std::vector<uint16_t>{16000, 15680, 15552}));
-  EXPECT_EQ(raw<uint64_t>(Tensor::rand({3}, {.dtype = dtypes::float64})), (std::vector<uint64_t>{0x3fe7d95af1c136f8, 0x3fee62671c32306a, 0x3fee1690b38fb2bc}));
+  EXPECT_EQ(raw<uint64_t>(Tensor::rand({3}, {.dtype = dtypes::float64})),
+            (std::vector<uint64_t>{0x3fe7d95af1c136f8, 0x3fee62671c32306a, 0x3fee1690b38fb2bc}));
   EXPECT_EQ(bits32(Tensor::rand(2)), (std::vector<uint32_t>{0x3ec0fef0u, 0x3ebda8fcu}));
   Tensor::manual_seed((1ull << 32) + 7);
   EXPECT_EQ(bits32(Tensor::rand(3)), (std::vector<uint32_t>{0x3ede7618u, 0x3d419ee0u, 0x3c14d780u}));
@@ -79,7 +81,10 @@ TEST(Random, ChiSquareOfBytes) {
   Tensor::manual_seed(9);
   std::vector<int> count(256);
   const int n = 1 << 15;
-  for (int32_t v : raw<int32_t>(Tensor::randint({n}, {.low = 0, .high = 256}))) { ASSERT_TRUE(v >= 0 && v < 256); count[static_cast<size_t>(v)]++; }
+  for (int32_t v : raw<int32_t>(Tensor::randint({n}, {.low = 0, .high = 256}))) {
+    ASSERT_TRUE(v >= 0 && v < 256);
+    count[static_cast<size_t>(v)]++;
+  }
   double chi = 0;
   for (int c : count) chi += std::pow(c - n / 256.0, 2) / (n / 256.0);
   EXPECT_LT(chi, 400);  // 255 degrees of freedom: the chance to exceed 400 is below 1e-7
@@ -93,7 +98,10 @@ TEST(Random, Dropout) {
   Tensor::manual_seed(1);
   std::vector<double> v = evaluate(x.dropout(0.25))->numbers();
   int kept = 0;
-  for (double d : v) { ASSERT_TRUE(d == 0 || std::abs(d - 1 / 0.75) < 1e-6) << d; kept += d != 0; }
+  for (double d : v) {
+    ASSERT_TRUE(d == 0 || std::abs(d - 1 / 0.75) < 1e-6) << d;
+    kept += d != 0;
+  }
   EXPECT_NEAR(kept, 750, 60);
   EXPECT_EQ(evaluate(x.dropout(1))->numbers(), std::vector<double>(1000, 0.0));
   EXPECT_THROW(x.dropout(1.5), ValueError);

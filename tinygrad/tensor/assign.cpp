@@ -69,13 +69,19 @@ Writes writes_of(const UOps& roots) {
     stack.push_back(r);
     while (!stack.empty()) {
       UOp u = stack.back();
-      if (seen.has(u)) { stack.pop_back(); continue; }
+      if (seen.has(u)) {
+        stack.pop_back();
+        continue;
+      }
       size_t before = stack.size();
-      if (!g.forwarded(u)) for (size_t i = u.nsrc(); i-- > 0;) if (!seen.has(u.src(i))) stack.push_back(u.src(i));
+      if (!g.forwarded(u))
+        for (size_t i = u.nsrc(); i-- > 0;)
+          if (!seen.has(u.src(i))) stack.push_back(u.src(i));
       if (stack.size() != before) continue;
       seen.mark(u), stack.pop_back();
       TG_CHECK(ValueError, !(u.is(Ops::BUFFER) && u.node()->flags & kStale),
-               "[realize] got an expression of a tensor that was overwritten in place after it was built, expected it to be realized (or differentiated) before the assign");
+               "[realize] got an expression of a tensor that was overwritten in place after it was built, expected it to be realized (or "
+               "differentiated) before the assign");
       if (!is_effect(u) || g.forwarded(u)) continue;
       w.effects.push_back(u);
       UOp b = memory_of(u);
@@ -106,10 +112,17 @@ UOps readers_of(const Writes& w) {
     stack.push_back(root);
     while (!stack.empty()) {
       UOp u = stack.back();
-      if (reads.has(u)) { stack.pop_back(); continue; }
-      if (g.forwarded(u)) { reads.set(u, no), stack.pop_back(); continue; }
+      if (reads.has(u)) {
+        stack.pop_back();
+        continue;
+      }
+      if (g.forwarded(u)) {
+        reads.set(u, no), stack.pop_back();
+        continue;
+      }
       size_t before = stack.size();
-      for (size_t i = u.nsrc(); i-- > 0;) if (!reads.has(u.src(i))) stack.push_back(u.src(i));
+      for (size_t i = u.nsrc(); i-- > 0;)
+        if (!reads.has(u.src(i))) stack.push_back(u.src(i));
       if (stack.size() != before) continue;
       bool any = false;
       for (UOp s : u.srcs()) any |= reads.get(s) != no;
@@ -166,13 +179,15 @@ const Tensor& Tensor::assign(const Tensor& value) const {
   if (v.dtype().is_weak() && (d.is_float() || !v.dtype().is_float())) v = ops::cast(v, d);
   TG_CHECK(DTypeError, v.dtype() == d, "[assign] got ", v.dtype(), ", expected ", d, ": cast the value");
   const std::string &here = device_of(u), &there = device_of(v);
-  TG_CHECK(DeviceError, here.empty() || there.empty() || here == there, "[assign] got a value on ", there, " for a tensor on ", here, ", expected one device: move it with .to(device)");
+  TG_CHECK(DeviceError, here.empty() || there.empty() || here == there, "[assign] got a value on ", there, " for a tensor on ", here,
+           ", expected one device: move it with .to(device)");
   v = ops::expand(v, want);
   UOp state = writable_state(u);
   if (!state) {
     UOp b = u;
     while (b.in(groups::kMovement)) b = b.src(0);
-    TG_CHECK(ValueError, !b.is(Ops::BUFFER) && !is_effect_target(b), "[assign] got a repeated or padded view of a tensor, expected one whose elements have places of their own");
+    TG_CHECK(ValueError, !b.is(Ops::BUFFER) && !is_effect_target(b),
+             "[assign] got a repeated or padded view of a tensor, expected one whose elements have places of their own");
     if (impl_->requires_grad.value_or(false)) {
       if (ops::literal_of(v)) v = own_storage(v, device_or_default(u));  // equal literals are one node: this one needs an identity
       v.node()->flags |= Node::kNeedsGrad;

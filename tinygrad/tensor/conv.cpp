@@ -42,14 +42,20 @@ Tensor Tensor::pool_view(const Ints& kernel, const Ints& stride, const Ints& dil
   bool overlapping = false;
   for (size_t i = 0; i < n; i++) {
     in[i] = sh[lead + i].value();
-    TG_CHECK(ShapeError, kernel[i] > 0 && step[i] > 0 && dil[i] > 0, "[pool] got kernel ", kernel[i], ", stride ", step[i], ", dilation ", dil[i], ", expected 1 or more");
-    TG_CHECK(ShapeError, dil[i] * (kernel[i] - 1) < in[i], "[pool] got kernel ", kernel[i], " with dilation ", dil[i], " for ", in[i], " elements (shape ", sh, "), expected a kernel that fits");
+    TG_CHECK(ShapeError, kernel[i] > 0 && step[i] > 0 && dil[i] > 0, "[pool] got kernel ", kernel[i], ", stride ", step[i], ", dilation ", dil[i],
+             ", expected 1 or more");
+    TG_CHECK(ShapeError, dil[i] * (kernel[i] - 1) < in[i], "[pool] got kernel ", kernel[i], " with dilation ", dil[i], " for ", in[i],
+             " elements (shape ", sh, "), expected a kernel that fits");
     out[i] = (in[i] - dil[i] * (kernel[i] - 1) - 1) / step[i] + 1;
     overlapping |= kernel[i] > step[i] || dil[i] != 1;
   }
   UOp u = uop();
   // A shape or a list of pairs: the leading axes as they are, then one or two entries an axis.
-  auto shape_with = [&](auto... f) { Shape r(sh.begin(), sh.begin() + static_cast<long>(lead)); for (size_t i = 0; i < n; i++) (r.push_back(f(i)), ...); return r; };
+  auto shape_with = [&](auto... f) {
+    Shape r(sh.begin(), sh.begin() + static_cast<long>(lead));
+    for (size_t i = 0; i < n; i++) (r.push_back(f(i)), ...);
+    return r;
+  };
   auto pairs_with = [&](bool whole, auto... f) {
     ops::Pairs r;
     for (size_t i = 0; i < lead; i++) r.push_back({0, whole ? sh[i] : SInt(0)});
@@ -74,7 +80,8 @@ Tensor Tensor::pool_view(const Ints& kernel, const Ints& stride, const Ints& dil
     if (strided) {
       u = ops::pad(u, pairs_with(false, [](size_t) { return P(0, 0); }, [&](size_t i) { return P(0, out[i] * step[i] - t(i)); }));
       u = ops::reshape(u, shape_with(k, [&](size_t i) { return out[i]; }, [&](size_t i) { return step[i]; }));
-      u = ops::shrink(u, pairs_with(true, [&](size_t i) { return P(0, kernel[i]); }, [&](size_t i) { return P(0, out[i]); }, [](size_t) { return P(0, 1); }));
+      u = ops::shrink(
+          u, pairs_with(true, [&](size_t i) { return P(0, kernel[i]); }, [&](size_t i) { return P(0, out[i]); }, [](size_t) { return P(0, 1); }));
       u = ops::reshape(u, shape_with(k, [&](size_t i) { return out[i]; }));
     }
     std::vector<int> order;
@@ -99,18 +106,20 @@ Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOption
   OpScope s;
   uop_of(*this, "conv2d"), uop_of(weight, "conv2d");
   const Shape xs = shape(), ws = weight.shape();
-  TG_CHECK(ShapeError, xs.size() == ws.size() && xs.size() >= 3, "[conv2d] got input ", xs, " and weight ", ws, ", expected equal numbers of axes: (batch, in, ...) and (out, in / groups, ...)");
+  TG_CHECK(ShapeError, xs.size() == ws.size() && xs.size() >= 3, "[conv2d] got input ", xs, " and weight ", ws,
+           ", expected equal numbers of axes: (batch, in, ...) and (out, in / groups, ...)");
   size_t n = xs.size() - 2;
   int64_t bs = xs[0].value(), cin_all = xs[1].value(), cout = ws[0].value(), cin = ws[1].value(), g = o.groups;
-  TG_CHECK(ShapeError, g > 0 && g * cin == cin_all && cout % g == 0, "[conv2d] got input ", xs, " and weight ", ws, " with ", g, " groups, expected ", g, " x ", cin,
-           " input channels and output channels divisible by the groups");
+  TG_CHECK(ShapeError, g > 0 && g * cin == cin_all && cout % g == 0, "[conv2d] got input ", xs, " and weight ", ws, " with ", g, " groups, expected ",
+           g, " x ", cin, " input channels and output channels divisible by the groups");
   if (bias.defined()) TG_CHECK(ShapeError, bias.numel() == cout, "[conv2d] got bias ", bias.shape(), ", expected ", cout, " elements");
   Ints kernel;
   for (size_t i = 0; i < n; i++) kernel.push_back(ws[2 + i].value());
   Tensor x = pad(with_lead(spatial_pads(o.padding, n, "conv2d"), xs.size()));
   for (size_t i = 0; i < n; i++) {
     int64_t d = per_axis(o.dilation, n, "conv2d", "dilation")[i];
-    TG_CHECK(ShapeError, x.shape(static_cast<int>(2 + i)) > d * (kernel[i] - 1), "[conv2d] got input ", xs, " and weight ", ws, ", expected a kernel that fits into the padded input");
+    TG_CHECK(ShapeError, x.shape(static_cast<int>(2 + i)) > d * (kernel[i] - 1), "[conv2d] got input ", xs, " and weight ", ws,
+             ", expected a kernel that fits into the padded input");
   }
   x = x.pool_view(kernel, o.stride, o.dilation);  // (bs, cin_all, out..., kernel...)
   Shape split{bs, g, 1, cin}, wsplit{1, g, cout / g};
@@ -134,8 +143,9 @@ Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOption
 Tensor Tensor::conv_transpose2d(const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& o) const {
   OpScope s;
   const Shape xs = shape(), ws = weight.shape();
-  TG_CHECK(ShapeError, xs.size() == ws.size() && xs.size() >= 3 && xs[1] == ws[0] && o.groups > 0 && ws[0].value() % o.groups == 0, "[conv_transpose2d] got input ", xs, " and weight ", ws,
-           " with ", o.groups, " groups, expected (batch, in, ...) and (in, out / groups, ...)");
+  TG_CHECK(ShapeError, xs.size() == ws.size() && xs.size() >= 3 && xs[1] == ws[0] && o.groups > 0 && ws[0].value() % o.groups == 0,
+           "[conv_transpose2d] got input ", xs, " and weight ", ws, " with ", o.groups,
+           " groups, expected (batch, in, ...) and (in, out / groups, ...)");
   size_t n = xs.size() - 2;
   std::vector<int64_t> step = per_axis(o.stride, n, "conv_transpose2d", "stride"), dil = per_axis(o.dilation, n, "conv_transpose2d", "dilation"),
                        extra = per_axis(o.output_padding, n, "conv_transpose2d", "output_padding");
@@ -143,7 +153,8 @@ Tensor Tensor::conv_transpose2d(const Tensor& weight, const Tensor& bias, const 
   // The weight with input and output channels swapped and the kernel reversed.
   Shape split{o.groups, ws[0].value() / o.groups, ws[1].value()}, merged{ws[1].value() * o.groups, ws[0].value() / o.groups};
   std::vector<int> order{0, 2, 1}, spatial;
-  for (size_t i = 0; i < n; i++) split.push_back(ws[2 + i]), merged.push_back(ws[2 + i]), order.push_back(static_cast<int>(3 + i)), spatial.push_back(static_cast<int>(3 + i));
+  for (size_t i = 0; i < n; i++)
+    split.push_back(ws[2 + i]), merged.push_back(ws[2 + i]), order.push_back(static_cast<int>(3 + i)), spatial.push_back(static_cast<int>(3 + i));
   Tensor w = weight.reshape(split).permute(order).flip(spatial).reshape(merged), x = *this;
   // Zeros between the elements of the input.
   const Shape head(xs.begin(), xs.begin() + 2);
@@ -176,8 +187,8 @@ Pool pool_of(const Tensor& t, const PoolOptions& o, const char* op) {
   p.pads = p.grown = spatial_pads(o.padding, n, op);
   for (size_t i = 0; i < n; i++) {
     int64_t in = sh[sh.size() - n + i].value() + p.pads[i].first + p.pads[i].second, span = p.dilation[i] * (p.kernel[i] - 1) + 1;
-    TG_CHECK(ShapeError, p.kernel[i] > 0 && p.stride[i] > 0 && p.dilation[i] > 0 && in >= span, "[", op, "] got shape ", sh, " and a kernel of ", p.kernel[i],
-             ", expected a kernel that fits and strides of 1 or more");
+    TG_CHECK(ShapeError, p.kernel[i] > 0 && p.stride[i] > 0 && p.dilation[i] > 0 && in >= span, "[", op, "] got shape ", sh, " and a kernel of ",
+             p.kernel[i], ", expected a kernel that fits and strides of 1 or more");
     if (!o.ceil_mode) continue;
     int64_t out = ceil_div(in - span, p.stride[i]) + 1;
     if ((out - 1) * p.stride[i] >= in - p.pads[i].second) out--;  // a window must start inside
@@ -202,7 +213,8 @@ static Tensor max_windows(const Tensor& t, const Pool& p) {
     UOp inside = ops::full(t.shape(), true, dtypes::bool_);
     ops::Pairs pairs(static_cast<size_t>(t.ndim()) - p.grown.size(), {0, 0});
     for (auto [a, b] : p.grown) pairs.push_back({a, b});
-    x = Tensor::from_uop(ops::pad(inside, pairs)).where(Tensor::from_uop(ops::pad(t.uop(), pairs)), Tensor::from_uop(UOp::constant(ops::identity_of(Ops::MAX, d), d)));
+    x = Tensor::from_uop(ops::pad(inside, pairs))
+            .where(Tensor::from_uop(ops::pad(t.uop(), pairs)), Tensor::from_uop(UOp::constant(ops::identity_of(Ops::MAX, d), d)));
   }
   return x.pool_view(p.kernel, p.stride, p.dilation);
 }
@@ -230,15 +242,20 @@ std::pair<Tensor, Tensor> Tensor::max_pool2d_with_indices(const PoolOptions& o) 
 Tensor Tensor::max_unpool2d(const Tensor& indices, const PoolOptions& o, const Ints& output_size) const {
   OpScope s;
   const Shape sh = shape();
-  TG_CHECK(ShapeError, sh.size() >= 3 && indices.shape() == sh, "[max_unpool2d] got values ", sh, " and indices ", indices.shape(), ", expected equal shapes (batch, channels, ...)");
+  TG_CHECK(ShapeError, sh.size() >= 3 && indices.shape() == sh, "[max_unpool2d] got values ", sh, " and indices ", indices.shape(),
+           ", expected equal shapes (batch, channels, ...)");
   size_t n = sh.size() - 2;
   Shape out(sh.begin(), sh.begin() + 2), rows = out;
-  std::vector<int64_t> kernel = per_axis(o.kernel_size.size() == 2 && n != 2 ? Ints(o.kernel_size[0]) : o.kernel_size, n, "max_unpool2d", "kernel_size");
-  std::vector<int64_t> step = o.stride.empty() ? kernel : per_axis(o.stride, n, "max_unpool2d", "stride"), dil = per_axis(o.dilation, n, "max_unpool2d", "dilation");
+  std::vector<int64_t> kernel =
+      per_axis(o.kernel_size.size() == 2 && n != 2 ? Ints(o.kernel_size[0]) : o.kernel_size, n, "max_unpool2d", "kernel_size");
+  std::vector<int64_t> step = o.stride.empty() ? kernel : per_axis(o.stride, n, "max_unpool2d", "stride"),
+                       dil = per_axis(o.dilation, n, "max_unpool2d", "dilation");
   PadList pads = spatial_pads(o.padding, n, "max_unpool2d");
-  TG_CHECK(ShapeError, output_size.empty() || output_size.size() >= n, "[max_unpool2d] got output_size of ", output_size.size(), " axes, expected ", n);
+  TG_CHECK(ShapeError, output_size.empty() || output_size.size() >= n, "[max_unpool2d] got output_size of ", output_size.size(), " axes, expected ",
+           n);
   for (size_t i = 0; i < n; i++)
-    out.push_back(output_size.empty() ? (sh[2 + i].value() - 1) * step[i] - pads[i].first - pads[i].second + dil[i] * (kernel[i] - 1) + 1 : output_size[output_size.size() - n + i]);
+    out.push_back(output_size.empty() ? (sh[2 + i].value() - 1) * step[i] - pads[i].first - pads[i].second + dil[i] * (kernel[i] - 1) + 1
+                                      : output_size[output_size.size() - n + i]);
   rows.push_back(Shape(out.begin() + 2, out.end()).numel());
   Tensor flat = flatten(2), places = indices.flatten(2);
   return s(full(rows, 0, {.dtype = dtype()}).scatter(2, places, flat).reshape(out));
@@ -247,7 +264,8 @@ Tensor Tensor::max_unpool2d(const Tensor& indices, const PoolOptions& o, const I
 Tensor Tensor::interpolate(const Ints& size, Interpolation mode, bool align_corners) const {
   OpScope s;
   const Shape sh = shape();
-  TG_CHECK(ShapeError, !size.empty() && size.size() <= sh.size(), "[interpolate] got ", size.size(), " sizes for shape ", sh, ", expected 1 to ", sh.size());
+  TG_CHECK(ShapeError, !size.empty() && size.size() <= sh.size(), "[interpolate] got ", size.size(), " sizes for shape ", sh, ", expected 1 to ",
+           sh.size());
   TG_CHECK(ValueError, !align_corners || mode == Interpolation::kLinear, "[interpolate] got align_corners with a nearest mode, expected linear");
   Tensor x = *this;
   for (size_t k = 0; k < size.size(); k++) {
@@ -256,7 +274,11 @@ Tensor Tensor::interpolate(const Ints& size, Interpolation mode, bool align_corn
     TG_CHECK(ShapeError, out > 0 && in > 0, "[interpolate] got size ", out, " for ", in, " elements, expected 1 or more");
     Shape line(sh.size(), SInt(1));
     line[axis] = out;
-    auto rows = [&](const Tensor& i) { std::vector<Index> at(axis, Index(Slice())); at.push_back(Index(i)); return x.index(at); };
+    auto rows = [&](const Tensor& i) {
+      std::vector<Index> at(axis, Index(Slice()));
+      at.push_back(Index(i));
+      return x.index(at);
+    };
     Tensor i = arange(out);
     if (mode == Interpolation::kLinear) {
       Tensor num = align_corners ? i * (in - 1) : (i * 2 + 1) * in - out;

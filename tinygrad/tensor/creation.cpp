@@ -14,7 +14,8 @@ using namespace tensor_detail;
 
 namespace {
 void check_shape(const Shape& shape, const char* op) {
-  for (const SInt& n : shape) TG_CHECK(ShapeError, n.symbolic() || n.value() >= 0, "[", op, "] got shape ", shape, ", expected sizes that are not negative");
+  for (const SInt& n : shape)
+    TG_CHECK(ShapeError, n.symbolic() || n.value() >= 0, "[", op, "] got shape ", shape, ", expected sizes that are not negative");
   if (!shape.symbolic()) shape.numel();
 }
 
@@ -36,7 +37,8 @@ struct Flat {
 
 void flatten_literal(const Literal& l, size_t depth, Flat& out) {  // as deep as the braces in the program are
   if (!l.is_list) {
-    TG_CHECK(ShapeError, depth == out.shape.size(), "[Tensor] got a number where the lists before it have ", out.shape.size() - depth, " more levels, expected lists of equal depth");
+    TG_CHECK(ShapeError, depth == out.shape.size(), "[Tensor] got a number where the lists before it have ", out.shape.size() - depth,
+             " more levels, expected lists of equal depth");
     out.values.push_back(l.scalar);
     return;
   }
@@ -66,7 +68,14 @@ Tensor::Tensor(std::initializer_list<Literal> data, const TensorOptions& o) {
   }
   TensorOptions want = o;
   Tensor t;
-  if (all_bool) t = from(std::vector<bool>([&] { std::vector<bool> b; for (auto& v : f.values) b.push_back(v.value.i != 0); return b; }()), o).reshape(Shape(std::span<const int64_t>(f.shape)));
+  if (all_bool)
+    t = from(std::vector<bool>([&] {
+               std::vector<bool> b;
+               for (auto& v : f.values) b.push_back(v.value.i != 0);
+               return b;
+             }()),
+             o)
+            .reshape(Shape(std::span<const int64_t>(f.shape)));
   else if (any_float) {
     if (!want.dtype) want.dtype = dtypes::default_float();
     t = packed<double>(f, [](const Scalar& v) { return v.value.as_double(); }, want);
@@ -91,7 +100,10 @@ static std::vector<std::byte> converted(std::span<const std::byte> data, DType f
   std::vector<std::byte> out(n * static_cast<size_t>(to.itemsize()));
   auto put = [&](size_t i, auto v) { std::memcpy(&out[i * sizeof v], &v, sizeof v); };
   for (size_t i = 0; i < n; i++) {
-    auto get = [&](auto v) { std::memcpy(&v, &data[i * sizeof v], sizeof v); return v; };
+    auto get = [&](auto v) {
+      std::memcpy(&v, &data[i * sizeof v], sizeof v);
+      return v;
+    };
     double f = from == dtypes::float64 ? get(double{}) : 0;
     int128 v = from == dtypes::int64 ? get(int64_t{}) : from == dtypes::uint64 ? static_cast<int128>(get(uint64_t{})) : 0;
     if (from.is_float()) v = to.is_float() || std::isnan(f) || std::abs(f) > 1e30 ? 0 : static_cast<int128>(f);
@@ -99,10 +111,14 @@ static std::vector<std::byte> converted(std::span<const std::byte> data, DType f
     if (to.is_int() && !from.is_float()) v = truncate_int(v, to);
     switch (to.id()) {
       case DTypeId::kBool: put(i, static_cast<uint8_t>(from.is_float() ? f != 0 : v != 0)); break;
-      case DTypeId::kInt8: case DTypeId::kUInt8: put(i, static_cast<uint8_t>(v)); break;
-      case DTypeId::kInt16: case DTypeId::kUInt16: put(i, static_cast<uint16_t>(v)); break;
-      case DTypeId::kInt32: case DTypeId::kUInt32: put(i, static_cast<uint32_t>(v)); break;
-      case DTypeId::kInt64: case DTypeId::kUInt64: put(i, static_cast<uint64_t>(v)); break;
+      case DTypeId::kInt8:
+      case DTypeId::kUInt8: put(i, static_cast<uint8_t>(v)); break;
+      case DTypeId::kInt16:
+      case DTypeId::kUInt16: put(i, static_cast<uint16_t>(v)); break;
+      case DTypeId::kInt32:
+      case DTypeId::kUInt32: put(i, static_cast<uint32_t>(v)); break;
+      case DTypeId::kInt64:
+      case DTypeId::kUInt64: put(i, static_cast<uint64_t>(v)); break;
       case DTypeId::kFloat16: put(i, float_to_half(static_cast<float>(f))); break;
       case DTypeId::kBFloat16: put(i, float_to_bfloat16(static_cast<float>(f))); break;
       case DTypeId::kFloat32: put(i, static_cast<float>(f)); break;
@@ -119,8 +135,8 @@ Tensor Tensor::from_bytes(std::span<const std::byte> data, DType dtype, const Sh
   TG_CHECK(DTypeError, !dtype.is_weak() && !dtype.is_void(), "[Tensor] got data of type ", dtype, ", expected one with a size");
   DType want = o.dtype.value_or(dtype);
   TG_CHECK(DTypeError, !want.is_weak() && !want.is_void(), "[Tensor] got dtype ", want, ", expected one with a size");
-  TG_CHECK(ShapeError, static_cast<int64_t>(data.size()) == shape.numel() * dtype.itemsize(), "[Tensor] got ", data.size(), " bytes of ", dtype, " for shape ", shape,
-           ", expected ", shape.numel() * dtype.itemsize());
+  TG_CHECK(ShapeError, static_cast<int64_t>(data.size()) == shape.numel() * dtype.itemsize(), "[Tensor] got ", data.size(), " bytes of ", dtype,
+           " for shape ", shape, ", expected ", shape.numel() * dtype.itemsize());
   std::vector<std::byte> bytes;
   bool on_host = want != dtype && (dtype == dtypes::float64 || dtype == dtypes::int64 || dtype == dtypes::uint64);
   if (on_host) bytes = converted(data, dtype, want), data = bytes, dtype = want;
@@ -184,8 +200,8 @@ Tensor Tensor::arange(Scalar start, Scalar stop, Scalar step, const TensorOption
   if (!is_float && n > 0) {
     int128 first = start.value.i, last = first + static_cast<int128>(n - 1) * step.value.i, lo = std::min(first, last), hi = std::max(first, last);
     if (!o.dtype && (lo < int_min(dtype) || hi > int_max(dtype))) dtype = dtypes::int64;
-    TG_CHECK(ValueError, !(dtype.is_int() || dtype.is_bool()) || (lo >= int_min(dtype) && hi <= int_max(dtype)), "[arange] got values from ", static_cast<double>(lo), " to ",
-             static_cast<double>(hi), ", which ", dtype, " cannot hold");
+    TG_CHECK(ValueError, !(dtype.is_int() || dtype.is_bool()) || (lo >= int_min(dtype) && hi <= int_max(dtype)), "[arange] got values from ",
+             static_cast<double>(lo), " to ", static_cast<double>(hi), ", which ", dtype, " cannot hold");
   }
   if (n == 0) return made(s, ops::full({0}, 0, dtype), o);
   // Counts in integers, then scales once: the same value as a product in the target type.

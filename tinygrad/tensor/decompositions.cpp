@@ -47,8 +47,8 @@ Tensor::Svd Tensor::svd(bool full_matrices) const {
     return {t.vt.transpose(-2, -1), t.s, t.u.transpose(-2, -1)};
   }
   auto [q, r] = qr();
-  // One-sided Jacobi: the columns of U = R V become orthogonal. They are kept in two halves, column i of one paired with column i of the other; between rounds
-  // all but the first move on by one place, so that every pair meets. An odd number gets a zero column.
+  // One-sided Jacobi: the columns of U = R V become orthogonal. They are kept in two halves, column i of one paired with column i of the other;
+  // between rounds all but the first move on by one place, so that every pair meets. An odd number gets a zero column.
   int64_t h = (k + 1) / 2;
   Tensor u = r(Ellipsis, Slice(0, k), Slice()), v = eye(k, k, {.dtype = dtype()}).expand(batched(*this, {k, k}));
   if (k % 2) u = u.pad(Ints{0, 1}), v = v.pad(Ints{0, 1});
@@ -86,7 +86,8 @@ Tensor::Svd Tensor::svd(bool full_matrices) const {
 Tensor Tensor::newton_schulz(int steps, const std::vector<double>& coefficients, double eps) const {
   OpScope s;
   check_matrix(*this, "newton_schulz");
-  TG_CHECK(ValueError, steps >= 0 && !coefficients.empty(), "[newton_schulz] got ", steps, " steps and ", coefficients.size(), " coefficients, expected 0 or more, and 1 or more");
+  TG_CHECK(ValueError, steps >= 0 && !coefficients.empty(), "[newton_schulz] got ", steps, " steps and ", coefficients.size(),
+           " coefficients, expected 0 or more, and 1 or more");
   if (shape(-2) > shape(-1)) return s(transpose(-2, -1).newton_schulz(steps, coefficients, eps).transpose(-2, -1));
   Tensor g = *this / (square().sum({-2, -1}, true).sqrt() + eps);
   for (int i = 0; i < steps; i++) {

@@ -1,7 +1,7 @@
 /// \file Writes into storage: what a set of roots overwrites, who still reads the old contents, and what tensors point to afterwards.
 ///
-/// `assign` is AFTER(S, STORE(view of S, value)), S being a BUFFER or an earlier AFTER on it. Once it has run, the memory gets a new BUFFER node: expressions
-/// of the old contents can never be mistaken for expressions of the new ones, although nodes are shared by structure.
+/// `assign` is AFTER(S, STORE(view of S, value)), S being a BUFFER or an earlier AFTER on it. Once it has run, the memory gets a new BUFFER node:
+/// expressions of the old contents can never be mistaken for expressions of the new ones, although nodes are shared by structure.
 #pragma once
 #include <vector>
 
@@ -10,9 +10,9 @@
 namespace tg::tensor_detail {
 
 struct Writes {
-  UOps buffers;    ///< BUFFERs written to that others may read
-  UOps last;       ///< per buffer: the AFTER of its last write
-  UOps effects;    ///< every AFTER with a STORE
+  UOps buffers;  ///< BUFFERs written to that others may read
+  UOps last;     ///< per buffer: the AFTER of its last write
+  UOps effects;  ///< every AFTER with a STORE
 };
 Writes writes_of(const UOps& roots);
 /// Nodes of live tensors that read an overwritten buffer in an earlier state.

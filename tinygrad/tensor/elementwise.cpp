@@ -17,7 +17,8 @@ void check_broadcast(UOp a, UOp b, const char* op) {
 }
 void check_device(UOp a, UOp b, const char* op) {
   const std::string &x = device_of(a), &y = device_of(b);
-  TG_CHECK(DeviceError, x == y || x.empty() || y.empty(), "[", op, "] got tensors on ", x, " and ", y, ", expected one device: move one with .to(device)");
+  TG_CHECK(DeviceError, x == y || x.empty() || y.empty(), "[", op, "] got tensors on ", x, " and ", y,
+           ", expected one device: move one with .to(device)");
 }
 
 /// Both operands in their common type, checked.
@@ -34,7 +35,8 @@ Tensor binary(Ops alu, const Tensor& a, const Tensor& b, const char* op) {
 Tensor bits(Ops alu, const Tensor& a, const Tensor& b, const char* op, bool allow_bool = true) {
   OpScope s;
   auto [x, y] = operands(a, b, op);
-  TG_CHECK(DTypeError, x.dtype().is_int() || (allow_bool && x.dtype().is_bool()), "[", op, "] got ", a.dtype(), " and ", b.dtype(), ", expected integers", allow_bool ? " or bool" : "");
+  TG_CHECK(DTypeError, x.dtype().is_int() || (allow_bool && x.dtype().is_bool()), "[", op, "] got ", a.dtype(), " and ", b.dtype(),
+           ", expected integers", allow_bool ? " or bool" : "");
   return s(UOp::alu(alu, {x, y}));
 }
 /// A function of floats: integers become the default float.
@@ -66,7 +68,10 @@ Tensor Tensor::maximum(const Tensor& o) const { return binary(Ops::MAX, *this, o
 Tensor Tensor::sub(const Tensor& o) const {
   OpScope s;
   auto [x, y] = operands(*this, o, "sub");
-  if (x.dtype().is_bool()) { DType d = dtypes::default_int(); x = ops::cast(x, d), y = ops::cast(y, d); }
+  if (x.dtype().is_bool()) {
+    DType d = dtypes::default_int();
+    x = ops::cast(x, d), y = ops::cast(y, d);
+  }
   return s(x - y);
 }
 Tensor Tensor::div(const Tensor& o) const {
@@ -108,7 +113,8 @@ Tensor Tensor::pow(const Tensor& o) const {
   OpScope s;
   auto [x, y] = operands(*this, o, "pow");
   if (UOp c = ops::literal_of(y)) {
-    TG_CHECK(DTypeError, !x.dtype().is_int() || c.const_int() >= 0, "[pow] got base ", x.dtype(), " and exponent ", c.const_float(), ", expected a float base for a negative exponent");
+    TG_CHECK(DTypeError, !x.dtype().is_int() || c.const_int() >= 0, "[pow] got base ", x.dtype(), " and exponent ", c.const_float(),
+             ", expected a float base for a negative exponent");
     double e = c.const_float();
     // Small whole exponents are products: exact, and with cheap gradients.
     if (std::abs(e) <= 8 && e == std::floor(e)) {
@@ -150,9 +156,18 @@ Tensor Tensor::bitwise_not() const {
 Tensor Tensor::ne(const Tensor& o) const { return binary(Ops::CMPNE, *this, o, "ne"); }
 Tensor Tensor::lt(const Tensor& o) const { return binary(Ops::CMPLT, *this, o, "lt"); }
 Tensor Tensor::gt(const Tensor& o) const { return binary(Ops::CMPLT, o, *this, "gt"); }
-Tensor Tensor::eq(const Tensor& o) const { OpScope s; return s(ne(o).logical_not()); }
-Tensor Tensor::le(const Tensor& o) const { OpScope s; return s(gt(o).logical_not()); }
-Tensor Tensor::ge(const Tensor& o) const { OpScope s; return s(lt(o).logical_not()); }
+Tensor Tensor::eq(const Tensor& o) const {
+  OpScope s;
+  return s(ne(o).logical_not());
+}
+Tensor Tensor::le(const Tensor& o) const {
+  OpScope s;
+  return s(gt(o).logical_not());
+}
+Tensor Tensor::ge(const Tensor& o) const {
+  OpScope s;
+  return s(lt(o).logical_not());
+}
 Tensor Tensor::logical_not() const {
   OpScope s;
   return s(ops::cast(uop_of(*this, "logical_not"), dtypes::bool_).logical_not());
@@ -175,7 +190,10 @@ Tensor Tensor::clamp(const std::optional<Tensor>& lo, const std::optional<Tensor
   Tensor r = lo ? (*this < *lo).where(*lo, *this) : *this;
   return s(hi ? (r > *hi).where(*hi, r) : r);
 }
-Tensor Tensor::isnan() const { OpScope s; return s(*this != *this); }
+Tensor Tensor::isnan() const {
+  OpScope s;
+  return s(*this != *this);
+}
 Tensor Tensor::isinf(bool positive, bool negative) const {
   OpScope s;
   const double inf = std::numeric_limits<double>::infinity();
@@ -184,14 +202,20 @@ Tensor Tensor::isinf(bool positive, bool negative) const {
   if (!positive) return s(*this == -inf);
   return s((*this == inf) | (*this == -inf));
 }
-Tensor Tensor::isfinite() const { OpScope s; return s(!(isinf() | isnan())); }
+Tensor Tensor::isfinite() const {
+  OpScope s;
+  return s(!(isinf() | isnan()));
+}
 Tensor Tensor::isclose(const Tensor& o, double rtol, double atol, bool equal_nan) const {
   OpScope s;
   Tensor close = isfinite() & o.isfinite() & ((*this - o).abs() <= o.abs() * rtol + atol);
   Tensor r = close | ((isinf() | o.isinf()) & (*this == o));
   return s(equal_nan ? r | (isnan() & o.isnan()) : r);
 }
-Tensor Tensor::allclose(const Tensor& o, double rtol, double atol, bool equal_nan) const { OpScope s; return s(isclose(o, rtol, atol, equal_nan).all()); }
+Tensor Tensor::allclose(const Tensor& o, double rtol, double atol, bool equal_nan) const {
+  OpScope s;
+  return s(isclose(o, rtol, atol, equal_nan).all());
+}
 
 // ---- functions of one float ----
 
@@ -200,7 +224,10 @@ Tensor Tensor::sqrt() const { return unary(Ops::SQRT, *this, "sqrt"); }
 Tensor Tensor::exp2() const { return unary(Ops::EXP2, *this, "exp2"); }
 Tensor Tensor::log2() const { return unary(Ops::LOG2, *this, "log2"); }
 Tensor Tensor::sin() const { return unary(Ops::SIN, *this, "sin"); }
-Tensor Tensor::rsqrt() const { OpScope s; return s(sqrt().reciprocal()); }
+Tensor Tensor::rsqrt() const {
+  OpScope s;
+  return s(sqrt().reciprocal());
+}
 Tensor Tensor::cos() const {
   OpScope s;
   auto [x, d] = wide(*this, "cos");
@@ -211,10 +238,22 @@ Tensor Tensor::exp() const {
   auto [x, d] = wide(*this, "exp");
   return s((x.cast(d) * (1 / kLn2)).exp2().cast(x.dtype()));
 }
-Tensor Tensor::log() const { OpScope s; return s(log2() * kLn2); }
-Tensor Tensor::log10() const { OpScope s; return s(log2() * std::log10(2.0)); }
-Tensor Tensor::tan() const { OpScope s; return s(sin() / cos()); }
-Tensor Tensor::square() const { OpScope s; return s(*this * *this); }
+Tensor Tensor::log() const {
+  OpScope s;
+  return s(log2() * kLn2);
+}
+Tensor Tensor::log10() const {
+  OpScope s;
+  return s(log2() * std::log10(2.0));
+}
+Tensor Tensor::tan() const {
+  OpScope s;
+  return s(sin() / cos());
+}
+Tensor Tensor::square() const {
+  OpScope s;
+  return s(*this * *this);
+}
 Tensor Tensor::sign() const {
   OpScope s;
   UOp u = uop_of(*this, "sign");
@@ -222,7 +261,10 @@ Tensor Tensor::sign() const {
   UOp zero = u.const_like(0);
   return s(u.ne(zero).where((u < zero).where(u.const_like(-1), u.const_like(1)), zero));
 }
-Tensor Tensor::abs() const { OpScope s; return dtype().is_bool() || dtype().is_unsigned() ? *this : s(*this * sign()); }
+Tensor Tensor::abs() const {
+  OpScope s;
+  return dtype().is_bool() || dtype().is_unsigned() ? *this : s(*this * sign());
+}
 Tensor Tensor::trunc() const {
   OpScope s;
   UOp u = uop_of(*this, "trunc");
@@ -250,13 +292,34 @@ Tensor Tensor::asin() const {
   Tensor p = polynomial(a, {-0.0012624911, 0.0066700901, -0.0170881256, 0.0308918810, -0.0501743046, 0.0889789874, -0.2145988016, 1.5707963050});
   return s(sign() * (kHalfPi - (1 - a).sqrt() * p));
 }
-Tensor Tensor::acos() const { OpScope s; return s(kHalfPi - asin()); }
-Tensor Tensor::atan() const { OpScope s; return s((*this / (1 + square()).sqrt()).asin()); }
-Tensor Tensor::sinh() const { OpScope s; return s((exp() - neg().exp()) * 0.5); }
-Tensor Tensor::cosh() const { OpScope s; return s((exp() + neg().exp()) * 0.5); }
-Tensor Tensor::asinh() const { OpScope s; return s((*this + (square() + 1).sqrt()).log()); }
-Tensor Tensor::acosh() const { OpScope s; return s((*this + (square() - 1).sqrt()).log()); }
-Tensor Tensor::atanh() const { OpScope s; return s(((1 + *this) / (1 - *this)).log() * 0.5); }
+Tensor Tensor::acos() const {
+  OpScope s;
+  return s(kHalfPi - asin());
+}
+Tensor Tensor::atan() const {
+  OpScope s;
+  return s((*this / (1 + square()).sqrt()).asin());
+}
+Tensor Tensor::sinh() const {
+  OpScope s;
+  return s((exp() - neg().exp()) * 0.5);
+}
+Tensor Tensor::cosh() const {
+  OpScope s;
+  return s((exp() + neg().exp()) * 0.5);
+}
+Tensor Tensor::asinh() const {
+  OpScope s;
+  return s((*this + (square() + 1).sqrt()).log());
+}
+Tensor Tensor::acosh() const {
+  OpScope s;
+  return s((*this + (square() - 1).sqrt()).log());
+}
+Tensor Tensor::atanh() const {
+  OpScope s;
+  return s(((1 + *this) / (1 - *this)).log() * 0.5);
+}
 Tensor Tensor::erf() const {
   OpScope s;
   Tensor t = 1.0 / (1.0 + 0.3275911 * abs());  // Abramowitz and Stegun 7.1.26
@@ -279,6 +342,9 @@ Tensor Tensor::logaddexp(const Tensor& o) const {
   Tensor m = maximum(o);
   return s(((*this - m).exp() + (o - m).exp()).log() + m);
 }
-Tensor Tensor::lerp(const Tensor& end, const Tensor& weight) const { OpScope s; return s(*this + (end - *this) * weight); }
+Tensor Tensor::lerp(const Tensor& end, const Tensor& weight) const {
+  OpScope s;
+  return s(*this + (end - *this) * weight);
+}
 
 }  // namespace tg

@@ -82,7 +82,11 @@ int arange_axis(UOp index, size_t batch) {
   if (!u.is(Ops::ARANGE)) return -1;
   const Shape& s = shape_of(index);
   int axis = -1;
-  for (size_t i = 0; i < s.size(); i++) if (s[i] != 1) { if (axis >= 0) return -1; axis = static_cast<int>(batch - s.size() + i); }
+  for (size_t i = 0; i < s.size(); i++)
+    if (s[i] != 1) {
+      if (axis >= 0) return -1;
+      axis = static_cast<int>(batch - s.size() + i);
+    }
   return axis;
 }
 
@@ -94,13 +98,17 @@ UOp grad_index(UOp g, UOp u) {
   std::vector<int> along(k, -1), taken(batch, 0);
   for (size_t i = 0; i < k; i++) {
     int a = arange_axis(u.src(i + 1), batch);
-    if (a >= 0 && !taken[static_cast<size_t>(a)] && shape_of(u.src(i + 1)).numel() == gs[static_cast<size_t>(a)].value()) along[i] = a, taken[static_cast<size_t>(a)] = 1;
+    if (a >= 0 && !taken[static_cast<size_t>(a)] && shape_of(u.src(i + 1)).numel() == gs[static_cast<size_t>(a)].value())
+      along[i] = a, taken[static_cast<size_t>(a)] = 1;
   }
   // Axes of the work: the counted places, the other batch axes (summed), the compared places, the rest.
   std::vector<int> batch_order, compared;
-  for (size_t i = 0; i < k; i++) if (along[i] >= 0) batch_order.push_back(along[i]); else compared.push_back(static_cast<int>(i));
+  for (size_t i = 0; i < k; i++)
+    if (along[i] >= 0) batch_order.push_back(along[i]);
+    else compared.push_back(static_cast<int>(i));
   size_t counted = batch_order.size();
-  for (size_t a = 0; a < batch; a++) if (!taken[a]) batch_order.push_back(static_cast<int>(a));
+  for (size_t a = 0; a < batch; a++)
+    if (!taken[a]) batch_order.push_back(static_cast<int>(a));
   std::vector<int> order = batch_order;
   for (size_t i = 0; i < rest; i++) order.push_back(static_cast<int>(batch + i));
   UOp v = ops::permute(g, order);
@@ -130,10 +138,18 @@ UOp grad_index(UOp g, UOp u) {
   Shape out;
   std::vector<int> place(k);
   int next = 0;
-  for (size_t i = 0; i < k; i++) if (along[i] >= 0) place[i] = next++, out.push_back(gs[static_cast<size_t>(along[i])]);
+  for (size_t i = 0; i < k; i++)
+    if (along[i] >= 0) place[i] = next++, out.push_back(gs[static_cast<size_t>(along[i])]);
   for (int c : compared) place[static_cast<size_t>(c)] = next++, out.push_back(xs[static_cast<size_t>(c)]);
   for (size_t i = 0; i < rest; i++) place.push_back(next++), out.push_back(xs[k + i]);
-  v = ops::permute(ops::reshape(ops::expand(v, [&] { Shape e = shape_of(v); for (size_t c = 0; c < compared.size(); c++) e[batch + c] = xs[static_cast<size_t>(compared[c])]; return e; }()), out), place);
+  v = ops::permute(ops::reshape(ops::expand(v,
+                                            [&] {
+                                              Shape e = shape_of(v);
+                                              for (size_t c = 0; c < compared.size(); c++) e[batch + c] = xs[static_cast<size_t>(compared[c])];
+                                              return e;
+                                            }()),
+                                out),
+                   place);
   ops::Pairs grow;
   const Shape now = shape_of(v);
   for (size_t i = 0; i < xs.size(); i++) grow.push_back({0, xs[i] == now[i] ? SInt(0) : SInt(xs[i].value() - now[i].value())});
@@ -217,7 +233,8 @@ UOps compute_gradient(UOp root, UOp seed, std::span<const UOp> targets) {
   UOps order = root.toposort();
   for (UOp u : order) {
     bool on = bool(target_of(u));
-    if (!u.is(Ops::DETACH) && (u.dtype().is_float() || u.is(Ops::STORE))) for (UOp s : u.srcs()) on |= path.has(s);
+    if (!u.is(Ops::DETACH) && (u.dtype().is_float() || u.is(Ops::STORE)))
+      for (UOp s : u.srcs()) on |= path.has(s);
     if (on) path.mark(u);
   }
   auto accumulate = [&](UOp u, UOp v) {
@@ -235,7 +252,10 @@ UOps compute_gradient(UOp root, UOp seed, std::span<const UOp> targets) {
     for (UOp s : u.srcs()) below |= path.has(s);
     if (!below) continue;
     if (u.is(Ops::AFTER)) {
-      if (u.nsrc() != 2 || !u.src(1).is(Ops::STORE)) { accumulate(u.src(0), v); continue; }
+      if (u.nsrc() != 2 || !u.src(1).is(Ops::STORE)) {
+        accumulate(u.src(0), v);
+        continue;
+      }
       auto [old, value] = grad_assign(v, u);
       accumulate(u.src(0), old), accumulate(u.src(1).src(1), value);
       continue;
@@ -249,7 +269,10 @@ UOps compute_gradient(UOp root, UOp seed, std::span<const UOp> targets) {
   UOps out;
   std::unordered_map<UOp, UOp> sums;
   for (UOp u : order)
-    if (UOp t = target_of(u), v = grads.get(u); t && v) { UOp& s = sums[t]; s = s ? s + v : v; }
+    if (UOp t = target_of(u), v = grads.get(u); t && v) {
+      UOp& s = sums[t];
+      s = s ? s + v : v;
+    }
   for (UOp t : targets) out.push_back(sums.count(t) ? sums[t] : UOp());
   return out;
 }
@@ -263,7 +286,8 @@ static UOp seed_of(const Tensor& root, const Tensor& seed, const char* op) {
   const Shape shape = shape_of(u);
   TG_CHECK(GradientError, u.dtype().is_float(), "[", op, "] got a tensor of ", u.dtype(), ", expected a float one");
   if (!seed.defined()) {
-    TG_CHECK(GradientError, shape.numel() == 1, "[", op, "] got shape ", shape, ", expected a scalar: call sum() or mean() first, or give the gradient to start from");
+    TG_CHECK(GradientError, shape.numel() == 1, "[", op, "] got shape ", shape,
+             ", expected a scalar: call sum() or mean() first, or give the gradient to start from");
     return ops::full(shape, 1.0, u.dtype());
   }
   UOp s = uop_of(seed, op);
@@ -310,8 +334,10 @@ const Tensor& Tensor::backward(const Tensor& seed) const {
   auto& chosen = asked.empty() ? others : asked;
   bool only_root = std::all_of(chosen.begin(), chosen.end(), [&](auto& p) { return p->uop.get() == root; });
   bool leaf = impl_->requires_grad.value_or(false);
-  TG_CHECK(GradientError, leaf || !(chosen.empty() || only_root) , "[backward] got a tensor that depends on no other live float tensor",
-           root.is(Ops::BUFFER) || g.forwarded(root) ? ": it was realized and its history dropped; call backward() before realize() or item(), or requires_grad_() on the leaves first" : "");
+  TG_CHECK(GradientError, leaf || !(chosen.empty() || only_root), "[backward] got a tensor that depends on no other live float tensor",
+           root.is(Ops::BUFFER) || g.forwarded(root)
+               ? ": it was realized and its history dropped; call backward() before realize() or item(), or requires_grad_() on the leaves first"
+               : "");
   UOps nodes;
   for (auto& p : chosen) nodes.push_back(p->uop);
   UOps grads = compute_gradient(root, start, nodes);
@@ -324,7 +350,10 @@ const Tensor& Tensor::backward(const Tensor& seed) const {
   return *this;
 }
 
-Tensor Tensor::grad() const { uop_of(*this, "grad"); return Tensor(impl_->grad); }
+Tensor Tensor::grad() const {
+  uop_of(*this, "grad");
+  return Tensor(impl_->grad);
+}
 void Tensor::set_grad(const Tensor& t) const {
   uop_of(*this, "set_grad");
   if (t.defined()) TG_CHECK(ShapeError, t.shape() == shape(), "[set_grad] got shape ", t.shape(), ", expected ", shape());
@@ -335,7 +364,8 @@ void Tensor::zero_grad() const { uop_of(*this, "zero_grad"), impl_->grad.reset()
 const Tensor& Tensor::requires_grad_(bool on) const {
   OpScope s;
   UOp u = uop_of(*this, "requires_grad_");
-  TG_CHECK(DTypeError, !on || (u.dtype().is_float() && !u.dtype().is_weak()), "[requires_grad_] got a tensor of ", u.dtype(), ", expected a float type");
+  TG_CHECK(DTypeError, !on || (u.dtype().is_float() && !u.dtype().is_weak()), "[requires_grad_] got a tensor of ", u.dtype(),
+           ", expected a float type");
   impl_->requires_grad = on;
   if (!on) return *this;
   // Equal constants are one node: a leaf needs an identity of its own.

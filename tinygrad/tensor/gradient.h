@@ -17,7 +17,9 @@ struct Grads {
   explicit operator bool() const { return matched; }
 };
 /// The context of gradient rules: the gradient that arrives at the node, of the node's shape and type.
-struct Upstream { UOp g; };
+struct Upstream {
+  UOp g;
+};
 
 /// The table: one rule for each differentiable op.
 const PatternMatcher<Grads>& pm_gradient();

@@ -12,10 +12,11 @@ constexpr DType u64 = dtypes::uint64;
 
 /// The permutation of 24 rounds. Lane (x, y) is a column of `batch` words at index x + 5 y.
 void keccak_f(std::array<UOp, 25>& a) {
-  static constexpr uint64_t round_constants[24] = {
-      0x0000000000000001, 0x0000000000008082, 0x800000000000808a, 0x8000000080008000, 0x000000000000808b, 0x0000000080000001, 0x8000000080008081, 0x8000000000008009,
-      0x000000000000008a, 0x0000000000000088, 0x0000000080008009, 0x000000008000000a, 0x000000008000808b, 0x800000000000008b, 0x8000000000008089, 0x8000000000008003,
-      0x8000000000008002, 0x8000000000000080, 0x000000000000800a, 0x800000008000000a, 0x8000000080008081, 0x8000000000008080, 0x0000000080000001, 0x8000000080008008};
+  static constexpr uint64_t round_constants[24] = {0x0000000000000001, 0x0000000000008082, 0x800000000000808a, 0x8000000080008000, 0x000000000000808b,
+                                                   0x0000000080000001, 0x8000000080008081, 0x8000000000008009, 0x000000000000008a, 0x0000000000000088,
+                                                   0x0000000080008009, 0x000000008000000a, 0x000000008000808b, 0x800000000000008b, 0x8000000000008089,
+                                                   0x8000000000008003, 0x8000000000008002, 0x8000000000000080, 0x000000000000800a, 0x800000008000000a,
+                                                   0x8000000080008081, 0x8000000000008080, 0x0000000080000001, 0x8000000080008008};
   auto rotated = [](UOp v, int n) { return n == 0 ? v : (v << ConstValue(n)) | (v >> ConstValue(64 - n)); };
   for (uint64_t rc : round_constants) {
     UOp c[5], d[5];
@@ -42,9 +43,13 @@ void keccak_f(std::array<UOp, 25>& a) {
 
 Tensor Tensor::keccak(const std::string& variant) const {
   OpScope s;
-  struct Config { int64_t rate, out; uint8_t suffix; };
+  struct Config {
+    int64_t rate, out;
+    uint8_t suffix;
+  };
   const Config cfg = variant == "sha3_224" ? Config{144, 28, 6} : variant == "sha3_256" ? Config{136, 32, 6} : Config{168, 16, 31};
-  TG_CHECK(ValueError, variant == "sha3_224" || variant == "sha3_256" || variant == "shake_128", "[keccak] got '", variant, "', expected sha3_224, sha3_256 or shake_128");
+  TG_CHECK(ValueError, variant == "sha3_224" || variant == "sha3_256" || variant == "shake_128", "[keccak] got '", variant,
+           "', expected sha3_224, sha3_256 or shake_128");
   const Shape sh = shape();
   TG_CHECK(ShapeError, !sh.empty(), "[keccak] got a tensor without axes, expected bytes along the last one");
   Tensor bytes = bitcast(dtypes::uint8);
@@ -53,7 +58,12 @@ Tensor Tensor::keccak(const std::string& variant) const {
   std::vector<uint8_t> tail(static_cast<size_t>(padding), 0);
   tail.front() ^= cfg.suffix, tail.back() ^= 0x80;
   Tensor end = from(tail, {.device = device()}).reshape(1, padding).expand(batch, padding);
-  Tensor words = cat({bytes.reshape(batch, n), end}, 1).contiguous().reshape(batch, blocks, cfg.rate / 8, 8).bitcast(u64).reshape(batch, blocks, cfg.rate / 8).contiguous();
+  Tensor words = cat({bytes.reshape(batch, n), end}, 1)
+                     .contiguous()
+                     .reshape(batch, blocks, cfg.rate / 8, 8)
+                     .bitcast(u64)
+                     .reshape(batch, blocks, cfg.rate / 8)
+                     .contiguous();
   std::array<UOp, 25> state;
   state.fill(ops::full({batch}, 0, u64));
   Tensor result;

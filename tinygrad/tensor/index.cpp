@@ -11,12 +11,12 @@ namespace {
 /// What one axis of the source becomes.
 struct AxisIndex {
   int64_t begin = 0, end = 0, step = 1;
-  bool drop = false;        ///< an integer
-  Tensor rows;              ///< defined: gather
+  bool drop = false;  ///< an integer
+  Tensor rows;        ///< defined: gather
 };
 struct Parsed {
-  std::vector<AxisIndex> axes;      ///< one for each axis of the source
-  std::vector<int> result;          ///< axes of the result before gathering: source axis, or -1 for a new one
+  std::vector<AxisIndex> axes;  ///< one for each axis of the source
+  std::vector<int> result;      ///< axes of the result before gathering: source axis, or -1 for a new one
 };
 
 Parsed parse(const std::vector<Index>& indices, const Shape& shape, const char* op) {
@@ -32,13 +32,17 @@ Parsed parse(const std::vector<Index>& indices, const Shape& shape, const char* 
   if (!dots) all.insert(all.end(), shape.size() - used, Index(Slice()));
   Parsed p;
   for (const Index& i : all) {
-    if (i.kind == Index::kNone) { p.result.push_back(-1); continue; }
+    if (i.kind == Index::kNone) {
+      p.result.push_back(-1);
+      continue;
+    }
     int axis = static_cast<int>(p.axes.size());
     int64_t n = shape[static_cast<size_t>(axis)].value();
     AxisIndex a;
     a.end = n;
     if (i.kind == Index::kInt) {
-      TG_CHECK(IndexError, i.integer >= -n && i.integer < n, "[", op, "] got index ", i.integer, " for axis ", axis, " of shape ", shape, ", expected ", -n, " to ", n - 1);
+      TG_CHECK(IndexError, i.integer >= -n && i.integer < n, "[", op, "] got index ", i.integer, " for axis ", axis, " of shape ", shape,
+               ", expected ", -n, " to ", n - 1);
       a.begin = i.integer < 0 ? i.integer + n : i.integer, a.end = a.begin + 1, a.drop = true;
     } else if (i.kind == Index::kSlice) {
       a.step = i.slice.step.value_or(1);
@@ -54,7 +58,8 @@ Parsed parse(const std::vector<Index>& indices, const Shape& shape, const char* 
       a.begin = back ? stop + 1 : start, a.end = back ? start + 1 : stop;
       if (a.end < a.begin) a.end = a.begin;
     } else {
-      TG_CHECK(DTypeError, i.tensor.dtype().is_int(), "[", op, "] got an index of ", i.tensor.dtype(), " for axis ", axis, ", expected integers", i.tensor.dtype().is_bool() ? ": use where" : "");
+      TG_CHECK(DTypeError, i.tensor.dtype().is_int(), "[", op, "] got an index of ", i.tensor.dtype(), " for axis ", axis, ", expected integers",
+               i.tensor.dtype().is_bool() ? ": use where" : "");
       a.rows = i.tensor;
     }
     if (!a.drop) p.result.push_back(axis);
@@ -134,7 +139,8 @@ Tensor Tensor::index(const std::vector<Index>& indices) const {
   if (places.empty()) return s(x);
   // The gathered axes first, then the others.
   std::vector<int> order = places;
-  for (int i = 0; i < static_cast<int>(x.ndim()); i++) if (std::find(places.begin(), places.end(), i) == places.end()) order.push_back(i);
+  for (int i = 0; i < static_cast<int>(x.ndim()); i++)
+    if (std::find(places.begin(), places.end(), i) == places.end()) order.push_back(i);
   UOps src{x.permute(order).uop()};
   std::vector<const Shape*> shapes;
   for (const Tensor& r : rows) src.push_back(r.uop()), shapes.push_back(&shape_of(r.uop()));
@@ -187,7 +193,10 @@ void Tensor::setitem(const std::vector<Index>& indices, const Tensor& value) {
   }
   bool strided = false;
   for (const AxisIndex& a : p.axes) strided |= std::abs(a.step) != 1;
-  if (!strided) { basic(*this, p).assign(v); return; }
+  if (!strided) {
+    basic(*this, p).assign(v);
+    return;
+  }
   // A strided view passes through a padded one, which cannot be written: selects by position instead.
   Tensor mask = full(shape(), true), places;
   Tensor hit = arange(numel()).reshape(shape()).index(indices).flatten();
@@ -217,7 +226,8 @@ struct Hits {
 };
 Hits hits_of(const Tensor& t, int axis, const Tensor& index, const Tensor& src, const char* op) {
   check_gather(t, axis, index, op);
-  TG_CHECK(ShapeError, src.shape() == index.shape() || src.ndim() == 0, "[", op, "] got source ", src.shape(), " and index ", index.shape(), ", expected equal shapes");
+  TG_CHECK(ShapeError, src.shape() == index.shape() || src.ndim() == 0, "[", op, "] got source ", src.shape(), " and index ", index.shape(),
+           ", expected equal shapes");
   Tensor v = src.ndim() == 0 ? src.cast(src.dtype().is_weak() ? strong_dtype(t.dtype()) : src.dtype()).expand(index.shape()) : src;
   TG_CHECK(DTypeError, v.dtype() == t.dtype(), "[", op, "] got source ", v.dtype(), " for ", t.dtype(), ", expected the same type");
   Hits h;
@@ -322,7 +332,11 @@ Tensor Tensor::one_hot(int64_t classes) const {
   OpScope s;
   TG_CHECK(DTypeError, dtype().is_int(), "[one_hot] got ", dtype(), ", expected integers");
   TG_CHECK(ValueError, classes >= 0, "[one_hot] got ", classes, " classes, expected 0 or more");
-  if (classes == 0) { Shape out = shape(); out.push_back(0); return s(ops::full(out, 0, dtypes::default_int())); }
+  if (classes == 0) {
+    Shape out = shape();
+    out.push_back(0);
+    return s(ops::full(out, 0, dtypes::default_int()));
+  }
   return s((unsqueeze(-1) == arange(classes)).cast(dtypes::default_int()));
 }
 

@@ -15,7 +15,8 @@ Tensor Tensor::dot(const Tensor& w, std::optional<DType> dtype) const {
   const Shape a = shape(), b = w.shape();
   TG_CHECK(ShapeError, !a.empty() && !b.empty(), "[dot] got shapes ", a, " and ", b, ", expected at least one axis each");
   size_t inner = b.size() - std::min<size_t>(b.size(), 2);
-  TG_CHECK(ShapeError, a.back() == b[inner], "[dot] got shapes ", a, " and ", b, ", expected equal inner sizes: ", a.back(), " and ", b[inner], " differ");
+  TG_CHECK(ShapeError, a.back() == b[inner], "[dot] got shapes ", a, " and ", b, ", expected equal inner sizes: ", a.back(), " and ", b[inner],
+           " differ");
   if (a.size() > 2 && b.size() > 2) {
     Shape la(a.begin(), a.end() - 2), lb(b.begin(), b.end() - 2);
     const Shape* both[] = {&la, &lb};
@@ -43,13 +44,20 @@ static Tensor below(const Tensor& t, int64_t diagonal, const char* op) {
   int64_t rows = sh[sh.size() - 2].value(), cols = sh.back().value();
   return Tensor::arange(rows).unsqueeze(-1) + diagonal <= Tensor::arange(cols);
 }
-Tensor Tensor::triu(int64_t diagonal) const { OpScope s; return s(numel() ? below(*this, diagonal, "triu").where(*this, zeros_like()) : *this); }
-Tensor Tensor::tril(int64_t diagonal) const { OpScope s; return s(numel() ? below(*this, diagonal + 1, "tril").where(zeros_like(), *this) : *this); }
+Tensor Tensor::triu(int64_t diagonal) const {
+  OpScope s;
+  return s(numel() ? below(*this, diagonal, "triu").where(*this, zeros_like()) : *this);
+}
+Tensor Tensor::tril(int64_t diagonal) const {
+  OpScope s;
+  return s(numel() ? below(*this, diagonal + 1, "tril").where(zeros_like(), *this) : *this);
+}
 
 Tensor Tensor::einsum(const std::string& formula, const Tensors& operands) {
   OpScope s;
   std::string f;
-  for (char c : formula) if (c != ' ') f += c;
+  for (char c : formula)
+    if (c != ' ') f += c;
   size_t arrow = f.find("->");
   std::string left = f.substr(0, arrow);
   std::vector<std::string> terms{""};
@@ -66,8 +74,15 @@ Tensor Tensor::einsum(const std::string& formula, const Tensors& operands) {
       TG_CHECK(ValueError, n >= named, "[einsum] got shape ", operands[i].shape(), " for '", terms[i], "', expected at least ", named, " axes");
       dots = std::max(dots, n - named);
     }
-  auto dot_names = [&](size_t n) { std::string r; for (size_t i = dots - n; i < dots; i++) r += static_cast<char>(1 + i); return r; };
-  auto replaced = [&](std::string t, size_t n) { size_t at = t.find("..."); return at == std::string::npos ? t : t.replace(at, 3, dot_names(n)); };
+  auto dot_names = [&](size_t n) {
+    std::string r;
+    for (size_t i = dots - n; i < dots; i++) r += static_cast<char>(1 + i);
+    return r;
+  };
+  auto replaced = [&](std::string t, size_t n) {
+    size_t at = t.find("...");
+    return at == std::string::npos ? t : t.replace(at, 3, dot_names(n));
+  };
   std::map<char, int64_t> size;
   std::map<char, int> uses;
   Tensors x = operands;
@@ -75,11 +90,15 @@ Tensor Tensor::einsum(const std::string& formula, const Tensors& operands) {
     std::string& t = terms[i];
     size_t extra = t.find("...") == std::string::npos ? 0 : static_cast<size_t>(x[i].ndim()) - (t.size() - 3);
     t = replaced(t, extra);
-    TG_CHECK(ValueError, static_cast<int64_t>(t.size()) == x[i].ndim(), "[einsum] got shape ", x[i].shape(), " for term ", i, " of '", formula, "', expected ", t.size(), " axes");
+    TG_CHECK(ValueError, static_cast<int64_t>(t.size()) == x[i].ndim(), "[einsum] got shape ", x[i].shape(), " for term ", i, " of '", formula,
+             "', expected ", t.size(), " axes");
     // A letter twice in one term: its diagonal.
     for (size_t a = 0; a < t.size(); a++)
       for (size_t b = a + 1; b < t.size();) {
-        if (t[a] != t[b]) { b++; continue; }
+        if (t[a] != t[b]) {
+          b++;
+          continue;
+        }
         x[i] = x[i].diagonal(0, static_cast<int>(a), static_cast<int>(b));
         char c = t[a];
         t.erase(b, 1), t.erase(a, 1), t += c;
@@ -88,26 +107,34 @@ Tensor Tensor::einsum(const std::string& formula, const Tensors& operands) {
       }
     for (size_t a = 0; a < t.size(); a++) {
       int64_t n = x[i].shape(static_cast<int>(a)), &known = size.try_emplace(t[a], n).first->second;
-      TG_CHECK(ShapeError, known == n || n == 1 || known == 1, "[einsum] got sizes ", known, " and ", n, " for one letter of '", formula, "', expected equal ones");
+      TG_CHECK(ShapeError, known == n || n == 1 || known == 1, "[einsum] got sizes ", known, " and ", n, " for one letter of '", formula,
+               "', expected equal ones");
       known = std::max(known, n);
     }
   }
   std::string out;
   if (arrow != std::string::npos) out = replaced(f.substr(arrow + 2), dots);
   else {
-    for (const std::string& t : terms) for (char c : t) uses[c]++;
-    for (auto [c, n] : uses) if (n == 1 || c < 32) out += c;
+    for (const std::string& t : terms)
+      for (char c : t) uses[c]++;
+    for (auto [c, n] : uses)
+      if (n == 1 || c < 32) out += c;
   }
   std::string all = out;
-  for (auto [c, n] : size) if (all.find(c) == std::string::npos) all += c;
-  for (char c : out) TG_CHECK(ValueError, size.count(c), "[einsum] got letter '", c, "' in the result of '", formula, "', expected letters of the operands");
+  for (auto [c, n] : size)
+    if (all.find(c) == std::string::npos) all += c;
+  for (char c : out)
+    TG_CHECK(ValueError, size.count(c), "[einsum] got letter '", c, "' in the result of '", formula, "', expected letters of the operands");
   Tensor p;
   for (size_t i = 0; i < terms.size(); i++) {
     std::vector<int> order;
     Shape shape;
     for (char c : all) {
       size_t at = terms[i].find(c);
-      if (at == std::string::npos) { shape.push_back(1); continue; }
+      if (at == std::string::npos) {
+        shape.push_back(1);
+        continue;
+      }
       order.push_back(static_cast<int>(at)), shape.push_back(x[i].shape(static_cast<int>(at)));
     }
     Tensor t = x[i].permute(order).reshape(shape);

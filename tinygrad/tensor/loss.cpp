@@ -73,7 +73,8 @@ Tensor Tensor::nll_loss(const Tensor& y, const Tensor& weight, const CrossEntrop
   labels.erase(labels.begin() + 1);
   check_labels(y, labels, "nll_loss", sh);
   TG_CHECK(DTypeError, y.dtype().is_int(), "[nll_loss] got labels of ", y.dtype(), ", expected integers");
-  if (weight.defined()) TG_CHECK(ShapeError, weight.shape() == Shape{sh[1].value()}, "[nll_loss] got weight ", weight.shape(), ", expected (", sh[1], ",)");
+  if (weight.defined())
+    TG_CHECK(ShapeError, weight.shape() == Shape{sh[1].value()}, "[nll_loss] got weight ", weight.shape(), ", expected (", sh[1], ",)");
   Tensor w = weight.defined() ? weight[y] : Tensor();
   if (o.ignore_index) {
     Tensor counts = (y != *o.ignore_index).cast(dtype());
@@ -95,6 +96,9 @@ Tensor Tensor::binary_crossentropy_logits(const Tensor& y, Reduction r, const Te
   if (pos_weight.defined()) yes = yes * pos_weight;
   return s(finished(-(yes + (1 - y) * (-*this).logsigmoid()), r));
 }
-Tensor Tensor::mse_loss(const Tensor& y, Reduction r) const { OpScope s; return s(finished((*this - y).square(), r)); }
+Tensor Tensor::mse_loss(const Tensor& y, Reduction r) const {
+  OpScope s;
+  return s(finished((*this - y).square(), r));
+}
 
 }  // namespace tg

@@ -37,7 +37,8 @@ Tensor Tensor::reshape(const Shape& want) const {
     to[static_cast<size_t>(unknown)] = n / k;
   }
   if (!from.symbolic() && !to.symbolic())
-    TG_CHECK(ShapeError, from.numel() == to.numel(), "[reshape] got ", want, " (", to.numel(), " elements) for shape ", from, ", expected ", from.numel(), " elements");
+    TG_CHECK(ShapeError, from.numel() == to.numel(), "[reshape] got ", want, " (", to.numel(), " elements) for shape ", from, ", expected ",
+             from.numel(), " elements");
   return from == to ? *this : s(ops::reshape(u, to));
 }
 
@@ -51,7 +52,8 @@ Tensor Tensor::expand(const Shape& want) const {
   for (size_t i = 0; i < to.size(); i++) {
     SInt have = i < lead ? SInt(1) : from[i - lead];
     if (to[i] == -1) to[i] = have;
-    TG_CHECK(ShapeError, have == to[i] || have == 1, "[expand] got ", want, " for shape ", from, ", expected sizes equal to the old ones where those are not 1");
+    TG_CHECK(ShapeError, have == to[i] || have == 1, "[expand] got ", want, " for shape ", from,
+             ", expected sizes equal to the old ones where those are not 1");
     TG_CHECK(ShapeError, to[i].symbolic() || to[i].value() >= 0, "[expand] got ", want, ", expected sizes that are not negative");
   }
   if (!to.symbolic()) to.numel();
@@ -90,8 +92,8 @@ Tensor Tensor::shrink(const std::vector<std::pair<SInt, SInt>>& ranges) const {
   for (size_t i = 0; i < ranges.size(); i++) {
     auto& [begin, end] = ranges[i];
     if (!begin.symbolic() && !end.symbolic()) {
-      TG_CHECK(ShapeError, 0 <= begin.value() && begin.value() <= end.value() && end.value() <= shape[i].max(), "[shrink] got [", begin, ", ", end, ") for axis ", i, " of shape ",
-               shape, ", expected 0 <= begin <= end <= size");
+      TG_CHECK(ShapeError, 0 <= begin.value() && begin.value() <= end.value() && end.value() <= shape[i].max(), "[shrink] got [", begin, ", ", end,
+               ") for axis ", i, " of shape ", shape, ", expected 0 <= begin <= end <= size");
       offset_size.push_back({begin, end.value() - begin.value()});
     } else {
       // begin + n keeps its size n when begin is symbolic.
@@ -126,11 +128,13 @@ Tensor pad_constant(const OpScope& s, const Tensor& t, const PadList& p, double 
   for (size_t i = 0; i < p.size(); i++) {
     auto [a, b] = p[i];
     if (sh[i].symbolic()) {
-      TG_CHECK(ShapeError, a >= 0 && b >= 0, "[pad] got (", a, ", ", b, ") for the symbolic axis ", i, " of shape ", sh, ", expected sizes that are not negative");
+      TG_CHECK(ShapeError, a >= 0 && b >= 0, "[pad] got (", a, ", ", b, ") for the symbolic axis ", i, " of shape ", sh,
+               ", expected sizes that are not negative");
       keep.push_back({0, sh[i]});
     } else {
       int64_t n = sh[i].value();
-      TG_CHECK(ShapeError, n + std::min<int64_t>(a, 0) + std::min<int64_t>(b, 0) >= 0, "[pad] got (", a, ", ", b, ") for axis ", i, " of shape ", sh, ", expected to keep 0 or more elements");
+      TG_CHECK(ShapeError, n + std::min<int64_t>(a, 0) + std::min<int64_t>(b, 0) >= 0, "[pad] got (", a, ", ", b, ") for axis ", i, " of shape ", sh,
+               ", expected to keep 0 or more elements");
       keep.push_back({std::max<int64_t>(-a, 0), n + std::min<int64_t>(b, 0)});
     }
     grow.push_back({std::max<int64_t>(a, 0), std::max<int64_t>(b, 0)});
@@ -145,7 +149,8 @@ Tensor pad_constant(const OpScope& s, const Tensor& t, const PadList& p, double 
 Tensor pad_edges(Tensor x, const PadList& p, bool reflect) {
   for (size_t d = 0; d < p.size(); d++) {
     int64_t n = x.shape(static_cast<int>(d)), before = std::max<int64_t>(p[d].first, 0), after = std::max<int64_t>(p[d].second, 0);
-    TG_CHECK(ShapeError, !reflect || (before < std::max<int64_t>(n, 1) && after < std::max<int64_t>(n, 1)), "[pad] got (", before, ", ", after, ") to reflect an axis of ", n, ", expected less than its size");
+    TG_CHECK(ShapeError, !reflect || (before < std::max<int64_t>(n, 1) && after < std::max<int64_t>(n, 1)), "[pad] got (", before, ", ", after,
+             ") to reflect an axis of ", n, ", expected less than its size");
     TG_CHECK(ShapeError, n > 0 || before + after == 0, "[pad] got an empty axis ", d, " of shape ", x.shape(), ", expected elements to repeat");
     auto part = [&](int64_t from, int64_t to) {
       std::vector<std::pair<SInt, SInt>> r;
@@ -153,7 +158,11 @@ Tensor pad_edges(Tensor x, const PadList& p, bool reflect) {
       r[d] = {from, to};
       return x.shrink(r);
     };
-    auto repeated = [&](const Tensor& t, int64_t k) { Shape sh = t.shape(); sh[d] = k; return t.expand(sh); };
+    auto repeated = [&](const Tensor& t, int64_t k) {
+      Shape sh = t.shape();
+      sh[d] = k;
+      return t.expand(sh);
+    };
     Tensors pieces;
     if (before) pieces.push_back(reflect ? part(1, before + 1).flip(static_cast<int>(d)) : repeated(part(0, 1), before));
     pieces.push_back(x);
@@ -173,7 +182,8 @@ Tensor Tensor::pad(const PadList& padding, const PadOptions& o) const {
   if (o.mode == PadOptions::kConstant) return s(pad_constant(s, *this, padding, o.value));
   if (o.mode != PadOptions::kCircular) return s(pad_edges(*this, padding, o.mode == PadOptions::kReflect));
   PadList shrinks, grow;
-  for (auto [a, b] : padding) shrinks.push_back({std::min<int64_t>(a, 0), std::min<int64_t>(b, 0)}), grow.push_back({std::max<int64_t>(a, 0), std::max<int64_t>(b, 0)});
+  for (auto [a, b] : padding)
+    shrinks.push_back({std::min<int64_t>(a, 0), std::min<int64_t>(b, 0)}), grow.push_back({std::max<int64_t>(a, 0), std::max<int64_t>(b, 0)});
   Tensor x = pad(shrinks);
   Ints repeats;
   std::vector<std::pair<SInt, SInt>> range;
@@ -190,7 +200,8 @@ Tensor Tensor::pad(const PadList& padding, const PadOptions& o) const {
 Tensor Tensor::pad(const Ints& padding, const PadOptions& o) const {
   OpScope s;
   const Shape sh = shape();
-  TG_CHECK(ShapeError, padding.size() % 2 == 0 && padding.size() <= 2 * sh.size(), "[pad] got ", padding.size(), " numbers for shape ", sh, ", expected pairs for at most ", sh.size(), " axes");
+  TG_CHECK(ShapeError, padding.size() % 2 == 0 && padding.size() <= 2 * sh.size(), "[pad] got ", padding.size(), " numbers for shape ", sh,
+           ", expected pairs for at most ", sh.size(), " axes");
   PadList p(sh.size(), {0, 0});
   for (size_t i = 0; i < padding.size() / 2; i++) p[sh.size() - 1 - i] = {padding[2 * i], padding[2 * i + 1]};
   return s(pad(p, o));
@@ -218,7 +229,8 @@ Tensor Tensor::flip(const std::vector<int>& axes) const {
 Tensor Tensor::squeeze() const {
   OpScope s;
   Shape out;
-  for (const SInt& n : shape()) if (n != 1) out.push_back(n);
+  for (const SInt& n : shape())
+    if (n != 1) out.push_back(n);
   return s(reshape(out));
 }
 Tensor Tensor::squeeze(int axis) const {
@@ -291,7 +303,8 @@ Tensors Tensor::split(const std::vector<int64_t>& sizes, int axis) const {
   size_t a = static_cast<size_t>(axis_of(axis, sh.size(), "split", sh));
   TG_CHECK(ShapeError, !sh.empty(), "[split] got a tensor without axes");
   int64_t total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
-  TG_CHECK(ShapeError, total == sh[a].value(), "[split] got sizes that add up to ", total, " for axis ", axis, " of shape ", sh, ", expected ", sh[a]);
+  TG_CHECK(ShapeError, total == sh[a].value(), "[split] got sizes that add up to ", total, " for axis ", axis, " of shape ", sh, ", expected ",
+           sh[a]);
   std::vector<std::pair<SInt, SInt>> r;
   for (const SInt& n : sh) r.push_back({0, n});
   Tensors out;
@@ -323,7 +336,8 @@ Tensor Tensor::unfold(int axis, int64_t size, int64_t step) const {
   const Shape sh = shape();
   int a = axis_of(axis, sh.size(), "unfold", sh), last = static_cast<int>(sh.size()) - 1;
   int64_t n = shape(axis);
-  TG_CHECK(ShapeError, size >= 0 && size <= n && step > 0, "[unfold] got size ", size, " and step ", step, " for axis ", axis, " of shape ", sh, ", expected 0 <= size <= ", n, " and step > 0");
+  TG_CHECK(ShapeError, size >= 0 && size <= n && step > 0, "[unfold] got size ", size, " and step ", step, " for axis ", axis, " of shape ", sh,
+           ", expected 0 <= size <= ", n, " and step > 0");
   if (size == 0) {
     Shape out = sh;
     out[static_cast<size_t>(a)] = n / step + 1, out.push_back(0);
@@ -340,14 +354,18 @@ Tensor Tensor::roll(const Ints& shifts, const Axes& axes) const {
     TG_CHECK(ShapeError, shifts.size() == 1, "[roll] got ", shifts.size(), " shifts and no axes, expected one");
     return s(flatten().roll(shifts, Axes(0)).reshape(sh));
   }
-  TG_CHECK(ShapeError, shifts.size() == axes.list.size(), "[roll] got ", shifts.size(), " shifts for ", axes.list.size(), " axes, expected one for each");
+  TG_CHECK(ShapeError, shifts.size() == axes.list.size(), "[roll] got ", shifts.size(), " shifts for ", axes.list.size(),
+           " axes, expected one for each");
   Tensor x = *this;
   for (size_t i = 0; i < shifts.size(); i++) {
     int a = axis_of(axes.list[i], sh.size(), "roll", sh);
     int64_t n = shape(a);
     if (n == 0) continue;
     int64_t k = (shifts[i] % n + n) % n;
-    if (k) { Tensors p = x.split({n - k, k}, a); x = cat({p[1], p[0]}, a); }
+    if (k) {
+      Tensors p = x.split({n - k, k}, a);
+      x = cat({p[1], p[0]}, a);
+    }
   }
   return s(x);
 }
@@ -358,13 +376,19 @@ Tensor Tensor::diagonal(int offset, int axis1, int axis2) const {
   int a = axis_of(axis1, sh.size(), "diagonal", sh), b = axis_of(axis2, sh.size(), "diagonal", sh);
   TG_CHECK(ShapeError, a != b && sh.size() >= 2, "[diagonal] got axes ", axis1, " and ", axis2, " for shape ", sh, ", expected two different ones");
   std::vector<int> order;
-  for (int i = 0; i < static_cast<int>(sh.size()); i++) if (i != a && i != b) order.push_back(i);
+  for (int i = 0; i < static_cast<int>(sh.size()); i++)
+    if (i != a && i != b) order.push_back(i);
   order.push_back(a), order.push_back(b);
   Tensor x = permute(order);
-  int64_t rows = x.shape(-2), cols = x.shape(-1), n = std::max<int64_t>(0, offset >= 0 ? std::min(rows, cols - offset) : std::min(rows + offset, cols));
+  int64_t rows = x.shape(-2), cols = x.shape(-1),
+          n = std::max<int64_t>(0, offset >= 0 ? std::min(rows, cols - offset) : std::min(rows + offset, cols));
   Shape lead = x.shape();
   lead.resize(lead.size() - 2);
-  auto with = [&](std::initializer_list<int64_t> tail) { Shape t = lead; for (int64_t v : tail) t.push_back(v); return t; };
+  auto with = [&](std::initializer_list<int64_t> tail) {
+    Shape t = lead;
+    for (int64_t v : tail) t.push_back(v);
+    return t;
+  };
   if (n == 0) return s(ops::full(with({0}), 0, dtype()));
   std::vector<std::pair<SInt, SInt>> r;
   for (const SInt& m : lead) r.push_back({0, m});

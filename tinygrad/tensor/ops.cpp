@@ -48,7 +48,8 @@ UOp pad(UOp x, const Pairs& before_after) {
 UOp flip(UOp x, const std::vector<int>& axes) {
   std::vector<int64_t> arg;
   const Shape& s = shape_of(x);
-  for (int a : axes) if (s[static_cast<size_t>(a)] != 1) arg.push_back(a);
+  for (int a : axes)
+    if (s[static_cast<size_t>(a)] != 1) arg.push_back(a);
   std::sort(arg.begin(), arg.end());
   return arg.empty() ? x : UOp::make(Ops::FLIP, x.dtype(), {x}, Arg(std::move(arg)));
 }
@@ -67,7 +68,8 @@ UOp arange(int64_t n, DType d) { return UOp::make(Ops::ARANGE, d, {Shape{n}.stac
 UOp reduce(Ops op, UOp x, const std::vector<int>& axes) {
   Shape s = shape_of(x), out = s;
   std::vector<int32_t> arg;
-  for (int a : axes) if (SInt& n = out[static_cast<size_t>(a)]; n != 1) arg.push_back(a), n = 1;
+  for (int a : axes)
+    if (SInt& n = out[static_cast<size_t>(a)]; n != 1) arg.push_back(a), n = 1;
   if (arg.empty()) return x;
   std::sort(arg.begin(), arg.end());
   if (!s.symbolic() && s.numel() == 0) return full(out, identity_of(op, x.dtype()), x.dtype());
@@ -90,7 +92,8 @@ UOp sum_to(UOp x, const Shape& shape) {
   if (from == shape) return x;
   size_t lead = from.size() - shape.size();
   std::vector<int> axes;
-  for (size_t i = 0; i < from.size(); i++) if (i < lead || (shape[i - lead] == 1 && from[i] != 1)) axes.push_back(static_cast<int>(i));
+  for (size_t i = 0; i < from.size(); i++)
+    if (i < lead || (shape[i - lead] == 1 && from[i] != 1)) axes.push_back(static_cast<int>(i));
   DType d = x.dtype(), acc = sum_acc_dtype(d);
   return cast(reshape(reduce(Ops::ADD, cast(x, acc), axes), shape), d);
 }

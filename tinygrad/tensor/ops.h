@@ -1,4 +1,5 @@
-/// \file Tensor-level nodes as functions on UOps: movement, reduces, casts. Used by the Tensor methods and by gradient rules; arguments are checked by the callers.
+/// \file Tensor-level nodes as functions on UOps: movement, reduces, casts. Used by the Tensor methods and by gradient rules; arguments are checked
+/// by the callers.
 #pragma once
 #include <cstdint>
 #include <utility>
@@ -13,13 +14,13 @@ using Pairs = std::vector<std::pair<SInt, SInt>>;
 
 // Each returns x itself where nothing changes.
 UOp reshape(UOp x, const Shape& shape);
-UOp expand(UOp x, const Shape& shape);                     ///< NumPy broadcasting to `shape`
+UOp expand(UOp x, const Shape& shape);  ///< NumPy broadcasting to `shape`
 UOp permute(UOp x, const std::vector<int>& order);
 UOp shrink(UOp x, const Pairs& offset_size);
-UOp pad(UOp x, const Pairs& before_after);                 ///< zeros
+UOp pad(UOp x, const Pairs& before_after);  ///< zeros
 UOp flip(UOp x, const std::vector<int>& axes);
-UOp reduce(Ops op, UOp x, const std::vector<int>& axes);   ///< in x's dtype; the axes stay, as size 1
-UOp cast(UOp x, DType d);                                  ///< literals are retyped, also behind views
+UOp reduce(Ops op, UOp x, const std::vector<int>& axes);  ///< in x's dtype; the axes stay, as size 1
+UOp cast(UOp x, DType d);                                 ///< literals are retyped, also behind views
 UOp full(const Shape& shape, ConstValue v, DType d);
 UOp arange(int64_t n, DType d);
 /// The literal behind views that repeat it, or nothing.

@@ -13,7 +13,8 @@
 
 namespace tg {
 
-template <class T> concept Arithmetic = std::is_arithmetic_v<T>;
+template <class T>
+concept Arithmetic = std::is_arithmetic_v<T>;
 
 /// A number with the type a literal has: bool, weakint or weakfloat.
 struct Scalar {

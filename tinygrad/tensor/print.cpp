@@ -14,7 +14,9 @@ constexpr int64_t kSummaryAbove = 1000, kEdge = 3;
 
 std::string digits(double v, bool single, std::chars_format format, int precision = -1) {
   char buf[512];
-  auto put = [&](auto x) { return precision < 0 ? std::to_chars(buf, buf + sizeof buf, x, format) : std::to_chars(buf, buf + sizeof buf, x, format, precision); };
+  auto put = [&](auto x) {
+    return precision < 0 ? std::to_chars(buf, buf + sizeof buf, x, format) : std::to_chars(buf, buf + sizeof buf, x, format, precision);
+  };
   auto end = single ? put(static_cast<float>(v)).ptr : put(v).ptr;
   return std::string(buf, end);
 }
@@ -45,19 +47,21 @@ std::string scientific(double v, bool single) {
 std::vector<std::string> texts(const std::vector<ConstValue>& v, DType d) {
   std::vector<std::string> out;
   if (!d.is_float()) {
-    for (const ConstValue& c : v) out.push_back(d.is_bool() ? (c.i ? "True" : "False") : [&] {
-      std::string s;
-      int128 n = c.i;
-      bool neg = n < 0;
-      do s += static_cast<char>('0' + static_cast<int>(neg ? -(n % 10) : n % 10)), n /= 10;
-      while (n);
-      if (neg) s += '-';
-      return std::string(s.rbegin(), s.rend());
-    }());
+    for (const ConstValue& c : v)
+      out.push_back(d.is_bool() ? (c.i ? "True" : "False") : [&] {
+        std::string s;
+        int128 n = c.i;
+        bool neg = n < 0;
+        do s += static_cast<char>('0' + static_cast<int>(neg ? -(n % 10) : n % 10)), n /= 10;
+        while (n);
+        if (neg) s += '-';
+        return std::string(s.rbegin(), s.rend());
+      }());
   } else {
     bool single = d != dtypes::float64;
     double lo = INFINITY, hi = 0;
-    for (const ConstValue& c : v) if (double a = std::abs(c.as_double()); std::isfinite(a) && a != 0) lo = std::min(lo, a), hi = std::max(hi, a);
+    for (const ConstValue& c : v)
+      if (double a = std::abs(c.as_double()); std::isfinite(a) && a != 0) lo = std::min(lo, a), hi = std::max(hi, a);
     bool science = hi >= 1e8 || (hi > 0 && (lo < 1e-4 || hi / lo > 1000));
     size_t after = 0;
     for (const ConstValue& c : v) {
@@ -82,7 +86,8 @@ std::vector<std::string> texts(const std::vector<ConstValue>& v, DType d) {
 
 std::string repr(const Tensor& t) {
   if (!t.defined()) return "Tensor()";
-  return str("<Tensor ", t.shape(), ' ', t.dtype(), " on ", t.device(), t.is_realized() ? ", realized" : ", lazy", t.grad().defined() ? ", with grad>" : ">");
+  return str("<Tensor ", t.shape(), ' ', t.dtype(), " on ", t.device(), t.is_realized() ? ", realized" : ", lazy",
+             t.grad().defined() ? ", with grad>" : ">");
 }
 
 std::ostream& operator<<(std::ostream& os, const Tensor& t) {
@@ -113,8 +118,16 @@ std::ostream& operator<<(std::ostream& os, const Tensor& t) {
     }
     return from + 1;
   };
-  auto value_at = [&] { int64_t o = 0; for (size_t a = 0; a < nd; a++) o += shown[a][at[a]] * stride[a]; return load_const(&bytes[static_cast<size_t>(o) * size], d); };
-  auto dots_axis = [&]() -> int { for (size_t a = 0; a < nd; a++) if (shown[a][at[a]] < 0) return static_cast<int>(a); return -1; };
+  auto value_at = [&] {
+    int64_t o = 0;
+    for (size_t a = 0; a < nd; a++) o += shown[a][at[a]] * stride[a];
+    return load_const(&bytes[static_cast<size_t>(o) * size], d);
+  };
+  auto dots_axis = [&]() -> int {
+    for (size_t a = 0; a < nd; a++)
+      if (shown[a][at[a]] < 0) return static_cast<int>(a);
+    return -1;
+  };
   if (nd == 0) {
     ConstValue v = load_const(bytes.data(), d);
     if (!d.is_float()) return os << texts({v}, d)[0];

@@ -1,5 +1,5 @@
-/// \file Random numbers: threefry2x32 over a counter per device. The host advances the counter when a tensor is made, so values depend on seed, order of
-/// creation and sizes only; a kernel receives its key as a variable and makes all numbers itself.
+/// \file Random numbers: threefry2x32 over a counter per device. The host advances the counter when a tensor is made, so values depend on seed, order
+/// of creation and sizes only; a kernel receives its key as a variable and makes all numbers itself.
 #include "tinygrad/tensor/random.h"
 
 #include <array>
@@ -21,12 +21,17 @@ using namespace tensor_detail;
 
 namespace {
 struct Streams {
-  struct One { uint64_t key, counter = 0; };
+  struct One {
+    uint64_t key, counter = 0;
+  };
   std::mutex mutex;
   uint64_t seed = static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
   std::map<std::string, One> devices;
 };
-Streams& streams() { static auto* s = new Streams; return *s; }
+Streams& streams() {
+  static auto* s = new Streams;
+  return *s;
+}
 thread_local std::vector<rng::Draw>* t_record = nullptr;
 }  // namespace
 
@@ -79,7 +84,8 @@ Tensor random_words(const std::string& device, int64_t n) {
 /// Uniform in [0, 1): the bits fill the mantissa of a number in [1, 2).
 Tensor unit(const Shape& shape, DType d, const std::string& device, const char* op) {
   TG_CHECK(DTypeError, d.is_float() && !d.is_weak(), "[", op, "] got dtype ", d, ", expected a float type");
-  for (const SInt& n : shape) TG_CHECK(ShapeError, !n.symbolic() && n.value() >= 0, "[", op, "] got shape ", shape, ", expected sizes that are not negative");
+  for (const SInt& n : shape)
+    TG_CHECK(ShapeError, !n.symbolic() && n.value() >= 0, "[", op, "] got shape ", shape, ", expected sizes that are not negative");
   int64_t n = shape.numel();
   if (n == 0) return Tensor::from_uop(ops::full(shape, 0, d));
   int size = d.itemsize();
@@ -109,7 +115,8 @@ Tensor unit_normal(const Shape& shape, const std::string& device) {
   return (u[0] * (2 * std::numbers::pi)).cos() * ((1 - u[1]).log() * -2.0).sqrt();
 }
 Tensor scaled(const Shape& shape, double low, double high, DType d, const std::string& device) {
-  return ((high - low) * unit(shape, dtypes::default_float(), device, "uniform")).cast(d) + (d.is_int() ? Tensor(static_cast<int64_t>(low)) : Tensor(low));
+  return ((high - low) * unit(shape, dtypes::default_float(), device, "uniform")).cast(d) +
+         (d.is_int() ? Tensor(static_cast<int64_t>(low)) : Tensor(low));
 }
 int64_t fan_in(const Shape& shape) { return shape.empty() ? 1 : Shape(shape.begin() + 1, shape.end()).numel(); }
 }  // namespace
@@ -126,7 +133,9 @@ Tensor Tensor::randn(const Shape& shape, const TensorOptions& o) {
   std::string device = Device::canonical(o.device);
   return stored(s, unit_normal(shape, device).cast(o.dtype.value_or(dtypes::default_float())), device, o.requires_grad);
 }
-Tensor Tensor::randn_like(std::optional<DType> dtype) const { return randn(shape(), {.dtype = dtype.value_or(strong_dtype(this->dtype())), .device = device()}); }
+Tensor Tensor::randn_like(std::optional<DType> dtype) const {
+  return randn(shape(), {.dtype = dtype.value_or(strong_dtype(this->dtype())), .device = device()});
+}
 
 Tensor Tensor::normal(const Shape& shape, const NormalOptions& o) {
   OpScope s;
@@ -178,9 +187,11 @@ Tensor Tensor::randperm(int64_t n, const TensorOptions& o) {
 Tensor Tensor::multinomial(int64_t samples, bool replacement) const {
   OpScope s;
   const Shape sh = shape();
-  TG_CHECK(ShapeError, (sh.size() == 1 || sh.size() == 2) && samples > 0, "[multinomial] got shape ", sh, " and ", samples, " samples, expected 1 or 2 axes and 1 or more samples");
+  TG_CHECK(ShapeError, (sh.size() == 1 || sh.size() == 2) && samples > 0, "[multinomial] got shape ", sh, " and ", samples,
+           " samples, expected 1 or 2 axes and 1 or more samples");
   Tensor w = sh.size() == 1 ? unsqueeze(0) : *this;
-  TG_CHECK(ValueError, replacement || samples <= w.shape(1), "[multinomial] got ", samples, " samples of ", w.shape(1), " without replacement, expected at most as many");
+  TG_CHECK(ValueError, replacement || samples <= w.shape(1), "[multinomial] got ", samples, " samples of ", w.shape(1),
+           " without replacement, expected at most as many");
   Tensor index;
   if (replacement || samples == 1) {
     Tensor sums = w.cumsum(1).to_float(), cdf = sums / sums(Slice(), -1).unsqueeze(1);

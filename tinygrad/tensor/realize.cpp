@@ -1,10 +1,11 @@
 /// \file Realizing tensors, and reading their values.
+#include "tinygrad/engine/realize.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "tinygrad/base/env.h"
-#include "tinygrad/engine/realize.h"
 #include "tinygrad/runtime/buffer.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/tensor/effects.h"
@@ -29,8 +30,8 @@ bool has_value(UOp u) {
 
 /// What is to be computed, and for whom.
 struct Plan {
-  UOps roots;                          ///< each once
-  std::vector<UOp> sources;            ///< per root: the node it stands for (another one where a constant needs storage)
+  UOps roots;                ///< each once
+  std::vector<UOp> sources;  ///< per root: the node it stands for (another one where a constant needs storage)
   std::vector<UOpRef> held;
   Writes writes;
 };
@@ -60,7 +61,8 @@ Plan plan(const Tensors& tensors) {
 /// A node with its own history, not just marked by the user: gradients still need it after it has been computed.
 bool has_history(UOp u) {
   if (!(u.node()->flags & Node::kNeedsGrad)) return false;
-  for (UOp s : u.srcs()) if (s.node()->flags & Node::kNeedsGrad) return true;
+  for (UOp s : u.srcs())
+    if (s.node()->flags & Node::kNeedsGrad) return true;
   return false;
 }
 
@@ -106,9 +108,15 @@ void realize(const Tensors& tensors) {
   }
 }
 
-Tensor Tensor::realize() const { tg::realize(Tensors{*this}); return *this; }
+Tensor Tensor::realize() const {
+  tg::realize(Tensors{*this});
+  return *this;
+}
 
-bool Tensor::is_realized() const { GraphScope g; return has_value(current(uop_of(*this, "is_realized"))); }
+bool Tensor::is_realized() const {
+  GraphScope g;
+  return has_value(current(uop_of(*this, "is_realized")));
+}
 
 BoundSchedule schedule(const Tensors& tensors) {
   GraphScope g;
@@ -163,10 +171,16 @@ std::span<const std::byte> Tensor::bytes() const {
   uop_of(*this, "data");
   realize();
   Impl& i = *impl_;
-  if (i.keep) { Buffer* b = static_cast<Buffer*>(i.keep.get()); return {static_cast<const std::byte*>(b->data()), static_cast<size_t>(b->nbytes())}; }
+  if (i.keep) {
+    Buffer* b = static_cast<Buffer*>(i.keep.get());
+    return {static_cast<const std::byte*>(b->data()), static_cast<size_t>(b->nbytes())};
+  }
   if (!i.host.empty()) return i.host;
   std::vector<std::byte> host;
-  if (literal_bytes(*this, host)) { i.host = std::move(host); return i.host; }
+  if (literal_bytes(*this, host)) {
+    i.host = std::move(host);
+    return i.host;
+  }
   BufferRef b = storage(*this);
   Device::synchronize(b->device_name());
   if (const void* p = b->data()) {
@@ -184,7 +198,8 @@ std::span<const std::byte> Tensor::data_bytes(size_t size, bool is_bool, bool is
   bool fits = static_cast<size_t>(d.itemsize()) == size && is_bool == d.is_bool();
   if (d.is_float() && !stored_as_bits) fits &= is_float;
   else if (!d.is_bool()) fits &= !is_float && is_signed == !(d.is_unsigned() || stored_as_bits);
-  TG_CHECK(DTypeError, fits, "[data] got a tensor of ", d, ", expected the C++ type of its elements (", stored_as_bits ? "their bits, as uint8_t or uint16_t" : "or to_vector, which converts", ")");
+  TG_CHECK(DTypeError, fits, "[data] got a tensor of ", d, ", expected the C++ type of its elements (",
+           stored_as_bits ? "their bits, as uint8_t or uint16_t" : "or to_vector, which converts", ")");
   return bytes();
 }
 
@@ -213,7 +228,8 @@ std::vector<int128> Tensor::to_ints() const {
   return out;
 }
 void Tensor::check_fits(int128 v, int128 lo, int128 hi) {
-  TG_CHECK(ValueError, v >= lo && v <= hi, "[item] got ", static_cast<double>(v), ", expected a value between ", static_cast<double>(lo), " and ", static_cast<double>(hi));
+  TG_CHECK(ValueError, v >= lo && v <= hi, "[item] got ", static_cast<double>(v), ", expected a value between ", static_cast<double>(lo), " and ",
+           static_cast<double>(hi));
 }
 
 }  // namespace tg

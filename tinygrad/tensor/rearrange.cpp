@@ -23,9 +23,16 @@ std::vector<std::vector<std::string>> parse(const std::string& side, const std::
   std::istringstream in(spaced);
   bool open = false;
   for (std::string word; in >> word;) {
-    TG_CHECK(ValueError, !(word == "(" && open) && !(word == ")" && !open), "[rearrange] got '", formula, "', expected parentheses that match and are not nested");
-    if (word == "(") { groups.emplace_back(), open = true; continue; }
-    if (word == ")") { open = false; continue; }
+    TG_CHECK(ValueError, !(word == "(" && open) && !(word == ")" && !open), "[rearrange] got '", formula,
+             "', expected parentheses that match and are not nested");
+    if (word == "(") {
+      groups.emplace_back(), open = true;
+      continue;
+    }
+    if (word == ")") {
+      open = false;
+      continue;
+    }
     if (!open) groups.emplace_back();
     if (word != "1") groups.back().push_back(word == "..." && !open ? kDots : word);
   }
@@ -37,23 +44,30 @@ std::vector<std::vector<std::string>> parse(const std::string& side, const std::
 Tensor Tensor::rearrange(const std::string& formula, const std::vector<std::pair<std::string, int64_t>>& sizes) const {
   OpScope s;
   size_t arrow = formula.find("->");
-  TG_CHECK(ValueError, arrow != std::string::npos && formula.find("->", arrow + 2) == std::string::npos, "[rearrange] got '", formula, "', expected one ->");
+  TG_CHECK(ValueError, arrow != std::string::npos && formula.find("->", arrow + 2) == std::string::npos, "[rearrange] got '", formula,
+           "', expected one ->");
   auto left = parse(formula.substr(0, arrow), formula), right = parse(formula.substr(arrow + 2), formula);
   const Shape sh = shape();
   // The ellipsis becomes as many axes as are left.
   auto is_dots = [](const std::vector<std::string>& g) { return g.size() == 1 && g[0] == kDots; };
   size_t dots = static_cast<size_t>(std::count_if(left.begin(), left.end(), is_dots));
-  TG_CHECK(ValueError, dots <= 1 && left.size() - dots <= sh.size() && (dots || left.size() == sh.size()), "[rearrange] got shape ", sh, " for '", formula, "', expected ", left.size() - dots,
-           dots ? " or more axes" : " axes");
+  TG_CHECK(ValueError, dots <= 1 && left.size() - dots <= sh.size() && (dots || left.size() == sh.size()), "[rearrange] got shape ", sh, " for '",
+           formula, "', expected ", left.size() - dots, dots ? " or more axes" : " axes");
   size_t extra = sh.size() - (left.size() - dots);
   std::vector<std::string> dot_names;
   for (size_t i = 0; i < extra && dots; i++) dot_names.push_back(str("...", i));
   auto expand_dots = [&](std::vector<std::vector<std::string>>& side) {
     std::vector<std::vector<std::string>> out;
     for (auto& g : side) {
-      if (is_dots(g)) { for (auto& n : dot_names) out.push_back({n}); continue; }
+      if (is_dots(g)) {
+        for (auto& n : dot_names) out.push_back({n});
+        continue;
+      }
       std::vector<std::string> names;
-      for (auto& n : g) { if (n == "...") names.insert(names.end(), dot_names.begin(), dot_names.end()); else names.push_back(n); }
+      for (auto& n : g) {
+        if (n == "...") names.insert(names.end(), dot_names.begin(), dot_names.end());
+        else names.push_back(n);
+      }
       out.push_back(names);
     }
     side = out;
@@ -66,15 +80,18 @@ Tensor Tensor::rearrange(const std::string& formula, const std::vector<std::pair
     int64_t n = sh[i].value(), known = 1;
     std::string unknown;
     for (const std::string& name : left[i]) {
-      TG_CHECK(ValueError, std::find(names.begin(), names.end(), name) == names.end(), "[rearrange] got '", name, "' twice on one side of '", formula, "'");
+      TG_CHECK(ValueError, std::find(names.begin(), names.end(), name) == names.end(), "[rearrange] got '", name, "' twice on one side of '", formula,
+               "'");
       names.push_back(name);
       if (auto it = size.find(name); it != size.end()) known *= it->second;
       else {
-        TG_CHECK(ValueError, unknown.empty(), "[rearrange] got '", formula, "', expected at most one unknown size in a group: give ", unknown, " or ", name);
+        TG_CHECK(ValueError, unknown.empty(), "[rearrange] got '", formula, "', expected at most one unknown size in a group: give ", unknown, " or ",
+                 name);
         unknown = name;
       }
     }
-    TG_CHECK(ShapeError, known > 0 && (unknown.empty() ? known == n : n % known == 0), "[rearrange] got axis ", i, " of shape ", sh, " for '", formula, "', expected ", unknown.empty() ? "" : "a multiple of ", known);
+    TG_CHECK(ShapeError, known > 0 && (unknown.empty() ? known == n : n % known == 0), "[rearrange] got axis ", i, " of shape ", sh, " for '",
+             formula, "', expected ", unknown.empty() ? "" : "a multiple of ", known);
     if (!unknown.empty()) size[unknown] = n / known;
     for (const std::string& name : left[i]) split.push_back(size[name]);
   }

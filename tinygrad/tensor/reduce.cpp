@@ -12,7 +12,8 @@ using namespace tensor_detail;
 namespace {
 Shape without(const Shape& shape, const std::vector<int>& axes) {
   Shape out;
-  for (size_t i = 0; i < shape.size(); i++) if (!std::binary_search(axes.begin(), axes.end(), static_cast<int>(i))) out.push_back(shape[i]);
+  for (size_t i = 0; i < shape.size(); i++)
+    if (!std::binary_search(axes.begin(), axes.end(), static_cast<int>(i))) out.push_back(shape[i]);
   return out;
 }
 
@@ -64,8 +65,14 @@ Tensor Tensor::mean(const ReduceOptions& o) const {
   Tensor sum = cast(sum_acc_dtype(in)).sum({.axis = o.axis, .keepdim = o.keepdim});
   return s((sum.cast(least_upper_float(sum.dtype())) * (1.0 / static_cast<double>(count(shape_of(u), o.axis, "mean")))).cast(out));
 }
-Tensor Tensor::any(const ReduceOptions& o) const { OpScope s; return s(to_bool().max({.axis = o.axis, .keepdim = o.keepdim})); }
-Tensor Tensor::all(const ReduceOptions& o) const { OpScope s; return s(to_bool().prod({.axis = o.axis, .keepdim = o.keepdim})); }
+Tensor Tensor::any(const ReduceOptions& o) const {
+  OpScope s;
+  return s(to_bool().max({.axis = o.axis, .keepdim = o.keepdim}));
+}
+Tensor Tensor::all(const ReduceOptions& o) const {
+  OpScope s;
+  return s(to_bool().prod({.axis = o.axis, .keepdim = o.keepdim}));
+}
 
 std::pair<Tensor, Tensor> Tensor::var_mean(const VarOptions& o) const {
   OpScope s;
@@ -75,8 +82,14 @@ std::pair<Tensor, Tensor> Tensor::var_mean(const VarOptions& o) const {
   if (!o.keepdim) m = m.reshape(v.shape());
   return {v, m};
 }
-Tensor Tensor::var(const VarOptions& o) const { OpScope s; return s(var_mean(o).first); }
-Tensor Tensor::std(const VarOptions& o) const { OpScope s; return s(var(o).sqrt()); }
+Tensor Tensor::var(const VarOptions& o) const {
+  OpScope s;
+  return s(var_mean(o).first);
+}
+Tensor Tensor::std(const VarOptions& o) const {
+  OpScope s;
+  return s(var(o).sqrt());
+}
 std::pair<Tensor, Tensor> Tensor::std_mean(const VarOptions& o) const {
   OpScope s;
   auto [v, m] = var_mean(o);
@@ -110,7 +123,10 @@ Tensor Tensor::argmax(const ArgOptions& o) const {
   if (dtype().is_float()) is_top = is_top | isnan();
   return s(n - is_top.where(down, 0).max({.axis = a, .keepdim = o.keepdim}));
 }
-Tensor Tensor::argmin(const ArgOptions& o) const { OpScope s; return s((dtype().is_float() ? -*this : ~*this).argmax(o)); }
+Tensor Tensor::argmin(const ArgOptions& o) const {
+  OpScope s;
+  return s((dtype().is_float() ? -*this : ~*this).argmax(o));
+}
 
 // ---- normalisations ----
 
@@ -149,8 +165,8 @@ Tensor Tensor::batchnorm(const Tensor& weight, const Tensor& bias, const Tensor&
   Shape line(sh.size(), SInt(1));
   line[a] = sh[a];
   auto along = [&](const Tensor& t) {
-    TG_CHECK(ShapeError, t.numel() == sh[a].value() || t.ndim() == static_cast<int64_t>(sh.size()), "[batchnorm] got statistics of shape ", t.shape(), " for ", sh, ", expected ",
-             sh[a], " elements");
+    TG_CHECK(ShapeError, t.numel() == sh[a].value() || t.ndim() == static_cast<int64_t>(sh.size()), "[batchnorm] got statistics of shape ", t.shape(),
+             " for ", sh, ", expected ", sh[a], " elements");
     return t.numel() == sh[a].value() ? t.reshape(line) : t;
   };
   Tensor x = *this - along(mean);
@@ -178,9 +194,7 @@ Tensor prefix(const Tensor& t, Ops op) {
     UOp inside = ops::pad(ops::full(x.shape(), true, dtypes::bool_), p);
     return Tensor::from_uop(inside.where(v, v.const_like(zero)));
   };
-  auto over = [&](const Tensor& x, int axis) {
-    return Tensor::from_uop(reduced(op, x.uop(), Axes(axis), false, x.dtype(), "prefix"));
-  };
+  auto over = [&](const Tensor& x, int axis) { return Tensor::from_uop(reduced(op, x.uop(), Axes(axis), false, x.dtype(), "prefix")); };
   if (n <= kPrefixChunk) return over(padded(t, n - 1, 0).pool_view(n), -1);
   int64_t chunks = (n + kPrefixChunk - 1) / kPrefixChunk;
   Shape split = sh;
@@ -217,7 +231,10 @@ Tensor Tensor::cumsum(int axis) const {
   Tensor r = prefix_along(*this, axis, Ops::ADD, acc, "cumsum");
   return s(d.is_float() ? r.cast(d) : r);
 }
-Tensor Tensor::cumprod(int axis) const { OpScope s; return s(prefix_along(*this, axis, Ops::MUL, strong_dtype(dtype()), "cumprod")); }
+Tensor Tensor::cumprod(int axis) const {
+  OpScope s;
+  return s(prefix_along(*this, axis, Ops::MUL, strong_dtype(dtype()), "cumprod"));
+}
 std::pair<Tensor, Tensor> Tensor::cummax(int axis) const {
   OpScope s;
   const Shape sh = shape();

@@ -18,7 +18,10 @@ struct LiveList {
   std::mutex mutex;
   Tensor::Impl *first = nullptr, *last = nullptr;
 };
-LiveList& live() { static auto* l = new LiveList; return *l; }  // never destroyed: tensors may outlive main
+LiveList& live() {
+  static auto* l = new LiveList;
+  return *l;
+}  // never destroyed: tensors may outlive main
 }  // namespace
 
 Tensor::Impl::Impl(UOp u) : uop(u) {
@@ -49,14 +52,18 @@ void each_live(const std::function<void(Tensor::Impl&)>& f) {
   for (auto& p : all) f(*p);
 }
 
-int& OpScope::depth() { static thread_local int d = 0; return d; }
+int& OpScope::depth() {
+  static thread_local int d = 0;
+  return d;
+}
 
 Tensor OpScope::operator()(UOp u) const {
   shape_of(u), device_of(u);
   return (*this)(Tensor(std::make_shared<Tensor::Impl>(u)));
 }
 Tensor OpScope::operator()(Tensor t) const {
-  if (depth() == 1 && env::EAGER) [[unlikely]] t.realize();
+  if (depth() == 1 && env::EAGER) [[unlikely]]
+    t.realize();
   return t;
 }
 
@@ -132,7 +139,9 @@ Tensor Tensor::from_uop(UOp u) { return OpScope()(u); }
 Tensors live_tensors() {
   GraphScope g;
   Tensors out;
-  each_live([&](Tensor::Impl& i) { if (auto p = i.weak_from_this().lock()) out.push_back(Tensor(std::move(p))); });
+  each_live([&](Tensor::Impl& i) {
+    if (auto p = i.weak_from_this().lock()) out.push_back(Tensor(std::move(p)));
+  });
   return out;
 }
 
@@ -140,18 +149,33 @@ Tensors live_tensors() {
 
 UOp Tensor::uop() const { return uop_of(*this, "uop"); }
 DType Tensor::dtype() const { return uop_of(*this, "dtype").dtype(); }
-Shape Tensor::shape() const { GraphScope g; return shape_of(uop_of(*this, "shape")); }
+Shape Tensor::shape() const {
+  GraphScope g;
+  return shape_of(uop_of(*this, "shape"));
+}
 int64_t Tensor::shape(int axis) const {
   GraphScope g;
   const Shape& s = shape_of(uop_of(*this, "shape"));
   TG_CHECK(IndexError, !s.empty(), "[shape] got axis ", axis, " for shape ", s, ", which has no axes");
   return s[static_cast<size_t>(axis_of(axis, s.size(), "shape", s))].value();
 }
-int64_t Tensor::ndim() const { GraphScope g; return static_cast<int64_t>(shape_of(uop_of(*this, "ndim")).size()); }
-int64_t Tensor::numel() const { GraphScope g; return shape_of(uop_of(*this, "numel")).numel(); }
+int64_t Tensor::ndim() const {
+  GraphScope g;
+  return static_cast<int64_t>(shape_of(uop_of(*this, "ndim")).size());
+}
+int64_t Tensor::numel() const {
+  GraphScope g;
+  return shape_of(uop_of(*this, "numel")).numel();
+}
 int64_t Tensor::nbytes() const { return numel() * strong_dtype(dtype()).itemsize(); }
-std::string Tensor::device() const { GraphScope g; return device_or_default(uop_of(*this, "device")); }
-std::optional<bool> Tensor::requires_grad() const { uop_of(*this, "requires_grad"); return impl_->requires_grad; }
+std::string Tensor::device() const {
+  GraphScope g;
+  return device_or_default(uop_of(*this, "device"));
+}
+std::optional<bool> Tensor::requires_grad() const {
+  uop_of(*this, "requires_grad");
+  return impl_->requires_grad;
+}
 
 // ---- types ----
 
@@ -165,14 +189,15 @@ Tensor Tensor::cast(DType d) const {
 Tensor Tensor::bitcast(DType d) const {
   OpScope s;
   UOp u = uop_of(*this, "bitcast");
-  TG_CHECK(DTypeError, !u.dtype().is_weak() && !d.is_weak() && !d.is_void(), "[bitcast] got ", u.dtype(), " to ", d, ", expected types with a size: cast first");
+  TG_CHECK(DTypeError, !u.dtype().is_weak() && !d.is_weak() && !d.is_void(), "[bitcast] got ", u.dtype(), " to ", d,
+           ", expected types with a size: cast first");
   if (u.dtype() == d) return *this;
   int from = u.dtype().itemsize(), to = d.itemsize();
   if (from == to) return s(u.bitcast(d));
   static constexpr DType uints[] = {{}, dtypes::uint8, dtypes::uint16, {}, dtypes::uint32, {}, {}, {}, dtypes::uint64};
   Shape shape = shape_of(u);
-  TG_CHECK(ShapeError, !shape.empty() && shape.back().value() * from % to == 0, "[bitcast] got shape ", shape, " of ", u.dtype(), ", expected a last axis whose ",
-           from, "-byte elements fill whole elements of ", d, " (", to, " bytes)");
+  TG_CHECK(ShapeError, !shape.empty() && shape.back().value() * from % to == 0, "[bitcast] got shape ", shape, " of ", u.dtype(),
+           ", expected a last axis whose ", from, "-byte elements fill whole elements of ", d, " (", to, " bytes)");
   Tensor bits = bitcast(uints[from]);
   if (from > to) {  // one element becomes several, low bits first
     int64_t k = from / to;

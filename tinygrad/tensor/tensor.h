@@ -30,7 +30,8 @@ class Tensor {
   Tensor() = default;
   /// A number. It has no device and takes the type of the other operand (dtype weakint, weakfloat or bool).
   template <Arithmetic T> Tensor(T v) : Tensor(scalar(v)) {}
-  /// Nested lists: `Tensor({{1.f, 2.f}, {3.f, 4.f}})`. Floats give the default float, integers the default int (int64 when one does not fit), bools bool.
+  /// Nested lists: `Tensor({{1.f, 2.f}, {3.f, 4.f}})`. Floats give the default float, integers the default int (int64 when one does not fit), bools
+  /// bool.
   Tensor(std::initializer_list<Literal> data, const TensorOptions& o = {});
   /// A vector's or span's elements as a 1-d tensor of their type (copied).
   template <Arithmetic T> explicit Tensor(const std::vector<T>& data, const TensorOptions& o = {}) : Tensor(from(data, o)) {}
@@ -40,7 +41,9 @@ class Tensor {
       return from_bytes(std::as_bytes(std::span(bytes)), dtypes::bool_, {static_cast<int64_t>(data.size())}, o);
     } else return from(std::span<const T>(data), {static_cast<int64_t>(data.size())}, o);
   }
-  template <Arithmetic T> static Tensor from(const std::vector<T>& data, const Shape& shape, const TensorOptions& o = {}) { return from(data, o).reshape(shape); }
+  template <Arithmetic T> static Tensor from(const std::vector<T>& data, const Shape& shape, const TensorOptions& o = {}) {
+    return from(data, o).reshape(shape);
+  }
   template <Arithmetic T> static Tensor from(std::span<const T> data, const Shape& shape, const TensorOptions& o = {}) {
     return from_bytes(std::as_bytes(data), dtype_of_v<T>, shape, o);
   }
@@ -82,7 +85,7 @@ class Tensor {
   static Tensor normal(const Shape& shape, const NormalOptions& o = {});
   template <std::integral... I> static Tensor rand(I... dims) { return rand(Shape{static_cast<int64_t>(dims)...}); }
   template <std::integral... I> static Tensor randn(I... dims) { return randn(Shape{static_cast<int64_t>(dims)...}); }
-  static Tensor scaled_uniform(const Shape& shape, const TensorOptions& o = {});   ///< +-1/sqrt(number of elements)
+  static Tensor scaled_uniform(const Shape& shape, const TensorOptions& o = {});  ///< +-1/sqrt(number of elements)
   static Tensor glorot_uniform(const Shape& shape, const TensorOptions& o = {});
   static Tensor kaiming_uniform(const Shape& shape, double a = 0.01, const TensorOptions& o = {});
   static Tensor kaiming_normal(const Shape& shape, double a = 0.01, const TensorOptions& o = {});
@@ -131,14 +134,20 @@ class Tensor {
   Tensor permute(const std::vector<int>& order) const;
   template <std::integral... I> Tensor reshape(I... d) const { return reshape(Shape{static_cast<int64_t>(d)...}); }
   template <std::integral... I> Tensor expand(I... d) const { return expand(Shape{static_cast<int64_t>(d)...}); }
-  template <std::integral... I> requires(sizeof...(I) > 1) Tensor permute(I... d) const { return permute(std::vector<int>{static_cast<int>(d)...}); }
+  template <std::integral... I>
+    requires(sizeof...(I) > 1)
+  Tensor permute(I... d) const {
+    return permute(std::vector<int>{static_cast<int>(d)...});
+  }
   Tensor transpose(int a = 1, int b = 0) const;
   Tensor T() const { return transpose(); }
   /// [start, end) of each axis; sizes may be symbolic.
   Tensor shrink(const std::vector<std::pair<SInt, SInt>>& ranges) const;
   /// (before, after) of each axis, negative numbers shrink.
   Tensor pad(const std::vector<std::pair<int64_t, int64_t>>& padding, const PadOptions& o = {}) const;
-  Tensor pad(std::initializer_list<std::pair<int64_t, int64_t>> p, const PadOptions& o = {}) const { return pad(std::vector<std::pair<int64_t, int64_t>>(p), o); }
+  Tensor pad(std::initializer_list<std::pair<int64_t, int64_t>> p, const PadOptions& o = {}) const {
+    return pad(std::vector<std::pair<int64_t, int64_t>>(p), o);
+  }
   /// {left, right, top, bottom, ...}, the last axis first.
   Tensor pad(const Ints& padding, const PadOptions& o = {}) const;
   Tensor pad_to(const Shape& shape, double value = 0) const;  ///< grows at the end; -1 keeps a size
@@ -256,12 +265,12 @@ class Tensor {
   Tensor masked_fill(const Tensor& mask, const Tensor& value) const;
 
   // ---- reduces (reduce.cpp): `x.sum()`, `x.sum(1)`, `x.sum({0, 1})`, `x.sum({.axis = {1}, .keepdim = true})` ----
-#define TG_REDUCE(name)                                                                                                    \
-  Tensor name(const ReduceOptions& o) const;                                                                               \
-  Tensor name() const { return name(ReduceOptions{}); }                                                                    \
-  Tensor name(int axis, bool keepdim = false) const { return name(ReduceOptions{.axis = axis, .keepdim = keepdim}); }      \
+#define TG_REDUCE(name)                                                                                               \
+  Tensor name(const ReduceOptions& o) const;                                                                          \
+  Tensor name() const { return name(ReduceOptions{}); }                                                               \
+  Tensor name(int axis, bool keepdim = false) const { return name(ReduceOptions{.axis = axis, .keepdim = keepdim}); } \
   Tensor name(std::initializer_list<int> axes, bool keepdim = false) const { return name(ReduceOptions{.axis = axes, .keepdim = keepdim}); }
-  TG_REDUCE(sum)   // accumulates in sum_acc_dtype: small integers and bool give int32/uint32
+  TG_REDUCE(sum)  // accumulates in sum_acc_dtype: small integers and bool give int32/uint32
   TG_REDUCE(prod)
   TG_REDUCE(max)
   TG_REDUCE(min)
@@ -319,7 +328,8 @@ class Tensor {
   Tensor hash() const;
   static Tensor einsum(const std::string& formula, const Tensors& operands);
   /// softmax(q k^T / sqrt(d)) v over the last two axes; `mask` (may be undefined): bool (true: keep) or added.
-  Tensor scaled_dot_product_attention(const Tensor& key, const Tensor& value, const Tensor& mask = {}, double dropout_p = 0, bool causal = false) const;
+  Tensor scaled_dot_product_attention(const Tensor& key, const Tensor& value, const Tensor& mask = {}, double dropout_p = 0,
+                                      bool causal = false) const;
 
   // ---- convolution and pooling (conv.cpp), any number of spatial axes ----
   /// x (batch, in, ...), weight (out, in / groups, kernel...), bias (out) or undefined.
@@ -371,7 +381,7 @@ class Tensor {
   Tensor contiguous() const;           ///< the value in storage of its own
   Tensor contiguous_backward() const;  ///< itself; its gradient is made contiguous
   Tensor to(const std::string& device) const;
-  Tensor clone() const;                ///< a copy in storage of its own
+  Tensor clone() const;  ///< a copy in storage of its own
 
   // ---- effects (realize.cpp, assign.cpp) ----
   /// Computes the value into storage.
@@ -384,15 +394,28 @@ class Tensor {
   /// Points this handle to another expression of the same shape.
   const Tensor& replace(const Tensor& value) const;
   bool is_realized() const;
-  Tensor& operator+=(const Tensor& o) { assign(add(o)); return *this; }
-  Tensor& operator-=(const Tensor& o) { assign(sub(o)); return *this; }
-  Tensor& operator*=(const Tensor& o) { assign(mul(o)); return *this; }
-  Tensor& operator/=(const Tensor& o) { assign(div(o)); return *this; }
+  Tensor& operator+=(const Tensor& o) {
+    assign(add(o));
+    return *this;
+  }
+  Tensor& operator-=(const Tensor& o) {
+    assign(sub(o));
+    return *this;
+  }
+  Tensor& operator*=(const Tensor& o) {
+    assign(mul(o));
+    return *this;
+  }
+  Tensor& operator/=(const Tensor& o) {
+    assign(div(o));
+    return *this;
+  }
 
   // ---- values ----
   /// The value of a tensor with one element. DTypeError when T cannot hold such values (a float read as an integer), ValueError when it does not fit.
   template <Arithmetic T> T item() const;
-  /// All elements, row-major, in host memory this tensor keeps alive until it is assigned or dies. T must be the dtype's own C++ type (uint16_t: half, bfloat16).
+  /// All elements, row-major, in host memory this tensor keeps alive until it is assigned or dies. T must be the dtype's own C++ type (uint16_t:
+  /// half, bfloat16).
   template <class T> std::span<const T> data() const {
     std::span<const std::byte> b = data_bytes(sizeof(T), std::is_same_v<T, bool>, std::is_floating_point_v<T>, std::is_signed_v<T>);
     return {reinterpret_cast<const T*>(b.data()), b.size() / sizeof(T)};
@@ -426,7 +449,9 @@ class Tensor {
   std::shared_ptr<Impl> impl_;
 };
 
-struct Tensor::Svd { Tensor u, s, vt; };
+struct Tensor::Svd {
+  Tensor u, s, vt;
+};
 
 /// One entry of an index expression.
 struct Index {
@@ -442,7 +467,8 @@ struct Index {
 };
 template <class... I> Tensor Tensor::operator()(I&&... i) const { return index(std::vector<Index>{Index(std::forward<I>(i))...}); }
 
-#define TG_BINARY(sym, method) inline Tensor operator sym(const Tensor& a, const Tensor& b) { return a.method(b); }
+#define TG_BINARY(sym, method) \
+  inline Tensor operator sym(const Tensor& a, const Tensor& b) { return a.method(b); }
 TG_BINARY(+, add)
 TG_BINARY(-, sub)
 TG_BINARY(*, mul)

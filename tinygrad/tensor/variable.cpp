@@ -17,7 +17,8 @@ BoundVariable BoundVariable::operator+(int64_t n) const {
 }
 
 Variable::Variable(std::string name, int64_t vmin, int64_t vmax) : name_(std::move(name)), vmin_(vmin), vmax_(vmax) {
-  TG_CHECK(ValueError, vmin <= vmax && !name_.empty(), "[Variable] got '", name_, "' from ", vmin, " to ", vmax, ", expected a name and bounds in order");
+  TG_CHECK(ValueError, vmin <= vmax && !name_.empty(), "[Variable] got '", name_, "' from ", vmin, " to ", vmax,
+           ", expected a name and bounds in order");
 }
 BoundVariable Variable::bind(int64_t value) const {
   TG_CHECK(ValueError, value >= vmin_ && value <= vmax_, "[Variable] got ", value, " for ", name_, ", expected ", vmin_, " to ", vmax_);
