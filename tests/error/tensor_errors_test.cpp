@@ -142,6 +142,16 @@ TEST(TensorErrors, Assign) {
       "replace", "(2,)");
 }
 
+TEST(TensorErrors, Devices) {
+  Tensor here({1.f, 2.f}, {.device = "CPU"}), there = Tensor::empty({2}, {.device = "NULL"});
+  expect<DeviceError>([&] { here + there; }, "add", "CPU and NULL");
+  expect<DeviceError>([&] { (here > 0).where(there, 1.0); }, "where", "one device");
+  expect<DeviceError>([&] { here.assign(there); }, "assign", "NULL");
+  EXPECT_EQ((here + 1).device(), "CPU");
+  EXPECT_EQ(here.to("null").device(), "NULL");
+  EXPECT_THROW(here.to("NOSUCH"), DeviceError);
+}
+
 TEST(TensorErrors, AFailedCallLeavesNothingBehind) {
   Tensor x({1.f, 2.f});
   size_t before = Graph::global().live_nodes();
