@@ -263,6 +263,11 @@ inline const std::map<std::string, OpCase>& op_cases() {
       TG_CASE("sort", t[0].sort(1).first),
       TG_CASE("argsort_descending", t[0].argsort(1, true)),
       TG_CASE("topk", t[0].topk(3).first),
+      TG_CASE("sort_descending", t[0].sort(1, true).first),
+      TG_CASE("argsort_ties", t[0].argsort(1)),
+      TG_CASE("sort_long", t[0].sort().first),
+      TG_CASE("argsort_long_ties", t[0].argsort(1)),
+      TG_CASE("argsort_long_descending", t[0].argsort(0, true)),
       // ---- movement ----
       TG_CASE("reshape", t[0].reshape(3, -1)),
       TG_CASE("expand", t[0].expand(2, -1, 4)),

@@ -1,4 +1,4 @@
-/// \file Reduces, normalisations, prefix sums, sorting.
+/// \file Reduces, normalisations, prefix sums.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -264,43 +264,6 @@ Tensor Tensor::logcumsumexp(int axis) const {
   Tensor seen = arange(n).unsqueeze(-1) >= arange(n);
   Tensor rows = seen.where(x.unsqueeze(-2), -std::numeric_limits<double>::infinity());
   return s(rows.logsumexp(-1).transpose(axis, -1));
-}
-
-// ---- order ----
-
-std::pair<Tensor, Tensor> Tensor::sort(int axis, bool descending) const {
-  OpScope s;
-  const Shape sh = shape();
-  int a = axis_of(axis, sh.size(), "sort", sh);
-  if (sh.empty() || sh.numel() == 0) return {*this, zeros_like(dtypes::int32)};
-  int last = static_cast<int>(sh.size()) - 1;
-  Tensor x = transpose(a, last);
-  int64_t n = x.shape(-1);
-  // The place of an element is the number of those before it; equal ones keep their order, NaN counts as the greatest.
-  Tensor rows = x.unsqueeze(-1), cols = x.unsqueeze(-2);
-  Tensor before = descending ? cols > rows : cols < rows, same = cols == rows;
-  if (x.dtype().is_float()) {
-    Tensor rn = rows.isnan(), cn = cols.isnan();
-    before = descending ? (cn & !rn) | (before & !rn & !cn) : (rn & !cn) | (before & !rn & !cn);
-    same = same | (rn & cn);
-  }
-  Tensor earlier = arange(n).unsqueeze(-1) > arange(n);
-  Tensor place = (before | (same & earlier)).sum({.axis = -1, .dtype = dtypes::int32}).contiguous();
-  Tensor hit = place.unsqueeze(-2) == arange(n).unsqueeze(-1);
-  Tensor index = hit.where(arange(n), 0).sum({.axis = -1, .dtype = dtypes::int32});
-  Tensor values = hit.where(x.unsqueeze(-2), 0).sum({.axis = -1, .dtype = x.dtype()});
-  if (x.dtype().is_bool()) values = hit.where(x.unsqueeze(-2), false).any(-1);
-  return {values.transpose(a, last), index.transpose(a, last)};
-}
-std::pair<Tensor, Tensor> Tensor::topk(int64_t k, int axis, bool largest) const {
-  OpScope s;
-  const Shape sh = shape();
-  int64_t n = shape(axis);
-  TG_CHECK(ValueError, k >= 0 && k <= n, "[topk] got k = ", k, " for axis ", axis, " of shape ", sh, ", expected 0 to ", n);
-  auto [v, i] = sort(axis, largest);
-  Shape keep = sh;
-  keep[static_cast<size_t>(axis_of(axis, sh.size(), "topk", sh))] = k;
-  return {v.shrink_to(keep), i.shrink_to(keep)};
 }
 
 }  // namespace tg
