@@ -1,6 +1,9 @@
 /// \file What realizing, assigning and reading mean, on the device under test.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 #include "tinygrad/base/context.h"
 #include "tinygrad/schedule/schedule.h"
 #include "tinygrad/tinygrad.h"
@@ -178,6 +181,28 @@ TEST(Random, KernelsGiveTheStream) {
   Tensor a = Tensor::rand(5), b = Tensor::rand(5);
   Tensor both = a + b;
   EXPECT_NE(values(both)[0], 2 * values(a)[0]) << "two draws in one kernel have their own keys";
+}
+
+TEST(Threads, DistinctTensorsOnDistinctThreads) {
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < 4; t++)
+    threads.emplace_back([t, &wrong] {
+      try {
+        Tensor w = Tensor::full({8, 4}, static_cast<float>(t)).contiguous().realize();
+        for (int i = 0; i < 20; i++) {
+          Tensor x = Tensor::from(std::vector<float>(16, static_cast<float>(i)), {2, 8}), y = x.dot(w).relu().sum();
+          if (y.item<float>() != static_cast<float>(2 * 4 * 8 * i * (t + i))) wrong++;
+          w += 1;
+          w.realize();
+        }
+      } catch (const std::exception& e) {
+        ADD_FAILURE() << e.what();
+        wrong++;
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 TEST(Variables, OneScheduleForAllValues) {
