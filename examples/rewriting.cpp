@@ -18,24 +18,28 @@ static void show(const char* title, UOp u, const std::string& expected) {
 // ---- 1. A table is a value. Make it once: a function that returns a static. ----
 static const PatternMatcher<>& my_rules() {
   static const PatternMatcher<> pm{
-      rule(x * 1,        x),                                                                       // both sides are patterns
-      rule(x + x,        x * 2),                                                                   // the same name: the same node
+      rule(x * 1, x),                                                                                      // both sides are patterns
+      rule(x + x, x * 2),                                                                                  // the same name: the same node
       rule((x + n0) + n1, [](X x, N0 a, N1 b) { return x + ConstValue(a.const_int() + b.const_int()); }),  // a body computes; names come in any order
-      rule(x % n0,       [](X x, N0 n) { return vmin(x) >= 0 && vmax(x) < n.const_int() ? UOp(x) : UOp(); }),  // {} declines
+      rule(x % n0, [](X x, N0 n) { return vmin(x) >= 0 && vmax(x) < n.const_int() ? UOp(x) : UOp(); }),    // {} declines
   };
   return pm;
 }
 
 // ---- 2. A rule may take a context: any reference parameter that is no capture. ----
-struct Renaming { std::map<int32_t, int32_t> ids; int renamed = 0; };
+struct Renaming {
+  std::map<int32_t, int32_t> ids;
+  int renamed = 0;
+};
 static const PatternMatcher<>& rename_ranges() {
   static const PatternMatcher<> pm{
-      rule(u = node<Ops::RANGE>(), [](Renaming& c, U r) -> UOp {
-        auto it = c.ids.find(r.arg<RangeArg>().id[0]);
-        if (it == c.ids.end()) return {};
-        c.renamed++;
-        return r.with_arg(RangeArg{{it->second}, r.arg<RangeArg>().type});
-      }),
+      rule(u = node<Ops::RANGE>(),
+           [](Renaming& c, U r) -> UOp {
+             auto it = c.ids.find(r.arg<RangeArg>().id[0]);
+             if (it == c.ids.end()) return {};
+             c.renamed++;
+             return r.with_arg(RangeArg{{it->second}, r.arg<RangeArg>().type});
+           }),
   };
   return pm;
 }
@@ -44,8 +48,8 @@ static const PatternMatcher<>& rename_ranges() {
 static const PatternMatcher<std::string>& kind_of() {
   static const PatternMatcher<std::string> pm{
       rule(u = any_of(groups::kComparison), [](U) { return std::string("a comparison"); }),
-      rule(x + y,                           [](X, Y) { return std::string("a sum"); }),
-      rule(u = any_of(groups::kAlu),        [](U v) { return std::string("another ") + name_of(v.op()); }),
+      rule(x + y, [](X, Y) { return std::string("a sum"); }),
+      rule(u = any_of(groups::kAlu), [](U v) { return std::string("another ") + name_of(v.op()); }),
   };
   return pm;
 }
@@ -69,14 +73,13 @@ int main() {
   const PatternMatcher<> unroll{rule(x * 2, x + x)};
   show("users first", graph_rewrite((i * 2) * 2, unroll, {.walk = Walk::kUsersFirst}), "r0 + r0 + (r0 + r0)");
 
-  std::cout << "i < j is " << kind_of().rewrite(i < j) << ", i + j is " << kind_of().rewrite(i + j) << ", i * j is " << kind_of().rewrite(i * j) << '\n';
+  std::cout << "i < j is " << kind_of().rewrite(i < j) << ", i + j is " << kind_of().rewrite(i + j) << ", i * j is " << kind_of().rewrite(i * j)
+            << '\n';
 
   // Rules that chase each other are an error with both nodes in it, not a hang.
   const PatternMatcher<> circle{rule(x + y, [](X a, Y b) { return a * b; }), rule(x * y, [](X a, Y b) { return a + b; })};
   try {
     graph_rewrite(i + j, circle, {.name = "circle"});
     throw std::runtime_error("the circle was not noticed");
-  } catch (const InternalError& err) {
-    std::cout << "a circle: " << std::string(err.what()).substr(0, 60) << "...\n";
-  }
+  } catch (const InternalError& err) { std::cout << "a circle: " << std::string(err.what()).substr(0, 60) << "...\n"; }
 }

@@ -24,7 +24,10 @@ struct CommandLine : Options {
 };
 
 /// One measured row, in its unit.
-struct Result { Summary summary; double peak_fraction; };
+struct Result {
+  Summary summary;
+  double peak_fraction;
+};
 
 Result measure(const Row& row, Context& context) {
   const Samples samples = row.run(context);
@@ -36,8 +39,8 @@ Result measure(const Row& row, Context& context) {
 /// Names and units are our own literals without quotes or backslashes.
 void print_json(const Row& row, const Result& r, int threads) {
   const Summary& s = r.summary;
-  std::printf("{\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\", \"min\": %.6g, \"max\": %.6g, \"runs\": %zu, \"threads\": %d", row.name, s.median, row.unit, s.min,
-              s.max, s.runs, threads);
+  std::printf("{\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\", \"min\": %.6g, \"max\": %.6g, \"runs\": %zu, \"threads\": %d", row.name,
+              s.median, row.unit, s.min, s.max, s.runs, threads);
   if (r.peak_fraction >= 0) std::printf(", \"peak_fraction\": %.4f", r.peak_fraction);
   std::printf("}\n");
 }
@@ -54,9 +57,7 @@ std::vector<Row> chosen_rows(const std::string& filter) {
   try {
     const std::regex pattern(filter);
     std::erase_if(rows, [&](const Row& r) { return !std::regex_search(r.name, pattern); });
-  } catch (const std::regex_error& e) {
-    throw ValueError(str("[bench] --filter '", filter, "' is not a regular expression: ", e.what()));
-  }
+  } catch (const std::regex_error& e) { throw ValueError(str("[bench] --filter '", filter, "' is not a regular expression: ", e.what())); }
   TG_CHECK(ValueError, !rows.empty(), "[bench] --filter '", filter, "' matches no row; `tg bench --list` shows them");
   return rows;
 }
@@ -132,7 +133,10 @@ std::function<int()> define_bench(CLI::App& app) {
   app.add_option("--filter", options->filter, "Only rows whose name the regular expression finds")->type_name("REGEX");
   app.add_option("--threads", options->threads, "Threads of every row (default: all processors)")->type_name("N")->check(CLI::Range(1, 4096));
   app.add_option("--runs", options->min_runs, "Runs of every row at least")->capture_default_str()->type_name("N")->check(CLI::Range(5, 1000));
-  app.add_option("--time", options->budget_s, "Seconds for each row; short runs are repeated that long")->capture_default_str()->type_name("S")->check(CLI::Range(0.0, 600.0));
+  app.add_option("--time", options->budget_s, "Seconds for each row; short runs are repeated that long")
+      ->capture_default_str()
+      ->type_name("S")
+      ->check(CLI::Range(0.0, 600.0));
   app.add_flag("--pin", options->pin, "Keep to as many processors as threads");
   app.add_option("--child", options->child, "")->group("");  // what child rows run
   return [options] { return bench::run(*options); };

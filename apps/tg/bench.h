@@ -13,7 +13,9 @@
 namespace tg::bench {
 
 /// A result that is wrong is never timed.
-struct WrongResult : Error { using Error::Error; };
+struct WrongResult : Error {
+  using Error::Error;
+};
 #define BENCH_CHECK(condition, ...) TG_CHECK(bench::WrongResult, condition, __VA_ARGS__)
 
 /// What one run does. flops and bytes give rates and the fraction of the machine's peak; `items` is what times and "1/s" are counted by.
@@ -28,10 +30,10 @@ struct Samples {
 };
 
 struct Options {
-  int threads = 0;        ///< of every row: NUM_CPU_THREADS
-  size_t min_runs = 5;    ///< at least 5
-  double budget_s = 1;    ///< more runs are made as long as a row has taken less
-  bool pin = false;       ///< keep to the first `threads` processors
+  int threads = 0;      ///< of every row: NUM_CPU_THREADS
+  size_t min_runs = 5;  ///< at least 5
+  double budget_s = 1;  ///< more runs are made as long as a row has taken less
+  bool pin = false;     ///< keep to the first `threads` processors
 };
 
 /// What a child process starts with.

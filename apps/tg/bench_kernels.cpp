@@ -53,7 +53,8 @@ Samples matmul(Context& c, int64_t n) {
 constexpr Conv3x3 kConv{8, 64, 64, 64, 64};
 
 struct ConvData {
-  Tensor x = input({kConv.n, kConv.in, kConv.h, kConv.w}, 1), weight = input({kConv.out, kConv.in, 3, 3}, 2), dy = input({kConv.n, kConv.out, kConv.h, kConv.w}, 3);
+  Tensor x = input({kConv.n, kConv.in, kConv.h, kConv.w}, 1), weight = input({kConv.out, kConv.in, 3, 3}, 2),
+         dy = input({kConv.n, kConv.out, kConv.h, kConv.w}, 3);
   Tensor forward() const { return x.conv2d(weight, {}, {.padding = 1}); }
 };
 
@@ -61,7 +62,8 @@ Samples conv_forward(Context& c) {
   const ConvData d;
   const Tensor y = d.forward();
   const std::span<const float> got = y.data<float>();
-  for (size_t at : sample(got.size(), kSamples)) check_close("conv forward", at, got[at], kConv.forward(d.x.data<float>(), d.weight.data<float>(), at), kTolerance);
+  for (size_t at : sample(got.size(), kSamples))
+    check_close("conv forward", at, got[at], kConv.forward(d.x.data<float>(), d.weight.data<float>(), at), kTolerance);
   return time_run(c, {.flops = kConv.flops()}, [&] { return Tensors{d.forward()}; });
 }
 
@@ -71,8 +73,10 @@ Samples conv_backward(Context& c) {
   const Tensors got = gradients();
   realize(got);
   const std::span<const float> dx = got[0].data<float>(), dw = got[1].data<float>();
-  for (size_t at : sample(dx.size(), kSamples)) check_close("conv input gradient", at, dx[at], kConv.grad_input(d.dy.data<float>(), d.weight.data<float>(), at), kTolerance);
-  for (size_t at : sample(dw.size(), kSamples / 4)) check_close("conv weight gradient", at, dw[at], kConv.grad_weight(d.x.data<float>(), d.dy.data<float>(), at), kTolerance);
+  for (size_t at : sample(dx.size(), kSamples))
+    check_close("conv input gradient", at, dx[at], kConv.grad_input(d.dy.data<float>(), d.weight.data<float>(), at), kTolerance);
+  for (size_t at : sample(dw.size(), kSamples / 4))
+    check_close("conv weight gradient", at, dw[at], kConv.grad_weight(d.x.data<float>(), d.dy.data<float>(), at), kTolerance);
   return time_run(c, {.flops = 2 * kConv.flops()}, gradients);
 }
 
@@ -135,7 +139,8 @@ Samples layernorm(Context& c) {
     double mean = 0, var = 0;
     for (size_t i = 0; i < kRows; i++) mean += p[row * kRows + i] / static_cast<double>(kRows);
     for (size_t i = 0; i < kRows; i++) var += (p[row * kRows + i] - mean) * (p[row * kRows + i] - mean) / static_cast<double>(kRows);
-    for (size_t i : sample(kRows, 50)) check_close("layernorm", row * kRows + i, got[row * kRows + i], {(p[row * kRows + i] - mean) / std::sqrt(var + 1e-5), 1}, 1e-5);
+    for (size_t i : sample(kRows, 50))
+      check_close("layernorm", row * kRows + i, got[row * kRows + i], {(p[row * kRows + i] - mean) / std::sqrt(var + 1e-5), 1}, 1e-5);
   }
   return time_run(c, {.bytes_read = k16mBytes, .bytes_written = k16mBytes}, [&] { return Tensors{x.layernorm()}; });
 }

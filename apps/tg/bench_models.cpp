@@ -107,8 +107,8 @@ Samples gpt_train(Context& c) {
 
 // ---- training on MNIST ----
 
-/// Losses of the first steps from the weights and batches of seed 42, computed in float64. Adam's first steps go by the signs of gradients, so that rounding
-/// grows: float32 is up to 0.04 % off here.
+/// Losses of the first steps from the weights and batches of seed 42, computed in float64. Adam's first steps go by the signs of gradients, so that
+/// rounding grows: float32 is up to 0.04 % off here.
 constexpr double kMnistLosses[] = {2.74020784, 1.69549121, 1.23384937};
 
 Samples mnist_step(Context& c) {
@@ -173,16 +173,19 @@ template <class Step, class Check> double seconds_to_loaded(const Step& step, co
 
 double resnet_compile() {
   const ResNet net;
-  return seconds_to_loaded([&] { return net.step(); }, [&](const Tensors& r) {
-    const double loss = r[0].item<double>();
-    BENCH_CHECK(loss > 3 && loss < 12, "[bench] ResNet-18: the first loss is ", loss, ", expected about ln(1000)");
-    const std::vector<double> bias = r[net.trained.size()].to_vector<double>();  // of the last layer: softmax - label, which sums to zero
-    double sum = 0, magnitude = 0;
-    for (double v : bias) sum += v, magnitude += std::abs(v);
-    BENCH_CHECK(bias.size() == ResNet::kClasses && magnitude > 0.5 && magnitude <= 2.0001 && std::abs(sum) < 1e-4, "[bench] ResNet-18: gradient of the last bias sums to ", sum,
-                ", magnitudes to ", magnitude);
-    for (const Tensor& t : r) BENCH_CHECK(std::isfinite(t.to_float().abs().sum().item<double>()), "[bench] ResNet-18: a result of shape ", t.shape(), " is not finite");
-  });
+  return seconds_to_loaded(
+      [&] { return net.step(); },
+      [&](const Tensors& r) {
+        const double loss = r[0].item<double>();
+        BENCH_CHECK(loss > 3 && loss < 12, "[bench] ResNet-18: the first loss is ", loss, ", expected about ln(1000)");
+        const std::vector<double> bias = r[net.trained.size()].to_vector<double>();  // of the last layer: softmax - label, which sums to zero
+        double sum = 0, magnitude = 0;
+        for (double v : bias) sum += v, magnitude += std::abs(v);
+        BENCH_CHECK(bias.size() == ResNet::kClasses && magnitude > 0.5 && magnitude <= 2.0001 && std::abs(sum) < 1e-4,
+                    "[bench] ResNet-18: gradient of the last bias sums to ", sum, ", magnitudes to ", magnitude);
+        for (const Tensor& t : r)
+          BENCH_CHECK(std::isfinite(t.to_float().abs().sum().item<double>()), "[bench] ResNet-18: a result of shape ", t.shape(), " is not finite");
+      });
 }
 
 double gpt_compile() {
@@ -219,7 +222,8 @@ Samples resnet_schedule(Context& c) {
 /// Every RANGE is replaced by one with a tag, so that all index and value arithmetic is built anew while the symbolic rules look at it.
 const PatternMatcher<UOp>& rebuild_rules() {
   using namespace upat;
-  static const PatternMatcher<UOp> rules = PatternMatcher<UOp>({rule(u = any_of(Ops::RANGE), [](U range) { return range.tag() ? UOp() : range.rtag(1); })}) + symbolic();
+  static const PatternMatcher<UOp> rules =
+      PatternMatcher<UOp>({rule(u = any_of(Ops::RANGE), [](U range) { return range.tag() ? UOp() : range.rtag(1); })}) + symbolic();
   return rules;
 }
 
@@ -254,7 +258,8 @@ Samples rewrite_rate(Context& c) {
   };
   uint64_t built = 0, visited = 0;
   pass(built, visited);
-  BENCH_CHECK(kernels.size() > 50 && built > 1000 && built <= visited, "[bench] rewriting ", kernels.size(), " kernels built ", built, " nodes, visited ", visited);
+  BENCH_CHECK(kernels.size() > 50 && built > 1000 && built <= visited, "[bench] rewriting ", kernels.size(), " kernels built ", built,
+              " nodes, visited ", visited);
   return c.time_inner({.items = static_cast<double>(built)}, [&] {
     uint64_t b = 0, v = 0;
     return pass(b, v);
@@ -288,7 +293,8 @@ constexpr Row kRows[] = {
     {"resnet18_schedule_cold", "ms", "the schedule part of it", resnet_schedule},
     {"gpt2_block_compile_cold", "ms", "the GPT-2 block, forward and backward: graph to loaded kernels, empty cache",
      [](Context& c) { return c.child("gpt2_block_compile", Cache::kCold, Clock::kChild); }},
-    {"start_to_first_result", "ms", "a process that computes one small sum, warm disk cache", [](Context& c) { return c.child("first_result", Cache::kWarm, Clock::kParent); }},
+    {"start_to_first_result", "ms", "a process that computes one small sum, warm disk cache",
+     [](Context& c) { return c.child("first_result", Cache::kWarm, Clock::kParent); }},
     {"rewrite_nodes_per_s", "1/s", "nodes rebuilt by the symbolic rules over ResNet-18's kernels", rewrite_rate},
     {"eager_add", "us", "c = a + b, realized, cached shapes", eager_add},
 };

@@ -93,7 +93,9 @@ const Isa& isa() {
 }
 
 constexpr size_t kHugePage = 2 << 20;
-struct Free { void operator()(float* p) const { std::free(p); } };
+struct Free {
+  void operator()(float* p) const { std::free(p); }
+};
 using Array = std::unique_ptr<float[], Free>;
 
 /// Touched by the thread that will use it, in large pages where the system has them.
@@ -120,7 +122,9 @@ size_t slice_elements(int threads) {
 /// start to the last end. The first run warms up and is dropped.
 template <class Prepare> std::vector<double> run_together(int threads, size_t runs, Prepare prepare) {
   using Clock = std::chrono::steady_clock;
-  struct alignas(64) Span { Clock::time_point begin, end; };
+  struct alignas(64) Span {
+    Clock::time_point begin, end;
+  };
   std::vector<Span> spans(threads);
   std::vector<double> seconds;
   std::barrier sync(threads);

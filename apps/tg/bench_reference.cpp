@@ -23,7 +23,8 @@ std::vector<size_t> sample(size_t n, size_t count) {
 }
 
 void check_close(const char* what, size_t at, double got, const Sum& expected, double tolerance) {
-  BENCH_CHECK(std::abs(got - expected.value) <= tolerance * expected.magnitude, "[bench] ", what, ": element ", at, " is ", got, ", expected ", expected.value);
+  BENCH_CHECK(std::abs(got - expected.value) <= tolerance * expected.magnitude, "[bench] ", what, ": element ", at, " is ", got, ", expected ",
+              expected.value);
 }
 
 Sum Conv3x3::forward(std::span<const float> x, std::span<const float> weight, size_t at) const {

@@ -55,10 +55,10 @@ Samples Context::time_inner(const Work& work, const std::function<double()>& bod
 Samples Context::child(std::string_view name, Cache cache, Clock clock, const Work& work) const {
   const auto run = [&](const TempDir& caches) {
     const std::string dir = caches.path().string();
-    const ProcessResult r =
-        run_process({executable_path().string(), "bench", "--child", std::string(name), "--threads", std::to_string(threads())},
-                    {.env = {{"XDG_CACHE_HOME", dir}, {"CACHEDB", dir + "/cache.db"}}, .timeout_s = 600});
-    BENCH_CHECK(r.ok(), "[bench] child ", name, " ended with ", r.exit_code, r.timed_out ? " (too slow)" : "", ": ", r.err.empty() ? "no message" : r.err);
+    const ProcessResult r = run_process({executable_path().string(), "bench", "--child", std::string(name), "--threads", std::to_string(threads())},
+                                        {.env = {{"XDG_CACHE_HOME", dir}, {"CACHEDB", dir + "/cache.db"}}, .timeout_s = 600});
+    BENCH_CHECK(r.ok(), "[bench] child ", name, " ended with ", r.exit_code, r.timed_out ? " (too slow)" : "", ": ",
+                r.err.empty() ? "no message" : r.err);
     char* end = nullptr;
     const double seconds = std::strtod(r.out.c_str(), &end);
     BENCH_CHECK(end != r.out.c_str() && *end == '\n' && seconds >= 0, "[bench] child ", name, " printed '", r.out, "', expected its seconds");

@@ -2,7 +2,9 @@
 #pragma once
 #include <functional>
 
-namespace CLI { class App; }
+namespace CLI {
+class App;
+}
 
 namespace tg::app {
 

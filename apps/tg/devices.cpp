@@ -15,7 +15,8 @@ std::function<int()> define_devices(CLI::App&) {
     size_t width = 0;
     for (const DeviceInfo& d : devices) width = std::max(width, d.name.size());
     for (const DeviceInfo& d : devices)
-      std::printf("%c %-*s  %-3s  %s\n", d.name == chosen ? '*' : ' ', static_cast<int>(width), d.name.c_str(), d.available ? "yes" : "no", d.note.c_str());
+      std::printf("%c %-*s  %-3s  %s\n", d.name == chosen ? '*' : ' ', static_cast<int>(width), d.name.c_str(), d.available ? "yes" : "no",
+                  d.note.c_str());
     return static_cast<int>(kOk);
   };
 }

@@ -60,13 +60,9 @@ int main(int argc, char** argv) {
   using namespace tg::app;
   try {
     return run(argc, argv);
-  } catch (const tg::Error& e) {
-    return report("", e.what(), kFailed);
-  } catch (const std::bad_alloc&) {
+  } catch (const tg::Error& e) { return report("", e.what(), kFailed); } catch (const std::bad_alloc&) {
     return report("", "out of memory", kFailed);
-  } catch (const tg::InternalError& e) {
-    return report("internal error, please report it: ", e.what(), kInternal);
-  } catch (const std::exception& e) {
+  } catch (const tg::InternalError& e) { return report("internal error, please report it: ", e.what(), kInternal); } catch (const std::exception& e) {
     return report("unexpected error, please report it: ", e.what(), kInternal);
   }
 }

@@ -82,7 +82,8 @@ int train(const Options& o) {
   }
   accuracy = test_accuracy(model, data);
   progress.close();
-  std::printf("steps %lld, test accuracy %.2f%%, %.1f ms/step\n", static_cast<long long>(o.steps), accuracy, timed ? seconds / static_cast<double>(timed) * 1e3 : 0.0);
+  std::printf("steps %lld, test accuracy %.2f%%, %.1f ms/step\n", static_cast<long long>(o.steps), accuracy,
+              timed ? seconds / static_cast<double>(timed) * 1e3 : 0.0);
   return kOk;
 }
 
@@ -91,7 +92,10 @@ int train(const Options& o) {
 std::function<int()> define_mnist(CLI::App& app) {
   auto o = std::make_shared<Options>();
   app.add_option("--steps", o->steps, "Training steps")->capture_default_str()->type_name("N")->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
-  app.add_option("--batch-size", o->batch_size, "Images in a step, drawn at random on the device")->capture_default_str()->type_name("N")->check(CLI::Range(1, 60000));
+  app.add_option("--batch-size", o->batch_size, "Images in a step, drawn at random on the device")
+      ->capture_default_str()
+      ->type_name("N")
+      ->check(CLI::Range(1, 60000));
   app.add_option("--lr", o->lr, "Learning rate of Adam")->capture_default_str()->type_name("R")->check(CLI::NonNegativeNumber);
   app.add_option("--device", o->device, "Device, as DEV names it (default: DEV)")->type_name("DEV");
   app.add_option("--seed", o->seed, "Seed of initial weights and batches")->capture_default_str()->type_name("N");

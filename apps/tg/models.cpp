@@ -10,7 +10,10 @@ Tensor ConvNet::operator()(const Tensor& images) const {
 }
 
 BasicBlock::BasicBlock(int64_t in_planes, int64_t planes, int64_t stride)
-    : conv1(in_planes, planes, 3, {.stride = stride, .padding = 1, .bias = false}), bn1(planes), conv2(planes, planes, 3, {.padding = 1, .bias = false}), bn2(planes) {
+    : conv1(in_planes, planes, 3, {.stride = stride, .padding = 1, .bias = false}),
+      bn1(planes),
+      conv2(planes, planes, 3, {.padding = 1, .bias = false}),
+      bn2(planes) {
   if (stride != 1 || in_planes != planes)
     downsample.emplace_back(nn::Conv2d(in_planes, planes, 1, {.stride = stride, .bias = false}), nn::BatchNorm(planes));
 }

@@ -26,7 +26,8 @@ TEST(Datasets, RowsAreGathered) {
   const Tensor rows = Tensor(std::vector<int32_t>{123, 9999, 0});
   std::vector<uint8_t> images, labels;
   for (size_t row : {123, 9999, 0}) {
-    images.insert(images.end(), bytes.test_images.begin() + static_cast<ptrdiff_t>(row * 784), bytes.test_images.begin() + static_cast<ptrdiff_t>(row * 784 + 784));
+    images.insert(images.end(), bytes.test_images.begin() + static_cast<ptrdiff_t>(row * 784),
+                  bytes.test_images.begin() + static_cast<ptrdiff_t>(row * 784 + 784));
     labels.push_back(bytes.test_labels[row]);
   }
   EXPECT_EQ(data.test_images[rows].to_vector<uint8_t>(), images);

@@ -128,7 +128,9 @@ TEST(Layers, SameSeedSameWeightsAsTinygrad) {
 
 TEST(Layers, Errors) {
   const auto message = [](auto f) {
-    try { f(); } catch (const Error& e) { return std::string(e.what()); }
+    try {
+      f();
+    } catch (const Error& e) { return std::string(e.what()); }
     return std::string("no error");
   };
   EXPECT_THROW(Linear(0, 3), ShapeError);
@@ -169,8 +171,9 @@ std::vector<std::string> names(const StateDict& d) {
 
 TEST(State, NamesInOrderOfDeclaration) {
   const Net net;
-  EXPECT_THAT(names(get_state_dict(net)), ElementsAre("scale", "blocks.0.first.weight", "blocks.0.first.bias", "blocks.0.second.weight", "blocks.1.first.weight",
-                                                      "blocks.1.first.bias", "blocks.1.second.weight", "both.0.weight", "both.0.bias", "both.1", "extra.x"));
+  EXPECT_THAT(names(get_state_dict(net)),
+              ElementsAre("scale", "blocks.0.first.weight", "blocks.0.first.bias", "blocks.0.second.weight", "blocks.1.first.weight",
+                          "blocks.1.first.bias", "blocks.1.second.weight", "both.0.weight", "both.0.bias", "both.1", "extra.x"));
   EXPECT_THAT(names(get_state_dict(net.blocks, "b.")), testing::Contains("b.1.first.bias"));
   EXPECT_EQ(get_parameters(net).size(), 11u);
   EXPECT_TRUE(get_state_dict(net).at("scale").is_same(net.scale));

@@ -106,7 +106,9 @@ TEST(Optim, ZeroGradForgets) {
 
 TEST(Optim, Errors) {
   const auto message = [](auto f) {
-    try { f(); } catch (const Error& e) { return std::string(e.what()); }
+    try {
+      f();
+    } catch (const Error& e) { return std::string(e.what()); }
     return std::string("no error");
   };
   const Tensor p = Tensor({1.f, 2.f}), q = Tensor({{1.f, 2.f, 3.f}});
@@ -119,7 +121,11 @@ TEST(Optim, Errors) {
   EXPECT_THROW(SGD({Tensor({1, 2})}), DTypeError);
   Adam optimizer({p, q});
   p.sum().backward();
-  EXPECT_THAT(message([&] { const Training off(false); optimizer.step(); }), HasSubstr("nn::Training train;"));
+  EXPECT_THAT(message([&] {
+                const Training off(false);
+                optimizer.step();
+              }),
+              HasSubstr("nn::Training train;"));
   const Training mode;
   EXPECT_THROW(optimizer.step(), GradientError);
   EXPECT_THAT(message([&] { optimizer.step(); }), testing::AllOf(HasSubstr("[Adam] parameter 1"), HasSubstr("(1, 3)")));

@@ -23,7 +23,8 @@ TEST(Gzip, MembersAreJoined) { EXPECT_EQ(text(gunzip(corpus("gzip/good_two_membe
 TEST(Gzip, LimitIsExact) {
   const std::vector<uint8_t> packed = corpus("gzip/good_text");  // 300 bytes
   EXPECT_EQ(gunzip(packed, 300, "x").size(), 300u);
-  EXPECT_THAT([&] { gunzip(packed, 299, "data.gz"); }, ThrowsMessage<FormatError>("[gunzip] data.gz: got more than 299 bytes of content, expected at most that"));
+  EXPECT_THAT([&] { gunzip(packed, 299, "data.gz"); },
+              ThrowsMessage<FormatError>("[gunzip] data.gz: got more than 299 bytes of content, expected at most that"));
   EXPECT_THROW(gunzip(packed, 0, "x"), FormatError);
   EXPECT_TRUE(gunzip(corpus("gzip/good_empty_member"), 0, "x").empty());
 }

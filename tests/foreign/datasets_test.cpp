@@ -1,6 +1,4 @@
 /// \file The data sets: the MNIST of the repository, CIFAR-10 in both forms, search order, altered files, downloads from file URLs.
-#include "tinygrad/nn/dataset_files.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,6 +11,7 @@
 #include "tinygrad/base/process.h"
 #include "tinygrad/base/sha256.h"
 #include "tinygrad/io/file.h"
+#include "tinygrad/nn/dataset_files.h"
 
 namespace tg::nn::datasets {
 namespace {
@@ -52,7 +51,8 @@ TEST(Datasets, AlteredFileIsRefused) {
   std::vector<uint8_t> plain{0, 0, 8, 1, 0, 0, 0x27, 0x10};
   plain.resize(10008);
   io::write_file_atomic(dir.path() / "t10k-labels-idx1-ubyte", plain);
-  EXPECT_THAT([&] { mnist_bytes(false, only); }, ThrowsMessage<FormatError>(AllOf(HasSubstr("t10k-labels-idx1-ubyte: got SHA-256"), HasSubstr("ff7bcfd4"))));
+  EXPECT_THAT([&] { mnist_bytes(false, only); },
+              ThrowsMessage<FormatError>(AllOf(HasSubstr("t10k-labels-idx1-ubyte: got SHA-256"), HasSubstr("ff7bcfd4"))));
   plain.pop_back();
   io::write_file_atomic(dir.path() / "t10k-labels-idx1-ubyte", plain);
   EXPECT_THAT([&] { mnist_bytes(false, only); }, ThrowsMessage<FormatError>(HasSubstr("got 10007 bytes, expected 10008")));
@@ -94,8 +94,9 @@ TEST(Cifar, DirectoryAndArchiveAgree) {
   EXPECT_EQ(c.train_images[kCifarImageBytes], 16 + 1);
   EXPECT_EQ(c.test_images.back(), 2 * 16 + 6);
   const fs::path archive = dir.path() / "all.tar.gz";
-  ASSERT_TRUE(run_process({"tar", "-C", dir.path().string(), "-czf", archive.string(), "data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
-                           "data_batch_5.bin", "test_batch.bin"}).ok());
+  ASSERT_TRUE(run_process({"tar", "-C", dir.path().string(), "-czf", archive.string(), "data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
+                           "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"})
+                  .ok());
   const CifarBytes packed = read_cifar10(archive, 3);
   EXPECT_EQ(packed.train_images, c.train_images);
   EXPECT_EQ(packed.test_labels, c.test_labels);
@@ -107,7 +108,8 @@ TEST(Cifar, WrongSizesAndLabels) {
               ThrowsMessage<FormatError>("[cifar] b.bin: got 6146 bytes, expected 3 records of 3073"));
   std::vector<uint8_t> bad = cifar_batch(2, 0);
   bad[kCifarRecordBytes] = 10;
-  EXPECT_THAT([&] { parse_cifar10_batch(bad, 2, "b.bin", images, labels); }, ThrowsMessage<FormatError>("[cifar] b.bin: record 1 has label 10, expected 0 to 9"));
+  EXPECT_THAT([&] { parse_cifar10_batch(bad, 2, "b.bin", images, labels); },
+              ThrowsMessage<FormatError>("[cifar] b.bin: record 1 has label 10, expected 0 to 9"));
   const TempDir dir;
   EXPECT_THROW(read_cifar10(dir.path()), FileError);
   write_cifar(dir.path(), 3);
@@ -123,7 +125,8 @@ TEST(Cifar, UnbalancedClassesAreNotThePublishedSet) {
     std::ofstream(dir.path() / "cifar-10-batches-bin" / name);
     fs::resize_file(dir.path() / "cifar-10-batches-bin" / name, 10000 * kCifarRecordBytes);  // all labels 0
   }
-  EXPECT_THAT([&] { cifar_bytes({.download = false, .directories = {dir.path()}}); }, ThrowsMessage<FormatError>(HasSubstr("got 50000 and 10000 images of class 0")));
+  EXPECT_THAT([&] { cifar_bytes({.download = false, .directories = {dir.path()}}); },
+              ThrowsMessage<FormatError>(HasSubstr("got 50000 and 10000 images of class 0")));
 }
 
 TEST(Download, VerifiesBeforeTheFileAppears) {
@@ -136,7 +139,8 @@ TEST(Download, VerifiesBeforeTheFileAppears) {
   download({absent, url}, to, 100, sha256_hex(content));
   EXPECT_EQ(io::read_file(to, 100), content);
   const fs::path other = dir.path() / "other";
-  EXPECT_THAT([&] { download({absent, url}, other, 100, std::string(64, '0')); }, ThrowsMessage<FileError>(AllOf(HasSubstr(absent), HasSubstr("SHA-256"))));
+  EXPECT_THAT([&] { download({absent, url}, other, 100, std::string(64, '0')); },
+              ThrowsMessage<FileError>(AllOf(HasSubstr(absent), HasSubstr("SHA-256"))));
   EXPECT_THROW(download({url}, other, 3, sha256_hex(content)), FileError) << "larger than expected";
   EXPECT_FALSE(fs::exists(other));
 }

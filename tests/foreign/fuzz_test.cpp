@@ -13,7 +13,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Seed { std::string name; std::vector<uint8_t> bytes; };
+struct Seed {
+  std::string name;
+  std::vector<uint8_t> bytes;
+};
 
 std::vector<Seed> seeds(std::string_view target) {
   std::vector<Seed> found;

@@ -26,7 +26,8 @@ inline void idx(Bytes in) {
 inline void gzip(Bytes in) { TG_ASSERT(io::gunzip(in, kLimit, "fuzz").size() <= kLimit, "limit passed"); }
 
 inline void tar(Bytes in) {
-  for (const io::TarEntry& e : io::tar_entries(in, "fuzz")) TG_ASSERT(e.offset <= in.size() && e.size <= in.size() - e.offset, "entry outside of the archive");
+  for (const io::TarEntry& e : io::tar_entries(in, "fuzz"))
+    TG_ASSERT(e.offset <= in.size() && e.size <= in.size() - e.offset, "entry outside of the archive");
 }
 
 inline void cifar(Bytes in) {
@@ -34,7 +35,10 @@ inline void cifar(Bytes in) {
   TG_ASSERT(c.train_labels.size() == 5 && c.test_images.size() == nn::kCifarImageBytes, "incomplete set");
 }
 
-struct Target { std::string_view name; void (*run)(Bytes); };
+struct Target {
+  std::string_view name;
+  void (*run)(Bytes);
+};
 inline constexpr Target kTargets[] = {{"idx", idx}, {"gzip", gzip}, {"tar", tar}, {"cifar", cifar}};
 
 }  // namespace tg::fuzz

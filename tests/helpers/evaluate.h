@@ -13,10 +13,22 @@ using Point = std::unordered_map<UOp, ConstValue>;
 inline ConstValue evaluate(UOp root, const Point& leaves) {
   std::unordered_map<UOp, ConstValue> v;
   for (UOp u : root.toposort()) {
-    if (auto it = leaves.find(u); it != leaves.end()) { v[u] = it->second; continue; }
-    if (u.is_const()) { v[u] = u.const_value(); continue; }
-    if (u.is(Ops::CAST)) { v[u] = eval_cast(v.at(u.src(0)), u.src(0).dtype(), u.dtype()); continue; }
-    if (u.is(Ops::BITCAST)) { v[u] = eval_bitcast(v.at(u.src(0)), u.src(0).dtype(), u.dtype()); continue; }
+    if (auto it = leaves.find(u); it != leaves.end()) {
+      v[u] = it->second;
+      continue;
+    }
+    if (u.is_const()) {
+      v[u] = u.const_value();
+      continue;
+    }
+    if (u.is(Ops::CAST)) {
+      v[u] = eval_cast(v.at(u.src(0)), u.src(0).dtype(), u.dtype());
+      continue;
+    }
+    if (u.is(Ops::BITCAST)) {
+      v[u] = eval_bitcast(v.at(u.src(0)), u.src(0).dtype(), u.dtype());
+      continue;
+    }
     if (!u.in(groups::kAlu)) continue;  // shape operands and the like
     ConstValue in[3];
     for (uint32_t i = 0; i < u.nsrc(); i++) in[i] = v.at(u.src(i));

@@ -1,5 +1,5 @@
-/// \file Random tensor programs on every device and renderer: all must agree exactly with the interpreter. Values are small multiples of 1/2, so that float sums are
-/// exact in every order and only wrong code can make a difference.
+/// \file Random tensor programs on every device and renderer: all must agree exactly with the interpreter. Values are small multiples of 1/2, so that
+/// float sums are exact in every order and only wrong code can make a difference.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -63,39 +63,54 @@ class RandomProgram {
       }
       case 5: {
         std::vector<std::pair<SInt, SInt>> r;
-        for (const SInt& s : t.shape()) { int64_t lo = below(static_cast<int>((s.value() + 1) / 2)); r.push_back({SInt(lo), SInt(lo + 1 + below(static_cast<int>(s.value() - lo)))}); }
+        for (const SInt& s : t.shape()) {
+          int64_t lo = below(static_cast<int>((s.value() + 1) / 2));
+          r.push_back({SInt(lo), SInt(lo + 1 + below(static_cast<int>(s.value() - lo)))});
+        }
         return t.shrink(r);
       }
       case 6: return t.reshape(Shape{t.numel()});
       case 7: {
-        for (int64_t f : {2, 3, 4, 5, 8}) if (t.numel() % f == 0 && below(2)) return t.reshape(Shape{f, t.numel() / f});
+        for (int64_t f : {2, 3, 4, 5, 8})
+          if (t.numel() % f == 0 && below(2)) return t.reshape(Shape{f, t.numel() / f});
         return t.reshape(Shape{1, t.numel()});
       }
       case 8: return n ? t.sum(axis, below(2) == 0) : t;
       case 9: return n ? t.max(axis, below(2) == 0) : t;
       case 10: return n ? t.repeat(std::vector<int64_t>(static_cast<size_t>(n), 1 + below(2))) : t;
       case 11: return n && t.dtype() != dtypes::bool_ ? small(t).cumsum(axis) : t;
-      case 12: return n && t.shape(axis) > 2 ? t.shrink_to(first(t.shape(), axis, t.shape(axis) - t.shape(axis) % 2)).unfold(axis, 2, 1 + below(2)) : t;
+      case 12:
+        return n && t.shape(axis) > 2 ? t.shrink_to(first(t.shape(), axis, t.shape(axis) - t.shape(axis) % 2)).unfold(axis, 2, 1 + below(2)) : t;
       default: break;
     }
     // Two operands: one that broadcasts, else the tensor itself, turned around.
     Tensor o = t.flip(std::vector<int>(n ? 1 : 0, axis));
     for (int i = 0; i < 4; i++) {
       const Tensor& candidate = pool[static_cast<size_t>(below(static_cast<int>(pool.size())))];
-      if (fits(candidate.shape(), t.shape())) { o = candidate; break; }
+      if (fits(candidate.shape(), t.shape())) {
+        o = candidate;
+        break;
+      }
     }
     Tensor a = small(t), b = small(o);
     switch (below(8)) {
-      case 0: case 1: return a + b;
+      case 0:
+      case 1: return a + b;
       case 2: return a.sub(b);
       case 3: return a * b;
       case 4: return a.maximum(b);
       case 5: return a.lt(b);
       case 6: return a.ne(b).where(a, b);
-      default: return a.dtype().is_float() || b.dtype().is_float() || a.dtype().is_bool() || b.dtype().is_bool() ? a.minimum(b) : below(2) ? a.floor_div(b) : a.mod(b);
+      default:
+        return a.dtype().is_float() || b.dtype().is_float() || a.dtype().is_bool() || b.dtype().is_bool() ? a.minimum(b)
+               : below(2)                                                                                 ? a.floor_div(b)
+                                                                                                          : a.mod(b);
     }
   }
-  static Shape first(Shape s, int axis, int64_t n) { s[static_cast<size_t>(axis)] = n; return s; }
+  static Shape first(Shape s, int axis, int64_t n) {
+    s[static_cast<size_t>(axis)] = n;
+    return s;
+  }
   static bool fits(const Shape& a, const Shape& b) {
     for (size_t i = 0; i < std::min(a.size(), b.size()); i++) {
       const SInt &x = a[a.size() - 1 - i], &y = b[b.size() - 1 - i];
@@ -104,13 +119,21 @@ class RandomProgram {
     return true;
   }
   /// Keeps products and sums exact.
-  static Tensor small(const Tensor& t) { return t.dtype().is_bool() ? t : t.dtype().is_unsigned() ? t.minimum(Tensor::scalar(64, t.dtype())) : t.clamp(Tensor::scalar(-64, t.dtype()), Tensor::scalar(64, t.dtype())); }
+  static Tensor small(const Tensor& t) {
+    return t.dtype().is_bool()       ? t
+           : t.dtype().is_unsigned() ? t.minimum(Tensor::scalar(64, t.dtype()))
+                                     : t.clamp(Tensor::scalar(-64, t.dtype()), Tensor::scalar(64, t.dtype()));
+  }
 
   std::mt19937 random_;
   bool wide_;
 };
 
-struct Result { std::string what; DType dtype; std::vector<std::byte> bytes; };
+struct Result {
+  std::string what;
+  DType dtype;
+  std::vector<std::byte> bytes;
+};
 std::vector<Result> run(uint32_t seed, bool wide, const char* dev, int noopt = 0) {
   Context context{{"DEV", dev}, {"NOOPT", noopt}};
   std::vector<Result> out;
@@ -129,7 +152,8 @@ void expect_same(const std::vector<Result>& got, const std::vector<Result>& expe
     for (size_t k = 0; k * item < expected[i].bytes.size(); k++) {
       const double a = load_const(&got[i].bytes[k * item], d).as_double(), b = load_const(&expected[i].bytes[k * item], d).as_double();
       if (a == b || (a != a && b != b)) continue;
-      ADD_FAILURE() << dev << ", seed " << seed << ": element " << k << " of result " << i << ", " << expected[i].what << ": " << a << ", the interpreter says " << b;
+      ADD_FAILURE() << dev << ", seed " << seed << ": element " << k << " of result " << i << ", " << expected[i].what << ": " << a
+                    << ", the interpreter says " << b;
       return;
     }
   }
@@ -147,7 +171,8 @@ TEST_P(Differential, ClangAgreesWithTheInterpreter) {
   for (uint32_t seed = 2000; seed < 2005; seed++) expect_same(run(seed, GetParam(), "CPU:CLANG"), run(seed, GetParam(), "INTERP"), seed, "CPU:CLANG");
 }
 TEST_P(Differential, BaselineProcessorAgreesWithTheInterpreter) {
-  for (uint32_t seed = 3000; seed < 3020; seed++) expect_same(run(seed, GetParam(), "CPU:LLVM:x86_64"), run(seed, GetParam(), "INTERP"), seed, "CPU:LLVM:x86_64");
+  for (uint32_t seed = 3000; seed < 3020; seed++)
+    expect_same(run(seed, GetParam(), "CPU:LLVM:x86_64"), run(seed, GetParam(), "INTERP"), seed, "CPU:LLVM:x86_64");
 }
 INSTANTIATE_TEST_SUITE_P(Sizes, Differential, testing::Bool(), [](const auto& i) { return i.param ? "Wide" : "Small"; });
 

@@ -67,7 +67,8 @@ TEST(Tg, EnvironmentTable) {
 TEST(Tg, Devices) {
   const ProcessResult r = tg_run({"devices"});
   ASSERT_TRUE(r.ok()) << r.err;
-  EXPECT_THAT(lines(r.out), testing::IsSupersetOf({testing::ContainsRegex("^. CPU +yes"), testing::ContainsRegex("^. INTERP +yes"), testing::ContainsRegex("^. NULL +yes")}));
+  EXPECT_THAT(lines(r.out), testing::IsSupersetOf({testing::ContainsRegex("^. CPU +yes"), testing::ContainsRegex("^. INTERP +yes"),
+                                                   testing::ContainsRegex("^. NULL +yes")}));
   EXPECT_EQ(std::count_if(r.out.begin(), r.out.end(), [](char c) { return c == '*'; }), 1) << "one default device\n" << r.out;
 }
 
@@ -106,10 +107,29 @@ TEST(TgMnist, Errors) {
 TEST(TgBench, ListHasUniqueNames) {
   const std::vector<std::string> names = listed();
   EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
-  EXPECT_THAT(names, testing::IsSupersetOf({"roofline_fma", "roofline_read", "process_start", "matmul_f32_256", "matmul_f32_512", "matmul_f32_1024", "matmul_f32_2048",
-                                            "conv3x3_64_fwd", "conv3x3_64_bwd", "add_mul_16m", "exp_16m", "sum_16m", "softmax_4096", "layernorm_4096", "gpt2_block_fwd",
-                                            "gpt2_block_train", "mnist_step_512", "resnet18_compile_cold", "resnet18_schedule_cold", "gpt2_block_compile_cold",
-                                            "start_to_first_result", "rewrite_nodes_per_s", "eager_add"}));
+  EXPECT_THAT(names, testing::IsSupersetOf({"roofline_fma",
+                                            "roofline_read",
+                                            "process_start",
+                                            "matmul_f32_256",
+                                            "matmul_f32_512",
+                                            "matmul_f32_1024",
+                                            "matmul_f32_2048",
+                                            "conv3x3_64_fwd",
+                                            "conv3x3_64_bwd",
+                                            "add_mul_16m",
+                                            "exp_16m",
+                                            "sum_16m",
+                                            "softmax_4096",
+                                            "layernorm_4096",
+                                            "gpt2_block_fwd",
+                                            "gpt2_block_train",
+                                            "mnist_step_512",
+                                            "resnet18_compile_cold",
+                                            "resnet18_schedule_cold",
+                                            "gpt2_block_compile_cold",
+                                            "start_to_first_result",
+                                            "rewrite_nodes_per_s",
+                                            "eager_add"}));
   EXPECT_THAT(listed("^roofline_(fma|read)$"), testing::ElementsAre("roofline_fma", "roofline_read"));
 }
 

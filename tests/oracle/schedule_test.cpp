@@ -1,5 +1,5 @@
-/// \file Every operation of the table through the scheduler: its kernel ASTs, evaluated plainly, against PyTorch. Between the dense evaluator (no scheduler) and
-/// the device tests (with code generation), so that a failure names its stage.
+/// \file Every operation of the table through the scheduler: its kernel ASTs, evaluated plainly, against PyTorch. Between the dense evaluator (no
+/// scheduler) and the device tests (with code generation), so that a failure names its stage.
 #include <gtest/gtest.h>
 
 #include "oracle/op_cases.h"
@@ -21,7 +21,10 @@ std::vector<std::vector<double>> run(const Tensors& tensors) {
     if (memory.count(slot)) return;
     BufferRef buffer = buffer_table::get(static_cast<uint64_t>(slot));
     ASSERT_TRUE(buffer) << b;
-    if (!buffer->is_allocated()) { memory[slot].assign(static_cast<size_t>(buffer->size()), ConstValue(std::nan(""))); return; }  // an output
+    if (!buffer->is_allocated()) {
+      memory[slot].assign(static_cast<size_t>(buffer->size()), ConstValue(std::nan("")));
+      return;
+    }  // an output
     std::vector<std::byte> bytes(static_cast<size_t>(buffer->nbytes()));
     buffer->copy_out(bytes);
     for (int64_t i = 0; i < buffer->size(); i++) memory[slot].push_back(load_const(&bytes[static_cast<size_t>(i * b.dtype().itemsize())], b.dtype()));
@@ -43,7 +46,10 @@ std::vector<std::vector<double>> run(const Tensors& tensors) {
 void expect_close(const std::vector<double>& got, const std::vector<double>& want, double tolerance, const std::string& what) {
   ASSERT_EQ(got.size(), want.size()) << what;
   for (size_t i = 0; i < got.size(); i++) {
-    if (std::isnan(want[i])) { EXPECT_TRUE(std::isnan(got[i])) << what << " element " << i; continue; }
+    if (std::isnan(want[i])) {
+      EXPECT_TRUE(std::isnan(got[i])) << what << " element " << i;
+      continue;
+    }
     if (got[i] == want[i]) continue;  // infinities too
     EXPECT_NEAR(got[i], want[i], tolerance * (1 + std::abs(want[i]))) << what << " element " << i;
   }
@@ -63,7 +69,8 @@ TEST_P(Scheduled, MatchesPyTorch) {
   if (!r.gradients.empty()) {
     Tensor seed = Tensor::from(input_values(out.numel(), 77, -1, 1), out.shape(), {.dtype = dtypes::float32});
     Tensors targets;
-    for (const Tensor& t : in) if (t.dtype() == dtypes::float32) targets.push_back(t);
+    for (const Tensor& t : in)
+      if (t.dtype() == dtypes::float32) targets.push_back(t);
     for (const Tensor& t : out.gradient(targets, seed)) wanted.push_back(t);
   }
   auto got = run(wanted);
@@ -76,7 +83,8 @@ TEST_P(Scheduled, MatchesPyTorch) {
     expect_close(got[n++], want, 10 * it->second.tolerance, str("gradient of input ", i));
   }
 }
-INSTANTIATE_TEST_SUITE_P(Table, Scheduled, testing::ValuesIn(recorded(TG_TESTS_DIR "/oracle/cases.tsv")), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Table, Scheduled, testing::ValuesIn(recorded(TG_TESTS_DIR "/oracle/cases.tsv")),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace tg::oracle

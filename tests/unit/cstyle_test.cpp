@@ -10,7 +10,9 @@ using namespace test;
 
 class CStyle : public testing::Test {
  protected:
-  void SetUp() override { if (clang_path().empty()) GTEST_SKIP() << "no clang"; }
+  void SetUp() override {
+    if (clang_path().empty()) GTEST_SKIP() << "no clang";
+  }
 };
 
 Target haswell(const char* renderer = "CLANG") { return target(renderer, "x86_64,haswell"); }
@@ -290,14 +292,16 @@ struct RandomKernel {
     auto arena = std::make_shared<Arena>();
     ArenaScope scope(*arena);
     std::vector<DType> kinds;
-    for (DType d : all_types()) if (half || d != dtypes::float16) kinds.push_back(d);
+    for (DType d : all_types())
+      if (half || d != dtypes::float16) kinds.push_back(d);
     UOp loop = range(kCount / lanes, 0), at = loop * i32(lanes);
     if (lanes > 1) at = at + range(lanes, 1, AxisType::kVector);
     UOps pool, stores;
     for (DType d : kinds)
       for (UOp index : {at, loop}) types.push_back(d), pool.push_back(param(static_cast<int>(types.size()) - 1, d, kCount).index({index}).load());
     auto pick = [&](auto&& fits) {
-      for (;;) if (UOp u = pool[below(pool.size())]; fits(u.dtype())) return u;
+      for (;;)
+        if (UOp u = pool[below(pool.size())]; fits(u.dtype())) return u;
     };
     for (int i = 0; i < 70; i++) {
       UOp a = pool[below(pool.size())];

@@ -1,11 +1,13 @@
-/// \file Decompositions against uop/eval: integer division, threefry, EXP2, LOG2, SIN, POW, narrow floats, index types. Accuracy in units in the last place.
+/// \file Decompositions against uop/eval: integer division, threefry, EXP2, LOG2, SIN, POW, narrow floats, index types. Accuracy in units in the last
+/// place.
+#include "tinygrad/codegen/decomp.h"
+
 #include <gtest/gtest.h>
 
 #include <bit>
 #include <map>
 
 #include "render_helpers.h"
-#include "tinygrad/codegen/decomp.h"
 
 namespace tg {
 namespace {
@@ -29,7 +31,8 @@ OpSet plain_ops(bool fma) {
   return fma ? s | MULACC : s;
 }
 
-/// f applied to arrays of values: out[i] = f(in_0[i], ...), lowered for the renderer, then executed by the interpreter or, given a target, as compiled code.
+/// f applied to arrays of values: out[i] = f(in_0[i], ...), lowered for the renderer, then executed by the interpreter or, given a target, as
+/// compiled code.
 class Function {
  public:
   Function(std::vector<DType> in, const std::function<UOp(const UOps&)>& f, const Renderer& r, const Target* native = nullptr) : in_(std::move(in)) {
@@ -95,7 +98,8 @@ Bytes eval_binary(Ops op, DType d, const Bytes& a, const Bytes& b) {
   alu_loop(op, d)(out.data(), in, a.size() / eval_itemsize(d));
   return out;
 }
-const std::vector<DType> kIntegers = {dtypes::int8, dtypes::uint8, dtypes::int16, dtypes::uint16, dtypes::int32, dtypes::uint32, dtypes::int64, dtypes::uint64};
+const std::vector<DType> kIntegers = {dtypes::int8,  dtypes::uint8,  dtypes::int16, dtypes::uint16,
+                                      dtypes::int32, dtypes::uint32, dtypes::int64, dtypes::uint64};
 
 TEST(Decomp, FloorDivisionByValues) {
   TestRenderer r(plain_ops(false), {});
@@ -131,7 +135,8 @@ TEST(Decomp, BoundedDivisionNeedsNoSign) {
     Memory m{Bytes(400)};
     run_interp(program_of(arena, sink.src(0), 1), m);
     auto out = values_of<int32_t>(m[0]);
-    for (int k = 0; k < 100; k++) EXPECT_EQ(out[static_cast<size_t>(k)], op == Ops::FLOORDIV ? static_cast<int>(std::floor((k - 5) / 7.0)) : ((k - 5) % 7 + 7) % 7);
+    for (int k = 0; k < 100; k++)
+      EXPECT_EQ(out[static_cast<size_t>(k)], op == Ops::FLOORDIV ? static_cast<int>(std::floor((k - 5) / 7.0)) : ((k - 5) % 7 + 7) % 7);
   }
 }
 TEST(Decomp, Threefry) {
@@ -145,7 +150,9 @@ TEST(Decomp, Threefry) {
 TEST(Decomp, IndexTypesFollowBounds) {
   Arena arena;
   ArenaScope scope(arena);
-  auto lowered = [](UOp index) { return lower_index_dtype(UOp::sink(std::vector<UOp>{param(0, dtypes::float32, 4).index({index}).load()})).src(0).src(0).src(1); };
+  auto lowered = [](UOp index) {
+    return lower_index_dtype(UOp::sink(std::vector<UOp>{param(0, dtypes::float32, 4).index({index}).load()})).src(0).src(0).src(1);
+  };
   UOp small = UOp::range(int64_t{1} << 20, 0), big = UOp::range(int64_t{1} << 20, 1);
   EXPECT_EQ(lowered(small).dtype(), dtypes::int32);
   EXPECT_EQ(lowered(small).src(0).dtype(), dtypes::int32);
@@ -156,7 +163,8 @@ TEST(Decomp, IndexTypesFollowBounds) {
   EXPECT_EQ(lowered(UOp::range(int64_t{1} << 31, 2)).dtype(), dtypes::int64) << "the end must fit too";
   // The result is small but an operand is not.
   UOp folded = lowered((small * UOp::constant(int64_t{1} << 20)) / UOp::constant(int64_t{1} << 30));
-  for (UOp u : folded.toposort()) if (u.is(Ops::MUL)) EXPECT_EQ(u.dtype(), dtypes::int64);
+  for (UOp u : folded.toposort())
+    if (u.is(Ops::MUL)) EXPECT_EQ(u.dtype(), dtypes::int64);
   UOp gathered = lowered(param(1, dtypes::uint32, 4).index({small}).load().cast(dtypes::weakint));
   EXPECT_EQ(gathered.dtype(), dtypes::int64);
 }
@@ -182,7 +190,9 @@ TEST(Decomp, LateForms) {
 }
 
 // ---- functions ----
-struct Worst { double ulps = 0, at = 0, got = 0, expected = 0; };
+struct Worst {
+  double ulps = 0, at = 0, got = 0, expected = 0;
+};
 template <class T> double ulp_error(T got, long double expected) {
   const T nearest = static_cast<T>(expected);
   if (std::isnan(nearest)) return std::isnan(got) ? 0 : INFINITY;
@@ -200,8 +210,32 @@ long double reference(Ops op, long double x) { return op == Ops::EXP2 ? exp2l(x)
 /// All of float32's exponents and signs, then special values.
 std::vector<float> sample_floats(size_t n, uint32_t seed) {
   std::mt19937 random(seed);
-  std::vector<float> v = {0.f, -0.f, INFINITY, -INFINITY, NAN, 1.f, -1.f, 2.f, 128.f, 127.99999f, -149.f, -150.f, -151.f, -126.5f, 1e-40f, 1.4e-45f, 3.1415927f, 6.2831855f,
-                          16367173.f * 4722366482869645213696.f, 3.4028235e38f, -3.4028235e38f, 1.1754944e-38f, 0.99999994f, 1.0000001f, 0.70710677f, 0.70710683f};
+  std::vector<float> v = {0.f,
+                          -0.f,
+                          INFINITY,
+                          -INFINITY,
+                          NAN,
+                          1.f,
+                          -1.f,
+                          2.f,
+                          128.f,
+                          127.99999f,
+                          -149.f,
+                          -150.f,
+                          -151.f,
+                          -126.5f,
+                          1e-40f,
+                          1.4e-45f,
+                          3.1415927f,
+                          6.2831855f,
+                          16367173.f * 4722366482869645213696.f,
+                          3.4028235e38f,
+                          -3.4028235e38f,
+                          1.1754944e-38f,
+                          0.99999994f,
+                          1.0000001f,
+                          0.70710677f,
+                          0.70710683f};
   while (v.size() < n) {
     if (random() % 2) v.push_back(std::bit_cast<float>(static_cast<uint32_t>(random())));
     else v.push_back(static_cast<float>(static_cast<int32_t>(random())) * 1e-7f);  // +-214
@@ -210,8 +244,27 @@ std::vector<float> sample_floats(size_t n, uint32_t seed) {
 }
 std::vector<double> sample_doubles(size_t n, uint32_t seed) {
   std::mt19937_64 random(seed);
-  std::vector<double> v = {0., -0., INFINITY, -INFINITY, NAN, 1., -1., 1024., 1023.9999, -1074., -1075., -1076., -1022.5, 5e-324, 2.2e-308, 3.141592653589793, 6.283185307179586,
-                           6381956970095103. * 0x1p797, 1.7976931348623157e308, 0x1.6a09e667f3bcdp-1, 0x1.6a09e667f3bcep-1};
+  std::vector<double> v = {0.,
+                           -0.,
+                           INFINITY,
+                           -INFINITY,
+                           NAN,
+                           1.,
+                           -1.,
+                           1024.,
+                           1023.9999,
+                           -1074.,
+                           -1075.,
+                           -1076.,
+                           -1022.5,
+                           5e-324,
+                           2.2e-308,
+                           3.141592653589793,
+                           6.283185307179586,
+                           6381956970095103. * 0x1p797,
+                           1.7976931348623157e308,
+                           0x1.6a09e667f3bcdp-1,
+                           0x1.6a09e667f3bcep-1};
   while (v.size() < n) {
     if (random() % 2) v.push_back(std::bit_cast<double>(static_cast<uint64_t>(random())));
     else v.push_back(static_cast<double>(static_cast<int64_t>(random())) * 1e-16);  // +-922
@@ -228,7 +281,8 @@ template <class T> Worst worst_error(Ops op, const std::vector<T>& in, bool fma)
   TestRenderer r(plain_ops(fma), {});
   static std::map<std::tuple<Ops, size_t, bool>, std::unique_ptr<Function>> functions;
   auto& f = functions[{op, sizeof(T), fma}];
-  if (!f) f = std::make_unique<Function>(std::vector<DType>{dtype_of_v<T>}, [&](const UOps& a) { return UOp::alu(op, {a[0]}); }, r, &native_target(fma));
+  if (!f)
+    f = std::make_unique<Function>(std::vector<DType>{dtype_of_v<T>}, [&](const UOps& a) { return UOp::alu(op, {a[0]}); }, r, &native_target(fma));
   EXPECT_TRUE(f->native());
   const std::vector<T> out = values_of<T>((*f)({bytes_of(in)}));
   Worst w;
@@ -239,7 +293,9 @@ template <class T> Worst worst_error(Ops op, const std::vector<T>& in, bool fma)
   }
   return w;
 }
-std::ostream& operator<<(std::ostream& os, const Worst& w) { return os << w.ulps << " ulp at " << std::hexfloat << w.at << ": " << w.got << ", expected " << w.expected << std::defaultfloat; }
+std::ostream& operator<<(std::ostream& os, const Worst& w) {
+  return os << w.ulps << " ulp at " << std::hexfloat << w.at << ": " << w.got << ", expected " << w.expected << std::defaultfloat;
+}
 
 TEST(Decomp, FunctionsOfFloat32) {
   const size_t n = 1000000;
@@ -295,7 +351,10 @@ TEST(Decomp, FunctionsOfAllFloat16) {
     for (size_t i = 0; i < in.size(); i++) {
       const double expected = static_cast<double>(reference(op, half_to_float(in[i])));
       const uint16_t nearest = float_to_half(static_cast<float>(expected));
-      if (expected != expected) { EXPECT_TRUE(std::isnan(half_to_float(out[i]))) << op << " " << i; continue; }
+      if (expected != expected) {
+        EXPECT_TRUE(std::isnan(half_to_float(out[i]))) << op << " " << i;
+        continue;
+      }
       EXPECT_LE(std::abs(nearest - out[i]), 1) << op << " of " << half_to_float(in[i]);
       off += nearest != out[i];
     }
@@ -305,12 +364,15 @@ TEST(Decomp, FunctionsOfAllFloat16) {
 TEST(Decomp, PowersOfFloat32) {
   TestRenderer r(plain_ops(true), {});
   Function f({dtypes::float32, dtypes::float32}, [](const UOps& a) { return UOp::alu(Ops::POW, {a[0], a[1]}); }, r, &native_target(true));
-  const float special[] = {0.f, -0.f, 1.f, -1.f, INFINITY, -INFINITY, NAN, 2.f, -2.f, 3.f, -3.f, 0.5f, -0.5f, 1.5f, -1.5f, 16777215.f, -16777215.f, 16777216.f, 1e-40f, -1e-40f, 3e38f};
+  const float special[] = {0.f,  -0.f,  1.f,  -1.f,  INFINITY,   -INFINITY,   NAN,        2.f,    -2.f,    3.f,  -3.f,
+                           0.5f, -0.5f, 1.5f, -1.5f, 16777215.f, -16777215.f, 16777216.f, 1e-40f, -1e-40f, 3e38f};
   std::vector<float> x, y;
-  for (float a : special) for (float b : special) x.push_back(a), y.push_back(b);
+  for (float a : special)
+    for (float b : special) x.push_back(a), y.push_back(b);
   std::mt19937 random(1);
   for (int i = 0; i < 100000; i++) {
-    x.push_back(std::ldexp(1.f + static_cast<float>(random() % 8388608) / 8388608.f, static_cast<int>(random() % 40) - 20) * (random() % 4 ? 1.f : -1.f));
+    x.push_back(std::ldexp(1.f + static_cast<float>(random() % 8388608) / 8388608.f, static_cast<int>(random() % 40) - 20) *
+                (random() % 4 ? 1.f : -1.f));
     y.push_back(random() % 2 ? static_cast<float>(static_cast<int>(random() % 21) - 10) : static_cast<float>(static_cast<int32_t>(random())) * 2e-9f);
   }
   const auto out = values_of<float>(f({bytes_of(x), bytes_of(y)}));
@@ -378,7 +440,9 @@ TEST(Decomp, NarrowFloatsRoundOnce) {
   std::vector<double> wide(in.begin(), in.end());
   for (size_t i = 0; i < wide.size(); i++) wide[i] = std::bit_cast<double>(std::bit_cast<uint64_t>(wide[i]) + random() % 3 - 1);
   for (DType d : kNarrow) {
-    Function f({dtypes::float32}, [&](const UOps& a) { return a[0].cast(d); }, r), g({dtypes::float64}, [&](const UOps& a) { return a[0].cast(d); }, r);
+    Function f(
+        {dtypes::float32}, [&](const UOps& a) { return a[0].cast(d); }, r),
+        g({dtypes::float64}, [&](const UOps& a) { return a[0].cast(d); }, r);
     auto expect = [&](const Bytes& from, DType type, const Bytes& got) {
       Bytes expected(got.size());
       const void* p[1] = {from.data()};

@@ -72,14 +72,15 @@ TEST(Eval, ShiftsAndBits) {
 }
 
 TEST(Eval, Bools) {
-  for (int a : {0, 1}) for (int b : {0, 1}) {
-    EXPECT_EQ(ev(Ops::ADD, bool_, {a, b}), a | b);
-    EXPECT_EQ(ev(Ops::MUL, bool_, {a, b}), a & b);
-    EXPECT_EQ(ev(Ops::MAX, bool_, {a, b}), a | b);
-    EXPECT_EQ(ev(Ops::XOR, bool_, {a, b}), a ^ b);
-    EXPECT_EQ(ev(Ops::CMPLT, bool_, {a, b}), a < b);
-    EXPECT_EQ(ev(Ops::CMPNE, bool_, {a, b}), a != b);
-  }
+  for (int a : {0, 1})
+    for (int b : {0, 1}) {
+      EXPECT_EQ(ev(Ops::ADD, bool_, {a, b}), a | b);
+      EXPECT_EQ(ev(Ops::MUL, bool_, {a, b}), a & b);
+      EXPECT_EQ(ev(Ops::MAX, bool_, {a, b}), a | b);
+      EXPECT_EQ(ev(Ops::XOR, bool_, {a, b}), a ^ b);
+      EXPECT_EQ(ev(Ops::CMPLT, bool_, {a, b}), a < b);
+      EXPECT_EQ(ev(Ops::CMPNE, bool_, {a, b}), a != b);
+    }
 }
 
 TEST(Eval, FloatsRoundOnceToTheirType) {

@@ -12,7 +12,9 @@ namespace tg {
 namespace {
 using namespace dtypes;
 
-UOp buffer(int64_t slot, int64_t n = 4) { return UOp::make(Ops::BUFFER, float32, {UOp::shape_stack(std::vector<int64_t>{n})}, Arg(ParamArg{slot, AddrSpace::kGlobal, "CPU"})); }
+UOp buffer(int64_t slot, int64_t n = 4) {
+  return UOp::make(Ops::BUFFER, float32, {UOp::shape_stack(std::vector<int64_t>{n})}, Arg(ParamArg{slot, AddrSpace::kGlobal, "CPU"}));
+}
 
 TEST(Node, StructuralEqualityIsPointerEquality) {
   Arena arena;
@@ -73,7 +75,10 @@ TEST(Graph, NoScopeNoNodes) {
 
 TEST(Graph, ScopeFreesWhatNobodyOwns) {
   size_t before;
-  { GraphScope scope; before = Graph::global().live_nodes(); }
+  {
+    GraphScope scope;
+    before = Graph::global().live_nodes();
+  }
   UOpRef kept;
   {
     GraphScope scope;
@@ -83,7 +88,7 @@ TEST(Graph, ScopeFreesWhatNobodyOwns) {
     EXPECT_EQ(dropped.nsrc(), 2u);
   }
   size_t with = Graph::global().live_nodes();
-  EXPECT_GE(with, before + 2);      // MUL and BUFFER (the shape may have been there)
+  EXPECT_GE(with, before + 2);  // MUL and BUFFER (the shape may have been there)
   EXPECT_LE(with, before + 4);
   UOpRef copy = kept;
   kept = {};
@@ -107,7 +112,10 @@ TEST(Graph, NestedScopesSweepAtTheOutermost) {
 TEST(Graph, DeadBuffersAreReported) {
   // The hook belongs to the library; here only the count of nodes is watched.
   size_t before = Graph::global().live_nodes();
-  { GraphScope scope; for (int i = 0; i < 100; i++) buffer(910000 + i, 77); }
+  {
+    GraphScope scope;
+    for (int i = 0; i < 100; i++) buffer(910000 + i, 77);
+  }
   EXPECT_EQ(Graph::global().live_nodes(), before);
 }
 
@@ -148,7 +156,10 @@ TEST(Graph, MillionNodeChain) {
     EXPECT_EQ(u.substitute({{buffer(930000), buffer(930001)}}).toposort().size(), 999998u + 2);
   }
   EXPECT_EQ(Graph::global().live_nodes(), before);
-  { GraphScope scope; EXPECT_EQ(buffer(930000) + buffer(930001), buffer(930000) + buffer(930001)); }  // ids and table are usable after the great death
+  {
+    GraphScope scope;
+    EXPECT_EQ(buffer(930000) + buffer(930001), buffer(930000) + buffer(930001));
+  }  // ids and table are usable after the great death
 }
 
 TEST(Graph, ImportReplacesAndShares) {
@@ -196,8 +207,8 @@ TEST(Walk, Substitute) {
   Arena arena;
   ArenaScope scope(arena);
   UOp a = UOp::range(8, 0), b = UOp::range(8, 1), c = UOp::range(8, 2);
-  EXPECT_EQ((a + b).substitute({{a, b}, {b, a}}), b + a);      // at once, not one after the other
-  EXPECT_EQ((a + b).substitute({{a + b, c}, {a, b}}), c);      // the outer one wins
+  EXPECT_EQ((a + b).substitute({{a, b}, {b, a}}), b + a);          // at once, not one after the other
+  EXPECT_EQ((a + b).substitute({{a + b, c}, {a, b}}), c);          // the outer one wins
   EXPECT_EQ((a * a).substitute({{a, a + b}}), (a + b) * (a + b));  // replacements are not searched
   EXPECT_EQ((a + b).substitute({{c, a}}), a + b);
 }

@@ -104,7 +104,8 @@ class LinearEval {
     for (size_t& pc = pc_; pc < linear.size(); pc++) {
       UOp u = linear[pc];
       executed++;
-      for (UOp s : u.srcs()) if (!val_.count(s) && !s.in(Ops::GROUP | Ops::NOOP)) throw std::logic_error(str("source before definition at ", u, " wants ", s));
+      for (UOp s : u.srcs())
+        if (!val_.count(s) && !s.in(Ops::GROUP | Ops::NOOP)) throw std::logic_error(str("source before definition at ", u, " wants ", s));
       if (u.is(Ops::RANGE) && u.arg<RangeArg>().type == AxisType::kVector) {
         Values v;
         for (int64_t i = 0; i < static_cast<int64_t>(u.src(0).const_int()); i++) v.push_back(i);
@@ -127,17 +128,25 @@ class LinearEval {
         val_[u] = {0};
       } else {
         val_[u] = compute(u);
-        if (u.is(Ops::BARRIER)) { pc++; return false; }
+        if (u.is(Ops::BARRIER)) {
+          pc++;
+          return false;
+        }
       }
     }
     if (!loops.empty()) throw std::logic_error("a loop is not ended");
     return true;
   }
-  void run(const UOps& linear) { while (!run_part(linear)) {} }
+  void run(const UOps& linear) {
+    while (!run_part(linear)) {}
+  }
   std::shared_ptr<std::map<int64_t, Values>> locals = std::make_shared<std::map<int64_t, Values>>();  ///< shared by the threads of a group
 
  private:
-  struct Open { size_t at; int64_t i, n; };
+  struct Open {
+    size_t at;
+    int64_t i, n;
+  };
   std::vector<Open> open_;
   size_t pc_ = 0;
   static size_t lanes(UOp u) { return static_cast<size_t>(lanes_of(u)); }
@@ -153,9 +162,13 @@ class LinearEval {
   Values compute(UOp u) {
     switch (u.op()) {
       case Ops::CONST: return {u.const_value()};
-      case Ops::PARAM: if (u.arg<ParamArg>().addrspace == AddrSpace::kAlu) return {vars_.at(u.arg<ParamArg>().name)}; return {0};
+      case Ops::PARAM:
+        if (u.arg<ParamArg>().addrspace == AddrSpace::kAlu) return {vars_.at(u.arg<ParamArg>().name)};
+        return {0};
       case Ops::SPECIAL: return {special.at(u.arg<std::string>())};
-      case Ops::BUFFER: case Ops::STACK: case Ops::BARRIER: return {0};
+      case Ops::BUFFER:
+      case Ops::STACK:
+      case Ops::BARRIER: return {0};
       case Ops::AFTER: return val_.at(u.src(0));
       case Ops::INDEX: return val_.at(u.src(1));
       case Ops::LOAD: {
@@ -163,7 +176,10 @@ class LinearEval {
         const Values& at = val_.at(u.src(0));
         Values out;
         for (size_t i = 0; i < lanes(u); i++) {
-          if (u.nsrc() == 3 && lane(val_.at(u.src(2)), i).i == 0) { out.push_back(lane(val_.at(u.src(1)), i)); continue; }
+          if (u.nsrc() == 3 && lane(val_.at(u.src(2)), i).i == 0) {
+            out.push_back(lane(val_.at(u.src(1)), i));
+            continue;
+          }
           out.push_back(m.at(static_cast<size_t>(lane(at, i).i)));
         }
         return out;
@@ -224,7 +240,8 @@ inline void run_grid(const Program& p, Memory& memory, const Vars& vars = {}) {
         threads.back().special["lidx" + std::to_string(i)] = b % l[i], b /= l[i];
       }
     }
-    for (bool done = false; !done;) for (LinearEval& t : threads) done = t.run_part(p.linear);
+    for (bool done = false; !done;)
+      for (LinearEval& t : threads) done = t.run_part(p.linear);
   }
 }
 

@@ -13,7 +13,8 @@ namespace tg::testing {
 
 class TestRenderer : public Renderer {
  public:
-  explicit TestRenderer(int vector_bytes = 16, bool threads = true, bool locals = false) : Renderer(target(vector_bytes)), threads_(threads), locals_(locals) {}
+  explicit TestRenderer(int vector_bytes = 16, bool threads = true, bool locals = false)
+      : Renderer(target(vector_bytes)), threads_(threads), locals_(locals) {}
   OpSet ops() const override { return groups::kAlu; }
   bool supports(DType) const override { return true; }
   bool has_threads() const override { return threads_; }
@@ -72,7 +73,10 @@ inline Memory random_memory(const Kernel& k, uint32_t seed) {
 inline std::shared_ptr<Program> check_kernel(const KernelPtr& k, const Renderer& r, const CodegenOptions& o, Vars vars = {}) {
   auto p = to_program(*k, r, o);
   Memory want = random_memory(*k, 1), got = want;
-  { ArenaScope scope(*k->arena); AstEval(want, vars).run(k->sink); }
+  {
+    ArenaScope scope(*k->arena);
+    AstEval(want, vars).run(k->sink);
+  }
   {
     ArenaScope scope(*p->arena);
     int64_t extent = p->thread_extent && p->thread_extent.is_const() ? static_cast<int64_t>(p->thread_extent.const_int()) : -1;
@@ -186,7 +190,8 @@ inline KernelPtr nested_dependent(int64_t n, int64_t m, int64_t l) {  // the inn
   UOp in = (b.index({r * l + s}).load() * a.index({i * m + r}).load()).reduce(Ops::MAX, UOps{s});
   return k.finish(o.index({i}).store((a.index({i * m + r}).load() + in).reduce(Ops::ADD, UOps{r})).end(UOps{i}));
 }
-inline KernelPtr conv_input_grad(int64_t bs, int64_t ic, int64_t oc, int64_t h, int64_t w, int64_t f) {  // a masked sum over taps of sums over channels
+inline KernelPtr conv_input_grad(int64_t bs, int64_t ic, int64_t oc, int64_t h, int64_t w,
+                                 int64_t f) {  // a masked sum over taps of sums over channels
   KernelMaker k;
   int64_t oh = h - f + 1, ow = w - f + 1;
   UOp g = k.param(1, bs * oc * oh * ow), wt = k.param(2, oc * ic * f * f), o = k.param(0, bs * ic * h * w);
@@ -221,10 +226,12 @@ inline KernelPtr reshaped(int64_t n, int64_t m, int64_t l) {  // (n, m, l) -> (n
 }
 inline KernelPtr mixed_types(int64_t n) {
   KernelMaker k;
-  UOp a = k.param(1, n, dtypes::float64), b = k.param(2, n, dtypes::int32), c = k.param(3, n, dtypes::bool_), o = k.param(0, n), p = k.param(4, n, dtypes::uint8);
+  UOp a = k.param(1, n, dtypes::float64), b = k.param(2, n, dtypes::int32), c = k.param(3, n, dtypes::bool_), o = k.param(0, n),
+      p = k.param(4, n, dtypes::uint8);
   UOp i = k.loop(n), x = a.index({i}).load(), y = b.index({i}).load(), z = c.index({i}).load();
   UOp v = z.where(x.cast(dtypes::float32) + y.cast(dtypes::float32), UOp::constant(-1.0, dtypes::float32));
-  return k.finish(UOps{o.index({i}).store(v).end(UOps{i}), p.index({i}).store((y.cast(dtypes::uint8) + ConstValue(3)) * z.cast(dtypes::uint8)).end(UOps{i})});
+  return k.finish(
+      UOps{o.index({i}).store(v).end(UOps{i}), p.index({i}).store((y.cast(dtypes::uint8) + ConstValue(3)) * z.cast(dtypes::uint8)).end(UOps{i})});
 }
 inline KernelPtr arange_sum(int64_t n, int64_t m) {  // arithmetic on indices, an integer accumulator
   KernelMaker k;

@@ -34,7 +34,8 @@ TEST(Process, ChildThatReadsNothing) {
 }
 
 TEST(Process, EnvironmentIsAddedAndReplaced) {
-  const ProcessResult r = run_process({"sh", "-c", "echo $TG_PROCESS_TEST:${PATH:+kept}:$HOME"}, {.env = {{"TG_PROCESS_TEST", "a b;c"}, {"HOME", "elsewhere"}}});
+  const ProcessResult r =
+      run_process({"sh", "-c", "echo $TG_PROCESS_TEST:${PATH:+kept}:$HOME"}, {.env = {{"TG_PROCESS_TEST", "a b;c"}, {"HOME", "elsewhere"}}});
   EXPECT_EQ(r.out, "a b;c:kept:elsewhere\n");
 }
 

@@ -32,7 +32,8 @@ inline UOp end(UOp effect, UOp r) { return effect.end(std::vector<UOp>{r}); }
 inline std::shared_ptr<Program> program_of(ArenaRef arena, UOp effect, int nbuffers, std::vector<std::string> vars = {}) {
   auto p = std::make_shared<Program>();
   p->name = "kernel", p->arena = std::move(arena), p->ast = UOp::sink(std::vector<UOp>{effect});
-  for (UOp u : p->ast.toposort()) if (!u.dtype().is_weak()) p->linear.push_back(u);
+  for (UOp u : p->ast.toposort())
+    if (!u.dtype().is_weak()) p->linear.push_back(u);
   p->nbuffers = nbuffers, p->vars = std::move(vars);
   return p;
 }
@@ -63,7 +64,9 @@ struct Compiled {
   std::shared_ptr<ElfImage> image;
   HostKernel kernel = nullptr;
   std::string source;
-  void operator()(Memory& m, const std::vector<int64_t>& vars = {}, int64_t begin = 0, int64_t end = 1) const { kernel(pointers(m).data(), vars.data(), begin, end); }
+  void operator()(Memory& m, const std::vector<int64_t>& vars = {}, int64_t begin = 0, int64_t end = 1) const {
+    kernel(pointers(m).data(), vars.data(), begin, end);
+  }
 };
 /// Renders and compiles; `kernel` stays null where this machine cannot run the code.
 inline Compiled compile(const std::shared_ptr<Program>& p, const Target& t) {
@@ -80,8 +83,8 @@ inline Compiled compile(const std::shared_ptr<Program>& p, const Target& t) {
 }
 
 inline const std::vector<DType>& all_types() {
-  static const std::vector<DType> all = {dtypes::bool_, dtypes::int8, dtypes::uint8, dtypes::int16, dtypes::uint16, dtypes::int32, dtypes::uint32,
-                                         dtypes::int64, dtypes::uint64, dtypes::float16, dtypes::float32, dtypes::float64};
+  static const std::vector<DType> all = {dtypes::bool_,  dtypes::int8,  dtypes::uint8,  dtypes::int16,   dtypes::uint16,  dtypes::int32,
+                                         dtypes::uint32, dtypes::int64, dtypes::uint64, dtypes::float16, dtypes::float32, dtypes::float64};
   return all;
 }
 
@@ -94,8 +97,10 @@ inline Bytes inputs(DType d, int64_t n, uint32_t seed) {
     const double inf = std::numeric_limits<double>::infinity();
     for (double v : {0.0, -0.0, 1.0, -1.0, inf, -inf, std::nan(""), 0.5, -2.5, 1e-7, 3e4, 6e-8, 255.7, -129.3, 1e-40, 65504.0}) special.push_back(v);
   } else {
-    for (int128 v : {int128(0), int128(1), int128(2), int128(3), int128(7), int128(31), int128(64), int_max(d), int_min(d), int_max(d) - 1}) special.push_back(v);
-    if (int_min(d) < 0) for (int v : {-1, -2, -7}) special.push_back(v);
+    for (int128 v : {int128(0), int128(1), int128(2), int128(3), int128(7), int128(31), int128(64), int_max(d), int_min(d), int_max(d) - 1})
+      special.push_back(v);
+    if (int_min(d) < 0)
+      for (int v : {-1, -2, -7}) special.push_back(v);
   }
   for (int64_t i = 0; i < n; i++) {
     ConstValue v;

@@ -7,11 +7,15 @@ namespace tg {
 namespace {
 using namespace test;
 
-struct Case { std::string renderer, arch; int lanes; };
+struct Case {
+  std::string renderer, arch;
+  int lanes;
+};
 void PrintTo(const Case& c, std::ostream* os) { *os << c.renderer << ' ' << c.arch << ' ' << c.lanes; }
 std::string print(const testing::TestParamInfo<Case>& i) {
   std::string s = i.param.renderer + "_" + i.param.arch + "_" + std::to_string(i.param.lanes);
-  for (char& c : s) if (!isalnum(static_cast<unsigned char>(c))) c = '_';
+  for (char& c : s)
+    if (!isalnum(static_cast<unsigned char>(c))) c = '_';
   return s;
 }
 std::vector<Case> cases() {
@@ -67,7 +71,10 @@ TEST_P(Render, Arithmetic) {
       for (int o = 0; o < kOpCount; o++) {
         const Ops op = static_cast<Ops>(o);
         if (!native.has(op) || !alu_loop(op, d) || (op == MULACC && d == dtypes::float16) || (op == TRUNC && !d.is_float())) continue;
-        UOp v = op == WHERE ? c.where(a, b) : groups::kUnary.has(op) ? UOp::alu(op, {a}) : op == MULACC ? UOp::alu(op, {a, b, a}) : UOp::alu(op, {a, b});
+        UOp v = op == WHERE              ? c.where(a, b)
+                : groups::kUnary.has(op) ? UOp::alu(op, {a})
+                : op == MULACC           ? UOp::alu(op, {a, b, a})
+                                         : UOp::alu(op, {a, b});
         e.out(v), done.push_back({op, v.dtype()});
       }
       p = e.program();
@@ -159,7 +166,8 @@ TEST_P(Render, Memory) {
       int slots = 0;
       {
         ArenaScope scope(*arena);
-        UOp in = param(slots++, d, kBig), table = param(slots++, dtypes::int32, kBig), mask = param(slots++, dtypes::bool_, kBig), flag = param(slots++, dtypes::bool_, 8);
+        UOp in = param(slots++, d, kBig), table = param(slots++, dtypes::int32, kBig), mask = param(slots++, dtypes::bool_, kBig),
+            flag = param(slots++, dtypes::bool_, 8);
         auto constant = [&](int64_t v) { return UOp::constant(ConstValue(v), it); };
         UOp r = UOp::range(constant(4), RangeArg{{0}, AxisType::kLoop}, it), lane = UOp::range(constant(lanes), RangeArg{{1}, AxisType::kVector}, it);
         UOp base = r * constant(lanes), unit = base + lane;
@@ -196,7 +204,10 @@ TEST_P(Render, Memory) {
       m[0] = inputs(d, kBig, 5), m[2] = inputs(dtypes::bool_, kBig, 6), m[3] = inputs(dtypes::bool_, 8, 8);
       m[1].resize(kBig * 4);
       std::mt19937 random(7);
-      for (size_t i = 0; i < kBig; i++) { int32_t v = static_cast<int32_t>(random() % kBig); std::memcpy(&m[1][i * 4], &v, 4); }
+      for (size_t i = 0; i < kBig; i++) {
+        int32_t v = static_cast<int32_t>(random() % kBig);
+        std::memcpy(&m[1][i * 4], &v, 4);
+      }
       Memory expected = m;
       run_interp(p, expected);
       Compiled code = compile(p, t);
@@ -218,7 +229,8 @@ TEST_P(Render, Reductions) {
       std::shared_ptr<Program> p;
       {
         ArenaScope scope(*arena);
-        UOp row = range(kRows, 0, AxisType::kThread), k = range(kColumns / lanes, 1, AxisType::kReduce), lane = lanes > 1 ? range(lanes, 2, AxisType::kVector) : i32(0);
+        UOp row = range(kRows, 0, AxisType::kThread), k = range(kColumns / lanes, 1, AxisType::kReduce),
+            lane = lanes > 1 ? range(lanes, 2, AxisType::kVector) : i32(0);
         UOp n = UOp::variable("n", 0, kColumns / lanes, dtypes::int32);
         UOp j = UOp::range(n, RangeArg{{3}, AxisType::kReduce}, dtypes::int32);
         UOp out = param(0, d, kRows), out2 = param(1, d, kRows), in = param(2, d, kRows * kColumns);
@@ -241,9 +253,13 @@ TEST_P(Render, Reductions) {
         UOps all = end(group({first, second}), row).toposort();
         q->linear.push_back(n), q->linear.push_back(row.src(0)), q->linear.push_back(row);
         // What depends on the row alone stands in front of the inner loops.
-        auto early = [&](UOp u) { return u.in(groups::kElementwise | Ops::CONST) && !u.depends_on(k) && !u.depends_on(j) && !(u.src_ops().has(Ops::LOAD) || u.src_ops().has(Ops::REDUCE)); };
+        auto early = [&](UOp u) {
+          return u.in(groups::kElementwise | Ops::CONST) && !u.depends_on(k) && !u.depends_on(j) &&
+                 !(u.src_ops().has(Ops::LOAD) || u.src_ops().has(Ops::REDUCE));
+        };
         for (bool first_part : {true, false})
-          for (UOp u : all) if (!u.dtype().is_weak() && u != n && u != row && u != row.src(0) && u != lane && early(u) == first_part) q->linear.push_back(u);
+          for (UOp u : all)
+            if (!u.dtype().is_weak() && u != n && u != row && u != row.src(0) && u != lane && early(u) == first_part) q->linear.push_back(u);
         if (lanes > 1) q->linear.insert(q->linear.begin(), {lane.src(0), lane});
         p = q;
       }
@@ -264,11 +280,14 @@ TEST_P(Render, Reductions) {
           const void* in[2] = {partial.data(), &partial[static_cast<size_t>(h) * item]};
           alu_loop(op, d)(partial.data(), in, static_cast<size_t>(h));
         }
-        EXPECT_LT(first_difference(Bytes(partial.begin(), partial.begin() + static_cast<long>(item)), Bytes(&expected[0][4 * item], &expected[0][4 * item] + item), d), 0);
+        EXPECT_LT(first_difference(Bytes(partial.begin(), partial.begin() + static_cast<long>(item)),
+                                   Bytes(&expected[0][4 * item], &expected[0][4 * item] + item), d),
+                  0);
         Compiled code = compile(p, t);
         if (!code.kernel) continue;
         code(m, {n}, 0, 3), code(m, {n}, 3, 5);
-        for (size_t k = 0; k < 2; k++) EXPECT_LT(first_difference(m[k], expected[k], d, op == Ops::MAX), 0) << op << " of " << d << ", n = " << n << "\n" << code.source;
+        for (size_t k = 0; k < 2; k++)
+          EXPECT_LT(first_difference(m[k], expected[k], d, op == Ops::MAX), 0) << op << " of " << d << ", n = " << n << "\n" << code.source;
       }
     }
   }

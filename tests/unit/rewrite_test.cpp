@@ -25,7 +25,8 @@ TEST_F(Rewrite, NamesBindAndRepeat) {
 }
 
 TEST_F(Rewrite, CommutativeOpsMatchBothWays) {
-  PatternMatcher<> pm{rule(x * y + z, [](X a, Y b, Z c) { return a.maximum(b).maximum(c); }), rule(x < n0, [](X, N0) { return UOp::constant(true); })};
+  PatternMatcher<> pm{rule(x * y + z, [](X a, Y b, Z c) { return a.maximum(b).maximum(c); }),
+                      rule(x < n0, [](X, N0) { return UOp::constant(true); })};
   EXPECT_EQ(pm.rewrite(p_ * q_ + s_), p_.maximum(q_).maximum(s_));
   EXPECT_EQ(pm.rewrite(s_ + p_ * q_), p_.maximum(q_).maximum(s_));
   EXPECT_TRUE(pm.rewrite(p_ < 3));
@@ -72,9 +73,16 @@ TEST_F(Rewrite, LiteralsAndTypes) {
 }
 
 TEST_F(Rewrite, OpSetsConditionsAndContext) {
-  struct Limit { int64_t least; int asked = 0; };
+  struct Limit {
+    int64_t least;
+    int asked = 0;
+  };
   PatternMatcher<> pm{
-      rule(u = any_of(Ops::ADD | Ops::MUL, x, n0), [](Limit& l, U v, X k, N0 n) { l.asked++; return n.const_int() >= l.least && v.is(Ops::ADD) ? UOp(k) : UOp(); }),
+      rule(u = any_of(Ops::ADD | Ops::MUL, x, n0),
+           [](Limit& l, U v, X k, N0 n) {
+             l.asked++;
+             return n.const_int() >= l.least && v.is(Ops::ADD) ? UOp(k) : UOp();
+           }),
       rule(when(u = node<Ops::RANGE>(), [](UOp r) { return r.arg<RangeArg>().id[0] == 2; }), [](U r) { return r.const_like(0); }),
   };
   Limit l{5};
@@ -112,13 +120,18 @@ TEST_F(Rewrite, UsersFirst) {
   PatternMatcher<> pm{rule(x * 2, x + x), rule(u = node<Ops::RANGE>(), [](U r) { return r.arg<RangeArg>().id[0] == 0 ? UOp::range(8, 1) : UOp(); })};
   EXPECT_EQ(graph_rewrite(p_ * 2, pm, {.walk = Walk::kUsersFirst}), q_ + q_);
   PatternMatcher<> outer{rule((x + 1) * y, [](X a, Y) { return UOp(a); }), rule(x + 1, [](X a) { return a + 2; })};
-  EXPECT_EQ(graph_rewrite((p_ + 1) * q_, outer, {.walk = Walk::kUsersFirst}), p_);        // seen before p + 1 changes
-  EXPECT_EQ(graph_rewrite((p_ + 1) * q_, outer), (p_ + 2) * q_);                          // sources first: it has changed
+  EXPECT_EQ(graph_rewrite((p_ + 1) * q_, outer, {.walk = Walk::kUsersFirst}), p_);  // seen before p + 1 changes
+  EXPECT_EQ(graph_rewrite((p_ + 1) * q_, outer), (p_ + 2) * q_);                    // sources first: it has changed
 }
 
 TEST_F(Rewrite, SharedNodesAreRewrittenOnce) {
-  struct Count { int n = 0; } count;
-  PatternMatcher<> pm{rule(u = node<Ops::RANGE>(), [](Count& c, U) { c.n++; return UOp(); })};
+  struct Count {
+    int n = 0;
+  } count;
+  PatternMatcher<> pm{rule(u = node<Ops::RANGE>(), [](Count& c, U) {
+    c.n++;
+    return UOp();
+  })};
   UOp v = p_;
   for (int k = 0; k < 30; k++) v = v + v;
   graph_rewrite(v, pm, count);
@@ -130,9 +143,7 @@ TEST_F(Rewrite, CirclesAreErrors) {
   try {
     graph_rewrite(p_ + q_, two, {.name = "a circle"});
     FAIL();
-  } catch (const InternalError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("'a circle' runs in a circle"));
-  }
+  } catch (const InternalError& e) { EXPECT_THAT(e.what(), HasSubstr("'a circle' runs in a circle")); }
   PatternMatcher<> swap{rule(x < y, [](X a, Y b) { return b < a; })};
   EXPECT_THROW(graph_rewrite(p_ < q_, swap), InternalError);
   EXPECT_THROW(graph_rewrite(p_ + q_, two, {.walk = Walk::kUsersFirst}), InternalError);
@@ -165,7 +176,10 @@ TEST_F(Rewrite, StatisticsCountPerRule) {
 // ---- facts by exhaustive evaluation are in symbolic_fuzz_test.cpp; the particular rules here ----
 TEST_F(Rewrite, Bounds) {
   UOp n = UOp::variable("n", 2, 5), r = UOp::range(n + 1, RangeArg{{7}, AxisType::kLoop});
-  auto b = [](UOp v) { Bounds k = bounds_of(v); return std::pair(static_cast<int64_t>(k.lo), static_cast<int64_t>(k.hi)); };
+  auto b = [](UOp v) {
+    Bounds k = bounds_of(v);
+    return std::pair(static_cast<int64_t>(k.lo), static_cast<int64_t>(k.hi));
+  };
   EXPECT_EQ(b(r), std::pair(int64_t{0}, int64_t{5}));
   EXPECT_EQ(b(n * -3 + 1), std::pair(int64_t{-14}, int64_t{-5}));
   EXPECT_EQ(b(UOp::alu(Ops::FLOORMOD, {n, UOp::constant(int64_t{-4})})), std::pair(int64_t{-3}, int64_t{0}));

@@ -20,7 +20,9 @@ size_t check(std::initializer_list<UOp> roots, double tolerance = 1e-5) {
       if (!u.is(Ops::BUFFER) || dense.buffers.count(u)) continue;
       std::mt19937 rng(seed++);
       Values v(static_cast<size_t>(shape_of(u).numel()));
-      for (ConstValue& x : v) x = u.dtype().is_float() ? ConstValue(static_cast<double>(static_cast<int>(rng() % 41) - 20) / 8) : ConstValue(static_cast<int64_t>(u.dtype().is_bool() ? rng() % 2 : rng() % 8));
+      for (ConstValue& x : v)
+        x = u.dtype().is_float() ? ConstValue(static_cast<double>(static_cast<int>(rng() % 41) - 20) / 8)
+                                 : ConstValue(static_cast<int64_t>(u.dtype().is_bool() ? rng() % 2 : rng() % 8));
       dense.buffers[u] = v, memory[u.arg<ParamArg>().slot] = v;
     }
   BoundSchedule s = create_schedule(r);
@@ -47,7 +49,10 @@ size_t check(std::initializer_list<UOp> roots, double tolerance = 1e-5) {
 [[maybe_unused]] void show(std::initializer_list<UOp> roots) {
   std::vector<UOp> r(roots);
   BoundSchedule s = create_schedule(r);
-  for (const ScheduleCall& c : s.schedule->calls) { ArenaScope a(*c.kernel->arena); std::cerr << render_expr(c.kernel->sink.src(0)) << "\n\n"; }
+  for (const ScheduleCall& c : s.schedule->calls) {
+    ArenaScope a(*c.kernel->arena);
+    std::cerr << render_expr(c.kernel->sink.src(0)) << "\n\n";
+  }
 }
 size_t kernels(std::initializer_list<UOp> roots) {
   std::vector<UOp> r(roots);
@@ -89,7 +94,7 @@ UOp conv3x3(UOp x, UOp w) {
     last[axis + 1] = out;
     return shrink(t, zero2, last);
   };
-  UOp win = windows(windows(p, 3, wd), 2, h);                                  // n, c, 3, h, 3, w
+  UOp win = windows(windows(p, 3, wd), 2, h);  // n, c, 3, h, 3, w
   win = reshape(permute(win, {0, 1, 3, 5, 2, 4}), {n, 1, c, h, wd, 3, 3});
   UOp y = win * reshape(w, {1, oc, c, 1, 1, 3, 3});
   return reshape(sum(y, {2, 5, 6}), {n, oc, h, wd});
@@ -304,14 +309,15 @@ TEST(ScheduleVariables, CacheOfKeys) {
     UOp dest = shrink(cache, Shape{SInt(at), SInt(0), SInt(0)}, {1, 2, 3});
     UOp written = cache.after({dest.store(row)});
     UOp keys = shrink(written, {0, 0, 0}, Shape{length, SInt(2), SInt(3)});
-    UOp scores = sum(permute(keys, {1, 0, 2}) * 2.0, {2});                             // 2, length, 1
+    UOp scores = sum(permute(keys, {1, 0, 2}) * 2.0, {2});  // 2, length, 1
     std::vector<UOp> roots{sum(reshape(scores, Shape{SInt(2), length}), {1}), written};
     BoundSchedule s = create_schedule(roots);
     EXPECT_EQ(s.cache_hit, pos == 5);
     run_schedule(s, m);
     for (int i = 0; i < 6; i++) values[static_cast<size_t>(pos * 6 + i)] = 100.0 * (i + 1);
     double want[2] = {};
-    for (int64_t i = 0; i <= pos; i++) for (size_t k = 0; k < 6; k++) want[k / 3] += 2 * values[static_cast<size_t>(i) * 6 + k];
+    for (int64_t i = 0; i <= pos; i++)
+      for (size_t k = 0; k < 6; k++) want[k / 3] += 2 * values[static_cast<size_t>(i) * 6 + k];
     const Values& got = m.at(buffer_under(s.results[0]).arg<ParamArg>().slot);
     EXPECT_EQ(got[0].as_double(), want[0]);
     EXPECT_EQ(got[1].as_double(), want[1]);
@@ -324,9 +330,7 @@ TEST(ScheduleVariables, UnboundIsAnError) {
   try {
     create_schedule(roots);
     FAIL();
-  } catch (const ValueError& e) {
-    EXPECT_NE(std::string(e.what()).find("depth"), std::string::npos);
-  }
+  } catch (const ValueError& e) { EXPECT_NE(std::string(e.what()).find("depth"), std::string::npos); }
 }
 
 // ---- devices ----
@@ -494,10 +498,16 @@ class Fuzz {
     switch (pick(14)) {
       case 0: {  // split or merge axes
         std::vector<int64_t> d = s.ints();
-        if (n >= 2 && pick(2)) { size_t k = pick(n - 1); d[k] *= d[k + 1], d.erase(d.begin() + static_cast<int64_t>(k) + 1); }
-        else if (n) {
+        if (n >= 2 && pick(2)) {
+          size_t k = pick(n - 1);
+          d[k] *= d[k + 1], d.erase(d.begin() + static_cast<int64_t>(k) + 1);
+        } else if (n) {
           size_t k = pick(n);
-          for (int64_t f = d[k]; f >= 1; f--) if (d[k] % f == 0 && (f == 1 || pick(2))) { d[k] /= f, d.insert(d.begin() + static_cast<int64_t>(k) + static_cast<int64_t>(pick(2)), f); break; }
+          for (int64_t f = d[k]; f >= 1; f--)
+            if (d[k] % f == 0 && (f == 1 || pick(2))) {
+              d[k] /= f, d.insert(d.begin() + static_cast<int64_t>(k) + static_cast<int64_t>(pick(2)), f);
+              break;
+            }
         }
         return reshape(x, Shape(std::span<const int64_t>(d)));
       }
@@ -521,14 +531,16 @@ class Fuzz {
       }
       case 6: {
         Shape e = s;
-        for (SInt& d : e) if (d == 1) d = in(1, 4);
+        for (SInt& d : e)
+          if (d == 1) d = in(1, 4);
         if (pick(2)) e.insert(e.begin(), SInt(in(1, 3)));
         return expand(x, e);
       }
       case 7: {
         if (!n) return {};
         std::vector<int32_t> axes;
-        for (size_t k = 0; k < n; k++) if (pick(2)) axes.push_back(static_cast<int32_t>(k));
+        for (size_t k = 0; k < n; k++)
+          if (pick(2)) axes.push_back(static_cast<int32_t>(k));
         return reduce(x, pick(3) ? Ops::ADD : Ops::MAX, axes);
       }
       case 8: return pick(4) ? relu(x) : unary(Ops::SIN, x);
@@ -539,16 +551,21 @@ class Fuzz {
         if (y != x) {
           Shape t = shape_of(y);
           if (t.size() > n) return {};
-          for (size_t k = 0; k < t.size(); k++) if (!(t[k] == s[n - t.size() + k]) && !(t[k] == 1) && !(s[n - t.size() + k] == 1)) return {};
+          for (size_t k = 0; k < t.size(); k++)
+            if (!(t[k] == s[n - t.size() + k]) && !(t[k] == 1) && !(s[n - t.size() + k] == 1)) return {};
         } else if (n == 2 && s[0] == s[1]) y = permute(x, {1, 0});
         else if (n) y = flip(x, {0});
         return pick(2) ? x + y : x.lt(y).where(x, y * 0.5);
       }
-      case 11: { UOp parts[3] = {x, x * 2.0, flip(x, n ? std::vector<int64_t>{0} : std::vector<int64_t>{})}; return UOp::stack(parts); }
+      case 11: {
+        UOp parts[3] = {x, x * 2.0, flip(x, n ? std::vector<int64_t>{0} : std::vector<int64_t>{})};
+        return UOp::stack(parts);
+      }
       case 12: {
         if (!n) return {};
         int64_t d = s[0].value(), m = in(1, 6);
-        UOp i = UOp::alu(Ops::FLOORMOD, {arange(m) * UOp::constant(in(1, 3), dtypes::int32) + UOp::constant(in(0, 4), dtypes::int32), UOp::constant(d, dtypes::int32)});
+        UOp i = UOp::alu(Ops::FLOORMOD, {arange(m) * UOp::constant(in(1, 3), dtypes::int32) + UOp::constant(in(0, 4), dtypes::int32),
+                                         UOp::constant(d, dtypes::int32)});
         if (n > 1 && pick(2)) {
           int64_t d1 = s[1].value();
           return gather(x, {reshape(i, {m, 1}), UOp::alu(Ops::FLOORMOD, {arange(3), UOp::constant(d1, dtypes::int32)})});
@@ -575,7 +592,10 @@ TEST(ScheduleFuzz, RandomGraphsComputeWhatTheySay) {
     UOp other = f.any();
     SCOPED_TRACE(str("seed ", seed));
     calls += check({root, other});
-    if (::testing::Test::HasFailure()) { show({root, other}); break; }
+    if (::testing::Test::HasFailure()) {
+      show({root, other});
+      break;
+    }
   }
   if (!only) EXPECT_GT(calls, 400u);
   if (many) std::cerr << calls << " kernels\n";
@@ -698,9 +718,12 @@ TEST(ScheduleAssign, RandomPrograms) {
     std::mt19937 rng(seed);
     auto pick = [&](size_t n) { return rng() % n; };
     World w;
-    struct State { UOp node; Doubles value; };
-    std::vector<State> states;             // every state a buffer ever had
-    size_t now[3];                         // the current ones
+    struct State {
+      UOp node;
+      Doubles value;
+    };
+    std::vector<State> states;  // every state a buffer ever had
+    size_t now[3];              // the current ones
     UOp base[3];
     for (size_t b = 0; b < 3; b++) base[b] = w.iota(6), now[b] = b, states.push_back({base[b], w.at(base[b])});
     std::vector<State> roots;
@@ -719,16 +742,21 @@ TEST(ScheduleAssign, RandomPrograms) {
     };
     for (size_t steps = 2 + pick(5); steps-- > 0;) {
       State v = value();
-      if (!pick(4)) { roots.push_back(v); continue; }
+      if (!pick(4)) {
+        roots.push_back(v);
+        continue;
+      }
       size_t b = pick(3);
       State s = states[now[b]];
-      int64_t from = pick(2) ? 0 : static_cast<int64_t>(pick(5)), size = from == 0 && pick(2) ? 6 : static_cast<int64_t>(1 + pick(static_cast<size_t>(6 - from)));
+      int64_t from = pick(2) ? 0 : static_cast<int64_t>(pick(5)),
+              size = from == 0 && pick(2) ? 6 : static_cast<int64_t>(1 + pick(static_cast<size_t>(6 - from)));
       int64_t at = static_cast<int64_t>(pick(static_cast<size_t>(7 - size)));
       s.node = s.node.after({shrink(s.node, {from}, {size}).store(shrink(v.node, {at}, {size}))});
       for (int64_t i = 0; i < size; i++) s.value[static_cast<size_t>(from + i)] = v.value[static_cast<size_t>(at + i)];
       now[b] = states.size(), states.push_back(s);
     }
-    for (size_t b : now) if (states[b].node.is(Ops::AFTER)) roots.push_back(states[b]);
+    for (size_t b : now)
+      if (states[b].node.is(Ops::AFTER)) roots.push_back(states[b]);
     if (roots.empty()) continue;
     std::shuffle(roots.begin(), roots.end(), rng);
     std::vector<UOp> r;

@@ -12,7 +12,9 @@ namespace tg::test {
 using Values = std::vector<ConstValue>;
 
 // ---- building ----
-inline UOp buffer(std::initializer_list<int64_t> shape, DType d = dtypes::float32, const char* device = "CPU") { return new_buffer(Shape(shape), d, device); }
+inline UOp buffer(std::initializer_list<int64_t> shape, DType d = dtypes::float32, const char* device = "CPU") {
+  return new_buffer(Shape(shape), d, device);
+}
 inline UOp reshape(UOp x, const Shape& s) { return UOp::make(Ops::RESHAPE, x.dtype(), {x, s.stack()}); }
 inline UOp expand(UOp x, const Shape& s) { return UOp::make(Ops::EXPAND, x.dtype(), {x, s.stack()}); }
 inline UOp permute(UOp x, std::vector<int64_t> p) { return UOp::make(Ops::PERMUTE, x.dtype(), {x}, p); }
@@ -43,7 +45,8 @@ class Dense {
  public:
   std::unordered_map<UOp, Values> buffers;
   const Values& operator()(UOp root) {
-    for (UOp u : root.toposort()) if (!memo_.count(u)) memo_[u] = compute(u);
+    for (UOp u : root.toposort())
+      if (!memo_.count(u)) memo_[u] = compute(u);
     return memo_.at(root);
   }
 
@@ -72,12 +75,18 @@ class Dense {
     Values out(static_cast<size_t>(n));
     auto src = [&](size_t k) -> const Values& { return memo_.at(u.src(k)); };
     auto dims = [&](size_t k) { return shape_of(u.src(k)).ints(); };
-    auto each = [&](auto f) { for (int64_t i = 0; i < n; i++) out[static_cast<size_t>(i)] = f(i, unflatten(i, shape)); };
+    auto each = [&](auto f) {
+      for (int64_t i = 0; i < n; i++) out[static_cast<size_t>(i)] = f(i, unflatten(i, shape));
+    };
     switch (u.op()) {
       case Ops::BUFFER: return buffers.at(u);
       case Ops::CONST: each([&](int64_t, auto) { return u.const_value(); }); break;
       case Ops::ARANGE: each([&](int64_t i, auto) { return ConstValue(i); }); break;
-      case Ops::RESHAPE: case Ops::CONTIGUOUS: case Ops::DETACH: case Ops::COPY: case Ops::AFTER: return src(0);
+      case Ops::RESHAPE:
+      case Ops::CONTIGUOUS:
+      case Ops::DETACH:
+      case Ops::COPY:
+      case Ops::AFTER: return src(0);
       case Ops::EXPAND: each([&](int64_t, auto idx) { return src(0)[static_cast<size_t>(broadcast(idx, dims(0)))]; }); break;
       case Ops::PERMUTE: {
         const auto& p = u.arg<std::vector<int64_t>>();
@@ -90,7 +99,8 @@ class Dense {
       }
       case Ops::FLIP:
         each([&](int64_t, auto idx) {
-          for (int64_t a : u.arg<std::vector<int64_t>>()) idx[static_cast<size_t>(a)] = shape[static_cast<size_t>(a)] - 1 - idx[static_cast<size_t>(a)];
+          for (int64_t a : u.arg<std::vector<int64_t>>())
+            idx[static_cast<size_t>(a)] = shape[static_cast<size_t>(a)] - 1 - idx[static_cast<size_t>(a)];
           return src(0)[static_cast<size_t>(flatten(idx, dims(0)))];
         });
         break;
@@ -109,7 +119,12 @@ class Dense {
           return src(0)[static_cast<size_t>(flatten(idx, dims(0)))];
         });
         break;
-      case Ops::STACK: each([&](int64_t i, auto) { int64_t m = n / u.nsrc(); return src(static_cast<size_t>(i / m))[static_cast<size_t>(i % m)]; }); break;
+      case Ops::STACK:
+        each([&](int64_t i, auto) {
+          int64_t m = n / u.nsrc();
+          return src(static_cast<size_t>(i / m))[static_cast<size_t>(i % m)];
+        });
+        break;
       case Ops::INDEX: {
         size_t k = u.nsrc() - 1;
         std::vector<const Shape*> s;
@@ -154,7 +169,8 @@ class Dense {
 /// Runs a kernel AST over buffers given by slot.
 class KernelRun {
  public:
-  KernelRun(const Kernel& k, std::vector<Values*> buffers, std::vector<int64_t> vars) : buffers_(std::move(buffers)), vars_(std::move(vars)), scope_(*k.arena) {
+  KernelRun(const Kernel& k, std::vector<Values*> buffers, std::vector<int64_t> vars)
+      : buffers_(std::move(buffers)), vars_(std::move(vars)), scope_(*k.arena) {
     for (UOp effect : k.sink.srcs()) {
       UOps ranges;
       if (effect.is(Ops::END)) ranges.assign(effect.srcs().begin() + 1, effect.srcs().end()), effect = effect.src(0);
@@ -163,7 +179,10 @@ class KernelRun {
         ConstValue at = eval(effect.src(0).src(1)), v = eval(effect.src(1));
         if (at.kind == ConstValue::kInvalid) return;
         Values& b = *buffers_[static_cast<size_t>(effect.src(0).src(0).arg<ParamArg>().slot)];
-        if (at.i < 0 || at.i >= static_cast<int128>(b.size())) { ADD_FAILURE() << "store out of bounds: " << static_cast<int64_t>(at.i) << " of " << b.size(); return; }
+        if (at.i < 0 || at.i >= static_cast<int128>(b.size())) {
+          ADD_FAILURE() << "store out of bounds: " << static_cast<int64_t>(at.i) << " of " << b.size();
+          return;
+        }
         b[static_cast<size_t>(at.i)] = v;
       });
     }
@@ -171,13 +190,17 @@ class KernelRun {
 
  private:
   void loop(const UOps& ranges, size_t k, const std::function<void()>& body) {
-    if (k == ranges.size()) { body(); return; }
+    if (k == ranges.size()) {
+      body();
+      return;
+    }
     auto end = static_cast<int64_t>(eval(ranges[k].src(0)).i);
     for (int64_t i = 0; i < end; i++) at_[ranges[k]] = i, loop(ranges, k + 1, body);
     at_.erase(ranges[k]);
   }
   ConstValue eval(UOp u) {
-    for (size_t k = memo_.size(); k-- > 0;) if (auto it = memo_[k].find(u); it != memo_[k].end()) return it->second;
+    for (size_t k = memo_.size(); k-- > 0;)
+      if (auto it = memo_[k].find(u); it != memo_[k].end()) return it->second;
     ConstValue v = compute(u);
     if (memo_.empty()) return v;
     memo_.back()[u] = v;
@@ -187,7 +210,10 @@ class KernelRun {
     switch (u.op()) {
       case Ops::CONST: return u.const_value();
       case Ops::RANGE:
-        if (!at_.count(u)) { ADD_FAILURE() << "range used outside its loop: " << u; return 0; }
+        if (!at_.count(u)) {
+          ADD_FAILURE() << "range used outside its loop: " << u;
+          return 0;
+        }
         return at_[u];
       case Ops::PARAM: return vars_.at(static_cast<size_t>(std::stoi(u.arg<ParamArg>().name.substr(1))));
       case Ops::CAST: return eval_cast(eval(u.src(0)), u.src(0).dtype(), u.dtype());
@@ -196,7 +222,10 @@ class KernelRun {
         ConstValue i = eval(u.src(0).src(1));
         Values& b = *buffers_[static_cast<size_t>(u.src(0).src(0).arg<ParamArg>().slot)];
         if (i.kind == ConstValue::kInvalid) return u.dtype().is_float() ? ConstValue(0.0) : ConstValue(0);
-        if (i.i < 0 || i.i >= static_cast<int128>(b.size())) { ADD_FAILURE() << "load out of bounds: " << static_cast<int64_t>(i.i) << " of " << b.size(); return 0; }
+        if (i.i < 0 || i.i >= static_cast<int128>(b.size())) {
+          ADD_FAILURE() << "load out of bounds: " << static_cast<int64_t>(i.i) << " of " << b.size();
+          return 0;
+        }
         return b[static_cast<size_t>(i.i)];
       }
       case Ops::REDUCE: {
@@ -242,18 +271,24 @@ inline void run_schedule(const BoundSchedule& b, Memory& memory) {
     if (i < b.inputs.size()) at[i] = &memory.at(b.inputs[i].arg<ParamArg>().slot);
   }
   for (size_t r = 0; r < b.results.size(); r++)
-    if (int32_t i = s.results[r]; i >= static_cast<int32_t>(b.inputs.size())) at[static_cast<size_t>(i)] = &(memory[buffer_under(b.results[r]).arg<ParamArg>().slot] = storage[static_cast<size_t>(i)]);
+    if (int32_t i = s.results[r]; i >= static_cast<int32_t>(b.inputs.size()))
+      at[static_cast<size_t>(i)] = &(memory[buffer_under(b.results[r]).arg<ParamArg>().slot] = storage[static_cast<size_t>(i)]);
   auto overlap = [&](const ScheduleBuffer& x, const ScheduleBuffer& y) {
-    return x.offset >= 0 && y.offset >= 0 && x.device == y.device && x.offset < y.offset + y.size * y.dtype.itemsize() && y.offset < x.offset + x.size * x.dtype.itemsize();
+    return x.offset >= 0 && y.offset >= 0 && x.device == y.device && x.offset < y.offset + y.size * y.dtype.itemsize() &&
+           y.offset < x.offset + x.size * x.dtype.itemsize();
   };
   std::vector<int64_t> vars;
   for (const ScheduleCall& c : s.calls) {
     // A written buffer spoils all that share its bytes.
     for (size_t i = 0; i < s.buffers.size(); i++)
-      if (static_cast<int32_t>(i) != c.buffers[0] && overlap(s.buffers[i], s.buffers[static_cast<size_t>(c.buffers[0])])) storage[i].assign(storage[i].size(), ConstValue(std::nan("")));
+      if (static_cast<int32_t>(i) != c.buffers[0] && overlap(s.buffers[i], s.buffers[static_cast<size_t>(c.buffers[0])]))
+        storage[i].assign(storage[i].size(), ConstValue(std::nan("")));
     std::vector<Values*> args;
     for (int32_t i : c.buffers) args.push_back(at[static_cast<size_t>(i)]);
-    if (c.kind == ScheduleCall::kCopy) { *args[0] = *args[1]; continue; }
+    if (c.kind == ScheduleCall::kCopy) {
+      *args[0] = *args[1];
+      continue;
+    }
     vars.clear();
     for (int32_t v : c.vars) vars.push_back(b.vars[static_cast<size_t>(v)].second);
     KernelRun(*c.kernel, args, vars);

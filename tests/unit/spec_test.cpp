@@ -16,23 +16,21 @@ class SpecTest : public ::testing::Test {
   ArenaScope scope_{arena_};
 
   static UOp shape(std::vector<int64_t> v) { return UOp::shape_stack(v); }
-  static UOp buffer(int64_t slot, std::vector<int64_t> dims, DType d = float32) { return UOp::make(Ops::BUFFER, d, {shape(dims)}, Arg(ParamArg{slot, AddrSpace::kGlobal, "CPU"})); }
+  static UOp buffer(int64_t slot, std::vector<int64_t> dims, DType d = float32) {
+    return UOp::make(Ops::BUFFER, d, {shape(dims)}, Arg(ParamArg{slot, AddrSpace::kGlobal, "CPU"}));
+  }
   static UOp param(int64_t slot, int64_t n, DType d = float32) { return UOp::make(Ops::PARAM, d, {shape({n})}, Arg(ParamArg{slot})); }
   static UOp kernel(UOps effects) { return UOp::sink(effects, Arg(KernelInfo{})); }
   static std::string refusal(UOp u, const Spec& s) {
     try {
       verify(u, s, "a stage");
-    } catch (const InternalError& e) {
-      return e.what();
-    }
+    } catch (const InternalError& e) { return e.what(); }
     return "accepted";
   }
   static std::string program_refusal(const UOps& p) {
     try {
       verify_program(p, "a stage");
-    } catch (const InternalError& e) {
-      return e.what();
-    }
+    } catch (const InternalError& e) { return e.what(); }
     return "accepted";
   }
 };
@@ -69,7 +67,8 @@ TEST_F(SpecTest, Kernels) {
   EXPECT_THAT(refusal(kernel({out.index({i}).store(UOp::make(Ops::LOAD, float32, {in}))}), spec_kernel()), HasSubstr("reads an INDEX"));
   EXPECT_THAT(refusal(kernel({UOp::make(Ops::STORE, void_, {out.index({i}), i})}), spec_kernel()), HasSubstr("type of its INDEX"));
   EXPECT_THAT(refusal(UOp::sink(UOps{}), spec_kernel()), HasSubstr("KernelInfo"));
-  EXPECT_THAT(refusal(kernel({out.index({i}).store(UOp::make(Ops::REDUCE, float32, {load}, Arg(ReduceArg{Ops::ADD, {0}})))}), spec_kernel()), HasSubstr("ranges, not axes"));
+  EXPECT_THAT(refusal(kernel({out.index({i}).store(UOp::make(Ops::REDUCE, float32, {load}, Arg(ReduceArg{Ops::ADD, {0}})))}), spec_kernel()),
+              HasSubstr("ranges, not axes"));
   EXPECT_THAT(refusal(UOp::make(Ops::CMPLT, int32, {i, k}), spec_kernel()), HasSubstr("comparison is bool"));
   EXPECT_THAT(refusal(UOp::make(Ops::ADD, weakint, {i}), spec_kernel()), HasSubstr("number of operands"));
   EXPECT_THAT(refusal(UOp::make(Ops::CONST, int8, {}, Arg(300)), spec_kernel()), HasSubstr("fits its type"));

@@ -46,16 +46,24 @@ class Grower {
   UOp grow_index() {
     UOp x = index();
     switch (pick(20)) {
-      case 0: case 1: case 2: return x + index();
+      case 0:
+      case 1:
+      case 2: return x + index();
       case 3: return x + small();
-      case 4: case 5: return x * small();
+      case 4:
+      case 5: return x * small();
       case 6: return chance(30) ? x * index() : small() + x * small();
-      case 7: case 8: return UOp::alu(Ops::FLOORDIV, {x, small()});
-      case 9: case 10: return UOp::alu(Ops::FLOORMOD, {x, small()});
+      case 7:
+      case 8: return UOp::alu(Ops::FLOORDIV, {x, small()});
+      case 9:
+      case 10: return UOp::alu(Ops::FLOORMOD, {x, small()});
       case 11: return UOp::alu(chance(50) ? Ops::FLOORDIV : Ops::FLOORMOD, {x, index()});
-      case 12: { int64_t c = 2 + pick(6), m = 1 + pick(3), d = 2 + pick(3);  // the pieces of a split index
+      case 12: {
+        int64_t c = 2 + pick(6), m = 1 + pick(3), d = 2 + pick(3);  // the pieces of a split index
         UOp q = UOp::alu(Ops::FLOORDIV, {x, UOp::constant(c)}), r = UOp::alu(Ops::FLOORMOD, {x, UOp::constant(c)});
-        return chance(50) ? q * ConstValue(c * m) + r * ConstValue(m) : UOp::alu(Ops::FLOORMOD, {q, UOp::constant(d)}) * ConstValue(c * m) + r * ConstValue(m); }
+        return chance(50) ? q * ConstValue(c * m) + r * ConstValue(m)
+                          : UOp::alu(Ops::FLOORMOD, {q, UOp::constant(d)}) * ConstValue(c * m) + r * ConstValue(m);
+      }
       case 13: return x.maximum(index_or_small());
       case 14: return x.minimum(index_or_small());
       case 15: return boolean().where(x, index_or_small());
@@ -69,7 +77,8 @@ class Grower {
   UOp boolean() { return bools_.empty() || chance(30) ? grow_bool() : of(bools_); }
   UOp grow_bool() {
     switch (bools_.empty() ? pick(4) : pick(12)) {
-      case 0: case 1: return index() < index_or_small();
+      case 0:
+      case 1: return index() < index_or_small();
       case 2: return index().ge(index_or_small());
       case 3: return chance(50) ? small() < index() : index().ne(index_or_small());
       case 4: return of(bools_) & of(bools_);
@@ -110,7 +119,10 @@ class Grower {
   /// A random assignment of the leaves.
   Point point() {
     Point p;
-    for (UOp l : leaves_) { Bounds b = bounds_of(l); p[l] = b.lo + static_cast<int128>(rng_() % static_cast<uint64_t>(b.hi - b.lo + 1)); }
+    for (UOp l : leaves_) {
+      Bounds b = bounds_of(l);
+      p[l] = b.lo + static_cast<int128>(rng_() % static_cast<uint64_t>(b.hi - b.lo + 1));
+    }
     return p;
   }
   std::mt19937_64& rng() { return rng_; }
@@ -123,9 +135,10 @@ class Grower {
 void expect_same(UOp before, UOp after, const Point& p, uint64_t seed) {
   ConstValue a = evaluate(before, p), b = evaluate(after, p);
   std::string at;
-  if (!same_value(a, b)) for (auto& [leaf, v] : p) at += render_expr(leaf) + "=" + str(static_cast<int64_t>(v.i), "/", v.as_double()) + " ";
-  ASSERT_TRUE(same_value(a, b)) << "seed " << seed << " at " << at << "\n  before " << render_expr(before) << " = " << a.as_double() << " kind " << a.kind << "\n  after  "
-                                << render_expr(after) << " = " << b.as_double() << " kind " << b.kind;
+  if (!same_value(a, b))
+    for (auto& [leaf, v] : p) at += render_expr(leaf) + "=" + str(static_cast<int64_t>(v.i), "/", v.as_double()) + " ";
+  ASSERT_TRUE(same_value(a, b)) << "seed " << seed << " at " << at << "\n  before " << render_expr(before) << " = " << a.as_double() << " kind "
+                                << a.kind << "\n  after  " << render_expr(after) << " = " << b.as_double() << " kind " << b.kind;
 }
 
 void fuzz_index(uint64_t seed, const PatternMatcher<UOp>& pm, int points) {
@@ -143,7 +156,8 @@ void fuzz_index(uint64_t seed, const PatternMatcher<UOp>& pm, int points) {
       if (v.is_int()) ASSERT_TRUE(before.lo <= v.i && v.i <= before.hi) << "bounds of " << render_expr(u) << ", seed " << seed;
     }
     // Once simplified, it stays.
-    ASSERT_TRUE(graph_rewrite(r, pm) == r) << "seed " << seed << "\n  " << render_expr(u) << "\n  once  " << render_expr(r) << "\n  twice " << render_expr(graph_rewrite(r, pm));
+    ASSERT_TRUE(graph_rewrite(r, pm) == r) << "seed " << seed << "\n  " << render_expr(u) << "\n  once  " << render_expr(r) << "\n  twice "
+                                           << render_expr(graph_rewrite(r, pm));
   }
 }
 
@@ -188,7 +202,8 @@ class Values {
         default: return UOp::alu(ops[pick(7)], {any_or_literal(), any_or_literal()});
       }
     }
-    static const Ops ops[] = {Ops::ADD, Ops::ADD, Ops::ADD, Ops::MUL, Ops::MUL, Ops::MAX, Ops::AND, Ops::OR, Ops::XOR, Ops::FLOORDIV, Ops::FLOORMOD, Ops::CDIV, Ops::CMOD, Ops::SHL, Ops::SHR, Ops::SUB};
+    static const Ops ops[] = {Ops::ADD, Ops::ADD,      Ops::ADD,      Ops::MUL,  Ops::MUL,  Ops::MAX, Ops::AND, Ops::OR,
+                              Ops::XOR, Ops::FLOORDIV, Ops::FLOORMOD, Ops::CDIV, Ops::CMOD, Ops::SHL, Ops::SHR, Ops::SUB};
     switch (pick(9)) {
       case 0: return any().neg();
       case 1: return cond().where(any_or_literal(), any_or_literal());
@@ -236,7 +251,8 @@ void fuzz_values(DType d, int n, uint64_t base) {
   }
 }
 TEST(SymbolicFuzz, Integers) {
-  for (DType d : {dtypes::int32, dtypes::uint8, dtypes::int8, dtypes::int64, dtypes::uint32, dtypes::uint64}) ASSERT_NO_FATAL_FAILURE(fuzz_values(d, rounds(500), 7));
+  for (DType d : {dtypes::int32, dtypes::uint8, dtypes::int8, dtypes::int64, dtypes::uint32, dtypes::uint64})
+    ASSERT_NO_FATAL_FAILURE(fuzz_values(d, rounds(500), 7));
 }
 TEST(SymbolicFuzz, Floats) {
   for (DType d : {dtypes::float32, dtypes::float16, dtypes::float64, dtypes::bfloat16}) ASSERT_NO_FATAL_FAILURE(fuzz_values(d, rounds(500), 11));
@@ -247,7 +263,8 @@ void special_cases() {
   Arena arena;
   ArenaScope scope(arena);
   auto shape = [](int64_t n) { return UOp::shape_stack(std::vector<int64_t>{n}); };
-  UOp p = UOp::make(Ops::PARAM, dtypes::int32, {shape(8)}, Arg(ParamArg{0})), r = UOp::range(8, 0), k = UOp::range(4, 1, AxisType::kReduce), one = UOp::range(1, 2);
+  UOp p = UOp::make(Ops::PARAM, dtypes::int32, {shape(8)}, Arg(ParamArg{0})), r = UOp::range(8, 0), k = UOp::range(4, 1, AxisType::kReduce),
+      one = UOp::range(1, 2);
   UOp v = p.index({r}).load(), gate = r < 3, inv = UOp::invalid(), zero = v.const_like(0);
   UOps rk{k}, r1{one}, both{r, one}, rr{r}, none{};
   auto same = [](UOp a, UOp b) { EXPECT_EQ(graph_rewrite(a, sym()), graph_rewrite(b, sym())) << render_expr(a); };
@@ -264,7 +281,8 @@ void special_cases() {
   same(UOp::make(Ops::AFTER, dtypes::int32, {v}), v);
   same(UOp::make(Ops::END, dtypes::void_, {p.index({r}).store(v)}), p.index({r}).store(v));
   same(kernel({UOp::make(Ops::GROUP, dtypes::void_, {p.index({r}).store(v)})}), kernel({p.index({r}).store(v)}));
-  UOp u32 = UOp::make(Ops::PARAM, dtypes::uint32, {shape(8)}, Arg(ParamArg{1})).index({r}).load(), w32 = UOp::make(Ops::PARAM, dtypes::uint32, {shape(8)}, Arg(ParamArg{2})).index({r}).load();
+  UOp u32 = UOp::make(Ops::PARAM, dtypes::uint32, {shape(8)}, Arg(ParamArg{1})).index({r}).load(),
+      w32 = UOp::make(Ops::PARAM, dtypes::uint32, {shape(8)}, Arg(ParamArg{2})).index({r}).load();
   auto lit = [&](int64_t c) { return v.const_like(c); };
   UOp w = p.index({k}).load();
   same(r.valid(gate).cast(dtypes::int32), gate.where(r.cast(dtypes::int32), inv));
@@ -307,7 +325,8 @@ TEST(SymbolicFuzz, EveryRuleIsSeenAtWork) {
   for (DType d : {dtypes::int32, dtypes::uint8, dtypes::float32}) ASSERT_NO_FATAL_FAILURE(fuzz_values(d, 1500, 13));
   track_match_stats = before;
   auto check = [](const PatternMatcher<UOp>& pm) {
-    for (auto& r : pm.rules()) EXPECT_GT(r->stats->hits, 0u) << "never fired: " << r->stats->at.file << ':' << r->stats->at.line << " (tried " << r->stats->tries << " times)";
+    for (auto& r : pm.rules())
+      EXPECT_GT(r->stats->hits, 0u) << "never fired: " << r->stats->at.file << ':' << r->stats->at.line << " (tried " << r->stats->tries << " times)";
   };
   check(sym()), check(pm_load_validity());
 }

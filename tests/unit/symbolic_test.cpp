@@ -228,11 +228,11 @@ TEST_F(Symbolic, Floats) {
   UOp f = p.index({var("i", 0, 15)}).load();
   auto k = [](double v) { return UOp::constant(ConstValue(v), dtypes::float32); };
   becomes(f * k(1), f);
-  becomes(f * k(0), f * k(0));        // NaN and infinities stay
+  becomes(f * k(0), f * k(0));  // NaN and infinities stay
   becomes(f + k(-0.0), f);
-  becomes(f + k(0), f + k(0));        // -0.0 + 0.0 is 0.0
+  becomes(f + k(0), f + k(0));  // -0.0 + 0.0 is 0.0
   becomes(f - f, f + f * k(-1));
-  becomes(f.ne(f), f.ne(f));          // NaN
+  becomes(f.ne(f), f.ne(f));  // NaN
   becomes(f.neg().neg(), f);
   becomes(f / f, f * UOp::alu(Ops::RECIPROCAL, {f}));
   becomes((f + k(1)) + k(2), (f + k(1)) + k(2));
@@ -248,7 +248,7 @@ TEST_F(Symbolic, Floats) {
   becomes(n + n, n * 2);
   becomes((n + one) < n.const_like(5), (n + one) < n.const_like(5));  // wraps
   becomes(n.cast(dtypes::int64).cast(dtypes::int32), n);
-  becomes(n / n, n / n);              // may be zero
+  becomes(n / n, n / n);  // may be zero
   becomes(n - n, n.const_like(0));
 }
 

@@ -26,16 +26,24 @@ class Fd {
   Fd() = default;
   explicit Fd(int fd) : fd_(fd) {}
   Fd(Fd&& o) noexcept : fd_(std::exchange(o.fd_, -1)) {}
-  Fd& operator=(Fd&& o) noexcept { close(); fd_ = std::exchange(o.fd_, -1); return *this; }
+  Fd& operator=(Fd&& o) noexcept {
+    close();
+    fd_ = std::exchange(o.fd_, -1);
+    return *this;
+  }
   ~Fd() { close(); }
-  void close() { if (fd_ >= 0) ::close(std::exchange(fd_, -1)); }
+  void close() {
+    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  }
   int get() const { return fd_; }
 
  private:
   int fd_ = -1;
 };
 
-struct Pipe { Fd read, write; };
+struct Pipe {
+  Fd read, write;
+};
 Pipe make_pipe() {
   int fd[2];
   TG_CHECK(FileError, ::pipe2(fd, O_CLOEXEC) == 0, "[run_process] no pipe: ", std::strerror(errno));
@@ -70,7 +78,8 @@ class NoSigpipe {
   }
   ~NoSigpipe() {
     const timespec none{};
-    if (!sigismember(&old_, SIGPIPE)) while (sigtimedwait(&set_, nullptr, &none) > 0) {}
+    if (!sigismember(&old_, SIGPIPE))
+      while (sigtimedwait(&set_, nullptr, &none) > 0) {}
     pthread_sigmask(SIG_SETMASK, &old_, nullptr);
   }
   const sigset_t& before() const { return old_; }
@@ -114,8 +123,14 @@ ProcessResult run_process(const std::vector<std::string>& command, const Process
     int wait_ms = -1;
     if (options.timeout_s > 0) wait_ms = std::max(0, static_cast<int>((options.timeout_s - since(start)) * 1000) + 1);
     const int ready = ::poll(polls, 3, wait_ms);
-    if (options.timeout_s > 0 && since(start) >= options.timeout_s) { r.timed_out = true; break; }
-    if (ready < 0) { if (errno == EINTR) continue; break; }
+    if (options.timeout_s > 0 && since(start) >= options.timeout_s) {
+      r.timed_out = true;
+      break;
+    }
+    if (ready < 0) {
+      if (errno == EINTR) continue;
+      break;
+    }
     if (polls[0].revents) {
       const ssize_t n = ::write(in.write.get(), options.input.data() + written, options.input.size() - written);
       if (n > 0) written += n;
@@ -138,8 +153,15 @@ ProcessResult run_process(const std::vector<std::string>& command, const Process
   // The pipes are closed, but a child may close them and go on: the limit still holds.
   while (!r.timed_out && options.timeout_s > 0) {
     const pid_t done = ::waitpid(pid, &status, WNOHANG);
-    if (done == pid) { pid = -1; break; }
-    if (since(start) >= options.timeout_s) { r.timed_out = true; ::kill(pid, SIGKILL); break; }
+    if (done == pid) {
+      pid = -1;
+      break;
+    }
+    if (since(start) >= options.timeout_s) {
+      r.timed_out = true;
+      ::kill(pid, SIGKILL);
+      break;
+    }
     ::usleep(200);
   }
   while (pid >= 0 && ::waitpid(pid, &status, 0) < 0 && errno == EINTR) {}

@@ -9,13 +9,13 @@ namespace tg {
 
 struct ProcessOptions {
   std::vector<std::pair<std::string, std::string>> env = {};  ///< variables added to, or replaced in, the parent's environment
-  std::string input = {};                                ///< bytes for standard input
-  double timeout_s = 0;                                  ///< the child is killed after that long; 0: never
-  bool inherit_stderr = false;                           ///< the child writes to our standard error instead of `err`
+  std::string input = {};                                     ///< bytes for standard input
+  double timeout_s = 0;                                       ///< the child is killed after that long; 0: never
+  bool inherit_stderr = false;                                ///< the child writes to our standard error instead of `err`
 };
 
 struct ProcessResult {
-  int exit_code = -1;      ///< -1 when a signal ended it
+  int exit_code = -1;  ///< -1 when a signal ended it
   int signal = 0;
   bool timed_out = false;
   std::string out, err;

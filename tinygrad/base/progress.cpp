@@ -64,7 +64,11 @@ std::string format_progress(std::string_view label, int64_t done, int64_t total,
 }
 
 Progress::Progress(int64_t total, std::string label, bool enabled)
-    : total_(total), label_(std::move(label)), visible_(enabled && ::isatty(STDERR_FILENO)), start_(std::chrono::steady_clock::now()), drawn_(start_) {
+    : total_(total),
+      label_(std::move(label)),
+      visible_(enabled && ::isatty(STDERR_FILENO)),
+      start_(std::chrono::steady_clock::now()),
+      drawn_(start_) {
   if (visible_) draw();
 }
 
@@ -79,7 +83,8 @@ void Progress::advance(int64_t steps, std::string_view note) {
 
 void Progress::draw() {
   drawn_ = std::chrono::steady_clock::now();
-  const std::string line = format_progress(label_, done_, total_, std::chrono::duration<double>(drawn_ - start_).count(), note_, terminal_columns() - 1);
+  const std::string line =
+      format_progress(label_, done_, total_, std::chrono::duration<double>(drawn_ - start_).count(), note_, terminal_columns() - 1);
   std::fprintf(stderr, "\r\033[K%s", line.c_str());
   std::fflush(stderr);
 }

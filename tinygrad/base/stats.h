@@ -8,7 +8,10 @@
 namespace tg {
 
 /// What a list of samples is reported as.
-struct Summary { double median, min, max; size_t runs; };
+struct Summary {
+  double median, min, max;
+  size_t runs;
+};
 
 /// Middle value; the mean of the two middle ones when the count is even. Throws ValueError for an empty list.
 inline double median(std::vector<double> v) {

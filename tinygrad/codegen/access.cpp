@@ -34,7 +34,8 @@ LinearForm linear_form(UOp index) {
       stack.push_back({u.src(1), k});
     } else if (u.is(Ops::RANGE)) {
       bool found = false;
-      for (auto& [r, c] : out.terms) if (r == u) c += k, found = true;
+      for (auto& [r, c] : out.terms)
+        if (r == u) c += k, found = true;
       if (!found) out.terms.push_back({u, k});
     } else {
       out.rest.push_back(u);
@@ -55,7 +56,8 @@ LaneAccess classify(UOp index) {
   if (int64_t k = scaled(i)) return make(k, {});
   if (i.is(Ops::ADD))
     for (int s = 0; s < 2; s++)
-      if (int64_t k = scaled(i.src(static_cast<size_t>(s))); k && !lane_of(i.src(static_cast<size_t>(1 - s)))) return make(k, i.src(static_cast<size_t>(1 - s)));
+      if (int64_t k = scaled(i.src(static_cast<size_t>(s))); k && !lane_of(i.src(static_cast<size_t>(1 - s))))
+        return make(k, i.src(static_cast<size_t>(1 - s)));
   return {Lanes::kGather, 0, {}};
 }
 
@@ -71,12 +73,30 @@ UOp canonical_lanes(UOp index) {
   while (!stack.empty()) {
     auto [u, k] = stack.back();
     stack.pop_back();
-    if (u.is(Ops::CONST)) { offset += k * static_cast<int64_t>(u.const_int()); continue; }
-    if (!lane_of(u)) { add(fold_mul(u, k)); continue; }
-    if (lane_leaf(u)) { stride += k, leaf = u; continue; }
-    if (u.is(Ops::ADD)) { stack.push_back({u.src(1), k}), stack.push_back({u.src(0), k}); continue; }
-    if (u.is(Ops::MUL) && u.src(1).is_const()) { stack.push_back({u.src(0), k * static_cast<int64_t>(u.src(1).const_int())}); continue; }
-    if (u.is(Ops::SHL) && u.src(1).is_const()) { stack.push_back({u.src(0), k << static_cast<int64_t>(u.src(1).const_int())}); continue; }
+    if (u.is(Ops::CONST)) {
+      offset += k * static_cast<int64_t>(u.const_int());
+      continue;
+    }
+    if (!lane_of(u)) {
+      add(fold_mul(u, k));
+      continue;
+    }
+    if (lane_leaf(u)) {
+      stride += k, leaf = u;
+      continue;
+    }
+    if (u.is(Ops::ADD)) {
+      stack.push_back({u.src(1), k}), stack.push_back({u.src(0), k});
+      continue;
+    }
+    if (u.is(Ops::MUL) && u.src(1).is_const()) {
+      stack.push_back({u.src(0), k * static_cast<int64_t>(u.src(1).const_int())});
+      continue;
+    }
+    if (u.is(Ops::SHL) && u.src(1).is_const()) {
+      stack.push_back({u.src(0), k << static_cast<int64_t>(u.src(1).const_int())});
+      continue;
+    }
     if (u.is(Ops::MULACC) && u.src(1).is_const()) {
       stack.push_back({u.src(2), k}), stack.push_back({u.src(0), k * static_cast<int64_t>(u.src(1).const_int())});
       continue;

@@ -13,7 +13,8 @@ struct LinearForm {
   UOps rest;                                   ///< summands that are not a constant multiple of a range
   int64_t offset = 0;
   int64_t coefficient(UOp range) const {
-    for (const auto& [r, c] : terms) if (r == range) return c;
+    for (const auto& [r, c] : terms)
+      if (r == range) return c;
     return 0;
   }
 };
@@ -27,7 +28,8 @@ struct LaneAccess {
   int64_t stride = 0;  ///< elements from lane to lane (kUnit: 1; kBroadcast: 0)
   UOp base;            ///< index of lane 0, a scalar node of the program; empty: 0. kGather: empty
 };
-/// Classifies an INDEX of a linear program. Codegen leaves every index that is linear in the lane as `base + lane`, `base + lane * stride`, `lane` or `lane * stride`.
+/// Classifies an INDEX of a linear program. Codegen leaves every index that is linear in the lane as `base + lane`, `base + lane * stride`, `lane` or
+/// `lane * stride`.
 LaneAccess classify(UOp index);
 
 /// The index written as classify() wants it: lane-linear indices as scalar base + lane * stride, others unchanged.

@@ -43,9 +43,13 @@ UOp import_kernel(UOp root) {
   };
   while (!stack.empty()) {
     UOp u = stack.back();
-    if (at(u)) { stack.pop_back(); continue; }
+    if (at(u)) {
+      stack.pop_back();
+      continue;
+    }
     size_t before = stack.size();
-    for (size_t i = u.nsrc(); i-- > 0;) if (!at(u.src(i))) stack.push_back(u.src(i));
+    for (size_t i = u.nsrc(); i-- > 0;)
+      if (!at(u.src(i))) stack.push_back(u.src(i));
     if (stack.size() != before) continue;
     src.clear();
     for (UOp s : u.srcs()) src.push_back(at(s));
@@ -74,7 +78,8 @@ UOp opts_pass(UOp sink, PassContext& c) {
   const std::vector<Opt>* given = info.opts_to_apply ? &*info.opts_to_apply : c.options.opts ? &*c.options.opts : nullptr;
   if (!given && c.options.noopt && !c.renderer.has_locals()) return sink;
   KernelAxes kernel(sink, c.renderer);
-  if (given) for (const Opt& o : *given) kernel.apply(o);
+  if (given)
+    for (const Opt& o : *given) kernel.apply(o);
   else if (!c.options.noopt) apply_heuristic(kernel, sink, c.renderer);
   c.applied = kernel.applied();
   return c.applied.empty() && !c.renderer.has_locals() ? sink : kernel.finish();
@@ -82,7 +87,8 @@ UOp opts_pass(UOp sink, PassContext& c) {
 
 OpSet ops_to_use(const PassContext& c) {
   OpSet ops = c.renderer.ops();
-  if (c.options.transcendental >= 2) for (Ops op : {Ops::EXP2, Ops::LOG2, Ops::SIN, Ops::POW}) ops = ops.without(op);
+  if (c.options.transcendental >= 2)
+    for (Ops op : {Ops::EXP2, Ops::LOG2, Ops::SIN, Ops::POW}) ops = ops.without(op);
   return ops;
 }
 
@@ -152,11 +158,15 @@ std::shared_ptr<Program> to_program(const Kernel& kernel, const Renderer& render
     if (pass.skip_noopt && options.noopt && !options.opts && !info.opts_to_apply) continue;
     auto start = Clock::now();
     if (pass.run) sink = pass.run(sink, context);
-    else if (const PatternMatcher<>* rules = pass.rules(renderer)) sink = graph_rewrite(sink, *rules, const_cast<Renderer&>(renderer), {.name = pass.name, .walk = pass.walk});
+    else if (const PatternMatcher<>* rules = pass.rules(renderer))
+      sink = graph_rewrite(sink, *rules, const_cast<Renderer&>(renderer), {.name = pass.name, .walk = pass.walk});
     lowered |= std::string_view(pass.name) == "lower to target";
     if (spec && !lowered) verify(sink, spec_kernel(), pass.name);
     if (debug >= 5) print_graph(pass.name, sink.toposort(), std::chrono::duration<double, std::milli>(Clock::now() - start).count());
-    if (options.stop_after == pass.name) { program->ast = sink; return program; }
+    if (options.stop_after == pass.name) {
+      program->ast = sink;
+      return program;
+    }
     if (std::string_view(pass.name) == "gates") program->ast = sink;
   }
   program->name = info.name.empty() ? kernel_name(program->ast) : info.name;

@@ -1,26 +1,27 @@
 /// \file Decompositions: what index arithmetic and a target's missing operations and types become before a program is linear.
-/// Each stage is a function on a kernel's SINK that goes by what Renderer::ops() and Renderer::supports() lack. They work on kernel ASTs and on expanded graphs
-/// alike (before the expansion there is less to rewrite), validity having left the indices. The order is: lower_index_dtype, decompose_dtypes,
-/// decompose_ops, late_patterns; lower_to_target runs them all.
+/// Each stage is a function on a kernel's SINK that goes by what Renderer::ops() and Renderer::supports() lack. They work on kernel ASTs and on
+/// expanded graphs alike (before the expansion there is less to rewrite), validity having left the indices. The order is: lower_index_dtype,
+/// decompose_dtypes, decompose_ops, late_patterns; lower_to_target runs them all.
 #pragma once
 #include "tinygrad/target/renderer.h"
 #include "tinygrad/uop/rewrite.h"
 
 namespace tg {
 
-/// weakint -> int32 where the bounds of a value and of its operands fit, else int64; weakfloat literals -> float32. No weak type is left but in the shapes
-/// of PARAM and BUFFER, which are no values. Ranges and variables get a type of their own; operands of different widths meet in int64.
+/// weakint -> int32 where the bounds of a value and of its operands fit, else int64; weakfloat literals -> float32. No weak type is left but in the
+/// shapes of PARAM and BUFFER, which are no values. Ranges and variables get a type of their own; operands of different widths meet in int64.
 UOp lower_index_dtype(UOp sink);
 
-/// Types the renderer does not compute in: bfloat16, fp8 and (where missing) float16 are their bits in memory and float32 in registers, rounded after every operation.
+/// Types the renderer does not compute in: bfloat16, fp8 and (where missing) float16 are their bits in memory and float32 in registers, rounded after
+/// every operation.
 UOp decompose_dtypes(UOp sink, const Renderer& renderer);
 
 /// Operations the renderer lacks: FLOORDIV/FLOORMOD, THREEFRY, EXP2, LOG2, SIN, POW, RECIPROCAL, MAX, TRUNC, MULACC, ...
 UOp decompose_ops(UOp sink, OpSet ops);
 inline UOp decompose_ops(UOp sink, const Renderer& renderer) { return decompose_ops(sink, renderer.ops()); }
 
-/// Operations only the late form has: a + b * -1 -> SUB, x * -1 -> NEG, not(a != b) -> CMPEQ, x * RECIPROCAL(y) -> FDIV, and, in chains that start at an accumulator,
-/// acc + a * b -> MULACC. Nothing else is ever fused: all other arithmetic rounds after each operation.
+/// Operations only the late form has: a + b * -1 -> SUB, x * -1 -> NEG, not(a != b) -> CMPEQ, x * RECIPROCAL(y) -> FDIV, and, in chains that start at
+/// an accumulator, acc + a * b -> MULACC. Nothing else is ever fused: all other arithmetic rounds after each operation.
 UOp late_patterns(UOp sink, OpSet ops);
 inline UOp late_patterns(UOp sink, const Renderer& renderer) { return late_patterns(sink, renderer.ops()); }
 

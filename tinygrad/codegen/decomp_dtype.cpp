@@ -1,5 +1,5 @@
-/// \file Narrow floats a target does not compute in: bits in memory, float32 in registers. A value of such a type is always exactly representable in it, so
-/// that only results of arithmetic are rounded and writing a value drops bits that are zero.
+/// \file Narrow floats a target does not compute in: bits in memory, float32 in registers. A value of such a type is always exactly representable in
+/// it, so that only results of arithmetic are rounded and writing a value drops bits that are zero.
 #include <cmath>
 #include <limits>
 

@@ -1,5 +1,5 @@
-/// \file EXP2, LOG2, SIN and POW as polynomials. Range reduction works on the bits of floats, so that a vector needs few selects. The coefficients are
-/// minimax fits made for this file; the error of each fit is stated, 2^-24 and 2^-53 being half a unit in the last place.
+/// \file EXP2, LOG2, SIN and POW as polynomials. Range reduction works on the bits of floats, so that a vector needs few selects. The coefficients
+/// are minimax fits made for this file; the error of each fit is stated, 2^-24 and 2^-53 being half a unit in the last place.
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -31,31 +31,36 @@ UOp polynomial(UOp x, std::span<const double> c, bool fma) {  // c[0] + c[1] * x
 }
 UOp both(UOp a, UOp b) { return UOp::alu(Ops::AND, {a, b}); }
 UOp either(UOp a, UOp b) { return UOp::alu(Ops::OR, {a, b}); }
-UOp magnitude(UOp x, const Format& f) { return (x.bitcast(f.bits) & ConstValue(f.type == dtypes::float32 ? int64_t{INT32_MAX} : INT64_MAX)).bitcast(f.type); }
+UOp magnitude(UOp x, const Format& f) {
+  return (x.bitcast(f.bits) & ConstValue(f.type == dtypes::float32 ? int64_t{INT32_MAX} : INT64_MAX)).bitcast(f.type);
+}
 UOp is_integer(UOp y) { return UOp::alu(Ops::TRUNC, {y}).eq(y); }
 
 // 2^f = 1 + f * q(f) on [-1/2, 1/2]: 2^-28.9 and 2^-58.
-constexpr double kExp2f[] = {0x1.62e430af270f7p-1, 0x1.ebfbdc3c3099ep-3, 0x1.c6aee88e95632p-5, 0x1.3b2d4cf1c3e14p-7, 0x1.5f3e52f190206p-10, 0x1.41fbbbfb13bc4p-13};
-constexpr double kExp2[] = {0x1.62e42fefa39efp-1, 0x1.ebfbdff82c5a4p-3, 0x1.c6b08d7049fe8p-5, 0x1.3b2ab6fba011ap-7, 0x1.5d87fe78cd6d0p-10, 0x1.4309130ed8ce3p-13,
-                            0x1.ffcbfba980b70p-17, 0x1.62bfc79d49a04p-20, 0x1.b5267ce06bb77p-24, 0x1.e61b4f9c83db8p-28, 0x1.e79bb61590759p-32};
+constexpr double kExp2f[] = {0x1.62e430af270f7p-1, 0x1.ebfbdc3c3099ep-3,  0x1.c6aee88e95632p-5,
+                             0x1.3b2d4cf1c3e14p-7, 0x1.5f3e52f190206p-10, 0x1.41fbbbfb13bc4p-13};
+constexpr double kExp2[] = {0x1.62e42fefa39efp-1,  0x1.ebfbdff82c5a4p-3,  0x1.c6b08d7049fe8p-5,  0x1.3b2ab6fba011ap-7,
+                            0x1.5d87fe78cd6d0p-10, 0x1.4309130ed8ce3p-13, 0x1.ffcbfba980b70p-17, 0x1.62bfc79d49a04p-20,
+                            0x1.b5267ce06bb77p-24, 0x1.e61b4f9c83db8p-28, 0x1.e79bb61590759p-32};
 // log2(1 + f) = f / ln 2 + f^2 * q(f) on [sqrt(1/2) - 1, sqrt(2) - 1]: 2^-27.9.
-constexpr double kLog2f[] = {-0x1.715470ae86896p-1, 0x1.ec70965dbb23ep-2, -0x1.715a72e879767p-2, 0x1.277e3c2a91975p-2, -0x1.eabd0eadc5e1fp-3,
-                             0x1.a30594cf71ec7p-3, -0x1.874854c03ccc0p-3, 0x1.7d478b3fd77bbp-3, -0x1.c264601b8c31ap-4};
+constexpr double kLog2f[] = {-0x1.715470ae86896p-1, 0x1.ec70965dbb23ep-2,  -0x1.715a72e879767p-2, 0x1.277e3c2a91975p-2, -0x1.eabd0eadc5e1fp-3,
+                             0x1.a30594cf71ec7p-3,  -0x1.874854c03ccc0p-3, 0x1.7d478b3fd77bbp-3,  -0x1.c264601b8c31ap-4};
 // ln(1 + f) = f - h + s * (h + z * r(z)) with h = f^2 / 2, s = f / (2 + f), z = s^2: 2^-58.
-constexpr double kLog2[] = {0x1.5555555555592p-1, 0x1.999999997fdb8p-2, 0x1.24924941f1231p-2, 0x1.c71c52095e5ebp-3, 0x1.74663ee833d15p-3, 0x1.39a1babc83edcp-3, 0x1.2f0563563b9a5p-3};
+constexpr double kLog2[] = {0x1.5555555555592p-1, 0x1.999999997fdb8p-2, 0x1.24924941f1231p-2, 0x1.c71c52095e5ebp-3,
+                            0x1.74663ee833d15p-3, 0x1.39a1babc83edcp-3, 0x1.2f0563563b9a5p-3};
 // sin(r) = r + r^3 * q(r^2) on [-pi/2, pi/2]: 2^-35.3 (for float32, evaluated in float64) and 2^-61.7.
 constexpr double kSinf[] = {-0x1.555555476967dp-3, 0x1.11110c4a013cdp-7, -0x1.a017d9a055871p-13, 0x1.7170802653a4ap-19, -0x1.9a6887e3c5688p-26};
-constexpr double kSin[] = {-0x1.5555555555555p-3, 0x1.11111111110c1p-7, -0x1.a01a01a0148bcp-13, 0x1.71de3a5287c76p-19, -0x1.ae6454cb574ebp-26, 0x1.6123cb29047edp-33,
-                           -0x1.ae431d98e691bp-41, 0x1.8829a300a3ab2p-49};
+constexpr double kSin[] = {-0x1.5555555555555p-3,  0x1.11111111110c1p-7,  -0x1.a01a01a0148bcp-13, 0x1.71de3a5287c76p-19,
+                           -0x1.ae6454cb574ebp-26, 0x1.6123cb29047edp-33, -0x1.ae431d98e691bp-41, 0x1.8829a300a3ab2p-49};
 // 1/pi in pieces of 29 bits: times a float32 each product is exact in float64.
 constexpr double kInversePi29[] = {0x145f306dp-30, 0x19391054p-59, 0x14fe13abp-88, 0x1d1f534dp-117, 0x1b81b6c5p-146, 0x5664f10p-175, 0x1c820ff2p-204};
 
 // 1/pi in pieces of 26 bits, piece i counting 2^-(27 + 26 i): times half of a float64 each product is exact.
 constexpr int32_t kInversePi26[] = {
-    0x28be60d, 0x2e4e441, 0x14a7f09, 0x357d1f5, 0xd37703, 0x1b62959, 0x24f10e4, 0x41fe51, 0x18eaf7a, 0x3bc561b, 0x1c91b8e, 0x2424dd2, 0x3801924,
-    0x2eea09d, 0x64873f, 0x21deb1c, 0x2c4a69c, 0x3ee8823, 0x17d4bae, 0x34484e9, 0x271c09a, 0x345f7e4, 0x4e6475, 0x2398353, 0xe7d272, 0x45f8bb,
-    0x37e4a0e, 0x31ff897, 0x3ff7816, 0x180fef2, 0x3c462d6, 0x20a6d1f, 0x1b4d9fb, 0xf27cb0, 0x26dd3d1, 0x23f669e, 0x17fa8b5, 0x3527bac, 0x1faf97c,
-    0x17b3d07, 0xe7de29, 0x1292ea6, 0x2fed7ec, 0x11f8d5d, 0x21580c, 0x3046fc7, 0x2daeafc, 0xcfbc20,
+    0x28be60d, 0x2e4e441, 0x14a7f09, 0x357d1f5, 0xd37703,  0x1b62959, 0x24f10e4, 0x41fe51,  0x18eaf7a, 0x3bc561b, 0x1c91b8e, 0x2424dd2,
+    0x3801924, 0x2eea09d, 0x64873f,  0x21deb1c, 0x2c4a69c, 0x3ee8823, 0x17d4bae, 0x34484e9, 0x271c09a, 0x345f7e4, 0x4e6475,  0x2398353,
+    0xe7d272,  0x45f8bb,  0x37e4a0e, 0x31ff897, 0x3ff7816, 0x180fef2, 0x3c462d6, 0x20a6d1f, 0x1b4d9fb, 0xf27cb0,  0x26dd3d1, 0x23f669e,
+    0x17fa8b5, 0x3527bac, 0x1faf97c, 0x17b3d07, 0xe7de29,  0x1292ea6, 0x2fed7ec, 0x11f8d5d, 0x21580c,  0x3046fc7, 0x2daeafc, 0xcfbc20,
 };
 
 UOp exp2_of(UOp x, bool fma) {
@@ -103,7 +108,8 @@ UOp log2_of(UOp x, bool fma) {
     UOp w = e + a;
     result = (b + ((e - w) + a)) + w;
   }
-  result = both(x.const_like(0.0) < x, x < x.const_like(kInf)).where(result, x.eq(x.const_like(0.0)).where(x.const_like(-kInf), (x < x.const_like(0.0)).where(x.const_like(kNaN), x)));
+  result = both(x.const_like(0.0) < x, x < x.const_like(kInf))
+               .where(result, x.eq(x.const_like(0.0)).where(x.const_like(-kInf), (x < x.const_like(0.0)).where(x.const_like(kNaN), x)));
   return result;
 }
 
@@ -111,12 +117,15 @@ UOp log2_of(UOp x, bool fma) {
 struct Turns {
   UOp sum, lost, parity;
 
-  /// Adds x * piece mod 2. The product is exact, and so is what remains of it; the sum is exact in two parts since every summand is a multiple of the next
-  /// one's last place.
+  /// Adds x * piece mod 2. The product is exact, and so is what remains of it; the sum is exact in two parts since every summand is a multiple of the
+  /// next one's last place.
   void add(UOp x, UOp piece, bool fma) {
     UOp p = x * piece, whole = UOp::alu(Ops::TRUNC, {p * ConstValue(0.5)});
     UOp part = muladd(whole, whole.const_like(-2.0), p, fma);
-    if (!sum) { sum = part, lost = p.const_like(0.0); return; }
+    if (!sum) {
+      sum = part, lost = p.const_like(0.0);
+      return;
+    }
     UOp next = sum + part;
     lost = lost + (part - (next - sum));
     sum = next;
@@ -141,8 +150,8 @@ UOp sin_float(UOp x, bool fma) {
   return x.eq(x.const_like(0.0)).where(x, s);  // keeps -0
 }
 
-/// Of the 48 pieces of 1/pi only those matter whose product with x is no even integer and not below the last place of the result: eight, from the `first` on
-/// that the exponent tells. They are moved to the front by halving shifts, as in a barrel shifter.
+/// Of the 48 pieces of 1/pi only those matter whose product with x is no even integer and not below the last place of the result: eight, from the
+/// `first` on that the exponent tells. They are moved to the front by halving shifts, as in a barrel shifter.
 UOp sin_double(UOp x, bool fma) {
   constexpr int kPieces = 28, kUsed = 8, kMoved = 20;  // a large x is scaled down by 2^(26 * 20), the pieces up
   const Format& f = format(dtypes::float64);
@@ -190,9 +199,15 @@ template <class F> UOp through_float32(UOp x, F&& f) {
 }
 }  // namespace
 
-UOp decompose_exp2(UOp x, bool fma) { return through_float32(x, [&](UOp v) { return exp2_of(v, fma); }); }
-UOp decompose_log2(UOp x, bool fma) { return through_float32(x, [&](UOp v) { return log2_of(v, fma); }); }
-UOp decompose_sin(UOp x, bool fma) { return through_float32(x, [&](UOp v) { return v.dtype() == dtypes::float32 ? sin_float(v, fma) : sin_double(v, fma); }); }
+UOp decompose_exp2(UOp x, bool fma) {
+  return through_float32(x, [&](UOp v) { return exp2_of(v, fma); });
+}
+UOp decompose_log2(UOp x, bool fma) {
+  return through_float32(x, [&](UOp v) { return log2_of(v, fma); });
+}
+UOp decompose_sin(UOp x, bool fma) {
+  return through_float32(x, [&](UOp v) { return v.dtype() == dtypes::float32 ? sin_float(v, fma) : sin_double(v, fma); });
+}
 
 UOp decompose_pow(UOp x, UOp y, bool fma) {
   if (x.dtype() == dtypes::float16) return decompose_pow(x.cast(dtypes::float32), y.cast(dtypes::float32), fma).cast(dtypes::float16);

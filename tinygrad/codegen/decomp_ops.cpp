@@ -12,7 +12,11 @@ using enum Ops;
 
 // ---- integers ----
 bool is_power_of_two(int128 v) { return v > 0 && (v & (v - 1)) == 0; }
-int log2_of(int128 v) { int k = 0; while (v > 1) v >>= 1, k++; return k; }
+int log2_of(int128 v) {
+  int k = 0;
+  while (v > 1) v >>= 1, k++;
+  return k;
+}
 bool nonnegative(UOp u) { return vmin(u) >= 0; }
 
 /// x + k * c with the least k that makes it non-negative, if that fits the type: then C's division is floor division of x, plus k.
@@ -60,7 +64,9 @@ UOp lower_cdiv(X x, N0 n) {
   UOp towards_zero = (x >> ConstValue(d.bitsize() - 1)) & ConstValue(c - 1);
   return (x + towards_zero) >> ConstValue(k);
 }
-UOp lower_cmod(X x, N0 n) { return is_power_of_two(n.const_int()) && nonnegative(x) && !x.dtype().is_weak() ? x & ConstValue(n.const_int() - 1) : UOp(); }
+UOp lower_cmod(X x, N0 n) {
+  return is_power_of_two(n.const_int()) && nonnegative(x) && !x.dtype().is_weak() ? x & ConstValue(n.const_int() - 1) : UOp();
+}
 
 // ---- accumulators ----
 /// LOAD of a register, or a chain of additions to one.
@@ -110,10 +116,10 @@ PatternMatcher<> make_decompositions(OpSet ops) {
     if (ops.has(MULACC)) t = t + PatternMatcher<>{rule(op<POW>(f, g), [](F f, G g) { return decompose_pow(f, g, true); })};
     else t = t + PatternMatcher<>{rule(op<POW>(f, g), [](F f, G g) { return decompose_pow(f, g, false); })};
   }
-#define TG_FLOAT_FUNCTION(OP, f_name) \
-  if (missing(OP)) { \
+#define TG_FLOAT_FUNCTION(OP, f_name)                                                                    \
+  if (missing(OP)) {                                                                                     \
     if (ops.has(MULACC)) t = t + PatternMatcher<>{rule(op<OP>(f), [](F f) { return f_name(f, true); })}; \
-    else t = t + PatternMatcher<>{rule(op<OP>(f), [](F f) { return f_name(f, false); })}; \
+    else t = t + PatternMatcher<>{rule(op<OP>(f), [](F f) { return f_name(f, false); })};                \
   }
   TG_FLOAT_FUNCTION(EXP2, decompose_exp2)
   TG_FLOAT_FUNCTION(LOG2, decompose_log2)
@@ -131,10 +137,13 @@ PatternMatcher<> make_decompositions(OpSet ops) {
 PatternMatcher<> make_late(OpSet ops) {
   PatternMatcher<> t;
   if (ops.has(FDIV))  // one rounding instead of two; whichever form the reciprocal has by now
+    // clang-format off
     t = t + PatternMatcher<>{
       rule(f * recip(g), [](F f, G g) { return UOp::alu(FDIV, {f, g}); }),
       rule(f * op<FDIV>(g, u), [](F f, G g, U u) { return g.is_const() && g.const_float() == 1 ? UOp::alu(FDIV, {f, u}) : UOp(); }),
     };
+  // clang-format on
+  // clang-format off
   if (ops.has(NEG)) t = t + PatternMatcher<>{
       rule(x * -1, [](X x) { return x.dtype().is_bool() ? UOp() : UOp::alu(NEG, {x}); }),
     };
@@ -159,6 +168,7 @@ const PatternMatcher<>& pm_lower_divmod() {
     rule(op<CDIV>(x, n0), [](X x, N0 n) { return lower_cdiv(x, n); }),
     rule(op<CMOD>(x, n0), [](X x, N0 n) { return lower_cmod(x, n); }),
   });
+  // clang-format on
   return t;
 }
 

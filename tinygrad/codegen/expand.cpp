@@ -25,7 +25,8 @@ UOp identity(Ops op, DType d) {
 /// Loops that surround a node.
 UOps loops_of(UOp u) {
   UOps out;
-  for (UOp r : ranges_of(u)) if (is_loop(r)) out.push_back(r);
+  for (UOp r : ranges_of(u))
+    if (is_loop(r)) out.push_back(r);
   std::sort(out.begin(), out.end(), nests_before);
   return out;
 }
@@ -40,7 +41,8 @@ class Expander {
     uint32_t limit = 0;
     for (UOp u : order) limit = std::max(limit, u.id() + 1);
     slots_.resize(limit);
-    for (UOp u : order) if (is_unrolled(u)) unrolled_.push_back(u);
+    for (UOp u : order)
+      if (is_unrolled(u)) unrolled_.push_back(u);
     std::sort(unrolled_.begin(), unrolled_.end(), nests_before);
     TG_ASSERT(unrolled_.size() <= 64, "a kernel with ", unrolled_.size(), " unrolled ranges");
     for (UOp u : unrolled_) sizes_.push_back(static_cast<uint32_t>(u.src(0).const_int()));
@@ -51,10 +53,17 @@ class Expander {
       UOps stack{u};
       while (!stack.empty()) {
         UOp n = stack.back();
-        if (slot(n).done) { stack.pop_back(); continue; }
+        if (slot(n).done) {
+          stack.pop_back();
+          continue;
+        }
         size_t before = stack.size();
-        auto need = [&](UOp v) { for (size_t i = v.nsrc(); i-- > 0;) if (!slot(v.src(i)).done) stack.push_back(v.src(i)); };
-        if (n.is(Ops::REDUCE) && slot(n).group >= 0) for (UOp m : groups_[static_cast<size_t>(slot(n).group)]) need(m);
+        auto need = [&](UOp v) {
+          for (size_t i = v.nsrc(); i-- > 0;)
+            if (!slot(v.src(i)).done) stack.push_back(v.src(i));
+        };
+        if (n.is(Ops::REDUCE) && slot(n).group >= 0)
+          for (UOp m : groups_[static_cast<size_t>(slot(n).group)]) need(m);
         else need(n);
         if (stack.size() != before) continue;
         step(n), stack.pop_back();
@@ -65,12 +74,15 @@ class Expander {
 
  private:
   struct Slot {
-    uint64_t mask = 0;     // unrolled ranges the node depends on
-    uint32_t first = 0;    // its instances in values_, in mixed radix over the mask's bits, lowest bit slowest
-    int32_t group = -1;    // reduces that share loops
+    uint64_t mask = 0;   // unrolled ranges the node depends on
+    uint32_t first = 0;  // its instances in values_, in mixed radix over the mask's bits, lowest bit slowest
+    int32_t group = -1;  // reduces that share loops
     bool done = false;
   };
-  struct Effect { UOp effect; UOps close; };
+  struct Effect {
+    UOp effect;
+    UOps close;
+  };
 
   Slot& slot(UOp u) { return slots_[u.id()]; }
 
@@ -89,7 +101,8 @@ class Expander {
   }
   static UOps reduce_loops(UOp reduce) {
     UOps loops;
-    for (size_t i = 1; i < reduce.nsrc(); i++) if (is_loop(reduce.src(i))) loops.push_back(reduce.src(i));
+    for (size_t i = 1; i < reduce.nsrc(); i++)
+      if (is_loop(reduce.src(i))) loops.push_back(reduce.src(i));
     std::sort(loops.begin(), loops.end(), nests_before);
     return loops;
   }
@@ -108,7 +121,8 @@ class Expander {
       uint32_t step = 1;
       for (size_t b = 64; b-- > 0;) {
         if (!(masks[s] >> b & 1)) continue;
-        for (size_t i = 0; i < bits.size(); i++) if (bits[i] == b) stride[i * masks.size() + s] = step;
+        for (size_t i = 0; i < bits.size(); i++)
+          if (bits[i] == b) stride[i * masks.size() + s] = step;
         step *= sizes_[b];
       }
     }
@@ -142,8 +156,15 @@ class Expander {
       if (slot(u).group >= 0) return lower_group(groups_[static_cast<size_t>(slot(u).group)]);
       return lower_straight(u);
     }
-    if (u.is(Ops::END)) { slot(u).done = true; return; }
-    if (u.is(Ops::SINK)) { result_ = close(u); slot(u).done = true; return; }
+    if (u.is(Ops::END)) {
+      slot(u).done = true;
+      return;
+    }
+    if (u.is(Ops::SINK)) {
+      result_ = close(u);
+      slot(u).done = true;
+      return;
+    }
     uint64_t mask = 0;
     std::vector<uint64_t> masks;
     for (UOp s : u.srcs()) masks.push_back(slot(s).mask), mask |= slot(s).mask;
@@ -165,7 +186,10 @@ class Expander {
   }
 
   UOp combine(Ops op, UOp a, UOp b) {
-    if (a.dtype().is_weak() || (a.is_const() && b.is_const())) { UOp s[2] = {a, b}; return fold(op, a.dtype(), s); }
+    if (a.dtype().is_weak() || (a.is_const() && b.is_const())) {
+      UOp s[2] = {a, b};
+      return fold(op, a.dtype(), s);
+    }
     return UOp::alu(op, {a, b});
   }
   /// acc + a * b as one instruction where the target has it.
@@ -200,7 +224,10 @@ class Expander {
   }
 
   /// What a reduce reduces: unrolled bits and the lane range, if any.
-  struct Shape { uint64_t bits = 0; UOp lane; };
+  struct Shape {
+    uint64_t bits = 0;
+    UOp lane;
+  };
   Shape reduced(UOp u) {
     Shape s;
     for (size_t i = 1; i < u.nsrc(); i++) {
@@ -242,8 +269,16 @@ class Expander {
 
   /// Reduces that run in the same loops: accumulators set before, updated inside, read after.
   void lower_group(const UOps& members) {
-    struct Accumulator { UOp buffer, at; };
-    struct Member { Ops op; Shape reduced; uint64_t mask; std::vector<UOps> terms; std::vector<std::vector<Accumulator>> accs; };
+    struct Accumulator {
+      UOp buffer, at;
+    };
+    struct Member {
+      Ops op;
+      Shape reduced;
+      uint64_t mask;
+      std::vector<UOps> terms;
+      std::vector<std::vector<Accumulator>> accs;
+    };
     std::vector<Member> all;
     size_t total = 0;
     for (UOp u : members) {
@@ -275,7 +310,8 @@ class Expander {
           deps.insert(deps.end(), loops.begin(), loops.end());
           UOp slot = UOp::make(Ops::AFTER, u.dtype(), deps).index({at}), v = slot.load();
           if (m.op == Ops::ADD && !is_fused(part[0]) && part.size() > 2) v = combine(m.op, v, tree(m.op, part));
-          else if (m.op == Ops::ADD) for (UOp x : part) v = accumulate(m.op, v, x);
+          else if (m.op == Ops::ADD)
+            for (UOp x : part) v = accumulate(m.op, v, x);
           else v = combine(m.op, v, tree(m.op, part));
           effects.push_back(slot.store(v));
           accs.push_back({buffer, at});
@@ -304,14 +340,18 @@ class Expander {
     for (UOp s : sink.srcs()) {
       UOp e = s.is(Ops::END) ? s.src(0) : s;
       UOps close;
-      if (s.is(Ops::END)) for (size_t i = 1; i < s.nsrc(); i++) if (is_loop(s.src(i))) close.push_back(s.src(i));
+      if (s.is(Ops::END))
+        for (size_t i = 1; i < s.nsrc(); i++)
+          if (is_loop(s.src(i))) close.push_back(s.src(i));
       UOps stores;
       for (uint32_t i = 0; i < count(slot(e).mask); i++)
         if (UOp v = values_[slot(e).first + i]; !v.is(Ops::NOOP)) stores.push_back(v);
       if (!stores.empty()) items.push_back({group(stores), close});
     }
     UOps ranges;
-    for (Effect& e : items) for (UOp r : e.close) if (std::find(ranges.begin(), ranges.end(), r) == ranges.end()) ranges.push_back(r);
+    for (Effect& e : items)
+      for (UOp r : e.close)
+        if (std::find(ranges.begin(), ranges.end(), r) == ranges.end()) ranges.push_back(r);
     std::sort(ranges.begin(), ranges.end(), nests_before);
     for (size_t i = ranges.size(); i-- > 0;) {
       UOps effects, rest;
@@ -319,10 +359,14 @@ class Expander {
       size_t place = 0;
       for (Effect& e : items) {
         auto it = std::find(e.close.begin(), e.close.end(), ranges[i]);
-        if (it == e.close.end()) { next.push_back(std::move(e)); continue; }
+        if (it == e.close.end()) {
+          next.push_back(std::move(e));
+          continue;
+        }
         if (effects.empty()) place = next.size(), next.push_back({});
         effects.push_back(e.effect);
-        for (UOp r : e.close) if (r != ranges[i] && std::find(rest.begin(), rest.end(), r) == rest.end()) rest.push_back(r);
+        for (UOp r : e.close)
+          if (r != ranges[i] && std::find(rest.begin(), rest.end(), r) == rest.end()) rest.push_back(r);
       }
       next[place] = {group(effects).end(UOps{ranges[i]}), rest};
       items = std::move(next);
@@ -358,11 +402,18 @@ UOp rename_range(UOp value, UOp range, UOp fresh) {
   UOps stack{value}, src;
   while (!stack.empty()) {
     UOp u = stack.back();
-    if (memo.has(u)) { stack.pop_back(); continue; }
+    if (memo.has(u)) {
+      stack.pop_back();
+      continue;
+    }
     const UOps& open = ranges_of(u);
-    if (std::find(open.begin(), open.end(), range) == open.end()) { memo.mark(u), stack.pop_back(); continue; }
+    if (std::find(open.begin(), open.end(), range) == open.end()) {
+      memo.mark(u), stack.pop_back();
+      continue;
+    }
     size_t before = stack.size();
-    for (size_t i = u.nsrc(); i-- > 0;) if (!memo.has(u.src(i))) stack.push_back(u.src(i));
+    for (size_t i = u.nsrc(); i-- > 0;)
+      if (!memo.has(u.src(i))) stack.push_back(u.src(i));
     if (stack.size() != before) continue;
     src.clear();
     for (UOp s : u.srcs()) src.push_back(memo.get(s));
@@ -437,7 +488,11 @@ UOp move_gates(UOp sink) {
 
 UOp separate_reduces(UOp sink) {
   for (int32_t fresh = 0;; fresh++) {
-    struct Use { UOp range; int level; UOps around, loops; };
+    struct Use {
+      UOp range;
+      int level;
+      UOps around, loops;
+    };
     std::vector<Use> uses;
     UOps order = sink.toposort();
     std::vector<int> level;
@@ -447,7 +502,8 @@ UOp separate_reduces(UOp sink) {
       for (UOp s : u.srcs()) l = std::max(l, level[s.id()]);
       UOps loops;
       if (u.is(Ops::REDUCE)) {
-        for (size_t i = 1; i < u.nsrc(); i++) if (is_loop(u.src(i))) loops.push_back(u.src(i));
+        for (size_t i = 1; i < u.nsrc(); i++)
+          if (is_loop(u.src(i))) loops.push_back(u.src(i));
         if (!loops.empty()) l++;
         std::sort(loops.begin(), loops.end(), nests_before);
       }
@@ -457,7 +513,10 @@ UOp separate_reduces(UOp sink) {
       UOps around = loops_of(u);
       for (UOp r : loops) {
         auto it = std::find_if(uses.begin(), uses.end(), [&](const Use& x) { return x.range == r; });
-        if (it == uses.end()) { uses.push_back({r, l, around, loops}); continue; }
+        if (it == uses.end()) {
+          uses.push_back({r, l, around, loops});
+          continue;
+        }
         if (it->level == l && it->around == around && it->loops == loops) continue;
         clash = u, range = r;
         break;

@@ -1,4 +1,5 @@
-/// \file From an optimised kernel AST to a graph of instructions: unrolled ranges become instances, reduces become accumulators, loops get one END each.
+/// \file From an optimised kernel AST to a graph of instructions: unrolled ranges become instances, reduces become accumulators, loops get one END
+/// each.
 #pragma once
 #include "tinygrad/target/renderer.h"
 
@@ -15,8 +16,9 @@ UOp move_gates(UOp sink);
 /// Gives every reduce whose loops cannot be shared (another depth, another surrounding, a chain of reduces) ranges of its own.
 UOp separate_reduces(UOp sink);
 
-/// The expansion. UPCAST and UNROLL ranges disappear: one instance of each value per coordinate it depends on, simplified as it is built. A REDUCE over loops becomes one
-/// accumulator per instance (vector-typed where the value has lanes or the lanes are reduced), over unrolled ranges a chain or tree, over lanes REDUCE(v, VECTOR range) at the end.
+/// The expansion. UPCAST and UNROLL ranges disappear: one instance of each value per coordinate it depends on, simplified as it is built. A REDUCE
+/// over loops becomes one accumulator per instance (vector-typed where the value has lanes or the lanes are reduced), over unrolled ranges a chain or
+/// tree, over lanes REDUCE(v, VECTOR range) at the end.
 UOp expand(UOp sink, const Renderer& renderer);
 
 }  // namespace tg

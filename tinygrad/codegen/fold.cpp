@@ -6,7 +6,10 @@
 namespace tg {
 namespace {
 /// x + c as (x, c); x is empty for a constant.
-struct Offset { UOp x; int128 c; };
+struct Offset {
+  UOp x;
+  int128 c;
+};
 Offset split(UOp u) {
   if (u.is_const()) return {{}, u.const_int()};
   if (u.is(Ops::ADD) && u.src(1).is_const()) return {u.src(0), u.src(1).const_int()};
@@ -16,7 +19,10 @@ UOp join(UOp x, int128 c, DType d) {
   if (!x) return UOp::constant(ConstValue(c), d);
   return c == 0 ? x : UOp::alu(Ops::ADD, {x, UOp::constant(ConstValue(c), d)});
 }
-int128 floor_div(int128 a, int128 b) { int128 q = a / b; return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q; }
+int128 floor_div(int128 a, int128 b) {
+  int128 q = a / b;
+  return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+}
 UOp truth(bool v) { return UOp::constant(v); }
 
 UOp divide(UOp a, int128 c) {  // floor(a / c), c > 0
@@ -34,7 +40,8 @@ UOp modulo(UOp a, int128 c) {  // a - c * floor(a / c), c > 0
   if (c == 1) return a.const_like(0);
   Bounds b = bounds_of(a);
   if (b.lo > -kUnbounded && b.hi < kUnbounded)
-    if (int128 q = floor_div(b.lo, c); q == floor_div(b.hi, c)) return a.dtype().is_weak() || q == 0 ? fold_add(a, a.const_like(-q * c)) : UOp::alu(Ops::FLOORMOD, {a, a.const_like(c)});
+    if (int128 q = floor_div(b.lo, c); q == floor_div(b.hi, c))
+      return a.dtype().is_weak() || q == 0 ? fold_add(a, a.const_like(-q * c)) : UOp::alu(Ops::FLOORMOD, {a, a.const_like(c)});
   auto [x, o] = split(a);
   if (x && o != 0 && a.dtype().is_weak() && o % c == 0) return modulo(x, c);
   return UOp::alu(Ops::FLOORMOD, {a, a.const_like(c)});
@@ -105,13 +112,22 @@ UOp fold(Ops op, DType dtype, std::span<const UOp> src, const Arg& arg, uint64_t
       if (a.is_const()) std::swap(a, b);
       if (!b.is_const()) break;
       int128 k = b.const_int();
-      if (!a.dtype().is_weak()) { if (k == 1) return a; break; }
+      if (!a.dtype().is_weak()) {
+        if (k == 1) return a;
+        break;
+      }
       if (k > INT64_MIN && k < INT64_MAX) return fold_mul(a, static_cast<int64_t>(k));
       break;
     }
-    case Ops::FLOORDIV: if (b.is_const() && b.const_int() > 0) return divide(a, b.const_int()); break;
-    case Ops::FLOORMOD: if (b.is_const() && b.const_int() > 0) return modulo(a, b.const_int()); break;
-    case Ops::CMPLT: case Ops::CMPNE: case Ops::CMPEQ: {
+    case Ops::FLOORDIV:
+      if (b.is_const() && b.const_int() > 0) return divide(a, b.const_int());
+      break;
+    case Ops::FLOORMOD:
+      if (b.is_const() && b.const_int() > 0) return modulo(a, b.const_int());
+      break;
+    case Ops::CMPLT:
+    case Ops::CMPNE:
+    case Ops::CMPEQ: {
       UOp u = plain();
       Bounds r = bounds_of(u);
       return r.is_const() ? truth(r.lo != 0) : u;

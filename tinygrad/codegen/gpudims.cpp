@@ -34,7 +34,8 @@ UOp lower_groups(UOp sink) {
       UOps axes;
       for (UOp r : ranges_of(partial))
         if (is_local(r) || is_group(r) || type_of(r) == AxisType::kUpcast) axes.push_back(r);
-      for (UOp r : across) if (std::find(axes.begin(), axes.end(), r) == axes.end()) axes.push_back(r);  // the value may not depend on it
+      for (UOp r : across)
+        if (std::find(axes.begin(), axes.end(), r) == axes.end()) axes.push_back(r);  // the value may not depend on it
       int64_t size = 1;
       UOp put, get;
       UOps over;
@@ -44,11 +45,15 @@ UOp lower_groups(UOp sink) {
           other = UOp::range(r.src(0), RangeArg{{2000 + fresh++}, AxisType::kReduce});
           over.push_back(other), groups.push_back(r);
         }
-        auto add = [&](UOp sum, UOp x) { UOp t = fold_mul(x, size); return sum ? fold_add(sum, t) : t; };
+        auto add = [&](UOp sum, UOp x) {
+          UOp t = fold_mul(x, size);
+          return sum ? fold_add(sum, t) : t;
+        };
         put = add(put, r), get = add(get, other);
         size *= static_cast<int64_t>(r.src(0).const_int());
       }
-      UOp buffer = UOp::make(Ops::BUFFER, u.dtype(), {UOp::shape_stack(std::vector<int64_t>{size})}, Arg(ParamArg{slots++, AddrSpace::kLocal, "", "", 0, 0}));
+      UOp buffer =
+          UOp::make(Ops::BUFFER, u.dtype(), {UOp::shape_stack(std::vector<int64_t>{size})}, Arg(ParamArg{slots++, AddrSpace::kLocal, "", "", 0, 0}));
       UOp barrier = UOp::make(Ops::BARRIER, dtypes::void_, {buffer.index({put}).store(partial)});
       UOps r{buffer.after({barrier}).index({get}).load()};
       r.insert(r.end(), over.begin(), over.end());
@@ -90,7 +95,10 @@ UOp add_grid(UOp sink) {
     // The innermost range is dimension 0, along which neighbouring threads run.
     for (size_t i = 0; i < list->size(); i++) {
       UOp r = (*list)[list->size() - 1 - i];
-      if (i < 2 || list->size() == 3) { map.push_back({r, UOp::make(Ops::SPECIAL, dtypes::weakint, {r.src(0)}, Arg(prefix + std::to_string(i)))}); continue; }
+      if (i < 2 || list->size() == 3) {
+        map.push_back({r, UOp::make(Ops::SPECIAL, dtypes::weakint, {r.src(0)}, Arg(prefix + std::to_string(i)))});
+        continue;
+      }
       UOp total = UOp::constant(int64_t{1});
       for (size_t k = 0; k + 2 < list->size(); k++) total = total * (*list)[k].src(0);
       if (total.nsrc()) {
@@ -118,7 +126,10 @@ UOp add_grid(UOp sink) {
     bool changed = false;
     for (uint32_t i = 0; i < u.nsrc(); i++) {
       UOp s = u.src(i);
-      if (u.is(Ops::END) && i > 0 && (is_global(s) || is_local(s) || is_group(s))) { changed = true; continue; }
+      if (u.is(Ops::END) && i > 0 && (is_global(s) || is_local(s) || is_group(s))) {
+        changed = true;
+        continue;
+      }
       src.push_back(memo.get(s)), changed |= src.back() != s;
     }
     if (u.is(Ops::END) && src.size() == 1) memo.set(u, src[0]);

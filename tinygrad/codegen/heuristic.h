@@ -6,13 +6,13 @@ namespace tg {
 
 /// A choice for the axes of a kernel, numbered as KernelAxes numbers them before any opt.
 struct Candidate {
-  std::vector<int> lane_axes;        ///< axes that get the lanes; empty: scalar code
+  std::vector<int> lane_axes;  ///< axes that get the lanes; empty: scalar code
   int lanes = 1;
-  std::vector<int64_t> tile;         ///< per axis: instances (UPCAST, UNROLL) beside the lanes
-  int block_axis = -1;               ///< reduce axis that runs in blocks around the output loops
-  int64_t blocks = 0;                ///< of how many blocks
-  std::vector<int> order;            ///< nesting order of the output axes, outermost first
-  double cycles = 0;                 ///< predicted, one core
+  std::vector<int64_t> tile;  ///< per axis: instances (UPCAST, UNROLL) beside the lanes
+  int block_axis = -1;        ///< reduce axis that runs in blocks around the output loops
+  int64_t blocks = 0;         ///< of how many blocks
+  std::vector<int> order;     ///< nesting order of the output axes, outermost first
+  double cycles = 0;          ///< predicted, one core
 };
 
 /// The best candidates of a CPU kernel, best first, at most `n`. What a search starts from.

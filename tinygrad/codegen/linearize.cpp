@@ -13,9 +13,9 @@ constexpr OpSet kFirst = groups::kDefines | Ops::CONST | Ops::STACK;
 
 struct Loop {
   UOp range, end;
-  int depth = 0;        // 1: outermost
+  int depth = 0;  // 1: outermost
   int parent = -1;
-  UOps outside;         // values of enclosing blocks used inside
+  UOps outside;  // values of enclosing blocks used inside
   bool known = false;
 };
 
@@ -45,9 +45,12 @@ class Linearizer {
       for (UOp s : u.srcs()) use(s, block_[u.id()]);
     }
     // An END stands outside, what it ends inside.
-    for (Loop& l : loops_) for (UOp s : l.end.srcs()) if (s != l.range) use(s, loop_of_[l.range.id()]);
+    for (Loop& l : loops_)
+      for (UOp s : l.end.srcs())
+        if (s != l.range) use(s, loop_of_[l.range.id()]);
 
-    for (UOp u : order_) if (u.in(kFirst) && ranges_of(u).empty()) emit(u);
+    for (UOp u : order_)
+      if (u.in(kFirst) && ranges_of(u).empty()) emit(u);
     for (UOp s : sink_.srcs()) walk(s);
     return std::move(out_);
   }
@@ -57,10 +60,14 @@ class Linearizer {
     std::vector<int> stack{index};
     for (size_t steps = 0; !stack.empty(); steps++) {
       Loop& l = loops_[static_cast<size_t>(stack.back())];
-      if (l.known) { stack.pop_back(); continue; }
+      if (l.known) {
+        stack.pop_back();
+        continue;
+      }
       TG_ASSERT(l.end, "range ", l.range, " has no END");
       size_t before = stack.size();
-      for (UOp r : ranges_of(l.end)) if (is_loop(r) && !loop(r).known) stack.push_back(loop_of_[r.id()]);
+      for (UOp r : ranges_of(l.end))
+        if (is_loop(r) && !loop(r).known) stack.push_back(loop_of_[r.id()]);
       TG_ASSERT(steps <= 2 * loops_.size() * loops_.size() + 2, "loops run in a circle at ", l.range);
       if (stack.size() != before) continue;
       l.parent = innermost(l.end), l.depth = l.parent < 0 ? 1 : loops_[static_cast<size_t>(l.parent)].depth + 1;
@@ -102,11 +109,17 @@ class Linearizer {
     if (!u.is(Ops::GROUP) && !u.is(Ops::NOOP)) out_.push_back(u);
   }
   void walk(UOp root) {
-    struct Frame { UOp node; size_t next; };
+    struct Frame {
+      UOp node;
+      size_t next;
+    };
     std::vector<Frame> stack{{root, 0}};
     while (!stack.empty()) {
       auto& [u, next] = stack.back();
-      if (next == 0 && emitted_[u.id()]) { stack.pop_back(); continue; }
+      if (next == 0 && emitted_[u.id()]) {
+        stack.pop_back();
+        continue;
+      }
       UOp child;
       if (u.is(Ops::END)) {
         // The loop's outside values, its RANGE, the effect.
@@ -117,7 +130,10 @@ class Linearizer {
       } else if (next < u.nsrc()) {
         child = u.src(next);
       }
-      if (!child) { emit(u), stack.pop_back(); continue; }
+      if (!child) {
+        emit(u), stack.pop_back();
+        continue;
+      }
       next++;
       if (!emitted_[child.id()]) stack.push_back({child, 0});
     }

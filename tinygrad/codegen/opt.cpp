@@ -92,13 +92,18 @@ int KernelAxes::split(int axis, int64_t inner, AxisType type, bool outer) {
 
 void KernelAxes::apply(const Opt& opt) {
   auto fail = [&](const std::string& why) { throw KernelOptError(str("[opt] ", opt_name(opt.op), " axis ", opt.axis, " arg ", opt.arg, ": ", why)); };
-  if (opt.op == OptOp::kNoLocals) { no_locals_ = true, applied_.push_back(opt); return; }
+  if (opt.op == OptOp::kNoLocals) {
+    no_locals_ = true, applied_.push_back(opt);
+    return;
+  }
   if (opt.axis < 0 || opt.axis >= static_cast<int>(axes_.size())) fail(str("expected an axis below ", axes_.size()));
   Axis& a = axes_[static_cast<size_t>(opt.axis)];
   Origin& o = origins_[static_cast<size_t>(a.origin)];
   const bool whole = opt.arg == 0;
   const int64_t n = whole ? a.size : opt.arg;
-  auto need = [&](bool condition, const char* why) { if (!condition) fail(why); };
+  auto need = [&](bool condition, const char* why) {
+    if (!condition) fail(why);
+  };
   auto divides = [&] {
     need(a.size > 0, "the axis has a symbolic size");
     need(n > 0 && a.size % n == 0, "the size is not a multiple of the argument");
@@ -130,8 +135,11 @@ void KernelAxes::apply(const Opt& opt) {
       retype(AxisType::kVector);
       break;
     }
-    case OptOp::kLocal: need(renderer_.has_locals() && !no_locals_, "the target has no workgroups"), need(loop, "not a loop"), divides(), retype(AxisType::kLocal); break;
-    case OptOp::kGroup: case OptOp::kGroupTop:
+    case OptOp::kLocal:
+      need(renderer_.has_locals() && !no_locals_, "the target has no workgroups"), need(loop, "not a loop"), divides(), retype(AxisType::kLocal);
+      break;
+    case OptOp::kGroup:
+    case OptOp::kGroupTop:
       if (opt.op == OptOp::kGroupTop && !renderer_.has_locals()) {
         need(reduce, "not a reduce loop"), divides(), need(can_accumulate(), "the kernel does not store one reduce as it is");
         for (const Axis& b : axes_) need(!b.block, "there is a loop around the outputs already");
@@ -159,7 +167,8 @@ void KernelAxes::apply(const Opt& opt) {
       split(opt.axis, n, a.type);
       break;
     case OptOp::kPadTo: {
-      need(a.size > 0, "the axis has a symbolic size"), need(opt.arg > 0, "expected a positive multiple"), need(o.terms.size() == 1, "the axis is split already");
+      need(a.size > 0, "the axis has a symbolic size"), need(opt.arg > 0, "expected a positive multiple"),
+          need(o.terms.size() == 1, "the axis is split already");
       need(loop || reduce, "not a loop");
       int64_t padded = (a.size + opt.arg - 1) / opt.arg * opt.arg;
       if (padded != a.size) a.size = padded, o.padded = true;
@@ -180,7 +189,8 @@ UOp KernelAxes::finish() const {
   auto in_grid = [&](const Axis& a) {
     if (!renderer_.has_locals() || a.type != AxisType::kLoop) return false;
     UOp r = origins_[static_cast<size_t>(a.origin)].range;
-    for (UOp e : sink_.srcs()) if (!e.is(Ops::END) || std::find(e.srcs().begin() + 1, e.srcs().end(), r) == e.srcs().end()) return false;
+    for (UOp e : sink_.srcs())
+      if (!e.is(Ops::END) || std::find(e.srcs().begin() + 1, e.srcs().end(), r) == e.srcs().end()) return false;
     return true;
   };
   // Final ranges: the identifier is the place in the nest, so that the nesting order is the order chosen here.
@@ -190,13 +200,21 @@ UOp KernelAxes::finish() const {
     Axis a = axes_[axis];
     if (in_grid(a)) a.type = AxisType::kGlobal;
     if (a.type == AxisType::kVector) ranges[axis] = UOp::range(a.size, static_cast<int32_t>(axes_.size()), a.type);
-    else if (a.size == 0) ranges[axis] = UOp::range(origins_[static_cast<size_t>(a.origin)].range.src(0), RangeArg{{static_cast<int32_t>(i)}, a.type});
+    else if (a.size == 0)
+      ranges[axis] = UOp::range(origins_[static_cast<size_t>(a.origin)].range.src(0), RangeArg{{static_cast<int32_t>(i)}, a.type});
     else ranges[axis] = UOp::range(a.size, static_cast<int32_t>(i), a.type);
   }
-  struct Final { UOp value, guard; bool gate = false; UOps parts; };
+  struct Final {
+    UOp value, guard;
+    bool gate = false;
+    UOps parts;
+  };
   UOp block;  // the loop around the outputs
   std::unordered_map<UOp, Final> map;
-  auto fold2 = [](Ops op, UOp a, UOp b) { UOp s[2] = {a, b}; return fold(op, op == Ops::CMPLT ? dtypes::bool_ : a.dtype(), s); };
+  auto fold2 = [](Ops op, UOp a, UOp b) {
+    UOp s[2] = {a, b};
+    return fold(op, op == Ops::CMPLT ? dtypes::bool_ : a.dtype(), s);
+  };
   for (const Origin& o : origins_) {
     Final f;
     for (const Term& t : o.terms) {
@@ -213,7 +231,10 @@ UOp KernelAxes::finish() const {
     if (o.padded) {
       f.guard = fold2(Ops::CMPLT, f.value, UOp::constant(o.size));
       // Lanes beyond the end are masked; anything else beyond it computes the last element again and does not store it.
-      if (!f.gate) { UOp s[3] = {f.guard, f.value, UOp::constant(o.size - 1)}; f.value = fold(Ops::WHERE, f.value.dtype(), s); }
+      if (!f.gate) {
+        UOp s[3] = {f.guard, f.value, UOp::constant(o.size - 1)};
+        f.value = fold(Ops::WHERE, f.value.dtype(), s);
+      }
     }
     map.emplace(o.range, f);
   }
@@ -229,7 +250,10 @@ UOp KernelAxes::finish() const {
   MemoScope memo;
   UOps src;
   for (UOp u : sink_.toposort()) {
-    if (auto it = map.find(u); it != map.end()) { memo.set(u, it->second.value); continue; }
+    if (auto it = map.find(u); it != map.end()) {
+      memo.set(u, it->second.value);
+      continue;
+    }
     bool changed = false;
     src.clear();
     const uint32_t ends = u.in(Ops::END | Ops::REDUCE) ? range_start(u) : u.nsrc();

@@ -1,15 +1,17 @@
 /// \file OptOps: the optimisations of a kernel are splits, types and order of its ranges, nothing else.
 ///
-/// A kernel has a list of axes: first its output ranges, then its reduce ranges, in nesting order. A split keeps the outer part at its place in the list and appends
-/// the inner part (Opt::kThread with an argument appends the inner part as a LOOP, too), so numbers of axes stay valid.
+/// A kernel has a list of axes: first its output ranges, then its reduce ranges, in nesting order. A split keeps the outer part at its place in the
+/// list and appends the inner part (Opt::kThread with an argument appends the inner part as a LOOP, too), so numbers of axes stay valid.
 ///
-///   kUpcast axis n    inner n of an output axis becomes UPCAST (0: all of it)          kUnroll axis n   inner n of a reduce axis becomes UNROLL (0: all)
-///   kVector axis n    inner n of any axis becomes the lanes; several axes may share    kSplit axis n    inner n becomes a loop of its own (cache block)
+///   kUpcast axis n    inner n of an output axis becomes UPCAST (0: all of it)          kUnroll axis n   inner n of a reduce axis becomes UNROLL (0:
+///   all) kVector axis n    inner n of any axis becomes the lanes; several axes may share    kSplit axis n    inner n becomes a loop of its own
+///   (cache block)
 ///                     the lanes when no value depends on two of them                   kSwap axis other exchanges the places of two loops
-///   kThread axis n    outer n of an output axis becomes THREAD (0: all), outermost     kPadTo axis n    size up to a multiple of n; before any split of the axis
-///   kLocal axis n     inner n becomes LOCAL (0: all)                                   kNoLocals        no workgroups
-///   kGroup axis n     inner n of a reduce axis becomes GROUP_REDUCE; kGroupTop: outer n. On a target without workgroups kGroupTop makes the outer n a loop around all
-///                     output loops, and what is stored accumulates in memory: every block of the operands is used for all outputs while it is in the cache
+///   kThread axis n    outer n of an output axis becomes THREAD (0: all), outermost     kPadTo axis n    size up to a multiple of n; before any split
+///   of the axis kLocal axis n     inner n becomes LOCAL (0: all)                                   kNoLocals        no workgroups kGroup axis n
+///   inner n of a reduce axis becomes GROUP_REDUCE; kGroupTop: outer n. On a target without workgroups kGroupTop makes the outer n a loop around all
+///                     output loops, and what is stored accumulates in memory: every block of the operands is used for all outputs while it is in the
+///                     cache
 #pragma once
 #include <vector>
 
@@ -18,17 +20,19 @@
 namespace tg {
 
 /// An Opt that does not fit its kernel or target.
-struct KernelOptError : Error { using Error::Error; };
+struct KernelOptError : Error {
+  using Error::Error;
+};
 
 /// A kernel AST with its axes while optimisations are chosen.
 class KernelAxes {
  public:
   struct Axis {
-    int64_t size = 0;      ///< 0: symbolic
+    int64_t size = 0;  ///< 0: symbolic
     AxisType type = AxisType::kLoop;
-    int origin = 0;        ///< which range of the AST it is a part of
-    bool reduce = false;   ///< part of a reduce range
-    bool block = false;    ///< a loop of a reduce range around the output loops
+    int origin = 0;       ///< which range of the AST it is a part of
+    bool reduce = false;  ///< part of a reduce range
+    bool block = false;   ///< a loop of a reduce range around the output loops
   };
   KernelAxes(UOp sink, const Renderer& renderer);
 
@@ -44,7 +48,10 @@ class KernelAxes {
   UOp finish() const;
 
  private:
-  struct Term { int axis; int64_t coefficient; };
+  struct Term {
+    int axis;
+    int64_t coefficient;
+  };
   struct Origin {
     UOp range;
     int64_t size = 0;
@@ -56,13 +63,14 @@ class KernelAxes {
   UOp sink_;
   const Renderer& renderer_;
   std::vector<Axis> axes_;
-  std::vector<int> order_;    // nesting order of the axes, outermost first
+  std::vector<int> order_;  // nesting order of the axes, outermost first
   std::vector<Origin> origins_;
   std::vector<Opt> applied_;
   bool no_locals_ = false;
 };
 
-/// Fewer and better ranges: output or reduce ranges that every index walks as one merge; a range used only through r / c and r % c splits. Meaning does not change.
+/// Fewer and better ranges: output or reduce ranges that every index walks as one merge; a range used only through r / c and r % c splits. Meaning
+/// does not change.
 UOp simplify_ranges(UOp sink);
 
 }  // namespace tg

@@ -21,9 +21,14 @@ struct Cache {
   std::unordered_map<ProgramKey, std::list<Entry>::iterator, KeyHash> index;
   size_t limit = 4096;
 
-  void trim() { while (entries.size() > limit) index.erase(entries.back().first), entries.pop_back(); }
+  void trim() {
+    while (entries.size() > limit) index.erase(entries.back().first), entries.pop_back();
+  }
 };
-Cache& cache() { static Cache c; return c; }
+Cache& cache() {
+  static Cache c;
+  return c;
+}
 }  // namespace
 
 ProgramKey program_key(const Kernel& kernel, const Renderer& renderer, const CodegenOptions& options) {

@@ -15,7 +15,8 @@ struct ProgramKey {
 ProgramKey program_key(const Kernel& kernel, const Renderer& renderer, const CodegenOptions& options);
 
 /// to_program through the cache: two threads that ask for one program at a time may both make it, and get the same.
-std::shared_ptr<const Program> cached_program(const Kernel& kernel, const Renderer& renderer, const CodegenOptions& options = CodegenOptions::from_env());
+std::shared_ptr<const Program> cached_program(const Kernel& kernel, const Renderer& renderer,
+                                              const CodegenOptions& options = CodegenOptions::from_env());
 
 void clear_program_cache();
 /// Programs held, and the greatest number of them.

@@ -16,8 +16,10 @@ std::vector<bool> computes_data(const UOps& linear) {
   for (size_t i = linear.size(); i-- > 0;) {
     UOp u = linear[i];
     if (u.is(Ops::STORE)) data[u.src(1).id()] = true;
-    else if (u.is(Ops::LOAD)) { if (u.nsrc() == 3) data[u.src(1).id()] = true; }
-    else if (u.in(groups::kElementwise | Ops::REDUCE | Ops::WMMA) && data[u.id()]) for (UOp s : u.srcs()) data[s.id()] = true;
+    else if (u.is(Ops::LOAD)) {
+      if (u.nsrc() == 3) data[u.src(1).id()] = true;
+    } else if (u.in(groups::kElementwise | Ops::REDUCE | Ops::WMMA) && data[u.id()])
+      for (UOp s : u.srcs()) data[s.id()] = true;
   }
   return data;
 }
@@ -81,7 +83,8 @@ void describe_parameters(Program& p, UOp ast) {
   }
   std::sort(vars.begin(), vars.end(), [](UOp a, UOp b) { return a.arg<ParamArg>().name < b.arg<ParamArg>().name; });
   p.vars.clear(), p.nbuffers = 0, p.thread_extent = {};
-  for (UOp v : vars) if (p.vars.empty() || p.vars.back() != v.arg<ParamArg>().name) p.vars.push_back(v.arg<ParamArg>().name);
+  for (UOp v : vars)
+    if (p.vars.empty() || p.vars.back() != v.arg<ParamArg>().name) p.vars.push_back(v.arg<ParamArg>().name);
   for (UOp u : params) p.nbuffers = std::max(p.nbuffers, static_cast<int>(u.arg<ParamArg>().slot) + 1);
   p.reads.assign(static_cast<size_t>(p.nbuffers), false), p.writes = p.reads;
   for (UOp u : p.linear) {

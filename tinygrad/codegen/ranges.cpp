@@ -20,7 +20,10 @@ UOp replace_ranges(UOp sink, const std::map<uint32_t, std::pair<UOp, UOps>>& map
   MemoScope memo;
   UOps src;
   for (UOp u : sink.toposort()) {
-    if (auto it = map.find(u.id()); it != map.end()) { memo.set(u, it->second.first); continue; }
+    if (auto it = map.find(u.id()); it != map.end()) {
+      memo.set(u, it->second.first);
+      continue;
+    }
     src.clear();
     bool changed = false;
     const uint32_t ends = u.in(Ops::END | Ops::REDUCE) ? range_start(u) : u.nsrc();
@@ -32,7 +35,8 @@ UOp replace_ranges(UOp sink, const std::map<uint32_t, std::pair<UOp, UOps>>& map
     if (u.in(Ops::END | Ops::REDUCE)) {
       // A merged pair names one range twice.
       UOps once(src.begin(), src.begin() + ends);
-      for (size_t i = ends; i < src.size(); i++) if (std::find(once.begin() + ends, once.end(), src[i]) == once.end()) once.push_back(src[i]);
+      for (size_t i = ends; i < src.size(); i++)
+        if (std::find(once.begin() + ends, once.end(), src[i]) == once.end()) once.push_back(src[i]);
       memo.set(u, changed ? UOp::make(u.op(), u.dtype(), once, u.arg(), u.tag()) : u);
     } else {
       memo.set(u, changed ? fold(u.op(), u.dtype(), src, u.arg(), u.tag()) : u);
@@ -58,7 +62,8 @@ UOp split_digits(UOp sink) {
     if (!u.is(Ops::REDUCE)) continue;
     for (UOp v : u.src(0).toposort()) {
       if (!v.is(Ops::LOAD) || !v.src(0).is(Ops::INDEX)) continue;
-      for (const auto& [r, c] : linear_form(v.src(0).src(1)).terms) if (c == 1 || c == -1) radix.erase(r.id());
+      for (const auto& [r, c] : linear_form(v.src(0).src(1)).terms)
+        if (c == 1 || c == -1) radix.erase(r.id());
     }
   }
   if (radix.empty()) return sink;
@@ -67,7 +72,8 @@ UOp split_digits(UOp sink) {
     if (!r.is(Ops::RANGE) || !radix.count(r.id())) continue;
     std::vector<int64_t> cuts = radix[r.id()], chain{1};
     std::sort(cuts.begin(), cuts.end());
-    for (int64_t c : cuts) if (c > chain.back() && c % chain.back() == 0) chain.push_back(c);
+    for (int64_t c : cuts)
+      if (c > chain.back() && c % chain.back() == 0) chain.push_back(c);
     chain.push_back(size_of(r));
     UOp sum;
     UOps parts;
@@ -84,8 +90,8 @@ UOp split_digits(UOp sink) {
   return replace_ranges(sink, map);
 }
 
-/// Merges output ranges (a, b) that every operand of a reduction walks as a * size(b) + b, one of them in steps of one, though what is stored does not: a long contiguous
-/// range in the innermost loop is worth a store through x / c and x % c.
+/// Merges output ranges (a, b) that every operand of a reduction walks as a * size(b) + b, one of them in steps of one, though what is stored does
+/// not: a long contiguous range in the innermost loop is worth a store through x / c and x % c.
 UOp merge_inside_reduces(UOp sink) {
   UOps order = sink.toposort(), ranges;
   std::vector<LinearForm> forms;
@@ -96,7 +102,8 @@ UOp merge_inside_reduces(UOp sink) {
       if (v.is(Ops::REDUCE)) return sink;
       if (!v.is(Ops::INDEX)) continue;
       forms.push_back(linear_form(v.src(1)));
-      for (UOp x : forms.back().rest) if (!ranges_of(x).empty()) return sink;
+      for (UOp x : forms.back().rest)
+        if (!ranges_of(x).empty()) return sink;
       if (v.src(1).is(Ops::WHERE) && !ranges_of(v.src(1).src(0)).empty()) return sink;
     }
   }
@@ -129,7 +136,10 @@ UOp merge(UOp sink) {
   std::vector<LinearForm> forms;
   std::vector<UOps> owners;
   for (UOp u : order) {
-    if (u.is(Ops::RANGE)) { ranges.push_back(u); continue; }
+    if (u.is(Ops::RANGE)) {
+      ranges.push_back(u);
+      continue;
+    }
     if (u.in(Ops::END | Ops::REDUCE)) owners.push_back(UOps(u.srcs().begin() + range_start(u), u.srcs().end()));
     // Maximal integer expressions: sources that continue no sum.
     const bool sum = u.dtype().is_int() && (u.is(Ops::ADD) || (u.is(Ops::MUL) && (u.src(1).is_const() || u.src(0).is_const())) ||
@@ -182,7 +192,8 @@ UOp merge(UOp sink) {
   }
   return replace_ranges(sink, map);
 }
-/// A sum of sums is one sum: REDUCE(WHERE(g, REDUCE(v, inner), 0), outer) -> REDUCE(WHERE(g, v, 0), outer, inner), where nothing else uses the inner one.
+/// A sum of sums is one sum: REDUCE(WHERE(g, REDUCE(v, inner), 0), outer) -> REDUCE(WHERE(g, v, 0), outer, inner), where nothing else uses the inner
+/// one.
 UOp flatten_sums(UOp sink) {
   UOps order = sink.toposort();
   std::vector<uint32_t> uses;
@@ -224,8 +235,8 @@ void clauses(UOp gate, UOps* out) {
   }
 }
 
-/// WHERE(g, ... LOAD(INDEX(p, WHERE(g & h, i, Invalid))) ..., c): where g does not hold the value is not used, so the load may do without g if i stays inside of the buffer.
-/// A weight read at an address that the lanes share would else become a masked gather.
+/// WHERE(g, ... LOAD(INDEX(p, WHERE(g & h, i, Invalid))) ..., c): where g does not hold the value is not used, so the load may do without g if i
+/// stays inside of the buffer. A weight read at an address that the lanes share would else become a masked gather.
 UOp relax_gates(UOp sink) {
   MemoScope memo;
   UOps src;
@@ -244,14 +255,18 @@ UOp relax_gates(UOp sink) {
         stack.pop_back();
         if (seen.has(x)) continue;
         seen.mark(x);
-        if (x.in(groups::kElementwise)) { stack.insert(stack.end(), x.srcs().begin(), x.srcs().end()); continue; }
+        if (x.in(groups::kElementwise)) {
+          stack.insert(stack.end(), x.srcs().begin(), x.srcs().end());
+          continue;
+        }
         if (!x.is(Ops::LOAD) || x.nsrc() != 1 || !x.src(0).is(Ops::INDEX)) continue;
         UOp index = x.src(0).src(1), param = x.src(0).src(0);
         if (!index.is(Ops::WHERE) || !index.src(2).is_invalid() || !param.is(Ops::PARAM)) continue;
         UOps all;
         UOp rest;
         clauses(index.src(0), &all);
-        for (UOp c : all) if (std::find(held.begin(), held.end(), c) == held.end()) rest = rest ? rest & c : c;
+        for (UOp c : all)
+          if (std::find(held.begin(), held.end(), c) == held.end()) rest = rest ? rest & c : c;
         Bounds b = bounds_of(index.src(1));
         UOp size = param.src(0).src(0);
         if (!size.is_const() || b.lo < 0 || b.hi >= size.const_int()) continue;

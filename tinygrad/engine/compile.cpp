@@ -18,14 +18,16 @@
 
 namespace tg {
 
-std::atomic<int64_t> GlobalCounters::kernels{0}, GlobalCounters::copies{0}, GlobalCounters::compiled{0}, GlobalCounters::ops{0}, GlobalCounters::mem{0},
-    GlobalCounters::nanoseconds{0};
+std::atomic<int64_t> GlobalCounters::kernels{0}, GlobalCounters::copies{0}, GlobalCounters::compiled{0}, GlobalCounters::ops{0},
+    GlobalCounters::mem{0}, GlobalCounters::nanoseconds{0};
 void GlobalCounters::reset() { kernels = copies = compiled = ops = mem = nanoseconds = 0; }
 
 namespace {
 constexpr size_t kMaxPrograms = 16384;
 
-struct KeyHash { size_t operator()(const Hash128& h) const { return h.lo; } };
+struct KeyHash {
+  size_t operator()(const Hash128& h) const { return h.lo; }
+};
 
 /// Loaded kernels, least recently used first out.
 class ProgramCache {
@@ -54,7 +56,10 @@ class ProgramCache {
   std::list<Entry> order_;
   std::unordered_map<Hash128, std::list<Entry>::iterator, KeyHash> map_;
 };
-ProgramCache& cache() { static auto* c = new ProgramCache; return *c; }
+ProgramCache& cache() {
+  static auto* c = new ProgramCache;
+  return *c;
+}
 
 /// One renderer per target, made when first needed.
 const Renderer& renderer_for(const Target& target) {
@@ -75,9 +80,7 @@ CompiledKernelRef compile_one(const Hash128& key, const Kernel& kernel, Device& 
   if (program) {
     try {
       compiled->executable = device.load(program->binary, program->name);
-    } catch (const FormatError&) {
-      program = nullptr;
-    }
+    } catch (const FormatError&) { program = nullptr; }
   }
   if (!program) {
     program = to_program(kernel, renderer_for(target), options);

@@ -13,7 +13,7 @@ class Device;
 
 /// A kernel ready to launch.
 struct CompiledKernel {
-  std::shared_ptr<const Program> program;   ///< metadata; `linear` may be empty when it came from the disk cache
+  std::shared_ptr<const Program> program;  ///< metadata; `linear` may be empty when it came from the disk cache
   std::shared_ptr<Executable> executable;
 };
 using CompiledKernelRef = std::shared_ptr<const CompiledKernel>;

@@ -18,7 +18,9 @@ constexpr const char* kTable = "program";
 /// Appends plain values and length-prefixed strings.
 class Writer {
  public:
-  template <class T> void value(T v) { bytes.insert(bytes.end(), reinterpret_cast<const uint8_t*>(&v), reinterpret_cast<const uint8_t*>(&v) + sizeof v); }
+  template <class T> void value(T v) {
+    bytes.insert(bytes.end(), reinterpret_cast<const uint8_t*>(&v), reinterpret_cast<const uint8_t*>(&v) + sizeof v);
+  }
   void text(std::string_view s) { value<uint64_t>(s.size()), bytes.insert(bytes.end(), s.begin(), s.end()); }
   std::vector<uint8_t> bytes;
 };
@@ -52,7 +54,10 @@ class Reader {
   std::span<const uint8_t> left_;
 };
 
-struct Search { const void* address; std::string id, path; };
+struct Search {
+  const void* address;
+  std::string id, path;
+};
 
 int find_build_id(dl_phdr_info* info, size_t, void* data) {
   auto* search = static_cast<Search*>(data);
@@ -84,7 +89,7 @@ const std::string& build_identity() {
     Search search{reinterpret_cast<const void*>(&build_identity), {}, {}};
     dl_iterate_phdr(find_build_id, &search);
     if (!search.id.empty()) return search.id;
-    struct stat info {};
+    struct stat info{};
     if (stat(search.path.c_str(), &info) != 0) return std::string();
     return str(info.st_size, '.', info.st_mtime);
   }();

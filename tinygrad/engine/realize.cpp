@@ -22,16 +22,24 @@ struct Compiled {
   std::string target;
   std::vector<CompiledKernelRef> calls;  // empty entries for copies
 };
-std::mutex& compiled_mutex() { static auto* m = new std::mutex; return *m; }
+std::mutex& compiled_mutex() {
+  static auto* m = new std::mutex;
+  return *m;
+}
 
 std::shared_ptr<const Compiled> compile_schedule(const Schedule& s) {
   auto result = std::make_shared<Compiled>();
   result->settings = codegen_settings_hash();
   for (const ScheduleCall& c : s.calls)
-    if (c.kind == ScheduleCall::kKernel) { result->target = Device::get(s.buffers[static_cast<size_t>(c.buffers[0])].device).target().key(); break; }
+    if (c.kind == ScheduleCall::kKernel) {
+      result->target = Device::get(s.buffers[static_cast<size_t>(c.buffers[0])].device).target().key();
+      break;
+    }
   {
     std::lock_guard lock(compiled_mutex());
-    if (auto known = std::static_pointer_cast<const Compiled>(s.compiled); known && known->settings == result->settings && known->target == result->target) return known;
+    if (auto known = std::static_pointer_cast<const Compiled>(s.compiled);
+        known && known->settings == result->settings && known->target == result->target)
+      return known;
   }
   result->calls.resize(s.calls.size());
   std::map<std::string, std::vector<size_t>> by_device;
@@ -60,7 +68,9 @@ int64_t extent_of(const Program& p, const std::vector<int64_t>& vars) {
   return static_cast<int64_t>(vmax(e));
 }
 
-struct Range { const char *begin, *end; };
+struct Range {
+  const char *begin, *end;
+};
 Range bytes_of(Buffer& b) {
   auto* p = static_cast<const char*>(b.handle());
   return {p, p + b.nbytes()};
@@ -153,7 +163,8 @@ void ScheduleRun::run() {
     }
     temporaries.clear();
   }
-  if (debug >= 1) report_run(s, std::chrono::duration<double>(compiled_at - start).count(), std::chrono::duration<double>(Clock::now() - compiled_at).count());
+  if (debug >= 1)
+    report_run(s, std::chrono::duration<double>(compiled_at - start).count(), std::chrono::duration<double>(Clock::now() - compiled_at).count());
 }
 
 void run_schedule(const BoundSchedule& bound) { ScheduleRun(bound).run(); }

@@ -19,7 +19,7 @@ class ScheduleRun {
 
  private:
   std::shared_ptr<const Schedule> schedule_;
-  std::vector<BufferRef> buffers_;   // by Schedule::buffers; internal ones are made by run()
+  std::vector<BufferRef> buffers_;  // by Schedule::buffers; internal ones are made by run()
   std::vector<std::pair<std::string, int64_t>> vars_;
 };
 

@@ -37,8 +37,8 @@ void report_run(const Schedule& s, double compile_seconds, double run_seconds) {
   }
   std::string names;
   for (const std::string& d : devices) names += (names.empty() ? "" : ",") + d;
-  std::printf("realize %s: %zu kernels (%zu different), compile %.2f ms, run %.2f ms\n", names.c_str(), s.calls.size(), kernels.size(), compile_seconds * 1e3,
-              run_seconds * 1e3);
+  std::printf("realize %s: %zu kernels (%zu different), compile %.2f ms, run %.2f ms\n", names.c_str(), s.calls.size(), kernels.size(),
+              compile_seconds * 1e3, run_seconds * 1e3);
   std::fflush(stdout);
 }
 

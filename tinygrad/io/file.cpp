@@ -15,7 +15,9 @@ namespace {
 
 struct Closer {
   int fd;
-  ~Closer() { if (fd >= 0) ::close(fd); }
+  ~Closer() {
+    if (fd >= 0) ::close(fd);
+  }
 };
 
 }  // namespace
@@ -32,7 +34,8 @@ std::vector<uint8_t> read_file(const std::filesystem::path& path, uint64_t max_b
     const ssize_t n = ::read(file.fd, bytes.data() + got, size - got);
     if (n < 0 && errno == EINTR) continue;
     TG_CHECK(FileError, n >= 0, "[read_file] ", path.string(), ": ", std::strerror(errno));
-    TG_CHECK(FileError, n > 0, "[read_file] ", path.string(), ": got ", got, " bytes, expected ", size, ": the file became shorter while it was read");
+    TG_CHECK(FileError, n > 0, "[read_file] ", path.string(), ": got ", got, " bytes, expected ", size,
+             ": the file became shorter while it was read");
     got += n;
   }
   return bytes;

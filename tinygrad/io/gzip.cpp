@@ -49,7 +49,8 @@ std::vector<uint8_t> gunzip(std::span<const uint8_t> bytes, uint64_t max_bytes, 
       inflateReset(&z);
       continue;
     }
-    TG_CHECK(FormatError, status == Z_OK || status == Z_BUF_ERROR, "[gunzip] ", name, ": corrupt at byte ", in_at, ": ", z.msg ? z.msg : "zlib error");
+    TG_CHECK(FormatError, status == Z_OK || status == Z_BUF_ERROR, "[gunzip] ", name, ": corrupt at byte ", in_at, ": ",
+             z.msg ? z.msg : "zlib error");
     TG_CHECK(FormatError, took != 0 || made != 0, "[gunzip] ", name, ": truncated after ", in_at, " bytes");
   }
   out.resize(out_at);

@@ -46,7 +46,10 @@ uint64_t checksum(const uint8_t* header) {
   return sum;
 }
 
-struct Extended { std::optional<std::string> path; std::optional<uint64_t> size; };
+struct Extended {
+  std::optional<std::string> path;
+  std::optional<uint64_t> size;
+};
 
 /// Records "LENGTH KEY=VALUE\n" of a pax header; only path and size matter here.
 bool parse_pax(std::string_view text, Extended& out) {
@@ -94,7 +97,8 @@ std::vector<TarEntry> tar_entries(std::span<const uint8_t> archive, std::string_
     TG_CHECK(FormatError, size <= total - at, "[tar] ", name, ": entry at byte ", at - kBlock, " has ", size, " bytes, ", total - at, " remain");
     const std::string_view content(reinterpret_cast<const char*>(archive.data() + at), size);
     if (type == 'L' || type == 'x') {
-      TG_CHECK(FormatError, size <= kMaxPax, "[tar] ", name, ": extended header at byte ", at - kBlock, " has ", size, " bytes, expected at most ", kMaxPax);
+      TG_CHECK(FormatError, size <= kMaxPax, "[tar] ", name, ": extended header at byte ", at - kBlock, " has ", size, " bytes, expected at most ",
+               kMaxPax);
       const bool good = type == 'x' ? parse_pax(content, next) : size <= kMaxName;
       TG_CHECK(FormatError, good, "[tar] ", name, ": corrupt extended header at byte ", at - kBlock);
       if (type == 'L') next.path = std::string(content.substr(0, content.find('\0')));

@@ -12,7 +12,8 @@
 namespace tg::nn {
 namespace {
 
-constexpr const char* kBatches[] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"};
+constexpr const char* kBatches[] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
+                                    "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"};
 constexpr int kTestBatch = 5;
 constexpr uint64_t kMaxArchiveBytes = uint64_t{1} << 29;  // the real one is 184 MB unpacked
 
@@ -25,8 +26,8 @@ void add_batch(CifarBytes& out, int batch, std::span<const uint8_t> bytes, uint6
 
 void parse_cifar10_batch(std::span<const uint8_t> bytes, uint64_t records, std::string_view name, std::vector<uint8_t>& images,
                          std::vector<uint8_t>& labels) {
-  TG_CHECK(FormatError, bytes.size() % kCifarRecordBytes == 0 && bytes.size() / kCifarRecordBytes == records, "[cifar] ", name, ": got ", bytes.size(),
-           " bytes, expected ", records, " records of ", kCifarRecordBytes);
+  TG_CHECK(FormatError, bytes.size() % kCifarRecordBytes == 0 && bytes.size() / kCifarRecordBytes == records, "[cifar] ", name, ": got ",
+           bytes.size(), " bytes, expected ", records, " records of ", kCifarRecordBytes);
   images.reserve(images.size() + records * kCifarImageBytes);
   labels.reserve(labels.size() + records);
   for (uint64_t i = 0; i < records; i++) {

@@ -9,7 +9,9 @@
 namespace tg::nn {
 
 /// Images are 3 x 32 x 32 (red, green, blue planes), labels 0 to 9; the whole set has 50000 for training and 10000 for testing.
-struct CifarBytes { std::vector<uint8_t> train_images, train_labels, test_images, test_labels; };
+struct CifarBytes {
+  std::vector<uint8_t> train_images, train_labels, test_images, test_labels;
+};
 
 inline constexpr uint64_t kCifarImageBytes = 3 * 32 * 32, kCifarRecordBytes = 1 + kCifarImageBytes;
 

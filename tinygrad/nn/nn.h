@@ -22,14 +22,15 @@ struct Linear {
 
 struct Conv2dOptions {
   Ints stride = 1;
-  Ints padding = 0;   ///< one number, one for each spatial axis, or {left, right, top, bottom, ...}
+  Ints padding = 0;  ///< one number, one for each spatial axis, or {left, right, top, bottom, ...}
   Ints dilation = 1;
   int64_t groups = 1;
   bool bias = true;
   bool same = false;  ///< pad so that the output has the input's size; needs stride 1 and no padding of one's own
 };
 
-/// Convolution over the last axes: (batch, in, ...) -> (batch, out, ...). A number as kernel size stands for two axes; a list gives one for each axis.
+/// Convolution over the last axes: (batch, in, ...) -> (batch, out, ...). A number as kernel size stands for two axes; a list gives one for each
+/// axis.
 struct Conv2d {
   Tensor weight, bias;  ///< (out, in / groups, kernel...), (out): uniform within 1/sqrt(in * kernel elements)
   ConvOptions options;
@@ -53,7 +54,7 @@ struct BatchNormOptions {
 /// Normalizes every channel (axis 1) over batch and space. In training mode with the statistics of the batch, which also move the running ones
 /// (realized with an optimizer's step, or by realize()), else with the running ones.
 struct BatchNorm {
-  Tensor weight, bias;                                   ///< (channels); undefined without affine
+  Tensor weight, bias;                                    ///< (channels); undefined without affine
   Tensor num_batches_tracked, running_mean, running_var;  ///< the last two undefined without track_running_stats
   BatchNormOptions options;
   explicit BatchNorm(int64_t channels, const BatchNormOptions& o = {});

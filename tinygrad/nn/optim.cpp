@@ -9,10 +9,13 @@ namespace tg::nn {
 namespace {
 
 void check_not_negative(const char* optimizer, std::initializer_list<std::pair<const char*, double>> values) {
-  for (const auto& [name, value] : values) TG_CHECK(ValueError, value >= 0, "[", optimizer, "] got ", name, " = ", value, ", expected no negative number");
+  for (const auto& [name, value] : values)
+    TG_CHECK(ValueError, value >= 0, "[", optimizer, "] got ", name, " = ", value, ", expected no negative number");
 }
 
-Tensor number(float value, const std::string& device) { return Tensor::from(std::vector<float>{value}, Shape{}, {.device = device}).requires_grad_(false); }
+Tensor number(float value, const std::string& device) {
+  return Tensor::from(std::vector<float>{value}, Shape{}, {.device = device}).requires_grad_(false);
+}
 
 }  // namespace
 
@@ -25,7 +28,8 @@ Optimizer::Optimizer(const char* name, const Tensors& params, double rate) : nam
   }
   TG_CHECK(ValueError, !params_.empty(), "[", name, "] got no tensor to train, expected at least one without requires_grad(false)");
   for (const Tensor& p : params_) {
-    TG_CHECK(DTypeError, p.is_floating_point(), "[", name, "] got a parameter of type ", p.dtype(), ", expected floats; requires_grad_(false) marks tensors that are not trained");
+    TG_CHECK(DTypeError, p.is_floating_point(), "[", name, "] got a parameter of type ", p.dtype(),
+             ", expected floats; requires_grad_(false) marks tensors that are not trained");
     p.requires_grad_(true);
   }
   lr = number(static_cast<float>(rate), params_[0].device());

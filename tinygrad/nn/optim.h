@@ -68,8 +68,12 @@ class RMSprop : public Optimizer {
   Tensors square_, mean_, velocity_;
 };
 
-struct AdamOptions { double lr = 0.001, b1 = 0.9, b2 = 0.999, eps = 1e-8; };
-struct AdamWOptions { double lr = 0.001, b1 = 0.9, b2 = 0.999, eps = 1e-8, weight_decay = 0.01; };
+struct AdamOptions {
+  double lr = 0.001, b1 = 0.9, b2 = 0.999, eps = 1e-8;
+};
+struct AdamWOptions {
+  double lr = 0.001, b1 = 0.9, b2 = 0.999, eps = 1e-8, weight_decay = 0.01;
+};
 class AdamW : public Optimizer {
  public:
   explicit AdamW(const Tensors& params, const AdamWOptions& o = {}) : AdamW("AdamW", params, o) {}

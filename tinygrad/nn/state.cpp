@@ -52,7 +52,8 @@ LoadReport load_state_dict(const StateDict& target, const StateDict& source, con
       report.missing.push_back(name);
       continue;
     }
-    TG_CHECK(ShapeError, same_shape(t.shape(), at->second->shape()), "[load_state_dict] ", name, ": got shape ", at->second->shape(), ", expected ", t.shape());
+    TG_CHECK(ShapeError, same_shape(t.shape(), at->second->shape()), "[load_state_dict] ", name, ": got shape ", at->second->shape(), ", expected ",
+             t.shape());
     report.loaded.push_back(name);
     values.erase(at);
   }

@@ -34,7 +34,10 @@ class StateVisitor {
   template <class M> void member(const std::string& name, const M& m) {
     if constexpr (std::is_same_v<M, Tensor>) {
       if (m.defined()) out_.emplace_back(prefix_ + name, m);
-    } else if constexpr (requires { static_cast<bool>(m); *m; }) {  // optional, smart pointers
+    } else if constexpr (requires {
+                           static_cast<bool>(m);
+                           *m;
+                         }) {  // optional, smart pointers
       if (m) member(name, *m);
     } else {
       const size_t outside = prefix_.size();
@@ -48,10 +51,17 @@ class StateVisitor {
   template <class M> void contents(const M& m) {
     int i = 0;
     if constexpr (requires { m.visit_state(*this); }) m.visit_state(*this);
-    else if constexpr (requires { typename M::mapped_type; }) for (const auto& [key, e] : m) member(str(key), e);
-    else if constexpr (requires { m.begin(); m.end(); }) for (const auto& e : m) member(std::to_string(i++), e);
+    else if constexpr (requires { typename M::mapped_type; })
+      for (const auto& [key, e] : m) member(str(key), e);
+    else if constexpr (requires {
+                         m.begin();
+                         m.end();
+                       })
+      for (const auto& e : m) member(std::to_string(i++), e);
     else if constexpr (requires { std::tuple_size<M>::value; }) std::apply([&](const auto&... e) { (member(std::to_string(i++), e), ...); }, m);
-    else static_assert(requires { m.visit_state(*this); }, "TG_STATE lists a member that is no Tensor, no struct with TG_STATE and no container of these");
+    else
+      static_assert(
+          requires { m.visit_state(*this); }, "TG_STATE lists a member that is no Tensor, no struct with TG_STATE and no container of these");
   }
 
  private:

@@ -15,12 +15,11 @@ constexpr size_t kLongest = 96;             ///< characters of an expression tha
 constexpr int64_t kScratchLimit = 4 << 20;  ///< bytes of scratch memory on a thread's stack
 
 /// Words a variable of the user must not be called.
-constexpr const char* kReserved[] = {
-    "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float", "for", "goto", "if",
-    "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef",
-    "typeof", "union", "unsigned", "void", "volatile", "while", "asm", "buffers", "vars", "begin", "end", "linux", "unix", "INLINE",
-    "kernel"
-};
+constexpr const char* kReserved[] = {"auto",    "break",    "case",     "char",   "const",    "continue", "default",  "do",     "double",
+                                     "else",    "enum",     "extern",   "float",  "for",      "goto",     "if",       "inline", "int",
+                                     "long",    "register", "restrict", "return", "short",    "signed",   "sizeof",   "static", "struct",
+                                     "switch",  "typedef",  "typeof",   "union",  "unsigned", "void",     "volatile", "while",  "asm",
+                                     "buffers", "vars",     "begin",    "end",    "linux",    "unix",     "INLINE",   "kernel"};
 
 constexpr CStyle clang_style() {
   CStyle s;
@@ -273,7 +272,8 @@ CStyleWriter::CStyleWriter(const Program& p, const Target& target, const CStyle&
     int bytes = 1;
     if (u.is(Ops::CAST) || (u.in(groups::kComparison) && !u.src(0).dtype().is_bool())) bytes = u.src(0).dtype().itemsize();
     else if (u.in(groups::kAlu))
-      for (UOp s : u.srcs()) if (s.dtype().is_bool() && view_.lanes(s) > 1) bytes = std::max(bytes, mask_bytes(s));
+      for (UOp s : u.srcs())
+        if (s.dtype().is_bool() && view_.lanes(s) > 1) bytes = std::max(bytes, mask_bytes(s));
     mask_bytes_[at] = bytes;
   }
   count_uses();
@@ -285,14 +285,16 @@ void CStyleWriter::declare_storage() {
   for (const LinearInst& in : view_.insts())
     if (in.u.is(Ops::PARAM) && !is_variable(in.u)) nodes.at(static_cast<size_t>(in.u.arg<ParamArg>().slot))++;
   std::vector<UOp> params, variables;
-  for (const LinearInst& in : view_.insts()) if (in.u.is(Ops::PARAM)) (is_variable(in.u) ? variables : params).push_back(in.u);
+  for (const LinearInst& in : view_.insts())
+    if (in.u.is(Ops::PARAM)) (is_variable(in.u) ? variables : params).push_back(in.u);
   auto place = [&](UOp u) { return std::pair(is_variable(u) ? int64_t{view_.var_slot(u)} : u.arg<ParamArg>().slot, view_.position(u)); };
   auto before = [&](UOp a, UOp b) { return place(a) < place(b); };
   std::sort(params.begin(), params.end(), before), std::sort(variables.begin(), variables.end(), before);
   for (UOp u : variables) {  // their names are the user's, so they come first
     const std::string& given = u.arg<ParamArg>().name;
     std::string name = given;
-    for (char& c : name) if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+    for (char& c : name)
+      if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
     const bool letters = std::all_of(given.begin(), given.end(), [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); });
     name = unique(letters && !names_.count(name) ? name : "var_" + name);
     values_[static_cast<size_t>(view_.position(u))].expr = {name, kPostfix, true, {}};
@@ -353,12 +355,17 @@ void CStyleWriter::grid_index(UOp u) {
 void CStyleWriter::instruction(const LinearInst& in) {
   UOp u = in.u;
   switch (u.op()) {
-    case Ops::CONST: case Ops::STACK: case Ops::SINK: case Ops::GROUP: case Ops::NOOP: case Ops::INDEX: case Ops::AFTER: return;
-    case Ops::PARAM: case Ops::BUFFER: return;  // declared
+    case Ops::CONST:
+    case Ops::STACK:
+    case Ops::SINK:
+    case Ops::GROUP:
+    case Ops::NOOP:
+    case Ops::INDEX:
+    case Ops::AFTER: return;
+    case Ops::PARAM:
+    case Ops::BUFFER: return;  // declared
     case Ops::SPECIAL: return grid_index(u);
-    case Ops::BARRIER:
-      TG_ASSERT(!style_.barrier.empty(), "a BARRIER in a language without groups");
-      return line(std::string(style_.barrier));
+    case Ops::BARRIER: TG_ASSERT(!style_.barrier.empty(), "a BARRIER in a language without groups"); return line(std::string(style_.barrier));
     case Ops::RANGE:
       if (!is_vector_range(u)) return open_loop(u);
       if (in.lanes > 1 && in.need_value) {
@@ -378,9 +385,7 @@ void CStyleWriter::instruction(const LinearInst& in) {
     case Ops::LOAD: return load(u);
     case Ops::STORE: return store(u);
     case Ops::REDUCE: return reduce(in);
-    default:
-      TG_ASSERT(u.in(groups::kElementwise), "C does not know ", u);
-      return arithmetic(in);
+    default: TG_ASSERT(u.in(groups::kElementwise), "C does not know ", u); return arithmetic(in);
   }
 }
 

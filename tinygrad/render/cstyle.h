@@ -10,20 +10,20 @@ namespace tg {
 /// What one C-like language calls things. Views must outlive the renderer.
 struct CStyle {
   std::array<std::string_view, static_cast<size_t>(DTypeId::kCount)> types{};  ///< scalar types by DTypeId; empty: the language lacks it
-  std::string_view prologue;             ///< text in front of everything
-  std::string_view byte;                 ///< how bool is stored
-  std::string_view function;             ///< what stands before the kernel's result type
-  std::string_view helper;               ///< the same of functions the kernel calls
-  std::string_view pointer;              ///< what stands before a parameter's type ("__global ")
-  std::string_view restrict_word;        ///< what stands before a parameter's name
-  std::string_view scratch;              ///< what stands before a declaration of scratch memory ("__shared__ ")
-  std::string_view loop;                 ///< a line before each loop; empty: none
-  std::string_view barrier;              ///< statement that waits for the group; empty: the language has no groups
-  std::string_view inf[2], nan[2];       ///< of float32, of float64
-  std::string_view math_prefix;          ///< before sqrt, trunc, fma ...
-  std::string_view math_suffix[3];       ///< ... and after, by type: float16, float32, float64
+  std::string_view prologue;                                                   ///< text in front of everything
+  std::string_view byte;                                                       ///< how bool is stored
+  std::string_view function;                                                   ///< what stands before the kernel's result type
+  std::string_view helper;                                                     ///< the same of functions the kernel calls
+  std::string_view pointer;                                                    ///< what stands before a parameter's type ("__global ")
+  std::string_view restrict_word;                                              ///< what stands before a parameter's name
+  std::string_view scratch;                                                    ///< what stands before a declaration of scratch memory ("__shared__ ")
+  std::string_view loop;                                                       ///< a line before each loop; empty: none
+  std::string_view barrier;                         ///< statement that waits for the group; empty: the language has no groups
+  std::string_view inf[2], nan[2];                  ///< of float32, of float64
+  std::string_view math_prefix;                     ///< before sqrt, trunc, fma ...
+  std::string_view math_suffix[3];                  ///< ... and after, by type: float16, float32, float64
   std::string_view group_index[3], local_index[3];  ///< expressions of SPECIAL gidx0.., lidx0..; empty: no grid
-  bool host_entry = false;               ///< the kernel is called with (buffers, vars, begin, end), see docs/ir.md
+  bool host_entry = false;                          ///< the kernel is called with (buffers, vars, begin, end), see docs/ir.md
 };
 
 /// Writes readable C. Deterministic: equal programs give equal text. A value that is used once becomes part of its user, others are named:

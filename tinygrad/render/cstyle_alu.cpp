@@ -21,7 +21,8 @@ const char* symbol(Ops op) {
     case Ops::ADD: return "+";
     case Ops::SUB: return "-";
     case Ops::MUL: return "*";
-    case Ops::FDIV: case Ops::CDIV: return "/";
+    case Ops::FDIV:
+    case Ops::CDIV: return "/";
     case Ops::CMOD: return "%";
     case Ops::AND: return "&";
     case Ops::OR: return "|";
@@ -57,10 +58,15 @@ CStyleWriter::Expr CStyleWriter::boolean(UOp u, const std::vector<Expr>& s, int 
   const bool v = lanes > 1;
   auto negated = [&](const Expr& e) { return join((v ? "~" : "!") + wrap(e, kUnary), kUnary, {&e}); };
   switch (u.op()) {
-    case Ops::ADD: case Ops::MAX: case Ops::OR: return infix("|", kOr, s[0], s[1]);
-    case Ops::MUL: case Ops::AND: return infix("&", kAnd, s[0], s[1]);
-    case Ops::CMPNE: case Ops::XOR:
-      for (size_t i = 0; i < 2; i++) if (u.src(i).is_const() && u.src(i).const_int() != 0) return negated(s[1 - i]);
+    case Ops::ADD:
+    case Ops::MAX:
+    case Ops::OR: return infix("|", kOr, s[0], s[1]);
+    case Ops::MUL:
+    case Ops::AND: return infix("&", kAnd, s[0], s[1]);
+    case Ops::CMPNE:
+    case Ops::XOR:
+      for (size_t i = 0; i < 2; i++)
+        if (u.src(i).is_const() && u.src(i).const_int() != 0) return negated(s[1 - i]);
       return infix("^", kXor, s[0], s[1]);
     case Ops::CMPEQ: return v ? negated(infix("^", kXor, s[0], s[1])) : infix("==", kEqual, s[0], s[1]);
     case Ops::CMPLT: return infix("&", kAnd, negated(s[0]), s[1]);
@@ -145,17 +151,22 @@ CStyleWriter::Expr CStyleWriter::alu(UOp u, const std::vector<Expr>& s, int lane
       if (d.is_float()) return math("fma", d, lanes, {&s[0], &s[1], &s[2]});
       return integer(Ops::ADD, d, integer(Ops::MUL, d, s[0], s[1], lanes, true), s[2], lanes, true);
     case Ops::MAX: return maximum(u, s, lanes);
-    case Ops::SHL: case Ops::SHR: return shift(u, s[0], s[1], lanes);
-    case Ops::CDIV: case Ops::CMOD: return divide(u, s[0], s[1], lanes);
+    case Ops::SHL:
+    case Ops::SHR: return shift(u, s[0], s[1], lanes);
+    case Ops::CDIV:
+    case Ops::CMOD: return divide(u, s[0], s[1], lanes);
     case Ops::NEG: return negate(s[0], d, lanes);
     case Ops::SQRT: return math("sqrt", d, lanes, {&s[0]});
     case Ops::TRUNC: return d.is_float() ? math("trunc", d, lanes, {&s[0]}) : s[0];
-    case Ops::ADD: case Ops::SUB: case Ops::MUL:
+    case Ops::ADD:
+    case Ops::SUB:
+    case Ops::MUL:
       if (d.is_int()) return integer(u.op(), d, s[0], s[1], lanes, !never_wraps(u));
       return infix(symbol(u.op()), u.is(Ops::MUL) ? kMul : kAdd, s[0], s[1]);
     case Ops::FDIV: return infix("/", kMul, s[0], s[1]);
     case Ops::CMPLT: return infix("<", kLess, s[0], s[1]);
-    case Ops::CMPNE: case Ops::CMPEQ: return infix(symbol(u.op()), kEqual, s[0], s[1]);
+    case Ops::CMPNE:
+    case Ops::CMPEQ: return infix(symbol(u.op()), kEqual, s[0], s[1]);
     case Ops::AND: return infix("&", kAnd, s[0], s[1]);
     case Ops::OR: return infix("|", kOr, s[0], s[1]);
     case Ops::XOR: return infix("^", kXor, s[0], s[1]);
@@ -331,8 +342,9 @@ std::string CStyleWriter::reduce_helper(Ops op, DType d, int lanes) {
     }
     body += "  return " + combine(op, d, v + ".lo", v + ".hi", 1) + ";\n";
   } else {  // a lane without a partner stays as it is
-    body = str("  for (int n = ", lanes, "; n > 1; n = (n + 1) / 2)\n    for (int i = 0; i + (n + 1) / 2 < n; i++) a[i] = ",
-               combine(op, d, "a[i]", "a[i + (n + 1) / 2]", 1), ";\n  return a[0];\n");
+    body = str("  for (int n = ", lanes,
+               "; n > 1; n = (n + 1) / 2)\n    for (int i = 0; i + (n + 1) / 2 < n; i++) a[i] = ", combine(op, d, "a[i]", "a[i + (n + 1) / 2]", 1),
+               ";\n  return a[0];\n");
   }
   helper(name);
   helper_text(scalar(d) + " " + name + "(" + vector(d, lanes) + " a)", body);

@@ -21,15 +21,15 @@ class CStyleWriter {
   struct Expr {
     std::string text;
     Prec prec = kPostfix;
-    bool atom = false;        ///< a name or literal: repeating it costs nothing
-    std::vector<int> reads;   ///< registers the text names
+    bool atom = false;       ///< a name or literal: repeating it costs nothing
+    std::vector<int> reads;  ///< registers the text names
   };
   /// What is known of an instruction's value, or of its lane 0.
   struct Slot {
     Expr expr;
-    int uses = 0;             ///< still to come
-    bool escapes = false;     ///< some use is behind the loop it is computed in
-    std::string type;         ///< for when it gets a name
+    int uses = 0;          ///< still to come
+    bool escapes = false;  ///< some use is behind the loop it is computed in
+    std::string type;      ///< for when it gets a name
     const char* prefix = "alu";
   };
 
@@ -115,17 +115,16 @@ class CStyleWriter {
   Expr from_memory(const Expr& e, DType d, int lanes);
   Expr to_memory(const Expr& e, DType d, int lanes);
 
-
   const Program& p_;
   const Target& target_;
   const CStyle& style_;
   LinearView view_;
-  std::vector<Slot> values_, first_;           // by position: the value, its lane 0
-  std::vector<Slot*> open_;                    // inline expressions with uses to come
-  std::vector<std::string> storage_;           // by position: names of parameters and buffers
-  std::vector<int> mask_bytes_;                // by position, 0: not a vector of bools
-  std::vector<bool> plain_;                    // by position: BUFFERs that are one variable
-  std::vector<bool> written_;                  // by position: parameters
+  std::vector<Slot> values_, first_;  // by position: the value, its lane 0
+  std::vector<Slot*> open_;           // inline expressions with uses to come
+  std::vector<std::string> storage_;  // by position: names of parameters and buffers
+  std::vector<int> mask_bytes_;       // by position, 0: not a vector of bools
+  std::vector<bool> plain_;           // by position: BUFFERs that are one variable
+  std::vector<bool> written_;         // by position: parameters
   std::set<std::pair<DTypeId, int>> vectors_, unaligned_;
   std::set<std::string> names_, helper_names_;
   std::string helpers_, escaped_, body_;

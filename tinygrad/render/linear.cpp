@@ -24,7 +24,8 @@ bool never_wraps(UOp u) {
   switch (u.op()) {
     case Ops::ADD: lo = a.lo + b.lo, hi = a.hi + b.hi; break;
     case Ops::SUB: lo = a.lo - b.hi, hi = a.hi - b.lo; break;
-    case Ops::MUL: case Ops::SHL: {
+    case Ops::MUL:
+    case Ops::SHL: {
       if (u.is(Ops::SHL)) {
         if (b.lo < 0 || b.hi > 62) return false;
         b = {int128(1) << static_cast<int>(b.lo), int128(1) << static_cast<int>(b.hi)};
@@ -52,7 +53,8 @@ LinearView::LinearView(const Program& p) : p_(p) {
   for (UOp u : p.linear) {
     for (UOp s : u.srcs()) {
       if (!s.in(groups::kDefines | Ops::CONST) || position_[s.id()] >= 0) continue;
-      for (UOp d : s.srcs()) if (position_[d.id()] < 0) add(d);
+      for (UOp d : s.srcs())
+        if (position_[d.id()] < 0) add(d);
       add(s);
     }
     if (position_[u.id()] < 0) add(u);
@@ -61,7 +63,10 @@ LinearView::LinearView(const Program& p) : p_(p) {
 }
 
 void LinearView::add(UOp u) {
-  if (u.is(Ops::AFTER)) { position_[u.id()] = position(u.src(0)); return; }
+  if (u.is(Ops::AFTER)) {
+    position_[u.id()] = position(u.src(0));
+    return;
+  }
   position_[u.id()] = static_cast<int>(insts_.size());
   LinearInst in;
   in.u = u;
@@ -82,10 +87,17 @@ void LinearView::analyse(LinearInst& in) const {
       if (is_vector_range(u)) in.lanes = static_cast<int>(u.src(0).const_int()), in.affine = true, in.stride = 1;
       else in.affine = true;
       return;
-    case Ops::CONST: case Ops::PARAM: case Ops::BUFFER: case Ops::STACK: case Ops::REDUCE: case Ops::SPECIAL:
-      in.affine = u.dtype().is_int();
-      return;
-    case Ops::END: case Ops::SINK: case Ops::GROUP: case Ops::NOOP: case Ops::BARRIER: return;
+    case Ops::CONST:
+    case Ops::PARAM:
+    case Ops::BUFFER:
+    case Ops::STACK:
+    case Ops::REDUCE:
+    case Ops::SPECIAL: in.affine = u.dtype().is_int(); return;
+    case Ops::END:
+    case Ops::SINK:
+    case Ops::GROUP:
+    case Ops::NOOP:
+    case Ops::BARRIER: return;
     default: break;
   }
   for (UOp s : u.srcs()) {
@@ -94,7 +106,10 @@ void LinearView::analyse(LinearInst& in) const {
     in.lanes = std::max(in.lanes, n);
   }
   if (!u.dtype().is_int()) return;
-  if (in.lanes == 1) { in.affine = true; return; }
+  if (in.lanes == 1) {
+    in.affine = true;
+    return;
+  }
   auto src = [&](size_t i) -> const LinearInst& { return of(u.src(i)); };
   switch (u.op()) {
     case Ops::ADD:
@@ -107,10 +122,12 @@ void LinearView::analyse(LinearInst& in) const {
       break;
     case Ops::MUL:
       for (size_t i = 0; i < 2; i++)
-        if (u.src(1 - i).is_const() && src(i).affine && never_wraps(u)) in.affine = true, in.stride = src(i).stride * static_cast<int64_t>(u.src(1 - i).const_int());
+        if (u.src(1 - i).is_const() && src(i).affine && never_wraps(u))
+          in.affine = true, in.stride = src(i).stride * static_cast<int64_t>(u.src(1 - i).const_int());
       break;
     case Ops::SHL:
-      if (u.src(1).is_const() && src(0).affine && never_wraps(u)) in.affine = true, in.stride = src(0).stride << static_cast<int>(u.src(1).const_int());
+      if (u.src(1).is_const() && src(0).affine && never_wraps(u))
+        in.affine = true, in.stride = src(0).stride << static_cast<int>(u.src(1).const_int());
       break;
     case Ops::CAST: {
       Bounds b = u.src(0).dtype().is_int() ? bounds_of(u.src(0)) : Bounds{0, 1};
@@ -129,7 +146,8 @@ void LinearView::mark_needs() {
     const LinearInst in = insts_[n];
     UOp u = in.u;
     switch (u.op()) {
-      case Ops::STORE: case Ops::LOAD: {
+      case Ops::STORE:
+      case Ops::LOAD: {
         UOp idx = strip_after(u.src(0));
         TG_ASSERT(idx.is(Ops::INDEX), "memory access without INDEX: ", u);
         LinearInst& i = insts_[static_cast<size_t>(position(idx.src(1)))];
@@ -139,11 +157,20 @@ void LinearView::mark_needs() {
         break;
       }
       case Ops::INDEX: break;  // marked by its users
-      case Ops::RANGE: if (!is_vector_range(u)) need(u.src(0)); break;
-      case Ops::END: case Ops::SINK: case Ops::GROUP: case Ops::NOOP: case Ops::STACK: case Ops::BUFFER: case Ops::PARAM: break;
+      case Ops::RANGE:
+        if (!is_vector_range(u)) need(u.src(0));
+        break;
+      case Ops::END:
+      case Ops::SINK:
+      case Ops::GROUP:
+      case Ops::NOOP:
+      case Ops::STACK:
+      case Ops::BUFFER:
+      case Ops::PARAM: break;
       case Ops::REDUCE: need(u.src(0)); break;
       default:
-        if (in.need_value) for (UOp s : u.srcs()) need(s);
+        if (in.need_value)
+          for (UOp s : u.srcs()) need(s);
         if (in.need_lane0 && in.lanes > 1 && in.affine)
           for (UOp s : u.srcs()) {
             LinearInst& i = insts_[static_cast<size_t>(position(s))];

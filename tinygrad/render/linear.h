@@ -1,4 +1,5 @@
-/// \file A linear program as its consumers (renderers, interpreter) see it: every instruction with its lanes, its stride along the lanes and who needs it.
+/// \file A linear program as its consumers (renderers, interpreter) see it: every instruction with its lanes, its stride along the lanes and who
+/// needs it.
 #pragma once
 #include <vector>
 
@@ -9,8 +10,8 @@ namespace tg {
 /// One instruction of a linear program.
 struct LinearInst {
   UOp u;
-  int lanes = 1;            ///< 1: scalar
-  bool affine = false;      ///< an integer whose lane l is lane 0 plus l * stride, provably without wrapping
+  int lanes = 1;        ///< 1: scalar
+  bool affine = false;  ///< an integer whose lane l is lane 0 plus l * stride, provably without wrapping
   int64_t stride = 0;
   bool need_value = false;  ///< someone uses the value as it is
   bool need_lane0 = false;  ///< someone uses lane 0 as the address of a vector access
@@ -18,12 +19,12 @@ struct LinearInst {
 
 /// How a LOAD or STORE touches memory.
 struct Access {
-  UOp base;                 ///< PARAM or BUFFER
+  UOp base;  ///< PARAM or BUFFER
   UOp index;
-  int lanes = 1;            ///< of the index
+  int lanes = 1;  ///< of the index
   bool affine = true;
-  int64_t stride = 0;       ///< in elements between neighbouring lanes, when affine
-  int64_t size = 0;         ///< elements of the base; its maximum when symbolic
+  int64_t stride = 0;  ///< in elements between neighbouring lanes, when affine
+  int64_t size = 0;    ///< elements of the base; its maximum when symbolic
   AddrSpace space = AddrSpace::kGlobal;
 };
 

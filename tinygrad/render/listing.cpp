@@ -20,7 +20,9 @@ std::string ListingRenderer::render(const Program& p) const {
     if (in.lanes > 1) line << 'x' << in.lanes;
     if (u.arg_kind() != ArgKind::kNone) line << ' ' << u.arg();
     if (u.in(groups::kDefines)) line << (is_variable(u) ? "" : str(" [", storage_size(u), "]"));
-    else for (UOp s : u.srcs()) if (!s.in(Ops::GROUP | Ops::NOOP)) line << " %" << view.position(s);
+    else
+      for (UOp s : u.srcs())
+        if (!s.in(Ops::GROUP | Ops::NOOP)) line << " %" << view.position(s);
     out += line.str() + "\n";
     if (u.is(Ops::RANGE) && !is_vector_range(u)) depth++;
   }

@@ -23,15 +23,26 @@ namespace {
 const char* scalar_name(DType d) {
   switch (d.id()) {
     case DTypeId::kBool: return "i1";
-    case DTypeId::kInt8: case DTypeId::kUInt8: return "i8";
-    case DTypeId::kInt16: case DTypeId::kUInt16: return "i16";
-    case DTypeId::kInt32: case DTypeId::kUInt32: return "i32";
-    case DTypeId::kInt64: case DTypeId::kUInt64: return "i64";
+    case DTypeId::kInt8:
+    case DTypeId::kUInt8: return "i8";
+    case DTypeId::kInt16:
+    case DTypeId::kUInt16: return "i16";
+    case DTypeId::kInt32:
+    case DTypeId::kUInt32: return "i32";
+    case DTypeId::kInt64:
+    case DTypeId::kUInt64: return "i64";
     case DTypeId::kFloat16: return "half";
     case DTypeId::kFloat32: return "float";
     case DTypeId::kFloat64: return "double";
-    case DTypeId::kVoid: case DTypeId::kWeakInt: case DTypeId::kWeakFloat: case DTypeId::kBFloat16: case DTypeId::kFp8E4M3: case DTypeId::kFp8E4M3FNUZ:
-    case DTypeId::kFp8E5M2: case DTypeId::kFp8E5M2FNUZ: case DTypeId::kCount: break;
+    case DTypeId::kVoid:
+    case DTypeId::kWeakInt:
+    case DTypeId::kWeakFloat:
+    case DTypeId::kBFloat16:
+    case DTypeId::kFp8E4M3:
+    case DTypeId::kFp8E4M3FNUZ:
+    case DTypeId::kFp8E5M2:
+    case DTypeId::kFp8E5M2FNUZ:
+    case DTypeId::kCount: break;
   }
   TG_ASSERT(false, "type ", d, " reached the LLVM renderer");
   return "";
@@ -197,7 +208,9 @@ std::string LlvmWriter::convert(const std::string& v, DType from, DType to, int 
   const std::string tf = type(from, lanes), tt = type(to, lanes);
   auto instr = [&](const char* word) { return emit(std::string(word) + " " + tf + " " + v + " to " + tt); };
   if (from == to) return v;
-  if (to.is_bool()) return emit(std::string(from.is_float() ? "fcmp une " : "icmp ne ") + tf + " " + v + ", " + literal(from.is_float() ? ConstValue(0.0) : ConstValue(0), from, lanes));
+  if (to.is_bool())
+    return emit(std::string(from.is_float() ? "fcmp une " : "icmp ne ") + tf + " " + v + ", " +
+                literal(from.is_float() ? ConstValue(0.0) : ConstValue(0), from, lanes));
   if (from.is_bool()) return instr(to.is_float() ? "uitofp" : "zext");
   if (from.is_int() && to.is_int()) {
     if (from.itemsize() == to.itemsize()) return v;
@@ -208,7 +221,8 @@ std::string LlvmWriter::convert(const std::string& v, DType from, DType to, int 
   if (from == dtypes::float16) return convert(instr_to_float(v, lanes), dtypes::float32, to, lanes);
   // Saturating, to a signed type that is wide enough, so that negative values wrap in unsigned ones.
   auto saturate = [&](DType wide) {
-    const std::string tw = type(wide, lanes), name = str("@llvm.fpto", is_signed(wide) ? "s" : "u", "i.sat.", suffix(wide, lanes), ".", suffix(from, lanes));
+    const std::string tw = type(wide, lanes),
+                      name = str("@llvm.fpto", is_signed(wide) ? "s" : "u", "i.sat.", suffix(wide, lanes), ".", suffix(from, lanes));
     declare("declare " + tw + " " + name + "(" + tf + ")");
     return emit("call " + tw + " " + name + "(" + tf + " " + v + ")");
   };
@@ -247,8 +261,10 @@ std::string LlvmWriter::alu(UOp u, const std::vector<std::string>& s, int lanes)
     case Ops::MAX:
       if (is_number(u.src(0))) return maximum(s[1], s[0], d, lanes, true);
       return maximum(s[0], s[1], d, lanes, is_number(u.src(1)));
-    case Ops::SHL: case Ops::SHR: return shift(u, s[0], s[1], lanes);
-    case Ops::CDIV: case Ops::CMOD: return divide(u, s[0], s[1], lanes);
+    case Ops::SHL:
+    case Ops::SHR: return shift(u, s[0], s[1], lanes);
+    case Ops::CDIV:
+    case Ops::CMOD: return divide(u, s[0], s[1], lanes);
     case Ops::NEG: return emit(d.is_float() ? "fneg " + t + " " + s[0] : "sub " + t + " " + literal(0, d, lanes) + ", " + s[0]);
     case Ops::SQRT: return intrinsic("sqrt", d, lanes, {s[0]});
     case Ops::TRUNC: return d.is_float() ? intrinsic("trunc", d, lanes, {s[0]}) : s[0];
@@ -354,8 +370,15 @@ void LlvmWriter::close_loop(UOp r) {
 void LlvmWriter::instruction(const LinearInst& in) {
   UOp u = in.u;
   switch (u.op()) {
-    case Ops::CONST: case Ops::STACK: case Ops::SINK: case Ops::GROUP: case Ops::NOOP: case Ops::INDEX: case Ops::AFTER: return;
-    case Ops::PARAM: case Ops::BUFFER: return;  // at the entry
+    case Ops::CONST:
+    case Ops::STACK:
+    case Ops::SINK:
+    case Ops::GROUP:
+    case Ops::NOOP:
+    case Ops::INDEX:
+    case Ops::AFTER: return;
+    case Ops::PARAM:
+    case Ops::BUFFER: return;  // at the entry
     case Ops::RANGE:
       if (!is_vector_range(u)) return open_loop(u);
       if (in.lanes > 1 && in.need_value) {
@@ -365,14 +388,13 @@ void LlvmWriter::instruction(const LinearInst& in) {
       }
       return;
     case Ops::END:
-      for (size_t i = u.nsrc(); i-- > 1;) if (u.src(i).is(Ops::RANGE) && !is_vector_range(u.src(i))) close_loop(u.src(i));
+      for (size_t i = u.nsrc(); i-- > 1;)
+        if (u.src(i).is(Ops::RANGE) && !is_vector_range(u.src(i))) close_loop(u.src(i));
       return;
     case Ops::LOAD: values_[static_cast<size_t>(view_.position(u))] = load(u); return;
     case Ops::STORE: return store(u);
     case Ops::REDUCE: return reduce(in);
-    default:
-      TG_ASSERT(u.in(groups::kElementwise), "the LLVM renderer does not know ", u);
-      return arithmetic(in);
+    default: TG_ASSERT(u.in(groups::kElementwise), "the LLVM renderer does not know ", u); return arithmetic(in);
   }
 }
 

@@ -5,8 +5,8 @@
 
 namespace tg {
 namespace {
-constexpr int64_t kShuffledStride = 4;       ///< strides up to this are vector loads and shuffles, wider ones gathers
-constexpr int64_t kScratchLimit = 4 << 20;   ///< bytes of scratch memory on a thread's stack
+constexpr int64_t kShuffledStride = 4;      ///< strides up to this are vector loads and shuffles, wider ones gathers
+constexpr int64_t kScratchLimit = 4 << 20;  ///< bytes of scratch memory on a thread's stack
 
 bool is_zero_literal(UOp u) { return u.is_const() && u.const_float() == 0 && !std::signbit(u.const_float()); }
 std::string int_vector(const char* type, const std::vector<int64_t>& v) {
@@ -34,7 +34,8 @@ void LlvmWriter::entry() {
   scope_lists_.assign(scope.size(), 0), others_lists_.assign(scope.size(), 0);
   for (size_t i = 0; i < scope.size(); i++) {
     std::string others;
-    for (size_t k = 0; k < scope.size(); k++) if (k != i && scope[k]) others += str(others.empty() ? "" : ", ", "!", scope[k]);
+    for (size_t k = 0; k < scope.size(); k++)
+      if (k != i && scope[k]) others += str(others.empty() ? "" : ", ", "!", scope[k]);
     if (scope[i]) scope_lists_[i] = next_metadata_++, metadata_ += str("!", scope_lists_[i], " = !{!", scope[i], "}\n");
     if (!others.empty()) others_lists_[i] = next_metadata_++, metadata_ += str("!", others_lists_[i], " = !{", others, "}\n");
   }
@@ -157,12 +158,14 @@ std::string LlvmWriter::load_masked(const Access& a, DType d, const std::string&
     if (a.stride < 0) masked = reverse(masked, mt), passed = reverse(passed, t);
     const std::string name = "@llvm.masked.load." + suffix(m, n) + ".p0";
     declare("declare " + t + " " + name + "(ptr, i32 immarg, " + mt + ", " + t + ")");
-    std::string v = emit("call " + t + " " + name + "(ptr " + at + ", i32 " + align + ", " + mt + " " + masked + ", " + t + " " + passed + ")" + aliasing(a));
+    std::string v =
+        emit("call " + t + " " + name + "(ptr " + at + ", i32 " + align + ", " + mt + " " + masked + ", " + t + " " + passed + ")" + aliasing(a));
     return a.stride < 0 ? reverse(v, t) : v;
   }
   const std::string p = "<" + str(n) + " x ptr>", name = "@llvm.masked.gather." + suffix(m, n) + ".v" + str(n) + "p0";
   declare("declare " + t + " " + name + "(" + p + ", i32 immarg, " + mt + ", " + t + ")");
-  return emit("call " + t + " " + name + "(" + p + " " + addresses(a, d) + ", i32 " + align + ", " + mt + " " + masked + ", " + t + " " + passed + ")" + aliasing(a));
+  return emit("call " + t + " " + name + "(" + p + " " + addresses(a, d) + ", i32 " + align + ", " + mt + " " + masked + ", " + t + " " + passed +
+              ")" + aliasing(a));
 }
 
 std::string LlvmWriter::load(UOp u) {
@@ -228,7 +231,8 @@ void LlvmWriter::store(UOp u) {
   }
   const std::string p = "<" + str(n) + " x ptr>", name = "@llvm.masked.scatter." + suffix(m, n) + ".v" + str(n) + "p0";
   declare("declare void " + name + "(" + t + ", " + p + ", i32 immarg, " + mt + ")");
-  line("call void " + name + "(" + t + " " + v + ", " + p + " " + addresses(a, d) + ", i32 " + str(d.itemsize()) + ", " + mt + " " + mask + ")" + aliasing(a));
+  line("call void " + name + "(" + t + " " + v + ", " + p + " " + addresses(a, d) + ", i32 " + str(d.itemsize()) + ", " + mt + " " + mask + ")" +
+       aliasing(a));
 }
 
 }  // namespace tg

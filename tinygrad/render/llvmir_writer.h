@@ -18,8 +18,15 @@ class LlvmWriter {
   std::string write();
 
  private:
-  struct Splat { int block = -1, lanes = 0; std::string name; };
-  struct Loop { UOp range; std::string label, first, last, type; bool thread; };
+  struct Splat {
+    int block = -1, lanes = 0;
+    std::string name;
+  };
+  struct Loop {
+    UOp range;
+    std::string label, first, last, type;
+    bool thread;
+  };
 
   // text
   static std::string type(DType d, int lanes = 1);
@@ -76,8 +83,8 @@ class LlvmWriter {
   std::vector<std::string> values_, lane0_, pointers_;
   std::vector<Splat> splats_;
   std::vector<Loop> loops_;
-  std::vector<int> scope_lists_;       // by slot: metadata id of the list with this slot's own scope; 0: none
-  std::vector<int> others_lists_;      // by slot: metadata id of the scopes of all other written slots; 0: none
+  std::vector<int> scope_lists_;   // by slot: metadata id of the list with this slot's own scope; 0: none
+  std::vector<int> others_lists_;  // by slot: metadata id of the scopes of all other written slots; 0: none
   int next_ = 0, next_metadata_ = 3, block_ = 0;
   bool needs_dummy_ = false;
 };

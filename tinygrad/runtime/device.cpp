@@ -26,9 +26,14 @@ std::string absent_metal() { throw DeviceError("this build has no Metal runtime"
 std::string absent_cl() { throw DeviceError("this build has no OpenCL runtime"); }
 
 constexpr Kind kKinds[] = {
-    {"CPU", open_cpu, describe_cpu},          {"CUDA", nullptr, absent_cuda}, {"AMD", nullptr, absent_amd},
-    {"METAL", nullptr, absent_metal},         {"CL", nullptr, absent_cl},     {"NULL", open_null, describe_null},
-    {"INTERP", open_interp, describe_interp}, {"DISK", open_disk, describe_disk, true},
+    {"CPU", open_cpu, describe_cpu},
+    {"CUDA", nullptr, absent_cuda},
+    {"AMD", nullptr, absent_amd},
+    {"METAL", nullptr, absent_metal},
+    {"CL", nullptr, absent_cl},
+    {"NULL", open_null, describe_null},
+    {"INTERP", open_interp, describe_interp},
+    {"DISK", open_disk, describe_disk, true},
 };
 constexpr const char* kGpuKinds[] = {"CUDA", "AMD", "METAL", "CL"};  // what "GPU" may mean, in order
 

@@ -13,13 +13,15 @@ constexpr size_t kAlign = 16;
 
 int64_t read_int(const unsigned char* p, DType d) {
   switch (d.id()) {
-    case DTypeId::kBool: case DTypeId::kUInt8: return *p;
+    case DTypeId::kBool:
+    case DTypeId::kUInt8: return *p;
     case DTypeId::kInt8: return *reinterpret_cast<const int8_t*>(p);
     case DTypeId::kInt16: return *reinterpret_cast<const int16_t*>(p);
     case DTypeId::kUInt16: return *reinterpret_cast<const uint16_t*>(p);
     case DTypeId::kInt32: return *reinterpret_cast<const int32_t*>(p);
     case DTypeId::kUInt32: return *reinterpret_cast<const uint32_t*>(p);
-    case DTypeId::kInt64: case DTypeId::kUInt64: return *reinterpret_cast<const int64_t*>(p);
+    case DTypeId::kInt64:
+    case DTypeId::kUInt64: return *reinterpret_cast<const int64_t*>(p);
     default: TG_ASSERT(false, "an index of type ", d); return 0;
   }
 }
@@ -80,7 +82,8 @@ class Interpreter::Decoder {
     if (n == lanes) return place(u);
     TG_ASSERT(n == 1, "a vector of ", n, " lanes where ", lanes, " are wanted: ", u);
     Step s{};
-    s.kind = Kind::kSplat, s.lanes = lanes, s.item = static_cast<uint8_t>(item(u)), s.in[0] = place(u), s.out = reserve(item(u) * static_cast<size_t>(lanes)), s.u = u;
+    s.kind = Kind::kSplat, s.lanes = lanes, s.item = static_cast<uint8_t>(item(u)), s.in[0] = place(u),
+    s.out = reserve(item(u) * static_cast<size_t>(lanes)), s.u = u;
     push(s);
     return s.out;
   }
@@ -89,12 +92,25 @@ class Interpreter::Decoder {
   void instruction(const LinearInst& in) {
     UOp u = in.u;
     switch (u.op()) {
-      case Ops::CONST: case Ops::STACK: case Ops::SINK: case Ops::GROUP: case Ops::NOOP: case Ops::INDEX: return;
-      case Ops::PARAM: if (is_variable(u)) variable(u); return;
+      case Ops::CONST:
+      case Ops::STACK:
+      case Ops::SINK:
+      case Ops::GROUP:
+      case Ops::NOOP:
+      case Ops::INDEX: return;
+      case Ops::PARAM:
+        if (is_variable(u)) variable(u);
+        return;
       case Ops::BUFFER: place(u) = reserve(static_cast<size_t>(storage_size(u)) * item(u)); return;
-      case Ops::RANGE: if (!is_vector_range(u)) open(u); return;
-      case Ops::END: for (size_t i = u.nsrc(); i-- > 1;) if (u.src(i).is(Ops::RANGE) && !is_vector_range(u.src(i))) close(u.src(i)); return;
-      case Ops::LOAD: case Ops::STORE: return access(u);
+      case Ops::RANGE:
+        if (!is_vector_range(u)) open(u);
+        return;
+      case Ops::END:
+        for (size_t i = u.nsrc(); i-- > 1;)
+          if (u.src(i).is(Ops::RANGE) && !is_vector_range(u.src(i))) close(u.src(i));
+        return;
+      case Ops::LOAD:
+      case Ops::STORE: return access(u);
       case Ops::REDUCE: return reduce(u);
       default: TG_ASSERT(u.in(groups::kElementwise), "not an instruction of a linear program: ", u); return arithmetic(u, in.lanes);
     }
@@ -109,7 +125,7 @@ class Interpreter::Decoder {
   void open(UOp r) {
     Step s{};
     s.kind = is_thread_range(r) ? Kind::kThreadLoop : Kind::kLoop;
-    s.out = place(r) = reserve(8);  // the counter as the program sees it
+    s.out = place(r) = reserve(8);                     // the counter as the program sees it
     s.in[0] = place(r.src(0)), s.in[1] = reserve(16);  // and as int64 with its end
     s.index_type = r.dtype(), s.u = r;
     loop_of_[static_cast<size_t>(view_.position(r))] = static_cast<int>(to_.steps_.size());
@@ -193,7 +209,8 @@ void Interpreter::out_of_bounds(const Step& s, int lane, int64_t index) const {
 }
 int64_t Interpreter::checked_index(const Step& s, const unsigned char* frame, int lane) const {
   const int64_t i = read_int(frame + s.in[0] + static_cast<size_t>(lane) * s.index_item, s.index_type);
-  if (i < 0 || i >= s.size) [[unlikely]] out_of_bounds(s, lane, i);
+  if (i < 0 || i >= s.size) [[unlikely]]
+    out_of_bounds(s, lane, i);
   return i;
 }
 
@@ -225,7 +242,8 @@ void Interpreter::store(const Step& s, unsigned char* frame, void* const* buffer
     return;
   }
   for (int l = 0; l < s.lanes; l++)
-    if (!s.gated || frame[s.in[2] + static_cast<size_t>(l)]) copy_item(base + static_cast<size_t>(checked_index(s, frame, l)) * item, value + static_cast<size_t>(l) * item, s.item);
+    if (!s.gated || frame[s.in[2] + static_cast<size_t>(l)])
+      copy_item(base + static_cast<size_t>(checked_index(s, frame, l)) * item, value + static_cast<size_t>(l) * item, s.item);
 }
 
 /// Lanes i and i + half, until one is left; the middle one of an odd count waits.
@@ -258,15 +276,21 @@ void Interpreter::run(void* const* buffers, const int64_t* vars, int64_t begin, 
         for (int l = 0; l < s.lanes; l++) copy_item(out + l * s.item, frame + s.in[0], s.item);
         break;
       case Kind::kCopy: std::memcpy(out, frame + s.in[0], static_cast<size_t>(s.lanes) * s.item); break;
-      case Kind::kToBool: for (int l = 0; l < s.lanes; l++) out[l] = frame[s.in[0] + static_cast<size_t>(l)] != 0; break;
+      case Kind::kToBool:
+        for (int l = 0; l < s.lanes; l++) out[l] = frame[s.in[0] + static_cast<size_t>(l)] != 0;
+        break;
       case Kind::kVar: write_int(out, s.index_type, vars[s.size]); break;
-      case Kind::kLoop: case Kind::kThreadLoop: {
+      case Kind::kLoop:
+      case Kind::kThreadLoop: {
         int64_t state[2] = {0, 0};
         if (s.kind == Kind::kThreadLoop) state[0] = begin, state[1] = end;
         else state[1] = read_int(frame + s.in[0], s.u.src(0).dtype());
         std::memcpy(frame + s.in[1], state, sizeof state);
         write_int(out, s.index_type, state[0]);
-        if (state[0] >= state[1]) { pc = static_cast<size_t>(s.base); continue; }
+        if (state[0] >= state[1]) {
+          pc = static_cast<size_t>(s.base);
+          continue;
+        }
         break;
       }
       case Kind::kEnd: {
@@ -274,7 +298,10 @@ void Interpreter::run(void* const* buffers, const int64_t* vars, int64_t begin, 
         std::memcpy(state, frame + s.in[1], sizeof state);
         std::memcpy(frame + s.in[1], &++state[0], sizeof state[0]);
         write_int(out, s.index_type, state[0]);
-        if (state[0] < state[1]) { pc = static_cast<size_t>(s.base); continue; }
+        if (state[0] < state[1]) {
+          pc = static_cast<size_t>(s.base);
+          continue;
+        }
         break;
       }
       case Kind::kLoad: load(s, frame, buffers); break;

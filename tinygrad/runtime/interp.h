@@ -21,17 +21,17 @@ class Interpreter {
   enum class Kind : uint8_t { kAlu, kSplat, kVar, kLoop, kThreadLoop, kEnd, kLoad, kStore, kReduce, kCopy, kToBool };
   struct Step {
     Kind kind;
-    bool affine = false;          // kLoad, kStore: neighbouring lanes lie side by side
+    bool affine = false;  // kLoad, kStore: neighbouring lanes lie side by side
     bool buffer_in_frame = false;
     uint8_t item = 0, index_item = 0;
     int lanes = 1, nin = 0;
     EvalLoop fn = nullptr;
-    size_t out = 0, in[3] = {};   // places in the frame. kLoad: index, alt, gate; kStore: index, value, gate
-    int64_t base = 0;             // kLoad, kStore: slot or place; loops: the step to go to
-    int64_t size = 0;             // elements of the base; kVar: position
+    size_t out = 0, in[3] = {};  // places in the frame. kLoad: index, alt, gate; kStore: index, value, gate
+    int64_t base = 0;            // kLoad, kStore: slot or place; loops: the step to go to
+    int64_t size = 0;            // elements of the base; kVar: position
     DType index_type;
     bool gated = false;
-    UOp u;                        // for errors
+    UOp u;  // for errors
   };
   class Decoder;
   [[noreturn]] void out_of_bounds(const Step& s, int lane, int64_t index) const;

@@ -9,7 +9,9 @@ namespace tg {
 using namespace upat;
 namespace {
 UOp movement(Ops op, UOp x, const Shape& shape) { return UOp::make(op, x.dtype(), {x, shape.stack()}); }
-bool has_zero(const Shape& s) { return std::any_of(s.begin(), s.end(), [](const SInt& d) { return d == 0; }); }
+bool has_zero(const Shape& s) {
+  return std::any_of(s.begin(), s.end(), [](const SInt& d) { return d == 0; });
+}
 /// A value of this shape that is one literal everywhere.
 UOp filled(ConstValue v, DType d, const Shape& shape) {
   UOp c = UOp::constant(v, d);
@@ -20,7 +22,9 @@ ConstValue identity_of(Ops op, DType d) {
   if (op == Ops::ADD) return 0;
   return d.is_float() ? ConstValue(float_min(d)) : ConstValue(int_min(d));
 }
-bool all_zero(UOp stack) { return std::all_of(stack.srcs().begin(), stack.srcs().end(), [](UOp s) { return s.is_const_int(0); }); }
+bool all_zero(UOp stack) {
+  return std::all_of(stack.srcs().begin(), stack.srcs().end(), [](UOp s) { return s.is_const_int(0); });
+}
 
 /// A reduction of very much to very little in two steps: the first has enough results for all threads. Splits the outermost reduced axis it can,
 /// so that the first step reads memory in order.
@@ -58,6 +62,7 @@ UOp split_reduce(const ScheduleOptions& o, UOp u, UOp x) {
 }
 
 const PatternMatcher<>& early_rules() {
+  // clang-format off
   static const auto* pm = new PatternMatcher<>({
       // ---- movement ops that do nothing or follow each other ----
       rule(u = op<Ops::RESHAPE>(x, _), [](U u, X x) -> UOp {
@@ -113,13 +118,15 @@ const PatternMatcher<>& early_rules() {
         return split_reduce(o, u, x);
       }),
   });
+  // clang-format on
   return *pm;
 }
 /// What asks for the sign of x where relu(x) exists and x is used for nothing else asks relu(x) instead, so that x need not be stored for a gradient.
 UOp signs_of_relu(UOp sink) {
   UOps order = sink.toposort();
   std::vector<int32_t> uses(Graph::current().id_limit(), 0);
-  for (UOp u : order) for (UOp s : u.srcs()) uses[s.id()]++;
+  for (UOp u : order)
+    for (UOp s : u.srcs()) uses[s.id()]++;
   auto is_zero = [](UOp u) { return u.is_const() && !u.is_invalid() && u.const_float() == 0; };
   std::unordered_map<UOp, UOp> relu_of;  // by the comparison
   for (UOp u : order) {

@@ -31,7 +31,10 @@ void regroup(std::span<const UOp> idx, std::span<const SInt> to, std::span<const
   UOp flat = zero(), stride = UOp::constant(int64_t{1});
   for (size_t k = to.size(); k-- > 0;) flat = add(mul(idx[k], stride), flat), stride = mul(stride, to[k].uop());
   if (from.empty()) return;
-  if (from.size() == 1) { out.push_back(to.size() > 1 ? index_simplify(flat) : flat); return; }
+  if (from.size() == 1) {
+    out.push_back(to.size() > 1 ? index_simplify(flat) : flat);
+    return;
+  }
   size_t base = out.size();
   out.resize(base + from.size());
   for (size_t k = from.size(); k-- > 1;) {
@@ -46,20 +49,29 @@ UOp reshape_index(UOp idx, const Shape& to, const Shape& from) {
   // Axes of size 1 take no part.
   UOps in;
   std::vector<SInt> b, a;
-  for (size_t k = 0; k < to.size(); k++) if (!is_one(to[k])) b.push_back(to[k]), in.push_back(idx.src(k));
-  for (const SInt& s : from) if (!is_one(s)) a.push_back(s);
+  for (size_t k = 0; k < to.size(); k++)
+    if (!is_one(to[k])) b.push_back(to[k]), in.push_back(idx.src(k));
+  for (const SInt& s : from)
+    if (!is_one(s)) a.push_back(s);
   UOps got;
   size_t i = 0, j = 0;
   while (i < a.size() || j < b.size()) {
     size_t i0 = i, j0 = j;
-    if (i < a.size() && j < b.size() && a[i] == b[j]) { got.push_back(in[j]), i++, j++; continue; }
+    if (i < a.size() && j < b.size() && a[i] == b[j]) {
+      got.push_back(in[j]), i++, j++;
+      continue;
+    }
     int64_t pa = 1, pb = 1;
     bool open = true;
     while (open) {
       bool take_a = j == b.size() || (i < a.size() && pa <= pb);
       const SInt& s = take_a ? a[i] : b[j];
-      if (s.symbolic()) { i = a.size(), j = b.size(); break; }  // no way to see where groups end: all that is left is one group
-      if (take_a) pa *= a[i++].value(); else pb *= b[j++].value();
+      if (s.symbolic()) {
+        i = a.size(), j = b.size();
+        break;
+      }  // no way to see where groups end: all that is left is one group
+      if (take_a) pa *= a[i++].value();
+      else pb *= b[j++].value();
       open = pa != pb || i == i0 || j == j0;
       if (open && i == a.size() && j == b.size()) break;
     }

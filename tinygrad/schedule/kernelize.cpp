@@ -73,7 +73,10 @@ class Importer {
     UOps stack{root}, src;
     while (!stack.empty()) {
       UOp u = stack.back();
-      if (memo_.has(u)) { stack.pop_back(); continue; }
+      if (memo_.has(u)) {
+        stack.pop_back();
+        continue;
+      }
       if (u.is(Ops::PARAM)) {
         memo_.set(u, u.arg<ParamArg>().addrspace == AddrSpace::kAlu ? variable(u) : read(u));
         stack.pop_back();
@@ -81,7 +84,9 @@ class Importer {
       }
       // The loops of a reduction are met before its value, so that they are numbered in their own order.
       size_t before = stack.size(), first = u.is(Ops::REDUCE) ? 1 : 0;
-      auto need = [&](size_t i) { if (UOp s = resolve(u.src(i)); !memo_.has(s)) stack.push_back(s); };
+      auto need = [&](size_t i) {
+        if (UOp s = resolve(u.src(i)); !memo_.has(s)) stack.push_back(s);
+      };
       if (first) need(0);
       for (size_t i = u.nsrc(); i-- > first;) need(i);
       if (stack.size() != before) continue;
@@ -97,8 +102,8 @@ class Importer {
   const std::vector<ScheduleBuffer>& buffers_;
   Step& step_;
   MemoScope memo_;
-  bool output_ = false;                  // what is met now are loops of the result
-  std::vector<int32_t> states_;          // by slot
+  bool output_ = false;          // what is met now are loops of the result
+  std::vector<int32_t> states_;  // by slot
   int32_t ranges_ = 0;
 };
 
@@ -133,7 +138,8 @@ void kernelize(Lowered& l, std::vector<ScheduleBuffer>& buffers) {
   // Buffers that have contents before they are written; others cannot be read ahead.
   std::vector<bool> overwritten;
   for (const ScheduleBuffer& b : buffers) overwritten.push_back(b.kind == ScheduleBuffer::kInput);
-  for (const BufferState& s : l.states) if (s.parent >= 0 && nth(l.states, s.parent).parent >= 0) nth(overwritten, s.buffer) = true;
+  for (const BufferState& s : l.states)
+    if (s.parent >= 0 && nth(l.states, s.parent).parent >= 0) nth(overwritten, s.buffer) = true;
   for (size_t i = 0; i < l.steps.size(); i++) {
     if (l.steps[i].copy) {
       Step& s = l.steps[i];

@@ -87,11 +87,16 @@ class Lowerer {
     int32_t parent = state_of(u.src(0));
     std::vector<int32_t> writers;
     for (size_t k = 1; k < u.nsrc(); k++) {
-      if (u.src(k).is(Ops::STORE)) { if (int32_t s = store_step_[pos(u.src(k))]; s >= 0) writers.push_back(s); }
-      else if (u.src(k).is(Ops::AFTER)) { for (int32_t s : nth(l_.states, state_of(u.src(k))).writers) writers.push_back(s); }
-      else TG_ASSERT(false, "effect ", u.src(k), " cannot be scheduled");
+      if (u.src(k).is(Ops::STORE)) {
+        if (int32_t s = store_step_[pos(u.src(k))]; s >= 0) writers.push_back(s);
+      } else if (u.src(k).is(Ops::AFTER)) {
+        for (int32_t s : nth(l_.states, state_of(u.src(k))).writers) writers.push_back(s);
+      } else TG_ASSERT(false, "effect ", u.src(k), " cannot be scheduled");
     }
-    if (writers.empty()) { state_of_[i] = parent; return; }
+    if (writers.empty()) {
+      state_of_[i] = parent;
+      return;
+    }
     std::sort(writers.begin(), writers.end());
     auto [it, fresh] = known_.try_emplace({parent, writers}, static_cast<int32_t>(l_.states.size()));
     if (fresh) l_.states.push_back({nth(l_.states, parent).buffer, parent, writers});
@@ -136,7 +141,12 @@ class Lowerer {
       }
       case Ops::CONST: return u.dtype() == dtypes::weakfloat ? UOp::constant(u.const_value(), value_dtype(u)) : u;
       case Ops::ARANGE: return in.idx.src(0).cast(u.dtype());
-      case Ops::RESHAPE: case Ops::EXPAND: case Ops::PERMUTE: case Ops::SHRINK: case Ops::FLIP: case Ops::CONTIGUOUS: return source(in, 0);
+      case Ops::RESHAPE:
+      case Ops::EXPAND:
+      case Ops::PERMUTE:
+      case Ops::SHRINK:
+      case Ops::FLIP:
+      case Ops::CONTIGUOUS: return source(in, 0);
       case Ops::PAD: {
         if (r_.sources[in.src_begin] < 0) return UOp::constant(0, value_dtype(u));
         // Valid here, not in what encloses it: that has its own WHERE.
@@ -253,7 +263,8 @@ class Lowerer {
         }
         if (worst == n) break;
         UOp stored = store(v[worst]);
-        for (size_t k = 0; k < n; k++) if (k != worst && v[k] == v[worst]) v[k] = stored;
+        for (size_t k = 0; k < n; k++)
+          if (k != worst && v[k] == v[worst]) v[k] = stored;
         v[worst] = stored;
         total = count({v, n}), total.ops++;
       }
@@ -338,11 +349,11 @@ class Lowerer {
   const ScheduleOptions& o_;
   Lowered l_;
   std::vector<int32_t> state_of_, store_step_, region_step_;
-  std::vector<int32_t> written_;       // by buffer: state once its region's step has run
+  std::vector<int32_t> written_;  // by buffer: state once its region's step has run
   std::map<std::pair<int32_t, std::vector<int32_t>>, int32_t> known_;
   std::vector<Size> sizes_;
   std::unordered_map<std::pair<UOp, std::string>, UOp, StoredHash> stored_;  // by value and device: its read
-  const std::string* device_ = nullptr;  // of the kernel that is lowered now
+  const std::string* device_ = nullptr;                                      // of the kernel that is lowered now
 };
 }  // namespace
 

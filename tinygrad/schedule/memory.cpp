@@ -62,7 +62,8 @@ void plan_memory(Schedule& s) {
       ScheduleBuffer& b = nth(s.buffers, k);
       if (b.kind == ScheduleBuffer::kInternal && b.offset < 0 && b.size > 0) b.offset = arenas[b.device].take(bytes(b));
     }
-    for (int32_t k : dies[c]) if (ScheduleBuffer& b = nth(s.buffers, k); b.offset >= 0) arenas[b.device].give(b.offset, bytes(b));
+    for (int32_t k : dies[c])
+      if (ScheduleBuffer& b = nth(s.buffers, k); b.offset >= 0) arenas[b.device].give(b.offset, bytes(b));
   }
   for (auto& [device, list] : arenas) s.arenas.emplace_back(device, list.end());
 }

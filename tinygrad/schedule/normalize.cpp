@@ -57,10 +57,14 @@ void visit(UOp root, NormalGraph& g, Positions& at, UOps& stack) {
   stack.push_back(root);
   while (!stack.empty()) {
     UOp u = stack.back();
-    if (at.has(u)) { stack.pop_back(); continue; }
+    if (at.has(u)) {
+      stack.pop_back();
+      continue;
+    }
     uint32_t n = is_bound(u) ? 0 : u.nsrc();
     size_t before = stack.size();
-    for (uint32_t i = n; i-- > 0;) if (UOp s = resolve(u.src(i)); !at.has(s)) stack.push_back(s);
+    for (uint32_t i = n; i-- > 0;)
+      if (UOp s = resolve(u.src(i)); !at.has(s)) stack.push_back(s);
     if (stack.size() != before) continue;
     stack.pop_back();
     at.set(u, g.nodes.size());
@@ -145,7 +149,9 @@ NormalGraph normalize(std::span<const UOp> roots) {
   for (const RootPlan& p : g.roots) {
     g.key.add(static_cast<uint64_t>(p.kind) | static_cast<uint64_t>(p.share) << 8 | static_cast<uint64_t>(p.output + 1) << 16);
     g.key.add(hash[p.node]);
-    if (p.kind != RootPlan::kStorage) for (const SInt& s : shape_of(p.root)) if (!s.symbolic()) g.key.add(static_cast<uint64_t>(s.value()));
+    if (p.kind != RootPlan::kStorage)
+      for (const SInt& s : shape_of(p.root))
+        if (!s.symbolic()) g.key.add(static_cast<uint64_t>(s.value()));
   }
   return g;
 }
@@ -154,7 +160,8 @@ UOp import_normal(const NormalGraph& g, std::vector<ScheduleBuffer>& buffers) {
   UOps made(g.nodes.size()), src, effects;
   buffers.resize(g.inputs.size() + static_cast<size_t>(g.outputs));
   std::vector<const RootPlan*> target(g.nodes.size());
-  for (const RootPlan& p : g.roots) if (p.kind == RootPlan::kNew) target[p.node] = &p;
+  for (const RootPlan& p : g.roots)
+    if (p.kind == RootPlan::kNew) target[p.node] = &p;
   for (size_t i = 0; i < g.nodes.size(); i++) {
     UOp u = g.nodes[i];
     src.clear();

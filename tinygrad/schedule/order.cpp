@@ -17,31 +17,37 @@ std::vector<Edge> edges_of(const Lowered& l) {
   std::vector<Edge> edges;
   std::vector<std::vector<std::pair<int32_t, int32_t>>> readers(l.states.size());  // step, slot
   std::vector<std::vector<int32_t>> children(l.states.size());
-  for (size_t s = 0; s < l.states.size(); s++) if (l.states[s].parent >= 0) nth(children, l.states[s].parent).push_back(static_cast<int32_t>(s));
+  for (size_t s = 0; s < l.states.size(); s++)
+    if (l.states[s].parent >= 0) nth(children, l.states[s].parent).push_back(static_cast<int32_t>(s));
   for (size_t i = 0; i < l.steps.size(); i++) {
     const Step& s = l.steps[i];
     for (size_t k = 0; k < s.reads.size(); k++) {
       if (s.reads[k] < 0) continue;
       auto state = static_cast<size_t>(s.reads[k]);
       readers[state].emplace_back(static_cast<int32_t>(i), static_cast<int32_t>(k));
-      for (int32_t w : l.states[state].writers) if (w != static_cast<int32_t>(i)) edges.push_back({w, static_cast<int32_t>(i), -1});
+      for (int32_t w : l.states[state].writers)
+        if (w != static_cast<int32_t>(i)) edges.push_back({w, static_cast<int32_t>(i), -1});
     }
   }
   for (size_t s = 0; s < l.states.size(); s++) {
     const BufferState& from = l.states[s];
-    std::vector<int32_t> seen;  // writers of earlier children
+    std::vector<int32_t> seen;                      // writers of earlier children
     std::vector<std::pair<int32_t, int32_t>> late;  // readers of earlier children
     for (int32_t c : children[s]) {
       const BufferState& to = nth(l.states, c);
       for (int32_t w : to.writers) {
-        for (int32_t p : from.writers) if (p != w) edges.push_back({p, w, -1});
-        for (auto [r, slot] : readers[s]) if (r != w) edges.push_back({r, w, slot});
+        for (int32_t p : from.writers)
+          if (p != w) edges.push_back({p, w, -1});
+        for (auto [r, slot] : readers[s])
+          if (r != w) edges.push_back({r, w, slot});
         // Two writes that start from the same contents: the first in the graph comes first.
         if (std::find(seen.begin(), seen.end(), w) != seen.end()) continue;
         for (int32_t p : seen) edges.push_back({p, w, -1});
-        for (auto [r, slot] : late) if (r != w) edges.push_back({r, w, slot});
+        for (auto [r, slot] : late)
+          if (r != w) edges.push_back({r, w, slot});
       }
-      for (int32_t w : to.writers) if (std::find(seen.begin(), seen.end(), w) == seen.end()) seen.push_back(w);
+      for (int32_t w : to.writers)
+        if (std::find(seen.begin(), seen.end(), w) == seen.end()) seen.push_back(w);
       if (children[s].size() > 1) late.insert(late.end(), nth(readers, c).begin(), nth(readers, c).end());
     }
   }
@@ -56,12 +62,14 @@ std::vector<int32_t> sort_steps(size_t n, const std::vector<Edge>& edges) {
   std::vector<int32_t> fill(begin.begin(), begin.end() - 1);
   for (const Edge& e : edges) nth(next, nth(fill, e.before)++) = e.after;
   std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> ready;
-  for (size_t i = 0; i < n; i++) if (!missing[i]) ready.push(static_cast<int32_t>(i));
+  for (size_t i = 0; i < n; i++)
+    if (!missing[i]) ready.push(static_cast<int32_t>(i));
   while (!ready.empty()) {
     auto i = static_cast<size_t>(ready.top());
     ready.pop();
     order.push_back(static_cast<int32_t>(i));
-    for (int32_t k = begin[i]; k < begin[i + 1]; k++) if (--nth(missing, nth(next, k)) == 0) ready.push(nth(next, k));
+    for (int32_t k = begin[i]; k < begin[i + 1]; k++)
+      if (--nth(missing, nth(next, k)) == 0) ready.push(nth(next, k));
   }
   return order;
 }

@@ -18,11 +18,11 @@ template <class V, class I> decltype(auto) nth(V& v, I i) { return v[static_cast
 
 /// What decides how a graph is cut; part of the cache key.
 struct ScheduleOptions {
-  int64_t max_buffers = 32;      ///< buffers of one kernel, its output included
-  int64_t max_alu = 1000;        ///< operations of one kernel, index arithmetic aside
+  int64_t max_buffers = 32;  ///< buffers of one kernel, its output included
+  int64_t max_alu = 1000;    ///< operations of one kernel, index arithmetic aside
   bool split_reduces = true;
   int64_t split_threshold = 32768;
-  int64_t split_size = 22;       ///< log2 of the greatest intermediate of a split reduction
+  int64_t split_size = 22;  ///< log2 of the greatest intermediate of a split reduction
   bool plan_memory = true;
   static ScheduleOptions from_env();
   Hash128 hash() const;
@@ -37,22 +37,22 @@ struct RootPlan {
     kNew,      ///< computed into a new buffer
     kAlias,    ///< the same value as an earlier kNew root, perhaps in another shape
   } kind = kStorage;
-  UOp root;               ///< as asked for, forwards and DETACH resolved
-  UOp storage;            ///< kStorage: the view over the BUFFER
-  uint32_t node = 0;      ///< position in NormalGraph::nodes: of the value that is stored (kNew), of the root (kStorage)
-  int32_t output = -1;    ///< kNew, kAlias: number of the new buffer
-  bool share = false;     ///< kNew: other users of the value read the new buffer
+  UOp root;             ///< as asked for, forwards and DETACH resolved
+  UOp storage;          ///< kStorage: the view over the BUFFER
+  uint32_t node = 0;    ///< position in NormalGraph::nodes: of the value that is stored (kNew), of the root (kStorage)
+  int32_t output = -1;  ///< kNew, kAlias: number of the new buffer
+  bool share = false;   ///< kNew: other users of the value read the new buffer
 };
 
 /// A walk over the global graph: nodes in order, sources before users, forwarded nodes replaced.
 struct NormalGraph {
   UOps nodes;
-  std::vector<uint32_t> src_begin, src;      ///< sources of nodes[i]: src[src_begin[i] .. src_begin[i + 1])
-  std::vector<int32_t> number;               ///< of a BUFFER or a bound variable: its number, else -1
-  UOps inputs;                               ///< BUFFERs by number
+  std::vector<uint32_t> src_begin, src;  ///< sources of nodes[i]: src[src_begin[i] .. src_begin[i + 1])
+  std::vector<int32_t> number;           ///< of a BUFFER or a bound variable: its number, else -1
+  UOps inputs;                           ///< BUFFERs by number
   std::vector<std::pair<std::string, int64_t>> vars;
   std::vector<RootPlan> roots;
-  std::vector<std::pair<UOp, UOp>> stores;   ///< every AFTER on a buffer that the schedule executes, with its storage
+  std::vector<std::pair<UOp, UOp>> stores;  ///< every AFTER on a buffer that the schedule executes, with its storage
   int outputs = 0;
   Hash128 key;
 };
@@ -70,14 +70,14 @@ bool is_whole_buffer(UOp u);
 
 /// One way a value is read: at these indices, where `valid`. Values computed in place have as many as there are different reads.
 struct Instance {
-  uint32_t node = 0;       ///< position in Ranged::nodes
-  int32_t next = -1;       ///< next instance of the same node
+  uint32_t node = 0;  ///< position in Ranged::nodes
+  int32_t next = -1;  ///< next instance of the same node
   int32_t scope = 0;
-  Ops under = Ops::NOOP;   ///< the reduction that reads this through nothing but movement ops
+  Ops under = Ops::NOOP;                ///< the reduction that reads this through nothing but movement ops
   uint32_t src_begin = 0, src_end = 0;  ///< Ranged::sources: the instances of the node's sources
-  UOp idx;                 ///< STACK of weakint expressions, one per axis
-  UOp valid;               ///< empty: always
-  UOp value;               ///< set by lower()
+  UOp idx;                              ///< STACK of weakint expressions, one per axis
+  UOp valid;                            ///< empty: always
+  UOp value;                            ///< set by lower()
 };
 /// Loops around a value.
 struct Scope {
@@ -88,23 +88,23 @@ struct Scope {
 /// A value or an effect that becomes a kernel (or a copy).
 struct Region {
   enum Kind : uint8_t { kValue, kStore, kCopy } kind = kValue;
-  uint32_t node = 0;       ///< the value, the STORE, or the COPY
-  int32_t body = -1;       ///< instance that is stored
-  UOps ranges;             ///< loops of the result
-  int32_t buffer = -1;     ///< kValue and kCopy: index into buffers; -1: the destination of a STORE
-  std::string device;      ///< where its kernel runs; "": anywhere
-  int32_t store = -1;      ///< kCopy straight into the destination of this STORE (position), else -1
+  uint32_t node = 0;    ///< the value, the STORE, or the COPY
+  int32_t body = -1;    ///< instance that is stored
+  UOps ranges;          ///< loops of the result
+  int32_t buffer = -1;  ///< kValue and kCopy: index into buffers; -1: the destination of a STORE
+  std::string device;   ///< where its kernel runs; "": anywhere
+  int32_t store = -1;   ///< kCopy straight into the destination of this STORE (position), else -1
 };
 struct Ranged {
-  UOps nodes;                          ///< of the arena, sources before users
-  std::vector<uint32_t> position;      ///< by node id
-  std::vector<int32_t> first;          ///< by position: first instance, -1: none
-  std::vector<int32_t> region;         ///< by position: region that stores the value, -1: computed in place
+  UOps nodes;                      ///< of the arena, sources before users
+  std::vector<uint32_t> position;  ///< by node id
+  std::vector<int32_t> first;      ///< by position: first instance, -1: none
+  std::vector<int32_t> region;     ///< by position: region that stores the value, -1: computed in place
   std::vector<Instance> instances;
-  std::vector<int32_t> sources;        ///< -1: not needed
+  std::vector<int32_t> sources;  ///< -1: not needed
   std::vector<Scope> scopes;
-  std::vector<Region> regions;         ///< users before their sources
-  std::vector<int32_t> gathers;        ///< by number in SPECIAL's name: the instance whose value is the index
+  std::vector<Region> regions;   ///< users before their sources
+  std::vector<int32_t> gathers;  ///< by number in SPECIAL's name: the instance whose value is the index
   int32_t next_range = 0;
 };
 Ranged rangeify(UOp sink, std::vector<ScheduleBuffer>& buffers);
@@ -114,26 +114,26 @@ Ranged rangeify(UOp sink, std::vector<ScheduleBuffer>& buffers);
 /// Contents of a buffer between two writes.
 struct BufferState {
   int32_t buffer = 0;
-  int32_t parent = -1;                 ///< state the writers start from
-  std::vector<int32_t> writers;        ///< steps
+  int32_t parent = -1;           ///< state the writers start from
+  std::vector<int32_t> writers;  ///< steps
 };
 /// One kernel before it has an arena of its own, or a copy.
 struct Step {
   bool copy = false;
-  int32_t buffer = -1;                 ///< written
-  int32_t parent = -1;                 ///< state of `buffer` that is overwritten
-  UOp index, value;                    ///< kernel
-  UOps ranges;                         ///< loops of the result, outermost first
-  std::vector<int32_t> reads;          ///< by PARAM slot: the state read, -1: written only
-  KernelRef kernel;                    ///< set by kernelize
-  std::vector<int32_t> buffers;        ///< by PARAM slot
+  int32_t buffer = -1;           ///< written
+  int32_t parent = -1;           ///< state of `buffer` that is overwritten
+  UOp index, value;              ///< kernel
+  UOps ranges;                   ///< loops of the result, outermost first
+  std::vector<int32_t> reads;    ///< by PARAM slot: the state read, -1: written only
+  KernelRef kernel;              ///< set by kernelize
+  std::vector<int32_t> buffers;  ///< by PARAM slot
   std::vector<int32_t> vars;
   std::string metadata;
 };
 struct Lowered {
   std::vector<Step> steps;
   std::vector<BufferState> states;
-  UOps gathers;                        ///< by number: the index value
+  UOps gathers;  ///< by number: the index value
 };
 /// In LOAD(INDEX(PARAM, i)) of values, PARAM{slot = buffer, tag = state + 1}.
 Lowered lower(Ranged& r, std::vector<ScheduleBuffer>& buffers, const ScheduleOptions& options);

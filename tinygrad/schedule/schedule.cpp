@@ -17,7 +17,10 @@ constexpr size_t kCacheSize = 1024;
 
 /// Schedules by key, least recently used dropped.
 struct Cache {
-  struct Entry { Hash128 key; std::shared_ptr<const Schedule> schedule; };
+  struct Entry {
+    Hash128 key;
+    std::shared_ptr<const Schedule> schedule;
+  };
   std::mutex mutex;
   std::list<Entry> entries;
   std::map<Hash128, std::list<Entry>::iterator> by_key;
@@ -41,7 +44,10 @@ struct Cache {
     entries.clear(), by_key.clear();
   }
 };
-Cache& cache() { static auto* c = new Cache; return *c; }
+Cache& cache() {
+  static auto* c = new Cache;
+  return *c;
+}
 
 /// Steps and buffers as the caller sees them; internal buffers nobody uses are dropped.
 std::shared_ptr<Schedule> assemble(Lowered& l, const std::vector<int32_t>& order, const std::vector<ScheduleBuffer>& buffers, const NormalGraph& g) {
@@ -86,7 +92,8 @@ std::shared_ptr<const Schedule> make_schedule(const NormalGraph& g, const Schedu
     if (p.kind != RootPlan::kStorage) result = static_cast<int32_t>(g.inputs.size()) + p.output;
     else if (g.nodes[p.node] != p.storage) {
       UOp base = base_of(p.storage);
-      for (size_t i = 0; i < g.inputs.size(); i++) if (g.inputs[i] == base) result = static_cast<int32_t>(i);
+      for (size_t i = 0; i < g.inputs.size(); i++)
+        if (g.inputs[i] == base) result = static_cast<int32_t>(i);
     }
     s->results.push_back(result);
   }

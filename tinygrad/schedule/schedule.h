@@ -16,36 +16,36 @@ namespace tg {
 struct ScheduleBuffer {
   enum Kind : uint8_t { kInput, kOutput, kInternal } kind = kInternal;
   DType dtype;
-  int64_t size = 0;         ///< elements
+  int64_t size = 0;  ///< elements
   std::string device;
-  int64_t offset = -1;      ///< kInternal after planning: bytes into the device's arena; -1: memory of its own
+  int64_t offset = -1;  ///< kInternal after planning: bytes into the device's arena; -1: memory of its own
 };
 
 /// One step: a kernel over buffers, or a copy buffers[0] <- buffers[1] between devices.
 struct ScheduleCall {
   enum Kind : uint8_t { kKernel, kCopy } kind = kKernel;
   KernelRef kernel;
-  std::vector<int32_t> buffers;   ///< by PARAM slot: index into Schedule::buffers
-  std::vector<int32_t> vars;      ///< the kernel's variables v00, v01, ...: index into BoundSchedule::vars
-  std::string metadata;           ///< names of the tensor methods that made it, for DEBUG=2
+  std::vector<int32_t> buffers;  ///< by PARAM slot: index into Schedule::buffers
+  std::vector<int32_t> vars;     ///< the kernel's variables v00, v01, ...: index into BoundSchedule::vars
+  std::string metadata;          ///< names of the tensor methods that made it, for DEBUG=2
 };
 
 /// A plan, reusable for every graph of the same structure: holds no user memory.
 struct Schedule {
-  std::vector<ScheduleBuffer> buffers;      ///< inputs first, in the order of BoundSchedule::inputs
-  std::vector<ScheduleCall> calls;          ///< in execution order
-  std::vector<int32_t> results;             ///< per root: index of the buffer that holds it; -1: the root needs no kernel
+  std::vector<ScheduleBuffer> buffers;                  ///< inputs first, in the order of BoundSchedule::inputs
+  std::vector<ScheduleCall> calls;                      ///< in execution order
+  std::vector<int32_t> results;                         ///< per root: index of the buffer that holds it; -1: the root needs no kernel
   std::vector<std::pair<std::string, int64_t>> arenas;  ///< device and bytes of the planned arenas for internal buffers
-  int64_t nodes = 0;                        ///< of the graph, for statistics
-  mutable std::shared_ptr<const void> compiled;  ///< the engine's: loaded kernels of this schedule
+  int64_t nodes = 0;                                    ///< of the graph, for statistics
+  mutable std::shared_ptr<const void> compiled;         ///< the engine's: loaded kernels of this schedule
 };
 
 /// A schedule with what is particular to this call.
 struct BoundSchedule {
   std::shared_ptr<const Schedule> schedule;
-  UOps inputs;                              ///< BUFFER nodes of the global graph, one per kInput buffer
-  UOps results;                             ///< per root: its storage in the global graph: a BUFFER (new for kOutput) or a view of one
-  std::vector<std::pair<UOp, UOp>> stored;  ///< nodes whose values lie in storage once the schedule has run, for Graph::forward
+  UOps inputs;                                        ///< BUFFER nodes of the global graph, one per kInput buffer
+  UOps results;                                       ///< per root: its storage in the global graph: a BUFFER (new for kOutput) or a view of one
+  std::vector<std::pair<UOp, UOp>> stored;            ///< nodes whose values lie in storage once the schedule has run, for Graph::forward
   std::vector<std::pair<std::string, int64_t>> vars;  ///< variables' names and values
   bool cache_hit = false;
 };

@@ -13,32 +13,32 @@ namespace tg {
 /// A kernel AST with the arena that holds it; immutable and shared (schedule cache, program cache).
 struct Kernel {
   ArenaRef arena;
-  UOp sink;          ///< SINK with KernelInfo
-  Hash128 key;       ///< sink's key
+  UOp sink;     ///< SINK with KernelInfo
+  Hash128 key;  ///< sink's key
 };
 using KernelRef = std::shared_ptr<const Kernel>;
 
 /// Work of one launch; counts are exact for concrete shapes, taken at the variables' maxima otherwise.
 struct Estimates {
-  double ops = 0;    ///< floating and integer operations outside index arithmetic; MULACC counts two
-  double mem = 0;    ///< bytes of the buffers touched, each once
-  double lds = 0;    ///< bytes loaded and stored, every access
+  double ops = 0;  ///< floating and integer operations outside index arithmetic; MULACC counts two
+  double mem = 0;  ///< bytes of the buffers touched, each once
+  double lds = 0;  ///< bytes loaded and stored, every access
 };
 
 struct Program {
-  std::string name;                  ///< function name: E_... elementwise, r_... with a reduce
-  ArenaRef arena;                    ///< holds `linear`
-  UOp ast;                           ///< the optimised kernel AST
-  UOps linear;                       ///< instructions in execution order, see docs/ir.md
+  std::string name;  ///< function name: E_... elementwise, r_... with a reduce
+  ArenaRef arena;    ///< holds `linear`
+  UOp ast;           ///< the optimised kernel AST
+  UOps linear;       ///< instructions in execution order, see docs/ir.md
   std::vector<Opt> applied_opts;
-  int nbuffers = 0;                  ///< kernel parameters, slots 0..nbuffers-1
-  std::vector<bool> reads, writes;   ///< per slot
-  std::vector<std::string> vars;     ///< names of scalar parameters, in the order they are passed
-  UOp thread_extent;                 ///< end of the THREAD range (CONST or an expression of variables); empty: none
-  UOp global_size[3], local_size[3]; ///< grid of GPU targets; empty on a CPU
+  int nbuffers = 0;                   ///< kernel parameters, slots 0..nbuffers-1
+  std::vector<bool> reads, writes;    ///< per slot
+  std::vector<std::string> vars;      ///< names of scalar parameters, in the order they are passed
+  UOp thread_extent;                  ///< end of the THREAD range (CONST or an expression of variables); empty: none
+  UOp global_size[3], local_size[3];  ///< grid of GPU targets; empty on a CPU
   Estimates estimates;
-  std::string source;                ///< set by the renderer
-  std::vector<uint8_t> binary;       ///< set by the compiler
+  std::string source;           ///< set by the renderer
+  std::vector<uint8_t> binary;  ///< set by the compiler
 };
 
 }  // namespace tg

@@ -20,9 +20,9 @@ class Renderer {
   virtual bool supports(DType d) const = 0;
   /// Most lanes of the VECTOR axis for values of `d` (1: no vectors).
   virtual int max_lanes(DType d) const { return d.itemsize() > 0 ? target_.vector_bytes / d.itemsize() : 1; }
-  virtual bool has_threads() const { return false; }      ///< THREAD ranges
-  virtual bool has_locals() const { return false; }       ///< GLOBAL/LOCAL ranges, barriers
-  virtual bool has_gather() const { return true; }        ///< vector INDEX that is not unit stride
+  virtual bool has_threads() const { return false; }  ///< THREAD ranges
+  virtual bool has_locals() const { return false; }   ///< GLOBAL/LOCAL ranges, barriers
+  virtual bool has_gather() const { return true; }    ///< vector INDEX that is not unit stride
   virtual int max_buffers() const { return 1 << 16; }
   /// Further rules run at the end of codegen; null: none.
   virtual const PatternMatcher<>* extra_matcher() const { return nullptr; }

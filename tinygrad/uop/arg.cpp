@@ -47,15 +47,27 @@ std::ostream& operator<<(std::ostream& os, AddrSpace a) {
 }
 std::ostream& operator<<(std::ostream& os, const Opt& o) { return os << kOptNames[static_cast<int>(o.op)] << '(' << o.axis << ", " << o.arg << ')'; }
 
-Hash128 RangeArg::hash() const { Hash128 h = hash_ints(id); h.add(static_cast<uint64_t>(type)); return h; }
+Hash128 RangeArg::hash() const {
+  Hash128 h = hash_ints(id);
+  h.add(static_cast<uint64_t>(type));
+  return h;
+}
 Hash128 ParamArg::hash() const {
   Hash128 h;
   h.add(static_cast<uint64_t>(slot)), h.add(static_cast<uint64_t>(addrspace)), h.add(device), h.add(name);
   h.add(static_cast<uint64_t>(vmin)), h.add(static_cast<uint64_t>(vmax));
   return h;
 }
-Hash128 ReduceArg::hash() const { Hash128 h = hash_ints(axes); h.add(static_cast<uint64_t>(op)); return h; }
-Hash128 StageArg::hash() const { Hash128 h; h.add(static_cast<uint64_t>(addrspace)), h.add(device), h.add(removable); return h; }
+Hash128 ReduceArg::hash() const {
+  Hash128 h = hash_ints(axes);
+  h.add(static_cast<uint64_t>(op));
+  return h;
+}
+Hash128 StageArg::hash() const {
+  Hash128 h;
+  h.add(static_cast<uint64_t>(addrspace)), h.add(device), h.add(removable);
+  return h;
+}
 Hash128 KernelInfo::hash() const {
   Hash128 h;
   auto add_opts = [&](const std::vector<Opt>& opts) {
@@ -135,6 +147,9 @@ void Arg::print(std::ostream& os, ArgKind k, uint64_t bits) {
     }
   }
 }
-std::ostream& operator<<(std::ostream& os, const Arg& a) { Arg::print(os, a.kind(), a.bits()); return os; }
+std::ostream& operator<<(std::ostream& os, const Arg& a) {
+  Arg::print(os, a.kind(), a.bits());
+  return os;
+}
 
 }  // namespace tg

@@ -39,9 +39,9 @@ struct RangeArg {
 struct ParamArg {
   int64_t slot = 0;
   AddrSpace addrspace = AddrSpace::kGlobal;
-  std::string device{};             ///< "" for kernel parameters, registers and variables
-  std::string name{};               ///< of a variable
-  int64_t vmin = 0, vmax = 0;       ///< bounds of a variable, inclusive
+  std::string device{};        ///< "" for kernel parameters, registers and variables
+  std::string name{};          ///< of a variable
+  int64_t vmin = 0, vmax = 0;  ///< bounds of a variable, inclusive
   static constexpr ArgKind kind = ArgKind::kParam;
   bool operator==(const ParamArg&) const = default;
   Hash128 hash() const;
@@ -116,13 +116,24 @@ class Arg {
   Arg(ReduceArg v) { box(std::move(v)); }
   Arg(StageArg v) { box(std::move(v)); }
   Arg(KernelInfo v) { box(std::move(v)); }
-  static Arg invalid() { Arg a; a.kind_ = ArgKind::kInvalid; return a; }
+  static Arg invalid() {
+    Arg a;
+    a.kind_ = ArgKind::kInvalid;
+    return a;
+  }
   /// The argument a node stores, sharing its box.
-  static Arg share(ArgKind k, uint64_t bits) { Arg a; a.kind_ = k, a.bits_ = bits, retain(k, bits); return a; }
+  static Arg share(ArgKind k, uint64_t bits) {
+    Arg a;
+    a.kind_ = k, a.bits_ = bits, retain(k, bits);
+    return a;
+  }
 
   Arg(const Arg& o) : kind_(o.kind_), bits_(o.bits_) { retain(); }
   Arg(Arg&& o) noexcept : kind_(o.kind_), bits_(o.bits_) { o.kind_ = ArgKind::kNone, o.bits_ = 0; }
-  Arg& operator=(Arg o) noexcept { std::swap(kind_, o.kind_), std::swap(bits_, o.bits_); return *this; }
+  Arg& operator=(Arg o) noexcept {
+    std::swap(kind_, o.kind_), std::swap(bits_, o.bits_);
+    return *this;
+  }
   ~Arg() { release(); }
 
   ArgKind kind() const { return kind_; }
@@ -139,7 +150,9 @@ class Arg {
     return a == b || (boxed(ka) && same_box(a, b));
   }
   static Hash128 hash(ArgKind k, uint64_t bits);
-  static void retain(ArgKind k, uint64_t bits) { if (boxed(k)) reinterpret_cast<ArgBox*>(bits)->refs.fetch_add(1, std::memory_order_relaxed); }
+  static void retain(ArgKind k, uint64_t bits) {
+    if (boxed(k)) reinterpret_cast<ArgBox*>(bits)->refs.fetch_add(1, std::memory_order_relaxed);
+  }
   static void release(ArgKind k, uint64_t bits) {
     if (boxed(k) && reinterpret_cast<ArgBox*>(bits)->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) delete reinterpret_cast<ArgBox*>(bits);
   }
@@ -163,7 +176,10 @@ class Arg {
   void retain() const { retain(kind_, bits_); }
   void release() const { release(kind_, bits_); }
   static bool same_box(uint64_t a, uint64_t b);
-  static void check_kind(ArgKind got, ArgKind want) { if (got != want) [[unlikely]] bad_kind(got, want); }
+  static void check_kind(ArgKind got, ArgKind want) {
+    if (got != want) [[unlikely]]
+      bad_kind(got, want);
+  }
   [[noreturn]] static void bad_kind(ArgKind got, ArgKind want);
 
   ArgKind kind_ = ArgKind::kNone;

@@ -11,7 +11,9 @@ using namespace upat;
 constexpr size_t kMaxTerms = 64;  // longer sums are left alone: nobody writes them as an index
 
 /// x = g * quotient + rest with 0 <= rest < g wherever x is.
-struct Split { Linear quotient, rest; };
+struct Split {
+  Linear quotient, rest;
+};
 
 std::optional<Split> split_with(const Linear& x, int128 g, const std::vector<int128>& rest_coefs) {
   Split s;
@@ -86,7 +88,10 @@ UOp fold_by_literal(bool div, UOp x, int128 c) {
   in.c = floormod(l.c, c), out.c = floordiv(l.c, c);
   bool changed = in.c != l.c;
   for (const Term& t : l.terms) {
-    if (!div && t.base.is(Ops::FLOORMOD) && divides(t.base.src(1), c) && (vmin(t.base.src(1)) > 0 || vmax(t.base.src(1)) < 0)) { in.add(t.base.src(0), t.coef % c), changed = true; continue; }
+    if (!div && t.base.is(Ops::FLOORMOD) && divides(t.base.src(1), c) && (vmin(t.base.src(1)) > 0 || vmax(t.base.src(1)) < 0)) {
+      in.add(t.base.src(0), t.coef % c), changed = true;
+      continue;
+    }
     int128 r = t.coef % c;
     if (r) in.terms.push_back({t.base, r});
     if (r != t.coef) out.terms.push_back({t.base, (t.coef - r) / c}), changed = true;
@@ -99,7 +104,9 @@ UOp fold_by_literal(bool div, UOp x, int128 c) {
   std::vector<int128> candidates;
   int128 common = c;
   for (const Term& t : l.terms) common = gcd128(common, t.coef);
-  auto consider = [&](int128 g) { if (g > 1 && g < c && c % g == 0 && std::find(candidates.begin(), candidates.end(), g) == candidates.end()) candidates.push_back(g); };
+  auto consider = [&](int128 g) {
+    if (g > 1 && g < c && c % g == 0 && std::find(candidates.begin(), candidates.end(), g) == candidates.end()) candidates.push_back(g);
+  };
   consider(common);
   for (const Term& t : l.terms) consider(gcd128(t.coef, c));
   std::sort(candidates.begin(), candidates.end(), std::greater<int128>());
@@ -165,7 +172,8 @@ std::optional<Linear> dividend(UOp quotient, UOp base, int128 d) {
   if (!q.is(Ops::FLOORDIV) || !q.src(1).is_const()) return {};
   auto [num, a] = pop_const(base);
   int128 by = q.src(1).const_int(), period;
-  if (d > 0 && num.is(Ops::FLOORDIV) && num.src(1).is_const() && by == num.src(1).const_int() * d) a *= num.src(1).const_int(), num = num.src(0), period = by;
+  if (d > 0 && num.is(Ops::FLOORDIV) && num.src(1).is_const() && by == num.src(1).const_int() * d)
+    a *= num.src(1).const_int(), num = num.src(0), period = by;
   else if (by == d) period = d;
   else return {};
   auto [x, xa] = pop_const(num);
@@ -182,7 +190,10 @@ std::optional<Linear> recombine_pair(const Term& mod, const Term& quo) {
   int128 d = mod.base.src(1).const_int();
   if (d == 0 || quo.coef != d * mod.coef) return {};
   Linear out;
-  if (auto b = dividend(quo.base, mod.base.src(0), d)) { out.add(*b, mod.coef); return out; }
+  if (auto b = dividend(quo.base, mod.base.src(0), d)) {
+    out.add(*b, mod.coef);
+    return out;
+  }
   if (!quo.base.is(Ops::FLOORMOD) || !quo.base.src(1).is_const()) return {};  // (b//d) % e widens the modulus instead
   int128 e = quo.base.src(1).const_int();
   if (e <= 0) return {};
@@ -217,12 +228,14 @@ UOp recombine(UOp u) {
 }  // namespace
 
 const PatternMatcher<UOp>& pm_divmod() {
+  // clang-format off
   static const PatternMatcher<UOp> pm{
       rule(op<Ops::FLOORMOD>(u = node<Ops::RANGE>(), x), [](U r, X n) { return r.src(0) == n ? UOp(r) : UOp(); }),
       rule(op<Ops::FLOORDIV>(u = node<Ops::RANGE>(), x), [](U r, X n) { return r.src(0) == n ? r.const_like(0) : UOp(); }),
       rule(when(u = any_of(Ops::FLOORDIV | Ops::FLOORMOD), [](UOp d) { return d.dtype() == dtypes::weakint; }), [](U d) { return fold_divmod(d); }),
       rule(u = node<Ops::ADD>(), [](U sum) { return recombine(sum); }),
   };
+  // clang-format on
   return pm;
 }
 

@@ -55,30 +55,49 @@ template <class F> auto with_element(DType d, F&& f) {
     case DTypeId::kFloat16: return f(Small<DTypeId::kFloat16>{});
     case DTypeId::kBFloat16: return f(Small<DTypeId::kBFloat16>{});
     case DTypeId::kFloat32: return f(Plain<float>{});
-    case DTypeId::kWeakFloat: case DTypeId::kFloat64: return f(Plain<double>{});
-    case DTypeId::kVoid: case DTypeId::kCount: break;
+    case DTypeId::kWeakFloat:
+    case DTypeId::kFloat64: return f(Plain<double>{});
+    case DTypeId::kVoid:
+    case DTypeId::kCount: break;
   }
   throw DTypeError(str("[eval] got ", d, ", expected a type with values"));
 }
 
 // ---- integers ----
 // Wrapping arithmetic goes through the unsigned type of at least int's width, so that nothing overflows a signed one.
-template <class T> struct UnsignedOf { using type = std::make_unsigned_t<std::conditional_t<(sizeof(T) < 4), int32_t, T>>; };
-template <> struct UnsignedOf<int128> { using type = unsigned __int128; };
+template <class T> struct UnsignedOf {
+  using type = std::make_unsigned_t<std::conditional_t<(sizeof(T) < 4), int32_t, T>>;
+};
+template <> struct UnsignedOf<int128> {
+  using type = unsigned __int128;
+};
 template <class T> using Wide = typename UnsignedOf<T>::type;
 template <class T> constexpr int kBits = static_cast<int>(sizeof(T) * 8);
 template <class T> constexpr bool kSigned = T(-1) < T(0);
 
-template <class T> T cdiv(T a, T b) { return b == 0 ? T(0) : kSigned<T> && b == T(-1) ? static_cast<T>(Wide<T>(0) - Wide<T>(a)) : static_cast<T>(a / b); }
+template <class T> T cdiv(T a, T b) {
+  return b == 0 ? T(0) : kSigned<T> && b == T(-1) ? static_cast<T>(Wide<T>(0) - Wide<T>(a)) : static_cast<T>(a / b);
+}
 template <class T> T cmod(T a, T b) { return b == 0 || (kSigned<T> && b == T(-1)) ? T(0) : static_cast<T>(a % b); }
-template <class T> T floormod(T a, T b) { T r = cmod(a, b); return r != 0 && (r < 0) != (b < 0) ? static_cast<T>(r + b) : r; }
-template <class T> T floordiv(T a, T b) { T q = cdiv(a, b); return b != 0 && cmod(a, b) != 0 && (a < 0) != (b < 0) ? static_cast<T>(q - 1) : q; }
-template <class T> T shl(T a, T n) { return n < 0 || n >= T(kBits<T> < 127 ? kBits<T> : 127) ? T(0) : static_cast<T>(Wide<T>(a) << static_cast<int>(n)); }
-template <class T> T shr(T a, T n) { return n < 0 || n >= T(kBits<T> < 127 ? kBits<T> : 127) ? (a < 0 ? T(-1) : T(0)) : static_cast<T>(a >> static_cast<int>(n)); }
+template <class T> T floormod(T a, T b) {
+  T r = cmod(a, b);
+  return r != 0 && (r < 0) != (b < 0) ? static_cast<T>(r + b) : r;
+}
+template <class T> T floordiv(T a, T b) {
+  T q = cdiv(a, b);
+  return b != 0 && cmod(a, b) != 0 && (a < 0) != (b < 0) ? static_cast<T>(q - 1) : q;
+}
+template <class T> T shl(T a, T n) {
+  return n < 0 || n >= T(kBits<T> < 127 ? kBits<T> : 127) ? T(0) : static_cast<T>(Wide<T>(a) << static_cast<int>(n));
+}
+template <class T> T shr(T a, T n) {
+  return n < 0 || n >= T(kBits<T> < 127 ? kBits<T> : 127) ? (a < 0 ? T(-1) : T(0)) : static_cast<T>(a >> static_cast<int>(n));
+}
 template <class T> T ipow(T a, T n) {
   if (n < 0) return a == 1 ? T(1) : a == T(-1) ? (n % 2 == 0 ? T(1) : T(-1)) : T(0);
   Wide<T> r = 1, p = Wide<T>(a);
-  for (; n > 0; n = static_cast<T>(n >> 1), p *= p) if (n & 1) r *= p;
+  for (; n > 0; n = static_cast<T>(n >> 1), p *= p)
+    if (n & 1) r *= p;
   return static_cast<T>(r);
 }
 
@@ -99,13 +118,20 @@ template <class E, class O, class F> void loop2(void* out, const void* const* in
 }
 
 /// The loop as a plain function: `fn` is a captureless lambda.
-template <class E, class F> EvalLoop unary(F) { return [](void* o, const void* const* in, size_t n) { loop1<E>(o, in, n, F{}); }; }
-template <class E, class F> EvalLoop binary(F) { return [](void* o, const void* const* in, size_t n) { loop2<E, E>(o, in, n, F{}); }; }
-template <class E, class F> EvalLoop compare(F) { return [](void* o, const void* const* in, size_t n) { loop2<E, Bool>(o, in, n, F{}); }; }
+template <class E, class F> EvalLoop unary(F) {
+  return [](void* o, const void* const* in, size_t n) { loop1<E>(o, in, n, F{}); };
+}
+template <class E, class F> EvalLoop binary(F) {
+  return [](void* o, const void* const* in, size_t n) { loop2<E, E>(o, in, n, F{}); };
+}
+template <class E, class F> EvalLoop compare(F) {
+  return [](void* o, const void* const* in, size_t n) { loop2<E, Bool>(o, in, n, F{}); };
+}
 template <class E, class F> EvalLoop ternary(F) {
   return [](void* out, const void* const* in, size_t n) {
     auto* o = static_cast<typename E::S*>(out);
-    const typename E::S* s[3] = {static_cast<const typename E::S*>(in[0]), static_cast<const typename E::S*>(in[1]), static_cast<const typename E::S*>(in[2])};
+    const typename E::S* s[3] = {static_cast<const typename E::S*>(in[0]), static_cast<const typename E::S*>(in[1]),
+                                 static_cast<const typename E::S*>(in[2])};
     for (size_t i = 0; i < n; i++) o[i] = E::put(F{}(E::get(s[0][i]), E::get(s[1][i]), E::get(s[2][i])));
   };
 }
@@ -133,14 +159,19 @@ template <class E> EvalLoop float_loop(Ops op) {
     case Ops::MAX: return binary<E>([](C a, C b) { return fmax_nan(a, b); });
     case Ops::POW: return binary<E>([](C a, C b) { return static_cast<C>(std::pow(static_cast<double>(a), static_cast<double>(b))); });
     case Ops::FLOORDIV: return binary<E>([](C a, C b) { return std::floor(a / b); });
-    case Ops::FLOORMOD: return binary<E>([](C a, C b) { C r = std::fmod(a, b); return r != 0 && (r < 0) != (b < 0) ? r + b : r; });
+    case Ops::FLOORMOD:
+      return binary<E>([](C a, C b) {
+        C r = std::fmod(a, b);
+        return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+      });
     case Ops::CMPLT: return compare<E>([](C a, C b) { return a < b; });
     case Ops::CMPNE: return compare<E>([](C a, C b) { return a != b; });
     case Ops::CMPEQ: return compare<E>([](C a, C b) { return a == b; });
-    case Ops::MULACC: return ternary<E>([](C a, C b, C c) {
-      if constexpr (std::is_same_v<E, Plain<C>>) return std::fma(a, b, c);
-      else return static_cast<C>(std::fma(static_cast<double>(a), static_cast<double>(b), static_cast<double>(c)));
-    });
+    case Ops::MULACC:
+      return ternary<E>([](C a, C b, C c) {
+        if constexpr (std::is_same_v<E, Plain<C>>) return std::fma(a, b, c);
+        else return static_cast<C>(std::fma(static_cast<double>(a), static_cast<double>(b), static_cast<double>(c)));
+      });
     default: return nullptr;
   }
 }
@@ -179,8 +210,11 @@ template <class E> EvalLoop int_loop(Ops op) {
 EvalLoop bool_loop(Ops op) {
   switch (op) {
     case Ops::TRUNC: return unary<Bool>([](bool a) { return a; });
-    case Ops::ADD: case Ops::MAX: case Ops::OR: return binary<Bool>([](bool a, bool b) { return a || b; });
-    case Ops::MUL: case Ops::AND: return binary<Bool>([](bool a, bool b) { return a && b; });
+    case Ops::ADD:
+    case Ops::MAX:
+    case Ops::OR: return binary<Bool>([](bool a, bool b) { return a || b; });
+    case Ops::MUL:
+    case Ops::AND: return binary<Bool>([](bool a, bool b) { return a && b; });
     case Ops::XOR: return binary<Bool>([](bool a, bool b) { return a != b; });
     case Ops::CMPLT: return compare<Bool>([](bool a, bool b) { return !a && b; });
     case Ops::CMPNE: return compare<Bool>([](bool a, bool b) { return a != b; });
@@ -203,7 +237,8 @@ template <class T> int128 float_to_int(double v) {
 template <class From, class To, DTypeId D> typename To::S convert(typename From::C v) {
   using T = typename To::C;
   if constexpr (std::is_same_v<To, Bool>) return v != 0;
-  else if constexpr (std::is_floating_point_v<typename From::C> && !std::is_floating_point_v<T>) return To::put(static_cast<T>(float_to_int<T>(static_cast<double>(v))));
+  else if constexpr (std::is_floating_point_v<typename From::C> && !std::is_floating_point_v<T>)
+    return To::put(static_cast<T>(float_to_int<T>(static_cast<double>(v))));
   else if constexpr (std::is_same_v<To, Plain<T>> || std::is_same_v<typename From::C, float>) return To::put(static_cast<T>(v));
   else return To::put(static_cast<float>(truncate_float(static_cast<double>(v), DType(D))));  // one rounding, not two
 }
@@ -212,10 +247,16 @@ template <class From, class To, DTypeId D> void convert_loop(void* out, const vo
   auto* a = static_cast<const typename From::S*>(in[0]);
   for (size_t i = 0; i < n; i++) o[i] = convert<From, To, D>(From::get(a[i]));
 }
-template <class To> struct IdOf { static constexpr DTypeId value = DTypeId::kVoid; };
-template <DTypeId D> struct IdOf<Small<D>> { static constexpr DTypeId value = D; };
+template <class To> struct IdOf {
+  static constexpr DTypeId value = DTypeId::kVoid;
+};
+template <DTypeId D> struct IdOf<Small<D>> {
+  static constexpr DTypeId value = D;
+};
 
-struct alignas(16) Cell { unsigned char bytes[16]; };
+struct alignas(16) Cell {
+  unsigned char bytes[16];
+};
 }  // namespace
 
 uint64_t threefry2x32(uint64_t x, uint64_t key) {
@@ -246,14 +287,17 @@ EvalLoop cast_loop(DType from, DType to) {
   });
 }
 
-size_t eval_itemsize(DType d) { return with_element(d, [](auto e) { return sizeof(typename decltype(e)::S); }); }
+size_t eval_itemsize(DType d) {
+  return with_element(d, [](auto e) { return sizeof(typename decltype(e)::S); });
+}
 
 void store_const(void* dst, const ConstValue& v, DType d) {
   with_element(d, [&](auto e) {
     using E = decltype(e);
     typename E::S s;
     if constexpr (std::is_same_v<E, Bool>) s = v.is_int() ? v.i != 0 : v.f != 0;
-    else if constexpr (!std::is_floating_point_v<typename E::C>) s = E::put(static_cast<typename E::C>(v.is_int() ? v.i : float_to_int<typename E::C>(v.f)));
+    else if constexpr (!std::is_floating_point_v<typename E::C>)
+      s = E::put(static_cast<typename E::C>(v.is_int() ? v.i : float_to_int<typename E::C>(v.f)));
     else s = E::put(static_cast<typename E::C>(d.is_weak() ? v.as_double() : truncate_float(v.as_double(), d)));
     std::memcpy(dst, &s, sizeof s);
   });

@@ -1,4 +1,5 @@
-/// \file What the ops compute, exactly: on single literals (folding) and on arrays as they are stored (interpreters, tests). One definition serves both.
+/// \file What the ops compute, exactly: on single literals (folding) and on arrays as they are stored (interpreters, tests). One definition serves
+/// both.
 #pragma once
 #include <cstddef>
 #include <span>

@@ -10,7 +10,8 @@ namespace tg {
 namespace {
 Graph& graph_of(UOp u) {
   Graph& g = Graph::current();
-  if (g.owns(u)) [[likely]] return g;
+  if (g.owns(u)) [[likely]]
+    return g;
   TG_ASSERT(Graph::global().owns(u), "node belongs to no open graph: ", u);
   return Graph::global();
 }
@@ -20,9 +21,13 @@ template <class Has, class Compute> void ensure(UOp u, Has has, Compute compute)
   UOps stack{u};
   while (!stack.empty()) {
     UOp n = stack.back();
-    if (has(n)) { stack.pop_back(); continue; }
+    if (has(n)) {
+      stack.pop_back();
+      continue;
+    }
     size_t before = stack.size();
-    for (UOp s : n.srcs()) if (!has(s)) stack.push_back(s);
+    for (UOp s : n.srcs())
+      if (!has(s)) stack.push_back(s);
     if (stack.size() == before) compute(n), stack.pop_back();
   }
 }
@@ -39,7 +44,10 @@ int128 mul_sat(int128 a, int128 b) {
   if (__builtin_mul_overflow(a, b, &r)) return (a < 0) != (b < 0) ? -kUnbounded : kUnbounded;
   return clamp_unbounded(r);
 }
-int128 floordiv(int128 a, int128 b) { int128 q = a / b; return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q; }
+int128 floordiv(int128 a, int128 b) {
+  int128 q = a / b;
+  return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+}
 
 Bounds corners(Bounds a, Bounds b, int128 (*f)(int128, int128)) {
   int128 v[4] = {f(a.lo, b.lo), f(a.lo, b.hi), f(a.hi, b.lo), f(a.hi, b.hi)};
@@ -47,7 +55,11 @@ Bounds corners(Bounds a, Bounds b, int128 (*f)(int128, int128)) {
 }
 
 /// Bounds of a power-of-two-minus-one mask that covers v.
-int128 fill_ones(int128 v) { int128 m = 1; while (m <= v) m <<= 1; return m - 1; }
+int128 fill_ones(int128 v) {
+  int128 m = 1;
+  while (m <= v) m <<= 1;
+  return m - 1;
+}
 
 Bounds type_bounds(DType d) {
   if (d.is_int() || d.is_bool()) return {clamp_unbounded(int_min(d)), clamp_unbounded(int_max(d))};
@@ -80,7 +92,8 @@ Bounds alu_bounds(UOp u, const auto& get) {
       if (b().lo <= 0) return full;
       if (a().lo >= 0) return a().hi < b().lo ? a() : Bounds{0, std::min(a().hi, b().hi - 1)};
       return {std::max(a().lo, -(b().hi - 1)), a().hi <= 0 ? 0 : std::min(a().hi, b().hi - 1)};
-    case Ops::SHL: return b().is_const() && b().lo >= 0 && b().lo < 120 ? corners(a(), {int128(1) << int(b().lo), int128(1) << int(b().lo)}, mul_sat) : full;
+    case Ops::SHL:
+      return b().is_const() && b().lo >= 0 && b().lo < 120 ? corners(a(), {int128(1) << int(b().lo), int128(1) << int(b().lo)}, mul_sat) : full;
     case Ops::SHR: return b().is_const() && b().lo >= 0 && b().lo < 120 ? Bounds{a().lo >> int(b().lo), a().hi >> int(b().lo)} : full;
     case Ops::AND:
       if (u.dtype().is_bool()) return {std::min(a().lo, b().lo), std::min(a().hi, b().hi)};
@@ -89,7 +102,8 @@ Bounds alu_bounds(UOp u, const auto& get) {
       return a().lo >= 0 ? Bounds{0, a().hi} : full;
     case Ops::OR:
       if (u.dtype().is_bool()) return {std::max(a().lo, b().lo), std::max(a().hi, b().hi)};
-      if (a().lo >= 0 && b().lo >= 0 && a().hi < kUnbounded && b().hi < kUnbounded) return {std::max(a().lo, b().lo), fill_ones(std::max(a().hi, b().hi))};
+      if (a().lo >= 0 && b().lo >= 0 && a().hi < kUnbounded && b().hi < kUnbounded)
+        return {std::max(a().lo, b().lo), fill_ones(std::max(a().hi, b().hi))};
       return full;
     case Ops::XOR:
       if (u.dtype().is_bool()) return a().is_const() && b().is_const() ? Bounds{a().lo ^ b().lo, a().lo ^ b().lo} : Bounds{0, 1};
@@ -99,7 +113,8 @@ Bounds alu_bounds(UOp u, const auto& get) {
       if (!(u.src(0).dtype().is_int() || u.src(0).dtype().is_bool())) return {0, 1};
       return {a().hi < b().lo, a().lo < b().hi};
     }
-    case Ops::CMPNE: case Ops::CMPEQ: {
+    case Ops::CMPNE:
+    case Ops::CMPEQ: {
       if (!(u.src(0).dtype().is_int() || u.src(0).dtype().is_bool())) return {0, 1};
       bool never = a().hi < b().lo || b().hi < a().lo, always = a().is_const() && a() == b();
       Bounds eq{always, !never};
@@ -128,8 +143,10 @@ Bounds compute_bounds(UOp u, const auto& get) {
   else if (u.is(Ops::RANGE) || u.is(Ops::SPECIAL)) r = u.nsrc() ? Bounds{0, std::max<int128>(0, add_sat(get(u.src(0)).hi, -1))} : full;
   else if (u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kAlu) r = {u.arg<ParamArg>().vmin, u.arg<ParamArg>().vmax};
   else if (u.is(Ops::CAST) && (u.src(0).dtype().is_int() || u.src(0).dtype().is_bool())) r = u.dtype().is_bool() ? full : get(u.src(0));
-  else if (u.is(Ops::STACK) && u.nsrc()) { r = get(u.src(0)); for (UOp s : u.srcs()) r = {std::min(r.lo, get(s).lo), std::max(r.hi, get(s).hi)}; }
-  else if (u.in(Ops::AFTER | Ops::EXPAND) || u.in(Ops::RESHAPE | Ops::PERMUTE)) r = get(u.src(0));
+  else if (u.is(Ops::STACK) && u.nsrc()) {
+    r = get(u.src(0));
+    for (UOp s : u.srcs()) r = {std::min(r.lo, get(s).lo), std::max(r.hi, get(s).hi)};
+  } else if (u.in(Ops::AFTER | Ops::EXPAND) || u.in(Ops::RESHAPE | Ops::PERMUTE)) r = get(u.src(0));
   // A result beyond the type wraps: nothing is known.
   return r.lo < full.lo || r.hi > full.hi ? full : r;
 }
@@ -137,14 +154,38 @@ Bounds compute_bounds(UOp u, const auto& get) {
 Shape compute_shape(UOp u, const auto& get) {
   auto same = [&]() -> Shape { return get(u.src(0)); };
   switch (u.op()) {
-    case Ops::CONST: case Ops::SPECIAL: case Ops::RANGE: case Ops::NOOP: case Ops::FUNCTION: case Ops::CALL: case Ops::PROGRAM: case Ops::LINEAR:
-    case Ops::SOURCE: case Ops::BINARY: case Ops::SINK: case Ops::GROUP: case Ops::TUPLE: case Ops::GETTUPLE: case Ops::BARRIER: case Ops::IF:
-    case Ops::END: case Ops::ENDIF: case Ops::STORE: case Ops::CUSTOM: case Ops::CUSTOMI: case Ops::CUSTOM_FUNCTION: case Ops::WMMA:
-      return {};
-    case Ops::BUFFER: case Ops::PARAM: case Ops::ARANGE: return u.nsrc() ? dims_of(u.src(0)) : Shape{};
+    case Ops::CONST:
+    case Ops::SPECIAL:
+    case Ops::RANGE:
+    case Ops::NOOP:
+    case Ops::FUNCTION:
+    case Ops::CALL:
+    case Ops::PROGRAM:
+    case Ops::LINEAR:
+    case Ops::SOURCE:
+    case Ops::BINARY:
+    case Ops::SINK:
+    case Ops::GROUP:
+    case Ops::TUPLE:
+    case Ops::GETTUPLE:
+    case Ops::BARRIER:
+    case Ops::IF:
+    case Ops::END:
+    case Ops::ENDIF:
+    case Ops::STORE:
+    case Ops::CUSTOM:
+    case Ops::CUSTOMI:
+    case Ops::CUSTOM_FUNCTION:
+    case Ops::WMMA: return {};
+    case Ops::BUFFER:
+    case Ops::PARAM:
+    case Ops::ARANGE: return u.nsrc() ? dims_of(u.src(0)) : Shape{};
     case Ops::STACK: {
       Shape s{static_cast<int64_t>(u.nsrc())};
-      if (u.nsrc()) { const Shape& in = get(u.src(0)); s.insert(s.end(), in.begin(), in.end()); }
+      if (u.nsrc()) {
+        const Shape& in = get(u.src(0));
+        s.insert(s.end(), in.begin(), in.end());
+      }
       return s;
     }
     case Ops::INDEX: {
@@ -156,16 +197,20 @@ Shape compute_shape(UOp u, const auto& get) {
       for (size_t i = u.nsrc() - 1; i < x.size(); i++) s.push_back(x[i]);
       return s;
     }
-    case Ops::RESHAPE: case Ops::EXPAND: return dims_of(u.src(1));
-    case Ops::PAD: case Ops::SHRINK: return dims_of(u.src(2));
+    case Ops::RESHAPE:
+    case Ops::EXPAND: return dims_of(u.src(1));
+    case Ops::PAD:
+    case Ops::SHRINK: return dims_of(u.src(2));
     case Ops::PERMUTE: {
       Shape s;
       for (int64_t a : u.arg<std::vector<int64_t>>()) s.push_back(get(u.src(0))[static_cast<size_t>(a)]);
       return s;
     }
-    case Ops::REDUCE: case Ops::ALLREDUCE: {
+    case Ops::REDUCE:
+    case Ops::ALLREDUCE: {
       Shape s = same();
-      if (u.arg_kind() == ArgKind::kReduce) for (int32_t a : u.arg<ReduceArg>().axes) s[static_cast<size_t>(a)] = 1;
+      if (u.arg_kind() == ArgKind::kReduce)
+        for (int32_t a : u.arg<ReduceArg>().axes) s[static_cast<size_t>(a)] = 1;
       return s;
     }
     case Ops::STAGE: {
@@ -175,13 +220,46 @@ Shape compute_shape(UOp u, const auto& get) {
       s.insert(s.end(), v.begin(), v.end());
       return s;
     }
-    case Ops::FLIP: case Ops::LOAD: case Ops::AFTER: case Ops::CONTIGUOUS: case Ops::CONTIGUOUS_BACKWARD: case Ops::DETACH: case Ops::COPY:
-    case Ops::MSELECT: case Ops::MSTACK: case Ops::UNSHARD: case Ops::CAST: case Ops::BITCAST: case Ops::EXP2: case Ops::LOG2: case Ops::SIN:
-    case Ops::SQRT: case Ops::RECIPROCAL: case Ops::NEG: case Ops::TRUNC:
-      return same();
-    case Ops::ADD: case Ops::MUL: case Ops::SHL: case Ops::SHR: case Ops::CDIV: case Ops::MAX: case Ops::CMOD: case Ops::CMPLT: case Ops::CMPNE:
-    case Ops::CMPEQ: case Ops::XOR: case Ops::OR: case Ops::AND: case Ops::THREEFRY: case Ops::SUB: case Ops::FDIV: case Ops::POW:
-    case Ops::FLOORDIV: case Ops::FLOORMOD: case Ops::WHERE: case Ops::MULACC: {
+    case Ops::FLIP:
+    case Ops::LOAD:
+    case Ops::AFTER:
+    case Ops::CONTIGUOUS:
+    case Ops::CONTIGUOUS_BACKWARD:
+    case Ops::DETACH:
+    case Ops::COPY:
+    case Ops::MSELECT:
+    case Ops::MSTACK:
+    case Ops::UNSHARD:
+    case Ops::CAST:
+    case Ops::BITCAST:
+    case Ops::EXP2:
+    case Ops::LOG2:
+    case Ops::SIN:
+    case Ops::SQRT:
+    case Ops::RECIPROCAL:
+    case Ops::NEG:
+    case Ops::TRUNC: return same();
+    case Ops::ADD:
+    case Ops::MUL:
+    case Ops::SHL:
+    case Ops::SHR:
+    case Ops::CDIV:
+    case Ops::MAX:
+    case Ops::CMOD:
+    case Ops::CMPLT:
+    case Ops::CMPNE:
+    case Ops::CMPEQ:
+    case Ops::XOR:
+    case Ops::OR:
+    case Ops::AND:
+    case Ops::THREEFRY:
+    case Ops::SUB:
+    case Ops::FDIV:
+    case Ops::POW:
+    case Ops::FLOORDIV:
+    case Ops::FLOORMOD:
+    case Ops::WHERE:
+    case Ops::MULACC: {
       std::vector<const Shape*> in;
       for (UOp s : u.srcs()) in.push_back(&get(s));
       return broadcast_shapes(in, name_of(u.op()));
@@ -222,12 +300,14 @@ const Shape& shape_of(UOp u) {
   Graph& g = graph_of(u);
   auto get = [&](UOp n) -> const Shape& { return *g.facts(n).shape; };
   if (Facts& f = g.facts(u); f.shape) return *f.shape;
-  ensure(u, [&](UOp n) { return bool(g.facts(n).shape); }, [&](UOp n) {
-    Shape s = compute_shape(n, get);
-    // Most ops keep their first source's shape: share it.
-    if (n.nsrc() && s == get(n.src(0))) g.facts(n).shape = g.facts(n.src(0)).shape;
-    else g.facts(n).shape = Shared<Shape>(std::move(s));
-  });
+  ensure(
+      u, [&](UOp n) { return bool(g.facts(n).shape); },
+      [&](UOp n) {
+        Shape s = compute_shape(n, get);
+        // Most ops keep their first source's shape: share it.
+        if (n.nsrc() && s == get(n.src(0))) g.facts(n).shape = g.facts(n.src(0)).shape;
+        else g.facts(n).shape = Shared<Shape>(std::move(s));
+      });
   return get(u);
 }
 
@@ -237,17 +317,22 @@ Bounds bounds_of(UOp u) {
   Graph& g = graph_of(u);
   if (Bounds& b = g.bounds(u); b.lo <= b.hi) return b;
   auto get = [&](UOp n) { return known(n) ? type_bounds(n.dtype()) : g.bounds(n); };
-  ensure(u, [&](UOp n) { return known(n) || g.bounds(n).lo <= g.bounds(n).hi; }, [&](UOp n) {
-    Bounds b = compute_bounds(n, get);
-    TG_ASSERT(b.lo <= b.hi, "bounds of ", n);
-    g.bounds(n) = b;
-  });
+  ensure(
+      u, [&](UOp n) { return known(n) || g.bounds(n).lo <= g.bounds(n).hi; },
+      [&](UOp n) {
+        Bounds b = compute_bounds(n, get);
+        TG_ASSERT(b.lo <= b.hi, "bounds of ", n);
+        g.bounds(n) = b;
+      });
   return g.bounds(u);
 }
 
 uint32_t range_start(UOp u) {
   switch (u.op()) {
-    case Ops::STAGE: case Ops::REDUCE: case Ops::END: case Ops::CALL: return 1;
+    case Ops::STAGE:
+    case Ops::REDUCE:
+    case Ops::END:
+    case Ops::CALL: return 1;
     case Ops::WMMA: return 3;
     default: return u.nsrc();
   }
@@ -257,32 +342,41 @@ const UOps& ranges_of(UOp u) {
   static const UOps empty;
   Graph& g = graph_of(u);
   if (Facts& f = g.facts(u); f.ranges) return *f.ranges;
-  ensure(u, [&](UOp n) { Facts& f = g.facts(n); return f.no_ranges || f.ranges; }, [&](UOp n) {
-    const Shared<UOps>* only = nullptr;
-    UOps all;
-    uint32_t start = range_start(n);
-    bool shared = true;  // all sources so far have the same set, or none
-    for (uint32_t i = 0; i < n.nsrc(); i++) {
-      if (i >= start && n.src(i).is(Ops::RANGE)) continue;
-      const Shared<UOps>& r = g.facts(n.src(i)).ranges;
-      if (!r) continue;
-      if (shared && (!only || *only == r)) { only = &r; continue; }
-      if (shared) all = **only, shared = false;
-      UOps merged;
-      std::set_union(all.begin(), all.end(), r->begin(), r->end(), std::back_inserter(merged), range_less);
-      all = std::move(merged);
-    }
-    if (n.is(Ops::RANGE) || (start < n.nsrc() && (only || !all.empty()))) {
-      if (shared && only) all = **only;
-      shared = false;
-      if (n.is(Ops::RANGE)) all.insert(std::upper_bound(all.begin(), all.end(), n, range_less), n);
-      for (uint32_t i = start; i < n.nsrc(); i++) std::erase(all, n.src(i));
-    }
-    Facts& f = g.facts(n);
-    if (shared && only) f.ranges = *only;
-    else if (!all.empty()) f.ranges = Shared<UOps>(std::move(all));
-    else f.no_ranges = true;
-  });
+  ensure(
+      u,
+      [&](UOp n) {
+        Facts& f = g.facts(n);
+        return f.no_ranges || f.ranges;
+      },
+      [&](UOp n) {
+        const Shared<UOps>* only = nullptr;
+        UOps all;
+        uint32_t start = range_start(n);
+        bool shared = true;  // all sources so far have the same set, or none
+        for (uint32_t i = 0; i < n.nsrc(); i++) {
+          if (i >= start && n.src(i).is(Ops::RANGE)) continue;
+          const Shared<UOps>& r = g.facts(n.src(i)).ranges;
+          if (!r) continue;
+          if (shared && (!only || *only == r)) {
+            only = &r;
+            continue;
+          }
+          if (shared) all = **only, shared = false;
+          UOps merged;
+          std::set_union(all.begin(), all.end(), r->begin(), r->end(), std::back_inserter(merged), range_less);
+          all = std::move(merged);
+        }
+        if (n.is(Ops::RANGE) || (start < n.nsrc() && (only || !all.empty()))) {
+          if (shared && only) all = **only;
+          shared = false;
+          if (n.is(Ops::RANGE)) all.insert(std::upper_bound(all.begin(), all.end(), n, range_less), n);
+          for (uint32_t i = start; i < n.nsrc(); i++) std::erase(all, n.src(i));
+        }
+        Facts& f = g.facts(n);
+        if (shared && only) f.ranges = *only;
+        else if (!all.empty()) f.ranges = Shared<UOps>(std::move(all));
+        else f.no_ranges = true;
+      });
   Facts& f = g.facts(u);
   return f.ranges ? *f.ranges : empty;
 }
@@ -290,19 +384,23 @@ const UOps& ranges_of(UOp u) {
 const std::string& device_of(UOp u) {
   static const std::string none;
   Graph& g = graph_of(u);
-  ensure(u, [&](UOp n) { return g.facts(n).device != nullptr; }, [&](UOp n) {
-    const std::string* d = &none;
-    if (n.in(groups::kDefines)) d = &n.arg<ParamArg>().device;
-    else if (n.is(Ops::COPY)) d = &n.arg<std::string>();
-    else if (!n.is(Ops::SINK)) for (UOp s : n.srcs()) {
-      const std::string* sd = g.facts(s).device;
-      if (sd->empty()) continue;
-      TG_CHECK(DeviceError, d->empty() || *d == *sd, "[", n.op(), "] got tensors on ", *d, " and ", *sd, ", expected one device: move one with .to(device)");
-      d = sd;
-      if (n.is(Ops::AFTER)) break;
-    }
-    g.facts(n).device = d;
-  });
+  ensure(
+      u, [&](UOp n) { return g.facts(n).device != nullptr; },
+      [&](UOp n) {
+        const std::string* d = &none;
+        if (n.in(groups::kDefines)) d = &n.arg<ParamArg>().device;
+        else if (n.is(Ops::COPY)) d = &n.arg<std::string>();
+        else if (!n.is(Ops::SINK))
+          for (UOp s : n.srcs()) {
+            const std::string* sd = g.facts(s).device;
+            if (sd->empty()) continue;
+            TG_CHECK(DeviceError, d->empty() || *d == *sd, "[", n.op(), "] got tensors on ", *d, " and ", *sd,
+                     ", expected one device: move one with .to(device)");
+            d = sd;
+            if (n.is(Ops::AFTER)) break;
+          }
+        g.facts(n).device = d;
+      });
   return *g.facts(u).device;
 }
 
@@ -320,10 +418,13 @@ Shape broadcast_shapes(std::span<const Shape* const> shapes, const char* op) {
   Shape out(n, SInt(1));
   for (const Shape* s : shapes) {
     for (size_t i = 0; i < s->size(); i++) {
-      SInt &o = out[n - s->size() + i];
-      const SInt &d = (*s)[i];
+      SInt& o = out[n - s->size() + i];
+      const SInt& d = (*s)[i];
       if (d == 1 || o == d) continue;
-      if (o == 1) { o = d; continue; }
+      if (o == 1) {
+        o = d;
+        continue;
+      }
       std::string all;
       for (const Shape* q : shapes) all += str(all.empty() ? "" : " and ", *q);
       throw ShapeError(str("[", op, "] shapes ", all, " do not broadcast: sizes ", o, " and ", d, " differ and neither is 1"));

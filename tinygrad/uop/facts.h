@@ -17,9 +17,15 @@ class SInt {
   SInt(int64_t v) : v_(v) {}
   SInt(size_t v) : v_(static_cast<int64_t>(v)) {}
   /// A weakint CONST becomes its value.
-  SInt(UOp u) { if (u.is_const()) v_ = static_cast<int64_t>(u.const_int()); else sym_ = u; }
+  SInt(UOp u) {
+    if (u.is_const()) v_ = static_cast<int64_t>(u.const_int());
+    else sym_ = u;
+  }
   bool symbolic() const { return bool(sym_); }
-  int64_t value() const { TG_CHECK(ShapeError, !sym_, "[shape] dimension ", sym_, " is symbolic: a concrete size is needed here"); return v_; }
+  int64_t value() const {
+    TG_CHECK(ShapeError, !sym_, "[shape] dimension ", sym_, " is symbolic: a concrete size is needed here");
+    return v_;
+  }
   operator int64_t() const { return value(); }
   UOp uop() const { return sym_ ? sym_ : UOp::constant(v_); }
   int64_t max() const;  ///< the value, or the greatest the expression can take
@@ -39,7 +45,11 @@ class Shape : public std::vector<SInt> {
   using std::vector<SInt>::vector;
   Shape(std::initializer_list<int64_t> v) : std::vector<SInt>(v.begin(), v.end()) {}
   explicit Shape(std::span<const int64_t> v) : std::vector<SInt>(v.begin(), v.end()) {}
-  bool symbolic() const { for (const SInt& s : *this) if (s.symbolic()) return true; return false; }
+  bool symbolic() const {
+    for (const SInt& s : *this)
+      if (s.symbolic()) return true;
+    return false;
+  }
   /// Product of the sizes; ShapeError when symbolic or beyond 2^62.
   int64_t numel() const;
   std::vector<int64_t> ints() const { return {begin(), end()}; }
@@ -60,24 +70,34 @@ template <class T> class Shared {
  public:
   Shared() = default;
   explicit Shared(T v) : box_(new Box{std::move(v), 1}) {}
-  Shared(const Shared& o) : box_(o.box_) { if (box_) box_->refs++; }
+  Shared(const Shared& o) : box_(o.box_) {
+    if (box_) box_->refs++;
+  }
   Shared(Shared&& o) noexcept : box_(std::exchange(o.box_, nullptr)) {}
-  Shared& operator=(Shared o) noexcept { std::swap(box_, o.box_); return *this; }
-  ~Shared() { if (box_ && --box_->refs == 0) delete box_; }
+  Shared& operator=(Shared o) noexcept {
+    std::swap(box_, o.box_);
+    return *this;
+  }
+  ~Shared() {
+    if (box_ && --box_->refs == 0) delete box_;
+  }
   explicit operator bool() const { return box_ != nullptr; }
   const T& operator*() const { return box_->value; }
   const T* operator->() const { return &box_->value; }
   bool operator==(const Shared& o) const { return box_ == o.box_; }
 
  private:
-  struct Box { T value; uint32_t refs; };
+  struct Box {
+    T value;
+    uint32_t refs;
+  };
   Box* box_ = nullptr;
 };
 
 /// What a graph caches per node (id-indexed); bounds lie apart, as only integers have any.
 struct Facts {
   Shared<Shape> shape;
-  Shared<UOps> ranges;            ///< empty sets are `no_ranges`
+  Shared<UOps> ranges;  ///< empty sets are `no_ranges`
   const std::string* device = nullptr;
   bool no_ranges = false;
 };

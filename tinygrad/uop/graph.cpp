@@ -14,9 +14,12 @@
 
 namespace tg {
 namespace {
-constexpr size_t kSmall = 8;           // nodes with up to this many sources are recycled by size
-constexpr uint32_t kFactChunk = 64;    // facts are made in chunks: a graph that nobody asks about pays nothing
-std::recursive_mutex& global_mutex() { static auto* m = new std::recursive_mutex; return *m; }
+constexpr size_t kSmall = 8;         // nodes with up to this many sources are recycled by size
+constexpr uint32_t kFactChunk = 64;  // facts are made in chunks: a graph that nobody asks about pays nothing
+std::recursive_mutex& global_mutex() {
+  static auto* m = new std::recursive_mutex;
+  return *m;
+}
 thread_local Graph* t_current = nullptr;
 thread_local int t_depth = 0;
 void (*g_buffer_death)(int64_t) = nullptr;
@@ -30,9 +33,13 @@ Graph::~Graph() {
   for (const Node* n : boxed_) Arg::release(n->arg_kind, n->arg_bits);
 }
 
-Graph& Graph::global() { static auto* g = new Graph(Kind::kGlobal); return *g; }  // never destroyed: tensors may outlive main
+Graph& Graph::global() {
+  static auto* g = new Graph(Kind::kGlobal);
+  return *g;
+}  // never destroyed: tensors may outlive main
 Graph& Graph::current() {
-  if (!t_current) [[unlikely]] throw Error("[uop] no graph is open on this thread: open a tg::GraphScope (or ArenaScope) before building UOps");
+  if (!t_current) [[unlikely]]
+    throw Error("[uop] no graph is open on this thread: open a tg::GraphScope (or ArenaScope) before building UOps");
   return *t_current;
 }
 void Graph::set_buffer_death_hook(void (*hook)(int64_t)) { g_buffer_death = hook; }
@@ -53,7 +60,11 @@ void* Graph::allocate(size_t nsrc) {
   size_t bytes = sizeof(Node) + nsrc * sizeof(UOp);
   if (kind_ == Kind::kGlobal) {
     if (nsrc > kSmall) return ::operator new(bytes);
-    if (auto& f = free_nodes_[nsrc]; !f.empty()) { void* p = f.back(); f.pop_back(); return p; }
+    if (auto& f = free_nodes_[nsrc]; !f.empty()) {
+      void* p = f.back();
+      f.pop_back();
+      return p;
+    }
   }
   if (bytes > bump_left_) {
     size_t chunk = std::max<size_t>(bytes, size_t{1} << std::min<size_t>(14 + 2 * chunks_.size(), 22));
@@ -107,7 +118,8 @@ void Graph::set_table(size_t size) {
 }
 void Graph::rebuild(size_t size) {
   set_table(size);
-  for (const Node* n : by_id_) if (n) insert(n);
+  for (const Node* n : by_id_)
+    if (n) insert(n);
 }
 void Graph::insert(const Node* n) {
   const uint32_t home = slot_hash(n->hash, n->tag);

@@ -10,7 +10,7 @@
 
 namespace tg {
 
-struct Facts;   // facts.h
+struct Facts;  // facts.h
 struct Bounds;
 
 /// A map from nodes of one graph to nodes (or marks), O(1) to clear: entries carry the epoch that wrote them.
@@ -18,7 +18,10 @@ class MemoTable {
  public:
   void begin(size_t id_limit) {
     if (slots_.size() < id_limit) slots_.resize(id_limit + id_limit / 2);
-    if (++epoch_ == 0) { for (auto& s : slots_) s.epoch = 0; epoch_ = 1; }
+    if (++epoch_ == 0) {
+      for (auto& s : slots_) s.epoch = 0;
+      epoch_ = 1;
+    }
   }
   bool has(UOp u) const { return u.id() < slots_.size() && slots_[u.id()].epoch == epoch_; }
   UOp get(UOp u) const { return has(u) ? UOp(slots_[u.id()].value) : UOp(); }  ///< empty when absent
@@ -28,7 +31,10 @@ class MemoTable {
   }
 
  private:
-  struct Slot { const Node* value = nullptr; uint32_t epoch = 0; };
+  struct Slot {
+    const Node* value = nullptr;
+    uint32_t epoch = 0;
+  };
   std::vector<Slot> slots_;
   uint32_t epoch_ = 0;
 };
@@ -48,14 +54,14 @@ class Graph {
   UOp intern(Ops op, DType dtype, std::span<const UOp> src, const Arg& arg, uint64_t tag);
   size_t live_nodes() const { return live_; }
   uint32_t id_limit() const { return next_id_; }
-  uint64_t nodes_built() const { return built_; }   ///< since the start, freed ones included
+  uint64_t nodes_built() const { return built_; }  ///< since the start, freed ones included
   bool owns(UOp u) const { return u.id() < by_id_.size() && by_id_[u.id()] == u.node(); }
-  Facts& facts(UOp u);                               ///< the node's cached facts
-  Bounds& bounds(UOp u);                             ///< cached bounds; lo > hi: not known yet
+  Facts& facts(UOp u);    ///< the node's cached facts
+  Bounds& bounds(UOp u);  ///< cached bounds; lo > hi: not known yet
 
   /// Global graph: `from` has been computed into the buffer `to`; walks that schedule stop there.
   void forward(UOp from, UOp to);
-  UOp forwarded(UOp u) const;                        ///< the buffer, or empty
+  UOp forwarded(UOp u) const;  ///< the buffer, or empty
   /// Called (under the lock) with the slot of each BUFFER node that dies.
   static void set_buffer_death_hook(void (*hook)(int64_t slot));
 
@@ -65,15 +71,19 @@ class Graph {
   friend class UOpRef;
   friend class MemoScope;
   /// A place of the table: probing compares hashes and touches no other node's memory.
-  struct Slot { uint32_t hash = 0, id = 0; };        // id + 1; 0: free
-  struct FreeMemory { void operator()(void* p) const; };
+  struct Slot {
+    uint32_t hash = 0, id = 0;
+  };  // id + 1; 0: free
+  struct FreeMemory {
+    void operator()(void* p) const;
+  };
   using Memory = std::unique_ptr<void, FreeMemory>;
   static Memory map_memory(size_t bytes);
   void* allocate(size_t nsrc);
   void set_table(size_t size);
   void insert(const Node* n);
   void erase(const Node* n);
-  void rebuild(size_t size);                         // from the nodes by id, whose memory lies in order
+  void rebuild(size_t size);  // from the nodes by id, whose memory lies in order
   void release_locked(const Node* n);
   void sweep();
   void sweep_once();
@@ -85,18 +95,18 @@ class Graph {
   uint32_t next_id_ = 0;
   uint64_t built_ = 0;
   Memory table_memory_;
-  Slot* table_ = nullptr;                            // open addressing
-  size_t table_size_ = 0;                            // power of two
+  Slot* table_ = nullptr;  // open addressing
+  size_t table_size_ = 0;  // power of two
   std::vector<const Node*> by_id_;
   std::vector<uint32_t> free_ids_;
   std::vector<Memory> chunks_;
   char* bump_ = nullptr;
   size_t bump_left_ = 0;
-  std::vector<void*> free_nodes_[9];                 // by number of sources
+  std::vector<void*> free_nodes_[9];  // by number of sources
   std::vector<const Node*> zero_list_;
-  std::vector<const Node*> boxed_;                   // arena nodes whose argument must be released
+  std::vector<const Node*> boxed_;  // arena nodes whose argument must be released
   std::unordered_map<const Node*, const Node*> forwards_;
-  std::vector<std::unique_ptr<Facts[]>> facts_;      // chunks, made when first asked for
+  std::vector<std::unique_ptr<Facts[]>> facts_;  // chunks, made when first asked for
   std::vector<std::unique_ptr<Bounds[]>> bounds_;
   std::vector<std::unique_ptr<MemoTable>> memos_;
   size_t memos_used_ = 0;
@@ -143,8 +153,13 @@ class UOpRef {
   UOpRef(UOp u);  ///< under a GraphScope, or from a node something else holds
   UOpRef(const UOpRef& o) : UOpRef(o.u_) {}
   UOpRef(UOpRef&& o) noexcept : u_(std::exchange(o.u_, UOp())) {}
-  UOpRef& operator=(UOpRef o) noexcept { std::swap(u_, o.u_); return *this; }
-  ~UOpRef() { if (u_) release(); }
+  UOpRef& operator=(UOpRef o) noexcept {
+    std::swap(u_, o.u_);
+    return *this;
+  }
+  ~UOpRef() {
+    if (u_) release();
+  }
   UOp get() const { return u_; }
   operator UOp() const { return u_; }
   explicit operator bool() const { return bool(u_); }
@@ -179,10 +194,17 @@ template <class F> UOp import_graph(Graph& from, UOp root, F&& replace) {
   UOps src;
   while (!stack.empty()) {
     UOp u = stack.back();
-    if (memo.has(u)) { stack.pop_back(); continue; }
-    if (UOp r = replace(u)) { memo.set(u, r), stack.pop_back(); continue; }
+    if (memo.has(u)) {
+      stack.pop_back();
+      continue;
+    }
+    if (UOp r = replace(u)) {
+      memo.set(u, r), stack.pop_back();
+      continue;
+    }
     size_t before = stack.size();
-    for (size_t i = u.nsrc(); i-- > 0;) if (!memo.has(u.src(i))) stack.push_back(u.src(i));
+    for (size_t i = u.nsrc(); i-- > 0;)
+      if (!memo.has(u.src(i))) stack.push_back(u.src(i));
     if (stack.size() != before) continue;
     src.clear();
     for (UOp s : u.srcs()) src.push_back(memo.get(s));
@@ -190,6 +212,8 @@ template <class F> UOp import_graph(Graph& from, UOp root, F&& replace) {
   }
   return memo.get(root);
 }
-inline UOp import_graph(Graph& from, UOp root) { return import_graph(from, root, [](UOp) { return UOp(); }); }
+inline UOp import_graph(Graph& from, UOp root) {
+  return import_graph(from, root, [](UOp) { return UOp(); });
+}
 
 }  // namespace tg

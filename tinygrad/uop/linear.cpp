@@ -26,7 +26,10 @@ Bounds scale_bounds(Bounds a, int128 c) {
 
 void Linear::add(UOp root, int128 k) {
   auto leaf = [&](UOp u) {
-    if (u.is_const() && !u.is_invalid()) { c += u.const_int() * k; return; }
+    if (u.is_const() && !u.is_invalid()) {
+      c += u.const_int() * k;
+      return;
+    }
     Term t = term_of(u);
     terms.push_back({t.base, t.coef * k});
   };

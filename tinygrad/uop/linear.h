@@ -1,4 +1,5 @@
-/// \file Integer expressions as sums: coef * base + ... + constant. What the rules on index arithmetic compute with, so that only final results become nodes.
+/// \file Integer expressions as sums: coef * base + ... + constant. What the rules on index arithmetic compute with, so that only final results
+/// become nodes.
 #pragma once
 #include <optional>
 #include <vector>
@@ -11,7 +12,10 @@ namespace tg {
 constexpr int128 gcd128(int128 a, int128 b) {
   if (a < 0) a = -a;
   if (b < 0) b = -b;
-  while (b) { int128 t = a % b; a = b, b = t; }
+  while (b) {
+    int128 t = a % b;
+    a = b, b = t;
+  }
   return a;
 }
 /// Interval arithmetic that saturates at kUnbounded.
@@ -38,7 +42,7 @@ struct Linear {
   void add(const Linear& o, int128 k);
   void normalize();
   bool is_const() const { return terms.empty(); }
-  Bounds bounds() const;        ///< constant included
+  Bounds bounds() const;  ///< constant included
   /// The expression as nodes of type d: (t0 + t1) + ... + constant.
   UOp build(DType d = dtypes::weakint) const;
   bool operator==(const Linear&) const = default;

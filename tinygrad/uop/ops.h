@@ -38,9 +38,20 @@ struct OpSet {
   constexpr OpSet() = default;
   constexpr OpSet(Ops op) { (static_cast<int>(op) < 64 ? lo : hi) = 1ull << (static_cast<int>(op) & 63); }
   constexpr bool has(Ops op) const { return (static_cast<int>(op) < 64 ? lo : hi) >> (static_cast<int>(op) & 63) & 1; }
-  constexpr OpSet operator|(OpSet o) const { OpSet r; r.lo = lo | o.lo, r.hi = hi | o.hi; return r; }
-  constexpr OpSet without(OpSet o) const { OpSet r; r.lo = lo & ~o.lo, r.hi = hi & ~o.hi; return r; }
-  constexpr OpSet& operator|=(OpSet o) { lo |= o.lo, hi |= o.hi; return *this; }
+  constexpr OpSet operator|(OpSet o) const {
+    OpSet r;
+    r.lo = lo | o.lo, r.hi = hi | o.hi;
+    return r;
+  }
+  constexpr OpSet without(OpSet o) const {
+    OpSet r;
+    r.lo = lo & ~o.lo, r.hi = hi & ~o.hi;
+    return r;
+  }
+  constexpr OpSet& operator|=(OpSet o) {
+    lo |= o.lo, hi |= o.hi;
+    return *this;
+  }
   constexpr bool subset_of(OpSet o) const { return !(lo & ~o.lo) && !(hi & ~o.hi); }
   constexpr bool intersects(OpSet o) const { return (lo & o.lo) || (hi & o.hi); }
   constexpr bool empty() const { return !lo && !hi; }
@@ -51,8 +62,8 @@ constexpr OpSet operator|(Ops a, Ops b) { return OpSet(a) | OpSet(b); }
 namespace groups {
 using enum Ops;
 inline constexpr OpSet kUnary = EXP2 | LOG2 | SIN | SQRT | RECIPROCAL | NEG | TRUNC;
-inline constexpr OpSet kBinary = ADD | MUL | SHL | SHR | CDIV | MAX | CMOD | CMPLT | CMPNE | CMPEQ | XOR | OR | AND | THREEFRY | SUB | FDIV | POW |
-                                 FLOORDIV | FLOORMOD;
+inline constexpr OpSet kBinary =
+    ADD | MUL | SHL | SHR | CDIV | MAX | CMOD | CMPLT | CMPNE | CMPEQ | XOR | OR | AND | THREEFRY | SUB | FDIV | POW | FLOORDIV | FLOORMOD;
 inline constexpr OpSet kTernary = WHERE | MULACC;
 inline constexpr OpSet kAlu = kUnary | kBinary | kTernary;
 inline constexpr OpSet kElementwise = kAlu | CAST | BITCAST;

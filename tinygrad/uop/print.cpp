@@ -5,13 +5,15 @@
 #include <sstream>
 #include <unordered_map>
 
-
 namespace tg {
 namespace {
 constexpr size_t kLongest = 4096;
 
 /// Text and how tightly its outermost operator binds (greater: tighter).
-struct Spelled { std::string text; int level; };
+struct Spelled {
+  std::string text;
+  int level;
+};
 constexpr int kAtom = 100, kUnary = 90;
 
 std::string literal(UOp u) {
@@ -32,7 +34,10 @@ std::string range_name(UOp u) {
   for (size_t i = 0; i < a.id.size(); i++) s += (i ? "_" : "") + std::to_string(a.id[i]);
   return s;
 }
-struct Infix { const char* sign; int level; };
+struct Infix {
+  const char* sign;
+  int level;
+};
 Infix infix_of(Ops op) {
   switch (op) {
     case Ops::MUL: return {"*", 70};
@@ -52,20 +57,30 @@ Infix infix_of(Ops op) {
     default: return {nullptr, 0};
   }
 }
-std::string lower(std::string s) { for (char& c : s) c = static_cast<char>(std::tolower(c)); return s; }
+std::string lower(std::string s) {
+  for (char& c : s) c = static_cast<char>(std::tolower(c));
+  return s;
+}
 
 Spelled spell(UOp u, const auto& of) {
-  auto at = [&](uint32_t i, int level) { const Spelled& s = of(u.src(i)); return s.level >= level ? s.text : "(" + s.text + ")"; };
+  auto at = [&](uint32_t i, int level) {
+    const Spelled& s = of(u.src(i));
+    return s.level >= level ? s.text : "(" + s.text + ")";
+  };
   auto call = [&](std::string name, uint32_t from = 0) {
     name += "(";
     for (uint32_t i = from; i < u.nsrc(); i++) name += (i > from ? ", " : "") + of(u.src(i)).text;
     return Spelled{name + ")", kAtom};
   };
   switch (u.op()) {
-    case Ops::CONST: { std::string s = literal(u); return {s, s[0] == '-' ? kUnary : kAtom}; }
+    case Ops::CONST: {
+      std::string s = literal(u);
+      return {s, s[0] == '-' ? kUnary : kAtom};
+    }
     case Ops::RANGE: return {range_name(u), kAtom};
     case Ops::SPECIAL: return {u.arg<std::string>(), kAtom};
-    case Ops::PARAM: case Ops::BUFFER: {
+    case Ops::PARAM:
+    case Ops::BUFFER: {
       const ParamArg& a = u.arg<ParamArg>();
       return {a.name.empty() ? (u.is(Ops::PARAM) ? "p" : "b") + std::to_string(a.slot) : a.name, kAtom};
     }
@@ -81,8 +96,12 @@ Spelled spell(UOp u, const auto& of) {
     case Ops::MAX: return call("max");
     case Ops::CAST: return call(std::string(u.dtype().name()));
     case Ops::BITCAST: return call("bitcast_" + std::string(u.dtype().name()));
-    case Ops::REDUCE: if (u.arg_kind() == ArgKind::kReduce) return call("reduce_" + lower(name_of(u.arg<ReduceArg>().op))); break;
-    case Ops::CMPNE: if (u.src(1).is_const_int(1) && u.src(1).dtype().is_bool()) return {"!" + at(0, kUnary), kUnary}; break;
+    case Ops::REDUCE:
+      if (u.arg_kind() == ArgKind::kReduce) return call("reduce_" + lower(name_of(u.arg<ReduceArg>().op)));
+      break;
+    case Ops::CMPNE:
+      if (u.src(1).is_const_int(1) && u.src(1).dtype().is_bool()) return {"!" + at(0, kUnary), kUnary};
+      break;
     default: break;
   }
   if (Infix f = infix_of(u.op()); f.sign && u.nsrc() == 2) {
@@ -114,7 +133,8 @@ std::string render_expr(UOp root) {
 
 std::string print_tree(UOp root) {
   std::unordered_map<UOp, int> users, number;
-  for (UOp u : root.toposort()) for (UOp s : u.srcs()) users[s]++;
+  for (UOp u : root.toposort())
+    for (UOp s : u.srcs()) users[s]++;
   std::ostringstream os;
   std::vector<std::pair<UOp, int>> stack{{root, 0}};
   while (!stack.empty()) {
@@ -125,7 +145,10 @@ std::string print_tree(UOp root) {
     if (shared) {
       auto [it, first] = number.try_emplace(u, static_cast<int>(number.size()));
       os << '%' << it->second;
-      if (!first) { os << '\n'; continue; }
+      if (!first) {
+        os << '\n';
+        continue;
+      }
       os << " = ";
     }
     os << u.op() << ' ' << u.dtype();
@@ -175,9 +198,13 @@ std::string to_dot(UOp root) {
     label << u.op() << "\\n" << u.dtype();
     print_arg(label, u);
     std::string text = label.str(), escaped;
-    for (char c : text) { if (c == '"') escaped += '\\'; escaped += c; }
+    for (char c : text) {
+      if (c == '"') escaped += '\\';
+      escaped += c;
+    }
     os << "  n" << n << " [label=\"" << escaped << "\"];\n";
-    for (uint32_t i = 0; i < u.nsrc(); i++) os << "  n" << number.at(u.src(i)) << " -> n" << n << (u.nsrc() > 1 ? str(" [label=", i, "]") : "") << ";\n";
+    for (uint32_t i = 0; i < u.nsrc(); i++)
+      os << "  n" << number.at(u.src(i)) << " -> n" << n << (u.nsrc() > 1 ? str(" [label=", i, "]") : "") << ";\n";
   }
   os << "}\n";
   return os.str();

@@ -15,9 +15,14 @@ struct StatsRegistry {
   std::mutex mutex;
   std::deque<MatchStats> all;
   bool print_at_exit = env::TRACK_MATCH_STATS.get() > 0;
-  ~StatsRegistry() { if (print_at_exit) std::cerr << match_stats_table(); }
+  ~StatsRegistry() {
+    if (print_at_exit) std::cerr << match_stats_table();
+  }
 };
-StatsRegistry& registry() { static StatsRegistry r; return r; }
+StatsRegistry& registry() {
+  static StatsRegistry r;
+  return r;
+}
 }  // namespace
 
 std::atomic<bool> track_match_stats{false};
@@ -33,11 +38,15 @@ std::string match_stats_table() {
   StatsRegistry& r = registry();
   std::lock_guard lock(r.mutex);
   std::vector<const MatchStats*> tried;
-  for (const MatchStats& s : r.all) if (s.tries) tried.push_back(&s);
+  for (const MatchStats& s : r.all)
+    if (s.tries) tried.push_back(&s);
   std::stable_sort(tried.begin(), tried.end(), [](auto* a, auto* b) { return a->tries > b->tries; });
   std::string out = str("     tries       hits  rule\n");
   for (const MatchStats* s : tried) {
-    auto column = [](uint64_t v) { std::string t = std::to_string(v); return std::string(t.size() < 10 ? 10 - t.size() : 0, ' ') + t; };
+    auto column = [](uint64_t v) {
+      std::string t = std::to_string(v);
+      return std::string(t.size() < 10 ? 10 - t.size() : 0, ' ') + t;
+    };
     std::string_view file = s->at.file;
     if (size_t p = file.rfind("tinygrad/"); p != file.npos) file.remove_prefix(p);
     out += column(s->tries) + " " + column(s->hits) + "  " + std::string(file) + ":" + std::to_string(s->at.line) + "\n";
@@ -54,7 +63,10 @@ bool literal_equals(UOp u, const ConstValue& v) {
 }
 }  // namespace upat
 
-RewriteCounters& rewrite_counters() { thread_local RewriteCounters c; return c; }
+RewriteCounters& rewrite_counters() {
+  thread_local RewriteCounters c;
+  return c;
+}
 
 namespace {
 constexpr uint64_t kMaxSteps = 1ull << 30;  // against rules that grow a graph for ever
@@ -76,10 +88,14 @@ UOp rewrite_sources_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, bo
     TG_ASSERT(++steps < kMaxSteps, "rewrite '", name, "' does not end at ", stack.back().node);
     Frame& f = stack.back();
     if (f.stage == Frame::kEnter) {
-      if (memo.has(f.node)) { stack.pop_back(); continue; }
+      if (memo.has(f.node)) {
+        stack.pop_back();
+        continue;
+      }
       f.stage = Frame::kRebuild;
       UOp n = f.current;
-      for (size_t i = n.nsrc(); i-- > 0;) if (!memo.has(n.src(i))) stack.push_back({n.src(i), n.src(i), {}, Frame::kEnter});
+      for (size_t i = n.nsrc(); i-- > 0;)
+        if (!memo.has(n.src(i))) stack.push_back({n.src(i), n.src(i), {}, Frame::kEnter});
       continue;
     }
     if (f.stage == Frame::kRebuild) {
@@ -92,7 +108,11 @@ UOp rewrite_sources_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, bo
         src.push_back(m), changed |= m != s;
       }
       UOp built = changed ? n.with_srcs(src) : n;
-      if (built != f.node && memo.has(built)) { memo.set(f.node, memo.get(built)); stack.pop_back(); continue; }
+      if (built != f.node && memo.has(built)) {
+        memo.set(f.node, memo.get(built));
+        stack.pop_back();
+        continue;
+      }
       counters.visited++;
       UOp out = pm.rewrite(built, ctx);
       if (!out) {
@@ -102,7 +122,10 @@ UOp rewrite_sources_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, bo
         continue;
       }
       counters.fired++;
-      if (once) { memo.set(f.node, out), stack.pop_back(); continue; }
+      if (once) {
+        memo.set(f.node, out), stack.pop_back();
+        continue;
+      }
       if (memo.has(out)) {
         UOp final = memo.get(out);
         memo.set(f.node, final), memo.set(built, final), stack.pop_back();
@@ -111,7 +134,8 @@ UOp rewrite_sources_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, bo
       f.stage = Frame::kLink, f.current = out, f.built = built;
       UOp node = f.node;
       // `out` in progress further down the stack would wait for itself.
-      TG_ASSERT(!open.has(out), "rewrite '", name, "' runs in a circle: ", node, " becomes ", out, "\n  ", render_expr(node), "\n  ", render_expr(out));
+      TG_ASSERT(!open.has(out), "rewrite '", name, "' runs in a circle: ", node, " becomes ", out, "\n  ", render_expr(node), "\n  ",
+                render_expr(out));
       open.mark(node), open.mark(built);
       stack.push_back({out, out, {}, Frame::kEnter});
       continue;
@@ -131,7 +155,10 @@ UOp rewrite_users_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, cons
   while (!stack.empty()) {
     Frame& f = stack.back();
     if (f.stage == Frame::kEnter) {
-      if (memo.has(f.node)) { stack.pop_back(); continue; }
+      if (memo.has(f.node)) {
+        stack.pop_back();
+        continue;
+      }
       for (int step = 0;; step++) {
         TG_ASSERT(step < 1000, "rewrite '", name, "' does not end at ", f.node);
         counters.visited++;
@@ -142,8 +169,12 @@ UOp rewrite_users_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, cons
       }
       f.stage = Frame::kRebuild;
       UOp n = f.current;
-      if (n != f.node && memo.has(n)) { memo.set(f.node, memo.get(n)), stack.pop_back(); continue; }
-      for (size_t i = n.nsrc(); i-- > 0;) if (!memo.has(n.src(i))) stack.push_back({n.src(i), n.src(i), {}, Frame::kEnter});
+      if (n != f.node && memo.has(n)) {
+        memo.set(f.node, memo.get(n)), stack.pop_back();
+        continue;
+      }
+      for (size_t i = n.nsrc(); i-- > 0;)
+        if (!memo.has(n.src(i))) stack.push_back({n.src(i), n.src(i), {}, Frame::kEnter});
       continue;
     }
     UOp n = f.current;
@@ -163,7 +194,8 @@ UOp rewrite_users_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, cons
 
 UOp graph_rewrite(UOp root, const PatternMatcher<UOp>& pm, const RewriteOptions& o, void* ctx, const std::type_info* ctx_type) {
   TG_ASSERT(!pm.ctx_type() || (ctx_type && *ctx_type == *pm.ctx_type()), "rewrite '", o.name, "' needs a context of type ", pm.ctx_type()->name());
-  return o.walk == Walk::kUsersFirst ? rewrite_users_first(root, pm, ctx, o.name) : rewrite_sources_first(root, pm, ctx, o.walk == Walk::kOnce, o.name);
+  return o.walk == Walk::kUsersFirst ? rewrite_users_first(root, pm, ctx, o.name)
+                                     : rewrite_sources_first(root, pm, ctx, o.walk == Walk::kOnce, o.name);
 }
 
 }  // namespace tg

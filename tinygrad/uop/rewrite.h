@@ -27,18 +27,26 @@ std::string match_stats_table();
 
 /// One rule, erased. `fn` returns an empty Result to decline.
 template <class Result> struct Rule {
-  OpSet roots;                    ///< ops the root may have
-  OpSet children;                 ///< ops that must be among the root's direct sources
+  OpSet roots;     ///< ops the root may have
+  OpSet children;  ///< ops that must be among the root's direct sources
   Result (*fn)(const void* pattern, UOp u, void* ctx);
   std::shared_ptr<const void> pattern;
-  const std::type_info* ctx;      ///< type of the context the body takes, or null
-  MatchStats* stats;              ///< with its place in the source
+  const std::type_info* ctx;  ///< type of the context the body takes, or null
+  MatchStats* stats;          ///< with its place in the source
 };
 
 namespace upat {
 template <class P> constexpr OpSet children_of(const P&) { return {}; }
-template <Ops O, class... S> constexpr OpSet children_of(const OpP<O, S...>&) { OpSet r; ((r |= S::ops), ...); return r; }
-template <class... S> constexpr OpSet children_of(const AnyOf<S...>&) { OpSet r; ((r |= S::ops), ...); return r; }
+template <Ops O, class... S> constexpr OpSet children_of(const OpP<O, S...>&) {
+  OpSet r;
+  ((r |= S::ops), ...);
+  return r;
+}
+template <class... S> constexpr OpSet children_of(const AnyOf<S...>&) {
+  OpSet r;
+  ((r |= S::ops), ...);
+  return r;
+}
 template <class P, int I> constexpr OpSet children_of(const As<P, I>& p) { return children_of(p.p); }
 template <class P, class F> constexpr OpSet children_of(const When<P, F>& p) { return children_of(p.p); }
 
@@ -48,7 +56,8 @@ template <class R> bool has_result(const R& r) {
   else return !r.empty();
 }
 
-template <class T> concept Capture = requires { std::remove_cvref_t<T>::slot; };
+template <class T>
+concept Capture = requires { std::remove_cvref_t<T>::slot; };
 template <class... A> struct Sig {};
 template <class R, class T, class... A> Sig<A...> sig_of(R (T::*)(A...) const);
 template <class R, class T, class... A> R result_of(R (T::*)(A...) const);
@@ -61,21 +70,28 @@ template <class Result, Pat P, class Fn, class... A> Rule<Result> make_rule(P p,
   static_assert((bound<A, P::binds>() && ...), "a rule body names a capture its pattern does not bind (or takes its context by value)");
   const std::type_info* ctx = nullptr;
   ((Capture<A> ? void() : void(ctx = &typeid(std::remove_cvref_t<A>))), ...);
-  return {p.roots(), children_of(p), [](const void* q, UOp u, void* c) -> Result {
-    UOp s[kSlots];
-    Result out{};
-    match<0>(*static_cast<const P*>(q), u, s, [&] {
-      out = Fn{}([&]() -> A {
-        if constexpr (Capture<A>) return A(s[std::remove_cvref_t<A>::slot]);
-        else return *static_cast<std::remove_cvref_t<A>*>(c);
-      }()...);
-      return has_result(out);
-    });
-    return out;
-  }, std::make_shared<P>(p), ctx, new_match_stats(at)};
+  return {p.roots(),
+          children_of(p),
+          [](const void* q, UOp u, void* c) -> Result {
+            UOp s[kSlots];
+            Result out{};
+            match<0>(*static_cast<const P*>(q), u, s, [&] {
+              out = Fn{}([&]() -> A {
+                if constexpr (Capture<A>) return A(s[std::remove_cvref_t<A>::slot]);
+                else return *static_cast<std::remove_cvref_t<A>*>(c);
+              }()...);
+              return has_result(out);
+            });
+            return out;
+          },
+          std::make_shared<P>(p),
+          ctx,
+          new_match_stats(at)};
 }
 /// A rule with a body. The body is a captureless lambda; its Result decides which tables take it.
-template <Pat P, class Fn> requires requires { &Fn::operator(); } auto rule(P p, Fn fn, Loc at = Loc()) {
+template <Pat P, class Fn>
+  requires requires { &Fn::operator(); }
+auto rule(P p, Fn fn, Loc at = Loc()) {
   using Result = decltype(result_of(&Fn::operator()));
   using Plain = std::conditional_t<std::is_base_of_v<UOp, Result>, UOp, Result>;
   return make_rule<Plain>(p, fn, decltype(sig_of(&Fn::operator())){}, at);
@@ -83,23 +99,44 @@ template <Pat P, class Fn> requires requires { &Fn::operator(); } auto rule(P p,
 /// An algebraic rule: both sides are patterns.
 template <Pat P, Pat Q> Rule<UOp> rule(P p, Q q, Loc at = Loc()) {
   static_assert((P::binds & Q::binds) == Q::binds, "the result uses a name its pattern does not bind");
-  struct Both { P p; Q q; };
-  return {p.roots(), children_of(p), [](const void* v, UOp u, void*) -> UOp {
-    UOp s[kSlots], out;
-    auto* both = static_cast<const Both*>(v);
-    match<0>(both->p, u, s, [&] { out = make(both->q, s, u.dtype()); return true; });
-    return out;
-  }, std::make_shared<Both>(Both{p, q}), nullptr, new_match_stats(at)};
+  struct Both {
+    P p;
+    Q q;
+  };
+  return {p.roots(),
+          children_of(p),
+          [](const void* v, UOp u, void*) -> UOp {
+            UOp s[kSlots], out;
+            auto* both = static_cast<const Both*>(v);
+            match<0>(both->p, u, s, [&] {
+              out = make(both->q, s, u.dtype());
+              return true;
+            });
+            return out;
+          },
+          std::make_shared<Both>(Both{p, q}),
+          nullptr,
+          new_match_stats(at)};
 }
-template <Pat P, class L> requires std::is_arithmetic_v<L> Rule<UOp> rule(P p, L v, Loc at = Loc()) { return rule(p, Lit{{}, ConstValue(v)}, at); }
+template <Pat P, class L>
+  requires std::is_arithmetic_v<L>
+Rule<UOp> rule(P p, L v, Loc at = Loc()) {
+  return rule(p, Lit{{}, ConstValue(v)}, at);
+}
 }  // namespace upat
 
 /// A table of rules: a value; `a + b` tries a's rules first. Tables are functions returning a static, so that none is used before it is made.
 template <class Result = UOp> class PatternMatcher {
  public:
   PatternMatcher() = default;
-  PatternMatcher(std::initializer_list<Rule<Result>> rules) { for (auto& r : rules) add(r); }
-  PatternMatcher operator+(const PatternMatcher& o) const { PatternMatcher m(*this); for (auto& r : o.rules_) m.add(*r); return m; }
+  PatternMatcher(std::initializer_list<Rule<Result>> rules) {
+    for (auto& r : rules) add(r);
+  }
+  PatternMatcher operator+(const PatternMatcher& o) const {
+    PatternMatcher m(*this);
+    for (auto& r : o.rules_) m.add(*r);
+    return m;
+  }
 
   /// First non-empty result, other than the node itself, of the rules in table order. `ctx` must be of the type the bodies take.
   Result rewrite(UOp u, void* ctx = nullptr) const {
@@ -110,7 +147,8 @@ template <class Result = UOp> class PatternMatcher {
       Result out = r->fn(r->pattern.get(), u, ctx);
       bool hit = upat::has_result(out);
       if constexpr (std::is_same_v<Result, UOp>) hit = out && out != u;
-      if (track) [[unlikely]] r->stats->tries.fetch_add(1, std::memory_order_relaxed), r->stats->hits.fetch_add(hit, std::memory_order_relaxed);
+      if (track) [[unlikely]]
+        r->stats->tries.fetch_add(1, std::memory_order_relaxed), r->stats->hits.fetch_add(hit, std::memory_order_relaxed);
       if (hit) return out;
     }
     return Result{};
@@ -123,7 +161,8 @@ template <class Result = UOp> class PatternMatcher {
  private:
   void add(const Rule<Result>& r) { add(std::make_shared<const Rule<Result>>(r)); }
   void add(std::shared_ptr<const Rule<Result>> r) {
-    for (int o = 0; o < kOpCount; o++) if (r->roots.has(static_cast<Ops>(o))) by_op_[static_cast<size_t>(o)].push_back(r.get());
+    for (int o = 0; o < kOpCount; o++)
+      if (r->roots.has(static_cast<Ops>(o))) by_op_[static_cast<size_t>(o)].push_back(r.get());
     if (r->ctx) {
       TG_ASSERT(!ctx_ || *ctx_ == *r->ctx, "rules of one table take different contexts: ", ctx_->name(), " and ", r->ctx->name());
       ctx_ = r->ctx;
@@ -149,12 +188,16 @@ struct RewriteOptions {
 };
 
 /// Counts of the engine on this thread since start, for `rewrite_nodes_per_s` and statistics.
-struct RewriteCounters { uint64_t visited = 0, fired = 0; };
+struct RewriteCounters {
+  uint64_t visited = 0, fired = 0;
+};
 RewriteCounters& rewrite_counters();
 
 /// Applies a table to everything `root` depends on (nodes of the current graph). InternalError when rules run in a circle.
 UOp graph_rewrite(UOp root, const PatternMatcher<UOp>& pm, const RewriteOptions& options, void* ctx, const std::type_info* ctx_type);
-inline UOp graph_rewrite(UOp root, const PatternMatcher<UOp>& pm, const RewriteOptions& options = {}) { return graph_rewrite(root, pm, options, nullptr, nullptr); }
+inline UOp graph_rewrite(UOp root, const PatternMatcher<UOp>& pm, const RewriteOptions& options = {}) {
+  return graph_rewrite(root, pm, options, nullptr, nullptr);
+}
 template <class Ctx> UOp graph_rewrite(UOp root, const PatternMatcher<UOp>& pm, Ctx& ctx, const RewriteOptions& options = {}) {
   return graph_rewrite(root, pm, options, const_cast<std::remove_const_t<Ctx>*>(&ctx), &typeid(Ctx));
 }

@@ -19,12 +19,15 @@ constexpr Verdict must(bool holds, const char* why) { return holds ? kOk : Verdi
 constexpr Verdict unless(bool holds, const char* why) { return holds ? Verdict{} : Verdict{Verdict::kBad, why}; }
 
 bool all_srcs(UOp u, uint32_t from, auto&& test) {
-  for (uint32_t i = from; i < u.nsrc(); i++) if (!test(u.src(i))) return false;
+  for (uint32_t i = from; i < u.nsrc(); i++)
+    if (!test(u.src(i))) return false;
   return true;
 }
 bool is_index(UOp u) { return u.dtype().is_int() || u.is_invalid(); }
 bool is_effect(UOp u) { return u.dtype().is_void(); }
-bool is_int_stack(UOp u) { return u.is(Ops::STACK) && all_srcs(u, 0, [](UOp s) { return s.dtype().is_int(); }); }
+bool is_int_stack(UOp u) {
+  return u.is(Ops::STACK) && all_srcs(u, 0, [](UOp s) { return s.dtype().is_int(); });
+}
 bool same_type(UOp u) { return u.nsrc() >= 1 && u.dtype() == u.src(0).dtype(); }
 
 uint32_t arity(Ops op) { return groups::kUnary.has(op) ? 1 : groups::kBinary.has(op) ? 2 : 3; }
@@ -46,7 +49,8 @@ Verdict check_const(UOp u) {
   if (u.nsrc()) return must(false, "a CONST has no sources");
   switch (u.arg_kind()) {
     case ArgKind::kInvalid: return must(u.dtype().is_bool(), "Invalid is bool");
-    case ArgKind::kInt: case ArgKind::kBigInt: {
+    case ArgKind::kInt:
+    case ArgKind::kBigInt: {
       if (!u.dtype().is_int() && !u.dtype().is_bool()) return must(false, "an integer literal has an integer type");
       return must(u.dtype().is_weak() || truncate_int(u.const_int(), u.dtype()) == u.const_int(), "a literal fits its type");
     }
@@ -59,12 +63,14 @@ Verdict check_permute(UOp u) {
   std::vector<int64_t> order = u.arg<std::vector<int64_t>>();
   if (order.size() != shape_of(u.src(0)).size()) return must(false, "one entry of the order per axis");
   std::sort(order.begin(), order.end());
-  for (size_t i = 0; i < order.size(); i++) if (order[i] != static_cast<int64_t>(i)) return must(false, "the order is a permutation");
+  for (size_t i = 0; i < order.size(); i++)
+    if (order[i] != static_cast<int64_t>(i)) return must(false, "the order is a permutation");
   return kOk;
 }
 Verdict check_flip(UOp u) {
   if (u.nsrc() != 1 || u.arg_kind() != ArgKind::kInts || !same_type(u)) return must(false, "FLIP(x), axes");
-  for (int64_t a : u.arg<std::vector<int64_t>>()) if (a < 0 || a >= static_cast<int64_t>(shape_of(u.src(0)).size())) return must(false, "axes are axes of the source");
+  for (int64_t a : u.arg<std::vector<int64_t>>())
+    if (a < 0 || a >= static_cast<int64_t>(shape_of(u.src(0)).size())) return must(false, "axes are axes of the source");
   return kOk;
 }
 Verdict check_reduce_axes(UOp u) {
@@ -72,7 +78,8 @@ Verdict check_reduce_axes(UOp u) {
   const ReduceArg& a = u.arg<ReduceArg>();
   if (!groups::kReduce.has(a.op)) return must(false, "reduces are ADD, MUL or MAX");
   for (size_t i = 0; i < a.axes.size(); i++)
-    if (a.axes[i] < 0 || a.axes[i] >= static_cast<int32_t>(shape_of(u.src(0)).size()) || (i && a.axes[i] <= a.axes[i - 1])) return must(false, "axes ascend and exist");
+    if (a.axes[i] < 0 || a.axes[i] >= static_cast<int32_t>(shape_of(u.src(0)).size()) || (i && a.axes[i] <= a.axes[i - 1]))
+      return must(false, "axes ascend and exist");
   return kOk;
 }
 Verdict check_pad(UOp u) {
@@ -87,6 +94,7 @@ bool same_elements(UOp u) {
 bool is_alu_param(UOp u) { return u.is(Ops::PARAM) && u.arg_kind() == ArgKind::kParam && u.arg<ParamArg>().addrspace == AddrSpace::kAlu; }
 
 const Spec& spec_shared() {
+  // clang-format off
   static const Spec s{
       rule(u = node<Ops::CONST>(),                   [](U u) { return check_const(u); }),
       rule(u = any_of(groups::kAlu),                 [](U u) { return check_alu(u); }),
@@ -100,11 +108,13 @@ const Spec& spec_shared() {
       rule(u = node<Ops::PARAM>(),                   [](U u) { return is_alu_param(u) ? must(u.nsrc() == 0 && u.dtype().is_int() && u.arg<ParamArg>().vmin <= u.arg<ParamArg>().vmax, "a variable is an integer with bounds") : Verdict{}; }),
       rule(u = any_of(groups::kDefines),             [](U u) { return must(u.arg_kind() == ArgKind::kParam && u.nsrc() == 1 && is_int_stack(u.src(0)) && !is_effect(u), "storage has a shape and ParamArg"); }),
   };
+  // clang-format on
   return s;
 }
 }  // namespace
 
 const Spec& spec_tensor() {
+  // clang-format off
   static const Spec s = Spec{
       rule(u = any_of(Ops::PARAM | Ops::BUFFER),     [](U u) { return unless(!u.dtype().is_weak() || is_alu_param(u), "storage has a type of its own"); }),
       rule(u = any_of(Ops::RANGE | Ops::SPECIAL | Ops::END | Ops::LOAD | Ops::BARRIER), [](U) { return must(false, "loops and loads come with kernels"); }),
@@ -121,10 +131,12 @@ const Spec& spec_tensor() {
       rule(u = node<Ops::STORE>(),                   [](U u) { return must(u.nsrc() == 2 && is_effect(u) && u.src(0).dtype() == u.src(1).dtype() && shape_of(u.src(0)) == shape_of(u.src(1)), "a STORE's value has the destination's type and shape"); }),
       rule(u = node<Ops::SINK>(),                    [](U u) { return must(is_effect(u), "SINK is an effect"); }),
   } + spec_shared();
+  // clang-format on
   return s;
 }
 
 const Spec& spec_kernel() {
+  // clang-format off
   static const Spec s = Spec{
       rule(u = any_of(groups::kMovement | Ops::STAGE | Ops::COPY | Ops::CONTIGUOUS | Ops::DETACH | Ops::ARANGE | Ops::CONTIGUOUS_BACKWARD), [](U) { return must(false, "no movement, no tensors"); }),
       rule(u = any_of(groups::kElementwise),         [](U u) { return unless(u.dtype() != dtypes::weakfloat, "no weakfloat"); }),
@@ -148,10 +160,12 @@ const Spec& spec_kernel() {
       }),
       rule(u = node<Ops::SINK>(),                    [](U u) { return must(is_effect(u) && u.arg_kind() == ArgKind::kKernel && all_srcs(u, 0, is_effect), "SINK(effects...), KernelInfo"); }),
   } + spec_shared();
+  // clang-format on
   return s;
 }
 
 const Spec& spec_program() {
+  // clang-format off
   static const Spec s = Spec{
       rule(u = any_of(groups::kAlu | Ops::CAST | Ops::BITCAST | Ops::LOAD | Ops::STORE | Ops::INDEX | Ops::RANGE | Ops::REDUCE), [](U u) {
         bool weak = u.dtype().is_weak(), invalid = false;
@@ -164,6 +178,7 @@ const Spec& spec_program() {
       rule(u = node<Ops::REDUCE>(),                  [](U u) { return unless(u.nsrc() == 2 && u.src(1).is(Ops::RANGE) && u.src(1).arg<RangeArg>().type == AxisType::kVector, "a REDUCE left in a program is over lanes"); }),
       rule(u = any_of(Ops::IF | Ops::ENDIF),         [](U u) { return must(is_effect(u), "IF and ENDIF are effects"); }),
   } + spec_kernel();
+  // clang-format on
   return s;
 }
 
@@ -173,7 +188,10 @@ namespace {
   size_t lines = 0;
   for (char c : print_tree(u)) {
     tree += c;
-    if (c == '\n' && ++lines == 24) { tree += "...\n"; break; }
+    if (c == '\n' && ++lines == 24) {
+      tree += "...\n";
+      break;
+    }
   }
   throw InternalError(str("after '", stage, "': ", u, "\n  ", why[0] ? why : "no rule of this level knows such a node", "\n", tree));
 }
@@ -182,7 +200,8 @@ namespace {
 void verify(UOp root, const Spec& spec, const char* stage) {
   for (UOp u : root.toposort()) {
     Verdict v = spec.rewrite(u);
-    if (v.kind != Verdict::kGood) [[unlikely]] broken(u, v.why, stage);
+    if (v.kind != Verdict::kGood) [[unlikely]]
+      broken(u, v.why, stage);
   }
 }
 
@@ -195,7 +214,8 @@ void verify_program(std::span<const UOp> program, const char* stage) {
     if (v.kind != Verdict::kGood) broken(u, v.why, stage);
     for (UOp s : u.srcs()) {
       if (s.in(Ops::GROUP | Ops::NOOP)) {  // no instructions: their sources count
-        for (UOp e : s.srcs()) if (!seen.count(e)) broken(u, "an effect of its GROUP stands behind it", stage);
+        for (UOp e : s.srcs())
+          if (!seen.count(e)) broken(u, "an effect of its GROUP stands behind it", stage);
       } else if (!seen.count(s)) broken(u, "a source stands behind its user", stage);
       else if (s.is(Ops::RANGE) && !u.is(Ops::END) && closed.count(s) && !u.is(Ops::AFTER)) broken(u, "it uses a range whose loop is over", stage);
     }

@@ -43,7 +43,10 @@ std::optional<UOp> divides(UOp u, int128 v) {
   if (u.is_const()) return u.is_invalid() || u.const_int() % v ? std::optional<UOp>() : u.const_like(u.const_int() / v);
   Linear l(u);
   if (l.c % v) return {};
-  for (Term& t : l.terms) { if (t.coef % v) return {}; t.coef /= v; }
+  for (Term& t : l.terms) {
+    if (t.coef % v) return {};
+    t.coef /= v;
+  }
   l.c /= v;
   return l.build(u.dtype());
 }
@@ -81,7 +84,10 @@ UOp symbolic_gcd(std::span<const UOp> us) {
     for (const Term& t : l.terms) {
       g = gcd128(g, t.coef);
       UOps factors = split_terms(t.base, Ops::MUL);
-      if (first) { common = std::move(factors), first = false; continue; }
+      if (first) {
+        common = std::move(factors), first = false;
+        continue;
+      }
       UOps both;
       for (UOp f : common)
         if (auto it = std::find(factors.begin(), factors.end(), f); it != factors.end()) both.push_back(f), factors.erase(it);
@@ -189,7 +195,8 @@ UOp fold_less_than(UOp x, int128 c) {
   }
   // d*q + r < c with 0 <= r < d compares q alone, unless r decides.
   int128 d = 0;
-  for (const Term& t : l.terms) if (t.coef != 1 && t.coef != -1) d = gcd128(d, t.coef);
+  for (const Term& t : l.terms)
+    if (t.coef != 1 && t.coef != -1) d = gcd128(d, t.coef);
   if (d < 2) return {};
   Linear q, r;
   for (const Term& t : l.terms) {
@@ -262,7 +269,8 @@ bool uses_condition(UOp u, UOp c) {
     UOp s = stack[--n];
     if (s == c) return true;
     if (!s.in(groups::kElementwise)) continue;
-    for (UOp k : s.srcs()) if (n < 24) stack[n++] = k;
+    for (UOp k : s.srcs())
+      if (n < 24) stack[n++] = k;
   }
   return false;
 }
@@ -274,10 +282,17 @@ UOp replace_condition(UOp u, UOp c, bool value) {
   UOps stack{u}, src;
   while (!stack.empty()) {
     UOp s = stack.back();
-    if (memo.has(s)) { stack.pop_back(); continue; }
-    if (!s.in(groups::kElementwise)) { memo.mark(s), stack.pop_back(); continue; }
+    if (memo.has(s)) {
+      stack.pop_back();
+      continue;
+    }
+    if (!s.in(groups::kElementwise)) {
+      memo.mark(s), stack.pop_back();
+      continue;
+    }
     size_t before = stack.size();
-    for (UOp k : s.srcs()) if (!memo.has(k)) stack.push_back(k);
+    for (UOp k : s.srcs())
+      if (!memo.has(k)) stack.push_back(k);
     if (stack.size() != before) continue;
     src.clear();
     bool changed = false;
@@ -323,7 +338,10 @@ UOp flatten_sink(UOp u) {
   UOps out;
   bool changed = false;
   for (UOp s : u.srcs()) {
-    if (!s.in(kHollow)) { out.push_back(s); continue; }
+    if (!s.in(kHollow)) {
+      out.push_back(s);
+      continue;
+    }
     changed = true;
     for (UOp k : s.srcs()) out.push_back(k);
   }
@@ -332,7 +350,8 @@ UOp flatten_sink(UOp u) {
 /// Drops closed ranges that have become literals (size one).
 UOp drop_literal_ranges(UOp u) {
   UOps out{u.src(0)};
-  for (uint32_t k = 1; k < u.nsrc(); k++) if (!u.src(k).is_const()) out.push_back(u.src(k));
+  for (uint32_t k = 1; k < u.nsrc(); k++)
+    if (!u.src(k).is_const()) out.push_back(u.src(k));
   if (out.size() == u.nsrc()) return {};
   return out.size() == 1 && (u.is(Ops::END) || u.arg<ReduceArg>().axes.empty()) ? out[0] : u.with_srcs(out);
 }
@@ -342,7 +361,8 @@ UOp hoist_factor(UOp red) {
   UOps inside, outside;
   for (UOp f : split_terms(red.src(0), Ops::MUL)) {
     const UOps& open = ranges_of(f);
-    bool varies = std::any_of(open.begin(), open.end(), [&](UOp r) { return std::find(red.srcs().begin() + 1, red.srcs().end(), r) != red.srcs().end(); });
+    bool varies =
+        std::any_of(open.begin(), open.end(), [&](UOp r) { return std::find(red.srcs().begin() + 1, red.srcs().end(), r) != red.srcs().end(); });
     (varies ? inside : outside).push_back(f);
   }
   if (outside.empty()) return {};
@@ -357,12 +377,13 @@ UOp gated_store(UOp index, UOp gate, UOp value) {
   return index.with_srcs(UOps{index.src(0), i.valid(old.is_const() ? gate : old & gate)}).store(value);
 }
 
-constexpr OpSet kBinaryNoCompare = Ops::ADD | Ops::MUL | Ops::SHL | Ops::SHR | Ops::CDIV | Ops::MAX | Ops::CMOD | Ops::XOR | Ops::OR | Ops::AND | Ops::SUB |
-                                   Ops::FDIV | Ops::POW | Ops::FLOORDIV | Ops::FLOORMOD | Ops::THREEFRY;
+constexpr OpSet kBinaryNoCompare = Ops::ADD | Ops::MUL | Ops::SHL | Ops::SHR | Ops::CDIV | Ops::MAX | Ops::CMOD | Ops::XOR | Ops::OR | Ops::AND |
+                                   Ops::SUB | Ops::FDIV | Ops::POW | Ops::FLOORDIV | Ops::FLOORMOD | Ops::THREEFRY;
 UOp no() { return UOp::invalid(); }
 }  // namespace
 
 const PatternMatcher<UOp>& pm_invalid() {
+  // clang-format off
   static const PatternMatcher<UOp> pm{
       // Invalid poisons what is computed from it.
       rule(any_of(groups::kUnary | Ops::CAST | Ops::BITCAST, inv), [](Inv v) { return UOp(v); }),
@@ -383,10 +404,12 @@ const PatternMatcher<UOp>& pm_invalid() {
       rule(u = op<Ops::LOAD>(op<Ops::INDEX>(x, inv, rest), rest), [](U load) { return load.nsrc() > 1 ? load.src(1) : zero_like(load); }),
       rule(op<Ops::STORE>(op<Ops::INDEX>(x, inv, rest), rest), [](X) { return UOp::make(Ops::NOOP, dtypes::void_, {}); }),
   };
+  // clang-format on
   return pm;
 }
 
 const PatternMatcher<UOp>& symbolic_simple() {
+  // clang-format off
   static const PatternMatcher<UOp> pm = pm_invalid() + PatternMatcher<UOp>{
       // ---- literals ----
       rule(u = any_of(groups::kUnary, c0), [](U u) { return fold_literals(u); }),
@@ -470,19 +493,23 @@ const PatternMatcher<UOp>& symbolic_simple() {
       rule(op<Ops::END>(x),                x),
       rule(op<Ops::GROUP>(x),              x),
   };
+  // clang-format on
   return pm;
 }
 
 const PatternMatcher<UOp>& canonical_order() {
+  // clang-format off
   static const PatternMatcher<UOp> pm{
       rule(when(u = node<Ops::ADD>(), is_weak), [](U u) { return normal_sum(u); }),
       rule(when(u = node<Ops::MUL>(), is_weak), [](U u) { return u.src(1).is_const() && u.src(0).is(Ops::ADD) ? UOp() : normal_product(u); }),
       rule(u = any_of(Ops::MAX | Ops::CMPNE | Ops::CMPEQ | Ops::XOR | Ops::AND | Ops::OR), [](U u) { return order_operands(u); }),
   };
+  // clang-format on
   return pm;
 }
 
 const PatternMatcher<UOp>& symbolic() {
+  // clang-format off
   static const PatternMatcher<UOp> pm = symbolic_simple() + PatternMatcher<UOp>{
       // ---- normal forms ----
       rule(when(u = node<Ops::ADD>(), is_weak), [](U u) { return normal_sum(u); }),
@@ -535,10 +562,12 @@ const PatternMatcher<UOp>& symbolic() {
       // ---- casts ----
       rule(u = op<Ops::CAST>(op<Ops::CAST>(x)), [](U u, X x) { return survives(x, u.src(0).dtype()) ? x.cast(u.dtype()) : UOp(); }),
   } + pm_divmod();
+  // clang-format on
   return pm;
 }
 
 const PatternMatcher<UOp>& sym() {
+  // clang-format off
   static const PatternMatcher<UOp> pm = symbolic() + pm_simplify_valid() + PatternMatcher<UOp>{
       rule(u = op<Ops::CAST>(where(a, x, y)), [](U u, A a, X x, Y y) { return x.is_const() || y.is_const() ? a.where(x.is_invalid() ? UOp(x) : x.cast(u.dtype()), y.is_invalid() ? UOp(y) : y.cast(u.dtype())) : UOp(); }),
       rule(op<Ops::STORE>(u = node<Ops::INDEX>(), where(a, x, inv)), [](U index, A gate, X v) { return gated_store(index, gate, v); }),
@@ -549,6 +578,7 @@ const PatternMatcher<UOp>& sym() {
       rule(u = op<Ops::REDUCE>(x * y, rest), [](U u) { return hoist_factor(u); }),
       rule(u = any_of(Ops::SINK | Ops::GROUP), [](U u) { return flatten_sink(u); }),
   };
+  // clang-format on
   return pm;
 }
 

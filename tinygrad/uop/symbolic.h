@@ -50,7 +50,12 @@ UOp join_terms(Ops op, std::span<const UOp> us, DType d);
 
 // ---- validity ----
 /// What a clause says: expr <= bound (upper) or expr >= bound; `exact` when it says no more than that. Nothing for clauses of another form.
-struct Clause { UOp expr; bool upper; int128 bound; bool exact; };
+struct Clause {
+  UOp expr;
+  bool upper;
+  int128 bound;
+  bool exact;
+};
 std::optional<Clause> parse_clause(UOp clause);
 /// `u` simplified as far as it matters only where `valid` holds.
 UOp uop_given_valid(UOp valid, UOp u, bool try_simplex = true);

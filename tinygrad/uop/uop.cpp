@@ -10,7 +10,9 @@
 
 namespace tg {
 
-UOp UOp::make(Ops op, DType dtype, std::span<const UOp> src, const Arg& arg, uint64_t tag) { return Graph::current().intern(op, dtype, src, arg, tag); }
+UOp UOp::make(Ops op, DType dtype, std::span<const UOp> src, const Arg& arg, uint64_t tag) {
+  return Graph::current().intern(op, dtype, src, arg, tag);
+}
 
 Arg UOp::arg() const { return Arg::share(n_->arg_kind, n_->arg_bits); }
 
@@ -50,7 +52,9 @@ UOp UOp::alu(Ops op, std::span<const UOp> src) {
   std::copy(src.begin(), src.end(), s);
   DType d;
   for (size_t i = first; i < n; i++)
-    if (!s[i].is_invalid() && (d.is_void() || (d.is_weak() && !s[i].dtype().is_weak()) || (d == dtypes::weakint && s[i].dtype() == dtypes::weakfloat))) d = s[i].dtype();
+    if (!s[i].is_invalid() &&
+        (d.is_void() || (d.is_weak() && !s[i].dtype().is_weak()) || (d == dtypes::weakint && s[i].dtype() == dtypes::weakfloat)))
+      d = s[i].dtype();
   for (size_t i = first; i < n; i++) {
     if (s[i].is_invalid() || s[i].dtype() == d) continue;
     TG_ASSERT(s[i].is_const() && s[i].dtype().is_weak(), op, " of ", s[first].dtype(), " and ", s[i].dtype());
@@ -104,7 +108,9 @@ UOp UOp::logical_not() const { return alu(Ops::CMPNE, {*this, constant(ConstValu
 UOp UOp::neg() const { return dtype().is_bool() ? logical_not() : *this * ConstValue(-1); }
 UOp UOp::minimum(UOp o) const {
   if (dtype().is_float()) return neg().maximum(o.neg()).neg();
-  auto inv = [](UOp u) { return u.dtype().is_bool() ? u.logical_not() : u.dtype().is_weak() ? u * ConstValue(-1) + ConstValue(-1) : u ^ u.const_like(int128(-1)); };
+  auto inv = [](UOp u) {
+    return u.dtype().is_bool() ? u.logical_not() : u.dtype().is_weak() ? u * ConstValue(-1) + ConstValue(-1) : u ^ u.const_like(int128(-1));
+  };
   return inv(inv(*this).maximum(inv(o.cast(dtype()))));
 }
 
@@ -119,9 +125,13 @@ UOps UOp::toposort() const {
   UOps out, stack{*this};
   while (!stack.empty()) {
     UOp u = stack.back();
-    if (seen.has(u)) { stack.pop_back(); continue; }
+    if (seen.has(u)) {
+      stack.pop_back();
+      continue;
+    }
     size_t before = stack.size();
-    for (size_t i = u.nsrc(); i-- > 0;) if (!seen.has(u.src(i))) stack.push_back(u.src(i));
+    for (size_t i = u.nsrc(); i-- > 0;)
+      if (!seen.has(u.src(i))) stack.push_back(u.src(i));
     if (stack.size() == before) seen.mark(u), out.push_back(u), stack.pop_back();
   }
   return out;
@@ -134,9 +144,13 @@ UOp UOp::substitute(std::span<const std::pair<UOp, UOp>> map) const {
   UOps stack{*this}, src;
   while (!stack.empty()) {
     UOp u = stack.back();
-    if (memo.has(u)) { stack.pop_back(); continue; }
+    if (memo.has(u)) {
+      stack.pop_back();
+      continue;
+    }
     size_t before = stack.size();
-    for (size_t i = u.nsrc(); i-- > 0;) if (!memo.has(u.src(i))) stack.push_back(u.src(i));
+    for (size_t i = u.nsrc(); i-- > 0;)
+      if (!memo.has(u.src(i))) stack.push_back(u.src(i));
     if (stack.size() != before) continue;
     bool changed = false;
     src.clear();
@@ -148,16 +162,18 @@ UOp UOp::substitute(std::span<const std::pair<UOp, UOp>> map) const {
 
 UOps UOp::variables() const {
   UOps out;
-  for (UOp u : toposort()) if (u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kAlu) out.push_back(u);
+  for (UOp u : toposort())
+    if (u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kAlu) out.push_back(u);
   std::sort(out.begin(), out.end(), [](UOp a, UOp b) { return a.arg<ParamArg>().name < b.arg<ParamArg>().name; });
   return out;
 }
 bool UOp::depends_on(UOp other) const {
-  for (UOp u : toposort()) if (u == other) return true;
+  for (UOp u : toposort())
+    if (u == other) return true;
   return false;
 }
 
-#define TG_BINARY(sym, OP) \
+#define TG_BINARY(sym, OP)                                             \
   UOp operator sym(UOp a, UOp b) { return UOp::alu(Ops::OP, {a, b}); } \
   UOp operator sym(UOp a, ConstValue b) { return UOp::alu(Ops::OP, {a, a.const_like(b)}); }
 TG_BINARY(+, ADD)
@@ -178,7 +194,10 @@ UOp operator/(UOp a, ConstValue b) { return a / a.const_like(b); }
 std::ostream& operator<<(std::ostream& os, UOp u) {
   if (!u) return os << "UOp()";
   os << u.op() << ' ' << u.dtype();
-  if (u.arg_kind() != ArgKind::kNone) { os << ' '; Arg::print(os, u.arg_kind(), u.node()->arg_bits); }
+  if (u.arg_kind() != ArgKind::kNone) {
+    os << ' ';
+    Arg::print(os, u.arg_kind(), u.node()->arg_bits);
+  }
   if (u.tag()) os << " tag=" << u.tag();
   os << " (";
   for (uint32_t i = 0; i < u.nsrc(); i++) os << (i ? " " : "") << '%' << u.src(i).id();

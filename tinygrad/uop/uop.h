@@ -37,7 +37,11 @@ struct ConstValue {
   ConstValue(int128 v) : kind(kInt), i(v) {}
   ConstValue(float v) : kind(kFloat), f(v) {}
   ConstValue(double v) : kind(kFloat), f(v) {}
-  static ConstValue invalid() { ConstValue c; c.kind = kInvalid; return c; }
+  static ConstValue invalid() {
+    ConstValue c;
+    c.kind = kInvalid;
+    return c;
+  }
   bool is_int() const { return kind == kInt; }
   double as_double() const { return kind == kFloat ? f : static_cast<double>(i); }
 };
@@ -58,11 +62,11 @@ class UOp {
   inline std::span<const UOp> srcs() const;
   inline ArgKind arg_kind() const;
   Arg arg() const;
-  inline uint64_t tag() const;    ///< 0: none
-  inline uint32_t id() const;     ///< dense within the graph; for side tables, never for order
+  inline uint64_t tag() const;  ///< 0: none
+  inline uint32_t id() const;   ///< dense within the graph; for side tables, never for order
   /// Merkle hash of (op, dtype, arg, sources' keys): the content identity, equal in every run. The tag is not part of it.
   inline const Hash128& key() const;
-  inline OpSet src_ops() const;   ///< ops of the direct sources
+  inline OpSet src_ops() const;  ///< ops of the direct sources
   /// The typed argument, e.g. `u.arg<RangeArg>().type`; InternalError when it is of another kind.
   template <class T> const T& arg() const;
   inline bool is(Ops op) const { return n_ && this->op() == op; }
@@ -70,11 +74,11 @@ class UOp {
 
   // ---- literals ----
   inline bool is_const() const { return is(Ops::CONST); }
-  bool is_const_int(int128 v) const;       ///< a CONST of integer or bool type with this value
-  bool is_invalid() const;                 ///< the Invalid literal
-  ConstValue const_value() const;          ///< of a CONST
-  int128 const_int() const;                ///< of an integer or bool CONST
-  double const_float() const;              ///< of any numeric CONST
+  bool is_const_int(int128 v) const;  ///< a CONST of integer or bool type with this value
+  bool is_invalid() const;            ///< the Invalid literal
+  ConstValue const_value() const;     ///< of a CONST
+  int128 const_int() const;           ///< of an integer or bool CONST
+  double const_float() const;         ///< of any numeric CONST
 
   // ---- building: nodes go into the thread's current graph ----
   static UOp make(Ops op, DType dtype, std::span<const UOp> src, const Arg& arg = {}, uint64_t tag = 0);
@@ -85,13 +89,13 @@ class UOp {
   static UOp constant(ConstValue v, DType d);
   static UOp constant(int64_t v) { return constant(ConstValue(v), dtypes::weakint); }  ///< weakint
   static UOp constant(bool v) { return constant(ConstValue(v), dtypes::bool_); }
-  static UOp invalid();                                                               ///< Invalid, of bool type
-  UOp const_like(ConstValue v) const { return constant(v, dtype()); }                 ///< scalar CONST of this node's type
+  static UOp invalid();                                                ///< Invalid, of bool type
+  UOp const_like(ConstValue v) const { return constant(v, dtype()); }  ///< scalar CONST of this node's type
   /// An ALU node; its dtype follows from op and sources (comparison -> bool, WHERE -> branches). A weak literal operand takes the
   /// type of the other operands. InternalError when operand types differ otherwise.
   static UOp alu(Ops op, std::span<const UOp> src);
   static UOp alu(Ops op, std::initializer_list<UOp> src) { return alu(op, std::span<const UOp>(src.begin(), src.size())); }
-  UOp cast(DType d) const;                 ///< this node when it already has type d
+  UOp cast(DType d) const;  ///< this node when it already has type d
   UOp bitcast(DType d) const;
   static UOp range(UOp end, RangeArg arg, DType d = dtypes::weakint);
   static UOp range(int64_t end, int32_t id, AxisType type = AxisType::kLoop);
@@ -107,21 +111,21 @@ class UOp {
   UOp end(std::span<const UOp> ranges) const;
   UOp reduce(Ops op, std::span<const UOp> ranges) const;  ///< kernel form
   UOp where(UOp t, UOp f) const { return alu(Ops::WHERE, {*this, t, f}); }
-  UOp valid(UOp gate) const;               ///< WHERE(gate, this, Invalid); this when the gate is true
+  UOp valid(UOp gate) const;  ///< WHERE(gate, this, Invalid); this when the gate is true
   UOp logical_not() const;
   UOp ne(UOp o) const { return alu(Ops::CMPNE, {*this, o}); }
   UOp eq(UOp o) const { return ne(o).logical_not(); }
   UOp lt(UOp o) const { return alu(Ops::CMPLT, {*this, o}); }
   UOp ge(UOp o) const { return lt(o).logical_not(); }
   UOp maximum(UOp o) const { return alu(Ops::MAX, {*this, o}); }
-  UOp minimum(UOp o) const;                ///< -max(-x, -y); integers: ~max(~x, ~y)
-  UOp neg() const;                         ///< x * -1; bool: not
+  UOp minimum(UOp o) const;  ///< -max(-x, -y); integers: ~max(~x, ~y)
+  UOp neg() const;           ///< x * -1; bool: not
 
   /// The same node with some parts changed; the tag stays.
   UOp with_srcs(std::span<const UOp> src) const;
   UOp with_arg(const Arg& arg) const;
   UOp with_dtype(DType d) const;
-  UOp rtag(uint64_t tag) const;            ///< the same node with another tag (0: none)
+  UOp rtag(uint64_t tag) const;  ///< the same node with another tag (0: none)
 
   // ---- walking (never recursive) ----
   /// All nodes this one depends on, itself last, each once, sources before users; order is deterministic.
@@ -154,9 +158,9 @@ struct Node {
   const UOp* src_begin() const { return reinterpret_cast<const UOp*>(this + 1); }
 
   enum Flag : uint8_t {
-    kInZeroList = 1,   ///< waiting for the end of the scope that may free it
-    kForwarded = 2,    ///< its value has been computed into a buffer
-    kNeedsGrad = 4,    ///< depends on a tensor the user asked gradients for
+    kInZeroList = 1,  ///< waiting for the end of the scope that may free it
+    kForwarded = 2,   ///< its value has been computed into a buffer
+    kNeedsGrad = 4,   ///< depends on a tensor the user asked gradients for
   };
 };
 static_assert(sizeof(Node) == 64);
@@ -182,10 +186,10 @@ inline bool structural_less(UOp a, UOp b) {
 
 // Operators build index and kernel arithmetic; literals take the other operand's type.
 UOp operator+(UOp a, UOp b);
-UOp operator-(UOp a, UOp b);   ///< a + b * -1
+UOp operator-(UOp a, UOp b);  ///< a + b * -1
 UOp operator*(UOp a, UOp b);
-UOp operator/(UOp a, UOp b);   ///< integers: floor division; floats: a * (1 / b)
-UOp operator%(UOp a, UOp b);   ///< floor modulo
+UOp operator/(UOp a, UOp b);  ///< integers: floor division; floats: a * (1 / b)
+UOp operator%(UOp a, UOp b);  ///< floor modulo
 UOp operator&(UOp a, UOp b);
 UOp operator|(UOp a, UOp b);
 UOp operator^(UOp a, UOp b);

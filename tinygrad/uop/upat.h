@@ -22,7 +22,8 @@ struct Loc {
 };
 
 struct PatBase {};
-template <class T> concept Pat = std::is_base_of_v<PatBase, T>;
+template <class T>
+concept Pat = std::is_base_of_v<PatBase, T>;
 
 /// A capture as a rule body sees it.
 template <int Slot> struct Cap : UOp {
@@ -31,8 +32,13 @@ template <int Slot> struct Cap : UOp {
   Cap(UOp u) : UOp(u) {}
 };
 
-constexpr OpSet every_op() { OpSet s; s.lo = s.hi = ~0ull; return s; }
+constexpr OpSet every_op() {
+  OpSet s;
+  s.lo = s.hi = ~0ull;
+  return s;
+}
 
+// clang-format off
 // What a name may stand for.
 struct IsAny { static bool test(UOp) { return true; } static constexpr OpSet ops{}; };
 struct IsInt { static bool test(UOp u) { return u.dtype().is_int(); } static constexpr OpSet ops{}; };
@@ -42,6 +48,7 @@ struct IsConst { static bool test(UOp u) { return u.op() == Ops::CONST && !u.is_
 struct IsIntConst { static bool test(UOp u) { return IsConst::test(u) && u.dtype().is_int(); } static constexpr OpSet ops = Ops::CONST; };
 struct IsInvalid { static bool test(UOp u) { return u.is_invalid(); } static constexpr OpSet ops = Ops::CONST; };
 struct IsRange { static bool test(UOp u) { return u.op() == Ops::RANGE; } static constexpr OpSet ops = Ops::RANGE; };
+// clang-format on
 
 template <class P, int Slot> struct As;
 /// A name: matches what its test allows, the same node at every occurrence.
@@ -51,7 +58,10 @@ template <int Slot, class Test> struct Var : PatBase {
   static constexpr OpSet roots() { return ops.empty() ? every_op() : ops; }
   template <Pat P> constexpr As<P, Slot> operator=(P p) const { return {{}, p}; }
 };
-struct Any : PatBase { static constexpr uint32_t binds = 0; static constexpr OpSet ops{}; };
+struct Any : PatBase {
+  static constexpr uint32_t binds = 0;
+  static constexpr OpSet ops{};
+};
 /// A numeric literal: any CONST of this value.
 struct Lit : PatBase {
   ConstValue v;
@@ -59,7 +69,10 @@ struct Lit : PatBase {
   static constexpr OpSet ops = Ops::CONST;
 };
 /// Any number of further sources.
-struct Rest : PatBase { static constexpr uint32_t binds = 0; static constexpr OpSet ops{}; };
+struct Rest : PatBase {
+  static constexpr uint32_t binds = 0;
+  static constexpr OpSet ops{};
+};
 /// One op with these sources; commutative ops try both orders.
 template <Ops O, class... S> struct OpP : PatBase {
   static constexpr uint32_t binds = (0u | ... | S::binds);
@@ -94,8 +107,9 @@ template <class P, class F> struct When : PatBase {
 bool literal_equals(UOp u, const ConstValue& v);
 
 template <uint32_t B, int I, class K> inline bool bind(UOp u, UOp* s, K&& k) {
-  if constexpr (B >> I & 1) { if (s[I] != u) return false; }
-  else s[I] = u;
+  if constexpr (B >> I & 1) {
+    if (s[I] != u) return false;
+  } else s[I] = u;
   return k();
 }
 template <uint32_t B, class K> inline bool match(const Any&, UOp, UOp*, K&& k) { return k(); }
@@ -133,7 +147,9 @@ template <uint32_t B, class... S, class K> inline bool match(const AnyOf<S...>& 
 template <uint32_t B, class P, int I, class K> inline bool match(const As<P, I>& p, UOp u, UOp* s, K&& k) {
   return bind<B, I>(u, s, [&] { return match<(B | 1u << I)>(p.p, u, s, k); });
 }
-template <uint32_t B, class P, class F, class K> inline bool match(const When<P, F>& p, UOp u, UOp* s, K&& k) { return F{}(u) && match<B>(p.p, u, s, k); }
+template <uint32_t B, class P, class F, class K> inline bool match(const When<P, F>& p, UOp u, UOp* s, K&& k) {
+  return F{}(u) && match<B>(p.p, u, s, k);
+}
 
 // ---- building: the right-hand side of an algebraic rule is a pattern too; literals take their neighbour's type ----
 template <int I, class T> UOp make(const Var<I, T>&, const UOp* s, DType) { return s[I]; }
@@ -146,16 +162,29 @@ template <Ops O, class... S> UOp make(const OpP<O, S...>& p, const UOp* s, DType
   UOp built[sizeof...(S)];
   constexpr size_t first = O == Ops::WHERE ? 1 : 0;
   [&]<size_t... N>(std::index_sequence<N...>) {
-    (([&] { if constexpr (!IsLit<S>::value) { built[N] = make(std::get<N>(p.src), s, d); if (N >= first) operand = built[N].dtype(); } }()), ...);
-    (([&] { if constexpr (IsLit<S>::value) built[N] = make(std::get<N>(p.src), s, N < first ? dtypes::bool_ : operand); }()), ...);
+    (([&] {
+       if constexpr (!IsLit<S>::value) {
+         built[N] = make(std::get<N>(p.src), s, d);
+         if (N >= first) operand = built[N].dtype();
+       }
+     }()),
+     ...);
+    (([&] {
+       if constexpr (IsLit<S>::value) built[N] = make(std::get<N>(p.src), s, N < first ? dtypes::bool_ : operand);
+     }()),
+     ...);
   }(std::index_sequence_for<S...>{});
   return UOp::alu(O, std::span<const UOp>(built, sizeof...(S)));
 }
 
 // ---- vocabulary ----
-#define TG_UPAT_BINARY(sym, O) \
+#define TG_UPAT_BINARY(sym, O)                                                                            \
   template <Pat A, Pat B> constexpr auto operator sym(A a, B b) { return OpP<Ops::O, A, B>{{}, {a, b}}; } \
-  template <Pat A, class L> requires std::is_arithmetic_v<L> auto operator sym(A a, L b) { return OpP<Ops::O, A, Lit>{{}, {a, Lit{{}, ConstValue(b)}}}; }
+  template <Pat A, class L>                                                                               \
+    requires std::is_arithmetic_v<L>                                                                      \
+  auto operator sym(A a, L b) {                                                                           \
+    return OpP<Ops::O, A, Lit>{{}, {a, Lit{{}, ConstValue(b)}}};                                          \
+  }
 TG_UPAT_BINARY(+, ADD)
 TG_UPAT_BINARY(*, MUL)
 TG_UPAT_BINARY(&, AND)
@@ -178,10 +207,15 @@ template <Ops O, Pat... S> constexpr auto op(S... s) { return OpP<O, S...>{{}, {
 /// One op with any sources.
 template <Ops O> constexpr auto node() { return AnyOf<>{{}, OpSet(O), {}}; }
 template <Pat... S> constexpr auto any_of(OpSet o, S... s) { return AnyOf<S...>{{}, o, {s...}}; }
-template <Pat P, class F> requires std::is_empty_v<F> constexpr auto when(P p, F) { return When<P, F>{{}, p}; }
+template <Pat P, class F>
+  requires std::is_empty_v<F>
+constexpr auto when(P p, F) {
+  return When<P, F>{{}, p};
+}
 inline Lit lit(double v) { return Lit{{}, ConstValue(v)}; }
 inline Lit lit(int v) { return Lit{{}, ConstValue(v)}; }
 
+// clang-format off
 // x y z w: anything; u: by convention the root; i j k: integers; f g: floats; a b c: bools; c0 c1 c2: literals; n0 n1 n2: integer literals;
 // r r1: ranges; inv: Invalid; _: anything, unnamed; rest: further sources.
 using X = Cap<0>; using Y = Cap<1>; using Z = Cap<2>; using W = Cap<3>; using U = Cap<4>; using I = Cap<5>; using J = Cap<6>; using K = Cap<7>;
@@ -198,5 +232,6 @@ inline constexpr Var<19, IsRange> r{}; inline constexpr Var<20, IsRange> r1{};
 inline constexpr Var<21, IsInvalid> inv{};
 inline constexpr Any _{};
 inline constexpr Rest rest{};
+// clang-format on
 
 }  // namespace tg::upat

@@ -12,7 +12,7 @@ using namespace upat;
 template <class F> bool any_reachable(UOp u, F&& wanted, size_t limit = 512) {
   MemoScope seen;
   UOps stack{u};
-  for (size_t visited = 0; !stack.empty(); ) {
+  for (size_t visited = 0; !stack.empty();) {
     UOp n = stack.back();
     stack.pop_back();
     if (seen.has(n)) continue;
@@ -23,14 +23,19 @@ template <class F> bool any_reachable(UOp u, F&& wanted, size_t limit = 512) {
   }
   return false;
 }
-bool contains(UOp u, UOp part) { return any_reachable(u, [&](UOp n) { return n == part; }); }
-bool contains_ops(UOp u, OpSet ops) { return any_reachable(u, [&](UOp n) { return ops.has(n.op()); }); }
+bool contains(UOp u, UOp part) {
+  return any_reachable(u, [&](UOp n) { return n == part; });
+}
+bool contains_ops(UOp u, OpSet ops) {
+  return any_reachable(u, [&](UOp n) { return ops.has(n.op()); });
+}
 
 /// Ops that tighter bounds can simplify; a sum of products has none.
 constexpr OpSet kBoundSensitive = Ops::FLOORDIV | Ops::FLOORMOD | Ops::CMPLT | Ops::CMPNE | Ops::MAX | Ops::WHERE | Ops::CDIV | Ops::CMOD | Ops::CAST;
 
 UOp stand_in(int index, Bounds b) {
-  return UOp::variable(str("given", index), static_cast<int64_t>(std::max<int128>(b.lo, INT64_MIN)), static_cast<int64_t>(std::min<int128>(b.hi, INT64_MAX)));
+  return UOp::variable(str("given", index), static_cast<int64_t>(std::max<int128>(b.lo, INT64_MIN)),
+                       static_cast<int64_t>(std::min<int128>(b.hi, INT64_MAX)));
 }
 
 /// k with all terms of k * part among the terms of x; 0: none.
@@ -57,23 +62,29 @@ UOp replace_sum(UOp u, UOp expr, UOp by) {
   UOps stack{u}, src;
   while (!stack.empty()) {
     UOp n = stack.back();
-    if (memo.has(n)) { stack.pop_back(); continue; }
+    if (memo.has(n)) {
+      stack.pop_back();
+      continue;
+    }
     if (n.is(Ops::ADD) && n.dtype() == dtypes::weakint) {
       // A sum is taken as a whole, so that the order of its terms does not matter.
       Linear l(n);
       int128 k = multiple_in(l, part);
       size_t before = stack.size();
-      for (const Term& t : l.terms) if (!memo.has(t.base)) stack.push_back(t.base);
+      for (const Term& t : l.terms)
+        if (!memo.has(t.base)) stack.push_back(t.base);
       if (stack.size() != before) continue;
       if (k) l.add(part, -k), l.terms.push_back({by, k}), l.normalize();
       bool changed = k != 0;
-      for (Term& t : l.terms) if (UOp m = memo.get(t.base); m && m != t.base) t.base = m, changed = true;
+      for (Term& t : l.terms)
+        if (UOp m = memo.get(t.base); m && m != t.base) t.base = m, changed = true;
       if (changed) l.normalize();
       memo.set(n, changed ? l.build() : n), stack.pop_back();
       continue;
     }
     size_t before = stack.size();
-    for (UOp s : n.srcs()) if (!memo.has(s)) stack.push_back(s);
+    for (UOp s : n.srcs())
+      if (!memo.has(s)) stack.push_back(s);
     if (stack.size() != before) continue;
     bool changed = false;
     src.clear();
@@ -85,7 +96,8 @@ UOp replace_sum(UOp u, UOp expr, UOp by) {
 
 UOps clauses_of(UOp gate) {
   UOps all = split_terms(gate, Ops::AND), out;
-  for (UOp c : all) if (std::find(out.begin(), out.end(), c) == out.end()) out.push_back(c);
+  for (UOp c : all)
+    if (std::find(out.begin(), out.end(), c) == out.end()) out.push_back(c);
   return out;
 }
 UOp conjunction(const UOps& clauses) { return join_terms(Ops::AND, clauses, dtypes::bool_); }
@@ -96,7 +108,10 @@ int128 size_of(UOp index) {
   while (p.is(Ops::AFTER)) p = p.src(0);
   if (index.nsrc() != 2 || !p.in(groups::kDefines) || p.nsrc() == 0) return -1;
   int128 n = 1;
-  for (UOp d : p.src(0).srcs()) { if (!d.is_const()) return -1; n *= d.const_int(); }
+  for (UOp d : p.src(0).srcs()) {
+    if (!d.is_const()) return -1;
+    n *= d.const_int();
+  }
   return n;
 }
 
@@ -112,7 +127,8 @@ UOp relax_gates(UOp where, UOp load) {
     for (UOp c : inner) {
       if (!has(outer, c)) continue;
       UOps without;
-      for (UOp k : kept) if (k != c) without.push_back(k);
+      for (UOp k : kept)
+        if (k != c) without.push_back(k);
       Bounds b = bounds_of(without.empty() ? i : uop_given_valid(conjunction(without), i, false));
       if (b.lo >= 0 && b.hi < size) kept = without;
     }
@@ -125,7 +141,8 @@ UOp relax_gates(UOp where, UOp load) {
   }
   // Outer clauses the gate repeats: the load gives 0 there already.
   UOps kept;
-  for (UOp c : outer) if (!has(inner, c)) kept.push_back(c);
+  for (UOp c : outer)
+    if (!has(inner, c)) kept.push_back(c);
   if (kept.size() == outer.size()) return {};
   return kept.empty() ? load : UOp::alu(Ops::WHERE, {conjunction(kept), load, where.src(2)});
 }
@@ -154,7 +171,10 @@ std::pair<UOp, UOp> split_gate(UOp index) {
 
 UOp uop_given_valid(UOp valid, UOp u, bool try_simplex) {
   if (valid.is_const() || u.nsrc() == 0 || !contains_ops(u, kBoundSensitive)) return u;
-  struct Known { UOp expr; Bounds b; };
+  struct Known {
+    UOp expr;
+    Bounds b;
+  };
   std::vector<Known> known;
   for (UOp clause : clauses_of(valid)) {
     if (clause == u) return UOp::constant(true);
@@ -180,7 +200,8 @@ UOp uop_given_valid(UOp valid, UOp u, bool try_simplex) {
   }
   if (known.empty()) return u;
   // Larger expressions first: they contain the smaller ones, which then get a turn of their own.
-  std::stable_sort(known.begin(), known.end(), [](const Known& a, const Known& b) { return split_add_terms(a.expr).size() > split_add_terms(b.expr).size(); });
+  std::stable_sort(known.begin(), known.end(),
+                   [](const Known& a, const Known& b) { return split_add_terms(a.expr).size() > split_add_terms(b.expr).size(); });
   auto simplified_with = [&](UOp v, std::span<const std::pair<UOp, UOp>> standins) {
     UOp r = v;
     std::vector<std::pair<UOp, UOp>> back;
@@ -207,7 +228,10 @@ UOp uop_given_valid(UOp valid, UOp u, bool try_simplex) {
       if (vmax(p) < 1) continue;
       std::pair<UOp, UOp> s{p, stand_in(0, {1, vmax(p)})};
       UOp r = simplified_with(u, {&s, 1});
-      if (common && r != common) { common = UOp(); break; }
+      if (common && r != common) {
+        common = UOp();
+        break;
+      }
       common = r;
       if (r == u) break;
     }
@@ -224,7 +248,8 @@ UOp simplify_valid(UOp valid) {
   for (UOp v : clauses) {
     auto c = parse_clause(v);
     int uses = 0;
-    if (c) for (UOp other : clauses) uses += contains(other, c->expr);
+    if (c)
+      for (UOp other : clauses) uses += contains(other, c->expr);
     ranked.push_back({-uses, v});
   }
   std::stable_sort(ranked.begin(), ranked.end(), [](auto& a, auto& b) { return a.first < b.first; });
@@ -233,13 +258,17 @@ UOp simplify_valid(UOp valid) {
   for (auto& [rank, v] : ranked) {
     UOp s = out.empty() ? v : uop_given_valid(conjunction(out), v);
     changed |= s != v;
-    if (s.is_const_int(1)) { changed = true; continue; }
+    if (s.is_const_int(1)) {
+      changed = true;
+      continue;
+    }
     out.push_back(s);
   }
   return changed ? conjunction(out) : UOp();
 }
 
 const PatternMatcher<UOp>& pm_simplify_valid() {
+  // clang-format off
   static const PatternMatcher<UOp> pm{
       rule(when(u = node<Ops::AND>(), [](UOp v) { return v.dtype().is_bool(); }), [](U v) { return simplify_valid(v); }),
       // An access inside x happens even where the gate is false: its own gate must not rely on this one.
@@ -249,16 +278,19 @@ const PatternMatcher<UOp>& pm_simplify_valid() {
         return s == x ? UOp() : UOp::alu(Ops::WHERE, {gate, s, no});
       }),
   };
+  // clang-format on
   return pm;
 }
 
 const PatternMatcher<UOp>& pm_load_validity() {
+  // clang-format off
   static const PatternMatcher<UOp> pm{
       rule(op<Ops::WHERE>(a, x = op<Ops::LOAD>(op<Ops::INDEX>(y, z)), c0), [](A valid, X load, C0 zero) -> UOp {
         if (zero.const_float() != 0) return {};
         return relax_gates(UOp::alu(Ops::WHERE, {valid, load, zero}), load);
       }),
   };
+  // clang-format on
   return pm;
 }
 
