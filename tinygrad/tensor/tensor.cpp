@@ -62,7 +62,7 @@ Tensor OpScope::operator()(UOp u) const {
   return (*this)(Tensor(std::make_shared<Tensor::Impl>(u)));
 }
 Tensor OpScope::operator()(Tensor t) const {
-  if (depth() == 1 && env::EAGER) [[unlikely]]
+  if (depth() == 1 && env::EAGER && !shape_of(t.uop()).symbolic()) [[unlikely]]  // storage has a concrete size
     t.realize();
   return t;
 }
