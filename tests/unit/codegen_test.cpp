@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <random>
-
 #include <thread>
 
 #include "kernel_eval.h"
@@ -38,36 +37,100 @@ std::shared_ptr<Program> with_opts(const KernelPtr& k, std::vector<Opt> opts, co
   o.opts = std::move(opts);
   return check_kernel(k, r, o);
 }
-size_t count(const Program& p, Ops op) { return static_cast<size_t>(std::count_if(p.linear.begin(), p.linear.end(), [&](UOp u) { return u.is(op); })); }
+size_t count(const Program& p, Ops op) {
+  return static_cast<size_t>(std::count_if(p.linear.begin(), p.linear.end(), [&](UOp u) { return u.is(op); }));
+}
 
 TEST(Codegen, OptsKeepTheMeaning) {
   const TestRenderer grid(16, false, true);
   with_opts(matmul(12, 20, 18), {{OptOp::kUpcast, 0, 4}, {OptOp::kVector, 1, 4}, {OptOp::kUnroll, 2, 3}});
   with_opts(matmul(12, 20, 18), {{OptOp::kUpcast, 0, 0}, {OptOp::kUnroll, 2, 0}});
-  with_opts(matmul(13, 21, 19), {{OptOp::kPadTo, 0, 4}, {OptOp::kUpcast, 0, 4}, {OptOp::kPadTo, 1, 8}, {OptOp::kVector, 1, 8}, {OptOp::kPadTo, 2, 4}, {OptOp::kUnroll, 2, 4}});
+  with_opts(
+      matmul(13, 21, 19),
+      {{OptOp::kPadTo, 0, 4}, {OptOp::kUpcast, 0, 4}, {OptOp::kPadTo, 1, 8}, {OptOp::kVector, 1, 8}, {OptOp::kPadTo, 2, 4}, {OptOp::kUnroll, 2, 4}});
   with_opts(matmul(13, 21, 19, false, true), {{OptOp::kPadTo, 2, 8}, {OptOp::kVector, 2, 4}, {OptOp::kUnroll, 2, 2}});
   with_opts(matmul(12, 20, 18), {{OptOp::kSplit, 0, 3}, {OptOp::kSplit, 1, 5}, {OptOp::kSwap, 0, 1}, {OptOp::kSwap, 3, 4}, {OptOp::kThread, 1, 0}});
   with_opts(matmul(12, 20, 18), {{OptOp::kThread, 0, 3}, {OptOp::kSplit, 2, 6}});
   with_opts(matmul(12, 20, 18), {{OptOp::kLocal, 0, 4}, {OptOp::kLocal, 1, 5}, {OptOp::kGroup, 2, 3}, {OptOp::kUnroll, 2, 2}}, grid);
   with_opts(matmul(12, 20, 18), {{OptOp::kUpcast, 0, 3}, {OptOp::kGroupTop, 2, 6}}, grid);
   with_opts(conv(2, 3, 4, 9, 12, 3, 1), {{OptOp::kLocal, 3, 4}, {OptOp::kLocal, 2, 3}, {OptOp::kUpcast, 1, 2}}, grid);
-  with_opts(softmax(6, 20), {{OptOp::kPadTo, 1, 8}, {OptOp::kVector, 1, 8}, {OptOp::kPadTo, 2, 8}, {OptOp::kVector, 2, 8}, {OptOp::kPadTo, 3, 8}, {OptOp::kVector, 3, 8}, {OptOp::kUpcast, 0, 2}});
+  with_opts(softmax(6, 20), {{OptOp::kPadTo, 1, 8},
+                             {OptOp::kVector, 1, 8},
+                             {OptOp::kPadTo, 2, 8},
+                             {OptOp::kVector, 2, 8},
+                             {OptOp::kPadTo, 3, 8},
+                             {OptOp::kVector, 3, 8},
+                             {OptOp::kUpcast, 0, 2}});
   with_opts(matmul(12, 20, 18), {{OptOp::kGroupTop, 2, 6}, {OptOp::kThread, 0, 0}});
-  with_opts(matmul(13, 20, 18), {{OptOp::kPadTo, 0, 4}, {OptOp::kUpcast, 0, 4}, {OptOp::kPadTo, 1, 8}, {OptOp::kVector, 1, 8}, {OptOp::kGroupTop, 2, 9}});
-  with_opts(conv_weight_grad(4, 2, 3, 8, 20, 3), {{OptOp::kPadTo, 6, 16}, {OptOp::kVector, 6, 16}, {OptOp::kUnroll, 6, 2}, {OptOp::kUpcast, 0, 3}, {OptOp::kGroupTop, 4, 2}}, TestRenderer(64));
+  with_opts(matmul(13, 20, 18),
+            {{OptOp::kPadTo, 0, 4}, {OptOp::kUpcast, 0, 4}, {OptOp::kPadTo, 1, 8}, {OptOp::kVector, 1, 8}, {OptOp::kGroupTop, 2, 9}});
+  with_opts(conv_weight_grad(4, 2, 3, 8, 20, 3),
+            {{OptOp::kPadTo, 6, 16}, {OptOp::kVector, 6, 16}, {OptOp::kUnroll, 6, 2}, {OptOp::kUpcast, 0, 3}, {OptOp::kGroupTop, 4, 2}},
+            TestRenderer(64));
   with_opts(reduce_all(37, Ops::MAX), {{OptOp::kPadTo, 0, 16}, {OptOp::kVector, 0, 4}, {OptOp::kUnroll, 0, 2}});
+}
+
+TEST(Codegen, RandomOptsKeepTheMeaning) {
+  // Whatever fits is right: random lists of opts on every kernel.
+  std::mt19937 rng(11);
+  auto pick = [&](std::initializer_list<int64_t> v) { return *(v.begin() + rng() % v.size()); };
+  int applied = 0;
+  for (auto& [name, make] : all_kernels()) {
+    auto k = make();
+    const TestRenderer r(32);
+    std::vector<Opt> opts;
+    {
+      ArenaScope scope(*k->arena);
+      KernelAxes axes(k->sink, r);
+      for (int i = 0; i < 12; i++) {
+        const auto n = static_cast<int32_t>(axes.axes().size());
+        if (n == 0) break;
+        const OptOp op = static_cast<OptOp>(pick({int(OptOp::kUpcast), int(OptOp::kUnroll), int(OptOp::kVector), int(OptOp::kPadTo),
+                                                  int(OptOp::kThread), int(OptOp::kSplit), int(OptOp::kSwap), int(OptOp::kGroupTop)}));
+        const Opt opt{op, static_cast<int32_t>(rng() % static_cast<uint32_t>(n)),
+                      op == OptOp::kSwap ? static_cast<int64_t>(rng() % static_cast<uint32_t>(n)) : pick({0, 2, 3, 4, 4, 8})};
+        try {
+          axes.apply(opt);
+        } catch (const KernelOptError&) { continue; }
+        opts.push_back(opt);
+        double instances = 1;
+        for (const auto& a : axes.axes())
+          if (a.type == AxisType::kUpcast || a.type == AxisType::kUnroll) instances *= static_cast<double>(a.size);
+        if (instances > 32) {
+          opts.pop_back();
+          break;
+        }
+      }
+    }
+    CodegenOptions o;
+    std::string list;
+    for (const Opt& x : opts) list += str(x, ' ');
+    SCOPED_TRACE(name + ": " + list);
+    // simplify_ranges comes first in the pipeline, so some of the list may not fit any more.
+    for (;; opts.pop_back()) {
+      o.opts = opts;
+      try {
+        check_kernel(k, r, o);
+        applied += static_cast<int>(opts.size());
+        break;
+      } catch (const KernelOptError&) {
+        if (opts.empty()) throw;
+      }
+    }
+  }
+  EXPECT_GT(applied, 100);
 }
 
 TEST(Codegen, OptsThatDoNotFit) {
   auto fails = [](std::vector<Opt> opts) { EXPECT_THROW(with_opts(matmul(12, 20, 18), opts), KernelOptError); };
-  fails({{OptOp::kUpcast, 3, 4}});                              // no such axis
-  fails({{OptOp::kUpcast, 0, 5}});                              // 12 % 5
-  fails({{OptOp::kUpcast, 2, 2}});                              // a reduce axis
-  fails({{OptOp::kUnroll, 0, 2}});                              // an output axis
-  fails({{OptOp::kVector, 1, 5}});                              // not a power of two
-  fails({{OptOp::kVector, 0, 4}, {OptOp::kVector, 1, 4}});      // a value depends on both
+  fails({{OptOp::kUpcast, 3, 4}});                          // no such axis
+  fails({{OptOp::kUpcast, 0, 5}});                          // 12 % 5
+  fails({{OptOp::kUpcast, 2, 2}});                          // a reduce axis
+  fails({{OptOp::kUnroll, 0, 2}});                          // an output axis
+  fails({{OptOp::kVector, 1, 5}});                          // not a power of two
+  fails({{OptOp::kVector, 0, 4}, {OptOp::kVector, 1, 4}});  // a value depends on both
   fails({{OptOp::kVector, 0, 4}, {OptOp::kVector, 2, 2}});
-  fails({{OptOp::kLocal, 0, 4}});                               // no workgroups
+  fails({{OptOp::kLocal, 0, 4}});  // no workgroups
   fails({{OptOp::kGroup, 2, 3}});
   fails({{OptOp::kGroupTop, 2, 3}, {OptOp::kGroupTop, 2, 3}});
   EXPECT_THROW(with_opts(softmax(4, 8), {{OptOp::kGroupTop, 2, 2}}), KernelOptError);  // what is stored is no reduce
@@ -79,9 +142,7 @@ TEST(Codegen, OptsThatDoNotFit) {
   fails({{OptOp::kTc, 0, 0}});
   try {
     with_opts(matmul(12, 20, 18), {{OptOp::kUpcast, 0, 5}});
-  } catch (const KernelOptError& e) {
-    EXPECT_STREQ(e.what(), "[opt] UPCAST axis 0 arg 5: the size is not a multiple of the argument");
-  }
+  } catch (const KernelOptError& e) { EXPECT_STREQ(e.what(), "[opt] UPCAST axis 0 arg 5: the size is not a multiple of the argument"); }
 }
 
 TEST(Codegen, GridOfFiveAxes) {

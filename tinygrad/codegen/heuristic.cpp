@@ -18,11 +18,17 @@ constexpr double kSymbolic = 64;         // trips assumed for a loop of unknown 
 
 double cost_of(UOp u) {
   switch (u.op()) {
-    case Ops::EXP2: case Ops::LOG2: return 14;
+    case Ops::EXP2:
+    case Ops::LOG2: return 14;
     case Ops::SIN: return 25;
     case Ops::POW: return 40;
-    case Ops::SQRT: case Ops::RECIPROCAL: case Ops::FDIV: return 6;
-    case Ops::FLOORDIV: case Ops::FLOORMOD: case Ops::CDIV: case Ops::CMOD: return u.src(1).is_const() ? 4 : 20;
+    case Ops::SQRT:
+    case Ops::RECIPROCAL:
+    case Ops::FDIV: return 6;
+    case Ops::FLOORDIV:
+    case Ops::FLOORMOD:
+    case Ops::CDIV:
+    case Ops::CMOD: return u.src(1).is_const() ? 4 : 20;
     case Ops::THREEFRY: return 90;
     case Ops::CAST: return u.dtype().is_weak() || u.src(0).dtype().is_weak() ? 0.5 : 1;
     default: return 1;
@@ -31,26 +37,42 @@ double cost_of(UOp u) {
 
 /// What the score needs of a kernel, in terms of axes.
 struct Model {
-  struct Alu { Mask mask, scope; double cost; int bytes; };
-  struct Access { Mask mask, scope, nonlinear; std::vector<int64_t> stride; int itemsize; bool store, gated; Mask gate; };
-  struct Reduce { Mask value, reduced, scope; int bytes; bool mul; };
-  std::vector<int64_t> size;   // 0: symbolic
+  struct Alu {
+    Mask mask, scope;
+    double cost;
+    int bytes;
+  };
+  struct Access {
+    Mask mask, scope, nonlinear;
+    std::vector<int64_t> stride;
+    int itemsize;
+    bool store, gated;
+    Mask gate;
+  };
+  struct Reduce {
+    Mask value, reduced, scope;
+    int bytes;
+    bool mul;
+  };
+  std::vector<int64_t> size;  // 0: symbolic
   std::vector<bool> is_reduce;
   std::vector<Alu> alu;
   std::vector<Access> accesses;
   std::vector<Reduce> reduces;
-  Mask stored = 0;             // axes in every store's END
-  std::vector<Mask> exclusive; // sets of axes some value depends on, maximal ones
-  bool blocks = false;         // the output can accumulate over blocks of a reduce axis
-  int item = 1;                // widest type that is computed
-  double path_bytes;           // width of a vector unit
+  Mask stored = 0;              // axes in every store's END
+  std::vector<Mask> exclusive;  // sets of axes some value depends on, maximal ones
+  bool blocks = false;          // the output can accumulate over blocks of a reduce axis
+  int item = 1;                 // widest type that is computed
+  double path_bytes;            // width of a vector unit
+  double untiled = 0;           // instructions of one instance of everything
   double l1 = 1 << 15, l2 = 1 << 19;
   int registers = 16, vector_bytes = 16;
   bool gather = true;
 
   Model(const KernelAxes& kernel, UOp sink, const Renderer& r) {
     const Target& t = r.target();
-    vector_bytes = t.vector_bytes, registers = t.vector_registers, l1 = static_cast<double>(t.l1_bytes), l2 = static_cast<double>(t.l2_bytes), gather = r.has_gather();
+    vector_bytes = t.vector_bytes, registers = t.vector_registers, l1 = static_cast<double>(t.l1_bytes), l2 = static_cast<double>(t.l2_bytes),
+    gather = r.has_gather();
     blocks = kernel.can_accumulate();
     // Zen 1 to 4 run 512-bit operations in two halves.
     path_bytes = t.cpu.rfind("znver", 0) == 0 && t.cpu != "znver5" ? std::min(vector_bytes, 32) : vector_bytes;
@@ -61,11 +83,13 @@ struct Model {
     }
     auto mask_of = [&](UOp u) {
       Mask m = 0;
-      for (UOp x : ranges_of(u)) if (auto it = axis.find(x); it != axis.end()) m |= Mask{1} << it->second;
+      for (UOp x : ranges_of(u))
+        if (auto it = axis.find(x); it != axis.end()) m |= Mask{1} << it->second;
       return m;
     };
     Mask reduce_axes = 0;
-    for (size_t i = 0; i < size.size(); i++) if (is_reduce[i]) reduce_axes |= Mask{1} << i;
+    for (size_t i = 0; i < size.size(); i++)
+      if (is_reduce[i]) reduce_axes |= Mask{1} << i;
     std::vector<Mask> around(size.size(), 0);  // loops around each reduce axis
     UOps order = sink.toposort();
     stored = ~Mask{0};
@@ -73,13 +97,19 @@ struct Model {
     for (UOp u : order) {
       if (!u.in(Ops::END | Ops::REDUCE)) continue;
       Mask own = 0;
-      for (uint32_t i = 1; i < u.nsrc(); i++) if (auto it = axis.find(u.src(i)); it != axis.end()) own |= Mask{1} << it->second;
-      if (u.is(Ops::END)) { stored &= own, output |= own; continue; }
-      for (size_t i = 0; i < size.size(); i++) if (own >> i & 1) around[i] |= own | mask_of(u);
+      for (uint32_t i = 1; i < u.nsrc(); i++)
+        if (auto it = axis.find(u.src(i)); it != axis.end()) own |= Mask{1} << it->second;
+      if (u.is(Ops::END)) {
+        stored &= own, output |= own;
+        continue;
+      }
+      for (size_t i = 0; i < size.size(); i++)
+        if (own >> i & 1) around[i] |= own | mask_of(u);
     }
     auto scope_of = [&](Mask m) {
       Mask s = m & reduce_axes ? m : m | output;
-      for (size_t i = 0; i < size.size(); i++) if (m >> i & 1) s |= around[i];
+      for (size_t i = 0; i < size.size(); i++)
+        if (m >> i & 1) s |= around[i];
       return s;
     };
     for (UOp u : order) {
@@ -100,7 +130,8 @@ struct Model {
         Mask own = 0;
         for (uint32_t i = 1; i < u.nsrc(); i++) own |= Mask{1} << axis.at(u.src(i));
         Mask value = mask_of(u.src(0));
-        bool mul = (u.src(0).is(Ops::MUL) || (u.src(0).is(Ops::WHERE) && u.src(0).src(1).is(Ops::MUL))) && u.dtype().is_float() && u.arg<ReduceArg>().op == Ops::ADD;
+        bool mul = (u.src(0).is(Ops::MUL) || (u.src(0).is(Ops::WHERE) && u.src(0).src(1).is(Ops::MUL))) && u.dtype().is_float() &&
+                   u.arg<ReduceArg>().op == Ops::ADD;
         item = std::max(item, u.dtype().itemsize());
         reduces.push_back({value, own, scope_of(value | own), u.dtype().itemsize(), mul});
       }
@@ -121,6 +152,8 @@ struct Model {
       }
     }
     if (!output) stored = 0;
+    for (const Alu& a : alu) untiled += std::max(1.0, a.cost);
+    untiled += static_cast<double>(accesses.size() + reduces.size());
   }
 
   double trips(const Candidate& c, size_t axis) const {
@@ -146,25 +179,30 @@ double Model::score(const Candidate& c) const {
   Mask lane = 0;
   for (size_t i = 0; i < n; i++) t[i] = trips(c, i);
   for (int a : c.lane_axes) lane |= Mask{1} << a;
-  // Nest: output axes first, in axis order, then reduce axes. A node runs once per iteration of the loops around it down to the innermost it depends on.
+  // Nest: output axes first, in axis order, then reduce axes. A node runs once per iteration of the loops around it down to the innermost it depends
+  // on.
   auto count = [&](Mask m, Mask scope) {
     double k = 1, inst = 1;
     int last = -1;
-    for (size_t i = 0; i < n; i++) if (m >> i & 1 && t[i] > 1) last = static_cast<int>(i);
-    for (int i = 0; i <= last; i++) if (scope >> i & 1) k *= t[static_cast<size_t>(i)];
-    for (size_t i = 0; i < n; i++) if (m >> i & 1) inst *= static_cast<double>(c.tile[i]);
+    for (size_t i = 0; i < n; i++)
+      if (m >> i & 1 && t[i] > 1) last = static_cast<int>(i);
+    for (int i = 0; i <= last; i++)
+      if (scope >> i & 1) k *= t[static_cast<size_t>(i)];
+    for (size_t i = 0; i < n; i++)
+      if (m >> i & 1) inst *= static_cast<double>(c.tile[i]);
     return k * inst;
   };
   auto instances = [&](Mask m) {
     double inst = 1;
-    for (size_t i = 0; i < n; i++) if (m >> i & 1) inst *= static_cast<double>(c.tile[i]);
+    for (size_t i = 0; i < n; i++)
+      if (m >> i & 1) inst *= static_cast<double>(c.tile[i]);
     return inst;
   };
   auto width = [&](Mask m, int bytes) { return m & lane ? std::max(1.0, c.lanes * bytes / path_bytes) : 1.0; };
   double compute = 0, memory = 0, body = 0, extra = 0;
   for (const Alu& a : alu) {
     compute += count(a.mask, a.scope) * a.cost * width(a.mask, a.bytes) * 0.5;
-    body += instances(a.mask);
+    body += instances(a.mask) * std::max(1.0, a.cost);  // what it becomes: a polynomial, rounds of threefry
   }
   for (const Reduce& r : reduces) {
     Mask m = r.value | r.reduced;
@@ -173,14 +211,16 @@ double Model::score(const Candidate& c) const {
     body += instances(m);
     double accs = instances(r.value & ~r.reduced), per = instances(m) / std::max(accs, 1.0);
     double loops = 1;
-    for (size_t i = 0; i < n; i++) if (r.reduced >> i & 1) loops *= t[i];
+    for (size_t i = 0; i < n; i++)
+      if (r.reduced >> i & 1) loops *= t[i];
     if (loops > 1) {
       // Dependent operations per accumulator and iteration, four cycles each, against their issue.
       double chains = std::clamp(std::floor(8 / accs), 1.0, per), iterations = count(m, r.scope) / instances(m);
       double latency = 4 * std::ceil(per / chains), issue = instances(m) * width(m, r.bytes) * 0.5;
       if (latency > issue) extra += iterations * (latency - issue);
       // Accumulators and operands in registers.
-      double regs_each = m & lane ? std::max(1.0, static_cast<double>(c.lanes) * r.bytes / vector_bytes) : 1, live = accs * chains * regs_each, sum = 0, most = 0;
+      double regs_each = m & lane ? std::max(1.0, static_cast<double>(c.lanes) * r.bytes / vector_bytes) : 1, live = accs * chains * regs_each,
+             sum = 0, most = 0;
       for (const Access& a : accesses) {
         if (a.store || !(a.mask & r.reduced) || (a.mask & ~m)) continue;
         double k = instances(a.mask & ~r.reduced) * ((a.mask & lane) ? regs_each : 1);
@@ -200,20 +240,23 @@ double Model::score(const Candidate& c) const {
     if (a.mask & lane) {
       double w = std::max(1.0, static_cast<double>(c.lanes) * a.itemsize / path_bytes);
       int64_t stride = 0;
-      for (int v : c.lane_axes) if (a.mask >> v & 1) stride = a.nonlinear >> v & 1 ? -1 : a.stride[static_cast<size_t>(v)];
+      for (int v : c.lane_axes)
+        if (a.mask >> v & 1) stride = a.nonlinear >> v & 1 ? -1 : a.stride[static_cast<size_t>(v)];
       if (stride == 1) each = a.store ? w : 0.5 * w;
       else if (stride == 0) each = a.store ? w : 0.5;
       else if (stride > 0 && stride <= 4) each = (a.store ? 3.0 : 1.5) * static_cast<double>(stride) * w;  // neighbouring vectors and shuffles
-      else each = c.lanes * (a.store ? 3.0 : 2.0) * (gather ? 1 : 1.5) * (stride > 0 && stride * a.itemsize < 64 ? 0.6 : 1);
+      else if (stride * a.itemsize >= 64) each = c.lanes * (a.store ? 10.0 : 3.0);  // another line, often another page, per lane
+      else each = c.lanes * (a.store ? 3.0 : 2.0) * (gather ? 1 : 1.5);
       if (a.gate & lane) each += w;
       for (int v : c.lane_axes)
-        if (a.mask >> v & 1 && size[static_cast<size_t>(v)] % (c.lanes * c.tile[static_cast<size_t>(v)])) each += t[static_cast<size_t>(v)] > 1 ? 0.25 * w : 0.05 * w;
+        if (a.mask >> v & 1 && size[static_cast<size_t>(v)] % (c.lanes * c.tile[static_cast<size_t>(v)]))
+          each += t[static_cast<size_t>(v)] > 1 ? 0.25 * w : 0.05 * w;
     } else if (a.store) {
       each = 1;
     }
     memory += k * each, body += instances(a.mask);
   }
-  if (body > 300) return INFINITY;
+  if (body > std::max(300.0, untiled)) return INFINITY;
   // Every loop iteration costs its counter and branch; a kernel's loops are those its innermost nodes are in.
   double loops = 0;
   std::vector<Mask> seen;
@@ -222,7 +265,8 @@ double Model::score(const Candidate& c) const {
     if (std::find(seen.begin(), seen.end(), r.scope) != seen.end()) continue;
     seen.push_back(r.scope), loops += count(m, r.scope) / instances(m);
   }
-  for (const Access& a : accesses) if (a.store) loops += count(a.mask, a.scope) / instances(a.mask);
+  for (const Access& a : accesses)
+    if (a.store) loops += count(a.mask, a.scope) / instances(a.mask);
   return (std::max({compute + extra, memory, traffic(c, lane)}) + 0.25 * std::min(compute, memory) + 0.6 * loops) * (1 + 0.0004 * body);
 }
 
@@ -239,7 +283,9 @@ double Model::panel(const Access& a, const Candidate& c, Mask lane, Mask whole) 
     double extent = 1;
     for (size_t k = i; k < size.size(); k++) {
       if (!(a.mask >> k & 1) || (a.nonlinear >> k & 1) != (a.nonlinear >> i & 1) || (k != i && a.stride[k] != stride)) continue;
-      extent += (is_reduce[k] || whole >> k & 1 ? (size[k] ? static_cast<double>(size[k]) : kSymbolic) : static_cast<double>(c.tile[k]) * (lane >> k & 1 ? c.lanes : 1)) - 1;
+      extent += (is_reduce[k] || whole >> k & 1 ? (size[k] ? static_cast<double>(size[k]) : kSymbolic)
+                                                : static_cast<double>(c.tile[k]) * (lane >> k & 1 ? c.lanes : 1)) -
+                1;
     }
     bytes *= extent;
   }
@@ -265,11 +311,13 @@ double Model::traffic(const Candidate& c, Mask lane) const {
     double moved = bytes * (bytes > l2 / 2 ? all : fetches);
     // Short contiguous runs with a jump after each: pages and prefetchers suffer.
     int inner = -1;
-    for (size_t i = 0; i < size.size(); i++) if (a.mask >> i & 1 && trips(c, i) > 1) inner = static_cast<int>(i);
+    for (size_t i = 0; i < size.size(); i++)
+      if (a.mask >> i & 1 && trips(c, i) > 1) inner = static_cast<int>(i);
     if (inner >= 0 && a.stride[static_cast<size_t>(inner)] != 1) {
       double run = a.itemsize;
       for (size_t i = 0; i < size.size(); i++)
-        if (a.mask >> i & 1 && a.stride[i] == 1) run *= std::min(static_cast<double>(c.tile[i]) * (lane >> i & 1 ? c.lanes : 1), size[i] ? static_cast<double>(size[i]) : kSymbolic);
+        if (a.mask >> i & 1 && a.stride[i] == 1)
+          run *= std::min(static_cast<double>(c.tile[i]) * (lane >> i & 1 ? c.lanes : 1), size[i] ? static_cast<double>(size[i]) : kSymbolic);
       moved *= 1 + 400 / std::max(run, 16.0);
     }
     // With the reduction in blocks an operand comes once for a few output loops only.
@@ -292,7 +340,8 @@ std::vector<int> Model::best_order(const Candidate& c) const {
     // Along memory, as it is written.
     auto stride = [&](int i) {
       int64_t k = 0;
-      for (const Access& a : accesses) if (a.store) k = std::max(k, std::abs(a.stride[static_cast<size_t>(i)]));
+      for (const Access& a : accesses)
+        if (a.store) k = std::max(k, std::abs(a.stride[static_cast<size_t>(i)]));
       return k;
     };
     std::stable_sort(best.begin(), best.end(), [&](int x, int y) { return stride(x) > stride(y); });
@@ -306,7 +355,8 @@ std::vector<int> Model::best_order(const Candidate& c) const {
         // The part of the operand one step of the output loops reads, and how often it comes from beyond the second level cache.
         double bytes_of = panel(a, c, lane), fetches = 1;
         size_t last = 0;
-        for (size_t i = 0; i < p.size(); i++) if (a.mask >> loops[static_cast<size_t>(p[i])] & 1) last = i + 1;
+        for (size_t i = 0; i < p.size(); i++)
+          if (a.mask >> loops[static_cast<size_t>(p[i])] & 1) last = i + 1;
         if (bytes_of > l2 / 2) last = p.size();
         for (size_t i = 0; i < last; i++) fetches *= trips(c, static_cast<size_t>(loops[static_cast<size_t>(p[i])]));
         bytes += bytes_of * fetches;
@@ -349,10 +399,12 @@ std::pair<int, int64_t> Model::blocking(const Candidate& c, int thread) const {
   for (size_t r = 0; r < size.size(); r++) {
     if (!is_reduce[r] || size[r] == 0 || (lane >> r & 1)) continue;
     double inner = 1, fixed = 0, per_step = 0;
-    for (size_t i = 0; i < size.size(); i++) if (is_reduce[i] && i != r) inner *= trips(c, i);
+    for (size_t i = 0; i < size.size(); i++)
+      if (is_reduce[i] && i != r) inner *= trips(c, i);
     const int64_t steps = size[r] / c.tile[r];
     for (const auto& [mask, bytes] : reused) (mask >> r & 1 ? per_step : fixed) += bytes / (mask >> r & 1 ? static_cast<double>(steps) : 1);
-    // The longest block whose operands stay in the cache while all outputs use them, better in the first level; outputs are read and written once more per block.
+    // The longest block whose operands stay in the cache while all outputs use them, better in the first level; outputs are read and written once
+    // more per block.
     int64_t far = 0, near = 0;
     for (int64_t b = 1; b < steps; b++) {
       const double bytes = fixed + per_step * static_cast<double>(b), iterations = static_cast<double>(b) * inner;
@@ -398,7 +450,8 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
   for (size_t v = 0; v < axes; v++) {
     if (m.size[v] < 2) continue;
     bool unit = false, any = false;
-    for (const Model::Access& a : m.accesses) if (a.mask >> v & 1) any = true, unit |= !(a.nonlinear >> v & 1) && a.stride[v] == 1;
+    for (const Model::Access& a : m.accesses)
+      if (a.mask >> v & 1) any = true, unit |= !(a.nonlinear >> v & 1) && a.stride[v] == 1;
     if (any && !unit) continue;  // only gathers along this axis
     for (int lanes = most; lanes >= 2 && lanes >= most / 4; lanes /= 2) {
       if (m.size[v] * 2 <= lanes && lanes > 2 && lanes > most / 4) continue;
@@ -448,7 +501,9 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
         for (int64_t f : factors) {
           if (f == c.tile[a]) continue;
           try_tile(best, c, {{a, f}}, 0.985);
-          if (f > c.tile[a]) for (size_t b = 0; b < axes; b++) if (b != a && c.tile[b] > 1) try_tile(best, c, {{a, f}, {b, c.tile[b] / 2}}, 0.985);
+          if (f > c.tile[a])
+            for (size_t b = 0; b < axes; b++)
+              if (b != a && c.tile[b] > 1) try_tile(best, c, {{a, f}, {b, c.tile[b] / 2}}, 0.985);
         }
       }
       if (best.cycles >= c.cycles) break;
@@ -461,7 +516,11 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
   for (Candidate& c : found) {
     c.order = m.best_order(c);
     int thread = -1;
-    for (int a : c.order) if (thread < 0 || m.trips(c, static_cast<size_t>(a)) >= 8) { thread = a; if (m.trips(c, static_cast<size_t>(a)) >= 8) break; }
+    for (int a : c.order)
+      if (thread < 0 || m.trips(c, static_cast<size_t>(a)) >= 8) {
+        thread = a;
+        if (m.trips(c, static_cast<size_t>(a)) >= 8) break;
+      }
     std::tie(c.block_axis, c.blocks) = m.blocking(c, thread);
   }
   return found;
@@ -476,20 +535,32 @@ void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& ren
     if (step <= 1) continue;
     if (kernel.axes()[a].size % step) kernel.apply({OptOp::kPadTo, axis, step});
     if (lanes_at(a) > 1) kernel.apply({OptOp::kVector, axis, c.lanes});
-    if (c.tile[a] > 1 && kernel.axes()[a].type != AxisType::kVector) kernel.apply({kernel.axes()[a].reduce ? OptOp::kUnroll : OptOp::kUpcast, axis, c.tile[a]});
+    if (c.tile[a] > 1 && kernel.axes()[a].type != AxisType::kVector)
+      kernel.apply({kernel.axes()[a].reduce ? OptOp::kUnroll : OptOp::kUpcast, axis, c.tile[a]});
   }
   // The order of the output loops: exchange into place. Axes that are no loop any more keep theirs.
   std::vector<int> want, have;
-  auto is_output_loop = [&](int a) { return !kernel.axes()[static_cast<size_t>(a)].reduce && kernel.axes()[static_cast<size_t>(a)].type == AxisType::kLoop; };
-  for (int a : c.order) if (is_output_loop(a)) want.push_back(a);
-  for (size_t a = 0; a < axes; a++) if (is_output_loop(static_cast<int>(a))) have.push_back(static_cast<int>(a));
+  auto is_output_loop = [&](int a) {
+    return !kernel.axes()[static_cast<size_t>(a)].reduce && kernel.axes()[static_cast<size_t>(a)].type == AxisType::kLoop;
+  };
+  for (int a : c.order)
+    if (is_output_loop(a)) want.push_back(a);
+  for (size_t a = 0; a < axes; a++)
+    if (is_output_loop(static_cast<int>(a))) have.push_back(static_cast<int>(a));
   int thread = -1;
   if (renderer.has_threads() && c.cycles > kThreadCycles) {
     // The outermost loop that feeds every core several times, else the longest.
     const int64_t enough = 4 * std::max(1, renderer.target().cores);
-    for (int a : want) if (kernel.axes()[static_cast<size_t>(a)].size >= enough || kernel.axes()[static_cast<size_t>(a)].size == 0) { thread = a; break; }
+    for (int a : want)
+      if (kernel.axes()[static_cast<size_t>(a)].size >= enough || kernel.axes()[static_cast<size_t>(a)].size == 0) {
+        thread = a;
+        break;
+      }
     if (thread < 0)
-      for (int a : want) if (kernel.axes()[static_cast<size_t>(a)].size > 1 && (thread < 0 || kernel.axes()[static_cast<size_t>(a)].size > kernel.axes()[static_cast<size_t>(thread)].size)) thread = a;
+      for (int a : want)
+        if (kernel.axes()[static_cast<size_t>(a)].size > 1 &&
+            (thread < 0 || kernel.axes()[static_cast<size_t>(a)].size > kernel.axes()[static_cast<size_t>(thread)].size))
+          thread = a;
   }
   for (size_t i = 0; i < want.size() && want.size() == have.size(); i++) {
     if (have[i] == want[i]) continue;
@@ -498,8 +569,9 @@ void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& ren
   }
   if (c.blocks > 1) kernel.apply({OptOp::kGroupTop, c.block_axis, c.blocks});
   if (thread >= 0) {
-    try { kernel.apply({OptOp::kThread, thread, 0}); }
-    catch (const KernelOptError&) {}  // a store outside of this loop: one thread
+    try {
+      kernel.apply({OptOp::kThread, thread, 0});
+    } catch (const KernelOptError&) {}  // a store outside of this loop: one thread
   }
 }
 
@@ -516,13 +588,29 @@ void apply_grid_heuristic(KernelAxes& kernel) {
     else if (longest < 0 || x.size > kernel.axes()[static_cast<size_t>(longest)].size) longest = a;
   }
   if (longest >= 0 && outputs <= 2048)
-    for (int64_t g : {16, 8, 4}) if (kernel.axes()[static_cast<size_t>(longest)].size % g == 0) { kernel.apply({OptOp::kGroup, longest, g}); break; }
+    for (int64_t g : {16, 8, 4})
+      if (kernel.axes()[static_cast<size_t>(longest)].size % g == 0) {
+        kernel.apply({OptOp::kGroup, longest, g});
+        break;
+      }
   if (longest >= 0 && kernel.axes()[static_cast<size_t>(longest)].type == AxisType::kReduce)
-    for (int64_t u : {4, 2}) if (kernel.axes()[static_cast<size_t>(longest)].size % u == 0) { kernel.apply({OptOp::kUnroll, longest, u}); break; }
+    for (int64_t u : {4, 2})
+      if (kernel.axes()[static_cast<size_t>(longest)].size % u == 0) {
+        kernel.apply({OptOp::kUnroll, longest, u});
+        break;
+      }
   if (last < 0) return;
   if (outputs >= 1 << 16)
-    for (int a = 0; a < last; a++) if (kernel.axes()[static_cast<size_t>(a)].size % 4 == 0 && !kernel.axes()[static_cast<size_t>(a)].reduce) { kernel.apply({OptOp::kUpcast, a, 4}); break; }
-  for (int64_t l : {32, 16, 8, 4, 3, 2}) if (kernel.axes()[static_cast<size_t>(last)].size % l == 0) { kernel.apply({OptOp::kLocal, last, l}); break; }
+    for (int a = 0; a < last; a++)
+      if (kernel.axes()[static_cast<size_t>(a)].size % 4 == 0 && !kernel.axes()[static_cast<size_t>(a)].reduce) {
+        kernel.apply({OptOp::kUpcast, a, 4});
+        break;
+      }
+  for (int64_t l : {32, 16, 8, 4, 3, 2})
+    if (kernel.axes()[static_cast<size_t>(last)].size % l == 0) {
+      kernel.apply({OptOp::kLocal, last, l});
+      break;
+    }
 }
 }  // namespace
 
