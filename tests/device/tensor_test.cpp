@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
+#include <limits>
 #include <thread>
 
 #include "tinygrad/base/context.h"
@@ -244,6 +246,38 @@ TEST(Eager, SameResults) {
   Tensor w({1.f, 2.f});
   (w * w).sum().backward();
   EXPECT_EQ(values(w.grad()), (V{2, 4}));
+}
+
+TEST(Gradient, ComputedDetachedTensorIsAConstant) {
+  Tensor x({1.f, 2.f});
+  x.requires_grad_();
+  Tensor d = x.detach().realize();
+  (d * x).sum().backward();
+  EXPECT_EQ(values(x.grad()), (V{1, 2}));
+  Context eager{{"EAGER", 1}};
+  Tensor y({1.f, 2.f});
+  y.requires_grad_();
+  (y.detach() * y).sum().backward();
+  EXPECT_EQ(values(y.grad()), (V{1, 2}));
+}
+
+TEST(Values, PowersOfIntegers) {
+  Tensor base({-2, 3, 2, 1, 0, -1, -1, 7}), exponent({3, 2, 10, -5, 0, -3, -2, 40});
+  EXPECT_EQ(base.pow(exponent).to_vector<int>(), (std::vector<int>{-8, 9, 1024, 1, 1, -1, 1, -142118463}));
+  EXPECT_EQ(Tensor({3, -3}).pow(13).to_vector<int>(), (std::vector<int>{1594323, -1594323}));
+  const Tensor bytes = Tensor({3, 7}).cast(dtypes::uint8);
+  EXPECT_EQ(bytes.pow(bytes).to_vector<int>(), (std::vector<int>{27, 823543 & 255}));
+}
+
+TEST(Values, LogsumexpOfInfinities) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(Tensor({-kInf, -kInf}).logsumexp().item<float>(), -kInf);
+  EXPECT_EQ(Tensor({kInf, 1.f}).logsumexp().item<float>(), kInf);
+  EXPECT_TRUE(std::isnan(Tensor({std::nanf(""), 1.f}).logsumexp().item<float>()));
+}
+
+TEST(Values, PaddingThatOverflowsIsAnError) {
+  EXPECT_THROW(Tensor::ones({2, 3}).pad({{INT64_MAX, 1}, {0, 0}}), ShapeError);
 }
 
 }  // namespace

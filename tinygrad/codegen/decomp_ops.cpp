@@ -98,6 +98,22 @@ UOp lower_trunc(F f) {
   return (magnitude < f.const_like(whole)).where(t.ne(t.const_like(0.0)).where(t, zero), f);
 }
 
+/// Squares and products for each bit of the exponent; as the reference evaluator, a negative one gives the power rounded to zero.
+UOp lower_int_pow(X x, Y y) {
+  const UOp base = x, e = y, one = base.const_like(1), zero = base.const_like(0);
+  UOp r = one, square = base;
+  const int bits = e.dtype().bitsize() - (e.dtype().is_unsigned() ? 0 : 1);
+  for (int i = 0; i < bits; i++) {
+    const UOp odd = ((e >> ConstValue(i)) & ConstValue(1)).ne(e.const_like(0));
+    r = odd.where(r * square, r);
+    square = square * square;
+  }
+  if (e.dtype().is_unsigned()) return r;
+  const UOp odd = (e & ConstValue(1)).ne(e.const_like(0));
+  const UOp of_minus_one = base.ne(base.const_like(-1)).where(zero, odd.where(base, one));
+  return (e < e.const_like(0)).where(base.ne(one).where(of_minus_one, one), r);
+}
+
 /// What a table is made for, so that equal op sets share one.
 const PatternMatcher<>& cached(OpSet key, std::unordered_map<uint64_t, std::unique_ptr<PatternMatcher<>>>& kept, PatternMatcher<> (*make)(OpSet)) {
   static std::mutex mutex;
@@ -113,6 +129,7 @@ PatternMatcher<> make_decompositions(OpSet ops) {
   if (missing(FLOORDIV) || missing(FLOORMOD)) t = t + pm_lower_divmod();
   if (missing(THREEFRY)) t = t + PatternMatcher<>{rule(op<THREEFRY>(x, y), [](X x, Y y) { return decompose_threefry(x, y); })};
   if (missing(POW)) {
+    t = t + PatternMatcher<>{rule(op<POW>(x, y), [](X x, Y y) { return x.dtype().is_int() ? lower_int_pow(x, y) : UOp(); })};
     if (ops.has(MULACC)) t = t + PatternMatcher<>{rule(op<POW>(f, g), [](F f, G g) { return decompose_pow(f, g, true); })};
     else t = t + PatternMatcher<>{rule(op<POW>(f, g), [](F f, G g) { return decompose_pow(f, g, false); })};
   }

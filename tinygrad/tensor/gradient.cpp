@@ -335,7 +335,7 @@ const Tensor& Tensor::backward(const Tensor& seed) const {
   bool only_root = std::all_of(chosen.begin(), chosen.end(), [&](auto& p) { return p->uop.get() == root; });
   bool leaf = impl_->requires_grad.value_or(false);
   TG_CHECK(GradientError, leaf || !(chosen.empty() || only_root), "[backward] got a tensor that depends on no other live float tensor",
-           root.is(Ops::BUFFER) || g.forwarded(root)
+           is_realized()
                ? ": it was realized and its history dropped; call backward() before realize() or item(), or requires_grad_() on the leaves first"
                : "");
   UOps nodes;

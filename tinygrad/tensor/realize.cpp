@@ -42,6 +42,8 @@ void add_root(Plan& p, UOp u) {
   if (has_value(u) || shape_of(u).numel() == 0 || std::find(p.sources.begin(), p.sources.end(), u) != p.sources.end()) return;
   UOp root = u;
   if (device_of(u).empty()) root = own_storage(u, Device::default_name());
+  // In the storage of its source it would be its source, and gradients would flow into that.
+  else if (u.is(Ops::DETACH)) root = own_storage(u, device_of(u));
   p.roots.push_back(root), p.sources.push_back(u), p.held.push_back(u), p.held.push_back(root);
 }
 

@@ -99,6 +99,7 @@ std::pair<Tensor, Tensor> Tensor::std_mean(const VarOptions& o) const {
 Tensor Tensor::logsumexp(const ReduceOptions& o) const {
   OpScope s;
   Tensor m = max({.axis = o.axis, .keepdim = true}).detach();
+  if (is_floating_point()) m = m.isinf().where(0, m);  // inf - inf is no number
   Tensor r = (*this - m).exp().sum({.axis = o.axis, .keepdim = o.keepdim}).log();
   return s(r + (o.keepdim ? m : m.reshape(r.shape())));
 }
