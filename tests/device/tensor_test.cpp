@@ -276,9 +276,7 @@ TEST(Values, LogsumexpOfInfinities) {
   EXPECT_TRUE(std::isnan(Tensor({std::nanf(""), 1.f}).logsumexp().item<float>()));
 }
 
-TEST(Values, PaddingThatOverflowsIsAnError) {
-  EXPECT_THROW(Tensor::ones({2, 3}).pad({{INT64_MAX, 1}, {0, 0}}), ShapeError);
-}
+TEST(Values, PaddingThatOverflowsIsAnError) { EXPECT_THROW(Tensor::ones({2, 3}).pad({{INT64_MAX, 1}, {0, 0}}), ShapeError); }
 
 }  // namespace
 }  // namespace tg

@@ -11,7 +11,6 @@
 #include "kernels.h"
 #include "tinygrad/codegen/access.h"
 #include "tinygrad/codegen/opt.h"
-#include "tinygrad/codegen/program_cache.h"
 
 namespace tg {
 namespace {
@@ -280,32 +279,6 @@ TEST(Codegen, SymbolicSizes) {
     auto p = check_kernel(k, TestRenderer(), CodegenOptions(), {{"n", v}});
     EXPECT_EQ(p->vars, std::vector<std::string>{"n"});
   }
-}
-
-TEST(ProgramCache, KeepsAndDrops) {
-  clear_program_cache();
-  auto k = elementwise(8, 8);
-  auto a = cached_program(*k, TestRenderer()), b = cached_program(*elementwise(8, 8), TestRenderer());
-  EXPECT_EQ(a, b);
-  CodegenOptions noopt;
-  noopt.noopt = true;
-  EXPECT_NE(cached_program(*k, TestRenderer(), noopt), a);
-  EXPECT_NE(cached_program(*k, TestRenderer(64)), a);
-  EXPECT_EQ(program_cache_size(), 3u);
-  set_program_cache_limit(1);
-  EXPECT_EQ(program_cache_size(), 1u);
-  set_program_cache_limit(4096);
-  EXPECT_NE(cached_program(*k, TestRenderer()), a);
-}
-
-TEST(ProgramCache, ManyThreads) {
-  clear_program_cache();
-  std::vector<std::thread> threads;
-  std::vector<std::shared_ptr<const Program>> got(8);
-  auto k = matmul(16, 16, 16);
-  for (size_t i = 0; i < got.size(); i++) threads.emplace_back([&, i] { got[i] = cached_program(*k, TestRenderer()); });
-  for (auto& t : threads) t.join();
-  for (auto& p : got) EXPECT_EQ(p, got[0]);
 }
 
 }  // namespace

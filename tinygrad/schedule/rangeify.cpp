@@ -9,26 +9,41 @@
 
 namespace tg {
 namespace {
-constexpr int kMaxInstances = 16;     // reads of one value in different places beyond which it is stored
-constexpr int kCostLimit = 64;        // where counting stops
-constexpr double kReuse = 1.5;        // evaluations per element from which a reduction counts as recomputed
-constexpr double kMany = 8;           // evaluations per element that ask for the strict rules below
-constexpr double kMerge = 2.25;       // the same for a sum inside a sum: masks of padding cost less than storing what is summed (im2col)
+constexpr int kMaxInstances = 16;  // reads of one value in different places beyond which it is stored
+constexpr int kCostLimit = 64;     // where counting stops
+constexpr double kReuse = 1.5;     // evaluations per element from which a reduction counts as recomputed
+constexpr double kMany = 8;        // evaluations per element that ask for the strict rules below
+constexpr double kMerge = 2.25;    // the same for a sum inside a sum: masks of padding cost less than storing what is summed (im2col)
 
 // What may be recomputed (costs as in op_cost).
-constexpr int kCheapInReduce = 1;     // an operand of a reduction that reads it many times
-constexpr int kCheapNarrow = 4;       // the same when it reads fewer bytes than it makes: dequantization
-constexpr int kCheapBroadcast = 8;    // a value broadcast along outer loops
-constexpr int kCheapTwice = 24;       // a value that several kernels read once each: one transcendental is cheaper than memory
+constexpr int kCheapInReduce = 1;   // an operand of a reduction that reads it many times
+constexpr int kCheapNarrow = 4;     // the same when it reads fewer bytes than it makes: dequantization
+constexpr int kCheapBroadcast = 8;  // a value broadcast along outer loops
+constexpr int kCheapTwice = 24;     // a value that several kernels read once each: one transcendental is cheaper than memory
 
 constexpr OpSet kLeaf = Ops::PARAM | Ops::AFTER | Ops::CONST | Ops::ARANGE;
 
 int op_cost(UOp u) {
   switch (u.op()) {
-    case Ops::EXP2: case Ops::LOG2: case Ops::SIN: case Ops::POW: return 16;
-    case Ops::SQRT: case Ops::RECIPROCAL: case Ops::FDIV: case Ops::CDIV: case Ops::CMOD: case Ops::FLOORDIV: case Ops::FLOORMOD: return 8;
+    case Ops::EXP2:
+    case Ops::LOG2:
+    case Ops::SIN:
+    case Ops::POW: return 16;
+    case Ops::SQRT:
+    case Ops::RECIPROCAL:
+    case Ops::FDIV:
+    case Ops::CDIV:
+    case Ops::CMOD:
+    case Ops::FLOORDIV:
+    case Ops::FLOORMOD: return 8;
     case Ops::THREEFRY: return 40;
-    case Ops::PAD: case Ops::INDEX: case Ops::MAX: case Ops::WHERE: case Ops::CMPLT: case Ops::CMPNE: case Ops::CMPEQ: return 2;
+    case Ops::PAD:
+    case Ops::INDEX:
+    case Ops::MAX:
+    case Ops::WHERE:
+    case Ops::CMPLT:
+    case Ops::CMPNE:
+    case Ops::CMPEQ: return 2;
     case Ops::STACK: return static_cast<int>(u.nsrc());
     default: return u.in(groups::kElementwise) ? 1 : 0;
   }
@@ -37,8 +52,8 @@ int op_cost(UOp u) {
 /// What computing a value in place takes, counted over the values it would take in too.
 struct Cost {
   int ops = 0;
-  int buffers = 0;      // of the value's size
-  double bytes = 0;     // read per element, by type
+  int buffers = 0;   // of the value's size
+  double bytes = 0;  // read per element, by type
 };
 
 /// How a value would be read if it were computed in place.
@@ -91,7 +106,8 @@ class Rangeifier {
     if (u.in(groups::kMovement) && !u.is(Ops::EXPAND)) return of(u.src(0));
     // What is broadcast here is stored before, for it would be computed again and again.
     if (u.in(groups::kElementwise | Ops::STACK | Ops::EXPAND | Ops::INDEX))
-      for (UOp s : u.srcs()) if (of(s) && (u.is(Ops::STACK) || volume_[pos(s)] >= volume_[i])) return true;
+      for (UOp s : u.srcs())
+        if (of(s) && (u.is(Ops::STACK) || volume_[pos(s)] >= volume_[i])) return true;
     return false;
   }
   /// Facts of nodes, sources first.
@@ -133,11 +149,15 @@ class Rangeifier {
       if (!fresh) return it->second;
     }
     int32_t i = add_instance(n, idx, valid, scope, under);
-    if (last_[n] < 0) r_.first[n] = i; else nth(r_.instances, last_[n]).next = i;
+    if (last_[n] < 0) r_.first[n] = i;
+    else nth(r_.instances, last_[n]).next = i;
     last_[n] = i, count_[n]++;
     return i;
   }
-  int32_t new_scope(const Scope& s) { r_.scopes.push_back(s); return static_cast<int32_t>(r_.scopes.size()) - 1; }
+  int32_t new_scope(const Scope& s) {
+    r_.scopes.push_back(s);
+    return static_cast<int32_t>(r_.scopes.size()) - 1;
+  }
 
   /// Fresh loops over a shape: the indices and the scope of a new kernel.
   std::pair<UOp, int32_t> open_kernel(const Shape& shape, Region& region) {
@@ -227,7 +247,8 @@ class Rangeifier {
     if (u.in(groups::kMovement)) {
       // Stored in the order it is read in: after a permutation that is the value's only use.
       if (!u.in(Ops::PERMUTE | Ops::FLIP)) return false;
-      while (computed.in(Ops::PERMUTE | Ops::FLIP | Ops::RESHAPE)) if (computed = computed.src(0); uses_[pos(computed)] != 1) return false;
+      while (computed.in(Ops::PERMUTE | Ops::FLIP | Ops::RESHAPE))
+        if (computed = computed.src(0); uses_[pos(computed)] != 1) return false;
       if (!computed.in(groups::kElementwise | Ops::REDUCE | Ops::INDEX | Ops::STACK)) return false;
     }
     if (u.dtype().is_weak() || merges(i, computed)) return false;
@@ -312,9 +333,14 @@ class Rangeifier {
     UOp u = r_.nodes[in.node];
     std::vector<int32_t> src;
     switch (u.op()) {
-      case Ops::RESHAPE: case Ops::EXPAND: case Ops::PERMUTE: case Ops::PAD: case Ops::SHRINK: case Ops::FLIP: {
+      case Ops::RESHAPE:
+      case Ops::EXPAND:
+      case Ops::PERMUTE:
+      case Ops::PAD:
+      case Ops::SHRINK:
+      case Ops::FLIP: {
         Access a = through_movement(u, {in.idx, in.valid});
-        bool never = a.valid && bounds_of(a.valid).hi == 0;  // nothing but padding is read
+        bool never = a.valid && bounds_of(a.valid).hi == 0;                         // nothing but padding is read
         Ops under = u.is(Ops::PAD) && in.under != Ops::ADD ? Ops::NOOP : in.under;  // zeros matter to all but sums
         src.push_back(never ? -1 : demand(u.src(0), a.idx, a.valid, in.scope, under));
         break;
@@ -335,8 +361,7 @@ class Rangeifier {
       }
       case Ops::STACK: {
         UOp at = in.idx.src(0), rest = UOp::stack(in.idx.srcs().subspan(1));
-        for (uint32_t k = 0; k < u.nsrc(); k++)
-          src.push_back(at.is_const() && !at.is_const_int(k) ? -1 : demand(u.src(k), rest, in.valid, in.scope));
+        for (uint32_t k = 0; k < u.nsrc(); k++) src.push_back(at.is_const() && !at.is_const_int(k) ? -1 : demand(u.src(k), rest, in.valid, in.scope));
         break;
       }
       case Ops::INDEX: expand_gather(u, in, src); break;
@@ -380,9 +405,9 @@ class Rangeifier {
   std::vector<int32_t> last_, count_, uses_;
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, int32_t> weak_;  // node, idx, valid -> instance
   std::vector<bool> needed_, reduces_;
-  std::vector<bool> stored_;         // by the first walk, and rightly so
+  std::vector<bool> stored_;  // by the first walk, and rightly so
   std::vector<Reads> reads_;
-  std::vector<bool> reduced_;        // by kernel: has a reduction
+  std::vector<bool> reduced_;  // by kernel: has a reduction
   std::vector<double> volume_;
   std::vector<uint32_t> mark_;
   uint32_t epoch_ = 0;

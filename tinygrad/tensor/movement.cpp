@@ -181,8 +181,8 @@ Tensor Tensor::pad(const PadList& padding, const PadOptions& o) const {
   TG_CHECK(ShapeError, padding.size() == sh.size(), "[pad] got ", padding.size(), " pairs for shape ", sh, ", expected ", sh.size());
   for (auto [before, after] : padding) {
     constexpr int64_t kLimit = int64_t{1} << 60;
-    TG_CHECK(ShapeError, before < kLimit && before > -kLimit && after < kLimit && after > -kLimit, "[pad] got (", before, ", ", after, ") for shape ", sh,
-             ", which is too many elements");
+    TG_CHECK(ShapeError, before < kLimit && before > -kLimit && after < kLimit && after > -kLimit, "[pad] got (", before, ", ", after, ") for shape ",
+             sh, ", which is too many elements");
   }
   if (o.mode == PadOptions::kConstant) return s(pad_constant(s, *this, padding, o.value));
   if (o.mode != PadOptions::kCircular) return s(pad_edges(*this, padding, o.mode == PadOptions::kReflect));
