@@ -279,4 +279,20 @@ TEST(Values, LogsumexpOfInfinities) {
 TEST(Values, PaddingThatOverflowsIsAnError) { EXPECT_THROW(Tensor::ones({2, 3}).pad({{INT64_MAX, 1}, {0, 0}}), ShapeError); }
 
 }  // namespace
+TEST(Backward, ConstantsAreLeavesOfTheirOwn) {
+  Tensor x = Tensor::ones({3}), y = Tensor::ones({3});
+  (x * x * y).sum().backward();
+  EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{2, 2, 2}));
+  EXPECT_EQ(y.grad().to_vector<float>(), (std::vector<float>{1, 1, 1}));
+  Tensor e = Tensor::eye(3), v({{2.0f, 0.0f, -2.0f}});
+  v.matmul(e).sum().backward();
+  EXPECT_EQ(e.grad().to_vector<float>(), (std::vector<float>{2, 2, 2, 0, 0, 0, -2, -2, -2}));
+  EXPECT_EQ(v.grad().to_vector<float>(), (std::vector<float>{1, 1, 1}));
+}
+
+TEST(Shapes, ABroadcastThatOverflowsIsRefusedAtOnce) {
+  Tensor a = Tensor::ones({int64_t{1} << 32, 1}), b = Tensor::ones({1, int64_t{1} << 32});
+  EXPECT_THROW(a + b, ShapeError);
+}
+
 }  // namespace tg

@@ -20,8 +20,14 @@ void check_shape(const Shape& shape, const char* op) {
 }
 
 /// A constant expression as the options want it: with storage where a device is named.
+/// A float constant is a leaf of its own: equal ones that shared a node would get each other's gradient. The tag is no part of any key.
+UOp own_leaf(UOp u) {
+  static uint64_t made = 0;  // under the graph's lock
+  return u.dtype().is_float() && device_of(u).empty() ? u.rtag(++made) : u;
+}
+
 Tensor made(const OpScope& s, UOp u, const TensorOptions& o) {
-  Tensor t = s(u);
+  Tensor t = s(own_leaf(u));
   if (!o.device.empty()) {
     std::string device = Device::canonical(o.device);
     if (device != Device::default_name()) t = t.to(device);

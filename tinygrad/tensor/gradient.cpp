@@ -329,12 +329,13 @@ const Tensor& Tensor::backward(const Tensor& seed) const {
     auto p = i.weak_from_this().lock();
     if (!p) return;
     if (i.requires_grad.value_or(false)) asked.push_back(std::move(p));
-    else if (!i.requires_grad && !device_of(u).empty()) others.push_back(std::move(p));
+    else if (!i.requires_grad && (u.tag() || !device_of(u).empty())) others.push_back(std::move(p));
   });
   auto& chosen = asked.empty() ? others : asked;
   bool only_root = std::all_of(chosen.begin(), chosen.end(), [&](auto& p) { return p->uop.get() == root; });
   bool leaf = impl_->requires_grad.value_or(false);
-  TG_CHECK(GradientError, leaf || !(chosen.empty() || only_root), "[backward] got a tensor that depends on no other live float tensor",
+  TG_CHECK(GradientError, leaf || !(chosen.empty() || only_root),
+           "[backward] got a tensor that depends on no other live float tensor (keep a handle of the leaves, or call requires_grad_() on them)",
            is_realized()
                ? ": it was realized and its history dropped; call backward() before realize() or item(), or requires_grad_() on the leaves first"
                : "");

@@ -77,8 +77,9 @@ UOp reduce(Ops op, UOp x, const std::vector<int>& axes) {
 }
 
 UOp literal_of(UOp x) {
-  while (x.in(Ops::RESHAPE | Ops::EXPAND | Ops::PERMUTE | Ops::SHRINK | Ops::FLIP)) x = x.src(0);
-  return x.is_const() && !x.is_invalid() ? x : UOp();
+  // A tagged constant is a leaf that may want a gradient.
+  while (x.in(Ops::RESHAPE | Ops::EXPAND | Ops::PERMUTE | Ops::SHRINK | Ops::FLIP) && !x.tag()) x = x.src(0);
+  return x.is_const() && !x.is_invalid() && !x.tag() ? x : UOp();
 }
 
 UOp cast(UOp x, DType d) {
