@@ -19,6 +19,8 @@ function(tg_target name)
   target_compile_options(${name} PRIVATE -Wall -Wextra -ffp-contract=off)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(${name} PRIVATE -Wno-restrict) # g++ 12 warns about its own std::string
+  else()
+    target_compile_options(${name} PRIVATE -Wno-deprecated-declarations) # clang warns about libstdc++ 12's std::stable_sort
   endif()
   if(TG_WERROR)
     target_compile_options(${name} PRIVATE -Werror)

@@ -377,8 +377,6 @@ UOp gated_store(UOp index, UOp gate, UOp value) {
   return index.with_srcs(UOps{index.src(0), i.valid(old.is_const() ? gate : old & gate)}).store(value);
 }
 
-constexpr OpSet kBinaryNoCompare = Ops::ADD | Ops::MUL | Ops::SHL | Ops::SHR | Ops::CDIV | Ops::MAX | Ops::CMOD | Ops::XOR | Ops::OR | Ops::AND |
-                                   Ops::SUB | Ops::FDIV | Ops::POW | Ops::FLOORDIV | Ops::FLOORMOD | Ops::THREEFRY;
 UOp no() { return UOp::invalid(); }
 }  // namespace
 
