@@ -1,6 +1,7 @@
 /// \file Where things lie. CMake defines TG_BUILD_LIBDIR, TG_INSTALL_LIBDIR, TG_SOURCE_DATADIR and TG_VERSION for this file alone.
 #include "tinygrad/base/paths.h"
 
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,6 +44,8 @@ std::vector<std::string> plugin_candidates(std::string_view name, std::string_vi
     std::string path = (dir / file).lexically_normal().string();
     if (fs::exists(path, ec) && std::find(found.begin(), found.end(), path) == found.end()) found.push_back(std::move(path));
   };
+  if (Dl_info here; dladdr(reinterpret_cast<const void*>(&plugin_candidates), &here) && here.dli_fname)
+    add(fs::absolute(here.dli_fname, ec).parent_path());  // a shared object with the library in it, such as a Python module
   if (const fs::path self = fs::read_symlink("/proc/self/exe", ec); !ec) {
     add(self.parent_path() / ".." / "lib");
     add(self.parent_path());

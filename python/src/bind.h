@@ -1,0 +1,28 @@
+/// \file The parts of the extension, one file each; module.cpp calls them in this order.
+#pragma once
+#include <nanobind/nanobind.h>
+
+#include "tinygrad/tensor/tensor.h"
+
+namespace tg::python {
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using TensorClass = nb::class_<Tensor>;
+
+void bind_errors(nb::module_& m);
+void bind_dtype(nb::module_& m);
+void bind_uop(nb::module_& m);
+void bind_tensor(nb::module_& m);
+
+// Families of Tensor methods, added by bind_tensor.
+void bind_tensor_creation(TensorClass& c);
+void bind_tensor_data(TensorClass& c);
+void bind_tensor_movement(TensorClass& c);
+void bind_tensor_elementwise(TensorClass& c);
+void bind_tensor_reduce(TensorClass& c);
+void bind_tensor_index(TensorClass& c);
+void bind_tensor_matrix(TensorClass& c);
+void bind_tensor_gradient(TensorClass& c);
+
+}  // namespace tg::python

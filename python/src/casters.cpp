@@ -1,0 +1,128 @@
+#include "casters.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "tinygrad/uop/graph.h"
+
+namespace tg::python {
+
+namespace {
+/// Signed, up to 128 bits.
+int128 int_from(nb::handle h) {
+  int overflow = 0;
+  long long v = PyLong_AsLongLongAndOverflow(h.ptr(), &overflow);
+  if (!overflow) {
+    if (v == -1 && PyErr_Occurred()) throw nb::python_error();
+    return v;
+  }
+  nb::object low = nb::steal(PyNumber_And(h.ptr(), nb::int_(UINT64_MAX).ptr()));
+  nb::object high = nb::steal(PyNumber_Rshift(h.ptr(), nb::int_(64).ptr()));
+  long long hi = PyLong_AsLongLong(high.ptr());
+  if (hi == -1 && PyErr_Occurred()) throw nb::python_error();
+  return static_cast<int128>(hi) * (static_cast<int128>(1) << 64) + static_cast<int128>(PyLong_AsUnsignedLongLong(low.ptr()));
+}
+
+bool is_numpy_scalar(nb::handle h) { return std::strncmp(Py_TYPE(h.ptr())->tp_name, "numpy.", 6) == 0; }
+}  // namespace
+
+std::optional<SInt> sint_from(nb::handle h) {
+  if (nb::isinstance<PyUOp>(h)) return SInt(nb::cast<const PyUOp&>(h).get());
+  if (!PyIndex_Check(h.ptr()) || nb::isinstance<Tensor>(h)) return {};
+  nb::object i = nb::steal(PyNumber_Index(h.ptr()));
+  if (!i.is_valid()) {
+    PyErr_Clear();
+    return {};
+  }
+  int128 v = int_from(i);
+  if (v > INT64_MAX || v < INT64_MIN) {
+    PyErr_SetString(PyExc_OverflowError, "size does not fit in 64 bits");
+    throw nb::python_error();
+  }
+  return SInt(static_cast<int64_t>(v));
+}
+
+nb::object to_python(const SInt& s) {
+  if (s.symbolic()) return nb::cast(PyUOp{UOpRef(s.uop())});
+  return nb::int_(s.value());
+}
+
+nb::tuple to_python(const Shape& s) {
+  nb::list l;
+  for (const SInt& d : s) l.append(to_python(d));
+  return nb::tuple(l);
+}
+
+nb::object to_python(const ConstValue& v, DType d) {
+  if (d.is_bool()) return nb::bool_(v.i != 0);
+  if (v.kind == ConstValue::kFloat) return nb::float_(v.f);
+  if (v.i >= INT64_MIN && v.i <= INT64_MAX) return nb::int_(static_cast<int64_t>(v.i));
+  nb::object high = nb::int_(static_cast<int64_t>(v.i >> 64)), low = nb::int_(static_cast<uint64_t>(v.i));
+  nb::object shifted = nb::steal(PyNumber_Lshift(high.ptr(), nb::int_(64).ptr()));
+  return nb::steal(PyNumber_Or(shifted.ptr(), low.ptr()));
+}
+
+std::optional<Scalar> scalar_from(nb::handle h) {
+  if (PyBool_Check(h.ptr())) return Scalar(h.ptr() == Py_True);
+  if (PyFloat_Check(h.ptr())) return Scalar(PyFloat_AS_DOUBLE(h.ptr()));
+  if (PyLong_Check(h.ptr())) {
+    Scalar s;
+    s.value = ConstValue(int_from(h));
+    return s;
+  }
+  if (is_numpy_scalar(h) && nb::hasattr(h, "item") && nb::hasattr(h, "ndim") && nb::cast<int>(h.attr("ndim")) == 0) {
+    nb::object plain = h.attr("item")();
+    if (PyBool_Check(plain.ptr()) || PyFloat_Check(plain.ptr()) || PyLong_Check(plain.ptr())) return scalar_from(plain);
+  }
+  return {};
+}
+
+std::optional<Tensor> operand_from(nb::handle h) {
+  if (nb::isinstance<Tensor>(h)) return nb::cast<const Tensor&>(h);
+  if (std::optional<Scalar> s = scalar_from(h)) return Tensor::scalar(*s);
+  if (nb::isinstance<PyUOp>(h)) {
+    GraphScope g;
+    return Tensor::from_uop(nb::cast<const PyUOp&>(h).get());
+  }
+  return {};
+}
+
+Shape shape_from(nb::handle sequence, bool none_keeps) {
+  Shape shape;
+  for (nb::handle h : nb::iter(sequence)) {
+    std::optional<SInt> s;
+    if (none_keeps && h.is_none()) s = SInt(-1);
+    else s = sint_from(h);
+    if (!s) throw nb::type_error(str("a size must be an integer or a UOp, got ", nb::cast<std::string>(nb::repr(h))).c_str());
+    shape.push_back(*s);
+  }
+  return shape;
+}
+
+Shape shape_from_args(const nb::args& args, bool none_keeps) {
+  if (args.size() == 1 && (PyTuple_Check(args[0].ptr()) || PyList_Check(args[0].ptr()))) return shape_from(args[0], none_keeps);
+  return shape_from(args, none_keeps);
+}
+
+std::vector<int64_t> ints_from_args(const nb::args& args) {
+  std::vector<int64_t> v;
+  for (const SInt& s : shape_from_args(args)) v.push_back(s.value());
+  return v;
+}
+
+TensorOptions options_from(const nb::kwargs& kwargs, const char* function) {
+  TensorOptions o;
+  for (auto [key, value] : kwargs) {
+    std::string name = nb::cast<std::string>(key);
+    if (name == "dtype") {
+      if (!value.is_none() && !(o.dtype = dtype_from(value))) throw nb::type_error(str(function, "(): dtype must be a DType or its name").c_str());
+    } else if (name == "device") o.device = nb::cast<DeviceName>(value).name;
+    else if (name == "requires_grad") {
+      if (!value.is_none()) o.requires_grad = nb::cast<bool>(value);
+    } else if (name != "buffer" && name != "contiguous" && name != "name")
+      throw nb::type_error(str(function, "() got an unexpected keyword argument '", name, "'").c_str());
+  }
+  return o;
+}
+
+}  // namespace tg::python

@@ -1,0 +1,14 @@
+/// \file The extension tinygrad_cpp._core.
+#include "bind.h"
+#include "tinygrad/base/paths.h"
+
+NB_MODULE(_core, m) {
+  using namespace tg::python;
+  nb::set_leak_warnings(false);  // the DType objects live as long as the interpreter
+  m.doc() = "tinygrad in C++: the compiled part of tinygrad_cpp";
+  m.attr("__version__") = nb::str(tg::version().data(), tg::version().size());
+  bind_errors(m);
+  bind_dtype(m);
+  bind_uop(m);
+  bind_tensor(m);
+}

@@ -1,0 +1,103 @@
+/// \file Tensors of constants, ranges and random numbers.
+#include "bind.h"
+#include "casters.h"
+
+namespace tg::python {
+
+namespace {
+Shape positive(const nb::args& args) { return shape_from_args(args); }
+
+UniformOptions uniform_options(double low, double high, const nb::kwargs& k, const char* f) {
+  TensorOptions o = options_from(k, f);
+  return {low, high, o.dtype, o.device, o.requires_grad};
+}
+NormalOptions normal_options(double mean, double std, const nb::kwargs& k, const char* f) {
+  TensorOptions o = options_from(k, f);
+  return {mean, std, o.dtype, o.device, o.requires_grad};
+}
+std::optional<DType> dtype_option(const nb::kwargs& k, const char* f) { return options_from(k, f).dtype; }
+}  // namespace
+
+void bind_tensor_creation(TensorClass& c) {
+  // f(*shape, dtype=, device=, requires_grad=)
+#define TG_OF_SHAPE(name) \
+  c.def_static(#name, [](nb::args shape, nb::kwargs k) { return Tensor::name(positive(shape), options_from(k, #name)); }, "shape"_a, "kwargs"_a)
+  TG_OF_SHAPE(zeros);
+  TG_OF_SHAPE(ones);
+  TG_OF_SHAPE(empty);
+  TG_OF_SHAPE(rand);
+  TG_OF_SHAPE(randn);
+  TG_OF_SHAPE(scaled_uniform);
+  TG_OF_SHAPE(glorot_uniform);
+#undef TG_OF_SHAPE
+  c.def_static(
+      "full", [](const Shape& shape, Scalar v, nb::kwargs k) { return Tensor::full(shape, v, options_from(k, "full")); }, "shape"_a, "fill_value"_a,
+      "kwargs"_a);
+  c.def_static("const", [](Scalar v, std::optional<DType> dtype) { return Tensor::scalar(v, dtype); }, "b"_a, "dtype"_a = nb::none());
+  c.def("const_like", [](const Tensor& t, Scalar v, std::optional<DType> dtype) { return t.full_like(v, dtype); }, "b"_a, "dtype"_a = nb::none());
+  c.def_static(
+      "arange",
+      [](Scalar start, std::optional<Scalar> stop, Scalar step, nb::kwargs k) {
+        TensorOptions o = options_from(k, "arange");
+        return stop ? Tensor::arange(start, *stop, step, o) : Tensor::arange(Scalar(0), start, step, o);
+      },
+      "start"_a, "stop"_a = nb::none(), "step"_a = nb::int_(1), "kwargs"_a);
+  c.def_static(
+      "linspace",
+      [](double start, double stop, int64_t steps, nb::kwargs k) { return Tensor::linspace(start, stop, steps, options_from(k, "linspace")); },
+      "start"_a, "stop"_a, "steps"_a, "kwargs"_a);
+  c.def_static(
+      "eye", [](int64_t n, std::optional<int64_t> m, nb::kwargs k) { return Tensor::eye(n, m, options_from(k, "eye")); }, "n"_a, "m"_a = nb::none(),
+      "kwargs"_a);
+  c.def_static(
+      "meshgrid",
+      [](nb::args tensors, const std::string& indexing) {
+        TG_CHECK(ValueError, indexing == "ij" || indexing == "xy", "[meshgrid] got indexing '", indexing, "', expected 'ij' or 'xy'");
+        Tensors t;
+        for (nb::handle h : tensors) t.push_back(nb::cast<Tensor>(h));
+        return nb::tuple(nb::cast(Tensor::meshgrid(t, indexing == "ij")));
+      },
+      "args"_a, "indexing"_a = "ij");
+  c.def_static(
+      "from_blob",
+      [](uintptr_t ptr, const Shape& shape, nb::kwargs k) {
+        TensorOptions o = options_from(k, "from_blob");
+        return Tensor::from_blob(reinterpret_cast<void*>(ptr), shape, o.dtype.value_or(dtypes::default_float()), o.device);
+      },
+      "ptr"_a, "shape"_a, "kwargs"_a);
+  c.def(
+      "full_like", [](const Tensor& t, Scalar v, nb::kwargs k) { return t.full_like(v, dtype_option(k, "full_like")); }, "fill_value"_a, "kwargs"_a);
+  c.def("zeros_like", [](const Tensor& t, nb::kwargs k) { return t.zeros_like(dtype_option(k, "zeros_like")); });
+  c.def("ones_like", [](const Tensor& t, nb::kwargs k) { return t.ones_like(dtype_option(k, "ones_like")); });
+  c.def("empty_like", [](const Tensor& t, nb::kwargs k) { return t.empty_like(dtype_option(k, "empty_like")); });
+  c.def("rand_like", [](const Tensor& t, nb::kwargs k) { return t.rand_like(dtype_option(k, "rand_like")); });
+  c.def("randn_like", [](const Tensor& t, nb::kwargs k) { return t.randn_like(dtype_option(k, "randn_like")); });
+
+  c.def_static("manual_seed", &Tensor::manual_seed, "seed"_a = 0);
+  c.def_static(
+      "uniform",
+      [](nb::args s, double low, double high, nb::kwargs k) { return Tensor::uniform(positive(s), uniform_options(low, high, k, "uniform")); },
+      "shape"_a, "low"_a = 0.0, "high"_a = 1.0, "kwargs"_a);
+  c.def_static(
+      "normal", [](nb::args s, double mean, double std, nb::kwargs k) { return Tensor::normal(positive(s), normal_options(mean, std, k, "normal")); },
+      "shape"_a, "mean"_a = 0.0, "std"_a = 1.0, "kwargs"_a);
+  c.def_static(
+      "randint",
+      [](nb::args s, int64_t low, int64_t high, nb::kwargs k) {
+        TensorOptions o = options_from(k, "randint");
+        return Tensor::randint(positive(s), {low, high, o.dtype.value_or(dtypes::int32), o.device});
+      },
+      "shape"_a, "low"_a = 0, "high"_a = 10, "kwargs"_a);
+  c.def_static(
+      "kaiming_uniform",
+      [](nb::args s, double a, nb::kwargs k) { return Tensor::kaiming_uniform(positive(s), a, options_from(k, "kaiming_uniform")); }, "shape"_a,
+      "a"_a = 0.01, "kwargs"_a);
+  c.def_static(
+      "kaiming_normal", [](nb::args s, double a, nb::kwargs k) { return Tensor::kaiming_normal(positive(s), a, options_from(k, "kaiming_normal")); },
+      "shape"_a, "a"_a = 0.01, "kwargs"_a);
+  c.def_static("randperm", [](int64_t n, nb::kwargs k) { return Tensor::randperm(n, options_from(k, "randperm")); }, "n"_a, "kwargs"_a);
+  c.def("multinomial", &Tensor::multinomial, "num_samples"_a = 1, "replacement"_a = false);
+  c.def("dropout", &Tensor::dropout, "p"_a = 0.5);
+}
+
+}  // namespace tg::python

@@ -1,0 +1,168 @@
+/// \file Elementwise methods and operators.
+#include "bind.h"
+#include "casters.h"
+
+namespace tg::python {
+
+namespace {
+using Method = Tensor (Tensor::*)(const Tensor&) const;
+
+/// x.name(y, reverse=False)
+void binary(TensorClass& c, const char* name, Method f) {
+  c.def(
+      name, [f](const Tensor& a, const Operand& b, bool reverse) { return reverse ? (b.tensor.*f)(a) : (a.*f)(b.tensor); }, "x"_a,
+      "reverse"_a = false);
+}
+
+/// a op b, b op a, a op= b. In place means assignment to the same storage.
+void operators(TensorClass& c, const char* op, Method f, bool in_place = true) {
+  c.def(str("__", op, "__").c_str(), [f](const Tensor& a, const Operand& b) { return (a.*f)(b.tensor); }, nb::is_operator());
+  c.def(str("__r", op, "__").c_str(), [f](const Tensor& a, const Operand& b) { return (b.tensor.*f)(a); }, nb::is_operator());
+  if (in_place)
+    c.def(
+        str("__i", op, "__").c_str(),
+        [f](nb::object self, const Operand& b) {
+          Tensor& t = nb::cast<Tensor&>(self);
+          t.assign((t.*f)(b.tensor));
+          return self;
+        },
+        nb::is_operator());
+}
+}  // namespace
+
+void bind_tensor_elementwise(TensorClass& c) {
+#define TG_UNARY(name) c.def(#name, &Tensor::name)
+  TG_UNARY(neg);
+  TG_UNARY(logical_not);
+  TG_UNARY(bitwise_not);
+  TG_UNARY(reciprocal);
+  TG_UNARY(trunc);
+  TG_UNARY(sqrt);
+  TG_UNARY(rsqrt);
+  TG_UNARY(sin);
+  TG_UNARY(cos);
+  TG_UNARY(tan);
+  TG_UNARY(asin);
+  TG_UNARY(acos);
+  TG_UNARY(atan);
+  TG_UNARY(sinh);
+  TG_UNARY(cosh);
+  TG_UNARY(asinh);
+  TG_UNARY(acosh);
+  TG_UNARY(atanh);
+  TG_UNARY(exp);
+  TG_UNARY(exp2);
+  TG_UNARY(log);
+  TG_UNARY(log2);
+  TG_UNARY(log10);
+  TG_UNARY(square);
+  TG_UNARY(abs);
+  TG_UNARY(sign);
+  TG_UNARY(ceil);
+  TG_UNARY(floor);
+  TG_UNARY(round);
+  TG_UNARY(isnan);
+  TG_UNARY(isfinite);
+  TG_UNARY(erf);
+  TG_UNARY(relu);
+  TG_UNARY(relu6);
+  TG_UNARY(sigmoid);
+  TG_UNARY(tanh);
+  TG_UNARY(silu);
+  TG_UNARY(swish);
+  TG_UNARY(quick_gelu);
+  TG_UNARY(hardswish);
+  TG_UNARY(softsign);
+  TG_UNARY(logsigmoid);
+  TG_UNARY(mish);
+#undef TG_UNARY
+  c.def("isinf", &Tensor::isinf, "detect_positive"_a = true, "detect_negative"_a = true);
+  c.def(
+      "gelu",
+      [](const Tensor& t, const std::string& approximate) {
+        TG_CHECK(ValueError, approximate == "tanh" || approximate == "none", "[gelu] got approximate='", approximate, "', expected 'tanh' or 'none'");
+        return t.gelu(approximate == "tanh");
+      },
+      "approximate"_a = "tanh");
+  c.def("elu", &Tensor::elu, "alpha"_a = 1.0);
+  c.def("celu", &Tensor::celu, "alpha"_a = 1.0);
+  c.def("selu", &Tensor::selu, "alpha"_a = 1.67326, "gamma"_a = 1.0507);
+  c.def("leaky_relu", &Tensor::leaky_relu, "neg_slope"_a = 0.01);
+  c.def("hardtanh", &Tensor::hardtanh, "min_val"_a = -1.0, "max_val"_a = 1.0);
+  c.def("hardsigmoid", &Tensor::hardsigmoid, "alpha"_a = 1.0 / 6, "beta"_a = 0.5);
+  c.def("softplus", &Tensor::softplus, "beta"_a = 1.0);
+  auto clamp = [](const Tensor& t, std::optional<Operand> lo, std::optional<Operand> hi) {
+    auto side = [](const std::optional<Operand>& o) { return o ? std::optional<Tensor>(o->tensor) : std::nullopt; };
+    return t.clamp(side(lo), side(hi));
+  };
+  c.def("clamp", clamp, "min_"_a = nb::none(), "max_"_a = nb::none());
+  c.def("clip", clamp, "min_"_a = nb::none(), "max_"_a = nb::none());
+  c.def(
+      "isclose",
+      [](const Tensor& a, const Operand& b, double rtol, double atol, bool equal_nan) { return a.isclose(b.tensor, rtol, atol, equal_nan); },
+      "other"_a, "rtol"_a = 1e-5, "atol"_a = 1e-8, "equal_nan"_a = false);
+  c.def(
+      "allclose",
+      [](const Tensor& a, const Operand& b, double rtol, double atol, bool equal_nan) { return a.allclose(b.tensor, rtol, atol, equal_nan); },
+      "other"_a, "rtol"_a = 1e-5, "atol"_a = 1e-8, "equal_nan"_a = false);
+
+  binary(c, "add", &Tensor::add);
+  binary(c, "sub", &Tensor::sub);
+  binary(c, "mul", &Tensor::mul);
+  binary(c, "pow", &Tensor::pow);
+  binary(c, "mod", &Tensor::mod);
+  binary(c, "fmod", &Tensor::fmod);
+  binary(c, "bitwise_and", &Tensor::bitwise_and);
+  binary(c, "bitwise_or", &Tensor::bitwise_or);
+  binary(c, "bitwise_xor", &Tensor::bitwise_xor);
+  binary(c, "lshift", &Tensor::lshift);
+  binary(c, "rshift", &Tensor::rshift);
+  binary(c, "eq", &Tensor::eq);
+  binary(c, "ne", &Tensor::ne);
+  binary(c, "maximum", &Tensor::maximum);
+  binary(c, "minimum", &Tensor::minimum);
+  binary(c, "copysign", &Tensor::copysign);
+  binary(c, "logaddexp", &Tensor::logaddexp);
+  binary(c, "idiv", &Tensor::trunc_div);
+  c.def(
+      "div",
+      [](const Tensor& a, const Operand& b, bool reverse, std::optional<std::string> mode) {
+        const Tensor &x = reverse ? b.tensor : a, &y = reverse ? a : b.tensor;
+        if (!mode) return x.div(y);
+        TG_CHECK(ValueError, *mode == "trunc" || *mode == "floor", "[div] got rounding_mode '", *mode, "', expected 'trunc', 'floor' or None");
+        return *mode == "trunc" ? x.trunc_div(y) : x.floor_div(y);
+      },
+      "x"_a, "reverse"_a = false, "rounding_mode"_a = nb::none());
+  c.def("lerp", [](const Tensor& a, const Operand& end, const Operand& w) { return a.lerp(end.tensor, w.tensor); }, "end"_a, "weight"_a);
+  c.def("where", [](const Tensor& a, const Operand& x, const Operand& y) { return a.where(x.tensor, y.tensor); }, "x"_a, "y"_a);
+  c.def(
+      "masked_fill", [](const Tensor& a, const Operand& mask, const Operand& v) { return a.masked_fill(mask.tensor, v.tensor); }, "mask"_a,
+      "value"_a);
+
+  operators(c, "add", &Tensor::add);
+  operators(c, "sub", &Tensor::sub);
+  operators(c, "mul", &Tensor::mul);
+  operators(c, "truediv", &Tensor::div);
+  operators(c, "floordiv", &Tensor::floor_div);
+  operators(c, "mod", &Tensor::mod);
+  operators(c, "pow", &Tensor::pow);
+  operators(c, "and", &Tensor::bitwise_and);
+  operators(c, "or", &Tensor::bitwise_or);
+  operators(c, "xor", &Tensor::bitwise_xor);
+  operators(c, "lshift", &Tensor::lshift);
+  operators(c, "rshift", &Tensor::rshift);
+  auto compare = [&c](const char* name, Method f) {
+    c.def(name, [f](const Tensor& a, const Operand& b) { return (a.*f)(b.tensor); }, nb::is_operator());
+  };
+  compare("__lt__", &Tensor::lt);
+  compare("__gt__", &Tensor::gt);
+  compare("__le__", &Tensor::le);
+  compare("__ge__", &Tensor::ge);
+  compare("__eq__", &Tensor::eq);
+  compare("__ne__", &Tensor::ne);
+  c.def("__neg__", &Tensor::neg);
+  c.def("__invert__", &Tensor::bitwise_not);
+  c.def("__abs__", &Tensor::abs);
+}
+
+}  // namespace tg::python

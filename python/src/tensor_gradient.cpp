@@ -1,0 +1,41 @@
+/// \file Gradients.
+#include "bind.h"
+#include "casters.h"
+
+namespace tg::python {
+
+void bind_tensor_gradient(TensorClass& c) {
+  c.def(
+      "backward",
+      [](nb::object self, std::optional<Tensor> gradient) {
+        nb::cast<const Tensor&>(self).backward(tensor_or_none(gradient));
+        return self;
+      },
+      "gradient"_a = nb::none());
+  c.def(
+      "gradient",
+      [](const Tensor& t, nb::args targets, std::optional<Tensor> gradient) {
+        Tensors list;
+        for (nb::handle h : targets) list.push_back(nb::cast<Tensor>(h));
+        return t.gradient(list, tensor_or_none(gradient));
+      },
+      "targets"_a, "gradient"_a = nb::none());
+  c.def_prop_rw(
+      "grad", [](const Tensor& t) { return none_or(t.grad()); },
+      [](Tensor& t, std::optional<Tensor> g) {
+        if (g) t.set_grad(*g);
+        else t.zero_grad();
+      },
+      nb::arg().none());
+  c.def_prop_rw(
+      "requires_grad", &Tensor::requires_grad, [](Tensor& t, std::optional<bool> on) { t.requires_grad_(on.value_or(false)); }, nb::arg().none());
+  c.def(
+      "requires_grad_",
+      [](nb::object self, bool on) {
+        nb::cast<Tensor&>(self).requires_grad_(on);
+        return self;
+      },
+      "requires_grad"_a = true);
+}
+
+}  // namespace tg::python

@@ -1,0 +1,125 @@
+/// \file Views: shapes, order of axes, padding, cutting and joining.
+#include "bind.h"
+#include "casters.h"
+
+namespace tg::python {
+
+namespace {
+PadOptions::Mode pad_mode(const std::string& mode) {
+  // clang-format off
+  if (mode == "constant") return PadOptions::kConstant;
+  if (mode == "reflect") return PadOptions::kReflect;
+  if (mode == "replicate") return PadOptions::kReplicate;
+  if (mode == "circular") return PadOptions::kCircular;
+  // clang-format on
+  throw Error(str("[pad] got mode '", mode, "', expected constant, reflect, replicate or circular"));
+}
+
+Tensor pad(const Tensor& t, nb::sequence padding, const std::string& mode, double value) {
+  PadOptions o{value, pad_mode(mode)};
+  size_t n = nb::len(padding);
+  bool flat = n > 0;
+  for (size_t i = 0; i < n; i++) flat &= sint_from(padding[i]).has_value();
+  if (flat) return t.pad(nb::cast<Ints>(padding), o);
+  std::vector<std::pair<int64_t, int64_t>> pairs;
+  for (size_t i = 0; i < n; i++) {
+    nb::object p = padding[i];
+    pairs.push_back(p.is_none() ? std::pair<int64_t, int64_t>{0, 0} : nb::cast<std::pair<int64_t, int64_t>>(p));
+  }
+  return t.pad(pairs, o);
+}
+
+Tensor shrink(const Tensor& t, nb::sequence ranges) {
+  Shape shape = t.shape();
+  size_t n = nb::len(ranges);
+  TG_CHECK(ShapeError, n == shape.size(), "[shrink] got ", n, " ranges for shape ", shape, ", expected one for each axis");
+  std::vector<std::pair<SInt, SInt>> r;
+  for (size_t i = 0; i < n; i++) {
+    nb::object p = ranges[i];
+    if (p.is_none()) r.emplace_back(SInt(0), shape[i]);
+    else {
+      Shape two = shape_from(p);
+      TG_CHECK(ValueError, two.size() == 2, "[shrink] got ", two.size(), " bounds, expected (start, end)");
+      r.emplace_back(two[0], two[1]);
+    }
+  }
+  return t.shrink(r);
+}
+
+std::vector<int> axes_from(const nb::args& args) {
+  std::vector<int> v;
+  for (int64_t i : ints_from_args(args)) v.push_back(static_cast<int>(std::clamp<int64_t>(i, INT32_MIN, INT32_MAX)));
+  return v;
+}
+
+Tensors tensors_from(nb::handle first, const nb::args& rest) {
+  Tensors t;
+  auto add = [&](nb::handle h) {
+    std::optional<Tensor> x = operand_from(h);
+    if (!x) throw nb::type_error(str("expected a Tensor, got ", Py_TYPE(h.ptr())->tp_name).c_str());
+    t.push_back(*x);
+  };
+  auto each = [&](nb::handle h) {
+    if (PyList_Check(h.ptr()) || PyTuple_Check(h.ptr()))
+      for (nb::handle x : nb::iter(h)) add(x);
+    else add(h);
+  };
+  each(first);
+  for (nb::handle h : rest) each(h);
+  return t;
+}
+}  // namespace
+
+void bind_tensor_movement(TensorClass& c) {
+  auto reshape = [](const Tensor& t, nb::args a) {
+    Shape to = shape_from_args(a, true), from = t.shape();
+    nb::handle list = a.size() == 1 && !sint_from(a[0]) ? nb::handle(a[0].ptr()) : nb::handle(a.ptr());
+    size_t i = 0;
+    for (nb::handle h : nb::iter(list)) {  // None keeps a size
+      if (h.is_none()) to[i] = from.at(i);
+      i++;
+    }
+    return t.reshape(to);
+  };
+  c.def("reshape", reshape);
+  c.def("view", reshape);
+  c.def("expand", [](const Tensor& t, nb::args a) { return t.expand(shape_from_args(a, true)); });
+  c.def("permute", [](const Tensor& t, nb::args a) { return t.permute(axes_from(a)); });
+  c.def("flip", [](const Tensor& t, nb::args a) { return t.flip(axes_from(a)); });
+  c.def("shrink", &shrink, "arg"_a);
+  c.def("pad", &pad, "padding"_a, "mode"_a = "constant", "value"_a = 0.0);
+  c.def("pad_to", [](const Tensor& t, nb::args a, double value) { return t.pad_to(shape_from_args(a, true), value); }, "shape"_a, "value"_a = 0.0);
+  c.def("shrink_to", [](const Tensor& t, nb::args a) { return t.shrink_to(shape_from_args(a, true)); });
+  c.def("transpose", [](const Tensor& t, int a, int b) { return t.transpose(a, b); }, "dim0"_a = 1, "dim1"_a = 0);
+  c.def("squeeze", [](const Tensor& t, std::optional<int> dim) { return dim ? t.squeeze(*dim) : t.squeeze(); }, "dim"_a = nb::none());
+  c.def("unsqueeze", &Tensor::unsqueeze, "dim"_a);
+  c.def("flatten", &Tensor::flatten, "start_dim"_a = 0, "end_dim"_a = -1);
+  c.def("unflatten", &Tensor::unflatten, "dim"_a, "sizes"_a);
+  c.def("repeat", [](const Tensor& t, nb::args a) { return t.repeat(Ints(ints_from_args(a))); });
+  c.def("repeat_interleave", &Tensor::repeat_interleave, "repeats"_a, "dim"_a = nb::none());
+  c.def(
+      "split",
+      [](const Tensor& t, nb::object sizes, int dim) {
+        Tensors parts = sint_from(sizes) ? t.split(sint_from(sizes)->value(), dim) : t.split(nb::cast<std::vector<int64_t>>(sizes), dim);
+        return nb::tuple(nb::cast(parts));
+      },
+      "sizes"_a, "dim"_a = 0);
+  c.def("chunk", &Tensor::chunk, "chunks"_a, "dim"_a = 0);
+  c.def("unfold", &Tensor::unfold, "dim"_a, "size"_a, "step"_a);
+  c.def(
+      "rearrange",
+      [](const Tensor& t, const std::string& formula, nb::kwargs sizes) {
+        std::vector<std::pair<std::string, int64_t>> s;
+        for (auto [k, v] : sizes) s.emplace_back(nb::cast<std::string>(k), nb::cast<int64_t>(v));
+        return t.rearrange(formula, s);
+      },
+      "formula"_a, "sizes"_a);
+  c.def("roll", &Tensor::roll, "shifts"_a, "dims"_a = nb::none());
+  c.def("diagonal", &Tensor::diagonal, "offset"_a = 0, "dim1"_a = 0, "dim2"_a = 1);
+  c.def("diag", &Tensor::diag);
+  // Also called on the class: Tensor.cat(a, b, dim=1), Tensor.stack([a, b]).
+  c.def("cat", [](nb::object self, nb::args rest, int dim) { return Tensor::cat(tensors_from(self, rest), dim); }, "args"_a, "dim"_a = 0);
+  c.def("stack", [](nb::object self, nb::args rest, int dim) { return Tensor::stack(tensors_from(self, rest), dim); }, "args"_a, "dim"_a = 0);
+}
+
+}  // namespace tg::python

@@ -1,0 +1,7 @@
+"""The class Tensor."""
+from ._core import Tensor  # noqa: F401
+from .dtype import _to_np_dtype  # noqa: F401
+
+
+def is_numpy_ndarray(x) -> bool:
+    return str(type(x)) == "<class 'numpy.ndarray'>"

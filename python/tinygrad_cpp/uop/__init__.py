@@ -1,0 +1,2 @@
+"""The graph."""
+from .ops import UOp  # noqa: F401

@@ -1,0 +1,2 @@
+"""Nodes of the graph."""
+from .._core import UOp  # noqa: F401
