@@ -68,6 +68,21 @@ Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, const Ints& kernel_siz
 
 Tensor Conv2d::operator()(const Tensor& x) const { return x.conv2d(weight, bias, options); }
 
+ConvTranspose2d::ConvTranspose2d(int64_t in_channels, int64_t out_channels, const Ints& kernel_size, const ConvTranspose2dOptions& o)
+    : options{.groups = o.groups, .stride = o.stride, .dilation = o.dilation, .padding = o.padding, .output_padding = o.output_padding} {
+  // The original draws the values of a convolution first, whose bias it keeps.
+  bias = Conv2d(in_channels, out_channels, kernel_size, {.dilation = o.dilation, .groups = o.groups, .bias = o.bias}).bias;
+  Shape shape{in_channels, out_channels / o.groups};
+  double fan_in = static_cast<double>(in_channels);
+  for (int64_t k : kernel_size) {
+    shape.push_back(k);
+    fan_in *= static_cast<double>(k);
+  }
+  weight = uniform(shape, 1 / std::sqrt(fan_in));
+}
+
+Tensor ConvTranspose2d::operator()(const Tensor& x) const { return x.conv_transpose2d(weight, bias, options); }
+
 BatchNorm::BatchNorm(int64_t channels, const BatchNormOptions& o) : options(o) {
   check_sizes("BatchNorm", channels, channels);
   if (o.affine) weight = filled({channels}, 1.0, {.requires_grad = kParameter}), bias = filled({channels}, 0.0, {.requires_grad = kParameter});
@@ -116,6 +131,45 @@ Tensor LayerNorm::operator()(const Tensor& x) const {
   for (int i = 1; i <= static_cast<int>(n); i++) axes.push_back(-i);
   const Tensor y = x.layernorm(axes, options.eps);
   return weight.defined() ? y * weight + bias : y;
+}
+
+Tensor LayerNorm2d::operator()(const Tensor& x) const {
+  TG_CHECK(ShapeError, x.ndim() >= 2, "[LayerNorm2d] got an input of shape ", x.shape(), ", expected (batch, channels, ...)");
+  std::vector<int> last{0}, back{0, static_cast<int>(x.ndim()) - 1};
+  for (int axis = 2; axis < x.ndim(); axis++) last.push_back(axis), back.push_back(axis - 1);
+  last.push_back(1);
+  return LayerNorm::operator()(x.permute(last)).permute(back);
+}
+
+GroupNorm::GroupNorm(int64_t groups, int64_t channels, const LayerNormOptions& o) : num_groups(groups), num_channels(channels), options(o) {
+  check_sizes("GroupNorm", groups, channels);
+  TG_CHECK(ValueError, channels % groups == 0, "[GroupNorm] got ", groups, " groups of ", channels, " channels, expected a divisor");
+  if (!o.affine) return;
+  weight = filled({channels}, 1.0, {.requires_grad = kParameter});
+  bias = filled({channels}, 0.0, {.requires_grad = kParameter});
+}
+
+Tensor GroupNorm::operator()(const Tensor& x) const {
+  TG_CHECK(ShapeError, x.ndim() >= 2 && x.shape(1) == num_channels, "[GroupNorm] got an input of shape ", x.shape(), ", expected (batch, ",
+           num_channels, ", ...)");
+  const Tensor y = x.reshape(x.shape(0), num_groups, -1).layernorm(-1, options.eps).reshape(x.shape());
+  if (!weight.defined()) return y;
+  Shape along_channels(static_cast<size_t>(x.ndim()), SInt(1));
+  along_channels[1] = num_channels;
+  return y * weight.reshape(along_channels) + bias.reshape(along_channels);
+}
+
+RMSNorm::RMSNorm(int64_t dim, const RMSNormOptions& o) : options(o) {
+  check_sizes("RMSNorm", dim, dim);
+  if (o.affine) weight = filled({dim}, 1.0, {.requires_grad = kParameter});
+}
+
+Tensor RMSNorm::operator()(const Tensor& x) const {
+  TG_CHECK(ShapeError, !weight.defined() || (x.ndim() > 0 && x.shape(-1) == weight.shape(0)), "[RMSNorm] got an input of shape ", x.shape(),
+           ", expected the last size to be ", weight.defined() ? weight.shape(0) : 0);
+  const Tensor f = x.to_float();
+  const Tensor y = (f * (f.square().mean(-1, true) + options.eps).rsqrt()).cast(x.dtype());
+  return weight.defined() ? y * weight : y;
 }
 
 Embedding::Embedding(int64_t vocab_size, int64_t embed_size) {

@@ -2,6 +2,8 @@
 /// numbers are drawn for them, are those of the Python original: the same seed gives the same weights.
 #pragma once
 #include "tinygrad/base/context.h"
+#include "tinygrad/nn/attention.h"
+#include "tinygrad/nn/rnn.h"
 #include "tinygrad/nn/state.h"
 #include "tinygrad/tensor/tensor.h"
 
@@ -44,6 +46,26 @@ inline Conv2d Conv1d(int64_t in_channels, int64_t out_channels, int64_t kernel_s
   return Conv2d(in_channels, out_channels, Ints{kernel_size}, o);
 }
 
+struct ConvTranspose2dOptions {
+  Ints stride = 1, padding = 0, output_padding = 0, dilation = 1;
+  int64_t groups = 1;
+  bool bias = true;
+};
+
+/// Transposed convolution over the last axes: (batch, in, ...) -> (batch, out, ...), the gradient of a convolution as a layer of its own.
+struct ConvTranspose2d {
+  Tensor weight, bias;  ///< (in, out / groups, kernel...), (out): uniform within 1/sqrt(in * kernel elements)
+  ConvTransposeOptions options;
+  ConvTranspose2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, const ConvTranspose2dOptions& o = {})
+      : ConvTranspose2d(in_channels, out_channels, Ints{kernel_size, kernel_size}, o) {}
+  ConvTranspose2d(int64_t in_channels, int64_t out_channels, const Ints& kernel_size, const ConvTranspose2dOptions& o = {});
+  Tensor operator()(const Tensor& x) const;
+  TG_STATE(weight, bias)
+};
+inline ConvTranspose2d ConvTranspose1d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, const ConvTranspose2dOptions& o = {}) {
+  return ConvTranspose2d(in_channels, out_channels, Ints{kernel_size}, o);
+}
+
 struct BatchNormOptions {
   double eps = 1e-5;
   bool affine = true;
@@ -61,6 +83,7 @@ struct BatchNorm {
   Tensor operator()(const Tensor& x) const;
   TG_STATE(weight, bias, num_batches_tracked, running_mean, running_var)
 };
+using BatchNorm1d = BatchNorm;
 using BatchNorm2d = BatchNorm;
 using BatchNorm3d = BatchNorm;
 
@@ -77,6 +100,41 @@ struct LayerNorm {
   explicit LayerNorm(Ints normalized_shape, const LayerNormOptions& o = {});
   Tensor operator()(const Tensor& x) const;
   TG_STATE(weight, bias)
+};
+
+/// LayerNorm over the channels of images: (batch, channels, height, width), any number of spatial axes.
+struct LayerNorm2d : LayerNorm {
+  explicit LayerNorm2d(int64_t channels, const LayerNormOptions& o = {}) : LayerNorm(channels, o) {}
+  Tensor operator()(const Tensor& x) const;
+};
+
+/// Normalizes groups of neighbouring channels over the group and space; `num_groups` divides `num_channels`.
+struct GroupNorm {
+  Tensor weight, bias;  ///< (channels); undefined without affine
+  int64_t num_groups, num_channels;
+  LayerNormOptions options;
+  GroupNorm(int64_t groups, int64_t channels, const LayerNormOptions& o = {});
+  Tensor operator()(const Tensor& x) const;
+  TG_STATE(weight, bias)
+};
+
+/// Normalizes every channel of every sample over space.
+struct InstanceNorm : GroupNorm {
+  explicit InstanceNorm(int64_t channels, const LayerNormOptions& o = {}) : GroupNorm(channels, channels, o) {}
+};
+
+struct RMSNormOptions {
+  double eps = 1e-6;
+  bool affine = true;
+};
+
+/// Divides by the root mean square of the last axis, in float32 whatever the input's type.
+struct RMSNorm {
+  Tensor weight;  ///< (dim); undefined without affine
+  RMSNormOptions options;
+  explicit RMSNorm(int64_t dim, const RMSNormOptions& o = {});
+  Tensor operator()(const Tensor& x) const;
+  TG_STATE(weight)
 };
 
 /// Rows of a table by number: integers (...) -> (..., embed_size).

@@ -1,33 +1,48 @@
 /// \file Optimizers. Parameters and the optimizer's state get storage when it is made, and every step runs the same kernels.
 #pragma once
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "tinygrad/tensor/tensor.h"
 
 namespace tg::nn {
 
-class Optimizer {
+/// What every optimizer can do; the base of the optimizers and of groups of them.
+class AnyOptimizer {
  public:
-  virtual ~Optimizer() = default;
+  virtual ~AnyOptimizer() = default;
+  /// Forgets the gradients of all parameters.
+  virtual void zero_grad() const = 0;
+  /// Assigns one step lazily and returns what must be realized for it, together with whatever else the caller wants: realize(loss, ...).
+  virtual Tensors schedule_step() = 0;
+  /// One step, computed at once. Throws ValueError outside of training mode, GradientError for a parameter without gradient.
+  void step() { realize(schedule_step()); }
+};
+
+class Optimizer : public AnyOptimizer {
+ public:
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// Forgets the gradients of all parameters.
-  void zero_grad() const;
-  /// One step, computed at once. Throws ValueError outside of training mode, GradientError for a parameter without gradient.
-  void step() { realize(schedule_step()); }
-  /// Assigns one step lazily and returns what must be realized for it, together with whatever else the caller wants: realize(loss, ...).
-  Tensors schedule_step();
+  void zero_grad() const override;
+  Tensors schedule_step() override;
 
   const Tensors& params() const { return params_; }    ///< what is trained
   const Tensors& buffers() const { return buffers_; }  ///< given, but with requires_grad(false): realized with each step, otherwise left alone
+  /// Momenta, averages and counters, in a fixed order: save and restore them with the model to go on later.
+  const Tensors& state() const { return state_; }
+  bool fused() const { return fused_; }
   /// The learning rate, a float32 number with storage: assign to it between steps.
   Tensor lr;
 
  protected:
-  Optimizer(const char* name, const Tensors& params, double lr);
-  /// Called first in each step.
-  virtual void begin_step() {}
-  /// What is to be subtracted from parameter i.
-  virtual Tensor update(size_t i, const Tensor& param, const Tensor& grad) = 0;
+  /// `fused` (default: FUSE_OPTIM): all parameters are updated as one flat tensor, in few kernels. They must be of one type and device.
+  Optimizer(const char* name, const Tensors& params, double lr, std::optional<bool> fused = {});
+  /// What is to be subtracted from each parameter. Fused: one tensor of all.
+  virtual Tensors updates(const Tensors& params, const Tensors& grads) = 0;
   /// A float32 state tensor of zeros for each parameter, realized with every step.
   Tensors new_state();
   /// A state number, likewise.
@@ -37,60 +52,134 @@ class Optimizer {
 
  private:
   const char* name_;
+  bool fused_;
   Tensors params_, buffers_, state_;
+};
+
+/// Several optimizers that step together: `OptimizerGroup both{adam, sgd};`. They must outlive the group.
+class OptimizerGroup : public AnyOptimizer {
+ public:
+  OptimizerGroup(std::initializer_list<std::reference_wrapper<AnyOptimizer>> optimizers);
+  void zero_grad() const override;
+  Tensors schedule_step() override;
+  size_t size() const { return optimizers_.size(); }
+  AnyOptimizer& operator[](size_t i) const { return optimizers_.at(i); }
+
+ private:
+  std::vector<std::reference_wrapper<AnyOptimizer>> optimizers_;
+};
+
+// ---- momentum: SGD, LARS, Muon ----
+
+struct LarsOptions {
+  double lr = 0.001, momentum = 0.9, weight_decay = 1e-4;
+  bool nesterov = false;
+  bool classic = true;                       ///< the learning rate goes into the momentum instead of into the update
+  double trust = 0.001;                      ///< coefficient of the layer-wise rate; 0: none
+  bool decay_first = true;                   ///< weight decay is added to the gradient, else to the update
+  int ns_steps = 0;                          ///< Newton-Schulz iterations on the update
+  std::vector<double> ns_coefficients = {};  ///< none: no iterations
+  std::optional<bool> fused = {};
+};
+/// One step of these rules: moves `momentum` (one tensor a parameter; unused when o.momentum is 0) and returns what is to be subtracted.
+Tensors lars_updates(const Tensors& params, const Tensors& grads, const Tensors& momentum, const Tensor& lr, const LarsOptions& o);
+
+/// Layer-wise adaptive rate scaling: https://arxiv.org/abs/1708.03888
+class LARS : public Optimizer {
+ public:
+  explicit LARS(const Tensors& params, const LarsOptions& o = {}) : LARS("LARS", params, o) {}
+
+ protected:
+  LARS(const char* name, const Tensors& params, const LarsOptions& o);
+
+ private:
+  Tensors updates(const Tensors& params, const Tensors& grads) override;
+  LarsOptions o_;
+  Tensors velocity_;
 };
 
 struct SgdOptions {
   double lr = 0.001, momentum = 0, weight_decay = 0;
   bool nesterov = false;
+  bool classic = false;  ///< the learning rate goes into the momentum: a later change of it acts on new gradients only
+  std::optional<bool> fused = {};
 };
-class SGD : public Optimizer {
+class SGD : public LARS {
  public:
   explicit SGD(const Tensors& params, const SgdOptions& o = {});
-
- private:
-  Tensor update(size_t i, const Tensor& param, const Tensor& grad) override;
-  SgdOptions o_;
-  Tensors velocity_;
 };
+
+struct MuonOptions {
+  double lr = 0.001, momentum = 0.95, weight_decay = 0.1;
+  int ns_steps = 5;
+  std::vector<double> ns_coefficients = {3.4445, -4.775, 2.0315};
+  bool nesterov = true;
+};
+/// Momentum whose update is made orthogonal (for matrices; more axes count as columns): https://arxiv.org/abs/2502.16982
+class Muon : public LARS {
+ public:
+  explicit Muon(const Tensors& params, const MuonOptions& o = {});
+};
+
+// ---- averages of squares: RMSprop, Adam, AdamW, LAMB ----
 
 struct RmsPropOptions {
   double lr = 0.01, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0;
   bool centered = false;  ///< divides by the standard deviation of the gradient instead of its root mean square
+  std::optional<bool> fused = {};
 };
 class RMSprop : public Optimizer {
  public:
   explicit RMSprop(const Tensors& params, const RmsPropOptions& o = {});
 
  private:
-  Tensor update(size_t i, const Tensor& param, const Tensor& grad) override;
+  Tensors updates(const Tensors& params, const Tensors& grads) override;
   RmsPropOptions o_;
   Tensors square_, mean_, velocity_;
 };
 
+struct LambOptions {
+  double lr = 0.001, b1 = 0.9, b2 = 0.999, eps = 1e-6, weight_decay = 0;
+  bool adam = false;  ///< no layer-wise trust ratio: AdamW
+  std::optional<bool> fused = {};
+};
+/// What LAMB keeps: averages of gradients and of their squares, and b1^t and b2^t (tensors, so that a captured step counts on).
+struct LambState {
+  Tensors m, v;
+  Tensor b1_power, b2_power;
+};
+/// One step: moves the state and returns what is to be subtracted.
+Tensors lamb_updates(const Tensors& params, const Tensors& grads, const LambState& state, const Tensor& lr, const LambOptions& o);
+
+/// Layer-wise adaptive moments: https://arxiv.org/abs/1904.00962
+class LAMB : public Optimizer {
+ public:
+  explicit LAMB(const Tensors& params, const LambOptions& o = {}) : LAMB("LAMB", params, o) {}
+
+ protected:
+  LAMB(const char* name, const Tensors& params, const LambOptions& o);
+
+ private:
+  Tensors updates(const Tensors& params, const Tensors& grads) override;
+  LambOptions o_;
+  LambState moments_;
+};
+
 struct AdamOptions {
   double lr = 0.001, b1 = 0.9, b2 = 0.999, eps = 1e-8;
+  std::optional<bool> fused = {};
 };
 struct AdamWOptions {
   double lr = 0.001, b1 = 0.9, b2 = 0.999, eps = 1e-8, weight_decay = 0.01;
+  std::optional<bool> fused = {};
 };
-class AdamW : public Optimizer {
+class AdamW : public LAMB {
  public:
-  explicit AdamW(const Tensors& params, const AdamWOptions& o = {}) : AdamW("AdamW", params, o) {}
-
- protected:
-  AdamW(const char* name, const Tensors& params, const AdamWOptions& o);
-
- private:
-  void begin_step() override;
-  Tensor update(size_t i, const Tensor& param, const Tensor& grad) override;
-  AdamWOptions o_;
-  Tensor b1_power_, b2_power_;  // b1^t and b2^t: tensors, so that a captured step counts on
-  Tensors m_, v_;
+  explicit AdamW(const Tensors& params, const AdamWOptions& o = {});
 };
-class Adam : public AdamW {
+class Adam : public LAMB {
  public:
-  explicit Adam(const Tensors& params, const AdamOptions& o = {}) : AdamW("Adam", params, {o.lr, o.b1, o.b2, o.eps, 0}) {}
+  explicit Adam(const Tensors& params, const AdamOptions& o = {});
 };
 
 }  // namespace tg::nn

@@ -1,0 +1,152 @@
+/// \file Recurrent layers.
+#include "tinygrad/nn/rnn.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tinygrad/base/error.h"
+
+namespace tg::nn {
+namespace {
+
+Tensor weight(int64_t rows, int64_t columns, int64_t hidden) {
+  const double bound = 1 / std::sqrt(static_cast<double>(hidden));
+  return Tensor::uniform({rows, columns}, {.low = -bound, .high = bound, .requires_grad = true});
+}
+Tensor zeros(int64_t n) { return Tensor::zeros(Shape{n}).contiguous().requires_grad_(true); }
+
+void check_sizes(const char* layer, int64_t in, int64_t hidden) {
+  TG_CHECK(ShapeError, in > 0 && hidden > 0, "[", layer, "] got sizes ", in, " and ", hidden, ", expected positive ones");
+}
+void check_input(const char* layer, const Tensor& x, int64_t in, const Tensor& h, int64_t hidden) {
+  TG_CHECK(ShapeError, x.ndim() == 2 && x.shape(1) == in, "[", layer, "] got an input of shape ", x.shape(), ", expected (batch, ", in, ")");
+  TG_CHECK(ShapeError, !h.defined() || h.shape() == (Shape{x.shape(0), hidden}), "[", layer, "] got a state of shape ", h.shape(), ", expected (",
+           x.shape(0), ", ", hidden, ")");
+}
+
+void lstm_step(const Tensor& input_gates, const RecurrentWeights& w, Tensors& state) {
+  const Tensors gate = (input_gates + state[0].linear(w.weight_hh.transpose(), w.bias_hh)).chunk(4, 1);
+  state[1] = gate[1].sigmoid() * state[1] + gate[0].sigmoid() * gate[2].tanh();
+  state[0] = gate[3].sigmoid() * state[1].tanh();
+}
+void gru_step(const Tensor& input_gates, const RecurrentWeights& w, Tensors& state) {
+  const Tensors x = input_gates.chunk(3, 1), h = state[0].linear(w.weight_hh.transpose(), w.bias_hh).chunk(3, 1);
+  const Tensor reset = (x[0] + h[0]).sigmoid(), update = (x[1] + h[1]).sigmoid(), fresh = (x[2] + reset * h[2]).tanh();
+  state[0] = (1 - update) * fresh + update * state[0];
+}
+
+}  // namespace
+
+LSTMCell::LSTMCell(int64_t input_size, int64_t hidden_size, bool with_bias) {
+  check_sizes("LSTMCell", input_size, hidden_size);
+  weight_ih = weight(4 * hidden_size, input_size, hidden_size);
+  weight_hh = weight(4 * hidden_size, hidden_size, hidden_size);
+  if (with_bias) bias_ih = zeros(4 * hidden_size), bias_hh = zeros(4 * hidden_size);
+}
+
+LstmState LSTMCell::operator()(const Tensor& x, const std::optional<LstmState>& state) const {
+  const int64_t hidden = weight_hh.shape(1);
+  check_input("LSTMCell", x, weight_ih.shape(1), state ? state->h : Tensor(), hidden);
+  check_input("LSTMCell", x, weight_ih.shape(1), state ? state->c : Tensor(), hidden);
+  const Tensor zero = Tensor::zeros({x.shape(0), hidden}, {.dtype = x.dtype(), .device = x.device()});
+  Tensors s = state ? Tensors{state->h, state->c} : Tensors{zero, zero};
+  lstm_step(x.linear(weight_ih.transpose(), bias_ih), {weight_ih, weight_hh, bias_ih, bias_hh}, s);
+  return {s[0], s[1]};
+}
+
+GRUCell::GRUCell(int64_t input_size, int64_t hidden_size, bool with_bias) {
+  check_sizes("GRUCell", input_size, hidden_size);
+  weight_ih = weight(3 * hidden_size, input_size, hidden_size);
+  weight_hh = weight(3 * hidden_size, hidden_size, hidden_size);
+  if (with_bias) bias_ih = zeros(3 * hidden_size), bias_hh = zeros(3 * hidden_size);
+}
+
+Tensor GRUCell::operator()(const Tensor& x, const Tensor& h) const {
+  const int64_t hidden = weight_hh.shape(1);
+  check_input("GRUCell", x, weight_ih.shape(1), h, hidden);
+  Tensors s{h.defined() ? h : Tensor::zeros({x.shape(0), hidden}, {.dtype = x.dtype(), .device = x.device()})};
+  gru_step(x.linear(weight_ih.transpose(), bias_ih), {weight_ih, weight_hh, bias_ih, bias_hh}, s);
+  return s[0];
+}
+
+Recurrent::Recurrent(const char* name, int64_t gates, int64_t in, int64_t hidden, const RecurrentOptions& o)
+    : options(o), input_size(in), hidden_size(hidden), name_(name) {
+  check_sizes(name, in, hidden);
+  TG_CHECK(ValueError, o.layers > 0, "[", name, "] got ", o.layers, " layers, expected at least one");
+  TG_CHECK(ValueError, o.dropout >= 0 && o.dropout <= 1, "[", name, "] got dropout ", o.dropout, ", expected a probability");
+  const int directions = o.bidirectional ? 2 : 1;
+  const double bound = 1 / std::sqrt(static_cast<double>(hidden));
+  const auto bias = [&] { return Tensor::uniform({gates * hidden}, {.low = -bound, .high = bound, .requires_grad = true}); };
+  for (int64_t layer = 0; layer < o.layers; layer++)
+    for (int d = 0; d < directions; d++) {
+      RecurrentWeights w;
+      w.weight_ih = weight(gates * hidden, layer ? directions * hidden : in, hidden);
+      w.weight_hh = weight(gates * hidden, hidden, hidden);
+      if (o.bias) w.bias_ih = bias(), w.bias_hh = bias();
+      weights.push_back(w);
+    }
+}
+
+void Recurrent::visit_state(StateVisitor& visitor) const {
+  const size_t directions = options.bidirectional ? 2 : 1;
+  for (size_t i = 0; i < weights.size(); i++) {
+    const std::string end = str("_l", i / directions, i % directions ? "_reverse" : "");
+    const RecurrentWeights& w = weights[i];
+    visitor.member("weight_ih" + end, w.weight_ih);
+    visitor.member("weight_hh" + end, w.weight_hh);
+    visitor.member("bias_ih" + end, w.bias_ih);
+    visitor.member("bias_hh" + end, w.bias_hh);
+  }
+}
+
+std::pair<Tensor, Tensors> Recurrent::run(const Tensor& x, const Tensors& initial, size_t states, Step step) const {
+  TG_CHECK(ShapeError, x.ndim() == 3 && x.shape(2) == input_size, "[", name_, "] got an input of shape ", x.shape(), ", expected ",
+           options.batch_first ? "(batch, time, " : "(time, batch, ", input_size, ")");
+  Tensor sequence = options.batch_first ? x.transpose(0, 1) : x;
+  const int64_t time = sequence.shape(0), batch = sequence.shape(1);
+  TG_CHECK(ShapeError, time > 0, "[", name_, "] got a sequence of no steps, expected at least one");
+  const auto count = static_cast<int64_t>(weights.size());
+  for (const Tensor& t : initial)
+    TG_CHECK(ShapeError, t.shape() == (Shape{count, batch, hidden_size}), "[", name_, "] got a state of shape ", t.shape(), ", expected (", count,
+             ", ", batch, ", ", hidden_size, ")");
+  const size_t directions = options.bidirectional ? 2 : 1;
+  std::vector<Tensors> last(states);
+  for (size_t layer = 0; layer * directions < weights.size(); layer++) {
+    if (layer > 0 && options.dropout > 0) sequence = sequence.dropout(options.dropout);
+    Tensors outputs;
+    for (size_t d = 0; d < directions; d++) {
+      const size_t at = layer * directions + d;
+      const RecurrentWeights& w = weights[at];
+      // One product for all steps; then step by step, each state stored: otherwise every step would compute all before it again.
+      const Tensor gates = sequence.linear(w.weight_ih.transpose(), w.bias_ih).contiguous();
+      Tensors state;
+      for (size_t s = 0; s < states; s++)
+        state.push_back(initial.empty() ? Tensor::zeros({batch, hidden_size}, {.dtype = x.dtype(), .device = x.device()})
+                                        : initial[s][static_cast<int64_t>(at)]);
+      Tensors steps;
+      for (int64_t t = 0; t < time; t++) {
+        step(gates[d ? time - 1 - t : t], w, state);
+        for (Tensor& s : state) s = s.contiguous();
+        steps.push_back(state[0]);
+      }
+      if (d) std::reverse(steps.begin(), steps.end());
+      outputs.push_back(Tensor::stack(steps));
+      for (size_t s = 0; s < states; s++) last[s].push_back(state[s]);
+    }
+    sequence = directions == 2 ? Tensor::cat(outputs, -1) : outputs[0];
+  }
+  Tensors finals;
+  for (const Tensors& s : last) finals.push_back(Tensor::stack(s));
+  return {options.batch_first ? sequence.transpose(0, 1) : sequence, finals};
+}
+
+LSTM::Result LSTM::operator()(const Tensor& x, const std::optional<LstmState>& state) const {
+  auto [output, last] = run(x, state ? Tensors{state->h, state->c} : Tensors{}, 2, lstm_step);
+  return {output, {last[0], last[1]}};
+}
+GRU::Result GRU::operator()(const Tensor& x, const Tensor& h) const {
+  auto [output, last] = run(x, h.defined() ? Tensors{h} : Tensors{}, 1, gru_step);
+  return {output, last[0]};
+}
+
+}  // namespace tg::nn

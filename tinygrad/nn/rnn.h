@@ -1,0 +1,89 @@
+/// \file Recurrent layers. Names and order of weights are PyTorch's, so that its state dicts load.
+#pragma once
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "tinygrad/nn/state.h"
+#include "tinygrad/tensor/tensor.h"
+
+namespace tg::nn {
+
+struct LstmState {
+  Tensor h, c;
+};
+
+/// One step of a long short-term memory: x (batch, in) and the state (batch, hidden) give the next state. Gates in the order input, forget, cell,
+/// output.
+struct LSTMCell {
+  Tensor weight_ih, weight_hh;  ///< (4 hidden, in), (4 hidden, hidden): uniform within 1/sqrt(hidden)
+  Tensor bias_ih, bias_hh;      ///< (4 hidden): zeros; undefined without bias
+  LSTMCell(int64_t input_size, int64_t hidden_size, bool with_bias = true);
+  /// Without a state: from zeros.
+  LstmState operator()(const Tensor& x, const std::optional<LstmState>& state = {}) const;
+  TG_STATE(weight_ih, weight_hh, bias_ih, bias_hh)
+};
+
+/// One step of a gated recurrent unit: x (batch, in) and h (batch, hidden) give the next h. Gates in the order reset, update, new.
+struct GRUCell {
+  Tensor weight_ih, weight_hh;  ///< (3 hidden, in), (3 hidden, hidden): uniform within 1/sqrt(hidden)
+  Tensor bias_ih, bias_hh;      ///< (3 hidden): zeros; undefined without bias
+  GRUCell(int64_t input_size, int64_t hidden_size, bool with_bias = true);
+  /// `h` undefined: zeros.
+  Tensor operator()(const Tensor& x, const Tensor& h = {}) const;
+  TG_STATE(weight_ih, weight_hh, bias_ih, bias_hh)
+};
+
+struct RecurrentOptions {
+  int64_t layers = 1;
+  bool bias = true;
+  bool batch_first = false;  ///< input and output are (batch, time, features) instead of (time, batch, features)
+  double dropout = 0;        ///< of what one layer hands to the next, in training mode
+  bool bidirectional = false;
+};
+
+/// The weights of one layer in one direction.
+struct RecurrentWeights {
+  Tensor weight_ih, weight_hh, bias_ih, bias_hh;
+};
+
+/// What LSTM and GRU share: weights named "weight_ih_l0", "weight_ih_l0_reverse", ... and the walk over layers, directions and time.
+class Recurrent {
+ public:
+  std::vector<RecurrentWeights> weights;  ///< layer by layer, forward before reverse
+  RecurrentOptions options;
+  int64_t input_size, hidden_size;
+  void visit_state(StateVisitor& visitor) const;
+
+ protected:
+  Recurrent(const char* name, int64_t gates, int64_t input_size, int64_t hidden_size, const RecurrentOptions& o);
+  /// `step`: gates of the input (batch, gates * hidden) and the weights change the state, whose first tensor is the output.
+  using Step = void (*)(const Tensor& input_gates, const RecurrentWeights& w, Tensors& state);
+  /// Output and the last states, each (layers * directions, batch, hidden).
+  std::pair<Tensor, Tensors> run(const Tensor& x, const Tensors& initial, size_t states, Step step) const;
+  const char* name_;
+};
+
+/// Layers of LSTM cells over a sequence.
+class LSTM : public Recurrent {
+ public:
+  LSTM(int64_t in, int64_t hidden, const RecurrentOptions& o = {}) : Recurrent("LSTM", 4, in, hidden, o) {}
+  struct Result {
+    Tensor output;    ///< (time, batch, directions * hidden)
+    LstmState state;  ///< after the last step, (layers * directions, batch, hidden) each
+  };
+  Result operator()(const Tensor& x, const std::optional<LstmState>& state = {}) const;
+};
+
+/// Layers of GRU cells over a sequence.
+class GRU : public Recurrent {
+ public:
+  GRU(int64_t in, int64_t hidden, const RecurrentOptions& o = {}) : Recurrent("GRU", 3, in, hidden, o) {}
+  struct Result {
+    Tensor output, h;
+  };
+  /// `h` undefined: zeros.
+  Result operator()(const Tensor& x, const Tensor& h = {}) const;
+};
+
+}  // namespace tg::nn
