@@ -172,11 +172,45 @@ std::string_view Str::name() const { return name_of(Kind::kStr, index_); }
 Snapshot::Snapshot() {
   const Values& now = detail::values();
   // The process's own values live forever and need no copy.
-  values_ = &now == &process_values() ? std::shared_ptr<const Values>(std::shared_ptr<void>(), &now) : std::make_shared<const Values>(now);
+  if (&now == &process_values()) {
+    values_ = std::shared_ptr<const Values>(std::shared_ptr<void>(), &now);
+    return;
+  }
+  auto copy = std::make_shared<Values>(now);
+  copy->shared = true;
+  values_ = std::move(copy);
 }
 
 Adopt::Adopt(const Snapshot& s) : mine_(s), before_(detail::current) { detail::current = &mine_.values(); }
 Adopt::~Adopt() { detail::current = before_; }
+
+std::optional<std::variant<int64_t, std::string>> find(std::string_view name) {
+  const Entry* e = find_entry(name);
+  if (!e) return std::nullopt;
+  if (e->kind == Kind::kInt) return Int(e->index).get();
+  return Str(e->index).get();
+}
+
+void set(const Context::Setting& setting) {
+  if (const Values& now = detail::values(); now.shared) {
+    // Kept until the thread ends: an open Context or Adopt may go back to an earlier one.
+    static thread_local std::vector<std::unique_ptr<Values>> own;
+    auto copy = std::make_unique<Values>(now);
+    copy->shared = false;
+    apply(*copy, setting);
+    own.push_back(std::move(copy));
+    detail::current = own.back().get();
+    return;
+  }
+  apply(const_cast<Values&>(*detail::current), setting);  // made by a Context or by us, for this thread alone
+}
+
+std::vector<std::string_view> names() {
+  std::vector<std::string_view> result;
+  for (const Entry& e : kTable)
+    if (e.kind != Kind::kGroup) result.push_back(e.name);
+  return result;
+}
 
 int num_cpu_threads() {
   if (const int64_t n = NUM_CPU_THREADS.get(); n > 0) return static_cast<int>(std::min<int64_t>(n, 4096));
@@ -235,6 +269,7 @@ namespace tg {
 
 Context::Context(std::initializer_list<Setting> settings) : before_(env::detail::current) {
   auto values = std::make_unique<env::Values>(env::detail::values());
+  values->shared = false;
   for (const Setting& s : settings) env::apply(*values, s);
   mine_ = std::move(values);
   env::detail::current = mine_.get();

@@ -4,8 +4,11 @@
 #include <functional>
 #include <iosfwd>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
+#include <vector>
 
 #include "tinygrad/base/context.h"
 
@@ -37,6 +40,7 @@ struct Values {
   static constexpr int64_t kBad = INT64_MIN;  ///< stands for an environment value that is no integer; reading it throws
   int64_t ints[int_index::kCount];
   std::string strs[str_index::kCount];
+  bool shared = true;  ///< other threads may read them: set() makes a copy first
 };
 
 namespace detail {
@@ -108,6 +112,13 @@ class Adopt {
   Snapshot mine_;
   const Values* before_;
 };
+
+/// A value by name on this thread: an integer or a string; nothing for a name that is not in the table. Throws ValueError like Int::get.
+std::optional<std::variant<int64_t, std::string>> find(std::string_view name);
+/// Changes a variable on this thread: until the innermost Context ends, outside of any for the rest of the thread. Throws as Context does.
+void set(const Context::Setting& setting);
+/// All names, in the order of the table.
+std::vector<std::string_view> names();
 
 /// NUM_CPU_THREADS, or the number of processors this process may use (affinity and cgroup quota); at least 1.
 int num_cpu_threads();

@@ -1,0 +1,145 @@
+/// \file Python: devices, their renderers and compilers, and raw buffers.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include "bind.h"
+#include "casters.h"
+#include "tinygrad/render/renderers.h"
+#include "tinygrad/runtime/buffer.h"
+#include "tinygrad/runtime/device.h"
+
+namespace tg::python {
+
+namespace {
+
+struct RendererFacts {
+  std::vector<std::string> ops;      // it has as instructions
+  std::vector<std::string> computes; // types it computes in without emulation
+  bool has_local, has_threads;
+  int float_lanes, max_buffers;
+};
+
+RendererFacts facts(Device& d) {
+  const std::unique_ptr<Renderer> r = make_renderer(d.target());
+  RendererFacts f{{}, {}, r->has_locals(), r->has_threads(), r->max_lanes(dtypes::float32), r->max_buffers()};
+  for (int i = 0; i < kOpCount; i++)
+    if (r->ops().has(static_cast<Ops>(i))) f.ops.push_back(name_of(static_cast<Ops>(i)));
+  for (int i = 1; i < static_cast<int>(DTypeId::kCount); i++)
+    if (DType t{static_cast<DTypeId>(i)}; !t.is_weak() && r->supports(t)) f.computes.emplace_back(t.name());
+  return f;
+}
+
+nb::bytes to_bytes(const std::vector<uint8_t>& v) { return nb::bytes(v.data(), v.size()); }
+
+// A contiguous view of an object's bytes, held for the life of this object.
+class Bytes {
+ public:
+  Bytes(nb::handle h, bool write) {
+    if (PyObject_GetBuffer(h.ptr(), &view_, write ? PyBUF_CONTIG : PyBUF_CONTIG_RO) != 0) throw nb::python_error();
+  }
+  ~Bytes() { PyBuffer_Release(&view_); }
+  Bytes(const Bytes&) = delete;
+  std::span<std::byte> span() const { return {static_cast<std::byte*>(view_.buf), static_cast<size_t>(view_.len)}; }
+
+ private:
+  Py_buffer view_;
+};
+
+}  // namespace
+
+void bind_device(nb::module_& m) {
+  m.def("device_canonical", &Device::canonical, "name"_a, "\"cpu:0\" as \"CPU\"; \"\": the default. DeviceError for an unknown kind.");
+  m.def("device_default", &Device::default_name, "Name of the default device under the current setting of DEV.");
+  m.def(
+      "device_list",
+      [] {
+        std::vector<std::tuple<std::string, bool, std::string>> r;
+        for (DeviceInfo& d : Device::list()) r.emplace_back(std::move(d.name), d.available, std::move(d.note));
+        return r;
+      },
+      "Every known device: its name, whether it is available, and what it is or lacks.");
+
+  nb::class_<RendererFacts>(m, "RendererFacts", "What a code generator can do.")
+      .def_ro("ops", &RendererFacts::ops)
+      .def_ro("computes", &RendererFacts::computes)
+      .def_ro("has_local", &RendererFacts::has_local)
+      .def_ro("has_threads", &RendererFacts::has_threads)
+      .def_ro("float_lanes", &RendererFacts::float_lanes)
+      .def_ro("max_buffers", &RendererFacts::max_buffers);
+
+  nb::class_<Device>(m, "NativeDevice", "An opened device.")
+      .def_prop_ro("name", [](const Device& d) { return d.name(); })
+      .def_prop_ro("kind", [](const Device& d) { return d.kind(); })
+      .def_prop_ro("computes", &Device::computes)
+      .def_prop_ro("compiles", &Device::compiles)
+      .def_prop_ro("host_visible", &Device::host_visible)
+      .def("synchronize", &Device::wait, nb::call_guard<nb::gil_scoped_release>(), "Waits for queued work.")
+      .def("target", [](Device& d) { return nb::make_tuple(d.target().device, d.target().renderer, d.target().arch, d.target().key()); })
+      .def("renderer", &facts)
+      .def(
+          "compile",
+          [](Device& d, const std::string& source) {
+            std::vector<uint8_t> bytes;
+            {
+              nb::gil_scoped_release release;
+              bytes = d.compiler().compile(source);
+            }
+            return to_bytes(bytes);
+          },
+          "source"_a, "Bytes of a source text. CompileError with the tool's message.")
+      .def(
+          "assembly",
+          [](Device& d, const std::string& source) {
+            nb::gil_scoped_release release;
+            return d.compiler().assembly(source);
+          },
+          "source"_a, "Machine code of a source text, for people.")
+      .def("free_cache", [](Device& d) { d.allocator().free_cache(); }, "Gives kept memory back to the system.");
+  m.def("device_get", &Device::get, "name"_a, nb::rv_policy::reference, "Opens a device, once.");
+  m.def("synchronize", &Device::synchronize, "name"_a = "", nb::call_guard<nb::gil_scoped_release>(), "Waits for one device, or for all.");
+
+  nb::class_<Buffer>(m, "NativeBuffer", "A typed piece of device memory.")
+      .def_static("create", &Buffer::create, "device"_a, "size"_a, "dtype"_a)
+      .def_static(
+          "from_address",
+          [](std::string_view device, uintptr_t address, int64_t size, DType dtype) {
+            return Buffer::from_external(device, reinterpret_cast<void*>(address), size, dtype);
+          },
+          "device"_a, "address"_a, "size"_a, "dtype"_a, "Memory of somebody else, who keeps it.")
+      .def("view", &Buffer::view, "size"_a, "dtype"_a, "byte_offset"_a)
+      .def_prop_ro("device", &Buffer::device_name)
+      .def_prop_ro("size", &Buffer::size)
+      .def_prop_ro("nbytes", &Buffer::nbytes)
+      .def_prop_ro("dtype", &Buffer::dtype)
+      .def_prop_ro("offset", &Buffer::offset)
+      .def_prop_ro("is_view", &Buffer::is_view)
+      .def("is_allocated", &Buffer::is_allocated)
+      .def("ensure_allocated", [](Buffer& b) { b.ensure_allocated(); })
+      .def("deallocate", &Buffer::deallocate)
+      .def("address", [](Buffer& b) { return reinterpret_cast<uintptr_t>(b.data()); }, "Host address, 0 where the host cannot see it.")
+      .def("copy_from", &Buffer::copy_from, "source"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "copy_in",
+          [](Buffer& b, nb::handle source) {
+            const Bytes bytes(source, false);
+            nb::gil_scoped_release release;
+            b.copy_in(bytes.span());
+          },
+          "source"_a)
+      .def(
+          "copy_out",
+          [](Buffer& b, nb::handle target) {
+            const Bytes bytes(target, true);
+            nb::gil_scoped_release release;
+            b.copy_out(bytes.span());
+          },
+          "target"_a)
+      .def("same_base", [](Buffer& a, Buffer& b) { return &a.base() == &b.base(); });
+}
+
+}  // namespace tg::python
