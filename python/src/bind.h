@@ -12,8 +12,11 @@ using TensorClass = nb::class_<Tensor>;
 
 void bind_errors(nb::module_& m);
 void bind_dtype(nb::module_& m);
+void bind_env(nb::module_& m);
 void bind_uop(nb::module_& m);
 void bind_tensor(nb::module_& m);
+void bind_device(nb::module_& m);
+void bind_counters(nb::module_& m);
 
 // Families of Tensor methods, added by bind_tensor.
 void bind_tensor_creation(TensorClass& c);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "tinygrad/runtime/device.h"
 #include "tinygrad/uop/graph.h"
 
 namespace tg::python {
@@ -25,6 +26,13 @@ int128 int_from(nb::handle h) {
 
 bool is_numpy_scalar(nb::handle h) { return std::strncmp(Py_TYPE(h.ptr())->tp_name, "numpy.", 6) == 0; }
 }  // namespace
+
+std::string device_name(std::string name) {
+  if (name.size() < 3 || (name[0] | 32) != 'g' || (name[1] | 32) != 'p' || (name[2] | 32) != 'u' || (name.size() > 3 && name[3] != ':')) return name;
+  try {
+    return Device::canonical(name);
+  } catch (const DeviceError&) { return Device::default_name() + name.substr(3); }
+}
 
 std::optional<SInt> sint_from(nb::handle h) {
   if (nb::isinstance<PyUOp>(h)) return SInt(nb::cast<const PyUOp&>(h).get());

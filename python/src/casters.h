@@ -32,6 +32,8 @@ struct Operand {
 struct DeviceName {
   std::string name;
 };
+/// The name the library uses. "GPU", from the days before there was one name per runtime, is the first GPU, on a machine without one the default.
+std::string device_name(std::string name);
 
 /// The Python object of a type; the same object each time.
 nb::handle dtype_object(DType d);
@@ -158,7 +160,7 @@ template <> struct type_caster<tg::python::DeviceName> {
     if (src.is_none()) return true;
     if ((PyTuple_Check(src.ptr()) || PyList_Check(src.ptr())) && PySequence_Size(src.ptr()) == 1) src = nanobind::object(src[0]);
     if (!PyUnicode_Check(src.ptr())) return false;
-    value.name = nanobind::cast<std::string>(src);
+    value.name = tg::python::device_name(nanobind::cast<std::string>(src));
     return true;
   }
 };

@@ -1,10 +1,11 @@
 /// \file Python: the counters of what has run and the memory in use.
+#include "tinygrad/engine/counters.h"
+
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include "bind.h"
-#include "tinygrad/engine/counters.h"
 #include "tinygrad/runtime/allocator.h"
 #include "tinygrad/runtime/device.h"
 

@@ -1,4 +1,6 @@
 /// \file Python: devices, their renderers and compilers, and raw buffers.
+#include "tinygrad/runtime/device.h"
+
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -11,15 +13,14 @@
 #include "casters.h"
 #include "tinygrad/render/renderers.h"
 #include "tinygrad/runtime/buffer.h"
-#include "tinygrad/runtime/device.h"
 
 namespace tg::python {
 
 namespace {
 
 struct RendererFacts {
-  std::vector<std::string> ops;      // it has as instructions
-  std::vector<std::string> computes; // types it computes in without emulation
+  std::vector<std::string> ops;       // it has as instructions
+  std::vector<std::string> computes;  // types it computes in without emulation
   bool has_local, has_threads;
   int float_lanes, max_buffers;
 };
@@ -53,7 +54,7 @@ class Bytes {
 }  // namespace
 
 void bind_device(nb::module_& m) {
-  m.def("device_canonical", &Device::canonical, "name"_a, "\"cpu:0\" as \"CPU\"; \"\": the default. DeviceError for an unknown kind.");
+  m.def("device_name", &device_name, "name"_a, "\"GPU\" as the first GPU, or the default on a machine without one; other names as they are.");
   m.def("device_default", &Device::default_name, "Name of the default device under the current setting of DEV.");
   m.def(
       "device_list",
@@ -121,7 +122,8 @@ void bind_device(nb::module_& m) {
       .def("is_allocated", &Buffer::is_allocated)
       .def("ensure_allocated", [](Buffer& b) { b.ensure_allocated(); })
       .def("deallocate", &Buffer::deallocate)
-      .def("address", [](Buffer& b) { return reinterpret_cast<uintptr_t>(b.data()); }, "Host address, 0 where the host cannot see it.")
+      .def(
+          "address", [](Buffer& b) { return reinterpret_cast<uintptr_t>(b.data()); }, "Host address, 0 where the host cannot see it.")
       .def("copy_from", &Buffer::copy_from, "source"_a, nb::call_guard<nb::gil_scoped_release>())
       .def(
           "copy_in",

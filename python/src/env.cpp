@@ -1,4 +1,6 @@
 /// \file Python: environment variables of this thread, the disk cache and its folder.
+#include "tinygrad/base/env.h"
+
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -7,7 +9,6 @@
 
 #include "bind.h"
 #include "tinygrad/base/disk_cache.h"
-#include "tinygrad/base/env.h"
 #include "tinygrad/base/paths.h"
 
 namespace tg::python {
@@ -51,8 +52,7 @@ void bind_env(nb::module_& m) {
         disk_cache::put(table, key, bytes);
       },
       "table"_a, "key"_a, "value"_a, "Stores bytes under (table, key).");
-  m.def(
-      "diskcache_clear", [](std::string_view table) { disk_cache::clear(table); }, "table"_a = "", "Removes one table's entries, or all.");
+  m.def("diskcache_clear", [](std::string_view table) { disk_cache::clear(table); }, "table"_a = "", "Removes one table's entries, or all.");
 }
 
 }  // namespace tg::python

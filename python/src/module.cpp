@@ -9,6 +9,9 @@ NB_MODULE(_core, m) {
   m.attr("__version__") = nb::str(tg::version().data(), tg::version().size());
   bind_errors(m);
   bind_dtype(m);
+  bind_env(m);
   bind_uop(m);
   bind_tensor(m);
+  bind_device(m);
+  bind_counters(m);
 }

@@ -4,5 +4,7 @@ from ._core import Error, ShapeError, DTypeError, DeviceError, FormatError, File
 from .tensor import Tensor  # noqa: F401
 from .dtype import dtypes  # noqa: F401
 from .uop.ops import UOp
+from .helpers import Context, GlobalCounters, fetch, getenv  # noqa: F401
+from .device import Device  # noqa: F401
 
 Variable = UOp.variable

@@ -1,6 +1,6 @@
 """Devices by name, what their compilers and renderers can do, and raw buffers."""
 from __future__ import annotations
-import ctypes, functools
+import ctypes, functools, os
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Iterator
@@ -55,8 +55,8 @@ class Renderer:
 
   def supported_dtypes(self) -> set[DType]:
     """Types kernels compute in, by themselves or (half, bfloat16) through float32. The 8-bit floats are for storage."""
-    left_out = {dtypes.double} if dtypes.long in EMULATED_DTYPES.tolist(dtypes) else set()
-    return set(dtypes.all) - set(dtypes.fp8s) - left_out
+    no_double = dtypes.long in EMULATED_DTYPES.tolist(dtypes)
+    return {d for d in _core.all_dtypes() if not d.name.startswith(("fp8", "weak", "void")) and not (no_double and d == dtypes.double)}
 
   def __repr__(self) -> str: return f"<renderer {self.target!r}>"
 
@@ -76,6 +76,8 @@ class Compiled:
   @property
   def renderer(self) -> Renderer:
     """By the current setting of DEV; the same object for the same setting."""
+    for name in ("LLVM", "CLANG"):
+      assert not getenv(f"{self.device}_{name}"), f"{self.device}_{name}=1 is deprecated, use DEV={self.device}:{name} instead"
     device, renderer, arch, key = self._native.target()
     if key not in self.cached_renderer:
       compiler = _NativeCompiler(self._native, key) if self._native.compiles else None
@@ -108,7 +110,11 @@ class _Device:
   def __init__(self) -> None: self._opened: dict[str, Compiled] = {}
 
   @property
-  def DEFAULT(self) -> str: return _core.device_default()
+  def DEFAULT(self) -> str:
+    if not os.getenv("DEV"):
+      old = next((d for d in ALL_DEVICES if getenv(d) == 1), None)
+      assert old is None, f"{old}=1 is deprecated, use DEV={old} instead"
+    return _core.device_default()
   @DEFAULT.setter
   def DEFAULT(self, v: str) -> None:
     raise AttributeError(f'setting Device.DEFAULT is deprecated, use "with Context(DEV={v!r})" or "DEV.value = {v!r}"')
@@ -116,6 +122,7 @@ class _Device:
   def canonicalize(self, device: str | None) -> str:
     """"cpu:0" as "CPU", "cl:1" as "CL:1", None as the default. A path after the colon stays as it is."""
     if device is None: return self.DEFAULT
+    device = _core.device_name(device)
     kind, colon, rest = device.partition(":")
     kind = _OTHER_NAMES.get(kind.upper(), kind.upper())
     return kind if rest == "0" or not colon else f"{kind}:{rest}"
@@ -123,7 +130,7 @@ class _Device:
   def __getitem__(self, ix: str | None) -> Compiled:
     name = self.canonicalize(ix)
     if name not in self._opened:
-      if name.partition(":")[0] not in (*ALL_DEVICES, "DISK", "GPU"):
+      if name.partition(":")[0] not in (*ALL_DEVICES, "DISK"):
         raise ModuleNotFoundError(f"no device named {ix!r}, there are {', '.join(ALL_DEVICES)} and DISK:path")
       self._opened[name] = Compiled(name)
     return self._opened[name]

@@ -307,4 +307,5 @@ class disable_gc(contextlib.ContextDecorator):
 _CODE_FIELDS = ["co_" + {"codestring": "code", "constants": "consts"}.get(name, name) for name in inspect.signature(types.CodeType).parameters]
 def _reconstruct_code(*args: Any) -> types.CodeType: return types.CodeType(*args)
 copyreg.pickle(types.CodeType, lambda code: (_reconstruct_code, tuple(getattr(code, name) for name in _CODE_FIELDS)))
+copyreg.pickle(type(_core.env_get), lambda f: f.__qualname__)  # functions of the extension: by name
 copyreg.pickle(types.ModuleType, lambda module: (importlib.import_module, (module.__name__,)))

@@ -42,6 +42,13 @@ TEST(Device, OpensOnce) {
   Device::synchronize("CPU");
 }
 
+TEST(Device, NamesOfOlderVersions) {
+  EXPECT_EQ(Device::canonical("llvm"), "CPU");
+  EXPECT_EQ(Device::canonical("CLANG:1"), "CPU:1");
+  EXPECT_EQ(Device::canonical("PYTHON"), "INTERP");
+  EXPECT_EQ(Device::canonical("NV:2"), "CUDA:2");
+}
+
 TEST(Device, MissingDevicesSayWhy) {
   EXPECT_NE(message([] { Device::get("CUDA"); }).find("CUDA is not available: "), std::string::npos) << message([] { Device::get("CUDA"); });
   const std::string gpu = message([] { Device::get("GPU"); });
@@ -65,6 +72,7 @@ TEST(Device, DefaultFollowsDev) {
   EXPECT_EQ(with("cpu:1"), "CPU:1");
   EXPECT_EQ(with("NULL:LLVM:x86_64;CPU:CLANG"), "NULL");
   EXPECT_EQ(with(":CLANG"), "CPU");
+  EXPECT_EQ(with("LLVM"), "CPU") << "once a device of its own";
   EXPECT_THROW(with("TPU"), DeviceError);
   EXPECT_THROW(with("CPU:LLVM:x86_64:more"), ValueError);
 }
@@ -79,6 +87,7 @@ TEST(Device, TargetFollowsDev) {
   EXPECT_EQ(renderer("cpu:llvm"), "LLVM");
   EXPECT_EQ(renderer("NULL:LLVM;CPU:CLANG"), "CLANG");
   EXPECT_EQ(renderer(":CLANG"), "CLANG");
+  EXPECT_EQ(renderer("clang"), "CLANG");
   EXPECT_THROW(renderer("CPU:FORTRAN"), DeviceError);
   EXPECT_THROW(renderer("CPU:LLVM:x86_64,cray1"), ValueError);
   Context c{{"DEV", "CPU:LLVM"}};

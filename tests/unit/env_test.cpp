@@ -152,6 +152,51 @@ TEST(Env, OverridesStayOnTheirThreadUnlessAdopted) {
   EXPECT_EQ(after, plain);
 }
 
+TEST(Env, SetLastsUntilTheContextEnds) {
+  const int64_t before = env::DEBUG.get();
+  {
+    Context ctx{{"NOOPT", 1}};
+    env::set({"DEBUG", 7});
+    EXPECT_EQ(env::DEBUG.get(), 7);
+    env::Snapshot snapshot;
+    {
+      env::Adopt scope(snapshot);
+      env::set({"DEBUG", 8});
+      EXPECT_EQ(env::DEBUG.get(), 8);
+      EXPECT_EQ(snapshot.values().ints[env::int_index::DEBUG], 7) << "what other threads may hold stays";
+    }
+    EXPECT_EQ(env::DEBUG.get(), 7);
+  }
+  EXPECT_EQ(env::DEBUG.get(), before);
+  int64_t set = 0, nested = 0, after = 0;
+  std::thread([&] {
+    env::set({"DEBUG", 5});
+    set = env::DEBUG.get();
+    {
+      Context ctx{{"DEBUG", 6}};
+      nested = env::DEBUG.get();
+    }
+    after = env::DEBUG.get();
+  }).join();
+  EXPECT_EQ(set, 5);
+  EXPECT_EQ(nested, 6);
+  EXPECT_EQ(after, 5);
+  EXPECT_EQ(env::DEBUG.get(), before) << "another thread's own";
+}
+
+TEST(Env, FindByName) {
+  Context ctx{{"DEBUG", 3}, {"CC", "gcc"}};
+  EXPECT_EQ(std::get<int64_t>(env::find("DEBUG").value()), 3);
+  EXPECT_EQ(std::get<std::string>(env::find("CC").value()), "gcc");
+  EXPECT_FALSE(env::find("NOT_A_VARIABLE"));
+  const auto names = env::names();
+  EXPECT_EQ(names.front(), "DEV");
+  for (std::string_view n : names) EXPECT_TRUE(env::find(n)) << n;
+  EXPECT_THROW(env::set({"NOT_A_VARIABLE", 1}), ValueError);
+  EXPECT_THROW(env::set({"DEBUG", "many"}), ValueError);
+  EXPECT_EQ(env::DEBUG.get(), 3);
+}
+
 TEST(Env, NumCpuThreads) {
   EXPECT_GE(env::num_cpu_threads(), 1);
   Context ctx{{"NUM_CPU_THREADS", 3}};

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <fstream>
 #include <set>
+#include <utility>
 
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
@@ -309,6 +310,8 @@ std::vector<DeviceSpec> parse_dev(std::string_view dev) {
     TG_CHECK(ValueError, parts.size() <= next + 2, "[DEV] got ", entry, ", expected DEVICE[:RENDERER[:ARCH]]");
     if (parts.size() > next) spec.renderer = upper(parts[next]);
     if (parts.size() > next + 1) spec.arch = lower(parts[next + 1]);
+    // Once devices of their own.
+    if (spec.renderer.empty() && (spec.device == "CLANG" || spec.device == "LLVM")) spec.renderer = std::exchange(spec.device, "CPU");
     result.push_back(std::move(spec));
   }
   return result;

@@ -35,6 +35,11 @@ constexpr Kind kKinds[] = {
     {"INTERP", open_interp, describe_interp},
     {"DISK", open_disk, describe_disk, true},
 };
+// Names of older versions and of other runtimes for what we have.
+struct Alias {
+  const char *name, *kind;
+};
+constexpr Alias kAliases[] = {{"CLANG", "CPU"}, {"LLVM", "CPU"}, {"PYTHON", "INTERP"}, {"NV", "CUDA"}, {"HIP", "AMD"}, {"OPENCL", "CL"}};
 constexpr const char* kGpuKinds[] = {"CUDA", "AMD", "METAL", "CL"};  // what "GPU" may mean, in order
 
 const Kind* find_kind(std::string_view name) {
@@ -100,6 +105,8 @@ std::string Device::canonical(std::string_view name) {
   std::string kind(name.substr(0, colon));
   for (char& c : kind) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
   if (kind == "GPU") kind = first_gpu();
+  for (const Alias& a : kAliases)
+    if (kind == a.name) kind = a.kind;
   const Kind* k = find_kind(kind);
   TG_CHECK(DeviceError, k, "[device] got ", name, ", expected one of ", known_devices());
   if (colon == name.size()) return kind;
