@@ -12,9 +12,10 @@ void bind_tensor(nb::module_& m) {
                 "A lazy multi-dimensional array: methods build a graph, nothing is computed before a value is needed.");
   c.def(
       "__init__",
-      [](Tensor* self, nb::object data, const DeviceName& device, std::optional<DType> dtype, std::optional<bool> requires_grad,
-         std::optional<bool>) { new (self) Tensor(tensor_from(data, {dtype, device.name, requires_grad})); },
-      "data"_a = nb::none(), "device"_a = nb::none(), "dtype"_a = nb::none(), "requires_grad"_a = nb::none(), "is_param"_a = nb::none());
+      [](Tensor* self, nb::object data, const DeviceName& device, std::optional<DType> dtype, std::optional<bool> requires_grad) {
+        new (self) Tensor(tensor_from(data, {dtype, device.name, requires_grad}));
+      },
+      "data"_a = nb::none(), "device"_a = nb::none(), "dtype"_a = nb::none(), "requires_grad"_a = nb::none());
   c.def_prop_ro("shape", [](const Tensor& t) { return to_python(t.shape()); });
   c.def_prop_ro("dtype", &Tensor::dtype);
   c.def_prop_ro("device", [](const Tensor& t) -> nb::object {
@@ -71,6 +72,7 @@ void bind_tensor(nb::module_& m) {
   bind_tensor_index(c);
   bind_tensor_matrix(c);
   bind_tensor_gradient(c);
+  bind_tensor_exchange(c);
 }
 
 }  // namespace tg::python

@@ -29,6 +29,14 @@ void bind_tensor_gradient(TensorClass& c) {
       nb::arg().none());
   c.def_prop_rw(
       "requires_grad", &Tensor::requires_grad, [](Tensor& t, std::optional<bool> on) { t.requires_grad_(on.value_or(false)); }, nb::arg().none());
+  c.def_prop_rw("is_param", &Tensor::is_param, [](Tensor& t, bool on) { t.is_param_(on); });
+  c.def(
+      "is_param_",
+      [](nb::object self, bool on) {
+        nb::cast<Tensor&>(self).is_param_(on);
+        return self;
+      },
+      "is_param"_a = true);
   c.def(
       "requires_grad_",
       [](nb::object self, bool on) {

@@ -12,11 +12,11 @@ MultiheadAttention::MultiheadAttention(int64_t embed, int64_t head_count, const 
     : embed_dim(embed), heads(head_count), options(o) {
   TG_CHECK(ValueError, heads > 0 && embed_dim > 0 && embed_dim % heads == 0, "[MultiheadAttention] got ", heads, " heads for embed_dim ", embed_dim,
            ", expected a divisor");
-  const auto zeros = [](int64_t n) { return Tensor::zeros(Shape{n}).contiguous().requires_grad_(true); };
+  const auto zeros = [](int64_t n) { return Tensor::zeros(Shape{n}).contiguous().is_param_(); };
   const double bound = 1 / std::sqrt(static_cast<double>(embed_dim));
-  in_proj_weight = Tensor::glorot_uniform({3 * embed_dim, embed_dim}, {.requires_grad = true});
+  in_proj_weight = Tensor::glorot_uniform({3 * embed_dim, embed_dim}).is_param_();
   if (o.bias) in_proj_bias = zeros(3 * embed_dim);
-  out_proj_weight = Tensor::uniform({embed_dim, embed_dim}, {.low = -bound, .high = bound, .requires_grad = true});
+  out_proj_weight = Tensor::uniform({embed_dim, embed_dim}, {.low = -bound, .high = bound}).is_param_();
   if (o.bias) out_proj_bias = zeros(embed_dim);
 }
 

@@ -13,12 +13,12 @@ void check_sizes(const char* layer, int64_t a, int64_t b) {
   TG_CHECK(ShapeError, a > 0 && b > 0, "[", layer, "] got sizes ", a, " and ", b, ", expected positive ones");
 }
 
-Tensor uniform(const Shape& shape, double bound) { return Tensor::uniform(shape, {.low = -bound, .high = bound, .requires_grad = true}); }
+Tensor uniform(const Shape& shape, double bound) { return Tensor::uniform(shape, {.low = -bound, .high = bound}).is_param_(); }
 
 /// With storage from the start, so that the first training step runs the same kernels as the later ones.
 Tensor filled(const Shape& shape, Scalar value, const TensorOptions& o) {
-  Tensor t = Tensor::full(shape, value, o).contiguous();
-  return t.requires_grad_(o.requires_grad.value_or(true));
+  bool trained = o.requires_grad.value_or(true);
+  return Tensor::full(shape, value, {o.dtype, o.device, {}}).contiguous().is_param_(trained);
 }
 constexpr bool kParameter = true, kStatistic = false;
 
@@ -174,7 +174,7 @@ Tensor RMSNorm::operator()(const Tensor& x) const {
 
 Embedding::Embedding(int64_t vocab_size, int64_t embed_size) {
   check_sizes("Embedding", vocab_size, embed_size);
-  weight = Tensor::glorot_uniform({vocab_size, embed_size}, {.requires_grad = true});
+  weight = Tensor::glorot_uniform({vocab_size, embed_size}).is_param_();
 }
 
 Tensor Embedding::operator()(const Tensor& indices) const {

@@ -49,7 +49,7 @@ Optimizer::Optimizer(const char* name, const Tensors& params, double rate, std::
     TG_CHECK(ValueError, !fused_ || (p.dtype() == params_[0].dtype() && p.device() == params_[0].device()), "[", name,
              "] got fused with parameters of ", p.dtype(), " on ", p.device(), " and of ", params_[0].dtype(), " on ", params_[0].device(),
              ", expected one type and device");
-    p.requires_grad_(true);
+    if (!p.requires_grad()) p.is_param_(true);
   }
   lr = number(static_cast<float>(rate), params_[0].device());
 }

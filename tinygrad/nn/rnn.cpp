@@ -11,9 +11,9 @@ namespace {
 
 Tensor weight(int64_t rows, int64_t columns, int64_t hidden) {
   const double bound = 1 / std::sqrt(static_cast<double>(hidden));
-  return Tensor::uniform({rows, columns}, {.low = -bound, .high = bound, .requires_grad = true});
+  return Tensor::uniform({rows, columns}, {.low = -bound, .high = bound}).is_param_();
 }
-Tensor zeros(int64_t n) { return Tensor::zeros(Shape{n}).contiguous().requires_grad_(true); }
+Tensor zeros(int64_t n) { return Tensor::zeros(Shape{n}).contiguous().is_param_(); }
 
 void check_sizes(const char* layer, int64_t in, int64_t hidden) {
   TG_CHECK(ShapeError, in > 0 && hidden > 0, "[", layer, "] got sizes ", in, " and ", hidden, ", expected positive ones");
@@ -76,7 +76,7 @@ Recurrent::Recurrent(const char* name, int64_t gates, int64_t in, int64_t hidden
   TG_CHECK(ValueError, o.dropout >= 0 && o.dropout <= 1, "[", name, "] got dropout ", o.dropout, ", expected a probability");
   const int directions = o.bidirectional ? 2 : 1;
   const double bound = 1 / std::sqrt(static_cast<double>(hidden));
-  const auto bias = [&] { return Tensor::uniform({gates * hidden}, {.low = -bound, .high = bound, .requires_grad = true}); };
+  const auto bias = [&] { return Tensor::uniform({gates * hidden}, {.low = -bound, .high = bound}).is_param_(); };
   for (int64_t layer = 0; layer < o.layers; layer++)
     for (int d = 0; d < directions; d++) {
       RecurrentWeights w;

@@ -68,7 +68,7 @@ LoadReport load_state_dict(const StateDict& target, const StateDict& source, con
     const Tensor& value = source.at(name);
     const bool elsewhere = value.device() != t.device();
     t.replace((elsewhere ? value.to(t.device()) : value.clone()).detach().reshape(t.shape()));  // never the same storage
-    if (t.requires_grad()) t.requires_grad_(*t.requires_grad());
+    if (t.requires_grad()) t.is_param_(*t.requires_grad());
     changed.push_back(t);
   }
   if (o.realize && !changed.empty()) realize(changed);

@@ -154,12 +154,12 @@ Tensor Tensor::from_bytes(std::span<const std::byte> data, DType dtype, const Sh
   return t;
 }
 
-Tensor Tensor::from_blob(void* data, const Shape& shape, DType dtype, const std::string& device) {
+Tensor Tensor::from_blob(void* data, const Shape& shape, DType dtype, const std::string& device, std::shared_ptr<void> owner) {
   OpScope s;
   check_shape(shape, "from_blob");
   std::string name = Device::canonical(device);
   UOp u = new_buffer(shape, dtype, name);
-  buffer_table::attach(static_cast<uint64_t>(u.arg<ParamArg>().slot), Buffer::from_external(name, data, shape.numel(), dtype));
+  buffer_table::attach(static_cast<uint64_t>(u.arg<ParamArg>().slot), Buffer::from_external(name, data, shape.numel(), dtype, std::move(owner)));
   return s(u);
 }
 

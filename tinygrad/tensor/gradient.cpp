@@ -323,15 +323,17 @@ const Tensor& Tensor::backward(const Tensor& seed) const {
     if (UOp f = g.forwarded(u)) in_graph.mark(f);
   }
   std::vector<std::shared_ptr<Impl>> asked, others;
+  bool any_asked = false;
   each_live([&](Impl& i) {
     UOp u = i.uop;
     if (!in_graph.has(u) || !u.dtype().is_float() || u.dtype().is_weak()) return;
     auto p = i.weak_from_this().lock();
     if (!p) return;
-    if (i.requires_grad.value_or(false)) asked.push_back(std::move(p));
+    any_asked |= i.asked;
+    if (i.requires_grad.value_or(false)) asked.push_back(p), others.push_back(std::move(p));
     else if (!i.requires_grad && (u.tag() || !device_of(u).empty())) others.push_back(std::move(p));
   });
-  auto& chosen = asked.empty() ? others : asked;
+  auto& chosen = any_asked ? asked : others;
   bool only_root = std::all_of(chosen.begin(), chosen.end(), [&](auto& p) { return p->uop.get() == root; });
   bool leaf = impl_->requires_grad.value_or(false);
   TG_CHECK(GradientError, leaf || !(chosen.empty() || only_root),
@@ -367,11 +369,20 @@ const Tensor& Tensor::requires_grad_(bool on) const {
   UOp u = uop_of(*this, "requires_grad_");
   TG_CHECK(DTypeError, !on || (u.dtype().is_float() && !u.dtype().is_weak()), "[requires_grad_] got a tensor of ", u.dtype(),
            ", expected a float type");
-  impl_->requires_grad = on;
+  impl_->requires_grad = impl_->asked = on;
   if (!on) return *this;
   // Equal constants are one node: a leaf needs an identity of its own.
   if (device_of(u).empty()) set_uop(*impl_, own_storage(u, device_or_default(u)));
   impl_->uop.get().node()->flags |= Node::kNeedsGrad;
+  return *this;
+}
+
+bool Tensor::is_param() const { return requires_grad().value_or(true); }
+const Tensor& Tensor::is_param_(bool on) const {
+  DType d = dtype();
+  if (on && (!d.is_float() || d.is_weak())) impl_->requires_grad.reset();
+  else requires_grad_(on);
+  impl_->asked = false;
   return *this;
 }
 

@@ -13,6 +13,7 @@ struct Tensor::Impl : std::enable_shared_from_this<Tensor::Impl> {
   UOpRef uop;
   std::shared_ptr<Impl> grad;
   std::optional<bool> requires_grad;
+  bool asked = false;                         ///< requires_grad by the user, not as a parameter of a layer
   std::vector<std::byte> host;                ///< what data() handed out when device memory is not host visible
   std::shared_ptr<void> keep;                 ///< what data() handed out otherwise: the Buffer
   Impl *previous = nullptr, *next = nullptr;  ///< live tensors, oldest first

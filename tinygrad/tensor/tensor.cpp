@@ -237,11 +237,14 @@ Tensor Tensor::contiguous() const {
   return s(UOp::make(Ops::CONTIGUOUS, u.dtype(), {u}));
 }
 
+static void copy_marks(Tensor::Impl& to, const Tensor::Impl& from) { to.requires_grad = from.requires_grad, to.asked = from.asked; }
+
 Tensor Tensor::clone() const {
   OpScope s;
   UOp u = uop_of(*this, "clone");
   Tensor t = s(own_storage(u, device_or_default(u)));
-  t.impl_->requires_grad = impl_->requires_grad;
+  copy_marks(*t.impl_, *impl_);
+  if (impl_->grad) t.impl_->grad = Tensor(impl_->grad).clone().impl_;
   return t;
 }
 
@@ -253,7 +256,8 @@ Tensor Tensor::to(const std::string& device) const {
   if (from == name) return *this;
   if (from.empty()) return name == Device::default_name() ? *this : s(own_storage(u, name));
   Tensor t = s(UOp::make(Ops::COPY, u.dtype(), {u}, Arg(name)));
-  t.impl_->requires_grad = impl_->requires_grad;
+  copy_marks(*t.impl_, *impl_);
+  if (impl_->grad) t.impl_->grad = Tensor(impl_->grad).to(name).impl_;
   return t;
 }
 

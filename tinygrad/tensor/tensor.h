@@ -51,8 +51,8 @@ class Tensor {
   static Tensor from_bytes(std::span<const std::byte> data, DType dtype, const Shape& shape, const TensorOptions& o = {});
   /// The tensor of a graph node: must be called under a GraphScope.
   static Tensor from_uop(UOp u);
-  /// Wraps memory the caller keeps alive; host memory for the CPU, a device address otherwise.
-  static Tensor from_blob(void* data, const Shape& shape, DType dtype, const std::string& device = {});
+  /// Wraps memory; host memory for the CPU, a device address otherwise. It must live as long as the tensor: the caller sees to it, or `owner` does.
+  static Tensor from_blob(void* data, const Shape& shape, DType dtype, const std::string& device = {}, std::shared_ptr<void> owner = {});
   static Tensor scalar(Scalar v, std::optional<DType> dtype = {});
 
   /// Constants need no storage until they are assigned to. A negative or overflowing size is a ShapeError.
@@ -427,14 +427,18 @@ class Tensor {
   // ---- gradients (gradient.cpp) ----
   /// d(sum of this * seed)/d(target) for each target, lazily. `seed` is needed unless this is a scalar. GradientError for targets that are no floats.
   Tensors gradient(const Tensors& targets, const Tensor& seed = {}) const;
-  /// Adds gradients to `.grad()` of the tensors this one depends on: of those with requires_grad(true), or, when there is none, of every live float
-  /// tensor that was not excluded by requires_grad(false).
+  /// Adds gradients to `.grad()` of the tensors this one depends on: where some were asked for by requires_grad_(), of those and of parameters; else of
+  /// every live float tensor that was not excluded by requires_grad_(false).
   const Tensor& backward(const Tensor& seed = {}) const;
   Tensor grad() const;  ///< undefined when there is none
   void set_grad(const Tensor& g) const;
   void zero_grad() const;
   std::optional<bool> requires_grad() const;
   const Tensor& requires_grad_(bool on = true) const;
+  /// Whether optimizers train this tensor: true unless is_param_(false) or requires_grad_(false) said otherwise.
+  bool is_param() const;
+  /// Marks the tensor as one that layers own: trained (its gradients survive realize), or a statistic that gets no gradient.
+  const Tensor& is_param_(bool on = true) const;
 
   Impl* impl() const { return impl_.get(); }
   explicit Tensor(std::shared_ptr<Impl> i) : impl_(std::move(i)) {}

@@ -1,0 +1,144 @@
+/// \file Tensors from and to others without copies (DLPack), and pickling.
+#include <nanobind/ndarray.h>
+
+#include <mutex>
+
+#include "bind.h"
+#include "casters.h"
+#include "tinygrad/runtime/device.h"
+
+namespace tg::python {
+
+namespace {
+
+using Array = nb::ndarray<nb::ro>;
+
+/// A buffer may die while the graph's lock is held, where the GIL must not be taken: foreign arrays are let go later, from the interpreter's loop.
+class Graveyard {
+ public:
+  static void bury(Array* a) {
+    {
+      std::lock_guard lock(mutex());
+      list().push_back(a);
+    }
+    Py_AddPendingCall([](void*) { return drain(), 0; }, nullptr);
+  }
+  static void drain() {
+    std::vector<Array*> dead;
+    {
+      std::lock_guard lock(mutex());
+      dead.swap(list());
+    }
+    for (Array* a : dead) delete a;
+  }
+
+ private:
+  static std::mutex& mutex() {
+    static std::mutex m;
+    return m;
+  }
+  static std::vector<Array*>& list() {
+    static std::vector<Array*> l;
+    return l;
+  }
+};
+
+std::optional<DType> dtype_of_dlpack(nb::dlpack::dtype d) {
+  using Code = nb::dlpack::dtype_code;
+  if (d.lanes != 1) return {};
+  // clang-format off
+  switch (static_cast<Code>(d.code)) {
+    case Code::Bool: return dtypes::bool_;
+    case Code::Int: return d.bits == 8 ? dtypes::int8 : d.bits == 16 ? dtypes::int16 : d.bits == 32 ? dtypes::int32 : dtypes::int64;
+    case Code::UInt: return d.bits == 8 ? dtypes::uint8 : d.bits == 16 ? dtypes::uint16 : d.bits == 32 ? dtypes::uint32 : dtypes::uint64;
+    case Code::Float:
+      if (d.bits == 16) return dtypes::float16;
+      if (d.bits == 32) return dtypes::float32;
+      if (d.bits == 64) return dtypes::float64;
+      return {};
+    case Code::Bfloat: return dtypes::bfloat16;
+    default: return {};
+  }
+  // clang-format on
+}
+
+nb::dlpack::dtype dlpack_of(DType d) {
+  using Code = nb::dlpack::dtype_code;
+  d = strong_dtype(d);
+  TG_CHECK(DTypeError, !d.is_fp8(), "[dlpack] got a tensor of ", d, ", expected a type DLPack has: cast first");
+  Code code = d.is_bool() ? Code::Bool : d == dtypes::bfloat16 ? Code::Bfloat : d.is_float() ? Code::Float : d.is_unsigned() ? Code::UInt : Code::Int;
+  return {static_cast<uint8_t>(code), static_cast<uint8_t>(8 * d.itemsize()), 1};
+}
+
+/// Host memory of another library as a tensor of the CPU; both see writes to it.
+Tensor from_dlpack(nb::object source) {
+  auto array = std::make_unique<Array>(nb::cast<Array>(source));
+  TG_CHECK(DeviceError, array->device_type() == nb::device::cpu::value,
+           "[from_dlpack] got an array on a device, expected host memory: move it first");
+  std::optional<DType> d = dtype_of_dlpack(array->dtype());
+  TG_CHECK(DTypeError, d, "[from_dlpack] got an element type of code ", static_cast<int>(array->dtype().code), " and ",
+           static_cast<int>(array->dtype().bits), " bits, expected bool, an integer or a float");
+  Shape shape;
+  int64_t expected = 1;
+  bool contiguous = true;
+  for (size_t i = array->ndim(); i-- > 0;) {
+    int64_t n = static_cast<int64_t>(array->shape(i));
+    contiguous &= n <= 1 || array->stride(i) == expected;
+    expected *= n;
+    shape.insert(shape.begin(), SInt(n));
+  }
+  TG_CHECK(ValueError, contiguous, "[from_dlpack] got strided memory of shape ", shape,
+           ", expected contiguous elements: call .contiguous() on the array");
+  void* data = const_cast<void*>(array->data());
+  std::shared_ptr<void> owner(array.release(), [](Array* a) { Graveyard::bury(a); });
+  return Tensor::from_blob(data, shape, *d, "CPU", std::move(owner));
+}
+
+nb::object to_ndarray(nb::handle self) {
+  const Tensor& t = nb::cast<const Tensor&>(self);
+  nb::dlpack::dtype d = dlpack_of(t.dtype());
+  std::span<const std::byte> bytes;
+  {
+    nb::gil_scoped_release release;
+    bytes = t.bytes();
+  }
+  std::vector<size_t> shape;
+  for (int64_t n : t.shape().ints()) shape.push_back(static_cast<size_t>(n));
+  return nb::cast(nb::ndarray<nb::array_api>(const_cast<std::byte*>(bytes.data()), shape.size(), shape.data(), self, nullptr, d, nb::device::cpu::value));
+}
+
+nb::tuple reduce(const Tensor& t) {
+  std::span<const std::byte> bytes;
+  {
+    nb::gil_scoped_release release;
+    bytes = t.bytes();
+  }
+  nb::object grad = none_or(t.grad());
+  return nb::make_tuple(nb::module_::import_("tinygrad_cpp.tensor").attr("_unpickle"),
+                        nb::make_tuple(nb::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size()), std::string(strong_dtype(t.dtype()).name()),
+                                       to_python(t.shape()), t.device(), t.requires_grad(), t.is_param(), grad));
+}
+
+}  // namespace
+
+void bind_tensor_exchange(TensorClass& c) {
+  c.def_static("from_dlpack", &from_dlpack, "array"_a);
+  c.def("__dlpack__", [](nb::handle self, nb::kwargs k) { return to_ndarray(self).attr("__dlpack__")(**k); }, "kwargs"_a);
+  c.def("__dlpack_device__", [](const Tensor&) { return nb::make_tuple(nb::device::cpu::value, 0); });
+  c.def("__reduce__", &reduce);
+  c.def("__copy__", [](const Tensor& t) { return t.clone(); });
+  c.def("__deepcopy__", [](const Tensor& t, nb::handle) { return t.clone(); });
+  nb::module_ core = nb::borrow<nb::module_>(nb::handle(PyImport_AddModule("tinygrad_cpp._core")));
+  core.def(
+      "_tensor_from_pickle",
+      [](nb::bytes data, DType d, const Shape& shape, const std::string& device, std::optional<bool> requires_grad, bool is_param, nb::object grad) {
+        Tensor t = Tensor::from_bytes({static_cast<const std::byte*>(data.data()), data.size()}, d, shape, {.device = device});
+        if (!is_param) t.is_param_(false);
+        else if (requires_grad) t.is_param_(*requires_grad);
+        if (!grad.is_none()) t.set_grad(nb::cast<Tensor>(grad));
+        return t;
+      },
+      "data"_a, "dtype"_a, "shape"_a, "device"_a, "requires_grad"_a.none(), "is_param"_a, "grad"_a.none());
+}
+
+}  // namespace tg::python
