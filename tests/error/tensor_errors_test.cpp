@@ -127,7 +127,7 @@ TEST(TensorErrors, Assign) {
         Tensor x({1, 2});
         x += 1.5;
       },
-      "assign", "float32");
+      "assign", "weakfloat");
   expect<ValueError>(
       [] {
         Tensor x({1.f});

@@ -485,5 +485,53 @@ TEST(Decomp, NarrowFloatsInRegistersMasksAndBitcasts) {
   EXPECT_EQ(m[2], m[1]);
 }
 
+// ---- 64-bit integers in two words ----
+const std::vector<DType> kLongs = {dtypes::int64, dtypes::uint64};
+
+TEST(Decomp, LongsInTwoWords) {
+  using enum Ops;
+  TestRenderer r(plain_ops(false), kLongs);
+  for (DType d : kLongs)
+    for (Ops op : {ADD, MUL, AND, OR, XOR, MAX, SHL, SHR, CDIV, CMOD, FLOORDIV, FLOORMOD}) {
+      Function f({d, d}, [&](const UOps& a) { return UOp::alu(op, {a[0], a[1]}); }, r);
+      Bytes a = inputs(d, 2048, 1), b = inputs(d, 2048, 2);
+      EXPECT_LT(first_difference(f({a, b}), eval_binary(op, d, a, b), d), 0) << op << " of " << d;
+    }
+  for (DType d : kLongs)
+    for (Ops op : {CMPLT, CMPNE}) {
+      Function f({d, d}, [&](const UOps& a) { return UOp::alu(op, {a[0], a[1]}); }, r);
+      Bytes a = inputs(d, 2048, 3), b = inputs(d, 2048, 4), expected(2048);
+      const void* in[2] = {a.data(), b.data()};
+      alu_loop(op, d)(expected.data(), in, 2048);
+      EXPECT_EQ(f({a, b}), expected) << op << " of " << d;
+    }
+}
+TEST(Decomp, LongsByLiterals) {
+  TestRenderer r(plain_ops(false), kLongs);
+  for (DType d : kLongs)
+    for (Ops op : {Ops::SHL, Ops::SHR, Ops::FLOORDIV, Ops::FLOORMOD, Ops::CDIV, Ops::CMOD, Ops::MUL})
+      for (int64_t c : {0, 1, 5, 31, 32, 62, 63, 64, -1}) {
+        if (c < 0 && d.is_unsigned()) continue;
+        Function f({d}, [&](const UOps& a) { return UOp::alu(op, {a[0], a[0].const_like(c)}); }, r);
+        Bytes a = inputs(d, 256, 5), b(a.size());
+        for (size_t i = 0; i < 256; i++) store_const(&b[i * 8], ConstValue(c), d);
+        EXPECT_LT(first_difference(f({a}), eval_binary(op, d, a, b), d), 0) << op << " of " << d << " by " << c;
+      }
+}
+TEST(Decomp, LongsAreCast) {
+  TestRenderer r(plain_ops(false), kLongs);
+  const std::vector<DType> others = {dtypes::bool_,  dtypes::int8,    dtypes::uint8,   dtypes::int16,   dtypes::uint16, dtypes::int32,
+                                     dtypes::uint32, dtypes::float16, dtypes::float32, dtypes::float64, dtypes::int64,  dtypes::uint64};
+  for (DType d : kLongs)
+    for (DType o : others)
+      for (bool to : {false, true}) {
+        const DType from = to ? d : o, into = to ? o : d;
+        Function f({from}, [&](const UOps& a) { return a[0].cast(into); }, r);
+        Bytes in = inputs(from, 2048, 7), expected(2048 * eval_itemsize(into));
+        const void* p[1] = {in.data()};
+        cast_loop(from, into)(expected.data(), p, 2048);
+        EXPECT_LT(first_difference(f({in}), expected, into), 0) << from << " to " << into;
+      }
+}
 }  // namespace
 }  // namespace tg

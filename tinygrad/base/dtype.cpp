@@ -60,6 +60,16 @@ DType from_name(std::string_view name) {
   throw DTypeError(str("[dtype] got '", name, "', expected one of ", known));
 }
 
+DTypeSet set_from_names(std::string_view names) {
+  DTypeSet set;
+  while (!names.empty()) {
+    const size_t end = std::min(names.find(','), names.size());
+    if (end) set.add(from_name(names.substr(0, end)));
+    names.remove_prefix(std::min(end + 1, names.size()));
+  }
+  return set;
+}
+
 // These are asked for every literal, so a thread remembers what the spelling it saw last means.
 static DType from_env(const env::Str& var, bool (DType::*fits)() const, std::string_view kind, std::pair<std::string, DType>& seen) {
   const std::string& spelling = var.get();

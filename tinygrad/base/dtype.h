@@ -49,6 +49,14 @@ class DType {
 
 std::ostream& operator<<(std::ostream&, DType);
 
+/// A set of types, one bit each.
+struct DTypeSet {
+  uint32_t bits = 0;
+  constexpr bool has(DType d) const { return bits >> static_cast<int>(d.id()) & 1; }
+  constexpr void add(DType d) { bits |= uint32_t{1} << static_cast<int>(d.id()); }
+  constexpr bool operator==(const DTypeSet&) const = default;
+};
+
 namespace dtypes {
 inline constexpr DType void_{DTypeId::kVoid}, weakint{DTypeId::kWeakInt}, bool_{DTypeId::kBool}, int8{DTypeId::kInt8}, uint8{DTypeId::kUInt8},
     int16{DTypeId::kInt16}, uint16{DTypeId::kUInt16}, int32{DTypeId::kInt32}, uint32{DTypeId::kUInt32}, int64{DTypeId::kInt64},
@@ -62,6 +70,8 @@ DType default_float();  ///< DEFAULT_FLOAT, float32 unless the environment says 
 DType default_int();    ///< DEFAULT_INT, int32 unless the environment says otherwise.
 /// Parses "float32", "half", "int", ...; throws DTypeError naming the known types.
 DType from_name(std::string_view name);
+/// Parses names separated by commas.
+DTypeSet set_from_names(std::string_view names);
 }  // namespace dtypes
 
 /// Least type both convert to along the promotion lattice (float16+bfloat16 = float32, int64+uint64 = weakfloat).

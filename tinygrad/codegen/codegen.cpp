@@ -75,6 +75,8 @@ UOp lanes_pass(UOp sink, PassContext&) {
 
 UOp opts_pass(UOp sink, PassContext& c) {
   const KernelInfo& info = sink.arg<KernelInfo>();
+  // Integers in two words stay scalars: there is no sum of such lanes.
+  if (emulates_longs(sink, c.renderer, c.options.emulated) && !c.renderer.has_locals()) return sink;
   const std::vector<Opt>* given = info.opts_to_apply ? &*info.opts_to_apply : c.options.opts ? &*c.options.opts : nullptr;
   if (!given && c.options.noopt && !c.renderer.has_locals()) return sink;
   KernelAxes kernel(sink, c.renderer);
@@ -103,7 +105,7 @@ const std::vector<Pass>& passes() {
       {"separate reduces", [](UOp s, PassContext&) { return separate_reduces(s); }},
       {"expand", [](UOp s, PassContext& c) { return expand(s, c.renderer); }},
       {"late symbolic", nullptr, [](const Renderer&) { return &symbolic(); }},
-      {"lower to target", [](UOp s, PassContext& c) { return lower_to_target(s, c.renderer, ops_to_use(c)); }},
+      {"lower to target", [](UOp s, PassContext& c) { return lower_to_target(s, c.renderer, ops_to_use(c), c.options.emulated); }},
       {"lanes", lanes_pass},
       {"renderer", nullptr, [](const Renderer& r) { return r.extra_matcher(); }},
   };
@@ -121,12 +123,15 @@ CodegenOptions CodegenOptions::from_env() {
   o.noopt = env::NOOPT.get() != 0;
   o.beam = static_cast<int>(env::BEAM.get());
   o.transcendental = static_cast<int>(env::TRANSCENDENTAL.get());
+  o.emulated = dtypes::set_from_names(env::EMULATED_DTYPES.get());
   return o;
 }
 
 Hash128 CodegenOptions::hash() const {
   Hash128 h;
-  h.add(static_cast<uint64_t>(noopt)), h.add(static_cast<uint64_t>(beam)), h.add(static_cast<uint64_t>(transcendental)), h.add(opts.has_value());
+  h.add(static_cast<uint64_t>(noopt)), h.add(static_cast<uint64_t>(beam)), h.add(static_cast<uint64_t>(transcendental)),
+      h.add(uint64_t{emulated.bits});
+  h.add(opts.has_value());
   if (opts)
     for (const Opt& o : *opts) h.add(static_cast<uint64_t>(o.op)), h.add(static_cast<uint64_t>(o.axis)), h.add(static_cast<uint64_t>(o.arg));
   h.add(stop_after);

@@ -16,9 +16,10 @@ struct CodegenOptions {
   int beam = 0;                          ///< width of the search; 0: the heuristic decides
   int transcendental = 1;                ///< 2: exp2, log2, sin and pow always in software
   std::optional<std::vector<Opt>> opts;  ///< these and no heuristic; KernelInfo::opts_to_apply goes before
+  DTypeSet emulated;                     ///< types computed without, although the renderer has them
   std::string stop_after;                ///< name of the last pass to run: Program::ast is the graph it left, nothing is rendered
 
-  /// NOOPT, BEAM, TRANSCENDENTAL of the environment.
+  /// NOOPT, BEAM, TRANSCENDENTAL, EMULATED_DTYPES of the environment.
   static CodegenOptions from_env();
   Hash128 hash() const;
 };

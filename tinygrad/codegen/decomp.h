@@ -1,7 +1,7 @@
 /// \file Decompositions: what index arithmetic and a target's missing operations and types become before a program is linear.
 /// Each stage is a function on a kernel's SINK that goes by what Renderer::ops() and Renderer::supports() lack. They work on kernel ASTs and on
-/// expanded graphs alike (before the expansion there is less to rewrite), validity having left the indices. The order is: lower_index_dtype,
-/// decompose_dtypes, decompose_ops, late_patterns; lower_to_target runs them all.
+/// expanded graphs alike (before the expansion there is less to rewrite), validity having left the indices. The order is: decompose_longs,
+/// lower_index_dtype, decompose_dtypes, decompose_ops, late_patterns; lower_to_target runs them all.
 #pragma once
 #include "tinygrad/target/renderer.h"
 #include "tinygrad/uop/rewrite.h"
@@ -13,8 +13,14 @@ namespace tg {
 UOp lower_index_dtype(UOp sink);
 
 /// Types the renderer does not compute in: bfloat16, fp8 and (where missing) float16 are their bits in memory and float32 in registers, rounded after
-/// every operation.
-UOp decompose_dtypes(UOp sink, const Renderer& renderer);
+/// every operation. Types in `emulated` count as missing.
+UOp decompose_dtypes(UOp sink, const Renderer& renderer, DTypeSet emulated = {});
+
+/// int64 and uint64 as two words each, where the renderer does not compute in int64 or `emulated` has it. Index arithmetic is not touched: this comes
+/// before it gets machine types. Throws NotSupportedError for a sum of the lanes of a vector.
+UOp decompose_longs(UOp sink, const Renderer& renderer, DTypeSet emulated = {});
+/// Whether decompose_longs has anything to do.
+bool emulates_longs(UOp sink, const Renderer& renderer, DTypeSet emulated);
 
 /// Operations the renderer lacks: FLOORDIV/FLOORMOD, THREEFRY, EXP2, LOG2, SIN, POW, RECIPROCAL, MAX, TRUNC, MULACC, ...
 UOp decompose_ops(UOp sink, OpSet ops);
@@ -26,12 +32,14 @@ UOp late_patterns(UOp sink, OpSet ops);
 inline UOp late_patterns(UOp sink, const Renderer& renderer) { return late_patterns(sink, renderer.ops()); }
 
 /// All of the above in order, for a renderer of which only `ops` are to be used.
-UOp lower_to_target(UOp sink, const Renderer& renderer, OpSet ops);
+UOp lower_to_target(UOp sink, const Renderer& renderer, OpSet ops, DTypeSet emulated = {});
 inline UOp lower_to_target(UOp sink, const Renderer& renderer) { return lower_to_target(sink, renderer, renderer.ops()); }
 
 // ---- the tables, for pipelines and tests ----
 /// FLOORDIV and FLOORMOD of fixed-width integers: shifts, masks, C's division with the sign set right where bounds do not show that it is.
 const PatternMatcher<>& pm_lower_divmod();
+/// THREEFRY and integer POW, which decompose_longs takes apart first.
+const PatternMatcher<>& pm_long_operations();
 /// Rules for the operations that are not in `ops`. The table is kept for the program's life.
 const PatternMatcher<>& op_decompositions(OpSet ops);
 /// Rules for late operations that are in `ops`.

@@ -111,7 +111,8 @@ constexpr OpSet kExact = Ops::WHERE | Ops::MAX | Ops::NEG | Ops::TRUNC;  // of e
 
 struct Emulation {
   const Renderer& renderer;
-  bool emulated(DType d) const { return d.is_float() && !d.is_weak() && !renderer.supports(d); }
+  DTypeSet without;
+  bool emulated(DType d) const { return d.is_float() && !d.is_weak() && d.itemsize() < 4 && (!renderer.supports(d) || without.has(d)); }
 
   UOp converted(UOp v, DType from, DType to) const {  // v stands for a value of type `from`
     if (!emulated(to)) return v.cast(to);
@@ -150,8 +151,8 @@ struct Emulation {
 };
 }  // namespace
 
-UOp decompose_dtypes(UOp sink, const Renderer& renderer) {
-  Emulation e{renderer};
+UOp decompose_dtypes(UOp sink, const Renderer& renderer, DTypeSet emulated) {
+  Emulation e{renderer, emulated};
   const UOps order = sink.toposort();
   bool any = false;
   for (UOp u : order) any |= e.emulated(u.dtype());

@@ -189,6 +189,14 @@ const PatternMatcher<>& pm_lower_divmod() {
   return t;
 }
 
+const PatternMatcher<>& pm_long_operations() {
+  static const PatternMatcher<> t{
+      rule(op<THREEFRY>(x, y), [](X x, Y y) { return decompose_threefry(x, y); }),
+      rule(op<POW>(x, y), [](X x, Y y) { return x.dtype().is_int() ? lower_int_pow(x, y) : UOp(); }),
+  };
+  return t;
+}
+
 const PatternMatcher<>& op_decompositions(OpSet ops) {
   static auto* kept = new std::unordered_map<uint64_t, std::unique_ptr<PatternMatcher<>>>;
   return cached(ops, *kept, make_decompositions);
@@ -215,9 +223,10 @@ UOp decompose_threefry(UOp counter, UOp key) {
 UOp decompose_ops(UOp sink, OpSet ops) { return graph_rewrite(sink, op_decompositions(ops), {.name = "decompose operations"}); }
 UOp late_patterns(UOp sink, OpSet ops) { return graph_rewrite(sink, late_table(ops), {.name = "late operations"}); }
 
-UOp lower_to_target(UOp sink, const Renderer& renderer, OpSet ops) {
+UOp lower_to_target(UOp sink, const Renderer& renderer, OpSet ops, DTypeSet emulated) {
+  sink = decompose_longs(sink, renderer, emulated);
   sink = lower_index_dtype(sink);
-  sink = decompose_dtypes(sink, renderer);
+  sink = decompose_dtypes(sink, renderer, emulated);
   sink = decompose_ops(sink, ops);
   return late_patterns(sink, ops);
 }

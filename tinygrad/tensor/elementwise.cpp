@@ -1,6 +1,7 @@
 /// \file Elementwise operations: arithmetic, comparison, bits, and the functions built of them.
 #include <cmath>
 #include <numbers>
+#include <tuple>
 
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/ops.h"
@@ -25,7 +26,14 @@ void check_device(UOp a, UOp b, const char* op) {
 std::pair<UOp, UOp> operands(const Tensor& a, const Tensor& b, const char* op) {
   UOp x = uop_of(a, op), y = uop_of(b, op);
   check_broadcast(x, y, op), check_device(x, y, op);
-  return x.dtype() == y.dtype() && !x.dtype().is_weak() ? std::pair(x, y) : ops::promote(x, y);
+  return x.dtype() == y.dtype() ? std::pair(x, y) : ops::promote(x, y);
+}
+Tensor compare(Ops alu, const Tensor& a, const Tensor& b, const char* op) {
+  OpScope s;
+  UOp x = uop_of(a, op), y = uop_of(b, op);
+  check_broadcast(x, y, op), check_device(x, y, op);
+  if (x.dtype() != y.dtype() || x.dtype().is_weak()) std::tie(x, y) = ops::promote_strong(x, y);
+  return s(UOp::alu(alu, {x, y}));
 }
 Tensor binary(Ops alu, const Tensor& a, const Tensor& b, const char* op) {
   OpScope s;
@@ -43,13 +51,13 @@ Tensor bits(Ops alu, const Tensor& a, const Tensor& b, const char* op, bool allo
 Tensor unary(Ops alu, const Tensor& t, const char* op) {
   OpScope s;
   UOp u = uop_of(t, op);
-  return s(UOp::alu(alu, {ops::cast(u, least_upper_float(strong_dtype(u.dtype())))}));
+  return s(UOp::alu(alu, {ops::cast(u, least_upper_float(u.dtype()))}));
 }
 /// The value as a float, and the type to compute in: at least float32.
 std::pair<Tensor, DType> wide(const Tensor& t, const char* op) {
   UOp u = uop_of(t, op);
-  Tensor x = t.cast(least_upper_float(strong_dtype(u.dtype())));
-  return {x, least_upper_dtype(x.dtype(), dtypes::float32)};
+  Tensor x = t.cast(least_upper_float(u.dtype()));
+  return {x, x.dtype().is_weak() ? x.dtype() : least_upper_dtype(x.dtype(), dtypes::float32)};
 }
 constexpr double kLn2 = std::numbers::ln2, kHalfPi = std::numbers::pi / 2;
 
@@ -153,9 +161,9 @@ Tensor Tensor::bitwise_not() const {
 
 // ---- comparison, selection ----
 
-Tensor Tensor::ne(const Tensor& o) const { return binary(Ops::CMPNE, *this, o, "ne"); }
-Tensor Tensor::lt(const Tensor& o) const { return binary(Ops::CMPLT, *this, o, "lt"); }
-Tensor Tensor::gt(const Tensor& o) const { return binary(Ops::CMPLT, o, *this, "gt"); }
+Tensor Tensor::ne(const Tensor& o) const { return compare(Ops::CMPNE, *this, o, "ne"); }
+Tensor Tensor::lt(const Tensor& o) const { return compare(Ops::CMPLT, *this, o, "lt"); }
+Tensor Tensor::gt(const Tensor& o) const { return compare(Ops::CMPLT, o, *this, "gt"); }
 Tensor Tensor::eq(const Tensor& o) const {
   OpScope s;
   return s(ne(o).logical_not());
@@ -258,8 +266,10 @@ Tensor Tensor::sign() const {
   OpScope s;
   UOp u = uop_of(*this, "sign");
   if (u.dtype().is_bool()) return *this;
-  UOp zero = u.const_like(0);
-  return s(u.ne(zero).where((u < zero).where(u.const_like(-1), u.const_like(1)), zero));
+  UOp v = ops::strong(u), zero = v.const_like(0);
+  // Zeros and NaN are their own sign, without a gradient.
+  UOp rest = v.dtype().is_float() ? UOp::make(Ops::DETACH, v.dtype(), {v}) : zero;
+  return s((v < zero).where(v.const_like(-1), (zero < v).where(v.const_like(1), rest)));
 }
 Tensor Tensor::abs() const {
   OpScope s;
@@ -283,8 +293,10 @@ Tensor Tensor::floor() const {
 Tensor Tensor::round() const {
   OpScope s;
   if (!dtype().is_float()) return *this;
-  Tensor half = trunc() * 0.5;
-  return s(((*this > 0) == (half.trunc() == half)).where((*this - 0.5).ceil(), (*this + 0.5).floor()));
+  // Away from the whole part when the fraction is more than a half, or a half and the whole part odd. Keeps -0.
+  Tensor whole = trunc(), fraction = (*this - whole).abs(), half = whole * 0.5;
+  Tensor up = (fraction > 0.5) | ((fraction == 0.5) & (half.trunc() != half));
+  return s(up.where(whole + (*this < 0).where(-1.0, 1.0), whole));
 }
 Tensor Tensor::asin() const {
   OpScope s;

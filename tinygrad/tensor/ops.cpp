@@ -5,6 +5,8 @@
 #include <limits>
 #include <numeric>
 
+#include "tinygrad/uop/graph.h"
+
 namespace tg::ops {
 
 // Views of views are not merged here: the view in between may be a tensor that wants a gradient.
@@ -82,11 +84,61 @@ UOp literal_of(UOp x) {
   return x.is_const() && !x.is_invalid() && !x.tag() ? x : UOp();
 }
 
+namespace {
+/// The type a weak expression is computed in when nothing says more: the default one, int64 for literals that do not fit it.
+DType own_type(UOp weak) {
+  const DType d = strong_dtype(weak.dtype());
+  if (weak.dtype() == dtypes::weakint && d.bitsize() < 64)
+    if (UOp c = literal_of(weak); c && (c.const_int() < int_min(d) || c.const_int() > int_max(d))) return dtypes::int64;
+  return d;
+}
+}  // namespace
+
+UOp commit(UOp root, DType d) {
+  if (!root.dtype().is_weak() || d.is_weak()) return root.dtype() == d ? root : root.cast(d);
+  const DType kind = root.dtype();
+  const bool same_kind = kind == dtypes::weakfloat ? d.is_float() : d.is_int();
+  const DType own = own_type(root), in = same_kind ? least_upper_dtype(d, own) : own;
+  auto type_of = [&](UOp u) { return u.dtype() == kind ? in : own_type(u); };
+  constexpr OpSet kThrough = groups::kMovement | Ops::DETACH | Ops::CONTIGUOUS | Ops::CONTIGUOUS_BACKWARD | Ops::CAST;
+  MemoScope memo;
+  UOps stack{root}, src;
+  while (!stack.empty()) {
+    UOp u = stack.back();
+    if (memo.has(u)) {
+      stack.pop_back();
+      continue;
+    }
+    const DType t = type_of(u);
+    const bool inner = u.in(groups::kAlu | kThrough);
+    const size_t before = stack.size();
+    const size_t n = u.in(groups::kAlu) ? u.nsrc() : 1;  // a movement's further sources are its shape
+    for (size_t i = 0; inner && i < n; i++)
+      if (u.src(i).dtype().is_weak() && !memo.has(u.src(i))) stack.push_back(u.src(i));
+    if (stack.size() != before) continue;
+    stack.pop_back();
+    if (u.is_const() && !u.is_invalid()) {
+      memo.set(u, UOp::constant(u.const_value(), t));
+    } else if (u.is(Ops::CAST)) {
+      memo.set(u, (u.src(0).dtype().is_weak() ? memo.get(u.src(0)) : u.src(0)).cast(t));
+    } else if (inner) {
+      src.clear();
+      for (size_t i = 0; i < u.nsrc(); i++) src.push_back(i < n && u.src(i).dtype().is_weak() ? memo.get(u.src(i)) : u.src(i));
+      memo.set(u, UOp::make(u.op(), t, src, u.arg(), u.tag()));
+    } else {
+      memo.set(u, u.cast(t));
+    }
+  }
+  return memo.get(root).cast(d);
+}
+
 UOp cast(UOp x, DType d) {
   if (x.dtype() == d) return x;
   if (UOp c = literal_of(x)) return full(shape_of(x), c.const_value(), d);
-  return x.cast(d);
+  return commit(x, d);
 }
+
+UOp strong(UOp x) { return x.dtype().is_weak() ? cast(x, own_type(x)) : x; }
 
 UOp sum_to(UOp x, const Shape& shape) {
   const Shape from = shape_of(x);
@@ -100,10 +152,15 @@ UOp sum_to(UOp x, const Shape& shape) {
 }
 
 std::pair<UOp, UOp> promote(UOp a, UOp b) {
-  DType d = least_upper_dtype(a.dtype(), b.dtype());
-  // Results are never weak: storage has no such type.
-  if (d.is_weak()) d = strong_dtype(d);
+  const DType d = least_upper_dtype(a.dtype(), b.dtype());
   return {cast(a, d), cast(b, d)};
+}
+std::pair<UOp, UOp> promote_strong(UOp a, UOp b) {
+  const DType d = least_upper_dtype(a.dtype(), b.dtype());
+  if (!d.is_weak()) return {cast(a, d), cast(b, d)};
+  a = cast(a, d), b = cast(b, d);
+  const DType t = least_upper_dtype(own_type(a), own_type(b));
+  return {cast(a, t), cast(b, t)};
 }
 
 }  // namespace tg::ops

@@ -20,7 +20,7 @@ UOp shrink(UOp x, const Pairs& offset_size);
 UOp pad(UOp x, const Pairs& before_after);  ///< zeros
 UOp flip(UOp x, const std::vector<int>& axes);
 UOp reduce(Ops op, UOp x, const std::vector<int>& axes);  ///< in x's dtype; the axes stay, as size 1
-UOp cast(UOp x, DType d);                                 ///< literals are retyped, also behind views
+UOp cast(UOp x, DType d);                                 ///< literals are retyped, also behind views; weak: see commit
 UOp full(const Shape& shape, ConstValue v, DType d);
 UOp arange(int64_t n, DType d);
 /// The literal behind views that repeat it, or nothing.
@@ -29,7 +29,13 @@ UOp literal_of(UOp x);
 UOp sum_to(UOp x, const Shape& shape);
 /// The neutral element of a reduce.
 ConstValue identity_of(Ops op, DType d);
-/// a and b in a common type, literals in the other's.
+/// a and b in their least upper type, which is weak where no operand or only integers and float literals say more.
 std::pair<UOp, UOp> promote(UOp a, UOp b);
+/// The same in a type that can be computed in, for results of another type (comparisons).
+std::pair<UOp, UOp> promote_strong(UOp a, UOp b);
+/// A weak expression computed in type `d`, or in the default type of its kind where that is wider, and cast to `d`. Others are cast.
+UOp commit(UOp x, DType d);
+/// A weak expression in the type it is computed in when nothing else is said; others as they are.
+UOp strong(UOp x);
 
 }  // namespace tg::ops

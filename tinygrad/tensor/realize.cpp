@@ -39,7 +39,7 @@ struct Plan {
 void add_root(Plan& p, UOp u) {
   u = current_view(u);
   while (u.is(Ops::RESHAPE)) u = current_view(u.src(0));  // the same storage
-  if (has_value(u) || shape_of(u).numel() == 0 || std::find(p.sources.begin(), p.sources.end(), u) != p.sources.end()) return;
+  if (u.dtype().is_weak() || has_value(u) || shape_of(u).numel() == 0 || std::find(p.sources.begin(), p.sources.end(), u) != p.sources.end()) return;
   UOp root = u;
   if (device_of(u).empty()) root = own_storage(u, Device::default_name());
   // In the storage of its source it would be its source, and gradients would flow into that.

@@ -110,7 +110,7 @@ UOp new_storage(const Shape& shape, DType dtype, const std::string& device) {
 }
 
 UOp own_storage(UOp u, const std::string& device) {
-  u = ops::cast(u, strong_dtype(u.dtype()));
+  u = ops::strong(u);
   UOp b = new_storage(shape_of(u), u.dtype(), device);
   mark_fresh(b);
   return b.after({b.store(u)});
@@ -231,7 +231,7 @@ Tensor Tensor::contiguous_backward() const { return edge(*this, Ops::CONTIGUOUS_
 Tensor Tensor::contiguous() const {
   OpScope s;
   UOp u = uop_of(*this, "contiguous");
-  if (u.is(Ops::CONTIGUOUS) || has_buffer_identity(u)) return *this;
+  if (u.is(Ops::CONTIGUOUS) || u.dtype().is_weak() || has_buffer_identity(u)) return *this;  // weak: stored nowhere
   // A constant has no device to be contiguous on: it gets storage on the default one.
   if (device_of(u).empty()) return s(own_storage(u, Device::default_name()));
   return s(UOp::make(Ops::CONTIGUOUS, u.dtype(), {u}));
@@ -255,6 +255,7 @@ Tensor Tensor::to(const std::string& device) const {
   const std::string& from = device_of(u);
   if (from == name) return *this;
   if (from.empty()) return name == Device::default_name() ? *this : s(own_storage(u, name));
+  u = ops::strong(u);
   Tensor t = s(UOp::make(Ops::COPY, u.dtype(), {u}, Arg(name)));
   copy_marks(*t.impl_, *impl_);
   if (impl_->grad) t.impl_->grad = Tensor(impl_->grad).to(name).impl_;
