@@ -431,7 +431,6 @@ Tensor Tensor::cat(const Tensors& tensors, int axis) {
     d = least_upper_dtype(d, t.dtype()), equal &= sh == first, total += sh[a].value();
   }
   if (tensors.size() == 1) return tensors[0];
-  d = strong_dtype(d);
   if (equal) {  // a new axis beside `a`, merged with it
     UOps parts;
     for (const Tensor& t : tensors) parts.push_back(ops::cast(t.uop(), d));
@@ -468,7 +467,7 @@ Tensor Tensor::stack(const Tensors& tensors, int axis) {
     d = least_upper_dtype(d, t.dtype());
   }
   UOps parts;
-  for (const Tensor& t : tensors) parts.push_back(ops::cast(t.uop(), strong_dtype(d)));
+  for (const Tensor& t : tensors) parts.push_back(ops::cast(t.uop(), d));
   std::vector<int> order;
   for (int i = 1; i <= static_cast<int>(first.size()); i++) order.push_back(i);
   order.insert(order.begin() + a, 0);

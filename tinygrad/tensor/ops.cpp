@@ -110,9 +110,9 @@ UOp commit(UOp root, DType d) {
       continue;
     }
     const DType t = type_of(u);
-    const bool inner = u.in(groups::kAlu | kThrough);
+    const bool inner = u.in(groups::kAlu | kThrough | Ops::STACK);
     const size_t before = stack.size();
-    const size_t n = u.in(groups::kAlu) ? u.nsrc() : 1;  // a movement's further sources are its shape
+    const size_t n = u.in(groups::kAlu | Ops::STACK) ? u.nsrc() : 1;  // a movement's further sources are its shape
     for (size_t i = 0; inner && i < n; i++)
       if (u.src(i).dtype().is_weak() && !memo.has(u.src(i))) stack.push_back(u.src(i));
     if (stack.size() != before) continue;
