@@ -262,18 +262,25 @@ Tensor Tensor::square() const {
   OpScope s;
   return s(*this * *this);
 }
+/// -1, 1, or `rest` of zeros and NaN.
+static UOp sign_or(UOp v, UOp rest) {
+  UOp zero = v.const_like(0);
+  return (v < zero).where(v.const_like(-1), (zero < v).where(v.const_like(1), rest));
+}
 Tensor Tensor::sign() const {
   OpScope s;
   UOp u = uop_of(*this, "sign");
   if (u.dtype().is_bool()) return *this;
-  UOp v = ops::strong(u), zero = v.const_like(0);
-  // Zeros and NaN are their own sign, without a gradient.
-  UOp rest = v.dtype().is_float() ? UOp::make(Ops::DETACH, v.dtype(), {v}) : zero;
-  return s((v < zero).where(v.const_like(-1), (zero < v).where(v.const_like(1), rest)));
+  UOp v = ops::strong(u);
+  return s(ops::cast(sign_or(v, v.const_like(0)), u.dtype()));
 }
 Tensor Tensor::abs() const {
   OpScope s;
-  return dtype().is_bool() || dtype().is_unsigned() ? *this : s(*this * sign());
+  UOp u = uop_of(*this, "abs");
+  if (u.dtype().is_bool() || u.dtype().is_unsigned()) return *this;
+  // Zeros times themselves, so that -0 becomes 0; as a factor they have no gradient.
+  UOp v = ops::strong(u), rest = v.dtype().is_float() ? UOp::make(Ops::DETACH, v.dtype(), {v}) : v.const_like(0);
+  return s(ops::cast(v * sign_or(v, rest), u.dtype()));
 }
 Tensor Tensor::trunc() const {
   OpScope s;
