@@ -99,17 +99,17 @@ inline const std::map<std::string, OpCase>& op_cases() {
       [](const Tensors& t) { return t[0].method(t[1]); } \
     }                                                    \
   }
-#define TG_CASE(key, ...)                                    \
-  {                                                          \
-    key, {                                                   \
-      [](const Tensors& t) -> Tensor { return __VA_ARGS__; } \
-    }                                                        \
+#define TG_CASE(key, ...)                                                     \
+  {                                                                           \
+    key, {                                                                    \
+      []([[maybe_unused]] const Tensors& t) -> Tensor { return __VA_ARGS__; } \
+    }                                                                         \
   }
-#define TG_NEAR(key, tolerance, ...)                                    \
-  {                                                                     \
-    key, {                                                              \
-      [](const Tensors& t) -> Tensor { return __VA_ARGS__; }, tolerance \
-    }                                                                   \
+#define TG_NEAR(key, tolerance, ...)                                                     \
+  {                                                                                      \
+    key, {                                                                               \
+      []([[maybe_unused]] const Tensors& t) -> Tensor { return __VA_ARGS__; }, tolerance \
+    }                                                                                    \
   }
   const static std::map<std::string, OpCase> cases{
       // ---- elementwise ----
@@ -430,6 +430,153 @@ inline const std::map<std::string, OpCase>& op_cases() {
       TG_CASE("keccak_sha3_256", t[0].keccak()),
       TG_CASE("keccak_sha3_224", t[0].keccak("sha3_224")),
       TG_CASE("keccak_shake_128", t[0].keccak("shake_128")),
+      // ---- creation ----
+      TG_CASE("arange_steps", Tensor::arange(7, -4, -3)),
+      TG_CASE("arange_float", Tensor::arange(0.5, 3.0, 0.5)),
+      TG_CASE("linspace", Tensor::linspace(-1, 2, 7)),
+      TG_CASE("linspace_one", Tensor::linspace(3, 9, 1)),
+      TG_CASE("eye_wide", Tensor::eye(3, 5)),
+      TG_CASE("full_like", t[0].full_like(4.5)),
+      TG_CASE("constants", t[0] * Tensor::constants({1.0, -2.0, 3.0}, dtypes::float32)),
+      TG_CASE("meshgrid_ij", Tensor::meshgrid({t[0], t[1]})[0] * Tensor::meshgrid({t[0], t[1]})[1]),
+      TG_CASE("meshgrid_xy", Tensor::meshgrid({t[0], t[1]}, false)[0] - Tensor::meshgrid({t[0], t[1]}, false)[1]),
+      // ---- views as inputs, odd and empty shapes, negative axes ----
+      TG_CASE("view_exp_flip", t[0].T().flip(0)(Slice(1, 6, 2)).exp()),
+      TG_CASE("view_max_permuted", t[0].permute(2, 0, 1)(Slice(1, 4)).max(-2)),
+      TG_CASE("view_cumsum_strided", t[0](Slice(None, None, 2)).T().cumsum(-1)),
+      TG_CASE("view_softmax_padded", t[0].T().pad({1, 2}).softmax(-2)),
+      TG_CASE("view_dot_transposed", t[0].T().dot(t[1].T())),
+      TG_CASE("view_sort_expanded", t[0].expand(3, 6).sort(-1).first),
+      TG_CASE("view_conv_flipped", t[0].flip(2).conv2d(t[1].flip({0, 3}))),
+      TG_CASE("view_argmax_transposed", t[0].T().argmax(-1)),
+      TG_CASE("var_negative_axes", t[0].var({.axis = {-1, -3}, .keepdim = true})),
+      TG_CASE("std_correction_zero", t[0].std({.axis = -1, .correction = 0})),
+      TG_CASE("var_mean", Tensor::stack({t[0].var_mean({.axis = 0}).first, t[0].var_mean({.axis = 0}).second})),
+      TG_CASE("std_mean", Tensor::stack({t[0].std_mean({.axis = -1}).first, t[0].std_mean({.axis = -1}).second})),
+      TG_CASE("prod_zero", t[0].prod(1)),
+      TG_CASE("prod_int", t[0].prod(1)),
+      TG_CASE("mean_int", t[0].mean(0)),
+      TG_CASE("mean_zero_size_kept", t[0].sum(0)),
+      TG_CASE("zero_size_max_other", t[0].max(1)),
+      TG_CASE("zero_size_dot", t[0].dot(t[1])),
+      TG_CASE("zero_size_cumsum", t[0].cumsum(1)),
+      TG_CASE("zero_size_reshape", t[0].reshape(2, 0, 7)),
+      TG_CASE("zero_size_softmax", t[0].softmax(1)),
+      TG_CASE("scalar_reduce_keepdim", t[0].sum({.keepdim = true})),
+      TG_CASE("scalar_softmax", t[0].softmax(0)),
+      TG_CASE("scalar_where", t[0].where(t[1], t[2])),
+      TG_CASE("scalar_cumsum", t[0].cumsum(0)),
+      TG_CASE("logsumexp_axes", t[0].logsumexp({0, -1}, true)),
+      TG_CASE("logcumsumexp_axis0", t[0].logcumsumexp(0)),
+      TG_CASE("cummin_indices", t[0].cummin(1).second),
+      TG_CASE("cummax_long", t[0].cummax(0).first),
+      TG_CASE("cumprod_negative_axis", t[0].cumprod(-2)),
+      TG_CASE("any_all_axes", t[0].any(2).all(1)),
+      TG_CASE("softmax_double", t[0].softmax(1, dtypes::float64)),
+      TG_CASE("log_softmax_axes", t[0].log_softmax({1, 2})),
+      TG_CASE("argmin_keepdim", t[0].argmin(1, true)),
+      // ---- further elementwise ----
+      TG_CASE("div_trunc", t[0].div(t[1], Rounding::kTrunc)),
+      TG_CASE("div_floor", t[0].div(t[1], Rounding::kFloor)),
+      TG_CASE("fmod_float", t[0].fmod(t[1])),
+      TG_CASE("clip_tensor_bounds", t[0].clip(t[1].detach(), t[2].detach())),
+      TG_CASE("masked_fill", t[0].masked_fill(t[1], -1.5)),
+      TG_CASE("isclose", t[0].isclose(t[1], 0.5, 0.1)),
+      TG_CASE("allclose", (t[0] + 1e-7).allclose(t[0])),
+      TG_CASE("isnan_isinf_divided", Tensor::stack({(t[0] * 0 / 0.0).isnan(), (t[0] / 0.0).isinf(), (-t[0].abs() / 0.0).isinf(false, true)})),
+      TG_CASE("usum", t[0].usum({t[1], t[2]})),
+      TG_CASE("uprod_bool", t[0].uprod({t[1]})),
+      TG_CASE("lerp_uint8", t[0].lerp(t[1], t[2])),
+      TG_CASE("cast_uint8_wraps", t[0].cast(dtypes::uint8)),
+      TG_CASE("cast_bool_float", t[0].to_float()),
+      TG_CASE("double_sin", t[0].sin()),
+      TG_CASE("double_exp", t[0].exp()),
+      TG_CASE("half_softmax", t[0].softmax(1)),
+      TG_CASE("logaddexp_far", t[0].logaddexp(t[1])),
+      TG_CASE("softplus_beta", t[0].softplus(3)),
+      TG_CASE("elu_alpha", t[0].elu(0.5)),
+      TG_CASE("celu_alpha", t[0].celu(0.7)),
+      TG_CASE("leaky_relu_slope", t[0].leaky_relu(0.3)),
+      TG_CASE("hardtanh_bounds", t[0].hardtanh(-0.5, 1.5)),
+      // ---- further movement ----
+      TG_CASE("pad_to", t[0].pad_to({3, 5}, 1.5)),
+      TG_CASE("shrink_to", t[0].shrink_to({3, 2})),
+      TG_CASE("unflatten", t[0].unflatten(-1, {3, 2})),
+      TG_CASE("view_alias", t[0].view({-1, 4})),
+      TG_CASE("pad_reflect_2d", t[0].pad({2, 1, 3, 0}, {.mode = PadOptions::kReflect})),
+      TG_CASE("pad_reflect_rank1", t[0].pad({3, 0}, {.mode = PadOptions::kReflect})),
+      TG_CASE("pad_replicate_2d", t[0].pad({2, 0, 1, 3}, {.mode = PadOptions::kReplicate})),
+      TG_CASE("pad_circular_2d", t[0].pad({2, 1, 0, 3}, {.mode = PadOptions::kCircular})),
+      TG_CASE("pad_reflect_negative", t[0].pad({-1, 2}, {.mode = PadOptions::kReflect})),
+      TG_CASE("repeat_new_axis", t[0].repeat({2, 2})),
+      TG_CASE("repeat_interleave_flat", t[0].repeat_interleave(3)),
+      TG_CASE("roll_flat", t[0].roll(5)),
+      TG_CASE("roll_far", t[0].roll({-7, 9}, {1, 0})),
+      TG_CASE("diagonal_axes", t[0].diagonal(-1, 2, 0)),
+      TG_CASE("triu_far", t[0].triu(4)),
+      TG_CASE("tril_wide", t[0].tril(2)),
+      TG_CASE("flip_negative", t[0].flip({-1, 0})),
+      TG_CASE("chunk_uneven", t[0].chunk(4).back()),
+      TG_CASE("split_sizes", t[0].split({1, 4, 2})[1]),
+      TG_CASE("unfold_overlap", t[0].unfold(-1, 5, 1)),
+      TG_CASE("stack_middle", Tensor::stack(t, 1)),
+      TG_CASE("cat_promotes", Tensor::cat(t, -1)),
+      // ---- further matrices ----
+      TG_CASE("dot_broadcast_batches", t[0].matmul(t[1])),
+      TG_CASE("einsum_outer", Tensor::einsum("i,j->ij", t)),
+      TG_CASE("einsum_diagonal", Tensor::einsum("bii->bi", t)),
+      TG_CASE("einsum_bilinear", Tensor::einsum("bn,anm,bm->ba", t)),
+      TG_CASE("einsum_ellipsis_both", Tensor::einsum("...ij,...jk->...ik", t)),
+      TG_CASE("einsum_ellipsis_implicit", Tensor::einsum("...ij,...jk", t)),
+      TG_CASE("einsum_permute", Tensor::einsum("ijk->kij", t)),
+      TG_CASE("einsum_sum", Tensor::einsum("ij->", t)),
+      TG_CASE("linear_vector", t[0].linear(t[1], t[2])),
+      TG_CASE("image_dot", t[0].image_dot(t[1])),
+      TG_CASE("image_conv2d", t[0].image_conv2d(t[1], t[2], {.padding = 1})),
+      TG_CASE("image_conv2d_groups", t[0].image_conv2d(t[1], {}, {.groups = 4, .stride = 2})),
+      TG_CASE("image_conv2d_depthwise", t[0].image_conv2d(t[1], {}, {.groups = 4})),
+      TG_CASE("attention_mask", t[0].scaled_dot_product_attention(t[1], t[2], t[3] | (Tensor::arange(5) == 0))),
+      TG_CASE("attention_bias", t[0].scaled_dot_product_attention(t[1], t[2], t[3].detach())),
+      TG_CASE("attention_causal_wide", t[0].scaled_dot_product_attention(t[1], t[2], {}, 0, true)),
+      TG_CASE("attention_gqa", t[0].scaled_dot_product_attention(t[1], t[2], {}, 0, false, true)),
+      TG_NEAR("qr_triangle", 1e-5, t[0].detach().qr().second.tril(-1).abs().sum(-1)),
+      TG_NEAR("svd_wide_values", 1e-5, t[0].detach().svd(false).s),
+      // ---- further convolution and pooling ----
+      TG_CASE("conv2d_padding_sides", t[0].conv2d(t[1], {}, {.padding = {1, 2, 0, 1}})),
+      TG_CASE("conv2d_padding_axes", t[0].conv2d(t[1], {}, {.padding = {2, 0}})),
+      TG_CASE("conv2d_padding_negative", t[0].conv2d(t[1], {}, {.padding = {-1, 1, 1, -2}})),
+      TG_CASE("conv2d_double", t[0].conv2d(t[1], {}, {.dtype = dtypes::float64})),
+      TG_CASE("conv_transpose1d", t[0].conv_transpose2d(t[1], {}, {.stride = 3, .padding = 1, .output_padding = 2})),
+      TG_CASE("conv_transpose3d", t[0].conv_transpose2d(t[1], {}, {.stride = {2, 1, 2}})),
+      TG_CASE("conv_transpose2d_dilation", t[0].conv_transpose2d(t[1], {}, {.dilation = 2, .padding = 1})),
+      TG_CASE("max_pool1d", t[0].unsqueeze(2).max_pool2d({.kernel_size = {1, 3}, .stride = {1, 2}}).squeeze(2)),
+      TG_CASE("max_pool3d", t[0].max_pool2d({.kernel_size = {2, 2, 2}})),
+      TG_CASE("avg_pool1d_exclude_ceil",
+              t[0].unsqueeze(2)
+                  .avg_pool2d({.kernel_size = {1, 3}, .stride = {1, 2}, .padding = {0, 1}, .ceil_mode = true, .count_include_pad = false})
+                  .squeeze(2)),
+      TG_CASE("avg_pool3d", t[0].avg_pool2d({.kernel_size = {2, 1, 3}})),
+      TG_CASE("max_pool2d_int", t[0].max_pool2d({.kernel_size = 2, .stride = 1, .padding = 1})),
+      TG_CASE("interpolate_trilinear", t[0].interpolate({3, 2, 7})),
+      TG_CASE("interpolate_shrink", t[0].interpolate({4})),
+      TG_CASE("layernorm_axes", t[0].layernorm({1, 2}, 1e-3)),
+      TG_CASE("batchnorm", t[0].batchnorm(t[1], t[2], t[3], t[4])),
+      TG_CASE("batchnorm_axes", t[0].batchnorm({}, {}, t[1], t[2], {0, 2})),
+      TG_CASE("rms_norm", t[0].rms_norm()),
+      TG_CASE("normalize_1", t[0].normalize(1, -1)),
+      TG_CASE("normalize_3", t[0].normalize(3, 0)),
+      // ---- reductions of losses ----
+      TG_CASE("sparse_cce_none", t[0].sparse_categorical_crossentropy(t[1], {.reduction = Reduction::kNone})),
+      TG_CASE("sparse_cce_sum_ignore", t[0].sparse_categorical_crossentropy(t[1], {.reduction = Reduction::kSum, .ignore_index = 3})),
+      TG_CASE("cross_entropy_vector", t[0].cross_entropy(t[1])),
+      TG_CASE("cross_entropy_smooth_none", t[0].cross_entropy(t[1], {.reduction = Reduction::kNone, .label_smoothing = 0.3})),
+      TG_CASE("nll_loss_spatial", t[0].nll_loss(t[1], {}, {.reduction = Reduction::kNone})),
+      TG_CASE("nll_loss_sum", t[0].nll_loss(t[1], t[2].detach(), {.reduction = Reduction::kSum})),
+      TG_CASE("bce_none", t[0].binary_crossentropy(t[1].detach(), Reduction::kNone)),
+      TG_CASE("bce_logits_far", t[0].binary_crossentropy_logits(t[1], Reduction::kNone)),
+      TG_CASE("topk_smallest", t[0].topk(2, 0, false).first),
+      TG_CASE("topk_indices", t[0].topk(4).second),
+      TG_CASE("keccak_sponge", t[0].keccak(72, 6)),
   };
 #undef TG_UNARY
 #undef TG_BINARY

@@ -10,6 +10,7 @@
 #include "tinygrad/base/paths.h"
 #include "tinygrad/base/process.h"
 #include "tinygrad/base/sha256.h"
+#include "tinygrad/io/fetch.h"
 #include "tinygrad/io/file.h"
 #include "tinygrad/io/gzip.h"
 #include "tinygrad/nn/idx.h"
@@ -123,8 +124,6 @@ std::vector<fs::path> search_directories(std::string_view name) {
 }
 
 void download(const std::vector<std::string>& urls, const fs::path& to, uint64_t max_bytes, std::string_view sha256) {
-  const bool curl = has_program("curl");
-  TG_CHECK(FileError, curl || has_program("wget"), "[download] ", to.filename().string(), ": neither curl nor wget is installed");
   std::error_code failed;
   fs::create_directories(to.parent_path(), failed);
   TG_CHECK(FileError, !failed, "[download] cannot create ", to.parent_path().string(), ": ", failed.message());
@@ -132,24 +131,8 @@ void download(const std::vector<std::string>& urls, const fs::path& to, uint64_t
   const std::string part = (temporary.path() / "part").string();
   std::string problems;
   for (const std::string& url : urls) {
-    const std::vector<std::string> command = curl ? std::vector<std::string>{"curl",
-                                                                             "-fsSL",
-                                                                             "--proto",
-                                                                             "=http,https,file",
-                                                                             "--connect-timeout",
-                                                                             "15",
-                                                                             "--retry",
-                                                                             "2",
-                                                                             "--max-filesize",
-                                                                             std::to_string(max_bytes),
-                                                                             "-o",
-                                                                             part,
-                                                                             "--",
-                                                                             url}
-                                                  : std::vector<std::string>{"wget", "-q", "--timeout=15", "--tries=3", "-O", part, "--", url};
-    const ProcessResult r = run_process(command, {.timeout_s = 1800});
-    if (!r.ok()) {
-      problems += str("\n  ", url, ": ", command[0], " ended with ", r.exit_code, r.err.empty() ? "" : ": " + r.err.substr(0, r.err.find('\n')));
+    if (const std::string problem = io::transfer(url, part, max_bytes); !problem.empty()) {
+      problems += str("\n  ", url, ": ", problem);
       continue;
     }
     try {

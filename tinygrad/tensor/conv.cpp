@@ -1,19 +1,23 @@
 /// \file Convolution and pooling over any number of spatial axes: windows as a view, then multiply and reduce.
+#include "tinygrad/tensor/conv.h"
+
 #include <algorithm>
 #include <cmath>
 
+#include "tinygrad/base/env.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/ops.h"
 
 namespace tg {
 using namespace tensor_detail;
 
+using conv::PadList, conv::spatial_pads, conv::with_lead;
+
 namespace {
 int64_t ceil_div(int64_t a, int64_t b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
-using PadList = std::vector<std::pair<int64_t, int64_t>>;
+}  // namespace
 
-/// Padding of the last n axes as (before, after): one number, one an axis, or torch's {left, right, top, bottom}.
-PadList spatial_pads(const Ints& p, size_t n, const char* op) {
+PadList conv::spatial_pads(const Ints& p, size_t n, const char* op) {
   PadList out(n);
   if (p.size() == 2 * n && n > 0) {
     for (size_t i = 0; i < n; i++) out[n - 1 - i] = {p[2 * i], p[2 * i + 1]};
@@ -23,12 +27,11 @@ PadList spatial_pads(const Ints& p, size_t n, const char* op) {
   for (size_t i = 0; i < n; i++) out[i] = {v[i], v[i]};
   return out;
 }
-PadList with_lead(const PadList& p, size_t ndim) {
+PadList conv::with_lead(const PadList& p, size_t ndim) {
   PadList out(ndim - p.size(), {0, 0});
   out.insert(out.end(), p.begin(), p.end());
   return out;
 }
-}  // namespace
 
 // y[k, o] = x[o * step + k * dilation]. The axis is repeated K times, each row padded to W - d, the whole shifted by (K-1) * d and read in rows of W:
 // row k then starts k * d elements later than row 0. Both this view and its gradient are affine in k and o.
@@ -105,22 +108,33 @@ Tensor Tensor::pool_view(const Ints& kernel, const Ints& stride, const Ints& dil
 Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOptions& o) const {
   OpScope s;
   uop_of(*this, "conv2d"), uop_of(weight, "conv2d");
-  const Shape xs = shape(), ws = weight.shape();
+  Tensor r = conv::direct(*this, weight, o);
+  if (!bias.defined()) return s(r);
+  Shape line(static_cast<size_t>(ndim()), SInt(1));
+  line[1] = weight.shape(0);
+  TG_CHECK(ShapeError, bias.numel() == weight.shape(0), "[conv2d] got bias ", bias.shape(), ", expected ", weight.shape(0), " elements");
+  return s(r + bias.reshape(line));
+}
+
+Tensor conv::direct(const Tensor& t, const Tensor& weight, const ConvOptions& o) {
+  const Shape xs = t.shape(), ws = weight.shape();
   TG_CHECK(ShapeError, xs.size() == ws.size() && xs.size() >= 3, "[conv2d] got input ", xs, " and weight ", ws,
            ", expected equal numbers of axes: (batch, in, ...) and (out, in / groups, ...)");
   size_t n = xs.size() - 2;
   int64_t bs = xs[0].value(), cin_all = xs[1].value(), cout = ws[0].value(), cin = ws[1].value(), g = o.groups;
   TG_CHECK(ShapeError, g > 0 && g * cin == cin_all && cout % g == 0, "[conv2d] got input ", xs, " and weight ", ws, " with ", g, " groups, expected ",
            g, " x ", cin, " input channels and output channels divisible by the groups");
-  if (bias.defined()) TG_CHECK(ShapeError, bias.numel() == cout, "[conv2d] got bias ", bias.shape(), ", expected ", cout, " elements");
   Ints kernel;
   for (size_t i = 0; i < n; i++) kernel.push_back(ws[2 + i].value());
-  Tensor x = pad(with_lead(spatial_pads(o.padding, n, "conv2d"), xs.size()));
+  const PadList pads = spatial_pads(o.padding, n, "conv2d");
+  Tensor x = t.pad(with_lead(pads, xs.size()));
   for (size_t i = 0; i < n; i++) {
     int64_t d = per_axis(o.dilation, n, "conv2d", "dilation")[i];
     TG_CHECK(ShapeError, x.shape(static_cast<int>(2 + i)) > d * (kernel[i] - 1), "[conv2d] got input ", xs, " and weight ", ws,
              ", expected a kernel that fits into the padded input");
   }
+  auto all = [](const Ints& v, int64_t want) { return std::all_of(v.begin(), v.end(), [&](int64_t e) { return e == want; }); };
+  if (env::WINO && all(kernel, 3) && all(o.stride, 1) && all(o.dilation, 1)) return winograd(t, weight, g, pads, o.dtype);
   x = x.pool_view(kernel, o.stride, o.dilation);  // (bs, cin_all, out..., kernel...)
   Shape split{bs, g, 1, cin}, wsplit{1, g, cout / g};
   for (size_t i = 0; i < 2 * n; i++) split.push_back(x.shape(static_cast<int>(2 + i)));
@@ -130,14 +144,10 @@ Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOption
   for (size_t i = 0; i < n; i++) order.push_back(static_cast<int>(4 + n + i)), wsplit.push_back(kernel[i]);
   Axes inner(std::vector<int>{});
   for (size_t i = 0; i <= n; i++) inner.list.push_back(static_cast<int>(3 + n + i));
-  Tensor r = (x.reshape(split).permute(order) * weight.reshape(wsplit)).sum({.axis = inner});
+  Tensor r = (x.reshape(split).permute(order) * weight.reshape(wsplit)).sum({.axis = inner, .dtype = o.dtype});
   Shape out{bs, cout};
   for (size_t i = 0; i < n; i++) out.push_back(x.shape(static_cast<int>(2 + i)));
-  r = r.reshape(out);
-  if (!bias.defined()) return s(r);
-  Shape line(xs.size(), SInt(1));
-  line[1] = cout;
-  return s(r + bias.reshape(line));
+  return r.reshape(out);
 }
 
 Tensor Tensor::conv_transpose2d(const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& o) const {

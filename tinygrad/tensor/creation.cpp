@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 
 #include "tinygrad/runtime/buffer.h"
 #include "tinygrad/runtime/device.h"
@@ -100,6 +101,16 @@ Tensor Tensor::scalar(Scalar v, std::optional<DType> dtype) {
   return Tensor(std::make_shared<Impl>(UOp::constant(v.value, dtype.value_or(v.dtype))));
 }
 
+Tensor Tensor::constants(const std::vector<Scalar>& values, std::optional<DType> dtype) {
+  OpScope s;
+  if (values.empty()) return s(ops::full({0}, 0, dtype.value_or(dtypes::default_float())));
+  DType d = values[0].dtype;
+  for (const Scalar& v : values) d = least_upper_dtype(d, v.dtype);
+  UOps parts;
+  for (const Scalar& v : values) parts.push_back(UOp::constant(v.value, dtype.value_or(strong_dtype(d))));
+  return s(UOp::stack(parts));
+}
+
 /// Converts on the host, so that a literal of another type costs no kernel.
 static std::vector<std::byte> converted(std::span<const std::byte> data, DType from, DType to) {
   size_t n = data.size() / static_cast<size_t>(from.itemsize());
@@ -163,6 +174,17 @@ Tensor Tensor::from_blob(void* data, const Shape& shape, DType dtype, const std:
   return s(u);
 }
 
+Tensor Tensor::from_file(const std::string& path, const TensorOptions& o) {
+  OpScope s;
+  std::error_code failed;
+  const uintmax_t bytes = std::filesystem::file_size(path, failed);
+  TG_CHECK(FileError, !failed, "[Tensor] cannot open ", path, ": ", failed.message());
+  DType d = o.dtype.value_or(dtypes::uint8);
+  TG_CHECK(DTypeError, !d.is_weak() && !d.is_void(), "[Tensor] got dtype ", d, ", expected one with a size");
+  Tensor t = empty({static_cast<int64_t>(bytes) / d.itemsize()}, {.dtype = d, .device = "DISK:" + path});
+  return o.device.empty() ? t : t.to(o.device);
+}
+
 Tensor Tensor::full(const Shape& shape, Scalar value, const TensorOptions& o) {
   OpScope s;
   check_shape(shape, "full");
@@ -187,6 +209,15 @@ Tensor Tensor::empty_like(std::optional<DType> dtype) const {
   OpScope s;
   UOp u = uop_of(*this, "empty_like");
   return s(new_storage(shape_of(u), dtype.value_or(strong_dtype(u.dtype())), device_or_default(u)));
+}
+
+Tensor Tensor::full_like(Scalar value, const TensorOptions& o) const {
+  TensorOptions want = o;
+  if (!want.dtype) want.dtype = strong_dtype(dtype());
+  return full(shape(), value, want);
+}
+Tensor Tensor::empty_like(const TensorOptions& o) const {
+  return empty(max_shape(), {o.dtype.value_or(strong_dtype(dtype())), o.device.empty() ? device() : o.device, o.requires_grad}).shrink_to(shape());
 }
 
 Tensor Tensor::arange(Scalar start, Scalar stop, Scalar step, const TensorOptions& o) {

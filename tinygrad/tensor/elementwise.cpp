@@ -363,7 +363,44 @@ Tensor Tensor::logaddexp(const Tensor& o) const {
 }
 Tensor Tensor::lerp(const Tensor& end, const Tensor& weight) const {
   OpScope s;
+  if (dtype() == dtypes::uint8 && !weight.dtype().is_weak()) {
+    // Whole numbers between bytes: the weight in 128ths, the difference with its sign.
+    Tensor w = (weight * 128.0 + 0.5).cast(dtypes::int16);
+    return s((*this + (((end - *this).cast(dtypes::int8) * w + 64).cast(dtypes::uint16) >> 7)).cast(dtypes::uint8));
+  }
   return s(*this + (end - *this) * weight);
+}
+Tensor Tensor::threefry(const Tensor& seed) const {
+  OpScope s;
+  auto [x, y] = operands(*this, seed, "threefry");
+  TG_CHECK(DTypeError, x.dtype() == dtypes::uint64, "[threefry] got ", dtype(), " and ", seed.dtype(), ", expected uint64");
+  return s(UOp::alu(Ops::THREEFRY, {x, y}));
+}
+Tensor Tensor::usum(const Tensors& others) const {
+  OpScope s;
+  Tensor r = *this;
+  for (const Tensor& t : others) r = dtype().is_bool() ? r | t : r + t;
+  return s(r);
+}
+Tensor Tensor::uprod(const Tensors& others) const {
+  OpScope s;
+  Tensor r = *this;
+  for (const Tensor& t : others) r = dtype().is_bool() ? r & t : r * t;
+  return s(r);
+}
+Tensor Tensor::alu(Ops op, const Tensors& others) const {
+  OpScope s;
+  UOps src{uop_of(*this, "alu")};
+  for (const Tensor& t : others) src.push_back(uop_of(t, "alu")), check_broadcast(src[0], src.back(), "alu"), check_device(src[0], src.back(), "alu");
+  if (op == Ops::DETACH) return s(detach());
+  TG_CHECK(ValueError, groups::kAlu.has(op), "[alu] got ", name_of(op), ", expected an elementwise operation");
+  return s(UOp::alu(op, src));
+}
+Tensor Tensor::ufix(Scalar v) const {
+  OpScope s;
+  DType d = dtype();
+  bool fits = d.is_float() || (d.is_int() && !v.dtype.is_float()) || v.dtype.is_bool();
+  return s(UOp::constant(v.value, fits ? d : v.dtype));
 }
 
 }  // namespace tg

@@ -43,39 +43,41 @@ void keccak_f(std::array<UOp, 25>& a) {
 
 Tensor Tensor::keccak(const std::string& variant) const {
   OpScope s;
-  struct Config {
-    int64_t rate, out;
-    uint8_t suffix;
-  };
-  const Config cfg = variant == "sha3_224" ? Config{144, 28, 6} : variant == "sha3_256" ? Config{136, 32, 6} : Config{168, 16, 31};
   TG_CHECK(ValueError, variant == "sha3_224" || variant == "sha3_256" || variant == "shake_128", "[keccak] got '", variant,
            "', expected sha3_224, sha3_256 or shake_128");
+  return s(variant == "sha3_224" ? keccak(144, 6) : variant == "sha3_256" ? keccak(136, 6) : keccak(168, 31));
+}
+
+Tensor Tensor::keccak(int64_t rate, int64_t suffix) const {
+  OpScope s;
+  TG_CHECK(ValueError, rate > 0 && rate < 200 && rate % 8 == 0 && suffix > 0 && suffix < 256, "[keccak] got rate ", rate, " and suffix ", suffix,
+           ", expected a multiple of 8 below 200 and a byte");
   const Shape sh = shape();
   TG_CHECK(ShapeError, !sh.empty(), "[keccak] got a tensor without axes, expected bytes along the last one");
   Tensor bytes = bitcast(dtypes::uint8);
   Shape lead(sh.begin(), sh.end() - 1), out = lead;
-  int64_t batch = lead.numel(), n = bytes.shape(-1), blocks = n / cfg.rate + 1, padding = blocks * cfg.rate - n;
+  int64_t batch = lead.numel(), n = bytes.shape(-1), blocks = n / rate + 1, padding = blocks * rate - n;
   std::vector<uint8_t> tail(static_cast<size_t>(padding), 0);
-  tail.front() ^= cfg.suffix, tail.back() ^= 0x80;
+  tail.front() ^= static_cast<uint8_t>(suffix), tail.back() ^= 0x80;
   Tensor end = from(tail, {.device = device()}).reshape(1, padding).expand(batch, padding);
   Tensor words = cat({bytes.reshape(batch, n), end}, 1)
                      .contiguous()
-                     .reshape(batch, blocks, cfg.rate / 8, 8)
+                     .reshape(batch, blocks, rate / 8, 8)
                      .bitcast(u64)
-                     .reshape(batch, blocks, cfg.rate / 8)
+                     .reshape(batch, blocks, rate / 8)
                      .contiguous();
   std::array<UOp, 25> state;
   state.fill(ops::full({batch}, 0, u64));
   Tensor result;
   for (int64_t block = 0; block < blocks; block++) {
-    for (int64_t i = 0; i < cfg.rate / 8; i++) state[static_cast<size_t>(i)] = state[static_cast<size_t>(i)] ^ words(Slice(), block, i).uop();
+    for (int64_t i = 0; i < rate / 8; i++) state[static_cast<size_t>(i)] = state[static_cast<size_t>(i)] ^ words(Slice(), block, i).uop();
     keccak_f(state);
     // Stored between blocks: one kernel holds one permutation.
     result = from_uop(UOp::stack(state)).contiguous();
     for (size_t i = 0; i < 25; i++) state[i] = result[static_cast<int64_t>(i)].uop();
   }
-  Tensor digest = result.T().contiguous().bitcast(dtypes::uint8).shrink_to({batch, cfg.out});
-  out.push_back(cfg.out);
+  Tensor digest = result.T().contiguous().bitcast(dtypes::uint8).shrink_to({batch, (200 - rate) / 2});
+  out.push_back((200 - rate) / 2);
   return s(digest.reshape(out));
 }
 

@@ -32,28 +32,32 @@ Tensor Tensor::dot(const Tensor& w, std::optional<DType> dtype) const {
   return s(!dtype && p.dtype().is_int() ? r.cast(p.dtype()) : r);
 }
 
-Tensor Tensor::linear(const Tensor& weight, const Tensor& bias) const {
+Tensor Tensor::linear(const Tensor& weight, const Tensor& bias, std::optional<DType> dtype) const {
   OpScope s;
+  if (dtype) return s(cast(*dtype).linear(weight.cast(*dtype), bias.defined() ? bias.cast(*dtype) : bias));
   Tensor x = weight.ndim() == 1 ? *this * weight : dot(weight);
   return s(bias.defined() ? x + bias : x);
 }
 
-static Tensor below(const Tensor& t, int64_t diagonal, const char* op) {
+/// Where column - row is at least `diagonal` + `more`. Sizes and diagonal may be symbolic.
+static Tensor above(const Tensor& t, const SInt& diagonal, int64_t more, const char* op) {
   const Shape sh = t.shape();
   TG_CHECK(ShapeError, sh.size() >= 2, "[", op, "] got shape ", sh, ", expected at least two axes");
-  int64_t rows = sh[sh.size() - 2].value(), cols = sh.back().value();
-  return Tensor::arange(rows).unsqueeze(-1) + diagonal <= Tensor::arange(cols);
+  auto count = [](const SInt& n) { return Tensor::arange(n.max()).shrink({{0, n}}); };
+  Tensor row = count(sh[sh.size() - 2]).unsqueeze(-1), d = Tensor(more);
+  d = diagonal.symbolic() ? Tensor::from_uop(diagonal.uop().cast(dtypes::default_int())) + more : Tensor(diagonal.value() + more);
+  return row + d <= count(sh.back());
 }
-Tensor Tensor::triu(int64_t diagonal) const {
+Tensor Tensor::triu(const SInt& diagonal) const {
   OpScope s;
-  return s(numel() ? below(*this, diagonal, "triu").where(*this, zeros_like()) : *this);
+  return s(max_numel() ? above(*this, diagonal, 0, "triu").where(*this, zeros_like()) : *this);
 }
-Tensor Tensor::tril(int64_t diagonal) const {
+Tensor Tensor::tril(const SInt& diagonal) const {
   OpScope s;
-  return s(numel() ? below(*this, diagonal + 1, "tril").where(zeros_like(), *this) : *this);
+  return s(max_numel() ? above(*this, diagonal, 1, "tril").where(zeros_like(), *this) : *this);
 }
 
-Tensor Tensor::einsum(const std::string& formula, const Tensors& operands) {
+Tensor Tensor::einsum(const std::string& formula, const Tensors& operands, std::optional<DType> dtype) {
   OpScope s;
   std::string f;
   for (char c : formula)
@@ -142,15 +146,28 @@ Tensor Tensor::einsum(const std::string& formula, const Tensors& operands) {
   }
   Axes summed(std::vector<int>{});
   for (size_t i = out.size(); i < all.size(); i++) summed.list.push_back(static_cast<int>(i));
-  return s(summed.list.empty() ? p : p.sum({.axis = summed}));
+  return s(summed.list.empty() ? (dtype ? p.cast(*dtype) : p) : p.sum({.axis = summed, .dtype = dtype}));
 }
 
-Tensor Tensor::scaled_dot_product_attention(const Tensor& key, const Tensor& value, const Tensor& mask, double dropout_p, bool causal) const {
+Tensor Tensor::scaled_dot_product_attention(const Tensor& key, const Tensor& value, const Tensor& mask, double dropout_p, bool causal,
+                                            bool enable_gqa) const {
   OpScope s;
+  const char* op = "scaled_dot_product_attention";
+  TG_CHECK(ShapeError, ndim() >= 2 && key.ndim() >= 2 && value.ndim() >= 2, "[", op, "] got shapes ", shape(), ", ", key.shape(), " and ",
+           value.shape(), ", expected at least two axes each");
+  TG_CHECK(ValueError, !(causal && mask.defined()), "[", op, "] got a mask and causal, expected one of them");
+  if (enable_gqa) {
+    auto heads = [&](const Tensor& t) {
+      TG_CHECK(ShapeError, ndim() >= 3 && t.ndim() >= 3 && t.shape(-3) > 0 && shape(-3) % t.shape(-3) == 0, "[", op, "] got shapes ", shape(),
+               " and ", t.shape(), ", expected a number of heads (axis -3) that divides the query's");
+      return t.repeat_interleave(shape(-3) / t.shape(-3), -3);
+    };
+    return s(scaled_dot_product_attention(heads(key), heads(value), mask, dropout_p, causal));
+  }
   DType acc = least_upper_dtype(least_upper_dtype(dtype(), key.dtype()), dtypes::float32);
   Tensor qk = dot(key.transpose(-2, -1), acc) * (1 / std::sqrt(static_cast<double>(shape(-1))));
-  TG_CHECK(ValueError, !(causal && mask.defined()), "[scaled_dot_product_attention] got a mask and causal, expected one of them");
-  Tensor m = causal ? full({qk.shape(-2), qk.shape(-1)}, true).tril() : mask;
+  const Shape qs = qk.shape();
+  Tensor m = causal ? full(Shape(qs.end() - 2, qs.end()), true).tril() : mask;
   if (m.defined()) qk = m.dtype().is_bool() ? m.where(qk, -std::numeric_limits<double>::infinity()) : qk + m;
   return s(qk.cast(dtype()).softmax(-1).dropout(dropout_p).dot(value));
 }

@@ -80,7 +80,8 @@ struct ArgOptions {
 struct ConvOptions {
   int64_t groups = 1;
   Ints stride = 1, dilation = 1;
-  Ints padding = 0;  ///< one number, one for each spatial axis, or {left, right, top, bottom, ...} (last axis first)
+  Ints padding = 0;  ///< one number, one for each spatial axis, or {left, right, top, bottom, ...} (last axis first); negative ones crop
+  std::optional<DType> dtype = {};  ///< of the result, and of the accumulator
 };
 struct ConvTransposeOptions {
   int64_t groups = 1;
@@ -94,6 +95,7 @@ struct PoolOptions {
   bool count_include_pad = true;  ///< average only
 };
 enum class Interpolation : uint8_t { kLinear, kNearest, kNearestExact };
+enum class Rounding : uint8_t { kNone, kTrunc, kFloor };
 enum class ScatterReduce : uint8_t { kSum, kProd, kMean, kMax, kMin };
 /// What becomes of the losses of the single elements.
 enum class Reduction : uint8_t { kMean, kSum, kNone };

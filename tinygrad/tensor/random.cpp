@@ -121,9 +121,10 @@ Tensor scaled(const Shape& shape, double low, double high, DType d, const std::s
 int64_t fan_in(const Shape& shape) { return shape.empty() ? 1 : Shape(shape.begin() + 1, shape.end()).numel(); }
 }  // namespace
 
-Tensor Tensor::rand(const Shape& shape, const TensorOptions& o) {
+Tensor Tensor::rand(const Shape& shape, const TensorOptions& o, bool contiguous) {
   OpScope s;
   std::string device = Device::canonical(o.device);
+  if (!contiguous) return s(unit(shape, o.dtype.value_or(dtypes::default_float()), device, "rand"));
   return stored(s, unit(shape, o.dtype.value_or(dtypes::default_float()), device, "rand"), device, o.requires_grad);
 }
 Tensor Tensor::rand_like(std::optional<DType> dtype) const { return rand(shape(), {.dtype = dtype.value_or(this->dtype()), .device = device()}); }
@@ -135,6 +136,29 @@ Tensor Tensor::randn(const Shape& shape, const TensorOptions& o) {
 }
 Tensor Tensor::randn_like(std::optional<DType> dtype) const {
   return randn(shape(), {.dtype = dtype.value_or(strong_dtype(this->dtype())), .device = device()});
+}
+/// The options with this tensor's type and device where they name none.
+static TensorOptions like(const Tensor& t, TensorOptions o) {
+  if (!o.dtype) o.dtype = strong_dtype(t.dtype());
+  if (o.device.empty()) o.device = t.device();
+  return o;
+}
+Tensor Tensor::rand_like(const TensorOptions& o) const { return rand(shape(), like(*this, o)); }
+Tensor Tensor::randn_like(const TensorOptions& o) const { return randn(shape(), like(*this, o)); }
+
+Tensor Tensor::random_bits(const Tensor& key, const Tensor& counter, int64_t num) {
+  OpScope s;
+  for (const Tensor* t : {&key, &counter})
+    TG_CHECK(ShapeError, t->shape() == Shape{2} && t->dtype() == u32, "[random_bits] got ", t->dtype(), " of shape ", t->shape(),
+             ", expected two uint32 words each for key and counter");
+  TG_CHECK(ShapeError, num >= 0 && num <= 0xffffffffll, "[random_bits] got ", num, ", expected 0 to ", 0xffffffffll);
+  if (num == 0) return counter.shrink({{0, 0}});
+  auto joined = [](const Tensor& high, const Tensor& low) { return (high.cast(u64) << 32) | low.cast(u64); };
+  // The key of this call is the block the counter names; its own blocks count from 0.
+  Tensor here = joined(counter[1], counter[0]).threefry(joined(key[1], key[0]));
+  int64_t half = (num + 1) / 2;
+  Tensor low = arange(0, half, 1, {.dtype = u32}), x = joined(low + half, low).threefry(here);
+  return s(cat({x.cast(u32), (x >> 32).cast(u32)}).shrink({{0, num}}));
 }
 
 Tensor Tensor::normal(const Shape& shape, const NormalOptions& o) {

@@ -131,14 +131,20 @@ Tensor Tensor::argmin(const ArgOptions& o) const {
 
 // ---- normalisations ----
 
-Tensor Tensor::softmax(int axis) const {
+namespace {
+Tensor below_top(const Tensor& t, const Axes& axis, std::optional<DType> dtype) {
+  Tensor m = t - t.max({.axis = axis, .keepdim = true}).detach();
+  return dtype ? m.cast(*dtype) : m;
+}
+}  // namespace
+Tensor Tensor::softmax(const Axes& axis, std::optional<DType> dtype) const {
   OpScope s;
-  Tensor e = (*this - max({.axis = axis, .keepdim = true}).detach()).exp();
+  Tensor e = below_top(*this, axis, dtype).exp();
   return s(e / e.sum({.axis = axis, .keepdim = true}));
 }
-Tensor Tensor::log_softmax(int axis) const {
+Tensor Tensor::log_softmax(const Axes& axis, std::optional<DType> dtype) const {
   OpScope s;
-  Tensor m = *this - max({.axis = axis, .keepdim = true}).detach();
+  Tensor m = below_top(*this, axis, dtype);
   return s(m - m.exp().sum({.axis = axis, .keepdim = true}).log());
 }
 Tensor Tensor::normalize(double p, int axis, double eps) const {
@@ -159,16 +165,15 @@ Tensor Tensor::rms_norm(int axis, double eps) const {
   Tensor x = cast(least_upper_dtype(dtype(), dtypes::float32));
   return s((x * (x.square().mean({.axis = axis, .keepdim = true}) + eps).rsqrt()).cast(dtype()));
 }
-Tensor Tensor::batchnorm(const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& invstd, int axis) const {
+Tensor Tensor::batchnorm(const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& invstd, const Axes& axis) const {
   OpScope s;
   const Shape sh = shape();
-  size_t a = static_cast<size_t>(axis_of(axis, sh.size(), "batchnorm", sh));
   Shape line(sh.size(), SInt(1));
-  line[a] = sh[a];
+  for (int a : axes_of(axis, "batchnorm", sh)) line[static_cast<size_t>(a)] = sh[static_cast<size_t>(a)];
   auto along = [&](const Tensor& t) {
-    TG_CHECK(ShapeError, t.numel() == sh[a].value() || t.ndim() == static_cast<int64_t>(sh.size()), "[batchnorm] got statistics of shape ", t.shape(),
-             " for ", sh, ", expected ", sh[a], " elements");
-    return t.numel() == sh[a].value() ? t.reshape(line) : t;
+    TG_CHECK(ShapeError, t.numel() == line.numel() || t.ndim() == static_cast<int64_t>(sh.size()), "[batchnorm] got statistics of shape ", t.shape(),
+             " for ", sh, ", expected ", line.numel(), " elements");
+    return t.numel() == line.numel() ? t.reshape(line) : t;
   };
   Tensor x = *this - along(mean);
   if (weight.defined()) x = x * along(weight);

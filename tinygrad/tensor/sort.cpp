@@ -83,8 +83,9 @@ std::pair<Tensor, Tensor> Tensor::sort(int axis, bool descending) const {
   return {s(x.gather(last, index).transpose(a, last)), s(index.transpose(a, last))};
 }
 
-std::pair<Tensor, Tensor> Tensor::topk(int64_t k, int axis, bool largest) const {
+std::pair<Tensor, Tensor> Tensor::topk(int64_t k, int axis, bool largest, bool sorted) const {
   OpScope s;
+  TG_CHECK(ValueError, sorted, "[topk] got sorted = false, expected true: the result is always sorted");
   const Shape sh = shape();
   int64_t n = shape(axis);
   TG_CHECK(ValueError, k >= 0 && k <= n, "[topk] got k = ", k, " for axis ", axis, " of shape ", sh, ", expected 0 to ", n);

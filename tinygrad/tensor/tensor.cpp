@@ -239,13 +239,33 @@ Tensor Tensor::contiguous() const {
 
 static void copy_marks(Tensor::Impl& to, const Tensor::Impl& from) { to.requires_grad = from.requires_grad, to.asked = from.asked; }
 
-Tensor Tensor::clone() const {
+Tensor Tensor::clone(const std::string& device) const {
   OpScope s;
   UOp u = uop_of(*this, "clone");
-  Tensor t = s(own_storage(u, device_or_default(u)));
+  Tensor t = device.empty() ? s(own_storage(u, device_or_default(u))) : s(own_storage(to(device).uop(), Device::canonical(device)));
   copy_marks(*t.impl_, *impl_);
-  if (impl_->grad) t.impl_->grad = Tensor(impl_->grad).clone().impl_;
+  if (impl_->grad) t.impl_->grad = Tensor(impl_->grad).clone(device).impl_;
   return t;
+}
+
+const Tensor& Tensor::to_(const std::string& device) const {
+  OpScope s;
+  Tensor moved = to(device);
+  set_uop(*impl_, moved.uop());
+  if (impl_->grad) impl_->grad = Tensor(impl_->grad).to(device).impl_;
+  return *this;
+}
+
+Shape Tensor::max_shape() const {
+  Shape out;
+  for (const SInt& n : shape()) out.push_back(n.max());
+  return out;
+}
+
+Tensor Tensor::sequential(const std::vector<std::function<Tensor(const Tensor&)>>& functions) const {
+  Tensor x = *this;
+  for (const auto& f : functions) x = f(x);
+  return x;
 }
 
 Tensor Tensor::to(const std::string& device) const {

@@ -1,6 +1,8 @@
 /// \file Tensor: what users hold. A shared handle of a lazy expression: methods build graph nodes and check shapes, types and devices at once;
 /// nothing is computed before `realize`, `item`, `data` or printing asks for it.
 #pragma once
+#include <concepts>
+#include <functional>
 #include <initializer_list>
 #include <iosfwd>
 #include <memory>
@@ -54,6 +56,12 @@ class Tensor {
   /// Wraps memory; host memory for the CPU, a device address otherwise. It must live as long as the tensor: the caller sees to it, or `owner` does.
   static Tensor from_blob(void* data, const Shape& shape, DType dtype, const std::string& device = {}, std::shared_ptr<void> owner = {});
   static Tensor scalar(Scalar v, std::optional<DType> dtype = {});
+  /// A short vector of literals without storage, of the type given or the values' common one.
+  static Tensor constants(const std::vector<Scalar>& values, std::optional<DType> dtype = {});
+  /// A file's elements (uint8 unless o.dtype says otherwise) on the DISK device, copied to o.device when one is named. FileError when there is none.
+  static Tensor from_file(const std::string& path, const TensorOptions& o = {});
+  /// The bytes behind an http(s) or file address as uint8 on the DISK device: downloaded once, then read from the cache (see io/fetch.h).
+  static Tensor from_url(const std::string& url, bool gunzip = false, const TensorOptions& o = {});
 
   /// Constants need no storage until they are assigned to. A negative or overflowing size is a ShapeError.
   static Tensor full(const Shape& shape, Scalar value, const TensorOptions& o = {});
@@ -61,6 +69,7 @@ class Tensor {
   static Tensor ones(const Shape& shape, const TensorOptions& o = {});
   /// Storage with undefined contents.
   static Tensor empty(const Shape& shape, const TensorOptions& o = {});
+  static Tensor invalids(const Shape& shape, const TensorOptions& o = {}) { return empty(shape, o); }  ///< scratch nobody reads before it is written
   template <std::integral... I> static Tensor zeros(I... dims) { return zeros(Shape{static_cast<int64_t>(dims)...}); }
   template <std::integral... I> static Tensor ones(I... dims) { return ones(Shape{static_cast<int64_t>(dims)...}); }
   template <std::integral... I> static Tensor empty(I... dims) { return empty(Shape{static_cast<int64_t>(dims)...}); }
@@ -68,6 +77,12 @@ class Tensor {
   Tensor zeros_like(std::optional<DType> dtype = {}) const { return full_like(0, dtype); }
   Tensor ones_like(std::optional<DType> dtype = {}) const { return full_like(1, dtype); }
   Tensor empty_like(std::optional<DType> dtype = {}) const;
+  Tensor const_like(Scalar value, std::optional<DType> dtype = {}) const { return full_like(value, dtype); }
+  /// Also on another device.
+  Tensor full_like(Scalar value, const TensorOptions& o) const;
+  Tensor empty_like(const TensorOptions& o) const;
+  Tensor rand_like(const TensorOptions& o) const;
+  Tensor randn_like(const TensorOptions& o) const;
   /// start, start + step, ... below (step < 0: above) stop: default int (int64 when needed), or default float when an argument is a float.
   static Tensor arange(Scalar start, Scalar stop, Scalar step = 1, const TensorOptions& o = {});
   static Tensor arange(Scalar stop) { return arange(0, stop); }
@@ -78,7 +93,8 @@ class Tensor {
 
   // ---- random numbers (random.cpp): the stream depends on seed, order of creation and sizes only ----
   static void manual_seed(uint64_t seed = 0);
-  static Tensor rand(const Shape& shape, const TensorOptions& o = {});   ///< [0, 1)
+  /// [0, 1). Without `contiguous` the numbers are made where they are used and take no storage.
+  static Tensor rand(const Shape& shape, const TensorOptions& o = {}, bool contiguous = true);
   static Tensor randn(const Shape& shape, const TensorOptions& o = {});  ///< standard normal
   static Tensor randint(const Shape& shape, const RandintOptions& o = {});
   static Tensor uniform(const Shape& shape, const UniformOptions& o = {});
@@ -91,6 +107,8 @@ class Tensor {
   static Tensor kaiming_normal(const Shape& shape, double a = 0.01, const TensorOptions& o = {});
   Tensor rand_like(std::optional<DType> dtype = {}) const;
   Tensor randn_like(std::optional<DType> dtype = {}) const;
+  /// `num` words of threefry bits for a key and a counter of two uint32 words each (low first). ShapeError for more than 2^32 - 1.
+  static Tensor random_bits(const Tensor& key, const Tensor& counter, int64_t num);
   static Tensor randperm(int64_t n, const TensorOptions& o = {});
   /// Indices drawn with the weights this tensor's rows (or the one row) give, int32.
   Tensor multinomial(int64_t samples = 1, bool replacement = false) const;
@@ -106,6 +124,10 @@ class Tensor {
   int64_t shape(int axis) const;  ///< size of one axis
   int64_t ndim() const;
   int64_t numel() const;
+  Shape size() const { return shape(); }
+  int64_t size(int axis) const { return shape(axis); }
+  Shape max_shape() const;  ///< symbolic sizes at their greatest: what storage has room for
+  int64_t max_numel() const { return max_shape().numel(); }
   int64_t nbytes() const;
   int64_t element_size() const { return strong_dtype(dtype()).itemsize(); }
   std::string device() const;  ///< canonical name; of a constant without a device: the default device
@@ -238,7 +260,8 @@ class Tensor {
   Tensor add(const Tensor& o) const;
   Tensor sub(const Tensor& o) const;
   Tensor mul(const Tensor& o) const;
-  Tensor div(const Tensor& o) const;        ///< true division: integers give the default float
+  Tensor div(const Tensor& o) const;  ///< true division: integers give the default float
+  Tensor div(const Tensor& o, Rounding r) const { return r == Rounding::kFloor ? floor_div(o) : r == Rounding::kTrunc ? trunc_div(o) : div(o); }
   Tensor floor_div(const Tensor& o) const;  ///< rounds down
   Tensor trunc_div(const Tensor& o) const;  ///< rounds to zero
   Tensor mod(const Tensor& o) const;        ///< the sign of the divisor
@@ -259,6 +282,14 @@ class Tensor {
   Tensor ge(const Tensor& o) const;
   Tensor copysign(const Tensor& o) const;
   Tensor logaddexp(const Tensor& o) const;
+  Tensor threefry(const Tensor& seed) const;  ///< of uint64: 20 rounds of Threefry2x32 on the two halves
+  /// This and all `others` added (bool: or), multiplied (bool: and).
+  Tensor usum(const Tensors& others) const;
+  Tensor uprod(const Tensors& others) const;
+  /// One graph operation on this and `others`, broadcast and of one type already (comparisons, selection and casts as the op demands).
+  Tensor alu(Ops op, const Tensors& others = {}) const;
+  /// `v` as a tensor of this tensor's kind: of its type when that can hold it.
+  Tensor ufix(Scalar v) const;
   Tensor lerp(const Tensor& end, const Tensor& weight) const;
   /// x where this (a condition) holds, else y.
   Tensor where(const Tensor& x, const Tensor& y) const;
@@ -289,9 +320,10 @@ class Tensor {
   Tensor argmax(int axis, bool keepdim = false) const { return argmax(ArgOptions{.axis = axis, .keepdim = keepdim}); }
   Tensor argmin(int axis, bool keepdim = false) const { return argmin(ArgOptions{.axis = axis, .keepdim = keepdim}); }
   std::pair<Tensor, Tensor> std_mean(const VarOptions& o = {}) const;
-  Tensor softmax(int axis = -1) const;
-  Tensor softmin(int axis = -1) const { return neg().softmax(axis); }
-  Tensor log_softmax(int axis = -1) const;
+  /// Over one or more axes; with `dtype` computed and returned in that type.
+  Tensor softmax(const Axes& axis = -1, std::optional<DType> dtype = {}) const;
+  Tensor softmin(const Axes& axis = -1, std::optional<DType> dtype = {}) const { return neg().softmax(axis, dtype); }
+  Tensor log_softmax(const Axes& axis = -1, std::optional<DType> dtype = {}) const;
   Tensor cumsum(int axis = 0) const;
   Tensor cumprod(int axis) const;
   std::pair<Tensor, Tensor> cummax(int axis = 0) const;  ///< values, and the first index they were seen at
@@ -299,22 +331,35 @@ class Tensor {
   Tensor logcumsumexp(int axis = 0) const;
   Tensor normalize(double p = 2, int axis = 1, double eps = 1e-12) const;
   Tensor layernorm(const Axes& axis = -1, double eps = 1e-5) const;
-  /// (x - mean) * invstd * weight + bias along `axis`; weight and bias may be undefined.
-  Tensor batchnorm(const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& invstd, int axis = 1) const;
+  /// (x - mean) * invstd * weight + bias; each has the sizes of the axes `axis`; weight and bias may be undefined.
+  Tensor batchnorm(const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& invstd, const Axes& axis = 1) const;
   Tensor rms_norm(int axis = -1, double eps = 1e-6) const;
   /// Values and indices, sorted along one axis; stable.
   std::pair<Tensor, Tensor> sort(int axis = -1, bool descending = false) const;
   Tensor argsort(int axis = -1, bool descending = false) const { return sort(axis, descending).second; }
-  std::pair<Tensor, Tensor> topk(int64_t k, int axis = -1, bool largest = true) const;
+  std::pair<Tensor, Tensor> topk(int64_t k, int axis = -1, bool largest = true, bool sorted = true) const;
 
   // ---- matrices (linalg.cpp) ----
   /// NumPy's matmul for any number of axes >= 1; accumulates and returns `dtype` when given.
   Tensor dot(const Tensor& w, std::optional<DType> dtype = {}) const;
   Tensor matmul(const Tensor& w, std::optional<DType> dtype = {}) const { return dot(w, dtype); }
+  Tensor matmul(const Tensor& w, bool reverse, std::optional<DType> dtype = {}) const { return reverse ? w.dot(*this, dtype) : dot(w, dtype); }
+  template <class T>
+    requires(!std::convertible_to<const T&, Tensor>)
+  Tensor dot(const T&) const {
+    static_assert(std::convertible_to<const T&, Tensor>,
+                  "dot() takes a tensor. A layer is called instead: layer(x), or its weight is used: x.dot(layer.weight.transpose())");
+    return *this;
+  }
+  template <class T>
+    requires(!std::convertible_to<const T&, Tensor>)
+  Tensor matmul(const T& w) const {
+    return dot(w);
+  }
   /// x @ weight + bias, weight (in, out); a 1-d weight multiplies. bias may be undefined.
-  Tensor linear(const Tensor& weight, const Tensor& bias = {}) const;
-  Tensor triu(int64_t diagonal = 0) const;
-  Tensor tril(int64_t diagonal = 0) const;
+  Tensor linear(const Tensor& weight, const Tensor& bias = {}, std::optional<DType> dtype = {}) const;
+  Tensor triu(const SInt& diagonal = 0) const;
+  Tensor tril(const SInt& diagonal = 0) const;
   /// Q (..., m, m) and R (..., m, n) by Householder reflections.
   std::pair<Tensor, Tensor> qr() const;
   struct Svd;
@@ -324,16 +369,23 @@ class Tensor {
   Tensor newton_schulz(int steps, const std::vector<double>& coefficients, double eps = 1e-7) const;
   /// Keccak over the last axis of bytes: "sha3_224", "sha3_256" or "shake_128" (16 bytes).
   Tensor keccak(const std::string& variant = "sha3_256") const;
+  /// Any sponge: `rate` bytes a block, (200 - rate) / 2 bytes of digest, `suffix` the domain byte.
+  Tensor keccak(int64_t rate, int64_t suffix) const;
   /// 16 bytes that depend on all bytes of the tensor: shake_128 in a tree of 4 KiB leaves.
   Tensor hash() const;
-  static Tensor einsum(const std::string& formula, const Tensors& operands);
-  /// softmax(q k^T / sqrt(d)) v over the last two axes; `mask` (may be undefined): bool (true: keep) or added.
-  Tensor scaled_dot_product_attention(const Tensor& key, const Tensor& value, const Tensor& mask = {}, double dropout_p = 0,
-                                      bool causal = false) const;
+  /// Letters name axes, "..." stands for unnamed ones; without "->" the letters used once are kept, sorted.
+  static Tensor einsum(const std::string& formula, const Tensors& operands, std::optional<DType> dtype = {});
+  /// softmax(q k^T / sqrt(d)) v over the last two axes; `mask` (may be undefined): bool (true: keep) or added. enable_gqa: each head of key and value
+  /// (axis -3) serves several heads of this.
+  Tensor scaled_dot_product_attention(const Tensor& key, const Tensor& value, const Tensor& mask = {}, double dropout_p = 0, bool causal = false,
+                                      bool enable_gqa = false) const;
 
   // ---- convolution and pooling (conv.cpp), any number of spatial axes ----
   /// x (batch, in, ...), weight (out, in / groups, kernel...), bias (out) or undefined.
   Tensor conv2d(const Tensor& weight, const Tensor& bias = {}, const ConvOptions& o = {}) const;
+  /// The same result computed from the layouts texture memory wants: rows of four channels. 2-d only.
+  Tensor image_conv2d(const Tensor& weight, const Tensor& bias = {}, const ConvOptions& o = {}) const;
+  Tensor image_dot(const Tensor& w, std::optional<DType> dtype = {}) const;
   /// x (batch, in, ...), weight (in, out / groups, kernel...).
   Tensor conv_transpose2d(const Tensor& weight, const Tensor& bias = {}, const ConvTransposeOptions& o = {}) const;
   Tensor max_pool2d(const PoolOptions& o = {}) const;
@@ -376,12 +428,16 @@ class Tensor {
   Tensor nonzero(std::optional<int64_t> size = {}, const Tensor& fill = 0) const;
   Tensor one_hot(int64_t classes) const;  ///< of integers, default int
 
+  /// f_n(... f_2(f_1(x))).
+  Tensor sequential(const std::vector<std::function<Tensor(const Tensor&)>>& functions) const;
+
   // ---- graph edges ----
   Tensor detach() const;
   Tensor contiguous() const;           ///< the value in storage of its own
   Tensor contiguous_backward() const;  ///< itself; its gradient is made contiguous
   Tensor to(const std::string& device) const;
-  Tensor clone() const;  ///< a copy in storage of its own
+  const Tensor& to_(const std::string& device) const;  ///< moves this handle, and its gradient
+  Tensor clone(const std::string& device = {}) const;  ///< a copy in storage of its own, with a copy of the gradient
 
   // ---- effects (realize.cpp, assign.cpp) ----
   /// Computes the value into storage.
@@ -408,6 +464,30 @@ class Tensor {
   }
   Tensor& operator/=(const Tensor& o) {
     assign(div(o));
+    return *this;
+  }
+  Tensor& operator%=(const Tensor& o) {
+    assign(mod(o));
+    return *this;
+  }
+  Tensor& operator&=(const Tensor& o) {
+    assign(bitwise_and(o));
+    return *this;
+  }
+  Tensor& operator|=(const Tensor& o) {
+    assign(bitwise_or(o));
+    return *this;
+  }
+  Tensor& operator^=(const Tensor& o) {
+    assign(bitwise_xor(o));
+    return *this;
+  }
+  Tensor& operator<<=(const Tensor& o) {
+    assign(lshift(o));
+    return *this;
+  }
+  Tensor& operator>>=(const Tensor& o) {
+    assign(rshift(o));
     return *this;
   }
 

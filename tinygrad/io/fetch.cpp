@@ -1,0 +1,128 @@
+/// \file Downloads through the curl or wget program, the cache they are kept in, and tensors of them.
+#include "tinygrad/io/fetch.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "tinygrad/base/env.h"
+#include "tinygrad/base/error.h"
+#include "tinygrad/base/paths.h"
+#include "tinygrad/base/process.h"
+#include "tinygrad/base/sha256.h"
+#include "tinygrad/io/file.h"
+#include "tinygrad/io/gzip.h"
+#include "tinygrad/io/tar.h"
+#include "tinygrad/tensor/tensor.h"
+
+namespace tg::io {
+namespace fs = std::filesystem;
+
+namespace {
+constexpr std::string_view kFile = "file://";
+
+std::string digest(const std::string& text) {
+  return sha256_hex(std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size())).substr(0, 32);
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code failed;
+  fs::create_directories(folder, failed);
+  TG_CHECK(FileError, !failed, "[fetch] cannot create ", folder.string(), ": ", failed.message());
+}
+
+fs::path place_of(const std::string& url, const FetchOptions& o) {
+  if (o.name.find('/') != std::string::npos) return o.name;
+  std::string headers;
+  auto sorted = o.headers;
+  std::sort(sorted.begin(), sorted.end());
+  for (auto& [key, value] : sorted) headers += key + ":" + value + "\n";
+  std::string file = o.name.empty() ? digest(url) : o.name;
+  if (!headers.empty()) file += "_" + digest(headers);
+  return downloads_dir() / o.subdir / (file + (o.gunzip ? ".gunzip" : ""));
+}
+}  // namespace
+
+fs::path downloads_dir() { return fs::path(cache_dir()) / "downloads"; }
+
+std::string transfer(const std::string& url, const fs::path& to, uint64_t max_bytes,
+                     const std::vector<std::pair<std::string, std::string>>& headers) {
+  if (url.starts_with(kFile)) {
+    std::error_code failed;
+    fs::copy_file(url.substr(kFile.size()), to, fs::copy_options::overwrite_existing, failed);
+    return failed ? failed.message() : "";
+  }
+  const bool curl = has_program("curl");
+  if (!curl && !has_program("wget")) return "neither curl nor wget is installed";
+  std::vector<std::string> command = curl ? std::vector<std::string>{"curl", "-fsSL",    "--proto", "=http,https",    "--connect-timeout",
+                                                                     "15",   "--retry",  "2",       "--max-filesize", std::to_string(max_bytes),
+                                                                     "-o",   to.string()}
+                                          : std::vector<std::string>{"wget", "-q", "--timeout=15", "--tries=3", "-O", to.string()};
+  for (auto& [key, value] : headers) command.insert(command.end(), {curl ? "-H" : "--header", key + ": " + value});
+  command.insert(command.end(), {"--", url});
+  const ProcessResult r = run_process(command, {.timeout_s = 1800});
+  if (r.ok()) return "";
+  return str(command[0], " ended with ", r.exit_code, r.err.empty() ? "" : ": " + r.err.substr(0, r.err.find('\n')));
+}
+
+void extract_tar(const std::vector<uint8_t>& archive, const fs::path& to, const std::string& name) {
+  for (const TarEntry& e : tar_entries(archive, name)) {
+    const fs::path relative = fs::path(e.name).lexically_normal();
+    TG_CHECK(FormatError, !relative.is_absolute() && !relative.empty() && *relative.begin() != "..", "[extract] ", name, ": got the name ", e.name,
+             ", expected one inside the archive");
+    make_folder((to / relative).parent_path());
+    write_file_atomic(to / relative, std::span(archive).subspan(e.offset, e.size));
+  }
+}
+
+fs::path fetch(const std::string& url, const FetchOptions& o) {
+  if (url.starts_with("/") || url.starts_with(".")) return url;
+  TG_CHECK(ValueError, url.starts_with("http://") || url.starts_with("https://") || url.starts_with(kFile), "[fetch] got '", url,
+           "', expected an address with http://, https:// or file://, or a path");
+  const fs::path place = place_of(url, o), folder = place.string() + ".extract";
+  std::error_code ignored;
+  bool usable = fs::is_regular_file(place, ignored) && o.allow_caching && !env::DISABLE_HTTP_CACHE;
+  if (usable && !o.sha256.empty()) usable = sha256_hex(read_file(place, o.max_bytes)) == o.sha256;
+  if (!usable) {
+    make_folder(place.parent_path());
+    fs::remove_all(folder, ignored);
+    // Beside the place, so that the finished file gets there in one step.
+    const fs::path part = place.string() + str(".part", getpid());
+    struct Remove {
+      const fs::path& file;
+      ~Remove() {
+        std::error_code e;
+        fs::remove(file, e);
+      }
+    } remove{part};
+    const std::string problem = transfer(url, part, o.max_bytes, o.headers);
+    TG_CHECK(FileError, problem.empty(), "[fetch] cannot get ", url, ": ", problem);
+    if (o.gunzip) write_file_atomic(part, gunzip(read_file(part, o.max_bytes), o.max_bytes, url));
+    if (!o.sha256.empty()) {
+      const std::string got = sha256_hex(read_file(part, o.max_bytes));
+      TG_CHECK(FormatError, got == o.sha256, "[fetch] ", url, ": got SHA-256 ", got, ", expected ", o.sha256);
+    }
+    fs::rename(part, place);
+  }
+  if (!o.extract) return place;
+  if (!fs::is_directory(folder, ignored)) {
+    std::vector<uint8_t> archive = read_file(place, o.max_bytes);
+    if (is_gzip(archive)) archive = gunzip(archive, o.max_bytes, url);
+    const fs::path unfinished = folder.string() + str(".part", getpid());
+    fs::remove_all(unfinished, ignored);
+    make_folder(unfinished);
+    extract_tar(archive, unfinished, url);
+    fs::rename(unfinished, folder, ignored);
+    if (ignored) fs::remove_all(unfinished, ignored);  // another process was faster
+    TG_CHECK(FileError, fs::is_directory(folder, ignored), "[fetch] cannot create ", folder.string());
+  }
+  return folder;
+}
+
+}  // namespace tg::io
+
+namespace tg {
+Tensor Tensor::from_url(const std::string& url, bool gunzip, const TensorOptions& o) {
+  return from_file(io::fetch(url, {.gunzip = gunzip}).string(), o);
+}
+}  // namespace tg

@@ -1,0 +1,37 @@
+/// \file Files behind addresses: downloaded once into the cache, checked, and unpacked if asked.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tg::io {
+
+struct FetchOptions {
+  std::string name = {};    ///< file name in the cache, or (with a '/') a path of its own; empty: made from the address
+  std::string subdir = {};  ///< folder below the cache's downloads
+  bool gunzip = false;      ///< keep the decompressed file
+  bool allow_caching = true;
+  std::vector<std::pair<std::string, std::string>> headers = {};  ///< of the request
+  std::string sha256 = {};  ///< hexadecimal digest the kept file must have; a cached file without it is fetched again
+  bool extract = false;     ///< unpack the tar archive (compressed or not) and return that folder
+  uint64_t max_bytes = uint64_t{1} << 36;
+};
+
+/// The local file for an http://, https:// or file:// address; a path that starts with '/' or '.' is returned as it is. Files are complete and
+/// checked before they appear in the cache, so that processes can share it. DISABLE_HTTP_CACHE=1 downloads again. Throws FileError when it cannot be
+/// had, FormatError when it is not what sha256 says, or corrupt.
+std::filesystem::path fetch(const std::string& url, const FetchOptions& o = {});
+
+/// Folder of fetched files.
+std::filesystem::path downloads_dir();
+
+/// Copies what is behind `url` to the file `to` with curl or wget (file:// needs neither). Returns what went wrong; empty: nothing.
+std::string transfer(const std::string& url, const std::filesystem::path& to, uint64_t max_bytes,
+                     const std::vector<std::pair<std::string, std::string>>& headers = {});
+
+/// Writes the regular files of a tar archive below `to`. Throws FormatError for a name that would leave it.
+void extract_tar(const std::vector<uint8_t>& archive, const std::filesystem::path& to, const std::string& name);
+
+}  // namespace tg::io
