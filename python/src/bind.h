@@ -17,6 +17,7 @@ void bind_uop(nb::module_& m);
 void bind_tensor(nb::module_& m);
 void bind_device(nb::module_& m);
 void bind_counters(nb::module_& m);
+void bind_nn(nb::module_& m);
 
 // Families of Tensor methods, added by bind_tensor.
 void bind_tensor_creation(TensorClass& c);

@@ -14,4 +14,5 @@ NB_MODULE(_core, m) {
   bind_tensor(m);
   bind_device(m);
   bind_counters(m);
+  bind_nn(m);
 }

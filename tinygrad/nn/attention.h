@@ -24,6 +24,8 @@ struct MultiheadAttention {
   MultiheadAttentionOptions options;
   /// ValueError unless `heads` divides `embed_dim`.
   MultiheadAttention(int64_t embed_dim, int64_t heads, const MultiheadAttentionOptions& o = {});
+  /// With weights of one's own, in the order of declaration; biases may be undefined.
+  MultiheadAttention(int64_t heads, const Tensors& weights, const MultiheadAttentionOptions& o = {});
   Tensor operator()(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionMasks& m = {}) const {
     return with_weights(query, key, value, m).output;
   }

@@ -177,7 +177,7 @@ Embedding::Embedding(int64_t vocab_size, int64_t embed_size) {
   weight = Tensor::glorot_uniform({vocab_size, embed_size}).is_param_();
 }
 
-Tensor Embedding::operator()(const Tensor& indices) const {
+Tensor embedding(const Tensor& weight, const Tensor& indices) {
   TG_CHECK(DTypeError, indices.dtype().is_int(), "[Embedding] got indices of type ", indices.dtype(), ", expected integers");
   return weight[indices];
 }

@@ -187,29 +187,31 @@ Muon::Muon(const Tensors& params, const MuonOptions& o)
 
 RMSprop::RMSprop(const Tensors& params, const RmsPropOptions& o) : Optimizer("RMSprop", params, o.lr, o.fused), o_(o) {
   check_not_negative("RMSprop", {{"alpha", o.alpha}, {"eps", o.eps}, {"weight_decay", o.weight_decay}, {"momentum", o.momentum}});
-  square_ = new_state();
-  if (o.centered) mean_ = new_state();
-  if (o.momentum > 0) velocity_ = new_state();
+  moments_.square = new_state();
+  if (o.centered) moments_.mean = new_state();
+  if (o.momentum > 0) moments_.velocity = new_state();
   allocate();
 }
+Tensors RMSprop::updates(const Tensors& params, const Tensors& grads) { return rmsprop_updates(params, grads, moments_, lr, o_); }
 
-Tensors RMSprop::updates(const Tensors& params, const Tensors& grads) {
+Tensors rmsprop_updates(const Tensors& params, const Tensors& grads, const RmsPropState& state, const Tensor& lr, const RmsPropOptions& o) {
   Tensors out;
   for (size_t i = 0; i < params.size(); i++) {
-    Tensor g = grads[i].cast(dtypes::float32);
-    if (o_.weight_decay > 0) g = g + o_.weight_decay * params[i];
-    square_[i].assign(o_.alpha * square_[i] + (1 - o_.alpha) * g.square());
-    Tensor spread = square_[i];
-    if (o_.centered) {
-      mean_[i].assign(o_.alpha * mean_[i] + (1 - o_.alpha) * g);
-      spread = spread - mean_[i].square();
+    const Tensor p = params[i].detach(), &square = state.square[i];
+    Tensor g = grads[i].to(square.device()).cast(dtypes::float32);
+    if (o.weight_decay > 0) g = g + o.weight_decay * p.to(square.device());
+    square.assign((o.alpha * square + (1 - o.alpha) * g.square()).cast(square.dtype()));
+    Tensor spread = square;
+    if (o.centered) {
+      state.mean[i].assign((o.alpha * state.mean[i] + (1 - o.alpha) * g).cast(square.dtype()));
+      spread = spread - state.mean[i].square();
     }
-    Tensor up = g / (spread.sqrt() + o_.eps);
-    if (o_.momentum > 0) {
-      velocity_[i].assign(o_.momentum * velocity_[i] + up);
-      up = velocity_[i];
+    Tensor up = g / (spread.sqrt() + o.eps);
+    if (o.momentum > 0) {
+      state.velocity[i].assign((o.momentum * state.velocity[i] + up).cast(square.dtype()));
+      up = state.velocity[i];
     }
-    out.push_back(lr * up);
+    out.push_back((lr * up.to(p.device())).reshape(p.shape()));
   }
   return out;
 }

@@ -128,6 +128,12 @@ struct RmsPropOptions {
   bool centered = false;  ///< divides by the standard deviation of the gradient instead of its root mean square
   std::optional<bool> fused = {};
 };
+/// Averages of squares, of gradients (when centered) and of updates (with momentum).
+struct RmsPropState {
+  Tensors square, mean, velocity;
+};
+/// One step: moves the state and returns what is to be subtracted.
+Tensors rmsprop_updates(const Tensors& params, const Tensors& grads, const RmsPropState& state, const Tensor& lr, const RmsPropOptions& o);
 class RMSprop : public Optimizer {
  public:
   explicit RMSprop(const Tensors& params, const RmsPropOptions& o = {});
@@ -135,7 +141,7 @@ class RMSprop : public Optimizer {
  private:
   Tensors updates(const Tensors& params, const Tensors& grads) override;
   RmsPropOptions o_;
-  Tensors square_, mean_, velocity_;
+  RmsPropState moments_;
 };
 
 struct LambOptions {

@@ -44,13 +44,12 @@ LSTMCell::LSTMCell(int64_t input_size, int64_t hidden_size, bool with_bias) {
   if (with_bias) bias_ih = zeros(4 * hidden_size), bias_hh = zeros(4 * hidden_size);
 }
 
-LstmState LSTMCell::operator()(const Tensor& x, const std::optional<LstmState>& state) const {
-  const int64_t hidden = weight_hh.shape(1);
-  check_input("LSTMCell", x, weight_ih.shape(1), state ? state->h : Tensor(), hidden);
-  check_input("LSTMCell", x, weight_ih.shape(1), state ? state->c : Tensor(), hidden);
-  const Tensor zero = Tensor::zeros({x.shape(0), hidden}, {.dtype = x.dtype(), .device = x.device()});
+LstmState lstm_cell(const Tensor& x, const std::optional<LstmState>& state, const RecurrentWeights& w) {
+  const int64_t hidden = w.weight_hh.shape(1);
+  for (const Tensor& t : state ? Tensors{state->h, state->c} : Tensors{Tensor()}) check_input("LSTMCell", x, w.weight_ih.shape(1), t, hidden);
+  const Tensor zero = Tensor::zeros(Shape{x.shape(0), hidden}, {.dtype = x.dtype(), .device = x.device()});
   Tensors s = state ? Tensors{state->h, state->c} : Tensors{zero, zero};
-  lstm_step(x.linear(weight_ih.transpose(), bias_ih), {weight_ih, weight_hh, bias_ih, bias_hh}, s);
+  lstm_step(x.linear(w.weight_ih.transpose(), w.bias_ih), w, s);
   return {s[0], s[1]};
 }
 
@@ -61,11 +60,11 @@ GRUCell::GRUCell(int64_t input_size, int64_t hidden_size, bool with_bias) {
   if (with_bias) bias_ih = zeros(3 * hidden_size), bias_hh = zeros(3 * hidden_size);
 }
 
-Tensor GRUCell::operator()(const Tensor& x, const Tensor& h) const {
-  const int64_t hidden = weight_hh.shape(1);
-  check_input("GRUCell", x, weight_ih.shape(1), h, hidden);
-  Tensors s{h.defined() ? h : Tensor::zeros({x.shape(0), hidden}, {.dtype = x.dtype(), .device = x.device()})};
-  gru_step(x.linear(weight_ih.transpose(), bias_ih), {weight_ih, weight_hh, bias_ih, bias_hh}, s);
+Tensor gru_cell(const Tensor& x, const Tensor& h, const RecurrentWeights& w) {
+  const int64_t hidden = w.weight_hh.shape(1);
+  check_input("GRUCell", x, w.weight_ih.shape(1), h, hidden);
+  Tensors s{h.defined() ? h : Tensor::zeros(Shape{x.shape(0), hidden}, {.dtype = x.dtype(), .device = x.device()})};
+  gru_step(x.linear(w.weight_ih.transpose(), w.bias_ih), w, s);
   return s[0];
 }
 
@@ -85,6 +84,18 @@ Recurrent::Recurrent(const char* name, int64_t gates, int64_t in, int64_t hidden
       if (o.bias) w.bias_ih = bias(), w.bias_hh = bias();
       weights.push_back(w);
     }
+}
+
+Recurrent::Recurrent(const char* name, int64_t gates, std::vector<RecurrentWeights> w, const RecurrentOptions& o)
+    : weights(std::move(w)), options(o), name_(name) {
+  const size_t count = static_cast<size_t>(o.layers) * (o.bidirectional ? 2 : 1);
+  TG_CHECK(ValueError, o.layers > 0 && weights.size() == count, "[", name, "] got weights for ", weights.size(), " layers and directions, expected ",
+           count);
+  input_size = weights[0].weight_ih.shape(1), hidden_size = weights[0].weight_hh.shape(1);
+  options.bias = weights[0].bias_ih.defined();
+  for (const RecurrentWeights& x : weights)
+    TG_CHECK(ShapeError, x.weight_hh.shape() == (Shape{gates * hidden_size, hidden_size}) && x.weight_ih.shape(0) == gates * hidden_size, "[", name,
+             "] got weights of shapes ", x.weight_ih.shape(), " and ", x.weight_hh.shape(), ", expected ", gates * hidden_size, " rows");
 }
 
 void Recurrent::visit_state(StateVisitor& visitor) const {

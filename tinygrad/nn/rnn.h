@@ -12,6 +12,13 @@ namespace tg::nn {
 struct LstmState {
   Tensor h, c;
 };
+/// The weights of one cell, or of one layer in one direction: (gates hidden, in), (gates hidden, hidden), (gates hidden) twice; biases may be undefined.
+struct RecurrentWeights {
+  Tensor weight_ih, weight_hh, bias_ih, bias_hh;
+};
+/// What LSTMCell and GRUCell do, for weights of one's own.
+LstmState lstm_cell(const Tensor& x, const std::optional<LstmState>& state, const RecurrentWeights& w);
+Tensor gru_cell(const Tensor& x, const Tensor& h, const RecurrentWeights& w);
 
 /// One step of a long short-term memory: x (batch, in) and the state (batch, hidden) give the next state. Gates in the order input, forget, cell,
 /// output.
@@ -20,7 +27,9 @@ struct LSTMCell {
   Tensor bias_ih, bias_hh;      ///< (4 hidden): zeros; undefined without bias
   LSTMCell(int64_t input_size, int64_t hidden_size, bool with_bias = true);
   /// Without a state: from zeros.
-  LstmState operator()(const Tensor& x, const std::optional<LstmState>& state = {}) const;
+  LstmState operator()(const Tensor& x, const std::optional<LstmState>& state = {}) const {
+    return lstm_cell(x, state, {weight_ih, weight_hh, bias_ih, bias_hh});
+  }
   TG_STATE(weight_ih, weight_hh, bias_ih, bias_hh)
 };
 
@@ -30,7 +39,7 @@ struct GRUCell {
   Tensor bias_ih, bias_hh;      ///< (3 hidden): zeros; undefined without bias
   GRUCell(int64_t input_size, int64_t hidden_size, bool with_bias = true);
   /// `h` undefined: zeros.
-  Tensor operator()(const Tensor& x, const Tensor& h = {}) const;
+  Tensor operator()(const Tensor& x, const Tensor& h = {}) const { return gru_cell(x, h, {weight_ih, weight_hh, bias_ih, bias_hh}); }
   TG_STATE(weight_ih, weight_hh, bias_ih, bias_hh)
 };
 
@@ -40,11 +49,6 @@ struct RecurrentOptions {
   bool batch_first = false;  ///< input and output are (batch, time, features) instead of (time, batch, features)
   double dropout = 0;        ///< of what one layer hands to the next, in training mode
   bool bidirectional = false;
-};
-
-/// The weights of one layer in one direction.
-struct RecurrentWeights {
-  Tensor weight_ih, weight_hh, bias_ih, bias_hh;
 };
 
 /// What LSTM and GRU share: weights named "weight_ih_l0", "weight_ih_l0_reverse", ... and the walk over layers, directions and time.
@@ -57,6 +61,7 @@ class Recurrent {
 
  protected:
   Recurrent(const char* name, int64_t gates, int64_t input_size, int64_t hidden_size, const RecurrentOptions& o);
+  Recurrent(const char* name, int64_t gates, std::vector<RecurrentWeights> w, const RecurrentOptions& o);
   /// `step`: gates of the input (batch, gates * hidden) and the weights change the state, whose first tensor is the output.
   using Step = void (*)(const Tensor& input_gates, const RecurrentWeights& w, Tensors& state);
   /// Output and the last states, each (layers * directions, batch, hidden).
@@ -68,6 +73,8 @@ class Recurrent {
 class LSTM : public Recurrent {
  public:
   LSTM(int64_t in, int64_t hidden, const RecurrentOptions& o = {}) : Recurrent("LSTM", 4, in, hidden, o) {}
+  /// With weights of one's own, layers * directions of them; options.bias is what they say.
+  explicit LSTM(std::vector<RecurrentWeights> w, const RecurrentOptions& o = {}) : Recurrent("LSTM", 4, std::move(w), o) {}
   struct Result {
     Tensor output;    ///< (time, batch, directions * hidden)
     LstmState state;  ///< after the last step, (layers * directions, batch, hidden) each
@@ -79,6 +86,8 @@ class LSTM : public Recurrent {
 class GRU : public Recurrent {
  public:
   GRU(int64_t in, int64_t hidden, const RecurrentOptions& o = {}) : Recurrent("GRU", 3, in, hidden, o) {}
+  /// With weights of one's own, layers * directions of them; options.bias is what they say.
+  explicit GRU(std::vector<RecurrentWeights> w, const RecurrentOptions& o = {}) : Recurrent("GRU", 3, std::move(w), o) {}
   struct Result {
     Tensor output, h;
   };
