@@ -12,7 +12,8 @@ namespace tg::nn {
 struct LstmState {
   Tensor h, c;
 };
-/// The weights of one cell, or of one layer in one direction: (gates hidden, in), (gates hidden, hidden), (gates hidden) twice; biases may be undefined.
+/// The weights of one cell, or of one layer in one direction: (gates hidden, in), (gates hidden, hidden), (gates hidden) twice; biases may be
+/// undefined.
 struct RecurrentWeights {
   Tensor weight_ih, weight_hh, bias_ih, bias_hh;
 };

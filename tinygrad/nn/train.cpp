@@ -125,7 +125,7 @@ MasterWeights::MasterWeights(const Tensors& params) {
   for (const Tensor& p : params)
     if (trained(p)) {
       params_.push_back(p);
-      masters_.push_back(p.detach().to_float().clone().requires_grad_(true));
+      masters_.push_back(p.detach().to_float().clone().is_param_());
     }
   TG_CHECK(ValueError, !masters_.empty(), "[MasterWeights] got no tensor to train, expected nn::get_parameters(model)");
   realize(masters_);

@@ -2,7 +2,7 @@
 from __future__ import annotations
 import itertools
 from .. import _core
-from ..dtype import dtypes, least_upper_dtype, to_dtype
+from ..dtype import dtypes, least_upper_dtype
 from ..helpers import FUSE_OPTIM, TRAINING, dedup, flatten, getenv
 from ..tensor import Tensor
 
@@ -19,9 +19,9 @@ class Optimizer:
                              "train: optimizer must have at least one param, as from nn.state.get_parameters(model)")
     self.buffers: list[Tensor] = dedup(x for x in params if not x.is_param)
     self.device = device or self.params[0].device
-    self.param_dtype = to_dtype(getenv("OPTIM_DTYPE", "float32"))
+    self.param_dtype = getattr(dtypes, getenv("OPTIM_DTYPE", "float32"))
     self.fused = fused
-    self.lr = Tensor(lr if getenv("CONST_LR") else [lr], device=self.device, dtype=least_upper_dtype(dtypes.default_float, dtypes.float32)).is_param_(False)
+    self.lr = Tensor(lr if getenv("CONST_LR") else [lr], device=self.device, dtype=least_upper_dtype(_core.default_float(), dtypes.float32)).is_param_(False)
     if self.fused: self.pos_params = list(itertools.accumulate(self.params, lambda at, p: at + p.numel(), initial=0))
 
   def _new_optim_param(self) -> list[Tensor]:
