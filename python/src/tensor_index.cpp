@@ -1,4 +1,6 @@
 /// \file x[...] and x[...] = value, gather and scatter.
+#include <cstdint>
+
 #include "bind.h"
 #include "casters.h"
 #include "tensor_input.h"
@@ -6,31 +8,52 @@
 namespace tg::python {
 
 namespace {
-std::optional<int64_t> bound(nb::handle h) {
+/// A bound of a slice: an integer, a UOp or None.
+Slice::Bound bound_from(nb::handle h) {
   if (h.is_none()) return {};
   std::optional<SInt> s = sint_from(h);
-  if (!s) throw nb::type_error(str("slice indices must be integers or None, got ", Py_TYPE(h.ptr())->tp_name).c_str());
-  return s->value();
+  if (!s) throw nb::type_error(str("slice bounds must be integers, UOps or None, got ", Py_TYPE(h.ptr())->tp_name).c_str());
+  return *s;
 }
+
+Slice slice_from(nb::handle h) {
+  Slice s(bound_from(h.attr("start")), bound_from(h.attr("stop")));
+  if (Slice::Bound step = bound_from(h.attr("step")); step.value) {
+    if (step.value->symbolic()) throw nb::type_error("the step of a slice must be an integer or None, got a UOp");
+    s.step = step.value->value();
+  }
+  return s;
+}
+
+bool is_list(nb::handle h) { return PyList_Check(h.ptr()) || PyTuple_Check(h.ptr()); }
+bool is_array(nb::handle h) { return PyObject_CheckBuffer(h.ptr()) && !nb::isinstance<Tensor>(h) && !PyBytes_Check(h.ptr()); }
 
 Index index_from(nb::handle h) {
   if (h.is_none()) return Index(None);
   if (h.ptr() == Py_Ellipsis) return Index(Ellipsis);
-  if (PySlice_Check(h.ptr())) {
-    Slice s;
-    s.start = bound(h.attr("start")), s.stop = bound(h.attr("stop")), s.step = bound(h.attr("step"));
-    return Index(s);
-  }
+  if (PySlice_Check(h.ptr())) return Index(slice_from(h));
   if (nb::isinstance<Tensor>(h)) return Index(nb::cast<const Tensor&>(h));
-  if (!PyBool_Check(h.ptr()))
-    if (std::optional<SInt> i = sint_from(h)) return Index(i->value());
-  if (PyList_Check(h.ptr()) || PyTuple_Check(h.ptr()) || PyObject_CheckBuffer(h.ptr())) return Index(tensor_from(h, {}));
-  throw IndexError(str("[index] got ", Py_TYPE(h.ptr())->tp_name, ", expected an integer, slice, None, ..., list or Tensor"));
+  if (PyLong_Check(h.ptr())) {
+    int overflow = 0;
+    int64_t i = PyLong_AsLongLongAndOverflow(h.ptr(), &overflow);
+    return Index(overflow ? overflow > 0 ? INT64_MAX : INT64_MIN : i);
+  }
+  if (std::optional<SInt> i = sint_from(h)) return Index(*i);
+  if (is_list(h) || is_array(h)) {
+    Index i(tensor_from(h, {}));
+    i.list = true;
+    return i;
+  }
+  throw IndexError(str("[index] got ", Py_TYPE(h.ptr())->tp_name, ", which is not supported: expected an integer, slice, None, ..., list or Tensor"));
 }
 
+/// A tuple is one index an axis, and so is a list of anything but integers.
 std::vector<Index> indices_from(nb::handle h) {
+  bool several = PyTuple_Check(h.ptr());
+  if (PyList_Check(h.ptr()))
+    for (nb::handle i : nb::iter(h)) several |= !PyLong_Check(i.ptr());
   std::vector<Index> v;
-  if (PyTuple_Check(h.ptr()))
+  if (several)
     for (nb::handle i : nb::iter(h)) v.push_back(index_from(i));
   else v.push_back(index_from(h));
   return v;
@@ -38,11 +61,27 @@ std::vector<Index> indices_from(nb::handle h) {
 }  // namespace
 
 void bind_tensor_index(TensorClass& c) {
-  c.def("__getitem__", [](const Tensor& t, nb::handle i) { return t.index(indices_from(i)); });
-  c.def("__setitem__", [](Tensor& t, nb::handle i, nb::handle v) {
-    std::optional<Tensor> value = operand_from(v);
-    t.setitem(indices_from(i), value ? *value : tensor_from(v, {.dtype = t.dtype(), .device = t.device()}));
-  });
+  c.def(
+      "__getitem__",
+      [](nb::handle self, nb::handle i) -> nb::object {
+        const Tensor& t = nb::cast<const Tensor&>(self);
+        Tensor r = t.index(indices_from(i));
+        return r.is_same(t) ? nb::borrow(self) : nb::cast(std::move(r));
+      },
+      "indices"_a.none());
+  c.def(
+      "__setitem__",
+      [](const Tensor& t, nb::handle i, nb::handle v) {
+        TG_CHECK(DTypeError, !t.dtype().is_weak(), "[setitem] cannot setitem into a weak tensor; it has no storage: give it a dtype");
+        std::optional<Tensor> value = operand_from(v);
+        bool made = !nb::isinstance<Tensor>(v);
+        if (!value) value = tensor_from(v, {.dtype = t.dtype(), .device = t.device()});
+        TG_CHECK(Error, !t.has_other_uses(made ? Tensor() : *value),
+                 "[setitem] can't setitem on a tensor with other uses: a pending tensor was computed from it. Realize that one first, or write to a "
+                 "clone");
+        t.setitem(indices_from(i), *value);
+      },
+      "indices"_a.none(), "v"_a);
   c.def("__delitem__", [](const Tensor&, nb::handle) { throw nb::type_error("Tensor does not support deleting items"); });
   c.def("__iter__", [](nb::handle self) {
     const Tensor& t = nb::cast<const Tensor&>(self);
@@ -55,7 +94,8 @@ void bind_tensor_index(TensorClass& c) {
   c.def(
       "scatter",
       [](const Tensor& t, int dim, const Tensor& index, const Operand& src, std::optional<std::string> reduce) {
-        Tensor s = src.tensor.ndim() == 0 ? src.tensor.cast(t.dtype()).expand(index.shape()) : src.tensor;
+        Tensor s = src.tensor;
+        if (s.dtype().is_weak() || (s.ndim() == 0 && s.dtype().is_bool())) s = s.cast(t.dtype());
         if (!reduce) return t.scatter(dim, index, s);
         TG_CHECK(ValueError, *reduce == "add" || *reduce == "multiply", "[scatter] got reduce '", *reduce, "', expected 'add' or 'multiply'");
         return *reduce == "add" ? t.scatter_reduce(dim, index, s, ScatterReduce::kSum) : t.scatter_reduce(dim, index, s, ScatterReduce::kProd);

@@ -98,8 +98,8 @@ TEST(TensorErrors, Indexing) {
   expect<IndexError>([] { m()[2]; }, "index", "index 2 for axis 0 of shape (2, 3)");
   expect<IndexError>([] { m()(0, 0, 0); }, "index", "at most 2");
   expect<ValueError>([] { m()(Slice(0, 2, 0)); }, "index", "step 0");
-  expect<DTypeError>([] { m()[Tensor({0.5f})]; }, "index", "integers");
-  expect<IndexError>([] { m()(Ellipsis, Ellipsis); }, "index", "ellipses");
+  expect<IndexError>([] { m()[Tensor({0.5f})]; }, "index", "integers");
+  expect<IndexError>([] { m()(Ellipsis, Ellipsis); }, "index", "single ellipsis");
   expect<ShapeError>([] { m().gather(1, Tensor({1})); }, "gather", "(1,)");
 }
 

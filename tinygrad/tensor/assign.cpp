@@ -19,16 +19,29 @@ bool is_effect(UOp u) { return u.is(Ops::AFTER) && u.nsrc() == 2 && u.src(1).is(
 UOp memory_of(UOp u) {
   for (;;) {
     u = current(u);
-    if (!u.in(groups::kMovement | Ops::AFTER)) return u;
+    if (!u.in(kViewOps | Ops::AFTER)) return u;
     u = u.src(0);
   }
 }
 
-/// `u` with the node `from` below its movement ops replaced; `u` itself when there is another one.
+/// The place a write to `u` goes to, and the value it stores there: through movement only, in the type of the storage.
+std::pair<UOp, UOp> target_of(UOp u, UOp state, UOp v) {
+  UOps chain;
+  for (UOp b = u; b != state; b = b.src(0))
+    if (b.in(groups::kMovement)) chain.push_back(b);
+  UOp place = state;
+  for (size_t i = chain.size(); i-- > 0;) {
+    UOps src(chain[i].srcs().begin(), chain[i].srcs().end());
+    src[0] = place, place = UOp::make(chain[i].op(), state.dtype(), src, chain[i].arg());
+  }
+  return {place, v.dtype() == state.dtype() ? v : v.bitcast(state.dtype())};
+}
+
+/// `u` with the node `from` below its views replaced; `u` itself when there is another one.
 UOp rebased(UOp u, UOp from, UOp to) {
   UOps chain;
   UOp b = u;
-  while (b != from && b.in(groups::kMovement)) chain.push_back(b), b = b.src(0);
+  while (b != from && b.in(kViewOps)) chain.push_back(b), b = b.src(0);
   if (b != from) return u;
   UOp r = to;
   for (size_t i = chain.size(); i-- > 0;) {
@@ -43,20 +56,20 @@ void mark_fresh(UOp buffer) { buffer.node()->flags |= kFresh; }
 bool is_fresh(UOp buffer) { return buffer.node()->flags & kFresh; }
 
 bool is_effect_target(UOp u) {
-  while (u.in(groups::kMovement)) u = u.src(0);
+  while (u.in(kViewOps)) u = u.src(0);
   return is_effect(u);
 }
 
 UOp current_view(UOp u) {
   if (UOp f = current(u); f != u) return f;
   UOp b = u;
-  while (b.in(groups::kMovement) && current(b) == b) b = b.src(0);
+  while (b.in(kViewOps) && current(b) == b) b = b.src(0);
   UOp f = current(b);
   return f == b ? u : rebased(u, b, f);
 }
 
 UOp writable_state(UOp u) {
-  while (u.in(Ops::RESHAPE | Ops::PERMUTE | Ops::SHRINK | Ops::FLIP)) u = u.src(0);
+  while (u.in(Ops::RESHAPE | Ops::PERMUTE | Ops::SHRINK | Ops::FLIP | Ops::DETACH | Ops::BITCAST)) u = u.src(0);
   return u.is(Ops::BUFFER) || is_effect(u) ? u : UOp();
 }
 
@@ -107,7 +120,7 @@ UOps readers_of(const Writes& w) {
   for (UOp root : live) {
     // A view of a state follows the write; it reads nothing.
     UOp state = root;
-    while (state.in(groups::kMovement)) state = state.src(0);
+    while (state.in(kViewOps)) state = state.src(0);
     if (state.is(Ops::BUFFER) || std::find(w.effects.begin(), w.effects.end(), state) != w.effects.end()) continue;
     stack.push_back(root);
     while (!stack.empty()) {
@@ -155,7 +168,7 @@ void finish_effects(const Writes& w) {
   if (w.buffers.empty()) return;
   each_live([&](Tensor::Impl& i) {
     UOp u = i.uop, b = u;
-    while (b.in(groups::kMovement)) b = b.src(0);
+    while (b.in(kViewOps)) b = b.src(0);
     UOp to = is_effect(b) ? g.forwarded(b) : UOp();
     if (auto it = fresh.find(b); it != fresh.end()) to = it->second;
     if (!to) return;
@@ -171,6 +184,7 @@ using namespace tensor_detail;
 const Tensor& Tensor::assign(const Tensor& value) const {
   OpScope s;
   UOp u = current_view(uop_of(*this, "assign")), v = uop_of(value, "assign");
+  if (current_view(v) == u) return *this;
   const Shape want = shape_of(u), got = shape_of(v);
   bool fits = got.size() <= want.size();
   for (size_t i = 0; fits && i < got.size(); i++) fits = got[got.size() - 1 - i] == want[want.size() - 1 - i] || got[got.size() - 1 - i] == 1;
@@ -185,7 +199,7 @@ const Tensor& Tensor::assign(const Tensor& value) const {
   UOp state = writable_state(u);
   if (!state) {
     UOp b = u;
-    while (b.in(groups::kMovement)) b = b.src(0);
+    while (b.in(kViewOps)) b = b.src(0);
     TG_CHECK(ValueError, !b.is(Ops::BUFFER) && !is_effect_target(b),
              "[assign] got a repeated or padded view of a tensor, expected one whose elements have places of their own");
     if (impl_->requires_grad.value_or(false)) {
@@ -194,12 +208,13 @@ const Tensor& Tensor::assign(const Tensor& value) const {
     }
     set_uop(*impl_, v);
   } else {
-    UOp after = state.after({u.store(v)});
+    auto [place, stored] = target_of(u, state, v);
+    UOp after = state.after({place.store(stored)});
     UOpRef hold(after);
     each_live([&](Impl& i) {
       UOp w = current_view(i.uop);
       UOp b = w;
-      while (b.in(groups::kMovement)) b = b.src(0);
+      while (b.in(kViewOps)) b = b.src(0);
       if (b == state) set_uop(i, rebased(w, state, after));
     });
     set_uop(*impl_, rebased(u, state, after));

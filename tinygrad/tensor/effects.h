@@ -9,6 +9,9 @@
 
 namespace tg::tensor_detail {
 
+/// What may lie between a tensor and the storage it shows: assigning to it writes there, and it sees what others write.
+inline constexpr OpSet kViewOps = groups::kMovement | Ops::DETACH | Ops::BITCAST;
+
 struct Writes {
   UOps buffers;  ///< BUFFERs written to that others may read
   UOps last;     ///< per buffer: the AFTER of its last write
@@ -20,11 +23,11 @@ UOps readers_of(const Writes& w);
 /// After a run: the memory written gets new BUFFER nodes, and live tensors that view it follow.
 void finish_effects(const Writes& w);
 
-/// True for an AFTER with a STORE, possibly under movement ops.
+/// True for an AFTER with a STORE, possibly under views.
 bool is_effect_target(UOp u);
 /// `u` with the storage behind its views replaced by what it has been computed into.
 UOp current_view(UOp u);
-/// The node below the movement ops a tensor can be written through; empty when something else is in the way.
+/// The node below the views a tensor can be written through; empty when something else is in the way.
 UOp writable_state(UOp u);
 
 }  // namespace tg::tensor_detail

@@ -315,12 +315,16 @@ Tensors Tensor::gradient(const Tensors& targets, const Tensor& seed) const {
 const Tensor& Tensor::backward(const Tensor& seed) const {
   OpScope s;
   UOp root = uop_of(*this, "backward"), start = seed_of(*this, seed, "backward");
-  // The nodes of the graph, each also under the storage it has been computed into.
-  MemoScope in_graph;
+  // The nodes of the graph, each also under the storage it has been computed into; and those with an identity: on a device, or made of constant
+  // tensors, which are leaves of their own.
+  MemoScope in_graph, placed;
   auto& g = Graph::global();
   for (UOp u : root.toposort()) {
     in_graph.mark(u);
-    if (UOp f = g.forwarded(u)) in_graph.mark(f);
+    bool own = u.tag() || !device_of(u).empty();
+    for (UOp x : u.srcs()) own |= placed.has(x);
+    if (own) placed.mark(u);
+    if (UOp f = g.forwarded(u)) in_graph.mark(f), placed.mark(f);
   }
   std::vector<std::shared_ptr<Impl>> asked, others;
   bool any_asked = false;
@@ -331,7 +335,7 @@ const Tensor& Tensor::backward(const Tensor& seed) const {
     if (!p) return;
     any_asked |= i.asked;
     if (i.requires_grad.value_or(false)) asked.push_back(p), others.push_back(std::move(p));
-    else if (!i.requires_grad && (u.tag() || !device_of(u).empty())) others.push_back(std::move(p));
+    else if (!i.requires_grad && placed.has(u)) others.push_back(std::move(p));
   });
   auto& chosen = any_asked ? asked : others;
   bool only_root = std::all_of(chosen.begin(), chosen.end(), [&](auto& p) { return p->uop.get() == root; });

@@ -1,166 +1,278 @@
-/// \file Indexing: integers, slices, new axes and integer tensors; gather, scatter, one-hot.
+/// \file Indexing: integers, slices, new axes, integer and bool tensors; selections by a mask.
 #include <algorithm>
+#include <bit>
 
-#include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/index_parse.h"
 #include "tinygrad/tensor/ops.h"
+#include "tinygrad/uop/symbolic.h"
 
 namespace tg {
 using namespace tensor_detail;
 
-namespace {
-/// What one axis of the source becomes.
-struct AxisIndex {
-  int64_t begin = 0, end = 0, step = 1;
-  bool drop = false;  ///< an integer
-  Tensor rows;        ///< defined: gather
-};
-struct Parsed {
-  std::vector<AxisIndex> axes;  ///< one for each axis of the source
-  std::vector<int> result;      ///< axes of the result before gathering: source axis, or -1 for a new one
-};
+namespace tensor_detail {
 
-Parsed parse(const std::vector<Index>& indices, const Shape& shape, const char* op) {
+bool ParsedIndex::whole() const {
+  if (result.size() != axes.size()) return false;
+  for (size_t i = 0; i < axes.size(); i++) {
+    const AxisIndex& a = axes[i];
+    if (result[i] != static_cast<int>(i) || a.rows.defined() || a.flip || !(a.begin == 0) || !(a.size == shape[i])) return false;
+  }
+  return true;
+}
+
+Shape ParsedIndex::basic_shape() const {
+  Shape s;
+  for (int axis : result) s.push_back(axis < 0 ? SInt(1) : axes[static_cast<size_t>(axis)].size);
+  return s;
+}
+
+std::vector<int> ParsedIndex::gathered() const {
+  std::vector<int> out;
+  for (size_t i = 0; i < result.size(); i++)
+    if (result[i] >= 0 && axes[static_cast<size_t>(result[i])].rows.defined()) out.push_back(static_cast<int>(i));
+  return out;
+}
+
+namespace {
+SInt plus(const SInt& a, const SInt& b) {
+  if (!a.symbolic() && !b.symbolic()) return a.value() + b.value();
+  if (a == 0) return b;
+  return b == 0 ? a : SInt(a.uop() + b.uop());
+}
+Bounds bounds(const SInt& v) { return v.symbolic() ? bounds_of(v.uop()) : Bounds{v.value(), v.value()}; }
+
+/// e - b when that is known to be 0 or more.
+SInt distance(const SInt& b, const SInt& e, const char* op, const Shape& shape) {
+  if (b == 0) return e;
+  UOp ub = b.uop(), ue = e.uop();
+  if (ue.is(Ops::ADD) && ue.src(0) == ub) return SInt(ue.src(1));
+  if (ue.is(Ops::ADD) && ue.src(1) == ub) return SInt(ue.src(0));
+  UOp d = simplify(ue - ub);
+  TG_CHECK(ValueError, bounds_of(d).lo >= 0, "[", op, "] got the slice ", b, " to ", e, " for shape ", shape,
+           ", which is not supported: expected an end that is never before the start");
+  return SInt(d);
+}
+
+AxisIndex parse_integer(const SInt& i, const SInt& n, int axis, const Shape& shape, const char* op) {
+  Bounds bi = bounds(i), bn = bounds(n);
+  TG_CHECK(IndexError, bi.lo < bn.hi && bi.hi >= -bn.hi, "[", op, "] got index ", i, " for axis ", axis, " of shape ", shape,
+           ", which is out of bounds, expected ", -n.max(), " to ", n.max() - 1);
+  AxisIndex a;
+  a.begin = bi.lo >= 0 || (i.symbolic() && bi.hi >= 0) ? i : plus(i, n);
+  a.size = 1, a.drop = true;
+  return a;
+}
+
+AxisIndex parse_slice(const Slice& s, const SInt& n, int axis, const Shape& shape, const char* op) {
+  int64_t step = s.step.value_or(1);
+  TG_CHECK(ValueError, step != 0, "[", op, "] got a slice of step 0 for axis ", axis, ", expected another step");
+  AxisIndex a;
+  const auto &start = s.start.value, &stop = s.stop.value;
+  bool symbolic = (start && start->symbolic()) || (stop && stop->symbolic());
+  // A negative bound counts from a symbolic end.
+  auto negative = [](const std::optional<SInt>& v) { return v && !v->symbolic() && v->value() < 0; };
+  if (n.symbolic()) symbolic |= !stop || negative(start) || negative(stop);
+  if (symbolic) {
+    TG_CHECK(ValueError, step == 1, "[", op, "] got a slice of step ", step, " with symbolic bounds for axis ", axis, " of shape ", shape,
+             ", which is not supported: expected step 1");
+    auto bound = [&](const std::optional<SInt>& v, SInt without) {
+      if (!v) return without;
+      return negative(v) ? plus(n, *v) : *v;
+    };
+    a.begin = bound(start, 0);
+    SInt end = bound(stop, n);
+    a.size = distance(a.begin, end, op, shape);
+    return a;
+  }
+  int64_t size = n.max();
+  bool back = step < 0;
+  auto bound = [&](const std::optional<SInt>& v, int64_t without) {
+    if (!v) return without;
+    int64_t k = v->value() < 0 ? v->value() + size : v->value();
+    return std::clamp<int64_t>(k, back ? -1 : 0, back ? size - 1 : size);
+  };
+  int64_t from = bound(start, back ? size - 1 : 0), to = bound(stop, back ? -1 : size);
+  int64_t reach = back ? from - to : to - from, k = back ? -std::max(step, -std::max<int64_t>(size, 1)) : std::min(step, std::max<int64_t>(size, 1));
+  int64_t count = reach > 0 ? (reach + k - 1) / k : 0;
+  // Backwards from `from` are the same positions forwards, flipped.
+  a.begin = count == 0 ? std::min(from < 0 ? 0 : from, size) : back ? from - (count - 1) * k : from;
+  a.size = count, a.step = k, a.flip = back && count > 1;
+  return a;
+}
+
+/// Windows of `step` elements per row: where the first one begins, so that all lie inside the axis; -1 when they do not fit.
+int64_t window_of(const AxisIndex& a, int64_t n) {
+  int64_t rows = a.size.value(), begin = a.begin.value();
+  if (rows * a.step > n) return -1;
+  return std::min(begin, n - rows * a.step);
+}
+bool strided(const AxisIndex& a) { return a.step > 1 && a.size != 0 && a.size != 1; }
+}  // namespace
+
+ParsedIndex parse_index(const std::vector<Index>& indices, const Tensor& source, const char* op) {
+  ParsedIndex p;
+  p.shape = source.shape();
+  const Shape& shape = p.shape;
+  auto is_mask = [](const Index& i) { return i.kind == Index::kTensor && i.tensor.dtype().is_bool(); };
   size_t used = 0, dots = 0;
-  for (const Index& i : indices) used += i.kind != Index::kNone && i.kind != Index::kEllipsis, dots += i.kind == Index::kEllipsis;
-  TG_CHECK(IndexError, dots <= 1, "[", op, "] got ", dots, " ellipses, expected at most one");
-  TG_CHECK(IndexError, used <= shape.size(), "[", op, "] got ", used, " indices for shape ", shape, ", expected at most ", shape.size());
-  std::vector<Index> all;
   for (const Index& i : indices) {
-    if (i.kind == Index::kEllipsis) all.insert(all.end(), shape.size() - used, Index(Slice()));
-    else all.push_back(i);
+    if (i.kind == Index::kEllipsis) dots++;
+    else if (i.kind != Index::kNone) used += is_mask(i) ? static_cast<size_t>(i.tensor.ndim()) : 1;
   }
-  if (!dots) all.insert(all.end(), shape.size() - used, Index(Slice()));
-  Parsed p;
-  for (const Index& i : all) {
-    if (i.kind == Index::kNone) {
-      p.result.push_back(-1);
-      continue;
-    }
-    int axis = static_cast<int>(p.axes.size());
-    int64_t n = shape[static_cast<size_t>(axis)].value();
-    AxisIndex a;
-    a.end = n;
-    if (i.kind == Index::kInt) {
-      TG_CHECK(IndexError, i.integer >= -n && i.integer < n, "[", op, "] got index ", i.integer, " for axis ", axis, " of shape ", shape,
-               ", expected ", -n, " to ", n - 1);
-      a.begin = i.integer < 0 ? i.integer + n : i.integer, a.end = a.begin + 1, a.drop = true;
-    } else if (i.kind == Index::kSlice) {
-      a.step = i.slice.step.value_or(1);
-      TG_CHECK(ValueError, a.step != 0, "[", op, "] got a slice of step 0 for axis ", axis, ", expected another step");
-      bool back = a.step < 0;
-      auto bound = [&](std::optional<int64_t> v, int64_t without) {
-        if (!v) return without;
-        int64_t k = *v < 0 ? *v + n : *v;
-        return std::clamp<int64_t>(k, back ? -1 : 0, back ? n - 1 : n);
-      };
-      int64_t start = bound(i.slice.start, back ? n - 1 : 0), stop = bound(i.slice.stop, back ? -1 : n);
-      // Backwards from start down to stop + 1 is the same range forwards, flipped.
-      a.begin = back ? stop + 1 : start, a.end = back ? start + 1 : stop;
-      if (a.end < a.begin) a.end = a.begin;
-    } else {
-      TG_CHECK(DTypeError, i.tensor.dtype().is_int(), "[", op, "] got an index of ", i.tensor.dtype(), " for axis ", axis, ", expected integers",
-               i.tensor.dtype().is_bool() ? ": use where" : "");
-      a.rows = i.tensor;
-    }
-    if (!a.drop) p.result.push_back(axis);
+  TG_CHECK(IndexError, dots <= 1, "[", op, "] got ", dots, " ellipses, expected a single ellipsis");
+  TG_CHECK(IndexError, used <= shape.size(), "[", op, "] got too many indices (", used, ") for shape ", shape, ", expected at most ", shape.size());
+  auto add = [&](AxisIndex a) {
+    if (!a.drop) p.result.push_back(static_cast<int>(p.axes.size()));
     p.axes.push_back(std::move(a));
+  };
+  auto whole = [&](size_t count) {
+    for (size_t k = 0; k < count; k++) {
+      AxisIndex a;
+      a.size = shape[p.axes.size()], add(std::move(a));
+    }
+  };
+  for (const Index& i : indices) {
+    int axis = static_cast<int>(p.axes.size());
+    for (const UOpRef* r : {&i.slice.start.keep, &i.slice.stop.keep})
+      if (*r) p.keep.push_back(*r);
+    if (i.kind == Index::kNone) p.result.push_back(-1);
+    else if (i.kind == Index::kEllipsis) whole(shape.size() - used);
+    else if (i.kind == Index::kInt) add(parse_integer(*i.slice.start.value, shape[p.axes.size()], axis, shape, op));
+    else if (i.kind == Index::kSlice) add(parse_slice(i.slice, shape[p.axes.size()], axis, shape, op));
+    else {
+      Tensor t = i.list && i.tensor.device() != source.device() ? i.tensor.to(source.device()) : i.tensor;
+      if (i.list && t.numel() == 0 && t.dtype().is_float()) t = t.cast(dtypes::default_int());
+      const std::string &here = device_of(source.uop()), &there = device_of(t.uop());
+      TG_CHECK(DeviceError, here.empty() || there.empty() || here == there, "[", op, "] got an index on ", there, " for a tensor on ", here,
+               ", expected one device: move it with .to(device)");
+      if (is_mask(i)) {
+        const Shape ms = t.shape();
+        bool fits = !ms.empty();
+        for (size_t k = 0; fits && k < ms.size(); k++) fits = ms[k] == shape[p.axes.size() + k];
+        TG_CHECK(IndexError, fits, "[", op, "] got a mask of shape ", ms, " for axis ", axis, " of shape ", shape,
+                 ", expected the sizes of the axes");
+        Tensor where = t.nonzero();
+        for (size_t k = 0; k < ms.size(); k++) {
+          AxisIndex a;
+          a.size = shape[p.axes.size()], a.rows = where(Slice(), k), add(std::move(a));
+        }
+        continue;
+      }
+      TG_CHECK(IndexError, t.dtype().is_int(), "[", op, "] got an index of ", t.dtype(), " for axis ", axis,
+               ", which is not supported: expected integers, or bools as a mask");
+      AxisIndex a;
+      a.size = shape[p.axes.size()].value(), a.rows = t, add(std::move(a));
+    }
   }
+  whole(shape.size() - p.axes.size());
   return p;
 }
 
-/// The basic part: slices, integers, new axes. Tensor indices stay whole axes.
-Tensor basic(const Tensor& t, const Parsed& p) {
+bool writable_view(const ParsedIndex& p) {
+  for (size_t i = 0; i < p.axes.size(); i++)
+    if (strided(p.axes[i]) && window_of(p.axes[i], p.shape[i].value()) < 0) return false;
+  return true;
+}
+
+Tensor basic_view(const Tensor& t, const ParsedIndex& p) {
   std::vector<std::pair<SInt, SInt>> range;
+  std::vector<std::pair<int64_t, int64_t>> grow;
+  Shape split;
+  std::vector<std::pair<SInt, SInt>> first;
   std::vector<int> back;
-  for (size_t i = 0; i < p.axes.size(); i++) {
-    range.push_back({p.axes[i].begin, p.axes[i].end});
-    if (p.axes[i].step < 0) back.push_back(static_cast<int>(i));
-  }
-  Tensor x = t.shrink(range).flip(back);
-  bool strided = false;
-  for (const AxisIndex& a : p.axes) strided |= std::abs(a.step) != 1;
-  if (strided) {  // rows of `step` elements, of which the first counts
-    std::vector<std::pair<int64_t, int64_t>> grow;
-    Shape split, first, out;
-    for (size_t i = 0; i < p.axes.size(); i++) {
-      int64_t k = std::abs(p.axes[i].step), n = x.shape(static_cast<int>(i)), rows = (n + k - 1) / k;
-      grow.push_back({0, rows * k - n});
-      split.push_back(rows), split.push_back(k), first.push_back(rows), first.push_back(std::min<int64_t>(k, 1)), out.push_back(rows);
-    }
-    x = x.pad(grow).reshape(split).shrink_to(first).reshape(out);
-  }
   Shape out;
-  for (int axis : p.result) out.push_back(axis < 0 ? SInt(1) : SInt(x.shape(axis)));
-  return x.reshape(out);
+  bool any = false, grows = false;
+  for (size_t i = 0; i < p.axes.size(); i++) {
+    const AxisIndex& a = p.axes[i];
+    out.push_back(a.size);
+    if (a.flip) back.push_back(static_cast<int>(i));
+    if (!strided(a)) {
+      range.push_back({a.begin, plus(a.begin, a.size)});
+      grow.push_back({0, 0}), split.push_back(a.size), split.push_back(1), first.push_back({0, a.size}), first.push_back({0, 1});
+      continue;
+    }
+    any = true;
+    // Rows of `step` elements, of which one counts.
+    int64_t n = p.shape[i].value(), rows = a.size.value(), window = window_of(a, n), at = 0, over = 0;
+    if (window >= 0) at = a.begin.value() - window, range.push_back({window, window + rows * a.step});
+    else over = a.begin.value() + rows * a.step - n, grows = true, range.push_back({a.begin, n});
+    grow.push_back({0, over}), split.push_back(rows), split.push_back(a.step), first.push_back({0, rows}), first.push_back({at, at + 1});
+  }
+  Tensor x = t.shrink(range);
+  if (any) {
+    if (grows) x = x.pad(grow);
+    x = x.reshape(split).shrink(first).reshape(out);
+  }
+  return x.flip(back).reshape(p.basic_shape());
 }
 
-/// An index tensor with negative values counted from the end, and where it is valid (undefined: everywhere). Invalid ones become 0.
-std::pair<Tensor, Tensor> in_bounds(const Tensor& rows, int64_t n) {
-  Tensor i = rows;
-  if (i.dtype().is_weak() || i.dtype().itemsize() < 4) i = i.cast(dtypes::int32);
-  Bounds b = bounds_of(i.uop());
-  if (b.lo < 0) i = (i < 0).where(i + n, i);
-  if (b.lo >= 0 && b.hi < n) return {i, {}};
-  Tensor valid = (i < n);
-  if (b.lo < 0) valid = valid & (i >= 0);
-  return {valid.where(i, 0), valid};
-}
-
-/// A line of indices 0..n-1 along one of `ndim` axes.
-Tensor along(int64_t n, size_t axis, size_t ndim) {
+Tensor number_line(int64_t n, size_t axis, size_t ndim) {
   Shape line(ndim, SInt(1));
   line[axis] = n;
   return Tensor::arange(n).reshape(line);
 }
 
-void check_gather(const Tensor& t, int axis, const Tensor& index, const char* op) {
-  const Shape x = t.shape(), i = index.shape();
-  TG_CHECK(DTypeError, index.dtype().is_int(), "[", op, "] got an index of ", index.dtype(), ", expected integers");
-  bool fits = x.size() == i.size() && !x.empty();
-  for (size_t a = 0; fits && a < x.size(); a++) fits = static_cast<int>(a) == axis || i[a].value() <= x[a].value();
-  TG_CHECK(ShapeError, fits, "[", op, "] got index ", i, " for shape ", x, ", expected as many axes, none larger except axis ", axis);
+Gathered gathered_of(const ParsedIndex& p, const char* op) {
+  Gathered g;
+  g.places = p.gathered();
+  UOps nodes;
+  std::vector<const Shape*> shapes;
+  for (int place : g.places) {
+    const AxisIndex& a = p.axes[static_cast<size_t>(p.result[static_cast<size_t>(place)])];
+    int64_t n = a.size.value();
+    Tensor i = a.rows;
+    if (i.dtype().is_weak() || i.dtype().itemsize() < 4) i = i.cast(dtypes::int32);
+    Bounds b = bounds_of(i.uop());
+    if (b.lo < 0) i = (i < 0).where(i + n, i);
+    if (b.lo < 0 || b.hi >= n) {
+      Tensor valid = i < n;
+      if (b.lo < 0) valid = valid & (i >= 0);
+      i = valid.where(i, 0);
+      shapes.push_back(&shape_of(valid.uop()));
+      g.rows.push_back(i);
+      try {
+        g.valid = g.valid.defined() ? g.valid & valid : valid;
+      } catch (const ShapeError& e) { throw IndexError(str("[", op, "] got indices that do not broadcast: ", e.what())); }
+    } else {
+      g.rows.push_back(i), shapes.push_back(&shape_of(i.uop()));
+    }
+  }
+  try {
+    if (!shapes.empty()) g.shape = broadcast_shapes(shapes, op);
+  } catch (const ShapeError& e) { throw IndexError(str("[", op, "] got indices that do not broadcast: ", e.what())); }
+  if (!g.places.empty()) g.together = g.places.back() - g.places.front() + 1 == static_cast<int>(g.places.size());
+  return g;
 }
-}  // namespace
+
+}  // namespace tensor_detail
 
 Tensor Tensor::index(const std::vector<Index>& indices) const {
   OpScope s;
-  const Shape shape = this->shape();
-  Parsed p = parse(indices, shape, "index");
-  Tensor x = basic(*this, p);
-  std::vector<int> places;  // axes of x that are gathered
-  Tensors rows, valids;
-  for (size_t i = 0; i < p.result.size(); i++)
-    if (p.result[i] >= 0 && p.axes[static_cast<size_t>(p.result[i])].rows.defined()) {
-      places.push_back(static_cast<int>(i));
-      auto [row, valid] = in_bounds(p.axes[static_cast<size_t>(p.result[i])].rows, x.shape(static_cast<int>(i)));
-      rows.push_back(row);
-      if (valid.defined()) valids.push_back(valid);
-    }
-  if (places.empty()) return s(x);
+  uop_of(*this, "index");
+  ParsedIndex p = parse_index(indices, *this, "index");
+  if (p.whole()) return *this;
+  Tensor x = basic_view(*this, p);
+  Gathered g = gathered_of(p, "index");
+  if (g.places.empty()) return s(x);
   // The gathered axes first, then the others.
-  std::vector<int> order = places;
-  for (int i = 0; i < static_cast<int>(x.ndim()); i++)
-    if (std::find(places.begin(), places.end(), i) == places.end()) order.push_back(i);
+  std::vector<int> order = g.places;
+  for (int i = 0; i < static_cast<int>(p.result.size()); i++)
+    if (std::find(g.places.begin(), g.places.end(), i) == g.places.end()) order.push_back(i);
   UOps src{x.permute(order).uop()};
-  std::vector<const Shape*> shapes;
-  for (const Tensor& r : rows) src.push_back(r.uop()), shapes.push_back(&shape_of(r.uop()));
-  const Shape big = broadcast_shapes(shapes, "index");
+  for (const Tensor& r : g.rows) src.push_back(r.uop());
   UOp u = UOp::make(Ops::INDEX, src[0].dtype(), src);
   const Shape full = shape_of(u);
-  Tensor r = shape.numel() == 0 || full.numel() == 0 ? from_uop(ops::full(full, 0, src[0].dtype())) : from_uop(u);
-  Tensor valid;
-  for (const Tensor& v : valids) valid = valid.defined() ? valid & v : v;
-  if (valid.defined()) {
-    Shape wide = valid.shape();
-    wide.insert(wide.begin(), big.size() - wide.size(), SInt(1));
-    wide.insert(wide.end(), full.size() - big.size(), SInt(1));
-    r = valid.reshape(wide).where(r, 0);
+  bool empty = !p.shape.symbolic() && !full.symbolic() && (p.shape.numel() == 0 || full.numel() == 0);
+  Tensor r = empty ? from_uop(ops::full(full, 0, strong_dtype(src[0].dtype()))) : from_uop(u);
+  if (g.valid.defined() && !empty) {
+    Shape wide = g.valid.shape();
+    wide.insert(wide.begin(), g.shape.size() - wide.size(), SInt(1));
+    wide.insert(wide.end(), full.size() - g.shape.size(), SInt(1));
+    r = g.valid.reshape(wide).where(r, 0);
   }
-  // Neighbouring gathered axes are replaced in place, others go to the front.
-  bool together = places.back() - places.front() + 1 == static_cast<int>(places.size());
-  if (together && places[0] > 0) {
+  if (g.together && g.places[0] > 0) {
     std::vector<int> back;
-    int nb = static_cast<int>(big.size()), lead = places[0];
+    int nb = static_cast<int>(g.shape.size()), lead = g.places[0];
     for (int i = 0; i < lead; i++) back.push_back(nb + i);
     for (int i = 0; i < nb; i++) back.push_back(i);
     for (int i = nb + lead; i < static_cast<int>(full.size()); i++) back.push_back(i);
@@ -173,134 +285,8 @@ Tensor Tensor::operator[](int64_t i) const { return index({Index(i)}); }
 Tensor Tensor::operator[](const Tensor& rows) const { return index({Index(rows)}); }
 Tensor Tensor::operator[](const Slice& slice) const { return index({Index(slice)}); }
 
-void Tensor::setitem(const std::vector<Index>& indices, const Tensor& value) {
-  OpScope s;
-  Parsed p = parse(indices, shape(), "setitem");
-  bool gathers = false;
-  for (const AxisIndex& a : p.axes) gathers |= a.rows.defined();
-  DType d = strong_dtype(dtype());
-  Tensor v = value.dtype().is_weak() ? value.cast(d) : value;
-  TG_CHECK(DTypeError, v.dtype() == d, "[setitem] got a value of ", value.dtype(), " for ", d, ", expected the same type: cast it");
-  if (gathers) {
-    Tensor places = arange(numel()).reshape(shape()).index(indices).flatten();
-    Tensor flat = flatten().scatter(0, places, v.expand(index(indices).shape()).flatten());
-    assign(flat.reshape(shape()));
-    return;
-  }
-  if (!has_buffer_identity(base_of(uop())) || !base_of(uop()).is(Ops::BUFFER)) {
-    Tensor own = clone();
-    set_uop(*impl_, own.uop());
-  }
-  bool strided = false;
-  for (const AxisIndex& a : p.axes) strided |= std::abs(a.step) != 1;
-  if (!strided) {
-    basic(*this, p).assign(v);
-    return;
-  }
-  // A strided view passes through a padded one, which cannot be written: selects by position instead.
-  Tensor mask = full(shape(), true), places;
-  Tensor hit = arange(numel()).reshape(shape()).index(indices).flatten();
-  Tensor flat = flatten().scatter(0, hit, v.expand(index(indices).shape()).flatten());
-  assign(flat.reshape(shape()));
-}
-
-Tensor Tensor::gather(int axis, const Tensor& index) const {
-  OpScope s;
-  const Shape sh = shape();
-  int a = axis_of(axis, sh.size(), "gather", sh);
-  check_gather(*this, a, index, "gather");
-  auto [i, valid] = in_bounds(index, sh[static_cast<size_t>(a)].value());
-  const Shape is = index.shape();
-  if (is.numel() == 0 || sh.numel() == 0) return s(ops::full(is, 0, strong_dtype(dtype())));
-  UOps src{uop()};
-  for (size_t k = 0; k < sh.size(); k++) src.push_back(static_cast<int>(k) == a ? i.uop() : along(is[k].value(), k, sh.size()).uop());
-  Tensor r = from_uop(UOp::make(Ops::INDEX, src[0].dtype(), src));
-  return s(valid.defined() ? valid.where(r, 0) : r);
-}
-
 namespace {
-/// For each place along the (last) axis and each index: does the index name the place? (..., places, indices)
-struct Hits {
-  Tensor hit, src;
-  std::vector<std::pair<int64_t, int64_t>> grow;  ///< from the index's leading sizes to the tensor's
-};
-Hits hits_of(const Tensor& t, int axis, const Tensor& index, const Tensor& src, const char* op) {
-  check_gather(t, axis, index, op);
-  TG_CHECK(ShapeError, src.shape() == index.shape() || src.ndim() == 0, "[", op, "] got source ", src.shape(), " and index ", index.shape(),
-           ", expected equal shapes");
-  Tensor v = src.ndim() == 0 ? src.cast(src.dtype().is_weak() ? strong_dtype(t.dtype()) : src.dtype()).expand(index.shape()) : src;
-  TG_CHECK(DTypeError, v.dtype() == t.dtype(), "[", op, "] got source ", v.dtype(), " for ", t.dtype(), ", expected the same type");
-  Hits h;
-  int64_t n = t.shape(axis);
-  Tensor i = index.transpose(axis, -1);
-  Tensor row = i.dtype().is_unsigned() ? i : (i < 0).where(i + n, i);
-  h.hit = row.unsqueeze(-2) == Tensor::arange(n).unsqueeze(-1);
-  h.src = v.transpose(axis, -1).unsqueeze(-2);
-  const Shape ts = t.transpose(axis, -1).shape(), is = i.shape();
-  for (size_t k = 0; k + 1 < ts.size(); k++) h.grow.push_back({0, ts[k].value() - is[k].value()});
-  h.grow.push_back({0, 0});
-  return h;
-}
-}  // namespace
-
-Tensor Tensor::scatter(int axis, const Tensor& index, const Tensor& src) const {
-  OpScope s;
-  const Shape sh = shape();
-  int a = axis_of(axis, sh.size(), "scatter", sh);
-  if (index.numel() == 0) return *this;
-  Hits h = hits_of(*this, a, index, src, "scatter");
-  int64_t n = h.hit.shape(-1);
-  Tensor number = arange(1, n + 1), last = h.hit.where(number, 0).max(-1, true);
-  Tensor chosen = h.hit & (number == last);
-  Tensor value = chosen.where(h.src, 0).sum({.axis = -1, .dtype = dtype()}).pad(h.grow);
-  if (dtype().is_bool()) value = chosen.where(h.src, false).any(-1).pad(h.grow);
-  Tensor written = (last.squeeze(-1) > 0).pad(h.grow);
-  return s(written.where(value, transpose(a, -1)).transpose(a, -1));
-}
-
-Tensor Tensor::scatter_add(int axis, const Tensor& index, const Tensor& src) const {
-  OpScope s;
-  const Shape sh = shape();
-  int a = axis_of(axis, sh.size(), "scatter_add", sh);
-  if (index.numel() == 0) return *this;
-  Hits h = hits_of(*this, a, index, src, "scatter_add");
-  Tensor value = h.hit.where(h.src, 0).sum({.axis = -1, .dtype = dtype()}).pad(h.grow);
-  return s(*this + value.transpose(a, -1));
-}
-
-Tensor Tensor::scatter_reduce(int axis, const Tensor& index, const Tensor& src, ScatterReduce how, bool include_self) const {
-  OpScope s;
-  const Shape sh = shape();
-  int a = axis_of(axis, sh.size(), "scatter_reduce", sh);
-  if (index.numel() == 0) return *this;
-  Hits h = hits_of(*this, a, index, src, "scatter_reduce");
-  DType d = dtype();
-  Tensor x = transpose(a, -1), written = h.hit.any(-1).pad(h.grow);
-  auto literal = [&](ConstValue v) { return from_uop(UOp::constant(v, d)); };
-  auto old = [&](const Tensor& neutral) { return include_self ? x : written.where(neutral, x); };
-  Tensor zero = literal(0), one = literal(1), lowest = literal(ops::identity_of(Ops::MAX, d)), r;
-  if (d.is_float()) zero = literal(0.0), one = literal(1.0);
-  auto spread = [&](const Tensor& t, const Tensor& neutral) {  // t (reduced over the indices) on the tensor's whole shape
-    return written.where(t.pad(h.grow), neutral);
-  };
-  switch (how) {
-    case ScatterReduce::kSum: r = old(zero) + spread(h.hit.where(h.src, zero).sum({.axis = -1, .dtype = d}), zero); break;
-    case ScatterReduce::kProd: r = old(one) * spread(h.hit.where(h.src, one).prod(-1), one); break;
-    case ScatterReduce::kMax: r = old(lowest).maximum(spread(h.hit.where(h.src, lowest).max(-1), lowest)); break;
-    case ScatterReduce::kMin: {
-      Tensor highest = d.is_float() ? -lowest : ~lowest;
-      r = old(highest).minimum(spread(h.hit.where(h.src, highest).min(-1), highest));
-      break;
-    }
-    case ScatterReduce::kMean: {
-      Tensor sum = old(zero) + spread(h.hit.where(h.src, zero).sum({.axis = -1, .dtype = d}), zero);
-      Tensor n = h.hit.sum(-1).pad(h.grow);
-      n = include_self ? n + 1 : written.where(n, 1);
-      r = d.is_float() ? sum / n.cast(d) : sum.floor_div(n.cast(d));
-      break;
-    }
-  }
-  return s(r.transpose(a, -1));
+constexpr int64_t kCompareAll = 256;  ///< elements up to which comparing each with each is cheap
 }
 
 Tensor Tensor::masked_select(const Tensor& mask, std::optional<int64_t> size, const Tensor& fill) const {
@@ -309,12 +295,20 @@ Tensor Tensor::masked_select(const Tensor& mask, std::optional<int64_t> size, co
   Tensor x = flatten(), m = mask.expand(shape()).flatten();
   int64_t n = x.numel(), count = size ? *size : n ? m.sum().item<int64_t>() : 0;
   TG_CHECK(ShapeError, count >= 0, "[masked_select] got size ", count, ", expected 0 or more");
-  if (count == 0 || n == 0) return s(ops::full({n == 0 ? count : 0}, 0, strong_dtype(dtype())));
-  // The k-th selected element lies where the running count first exceeds k: as many elements have a count of at most k.
-  Tensor seen = m.cumsum().contiguous();
-  Tensor place = (seen <= arange(count).unsqueeze(-1)).sum({.axis = -1, .dtype = dtypes::int32});
+  if (count == 0 || n == 0) return s(fill.cast(strong_dtype(dtype())).expand({count}));
+  // The k-th selected element lies where the running count first exceeds k.
+  Tensor seen = m.cumsum().contiguous(), number = arange(count), place;
+  if (n <= kCompareAll || count <= kCompareAll) {  // as many elements have a count of at most k
+    place = (seen <= number.unsqueeze(-1)).sum({.axis = -1, .dtype = dtypes::int32});
+  } else {
+    place = number * 0;
+    for (int64_t step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n))); step; step /= 2) {
+      Tensor next = place + step, last = (next - 1).minimum(n - 1);
+      place = ((next <= n) & (seen[last] <= number)).where(next, place);
+    }
+  }
   Tensor r = x[place];
-  return s(size ? (arange(count) < m.sum()).where(r, fill).cast(dtype()) : r);
+  return s(size ? (number < m.sum()).where(r, fill).cast(dtype()) : r);
 }
 
 Tensor Tensor::nonzero(std::optional<int64_t> size, const Tensor& fill) const {
@@ -324,7 +318,7 @@ Tensor Tensor::nonzero(std::optional<int64_t> size, const Tensor& fill) const {
   Tensor mask = (*this != 0).flatten();
   Tensors columns;
   for (size_t i = 0; i < sh.size(); i++)
-    columns.push_back(along(sh[i].value(), i, sh.size()).cast(dtypes::int32).expand(sh).flatten().masked_select(mask, size, fill));
+    columns.push_back(number_line(sh[i].value(), i, sh.size()).cast(dtypes::int32).expand(sh).flatten().masked_select(mask, size, fill));
   return s(stack(columns, -1));
 }
 

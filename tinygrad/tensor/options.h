@@ -10,6 +10,7 @@
 
 #include "tinygrad/base/dtype.h"
 #include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/graph.h"
 
 namespace tg {
 
@@ -133,17 +134,26 @@ inline constexpr NoneType None{};
 struct EllipsisType {};
 inline constexpr EllipsisType Ellipsis{};
 
-/// Python's slice: `Slice(1, 3)`, `Slice(None, None, -1)`, `Slice()` for a whole axis.
+/// Python's slice: `Slice(1, 3)`, `Slice(None, None, -1)`, `Slice()` for a whole axis. Bounds may be symbolic: `Slice(pos, pos + 1)`.
 struct Slice {
   struct Bound {
-    std::optional<int64_t> value;
+    std::optional<SInt> value;
+    UOpRef keep;  ///< a symbolic bound lives as long as the slice
+    Bound() = default;
     Bound(NoneType) {}
     template <std::integral T> Bound(T v) : value(static_cast<int64_t>(v)) {}
+    template <std::convertible_to<SInt> T>
+      requires(!std::integral<T>)
+    Bound(const T& v) : value(v) {
+      if (value->symbolic()) keep = UOpRef(value->uop());
+    }
   };
-  std::optional<int64_t> start, stop, step;
+  Bound start, stop;
+  std::optional<int64_t> step;
   Slice() = default;
-  Slice(Bound end) : stop(end.value) {}
-  Slice(Bound begin, Bound end, Bound stride = None) : start(begin.value), stop(end.value), step(stride.value) {}
+  Slice(Bound end) : stop(std::move(end)) {}
+  Slice(Bound begin, Bound end, std::optional<int64_t> stride = {}) : start(std::move(begin)), stop(std::move(end)), step(stride) {}
+  Slice(Bound begin, Bound end, NoneType) : start(std::move(begin)), stop(std::move(end)) {}
 };
 
 }  // namespace tg

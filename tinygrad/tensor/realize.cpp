@@ -20,7 +20,7 @@ namespace {
 /// The value needs no kernel: storage, a view of storage, or repeated literals.
 bool has_value(UOp u) {
   UOp b = u;
-  while (b.in(groups::kMovement)) {
+  while (b.in(kViewOps)) {
     if (UOp f = current(b); f != b) b = f;
     else if (b.in(Ops::PAD)) return false;
     else b = b.src(0);
@@ -140,7 +140,7 @@ BufferRef storage(const Tensor& t) {
   GraphScope g;
   Tensor x = t;
   UOp u = current_view(x.uop());
-  while (u.is(Ops::RESHAPE)) u = u.src(0);
+  while (u.in(Ops::RESHAPE | Ops::DETACH | Ops::BITCAST)) u = current_view(u.src(0));
   if (!u.is(Ops::BUFFER)) {  // a view: gather it
     UOp v = current_view(x.uop());
     v = ops::cast(v, strong_dtype(v.dtype()));

@@ -22,6 +22,7 @@ struct BoundSchedule;
 class Tensor;
 using Tensors = std::vector<Tensor>;
 struct Index;
+class TensorItem;
 
 class Tensor {
  public:
@@ -407,17 +408,30 @@ class Tensor {
   Tensor binary_crossentropy_logits(const Tensor& y, Reduction r = Reduction::kMean, const Tensor& pos_weight = {}) const;
   Tensor mse_loss(const Tensor& y, Reduction r = Reduction::kMean) const;
 
-  // ---- indexing (index.cpp) ----
-  /// NumPy's indexing: `x(1, Slice(0, 4), None, Ellipsis, rows)`. Integer tensors gather (negative ones count from the end; beyond the size: 0).
+  // ---- indexing (index.cpp, setitem.cpp, scatter.cpp) ----
+  /// NumPy's indexing: `x(1, Slice(0, 4), None, Ellipsis, rows)`. Integers, slices of any step, None (a new axis) and Ellipsis give views. Integer
+  /// tensors or lists gather: neighbouring ones are replaced in place by the axes they broadcast to, others put those first; negative elements count
+  /// from the end, elements beyond the size give 0. A bool tensor stands for the positions where it holds, and is computed at once.
+  /// Integers beyond the size, too many indices, float indices, indices that do not broadcast: IndexError. Nothing but whole axes: the tensor itself.
   template <class... I> Tensor operator()(I&&... i) const;
   Tensor index(const std::vector<Index>& indices) const;
   Tensor operator[](int64_t i) const;
   Tensor operator[](const Tensor& rows) const;
   Tensor operator[](const Slice& s) const;
-  /// Writes `value` (broadcast) to the elements `indices` name.
-  void setitem(const std::vector<Index>& indices, const Tensor& value);
+  /// Elements to write: `x.at(Slice(1, 3), 0) = v`, `x.at(rows) += 1`.
+  template <class... I> TensorItem at(I&&... i) const;
+  /// Writes `value` (broadcast) to the elements `indices` name; of several values for one element the last stays. A tensor with storage is written in
+  /// place, and everything that views the storage sees it; the expression of another one is replaced by one with the new elements. Gradients flow to
+  /// the value and to what was not overwritten. ShapeError, DTypeError (numbers take the tensor's type), DeviceError, IndexError.
+  void setitem(const std::vector<Index>& indices, const Tensor& value) const;
+  /// A copy with `value` (broadcast) at the elements `indices` name. With `accumulate` it is added, once for each time an element is named.
+  Tensor index_put(const std::vector<Index>& indices, const Tensor& value, bool accumulate = false) const;
+  /// Is there another live tensor, no view of this one's storage, that was computed from this tensor and is still pending, apart from `value` and
+  /// what that is made of? It goes on reading the old elements after a setitem.
+  bool has_other_uses(const Tensor& value = {}) const;
+  /// The element `index` names along `axis`, at each place of index; 0 where it is out of range.
   Tensor gather(int axis, const Tensor& index) const;
-  /// A copy with `src` written at `index` along `axis` (the last one wins).
+  /// A copy with `src` (a number, or at least as large as index) written at `index` along `axis` (the last one wins; out of range: dropped).
   Tensor scatter(int axis, const Tensor& index, const Tensor& src) const;
   Tensor scatter_add(int axis, const Tensor& index, const Tensor& src) const;
   /// Combines `src` with what lies at `index`. Without include_self the old values of places that are written do not count.
@@ -433,7 +447,7 @@ class Tensor {
 
   // ---- graph edges ----
   Tensor detach() const;
-  Tensor contiguous() const;           ///< the value in storage of its own
+  Tensor contiguous() const;           ///< the value row-major in storage; the tensor itself when it lies in storage like that
   Tensor contiguous_backward() const;  ///< itself; its gradient is made contiguous
   Tensor to(const std::string& device) const;
   const Tensor& to_(const std::string& device) const;  ///< moves this handle, and its gradient
@@ -537,19 +551,59 @@ struct Tensor::Svd {
   Tensor u, s, vt;
 };
 
-/// One entry of an index expression.
+/// One entry of an index expression: an integer (may be symbolic), a slice, None, Ellipsis, a tensor or a list of integers or bools.
 struct Index {
   enum Kind : uint8_t { kInt, kSlice, kNone, kEllipsis, kTensor } kind;
-  int64_t integer = 0;
-  Slice slice;
-  Tensor tensor;
-  template <std::integral T> Index(T i) : kind(kInt), integer(static_cast<int64_t>(i)) {}
+  Slice slice;        ///< its start: the integer of kInt
+  Tensor tensor;      ///< of integers or bools
+  bool list = false;  ///< made of literals: goes to the device of what it indexes
+  template <std::integral T> Index(T i) : kind(kInt), slice(i, None) {}
+  template <std::convertible_to<SInt> T>
+    requires(!std::integral<T>)
+  Index(const T& i) : kind(kInt), slice(i, None) {}
   Index(const Slice& s) : kind(kSlice), slice(s) {}
   Index(NoneType) : kind(kNone) {}
   Index(EllipsisType) : kind(kEllipsis) {}
   Index(const Tensor& t) : kind(kTensor), tensor(t) {}
+  Index(std::initializer_list<Literal> l) : kind(kTensor), tensor(l), list(true) {}
+  template <std::integral T> Index(const std::vector<T>& v) : kind(kTensor), tensor(Tensor::from(v)), list(true) {}
 };
 template <class... I> Tensor Tensor::operator()(I&&... i) const { return index(std::vector<Index>{Index(std::forward<I>(i))...}); }
+
+/// Elements of a tensor as something to write to. Reads as `tensor.index(...)`.
+class TensorItem {
+ public:
+  TensorItem(const TensorItem&) = default;
+  operator Tensor() const { return tensor_.index(at_); }
+  const TensorItem& operator=(const Tensor& value) const {
+    tensor_.setitem(at_, value);
+    return *this;
+  }
+  const TensorItem& operator=(const TensorItem& o) { return *this = Tensor(o); }
+#define TG_UPDATE(sym, method) \
+  const TensorItem& operator sym(const Tensor & value) const { return *this = Tensor(*this).method(value); }
+  TG_UPDATE(+=, add)
+  TG_UPDATE(-=, sub)
+  TG_UPDATE(*=, mul)
+  TG_UPDATE(/=, div)
+  TG_UPDATE(%=, mod)
+  TG_UPDATE(&=, bitwise_and)
+  TG_UPDATE(|=, bitwise_or)
+  TG_UPDATE(^=, bitwise_xor)
+  TG_UPDATE(<<=, lshift)
+  TG_UPDATE(>>=, rshift)
+#undef TG_UPDATE
+
+ private:
+  friend class Tensor;
+  struct Key {};
+  TensorItem(Key, Tensor t, std::vector<Index> at) : tensor_(std::move(t)), at_(std::move(at)) {}
+  Tensor tensor_;
+  std::vector<Index> at_;
+};
+template <class... I> TensorItem Tensor::at(I&&... i) const {
+  return TensorItem(TensorItem::Key{}, *this, std::vector<Index>{Index(std::forward<I>(i))...});
+}
 
 #define TG_BINARY(sym, method) \
   inline Tensor operator sym(const Tensor& a, const Tensor& b) { return a.method(b); }

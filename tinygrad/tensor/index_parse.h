@@ -1,0 +1,52 @@
+/// \file What an index expression means for the axes of a tensor.
+#pragma once
+#include <utility>
+#include <vector>
+
+#include "tinygrad/tensor/impl.h"
+
+namespace tg::tensor_detail {
+
+/// What one axis of the source becomes: the positions begin, begin + step, ..., `size` of them.
+struct AxisIndex {
+  SInt begin = 0, size = 0;
+  int64_t step = 1;   ///< positive
+  bool flip = false;  ///< in the opposite order
+  bool drop = false;  ///< an integer: the axis vanishes
+  Tensor rows;        ///< defined: gathered along the whole axis, with this index
+};
+struct ParsedIndex {
+  Shape shape;                  ///< of the source
+  std::vector<AxisIndex> axes;  ///< one for each axis of the source
+  std::vector<int> result;      ///< axes of the basic result: a source axis, or -1 for a new one
+  std::vector<UOpRef> keep;     ///< symbolic bounds
+
+  /// Everything, as it is.
+  bool whole() const;
+  /// Of the basic result, in which gathered axes are still whole.
+  Shape basic_shape() const;
+  /// Axes of the basic result that are gathered.
+  std::vector<int> gathered() const;
+};
+/// IndexError, ValueError that name `op`.
+ParsedIndex parse_index(const std::vector<Index>& indices, const Tensor& source, const char* op);
+
+/// Slices, integers and new axes: a view. Steps that do not fit into the axis pass through padding.
+Tensor basic_view(const Tensor& t, const ParsedIndex& p);
+/// True when basic_view is a view whose elements have places of their own.
+bool writable_view(const ParsedIndex& p);
+
+/// What is gathered: indices 0 or more, where they are in range (undefined: everywhere), and the shape they broadcast to.
+struct Gathered {
+  std::vector<int> places;  ///< axes of the basic result
+  Tensors rows;
+  Tensor valid;
+  Shape shape;
+  bool together = true;  ///< neighbours: `shape` replaces them in place; otherwise it comes first
+};
+Gathered gathered_of(const ParsedIndex& p, const char* op);
+
+/// A line of numbers 0..n-1 along one of `ndim` axes.
+Tensor number_line(int64_t n, size_t axis, size_t ndim);
+
+}  // namespace tg::tensor_detail
