@@ -54,6 +54,8 @@ void bind_tensor(nb::module_& m) {
         return s[static_cast<size_t>(i)];
       },
       "dim"_a = nb::none());
+  c.def_prop_ro("max_shape", [](const Tensor& t) { return to_python(t.max_shape()); });
+  c.def("max_numel", &Tensor::max_numel);
   c.def("nbytes", &Tensor::nbytes);
   c.def("element_size", &Tensor::element_size);
   c.def("is_floating_point", &Tensor::is_floating_point);

@@ -15,7 +15,6 @@ NormalOptions normal_options(double mean, double std, const nb::kwargs& k, const
   TensorOptions o = options_from(k, f);
   return {mean, std, o.dtype, o.device, o.requires_grad};
 }
-std::optional<DType> dtype_option(const nb::kwargs& k, const char* f) { return options_from(k, f).dtype; }
 }  // namespace
 
 void bind_tensor_creation(TensorClass& c) {
@@ -66,12 +65,18 @@ void bind_tensor_creation(TensorClass& c) {
       },
       "ptr"_a, "shape"_a, "kwargs"_a);
   c.def(
-      "full_like", [](const Tensor& t, Scalar v, nb::kwargs k) { return t.full_like(v, dtype_option(k, "full_like")); }, "fill_value"_a, "kwargs"_a);
-  c.def("zeros_like", [](const Tensor& t, nb::kwargs k) { return t.zeros_like(dtype_option(k, "zeros_like")); });
-  c.def("ones_like", [](const Tensor& t, nb::kwargs k) { return t.ones_like(dtype_option(k, "ones_like")); });
-  c.def("empty_like", [](const Tensor& t, nb::kwargs k) { return t.empty_like(dtype_option(k, "empty_like")); });
-  c.def("rand_like", [](const Tensor& t, nb::kwargs k) { return t.rand_like(dtype_option(k, "rand_like")); });
-  c.def("randn_like", [](const Tensor& t, nb::kwargs k) { return t.randn_like(dtype_option(k, "randn_like")); });
+      "full_like", [](const Tensor& t, Scalar v, nb::kwargs k) { return t.full_like(v, options_from(k, "full_like")); }, "fill_value"_a, "kwargs"_a);
+  c.def("zeros_like", [](const Tensor& t, nb::kwargs k) { return t.full_like(0, options_from(k, "zeros_like")); });
+  c.def("ones_like", [](const Tensor& t, nb::kwargs k) { return t.full_like(1, options_from(k, "ones_like")); });
+  c.def("empty_like", [](const Tensor& t, nb::kwargs k) { return t.empty_like(options_from(k, "empty_like")); });
+  c.def("rand_like", [](const Tensor& t, nb::kwargs k) { return t.rand_like(options_from(k, "rand_like")); });
+  c.def("randn_like", [](const Tensor& t, nb::kwargs k) { return t.randn_like(options_from(k, "randn_like")); });
+  c.def_static(
+      "invalids", [](nb::args shape, nb::kwargs k) { return Tensor::invalids(positive(shape), options_from(k, "invalids")); }, "shape"_a, "kwargs"_a);
+  c.def_static("random_bits", &Tensor::random_bits, "key"_a, "counter"_a, "num"_a);
+  c.def_static(
+      "from_url", [](const std::string& url, bool gunzip, nb::kwargs k) { return Tensor::from_url(url, gunzip, options_from(k, "from_url")); },
+      "url"_a, "gunzip"_a = false, "kwargs"_a);
 
   c.def_static("manual_seed", &Tensor::manual_seed, "seed"_a = 0);
   c.def_static(

@@ -169,12 +169,11 @@ void bind_tensor_data(TensorClass& c) {
   c.def(
       "to_",
       [](nb::object self, const DeviceName& d) {
-        Tensor& t = nb::cast<Tensor&>(self);
-        t.replace(t.to(d.name));
+        nb::cast<Tensor&>(self).to_(d.name);
         return self;
       },
       "device"_a.none());
-  c.def("clone", [](const Tensor& t, const DeviceName& d) { return d.name.empty() ? t.clone() : t.to(d.name).clone(); }, "device"_a = nb::none());
+  c.def("clone", [](const Tensor& t, const DeviceName& d) { return t.clone(d.name); }, "device"_a = nb::none());
   c.def("cast", &Tensor::cast, "dtype"_a);
   c.def("bitcast", &Tensor::bitcast, "dtype"_a);
   c.def("float", &Tensor::to_float);

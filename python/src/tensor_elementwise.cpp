@@ -133,6 +133,19 @@ void bind_tensor_elementwise(TensorClass& c) {
         return *mode == "trunc" ? x.trunc_div(y) : x.floor_div(y);
       },
       "x"_a, "reverse"_a = false, "rounding_mode"_a = nb::none());
+  c.def("threefry", &Tensor::threefry, "seed"_a);
+  auto operands = [](const nb::args& args) {
+    Tensors t;
+    for (nb::handle h : args) {
+      if (PyList_Check(h.ptr()) || PyTuple_Check(h.ptr()))
+        for (nb::handle x : nb::iter(h)) t.push_back(nb::cast<Operand>(x).tensor);
+      else t.push_back(nb::cast<Operand>(h).tensor);
+    }
+    return t;
+  };
+  c.def("usum", [operands](const Tensor& a, nb::args others) { return a.usum(operands(others)); }, "uops"_a);
+  c.def("uprod", [operands](const Tensor& a, nb::args others) { return a.uprod(operands(others)); }, "uops"_a);
+  c.def("ufix", [](const Tensor& t, nb::object x) { return nb::isinstance<Tensor>(x) ? x : nb::cast(t.ufix(nb::cast<Scalar>(x))); }, "x"_a);
   c.def("lerp", [](const Tensor& a, const Operand& end, const Operand& w) { return a.lerp(end.tensor, w.tensor); }, "end"_a, "weight"_a);
   c.def("where", [](const Tensor& a, const Operand& x, const Operand& y) { return a.where(x.tensor, y.tensor); }, "x"_a, "y"_a);
   c.def(

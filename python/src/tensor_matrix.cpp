@@ -47,10 +47,7 @@ void bind_tensor_matrix(TensorClass& c) {
       nb::is_operator());
   c.def(
       "linear",
-      [](const Tensor& t, const Tensor& w, std::optional<Tensor> bias, std::optional<DType> d) {
-        if (d) return t.cast(*d).linear(w.cast(*d), bias ? bias->cast(*d) : Tensor());
-        return t.linear(w, tensor_or_none(bias));
-      },
+      [](const Tensor& t, const Tensor& w, std::optional<Tensor> bias, std::optional<DType> d) { return t.linear(w, tensor_or_none(bias), d); },
       "weight"_a, "bias"_a = nb::none(), "dtype"_a = nb::none());
   c.def("triu", &Tensor::triu, "diagonal"_a = 0);
   c.def("tril", &Tensor::tril, "diagonal"_a = 0);
@@ -63,7 +60,14 @@ void bind_tensor_matrix(TensorClass& c) {
       },
       "full_matrices"_a = true);
   c.def("newton_schulz", &Tensor::newton_schulz, "steps"_a, "params"_a, "eps"_a = 1e-7);
-  c.def("keccak", &Tensor::keccak, "cfg"_a = "sha3_256");
+  c.def(
+      "keccak",
+      [](const Tensor& t, nb::object cfg) {
+        if (nb::isinstance<nb::str>(cfg)) return t.keccak(nb::cast<std::string>(cfg));
+        auto [rate, suffix] = nb::cast<std::pair<int64_t, int64_t>>(cfg);
+        return t.keccak(rate, suffix);
+      },
+      "cfg"_a = "sha3_256");
   c.def("hash", &Tensor::hash);
   c.def_static(
       "einsum",
@@ -74,31 +78,26 @@ void bind_tensor_matrix(TensorClass& c) {
             for (nb::handle x : nb::iter(h)) t.push_back(nb::cast<Tensor>(x));
           else t.push_back(nb::cast<Tensor>(h));
         }
-        if (d)
-          for (Tensor& x : t) x = x.cast(*d);
-        return Tensor::einsum(formula, t);
+        return Tensor::einsum(formula, t, d);
       },
       "formula"_a, "operands"_a, "dtype"_a = nb::none());
   c.def(
       "scaled_dot_product_attention",
       [](const Tensor& q, const Tensor& k, const Tensor& v, std::optional<Tensor> mask, double p, bool causal, bool gqa) {
-        Tensor key = k, value = v;
-        if (gqa && q.ndim() >= 3) {
-          int64_t n = q.shape(-3) / k.shape(-3);
-          key = k.repeat_interleave(n, -3), value = v.repeat_interleave(n, -3);
-        }
-        return q.scaled_dot_product_attention(key, value, tensor_or_none(mask), p, causal);
+        return q.scaled_dot_product_attention(k, v, tensor_or_none(mask), p, causal, gqa);
       },
       "key"_a, "value"_a, "attn_mask"_a = nb::none(), "dropout_p"_a = 0.0, "is_causal"_a = false, "enable_gqa"_a = false);
   c.def(
       "conv2d",
       [](const Tensor& t, const Tensor& w, std::optional<Tensor> b, int64_t groups, const Ints& stride, const Ints& dilation, const Ints& padding,
-         std::optional<DType> d) {
-        ConvOptions o{groups, stride, dilation, padding};
-        if (d) return t.cast(*d).conv2d(w.cast(*d), b ? b->cast(*d) : Tensor(), o);
-        return t.conv2d(w, tensor_or_none(b), o);
-      },
+         std::optional<DType> d) { return t.conv2d(w, tensor_or_none(b), {groups, stride, dilation, padding, d}); },
       "weight"_a, "bias"_a = nb::none(), "groups"_a = 1, "stride"_a = 1, "dilation"_a = 1, "padding"_a = 0, "dtype"_a = nb::none());
+  c.def(
+      "image_conv2d",
+      [](const Tensor& t, const Tensor& w, std::optional<Tensor> b, int64_t groups, const Ints& stride, const Ints& dilation, const Ints& padding,
+         std::optional<DType> d) { return t.image_conv2d(w, tensor_or_none(b), {groups, stride, dilation, padding, d}); },
+      "weight"_a, "bias"_a = nb::none(), "groups"_a = 1, "stride"_a = 1, "dilation"_a = 1, "padding"_a = 0, "dtype"_a = nb::none());
+  c.def("image_dot", &Tensor::image_dot, "w"_a, "dtype"_a = nb::none());
   c.def(
       "conv_transpose2d",
       [](const Tensor& t, const Tensor& w, std::optional<Tensor> b, int64_t groups, const Ints& stride, const Ints& dilation, const Ints& padding,

@@ -41,16 +41,9 @@ void bind_tensor_reduce(TensorClass& c) {
   c.def(
       "argmin", [](const Tensor& t, std::optional<int> axis, bool keepdim) { return t.argmin({axis, keepdim}); }, "axis"_a = nb::none(),
       "keepdim"_a = false);
-  auto in_dtype = [](const Tensor& t, std::optional<DType> d) { return d ? t.cast(*d) : t; };
-  c.def(
-      "softmax", [=](const Tensor& t, int axis, std::optional<DType> d) { return in_dtype(t, d).softmax(axis); }, "axis"_a = -1,
-      "dtype"_a = nb::none());
-  c.def(
-      "softmin", [=](const Tensor& t, int axis, std::optional<DType> d) { return in_dtype(t, d).softmin(axis); }, "axis"_a = -1,
-      "dtype"_a = nb::none());
-  c.def(
-      "log_softmax", [=](const Tensor& t, int axis, std::optional<DType> d) { return in_dtype(t, d).log_softmax(axis); }, "axis"_a = -1,
-      "dtype"_a = nb::none());
+  c.def("softmax", &Tensor::softmax, "axis"_a.none() = -1, "dtype"_a = nb::none());
+  c.def("softmin", &Tensor::softmin, "axis"_a.none() = -1, "dtype"_a = nb::none());
+  c.def("log_softmax", &Tensor::log_softmax, "axis"_a.none() = -1, "dtype"_a = nb::none());
   c.def("cumsum", &Tensor::cumsum, "axis"_a = 0);
   c.def("cumprod", &Tensor::cumprod, "axis"_a);
   c.def("cummax", &Tensor::cummax, "axis"_a = 0);
@@ -60,7 +53,7 @@ void bind_tensor_reduce(TensorClass& c) {
   c.def("layernorm", &Tensor::layernorm, "axis"_a = -1, "eps"_a = 1e-5);
   c.def(
       "batchnorm",
-      [](const Tensor& t, std::optional<Tensor> w, std::optional<Tensor> b, const Tensor& mean, const Tensor& invstd, int axis) {
+      [](const Tensor& t, std::optional<Tensor> w, std::optional<Tensor> b, const Tensor& mean, const Tensor& invstd, const Axes& axis) {
         return t.batchnorm(tensor_or_none(w), tensor_or_none(b), mean, invstd, axis);
       },
       "weight"_a.none(), "bias"_a.none(), "mean"_a, "invstd"_a, "axis"_a = 1);
