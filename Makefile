@@ -1,13 +1,15 @@
 # The short face of the build. CMake presets do the work: cmake --preset dev && cmake --build --preset dev
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+VENV ?= .venv
 FORMAT = clang-format-19
 SOURCES = git ls-files -z -- '*.cpp' '*.h' | xargs -0 -r
 
-.PHONY: help demo deps release dev test asan ubsan tsan format check bench env-docs clean
+.PHONY: help demo deps release dev test python test-python asan ubsan tsan format check bench env-docs clean
 
 help:
 	@echo "make demo    install what is missing, build, train a convnet on MNIST"
 	@echo "make test    install what is missing, build, run all tests"
+	@echo "make python  build the Python module tinygrad_cpp into .venv;   make test-python   and run its tests (numpy, pytest, hypothesis from PyPI)"
 	@echo "make release|dev|asan|ubsan|tsan   build one preset into build/<preset>; the sanitizers also test"
 	@echo "make bench   build release and run the benchmarks;   make format   format the sources"
 
@@ -29,6 +31,18 @@ test: deps check
 	cmake --preset dev
 	cmake --build --preset dev --parallel $(JOBS)
 	ctest --preset dev --parallel $(JOBS)
+
+# The environment sees the system's packages too, so that an installed numpy or torch is used.
+$(VENV)/bin/python:
+	python3 -m venv --system-site-packages $(VENV)
+
+python: deps $(VENV)/bin/python
+	$(VENV)/bin/python -m pip install -q --disable-pip-version-check "nanobind>=2.4" "scikit-build-core>=0.10"
+	$(VENV)/bin/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall .
+
+test-python: python
+	$(VENV)/bin/python -m pip install -q --disable-pip-version-check numpy pytest hypothesis
+	cd python/tests && ../../$(VENV)/bin/python -m pytest -q .
 
 asan ubsan tsan: deps
 	cmake --preset $@
