@@ -90,8 +90,8 @@ void bind_nn(nb::module_& m) {
                                {.alpha = alpha, .eps = eps, .weight_decay = weight_decay, .momentum = momentum, .centered = !mean.empty()});
   });
 
-  m.def("nn_mnist", [](const DeviceName& device, bool fashion) { return dataset(nn::datasets::mnist(device.name, fashion)); });
-  m.def("nn_cifar", [](const DeviceName& device) { return dataset(nn::datasets::cifar(device.name)); });
+  m.def("nn_mnist", [](const DeviceName& device, bool fashion) { return dataset(nn::datasets::mnist(device.name, fashion)); }, nb::arg().none(), nb::arg());
+  m.def("nn_cifar", [](const DeviceName& device) { return dataset(nn::datasets::cifar(device.name)); }, nb::arg().none());
 }
 
 }  // namespace tg::python

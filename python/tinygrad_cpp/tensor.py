@@ -1,7 +1,8 @@
 """The class Tensor."""
+from typing import cast  # noqa: F401
 from . import _core
 from ._core import Tensor  # noqa: F401
-from .dtype import _to_np_dtype  # noqa: F401
+from .dtype import _to_np_dtype, dtypes  # noqa: F401
 
 
 def is_numpy_ndarray(x) -> bool:
