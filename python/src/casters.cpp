@@ -95,6 +95,13 @@ std::optional<Tensor> operand_from(nb::handle h) {
   return {};
 }
 
+void refuse_callable(nb::handle h) {
+  if (!PyCallable_Check(h.ptr()) || nb::hasattr(h, "__array__")) return;
+  std::string name = PyType_Check(h.ptr()) ? nb::cast<std::string>(h.attr("__name__")) : Py_TYPE(h.ptr())->tp_name;
+  name = name.substr(name.rfind('.') + 1);
+  throw nb::type_error(str("expected a Tensor or number, got ", name, ": call a layer or function on the tensor, layer(x), or use its layer.weight").c_str());
+}
+
 Shape shape_from(nb::handle sequence, bool none_keeps) {
   Shape shape;
   for (nb::handle h : nb::iter(sequence)) {

@@ -49,6 +49,8 @@ nb::object to_python(const ConstValue& v, DType d);
 std::optional<Scalar> scalar_from(nb::handle h);
 /// A Tensor, UOp or number; nothing for other objects.
 std::optional<Tensor> operand_from(nb::handle h);
+/// A layer or function where a tensor belongs is a TypeError that says what to write.
+void refuse_callable(nb::handle h);
 /// Elements of a list or tuple as sizes; `None` gives -1 where `none_keeps`. TypeError for anything else.
 Shape shape_from(nb::handle sequence, bool none_keeps = false);
 /// The arguments of f(2, 3) or f((2, 3)).
@@ -139,6 +141,7 @@ template <> struct type_caster<tg::python::Operand> {
   NB_TYPE_CASTER(tg::python::Operand, const_name("Tensor | UOp | bool | int | float"))
   bool from_python(handle src, uint8_t, cleanup_list*) {
     std::optional<tg::Tensor> t = tg::python::operand_from(src);
+    if (!t) tg::python::refuse_callable(src);
     if (t) value.tensor = std::move(*t);
     return t.has_value();
   }

@@ -1,0 +1,208 @@
+"""The class Tensor from Python: values in and out, arguments in all their forms, errors, gradients."""
+import copy
+import gc
+import pickle
+import threading
+import weakref
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import tinygrad_cpp as tg
+from tinygrad_cpp import Tensor, dtypes
+
+
+def test_from_python_values():
+    assert Tensor(3).shape == () and Tensor(3).item() == 3
+    assert Tensor([[1, 2], [3, 4]]).dtype is dtypes.int32
+    assert Tensor([1, 2.5]).dtype is dtypes.float32
+    assert Tensor([True, False]).dtype is dtypes.bool
+    assert Tensor([2**40]).tolist() == [2**40]
+    assert Tensor(b"\x01\x02").dtype is dtypes.uint8
+    assert Tensor([]).shape == (0,)
+    assert Tensor([[], []]).shape == (2, 0)
+    assert Tensor([1, 2], dtype="float16").dtype is dtypes.float16
+
+
+@pytest.mark.parametrize("bad", [[[1, 2], [3]], [1, [2]], [[1], 2], ["a"], [None], object()])
+def test_refused_values(bad):
+    with pytest.raises((ValueError, TypeError, RuntimeError)):
+        Tensor(bad)
+
+
+@pytest.mark.parametrize("name", ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"])
+def test_numpy_round_trip(name):
+    x = np.arange(-3, 9).reshape(3, 4).astype(name)
+    for a in (x, x.T, x[::2, 1:], x[:0], x[1, 1]):
+        t = Tensor(a)
+        assert t.dtype.name == name and t.shape == a.shape
+        np.testing.assert_array_equal(t.numpy(), a)
+        assert t.numpy().dtype == a.dtype
+
+
+def test_numpy_is_a_copy():
+    t = Tensor([1.0, 2.0]).realize()
+    a = t.numpy()
+    a[0] = 7
+    assert t.tolist() == [1.0, 2.0]
+
+
+def test_buffer_protocol_shares_memory():
+    t = Tensor([[1.0, 2.0], [3.0, 4.0]]).contiguous().realize()
+    m = memoryview(t)
+    assert m.shape == (2, 2) and m.format == "f" and m.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    del t
+    gc.collect()
+    assert m.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
+def test_dlpack_both_ways():
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    t = Tensor.from_dlpack(x)
+    x[0, 0] = 5
+    assert (t + 1).tolist() == [[6, 2, 3], [4, 5, 6]]
+    np.testing.assert_array_equal(np.from_dlpack(Tensor([[1, 2], [3, 4]])), [[1, 2], [3, 4]])
+    with pytest.raises(ValueError, match="contiguous"):
+        Tensor.from_dlpack(x.T)
+
+
+def test_dlpack_owner_lives_as_long_as_the_tensor():
+    class Owner(np.ndarray):
+        pass
+    x = np.zeros(4, dtype=np.float32).view(Owner)
+    alive = weakref.ref(x)
+    t = Tensor.from_dlpack(x)
+    del x
+    gc.collect()
+    assert alive() is not None and t.tolist() == [0, 0, 0, 0]
+    del t
+    for _ in range(1000):  # the interpreter's loop lets go of it
+        gc.collect()
+        if alive() is None:
+            break
+    assert alive() is None
+
+
+def test_identity():
+    t = Tensor([1.0])
+    assert t.realize() is t and t.assign(Tensor([2.0])) is t and t.item() == 2
+    assert len({t, t}) == 1
+    with pytest.raises(TypeError):
+        bool(t)
+    with pytest.raises(TypeError):
+        len(Tensor(1))
+    u = t
+    u += 1
+    assert u is t and t.item() == 3
+
+
+def test_pickle_and_copy():
+    t = Tensor([[1.0, 2.0]])
+    (t * t).sum().backward()
+    for c in (pickle.loads(pickle.dumps(t)), copy.deepcopy(t)):
+        assert c.tolist() == [[1.0, 2.0]] and c.grad.tolist() == [[2.0, 4.0]]
+    assert pickle.loads(pickle.dumps(dtypes.float32)) is dtypes.float32
+
+
+def test_forms_of_shape_arguments():
+    t = Tensor.arange(6)
+    assert t.reshape(2, 3).shape == t.reshape((2, 3)).shape == t.reshape([2, -1]).shape == (2, 3)
+    assert t.reshape(2, 3).permute(1, 0).shape == t.reshape(2, 3).permute((1, 0)).shape == (3, 2)
+    assert t.reshape(1, 6).expand(4, None).shape == (4, 6)
+    assert t.reshape(2, 3).shrink((None, (0, 2))).shape == (2, 2)
+    assert t.reshape(2, 3).pad((None, (1, 1))).shape == (2, 5)
+    assert t.reshape(2, 3).pad((1, 1, 0, 2)).shape == (4, 5)
+    assert Tensor.zeros(2, 3).shape == Tensor.zeros((2, 3)).shape == (2, 3)
+    assert Tensor.cat(t, t, dim=0).shape == (12,)
+    assert Tensor.stack([t, t]).shape == Tensor.stack(t, t).shape == (2, 6)
+    a, b = t.split(4)
+    assert a.shape == (4,) and b.shape == (2,)
+
+
+@pytest.mark.parametrize("call, kind", [
+    (lambda t: t.reshape(4), ValueError),
+    (lambda t: t.expand(3, 7), ValueError),
+    (lambda t: t + Tensor([1, 2]), ValueError),
+    (lambda t: t + "a", TypeError),
+    (lambda t: t[9], IndexError),
+    (lambda t: t.sum(axis=3), IndexError),
+    (lambda t: t.cast("nothing"), (TypeError, ValueError)),
+    (lambda t: Tensor.zeros(2, color=3), TypeError),
+    (lambda t: Tensor.empty(2, device="TOASTER"), (ValueError, RuntimeError)),
+    (lambda t: Tensor.ones(3, 3).backward(), RuntimeError),
+    (lambda t: t.dot(lambda x: x), TypeError),
+])
+def test_errors(call, kind):
+    with pytest.raises(kind):
+        call(Tensor.ones(3, dtype="float32"))
+
+
+def test_a_layer_is_no_operand():
+    for call in (lambda t: t.dot(lambda x: x), lambda t: t * (lambda x: x)):
+        with pytest.raises(TypeError, match="call a layer"):
+            call(Tensor.ones(3))
+
+
+def test_errors_are_ours_and_builtin():
+    with pytest.raises(tg.ShapeError) as e:
+        Tensor.zeros(2).reshape(3)
+    assert isinstance(e.value, (ValueError, RuntimeError)) and isinstance(e.value, tg.Error)
+    assert "[reshape]" in str(e.value)
+
+
+def test_gradients():
+    w, x = Tensor([1.0, 2.0]), Tensor([3.0, 4.0])
+    (w * x).sum().backward()
+    assert w.grad.tolist() == [3, 4] and x.grad.tolist() == [1, 2]
+    w.grad = None
+    assert w.grad is None
+    (dw,) = (w * w).sum().gradient(w)
+    assert dw.tolist() == [2, 4]
+
+
+def test_requires_grad_of_older_versions():
+    w, x = Tensor([1.0, 2.0], requires_grad=True), Tensor([3.0, 4.0])
+    (w * x).sum().backward()
+    assert w.grad.tolist() == [3, 4] and x.grad is None
+    assert not Tensor([1.0]).is_param_(False).is_param
+
+
+def test_threads_compute_side_by_side():
+    results = [None] * 4
+
+    def work(i):
+        t = Tensor.full((64, 64), float(i)).contiguous()
+        for _ in range(5):
+            t = (t @ Tensor.eye(64)).realize()
+        results[i] = t.numpy()
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for i, r in enumerate(results):
+        np.testing.assert_array_equal(r, np.full((64, 64), i, np.float32))
+
+
+SHAPES = st.lists(st.integers(0, 4), min_size=0, max_size=3).map(tuple)
+
+
+@settings(max_examples=40, deadline=None)
+@given(SHAPES, st.sampled_from(["add", "mul", "sub", "maximum", "eq", "lt"]), st.integers(0, 2**31))
+def test_binary_operators_agree_with_numpy(shape, op, seed):
+    rng = np.random.default_rng(seed)
+    a, b = rng.integers(-5, 5, shape).astype(np.float32), rng.integers(-5, 5, shape[-1:]).astype(np.float32)
+    numpy = {"add": np.add, "mul": np.multiply, "sub": np.subtract, "maximum": np.maximum, "eq": np.equal, "lt": np.less}[op]
+    ours = {"lt": lambda x, y: x < y}.get(op, lambda x, y: getattr(x, op)(y))
+    np.testing.assert_array_equal(ours(Tensor(a), Tensor(b)).numpy(), numpy(a, b))
+
+
+@settings(max_examples=40, deadline=None)
+@given(SHAPES.filter(lambda s: 0 not in s), st.sampled_from(["sum", "max", "min", "prod"]), st.booleans(), st.data())
+def test_reduces_agree_with_numpy(shape, op, keepdim, data):
+    axes = tuple(sorted(data.draw(st.sets(st.integers(0, len(shape) - 1))))) if shape else ()
+    a = np.arange(int(np.prod(shape)), dtype=np.float32).reshape(shape) % 4 - 1
+    axis = axes or None
+    np.testing.assert_array_equal(getattr(Tensor(a), op)(axis=axis, keepdim=keepdim).numpy(), getattr(a, op)(axis=axis, keepdims=keepdim))
