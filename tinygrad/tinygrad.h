@@ -12,6 +12,7 @@
 #include "tinygrad/nn/train.h"
 #include "tinygrad/nn/transforms.h"
 #include "tinygrad/runtime/device.h"
+#include "tinygrad/tensor/function.h"
 #include "tinygrad/tensor/tensor.h"
 #include "tinygrad/tensor/variable.h"
 #include "tinygrad/uop/uop.h"

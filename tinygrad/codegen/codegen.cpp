@@ -12,6 +12,7 @@
 #include "tinygrad/codegen/heuristic.h"
 #include "tinygrad/codegen/linearize.h"
 #include "tinygrad/codegen/program_info.h"
+#include "tinygrad/schedule/custom.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/spec.h"
 #include "tinygrad/uop/symbolic.h"
@@ -32,6 +33,7 @@ struct Pass {
   const PatternMatcher<>* (*rules)(const Renderer& r) = nullptr;
   Walk walk = Walk::kSourcesFirst;
   bool skip_noopt = false;
+  bool moves_loops = false;  ///< not for kernels whose author has ordered them
 };
 
 /// Copies a kernel into the current graph. Only reads the nodes of `root`, so that several threads may compile kernels of one arena.
@@ -97,19 +99,30 @@ OpSet ops_to_use(const PassContext& c) {
 const std::vector<Pass>& passes() {
   static const std::vector<Pass> table{
       {"symbolic", nullptr, [](const Renderer&) { return &sym(); }},
-      {"ranges", [](UOp s, PassContext&) { return simplify_ranges(s); }, nullptr, Walk::kSourcesFirst, true},
-      {"opts", opts_pass},
+      {"ranges", [](UOp s, PassContext&) { return simplify_ranges(s); }, nullptr, Walk::kSourcesFirst, true, true},
+      {"opts", opts_pass, nullptr, Walk::kSourcesFirst, false, true},
       {"symbolic after opts", nullptr, [](const Renderer&) { return &sym(); }},
-      {"grid", [](UOp s, PassContext&) { return add_grid(s); }},
+      {"grid", [](UOp s, PassContext&) { return add_grid(s); }, nullptr, Walk::kSourcesFirst, false, true},
       {"gates", [](UOp s, PassContext&) { return move_gates(s); }},
-      {"separate reduces", [](UOp s, PassContext&) { return separate_reduces(s); }},
-      {"expand", [](UOp s, PassContext& c) { return expand(s, c.renderer); }},
+      {"separate reduces", [](UOp s, PassContext&) { return separate_reduces(s); }, nullptr, Walk::kSourcesFirst, false, true},
+      {"expand", [](UOp s, PassContext& c) { return expand(s, c.renderer); }, nullptr, Walk::kSourcesFirst, false, true},
       {"late symbolic", nullptr, [](const Renderer&) { return &symbolic(); }},
       {"lower to target", [](UOp s, PassContext& c) { return lower_to_target(s, c.renderer, ops_to_use(c), c.options.emulated); }},
       {"lanes", lanes_pass},
       {"renderer", nullptr, [](const Renderer& r) { return r.extra_matcher(); }},
   };
   return table;
+}
+
+/// A user's name for a kernel as a name in C: other characters become their code.
+std::string function_name(const std::string& name) {
+  static constexpr char kHex[] = "0123456789ABCDEF";
+  std::string out;
+  for (char c : name) {
+    if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_') out += c;
+    else out += kHex[static_cast<uint8_t>(c) >> 4], out += kHex[c & 15];
+  }
+  return out.empty() || (out[0] >= '0' && out[0] <= '9') ? "k_" + out : out;
 }
 
 void print_graph(const char* title, const UOps& nodes, double ms) {
@@ -159,8 +172,10 @@ std::shared_ptr<Program> to_program(const Kernel& kernel, const Renderer& render
   const bool spec = env::SPEC.get() != 0;
   if (spec) verify(sink, spec_kernel(), "schedule");
   bool lowered = false;
+  const bool by_hand = is_ordered_by_hand(sink);
   for (const Pass& pass : passes()) {
     if (pass.skip_noopt && options.noopt && !options.opts && !info.opts_to_apply) continue;
+    if (by_hand && pass.moves_loops) continue;
     auto start = Clock::now();
     if (pass.run) sink = pass.run(sink, context);
     else if (const PatternMatcher<>* rules = pass.rules(renderer))
@@ -174,7 +189,7 @@ std::shared_ptr<Program> to_program(const Kernel& kernel, const Renderer& render
     }
     if (std::string_view(pass.name) == "gates") program->ast = sink;
   }
-  program->name = info.name.empty() ? kernel_name(program->ast) : info.name;
+  program->name = info.name.empty() ? kernel_name(program->ast) : function_name(info.name);
   program->applied_opts = context.applied;
   program->linear = linearize(sink);
   if (spec) verify_program(program->linear, "linearize");

@@ -85,6 +85,15 @@ const PatternMatcher<>& early_rules() {
         return all_zero(u.src(1)) && shape_of(u) == shape_of(x) ? UOp(x) : UOp();
       }),
       // ---- storage ----
+      rule(u = node<Ops::CALL>(), [](U u) -> UOp {
+        UOps src;
+        for (UOp s : u.srcs()) {
+          UOp b = s;
+          while (b.is(Ops::RESHAPE)) b = b.src(0);
+          src.push_back(b.is(Ops::CONTIGUOUS) || is_whole_buffer(s) ? s : UOp::make(Ops::CONTIGUOUS, s.dtype(), {s}));
+        }
+        return std::equal(src.begin(), src.end(), u.srcs().begin()) ? UOp() : u.with_srcs(src);
+      }),
       rule(u = op<Ops::CONTIGUOUS>(x), [](U, X x) -> UOp {
         UOp s = x;
         while (s.is(Ops::RESHAPE)) s = s.src(0);

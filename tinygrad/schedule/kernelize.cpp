@@ -147,6 +147,7 @@ void kernelize(Lowered& l, std::vector<ScheduleBuffer>& buffers) {
       s.reads.insert(s.reads.begin(), -1);
       continue;
     }
+    if (l.steps[i].given) l.steps[i].kernel = l.steps[i].given;
     if (!l.steps[i].value) continue;
     auto b = static_cast<size_t>(l.steps[i].buffer);
     if (b < overwritten.size() && overwritten[b] && reads_ahead(l, l.steps[i])) {

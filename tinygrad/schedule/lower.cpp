@@ -3,6 +3,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "tinygrad/schedule/custom.h"
 #include "tinygrad/schedule/indexing.h"
 #include "tinygrad/schedule/passes.h"
 
@@ -20,7 +21,8 @@ struct StoredHash {
 
 class Lowerer {
  public:
-  Lowerer(Ranged& r, std::vector<ScheduleBuffer>& buffers, const ScheduleOptions& o) : r_(r), buffers_(buffers), o_(o) {
+  Lowerer(Ranged& r, std::vector<ScheduleBuffer>& buffers, const ScheduleOptions& o, std::span<const KernelRef> kernels)
+      : r_(r), buffers_(buffers), o_(o), kernels_(kernels) {
     state_of_.assign(r_.nodes.size(), -1);
     store_step_.assign(r_.nodes.size(), -1);
   }
@@ -38,6 +40,7 @@ class Lowerer {
       int32_t g = r_.region[i];
       if (g >= 0 && nth(r_.regions, g).kind == Region::kValue) finish_value(nth(r_.regions, g));
       if (u.is(Ops::STORE)) finish_store(static_cast<uint32_t>(i));
+      if (u.is(Ops::CALL)) finish_call(static_cast<uint32_t>(i));
     }
     for (int32_t i : r_.gathers) l_.gathers.push_back(nth(r_.instances, i).value.cast(dtypes::weakint));
     for (size_t k = 0; k < r_.regions.size(); k++) {
@@ -63,7 +66,7 @@ class Lowerer {
       s.ranges = g.ranges;
       s.buffer = g.buffer;
       auto id = static_cast<int32_t>(l_.steps.size());
-      if (g.kind == Region::kStore) store_step_[g.node] = id;
+      if (g.kind == Region::kStore || g.kind == Region::kCall) store_step_[g.node] = id;
       if (g.store >= 0) nth(store_step_, g.store) = id;
       region_step_.resize(r_.regions.size(), -1);
       region_step_[k] = id;
@@ -87,20 +90,23 @@ class Lowerer {
     int32_t parent = state_of(u.src(0));
     std::vector<int32_t> writers;
     for (size_t k = 1; k < u.nsrc(); k++) {
-      if (u.src(k).is(Ops::STORE)) {
+      if (u.src(k).in(Ops::STORE | Ops::CALL)) {
         if (int32_t s = store_step_[pos(u.src(k))]; s >= 0) writers.push_back(s);
       } else if (u.src(k).is(Ops::AFTER)) {
         for (int32_t s : nth(l_.states, state_of(u.src(k))).writers) writers.push_back(s);
-      } else TG_ASSERT(false, "effect ", u.src(k), " cannot be scheduled");
+      } else TG_ASSERT(u.src(k).is(Ops::PARAM), "effect ", u.src(k), " cannot be scheduled");
     }
     if (writers.empty()) {
       state_of_[i] = parent;
       return;
     }
+    state_of_[i] = written_state(parent, std::move(writers));
+  }
+  int32_t written_state(int32_t parent, std::vector<int32_t> writers) {
     std::sort(writers.begin(), writers.end());
     auto [it, fresh] = known_.try_emplace({parent, writers}, static_cast<int32_t>(l_.states.size()));
     if (fresh) l_.states.push_back({nth(l_.states, parent).buffer, parent, writers});
-    state_of_[i] = it->second;
+    return it->second;
   }
 
   // ---- reads ----
@@ -342,11 +348,39 @@ class Lowerer {
     step.index = a.valid ? a.idx.valid(a.valid) : a.idx;
     step.value = body.value.cast(nth(buffers_, buffer).dtype);
   }
+  /// The storage an argument of a CALL is in.
+  int32_t argument_state(UOp u) const {
+    while (u.is(Ops::RESHAPE)) u = u.src(0);
+    int32_t g = r_.region[pos(u)];
+    return g >= 0 ? nth(written_, nth(r_.regions, g).buffer) : state_of(u);
+  }
+  void finish_call(uint32_t i) {
+    UOp u = r_.nodes[i];
+    int32_t id = store_step_[i];
+    Step& s = nth(l_.steps, id);
+    const KernelRef& kernel = nth(kernels_, static_cast<int64_t>(u.node()->arg_bits));
+    for (UOp p : kernel->sink.toposort()) {
+      if (!p.is(Ops::PARAM) || p.arg<ParamArg>().addrspace != AddrSpace::kGlobal) continue;
+      auto slot = static_cast<size_t>(p.arg<ParamArg>().slot);
+      if (slot >= s.reads.size()) s.reads.resize(slot + 1, -1);
+    }
+    if (s.reads.empty()) return;  // touches no memory: nothing to run
+    s.given = kernel;
+    for (size_t k = 0; k < s.reads.size(); k++) {
+      int32_t state = argument_state(u.src(k));
+      s.buffers.push_back(nth(l_.states, state).buffer), s.reads[k] = state;
+    }
+    for (int32_t k : written_params(kernel->sink)) {
+      if (s.buffer < 0) s.buffer = nth(s.buffers, k), s.parent = nth(s.reads, k);
+      written_state(nth(s.reads, k), {id});
+    }
+  }
   const Region& region_of_store(int32_t step) const { return r_.regions[r_.regions.size() - 1 - static_cast<size_t>(step)]; }
 
   Ranged& r_;
   std::vector<ScheduleBuffer>& buffers_;
   const ScheduleOptions& o_;
+  std::span<const KernelRef> kernels_;
   Lowered l_;
   std::vector<int32_t> state_of_, store_step_, region_step_;
   std::vector<int32_t> written_;  // by buffer: state once its region's step has run
@@ -375,6 +409,8 @@ int32_t add_internal(Lowered& l, std::vector<ScheduleBuffer>& buffers, DType d, 
   return static_cast<int32_t>(l.states.size()) - 1;
 }
 
-Lowered lower(Ranged& r, std::vector<ScheduleBuffer>& buffers, const ScheduleOptions& options) { return Lowerer(r, buffers, options).run(); }
+Lowered lower(Ranged& r, std::vector<ScheduleBuffer>& buffers, const ScheduleOptions& options, std::span<const KernelRef> kernels) {
+  return Lowerer(r, buffers, options, kernels).run();
+}
 
 }  // namespace tg

@@ -53,6 +53,14 @@ struct Positions {
   void set(UOp u, size_t pos) { slots[u.id()] = uint64_t{epoch} << 32 | pos; }
 };
 
+KernelRef import_call(UOp sink) {
+  auto kernel = std::make_shared<Kernel>();
+  kernel->arena = std::make_shared<Arena>();
+  ArenaScope scope(*kernel->arena);
+  kernel->sink = import_graph(Graph::global(), sink), kernel->key = kernel->sink.key();
+  return kernel;
+}
+
 void visit(UOp root, NormalGraph& g, Positions& at, UOps& stack) {
   stack.push_back(root);
   while (!stack.empty()) {
@@ -61,14 +69,14 @@ void visit(UOp root, NormalGraph& g, Positions& at, UOps& stack) {
       stack.pop_back();
       continue;
     }
-    uint32_t n = is_bound(u) ? 0 : u.nsrc();
+    uint32_t n = is_bound(u) ? 0 : u.nsrc(), first = u.is(Ops::CALL) ? 1 : 0;  // a CALL's kernel is no part of the graph
     size_t before = stack.size();
-    for (uint32_t i = n; i-- > 0;)
+    for (uint32_t i = n; i-- > first;)
       if (UOp s = resolve(u.src(i)); !at.has(s)) stack.push_back(s);
     if (stack.size() != before) continue;
     stack.pop_back();
     at.set(u, g.nodes.size());
-    for (uint32_t i = 0; i < n; i++) g.src.push_back(at.get(resolve(u.src(i))));
+    for (uint32_t i = first; i < n; i++) g.src.push_back(at.get(resolve(u.src(i))));
     int32_t number = -1;
     if (u.is(Ops::BUFFER)) number = static_cast<int32_t>(g.inputs.size()), g.inputs.push_back(u);
     else if (is_bound(u)) {
@@ -77,6 +85,7 @@ void visit(UOp root, NormalGraph& g, Positions& at, UOps& stack) {
       number = static_cast<int32_t>(g.vars.size());
       g.vars.emplace_back(u.src(0).arg<ParamArg>().name, static_cast<int64_t>(u.src(1).src(1).const_int()));
     }
+    if (u.is(Ops::CALL)) number = static_cast<int32_t>(g.kernels.size()), g.kernels.push_back(import_call(u.src(0)));
     TG_CHECK(ValueError, !is_variable(u), "[schedule] variable ", u.arg<ParamArg>().name, " has no value: bind one with .bind(value)");
     if (u.is(Ops::AFTER) && number < 0) g.stores.emplace_back(u, UOp());
     g.nodes.push_back(u), g.number.push_back(number), g.src_begin.push_back(static_cast<uint32_t>(g.src.size()));
@@ -139,7 +148,9 @@ NormalGraph normalize(std::span<const UOp> roots) {
     Hash128& h = hash[i];
     uint64_t sources = g.src_begin[i + 1] - g.src_begin[i];
     h.add(static_cast<uint64_t>(u.op()) | static_cast<uint64_t>(u.dtype().id()) << 8 | sources << 16);
-    if (g.number[i] >= 0) {
+    if (u.is(Ops::CALL)) {
+      h.add(u.src(0).key());
+    } else if (g.number[i] >= 0) {
       h.add(static_cast<uint64_t>(g.number[i]));
       const ParamArg& a = (u.is(Ops::BUFFER) ? u : u.src(0)).arg<ParamArg>();
       h.add(a.device), h.add(static_cast<uint64_t>(a.vmin)), h.add(static_cast<uint64_t>(a.vmax));
@@ -172,6 +183,8 @@ UOp import_normal(const NormalGraph& g, std::vector<ScheduleBuffer>& buffers) {
       int64_t size = 1;
       for (const SInt& s : dims_of(made[i].src(0))) size *= s.max();
       nth(buffers, g.number[i]) = {ScheduleBuffer::kInput, u.dtype(), size, device, -1};
+    } else if (u.is(Ops::CALL)) {
+      made[i] = UOp::make(Ops::CALL, dtypes::void_, src, Arg(g.number[i]));
     } else if (g.number[i] >= 0) {
       const ParamArg& a = u.src(0).arg<ParamArg>();
       made[i] = UOp::make(Ops::PARAM, u.dtype(), {}, ParamArg{-1, AddrSpace::kAlu, "", variable_name(g.number[i]), a.vmin, a.vmax});

@@ -48,17 +48,18 @@ struct RootPlan {
 struct NormalGraph {
   UOps nodes;
   std::vector<uint32_t> src_begin, src;  ///< sources of nodes[i]: src[src_begin[i] .. src_begin[i + 1])
-  std::vector<int32_t> number;           ///< of a BUFFER or a bound variable: its number, else -1
+  std::vector<int32_t> number;           ///< of a BUFFER, a bound variable or a CALL: its number, else -1
   UOps inputs;                           ///< BUFFERs by number
   std::vector<std::pair<std::string, int64_t>> vars;
   std::vector<RootPlan> roots;
+  std::vector<KernelRef> kernels;           ///< of CALLs, by number
   std::vector<std::pair<UOp, UOp>> stores;  ///< every AFTER on a buffer that the schedule executes, with its storage
   int outputs = 0;
   Hash128 key;
 };
 NormalGraph normalize(std::span<const UOp> roots);
 /// The graph in the current arena: a SINK of AFTERs, PARAM{slot} for BUFFER number `slot` (new buffers follow the inputs), PARAM{kAlu, v00}
-/// for variables. `buffers` receives inputs and outputs.
+/// for variables, CALL(storage...) with a number for a user's kernel. `buffers` receives inputs and outputs.
 UOp import_normal(const NormalGraph& g, std::vector<ScheduleBuffer>& buffers);
 
 // ---- 2. early rewrites ----
@@ -87,8 +88,8 @@ struct Scope {
 };
 /// A value or an effect that becomes a kernel (or a copy).
 struct Region {
-  enum Kind : uint8_t { kValue, kStore, kCopy } kind = kValue;
-  uint32_t node = 0;    ///< the value, the STORE, or the COPY
+  enum Kind : uint8_t { kValue, kStore, kCopy, kCall } kind = kValue;
+  uint32_t node = 0;    ///< the value, the STORE, the COPY or the CALL
   int32_t body = -1;    ///< instance that is stored
   UOps ranges;          ///< loops of the result
   int32_t buffer = -1;  ///< kValue and kCopy: index into buffers; -1: the destination of a STORE
@@ -124,6 +125,7 @@ struct Step {
   int32_t parent = -1;           ///< state of `buffer` that is overwritten
   UOp index, value;              ///< kernel
   UOps ranges;                   ///< loops of the result, outermost first
+  KernelRef given;               ///< the user's kernel: no index and value, `reads` and `buffers` are set by lower()
   std::vector<int32_t> reads;    ///< by PARAM slot: the state read, -1: written only
   KernelRef kernel;              ///< set by kernelize
   std::vector<int32_t> buffers;  ///< by PARAM slot
@@ -136,7 +138,7 @@ struct Lowered {
   UOps gathers;  ///< by number: the index value
 };
 /// In LOAD(INDEX(PARAM, i)) of values, PARAM{slot = buffer, tag = state + 1}.
-Lowered lower(Ranged& r, std::vector<ScheduleBuffer>& buffers, const ScheduleOptions& options);
+Lowered lower(Ranged& r, std::vector<ScheduleBuffer>& buffers, const ScheduleOptions& options, std::span<const KernelRef> kernels);
 /// A PARAM as values of steps read it.
 UOp buffer_param(const ScheduleBuffer& b, int32_t buffer, int32_t state);
 /// A new internal buffer and its first written state.

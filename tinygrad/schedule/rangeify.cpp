@@ -180,6 +180,7 @@ class Rangeifier {
   void process(uint32_t i) {
     UOp u = r_.nodes[i];
     if (u.is(Ops::STORE)) return process_store(i);
+    if (u.is(Ops::CALL)) return process_call(i);
     if (u.in(kLeaf | Ops::SINK)) return;
     if (r_.first[i] < 0 && !needed_[i]) return;
     if (u.is(Ops::COPY)) return process_copy(i);
@@ -217,6 +218,12 @@ class Rangeifier {
     if (value.is(Ops::CONTIGUOUS) && uses_[pos(value)] == 1) value = value.src(0);
     auto [idx, scope] = open_kernel(shape_of(dest), region);
     region.body = demand(value, through_broadcast(idx, shape_of(dest), shape_of(value)), UOp(), scope);
+    add_region(std::move(region));
+  }
+  void process_call(uint32_t i) {
+    Region region;
+    region.kind = Region::kCall, region.node = i, region.device = device_of(r_.nodes[i]);
+    for (UOp s : r_.nodes[i].srcs()) need(s);
     add_region(std::move(region));
   }
   void process_copy(uint32_t i) {

@@ -83,7 +83,7 @@ std::shared_ptr<const Schedule> make_schedule(const NormalGraph& g, const Schedu
   if (spec) verify(sink, spec_tensor(), "early rewrites");
   Ranged ranged = rangeify(sink, buffers);
   if (env::DEBUG.get() >= 5) print_ranged(std::cerr, ranged);
-  Lowered lowered = lower(ranged, buffers, options);
+  Lowered lowered = lower(ranged, buffers, options, g.kernels);
   kernelize(lowered, buffers);
   std::vector<int32_t> order = order_steps(lowered, buffers);
   std::shared_ptr<Schedule> s = assemble(lowered, order, buffers, g);

@@ -3,6 +3,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "tinygrad/base/env.h"
 #include "tinygrad/runtime/buffer.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/schedule/schedule.h"
@@ -13,7 +14,16 @@ namespace tg {
 namespace tensor_detail {
 namespace {
 constexpr uint8_t kFresh = 16, kStale = 32;  // flags of BUFFER nodes only tensors know
-bool is_effect(UOp u) { return u.is(Ops::AFTER) && u.nsrc() == 2 && u.src(1).is(Ops::STORE) && base_of(u).is(Ops::BUFFER); }
+/// True when the CALL's kernel writes to this argument.
+bool writes_to(UOp call, UOp argument) {
+  for (int32_t w : call.arg<CallInfo>().writes)
+    if (call.src(static_cast<size_t>(w) + 1) == argument) return true;
+  return false;
+}
+bool is_effect(UOp u) {
+  if (!u.is(Ops::AFTER) || u.nsrc() != 2 || !base_of(u).is(Ops::BUFFER)) return false;
+  return u.src(1).is(Ops::STORE) || (u.src(1).is(Ops::CALL) && writes_to(u.src(1), u.src(0)));
+}
 
 /// The BUFFER a state is in now.
 UOp memory_of(UOp u) {
@@ -55,6 +65,11 @@ UOp rebased(UOp u, UOp from, UOp to) {
 void mark_fresh(UOp buffer) { buffer.node()->flags |= kFresh; }
 bool is_fresh(UOp buffer) { return buffer.node()->flags & kFresh; }
 
+bool keeps_call(UOp u) {
+  if (!is_effect(u) || !u.src(1).is(Ops::CALL)) return false;
+  return (u.node()->flags & Node::kNeedsGrad) || env::EAGER;
+}
+
 bool is_effect_target(UOp u) {
   while (u.in(kViewOps)) u = u.src(0);
   return is_effect(u);
@@ -88,20 +103,28 @@ Writes writes_of(const UOps& roots) {
       }
       size_t before = stack.size();
       if (!g.forwarded(u))
-        for (size_t i = u.nsrc(); i-- > 0;)
+        for (size_t i = u.nsrc(); i-- > (u.is(Ops::CALL) ? 1 : 0);)
           if (!seen.has(u.src(i))) stack.push_back(u.src(i));
       if (stack.size() != before) continue;
       seen.mark(u), stack.pop_back();
       TG_CHECK(ValueError, !(u.is(Ops::BUFFER) && u.node()->flags & kStale),
                "[realize] got an expression of a tensor that was overwritten in place after it was built, expected it to be realized (or "
                "differentiated) before the assign");
-      if (!is_effect(u) || g.forwarded(u)) continue;
-      w.effects.push_back(u);
-      UOp b = memory_of(u);
-      if (is_fresh(b)) continue;
-      auto it = std::find(w.buffers.begin(), w.buffers.end(), b);
-      if (it == w.buffers.end()) w.buffers.push_back(b), w.last.push_back(u);
-      else w.last[static_cast<size_t>(it - w.buffers.begin())] = u;  // sources come first: the latest write is the last one seen
+      auto add_effect = [&](UOp e) {
+        if (g.forwarded(e)) return;
+        w.effects.push_back(e);
+        UOp b = memory_of(e);
+        if (is_fresh(b)) return;
+        auto it = std::find(w.buffers.begin(), w.buffers.end(), b);
+        if (it == w.buffers.end()) w.buffers.push_back(b), w.last.push_back(e);
+        else w.last[static_cast<size_t>(it - w.buffers.begin())] = e;  // sources come first: the latest write is the last one seen
+      };
+      if (u.is(Ops::CALL))  // everything it writes, whoever asked for it
+        for (int32_t k : u.arg<CallInfo>().writes) {
+          UOp e = u.src(static_cast<size_t>(k) + 1).after({u});
+          if (!seen.has(e)) seen.mark(e), add_effect(e);
+        }
+      else if (is_effect(u)) add_effect(u);
     }
   }
   return w;
@@ -169,7 +192,7 @@ void finish_effects(const Writes& w) {
   each_live([&](Tensor::Impl& i) {
     UOp u = i.uop, b = u;
     while (b.in(kViewOps)) b = b.src(0);
-    UOp to = is_effect(b) ? g.forwarded(b) : UOp();
+    UOp to = is_effect(b) && !keeps_call(b) ? g.forwarded(b) : UOp();
     if (auto it = fresh.find(b); it != fresh.end()) to = it->second;
     if (!to) return;
     if (i.requires_grad.value_or(false)) to.node()->flags |= Node::kNeedsGrad;

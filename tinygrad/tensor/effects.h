@@ -23,6 +23,8 @@ UOps readers_of(const Writes& w);
 /// After a run: the memory written gets new BUFFER nodes, and live tensors that view it follow.
 void finish_effects(const Writes& w);
 
+/// True for the result of a user's kernel whose gradient may be asked for: it stays what it is, forwarded to its storage.
+bool keeps_call(UOp u);
 /// True for an AFTER with a STORE, possibly under views.
 bool is_effect_target(UOp u);
 /// `u` with the storage behind its views replaced by what it has been computed into.

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "tinygrad/tensor/effects.h"
+#include "tinygrad/tensor/function.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/ops.h"
 
@@ -220,8 +221,14 @@ std::pair<UOp, UOp> grad_assign(UOp g, UOp u) {
 
 }  // namespace
 
-UOps compute_gradient(UOp root, UOp seed, std::span<const UOp> targets) {
-  // Nodes through which root depends on a target. A node that has been computed into a target's storage counts as that target.
+UOps compute_gradient(UOp root, UOp seed, std::span<const UOp> targets) { return compute_gradient({&root, 1}, {&seed, 1}, targets); }
+
+UOps compute_gradient(std::span<const UOp> given, std::span<const UOp> seeds, std::span<const UOp> asked) {
+  // Bodies of functions are differentiated as if they stood here; a function with a gradient of its own stays a node.
+  UOps roots, targets;
+  for (UOp r : given) roots.push_back(inline_functions(r, true));
+  for (UOp t : asked) targets.push_back(inline_functions(t, true));
+  // Nodes through which the roots depend on a target. A node that has been computed into a target's storage counts as that target.
   MemoScope target, path, grads;
   for (UOp t : targets) target.mark(t);
   auto& g = Graph::global();
@@ -230,10 +237,10 @@ UOps compute_gradient(UOp root, UOp seed, std::span<const UOp> targets) {
     UOp f = g.forwarded(u);
     return f && target.has(f) ? f : UOp();
   };
-  UOps order = root.toposort();
+  UOps order = roots.size() == 1 ? roots[0].toposort() : UOp::make(Ops::TUPLE, dtypes::void_, roots).toposort();
   for (UOp u : order) {
     bool on = bool(target_of(u));
-    if (!u.is(Ops::DETACH) && (u.dtype().is_float() || u.is(Ops::STORE)))
+    if (!u.is(Ops::DETACH) && (u.dtype().is_float() || u.in(Ops::STORE | Ops::FUNCTION | Ops::CALL)))
       for (UOp s : u.srcs()) on |= path.has(s);
     if (on) path.mark(u);
   }
@@ -243,15 +250,42 @@ UOps compute_gradient(UOp root, UOp seed, std::span<const UOp> targets) {
     UOp before = grads.get(u);
     grads.set(u, before ? before + v : v);
   };
-  if (!path.has(root)) return UOps(targets.size());
-  grads.set(root, seed);
+  std::unordered_map<UOp, UOps> results;  // of calls: what arrives at each value, or at each argument after the call
+  auto arrive = [&](UOp call, size_t n, size_t i, UOp v) {
+    UOps& r = results[call];
+    r.resize(n);
+    r[i] = r[i] ? r[i] + v : v;
+  };
+  for (size_t i = 0; i < roots.size(); i++) accumulate(roots[i], seeds[i]);
   for (size_t i = order.size(); i-- > 0;) {
-    UOp u = order[i], v = grads.get(u);
+    UOp u = order[i];
+    if (auto it = results.find(u); it != results.end()) {
+      UOps r = call_gradients(it->second, u);
+      for (size_t k = 0; k < r.size(); k++) accumulate(u.src(k + 1), r[k]);
+      continue;
+    }
+    UOp v = grads.get(u);
     if (!v || !path.has(u) || u.is(Ops::DETACH)) continue;
     bool below = false;
     for (UOp s : u.srcs()) below |= path.has(s);
     if (!below) continue;
+    if (u.is(Ops::GETTUPLE)) {
+      UOp call = u.src(0);
+      arrive(call, call.src(0).nsrc(), static_cast<size_t>(static_cast<int64_t>(u.node()->arg_bits)), v);
+      continue;
+    }
     if (u.is(Ops::AFTER)) {
+      if (UOp call = u.src(1); u.nsrc() == 2 && call.is(Ops::CALL)) {
+        const CallInfo& info = call.arg<CallInfo>();
+        int32_t slot = -1;
+        for (int32_t w : info.writes)
+          if (call.src(static_cast<size_t>(w) + 1) == u.src(0)) slot = w;
+        TG_CHECK(GradientError, slot < 0 || info.gradient, "[gradient] got the result of the kernel '", info.name,
+                 "', which has no gradient: give custom_kernel one, or detach() the result");
+        if (slot >= 0) arrive(call, call.nsrc() - 1, static_cast<size_t>(slot), v);
+        else accumulate(u.src(0), v);
+        continue;
+      }
       if (u.nsrc() != 2 || !u.src(1).is(Ops::STORE)) {
         accumulate(u.src(0), v);
         continue;
@@ -319,7 +353,7 @@ const Tensor& Tensor::backward(const Tensor& seed) const {
   // tensors, which are leaves of their own.
   MemoScope in_graph, placed;
   auto& g = Graph::global();
-  for (UOp u : root.toposort()) {
+  for (UOp u : inline_functions(root, true).toposort()) {
     in_graph.mark(u);
     bool own = u.tag() || !device_of(u).empty();
     for (UOp x : u.srcs()) own |= placed.has(x);
@@ -330,7 +364,7 @@ const Tensor& Tensor::backward(const Tensor& seed) const {
   bool any_asked = false;
   each_live([&](Impl& i) {
     UOp u = i.uop;
-    if (!in_graph.has(u) || !u.dtype().is_float() || u.dtype().is_weak()) return;
+    if (!in_graph.has(inline_functions(u, true)) || !u.dtype().is_float() || u.dtype().is_weak()) return;
     auto p = i.weak_from_this().lock();
     if (!p) return;
     any_asked |= i.asked;

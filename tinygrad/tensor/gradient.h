@@ -27,5 +27,9 @@ const PatternMatcher<Grads>& pm_gradient();
 /// Gradients of sum(root * seed) with respect to each target (a node of root's graph); an empty UOp where root does not depend on it through
 /// differentiable ops. Under a GraphScope. GradientError for an op without a rule.
 UOps compute_gradient(UOp root, UOp seed, std::span<const UOp> targets);
+/// The same of the sum over several roots, each with its seed.
+UOps compute_gradient(std::span<const UOp> roots, std::span<const UOp> seeds, std::span<const UOp> targets);
+/// What the gradient of a call of the user's own gives: one per argument, of its type, empty where there is none.
+UOps call_gradients(const UOps& gradients, UOp call);
 
 }  // namespace tg

@@ -9,6 +9,7 @@
 #include "tinygrad/runtime/buffer.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/tensor/effects.h"
+#include "tinygrad/tensor/function.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/ops.h"
 #include "tinygrad/uop/eval.h"
@@ -40,10 +41,11 @@ void add_root(Plan& p, UOp u) {
   u = current_view(u);
   while (u.is(Ops::RESHAPE)) u = current_view(u.src(0));  // the same storage
   if (u.dtype().is_weak() || has_value(u) || shape_of(u).numel() == 0 || std::find(p.sources.begin(), p.sources.end(), u) != p.sources.end()) return;
-  UOp root = u;
-  if (device_of(u).empty()) root = own_storage(u, Device::default_name());
+  UOp root = inline_functions(u);
+  if (root != u && has_value(root)) return Graph::global().forward(u, current_view(root));  // a function that returns an argument
+  if (device_of(u).empty()) root = own_storage(root, Device::default_name());
   // In the storage of its source it would be its source, and gradients would flow into that.
-  else if (u.is(Ops::DETACH)) root = own_storage(u, device_of(u));
+  else if (root.is(Ops::DETACH)) root = own_storage(root, device_of(root));
   p.roots.push_back(root), p.sources.push_back(u), p.held.push_back(u), p.held.push_back(root);
 }
 
@@ -69,7 +71,7 @@ bool has_history(UOp u) {
 }
 
 bool keeps_history(UOp u) {
-  if (is_effect_target(u)) return false;
+  if (is_effect_target(u)) return keeps_call(u);
   return has_history(u) || (env::EAGER && !u.is(Ops::BUFFER));
 }
 }  // namespace

@@ -534,6 +534,12 @@ class Tensor {
   /// Marks the tensor as one that layers own: trained (its gradients survive realize), or a statistic that gets no gradient.
   const Tensor& is_param_(bool on = true) const;
 
+  // ---- calls (function.cpp; more in function.h) ----
+  /// What stands for this tensor in the body of `call`: parameter number `slot`.
+  Tensor as_param(int64_t slot) const;
+  /// The body with its parameters replaced by the arguments. ShapeError when one does not fit.
+  static Tensor call(const Tensors& args, const Tensor& body);
+
   Impl* impl() const { return impl_.get(); }
   explicit Tensor(std::shared_ptr<Impl> i) : impl_(std::move(i)) {}
 

@@ -79,6 +79,18 @@ Hash128 KernelInfo::hash() const {
   return h;
 }
 
+static uint64_t next_gradient() {
+  static std::atomic<uint64_t> n{1};
+  return n++;
+}
+CallGradient::CallGradient() : id(next_gradient()) {}
+
+Hash128 CallInfo::hash() const {
+  Hash128 h = hash_ints(writes);
+  h.add(name), h.add(static_cast<uint64_t>(precompile) | static_cast<uint64_t>(precompile_backward) << 1), h.add(gradient ? gradient->id : 0);
+  return h;
+}
+
 Arg::Arg(int128 v) {
   if (v >= std::numeric_limits<int64_t>::min() && v <= std::numeric_limits<int64_t>::max()) {
     kind_ = ArgKind::kInt, bits_ = static_cast<uint64_t>(static_cast<int64_t>(v));
@@ -139,6 +151,11 @@ void Arg::print(std::ostream& os, ArgKind k, uint64_t bits) {
     }
     case ArgKind::kReduce: os << view<ReduceArg>(k, bits).op << ' ', ints(view<ReduceArg>(k, bits).axes); break;
     case ArgKind::kStage: os << view<StageArg>(k, bits).addrspace << (view<StageArg>(k, bits).removable ? "" : " kept"); break;
+    case ArgKind::kCall: {
+      const auto& c = view<CallInfo>(k, bits);
+      os << '"' << c.name << '"' << (c.precompile ? " precompile" : "") << (c.gradient ? " with gradient" : "");
+      break;
+    }
     case ArgKind::kKernel: {
       const auto& i = view<KernelInfo>(k, bits);
       os << '"' << i.name << '"';

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <iosfwd>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -24,7 +25,7 @@ std::ostream& operator<<(std::ostream&, AxisType);
 std::ostream& operator<<(std::ostream&, AddrSpace);
 
 /// Which argument a node carries.
-enum class ArgKind : uint8_t { kNone, kInt, kFloat, kInvalid, kBigInt, kString, kInts, kRange, kParam, kReduce, kStage, kKernel };
+enum class ArgKind : uint8_t { kNone, kInt, kFloat, kInvalid, kBigInt, kString, kInts, kRange, kParam, kReduce, kStage, kKernel, kCall };
 
 /// Argument of RANGE: identity (`id`, then one entry per split) and purpose.
 struct RangeArg {
@@ -86,6 +87,25 @@ struct KernelInfo {
   Hash128 hash() const;
 };
 
+/// A gradient of the user's own; tensor/function.h knows what it does. Two are never equal.
+struct CallGradient {
+  CallGradient();
+  virtual ~CallGradient() = default;
+  const uint64_t id;
+};
+
+/// Argument of FUNCTION and CALL.
+struct CallInfo {
+  std::string name;
+  bool precompile = false;           ///< FUNCTION: arguments and results are stored, so the body makes kernels of its own
+  bool precompile_backward = false;  ///< the same for its gradient
+  std::shared_ptr<const CallGradient> gradient{};
+  std::vector<int32_t> writes{};  ///< CALL: the arguments its kernel writes, ascending
+  static constexpr ArgKind kind = ArgKind::kCall;
+  bool operator==(const CallInfo&) const = default;
+  Hash128 hash() const;
+};
+
 /// An immutable boxed argument; shared between graphs and threads.
 struct ArgBox {
   std::atomic<uint32_t> refs{1};
@@ -116,6 +136,7 @@ class Arg {
   Arg(ReduceArg v) { box(std::move(v)); }
   Arg(StageArg v) { box(std::move(v)); }
   Arg(KernelInfo v) { box(std::move(v)); }
+  Arg(CallInfo v) { box(std::move(v)); }
   static Arg invalid() {
     Arg a;
     a.kind_ = ArgKind::kInvalid;

@@ -151,6 +151,24 @@ Bounds compute_bounds(UOp u, const auto& get) {
   return r.lo < full.lo || r.hi > full.hi ? full : r;
 }
 
+/// The value a GETTUPLE names, as the body of the FUNCTION has it.
+UOp tuple_element(UOp u) {
+  UOp t = u.src(0).is(Ops::FUNCTION) ? u.src(0).src(0) : u.src(0);
+  return t.src(static_cast<size_t>(static_cast<int64_t>(u.node()->arg_bits)));
+}
+/// The shape of a body's value where the FUNCTION is called: its variables are the call's arguments.
+Shape call_shape(UOp call, Shape s) {
+  if (!call.is(Ops::FUNCTION) || !s.symbolic()) return s;
+  std::vector<std::pair<UOp, UOp>> map;
+  for (SInt& d : s) {
+    if (!d.symbolic()) continue;
+    for (UOp v : d.uop().variables())
+      if (int64_t slot = v.arg<ParamArg>().slot; slot >= 0) map.emplace_back(v, call.src(static_cast<size_t>(slot) + 1));
+    d = SInt(d.uop().substitute(map));
+  }
+  return s;
+}
+
 Shape compute_shape(UOp u, const auto& get) {
   auto same = [&]() -> Shape { return get(u.src(0)); };
   switch (u.op()) {
@@ -167,7 +185,6 @@ Shape compute_shape(UOp u, const auto& get) {
     case Ops::SINK:
     case Ops::GROUP:
     case Ops::TUPLE:
-    case Ops::GETTUPLE:
     case Ops::BARRIER:
     case Ops::IF:
     case Ops::END:
@@ -180,6 +197,7 @@ Shape compute_shape(UOp u, const auto& get) {
     case Ops::BUFFER:
     case Ops::PARAM:
     case Ops::ARANGE: return u.nsrc() ? dims_of(u.src(0)) : Shape{};
+    case Ops::GETTUPLE: return call_shape(u.src(0), get(tuple_element(u)));
     case Ops::STACK: {
       Shape s{static_cast<int64_t>(u.nsrc())};
       if (u.nsrc()) {
@@ -390,7 +408,11 @@ const std::string& device_of(UOp u) {
         const std::string* d = &none;
         if (n.in(groups::kDefines)) d = &n.arg<ParamArg>().device;
         else if (n.is(Ops::COPY)) d = &n.arg<std::string>();
-        else if (!n.is(Ops::SINK))
+        else if (n.is(Ops::GETTUPLE)) {  // made where the body says, else where the arguments are
+          d = g.facts(tuple_element(n)).device;
+          for (UOp s : n.src(0).srcs())
+            if (d->empty()) d = g.facts(s).device;
+        } else if (!n.in(Ops::SINK | Ops::FUNCTION | Ops::TUPLE))
           for (UOp s : n.srcs()) {
             const std::string* sd = g.facts(s).device;
             if (sd->empty()) continue;

@@ -94,11 +94,12 @@ UOp Graph::intern(Ops op, DType dtype, std::span<const UOp> src, const Arg& arg,
   n->op = op, n->dtype = dtype, n->arg_kind = arg.kind(), n->arg_bits = arg.bits(), n->nsrc = static_cast<uint32_t>(src.size());
   n->hash = h, n->tag = tag;
   Arg::retain(n->arg_kind, n->arg_bits);
+  if (op == Ops::FUNCTION) n->flags = Node::kCalls;
   UOp* dst = reinterpret_cast<UOp*>(n + 1);
   for (size_t k = 0; k < src.size(); k++) {
     dst[k] = src[k];
     n->src_ops |= src[k].op();
-    n->flags |= src[k].node()->flags & Node::kNeedsGrad;
+    n->flags |= src[k].node()->flags & (Node::kNeedsGrad | Node::kCalls);
     if (kind_ == Kind::kGlobal) src[k].node()->refs.fetch_add(1, std::memory_order_relaxed);
   }
   if (!free_ids_.empty()) n->id = free_ids_.back(), free_ids_.pop_back(), by_id_[n->id] = n;

@@ -161,6 +161,7 @@ struct Node {
     kInZeroList = 1,  ///< waiting for the end of the scope that may free it
     kForwarded = 2,   ///< its value has been computed into a buffer
     kNeedsGrad = 4,   ///< depends on a tensor the user asked gradients for
+    kCalls = 8,       ///< is a FUNCTION or depends on one
   };
 };
 static_assert(sizeof(Node) == 64);

@@ -1,0 +1,206 @@
+/// \file The lowering of users' kernels, one walk from the sources to the SINK.
+#include "tinygrad/schedule/custom.h"
+
+#include <algorithm>
+
+#include "tinygrad/schedule/indexing.h"
+
+namespace tg {
+namespace {
+constexpr OpSet kView = groups::kMovement | groups::kDefines | Ops::AFTER | Ops::INDEX;
+bool is_memory(UOp u) { return u.in(groups::kDefines) && u.arg<ParamArg>().addrspace != AddrSpace::kAlu; }
+/// A place in memory: storage, perhaps under views and orderings.
+bool is_place(UOp u) {
+  while (u.in(groups::kMovement | Ops::AFTER | Ops::INDEX)) u = u.src(0);
+  return is_memory(u);
+}
+
+class UserKernel {
+ public:
+  explicit UserKernel(UOp sink) : sink_(sink), by_hand_(is_ordered_by_hand(sink)) {}
+
+  UOp run() {
+    for (UOp u : sink_.toposort()) visit(u);
+    UOps effects;
+    for (UOp s : sink_.srcs()) add_effects(s, effects);
+    UOps closed;
+    for (UOp e : effects) close(e, closed);
+    UOp out = UOp::sink(closed, sink_.arg_kind() == ArgKind::kKernel ? sink_.arg() : Arg(KernelInfo{}));
+    const UOps& open = ranges_of(out);
+    TG_CHECK(ValueError, open.empty(), "[custom_kernel] got a kernel whose loop ", open[0], " is not ended, expected .end(range) around its effects");
+    return out;
+  }
+
+ private:
+  /// What a node becomes. Views of memory stay as they are until they are indexed.
+  void visit(UOp u) {
+    if (is_place(u) && u.in(kView)) {
+      if (u.is(Ops::INDEX) && shape_of(u).empty()) made_.set(u, element(u));
+      return;
+    }
+    TG_CHECK(ValueError, !u.in(Ops::COPY | Ops::CONTIGUOUS | Ops::STAGE | Ops::FUNCTION | Ops::CALL | Ops::GETTUPLE), "[custom_kernel] got ", u.op(),
+             " in a kernel, expected indexed parameters and arithmetic on them");
+    if (u == sink_ || u.is(Ops::STACK)) {
+      UOps src;
+      if (u != sink_) {
+        for (UOp s : u.srcs()) src.push_back(value(s));
+        made_.set(u, u.with_srcs(src));
+      }
+      return;
+    }
+    if (u.is(Ops::LOAD)) return made_.set(u, place(u.src(0)).load());
+    if (u.is(Ops::STORE)) {
+      UOp at = place(u.src(0)), v = value(u.src(1));
+      return made_.set(u, at.store(v.is_const() ? UOp::constant(v.const_value(), at.dtype()) : v.cast(at.dtype())));
+    }
+    if (u.in(Ops::END | Ops::GROUP)) {
+      UOps effects;
+      add_effects(u.src(0), effects);
+      if (u.is(Ops::GROUP))
+        for (size_t i = 1; i < u.nsrc(); i++) add_effects(u.src(i), effects);
+      UOp e = effects.size() == 1 ? effects[0] : UOp::make(Ops::GROUP, dtypes::void_, effects);
+      if (u.is(Ops::GROUP)) return made_.set(u, e);
+      UOps ranges;
+      for (size_t i = 1; i < u.nsrc(); i++) ranges.push_back(made_.get(u.src(i)));
+      return made_.set(u, by_hand_ ? nested(e, ranges) : e.end(ranges));
+    }
+    if (u.is(Ops::RANGE) && by_hand_) {  // its loops stay loops
+      RangeArg a = u.arg<RangeArg>();
+      if (a.type != AxisType::kReduce) a.type = AxisType::kLoop;
+      return made_.set(u, UOp::range(value(u.src(0)), a, u.dtype()));
+    }
+    TG_CHECK(ValueError, !(by_hand_ && u.is(Ops::REDUCE)),
+             "[custom_kernel] got a REDUCE in a kernel that orders its own effects, expected one or the ", "other: accumulate with .after(range)");
+    UOps src;
+    for (UOp s : u.srcs()) src.push_back(value(s));
+    made_.set(u, u.nsrc() ? u.with_srcs(src) : u);
+  }
+
+  UOp value(UOp u) {
+    if (u.is(Ops::INDEX) && is_place(u) && shape_of(u).empty()) return made_.get(u).load();
+    TG_CHECK(ValueError, made_.has(u), "[custom_kernel] got a parameter of shape ", shape_of(u),
+             " as a value, expected one element of it: index every axis");
+    return made_.get(u);
+  }
+  UOp place(UOp u) {
+    if (u.is(Ops::INDEX) && shape_of(u).empty()) return made_.get(u);
+    TG_CHECK(ValueError, is_place(u), "[custom_kernel] got a load from or a store to ", u.op(), ", expected an indexed parameter");
+    const Shape s = shape_of(u);  // a scalar, or one element
+    TG_CHECK(ShapeError, s.numel() == 1, "[custom_kernel] got a load from or a store to shape ", s, ", expected one element: index every axis");
+    return resolve(u, UOps(s.size(), UOp::constant(int64_t{0})));
+  }
+  UOp element(UOp u) { return resolve(u, {}); }
+
+  /// INDEX(flat storage, flat index) of the element `idx` of a view.
+  UOp resolve(UOp u, UOps idx) {
+    Access at{UOp::stack(idx), UOp()};
+    UOps deps;
+    while (!u.in(groups::kDefines)) {
+      if (u.is(Ops::AFTER)) {
+        for (size_t i = 1; i < u.nsrc(); i++) {
+          if (u.src(i).is(Ops::RANGE)) deps.push_back(made_.get(u.src(i)));
+          else add_effects(u.src(i), deps);
+        }
+      } else if (u.is(Ops::INDEX)) {
+        UOps all;
+        for (size_t i = 1; i < u.nsrc(); i++) {
+          UOp v = value(u.src(i));
+          all.push_back(v.dtype() == dtypes::weakint || v.is_invalid() ? v : v.cast(dtypes::weakint));
+        }
+        if (u.src(0).in(groups::kDefines) && shape_of(u.src(0)).empty()) all.clear();  // a scalar has one place
+        all.insert(all.end(), at.idx.srcs().begin(), at.idx.srcs().end());
+        at.idx = UOp::stack(all);
+      } else at = through_movement(u, at);
+      u = u.src(0);
+    }
+    UOp flat = index_simplify(flat_index(at.idx, shape_of(u)));
+    if (at.valid) flat = flat.valid(at.valid);
+    UOp storage = flattened(u);
+    if (!deps.empty()) {
+      std::reverse(deps.begin(), deps.end());
+      deps.insert(deps.begin(), storage);
+      storage = UOp::make(Ops::AFTER, storage.dtype(), deps);
+    }
+    return UOp::make(Ops::INDEX, storage.dtype(), {storage, flat});
+  }
+  static UOp flattened(UOp u) {
+    int64_t dims[1] = {1};
+    for (const SInt& s : shape_of(u)) dims[0] *= s.max();
+    return UOp::make(u.op(), u.dtype(), {UOp::shape_stack(dims)}, u.arg());
+  }
+
+  /// The effects a node stands for: those of an AFTER are the ones it waits for.
+  void add_effects(UOp u, UOps& out) {
+    UOps stack{u};
+    while (!stack.empty()) {
+      UOp e = stack.back();
+      stack.pop_back();
+      if (e.is(Ops::AFTER)) {
+        for (size_t i = e.nsrc(); i-- > 1;)
+          if (!e.src(i).is(Ops::RANGE)) stack.push_back(e.src(i));
+        continue;
+      }
+      if (is_memory(e)) continue;  // a parameter among a SINK's sources only says that it is one
+      TG_CHECK(ValueError, e.dtype().is_void() && made_.has(e), "[custom_kernel] got ", e.op(),
+               " as an effect, expected a STORE, or loops around one");
+      out.push_back(made_.get(e));
+    }
+  }
+  static UOp nested(UOp e, UOps ranges) {
+    for (size_t i = ranges.size(); i-- > 0;) e = e.end(UOps{ranges[i]});
+    return e;
+  }
+  /// One END around every STORE, as the scheduler makes them. Effects ordered by hand stay as they are.
+  void close(UOp root, UOps& out) {
+    if (by_hand_) {
+      out.push_back(root);
+      return;
+    }
+    std::vector<std::pair<UOp, UOps>> stack{{root, {}}};
+    while (!stack.empty()) {
+      auto [u, ranges] = stack.back();
+      stack.pop_back();
+      if (u.is(Ops::END)) {
+        ranges.insert(ranges.begin(), u.srcs().begin() + 1, u.srcs().end());
+        stack.emplace_back(u.src(0), ranges);
+      } else if (u.is(Ops::GROUP)) {
+        for (size_t i = u.nsrc(); i-- > 0;) stack.emplace_back(u.src(i), ranges);
+      } else out.push_back(u.end(ranges));
+    }
+  }
+
+  UOp sink_;
+  bool by_hand_;
+  MemoScope made_;
+};
+}  // namespace
+
+UOp kernel_param(size_t slot, const Shape& shape, DType dtype) {
+  return UOp::make(Ops::PARAM, dtype, {shape.stack()}, ParamArg{static_cast<int64_t>(slot), AddrSpace::kGlobal, "", "", 0, 0});
+}
+
+UOp lower_user_kernel(UOp sink) {
+  TG_CHECK(ValueError, sink.is(Ops::SINK), "[custom_kernel] got ", sink.op(), " from the kernel function, expected a SINK of its effects");
+  return UserKernel(sink).run();
+}
+
+std::vector<int32_t> written_params(UOp sink) {
+  std::vector<int32_t> out;
+  for (UOp u : sink.toposort()) {
+    if (!u.is(Ops::STORE)) continue;
+    UOp p = u.src(0);
+    while (p.in(Ops::INDEX | Ops::AFTER)) p = p.src(0);
+    if (p.is(Ops::PARAM)) out.push_back(static_cast<int32_t>(p.arg<ParamArg>().slot));
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+bool is_ordered_by_hand(UOp sink) {
+  for (UOp u : sink.toposort())
+    if (u.in(Ops::AFTER | Ops::BUFFER | Ops::BARRIER)) return true;
+  return false;
+}
+
+}  // namespace tg

@@ -1,0 +1,329 @@
+/// \file FUNCTION nodes: made by tracing, replaced by their bodies when they are scheduled or differentiated.
+#include "tinygrad/tensor/function.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "tinygrad/tensor/effects.h"
+#include "tinygrad/tensor/gradient.h"
+#include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/ops.h"
+
+namespace tg {
+using namespace tensor_detail;
+
+namespace {
+constexpr const char* kCheckpoint = "checkpoint";
+bool is_variable(UOp u) { return u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kAlu; }
+bool is_bound(UOp u) { return u.is(Ops::AFTER) && is_variable(u.src(0)); }
+/// The parameter that stands for an argument in a body.
+UOp param_like(UOp u, size_t slot) {
+  auto s = static_cast<int64_t>(slot);
+  if (is_bound(u) || is_variable(u)) {
+    const ParamArg& v = (is_bound(u) ? u.src(0) : u).arg<ParamArg>();
+    return UOp::make(Ops::PARAM, u.dtype(), {}, ParamArg{s, AddrSpace::kAlu, "", str("p", slot), v.vmin, v.vmax});
+  }
+  return UOp::make(Ops::PARAM, u.dtype(), {shape_of(u).stack()}, ParamArg{s, AddrSpace::kGlobal, device_of(u), "", 0, 0});
+}
+
+/// First source of a node that belongs to the graph around it, not to a body or kernel of its own.
+uint32_t first_source(UOp u) { return u.in(Ops::FUNCTION | Ops::CALL) ? 1 : 0; }
+
+/// `f` on every node of the graph `root`, sources first, not inside of bodies and kernels of calls.
+template <class F> void walk(UOp root, F f) {
+  MemoScope seen;
+  UOps stack{root};
+  while (!stack.empty()) {
+    UOp u = stack.back();
+    if (seen.has(u)) {
+      stack.pop_back();
+      continue;
+    }
+    size_t before = stack.size();
+    for (size_t i = u.nsrc(); i-- > first_source(u);)
+      if (!seen.has(u.src(i))) stack.push_back(u.src(i));
+    if (stack.size() != before) continue;
+    seen.mark(u), stack.pop_back(), f(u);
+  }
+}
+
+/// Rebuilds a graph over changed leaves. Arguments of kernels that are no storage then get some.
+class Rebuild {
+ public:
+  void set(UOp from, UOp to) { map_[from] = to; }
+  UOp operator()(UOp root) {
+    walk(root, [&](UOp u) {
+      if (map_.contains(u)) return;
+      bool changed = false;
+      UOps src(u.srcs().begin(), u.srcs().end());
+      for (size_t i = first_source(u); i < src.size(); i++) {
+        UOp m = map_.at(src[i]);
+        if (u.is(Ops::CALL) || (i == 0 && u.is(Ops::AFTER) && u.nsrc() == 2 && u.src(1).is(Ops::CALL))) m = stored(m);
+        changed |= m != src[i], src[i] = m;
+      }
+      map_[u] = changed ? u.with_srcs(src) : u;
+    });
+    return map_.at(root);
+  }
+
+ private:
+  UOp stored(UOp u) {
+    if (has_buffer_identity(current_view(u)) || device_of(u).empty()) return u;
+    UOp& s = stored_[u];
+    if (!s) s = own_storage(u, device_of(u));
+    return s;
+  }
+  std::unordered_map<UOp, UOp> map_, stored_;
+};
+
+/// What a body uses besides parameters: storage, or what was being written to storage when it was traced. `whole`: every value no parameter goes
+/// into.
+UOps captured(UOp body, bool whole) {
+  std::unordered_map<UOp, std::pair<bool, bool>> has;  // a PARAM, a BUFFER below
+  walk(body, [&](UOp u) {
+    auto& h = has[u];
+    h = {u.is(Ops::PARAM) && !is_variable(u), u.is(Ops::BUFFER)};
+    for (uint32_t i = first_source(u); i < u.nsrc(); i++) h.first |= has[u.src(i)].first, h.second |= has[u.src(i)].second;
+  });
+  UOps out, stack{body};
+  MemoScope seen;
+  while (!stack.empty()) {
+    UOp u = stack.back();
+    stack.pop_back();
+    if (seen.has(u)) continue;
+    seen.mark(u);
+    auto [param, buffer] = has[u];
+    bool stored = u.in(Ops::AFTER | Ops::CONTIGUOUS) || (whole && u.dtype().is_float() && !u.in(groups::kMovement));
+    if (u.is(Ops::BUFFER) || (stored && buffer && !param)) {
+      out.push_back(u);
+      continue;
+    }
+    for (size_t i = u.nsrc(); i-- > first_source(u);) stack.push_back(u.src(i));
+  }
+  return out;
+}
+
+/// Storage of its own in a body, where parameters replace what it was made from.
+UOp boundary(UOp u) {
+  UOp s = current_view(u);
+  if (device_of(u).empty() || has_buffer_identity(s) || s.is(Ops::CONTIGUOUS) || is_bound(u)) return u;
+  return UOp::make(Ops::CONTIGUOUS, u.dtype(), {u});
+}
+}  // namespace
+
+struct GradientOfCall final : CallGradient {
+  NodeGradient f;
+  explicit GradientOfCall(NodeGradient g) : f(std::move(g)) {}
+};
+std::shared_ptr<const CallGradient> make_gradient(NodeGradient f) { return f ? std::make_shared<GradientOfCall>(std::move(f)) : nullptr; }
+
+UOps call_gradients(const UOps& gradients, UOp call) {
+  auto* g = dynamic_cast<const GradientOfCall*>(call.arg<CallInfo>().gradient.get());
+  TG_ASSERT(g, "no gradient in ", call);
+  UOps out = g->f(gradients, call);
+  TG_CHECK(GradientError, out.size() < call.nsrc(), "[gradient] got ", out.size(), " gradients for the ", call.nsrc() - 1, " arguments of ",
+           call.arg<CallInfo>().name);
+  out.resize(call.nsrc() - 1);
+  for (size_t i = 0; i < out.size(); i++) {
+    if (!out[i]) continue;
+    UOp arg = call.src(i + 1);
+    TG_CHECK(GradientError, shape_of(out[i]) == shape_of(arg), "[gradient] got a gradient of shape ", shape_of(out[i]), " for argument ", i, " of ",
+             call.arg<CallInfo>().name, ", expected ", shape_of(arg));
+    out[i] = ops::cast(out[i], arg.dtype());
+  }
+  return out;
+}
+
+UOp get_tuple(UOp call, size_t i) {
+  UOp t = call.is(Ops::FUNCTION) ? call.src(0) : call;
+  TG_CHECK(IndexError, i < t.nsrc(), "[function] got result ", i, ", expected one of ", t.nsrc());
+  return UOp::make(Ops::GETTUPLE, t.src(i).dtype(), {call}, Arg(static_cast<int64_t>(i)));
+}
+
+UOp make_function(const UOps& values, const UOps& args, CallInfo info, bool allow_implicit) {
+  UOps src{UOp()};
+  Rebuild r;
+  auto add = [&](UOp a) {
+    if (std::find(src.begin() + 1, src.end(), a) != src.end()) return;
+    r.set(a, param_like(a, src.size() - 1)), src.push_back(a);
+  };
+  for (UOp a : args) add(a);
+  UOp body = r(UOp::make(Ops::TUPLE, dtypes::void_, values));
+  Rebuild more;
+  UOps found = captured(body, info.name == kCheckpoint);
+  size_t given = src.size();
+  std::string names;
+  int count = 0;
+  for (UOp c : found) {
+    if (c.is(Ops::BUFFER) && !is_fresh(c))
+      names += str("\n  ", count++, ": dtype=", c.dtype(), ", size=", shape_of(c).numel(), ", device=", device_of(c));
+    UOp p = param_like(c, src.size() - 1);
+    more.set(c, p), src.push_back(c);
+  }
+  TG_CHECK(ValueError, allow_implicit || !count, "[function] ", info.name, " has ", count, " implicit buffer(s), but allow_implicit=False", names);
+  src[0] = src.size() == given ? body : more(body);
+  return UOp::make(Ops::FUNCTION, dtypes::void_, src, std::move(info));
+}
+
+UOp inline_functions(UOp root, bool keep_gradients) {
+  if (!(root.node()->flags & Node::kCalls)) return root;
+  auto& g = Graph::global();
+  std::unordered_map<UOp, UOp> done;
+  auto at = [&](UOp u) {
+    auto it = done.find(u);
+    return it == done.end() ? u : it->second;
+  };
+  auto leaf = [&](UOp u) { return !(u.node()->flags & Node::kCalls) || (!keep_gradients && g.forwarded(u)); };
+  auto kept = [&](UOp u) { return keep_gradients && u.is(Ops::FUNCTION) && u.arg<CallInfo>().gradient; };
+  UOps stack{root};
+  while (!stack.empty()) {
+    UOp u = stack.back();
+    if (done.contains(u) || leaf(u)) {
+      stack.pop_back();
+      continue;
+    }
+    size_t before = stack.size();
+    for (size_t i = u.nsrc(); i-- > (kept(u) ? 1 : 0);)
+      if (UOp s = u.src(i); !done.contains(s) && !leaf(s)) stack.push_back(s);
+    if (stack.size() != before) continue;
+    stack.pop_back();
+    UOp& out = done[u];
+    if (u.is(Ops::GETTUPLE) && at(u.src(0)).is(Ops::TUPLE)) {
+      out = at(u.src(0)).src(static_cast<size_t>(static_cast<int64_t>(u.node()->arg_bits)));
+    } else if (u.is(Ops::FUNCTION) && !kept(u)) {
+      const CallInfo& info = u.arg<CallInfo>();
+      Rebuild r;
+      walk(at(u.src(0)), [&](UOp p) {
+        if (!p.is(Ops::PARAM) || p.arg<ParamArg>().slot < 0) return;
+        UOp a = at(u.src(static_cast<size_t>(p.arg<ParamArg>().slot) + 1));
+        r.set(p, info.precompile ? boundary(a) : a);
+      });
+      out = r(at(u.src(0)));
+      if (info.precompile) {
+        UOps values;
+        for (UOp v : out.srcs()) values.push_back(boundary(v));
+        out = out.with_srcs(values);
+      }
+    } else {
+      bool changed = false;
+      UOps src;
+      for (UOp s : u.srcs()) src.push_back(at(s)), changed |= src.back() != s;
+      out = changed ? u.with_srcs(src) : u;
+    }
+  }
+  return at(root);
+}
+
+Tensors call_function(const TensorFunction& f, const Tensors& inputs, const FunctionOptions& options, const TensorGradient& gradient) {
+  OpScope s;
+  std::vector<UOpRef> before;  // the body may assign to its arguments
+  for (const Tensor& t : inputs) before.push_back(uop_of(t, "function"));
+  Tensors results = f(inputs);
+  UOps args, values, where;
+  for (const UOpRef& u : before)
+    if (!device_of(u).empty()) args.push_back(u);
+  for (const Tensor& t : results) values.push_back(uop_of(t, "function"));
+  CallInfo info{options.name, options.precompile, options.precompile_backward, {}, {}};
+  if (gradient) {
+    std::vector<size_t> place;  // of each input among the call's arguments
+    UOps unique;
+    for (const UOpRef& u : before) {
+      auto it = std::find(unique.begin(), unique.end(), u.get());
+      place.push_back(device_of(u).empty() ? SIZE_MAX : static_cast<size_t>(it - unique.begin()));
+      if (it == unique.end() && !device_of(u).empty()) unique.push_back(u);
+    }
+    info.gradient = make_gradient([gradient, place](const UOps& g, UOp call) {
+      Tensors grads, in, outs;
+      for (size_t i = 0; i < call.src(0).nsrc(); i++) {
+        outs.push_back(Tensor::from_uop(get_tuple(call, i)));
+        grads.push_back(g[i] ? Tensor::from_uop(g[i]) : outs.back().zeros_like());
+      }
+      for (size_t p : place) in.push_back(p == SIZE_MAX ? Tensor() : Tensor::from_uop(call.src(p + 1)));
+      Tensors r = gradient(grads, in, outs);
+      TG_CHECK(GradientError, r.size() == place.size(), "[custom_gradient] got ", r.size(), " gradients, expected one for each of ", place.size(),
+               " arguments");
+      UOps out(call.nsrc() - 1);
+      for (size_t i = 0; i < r.size(); i++) {
+        if (!r[i].defined() || place[i] == SIZE_MAX) continue;
+        UOp& o = out[place[i]];
+        o = o ? o + r[i].uop() : r[i].uop();
+      }
+      return out;
+    });
+  }
+  UOp call = make_function(values, args, std::move(info), options.allow_implicit);
+  Tensors out;
+  for (size_t i = 0; i < values.size(); i++) out.push_back(s(get_tuple(call, i)));
+  return out;
+}
+
+namespace {
+/// Gradients of a checkpoint: its body again, on arguments that exist once the gradient that arrives has been computed.
+UOps recompute(const UOps& gradients, UOp call) {
+  UOps seeds, waits, roots, targets, out(call.nsrc() - 1);
+  for (UOp g : gradients) {
+    seeds.push_back(g ? own_storage(g, device_or_default(call.src(1))) : UOp());
+    if (g) waits.push_back(seeds.back());
+  }
+  Rebuild again;
+  for (size_t i = 0; i + 1 < call.nsrc(); i++) {
+    UOp a = call.src(i + 1), p = param_like(a, i), later = a;
+    if (a.dtype().is_float()) {
+      UOp now = current_view(a), storage = has_buffer_identity(now) ? now : own_storage(a, device_of(a));
+      UOps src{storage};
+      src.insert(src.end(), waits.begin(), waits.end());
+      later = UOp::make(Ops::AFTER, a.dtype(), src);
+    }
+    again.set(p, later), targets.push_back(later);
+  }
+  UOp body = again(inline_functions(call.src(0)));
+  UOps used;
+  for (size_t i = 0; i < seeds.size(); i++)
+    if (seeds[i]) roots.push_back(body.src(i)), used.push_back(seeds[i]);
+  UOps grads = compute_gradient(roots, used, targets);
+  for (size_t i = 0; i < out.size(); i++)
+    if (call.src(i + 1).dtype().is_float()) out[i] = grads[i];
+  return out;
+}
+}  // namespace
+
+Tensors checkpoint(const TensorFunction& f, const Tensors& inputs) {
+  OpScope s;
+  Tensors stored;
+  for (const Tensor& t : inputs) {
+    UOp u = uop_of(t, "checkpoint");
+    bool value = !device_of(u).empty() && !has_buffer_identity(current_view(u));
+    stored.push_back(value ? Tensor::from_uop(own_storage(u, device_of(u))) : t);
+  }
+  UOps values, args;
+  for (const Tensor& t : stored)
+    if (UOp u = t.uop(); !device_of(u).empty()) args.push_back(u);
+  Tensors results = f(stored);
+  for (const Tensor& t : results) values.push_back(uop_of(t, "checkpoint"));
+  UOp call = make_function(values, args, CallInfo{kCheckpoint, false, false, make_gradient(recompute), {}});
+  Tensors out;
+  for (size_t i = 0; i < values.size(); i++) out.push_back(s(get_tuple(call, i)));
+  return out;
+}
+
+Tensor Tensor::as_param(int64_t slot) const {
+  OpScope s;
+  TG_CHECK(IndexError, slot >= 0, "[as_param] got slot ", slot, ", expected one from 0 on");
+  return s(param_like(uop_of(*this, "as_param"), static_cast<size_t>(slot)));
+}
+
+Tensor Tensor::call(const Tensors& args, const Tensor& body) {
+  OpScope s;
+  UOps src{UOp::make(Ops::TUPLE, dtypes::void_, {uop_of(body, "call")})};
+  for (const Tensor& t : args) src.push_back(uop_of(t, "call"));
+  walk(src[0], [&](UOp p) {
+    if (!p.is(Ops::PARAM) || p.arg<ParamArg>().slot < 0) return;
+    auto slot = static_cast<size_t>(p.arg<ParamArg>().slot);
+    TG_CHECK(IndexError, slot < args.size(), "[call] got ", args.size(), " arguments for a body with parameter ", slot);
+    TG_CHECK(ShapeError, shape_of(p) == shape_of(src[slot + 1]), "[call] got an argument of shape ", shape_of(src[slot + 1]), " for parameter ", slot,
+             ", expected ", shape_of(p));
+  });
+  return s(get_tuple(UOp::make(Ops::FUNCTION, dtypes::void_, src, CallInfo{"call", false, false, {}, {}}), 0));
+}
+
+}  // namespace tg
