@@ -95,11 +95,19 @@ std::optional<Tensor> operand_from(nb::handle h) {
   return {};
 }
 
+DType dtype_or_refuse(nb::handle h) {
+  try {
+    if (std::optional<DType> d = dtype_from(h)) return *d;
+  } catch (const DTypeError& e) { throw nb::attribute_error(e.what()); }
+  throw nb::attribute_error(str("expected a DType or the name of one, got ", nb::cast<std::string>(nb::repr(h))).c_str());
+}
+
 void refuse_callable(nb::handle h) {
   if (!PyCallable_Check(h.ptr()) || nb::hasattr(h, "__array__")) return;
   std::string name = PyType_Check(h.ptr()) ? nb::cast<std::string>(h.attr("__name__")) : Py_TYPE(h.ptr())->tp_name;
   name = name.substr(name.rfind('.') + 1);
-  throw nb::type_error(str("expected a Tensor or number, got ", name, ": call a layer or function on the tensor, layer(x), or use its layer.weight").c_str());
+  throw nb::type_error(
+      str("expected a Tensor or number, got ", name, ": call a layer or function on the tensor, layer(x), or use its layer.weight").c_str());
 }
 
 Shape shape_from(nb::handle sequence, bool none_keeps) {
@@ -108,7 +116,7 @@ Shape shape_from(nb::handle sequence, bool none_keeps) {
     std::optional<SInt> s;
     if (none_keeps && h.is_none()) s = SInt(-1);
     else s = sint_from(h);
-    if (!s) throw nb::type_error(str("a size must be an integer or a UOp, got ", nb::cast<std::string>(nb::repr(h))).c_str());
+    if (!s) throw ValueError(str("a size must be an integer or a UOp, got ", nb::cast<std::string>(nb::repr(h))).c_str());
     shape.push_back(*s);
   }
   return shape;

@@ -49,6 +49,8 @@ nb::object to_python(const ConstValue& v, DType d);
 std::optional<Scalar> scalar_from(nb::handle h);
 /// A Tensor, UOp or number; nothing for other objects.
 std::optional<Tensor> operand_from(nb::handle h);
+/// AttributeError for what is no type, as `dtypes.nothing` gives.
+DType dtype_or_refuse(nb::handle h);
 /// A layer or function where a tensor belongs is a TypeError that says what to write.
 void refuse_callable(nb::handle h);
 /// Elements of a list or tuple as sizes; `None` gives -1 where `none_keeps`. TypeError for anything else.
@@ -70,9 +72,8 @@ namespace nanobind::detail {
 template <> struct type_caster<tg::DType> {
   NB_TYPE_CASTER(tg::DType, const_name("DType"))
   bool from_python(handle src, uint8_t, cleanup_list*) {
-    std::optional<tg::DType> d = tg::python::dtype_from(src);
-    if (d) value = *d;
-    return d.has_value();
+    value = tg::python::dtype_or_refuse(src);
+    return true;
   }
   static handle from_cpp(tg::DType d, rv_policy, cleanup_list*) noexcept { return tg::python::dtype_object(d).inc_ref(); }
 };
@@ -167,5 +168,24 @@ template <> struct type_caster<tg::python::DeviceName> {
     return true;
   }
 };
+
+/// nanobind's own caster of optionals may not throw; these say what is wrong.
+template <class T> struct ThrowingOptional {
+  NB_TYPE_CASTER(std::optional<T>, optional_name(make_caster<T>::Name))
+  bool from_python(handle src, uint8_t flags, cleanup_list* cleanup) {
+    value.reset();
+    if (src.is_none()) return true;
+    make_caster<T> inner;
+    if (!inner.from_python(src, flags, cleanup)) return false;
+    value = std::move(inner.value);
+    return true;
+  }
+  static handle from_cpp(const std::optional<T>& v, rv_policy p, cleanup_list* c) {
+    return v ? make_caster<T>::from_cpp(*v, p, c) : handle(Py_None).inc_ref();
+  }
+};
+template <> struct type_caster<std::optional<tg::DType>> : ThrowingOptional<tg::DType> {};
+template <> struct type_caster<std::optional<tg::SInt>> : ThrowingOptional<tg::SInt> {};
+template <> struct type_caster<std::optional<tg::Scalar>> : ThrowingOptional<tg::Scalar> {};
 
 }  // namespace nanobind::detail

@@ -127,7 +127,7 @@ def test_forms_of_shape_arguments():
     (lambda t: t + "a", TypeError),
     (lambda t: t[9], IndexError),
     (lambda t: t.sum(axis=3), IndexError),
-    (lambda t: t.cast("nothing"), (TypeError, ValueError)),
+    (lambda t: t.cast("nothing"), AttributeError),
     (lambda t: Tensor.zeros(2, color=3), TypeError),
     (lambda t: Tensor.empty(2, device="TOASTER"), (ValueError, RuntimeError)),
     (lambda t: Tensor.ones(3, 3).backward(), RuntimeError),
