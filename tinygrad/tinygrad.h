@@ -9,6 +9,7 @@
 #include "tinygrad/nn/nn.h"
 #include "tinygrad/nn/optim.h"
 #include "tinygrad/nn/state.h"
+#include "tinygrad/nn/state_file.h"
 #include "tinygrad/nn/train.h"
 #include "tinygrad/nn/transforms.h"
 #include "tinygrad/runtime/device.h"

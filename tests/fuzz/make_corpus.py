@@ -2,6 +2,7 @@
 """Writes the seed inputs of the fuzz targets beside this file: corpus/TARGET/good_* parse, corpus/TARGET/bad_* must raise FormatError."""
 import gzip
 import io
+import json
 import os
 import struct
 import tarfile
@@ -116,3 +117,35 @@ put("cifar", "bad_missing", gz(tar(batches[:-1])))
 put("cifar", "bad_short_batch", gz(tar([(n, d[:-1]) for n, d in batches])))
 put("cifar", "bad_two_records", gz(tar([(n, d * 2) for n, d in batches])))
 put("cifar", "bad_not_tar", gz(b"no tar at all"))
+
+# ---- safetensors ----
+def safetensors(header, data=b""):
+  text = header if isinstance(header, bytes) else json.dumps(header, separators=(",", ":")).encode()
+  return struct.pack("<Q", len(text)) + text + data
+
+
+def tensor(dtype, shape, begin, end): return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+put("safetensors", "good_two", safetensors({"__metadata__": {"by": "x"}, "a": tensor("F32", [2], 0, 8), "b": tensor("U8", [], 8, 9)}, bytes(9)))
+put("safetensors", "good_empty", safetensors({}))
+put("safetensors", "good_no_elements", safetensors({"a": tensor("F16", [3, 0], 0, 0)}))
+put("safetensors", "good_padded", safetensors(b'{"a":{"dtype":"I64","shape":[1],"data_offsets":[0,8]}}   ', bytes(8)))
+put("safetensors", "bad_short", b"\x02\0\0")
+put("safetensors", "bad_length", struct.pack("<Q", 1 << 62) + b"{}")
+put("safetensors", "bad_length_past_end", struct.pack("<Q", 100) + b"{}")
+put("safetensors", "bad_json", safetensors(b'{"a":'))
+put("safetensors", "bad_not_object", safetensors(b"[1]"))
+put("safetensors", "bad_nested", safetensors(b"[" * 5000 + b"]" * 5000))
+put("safetensors", "bad_type", safetensors({"a": tensor("F33", [1], 0, 4)}, bytes(4)))
+put("safetensors", "bad_past_end", safetensors({"a": tensor("F32", [2], 0, 8)}, bytes(4)))
+put("safetensors", "bad_backwards", safetensors({"a": tensor("F32", [2], 8, 0)}, bytes(8)))
+put("safetensors", "bad_overlap", safetensors({"a": tensor("U8", [3], 0, 3), "b": tensor("U8", [2], 2, 4)}, bytes(4)))
+put("safetensors", "bad_shape", safetensors({"a": tensor("F32", [3], 0, 8)}, bytes(8)))
+put("safetensors", "bad_shape_overflow", safetensors({"a": tensor("F32", [1 << 62, 4], 0, 0)}))
+put("safetensors", "bad_shape_negative", safetensors({"a": tensor("U8", [-1, -4], 0, 4)}, bytes(4)))
+put("safetensors", "bad_shape_float", safetensors({"a": tensor("U8", [4.0], 0, 4)}, bytes(4)))
+put("safetensors", "bad_twice", safetensors(b'{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}', bytes(1)))
+put("safetensors", "bad_no_offsets", safetensors({"a": {"dtype": "U8", "shape": [1]}}, bytes(1)))
+put("safetensors", "bad_metadata", safetensors({"__metadata__": 3}))
+put("safetensors", "bad_utf8", safetensors(b'{"\xff\xfe":{}}'))

@@ -7,6 +7,7 @@
 
 #include "tinygrad/base/error.h"
 #include "tinygrad/io/gzip.h"
+#include "tinygrad/io/safetensors.h"
 #include "tinygrad/io/tar.h"
 #include "tinygrad/nn/cifar.h"
 #include "tinygrad/nn/idx.h"
@@ -35,10 +36,20 @@ inline void cifar(Bytes in) {
   TG_ASSERT(c.train_labels.size() == 5 && c.test_images.size() == nn::kCifarImageBytes, "incomplete set");
 }
 
+inline void safetensors(Bytes in) {
+  const io::Safetensors f = io::parse_safetensors(in, in.size(), "fuzz");
+  TG_ASSERT(f.data_start <= in.size(), "data outside of the file");
+  for (const io::SafetensorsEntry& e : f.entries) {
+    uint64_t bytes = static_cast<uint64_t>(e.dtype.itemsize());
+    for (int64_t d : e.shape) bytes *= static_cast<uint64_t>(d);
+    TG_ASSERT(e.begin <= e.end && e.end <= in.size() - f.data_start && bytes == e.end - e.begin, "entry outside of the file");
+  }
+}
+
 struct Target {
   std::string_view name;
   void (*run)(Bytes);
 };
-inline constexpr Target kTargets[] = {{"idx", idx}, {"gzip", gzip}, {"tar", tar}, {"cifar", cifar}};
+inline constexpr Target kTargets[] = {{"idx", idx}, {"gzip", gzip}, {"tar", tar}, {"cifar", cifar}, {"safetensors", safetensors}};
 
 }  // namespace tg::fuzz

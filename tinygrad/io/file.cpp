@@ -2,6 +2,7 @@
 #include "tinygrad/io/file.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -42,6 +43,10 @@ std::vector<uint8_t> read_file(const std::filesystem::path& path, uint64_t max_b
 }
 
 void write_file_atomic(const std::filesystem::path& path, std::span<const uint8_t> bytes) {
+  write_file_atomic(path, std::span<const std::span<const uint8_t>>(&bytes, 1));
+}
+
+void write_file_atomic(const std::filesystem::path& path, std::span<const std::span<const uint8_t>> parts) {
   std::string part = path.string() + ".XXXXXX";
   Closer file{::mkostemp(part.data(), O_CLOEXEC)};
   TG_CHECK(FileError, file.fd >= 0, "[write_file] ", part, ": ", std::strerror(errno));
@@ -50,14 +55,27 @@ void write_file_atomic(const std::filesystem::path& path, std::span<const uint8_
     ::unlink(part.c_str());
     throw FileError(str("[write_file] ", path.string(), ": ", what, ": ", std::strerror(error)));
   };
-  for (size_t done = 0; done < bytes.size();) {
-    const ssize_t n = ::write(file.fd, bytes.data() + done, bytes.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) fail("write");
-    done += n;
-  }
+  for (std::span<const uint8_t> bytes : parts)
+    for (size_t done = 0; done < bytes.size();) {
+      const ssize_t n = ::write(file.fd, bytes.data() + done, bytes.size() - done);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) fail("write");
+      done += n;
+    }
   ::fchmod(file.fd, 0644);
   if (::rename(part.c_str(), path.c_str()) != 0) fail("rename");
+}
+
+MappedFile map_file(const std::filesystem::path& path) {
+  const Closer file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  TG_CHECK(FileError, file.fd >= 0, "[map_file] ", path.string(), ": ", std::strerror(errno));
+  struct stat info{};
+  TG_CHECK(FileError, ::fstat(file.fd, &info) == 0 && S_ISREG(info.st_mode), "[map_file] ", path.string(), ": not a regular file");
+  const auto size = static_cast<size_t>(info.st_size);
+  if (size == 0) return {};
+  void* at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.fd, 0);
+  TG_CHECK(FileError, at != MAP_FAILED, "[map_file] ", path.string(), ": ", std::strerror(errno));
+  return {{static_cast<uint8_t*>(at), size}, std::shared_ptr<void>(at, [size](void* p) { ::munmap(p, size); })};
 }
 
 }  // namespace tg::io

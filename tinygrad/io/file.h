@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -11,5 +12,16 @@ namespace tg::io {
 std::vector<uint8_t> read_file(const std::filesystem::path& path, uint64_t max_bytes);
 /// Writes beside `path` and renames. Throws FileError.
 void write_file_atomic(const std::filesystem::path& path, std::span<const uint8_t> bytes);
+/// The same for bytes that lie in several places.
+void write_file_atomic(const std::filesystem::path& path, std::span<const std::span<const uint8_t>> parts);
+
+/// A file's bytes as memory, read from the disk when they are touched. Writing to them changes this process's copy only. The file must not become
+/// shorter meanwhile; replacing it by a new one is fine.
+struct MappedFile {
+  std::span<uint8_t> bytes;
+  std::shared_ptr<void> owner;  ///< keeps the mapping
+};
+/// Throws FileError when it cannot be read or is no regular file.
+MappedFile map_file(const std::filesystem::path& path);
 
 }  // namespace tg::io
