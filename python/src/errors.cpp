@@ -40,7 +40,7 @@ void bind_errors(nb::module_& m) {
   classes[kIndex].also = {PyExc_IndexError, PyExc_ValueError};
   classes[kValue].also = {PyExc_ValueError, PyExc_AssertionError};
   classes[kFormat].also = {PyExc_ValueError};
-  classes[kFile].also = {PyExc_OSError};
+  classes[kFile].also = {PyExc_FileNotFoundError};
   classes[kMemory].also = {PyExc_MemoryError};
   for (Class& c : classes) {
     nb::list bases;

@@ -3,11 +3,11 @@
 
 #include "bind.h"
 #include "casters.h"
+#include "tinygrad/io/safetensors.h"
+#include "tinygrad/io/tar.h"
 #include "tinygrad/nn/datasets.h"
 #include "tinygrad/nn/optim.h"
 #include "tinygrad/nn/state_file.h"
-#include "tinygrad/io/safetensors.h"
-#include "tinygrad/io/tar.h"
 
 namespace tg::python {
 
@@ -93,7 +93,9 @@ void bind_nn(nb::module_& m) {
                                {.alpha = alpha, .eps = eps, .weight_decay = weight_decay, .momentum = momentum, .centered = !mean.empty()});
   });
 
-  m.def("nn_mnist", [](const DeviceName& device, bool fashion) { return dataset(nn::datasets::mnist(device.name, fashion)); }, nb::arg().none(), nb::arg());
+  m.def(
+      "nn_mnist", [](const DeviceName& device, bool fashion) { return dataset(nn::datasets::mnist(device.name, fashion)); }, nb::arg().none(),
+      nb::arg());
   m.def("nn_cifar", [](const DeviceName& device) { return dataset(nn::datasets::cifar(device.name)); }, nb::arg().none());
 
   m.def("safe_save", [](const std::vector<std::pair<std::string, Tensor>>& tensors, const std::string& path,

@@ -85,8 +85,7 @@ void bind_tensor_movement(TensorClass& c) {
   c.def("view", reshape);
   // the same with the list by name
   for (auto [method, name] : {std::pair{"reshape", "shape"}, {"view", "shape"}, {"expand", "shape"}, {"permute", "order"}, {"repeat", "repeats"}})
-    c.def(
-        method, [method](nb::object self, nb::object list) { return self.attr(method)(list); }, nb::kw_only(), nb::arg(name));
+    c.def(method, [method](nb::object self, nb::object list) { return self.attr(method)(list); }, nb::kw_only(), nb::arg(name));
   c.def("expand", [](const Tensor& t, nb::args a) { return t.expand(shape_from_args(a, true)); });
   c.def("permute", [](const Tensor& t, nb::args a) { return t.permute(axes_from(a)); });
   c.def("flip", [](const Tensor& t, nb::args a) { return t.flip(axes_from(a)); });

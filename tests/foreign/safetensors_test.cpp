@@ -16,13 +16,15 @@
 namespace tg {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Pair;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
 using testing::TempDir;
-using testing::ThrowsMessage;
+using ::testing::ThrowsMessage;
 
-std::vector<uint8_t> corpus(const std::string& file) { return io::read_file(std::string(TG_TESTS_DIR) + "/fuzz/corpus/safetensors/" + file, 1 << 20); }
+std::vector<uint8_t> corpus(const std::string& file) {
+  return io::read_file(std::string(TG_TESTS_DIR) + "/fuzz/corpus/safetensors/" + file, 1 << 20);
+}
 io::Safetensors parse(const std::string& file) {
   const std::vector<uint8_t> b = corpus(file);
   return io::parse_safetensors(b, b.size(), "model");

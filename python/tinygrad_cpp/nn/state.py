@@ -1,11 +1,11 @@
 """Parameters by name, and files of them."""
 from __future__ import annotations
-import functools, io, pathlib
+import functools, io, json, pathlib, pickle, tarfile, zipfile
 from collections import OrderedDict
 from typing import Any, BinaryIO, Callable, Iterable
 from .. import _core
 from ..dtype import dtypes
-from ..helpers import DEBUG, GlobalCounters, Timing, tqdm
+from ..helpers import DEBUG, GlobalCounters, Timing, prod, tqdm
 from ..tensor import Tensor
 
 
@@ -97,3 +97,155 @@ def accept_filename(func: Callable) -> Callable:
   @functools.wraps(func)
   def wrapper(fn: Tensor | str | pathlib.Path): return func(fn if isinstance(fn, Tensor) else Tensor(pathlib.Path(fn)))
   return wrapper
+
+
+def _on_host(t: Tensor) -> Tensor: return t.to("CPU") if isinstance(t.device, str) and t.device.startswith("DISK") else t
+
+
+@accept_filename
+def safe_load_metadata(t: Tensor) -> tuple[Tensor, int, dict[str, Any]]:
+  """The bytes of a safetensors file, where the data starts, and the header. FormatError (a ValueError) when the header is not one to be trusted."""
+  raw = _on_host(t).data().tobytes()
+  start, _ = _core.safetensors_header(raw, len(raw), "safe_load_metadata")
+  return t, start, json.loads(raw[8:start])
+
+
+def safe_load(fn: Tensor | str | pathlib.Path) -> dict[str, Tensor]:
+  """The tensors of a safetensors file. Those of a file are its pages, read when they are used."""
+  if not isinstance(fn, Tensor): return _core.safe_load(str(fn))
+  t = _on_host(fn)
+  raw = t.data().tobytes()
+  start, entries = _core.safetensors_header(raw, len(raw), "safe_load")
+  return {name: t[start + begin:start + end].bitcast(dtype).reshape(tuple(shape)) for name, dtype, shape, begin, end in entries}
+
+
+def safe_save(tensors: dict[str, Tensor], fn: str | pathlib.Path, metadata: dict[str, Any] | None = None):
+  """Writes a safetensors file; an old one is replaced when the new one is complete."""
+  _core.safe_save(list(tensors.items()), str(fn), [(str(k), v if isinstance(v, str) else json.dumps(v)) for k, v in (metadata or {}).items()])
+
+
+@accept_filename
+def tar_extract(t: Tensor) -> dict[str, Tensor]:
+  """The regular files of a tar archive by name, as parts of its bytes."""
+  t = _on_host(t)
+  try: entries = _core.tar_entries(t.data().tobytes(), "tar_extract")
+  except _core.FormatError as e: raise tarfile.ReadError(str(e)) from e
+  return {name: t[at:at + size] for name, at, size in entries}
+
+
+@accept_filename
+def zip_extract(t: Tensor) -> dict[str, Tensor]:
+  """The files of a zip archive by name, as bytes."""
+  with zipfile.ZipFile(TensorIO(_on_host(t))) as z: return {i.filename: Tensor(z.read(i)) for i in z.infolist() if not i.is_dir()}
+
+
+# *** PyTorch's files ***
+
+class _Inert:
+  """Stands for any class a pickle names: nothing of it is run."""
+  def __init__(self, *args, **kwargs): pass
+  def __setstate__(self, state): pass
+  def __call__(self, *args, **kwargs): return _Inert()
+  def append(self, x): pass
+  def extend(self, x): pass
+  def __setitem__(self, k, v): pass
+
+
+class _Storage:
+  """Elements of one type that tensors share; `data` comes after the pickle in old files."""
+  def __init__(self, dtype, numel: int): self.dtype, self.numel, self.data = dtype, numel, None
+
+
+class _View:
+  """A tensor of a storage."""
+  def __init__(self, storage: _Storage, offset: int, size: tuple[int, ...], stride: tuple[int, ...]):
+    self.storage, self.offset, self.size, self.stride = storage, offset, tuple(size), tuple(stride)
+
+  def tensor(self) -> Tensor:
+    count, last = prod(self.size), self.offset + sum((n - 1) * st for n, st in zip(self.size, self.stride))
+    if self.offset < 0 or any(n < 0 for n in self.size) or any(st < 0 for st in self.stride) or (count and last >= self.storage.numel):
+      raise _core.FormatError(f"[torch_load] got a tensor of shape {self.size} beyond the {self.storage.numel} elements of its storage")
+    if count == 0: return Tensor.empty(*self.size, dtype=self.storage.dtype)
+    flat = self.storage.data.bitcast(self.storage.dtype)
+    axes = sorted((i for i, n in enumerate(self.size) if n != 1), key=lambda i: -self.stride[i])
+    dense, step = True, 1
+    for i in reversed(axes):
+      dense, step = dense and self.stride[i] == step, step * self.size[i]
+    if not dense:  # any strides: each element by its number
+      where = Tensor([self.offset], dtype=dtypes.int64).reshape((1,) * len(self.size))
+      for i, (n, st) in enumerate(zip(self.size, self.stride)):
+        where = where + (Tensor.arange(n, dtype=dtypes.int64) * st).reshape(tuple(n if i == j else 1 for j in range(len(self.size))))
+      return flat[where]
+    order = tuple(axes.index(i) for i in sorted(axes))
+    return flat[self.offset:self.offset + count].reshape(tuple(self.size[i] for i in axes)).permute(order).reshape(self.size)
+
+
+def _rebuild_tensor(storage, offset, size, stride, *_): return _View(storage, offset, size, stride)
+def _rebuild_parameter(data, *_): return data
+
+
+_storages = {"DoubleStorage": dtypes.float64, "FloatStorage": dtypes.float32, "HalfStorage": dtypes.float16, "BFloat16Storage": dtypes.bfloat16,
+             "LongStorage": dtypes.int64, "IntStorage": dtypes.int32, "ShortStorage": dtypes.int16, "CharStorage": dtypes.int8,
+             "ByteStorage": dtypes.uint8, "BoolStorage": dtypes.bool}
+_classes = {("torch._utils", "_rebuild_tensor"): _rebuild_tensor, ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
+            ("torch._utils", "_rebuild_parameter"): _rebuild_parameter, ("collections", "OrderedDict"): OrderedDict}
+
+
+class _Unpickler(pickle.Unpickler):
+  """Knows tensors and plain containers only; every other class becomes an _Inert."""
+  def __init__(self, file, storages: dict): super().__init__(file); self.storages = storages
+  def find_class(self, module, name):
+    if module == "torch" and name in _storages: return _storages[name]
+    return _classes.get((module, name), _Inert)
+  def persistent_load(self, pid):
+    if not (isinstance(pid, tuple) and len(pid) >= 5 and pid[0] == "storage"): raise _core.FormatError(f"[torch_load] got a reference {pid!r:.80}, expected a storage")
+    _, dtype, key, _, numel = pid[:5]
+    if not isinstance(numel, int) or numel < 0 or not isinstance(dtype, type(dtypes.uint8)):
+      raise _core.FormatError(f"[torch_load] got a storage of {numel!r:.40} elements of {dtype!r:.40}")
+    return self.storages.setdefault(str(key), _Storage(dtype, numel))
+
+
+def _tensors(x: Any) -> Any:
+  """x with every _View in it as a tensor."""
+  if isinstance(x, _View): return x.tensor()
+  if isinstance(x, dict): return type(x)((k, _tensors(v)) for k, v in x.items())
+  if isinstance(x, (list, tuple)): return type(x)(_tensors(v) for v in x)
+  return x
+
+
+@accept_filename
+def torch_load(t: Tensor) -> dict[str, Tensor]:
+  """What torch.save wrote, usually a state dict. No class of the file's is run. Also takes the format from before PyTorch 1.6."""
+  t = _on_host(t)
+  storages: dict[str, _Storage] = {}
+  file = io.BufferedReader(TensorIO(t), 1 << 20)
+  is_zip = zipfile.is_zipfile(file)
+  file.seek(0)
+  try:
+    if is_zip:
+      files = zip_extract(t)
+      name = next((n for n in files if n.endswith("data.pkl")), None)
+      if name is None: raise _core.FormatError("[torch_load] got a zip archive without data.pkl, expected what torch.save writes")
+      found = _Unpickler(io.BytesIO(files[name].data().tobytes()), storages).load()
+      for key, s in storages.items():
+        part = f"{name[:-len('data.pkl')]}data/{key}"
+        if part not in files: raise _core.FormatError(f"[torch_load] got no {part} in the archive")
+        s.data = files[part]
+    else:
+      if _Unpickler(file, storages).load() != 0x1950a86a20f9469cfc6c: raise _core.FormatError("[torch_load] got neither a zip archive nor the number old files begin with")
+      for _ in range(2): _Unpickler(file, storages).load()  # the version of the format; the machine's sizes of numbers
+      found, keys = _Unpickler(file, storages).load(), _Unpickler(file, storages).load()
+      at = file.tell()
+      for key in keys:
+        s, count = storages[str(key)], int.from_bytes(t[at:at + 8].data().tobytes(), "little")
+        if count != s.numel: raise _core.FormatError(f"[torch_load] got {count} elements of a storage of {s.numel}")
+        s.data = t[at + 8:at + 8 + count * s.dtype.itemsize]
+        at += 8 + count * s.dtype.itemsize
+  except (pickle.UnpicklingError, EOFError, KeyError, IndexError, AttributeError, TypeError) as e:
+    if isinstance(e, _core.Error): raise
+    raise _core.FormatError(f"[torch_load] the file is corrupt: {e}") from e
+  for s in storages.values():
+    if s.data is None or s.data.shape[0] < s.numel * s.dtype.itemsize:
+      raise _core.FormatError(f"[torch_load] got a storage without its {s.numel} elements")
+    s.data = s.data[:s.numel * s.dtype.itemsize]
+  return _tensors(found)
