@@ -35,7 +35,7 @@ class ContextVar:
   def value(self, v: Any) -> None:
     if not self._native: self._value = v
     # a dtype stands for its name, a bool for 0 or 1
-    else: _core.env_set(self.key, v if isinstance(v, str) else getattr(v, "name", None) or int(v))
+    else: _core.env_set(self.key, v if isinstance(v, str) else getattr(v, "spelling", None) or int(v))
 
   def __bool__(self) -> bool: return bool(self.value)
   def __int__(self) -> int: return int(self.value)

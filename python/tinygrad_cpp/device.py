@@ -56,7 +56,7 @@ class Renderer:
   def supported_dtypes(self) -> set[DType]:
     """Types kernels compute in, by themselves or (half, bfloat16) through float32. The 8-bit floats are for storage."""
     no_double = dtypes.long in EMULATED_DTYPES.tolist(dtypes)
-    return {d for d in _core.all_dtypes() if not d.name.startswith(("fp8", "weak", "void")) and not (no_double and d == dtypes.double)}
+    return {d for d in dtypes.all if d not in dtypes.fp8s and not (no_double and d == dtypes.double)}
 
   def __repr__(self) -> str: return f"<renderer {self.target!r}>"
 
