@@ -29,5 +29,6 @@ void bind_tensor_index(TensorClass& c);
 void bind_tensor_matrix(TensorClass& c);
 void bind_tensor_gradient(TensorClass& c);
 void bind_tensor_exchange(TensorClass& c);
+void bind_tensor_schedule(TensorClass& c);
 
 }  // namespace tg::python

@@ -75,6 +75,7 @@ void bind_tensor(nb::module_& m) {
   bind_tensor_matrix(c);
   bind_tensor_gradient(c);
   bind_tensor_exchange(c);
+  bind_tensor_schedule(c);
 }
 
 }  // namespace tg::python

@@ -1,6 +1,7 @@
 /// \file Tensors of constants, ranges and random numbers.
 #include "bind.h"
 #include "casters.h"
+#include "tinygrad/base/env.h"
 
 namespace tg::python {
 
@@ -102,6 +103,8 @@ void bind_tensor_creation(TensorClass& c) {
       "shape"_a, "a"_a = 0.01, "kwargs"_a);
   c.def_static("randperm", [](int64_t n, nb::kwargs k) { return Tensor::randperm(n, options_from(k, "randperm")); }, "n"_a, "kwargs"_a);
   c.def("multinomial", &Tensor::multinomial, "num_samples"_a = 1, "replacement"_a = false);
+  c.def_prop_rw_static(
+      "training", [](nb::handle) { return Tensor::training(); }, [](nb::handle, bool on) { env::set({"TRAINING", static_cast<int64_t>(on)}); });
   c.def("dropout", &Tensor::dropout, "p"_a = 0.5);
 }
 

@@ -104,7 +104,8 @@ nb::object to_ndarray(nb::handle self) {
   }
   std::vector<size_t> shape;
   for (int64_t n : t.shape().ints()) shape.push_back(static_cast<size_t>(n));
-  return nb::cast(nb::ndarray<nb::array_api>(const_cast<std::byte*>(bytes.data()), shape.size(), shape.data(), self, nullptr, d, nb::device::cpu::value));
+  return nb::cast(
+      nb::ndarray<nb::array_api>(const_cast<std::byte*>(bytes.data()), shape.size(), shape.data(), self, nullptr, d, nb::device::cpu::value));
 }
 
 nb::tuple reduce(const Tensor& t) {
@@ -114,9 +115,10 @@ nb::tuple reduce(const Tensor& t) {
     bytes = t.bytes();
   }
   nb::object grad = none_or(t.grad());
-  return nb::make_tuple(nb::module_::import_("tinygrad_cpp.tensor").attr("_unpickle"),
-                        nb::make_tuple(nb::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size()), std::string(strong_dtype(t.dtype()).name()),
-                                       to_python(t.shape()), t.device(), t.requires_grad(), t.is_param(), grad));
+  return nb::make_tuple(
+      nb::module_::import_("tinygrad_cpp.tensor").attr("_unpickle"),
+      nb::make_tuple(nb::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size()), std::string(strong_dtype(t.dtype()).name()),
+                     to_python(t.shape()), t.device(), t.requires_grad(), t.is_param(), grad));
 }
 
 }  // namespace

@@ -167,6 +167,30 @@ def test_requires_grad_of_older_versions():
     assert w.grad.tolist() == [3, 4] and x.grad is None
     assert not Tensor([1.0]).is_param_(False).is_param
 
+def test_training_mode_of_older_versions():
+    @Tensor.train()
+    def inside():
+        return Tensor.training
+    assert inside() and not Tensor.training
+    with Tensor.train():
+        assert Tensor.training
+        with Tensor.train(False):
+            assert not Tensor.training
+    Tensor.training = True
+    assert Tensor.training
+    Tensor.training = False
+    with Tensor.no_grad():
+        assert not Tensor.training
+
+
+def test_schedule_lists_what_realize_runs():
+    a, b = Tensor.rand(4, 4).realize(), Tensor.rand(4, 4).realize()
+    assert len((a + b).schedule()) == 1
+    x = (a @ b).relu().sum()
+    steps, linear = x.schedule(), x.schedule_linear()
+    assert len(steps) == len(linear.src) >= 1 and steps[-1].bufs
+    assert a.schedule() == []
+
 
 def test_threads_compute_side_by_side():
     results = [None] * 4

@@ -1,0 +1,85 @@
+/// \file The schedule of tensors, as a list of kernels and as a graph: what realize would run.
+#include "tinygrad/schedule/schedule.h"
+
+#include "bind.h"
+#include "casters.h"
+
+namespace tg::python {
+
+namespace {
+
+/// One step of a schedule.
+struct PyStep {
+  PyUOp call;  ///< CALL(kernel SINK or COPY, buffers...)
+  std::string metadata;
+};
+
+Tensors tensors_of(const Tensor& first, const nb::args& rest) {
+  Tensors t{first};
+  for (nb::handle h : rest) t.push_back(nb::cast<Tensor>(h));
+  return t;
+}
+
+/// The steps as nodes of the global graph. Buffers a schedule makes for itself become BUFFERs of their own.
+std::vector<PyStep> steps_of(const BoundSchedule& bound) {
+  GraphScope g;
+  std::vector<UOp> buffers(bound.inputs.begin(), bound.inputs.end());
+  const Schedule& s = *bound.schedule;
+  for (size_t i = buffers.size(); i < s.buffers.size(); i++)
+    buffers.push_back(new_buffer({s.buffers[i].size}, s.buffers[i].dtype, s.buffers[i].device));
+  std::vector<PyStep> steps;
+  for (const ScheduleCall& c : s.calls) {
+    UOps src;
+    if (c.kind == ScheduleCall::kKernel) src.push_back(import_graph(c.kernel->arena->graph(), c.kernel->sink));
+    else {
+      UOp from = buffers[static_cast<size_t>(c.buffers[1])];
+      src.push_back(UOp::make(Ops::COPY, from.dtype(), {from}, Arg(s.buffers[static_cast<size_t>(c.buffers[0])].device)));
+    }
+    for (int32_t b : c.buffers) src.push_back(buffers[static_cast<size_t>(b)]);
+    steps.push_back({PyUOp{UOpRef(UOp::make(Ops::CALL, dtypes::void_, src))}, c.metadata});
+  }
+  return steps;
+}
+
+BoundSchedule scheduled(const Tensors& t) {
+  nb::gil_scoped_release release;
+  return schedule(t);
+}
+
+PyUOp linear_of(const BoundSchedule& bound) {
+  std::vector<PyStep> steps = steps_of(bound);
+  GraphScope g;
+  UOps calls;
+  for (const PyStep& s : steps) calls.push_back(s.call.get());
+  return {UOpRef(UOp::make(Ops::LINEAR, dtypes::void_, calls))};
+}
+
+}  // namespace
+
+void bind_tensor_schedule(TensorClass& c) {
+  nb::class_<PyStep> step(c, "ScheduleItem", "One kernel or copy.");
+  step.def_prop_ro("ast", [](const PyStep& s) { return PyUOp{UOpRef(s.call.get().src(0))}; });
+  step.def_prop_ro("bufs", [](const PyStep& s) {
+    nb::list l;
+    for (UOp b : s.call.get().srcs().subspan(1)) l.append(nb::cast(PyUOp{UOpRef(b)}));
+    return nb::tuple(l);
+  });
+  step.def_prop_ro("metadata", [](const PyStep& s) { return s.metadata; });
+  c.def(
+      "schedule", [](const Tensor& t, nb::args lst) { return steps_of(scheduled(tensors_of(t, lst))); }, "lst"_a,
+      "The kernels and copies that realize would run, in order.");
+  c.def(
+      "schedule_linear", [](const Tensor& t, nb::args lst) { return linear_of(scheduled(tensors_of(t, lst))); }, "lst"_a,
+      "The schedule as a LINEAR of CALLs.");
+  c.def(
+      "linear_with_vars",
+      [](const Tensor& t, nb::args lst) {
+        BoundSchedule bound = scheduled(tensors_of(t, lst));
+        nb::dict vars;
+        for (const auto& [name, value] : bound.vars) vars[name.c_str()] = value;
+        return nb::make_tuple(linear_of(bound), vars);
+      },
+      "lst"_a, "The schedule as a LINEAR of CALLs, and the values of the variables.");
+}
+
+}  // namespace tg::python
