@@ -15,4 +15,5 @@ NB_MODULE(_core, m) {
   bind_device(m);
   bind_counters(m);
   bind_nn(m);
+  bind_optim(m);
 }

@@ -100,11 +100,11 @@ void LossScaler::set(double value) {
   value_ = value;
   scale_.assign(Tensor::from(std::vector<float>{static_cast<float>(value)}, Shape{}, {.device = scale_.device()})).realize();
 }
-bool LossScaler::step(Optimizer& optimizer) {
-  if (!unscaled_) unscale(optimizer.params());
+bool LossScaler::step(AnyOptimizer& optimizer, const Tensors& params) {
+  if (!unscaled_) unscale(params);
   unscaled_ = false;
   Tensors all, finite;
-  for (const Tensor& t : with_gradients(optimizer.params(), "LossScaler")) {
+  for (const Tensor& t : with_gradients(params, "LossScaler")) {
     all.push_back(t.grad());
     finite.push_back(t.grad().isfinite().all().to(scale_.device()));
   }

@@ -55,7 +55,8 @@ class LossScaler {
   /// Divides the gradients by the scale, for clipping before step(); at most once a step.
   void unscale(const Tensors& params);
   /// A step of the optimizer if all gradients are finite (true), else none and a smaller scale.
-  bool step(Optimizer& optimizer);
+  bool step(AnyOptimizer& optimizer, const Tensors& params);
+  bool step(Optimizer& optimizer) { return step(optimizer, optimizer.params()); }
   double scale() const { return value_; }
 
  private:

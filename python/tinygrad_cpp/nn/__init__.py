@@ -5,7 +5,7 @@ from .. import _core
 from ..dtype import dtypes
 from ..helpers import TRAINING, flatten, make_tuple, prod
 from ..tensor import Tensor
-from . import optim, state, datasets  # noqa: F401
+from . import optim, state, datasets, lr_scheduler, train, data  # noqa: F401
 
 
 def _uniform(bound: float, *shape: int) -> Tensor: return Tensor.uniform(*shape, low=-bound, high=bound).is_param_()

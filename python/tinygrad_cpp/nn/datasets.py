@@ -7,7 +7,7 @@ from ..tensor import Tensor
 
 def mnist(device: str | None = None, fashion: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
   """MNIST or Fashion-MNIST: images (60000, 1, 28, 28) and (10000, 1, 28, 28)."""
-  return _core.nn_mnist(device, fashion)
+  return _core.nn_mnist(device, bool(fashion))
 
 
 def cifar(device: str | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
