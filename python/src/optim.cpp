@@ -61,7 +61,7 @@ void bind_schedulers(nb::module_& m) {
                           int64_t cooldown,
                           double min_lr) { new (self) ReduceLROnPlateau(lr, {maximize, factor, patience, threshold, relative, cooldown, min_lr}); })
       .def("step", &ReduceLROnPlateau::step, "metric"_a)
-      .def_prop_ro("rate", &ReduceLROnPlateau::rate)
+      .def_prop_ro("rate", [](const ReduceLROnPlateau& s) { return s.rate(); })
       .def_prop_ro("best", &ReduceLROnPlateau::best);
 }
 

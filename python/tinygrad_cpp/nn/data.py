@@ -10,5 +10,5 @@ def DataLoader(*tensors: Tensor, batch_size: int = 1, shuffle: bool = False, see
                device: str | None = None, transforms: Sequence[Callable] = (), progress: str = ""):
   """Batches of the rows of tensors, in an order that seed and the number of the epoch determine; each batch is a list with a part of every tensor.
   workers: threads that read up to prefetch batches ahead. transforms: functions of the list, applied in turn. progress: label of a progress bar."""
-  return _train.DataLoader([t if isinstance(t, Tensor) else Tensor(t) for t in tensors], batch_size, shuffle, seed, drop_last, workers, prefetch, device,
+  return _train.DataLoader([t if isinstance(t, Tensor) else Tensor(t) for t in tensors], batch_size, shuffle, seed, drop_last, workers, prefetch, device or "",
                            list(transforms), progress)
