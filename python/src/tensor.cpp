@@ -19,10 +19,15 @@ void bind_tensor(nb::module_& m) {
   c.def_prop_ro("shape", [](const Tensor& t) { return to_python(t.shape()); });
   c.def_prop_ro("dtype", &Tensor::dtype);
   c.def_prop_ro("device", [](const Tensor& t) -> nb::object {
+    // Only numbers have no place; what zeros() and the like made will be stored on the default device.
     std::string d;
     {
       GraphScope g;
-      d = device_of(t.uop());
+      UOp u = t.uop();
+      d = device_of(u);
+      if (d.empty())
+        for (UOp n : u.toposort())
+          if (n.is_const() && n.tag()) d = t.device();
     }
     return d.empty() ? nb::none() : nb::object(nb::str(d.c_str()));
   });

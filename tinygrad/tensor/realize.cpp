@@ -12,6 +12,7 @@
 #include "tinygrad/tensor/function.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/ops.h"
+#include "tinygrad/tensor/stored_view.h"
 #include "tinygrad/uop/eval.h"
 
 namespace tg {
@@ -171,10 +172,24 @@ bool literal_bytes(const Tensor& t, std::vector<std::byte>& out) {
 }
 }  // namespace
 
+/// A view of storage that cannot gather its elements.
+static bool needs_another_device(const Tensor& t) {
+  GraphScope g;
+  UOp u = current_view(t.uop());
+  if (!on_storage_device(u)) return false;
+  while (u.in(Ops::RESHAPE | Ops::DETACH | Ops::BITCAST)) u = current_view(u.src(0));
+  return !u.in(Ops::BUFFER | Ops::COPY) && !is_effect_target(u);
+}
+
 std::span<const std::byte> Tensor::bytes() const {
   uop_of(*this, "data");
-  realize();
   Impl& i = *impl_;
+  if (needs_another_device(*this)) {
+    std::span<const std::byte> there = to(Device::default_name()).bytes();
+    i.host.assign(there.begin(), there.end());
+    return i.host;
+  }
+  realize();
   if (i.keep) {
     Buffer* b = static_cast<Buffer*>(i.keep.get());
     return {static_cast<const std::byte*>(b->data()), static_cast<size_t>(b->nbytes())};

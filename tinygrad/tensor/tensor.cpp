@@ -9,6 +9,7 @@
 #include "tinygrad/schedule/schedule.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/ops.h"
+#include "tinygrad/tensor/stored_view.h"
 
 namespace tg {
 using namespace tensor_detail;
@@ -198,6 +199,11 @@ Tensor Tensor::bitcast(DType d) const {
   Shape shape = shape_of(u);
   TG_CHECK(ShapeError, !shape.empty() && shape.back().value() * from % to == 0, "[bitcast] got shape ", shape, " of ", u.dtype(),
            ", expected a last axis whose ", from, "-byte elements fill whole elements of ", d, " (", to, " bytes)");
+  if (on_storage_device(u)) {
+    Shape reshaped = shape;
+    reshaped.back() = shape.back().value() * from / to;
+    if (UOp same = storage_as(u, d, reshaped)) return s(same);
+  }
   Tensor bits = bitcast(uints[from]);
   if (from > to) {  // one element becomes several, low bits first
     int64_t k = from / to;
@@ -274,9 +280,13 @@ Tensor Tensor::to(const std::string& device) const {
   std::string name = Device::canonical(device);
   const std::string& from = device_of(u);
   if (from == name) return *this;
-  if (from.empty()) return name == Device::default_name() ? *this : s(own_storage(u, name));
+  if (from.empty()) {
+    if (name == Device::default_name()) return *this;
+    if (Device::get(name).computes()) return s(own_storage(u, name));
+    u = own_storage(u, Device::default_name());
+  }
   u = ops::strong(u);
-  Tensor t = s(UOp::make(Ops::COPY, u.dtype(), {u}, Arg(name)));
+  Tensor t = s(on_storage_device(u) ? copy_from_storage(u, name) : UOp::make(Ops::COPY, u.dtype(), {u}, Arg(name)));
   copy_marks(*t.impl_, *impl_);
   if (impl_->grad) t.impl_->grad = Tensor(impl_->grad).to(name).impl_;
   return t;
