@@ -14,6 +14,7 @@ void bind_errors(nb::module_& m);
 void bind_dtype(nb::module_& m);
 void bind_env(nb::module_& m);
 void bind_uop(nb::module_& m);
+void bind_matcher(nb::module_& m);
 void bind_tensor(nb::module_& m);
 void bind_device(nb::module_& m);
 void bind_counters(nb::module_& m);

@@ -1,5 +1,7 @@
 #include "casters.h"
 
+#include "graph.h"
+
 #include <cmath>
 #include <cstring>
 
@@ -51,7 +53,7 @@ std::optional<SInt> sint_from(nb::handle h) {
 }
 
 nb::object to_python(const SInt& s) {
-  if (s.symbolic()) return nb::cast(PyUOp{UOpRef(s.uop())});
+  if (s.symbolic()) return wrap(UOpRef(s.uop()));
   return nb::int_(s.value());
 }
 

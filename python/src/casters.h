@@ -18,9 +18,14 @@ namespace tg::python {
 
 namespace nb = nanobind;
 
-/// What Python's class UOp holds: a node with an owner.
+/// What Python's class UOp holds: a node with an owner. Made by wrap() (graph.h) alone.
 struct PyUOp {
+  explicit PyUOp(UOpRef r) : ref(std::move(r)) {}
+  PyUOp(PyUOp&&) = default;
+  PyUOp(const PyUOp&) = delete;
+  ~PyUOp();
   UOpRef ref;
+  bool interned = false;  ///< the node's one object, not a temporary
   UOp get() const { return ref.get(); }
 };
 

@@ -11,6 +11,7 @@ NB_MODULE(_core, m) {
   bind_dtype(m);
   bind_env(m);
   bind_uop(m);
+  bind_matcher(m);
   bind_tensor(m);
   bind_device(m);
   bind_counters(m);

@@ -3,6 +3,7 @@
 
 #include "bind.h"
 #include "casters.h"
+#include "graph.h"
 
 namespace tg::python {
 
@@ -10,7 +11,7 @@ namespace {
 
 /// One step of a schedule.
 struct PyStep {
-  PyUOp call;  ///< CALL(kernel SINK or COPY, buffers...)
+  UOpRef call;  ///< CALL(kernel SINK or COPY, buffers...)
   std::string metadata;
 };
 
@@ -36,7 +37,7 @@ std::vector<PyStep> steps_of(const BoundSchedule& bound) {
       src.push_back(UOp::make(Ops::COPY, from.dtype(), {from}, Arg(s.buffers[static_cast<size_t>(c.buffers[0])].device)));
     }
     for (int32_t b : c.buffers) src.push_back(buffers[static_cast<size_t>(b)]);
-    steps.push_back({PyUOp{UOpRef(UOp::make(Ops::CALL, dtypes::void_, src))}, c.metadata});
+    steps.push_back({UOpRef(UOp::make(Ops::CALL, dtypes::void_, src)), c.metadata});
   }
   return steps;
 }
@@ -46,22 +47,21 @@ BoundSchedule scheduled(const Tensors& t) {
   return schedule(t);
 }
 
-PyUOp linear_of(const BoundSchedule& bound) {
-  std::vector<PyStep> steps = steps_of(bound);
-  GraphScope g;
+nb::object linear_of(const BoundSchedule& bound) {
+  const std::vector<PyStep> steps = steps_of(bound);
   UOps calls;
   for (const PyStep& s : steps) calls.push_back(s.call.get());
-  return {UOpRef(UOp::make(Ops::LINEAR, dtypes::void_, calls))};
+  return made([&] { return UOp::make(Ops::LINEAR, dtypes::void_, calls); });
 }
 
 }  // namespace
 
 void bind_tensor_schedule(TensorClass& c) {
   nb::class_<PyStep> step(c, "ScheduleItem", "One kernel or copy.");
-  step.def_prop_ro("ast", [](const PyStep& s) { return PyUOp{UOpRef(s.call.get().src(0))}; });
+  step.def_prop_ro("ast", [](const PyStep& s) { return wrap(UOpRef(s.call.get().src(0))); });
   step.def_prop_ro("bufs", [](const PyStep& s) {
     nb::list l;
-    for (UOp b : s.call.get().srcs().subspan(1)) l.append(nb::cast(PyUOp{UOpRef(b)}));
+    for (UOp b : s.call.get().srcs().subspan(1)) l.append(wrap(UOpRef(b)));
     return nb::tuple(l);
   });
   step.def_prop_ro("metadata", [](const PyStep& s) { return s.metadata; });

@@ -1,6 +1,7 @@
 /// \file The class Tensor: how it is made from Python values, and what it is.
 #include "bind.h"
 #include "casters.h"
+#include "graph.h"
 #include "tensor_input.h"
 #include "tinygrad/runtime/device.h"
 
@@ -34,12 +35,10 @@ void bind_tensor(nb::module_& m) {
   c.def_prop_ro("ndim", &Tensor::ndim);
   c.def_prop_ro("T", &Tensor::T);
   c.def_prop_ro("uop", [](const Tensor& t) {
-    GraphScope g;
-    return PyUOp{UOpRef(t.uop())};
+    return wrap(UOpRef(t.uop()));
   });
   c.def_prop_ro("lazydata", [](const Tensor& t) {
-    GraphScope g;
-    return PyUOp{UOpRef(t.uop())};
+    return wrap(UOpRef(t.uop()));
   });
   c.def("numel", [](const Tensor& t) -> nb::object {
     Shape s = t.shape();

@@ -240,6 +240,13 @@ class Buffer:
         self._native.copy_in(initial_value)
     if preallocate: self.allocate()
 
+  @classmethod
+  def _of(cls, native: Any) -> Buffer:
+    """A buffer of the library."""
+    self = cls.__new__(cls)
+    self.options, self._keep, self._base, self.offset, self._native = None, None, None, native.offset, native
+    return self
+
   @property
   def device(self) -> str: return self._native.device
   @property

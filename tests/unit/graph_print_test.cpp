@@ -1,6 +1,8 @@
 /// \file How graphs read: expressions, trees, programs, dot.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tinygrad/uop/graph.h"
 #include "tinygrad/uop/print.h"
 
@@ -30,6 +32,23 @@ TEST_F(GraphPrint, Expressions) {
   UOps red{a_};
   EXPECT_EQ(render_expr(p.index({a_}).load().reduce(Ops::ADD, red)), "reduce_add(p1[r0], r0)");
   EXPECT_EQ(render_expr(UOp()), "UOp()");
+}
+
+TEST_F(GraphPrint, Python) {
+  EXPECT_EQ(render_python((a_ + b_) * 4), "((r0+r1)*4)");
+  EXPECT_EQ(render_python(a_ * 4 + b_), "(r0*4+r1)");
+  EXPECT_EQ(render_python(a_ + (b_ + n_)), "(r0+(r1+n))");
+  EXPECT_EQ(render_python(a_ / 4 % 2), "(r0//4%2)");
+  EXPECT_EQ(render_python((a_ * 4 + b_) < 7), "((r0*4+r1)<7)");
+  EXPECT_EQ(render_python((a_ < 3).logical_not()), "((r0<3)!=True)");
+  EXPECT_EQ(render_python((a_ < 3).where(a_, b_)), "(r0 if (r0<3) else r1)");
+  EXPECT_EQ(render_python(a_.maximum(b_)), "max(r0, r1)");
+  const auto number = [](double v) { return render_python(UOp::constant(ConstValue(v), dtypes::float64)); };
+  EXPECT_EQ(number(0.1), "0.1");
+  EXPECT_EQ(number(-2.0), "-2.0");
+  EXPECT_EQ(number(1e22), "1e+22");
+  EXPECT_EQ(number(1e-7), "1e-07");
+  EXPECT_EQ(number(INFINITY), "inf");
 }
 
 TEST_F(GraphPrint, SharingDoesNotExplode) {

@@ -1,6 +1,7 @@
 /// \file Printing of graphs; no recursion, and the text depends on structure alone.
 #include "tinygrad/uop/print.h"
 
+#include <charconv>
 #include <cmath>
 #include <sstream>
 #include <unordered_map>
@@ -129,6 +130,87 @@ std::string render_expr(UOp root) {
     done.emplace(u, std::move(s));
   }
   return done.at(root).text;
+}
+
+namespace {
+std::string python_float(double v) {
+  if (std::isnan(v)) return "nan";
+  if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
+  char digits[64];
+  const double a = std::abs(v);
+  const auto format = a != 0 && (a < 1e-4 || a >= 1e16) ? std::chars_format::scientific : std::chars_format::fixed;
+  std::string s(digits, std::to_chars(digits, digits + sizeof digits, v, format).ptr);
+  if (format == std::chars_format::fixed && s.find('.') == std::string::npos) s += ".0";
+  return s;
+}
+
+std::string without_parens(const std::string& s) {
+  if (s.size() < 2 || s.front() != '(' || s.back() != ')') return s;
+  int depth = 0;
+  for (size_t i = 0; i + 1 < s.size(); i++) {
+    depth += (s[i] == '(') - (s[i] == ')');
+    if (depth == 0) return s;
+  }
+  return s.substr(1, s.size() - 2);
+}
+
+std::string python(UOp u, const auto& of) {
+  const auto call = [&](std::string text) {
+    text += "(";
+    for (uint32_t i = 0; i < u.nsrc(); i++) text += (i ? ", " : "") + of(u.src(i));
+    return text + ")";
+  };
+  switch (u.op()) {
+    case Ops::CONST:
+      if (u.is_invalid()) return "Invalid";
+      if (u.dtype().is_bool()) return u.const_int() ? "True" : "False";
+      return u.dtype().is_float() ? python_float(u.const_float()) : literal(u);
+    case Ops::RANGE: return range_name(u);
+    case Ops::SPECIAL: return u.arg<std::string>();
+    case Ops::PARAM:
+    case Ops::BUFFER: {
+      const ParamArg& a = u.arg<ParamArg>();
+      return a.name.empty() ? (u.is(Ops::PARAM) ? "p" : "b") + std::to_string(a.slot) : a.name;
+    }
+    case Ops::AFTER: return of(u.src(0));
+    case Ops::CAST: return str("(", u.dtype().name(), ")(", of(u.src(0)), ")");
+    case Ops::NEG: return "(-" + of(u.src(0)) + ")";
+    case Ops::RECIPROCAL: return "(1/" + of(u.src(0)) + ")";
+    case Ops::MULACC: return "(" + of(u.src(0)) + "*" + of(u.src(1)) + "+" + of(u.src(2)) + ")";
+    case Ops::WHERE: return "(" + of(u.src(1)) + " if " + of(u.src(0)) + " else " + of(u.src(2)) + ")";
+    case Ops::INDEX: {
+      std::string s = of(u.src(0));
+      for (uint32_t i = 1; i < u.nsrc(); i++) s += "[" + without_parens(of(u.src(i))) + "]";
+      return s;
+    }
+    case Ops::STACK: {
+      std::string s = "{";
+      for (uint32_t i = 0; i < u.nsrc(); i++) s += (i ? "," : "") + of(u.src(i));
+      return s + "}";
+    }
+    default: break;
+  }
+  if (const Infix f = infix_of(u.op()); f.sign && u.nsrc() == 2) {
+    // Python chains comparisons: their operands keep what they have.
+    const bool chains = groups::kComparison.has(u.op());
+    const auto operand = [&](UOp s, int least) {
+      const Infix i = infix_of(s.op());
+      return !chains && i.sign && !groups::kComparison.has(s.op()) && i.level >= least ? without_parens(of(s)) : of(s);
+    };
+    return "(" + operand(u.src(0), f.level) + f.sign + operand(u.src(1), f.level + 1) + ")";
+  }
+  return call(lower(name_of(u.op())));
+}
+}  // namespace
+
+std::string render_python(UOp root) {
+  std::unordered_map<UOp, std::string> done;
+  for (UOp u : root.toposort()) {
+    std::string s = python(u, [&](UOp k) -> const std::string& { return done.at(k); });
+    if (s.size() > kLongest && u != root) s = "v" + std::to_string(u.id());
+    done.emplace(u, std::move(s));
+  }
+  return done.at(root);
 }
 
 std::string print_tree(UOp root) {

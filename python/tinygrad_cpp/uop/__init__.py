@@ -1,2 +1,2 @@
-"""The graph."""
-from .ops import UOp  # noqa: F401
+"""The graph everything is made of: its operations and their groups."""
+from .._enums import GroupOp, Ops  # noqa: F401
