@@ -34,19 +34,16 @@ void bind_tensor(nb::module_& m) {
   });
   c.def_prop_ro("ndim", &Tensor::ndim);
   c.def_prop_ro("T", &Tensor::T);
-  c.def_prop_ro("uop", [](const Tensor& t) {
-    return wrap(UOpRef(t.uop()));
-  });
-  c.def_prop_ro("lazydata", [](const Tensor& t) {
-    return wrap(UOpRef(t.uop()));
-  });
+  c.def_prop_ro("uop", [](const Tensor& t) { return wrap(UOpRef(t.uop())); });
+  c.def_prop_ro("lazydata", [](const Tensor& t) { return wrap(UOpRef(t.uop())); });
   c.def("numel", [](const Tensor& t) -> nb::object {
     Shape s = t.shape();
     if (!s.symbolic()) return nb::int_(s.numel());
-    GraphScope g;
-    UOp n = UOp::constant(int64_t{1});
-    for (const SInt& d : s) n = n * d.uop();
-    return to_python(SInt(n));
+    return made([&] {
+      UOp n = UOp::constant(int64_t{1});
+      for (const SInt& d : s) n = n * d.uop();
+      return n;
+    });
   });
   c.def(
       "size",
