@@ -149,6 +149,10 @@ void bind_tensor_data(TensorClass& c) {
       },
       "dtype"_a = nb::none(), "copy"_a = nb::none());
   c.def("data", [](nb::handle self) {
+    if (const Tensor& t = nb::cast<const Tensor&>(self); t.numel() == 0) {  // a memoryview with a size of 0 cannot be read
+      nb::object none = nb::steal(PyMemoryView_FromObject(nb::bytes("", 0).ptr()));
+      return none.attr("cast")(format_of(native(t).dtype()));
+    }
     PyObject* v = PyMemoryView_FromObject(self.ptr());
     if (!v) throw nb::python_error();
     return nb::steal(v);

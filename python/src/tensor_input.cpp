@@ -33,18 +33,20 @@ void push(Flat& f, const Scalar& s) {
 
 bool is_sequence(nb::handle h) { return PyList_Check(h.ptr()) || PyTuple_Check(h.ptr()); }
 
-void flatten(nb::handle h, size_t depth, Flat& f) {
+void flatten(nb::handle h, size_t depth, bool typed, Flat& f) {
   if (!is_sequence(h)) {
     TG_CHECK(ValueError, depth == f.shape.size(), "[Tensor] got lists of different depth, expected all elements at depth ", f.shape.size());
-    std::optional<Scalar> s = scalar_from(h);
-    TG_CHECK(DTypeError, s, "[Tensor] got an element of type ", Py_TYPE(h.ptr())->tp_name, ", expected bool, int or float");
+    const bool plain = PyBool_Check(h.ptr()) || PyFloat_Check(h.ptr()) || PyLong_Check(h.ptr());
+    std::optional<Scalar> s;
+    if (plain || typed) s = scalar_from(h);  // NumPy's numbers have a type of their own: the user says which counts
+    TG_CHECK(DTypeError, s, "[Tensor] got an element of type ", Py_TYPE(h.ptr())->tp_name, ", expected bool, int or float, or a dtype");
     return push(f, *s);
   }
   int64_t n = PySequence_Size(h.ptr());
   TG_CHECK(ValueError, depth < f.shape.size() && n == f.shape[depth], "[Tensor] got lists of different length, expected ",
            depth < f.shape.size() ? f.shape[depth] : 0, " elements");
   PyObject** items = PySequence_Fast_ITEMS(h.ptr());
-  for (int64_t i = 0; i < n; i++) flatten(items[i], depth + 1, f);
+  for (int64_t i = 0; i < n; i++) flatten(items[i], depth + 1, typed, f);
 }
 
 Tensor from_list(nb::handle data, TensorOptions o) {
@@ -56,7 +58,7 @@ Tensor from_list(nb::handle data, TensorOptions o) {
     if (n == 0) break;
     h = nb::borrow(PySequence_Fast_ITEMS(h.ptr())[0]);
   }
-  flatten(data, 0, f);
+  flatten(data, 0, o.dtype.has_value(), f);
   DType d = o.dtype ? *o.dtype : dtypes::default_float();
   if (!o.dtype && f.any && !f.any_float) {
     d = f.all_bool ? dtypes::bool_ : dtypes::default_int();

@@ -378,6 +378,29 @@ TEST(Decomp, PowersOfFloat32) {
   const auto out = values_of<float>(f({bytes_of(x), bytes_of(y)}));
   for (size_t i = 0; i < x.size(); i++) EXPECT_LE(ulp_error<float>(out[i], powl(x[i], y[i])), 1.0) << x[i] << " ^ " << y[i] << " = " << out[i];
 }
+TEST(Decomp, PowersOfFloat64) {
+  const double special[] = {0.,  -0., 1.,   -1., INFINITY, -INFINITY,         NAN,   2.,     -2.,    3.,
+                            -3., 0.5, -0.5, 1.5, -1.5,     9007199254740991., 1e308, 1e-310, -1e-310};
+  std::vector<double> x, y;
+  for (double a : special)
+    for (double b : special) x.push_back(a), y.push_back(b);
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 100000; i++) {
+    const int range = random() % 2 ? 40 : 1;  // near 1 the exponents are large
+    x.push_back(
+        std::ldexp(1. + static_cast<double>(random() >> 12) * 0x1p-52, static_cast<int>(random() % static_cast<uint64_t>(range)) - range / 2));
+    const double most = 1020 / std::max(1e-3, std::fabs(std::log2(x.back())));
+    y.push_back(random() % 2 ? static_cast<double>(static_cast<int>(random() % 21) - 10)
+                             : static_cast<double>(static_cast<int64_t>(random())) * 0x1p-63 * most);
+  }
+  for (bool fma : {false, true}) {
+    TestRenderer r(plain_ops(fma), {});
+    Function f({dtypes::float64, dtypes::float64}, [](const UOps& a) { return UOp::alu(Ops::POW, {a[0], a[1]}); }, r, &native_target(fma));
+    const auto out = values_of<double>(f({bytes_of(x), bytes_of(y)}));
+    for (size_t i = 0; i < x.size(); i++)
+      EXPECT_LE(ulp_error<double>(out[i], powl(x[i], y[i])), 1.5) << std::hexfloat << x[i] << " ^ " << y[i] << " = " << out[i];
+  }
+}
 TEST(Decomp, SimpleOperationsWithoutNativeOnes) {
   using enum Ops;
   TestRenderer r(ADD | MUL | RECIPROCAL | CMPLT | CMPNE | WHERE | AND | OR | XOR | SHL | SHR | CDIV | CMOD | SQRT, {});

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "tinygrad/codegen/decomp.h"
 
@@ -63,7 +64,8 @@ constexpr int32_t kInversePi26[] = {
     0x17fa8b5, 0x3527bac, 0x1faf97c, 0x17b3d07, 0xe7de29,  0x1292ea6, 0x2fed7ec, 0x11f8d5d, 0x21580c,  0x3046fc7, 0x2daeafc, 0xcfbc20,
 };
 
-UOp exp2_of(UOp x, bool fma) {
+/// 2^(x + rest); `rest` is below the last place of x.
+UOp exp2_of(UOp x, bool fma, UOp rest = {}) {
   const Format& f = format(x.dtype());
   const bool single = f.type == dtypes::float32;
   // Beyond these the result is 0 or inf; a NaN passes both comparisons.
@@ -73,6 +75,7 @@ UOp exp2_of(UOp x, bool fma) {
   UOp t = x + ConstValue(f.magic), n = t.bitcast(f.bits), r = x - (t + ConstValue(-f.magic));
   const int64_t magic_bits = single ? std::bit_cast<int32_t>(static_cast<float>(f.magic)) : std::bit_cast<int64_t>(f.magic);
   n = n + ConstValue(-magic_bits);
+  if (rest) r = r + rest;
   UOp p = muladd(r, polynomial(r, single ? std::span<const double>(kExp2f) : std::span<const double>(kExp2), fma), r.const_like(1.0), fma);
   // Two factors: the first product is exact, the second overflows or becomes denormal in one rounding.
   UOp half = n >> ConstValue(1);
@@ -111,6 +114,64 @@ UOp log2_of(UOp x, bool fma) {
   result = both(x.const_like(0.0) < x, x < x.const_like(kInf))
                .where(result, x.eq(x.const_like(0.0)).where(x.const_like(-kInf), (x < x.const_like(0.0)).where(x.const_like(kNaN), x)));
   return result;
+}
+
+// ---- float64 in two parts, of which the second is what the first rounds off ----
+struct Parts {
+  UOp high, low;
+};
+Parts exact_sum(UOp a, UOp b) {  // |a| >= |b|, or a is 0
+  UOp s = a + b;
+  return {s, b - (s - a)};
+}
+Parts exact_product(UOp a, UOp b, bool fma) {
+  UOp p = a * b;
+  if (fma) return {p, UOp::alu(Ops::MULACC, {a, b, p * ConstValue(-1.0)})};
+  auto leading = [](UOp v) { return (v.bitcast(dtypes::int64) & ConstValue(-(int64_t{1} << 27))).bitcast(dtypes::float64); };
+  UOp ah = leading(a), al = a - ah, bh = leading(b), bl = b - bh;
+  return {p, ((ah * bh - p) + ah * bl + al * bh) + al * bl};
+}
+Parts product(Parts a, Parts b, bool fma) {
+  Parts p = exact_product(a.high, b.high, fma);
+  return exact_sum(p.high, p.low + (a.high * b.low + a.low * b.high));
+}
+
+/// log2 of a positive finite number to 2^-66 or so: 2 / ln 2 * (s + s^3 / 3 + s^5 / 5 + ...) with s = f / (2 + f), plus the exponent.
+Parts log2_in_parts(UOp x, bool fma) {
+  const Format& f = format(dtypes::float64);
+  UOp small = x < x.const_like(0x1p-1022), bits = small.where(x * ConstValue(0x1p53), x).bitcast(f.bits);
+  constexpr int64_t kRoot = 0x3fe6a09e667f3bcd;
+  UOp i = bits + ConstValue(-kRoot);
+  UOp m = ((i & ConstValue((int64_t{1} << 52) - 1)) + ConstValue(kRoot)).bitcast(f.type);
+  UOp e = (i >> ConstValue(52)).cast(f.type) + small.where(x.const_like(-53.0), x.const_like(0.0));
+  UOp g = m + ConstValue(-1.0), divisor = g + ConstValue(2.0), lost = g - (divisor - divisor.const_like(2.0));
+  UOp quotient = UOp::alu(Ops::FDIV, {g, divisor});
+  Parts back = exact_product(quotient, divisor, fma);
+  Parts s{quotient, UOp::alu(Ops::FDIV, {((g - back.high) - back.low) - quotient * lost, divisor})};
+  std::vector<double> series;
+  for (int k = 2; k <= 13; k++) series.push_back(1.0 / (2 * k + 1));
+  auto number = [&](double v) { return x.const_like(ConstValue(v)); };
+  Parts square = product(s, s, fma), third = product(product(s, square, fma), {number(0x1.5555555555555p-2), number(0x1.5555555555555p-56)}, fma);
+  UOp tail = s.high * square.high * square.high * polynomial(square.high, series, fma);
+  Parts sum = exact_sum(s.high, third.high);
+  sum = exact_sum(sum.high, sum.low + (third.low + s.low + tail));
+  Parts scaled = product(sum, {number(0x1.71547652b82fep+1), number(0x1.777d0ffda0d24p-55)}, fma);  // 2 / ln 2
+  Parts whole = exact_sum(e, scaled.high);                                                          // an exponent of 0 leaves it as it is
+  return exact_sum(whole.high, whole.low + scaled.low);
+}
+
+/// x^y for x >= 0; at most 1.5 ulp off.
+UOp pow_double(UOp x, UOp y, bool fma) {
+  UOp zero = x.const_like(0.0), inf = x.const_like(kInf);
+  Parts l = log2_in_parts(x, fma);
+  UOp regular = both(zero < x, x < inf);
+  UOp special = x.eq(zero).where(x.const_like(-kInf), x);  // 0, infinity and NaN
+  l = {regular.where(l.high, special), regular.where(l.low, zero)};
+  Parts p = exact_product(y, l.high, fma);
+  UOp rest = p.low + y * l.low;
+  // Where the result is 0 or infinite, what was rounded off may be no number.
+  UOp counts = both(p.high < p.high.const_like(2000.0), p.high.const_like(-2000.0) < p.high);
+  return exp2_of(p.high, fma, counts.where(rest, zero));
 }
 
 /// x / pi in the making: sum + lost, up to an integer whose parity the lowest bit of `parity` has.
@@ -214,7 +275,7 @@ UOp decompose_pow(UOp x, UOp y, bool fma) {
   const Format& f = format(x.dtype());
   UOp one = x.const_like(1.0), zero = x.const_like(0.0), a = magnitude(x, f);
   auto wide = [](UOp v) { return v.cast(dtypes::float64); };
-  UOp r = exp2_of(wide(y) * log2_of(wide(a), fma), fma).cast(f.type);
+  UOp r = f.type == dtypes::float64 ? pow_double(a, y, fma) : exp2_of(wide(y) * log2_of(wide(a), fma), fma).cast(f.type);
   r = both(a.eq(one), y.eq(y)).where(one, r);  // 0 * inf in the exponent
   UOp whole = is_integer(y), odd = both(whole, is_integer(y * ConstValue(0.5)).logical_not());
   UOp negative = x.bitcast(f.bits) < UOp::constant(ConstValue(0), f.bits);

@@ -268,7 +268,7 @@ Tensor Tensor::index(const std::vector<Index>& indices) const {
     Shape wide = g.valid.shape();
     wide.insert(wide.begin(), g.shape.size() - wide.size(), SInt(1));
     wide.insert(wide.end(), full.size() - g.shape.size(), SInt(1));
-    r = g.valid.reshape(wide).where(r, 0);
+    r = g.valid.reshape(wide).where(r, Tensor(0).cast(r.dtype()));
   }
   if (g.together && g.places[0] > 0) {
     std::vector<int> back;

@@ -29,7 +29,7 @@ Tensor Tensor::dot(const Tensor& w, std::optional<DType> dtype) const {
   if (b.size() == 2 && a.size() > 1) y = y.unsqueeze(0);
   Tensor p = x * y;
   Tensor r = p.sum({.axis = -1, .dtype = dtype});
-  return s(!dtype && p.dtype().is_int() ? r.cast(p.dtype()) : r);
+  return s(dtype ? r : r.cast(p.dtype()));
 }
 
 Tensor Tensor::linear(const Tensor& weight, const Tensor& bias, std::optional<DType> dtype) const {

@@ -121,7 +121,7 @@ Tensor Tensor::shrink_to(const Shape& want) const {
 namespace {
 using PadList = std::vector<std::pair<int64_t, int64_t>>;
 
-Tensor pad_constant(const OpScope& s, const Tensor& t, const PadList& p, double value) {
+Tensor pad_constant(const OpScope& s, const Tensor& t, const PadList& p, const Scalar& value) {
   const Shape sh = t.shape();
   std::vector<std::pair<SInt, SInt>> keep;
   ops::Pairs grow;
@@ -141,9 +141,9 @@ Tensor pad_constant(const OpScope& s, const Tensor& t, const PadList& p, double 
   }
   Tensor x = t.shrink(keep);
   UOp base = ops::pad(x.uop(), grow);
-  if (value == 0) return s(base);
+  if (value.value.as_double() == 0) return s(base);
   Tensor inside = s(ops::pad(ops::full(x.shape(), true, dtypes::bool_), grow));
-  return inside.where(s(base), Tensor(value).cast(strong_dtype(x.dtype())));
+  return inside.where(s(base), Tensor::scalar(value));
 }
 
 Tensor pad_edges(Tensor x, const PadList& p, bool reflect) {
@@ -212,7 +212,7 @@ Tensor Tensor::pad(const Ints& padding, const PadOptions& o) const {
   return s(pad(p, o));
 }
 
-Tensor Tensor::pad_to(const Shape& want, double value) const {
+Tensor Tensor::pad_to(const Shape& want, const Scalar& value) const {
   OpScope s;
   const Shape sh = shape();
   TG_CHECK(ShapeError, want.size() == sh.size(), "[pad_to] got ", want, " for shape ", sh, ", expected as many axes");

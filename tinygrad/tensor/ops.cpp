@@ -59,7 +59,10 @@ UOp flip(UOp x, const std::vector<int>& axes) {
 ConstValue identity_of(Ops op, DType d) {
   if (op == Ops::ADD) return d.is_float() ? ConstValue(0.0) : ConstValue(0);
   if (op == Ops::MUL) return d.is_float() ? ConstValue(1.0) : ConstValue(1);
-  if (d.is_float()) return ConstValue(-std::numeric_limits<double>::infinity());
+  if (d.is_float()) {
+    const double inf = -std::numeric_limits<double>::infinity(), least = truncate_float(inf, d);
+    return ConstValue(least == inf ? inf : truncate_float(-1e30, d));  // some 8-bit floats have no infinity
+  }
   return ConstValue(int_min(d));
 }
 

@@ -105,8 +105,9 @@ struct CrossEntropyOptions {
   double label_smoothing = 0;
   std::optional<int64_t> ignore_index = {};  ///< labels that count for nothing
 };
+/// `value` takes part in the result's type: a tensor of integers padded with 0.5 is weakfloat.
 struct PadOptions {
-  double value = 0;
+  Scalar value = 0;
   enum Mode : uint8_t { kConstant, kReflect, kReplicate, kCircular } mode = kConstant;
 };
 struct UniformOptions {

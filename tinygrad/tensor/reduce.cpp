@@ -61,7 +61,7 @@ Tensor Tensor::min(const ReduceOptions& o) const {
 Tensor Tensor::mean(const ReduceOptions& o) const {
   OpScope s;
   UOp u = uop_of(*this, "mean");
-  DType in = strong_dtype(u.dtype()), out = in.is_float() ? in : dtypes::default_float();
+  DType in = strong_dtype(u.dtype()), out = u.dtype().is_float() ? u.dtype() : dtypes::float32;
   Tensor sum = cast(sum_acc_dtype(in)).sum({.axis = o.axis, .keepdim = o.keepdim});
   return s((sum.cast(least_upper_float(sum.dtype())) * (1.0 / static_cast<double>(count(shape_of(u), o.axis, "mean")))).cast(out));
 }
@@ -78,7 +78,9 @@ std::pair<Tensor, Tensor> Tensor::var_mean(const VarOptions& o) const {
   OpScope s;
   Tensor m = mean({.axis = o.axis, .keepdim = true});
   double n = static_cast<double>(std::max<int64_t>(0, count(shape(), o.axis, "var") - o.correction));
-  Tensor v = (*this - m).square().sum({.axis = o.axis, .keepdim = o.keepdim}) / n;
+  DType out = is_floating_point() ? dtype() : dtypes::float32;
+  Tensor squares = (*this - m).square();
+  Tensor v = (squares.cast(sum_acc_dtype(squares.dtype())).sum({.axis = o.axis, .keepdim = o.keepdim}) / n).cast(out);  // n may not fit half
   if (!o.keepdim) m = m.reshape(v.shape());
   return {v, m};
 }

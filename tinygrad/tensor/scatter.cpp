@@ -38,7 +38,7 @@ Tensor Tensor::gather(int axis, const Tensor& index) const {
   UOps src{uop()};
   for (size_t k = 0; k < sh.size(); k++) src.push_back(static_cast<int>(k) == a ? i.uop() : number_line(is[k].value(), k, sh.size()).uop());
   Tensor r = from_uop(UOp::make(Ops::INDEX, src[0].dtype(), src));
-  return s(valid.defined() ? valid.where(r, 0) : r);
+  return s(valid.defined() ? valid.where(r, Tensor(0).cast(r.dtype())) : r);
 }
 
 namespace {

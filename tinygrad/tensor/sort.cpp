@@ -27,44 +27,73 @@ Tensor order_by_counting(const Tensor& x, bool descending) {
   return (place.unsqueeze(-2) == count.unsqueeze(-1)).where(count, 0).sum({.axis = -1, .dtype = dtypes::int32});
 }
 
-/// Values of at most 32 bits as int64 keys in the same order (upper half), with the position below: all different, so the order is stable.
-Tensor keys_of(const Tensor& x, bool descending) {
+/// Bits of floats as integers in the same order: every NaN the greatest, -0 like 0.
+Tensor ordered_bits(const Tensor& x, DType bits, int64_t magnitude) {
+  Tensor b = (x == 0).where(x.zeros_like(), x).bitcast(bits);
+  return b ^ ((b >> (8 * bits.itemsize() - 1)) & Tensor(magnitude));
+}
+
+/// What a network sorts by: `key`, and among equal ones `place`. The key alone where it contains the place.
+struct Keys {
+  Tensor key, place;
+};
+
+/// Values of at most 32 bits as int64 keys in the same order (upper half), with the place below: all different, so the order is stable.
+Keys narrow_keys(const Tensor& x, bool descending) {
   DType d = x.dtype();
   Tensor key;
   if (d.is_float()) {
-    // Sign and magnitude to two's complement; every NaN the greatest, -0 like 0.
-    bool wide = d.itemsize() == 4;
-    DType bits = wide ? dtypes::int32 : dtypes::int16;
-    Tensor b = (x == 0).where(x.zeros_like(), x).bitcast(bits), flipped = b ^ ((b >> (wide ? 31 : 15)) & Tensor(wide ? INT32_MAX : INT16_MAX));
-    key = x.isnan().where(static_cast<int64_t>(INT32_MAX), flipped.to_long());
+    Tensor b = d.itemsize() == 4 ? ordered_bits(x, dtypes::int32, INT32_MAX) : ordered_bits(x, dtypes::int16, INT16_MAX);
+    key = x.isnan().where(static_cast<int64_t>(INT32_MAX), b.to_long());
   } else {
     key = x.to_long();
     if (d == dtypes::uint32) key = key - (int64_t{1} << 31);
   }
-  return ((descending ? ~key : key) << 32) + Tensor::arange(x.shape(-1)).to_long();
+  return {((descending ? ~key : key) << 32) + Tensor::arange(x.shape(-1)).to_long(), {}};
+}
+Keys wide_keys(const Tensor& x, bool descending) {
+  DType d = x.dtype();
+  Tensor key = x;
+  if (d == dtypes::float64) key = x.isnan().where(INT64_MAX, ordered_bits(x, dtypes::int64, INT64_MAX));
+  else if (d == dtypes::uint64) key = x.bitcast(dtypes::int64) ^ Tensor(INT64_MIN);
+  if (descending) key = ~key;
+  return {key, Tensor::arange(x.shape(-1)).to_int().expand(x.shape())};
 }
 
-/// Sorts the last axis of distinct int64 numbers: blocks of 2m are merged from two sorted halves, first element against last, then at halving
-/// distances.
-Tensor bitonic(Tensor keys) {
-  const Shape sh = keys.shape();
+/// Sorts the last axis: blocks of 2m are merged from two sorted halves, first element against last, then at halving distances. Returns the places.
+Tensor bitonic(Keys keys) {
+  const Shape sh = keys.key.shape();
   int64_t n = sh.back().value(), full = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))), rows = Shape(sh.begin(), sh.end() - 1).numel();
-  keys = keys.reshape(rows, n);
-  if (full > n) keys = Tensor::cat({keys, Tensor::full({rows, full - n}, INT64_MAX, {.dtype = dtypes::int64})}, 1);
-  keys = keys.contiguous();
-  auto exchange = [&](const Tensor& a, const Tensor& b, bool mirrored) {
-    Tensor lo = a.minimum(b), hi = a.maximum(b);
-    keys = Tensor::stack({lo, mirrored ? hi.flip(-1) : hi}, 2).reshape(rows, full).contiguous();
+  const bool paired = keys.place.defined();
+  auto prepared = [&](const Tensor& t, int64_t filler) {
+    Tensor r = t.reshape(rows, n);
+    if (full > n) r = Tensor::cat({r, Tensor::full({rows, full - n}, filler, {.dtype = t.dtype()})}, 1);
+    return r.contiguous();
+  };
+  keys.key = prepared(keys.key, INT64_MAX);
+  if (paired) keys.place = prepared(keys.place, INT32_MAX);
+  auto exchange = [&](const Shape& blocks, bool mirrored) {
+    auto half = [&](const Tensor& t, int which) {
+      Tensor h = t.reshape(blocks)(Slice(), Slice(), which);
+      return mirrored && which ? h.flip(-1) : h;
+    };
+    auto joined = [&](const Tensor& lo, const Tensor& hi) {
+      return Tensor::stack({lo, mirrored ? hi.flip(-1) : hi}, 2).reshape(rows, full).contiguous();
+    };
+    Tensor a = half(keys.key, 0), b = half(keys.key, 1);
+    if (!paired) {
+      keys.key = joined(a.minimum(b), a.maximum(b));
+      return;
+    }
+    Tensor p = half(keys.place, 0), q = half(keys.place, 1), swap = (a > b) | ((a == b) & (p > q));
+    keys.place = joined(swap.where(q, p), swap.where(p, q)), keys.key = joined(a.minimum(b), a.maximum(b));
   };
   for (int64_t m = 1; m < full; m *= 2) {
-    Tensor halves = keys.reshape(rows, full / (2 * m), 2, m);
-    exchange(halves(Slice(), Slice(), 0), halves(Slice(), Slice(), 1).flip(-1), true);
-    for (int64_t d = m / 2; d > 0; d /= 2) {
-      Tensor pairs = keys.reshape(rows, full / (2 * d), 2, d);
-      exchange(pairs(Slice(), Slice(), 0), pairs(Slice(), Slice(), 1), false);
-    }
+    exchange({rows, full / (2 * m), 2, m}, true);
+    for (int64_t d = m / 2; d > 0; d /= 2) exchange({rows, full / (2 * d), 2, d}, false);
   }
-  return keys.shrink_to({rows, n}).reshape(sh);
+  Tensor place = paired ? keys.place : keys.key & static_cast<int64_t>(UINT32_MAX);
+  return place.shrink_to({rows, n}).reshape(sh).to_int();
 }
 }  // namespace
 
@@ -76,9 +105,10 @@ std::pair<Tensor, Tensor> Tensor::sort(int axis, bool descending) const {
   int last = static_cast<int>(sh.size()) - 1;
   Tensor x = transpose(a, last).cast(strong_dtype(dtype()));
   int64_t n = x.shape(-1);
-  bool narrow = x.dtype().itemsize() <= 4 && !x.dtype().is_fp8();
-  Tensor index = n > kCountUpTo && narrow ? (bitonic(keys_of(x.detach(), descending)) & static_cast<int64_t>(UINT32_MAX)).to_int()
-                                          : order_by_counting(x.detach(), descending);
+  Tensor v = x.dtype().is_fp8() ? x.detach().to_float() : x.detach();
+  Tensor index = n <= kCountUpTo             ? order_by_counting(v, descending)
+                 : v.dtype().itemsize() <= 4 ? bitonic(narrow_keys(v, descending))
+                                             : bitonic(wide_keys(v, descending));
   index = index.contiguous();
   return {s(x.gather(last, index).transpose(a, last)), s(index.transpose(a, last))};
 }

@@ -173,7 +173,7 @@ class Tensor {
   }
   /// {left, right, top, bottom, ...}, the last axis first.
   Tensor pad(const Ints& padding, const PadOptions& o = {}) const;
-  Tensor pad_to(const Shape& shape, double value = 0) const;  ///< grows at the end; -1 keeps a size
+  Tensor pad_to(const Shape& shape, const Scalar& value = 0) const;  ///< grows at the end; -1 keeps a size
   Tensor shrink_to(const Shape& shape) const;                 ///< keeps [0, n) of each axis; -1 keeps it whole
   Tensor flip(const std::vector<int>& axes) const;
   Tensor flip(int axis) const { return flip(std::vector<int>{axis}); }
