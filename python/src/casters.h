@@ -83,18 +83,6 @@ template <> struct type_caster<tg::DType> {
   static handle from_cpp(tg::DType d, rv_policy, cleanup_list*) noexcept { return tg::python::dtype_object(d).inc_ref(); }
 };
 
-/// Unknown names are an error here too, which the caster of any optional must not throw.
-template <> struct type_caster<std::optional<tg::DType>> {
-  NB_TYPE_CASTER(std::optional<tg::DType>, const_name("DType | str | None"))
-  bool from_python(handle src, uint8_t, cleanup_list*) {
-    value = src.is_none() ? std::nullopt : tg::python::dtype_from(src);
-    return src.is_none() || value.has_value();
-  }
-  static handle from_cpp(const std::optional<tg::DType>& d, rv_policy, cleanup_list*) noexcept {
-    return (d ? tg::python::dtype_object(*d) : handle(Py_None)).inc_ref();
-  }
-};
-
 template <> struct type_caster<tg::SInt> {
   NB_TYPE_CASTER(tg::SInt, const_name("int | UOp"))
   bool from_python(handle src, uint8_t, cleanup_list*) {
