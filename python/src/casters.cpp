@@ -118,7 +118,7 @@ Shape shape_from(nb::handle sequence, bool none_keeps) {
     std::optional<SInt> s;
     if (none_keeps && h.is_none()) s = SInt(-1);
     else s = sint_from(h);
-    if (!s) throw ValueError(str("a size must be an integer or a UOp, got ", nb::cast<std::string>(nb::repr(h))).c_str());
+    if (!s) throw ValueError(str("shape must be int or UOp, got ", nb::cast<std::string>(nb::repr(h))).c_str());
     shape.push_back(*s);
   }
   return shape;

@@ -41,6 +41,7 @@ void bind_errors(nb::module_& m) {
   classes[kValue].also = {PyExc_ValueError, PyExc_AssertionError};
   classes[kFormat].also = {PyExc_ValueError};
   classes[kFile].also = {PyExc_FileNotFoundError};
+  classes[kGradient].also = {PyExc_AssertionError};
   classes[kMemory].also = {PyExc_MemoryError};
   for (Class& c : classes) {
     nb::list bases;

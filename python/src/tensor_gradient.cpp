@@ -4,6 +4,19 @@
 
 namespace tg::python {
 
+namespace {
+/// The same Python object as long as it is the same tensor: code keeps x.grad and compares it by `is`.
+nb::object grad_of(nb::handle self) {
+  Tensor g = nb::cast<const Tensor&>(self).grad();
+  if (!g.defined()) return nb::none();
+  nb::dict d = self.attr("__dict__");
+  if (nb::object seen = d.get("_grad", nb::none()); nb::isinstance<Tensor>(seen) && nb::cast<const Tensor&>(seen).is_same(g)) return seen;
+  nb::object fresh = nb::cast(g);
+  d["_grad"] = fresh;
+  return fresh;
+}
+}  // namespace
+
 void bind_tensor_gradient(TensorClass& c) {
   c.def(
       "backward",
@@ -21,10 +34,12 @@ void bind_tensor_gradient(TensorClass& c) {
       },
       "targets"_a, "gradient"_a = nb::none());
   c.def_prop_rw(
-      "grad", [](const Tensor& t) { return none_or(t.grad()); },
-      [](Tensor& t, std::optional<Tensor> g) {
-        if (g) t.set_grad(*g);
-        else t.zero_grad();
+      "grad", &grad_of,
+      [](nb::handle self, nb::object g) {
+        Tensor& t = nb::cast<Tensor&>(self);
+        if (g.is_none()) t.zero_grad();
+        else t.set_grad(nb::cast<Tensor>(g));
+        self.attr("__dict__")["_grad"] = g;
       },
       nb::arg().none());
   c.def_prop_rw(

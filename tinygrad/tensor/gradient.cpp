@@ -325,6 +325,7 @@ static UOp seed_of(const Tensor& root, const Tensor& seed, const char* op) {
     return ops::full(shape, 1.0, u.dtype());
   }
   UOp s = uop_of(seed, op);
+  if (shape_of(s) != shape && !shape.symbolic() && shape_of(s).numel() == 1 && shape.numel() == 1) s = ops::reshape(s, shape);
   TG_CHECK(ShapeError, shape_of(s) == shape, "[", op, "] got a gradient of shape ", shape_of(s), ", expected ", shape);
   return ops::cast(s, u.dtype());
 }
@@ -374,17 +375,15 @@ const Tensor& Tensor::backward(const Tensor& seed) const {
   auto& chosen = any_asked ? asked : others;
   bool only_root = std::all_of(chosen.begin(), chosen.end(), [&](auto& p) { return p->uop.get() == root; });
   bool leaf = impl_->requires_grad.value_or(false);
-  TG_CHECK(GradientError, leaf || !(chosen.empty() || only_root),
-           "[backward] got a tensor that depends on no other live float tensor (keep a handle of the leaves, or call requires_grad_() on them)",
-           is_realized()
-               ? ": it was realized and its history dropped; call backward() before realize() or item(), or requires_grad_() on the leaves first"
-               : "");
+  TG_CHECK(GradientError, leaf || !only_root || !is_realized(),
+           "[backward] got a tensor that depends on no other live float tensor: it was realized and its history dropped; call backward() before "
+           "realize() or item(), or requires_grad_() on the leaves first");
   UOps nodes;
   for (auto& p : chosen) nodes.push_back(p->uop);
   UOps grads = compute_gradient(root, start, nodes);
   for (size_t i = 0; i < chosen.size(); i++) {
-    if (!grads[i]) continue;
-    Tensor t(chosen[i]), grad = s(grads[i]);
+    if (!grads[i] && any_asked) continue;
+    Tensor t(chosen[i]), grad = grads[i] ? s(grads[i]) : t.zeros_like();  // no differentiable way leads there
     if (!chosen[i]->grad) chosen[i]->grad = grad.impl_;
     else t.grad().assign(t.grad() + grad);
   }
