@@ -195,7 +195,7 @@ def bitcast(x: Any, in_dtype: DType, out_dtype: DType) -> Any:
 def _to_np_dtype(dtype: DType):
   import numpy as np
   if dtype == dtypes.bfloat16 or dtype in dtypes.fp8s: return np.float32
-  return None if dtype.fmt is None else np.dtype(dtype.fmt).type
+  return None if dtype.fmt is None else np.dtype(np.dtype(dtype.fmt).str).type  # by width: "q" alone would be longlong
 
 
 def _from_np_dtype(npdtype) -> DType:
