@@ -24,11 +24,8 @@ void bind_tensor(nb::module_& m) {
     std::string d;
     {
       GraphScope g;
-      UOp u = t.uop();
-      d = device_of(u);
-      if (d.empty())
-        for (UOp n : u.toposort())
-          if (n.is_const() && n.tag()) d = t.device();
+      d = device_of(t.uop());
+      if (d.empty() && (t.uop().tag() || !shape_of(t.uop()).empty())) d = t.device();
     }
     return d.empty() ? nb::none() : nb::object(nb::str(d.c_str()));
   });
