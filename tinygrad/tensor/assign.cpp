@@ -152,8 +152,10 @@ UOps readers_of(const Writes& w) {
         stack.pop_back();
         continue;
       }
-      if (g.forwarded(u)) {
-        reads.set(u, no), stack.pop_back();
+      if (g.forwarded(u)) {  // computed: into memory that is about to be overwritten, or not
+        UOp b = memory_of(u);
+        bool old = std::find(w.buffers.begin(), w.buffers.end(), b) != w.buffers.end();
+        reads.set(u, old ? b : no), stack.pop_back();
         continue;
       }
       size_t before = stack.size();
