@@ -76,6 +76,8 @@ void bind_tensor_index(TensorClass& c) {
         std::optional<Tensor> value = operand_from(v);
         bool made = !nb::isinstance<Tensor>(v);
         if (!value) value = tensor_from(v, {.dtype = t.dtype(), .device = t.device()});
+        TG_CHECK(DTypeError, made || !value->dtype().is_weak() || least_upper_dtype(t.dtype(), value->dtype()) == t.dtype(),
+                 "[setitem] got a value of ", value->dtype(), " for a tensor of ", t.dtype(), ", expected one that fits: cast the value");
         TG_CHECK(Error, !t.has_other_uses(made ? Tensor() : *value),
                  "[setitem] can't setitem on a tensor with other uses: a pending tensor was computed from it. Realize that one first, or write to a "
                  "clone");

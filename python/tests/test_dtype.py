@@ -116,7 +116,7 @@ def test_values_of_a_type():
 
 
 def test_numpy_types():
-  for d, n in ints.items(): assert D._to_np_dtype(d) is n and D._from_np_dtype(n) is d and Tensor(np.ones(2, n)).dtype is d
+  for d, n in ints.items(): assert np.dtype(D._to_np_dtype(d)) == n and D._from_np_dtype(n) is d and Tensor(np.ones(2, n)).dtype is d
   assert D._to_np_dtype(dtypes.bfloat16) is np.float32 and D._from_np_dtype(np.dtype("float16")) is dtypes.half
 
 

@@ -135,7 +135,7 @@ Tensor Tensor::randn(const Shape& shape, const TensorOptions& o) {
   return stored(s, unit_normal(shape, device).cast(o.dtype.value_or(dtypes::default_float())), device, o.requires_grad);
 }
 Tensor Tensor::randn_like(std::optional<DType> dtype) const {
-  return randn(shape(), {.dtype = dtype.value_or(strong_dtype(this->dtype())), .device = device()});
+  return randn(shape(), {.dtype = dtype.value_or(this->dtype()), .device = device()});
 }
 /// The options with this tensor's type and device where they name none.
 static TensorOptions like(const Tensor& t, TensorOptions o) {

@@ -1,0 +1,1 @@
+"""Devices by module, as tinygrad names them."""

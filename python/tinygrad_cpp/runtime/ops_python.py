@@ -1,0 +1,2 @@
+"""How scalars are stored."""
+from ..dtype import from_storage_scalar, to_storage_scalar  # noqa: F401
