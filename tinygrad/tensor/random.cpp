@@ -139,7 +139,7 @@ Tensor Tensor::randn_like(std::optional<DType> dtype) const {
 }
 /// The options with this tensor's type and device where they name none.
 static TensorOptions like(const Tensor& t, TensorOptions o) {
-  if (!o.dtype) o.dtype = strong_dtype(t.dtype());
+  if (!o.dtype) o.dtype = t.dtype();
   if (o.device.empty()) o.device = t.device();
   return o;
 }
