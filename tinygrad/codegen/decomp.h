@@ -13,7 +13,7 @@ namespace tg {
 UOp lower_index_dtype(UOp sink);
 
 /// Types the renderer does not compute in: bfloat16, fp8 and (where missing) float16 are their bits in memory and float32 in registers, rounded after
-/// every operation. Types in `emulated` count as missing.
+/// every operation. Types in `emulated` count as missing. Casts of float64 to float16 go through float32.
 UOp decompose_dtypes(UOp sink, const Renderer& renderer, DTypeSet emulated = {});
 
 /// int64 and uint64 as two words each, where the renderer does not compute in int64 or `emulated` has it. Index arithmetic is not touched: this comes

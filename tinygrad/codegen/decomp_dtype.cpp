@@ -107,6 +107,9 @@ UOp to_odd(UOp v) {
   return UOp::alu(Ops::AND, {even, inexact}).where(neighbour, f);  // what overflowed becomes the greatest finite number
 }
 
+/// Processors have no such instruction for vectors, and compilers call a function for each lane.
+bool is_double_to_half(UOp u) { return u.is(Ops::CAST) && u.dtype() == dtypes::float16 && u.src(0).dtype() == dtypes::float64; }
+
 constexpr OpSet kExact = Ops::WHERE | Ops::MAX | Ops::NEG | Ops::TRUNC;  // of exact operands
 
 struct Emulation {
@@ -115,7 +118,7 @@ struct Emulation {
   bool emulated(DType d) const { return d.is_float() && !d.is_weak() && d.itemsize() < 4 && (!renderer.supports(d) || without.has(d)); }
 
   UOp converted(UOp v, DType from, DType to) const {  // v stands for a value of type `from`
-    if (!emulated(to)) return v.cast(to);
+    if (!emulated(to)) return from == dtypes::float64 && to == dtypes::float16 ? to_odd(v).cast(to) : v.cast(to);
     if (from == to) return v;
     if (emulated(from)) return rounded(v, to);
     if (from == dtypes::float64 && to != dtypes::bfloat16) return rounded(to_odd(v), to);
@@ -155,13 +158,13 @@ UOp decompose_dtypes(UOp sink, const Renderer& renderer, DTypeSet emulated) {
   Emulation e{renderer, emulated};
   const UOps order = sink.toposort();
   bool any = false;
-  for (UOp u : order) any |= e.emulated(u.dtype());
+  for (UOp u : order) any |= e.emulated(u.dtype()) || is_double_to_half(u);
   if (!any) return sink;
   MemoScope memo;
   UOps src;
   for (UOp u : order) {
     src.clear();
-    bool changed = e.emulated(u.dtype());
+    bool changed = e.emulated(u.dtype()) || is_double_to_half(u);
     for (UOp s : u.srcs()) src.push_back(memo.get(s)), changed |= src.back() != s;
     memo.set(u, changed ? e.node(u, src) : u);
   }

@@ -132,7 +132,9 @@ Tensor Tensor::rand_like(std::optional<DType> dtype) const { return rand(shape()
 Tensor Tensor::randn(const Shape& shape, const TensorOptions& o) {
   OpScope s;
   std::string device = Device::canonical(o.device);
-  return stored(s, unit_normal(shape, device).cast(o.dtype.value_or(dtypes::default_float())), device, o.requires_grad);
+  DType d = o.dtype.value_or(dtypes::default_float());
+  TG_CHECK(DTypeError, !d.is_weak(), "[randn] got dtype ", d, ", expected one with a size");
+  return stored(s, unit_normal(shape, device).cast(d), device, o.requires_grad);
 }
 Tensor Tensor::randn_like(std::optional<DType> dtype) const {
   return randn(shape(), {.dtype = dtype.value_or(this->dtype()), .device = device()});
