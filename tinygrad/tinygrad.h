@@ -14,6 +14,7 @@
 #include "tinygrad/nn/transforms.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/tensor/function.h"
+#include "tinygrad/tensor/jit.h"
 #include "tinygrad/tensor/tensor.h"
 #include "tinygrad/tensor/variable.h"
 #include "tinygrad/uop/uop.h"

@@ -11,6 +11,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/engine/compile.h"
 #include "tinygrad/engine/counters.h"
+#include "tinygrad/engine/replay.h"
 #include "tinygrad/engine/report.h"
 #include "tinygrad/runtime/device.h"
 
@@ -56,7 +57,17 @@ std::shared_ptr<const Compiled> compile_schedule(const Schedule& s) {
   return result;
 }
 
-int64_t extent_of(const Program& p, const std::vector<int64_t>& vars) {
+struct Range {
+  const char *begin, *end;
+};
+Range bytes_of(Buffer& b) {
+  auto* p = static_cast<const char*>(b.handle());
+  return {p, p + b.nbytes()};
+}
+bool overlap(const Range& a, const Range& b) { return a.begin < b.end && b.begin < a.end; }
+}  // namespace
+
+int64_t thread_extent_of(const Program& p, std::span<const int64_t> vars) {
   if (!p.thread_extent) return 1;
   if (p.thread_extent.is_const()) return static_cast<int64_t>(p.thread_extent.const_int());
   ArenaScope scope(*p.arena);
@@ -67,16 +78,6 @@ int64_t extent_of(const Program& p, const std::vector<int64_t>& vars) {
   UOp e = p.thread_extent.substitute(values);
   return static_cast<int64_t>(vmax(e));
 }
-
-struct Range {
-  const char *begin, *end;
-};
-Range bytes_of(Buffer& b) {
-  auto* p = static_cast<const char*>(b.handle());
-  return {p, p + b.nbytes()};
-}
-bool overlap(const Range& a, const Range& b) { return a.begin < b.end && b.begin < a.end; }
-}  // namespace
 
 ScheduleRun::ScheduleRun(const BoundSchedule& bound) : schedule_(bound.schedule), vars_(bound.vars) {
   const Schedule& s = *schedule_;
@@ -150,7 +151,7 @@ void ScheduleRun::run() {
     LaunchArgs args;
     args.buffers = handles.data(), args.nbuffers = static_cast<int>(handles.size());
     args.vars = vars.data(), args.nvars = static_cast<int>(vars.size());
-    args.thread_extent = extent_of(*k.program, vars);
+    args.thread_extent = thread_extent_of(*k.program, vars);
     const auto t0 = debug >= 2 ? Clock::now() : Clock::time_point();
     k.executable->launch(args);
     GlobalCounters::kernels++;
@@ -162,6 +163,14 @@ void ScheduleRun::run() {
       report_kernel(*k.program, call, s.buffers[static_cast<size_t>(call.buffers[0])].device, seconds);
     }
     temporaries.clear();
+  }
+  if (recording_runs() && env::CAPTURING) {
+    std::vector<RecordedRun>* runs = record_runs(nullptr);
+    record_runs(runs);
+    RecordedRun r{schedule_, buffers_, vars_, compiled->calls};
+    for (size_t i = 0; i < r.buffers.size(); i++)
+      if (s.buffers[i].kind == ScheduleBuffer::kInternal) r.buffers[i].reset();
+    runs->push_back(std::move(r));
   }
   if (debug >= 1)
     report_run(s, std::chrono::duration<double>(compiled_at - start).count(), std::chrono::duration<double>(Clock::now() - compiled_at).count());

@@ -202,6 +202,73 @@ void finish_effects(const Writes& w) {
   });
 }
 
+Tensors pending_writes(bool fresh) {
+  Tensors out;
+  GraphScope g;
+  each_live([&](Tensor::Impl& i) {
+    UOp u = current_view(i.uop);
+    while (u.in(kViewOps)) u = u.src(0);
+    if (is_effect(u) && !Graph::global().forwarded(u) && (fresh || !is_fresh(memory_of(u)))) out.push_back(Tensor(i.shared_from_this()));
+  });
+  return out;
+}
+
+void settle(std::vector<Touched>& touched) {
+  GraphScope scope;
+  std::unordered_map<const Buffer*, size_t> index;
+  for (size_t i = 0; i < touched.size(); i++) index.emplace(touched[i].memory.get(), i), touched[i].node = UOpRef();
+  auto find = [&](UOp buffer) -> Touched* {
+    if (!buffer.is(Ops::BUFFER)) return nullptr;
+    auto it = index.find(buffer_table::get(static_cast<uint64_t>(buffer.arg<ParamArg>().slot)).get());
+    return it == index.end() ? nullptr : &touched[it->second];
+  };
+  Tensors waiting;
+  for (const Tensor& t : pending_writes(true))
+    if (find(memory_of(t.uop()))) waiting.push_back(t);
+  if (!waiting.empty()) realize(waiting);
+  Writes w;
+  each_live([&](Tensor::Impl& i) {
+    UOp b = memory_of(i.uop);
+    if (Touched* t = find(b); t && t->written && std::find(w.buffers.begin(), w.buffers.end(), b) == w.buffers.end()) w.buffers.push_back(b);
+  });
+  if (!w.buffers.empty()) {
+    Tensors readers;
+    for (UOp r : readers_of(w)) readers.push_back(Tensor::from_uop(r));
+    if (!readers.empty()) realize(readers);
+  }
+  std::unordered_map<UOp, uint32_t> direct;  // BUFFER -> tensors that are it
+  each_live([&](Tensor::Impl& i) {
+    UOp b = memory_of(i.uop);
+    if (find(b)) direct[b] += i.uop.get() == b;
+  });
+  std::unordered_map<UOp, UOp> fresh;
+  for (UOp b : w.buffers)
+    if (b.node()->refs.load() != direct[b]) {
+      const ParamArg& arg = b.arg<ParamArg>();
+      UOp n = new_buffer(shape_of(b), b.dtype(), arg.device);
+      buffer_table::attach(static_cast<uint64_t>(n.arg<ParamArg>().slot), buffer_table::get(static_cast<uint64_t>(arg.slot)));
+      n.node()->flags |= b.node()->flags & Node::kNeedsGrad;
+      b.node()->flags |= kStale, fresh[b] = n;
+    }
+  direct.clear();
+  each_live([&](Tensor::Impl& i) {
+    UOp u = i.uop, b = u;
+    while (b.in(kViewOps)) b = b.src(0);
+    if (auto it = fresh.find(b); it != fresh.end()) set_uop(i, rebased(u, b, it->second));
+    b = memory_of(i.uop);
+    if (find(b)) direct[b] += i.uop.get() == b;
+  });
+  for (auto [b, n] : direct) {
+    Touched& t = *find(b);
+    if (t.node) {  // several nodes for one memory: look again each time
+      t.refs = 0;
+      continue;
+    }
+    t.node = b;
+    t.refs = b.node()->refs.load() == n + 1 ? n + 1 : 0;
+  }
+}
+
 }  // namespace tensor_detail
 
 using namespace tensor_detail;

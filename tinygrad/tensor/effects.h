@@ -5,6 +5,7 @@
 #pragma once
 #include <vector>
 
+#include "tinygrad/runtime/buffer.h"
 #include "tinygrad/tensor/impl.h"
 
 namespace tg::tensor_detail {
@@ -22,6 +23,20 @@ Writes writes_of(const UOps& roots);
 UOps readers_of(const Writes& w);
 /// After a run: the memory written gets new BUFFER nodes, and live tensors that view it follow.
 void finish_effects(const Writes& w);
+
+/// Memory that a replay reads or writes behind the graph's back.
+struct Touched {
+  std::shared_ptr<Buffer> memory;
+  bool written = false;
+  UOpRef node{};      ///< its BUFFER, when tensors have one
+  uint32_t refs = 0;  ///< references to the node when nothing but tensors used it; 0: something did
+  /// Nothing new refers to it: no pending write, no expression of its contents.
+  bool quiet() const { return !node || node.get().node()->refs.load(std::memory_order_relaxed) == refs; }
+};
+/// Before a replay: computes pending writes to the memory, and pending expressions of what will be overwritten, which then gets new BUFFER nodes.
+void settle(std::vector<Touched>& touched);
+/// Pending writes that tensors hold, to storage others may have seen; `fresh`: to new storage too.
+Tensors pending_writes(bool fresh);
 
 /// True for the result of a user's kernel whose gradient may be asked for: it stays what it is, forwarded to its storage.
 bool keeps_call(UOp u);

@@ -11,6 +11,7 @@
 #include "tinygrad/tensor/effects.h"
 #include "tinygrad/tensor/function.h"
 #include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/jit.h"
 #include "tinygrad/tensor/ops.h"
 #include "tinygrad/tensor/stored_view.h"
 #include "tinygrad/uop/eval.h"
@@ -183,6 +184,7 @@ static bool needs_another_device(const Tensor& t) {
 
 std::span<const std::byte> Tensor::bytes() const {
   uop_of(*this, "data");
+  JitCore::check_not_capturing("data");
   Impl& i = *impl_;
   if (needs_another_device(*this)) {
     std::span<const std::byte> there = to(Device::default_name()).bytes();

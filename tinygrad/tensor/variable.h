@@ -16,6 +16,7 @@ class BoundVariable {
   /// A scalar of the default int.
   Tensor tensor() const;
   int64_t value() const { return value_; }
+  UOp uop() const { return uop_.get(); }  ///< AFTER(PARAM, STORE(PARAM, value)), or a sum with it
 
  private:
   friend class Variable;

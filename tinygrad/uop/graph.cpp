@@ -22,6 +22,7 @@ std::recursive_mutex& global_mutex() {
 }
 thread_local Graph* t_current = nullptr;
 thread_local int t_depth = 0;
+thread_local std::unordered_set<const Node*>* t_hidden = nullptr;
 void (*g_buffer_death)(int64_t) = nullptr;
 
 uint32_t slot_hash(const Hash128& h, uint64_t tag) { return static_cast<uint32_t>((h.lo ^ (tag * 0x9e3779b97f4a7c15ull)) >> 16); }
@@ -158,15 +159,26 @@ Bounds& Graph::bounds(UOp u) {
 }
 
 void Graph::forward(UOp from, UOp to) {
-  if (from == to || (from.node()->flags & Node::kForwarded)) return;
+  if (from == to) return;
+  if (from.node()->flags & Node::kForwarded) {
+    if (!t_hidden || !t_hidden->erase(from.node())) return;
+    const Node*& before = forwards_[from.node()];
+    to.node()->refs.fetch_add(1, std::memory_order_relaxed);
+    release_locked(std::exchange(before, to.node()));
+    return;
+  }
+  if (t_hidden) t_hidden->erase(from.node());  // a new node where a hidden one was
   from.node()->flags |= Node::kForwarded;
   to.node()->refs.fetch_add(1, std::memory_order_relaxed);
   forwards_[from.node()] = to.node();
 }
 UOp Graph::forwarded(UOp u) const {
   if (!(u.node()->flags & Node::kForwarded)) return UOp();
+  if (t_hidden && t_hidden->contains(u.node())) return UOp();
   return UOp(forwards_.at(u.node()));
 }
+
+std::unordered_set<const Node*>* Graph::hide_forwards(std::unordered_set<const Node*>* hidden) { return std::exchange(t_hidden, hidden); }
 
 void Graph::release_locked(const Node* n) {
   if (n->refs.fetch_sub(1, std::memory_order_acq_rel) == 1 && !(n->flags & Node::kInZeroList)) n->flags |= Node::kInZeroList, zero_list_.push_back(n);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "tinygrad/uop/uop.h"
@@ -62,6 +63,15 @@ class Graph {
   /// Global graph: `from` has been computed into the buffer `to`; walks that schedule stop there.
   void forward(UOp from, UOp to);
   UOp forwarded(UOp u) const;  ///< the buffer, or empty
+  /// Nodes computed so far, effects aside, for which `keep` does not hold: what `hide_forwards` takes.
+  template <class F> std::unordered_set<const Node*> computed(F&& keep) const {
+    std::unordered_set<const Node*> out;
+    for (auto& [from, to] : forwards_)
+      if (from->op != Ops::AFTER && !keep(from)) out.insert(from);
+    return out;
+  }
+  /// While set, these nodes count as not computed on this thread; what is computed anew leaves the set. Returns what was set before.
+  static std::unordered_set<const Node*>* hide_forwards(std::unordered_set<const Node*>* hidden);
   /// Called (under the lock) with the slot of each BUFFER node that dies.
   static void set_buffer_death_hook(void (*hook)(int64_t slot));
 

@@ -1,0 +1,360 @@
+/// \file Captured functions: what replays give, what they may not forget, and the errors where they cannot be faithful.
+#include "tinygrad/tensor/jit.h"
+
+#include <gtest/gtest.h>
+
+#include "tinygrad/base/env.h"
+#include "tinygrad/engine/counters.h"
+#include "tinygrad/engine/replay.h"
+#include "tinygrad/tinygrad.h"
+
+namespace tg {
+namespace {
+using Floats = std::vector<float>;
+Floats floats(const Tensor& t) { return t.to_vector<float>(); }
+Tensor vec(float a, float b) { return Tensor({a, b}).contiguous().realize(); }
+
+TEST(Jit, ReplaysWithOtherInputs) {
+  int runs = 0;
+  auto f = jit([&](const Tensor& a, const Tensor& b) { return runs++, (a + b) * 2; });
+  for (int i = 0; i < 5; i++) {
+    float k = static_cast<float>(i);
+    EXPECT_EQ(floats(f(vec(k, 1), vec(2, k))), (Floats{2 * k + 4, 2 + 2 * k}));
+  }
+  EXPECT_EQ(runs, env::JIT ? 2 : 5);
+}
+
+TEST(Jit, ReplayRunsNoMoreKernelsThanTheFunction) {
+  if (!env::JIT) GTEST_SKIP();
+  auto f = jit([](const Tensor& a) { return ((a + 1).realize() * 2).realize() - a; });
+  for (int i = 0; i < 3; i++) f(vec(1, 2));
+  GlobalCounters::reset();
+  f(vec(3, 4));
+  int64_t kernels = GlobalCounters::kernels;
+  EXPECT_GE(kernels, 3);
+  EXPECT_EQ(f.core().replay()->kernels(), 3u);
+}
+
+TEST(Jit, UnrealizedInputsAreRealized) {
+  auto f = jit([](const Tensor& a) { return a * 3; });
+  for (int i = 0; i < 4; i++) EXPECT_EQ(floats(f(vec(1, 2) + i)), (Floats{3.f + 3 * i, 6.f + 3 * i}));
+}
+
+TEST(Jit, SeveralResultsInTuplesAndLists) {
+  auto f = jit([](const Tensor& a) { return std::make_tuple(a + 1, Tensors{a * 2, a * 3}); });
+  for (int i = 0; i < 4; i++) {
+    auto [x, l] = f(vec(1, static_cast<float>(i)));
+    EXPECT_EQ(floats(x), (Floats{2, 1.f + i}));
+    EXPECT_EQ(floats(l[1]), (Floats{3, 3.f * i}));
+  }
+}
+
+TEST(Jit, InputsInListsAndPairs) {
+  auto f = jit([](const Tensors& l, const std::pair<Tensor, int>& p) { return l[0] + l[1] * p.first * p.second; });
+  for (int i = 0; i < 4; i++) EXPECT_EQ(floats(f(Tensors{vec(1, 1), vec(2, 3)}, std::pair{vec(float(i), 1), 2})), (Floats{1 + 4.f * i, 7}));
+}
+
+TEST(Jit, Variables) {
+  Tensor table = Tensor::arange(10).to_float().realize();
+  auto f = jit([&](BoundVariable i) { return table.shrink({{i, i + 2}}) * 10; });
+  for (int i = 0; i < 7; i++) EXPECT_EQ(floats(f(Variable("i", 0, 8).bind(i))), (Floats{10.f * i, 10.f * i + 10}));
+}
+
+TEST(Jit, ViewsAsInputsKeepTheirOffset) {
+  auto f = jit([](const Tensor& a) { return a + 1; });
+  Tensor base = Tensor::arange(10).to_float().realize();
+  f(base.shrink({{2, 4}})), f(base.shrink({{2, 4}}));
+  EXPECT_EQ(floats(f(base.shrink({{2, 4}}))), (Floats{3, 4}));
+  if (env::JIT) EXPECT_THROW(f(base.shrink({{3, 5}})), JitError);
+}
+
+// ---- what tinygrad's users trip over ----
+
+TEST(JitFootgun, EarlierResultIsNotOverwritten) {
+  auto f = jit([](const Tensor& x) { return x.sum(); });
+  Tensor r1 = f(vec(1, 1)), r2 = f(vec(2, 2)), r3 = f(vec(3, 3)), r4 = f(vec(4, 4));
+  EXPECT_EQ(r1.item<float>(), 2);
+  EXPECT_EQ(r2.item<float>(), 4);
+  EXPECT_EQ(r3.item<float>(), 6);
+  EXPECT_EQ(r4.item<float>(), 8);
+}
+
+TEST(JitFootgun, ExpressionOfAnEarlierResult) {
+  auto f = jit([](const Tensor& x) { return x * 2; });
+  f(vec(1, 1)), f(vec(1, 1));
+  Tensor later = f(vec(5, 6)) + 1;
+  f(vec(7, 8));
+  EXPECT_EQ(floats(later), (Floats{11, 13}));
+}
+
+TEST(JitFootgun, ResultIsTheNextInput) {
+  auto f = jit([](const Tensor& x) { return ((x + 1).realize() * 2); });
+  f(vec(10, 0));
+  Tensor x = f(vec(20, 0));
+  for (int i = 0; i < 3; i++) x = f(x);
+  EXPECT_EQ(floats(x)[0], 350);
+  Tensor y = vec(100, 0);
+  for (int i = 0; i < 3; i++) y = f(y);
+  EXPECT_EQ(floats(y)[0], 814);
+}
+
+TEST(JitFootgun, ShiftedInputIsPartOfTheResult) {
+  auto f = jit([](const Tensor& buf, const Tensor& frame) { return buf.shrink({{1, 3}}).cat(frame); });
+  Tensor buf = Tensor({0.f, 1.f, 2.f}).contiguous().realize();
+  for (int i = 0; i < 5; i++) {
+    Floats before = floats(buf);
+    buf = f(buf, Tensor({10.f + i}).contiguous().realize());
+    EXPECT_EQ(floats(buf), (Floats{before[1], before[2], 10.f + i}));
+  }
+}
+
+TEST(JitFootgun, DuplicateInputs) {
+  auto f = jit([](const Tensor& a, const Tensor& b) { return a + b; });
+  Tensor x = vec(1, 2);
+  EXPECT_THROW(f(x, x), JitError);
+  EXPECT_THROW(f(x, x.shrink({{0, 2}}).reshape(2)), JitError);
+}
+
+TEST(JitFootgun, ConstantInput) {
+  auto f = jit([](const Tensor& a) { return a + 1; });
+  EXPECT_THROW(f(Tensor(2.f)), JitError);
+  EXPECT_THROW(f(Tensor::ones(3)), JitError);
+}
+
+TEST(JitFootgun, ChangedShapeTypeOrDevice) {
+  auto f = jit([](const Tensor& a) { return a + 1; });
+  f(vec(1, 2)), f(vec(1, 2));
+  if (!env::JIT) GTEST_SKIP();
+  EXPECT_THROW(f(Tensor({1.f, 2.f, 3.f}).contiguous().realize()), JitError);
+  EXPECT_THROW(f(Tensor({1, 2}).contiguous().realize()), JitError);
+  EXPECT_EQ(floats(f(vec(3, 4))), (Floats{4, 5})) << "the error changes nothing";
+  f.reset();
+  EXPECT_EQ(floats(f(Tensor({1.f, 2.f, 3.f}))), (Floats{2, 3, 4}));
+}
+
+TEST(JitFootgun, ChangedConstantArgument) {
+  auto f = jit([](const Tensor& a, int k) { return a * k; });
+  f(vec(1, 2), 3), f(vec(1, 2), 3);
+  EXPECT_EQ(floats(f(vec(2, 3), 3)), (Floats{6, 9}));
+  if (env::JIT) EXPECT_THROW(f(vec(2, 3), 4), JitError);
+}
+
+struct Scaler {
+  Tensor scale;
+  Tensor forward(const Tensor& x) { return x * scale; }
+};
+TEST(JitFootgun, MethodOfAnotherInstance) {
+  Scaler a{vec(2, 2)}, b{vec(3, 3)};
+  auto f = jit(&Scaler::forward);
+  f(&a, vec(1, 2)), f(&a, vec(1, 2));
+  EXPECT_EQ(floats(f(&a, vec(1, 2))), (Floats{2, 4}));
+  if (env::JIT) EXPECT_THROW(f(&b, vec(1, 2)), JitError);
+}
+
+TEST(JitFootgun, ItemInside) {
+  auto f = jit([](const Tensor& a) { return a * a.sum().item<float>(); });
+  f(vec(1, 2));
+  if (!env::JIT) GTEST_SKIP();
+  EXPECT_THROW(f(vec(1, 2)), JitError);
+  EXPECT_THROW(f(vec(1, 2)), JitError) << "and again: nothing was captured";
+}
+
+TEST(JitFootgun, NothingComputed) {
+  auto f = jit([](const Tensor&) {});
+  f(vec(1, 2));
+  if (env::JIT) EXPECT_THROW(f(vec(1, 2)), JitError);
+}
+
+TEST(JitFootgun, ExceptionDuringCapture) {
+  int calls = 0;
+  auto f = jit([&](const Tensor& a) {
+    if (++calls == 2) throw ValueError("no");
+    return a + 1;
+  });
+  f(vec(1, 2));
+  EXPECT_THROW(f(vec(1, 2)), ValueError);
+  for (int i = 0; i < 3; i++) EXPECT_EQ(floats(f(vec(1, static_cast<float>(i)))), (Floats{2, 1.f + i}));
+  EXPECT_FALSE(JitCore::capturing());
+}
+
+TEST(JitFootgun, Nested) {
+  auto inner = jit([](const Tensor& a) { return a + 1; });
+  auto outer = jit([&](const Tensor& a) { return inner(a * 2) * 3; });
+  for (int i = 0; i < 5; i++) EXPECT_EQ(floats(outer(vec(1, static_cast<float>(i)))), (Floats{9, (2.f * i + 1) * 3}));
+}
+
+TEST(JitFootgun, StateIsUpdated) {
+  Tensor count = Tensor::zeros(2).contiguous().realize();
+  auto f = jit([&](const Tensor& a) { return count.assign(count + a), count * 10; });
+  Tensor r;
+  for (int i = 0; i < 5; i++) r = f(vec(1, 2));
+  EXPECT_EQ(floats(count), (Floats{5, 10}));
+  EXPECT_EQ(floats(r), (Floats{50, 100}));
+}
+
+TEST(JitFootgun, PendingAssignInsideIsPartOfTheStep) {
+  Tensor mean = Tensor::zeros(2).contiguous().realize();
+  auto f = jit([&](const Tensor& a) {
+    mean.assign(mean * 0.5 + a * 0.5);  // nobody asks for it
+    return a + 1;
+  });
+  Floats want{0, 0};
+  for (int i = 0; i < 5; i++) {
+    float k = static_cast<float>(i);
+    f(vec(k, 1)), want = {want[0] / 2 + k / 2, want[1] / 2 + 0.5f};
+  }
+  EXPECT_EQ(floats(mean), want);
+}
+
+TEST(JitFootgun, PendingAssignBeforeACallIsSeen) {
+  Tensor state = Tensor::zeros(2).contiguous().realize();
+  auto f = jit([&](const Tensor& a) { return state + a; });
+  for (int i = 0; i < 5; i++) {
+    state.assign(Tensor::full({2}, static_cast<double>(i)));  // not realized
+    EXPECT_EQ(floats(f(vec(1, 2))), (Floats{1.f + i, 2.f + i})) << i;
+  }
+}
+
+TEST(JitFootgun, PendingExpressionOfStateReadsTheOldValue) {
+  Tensor state = Tensor::zeros(2).contiguous().realize();
+  auto f = jit([&](const Tensor& a) { return state.assign(state + a), state.sum(); });
+  f(vec(1, 1)), f(vec(1, 1)), f(vec(1, 1));
+  Tensor before = state * 100, again;
+  f(vec(1, 1));
+  again = state * 100;
+  EXPECT_EQ(floats(before), (Floats{300, 300}));
+  EXPECT_EQ(floats(again), (Floats{400, 400}));
+  f(vec(1, 1));
+  EXPECT_EQ(floats(state * 100), (Floats{500, 500}));
+}
+
+TEST(JitFootgun, InputIsUpdatedInPlace) {
+  auto f = jit([](Tensor x) { return x.assign(x + 1), x; });
+  Tensor a = Tensor::zeros(2).contiguous().realize(), b = vec(5, 6);
+  for (int i = 0; i < 5; i++) f(a);
+  EXPECT_EQ(floats(a), (Floats{5, 5}));
+  Tensor old = b * 10;
+  EXPECT_EQ(floats(f(b)), (Floats{6, 7}));
+  EXPECT_EQ(floats(old), (Floats{50, 60}));
+  EXPECT_EQ(floats(b * 10), (Floats{60, 70}));
+}
+
+TEST(JitFootgun, StateAsInput) {
+  Tensor state = vec(1, 2);
+  auto f = jit([&](const Tensor& a) { return state.assign(a * 2 + state), state + 0; });
+  f(vec(1, 1)), f(vec(1, 1)), f(vec(1, 1));
+  Floats before = floats(state);
+  f(state);
+  EXPECT_EQ(floats(state), (Floats{before[0] * 3, before[1] * 3}));
+}
+
+TEST(JitFootgun, RandomNumbersAreFresh) {
+  auto body = [](const Tensor& a) { return a + Tensor::rand(2) + Tensor::rand(2) * 10; };
+  std::vector<Floats> plain, jitted;
+  Tensor x = vec(0, 0);
+  Tensor::manual_seed(3);
+  for (int i = 0; i < 5; i++) plain.push_back(floats(body(x)));
+  Tensor::manual_seed(3);
+  auto f = jit(body);
+  for (int i = 0; i < 5; i++) jitted.push_back(floats(f(x)));
+  EXPECT_EQ(plain, jitted);
+  EXPECT_NE(jitted[3], jitted[4]);
+}
+
+TEST(JitFootgun, StorageMadeInTheCapturedCallOnlyIsNotMadeAgain) {
+  Tensor state;
+  int calls = 0;
+  auto f = jit([&](const Tensor& a) {
+    if (calls++ == 1) state = Tensor::zeros(2).contiguous();
+    if (!state.defined()) return a * 1;
+    state.assign(state + a);
+    return state * 1;
+  });
+  f(vec(1, 1));
+  Tensor r;
+  for (int i = 0; i < 4; i++) r = f(vec(1, 1));
+  EXPECT_EQ(floats(state), floats(r));
+}
+
+TEST(JitFootgun, SymbolicSizesFollowTheirVariable) {
+  Tensor a = (Tensor::arange(12).to_float() + 1).contiguous().realize();
+  auto f = jit([](const Tensor& x) { return (x + 1).sum(); });
+  for (int i = 1; i < 6; i++) EXPECT_EQ(f(a.shrink({{0, Variable("n", 1, 10).bind(i)}})).item<float>(), i * (i + 1) / 2 + i) << i;
+}
+
+TEST(JitFootgun, WorkDoneBeforeTheCaptureIsCapturedToo) {
+  Tensor w = vec(1, 2).requires_grad_(), x = vec(3, 4), warm, captured;
+  auto f = jit([&](const Tensor& a) { return (w * 2 + a).sum(); });
+  Tensor history = (w * 2).sum().realize();  // keeps w * 2
+  warm = f(x), captured = f(x);
+  w.assign(w.detach() * 10).realize();
+  EXPECT_EQ(f(x).item<float>(), 2 * 30 + 7);
+  EXPECT_EQ(warm.item<float>(), 2 * 3 + 7);
+}
+
+TEST(JitFootgun, NoJitRunsTheFunction) {
+  Context off{{"JIT", 0}};
+  int runs = 0;
+  auto f = jit([&](const Tensor& a) { return runs++, a + 1; });
+  for (int i = 0; i < 4; i++) EXPECT_EQ(floats(f(vec(static_cast<float>(i), 0))), (Floats{1.f + i, 1}));
+  EXPECT_EQ(runs, 4);
+  EXPECT_FALSE(f.core().captured());
+}
+
+TEST(Jit, CapturingOffLeavesWorkOut) {
+  if (!env::JIT) GTEST_SKIP();
+  auto f = jit([](const Tensor& a) {
+    {
+      Context off{{"CAPTURING", 0}};
+      (Tensor::zeros(4).contiguous() + 1).realize();
+    }
+    return a + 1;
+  });
+  for (int i = 0; i < 3; i++) f(vec(1, 2));
+  EXPECT_EQ(f.core().replay()->kernels(), 1u);
+}
+
+TEST(Jit, Prune) {
+  if (!env::JIT) GTEST_SKIP();
+  Tensor w = vec(3, 4), seen = Tensor::zeros(2).contiguous().realize();
+  auto body = [&](const Tensor& x) { return seen.assign(seen + 1), (w * 2).contiguous() + x + seen; };
+  auto all = jit(body), pruned = jit(body, {.prune = true});
+  for (int i = 0; i < 4; i++) EXPECT_EQ(floats(all(vec(1, 1))), (Floats{8.f + i, 10.f + i}));
+  for (int i = 4; i < 8; i++) EXPECT_EQ(floats(pruned(vec(1, 1))), (Floats{8.f + i, 10.f + i}));
+  EXPECT_EQ(all.core().replay()->kernels(), pruned.core().replay()->kernels() + 1);
+}
+
+TEST(Jit, IntermediatesAreFreedAndMadeAgain) {
+  auto f = jit([](const Tensor& x) { return ((x * 2).contiguous().realize() + 1).contiguous().realize().sum(); });
+  for (int i = 0; i < 4; i++) EXPECT_EQ(f(vec(1, 2)).item<float>(), 8);
+  f.core().free_intermediates(), f.core().free_intermediates();
+  EXPECT_EQ(f(vec(2, 2)).item<float>(), 10);
+}
+
+TEST(Jit, TrainingStep) {
+  auto train = [](bool with_jit) {
+    Tensor::manual_seed(5);
+    Tensor w = (Tensor::randn(4, 3) * 0.1).realize(), b = Tensor::zeros(3).contiguous().realize();
+    w.requires_grad_(), b.requires_grad_();
+    auto step = [&](const Tensor& x, const Tensor& y) {
+      w.zero_grad(), b.zero_grad();
+      Tensor loss = (x.matmul(w) + b - y).square().mean();
+      loss.backward();
+      for (const Tensor& p : {w, b}) p.assign(p.detach() - p.grad() * 0.1);
+      realize(w, b, loss);
+      return loss;
+    };
+    auto jitted = jit(step);
+    Floats losses;
+    for (int i = 0; i < 8; i++) {
+      Tensor x = (Tensor::arange(8).reshape(2, 4).to_float() * 0.1 + i).contiguous().realize(), y = Tensor::ones(2, 3).contiguous().realize();
+      losses.push_back((with_jit ? jitted(x, y) : step(x, y)).item<float>());
+    }
+    return losses;
+  };
+  Floats a = train(false), b = train(true);
+  for (size_t i = 0; i < a.size(); i++) EXPECT_NEAR(a[i], b[i], 1e-5f * std::abs(a[i]) + 1e-6f) << i;
+}
+
+}  // namespace
+}  // namespace tg

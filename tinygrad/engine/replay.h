@@ -1,0 +1,88 @@
+/// \file Recorded runs as one flat list of launches: what a captured function does when it is called again.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tinygrad/engine/compile.h"
+#include "tinygrad/runtime/buffer.h"
+#include "tinygrad/schedule/schedule.h"
+
+namespace tg {
+
+/// One run of a schedule, as it happened.
+struct RecordedRun {
+  std::shared_ptr<const Schedule> schedule;
+  std::vector<BufferRef> buffers;  ///< by Schedule::buffers; empty for internal ones
+  std::vector<std::pair<std::string, int64_t>> vars;
+  std::vector<CompiledKernelRef> kernels;  ///< by call
+};
+/// While set, runs of this thread are appended (unless CAPTURING=0). Returns what was set before.
+std::vector<RecordedRun>* record_runs(std::vector<RecordedRun>* runs);
+/// True while runs of this thread are recorded.
+bool recording_runs();
+
+/// What a replay is made from.
+struct ReplayPlan {
+  std::vector<RecordedRun> runs;
+  std::vector<BufferRef> inputs;   ///< replaced in each run by the buffers it is given
+  std::vector<BufferRef> outputs;  ///< likewise: results nobody else may see
+  /// The index of a variable's value among those each run is given; -1: the value it had.
+  std::function<int(const std::string& name, int64_t value)> variable;
+  bool prune = false;  ///< kernels that depend on no input, no variable and nothing that is written run once, now
+};
+
+class Replay {
+ public:
+  /// Plans the memory of everything between inputs and outputs that nobody else holds. Takes the plan's buffers: what it drops becomes free.
+  explicit Replay(ReplayPlan plan);
+  ~Replay();
+  Replay(const Replay&) = delete;
+
+  /// Runs everything. Buffers are as those of the plan in size, type and device. An input that shares memory with what is written is copied first.
+  void run(std::span<const BufferRef> inputs, std::span<const BufferRef> outputs, std::span<const int64_t> vars);
+
+  size_t calls() const;  ///< kernels and copies
+  size_t kernels() const;
+  /// Memory that is neither input nor output nor planned, in the order it is first used.
+  const std::vector<BufferRef>& external() const { return external_; }
+  bool writes_external(size_t i) const { return external_written_[i]; }
+  bool writes_input(size_t i) const { return input_written_[i]; }
+  bool reads_input(size_t i) const { return input_read_[i]; }
+  int64_t planned_bytes() const;
+  /// Gives planned memory back until the next run.
+  void free_intermediates();
+  std::vector<std::string> kernel_names() const;
+
+ private:
+  struct Launch;
+  struct Merged;
+  void allocate();
+  void launch_slow(const Launch& l);
+  void patch(size_t buffer, const BufferRef& to);
+
+  std::vector<Launch> launches_;
+  std::vector<void*> handles_;
+  std::vector<int64_t> vars_;
+  std::vector<BufferRef> buffers_;                // by merged number
+  std::vector<std::vector<uint32_t>> positions_;  // by merged number: in handles_
+  std::vector<std::pair<int, uint32_t>> var_patches_;
+  std::vector<uint32_t> symbolic_;  // launches whose extent follows from variables
+  std::vector<int32_t> input_number_, output_number_;
+  std::vector<bool> input_read_, input_written_, external_written_;
+  std::vector<BufferRef> external_;
+  std::map<std::string, BufferRef> arenas_;
+  std::vector<std::pair<size_t, ScheduleBuffer>> planned_;  // merged number and place
+  double ops_ = 0, mem_ = 0;
+  int64_t ncopies_ = 0;
+  bool allocated_ = false;
+};
+
+/// Size of the THREAD range of a program under these values of its variables.
+int64_t thread_extent_of(const Program& p, std::span<const int64_t> vars);
+
+}  // namespace tg

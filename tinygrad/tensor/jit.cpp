@@ -1,0 +1,357 @@
+/// \file Capture and replay of functions on tensors: what is an input, what is a result, and what lies between two calls.
+#include "tinygrad/tensor/jit.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "tinygrad/base/env.h"
+#include "tinygrad/engine/replay.h"
+#include "tinygrad/runtime/device.h"
+#include "tinygrad/tensor/effects.h"
+#include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/random.h"
+
+namespace tg {
+using namespace tensor_detail;
+
+namespace {
+thread_local int t_capturing = 0;
+
+bool is_variable(UOp u) { return u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kAlu; }
+bool is_bound(UOp u) { return u.is(Ops::AFTER) && u.nsrc() == 2 && is_variable(u.src(0)) && u.src(1).is(Ops::STORE) && u.src(1).src(1).is_const(); }
+
+UOp buffer_below(UOp u) {
+  while (u.in(kViewOps)) u = u.src(0);
+  return u.is(Ops::BUFFER) ? u : UOp();
+}
+BufferRef memory_of_node(UOp b) { return buffer_table::get(static_cast<uint64_t>(b.arg<ParamArg>().slot)); }
+
+/// A view without what differs from call to call: its storage is a parameter, its variables are unbound. What was bound goes to `vars`.
+UOp pattern_of(UOp u, std::vector<std::pair<std::string, int64_t>>* vars) {
+  UOp b = buffer_below(u), p = UOp::make(Ops::PARAM, b.dtype(), {b.src(0)}, ParamArg{0, AddrSpace::kGlobal, b.arg<ParamArg>().device, "", 0, 0});
+  if (u == b) return p;
+  std::vector<std::pair<UOp, UOp>> map{{b, p}};
+  for (UOp v : u.toposort())
+    if (is_bound(v)) {
+      map.emplace_back(v, v.src(0));
+      if (vars) vars->emplace_back(v.src(0).arg<ParamArg>().name, static_cast<int64_t>(v.src(1).src(1).const_int()));
+    }
+  return u.substitute(map);
+}
+/// A result of a jitted function is its storage: what it was computed from belongs to the call.
+void strip_history(const Tensors& out) {
+  GraphScope g;
+  for (const Tensor& t : out) set_uop(*t.impl(), current_view(t.uop()));
+}
+}  // namespace
+
+/// A tensor it is called with.
+struct JitCore::Input {
+  UOpRef node;     ///< the BUFFER
+  UOpRef pattern;  ///< see pattern_of
+  BufferRef memory;
+};
+/// A tensor it returns.
+struct JitCore::Output {
+  enum Kind : uint8_t { kFresh, kInput, kFixed } kind = kFixed;
+  size_t index = 0;  ///< kFresh: which of the replay's outputs, kInput: which input
+  UOpRef pattern;    ///< kFresh, kInput: the view
+  Tensor fixed;      ///< kFixed: storage that stays where it is, or a constant
+  std::optional<bool> requires_grad;
+};
+struct JitCore::State {
+  std::vector<UOpRef> patterns;  ///< of the inputs
+  std::vector<std::string> names;
+  std::vector<std::pair<std::string, std::string>> constants;
+  std::vector<std::string> variables;  ///< by index of the values a replay is given: after them the keys of `draws`
+  std::vector<rng::Draw> draws;
+  std::vector<Output> outputs;
+  std::vector<BufferRef> fresh;     ///< memory of the outputs of the last call
+  std::vector<UOpRef> fresh_nodes;  ///< shape STACKs of their BUFFERs
+  std::vector<Touched> touched;     ///< all memory that is neither input nor fresh
+};
+
+JitCore::JitCore(std::string name, bool prune) : name_(std::move(name)), prune_(prune) {}
+JitCore::~JitCore() = default;
+bool JitCore::capturing() { return t_capturing > 0; }
+void JitCore::check_not_capturing(const char* what) {
+  TG_CHECK(JitError, !capturing() || !env::CAPTURING, "[", what,
+           "] got a read of values inside a function that is being captured: the values of this call ",
+           "would be used in every later one. Return the tensor and read it outside, or keep the computation on tensors (where, masked sizes)");
+}
+long JitCore::handles(const Tensor& t) { return t.defined() ? t.impl()->weak_from_this().use_count() : 0; }
+
+void JitCore::reset() {
+  std::lock_guard lock(mutex_);
+  count_ = again_ = 0, replay_.reset(), state_.reset();
+}
+void JitCore::free_intermediates() {
+  std::lock_guard lock(mutex_);
+  if (!replay_) return;
+  replay_->free_intermediates();
+  for (BufferRef& b : state_->fresh)
+    if (b.use_count() == 1) b->deallocate();
+}
+
+std::vector<JitCore::Input> JitCore::check_inputs(const JitInputs& in) {
+  auto name = [&](size_t i) { return i < in.names.size() ? in.names[i] : str("tensor ", i); };
+  Tensors pending;
+  std::vector<Input> out(in.tensors.size());
+  for (int round = 0; round < 2; round++) {
+    GraphScope g;
+    for (size_t i = 0; i < in.tensors.size(); i++) {
+      UOp u = current_view(uop_of(in.tensors[i], "jit")), b = buffer_below(u);
+      TG_CHECK(JitError, b || !device_of(u).empty(), "[jit] got a constant as ", name(i), " of ", name_,
+               ", expected a tensor with storage (JIT inputs must be real buffers): use .clone(), or keep the constant inside the function");
+      if (!b) {
+        TG_ASSERT(round == 0, "an input that does not get storage: ", u);
+        pending.push_back(in.tensors[i]);
+        continue;
+      }
+      out[i].node = b, out[i].memory = memory_of_node(b), out[i].pattern = pattern_of(u, nullptr);
+    }
+    if (pending.empty()) break;
+    realize(pending), pending.clear();
+  }
+  for (size_t i = 0; i < out.size(); i++)
+    for (size_t k = 0; k < i; k++)
+      TG_CHECK(JitError, &out[i].memory->base() != &out[k].memory->base(), "[jit] got duplicate inputs: ", name(k), " and ", name(i), " of ", name_,
+               " share memory, expected different tensors: clone() one of them");
+  return out;
+}
+
+Tensors JitCore::call(const JitInputs& in, const Body& body) {
+  std::lock_guard lock(mutex_);
+  if (capturing()) return body.run();  // part of what is being captured
+  std::vector<Input> inputs = check_inputs(in);
+  if (replay_ && env::JIT) return run(in, std::move(inputs));
+  if (!env::JIT || count_ == 0) {
+    Tensors out = body.run();
+    realize(out);
+    if (env::JIT) count_ = 1, strip_history(out);
+    return out;
+  }
+  return capture(in, body, std::move(inputs));
+}
+
+Tensors JitCore::capture(const JitInputs& in, const Body& body, std::vector<Input> inputs) {
+  // What was pending before is no part of the function.
+  if (Tensors before = pending_writes(true); !before.empty()) {
+    realize(before);
+    inputs = check_inputs(in);
+  }
+  std::vector<std::pair<std::weak_ptr<Tensor::Impl>, UOpRef>> waiting;
+  {
+    GraphScope g;
+    each_live([&](Tensor::Impl& i) {
+      UOp u = current_view(i.uop);
+      if (!buffer_below(u) && !device_of(u).empty() && !Graph::global().forwarded(u)) waiting.emplace_back(i.weak_from_this(), u);
+    });
+  }
+  ReplayPlan plan;
+  std::vector<rng::Draw> draws;
+  // What earlier calls computed and did not keep is computed again: a replay has to do it. (Nodes are shared by structure.)
+  std::unordered_set<const Node*> hidden;
+  {
+    GraphScope g;
+    std::unordered_set<const Node*> live;
+    each_live([&](Tensor::Impl& i) {
+      for (UOp u = i.uop;; u = u.src(0)) {
+        live.insert(u.node());
+        if (!u.in(kViewOps)) break;
+      }
+    });
+    hidden = Graph::global().computed([&](const Node* n) { return live.contains(n); });
+  }
+  struct Recording {
+    std::vector<RecordedRun>* runs;
+    std::vector<rng::Draw>* draws;
+    std::unordered_set<const Node*>* hidden;
+    Recording(std::vector<RecordedRun>* r, std::vector<rng::Draw>* d, std::unordered_set<const Node*>* h)
+        : runs(record_runs(r)), draws(rng::record(d)), hidden(Graph::hide_forwards(h)) {
+      t_capturing++;
+    }
+    ~Recording() { record_runs(runs), rng::record(draws), Graph::hide_forwards(hidden), t_capturing--; }
+  };
+  Tensors out;
+  {
+    Recording recording(&plan.runs, &draws, &hidden);
+    out = body.run();
+    realize(out);
+    if (Tensors writes = pending_writes(false); !writes.empty()) realize(writes);  // batch norm's statistics, counters: part of the step
+  }
+  TG_CHECK(JitError, !plan.runs.empty(), "[jit] ", name_,
+           " didn't JIT anything: it computed nothing from its arguments and returned no tensor to compute");
+
+  strip_history(out);
+  GraphScope g;
+  for (auto& [impl, node] : waiting)
+    if (auto p = impl.lock(); p && Graph::global().forwarded(node) && again_ < 2) {
+      again_++;  // computed here once, for good: the next call shows what every call does
+      return out;
+    }
+  auto state = std::make_unique<State>();
+  state->names = in.names, state->constants = in.constants, state->draws = draws;
+  std::vector<std::pair<std::string, int64_t>> bound;
+  std::unordered_map<const Buffer*, size_t> input_of;
+  for (size_t i = 0; i < inputs.size(); i++) {
+    input_of[inputs[i].memory.get()] = i;
+    state->patterns.push_back(inputs[i].pattern), plan.inputs.push_back(inputs[i].memory);
+    pattern_of(current_view(in.tensors[i].uop()), &bound);
+  }
+  for (UOp v : in.variables)
+    for (UOp u : v.toposort())
+      if (is_bound(u)) bound.emplace_back(u.src(0).arg<ParamArg>().name, static_cast<int64_t>(u.src(1).src(1).const_int()));
+  for (auto& [name, value] : bound)
+    if (std::find(state->variables.begin(), state->variables.end(), name) == state->variables.end()) state->variables.push_back(name);
+
+  // What is written before anything reads it was made by the function.
+  std::unordered_set<const Buffer*> made, seen;
+  for (const RecordedRun& r : plan.runs)
+    for (size_t i = 0; i < r.buffers.size(); i++)
+      if (r.buffers[i] && seen.insert(r.buffers[i].get()).second && r.schedule->buffers[i].kind == ScheduleBuffer::kOutput)
+        made.insert(r.buffers[i].get());
+
+  std::unordered_map<UOp, size_t> fresh;
+  for (size_t i = 0; i < out.size(); i++) {
+    Output o;
+    o.requires_grad = out[i].requires_grad();
+    UOp u = out[i].uop(), b = buffer_below(u);
+    BufferRef memory = b ? memory_of_node(b) : nullptr;
+    if (memory && input_of.contains(memory.get())) {
+      o.kind = Output::kInput, o.index = input_of[memory.get()], o.pattern = pattern_of(u, nullptr);
+    } else if (memory && made.contains(memory.get())) {
+      // Storage of its own, if nobody but the result refers to it.
+      bool own = !(body.shared && body.shared(i));
+      uint32_t handles = 0;
+      for (size_t k = 0; k < out.size(); k++)
+        handles += out[k].uop() == u && std::find_if(out.begin(), out.begin() + static_cast<long>(k), [&](auto& t) { return t.is_same(out[k]); }) ==
+                                            out.begin() + static_cast<long>(k);
+      for (UOp n = u; own; n = n.src(0)) {
+        own = n.node()->refs.load() == (n == u ? handles : 1);
+        if (n == b) break;
+      }
+      if (own) {
+        auto [it, first] = fresh.try_emplace(b, state->fresh.size());
+        if (first) state->fresh.push_back(memory), state->fresh_nodes.push_back(b.src(0)), plan.outputs.push_back(memory);
+        o.kind = Output::kFresh, o.index = it->second, o.pattern = pattern_of(u, nullptr);
+      }
+    }
+    if (o.kind == Output::kFixed) o.fixed = out[i];
+    state->outputs.push_back(std::move(o));
+  }
+  const size_t nvars = state->variables.size();
+  plan.variable = [&](const std::string& name, int64_t value) {
+    if (name == rng::kKeyVariable) {
+      for (size_t d = 0; d < draws.size(); d++)
+        if (static_cast<int64_t>(draws[d].key) == value) return static_cast<int>(nvars + d);
+      return -1;
+    }
+    for (size_t v = 0; v < nvars; v++)
+      if (state->variables[v] == name) return static_cast<int>(v);
+    return -1;
+  };
+  plan.prune = prune_;
+  inputs.clear();
+  auto replay = std::make_unique<Replay>(std::move(plan));
+  for (size_t i = 0; i < replay->external().size(); i++) state->touched.push_back({replay->external()[i], replay->writes_external(i)});
+  settle(state->touched);
+  replay_ = std::move(replay), state_ = std::move(state), count_ = 2;
+  return out;
+}
+
+Tensors JitCore::run(const JitInputs& in, std::vector<Input> inputs) {
+  State& s = *state_;
+  auto name = [&](size_t i) { return i < in.names.size() ? in.names[i] : str("tensor ", i); };
+  TG_CHECK(JitError, inputs.size() == s.patterns.size(), "[jit] got ", inputs.size(), " tensors for ", name_, ", expected ", s.patterns.size(),
+           " as in the call that was captured");
+  TG_CHECK(JitError, in.names == s.names, "[jit] got the arguments of ", name_,
+           " passed in another way than when it was captured, expected the same ", "positional and keyword arguments");
+  for (size_t c = 0; c < in.constants.size() && c < s.constants.size(); c++)
+    TG_CHECK(JitError, in.constants[c] == s.constants[c], "[jit] got ", in.constants[c].first, " = ", in.constants[c].second, " for ", name_,
+             ", which was captured with ", s.constants[c].second, ": pass a tensor or a bound variable for what changes, or reset()");
+  TG_CHECK(JitError, in.constants.size() == s.constants.size(), "[jit] got another number of arguments for ", name_, " than when it was captured");
+
+  GraphScope g;
+  for (size_t i = 0; i < inputs.size(); i++) {
+    if (inputs[i].pattern.get() == s.patterns[i].get()) continue;
+    UOp got = inputs[i].pattern, want = s.patterns[i];
+    TG_CHECK(JitError, shape_of(got) == shape_of(want), "[jit] got ", name(i), " of shape ", shape_of(got), " for ", name_,
+             ", which was captured with ", shape_of(want), ": use a bound variable for sizes that change, or reset()");
+    TG_CHECK(JitError, got.dtype() == want.dtype(), "[jit] got ", name(i), " of ", got.dtype(), " for ", name_, ", which was captured with ",
+             want.dtype());
+    TG_CHECK(JitError, device_of(got) == device_of(want), "[jit] got ", name(i), " on ", device_of(got), " for ", name_, ", which was captured on ",
+             device_of(want));
+    throw JitError(str("[jit] got ", name(i), " as another view of its storage than when ", name_,
+                       " was captured, expected the same offsets and strides: call contiguous() on it first"));
+  }
+  std::vector<int64_t> vars(s.variables.size() + s.draws.size());
+  std::vector<std::pair<std::string, int64_t>> bound;
+  for (const Tensor& t : in.tensors)
+    if (UOp u = current_view(t.uop()); !u.is(Ops::BUFFER)) pattern_of(u, &bound);
+  for (UOp v : in.variables)
+    for (UOp u : v.toposort())
+      if (is_bound(u)) bound.emplace_back(u.src(0).arg<ParamArg>().name, static_cast<int64_t>(u.src(1).src(1).const_int()));
+  for (size_t v = 0; v < s.variables.size(); v++) {
+    bool found = false;
+    for (auto& [n, value] : bound)
+      if (n == s.variables[v]) {
+        TG_CHECK(JitError, !found || vars[v] == value, "[jit] got variable ", n, " bound to ", vars[v], " and to ", value);
+        vars[v] = value, found = true;
+      }
+    TG_CHECK(JitError, found, "[jit] got no value for variable ", s.variables[v], " of ", name_, ", which was captured with one");
+  }
+
+  // Pending writes to what is read, pending reads of what is written.
+  if (!std::all_of(s.touched.begin(), s.touched.end(), [](const Touched& t) { return t.quiet(); })) settle(s.touched);
+  std::vector<BufferRef> given, fresh;
+  std::vector<Touched> changed;
+  for (size_t i = 0; i < inputs.size(); i++) {
+    given.push_back(inputs[i].memory);
+    if (replay_->writes_input(i) && inputs[i].node.get().node()->refs.load() != 2)
+      changed.push_back({inputs[i].memory, true});  // the tensor's and ours
+    inputs[i].node = UOpRef();
+  }
+  if (!changed.empty()) settle(changed);
+  for (size_t d = 0; d < s.draws.size(); d++) vars[s.variables.size() + d] = static_cast<int64_t>(rng::next_key(s.draws[d].device, s.draws[d].words));
+  for (BufferRef& b : s.fresh) {
+    if (b.use_count() != 1) b = Buffer::create(b->device_name(), b->size(), b->dtype());  // somebody still looks at the last result
+    fresh.push_back(b);
+  }
+  replay_->run(given, fresh, vars);
+
+  UOps nodes;
+  for (size_t i = 0; i < s.fresh.size(); i++) {
+    UOp n = new_buffer(dims_of(s.fresh_nodes[i]), s.fresh[i]->dtype(), s.fresh[i]->device_name());
+    buffer_table::attach(static_cast<uint64_t>(n.arg<ParamArg>().slot), s.fresh[i]);
+    nodes.push_back(n);
+  }
+  Tensors out;
+  for (const Output& o : s.outputs) {
+    if (o.kind == Output::kFixed) {
+      out.push_back(o.fixed);
+      continue;
+    }
+    UOp p = o.pattern, b = o.kind == Output::kFresh ? nodes[o.index] : buffer_below(current_view(in.tensors[o.index].uop()));
+    std::vector<std::pair<UOp, UOp>> map;
+    if (p.is(Ops::PARAM)) {
+      p = b;
+    } else {
+      for (UOp u : p.toposort())
+        if (u.is(Ops::PARAM)) {
+          if (!is_variable(u)) map.emplace_back(u, b);
+          else
+            for (size_t v = 0; v < s.variables.size(); v++)
+              if (u.arg<ParamArg>().name == s.variables[v]) map.emplace_back(u, u.after({u.store(UOp::constant(vars[v]))}));
+        }
+      p = p.substitute(map);
+    }
+    Tensor t = Tensor::from_uop(p);
+    if (o.requires_grad) t.impl()->requires_grad = o.requires_grad;
+    out.push_back(t);
+  }
+  return out;
+}
+
+}  // namespace tg

@@ -1,0 +1,183 @@
+/// \file jit(f): a function that is run twice, recorded the second time, and from then on replayed as a flat list of launches.
+#pragma once
+#include <array>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "tinygrad/tensor/tensor.h"
+#include "tinygrad/tensor/variable.h"
+
+namespace tg {
+
+class Replay;
+
+/// What a captured function is called with.
+struct JitInputs {
+  Tensors tensors;
+  std::vector<std::string> names;  ///< of the tensors, for errors
+  std::vector<UOpRef> variables;   ///< bound ones
+  /// Everything else, as text: captured as it is, so a call with another text is a JitError that names it.
+  std::vector<std::pair<std::string, std::string>> constants;
+};
+
+/// The machine behind `jit`, for any language's functions. Not copyable; calls exclude each other.
+class JitCore {
+ public:
+  explicit JitCore(std::string name = "function", bool prune = false);
+  ~JitCore();
+  JitCore(const JitCore&) = delete;
+
+  struct Body {
+    std::function<Tensors()> run;  ///< runs the function and returns the tensors of its result
+    /// Whether somebody else holds the handle of result i too: then it stays in its storage, and others see what replays write.
+    std::function<bool(size_t)> shared{};
+  };
+  /// Calls `body`, or replays what it did. Result: its tensors, in storage that no earlier result holds. JitError for inputs that do not fit what was
+  /// captured, and for what cannot be captured.
+  Tensors call(const JitInputs& in, const Body& body);
+  void reset();                         ///< forgets the capture and the memory it holds
+  int count() const { return count_; }  ///< calls so far, replays not counted: 2 when captured
+  bool captured() const { return replay_ != nullptr; }
+  const Replay* replay() const { return replay_.get(); }
+  void free_intermediates();
+  const std::string& name() const { return name_; }
+
+  /// How many handles a tensor has.
+  static long handles(const Tensor& t);
+  /// True while a function is being captured on this thread.
+  static bool capturing();
+  /// JitError while one is: `what` reads a value that would be frozen.
+  static void check_not_capturing(const char* what);
+
+ private:
+  struct Input;
+  struct Output;
+  struct State;
+  Tensors capture(const JitInputs& in, const Body& body, std::vector<Input> inputs);
+  Tensors run(const JitInputs& in, std::vector<Input> inputs);
+  std::vector<Input> check_inputs(const JitInputs& in);
+
+  std::string name_;
+  bool prune_;
+  int count_ = 0, again_ = 0;
+  std::unique_ptr<Replay> replay_;
+  std::unique_ptr<State> state_;
+  std::recursive_mutex mutex_;
+};
+
+namespace jit_detail {
+
+template <class T> struct IsList : std::false_type {};
+template <class T> struct IsList<std::vector<T>> : std::true_type {};
+template <class T, size_t N> struct IsList<std::array<T, N>> : std::true_type {};
+template <class T> struct IsTuple : std::false_type {};
+template <class... T> struct IsTuple<std::tuple<T...>> : std::true_type {};
+template <class A, class B> struct IsTuple<std::pair<A, B>> : std::true_type {};
+template <class T> struct IsOptional : std::false_type {};
+template <class T> struct IsOptional<std::optional<T>> : std::true_type {};
+
+/// `f` on every tensor, variable and other value in `v`; structs take part by a member `template <class F> void visit_tensors(F&& f)`.
+template <class T, class F> void visit(T& v, F&& f) {
+  using U = std::remove_cvref_t<T>;
+  if constexpr (std::is_same_v<U, Tensor> || std::is_same_v<U, BoundVariable>) f(v);
+  else if constexpr (IsList<U>::value)
+    for (auto& x : v) visit(x, f);
+  else if constexpr (IsTuple<U>::value) std::apply([&](auto&... x) { (visit(x, f), ...); }, v);
+  else if constexpr (IsOptional<U>::value) {
+    if (v) visit(*v, f);
+  } else if constexpr (requires { v.visit_tensors([](Tensor&) {}); }) v.visit_tensors(f);
+  else f(v);
+}
+
+/// A value that is captured as it is; types that do not print are not compared.
+template <class T> std::string text_of(const T& v) {
+  if constexpr (std::is_pointer_v<T>) return str(static_cast<const void*>(v));
+  else if constexpr (requires(std::ostream& os) { os << v; }) return str(v);
+  else if constexpr (requires { v.get(); }) return str(static_cast<const void*>(v.get()));
+  else return {};
+}
+
+}  // namespace jit_detail
+
+/// A jitted callable. Copies share what was captured.
+template <class F> class Jit {
+ public:
+  Jit(F f, std::string name, bool prune) : f_(std::move(f)), shared_(std::make_shared<Shared>(std::move(name), prune)) {}
+
+  template <class... A> auto operator()(A&&... args) {
+    using R = std::invoke_result_t<F&, A&...>;
+    JitInputs in;
+    size_t n = 0;
+    auto add = [&](auto& x) {
+      using U = std::remove_cvref_t<decltype(x)>;
+      if constexpr (std::is_same_v<U, Tensor>) in.tensors.push_back(x), in.names.push_back("argument " + std::to_string(n));
+      else if constexpr (std::is_same_v<U, BoundVariable>) in.variables.push_back(x.uop());
+      else in.constants.emplace_back("argument " + std::to_string(n), jit_detail::text_of(x));
+    };
+    ((jit_detail::visit(args, add), n++), ...);
+    if constexpr (std::is_void_v<R>) {
+      shared_->core.call(in, {[&] {
+                           std::invoke(f_, args...);
+                           return Tensors();
+                         }});
+    } else {
+      using Value = std::remove_cvref_t<R>;
+      std::optional<Value> result;
+      bool ran = false;
+      Tensors out = shared_->core.call(in, {[&] {
+                                              result.emplace(std::invoke(f_, args...)), ran = true;
+                                              return tensors_of(*result);
+                                            },
+                                            [&](size_t i) { return JitCore::handles(tensors_of(*result)[i]) > 3; }});
+      if (ran && shared_->core.captured()) {
+        auto shape = std::make_shared<Value>(*result);
+        each(*shape, [](Tensor& t) { t = Tensor(); });
+        shared_->shape = shape;
+      }
+      if (!ran) result.emplace(*static_cast<const Value*>(shared_->shape.get()));
+      size_t i = 0;
+      each(*result, [&](Tensor& t) { t = out[i++]; });
+      return std::move(*result);
+    }
+  }
+  void reset() { shared_->core.reset(); }
+  JitCore& core() const { return shared_->core; }
+
+ private:
+  template <class V, class G> static void each(V& v, G g) {
+    jit_detail::visit(v, [&](auto& x) {
+      if constexpr (std::is_same_v<std::remove_cvref_t<decltype(x)>, Tensor>) g(x);
+      else
+        static_assert(std::is_same_v<std::remove_cvref_t<decltype(x)>, BoundVariable>,
+                      "a jitted function returns tensors only: other values would be those of the captured call forever");
+    });
+  }
+  template <class V> static Tensors tensors_of(V& v) {
+    Tensors out;
+    each(v, [&](Tensor& t) { out.push_back(t); });
+    return out;
+  }
+  struct Shared {
+    Shared(std::string name, bool prune) : core(std::move(name), prune) {}
+    JitCore core;
+    std::shared_ptr<void> shape;  ///< the captured result without its tensors
+  };
+  F f_;
+  std::shared_ptr<Shared> shared_;
+};
+
+struct JitOptions {
+  std::string name = "function";  ///< in errors
+  bool prune = false;             ///< kernels that depend on no argument, no random number and nothing that is written run once only
+};
+/// `f` with capture and replay: the first call runs it, the second records it, later ones replay. Arguments are tensors, bound variables, and lists,
+/// tuples and structs of them; other values must stay what they were. See docs/jit.md for what a captured function may do.
+template <class F> Jit<std::decay_t<F>> jit(F&& f, const JitOptions& o = {}) { return Jit<std::decay_t<F>>(std::forward<F>(f), o.name, o.prune); }
+
+}  // namespace tg
