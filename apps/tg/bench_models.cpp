@@ -7,9 +7,11 @@
 #include "apps/tg/bench_tables.h"
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/engine/realize.h"
+#include "tinygrad/engine/replay.h"
 #include "tinygrad/nn/datasets.h"
 #include "tinygrad/nn/optim.h"
 #include "tinygrad/runtime/device.h"
+#include "tinygrad/tensor/jit.h"
 #include "tinygrad/uop/symbolic.h"
 
 namespace tg::bench {
@@ -284,6 +286,27 @@ Samples eager_add(Context& c) {
   return c.time({}, [&] { (a + b).realize(); });
 }
 
+/// A captured function of many tiny kernels, each of which reads what the one before wrote; time of a replay per kernel.
+Samples jit_replay(Context& c) {
+  constexpr int kKernels = 300, kRounds = 20;
+  auto f = jit([](const Tensor& x) {
+    Tensor t = x;
+    for (int i = 0; i < kKernels; i++) t = (t + 1).realize();
+    return t;
+  });
+  const Tensor x = Tensor::from(std::vector<float>{0, 1, 2, 3}).realize();
+  f(x), f(x);
+  BENCH_CHECK(f.core().captured() && f.core().replay()->kernels() == kKernels, "[bench] the replay has another number of kernels than ", kKernels);
+  return c.time_inner({}, [&] {
+    const auto start = SteadyClock::now();
+    Tensor y;
+    for (int i = 0; i < kRounds; i++) y = f(x);
+    const double seconds = since(start);
+    BENCH_CHECK(y.to_vector<float>() == (std::vector<float>{kKernels, kKernels + 1, kKernels + 2, kKernels + 3}), "[bench] a wrong result");
+    return seconds / (kKernels * kRounds);
+  });
+}
+
 constexpr Row kRows[] = {
     {"gpt2_block_fwd", "ms", "a GPT-2 block, (1, 128, 768), 12 heads: graph to result, schedule cached", gpt_forward},
     {"gpt2_block_train", "ms", "its forward pass and the gradients of all parameters", gpt_train},
@@ -297,6 +320,7 @@ constexpr Row kRows[] = {
      [](Context& c) { return c.child("first_result", Cache::kWarm, Clock::kParent); }},
     {"rewrite_nodes_per_s", "1/s", "nodes rebuilt by the symbolic rules over ResNet-18's kernels", rewrite_rate},
     {"eager_add", "us", "c = a + b, realized, cached shapes", eager_add},
+    {"jit_replay_per_kernel", "us", "a captured function of 300 dependent tiny kernels, replayed: per kernel", jit_replay},
 };
 
 constexpr ChildRow kChildren[] = {{"resnet18_compile", resnet_compile}, {"gpt2_block_compile", gpt_compile}, {"first_result", first_result}};

@@ -31,6 +31,8 @@ void bind_tensor_index(TensorClass& c);
 void bind_tensor_matrix(TensorClass& c);
 void bind_tensor_gradient(TensorClass& c);
 void bind_tensor_exchange(TensorClass& c);
+void bind_function(nb::module_& m, TensorClass& c);
+void bind_jit(nb::module_& m);
 void bind_tensor_schedule(TensorClass& c);
 
 }  // namespace tg::python

@@ -17,4 +17,5 @@ NB_MODULE(_core, m) {
   bind_counters(m);
   bind_nn(m);
   bind_optim(m);
+  bind_jit(m);
 }

@@ -74,6 +74,7 @@ void bind_tensor(nb::module_& m) {
   bind_tensor_gradient(c);
   bind_tensor_exchange(c);
   bind_tensor_schedule(c);
+  bind_function(m, c);
 }
 
 }  // namespace tg::python

@@ -186,6 +186,14 @@ nb::object arg_object(UOp u) {
       return known.kernel_info("name"_a = k.name, "applied_opts"_a = opts_object(k.applied_opts),
                                "opts_to_apply"_a = k.opts_to_apply ? opts_object(*k.opts_to_apply) : nb::none());
     }
+    case ArgKind::kCall: {
+      const CallInfo& c = u.arg<CallInfo>();
+      nb::object info = nb::module_::import_("types").attr("SimpleNamespace")();
+      info.attr("name") = c.name.empty() ? nb::none() : nb::object(nb::str(c.name.c_str()));
+      info.attr("grad_fxn") = c.gradient ? nb::object(nb::bool_(true)) : nb::none();
+      info.attr("precompile") = c.precompile, info.attr("precompile_backward") = c.precompile_backward, info.attr("aux") = nb::none();
+      return info;
+    }
     default: {  // for people
       std::ostringstream s;
       s << u.arg();

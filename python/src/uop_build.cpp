@@ -1,6 +1,7 @@
 /// \file UOp: building nodes.
 #include "bind.h"
 #include "graph.h"
+#include "tinygrad/tensor/function.h"
 #include "tinygrad/uop/facts.h"
 
 namespace tg::python {
@@ -222,12 +223,7 @@ void bind_uop_build(nb::class_<PyUOp>& c) {
   c.def("bufferize",
         [](const PyUOp& u, nb::args ranges, nb::kwargs kwargs) { return with_self(Ops::STAGE, u.get().dtype(), u, ranges, kwargs, "bufferize"); });
   c.def("maketuple", [](nb::args args) { return of_sources(Ops::TUPLE, args, nb::kwargs(), "maketuple"); });
-  c.def("gettuple", [](const PyUOp& u, int64_t i) {
-    return made([&] {
-      const DType d = u.get().is(Ops::TUPLE) ? u.get().src(static_cast<size_t>(i)).dtype() : u.get().dtype();
-      return UOp::make(Ops::GETTUPLE, d, {u.get()}, Arg(i));
-    });
-  });
+  c.def("gettuple", [](const PyUOp& u, int64_t i) { return made([&] { return get_tuple(u.get(), static_cast<size_t>(i)); }); });
 }
 
 }  // namespace tg::python

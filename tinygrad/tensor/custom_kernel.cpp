@@ -7,38 +7,50 @@
 namespace tg {
 using namespace tensor_detail;
 
-Tensors custom_kernel(const Tensors& buffers, const KernelFunction& kernel, const NodeGradient& gradient) {
-  OpScope s;
+PreparedKernel prepare_kernel(const Tensors& buffers) {
+  GraphScope g;
   TG_CHECK(ValueError, !buffers.empty(), "[custom_kernel] got no tensors, expected the buffers of the kernel");
   std::string device;
   for (const Tensor& t : buffers)
     if (device.empty()) device = device_of(uop_of(t, "custom_kernel"));
   if (device.empty()) device = buffers[0].device();
-  UOps params, src{UOp()};
+  PreparedKernel p;
   for (size_t i = 0; i < buffers.size(); i++) {
     UOp u = current_view(uop_of(buffers[i], "custom_kernel"));
     const std::string& d = device_of(u);
     TG_CHECK(DeviceError, d.empty() || d == device, "[custom_kernel] got a tensor on ", d, " among tensors on ", device,
              ", expected one device: move it with .to(device)");
-    params.push_back(kernel_param(i, shape_of(u), strong_dtype(u.dtype())));
-    src.push_back(has_buffer_identity(u) ? u : own_storage(u, device));
+    p.buffers.push_back(kernel_param(i, shape_of(u), strong_dtype(u.dtype())));
+    p.arguments.push_back(has_buffer_identity(u) ? u : own_storage(u, device));
   }
-  UOp sink = lower_user_kernel(kernel(params));
-  src[0] = sink;
+  return p;
+}
+
+Tensors apply_kernel(const PreparedKernel& prepared, UOp written, const NodeGradient& gradient) {
+  OpScope s;
+  UOp sink = lower_user_kernel(written);
+  UOps src{sink};
+  src.insert(src.end(), prepared.arguments.begin(), prepared.arguments.end());
   CallInfo info{sink.arg<KernelInfo>().name, false, false, make_gradient(gradient), written_params(sink)};
   for (int32_t w : info.writes)
-    TG_CHECK(IndexError, static_cast<size_t>(w) < buffers.size(), "[custom_kernel] got a store to parameter ", w, ", expected one of ",
-             buffers.size());
+    TG_CHECK(IndexError, static_cast<size_t>(w) + 1 < src.size(), "[custom_kernel] got a store to parameter ", w, ", expected one of ",
+             src.size() - 1);
   std::vector<int32_t> writes = info.writes;
   UOp call = UOp::make(Ops::CALL, dtypes::void_, src, std::move(info));
-  Tensors out, written;
+  Tensors out, changed;
   for (size_t i = 1; i < src.size(); i++) out.push_back(Tensor::from_uop(src[i]));
   for (int32_t w : writes) {
     auto i = static_cast<size_t>(w);
-    out[i] = Tensor::from_uop(src[i + 1].after({call})), written.push_back(out[i]);
+    out[i] = Tensor::from_uop(src[i + 1].after({call})), changed.push_back(out[i]);
   }
-  for (const Tensor& t : written) s(t);
+  for (const Tensor& t : changed) s(t);
   return out;
+}
+
+Tensors custom_kernel(const Tensors& buffers, const KernelFunction& kernel, const NodeGradient& gradient) {
+  OpScope s;
+  PreparedKernel p = prepare_kernel(buffers);
+  return apply_kernel(p, kernel(UOps(p.buffers.begin(), p.buffers.end())), gradient);
 }
 
 }  // namespace tg

@@ -312,7 +312,9 @@ Tensor Tensor::as_param(int64_t slot) const {
   return s(param_like(uop_of(*this, "as_param"), static_cast<size_t>(slot)));
 }
 
-Tensor Tensor::call(const Tensors& args, const Tensor& body) {
+Tensor Tensor::call(const Tensors& args, const Tensor& body) { return call_body(args, body); }
+
+Tensor call_body(const Tensors& args, const Tensor& body, std::shared_ptr<const CallGradient> gradient) {
   OpScope s;
   UOps src{UOp::make(Ops::TUPLE, dtypes::void_, {uop_of(body, "call")})};
   for (const Tensor& t : args) src.push_back(uop_of(t, "call"));
@@ -323,7 +325,7 @@ Tensor Tensor::call(const Tensors& args, const Tensor& body) {
     TG_CHECK(ShapeError, shape_of(p) == shape_of(src[slot + 1]), "[call] got an argument of shape ", shape_of(src[slot + 1]), " for parameter ", slot,
              ", expected ", shape_of(p));
   });
-  return s(get_tuple(UOp::make(Ops::FUNCTION, dtypes::void_, src, CallInfo{"call", false, false, {}, {}}), 0));
+  return s(get_tuple(UOp::make(Ops::FUNCTION, dtypes::void_, src, CallInfo{"call", false, false, std::move(gradient), {}}), 0));
 }
 
 }  // namespace tg

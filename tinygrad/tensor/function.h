@@ -39,6 +39,9 @@ UOp inline_functions(UOp root, bool keep_gradients = false);
 /// f(inputs), traced into one node. Realizing computes the body, differentiating differentiates it, or asks `gradient` if there is one.
 Tensors call_function(const TensorFunction& f, const Tensors& inputs, const FunctionOptions& options = {}, const TensorGradient& gradient = {});
 
+/// Tensor::call with a gradient of its own.
+Tensor call_body(const Tensors& args, const Tensor& body, std::shared_ptr<const CallGradient> gradient = {});
+
 /// f(inputs), whose intermediates are computed again for the gradient instead of being stored until then.
 Tensors checkpoint(const TensorFunction& f, const Tensors& inputs);
 
@@ -73,8 +76,16 @@ template <class Forward, class Backward> CustomGradient<Forward, Backward> custo
 
 // ---- kernels ----
 
-/// The tensors once a kernel has run on their storage: those it writes; the others as they are. Those that are no storage are stored first; what the kernel writes is seen by every tensor
-/// that shares the storage, as with assign. All lie on one device. `gradient` gets the gradients of what the kernel wrote, by argument.
+/// The tensors once a kernel has run on their storage: those it writes; the others as they are. Those that are no storage are stored first; what the
+/// kernel writes is seen by every tensor that shares the storage, as with assign. All lie on one device. `gradient` gets the gradients of what the
+/// kernel wrote, by argument.
 Tensors custom_kernel(const Tensors& buffers, const KernelFunction& kernel, const NodeGradient& gradient = {});
+/// The same in two steps, for callers that write the kernel outside of the graph's lock: what the function gets, and what it gave.
+struct PreparedKernel {
+  std::vector<UOpRef> buffers;      ///< the kernel's parameters
+  std::vector<UOpRef> arguments{};  ///< the storage they stand for
+};
+PreparedKernel prepare_kernel(const Tensors& buffers);
+Tensors apply_kernel(const PreparedKernel& prepared, UOp sink, const NodeGradient& gradient = {});
 
 }  // namespace tg

@@ -223,7 +223,7 @@ Tensors JitCore::capture(const JitInputs& in, const Body& body, std::vector<Inpu
       o.kind = Output::kInput, o.index = input_of[memory.get()], o.pattern = pattern_of(u, nullptr);
     } else if (memory && made.contains(memory.get())) {
       // Storage of its own, if nobody but the result refers to it.
-      bool own = !(body.shared && body.shared(i));
+      bool own = handles(out[i]) <= 2 && !(body.shared && body.shared(i));  // the caller's and ours
       uint32_t handles = 0;
       for (size_t k = 0; k < out.size(); k++)
         handles += out[k].uop() == u && std::find_if(out.begin(), out.begin() + static_cast<long>(k), [&](auto& t) { return t.is_same(out[k]); }) ==
@@ -273,7 +273,7 @@ Tensors JitCore::run(const JitInputs& in, std::vector<Input> inputs) {
              ", which was captured with ", s.constants[c].second, ": pass a tensor or a bound variable for what changes, or reset()");
   TG_CHECK(JitError, in.constants.size() == s.constants.size(), "[jit] got another number of arguments for ", name_, " than when it was captured");
 
-  GraphScope g;
+  std::optional<GraphScope> g(std::in_place);
   for (size_t i = 0; i < inputs.size(); i++) {
     if (inputs[i].pattern.get() == s.patterns[i].get()) continue;
     UOp got = inputs[i].pattern, want = s.patterns[i];
@@ -319,7 +319,9 @@ Tensors JitCore::run(const JitInputs& in, std::vector<Input> inputs) {
     if (b.use_count() != 1) b = Buffer::create(b->device_name(), b->size(), b->dtype());  // somebody still looks at the last result
     fresh.push_back(b);
   }
+  g.reset();  // running needs no graph
   replay_->run(given, fresh, vars);
+  g.emplace();
 
   UOps nodes;
   for (size_t i = 0; i < s.fresh.size(); i++) {

@@ -1,0 +1,163 @@
+"""TinyJit and function: what replays give, where they refuse, and what traced functions are."""
+import gc
+
+import numpy as np
+import pytest
+
+from tinygrad_cpp import Context, JitError, Tensor, TinyJit, UOp, Variable, function
+from tinygrad_cpp.uop.ops import KernelInfo, Ops
+
+
+def test_replays_with_other_inputs():
+    runs = []
+
+    @TinyJit
+    def f(a, b):
+        runs.append(1)
+        return a + b * 2
+
+    for i in range(5):
+        np.testing.assert_allclose(f(Tensor([1.0, i]), Tensor([i, 2.0])).numpy(), [1 + 2 * i, i + 4])
+    assert len(runs) == 2 and len(f.captured.linear.src) == 1
+
+
+def test_earlier_results_stay():
+    f = TinyJit(lambda x: x.sum())
+    results = [f(Tensor([i, i])) for i in range(5)]
+    assert [r.item() for r in results] == [0, 2, 4, 6, 8]
+
+
+def test_results_in_containers():
+    f = TinyJit(lambda x: {"a": x + 1, "b": [x * 2, (x * 3,)]})
+    for i in range(4):
+        r = f(Tensor([i, 1]))
+        assert r["a"].tolist() == [i + 1, 2] and r["b"][1][0].tolist() == [3 * i, 3]
+
+
+def test_methods_have_a_record_per_instance():
+    class Scale:
+        def __init__(self, s): self.s = Tensor([s]).realize()
+
+        @TinyJit
+        def __call__(self, x): return x * self.s
+
+    a, b = Scale(2), Scale(3)
+    for i in range(4):
+        assert a(Tensor([i])).item() == 2 * i and b(Tensor([i])).item() == 3 * i
+    del a
+    gc.collect()
+
+
+def test_state_is_updated():
+    count = Tensor.zeros(2).contiguous().realize()
+
+    @TinyJit
+    def f(x): count.assign(count + x)
+
+    for _ in range(5):
+        try:
+            f(Tensor([1.0, 2.0]))
+        except JitError:
+            pytest.fail("an assign inside is part of the step")
+    assert count.tolist() == [5, 10]
+
+
+@pytest.mark.parametrize("bad", [
+    lambda f, x: f(x, x),
+    lambda f, x: f(x, Tensor(2)),
+    lambda f, x: f(x, Tensor([1.0, 2.0, 3.0])),
+    lambda f, x: f(x, Tensor([1, 2])),
+    lambda f, x: f(a=x, b=Tensor([1.0, 2.0])),
+])
+def test_refused_inputs(bad):
+    f = TinyJit(lambda a, b: a + b)
+    for _ in range(2):
+        f(Tensor([1.0, 2.0]), Tensor([3.0, 4.0]))
+    with pytest.raises(JitError):
+        bad(f, Tensor([1.0, 2.0]))
+
+
+def test_changed_constant_is_refused():
+    f = TinyJit(lambda x, k: x * k)
+    for _ in range(3):
+        assert f(Tensor([2]), 3).item() == 6
+    with pytest.raises(JitError, match="argument 1"):
+        f(Tensor([2]), 4)
+
+
+def test_item_inside_is_refused():
+    f = TinyJit(lambda x: x * x.sum().item())
+    f(Tensor([1, 2]))
+    with pytest.raises(JitError):
+        f(Tensor([1, 2]))
+
+
+def test_variables():
+    table = Tensor.arange(10).contiguous().realize()
+    f = TinyJit(lambda i: table[i:i + 2] * 10)
+    for i in range(6):
+        assert f(Variable("i", 0, 8).bind(i)).tolist() == [10 * i, 10 * i + 10]
+
+
+def test_random_numbers_are_those_without_jit():
+    def draw(x): return x + Tensor.rand(3)
+    x = Tensor.zeros(3).contiguous().realize()
+    Tensor.manual_seed(1)
+    plain = [draw(x).tolist() for _ in range(4)]
+    Tensor.manual_seed(1)
+    f = TinyJit(draw)
+    assert [f(x).tolist() for _ in range(4)] == plain
+
+
+def test_jit_off():
+    runs = []
+    f = TinyJit(lambda x: (runs.append(1), x + 1)[1])
+    with Context(JIT=0):
+        for i in range(4):
+            assert f(Tensor([i])).item() == i + 1
+    assert len(runs) == 4 and f.captured is None
+
+
+def test_function_is_one_node():
+    @function
+    def f(a, b): return a + b, a * b
+
+    x, y = Tensor([1.0, 2.0]), Tensor([3.0, 4.0])
+    s, p = f(x, y)
+    call = s.uop.src[0]
+    assert call.op is Ops.FUNCTION and call.arg.name.endswith("f") and len(call.src[0].src) == 2
+    np.testing.assert_allclose((s * p).sum().gradient(x)[0].numpy(), [3 + 3 * 4, 8 + 4 * 6])
+
+
+def test_function_forbids_implicit_tensors():
+    w = Tensor([1.0, 2.0]).realize()
+    with pytest.raises(RuntimeError, match="implicit"):
+        function(lambda x: x * w)(Tensor([1.0, 2.0]))
+    assert function(lambda x: x * w, allow_implicit=True)(Tensor([1.0, 2.0])).tolist() == [1, 4]
+
+
+def test_gradient_of_a_function():
+    @function(grad_fxn=lambda g, call: (g * 10,))
+    def f(a): return a * 2
+
+    x = Tensor([1.0, 2.0])
+    f(x).sum().backward()
+    assert x.grad.tolist() == [10, 10]
+
+
+def test_call():
+    a, b = Tensor([1.0, 2.0]), Tensor([3.0, 4.0])
+    c = Tensor.call(a, b, fxn=a.as_param(0) * b.as_param(1))
+    c.sum().backward()
+    assert a.grad.tolist() == [3, 4]
+
+
+def test_custom_kernel():
+    def add_one(dst, src):
+        i = UOp.range(src.shape[0], 0)
+        return dst[i].store(src[i] + 1).end(i).sink(arg=KernelInfo(name="add_one"))
+
+    x = Tensor([1.0, 2.0, 3.0])
+    y = Tensor.custom_kernel(Tensor.empty(3), x, fxn=add_one, grad_fxn=lambda g, call: (None, g * 5))[0]
+    y.sum().backward()
+    assert y.tolist() == [2, 3, 4] and x.grad.tolist() == [5, 5, 5]
