@@ -99,6 +99,12 @@ def accept_filename(func: Callable) -> Callable:
   return wrapper
 
 
+safe_dtypes = {"BOOL": dtypes.bool, "I8": dtypes.int8, "U8": dtypes.uint8, "I16": dtypes.int16, "U16": dtypes.uint16, "I32": dtypes.int32, "U32": dtypes.uint32,
+               "I64": dtypes.int64, "U64": dtypes.uint64, "F8_E4M3": dtypes.fp8e4m3, "F8_E5M2": dtypes.fp8e5m2, "F16": dtypes.float16,
+               "BF16": dtypes.bfloat16, "F32": dtypes.float32, "F64": dtypes.float64}
+inverse_safe_dtypes = {v: k for k, v in safe_dtypes.items()}
+
+
 def _on_host(t: Tensor) -> Tensor: return t.to("CPU") if isinstance(t.device, str) and t.device.startswith("DISK") else t
 
 
