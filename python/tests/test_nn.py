@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tinygrad_cpp
-from tinygrad_cpp import Context, Tensor, dtypes, nn
+from tinygrad_cpp import Context, Tensor, TinyJit, dtypes, nn
 from tinygrad_cpp.nn.state import get_parameters, get_state_dict, load_state_dict, safe_load, safe_load_metadata, safe_save, torch_load, zip_extract
 
 
@@ -437,3 +437,31 @@ def test_datasets():
   assert images.shape == (60000, 1, 28, 28) and images.dtype == dtypes.uint8 and test_labels.shape == (10000,)
   assert labels[:5].tolist() == [5, 0, 4, 1, 9]
   assert test_images[0].max().item() > 128
+
+
+@pytest.mark.parametrize("make", [lambda p: nn.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True), lambda p: nn.optim.AdamW(p, lr=0.01),
+                                  lambda p: nn.optim.LAMB(p, lr=0.01, fused=True), lambda p: nn.optim.RMSprop(p, momentum=0.5, centered=True)])
+def test_a_captured_step_is_the_step(training, make):
+  def train(jit):
+    Tensor.manual_seed(2)
+    net, x, y = Net(), Tensor.rand(6, 4, 1, 6, 6).realize(), Tensor.randint(6, 4, high=3).realize()
+    opt = make(get_parameters(net))
+    schedule = nn.lr_scheduler.StepLR(opt, 3, 0.5)
+
+    def step(x, y):
+      opt.zero_grad()
+      loss = net(x).sparse_categorical_crossentropy(y).backward()
+      return loss.realize(*opt.schedule_step())
+
+    if jit: step = TinyJit(step)
+    losses = []
+    for i in range(6):
+      losses.append(step(x[i].contiguous().realize(), y[i].contiguous().realize()).item())
+      schedule.step()
+    return losses, [t.numpy() for t in get_parameters(net)]
+
+  losses, params = train(False)
+  jit_losses, jit_params = train(True)
+  np.testing.assert_allclose(jit_losses, losses, rtol=1e-4)
+  for a, b in zip(jit_params, params): np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+  assert params[4] == 6
