@@ -215,6 +215,19 @@ TEST(EdgeValues, IntegersWrap) {
   EXPECT_EQ((t - 2).to_vector<int>(), (std::vector<int>{253, 255}));
   EXPECT_EQ((-Tensor({-128, 5}, {.dtype = dtypes::int8})).to_vector<int>(), (std::vector<int>{-128, -5}));
 }
+TEST(EdgeValues, LiteralsOutOfRange) {
+  const Tensor t({100, -100, 0}, {.dtype = dtypes::int8}), u({1, 200}, {.dtype = dtypes::uint8});
+  using Bools = std::vector<int>;
+  EXPECT_EQ((t < 300).to_vector<int>(), (Bools{1, 1, 1}));
+  EXPECT_EQ((t == 356).to_vector<int>(), (Bools{0, 0, 0}));
+  EXPECT_EQ((t > -300).to_vector<int>(), (Bools{1, 1, 1}));
+  EXPECT_EQ((u < -1).to_vector<int>(), (Bools{0, 0}));
+  EXPECT_EQ((u >= -5).to_vector<int>(), (Bools{1, 1}));
+  EXPECT_EQ(t.minimum(300).to_vector<int>(), (std::vector<int>{100, -100, 0}));
+  EXPECT_EQ(t.maximum(-300).to_vector<int>(), (std::vector<int>{100, -100, 0}));
+  EXPECT_EQ(t.clamp(-300, 300).to_vector<int>(), (std::vector<int>{100, -100, 0}));
+  EXPECT_EQ((t + 300).to_vector<int>(), (std::vector<int>{-112, -56, 44}));
+}
 TEST(EdgeValues, PaddingTakesPartInTheType) {
   const Tensor t({1, 2}, {.dtype = dtypes::uint8});
   EXPECT_EQ(t.pad({{1, 1}}, {.value = 7}).dtype(), dtypes::uint8);

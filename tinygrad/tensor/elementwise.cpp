@@ -28,10 +28,19 @@ std::pair<UOp, UOp> operands(const Tensor& a, const Tensor& b, const char* op) {
   check_broadcast(x, y, op), check_device(x, y, op);
   return x.dtype() == y.dtype() ? std::pair(x, y) : ops::promote(x, y);
 }
+/// Where an integer literal lies when the type of the other operand does not hold it: 1 above, -1 below; 0 if it does, or is no such literal.
+int beyond(UOp literal, DType of) {
+  UOp c = literal.dtype() == dtypes::weakint && of.is_int() && !of.is_weak() ? ops::literal_of(literal) : UOp();
+  return !c ? 0 : c.const_int() > int_max(of) ? 1 : c.const_int() < int_min(of) ? -1 : 0;
+}
 Tensor compare(Ops alu, const Tensor& a, const Tensor& b, const char* op) {
   OpScope s;
   UOp x = uop_of(a, op), y = uop_of(b, op);
   check_broadcast(x, y, op), check_device(x, y, op);
+  if (const int left = beyond(x, y.dtype()), right = beyond(y, x.dtype()); left || right) {
+    const Shape* both[] = {&shape_of(x), &shape_of(y)};
+    return s(ops::full(broadcast_shapes(both, op), alu == Ops::CMPNE || right > 0 || left < 0, dtypes::bool_));
+  }
   if (x.dtype() != y.dtype() || x.dtype().is_weak()) std::tie(x, y) = ops::promote_strong(x, y);
   return s(UOp::alu(alu, {x, y}));
 }
@@ -72,7 +81,22 @@ Tensor polynomial(const Tensor& x, std::initializer_list<double> c) {
 
 Tensor Tensor::add(const Tensor& o) const { return binary(Ops::ADD, *this, o, "add"); }
 Tensor Tensor::mul(const Tensor& o) const { return binary(Ops::MUL, *this, o, "mul"); }
-Tensor Tensor::maximum(const Tensor& o) const { return binary(Ops::MAX, *this, o, "maximum"); }
+/// The greater or lesser of both, one of which is a literal out of the other's range: decided by where it lies.
+static std::optional<Tensor> extreme_of_literal(const Tensor& a, const Tensor& b, int wanted, const char* op) {
+  OpScope s;
+  for (bool swapped : {false, true}) {
+    UOp x = uop_of(swapped ? b : a, op), y = uop_of(swapped ? a : b, op);
+    const int side = beyond(y, x.dtype());
+    if (!side) continue;
+    const Shape* both[] = {&shape_of(x), &shape_of(y)};
+    return s(ops::expand(side == wanted ? ops::cast(y, x.dtype()) : x, broadcast_shapes(both, op)));
+  }
+  return {};
+}
+Tensor Tensor::maximum(const Tensor& o) const {
+  if (std::optional<Tensor> r = extreme_of_literal(*this, o, 1, "maximum")) return *r;
+  return binary(Ops::MAX, *this, o, "maximum");
+}
 Tensor Tensor::sub(const Tensor& o) const {
   OpScope s;
   auto [x, y] = operands(*this, o, "sub");
@@ -114,6 +138,7 @@ Tensor Tensor::fmod(const Tensor& o) const {
 }
 Tensor Tensor::minimum(const Tensor& o) const {
   OpScope s;
+  if (std::optional<Tensor> r = extreme_of_literal(*this, o, -1, "minimum")) return *r;
   auto [x, y] = operands(*this, o, "minimum");
   return s(x.minimum(y));
 }
