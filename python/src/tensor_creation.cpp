@@ -31,15 +31,24 @@ void bind_tensor_creation(TensorClass& c) {
   TG_OF_SHAPE(glorot_uniform);
 #undef TG_OF_SHAPE
   c.def_static(
-      "full", [](const Shape& shape, Scalar v, nb::kwargs k) { return Tensor::full(shape, v, options_from(k, "full")); }, "shape"_a, "fill_value"_a,
-      "kwargs"_a);
+      "full",
+      [](const Shape& shape, nb::object value, nb::kwargs k) {
+        TensorOptions o = options_from(k, "full");
+        if (!nb::isinstance<PyUOp>(value)) return Tensor::full(shape, nb::cast<Scalar>(value), o);
+        Tensor v = operand_from(value).value();
+        return v.cast(o.dtype.value_or(strong_dtype(v.dtype()))).reshape(Shape(shape.size(), SInt(1))).expand(shape);
+      },
+      "shape"_a, "fill_value"_a, "kwargs"_a);
   c.def_static("const", [](Scalar v, std::optional<DType> dtype) { return Tensor::scalar(v, dtype); }, "b"_a, "dtype"_a = nb::none());
   c.def("const_like", [](const Tensor& t, Scalar v, std::optional<DType> dtype) { return t.full_like(v, dtype); }, "b"_a, "dtype"_a = nb::none());
   c.def_static(
       "arange",
-      [](Scalar start, std::optional<Scalar> stop, Scalar step, nb::kwargs k) {
+      [](nb::object start, nb::object stop, nb::object step, nb::kwargs k) {
         TensorOptions o = options_from(k, "arange");
-        return stop ? Tensor::arange(start, *stop, step, o) : Tensor::arange(Scalar(0), start, step, o);
+        if (stop.is_none()) stop = start, start = nb::int_(0);
+        if (nb::isinstance<PyUOp>(start) || nb::isinstance<PyUOp>(stop) || nb::isinstance<PyUOp>(step))
+          return Tensor::arange_symbolic(nb::cast<SInt>(start), nb::cast<SInt>(stop), nb::cast<SInt>(step), o);
+        return Tensor::arange(nb::cast<Scalar>(start), nb::cast<Scalar>(stop), nb::cast<Scalar>(step), o);
       },
       "start"_a, "stop"_a = nb::none(), "step"_a = nb::int_(1), "kwargs"_a);
   c.def_static(

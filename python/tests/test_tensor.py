@@ -230,3 +230,15 @@ def test_reduces_agree_with_numpy(shape, op, keepdim, data):
     a = np.arange(int(np.prod(shape)), dtype=np.float32).reshape(shape) % 4 - 1
     axis = axes or None
     np.testing.assert_array_equal(getattr(Tensor(a), op)(axis=axis, keepdim=keepdim).numpy(), getattr(a, op)(axis=axis, keepdims=keepdim))
+
+
+def test_symbolic_ranges_and_fills():
+    v = tg.Variable("a", 1, 10)
+    assert Tensor.arange(0, v.bind(4))[:4].tolist() == [0, 1, 2, 3]
+    assert Tensor.arange(10, v.bind(3), -2)[:4].tolist() == [10, 8, 6, 4]
+    assert Tensor.arange(0, 10, tg.Variable("step", 1, 3).bind(2))[:5].tolist() == [0, 2, 4, 6, 8]
+    assert Tensor.full((3,), v.bind(5)).tolist() == [5, 5, 5]
+    with pytest.raises(ValueError, match="step"):
+        Tensor.arange(0, 10, tg.Variable("step", -1, 3).bind(2))
+    with pytest.raises(RuntimeError, match="unbound"):
+        Tensor(v).item()

@@ -9,6 +9,7 @@
 #include "tinygrad/schedule/schedule.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/ops.h"
+#include "tinygrad/uop/symbolic.h"
 
 namespace tg {
 using namespace tensor_detail;
@@ -247,6 +248,19 @@ Tensor Tensor::arange(Scalar start, Scalar stop, Scalar step, const TensorOption
   if (d != 1) u = u * u.const_like(is_float ? ConstValue(d) : step.value);
   if (a != 0) u = u + u.const_like(is_float ? ConstValue(a) : start.value);
   return made(s, u, o);
+}
+
+Tensor Tensor::arange_symbolic(const SInt& start, const SInt& stop, const SInt& step, const TensorOptions& o) {
+  OpScope s;
+  UOp by = step.uop();
+  Bounds b = bounds_of(by);
+  TG_CHECK(ValueError, b.lo > 0 || b.hi < 0, "[arange] got step ", step, ", expected one that is always positive or always negative");
+  UOp gap = stop.uop() - start.uop(), one = UOp::constant(int64_t{1});
+  SInt count(simplify((gap + by + (b.lo > 0 ? one.neg() : one)) / by));
+  DType d = o.dtype.value_or(dtypes::default_int());
+  UOp u = ops::arange(std::max<int64_t>(count.max(), 0), d);
+  if (count.symbolic()) u = ops::shrink(u, {{SInt(0), SInt(count.uop().maximum(UOp::constant(int64_t{0})))}});
+  return made(s, u * ops::cast(by, d) + ops::cast(start.uop(), d), o);
 }
 
 Tensor Tensor::linspace(double start, double stop, int64_t steps, const TensorOptions& o) {

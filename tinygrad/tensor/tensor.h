@@ -87,6 +87,8 @@ class Tensor {
   /// start, start + step, ... below (step < 0: above) stop: default int (int64 when needed), or default float when an argument is a float.
   static Tensor arange(Scalar start, Scalar stop, Scalar step = 1, const TensorOptions& o = {});
   static Tensor arange(Scalar stop) { return arange(0, stop); }
+  /// The same of integers that may be symbolic: the size is then symbolic as well. ValueError for a step whose sign is not known.
+  static Tensor arange_symbolic(const SInt& start, const SInt& stop, const SInt& step = 1, const TensorOptions& o = {});
   static Tensor linspace(double start, double stop, int64_t steps, const TensorOptions& o = {});
   static Tensor eye(int64_t n, std::optional<int64_t> m = {}, const TensorOptions& o = {});
   /// Coordinates of a grid from 1-d tensors; `ij`: the first varies along axis 0.
