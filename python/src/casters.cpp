@@ -126,6 +126,8 @@ Shape shape_from(nb::handle sequence, bool none_keeps) {
 
 Shape shape_from_args(const nb::args& args, bool none_keeps) {
   if (args.size() == 1 && (PyTuple_Check(args[0].ptr()) || PyList_Check(args[0].ptr()))) return shape_from(args[0], none_keeps);
+  TG_CHECK(ValueError, args.size() < 2 || !(PyTuple_Check(args[0].ptr()) || PyList_Check(args[0].ptr())), "[shape] got a tuple and ", args.size() - 1,
+           " more arguments, expected one tuple, or sizes");
   return shape_from(args, none_keeps);
 }
 

@@ -14,7 +14,7 @@ struct Class {
   PyObject* type = nullptr;
 };
 // clang-format off
-enum { kBase, kShape, kDType, kDevice, kIndex, kValue, kFormat, kFile, kCompile, kMemory, kGradient, kJit };
+enum { kBase, kShape, kDType, kDevice, kIndex, kValue, kOverflow, kFormat, kFile, kCompile, kMemory, kGradient, kJit };
 Class classes[] = {
     {"Error", "Base of every error the library reports.", {}},
     {"ShapeError", "Shapes, axes or sizes that do not fit.", {}},
@@ -22,6 +22,7 @@ Class classes[] = {
     {"DeviceError", "Unknown, unavailable or mixed devices.", {}},
     {"IndexError", "An index or axis out of range.", {}},
     {"ValueError", "An argument outside of its domain.", {}},
+    {"OverflowError", "A number a type cannot hold.", {}},
     {"FormatError", "A file that is corrupt or of another kind.", {}},
     {"FileError", "A file or program that is missing, unreadable or not writable.", {}},
     {"CompileError", "A kernel the target's compiler rejected.", {}},
@@ -39,6 +40,7 @@ void bind_errors(nb::module_& m) {
   classes[kDevice].also = {PyExc_ValueError, PyExc_AssertionError};
   classes[kIndex].also = {PyExc_IndexError, PyExc_ValueError};
   classes[kValue].also = {PyExc_ValueError, PyExc_AssertionError};
+  classes[kOverflow].also = {PyExc_OverflowError, PyExc_ValueError};
   classes[kFormat].also = {PyExc_ValueError};
   classes[kFile].also = {PyExc_FileNotFoundError};
   classes[kGradient].also = {PyExc_AssertionError};
@@ -60,6 +62,7 @@ void bind_errors(nb::module_& m) {
     catch (const DTypeError& e) { set(kDType, e); }
     catch (const DeviceError& e) { set(kDevice, e); }
     catch (const IndexError& e) { set(kIndex, e); }
+    catch (const OverflowError& e) { set(kOverflow, e); }
     catch (const ValueError& e) { set(kValue, e); }
     catch (const FormatError& e) { set(kFormat, e); }
     catch (const FileError& e) { set(kFile, e); }

@@ -58,11 +58,11 @@ void bind_tensor_creation(TensorClass& c) {
   c.def_static(
       "eye", [](int64_t n, std::optional<int64_t> m, nb::kwargs k) { return Tensor::eye(n, m, options_from(k, "eye")); }, "n"_a, "m"_a = nb::none(),
       "kwargs"_a);
-  c.def_static(
+  c.def(
       "meshgrid",
-      [](nb::args tensors, const std::string& indexing) {
+      [](const Tensor& first, nb::args tensors, const std::string& indexing) {
         TG_CHECK(ValueError, indexing == "ij" || indexing == "xy", "[meshgrid] got indexing '", indexing, "', expected 'ij' or 'xy'");
-        Tensors t;
+        Tensors t{first};
         for (nb::handle h : tensors) t.push_back(nb::cast<Tensor>(h));
         return nb::tuple(nb::cast(Tensor::meshgrid(t, indexing == "ij")));
       },

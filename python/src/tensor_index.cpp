@@ -97,9 +97,12 @@ void bind_tensor_index(TensorClass& c) {
       "scatter",
       [](const Tensor& t, int dim, const Tensor& index, const Operand& src, std::optional<std::string> reduce) {
         Tensor s = src.tensor;
+        if (reduce && *reduce != "add" && *reduce != "multiply")
+          throw nb::type_error(str("scatter got reduce '", *reduce, "', expected 'add', 'multiply' or None").c_str());
+        if (reduce && !(s.ndim() == 0 && (s.dtype().is_weak() || s.dtype().is_bool())))
+          throw nb::type_error("scatter(reduce=) takes a number as src: use scatter_reduce for a tensor");
         if (s.dtype().is_weak() || (s.ndim() == 0 && s.dtype().is_bool())) s = s.cast(t.dtype());
         if (!reduce) return t.scatter(dim, index, s);
-        TG_CHECK(ValueError, *reduce == "add" || *reduce == "multiply", "[scatter] got reduce '", *reduce, "', expected 'add' or 'multiply'");
         return *reduce == "add" ? t.scatter_reduce(dim, index, s, ScatterReduce::kSum) : t.scatter_reduce(dim, index, s, ScatterReduce::kProd);
       },
       "dim"_a, "index"_a, "src"_a, "reduce"_a = nb::none());

@@ -12,7 +12,8 @@ PadOptions::Mode pad_mode(const std::string& mode) {
   if (mode == "replicate") return PadOptions::kReplicate;
   if (mode == "circular") return PadOptions::kCircular;
   // clang-format on
-  throw Error(str("[pad] got mode '", mode, "', expected constant, reflect, replicate or circular"));
+  PyErr_SetString(PyExc_NotImplementedError, str("[pad] got mode '", mode, "', expected constant, reflect, replicate or circular").c_str());
+  throw nb::python_error();
 }
 
 Tensor pad(const Tensor& t, nb::sequence padding, const std::string& mode, const Scalar& value) {
@@ -59,13 +60,15 @@ Tensors tensors_from(nb::handle first, const nb::args& rest) {
     if (!x) throw nb::type_error(str("expected a Tensor, got ", Py_TYPE(h.ptr())->tp_name).c_str());
     t.push_back(*x);
   };
-  auto each = [&](nb::handle h) {
-    if (PyList_Check(h.ptr()) || PyTuple_Check(h.ptr()))
-      for (nb::handle x : nb::iter(h)) add(x);
-    else add(h);
-  };
-  each(first);
-  for (nb::handle h : rest) each(h);
+  if (PyList_Check(first.ptr()) || PyTuple_Check(first.ptr())) {
+    TG_CHECK(ValueError, rest.size() == 0, "[tensors] got a list and more arguments, expected one list, or tensors");
+    for (nb::handle x : nb::iter(first)) add(x);
+  } else add(first);
+  // a.cat((b, c)) is a.cat(b, c).
+  if (rest.size() == 1 && (PyList_Check(rest[0].ptr()) || PyTuple_Check(rest[0].ptr())))
+    for (nb::handle x : nb::iter(nb::handle(rest[0].ptr()))) add(x);
+  else
+    for (nb::handle h : rest) add(h);
   return t;
 }
 }  // namespace

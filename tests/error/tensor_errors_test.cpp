@@ -27,7 +27,7 @@ TEST(TensorErrors, Creation) {
   expect<ShapeError>([] { Tensor::zeros({int64_t{1} << 40, int64_t{1} << 40}); }, "shape", "too many elements");
   expect<ShapeError>([] { Tensor::from(std::vector<float>{1, 2, 3}, {2, 2}); }, "reshape", "(2, 2)");
   expect<ValueError>([] { Tensor::arange(0, 5, 0); }, "arange", "step");
-  expect<ValueError>([] { Tensor::arange(0, 300, 1, {.dtype = dtypes::uint8}); }, "arange", "uint8");
+  expect<OverflowError>([] { Tensor::arange(0, 300, 1, {.dtype = dtypes::uint8}); }, "arange", "uint8");
   expect<ValueError>([] { Tensor::linspace(0, 1, -1); }, "linspace", "-1");
   expect<ShapeError>([] { Tensor::eye(-1); }, "eye", "-1");
   EXPECT_THROW(Tensor::zeros({2}, {.device = "NOSUCH"}), DeviceError);

@@ -14,6 +14,7 @@ struct DTypeError : Error { using Error::Error; };        ///< a type the operat
 struct DeviceError : Error { using Error::Error; };       ///< unknown, unavailable or mixed devices
 struct IndexError : Error { using Error::Error; };        ///< an index or axis out of range
 struct ValueError : Error { using Error::Error; };        ///< an argument outside its domain
+struct OverflowError : ValueError { using ValueError::ValueError; };  ///< a number a type cannot hold
 struct FormatError : Error { using Error::Error; };       ///< a file that is corrupt or of another kind
 struct FileError : Error { using Error::Error; };         ///< a file or program that is missing, unreadable or not writable
 struct CompileError : Error { using Error::Error; };      ///< a kernel the target's compiler rejected

@@ -238,7 +238,7 @@ Tensor Tensor::arange(Scalar start, Scalar stop, Scalar step, const TensorOption
   if (!is_float && n > 0) {
     int128 first = start.value.i, last = first + static_cast<int128>(n - 1) * step.value.i, lo = std::min(first, last), hi = std::max(first, last);
     if (!o.dtype && (lo < int_min(dtype) || hi > int_max(dtype))) dtype = dtypes::int64;
-    TG_CHECK(ValueError, !(dtype.is_int() || dtype.is_bool()) || (lo >= int_min(dtype) && hi <= int_max(dtype)), "[arange] got values from ",
+    TG_CHECK(OverflowError, !(dtype.is_int() || dtype.is_bool()) || (lo >= int_min(dtype) && hi <= int_max(dtype)), "[arange] got values from ",
              static_cast<double>(lo), " to ", static_cast<double>(hi), ", which ", dtype, " cannot hold");
   }
   if (n == 0) return made(s, ops::full({0}, 0, dtype), o);

@@ -1,5 +1,6 @@
 /// \file rearrange: axes by name, as einops writes them.
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <sstream>
 
@@ -16,7 +17,8 @@ std::vector<std::vector<std::string>> parse(const std::string& side, const std::
   std::string spaced;
   for (size_t i = 0; i < side.size(); i++) {
     if (side[i] == '(' || side[i] == ')') spaced += std::string(" ") + side[i] + ' ';
-    else if (side.compare(i, 3, "...") == 0) spaced += " ... ", i += 2;
+    else if (side.compare(i, 3, "...") == 0) spaced += "...", i += 2;
+    else if (side.compare(i, 3, "\u2026") == 0) spaced += "...", i += 2;  // one character that looks like it
     else spaced += side[i];
   }
   std::vector<std::vector<std::string>> groups;
@@ -33,6 +35,12 @@ std::vector<std::vector<std::string>> parse(const std::string& side, const std::
       open = false;
       continue;
     }
+    const auto letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || (c & 0x80); };
+    TG_CHECK(ValueError,
+             word == "1" || word == "..." ||
+                 (std::all_of(word.begin(), word.end(), letter) && !std::isdigit(static_cast<unsigned char>(word[0])) && word[0] != '_' &&
+                  word.back() != '_'),
+             "[rearrange] got the name '", word, "' in '", formula, "', expected letters, digits and inner underscores, a letter first");
     if (!open) groups.emplace_back();
     if (word != "1") groups.back().push_back(word == "..." && !open ? kDots : word);
   }
@@ -48,6 +56,14 @@ Tensor Tensor::rearrange(const std::string& formula, const std::vector<std::pair
            "', expected one ->");
   auto left = parse(formula.substr(0, arrow), formula), right = parse(formula.substr(arrow + 2), formula);
   const Shape sh = shape();
+  for (auto& [name, n] : sizes) {
+    bool known = false;
+    for (auto& g : left) known |= std::find(g.begin(), g.end(), name) != g.end();
+    TG_CHECK(ValueError, known, "[rearrange] got a size for '", name, "', expected names of '", formula, "'");
+  }
+  for (auto& g : left)
+    TG_CHECK(ValueError, std::find(g.begin(), g.end(), "...") == g.end(), "[rearrange] got an ellipsis in parentheses on the left of '", formula,
+             "', expected it there on the right only");
   // The ellipsis becomes as many axes as are left.
   auto is_dots = [](const std::vector<std::string>& g) { return g.size() == 1 && g[0] == kDots; };
   size_t dots = static_cast<size_t>(std::count_if(left.begin(), left.end(), is_dots));

@@ -420,6 +420,11 @@ const PatternMatcher<UOp>& symbolic_simple() {
       rule(x * 1,                          x),
       rule(i * 0,                          0),
       rule(f + c0,                         [](F f, C0 c) { return c.const_float() == 0 && std::signbit(c.const_float()) ? UOp(f) : UOp(); }),
+      // x / (1 + x) is 1 - 1 / (1 + x), which stays a number where x is infinite: gradients of sigmoid.
+      rule(f * (u = op<Ops::RECIPROCAL>(f + 1.0)), [](F, U d) { return d.const_like(1.0) - d; }),
+      rule(f * ((u = op<Ops::RECIPROCAL>(f + 1.0)) * g), [](F, U d, G y) { return y * (d.const_like(1.0) - d); }),
+      rule(f * ((u = op<Ops::RECIPROCAL>(f + 1.0)) + g), [](F x, U d, G y) { return (d.const_like(1.0) - d) + x * y; }),
+      rule((f * -1.0) * g, [](F x, G y) { return y.is_const() ? UOp() : (x * y) * ConstValue(-1.0); }),
       rule((f * -1.0) * c0,                [](F f, C0 c) { return f * f.const_like(-c.const_float()); }),
       rule(i ^ 0,                          i),
       rule(i | 0,                          i),
