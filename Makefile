@@ -25,6 +25,7 @@ release dev: deps
 
 check:
 	python3 tools/check_layers.py
+	python3 tools/api_coverage.py --check
 	@if command -v $(FORMAT) >/dev/null; then echo "checking the format"; $(SOURCES) $(FORMAT) --dry-run --Werror; else echo "no $(FORMAT): format not checked"; fi
 
 test: deps check

@@ -143,6 +143,15 @@ void bind_tensor_elementwise(TensorClass& c) {
     }
     return t;
   };
+  c.def(
+      "alu",
+      [operands](const Tensor& t, nb::object op, nb::args src) {
+        const std::string name = nb::cast<std::string>(op.attr("name"));
+        for (size_t i = 0; i < static_cast<size_t>(kOpCount); i++)
+          if (name_of(static_cast<Ops>(i)) == name) return t.alu(static_cast<Ops>(i), operands(src));
+        throw ValueError(str("[alu] got ", name, ", expected a member of Ops"));
+      },
+      "op"_a, "src"_a);
   c.def("usum", [operands](const Tensor& a, nb::args others) { return a.usum(operands(others)); }, "uops"_a);
   c.def("uprod", [operands](const Tensor& a, nb::args others) { return a.uprod(operands(others)); }, "uops"_a);
   c.def("ufix", [](const Tensor& t, nb::object x) { return nb::isinstance<Tensor>(x) ? x : nb::cast(t.ufix(nb::cast<Scalar>(x))); }, "x"_a);

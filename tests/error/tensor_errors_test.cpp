@@ -94,6 +94,63 @@ TEST(TensorErrors, Matrices) {
   expect<ShapeError>([] { Tensor::zeros(1, 1, 2, 2).max_pool2d({.kernel_size = 3}); }, "max_pool2d", "fits");
 }
 
+TEST(TensorErrors, FurtherMethods) {
+  auto expect_gqa = [](int64_t heads) {
+    Tensor::zeros(1, 4, 2, 2)
+        .scaled_dot_product_attention(Tensor::zeros(Shape{1, heads, 2, 2}), Tensor::zeros(Shape{1, heads, 2, 2}), {}, 0, false, true);
+  };
+  expect<ShapeError>([&] { expect_gqa(3); }, "scaled_dot_product_attention", "divides");
+  expect<ValueError>([] { m().scaled_dot_product_attention(m(), m(), Tensor::ones(2, 2), 0, true); }, "scaled_dot_product_attention", "one of them");
+  expect<ShapeError>([] { m().image_conv2d(m()); }, "image_conv2d", "four axes");
+  expect<ShapeError>([] { m().image_dot(m()); }, "image_dot", "equal inner sizes");
+  expect<ValueError>([] { Tensor::zeros({3}, {.dtype = dtypes::uint8}).keccak("md5"); }, "keccak", "md5");
+  expect<ValueError>([] { Tensor::zeros({3}, {.dtype = dtypes::uint8}).keccak(200, 6); }, "keccak", "200");
+  expect<ShapeError>([] { Tensor::random_bits(m(), m(), 3); }, "random_bits", "uint32");
+  expect<DTypeError>([] { m().threefry(m()); }, "threefry", "uint64");
+  expect<ValueError>([] { m().alu(Ops::LOAD); }, "alu", "elementwise");
+  expect<ValueError>([] { m().topk(1, -1, true, false); }, "topk", "sorted");
+  expect<ValueError>([] { m().clamp({}); }, "clamp", "no bound");
+  expect<ValueError>([] { m().rearrange("a b"); }, "rearrange", "one ->");
+  expect<ValueError>([] { m().rearrange("a _b -> a _b"); }, "rearrange", "_b");
+  expect<ValueError>([] { m().rearrange("a b -> a"); }, "rearrange", "same names");
+  expect<ValueError>([] { m().rearrange("a (...) -> a ..."); }, "rearrange", "ellipsis");
+  expect<ValueError>([] { m().rearrange("a b -> b a", {{"c", 2}}); }, "rearrange", "'c'");
+  expect<ShapeError>([] { m().rearrange("(a c) b -> a c b", {{"c", 3}}); }, "rearrange", "multiple");
+  expect<ShapeError>([] { m().diag(); }, "diag", "(2, 3)");
+  expect<ShapeError>([] { m().diagonal(0, 1, 1); }, "diagonal", "different");
+  expect<ShapeError>([] { m().roll({1, 2}, {0}); }, "roll", "2 shifts");
+  expect<ValueError>([] { m().chunk(0); }, "chunk", "0 chunks");
+  expect<ShapeError>([] { m().repeat({2}); }, "repeat", "(2, 3)");
+  expect<ShapeError>([] { m().pad_to({1, 3}); }, "pad_to", "smaller");
+  expect<ShapeError>([] { m().pad({4, 0}, {.mode = PadOptions::kCircular}); }, "pad", "wrap");
+  expect<IndexError>([] { Tensor::cat({Tensor(1.0), Tensor(2.0)}); }, "cat", "stack");
+  expect<ShapeError>([] { Tensor::meshgrid({m()}); }, "meshgrid", "(2, 3)");
+  expect<ValueError>([] { m().interpolate({4}, Interpolation::kNearest, true); }, "interpolate", "align_corners");
+  expect<ShapeError>([] { Tensor::zeros(3).qr(); }, "qr", "two axes");
+  expect<DTypeError>([] { Tensor::zeros({2, 2}, {.dtype = dtypes::int32}).svd(); }, "svd", "floats");
+  expect<ShapeError>([] { Tensor::zeros(3).triu(); }, "triu", "two axes");
+  expect<ValueError>([] { m().dropout(1.5); }, "dropout", "1.5");
+  expect<ValueError>([] { Tensor::normal({2}, {.std = -1}); }, "normal", "std -1");
+  expect<ValueError>([] { Tensor::uniform({2}, {.low = 1, .high = 1}); }, "uniform", "low < high");
+  expect<ValueError>([] { Tensor::randint({2}, {.low = 3, .high = 1}); }, "randint", "low < high");
+  expect<DTypeError>([] { Tensor::rand({2}, {.dtype = dtypes::int32}); }, "rand", "float type");
+  expect<ShapeError>([] { m().multinomial(0); }, "multinomial", "0 samples");
+  expect<ValueError>([] { m().multinomial(4); }, "multinomial", "without replacement");
+  expect<ShapeError>([] { m().batchnorm({}, {}, Tensor::zeros(2), Tensor::zeros(3)); }, "batchnorm", "3 elements");
+  expect<ShapeError>([] { m().nll_loss(Tensor({1, 2}), Tensor::zeros(2)); }, "nll_loss", "weight");
+  expect<ShapeError>([] { m().max_unpool2d(m()); }, "max_unpool2d", "batch");
+  expect<ShapeError>([] { Tensor::zeros(1, 2, 3, 3).conv_transpose2d(Tensor::zeros(3, 2, 2, 2)); }, "conv_transpose2d", "(3, 2, 2, 2)");
+}
+
+TEST(TensorErrors, NewcomersAreToldWhatToWrite) {
+  Tensor x({1.f, 2.f});
+  x.requires_grad_();
+  expect<GradientError>([&] { (x * 2).backward(); }, "backward", "sum()");
+  Tensor here({1.f}, {.device = "CPU"}), there = Tensor::empty({1}, {.device = "NULL"});
+  expect<DeviceError>([&] { here.dot(there); }, "mul", ".to(device)");
+  expect<ShapeError>([&] { m().item<float>(); }, "item", "one element");
+}
+
 TEST(TensorErrors, Indexing) {
   expect<IndexError>([] { m()[2]; }, "index", "index 2 for axis 0 of shape (2, 3)");
   expect<IndexError>([] { m()(0, 0, 0); }, "index", "at most 2");
