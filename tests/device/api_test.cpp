@@ -10,6 +10,7 @@
 
 #include "temp_dir.h"
 #include "tinygrad/base/context.h"
+#include "tinygrad/base/env.h"
 #include "tinygrad/base/sha256.h"
 #include "tinygrad/io/fetch.h"
 #include "tinygrad/tensor/variable.h"
@@ -108,6 +109,13 @@ TEST(Api, RandomWords) {
   EXPECT_EQ(Tensor::random_bits(words(1, 2), words(3, 4), 0).numel(), 0);
   Tensor fry = Tensor::from(std::vector<uint64_t>{5, 6, 7}).threefry(Tensor::from(std::vector<uint64_t>{1, 2, 3}));
   EXPECT_THAT(fry.to_vector<uint64_t>(), ElementsAre(2658481902456610144u, 8594984736180289358u, 4527902657714873468u));
+}
+
+TEST(Api, MoreRandomWordsThanACounterHas) {
+  if (env::EAGER) GTEST_SKIP() << "64 GiB";
+  Tensor t = Tensor::rand({int64_t{1} << 17, int64_t{1} << 17});
+  EXPECT_EQ(t.numel(), int64_t{1} << 34);
+  EXPECT_EQ(t.dtype(), dtypes::float32);
 }
 
 TEST(Api, RandomLike) {

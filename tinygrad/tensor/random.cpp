@@ -2,6 +2,7 @@
 /// of creation and sizes only; a kernel receives its key as a variable and makes all numbers itself.
 #include "tinygrad/tensor/random.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -70,7 +71,12 @@ constexpr DType u32 = dtypes::uint32, u64 = dtypes::uint64;
 
 /// `n` words of the next n of the device's stream: the low halves of ceil(n / 2) blocks, then the high halves.
 Tensor random_words(const std::string& device, int64_t n) {
-  TG_CHECK(ShapeError, n <= 0xffffffffll, "[rand] got ", n, " words of random bits, expected at most ", 0xffffffffll, ": draw several tensors");
+  if (constexpr int64_t most = 0xffffffff; n > most) {  // a counter has 32 bits: each part has a key, and so a kernel, of its own
+    Tensors parts;
+    for (int64_t at = 0; at < n; at += most)
+      parts.push_back(Tensor::from_uop(own_storage(random_words(device, std::min(most, n - at)).uop(), device)));
+    return Tensor::cat(parts);
+  }
   int64_t key = static_cast<int64_t>(rng::next_key(device, n)), half = (n + 1) / 2;
   UOp var = UOp::variable(rng::kKeyVariable, INT64_MIN, INT64_MAX);
   UOp k = var.after({var.store(UOp::constant(key))}).cast(u64);
