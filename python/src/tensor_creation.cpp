@@ -2,6 +2,7 @@
 #include "bind.h"
 #include "casters.h"
 #include "tinygrad/base/env.h"
+#include "tinygrad/tensor/random.h"
 
 namespace tg::python {
 
@@ -83,6 +84,20 @@ void bind_tensor_creation(TensorClass& c) {
   c.def("randn_like", [](const Tensor& t, nb::kwargs k) { return t.randn_like(options_from(k, "randn_like")); });
   c.def_static(
       "invalids", [](nb::args shape, nb::kwargs k) { return Tensor::invalids(positive(shape), options_from(k, "invalids")); }, "shape"_a, "kwargs"_a);
+  c.def_static(
+      "_threefry_random_bits",
+      [](const Tensor& key, const Tensor& low, const Tensor& high) {
+        auto joined = [](const Tensor& h, const Tensor& l) { return (h.cast(dtypes::uint64) << 32) | l.cast(dtypes::uint64); };
+        Tensor x = joined(high, low).threefry(joined(key[1], key[0]));
+        return Tensor::cat({x.cast(dtypes::uint32), (x >> 32).cast(dtypes::uint32)});
+      },
+      "key"_a, "counts0"_a, "counts1"_a);
+  c.def_static("_rng_counters", [] {
+    nb::dict d;
+    for (auto& [device, words] : rng::counters()) d[device.c_str()] = words;
+    return d;
+  });
+  c.def_static("_set_rng_counter", &rng::set_counter, "device"_a, "words"_a);
   c.def_static("random_bits", &Tensor::random_bits, "key"_a, "counter"_a, "num"_a);
   c.def_static(
       "from_url", [](const std::string& url, bool gunzip, nb::kwargs k) { return Tensor::from_url(url, gunzip, options_from(k, "from_url")); },

@@ -33,7 +33,11 @@ void push(Flat& f, const Scalar& s) {
 
 bool is_sequence(nb::handle h) { return PyList_Check(h.ptr()) || PyTuple_Check(h.ptr()); }
 
-void flatten(nb::handle h, size_t depth, bool typed, Flat& f) {
+/// Bytes as a list of numbers, anything else as it is.
+nb::object unpacked(nb::handle h) { return PyBytes_Check(h.ptr()) ? nb::steal(PySequence_List(h.ptr())) : nb::borrow(h); }
+
+void flatten(nb::handle element, size_t depth, bool typed, Flat& f) {
+  const nb::object h = unpacked(element);
   if (!is_sequence(h)) {
     TG_CHECK(ValueError, depth == f.shape.size(), "[Tensor] got lists of different depth, expected all elements at depth ", f.shape.size());
     const bool plain = PyBool_Check(h.ptr()) || PyFloat_Check(h.ptr()) || PyLong_Check(h.ptr());
@@ -56,7 +60,7 @@ Tensor from_list(nb::handle data, TensorOptions o) {
     f.shape.push_back(n);
     TG_CHECK(ShapeError, f.shape.size() <= 64, "[Tensor] got lists nested deeper than 64");
     if (n == 0) break;
-    h = nb::borrow(PySequence_Fast_ITEMS(h.ptr())[0]);
+    h = unpacked(PySequence_Fast_ITEMS(h.ptr())[0]);
   }
   flatten(data, 0, o.dtype.has_value(), f);
   DType d = o.dtype ? *o.dtype : dtypes::default_float();

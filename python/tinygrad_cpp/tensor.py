@@ -30,3 +30,47 @@ class _NoGrad(contextlib.ContextDecorator):
 
 
 Tensor.train, Tensor.test, Tensor.no_grad, Tensor.inference_mode = staticmethod(_train), staticmethod(lambda: _train(False)), _NoGrad, _NoGrad
+
+
+class _Counter:
+    """The count of random words drawn on a device. It lives on the host and is never a pending computation; this looks like the tensor older code expects."""
+
+    class uop:
+        is_realized = False
+
+    def __init__(self, device):
+        self.device = device
+
+    def assign(self, words):
+        low, high = words.tolist()
+        Tensor._set_rng_counter(self.device, high << 32 | low)
+        return self
+
+    def realize(self):
+        return self
+
+    def tolist(self):
+        n = Tensor._rng_counters()[self.device]
+        return [n & 0xFFFFFFFF, n >> 32]
+
+    def numpy(self):
+        import numpy as np
+        return np.array(self.tolist(), dtype=np.uint32)
+
+
+class _Counters:
+    """Devices random numbers were drawn on since the seed was set."""
+
+    def __len__(self):
+        return len(Tensor._rng_counters())
+
+    def __contains__(self, device):
+        return device in Tensor._rng_counters()
+
+    def __getitem__(self, device):
+        if device not in self:
+            raise KeyError(device)
+        return _Counter(device)
+
+
+Tensor._device_rng_counters = Tensor._device_seeds = _Counters()

@@ -20,7 +20,7 @@ namespace tg {
 namespace {
 
 using V = std::vector<float>;
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 void expect_near(const Tensor& got, const Tensor& want, double tolerance, const std::string& what) {
   ASSERT_EQ(got.shape(), want.shape()) << what;
@@ -61,7 +61,7 @@ TEST(Api, Bits) {
   x %= 5;
   EXPECT_THAT(x.to_vector<int>(), ElementsAre(1, 0, 3));
   EXPECT_THAT(Tensor({1.f, -1.f}).swish().to_vector<float>(),
-              ElementsAre(testing::FloatNear(0.731059f, 1e-5f), testing::FloatNear(-0.268941f, 1e-5f)));
+              ElementsAre(::testing::FloatNear(0.731059f, 1e-5f), ::testing::FloatNear(-0.268941f, 1e-5f)));
 }
 
 TEST(Api, ShapesThatVary) {

@@ -56,18 +56,24 @@ Tensor Tensor::keccak(int64_t rate, int64_t suffix) const {
   TG_CHECK(ShapeError, !sh.empty(), "[keccak] got a tensor without axes, expected bytes along the last one");
   Tensor bytes = bitcast(dtypes::uint8);
   Shape lead(sh.begin(), sh.end() - 1), out = lead;
-  int64_t batch = lead.numel(), n = bytes.shape(-1), blocks = n / rate + 1, padding = blocks * rate - n;
+  const SInt batch = lead.size() == 1 ? lead[0] : SInt(lead.numel());  // one symbolic axis is fine
+  int64_t n = bytes.shape(-1), blocks = n / rate + 1, padding = blocks * rate - n;
   std::vector<uint8_t> tail(static_cast<size_t>(padding), 0);
   tail.front() ^= static_cast<uint8_t>(suffix), tail.back() ^= 0x80;
-  Tensor end = from(tail, {.device = device()}).reshape(1, padding).expand(batch, padding);
-  Tensor words = cat({bytes.reshape(batch, n), end}, 1)
+  auto rows = [&](std::initializer_list<int64_t> rest) {
+    Shape r(rest);
+    r.insert(r.begin(), batch);
+    return r;
+  };
+  Tensor end = from(tail, {.device = device()}).reshape(1, padding).expand(rows({padding}));
+  Tensor words = cat({bytes.reshape(rows({n})), end}, 1)
                      .contiguous()
-                     .reshape(batch, blocks, rate / 8, 8)
+                     .reshape(rows({blocks, rate / 8, 8}))
                      .bitcast(u64)
-                     .reshape(batch, blocks, rate / 8)
+                     .reshape(rows({blocks, rate / 8}))
                      .contiguous();
   std::array<UOp, 25> state;
-  state.fill(ops::full({batch}, 0, u64));
+  state.fill(ops::full(rows({}), 0, u64));
   Tensor result;
   for (int64_t block = 0; block < blocks; block++) {
     for (int64_t i = 0; i < rate / 8; i++) state[static_cast<size_t>(i)] = state[static_cast<size_t>(i)] ^ words(Slice(), block, i).uop();
@@ -76,7 +82,7 @@ Tensor Tensor::keccak(int64_t rate, int64_t suffix) const {
     result = from_uop(UOp::stack(state)).contiguous();
     for (size_t i = 0; i < 25; i++) state[i] = result[static_cast<int64_t>(i)].uop();
   }
-  Tensor digest = result.T().contiguous().bitcast(dtypes::uint8).shrink_to({batch, (200 - rate) / 2});
+  Tensor digest = result.T().contiguous().bitcast(dtypes::uint8).shrink_to(rows({(200 - rate) / 2}));
   out.push_back((200 - rate) / 2);
   return s(digest.reshape(out));
 }

@@ -419,7 +419,7 @@ Tensor Tensor::cat(const Tensors& tensors, int axis) {
   TG_CHECK(ValueError, !tensors.empty(), "[cat] got no tensors, expected at least one");
   const Shape first = tensors[0].shape();
   size_t a = static_cast<size_t>(axis_of(axis, first.size(), "cat", first));
-  TG_CHECK(ShapeError, !first.empty(), "[cat] got tensors without axes, expected at least one axis: use stack");
+  TG_CHECK(IndexError, !first.empty(), "[cat] got tensors without axes, expected at least one axis: use stack");
   DType d = tensors[0].dtype();
   bool equal = true;
   int64_t total = 0;

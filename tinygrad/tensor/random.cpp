@@ -56,6 +56,18 @@ uint64_t next_key(const std::string& device, int64_t words) {
   if (t_record) t_record->push_back({device, words, key});
   return key;
 }
+std::vector<std::pair<std::string, uint64_t>> counters() {
+  std::lock_guard lock(streams().mutex);
+  std::vector<std::pair<std::string, uint64_t>> out;
+  for (auto& [device, one] : streams().devices) out.emplace_back(device, one.counter);
+  return out;
+}
+void set_counter(const std::string& device, uint64_t words) {
+  std::lock_guard lock(streams().mutex);
+  auto it = streams().devices.find(device);
+  TG_CHECK(ValueError, it != streams().devices.end(), "[set_counter] got device ", device, ", expected one that random numbers were drawn on");
+  it->second.counter = words;
+}
 std::vector<Draw>* record(std::vector<Draw>* draws) { return std::exchange(t_record, draws); }
 }  // namespace rng
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tg::rng {
@@ -16,6 +17,9 @@ struct Draw {
 inline constexpr const char* kKeyVariable = "rng_key";
 /// Advances the stream of `device` by `words` and returns the key these words are made from. `words` <= 2^32 - 1.
 uint64_t next_key(const std::string& device, int64_t words);
+/// Words drawn so far from each device's stream; what a stream goes on from.
+std::vector<std::pair<std::string, uint64_t>> counters();
+void set_counter(const std::string& device, uint64_t words);
 /// While set on this thread, draws are appended here; returns what was set before.
 std::vector<Draw>* record(std::vector<Draw>* draws);
 
