@@ -307,6 +307,25 @@ Samples jit_replay(Context& c) {
   });
 }
 
+/// A chain of 10,000 methods that make one node each; nothing is computed.
+Samples build_10k_ops(Context& c) {
+  constexpr int kOps = 10000, kKinds = 8;
+  const Tensor a = Tensor::from(std::vector<float>(16, 0.5f), {4, 4}), b = Tensor::from(std::vector<float>(16, 0.25f), {4, 4});
+  auto build = [&] {
+    Tensor t = a;
+    for (int i = 0; i < kOps; i += kKinds) t = ((t + b) * a).maximum(b).sqrt().T().exp2().sin().reciprocal();
+    return t;
+  };
+  const size_t before = Graph::global().live_nodes();
+  {
+    const Tensor t = build();
+    const size_t made = Graph::global().live_nodes() - before;
+    BENCH_CHECK(made >= kOps, "[bench] got ", made, " nodes, expected ", kOps);
+  }
+  BENCH_CHECK(Graph::global().live_nodes() == before, "[bench] nodes outlive the tensor");
+  return c.time({}, [&] { build(); });
+}
+
 constexpr Row kRows[] = {
     {"gpt2_block_fwd", "ms", "a GPT-2 block, (1, 128, 768), 12 heads: graph to result, schedule cached", gpt_forward},
     {"gpt2_block_train", "ms", "its forward pass and the gradients of all parameters", gpt_train},
@@ -319,6 +338,7 @@ constexpr Row kRows[] = {
     {"start_to_first_result", "ms", "a process that computes one small sum, warm disk cache",
      [](Context& c) { return c.child("first_result", Cache::kWarm, Clock::kParent); }},
     {"rewrite_nodes_per_s", "1/s", "nodes rebuilt by the symbolic rules over ResNet-18's kernels", rewrite_rate},
+    {"build_10k_ops", "ms", "10,000 nodes of 8 kinds of operation built and released", build_10k_ops},
     {"eager_add", "us", "c = a + b, realized, cached shapes", eager_add},
     {"jit_replay_per_kernel", "us", "a captured function of 300 dependent tiny kernels, replayed: per kernel", jit_replay},
 };

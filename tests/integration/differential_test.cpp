@@ -51,7 +51,7 @@ class RandomProgram {
   Tensor step(const Tensor& t, const Tensors& pool) {
     const int n = static_cast<int>(t.ndim());
     const int axis = n ? below(n) : 0;
-    switch (below(16)) {
+    switch (below(19)) {
       case 0: return t.dtype().is_bool() ? t.logical_not() : t.neg();
       case 1: return t.cast(type());
       case 2: return n > 1 ? t.transpose(axis, below(n)) : t;
@@ -81,6 +81,9 @@ class RandomProgram {
       case 11: return n && t.dtype() != dtypes::bool_ ? small(t).cumsum(axis) : t;
       case 12:
         return n && t.shape(axis) > 2 ? t.shrink_to(first(t.shape(), axis, t.shape(axis) - t.shape(axis) % 2)).unfold(axis, 2, 1 + below(2)) : t;
+      case 13:
+      case 14:
+      case 15: return n && t.shape(axis) > 0 && t.shape(axis) <= 64 ? exact(t, axis) : t;
       default: break;
     }
     // Two operands: one that broadcasts, else the tensor itself, turned around.
@@ -105,6 +108,27 @@ class RandomProgram {
         return a.dtype().is_float() || b.dtype().is_float() || a.dtype().is_bool() || b.dtype().is_bool() ? a.minimum(b)
                : below(2)                                                                                 ? a.floor_div(b)
                                                                                                           : a.mod(b);
+    }
+  }
+  /// Methods made of several operations that are exact in every order.
+  Tensor exact(const Tensor& t, int axis) {
+    const bool matrix = t.ndim() >= 2;
+    std::vector<std::pair<int64_t, int64_t>> one(static_cast<size_t>(t.ndim()), {0, 0});
+    one[static_cast<size_t>(axis)] = {1, 1};
+    switch (below(13)) {
+      case 0: return t.cummax(axis).first;
+      case 1: return t.cummax(axis).second;
+      case 2: return t.sort(axis, below(2) == 0).first;
+      case 3: return t.argsort(axis, below(2) == 0);
+      case 4: return t.argmax(axis);
+      case 5: return t.roll(1 + below(3), axis);
+      case 6: return matrix ? t.tril(below(3) - 1) : t;
+      case 7: return matrix ? t.diagonal(below(3) - 1) : t;
+      case 8: return t.pad(one, {.mode = below(2) ? PadOptions::kReplicate : PadOptions::kCircular});
+      case 9: return t.repeat_interleave(2, axis);
+      case 10: return Tensor::cat({t, t.flip(axis)}, axis);
+      case 11: return t.any(axis, true);
+      default: return Tensor::stack({t, t.neg().cast(t.dtype())}, axis).max(axis);
     }
   }
   static Shape first(Shape s, int axis, int64_t n) {

@@ -129,6 +129,7 @@ TEST(TgBench, ListHasUniqueNames) {
                                             "gpt2_block_compile_cold",
                                             "start_to_first_result",
                                             "rewrite_nodes_per_s",
+                                            "build_10k_ops",
                                             "eager_add"}));
   EXPECT_THAT(listed("^roofline_(fma|read)$"), testing::ElementsAre("roofline_fma", "roofline_read"));
 }
