@@ -157,15 +157,21 @@ void bind_tensor_data(TensorClass& c) {
     if (!v) throw nb::python_error();
     return nb::steal(v);
   });
-  c.def("assign", [](nb::object self, nb::object x) {
-    Tensor& t = nb::cast<Tensor&>(self);
-    t.assign(value_of(x, t));
-    return self;
-  });
-  c.def("replace", [](nb::object self, const Tensor& x) {
-    nb::cast<Tensor&>(self).replace(x);
-    return self;
-  });
+  c.def(
+      "assign",
+      [](nb::object self, nb::object x) {
+        Tensor& t = nb::cast<Tensor&>(self);
+        t.assign(value_of(x, t));
+        return self;
+      },
+      "x"_a);
+  c.def(
+      "replace",
+      [](nb::object self, const Tensor& x) {
+        nb::cast<Tensor&>(self).replace(x);
+        return self;
+      },
+      "x"_a);
   c.def("detach", &Tensor::detach);
   c.def("contiguous", [](const Tensor& t, nb::kwargs) { return t.contiguous(); });
   c.def("contiguous_backward", &Tensor::contiguous_backward);

@@ -8,9 +8,9 @@ namespace {
 using Method = Tensor (Tensor::*)(const Tensor&) const;
 
 /// x.name(y, reverse=False)
-void binary(TensorClass& c, const char* name, Method f) {
+void binary(TensorClass& c, const char* name, Method f, const char* argument = "x") {
   c.def(
-      name, [f](const Tensor& a, const Operand& b, bool reverse) { return reverse ? (b.tensor.*f)(a) : (a.*f)(b.tensor); }, "x"_a,
+      name, [f](const Tensor& a, const Operand& b, bool reverse) { return reverse ? (b.tensor.*f)(a) : (a.*f)(b.tensor); }, nb::arg(argument),
       "reverse"_a = false);
 }
 
@@ -121,8 +121,8 @@ void bind_tensor_elementwise(TensorClass& c) {
   binary(c, "ne", &Tensor::ne);
   binary(c, "maximum", &Tensor::maximum);
   binary(c, "minimum", &Tensor::minimum);
-  binary(c, "copysign", &Tensor::copysign);
-  binary(c, "logaddexp", &Tensor::logaddexp);
+  binary(c, "copysign", &Tensor::copysign, "other");
+  binary(c, "logaddexp", &Tensor::logaddexp, "other");
   binary(c, "idiv", &Tensor::trunc_div);
   c.def(
       "div",

@@ -263,6 +263,7 @@ const Tensor& Tensor::to_(const std::string& device) const {
 }
 
 Shape Tensor::max_shape() const {
+  GraphScope g;
   Shape out;
   for (const SInt& n : shape()) out.push_back(n.max());
   return out;
