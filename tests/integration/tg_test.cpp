@@ -130,7 +130,8 @@ TEST(TgBench, ListHasUniqueNames) {
                                             "start_to_first_result",
                                             "rewrite_nodes_per_s",
                                             "build_10k_ops",
-                                            "eager_add"}));
+                                            "eager_add",
+                                            "jit_replay_per_kernel"}));
   EXPECT_THAT(listed("^roofline_(fma|read)$"), testing::ElementsAre("roofline_fma", "roofline_read"));
 }
 
