@@ -66,6 +66,7 @@ def bound_names():
         names.update(re.findall(r"^\s*(?:def|class) (\w+)", text, flags=re.M))
         names.update(w for line in re.findall(r"import ([^\n#]*)", text) for w in re.findall(r"\w+", line))
         names.update(re.findall(r"^(\w+(?:, \w+)*) = ", text, flags=re.M))
+        names.update(re.findall(r"\bTensor\.(\w+)(?:, | = )", text))
         names.update(w for group in re.findall(r"^\s*((?:\w+ = )+)", text, flags=re.M) for w in re.findall(r"\w+", group))
     return names
 
