@@ -37,7 +37,7 @@ void bind_errors(nb::module_& m) {
   classes[kBase].also = {PyExc_RuntimeError};
   classes[kShape].also = {PyExc_ValueError, PyExc_AssertionError};
   classes[kDType].also = {PyExc_TypeError, PyExc_ValueError, PyExc_AssertionError};
-  classes[kDevice].also = {PyExc_ValueError, PyExc_AssertionError};
+  classes[kDevice].also = {PyExc_ValueError, PyExc_AssertionError, PyExc_NotImplementedError};
   classes[kIndex].also = {PyExc_IndexError, PyExc_ValueError};
   classes[kValue].also = {PyExc_ValueError, PyExc_AssertionError};
   classes[kOverflow].also = {PyExc_OverflowError, PyExc_ValueError};

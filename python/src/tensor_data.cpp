@@ -106,8 +106,8 @@ nb::object to_numpy(const Tensor& tensor) {
 }
 
 Tensor value_of(const nb::object& x, const Tensor& like) {
-  if (std::optional<Tensor> t = operand_from(x)) return *t;
-  return tensor_from(x, {.dtype = like.dtype(), .device = like.device()});
+  if (std::optional<Tensor> t = operand_from(x)) return scalar_from(x) ? t->cast(strong_dtype(like.dtype())) : *t;
+  return tensor_from(x, {.dtype = like.dtype(), .device = like.device().starts_with("DISK") ? "" : like.device()});
 }
 
 }  // namespace

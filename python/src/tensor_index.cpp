@@ -75,7 +75,7 @@ void bind_tensor_index(TensorClass& c) {
         TG_CHECK(DTypeError, !t.dtype().is_weak(), "[setitem] cannot setitem into a weak tensor; it has no storage: give it a dtype");
         std::optional<Tensor> value = operand_from(v);
         bool made = !nb::isinstance<Tensor>(v);
-        if (!value) value = tensor_from(v, {.dtype = t.dtype(), .device = t.device()});
+        if (!value) value = tensor_from(v, {.dtype = t.dtype(), .device = t.device().starts_with("DISK") ? "" : t.device()});
         TG_CHECK(DTypeError, made || !value->dtype().is_weak() || least_upper_dtype(t.dtype(), value->dtype()) == t.dtype(),
                  "[setitem] got a value of ", value->dtype(), " for a tensor of ", t.dtype(), ", expected one that fits: cast the value");
         TG_CHECK(Error, !t.has_other_uses(made ? Tensor() : *value),

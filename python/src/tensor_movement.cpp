@@ -22,10 +22,15 @@ Tensor pad(const Tensor& t, nb::sequence padding, const std::string& mode, const
   bool flat = n > 0;
   for (size_t i = 0; i < n; i++) flat &= sint_from(padding[i]).has_value();
   if (flat) return t.pad(nb::cast<Ints>(padding), o);
-  std::vector<std::pair<int64_t, int64_t>> pairs;
+  std::vector<std::pair<SInt, SInt>> pairs;
   for (size_t i = 0; i < n; i++) {
     nb::object p = padding[i];
-    pairs.push_back(p.is_none() ? std::pair<int64_t, int64_t>{0, 0} : nb::cast<std::pair<int64_t, int64_t>>(p));
+    if (p.is_none()) pairs.push_back({0, 0});
+    else {
+      Shape both = shape_from(p);
+      TG_CHECK(ShapeError, both.size() == 2, "[pad] got ", both.size(), " amounts for axis ", i, ", expected before and after");
+      pairs.push_back({both[0], both[1]});
+    }
   }
   return t.pad(pairs, o);
 }

@@ -40,6 +40,12 @@ class DiskAllocator final : public Allocator {
       struct stat info{};
       TG_CHECK(FileError, fstat(existing.get(), &info) == 0, "[disk] cannot examine ", path_, ": ", std::strerror(errno));
       TG_CHECK(FileError, S_ISREG(info.st_mode), "[disk] got ", path_, ", which is no regular file");
+      if (info.st_size == 0 && bytes > 0) {  // made for us to fill
+        FileDescriptor empty(open(path_.c_str(), O_RDWR | O_CLOEXEC));
+        TG_CHECK(FileError, empty.get() >= 0 && ftruncate(empty.get(), static_cast<off_t>(bytes)) == 0, "[disk] cannot give ", path_, " ", bytes,
+                 " bytes: ", std::strerror(errno));
+        return map(empty.get(), bytes, /*writable=*/true);
+      }
       TG_CHECK(FormatError, static_cast<uint64_t>(info.st_size) >= bytes, "[disk] got ", path_, " of ", info.st_size, " bytes, expected ", bytes);
       return map(existing.get(), bytes, /*writable=*/false);
     }

@@ -9,6 +9,7 @@
 #include "tinygrad/schedule/schedule.h"
 #include "tinygrad/tensor/effects.h"
 #include "tinygrad/tensor/ops.h"
+#include "tinygrad/tensor/stored_view.h"
 
 namespace tg {
 namespace tensor_detail {
@@ -32,6 +33,17 @@ UOp memory_of(UOp u) {
     if (!u.in(kViewOps | Ops::AFTER)) return u;
     u = u.src(0);
   }
+}
+
+/// Writes a value to a part of a file, at once.
+void write_storage(UOp place, UOp value) {
+  UOp base = place;
+  while (base.in(kViewOps)) base = current_view(base.src(0));
+  Tensor owner = Tensor::from_uop(base).realize();
+  UOp piece = storage_as(place, place.dtype(), shape_of(place));
+  TG_CHECK(Error, piece, "[assign] got elements of ", device_of(place), " that do not lie in one piece: a non-contiguous view is not supported");
+  UOpRef hold(piece);
+  buffer_table::get(static_cast<uint64_t>(piece.arg<ParamArg>().slot))->copy_in(Tensor::from_uop(value).bytes());
 }
 
 /// The place a write to `u` goes to, and the value it stores there: through movement only, in the type of the storage.
@@ -283,7 +295,11 @@ const Tensor& Tensor::assign(const Tensor& value) const {
   TG_CHECK(ShapeError, fits, "[assign] got shape ", got, ", expected ", want, " or one that broadcasts to it");
   DType d = strong_dtype(u.dtype());
   if (v.dtype().is_weak() && (d.is_float() || !v.dtype().is_float())) v = ops::cast(v, d);
-  TG_CHECK(DTypeError, v.dtype() == d, "[assign] got ", v.dtype(), ", expected ", d, ": cast the value");
+  TG_CHECK(DTypeError, v.dtype() == d, "[assign] assign dtype mismatch: got ", v.dtype(), ", expected ", d, ": cast the value");
+  if (on_storage_device(u)) {
+    write_storage(u, ops::expand(v, want));
+    return *this;
+  }
   const std::string &here = device_of(u), &there = device_of(v);
   TG_CHECK(DeviceError, here.empty() || there.empty() || here == there, "[assign] got a value on ", there, " for a tensor on ", here,
            ", expected one device: move it with .to(device)");

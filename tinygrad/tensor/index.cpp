@@ -34,11 +34,6 @@ std::vector<int> ParsedIndex::gathered() const {
 }
 
 namespace {
-SInt plus(const SInt& a, const SInt& b) {
-  if (!a.symbolic() && !b.symbolic()) return a.value() + b.value();
-  if (a == 0) return b;
-  return b == 0 ? a : SInt(a.uop() + b.uop());
-}
 Bounds bounds(const SInt& v) { return v.symbolic() ? bounds_of(v.uop()) : Bounds{v.value(), v.value()}; }
 
 /// e - b when that is known to be 0 or more.
@@ -58,7 +53,7 @@ AxisIndex parse_integer(const SInt& i, const SInt& n, int axis, const Shape& sha
   TG_CHECK(IndexError, bi.lo < bn.hi && bi.hi >= -bn.hi, "[", op, "] got index ", i, " for axis ", axis, " of shape ", shape,
            ", which is out of bounds, expected ", -n.max(), " to ", n.max() - 1);
   AxisIndex a;
-  a.begin = bi.lo >= 0 || (i.symbolic() && bi.hi >= 0) ? i : plus(i, n);
+  a.begin = bi.lo >= 0 || (i.symbolic() && bi.hi >= 0) ? i : ops::plus(i, n);
   a.size = 1, a.drop = true;
   return a;
 }
@@ -77,7 +72,7 @@ AxisIndex parse_slice(const Slice& s, const SInt& n, int axis, const Shape& shap
              ", which is not supported: expected step 1");
     auto bound = [&](const std::optional<SInt>& v, SInt without) {
       if (!v) return without;
-      return negative(v) ? plus(n, *v) : *v;
+      return negative(v) ? ops::plus(n, *v) : *v;
     };
     a.begin = bound(start, 0);
     SInt end = bound(stop, n);
@@ -187,7 +182,7 @@ Tensor basic_view(const Tensor& t, const ParsedIndex& p) {
     out.push_back(a.size);
     if (a.flip) back.push_back(static_cast<int>(i));
     if (!strided(a)) {
-      range.push_back({a.begin, plus(a.begin, a.size)});
+      range.push_back({a.begin, ops::plus(a.begin, a.size)});
       grow.push_back({0, 0}), split.push_back(a.size), split.push_back(1), first.push_back({0, a.size}), first.push_back({0, 1});
       continue;
     }

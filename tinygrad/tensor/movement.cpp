@@ -12,7 +12,7 @@ Tensor Tensor::reshape(const Shape& want) const {
   OpScope s;
   UOp u = uop_of(*this, "reshape");
   const Shape from = shape_of(u);
-  Shape to = want;
+  Shape to = ops::const_last(want);
   int unknown = -1;
   for (size_t i = 0; i < to.size(); i++) {
     if (to[i].symbolic()) continue;
@@ -32,13 +32,19 @@ Tensor Tensor::reshape(const Shape& want) const {
       if (it != rest.end()) rest.erase(it), known.erase(known.begin() + static_cast<long>(i));
       else i++;
     }
-    int64_t k = known.numel(), n = rest.numel();
-    TG_CHECK(ShapeError, k > 0 && n % k == 0, "[reshape] got ", want, " for shape ", from, ", expected sizes whose product divides ", n);
-    to[static_cast<size_t>(unknown)] = n / k;
+    if (known.symbolic() || rest.symbolic()) {
+      SInt k = ops::product(known), n = ops::product(rest);
+      to[static_cast<size_t>(unknown)] = k == 1 ? n : ops::simplified(SInt(n.uop() / k.uop()));
+    } else {
+      int64_t k = known.numel(), n = rest.numel();
+      TG_CHECK(ShapeError, k > 0 && n % k == 0, "[reshape] got ", want, " for shape ", from, ", expected sizes whose product divides ", n);
+      to[static_cast<size_t>(unknown)] = n / k;
+    }
   }
   if (!from.symbolic() && !to.symbolic())
     TG_CHECK(ShapeError, from.numel() == to.numel(), "[reshape] got ", want, " (", to.numel(), " elements) for shape ", from, ", expected ",
              from.numel(), " elements");
+  else TG_CHECK(ShapeError, ops::product(from) == ops::product(to), "[reshape] got ", want, " for shape ", from, ", expected as many elements");
   return from == to ? *this : s(ops::reshape(u, to));
 }
 
@@ -47,7 +53,7 @@ Tensor Tensor::expand(const Shape& want) const {
   UOp u = uop_of(*this, "expand");
   const Shape from = shape_of(u);
   TG_CHECK(ShapeError, want.size() >= from.size(), "[expand] got ", want, " for shape ", from, ", expected at least as many axes");
-  Shape to = want;
+  Shape to = ops::const_last(want);
   size_t lead = to.size() - from.size();
   for (size_t i = 0; i < to.size(); i++) {
     SInt have = i < lead ? SInt(1) : from[i - lead];
@@ -101,8 +107,8 @@ Tensor Tensor::shrink(const std::vector<std::pair<SInt, SInt>>& ranges) const {
       SInt size;
       if (e.is(Ops::ADD) && e.src(0) == b) size = SInt(e.src(1));
       else if (e.is(Ops::ADD) && e.src(1) == b) size = SInt(e.src(0));
-      else if (begin == 0) size = end;
-      else size = SInt(e - b);
+      else size = ops::minus(end, begin);
+      size = ops::simplified(size);
       offset_size.push_back({begin, size});
     }
   }
@@ -200,6 +206,24 @@ Tensor Tensor::pad(const PadList& padding, const PadOptions& o) const {
     range.push_back({a > 0 ? n - a : 0, (a > 0 ? n : 0) + n + b});
   }
   return s(x.repeat(repeats).shrink(range));
+}
+
+Tensor Tensor::pad(const std::vector<std::pair<SInt, SInt>>& padding, const PadOptions& o) const {
+  OpScope s;
+  PadList numbers;
+  for (auto& [a, b] : padding)
+    if (!a.symbolic() && !b.symbolic()) numbers.push_back({a.value(), b.value()});
+  if (numbers.size() == padding.size()) return s(pad(numbers, o));
+  const Shape sh = shape();
+  TG_CHECK(ShapeError, padding.size() == sh.size() && o.mode == PadOptions::kConstant, "[pad] got ", padding.size(), " symbolic pairs for shape ", sh,
+           ", expected ", sh.size(), " and a constant");
+  for (auto& [a, b] : padding)
+    for (const SInt& n : {a, b})
+      TG_CHECK(ShapeError, n.symbolic() || n.value() >= 0, "[pad] got ", n, " beside symbolic amounts, expected 0 or more");
+  UOp r = ops::pad(uop(), padding);
+  if (o.value.value.as_double() == 0) return s(r);
+  Tensor inside = s(ops::pad(ops::full(sh, true, dtypes::bool_), padding));
+  return s(inside.where(s(r), Tensor::scalar(o.value)));
 }
 
 Tensor Tensor::pad(const Ints& padding, const PadOptions& o) const {
@@ -422,13 +446,13 @@ Tensor Tensor::cat(const Tensors& tensors, int axis) {
   TG_CHECK(IndexError, !first.empty(), "[cat] got tensors without axes, expected at least one axis: use stack");
   DType d = tensors[0].dtype();
   bool equal = true;
-  int64_t total = 0;
+  SInt total = 0;
   for (const Tensor& t : tensors) {
     const Shape sh = t.shape();
     bool fits = sh.size() == first.size();
     for (size_t i = 0; fits && i < sh.size(); i++) fits = i == a || sh[i] == first[i];
     TG_CHECK(ShapeError, fits, "[cat] got shapes ", first, " and ", sh, ", expected equal sizes except along axis ", axis);
-    d = least_upper_dtype(d, t.dtype()), equal &= sh == first, total += sh[a].value();
+    d = least_upper_dtype(d, t.dtype()), equal &= sh == first && !sh[a].symbolic(), total = ops::plus(total, sh[a]);
   }
   if (tensors.size() == 1) return tensors[0];
   if (equal) {  // a new axis beside `a`, merged with it
@@ -444,13 +468,14 @@ Tensor Tensor::cat(const Tensors& tensors, int axis) {
     return s(ops::reshape(ops::permute(UOp::stack(parts), order), out));
   }
   UOp sum;
-  int64_t at = 0;
+  SInt at = 0;
+  Shape out = first, offset(first.size(), SInt(0));
+  out[a] = total;
   for (const Tensor& t : tensors) {
-    int64_t n = t.shape(static_cast<int>(a));
-    ops::Pairs p(first.size(), {0, 0});
-    p[a] = {at, total - at - n}, at += n;
+    SInt n = shape_of(t.uop())[a];
+    offset[a] = at, at = ops::plus(at, n);
     if (n == 0) continue;
-    UOp u = ops::pad(ops::cast(t.uop(), d), p);
+    UOp v = ops::cast(t.uop(), d), u = n == total ? v : UOp::make(Ops::PAD, d, {v, offset.stack(), out.stack()});
     sum = !sum ? u : d.is_bool() ? sum | u : sum + u;
   }
   return s(sum);

@@ -6,8 +6,34 @@
 #include <numeric>
 
 #include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/symbolic.h"
 
 namespace tg::ops {
+
+SInt simplified(const SInt& a) { return a.symbolic() ? SInt(simplify(a.uop())) : a; }
+Shape const_last(Shape s) {
+  for (SInt& n : s)
+    if (UOp u = n.uop(); n.symbolic() && u.in(Ops::ADD | Ops::MUL) && u.src(0).is_const())
+      n = SInt(UOp::make(u.op(), u.dtype(), {u.src(1), u.src(0)}));
+  return s;
+}
+SInt plus(const SInt& a, const SInt& b) { return a.symbolic() || b.symbolic() ? simplified(SInt(a.uop() + b.uop())) : SInt(a.value() + b.value()); }
+SInt minus(const SInt& a, const SInt& b) { return a.symbolic() || b.symbolic() ? simplified(SInt(a.uop() - b.uop())) : SInt(a.value() - b.value()); }
+SInt times(const SInt& a, const SInt& b) { return a.symbolic() || b.symbolic() ? simplified(SInt(a.uop() * b.uop())) : SInt(a.value() * b.value()); }
+SInt product(const Shape& s) {
+  if (!s.symbolic()) return s.numel();
+  SInt n = 1;
+  for (const SInt& k : s) n = times(n, k);
+  return n;
+}
+int64_t value_of(const SInt& a) {
+  if (!a.symbolic()) return a.value();
+  std::vector<std::pair<UOp, UOp>> values;
+  for (UOp u : a.uop().toposort())
+    if (u.is(Ops::AFTER) && u.nsrc() == 2 && u.src(1).is(Ops::STORE)) values.emplace_back(u, u.src(1).src(1));
+  return SInt(simplify(a.uop().substitute(values))).value();
+}
+UOp scalar_of(const SInt& a, DType d) { return a.symbolic() ? a.uop().cast(dtypes::default_int()).cast(d) : UOp::constant(a.value()).cast(d); }
 
 // Views of views are not merged here: the view in between may be a tensor that wants a gradient.
 UOp reshape(UOp x, const Shape& shape) { return shape_of(x) == shape ? x : UOp::make(Ops::RESHAPE, x.dtype(), {x, shape.stack()}); }
@@ -41,8 +67,7 @@ UOp pad(UOp x, const Pairs& before_after) {
     auto& [before, after] = before_after[i];
     same &= before == 0 && after == 0;
     offsets.push_back(before);
-    if (s[i].symbolic() || before.symbolic() || after.symbolic()) sizes.push_back(SInt(s[i].uop() + before.uop() + after.uop()));
-    else sizes.push_back(s[i].value() + before.value() + after.value());
+    sizes.push_back(plus(plus(s[i], before), after));
   }
   return same ? x : UOp::make(Ops::PAD, x.dtype(), {x, offsets.stack(), sizes.stack()});
 }

@@ -12,6 +12,19 @@ namespace tg::ops {
 
 using Pairs = std::vector<std::pair<SInt, SInt>>;
 
+// Arithmetic on sizes; symbolic results are simplified, so that equal ones are the same node.
+SInt plus(const SInt& a, const SInt& b);
+SInt minus(const SInt& a, const SInt& b);
+SInt times(const SInt& a, const SInt& b);
+SInt product(const Shape& s);
+SInt simplified(const SInt& a);
+/// As users write them, but for 2 * n, which becomes n * 2.
+Shape const_last(Shape s);
+/// The size all variables' values give. ShapeError for an unbound one.
+int64_t value_of(const SInt& a);
+/// A size as a scalar of type `d`.
+UOp scalar_of(const SInt& a, DType d);
+
 // Each returns x itself where nothing changes.
 UOp reshape(UOp x, const Shape& shape);
 UOp expand(UOp x, const Shape& shape);  ///< NumPy broadcasting to `shape`

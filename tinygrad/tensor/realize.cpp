@@ -39,13 +39,18 @@ struct Plan {
   Writes writes;
 };
 
+bool is_empty(const Shape& s) {
+  return std::any_of(s.begin(), s.end(), [](const SInt& n) { return n == 0; });
+}
+
 void add_root(Plan& p, UOp u) {
   u = current_view(u);
   while (u.is(Ops::RESHAPE)) u = current_view(u.src(0));  // the same storage
-  if (u.dtype().is_weak() || has_value(u) || shape_of(u).numel() == 0 || std::find(p.sources.begin(), p.sources.end(), u) != p.sources.end()) return;
+  while (on_storage_device(u) && u.in(kViewOps)) u = current_view(u.src(0));  // a part of a file that is copied first
+  if (u.dtype().is_weak() || has_value(u) || is_empty(shape_of(u)) || std::find(p.sources.begin(), p.sources.end(), u) != p.sources.end()) return;
   UOp root = inline_functions(u);
   if (root != u && has_value(root)) return Graph::global().forward(u, current_view(root));  // a function that returns an argument
-  if (device_of(u).empty()) root = own_storage(root, Device::default_name());
+  if (device_of(u).empty() || shape_of(u).symbolic()) root = own_storage(root, device_or_default(u));
   // In the storage of its source it would be its source, and gradients would flow into that.
   else if (root.is(Ops::DETACH)) root = own_storage(root, device_of(root));
   p.roots.push_back(root), p.sources.push_back(u), p.held.push_back(u), p.held.push_back(root);
@@ -185,6 +190,15 @@ static bool needs_another_device(const Tensor& t) {
 std::span<const std::byte> Tensor::bytes() const {
   uop_of(*this, "data");
   JitCore::check_not_capturing("data");
+  if (const Shape sh = shape(); sh.symbolic()) {  // the elements there are with the variables' values
+    GraphScope g;
+    Shape now;
+    for (const SInt& n : sh) now.push_back(ops::value_of(n));
+    Tensor part = shrink_to(now);
+    std::span<const std::byte> b = part.bytes();
+    impl_->keep = {}, impl_->host.assign(b.begin(), b.end());
+    return impl_->host;
+  }
   Impl& i = *impl_;
   if (needs_another_device(*this)) {
     std::span<const std::byte> there = to(Device::default_name()).bytes();

@@ -26,9 +26,9 @@ UOp reduced(Ops op, UOp u, const Axes& which, bool keepdim, DType acc, const cha
 }
 
 /// Elements that one result is made of.
-int64_t count(const Shape& shape, const Axes& which, const char* name) {
-  int64_t n = 1;
-  for (int a : axes_of(which, name, shape)) n *= shape[static_cast<size_t>(a)].value();
+SInt count(const Shape& shape, const Axes& which, const char* name) {
+  SInt n = 1;
+  for (int a : axes_of(which, name, shape)) n = ops::times(n, shape[static_cast<size_t>(a)]);
   return n;
 }
 }  // namespace
@@ -63,7 +63,10 @@ Tensor Tensor::mean(const ReduceOptions& o) const {
   UOp u = uop_of(*this, "mean");
   DType in = strong_dtype(u.dtype()), out = u.dtype().is_float() ? u.dtype() : dtypes::float32;
   Tensor sum = cast(sum_acc_dtype(in)).sum({.axis = o.axis, .keepdim = o.keepdim});
-  return s((sum.cast(least_upper_float(sum.dtype())) * (1.0 / static_cast<double>(count(shape_of(u), o.axis, "mean")))).cast(out));
+  sum = sum.cast(least_upper_float(sum.dtype()));
+  SInt n = count(shape_of(u), o.axis, "mean");
+  if (n.symbolic()) return s((sum / from_uop(ops::scalar_of(n, sum.dtype()))).cast(out));
+  return s((sum * (1.0 / static_cast<double>(n.value()))).cast(out));
 }
 Tensor Tensor::any(const ReduceOptions& o) const {
   OpScope s;
@@ -77,7 +80,10 @@ Tensor Tensor::all(const ReduceOptions& o) const {
 std::pair<Tensor, Tensor> Tensor::var_mean(const VarOptions& o) const {
   OpScope s;
   Tensor m = mean({.axis = o.axis, .keepdim = true});
-  double n = static_cast<double>(std::max<int64_t>(0, count(shape(), o.axis, "var") - o.correction));
+  SInt all = count(shape(), o.axis, "var");
+  Tensor n;
+  if (all.symbolic()) n = (from_uop(ops::scalar_of(all, sum_acc_dtype(m.dtype()))) - static_cast<double>(o.correction)).maximum(0);
+  else n = static_cast<double>(std::max<int64_t>(0, all.value() - o.correction));
   DType out = is_floating_point() ? dtype() : dtypes::float32;
   Tensor squares = (*this - m).square();
   Tensor v = (squares.cast(sum_acc_dtype(squares.dtype())).sum({.axis = o.axis, .keepdim = o.keepdim}) / n).cast(out);  // n may not fit half

@@ -4,6 +4,7 @@
 #include "tinygrad/tensor/effects.h"
 #include "tinygrad/tensor/index_parse.h"
 #include "tinygrad/tensor/ops.h"
+#include "tinygrad/tensor/stored_view.h"
 
 namespace tg {
 using namespace tensor_detail;
@@ -198,9 +199,21 @@ Tensor merged(const Tensor& t, const Update& u) {
 
 void Tensor::setitem(const std::vector<Index>& indices, const Tensor& value) const {
   OpScope s;
+  if (on_storage_device(uop_of(*this, "setitem"))) {
+    for (const Index& i : indices)
+      TG_CHECK(Error, i.kind != Index::kTensor, "[setitem] got an index tensor for ", device(),
+               ": advanced setitem is not supported for DISK tensors");
+    ParsedIndex p = parse_index(indices, *this, "setitem");
+    basic_view(*this, p).assign(broadcast_value(value_for(*this, value, "setitem"), p.basic_shape(), "setitem"));
+    return;
+  }
   Update u = update_of(*this, indices, value, false, "setitem");
   if (!u.value.defined()) return;
   UOp here = current_view(uop());
+  // Storage knows nothing of the history a computed tensor keeps for its gradient: what stays of it goes on in an expression.
+  if (here != uop())
+    for (UOp x : uop().srcs())
+      if (x.node()->flags & Node::kNeedsGrad) return replace(merged(*this, u)), void();
   if (writable_state(here) && writable_view(u.p)) basic_view(*this, u.p).assign(u.value);
   else assign(merged(*this, u));
 }

@@ -112,6 +112,14 @@ UOp new_storage(const Shape& shape, DType dtype, const std::string& device) {
 
 UOp own_storage(UOp u, const std::string& device) {
   u = ops::strong(u);
+  if (const Shape shape = shape_of(u); shape.symbolic()) {  // room for the greatest sizes, of which the first elements of each axis are used
+    Shape most;
+    ops::Pairs part;
+    for (const SInt& n : shape) most.push_back(n.max()), part.push_back({0, n});
+    UOp b = new_storage(most, u.dtype(), device);
+    mark_fresh(b);
+    return ops::shrink(b.after({ops::shrink(b, part).store(u)}), part);
+  }
   UOp b = new_storage(shape_of(u), u.dtype(), device);
   mark_fresh(b);
   return b.after({b.store(u)});

@@ -173,6 +173,8 @@ class Tensor {
   Tensor pad(std::initializer_list<std::pair<int64_t, int64_t>> p, const PadOptions& o = {}) const {
     return pad(std::vector<std::pair<int64_t, int64_t>>(p), o);
   }
+  /// Symbolic amounts of a constant, 0 or more.
+  Tensor pad(const std::vector<std::pair<SInt, SInt>>& padding, const PadOptions& o = {}) const;
   /// {left, right, top, bottom, ...}, the last axis first.
   Tensor pad(const Ints& padding, const PadOptions& o = {}) const;
   Tensor pad_to(const Shape& shape, const Scalar& value = 0) const;  ///< grows at the end; -1 keeps a size
