@@ -78,10 +78,15 @@ void bind_tensor_index(TensorClass& c) {
         if (!value) value = tensor_from(v, {.dtype = t.dtype(), .device = t.device().starts_with("DISK") ? "" : t.device()});
         TG_CHECK(DTypeError, made || !value->dtype().is_weak() || least_upper_dtype(t.dtype(), value->dtype()) == t.dtype(),
                  "[setitem] got a value of ", value->dtype(), " for a tensor of ", t.dtype(), ", expected one that fits: cast the value");
-        TG_CHECK(Error, !t.has_other_uses(made ? Tensor() : *value),
+        std::vector<Index> at = indices_from(i);
+        Tensors besides;
+        if (!made) besides.push_back(*value);
+        for (const Index& k : at)
+          if (k.kind == Index::kTensor) besides.push_back(k.tensor);
+        TG_CHECK(Error, !t.has_other_uses(besides),
                  "[setitem] can't setitem on a tensor with other uses: a pending tensor was computed from it. Realize that one first, or write to a "
                  "clone");
-        t.setitem(indices_from(i), *value);
+        t.setitem(at, *value);
       },
       "indices"_a.none(), "v"_a);
   c.def("__delitem__", [](const Tensor&, nb::handle) { throw nb::type_error("Tensor does not support deleting items"); });

@@ -101,6 +101,15 @@ TEST(Index, SymbolicSizesAreReadWithTheirValues) {
   EXPECT_EQ(ints(part.pad(std::vector<std::pair<SInt, SInt>>{{0, m}, {0, 0}})), (V{0, 1, 2, 3, 4, 5, 0, 0, 0}));
 }
 
+TEST(Index, ConvolutionOfASymbolicAxis) {
+  Tensor x = Tensor::arange(20).to_float().reshape(1, 2, 10).realize(), w = Tensor::arange(12).to_float().reshape(2, 2, 3).realize();
+  for (int n : {4, 7}) {
+    Tensor part = x(Slice(), Slice(), Slice(None, Variable("n", 3, 10).bind(n))), whole = x(Slice(), Slice(), Slice(None, n));
+    ConvOptions o{.stride = 2, .padding = 1};
+    EXPECT_EQ(floats(part.conv2d(w, {}, o)), floats(whole.conv2d(w, {}, o)));
+  }
+}
+
 TEST(Write, UpdatesAndLists) {
   Tensor x = Tensor({1.f, 2.f, 3.f, 4.f}).realize();
   x.at(Slice(1, 3)) += 10;
@@ -193,7 +202,7 @@ TEST(Write, PendingReadersKeepTheOldElements) {
   EXPECT_FALSE(t.has_other_uses());
   Tensor view = t(Slice(0, 2)), twice = t * 2;
   EXPECT_TRUE(t.has_other_uses());
-  EXPECT_FALSE(t.has_other_uses(twice + 1)) << "what the value is made of does not count";
+  EXPECT_FALSE(t.has_other_uses({twice + 1})) << "what the value is made of does not count";
 }
 
 TEST(Write, RowsThroughATemporaryView) {

@@ -108,6 +108,22 @@ Tensor Tensor::pool_view(const Ints& kernel, const Ints& stride, const Ints& dil
 Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOptions& o) const {
   OpScope s;
   uop_of(*this, "conv2d"), uop_of(weight, "conv2d");
+  if (const Shape xs = shape(), ws = weight.shape(); xs.symbolic() && xs.size() == ws.size() && xs.size() >= 3) {
+    // Zeros up to the greatest sizes, of whose result the part with these sizes counts.
+    size_t n = xs.size() - 2;
+    Shape begin(xs.size(), SInt(0));
+    Tensor r = from_uop(UOp::make(Ops::PAD, dtype(), {uop(), begin.stack(), max_shape().stack()})).conv2d(weight, bias, o);
+    Shape out = r.shape();
+    out[0] = xs[0];
+    const PadList pads = spatial_pads(o.padding, n, "conv2d");
+    std::vector<int64_t> step = per_axis(o.stride, n, "conv2d", "stride"), dil = per_axis(o.dilation, n, "conv2d", "dilation");
+    for (size_t i = 0; i < n; i++) {
+      if (!xs[2 + i].symbolic()) continue;
+      SInt room = ops::plus(xs[2 + i], pads[i].first + pads[i].second - dil[i] * (ws[2 + i].value() - 1) - 1);
+      out[2 + i] = ops::plus(ops::simplified(SInt(room.uop() / UOp::constant(step[i]))), 1);
+    }
+    return s(r.shrink_to(out));
+  }
   Tensor r = conv::direct(*this, weight, o);
   if (!bias.defined()) return s(r);
   Shape line(static_cast<size_t>(ndim()), SInt(1));

@@ -224,7 +224,7 @@ Tensor Tensor::index_put(const std::vector<Index>& indices, const Tensor& value,
   return u.value.defined() ? s(merged(*this, u)) : *this;
 }
 
-bool Tensor::has_other_uses(const Tensor& value) const {
+bool Tensor::has_other_uses(const Tensors& besides) const {
   GraphScope graph;
   UOp self = current_view(uop_of(*this, "has_other_uses")), base = self;
   auto below = [](UOp u) {
@@ -247,8 +247,8 @@ bool Tensor::has_other_uses(const Tensor& value) const {
     for (UOp x : u.srcs()) stack.push_back(x);
   }
   if (!any) return false;
-  if (value.defined()) {
-    stack.push_back(value.uop());
+  for (const Tensor& t : besides) {
+    stack.assign(1, uop_of(t, "has_other_uses"));
     while (!stack.empty()) {
       UOp u = stack.back();
       stack.pop_back();

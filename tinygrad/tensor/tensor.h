@@ -430,9 +430,9 @@ class Tensor {
   void setitem(const std::vector<Index>& indices, const Tensor& value) const;
   /// A copy with `value` (broadcast) at the elements `indices` name. With `accumulate` it is added, once for each time an element is named.
   Tensor index_put(const std::vector<Index>& indices, const Tensor& value, bool accumulate = false) const;
-  /// Is there another live tensor, no view of this one's storage, that was computed from this tensor and is still pending, apart from `value` and
+  /// Is there another live tensor, no view of this one's storage, that was computed from this tensor and is still pending, apart from `besides` and
   /// what that is made of? It goes on reading the old elements after a setitem.
-  bool has_other_uses(const Tensor& value = {}) const;
+  bool has_other_uses(const Tensors& besides = {}) const;
   /// The element `index` names along `axis`, at each place of index; 0 where it is out of range.
   Tensor gather(int axis, const Tensor& index) const;
   /// A copy with `src` (a number, or at least as large as index) written at `index` along `axis` (the last one wins; out of range: dropped).

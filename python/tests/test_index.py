@@ -1,0 +1,124 @@
+"""x[...], x[...] = v and x[...] += v against NumPy, and what is refused."""
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from tinygrad_cpp import Tensor, Variable, dtypes
+
+
+def index_of(draw, n):
+    kind = draw(st.sampled_from(["int", "slice", "slice", "all", "list"]))
+    if kind == "int":
+        return draw(st.integers(-n, n - 1))
+    if kind == "all":
+        return slice(None)
+    if kind == "list":
+        return [draw(st.integers(-n, n - 1)) for _ in range(2)]
+    bound = st.one_of(st.none(), st.integers(-n - 1, n + 1))
+    return slice(draw(bound), draw(bound), draw(st.sampled_from([None, 1, 2, 3, -1, -2])))
+
+
+@st.composite
+def shape_and_index(draw):
+    shape = tuple(draw(st.lists(st.integers(1, 4), min_size=1, max_size=3)))
+    index = [index_of(draw, n) for n in shape]
+    if sum(isinstance(i, list) for i in index) and any(isinstance(i, int) for i in index):  # NumPy moves axes for integers beside lists
+        index = [slice(i, i + 1 or None) if isinstance(i, int) else i for i in index]
+    for _ in range(draw(st.integers(0, 1))):
+        index.insert(draw(st.integers(0, len(index))), None if not any(isinstance(i, list) for i in index) else Ellipsis)
+    return shape, tuple(index)
+
+
+@settings(max_examples=40, deadline=None)
+@given(shape_and_index())
+def test_like_numpy(case):
+    shape, index = case
+    x = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
+    want = x[index]
+    for t in (Tensor(x), Tensor(x) + 0):
+        got = t[index]
+        assert got.shape == want.shape
+        np.testing.assert_equal(got.numpy(), want)
+        del got  # a view of a pending tensor is another use of it
+        value = -1 - np.arange(want.size, dtype=np.int32).reshape(want.shape)
+        y = x.copy()
+        y[index] = value
+        t[index] = Tensor(value)
+        np.testing.assert_equal(t.numpy(), y)
+
+
+def test_what_an_index_may_be():
+    x = np.arange(12, dtype=np.int32).reshape(3, 4)
+    t = Tensor(x)
+    assert t[()] is t and t[...] is t and t[:] is t
+    np.testing.assert_equal(t[np.int64(1), np.int32(-1)].numpy(), x[1, -1])
+    np.testing.assert_equal(t[np.array([2, 0])].numpy(), x[[2, 0]])
+    np.testing.assert_equal(t[[2, 0]].numpy(), x[[2, 0]])
+    np.testing.assert_equal(t[[[0, 2], [1, 3]]].numpy(), x[[0, 2], [1, 3]])
+    np.testing.assert_equal(t[(0, 2), :].numpy(), x[[0, 2]])
+    np.testing.assert_equal(t[Tensor([[0], [2]]), [1, 3]].numpy(), x[[[0], [2]], [1, 3]])
+    np.testing.assert_equal(t[t > 5].numpy(), x[x > 5])
+    np.testing.assert_equal(t[[True, False, True]].numpy(), x[[True, False, True]])
+    np.testing.assert_equal(t[True].numpy(), x[1])  # an integer, as in tinygrad
+    v = Variable("v", 0, 2).bind(1)
+    np.testing.assert_equal(t[v].numpy(), x[1])
+    np.testing.assert_equal(t[v:v + 2, 0].numpy(), x[1:3, 0])
+    np.testing.assert_equal(t[:v + 1].sum().item(), x[:2].sum())
+
+
+@pytest.mark.parametrize("index, error", [
+    (3, IndexError), ((0, 4), IndexError), ((0, 0, 0), IndexError), (1 << 70, IndexError), (1.0, IndexError), ([1.5], IndexError), ("a", IndexError),
+    (slice(0.0, None), TypeError), (slice("0", "1"), TypeError), ((Ellipsis, Ellipsis), IndexError), (slice(None, None, 0), ValueError),
+    (([0, 1], [0, 1, 2]), IndexError), ([True, False], IndexError),
+])
+def test_refused(index, error):
+    t = Tensor.zeros(3, 4).contiguous().realize()
+    with pytest.raises(error):
+        t[index]
+    with pytest.raises(error):
+        t[index] = 1
+
+
+def test_updates():
+    t = Tensor.arange(6).reshape(2, 3).clone().realize()
+    t[0] += 10
+    t[:, 1] *= 2
+    t[1, [0, 2]] -= 1
+    t[1] //= 2
+    t[0, 0] **= 2
+    t[t == 22] = -1
+    assert t.tolist() == [[100, -1, 12], [1, 4, 2]]
+    t[1:] = [[7, 8, 9]]
+    t[0, :2] = np.array([5, 6], dtype=np.int32)
+    t[0, 2] = 3.9
+    assert t.tolist() == [[5, 6, 3], [7, 8, 9]]
+    with pytest.raises(TypeError):
+        del t[0]
+
+
+def test_writes_that_are_refused():
+    t = Tensor([1.0, 2.0]).realize()
+    with pytest.raises(RuntimeError, match="dtype mismatch"):
+        t[0] = Tensor([1], dtype=dtypes.int32)
+    with pytest.raises(RuntimeError, match="dtype mismatch"):
+        t.assign(Tensor([1, 2]))
+    pending = t * 2
+    with pytest.raises(RuntimeError, match="other uses"):
+        t[0] = 5
+    assert pending.tolist() == [2, 4]
+    t[0] = 5
+    assert t.tolist() == [5, 2]
+    with pytest.raises(RuntimeError):
+        Tensor(5)[...] = 1
+
+
+def test_gradients_of_writes():
+    x, v = Tensor([1.0, 2.0, 3.0]), Tensor([4.0, 5.0])
+    z = x * 2
+    z[:2] = v
+    z.sum().backward()
+    assert x.grad.tolist() == [0, 0, 2] and v.grad.tolist() == [1, 1]
+    z = Tensor([1.0, 2.0, 3.0])
+    z[1:] += v
+    (z * z).sum().backward()
+    assert v.grad.tolist() == [1 + 12, 1 + 16]
