@@ -1,10 +1,9 @@
 #include "casters.h"
 
-#include "graph.h"
-
 #include <cmath>
 #include <cstring>
 
+#include "graph.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/uop/graph.h"
 

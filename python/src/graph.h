@@ -9,10 +9,16 @@
 
 namespace tg::python {
 
+inline bool is_uop_object(PyObject* o) { return nb::isinstance<PyUOp>(nb::handle(o)); }
+/// A Python object that is a UOp, for signatures.
+class UOpObject : public nb::object {
+  NB_OBJECT_DEFAULT(UOpObject, nb::object, "UOp", is_uop_object)
+};
+
 /// The Python object of a node; the same one as long as somebody holds it, so that `is` compares nodes.
-nb::object wrap(UOpRef u);
+UOpObject wrap(UOpRef u);
 /// Builds a node under the graph's lock and wraps it. `f` must not touch Python.
-template <class F> nb::object made(F&& f) {
+template <class F> UOpObject made(F&& f) {
   UOpRef r;
   {
     GraphScope g;

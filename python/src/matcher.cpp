@@ -227,8 +227,8 @@ class Rewriter {
   std::vector<UOpRef> kept_;
 };
 
-nb::object graph_rewrite_py(const PyUOp& sink, const Matcher& pm, nb::handle ctx, bool bottom_up, nb::handle, const Matcher* bpm, bool walk,
-                            bool enter_calls, nb::handle gate) {
+UOpObject graph_rewrite_py(const PyUOp& sink, const Matcher& pm, nb::handle ctx, bool bottom_up, nb::handle, const Matcher* bpm, bool walk,
+                           bool enter_calls, nb::handle gate) {
   if (pm.native_only() && !bottom_up && !bpm && !walk) {
     return made([&] {
       PatternMatcher<UOp> all;

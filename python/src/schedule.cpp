@@ -47,7 +47,7 @@ BoundSchedule scheduled(const Tensors& t) {
   return schedule(t);
 }
 
-nb::object linear_of(const BoundSchedule& bound) {
+UOpObject linear_of(const BoundSchedule& bound) {
   const std::vector<PyStep> steps = steps_of(bound);
   UOps calls;
   for (const PyStep& s : steps) calls.push_back(s.call.get());

@@ -8,6 +8,7 @@
 #include "graph.h"
 #include "tinygrad/runtime/buffer.h"
 #include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/graph_lock.h"
 #include "tinygrad/uop/print.h"
 #include "tinygrad/uop/symbolic.h"
 
@@ -125,15 +126,15 @@ PyUOp::~PyUOp() {
   if (interned) objects().erase(ref.get().node());
 }
 
-nb::object wrap(UOpRef u) {
+UOpObject wrap(UOpRef u) {
   auto& all = objects();
   const Node* node = u.get().node();
-  if (!node) return nb::none();
-  if (auto it = all.find(node); it != all.end() && Py_REFCNT(it->second) > 0) return nb::borrow(it->second);
+  if (!node) return nb::borrow<UOpObject>(Py_None);
+  if (auto it = all.find(node); it != all.end() && Py_REFCNT(it->second) > 0) return nb::borrow<UOpObject>(it->second);
   nb::object o = nb::cast(PyUOp(std::move(u)));
   nb::inst_ptr<PyUOp>(o)->interned = true;
   all[node] = o.ptr();
-  return o;
+  return nb::borrow<UOpObject>(o);
 }
 
 bool is_uop(nb::handle h) { return nb::isinstance<PyUOp>(h); }
@@ -169,6 +170,12 @@ void promote(UOp& a, UOp& b) {
 }
 
 void bind_uop(nb::module_& m) {
+  set_graph_wait([](std::recursive_mutex& lock) {
+    if (!PyGILState_Check()) return lock.lock();
+    PyThreadState* state = PyEval_SaveThread();
+    lock.lock();
+    PyEval_RestoreThread(state);
+  });
   bind_uop_args(m);
   nb::class_<PyUOp> c(m, "UOp", "A node of the graph: op, dtype, sources, argument and tag. Equal nodes are the same object.",
                       nb::is_weak_referenceable(), nb::dynamic_attr());
@@ -185,7 +192,7 @@ void bind_uop(nb::module_& m) {
       "val",
       [](const PyUOp& u) {
         TG_CHECK(ValueError, u.get().is_const(), "[val] got ", u.get().op(), ", expected CONST");
-        return arg_object(u.get());
+        return u.get().is_invalid() ? invalid_object() : to_python(u.get().const_value(), u.get().dtype());
       },
       "The value of a CONST.");
   c.def_prop_ro("is_invalid", [](const PyUOp& u) { return u.get().is_invalid(); });

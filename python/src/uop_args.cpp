@@ -11,7 +11,7 @@ namespace {
 // Python's classes and members, set by the package when it is imported; kept for the life of the interpreter.
 struct Known {
   std::vector<nb::handle> ops, axes, spaces;
-  nb::handle op_type, axis_type, space_type, invalid, param_arg, stage_arg, kernel_info, opt, opt_ops;
+  nb::handle op_type, axis_type, space_type, invalid, param_arg, stage_arg, kernel_info, opt, opt_ops, const_float, call_info;
 };
 Known known;
 
@@ -158,7 +158,10 @@ nb::object arg_object(UOp u) {
     case ArgKind::kInt:
     case ArgKind::kBigInt:
     case ArgKind::kFloat:
-      if (u.is_const()) return to_python(u.const_value(), u.dtype());
+      if (u.is_const()) {
+        nb::object v = to_python(u.const_value(), u.dtype());
+        return PyFloat_Check(v.ptr()) ? known.const_float(v) : v;
+      }
       return u.arg_kind() == ArgKind::kFloat ? nb::object(nb::float_(std::bit_cast<double>(u.arg().bits())))
                                              : nb::object(nb::int_(static_cast<int64_t>(u.arg().bits())));
     case ArgKind::kString: return nb::str(u.arg<std::string>().c_str(), u.arg<std::string>().size());
@@ -187,12 +190,9 @@ nb::object arg_object(UOp u) {
                                "opts_to_apply"_a = k.opts_to_apply ? opts_object(*k.opts_to_apply) : nb::none());
     }
     case ArgKind::kCall: {
-      const CallInfo& c = u.arg<CallInfo>();
-      nb::object info = nb::module_::import_("types").attr("SimpleNamespace")();
-      info.attr("name") = c.name.empty() ? nb::none() : nb::object(nb::str(c.name.c_str()));
-      info.attr("grad_fxn") = c.gradient ? nb::object(nb::bool_(true)) : nb::none();
-      info.attr("precompile") = c.precompile, info.attr("precompile_backward") = c.precompile_backward, info.attr("aux") = nb::none();
-      return info;
+      const CallInfo& i = u.arg<CallInfo>();
+      return known.call_info("name"_a = or_none(i.name), "precompile"_a = i.precompile, "precompile_backward"_a = i.precompile_backward,
+                             "grad_fxn"_a = i.gradient ? nb::object(nb::bool_(true)) : nb::none());
     }
     default: {  // for people
       std::ostringstream s;
@@ -243,6 +243,9 @@ Arg arg_from(Ops op, nb::handle h, std::optional<DType>& dtype) {
     if (nb::object opts = h.attr("opts_to_apply"); !opts.is_none()) k.opts_to_apply = opts_from(opts);
     return Arg(std::move(k));
   }
+  if (PyObject_IsInstance(h.ptr(), known.call_info.ptr()) == 1)
+    return Arg(
+        CallInfo{nb::cast<std::string>(h.attr("name")), nb::cast<bool>(h.attr("precompile")), nb::cast<bool>(h.attr("precompile_backward")), {}, {}});
   if (PyUnicode_Check(h.ptr())) return Arg(nb::cast<std::string>(h));
   if (PyFloat_Check(h.ptr())) return Arg(nb::cast<double>(h));
   if (PyLong_Check(h.ptr())) return Arg(nb::cast<int64_t>(h));
@@ -257,7 +260,7 @@ void bind_uop_args(nb::module_& m) {
   m.def(
       "register_graph_types",
       [](nb::object ops, nb::object axes, nb::object spaces, nb::object invalid, nb::object param_arg, nb::object stage_arg, nb::object kernel_info,
-         nb::object opt, nb::object opt_ops) {
+         nb::object opt, nb::object opt_ops, nb::object const_float, nb::object call_info) {
         known = {members(ops, op_names()),
                  members(axes, axis_names()),
                  members(spaces, {std::begin(kSpaceNames), std::end(kSpaceNames)}),
@@ -269,9 +272,11 @@ void bind_uop_args(nb::module_& m) {
                  stage_arg.release(),
                  kernel_info.release(),
                  opt.release(),
-                 opt_ops.release()};
+                 opt_ops.release(),
+                 const_float.release(),
+                 call_info.release()};
       },
-      "ops"_a, "axes"_a, "spaces"_a, "invalid"_a, "param_arg"_a, "stage_arg"_a, "kernel_info"_a, "opt"_a, "opt_ops"_a,
+      "ops"_a, "axes"_a, "spaces"_a, "invalid"_a, "param_arg"_a, "stage_arg"_a, "kernel_info"_a, "opt"_a, "opt_ops"_a, "const_float"_a, "call_info"_a,
       "Called once by the package: the Python classes that arguments of nodes become.");
 }
 

@@ -17,7 +17,7 @@ DType implied_dtype(Ops op, UOps& src) {
   return src[0].dtype();
 }
 
-nb::object make(nb::handle op_handle, std::optional<DType> dtype, nb::handle sources, nb::handle arg, nb::handle tag) {
+UOpObject make(nb::handle op_handle, std::optional<DType> dtype, nb::handle sources, nb::handle arg, nb::handle tag) {
   const Ops op = require_op(op_handle);
   UOps src = nodes_of(sources);
   const Arg a = arg_from(op, arg, dtype);
@@ -34,7 +34,7 @@ nb::object make(nb::handle op_handle, std::optional<DType> dtype, nb::handle sou
 }
 
 /// A CONST of a number, a STACK of them for a tuple, a cast of a node.
-nb::object constant(nb::handle value, std::optional<DType> dtype) {
+UOpObject constant(nb::handle value, std::optional<DType> dtype) {
   if (PyTuple_Check(value.ptr())) {
     nb::list parts;
     for (nb::handle h : nb::iter(value)) parts.append(constant(h, dtype));
@@ -79,7 +79,7 @@ Options options(const nb::kwargs& kwargs, const char* function) {
 }
 
 /// self.f(*src, arg=..., dtype=..., tag=...)
-nb::object with_self(Ops op, DType dtype, const PyUOp& self, const nb::args& rest, const nb::kwargs& kwargs, const char* function) {
+UOpObject with_self(Ops op, DType dtype, const PyUOp& self, const nb::args& rest, const nb::kwargs& kwargs, const char* function) {
   const std::vector<Literal> more = operands(rest, function);
   Options o = options(kwargs, function);
   const Arg a = arg_from(op, o.arg, o.dtype);
@@ -91,7 +91,7 @@ nb::object with_self(Ops op, DType dtype, const PyUOp& self, const nb::args& res
 }
 
 /// f(*srcs): also a method, as the first source is self then.
-nb::object of_sources(Ops op, const nb::args& args, const nb::kwargs& kwargs, const char* function) {
+UOpObject of_sources(Ops op, const nb::args& args, const nb::kwargs& kwargs, const char* function) {
   Options o = options(kwargs, function);
   const UOps src = nodes_of(args);
   const Arg a = arg_from(op, o.arg, o.dtype);
@@ -107,7 +107,8 @@ void bind_uop_build(nb::class_<PyUOp>& c) {
   c.def_static("invalid", [] { return made([] { return UOp::invalid(); }); });
   c.def_static(
       "variable",
-      [](const std::string& name, int64_t vmin, int64_t vmax, std::optional<DType> d, nb::kwargs) {
+      [](const std::string& name, nb::handle min_val, nb::handle max_val, std::optional<DType> d, nb::kwargs) {
+        const auto vmin = nb::cast<int64_t>(nb::int_(nb::borrow(min_val))), vmax = nb::cast<int64_t>(nb::int_(nb::borrow(max_val)));
         return made([&] { return UOp::variable(name, vmin, vmax, d.value_or(dtypes::weakint)); });
       },
       "name"_a, "min_val"_a, "max_val"_a, "dtype"_a = nb::none(), "kwargs"_a, "A named integer between bounds. ValueError when min_val > max_val.");

@@ -8,9 +8,9 @@ namespace tg::python {
 
 namespace {
 /// f(a, b) of operands brought to one type; NotImplemented for objects that are no operands.
-template <class F> nb::object binary(const PyUOp& a, nb::handle b, bool reflected, F f) {
+template <class F> UOpObject binary(const PyUOp& a, nb::handle b, bool reflected, F f) {
   const std::optional<Literal> l = literal_from(b);
-  if (!l) return nb::borrow(Py_NotImplemented);
+  if (!l) return nb::borrow<UOpObject>(Py_NotImplemented);
   return made([&] {
     UOp x = a.get(), y = l->node();
     promote(x, y);
@@ -26,7 +26,7 @@ UOp divide(UOp x, UOp y) {
 UOp alu(Ops op, UOp x, UOp y) { return UOp::alu(op, {x, y}); }
 
 /// Any ALU op over this node and others.
-nb::object alu_of(const PyUOp& u, nb::handle op_handle, const nb::args& rest) {
+UOpObject alu_of(const PyUOp& u, nb::handle op_handle, const nb::args& rest) {
   const Ops op = require_op(op_handle);
   std::vector<Literal> more;
   for (nb::handle h : rest) {

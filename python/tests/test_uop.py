@@ -235,3 +235,69 @@ def test_threads():
   for t in threads: t.start()
   for t in threads: t.join(60)
   assert not errors and not any(t.is_alive() for t in threads)
+
+
+def test_repr_can_be_evaluated():
+  from tinygrad_cpp.uop import ops
+  a = var()
+  u = a + 2
+  for _ in range(20): u = u + u
+  assert len(repr(u)) < 10_000 and eval(repr(u), {**vars(ops), "dtypes": dtypes}) is u
+  assert eval(repr((a * 2).rtag("x")), {**vars(ops), "dtypes": dtypes}) is (a * 2).rtag("x")
+
+
+def test_a_kernel_of_ones_own():
+  def scale(out, x):
+    i = UOp.range(x.shape[0], 0)
+    return out[i].store(x[i] * 2).end(i).sink(arg=KernelInfo(name="scale"))
+  x = Tensor([1.0, 2.0, 3.0, 4.0])
+  assert Tensor.empty(4).custom_kernel(x, fxn=scale)[0].tolist() == [2, 4, 6, 8]
+  x = Tensor([1.0, 2.0, 3.0, 4.0])
+  y = Tensor.empty(4).custom_kernel(x, fxn=scale, grad_fxn=lambda g, call: (None, (Tensor(g) * 2).uop))[0]
+  (y * Tensor([1.0, 10.0, 100.0, 1000.0])).sum().backward()
+  assert x.grad.tolist() == [2, 20, 200, 2000]
+  with pytest.raises(TypeError): Tensor.empty(4).custom_kernel(x, fxn=lambda out, x: None)
+
+
+def test_functions():
+  from tinygrad_cpp import function
+  traced = []
+  @function
+  def f(a, b):
+    traced.append(1)
+    return a * b, a + b
+  a, b = Tensor([1.0, 2.0]), Tensor([3.0, 4.0])
+  product, total = f(a, b)
+  assert len(traced) == 1 and product.uop.op is Ops.GETTUPLE and product.uop.src[0] is total.uop.src[0] and product.uop.src[0].op is Ops.FUNCTION
+  assert product.uop.src[0].arg.name.endswith("f")
+  assert product.tolist() == [3, 8] and total.tolist() == [4, 6]
+  product, total = f(a, b)
+  (product.sum() + total.sum()).backward()
+  assert a.grad.tolist() == [4, 5] and b.grad.tolist() == [2, 3]
+  a, b = Tensor([1.0, 2.0]), Tensor([3.0, 4.0])
+  function(lambda x, unused: x * 2)(a, b).sum().backward()
+  assert a.grad.tolist() == [2, 2] and b.grad.tolist() == [0, 0]
+  inner = Tensor([5.0, 5.0]).realize()
+  with pytest.raises(RuntimeError, match="implicit"): function(lambda x: x + inner)(a)
+  assert function(lambda x: x + inner, allow_implicit=True)(a).tolist() == [6, 7]
+  with pytest.raises(RuntimeError, match="not supported"): function(lambda x: 3)(a)
+  assert Tensor.call(a, b, fxn=a.as_param(0) - b.as_param(1)).tolist() == [-2, -2]
+
+
+def test_gradients_of_ones_own():
+  a, b = Tensor([1.0, 2.0]), Tensor([3.0, 4.0])
+  p = UOp.param(0, dtypes.float, (2,)) * UOp.param(1, dtypes.float, (2,))
+  Tensor.call(a, b, fxn=p, grad_fxn=lambda g, call: (g * 10, None)).sum().backward()
+  assert a.grad.tolist() == [10, 10]
+  errors = []
+  def work():
+    try:
+      for _ in range(30):
+        x, y = Tensor([1.0, 2.0]), Tensor([3.0, 4.0])
+        Tensor.call(x, y, fxn=p, grad_fxn=lambda g, call: (g * 10, g)).sum().backward()
+        assert x.grad.tolist() == [10, 10]
+    except Exception as e: errors.append(e)
+  threads = [threading.Thread(target=work) for _ in range(4)]
+  for t in threads: t.start()
+  for t in threads: t.join(100)
+  assert not errors and not any(t.is_alive() for t in threads)

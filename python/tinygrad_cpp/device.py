@@ -1,13 +1,13 @@
 """Devices by name, what their compilers and renderers can do, and raw buffers."""
 from __future__ import annotations
 import ctypes, functools, os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Iterator
 
 from . import _core
 from .dtype import DType, dtypes, _to_np_dtype
-from .helpers import CCACHE, DEV, EMULATED_DTYPES, ProfileEvent, Target, colored, diskcache_get, diskcache_put, getenv, mv_address, size_to_str
+from .helpers import CCACHE, Context, DEV, EMULATED_DTYPES, ProfileEvent, Target, colored, diskcache_get, diskcache_put, getenv, mv_address, size_to_str
 
 ALL_DEVICES = [name for name, _, _ in _core.device_list() if name != "DISK"]
 # Names of older versions and of other runtimes for what we have.
@@ -78,7 +78,12 @@ class Compiled:
     """By the current setting of DEV; the same object for the same setting."""
     for name in ("LLVM", "CLANG"):
       assert not getenv(f"{self.device}_{name}"), f"{self.device}_{name}=1 is deprecated, use DEV={self.device}:{name} instead"
-    device, renderer, arch, key = self._native.target()
+    try: device, renderer, arch, key = self._native.target()
+    except ValueError:
+      # NULL runs nothing: it stands for processors there is no code for
+      if self._native.kind != "NULL": raise
+      asked = DEV.target("NULL").arch
+      with Context(DEV="NULL"): return Renderer(self._native, replace(self.renderer.target, arch=asked), None)
     if key not in self.cached_renderer:
       compiler = _NativeCompiler(self._native, key) if self._native.compiles else None
       self.cached_renderer[key] = Renderer(self._native, Target(device, renderer, arch), compiler)

@@ -203,6 +203,19 @@ TEST(Function, ReturnsItsArgument) {
   EXPECT_EQ(call_function([](const Tensors& in) { return in; }, {a})[0].to_vector<float>(), (Floats{1, 2}));
 }
 
+TEST(Function, UnusedArgumentsHaveZeroGradients) {
+  Tensor a({1.f, 2.f}), b({3.f, 4.f});
+  call_function([](const Tensors& in) { return Tensors{in[0] * 2}; }, {a, b})[0].sum().backward();
+  EXPECT_EQ(a.grad().to_vector<float>(), (Floats{2, 2}));
+  EXPECT_EQ(b.grad().to_vector<float>(), (Floats{0, 0}));
+}
+
+TEST(Function, ScratchOfTheBodyIsNotImplicit) {
+  Tensor a({1.f, 2.f, 3.f, 4.f});
+  auto f = [](const Tensors& in) { return Tensors{custom_kernel({Tensor::empty(4), in[0], in[0]}, add_kernel)[0]}; };
+  EXPECT_EQ(call_function(f, {a}, {.name = "twice", .allow_implicit = false})[0].to_vector<float>(), (Floats{2, 4, 6, 8}));
+}
+
 TEST(Function, ImplicitTensorsCanBeForbidden) {
   Tensor w = Tensor({1.f, 2.f}).contiguous().realize(), x({3.f, 4.f});
   auto f = [&](const Tensors& in) { return Tensors{in[0] * w}; };

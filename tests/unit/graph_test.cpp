@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <thread>
 
 #include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/graph_lock.h"
 
 namespace tg {
 namespace {
@@ -220,6 +222,28 @@ TEST(Walk, Variables) {
   EXPECT_EQ((r + m + n).variables(), (UOps{m, n}));
   EXPECT_TRUE((r + m).depends_on(n));
   EXPECT_FALSE(m.depends_on(n));
+}
+
+TEST(GraphLock, WhoWaitsMayDoSomethingElseMeanwhile) {
+  static std::atomic<int> waits{0};
+  set_graph_wait([](std::recursive_mutex& lock) {
+    waits++;
+    lock.lock();
+  });
+  std::atomic<bool> held{false};
+  std::thread other([&] {
+    GraphScope g;
+    held = true;
+    while (waits == 0) std::this_thread::yield();
+  });
+  while (!held) std::this_thread::yield();
+  {
+    GraphScope g;
+    GraphScope nested;  // one's own lock is no reason to wait
+  }
+  other.join();
+  EXPECT_EQ(waits, 1);
+  set_graph_wait([](std::recursive_mutex& lock) { lock.lock(); });
 }
 
 }  // namespace

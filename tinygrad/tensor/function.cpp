@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "tinygrad/runtime/buffer.h"
 #include "tinygrad/tensor/effects.h"
 #include "tinygrad/tensor/gradient.h"
 #include "tinygrad/tensor/impl.h"
@@ -24,6 +25,11 @@ UOp param_like(UOp u, size_t slot) {
     return UOp::make(Ops::PARAM, u.dtype(), {}, ParamArg{s, AddrSpace::kAlu, "", str("p", slot), v.vmin, v.vmax});
   }
   return UOp::make(Ops::PARAM, u.dtype(), {shape_of(u).stack()}, ParamArg{s, AddrSpace::kGlobal, device_of(u), "", 0, 0});
+}
+
+bool has_memory(UOp buffer) {
+  const BufferRef b = buffer_table::get(static_cast<uint64_t>(buffer.arg<ParamArg>().slot));
+  return b && b->is_allocated();
 }
 
 /// First source of a node that belongs to the graph around it, not to a body or kernel of its own.
@@ -155,7 +161,7 @@ UOp make_function(const UOps& values, const UOps& args, CallInfo info, bool allo
   std::string names;
   int count = 0;
   for (UOp c : found) {
-    if (c.is(Ops::BUFFER) && !is_fresh(c))
+    if (c.is(Ops::BUFFER) && !is_fresh(c) && has_memory(c))  // scratch of the body's own has none yet
       names += str("\n  ", count++, ": dtype=", c.dtype(), ", size=", shape_of(c).numel(), ", device=", device_of(c));
     UOp p = param_like(c, src.size() - 1);
     more.set(c, p), src.push_back(c);

@@ -354,13 +354,18 @@ const Tensor& Tensor::backward(const Tensor& seed) const {
   // tensors, which are leaves of their own.
   MemoScope in_graph, placed;
   auto& g = Graph::global();
-  for (UOp u : inline_functions(root, true).toposort()) {
-    in_graph.mark(u);
-    bool own = u.tag() || !device_of(u).empty();
-    for (UOp x : u.srcs()) own |= placed.has(x);
-    if (own) placed.mark(u);
-    if (UOp f = g.forwarded(u)) in_graph.mark(f), placed.mark(f);
-  }
+  const auto mark = [&](UOp from) {
+    for (UOp u : from.toposort()) {
+      in_graph.mark(u);
+      bool own = u.tag() || !device_of(u).empty();
+      for (UOp x : u.srcs()) own |= placed.has(x);
+      if (own) placed.mark(u);
+      if (UOp f = g.forwarded(u)) in_graph.mark(f), placed.mark(f);
+    }
+  };
+  const UOp inlined = inline_functions(root, true);
+  mark(inlined);
+  if (inlined != root) mark(root);  // arguments that a function does not use have gradients too: zeros
   std::vector<std::shared_ptr<Impl>> asked, others;
   bool any_asked = false;
   each_live([&](Impl& i) {

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/graph_lock.h"
 
 #ifdef __linux__
 #include <sys/mman.h>
@@ -24,6 +25,7 @@ thread_local Graph* t_current = nullptr;
 thread_local int t_depth = 0;
 thread_local std::unordered_set<const Node*>* t_hidden = nullptr;
 void (*g_buffer_death)(int64_t) = nullptr;
+void (*g_wait)(std::recursive_mutex&) = [](std::recursive_mutex& m) { m.lock(); };
 
 uint32_t slot_hash(const Hash128& h, uint64_t tag) { return static_cast<uint32_t>((h.lo ^ (tag * 0x9e3779b97f4a7c15ull)) >> 16); }
 }  // namespace
@@ -239,8 +241,10 @@ void Graph::sweep_once() {
   for (const Node* n : dead) erase(n), recycle(n);
 }
 
+void set_graph_wait(void (*wait)(std::recursive_mutex&)) { g_wait = wait; }
+
 GraphScope::GraphScope() : previous_(t_current) {
-  global_mutex().lock();
+  if (!global_mutex().try_lock()) g_wait(global_mutex());
   t_depth++;
   t_current = &Graph::global();
 }

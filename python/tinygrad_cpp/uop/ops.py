@@ -7,7 +7,7 @@ from typing import Any, Callable, Iterable
 from .. import _core
 from .._core import PatternMatcher, UOp, UPat
 from .._enums import AxisType, GroupOp, Ops, _Named
-from ..dtype import AddrSpace, DType, Invalid, InvalidType, dtypes  # noqa: F401
+from ..dtype import AddrSpace, ConstFloat, DType, Invalid, InvalidType, dtypes  # noqa: F401
 from ..helpers import ContextVar, argfix, to_function_name
 
 # pylint: disable=protected-access
@@ -68,7 +68,17 @@ class KernelInfo:
   def function_name(self) -> str: return to_function_name(self.name)
 
 
-_core.register_graph_types(Ops, AxisType, AddrSpace, Invalid, ParamArg, StageArg, KernelInfo, Opt, OptOps)
+@dataclass(frozen=True)
+class CallInfo:
+  """Of FUNCTION and CALL: a name, whether its kernels stay apart from what is around, whether it has a gradient of its own (which stays with the node)."""
+  name: str | None = None
+  precompile: bool = False
+  precompile_backward: bool = False
+  grad_fxn: bool | None = None
+  aux: Any = None
+
+
+_core.register_graph_types(Ops, AxisType, AddrSpace, Invalid, ParamArg, StageArg, KernelInfo, Opt, OptOps, ConstFloat, CallInfo)
 
 
 # *** rewriting ***
@@ -137,6 +147,33 @@ class _More:
     if all(isinstance(i, (int, UOp)) for i in parts): return self.index(*parts)
     return _as_tensor(self)[idx].uop
   __iter__ = None
+  def __matmul__(self: UOp, x: UOp) -> UOp: return (_as_tensor(self) @ _as_tensor(x)).uop
+  def __repr__(self: UOp) -> str:
+    """Text that eval() turns into the node again; a node with several users is spelled once and has a name there."""
+    users: dict[UOp, int] = {}
+    order = list(self.toposort())
+    for u in order:
+      for s in u.src: users[s] = users.get(s, 0) + 1
+    names: dict[UOp, str] = {}
+    out: list[str] = []
+    pending: list[tuple[Any, int]] = [(self, 0)]
+    while pending:
+      item, depth = pending.pop()
+      if isinstance(item, str):
+        out.append(item)
+        continue
+      if item in names:
+        out.append(" " * depth + names[item])
+        continue
+      shared = ""
+      if users.get(item, 0) > 1:
+        names[item] = f"x{len(names)}"
+        shared = f"{names[item]}:="
+      tag = "" if item.tag is None else f", tag={item.tag!r}"
+      out.append(f"{' ' * depth}{shared}UOp({item.op}, {item.dtype}, arg={item.arg!r}{tag}, src=(")
+      pending.append(("))", 0))
+      for s in reversed(item.src): pending += [(",", 0), (s, min(depth + 2, 60)), ("\n", 0)]
+    return "".join(out)
   def __getattr__(self: UOp, name: str) -> Any:
     """Methods of Tensor that UOp does not have, for nodes of tensor graphs: the result as a UOp."""
     from ..tensor import Tensor
@@ -153,6 +190,8 @@ class _More:
   def ndim(self: UOp) -> int: return len(self.shape)
   @property
   def max_shape(self: UOp) -> tuple[int, ...]: return to_max_shape(self.shape)
+  @property
+  def shard_shape(self: UOp) -> tuple: return self.shape
   @property
   def without_after(self: UOp) -> UOp: return self.src[0] if self.op is Ops.AFTER else self
   @property
@@ -180,7 +219,7 @@ class _More:
 
 
 for _name, _value in vars(_More).items():
-  if not _name.startswith("__") or _name in ("__getitem__", "__getattr__", "__iter__"): setattr(UOp, _name, _value)
+  if not _name.startswith("__") or _name in ("__getitem__", "__getattr__", "__iter__", "__matmul__", "__repr__"): setattr(UOp, _name, _value)
 
 
 # *** functions ***
