@@ -40,6 +40,12 @@ TEST(Jit, UnrealizedInputsAreRealized) {
   for (int i = 0; i < 4; i++) EXPECT_EQ(floats(f(vec(1, 2) + i)), (Floats{3.f + 3 * i, 6.f + 3 * i}));
 }
 
+TEST(Jit, WeakResultsGetStorage) {
+  auto f = jit([](const Tensor& a) { return a.to_int().sum() * 0.5; });
+  for (int i = 0; i < 5; i++) EXPECT_EQ(f(vec(static_cast<float>(i), 1)).item<float>(), 0.5f * static_cast<float>(i + 1));
+  EXPECT_THROW(f(Tensor({1, 2}).realize() + 0.5), JitError);
+}
+
 TEST(Jit, SeveralResultsInTuplesAndLists) {
   auto f = jit([](const Tensor& a) { return std::make_tuple(a + 1, Tensors{a * 2, a * 3}); });
   for (int i = 0; i < 4; i++) {

@@ -10,6 +10,7 @@
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/tensor/effects.h"
 #include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/ops.h"
 #include "tinygrad/tensor/random.h"
 
 namespace tg {
@@ -94,6 +95,13 @@ void JitCore::free_intermediates() {
     if (b.use_count() == 1) b->deallocate();
 }
 
+/// Weak results get the default type: without storage a replay could not give them new values.
+static void commit_weak(const Tensors& out) {
+  GraphScope g;
+  for (const Tensor& t : out)
+    if (UOp u = uop_of(t, "jit"); u.dtype().is_weak() && !device_of(u).empty()) set_uop(*t.impl(), ops::strong(u));
+}
+
 std::vector<JitCore::Input> JitCore::check_inputs(const JitInputs& in) {
   auto name = [&](size_t i) { return i < in.names.size() ? in.names[i] : str("tensor ", i); };
   Tensors pending;
@@ -102,8 +110,8 @@ std::vector<JitCore::Input> JitCore::check_inputs(const JitInputs& in) {
     GraphScope g;
     for (size_t i = 0; i < in.tensors.size(); i++) {
       UOp u = current_view(uop_of(in.tensors[i], "jit")), b = buffer_below(u);
-      TG_CHECK(JitError, b || !device_of(u).empty(), "[jit] got a constant as ", name(i), " of ", name_,
-               ", expected a tensor with storage (JIT inputs must be real buffers): use .clone(), or keep the constant inside the function");
+      TG_CHECK(JitError, b || (!device_of(u).empty() && !u.dtype().is_weak()), "[jit] got a constant or a weak tensor as ", name(i), " of ", name_,
+               ", expected a tensor with storage (JIT inputs must be real buffers): use .clone(), or keep it inside the function");
       if (!b) {
         TG_ASSERT(round == 0, "an input that does not get storage: ", u);
         pending.push_back(in.tensors[i]);
@@ -128,7 +136,7 @@ Tensors JitCore::call(const JitInputs& in, const Body& body) {
   if (replay_ && env::JIT) return run(in, std::move(inputs));
   if (!env::JIT || count_ == 0) {
     Tensors out = body.run();
-    realize(out);
+    commit_weak(out), realize(out);
     if (env::JIT) count_ = 1, strip_history(out);
     return out;
   }
@@ -178,7 +186,7 @@ Tensors JitCore::capture(const JitInputs& in, const Body& body, std::vector<Inpu
   {
     Recording recording(&plan.runs, &draws, &hidden);
     out = body.run();
-    realize(out);
+    commit_weak(out), realize(out);
     if (Tensors writes = pending_writes(false); !writes.empty()) realize(writes);  // batch norm's statistics, counters: part of the step
   }
   TG_CHECK(JitError, !plan.runs.empty(), "[jit] ", name_,
