@@ -85,8 +85,8 @@ def fetch(url: str, name: pathlib.Path | str | None = None, subdir: str | None =
           extract: bool = False) -> pathlib.Path:
   """The path of the file at `url`, downloaded the first time and kept; a local path is returned as it is.
 
-  `name`: its name in the cache, or a path of one's own. `gunzip`: unpack while downloading. `sha256`: what the contents must hash to; a kept file that
-  does not is fetched again. `extract`: unpack a tar file and return the folder. RuntimeError when what arrives is short or hashes otherwise.
+  `name`: its name in the cache, or a path of one's own. `gunzip`: unpack while downloading. `sha256`: what the contents must hash to; a kept file
+  that does not is fetched again. `extract`: unpack a tar file and return the folder. RuntimeError when what arrives is short or hashes otherwise.
   """
   if url.startswith(("/", ".")): return pathlib.Path(url)
   if isinstance(name, pathlib.Path) or (name and "/" in name): to = pathlib.Path(name)

@@ -14,7 +14,8 @@ class _Named(enum.IntEnum):
 
 
 Ops = _Named("Ops", {name: i + 1 for i, name in enumerate(_core.op_names())}, module=__name__)
-AxisType = _Named("AxisType", {**{name: i + 1 for i, name in enumerate(_core.axis_names())}, "WEAK": _core.axis_names().index("LOOP") + 1}, module=__name__)
+_axes = {name: i + 1 for i, name in enumerate(_core.axis_names())}
+AxisType = _Named("AxisType", {**_axes, "WEAK": _axes["LOOP"]}, module=__name__)
 
 
 class GroupOp:

@@ -7,7 +7,8 @@ from typing import Any, Iterator
 
 from . import _core
 from .dtype import DType, dtypes, _to_np_dtype
-from .helpers import CCACHE, Context, DEV, EMULATED_DTYPES, ProfileEvent, Target, colored, diskcache_get, diskcache_put, getenv, mv_address, size_to_str
+from .helpers import CCACHE, DEV, EMULATED_DTYPES, Context, ProfileEvent, Target
+from .helpers import colored, diskcache_get, diskcache_put, getenv, mv_address, size_to_str
 
 ALL_DEVICES = [name for name, _, _ in _core.device_list() if name != "DISK"]
 # Names of older versions and of other runtimes for what we have.

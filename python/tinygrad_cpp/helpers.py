@@ -11,8 +11,8 @@ from ._context import *  # noqa: F403
 from ._context import Context, ContextVar, DEBUG, DEV, NO_COLOR, Target, getenv
 from ._cache import _ensure_downloads_dir, cache_dir, diskcache, diskcache_clear, diskcache_get, diskcache_put, fetch
 from ._counters import GlobalCounters
-from ._profile import (ProfileEvent, ProfilePointEvent, ProfileRangeEvent, Profiling, Timing, TracingKey, cpu_events, cpu_profile, get_stacktrace, lines,
-                       perf_counter_us, printable, profile_marker)
+from ._profile import ProfileEvent, ProfilePointEvent, ProfileRangeEvent, Profiling, Timing, TracingKey
+from ._profile import cpu_events, cpu_profile, get_stacktrace, lines, perf_counter_us, printable, profile_marker
 from ._progress import tqdm, trange
 
 T = TypeVar("T")

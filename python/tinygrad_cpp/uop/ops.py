@@ -1,6 +1,6 @@
 """Nodes of the graph, patterns over them, tables of rules and the rewrite engine."""
 from __future__ import annotations
-import functools, math
+import functools
 from dataclasses import dataclass
 from typing import Any, Callable, Iterable
 
@@ -70,7 +70,7 @@ class KernelInfo:
 
 @dataclass(frozen=True)
 class CallInfo:
-  """Of FUNCTION and CALL: a name, whether its kernels stay apart from what is around, whether it has a gradient of its own (which stays with the node)."""
+  """Of FUNCTION and CALL: a name, whether its kernels stay apart from what is around, whether it has a gradient of its own (kept by the node)."""
   name: str | None = None
   precompile: bool = False
   precompile_backward: bool = False
@@ -91,8 +91,8 @@ def graph_rewrite(sink: UOp, pm: PatternMatcher, ctx: Any = None, bottom_up: boo
                   walk: bool = False, enter_calls: bool = False) -> UOp:
   """Applies a table to all that `sink` depends on.
 
-  Sources come first and results are rewritten again until no rule fires; `bottom_up` tries a node before its sources. `bpm` is a second table for that
-  moment. `walk`: each node once, results are final. RuntimeError when rules run in a circle.
+  Sources come first and results are rewritten again until no rule fires; `bottom_up` tries a node before its sources. `bpm` is a second table for
+  that moment. `walk`: each node once, results are final. RuntimeError when rules run in a circle.
   """
   return _core.graph_rewrite(sink, pm, ctx, bottom_up, name, bpm, walk, enter_calls, BottomUpGate)
 
@@ -114,7 +114,8 @@ def _unpickle(nodes: Iterable[tuple]) -> UOp:
   return made[-1]
 
 
-_SIZES = {"reshape", "view", "expand", "shrink", "pad", "permute", "flip", "shrink_to", "pad_to", "repeat", "split", "chunk", "unflatten", "unfold", "roll"}
+_SIZES = {"reshape", "view", "expand", "shrink", "pad", "permute", "flip", "shrink_to", "pad_to", "repeat", "split", "chunk", "unflatten", "unfold",
+          "roll"}
 
 
 def _as_tensor(u: UOp) -> Any:
@@ -141,7 +142,8 @@ class _More:
     return self.src[0].after(self.store(val).end(*argfix(end)))
 
   def f(self: UOp, op: Ops, **kwargs: Any) -> UOp: return UOp(op, kwargs.pop("dtype", self.dtype), (self,), **kwargs)  # type: ignore[valid-type]
-  def placeholder_like(self: UOp, slot: int, addrspace: Any = AddrSpace.GLOBAL) -> UOp: return UOp.placeholder(self.shape, self.dtype, slot, addrspace)
+  def placeholder_like(self: UOp, slot: int, addrspace: Any = AddrSpace.GLOBAL) -> UOp:
+    return UOp.placeholder(self.shape, self.dtype, slot, addrspace)
   def __getitem__(self: UOp, idx: Any) -> UOp:
     parts = idx if isinstance(idx, tuple) else (idx,)
     if all(isinstance(i, (int, UOp)) for i in parts): return self.index(*parts)
@@ -252,7 +254,7 @@ def to_max_shape(shape: Iterable) -> tuple[int, ...]: return tuple(int(s.vmax) i
 def sint_to_uop(x: Any, dtype: DType = dtypes.weakint) -> UOp: return UOp.const(x, dtype)
 def identity_element(op: Ops, dt: DType) -> Any:  # type: ignore[valid-type]
   """What does not change the result of a reduction."""
-  if op is Ops.MAX: return -math.inf if dtypes.is_float(dt) else UOp.variable("x", 0, 1, dt).const_like(0).vmin if dt == dtypes.bool else dtypes.min(dt)
+  if op is Ops.MAX: return False if dt == dtypes.bool else dt.min
   return {Ops.ADD: 0, Ops.MUL: 1}[op]
 def exec_alu(op: Ops, dtype: DType, operands: Any, truncate_output: bool = True) -> Any:  # type: ignore[valid-type]
   """What an operation gives on numbers."""
