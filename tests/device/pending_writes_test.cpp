@@ -1,6 +1,7 @@
 /// \file Several tensors written to in turn, computed late and in any order: each write sees what its expression saw when it was built.
 #include <gtest/gtest.h>
 
+#include "tinygrad/schedule/schedule.h"
 #include "tinygrad/tensor/tensor.h"
 
 namespace tg {
@@ -38,6 +39,18 @@ TEST(PendingWrites, ReadersOfStorageThatWasFresh) {
   (a * 2).realize();            // now it is written
   a.assign(Tensor({5.f, 6.f})).realize();
   EXPECT_EQ(before.to_vector<float>(), (std::vector<float>{1, 1}));
+}
+
+/// A value that is stored on the way to another one is not computed again for the tensor that holds it.
+TEST(Realize, KeepsWhatOtherTensorsHold) {
+  const Tensor x = Tensor::rand(4, 8).realize(), w = Tensor::rand(8, 8).realize();
+  const Tensor held = x.matmul(w).relu().contiguous(), result = (held.matmul(w) + 1).contiguous();
+  result.realize();
+  EXPECT_TRUE(held.is_realized());
+  const Tensor view = x.matmul(w).exp().contiguous().transpose(), sum = view.sum();
+  sum.realize();
+  EXPECT_FALSE(view.schedule().schedule->buffers.size() > 2) << "only a view is left to be gathered";
+  EXPECT_EQ(view.to_vector<float>(), x.matmul(w).exp().transpose().to_vector<float>());
 }
 
 }  // namespace

@@ -137,6 +137,7 @@ Writes writes_of(const UOps& roots) {
           if (!seen.has(e)) seen.mark(e), add_effect(e);
         }
       else if (is_effect(u)) add_effect(u);
+      else if (u.is(Ops::CONTIGUOUS) && u != r && !g.forwarded(u)) w.contiguous = true;
     }
   }
   return w;

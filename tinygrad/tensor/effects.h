@@ -14,9 +14,10 @@ namespace tg::tensor_detail {
 inline constexpr OpSet kViewOps = groups::kMovement | Ops::DETACH | Ops::BITCAST;
 
 struct Writes {
-  UOps buffers;  ///< BUFFERs written to that others may read
-  UOps last;     ///< per buffer: the AFTER of its last write
-  UOps effects;  ///< every AFTER with a STORE
+  UOps buffers;             ///< BUFFERs written to that others may read
+  UOps last;                ///< per buffer: the AFTER of its last write
+  UOps effects;             ///< every AFTER with a STORE
+  bool contiguous = false;  ///< the roots contain a CONTIGUOUS that has not been computed, other than themselves
 };
 Writes writes_of(const UOps& roots);
 /// Nodes of live tensors that read an overwritten buffer in an earlier state.

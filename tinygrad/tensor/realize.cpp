@@ -56,13 +56,37 @@ void add_root(Plan& p, UOp u) {
   p.roots.push_back(root), p.sources.push_back(u), p.held.push_back(u), p.held.push_back(root);
 }
 
+/// Values that live tensors hold and that are stored on the way: they are kept, instead of computed again when those are realized.
+void add_held(Plan& p) {
+  MemoScope inside;
+  UOps stack = p.roots;
+  auto& g = Graph::global();
+  while (!stack.empty()) {
+    UOp u = stack.back();
+    stack.pop_back();
+    if (inside.has(u)) continue;
+    inside.mark(u);
+    if (g.forwarded(u)) continue;
+    for (size_t i = u.nsrc(); i-- > (u.is(Ops::CALL) ? 1 : 0);) stack.push_back(u.src(i));
+  }
+  UOps held;
+  each_live([&](Tensor::Impl& i) {
+    UOp u = i.uop;
+    while (u.in(kViewOps)) u = u.src(0);
+    if (u.is(Ops::CONTIGUOUS) && inside.has(u) && !shape_of(u).symbolic()) held.push_back(u);
+  });
+  for (UOp u : held) add_root(p, u);
+}
+
 /// The tensors' nodes, and every pending expression that reads what the schedule overwrites.
 Plan plan(const Tensors& tensors) {
   Plan p;
   for (const Tensor& t : tensors) add_root(p, uop_of(t, "realize"));
   if (p.roots.empty()) return p;
   for (size_t n = 0; n != p.roots.size();) {  // readers may be writes themselves
+    const bool first = n == 0;
     n = p.roots.size(), p.writes = writes_of(p.roots);
+    if (first && p.writes.contiguous) add_held(p);
     if (p.writes.buffers.empty()) break;
     for (UOp reader : readers_of(p.writes)) add_root(p, reader);
   }
