@@ -2,6 +2,7 @@
 #include "bind.h"
 #include "casters.h"
 #include "tinygrad/base/env.h"
+#include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/random.h"
 
 namespace tg::python {
@@ -83,7 +84,14 @@ void bind_tensor_creation(TensorClass& c) {
   c.def("rand_like", [](const Tensor& t, nb::kwargs k) { return t.rand_like(options_from(k, "rand_like")); });
   c.def("randn_like", [](const Tensor& t, nb::kwargs k) { return t.randn_like(options_from(k, "randn_like")); });
   c.def_static(
-      "invalids", [](nb::args shape, nb::kwargs k) { return Tensor::invalids(positive(shape), options_from(k, "invalids")); }, "shape"_a, "kwargs"_a);
+      "invalids",
+      [](nb::args shape, nb::kwargs k) {
+        Tensor t = Tensor::invalids(positive(shape), options_from(k, "invalids"));
+        GraphScope g;
+        tensor_detail::mark_fresh(t.uop());  // no input of a function that makes it
+        return t;
+      },
+      "shape"_a, "kwargs"_a);
   c.def_static(
       "_threefry_random_bits",
       [](const Tensor& key, const Tensor& low, const Tensor& high) {

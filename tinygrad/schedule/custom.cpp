@@ -110,7 +110,7 @@ class UserKernel {
         if (u.src(0).in(groups::kDefines) && shape_of(u.src(0)).empty()) all.clear();  // a scalar has one place
         all.insert(all.end(), at.idx.srcs().begin(), at.idx.srcs().end());
         at.idx = UOp::stack(all);
-      } else at = through_movement(u, at);
+      } else at = through_movement(weak_offsets(u), at);
       u = u.src(0);
     }
     UOp flat = index_simplify(flat_index(at.idx, shape_of(u)));
@@ -122,6 +122,17 @@ class UserKernel {
       storage = UOp::make(Ops::AFTER, storage.dtype(), deps);
     }
     return UOp::make(Ops::INDEX, storage.dtype(), {storage, flat});
+  }
+  /// A PAD or SHRINK whose offsets are index arithmetic, not of a type of the kernel's.
+  UOp weak_offsets(UOp u) {
+    if (!u.in(Ops::PAD | Ops::SHRINK)) return u;
+    UOps src{u.src(0)};
+    for (size_t i = 1; i < u.nsrc(); i++) {
+      UOps parts;
+      for (UOp s : u.src(i).srcs()) parts.push_back(value(s).cast(dtypes::weakint));
+      src.push_back(UOp::stack(parts));
+    }
+    return u.with_srcs(src);
   }
   static UOp flattened(UOp u) {
     int64_t dims[1] = {1};

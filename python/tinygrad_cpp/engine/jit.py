@@ -116,7 +116,8 @@ class TinyJit:
     def __init__(self, fxn=None, captured=None, prune: bool = False):
         assert fxn is not None or captured is not None, "need either a function or a CapturedJit"
         self.fxn, self.prune, self.cnt, self._shape = fxn, prune, 0, None
-        self._core = _core._JitCore(getattr(fxn, "__qualname__", None) or type(fxn).__name__, prune)
+        self._name = getattr(fxn, "__qualname__", None) or type(fxn).__name__
+        self._core = _core._JitCore(self._name, prune)
         self._names, self._instances = [], None
         if fxn is not None:
             functools.update_wrapper(self, fxn, updated=())
@@ -145,6 +146,8 @@ class TinyJit:
         return functools.partial(jit.__call__, obj)
 
     def __call__(self, *args, **kwargs):
+        if _core._jit_capturing():
+            raise JitError(f"having TinyJit inside another TinyJit is not supported: {self._name} is called by a function that is being captured")
         tensors, names, variables, constants = _inputs(args, kwargs)
         strict = self.cnt > 0 and not self._core.captured and _core_jit_on()
         ret, ran = None, False
@@ -161,7 +164,7 @@ class TinyJit:
             self.cnt += 1
         if not ran:
             return _filled(self._shape, iter(out))
-        if self._core.captured and not _core._jit_capturing():
+        if self._core.captured:
             self._shape, self._names = _shape_of(ret), names
         return ret
 
