@@ -158,6 +158,8 @@ def check_module(name):
             problems.append(f"Tensor.{r['name']} is missing")
             continue
         doc = getattr(getattr(tensor, r["name"], None), "__doc__", None) or ""
+        if inspect.isfunction(member):  # Python's own functions have a signature; those of the extension spell it in their text
+            doc = f"{inspect.signature(member)} {doc}"
         if r["name"].startswith("__") or r["signature"].startswith("property") or "kwargs" in doc or "*" in doc:
             continue
         for k in keywords(r["signature"]):
