@@ -99,7 +99,9 @@ void bind_tensor_movement(TensorClass& c) {
   c.def("flip", [](const Tensor& t, nb::args a) { return t.flip(axes_from(a)); });
   c.def("shrink", &shrink, "arg"_a);
   c.def("pad", &pad, "padding"_a, "mode"_a = "constant", "value"_a = 0.0);
-  c.def("pad_to", [](const Tensor& t, nb::args a, const Scalar& value) { return t.pad_to(shape_from_args(a, true), value); }, "shape"_a, "value"_a = 0.0);
+  c.def(
+      "pad_to", [](const Tensor& t, nb::args a, const Scalar& value) { return t.pad_to(shape_from_args(a, true), value); }, "shape"_a,
+      "value"_a = 0.0);
   c.def("shrink_to", [](const Tensor& t, nb::args a) { return t.shrink_to(shape_from_args(a, true)); });
   c.def("transpose", [](const Tensor& t, int a, int b) { return t.transpose(a, b); }, "dim0"_a = 1, "dim1"_a = 0);
   c.def("squeeze", [](const Tensor& t, std::optional<int> dim) { return dim ? t.squeeze(*dim) : t.squeeze(); }, "dim"_a = nb::none());

@@ -154,9 +154,7 @@ Tensor Tensor::randn(const Shape& shape, const TensorOptions& o) {
   TG_CHECK(DTypeError, !d.is_weak(), "[randn] got dtype ", d, ", expected one with a size");
   return stored(s, unit_normal(shape, device).cast(d), device, o.requires_grad);
 }
-Tensor Tensor::randn_like(std::optional<DType> dtype) const {
-  return randn(shape(), {.dtype = dtype.value_or(this->dtype()), .device = device()});
-}
+Tensor Tensor::randn_like(std::optional<DType> dtype) const { return randn(shape(), {.dtype = dtype.value_or(this->dtype()), .device = device()}); }
 /// The options with this tensor's type and device where they name none.
 static TensorOptions like(const Tensor& t, TensorOptions o) {
   if (!o.dtype) o.dtype = t.dtype();

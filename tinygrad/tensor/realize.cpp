@@ -45,7 +45,7 @@ bool is_empty(const Shape& s) {
 
 void add_root(Plan& p, UOp u) {
   u = current_view(u);
-  while (u.is(Ops::RESHAPE)) u = current_view(u.src(0));  // the same storage
+  while (u.is(Ops::RESHAPE)) u = current_view(u.src(0));                      // the same storage
   while (on_storage_device(u) && u.in(kViewOps)) u = current_view(u.src(0));  // a part of a file that is copied first
   if (u.dtype().is_weak() || has_value(u) || is_empty(shape_of(u)) || std::find(p.sources.begin(), p.sources.end(), u) != p.sources.end()) return;
   UOp root = inline_functions(u);

@@ -178,7 +178,7 @@ class Tensor {
   /// {left, right, top, bottom, ...}, the last axis first.
   Tensor pad(const Ints& padding, const PadOptions& o = {}) const;
   Tensor pad_to(const Shape& shape, const Scalar& value = 0) const;  ///< grows at the end; -1 keeps a size
-  Tensor shrink_to(const Shape& shape) const;                 ///< keeps [0, n) of each axis; -1 keeps it whole
+  Tensor shrink_to(const Shape& shape) const;                        ///< keeps [0, n) of each axis; -1 keeps it whole
   Tensor flip(const std::vector<int>& axes) const;
   Tensor flip(int axis) const { return flip(std::vector<int>{axis}); }
   Tensor squeeze() const;
@@ -525,8 +525,8 @@ class Tensor {
   // ---- gradients (gradient.cpp) ----
   /// d(sum of this * seed)/d(target) for each target, lazily. `seed` is needed unless this is a scalar. GradientError for targets that are no floats.
   Tensors gradient(const Tensors& targets, const Tensor& seed = {}) const;
-  /// Adds gradients to `.grad()` of the tensors this one depends on: where some were asked for by requires_grad_(), of those and of parameters; else of
-  /// every live float tensor that was not excluded by requires_grad_(false).
+  /// Adds gradients to `.grad()` of the tensors this one depends on: where some were asked for by requires_grad_(), of those and of parameters; else
+  /// of every live float tensor that was not excluded by requires_grad_(false).
   const Tensor& backward(const Tensor& seed = {}) const;
   Tensor grad() const;  ///< undefined when there is none
   void set_grad(const Tensor& g) const;
