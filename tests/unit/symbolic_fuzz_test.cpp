@@ -283,6 +283,13 @@ void special_cases() {
   same(kernel({UOp::make(Ops::GROUP, dtypes::void_, {p.index({r}).store(v)})}), kernel({p.index({r}).store(v)}));
   UOp u32 = UOp::make(Ops::PARAM, dtypes::uint32, {shape(8)}, Arg(ParamArg{1})).index({r}).load(),
       w32 = UOp::make(Ops::PARAM, dtypes::uint32, {shape(8)}, Arg(ParamArg{2})).index({r}).load();
+  // x / (1 + x) without infinity over infinity.
+  UOp x = UOp::make(Ops::PARAM, dtypes::float32, {shape(8)}, Arg(ParamArg{3})).index({r}).load(),
+      y = UOp::make(Ops::PARAM, dtypes::float32, {shape(8)}, Arg(ParamArg{4})).index({r}).load(), ones = x.const_like(1.0),
+      d = UOp::alu(Ops::RECIPROCAL, {x + ones});
+  same(x * d, ones - d);
+  same(x * (d * y), y * (ones - d));
+  same(x * (d + y), (ones - d) + x * y);
   auto lit = [&](int64_t c) { return v.const_like(c); };
   UOp w = p.index({k}).load();
   same(r.valid(gate).cast(dtypes::int32), gate.where(r.cast(dtypes::int32), inv));
