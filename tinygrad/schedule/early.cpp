@@ -146,6 +146,7 @@ UOp signs_of_relu(UOp sink) {
   }
   if (relu_of.empty()) return sink;
   MemoScope memo;
+  const Origin origin(nullptr);
   UOps src;
   for (UOp u : order) {
     src.clear();
@@ -158,6 +159,7 @@ UOp signs_of_relu(UOp sink) {
       }
       src.push_back(m), changed |= m != s;
     }
+    origin.set(Graph::current().origin(u));
     memo.set(u, changed ? u.with_srcs(src) : u);
   }
   return memo.get(sink);

@@ -15,6 +15,9 @@ UOp chain_base(UOp u) {
   return u;
 }
 
+/// Nodes that were there before the operation: storage, literals, views of them.
+constexpr OpSet kShared = groups::kMovement | Ops::CONST | Ops::STACK | Ops::PARAM | Ops::AFTER;
+
 struct StoredHash {
   size_t operator()(const std::pair<UOp, std::string>& k) const { return std::hash<UOp>()(k.first) ^ std::hash<std::string>()(k.second); }
 };
@@ -29,12 +32,15 @@ class Lowerer {
   Lowered run() {
     for (size_t b = 0; b < buffers_.size(); b++) l_.states.push_back({static_cast<int32_t>(b), -1, {}});  // state b: buffer b as found
     make_steps();
+    const Graph& graph = Graph::current();
+    const Origin untraced(nullptr);
     for (size_t i = 0; i < r_.nodes.size(); i++) {
       UOp u = r_.nodes[i];
       if (u.is(Ops::AFTER)) enter_state(static_cast<uint32_t>(i));
       for (int32_t k = r_.first[i]; k >= 0; k = nth(r_.instances, k).next) {
         Instance& in = nth(r_.instances, k);
         device_ = &nth(r_.regions, nth(r_.scopes, in.scope).kernel).device;
+        if (const char* name = graph.origin(u); name && !u.in(kShared)) note_origin(nth(r_.scopes, in.scope).kernel, name);
         in.value = r_.region[i] >= 0 ? load_region(i, in) : value_of(in);
       }
       int32_t g = r_.region[i];
@@ -55,6 +61,15 @@ class Lowerer {
 
  private:
   uint32_t pos(UOp u) const { return r_.position[u.id()]; }
+
+  /// A step tells the operations its kernel was made for, each once.
+  void note_origin(int32_t region, const char* name) {
+    std::vector<std::string_view>& names = origins_[nth(region_step_, region)];
+    if (std::find(names.begin(), names.end(), name) != names.end()) return;
+    names.push_back(name);
+    std::string& text = nth(l_.steps, nth(region_step_, region)).metadata;
+    text += (text.empty() ? "" : ", ") + std::string(name);
+  }
 
   // ---- steps, in the order of the graph ----
   void make_steps() {
@@ -383,7 +398,8 @@ class Lowerer {
   std::span<const KernelRef> kernels_;
   Lowered l_;
   std::vector<int32_t> state_of_, store_step_, region_step_;
-  std::vector<int32_t> written_;  // by buffer: state once its region's step has run
+  std::unordered_map<int32_t, std::vector<std::string_view>> origins_;  // by step
+  std::vector<int32_t> written_;                                        // by buffer: state once its region's step has run
   std::map<std::pair<int32_t, std::vector<int32_t>>, int32_t> known_;
   std::vector<Size> sizes_;
   std::unordered_map<std::pair<UOp, std::string>, UOp, StoredHash> stored_;  // by value and device: its read

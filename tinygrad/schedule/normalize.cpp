@@ -173,8 +173,10 @@ UOp import_normal(const NormalGraph& g, std::vector<ScheduleBuffer>& buffers) {
   std::vector<const RootPlan*> target(g.nodes.size());
   for (const RootPlan& p : g.roots)
     if (p.kind == RootPlan::kNew) target[p.node] = &p;
+  const Origin origin(nullptr);
   for (size_t i = 0; i < g.nodes.size(); i++) {
     UOp u = g.nodes[i];
+    origin.set(Graph::global().origin(u));
     src.clear();
     for (uint32_t s = g.src_begin[i]; s < g.src_begin[i + 1]; s++) src.push_back(made[g.src[s]]);
     if (u.is(Ops::BUFFER)) {

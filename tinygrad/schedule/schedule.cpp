@@ -125,6 +125,7 @@ UOp new_buffer(const Shape& shape, DType dtype, const std::string& device) {
 
 BoundSchedule create_schedule(std::span<const UOp> roots) {
   GraphScope scope;
+  const Origin none(nullptr);
   NormalGraph g = normalize(roots);
   ScheduleOptions options = ScheduleOptions::from_env();
   g.key.add(options.hash());

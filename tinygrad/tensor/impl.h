@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tinygrad/base/env.h"
 #include "tinygrad/tensor/tensor.h"
 
 namespace tg {
@@ -29,7 +30,8 @@ void each_live(const std::function<void(Tensor::Impl&)>& f);
 /// Opened by every public method: the graph is current, and with EAGER=1 the result of the outermost method is realized at once.
 class OpScope {
  public:
-  OpScope() { depth()++; }
+  /// The outermost method names what nodes are made for (TRACEMETA).
+  explicit OpScope(const char* method = __builtin_FUNCTION()) : origin_(depth()++ ? Origin::current() : env::TRACEMETA ? method : nullptr) {}
   ~OpScope() { depth()--; }
   OpScope(const OpScope&) = delete;
   /// The tensor of a node; checks its shape and device now, so that errors appear at the line of the mistake.
@@ -39,6 +41,7 @@ class OpScope {
  private:
   static int& depth();
   GraphScope graph_;
+  Origin origin_;
 };
 
 /// Position of `axis` (negative: from the end); IndexError that names `op` otherwise.

@@ -79,6 +79,8 @@ void* Graph::allocate(size_t nsrc) {
   return p;
 }
 
+constinit thread_local const char* Origin::current_ = nullptr;
+
 UOp Graph::intern(Ops op, DType dtype, std::span<const UOp> src, const Arg& arg, uint64_t tag) {
   Hash128 h;
   h.add(static_cast<uint64_t>(op) | static_cast<uint64_t>(dtype.id()) << 8 | static_cast<uint64_t>(src.size()) << 16);
@@ -107,6 +109,10 @@ UOp Graph::intern(Ops op, DType dtype, std::span<const UOp> src, const Arg& arg,
   }
   if (!free_ids_.empty()) n->id = free_ids_.back(), free_ids_.pop_back(), by_id_[n->id] = n;
   else n->id = next_id_++, by_id_.push_back(n);
+  if (const char* origin = Origin::current(); origin || n->id < origins_.size()) {
+    if (n->id >= origins_.size()) origins_.resize(n->id + n->id / 2 + 64);
+    origins_[n->id] = origin;
+  }
   if (kind_ == Kind::kGlobal) n->flags |= Node::kInZeroList, zero_list_.push_back(n);
   else if (Arg::boxed(n->arg_kind)) boxed_.push_back(n);
   live_++, built_++;

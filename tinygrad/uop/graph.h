@@ -60,6 +60,10 @@ class Graph {
   Facts& facts(UOp u);    ///< the node's cached facts
   Bounds& bounds(UOp u);  ///< cached bounds; lo > hi: not known yet
 
+  /// The user's operation a node was made for (a literal), or nothing: kept for nodes made while an Origin is open.
+  const char* origin(UOp u) const { return u.id() < origins_.size() ? origins_[u.id()] : nullptr; }
+  bool has_origins() const { return !origins_.empty(); }
+
   /// Global graph: `from` has been computed into the buffer `to`; walks that schedule stop there.
   void forward(UOp from, UOp to);
   UOp forwarded(UOp u) const;  ///< the buffer, or empty
@@ -113,6 +117,7 @@ class Graph {
   char* bump_ = nullptr;
   size_t bump_left_ = 0;
   std::vector<void*> free_nodes_[9];  // by number of sources
+  std::vector<const char*> origins_;  // by id, as far as nodes with one go
   std::vector<const Node*> zero_list_;
   std::vector<const Node*> boxed_;  // arena nodes whose argument must be released
   std::unordered_map<const Node*, const Node*> forwards_;
@@ -120,6 +125,20 @@ class Graph {
   std::vector<std::unique_ptr<Bounds[]>> bounds_;
   std::vector<std::unique_ptr<MemoTable>> memos_;
   size_t memos_used_ = 0;
+};
+
+/// While it lives, nodes made on this thread are made for the operation it names.
+class Origin {
+ public:
+  explicit Origin(const char* name) : before_(current_) { current_ = name; }
+  ~Origin() { current_ = before_; }
+  Origin(const Origin&) = delete;
+  void set(const char* name) const { current_ = name; }
+  static const char* current() { return current_; }
+
+ private:
+  const char* before_;
+  static constinit thread_local const char* current_;
 };
 
 /// Opens the global graph on this thread: takes the lock, makes it current; at the outermost end frees what nobody owns.

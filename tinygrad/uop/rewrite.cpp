@@ -79,6 +79,9 @@ struct Frame {
 };
 
 UOp rewrite_sources_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, bool once, const char* name) {
+  const Graph& graph = Graph::current();
+  const bool traced = graph.has_origins();
+  const Origin origin(Origin::current());
   MemoScope memo, open;
   RewriteCounters& counters = rewrite_counters();
   std::vector<Frame> stack{{root, root, {}, Frame::kEnter}};
@@ -107,6 +110,7 @@ UOp rewrite_sources_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, bo
         TG_ASSERT(m, "rewrite '", name, "' runs in a circle at ", s);
         src.push_back(m), changed |= m != s;
       }
+      if (traced) origin.set(graph.origin(n));
       UOp built = changed ? n.with_srcs(src) : n;
       if (built != f.node && memo.has(built)) {
         memo.set(f.node, memo.get(built));
