@@ -34,7 +34,7 @@ int beyond(UOp literal, DType of) {
   return !c ? 0 : c.const_int() > int_max(of) ? 1 : c.const_int() < int_min(of) ? -1 : 0;
 }
 Tensor compare(Ops alu, const Tensor& a, const Tensor& b, const char* op) {
-  OpScope s;
+  OpScope s(op);
   UOp x = uop_of(a, op), y = uop_of(b, op);
   check_broadcast(x, y, op), check_device(x, y, op);
   if (const int left = beyond(x, y.dtype()), right = beyond(y, x.dtype()); left || right) {
@@ -45,12 +45,12 @@ Tensor compare(Ops alu, const Tensor& a, const Tensor& b, const char* op) {
   return s(UOp::alu(alu, {x, y}));
 }
 Tensor binary(Ops alu, const Tensor& a, const Tensor& b, const char* op) {
-  OpScope s;
+  OpScope s(op);
   auto [x, y] = operands(a, b, op);
   return s(UOp::alu(alu, {x, y}));
 }
 Tensor bits(Ops alu, const Tensor& a, const Tensor& b, const char* op, bool allow_bool = true) {
-  OpScope s;
+  OpScope s(op);
   auto [x, y] = operands(a, b, op);
   TG_CHECK(DTypeError, x.dtype().is_int() || (allow_bool && x.dtype().is_bool()), "[", op, "] got ", a.dtype(), " and ", b.dtype(),
            ", expected integers", allow_bool ? " or bool" : "");
@@ -58,7 +58,7 @@ Tensor bits(Ops alu, const Tensor& a, const Tensor& b, const char* op, bool allo
 }
 /// A function of floats: integers become the default float.
 Tensor unary(Ops alu, const Tensor& t, const char* op) {
-  OpScope s;
+  OpScope s(op);
   UOp u = uop_of(t, op);
   return s(UOp::alu(alu, {ops::cast(u, least_upper_float(u.dtype()))}));
 }
@@ -83,7 +83,7 @@ Tensor Tensor::add(const Tensor& o) const { return binary(Ops::ADD, *this, o, "a
 Tensor Tensor::mul(const Tensor& o) const { return binary(Ops::MUL, *this, o, "mul"); }
 /// The greater or lesser of both, one of which is a literal out of the other's range: decided by where it lies.
 static std::optional<Tensor> extreme_of_literal(const Tensor& a, const Tensor& b, int wanted, const char* op) {
-  OpScope s;
+  OpScope s(op);
   for (bool swapped : {false, true}) {
     UOp x = uop_of(swapped ? b : a, op), y = uop_of(swapped ? a : b, op);
     const int side = beyond(y, x.dtype());

@@ -235,7 +235,7 @@ Tensor Tensor::bitcast(DType d) const {
 // ---- graph edges ----
 
 static Tensor edge(const Tensor& t, Ops op, const char* name) {
-  OpScope s;
+  OpScope s(name);
   UOp u = uop_of(t, name);
   return s(UOp::make(op, u.dtype(), {u}));
 }
