@@ -21,8 +21,17 @@ Tensor pad(const Tensor& t, nb::sequence padding, const std::string& mode, const
   size_t n = nb::len(padding);
   bool flat = n > 0;
   for (size_t i = 0; i < n; i++) flat &= sint_from(padding[i]).has_value();
-  if (flat) return t.pad(nb::cast<Ints>(padding), o);
+  Shape amounts;  // flat: before and after of the last axis first
+  if (flat) amounts = shape_from(padding);
+  if (flat && !amounts.symbolic()) return t.pad(Ints(amounts.ints()), o);
   std::vector<std::pair<SInt, SInt>> pairs;
+  if (flat) {
+    const size_t axes = static_cast<size_t>(t.ndim());
+    TG_CHECK(ShapeError, n % 2 == 0 && n <= 2 * axes, "[pad] got ", n, " numbers for ", axes, " axes, expected pairs for at most that many");
+    pairs.assign(axes, {0, 0});
+    for (size_t i = 0; i < n / 2; i++) pairs[axes - 1 - i] = {amounts[2 * i], amounts[2 * i + 1]};
+    return t.pad(pairs, o);
+  }
   for (size_t i = 0; i < n; i++) {
     nb::object p = padding[i];
     if (p.is_none()) pairs.push_back({0, 0});
