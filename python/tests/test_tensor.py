@@ -242,3 +242,13 @@ def test_symbolic_ranges_and_fills():
         Tensor.arange(0, 10, tg.Variable("step", -1, 3).bind(2))
     with pytest.raises(RuntimeError, match="unbound"):
         Tensor(v).item()
+
+
+def test_symbolic_sizes_in_any_order():
+    t, v = tg.Variable("t", 1, 10).bind(4), tg.Variable("u", 1, 5).bind(1)
+    stored = (Tensor.full((1, t, v + t), 1) + 1).contiguous()
+    assert stored.shrink(((0, 1), (0, 4), (0, 5))).tolist() == [[[2] * 5] * 4]
+    mask = Tensor.full((t, v + t), 1.0).triu(v + 1)
+    np.testing.assert_array_equal(mask.shrink(((0, 4), (0, 5))).numpy(), np.triu(np.ones((4, 5)), 2))
+    p = tg.Variable("a", 1, 10).bind(2)
+    assert Tensor.ones(2, 2).contiguous().pad([p, p, p, p]).sum().item() == 4

@@ -223,6 +223,14 @@ TEST(Variables, OneScheduleForAllValues) {
   EXPECT_THROW(Variable("v", 2, 1), ValueError);
 }
 
+TEST(Variables, SumsOfSizesInAnyOrder) {
+  BoundVariable t = Variable("t", 1, 10).bind(4), u = Variable("u", 1, 5).bind(1);
+  GraphScope g;  // holds the sums
+  SInt a = SInt(SInt(t).uop() + SInt(u).uop()), b = SInt(SInt(u).uop() + SInt(t).uop());
+  Tensor one = Tensor::ones({1, 1});
+  Tensor x = (one.expand(Shape{SInt(t), a}) + one.expand(Shape{SInt(t), b})).contiguous();
+  EXPECT_EQ(x.shrink({{0, 4}, {0, 5}}).to_vector<float>(), std::vector<float>(20, 2.0f));
+}
 TEST(Variables, SymbolicSize) {
   Tensor x = Tensor::arange(12).reshape(6, 2).to_float().contiguous().realize();
   Variable v("rows", 1, 6);

@@ -6,6 +6,7 @@
 
 #include "tinygrad/schedule/indexing.h"
 #include "tinygrad/schedule/passes.h"
+#include "tinygrad/uop/symbolic.h"
 
 namespace tg {
 namespace {
@@ -125,7 +126,7 @@ class Rangeifier {
   // ---- building ----
   UOp fresh(const SInt& size, AxisType type) {
     if (size == 1) return UOp::constant(int64_t{0});
-    return UOp::range(size.uop(), RangeArg{{r_.next_range++}, type});
+    return UOp::range(size.symbolic() ? simplify(size.uop()) : size.uop(), RangeArg{{r_.next_range++}, type});
   }
   int32_t add_instance(uint32_t node, UOp idx, UOp valid, int32_t scope, Ops under) {
     Instance in;

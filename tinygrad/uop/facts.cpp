@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/symbolic.h"
 
 namespace tg {
 namespace {
@@ -432,6 +433,12 @@ int lanes_of(UOp u) {
   return static_cast<int>(r.back().src(0).const_int());
 }
 
+/// Equal sizes; symbolic ones may be written in different orders.
+static bool same_size(const SInt& a, const SInt& b) {
+  if (a == b || !a.symbolic() || !b.symbolic()) return a == b;
+  return simplify(a.uop() - b.uop()).is_const_int(0);
+}
+
 Shape broadcast_shapes(std::span<const Shape* const> shapes, const char* op) {
   size_t n = 0;
   bool equal = true;
@@ -442,7 +449,7 @@ Shape broadcast_shapes(std::span<const Shape* const> shapes, const char* op) {
     for (size_t i = 0; i < s->size(); i++) {
       SInt& o = out[n - s->size() + i];
       const SInt& d = (*s)[i];
-      if (d == 1 || o == d) continue;
+      if (d == 1 || same_size(o, d)) continue;
       if (o == 1) {
         o = d;
         continue;
