@@ -82,3 +82,10 @@ def test_training(tinygrad, optimizer, mode):
 def test_step_outside_training(tinygrad):
     with pytest.raises((RuntimeError, AssertionError), match="TRAINING|train"):
         run(TRAIN.replace("OPTIMIZER", "nn.optim.SGD(nn.state.get_parameters(model))").replace("MODE", "if True:"))
+
+
+def test_errors_name_the_optimizer(tinygrad):
+    from tinygrad import Tensor, nn
+    for make in (nn.optim.SGD, nn.optim.Adam, nn.optim.AdamW):
+        with pytest.raises((RuntimeError, AssertionError), match=make.__name__):
+            make([Tensor([1.0])]).step()

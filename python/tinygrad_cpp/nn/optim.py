@@ -38,7 +38,7 @@ class Optimizer:
 
   def schedule_step(self) -> list[Tensor]:
     """Assigns one step and returns the tensors that have to be realized for it."""
-    name = type(self).__name__
+    name = getattr(self, "name", type(self).__name__)
     if not TRAINING:
       raise RuntimeError(f"[{name}] got a step with TRAINING={TRAINING.value}, expected training mode: put the forward pass and step() under "
                          "`with Context(TRAINING=1):`")
@@ -86,16 +86,21 @@ class LARS(Optimizer):
                                  bool(self.nesterov), bool(self.classic), bool(self.pre_wd), self.tcoef), self.b
 
 
+def _named(name: str, optimizer: Optimizer) -> Optimizer:
+  optimizer.name = name  # errors speak of what the user called
+  return optimizer
+
+
 def SGD(params: list[Tensor], lr=0.001, momentum=0.0, weight_decay=0.0, nesterov=False, classic=False, device=None, fused=FUSE_OPTIM):
   """Stochastic gradient descent. classic: the rate goes into the momentum, so that a later change of it acts on new gradients only."""
-  return LARS(params, lr, momentum, weight_decay, 0, None, nesterov, classic=classic, pre_wd=True, tcoef=0.0, device=device, fused=fused)
+  return _named("SGD", LARS(params, lr, momentum, weight_decay, 0, None, nesterov, classic=classic, pre_wd=True, tcoef=0.0, device=device, fused=fused))
 
 
 def Muon(params: list[Tensor], lr=0.001, momentum=0.95, weight_decay=0.1, ns_steps=5, ns_coefficients=(3.4445, -4.775, 2.0315), nesterov=True,
          device=None, fused=FUSE_OPTIM):
   """Momentum whose update is made orthogonal by Newton-Schulz iterations. https://arxiv.org/abs/2502.16982"""
   if fused: raise _core.ValueError("[Muon] got fused, expected fused=False (FUSE_OPTIM=0): the iteration works on single matrices")
-  return LARS(params, lr, momentum, weight_decay, ns_steps, ns_coefficients, nesterov, classic=False, pre_wd=False, tcoef=0.0, device=device, fused=fused)
+  return _named("Muon", LARS(params, lr, momentum, weight_decay, ns_steps, ns_coefficients, nesterov, classic=False, pre_wd=False, tcoef=0.0, device=device, fused=fused))
 
 
 class LAMB(Optimizer):
@@ -114,12 +119,12 @@ class LAMB(Optimizer):
 
 def AdamW(params: list[Tensor], lr=0.001, b1=0.9, b2=0.999, eps=1e-8, weight_decay=0.01, device=None, fused=FUSE_OPTIM):
   """Adam with decoupled weight decay. https://arxiv.org/abs/1711.05101"""
-  return LAMB(params, lr, b1, b2, eps, weight_decay, adam=True, device=device, fused=fused)
+  return _named("AdamW", LAMB(params, lr, b1, b2, eps, weight_decay, adam=True, device=device, fused=fused))
 
 
 def Adam(params: list[Tensor], lr=0.001, b1=0.9, b2=0.999, eps=1e-8, device=None, fused=FUSE_OPTIM):
   """https://arxiv.org/abs/1412.6980"""
-  return LAMB(params, lr, b1, b2, eps, 0.0, adam=True, device=device, fused=fused)
+  return _named("Adam", LAMB(params, lr, b1, b2, eps, 0.0, adam=True, device=device, fused=fused))
 
 
 class RMSprop(Optimizer):
