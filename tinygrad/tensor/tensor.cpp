@@ -240,7 +240,11 @@ static Tensor edge(const Tensor& t, Ops op, const char* name) {
   return s(UOp::make(op, u.dtype(), {u}));
 }
 Tensor Tensor::detach() const { return edge(*this, Ops::DETACH, "detach"); }
-Tensor Tensor::contiguous_backward() const { return edge(*this, Ops::CONTIGUOUS_BACKWARD, "contiguous_backward"); }
+Tensor Tensor::contiguous_backward() const {
+  OpScope s;
+  UOp u = uop_of(*this, "contiguous_backward");
+  return Tensor(std::make_shared<Impl>(UOp::make(Ops::CONTIGUOUS_BACKWARD, u.dtype(), {u})));  // its value is there: nothing to compute with EAGER=1
+}
 
 Tensor Tensor::contiguous() const {
   OpScope s;
