@@ -25,7 +25,7 @@ TEST(Jit, ReplaysWithOtherInputs) {
 }
 
 TEST(Jit, ReplayRunsNoMoreKernelsThanTheFunction) {
-  if (!env::JIT) GTEST_SKIP();
+  if (!env::JIT) GTEST_SKIP() << "JIT=0 runs the function itself: nothing is captured";
   auto f = jit([](const Tensor& a) { return ((a + 1).realize() * 2).realize() - a; });
   for (int i = 0; i < 3; i++) f(vec(1, 2));
   GlobalCounters::reset();
@@ -130,7 +130,7 @@ TEST(JitFootgun, ConstantInput) {
 TEST(JitFootgun, ChangedShapeTypeOrDevice) {
   auto f = jit([](const Tensor& a) { return a + 1; });
   f(vec(1, 2)), f(vec(1, 2));
-  if (!env::JIT) GTEST_SKIP();
+  if (!env::JIT) GTEST_SKIP() << "JIT=0 runs the function itself: nothing is captured";
   EXPECT_THROW(f(Tensor({1.f, 2.f, 3.f}).contiguous().realize()), JitError);
   EXPECT_THROW(f(Tensor({1, 2}).contiguous().realize()), JitError);
   EXPECT_EQ(floats(f(vec(3, 4))), (Floats{4, 5})) << "the error changes nothing";
@@ -160,7 +160,7 @@ TEST(JitFootgun, MethodOfAnotherInstance) {
 TEST(JitFootgun, ItemInside) {
   auto f = jit([](const Tensor& a) { return a * a.sum().item<float>(); });
   f(vec(1, 2));
-  if (!env::JIT) GTEST_SKIP();
+  if (!env::JIT) GTEST_SKIP() << "JIT=0 runs the function itself: nothing is captured";
   EXPECT_THROW(f(vec(1, 2)), JitError);
   EXPECT_THROW(f(vec(1, 2)), JitError) << "and again: nothing was captured";
 }
@@ -308,7 +308,7 @@ TEST(JitFootgun, NoJitRunsTheFunction) {
 }
 
 TEST(Jit, CapturingOffLeavesWorkOut) {
-  if (!env::JIT) GTEST_SKIP();
+  if (!env::JIT) GTEST_SKIP() << "JIT=0 runs the function itself: nothing is captured";
   auto f = jit([](const Tensor& a) {
     {
       Context off{{"CAPTURING", 0}};
@@ -321,7 +321,7 @@ TEST(Jit, CapturingOffLeavesWorkOut) {
 }
 
 TEST(Jit, Prune) {
-  if (!env::JIT) GTEST_SKIP();
+  if (!env::JIT) GTEST_SKIP() << "JIT=0 runs the function itself: nothing is captured";
   Tensor w = vec(3, 4), seen = Tensor::zeros(2).contiguous().realize();
   auto body = [&](const Tensor& x) { return seen.assign(seen + 1), (w * 2).contiguous() + x + seen; };
   auto all = jit(body), pruned = jit(body, {.prune = true});

@@ -4,23 +4,11 @@
 
 #include <filesystem>
 
+#include "error/expect_error.h"
 #include "tinygrad/tinygrad.h"
 
 namespace tg {
 namespace {
-using testing::HasSubstr;
-
-template <class E, class Fn> void expect(Fn&& f, const std::string& op, const std::string& part) {
-  try {
-    f();
-  } catch (const E& e) {
-    EXPECT_THAT(e.what(), HasSubstr("[" + op + "]"));
-    EXPECT_THAT(e.what(), HasSubstr(part));
-    return;
-  } catch (const std::exception& e) { FAIL() << "another error: " << e.what(); }
-  FAIL() << "no error, expected one of " << op;
-}
-
 Tensor m() { return Tensor::zeros({2, 3}).contiguous().realize(); }
 
 TEST(IndexErrors, Reading) {

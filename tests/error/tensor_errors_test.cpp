@@ -2,23 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "error/expect_error.h"
 #include "tinygrad/tinygrad.h"
 
 namespace tg {
 namespace {
-using testing::HasSubstr;
-
-template <class E, class F> void expect(F&& f, const std::string& op, const std::string& part) {
-  try {
-    f();
-  } catch (const E& e) {
-    EXPECT_THAT(e.what(), HasSubstr("[" + op + "]"));
-    EXPECT_THAT(e.what(), HasSubstr(part));
-    return;
-  } catch (const std::exception& e) { FAIL() << "another error: " << e.what(); }
-  FAIL() << "no error, expected one of " << op;
-}
-
 const Tensor m() { return Tensor::zeros(2, 3); }
 
 TEST(TensorErrors, Creation) {
