@@ -33,6 +33,8 @@ Index index_from(nb::handle h) {
   if (h.ptr() == Py_Ellipsis) return Index(Ellipsis);
   if (PySlice_Check(h.ptr())) return Index(slice_from(h));
   if (nb::isinstance<Tensor>(h)) return Index(nb::cast<const Tensor&>(h));
+  if (PyBool_Check(h.ptr()))
+    throw IndexError("[index] got a bool, which is not supported: expected None for a new axis, or a mask of the tensor's shape");
   if (PyLong_Check(h.ptr())) {
     int overflow = 0;
     int64_t i = PyLong_AsLongLongAndOverflow(h.ptr(), &overflow);

@@ -60,7 +60,6 @@ def test_what_an_index_may_be():
     np.testing.assert_equal(t[Tensor([[0], [2]]), [1, 3]].numpy(), x[[[0], [2]], [1, 3]])
     np.testing.assert_equal(t[t > 5].numpy(), x[x > 5])
     np.testing.assert_equal(t[[True, False, True]].numpy(), x[[True, False, True]])
-    np.testing.assert_equal(t[True].numpy(), x[1])  # an integer, as in tinygrad
     v = Variable("v", 0, 2).bind(1)
     np.testing.assert_equal(t[v].numpy(), x[1])
     np.testing.assert_equal(t[v:v + 2, 0].numpy(), x[1:3, 0])
@@ -123,3 +122,9 @@ def test_gradients_of_writes():
     z[1:] += v
     (z * z).sum().backward()
     assert v.grad.tolist() == [1 + 12, 1 + 16]
+
+
+@pytest.mark.parametrize("index", [True, False, (True, 0)])
+def test_a_bool_is_no_position(index):
+    with pytest.raises(IndexError, match="bool"):
+        Tensor.ones(4, 3)[index]
