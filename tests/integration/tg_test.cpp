@@ -126,6 +126,8 @@ TEST(TgBench, ListHasUniqueNames) {
                                             "mnist_step_512",
                                             "resnet18_compile_cold",
                                             "resnet18_schedule_cold",
+                                            "resnet18_warm_disk",
+                                            "schedule_cache_hit_resnet18",
                                             "gpt2_block_compile_cold",
                                             "start_to_first_result",
                                             "rewrite_nodes_per_s",
