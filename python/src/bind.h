@@ -11,6 +11,7 @@ using namespace nb::literals;
 using TensorClass = nb::class_<Tensor>;
 
 void bind_errors(nb::module_& m);
+void bind_argument_errors(nb::module_& m);  // last: it goes over everything the others made
 void bind_dtype(nb::module_& m);
 void bind_env(nb::module_& m);
 void bind_uop(nb::module_& m);

@@ -100,7 +100,12 @@ DType dtype_or_refuse(nb::handle h) {
   try {
     if (std::optional<DType> d = dtype_from(h)) return *d;
   } catch (const DTypeError& e) { throw nb::attribute_error(e.what()); }
-  throw nb::attribute_error(str("expected a DType or the name of one, got ", nb::cast<std::string>(nb::repr(h))).c_str());
+  auto is = [h](PyTypeObject& type) { return h.ptr() == reinterpret_cast<PyObject*>(&type); };
+  const char* hint = is(PyFloat_Type)  ? ": write dtypes.float32"
+                     : is(PyLong_Type) ? ": write dtypes.int32"
+                     : is(PyBool_Type) ? ": write dtypes.bool"
+                                       : "";
+  throw nb::attribute_error(str("expected a DType or the name of one, got ", nb::cast<std::string>(nb::repr(h)), hint).c_str());
 }
 
 void refuse_callable(nb::handle h) {
@@ -117,7 +122,7 @@ Shape shape_from(nb::handle sequence, bool none_keeps) {
     std::optional<SInt> s;
     if (none_keeps && h.is_none()) s = SInt(-1);
     else s = sint_from(h);
-    if (!s) throw ValueError(str("shape must be int or UOp, got ", nb::cast<std::string>(nb::repr(h))).c_str());
+    if (!s) throw ValueError(str("[shape] got ", nb::cast<std::string>(nb::repr(h)), ", expected sizes: shape must be int or UOp").c_str());
     shape.push_back(*s);
   }
   return shape;
@@ -141,12 +146,12 @@ TensorOptions options_from(const nb::kwargs& kwargs, const char* function) {
   for (auto [key, value] : kwargs) {
     std::string name = nb::cast<std::string>(key);
     if (name == "dtype") {
-      if (!value.is_none() && !(o.dtype = dtype_from(value))) throw nb::type_error(str(function, "(): dtype must be a DType or its name").c_str());
+      if (!value.is_none()) o.dtype = dtype_or_refuse(value);
     } else if (name == "device") o.device = nb::cast<DeviceName>(value).name;
     else if (name == "requires_grad") {
       if (!value.is_none()) o.requires_grad = nb::cast<bool>(value);
     } else if (name != "buffer" && name != "contiguous" && name != "name")
-      throw nb::type_error(str(function, "() got an unexpected keyword argument '", name, "'").c_str());
+      throw nb::type_error(str("[", function, "] got an unknown argument ", name, ", expected its own, dtype, device or requires_grad").c_str());
   }
   return o;
 }

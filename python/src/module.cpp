@@ -18,4 +18,5 @@ NB_MODULE(_core, m) {
   bind_nn(m);
   bind_optim(m);
   bind_jit(m);
+  bind_argument_errors(m);
 }

@@ -148,12 +148,24 @@ void bind_tensor_data(TensorClass& c) {
         return dtype.is_none() ? a : a.attr("astype")(dtype);
       },
       "dtype"_a = nb::none(), "copy"_a = nb::none());
-  c.def("data", [](nb::handle self) {
-    if (const Tensor& t = nb::cast<const Tensor&>(self); t.numel() == 0) {  // a memoryview with a size of 0 cannot be read
+  auto number = [](const Tensor& t, const char* to) {
+    if (t.shape().symbolic() || t.numel() != 1)
+      throw nb::type_error(str("[", to, "] got shape ", t.shape(), ", expected a tensor with one element: use tolist() or numpy()").c_str());
+    DType d = strong_dtype(t.dtype());
+    return to_python(load_const(bytes_of(t).data(), d), d);
+  };
+  c.def("__float__", [number](const Tensor& t) { return nb::steal(PyNumber_Float(number(t, "float").ptr())); });
+  c.def("__int__", [number](const Tensor& t) { return nb::steal(PyNumber_Long(number(t, "int").ptr())); });
+  c.def("data", [](const Tensor& t) {
+    if (t.numel() == 0) {  // a memoryview with a size of 0 cannot be read
       nb::object none = nb::steal(PyMemoryView_FromObject(nb::bytes("", 0).ptr()));
       return none.attr("cast")(format_of(native(t).dtype()));
     }
-    PyObject* v = PyMemoryView_FromObject(self.ptr());
+    const DType d = strong_dtype(t.dtype());
+    if (!format_of(d)) throw nb::type_error(str("no buffer format for ", d, ": cast to float32 first").c_str());
+    // A copy: what is written to the tensor later does not show in it, and the other way round.
+    nb::object copy = nb::cast(Tensor::from_bytes(bytes_of(t), d, t.shape(), {.dtype = {}, .device = "CPU", .requires_grad = {}}));
+    PyObject* v = PyMemoryView_FromObject(copy.ptr());
     if (!v) throw nb::python_error();
     return nb::steal(v);
   });

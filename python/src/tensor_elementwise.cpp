@@ -180,8 +180,28 @@ void bind_tensor_elementwise(TensorClass& c) {
   compare("__gt__", &Tensor::gt);
   compare("__le__", &Tensor::le);
   compare("__ge__", &Tensor::ge);
-  compare("__eq__", &Tensor::eq);
-  compare("__ne__", &Tensor::ne);
+  // Equal to nothing else: what is no operand goes to the other side's own comparison.
+  auto equal = [&c](const char* name, Method f) {
+    c.def(
+        name,
+        [f](const Tensor& a, nb::handle b) -> nb::object {
+          std::optional<Tensor> t = operand_from(b);
+          return t ? nb::cast((a.*f)(*t)) : nb::borrow(Py_NotImplemented);
+        },
+        nb::arg("other").none());
+  };
+  equal("__eq__", &Tensor::eq);
+  equal("__ne__", &Tensor::ne);
+  // Python would take a product with a list for its repetition.
+  auto refuse = [](const Tensor&, nb::handle h) -> Tensor {
+    throw nb::type_error(
+        str("expected a Tensor or number, got ", Py_TYPE(h.ptr())->tp_name, PyUnicode_Check(h.ptr()) ? "" : ": write Tensor([...])").c_str());
+  };
+  for (const char* name : {"__mul__", "__rmul__", "__imul__"}) {
+    c.def(name, [refuse](const Tensor& t, nb::str s) { return refuse(t, s); }, nb::is_operator());
+    c.def(name, [refuse](const Tensor& t, nb::list s) { return refuse(t, s); }, nb::is_operator());
+    c.def(name, [refuse](const Tensor& t, nb::tuple s) { return refuse(t, s); }, nb::is_operator());
+  }
   c.def("__neg__", &Tensor::neg);
   c.def("__invert__", &Tensor::bitwise_not);
   c.def("__abs__", &Tensor::abs);

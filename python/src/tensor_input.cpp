@@ -36,6 +36,12 @@ bool is_sequence(nb::handle h) { return PyList_Check(h.ptr()) || PyTuple_Check(h
 /// Bytes as a list of numbers, anything else as it is.
 nb::object unpacked(nb::handle h) { return PyBytes_Check(h.ptr()) ? nb::steal(PySequence_List(h.ptr())) : nb::borrow(h); }
 
+const char* element_hint(nb::handle h) {
+  if (nb::isinstance<Tensor>(h)) return ": write Tensor.stack(...)";
+  if (nb::hasattr(h, "__array__")) return ": write Tensor(np.array([...])), or give a dtype";
+  return "";
+}
+
 void flatten(nb::handle element, size_t depth, bool typed, Flat& f) {
   const nb::object h = unpacked(element);
   if (!is_sequence(h)) {
@@ -43,7 +49,7 @@ void flatten(nb::handle element, size_t depth, bool typed, Flat& f) {
     const bool plain = PyBool_Check(h.ptr()) || PyFloat_Check(h.ptr()) || PyLong_Check(h.ptr());
     std::optional<Scalar> s;
     if (plain || typed) s = scalar_from(h);  // NumPy's numbers have a type of their own: the user says which counts
-    TG_CHECK(DTypeError, s, "[Tensor] got an element of type ", Py_TYPE(h.ptr())->tp_name, ", expected bool, int or float, or a dtype");
+    TG_CHECK(DTypeError, s, "[Tensor] got an element of type ", Py_TYPE(h.ptr())->tp_name, ", expected bool, int or float", element_hint(h));
     return push(f, *s);
   }
   int64_t n = PySequence_Size(h.ptr());
@@ -167,7 +173,7 @@ Tensor tensor_from(nb::handle data, const TensorOptions& o) {
   if (PyObject_CheckBuffer(data.ptr()) && !nb::isinstance<Tensor>(data)) return from_buffer(data, o);
   if (nb::hasattr(data, "__array__") && !nb::isinstance<Tensor>(data)) return from_buffer(data.attr("__array__")(), o);
   throw Error(str("[Tensor] can't create a Tensor from an object of type ", Py_TYPE(data.ptr())->tp_name,
-                  ", expected a number, list, bytes, array, path or UOp"));
+                  ", expected a number, list, bytes, array, path or UOp", nb::isinstance<Tensor>(data) ? ": a copy is x.clone()" : ""));
 }
 
 }  // namespace tg::python

@@ -57,6 +57,19 @@ def test_buffer_protocol_shares_memory():
     assert m.tolist() == [[1.0, 2.0], [3.0, 4.0]]
 
 
+def test_data_is_a_copy():
+    t = Tensor([[1.0, 2.0], [3.0, 4.0]]).contiguous().realize()
+    m = t.data()
+    assert m.shape == (2, 2) and m.format == "f"
+    t.assign(Tensor.zeros(2, 2)).realize()
+    assert m.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    m[0, 0] = 9
+    assert t.tolist() == [[0, 0], [0, 0]]
+    assert Tensor([]).data().nbytes == 0 and Tensor(3).data()[()] == 3
+    with pytest.raises(TypeError, match="cast to float32"):
+        Tensor([1.0], dtype=dtypes.bfloat16).data()
+
+
 def test_dlpack_both_ways():
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     t = Tensor.from_dlpack(x)

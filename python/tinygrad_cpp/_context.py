@@ -1,6 +1,6 @@
 """Context variables: handles for the library's environment table, and variables that Python code makes for itself."""
 from __future__ import annotations
-import contextlib, functools, os, re
+import contextlib, difflib, functools, os, re
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -64,6 +64,10 @@ class Context(contextlib.ContextDecorator):
     self._before: list[dict[str, Any]] = []  # one entry per open block: a decorated function may call itself
 
   def __enter__(self) -> Context:
+    for name in self.kwargs:
+      if name not in ContextVar._cache:
+        near = difflib.get_close_matches(name, ContextVar._cache, 1)
+        raise KeyError(f"[Context] got the unknown variable {name}" + (f": did you mean {near[0]}?" if near else ", expected a ContextVar of helpers"))
     before = {name: ContextVar._cache[name].value for name in self.kwargs}
     self._before.append(before)
     try:

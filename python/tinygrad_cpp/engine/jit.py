@@ -115,6 +115,8 @@ class TinyJit:
 
     def __init__(self, fxn=None, captured=None, prune: bool = False):
         assert fxn is not None or captured is not None, "need either a function or a CapturedJit"
+        if fxn is not None and not callable(fxn):
+            raise TypeError(f"[TinyJit] got an object of type {type(fxn).__name__}, expected a function: write TinyJit(f), not TinyJit(f(x))")
         self.fxn, self.prune, self.cnt, self._shape = fxn, prune, 0, None
         self._name = getattr(fxn, "__qualname__", None) or type(fxn).__name__
         self._core = _core._JitCore(self._name, prune)

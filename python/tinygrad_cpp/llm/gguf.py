@@ -97,7 +97,7 @@ class _Reader:
 def gguf_load(t: Tensor) -> tuple[dict[str, Any], dict[str, Tensor]]:
   """Key-value pairs and tensors of a GGUF file of version 2 or 3."""
   t = _on_host(t)
-  r = _Reader(memoryview(t.data()).cast("B"))
+  r = _Reader(memoryview(t).cast("B"))
   if bytes(r.take(4)) != b"GGUF": raise _core.FormatError("[gguf] got a file that does not begin with GGUF")
   if (version := r.number("I")) not in (2, 3): raise _core.FormatError(f"[gguf] got version {version}, expected 2 or 3")
   tensors, pairs = r.number("Q"), r.number("Q")

@@ -11,6 +11,14 @@ from . import optim, state, datasets, lr_scheduler, train, data  # noqa: F401
 def _uniform(bound: float, *shape: int) -> Tensor: return Tensor.uniform(*shape, low=-bound, high=bound).is_param_()
 def _ones(*shape: int) -> Tensor: return Tensor.ones(*shape).contiguous().is_param_()
 def _zeros(*shape: int) -> Tensor: return Tensor.zeros(*shape).contiguous().is_param_()
+def _sizes(layer: object, **sizes: object) -> None:
+  for name, n in sizes.items():
+    if not isinstance(n, int) and (not hasattr(n, "__index__") or getattr(n, "shape", ())):
+      raise TypeError(f"[{type(layer).__name__}] got an object of type {type(n).__name__} for {name}, expected an int: the layer makes its weights itself")
+def _input(layer: object, x: Tensor) -> Tensor:
+  if x is None or isinstance(x, (bool, int, float, str, list, tuple)) or (hasattr(x, "__array__") and not isinstance(x, Tensor)):
+    raise TypeError(f"[{type(layer).__name__}] got an object of type {type(x).__name__}, expected a Tensor" + (": write Tensor(x)" if x is not None else ""))
+  return x
 def _over_channels(t: Tensor, x: Tensor) -> Tensor: return t.reshape(1, -1, *[1] * (x.ndim - 2))
 
 
@@ -35,7 +43,7 @@ class BatchNorm:
     return mean, (x - _over_channels(mean.detach(), x)).square().mean(axis=others)
 
   def __call__(self, x: Tensor) -> Tensor:
-    mean, var = self.calc_stats(x)
+    mean, var = self.calc_stats(_input(self, x))
     if self.track_running_stats and TRAINING:
       n, m = x.numel(), self.momentum
       self.running_mean.assign((1 - m) * self.running_mean + m * mean.detach())
@@ -52,6 +60,7 @@ class Conv2d:
   padding: a number, one for each axis or side, or "same"."""
   def __init__(self, in_channels: int, out_channels: int, kernel_size: int | tuple[int, ...], stride=1, padding: int | tuple[int, ...] | str = 0,
                dilation=1, groups=1, bias=True):
+    _sizes(self, in_channels=in_channels, out_channels=out_channels)
     self.kernel_size = make_tuple(kernel_size, 2)
     if isinstance(padding, str):
       if padding.lower() != "same": raise ValueError(f"[Conv2d] got padding={padding!r}, expected a number, a tuple or 'same'")
@@ -63,7 +72,8 @@ class Conv2d:
     self.weight = _uniform(bound, out_channels, in_channels // groups, *self.kernel_size)
     self.bias: Tensor | None = _uniform(bound, out_channels) if bias else None
 
-  def __call__(self, x: Tensor) -> Tensor: return x.conv2d(self.weight, self.bias, self.groups, self.stride, self.dilation, self.padding)
+  def __call__(self, x: Tensor) -> Tensor:
+    return _input(self, x).conv2d(self.weight, self.bias, self.groups, self.stride, self.dilation, self.padding)
 
 
 def Conv1d(in_channels: int, out_channels: int, kernel_size: int, stride=1, padding: int | str = 0, dilation=1, groups=1, bias=True) -> Conv2d:
@@ -80,7 +90,7 @@ class ConvTranspose2d(Conv2d):
     self.output_padding = output_padding
 
   def __call__(self, x: Tensor) -> Tensor:
-    return x.conv_transpose2d(self.weight, self.bias, self.groups, self.stride, self.dilation, self.padding, self.output_padding)
+    return _input(self, x).conv_transpose2d(self.weight, self.bias, self.groups, self.stride, self.dilation, self.padding, self.output_padding)
 
 
 def ConvTranspose1d(in_channels: int, out_channels: int, kernel_size: int, stride=1, padding=0, output_padding=0, dilation=1, groups=1,
@@ -92,11 +102,12 @@ def ConvTranspose1d(in_channels: int, out_channels: int, kernel_size: int, strid
 class Linear:
   """x @ weight.T + bias: (..., in) -> (..., out)."""
   def __init__(self, in_features: int, out_features: int, bias=True):
+    _sizes(self, in_features=in_features, out_features=out_features)
     bound = 1 / math.sqrt(in_features)
     self.weight = _uniform(bound, out_features, in_features)
     self.bias: Tensor | None = _uniform(bound, out_features) if bias else None
 
-  def __call__(self, x: Tensor) -> Tensor: return x.linear(self.weight.transpose(), self.bias)
+  def __call__(self, x: Tensor) -> Tensor: return _input(self, x).linear(self.weight.transpose(), self.bias)
 
 
 class GroupNorm:
@@ -107,7 +118,7 @@ class GroupNorm:
     self.bias: Tensor | None = _zeros(num_channels) if affine else None
 
   def __call__(self, x: Tensor) -> Tensor:
-    y = x.reshape(x.shape[0], self.num_groups, -1).layernorm(eps=self.eps).reshape(x.shape)
+    y = _input(self, x).reshape(x.shape[0], self.num_groups, -1).layernorm(eps=self.eps).reshape(x.shape)
     if self.weight is None or self.bias is None: return y
     return y * _over_channels(self.weight, x) + _over_channels(self.bias, x)
 
@@ -128,7 +139,7 @@ class LayerNorm:
     self.bias: Tensor | None = _zeros(*self.normalized_shape) if elementwise_affine else None
 
   def __call__(self, x: Tensor) -> Tensor:
-    if self.normalized_shape != x.shape[-len(self.normalized_shape):]:
+    if self.normalized_shape != _input(self, x).shape[-len(self.normalized_shape):]:
       raise _core.ShapeError(f"[LayerNorm] got an input of shape {x.shape}, expected the last sizes to be {self.normalized_shape}")
     y = x.layernorm(eps=self.eps, axis=self.axis)
     return y if self.weight is None or self.bias is None else y * self.weight + self.bias
@@ -136,7 +147,7 @@ class LayerNorm:
 
 class LayerNorm2d(LayerNorm):
   """LayerNorm over the channels of images (batch, channels, height, width)."""
-  def __call__(self, x: Tensor) -> Tensor: return super().__call__(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+  def __call__(self, x: Tensor) -> Tensor: return super().__call__(_input(self, x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
 class RMSNorm:
@@ -148,7 +159,7 @@ class RMSNorm:
   def _norm(self, x: Tensor) -> Tensor: return x * (x.square().mean(-1, keepdim=True) + self.eps).rsqrt()
 
   def __call__(self, x: Tensor) -> Tensor:
-    y = self._norm(x.float()).cast(x.dtype)
+    y = self._norm(_input(self, x).float()).cast(x.dtype)
     return y if self.weight is None else y * self.weight
 
 
@@ -157,7 +168,7 @@ class Embedding:
   def __init__(self, vocab_size: int, embed_size: int): self.weight = Tensor.glorot_uniform(vocab_size, embed_size).is_param_()
 
   def __call__(self, idx: Tensor) -> Tensor:
-    if not dtypes.is_int(idx.dtype): raise TypeError(f"[Embedding] got indices of type {idx.dtype}, expected integers")
+    if not dtypes.is_int(_input(self, idx).dtype): raise TypeError(f"[Embedding] got indices of type {idx.dtype}, expected integers")
     return _core.nn_embedding(self.weight, idx)
 
 
@@ -255,4 +266,4 @@ class MultiheadAttention:
 class Dropout:
   """Zeroes elements with probability p in training mode and scales the others by 1 / (1 - p)."""
   def __init__(self, p: float = 0.5): self.p = p
-  def __call__(self, x: Tensor) -> Tensor: return x.dropout(self.p)
+  def __call__(self, x: Tensor) -> Tensor: return _input(self, x).dropout(self.p)

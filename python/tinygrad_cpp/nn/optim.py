@@ -11,11 +11,19 @@ class Optimizer:
   """Base of all optimizers. A subclass defines _step(params, grads), which returns what to subtract from each parameter and the state to compute.
   lr is a tensor: assign to it between steps. Tensors with is_param_(False) are only computed along with each step."""
   def __init__(self, params: list[Tensor], lr: float, device=None, fused=FUSE_OPTIM):
-    if lr < 0: raise ValueError(f"[{type(self).__name__}] got lr = {lr}, expected no negative number")
+    name = getattr(self, "name", type(self).__name__)
+    if not isinstance(lr, (int, float)): raise TypeError(f"[{name}] got lr = {lr!r}, expected a number")
+    if lr < 0: raise ValueError(f"[{name}] got lr = {lr}, expected no negative number")
+    if isinstance(params, (Tensor, str)) or not hasattr(params, "__iter__"):
+      kind = f"the class {params.__name__}" if isinstance(params, type) else f"an object of type {type(params).__name__}"
+      write = "[tensor]" if isinstance(params, Tensor) else "nn.state.get_parameters(model)"
+      raise TypeError(f"[{name}] got {kind}, expected a list of tensors: write {name}({write})")
     params = list(params)
+    for i, x in enumerate(params):
+      if not isinstance(x, Tensor): raise TypeError(f"[{name}] got an object of type {type(x).__name__} as parameter {i}, expected a Tensor")
     self.params: list[Tensor] = dedup(x for x in params if x.is_param)
     if not self.params:
-      raise _core.ValueError(f"[{type(self).__name__}] got {'no tensor' if not params else 'only tensors with is_param_(False)'}, expected at least one to "
+      raise _core.ValueError(f"[{name}] got {'no tensor' if not params else 'only tensors with is_param_(False)'}, expected at least one to "
                              "train: optimizer must have at least one param, as from nn.state.get_parameters(model)")
     self.buffers: list[Tensor] = dedup(x for x in params if not x.is_param)
     self.device = device or self.params[0].device
@@ -75,7 +83,7 @@ class LARS(Optimizer):
   """Momentum with a rate for each layer. https://arxiv.org/abs/1708.03888"""
   def __init__(self, params: list[Tensor], lr=0.001, momentum=0.9, weight_decay=1e-4, ns_steps=0, ns_coefficients=None, nesterov=False, classic=True,
                pre_wd=True, tcoef=0.001, device=None, fused=FUSE_OPTIM):
-    if momentum < 0: raise ValueError(f"[{type(self).__name__}] got momentum = {momentum}, expected no negative number")
+    if momentum < 0: raise ValueError(f"[{getattr(self, 'name', type(self).__name__)}] got momentum = {momentum}, expected no negative number")
     super().__init__(params, lr, device, fused)
     self.momentum, self.wd, self.ns_steps, self.ns_coefficients = momentum, weight_decay, ns_steps, ns_coefficients
     self.nesterov, self.classic, self.pre_wd, self.tcoef = nesterov, classic, pre_wd, tcoef
@@ -86,27 +94,29 @@ class LARS(Optimizer):
                                  bool(self.nesterov), bool(self.classic), bool(self.pre_wd), self.tcoef), self.b
 
 
-def _named(name: str, optimizer: Optimizer) -> Optimizer:
+def _named(name: str, kind: type, *args, **kwargs) -> Optimizer:
+  optimizer = kind.__new__(kind)
   optimizer.name = name  # errors speak of what the user called
+  optimizer.__init__(*args, **kwargs)
   return optimizer
 
 
 def SGD(params: list[Tensor], lr=0.001, momentum=0.0, weight_decay=0.0, nesterov=False, classic=False, device=None, fused=FUSE_OPTIM):
   """Stochastic gradient descent. classic: the rate goes into the momentum, so that a later change of it acts on new gradients only."""
-  return _named("SGD", LARS(params, lr, momentum, weight_decay, 0, None, nesterov, classic=classic, pre_wd=True, tcoef=0.0, device=device, fused=fused))
+  return _named("SGD", LARS, params, lr, momentum, weight_decay, 0, None, nesterov, classic=classic, pre_wd=True, tcoef=0.0, device=device, fused=fused)
 
 
 def Muon(params: list[Tensor], lr=0.001, momentum=0.95, weight_decay=0.1, ns_steps=5, ns_coefficients=(3.4445, -4.775, 2.0315), nesterov=True,
          device=None, fused=FUSE_OPTIM):
   """Momentum whose update is made orthogonal by Newton-Schulz iterations. https://arxiv.org/abs/2502.16982"""
   if fused: raise _core.ValueError("[Muon] got fused, expected fused=False (FUSE_OPTIM=0): the iteration works on single matrices")
-  return _named("Muon", LARS(params, lr, momentum, weight_decay, ns_steps, ns_coefficients, nesterov, classic=False, pre_wd=False, tcoef=0.0, device=device, fused=fused))
+  return _named("Muon", LARS, params, lr, momentum, weight_decay, ns_steps, ns_coefficients, nesterov, classic=False, pre_wd=False, tcoef=0.0, device=device, fused=fused)
 
 
 class LAMB(Optimizer):
   """Adam's update with a rate for each layer. https://arxiv.org/abs/1904.00962"""
   def __init__(self, params: list[Tensor], lr=0.001, b1=0.9, b2=0.999, eps=1e-6, weight_decay=0.0, adam=False, device=None, fused=FUSE_OPTIM):
-    if weight_decay < 0: raise ValueError(f"[{type(self).__name__}] got weight_decay = {weight_decay}, expected no negative number")
+    if weight_decay < 0: raise ValueError(f"[{getattr(self, 'name', type(self).__name__)}] got weight_decay = {weight_decay}, expected no negative number")
     super().__init__(params, lr, device, fused)
     self.b1, self.b2, self.eps, self.wd, self.adam = b1, b2, eps, weight_decay, adam
     self.b1_t, self.b2_t = (Tensor.ones(1, dtype=dtypes.float32, device=self.device).contiguous().is_param_(False) for _ in range(2))
@@ -119,12 +129,12 @@ class LAMB(Optimizer):
 
 def AdamW(params: list[Tensor], lr=0.001, b1=0.9, b2=0.999, eps=1e-8, weight_decay=0.01, device=None, fused=FUSE_OPTIM):
   """Adam with decoupled weight decay. https://arxiv.org/abs/1711.05101"""
-  return _named("AdamW", LAMB(params, lr, b1, b2, eps, weight_decay, adam=True, device=device, fused=fused))
+  return _named("AdamW", LAMB, params, lr, b1, b2, eps, weight_decay, adam=True, device=device, fused=fused)
 
 
 def Adam(params: list[Tensor], lr=0.001, b1=0.9, b2=0.999, eps=1e-8, device=None, fused=FUSE_OPTIM):
   """https://arxiv.org/abs/1412.6980"""
-  return _named("Adam", LAMB(params, lr, b1, b2, eps, 0.0, adam=True, device=device, fused=fused))
+  return _named("Adam", LAMB, params, lr, b1, b2, eps, 0.0, adam=True, device=device, fused=fused)
 
 
 class RMSprop(Optimizer):

@@ -82,7 +82,7 @@ class TensorIO(io.RawIOBase, BinaryIO):
   def read(self, size: int = -1) -> bytes: return super().read(size) or b""
   def readinto(self, buffer: Any) -> int:
     n = min(len(buffer), len(self._tensor) - self._position)
-    if n > 0: buffer[:n] = self._tensor[self._position:self._position + n].data()
+    if n > 0: buffer[:n] = memoryview(self._tensor[self._position:self._position + n])
     self._position += max(n, 0)
     return max(n, 0)
   def seek(self, offset: int, whence: int = 0) -> int:
@@ -111,7 +111,7 @@ def _on_host(t: Tensor) -> Tensor: return t.to("CPU") if isinstance(t.device, st
 @accept_filename
 def safe_load_metadata(t: Tensor) -> tuple[Tensor, int, dict[str, Any]]:
   """The bytes of a safetensors file, where the data starts, and the header. FormatError (a ValueError) when the header is not one to be trusted."""
-  raw = _on_host(t).data().tobytes()
+  raw = bytes(memoryview(_on_host(t)))
   start, _ = _core.safetensors_header(raw, len(raw), "safe_load_metadata")
   return t, start, json.loads(raw[8:start])
 
@@ -120,13 +120,15 @@ def safe_load(fn: Tensor | str | pathlib.Path) -> dict[str, Tensor]:
   """The tensors of a safetensors file. Those of a file are its pages, read when they are used."""
   if not isinstance(fn, Tensor): return _core.safe_load(str(fn))
   t = _on_host(fn)
-  raw = t.data().tobytes()
+  raw = bytes(memoryview(t))
   start, entries = _core.safetensors_header(raw, len(raw), "safe_load")
   return {name: t[start + begin:start + end].bitcast(dtype).reshape(tuple(shape)) for name, dtype, shape, begin, end in entries}
 
 
 def safe_save(tensors: dict[str, Tensor], fn: str | pathlib.Path, metadata: dict[str, Any] | None = None):
   """Writes a safetensors file; an old one is replaced when the new one is complete."""
+  if not hasattr(tensors, "items"):
+    raise TypeError(f"[safe_save] got an object of type {type(tensors).__name__}, expected a dict of tensors: write safe_save(get_state_dict(model), path)")
   _core.safe_save(list(tensors.items()), str(fn), [(str(k), v if isinstance(v, str) else json.dumps(v)) for k, v in (metadata or {}).items()])
 
 
@@ -134,7 +136,7 @@ def safe_save(tensors: dict[str, Tensor], fn: str | pathlib.Path, metadata: dict
 def tar_extract(t: Tensor) -> dict[str, Tensor]:
   """The regular files of a tar archive by name, as parts of its bytes."""
   t = _on_host(t)
-  try: entries = _core.tar_entries(t.data().tobytes(), "tar_extract")
+  try: entries = _core.tar_entries(bytes(memoryview(t)), "tar_extract")
   except _core.FormatError as e: raise tarfile.ReadError(str(e)) from e
   return {name: t[at:at + size] for name, at, size in entries}
 
@@ -232,7 +234,7 @@ def torch_load(t: Tensor) -> dict[str, Tensor]:
       files = zip_extract(t)
       name = next((n for n in files if n.endswith("data.pkl")), None)
       if name is None: raise _core.FormatError("[torch_load] got a zip archive without data.pkl, expected what torch.save writes")
-      found = _Unpickler(io.BytesIO(files[name].data().tobytes()), storages).load()
+      found = _Unpickler(io.BytesIO(bytes(memoryview(files[name]))), storages).load()
       for key, s in storages.items():
         part = f"{name[:-len('data.pkl')]}data/{key}"
         if part not in files: raise _core.FormatError(f"[torch_load] got no {part} in the archive")
@@ -243,7 +245,7 @@ def torch_load(t: Tensor) -> dict[str, Tensor]:
       found, keys = _Unpickler(file, storages).load(), _Unpickler(file, storages).load()
       at = file.tell()
       for key in keys:
-        s, count = storages[str(key)], int.from_bytes(t[at:at + 8].data().tobytes(), "little")
+        s, count = storages[str(key)], int.from_bytes(bytes(memoryview(t[at:at + 8])), "little")
         if count != s.numel: raise _core.FormatError(f"[torch_load] got {count} elements of a storage of {s.numel}")
         s.data = t[at + 8:at + 8 + count * s.dtype.itemsize]
         at += 8 + count * s.dtype.itemsize
