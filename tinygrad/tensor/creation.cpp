@@ -197,7 +197,8 @@ Tensor Tensor::ones(const Shape& shape, const TensorOptions& o) { return full(sh
 Tensor Tensor::empty(const Shape& shape, const TensorOptions& o) {
   OpScope s;
   check_shape(shape, "empty");
-  Tensor t = s(new_storage(shape, o.dtype.value_or(dtypes::default_float()), o.device));
+  Tensor t = s(new_storage(ops::greatest(shape), o.dtype.value_or(dtypes::default_float()), o.device));
+  if (shape.symbolic()) t = s(t.shrink_to(shape));
   if (o.requires_grad) t.requires_grad_(*o.requires_grad);
   return t;
 }
@@ -252,14 +253,15 @@ Tensor Tensor::arange(Scalar start, Scalar stop, Scalar step, const TensorOption
 
 Tensor Tensor::arange_symbolic(const SInt& start, const SInt& stop, const SInt& step, const TensorOptions& o) {
   OpScope s;
+  if (!start.symbolic() && !stop.symbolic() && !step.symbolic()) return s(arange(start.value(), stop.value(), step.value(), o));
   UOp by = step.uop();
   Bounds b = bounds_of(by);
   TG_CHECK(ValueError, b.lo > 0 || b.hi < 0, "[arange] got step ", step, ", expected one that is always positive or always negative");
   UOp gap = stop.uop() - start.uop(), one = UOp::constant(int64_t{1});
-  SInt count(simplify((gap + by + (b.lo > 0 ? one.neg() : one)) / by));
+  SInt count = start == 0 && step == 1 ? stop : SInt(simplify((gap + by + (b.lo > 0 ? one.neg() : one)) / by));
   DType d = o.dtype.value_or(dtypes::default_int());
   UOp u = ops::arange(std::max<int64_t>(count.max(), 0), d);
-  if (count.symbolic()) u = ops::shrink(u, {{SInt(0), SInt(count.uop().maximum(UOp::constant(int64_t{0})))}});
+  if (count.symbolic()) u = ops::shrink(u, {{SInt(0), bounds_of(count.uop()).lo >= 0 ? count : SInt(count.uop().maximum(UOp::constant(int64_t{0})))}});
   return made(s, u * ops::cast(by, d) + ops::cast(start.uop(), d), o);
 }
 
@@ -274,14 +276,14 @@ Tensor Tensor::linspace(double start, double stop, int64_t steps, const TensorOp
   return made(s, ops::cast(i * i.const_like((stop - start) / static_cast<double>(steps - 1)) + i.const_like(start), d), o);
 }
 
-Tensor Tensor::eye(int64_t n, std::optional<int64_t> m, const TensorOptions& o) {
+Tensor Tensor::eye(const SInt& n, const std::optional<SInt>& m, const TensorOptions& o) {
   OpScope s;
-  int64_t cols = m.value_or(n);
-  TG_CHECK(ShapeError, n >= 0 && cols >= 0, "[eye] got ", n, " rows and ", cols, " columns, expected sizes that are not negative");
+  const SInt cols = m.value_or(n);
+  TG_CHECK(ShapeError, n.max() >= 0 && cols.max() >= 0, "[eye] got ", n, " rows and ", cols, " columns, expected sizes that are not negative");
   DType d = o.dtype.value_or(dtypes::default_float());
   if (n == 0 || cols == 0) return made(s, ops::full({n, cols}, 0, d), o);
-  UOp rows = ops::reshape(ops::arange(n, dtypes::int32), {n, 1});
-  return made(s, ops::cast(rows.eq(ops::arange(cols, dtypes::int32)), d), o);
+  auto number = [](const SInt& size) { return arange_symbolic(0, size, 1, {.dtype = dtypes::int32}); };
+  return made(s, (number(n).unsqueeze(-1) == number(cols)).cast(d).uop(), o);
 }
 
 Tensors Tensor::meshgrid(const Tensors& t, bool ij) {

@@ -156,7 +156,7 @@ ParsedIndex parse_index(const std::vector<Index>& indices, const Tensor& source,
       TG_CHECK(IndexError, t.dtype().is_int(), "[", op, "] got an index of ", t.dtype(), " for axis ", axis,
                ", which is not supported: expected integers, or bools as a mask");
       AxisIndex a;
-      a.size = shape[p.axes.size()].value(), a.rows = t, add(std::move(a));
+      a.size = shape[p.axes.size()], a.rows = t, add(std::move(a));
     }
   }
   whole(shape.size() - p.axes.size());
@@ -201,11 +201,13 @@ Tensor basic_view(const Tensor& t, const ParsedIndex& p) {
   return x.flip(back).reshape(p.basic_shape());
 }
 
-Tensor number_line(int64_t n, size_t axis, size_t ndim) {
+Tensor number_line(const SInt& n, size_t axis, size_t ndim) {
   Shape line(ndim, SInt(1));
   line[axis] = n;
-  return Tensor::arange(n).reshape(line);
+  return Tensor::arange_symbolic(0, n).reshape(line);
 }
+
+Tensor size_tensor(const SInt& n) { return n.symbolic() ? Tensor::from_uop(ops::scalar_of(n, dtypes::default_int())) : Tensor(n.value()); }
 
 Gathered gathered_of(const ParsedIndex& p, const char* op) {
   Gathered g;
@@ -214,12 +216,11 @@ Gathered gathered_of(const ParsedIndex& p, const char* op) {
   std::vector<const Shape*> shapes;
   for (int place : g.places) {
     const AxisIndex& a = p.axes[static_cast<size_t>(p.result[static_cast<size_t>(place)])];
-    int64_t n = a.size.value();
-    Tensor i = a.rows;
+    Tensor i = a.rows, n = size_tensor(a.size);
     if (i.dtype().is_weak() || i.dtype().itemsize() < 4) i = i.cast(dtypes::int32);
     Bounds b = bounds_of(i.uop());
     if (b.lo < 0) i = (i < 0).where(i + n, i);
-    if (b.lo < 0 || b.hi >= n) {
+    if (b.lo < 0 || a.size.symbolic() || b.hi >= a.size.value()) {
       Tensor valid = i < n;
       if (b.lo < 0) valid = valid & (i >= 0);
       i = valid.where(i, 0);

@@ -47,6 +47,8 @@ struct Gathered {
 Gathered gathered_of(const ParsedIndex& p, const char* op);
 
 /// A line of numbers 0..n-1 along one of `ndim` axes.
-Tensor number_line(int64_t n, size_t axis, size_t ndim);
+Tensor number_line(const SInt& n, size_t axis, size_t ndim);
+/// A size as an integer scalar: a literal, or the value of a symbolic one.
+Tensor size_tensor(const SInt& n);
 
 }  // namespace tg::tensor_detail

@@ -87,7 +87,7 @@ Tensor Tensor::einsum(const std::string& formula, const Tensors& operands, std::
     size_t at = t.find("...");
     return at == std::string::npos ? t : t.replace(at, 3, dot_names(n));
   };
-  std::map<char, int64_t> size;
+  std::map<char, SInt> size;
   std::map<char, int> uses;
   Tensors x = operands;
   for (size_t i = 0; i < terms.size(); i++) {
@@ -110,10 +110,11 @@ Tensor Tensor::einsum(const std::string& formula, const Tensors& operands, std::
         if (a >= t.size()) break;
       }
     for (size_t a = 0; a < t.size(); a++) {
-      int64_t n = x[i].shape(static_cast<int>(a)), &known = size.try_emplace(t[a], n).first->second;
+      const SInt n = x[i].shape()[a];
+      SInt& known = size.try_emplace(t[a], n).first->second;
       TG_CHECK(ShapeError, known == n || n == 1 || known == 1, "[einsum] got sizes ", known, " and ", n, " for one letter of '", formula,
                "', expected equal ones");
-      known = std::max(known, n);
+      if (known == 1) known = n;
     }
   }
   std::string out;
@@ -139,7 +140,7 @@ Tensor Tensor::einsum(const std::string& formula, const Tensors& operands, std::
         shape.push_back(1);
         continue;
       }
-      order.push_back(static_cast<int>(at)), shape.push_back(x[i].shape(static_cast<int>(at)));
+      order.push_back(static_cast<int>(at)), shape.push_back(x[i].shape()[at]);
     }
     Tensor t = x[i].permute(order).reshape(shape);
     p = p.defined() ? p * t : t;

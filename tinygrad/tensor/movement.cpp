@@ -284,7 +284,7 @@ Tensor Tensor::flatten(int start, int end) const {
   int a = axis_of(start, sh.size(), "flatten", sh), b = axis_of(end, sh.size(), "flatten", sh);
   TG_CHECK(ShapeError, a <= b, "[flatten] got axes ", start, " to ", end, " for shape ", sh, ", expected the first before the last");
   Shape out(sh.begin(), sh.begin() + a);
-  out.push_back(Shape(sh.begin() + a, sh.begin() + b + 1).numel());
+  out.push_back(ops::product(Shape(sh.begin() + a, sh.begin() + b + 1)));
   out.insert(out.end(), sh.begin() + b + 1, sh.end());
   return s(reshape(out));
 }
@@ -308,7 +308,7 @@ Tensor Tensor::repeat(const Ints& repeats) const {
     TG_CHECK(ShapeError, repeats[i] >= 0, "[repeat] got ", repeats[i], ", expected 0 or more repeats");
     split.push_back(1), split.push_back(base[i]);
     wide.push_back(repeats[i]), wide.push_back(base[i]);
-    out.push_back(repeats[i] * base[i].value());
+    out.push_back(ops::times(base[i], repeats[i]));
   }
   return s(reshape(split).expand(wide).reshape(out));
 }
@@ -322,7 +322,7 @@ Tensor Tensor::repeat_interleave(int64_t repeats, std::optional<int> axis) const
   TG_CHECK(ShapeError, !sh.empty(), "[repeat_interleave] got a tensor without axes");
   wide = sh;
   wide.insert(wide.begin() + static_cast<long>(a) + 1, SInt(repeats));
-  sh[a] = sh[a].value() * repeats;
+  sh[a] = ops::times(sh[a], repeats);
   return s(x.unsqueeze(static_cast<int>(a) + 1).expand(wide).reshape(sh));
 }
 

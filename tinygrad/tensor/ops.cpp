@@ -26,6 +26,11 @@ SInt product(const Shape& s) {
   for (const SInt& k : s) n = times(n, k);
   return n;
 }
+Shape greatest(const Shape& s) {
+  Shape out;
+  for (const SInt& n : s) out.push_back(n.max());
+  return out;
+}
 int64_t value_of(const SInt& a) {
   if (!a.symbolic()) return a.value();
   std::vector<std::pair<UOp, UOp>> values;

@@ -103,7 +103,8 @@ Tensor random_words(const std::string& device, int64_t n) {
 Tensor unit(const Shape& shape, DType d, const std::string& device, const char* op) {
   TG_CHECK(DTypeError, d.is_float() && !d.is_weak(), "[", op, "] got dtype ", d, ", expected a float type");
   for (const SInt& n : shape)
-    TG_CHECK(ShapeError, !n.symbolic() && n.value() >= 0, "[", op, "] got shape ", shape, ", expected sizes that are not negative");
+    TG_CHECK(ShapeError, n.symbolic() || n.value() >= 0, "[", op, "] got shape ", shape, ", expected sizes that are not negative");
+  if (shape.symbolic()) return unit(ops::greatest(shape), d, device, op).shrink_to(shape);  // as many draws for every value of the variable
   int64_t n = shape.numel();
   if (n == 0) return Tensor::from_uop(ops::full(shape, 0, d));
   int size = d.itemsize();

@@ -115,18 +115,20 @@ Tensor Tensor::logsumexp(const ReduceOptions& o) const {
 Tensor Tensor::argmax(const ArgOptions& o) const {
   OpScope s;
   const Shape sh = shape();
-  TG_CHECK(ShapeError, sh.numel() > 0, "[argmax] got shape ", sh, ", expected at least one element");
+  TG_CHECK(ShapeError, max_numel() > 0, "[argmax] got shape ", sh, ", expected at least one element");
   if (!o.axis) {
     Tensor r = flatten().argmax({.axis = 0});
     return s(o.keepdim ? r.reshape(Shape(sh.size(), SInt(1))) : r);
   }
   int a = axis_of(*o.axis, sh.size(), "argmax", sh);
   if (sh.empty()) return s(zeros_like(dtypes::int32));
-  int64_t n = sh[static_cast<size_t>(a)].value();
+  const SInt size = sh[static_cast<size_t>(a)];
+  int64_t n = size.max();
   // Counts down, so that the first of equals is the greatest.
   Shape line(sh.size(), SInt(1));
-  line[static_cast<size_t>(a)] = n;
-  Tensor down = arange(n, 0, -1, {.dtype = dtypes::int32}).reshape(line);
+  line[static_cast<size_t>(a)] = size;
+  Tensor down = size.symbolic() ? n - arange_symbolic(0, size, 1, {.dtype = dtypes::int32}) : arange(n, 0, -1, {.dtype = dtypes::int32});
+  down = down.reshape(line);
   Tensor top = max({.axis = a, .keepdim = true});
   Tensor is_top = *this == top;
   if (dtype().is_float()) is_top = is_top | isnan();
@@ -234,8 +236,14 @@ Tensor prefix(const Tensor& t, Ops op) {
 Tensor prefix_along(const Tensor& t, int axis, Ops op, DType acc, const char* name) {
   const Shape sh = t.shape();
   int a = axis_of(axis, sh.size(), name, sh), last = static_cast<int>(sh.size()) - 1;
-  if (sh.empty() || sh.numel() == 0) return t.cast(acc);
-  return prefix(t.cast(acc).transpose(a, last), op).transpose(a, last);
+  if (sh.empty() || t.max_numel() == 0) return t.cast(acc);
+  Tensor x = t.cast(acc).transpose(a, last);
+  const SInt n = x.shape().back();
+  if (!n.symbolic()) return prefix(x, op).transpose(a, last);
+  // What follows an element does not count, so a symbolic axis is computed at its greatest size.
+  std::vector<std::pair<SInt, SInt>> grow(sh.size(), {0, 0});
+  grow.back() = {0, ops::minus(n.max(), n)};
+  return prefix(x.pad(grow), op).shrink_to(x.shape()).transpose(a, last);
 }
 }  // namespace
 
@@ -253,13 +261,14 @@ std::pair<Tensor, Tensor> Tensor::cummax(int axis) const {
   OpScope s;
   const Shape sh = shape();
   Tensor v = prefix_along(*this, axis, Ops::MAX, strong_dtype(dtype()), "cummax");
-  if (sh.empty() || sh.numel() == 0) return {v, zeros_like(dtypes::int32)};
+  if (sh.empty() || max_numel() == 0) return {v, zeros_like(dtypes::int32)};
   Tensor x = transpose(axis, -1), top = v.transpose(axis, -1);
-  int64_t n = x.shape(-1);
+  const SInt size = x.shape().back();
+  int64_t n = size.max();
   // For each place the first element up to it that equals the maximum; counting down makes it the greatest.
-  Tensor seen = arange(n).unsqueeze(-1) >= arange(n);
+  Tensor number = arange_symbolic(0, size, 1, {.dtype = dtypes::int32}), seen = number.unsqueeze(-1) >= number;
   Tensor hit = seen & (x.unsqueeze(-2) == top.unsqueeze(-1));
-  Tensor index = n - hit.where(arange(n, 0, -1, {.dtype = dtypes::int32}), 0).max(-1);
+  Tensor index = n - hit.where(n - number, 0).max(-1);
   return {v, index.transpose(axis, -1)};
 }
 std::pair<Tensor, Tensor> Tensor::cummin(int axis) const {
@@ -273,9 +282,8 @@ Tensor Tensor::logcumsumexp(int axis) const {
   const Shape sh = shape();
   if (sh.empty()) return *this;
   Tensor x = transpose(axis, -1);
-  int64_t n = x.shape(-1);
   // Row i of the last two axes: the elements up to i.
-  Tensor seen = arange(n).unsqueeze(-1) >= arange(n);
+  Tensor number = arange_symbolic(0, x.shape().back()), seen = number.unsqueeze(-1) >= number;
   Tensor rows = seen.where(x.unsqueeze(-2), -std::numeric_limits<double>::infinity());
   return s(rows.logsumexp(-1).transpose(axis, -1));
 }

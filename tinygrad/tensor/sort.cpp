@@ -101,7 +101,7 @@ std::pair<Tensor, Tensor> Tensor::sort(int axis, bool descending) const {
   OpScope s;
   const Shape sh = shape();
   int a = axis_of(axis, sh.size(), "sort", sh);
-  if (sh.empty() || sh.numel() == 0) return {*this, zeros_like(dtypes::int32)};
+  if (sh.empty() || max_numel() == 0) return {*this, zeros_like(dtypes::int32)};
   int last = static_cast<int>(sh.size()) - 1;
   Tensor x = transpose(a, last).cast(strong_dtype(dtype()));
   int64_t n = x.shape(-1);

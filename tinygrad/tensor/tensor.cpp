@@ -276,9 +276,7 @@ const Tensor& Tensor::to_(const std::string& device) const {
 
 Shape Tensor::max_shape() const {
   GraphScope g;
-  Shape out;
-  for (const SInt& n : shape()) out.push_back(n.max());
-  return out;
+  return ops::greatest(shape());
 }
 
 Tensor Tensor::sequential(const std::vector<std::function<Tensor(const Tensor&)>>& functions) const {

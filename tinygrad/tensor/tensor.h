@@ -90,7 +90,7 @@ class Tensor {
   /// The same of integers that may be symbolic: the size is then symbolic as well. ValueError for a step whose sign is not known.
   static Tensor arange_symbolic(const SInt& start, const SInt& stop, const SInt& step = 1, const TensorOptions& o = {});
   static Tensor linspace(double start, double stop, int64_t steps, const TensorOptions& o = {});
-  static Tensor eye(int64_t n, std::optional<int64_t> m = {}, const TensorOptions& o = {});
+  static Tensor eye(const SInt& n, const std::optional<SInt>& m = {}, const TensorOptions& o = {});
   /// Coordinates of a grid from 1-d tensors; `ij`: the first varies along axis 0.
   static Tensors meshgrid(const Tensors& t, bool ij = true);
 

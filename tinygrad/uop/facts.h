@@ -1,5 +1,6 @@
 /// \file Derived facts of nodes: shape, integer bounds, open ranges, device. Each is one exhaustive rule per op, cached, computed without recursion.
 #pragma once
+#include <concepts>
 #include <iosfwd>
 #include <memory>
 #include <string>
@@ -43,7 +44,8 @@ std::ostream& operator<<(std::ostream&, const SInt&);
 class Shape : public std::vector<SInt> {
  public:
   using std::vector<SInt>::vector;
-  Shape(std::initializer_list<int64_t> v) : std::vector<SInt>(v.begin(), v.end()) {}
+  template <std::integral I>  // a list that mixes numbers and symbolic sizes is one of SInt
+  Shape(std::initializer_list<I> v) : std::vector<SInt>(v.begin(), v.end()) {}
   explicit Shape(std::span<const int64_t> v) : std::vector<SInt>(v.begin(), v.end()) {}
   bool symbolic() const {
     for (const SInt& s : *this)
