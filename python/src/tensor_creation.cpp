@@ -58,8 +58,8 @@ void bind_tensor_creation(TensorClass& c) {
       [](double start, double stop, int64_t steps, nb::kwargs k) { return Tensor::linspace(start, stop, steps, options_from(k, "linspace")); },
       "start"_a, "stop"_a, "steps"_a, "kwargs"_a);
   c.def_static(
-      "eye", [](int64_t n, std::optional<int64_t> m, nb::kwargs k) { return Tensor::eye(n, m, options_from(k, "eye")); }, "n"_a, "m"_a = nb::none(),
-      "kwargs"_a);
+      "eye", [](const SInt& n, const std::optional<SInt>& m, nb::kwargs k) { return Tensor::eye(n, m, options_from(k, "eye")); }, "n"_a,
+      "m"_a = nb::none(), "kwargs"_a);
   c.def(
       "meshgrid",
       [](const Tensor& first, nb::args tensors, const std::string& indexing) {

@@ -4,6 +4,7 @@
 #include "bind.h"
 #include "casters.h"
 #include "tensor_input.h"
+#include "tinygrad/tensor/variable.h"
 #include "tinygrad/uop/eval.h"
 
 namespace tg::python {
@@ -94,7 +95,7 @@ nb::object to_list(const std::byte*& p, DType d, size_t size, const std::vector<
 }
 
 nb::object to_numpy(const Tensor& tensor) {
-  Tensor t = native(tensor);
+  Tensor t = native(with_values(tensor));
   DType d = strong_dtype(t.dtype());
   std::span<const std::byte> bytes = bytes_of(t);
   nb::object a = nb::module_::import_("numpy").attr("empty")(to_python(t.shape()), std::string(d.name()));
@@ -129,12 +130,14 @@ void bind_tensor_data(TensorClass& c) {
       },
       "lst"_a, "do_update_stats"_a = true);
   c.def_prop_ro("is_realized", &Tensor::is_realized);
-  c.def("item", [](const Tensor& t) {
+  c.def("item", [](const Tensor& tensor) {
+    Tensor t = with_values(tensor);
     TG_CHECK(ShapeError, t.numel() == 1, "[item] got shape ", t.shape(), ", expected a tensor with one element: use tolist() or numpy()");
     DType d = strong_dtype(t.dtype());
     return to_python(load_const(bytes_of(t).data(), d), d);
   });
-  c.def("tolist", [](const Tensor& t) {
+  c.def("tolist", [](const Tensor& tensor) {
+    Tensor t = with_values(tensor);
     DType d = strong_dtype(t.dtype());
     std::span<const std::byte> bytes = bytes_of(t);
     const std::byte* p = bytes.data();
@@ -156,7 +159,8 @@ void bind_tensor_data(TensorClass& c) {
   };
   c.def("__float__", [number](const Tensor& t) { return nb::steal(PyNumber_Float(number(t, "float").ptr())); });
   c.def("__int__", [number](const Tensor& t) { return nb::steal(PyNumber_Long(number(t, "int").ptr())); });
-  c.def("data", [](const Tensor& t) {
+  c.def("data", [](const Tensor& tensor) {
+    Tensor t = with_values(tensor);
     if (t.numel() == 0) {  // a memoryview with a size of 0 cannot be read
       nb::object none = nb::steal(PyMemoryView_FromObject(nb::bytes("", 0).ptr()));
       return none.attr("cast")(format_of(native(t).dtype()));

@@ -1,10 +1,11 @@
 /// \file Operations on tensors with a symbolic size: equal to the concrete ones for every value of the variable, with one kernel for all of them.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <cmath>
 
 #include "tinygrad/nn/nn.h"
 #include "tinygrad/schedule/schedule.h"
+#include "tinygrad/tensor/variable.h"
 #include "tinygrad/tinygrad.h"
 
 using namespace tg;
@@ -17,7 +18,13 @@ struct Case {
   Tensor (*f)(const Tensor& x, const Tensor& y, const SInt& n);
 };
 std::ostream& operator<<(std::ostream& o, const Case& c) { return o << c.name; }
-#define OP(name, expr) Case{name, [](const Tensor& x, const Tensor& y, const SInt& n) -> Tensor { (void)x, (void)y, (void)n; return expr; }}
+#define OP(name, expr)                                                    \
+  Case {                                                                  \
+    name, [](const Tensor& x, const Tensor& y, const SInt& n) -> Tensor { \
+      (void)x, (void)y, (void)n;                                          \
+      return expr;                                                        \
+    }                                                                     \
+  }
 using Bounds = std::vector<std::pair<SInt, SInt>>;
 Tensor table() { return Tensor::arange(24).to_float().reshape(6, 4).sin().contiguous(); }
 
@@ -84,6 +91,10 @@ const Case kCases[] = {
     OP("tril", x.tril(1)),
     OP("arange", Tensor::arange_symbolic(0, n) * 2),
     OP("arange_from", Tensor::arange_symbolic(n, 10)),
+    OP("eye", Tensor::eye(n, 5)),
+    OP("argmax_all", x.argmax() + x.argmin()),
+    OP("flatten_and_sum", x.flatten().cumsum(0)),
+    OP("repeat_interleave_rows", x.repeat_interleave(2, 0)),
     OP("full", Tensor::full(Shape{n, 2}, 3.0) + 1),
     OP("zeros_like", x.zeros_like() + y.ones_like()),
     OP("index_row", x(0)),
@@ -133,11 +144,64 @@ TEST_P(SymbolicOps, EqualTheConcreteOnesForEveryValue) {
     std::vector<double> expected = numbers(want);
     Tensor got = GetParam().f(x.shrink(Bounds{{0, n}, {0, 4}}), y.shrink(Bounds{{0, n}, {0, 4}}), n);
     got = got.to_double();
-    if (k > 1) EXPECT_TRUE(got.schedule().cache_hit) << "one schedule, and with it the same kernels, for all values: n = " << k;
+    bool known = got.schedule().cache_hit;
+    if (k > 1) EXPECT_TRUE(known) << "one schedule, and with it the same kernels, for all values: n = " << k;
     std::vector<double> values = got.to_vector<double>();
     ASSERT_EQ(values.size(), expected.size()) << "n = " << k;
-    for (size_t i = 0; i < values.size(); i++) ASSERT_NEAR(values[i], expected[i], 1e-5 * (1 + std::abs(expected[i]))) << "n = " << k << ", element " << i;
+    for (size_t i = 0; i < values.size(); i++)
+      ASSERT_NEAR(values[i], expected[i], 1e-5 * (1 + std::abs(expected[i]))) << "n = " << k << ", element " << i;
   }
+}
+
+TEST(Symbolic, RandomNumbersAreThoseOfTheGreatestSize) {
+  Variable v("n", 1, 6);
+  Tensor::manual_seed(3);
+  std::vector<double> all = numbers(Tensor::rand({6, 2})), normal = numbers(Tensor::randn({6, 2}));
+  for (int64_t k : {1, 4, 6}) {
+    BoundVariable n = v.bind(k);
+    Tensor::manual_seed(3);
+    std::vector<double> some = numbers(Tensor::rand(Shape{n, 2})), other = numbers(Tensor::randn(Shape{n, 2}));
+    ASSERT_EQ(some.size(), static_cast<size_t>(2 * k));
+    ASSERT_EQ(other.size(), static_cast<size_t>(2 * k));
+    for (size_t i = 0; i < some.size(); i++) EXPECT_EQ(some[i], all[i]) << i;
+    for (size_t i = 0; i < other.size(); i++) EXPECT_EQ(other[i], normal[i]) << i;
+  }
+  Context training{{"TRAINING", 1}};
+  Tensor dropped = Tensor::ones(Shape{v.bind(5), 40}).contiguous().dropout(0.5);
+  double share = dropped.mean().item<double>();
+  EXPECT_GT(share, 0.6);
+  EXPECT_LT(share, 1.4);
+}
+
+TEST(Symbolic, EmptyHasRoomForTheGreatestSize) {
+  BoundVariable n = Variable("n", 1, 6).bind(4);
+  Tensor t = Tensor::empty(Shape{n, 3});
+  EXPECT_EQ(t.max_shape(), (Shape{6, 3}));
+  t.assign(Tensor::ones(Shape{n, 3}) * 2);
+  EXPECT_EQ(t.sum().item<float>(), 24);
+  EXPECT_EQ(with_values(t).shape(), (Shape{4, 3}));
+}
+
+TEST(Symbolic, WhatCannotCarryASizeSaysSo) {
+  BoundVariable n = Variable("rows", 1, 6).bind(4);
+  Tensor x = Tensor::ones(Shape{n, 3});
+  for (const std::function<Tensor()>& f :
+       std::vector<std::function<Tensor()>>{[&] { return x.sort(0).first; }, [&] { return x.topk(2, 0).first; }, [&] { return x.split(2, 0)[0]; },
+                                            [&] { return x.roll(1, 0); }, [&] { return x.unfold(0, 2, 1); }}) {
+    try {
+      f();
+      ADD_FAILURE() << "no error";
+    } catch (const Error& e) { EXPECT_THAT(e.what(), testing::HasSubstr("symbolic")); }
+  }
+}
+
+TEST(Symbolic, UnboundVariablesAreNamedWhenRealized) {
+  GraphScope g;
+  Tensor x = Tensor::ones({6, 3}).contiguous().realize(), part = x.shrink({{0, SInt(UOp::variable("rows", 1, 6))}, {0, 3}});
+  try {
+    part.sum().item<float>();
+    ADD_FAILURE() << "no error";
+  } catch (const ValueError& e) { EXPECT_THAT(e.what(), testing::HasSubstr("rows")); }
 }
 
 }  // namespace

@@ -261,7 +261,8 @@ Tensor Tensor::arange_symbolic(const SInt& start, const SInt& stop, const SInt& 
   SInt count = start == 0 && step == 1 ? stop : SInt(simplify((gap + by + (b.lo > 0 ? one.neg() : one)) / by));
   DType d = o.dtype.value_or(dtypes::default_int());
   UOp u = ops::arange(std::max<int64_t>(count.max(), 0), d);
-  if (count.symbolic()) u = ops::shrink(u, {{SInt(0), bounds_of(count.uop()).lo >= 0 ? count : SInt(count.uop().maximum(UOp::constant(int64_t{0})))}});
+  if (count.symbolic())
+    u = ops::shrink(u, {{SInt(0), bounds_of(count.uop()).lo >= 0 ? count : SInt(count.uop().maximum(UOp::constant(int64_t{0})))}});
   return made(s, u * ops::cast(by, d) + ops::cast(start.uop(), d), o);
 }
 

@@ -14,6 +14,7 @@
 #include "tinygrad/tensor/jit.h"
 #include "tinygrad/tensor/ops.h"
 #include "tinygrad/tensor/stored_view.h"
+#include "tinygrad/tensor/variable.h"
 #include "tinygrad/uop/eval.h"
 
 namespace tg {
@@ -200,6 +201,46 @@ bool literal_bytes(const Tensor& t, std::vector<std::byte>& out) {
   for (size_t i = size; i < out.size(); i++) out[i] = out[i - size];
   return true;
 }
+
+/// What own_storage gives a symbolic tensor: the first elements of each axis of storage that has room for the greatest sizes. Else nothing.
+UOp room_of(UOp v) {
+  if (!v.is(Ops::SHRINK) || shape_of(v.src(0)) != ops::greatest(shape_of(v))) return {};
+  for (UOp offset : v.src(1).srcs())
+    if (!offset.is_const() || offset.const_int() != 0) return {};
+  UOp b = current_view(v.src(0));
+  return b.is(Ops::BUFFER) ? b : UOp();
+}
+
+/// Elements of a tensor with symbolic sizes, row-major. Gathered on the host: a kernel would be another one for every value.
+std::vector<std::byte> bytes_with_values(const Tensor& t) {
+  t.realize();
+  Tensor x, room;
+  Shape now;
+  {
+    GraphScope g;
+    UOp v = current_view(t.uop());
+    if (!room_of(v)) x = Tensor::from_uop(own_storage(v, device_or_default(v)));
+  }
+  if (x.defined()) x.realize();
+  {
+    GraphScope g;
+    room = Tensor::from_uop(room_of(current_view((x.defined() ? x : t).uop())));
+    now = with_values(t).shape();
+  }
+  std::span<const std::byte> all = room.bytes();
+  const Shape most = room.shape();
+  std::vector<int64_t> stride(most.size() + 1, room.element_size()), at(now.size(), 0);
+  for (size_t a = most.size(); a-- > 0;) stride[a] = stride[a + 1] * most[a].value();
+  const size_t row = static_cast<size_t>(now.back().value() * stride[now.size()]);
+  std::vector<std::byte> out(static_cast<size_t>(now.numel() * room.element_size()));
+  for (size_t done = 0; done < out.size(); done += row) {
+    int64_t from = 0;
+    for (size_t a = 0; a + 1 < at.size(); a++) from += at[a] * stride[a + 1];
+    std::memcpy(out.data() + done, all.data() + from, row);
+    for (size_t a = at.size() - 1; a-- > 0 && ++at[a] == now[a].value();) at[a] = 0;
+  }
+  return out;
+}
 }  // namespace
 
 /// A view of storage that cannot gather its elements.
@@ -214,16 +255,12 @@ static bool needs_another_device(const Tensor& t) {
 std::span<const std::byte> Tensor::bytes() const {
   uop_of(*this, "data");
   JitCore::check_not_capturing("data");
-  if (const Shape sh = shape(); sh.symbolic()) {  // the elements there are with the variables' values
-    GraphScope g;
-    Shape now;
-    for (const SInt& n : sh) now.push_back(ops::value_of(n));
-    Tensor part = shrink_to(now);
-    std::span<const std::byte> b = part.bytes();
-    impl_->keep = {}, impl_->host.assign(b.begin(), b.end());
-    return impl_->host;
-  }
   Impl& i = *impl_;
+  if (shape().symbolic()) {
+    std::vector<std::byte> host = bytes_with_values(*this);
+    i.keep = {}, i.host = std::move(host);
+    return i.host;
+  }
   if (needs_another_device(*this)) {
     std::span<const std::byte> there = to(Device::default_name()).bytes();
     i.host.assign(there.begin(), there.end());

@@ -27,4 +27,13 @@ BoundVariable Variable::bind(int64_t value) const {
   return BoundVariable(UOpRef(p.after({p.store(UOp::constant(value))})), value);
 }
 
+Tensor with_values(const Tensor& t) {
+  GraphScope g;
+  const Shape sh = t.shape();
+  if (!sh.symbolic()) return t;
+  Shape now;
+  for (const SInt& n : sh) now.push_back(ops::value_of(n));
+  return t.shrink_to(now);
+}
+
 }  // namespace tg

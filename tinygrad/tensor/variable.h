@@ -39,4 +39,7 @@ class Variable {
   int64_t vmin_, vmax_;
 };
 
+/// The elements there are with the values of the variables: a view whose sizes are numbers. ShapeError where a variable has no value.
+Tensor with_values(const Tensor& t);
+
 }  // namespace tg
