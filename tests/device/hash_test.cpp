@@ -1,0 +1,40 @@
+/// \file Hashes of many blocks: values from Python's hashlib, and what they cost to compile.
+#include <gtest/gtest.h>
+
+#include <iomanip>
+#include <sstream>
+
+#include "tinygrad/engine/counters.h"
+#include "tinygrad/tinygrad.h"
+
+namespace tg {
+namespace {
+Tensor bytes(int64_t n) {
+  std::vector<uint8_t> v(static_cast<size_t>(n));
+  for (size_t i = 0; i < v.size(); i++) v[i] = static_cast<uint8_t>(i * 7 % 251);
+  return Tensor::from(v);
+}
+std::string hex(const Tensor& t) {
+  std::ostringstream os;
+  for (uint8_t b : t.to_vector<uint8_t>()) os << std::hex << std::setw(2) << std::setfill('0') << int{b};
+  return os.str();
+}
+
+TEST(Hash, OneKernelForAllBlocks) {
+  Tensor one = bytes(135).realize(), many = bytes(1000).realize();
+  EXPECT_EQ(hex(one.keccak()), "713005dad210411e71a4ca86fcb0227ca420826265236bd074c7c051f9749c05");
+  const int64_t compiled = GlobalCounters::compiled, kernels = GlobalCounters::kernels;
+  EXPECT_EQ(hex(many.keccak()), "5fb531fe026618353eb601c3b227d68d6f935b8fb59177a76ad484ada72b7e32");
+  EXPECT_LE(GlobalCounters::kernels - kernels, 4);
+  EXPECT_LE(GlobalCounters::compiled - compiled, 4);
+}
+TEST(Hash, RowsOfBlocks) {
+  EXPECT_EQ(hex(bytes(2000).reshape(2, 1000).keccak("shake_128")), "5c309506792c1ac87cd838b0f16ee9861c26bfdd788292716505539afc1ddc1b");
+}
+TEST(Hash, OfAMebibyte) {
+  Tensor x = (Tensor::arange(1 << 20) % 251).cast(dtypes::uint8);
+  EXPECT_EQ(hex(x.hash()), "1d6dace48f0ef4697953fb2a4161836c");
+}
+
+}  // namespace
+}  // namespace tg
