@@ -59,6 +59,7 @@ class Scheduled : public testing::TestWithParam<Recorded> {};
 
 TEST_P(Scheduled, MatchesPyTorch) {
   const Recorded& r = GetParam();
+  if (r.name.starts_with("keccak")) GTEST_SKIP() << "a kernel written by hand: only devices run it";
   auto it = op_cases().find(r.name);
   ASSERT_NE(it, op_cases().end());
   Tensors in;

@@ -48,6 +48,10 @@ const PatternMatcher<>& late_table(OpSet ops);
 // ---- single decompositions. `fma`: MULACC may be used inside. float16: through float32 ----
 /// 2^x of a float; at most 1.25 ulp off, exact on integers, denormal results are rounded once.
 UOp decompose_exp2(UOp x, bool fma);
+/// y where x is y / ln 2 in the making (then 2^x is e^y), or nothing; y where x is pi / 2 + y or pi / 2 - y (then sin x is cos y), or nothing.
+/// Computed from y neither loses what rounding x would.
+UOp natural_exponent(UOp x);
+UOp cosine_argument(UOp x);
 /// log2(x); at most 1.4 ulp off, exact on powers of two; log2(+-0) = -inf, NaN for negative numbers.
 UOp decompose_log2(UOp x, bool fma);
 /// sin(x) for every finite x, however large: float32 at most 0.51 ulp off, float64 at most 2; NaN for infinities.

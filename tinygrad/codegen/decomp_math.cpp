@@ -3,13 +3,14 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <vector>
 
 #include "tinygrad/codegen/decomp.h"
 
 namespace tg {
 namespace {
-constexpr double kInf = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInf = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN(), kLn2 = std::numbers::ln2;
 
 /// What the formulas need to know of float32 and float64.
 struct Format {
@@ -64,6 +65,13 @@ constexpr int32_t kInversePi26[] = {
     0x17fa8b5, 0x3527bac, 0x1faf97c, 0x17b3d07, 0xe7de29,  0x1292ea6, 0x2fed7ec, 0x11f8d5d, 0x21580c,  0x3046fc7, 0x2daeafc, 0xcfbc20,
 };
 
+/// p * 2^n in two products: the first is exact, the second overflows or becomes denormal in one rounding.
+UOp scaled(UOp p, UOp n, const Format& f) {
+  UOp half = n >> ConstValue(1);
+  auto power = [&](UOp k) { return ((k + ConstValue(f.bias)) << ConstValue(f.mantissa)).bitcast(f.type); };
+  return p * power(half) * power(n - half);
+}
+
 /// 2^(x + rest); `rest` is below the last place of x.
 UOp exp2_of(UOp x, bool fma, UOp rest = {}) {
   const Format& f = format(x.dtype());
@@ -77,10 +85,25 @@ UOp exp2_of(UOp x, bool fma, UOp rest = {}) {
   n = n + ConstValue(-magic_bits);
   if (rest) r = r + rest;
   UOp p = muladd(r, polynomial(r, single ? std::span<const double>(kExp2f) : std::span<const double>(kExp2), fma), r.const_like(1.0), fma);
-  // Two factors: the first product is exact, the second overflows or becomes denormal in one rounding.
-  UOp half = n >> ConstValue(1);
-  auto power = [&](UOp k) { return ((k + ConstValue(f.bias)) << ConstValue(f.mantissa)).bitcast(f.type); };
-  return p * power(half) * power(n - half);
+  return scaled(p, n, f);
+}
+
+/// e^x, from n ln 2 + r with |r| <= ln 2 / 2: what a product x / ln 2 rounds off would be an error of n ulp.
+UOp exp_of(UOp x, bool fma) {
+  const Format& f = format(x.dtype());
+  const bool single = f.type == dtypes::float32;
+  const double lowest = single ? -104.7 : -746, highest = single ? 89.5 : 711;
+  x = (x < x.const_like(lowest)).where(x.const_like(lowest), x);
+  x = (x.const_like(highest) < x).where(x.const_like(highest), x);
+  UOp t = muladd(x, x.const_like(1 / kLn2), x.const_like(f.magic), fma), whole = t + ConstValue(-f.magic);
+  // ln 2 in two parts, the first so short that its product with n is exact.
+  const double high = single ? 0x1.62e4p-1 : 0x1.62e42feep-1, low = single ? 0x1.7f7d1cf79abcap-20 : 0x1.a39ef35793c76p-33;
+  UOp r = muladd(whole, x.const_like(-low), muladd(whole, x.const_like(-high), x, fma), fma);
+  const int64_t magic_bits = single ? std::bit_cast<int32_t>(static_cast<float>(f.magic)) : std::bit_cast<int64_t>(f.magic);
+  std::vector<double> c(single ? std::begin(kExp2f) : std::begin(kExp2), single ? std::end(kExp2f) : std::end(kExp2));
+  double scale = 1;
+  for (double& v : c) v *= scale /= kLn2;
+  return scaled(muladd(r, polynomial(r, c, fma), r.const_like(1.0), fma), t.bitcast(f.bits) + ConstValue(-magic_bits), f);
 }
 
 UOp log2_of(UOp x, bool fma) {
@@ -191,6 +214,12 @@ struct Turns {
     lost = lost + (part - (next - sum));
     sum = next;
   }
+  /// A quarter of a turn more: the sine becomes the cosine.
+  void quarter() {
+    UOp half = sum.const_like(0.5), next = sum + half, added = next - sum;
+    lost = lost + ((sum - (next - added)) + (half - added));
+    sum = next;
+  }
   /// Takes the nearest integer out of the sum.
   void reduce() {
     const Format& f = format(dtypes::float64);
@@ -201,19 +230,20 @@ struct Turns {
   UOp negate_if_odd(UOp s) const { return UOp::alu(Ops::XOR, {s.bitcast(parity.dtype()), parity << ConstValue(63)}).bitcast(s.dtype()); }
 };
 
-UOp sin_float(UOp x, bool fma) {
+UOp sin_float(UOp x, bool cosine, bool fma) {
   UOp wide = x.cast(dtypes::float64);
   Turns t;
   for (double piece : kInversePi29) t.add(wide, wide.const_like(piece), fma);
+  if (cosine) t.quarter();
   t.reduce();
   UOp r = (t.sum + t.lost) * ConstValue(0x1.921fb54442d18p+1), z = r * r;
   UOp s = t.negate_if_odd(muladd(r * z, polynomial(z, kSinf, fma), r, fma)).cast(dtypes::float32);
-  return x.eq(x.const_like(0.0)).where(x, s);  // keeps -0
+  return cosine ? s : x.eq(x.const_like(0.0)).where(x, s);  // keeps -0
 }
 
 /// Of the 48 pieces of 1/pi only those matter whose product with x is no even integer and not below the last place of the result: eight, from the
 /// `first` on that the exponent tells. They are moved to the front by halving shifts, as in a barrel shifter.
-UOp sin_double(UOp x, bool fma) {
+UOp sin_double(UOp x, bool cosine, bool fma) {
   constexpr int kPieces = 28, kUsed = 8, kMoved = 20;  // a large x is scaled down by 2^(26 * 20), the pieces up
   const Format& f = format(dtypes::float64);
   UOp large = x.const_like(0x1p600) < magnitude(x, f);
@@ -243,6 +273,7 @@ UOp sin_double(UOp x, bool fma) {
       t.add(half, pieces[static_cast<size_t>(i)], fma);
       if (i < 4) t.reduce();  // the integer part ends in these; next to a multiple of pi the sum then stays exact
     }
+  if (cosine) t.quarter();
   t.reduce();
   // pi * (g + rest) as r + tail.
   UOp g = t.sum + t.lost, rest = t.lost - (g - t.sum), front = leading(g), back = g - front;
@@ -251,7 +282,8 @@ UOp sin_double(UOp x, bool fma) {
   UOp tail = ((front * ConstValue(kPiFront) - r) + front * ConstValue(kPiBack) + back * ConstValue(kPiFront)) + back * ConstValue(kPiBack);
   tail = tail + g * ConstValue(kPiLow) + rest * ConstValue(kPi);
   UOp z = r * r, s = r + (r * z * polynomial(z, kSin, fma) + tail * (z * ConstValue(-0.5) + ConstValue(1.0)));
-  return (magnitude(x, f) < x.const_like(0x1p-26)).where(x, t.negate_if_odd(s));
+  s = t.negate_if_odd(s);
+  return cosine ? s : (magnitude(x, f) < x.const_like(0x1p-26)).where(x, s);
 }
 
 template <class F> UOp through_float32(UOp x, F&& f) {
@@ -260,14 +292,31 @@ template <class F> UOp through_float32(UOp x, F&& f) {
 }
 }  // namespace
 
+UOp natural_exponent(UOp x) {
+  if (!x.is(Ops::MUL) || !x.src(1).is_const() || !x.dtype().is_float()) return {};
+  int power;
+  const double factor = x.src(1).const_float() / truncate_float(1 / kLn2, x.dtype());
+  if (!std::isfinite(factor) || std::abs(std::frexp(factor, &power)) != 0.5) return {};
+  return factor == 1 ? x.src(0) : x.src(0) * ConstValue(factor);
+}
+UOp cosine_argument(UOp x) {
+  if (!x.is(Ops::ADD) || !x.src(1).is_const() || !x.dtype().is_float()) return {};
+  if (x.src(1).const_float() != truncate_float(std::numbers::pi / 2, x.dtype())) return {};
+  UOp v = x.src(0);
+  return v.is(Ops::NEG) || (v.is(Ops::MUL) && v.src(1).is_const() && v.src(1).const_float() == -1) ? v.src(0) : v;
+}
+
 UOp decompose_exp2(UOp x, bool fma) {
+  if (UOp v = natural_exponent(x); v && x.dtype() != dtypes::float16) return exp_of(v, fma);
   return through_float32(x, [&](UOp v) { return exp2_of(v, fma); });
 }
 UOp decompose_log2(UOp x, bool fma) {
   return through_float32(x, [&](UOp v) { return log2_of(v, fma); });
 }
 UOp decompose_sin(UOp x, bool fma) {
-  return through_float32(x, [&](UOp v) { return v.dtype() == dtypes::float32 ? sin_float(v, fma) : sin_double(v, fma); });
+  const UOp turned = cosine_argument(x);
+  return through_float32(turned ? turned : x,
+                         [&](UOp v) { return v.dtype() == dtypes::float32 ? sin_float(v, bool(turned), fma) : sin_double(v, bool(turned), fma); });
 }
 
 UOp decompose_pow(UOp x, UOp y, bool fma) {

@@ -1,5 +1,6 @@
 /// \file Tables of decompositions: integer division, threefry, simple operations, late forms.
 #include <mutex>
+#include <numbers>
 #include <unordered_map>
 
 #include "tinygrad/codegen/decomp.h"
@@ -46,6 +47,10 @@ UOp lower_floordiv(UOp u) {
 UOp lower_floormod(UOp u) {
   UOp x = u.src(0), y = u.src(1);
   const DType d = u.dtype();
+  if (d.is_float()) {
+    UOp r = UOp::alu(CMOD, {x, y}), zero = r.const_like(0.0);
+    return (r.ne(zero) & (r < zero).ne(y < zero)).where(r + y, r);
+  }
   if (!d.is_int() || d.is_weak()) return {};
   if (y.is_const() && is_power_of_two(y.const_int())) return x & ConstValue(y.const_int() - 1);
   UOp r = UOp::alu(CMOD, {x, y});
@@ -183,7 +188,7 @@ const PatternMatcher<>& pm_lower_divmod() {
     rule(u = node<FLOORDIV>(), [](U u) { return lower_floordiv(u); }),
     rule(u = node<FLOORMOD>(), [](U u) { return lower_floormod(u); }),
     rule(op<CDIV>(x, n0), [](X x, N0 n) { return lower_cdiv(x, n); }),
-    rule(op<CMOD>(x, n0), [](X x, N0 n) { return lower_cmod(x, n); }),
+    rule(op<CMOD>(x, n0), [](X x, N0 n) { return x.dtype().is_int() ? lower_cmod(x, n) : UOp(); }),
   });
   // clang-format on
   return t;
@@ -220,6 +225,27 @@ UOp decompose_threefry(UOp counter, UOp key) {
   return (b.cast(uint64) << ConstValue(32)) | a.cast(uint64);
 }
 
+namespace {
+// e^x and cos x on a target that has EXP2 and SIN itself: with an argument that is not rounded.
+UOp widen_exp2(UOp x) {
+  UOp v = x.dtype() == dtypes::float32 ? natural_exponent(x) : UOp();
+  return v ? UOp::alu(EXP2, {v.cast(dtypes::float64) * ConstValue(std::numbers::log2e)}).cast(dtypes::float32) : UOp();
+}
+UOp widen_sin(UOp x) {
+  UOp v = cosine_argument(x);
+  if (!v) return {};
+  UOp half = UOp::alu(SIN, {v.cast(dtypes::float64) * ConstValue(0.5)});
+  return (half * half * ConstValue(-2.0) + ConstValue(1.0)).cast(x.dtype());
+}
+const PatternMatcher<>& pm_widen() {
+  static const PatternMatcher<> t{
+      rule(op<EXP2>(f), [](F f) { return widen_exp2(f); }),
+      rule(op<SIN>(f), [](F f) { return widen_sin(f); }),
+  };
+  return t;
+}
+}  // namespace
+
 UOp decompose_ops(UOp sink, OpSet ops) { return graph_rewrite(sink, op_decompositions(ops), {.name = "decompose operations"}); }
 UOp late_patterns(UOp sink, OpSet ops) { return graph_rewrite(sink, late_table(ops), {.name = "late operations"}); }
 
@@ -227,6 +253,7 @@ UOp lower_to_target(UOp sink, const Renderer& renderer, OpSet ops, DTypeSet emul
   sink = decompose_longs(sink, renderer, emulated);
   sink = lower_index_dtype(sink);
   sink = decompose_dtypes(sink, renderer, emulated);
+  if (ops.has(EXP2) && ops.has(SIN) && renderer.supports(dtypes::float64)) sink = graph_rewrite(sink, pm_widen(), {.name = "widen arguments"});
   sink = decompose_ops(sink, ops);
   return late_patterns(sink, ops);
 }

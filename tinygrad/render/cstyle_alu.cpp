@@ -154,7 +154,7 @@ CStyleWriter::Expr CStyleWriter::alu(UOp u, const std::vector<Expr>& s, int lane
     case Ops::SHL:
     case Ops::SHR: return shift(u, s[0], s[1], lanes);
     case Ops::CDIV:
-    case Ops::CMOD: return divide(u, s[0], s[1], lanes);
+    case Ops::CMOD: return d.is_float() ? math("fmod", d, lanes, {&s[0], &s[1]}) : divide(u, s[0], s[1], lanes);
     case Ops::NEG: return negate(s[0], d, lanes);
     case Ops::SQRT: return math("sqrt", d, lanes, {&s[0]});
     case Ops::TRUNC: return d.is_float() ? math("trunc", d, lanes, {&s[0]}) : s[0];
@@ -280,10 +280,11 @@ std::string CStyleWriter::math_helper(const char* what, DType d, int lanes, int 
   const std::string name = std::string(what) + "_" + tag(d, lanes), t = type(d, lanes), builtin = std::string("__builtin_elementwise_") + what;
   if (!helper(name)) return name;
   const Expr a{"a[i]", kPostfix, false, {}}, b{"b[i]", kPostfix, false, {}}, c{"c[i]", kPostfix, false, {}};
-  const std::string one = args == 1 ? math(what, d, 1, {&a}).text : math(what, d, 1, {&a, &b, &c}).text;
-  helper_text(t + " " + name + "(" + t + " a" + (args == 1 ? "" : ", " + t + " b, " + t + " c") + ")",
-              "#if __has_builtin(" + builtin + ")\n  return " + builtin + (args == 1 ? "(a)" : "(a, b, c)") + ";\n#else\n  for (int i = 0; i < " +
-                  std::to_string(lanes) + "; i++) a[i] = " + one + ";\n  return a;\n#endif\n");
+  const std::string one = (args == 1 ? math(what, d, 1, {&a}) : args == 2 ? math(what, d, 1, {&a, &b}) : math(what, d, 1, {&a, &b, &c})).text;
+  const std::string rest = args == 1 ? "" : args == 2 ? ", b" : ", b, c";
+  helper_text(t + " " + name + "(" + t + " a" + (args == 1 ? "" : ", " + t + " b") + (args == 3 ? ", " + t + " c" : "") + ")",
+              "#if __has_builtin(" + builtin + ")\n  return " + builtin + "(a" + rest + ");\n#else\n  for (int i = 0; i < " + std::to_string(lanes) +
+                  "; i++) a[i] = " + one + ";\n  return a;\n#endif\n");
   return name;
 }
 

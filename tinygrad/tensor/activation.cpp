@@ -2,27 +2,36 @@
 #include <cmath>
 #include <numbers>
 
+#include "tinygrad/tensor/elementary.h"
 #include "tinygrad/tensor/impl.h"
 
 namespace tg {
 using namespace tensor_detail;
 
+namespace {
+/// Where an activation keeps its argument. NaN is kept.
+Tensor positive(const Tensor& x) { return x.dtype().is_float() ? (x > 0) | x.isnan() : x > 0; }
+/// relu, and no more than `limit`; the gradient of what is cut is 0.
+Tensor ramp(const Tensor& x, double limit) { return (x >= limit).where(limit, x.relu()); }
+/// x above 0, below it what f makes of the negative x; 0 and NaN go to f too.
+template <class F> Tensor bent(const Tensor& x, F&& f) {
+  Tensor up = x > 0;
+  return up.where(x, f(up.where(0.0, x)));
+}
+}  // namespace
+
 // Not maximum(0): the gradient at 0 is 0, not one half.
 Tensor Tensor::relu() const {
   OpScope s;
-  return s((*this > 0).where(*this, 0));
+  return s(positive(*this).where(*this, 0));
 }
 Tensor Tensor::relu6() const {
   OpScope s;
-  return s(relu() - (*this - 6).relu());
+  return s(ramp(*this, 6));
 }
 Tensor Tensor::sigmoid() const {
   OpScope s;
   return s((1 + (*this * (-1 / std::numbers::ln2)).exp2()).reciprocal());
-}
-Tensor Tensor::tanh() const {
-  OpScope s;
-  return s(2.0 * (2.0 * *this).sigmoid() - 1.0);
 }
 Tensor Tensor::silu() const {
   OpScope s;
@@ -35,19 +44,20 @@ Tensor Tensor::quick_gelu() const {
 Tensor Tensor::gelu(bool tanh_approximation) const {
   OpScope s;
   if (!tanh_approximation) return s(0.5 * *this * (1.0 + (*this * (1 / std::numbers::sqrt2)).erf()));
-  return s(0.5 * *this * (1 + (std::sqrt(2 / std::numbers::pi) * (*this + 0.044715 * pow(3))).tanh()));
+  // (1 + tanh(u)) / 2 is the sigmoid of 2 u.
+  return s(*this * (2 * std::sqrt(2 / std::numbers::pi) * (*this + 0.044715 * pow(3))).sigmoid());
 }
 Tensor Tensor::elu(double alpha) const {
   OpScope s;
-  return s(relu() - alpha * (1 - exp()).relu());
+  return s(bent(*this, [&](const Tensor& v) { return alpha * expm1_of_negative(v); }));
 }
 Tensor Tensor::celu(double alpha) const {
   OpScope s;
-  return s(maximum(0) + (alpha * ((*this / alpha).exp() - 1)).minimum(0));
+  return s(bent(*this, [&](const Tensor& v) { return alpha * expm1_of_negative(v / alpha); }));
 }
 Tensor Tensor::selu(double alpha, double gamma) const {
   OpScope s;
-  return s(gamma * (*this >= 0).where(*this, alpha * (exp() - 1)));
+  return s(gamma * bent(*this, [&](const Tensor& v) { return alpha * expm1_of_negative(v); }));
 }
 Tensor Tensor::leaky_relu(double slope) const {
   OpScope s;
@@ -59,12 +69,11 @@ Tensor Tensor::hardtanh(double lo, double hi) const {
 }
 Tensor Tensor::hardsigmoid(double alpha, double beta) const {
   OpScope s;
-  Tensor line = alpha * *this + beta;
-  return s(line.relu() - (line - 1).relu());
+  return s(ramp(alpha * *this + beta, 1));
 }
 Tensor Tensor::hardswish() const {
   OpScope s;
-  return s(*this * (*this + 3).relu6() * (1.0 / 6));
+  return s(*this * ((*this + 3).relu6() * (1.0 / 6)));
 }
 Tensor Tensor::softplus(double beta) const {
   OpScope s;

@@ -62,19 +62,7 @@ Tensor unary(Ops alu, const Tensor& t, const char* op) {
   UOp u = uop_of(t, op);
   return s(UOp::alu(alu, {ops::cast(u, least_upper_float(u.dtype()))}));
 }
-/// The value as a float, and the type to compute in: at least float32.
-std::pair<Tensor, DType> wide(const Tensor& t, const char* op) {
-  UOp u = uop_of(t, op);
-  Tensor x = t.cast(least_upper_float(u.dtype()));
-  return {x, x.dtype().is_weak() ? x.dtype() : least_upper_dtype(x.dtype(), dtypes::float32)};
-}
-constexpr double kLn2 = std::numbers::ln2, kHalfPi = std::numbers::pi / 2;
-
-Tensor polynomial(const Tensor& x, std::initializer_list<double> c) {
-  Tensor r;
-  for (double k : c) r = r.defined() ? r * x + k : Tensor(k);
-  return r;
-}
+constexpr double kLn2 = std::numbers::ln2;
 }  // namespace
 
 // ---- arithmetic ----
@@ -127,13 +115,13 @@ Tensor Tensor::trunc_div(const Tensor& o) const {
 Tensor Tensor::mod(const Tensor& o) const {
   OpScope s;
   auto [x, y] = operands(*this, o, "mod");
-  if (x.dtype().is_int()) return s(UOp::alu(Ops::FLOORMOD, {x, y}));
+  if (!x.dtype().is_bool()) return s(UOp::alu(Ops::FLOORMOD, {x, y}));
   return s(*this - floor_div(o) * o);
 }
 Tensor Tensor::fmod(const Tensor& o) const {
   OpScope s;
   auto [x, y] = operands(*this, o, "fmod");
-  if (x.dtype().is_int()) return s(UOp::alu(Ops::CMOD, {x, y}));
+  if (!x.dtype().is_bool()) return s(UOp::alu(Ops::CMOD, {x, y}));
   return s(*this - trunc_div(o) * o);
 }
 Tensor Tensor::minimum(const Tensor& o) const {
@@ -193,13 +181,14 @@ Tensor Tensor::eq(const Tensor& o) const {
   OpScope s;
   return s(ne(o).logical_not());
 }
+// Of floats "not greater" is no "less or equal": both are false of NaN.
 Tensor Tensor::le(const Tensor& o) const {
   OpScope s;
-  return s(gt(o).logical_not());
+  return s(dtype().is_float() || o.dtype().is_float() ? lt(o) | eq(o) : gt(o).logical_not());
 }
 Tensor Tensor::ge(const Tensor& o) const {
   OpScope s;
-  return s(lt(o).logical_not());
+  return s(dtype().is_float() || o.dtype().is_float() ? gt(o) | eq(o) : lt(o).logical_not());
 }
 Tensor Tensor::logical_not() const {
   OpScope s;
@@ -261,16 +250,6 @@ Tensor Tensor::rsqrt() const {
   OpScope s;
   return s(sqrt().reciprocal());
 }
-Tensor Tensor::cos() const {
-  OpScope s;
-  auto [x, d] = wide(*this, "cos");
-  return s((kHalfPi - x.cast(d)).sin().cast(x.dtype()));
-}
-Tensor Tensor::exp() const {
-  OpScope s;
-  auto [x, d] = wide(*this, "exp");
-  return s((x.cast(d) * (1 / kLn2)).exp2().cast(x.dtype()));
-}
 Tensor Tensor::log() const {
   OpScope s;
   return s(log2() * kLn2);
@@ -278,10 +257,6 @@ Tensor Tensor::log() const {
 Tensor Tensor::log10() const {
   OpScope s;
   return s(log2() * std::log10(2.0));
-}
-Tensor Tensor::tan() const {
-  OpScope s;
-  return s(sin() / cos());
 }
 Tensor Tensor::square() const {
   OpScope s;
@@ -330,47 +305,6 @@ Tensor Tensor::round() const {
   Tensor up = (fraction > 0.5) | ((fraction == 0.5) & (half.trunc() != half));
   return s(up.where(whole + (*this < 0).where(-1.0, 1.0), whole));
 }
-Tensor Tensor::asin() const {
-  OpScope s;
-  Tensor a = abs();  // Abramowitz and Stegun 4.4.46
-  Tensor p = polynomial(a, {-0.0012624911, 0.0066700901, -0.0170881256, 0.0308918810, -0.0501743046, 0.0889789874, -0.2145988016, 1.5707963050});
-  return s(sign() * (kHalfPi - (1 - a).sqrt() * p));
-}
-Tensor Tensor::acos() const {
-  OpScope s;
-  return s(kHalfPi - asin());
-}
-Tensor Tensor::atan() const {
-  OpScope s;
-  return s((*this / (1 + square()).sqrt()).asin());
-}
-Tensor Tensor::sinh() const {
-  OpScope s;
-  return s((exp() - neg().exp()) * 0.5);
-}
-Tensor Tensor::cosh() const {
-  OpScope s;
-  return s((exp() + neg().exp()) * 0.5);
-}
-Tensor Tensor::asinh() const {
-  OpScope s;
-  return s((*this + (square() + 1).sqrt()).log());
-}
-Tensor Tensor::acosh() const {
-  OpScope s;
-  return s((*this + (square() - 1).sqrt()).log());
-}
-Tensor Tensor::atanh() const {
-  OpScope s;
-  return s(((1 + *this) / (1 - *this)).log() * 0.5);
-}
-Tensor Tensor::erf() const {
-  OpScope s;
-  Tensor t = 1.0 / (1.0 + 0.3275911 * abs());  // Abramowitz and Stegun 7.1.26
-  Tensor p = polynomial(t, {1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592});
-  return s(sign() * (1.0 - t * p * (-square()).exp()));
-}
-
 // ---- functions of two ----
 
 Tensor Tensor::copysign(const Tensor& o) const {
@@ -380,11 +314,6 @@ Tensor Tensor::copysign(const Tensor& o) const {
   Tensor negative = b < 0;
   if (y.dtype().is_float()) negative = negative | (b.reciprocal() < 0);  // -0
   return s(negative.where(-mag, mag));
-}
-Tensor Tensor::logaddexp(const Tensor& o) const {
-  OpScope s;
-  Tensor m = maximum(o);
-  return s(((*this - m).exp() + (o - m).exp()).log() + m);
 }
 Tensor Tensor::lerp(const Tensor& end, const Tensor& weight) const {
   OpScope s;

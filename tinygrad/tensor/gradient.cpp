@@ -181,6 +181,9 @@ const PatternMatcher<Grads>& pm_gradient() {
     rule(u = op<POW>(x, y),          [](Up c, U u, X x, Y y) -> Grads { return grad_pow(c.g, u, x, y); }),
     rule(op<WHERE>(a, x, y),         [](Up c, A a, X, Y) -> Grads { return {UOp(), a.where(c.g, zero_like(c.g)), a.where(zero_like(c.g), c.g)}; }),
     rule(any_of(CMPLT | CMPNE | CMPEQ, x, y), [](X, Y) -> Grads { return {UOp(), UOp()}; }),
+    // f(x, y) = x - k * y for a whole k.
+    rule(when(u = any_of(CMOD | FLOORMOD, x, y), [](UOp r) { return r.dtype().is_float(); }),
+                                     [](Up c, U u, X x, Y y) -> Grads { return {c.g, c.g * ((u - x) * recip(y))}; }),
     rule(u = op<REDUCE>(x),          [](Up c, U u, X x) -> Grads { return grad_reduce(c.g, u, x); }),
     rule(op<CONTIGUOUS>(x),          [](Up c, X) -> Grads { return {c.g}; }),
     rule(op<CONTIGUOUS_BACKWARD>(x), [](Up c, X) -> Grads { return {UOp::make(CONTIGUOUS, c.g.dtype(), {c.g})}; }),

@@ -159,6 +159,7 @@ template <class E> EvalLoop float_loop(Ops op) {
     case Ops::MAX: return binary<E>([](C a, C b) { return fmax_nan(a, b); });
     case Ops::POW: return binary<E>([](C a, C b) { return static_cast<C>(std::pow(static_cast<double>(a), static_cast<double>(b))); });
     case Ops::FLOORDIV: return binary<E>([](C a, C b) { return std::floor(a / b); });
+    case Ops::CMOD: return binary<E>([](C a, C b) { return std::fmod(a, b); });
     case Ops::FLOORMOD:
       return binary<E>([](C a, C b) {
         C r = std::fmod(a, b);

@@ -80,6 +80,7 @@ Bounds alu_bounds(UOp u, const auto& get) {
     case Ops::FLOORDIV: return b().lo > 0 || b().hi < 0 ? corners(a(), b(), floordiv) : full;
     case Ops::CDIV: return b().lo > 0 || b().hi < 0 ? corners(a(), b(), [](int128 x, int128 y) { return x / y; }) : full;
     case Ops::FLOORMOD:
+      if (u.dtype().is_float()) return full;
       if (b().lo > 0) {
         if (a().lo >= 0 && a().hi < b().lo) return a();
         if (b().is_const() && floordiv(a().lo, b().lo) == floordiv(a().hi, b().lo)) {
@@ -90,7 +91,7 @@ Bounds alu_bounds(UOp u, const auto& get) {
       }
       return b().hi < 0 ? Bounds{b().lo + 1, 0} : full;
     case Ops::CMOD:
-      if (b().lo <= 0) return full;
+      if (b().lo <= 0 || u.dtype().is_float()) return full;
       if (a().lo >= 0) return a().hi < b().lo ? a() : Bounds{0, std::min(a().hi, b().hi - 1)};
       return {std::max(a().lo, -(b().hi - 1)), a().hi <= 0 ? 0 : std::min(a().hi, b().hi - 1)};
     case Ops::SHL:

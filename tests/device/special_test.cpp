@@ -1,0 +1,101 @@
+/// \file Functions of floats where the range ends: next to zero, large, infinite, NaN. Reference values: special_reference.py.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "tinygrad/tinygrad.h"
+
+namespace tg {
+namespace {
+constexpr double kInf = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
+using Table = std::vector<std::pair<std::string, std::vector<double>>>;
+#include "special_reference.inc"
+
+using Function = Tensor (*)(const Tensor&);
+const std::map<std::string, Function>& functions() {
+#define TG_F(name) {#name, [](const Tensor& t) { return t.name(); }}
+  static const std::map<std::string, Function> all{
+      TG_F(exp),        TG_F(exp2),        TG_F(log),
+      TG_F(log2),       TG_F(log10),       TG_F(sqrt),
+      TG_F(rsqrt),      TG_F(reciprocal),  TG_F(sin),
+      TG_F(cos),        TG_F(tan),         TG_F(asin),
+      TG_F(acos),       TG_F(atan),        TG_F(sinh),
+      TG_F(cosh),       TG_F(tanh),        TG_F(asinh),
+      TG_F(acosh),      TG_F(atanh),       TG_F(erf),
+      TG_F(floor),      TG_F(ceil),        TG_F(trunc),
+      TG_F(round),      TG_F(sign),        TG_F(abs),
+      TG_F(square),     TG_F(relu),        TG_F(relu6),
+      TG_F(celu),       TG_F(elu),         TG_F(silu),
+      TG_F(leaky_relu), TG_F(hardsigmoid), TG_F(hardswish),
+      TG_F(sigmoid),    TG_F(softplus),    TG_F(softsign),
+      TG_F(mish),       TG_F(logsigmoid),  {"hardtanh", [](const Tensor& t) { return t.hardtanh(); }},
+  };
+#undef TG_F
+  return all;
+}
+
+void expect_close(const std::string& name, double x, double got, double want, double relative, double absolute) {
+  if (std::isnan(want)) {
+    EXPECT_TRUE(std::isnan(got)) << name << "(" << x << ") is " << got;
+  } else if (got != want) {
+    EXPECT_NEAR(got, want, std::isinf(want) ? 0 : relative * std::abs(want) + absolute) << name << "(" << x << ")";
+  }
+}
+void check(const Table& table, DType d, double relative, double absolute) {
+  Tensor x = Tensor::from(kPoints, {.dtype = d}).realize();
+  for (const auto& [name, want] : table) {
+    std::vector<double> got = functions().at(name)(x).to_vector<double>();
+    for (size_t i = 0; i < want.size(); i++) expect_close(name, kPoints[i], got[i], want[i], relative, absolute);
+  }
+}
+TEST(Special, Functions) { check(kFunctions, dtypes::float32, 1e-6, 1e-44); }
+TEST(Special, FunctionsOfDoubles) { check(kFunctionsDouble, dtypes::float64, 1e-13, 1e-300); }
+// x * sigmoid(x) overflows inside where the result is below the least normal number.
+TEST(Special, Activations) { check(kActivations, dtypes::float32, 1e-6, 1.2e-38); }
+
+TEST(Special, Remainders) {
+  const std::pair<DType, const Table*> types[] = {{dtypes::float32, &kModulo_float32},
+                                                  {dtypes::float64, &kModulo_float64},
+                                                  {dtypes::float16, &kModulo_float16},
+                                                  {dtypes::bfloat16, &kModulo_bfloat16}};
+  for (auto& [d, table] : types) {
+    const auto &a = (*table)[0].second, &b = (*table)[1].second;
+    Tensor x = Tensor::from(a, {.dtype = d}).realize(), y = Tensor::from(b, {.dtype = d}).realize();
+    const std::vector<double> got[] = {x.fmod(y).to_vector<double>(), (x % y).to_vector<double>()};
+    for (size_t k = 0; k < 2; k++)
+      for (size_t i = 0; i < a.size(); i++) {
+        const double want = (*table)[k + 2].second[i], g = got[k][i];
+        EXPECT_TRUE(g == want ? std::signbit(g) == std::signbit(want) : std::isnan(g) && std::isnan(want))
+            << d << " " << (*table)[k + 2].first << "(" << a[i] << ", " << b[i] << ") is " << g << ", expected " << want;
+      }
+  }
+  Tensor x({5.5f, -5.5f}), y({3.f, 2.f});
+  Tensors g = (x % y).sum().gradient({x, y});
+  EXPECT_EQ(g[0].to_vector<float>(), (std::vector<float>{1, 1}));
+  EXPECT_EQ(g[1].to_vector<float>(), (std::vector<float>{-1, 3})) << "minus the whole quotient";
+}
+
+TEST(Special, ComparisonsOfNaN) {
+  Tensor x({1.f, NAN, INFINITY}), y({NAN, NAN, INFINITY});
+  EXPECT_EQ((x <= y).to_vector<int>(), (std::vector<int>{0, 0, 1}));
+  EXPECT_EQ((x >= y).to_vector<int>(), (std::vector<int>{0, 0, 1}));
+  EXPECT_EQ((x <= 1).to_vector<int>(), (std::vector<int>{1, 0, 0}));
+}
+
+// The branch that is not taken adds nothing to the gradient, not even 0 times infinity.
+TEST(Special, GradientsAreFinite) {
+  const std::vector<float> points{-1e30f, -200.f, -1.f, -0.3f, 0.f, 0.3f, 1.f, 200.f, 1e30f};
+  for (const char* name : {"tanh", "atan", "asinh", "erf", "relu", "relu6", "elu", "celu", "softplus", "hardsigmoid", "hardswish"}) {
+    Tensor x = Tensor::from(points).realize();
+    Tensor g = functions().at(name)(x).sum().gradient({x})[0];
+    for (float v : g.to_vector<float>()) EXPECT_TRUE(std::isfinite(v)) << name;
+  }
+  Tensor x({-1.f, -0.f, 0.f, 2.f});
+  EXPECT_EQ(x.relu().sum().gradient({x})[0].to_vector<float>(), (std::vector<float>{0, 0, 0, 1}));
+  EXPECT_EQ(x.elu().sum().gradient({x})[0].to_vector<float>()[2], 1) << "as exp at 0";
+}
+
+}  // namespace
+}  // namespace tg
