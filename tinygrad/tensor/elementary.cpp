@@ -3,6 +3,7 @@
 #include "tinygrad/tensor/elementary.h"
 
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <span>
 
@@ -149,7 +150,9 @@ Tensor Tensor::asinh() const {
 Tensor Tensor::acosh() const {
   OpScope s;
   Argument a(*this, "acosh");
-  return s(a.result(2.0 * ((a.x - 1.0) * 0.5).sqrt().asinh()));
+  // Of -x with a minus, and no number: as in PyTorch there is a gradient below -1, though no value.
+  Tensor v = 2.0 * ((a.x.abs() - 1.0) * 0.5).sqrt().asinh();
+  return s(a.result(a.x.sign() * v + (a.x < 1).where(std::numeric_limits<double>::quiet_NaN(), 0.0)));
 }
 Tensor Tensor::atanh() const {
   OpScope s;

@@ -23,6 +23,16 @@ UOp eq(UOp a, UOp b) { return a.ne(b).logical_not(); }
 /// max(x, y): the gradient goes to the greater, half to each of two equals.
 UOp max_share(UOp g, UOp x, UOp y) { return (y < x).where(g, eq(x, y).where(g * ConstValue(0.5), zero_like(g))); }
 
+/// cos u. Of u = pi / 2 - y, which is how cos y is written, it is sin y: adding pi / 2 again would round once more.
+UOp cos_of(UOp u) {
+  for (int i : {0, 1}) {
+    UOp c = u.is(Ops::ADD) ? ops::literal_of(u.src(i)) : UOp(), y = c ? u.src(1 - i) : UOp();
+    if (!c || !y.is(Ops::MUL) || std::abs(c.const_float() - std::numbers::pi / 2) > 1e-6) continue;
+    if (UOp minus = ops::literal_of(y.src(1)); minus && minus.const_float() == -1) return UOp::alu(Ops::SIN, {y.src(0)});
+  }
+  return UOp::alu(Ops::SIN, {u * ConstValue(-1.0) + u.const_like(std::numbers::pi / 2)});
+}
+
 Grads grad_pow(UOp g, UOp u, UOp b, UOp e) {
   UOp db = g * eq(e, zero_like(e)).where(zero_like(u), e * UOp::alu(Ops::POW, {b, e + e.const_like(-1)}));
   UOp at_zero = (e < zero_like(e)).where(u.const_like(-std::numeric_limits<double>::infinity()), zero_like(u));
@@ -168,7 +178,7 @@ const PatternMatcher<Grads>& pm_gradient() {
     rule(op<CAST>(x),                [](Up c, X x) -> Grads { return {ops::cast(c.g, x.dtype())}; }),
     rule(op<BITCAST>(x),             [](X) -> Grads { return {UOp()}; }),
     rule(u = op<RECIPROCAL>(x),      [](Up c, U u, X) -> Grads { return {c.g * u * u * ConstValue(-1.0)}; }),
-    rule(op<SIN>(x),                 [](Up c, X x) -> Grads { return {UOp::alu(SIN, {x * ConstValue(-1.0) + x.const_like(std::numbers::pi / 2)}) * c.g}; }),
+    rule(op<SIN>(x),                 [](Up c, X x) -> Grads { return {cos_of(x) * c.g}; }),
     rule(op<LOG2>(x),                [](Up c, X x) -> Grads { return {c.g * recip(x * ConstValue(std::numbers::ln2))}; }),
     rule(u = op<EXP2>(x),            [](Up c, U u, X) -> Grads { return {c.g * u * ConstValue(std::numbers::ln2)}; }),
     rule(u = op<SQRT>(x),            [](Up c, U u, X) -> Grads { return {c.g * recip(u * ConstValue(2.0))}; }),
