@@ -121,6 +121,51 @@ TEST(JitFootgun, DuplicateInputs) {
   EXPECT_THROW(f(x, x.shrink({{0, 2}}).reshape(2)), JitError);
 }
 
+TEST(JitFootgun, ViewWhereWholeStorageWasCaptured) {
+  Tensor rows = Tensor::arange(12).to_float().reshape(6, 2).contiguous().realize();
+  auto f = jit([](const Tensor& a) { return a * 2; });
+  for (int i = 0; i < 2; i++) f(vec(1, 2));
+  for (int64_t i = 0; i < 4; i++) {
+    float k = static_cast<float>(i);
+    EXPECT_EQ(floats(f(rows[i])), (Floats{4 * k, 4 * k + 2})) << "a row with its offset";
+    EXPECT_EQ(floats(f(rows[i].flip(0))), (Floats{4 * k + 2, 4 * k})) << "and turned around";
+    EXPECT_EQ(floats(f(rows.shrink({{1, 2}, {0, 2}}).reshape(2))), (Floats{4, 6}));
+  }
+  EXPECT_EQ(floats(rows)[11], 11);
+}
+
+TEST(JitFootgun, ViewOfAnInputThatIsWrittenOrReturned) {
+  if (!env::JIT) GTEST_SKIP() << "JIT=0 runs the function itself";
+  Tensor rows = Tensor::arange(4).to_float().reshape(2, 2).contiguous().realize();
+  auto write = jit([](Tensor a) { return a.assign(a + 1).realize(); });
+  auto back = jit([](const Tensor& a) { return std::make_pair(a, a + 1); });
+  for (int i = 0; i < 2; i++) write(vec(1, 2)), back(vec(1, 2));
+  EXPECT_THROW(write(rows[1]), JitError) << "a copy would take the write";
+  EXPECT_THROW(back(rows[1]), JitError);
+  EXPECT_EQ(floats(rows), (Floats{0, 1, 2, 3}));
+}
+
+TEST(JitFootgun, AnotherViewThanTheCapturedOne) {
+  Tensor rows = Tensor::arange(12).to_float().reshape(6, 2).contiguous().realize();
+  auto f = jit([](const Tensor& a) { return a + 1; });
+  for (int i = 0; i < 4; i++) EXPECT_EQ(floats(f(rows[2])), (Floats{5, 6})) << "the same view each time";
+  if (env::JIT) EXPECT_THROW(f(rows[3]), JitError);
+  EXPECT_EQ(floats(f(rows[2])), (Floats{5, 6})) << "usable after a refusal";
+}
+
+TEST(JitFootgun, SliceOfStateInside) {
+  Tensor state = Tensor::zeros({4, 2}).contiguous().realize();
+  auto f = jit([&](const Tensor& a) {
+    state.at(Slice(1, 3)) = a + state.at(Slice(0, 2)) + 1;
+    return state(Slice(2, 4)).sum();
+  });
+  for (float k = 1; k < 6; k++) {
+    f(Tensor::full({2, 2}, k).contiguous().realize());
+    EXPECT_EQ(state(1, 0).item<float>(), k + 1);
+    EXPECT_EQ(state(2, 0).item<float>(), k > 1 ? 2 * k + 1 : k + 1) << "the row above as it was before the write";
+  }
+}
+
 TEST(JitFootgun, ConstantInput) {
   auto f = jit([](const Tensor& a) { return a + 1; });
   EXPECT_THROW(f(Tensor(2.f)), JitError);

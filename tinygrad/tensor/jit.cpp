@@ -40,6 +40,11 @@ UOp pattern_of(UOp u, std::vector<std::pair<std::string, int64_t>>* vars) {
     }
   return u.substitute(map);
 }
+/// A pattern of all elements of the storage, in their order.
+bool is_whole(UOp p) {
+  while (p.is(Ops::RESHAPE)) p = p.src(0);
+  return p.is(Ops::PARAM);
+}
 /// A result of a jitted function is its storage: what it was computed from belongs to the call.
 void strip_history(const Tensors& out) {
   GraphScope g;
@@ -281,6 +286,12 @@ Tensors JitCore::run(const JitInputs& in, std::vector<Input> inputs) {
              ", which was captured with ", s.constants[c].second, ": pass a tensor or a bound variable for what changes, or reset()");
   TG_CHECK(JitError, in.constants.size() == s.constants.size(), "[jit] got another number of arguments for ", name_, " than when it was captured");
 
+  // What was captured as whole storage may be given as a part of some: it is copied, unless the function writes to it or returns it.
+  auto copy_of_view = [&](size_t i) {
+    return is_whole(s.patterns[i]) && !replay_->writes_input(i) &&
+           std::none_of(s.outputs.begin(), s.outputs.end(), [&](const Output& o) { return o.kind == Output::kInput && o.index == i; });
+  };
+  std::vector<size_t> views;
   std::optional<GraphScope> g(std::in_place);
   for (size_t i = 0; i < inputs.size(); i++) {
     if (inputs[i].pattern.get() == s.patterns[i].get()) continue;
@@ -291,9 +302,18 @@ Tensors JitCore::run(const JitInputs& in, std::vector<Input> inputs) {
              want.dtype());
     TG_CHECK(JitError, device_of(got) == device_of(want), "[jit] got ", name(i), " on ", device_of(got), " for ", name_, ", which was captured on ",
              device_of(want));
-    throw JitError(str("[jit] got ", name(i), " as another view of its storage than when ", name_,
-                       " was captured, expected the same offsets and strides: call contiguous() on it first"));
+    TG_CHECK(JitError, copy_of_view(i), "[jit] got ", name(i), " as another view of its storage than when ", name_,
+             " was captured, expected the same offsets and strides: call clone() on it before each call");
+    views.push_back(i);
   }
+  g.reset();
+  for (size_t i : views) {
+    Tensor copy = in.tensors[i].clone().realize();
+    GraphScope scope;
+    UOp u = current_view(copy.uop()), b = buffer_below(u);
+    inputs[i] = {b, pattern_of(u, nullptr), memory_of_node(b)};
+  }
+  g.emplace();
   std::vector<int64_t> vars(s.variables.size() + s.draws.size());
   std::vector<std::pair<std::string, int64_t>> bound;
   for (const Tensor& t : in.tensors)
