@@ -3,6 +3,7 @@
 #include "tinygrad/base/context.h"
 #include "tinygrad/base/dtype.h"
 #include "tinygrad/base/error.h"
+#include "tinygrad/base/stop.h"
 #include "tinygrad/nn/data_loader.h"
 #include "tinygrad/nn/datasets.h"
 #include "tinygrad/nn/lr_scheduler.h"

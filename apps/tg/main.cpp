@@ -13,9 +13,11 @@ namespace {
 
 constexpr Command kCommands[] = {
     {"bench", "Measure speed, one row a benchmark", define_bench},
+    {"cache", "Show or empty the disk cache", define_cache},
     {"devices", "Show the devices and what each lacks", define_devices},
     {"env", "Show the environment variables and their values", define_env},
     {"mnist", "Train a convolutional network on MNIST", define_mnist},
+    {"replay-compare", "Compare the kernels of two recorded runs", define_replay_compare},
 };
 
 /// CLI11 would only say that a command is missing.

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -83,7 +84,7 @@ class Bound {
 }  // namespace
 
 struct DiskCache::Impl {
-  enum Statement { kGet, kTouch, kPut, kErase, kClearTable, kClearAll, kTables, kTotal, kEvict, kStatements };
+  enum Statement { kGet, kTouch, kPut, kErase, kClearTable, kClearAll, kTables, kTotal, kEvict, kKeys, kStatements };
 
   std::string path;
   int64_t limit;
@@ -153,6 +154,7 @@ struct DiskCache::Impl {
         "DELETE FROM entries WHERE rowid IN (SELECT rowid FROM (SELECT rowid, SUM(LENGTH(key) + LENGTH(value)) OVER (ORDER BY used DESC, rowid DESC) "
         "AS "
         "total FROM entries) WHERE total > ?)",
+        "SELECT key FROM entries WHERE tbl=? ORDER BY key",
     };
     for (int i = 0; i < kStatements; i++) {
       rc = sqlite3_prepare_v3(db, kSql[i], -1, SQLITE_PREPARE_PERSISTENT, &statements[i], nullptr);
@@ -295,6 +297,20 @@ DiskCache::Info DiskCache::info() {
   return out;
 }
 
+std::vector<std::string> DiskCache::keys(std::string_view table) {
+  std::lock_guard lock(impl_->mutex);
+  std::vector<std::string> out;
+  if (!impl_->open()) return out;
+  int rc;
+  {
+    Bound b(impl_->statements[Impl::kKeys]);
+    b.text(table);
+    while ((rc = b.step()) == SQLITE_ROW) out.emplace_back(b.bytes_at(0));
+  }
+  if (rc != SQLITE_DONE) impl_->failed(rc, "keys");
+  return out;
+}
+
 namespace disk_cache {
 
 // One connection for each file that CACHEDB has named so far; never destroyed, so that exit handlers may still use it.
@@ -304,7 +320,10 @@ static DiskCache& of_process() {
   const std::string& named = env::CACHEDB.get();
   std::lock_guard lock(mutex);
   std::unique_ptr<DiskCache>& cache = open[named];
-  if (!cache) cache = std::make_unique<DiskCache>(named.empty() ? (fs::path(cache_dir()) / "cache.db").string() : named);
+  if (!cache) {
+    const int64_t mib = std::clamp<int64_t>(env::CACHE_LIMIT.get(), 1, INT64_MAX >> 20);
+    cache = std::make_unique<DiskCache>(named.empty() ? (fs::path(cache_dir()) / "cache.db").string() : named, mib << 20);
+  }
   return *cache;
 }
 static bool enabled() { return env::CACHELEVEL.get() != 0; }

@@ -40,13 +40,16 @@ class DiskCache {
   /// Removes one table's entries, or all when `table` is empty, and gives the space back.
   void clear(std::string_view table = {});
   Info info();
+  /// The keys of a table, sorted.
+  std::vector<std::string> keys(std::string_view table);
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-/// The process's cache in the file that CACHEDB names, by default cache.db in cache_dir(). Does nothing while CACHELEVEL is 0.
+/// The process's cache in the file that CACHEDB names, by default cache.db in cache_dir(), bounded by CACHE_LIMIT. Does nothing while CACHELEVEL is
+/// 0.
 namespace disk_cache {
 std::optional<std::vector<uint8_t>> get(std::string_view table, std::string_view key);
 void put(std::string_view table, std::string_view key, std::span<const uint8_t> value);

@@ -21,6 +21,7 @@ struct CompileError : Error { using Error::Error; };      ///< a kernel the targ
 struct OutOfMemoryError : Error { using Error::Error; };  ///< an allocation that failed after caches were freed
 struct GradientError : Error { using Error::Error; };     ///< a gradient that does not exist
 struct JitError : Error { using Error::Error; };          ///< a function that cannot be captured or replayed faithfully
+struct Cancelled : Error { using Error::Error; };         ///< work that ended because a stop was requested
 /// A bug in the library: the message carries file, line and condition.
 struct InternalError : std::logic_error { using std::logic_error::logic_error; };
 // clang-format on

@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "tinygrad/base/env.h"
+#include "tinygrad/base/stop.h"
 #include "tinygrad/codegen/access.h"
 #include "tinygrad/codegen/decomp.h"
 #include "tinygrad/codegen/expand.h"
@@ -177,6 +178,7 @@ std::shared_ptr<Program> to_program(const Kernel& kernel, const Renderer& render
     if (pass.skip_noopt && options.noopt && !options.opts && !info.opts_to_apply) continue;
     if (by_hand && pass.moves_loops) continue;
     auto start = Clock::now();
+    Stop::check("compile");
     if (pass.run) sink = pass.run(sink, context);
     else if (const PatternMatcher<>* rules = pass.rules(renderer))
       sink = graph_rewrite(sink, *rules, const_cast<Renderer&>(renderer), {.name = pass.name, .walk = pass.walk});

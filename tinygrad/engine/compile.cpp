@@ -2,15 +2,17 @@
 #include "tinygrad/engine/compile.h"
 
 #include <algorithm>
-#include <chrono>
 #include <iostream>
 #include <list>
 #include <mutex>
 #include <unordered_map>
 
 #include "tinygrad/base/env.h"
+#include "tinygrad/base/profile.h"
+#include "tinygrad/base/stop.h"
 #include "tinygrad/codegen/codegen.h"
 #include "tinygrad/engine/counters.h"
+#include "tinygrad/engine/process_replay.h"
 #include "tinygrad/engine/program_store.h"
 #include "tinygrad/render/renderers.h"
 #include "tinygrad/runtime/device.h"
@@ -19,8 +21,9 @@
 namespace tg {
 
 std::atomic<int64_t> GlobalCounters::kernels{0}, GlobalCounters::copies{0}, GlobalCounters::compiled{0}, GlobalCounters::ops{0},
-    GlobalCounters::mem{0}, GlobalCounters::nanoseconds{0};
-void GlobalCounters::reset() { kernels = copies = compiled = ops = mem = nanoseconds = 0; }
+    GlobalCounters::mem{0}, GlobalCounters::nanoseconds{0}, GlobalCounters::runs{0}, GlobalCounters::run_ns{0}, GlobalCounters::compile_ns{0},
+    GlobalCounters::disk_hits{0};
+void GlobalCounters::reset() { kernels = copies = compiled = ops = mem = nanoseconds = runs = run_ns = compile_ns = disk_hits = 0; }
 
 namespace {
 constexpr size_t kMaxPrograms = 16384;
@@ -72,21 +75,26 @@ const Renderer& renderer_for(const Target& target) {
 }
 
 CompiledKernelRef compile_one(const Hash128& key, const Kernel& kernel, Device& device, const Target& target, const CodegenOptions& options) {
+  Stop::check("compile");
+  profile::Span span(profile::kCompile, "kernel");
   auto compiled = std::make_shared<CompiledKernel>();
   const int64_t debug = env::DEBUG.get();
   const bool native = device.compiles();
-  // From DEBUG=3 on one wants to see codegen at work.
-  auto program = native && debug < 3 ? load_stored_program(key.to_hex()) : nullptr;
+  // From DEBUG=3 on one wants to see codegen at work; a capture needs the source.
+  auto program = native && debug < 3 && !env::CAPTURE_PROCESS_REPLAY ? load_stored_program(key.to_hex()) : nullptr;
   if (program) {
     try {
       compiled->executable = device.load(program->binary, program->name);
+      GlobalCounters::disk_hits++;
     } catch (const FormatError&) { program = nullptr; }
   }
+  const bool stored = program != nullptr;
   if (!program) {
     program = to_program(kernel, renderer_for(target), options);
     GlobalCounters::compiled++;
     if (debug >= 4 && !program->source.empty()) std::cout << program->source << std::endl;
     if (native) {
+      Stop::check("compile");
       Compiler& compiler = device.compiler(target);
       program->binary = compiler.compile_cached(program->source);
       if (debug >= 7) std::cout << compiler.assembly(program->source) << std::endl;
@@ -94,12 +102,20 @@ CompiledKernelRef compile_one(const Hash128& key, const Kernel& kernel, Device& 
     }
     compiled->executable = device.load(program);
   }
+  if (span.recording()) span.rename(program->name), span.details(stored ? "from the disk cache" : "");
   compiled->program = std::move(program);
   return compiled;
 }
+
+/// Everything that says which compiler works here, besides the target.
+void add_compiler(Hash128& h) { h.add(env::CC.get()), h.add(env::TG_LLVM_PLUGIN.get()); }
 }  // namespace
 
-Hash128 codegen_settings_hash() { return CodegenOptions::from_env().hash(); }
+Hash128 codegen_settings_hash() {
+  Hash128 h = CodegenOptions::from_env().hash();
+  add_compiler(h);
+  return h;
+}
 void clear_kernel_cache() { cache().clear(); }
 
 std::vector<CompiledKernelRef> compile_kernels(std::span<const KernelRef> kernels, Device& device) {
@@ -107,6 +123,8 @@ std::vector<CompiledKernelRef> compile_kernels(std::span<const KernelRef> kernel
   CodegenOptions options = CodegenOptions::from_env();
   Hash128 base;
   base.add(target.key()), base.add(device.kind()), base.add(options.hash());
+  add_compiler(base);
+  const bool capture = static_cast<bool>(env::CAPTURE_PROCESS_REPLAY);
   std::vector<CompiledKernelRef> out(kernels.size());
   std::unordered_map<Hash128, size_t, KeyHash> first;  // key -> first position that needs it
   std::vector<std::pair<Hash128, size_t>> missing;
@@ -114,25 +132,47 @@ std::vector<CompiledKernelRef> compile_kernels(std::span<const KernelRef> kernel
   for (size_t i = 0; i < kernels.size(); i++) {
     Hash128 key = base;
     key.add(kernels[i]->key);
-    if ((out[i] = cache().get(key))) continue;
+    if ((out[i] = cache().get(key)) && !(capture && out[i]->program->source.empty())) continue;
     if (auto [it, fresh] = first.try_emplace(key, i); fresh) missing.emplace_back(key, i);
     else again.push_back(i);
   }
   if (!missing.empty()) {
-    env::Snapshot settings;
-    auto work = [&](int64_t begin, int64_t end) {
-      env::Adopt adopt(settings);
-      for (int64_t m = begin; m < end; m++) {
-        auto& [key, i] = missing[static_cast<size_t>(m)];
-        out[i] = compile_one(key, *kernels[i], device, target, options);
+    // The key on disk also names the compiler's version: the table outlives it.
+    Hash128 tool;
+    if (device.compiles()) tool.add(device.compiler(target).cache_key());
+    // Great kernels first, so that no thread is left with one at the end.
+    std::stable_sort(missing.begin(), missing.end(), [&](auto& a, auto& b) {
+      return kernels[a.second]->arena->graph().live_nodes() > kernels[b.second]->arena->graph().live_nodes();
+    });
+    const env::Snapshot settings;
+    const Stop stop = Stop::current();
+    std::atomic<size_t> next{0};
+    auto work = [&](int64_t, int64_t) {
+      const env::Adopt adopt(settings);
+      const Stop::Adopt stoppable(stop);
+      for (size_t m; (m = next++) < missing.size();) {
+        auto& [key, i] = missing[m];
+        Hash128 stored = key;
+        stored.add(tool);
+        try {
+          out[i] = compile_one(stored, *kernels[i], device, target, options);
+        } catch (...) {
+          next = missing.size();  // the others need not begin
+          throw;
+        }
         cache().put(key, out[i]);
       }
     };
     // Printing of passes and sources must not interleave.
-    bool serial = env::DEBUG.get() >= 4 || missing.size() == 1;
-    if (serial) work(0, static_cast<int64_t>(missing.size()));
-    else ThreadPool::global().parallel_for(0, static_cast<int64_t>(missing.size()), 1, work);
+    const bool serial = env::DEBUG.get() >= 4 || missing.size() == 1;
+    const int64_t asked = env::PARALLEL.get();
+    const auto threads = serial ? 1 : asked > 0 ? std::min<int64_t>(asked, 1024) : env::num_cpu_threads();
+    if (threads == 1) work(0, 1);
+    else ThreadPool::global().parallel_for(0, threads, 1, work, static_cast<int>(threads));
   }
+  if (capture)
+    for (size_t i = 0; i < kernels.size(); i++)
+      if (out[i]) capture_kernel(*kernels[i], target, *out[i]->program);
   for (size_t i : again) {
     Hash128 key = base;
     key.add(kernels[i]->key);

@@ -2,13 +2,12 @@
 #include "tinygrad/engine/realize.h"
 
 #include <algorithm>
-#include <chrono>
-#include <iostream>
 #include <map>
 #include <mutex>
-#include <unordered_set>
 
 #include "tinygrad/base/env.h"
+#include "tinygrad/base/profile.h"
+#include "tinygrad/base/stop.h"
 #include "tinygrad/engine/compile.h"
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/engine/replay.h"
@@ -94,21 +93,15 @@ ScheduleRun::ScheduleRun(const BoundSchedule& bound) : schedule_(bound.schedule)
     if (s.results[r] < 0) continue;
     auto i = static_cast<size_t>(s.results[r]);
     if (!buffers_[i]) buffers_[i] = find(base_of(bound.results[r]), s.buffers[i]);
+    if (s.buffers[i].kind == ScheduleBuffer::kOutput) buffers_[i]->set_made_by(bound.origins[r]);
   }
 }
 
 void ScheduleRun::compile() { compile_schedule(*schedule_); }
 
-void ScheduleRun::run() {
-  using Clock = std::chrono::steady_clock;
+/// Internal buffers are parts of one arena per device.
+void ScheduleRun::allocate() {
   const Schedule& s = *schedule_;
-  if (s.calls.empty()) return;
-  const int64_t debug = env::DEBUG.get();
-  const auto start = Clock::now();
-  auto compiled = compile_schedule(s);
-  const auto compiled_at = Clock::now();
-
-  // Memory: internal buffers are parts of one arena per device; everything is allocated before the first launch.
   std::map<std::string, BufferRef> arenas;
   for (auto& [device, bytes] : s.arenas) arenas[device] = Buffer::create(device, bytes, dtypes::uint8);
   for (size_t i = 0; i < buffers_.size(); i++) {
@@ -116,54 +109,81 @@ void ScheduleRun::run() {
     if (!buffers_[i]) buffers_[i] = b.offset >= 0 ? arenas.at(b.device)->view(b.size, b.dtype, b.offset) : Buffer::create(b.device, b.size, b.dtype);
     buffers_[i]->ensure_allocated();
   }
+}
 
-  std::vector<void*> handles;
-  std::vector<int64_t> vars;
-  std::vector<BufferRef> temporaries;
+void ScheduleRun::launch(const Step& step, const ScheduleCall& call) {
+  const bool timed = env::DEBUG.get() >= 2 || profile::on();
+  const int64_t begin = timed ? profile::now() : 0;
+  if (!step.kernel) {
+    Buffer &dst = *buffers_[static_cast<size_t>(call.buffers[0])], &src = *buffers_[static_cast<size_t>(call.buffers[1])];
+    dst.copy_from(src);
+    GlobalCounters::copies++, GlobalCounters::mem += dst.nbytes();
+    if (timed) report_copy(dst, src, begin);
+    return;
+  }
+  for (auto& [to, from] : step.copies) to->copy_from(*from);
+  const Program& p = *step.kernel->program;
+  LaunchArgs args;
+  args.buffers = handles_.data() + step.handles, args.nbuffers = static_cast<int>(call.buffers.size());
+  args.vars = values_.data() + step.vars, args.nvars = static_cast<int>(call.vars.size());
+  args.thread_extent = step.extent;
+  step.kernel->executable->launch(args);
+  GlobalCounters::kernels++;
+  GlobalCounters::ops += static_cast<int64_t>(p.estimates.ops), GlobalCounters::mem += static_cast<int64_t>(p.estimates.mem);
+  if (timed) report_kernel(p, call, schedule_->buffers[static_cast<size_t>(call.buffers[0])].device, begin);
+}
+
+void ScheduleRun::run() {
+  const Schedule& s = *schedule_;
+  if (s.calls.empty()) return;
+  const int64_t start = profile::now();
+  const auto compiled = compile_schedule(s);
+  const int64_t compiled_at = profile::now();
+  if (env::DEBUG.get() >= 1) report_memory(s);
+  allocate();
+
+  std::vector<Step> steps;
+  steps.reserve(s.calls.size());
+  size_t last_stop = 0;  // from the first launch on that changes what was there before, a stop comes too late
+  bool undoable = true;
   for (size_t c = 0; c < s.calls.size(); c++) {
     const ScheduleCall& call = s.calls[c];
-    if (call.kind == ScheduleCall::kCopy) {
-      const auto t0 = Clock::now();
-      Buffer &dst = *buffers_[static_cast<size_t>(call.buffers[0])], &src = *buffers_[static_cast<size_t>(call.buffers[1])];
-      dst.copy_from(src);
-      GlobalCounters::copies++, GlobalCounters::mem += dst.nbytes();
-      if (debug >= 2) report_copy(dst, src, std::chrono::duration<double>(Clock::now() - t0).count());
-      continue;
-    }
-    const CompiledKernel& k = *compiled->calls[c];
-    handles.clear(), vars.clear();
-    for (int32_t b : call.buffers) handles.push_back(buffers_[static_cast<size_t>(b)]->handle());
-    for (int32_t v : call.vars) vars.push_back(vars_[static_cast<size_t>(v)].second);
-    // Kernels assume that what they write is nothing else they touch: an input that overlaps an output is read from a copy.
-    for (size_t w = 0; w < handles.size(); w++) {
-      if (!k.program->writes[w]) continue;
-      Range written = bytes_of(*buffers_[static_cast<size_t>(call.buffers[w])]);
-      for (size_t r = 0; r < handles.size(); r++) {
-        Buffer& in = *buffers_[static_cast<size_t>(call.buffers[r])];
-        if (r == w || !overlap(written, bytes_of(in))) continue;
-        TG_CHECK(DeviceError, !k.program->writes[r], "[realize] two outputs of one kernel share memory: ", in);
-        BufferRef copy = Buffer::create(in.device_name(), in.size(), in.dtype());
-        copy->ensure_allocated(), copy->copy_from(in);
-        handles[r] = copy->handle();
-        temporaries.push_back(std::move(copy));
+    const CompiledKernelRef& k = compiled->calls[c];
+    Step step{k.get(), handles_.size(), values_.size(), 1, {}};
+    auto buffer = [&](size_t i) -> const BufferRef& { return buffers_[static_cast<size_t>(call.buffers[i])]; };
+    for (size_t w = 0; w < call.buffers.size(); w++)
+      if (k ? static_cast<bool>(k->program->writes[w]) : w == 0)
+        undoable &= s.buffers[static_cast<size_t>(call.buffers[w])].kind != ScheduleBuffer::kInput;
+    if (undoable) last_stop = c + 1;
+    if (k) {
+      for (size_t i = 0; i < call.buffers.size(); i++) handles_.push_back(buffer(i)->handle());
+      for (int32_t v : call.vars) values_.push_back(vars_[static_cast<size_t>(v)].second);
+      // Kernels assume that what they write is nothing else they touch: an input that overlaps an output is read from a copy.
+      for (size_t w = 0; w < call.buffers.size(); w++) {
+        if (!k->program->writes[w]) continue;
+        const Range written = bytes_of(*buffer(w));
+        for (size_t r = 0; r < call.buffers.size(); r++) {
+          Buffer& in = *buffer(r);
+          if (r == w || !overlap(written, bytes_of(in))) continue;
+          TG_CHECK(DeviceError, !k->program->writes[r], "[realize] two outputs of one kernel share memory: ", in);
+          BufferRef copy = Buffer::create(in.device_name(), in.size(), in.dtype());
+          handles_[step.handles + r] = copy->ensure_allocated();
+          step.copies.emplace_back(std::move(copy), buffer(r));
+        }
       }
+      step.extent = thread_extent_of(*k->program, {values_.data() + step.vars, call.vars.size()});
     }
-    LaunchArgs args;
-    args.buffers = handles.data(), args.nbuffers = static_cast<int>(handles.size());
-    args.vars = vars.data(), args.nvars = static_cast<int>(vars.size());
-    args.thread_extent = thread_extent_of(*k.program, vars);
-    const auto t0 = debug >= 2 ? Clock::now() : Clock::time_point();
-    k.executable->launch(args);
-    GlobalCounters::kernels++;
-    GlobalCounters::ops += static_cast<int64_t>(k.program->estimates.ops), GlobalCounters::mem += static_cast<int64_t>(k.program->estimates.mem);
-    if (debug >= 2) {
-      Device::get(s.buffers[static_cast<size_t>(call.buffers[0])].device).wait();
-      double seconds = std::chrono::duration<double>(Clock::now() - t0).count();
-      GlobalCounters::nanoseconds += static_cast<int64_t>(seconds * 1e9);
-      report_kernel(*k.program, call, s.buffers[static_cast<size_t>(call.buffers[0])].device, seconds);
-    }
-    temporaries.clear();
+    steps.push_back(std::move(step));
   }
+  {
+    Stop::Hold hold;
+    for (size_t c = 0; c < steps.size(); c++) {
+      if (c < last_stop || c == 0) Stop::check("realize");
+      if (c == last_stop) hold.begin();
+      launch(steps[c], s.calls[c]);
+    }
+  }
+  handles_.clear(), values_.clear();
   if (recording_runs() && env::CAPTURING) {
     std::vector<RecordedRun>* runs = record_runs(nullptr);
     record_runs(runs);
@@ -172,8 +192,13 @@ void ScheduleRun::run() {
       if (s.buffers[i].kind == ScheduleBuffer::kInternal) r.buffers[i].reset();
     runs->push_back(std::move(r));
   }
-  if (debug >= 1)
-    report_run(s, std::chrono::duration<double>(compiled_at - start).count(), std::chrono::duration<double>(Clock::now() - compiled_at).count());
+  const int64_t end = profile::now();
+  GlobalCounters::runs++, GlobalCounters::compile_ns += compiled_at - start, GlobalCounters::run_ns += end - compiled_at;
+  if (profile::on()) {
+    profile::record(profile::kHost, "compile", start, compiled_at);
+    profile::record(profile::kHost, "run", compiled_at, end, str(s.calls.size(), " calls"));
+  }
+  if (env::DEBUG.get() >= 1) report_run(s, static_cast<double>(compiled_at - start) * 1e-9, static_cast<double>(end - compiled_at) * 1e-9);
 }
 
 void run_schedule(const BoundSchedule& bound) { ScheduleRun(bound).run(); }

@@ -2,10 +2,11 @@
 #include "tinygrad/engine/replay.h"
 
 #include <algorithm>
-#include <chrono>
 #include <unordered_map>
 
 #include "tinygrad/base/env.h"
+#include "tinygrad/base/profile.h"
+#include "tinygrad/base/stop.h"
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/engine/report.h"
 #include "tinygrad/runtime/device.h"
@@ -122,7 +123,8 @@ Replay::Replay(ReplayPlan plan) {
   }
   plan.runs.clear();
   if (!env::NO_MEMORY_PLANNER) plan_memory(m.schedule);
-  std::vector<bool> read(n, false), written(n, false);
+  std::vector<bool> read(n, false), written(n, false), is_output(n, false);
+  for (int32_t i : output_number_) is_output[static_cast<size_t>(i)] = true;
   buffers_ = m.buffers, positions_.resize(n);
   std::vector<Launch> first;
   for (size_t c = 0; c < calls; c++) {
@@ -168,6 +170,11 @@ Replay::Replay(ReplayPlan plan) {
       if (follows && !once[c]) symbolic_.push_back(static_cast<uint32_t>(launches_.size()));
       if (!once[c]) ops_ += p.estimates.ops, mem_ += p.estimates.mem;
     } else if (!once[c]) ncopies_++;
+    for (size_t k = 0; !once[c] && k < call.buffers.size(); k++) {
+      const auto b = static_cast<size_t>(call.buffers[k]);
+      if (writes(c, k) && m.schedule.buffers[b].kind != ScheduleBuffer::kInternal && !is_output[b])
+        last_stop_ = std::min(last_stop_, launches_.size());
+    }
     (once[c] ? first : launches_).push_back(std::move(l));
   }
   for (size_t i = 0; i < input_number_.size(); i++) {
@@ -226,13 +233,11 @@ void Replay::allocate() {
 }
 
 void Replay::launch_slow(const Launch& l) {
-  using Clock = std::chrono::steady_clock;
-  const bool timed = env::DEBUG.get() >= 2;
-  const auto t0 = timed ? Clock::now() : Clock::time_point();
-  auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - t0).count(); };
+  const bool timed = env::DEBUG.get() >= 2 || profile::on();
+  const int64_t begin = timed ? profile::now() : 0;
   if (!l.kernel) {
     buffers_[l.buffers[0]]->copy_from(*buffers_[l.buffers[1]]);
-    if (timed) report_copy(*buffers_[l.buffers[0]], *buffers_[l.buffers[1]], seconds());
+    if (timed) report_copy(*buffers_[l.buffers[0]], *buffers_[l.buffers[1]], begin);
     return;
   }
   LaunchArgs args;
@@ -240,11 +245,7 @@ void Replay::launch_slow(const Launch& l) {
   args.vars = vars_.data() + l.vars, args.nvars = static_cast<int>(l.nvars);
   args.thread_extent = l.extent;
   l.kernel->executable->launch(args);
-  if (!timed) return;
-  const std::string& device = buffers_[l.buffers[0]]->device_name();
-  Device::get(device).wait();
-  GlobalCounters::nanoseconds += static_cast<int64_t>(seconds() * 1e9);
-  report_kernel(*l.kernel->program, l.call, device, seconds());
+  if (timed) report_kernel(*l.kernel->program, l.call, buffers_[l.buffers[0]]->device_name(), begin);
 }
 
 void Replay::run(std::span<const BufferRef> inputs, std::span<const BufferRef> outputs, std::span<const int64_t> vars) {
@@ -265,17 +266,22 @@ void Replay::run(std::span<const BufferRef> inputs, std::span<const BufferRef> o
   for (auto [index, at] : var_patches_) vars_[at] = vars[static_cast<size_t>(index)];
   for (uint32_t l : symbolic_)
     launches_[l].extent = thread_extent_of(*launches_[l].kernel->program, {vars_.data() + launches_[l].vars, launches_[l].nvars});
-  if (env::DEBUG.get() >= 2) {
-    for (const Launch& l : launches_) GlobalCounters::kernels += l.kernel ? 1 : 0, launch_slow(l);
-  } else {
-    void* const* handles = handles_.data();
-    const int64_t* values = vars_.data();
-    for (const Launch& l : launches_) {
-      if (l.host) l.host(handles + l.handles, values + l.vars, 0, 1);
-      else launch_slow(l);
+  profile::Span span(profile::kHost, "replay");
+  const bool timed = env::DEBUG.get() >= 2 || span.recording(), stoppable = static_cast<bool>(Stop::current());
+  Stop::Hold hold;  // from the first launch on that changes what was there before
+  void* const* handles = handles_.data();
+  const int64_t* values = vars_.data();
+  for (size_t i = 0; i < launches_.size(); i++) {
+    const Launch& l = launches_[i];
+    if (stoppable && i <= last_stop_) [[unlikely]] {
+      Stop::check("replay");
+      if (i == last_stop_) hold.begin();
     }
-    GlobalCounters::kernels += static_cast<int64_t>(kernels());
+    if (l.host && !timed) l.host(handles + l.handles, values + l.vars, 0, 1);
+    else launch_slow(l);
   }
+  GlobalCounters::kernels += static_cast<int64_t>(kernels());
+  GlobalCounters::runs++;
   GlobalCounters::copies += ncopies_, GlobalCounters::ops += static_cast<int64_t>(ops_), GlobalCounters::mem += static_cast<int64_t>(mem_);
   for (int32_t b : input_number_) nth(buffers_, b).reset();
   for (int32_t b : output_number_) nth(buffers_, b).reset();

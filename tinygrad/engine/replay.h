@@ -77,6 +77,7 @@ class Replay {
   std::vector<BufferRef> external_;
   std::map<std::string, BufferRef> arenas_;
   std::vector<std::pair<size_t, ScheduleBuffer>> planned_;  // merged number and place
+  size_t last_stop_ = SIZE_MAX;                             // the first launch that changes what was there before
   double ops_ = 0, mem_ = 0;
   int64_t ncopies_ = 0;
   bool allocated_ = false;

@@ -5,16 +5,27 @@
 #include <set>
 
 #include "tinygrad/base/env.h"
+#include "tinygrad/base/profile.h"
+#include "tinygrad/base/text.h"
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/runtime/allocator.h"
+#include "tinygrad/runtime/device.h"
 
 namespace tg {
 namespace {
 const char* color(const char* code) { return env::NO_COLOR ? "" : code; }
 }  // namespace
 
-void report_kernel(const Program& p, const ScheduleCall& call, const std::string& device, double seconds) {
-  const double gflops = p.estimates.ops / seconds * 1e-9, gbytes = p.estimates.mem / seconds * 1e-9;
+void report_kernel(const Program& p, const ScheduleCall& call, const std::string& device, int64_t begin) {
+  Device::get(device).wait();
+  const int64_t end = profile::now();
+  GlobalCounters::nanoseconds += end - begin;
+  if (profile::on())
+    profile::record(device, p.name, begin, end,
+                    str(call.metadata, call.metadata.empty() ? "" : "; ", p.estimates.ops, " operations, ", p.estimates.mem, " bytes"));
+  if (env::DEBUG.get() < 2) return;
+  const double seconds = static_cast<double>(end - begin) * 1e-9, gflops = p.estimates.ops / seconds * 1e-9,
+               gbytes = p.estimates.mem / seconds * 1e-9;
   std::printf("*** %-7s %5lld %s%-40s%s arg %2d mem %7.3f GB tm %9.2f us (%8.2f GFLOP/s %7.1f GB/s) %s", device.c_str(),
               static_cast<long long>(GlobalCounters::kernels.load()), color("\x1b[36m"), p.name.c_str(), color("\x1b[0m"), p.nbuffers,
               static_cast<double>(memory_stats().used) * 1e-9, seconds * 1e6, gflops, gbytes, call.metadata.c_str());
@@ -23,9 +34,20 @@ void report_kernel(const Program& p, const ScheduleCall& call, const std::string
   std::printf("\n");
 }
 
-void report_copy(const Buffer& dst, const Buffer& src, double seconds) {
+void report_copy(const Buffer& dst, const Buffer& src, int64_t begin) {
+  const int64_t end = profile::now();
+  if (profile::on()) profile::record(dst.device_name(), "copy", begin, end, str(dst.nbytes(), " bytes from ", src.device_name()));
+  if (env::DEBUG.get() < 2) return;
+  const double seconds = static_cast<double>(end - begin) * 1e-9;
   std::printf("*** %-7s       copy %lld bytes from %s tm %9.2f us (%7.1f GB/s)\n", dst.device_name().c_str(), static_cast<long long>(dst.nbytes()),
               src.device_name().c_str(), seconds * 1e6, static_cast<double>(dst.nbytes()) / seconds * 1e-9);
+}
+
+void report_memory(const Schedule& s) {
+  const MemoryNeeds m = s.memory();
+  const auto used = memory_stats().used;
+  std::printf("memory: results %s, intermediates %s, peak %s\n", human_bytes(static_cast<double>(m.results)).c_str(),
+              human_bytes(static_cast<double>(m.intermediates)).c_str(), human_bytes(static_cast<double>(used + m.peak())).c_str());
 }
 
 void report_run(const Schedule& s, double compile_seconds, double run_seconds) {

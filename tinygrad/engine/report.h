@@ -1,12 +1,15 @@
-/// \file Lines printed under DEBUG: one per run (1), one per kernel or copy (2).
+/// \file Lines printed under DEBUG: two per run (1), one per kernel or copy (2); the same as events under PROFILE.
 #pragma once
 #include "tinygrad/runtime/buffer.h"
 #include "tinygrad/schedule/schedule.h"
 
 namespace tg {
 
-void report_kernel(const Program& p, const ScheduleCall& call, const std::string& device, double seconds);
-void report_copy(const Buffer& dst, const Buffer& src, double seconds);
+/// Waits for what was launched at `begin` (nanoseconds); counts, prints and records its time.
+void report_kernel(const Program& p, const ScheduleCall& call, const std::string& device, int64_t begin);
+void report_copy(const Buffer& dst, const Buffer& src, int64_t begin);
+/// What a run is about to allocate, and the peak it leads to.
+void report_memory(const Schedule& s);
 void report_run(const Schedule& s, double compile_seconds, double run_seconds);
 
 }  // namespace tg

@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <list>
@@ -65,13 +66,24 @@ Caches& caches() {
   return *instance;
 }
 
-void free_all_caches() {
+std::atomic<int64_t> allocated{0};
+
+/// Bytes a device may hold under its own limit and MEMORY_LIMIT; 0: any number.
+int64_t limit_now(int64_t own) {
+  const int64_t mib = env::MEMORY_LIMIT.get();
+  if (mib <= 0 || mib > INT64_MAX >> 20) return own;
+  return own > 0 ? std::min(own, mib << 20) : mib << 20;
+}
+
+}  // namespace
+
+int64_t allocated_bytes() { return allocated.load(std::memory_order_relaxed); }
+
+void free_memory_caches() {
   Caches& c = caches();
   std::lock_guard lock(c.mutex);
   for (LruAllocator* a : c.all) a->free_cache();
 }
-
-}  // namespace
 
 std::unique_ptr<Allocator> make_host_allocator() { return std::make_unique<HostAllocator>(); }
 
@@ -111,7 +123,7 @@ struct LruAllocator::State {
     }
     return out;
   }
-  bool over_limit(size_t bytes) const { return memory_limit > 0 && static_cast<int64_t>(bytes) > memory_limit - stats.used - stats.cached; }
+  bool over_limit(size_t bytes, int64_t limit) const { return limit > 0 && static_cast<int64_t>(bytes) > limit - stats.used - stats.cached; }
 };
 
 LruAllocator::LruAllocator(std::unique_ptr<Allocator> inner, std::string name, int64_t cache_limit, int64_t memory_limit)
@@ -143,19 +155,20 @@ void* LruAllocator::allocate(size_t bytes) {
       std::lock_guard lock(state_->mutex);
       MemoryStats& s = state_->stats;
       state_->caching = caching;
+      limit = limit_now(state_->memory_limit);
       void* block = state_->take(bytes);
       if (block) ++s.reused;
-      fits = block || !state_->over_limit(bytes);
+      fits = block || !state_->over_limit(bytes, limit);
       if (fits) {  // counted before it is allocated, so that threads together respect the limit
         s.used += size;
         if (block) {
           ++s.allocations;
           s.peak = std::max(s.peak, s.used);
+          allocated.fetch_add(size, std::memory_order_relaxed);
           return block;
         }
       }
       before = s;
-      limit = state_->memory_limit;
     }
     if (fits) {
       void* block = inner_->allocate(bytes);
@@ -164,12 +177,13 @@ void* LruAllocator::allocate(size_t bytes) {
       if (block) {
         ++s.allocations;
         s.peak = std::max(s.peak, s.used);
+        allocated.fetch_add(size, std::memory_order_relaxed);
         return block;
       }
       s.used -= size;
       before = s;
     }
-    if (attempt == 0) free_all_caches();
+    if (attempt == 0) free_memory_caches();
   }
   throw OutOfMemoryError(str("[allocate] ", state_->name, " has no memory for ", human_bytes(static_cast<double>(size)), " (", size,
                              " bytes): ", human_bytes(static_cast<double>(before.used)), " are used by live buffers, ",
@@ -182,6 +196,7 @@ void LruAllocator::free(void* block, size_t bytes) noexcept {
     std::lock_guard lock(state_->mutex);
     const auto size = static_cast<int64_t>(bytes);
     state_->stats.used -= size;
+    allocated.fetch_sub(size, std::memory_order_relaxed);
     if (!state_->caching || size > state_->cache_limit) {
       out.push_back({block, bytes});
     } else {

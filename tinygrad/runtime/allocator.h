@@ -43,7 +43,7 @@ struct MemoryStats {
 /// Keeps freed blocks by size and hands them out again. `LRU=0` turns the cache off; the limit evicts what was freed longest ago.
 class LruAllocator final : public Allocator {
  public:
-  /// `name` appears in errors. `cache_limit` bounds the cached bytes; `memory_limit` (0: none) bounds used + cached bytes.
+  /// `name` appears in errors. `cache_limit` bounds the cached bytes; `memory_limit` (0: none) and MEMORY_LIMIT bound used + cached bytes.
   LruAllocator(std::unique_ptr<Allocator> inner, std::string name, int64_t cache_limit, int64_t memory_limit = 0);
   ~LruAllocator() override;
 
@@ -70,6 +70,10 @@ class LruAllocator final : public Allocator {
   std::unique_ptr<State> state_;
 };
 
+/// Bytes all devices' live buffers hold; one atomic load.
+int64_t allocated_bytes();
+/// Gives the cached blocks of every device back to the system.
+void free_memory_caches();
 /// Statistics of one opened device, or of all of them together when no name is given.
 MemoryStats memory_stats(std::string_view device = {});
 /// Restarts peak and counts of one opened device, or of all.

@@ -40,6 +40,10 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   bool is_view() const { return base_ != nullptr; }
   int64_t offset() const { return offset_; }
 
+  /// The user's operation whose result it holds (a literal), or nothing; for messages.
+  const char* made_by() const { return made_by_; }
+  void set_made_by(const char* operation) { made_by_ = operation; }
+
   bool is_allocated() const { return base().handle_.load(std::memory_order_acquire) != nullptr; }
   /// Allocates on the first call and returns the device handle. Thread-safe. Throws OutOfMemoryError.
   void* ensure_allocated();
@@ -69,6 +73,7 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   std::atomic<void*> handle_{nullptr};  // of the base; views compute theirs
   BufferRef base_;
   std::shared_ptr<void> owner_;
+  const char* made_by_ = nullptr;
   std::mutex mutex_;  // guards the first allocation
 };
 

@@ -1,10 +1,12 @@
 /// \file The CPU device: host memory, host compilers, kernels called as functions, split over the thread pool.
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
+#include "tinygrad/base/stop.h"
 #include "tinygrad/runtime/devices.h"
 #include "tinygrad/runtime/elf_loader.h"
 #include "tinygrad/runtime/host_compilers.h"
@@ -29,6 +31,7 @@ class CpuExecutable final : public Executable {
   CpuExecutable(std::shared_ptr<ElfImage> image, HostKernel kernel) : image_(std::move(image)), kernel_(kernel) {}
 
   void launch(const LaunchArgs& args) override {
+    if (const Stop stop = Stop::current()) return launch_stoppable(args, stop);
     if (args.thread_extent <= 1 || args.max_threads == 1) return kernel_(args.buffers, args.vars, 0, args.thread_extent);
     const int threads = args.max_threads > 0 ? args.max_threads : env::num_cpu_threads();
     ThreadPool::global().parallel_for(
@@ -37,6 +40,20 @@ class CpuExecutable final : public Executable {
   HostKernel host_kernel() const override { return kernel_; }
 
  private:
+  /// The range in parts, so that a request is seen between them.
+  void launch_stoppable(const LaunchArgs& args, Stop stop) {
+    constexpr int64_t kParts = 64;
+    const int64_t part = std::max<int64_t>(1, args.thread_extent / kParts);
+    const int threads = args.max_threads > 0 ? args.max_threads : env::num_cpu_threads();
+    const auto work = [&](int64_t begin, int64_t end) {
+      for (; begin < end && !stop.requested(); begin += part) kernel_(args.buffers, args.vars, begin, std::min(end, begin + part));
+    };
+    if (args.thread_extent <= 1) kernel_(args.buffers, args.vars, 0, args.thread_extent);
+    else if (threads == 1) work(0, args.thread_extent);
+    else ThreadPool::global().parallel_for(0, args.thread_extent, 1, work, threads);
+    Stop::check("realize");
+  }
+
   std::shared_ptr<ElfImage> image_;
   HostKernel kernel_;
 };

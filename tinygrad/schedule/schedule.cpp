@@ -8,6 +8,8 @@
 #include <mutex>
 
 #include "tinygrad/base/env.h"
+#include "tinygrad/base/profile.h"
+#include "tinygrad/base/stop.h"
 #include "tinygrad/schedule/passes.h"
 #include "tinygrad/uop/spec.h"
 
@@ -79,11 +81,15 @@ std::shared_ptr<const Schedule> make_schedule(const NormalGraph& g, const Schedu
   const bool spec = env::SPEC.get() != 0;
   UOp sink = import_normal(g, buffers);
   if (spec) verify(sink, spec_tensor(), "import");
+  Stop::check("schedule");
   sink = early_rewrites(sink, options);
   if (spec) verify(sink, spec_tensor(), "early rewrites");
+  Stop::check("schedule");
   Ranged ranged = rangeify(sink, buffers);
   if (env::DEBUG.get() >= 5) print_ranged(std::cerr, ranged);
+  Stop::check("schedule");
   Lowered lowered = lower(ranged, buffers, options, g.kernels);
+  Stop::check("schedule");
   kernelize(lowered, buffers);
   std::vector<int32_t> order = order_steps(lowered, buffers);
   std::shared_ptr<Schedule> s = assemble(lowered, order, buffers, g);
@@ -126,6 +132,7 @@ UOp new_buffer(const Shape& shape, DType dtype, const std::string& device) {
 BoundSchedule create_schedule(std::span<const UOp> roots) {
   GraphScope scope;
   const Origin none(nullptr);
+  profile::Span span(profile::kHost, "schedule");
   NormalGraph g = normalize(roots);
   ScheduleOptions options = ScheduleOptions::from_env();
   g.key.add(options.hash());
@@ -133,6 +140,7 @@ BoundSchedule create_schedule(std::span<const UOp> roots) {
   const bool cached = env::SCACHE.get() != 0;
   if (cached) out.schedule = cache().find(g.key);
   out.cache_hit = bool(out.schedule);
+  if (span.recording()) span.details(str(g.nodes.size(), " nodes, ", out.cache_hit ? "known" : "new"));
   if (!out.schedule) {
     out.schedule = make_schedule(g, options);
     if (cached) cache().add(g.key, out.schedule);
@@ -152,11 +160,23 @@ BoundSchedule create_schedule(std::span<const UOp> roots) {
       p.storage = shape_of(b) == shape ? b : UOp::make(Ops::RESHAPE, b.dtype(), {b, shape.stack()});
     }
     out.results.push_back(p.storage);
+    out.origins.push_back(p.kind == RootPlan::kStorage ? nullptr : Graph::global().origin(g.nodes[p.node]));
   }
   out.stored.insert(out.stored.end(), g.stores.begin(), g.stores.end());
   out.inputs = std::move(g.inputs);
   out.vars = std::move(g.vars);
   return out;
+}
+
+MemoryNeeds Schedule::memory(std::string_view device) const {
+  MemoryNeeds m;
+  for (const ScheduleBuffer& b : buffers) {
+    if (b.kind == ScheduleBuffer::kInput || b.offset >= 0 || (!device.empty() && b.device != device)) continue;
+    (b.kind == ScheduleBuffer::kOutput ? m.results : m.intermediates) += b.size * b.dtype.itemsize();
+  }
+  for (const auto& [where, bytes] : arenas)
+    if (device.empty() || where == device) m.intermediates += bytes;
+  return m;
 }
 
 void clear_schedule_cache() { cache().clear(); }

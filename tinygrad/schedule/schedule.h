@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tinygrad/target/program.h"
@@ -30,6 +31,13 @@ struct ScheduleCall {
   std::string metadata;          ///< names of the tensor methods that made it, for DEBUG=2
 };
 
+/// Bytes a schedule needs besides its inputs.
+struct MemoryNeeds {
+  int64_t results = 0;        ///< of its outputs
+  int64_t intermediates = 0;  ///< of the arenas, and of internal buffers with memory of their own
+  int64_t peak() const { return results + intermediates; }
+};
+
 /// A plan, reusable for every graph of the same structure: holds no user memory.
 struct Schedule {
   std::vector<ScheduleBuffer> buffers;                  ///< inputs first, in the order of BoundSchedule::inputs
@@ -38,6 +46,8 @@ struct Schedule {
   std::vector<std::pair<std::string, int64_t>> arenas;  ///< device and bytes of the planned arenas for internal buffers
   int64_t nodes = 0;                                    ///< of the graph, for statistics
   mutable std::shared_ptr<const void> compiled;         ///< the engine's: loaded kernels of this schedule
+  /// What a run allocates, known before it; `device` empty: on all of them together.
+  MemoryNeeds memory(std::string_view device = {}) const;
 };
 
 /// A schedule with what is particular to this call.
@@ -47,6 +57,7 @@ struct BoundSchedule {
   UOps results;                                       ///< per root: its storage in the global graph: a BUFFER (new for kOutput) or a view of one
   std::vector<std::pair<UOp, UOp>> stored;            ///< nodes whose values lie in storage once the schedule has run, for Graph::forward
   std::vector<std::pair<std::string, int64_t>> vars;  ///< variables' names and values
+  std::vector<const char*> origins;                   ///< per root: the user's operation it was made for, or nothing
   bool cache_hit = false;
 };
 

@@ -159,7 +159,7 @@ Tensor Tensor::from_bytes(std::span<const std::byte> data, DType dtype, const Sh
   bool on_host = want != dtype && (dtype == dtypes::float64 || dtype == dtypes::int64 || dtype == dtypes::uint64);
   if (on_host) bytes = converted(data, dtype, want), data = bytes, dtype = want;
   UOp u = new_storage(shape, dtype, o.device);
-  if (!data.empty()) buffer_table::get(static_cast<uint64_t>(u.arg<ParamArg>().slot))->copy_in(data);
+  if (!data.empty()) explaining_memory([&] { buffer_table::get(static_cast<uint64_t>(u.arg<ParamArg>().slot))->copy_in(data); });
   Tensor t = s(u);
   if (want != dtype) t = t.cast(want);
   if (o.requires_grad) t.requires_grad_(*o.requires_grad);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tinygrad/base/env.h"
+#include "tinygrad/tensor/pending.h"
 #include "tinygrad/tensor/tensor.h"
 
 namespace tg {
@@ -31,7 +32,10 @@ void each_live(const std::function<void(Tensor::Impl&)>& f);
 class OpScope {
  public:
   /// The outermost method names what nodes are made for (TRACEMETA).
-  explicit OpScope(const char* method = __builtin_FUNCTION()) : origin_(depth()++ ? Origin::current() : env::TRACEMETA ? method : nullptr) {}
+  explicit OpScope(const char* method = __builtin_FUNCTION()) : origin_(depth() ? Origin::current() : env::TRACEMETA ? method : nullptr) {
+    if (depth() == 0) bound_pending();  // before the method looks at its tensors
+    depth()++;
+  }
   ~OpScope() { depth()--; }
   OpScope(const OpScope&) = delete;
   /// The tensor of a node; checks its shape and device now, so that errors appear at the line of the mistake.
@@ -61,6 +65,10 @@ bool is_fresh(UOp buffer);
 UOp own_storage(UOp u, const std::string& device);
 /// The node a handle points to now: its buffer once it has been computed.
 UOp current(UOp u);
+/// realize() for one tensor; `keep`: what it was computed from stays known to gradients.
+void realize_pending(const Tensor& t, bool keep);
+/// Runs `f`; an OutOfMemoryError it throws gets a list of the largest live tensors.
+void explaining_memory(const std::function<void()>& f);
 /// The device a tensor without one is computed on.
 std::string device_or_default(UOp u);
 void set_uop(Tensor::Impl& t, UOp u);

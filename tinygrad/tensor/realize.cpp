@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "tinygrad/base/env.h"
+#include "tinygrad/base/text.h"
 #include "tinygrad/runtime/buffer.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/tensor/effects.h"
@@ -108,7 +109,49 @@ bool keeps_history(UOp u) {
 }
 }  // namespace
 
-void realize(const Tensors& tensors) {
+namespace {
+constexpr size_t kListed = 5;
+
+/// A line for each of the largest live tensors' storage.
+std::string largest_tensors() {
+  GraphScope g;
+  struct Line {
+    Buffer* memory;
+    std::string text;
+  };
+  std::vector<Line> all;
+  size_t tensors = 0;
+  each_live([&](Tensor::Impl& i) {
+    UOp u = current_view(i.uop), b = u;
+    tensors++;
+    while (b.in(kViewOps)) b = b.src(0);
+    if (!b.is(Ops::BUFFER)) return;
+    BufferRef m = buffer_table::get(static_cast<uint64_t>(b.arg<ParamArg>().slot));
+    if (!m || !m->is_allocated()) return;
+    Buffer* memory = &m->base();
+    for (const Line& l : all)
+      if (l.memory == memory) return;
+    all.push_back({memory, str(shape_of(u), " ", u.dtype(), " on ", m->device_name(), m->made_by() ? str(", made by ", m->made_by()) : "")});
+    std::stable_sort(all.begin(), all.end(), [](auto& x, auto& y) { return x.memory->nbytes() > y.memory->nbytes(); });
+    if (all.size() > kListed) all.pop_back();
+  });
+  if (all.empty()) return str("; none of the ", tensors, " live tensors has storage");
+  std::string out = str("; the largest of ", tensors, " live tensors:");
+  for (const Line& l : all) out += str("\n  ", human_bytes(static_cast<double>(l.memory->nbytes())), " (", l.memory->nbytes(), " bytes) ", l.text);
+  return out;
+}
+}  // namespace
+
+void tensor_detail::explaining_memory(const std::function<void()>& f) {
+  std::string what;
+  try {
+    return f();
+  } catch (const OutOfMemoryError& e) { what = e.what(); }
+  if (what.find(" live tensors") == std::string::npos) what += largest_tensors();
+  throw OutOfMemoryError(what);
+}
+
+static void realize_all(const Tensors& tensors, bool keep) {
   Plan p;
   std::optional<ScheduleRun> run;
   BoundSchedule bound;
@@ -124,7 +167,18 @@ void realize(const Tensors& tensors) {
       for (auto& [from, to] : bound.stored) shared.emplace_back(from, to);
     }
   }
-  if (run) run->run();  // without the graph's lock; a failure leaves every tensor as it was
+  if (run) {  // without the graph's lock; a failure leaves every tensor as it was
+    explaining_memory([&] {
+      try {
+        run->run();
+      } catch (const OutOfMemoryError& e) {
+        const MemoryNeeds m = bound.schedule->memory();
+        run.reset(), results.clear(), shared.clear();  // what was allocated for it
+        throw OutOfMemoryError(str(e.what(), "; results of ", human_bytes(static_cast<double>(m.results)), " and intermediates of ",
+                                   human_bytes(static_cast<double>(m.intermediates)), " were to be computed"));
+      }
+    });
+  }
   GraphScope g;
   if (run) {
     for (size_t i = 0; i < p.roots.size(); i++) {
@@ -138,11 +192,14 @@ void realize(const Tensors& tensors) {
   }
   for (const Tensor& t : tensors) {
     UOp u = t.impl()->uop, to = current_view(u);
-    if (to == u || keeps_history(u)) continue;
+    if (to == u || keep || keeps_history(u)) continue;
     if (t.impl()->requires_grad.value_or(false)) to.node()->flags |= Node::kNeedsGrad;
     set_uop(*t.impl(), to);
   }
 }
+
+void realize(const Tensors& tensors) { realize_all(tensors, false); }
+void tensor_detail::realize_pending(const Tensor& t, bool keep) { realize_all(Tensors{t}, keep); }
 
 Tensor Tensor::realize() const {
   tg::realize(Tensors{*this});

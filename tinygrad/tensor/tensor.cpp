@@ -105,6 +105,7 @@ UOp new_storage(const Shape& shape, DType dtype, const std::string& device) {
   (void)hooked;
   std::string name = Device::canonical(device);
   BufferRef b = Buffer::create(name, shape.numel(), dtype);
+  b->set_made_by(Origin::current());
   UOp u = new_buffer(shape, dtype, name);
   buffer_table::attach(static_cast<uint64_t>(u.arg<ParamArg>().slot), std::move(b));
   return u;

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "tinygrad/base/env.h"
+#include "tinygrad/base/stop.h"
 #include "tinygrad/uop/print.h"
 
 namespace tg {
@@ -89,6 +90,7 @@ UOp rewrite_sources_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, bo
   uint64_t steps = 0;
   while (!stack.empty()) {
     TG_ASSERT(++steps < kMaxSteps, "rewrite '", name, "' does not end at ", stack.back().node);
+    if ((steps & 4095) == 0) Stop::check("rewrite");
     Frame& f = stack.back();
     if (f.stage == Frame::kEnter) {
       if (memo.has(f.node)) {

@@ -1,0 +1,59 @@
+/// \file tg cache: what the disk cache holds, and emptying it. tg replay-compare: kernels of two recorded runs.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+
+#include "apps/tg/command.h"
+#include "tinygrad/base/disk_cache.h"
+#include "tinygrad/base/env.h"
+#include "tinygrad/base/text.h"
+#include "tinygrad/engine/process_replay.h"
+
+namespace tg::app {
+namespace {
+
+int info() {
+  const DiskCache::Info i = disk_cache::info();
+  std::printf("%s%s, %s in the file, limit %s%s\n", i.path.c_str(), i.usable ? "" : " (not usable)",
+              human_bytes(static_cast<double>(i.file_bytes)).c_str(), human_bytes(static_cast<double>(env::CACHE_LIMIT.get()) * (1 << 20)).c_str(),
+              env::CACHELEVEL.get() == 0 ? ", turned off by CACHELEVEL=0" : "");
+  for (const DiskCache::TableInfo& t : i.tables)
+    std::printf("%-24s %8lld entries  %s\n", t.name.c_str(), static_cast<long long>(t.entries), human_bytes(static_cast<double>(t.bytes)).c_str());
+  return i.usable ? kOk : kFailed;
+}
+
+}  // namespace
+
+std::function<int()> define_cache(CLI::App& app) {
+  struct Choice {
+    bool clear = false;
+    std::string table;
+  };
+  auto choice = std::make_shared<Choice>();
+  app.require_subcommand(1);
+  app.add_subcommand("info", "Show file, size and tables (CACHEDB names another file)");
+  CLI::App* clear = app.add_subcommand("clear", "Remove all entries, or those of one table");
+  clear->add_option("table", choice->table, "Name of a table as `info` shows it");
+  clear->callback([choice] { choice->clear = true; });
+  return [choice] {
+    if (!choice->clear) return info();
+    disk_cache::clear(choice->table);
+    for (const DiskCache::TableInfo& t : disk_cache::info().tables)
+      if (choice->table.empty() || choice->table == t.name) return static_cast<int>(kFailed);
+    return static_cast<int>(kOk);
+  };
+}
+
+std::function<int()> define_replay_compare(CLI::App& app) {
+  auto files = std::make_shared<std::pair<std::string, std::string>>();
+  app.add_option("before", files->first, "Cache file (CACHEDB) of a run with CAPTURE_PROCESS_REPLAY=1")->required();
+  app.add_option("after", files->second, "The same of another run")->required();
+  return [files] {
+    const ReplayComparison c = compare_replays(files->first, files->second);
+    print_comparison(std::cout, c);
+    return c.different.empty() ? kOk : kFailed;
+  };
+}
+
+}  // namespace tg::app

@@ -1,0 +1,122 @@
+/// \file Finding pending expressions that have grown long, and computing them.
+#include "tinygrad/tensor/pending.h"
+
+#include <algorithm>
+#include <optional>
+#include <unordered_set>
+
+#include "tinygrad/base/env.h"
+#include "tinygrad/runtime/buffer.h"
+#include "tinygrad/tensor/effects.h"
+#include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/jit.h"
+
+namespace tg::tensor_detail {
+
+PendingRest pending_rest;
+
+namespace {
+constexpr int64_t kSmallResult = int64_t{16} << 20;
+
+struct Expression {
+  size_t nodes = 0;
+  int64_t held = 0;      ///< bytes of storage that only pending expressions refer to
+  int64_t read = 0;      ///< bytes of all storage it reads
+  bool computes = true;  ///< false: it has a parameter, an unbound variable or a symbolic size
+};
+
+/// What lies between `root` and storage, as far as it is not in `seen`.
+Expression expression_of(UOp root, MemoScope& seen, const std::unordered_set<const Node*>& shown) {
+  Expression e;
+  UOps stack{root};
+  while (!stack.empty()) {
+    UOp u = current(stack.back());
+    stack.pop_back();
+    if (seen.has(u)) continue;
+    seen.mark(u), e.nodes++;
+    if (u.is(Ops::BUFFER)) {
+      if (BufferRef b = buffer_table::get(static_cast<uint64_t>(u.arg<ParamArg>().slot)); b && b->is_allocated()) {
+        e.read += b->nbytes();
+        if (!shown.contains(u.node())) e.held += b->nbytes();
+      }
+      continue;
+    }
+    if (u.is(Ops::PARAM)) e.computes = false;
+    for (UOp s : u.srcs()) stack.push_back(s);
+  }
+  return e;
+}
+
+bool has_storage(UOp u) {
+  while (u.in(kViewOps)) u = u.src(0);
+  return u.is(Ops::BUFFER);
+}
+
+/// A gradient through `root` may be asked for: something below it needs one, or is what a live tensor shows.
+bool may_need_history(UOp root, const std::unordered_set<const Node*>& shown) {
+  MemoScope seen;
+  UOps stack(root.srcs().begin(), root.srcs().end());
+  while (!stack.empty()) {
+    UOp u = stack.back();
+    stack.pop_back();
+    if (seen.has(u)) continue;
+    seen.mark(u);
+    if ((u.node()->flags & Node::kNeedsGrad) || (shown.contains(u.node()) && !u.is_const())) return true;
+    for (UOp s : u.srcs()) stack.push_back(s);
+  }
+  return false;
+}
+
+void look() {
+  const int64_t most_nodes = env::PENDING_NODES.get(), most_mib = env::PENDING_MB.get();
+  const int64_t most_bytes = most_mib > 0 && most_mib <= INT64_MAX >> 20 ? most_mib << 20 : 0;
+  std::vector<std::shared_ptr<Tensor::Impl>> all;
+  std::unordered_set<const Node*> shown;  // by tensors that a gradient may be asked for
+  each_live([&](Tensor::Impl& i) {
+    all.push_back(i.shared_from_this());
+    if (i.requires_grad.value_or(true))
+      for (UOp u = i.uop;; u = u.src(0)) {
+        shown.insert(u.node());
+        if (!u.in(kViewOps)) break;
+      }
+  });
+  // Oldest first: what others are made from comes before them. What has been computed is counted no more.
+  std::optional<MemoScope> seen(std::in_place);
+  for (const auto& impl : all) {
+    UOp u = current_view(impl->uop);
+    if (has_storage(u)) {  // computed, with a history that was kept
+      if (u != impl->uop.get() && !impl->requires_grad.value_or(false) && !may_need_history(impl->uop, shown)) set_uop(*impl, u);
+      continue;
+    }
+    if (shape_of(u).symbolic() || device_of(u).empty() || u.dtype().is_weak()) continue;
+    const Expression e = expression_of(u, *seen, shown);
+    const bool is_long = most_nodes > 0 && static_cast<int64_t>(e.nodes) >= std::max<int64_t>(most_nodes / 4, 1);
+    const bool holds_much = most_bytes > 0 && e.held >= most_bytes / 4;
+    const int64_t result = shape_of(u).numel() * u.dtype().itemsize();
+    if (!e.computes || !(is_long || holds_much) || result > std::max(e.read, kSmallResult)) continue;
+    const bool keep = may_need_history(u, shown);
+    seen.reset();
+    try {
+      realize_pending(Tensor(impl), keep);
+    } catch (const Cancelled&) { throw; } catch (const Error&) {
+    }  // nobody asked for it: whoever does, gets the error
+    seen.emplace();
+  }
+}
+
+}  // namespace
+
+void bound_pending_now() {
+  static thread_local bool looking = false;
+  if (looking || JitCore::capturing()) return;
+  looking = true;
+  struct Done {
+    ~Done() {
+      looking = false;
+      pending_rest = {Graph::global().live_nodes(), allocated_bytes() >> 20};  // an error comes again only with as much more
+    }
+  } done;
+  look();
+}
+
+}  // namespace tg::tensor_detail
