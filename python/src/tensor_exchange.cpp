@@ -5,6 +5,7 @@
 
 #include "bind.h"
 #include "casters.h"
+#include "interrupt.h"
 #include "tinygrad/runtime/device.h"
 
 namespace tg::python {
@@ -99,7 +100,7 @@ nb::object to_ndarray(nb::handle self) {
   nb::dlpack::dtype d = dlpack_of(t.dtype());
   std::span<const std::byte> bytes;
   {
-    nb::gil_scoped_release release;
+    Unlocked work;
     bytes = t.bytes();
   }
   std::vector<size_t> shape;
@@ -111,7 +112,7 @@ nb::object to_ndarray(nb::handle self) {
 nb::tuple reduce(const Tensor& t) {
   std::span<const std::byte> bytes;
   {
-    nb::gil_scoped_release release;
+    Unlocked work;
     bytes = t.bytes();
   }
   nb::object grad = none_or(t.grad());
