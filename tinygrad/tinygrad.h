@@ -18,4 +18,5 @@
 #include "tinygrad/tensor/jit.h"
 #include "tinygrad/tensor/tensor.h"
 #include "tinygrad/tensor/variable.h"
+#include "tinygrad/uop/multi.h"
 #include "tinygrad/uop/uop.h"

@@ -35,5 +35,6 @@ void bind_tensor_exchange(TensorClass& c);
 void bind_function(nb::module_& m, TensorClass& c);
 void bind_jit(nb::module_& m);
 void bind_tensor_schedule(TensorClass& c);
+void bind_tensor_multi(TensorClass& c);
 
 }  // namespace tg::python

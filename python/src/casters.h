@@ -39,6 +39,8 @@ struct DeviceName {
 };
 /// The name the library uses. "GPU", from the days before there was one name per runtime, is the first GPU, on a machine without one the default.
 std::string device_name(std::string name);
+/// A name, a tuple of names for several devices, None for "".
+nb::object device_object(const std::string& device);
 
 /// The Python object of a type; the same object each time.
 nb::handle dtype_object(DType d);
@@ -163,11 +165,18 @@ template <> struct type_caster<tg::Scalar> {
 };
 
 template <> struct type_caster<tg::python::DeviceName> {
-  NB_TYPE_CASTER(tg::python::DeviceName, const_name("str | None"))
+  NB_TYPE_CASTER(tg::python::DeviceName, const_name("str | tuple[str, ...] | None"))
   bool from_python(handle src, uint8_t, cleanup_list*) {
     value.name.clear();
     if (src.is_none()) return true;
     if ((PyTuple_Check(src.ptr()) || PyList_Check(src.ptr())) && PySequence_Size(src.ptr()) == 1) src = nanobind::object(src[0]);
+    if (PyTuple_Check(src.ptr()) || PyList_Check(src.ptr())) {  // several devices: a list of names
+      for (nanobind::handle h : nanobind::borrow<nanobind::sequence>(src)) {
+        if (!PyUnicode_Check(h.ptr())) return false;
+        value.name += (value.name.empty() ? "" : ",") + tg::python::device_name(nanobind::cast<std::string>(h));
+      }
+      return !value.name.empty();
+    }
     if (!PyUnicode_Check(src.ptr())) return false;
     value.name = tg::python::device_name(nanobind::cast<std::string>(src));
     return true;

@@ -61,5 +61,6 @@ uint64_t tag_from(nb::handle h);
 void bind_uop_args(nb::module_& m);
 void bind_uop_math(nb::class_<PyUOp>& c);
 void bind_uop_build(nb::class_<PyUOp>& c);
+void bind_uop_multi(nb::class_<PyUOp>& c);
 
 }  // namespace tg::python

@@ -4,7 +4,6 @@
 #include "bind.h"
 #include "casters.h"
 #include "graph.h"
-#include "interrupt.h"
 #include "tinygrad/engine/replay.h"
 
 namespace tg::python {
@@ -23,7 +22,7 @@ Tensors call(JitCore& core, const Tensors& tensors, std::vector<std::string> nam
                        return nb::cast<Tensors>(r[0]);
                      },
                      [&](size_t i) { return static_cast<bool>(shared[i]); }};
-  Unlocked work;
+  nb::gil_scoped_release nogil;
   return core.call(in, body);
 }
 }  // namespace

@@ -4,7 +4,6 @@
 #include "bind.h"
 #include "casters.h"
 #include "graph.h"
-#include "interrupt.h"
 
 namespace tg::python {
 
@@ -44,7 +43,7 @@ std::vector<PyStep> steps_of(const BoundSchedule& bound) {
 }
 
 BoundSchedule scheduled(const Tensors& t) {
-  Unlocked work;
+  nb::gil_scoped_release release;
   return schedule(t);
 }
 

@@ -27,7 +27,7 @@ void bind_tensor(nb::module_& m) {
       d = device_of(t.uop());
       if (d.empty() && (t.uop().tag() || !shape_of(t.uop()).empty())) d = t.device();
     }
-    return d.empty() ? nb::none() : nb::object(nb::str(d.c_str()));
+    return device_object(d);
   });
   c.def_prop_ro("ndim", &Tensor::ndim);
   c.def_prop_ro("T", &Tensor::T);
@@ -74,6 +74,7 @@ void bind_tensor(nb::module_& m) {
   bind_tensor_gradient(c);
   bind_tensor_exchange(c);
   bind_tensor_schedule(c);
+  bind_tensor_multi(c);
   bind_function(m, c);
 }
 

@@ -42,7 +42,12 @@ void bind_tensor_creation(TensorClass& c) {
       },
       "shape"_a, "fill_value"_a, "kwargs"_a);
   c.def_static("const", [](Scalar v, std::optional<DType> dtype) { return Tensor::scalar(v, dtype); }, "b"_a, "dtype"_a = nb::none());
-  c.def("const_like", [](const Tensor& t, Scalar v, std::optional<DType> dtype) { return t.full_like(v, dtype); }, "b"_a, "dtype"_a = nb::none());
+  c.def(
+      "const_like",
+      [](const Tensor& t, Scalar v, std::optional<DType> dtype) {
+        return Tensor::full(t.shape(), v, {.dtype = dtype.value_or(strong_dtype(t.dtype()))});
+      },
+      "b"_a, "dtype"_a = nb::none());
   c.def_static(
       "arange",
       [](nb::object start, nb::object stop, nb::object step, nb::kwargs k) {

@@ -3,7 +3,6 @@
 
 #include "bind.h"
 #include "casters.h"
-#include "interrupt.h"
 #include "tensor_input.h"
 #include "tinygrad/tensor/variable.h"
 #include "tinygrad/uop/eval.h"
@@ -34,7 +33,7 @@ const char* format_of(DType d) {
 }
 
 std::span<const std::byte> bytes_of(const Tensor& t) {
-  Unlocked work;
+  nb::gil_scoped_release release;
   return t.bytes();
 }
 
@@ -124,7 +123,7 @@ void bind_tensor_data(TensorClass& c) {
         Tensors all{nb::cast<Tensor>(self)};
         for (nb::handle h : others) all.push_back(nb::cast<Tensor>(h));
         {
-          Unlocked work;
+          nb::gil_scoped_release release;
           realize(all);
         }
         return self;

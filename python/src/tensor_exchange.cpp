@@ -5,7 +5,6 @@
 
 #include "bind.h"
 #include "casters.h"
-#include "interrupt.h"
 #include "tinygrad/runtime/device.h"
 
 namespace tg::python {
@@ -100,7 +99,7 @@ nb::object to_ndarray(nb::handle self) {
   nb::dlpack::dtype d = dlpack_of(t.dtype());
   std::span<const std::byte> bytes;
   {
-    Unlocked work;
+    nb::gil_scoped_release release;
     bytes = t.bytes();
   }
   std::vector<size_t> shape;
@@ -112,7 +111,7 @@ nb::object to_ndarray(nb::handle self) {
 nb::tuple reduce(const Tensor& t) {
   std::span<const std::byte> bytes;
   {
-    Unlocked work;
+    nb::gil_scoped_release release;
     bytes = t.bytes();
   }
   nb::object grad = none_or(t.grad());

@@ -180,6 +180,7 @@ void bind_uop(nb::module_& m) {
   nb::class_<PyUOp> c(m, "UOp", "A node of the graph: op, dtype, sources, argument and tag. Equal nodes are the same object.",
                       nb::is_weak_referenceable(), nb::dynamic_attr());
   bind_uop_build(c);
+  bind_uop_multi(c);
   bind_uop_math(c);
 
   c.def_prop_ro("op", [](const PyUOp& u) { return op_object(u.get().op()); });
@@ -213,7 +214,7 @@ void bind_uop(nb::module_& m) {
       GraphScope g;
       d = device_of(u.get());
     }
-    return d.empty() ? nb::none() : nb::object(nb::str(d.c_str()));
+    return device_object(d);
   });
   c.def_prop_ro("vmin", [](const PyUOp& u) { return bound(u.get(), false); }, "Least value it can have.");
   c.def_prop_ro("vmax", [](const PyUOp& u) { return bound(u.get(), true); }, "Greatest value it can have.");

@@ -56,14 +56,13 @@ Optimizer::Optimizer(const char* name, const Tensors& params, double rate, std::
 
 Tensors Optimizer::new_state() {
   Tensors out;
-  const auto add = [&](const Shape& shape, const std::string& device) {
-    out.push_back(Tensor::zeros(shape, {.dtype = dtypes::float32, .device = device}).contiguous().requires_grad_(false));
-  };
+  const auto add = [&](const Tensor& zeros) { out.push_back(zeros.contiguous().requires_grad_(false)); };
+  const auto zeros = [](const Shape& shape, const std::string& device) { return Tensor::zeros(shape, {.dtype = dtypes::float32, .device = device}); };
   int64_t total = 0;
   for (const Tensor& p : params_) total += p.numel();
-  if (fused_) add({total}, params_[0].device());
+  if (fused_) add(zeros({total}, params_[0].device()));
   else
-    for (const Tensor& p : params_) add(p.shape(), p.device());
+    for (const Tensor& p : params_) add(p.shard_axis() ? p.zeros_like(dtypes::float32) : zeros(p.shape(), p.device()));
   state_.insert(state_.end(), out.begin(), out.end());
   return out;
 }

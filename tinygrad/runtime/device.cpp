@@ -9,6 +9,7 @@
 #include "tinygrad/base/error.h"
 #include "tinygrad/runtime/devices.h"
 #include "tinygrad/target/program.h"
+#include "tinygrad/uop/multi.h"
 
 namespace tg {
 namespace {
@@ -101,6 +102,11 @@ std::shared_ptr<Executable> Device::load(const std::shared_ptr<const Program>& p
 
 std::string Device::canonical(std::string_view name) {
   if (name.empty()) return default_name();
+  if (is_device_list(name)) {
+    std::vector<std::string> names = split_devices(name);
+    for (std::string& n : names) n = canonical(n);
+    return device_list(names);
+  }
   const size_t colon = std::min(name.find(':'), name.size());
   std::string kind(name.substr(0, colon));
   for (char& c : kind) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
@@ -121,6 +127,7 @@ std::string Device::canonical(std::string_view name) {
 Device& Device::get(std::string_view name) {
   if (Device* d = find_opened(name)) return *d;  // names in tensors are canonical
   const std::string full = canonical(name);
+  TG_CHECK(DeviceError, !is_device_list(full), "[device] got ", full, ", expected one device");
   if (Device* d = find_opened(full)) return *d;
   const Kind& kind = *find_kind(std::string_view(full).substr(0, full.find(':')));
   if (!kind.open) throw DeviceError("[device] " + full + " is not available: " + missing(kind));

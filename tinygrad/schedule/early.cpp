@@ -90,7 +90,7 @@ const PatternMatcher<>& early_rules() {
         for (UOp s : u.srcs()) {
           UOp b = s;
           while (b.is(Ops::RESHAPE)) b = b.src(0);
-          src.push_back(b.is(Ops::CONTIGUOUS) || is_whole_buffer(s) ? s : UOp::make(Ops::CONTIGUOUS, s.dtype(), {s}));
+          src.push_back(b.in(Ops::CONTIGUOUS | Ops::COPY) || is_whole_buffer(s) ? s : UOp::make(Ops::CONTIGUOUS, s.dtype(), {s}));
         }
         return std::equal(src.begin(), src.end(), u.srcs().begin()) ? UOp() : u.with_srcs(src);
       }),

@@ -8,6 +8,7 @@
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/schedule/schedule.h"
 #include "tinygrad/tensor/effects.h"
+#include "tinygrad/tensor/lower_multi.h"
 #include "tinygrad/tensor/ops.h"
 #include "tinygrad/tensor/stored_view.h"
 
@@ -32,6 +33,20 @@ UOp memory_of(UOp u) {
     u = current(u);
     if (!u.in(kViewOps | Ops::AFTER)) return u;
     u = u.src(0);
+  }
+}
+
+/// `f` on the memory a state is in, of several devices on that of each shard.
+template <class F> void each_memory(UOp u, F f) {
+  UOp m = memory_of(u);
+  if (!m.is(Ops::MSTACK)) return static_cast<void>(f(m));
+  for (UOp s : m.srcs()) f(memory_of(s));
+}
+/// Leaves that want a gradient say so.
+void mark_leaf(UOp u) {
+  for (;; u = u.src(0)) {
+    u.node()->flags |= Node::kNeedsGrad;
+    if (!u.in(kViewOps)) return;
   }
 }
 
@@ -72,7 +87,26 @@ UOp rebased(UOp u, UOp from, UOp to) {
   }
   return r;
 }
+UOp below_views(UOp u) {
+  while (u.in(kViewOps)) u = u.src(0);
+  return u;
+}
 }  // namespace
+
+UOp with_bases(UOp u, const std::function<UOp(UOp)>& to) {
+  const UOp b = below_views(u);
+  if (!b.is(Ops::MSTACK)) {
+    UOp t = to(b);
+    return t == b ? u : rebased(u, b, t);
+  }
+  UOps parts;
+  bool changed = false;
+  for (UOp s : b.srcs()) {
+    UOp x = below_views(s), t = to(x);
+    parts.push_back(t == x ? s : rebased(s, x, t)), changed |= t != x;
+  }
+  return changed ? rebased(u, b, b.with_srcs(parts)) : u;
+}
 
 void mark_fresh(UOp buffer) { buffer.node()->flags |= kFresh; }
 bool is_fresh(UOp buffer) { return buffer.node()->flags & kFresh; }
@@ -83,15 +117,21 @@ bool keeps_call(UOp u) {
 }
 
 bool is_effect_target(UOp u) {
-  while (u.in(kViewOps)) u = u.src(0);
-  return is_effect(u);
+  bool any = false;
+  each_base(u, [&](UOp b) { any |= is_effect(b); });
+  return any;
 }
 
 UOp current_view(UOp u) {
-  if (UOp f = current(u); f != u) return f;
+  if (UOp f = current(u); f != u) return has_multi(f) ? current_view(f) : f;
   UOp b = u;
   while (b.in(kViewOps) && current(b) == b) b = b.src(0);
   UOp f = current(b);
+  if (f.is(Ops::MSTACK)) {
+    UOps parts;
+    for (UOp s : f.srcs()) parts.push_back(current_view(s));  // of one device each
+    f = f.with_srcs(parts);
+  }
   return f == b ? u : rebased(u, b, f);
 }
 
@@ -155,9 +195,9 @@ UOps readers_of(const Writes& w) {
   each_live([&](Tensor::Impl& i) { live.push_back(i.uop); });
   for (UOp root : live) {
     // A view of a state follows the write; it reads nothing.
-    UOp state = root;
-    while (state.in(kViewOps)) state = state.src(0);
-    if (state.is(Ops::BUFFER) || std::find(w.effects.begin(), w.effects.end(), state) != w.effects.end()) continue;
+    bool follows = true;
+    each_base(root, [&](UOp s) { follows &= s.is(Ops::BUFFER) || std::find(w.effects.begin(), w.effects.end(), s) != w.effects.end(); });
+    if (follows) continue;
     stack.push_back(root);
     while (!stack.empty()) {
       UOp u = stack.back();
@@ -166,9 +206,11 @@ UOps readers_of(const Writes& w) {
         continue;
       }
       if (g.forwarded(u)) {  // computed: into memory that is about to be overwritten, or not
-        UOp b = memory_of(u);
-        bool old = std::find(w.buffers.begin(), w.buffers.end(), b) != w.buffers.end();
-        reads.set(u, old ? b : no), stack.pop_back();
+        UOp old = no;
+        each_memory(u, [&](UOp b) {
+          if (std::find(w.buffers.begin(), w.buffers.end(), b) != w.buffers.end()) old = b;
+        });
+        reads.set(u, old), stack.pop_back();
         continue;
       }
       size_t before = stack.size();
@@ -205,13 +247,16 @@ void finish_effects(const Writes& w) {
   }
   if (w.buffers.empty()) return;
   each_live([&](Tensor::Impl& i) {
-    UOp u = i.uop, b = u;
-    while (b.in(kViewOps)) b = b.src(0);
-    UOp to = is_effect(b) && !keeps_call(b) ? g.forwarded(b) : UOp();
-    if (auto it = fresh.find(b); it != fresh.end()) to = it->second;
-    if (!to) return;
-    if (i.requires_grad.value_or(false)) to.node()->flags |= Node::kNeedsGrad;
-    set_uop(i, rebased(u, b, to));
+    const bool leaf = i.requires_grad.value_or(false);
+    UOp u = i.uop, v = with_bases(u, [&](UOp b) {
+                     UOp to = is_effect(b) && !keeps_call(b) ? g.forwarded(b) : UOp();
+                     if (auto it = fresh.find(b); it != fresh.end()) to = it->second;
+                     if (to && leaf) to.node()->flags |= Node::kNeedsGrad;
+                     return to ? to : b;
+                   });
+    if (v == u) return;
+    if (leaf && has_multi(v)) mark_leaf(v);
+    set_uop(i, v);
   });
 }
 
@@ -219,9 +264,9 @@ Tensors pending_writes(bool fresh) {
   Tensors out;
   GraphScope g;
   each_live([&](Tensor::Impl& i) {
-    UOp u = current_view(i.uop);
-    while (u.in(kViewOps)) u = u.src(0);
-    if (is_effect(u) && !Graph::global().forwarded(u) && (fresh || !is_fresh(memory_of(u)))) out.push_back(Tensor(i.shared_from_this()));
+    bool any = false;
+    each_base(current_view(i.uop), [&](UOp u) { any |= is_effect(u) && !Graph::global().forwarded(u) && (fresh || !is_fresh(memory_of(u))); });
+    if (any) out.push_back(Tensor(i.shared_from_this()));
   });
   return out;
 }
@@ -236,13 +281,17 @@ void settle(std::vector<Touched>& touched) {
     return it == index.end() ? nullptr : &touched[it->second];
   };
   Tensors waiting;
-  for (const Tensor& t : pending_writes(true))
-    if (find(memory_of(t.uop()))) waiting.push_back(t);
+  for (const Tensor& t : pending_writes(true)) {
+    bool any = false;
+    each_memory(t.uop(), [&](UOp b) { any |= find(b) != nullptr; });
+    if (any) waiting.push_back(t);
+  }
   if (!waiting.empty()) realize(waiting);
   Writes w;
   each_live([&](Tensor::Impl& i) {
-    UOp b = memory_of(i.uop);
-    if (Touched* t = find(b); t && t->written && std::find(w.buffers.begin(), w.buffers.end(), b) == w.buffers.end()) w.buffers.push_back(b);
+    each_memory(i.uop, [&](UOp b) {
+      if (Touched* t = find(b); t && t->written && std::find(w.buffers.begin(), w.buffers.end(), b) == w.buffers.end()) w.buffers.push_back(b);
+    });
   });
   if (!w.buffers.empty()) {
     Tensors readers;
@@ -251,8 +300,9 @@ void settle(std::vector<Touched>& touched) {
   }
   std::unordered_map<UOp, uint32_t> direct;  // BUFFER -> tensors that are it
   each_live([&](Tensor::Impl& i) {
-    UOp b = memory_of(i.uop);
-    if (find(b)) direct[b] += i.uop.get() == b;
+    each_memory(i.uop, [&](UOp b) {
+      if (find(b)) direct[b] += i.uop.get() == b;
+    });
   });
   std::unordered_map<UOp, UOp> fresh;
   for (UOp b : w.buffers)
@@ -265,11 +315,13 @@ void settle(std::vector<Touched>& touched) {
     }
   direct.clear();
   each_live([&](Tensor::Impl& i) {
-    UOp u = i.uop, b = u;
-    while (b.in(kViewOps)) b = b.src(0);
-    if (auto it = fresh.find(b); it != fresh.end()) set_uop(i, rebased(u, b, it->second));
-    b = memory_of(i.uop);
-    if (find(b)) direct[b] += i.uop.get() == b;
+    set_uop(i, with_bases(i.uop, [&](UOp b) {
+              auto it = fresh.find(b);
+              return it == fresh.end() ? b : it->second;
+            }));
+    each_memory(i.uop, [&](UOp b) {
+      if (find(b)) direct[b] += i.uop.get() == b;
+    });
   });
   for (auto [b, n] : direct) {
     Touched& t = *find(b);
@@ -282,6 +334,51 @@ void settle(std::vector<Touched>& touched) {
   }
 }
 
+namespace {
+/// Every tensor that is or views one of the states on the left follows to the right.
+void follow(const std::unordered_map<UOp, UOp>& states) {
+  std::vector<UOpRef> hold;
+  for (auto& [from, to] : states) hold.push_back(to);
+  each_live([&](Tensor::Impl& i) {
+    const UOp u = current_view(i.uop), v = with_bases(u, [&](UOp b) {
+                                         auto it = states.find(b);
+                                         return it == states.end() ? b : it->second;
+                                       });
+    if (v != u) set_uop(i, v);
+  });
+}
+
+/// Assignment to a tensor of several devices: each writes its shard.
+void assign_shards(const Tensor& t, UOp u, UOp v) {
+  const int axis = shard_axis(u);
+  TG_CHECK(DeviceError, device_of(v).empty() || shard_axis(v) == axis, "[assign] multi axis mismatch: got a value with shard axis ", shard_axis(v),
+           ", expected ", axis, " (-1: whole on each device): shard the value the same way");
+  const size_t n = static_cast<size_t>(device_count(u));
+  const Shards to = lower_multi(u), from = lower_multi(v);
+  auto value_of = [&](size_t i) { return from.parts.size() == 1 ? slice_of(from.parts[0], axis, i, n) : from.parts[i]; };
+  bool writable = true;
+  for (UOp p : to.parts) writable &= bool(writable_state(current_view(p)));
+  if (!writable) {
+    TG_CHECK(ValueError, !below_views(u).is(Ops::MSTACK),
+             "[assign] got a view of a tensor on several devices that no device can write to, expected whole shards");
+    return set_uop(*t.impl(), device_of(v).empty()
+                                  ? UOp::make(Ops::COPY, v.dtype(), axis < 0 ? UOps{v} : UOps{v, UOp::constant(int64_t{axis})}, Arg(device_of(u)))
+                                  : v);
+  }
+  std::unordered_map<UOp, UOp> after;
+  UOps parts;
+  for (size_t i = 0; i < n; i++) {
+    UOp p = current_view(to.parts[i]), state = writable_state(p);
+    auto [place, stored] = target_of(p, state, value_of(i));
+    UOp done = state.after({place.store(stored)});
+    after[state] = done, parts.push_back(rebased(p, state, done));
+    if (UOp b = memory_of(done); is_fresh(b)) b.node()->flags &= static_cast<uint8_t>(~kFresh);
+  }
+  UOpRef hold = join_shards(parts, axis);
+  follow(after);
+  set_uop(*t.impl(), hold);
+}
+}  // namespace
 }  // namespace tensor_detail
 
 using namespace tensor_detail;
@@ -305,6 +402,11 @@ const Tensor& Tensor::assign(const Tensor& value) const {
   TG_CHECK(DeviceError, here.empty() || there.empty() || here == there, "[assign] got a value on ", there, " for a tensor on ", here,
            ", expected one device: move it with .to(device)");
   v = ops::expand(v, want);
+  if (is_multi(u)) {
+    assign_shards(*this, u, v);
+    s(*this);
+    return *this;
+  }
   UOp state = writable_state(u);
   if (!state) {
     UOp b = u;

@@ -8,6 +8,7 @@
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/schedule/schedule.h"
 #include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/lower_multi.h"
 #include "tinygrad/tensor/ops.h"
 #include "tinygrad/uop/symbolic.h"
 
@@ -36,6 +37,11 @@ Tensor made(const OpScope& s, UOp u, const TensorOptions& o) {
   }
   if (o.requires_grad) t.requires_grad_(*o.requires_grad);
   return t;
+}
+
+void check_like(const Tensor& t, const TensorOptions& o, const char* op) {
+  TG_CHECK(DeviceError, o.device.empty() || t.devices().size() == 1, "[", op, "] cannot specify `device` on `*_like` of a multi device tensor: got ",
+           o.device, " for one on ", t.device());
 }
 
 struct Flat {
@@ -158,9 +164,11 @@ Tensor Tensor::from_bytes(std::span<const std::byte> data, DType dtype, const Sh
   std::vector<std::byte> bytes;
   bool on_host = want != dtype && (dtype == dtypes::float64 || dtype == dtypes::int64 || dtype == dtypes::uint64);
   if (on_host) bytes = converted(data, dtype, want), data = bytes, dtype = want;
-  UOp u = new_storage(shape, dtype, o.device);
+  const std::string device = Device::canonical(o.device);
+  UOp u = new_storage(shape, dtype, is_device_list(device) ? split_devices(device)[0] : device);
   if (!data.empty()) explaining_memory([&] { buffer_table::get(static_cast<uint64_t>(u.arg<ParamArg>().slot))->copy_in(data); });
   Tensor t = s(u);
+  if (is_device_list(device)) t = t.to(device);
   if (want != dtype) t = t.cast(want);
   if (o.requires_grad) t.requires_grad_(*o.requires_grad);
   return t;
@@ -205,20 +213,31 @@ Tensor Tensor::empty(const Shape& shape, const TensorOptions& o) {
 Tensor Tensor::full_like(Scalar value, std::optional<DType> dtype) const {
   OpScope s;
   UOp u = uop_of(*this, "full_like");
-  return s(ops::full(shape_of(u), value.value, dtype.value_or(strong_dtype(u.dtype()))));
+  return s(placed_like(ops::full(shape_of(u), value.value, dtype.value_or(strong_dtype(u.dtype()))), u));
 }
 Tensor Tensor::empty_like(std::optional<DType> dtype) const {
   OpScope s;
   UOp u = uop_of(*this, "empty_like");
-  return s(new_storage(shape_of(u), dtype.value_or(strong_dtype(u.dtype())), device_or_default(u)));
+  const DType d = dtype.value_or(strong_dtype(u.dtype()));
+  if (!is_multi(u)) return s(new_storage(shape_of(u), d, device_or_default(u)));
+  UOps parts;
+  for (const std::string& name : split_devices(device_of(u))) parts.push_back(new_storage(shard_shape(u), d, name));
+  return s(join_shards(parts, tg::shard_axis(u)));
 }
 
 Tensor Tensor::full_like(Scalar value, const TensorOptions& o) const {
   TensorOptions want = o;
   if (!want.dtype) want.dtype = strong_dtype(dtype());
-  return full(shape(), value, want);
+  check_like(*this, o, "full_like");
+  Tensor t = full(shape(), value, want);
+  OpScope s;
+  return is_multi(uop()) ? s(placed_like(t.uop(), uop())) : t;
 }
 Tensor Tensor::empty_like(const TensorOptions& o) const {
+  if (devices().size() > 1 && o.device.empty()) {
+    Tensor t = empty_like(o.dtype);
+    return o.requires_grad ? t.requires_grad_(*o.requires_grad) : t;
+  }
   return empty(max_shape(), {o.dtype.value_or(strong_dtype(dtype())), o.device.empty() ? device() : o.device, o.requires_grad}).shrink_to(shape());
 }
 

@@ -3,6 +3,7 @@
 /// `assign` is AFTER(S, STORE(view of S, value)), S being a BUFFER or an earlier AFTER on it. Once it has run, the memory gets a new BUFFER node:
 /// expressions of the old contents can never be mistaken for expressions of the new ones, although nodes are shared by structure.
 #pragma once
+#include <functional>
 #include <vector>
 
 #include "tinygrad/runtime/buffer.h"
@@ -11,7 +12,19 @@
 namespace tg::tensor_detail {
 
 /// What may lie between a tensor and the storage it shows: assigning to it writes there, and it sees what others write.
-inline constexpr OpSet kViewOps = groups::kMovement | Ops::DETACH | Ops::BITCAST;
+inline constexpr OpSet kViewOps = groups::kMovement | Ops::DETACH | Ops::BITCAST | Ops::UNSHARD;
+
+/// `f` on the node below the views of a value, of several devices on that of each shard.
+template <class F> void each_base(UOp u, F&& f) {
+  while (u.in(kViewOps)) u = u.src(0);
+  if (!u.is(Ops::MSTACK)) return static_cast<void>(f(u));
+  for (UOp s : u.srcs()) {
+    while (s.in(kViewOps)) s = s.src(0);
+    f(s);
+  }
+}
+/// The value with those nodes replaced; `to` gives a node itself where it stays.
+UOp with_bases(UOp u, const std::function<UOp(UOp)>& to);
 
 struct Writes {
   UOps buffers;             ///< BUFFERs written to that others may read

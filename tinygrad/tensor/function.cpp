@@ -9,6 +9,7 @@
 #include "tinygrad/tensor/gradient.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/ops.h"
+#include "tinygrad/uop/multi.h"
 
 namespace tg {
 using namespace tensor_detail;
@@ -24,7 +25,9 @@ UOp param_like(UOp u, size_t slot) {
     const ParamArg& v = (is_bound(u) ? u.src(0) : u).arg<ParamArg>();
     return UOp::make(Ops::PARAM, u.dtype(), {}, ParamArg{s, AddrSpace::kAlu, "", str("p", slot), v.vmin, v.vmax});
   }
-  return UOp::make(Ops::PARAM, u.dtype(), {shape_of(u).stack()}, ParamArg{s, AddrSpace::kGlobal, device_of(u), "", 0, 0});
+  UOps src{shape_of(u).stack()};
+  if (const int axis = shard_axis(u); axis >= 0) src.push_back(UOp::constant(int64_t{axis}));
+  return UOp::make(Ops::PARAM, u.dtype(), src, ParamArg{s, AddrSpace::kGlobal, device_of(u), "", 0, 0});
 }
 
 bool has_memory(UOp buffer) {

@@ -10,6 +10,7 @@
 #include "tinygrad/tensor/effects.h"
 #include "tinygrad/tensor/function.h"
 #include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/lower_multi.h"
 #include "tinygrad/tensor/ops.h"
 
 namespace tg {
@@ -74,6 +75,19 @@ UOp grad_shrink(UOp g, UOp u) {
 UOp grad_flip(UOp g, UOp u) {
   const auto& a = u.arg<std::vector<int64_t>>();
   return ops::flip(g, std::vector<int>(a.begin(), a.end()));
+}
+/// Back to where the source of a COPY is; a number has no place: to the first device.
+UOp grad_copy(UOp g, UOp x) {
+  const std::string& device = device_of(x).empty() ? device_of(g) : device_of(x);
+  if (is_multi(x)) return tensor_detail::spread(g, device, shard_axis(x));
+  return device.empty() ? g : UOp::make(Ops::COPY, g.dtype(), {g}, Arg(split_devices(device)[0]));
+}
+UOp shard_of(UOp g, uint32_t device) { return UOp::make(Ops::MSELECT, g.dtype(), {g}, Arg(static_cast<int64_t>(device))); }
+UOp grad_unshard(UOp g, UOp u) {
+  g = tensor_detail::spread(g, device_of(u), shard_axis(u));
+  UOps parts;
+  for (uint32_t i = 0; i < device_count(u); i++) parts.push_back(shard_of(g, i));
+  return join_shards(parts, -1);
 }
 Grads grad_stack(UOp g, UOp u) {
   UOps out;
@@ -205,7 +219,9 @@ const PatternMatcher<Grads>& pm_gradient() {
     rule(u = op<FLIP>(x),            [](Up c, U u, X) -> Grads { return {grad_flip(c.g, u)}; }),
     rule(u = node<STACK>(),          [](Up c, U u) -> Grads { return grad_stack(c.g, u); }),
     rule(u = op<INDEX>(x, rest),     [](Up c, U u, X) -> Grads { UOps g(u.nsrc()); g[0] = grad_index(c.g, u); return Grads(std::move(g)); }),
-    rule(op<COPY>(x),                [](Up c, X x) -> Grads { return {UOp::make(COPY, c.g.dtype(), {c.g}, Arg(device_of(x)))}; }),
+    rule(u = node<COPY>(),           [](Up c, U u) -> Grads { UOps g(u.nsrc()); g[0] = grad_copy(c.g, u.src(0)); return Grads(std::move(g)); }),
+    rule(u = op<UNSHARD>(x),         [](Up c, U u, X) -> Grads { return {grad_unshard(c.g, u)}; }),
+    rule(u = node<MSTACK>(),         [](Up c, U u) -> Grads { UOps g; for (uint32_t i = 0; i < u.nsrc(); i++) g.push_back(shard_of(c.g, i)); return Grads(std::move(g)); }),
   };
   return *pm;
 }
@@ -320,7 +336,12 @@ UOps compute_gradient(std::span<const UOp> given, std::span<const UOp> seeds, st
       UOp& s = sums[t];
       s = s ? s + v : v;
     }
-  for (UOp t : targets) out.push_back(sums.count(t) ? sums[t] : UOp());
+  for (UOp t : targets) {
+    UOp s = sums.count(t) ? sums[t] : UOp();
+    // Sharded like its tensor, so that an optimizer can combine them.
+    if (s && is_multi(t) && is_multi(s) && shard_axis(s) != shard_axis(t)) s = tensor_detail::spread(s, device_of(t), shard_axis(t));
+    out.push_back(s);
+  }
   return out;
 }
 

@@ -10,6 +10,7 @@
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/tensor/effects.h"
 #include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/lower_multi.h"
 #include "tinygrad/tensor/ops.h"
 #include "tinygrad/tensor/random.h"
 
@@ -134,9 +135,7 @@ std::vector<JitCore::Input> JitCore::check_inputs(const JitInputs& in) {
   return out;
 }
 
-Tensors JitCore::call(const JitInputs& in, const Body& body) {
-  std::lock_guard lock(mutex_);
-  if (capturing()) return body.run();  // part of what is being captured
+Tensors JitCore::call_single(const JitInputs& in, const Body& body) {
   std::vector<Input> inputs = check_inputs(in);
   if (replay_ && env::JIT) return run(in, std::move(inputs));
   if (!env::JIT || count_ == 0) {
@@ -183,9 +182,12 @@ Tensors JitCore::capture(const JitInputs& in, const Body& body, std::vector<Inpu
     std::unordered_set<const Node*>* hidden;
     Recording(std::vector<RecordedRun>* r, std::vector<rng::Draw>* d, std::unordered_set<const Node*>* h)
         : runs(record_runs(r)), draws(rng::record(d)), hidden(Graph::hide_forwards(h)) {
-      t_capturing++;
+      t_capturing++, forget_lowered();
     }
-    ~Recording() { record_runs(runs), rng::record(draws), Graph::hide_forwards(hidden), t_capturing--; }
+    ~Recording() {
+      record_runs(runs), rng::record(draws), Graph::hide_forwards(hidden), t_capturing--;
+      forget_lowered();
+    }
   };
   Tensors out;
   {

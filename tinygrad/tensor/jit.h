@@ -59,6 +59,8 @@ class JitCore {
   struct Input;
   struct Output;
   struct State;
+  struct Multi;
+  Tensors call_single(const JitInputs& in, const Body& body);
   Tensors capture(const JitInputs& in, const Body& body, std::vector<Input> inputs);
   Tensors run(const JitInputs& in, std::vector<Input> inputs);
   std::vector<Input> check_inputs(const JitInputs& in);
@@ -68,6 +70,7 @@ class JitCore {
   int count_ = 0, again_ = 0;
   std::unique_ptr<Replay> replay_;
   std::unique_ptr<State> state_;
+  std::shared_ptr<const Multi> multi_;  ///< of the last call that ran the function
   std::recursive_mutex mutex_;
 };
 

@@ -20,7 +20,10 @@ Tensor Tensor::sparse_categorical_crossentropy(const Tensor& y, const CrossEntro
   check_smoothing(o.label_smoothing, op);
   TG_CHECK(ShapeError, !sh.empty(), "[", op, "] got logits without axes, expected classes on the last one");
   TG_CHECK(DTypeError, y.dtype().is_int(), "[", op, "] got labels of ", y.dtype(), ", expected integers");
-  check_labels(y, Shape(sh.begin(), sh.end() - 1), op, sh);
+  const Shape lead(sh.begin(), sh.end() - 1), ys = y.shape();
+  const Shape* both[] = {&lead, &ys};
+  TG_CHECK(ShapeError, lead == ys || broadcast_shapes(both, op) == ys, "[", op, "] got labels ", ys, " for logits ", sh, ", expected ", lead,
+           " or what that broadcasts to");
   int64_t classes = sh.back().value();
   Tensor logp = log_softmax(-1);
   Tensor hit = y.unsqueeze(-1) == arange(classes);

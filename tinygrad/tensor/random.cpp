@@ -14,6 +14,7 @@
 #include "tinygrad/base/sha256.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/lower_multi.h"
 #include "tinygrad/tensor/ops.h"
 #include "tinygrad/uop/eval.h"
 
@@ -137,33 +138,63 @@ Tensor scaled(const Shape& shape, double low, double high, DType d, const std::s
   return ((high - low) * unit(shape, dtypes::default_float(), device, "uniform")).cast(d) +
          (d.is_int() ? Tensor(static_cast<int64_t>(low)) : Tensor(low));
 }
+/// One device at a time: there is a stream of numbers for each.
+std::string one_device(const std::string& name, const char* op) {
+  std::string device = Device::canonical(name);
+  TG_CHECK(ValueError, !is_device_list(device), "[", op, "] got devices ", device, ", expected one: shard the tensor afterwards");
+  return device;
+}
+/// A tensor sharded like `u`, each shard of which `make` makes on its device; where all have the same, that on the default device.
+template <class F> Tensor made_like(UOp u, F make) {
+  const std::string devices = device_of(u);
+  const int axis = tg::shard_axis(u);
+  if (axis < 0) return Tensor::from_uop(spread(make(shape_of(u), Device::default_name()).uop(), devices, -1));
+  UOps parts;
+  std::vector<Tensor> hold;
+  for (const std::string& d : split_devices(devices)) hold.push_back(make(shard_shape(u), d)), parts.push_back(hold.back().uop());
+  return Tensor::from_uop(join_shards(parts, axis));
+}
 int64_t fan_in(const Shape& shape) { return shape.empty() ? 1 : Shape(shape.begin() + 1, shape.end()).numel(); }
 }  // namespace
 
 Tensor Tensor::rand(const Shape& shape, const TensorOptions& o, bool contiguous) {
   OpScope s;
-  std::string device = Device::canonical(o.device);
+  std::string device = one_device(o.device, "rand");
   if (!contiguous) return s(unit(shape, o.dtype.value_or(dtypes::default_float()), device, "rand"));
   return stored(s, unit(shape, o.dtype.value_or(dtypes::default_float()), device, "rand"), device, o.requires_grad);
 }
-Tensor Tensor::rand_like(std::optional<DType> dtype) const { return rand(shape(), {.dtype = dtype.value_or(this->dtype()), .device = device()}); }
+Tensor Tensor::rand_like(std::optional<DType> dtype) const { return rand_like(TensorOptions{.dtype = dtype}); }
 
 Tensor Tensor::randn(const Shape& shape, const TensorOptions& o) {
   OpScope s;
-  std::string device = Device::canonical(o.device);
+  std::string device = one_device(o.device, "randn");
   DType d = o.dtype.value_or(dtypes::default_float());
   TG_CHECK(DTypeError, !d.is_weak(), "[randn] got dtype ", d, ", expected one with a size");
   return stored(s, unit_normal(shape, device).cast(d), device, o.requires_grad);
 }
-Tensor Tensor::randn_like(std::optional<DType> dtype) const { return randn(shape(), {.dtype = dtype.value_or(this->dtype()), .device = device()}); }
-/// The options with this tensor's type and device where they name none.
-static TensorOptions like(const Tensor& t, TensorOptions o) {
+Tensor Tensor::randn_like(std::optional<DType> dtype) const { return randn_like(TensorOptions{.dtype = dtype}); }
+/// f(shape, options) with this tensor's type and device where the options name none; of several devices once for each shard.
+template <class F> static Tensor like(const Tensor& t, TensorOptions o, const char* op, F f) {
+  OpScope s(op);
+  UOp u = uop_of(t, op);
   if (!o.dtype) o.dtype = t.dtype();
-  if (o.device.empty()) o.device = t.device();
-  return o;
+  if (!is_multi(u)) {
+    if (o.device.empty()) o.device = t.device();
+    return s(f(t.shape(), o));
+  }
+  TG_CHECK(DeviceError, o.device.empty(), "[", op, "] cannot specify `device` on `*_like` of a multi device tensor: got ", o.device, " for one on ",
+           device_of(u));
+  return s(made_like(u, [&](const Shape& shape, const std::string& device) {
+    o.device = device;
+    return f(shape, o);
+  }));
 }
-Tensor Tensor::rand_like(const TensorOptions& o) const { return rand(shape(), like(*this, o)); }
-Tensor Tensor::randn_like(const TensorOptions& o) const { return randn(shape(), like(*this, o)); }
+Tensor Tensor::rand_like(const TensorOptions& o) const {
+  return like(*this, o, "rand_like", [](const Shape& shape, const TensorOptions& all) { return rand(shape, all); });
+}
+Tensor Tensor::randn_like(const TensorOptions& o) const {
+  return like(*this, o, "randn_like", [](const Shape& shape, const TensorOptions& all) { return randn(shape, all); });
+}
 
 Tensor Tensor::random_bits(const Tensor& key, const Tensor& counter, int64_t num) {
   OpScope s;
@@ -183,14 +214,14 @@ Tensor Tensor::random_bits(const Tensor& key, const Tensor& counter, int64_t num
 Tensor Tensor::normal(const Shape& shape, const NormalOptions& o) {
   OpScope s;
   TG_CHECK(ValueError, o.std >= 0, "[normal] got std ", o.std, ", expected 0 or more");
-  std::string device = Device::canonical(o.device);
+  std::string device = one_device(o.device, "normal");
   return stored(s, o.std * unit_normal(shape, device).cast(o.dtype.value_or(dtypes::default_float())) + o.mean, device, o.requires_grad);
 }
 
 Tensor Tensor::uniform(const Shape& shape, const UniformOptions& o) {
   OpScope s;
   TG_CHECK(ValueError, o.low < o.high, "[uniform] got low ", o.low, " and high ", o.high, ", expected low < high");
-  std::string device = Device::canonical(o.device);
+  std::string device = one_device(o.device, "uniform");
   return stored(s, scaled(shape, o.low, o.high, o.dtype.value_or(dtypes::default_float()), device), device, o.requires_grad);
 }
 
@@ -198,13 +229,13 @@ Tensor Tensor::randint(const Shape& shape, const RandintOptions& o) {
   OpScope s;
   TG_CHECK(ValueError, o.low < o.high, "[randint] got low ", o.low, " and high ", o.high, ", expected low < high");
   TG_CHECK(DTypeError, o.dtype.is_int() && !o.dtype.is_weak(), "[randint] got dtype ", o.dtype, ", expected an integer type");
-  std::string device = Device::canonical(o.device);
+  std::string device = one_device(o.device, "randint");
   return stored(s, scaled(shape, static_cast<double>(o.low), static_cast<double>(o.high), o.dtype, device), device, {});
 }
 
 Tensor Tensor::scaled_uniform(const Shape& shape, const TensorOptions& o) {
   OpScope s;
-  std::string device = Device::canonical(o.device);
+  std::string device = one_device(o.device, "scaled_uniform");
   Tensor t = scaled(shape, -1, 1, o.dtype.value_or(dtypes::default_float()), device) * std::pow(static_cast<double>(shape.numel()), -0.5);
   return stored(s, t, device, o.requires_grad);
 }
@@ -249,8 +280,11 @@ Tensor Tensor::dropout(double p) const {
   TG_CHECK(ValueError, p >= 0 && p <= 1, "[dropout] got p = ", p, ", expected 0 to 1");
   if (!training() || p == 0) return *this;
   if (p == 1) return s(zeros_like());
-  Tensor keep = unit(shape(), dtypes::default_float(), device(), "dropout") >= p;
-  keep = s(own_storage(keep.uop(), device()));  // the backward pass reads it again
+  auto mask = [p](const Shape& shape, const std::string& device) {
+    Tensor keep = unit(shape, dtypes::default_float(), device, "dropout") >= p;
+    return Tensor::from_uop(own_storage(keep.uop(), device));  // the backward pass reads it again
+  };
+  Tensor keep = is_multi(uop()) ? made_like(uop(), mask) : s(mask(shape(), device()));
   return s(keep.where(*this, 0) * (1 / (1 - p)));
 }
 

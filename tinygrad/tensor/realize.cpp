@@ -13,6 +13,7 @@
 #include "tinygrad/tensor/function.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/jit.h"
+#include "tinygrad/tensor/lower_multi.h"
 #include "tinygrad/tensor/ops.h"
 #include "tinygrad/tensor/stored_view.h"
 #include "tinygrad/tensor/variable.h"
@@ -25,12 +26,15 @@ namespace {
 /// The value needs no kernel: storage, a view of storage, or repeated literals.
 bool has_value(UOp u) {
   UOp b = u;
-  while (b.in(kViewOps)) {
+  bool spread = false;  // on several devices: storage elsewhere does not count
+  while (b.in(kViewOps) || (b.is(Ops::COPY) && is_multi(b))) {
     if (UOp f = current(b); f != b) b = f;
     else if (b.in(Ops::PAD)) return false;
-    else b = b.src(0);
+    else spread |= b.is(Ops::COPY), b = b.src(0);
   }
-  return current(b).is(Ops::BUFFER) || b.is_const();
+  b = current(b);
+  if (b.is(Ops::MSTACK)) return !spread && std::all_of(b.srcs().begin(), b.srcs().end(), has_value);  // shards have one device each
+  return (!spread && b.is(Ops::BUFFER)) || b.is_const();
 }
 
 /// What is to be computed, and for whom.
@@ -39,10 +43,49 @@ struct Plan {
   std::vector<UOp> sources;  ///< per root: the node it stands for (another one where a constant needs storage)
   std::vector<UOpRef> held;
   Writes writes;
+  /// A value of several devices: its shards are roots, or storage that is there.
+  struct Joined {
+    UOpRef value;
+    std::vector<UOpRef> parts;
+    int axis;
+  };
+  std::vector<Joined> joined;
 };
 
 bool is_empty(const Shape& s) {
   return std::any_of(s.begin(), s.end(), [](const SInt& n) { return n == 0; });
+}
+
+void push_root(Plan& p, UOp root, UOp source) {
+  p.roots.push_back(root), p.sources.push_back(source), p.held.push_back(source), p.held.push_back(root);
+}
+
+/// The roots of a value of several devices, or of one that is made of such.
+void add_multi(Plan& p, UOp u) {
+  for (const Plan::Joined& j : p.joined)
+    if (j.value.get() == u) return;
+  const Shards s = lower_multi(u);
+  const std::vector<std::string> devices = split_devices(device_or_default(u));
+  Plan::Joined joined{u, {}, s.axis};
+  // What is copied shares no storage with what it was copied from.
+  const bool apart = u.is(Ops::COPY) || (u.is(Ops::CONTIGUOUS) && u.arg_kind() == ArgKind::kInt);
+  for (size_t i = 0; i < s.parts.size(); i++) {
+    UOp part = current_view(s.parts[i]);
+    for (; apart && part.is(Ops::CONTIGUOUS) && has_value(part.src(0));) part = current_view(part.src(0));
+    UOp root = part;
+    const bool twice = std::find(s.parts.begin(), s.parts.begin() + static_cast<long>(i), s.parts[i]) != s.parts.begin() + static_cast<long>(i);
+    const auto known = std::find(p.sources.begin(), p.sources.end(), part);
+    if (device_of(part).empty() || shape_of(part).symbolic() || part.is(Ops::DETACH) || twice || (apart && has_value(part))) {
+      root = own_storage(part, devices[i]);
+      push_root(p, root, root);
+    } else if (known != p.sources.end()) {
+      root = p.roots[static_cast<size_t>(known - p.sources.begin())];
+    } else if (!has_value(part)) {
+      push_root(p, part, part);
+    }
+    joined.parts.push_back(root);
+  }
+  p.joined.push_back(std::move(joined));
 }
 
 void add_root(Plan& p, UOp u) {
@@ -50,12 +93,14 @@ void add_root(Plan& p, UOp u) {
   while (u.is(Ops::RESHAPE)) u = current_view(u.src(0));                      // the same storage
   while (on_storage_device(u) && u.in(kViewOps)) u = current_view(u.src(0));  // a part of a file that is copied first
   if (u.dtype().is_weak() || has_value(u) || is_empty(shape_of(u)) || std::find(p.sources.begin(), p.sources.end(), u) != p.sources.end()) return;
+  if (has_multi(u)) return add_multi(p, u);
   UOp root = inline_functions(u);
+  if (has_multi(root)) return add_multi(p, u);
   if (root != u && has_value(root)) return Graph::global().forward(u, current_view(root));  // a function that returns an argument
   if (device_of(u).empty() || shape_of(u).symbolic()) root = own_storage(root, device_or_default(u));
   // In the storage of its source it would be its source, and gradients would flow into that.
   else if (root.is(Ops::DETACH)) root = own_storage(root, device_of(root));
-  p.roots.push_back(root), p.sources.push_back(u), p.held.push_back(u), p.held.push_back(root);
+  push_root(p, root, u);
 }
 
 /// Values that live tensors hold and that are stored on the way: they are kept, instead of computed again when those are realized.
@@ -75,7 +120,8 @@ void add_held(Plan& p) {
   each_live([&](Tensor::Impl& i) {
     UOp u = i.uop;
     while (u.in(kViewOps)) u = u.src(0);
-    if (u.is(Ops::CONTIGUOUS) && inside.has(u) && !shape_of(u).symbolic()) held.push_back(u);
+    if (!u.is(Ops::CONTIGUOUS) || shape_of(u).symbolic()) return;
+    if (inside.has(has_multi(u) ? lower_multi(u).parts[0] : u)) held.push_back(u);
   });
   for (UOp u : held) add_root(p, u);
 }
@@ -190,6 +236,12 @@ static void realize_all(const Tensors& tensors, bool keep) {
     for (size_t i = 0; i < p.roots.size(); i++)
       if (p.sources[i] != p.roots[i]) Graph::global().forward(p.sources[i], current_view(p.roots[i]));
   }
+  for (const Plan::Joined& j : p.joined) {
+    UOps parts;
+    for (UOp r : j.parts) parts.push_back(current_view(r));
+    Graph::global().forward(j.value, parts.size() == 1 ? parts[0] : join_shards(parts, j.axis));
+  }
+  forget_lowered();
   for (const Tensor& t : tensors) {
     UOp u = t.impl()->uop, to = current_view(u);
     if (to == u || keep || keeps_history(u)) continue;
@@ -313,6 +365,17 @@ std::span<const std::byte> Tensor::bytes() const {
   uop_of(*this, "data");
   JitCore::check_not_capturing("data");
   Impl& i = *impl_;
+  if (devices().size() > 1) {
+    realize();
+    Tensor one;
+    {
+      GraphScope g;
+      one = from_uop(gathered(uop()));
+    }
+    std::span<const std::byte> there = one.bytes();
+    i.keep = {}, i.host.assign(there.begin(), there.end());
+    return i.host;
+  }
   if (shape().symbolic()) {
     std::vector<std::byte> host = bytes_with_values(*this);
     i.keep = {}, i.host = std::move(host);

@@ -5,6 +5,7 @@
 #include "tinygrad/tensor/index_parse.h"
 #include "tinygrad/tensor/ops.h"
 #include "tinygrad/tensor/stored_view.h"
+#include "tinygrad/uop/multi.h"
 
 namespace tg {
 using namespace tensor_detail;
@@ -214,7 +215,13 @@ void Tensor::setitem(const std::vector<Index>& indices, const Tensor& value) con
   if (here != uop())
     for (UOp x : uop().srcs())
       if (x.node()->flags & Node::kNeedsGrad) return replace(merged(*this, u)), void();
-  if (writable_state(here) && writable_view(u.p)) basic_view(*this, u.p).assign(u.value);
+  bool in_place = bool(writable_state(here));
+  if (is_multi(here)) {  // each device writes to its shard, where all are written alike
+    const int a = tg::shard_axis(here);
+    const AxisIndex* along = a < 0 ? nullptr : &u.p.axes[static_cast<size_t>(a)];
+    in_place = here.in(Ops::UNSHARD | Ops::MSTACK) && (!along || (along->begin == 0 && along->size == u.p.shape[static_cast<size_t>(a)] && !along->flip));
+  }
+  if (in_place && writable_view(u.p)) basic_view(*this, u.p).assign(u.value);
   else assign(merged(*this, u));
 }
 

@@ -8,6 +8,7 @@
 #include "tinygrad/tensor/effects.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/ops.h"
+#include "tinygrad/uop/multi.h"
 
 namespace tg::tensor_detail {
 
@@ -53,7 +54,7 @@ UOp storage_as(UOp u, DType d, const Shape& shape) {
 
 bool on_storage_device(UOp u) {
   const std::string& d = device_of(u);
-  return !d.empty() && !Device::get(d).computes();
+  return !d.empty() && !is_device_list(d) && !Device::get(d).computes();
 }
 
 UOp copy_from_storage(UOp u, const std::string& device) {

@@ -8,6 +8,7 @@
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/schedule/schedule.h"
 #include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/lower_multi.h"
 #include "tinygrad/tensor/ops.h"
 #include "tinygrad/tensor/stored_view.h"
 
@@ -59,7 +60,7 @@ int& OpScope::depth() {
 }
 
 Tensor OpScope::operator()(UOp u) const {
-  shape_of(u), device_of(u);
+  shape_of(u), device_of(u), tg::shard_axis(u);
   return (*this)(Tensor(std::make_shared<Tensor::Impl>(u)));
 }
 Tensor OpScope::operator()(Tensor t) const {
@@ -104,6 +105,11 @@ UOp new_storage(const Shape& shape, DType dtype, const std::string& device) {
   static const bool hooked = (Graph::set_buffer_death_hook([](int64_t slot) { buffer_table::release(static_cast<uint64_t>(slot)); }), true);
   (void)hooked;
   std::string name = Device::canonical(device);
+  if (is_device_list(name)) {
+    UOps parts;
+    for (const std::string& d : split_devices(name)) parts.push_back(new_storage(shape, dtype, d));
+    return join_shards(parts, -1);
+  }
   BufferRef b = Buffer::create(name, shape.numel(), dtype);
   b->set_made_by(Origin::current());
   UOp u = new_buffer(shape, dtype, name);
@@ -113,6 +119,7 @@ UOp new_storage(const Shape& shape, DType dtype, const std::string& device) {
 
 UOp own_storage(UOp u, const std::string& device) {
   u = ops::strong(u);
+  if (is_device_list(device)) return own_shards(u, device);
   if (const Shape shape = shape_of(u); shape.symbolic()) {  // room for the greatest sizes, of which the first elements of each axis are used
     Shape most;
     ops::Pairs part;
@@ -253,6 +260,7 @@ Tensor Tensor::contiguous() const {
   if (u.is(Ops::CONTIGUOUS) || u.dtype().is_weak() || has_buffer_identity(u)) return *this;  // weak: stored nowhere
   // A constant has no device to be contiguous on: it gets storage on the default one.
   if (device_of(u).empty()) return s(own_storage(u, Device::default_name()));
+  if (is_multi(u) && device_of(lower_multi(u).parts[0]).empty()) return s(own_storage(u, device_of(u)));
   return s(UOp::make(Ops::CONTIGUOUS, u.dtype(), {u}));
 }
 
@@ -292,7 +300,9 @@ Tensor Tensor::to(const std::string& device) const {
   std::string name = Device::canonical(device);
   const std::string& from = device_of(u);
   if (from == name) return *this;
-  if (from.empty()) {
+  if (is_device_list(name)) {
+    if (on_storage_device(u)) return to(split_devices(name)[0]).to(name);
+  } else if (from.empty()) {
     if (name == Device::default_name()) return *this;
     if (Device::get(name).computes()) return s(own_storage(u, name));
     u = own_storage(u, Device::default_name());

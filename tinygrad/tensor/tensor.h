@@ -133,7 +133,9 @@ class Tensor {
   int64_t max_numel() const { return max_shape().numel(); }
   int64_t nbytes() const;
   int64_t element_size() const { return strong_dtype(dtype()).itemsize(); }
-  std::string device() const;  ///< canonical name; of a constant without a device: the default device
+  std::string device() const;  ///< canonical name, of several devices a list ("CPU,CPU:1"); of a constant without one: the default device
+  std::vector<std::string> devices() const;
+  std::optional<int> shard_axis() const;  ///< the axis along which each of several devices has a slice; none: each has the whole tensor
   bool is_floating_point() const { return dtype().is_float(); }
   bool is_same(const Tensor& o) const { return impl_ == o.impl_; }  ///< the same handle
 
@@ -455,6 +457,11 @@ class Tensor {
   Tensor contiguous_backward() const;  ///< itself; its gradient is made contiguous
   Tensor to(const std::string& device) const;
   const Tensor& to_(const std::string& device) const;  ///< moves this handle, and its gradient
+  /// On several devices (multi.cpp): the whole tensor on each, or with `axis` a slice on each. DeviceError when it lies on several already; ShapeError
+  /// when the slices would not be equal. See docs/multi.md.
+  Tensor shard(const std::vector<std::string>& devices, std::optional<int> axis = {}) const;
+  const Tensor& shard_(const std::vector<std::string>& devices, std::optional<int> axis = {}) const;  ///< moves this handle
+  Tensor shard_like(const Tensor& other) const;                                                       ///< on the devices of `other`, along its axis
   Tensor clone(const std::string& device = {}) const;  ///< a copy in storage of its own, with a copy of the gradient
 
   // ---- effects (realize.cpp, assign.cpp) ----

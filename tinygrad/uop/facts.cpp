@@ -2,9 +2,12 @@
 #include "tinygrad/uop/facts.h"
 
 #include <algorithm>
+#include <mutex>
 #include <ostream>
+#include <set>
 
 #include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/multi.h"
 #include "tinygrad/uop/symbolic.h"
 
 namespace tg {
@@ -233,6 +236,17 @@ Shape compute_shape(UOp u, const auto& get) {
         for (int32_t a : u.arg<ReduceArg>().axes) s[static_cast<size_t>(a)] = 1;
       return s;
     }
+    case Ops::MSTACK:
+      for (UOp s : u.srcs())
+        TG_CHECK(ShapeError, get(s) == get(u.src(0)), "[mstack] got shards of shapes ", get(u.src(0)), " and ", get(s), ", expected equal shapes");
+      return same();
+    case Ops::MSELECT: return shard_shape(u.src(0));
+    case Ops::UNSHARD: {
+      Shape s = same();
+      SInt& n = s.at(static_cast<size_t>(static_cast<int64_t>(u.node()->arg_bits)));
+      n = n.value() * device_count(u);
+      return s;
+    }
     case Ops::STAGE: {
       Shape s;
       for (size_t i = 1; i < u.nsrc(); i++) s.push_back(SInt(u.src(i).is(Ops::RANGE) ? u.src(i).src(0) : UOp::constant(int64_t{1})));
@@ -247,9 +261,6 @@ Shape compute_shape(UOp u, const auto& get) {
     case Ops::CONTIGUOUS_BACKWARD:
     case Ops::DETACH:
     case Ops::COPY:
-    case Ops::MSELECT:
-    case Ops::MSTACK:
-    case Ops::UNSHARD:
     case Ops::CAST:
     case Ops::BITCAST:
     case Ops::EXP2:
@@ -401,6 +412,14 @@ const UOps& ranges_of(UOp u) {
   return f.ranges ? *f.ranges : empty;
 }
 
+/// A name that is no node's argument, for good.
+static const std::string* kept_name(const std::string& name) {
+  static auto* names = new std::set<std::string>;
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  return &*names->insert(name).first;
+}
+
 const std::string& device_of(UOp u) {
   static const std::string none;
   Graph& g = graph_of(u);
@@ -410,7 +429,16 @@ const std::string& device_of(UOp u) {
         const std::string* d = &none;
         if (n.in(groups::kDefines)) d = &n.arg<ParamArg>().device;
         else if (n.is(Ops::COPY)) d = &n.arg<std::string>();
-        else if (n.is(Ops::GETTUPLE)) {  // made where the body says, else where the arguments are
+        else if (n.is(Ops::MSTACK)) {
+          std::vector<std::string> all;
+          for (UOp s : n.srcs()) all.push_back(*g.facts(s).device);
+          d = kept_name(device_list(all));
+        } else if (n.is(Ops::MSELECT)) {
+          const std::vector<std::string> all = split_devices(*g.facts(n.src(0)).device);
+          const auto i = static_cast<size_t>(static_cast<int64_t>(n.node()->arg_bits));
+          TG_CHECK(IndexError, i < all.size(), "[mselect] got ", i, ", expected the number of one of ", all.size(), " devices");
+          d = kept_name(all[i]);
+        } else if (n.is(Ops::GETTUPLE)) {  // made where the body says, else where the arguments are
           d = g.facts(tuple_element(n)).device;
           for (UOp s : n.src(0).srcs())
             if (d->empty()) d = g.facts(s).device;
@@ -475,7 +503,8 @@ UOp base_of(UOp u) {
   return u;
 }
 bool has_buffer_identity(UOp u) {
-  while (u.in(Ops::RESHAPE | Ops::AFTER)) u = u.src(0);
+  while (u.in(Ops::RESHAPE | Ops::AFTER | Ops::UNSHARD)) u = u.src(0);
+  if (u.is(Ops::MSTACK)) return std::all_of(u.srcs().begin(), u.srcs().end(), has_buffer_identity);  // of one device each
   return u.in(groups::kDefines);
 }
 

@@ -102,6 +102,8 @@ struct Facts {
   Shared<UOps> ranges;  ///< empty sets are `no_ranges`
   const std::string* device = nullptr;
   bool no_ranges = false;
+  static constexpr int8_t kAxisUnknown = -2;
+  int8_t axis = kAxisUnknown;  ///< see shard_axis
 };
 
 /// Shape of a value. Elementwise ops broadcast like NumPy. ShapeError with both shapes when the sources do not fit.
@@ -125,7 +127,7 @@ Shape broadcast_shapes(std::span<const Shape* const> shapes, const char* op);
 Shape dims_of(UOp stack);
 /// Storage behind a view: strips movement ops, AFTER, CONTIGUOUS, DETACH, BITCAST of the same width are kept out.
 UOp base_of(UOp u);
-/// True for a BUFFER or PARAM, possibly under RESHAPE: storage a tensor can own and assign to.
+/// True for a BUFFER or PARAM, possibly under RESHAPE, or one on each of several devices: storage a tensor can own and assign to.
 bool has_buffer_identity(UOp u);
 
 }  // namespace tg

@@ -8,6 +8,7 @@
 
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph_lock.h"
+#include "tinygrad/uop/multi.h"
 
 #ifdef __linux__
 #include <sys/mman.h>
@@ -100,11 +101,14 @@ UOp Graph::intern(Ops op, DType dtype, std::span<const UOp> src, const Arg& arg,
   n->hash = h, n->tag = tag;
   Arg::retain(n->arg_kind, n->arg_bits);
   if (op == Ops::FUNCTION) n->flags = Node::kCalls;
+  else if (op == Ops::MSTACK || (op == Ops::COPY && arg.kind() == ArgKind::kString && is_device_list(arg.as<std::string>())) ||
+           (op == Ops::PARAM && is_device_list(arg.as<ParamArg>().device)))
+    n->flags = Node::kMulti;
   UOp* dst = reinterpret_cast<UOp*>(n + 1);
   for (size_t k = 0; k < src.size(); k++) {
     dst[k] = src[k];
     n->src_ops |= src[k].op();
-    n->flags |= src[k].node()->flags & (Node::kNeedsGrad | Node::kCalls);
+    n->flags |= src[k].node()->flags & (Node::kNeedsGrad | Node::kCalls | Node::kMulti);
     if (kind_ == Kind::kGlobal) src[k].node()->refs.fetch_add(1, std::memory_order_relaxed);
   }
   if (!free_ids_.empty()) n->id = free_ids_.back(), free_ids_.pop_back(), by_id_[n->id] = n;

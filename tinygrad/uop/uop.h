@@ -162,6 +162,7 @@ struct Node {
     kForwarded = 2,   ///< its value has been computed into a buffer
     kNeedsGrad = 4,   ///< depends on a tensor the user asked gradients for
     kCalls = 8,       ///< is a FUNCTION or depends on one
+    kMulti = 64,      ///< has several devices or depends on what does
   };
 };
 static_assert(sizeof(Node) == 64);

@@ -33,6 +33,8 @@ class Optimizer:
     if self.fused: self.pos_params = list(itertools.accumulate(self.params, lambda at, p: at + p.numel(), initial=0))
 
   def _new_optim_param(self) -> list[Tensor]:
+    if isinstance(self.device, tuple) and not self.fused:  # sharded as the parameters are
+      return [Tensor.zeros_like(t, dtype=self.param_dtype).contiguous().is_param_(False) for t in self.params]
     shapes = [(self.pos_params[-1],)] if self.fused else [t.shape for t in self.params]
     return [Tensor.zeros(s, dtype=self.param_dtype, device=self.device).contiguous().is_param_(False) for s in shapes]
 

@@ -193,8 +193,6 @@ class _More:
   @property
   def max_shape(self: UOp) -> tuple[int, ...]: return to_max_shape(self.shape)
   @property
-  def shard_shape(self: UOp) -> tuple: return self.shape
-  @property
   def without_after(self: UOp) -> UOp: return self.src[0] if self.op is Ops.AFTER else self
   @property
   def buf_uop(self: UOp) -> UOp: return self.base
@@ -211,7 +209,9 @@ class _More:
     native = _core.uop_buffer(self)
     return None if native is None or not native.is_allocated() else Buffer._of(native)
   @property
-  def is_realized(self: UOp) -> bool: return self.realized is not None
+  def is_realized(self: UOp) -> bool:
+    if self.op in (Ops.UNSHARD, Ops.MSTACK): return all(s.is_realized for s in self.src)
+    return self.realized is not None
 
   @staticmethod
   def new_buffer(device: str, size: int, dtype: DType, num: int | None = None) -> UOp:

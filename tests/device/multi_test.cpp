@@ -1,0 +1,231 @@
+/// \file Tensors on several devices: everything they compute is what one device computes.
+#include <gtest/gtest.h>
+
+#include "tinygrad/base/env.h"
+#include "tinygrad/runtime/device.h"
+#include "tinygrad/tinygrad.h"
+
+namespace tg {
+namespace {
+std::vector<std::string> devices(int n) {
+  std::vector<std::string> out;
+  for (int i = 0; i < n; i++) out.push_back(Device::default_name() + ":" + std::to_string(i));
+  return out;
+}
+Tensor numbers(const Shape& shape, int from = 0) {
+  return (Tensor::arange(from, from + shape.numel()).reshape(shape).to_float() * 0.25 - 1).clone().realize();
+}
+const std::optional<int> kAxes[] = {std::nullopt, 0, 1};
+
+void expect_same(const Tensor& got, const Tensor& want, double tolerance = 1e-5) {
+  ASSERT_EQ(got.shape(), want.shape());
+  const std::vector<double> a = got.to_vector<double>(), b = want.to_vector<double>();
+  for (size_t i = 0; i < a.size(); i++) ASSERT_NEAR(a[i], b[i], tolerance * (1 + std::abs(b[i]))) << i;
+}
+
+TEST(Multi, ValuesComeBack) {
+  for (int n : {2, 3, 4})
+    for (std::optional<int> axis : kAxes) {
+      const Tensor x = numbers({12, 24}), s = x.shard(devices(n), axis);
+      EXPECT_EQ(s.shape(), x.shape());
+      EXPECT_EQ(s.devices().size(), static_cast<size_t>(n));
+      expect_same(s, x);
+      expect_same(s.to(Device::default_name()), x);
+      expect_same(s.realize().to(devices(n)[1]), x);
+      expect_same(s.transpose(), x.transpose());
+    }
+}
+
+TEST(Multi, ElementwiseWithEveryPairOfAxes) {
+  const Tensor x = numbers({4, 6}), y = numbers({4, 6}, 7), row = numbers({6}, 3);
+  for (std::optional<int> a : kAxes)
+    for (std::optional<int> b : kAxes) {
+      const Tensor s = x.shard(devices(2), a), t = y.shard(devices(2), b);
+      expect_same((s * t + 1).exp(), (x * y + 1).exp());
+      expect_same((s < t).where(s, t), (x < y).where(x, y));
+    }
+  expect_same(x.shard(devices(2), 0) + row.shard(devices(2), 0), x + row);
+}
+
+TEST(Multi, Reduces) {
+  const Tensor x = numbers({6, 12});
+  for (int n : {2, 3})
+    for (std::optional<int> axis : kAxes)
+      for (const Axes& over : {Axes(), Axes(0), Axes(1)}) {
+        const Tensor s = x.shard(devices(n), axis);
+        expect_same(s.sum({.axis = over}), x.sum({.axis = over}));
+        expect_same(s.max({.axis = over}), x.max({.axis = over}));
+        expect_same(s.mean({.axis = over}), x.mean({.axis = over}));
+      }
+}
+
+TEST(Multi, MatmulWithEveryPairOfAxes) {
+  const Tensor x = numbers({8, 4}), w = numbers({4, 12}, 5), want = x.matmul(w);
+  for (std::optional<int> a : kAxes)
+    for (std::optional<int> b : kAxes) expect_same(x.shard(devices(2), a).matmul(w.shard(devices(2), b)), want);
+}
+
+TEST(Multi, AllWaysToSumOverDevicesAgree) {
+  for (const Shape& shape : {Shape{4, 96}, Shape{4, 7}, Shape{8, 3, 5}}) {
+    const Tensor x = numbers(shape), want = x.sum({.axis = 0});
+    for (int64_t ring : {0, 2})
+      for (int64_t all : {0, 2}) {
+        Context settings{{"RING", ring}, {"ALL2ALL", all}};
+        const Tensor got = x.shard(devices(4), 0).sum({.axis = 0}).realize();
+        expect_same(got, want);
+        for (const std::string& d : got.devices()) expect_same(got.to(d), want);
+      }
+  }
+}
+
+TEST(Multi, Movement) {
+  const Tensor x = numbers({4, 6, 8}), s = x.shard(devices(2), 1);
+  expect_same(s.reshape(4, 2, 3, 8).permute({3, 1, 0, 2}), x.reshape(4, 2, 3, 8).permute({3, 1, 0, 2}));
+  expect_same(s.pad({{1, 0}, {0, 0}, {2, 1}}), x.pad({{1, 0}, {0, 0}, {2, 1}}));
+  expect_same(s.flip(0).shrink({{1, 3}, {0, 6}, {2, 5}}), x.flip(0).shrink({{1, 3}, {0, 6}, {2, 5}}));
+  expect_same(s.shrink({{0, 4}, {3, 6}, {0, 8}}) * 2, x.shrink({{0, 4}, {3, 6}, {0, 8}}) * 2);
+  expect_same(Tensor::cat({s, s}, 0), Tensor::cat({x, x}, 0));
+  expect_same(Tensor::stack({s, s + 1}, 1), Tensor::stack({x, x + 1}, 1));
+  expect_same(s.softmax(1), x.softmax(1));
+}
+
+TEST(Multi, IndexingAndEmbedding) {
+  const Tensor table = numbers({10, 6}), ids = Tensor({{1, 9, 3}, {0, 2, 2}}), want = table(ids);
+  for (std::optional<int> a : kAxes)
+    for (std::optional<int> b : {std::optional<int>(), std::optional<int>(0)})
+      expect_same(table.shard(devices(2), a)(ids.shard(devices(2), b)), want);
+}
+
+TEST(Multi, AssignsShardByShard) {
+  for (std::optional<int> axis : kAxes) {
+    const Tensor x = numbers({4, 6}), s = x.shard(devices(2), axis).realize(), before = s + 1;
+    s.assign(s * 2);
+    expect_same(before, x + 1);  // built before the write
+    expect_same(s, x * 2);
+    s.assign(Tensor(3.0)).realize();
+    expect_same(s, x.full_like(3));
+    expect_same(x, numbers({4, 6}));  // the source keeps its values
+    const Tensor part = axis == 0 ? s(Slice(), Slice(2, 4)) : s(Slice(1, 3));
+    part.assign(part + 1).realize();
+    Tensor want = x.full_like(3).clone();
+    const Tensor same = axis == 0 ? want(Slice(), Slice(2, 4)) : want(Slice(1, 3));
+    same.assign(same + 1);
+    expect_same(s, want);
+  }
+}
+
+TEST(Multi, SetItem) {
+  for (std::optional<int> axis : {std::optional<int>(), std::optional<int>(0)}) {
+    const Tensor x = Tensor::arange(16).clone().realize(), s = x.shard(devices(4), axis).realize();
+    s.setitem({5}, Tensor(99)), x.setitem({5}, Tensor(99));
+    s.setitem({Slice(2, 9)}, Tensor(7)), x.setitem({Slice(2, 9)}, Tensor(7));
+    s.setitem({Slice(None, None, 4)}, Tensor(1)), x.setitem({Slice(None, None, 4)}, Tensor(1));
+    EXPECT_EQ(s.to_vector<int>(), x.to_vector<int>());
+    EXPECT_EQ(s.devices().size(), 4u);
+  }
+}
+
+TEST(Multi, Gradients) {
+  const Tensor x = numbers({4, 6}), w = numbers({6, 3}, 2);
+  x.requires_grad_(), w.requires_grad_();
+  (x.matmul(w).relu() * 2).sum().backward();
+  for (std::optional<int> a : kAxes)
+    for (std::optional<int> b : kAxes) {
+      if (b == 1) continue;  // 3 columns
+      const Tensor s = x.detach().shard(devices(2), a).requires_grad_(), v = w.detach().shard(devices(2), b).requires_grad_();
+      (s.matmul(v).relu() * 2).sum().backward();
+      expect_same(s.grad(), x.grad());
+      expect_same(v.grad(), w.grad());
+    }
+  // Through the sharding to the tensor on one device.
+  const Tensor y = numbers({4, 6}).requires_grad_();
+  (y.shard(devices(2), 0) * 3).sum().backward();
+  EXPECT_EQ(y.grad().device(), y.device());
+  expect_same(y.grad(), y.full_like(3));
+}
+
+/// Two steps of a two-layer network; data and first layer as `data` and `weight` say.
+Tensors trained(std::optional<int> data, std::optional<int> weight, bool several,
+                const std::function<std::unique_ptr<nn::Optimizer>(const Tensors&)>& make) {
+  Context training{{"TRAINING", 1}};
+  Tensors p{numbers({6, 8}) * 0.1, numbers({8}, 3) * 0.1, numbers({8, 2}, 1) * 0.1};
+  for (Tensor& t : p) t = t.clone().realize();
+  if (several) p[0].shard_(devices(2), weight), p[1].shard_(devices(2)), p[2].shard_(devices(2));
+  for (const Tensor& t : p) t.requires_grad_();
+  auto optimizer = make(p);
+  for (int step = 0; step < 2; step++) {
+    Tensor x = numbers({4, 6}, step), y = numbers({4, 2}, 2 * step);
+    if (several) x.shard_(devices(2), data), y.shard_(devices(2), data);
+    optimizer->zero_grad();
+    const Tensor loss = ((x.matmul(p[0]) + p[1]).relu().matmul(p[2]) - y).square().mean();
+    loss.backward();
+    optimizer->step();
+    p.push_back(loss);
+  }
+  return p;
+}
+
+TEST(Multi, TrainingIsThatOfOneDevice) {
+  const auto sgd = [](const Tensors& p) -> std::unique_ptr<nn::Optimizer> {
+    return std::make_unique<nn::SGD>(p, nn::SgdOptions{.lr = 0.1, .momentum = 0.9});
+  };
+  const auto adam = [](const Tensors& p) -> std::unique_ptr<nn::Optimizer> { return std::make_unique<nn::Adam>(p); };
+  for (const std::function<std::unique_ptr<nn::Optimizer>(const Tensors&)>& make :
+       {std::function<std::unique_ptr<nn::Optimizer>(const Tensors&)>(sgd), std::function<std::unique_ptr<nn::Optimizer>(const Tensors&)>(adam)}) {
+    const Tensors want = trained({}, {}, false, make);
+    for (auto [data, weight] : {std::pair<std::optional<int>, std::optional<int>>{0, {}}, {{}, 1}, {{}, 0}, {0, 1}}) {
+      const Tensors got = trained(data, weight, true, make);
+      for (size_t i = 0; i < want.size(); i++) expect_same(got[i], want[i], 1e-4);
+    }
+  }
+}
+
+TEST(Multi, CreationAndRandomNumbers) {
+  const std::string both = device_list(devices(2));
+  EXPECT_EQ(Tensor::full({4}, 2.5, {.device = both}).device(), Device::canonical(both));
+  expect_same(Tensor::arange(0, 6, 1, {.device = both}) + numbers({6}).shard(devices(2), 0), Tensor::arange(6) + numbers({6}));
+  const Tensor x = numbers({4, 6}).shard(devices(2), 1);
+  for (const Tensor& t : {x.full_like(1), x.zeros_like(), x.empty_like(), x.rand_like(), x.randn_like(), x.clone()}) {
+    EXPECT_EQ(t.device(), x.device());
+    EXPECT_EQ(t.shard_axis(), 1);
+    EXPECT_EQ(t.shape(), x.shape());
+    t.realize();
+  }
+  const Tensor r = x.rand_like(), kept = r.to(Device::default_name());
+  expect_same(r, kept);
+  Context training{{"TRAINING", 1}};
+  const double rest = Tensor::ones(512).shard(devices(2), 0).dropout(0.5).sum().item<double>() / 2;
+  EXPECT_GT(rest, 192);
+  EXPECT_LT(rest, 320);
+}
+
+TEST(Multi, Jit) {
+  const Tensor state = numbers({4}).shard(devices(2), 0).realize();
+  auto f = jit([&](const Tensor& x, const Tensor& w) {
+    state.assign(state + x.sum()).realize();
+    return (x * w).contiguous();
+  });
+  const Tensor w = numbers({4, 2}, 3);
+  Tensors results;
+  double sum = 0;
+  for (int i = 0; i < 5; i++) {
+    const Tensor x = numbers({4, 2}, i);
+    results.push_back(f(x.shard(devices(2), 0).realize(), w.shard(devices(2)).realize()));
+    sum += x.sum().item<double>();
+  }
+  EXPECT_TRUE(f.core().captured());
+  for (int i = 0; i < 5; i++) expect_same(results[static_cast<size_t>(i)], numbers({4, 2}, i) * w);  // earlier results stay
+  EXPECT_EQ(results[4].shard_axis(), 0);
+  expect_same(state, numbers({4}) + sum, 1e-4);
+}
+
+TEST(Multi, SymbolicSizes) {
+  const Tensor x = numbers({6, 4}), s = x.shard(devices(2), 1);
+  for (int64_t n : {2, 5}) {
+    const BoundVariable rows = Variable("rows", 1, 6).bind(n);
+    expect_same(s(Slice(0, rows)).sum({.axis = 1}).realize()(Slice(0, n)).to(Device::default_name()), x(Slice(0, n)).sum({.axis = 1}));
+  }
+}
+
+}  // namespace
+}  // namespace tg
