@@ -47,7 +47,7 @@ void print_json(const Row& row, const Result& r, int threads) {
 
 void print_table_row(const Row& row, const Result& r) {
   const Summary& s = r.summary;
-  std::printf("%-28s %12.5g %-8s %12.5g %12.5g %6zu", row.name, s.median, row.unit, s.min, s.max, s.runs);
+  std::printf("%-32s %12.5g %-8s %12.5g %12.5g %6zu", row.name, s.median, row.unit, s.min, s.max, s.runs);
   if (r.peak_fraction >= 0) std::printf(" %6.1f%%", 100 * r.peak_fraction);
   std::printf("\n");
 }
@@ -86,16 +86,21 @@ int run_child(const std::string& name) {
 
 int run(CommandLine options) {
   if (options.list) {
-    for (const Row& row : chosen_rows(options.filter)) std::printf("%-28s %-8s %s\n", row.name, row.unit, row.what);
+    for (const Row& row : chosen_rows(options.filter)) std::printf("%-32s %-8s %s\n", row.name, row.unit, row.what);
     return app::kOk;
   }
   apply_threads(options);
   if (!options.child.empty()) return run_child(options.child);
   const std::vector<Row> rows = chosen_rows(options.filter);
   Context context(options);
+  if (options.on_request) {
+    TG_CHECK(ValueError, rows.size() == 1, "[bench] --on-request takes samples of one row, --filter '", options.filter, "' finds ", rows.size());
+    TG_CHECK(Error, rows[0].run(context).requested, "[bench] --on-request: ", rows[0].name, " does not take its samples one by one");
+    return app::kOk;
+  }
   if (!options.json) {
     std::printf("%d thread%s, %s\n", options.threads, options.threads == 1 ? "" : "s", probe_isa());
-    std::printf("%-28s %12s %-8s %12s %12s %6s %7s\n", "name", "median", "unit", "min", "max", "runs", "of peak");
+    std::printf("%-32s %12s %-8s %12s %12s %6s %7s\n", "name", "median", "unit", "min", "max", "runs", "of peak");
   }
   int code = app::kOk;
   for (const Row& row : rows) {
@@ -119,7 +124,7 @@ template <class T> std::vector<T> joined(std::initializer_list<std::span<const T
 
 }  // namespace
 
-std::vector<Row> all_rows() { return joined<Row>({machine_rows(), kernel_rows(), model_rows()}); }
+std::vector<Row> all_rows() { return joined<Row>({machine_rows(), matmul_rows(), conv_rows(), memory_rows(), model_rows()}); }
 std::vector<ChildRow> all_children() { return joined<ChildRow>({machine_children(), model_children()}); }
 
 }  // namespace tg::bench
@@ -137,6 +142,7 @@ std::function<int()> define_bench(CLI::App& app) {
       ->capture_default_str()
       ->type_name("S")
       ->check(CLI::Range(0.0, 600.0));
+  app.add_flag("--on-request", options->on_request, "Prints \"ready\", then the seconds of a sample for each line of the standard input; one row");
   app.add_flag("--pin", options->pin, "Keep to as many processors as threads");
   app.add_option("--child", options->child, "")->group("");  // what child rows run
   return [options] { return bench::run(*options); };

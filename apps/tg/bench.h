@@ -27,13 +27,15 @@ struct Samples {
   std::vector<double> seconds = {};  ///< of each run
   Work work = {};
   bool limited_by_machine = true;  ///< false: no peak_fraction (the row is the peak itself)
+  bool requested = false;          ///< taken on request
 };
 
 struct Options {
-  int threads = 0;      ///< of every row: NUM_CPU_THREADS
-  size_t min_runs = 5;  ///< at least 5
-  double budget_s = 1;  ///< more runs are made as long as a row has taken less
-  bool pin = false;     ///< keep to the first `threads` processors
+  int threads = 0;          ///< of every row: NUM_CPU_THREADS
+  size_t min_runs = 5;      ///< at least 5
+  double budget_s = 1;      ///< more runs are made as long as a row has taken less
+  bool pin = false;         ///< keep to the first `threads` processors
+  bool on_request = false;  ///< says "ready", then takes a sample for each line of the standard input and prints its seconds
 };
 
 /// What a child process starts with.

@@ -133,14 +133,16 @@ Samples mnist_step(Context& c) {
   return c.time({}, [&] { step(); });
 }
 
-// ---- ResNet-18: graph, schedule, code ----
+// ---- ResNet-18: training; graph, schedule, code ----
 
 struct ResNet {
-  static constexpr int64_t kClasses = 1000;
+  static constexpr int64_t kClasses = 1000, kPixels = 3 * 224 * 224;
   models::ResNet18 model{kClasses};
-  Tensor images = Tensor::from(random_floats(2 * 3 * 224 * 224, 5), Shape{2, 3, 224, 224}), labels = Tensor::from(std::vector<int32_t>{3, 700});
+  Tensor images, labels;
   Tensors trained, statistics;
-  ResNet() {
+  explicit ResNet(const std::vector<int32_t>& classes = {3, 700}) : labels(Tensor::from(classes)) {
+    const auto batch = static_cast<int64_t>(classes.size());
+    images = Tensor::from(random_floats(static_cast<size_t>(batch * kPixels), 5), Shape{batch, 3, 224, 224});
     give_values(model);
     for (const auto& [name, t] : nn::get_state_dict(model)) (t.requires_grad() == false ? statistics : trained).push_back(t);
   }
@@ -154,6 +156,27 @@ struct ResNet {
     return all;
   }
 };
+
+/// Losses of the first steps, computed in float64.
+constexpr double kResNetLosses[] = {6.69620022, 4.73630130, 3.29236237};
+
+Samples resnet_step(Context& c) {
+  const ResNet net({3, 128, 253, 378, 503, 628, 753, 878});
+  nn::SGD optimizer(net.trained, {.lr = 0.01});
+  const auto step = [&] {
+    const nn::Training mode;
+    optimizer.zero_grad();
+    const Tensor loss = net.model(net.images).sparse_categorical_crossentropy(net.labels);
+    loss.backward();
+    Tensors all = optimizer.schedule_step();
+    all.push_back(loss);
+    all.insert(all.end(), net.statistics.begin(), net.statistics.end());
+    realize(all);
+    return loss.item<double>();
+  };
+  for (size_t i = 0; i < std::size(kResNetLosses); i++) check_close("ResNet-18 loss", i, step(), {kResNetLosses[i], kResNetLosses[i]}, 2e-3);
+  return c.time({}, [&] { step(); });
+}
 
 /// Seconds from nothing but inputs to kernels that could be launched; `check` then runs them.
 template <class Step, class Check> double seconds_to_loaded(const Step& step, const Check& check) {
@@ -342,6 +365,7 @@ constexpr Row kRows[] = {
     {"gpt2_block_fwd", "ms", "a GPT-2 block, (1, 128, 768), 12 heads: graph to result, schedule cached", gpt_forward},
     {"gpt2_block_train", "ms", "its forward pass and the gradients of all parameters", gpt_train},
     {"mnist_step_512", "ms", "a training step of tg mnist, batch 512", mnist_step},
+    {"resnet18_step_8", "ms", "a training step of ResNet-18, (8, 3, 224, 224), SGD", resnet_step},
     {"resnet18_compile_cold", "ms", "ResNet-18 forward and backward, (2, 3, 224, 224): graph to loaded kernels, empty cache",
      [](Context& c) { return c.child("resnet18_compile", Cache::kCold, Clock::kChild); }},
     {"resnet18_schedule_cold", "ms", "the schedule part of it", resnet_schedule},

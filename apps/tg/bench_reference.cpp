@@ -27,42 +27,50 @@ void check_close(const char* what, size_t at, double got, const Sum& expected, d
               expected.value);
 }
 
-Sum Conv3x3::forward(std::span<const float> x, std::span<const float> weight, size_t at) const {
+Sum Conv::forward(std::span<const float> x, std::span<const float> weight, size_t at) const {
   const auto i = static_cast<int64_t>(at);
-  const int64_t col = i % w, row = i / w % h, o = i / (w * h) % out, image = i / (w * h * out);
+  const int64_t col = i % out_w(), row = i / out_w() % out_h(), o = i / (out_w() * out_h()) % out, image = i / (out_w() * out_h() * out);
+  const int64_t each = in / groups, first = o / (out / groups) * each;  // channels that o sees
   Sum sum;
-  for (int64_t c = 0; c < in; c++)
-    for (int64_t dy = -1; dy <= 1; dy++)
-      for (int64_t dx = -1; dx <= 1; dx++) {
-        const int64_t r = row + dy, q = col + dx;
+  for (int64_t c = 0; c < each; c++)
+    for (int64_t a = 0; a < kernel; a++)
+      for (int64_t b = 0; b < kernel; b++) {
+        const int64_t r = row * stride + a - padding, q = col * stride + b - padding;
         if (r < 0 || r >= h || q < 0 || q >= w) continue;
-        sum.add(static_cast<double>(x[((image * in + c) * h + r) * w + q]) * weight[(o * in + c) * 9 + (dy + 1) * 3 + dx + 1]);
+        sum.add(static_cast<double>(x[((image * in + first + c) * h + r) * w + q]) * weight[((o * each + c) * kernel + a) * kernel + b]);
       }
   return sum;
 }
 
-Sum Conv3x3::grad_input(std::span<const float> dy, std::span<const float> weight, size_t at) const {
+Sum Conv::grad_input(std::span<const float> dy, std::span<const float> weight, size_t at) const {
   const auto i = static_cast<int64_t>(at);
   const int64_t col = i % w, row = i / w % h, c = i / (w * h) % in, image = i / (w * h * in);
+  const int64_t each = in / groups, outs = out / groups, first = c / each * outs;  // channels that see c
   Sum sum;
-  for (int64_t o = 0; o < out; o++)
-    for (int64_t a = -1; a <= 1; a++)
-      for (int64_t b = -1; b <= 1; b++) {
-        const int64_t r = row - a, q = col - b;
-        if (r < 0 || r >= h || q < 0 || q >= w) continue;
-        sum.add(static_cast<double>(dy[((image * out + o) * h + r) * w + q]) * weight[(o * in + c) * 9 + (a + 1) * 3 + b + 1]);
+  for (int64_t o = first; o < first + outs; o++)
+    for (int64_t a = 0; a < kernel; a++)
+      for (int64_t b = 0; b < kernel; b++) {
+        const int64_t r = row + padding - a, q = col + padding - b;
+        if (r < 0 || q < 0 || r % stride || q % stride || r / stride >= out_h() || q / stride >= out_w()) continue;
+        sum.add(static_cast<double>(dy[((image * out + o) * out_h() + r / stride) * out_w() + q / stride]) *
+                weight[((o * each + c % each) * kernel + a) * kernel + b]);
       }
   return sum;
 }
 
-Sum Conv3x3::grad_weight(std::span<const float> x, std::span<const float> dy, size_t at) const {
+Sum Conv::grad_weight(std::span<const float> x, std::span<const float> dy, size_t at) const {
   const auto i = static_cast<int64_t>(at);
-  const int64_t b = i % 3 - 1, a = i / 3 % 3 - 1, c = i / 9 % in, o = i / (9 * in);
+  const int64_t each = in / groups;
+  const int64_t b = i % kernel, a = i / kernel % kernel, o = i / (kernel * kernel * each),
+                c = o / (out / groups) * each + i / (kernel * kernel) % each;
   Sum sum;
   for (int64_t image = 0; image < n; image++)
-    for (int64_t row = std::max<int64_t>(0, -a); row < std::min(h, h - a); row++)
-      for (int64_t col = std::max<int64_t>(0, -b); col < std::min(w, w - b); col++)
-        sum.add(static_cast<double>(dy[((image * out + o) * h + row) * w + col]) * x[((image * in + c) * h + row + a) * w + col + b]);
+    for (int64_t row = 0; row < out_h(); row++)
+      for (int64_t col = 0; col < out_w(); col++) {
+        const int64_t r = row * stride + a - padding, q = col * stride + b - padding;
+        if (r < 0 || r >= h || q < 0 || q >= w) continue;
+        sum.add(static_cast<double>(dy[((image * out + o) * out_h() + row) * out_w() + col]) * x[((image * in + c) * h + r) * w + q]);
+      }
   return sum;
 }
 

@@ -22,14 +22,16 @@ struct Sum {
 /// WrongResult unless |got - expected| <= tolerance * magnitude.
 void check_close(const char* what, size_t at, double got, const Sum& expected, double tolerance);
 
-/// Images, channels in and out, height and width of a 3x3 convolution of stride 1 with one pixel of padding.
-struct Conv3x3 {
-  int64_t n, in, out, h, w;
+/// A convolution of images with square kernels; padding on every side.
+struct Conv {
+  int64_t n, in, out, h, w, kernel, stride = 1, padding = 0, groups = 1;
+  constexpr int64_t out_h() const { return (h + 2 * padding - kernel) / stride + 1; }
+  constexpr int64_t out_w() const { return (w + 2 * padding - kernel) / stride + 1; }
   /// Elements of y = conv(x, weight), of the gradients of x and of the weight for dy.
   Sum forward(std::span<const float> x, std::span<const float> weight, size_t at) const;
   Sum grad_input(std::span<const float> dy, std::span<const float> weight, size_t at) const;
   Sum grad_weight(std::span<const float> x, std::span<const float> dy, size_t at) const;
-  double flops() const { return 2.0 * 9 * static_cast<double>(n * in * out * h * w); }
+  double flops() const { return 2.0 * static_cast<double>(kernel * kernel * n * (in / groups) * out * out_h() * out_w()); }
 };
 
 /// A GPT-2 block's output for the first `tokens` tokens, which see none of the later ones.

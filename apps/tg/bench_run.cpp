@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
+#include <iostream>
 
 #include "apps/tg/bench.h"
 #include "apps/tg/bench_probe.h"
@@ -18,8 +20,26 @@ double since(SteadyClock::time_point t) { return std::chrono::duration<double>(S
 constexpr size_t kMaxRuns = 1000;
 constexpr double kShortestSample = 100e-6;  // well above what reading the clock costs
 
+constexpr double kRequestedSample = 20e-3;  // other programs ran since the last one: caches and threads have to come back
+
+/// One sample for each line of the standard input: the mean of as many runs as take a while, after one that does not count unless it is long itself.
+Samples collect_on_request(const Work& work, const std::function<double()>& sample) {
+  Samples s{{}, work, true, true};
+  const auto repeats = static_cast<int>(std::clamp(std::ceil(kRequestedSample / std::max(sample(), 1e-9)), 1.0, 200.0));
+  std::printf("ready\n"), std::fflush(stdout);
+  for (std::string line; std::getline(std::cin, line);) {
+    double sum = 0;
+    if (repeats > 1) sample();
+    for (int i = 0; i < repeats; i++) sum += sample();
+    s.seconds.push_back(sum / repeats);
+    std::printf("%.9g\n", s.seconds.back()), std::fflush(stdout);
+  }
+  return s;
+}
+
 /// Runs `sample` until there are enough runs and the time is up.
 Samples collect(const Options& options, const Work& work, const std::function<double()>& sample) {
+  if (options.on_request) return collect_on_request(work, sample);
   Samples s{{}, work, true};
   const auto start = SteadyClock::now();
   while (s.seconds.size() < options.min_runs || (s.seconds.size() < kMaxRuns && since(start) < options.budget_s)) s.seconds.push_back(sample());

@@ -6,7 +6,9 @@ namespace tg::bench {
 
 std::span<const Row> machine_rows();
 std::span<const ChildRow> machine_children();
-std::span<const Row> kernel_rows();
+std::span<const Row> matmul_rows();
+std::span<const Row> conv_rows();
+std::span<const Row> memory_rows();
 std::span<const Row> model_rows();
 std::span<const ChildRow> model_children();
 

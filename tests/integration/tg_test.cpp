@@ -155,7 +155,8 @@ TEST(TgBench, JsonRows) {
 }
 
 TEST(TgBench, ComputedRowsCheckTheirResults) {
-  const ProcessResult r = tg_run({"bench", "--json", "--filter", "matmul_f32_256|start_to_first_result|eager_add", "--threads", "1", "--time", "0"});
+  const ProcessResult r =
+      tg_run({"bench", "--json", "--filter", "^(matmul_f32_256|start_to_first_result|eager_add)$", "--threads", "1", "--time", "0"});
   ASSERT_TRUE(r.ok()) << r.err;
   EXPECT_EQ(lines(r.out).size(), 3u);
   EXPECT_GT(nlohmann::json::parse(lines(r.out)[0]).at("peak_fraction").get<double>(), 0);
@@ -165,6 +166,38 @@ TEST(TgBench, TableForPeople) {
   const ProcessResult r = tg_run({"bench", "--filter", "process_start", "--threads", "2", "--time", "0"});
   ASSERT_TRUE(r.ok()) << r.err;
   EXPECT_THAT(r.out, testing::AllOf(testing::StartsWith("2 threads, "), HasSubstr("\nprocess_start "), HasSubstr(" ms ")));
+}
+
+TEST(TgBench, RowsOfTheComparison) {
+  EXPECT_THAT(listed("^matmul_f32_"),
+              testing::IsSupersetOf({"matmul_f32_256_nn", "matmul_f32_512_nt", "matmul_f32_1024_tn", "matmul_f32_2048_nn", "matmul_f32_1000_nn",
+                                     "matmul_f32_1023x777x513_nn", "matmul_f32_4096_nn", "matmul_f32_batched_32x256_nn"}));
+  EXPECT_THAT(listed("^gemv_"), testing::ElementsAre("gemv_f32_4096", "gemv_q4_0_4096", "gemv_q8_0_4096"));
+  EXPECT_THAT(listed("^conv"), testing::UnorderedElementsAre("conv3x3_64_fwd", "conv3x3_64_bwd", "conv1x1_256_fwd", "conv1x1_256_bwd",
+                                                             "conv7x7_s2_fwd", "conv7x7_s2_bwd", "conv_depthwise3x3_fwd", "conv_depthwise3x3_bwd"));
+  EXPECT_THAT(listed("_(16m|4096)$|_4096_axis"), testing::IsSupersetOf({"add_mul_16m", "exp_16m", "gelu_16m", "sum_16m", "max_16m", "sum_4096_axis0",
+                                                                        "sum_4096_axis1", "mean_4096_axis1", "softmax_4096", "layernorm_4096"}));
+  EXPECT_THAT(listed("^(attention|gpt2_block|mnist|resnet18)_.*(fwd|train|step_)"),
+              testing::ElementsAre("attention_causal_12x1024x64_fwd", "gpt2_block_fwd", "gpt2_block_train", "mnist_step_512", "resnet18_step_8"));
+}
+
+TEST(TgBench, SamplesOnRequest) {
+  const ProcessResult r = run_process({TG_PROGRAM, "bench", "--on-request", "--pin", "--threads", "1", "--filter", "^gemv_f32_4096$"},
+                                      {.input = "\n\n\n", .timeout_s = 100});
+  ASSERT_TRUE(r.ok()) << r.err;
+  const std::vector<std::string> out = lines(r.out);
+  ASSERT_EQ(out.size(), 4u) << r.out;
+  EXPECT_EQ(out[0], "ready");
+  for (size_t i = 1; i < out.size(); i++) EXPECT_GT(std::stod(out[i]), 0) << r.out;
+  EXPECT_THAT(tg_run({"bench", "--on-request", "--filter", "^gemv_"}).err, HasSubstr("finds 3"));
+  EXPECT_THAT(tg_run({"bench", "--on-request", "--filter", "^roofline_read$"}).err, HasSubstr("one by one"));
+}
+
+TEST(TgBench, QuantizedRowsCheckTheirResults) {
+  const ProcessResult r = tg_run({"bench", "--json", "--filter", "^gemv_q", "--threads", "2", "--time", "0"});
+  ASSERT_TRUE(r.ok()) << r.err;
+  for (const std::string& line : lines(r.out)) EXPECT_EQ(nlohmann::json::parse(line).at("unit"), "GB/s") << line;
+  EXPECT_EQ(lines(r.out).size(), 2u);
 }
 
 TEST(TgBench, Errors) {

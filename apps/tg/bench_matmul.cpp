@@ -1,0 +1,98 @@
+/// \file Rows about products of matrices: every transpose, odd sizes, batches, matrix times vector, quantized matrices.
+#include "apps/tg/bench_kernel.h"
+#include "apps/tg/quantized.h"
+#include "tinygrad/base/dtype.h"
+
+namespace tg::bench {
+namespace {
+
+/// (m, k) @ (k, n); a transposed operand is stored with its axes the other way round.
+struct Product {
+  int64_t m, k, n;
+  bool transpose_a = false, transpose_b = false;
+  int64_t batch = 0;  ///< 0: no such axis
+};
+constexpr Product nn(int64_t n) { return {n, n, n}; }
+constexpr Product nt(int64_t n) { return {n, n, n, false, true}; }
+constexpr Product tn(int64_t n) { return {n, n, n, true, false}; }
+
+Samples matmul(const Context& c, const Product& p) {
+  const auto stored = [&](int64_t rows, int64_t columns, bool transposed) {
+    if (transposed) std::swap(rows, columns);
+    return p.batch ? Shape{p.batch, rows, columns} : Shape{rows, columns};
+  };
+  const Tensor a = input(stored(p.m, p.k, p.transpose_a), 1), b = input(stored(p.k, p.n, p.transpose_b), 2);
+  const auto product = [&] { return (p.transpose_a ? a.transpose(-1, -2) : a).matmul(p.transpose_b ? b.transpose(-1, -2) : b); };
+  const std::span<const float> x = a.data<float>(), y = b.data<float>();
+  check_samples("matmul", product(), [&](size_t at) {
+    const auto i = static_cast<int64_t>(at);
+    const int64_t col = i % p.n, row = i / p.n % p.m, batch = i / (p.n * p.m);
+    Sum sum;
+    for (int64_t k = 0; k < p.k; k++)
+      sum.add(static_cast<double>(x[batch * p.m * p.k + (p.transpose_a ? k * p.m + row : row * p.k + k)]) *
+              y[batch * p.k * p.n + (p.transpose_b ? col * p.k + k : k * p.n + col)]);
+    return sum;
+  });
+  const double flops = 2.0 * static_cast<double>(p.m * p.k * p.n * std::max<int64_t>(p.batch, 1));
+  return time_run(c, {.flops = flops}, [&] { return Tensors{product()}; });
+}
+
+constexpr int64_t kSide = 4096;
+
+Samples gemv(const Context& c) {
+  const Tensor a = input({kSide, kSide}, 1), v = input({kSide}, 2);
+  const std::span<const float> x = a.data<float>(), y = v.data<float>();
+  check_samples("gemv", a.matmul(v), [&](size_t row) {
+    Sum sum;
+    for (size_t k = 0; k < kSide; k++) sum.add(static_cast<double>(x[row * kSide + k]) * y[k]);
+    return sum;
+  });
+  return time_run(c, {.bytes_read = kSide * kSide * kFloat}, [&] { return Tensors{a.matmul(v)}; });
+}
+
+Samples quantized_gemv(const Context& c, const QuantizedFormat& format) {
+  const std::vector<uint8_t> bytes = random_blocks(format, kSide * kSide / QuantizedFormat::kElements, 1);
+  const Tensor blocks = Tensor::from(bytes, Shape{kSide, kSide / QuantizedFormat::kElements, format.bytes}).realize(), v = input({kSide}, 2);
+  const auto product = [&] { return format.unpack(blocks).reshape(kSide, kSide).matmul(v); };
+  const std::span<const float> y = v.data<float>();
+  check_samples("quantized gemv", product(), [&](size_t row) {
+    Sum sum;
+    for (size_t k = 0; k < kSide; k++) sum.add(format.element(bytes, row * kSide + k) * y[k]);
+    return sum;
+  });
+  return time_run(c, {.bytes_read = static_cast<double>(bytes.size())}, [&] { return Tensors{product()}; });
+}
+
+// clang-format off
+constexpr Row kRows[] = {
+    {"matmul_f32_256", "GFLOP/s", "(256, 256) @ (256, 256)", [](Context& c) { return matmul(c, nn(256)); }},
+    {"matmul_f32_512", "GFLOP/s", "(512, 512) @ (512, 512)", [](Context& c) { return matmul(c, nn(512)); }},
+    {"matmul_f32_1024", "GFLOP/s", "(1024, 1024) @ (1024, 1024)", [](Context& c) { return matmul(c, nn(1024)); }},
+    {"matmul_f32_2048", "GFLOP/s", "(2048, 2048) @ (2048, 2048)", [](Context& c) { return matmul(c, nn(2048)); }},
+    {"matmul_f32_256_nn", "GFLOP/s", "the same as matmul_f32_256", [](Context& c) { return matmul(c, nn(256)); }},
+    {"matmul_f32_256_nt", "GFLOP/s", "a @ b.T", [](Context& c) { return matmul(c, nt(256)); }},
+    {"matmul_f32_256_tn", "GFLOP/s", "a.T @ b", [](Context& c) { return matmul(c, tn(256)); }},
+    {"matmul_f32_512_nn", "GFLOP/s", "the same as matmul_f32_512", [](Context& c) { return matmul(c, nn(512)); }},
+    {"matmul_f32_512_nt", "GFLOP/s", "a @ b.T", [](Context& c) { return matmul(c, nt(512)); }},
+    {"matmul_f32_512_tn", "GFLOP/s", "a.T @ b", [](Context& c) { return matmul(c, tn(512)); }},
+    {"matmul_f32_1024_nn", "GFLOP/s", "the same as matmul_f32_1024", [](Context& c) { return matmul(c, nn(1024)); }},
+    {"matmul_f32_1024_nt", "GFLOP/s", "a @ b.T", [](Context& c) { return matmul(c, nt(1024)); }},
+    {"matmul_f32_1024_tn", "GFLOP/s", "a.T @ b", [](Context& c) { return matmul(c, tn(1024)); }},
+    {"matmul_f32_2048_nn", "GFLOP/s", "the same as matmul_f32_2048", [](Context& c) { return matmul(c, nn(2048)); }},
+    {"matmul_f32_2048_nt", "GFLOP/s", "a @ b.T", [](Context& c) { return matmul(c, nt(2048)); }},
+    {"matmul_f32_2048_tn", "GFLOP/s", "a.T @ b", [](Context& c) { return matmul(c, tn(2048)); }},
+    {"matmul_f32_1000_nn", "GFLOP/s", "(1000, 1000) @ (1000, 1000)", [](Context& c) { return matmul(c, nn(1000)); }},
+    {"matmul_f32_1023x777x513_nn", "GFLOP/s", "(1023, 777) @ (777, 513)", [](Context& c) { return matmul(c, {1023, 777, 513}); }},
+    {"matmul_f32_4096_nn", "GFLOP/s", "(4096, 4096) @ (4096, 4096)", [](Context& c) { return matmul(c, nn(4096)); }},
+    {"matmul_f32_batched_32x256_nn", "GFLOP/s", "(32, 256, 256) @ (32, 256, 256)", [](Context& c) { return matmul(c, {256, 256, 256, false, false, 32}); }},
+    {"gemv_f32_4096", "GB/s", "(4096, 4096) @ (4096)", [](Context& c) { return gemv(c); }},
+    {"gemv_q4_0_4096", "GB/s", "the same with a matrix in Q4_0 blocks: bytes of the blocks", [](Context& c) { return quantized_gemv(c, kQ4_0); }},
+    {"gemv_q8_0_4096", "GB/s", "the same with a matrix in Q8_0 blocks: bytes of the blocks", [](Context& c) { return quantized_gemv(c, kQ8_0); }},
+};
+// clang-format on
+
+}  // namespace
+
+std::span<const Row> matmul_rows() { return kRows; }
+
+}  // namespace tg::bench
