@@ -6,6 +6,7 @@
 #include "bind.h"
 #include "casters.h"
 #include "tinygrad/runtime/device.h"
+#include "tinygrad/uop/multi.h"
 
 namespace tg::python {
 
@@ -118,7 +119,7 @@ nb::tuple reduce(const Tensor& t) {
   return nb::make_tuple(
       nb::module_::import_("tinygrad_cpp.tensor").attr("_unpickle"),
       nb::make_tuple(nb::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size()), std::string(strong_dtype(t.dtype()).name()),
-                     to_python(t.shape()), t.device(), t.requires_grad(), t.is_param(), grad));
+                     to_python(t.shape()), t.device(), t.requires_grad(), t.is_param(), grad, t.shard_axis()));
 }
 
 }  // namespace
@@ -133,14 +134,17 @@ void bind_tensor_exchange(TensorClass& c) {
   nb::module_ core = nb::borrow<nb::module_>(nb::handle(PyImport_AddModule("tinygrad_cpp._core")));
   core.def(
       "_tensor_from_pickle",
-      [](nb::bytes data, DType d, const Shape& shape, const std::string& device, std::optional<bool> requires_grad, bool is_param, nb::object grad) {
-        Tensor t = Tensor::from_bytes({static_cast<const std::byte*>(data.data()), data.size()}, d, shape, {.device = device});
+      [](nb::bytes data, DType d, const Shape& shape, const std::string& device, std::optional<bool> requires_grad, bool is_param, nb::object grad,
+         std::optional<int> axis) {
+        Tensor t = Tensor::from_bytes({static_cast<const std::byte*>(data.data()), data.size()}, d, shape,
+                                      {.device = axis ? split_devices(device)[0] : device});
+        if (axis) t.shard_(split_devices(device), axis);
         if (!is_param) t.is_param_(false);
         else if (requires_grad) t.is_param_(*requires_grad);
         if (!grad.is_none()) t.set_grad(nb::cast<Tensor>(grad));
         return t;
       },
-      "data"_a, "dtype"_a, "shape"_a, "device"_a, "requires_grad"_a.none(), "is_param"_a, "grad"_a.none());
+      "data"_a, "dtype"_a, "shape"_a, "device"_a, "requires_grad"_a.none(), "is_param"_a, "grad"_a.none(), "axis"_a.none() = nb::none());
 }
 
 }  // namespace tg::python

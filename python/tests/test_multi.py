@@ -1,8 +1,11 @@
 """Tensors on several devices: what Python sees of them, and that they compute what one device computes."""
+import pickle
+
 import numpy as np
 import pytest
 
-from tinygrad_cpp import Context, Device, Tensor, TinyJit, Variable, dtypes, nn
+from tinygrad_cpp import Context, Device, Tensor, TinyJit, UOp, Variable, dtypes, nn
+from tinygrad_cpp.uop.ops import KernelInfo
 
 TWO = tuple(f"{Device.DEFAULT}:{i}" for i in (1, 2))
 FOUR = tuple(f"{Device.DEFAULT}:{i}" for i in (1, 2, 3, 4))
@@ -128,3 +131,22 @@ def test_symbolic():
     t = Tensor(x).shard(TWO, 1)
     rows = Variable("rows", 1, 6).bind(4)
     np.testing.assert_allclose(t[:rows].sum(1).realize()[:4].numpy(), x[:4].sum(1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("axis", [None, 0])
+def test_pickle(axis):
+    t = pickle.loads(pickle.dumps(Tensor(numbers(4, 2)).shard(TWO, axis)))
+    assert t.device == TWO and t.uop.axis == axis
+    np.testing.assert_equal(t.numpy(), numbers(4, 2))
+
+
+def test_kernel_on_each_shard():
+    def twice(out, x):
+        i = UOp.range(out.shape[0], 0)
+        return out[i].store(x[i] * 2).end(i).sink(arg=KernelInfo(name="twice"))
+
+    x = Tensor(numbers(6)).shard(TWO, 0).realize()
+    out = Tensor(Tensor.empty(3, device=TWO).uop.unshard(0))
+    out = Tensor.custom_kernel(out, x, fxn=twice)[0]
+    assert out.uop.axis == 0
+    np.testing.assert_equal(out.numpy(), 2 * numbers(6))
