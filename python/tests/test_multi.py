@@ -150,3 +150,25 @@ def test_kernel_on_each_shard():
     out = Tensor.custom_kernel(out, x, fxn=twice)[0]
     assert out.uop.axis == 0
     np.testing.assert_equal(out.numpy(), 2 * numbers(6))
+
+
+OPERATIONS = {
+    "softmax": lambda t: t.softmax(0) + t.softmax(1), "var": lambda t: t.var(0), "std": lambda t: t.std(1), "argmax": lambda t: t.argmax(1),
+    "layernorm": lambda t: t.layernorm(), "sort": lambda t: t.sort(1)[0], "topk": lambda t: t.topk(2, 1)[0], "triu": lambda t: t.triu(),
+    "gather": lambda t: t.gather(1, Tensor([[0, 1], [2, 3], [4, 5], [6, 7]]).to(t.device)),
+    "one_hot": lambda t: (t * 4 + 3).cast(dtypes.int).one_hot(40), "max_pool": lambda t: t.reshape(1, 1, 4, 8).max_pool2d((2, 2)),
+    "einsum": lambda t: Tensor.einsum("ij,kj->ik", t, t), "where": lambda t: (t > 3).where(t, 0), "split": lambda t: t.split(4, 1)[0],
+    "bitcast": lambda t: t.bitcast(dtypes.uint8), "rows": lambda t: t[Tensor([1, 3]).to(t.device)], "step": lambda t: t[::2],
+    "columns": lambda t: t[:, Tensor([1, 3]).to(t.device)], "conv": lambda t: t.reshape(4, 8, 1, 1).conv2d(Tensor.ones(2, 8, 1, 1).to(t.device)),
+    "logsumexp": lambda t: t.logsumexp(0), "any": lambda t: (t > 6).any(0), "prod": lambda t: (t / 4 + 1).prod(0), "T": lambda t: t.T @ t,
+    "attention": lambda t: t.reshape(1, 4, 8).scaled_dot_product_attention(t.reshape(1, 4, 8), t.reshape(1, 4, 8)),
+    "half": lambda t: t.half().sum(0).float(), "chain": lambda t: (t.sum(0, keepdim=True) + t).max(1), "all": lambda t: (t >= -3).all(),
+    "other devices": lambda t: t.to(FOUR if isinstance(t.device, tuple) else FOUR[0]) + 1, "contiguous": lambda t: (t + 1).contiguous().sum(0),
+}
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operation(name, axis):
+    f, x = OPERATIONS[name], numbers(4, 8)
+    np.testing.assert_allclose(f(Tensor(x).shard(TWO, axis)).numpy(), f(Tensor(x)).numpy(), rtol=1e-5, atol=1e-6)

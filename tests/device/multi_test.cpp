@@ -219,6 +219,19 @@ TEST(Multi, Jit) {
   expect_same(state, numbers({4}) + sum, 1e-4);
 }
 
+TEST(Multi, StatisticsInACapturedFunction) {
+  Context training{{"TRAINING", 1}};
+  nn::BatchNorm one(2), several(2);
+  for (const Tensor& t : {several.weight, several.bias, several.running_mean, several.running_var, several.num_batches_tracked}) t.shard_(devices(2));
+  auto f = jit([&](const Tensor& x) { return several(x).contiguous(); });
+  for (int i = 0; i < 4; i++) {
+    const Tensor x = numbers({4, 2, 3, 3}, 7 * i);
+    expect_same(f(x.shard(devices(2), 0).realize()), one(x), 1e-4);
+  }
+  expect_same(several.running_mean, one.running_mean, 1e-4);
+  expect_same(several.running_var, one.running_var, 1e-4);
+}
+
 TEST(Multi, SymbolicSizes) {
   const Tensor x = numbers({6, 4}), s = x.shard(devices(2), 1);
   for (int64_t n : {2, 5}) {

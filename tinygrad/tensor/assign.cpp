@@ -361,6 +361,12 @@ void assign_shards(const Tensor& t, UOp u, UOp v) {
   if (!writable) {
     TG_CHECK(ValueError, !below_views(u).is(Ops::MSTACK),
              "[assign] got a view of a tensor on several devices that no device can write to, expected whole shards");
+    if (t.impl()->requires_grad == false) {  // statistics and the like: from now on there is storage to write to, also in a captured function
+      const std::vector<std::string> devices = split_devices(device_of(u));
+      UOps stored;
+      for (size_t i = 0; i < n; i++) stored.push_back(own_storage(value_of(i), devices[i]));
+      return set_uop(*t.impl(), join_shards(stored, axis));
+    }
     return set_uop(*t.impl(), device_of(v).empty()
                                   ? UOp::make(Ops::COPY, v.dtype(), axis < 0 ? UOps{v} : UOps{v, UOp::constant(int64_t{axis})}, Arg(device_of(u)))
                                   : v);
