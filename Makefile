@@ -4,13 +4,14 @@ VENV ?= .venv
 FORMAT = clang-format-19
 SOURCES = git ls-files -z -- '*.cpp' '*.h' | xargs -0 -r
 
-.PHONY: help demo deps release dev test python test-python asan ubsan tsan format check bench env-docs clean
+.PHONY: help demo deps release dev test python test-python asan ubsan tsan format check bench compare env-docs clean
 
 help:
 	@echo "make demo    install what is missing, build, train a convnet on MNIST"
 	@echo "make test    install what is missing, build, run all tests"
 	@echo "make python  build the Python module tinygrad_cpp into .venv;   make test-python   and run its tests (numpy, pytest, hypothesis from PyPI)"
 	@echo "make release|dev|asan|ubsan|tsan   build one preset into build/<preset>; the sanitizers also test"
+	@echo "make compare build release and compare it with other libraries (from PyPI)"
 	@echo "make bench   build release and run the benchmarks;   make format   format the sources"
 
 demo: release
@@ -52,6 +53,9 @@ asan ubsan tsan: deps
 
 bench: release
 	build/release/bin/tg bench
+
+compare: release
+	python3 benchmarks/compare.py
 
 format:
 	$(SOURCES) $(FORMAT) -i

@@ -1,0 +1,75 @@
+"""The interpreter that peers run in, with what is missing installed from PyPI, and the environment variables of a fair comparison."""
+import hashlib, os, pathlib, subprocess, sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+# What each peer imports, and the packages that bring it.
+MODULES = {"torch": {"torch": "torch", "numpy": "numpy"}, "torch_compile": {"torch": "torch", "numpy": "numpy"},
+           "tinygrad": {"tinygrad": "tinygrad", "numpy": "numpy"}, "onnxruntime": {"onnxruntime": "onnxruntime", "onnx": "onnx", "numpy": "numpy"},
+           "numpy": {"numpy": "numpy"}, "llama": {"llama_cpp": "llama-cpp-python", "numpy": "numpy"}}
+# PyTorch's own index has it without gigabytes of CUDA; PyPI serves where that cannot be reached.
+INDEXES = {"torch": ["--index-url", "https://download.pytorch.org/whl/cpu"]}
+INSTALL_SECONDS = 1200
+
+
+def lacking(python: str, modules: dict[str, str]) -> list[str]:
+  """The modules that an interpreter does not find."""
+  code = "import importlib.util, sys; print(' '.join(m for m in sys.argv[1:] if importlib.util.find_spec(m) is None))"
+  r = subprocess.run([python, "-c", code, *modules], capture_output=True, text=True, check=True)
+  return r.stdout.split()
+
+
+def site_packages(python: str) -> list[str]:
+  r = subprocess.run([python, "-c", "import site, sys; print('\\n'.join(p for p in sys.path if p.endswith('-packages')))"], capture_output=True, text=True, check=True)
+  return r.stdout.split("\n")[:-1]
+
+
+def make_venv(base: str, folder: pathlib.Path) -> str:
+  """An environment that sees the packages of `base` too, so that only what it lacks is installed."""
+  python = folder / "bin" / "python"
+  if not python.exists():
+    subprocess.run([base, "-m", "venv", str(folder)], check=True)
+    own = pathlib.Path(site_packages(str(python))[-1])
+    (own / "base.pth").write_text("\n".join(site_packages(base)) + "\n")
+  return str(python)
+
+
+def interpreter(base: str, peers: list[str], folder: pathlib.Path | None, install: bool, say) -> str:
+  """An interpreter for these peers. Packages that cannot be installed are named; their peers then say what they lack."""
+  wanted = {m: p for peer in peers for m, p in MODULES[peer].items()}
+  if folder is None:
+    if not (missing := lacking(base, wanted)) or not install: return base
+    folder = ROOT / "build" / f"compare-venv-{hashlib.sha256(base.encode()).hexdigest()[:8]}"
+  python = make_venv(base, folder)
+  missing = lacking(python, wanted)
+  if not install: return python
+  for module in missing:
+    package, tried = wanted[module], folder / f"no-{wanted[module]}"
+    if tried.exists():
+      say(f"{package} could not be installed earlier (remove {tried} to try again)")
+      continue
+    say(f"installing {package} into {folder}")
+    for index in ([INDEXES[package]] if package in INDEXES else []) + [[]]:
+      try: r = subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *index, package], capture_output=True, text=True,
+                              timeout=INSTALL_SECONDS)
+      except subprocess.TimeoutExpired:
+        reason = f"took longer than {INSTALL_SECONDS} s"
+        continue
+      if r.returncode == 0: break
+      reason = (r.stderr.strip().splitlines() or ["no message"])[-1][:200]
+    else:
+      say(f"{package}: {reason}")
+      tried.write_text(reason + "\n")
+  return python
+
+
+def variables(threads: int) -> dict[str, str]:
+  """Every program has this many threads, which wait without spinning, and keeps the memory it has freed."""
+  n = str(threads)
+  return {**os.environ, "OMP_NUM_THREADS": n, "MKL_NUM_THREADS": n, "OPENBLAS_NUM_THREADS": n, "NUM_CPU_THREADS": n, "OMP_WAIT_POLICY": "passive",
+          "KMP_BLOCKTIME": "0", "GOMP_SPINCOUNT": "0", "OPENBLAS_THREAD_TIMEOUT": "4", "MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 34),
+          "MALLOC_TOP_PAD_": str(1 << 26), "DEV": "CPU", "CUDA_VISIBLE_DEVICES": "", "TORCHINDUCTOR_CACHE_DIR": str(ROOT / "build" / "compare-inductor"),
+          "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def default_python() -> str: return os.environ.get("PYTHON") or sys.executable

@@ -1,0 +1,174 @@
+"""PyTorch: eager, into given tensors where it can, and torch.compile."""
+import torch
+import torch.nn.functional as F
+from torch import nn
+import inputs
+from rows import RESNET_LABELS
+from worker import Work
+
+
+class ConvNet(nn.Module):
+  def __init__(self):
+    super().__init__()
+    self.conv1, self.conv2, self.bn1 = nn.Conv2d(1, 32, 5), nn.Conv2d(32, 32, 5), nn.BatchNorm2d(32)
+    self.conv3, self.conv4, self.bn2 = nn.Conv2d(32, 64, 3), nn.Conv2d(64, 64, 3), nn.BatchNorm2d(64)
+    self.fc = nn.Linear(576, 10)
+  def forward(self, x, labels):
+    x = F.max_pool2d(self.bn1(F.relu(self.conv2(F.relu(self.conv1(x))))), 2)
+    x = F.max_pool2d(self.bn2(F.relu(self.conv4(F.relu(self.conv3(x))))), 2)
+    return F.cross_entropy(self.fc(x.flatten(1)), labels)
+
+
+class BasicBlock(nn.Module):
+  def __init__(self, inputs_: int, planes: int, stride: int):
+    super().__init__()
+    self.conv1, self.bn1 = nn.Conv2d(inputs_, planes, 3, stride, 1, bias=False), nn.BatchNorm2d(planes)
+    self.conv2, self.bn2 = nn.Conv2d(planes, planes, 3, 1, 1, bias=False), nn.BatchNorm2d(planes)
+    same = stride == 1 and inputs_ == planes
+    self.down = nn.Identity() if same else nn.Sequential(nn.Conv2d(inputs_, planes, 1, stride, bias=False), nn.BatchNorm2d(planes))
+  def forward(self, x): return F.relu(self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x))))) + self.down(x))
+
+
+class ResNet18(nn.Module):
+  def __init__(self):
+    super().__init__()
+    self.conv1, self.bn1 = nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64)
+    self.layers = nn.Sequential(*[BasicBlock(planes if second else max(planes // 2, 64), planes, 1 if second or planes == 64 else 2)
+                                  for planes in (64, 128, 256, 512) for second in (False, True)])
+    self.fc = nn.Linear(512, 1000)
+  def forward(self, x, labels):
+    x = F.max_pool2d(F.relu(self.bn1(self.conv1(x))), 3, 2, 1)
+    return F.cross_entropy(self.fc(self.layers(x).mean((2, 3))), labels)
+
+
+def block(x, p):
+  """A GPT-2 block; parameters in the order of rows.gpt2_parameters()."""
+  batch, time, channels = x.shape
+  q, k, v = (t.view(batch, time, inputs.HEADS, -1).transpose(1, 2) for t in F.linear(F.layer_norm(x, (channels,), p[0], p[1]), p[2], p[3]).chunk(3, -1))
+  a = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(batch, time, channels)
+  y = x + F.linear(a, p[4], p[5])
+  return y + F.linear(F.gelu(F.linear(F.layer_norm(y, (channels,), p[6], p[7]), p[8], p[9]), approximate="tanh"), p[10], p[11])
+
+
+class Peer:
+  def __init__(self, name: str, threads: int):
+    torch.set_num_threads(threads)
+    torch.set_num_interop_threads(1)
+    self.compiled = name == "torch_compile"
+    self.version = torch.__version__
+
+  def _operands(self, row): return [torch.from_numpy(v) for v in inputs.operands(row)]
+
+  def _work(self, make, eager, *x) -> Work:
+    """make(*x) gives the result (compiled or eager); eager(out), when there is one, writes it into a tensor."""
+    last = []
+    with torch.no_grad(): out = make(*x)
+    if self.compiled:
+      torch._dynamo.reset()
+      f = torch.compile(make, dynamic=False)
+      def run():
+        with torch.no_grad(): last[:] = [f(*x)]
+    elif eager:
+      last.append(out)
+      def run():
+        with torch.no_grad(): eager(out)
+    else:
+      def run():
+        with torch.no_grad(): last[:] = [make(*x)]
+    return Work(run, lambda: [t.numpy() for t in (last[0] if isinstance(last[0], (tuple, list)) else last)])
+
+  def matmul(self, row) -> Work:
+    a, b = (t.transpose(-1, -2) if row.args[f"transpose_{n}"] else t for n, t in zip("ab", self._operands(row)))
+    return self._work(torch.matmul, lambda out: torch.matmul(a, b, out=out), a, b)
+
+  def gemv(self, row) -> Work:
+    a, v = self._operands(row)
+    return self._work(torch.mv, lambda out: torch.mv(a, v, out=out), a, v)
+
+  def conv(self, row) -> Work:
+    a = row.args
+    def f(x, weight): return F.conv2d(x, weight, None, a["stride"], a["padding"], 1, a["groups"])
+    return self._work(f, None, *self._operands(row))
+
+  def conv_backward(self, row) -> Work:
+    a = row.args
+    def f(x, weight, dy):
+      return torch.ops.aten.convolution_backward(dy, x, weight, None, [a["stride"]] * 2, [a["padding"]] * 2, [1, 1], False, [0, 0], a["groups"],
+                                                 [True, True, False])[:2]
+    return self._work(f, None, *self._operands(row))
+
+  def add_mul(self, row) -> Work:
+    a, b, c = self._operands(row)
+    return self._work(lambda a, b, c: a * b + c, lambda out: torch.addcmul(c, a, b, out=out), a, b, c)
+
+  def exp(self, row) -> Work:
+    x, = self._operands(row)
+    return self._work(torch.exp, lambda out: torch.exp(x, out=out), x)
+
+  def gelu(self, row) -> Work:
+    x, = self._operands(row)
+    return self._work(lambda x: F.gelu(x, approximate="tanh"), lambda out: torch._C._nn.gelu(x, approximate="tanh", out=out), x)
+
+  def _reduce(self, row, f) -> Work:
+    x, = self._operands(row)
+    axis = row.args["axis"]
+    return self._work((lambda x: f(x)) if axis is None else (lambda x: f(x, dim=axis)), None if axis is None else lambda out: f(x, dim=axis, out=out), x)
+  def sum(self, row) -> Work: return self._reduce(row, torch.sum)
+  def max(self, row) -> Work: return self._reduce(row, torch.max)
+  def mean(self, row) -> Work: return self._reduce(row, torch.mean)
+
+  def softmax(self, row) -> Work:
+    x, = self._operands(row)
+    return self._work(lambda x: torch.softmax(x, -1), lambda out: torch.softmax(x, -1, out=out), x)
+
+  def layernorm(self, row) -> Work:
+    x, = self._operands(row)
+    mean, rstd = torch.empty(x.shape[0], 1), torch.empty(x.shape[0], 1)
+    into = torch.ops.aten.native_layer_norm.out
+    return self._work(lambda x: F.layer_norm(x, x.shape[-1:]), lambda out: into(x, x.shape[-1:], None, None, 1e-5, out0=out, out1=mean, out2=rstd), x)
+
+  def attention(self, row) -> Work:
+    return self._work(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), None, *self._operands(row))
+
+  def gpt2(self, row) -> Work:
+    p = [torch.from_numpy(v) for v in inputs.gpt2_values()]
+    return self._work(lambda x, *p: block(x, p), None, self._operands(row)[0], *p)
+
+  def gpt2_train(self, row) -> Work:
+    x, dy = self._operands(row)
+    p = [torch.from_numpy(v).requires_grad_() for v in inputs.gpt2_values()]
+    f = self._compile(block)
+    last = []
+    def run(): last[:] = torch.autograd.grad(f(x, p), p, dy)
+    return Work(run, lambda: [t.numpy() for t in last])
+
+  def _compile(self, f):
+    if not self.compiled: return f
+    torch._dynamo.reset()
+    return torch.compile(f, dynamic=False)
+
+  def _training(self, model, optimizer, batch) -> Work:
+    f, losses = self._compile(model), []
+    def run():
+      optimizer.zero_grad()
+      loss = f(*batch())
+      loss.backward()
+      optimizer.step()
+      losses.append(loss.item())
+    return Work(run, lambda: losses)
+
+  def mnist_step(self, row) -> Work:
+    torch.manual_seed(42)
+    images, labels = (torch.from_numpy(v) for v in inputs.mnist())
+    model = ConvNet()
+    def batch():
+      rows = torch.randint(len(images), (512,))
+      return images[rows].float(), labels[rows].long()
+    return self._training(model, torch.optim.Adam(model.parameters(), lr=1e-3, fused=True), batch)
+
+  def resnet_step(self, row) -> Work:
+    model, (x,), labels = ResNet18(), self._operands(row), torch.tensor(RESNET_LABELS)
+    names = [(name, tuple(p.shape)) for name, p in model.named_parameters()]
+    with torch.no_grad():
+      for p, v in zip(model.parameters(), inputs.layer_values(names)): p.copy_(torch.from_numpy(v))
+    return self._training(model, torch.optim.SGD(model.parameters(), lr=0.01, fused=True), lambda: (x, labels))

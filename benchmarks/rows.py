@@ -1,0 +1,85 @@
+"""The rows of the comparison: what each computes, and how much arithmetic and memory traffic that is. Names and work are those of `tg bench`."""
+import dataclasses, math
+from typing import Any
+
+SIDE = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+  name: str
+  group: str   # matmul, conv, memory, models, quantized: the sections of the report
+  kind: str    # which work; peers have a function of that name
+  flops: float = 0
+  bytes: float = 0
+  args: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def _matmul(name: str, m: int, k: int, n: int, order: str = "nn", batch: int = 0) -> Row:
+  count = max(batch, 1)
+  return Row(f"matmul_f32_{name}_{order}", "matmul", "matmul", 2.0 * m * k * n * count, 4.0 * count * (m * k + k * n + m * n),
+             {"m": m, "k": k, "n": n, "transpose_a": order[0] == "t", "transpose_b": order[1] == "t", "batch": batch})
+
+
+def _conv(name: str, backward: bool, n: int, cin: int, cout: int, size: int, kernel: int, stride: int = 1, padding: int = 0, groups: int = 1) -> Row:
+  out = (size + 2 * padding - kernel) // stride + 1
+  flops, x, y = 2.0 * kernel ** 2 * n * (cin // groups) * cout * out ** 2, 4.0 * n * cin * size ** 2, 4.0 * n * cout * out ** 2
+  return Row(f"{name}_{'bwd' if backward else 'fwd'}", "conv", "conv_backward" if backward else "conv", flops * (2 if backward else 1),
+             2 * x + y if backward else x + y,
+             {"x": (n, cin, size, size), "weight": (cout, cin // groups, kernel, kernel), "y": (n, cout, out, out), "stride": stride, "padding": padding,
+              "groups": groups})
+
+
+def _conv_both(*args: Any, **named: Any) -> list[Row]: return [_conv(args[0], backward, *args[1:], **named) for backward in (False, True)]
+
+
+_MIB64 = 4.0 * SIDE * SIDE  # bytes of 2^24 floats
+_BLOCK_FLOPS = 2.0 * 128 * 768 * 12 * 768 + 4.0 * 128 * 128 * 768
+
+ROWS: list[Row] = [
+  *[_matmul(str(n), n, n, n, order) for n in (256, 512, 1024, 2048) for order in ("nn", "nt", "tn")],
+  _matmul("1000", 1000, 1000, 1000),
+  _matmul("1023x777x513", 1023, 777, 513),
+  _matmul("4096", SIDE, SIDE, SIDE),
+  _matmul("batched_32x256", 256, 256, 256, batch=32),
+  Row("gemv_f32_4096", "matmul", "gemv", 2.0 * SIDE ** 2, _MIB64),
+  *_conv_both("conv3x3_64", 8, 64, 64, 64, 3, padding=1),
+  *_conv_both("conv1x1_256", 8, 256, 256, 32, 1),
+  *_conv_both("conv7x7_s2", 8, 3, 64, 224, 7, stride=2, padding=3),
+  *_conv_both("conv_depthwise3x3", 8, 128, 128, 64, 3, padding=1, groups=128),
+  Row("add_mul_16m", "memory", "add_mul", bytes=4 * _MIB64, args={"inputs": 3, "scale": 1}),
+  Row("exp_16m", "memory", "exp", bytes=2 * _MIB64, args={"inputs": 1, "scale": 20}),
+  Row("gelu_16m", "memory", "gelu", bytes=2 * _MIB64, args={"inputs": 1, "scale": 4}),
+  Row("sum_16m", "memory", "sum", bytes=_MIB64, args={"axis": None}),
+  Row("max_16m", "memory", "max", bytes=_MIB64, args={"axis": None}),
+  Row("sum_4096_axis0", "memory", "sum", bytes=_MIB64, args={"axis": 0}),
+  Row("sum_4096_axis1", "memory", "sum", bytes=_MIB64, args={"axis": 1}),
+  Row("mean_4096_axis1", "memory", "mean", bytes=_MIB64, args={"axis": 1}),
+  Row("softmax_4096", "memory", "softmax", bytes=2 * _MIB64),
+  Row("layernorm_4096", "memory", "layernorm", bytes=2 * _MIB64),
+  Row("attention_causal_12x1024x64_fwd", "models", "attention", 2.0 * 12 * 1024 * 1024 * 64),
+  Row("gpt2_block_fwd", "models", "gpt2", _BLOCK_FLOPS),
+  Row("gpt2_block_train", "models", "gpt2_train", 3 * _BLOCK_FLOPS),
+  Row("mnist_step_512", "models", "mnist_step"),
+  Row("resnet18_step_8", "models", "resnet_step"),
+  Row("gemv_q4_0_4096", "quantized", "gemv_quantized", bytes=SIDE * SIDE / 32 * 18, args={"format": "q4_0", "block": 18}),
+  Row("gemv_q8_0_4096", "quantized", "gemv_quantized", bytes=SIDE * SIDE / 32 * 34, args={"format": "q8_0", "block": 34}),
+]
+BY_NAME = {row.name: row for row in ROWS}
+
+# Losses of a float64 program. Adam's first steps go by the signs of gradients, so that rounding grows; and only programs that draw tinygrad's random numbers
+# start from those weights: others are held to begin near them and to learn.
+MNIST_LOSSES = (2.74020784, 1.69549121, 1.23384937)
+RESNET_LOSSES = (6.69620022, 4.73630130, 3.29236237)
+RESNET_LABELS = tuple(3 + 125 * i for i in range(8))
+
+
+def gpt2_parameters() -> list[tuple[str, tuple[int, ...]]]:
+  c = 768
+  shapes = {"ln_1": (c,), "c_attn": (3 * c, c), "attn_proj": (c, c), "ln_2": (c,), "c_fc": (4 * c, c), "mlp_proj": (c, 4 * c)}
+  return [(f"{name}.{part}", shape if part == "weight" else shape[:1]) for name, shape in shapes.items() for part in ("weight", "bias")]
+
+
+def bound(shape: tuple[int, ...]) -> float:
+  """Weights of a layer are uniform within this."""
+  return 1 / math.sqrt(math.prod(shape[1:]))
