@@ -24,7 +24,7 @@ struct Work {
 };
 
 struct Samples {
-  std::vector<double> seconds = {};  ///< of each run
+  std::vector<double> seconds = {};  ///< of each run; of rows in "MB": bytes
   Work work = {};
   bool limited_by_machine = true;  ///< false: no peak_fraction (the row is the peak itself)
   bool requested = false;          ///< taken on request
@@ -75,7 +75,7 @@ class Context {
 
 struct Row {
   const char* name;
-  const char* unit;  ///< "GFLOP/s", "GB/s", "1/s" (higher is better); "s", "ms", "us", "ns" (lower is better)
+  const char* unit;  ///< "GFLOP/s", "GB/s", "1/s" (higher is better); "s", "ms", "us", "ns", "MB" (lower is better)
   const char* what;
   Samples (*run)(Context&);
 };

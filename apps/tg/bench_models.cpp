@@ -1,4 +1,6 @@
 /// \file Rows about whole models: steps as a user runs them, and the way from graph to loaded kernels.
+#include <sys/resource.h>
+
 #include <chrono>
 #include <cmath>
 #include <optional>
@@ -213,6 +215,34 @@ double resnet_compile() {
       });
 }
 
+/// Greatest resident size of this process.
+double peak_resident_bytes() {
+  rusage usage{};
+  BENCH_CHECK(::getrusage(RUSAGE_SELF, &usage) == 0, "[bench] the system does not tell the memory in use");
+  return static_cast<double>(usage.ru_maxrss) * 1024;
+}
+
+/// Steps of SGD with momentum, batch 8.
+double resnet_train_peak() {
+  constexpr int64_t kBatch = 8;
+  const models::ResNet18 model{ResNet::kClasses};
+  give_values(model);
+  nn::SGD optimizer(nn::get_parameters(model), {.lr = 0.01, .momentum = 0.9});
+  const Tensor images = Tensor::from(random_floats(kBatch * 3 * 224 * 224, 5), Shape{kBatch, 3, 224, 224});
+  const Tensor labels = Tensor::arange(kBatch) * 100;
+  const nn::Training mode;
+  for (int step = 0; step < 3; step++) {
+    optimizer.zero_grad();
+    const Tensor loss = model(images).sparse_categorical_crossentropy(labels);
+    loss.backward();
+    Tensors all = optimizer.schedule_step();
+    all.push_back(loss);
+    realize(all);
+    BENCH_CHECK(std::isfinite(loss.item<double>()), "[bench] ResNet-18: the loss is not finite");
+  }
+  return peak_resident_bytes();
+}
+
 double gpt_compile() {
   const Gpt g;
   const Tensor dy = Tensor::from(random_floats(Gpt::kTime * Gpt::kChannels, 9), g.x.shape());
@@ -372,6 +402,8 @@ constexpr Row kRows[] = {
     {"resnet18_warm_disk", "ms", "the same in a new process that finds its kernels in the disk cache",
      [](Context& c) { return c.child("resnet18_compile", Cache::kWarm, Clock::kChild); }},
     {"schedule_cache_hit_resnet18", "ms", "the schedule of another step of the same structure", resnet_schedule_hit},
+    {"resnet18_train_peak", "MB", "greatest resident size of a process that trains ResNet-18, (8, 3, 224, 224), SGD with momentum",
+     [](Context& c) { return c.child("resnet18_train_peak", Cache::kWarm, Clock::kChild); }},
     {"gpt2_block_compile_cold", "ms", "the GPT-2 block, forward and backward: graph to loaded kernels, empty cache",
      [](Context& c) { return c.child("gpt2_block_compile", Cache::kCold, Clock::kChild); }},
     {"start_to_first_result", "ms", "a process that computes one small sum, warm disk cache",
@@ -382,7 +414,10 @@ constexpr Row kRows[] = {
     {"jit_replay_per_kernel", "us", "a captured function of 300 dependent tiny kernels, replayed: per kernel", jit_replay},
 };
 
-constexpr ChildRow kChildren[] = {{"resnet18_compile", resnet_compile}, {"gpt2_block_compile", gpt_compile}, {"first_result", first_result}};
+constexpr ChildRow kChildren[] = {{"resnet18_compile", resnet_compile},
+                                  {"resnet18_train_peak", resnet_train_peak},
+                                  {"gpt2_block_compile", gpt_compile},
+                                  {"first_result", first_result}};
 
 }  // namespace
 

@@ -126,8 +126,9 @@ double in_unit(std::string_view unit, double seconds, const Work& work) {
   if (unit == "ns") return seconds / work.items * 1e9;
   if (unit == "GFLOP/s") return work.flops / seconds / 1e9;
   if (unit == "GB/s") return (work.bytes_read + work.bytes_written) / seconds / 1e9;
+  if (unit == "MB") return seconds / 1e6;  // of bytes
   if (unit == "1/s") return work.items / seconds;
-  throw ValueError(str("[bench] got unit '", unit, "', expected s, ms, us, ns, GFLOP/s, GB/s or 1/s"));
+  throw ValueError(str("[bench] got unit '", unit, "', expected s, ms, us, ns, MB, GFLOP/s, GB/s or 1/s"));
 }
 
 double peak_fraction(Context& context, double seconds, const Work& work) {

@@ -127,6 +127,7 @@ TEST(TgBench, ListHasUniqueNames) {
                                             "resnet18_compile_cold",
                                             "resnet18_schedule_cold",
                                             "resnet18_warm_disk",
+                                            "resnet18_train_peak",
                                             "schedule_cache_hit_resnet18",
                                             "gpt2_block_compile_cold",
                                             "start_to_first_result",
