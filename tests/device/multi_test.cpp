@@ -137,6 +137,15 @@ TEST(Multi, Gradients) {
       expect_same(s.grad(), x.grad());
       expect_same(v.grad(), w.grad());
     }
+  // A view of whole tensors, whose gradient arrives in slices.
+  const Tensor v = numbers({4, 4}).requires_grad_(), factor = numbers({4, 4}, 3);
+  const auto views = [](const Tensor& t) { return t.reshape(2, 8).flip(0).reshape(4, 4).pad({{1, 0}, {0, 0}}).shrink({{0, 4}, {0, 4}}); };
+  (views(v) * factor).square().sum().backward();
+  for (int n : {2, 4}) {
+    const Tensor s = v.detach().shard(devices(n)).requires_grad_();
+    (views(s) * factor.shard(devices(n), 0)).square().sum().backward();
+    expect_same(s.grad(), v.grad());
+  }
   // Through the sharding to the tensor on one device.
   const Tensor y = numbers({4, 6}).requires_grad_();
   (y.shard(devices(2), 0) * 3).sum().backward();

@@ -15,6 +15,8 @@ TEST(MultiErrors, Sharding) {
   expect<IndexError>([] { sharded({}).to("CPU").shard(kTwo, 2); }, "shard", "axis 2");
   expect<ValueError>([] { Tensor::ones(4).shard({}); }, "shard", "no devices");
   expect<DeviceError>([] { Tensor::ones(4).shard({"CPU", "NOSUCH"}); }, "device", "NOSUCH");
+  expect<DeviceError>([] { Tensor::ones(4).shard({"CPU", ""}); }, "device", "empty name");
+  expect<DeviceError>([] { Tensor::ones(4).shard({"CPU", "DISK:/tmp/x"}); }, "device", "that compute");
   expect<DeviceError>([] { sharded({}).shard_like(sharded(0)); }, "shard", "can't shard");
 }
 

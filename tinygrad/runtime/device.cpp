@@ -104,7 +104,11 @@ std::string Device::canonical(std::string_view name) {
   if (name.empty()) return default_name();
   if (is_device_list(name)) {
     std::vector<std::string> names = split_devices(name);
-    for (std::string& n : names) n = canonical(n);
+    for (std::string& n : names) {
+      TG_CHECK(DeviceError, !n.empty(), "[device] got ", name, ", a list with an empty name");
+      n = canonical(n);
+      TG_CHECK(DeviceError, !n.starts_with("DISK"), "[device] got ", name, ", expected devices that compute in a list of several");
+    }
     return device_list(names);
   }
   const size_t colon = std::min(name.find(':'), name.size());

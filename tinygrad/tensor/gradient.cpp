@@ -323,6 +323,9 @@ UOps compute_gradient(std::span<const UOp> given, std::span<const UOp> seeds, st
       accumulate(u.src(0), old), accumulate(u.src(1).src(1), value);
       continue;
     }
+    // What was a view of shards must be one on the way back.
+    constexpr OpSet kByAxis = Ops::RESHAPE | Ops::PAD | Ops::SHRINK | Ops::FLIP | Ops::INDEX | Ops::STACK;
+    if (u.in(kByAxis) && is_multi(u) && shard_axis(v) != shard_axis(u)) v = tensor_detail::spread(v, device_of(u), shard_axis(u));
     Upstream up{v};
     Grads r = pm_gradient().rewrite(u, &up);
     TG_CHECK(GradientError, r.matched, "[gradient] got ", u.op(), ", which has no gradient: detach() its operands");

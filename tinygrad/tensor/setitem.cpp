@@ -239,7 +239,7 @@ bool Tensor::has_other_uses(const Tensors& besides) const {
     return u;
   };
   base = below(self);
-  bool storage = base.is(Ops::BUFFER) || is_effect_target(base), any = storage;
+  bool storage = base.in(Ops::BUFFER | Ops::MSTACK) || is_effect_target(base), any = storage;
   auto& g = Graph::global();
   MemoScope seen, mine, ours;
   // Constants have no identity: equal ones are not the same tensor.
