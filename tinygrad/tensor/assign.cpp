@@ -383,6 +383,7 @@ void assign_shards(const Tensor& t, UOp u, UOp v) {
   UOpRef hold = join_shards(parts, axis);
   follow(after);
   set_uop(*t.impl(), hold);
+  forget_lowered(100);
 }
 }  // namespace
 }  // namespace tensor_detail

@@ -97,6 +97,7 @@ class Lowering {
   }
   int64_t settings = -1;
   void clear() { done_.clear(); }
+  size_t size() const { return done_.size(); }
 
  private:
   struct Entry {
@@ -238,6 +239,8 @@ Shards lower_multi(UOp u) {
   if (lowering().settings != settings) lowering().clear(), lowering().settings = settings;
   return lowering().run(u);
 }
-void forget_lowered() { lowering().clear(); }
+void forget_lowered(size_t most) {
+  if (lowering().size() <= most) lowering().clear();
+}
 
 }  // namespace tg::tensor_detail

@@ -1,5 +1,6 @@
 /// \file From values of several devices to one ordinary graph for each device, with copies between them.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -23,8 +24,9 @@ UOp spread(UOp u, const std::string& devices, int axis);
 UOp placed_like(UOp u, UOp like);
 /// A tensor of several devices as one on a single device, for reading: gathered, or the whole that the first one has.
 UOp gathered(UOp u);
-/// Drops what lower_multi remembers on this thread: after realizing, and where other values count as computed.
-void forget_lowered();
+/// Drops what lower_multi remembers on this thread, if it is no more than `most` nodes: after realizing, and where other values count as computed.
+/// After an assignment a large graph is kept for the next one.
+void forget_lowered(size_t most = SIZE_MAX);
 
 /// Slice `i` of `n` equal ones along `axis`; the whole value with axis -1. ShapeError when they would not be equal.
 UOp slice_of(UOp x, int axis, size_t i, size_t n);
