@@ -96,7 +96,7 @@ nb::object to_list(const std::byte*& p, DType d, size_t size, const std::vector<
 
 nb::object to_numpy(const Tensor& tensor) {
   Tensor t = native(with_values(tensor));
-  DType d = strong_dtype(t.dtype());
+  DType d = t.stored_dtype();
   std::span<const std::byte> bytes = bytes_of(t);
   nb::object a = nb::module_::import_("numpy").attr("empty")(to_python(t.shape()), std::string(d.name()));
   Py_buffer view;
@@ -107,7 +107,8 @@ nb::object to_numpy(const Tensor& tensor) {
 }
 
 Tensor value_of(const nb::object& x, const Tensor& like) {
-  if (std::optional<Tensor> t = operand_from(x)) return scalar_from(x) ? t->cast(strong_dtype(like.dtype())) : *t;
+  if (std::optional<Scalar> v = scalar_from(x)) return Tensor::scalar(*v, like.stored_dtype());
+  if (std::optional<Tensor> t = operand_from(x)) return *t;
   return tensor_from(x, {.dtype = like.dtype(), .device = like.device().starts_with("DISK") ? "" : like.device()});
 }
 
@@ -133,12 +134,12 @@ void bind_tensor_data(TensorClass& c) {
   c.def("item", [](const Tensor& tensor) {
     Tensor t = with_values(tensor);
     TG_CHECK(ShapeError, t.numel() == 1, "[item] got shape ", t.shape(), ", expected a tensor with one element: use tolist() or numpy()");
-    DType d = strong_dtype(t.dtype());
+    DType d = t.stored_dtype();
     return to_python(load_const(bytes_of(t).data(), d), d);
   });
   c.def("tolist", [](const Tensor& tensor) {
     Tensor t = with_values(tensor);
-    DType d = strong_dtype(t.dtype());
+    DType d = t.stored_dtype();
     std::span<const std::byte> bytes = bytes_of(t);
     const std::byte* p = bytes.data();
     return to_list(p, d, static_cast<size_t>(t.element_size()), t.shape().ints(), 0);
@@ -154,7 +155,7 @@ void bind_tensor_data(TensorClass& c) {
   auto number = [](const Tensor& t, const char* to) {
     if (t.shape().symbolic() || t.numel() != 1)
       throw nb::type_error(str("[", to, "] got shape ", t.shape(), ", expected a tensor with one element: use tolist() or numpy()").c_str());
-    DType d = strong_dtype(t.dtype());
+    DType d = t.stored_dtype();
     return to_python(load_const(bytes_of(t).data(), d), d);
   };
   c.def("__float__", [number](const Tensor& t) { return nb::steal(PyNumber_Float(number(t, "float").ptr())); });
@@ -165,7 +166,7 @@ void bind_tensor_data(TensorClass& c) {
       nb::object none = nb::steal(PyMemoryView_FromObject(nb::bytes("", 0).ptr()));
       return none.attr("cast")(format_of(native(t).dtype()));
     }
-    const DType d = strong_dtype(t.dtype());
+    const DType d = t.stored_dtype();
     if (!format_of(d)) throw nb::type_error(str("no buffer format for ", d, ": cast to float32 first").c_str());
     // A copy: what is written to the tensor later does not show in it, and the other way round.
     nb::object copy = nb::cast(Tensor::from_bytes(bytes_of(t), d, t.shape(), {.dtype = {}, .device = "CPU", .requires_grad = {}}));

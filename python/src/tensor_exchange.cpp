@@ -1,6 +1,8 @@
 /// \file Tensors from and to others without copies (DLPack), and pickling.
 #include <nanobind/ndarray.h>
 
+#include <algorithm>
+#include <cstring>
 #include <mutex>
 
 #include "bind.h"
@@ -71,7 +73,22 @@ nb::dlpack::dtype dlpack_of(DType d) {
   return {static_cast<uint8_t>(code), static_cast<uint8_t>(8 * d.itemsize()), 1};
 }
 
-/// Host memory of another library as a tensor of the CPU; both see writes to it.
+/// The elements of an array of any strides, row-major.
+std::vector<std::byte> packed(const Array& a, const Shape& shape, size_t size) {
+  std::vector<std::byte> out(static_cast<size_t>(shape.numel()) * size);
+  std::vector<int64_t> at(a.ndim(), 0);
+  auto* from = static_cast<const std::byte*>(a.data());
+  for (size_t i = 0; i < out.size(); i += size) {
+    int64_t offset = 0;
+    for (size_t k = 0; k < at.size(); k++) offset += at[k] * a.stride(k);
+    std::memcpy(&out[i], from + offset * static_cast<int64_t>(size), size);
+    for (size_t k = at.size(); k-- > 0 && ++at[k] == shape[k].value();) at[k] = 0;
+  }
+  return out;
+}
+
+/// Host memory of another library as a tensor of the CPU; both see writes to it when the elements lie densely, in whatever order of the axes. Others
+/// are copied.
 Tensor from_dlpack(nb::object source) {
   auto array = std::make_unique<Array>(nb::cast<Array>(source));
   TG_CHECK(DeviceError, array->device_type() == nb::device::cpu::value,
@@ -79,20 +96,26 @@ Tensor from_dlpack(nb::object source) {
   std::optional<DType> d = dtype_of_dlpack(array->dtype());
   TG_CHECK(DTypeError, d, "[from_dlpack] got an element type of code ", static_cast<int>(array->dtype().code), " and ",
            static_cast<int>(array->dtype().bits), " bits, expected bool, an integer or a float");
+  // The axes as they lie in memory, the widest step first.
   Shape shape;
+  std::vector<int> axes, places(array->ndim());
+  for (size_t i = 0; i < array->ndim(); i++) shape.push_back(static_cast<int64_t>(array->shape(i))), axes.push_back(static_cast<int>(i));
+  auto stride = [&](int axis) { return shape[static_cast<size_t>(axis)] == 1 ? INT64_MAX : array->stride(static_cast<size_t>(axis)); };
+  std::stable_sort(axes.begin(), axes.end(), [&](int a, int b) { return stride(a) > stride(b); });
+  Shape stored;
   int64_t expected = 1;
-  bool contiguous = true;
-  for (size_t i = array->ndim(); i-- > 0;) {
-    int64_t n = static_cast<int64_t>(array->shape(i));
-    contiguous &= n <= 1 || array->stride(i) == expected;
+  bool dense = true;
+  for (size_t i = axes.size(); i-- > 0;) {
+    const int64_t n = shape[static_cast<size_t>(axes[i])].value();
+    dense &= n <= 1 || stride(axes[i]) == expected;
     expected *= n;
-    shape.insert(shape.begin(), SInt(n));
+    stored.insert(stored.begin(), SInt(n));
+    places[static_cast<size_t>(axes[i])] = static_cast<int>(i);
   }
-  TG_CHECK(ValueError, contiguous, "[from_dlpack] got strided memory of shape ", shape,
-           ", expected contiguous elements: call .contiguous() on the array");
+  if (!dense && expected != 0) return Tensor::from_bytes(packed(*array, shape, static_cast<size_t>(d->itemsize())), *d, shape, {{}, "CPU", {}});
   void* data = const_cast<void*>(array->data());
   std::shared_ptr<void> owner(array.release(), [](Array* a) { Graveyard::bury(a); });
-  return Tensor::from_blob(data, shape, *d, "CPU", std::move(owner));
+  return Tensor::from_blob(data, stored, *d, "CPU", std::move(owner)).permute(places);
 }
 
 nb::object to_ndarray(nb::handle self) {
@@ -118,7 +141,7 @@ nb::tuple reduce(const Tensor& t) {
   nb::object grad = none_or(t.grad());
   return nb::make_tuple(
       nb::module_::import_("tinygrad_cpp.tensor").attr("_unpickle"),
-      nb::make_tuple(nb::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size()), std::string(strong_dtype(t.dtype()).name()),
+      nb::make_tuple(nb::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size()), std::string(t.stored_dtype().name()),
                      to_python(t.shape()), t.device(), t.requires_grad(), t.is_param(), grad, t.shard_axis()));
 }
 

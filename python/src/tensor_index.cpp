@@ -4,6 +4,7 @@
 #include "bind.h"
 #include "casters.h"
 #include "tensor_input.h"
+#include "tinygrad/tensor/ops.h"
 
 namespace tg::python {
 
@@ -108,7 +109,10 @@ void bind_tensor_index(TensorClass& c) {
           throw nb::type_error(str("scatter got reduce '", *reduce, "', expected 'add', 'multiply' or None").c_str());
         if (reduce && !(s.ndim() == 0 && (s.dtype().is_weak() || s.dtype().is_bool())))
           throw nb::type_error("scatter(reduce=) takes a number as src: use scatter_reduce for a tensor");
-        if (s.dtype().is_weak() || (s.ndim() == 0 && s.dtype().is_bool())) s = s.cast(t.dtype());
+        if (s.dtype().is_weak() || (s.ndim() == 0 && s.dtype().is_bool())) {
+          GraphScope g;
+          s = Tensor::from_uop(ops::cast(s.uop(), t.dtype()));  // which checks a number
+        }
         if (!reduce) return t.scatter(dim, index, s);
         return *reduce == "add" ? t.scatter_reduce(dim, index, s, ScatterReduce::kSum) : t.scatter_reduce(dim, index, s, ScatterReduce::kProd);
       },

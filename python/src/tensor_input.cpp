@@ -1,9 +1,11 @@
 #include "tensor_input.h"
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 
 #include "casters.h"
+#include "tinygrad/tensor/ops.h"
 #include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/graph.h"
 
@@ -72,9 +74,13 @@ Tensor from_list(nb::handle data, TensorOptions o) {
   DType d = o.dtype ? *o.dtype : dtypes::default_float();
   if (!o.dtype && f.any && !f.any_float) {
     d = f.all_bool ? dtypes::bool_ : dtypes::default_int();
-    for (int128 v : f.ints)
-      if (v < int_min(d) || v > int_max(d)) d = v > int_max(dtypes::int64) ? dtypes::uint64 : dtypes::int64;
+    if (!f.all_bool && !f.ints.empty()) {
+      const auto [lo, hi] = std::minmax_element(f.ints.begin(), f.ints.end());
+      d = least_upper_dtype(ops::strong_type(*lo, dtypes::weakint), ops::strong_type(*hi, dtypes::weakint));
+    }
   }
+  if (!f.any_float)
+    for (int128 v : f.ints) ops::check_holds(d, v);
   TG_CHECK(DTypeError, !d.is_weak() && !d.is_void(), "[Tensor] got dtype ", d, ", expected one with a size");
   size_t n = f.any_float ? f.floats.size() : f.ints.size(), size = static_cast<size_t>(d.itemsize());
   std::vector<std::byte> bytes(n * size);

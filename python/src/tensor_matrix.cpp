@@ -136,9 +136,7 @@ void bind_tensor_matrix(TensorClass& c) {
   c.def(
       "sparse_categorical_crossentropy",
       [](const Tensor& t, const Tensor& y, int64_t ignore, double smoothing, const std::string& r) {
-        CrossEntropyOptions o{reduction_from(r), smoothing, {}};
-        if (ignore != -1) o.ignore_index = ignore;
-        return t.sparse_categorical_crossentropy(y, o);
+        return t.sparse_categorical_crossentropy(y, {reduction_from(r), smoothing, ignore});
       },
       "Y"_a, "ignore_index"_a = -1, "label_smoothing"_a = 0.0, "reduction"_a = "mean");
   c.def(

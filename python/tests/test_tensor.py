@@ -76,8 +76,41 @@ def test_dlpack_both_ways():
     x[0, 0] = 5
     assert (t + 1).tolist() == [[6, 2, 3], [4, 5, 6]]
     np.testing.assert_array_equal(np.from_dlpack(Tensor([[1, 2], [3, 4]])), [[1, 2], [3, 4]])
-    with pytest.raises(ValueError, match="contiguous"):
-        Tensor.from_dlpack(x.T)
+    turned = Tensor.from_dlpack(x.T)
+    x[1, 2] = 9
+    assert turned.tolist() == [[5, 3], [1, 4], [2, 9]]
+
+
+@pytest.mark.parametrize("view", [
+    lambda x: x[:, ::2], lambda x: x[::-1], lambda x: x[:, :1], lambda x: x.transpose(2, 0, 1), lambda x: x.transpose(1, 2, 0)[1:], lambda x: x[0, :, 1],
+    lambda x: np.broadcast_to(x[:1], x.shape), lambda x: x[:0], lambda x: x[1:2].swapaxes(0, 2), lambda x: x[..., 2:3]])
+def test_dlpack_of_strided_memory(view):
+    x = view(np.arange(24, dtype=np.int32).reshape(2, 3, 4))
+    t = Tensor.from_dlpack(x)
+    assert t.shape == x.shape
+    np.testing.assert_array_equal(t.numpy(), x)
+    np.testing.assert_array_equal((t * 2).numpy(), x * 2)
+
+
+def test_integers_are_never_another_number():
+    big = 2**40
+    assert Tensor(big).item() == big and Tensor.full((2,), -big).tolist() == [-big, -big] and Tensor([big, 1]).dtype == dtypes.int64
+    assert Tensor(2**63, dtype=dtypes.uint64).item() == 2**63
+    x = Tensor([1, 2])
+    assert (x < big).tolist() == [True, True] and (x == -big).tolist() == [False, False] and x.clip(-big, big).tolist() == [1, 2]
+    for wrong in (lambda: x + big, lambda: big - x, lambda: x.full_like(big), lambda: (x > 1).where(big, x), lambda: x.scatter(0, Tensor([0]), big),
+                  lambda: Tensor(2**63).item(), lambda: Tensor([2**64]), lambda: Tensor(300, dtype=dtypes.uint8), lambda: Tensor([2**70], dtype=dtypes.int64)):
+        with pytest.raises(OverflowError):
+            wrong()
+    with pytest.raises(OverflowError):
+        x.contiguous().realize()[0] = big
+
+
+def test_labels_that_are_ignored_do_not_count():
+    logp = Tensor([[0.0, 1.0], [2.0, 0.0], [1.0, 1.0]])
+    two = logp[:2].sparse_categorical_crossentropy(Tensor([0, 1])).item()
+    for ignored in (-1, -100):
+        assert logp.sparse_categorical_crossentropy(Tensor([0, 1, ignored]), ignore_index=ignored).item() == pytest.approx(two)
 
 
 def test_dlpack_owner_lives_as_long_as_the_tensor():

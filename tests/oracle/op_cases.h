@@ -86,6 +86,9 @@ struct OpCase {
   double tolerance = 2e-6;  ///< relative and absolute; wider only where the method's own approximation is (asin, erf: polynomials)
 };
 
+/// Labels, the negative ones replaced by the one that is ignored.
+inline Tensor labels(const Tensors& t, int64_t ignored) { return (t[1] < 0).where(ignored, t[1]); }
+
 inline const std::map<std::string, OpCase>& op_cases() {
 #define TG_UNARY(name)                             \
   {                                                \
@@ -356,6 +359,30 @@ inline const std::map<std::string, OpCase>& op_cases() {
       TG_CASE("bce_logits", t[0].binary_crossentropy_logits(t[1])),
       TG_CASE("bce_logits_weight", t[0].binary_crossentropy_logits(t[1], Reduction::kSum, t[2].detach())),
       TG_CASE("mse", t[0].mse_loss(t[1])),
+      TG_CASE("ignore_m1_sparse_mean", t[0].sparse_categorical_crossentropy(labels(t, -1), {.reduction = Reduction::kMean, .ignore_index = -1})),
+      TG_CASE("ignore_m1_smooth_mean",
+              t[0].cross_entropy(labels(t, -1), {.reduction = Reduction::kMean, .label_smoothing = 0.3, .ignore_index = -1})),
+      TG_CASE("ignore_m1_nll_mean", t[0].nll_loss(labels(t, -1), t[2].detach(), {.reduction = Reduction::kMean, .ignore_index = -1})),
+      TG_CASE("ignore_m1_sparse_sum", t[0].sparse_categorical_crossentropy(labels(t, -1), {.reduction = Reduction::kSum, .ignore_index = -1})),
+      TG_CASE("ignore_m1_smooth_sum",
+              t[0].cross_entropy(labels(t, -1), {.reduction = Reduction::kSum, .label_smoothing = 0.3, .ignore_index = -1})),
+      TG_CASE("ignore_m1_nll_sum", t[0].nll_loss(labels(t, -1), t[2].detach(), {.reduction = Reduction::kSum, .ignore_index = -1})),
+      TG_CASE("ignore_m1_sparse_none", t[0].sparse_categorical_crossentropy(labels(t, -1), {.reduction = Reduction::kNone, .ignore_index = -1})),
+      TG_CASE("ignore_m1_smooth_none",
+              t[0].cross_entropy(labels(t, -1), {.reduction = Reduction::kNone, .label_smoothing = 0.3, .ignore_index = -1})),
+      TG_CASE("ignore_m1_nll_none", t[0].nll_loss(labels(t, -1), t[2].detach(), {.reduction = Reduction::kNone, .ignore_index = -1})),
+      TG_CASE("ignore_m100_sparse_mean", t[0].sparse_categorical_crossentropy(labels(t, -100), {.reduction = Reduction::kMean, .ignore_index = -100})),
+      TG_CASE("ignore_m100_smooth_mean",
+              t[0].cross_entropy(labels(t, -100), {.reduction = Reduction::kMean, .label_smoothing = 0.3, .ignore_index = -100})),
+      TG_CASE("ignore_m100_nll_mean", t[0].nll_loss(labels(t, -100), t[2].detach(), {.reduction = Reduction::kMean, .ignore_index = -100})),
+      TG_CASE("ignore_m100_sparse_sum", t[0].sparse_categorical_crossentropy(labels(t, -100), {.reduction = Reduction::kSum, .ignore_index = -100})),
+      TG_CASE("ignore_m100_smooth_sum",
+              t[0].cross_entropy(labels(t, -100), {.reduction = Reduction::kSum, .label_smoothing = 0.3, .ignore_index = -100})),
+      TG_CASE("ignore_m100_nll_sum", t[0].nll_loss(labels(t, -100), t[2].detach(), {.reduction = Reduction::kSum, .ignore_index = -100})),
+      TG_CASE("ignore_m100_sparse_none", t[0].sparse_categorical_crossentropy(labels(t, -100), {.reduction = Reduction::kNone, .ignore_index = -100})),
+      TG_CASE("ignore_m100_smooth_none",
+              t[0].cross_entropy(labels(t, -100), {.reduction = Reduction::kNone, .label_smoothing = 0.3, .ignore_index = -100})),
+      TG_CASE("ignore_m100_nll_none", t[0].nll_loss(labels(t, -100), t[2].detach(), {.reduction = Reduction::kNone, .ignore_index = -100})),
       // ---- indexing ----
       TG_CASE("index_int", t[0][1]),
       TG_CASE("index_negative", t[0](-1, -2)),

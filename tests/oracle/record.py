@@ -427,6 +427,15 @@ def lerp_bytes(x, y, w):
   d = (y.int() - x.int()).to(torch.int8).to(torch.int16)
   return (x.to(torch.int32) + (((d.int() * wi.int() + 64) & 0xffff) >> 7)).to(torch.uint8)
 
+for ignored in (-1, -100):  # every third label or so
+  tag = f"m{-ignored}"
+  low = ("i", (8,), -2, 5)
+  kept = lambda y, ignored=ignored: torch.where(y < 0, ignored, y.long())
+  for r in ("mean", "sum", "none"):
+    case(f"ignore_{tag}_sparse_{r}", [f(8, 5), low], lambda x, y, k=kept, i=ignored, r=r: F.cross_entropy(x, k(y), ignore_index=i, reduction=r))
+    case(f"ignore_{tag}_smooth_{r}", [f(8, 5), low], lambda x, y, k=kept, i=ignored, r=r: F.cross_entropy(x, k(y), ignore_index=i, reduction=r, label_smoothing=0.3))
+    case(f"ignore_{tag}_nll_{r}", [f(8, 5), low, f(5, **POS)], lambda x, y, w, k=kept, i=ignored, r=r: F.nll_loss(x, k(y), w.detach(), ignore_index=i, reduction=r))
+
 def newton_schulz(g, steps, c):
   g = g / (g.norm() + 1e-7)
   for _ in range(steps):

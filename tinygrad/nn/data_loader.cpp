@@ -59,10 +59,10 @@ SampleSource SampleSource::of(const Tensors& tensors) {
     const Shape shape = t.shape();
     TG_CHECK(ShapeError, !shape.empty() && shape[0].value() == s.size, "[SampleSource] got shapes ", tensors[0].shape(), " and ", shape,
              ", expected the same size of the first axis");
-    Field f{{}, strong_dtype(t.dtype())};
+    Field f{{}, t.stored_dtype()};
     for (size_t i = 1; i < shape.size(); i++) f.shape.push_back(shape[i].value());
     s.fields.push_back(std::move(f));
-    kept.push_back(t.cast(strong_dtype(t.dtype())).contiguous().to("CPU").realize());
+    kept.push_back(t.cast(t.stored_dtype()).contiguous().to("CPU").realize());
   }
   std::vector<std::span<const std::byte>> rows;
   for (const Tensor& t : kept) rows.push_back(t.bytes());  // host memory that `kept` owns

@@ -179,7 +179,9 @@ Embedding::Embedding(int64_t vocab_size, int64_t embed_size) {
 
 Tensor embedding(const Tensor& weight, const Tensor& indices) {
   TG_CHECK(DTypeError, indices.dtype().is_int(), "[Embedding] got indices of type ", indices.dtype(), ", expected integers");
-  return weight[indices];
+  // Not as an index, which counts from the end when negative.
+  Tensor i = indices.dtype().itemsize() < 4 ? indices.cast(dtypes::int32) : indices;
+  return weight[indices.dtype().is_unsigned() ? i : (i < 0).where(weight.shape(0), i)];
 }
 
 Dropout::Dropout(double probability) : p(probability) {

@@ -137,9 +137,9 @@ struct RMSNorm {
   TG_STATE(weight)
 };
 
-/// Rows of a table (rows, size) by number: integers (...) -> (..., size). Numbers outside of the table give zeros.
+/// Rows of a table (rows, size) by number: integers (...) -> (..., size). Numbers outside of the table, negative ones among them, give zeros.
 Tensor embedding(const Tensor& weight, const Tensor& indices);
-/// Rows of a table by number: integers (...) -> (..., embed_size).
+/// Rows of a table by number, as embedding: integers (...) -> (..., embed_size).
 struct Embedding {
   Tensor weight;  ///< (vocab_size, embed_size): Glorot uniform
   Embedding(int64_t vocab_size, int64_t embed_size);

@@ -235,7 +235,7 @@ static Tensor max_windows(const Tensor& t, const Pool& p) {
   for (auto [a, b] : p.grown) padded |= a != 0 || b != 0;
   Tensor x = t;
   if (padded) {
-    DType d = strong_dtype(t.dtype());
+    DType d = t.stored_dtype();
     UOp inside = ops::full(t.shape(), true, dtypes::bool_);
     ops::Pairs pairs(static_cast<size_t>(t.ndim()) - p.grown.size(), {0, 0});
     for (auto [a, b] : p.grown) pairs.push_back({a, b});

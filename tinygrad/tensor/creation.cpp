@@ -94,10 +94,10 @@ Tensor::Tensor(std::initializer_list<Literal> data, const TensorOptions& o) {
     if (!want.dtype) want.dtype = dtypes::default_float();
     t = packed<double>(f, [](const Scalar& v) { return v.value.as_double(); }, want);
   } else {
-    DType d = dtypes::default_int();
-    if (lo < int_min(d) || hi > int_max(d)) d = hi > int_max(dtypes::int64) ? dtypes::uint64 : dtypes::int64;
-    if (!want.dtype) want.dtype = d;
-    if (d == dtypes::uint64) t = packed<uint64_t>(f, [](const Scalar& v) { return v.value.i; }, want);
+    const bool large = hi > int_max(dtypes::int64);
+    if (!want.dtype) want.dtype = least_upper_dtype(ops::strong_type(lo, dtypes::weakint), ops::strong_type(hi, dtypes::weakint));
+    ops::check_holds(*want.dtype, lo), ops::check_holds(*want.dtype, hi);
+    if (large) t = packed<uint64_t>(f, [](const Scalar& v) { return v.value.i; }, want);
     else t = packed<int64_t>(f, [](const Scalar& v) { return v.value.i; }, want);
   }
   *this = t;
@@ -105,6 +105,7 @@ Tensor::Tensor(std::initializer_list<Literal> data, const TensorOptions& o) {
 
 Tensor Tensor::scalar(Scalar v, std::optional<DType> dtype) {
   GraphScope g;  // never realized by EAGER: it is a literal
+  if (dtype) ops::check_holds(*dtype, v.value);
   return Tensor(std::make_shared<Impl>(UOp::constant(v.value, dtype.value_or(v.dtype))));
 }
 
@@ -113,8 +114,13 @@ Tensor Tensor::constants(const std::vector<Scalar>& values, std::optional<DType>
   if (values.empty()) return s(ops::full({0}, 0, dtype.value_or(dtypes::default_float())));
   DType d = values[0].dtype;
   for (const Scalar& v : values) d = least_upper_dtype(d, v.dtype);
+  if (!dtype) {
+    dtype = strong_dtype(d);
+    for (const Scalar& v : values)
+      if (d == dtypes::weakint) dtype = least_upper_dtype(*dtype, ops::strong_type(v.value, d));
+  }
   UOps parts;
-  for (const Scalar& v : values) parts.push_back(UOp::constant(v.value, dtype.value_or(strong_dtype(d))));
+  for (const Scalar& v : values) ops::check_holds(*dtype, v.value), parts.push_back(UOp::constant(v.value, *dtype));
   return s(UOp::stack(parts));
 }
 
@@ -197,7 +203,9 @@ Tensor Tensor::from_file(const std::string& path, const TensorOptions& o) {
 Tensor Tensor::full(const Shape& shape, Scalar value, const TensorOptions& o) {
   OpScope s;
   check_shape(shape, "full");
-  return made(s, ops::full(shape, value.value, o.dtype.value_or(strong_dtype(value.dtype))), o);
+  const DType d = o.dtype ? *o.dtype : ops::strong_type(value.value, value.dtype);
+  ops::check_holds(d, value.value);
+  return made(s, ops::full(shape, value.value, d), o);
 }
 Tensor Tensor::zeros(const Shape& shape, const TensorOptions& o) { return full(shape, 0.0, o); }
 Tensor Tensor::ones(const Shape& shape, const TensorOptions& o) { return full(shape, 1.0, o); }
@@ -213,7 +221,9 @@ Tensor Tensor::empty(const Shape& shape, const TensorOptions& o) {
 Tensor Tensor::full_like(Scalar value, std::optional<DType> dtype) const {
   OpScope s;
   UOp u = uop_of(*this, "full_like");
-  return s(placed_like(ops::full(shape_of(u), value.value, dtype.value_or(strong_dtype(u.dtype()))), u));
+  const DType d = dtype ? *dtype : ops::strong_type(u);
+  ops::check_holds(d, value.value);
+  return s(placed_like(ops::full(shape_of(u), value.value, d), u));
 }
 Tensor Tensor::empty_like(std::optional<DType> dtype) const {
   OpScope s;

@@ -3,6 +3,7 @@
 #include "tinygrad/tensor/effects.h"
 #include "tinygrad/tensor/function.h"
 #include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/ops.h"
 #include "tinygrad/uop/multi.h"
 
 namespace tg {
@@ -21,7 +22,7 @@ PreparedKernel prepare_kernel(const Tensors& buffers) {
     const std::string& d = device_of(u);
     TG_CHECK(DeviceError, d.empty() || d == device, "[custom_kernel] got a tensor on ", d, " among tensors on ", device,
              ", expected one device: move it with .to(device)");
-    p.buffers.push_back(kernel_param(i, shard_shape(u), strong_dtype(u.dtype())));  // of several devices: each runs it on its shard
+    p.buffers.push_back(kernel_param(i, shard_shape(u), ops::strong_type(u)));  // of several devices: each runs it on its shard
     p.arguments.push_back(has_buffer_identity(u) ? u : own_storage(u, device));
   }
   return p;

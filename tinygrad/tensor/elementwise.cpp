@@ -209,8 +209,10 @@ Tensor Tensor::masked_fill(const Tensor& mask, const Tensor& value) const {
 Tensor Tensor::clamp(const std::optional<Tensor>& lo, const std::optional<Tensor>& hi) const {
   OpScope s;
   TG_CHECK(ValueError, lo || hi, "[clamp] got no bound, expected a lower or an upper one");
-  Tensor r = lo ? (*this < *lo).where(*lo, *this) : *this;
-  return s(hi ? (r > *hi).where(*hi, r) : r);
+  // A literal that no value of the type can reach is no bound.
+  auto out_of_reach = [&](const Tensor& bound, int side) { return beyond(uop_of(bound, "clamp"), dtype()) == side; };
+  Tensor r = lo && !out_of_reach(*lo, -1) ? (*this < *lo).where(*lo, *this) : *this;
+  return s(hi && !out_of_reach(*hi, 1) ? (r > *hi).where(*hi, r) : r);
 }
 Tensor Tensor::isnan() const {
   OpScope s;
@@ -354,6 +356,7 @@ Tensor Tensor::ufix(Scalar v) const {
   OpScope s;
   DType d = dtype();
   bool fits = d.is_float() || (d.is_int() && !v.dtype.is_float()) || v.dtype.is_bool();
+  if (fits) ops::check_holds(d, v.value);
   return s(UOp::constant(v.value, fits ? d : v.dtype));
 }
 

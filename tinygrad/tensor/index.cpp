@@ -291,7 +291,7 @@ Tensor Tensor::masked_select(const Tensor& mask, std::optional<int64_t> size, co
   Tensor x = flatten(), m = mask.expand(shape()).flatten();
   int64_t n = x.numel(), count = size ? *size : n ? m.sum().item<int64_t>() : 0;
   TG_CHECK(ShapeError, count >= 0, "[masked_select] got size ", count, ", expected 0 or more");
-  if (count == 0 || n == 0) return s(fill.cast(strong_dtype(dtype())).expand({count}));
+  if (count == 0 || n == 0) return s(fill.cast(stored_dtype()).expand({count}));
   // The k-th selected element lies where the running count first exceeds k.
   Tensor seen = m.cumsum().contiguous(), number = arange(count), place;
   if (n <= kCompareAll || count <= kCompareAll) {  // as many elements have a count of at most k

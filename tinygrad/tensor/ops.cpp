@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <optional>
 
+#include "tinygrad/base/math.h"
 #include "tinygrad/uop/graph.h"
 #include "tinygrad/uop/symbolic.h"
 
@@ -118,14 +120,43 @@ UOp literal_of(UOp x) {
 }
 
 namespace {
-/// The type a weak expression is computed in when nothing says more: the default one, int64 for literals that do not fit it.
+/// Bounds of a weak integer expression, or of one value, that are worth something: not those of the type.
+std::optional<Bounds> known_bounds(UOp weak) {
+  if (weak.dtype() != dtypes::weakint) return {};
+  if (UOp c = literal_of(weak)) return Bounds{c.const_int(), c.const_int()};
+  const Bounds b = bounds_of(weak);
+  constexpr int128 kFar = int128(1) << 65;
+  return b.lo > -kFar && b.hi < kFar ? std::optional(b) : std::nullopt;
+}
+DType type_holding(Bounds b) {
+  const DType d = strong_dtype(dtypes::weakint);
+  if (b.lo >= int_min(d) && b.hi <= int_max(d)) return d;
+  TG_CHECK(OverflowError, b.lo >= INT64_MIN && b.hi <= INT64_MAX, "[Tensor] got the integer ", to_string(b.hi > INT64_MAX ? b.hi : b.lo),
+           ", which int64 cannot hold, expected one it can, or dtype uint64");
+  return dtypes::int64;
+}
+void check_holds(DType d, Bounds b) {
+  if (!d.is_int() || d.is_weak()) return;
+  const int bits = d.bitsize();
+  TG_CHECK(OverflowError, b.lo >= -(int128(1) << (bits - 1)) && b.hi < int128(1) << bits, "[Tensor] got the integer ",
+           to_string(b.hi >= int128(1) << bits ? b.hi : b.lo), " for ", d,
+           ", which cannot hold it: cast the tensor to a wider type, or the integer with .cast");
+}
+/// The type a weak expression is computed in when nothing more is said.
 DType own_type(UOp weak) {
-  const DType d = strong_dtype(weak.dtype());
-  if (weak.dtype() == dtypes::weakint && d.bitsize() < 64)
-    if (UOp c = literal_of(weak); c && (c.const_int() < int_min(d) || c.const_int() > int_max(d))) return dtypes::int64;
-  return d;
+  const std::optional<Bounds> b = known_bounds(weak);
+  return b ? type_holding(*b) : strong_dtype(weak.dtype());
 }
 }  // namespace
+
+DType strong_type(UOp x) { return x.dtype().is_weak() ? own_type(x) : x.dtype(); }
+DType strong_type(ConstValue v, DType weak) { return weak == dtypes::weakint ? type_holding({v.i, v.i}) : strong_dtype(weak); }
+void check_holds(DType d, UOp weak) {
+  if (std::optional<Bounds> b = known_bounds(weak)) check_holds(d, *b);
+}
+void check_holds(DType d, ConstValue v) {
+  if (v.is_int()) check_holds(d, Bounds{v.i, v.i});
+}
 
 UOp commit(UOp root, DType d) {
   if (!root.dtype().is_weak() || d.is_weak()) return root.dtype() == d ? root : root.cast(d);
@@ -166,12 +197,16 @@ UOp commit(UOp root, DType d) {
 }
 
 UOp cast(UOp x, DType d) {
+  if (x.dtype() == dtypes::weakint) check_holds(d, x);
+  return convert(x, d);
+}
+UOp convert(UOp x, DType d) {
   if (x.dtype() == d) return x;
   if (UOp c = literal_of(x)) return full(shape_of(x), c.const_value(), d);
   return commit(x, d);
 }
 
-UOp strong(UOp x) { return x.dtype().is_weak() ? cast(x, own_type(x)) : x; }
+UOp strong(UOp x) { return x.dtype().is_weak() ? convert(x, own_type(x)) : x; }
 
 UOp sum_to(UOp x, const Shape& shape) {
   const Shape from = shape_of(x);

@@ -34,7 +34,8 @@ UOp shrink(UOp x, const Pairs& offset_size);
 UOp pad(UOp x, const Pairs& before_after);  ///< zeros
 UOp flip(UOp x, const std::vector<int>& axes);
 UOp reduce(Ops op, UOp x, const std::vector<int>& axes);  ///< in x's dtype; the axes stay, as size 1
-UOp cast(UOp x, DType d);                                 ///< literals are retyped, also behind views; weak: see commit
+UOp cast(UOp x, DType d);                                 ///< literals are retyped, also behind views, and checked; weak: see commit
+UOp convert(UOp x, DType d);                              ///< the same as in C: integers wrap
 UOp full(const Shape& shape, ConstValue v, DType d);
 UOp arange(int64_t n, DType d);
 /// The literal behind views that repeat it, or nothing.
@@ -51,5 +52,12 @@ std::pair<UOp, UOp> promote_strong(UOp a, UOp b);
 UOp commit(UOp x, DType d);
 /// A weak expression in the type it is computed in when nothing else is said; others as they are.
 UOp strong(UOp x);
+/// That type: the default one of its kind, int64 for integers it cannot hold; OverflowError for those int64 cannot.
+DType strong_type(UOp x);
+DType strong_type(ConstValue v, DType weak);
+/// OverflowError for an integer literal (a weak expression of known values) that type `d` cannot hold, with a sign or without: as -1 a uint8 may be
+/// written, as 300 it may not.
+void check_holds(DType d, UOp weak);
+void check_holds(DType d, ConstValue v);
 
 }  // namespace tg::ops

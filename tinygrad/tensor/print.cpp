@@ -92,7 +92,7 @@ std::string repr(const Tensor& t) {
 
 std::ostream& operator<<(std::ostream& os, const Tensor& t) {
   if (!t.defined()) return os << "Tensor()";
-  DType d = strong_dtype(t.dtype());
+  DType d = t.stored_dtype();
   std::span<const std::byte> bytes = t.bytes();
   std::vector<int64_t> shape = t.shape().ints();
   size_t size = static_cast<size_t>(d.itemsize()), nd = shape.size();

@@ -286,7 +286,7 @@ BufferRef storage(const Tensor& t) {
   while (u.in(Ops::RESHAPE | Ops::DETACH | Ops::BITCAST)) u = current_view(u.src(0));
   if (!u.is(Ops::BUFFER)) {  // a view: gather it
     UOp v = current_view(x.uop());
-    v = ops::cast(v, strong_dtype(v.dtype()));
+    v = ops::strong(v);
     x = Tensor::from_uop(own_storage(v, device_or_default(v))).realize();
     u = current_view(x.uop());
   }
@@ -302,7 +302,7 @@ bool literal_bytes(const Tensor& t, std::vector<std::byte>& out) {
   UOp u = current_view(t.uop()), c = ops::literal_of(u);
   int64_t n = shape_of(u).numel();
   if (!c && n != 0) return false;
-  DType d = strong_dtype(u.dtype());
+  DType d = ops::strong_type(u);
   size_t size = static_cast<size_t>(d.itemsize());
   out.resize(static_cast<size_t>(n) * size);
   if (n == 0) return true;
@@ -409,7 +409,7 @@ std::span<const std::byte> Tensor::bytes() const {
 }
 
 std::span<const std::byte> Tensor::data_bytes(size_t size, bool is_bool, bool is_float, bool is_signed) const {
-  DType d = strong_dtype(dtype());
+  DType d = stored_dtype();
   bool stored_as_bits = d == dtypes::float16 || d == dtypes::bfloat16 || d.is_fp8();
   bool fits = static_cast<size_t>(d.itemsize()) == size && is_bool == d.is_bool();
   if (d.is_float() && !stored_as_bits) fits &= is_float;
@@ -421,13 +421,13 @@ std::span<const std::byte> Tensor::data_bytes(size_t size, bool is_bool, bool is
 
 ConstValue Tensor::item_value(bool integer) const {
   TG_CHECK(ShapeError, numel() == 1, "[item] got shape ", shape(), ", expected one element: use to_vector or data");
-  DType d = strong_dtype(dtype());
+  DType d = stored_dtype();
   TG_CHECK(DTypeError, !integer || !d.is_float(), "[item] got a tensor of ", d, " read as an integer, expected item<float>() or a cast");
   return load_const(bytes().data(), d);
 }
 
 std::vector<double> Tensor::to_doubles() const {
-  DType d = strong_dtype(dtype());
+  DType d = stored_dtype();
   std::span<const std::byte> b = bytes();
   size_t size = static_cast<size_t>(d.itemsize());
   std::vector<double> out(b.size() / size);
@@ -435,7 +435,7 @@ std::vector<double> Tensor::to_doubles() const {
   return out;
 }
 std::vector<int128> Tensor::to_ints() const {
-  DType d = strong_dtype(dtype());
+  DType d = stored_dtype();
   TG_CHECK(DTypeError, !d.is_float(), "[to_vector] got a tensor of ", d, " read as integers, expected a float type or a cast");
   std::span<const std::byte> b = bytes();
   size_t size = static_cast<size_t>(d.itemsize());

@@ -36,7 +36,7 @@ SInt count(const Shape& shape, const Axes& which, const char* name) {
 Tensor Tensor::sum(const ReduceOptions& o) const {
   OpScope s;
   UOp u = uop_of(*this, "sum");
-  DType in = strong_dtype(u.dtype()), acc = o.dtype.value_or(sum_acc_dtype(in));
+  DType in = ops::strong_type(u), acc = o.dtype.value_or(sum_acc_dtype(in));
   UOp r = reduced(Ops::ADD, u, o.axis, o.keepdim, acc, "sum");
   // Half precision accumulates in float32 and comes back.
   return s(!o.dtype && in.is_float() ? ops::cast(r, in) : r);
@@ -44,24 +44,24 @@ Tensor Tensor::sum(const ReduceOptions& o) const {
 Tensor Tensor::prod(const ReduceOptions& o) const {
   OpScope s;
   UOp u = uop_of(*this, "prod");
-  return s(reduced(Ops::MUL, u, o.axis, o.keepdim, o.dtype.value_or(strong_dtype(u.dtype())), "prod"));
+  return s(reduced(Ops::MUL, u, o.axis, o.keepdim, o.dtype.value_or(ops::strong_type(u)), "prod"));
 }
 Tensor Tensor::max(const ReduceOptions& o) const {
   OpScope s;
   UOp u = uop_of(*this, "max");
-  return s(reduced(Ops::MAX, u, o.axis, o.keepdim, strong_dtype(u.dtype()), "max"));
+  return s(reduced(Ops::MAX, u, o.axis, o.keepdim, ops::strong_type(u), "max"));
 }
 Tensor Tensor::min(const ReduceOptions& o) const {
   OpScope s;
   UOp u = uop_of(*this, "min");
-  Tensor x = cast(strong_dtype(u.dtype()));
+  Tensor x = cast(ops::strong_type(u));
   auto inverse = [](const Tensor& t) { return t.dtype().is_float() ? -t : ~t; };
   return s(inverse(inverse(x).max({.axis = o.axis, .keepdim = o.keepdim})));
 }
 Tensor Tensor::mean(const ReduceOptions& o) const {
   OpScope s;
   UOp u = uop_of(*this, "mean");
-  DType in = strong_dtype(u.dtype()), out = u.dtype().is_float() ? u.dtype() : dtypes::float32;
+  DType in = ops::strong_type(u), out = u.dtype().is_float() ? u.dtype() : dtypes::float32;
   Tensor sum = cast(sum_acc_dtype(in)).sum({.axis = o.axis, .keepdim = o.keepdim});
   sum = sum.cast(least_upper_float(sum.dtype()));
   SInt n = count(shape_of(u), o.axis, "mean");
@@ -249,18 +249,18 @@ Tensor prefix_along(const Tensor& t, int axis, Ops op, DType acc, const char* na
 
 Tensor Tensor::cumsum(int axis) const {
   OpScope s;
-  DType d = strong_dtype(dtype()), acc = sum_acc_dtype(d);
+  DType d = stored_dtype(), acc = sum_acc_dtype(d);
   Tensor r = prefix_along(*this, axis, Ops::ADD, acc, "cumsum");
   return s(d.is_float() ? r.cast(d) : r);
 }
 Tensor Tensor::cumprod(int axis) const {
   OpScope s;
-  return s(prefix_along(*this, axis, Ops::MUL, strong_dtype(dtype()), "cumprod"));
+  return s(prefix_along(*this, axis, Ops::MUL, stored_dtype(), "cumprod"));
 }
 std::pair<Tensor, Tensor> Tensor::cummax(int axis) const {
   OpScope s;
   const Shape sh = shape();
-  Tensor v = prefix_along(*this, axis, Ops::MAX, strong_dtype(dtype()), "cummax");
+  Tensor v = prefix_along(*this, axis, Ops::MAX, stored_dtype(), "cummax");
   if (sh.empty() || max_numel() == 0) return {v, zeros_like(dtypes::int32)};
   Tensor x = transpose(axis, -1), top = v.transpose(axis, -1);
   const SInt size = x.shape().back();

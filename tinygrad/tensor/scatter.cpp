@@ -55,7 +55,7 @@ Hits hits_of(const Tensor& t, int axis, const Tensor& index, const Tensor& src, 
   for (size_t a = 0; fits && a < ss.size(); a++) fits = ss[a] == xs[a] || ss[a].value() >= xs[a].max();
   TG_CHECK(ShapeError, fits, "[", op, "] got source ", ss, " and index ", xs, ", expected a number, or as many axes and none smaller");
   bool number = ops::literal_of(src.uop()) && src.dtype().is_weak();
-  Tensor v = number || (ss.empty() && src.dtype().is_bool()) ? src.cast(t.dtype()) : src;
+  Tensor v = number || (ss.empty() && src.dtype().is_bool()) ? Tensor::from_uop(ops::cast(src.uop(), t.dtype())) : src;
   TG_CHECK(DTypeError, v.dtype() == t.dtype(), "[", op, "] got source ", v.dtype(), " for ", t.dtype(), ", expected the same type");
   v = ss.empty() ? v.expand(xs) : v.shrink_to(xs);
   Hits h;

@@ -103,7 +103,7 @@ std::pair<Tensor, Tensor> Tensor::sort(int axis, bool descending) const {
   int a = axis_of(axis, sh.size(), "sort", sh);
   if (sh.empty() || max_numel() == 0) return {*this, zeros_like(dtypes::int32)};
   int last = static_cast<int>(sh.size()) - 1;
-  Tensor x = transpose(a, last).cast(strong_dtype(dtype()));
+  Tensor x = transpose(a, last).cast(stored_dtype());
   int64_t n = x.shape(-1);
   Tensor v = x.dtype().is_fp8() ? x.detach().to_float() : x.detach();
   Tensor index = n <= kCountUpTo             ? order_by_counting(v, descending)

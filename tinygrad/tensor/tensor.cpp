@@ -184,7 +184,12 @@ int64_t Tensor::numel() const {
   GraphScope g;
   return shape_of(uop_of(*this, "numel")).numel();
 }
-int64_t Tensor::nbytes() const { return numel() * strong_dtype(dtype()).itemsize(); }
+int64_t Tensor::nbytes() const { return numel() * element_size(); }
+DType Tensor::stored_dtype() const {
+  GraphScope g;
+  return ops::strong_type(uop_of(*this, "stored_dtype"));
+}
+int64_t Tensor::element_size() const { return stored_dtype().itemsize(); }
 std::string Tensor::device() const {
   GraphScope g;
   return device_or_default(uop_of(*this, "device"));
@@ -200,7 +205,7 @@ Tensor Tensor::cast(DType d) const {
   OpScope s;
   TG_CHECK(DTypeError, !d.is_void(), "[cast] got ", d, ", expected a value type");
   UOp u = uop_of(*this, "cast");
-  return u.dtype() == d ? *this : s(ops::cast(u, d));
+  return u.dtype() == d ? *this : s(ops::convert(u, d));
 }
 
 Tensor Tensor::bitcast(DType d) const {

@@ -132,7 +132,9 @@ class Tensor {
   Shape max_shape() const;  ///< symbolic sizes at their greatest: what storage has room for
   int64_t max_numel() const { return max_shape().numel(); }
   int64_t nbytes() const;
-  int64_t element_size() const { return strong_dtype(dtype()).itemsize(); }
+  int64_t element_size() const;
+  /// The type of the values when stored: dtype(), for what is made of literals alone the default type of their kind, or int64 where that is too narrow.
+  DType stored_dtype() const;
   std::string device() const;  ///< canonical name, of several devices a list ("CPU,CPU:1"); of a constant without one: the default device
   std::vector<std::string> devices() const;
   std::optional<int> shard_axis() const;  ///< the axis along which each of several devices has a slice; none: each has the whole tensor
@@ -435,9 +437,10 @@ class Tensor {
   /// Is there another live tensor, no view of this one's storage, that was computed from this tensor and is still pending, apart from `besides` and
   /// what that is made of? It goes on reading the old elements after a setitem.
   bool has_other_uses(const Tensors& besides = {}) const;
-  /// The element `index` names along `axis`, at each place of index; 0 where it is out of range.
+  /// The element `index` names along `axis`, at each place of index; 0 where it is negative or beyond the size.
   Tensor gather(int axis, const Tensor& index) const;
-  /// A copy with `src` (a number, or at least as large as index) written at `index` along `axis` (the last one wins; out of range: dropped).
+  /// A copy with `src` (a number, or at least as large as index) written at `index` along `axis` (the last one wins; negative or beyond
+  /// the size: dropped).
   Tensor scatter(int axis, const Tensor& index, const Tensor& src) const;
   Tensor scatter_add(int axis, const Tensor& index, const Tensor& src) const;
   /// Combines `src` with what lies at `index`. Without include_self the old values of places that are written do not count.
@@ -446,7 +449,7 @@ class Tensor {
   Tensor masked_select(const Tensor& mask, std::optional<int64_t> size = {}, const Tensor& fill = 0) const;
   /// Coordinates of the elements that are not 0, int32 (count, axes); `size` as in masked_select.
   Tensor nonzero(std::optional<int64_t> size = {}, const Tensor& fill = 0) const;
-  Tensor one_hot(int64_t classes) const;  ///< of integers, default int
+  Tensor one_hot(int64_t classes) const;  ///< of integers, default int; all 0 of numbers that are negative or no class
 
   /// f_n(... f_2(f_1(x))).
   Tensor sequential(const std::vector<std::function<Tensor(const Tensor&)>>& functions) const;
