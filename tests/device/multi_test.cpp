@@ -241,6 +241,19 @@ TEST(Multi, StatisticsInACapturedFunction) {
   expect_same(several.running_var, one.running_var, 1e-4);
 }
 
+TEST(Multi, StateDict) {
+  const nn::Linear source(4, 6), target(4, 6), back(4, 6);
+  target.weight.shard_(devices(2), 0), target.bias.shard_(devices(2));
+  nn::load_state_dict(target, nn::get_state_dict(source));
+  EXPECT_EQ(target.weight.shard_axis(), 0);
+  EXPECT_EQ(target.bias.shard_axis(), std::nullopt);
+  EXPECT_EQ(target.bias.devices().size(), 2u);
+  expect_same(target.weight, source.weight);
+  nn::load_state_dict(back, nn::get_state_dict(target));
+  EXPECT_EQ(back.weight.device(), source.weight.device());
+  expect_same(back.weight, source.weight);
+}
+
 TEST(Multi, SymbolicSizes) {
   const Tensor x = numbers({6, 4}), s = x.shard(devices(2), 1);
   for (int64_t n : {2, 5}) {

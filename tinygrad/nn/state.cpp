@@ -66,8 +66,13 @@ LoadReport load_state_dict(const StateDict& target, const StateDict& source, con
   for (const auto& [name, t] : target) {
     if (!source.contains(name)) continue;
     const Tensor& value = source.at(name);
-    const bool elsewhere = value.device() != t.device();
-    t.replace((elsewhere ? value.to(t.device()) : value.clone()).detach().reshape(t.shape()));  // never the same storage
+    // Never the same storage. What lies on several devices stays sharded as it is.
+    const bool several = t.devices().size() > 1, sharded = several && value.devices().size() > 1, elsewhere = value.device() != t.device();
+    const Tensor there = sharded     ? value.clone()
+                         : several   ? value.shard(t.devices(), t.shard_axis())
+                         : elsewhere ? value.to(t.device())
+                                     : value.clone();
+    t.replace(there.detach().reshape(t.shape()));
     if (t.requires_grad()) t.is_param_(*t.requires_grad());
     changed.push_back(t);
   }
