@@ -250,6 +250,14 @@ void Replay::launch_slow(const Launch& l) {
 
 void Replay::run(std::span<const BufferRef> inputs, std::span<const BufferRef> outputs, std::span<const int64_t> vars) {
   TG_ASSERT(inputs.size() == input_number_.size() && outputs.size() == output_number_.size(), "a replay is given what it was made with");
+  struct Forget {  // what was given, also when an error ends the run
+    Replay& r;
+    ~Forget() {
+      for (int32_t b : r.input_number_) nth(r.buffers_, b).reset();
+      for (int32_t b : r.output_number_) nth(r.buffers_, b).reset();
+    }
+  } forget{*this};
+  const int64_t start = profile::now();
   if (!allocated_) allocate();
   for (size_t i = 0; i < inputs.size(); i++) {
     BufferRef b = inputs[i];
@@ -281,10 +289,8 @@ void Replay::run(std::span<const BufferRef> inputs, std::span<const BufferRef> o
     else launch_slow(l);
   }
   GlobalCounters::kernels += static_cast<int64_t>(kernels());
-  GlobalCounters::runs++;
+  GlobalCounters::runs++, GlobalCounters::run_ns += profile::now() - start;
   GlobalCounters::copies += ncopies_, GlobalCounters::ops += static_cast<int64_t>(ops_), GlobalCounters::mem += static_cast<int64_t>(mem_);
-  for (int32_t b : input_number_) nth(buffers_, b).reset();
-  for (int32_t b : output_number_) nth(buffers_, b).reset();
 }
 
 }  // namespace tg

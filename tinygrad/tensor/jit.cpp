@@ -350,7 +350,7 @@ Tensors JitCore::run(const JitInputs& in, std::vector<Input> inputs) {
     fresh.push_back(b);
   }
   g.reset();  // running needs no graph
-  replay_->run(given, fresh, vars);
+  explaining_memory([&] { replay_->run(given, fresh, vars); });
   g.emplace();
 
   UOps nodes;
