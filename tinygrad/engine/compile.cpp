@@ -141,9 +141,8 @@ std::vector<CompiledKernelRef> compile_kernels(std::span<const KernelRef> kernel
     Hash128 tool;
     if (device.compiles()) tool.add(device.compiler(target).cache_key());
     // Great kernels first, so that no thread is left with one at the end.
-    std::stable_sort(missing.begin(), missing.end(), [&](auto& a, auto& b) {
-      return kernels[a.second]->arena->graph().live_nodes() > kernels[b.second]->arena->graph().live_nodes();
-    });
+    const auto nodes = [&](const std::pair<Hash128, size_t>& m) { return kernels[m.second]->arena->graph().live_nodes(); };
+    std::sort(missing.begin(), missing.end(), [&](auto& a, auto& b) { return nodes(a) != nodes(b) ? nodes(a) > nodes(b) : a.second < b.second; });
     const env::Snapshot settings;
     const Stop stop = Stop::current();
     std::atomic<size_t> next{0};

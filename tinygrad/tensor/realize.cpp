@@ -178,7 +178,7 @@ std::string largest_tensors() {
     for (const Line& l : all)
       if (l.memory == memory) return;
     all.push_back({memory, str(shape_of(u), " ", u.dtype(), " on ", m->device_name(), m->made_by() ? str(", made by ", m->made_by()) : "")});
-    std::stable_sort(all.begin(), all.end(), [](auto& x, auto& y) { return x.memory->nbytes() > y.memory->nbytes(); });
+    for (size_t k = all.size() - 1; k > 0 && all[k].memory->nbytes() > all[k - 1].memory->nbytes(); k--) std::swap(all[k], all[k - 1]);
     if (all.size() > kListed) all.pop_back();
   });
   if (all.empty()) return str("; none of the ", tensors, " live tensors has storage");
