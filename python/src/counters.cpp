@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bind.h"
+#include "tinygrad/base/profile.h"
 #include "tinygrad/runtime/allocator.h"
 #include "tinygrad/runtime/device.h"
 
@@ -19,6 +20,10 @@ void bind_counters(nb::module_& m) {
         if (name == "global_ops") return nb::int_(GlobalCounters::ops.load());
         if (name == "global_mem") return nb::int_(GlobalCounters::mem.load());
         if (name == "time_sum_s") return nb::float_(static_cast<double>(GlobalCounters::nanoseconds.load()) * 1e-9);
+        if (name == "compile_sum_s") return nb::float_(static_cast<double>(GlobalCounters::compile_ns.load()) * 1e-9);
+        if (name == "run_sum_s") return nb::float_(static_cast<double>(GlobalCounters::run_ns.load()) * 1e-9);
+        if (name == "compiled") return nb::int_(GlobalCounters::compiled.load());
+        if (name == "disk_hits") return nb::int_(GlobalCounters::disk_hits.load());
         throw nb::key_error(std::string(name).c_str());
       },
       "name"_a, "A counter of the process.");
@@ -47,6 +52,20 @@ void bind_counters(nb::module_& m) {
         return 0;
       },
       "device"_a = "", "Bytes that live buffers hold, on one device or (files aside) on all.");
+  m.def(
+      "memory_stats",
+      [](std::string_view device) {
+        const MemoryStats s = memory_stats(device);
+        nb::dict d;
+        d["used"] = s.used, d["peak"] = s.peak, d["cached"] = s.cached, d["allocations"] = s.allocations, d["reused"] = s.reused;
+        return d;
+      },
+      "device"_a = "",
+      "Bytes in use, their peak, bytes kept for reuse, and numbers of blocks handed out and reused; of one opened device or of all.");
+  m.def("reset_memory_stats", &reset_memory_stats, "device"_a = "", "Peak and counts begin anew.");
+  m.def("free_memory_caches", &free_memory_caches, "Gives memory kept for reuse back to the system.");
+  m.def("profile_json", &profile::json, "What PROFILE=1 has recorded so far, in the trace event format.");
+  m.def("profile_clear", &profile::clear, "Forgets what PROFILE=1 has recorded.");
   m.def(
       "opened_devices",
       [] {

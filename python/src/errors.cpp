@@ -14,7 +14,7 @@ struct Class {
   PyObject* type = nullptr;
 };
 // clang-format off
-enum { kBase, kShape, kDType, kDevice, kIndex, kValue, kOverflow, kFormat, kFile, kCompile, kMemory, kGradient, kJit };
+enum { kBase, kShape, kDType, kDevice, kIndex, kValue, kOverflow, kFormat, kFile, kCompile, kMemory, kGradient, kJit, kCancelled };
 Class classes[] = {
     {"Error", "Base of every error the library reports.", {}},
     {"ShapeError", "Shapes, axes or sizes that do not fit.", {}},
@@ -29,6 +29,7 @@ Class classes[] = {
     {"OutOfMemoryError", "An allocation that failed after caches were freed.", {}},
     {"GradientError", "A gradient that does not exist.", {}},
     {"JitError", "A function that cannot be captured or replayed faithfully.", {}},
+    {"Cancelled", "Work that ended because a stop was requested.", {}},
 };
 // clang-format on
 }  // namespace
@@ -70,6 +71,7 @@ void bind_errors(nb::module_& m) {
     catch (const OutOfMemoryError& e) { set(kMemory, e); }
     catch (const GradientError& e) { set(kGradient, e); }
     catch (const JitError& e) { set(kJit, e); }
+    catch (const Cancelled& e) { if (PyErr_CheckSignals() == 0) set(kCancelled, e); }  // else it is KeyboardInterrupt
     catch (const Error& e) { set(kBase, e); }
     // clang-format on
   });

@@ -4,6 +4,7 @@
 #include "bind.h"
 #include "casters.h"
 #include "graph.h"
+#include "interrupt.h"
 #include "tinygrad/engine/replay.h"
 
 namespace tg::python {
@@ -22,7 +23,7 @@ Tensors call(JitCore& core, const Tensors& tensors, std::vector<std::string> nam
                        return nb::cast<Tensors>(r[0]);
                      },
                      [&](size_t i) { return static_cast<bool>(shared[i]); }};
-  nb::gil_scoped_release nogil;
+  Unlocked work;
   return core.call(in, body);
 }
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "bind.h"
 #include "casters.h"
+#include "interrupt.h"
 #include "tinygrad/io/safetensors.h"
 #include "tinygrad/io/tar.h"
 #include "tinygrad/nn/datasets.h"
@@ -102,7 +103,7 @@ void bind_nn(nb::module_& m) {
                         const std::vector<std::pair<std::string, std::string>>& metadata) {
     nn::StateDict d;
     for (const auto& [name, t] : tensors) d.emplace_back(name, t);
-    nb::gil_scoped_release release;
+    Unlocked work;
     nn::safe_save(d, path, metadata);
   });
   m.def("safe_load", [](const std::string& path) {

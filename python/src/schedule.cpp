@@ -4,6 +4,7 @@
 #include "bind.h"
 #include "casters.h"
 #include "graph.h"
+#include "interrupt.h"
 
 namespace tg::python {
 
@@ -43,7 +44,7 @@ std::vector<PyStep> steps_of(const BoundSchedule& bound) {
 }
 
 BoundSchedule scheduled(const Tensors& t) {
-  nb::gil_scoped_release release;
+  Unlocked work;
   return schedule(t);
 }
 

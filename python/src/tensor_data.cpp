@@ -3,6 +3,7 @@
 
 #include "bind.h"
 #include "casters.h"
+#include "interrupt.h"
 #include "tensor_input.h"
 #include "tinygrad/tensor/variable.h"
 #include "tinygrad/uop/eval.h"
@@ -33,7 +34,7 @@ const char* format_of(DType d) {
 }
 
 std::span<const std::byte> bytes_of(const Tensor& t) {
-  nb::gil_scoped_release release;
+  Unlocked work;
   return t.bytes();
 }
 
@@ -124,7 +125,7 @@ void bind_tensor_data(TensorClass& c) {
         Tensors all{nb::cast<Tensor>(self)};
         for (nb::handle h : others) all.push_back(nb::cast<Tensor>(h));
         {
-          nb::gil_scoped_release release;
+          Unlocked work;
           realize(all);
         }
         return self;

@@ -7,6 +7,7 @@
 
 #include "bind.h"
 #include "casters.h"
+#include "interrupt.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/uop/multi.h"
 
@@ -123,7 +124,7 @@ nb::object to_ndarray(nb::handle self) {
   nb::dlpack::dtype d = dlpack_of(t.dtype());
   std::span<const std::byte> bytes;
   {
-    nb::gil_scoped_release release;
+    Unlocked work;
     bytes = t.bytes();
   }
   std::vector<size_t> shape;
@@ -135,7 +136,7 @@ nb::object to_ndarray(nb::handle self) {
 nb::tuple reduce(const Tensor& t) {
   std::span<const std::byte> bytes;
   {
-    nb::gil_scoped_release release;
+    Unlocked work;
     bytes = t.bytes();
   }
   nb::object grad = none_or(t.grad());
