@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "tinygrad/engine/counters.h"
+#include "tinygrad/runtime/device.h"
 #include "tinygrad/tinygrad.h"
 
 namespace tg {
@@ -30,6 +31,12 @@ TEST(Hash, OneKernelForAllBlocks) {
 }
 TEST(Hash, RowsOfBlocks) {
   EXPECT_EQ(hex(bytes(2000).reshape(2, 1000).keccak("shake_128")), "5c309506792c1ac87cd838b0f16ee9861c26bfdd788292716505539afc1ddc1b");
+}
+TEST(Hash, OnSeveralDevices) {
+  Tensor x = bytes(2000).reshape(2, 1000);
+  const std::string device = Device::default_name(), want = hex(x.keccak());
+  for (std::optional<int> axis : {std::optional<int>(), std::optional<int>(0), std::optional<int>(1)})
+    EXPECT_EQ(hex(x.shard({device, device + ":1"}, axis).keccak().to(device)), want);
 }
 TEST(Hash, OfAMebibyte) {
   Tensor x = (Tensor::arange(1 << 20) % 251).cast(dtypes::uint8);

@@ -77,6 +77,14 @@ TEST(Special, Remainders) {
   EXPECT_EQ(g[1].to_vector<float>(), (std::vector<float>{-1, 3})) << "minus the whole quotient";
 }
 
+TEST(Special, QuotientsOfSmallNumbers) {
+  for (auto [d, least] : {std::pair(dtypes::float16, 0x1p-24), std::pair(dtypes::bfloat16, 0x1p-133), std::pair(dtypes::float32, 0x1p-149)}) {
+    Tensor y = Tensor::from(std::vector<double>{least, 2 * least, least}, {.dtype = d}).realize();
+    Tensor x = Tensor::from(std::vector<double>{least, 100 * least, 0}, {.dtype = d}).realize();
+    EXPECT_EQ((x / y).to_vector<double>(), (std::vector<double>{1, 50, 0})) << d;
+  }
+}
+
 TEST(Special, ComparisonsOfNaN) {
   Tensor x({1.f, NAN, INFINITY}), y({NAN, NAN, INFINITY});
   EXPECT_EQ((x <= y).to_vector<int>(), (std::vector<int>{0, 0, 1}));

@@ -97,8 +97,9 @@ Tensor Tensor::sub(const Tensor& o) const {
 Tensor Tensor::div(const Tensor& o) const {
   OpScope s;
   auto [x, y] = operands(*this, o, "div");
-  DType d = least_upper_float(x.dtype());
-  return s(ops::cast(x, d) * UOp::alu(Ops::RECIPROCAL, {ops::cast(y, d)}));
+  // Of 16 bits and fewer in float32: the reciprocal of a small number may overflow where the quotient does not.
+  const DType d = least_upper_float(x.dtype()), in = d.is_weak() ? d : least_upper_dtype(d, dtypes::float32);
+  return s(ops::cast(ops::cast(x, in) * UOp::alu(Ops::RECIPROCAL, {ops::cast(y, in)}), d));
 }
 Tensor Tensor::floor_div(const Tensor& o) const {
   OpScope s;
