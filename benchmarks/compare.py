@@ -11,7 +11,7 @@ from typing import Iterator, TextIO
 
 import environment, report
 from rows import BY_NAME, ROWS, Row
-from sampling import Failed, Program, interleave, result
+from sampling import Failed, Program, interleave, parse_seconds, result
 
 HERE = pathlib.Path(__file__).resolve().parent
 PEERS = ["torch", "torch_compile", "tinygrad", "onnxruntime", "numpy", "llama"]
@@ -67,24 +67,24 @@ class Comparison:
     self.workers[key] = program
     return program
 
-  def ready(self, row: Row, peer: str, threads: int) -> Program:
+  def ready(self, row: Row, peer: str, threads: int) -> tuple[Program, float]:
+    """The program, and what one run took while it was set up."""
     program = self.worker(peer, threads)
-    answer = program.ask(f"row {row.name}", self.o.setup_time)
-    if answer != "ready": raise Failed(answer.removeprefix("cannot "))
-    return program
+    return program, parse_seconds(program.ask(f"row {row.name}", self.o.setup_time).removeprefix("ready "))
 
   def row(self, row: Row, threads: int) -> dict:
     """Failed when ours fails."""
     label = f"{row.name}, {threads} thread{'s' if threads > 1 else ''}"
     programs: dict[str, Program] = {}
+    known: dict[str, float] = {}
     for peer in peers_of(row, self.o.peers):  # one after another: each is idle when the next is set up
-      try: programs[peer] = self.ready(row, peer, threads)
+      try: programs[peer], known[peer] = self.ready(row, peer, threads)
       except Failed as e: say(f"{label}: without {peer}: {e}")
     ours = Program([str(self.o.tg), "bench", "--on-request", "--pin", "--threads", str(threads), "--filter", f"^{re.escape(row.name)}$"],
                    environment.variables(threads), self.log)
     try:
       if (answer := ours.line(self.o.setup_time)) != "ready": raise Failed(f"answered {answer!r}, expected ready")
-      samples = interleave({OURS: ours, **programs}, self.o.pairs, self.o.time, self.o.setup_time,
+      samples = interleave({OURS: ours, **programs}, known, self.o.pairs, self.o.time, self.o.setup_time,
                            lambda peer, why: say(f"{label}: without {peer}: {why}"))
     finally: ours.finish()
     if len(samples) < 3: say(f"{label}: fewer than two peers")

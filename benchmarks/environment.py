@@ -6,7 +6,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # What each peer imports, and the packages that bring it.
 MODULES = {"torch": {"torch": "torch", "numpy": "numpy"}, "torch_compile": {"torch": "torch", "numpy": "numpy"},
            "tinygrad": {"tinygrad": "tinygrad", "numpy": "numpy"}, "onnxruntime": {"onnxruntime": "onnxruntime", "onnx": "onnx", "numpy": "numpy"},
-           "numpy": {"numpy": "numpy"}, "llama": {"llama_cpp": "llama-cpp-python", "numpy": "numpy"}}
+           "numpy": {"numpy": "numpy"}, "llama": {"xllamacpp": "xllamacpp", "numpy": "numpy"}}
 # PyTorch's own index has it without gigabytes of CUDA; PyPI serves where that cannot be reached.
 INDEXES = {"torch": ["--index-url", "https://download.pytorch.org/whl/cpu"]}
 INSTALL_SECONDS = 1200

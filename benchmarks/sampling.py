@@ -76,10 +76,11 @@ SLOW = 4        # times the best: such a program is not in the running and gets 
 SLOW_SECONDS = 2.0
 
 
-def interleave(programs: dict[str, Sampler], pairs: int, seconds: float, timeout: float, failed: Callable[[str, str], None],
+def interleave(programs: dict[str, Sampler], known: dict[str, float], pairs: int, seconds: float, timeout: float, failed: Callable[[str, str], None],
                clock: Callable[[], float] = time.monotonic) -> dict[str, list[float]]:
   """Samples of each program, taken in turns: at least `pairs` rounds of all that are in the running, more (up to three times as many) while that takes less than
-  `seconds`. The order rotates, so that no program always follows the same one. A program that fails is left out and named; the first one (ours) ends everything."""
+  `seconds`. The order rotates, so that no program always follows the same one. A program whose run was `known` to be long and slow when it was set up keeps that as its
+  only sample. One that fails is left out and named; when the first one (ours) does, that ends everything."""
   ours, samples, first = next(iter(programs)), {}, {}
   def take(name: str) -> float | None:
     try: return programs[name].sample(timeout)
@@ -88,7 +89,8 @@ def interleave(programs: dict[str, Sampler], pairs: int, seconds: float, timeout
       failed(name, str(e))
       return None
   for name in programs:  # decides who is in the running; does not count
-    value = take(name)
+    hopeless = name in known and known[name] > max(SLOW_SECONDS, SLOW * min(known.values()))
+    value = known[name] if hopeless else take(name)
     if value is not None: first[name] = value
   best = min(first.values())
   running = [name for name in first if name == ours or first[name] <= SLOW * best]

@@ -47,9 +47,9 @@ class Arguments(unittest.TestCase):
 
 
 class Turns(unittest.TestCase):
-  def run_turns(self, pairs=5, seconds=0, **programs):
+  def run_turns(self, pairs=5, seconds=0, known={}, **programs):
     failures = []
-    samples = sampling.interleave(programs, pairs, seconds, 1, lambda name, why: failures.append((name, why)), clock=lambda: 0)
+    samples = sampling.interleave(programs, known, pairs, seconds, 1, lambda name, why: failures.append((name, why)), clock=lambda: 0)
     return samples, failures
 
   def test_every_program_in_the_running_has_a_sample_of_each_round(self):
@@ -58,6 +58,11 @@ class Turns(unittest.TestCase):
     self.assertEqual(samples["fast"], [2] * 5)
     self.assertEqual(samples["slow"], [100], "too slow to be asked again")
     self.assertEqual(failures, [])
+
+  def test_a_long_and_slow_run_is_not_repeated(self):
+    slow = Script("never asked")
+    samples, failures = self.run_turns(known={"fast": 1.0, "slow": 50.0}, ours=Script(1), fast=Script(1), slow=slow)
+    self.assertEqual((samples["slow"], slow.taken, failures), ([50.0], 0, []))
 
   def test_our_program_is_always_in_the_running(self):
     samples, _ = self.run_turns(ours=Script(1.0), fast=Script(0.01))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """worker.py PEER THREADS: one peer of the comparison in a process of its own, driven line by line.
 
-First it prints "peer VERSION" (or "cannot REASON" and ends). "row NAME" sets a row up, checks its result, warms it and answers "ready" or "cannot REASON"; then every
+First it prints "peer VERSION" (or "cannot REASON" and ends). "row NAME" sets a row up, checks its result, warms it and answers "ready SECONDS" (of its last run) or "cannot REASON"; then every
 empty line takes one sample, as `tg bench --on-request` does, and answers its seconds."""
 import gc, importlib, math, os, sys, time, traceback
 from typing import Callable, NamedTuple
@@ -9,6 +9,7 @@ from typing import Callable, NamedTuple
 import inputs
 from rows import BY_NAME
 
+LONG_SECONDS = 30
 SAMPLE_SECONDS = 20e-3  # other programs ran since the last one: caches and threads have to come back
 
 
@@ -27,16 +28,17 @@ def timed(run: Callable[[], object]) -> float:
   return time.perf_counter() - start
 
 
-def set_up(peer, name: str, threads: int) -> tuple[Callable[[], object], int]:
+def set_up(peer, name: str) -> tuple[Callable[[], object], int, float]:
+  """What runs, how often for a sample, and the seconds of the last run."""
   row = BY_NAME[name]
   prepare = getattr(peer, row.kind, None)
   if prepare is None: raise Cannot(f"has no {row.kind}")
-  work = prepare(row)
-  for _ in range(3 if row.kind.endswith("_step") else 1): work.run()
+  work, steps = prepare(row), row.kind.endswith("_step")
+  for _ in range(3 if steps else 1): seconds = timed(work.run)
   inputs.check(row, work.results())
-  seconds = timed(work.run)  # once more: some decide what to do in the second run
+  if not steps and seconds < LONG_SECONDS: seconds = timed(work.run)  # some decide what to do in the second run
   if seconds < 1: seconds = timed(work.run)
-  return work.run, min(max(math.ceil(SAMPLE_SECONDS / max(seconds, 1e-9)), 1), 200)
+  return work.run, min(max(math.ceil(SAMPLE_SECONDS / max(seconds, 1e-9)), 1), 200), seconds
 
 
 def sample(run: Callable[[], object], repeats: int) -> float:
@@ -61,8 +63,8 @@ def main() -> None:
       if line.startswith("row "):
         run = None
         gc.collect()
-        run, repeats = set_up(peer, line.split()[1], threads)
-        say("ready")
+        run, repeats, seconds = set_up(peer, line.split()[1])
+        say(f"ready {seconds:.9g}")
       else: say(f"{sample(run, repeats):.9g}")
     except Exception as e:
       if not isinstance(e, (Cannot, inputs.WrongResult)): traceback.print_exc()
