@@ -11,6 +11,7 @@
 #include "tinygrad/tensor/lower_multi.h"
 #include "tinygrad/tensor/ops.h"
 #include "tinygrad/tensor/stored_view.h"
+#include "tinygrad/uop/walk.h"
 
 namespace tg {
 namespace tensor_detail {
@@ -143,22 +144,11 @@ UOp writable_state(UOp u) {
 Writes writes_of(const UOps& roots) {
   Writes w;
   MemoScope seen;
-  UOps stack;
   auto& g = Graph::global();
+  auto sources = [&](UOp u) { return g.forwarded(u) ? std::span<const UOp>() : u.srcs().subspan(u.is(Ops::CALL) ? 1 : 0); };
   for (UOp r : roots) {
-    stack.push_back(r);
-    while (!stack.empty()) {
-      UOp u = stack.back();
-      if (seen.has(u)) {
-        stack.pop_back();
-        continue;
-      }
-      size_t before = stack.size();
-      if (!g.forwarded(u))
-        for (size_t i = u.nsrc(); i-- > (u.is(Ops::CALL) ? 1 : 0);)
-          if (!seen.has(u.src(i))) stack.push_back(u.src(i));
-      if (stack.size() != before) continue;
-      seen.mark(u), stack.pop_back();
+    auto visit = [&](UOp u) {
+      seen.mark(u);
       TG_CHECK(ValueError, !(u.is(Ops::BUFFER) && u.node()->flags & kStale),
                "[realize] got an expression of a tensor that was overwritten in place after it was built, expected it to be realized (or "
                "differentiated) before the assign");
@@ -178,7 +168,8 @@ Writes writes_of(const UOps& roots) {
         }
       else if (is_effect(u)) add_effect(u);
       else if (u.is(Ops::CONTIGUOUS) && u != r && !g.forwarded(u)) w.contiguous = true;
-    }
+    };
+    walk(r, [&](UOp u) { return seen.has(u); }, sources, visit);
   }
   return w;
 }
@@ -190,7 +181,19 @@ UOps readers_of(const Writes& w) {
   UOp no = UOp::constant(false);
   for (UOp l : w.last) reads.set(l, no);
   for (UOp b : w.buffers) reads.set(b, b);
-  UOps stack;
+  auto sources = [&](UOp u) { return g.forwarded(u) ? std::span<const UOp>() : u.srcs(); };
+  auto visit = [&](UOp u) {
+    UOp old = no;
+    if (g.forwarded(u)) {  // computed: into memory that is about to be overwritten, or not
+      each_memory(u, [&](UOp b) {
+        if (std::find(w.buffers.begin(), w.buffers.end(), b) != w.buffers.end()) old = b;
+      });
+    } else {
+      for (UOp s : u.srcs())
+        if (reads.get(s) != no) old = u;
+    }
+    reads.set(u, old);
+  };
   std::vector<UOpRef> live;
   each_live([&](Tensor::Impl& i) { live.push_back(i.uop); });
   for (UOp root : live) {
@@ -198,29 +201,7 @@ UOps readers_of(const Writes& w) {
     bool follows = true;
     each_base(root, [&](UOp s) { follows &= s.is(Ops::BUFFER) || std::find(w.effects.begin(), w.effects.end(), s) != w.effects.end(); });
     if (follows) continue;
-    stack.push_back(root);
-    while (!stack.empty()) {
-      UOp u = stack.back();
-      if (reads.has(u)) {
-        stack.pop_back();
-        continue;
-      }
-      if (g.forwarded(u)) {  // computed: into memory that is about to be overwritten, or not
-        UOp old = no;
-        each_memory(u, [&](UOp b) {
-          if (std::find(w.buffers.begin(), w.buffers.end(), b) != w.buffers.end()) old = b;
-        });
-        reads.set(u, old), stack.pop_back();
-        continue;
-      }
-      size_t before = stack.size();
-      for (size_t i = u.nsrc(); i-- > 0;)
-        if (!reads.has(u.src(i))) stack.push_back(u.src(i));
-      if (stack.size() != before) continue;
-      bool any = false;
-      for (UOp s : u.srcs()) any |= reads.get(s) != no;
-      reads.set(u, any ? u : no), stack.pop_back();
-    }
+    walk(root, [&](UOp u) { return reads.has(u); }, sources, visit);
     if (reads.get(root) != no) out.push_back(root);
   }
   return out;

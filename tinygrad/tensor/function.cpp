@@ -10,6 +10,7 @@
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/ops.h"
 #include "tinygrad/uop/multi.h"
+#include "tinygrad/uop/walk.h"
 
 namespace tg {
 using namespace tensor_detail;
@@ -41,19 +42,7 @@ uint32_t first_source(UOp u) { return u.in(Ops::FUNCTION | Ops::CALL) ? 1 : 0; }
 /// `f` on every node of the graph `root`, sources first, not inside of bodies and kernels of calls.
 template <class F> void walk(UOp root, F f) {
   MemoScope seen;
-  UOps stack{root};
-  while (!stack.empty()) {
-    UOp u = stack.back();
-    if (seen.has(u)) {
-      stack.pop_back();
-      continue;
-    }
-    size_t before = stack.size();
-    for (size_t i = u.nsrc(); i-- > first_source(u);)
-      if (!seen.has(u.src(i))) stack.push_back(u.src(i));
-    if (stack.size() != before) continue;
-    seen.mark(u), stack.pop_back(), f(u);
-  }
+  tg::walk(root, [&](UOp u) { return seen.has(u); }, [](UOp u) { return u.srcs().subspan(first_source(u)); }, [&](UOp u) { seen.mark(u), f(u); });
 }
 
 /// Rebuilds a graph over changed leaves. Arguments of kernels that are no storage then get some.
@@ -184,18 +173,7 @@ UOp inline_functions(UOp root, bool keep_gradients) {
   };
   auto leaf = [&](UOp u) { return !(u.node()->flags & Node::kCalls) || (!keep_gradients && g.forwarded(u)); };
   auto kept = [&](UOp u) { return keep_gradients && u.is(Ops::FUNCTION) && u.arg<CallInfo>().gradient; };
-  UOps stack{root};
-  while (!stack.empty()) {
-    UOp u = stack.back();
-    if (done.contains(u) || leaf(u)) {
-      stack.pop_back();
-      continue;
-    }
-    size_t before = stack.size();
-    for (size_t i = u.nsrc(); i-- > (kept(u) ? 1 : 0);)
-      if (UOp s = u.src(i); !done.contains(s) && !leaf(s)) stack.push_back(s);
-    if (stack.size() != before) continue;
-    stack.pop_back();
+  auto rebuild = [&](UOp u) {
     UOp& out = done[u];
     if (u.is(Ops::GETTUPLE) && at(u.src(0)).is(Ops::TUPLE)) {
       out = at(u.src(0)).src(static_cast<size_t>(static_cast<int64_t>(u.node()->arg_bits)));
@@ -219,7 +197,8 @@ UOp inline_functions(UOp root, bool keep_gradients) {
       for (UOp s : u.srcs()) src.push_back(at(s)), changed |= src.back() != s;
       out = changed ? u.with_srcs(src) : u;
     }
-  }
+  };
+  tg::walk(root, [&](UOp u) { return done.contains(u) || leaf(u); }, [&](UOp u) { return u.srcs().subspan(kept(u) ? 1 : 0); }, rebuild);
   return at(root);
 }
 

@@ -7,6 +7,7 @@
 
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/walk.h"
 
 namespace tg {
 
@@ -122,18 +123,8 @@ UOp UOp::rtag(uint64_t tag) const { return make(op(), dtype(), srcs(), arg(), ta
 UOps UOp::toposort() const {
   Graph& g = Graph::current().owns(*this) ? Graph::current() : Graph::global();
   MemoScope seen(g);
-  UOps out, stack{*this};
-  while (!stack.empty()) {
-    UOp u = stack.back();
-    if (seen.has(u)) {
-      stack.pop_back();
-      continue;
-    }
-    size_t before = stack.size();
-    for (size_t i = u.nsrc(); i-- > 0;)
-      if (!seen.has(u.src(i))) stack.push_back(u.src(i));
-    if (stack.size() == before) seen.mark(u), out.push_back(u), stack.pop_back();
-  }
+  UOps out;
+  walk(*this, [&](UOp u) { return seen.has(u); }, [](UOp u) { return u.srcs(); }, [&](UOp u) { seen.mark(u), out.push_back(u); });
   return out;
 }
 
