@@ -4,6 +4,7 @@
 #include "tinygrad/base/dtype.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/stop.h"
+#include "tinygrad/io/jit_file.h"
 #include "tinygrad/nn/data_loader.h"
 #include "tinygrad/nn/datasets.h"
 #include "tinygrad/nn/lr_scheduler.h"

@@ -34,6 +34,7 @@ void bind_tensor_gradient(TensorClass& c);
 void bind_tensor_exchange(TensorClass& c);
 void bind_function(nb::module_& m, TensorClass& c);
 void bind_jit(nb::module_& m);
+void bind_call_site(nb::module_& m);
 void bind_tensor_schedule(TensorClass& c);
 void bind_tensor_multi(TensorClass& c);
 

@@ -1,11 +1,14 @@
 /// \file The machine of TinyJit; what is an input and what a result is found by engine/jit.py.
 #include "tinygrad/tensor/jit.h"
 
+#include <nanobind/stl/shared_ptr.h>
+
 #include "bind.h"
 #include "casters.h"
 #include "graph.h"
 #include "interrupt.h"
 #include "tinygrad/engine/replay.h"
+#include "tinygrad/io/jit_file.h"
 
 namespace tg::python {
 
@@ -33,12 +36,46 @@ void bind_jit(nb::module_& m) {
       .def(nb::init<std::string, bool>(), "name"_a, "prune"_a = false)
       .def("call", &call)
       .def("reset", &JitCore::reset)
+      .def(
+          "save",
+          [](const JitCore& core, const std::string& path, NamedTensors state, std::string note) {
+            nb::gil_scoped_release nogil;
+            save_jit(core, path, {std::move(state), std::move(note)});
+          },
+          "path"_a, "state"_a, "note"_a)
+      .def("dump",
+           [](const JitCore& core) {
+             std::vector<uint8_t> bytes;
+             {
+               nb::gil_scoped_release nogil;
+               bytes = dump_jit(core);
+             }
+             return nb::bytes(bytes.data(), bytes.size());
+           })
+      .def_prop_ro("input_names", &JitCore::input_names)
+      .def_prop_ro("name", &JitCore::name)
       .def("free_intermediates", &JitCore::free_intermediates)
       .def_prop_ro("count", &JitCore::count)
       .def_prop_ro("captured", &JitCore::captured)
       .def_prop_ro("kernel_names", [](const JitCore& c) { return c.captured() ? c.replay()->kernel_names() : std::vector<std::string>(); })
       .def_prop_ro("planned_bytes", [](const JitCore& c) { return c.captured() ? c.replay()->planned_bytes() : 0; });
   m.def("_jit_capturing", &JitCore::capturing);
+  m.def(
+      "_load_jit",
+      [](const std::string& path, NamedTensors state) {
+        nb::gil_scoped_release nogil;
+        LoadedJit f = load_jit(path, state);
+        return std::make_pair(f.core(), f.note());
+      },
+      "path"_a, "state"_a);
+  m.def(
+      "_parse_jit",
+      [](nb::bytes b) {
+        const std::span<const uint8_t> bytes(static_cast<const uint8_t*>(b.data()), b.size());
+        nb::gil_scoped_release nogil;
+        return parse_jit(bytes, {}, "[pickle] a captured function").core();
+      },
+      "bytes"_a);
 }
 
 }  // namespace tg::python

@@ -18,5 +18,6 @@ NB_MODULE(_core, m) {
   bind_nn(m);
   bind_optim(m);
   bind_jit(m);
+  bind_call_site(m);
   bind_argument_errors(m);
 }

@@ -153,8 +153,9 @@ void bind_tensor_data(TensorClass& c) {
         return dtype.is_none() ? a : a.attr("astype")(dtype);
       },
       "dtype"_a = nb::none(), "copy"_a = nb::none());
-  auto number = [](const Tensor& t, const char* to) {
-    if (t.shape().symbolic() || t.numel() != 1)
+  auto number = [](const Tensor& tensor, const char* to) {
+    Tensor t = with_values(tensor);
+    if (t.numel() != 1)
       throw nb::type_error(str("[", to, "] got shape ", t.shape(), ", expected a tensor with one element: use tolist() or numpy()").c_str());
     DType d = t.stored_dtype();
     return to_python(load_const(bytes_of(t).data(), d), d);

@@ -133,17 +133,28 @@ nb::object to_ndarray(nb::handle self) {
       nb::ndarray<nb::array_api>(const_cast<std::byte*>(bytes.data()), shape.size(), shape.data(), self, nullptr, d, nb::device::cpu::value));
 }
 
-nb::tuple reduce(const Tensor& t) {
+/// The contents for pickle: memory itself where the protocol takes it, else a copy.
+nb::object contents(nb::handle self, int protocol) {
+  const Tensor& t = nb::cast<const Tensor&>(self);
+  if (protocol >= 5 && t.dtype() != dtypes::bfloat16 && !t.dtype().is_weak() && t.dtype().itemsize() > 1 && t.numel() > 0)
+    return nb::module_::import_("pickle").attr("PickleBuffer")(self);
   std::span<const std::byte> bytes;
   {
     Unlocked work;
     bytes = t.bytes();
   }
+  return nb::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+nb::tuple reduce(nb::handle self, int protocol) {
+  const Tensor& t = nb::cast<const Tensor&>(self);
   nb::object grad = none_or(t.grad());
-  return nb::make_tuple(
-      nb::module_::import_("tinygrad_cpp.tensor").attr("_unpickle"),
-      nb::make_tuple(nb::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size()), std::string(t.stored_dtype().name()),
-                     to_python(t.shape()), t.device(), t.requires_grad(), t.is_param(), grad, t.shard_axis()));
+  nb::object python = nb::module_::import_("tinygrad_cpp.tensor");
+  // The contents are no argument: pickle remembers arguments until it is done.
+  return nb::make_tuple(python.attr("_unpickle"),
+                        nb::make_tuple(std::string(t.stored_dtype().name()), to_python(t.shape()), t.device(), t.requires_grad(), t.is_param(),
+                                       grad, t.shard_axis()),
+                        contents(self, protocol), nb::none(), nb::none(), python.attr("_set_contents"));
 }
 
 }  // namespace
@@ -152,23 +163,39 @@ void bind_tensor_exchange(TensorClass& c) {
   c.def_static("from_dlpack", &from_dlpack, "array"_a);
   c.def("__dlpack__", [](nb::handle self, nb::kwargs k) { return to_ndarray(self).attr("__dlpack__")(**k); }, "kwargs"_a);
   c.def("__dlpack_device__", [](const Tensor&) { return nb::make_tuple(nb::device::cpu::value, 0); });
-  c.def("__reduce__", &reduce);
+  c.def("__reduce__", [](nb::handle self) { return reduce(self, 2); });
+  c.def("__reduce_ex__", &reduce, "protocol"_a);
   c.def("__copy__", [](const Tensor& t) { return t.clone(); });
   c.def("__deepcopy__", [](const Tensor& t, nb::handle) { return t.clone(); });
   nb::module_ core = nb::borrow<nb::module_>(nb::handle(PyImport_AddModule("tinygrad_cpp._core")));
   core.def(
       "_tensor_from_pickle",
-      [](nb::bytes data, DType d, const Shape& shape, const std::string& device, std::optional<bool> requires_grad, bool is_param, nb::object grad,
+      [](DType d, const Shape& shape, const std::string& device, std::optional<bool> requires_grad, bool is_param, nb::object grad,
          std::optional<int> axis) {
-        Tensor t = Tensor::from_bytes({static_cast<const std::byte*>(data.data()), data.size()}, d, shape,
-                                      {.device = axis ? split_devices(device)[0] : device});
+        Tensor t = Tensor::empty(shape, {.dtype = d, .device = axis ? split_devices(device)[0] : device});
         if (axis) t.shard_(split_devices(device), axis);
         if (!is_param) t.is_param_(false);
         else if (requires_grad) t.is_param_(*requires_grad);
         if (!grad.is_none()) t.set_grad(nb::cast<Tensor>(grad));
         return t;
       },
-      "data"_a, "dtype"_a, "shape"_a, "device"_a, "requires_grad"_a.none(), "is_param"_a, "grad"_a.none(), "axis"_a.none() = nb::none());
+      "dtype"_a, "shape"_a, "device"_a, "requires_grad"_a.none(), "is_param"_a, "grad"_a.none(), "axis"_a.none() = nb::none());
+  core.def(
+      "_set_tensor_contents",
+      [](Tensor& t, nb::handle data) {
+        Py_buffer view;
+        if (PyObject_GetBuffer(data.ptr(), &view, PyBUF_ANY_CONTIGUOUS) != 0) throw nb::python_error();
+        struct Release {
+          Py_buffer* v;
+          ~Release() { PyBuffer_Release(v); }
+        } release{&view};
+        const std::optional<int> axis = t.shard_axis();
+        Tensor stored = Tensor::from_bytes({static_cast<const std::byte*>(view.buf), static_cast<size_t>(view.len)}, t.dtype(), t.shape(),
+                                           {.device = axis ? split_devices(t.device())[0] : t.device()});
+        if (axis) stored.shard_(split_devices(t.device()), axis);
+        t.replace(stored);
+      },
+      "tensor"_a, "data"_a);
 }
 
 }  // namespace tg::python

@@ -7,6 +7,7 @@
 #include "bind.h"
 #include "graph.h"
 #include "tinygrad/runtime/buffer.h"
+#include "tinygrad/schedule/schedule.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph_lock.h"
 #include "tinygrad/uop/print.h"
@@ -106,17 +107,29 @@ nb::bytes key_bytes(UOp u) {
   return nb::bytes(b, sizeof b);
 }
 
+/// Of a BUFFER: its device and bytes, None while it has no memory.
+nb::object contents_of(UOp buffer) {
+  const ParamArg& a = buffer.arg<ParamArg>();
+  nb::object bytes = nb::none();
+  if (BufferRef b = buffer_table::get(static_cast<uint64_t>(a.slot)); b && b->is_allocated()) {
+    std::vector<std::byte> copy(static_cast<size_t>(b->nbytes()));
+    b->copy_out(copy);
+    bytes = nb::bytes(copy.data(), copy.size());
+  }
+  return nb::make_tuple("memory", a.device, bytes);
+}
+
 /// Everything needed to build it again: nodes in order with the places of their sources.
 nb::tuple pickled(UOp root) {
   std::unordered_map<UOp, int64_t> place;
   nb::list nodes;
   for (const UOpRef& r : sorted(root)) {
     const UOp u = r.get();
-    TG_CHECK(ValueError, !u.is(Ops::BUFFER), "[pickle] got a UOp with memory, expected one without: pickle the Tensor, which takes its data along");
     nb::list src;
     for (UOp s : u.srcs()) src.append(place.at(s));
     place.emplace(u, nb::len(nodes));
-    nodes.append(nb::make_tuple(op_object(u.op()), u.dtype(), nb::tuple(src), arg_object(u), tag_object(u.tag())));
+    const bool memory = u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kGlobal;
+    nodes.append(nb::make_tuple(op_object(u.op()), u.dtype(), nb::tuple(src), memory ? contents_of(u) : arg_object(u), tag_object(u.tag())));
   }
   return nb::tuple(nodes);
 }
@@ -170,6 +183,18 @@ void promote(UOp& a, UOp& b) {
 }
 
 void bind_uop(nb::module_& m) {
+  m.def(
+      "_buffer_from_pickle",
+      [](nb::handle shape, DType d, const std::string& device, nb::object bytes) {
+        UOpObject node = made([&] { return new_buffer(dims_of(node_of(shape)), d, device); });
+        if (bytes.is_none()) return node;
+        nb::bytes data = nb::cast<nb::bytes>(bytes);
+        BufferRef b = Buffer::create(device, dims_of(node_of(shape)).numel(), d);
+        b->ensure_allocated(), b->copy_in({static_cast<const std::byte*>(data.data()), data.size()});
+        buffer_table::attach(static_cast<uint64_t>(node_of(node).arg<ParamArg>().slot), b);
+        return node;
+      },
+      "shape"_a, "dtype"_a, "device"_a, "data"_a.none());
   set_graph_wait([](std::recursive_mutex& lock) {
     if (!PyGILState_Check()) return lock.lock();
     PyThreadState* state = PyEval_SaveThread();
@@ -341,14 +366,14 @@ void bind_uop(nb::module_& m) {
   c.def(
       "bind",
       [](const PyUOp& v, nb::handle value) {
-        TG_CHECK(ValueError, is_variable(v.get()), "[bind] got ", v.get().op(), ", expected a variable");
+        TG_CHECK(ValueError, is_variable(v.get()), "[bind] got ", SInt(v.get()), ", expected a variable without a value");
         const std::optional<Literal> l = literal_from(value);
-        if (!l) throw nb::type_error("bind() takes an integer or a UOp");
+        if (!l) throw nb::type_error(str("[bind] got ", nb::cast<std::string>(nb::repr(value)), ", expected an integer or a UOp").c_str());
         return made([&] {
           const UOp u = v.get(), x = l->like(u.dtype());
           const Bounds b = bounds_of(u), xb = bounds_of(x);
-          TG_CHECK(ValueError, xb.lo >= b.lo && xb.hi <= b.hi, "[bind] got ", x, ", expected ", static_cast<int64_t>(b.lo), " to ",
-                   static_cast<int64_t>(b.hi));
+          TG_CHECK(ValueError, xb.lo >= b.lo && xb.hi <= b.hi, "[bind] got ", u.arg<ParamArg>().name, "=", SInt(x), ", expected ",
+                   static_cast<int64_t>(b.lo), " to ", static_cast<int64_t>(b.hi));
           return u.after({u.store(x)});
         });
       },

@@ -125,3 +125,27 @@ def test_a_failure_inside_a_called_function_is_kept():
         raise TypeError("expected something of its own")
     with pytest.raises(TypeError, match="of its own"):
         Tensor.ones(3).sequential([layer])
+
+
+# ---- what errors say of kernels and sizes ----
+def test_kernels_are_named_by_methods_and_lines():
+    huge = Tensor.full((1 << 22, 1 << 22), 2.0)
+    with pytest.raises(tg.OutOfMemoryError, match="made by exp2, add"):
+        (huge.exp2() + 1).contiguous().realize()
+    with Context(TRACEMETA=2):
+        with pytest.raises(tg.OutOfMemoryError, match=r"made by exp2 at test_errors.py:\d+, mul at test_errors.py:\d+"):
+            (huge.exp2() * 3).contiguous().realize()
+
+
+def test_symbolic_sizes_read_as_algebra():
+    i = tg.Variable("i", 1, 10)
+    t = Tensor.ones(21)[:2 * i.bind(3) + 1].contiguous()
+    for read in (t.tolist, t.numpy, t.item, t.data, lambda: t.reshape(4), lambda: len(t), lambda: memoryview(t)):
+        with pytest.raises(Exception, match=r"2 \* i \+ 1") as e:
+            read()
+        assert "%" not in str(e.value) and "weakint" not in str(e.value)
+    assert "(2 * i + 1,)" in repr(t) and "(i=3,)" in repr(Tensor.ones(10)[:i.bind(3)])
+    with pytest.raises(ValueError, match=r"\[bind\] got i=11, expected 1 to 10"):
+        i.bind(11)
+    with pytest.raises(ValueError, match="got i=3, expected a variable without a value"):
+        i.bind(3).bind(4)

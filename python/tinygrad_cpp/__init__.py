@@ -6,7 +6,7 @@ from .dtype import dtypes  # noqa: F401
 from .uop.ops import UOp
 from .helpers import Context, GlobalCounters, fetch, getenv  # noqa: F401
 from .device import Device  # noqa: F401
-from .engine.jit import TinyJit  # noqa: F401
+from .engine.jit import TinyJit, load_jit  # noqa: F401
 from .function import function  # noqa: F401
 
 Variable = UOp.variable

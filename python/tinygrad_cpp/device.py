@@ -39,6 +39,12 @@ class _NativeCompiler(Compiler):
   def assembly(self, src: str) -> str: return self._device.assembly(src)
 
 
+def _renderer_of(device: str, target: Target) -> Renderer:
+  renderer = Device[device].renderer
+  if renderer.target != target: raise _core.DeviceError(f"[pickle] got a renderer for {target!r}, this machine has {renderer.target!r}")
+  return renderer
+
+
 class Renderer:
   """What the code generator of a device can do."""
   def __init__(self, device: Any, target: Target, compiler: Compiler | None):
@@ -60,6 +66,7 @@ class Renderer:
     return {d for d in dtypes.all if d not in dtypes.fp8s and not (no_double and d == dtypes.double)}
 
   def __repr__(self) -> str: return f"<renderer {self.target!r}>"
+  def __reduce__(self) -> tuple: return _renderer_of, (self.device, self.target)
 
 
 class Compiled:

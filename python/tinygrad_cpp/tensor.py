@@ -1,10 +1,14 @@
 """The class Tensor."""
 import contextlib
+import os
 from typing import cast  # noqa: F401
 from . import _core
 from ._context import Context
 from ._core import Tensor  # noqa: F401
 from .dtype import _to_np_dtype, dtypes  # noqa: F401
+
+
+_core._set_package_folder(os.path.dirname(os.path.abspath(__file__)) + os.sep)
 
 
 def is_numpy_ndarray(x) -> bool:
@@ -13,6 +17,10 @@ def is_numpy_ndarray(x) -> bool:
 
 def _unpickle(*state):  # pickle wants a Python function
     return _core._tensor_from_pickle(*state)
+
+
+def _set_contents(tensor, data):
+    _core._set_tensor_contents(tensor, data)
 
 
 # ---- names of older versions ----

@@ -40,6 +40,14 @@ TEST(Jit, UnrealizedInputsAreRealized) {
   for (int i = 0; i < 4; i++) EXPECT_EQ(floats(f(vec(1, 2) + i)), (Floats{3.f + 3 * i, 6.f + 3 * i}));
 }
 
+TEST(Jit, FilledInputsGetStorage) {
+  auto f = jit([](const Tensor& a) { return a * 3; });
+  for (float k : {1.f, 2.f, 3.f, 4.f}) EXPECT_EQ(floats(f(Tensor::full({2}, k))), (Floats{3 * k, 3 * k}));
+  EXPECT_EQ(floats(f(vec(1, 2))), (Floats{3, 6}));
+  EXPECT_EQ(floats(f(Tensor::ones({2}))), (Floats{3, 3}));
+  if (env::JIT) EXPECT_THROW(f(Tensor(1)), JitError);
+}
+
 TEST(Jit, WeakResultsGetStorage) {
   auto f = jit([](const Tensor& a) { return a.to_int().sum() * 0.5; });
   for (int i = 0; i < 5; i++) EXPECT_EQ(f(vec(static_cast<float>(i), 1)).item<float>(), 0.5f * static_cast<float>(i + 1));

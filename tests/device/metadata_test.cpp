@@ -1,9 +1,12 @@
 /// \file Kernels know which Tensor methods they were made for.
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "tinygrad/base/context.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/schedule/schedule.h"
+#include "tinygrad/tensor/function.h"
 #include "tinygrad/tensor/tensor.h"
 
 namespace tg {
@@ -36,6 +39,40 @@ TEST(Metadata, CanBeOff) {
   clear_schedule_cache();
   Tensor a = Tensor::from(std::vector<float>{1, 2, 3, 4}).realize();
   EXPECT_EQ(methods(a.sqrt()), "");
+}
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const std::exception& e) { return e.what(); }
+  return "no error";
+}
+TEST(Metadata, ErrorsNameTheMethodsOfTheKernelTheyAreAbout) {
+  if (env::EAGER) GTEST_SKIP() << "each method is a kernel of its own";
+  clear_schedule_cache();
+  const int64_t huge = int64_t{1} << 22;
+  const std::string text = error_of([&] { (Tensor::full({huge, huge}, 2.f).exp2() + 1).contiguous().realize(); });
+  EXPECT_NE(text.find("made by exp2, add"), std::string::npos) << text;
+  Tensor small = Tensor::from(std::vector<float>{1, 2, 3, 4}).realize();
+  EXPECT_THROW(
+      {
+        Tensor big = Tensor::full({huge, huge}, 2.f).exp2().contiguous();
+        big.realize();
+      },
+      OutOfMemoryError)
+      << "the type stays";
+}
+TEST(Metadata, ErrorsOfTheCompilerToo) {
+  if (env::EAGER) GTEST_SKIP() << "each method is a kernel of its own";
+  auto broken = [](const UOps& p) {
+    UOp i = UOp::range(4, 0), v = UOp::make(Ops::CUSTOMI, dtypes::float32, {p[1].index({i})}, std::string("no expression {0}"));
+    UOp e[1] = {p[0].index({i}).store(v).end(UOps{i})};
+    KernelInfo info;
+    info.name = "broken";
+    return UOp::sink(e, info);
+  };
+  const std::string text = error_of([&] { custom_kernel({Tensor::empty(4), Tensor({1.f, 2.f, 3.f, 4.f})}, broken)[0].realize(); });
+  EXPECT_NE(text.find("in kernel broken, made by custom_kernel"), std::string::npos) << text;
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/engine/process_replay.h"
 #include "tinygrad/engine/program_store.h"
+#include "tinygrad/engine/report.h"
 #include "tinygrad/render/renderers.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/runtime/thread_pool.h"
@@ -118,7 +119,8 @@ Hash128 codegen_settings_hash() {
 }
 void clear_kernel_cache() { cache().clear(); }
 
-std::vector<CompiledKernelRef> compile_kernels(std::span<const KernelRef> kernels, Device& device) {
+std::vector<CompiledKernelRef> compile_kernels(std::span<const KernelRef> kernels, Device& device,
+                                               const std::function<std::string(size_t)>& metadata) {
   const Target& target = device.target();
   CodegenOptions options = CodegenOptions::from_env();
   Hash128 base;
@@ -157,7 +159,8 @@ std::vector<CompiledKernelRef> compile_kernels(std::span<const KernelRef> kernel
           out[i] = compile_one(stored, *kernels[i], device, target, options);
         } catch (...) {
           next = missing.size();  // the others need not begin
-          throw;
+          const std::string& name = kernels[i]->sink.arg<KernelInfo>().name;
+          rethrow_about(name.empty() ? "a kernel" : "kernel " + name, metadata ? metadata(i) : "");
         }
         cache().put(key, out[i]);
       }

@@ -1,5 +1,6 @@
 /// \file Kernels to loaded code: codegen, compiler, loader, and the caches in front of them.
 #pragma once
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -19,8 +20,9 @@ struct CompiledKernel {
 using CompiledKernelRef = std::shared_ptr<const CompiledKernel>;
 
 /// Compiles and loads kernels for a device under the current settings; equal kernels once, different ones in parallel. The result is aligned with
-/// `kernels`. Throws CompileError before anything is launched.
-std::vector<CompiledKernelRef> compile_kernels(std::span<const KernelRef> kernels, Device& device);
+/// `kernels`. Throws CompileError before anything is launched; the message says what kernel it is about, with `metadata(i)` where it is given.
+std::vector<CompiledKernelRef> compile_kernels(std::span<const KernelRef> kernels, Device& device,
+                                               const std::function<std::string(size_t)>& metadata = {});
 
 /// Forgets loaded kernels (they stay alive where they are in use).
 void clear_kernel_cache();

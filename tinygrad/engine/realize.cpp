@@ -48,7 +48,7 @@ std::shared_ptr<const Compiled> compile_schedule(const Schedule& s) {
   for (auto& [device, calls] : by_device) {
     std::vector<KernelRef> kernels;
     for (size_t i : calls) kernels.push_back(s.calls[i].kernel);
-    auto compiled = compile_kernels(kernels, Device::get(device));
+    auto compiled = compile_kernels(kernels, Device::get(device), [&](size_t k) { return s.calls[calls[k]].metadata; });
     for (size_t k = 0; k < calls.size(); k++) result->calls[calls[k]] = std::move(compiled[k]);
   }
   std::lock_guard lock(compiled_mutex());
@@ -62,6 +62,12 @@ struct Range {
 Range bytes_of(Buffer& b) {
   auto* p = static_cast<const char*>(b.handle());
   return {p, p + b.nbytes()};
+}
+/// The methods of the call that first touches a buffer.
+std::string first_use(const Schedule& s, int32_t buffer) {
+  for (const ScheduleCall& c : s.calls)
+    if (std::find(c.buffers.begin(), c.buffers.end(), buffer) != c.buffers.end()) return c.metadata;
+  return {};
 }
 bool overlap(const Range& a, const Range& b) { return a.begin < b.end && b.begin < a.end; }
 }  // namespace
@@ -107,7 +113,9 @@ void ScheduleRun::allocate() {
   for (size_t i = 0; i < buffers_.size(); i++) {
     const ScheduleBuffer& b = s.buffers[i];
     if (!buffers_[i]) buffers_[i] = b.offset >= 0 ? arenas.at(b.device)->view(b.size, b.dtype, b.offset) : Buffer::create(b.device, b.size, b.dtype);
-    buffers_[i]->ensure_allocated();
+    try {
+      buffers_[i]->ensure_allocated();
+    } catch (const OutOfMemoryError&) { rethrow_about("memory for a result", first_use(s, static_cast<int32_t>(i))); }
   }
 }
 
@@ -116,7 +124,9 @@ void ScheduleRun::launch(const Step& step, const ScheduleCall& call) {
   const int64_t begin = timed ? profile::now() : 0;
   if (!step.kernel) {
     Buffer &dst = *buffers_[static_cast<size_t>(call.buffers[0])], &src = *buffers_[static_cast<size_t>(call.buffers[1])];
-    dst.copy_from(src);
+    try {
+      dst.copy_from(src);
+    } catch (const Error&) { rethrow_about(str("a copy from ", src.device_name(), " to ", dst.device_name()), call.metadata); }
     GlobalCounters::copies++, GlobalCounters::mem += dst.nbytes();
     if (timed) report_copy(dst, src, begin);
     return;
@@ -127,7 +137,9 @@ void ScheduleRun::launch(const Step& step, const ScheduleCall& call) {
   args.buffers = handles_.data() + step.handles, args.nbuffers = static_cast<int>(call.buffers.size());
   args.vars = values_.data() + step.vars, args.nvars = static_cast<int>(call.vars.size());
   args.thread_extent = step.extent;
-  step.kernel->executable->launch(args);
+  try {
+    step.kernel->executable->launch(args);
+  } catch (const std::exception&) { rethrow_about("kernel " + p.name, call.metadata); }
   GlobalCounters::kernels++;
   GlobalCounters::ops += static_cast<int64_t>(p.estimates.ops), GlobalCounters::mem += static_cast<int64_t>(p.estimates.mem);
   if (timed) report_kernel(p, call, schedule_->buffers[static_cast<size_t>(call.buffers[0])].device, begin);

@@ -8,6 +8,7 @@
 #include "tinygrad/base/profile.h"
 #include "tinygrad/base/stop.h"
 #include "tinygrad/engine/counters.h"
+#include "tinygrad/engine/replay_launch.h"
 #include "tinygrad/engine/report.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/schedule/passes.h"
@@ -24,17 +25,6 @@ bool share_memory(const Buffer& a, const Buffer& b) {
 
 std::vector<RecordedRun>* record_runs(std::vector<RecordedRun>* runs) { return std::exchange(t_record, runs); }
 bool recording_runs() { return t_record != nullptr; }
-
-/// One step. A host kernel without a THREAD range is called directly.
-struct Replay::Launch {
-  HostKernel host = nullptr;
-  uint32_t handles = 0, vars = 0;
-  int64_t extent = 1;
-  CompiledKernelRef kernel;       // empty: a copy
-  std::vector<uint32_t> buffers;  // merged numbers
-  uint32_t nvars = 0;
-  ScheduleCall call;  // for reports
-};
 
 /// The runs as one schedule.
 struct Replay::Merged {
@@ -163,6 +153,7 @@ Replay::Replay(ReplayPlan plan) {
     }
     l.nvars = static_cast<uint32_t>(m.vars[c].size());
     if (l.kernel) {
+      l.device = nth(m.schedule.buffers, call.buffers[0]).device;
       const Program& p = *l.kernel->program;
       const bool follows = p.thread_extent && !p.thread_extent.is_const();
       l.extent = thread_extent_of(p, {vars_.data() + l.vars, l.nvars});
@@ -195,6 +186,7 @@ Replay::Replay(ReplayPlan plan) {
   allocate();
   for (const Launch& l : first) launch_slow(l);
 }
+Replay::Replay() = default;
 Replay::~Replay() = default;
 
 size_t Replay::calls() const { return launches_.size(); }
@@ -244,7 +236,9 @@ void Replay::launch_slow(const Launch& l) {
   args.buffers = handles_.data() + l.handles, args.nbuffers = static_cast<int>(l.buffers.size());
   args.vars = vars_.data() + l.vars, args.nvars = static_cast<int>(l.nvars);
   args.thread_extent = l.extent;
-  l.kernel->executable->launch(args);
+  try {
+    l.kernel->executable->launch(args);
+  } catch (const std::exception&) { rethrow_about("kernel " + l.kernel->program->name, l.call.metadata); }
   if (timed) report_kernel(*l.kernel->program, l.call, buffers_[l.buffers[0]]->device_name(), begin);
 }
 

@@ -14,6 +14,9 @@
 
 namespace tg {
 
+class ByteReader;
+class ByteWriter;
+
 /// One run of a schedule, as it happened.
 struct RecordedRun {
   std::shared_ptr<const Schedule> schedule;
@@ -41,6 +44,12 @@ class Replay {
   /// Plans the memory of everything between inputs and outputs that nobody else holds. Takes the plan's buffers: what it drops becomes free.
   explicit Replay(ReplayPlan plan);
   ~Replay();
+  /// What read() needs besides external(), as bytes. DeviceError for kernels without code.
+  void write(ByteWriter& w) const;
+  /// A replay from bytes: with its external memory, things like its inputs and outputs, and the number of values each run is given. FormatError for
+  /// bytes that are none, DeviceError for code of another machine. Code is checked to be loadable, not to be harmless.
+  static std::unique_ptr<Replay> read(ByteReader& r, std::vector<BufferRef> external, std::span<const BufferRef> inputs,
+                                      std::span<const BufferRef> outputs, size_t nvars);
   Replay(const Replay&) = delete;
 
   /// Runs everything. Buffers are as those of the plan in size, type and device. An input that shares memory with what is written is copied first.
@@ -59,6 +68,7 @@ class Replay {
   std::vector<std::string> kernel_names() const;
 
  private:
+  Replay();
   struct Launch;
   struct Merged;
   void allocate();

@@ -50,6 +50,24 @@ void report_memory(const Schedule& s) {
               human_bytes(static_cast<double>(m.intermediates)).c_str(), human_bytes(static_cast<double>(used + m.peak())).c_str());
 }
 
+void rethrow_about(const std::string& what, const std::string& metadata) {
+  const std::string end = str(" (in ", what, metadata.empty() ? "" : ", made by " + metadata, ")");
+  // clang-format off
+  try { throw; }
+  catch (const CompileError& e) { throw CompileError(e.what() + end); }
+  catch (const DeviceError& e) { throw DeviceError(e.what() + end); }
+  catch (const OutOfMemoryError& e) { throw OutOfMemoryError(e.what() + end); }
+  catch (const FileError& e) { throw FileError(e.what() + end); }
+  catch (const FormatError& e) { throw FormatError(e.what() + end); }
+  catch (const ShapeError& e) { throw ShapeError(e.what() + end); }
+  catch (const DTypeError& e) { throw DTypeError(e.what() + end); }
+  catch (const IndexError& e) { throw IndexError(e.what() + end); }
+  catch (const OverflowError& e) { throw OverflowError(e.what() + end); }
+  catch (const ValueError& e) { throw ValueError(e.what() + end); }
+  catch (const InternalError& e) { throw InternalError(e.what() + end); }
+  // clang-format on
+}
+
 void report_run(const Schedule& s, double compile_seconds, double run_seconds) {
   std::set<std::string> devices;
   std::set<const Kernel*> kernels;

@@ -40,7 +40,7 @@ class Lowerer {
       for (int32_t k = r_.first[i]; k >= 0; k = nth(r_.instances, k).next) {
         Instance& in = nth(r_.instances, k);
         device_ = &nth(r_.regions, nth(r_.scopes, in.scope).kernel).device;
-        if (const char* name = graph.origin(u); name && !u.in(kShared)) note_origin(nth(r_.scopes, in.scope).kernel, name);
+        if (const char* name = graph.origin(u); name && !u.in(kShared)) note_origin(nth(region_step_, nth(r_.scopes, in.scope).kernel), name);
         in.value = r_.region[i] >= 0 ? load_region(i, in) : value_of(in);
       }
       int32_t g = r_.region[i];
@@ -63,11 +63,11 @@ class Lowerer {
   uint32_t pos(UOp u) const { return r_.position[u.id()]; }
 
   /// A step tells the operations its kernel was made for, each once.
-  void note_origin(int32_t region, const char* name) {
-    std::vector<std::string_view>& names = origins_[nth(region_step_, region)];
+  void note_origin(int32_t step, const char* name) {
+    std::vector<std::string_view>& names = origins_[step];
     if (std::find(names.begin(), names.end(), name) != names.end()) return;
     names.push_back(name);
-    std::string& text = nth(l_.steps, nth(region_step_, region)).metadata;
+    std::string& text = nth(l_.steps, step).metadata;
     text += (text.empty() ? "" : ", ") + std::string(name);
   }
 
@@ -381,6 +381,7 @@ class Lowerer {
     }
     if (s.reads.empty()) return;  // touches no memory: nothing to run
     s.given = kernel;
+    if (const char* name = Graph::current().origin(u)) note_origin(id, name);
     for (size_t k = 0; k < s.reads.size(); k++) {
       int32_t state = argument_state(u.src(k));
       s.buffers.push_back(nth(l_.states, state).buffer), s.reads[k] = state;

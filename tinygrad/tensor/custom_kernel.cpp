@@ -29,7 +29,7 @@ PreparedKernel prepare_kernel(const Tensors& buffers) {
 }
 
 Tensors apply_kernel(const PreparedKernel& prepared, UOp written, const NodeGradient& gradient) {
-  OpScope s;
+  OpScope s("custom_kernel");
   UOp sink = lower_user_kernel(written);
   UOps src{sink};
   src.insert(src.end(), prepared.arguments.begin(), prepared.arguments.end());

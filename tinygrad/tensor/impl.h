@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tinygrad/base/env.h"
+#include "tinygrad/tensor/origin.h"
 #include "tinygrad/tensor/pending.h"
 #include "tinygrad/tensor/tensor.h"
 
@@ -32,7 +33,7 @@ void each_live(const std::function<void(Tensor::Impl&)>& f);
 class OpScope {
  public:
   /// The outermost method names what nodes are made for (TRACEMETA).
-  explicit OpScope(const char* method = __builtin_FUNCTION()) : origin_(depth() ? Origin::current() : env::TRACEMETA ? method : nullptr) {
+  explicit OpScope(const char* method = __builtin_FUNCTION()) : origin_(depth() ? Origin::current() : origin_of(method)) {
     if (depth() == 0) bound_pending();  // before the method looks at its tensors
     depth()++;
   }

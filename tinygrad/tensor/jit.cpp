@@ -6,13 +6,11 @@
 #include <unordered_set>
 
 #include "tinygrad/base/env.h"
-#include "tinygrad/engine/replay.h"
 #include "tinygrad/runtime/device.h"
-#include "tinygrad/tensor/effects.h"
 #include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/jit_state.h"
 #include "tinygrad/tensor/lower_multi.h"
 #include "tinygrad/tensor/ops.h"
-#include "tinygrad/tensor/random.h"
 
 namespace tg {
 using namespace tensor_detail;
@@ -23,24 +21,6 @@ thread_local int t_capturing = 0;
 bool is_variable(UOp u) { return u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kAlu; }
 bool is_bound(UOp u) { return u.is(Ops::AFTER) && u.nsrc() == 2 && is_variable(u.src(0)) && u.src(1).is(Ops::STORE) && u.src(1).src(1).is_const(); }
 
-UOp buffer_below(UOp u) {
-  while (u.in(kViewOps)) u = u.src(0);
-  return u.is(Ops::BUFFER) ? u : UOp();
-}
-BufferRef memory_of_node(UOp b) { return buffer_table::get(static_cast<uint64_t>(b.arg<ParamArg>().slot)); }
-
-/// A view without what differs from call to call: its storage is a parameter, its variables are unbound. What was bound goes to `vars`.
-UOp pattern_of(UOp u, std::vector<std::pair<std::string, int64_t>>* vars) {
-  UOp b = buffer_below(u), p = UOp::make(Ops::PARAM, b.dtype(), {b.src(0)}, ParamArg{0, AddrSpace::kGlobal, b.arg<ParamArg>().device, "", 0, 0});
-  if (u == b) return p;
-  std::vector<std::pair<UOp, UOp>> map{{b, p}};
-  for (UOp v : u.toposort())
-    if (is_bound(v)) {
-      map.emplace_back(v, v.src(0));
-      if (vars) vars->emplace_back(v.src(0).arg<ParamArg>().name, static_cast<int64_t>(v.src(1).src(1).const_int()));
-    }
-  return u.substitute(map);
-}
 /// A pattern of all elements of the storage, in their order.
 bool is_whole(UOp p) {
   while (p.is(Ops::RESHAPE)) p = p.src(0);
@@ -53,31 +33,25 @@ void strip_history(const Tensors& out) {
 }
 }  // namespace
 
-/// A tensor it is called with.
-struct JitCore::Input {
-  UOpRef node;     ///< the BUFFER
-  UOpRef pattern;  ///< see pattern_of
-  BufferRef memory;
-};
-/// A tensor it returns.
-struct JitCore::Output {
-  enum Kind : uint8_t { kFresh, kInput, kFixed } kind = kFixed;
-  size_t index = 0;  ///< kFresh: which of the replay's outputs, kInput: which input
-  UOpRef pattern;    ///< kFresh, kInput: the view
-  Tensor fixed;      ///< kFixed: storage that stays where it is, or a constant
-  std::optional<bool> requires_grad;
-};
-struct JitCore::State {
-  std::vector<UOpRef> patterns;  ///< of the inputs
-  std::vector<std::string> names;
-  std::vector<std::pair<std::string, std::string>> constants;
-  std::vector<std::string> variables;  ///< by index of the values a replay is given: after them the keys of `draws`
-  std::vector<rng::Draw> draws;
-  std::vector<Output> outputs;
-  std::vector<BufferRef> fresh;     ///< memory of the outputs of the last call
-  std::vector<UOpRef> fresh_nodes;  ///< shape STACKs of their BUFFERs
-  std::vector<Touched> touched;     ///< all memory that is neither input nor fresh
-};
+namespace tensor_detail {
+UOp buffer_below(UOp u) {
+  while (u.in(kViewOps)) u = u.src(0);
+  return u.is(Ops::BUFFER) ? u : UOp();
+}
+BufferRef memory_of_node(UOp b) { return buffer_table::get(static_cast<uint64_t>(b.arg<ParamArg>().slot)); }
+
+UOp view_pattern(UOp u, std::vector<std::pair<std::string, int64_t>>* vars) {
+  UOp b = buffer_below(u), p = UOp::make(Ops::PARAM, b.dtype(), {b.src(0)}, ParamArg{0, AddrSpace::kGlobal, b.arg<ParamArg>().device, "", 0, 0});
+  if (u == b) return p;
+  std::vector<std::pair<UOp, UOp>> map{{b, p}};
+  for (UOp v : u.toposort())
+    if (is_bound(v)) {
+      map.emplace_back(v, v.src(0));
+      if (vars) vars->emplace_back(v.src(0).arg<ParamArg>().name, static_cast<int64_t>(v.src(1).src(1).const_int()));
+    }
+  return u.substitute(map);
+}
+}  // namespace tensor_detail
 
 JitCore::JitCore(std::string name, bool prune) : name_(std::move(name)), prune_(prune) {}
 JitCore::~JitCore() = default;
@@ -91,6 +65,7 @@ long JitCore::handles(const Tensor& t) { return t.defined() ? t.impl()->weak_fro
 
 void JitCore::reset() {
   std::lock_guard lock(mutex_);
+  TG_CHECK(JitError, !loaded_, "[reset] got ", name_, ", which was loaded: there is no function to capture again");
   count_ = again_ = 0, replay_.reset(), state_.reset();
 }
 void JitCore::free_intermediates() {
@@ -116,14 +91,20 @@ std::vector<JitCore::Input> JitCore::check_inputs(const JitInputs& in) {
     GraphScope g;
     for (size_t i = 0; i < in.tensors.size(); i++) {
       UOp u = current_view(uop_of(in.tensors[i], "jit")), b = buffer_below(u);
-      TG_CHECK(JitError, b || (!device_of(u).empty() && !u.dtype().is_weak()), "[jit] got a constant or a weak tensor as ", name(i), " of ", name_,
-               ", expected a tensor with storage (JIT inputs must be real buffers): use .clone(), or keep it inside the function");
+      const bool fill = !b && device_of(u).empty() && (u.tag() || !shape_of(u).empty());
+      TG_CHECK(JitError, b || fill || (!device_of(u).empty() && !u.dtype().is_weak()), "[jit] got a constant or a weak tensor as ", name(i), " of ",
+               name_, ", expected a tensor with storage (JIT inputs must be real buffers): use .clone(), or keep it inside the function");
+      if (fill && round == 0) {  // what ones() and the like made: it gets storage on its device
+        Tensor stored = in.tensors[i].clone();
+        set_uop(*in.tensors[i].impl(), stored.uop()), pending.push_back(in.tensors[i]);
+        continue;
+      }
       if (!b) {
         TG_ASSERT(round == 0, "an input that does not get storage: ", u);
         pending.push_back(in.tensors[i]);
         continue;
       }
-      out[i].node = b, out[i].memory = memory_of_node(b), out[i].pattern = pattern_of(u, nullptr);
+      out[i].node = b, out[i].memory = memory_of_node(b), out[i].pattern = view_pattern(u, nullptr);
     }
     if (pending.empty()) break;
     realize(pending), pending.clear();
@@ -137,7 +118,7 @@ std::vector<JitCore::Input> JitCore::check_inputs(const JitInputs& in) {
 
 Tensors JitCore::call_single(const JitInputs& in, const Body& body) {
   std::vector<Input> inputs = check_inputs(in);
-  if (replay_ && env::JIT) return run(in, std::move(inputs));
+  if (replay_ && (env::JIT || loaded_)) return run(in, std::move(inputs));
   if (!env::JIT || count_ == 0) {
     Tensors out = body.run();
     commit_weak(out), realize(out);
@@ -213,7 +194,7 @@ Tensors JitCore::capture(const JitInputs& in, const Body& body, std::vector<Inpu
   for (size_t i = 0; i < inputs.size(); i++) {
     input_of[inputs[i].memory.get()] = i;
     state->patterns.push_back(inputs[i].pattern), plan.inputs.push_back(inputs[i].memory);
-    pattern_of(current_view(in.tensors[i].uop()), &bound);
+    view_pattern(current_view(in.tensors[i].uop()), &bound);
   }
   for (UOp v : in.variables)
     for (UOp u : v.toposort())
@@ -235,7 +216,7 @@ Tensors JitCore::capture(const JitInputs& in, const Body& body, std::vector<Inpu
     UOp u = out[i].uop(), b = buffer_below(u);
     BufferRef memory = b ? memory_of_node(b) : nullptr;
     if (memory && input_of.contains(memory.get())) {
-      o.kind = Output::kInput, o.index = input_of[memory.get()], o.pattern = pattern_of(u, nullptr);
+      o.kind = Output::kInput, o.index = input_of[memory.get()], o.pattern = view_pattern(u, nullptr);
     } else if (memory && made.contains(memory.get())) {
       // Storage of its own, if nobody but the result refers to it.
       bool own = handles(out[i]) <= 2 && !(body.shared && body.shared(i));  // the caller's and ours
@@ -250,7 +231,7 @@ Tensors JitCore::capture(const JitInputs& in, const Body& body, std::vector<Inpu
       if (own) {
         auto [it, first] = fresh.try_emplace(b, state->fresh.size());
         if (first) state->fresh.push_back(memory), state->fresh_nodes.push_back(b.src(0)), plan.outputs.push_back(memory);
-        o.kind = Output::kFresh, o.index = it->second, o.pattern = pattern_of(u, nullptr);
+        o.kind = Output::kFresh, o.index = it->second, o.pattern = view_pattern(u, nullptr);
       }
     }
     if (o.kind == Output::kFixed) o.fixed = out[i];
@@ -283,10 +264,16 @@ Tensors JitCore::run(const JitInputs& in, std::vector<Input> inputs) {
            " as in the call that was captured");
   TG_CHECK(JitError, in.names == s.names, "[jit] got the arguments of ", name_,
            " passed in another way than when it was captured, expected the same ", "positional and keyword arguments");
-  for (size_t c = 0; c < in.constants.size() && c < s.constants.size(); c++)
+  if (loaded_) {  // values of another process can be compared where their text tells them
+    for (auto& [what, text] : in.constants)
+      for (auto& [known, then] : s.constants)
+        TG_CHECK(JitError, what != known || text == then, "[jit] got ", what, " = ", text, " for ", name_, ", which was captured with ", then);
+  }
+  for (size_t c = 0; !loaded_ && c < in.constants.size() && c < s.constants.size(); c++)
     TG_CHECK(JitError, in.constants[c] == s.constants[c], "[jit] got ", in.constants[c].first, " = ", in.constants[c].second, " for ", name_,
              ", which was captured with ", s.constants[c].second, ": pass a tensor or a bound variable for what changes, or reset()");
-  TG_CHECK(JitError, in.constants.size() == s.constants.size(), "[jit] got another number of arguments for ", name_, " than when it was captured");
+  TG_CHECK(JitError, loaded_ || in.constants.size() == s.constants.size(), "[jit] got another number of arguments for ", name_,
+           " than when it was captured");
 
   // What was captured as whole storage may be given as a part of some: it is copied, unless the function writes to it or returns it.
   auto copy_of_view = [&](size_t i) {
@@ -313,13 +300,13 @@ Tensors JitCore::run(const JitInputs& in, std::vector<Input> inputs) {
     Tensor copy = in.tensors[i].clone().realize();
     GraphScope scope;
     UOp u = current_view(copy.uop()), b = buffer_below(u);
-    inputs[i] = {b, pattern_of(u, nullptr), memory_of_node(b)};
+    inputs[i] = {b, view_pattern(u, nullptr), memory_of_node(b)};
   }
   g.emplace();
   std::vector<int64_t> vars(s.variables.size() + s.draws.size());
   std::vector<std::pair<std::string, int64_t>> bound;
   for (const Tensor& t : in.tensors)
-    if (UOp u = current_view(t.uop()); !u.is(Ops::BUFFER)) pattern_of(u, &bound);
+    if (UOp u = current_view(t.uop()); !u.is(Ops::BUFFER)) view_pattern(u, &bound);
   for (UOp v : in.variables)
     for (UOp u : v.toposort())
       if (is_bound(u)) bound.emplace_back(u.src(0).arg<ParamArg>().name, static_cast<int64_t>(u.src(1).src(1).const_int()));

@@ -15,7 +15,16 @@
 
 namespace tg {
 
+class Buffer;
+class ByteReader;
+class ByteWriter;
 class Replay;
+
+/// Memory whose contents belong to a stored function.
+struct StoredMemory {
+  std::shared_ptr<Buffer> buffer;
+  int64_t bytes = 0;
+};
 
 /// What a captured function is called with.
 struct JitInputs {
@@ -47,6 +56,13 @@ class JitCore {
   const Replay* replay() const { return replay_.get(); }
   void free_intermediates();
   const std::string& name() const { return name_; }
+  /// Of the tensors it was captured with, in order.
+  const std::vector<std::string>& input_names() const;
+  /// Everything but the contents of `memory`, as bytes. Memory that tensors of `state` hold is left out: they are given to read() again. See
+  /// io/jit_file.h.
+  void write(ByteWriter& w, std::vector<StoredMemory>& memory, const std::vector<std::pair<std::string, Tensor>>& state) const;
+  /// A captured function that can be called; `memory` is what the caller fills. FormatError, DeviceError; ValueError for tensors missing in `state`.
+  static std::shared_ptr<JitCore> read(ByteReader& r, const std::vector<std::pair<std::string, Tensor>>& state, std::vector<StoredMemory>& memory);
 
   /// How many handles a tensor has.
   static long handles(const Tensor& t);
@@ -71,6 +87,10 @@ class JitCore {
   std::unique_ptr<Replay> replay_;
   std::unique_ptr<State> state_;
   std::shared_ptr<const Multi> multi_;  ///< of the last call that ran the function
+  bool sharded() const;                 ///< arguments or results lie on several devices
+  void set_whole_results(size_t n);     ///< of a loaded function: none does
+  bool loaded_ = false;
+  Tensors held_;  ///< a loaded function: tensors of its state
   std::recursive_mutex mutex_;
 };
 

@@ -55,8 +55,19 @@ JitInputs flat_inputs(const JitInputs& in, const std::string& function) {
 }
 }  // namespace
 
+bool JitCore::sharded() const {
+  return (multi_ && std::any_of(multi_->results.begin(), multi_->results.end(), [](const Multi::Result& r) { return r.count > 0; })) ||
+         std::any_of(input_names().begin(), input_names().end(), [](const std::string& n) { return n.find(" on ") != std::string::npos; });
+}
+void JitCore::set_whole_results(size_t n) {
+  auto m = std::make_shared<Multi>();
+  for (size_t i = 0; i < n; i++) m->results.emplace_back(), m->owner.push_back(i);
+  multi_ = std::move(m);
+}
+
 Tensors JitCore::call(const JitInputs& in, const Body& body) {
   std::lock_guard lock(mutex_);
+  TG_CHECK(JitError, !capturing() || !loaded_, "[jit] got a call of ", name_, ", which was loaded, inside a function that is being captured");
   if (capturing()) return body.run();  // part of what is being captured
   auto made = std::make_shared<Multi>();
   Tensors whole;  // results of several devices, by number

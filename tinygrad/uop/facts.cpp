@@ -8,6 +8,7 @@
 
 #include "tinygrad/uop/graph.h"
 #include "tinygrad/uop/multi.h"
+#include "tinygrad/uop/print.h"
 #include "tinygrad/uop/symbolic.h"
 
 namespace tg {
@@ -307,7 +308,17 @@ bool range_less(UOp a, UOp b) {
 }
 }  // namespace
 
-std::ostream& operator<<(std::ostream& os, const SInt& s) { return s.symbolic() ? os << s.uop() : os << s.value(); }
+std::ostream& operator<<(std::ostream& os, const SInt& s) {
+  if (!s.symbolic()) return os << s.value();
+  const UOp u = s.uop();
+  os << render_expr(u);
+  const bool bound = u.is(Ops::AFTER) && u.nsrc() == 2 && u.src(1).is(Ops::STORE) && u.src(1).src(1).is_const();
+  if (bound) os << '=' << static_cast<int64_t>(u.src(1).src(1).const_int());
+  return os;
+}
+void SInt::refuse_symbolic() const {
+  throw ShapeError(str("[shape] got the symbolic size ", *this, ", expected a number here: shrink it to concrete sizes first"));
+}
 std::ostream& operator<<(std::ostream& os, const Shape& s) {
   os << '(';
   for (size_t i = 0; i < s.size(); i++) os << (i ? ", " : "") << s[i];

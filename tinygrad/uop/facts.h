@@ -24,7 +24,8 @@ class SInt {
   }
   bool symbolic() const { return bool(sym_); }
   int64_t value() const {
-    TG_CHECK(ShapeError, !sym_, "[shape] dimension ", sym_, " is symbolic: a concrete size is needed here");
+    if (sym_) [[unlikely]]
+      refuse_symbolic();
     return v_;
   }
   operator int64_t() const { return value(); }
@@ -35,9 +36,11 @@ class SInt {
   bool operator==(int o) const { return !sym_ && v_ == o; }
 
  private:
+  [[noreturn]] void refuse_symbolic() const;
   UOp sym_;
   int64_t v_ = 0;
 };
+/// A symbolic size as algebra over its variables: i * 2 + 1; a bound variable with its value: i=3.
 std::ostream& operator<<(std::ostream&, const SInt&);
 
 /// Sizes, outermost first. Prints like a tuple: (2, 3).

@@ -124,7 +124,15 @@ void print_arg(std::ostream& os, UOp u) {
 std::string render_expr(UOp root) {
   if (!root) return "UOp()";
   std::unordered_map<UOp, Spelled> done;
-  for (UOp u : root.toposort()) {
+  std::vector<UOp> stack{root};  // no toposort(): errors print outside of any graph's scope
+  while (!stack.empty()) {
+    UOp u = stack.back();
+    const size_t before = stack.size();
+    for (UOp s : u.srcs())
+      if (!done.contains(s)) stack.push_back(s);
+    if (stack.size() != before) continue;
+    stack.pop_back();
+    if (done.contains(u)) continue;
     Spelled s = spell(u, [&](UOp k) -> const Spelled& { return done.at(k); });
     if (s.text.size() > kLongest && u != root) s = {"%" + std::to_string(u.id()), kAtom};
     done.emplace(u, std::move(s));

@@ -1,6 +1,8 @@
 """TinyJit: a function that is run twice, recorded the second time, and from then on replayed. The machine is C++ (docs/jit.md); here is what Python
 values are its inputs and results."""
 import functools
+import json
+import os
 import sys
 import types
 import weakref
@@ -89,11 +91,32 @@ def _filled(shape, tensors):
     return shape
 
 
+def _spelled(shape):
+    """A remembered result as JSON: what other languages and processes can read."""
+    if shape is None or isinstance(shape, _Hole):
+        return None if shape is None else "tensor"
+    if isinstance(shape, dict):
+        return {"dict": [[k, _spelled(v)] for k, v in shape.items()]}
+    return {"list" if isinstance(shape, list) else "tuple": [_spelled(x) for x in shape]}
+
+
+def _unspelled(x):
+    if x is None or x == "tensor":
+        return _Hole() if x else None
+    kind, items = next(iter(x.items()))
+    if kind == "dict":
+        return {k: _unspelled(v) for k, v in items}
+    return (list if kind == "list" else tuple)(_unspelled(v) for v in items)
+
+
 class CapturedJit:
     """What was recorded."""
 
-    def __init__(self, core, names):
-        self._core, self.expected_names = core, names
+    def __init__(self, core, names, shape=None):
+        self._core, self.expected_names, self._shape = core, names, shape
+
+    def __reduce__(self):
+        return _unpickle_captured, (self._core.dump(), self.expected_names, self._shape)
 
     @property
     def linear(self):
@@ -108,6 +131,14 @@ class CapturedJit:
         self._core.free_intermediates()
 
 
+def _unpickle_captured(data, names, shape):
+    return CapturedJit(_core._parse_jit(data), names, shape)
+
+
+def _unpickle_jit(captured, prune):
+    return TinyJit(None, captured, prune)
+
+
 class TinyJit:
     """`TinyJit(f)` or `@TinyJit`: the first call runs f, the second records what it runs, later ones replay the record with other tensors and bound
     variables. `prune`: kernels that depend on no argument and nothing that is written run once, at capture. On methods every instance has a record
@@ -118,15 +149,28 @@ class TinyJit:
         if fxn is not None and not callable(fxn):
             raise TypeError(f"[TinyJit] got an object of type {type(fxn).__name__}, expected a function: write TinyJit(f), not TinyJit(f(x))")
         self.fxn, self.prune, self.cnt, self._shape = fxn, prune, 0, None
-        self._name = getattr(fxn, "__qualname__", None) or type(fxn).__name__
-        self._core = _core._JitCore(self._name, prune)
+        self._name = captured._core.name if fxn is None else getattr(fxn, "__qualname__", None) or type(fxn).__name__
+        self._core = _core._JitCore(self._name, prune) if fxn is not None else captured._core
         self._names, self._instances = [], None
+        if fxn is None:
+            self.cnt, self._shape, self._names = 2, captured._shape, captured.expected_names
         if fxn is not None:
             functools.update_wrapper(self, fxn, updated=())
 
     @property
     def captured(self):
-        return CapturedJit(self._core, self._names) if self._core.captured else None
+        return CapturedJit(self._core, self._names, self._shape) if self._core.captured else None
+
+    def __reduce__(self):
+        if not self._core.captured:
+            raise JitError(f"[pickle] got {self._name} before it was captured, expected a function that has been called twice")
+        return _unpickle_jit, (self.captured, self.prune)
+
+    def save(self, path, state=None):
+        """Writes what was captured to a file, weights included; `load_jit`, here and in C++, gives a function that replays it. Tensors of `state`, a
+        dict, are stored by name only."""
+        note = json.dumps({"result": _spelled(self._shape)}) if self._core.captured else ""
+        self._core.save(os.fspath(path), list((state or {}).items()), note)
 
     def reset(self):
         """Forgets the record: the next call runs the function."""
@@ -161,14 +205,25 @@ class TinyJit:
             # Held by the result, by this list and by the call that asks: more means that others see the tensor too.
             return found, [sys.getrefcount(found[i]) > 3 for i in range(len(found))]
 
+        if self.fxn is None:  # identities of another process mean nothing here
+            constants = [(k, v) for k, v in constants if not v.startswith("<")]
         out = self._core.call(tensors, names, variables, constants, body)
         if _core_jit_on():
             self.cnt += 1
         if not ran:
+            if self._shape is _Hole:  # C++ saved it: its results, in order
+                return out[0] if len(out) == 1 else tuple(out)
             return _filled(self._shape, iter(out))
         if self._core.captured:
             self._shape, self._names = _shape_of(ret), names
         return ret
+
+
+def load_jit(path, state=None) -> TinyJit:
+    """A captured function from a file that `TinyJit.save` or C++'s save_jit wrote, for this processor. `state`: the tensors stored by name only."""
+    core, note = _core._load_jit(os.fspath(path), list((state or {}).items()))
+    shape = _unspelled(json.loads(note)["result"]) if note.startswith('{"result"') else _Hole
+    return TinyJit(None, CapturedJit(core, core.input_names, shape))
 
 
 def _core_jit_on() -> bool:

@@ -110,7 +110,10 @@ def rewrite_group(*args: Any, **kwargs: Any) -> Callable:
 
 def _unpickle(nodes: Iterable[tuple]) -> UOp:
   made: list[UOp] = []
-  for op, dtype, src, arg, tag in nodes: made.append(UOp(op, dtype, tuple(made[i] for i in src), arg, tag))
+  for op, dtype, src, arg, tag in nodes:
+    if op is Ops.BUFFER and isinstance(arg, tuple) and arg[0] == "memory":
+      made.append(_core._buffer_from_pickle(made[src[0]], dtype, *arg[1:]))
+    else: made.append(UOp(op, dtype, tuple(made[i] for i in src), arg, tag))
   return made[-1]
 
 

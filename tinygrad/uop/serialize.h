@@ -1,0 +1,14 @@
+/// \file Graphs as bytes. What is written is the structure: nodes are built anew when it is read.
+#pragma once
+#include "tinygrad/base/binary.h"
+#include "tinygrad/uop/uop.h"
+
+namespace tg {
+
+/// All that the roots depend on, each node once; an empty root stays empty. ValueError for what belongs to this process: BUFFERs, and calls with a
+/// gradient of the user's own.
+void write_graph(ByteWriter& w, const UOps& roots);
+/// The roots, in the thread's current graph. FormatError for bytes that are no graph; what nodes mean is for the caller to verify().
+UOps read_graph(ByteReader& r);
+
+}  // namespace tg
