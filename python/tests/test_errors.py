@@ -140,8 +140,8 @@ def test_kernels_are_named_by_methods_and_lines():
 def test_symbolic_sizes_read_as_algebra():
     i = tg.Variable("i", 1, 10)
     t = Tensor.ones(21)[:2 * i.bind(3) + 1].contiguous()
-    for read in (t.tolist, t.numpy, t.item, t.data, lambda: t.reshape(4), lambda: len(t), lambda: memoryview(t)):
-        with pytest.raises(Exception, match=r"2 \* i \+ 1") as e:
+    for read in (lambda: t.reshape(4), lambda: len(t), lambda: memoryview(t), lambda: t + Tensor.ones(5)):
+        with pytest.raises((ValueError, BufferError), match=r"2 \* i \+ 1") as e:
             read()
         assert "%" not in str(e.value) and "weakint" not in str(e.value)
     assert "(2 * i + 1,)" in repr(t) and "(i=3,)" in repr(Tensor.ones(10)[:i.bind(3)])
