@@ -60,6 +60,14 @@ bool is_array(nb::handle h) { return !nb::isinstance<Tensor>(h) && nb::hasattr(h
 bool is_many(nb::handle h) { return is_array(h) && PySequence_Check(h.ptr()) && nb::len_hint(h) != 0; }
 bool is_list(nb::handle h) { return PyList_Check(h.ptr()) || PyTuple_Check(h.ptr()); }
 
+/// A list or tuple of such elements.
+template <class F> bool all_of(nb::handle v, F&& f) {
+  if (!is_list(v)) return false;
+  for (nb::handle x : nb::iter(v))
+    if (!f(x)) return false;
+  return true;
+}
+
 /// Whether a value can be of a type; yes for types this does not know.
 bool fits(const std::string& type, nb::handle v) {
   PyObject* o = v.ptr();
@@ -75,8 +83,8 @@ bool fits(const std::string& type, nb::handle v) {
     else if (t == "Tensor") ok = ok || nb::isinstance<Tensor>(v);
     else if (t == "UOp") ok = ok || is_uop(v);
     else if (t == "DType") ok = ok || (!v.is_none() && !is_list(v) && !PyNumber_Check(o));
-    else if (t.starts_with("Sequence[int")) ok = ok || (is_list(v) && std::ranges::all_of(nb::iter(v), [](nb::handle x) { return PyIndex_Check(x.ptr()) && !nb::isinstance<Tensor>(x); }));
-    else if (t.starts_with("Sequence[Tensor")) ok = ok || (is_list(v) && std::ranges::all_of(nb::iter(v), [](nb::handle x) { return nb::isinstance<Tensor>(x); }));
+    else if (t.starts_with("Sequence[int")) ok = ok || all_of(v, [](nb::handle x) { return PyIndex_Check(x.ptr()) && !nb::isinstance<Tensor>(x); });
+    else if (t.starts_with("Sequence[Tensor")) ok = ok || all_of(v, [](nb::handle x) { return nb::isinstance<Tensor>(x); });
     else if (t.starts_with("Sequence") || t.starts_with("list")) ok = ok || (PySequence_Check(o) && !nb::isinstance<Tensor>(v));
     else if (t.starts_with("tuple")) ok = ok || is_list(v);
     else if (t == "Callable" || t.starts_with("Callable[")) ok = ok || PyCallable_Check(o);

@@ -6,6 +6,7 @@
 #include "bind.h"
 #include "casters.h"
 #include "graph.h"
+#include "tinygrad/tensor/calls.h"
 
 namespace tg::python {
 
@@ -103,6 +104,24 @@ void bind_function(nb::module_& m, TensorClass& c) {
       },
       "args"_a, "body"_a, "gradient"_a.none());
   c.def("as_param", &Tensor::as_param, "slot"_a);
+  c.def(
+      "callify",
+      [](nb::object self, nb::args lst) {
+        drain();
+        Tensors all{nb::cast<Tensor>(self)};
+        for (nb::handle t : lst) all.push_back(nb::cast<Tensor>(t));
+        callify(all);
+        return self;
+      },
+      "lst"_a, "What is pending becomes one call. Values are what they were.");
+  c.def(
+      "decode_hevc_frame",
+      [](const Tensor& t, nb::handle frame_pos, const Shape& shape, const Tensor& state, std::optional<Tensors> ref_frames) {
+        const UOpRef position = ref_of(frame_pos);
+        GraphScope g;
+        return decode_hevc_frame(t, position.get(), shape, state, ref_frames ? *ref_frames : Tensors());
+      },
+      "frame_pos"_a, "shape"_a, "state"_a, "ref_frames"_a = nb::none());
   m.def(
       "_custom_kernel",
       [](const Tensors& buffers, nb::handle kernel, nb::handle gradient) {

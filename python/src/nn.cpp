@@ -7,6 +7,7 @@
 #include "tinygrad/io/safetensors.h"
 #include "tinygrad/io/tar.h"
 #include "tinygrad/nn/datasets.h"
+#include "tinygrad/nn/fs.h"
 #include "tinygrad/nn/optim.h"
 #include "tinygrad/nn/state_file.h"
 
@@ -106,6 +107,20 @@ void bind_nn(nb::module_& m) {
     Unlocked work;
     nn::safe_save(d, path, metadata);
   });
+  m.def(
+      "fs_store",
+      [](const Tensor& t) {
+        nb::gil_scoped_release release;
+        return nn::fs_store(t);
+      },
+      "t"_a);
+  m.def(
+      "fs_load",
+      [](const Tensor& t, int64_t size) {
+        nb::gil_scoped_release release;
+        return nn::fs_load(t, size);
+      },
+      "t"_a, "size"_a);
   m.def("safe_load", [](const std::string& path) {
     nb::dict out;
     for (const auto& [name, t] : nn::safe_load(path)) out[nb::str(name.c_str(), name.size())] = t;

@@ -11,7 +11,7 @@ CALLS = [
     (lambda t: t.dot(np.ones(3)), r"\[dot\] got a NumPy array for w.*write Tensor\(array\)"),
     (lambda t: t.dot([1, 2, 3]), r"\[dot\] got \[1, 2, 3\] for w.*write Tensor\(\[...\]\)"),
     (lambda t: t.dot(nn.Linear(3, 3)), r"\[dot\].*got Linear.*layer\(x\)"),
-    (lambda t: t.cross_entropy(None), r"\[cross_entropy\] got None for Y, expected a Tensor; cross_entropy\(Y, reduction='mean', label_smoothing=0.0\)"),
+    (lambda t: t.cross_entropy(None), r"\[cross_entropy\] got None for Y, expected a Tensor; cross_entropy\(Y, reduction='mean'"),
     (lambda t: t * "a", r"\[mul\] expected a Tensor or number, got str"),
     (lambda t: t * [1, 2, 3], r"\[mul\].*got list: write Tensor\(\[...\]\)"),
     (lambda t: [1, 2] * t, r"\[rmul\].*got list"),
@@ -27,7 +27,7 @@ CALLS = [
     (lambda t: t.roll(1, dim=0), r"write dims=0"),
     (lambda t: t.flatten(start=1), r"write start_dim=1"),
     (lambda t: t.linear(weight=t, b=t), r"write bias=a Tensor"),
-    (lambda t: Tensor([1], foo=3), r"\[Tensor\] got an unknown argument foo, expected Tensor\(data=None, device=None, dtype=None, requires_grad=None\)"),
+    (lambda t: Tensor([1], foo=3), r"\[Tensor\] got an unknown argument foo, expected Tensor\(data=None, device=None, dtype=None"),
     (lambda t: Tensor.rand(2, low=1), r"\[rand\] got an unknown argument low"),
     # number and kind of arguments
     (lambda t: t.unsqueeze(), r"\[unsqueeze\] got no dim, expected unsqueeze\(dim\)"),

@@ -48,7 +48,12 @@ def test_contents_out_of_band():
 def test_a_model_in_a_fresh_process(tmp_path):
     model = nn.Linear(4, 3)
     (tmp_path / "m.pkl").write_bytes(pickle.dumps((model, model(Tensor.ones(1, 4)).tolist())))
-    code = "import pickle, sys; from tinygrad_cpp import Tensor; m, y = pickle.load(open(sys.argv[1], 'rb')); print(m(Tensor.ones(1, 4)).tolist() == y)"
+    code = """
+import pickle, sys
+from tinygrad_cpp import Tensor
+m, y = pickle.load(open(sys.argv[1], 'rb'))
+print(m(Tensor.ones(1, 4)).tolist() == y)
+"""
     assert fresh(code, tmp_path / "m.pkl") == "True"
 
 

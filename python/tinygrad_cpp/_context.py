@@ -67,7 +67,8 @@ class Context(contextlib.ContextDecorator):
     for name in self.kwargs:
       if name not in ContextVar._cache:
         near = difflib.get_close_matches(name, ContextVar._cache, 1)
-        raise KeyError(f"[Context] got the unknown variable {name}" + (f": did you mean {near[0]}?" if near else ", expected a ContextVar of helpers"))
+        hint = f": did you mean {near[0]}?" if near else ", expected a ContextVar of helpers"
+        raise KeyError(f"[Context] got the unknown variable {name}{hint}")
     before = {name: ContextVar._cache[name].value for name in self.kwargs}
     self._before.append(before)
     try:

@@ -4,7 +4,8 @@ import enum, functools, math, struct
 from typing import Any, Callable, ClassVar, Literal
 
 from . import _core
-from ._core import DType, can_lossless_cast, float_to_fp8, fp8_to_float, least_upper_dtype, least_upper_float, strong_dtype, sum_acc_dtype  # noqa: F401
+from ._core import DType, can_lossless_cast, float_to_fp8, fp8_to_float  # noqa: F401
+from ._core import least_upper_dtype, least_upper_float, strong_dtype, sum_acc_dtype  # noqa: F401
 
 
 class ConstFloat(float):

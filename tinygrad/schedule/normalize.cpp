@@ -86,6 +86,8 @@ void visit(UOp root, NormalGraph& g, Positions& at, UOps& stack) {
       g.vars.emplace_back(u.src(0).arg<ParamArg>().name, static_cast<int64_t>(u.src(1).src(1).const_int()));
     }
     if (u.is(Ops::CALL)) number = static_cast<int32_t>(g.kernels.size()), g.kernels.push_back(import_call(u.src(0)));
+    TG_CHECK(DeviceError, !u.is(Ops::CUSTOM_FUNCTION), "[schedule] got ", u.arg<std::string>(), " on ", device_of(u.src(0)), ", which has no ",
+             u.arg<std::string>() == "encdec" ? "video decoder (hardware of NV devices)" : "function of this name");
     TG_CHECK(ValueError, !is_variable(u), "[schedule] variable ", u.arg<ParamArg>().name, " is unbound: give it a value with .bind(value)");
     if (u.is(Ops::AFTER) && number < 0) g.stores.emplace_back(u, UOp());
     g.nodes.push_back(u), g.number.push_back(number), g.src_begin.push_back(static_cast<uint32_t>(g.src.size()));

@@ -130,6 +130,7 @@ const Spec& spec_tensor() {
       rule(u = node<Ops::COPY>(),                    [](U u) { return must(u.nsrc() == 1 && same_type(u) && u.arg_kind() == ArgKind::kString, "COPY(x), device"); }),
       rule(u = node<Ops::STORE>(),                   [](U u) { return must(u.nsrc() == 2 && is_effect(u) && u.src(0).dtype() == u.src(1).dtype() && shape_of(u.src(0)) == shape_of(u.src(1)), "a STORE's value has the destination's type and shape"); }),
       rule(u = node<Ops::CALL>(),                    [](U u) { return must(is_effect(u) && (u.arg_kind() == ArgKind::kInt || (u.arg_kind() == ArgKind::kCall && u.nsrc() > 0 && u.src(0).is(Ops::SINK))), "CALL(kernel, storage...), or (storage...) and the kernel's number"); }),
+      rule(u = node<Ops::CUSTOM_FUNCTION>(),         [](U u) { return must(is_effect(u) && u.nsrc() > 0 && u.arg_kind() == ArgKind::kString, "CUSTOM_FUNCTION(storage...), name"); }),
       rule(u = node<Ops::SINK>(),                    [](U u) { return must(is_effect(u), "SINK is an effect"); }),
   } + spec_shared();
   // clang-format on

@@ -14,218 +14,218 @@ from ..uop.ops import Ops, UOp
 
 
 class GraphException(Exception):
-    """A device could not take a batch of kernels as a graph."""
+  """A device could not take a batch of kernels as a graph."""
 
 
 def _constant(x) -> str:
-    """What must not change between calls: values by their text, other objects by identity."""
-    if x is None or isinstance(x, (bool, int, float, complex, str, bytes)):
-        return repr(x)
-    if isinstance(x, (tuple, list)):
-        return "[" + ", ".join("tensor" if isinstance(y, (Tensor, UOp)) else _constant(y) for y in x) + "]"
-    if isinstance(x, dict):
-        return "{" + ", ".join(f"{k!r}: {'tensor' if isinstance(y, (Tensor, UOp)) else _constant(y)}" for k, y in x.items()) + "}"
-    return f"<{type(x).__name__} at {id(x):#x}>"
+  """What must not change between calls: values by their text, other objects by identity."""
+  if x is None or isinstance(x, (bool, int, float, complex, str, bytes)):
+    return repr(x)
+  if isinstance(x, (tuple, list)):
+    return "[" + ", ".join("tensor" if isinstance(y, (Tensor, UOp)) else _constant(y) for y in x) + "]"
+  if isinstance(x, dict):
+    return "{" + ", ".join(f"{k!r}: {'tensor' if isinstance(y, (Tensor, UOp)) else _constant(y)}" for k, y in x.items()) + "}"
+  return f"<{type(x).__name__} at {id(x):#x}>"
 
 
 def _inputs(args, kwargs):
-    """Tensors (those of containers too, one level deep: a model's weights are no inputs), bound variables, and everything else."""
-    named = list(enumerate(args)) + sorted(kwargs.items())
-    tensors, names, variables, constants = [], [], [], []
-    def add(x, name):
-        if isinstance(x, Tensor):
-            tensors.append(x)
-            names.append(name)
-        elif isinstance(x, UOp):
-            variables.append(x)
-    for key, x in named:
-        name = f"argument {key}"
-        add(x, name)
-        if not isinstance(x, (Tensor, UOp)):
-            constants.append((name, _constant(x)))
-    for key, x in named:
-        items = enumerate(x) if isinstance(x, (tuple, list)) else x.items() if isinstance(x, dict) else ()
-        for i, y in items:
-            if not any(y is t for t in tensors):
-                add(y, f"argument {key}[{i!r}]")
-    return tensors, names, variables, constants
+  """Tensors (those of containers too, one level deep: a model's weights are no inputs), bound variables, and everything else."""
+  named = list(enumerate(args)) + sorted(kwargs.items())
+  tensors, names, variables, constants = [], [], [], []
+  def add(x, name):
+    if isinstance(x, Tensor):
+      tensors.append(x)
+      names.append(name)
+    elif isinstance(x, UOp):
+      variables.append(x)
+  for key, x in named:
+    name = f"argument {key}"
+    add(x, name)
+    if not isinstance(x, (Tensor, UOp)):
+      constants.append((name, _constant(x)))
+  for key, x in named:
+    items = enumerate(x) if isinstance(x, (tuple, list)) else x.items() if isinstance(x, dict) else ()
+    for i, y in items:
+      if not any(y is t for t in tensors):
+        add(y, f"argument {key}[{i!r}]")
+  return tensors, names, variables, constants
 
 
 def _tensors_of(ret, strict: bool) -> list:
-    """The tensors of a result, in order; what else is in it is an error when it would be frozen."""
-    if ret is None:
-        return []
-    if isinstance(ret, Tensor):
-        return [ret]
-    if isinstance(ret, (tuple, list, dict)):
-        return [t for x in (ret.values() if isinstance(ret, dict) else ret) for t in _tensors_of(x, strict)]
-    if strict:
-        raise JitError(f"JIT return contains non-Tensor value of type {type(ret).__name__}: it would be that of the captured call forever")
-    from ..nn.state import get_parameters
-    return get_parameters(ret)
+  """The tensors of a result, in order; what else is in it is an error when it would be frozen."""
+  if ret is None:
+    return []
+  if isinstance(ret, Tensor):
+    return [ret]
+  if isinstance(ret, (tuple, list, dict)):
+    return [t for x in (ret.values() if isinstance(ret, dict) else ret) for t in _tensors_of(x, strict)]
+  if strict:
+    raise JitError(f"JIT return contains non-Tensor value of type {type(ret).__name__}: it would be that of the captured call forever")
+  from ..nn.state import get_parameters
+  return get_parameters(ret)
 
 
 class _Hole(types.SimpleNamespace):
-    """Stands for a tensor in a remembered result."""
+  """Stands for a tensor in a remembered result."""
 
 
 def _shape_of(ret):
-    if isinstance(ret, Tensor):
-        return _Hole()
-    if isinstance(ret, dict):
-        return {k: _shape_of(v) for k, v in ret.items()}
-    if isinstance(ret, (tuple, list)):
-        items = [_shape_of(x) for x in ret]
-        return type(ret)(*items) if hasattr(ret, "_fields") else type(ret)(items)
-    return ret
+  if isinstance(ret, Tensor):
+    return _Hole()
+  if isinstance(ret, dict):
+    return {k: _shape_of(v) for k, v in ret.items()}
+  if isinstance(ret, (tuple, list)):
+    items = [_shape_of(x) for x in ret]
+    return type(ret)(*items) if hasattr(ret, "_fields") else type(ret)(items)
+  return ret
 
 
 def _filled(shape, tensors):
-    if isinstance(shape, _Hole):
-        return next(tensors)
-    if isinstance(shape, dict):
-        return {k: _filled(v, tensors) for k, v in shape.items()}
-    if isinstance(shape, (tuple, list)):
-        items = [_filled(x, tensors) for x in shape]
-        return type(shape)(*items) if hasattr(shape, "_fields") else type(shape)(items)
-    return shape
+  if isinstance(shape, _Hole):
+    return next(tensors)
+  if isinstance(shape, dict):
+    return {k: _filled(v, tensors) for k, v in shape.items()}
+  if isinstance(shape, (tuple, list)):
+    items = [_filled(x, tensors) for x in shape]
+    return type(shape)(*items) if hasattr(shape, "_fields") else type(shape)(items)
+  return shape
 
 
 def _spelled(shape):
-    """A remembered result as JSON: what other languages and processes can read."""
-    if shape is None or isinstance(shape, _Hole):
-        return None if shape is None else "tensor"
-    if isinstance(shape, dict):
-        return {"dict": [[k, _spelled(v)] for k, v in shape.items()]}
-    return {"list" if isinstance(shape, list) else "tuple": [_spelled(x) for x in shape]}
+  """A remembered result as JSON: what other languages and processes can read."""
+  if shape is None or isinstance(shape, _Hole):
+    return None if shape is None else "tensor"
+  if isinstance(shape, dict):
+    return {"dict": [[k, _spelled(v)] for k, v in shape.items()]}
+  return {"list" if isinstance(shape, list) else "tuple": [_spelled(x) for x in shape]}
 
 
 def _unspelled(x):
-    if x is None or x == "tensor":
-        return _Hole() if x else None
-    kind, items = next(iter(x.items()))
-    if kind == "dict":
-        return {k: _unspelled(v) for k, v in items}
-    return (list if kind == "list" else tuple)(_unspelled(v) for v in items)
+  if x is None or x == "tensor":
+    return _Hole() if x else None
+  kind, items = next(iter(x.items()))
+  if kind == "dict":
+    return {k: _unspelled(v) for k, v in items}
+  return (list if kind == "list" else tuple)(_unspelled(v) for v in items)
 
 
 class CapturedJit:
-    """What was recorded."""
+  """What was recorded."""
 
-    def __init__(self, core, names, shape=None):
-        self._core, self.expected_names, self._shape = core, names, shape
+  def __init__(self, core, names, shape=None):
+    self._core, self.expected_names, self._shape = core, names, shape
 
-    def __reduce__(self):
-        return _unpickle_captured, (self._core.dump(), self.expected_names, self._shape)
+  def __reduce__(self):
+    return _unpickle_captured, (self._core.dump(), self.expected_names, self._shape)
 
-    @property
-    def linear(self):
-        """The list of launches: `src`, each with what it runs as its first source."""
-        calls = []
-        for name in self._core.kernel_names:
-            op = Ops.COPY if name == "copy" else Ops.PROGRAM
-            calls.append(types.SimpleNamespace(op=Ops.CALL, src=(types.SimpleNamespace(op=op, arg=types.SimpleNamespace(name=name), src=()),), arg=None))
-        return types.SimpleNamespace(op=Ops.LINEAR, src=tuple(calls))
+  @property
+  def linear(self):
+    """The list of launches: `src`, each with what it runs as its first source."""
+    calls = []
+    for name in self._core.kernel_names:
+      op = Ops.COPY if name == "copy" else Ops.PROGRAM
+      calls.append(types.SimpleNamespace(op=Ops.CALL, src=(types.SimpleNamespace(op=op, arg=types.SimpleNamespace(name=name), src=()),), arg=None))
+    return types.SimpleNamespace(op=Ops.LINEAR, src=tuple(calls))
 
-    def free_intermediates(self):
-        self._core.free_intermediates()
+  def free_intermediates(self):
+    self._core.free_intermediates()
 
 
 def _unpickle_captured(data, names, shape):
-    return CapturedJit(_core._parse_jit(data), names, shape)
+  return CapturedJit(_core._parse_jit(data), names, shape)
 
 
 def _unpickle_jit(captured, prune):
-    return TinyJit(None, captured, prune)
+  return TinyJit(None, captured, prune)
 
 
 class TinyJit:
-    """`TinyJit(f)` or `@TinyJit`: the first call runs f, the second records what it runs, later ones replay the record with other tensors and bound
-    variables. `prune`: kernels that depend on no argument and nothing that is written run once, at capture. On methods every instance has a record
-    of its own."""
+  """`TinyJit(f)` or `@TinyJit`: the first call runs f, the second records what it runs, later ones replay the record with other tensors and bound
+  variables. `prune`: kernels that depend on no argument and nothing that is written run once, at capture. On methods every instance has a record
+  of its own."""
 
-    def __init__(self, fxn=None, captured=None, prune: bool = False):
-        assert fxn is not None or captured is not None, "need either a function or a CapturedJit"
-        if fxn is not None and not callable(fxn):
-            raise TypeError(f"[TinyJit] got an object of type {type(fxn).__name__}, expected a function: write TinyJit(f), not TinyJit(f(x))")
-        self.fxn, self.prune, self.cnt, self._shape = fxn, prune, 0, None
-        self._name = captured._core.name if fxn is None else getattr(fxn, "__qualname__", None) or type(fxn).__name__
-        self._core = _core._JitCore(self._name, prune) if fxn is not None else captured._core
-        self._names, self._instances = [], None
-        if fxn is None:
-            self.cnt, self._shape, self._names = 2, captured._shape, captured.expected_names
-        if fxn is not None:
-            functools.update_wrapper(self, fxn, updated=())
+  def __init__(self, fxn=None, captured=None, prune: bool = False):
+    assert fxn is not None or captured is not None, "need either a function or a CapturedJit"
+    if fxn is not None and not callable(fxn):
+      raise TypeError(f"[TinyJit] got an object of type {type(fxn).__name__}, expected a function: write TinyJit(f), not TinyJit(f(x))")
+    self.fxn, self.prune, self.cnt, self._shape = fxn, prune, 0, None
+    self._name = captured._core.name if fxn is None else getattr(fxn, "__qualname__", None) or type(fxn).__name__
+    self._core = _core._JitCore(self._name, prune) if fxn is not None else captured._core
+    self._names, self._instances = [], None
+    if fxn is None:
+      self.cnt, self._shape, self._names = 2, captured._shape, captured.expected_names
+    if fxn is not None:
+      functools.update_wrapper(self, fxn, updated=())
 
-    @property
-    def captured(self):
-        return CapturedJit(self._core, self._names, self._shape) if self._core.captured else None
+  @property
+  def captured(self):
+    return CapturedJit(self._core, self._names, self._shape) if self._core.captured else None
 
-    def __reduce__(self):
-        if not self._core.captured:
-            raise JitError(f"[pickle] got {self._name} before it was captured, expected a function that has been called twice")
-        return _unpickle_jit, (self.captured, self.prune)
+  def __reduce__(self):
+    if not self._core.captured:
+      raise JitError(f"[pickle] got {self._name} before it was captured, expected a function that has been called twice")
+    return _unpickle_jit, (self.captured, self.prune)
 
-    def save(self, path, state=None):
-        """Writes what was captured to a file, weights included; `load_jit`, here and in C++, gives a function that replays it. Tensors of `state`, a
-        dict, are stored by name only."""
-        note = json.dumps({"result": _spelled(self._shape)}) if self._core.captured else ""
-        self._core.save(os.fspath(path), list((state or {}).items()), note)
+  def save(self, path, state=None):
+    """Writes what was captured to a file, weights included; `load_jit`, here and in C++, gives a function that replays it. Tensors of `state`, a
+    dict, are stored by name only."""
+    note = json.dumps({"result": _spelled(self._shape)}) if self._core.captured else ""
+    self._core.save(os.fspath(path), list((state or {}).items()), note)
 
-    def reset(self):
-        """Forgets the record: the next call runs the function."""
-        assert self.fxn is not None, "can't reset without function"
-        self._core.reset()
-        self.cnt, self._shape = 0, None
+  def reset(self):
+    """Forgets the record: the next call runs the function."""
+    assert self.fxn is not None, "can't reset without function"
+    self._core.reset()
+    self.cnt, self._shape = 0, None
 
-    def __get__(self, obj, objtype=None):
-        if obj is None:
-            return self
-        if self._instances is None:
-            self._instances = weakref.WeakKeyDictionary()
-        try:
-            jit = self._instances.get(obj)
-            if jit is None:
-                jit = self._instances[obj] = TinyJit(self.fxn, prune=self.prune)
-        except TypeError:  # neither hashable nor weakly referenced: one record for all
-            jit = self
-        return functools.partial(jit.__call__, obj)
+  def __get__(self, obj, objtype=None):
+    if obj is None:
+      return self
+    if self._instances is None:
+      self._instances = weakref.WeakKeyDictionary()
+    try:
+      jit = self._instances.get(obj)
+      if jit is None:
+        jit = self._instances[obj] = TinyJit(self.fxn, prune=self.prune)
+    except TypeError:  # neither hashable nor weakly referenced: one record for all
+      jit = self
+    return functools.partial(jit.__call__, obj)
 
-    def __call__(self, *args, **kwargs):
-        if _core._jit_capturing():
-            raise JitError(f"having TinyJit inside another TinyJit is not supported: {self._name} is called by a function that is being captured")
-        tensors, names, variables, constants = _inputs(args, kwargs)
-        strict = self.cnt > 0 and not self._core.captured and _core_jit_on()
-        ret, ran = None, False
+  def __call__(self, *args, **kwargs):
+    if _core._jit_capturing():
+      raise JitError(f"having TinyJit inside another TinyJit is not supported: {self._name} is called by a function that is being captured")
+    tensors, names, variables, constants = _inputs(args, kwargs)
+    strict = self.cnt > 0 and not self._core.captured and _core_jit_on()
+    ret, ran = None, False
 
-        def body():
-            nonlocal ret, ran
-            ret, ran = self.fxn(*args, **kwargs), True
-            found = _tensors_of(ret, strict)
-            # Held by the result, by this list and by the call that asks: more means that others see the tensor too.
-            return found, [sys.getrefcount(found[i]) > 3 for i in range(len(found))]
+    def body():
+      nonlocal ret, ran
+      ret, ran = self.fxn(*args, **kwargs), True
+      found = _tensors_of(ret, strict)
+      # Held by the result, by this list and by the call that asks: more means that others see the tensor too.
+      return found, [sys.getrefcount(found[i]) > 3 for i in range(len(found))]
 
-        if self.fxn is None:  # identities of another process mean nothing here
-            constants = [(k, v) for k, v in constants if not v.startswith("<")]
-        out = self._core.call(tensors, names, variables, constants, body)
-        if _core_jit_on():
-            self.cnt += 1
-        if not ran:
-            if self._shape is _Hole:  # C++ saved it: its results, in order
-                return out[0] if len(out) == 1 else tuple(out)
-            return _filled(self._shape, iter(out))
-        if self._core.captured:
-            self._shape, self._names = _shape_of(ret), names
-        return ret
+    if self.fxn is None:  # identities of another process mean nothing here
+      constants = [(k, v) for k, v in constants if not v.startswith("<")]
+    out = self._core.call(tensors, names, variables, constants, body)
+    if _core_jit_on():
+      self.cnt += 1
+    if not ran:
+      if self._shape is _Hole:  # C++ saved it: its results, in order
+        return out[0] if len(out) == 1 else tuple(out)
+      return _filled(self._shape, iter(out))
+    if self._core.captured:
+      self._shape, self._names = _shape_of(ret), names
+    return ret
 
 
 def load_jit(path, state=None) -> TinyJit:
-    """A captured function from a file that `TinyJit.save` or C++'s save_jit wrote, for this processor. `state`: the tensors stored by name only."""
-    core, note = _core._load_jit(os.fspath(path), list((state or {}).items()))
-    shape = _unspelled(json.loads(note)["result"]) if note.startswith('{"result"') else _Hole
-    return TinyJit(None, CapturedJit(core, core.input_names, shape))
+  """A captured function from a file that `TinyJit.save` or C++'s save_jit wrote, for this processor. `state`: the tensors stored by name only."""
+  core, note = _core._load_jit(os.fspath(path), list((state or {}).items()))
+  shape = _unspelled(json.loads(note)["result"]) if note.startswith('{"result"') else _Hole
+  return TinyJit(None, CapturedJit(core, core.input_names, shape))
 
 
 def _core_jit_on() -> bool:
-    from ..helpers import JIT
-    return bool(JIT)
+  from ..helpers import JIT
+  return bool(JIT)

@@ -8,7 +8,8 @@ from ..helpers import prod, round_up
 from ..nn.state import _on_host, accept_filename
 from ..tensor import Tensor
 
-_NATIVE = {0: dtypes.float32, 1: dtypes.float16, 24: dtypes.int8, 25: dtypes.int16, 26: dtypes.int32, 27: dtypes.int64, 28: dtypes.float64, 30: dtypes.bfloat16}
+_NATIVE = {0: dtypes.float32, 1: dtypes.float16, 24: dtypes.int8, 25: dtypes.int16, 26: dtypes.int32, 27: dtypes.int64, 28: dtypes.float64,
+           30: dtypes.bfloat16}
 
 
 def _half(blocks: Tensor, at: int) -> Tensor: return blocks[:, at:at + 2].bitcast(dtypes.float16).float()

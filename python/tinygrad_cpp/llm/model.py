@@ -81,8 +81,8 @@ def apply_rope(x: Tensor, freqs_cis: Tensor) -> Tensor:
 
 
 def pairwise_topk(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
-  """The k greatest of the last axis and their places (int32), the greatest last, without sorting: an element's rank is how many it beats, an earlier one
-  beating later equals."""
+  """The k greatest of the last axis and their places (int32), the greatest last, without sorting: an element's rank is how many it beats,
+  an earlier one beating later equals."""
   n = x.shape[-1]
   this, other = x.unsqueeze(-1), x.unsqueeze(-2)
   number = Tensor.arange(n)
@@ -182,7 +182,8 @@ class TransformerBlock(FFNBlock):
   def _init_state(self, x: Tensor):
     if hasattr(self, "cache_kv"): return
     c = self.config
-    self.cache_kv = Tensor.zeros(2, x.shape[0], c.n_kv_heads, c.max_context, c.head_dim, dtype=dtypes.default_float, device=x.device).clone().is_param_(False)
+    cache = Tensor.zeros(2, x.shape[0], c.n_kv_heads, c.max_context, c.head_dim, dtype=dtypes.default_float, device=x.device)
+    self.cache_kv = cache.clone().is_param_(False)
     self.freqs_cis = precompute_freqs_cis(c.rope_dim, c.max_context, c.rope_theta, device=x.device)
 
   def _turned(self, x: Tensor, start_pos: int | UOp) -> Tensor:

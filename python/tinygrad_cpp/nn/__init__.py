@@ -14,10 +14,12 @@ def _zeros(*shape: int) -> Tensor: return Tensor.zeros(*shape).contiguous().is_p
 def _sizes(layer: object, **sizes: object) -> None:
   for name, n in sizes.items():
     if not isinstance(n, int) and (not hasattr(n, "__index__") or getattr(n, "shape", ())):
-      raise TypeError(f"[{type(layer).__name__}] got an object of type {type(n).__name__} for {name}, expected an int: the layer makes its weights itself")
+      raise TypeError(f"[{type(layer).__name__}] got an object of type {type(n).__name__} for {name}, expected an int: the layer makes its weights "
+                      "itself")
 def _input(layer: object, x: Tensor) -> Tensor:
   if x is None or isinstance(x, (bool, int, float, str, list, tuple)) or (hasattr(x, "__array__") and not isinstance(x, Tensor)):
-    raise TypeError(f"[{type(layer).__name__}] got an object of type {type(x).__name__}, expected a Tensor" + (": write Tensor(x)" if x is not None else ""))
+    hint = ": write Tensor(x)" if x is not None else ""
+    raise TypeError(f"[{type(layer).__name__}] got an object of type {type(x).__name__}, expected a Tensor{hint}")
   return x
 def _over_channels(t: Tensor, x: Tensor) -> Tensor: return t.reshape(1, -1, *[1] * (x.ndim - 2))
 
@@ -225,7 +227,8 @@ class _Recurrent:
 
 
 class LSTM(_Recurrent):
-  """Layers of LSTM cells: gives the output (time, batch, directions * hidden) and the last states (h, c), each (layers * directions, batch, hidden)."""
+  """Layers of LSTM cells: gives the output (time, batch, directions * hidden) and the last states (h, c), each (layers * directions, batch,
+  hidden)."""
   gates = 4
 
   def __call__(self, x: Tensor, hc: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
@@ -246,15 +249,16 @@ class MultiheadAttention:
   """Attention of num_heads heads with projections of query, key, value and result. Masks: bool (True: may be seen) or added to the scores;
   key_mask (batch, keys) is False for keys nobody may see."""
   def __init__(self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True, batch_first: bool = True):
-    if num_heads <= 0 or embed_dim % num_heads: raise ValueError(f"[MultiheadAttention] got {num_heads} heads for embed_dim {embed_dim}, expected a divisor")
+    if num_heads <= 0 or embed_dim % num_heads:
+      raise ValueError(f"[MultiheadAttention] got {num_heads} heads for embed_dim {embed_dim}, expected a divisor")
     self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
     self.in_proj_weight = Tensor.glorot_uniform(3 * embed_dim, embed_dim).is_param_()
     self.in_proj_bias: Tensor | None = _zeros(3 * embed_dim) if bias else None
     self.out_proj = Linear(embed_dim, embed_dim, bias=False)
     if bias: self.out_proj.bias = _zeros(embed_dim)
 
-  def __call__(self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None, mask: Tensor | None = None, key_mask: Tensor | None = None,
-               is_causal: bool = False, need_weights: bool = False):
+  def __call__(self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None, mask: Tensor | None = None,
+               key_mask: Tensor | None = None, is_causal: bool = False, need_weights: bool = False):
     """The output; with need_weights also the weights (batch, heads, queries, keys). Without key and value: those are the query."""
     key = query if key is None else key
     weights = [self.in_proj_weight, self.in_proj_bias, self.out_proj.weight, self.out_proj.bias]

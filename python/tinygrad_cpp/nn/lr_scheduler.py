@@ -8,7 +8,8 @@ from ..tensor import Tensor
 
 def _lr(optimizer: Any) -> Tensor:
   lr = optimizer if isinstance(optimizer, Tensor) else getattr(optimizer, "lr", None)
-  if not isinstance(lr, Tensor): raise TypeError(f"[lr_scheduler] got {type(optimizer).__name__}, expected an optimizer or its lr (of a group: one of its optimizers)")
+  if not isinstance(lr, Tensor):
+    raise TypeError(f"[lr_scheduler] got {type(optimizer).__name__}, expected an optimizer or its lr (of a group: one of its optimizers)")
   return lr
 
 

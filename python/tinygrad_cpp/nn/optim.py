@@ -29,7 +29,8 @@ class Optimizer:
     self.device = device or self.params[0].device
     self.param_dtype = getattr(dtypes, getenv("OPTIM_DTYPE", "float32"))
     self.fused = fused
-    self.lr = Tensor(lr if getenv("CONST_LR") else [lr], device=self.device, dtype=least_upper_dtype(_core.default_float(), dtypes.float32)).is_param_(False)
+    lr_dtype = least_upper_dtype(_core.default_float(), dtypes.float32)
+    self.lr = Tensor(lr if getenv("CONST_LR") else [lr], device=self.device, dtype=lr_dtype).is_param_(False)
     if self.fused: self.pos_params = list(itertools.accumulate(self.params, lambda at, p: at + p.numel(), initial=0))
 
   def _new_optim_param(self) -> list[Tensor]:
@@ -105,20 +106,23 @@ def _named(name: str, kind: type, *args, **kwargs) -> Optimizer:
 
 def SGD(params: list[Tensor], lr=0.001, momentum=0.0, weight_decay=0.0, nesterov=False, classic=False, device=None, fused=FUSE_OPTIM):
   """Stochastic gradient descent. classic: the rate goes into the momentum, so that a later change of it acts on new gradients only."""
-  return _named("SGD", LARS, params, lr, momentum, weight_decay, 0, None, nesterov, classic=classic, pre_wd=True, tcoef=0.0, device=device, fused=fused)
+  return _named("SGD", LARS, params, lr, momentum, weight_decay, 0, None, nesterov, classic=classic, pre_wd=True, tcoef=0.0, device=device,
+                fused=fused)
 
 
 def Muon(params: list[Tensor], lr=0.001, momentum=0.95, weight_decay=0.1, ns_steps=5, ns_coefficients=(3.4445, -4.775, 2.0315), nesterov=True,
          device=None, fused=FUSE_OPTIM):
   """Momentum whose update is made orthogonal by Newton-Schulz iterations. https://arxiv.org/abs/2502.16982"""
   if fused: raise _core.ValueError("[Muon] got fused, expected fused=False (FUSE_OPTIM=0): the iteration works on single matrices")
-  return _named("Muon", LARS, params, lr, momentum, weight_decay, ns_steps, ns_coefficients, nesterov, classic=False, pre_wd=False, tcoef=0.0, device=device, fused=fused)
+  return _named("Muon", LARS, params, lr, momentum, weight_decay, ns_steps, ns_coefficients, nesterov, classic=False, pre_wd=False, tcoef=0.0,
+                device=device, fused=fused)
 
 
 class LAMB(Optimizer):
   """Adam's update with a rate for each layer. https://arxiv.org/abs/1904.00962"""
   def __init__(self, params: list[Tensor], lr=0.001, b1=0.9, b2=0.999, eps=1e-6, weight_decay=0.0, adam=False, device=None, fused=FUSE_OPTIM):
-    if weight_decay < 0: raise ValueError(f"[{getattr(self, 'name', type(self).__name__)}] got weight_decay = {weight_decay}, expected no negative number")
+    name = getattr(self, "name", type(self).__name__)
+    if weight_decay < 0: raise ValueError(f"[{name}] got weight_decay = {weight_decay}, expected no negative number")
     super().__init__(params, lr, device, fused)
     self.b1, self.b2, self.eps, self.wd, self.adam = b1, b2, eps, weight_decay, adam
     self.b1_t, self.b2_t = (Tensor.ones(1, dtype=dtypes.float32, device=self.device).contiguous().is_param_(False) for _ in range(2))
@@ -141,7 +145,8 @@ def Adam(params: list[Tensor], lr=0.001, b1=0.9, b2=0.999, eps=1e-8, device=None
 
 class RMSprop(Optimizer):
   """Divides gradients by a moving root mean square of them."""
-  def __init__(self, params: list[Tensor], lr=0.01, alpha=0.99, eps=1e-8, weight_decay=0.0, momentum=0.0, centered=False, device=None, fused=FUSE_OPTIM):
+  def __init__(self, params: list[Tensor], lr=0.01, alpha=0.99, eps=1e-8, weight_decay=0.0, momentum=0.0, centered=False, device=None,
+               fused=FUSE_OPTIM):
     super().__init__(params, lr, device, fused)
     self.alpha, self.eps, self.wd, self.momentum, self.centered = alpha, eps, weight_decay, momentum, centered
     self.square = self._new_optim_param()

@@ -39,9 +39,9 @@ def _some(names: Iterable[str], most: int = 10) -> str:
 
 
 def load_state_dict(model: Any, state_dict: dict[str, Tensor], strict=True, verbose=True, consume=False, realize=True) -> list[Tensor]:
-  """Gives the tensors of a model the values of the same names, and returns those that were loaded. Nothing is changed when it raises: KeyError that lists
-  the names the dictionary lacks (strict), ValueError that lists shapes that differ ((1,) and () are taken for one another). Names that only the
-  dictionary has are reported with DEBUG=1. consume: entries are removed as they are loaded."""
+  """Gives the tensors of a model the values of the same names, and returns those that were loaded. Nothing is changed when it raises:
+  KeyError that lists the names the dictionary lacks (strict), ValueError that lists shapes that differ ((1,) and () are taken for one another). Names that
+  only the dictionary has are reported with DEBUG=1. consume: entries are removed as they are loaded."""
   own = get_state_dict(model)
   missing = [k for k in own if k not in state_dict]
   unexpected = [k for k in state_dict if k not in own]
@@ -55,7 +55,8 @@ def load_state_dict(model: Any, state_dict: dict[str, Tensor], strict=True, verb
     if unexpected: print("WARNING: unused weights in state_dict", sorted(unexpected))
     for k in missing: print(f"WARNING: not loading {k}")
   loaded, before = [], GlobalCounters.mem_used
-  with Timing("loaded weights in ", lambda ns: f", {(size := GlobalCounters.mem_used - before) / 1e9:.2f} GB loaded at {size / ns:.2f} GB/s", enabled=verbose):
+  def speed(ns: int) -> str: return f", {(size := GlobalCounters.mem_used - before) / 1e9:.2f} GB loaded at {size / ns:.2f} GB/s"
+  with Timing("loaded weights in ", speed, enabled=verbose):
     for k, v in (t := tqdm(own.items(), disable=None if verbose else True)):
       t.desc = f"ram used: {GlobalCounters.mem_used / 1e9:5.2f} GB, {k:50s}: "
       if k not in state_dict: continue
@@ -99,9 +100,9 @@ def accept_filename(func: Callable) -> Callable:
   return wrapper
 
 
-safe_dtypes = {"BOOL": dtypes.bool, "I8": dtypes.int8, "U8": dtypes.uint8, "I16": dtypes.int16, "U16": dtypes.uint16, "I32": dtypes.int32, "U32": dtypes.uint32,
-               "I64": dtypes.int64, "U64": dtypes.uint64, "F8_E4M3": dtypes.fp8e4m3, "F8_E5M2": dtypes.fp8e5m2, "F16": dtypes.float16,
-               "BF16": dtypes.bfloat16, "F32": dtypes.float32, "F64": dtypes.float64}
+safe_dtypes = {"BOOL": dtypes.bool, "I8": dtypes.int8, "U8": dtypes.uint8, "I16": dtypes.int16, "U16": dtypes.uint16, "I32": dtypes.int32,
+               "U32": dtypes.uint32, "I64": dtypes.int64, "U64": dtypes.uint64, "F8_E4M3": dtypes.fp8e4m3, "F8_E5M2": dtypes.fp8e5m2,
+               "F16": dtypes.float16, "BF16": dtypes.bfloat16, "F32": dtypes.float32, "F64": dtypes.float64}
 inverse_safe_dtypes = {v: k for k, v in safe_dtypes.items()}
 
 
@@ -125,10 +126,21 @@ def safe_load(fn: Tensor | str | pathlib.Path) -> dict[str, Tensor]:
   return {name: t[start + begin:start + end].bitcast(dtype).reshape(tuple(shape)) for name, dtype, shape, begin, end in entries}
 
 
+def fs_store(t: Tensor) -> Tensor:
+  """Stores the bytes of a tensor in the store TINYFS_ENDPOINT names, host:port of a server or a folder, and gives their address: 16 bytes."""
+  return _core.fs_store(t)
+
+
+def fs_load(t: Tensor, size: int) -> Tensor:
+  """`size` bytes behind an address that fs_store gave, every chunk checked against its address."""
+  return _core.fs_load(t, size)
+
+
 def safe_save(tensors: dict[str, Tensor], fn: str | pathlib.Path, metadata: dict[str, Any] | None = None):
   """Writes a safetensors file; an old one is replaced when the new one is complete."""
   if not hasattr(tensors, "items"):
-    raise TypeError(f"[safe_save] got an object of type {type(tensors).__name__}, expected a dict of tensors: write safe_save(get_state_dict(model), path)")
+    raise TypeError(f"[safe_save] got an object of type {type(tensors).__name__}, expected a dict of tensors: write "
+                    "safe_save(get_state_dict(model), path)")
   _core.safe_save(list(tensors.items()), str(fn), [(str(k), v if isinstance(v, str) else json.dumps(v)) for k, v in (metadata or {}).items()])
 
 
@@ -206,7 +218,8 @@ class _Unpickler(pickle.Unpickler):
     if module == "torch" and name in _storages: return _storages[name]
     return _classes.get((module, name), _Inert)
   def persistent_load(self, pid):
-    if not (isinstance(pid, tuple) and len(pid) >= 5 and pid[0] == "storage"): raise _core.FormatError(f"[torch_load] got a reference {pid!r:.80}, expected a storage")
+    if not (isinstance(pid, tuple) and len(pid) >= 5 and pid[0] == "storage"):
+      raise _core.FormatError(f"[torch_load] got a reference {pid!r:.80}, expected a storage")
     _, dtype, key, _, numel = pid[:5]
     if not isinstance(numel, int) or numel < 0 or not isinstance(dtype, type(dtypes.uint8)):
       raise _core.FormatError(f"[torch_load] got a storage of {numel!r:.40} elements of {dtype!r:.40}")
@@ -240,7 +253,8 @@ def torch_load(t: Tensor) -> dict[str, Tensor]:
         if part not in files: raise _core.FormatError(f"[torch_load] got no {part} in the archive")
         s.data = files[part]
     else:
-      if _Unpickler(file, storages).load() != 0x1950a86a20f9469cfc6c: raise _core.FormatError("[torch_load] got neither a zip archive nor the number old files begin with")
+      if _Unpickler(file, storages).load() != 0x1950a86a20f9469cfc6c:
+        raise _core.FormatError("[torch_load] got neither a zip archive nor the number old files begin with")
       for _ in range(2): _Unpickler(file, storages).load()  # the version of the format; the machine's sizes of numbers
       found, keys = _Unpickler(file, storages).load(), _Unpickler(file, storages).load()
       at = file.tell()
