@@ -110,7 +110,7 @@ def machine(tg: pathlib.Path, threads: list[int]) -> dict:
   peaks = {}
   for n in threads:
     r = subprocess.run([str(tg), "bench", "--json", "--pin", "--threads", str(n), "--filter", "^roofline"], capture_output=True, text=True, check=True)
-    peaks[str(n)] = {row["name"].removeprefix("roofline_"): row["value"] for row in map(json.loads, r.stdout.splitlines())}
+    peaks[str(n)] = {row["name"].removeprefix("roofline_"): row["max"] for row in map(json.loads, r.stdout.splitlines())}
   model = next((l.split(":", 1)[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), "unknown processor")
   flags = next((l.split(":", 1)[1].split() for l in open("/proc/cpuinfo") if l.startswith("flags")), [])
   isa = next((name for flag, name in (("avx512f", "AVX-512"), ("avx2", "AVX2")) if flag in flags), "")

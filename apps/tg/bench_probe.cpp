@@ -154,7 +154,7 @@ template <class Prepare> std::vector<double> run_together(int threads, size_t ru
 const char* probe_isa() { return isa().name; }
 
 ProbeRuns probe_fma(int threads, size_t runs) {
-  constexpr int64_t kSteps = 4'000'000;
+  constexpr int64_t kSteps = 1'000'000;  // about a millisecond: short enough to go uninterrupted on a machine that others use
   constexpr int kChains = 12;
   ProbeRuns r;
   std::vector<double> totals(threads);

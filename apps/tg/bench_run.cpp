@@ -93,7 +93,7 @@ Samples Context::child(std::string_view name, Cache cache, Clock clock, const Wo
 double Context::fma_peak() {
   const auto [at, fresh] = peaks_.try_emplace("fma");
   if (fresh) {
-    const ProbeRuns r = probe_fma(threads(), 10);
+    const ProbeRuns r = probe_fma(threads(), 40);
     at->second = probed_peak("FMA", r, r.flops);
   }
   return at->second;
