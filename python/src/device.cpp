@@ -88,7 +88,9 @@ void bind_device(nb::module_& m) {
             std::vector<uint8_t> bytes;
             {
               nb::gil_scoped_release release;
-              bytes = d.compiler().compile(source);
+              Target t = d.target();
+              if (t.renderer == "LLVM" && source.find("define ") == std::string::npos) t.renderer = "CLANG";  // C, not LLVM's language
+              bytes = d.compiler(t).compile(source);
             }
             return to_bytes(bytes);
           },

@@ -164,7 +164,9 @@ nb::object arg_object(UOp u) {
       }
       return u.arg_kind() == ArgKind::kFloat ? nb::object(nb::float_(std::bit_cast<double>(u.arg().bits())))
                                              : nb::object(nb::int_(static_cast<int64_t>(u.arg().bits())));
-    case ArgKind::kString: return nb::str(u.arg<std::string>().c_str(), u.arg<std::string>().size());
+    case ArgKind::kString:
+      if (u.is(Ops::BINARY)) return nb::bytes(u.arg<std::string>().data(), u.arg<std::string>().size());
+      return nb::str(u.arg<std::string>().c_str(), u.arg<std::string>().size());
     case ArgKind::kInts: return ints_object(u.arg<std::vector<int64_t>>());
     case ArgKind::kRange: {
       nb::list l;
@@ -247,6 +249,8 @@ Arg arg_from(Ops op, nb::handle h, std::optional<DType>& dtype) {
     return Arg(
         CallInfo{nb::cast<std::string>(h.attr("name")), nb::cast<bool>(h.attr("precompile")), nb::cast<bool>(h.attr("precompile_backward")), {}, {}});
   if (PyUnicode_Check(h.ptr())) return Arg(nb::cast<std::string>(h));
+  if (PyBytes_Check(h.ptr()) && op == Ops::BINARY)
+    return Arg(std::string(PyBytes_AS_STRING(h.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(h.ptr()))));
   if (PyFloat_Check(h.ptr())) return Arg(nb::cast<double>(h));
   if (PyLong_Check(h.ptr())) return Arg(nb::cast<int64_t>(h));
   if (PyTuple_Check(h.ptr()) || PyList_Check(h.ptr())) return Arg(ints_from<int64_t>(h));

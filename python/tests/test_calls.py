@@ -125,3 +125,23 @@ def test_no_store(monkeypatch):
     monkeypatch.setenv("TINYFS_ENDPOINT", "127.0.0.1:1")
     with pytest.raises(tg.FileError, match="TINYFS_ENDPOINT"):
         fs_store(Tensor([1.0]))
+
+
+# ---- kernels in C ----
+def test_kernels_in_c():
+    from tinygrad_cpp.uop.ops import KernelInfo, Ops, UOp
+    text = "void copy(int* restrict out, int* restrict in) { for (int i = 0; i < 4; i++) out[i] = in[i]; }"
+    binary = tg.Device["CPU"].renderer.compiler.compile(text)
+    assert UOp(Ops.BINARY, arg=binary).arg == binary
+
+    def copy(out, x):
+        sink = UOp.sink(out, x, arg=KernelInfo(name="copy"))
+        return UOp(Ops.PROGRAM, src=(sink, UOp(Ops.LINEAR, src=tuple(sink.toposort())), UOp(Ops.SOURCE, arg=text), UOp(Ops.BINARY, arg=binary)))
+
+    x = Tensor.arange(4, device="CPU").clone().realize()
+    assert Tensor.custom_kernel(Tensor.empty_like(x), x + 1, fxn=copy)[0].tolist() == [1, 2, 3, 4]
+
+    def broken(out):
+        return UOp(Ops.PROGRAM, src=(UOp.sink(out, arg=KernelInfo(name="f")), UOp(Ops.SOURCE, arg="no C")))
+    with pytest.raises(tg.CompileError, match="in kernel f, made by custom_kernel"):
+        Tensor.empty(4, device="CPU").custom_kernel(fxn=broken)[0].realize()

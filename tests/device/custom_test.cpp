@@ -55,6 +55,32 @@ TEST(CustomKernel, WritesTwoBuffers) {
   EXPECT_EQ(r[1].to_vector<float>(), (Floats{1, 4, 9}));
 }
 
+TEST(CustomKernel, GivenAsC) {
+  auto c = [](const UOps& p) {
+    UOp params[2] = {p[0], p[1]};
+    const std::string text = "void twice(float* restrict out, const float* restrict in) { for (int i = 0; i < 4; i++) out[i] = 2 * in[i]; }";
+    return UOp::make(Ops::PROGRAM, dtypes::void_, {UOp::sink(params, named("twice")), UOp::make(Ops::SOURCE, dtypes::void_, {}, text)});
+  };
+  Tensor a = Tensor({1.f, 2.f, 3.f, 4.f}) + 1, out = Tensor::empty(4);
+  if (Device::get(Device::default_name()).kind() != "CPU") {
+    EXPECT_THROW(custom_kernel({out, a}, c)[0].realize(), DeviceError);
+    return;
+  }
+  EXPECT_EQ((custom_kernel({out, a}, c)[0] + 1).to_vector<float>(), (Floats{5, 7, 9, 11}));
+  EXPECT_EQ(out.to_vector<float>(), (Floats{4, 6, 8, 10}));
+  auto broken = [&](const UOps& p) {
+    UOp params[1] = {p[0]};
+    return UOp::make(Ops::PROGRAM, dtypes::void_, {UOp::sink(params, named("f")), UOp::make(Ops::SOURCE, dtypes::void_, {}, std::string("no C"))});
+  };
+  EXPECT_THROW(custom_kernel({Tensor::empty(4)}, broken)[0].realize(), CompileError);
+  auto nameless = [&](const UOps& p) {
+    UOp params[1] = {p[0]};
+    return UOp::make(Ops::PROGRAM, dtypes::void_,
+                     {UOp::sink(params, KernelInfo{}), UOp::make(Ops::SOURCE, dtypes::void_, {}, std::string("void f(float* a) {}"))});
+  };
+  EXPECT_THROW(custom_kernel({Tensor::empty(4)}, nameless), ValueError);
+}
+
 TEST(CustomKernel, UnusedOutputIsWrittenToo) {
   auto kernel = [](const UOps& p) {
     UOp i = UOp::range(2, 0), x = p[0].index({i}).store(UOp::constant(1.0, dtypes::float32)),

@@ -158,6 +158,26 @@ std::vector<std::string> pass_names() {
   return names;
 }
 
+namespace {
+/// A kernel given as C: its function, and one with the ABI of kernels that calls it.
+void describe_source(Program& p, const std::string& source, UOp sink) {
+  const std::string& function = sink.arg<KernelInfo>().name;
+  std::string arguments;
+  for (UOp u : sink.srcs()) {
+    if (!u.is(Ops::PARAM)) continue;
+    const int64_t slot = u.arg<ParamArg>().slot;
+    p.nbuffers = std::max(p.nbuffers, static_cast<int>(slot) + 1);
+    arguments += (arguments.empty() ? "" : ", ") + ("buffers[" + std::to_string(slot) + "]");
+    p.estimates.mem += static_cast<double>(shape_of(u).numel()) * static_cast<double>(u.dtype().itemsize());
+  }
+  p.ast = sink, p.name = "kernel_" + function;
+  p.reads.assign(static_cast<size_t>(p.nbuffers), true), p.writes = p.reads;
+  p.source = source + "\nvoid " + p.name +
+             "(void* const* buffers, const long long* vars, long long begin, long long end) {\n  (void)vars, (void)begin, (void)end;\n  " + function +
+             "(" + arguments + ");\n}\n";
+}
+}  // namespace
+
 std::shared_ptr<Program> to_program(const Kernel& kernel, const Renderer& renderer, const CodegenOptions& options) {
   using Clock = std::chrono::steady_clock;
   auto program = std::make_shared<Program>();
@@ -166,6 +186,10 @@ std::shared_ptr<Program> to_program(const Kernel& kernel, const Renderer& render
   UOp sink = import_kernel(kernel.sink);
   TG_ASSERT(sink.is(Ops::SINK) && sink.arg_kind() == ArgKind::kKernel, "a kernel is a SINK with KernelInfo, not ", sink);
   const KernelInfo info = sink.arg<KernelInfo>();
+  if (const std::string* source = source_of(sink)) {
+    describe_source(*program, *source, sink);
+    return program;
+  }
   const int64_t debug = env::DEBUG.get();
   PassContext context{renderer, options, {}};
   UOp original = sink;

@@ -18,6 +18,7 @@
 #include "tinygrad/render/renderers.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/runtime/thread_pool.h"
+#include "tinygrad/schedule/custom.h"
 
 namespace tg {
 
@@ -91,12 +92,16 @@ CompiledKernelRef compile_one(const Hash128& key, const Kernel& kernel, Device& 
   }
   const bool stored = program != nullptr;
   if (!program) {
+    TG_CHECK(DeviceError, native || !source_of(kernel.sink), "[custom_kernel] got a kernel in C for ", device.kind(),
+             ", which executes UOps: write it in UOps");
     program = to_program(kernel, renderer_for(target), options);
     GlobalCounters::compiled++;
     if (debug >= 4 && !program->source.empty()) std::cout << program->source << std::endl;
     if (native) {
       Stop::check("compile");
-      Compiler& compiler = device.compiler(target);
+      Target used = target;
+      if (source_of(kernel.sink)) used.renderer = "CLANG";  // the user's C
+      Compiler& compiler = device.compiler(used);
       program->binary = compiler.compile_cached(program->source);
       if (debug >= 7) std::cout << compiler.assembly(program->source) << std::endl;
       store_program(key.to_hex(), *program);

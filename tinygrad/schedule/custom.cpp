@@ -190,13 +190,47 @@ UOp kernel_param(size_t slot, const Shape& shape, DType dtype) {
   return UOp::make(Ops::PARAM, dtype, {shape.stack()}, ParamArg{static_cast<int64_t>(slot), AddrSpace::kGlobal, "", "", 0, 0});
 }
 
+UOp source_kernel(UOp program) {
+  UOp sink, source;
+  for (UOp u : program.srcs()) {
+    if (u.is(Ops::SINK)) sink = u;
+    if (u.is(Ops::SOURCE) && u.arg_kind() == ArgKind::kString) source = u;
+  }
+  TG_CHECK(ValueError, sink && source, "[custom_kernel] got a PROGRAM without a ", sink ? "SOURCE" : "SINK",
+           ", expected PROGRAM(SINK of its parameters, SOURCE)");
+  TG_CHECK(ValueError, sink.arg_kind() == ArgKind::kKernel && !sink.arg<KernelInfo>().name.empty(),
+           "[custom_kernel] got a kernel in C without a name, expected that of its function in KernelInfo");
+  const std::string& name = sink.arg<KernelInfo>().name;
+  TG_CHECK(ValueError, name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == std::string::npos,
+           "[custom_kernel] got the name '", name, "', expected that of the function in the source");
+  UOps params;
+  for (UOp u : sink.srcs()) {
+    while (u.in(groups::kMovement | Ops::AFTER)) u = u.src(0);
+    TG_CHECK(ValueError, is_memory(u) && u.is(Ops::PARAM), "[custom_kernel] got ", u.op(),
+             " in the SINK of a kernel in C, expected its parameters alone");
+    if (std::find(params.begin(), params.end(), u) == params.end()) params.push_back(u);
+  }
+  std::sort(params.begin(), params.end(), [](UOp a, UOp b) { return a.arg<ParamArg>().slot < b.arg<ParamArg>().slot; });
+  params.push_back(source);
+  return UOp::sink(params, sink.arg());
+}
+
+const std::string* source_of(UOp sink) {
+  UOp last = sink.nsrc() ? sink.src(sink.nsrc() - 1) : UOp();
+  return last.is(Ops::SOURCE) ? &last.arg<std::string>() : nullptr;
+}
+
 UOp lower_user_kernel(UOp sink) {
+  if (sink.is(Ops::PROGRAM)) return source_kernel(sink);
   TG_CHECK(ValueError, sink.is(Ops::SINK), "[custom_kernel] got ", sink.op(), " from the kernel function, expected a SINK of its effects");
   return UserKernel(sink).run();
 }
 
 std::vector<int32_t> written_params(UOp sink) {
   std::vector<int32_t> out;
+  if (source_of(sink))
+    for (UOp u : sink.srcs())
+      if (u.is(Ops::PARAM)) out.push_back(static_cast<int32_t>(u.arg<ParamArg>().slot));
   for (UOp u : sink.toposort()) {
     if (!u.is(Ops::STORE)) continue;
     UOp p = u.src(0);
