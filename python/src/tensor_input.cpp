@@ -79,8 +79,6 @@ Tensor from_list(nb::handle data, TensorOptions o) {
       d = least_upper_dtype(ops::strong_type(*lo, dtypes::weakint), ops::strong_type(*hi, dtypes::weakint));
     }
   }
-  if (!f.any_float)
-    for (int128 v : f.ints) ops::check_holds(d, v);
   TG_CHECK(DTypeError, !d.is_weak() && !d.is_void(), "[Tensor] got dtype ", d, ", expected one with a size");
   size_t n = f.any_float ? f.floats.size() : f.ints.size(), size = static_cast<size_t>(d.itemsize());
   std::vector<std::byte> bytes(n * size);
@@ -157,7 +155,9 @@ Tensor tensor_from(nb::handle data, const TensorOptions& o) {
     bool numpy = !PyBool_Check(data.ptr()) && !PyFloat_CheckExact(data.ptr()) && !PyLong_CheckExact(data.ptr()) && nb::hasattr(data, "dtype");
     std::optional<DType> d = o.dtype;
     if (numpy && !d) d = dtypes::from_name(nb::cast<std::string>(data.attr("dtype").attr("name")));
-    return configured(Tensor::scalar(*s, d), {{}, {}, o.requires_grad});
+    // A type that is asked for wraps integers, as it does those of lists and arrays.
+    const bool wraps = d && d->is_int() && s->value.is_int();
+    return configured(wraps ? Tensor::scalar(*s).cast(*d) : Tensor::scalar(*s, d), {{}, {}, o.requires_grad});
   }
   if (nb::isinstance<PyUOp>(data)) {
     GraphScope g;
