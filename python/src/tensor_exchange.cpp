@@ -151,10 +151,10 @@ nb::tuple reduce(nb::handle self, int protocol) {
   nb::object grad = none_or(t.grad());
   nb::object python = nb::module_::import_("tinygrad_cpp.tensor");
   // The contents are no argument: pickle remembers arguments until it is done.
-  return nb::make_tuple(python.attr("_unpickle"),
-                        nb::make_tuple(std::string(t.stored_dtype().name()), to_python(t.shape()), t.device(), t.requires_grad(), t.is_param(),
-                                       grad, t.shard_axis()),
-                        contents(self, protocol), nb::none(), nb::none(), python.attr("_set_contents"));
+  return nb::make_tuple(
+      python.attr("_unpickle"),
+      nb::make_tuple(std::string(t.stored_dtype().name()), to_python(t.shape()), t.device(), t.requires_grad(), t.is_param(), grad, t.shard_axis()),
+      contents(self, protocol), nb::none(), nb::none(), python.attr("_set_contents"));
 }
 
 }  // namespace

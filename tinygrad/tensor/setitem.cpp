@@ -219,7 +219,8 @@ void Tensor::setitem(const std::vector<Index>& indices, const Tensor& value) con
   if (is_multi(here)) {  // each device writes to its shard, where all are written alike
     const int a = tg::shard_axis(here);
     const AxisIndex* along = a < 0 ? nullptr : &u.p.axes[static_cast<size_t>(a)];
-    in_place = here.in(Ops::UNSHARD | Ops::MSTACK) && (!along || (along->begin == 0 && along->size == u.p.shape[static_cast<size_t>(a)] && !along->flip));
+    in_place =
+        here.in(Ops::UNSHARD | Ops::MSTACK) && (!along || (along->begin == 0 && along->size == u.p.shape[static_cast<size_t>(a)] && !along->flip));
   }
   if (in_place && writable_view(u.p)) basic_view(*this, u.p).assign(u.value);
   else assign(merged(*this, u));

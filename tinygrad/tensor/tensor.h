@@ -133,7 +133,8 @@ class Tensor {
   int64_t max_numel() const { return max_shape().numel(); }
   int64_t nbytes() const;
   int64_t element_size() const;
-  /// The type of the values when stored: dtype(), for what is made of literals alone the default type of their kind, or int64 where that is too narrow.
+  /// The type of the values when stored: dtype(), for what is made of literals alone the default type of their kind, or int64 where that is too
+  /// narrow.
   DType stored_dtype() const;
   std::string device() const;  ///< canonical name, of several devices a list ("CPU,CPU:1"); of a constant without one: the default device
   std::vector<std::string> devices() const;
@@ -460,8 +461,8 @@ class Tensor {
   Tensor contiguous_backward() const;  ///< itself; its gradient is made contiguous
   Tensor to(const std::string& device) const;
   const Tensor& to_(const std::string& device) const;  ///< moves this handle, and its gradient
-  /// On several devices (multi.cpp): the whole tensor on each, or with `axis` a slice on each. DeviceError when it lies on several already; ShapeError
-  /// when the slices would not be equal. See docs/multi.md.
+  /// On several devices (multi.cpp): the whole tensor on each, or with `axis` a slice on each. DeviceError when it lies on several already;
+  /// ShapeError when the slices would not be equal. See docs/multi.md.
   Tensor shard(const std::vector<std::string>& devices, std::optional<int> axis = {}) const;
   const Tensor& shard_(const std::vector<std::string>& devices, std::optional<int> axis = {}) const;  ///< moves this handle
   Tensor shard_like(const Tensor& other) const;                                                       ///< on the devices of `other`, along its axis
