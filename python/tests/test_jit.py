@@ -161,3 +161,60 @@ def test_custom_kernel():
     y = Tensor.custom_kernel(Tensor.empty(3), x, fxn=add_one, grad_fxn=lambda g, call: (None, g * 5))[0]
     y.sum().backward()
     assert y.tolist() == [2, 3, 4] and x.grad.tolist() == [5, 5, 5]
+
+
+def test_tensors_in_nested_containers_are_inputs():
+    calls = [lambda t: [[t]], lambda t: {"a": [t]}, lambda t: ((t,),), lambda t: [{"k": ({"d": t}, 1)}]]
+    def leaf(x):
+        while not isinstance(x, Tensor):
+            x = next(iter(x.values())) if isinstance(x, dict) else x[0]
+        return x
+    for wrap in calls:
+        f = TinyJit(lambda x: leaf(x) * 2)
+        assert [f(wrap(Tensor([i]))).item() for i in range(4)] == [0, 2, 4, 6]
+    g = TinyJit(lambda x, v: x[:v[0][0]].sum())
+    assert [g(Tensor([1, 2, 3, 4]), [[Variable("n", 1, 4).bind(i)]]).item() for i in (2, 2, 3, 4)] == [3, 3, 6, 10]
+
+
+def test_other_arguments_are_compared_by_value():
+    class Plain: pass
+
+    class Slots:
+        __slots__ = ()
+
+    one, other, slots = Plain(), Plain(), Slots()
+    x, v = Tensor([1.0, 2.0]), Variable("n", 1, 4).bind(2)
+    w = Variable("m", 1, 4).bind(2)
+    cases = [(np.array([1, 2]), np.array([1, 3])), (np.array([1, 2]), np.array([1.0, 2.0])), (np.float32(1), np.float32(2)),
+                      (memoryview(b"ab"), memoryview(b"ac")), (bytearray(b"ab"), bytearray(b"ac")), (slice(1, 2), slice(1, 3)), ({1, 2}, {1, 3}), ([[1]], [[2]]),
+                      (one, other), ([one], [other]), (slots, Slots()), ((1,), [1]), ([v, w], [w, v])]
+    for k, (a, b) in enumerate(cases):
+        f = TinyJit(lambda x, _: x + 1)
+        for _ in range(3):
+            assert f(x, a).tolist() == [2, 3], k
+        with pytest.raises(JitError, match="argument 1"):
+            f(x, b)
+    f = TinyJit(lambda x, a: x * Tensor(a))
+    for i in range(3):
+        assert f(x, np.array([2.0, 3.0], dtype=np.float32)).tolist() == [2, 6]
+
+
+def test_a_new_object_is_never_taken_for_one_that_is_gone():
+    class Scale:
+        def __init__(self, s): self.s = s
+
+    f = TinyJit(lambda x, s: x * s.s)
+    x, s = Tensor([1.0]), Scale(2)
+    for _ in range(3):
+        assert f(x, s).item() == 2
+    del s
+    gc.collect()
+    for i in range(5):
+        with pytest.raises(JitError, match="Scale"):
+            f(x, Scale(i))
+
+
+def test_sets_of_tensors_are_refused():
+    f = TinyJit(lambda s: sum(s))
+    with pytest.raises(JitError, match="set of tensors"):
+        f({Tensor([1.0])})

@@ -1,6 +1,8 @@
 """TinyJit: a function that is run twice, recorded the second time, and from then on replayed. The machine is C++ (docs/jit.md); here is what Python
 values are its inputs and results."""
+import collections
 import functools
+import hashlib
 import json
 import os
 import sys
@@ -9,6 +11,7 @@ import weakref
 
 from .. import _core
 from .._core import JitError  # noqa: F401
+from ..dtype import DType
 from ..tensor import Tensor
 from ..uop.ops import Ops, UOp
 
@@ -17,38 +20,88 @@ class GraphException(Exception):
   """A device could not take a batch of kernels as a graph."""
 
 
-def _constant(x) -> str:
-  """What must not change between calls: values by their text, other objects by identity."""
-  if x is None or isinstance(x, (bool, int, float, complex, str, bytes)):
-    return repr(x)
-  if isinstance(x, (tuple, list)):
-    return "[" + ", ".join("tensor" if isinstance(y, (Tensor, UOp)) else _constant(y) for y in x) + "]"
-  if isinstance(x, dict):
-    return "{" + ", ".join(f"{k!r}: {'tensor' if isinstance(y, (Tensor, UOp)) else _constant(y)}" for k, y in x.items()) + "}"
-  return f"<{type(x).__name__} at {id(x):#x}>"
+class _Arguments:
+  """What a call passes: tensors, bound variables, and the rest as text that has to stay what it was at capture. Containers are walked to any depth;
+  values are compared by what they are, arrays by their contents, every other object by identity (a model's weights are no inputs)."""
 
+  def __init__(self, args, kwargs):
+    self.tensors, self.names, self.variables, self.constants = [], [], [], []
+    self.objects: list = []  # with the name of the argument each is in
+    self._number: dict[int, int] = {}
+    named = list(enumerate(args)) + sorted(kwargs.items())
+    for key, x in named:  # the same one twice is an error among these, and one input in containers
+      if isinstance(x, Tensor):
+        self._number.setdefault(id(x), len(self.tensors))
+        self.tensors.append(x)
+        self.names.append(f"argument {key}")
+    for key, x in named:
+      if not isinstance(x, Tensor):
+        self.constants.append((f"argument {key}", self._text(x, f"argument {key}")))
 
-def _inputs(args, kwargs):
-  """Tensors (those of containers too, one level deep: a model's weights are no inputs), bound variables, and everything else."""
-  named = list(enumerate(args)) + sorted(kwargs.items())
-  tensors, names, variables, constants = [], [], [], []
-  def add(x, name):
+  def _text(self, x, name: str) -> str:
     if isinstance(x, Tensor):
-      tensors.append(x)
-      names.append(name)
-    elif isinstance(x, UOp):
-      variables.append(x)
-  for key, x in named:
-    name = f"argument {key}"
-    add(x, name)
-    if not isinstance(x, (Tensor, UOp)):
-      constants.append((name, _constant(x)))
-  for key, x in named:
-    items = enumerate(x) if isinstance(x, (tuple, list)) else x.items() if isinstance(x, dict) else ()
-    for i, y in items:
-      if not any(y is t for t in tensors):
-        add(y, f"argument {key}[{i!r}]")
-  return tensors, names, variables, constants
+      if id(x) not in self._number:
+        self._number[id(x)] = len(self.tensors)
+        self.tensors.append(x)
+        self.names.append(name)
+      return f"tensor {self._number[id(x)]}"
+    if isinstance(x, UOp):
+      self.variables.append(x)
+      return f"variable {_unbound(x)}"
+    if x is None or isinstance(x, (bool, int, float, complex, str, bytes, range, DType)):
+      return repr(x)
+    if isinstance(x, (tuple, list, collections.deque)):
+      items = ", ".join(self._text(y, f"{name}[{i}]") for i, y in enumerate(x))
+      return f"({items})" if isinstance(x, tuple) else f"[{items}]"
+    if isinstance(x, dict):
+      return "{" + ", ".join(f"{self._text(k, name)}: {self._text(y, f'{name}[{k!r}]')}" for k, y in x.items()) + "}"
+    if isinstance(x, slice):
+      return f"slice{self._text((x.start, x.stop, x.step), name)}"
+    if isinstance(x, (set, frozenset)):
+      if any(isinstance(y, (Tensor, UOp)) for y in x):
+        raise JitError(f"[jit] got a set of tensors as {name}, whose order is not defined: pass a list or a dict")
+      before = len(self.objects)
+      texts = sorted(self._text(y, name) for y in x)
+      self.objects[before:] = sorted(self.objects[before:], key=lambda o: id(o[1]))
+      return f"{type(x).__name__}{{{', '.join(texts)}}}"
+    if isinstance(x, types.MethodType):
+      return f"method {self._text(x.__func__, name)} of {self._text(x.__self__, name)}"
+    if (content := self._content(x, name)) is not None:
+      return content
+    self.objects.append((name, x))
+    return f"<{type(x).__name__} object>"
+
+  def _content(self, x, name: str) -> str | None:
+    """Arrays and other memory: type, shape and a hash of the bytes."""
+    if getattr(getattr(x, "dtype", None), "hasobject", False):
+      return f"array{x.shape} of {self._text(x.tolist(), name)}"
+    dtype = getattr(x, "dtype", "")
+    try:
+      if type(x).__module__ == "numpy" and hasattr(x, "tobytes"):
+        shape, data = x.shape, x.tobytes()
+      else:
+        view = memoryview(x)
+        shape, data, dtype = view.shape, view.tobytes(), view.format
+    except (TypeError, ValueError, BufferError):
+      return None
+    digest = repr(data) if len(data) <= 8 else hashlib.sha256(data).hexdigest()[:32]
+    return f"{type(x).__name__} {dtype}{list(shape or ())} {digest}"
+
+
+def _unbound(x: UOp) -> str:
+  """An expression of variables without the values they are bound to."""
+  try:
+    return str(x.unbind_all()[0].render())
+  except (AttributeError, RuntimeError, ValueError, TypeError):
+    return "expression"
+
+
+def _reference(x):
+  """Gives the object while it lives. One that cannot be referenced weakly is kept: a new one must not get its address."""
+  try:
+    return weakref.ref(x)
+  except TypeError:
+    return lambda: x
 
 
 def _tensors_of(ret, strict: bool) -> list:
@@ -152,6 +205,7 @@ class TinyJit:
     self._name = captured._core.name if fxn is None else getattr(fxn, "__qualname__", None) or type(fxn).__name__
     self._core = _core._JitCore(self._name, prune) if fxn is not None else captured._core
     self._names, self._instances = [], None
+    self._objects: list = []  # of the captured call
     if fxn is None:
       self.cnt, self._shape, self._names = 2, captured._shape, captured.expected_names
     if fxn is not None:
@@ -194,7 +248,13 @@ class TinyJit:
   def __call__(self, *args, **kwargs):
     if _core._jit_capturing():
       raise JitError(f"having TinyJit inside another TinyJit is not supported: {self._name} is called by a function that is being captured")
-    tensors, names, variables, constants = _inputs(args, kwargs)
+    given = _Arguments(args, kwargs)
+    tensors, names, variables, constants = given.tensors, given.names, given.variables, given.constants
+    if self.fxn is not None and self._core.captured and _core_jit_on():
+      for (name, x), (_, then) in zip(given.objects, self._objects):
+        if x is not then():
+          raise JitError(f"[jit] got another {type(x).__name__} object as {name} of {self._name} than in the call that was captured: pass tensors or "
+                         "bound variables for what changes, or reset()")
     strict = self.cnt > 0 and not self._core.captured and _core_jit_on()
     ret, ran = None, False
 
@@ -206,7 +266,7 @@ class TinyJit:
       return found, [sys.getrefcount(found[i]) > 3 for i in range(len(found))]
 
     if self.fxn is None:  # identities of another process mean nothing here
-      constants = [(k, v) for k, v in constants if not v.startswith("<")]
+      constants = [(k, v) for k, v in constants if "<" not in v]
     out = self._core.call(tensors, names, variables, constants, body)
     if _core_jit_on():
       self.cnt += 1
@@ -216,6 +276,7 @@ class TinyJit:
       return _filled(self._shape, iter(out))
     if self._core.captured:
       self._shape, self._names = _shape_of(ret), names
+      self._objects = [(name, _reference(x)) for name, x in given.objects]
     return ret
 
 
