@@ -329,6 +329,16 @@ void follow(const std::unordered_map<UOp, UOp>& states) {
   });
 }
 
+/// For each pending write the tensor shows: the state before it, unless that was never written.
+std::unordered_map<UOp, UOp> earlier_states(const Tensor& t) {
+  std::unordered_map<UOp, UOp> states;
+  each_base(current_view(t.uop()), [&](UOp e) {
+    if (!is_effect(e) || Graph::global().forwarded(e)) return;
+    if (UOp before = e.src(0); !before.is(Ops::BUFFER) || !is_fresh(before)) states[e] = current(before);
+  });
+  return states;
+}
+
 /// Assignment to a tensor of several devices: each writes its shard.
 void assign_shards(const Tensor& t, UOp u, UOp v) {
   const int axis = shard_axis(u);
@@ -367,6 +377,24 @@ void assign_shards(const Tensor& t, UOp u, UOp v) {
   forget_lowered(100);
 }
 }  // namespace
+
+Tensors writes_with_earlier_state() {
+  GraphScope g;
+  Tensors out;
+  each_live([&](Tensor::Impl& i) {
+    const Tensor t(i.shared_from_this());
+    if (i.literal || !earlier_states(t).empty()) out.push_back(t);
+  });
+  return out;
+}
+bool take_back_write(const Tensor& t) {
+  GraphScope g;
+  if (const std::unordered_map<UOp, UOp> states = earlier_states(t); !states.empty()) return follow(states), true;
+  if (!t.impl()->literal) return false;
+  const UOpRef before = std::exchange(t.impl()->literal, UOpRef());
+  set_uop(*t.impl(), before);
+  return true;
+}
 }  // namespace tensor_detail
 
 using namespace tensor_detail;
@@ -405,8 +433,10 @@ const Tensor& Tensor::assign(const Tensor& value) const {
       if (ops::literal_of(v)) v = own_storage(v, device_or_default(u));  // equal literals are one node: this one needs an identity
       v.node()->flags |= Node::kNeedsGrad;
     }
+    if (b.is_const()) impl_->literal = u;
     set_uop(*impl_, v);
   } else {
+    impl_->literal = UOpRef();
     auto [place, stored] = target_of(u, state, v);
     UOp after = state.after({place.store(stored)});
     UOpRef hold(after);

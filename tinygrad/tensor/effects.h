@@ -52,6 +52,11 @@ void settle(std::vector<Touched>& touched);
 /// Pending writes that tensors hold, to storage others may have seen; `fresh`: to new storage too.
 Tensors pending_writes(bool fresh);
 
+/// Tensors whose last write may be pending and is not the first of new storage.
+Tensors writes_with_earlier_state();
+/// The tensor, and all that view its storage, as before its last pending write. False when there is nothing before it.
+bool take_back_write(const Tensor& t);
+
 /// True for the result of a user's kernel whose gradient may be asked for: it stays what it is, forwarded to its storage.
 bool keeps_call(UOp u);
 /// True for an AFTER with a STORE, possibly under views.

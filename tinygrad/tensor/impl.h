@@ -19,6 +19,7 @@ struct Tensor::Impl : std::enable_shared_from_this<Tensor::Impl> {
   bool asked = false;                         ///< requires_grad by the user, not as a parameter of a layer
   std::vector<std::byte> host;                ///< what data() handed out when device memory is not host visible
   std::shared_ptr<void> keep;                 ///< what data() handed out otherwise: the Buffer
+  UOpRef literal;                             ///< of one that was assigned to and never had storage: what it was before
   Impl *previous = nullptr, *next = nullptr;  ///< live tensors, oldest first
   explicit Impl(UOp u);
   ~Impl();

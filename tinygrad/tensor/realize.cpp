@@ -250,7 +250,28 @@ static void realize_all(const Tensors& tensors, bool keep) {
   }
 }
 
-void realize(const Tensors& tensors) { realize_all(tensors, false); }
+/// A write that there is no memory to compute would keep its storage unreadable for ever: each pending one is tried by itself, and taken back when
+/// that fails as well.
+static void take_back_writes() {
+  if (JitCore::capturing()) return;
+  for (const Tensor& t : writes_with_earlier_state())
+    for (bool again = true; again;) {
+      again = false;
+      try {
+        realize_all({t}, false);
+      } catch (const OutOfMemoryError&) { again = take_back_write(t); } catch (const Error&) {  // left to whoever reads it
+      }
+    }
+}
+
+void realize(const Tensors& tensors) {
+  try {
+    realize_all(tensors, false);
+  } catch (const OutOfMemoryError&) {
+    take_back_writes();
+    throw;
+  }
+}
 void tensor_detail::realize_pending(const Tensor& t, bool keep) { realize_all(Tensors{t}, keep); }
 
 Tensor Tensor::realize() const {
