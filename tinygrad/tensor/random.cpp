@@ -280,6 +280,8 @@ Tensor Tensor::dropout(double p) const {
   TG_CHECK(ValueError, p >= 0 && p <= 1, "[dropout] got p = ", p, ", expected 0 to 1");
   if (!training() || p == 0) return *this;
   if (p == 1) return s(zeros_like());
+  TG_CHECK(ValueError, !shape().symbolic(), "[dropout] got shape ", shape(),
+           ", which is not supported: another size drops other elements. Expected sizes that are numbers, or a mask made with rand");
   auto mask = [p](const Shape& shape, const std::string& device) {
     Tensor keep = unit(shape, dtypes::default_float(), device, "dropout") >= p;
     return Tensor::from_uop(own_storage(keep.uop(), device));  // the backward pass reads it again
