@@ -9,6 +9,7 @@
 #include "interrupt.h"
 #include "tinygrad/engine/replay.h"
 #include "tinygrad/io/jit_file.h"
+#include "tinygrad/tensor/jit_outside.h"
 
 namespace tg::python {
 
@@ -59,6 +60,10 @@ void bind_jit(nb::module_& m) {
       .def_prop_ro("captured", &JitCore::captured)
       .def_prop_ro("kernel_names", [](const JitCore& c) { return c.captured() ? c.replay()->kernel_names() : std::vector<std::string>(); })
       .def_prop_ro("planned_bytes", [](const JitCore& c) { return c.captured() ? c.replay()->planned_bytes() : 0; });
+  tensor_detail::set_jit_collector([] {
+    nb::gil_scoped_acquire gil;
+    PyGC_Collect();
+  });
   m.def("_jit_capturing", &JitCore::capturing);
   m.def(
       "_load_jit",

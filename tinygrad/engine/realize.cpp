@@ -152,6 +152,9 @@ void ScheduleRun::run() {
   const auto compiled = compile_schedule(s);
   const int64_t compiled_at = profile::now();
   if (env::DEBUG.get() >= 1) report_memory(s);
+  std::vector<bool> blank;
+  if (recording_runs())
+    for (const BufferRef& b : buffers_) blank.push_back(b && !b->is_allocated());
   allocate();
 
   std::vector<Step> steps;
@@ -199,7 +202,7 @@ void ScheduleRun::run() {
   if (recording_runs() && env::CAPTURING) {
     std::vector<RecordedRun>* runs = record_runs(nullptr);
     record_runs(runs);
-    RecordedRun r{schedule_, buffers_, vars_, compiled->calls};
+    RecordedRun r{schedule_, buffers_, vars_, compiled->calls, std::move(blank)};
     for (size_t i = 0; i < r.buffers.size(); i++)
       if (s.buffers[i].kind == ScheduleBuffer::kInternal) r.buffers[i].reset();
     runs->push_back(std::move(r));

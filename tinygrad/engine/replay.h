@@ -23,6 +23,7 @@ struct RecordedRun {
   std::vector<BufferRef> buffers;  ///< by Schedule::buffers; empty for internal ones
   std::vector<std::pair<std::string, int64_t>> vars;
   std::vector<CompiledKernelRef> kernels;  ///< by call
+  std::vector<bool> blank{};               ///< by buffer: it had no memory before, so nothing to read
 };
 /// While set, runs of this thread are appended (unless CAPTURING=0). Returns what was set before.
 std::vector<RecordedRun>* record_runs(std::vector<RecordedRun>* runs);

@@ -8,6 +8,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/jit_outside.h"
 #include "tinygrad/tensor/jit_state.h"
 #include "tinygrad/tensor/lower_multi.h"
 #include "tinygrad/tensor/ops.h"
@@ -25,6 +26,11 @@ bool is_bound(UOp u) { return u.is(Ops::AFTER) && u.nsrc() == 2 && is_variable(u
 bool is_whole(UOp p) {
   while (p.is(Ops::RESHAPE)) p = p.src(0);
   return p.is(Ops::PARAM);
+}
+/// A variable of the library as text.
+std::string flag_text(const std::string& name) {
+  auto v = env::find(name);
+  return std::holds_alternative<int64_t>(*v) ? str(std::get<int64_t>(*v)) : std::get<std::string>(*v);
 }
 /// A result of a jitted function is its storage: what it was computed from belongs to the call.
 void strip_history(const Tensors& out) {
@@ -144,6 +150,10 @@ Tensors JitCore::capture(const JitInputs& in, const Body& body, std::vector<Inpu
   }
   ReplayPlan plan;
   std::vector<rng::Draw> draws;
+  rng::TrainingRead training{Tensor::training()};
+  const Outside outside;
+  std::vector<std::pair<std::string, std::string>> flags;
+  for (const char* flag : {"DEFAULT_FLOAT", "DEFAULT_INT", "SUM_DTYPE"}) flags.emplace_back(flag, flag_text(flag));
   // What earlier calls computed and did not keep is computed again: a replay has to do it. (Nodes are shared by structure.)
   std::unordered_set<const Node*> hidden;
   {
@@ -161,26 +171,58 @@ Tensors JitCore::capture(const JitInputs& in, const Body& body, std::vector<Inpu
     std::vector<RecordedRun>* runs;
     std::vector<rng::Draw>* draws;
     std::unordered_set<const Node*>* hidden;
-    Recording(std::vector<RecordedRun>* r, std::vector<rng::Draw>* d, std::unordered_set<const Node*>* h)
-        : runs(record_runs(r)), draws(rng::record(d)), hidden(Graph::hide_forwards(h)) {
+    rng::TrainingRead* training;
+    Recording(std::vector<RecordedRun>* r, std::vector<rng::Draw>* d, std::unordered_set<const Node*>* h, rng::TrainingRead* t)
+        : runs(record_runs(r)), draws(rng::record(d)), hidden(Graph::hide_forwards(h)), training(rng::watch_training(t)) {
       t_capturing++, forget_lowered();
     }
     ~Recording() {
-      record_runs(runs), rng::record(draws), Graph::hide_forwards(hidden), t_capturing--;
+      record_runs(runs), rng::record(draws), Graph::hide_forwards(hidden), rng::watch_training(training), t_capturing--;
       forget_lowered();
     }
   };
   Tensors out;
+  std::vector<LeftGradient> gradients;
   {
-    Recording recording(&plan.runs, &draws, &hidden);
+    Recording recording(&plan.runs, &draws, &hidden, &training);
     out = body.run();
-    commit_weak(out), realize(out);
+    gradients = outside.gradients(in.tensors);
+    Tensors all = out;
+    for (const LeftGradient& l : gradients) all.push_back(Tensor(l.grad));
+    commit_weak(all), realize(all);
     if (Tensors writes = pending_writes(false); !writes.empty()) realize(writes);  // batch norm's statistics, counters: part of the step
   }
-  TG_CHECK(JitError, !plan.runs.empty(), "[jit] ", name_,
+  if (training.seen) flags.emplace_back("TRAINING", flag_text("TRAINING"));
+  const auto view_of_input = [&](const Tensor& t) {
+    UOp u = current_view(t.uop()), b = buffer_below(u);
+    const Shape shape = shape_of(u);
+    return (!shape.symbolic() && shape.numel() == 0) || (b && std::any_of(inputs.begin(), inputs.end(), [&](const Input& i) { return i.memory == memory_of_node(b); }));
+  };
+  bool views = !out.empty();
+  {
+    GraphScope scope;
+    for (const Tensor& t : out) views &= view_of_input(t);
+  }
+  TG_CHECK(JitError, !plan.runs.empty() || views, "[jit] ", name_,
            " didn't JIT anything: it computed nothing from its arguments and returned no tensor to compute");
 
   strip_history(out);
+  // What is written before anything reads it was made by the function.
+  std::unordered_set<const Buffer*> made, seen;
+  for (const RecordedRun& r : plan.runs)
+    for (size_t i = 0; i < r.buffers.size(); i++)
+      if (r.buffers[i] && seen.insert(r.buffers[i].get()).second && (r.schedule->buffers[i].kind == ScheduleBuffer::kOutput || r.blank[i]))
+        made.insert(r.buffers[i].get());
+  std::string leak = outside.leaks(in.tensors, out, gradients, made, plan.runs);
+  if (!leak.empty()) {
+    collect_garbage();
+    leak = outside.leaks(in.tensors, out, gradients, made, plan.runs);
+  }
+  if (!leak.empty() && again_ == 0) {  // made once, for good? The next call shows
+    again_++;
+    return out;
+  }
+  TG_CHECK(JitError, leak.empty(), "[jit] ", name_, " ", leak);
   GraphScope g;
   for (auto& [impl, node] : waiting)
     if (auto p = impl.lock(); p && Graph::global().forwarded(node) && again_ < 2) {
@@ -188,7 +230,9 @@ Tensors JitCore::capture(const JitInputs& in, const Body& body, std::vector<Inpu
       return out;
     }
   auto state = std::make_unique<State>();
-  state->names = in.names, state->constants = in.constants, state->draws = draws;
+  state->names = in.names, state->constants = in.constants, state->draws = draws, state->flags = flags, state->gradients = gradients;
+  for (size_t i = 0; i < in.tensors.size(); i++)
+    if (in.tensors[i].impl()->grad && !in.tensors[i].impl()->requires_grad.value_or(false)) state->input_gradients.push_back(i);
   std::vector<std::pair<std::string, int64_t>> bound;
   std::unordered_map<const Buffer*, size_t> input_of;
   for (size_t i = 0; i < inputs.size(); i++) {
@@ -202,18 +246,16 @@ Tensors JitCore::capture(const JitInputs& in, const Body& body, std::vector<Inpu
   for (auto& [name, value] : bound)
     if (std::find(state->variables.begin(), state->variables.end(), name) == state->variables.end()) state->variables.push_back(name);
 
-  // What is written before anything reads it was made by the function.
-  std::unordered_set<const Buffer*> made, seen;
-  for (const RecordedRun& r : plan.runs)
-    for (size_t i = 0; i < r.buffers.size(); i++)
-      if (r.buffers[i] && seen.insert(r.buffers[i].get()).second && r.schedule->buffers[i].kind == ScheduleBuffer::kOutput)
-        made.insert(r.buffers[i].get());
-
   std::unordered_map<UOp, size_t> fresh;
+  std::string free;  // a variable that no argument binds
   for (size_t i = 0; i < out.size(); i++) {
     Output o;
     o.requires_grad = out[i].requires_grad();
     UOp u = out[i].uop(), b = buffer_below(u);
+    std::vector<std::pair<std::string, int64_t>> used;
+    if (b) view_pattern(u, &used);
+    for (auto& v : used)
+      if (std::find(bound.begin(), bound.end(), v) == bound.end()) free = v.first;
     BufferRef memory = b ? memory_of_node(b) : nullptr;
     if (memory && input_of.contains(memory.get())) {
       o.kind = Output::kInput, o.index = input_of[memory.get()], o.pattern = view_pattern(u, nullptr);
@@ -244,15 +286,26 @@ Tensors JitCore::capture(const JitInputs& in, const Body& body, std::vector<Inpu
         if (static_cast<int64_t>(draws[d].key) == value) return static_cast<int>(nvars + d);
       return -1;
     }
-    for (size_t v = 0; v < nvars; v++)
-      if (state->variables[v] == name) return static_cast<int>(v);
+    for (auto& [n, at_capture] : bound)
+      if (n == name && at_capture == value) return static_cast<int>(std::find(state->variables.begin(), state->variables.end(), name) - state->variables.begin());
+    free = name;
     return -1;
   };
   plan.prune = prune_;
   inputs.clear();
   auto replay = std::make_unique<Replay>(std::move(plan));
+  TG_CHECK(JitError, free.empty(), "[jit] ", name_, " uses variable ", free, " with a value that is not bound by an argument: it would be that of the ",
+           "captured call forever. Pass the bound variable as an argument");
   for (size_t i = 0; i < replay->external().size(); i++) state->touched.push_back({replay->external()[i], replay->writes_external(i)});
   settle(state->touched);
+  for (const LeftGradient& l : outside.kept()) {
+    bool written = false;
+    each_base(current_view(l.grad->uop), [&](UOp b) {
+      if (b.is(Ops::BUFFER))
+        for (const Touched& t : state->touched) written |= t.written && t.memory == memory_of_node(b);
+    });
+    if (written) state->gradients.push_back(l);
+  }
   replay_ = std::move(replay), state_ = std::move(state), count_ = 2;
   return out;
 }
@@ -274,6 +327,16 @@ Tensors JitCore::run(const JitInputs& in, std::vector<Input> inputs) {
              ", which was captured with ", s.constants[c].second, ": pass a tensor or a bound variable for what changes, or reset()");
   TG_CHECK(JitError, loaded_ || in.constants.size() == s.constants.size(), "[jit] got another number of arguments for ", name_,
            " than when it was captured");
+
+  for (auto& [flag, then] : s.flags)
+    if (const std::string now = flag_text(flag); now != then)
+      throw JitError(str("[jit] got ", flag, " = ", now, " for ", name_, ", which was captured with ", flag, " = ", then,
+                         ": use one captured function for each, or reset()"));
+  for (const LeftGradient& l : s.gradients) {
+    l.check(name_);
+    TG_CHECK(JitError, l.input < 0 || l.owner.lock().get() == in.tensors[static_cast<size_t>(l.input)].impl(), "[jit] got another tensor as ",
+             name(static_cast<size_t>(l.input)), " of ", name_, ", which leaves a gradient at it: pass the tensor it was captured with, or reset()");
+  }
 
   // What was captured as whole storage may be given as a part of some: it is copied, unless the function writes to it or returns it.
   auto copy_of_view = [&](size_t i) {
@@ -339,6 +402,8 @@ Tensors JitCore::run(const JitInputs& in, std::vector<Input> inputs) {
   g.reset();  // running needs no graph
   explaining_memory([&] { replay_->run(given, fresh, vars); });
   g.emplace();
+  for (const LeftGradient& l : s.gradients) l.attach();
+  for (size_t i : s.input_gradients) in.tensors[i].impl()->grad.reset();  // that of another call
 
   UOps nodes;
   for (size_t i = 0; i < s.fresh.size(); i++) {

@@ -3,6 +3,7 @@
 #include "tinygrad/engine/replay.h"
 #include "tinygrad/tensor/effects.h"
 #include "tinygrad/tensor/jit.h"
+#include "tinygrad/tensor/jit_outside.h"
 #include "tinygrad/tensor/random.h"
 
 namespace tg {
@@ -28,6 +29,9 @@ struct JitCore::State {
   std::vector<std::string> variables;  ///< by index of the values a replay is given: after them the keys of `draws`
   std::vector<rng::Draw> draws;
   std::vector<Output> outputs;
+  std::vector<std::pair<std::string, std::string>> flags;  ///< variables of the library that change values, as they were
+  std::vector<tensor_detail::LeftGradient> gradients;      ///< that it leaves or adds to
+  std::vector<size_t> input_gradients;                     ///< inputs that got a gradient nobody asked for
   std::vector<BufferRef> fresh;                 ///< memory of the outputs of the last call
   std::vector<UOpRef> fresh_nodes;              ///< shape STACKs of their BUFFERs
   std::vector<tensor_detail::Touched> touched;  ///< all memory that is neither input nor fresh

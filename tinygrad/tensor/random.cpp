@@ -35,6 +35,7 @@ Streams& streams() {
   return *s;
 }
 thread_local std::vector<rng::Draw>* t_record = nullptr;
+thread_local rng::TrainingRead* t_training = nullptr;
 }  // namespace
 
 namespace rng {
@@ -69,6 +70,7 @@ void set_counter(const std::string& device, uint64_t words) {
   TG_CHECK(ValueError, it != streams().devices.end(), "[set_counter] got device ", device, ", expected one that random numbers were drawn on");
   it->second.counter = words;
 }
+TrainingRead* watch_training(TrainingRead* t) { return std::exchange(t_training, t); }
 std::vector<Draw>* record(std::vector<Draw>* draws) { return std::exchange(t_record, draws); }
 }  // namespace rng
 
@@ -77,7 +79,11 @@ void Tensor::manual_seed(uint64_t seed) {
   std::lock_guard lock(st.mutex);
   st.seed = seed, st.devices.clear();
 }
-bool Tensor::training() { return bool(env::TRAINING); }
+bool Tensor::training() {
+  const bool on = bool(env::TRAINING);
+  if (t_training) t_training->seen |= on == t_training->outer;
+  return on;
+}
 
 namespace {
 constexpr DType u32 = dtypes::uint32, u64 = dtypes::uint64;

@@ -13,6 +13,11 @@ struct Draw {
   int64_t words;
   uint64_t key;
 };
+/// While set, becomes true when TRAINING is read with the value `outer` has. Returns what was set before.
+struct TrainingRead {
+  bool outer = false, seen = false;
+};
+TrainingRead* watch_training(TrainingRead* t);
 /// Name of the bound variable that carries a key (as int64) into a kernel.
 inline constexpr const char* kKeyVariable = "rng_key";
 /// Advances the stream of `device` by `words` and returns the key these words are made from. `words` <= 2^32 - 1.
