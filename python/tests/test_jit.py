@@ -4,7 +4,7 @@ import gc
 import numpy as np
 import pytest
 
-from tinygrad_cpp import Context, JitError, Tensor, TinyJit, UOp, Variable, function
+from tinygrad_cpp import Context, JitError, Tensor, TinyJit, UOp, Variable, function, nn
 from tinygrad_cpp.uop.ops import KernelInfo, Ops
 
 
@@ -127,8 +127,6 @@ def test_function_is_one_node():
     call = s.uop.src[0]
     assert call.op is Ops.FUNCTION and call.arg.name.endswith("f") and len(call.src[0].src) == 2
     np.testing.assert_allclose((s * p).sum().gradient(x)[0].numpy(), [3 + 3 * 4, 8 + 4 * 6])
-
-
 def test_function_forbids_implicit_tensors():
     w = Tensor([1.0, 2.0]).realize()
     with pytest.raises(RuntimeError, match="implicit"):
@@ -218,3 +216,150 @@ def test_sets_of_tensors_are_refused():
     f = TinyJit(lambda s: sum(s))
     with pytest.raises(JitError, match="set of tensors"):
         f({Tensor([1.0])})
+
+
+def test_results_of_symbolic_size():
+    t = Tensor.arange(10).contiguous().realize()
+    f = TinyJit(lambda n: t[:n] * 2)
+    results = [f(Variable("n", 1, 10).bind(k)) for k in (7, 7, 3, 5, 9)]
+    assert [r.tolist() for r in results] == [[2 * i for i in range(k)] for k in (7, 7, 3, 5, 9)]
+
+
+@pytest.mark.parametrize("zero", ["outside", "inside", "asis"])
+def test_gradients_left_behind(zero):
+    w = Tensor([1.0, 2.0]).requires_grad_()
+    def step(x):
+        if zero == "inside":
+            w.grad = None
+        loss = (w * x).sum()
+        loss.backward()
+        return loss
+    f = TinyJit(step)
+    total = np.zeros(2)
+    for i in range(5):
+        if zero == "outside":
+            w.grad = None
+        x = np.array([i, i + 1], dtype=np.float32)
+        total = x if zero != "asis" else total + x
+        f(Tensor(x))
+        np.testing.assert_allclose(w.grad.numpy(), total)
+
+
+def test_state_that_is_replaced_is_refused():
+    class M: pass
+    m = M()
+    m.h = Tensor([0.0, 0.0]).contiguous().realize()
+    def step(x):
+        m.h = (m.h + x).realize()
+    f = TinyJit(step)
+    with pytest.raises(JitError):
+        for i in range(1, 6):
+            f(Tensor([1.0, 1.0]))
+            assert m.h.tolist() == [i, i]
+    m.h = Tensor([0.0, 0.0]).contiguous().realize()
+    def step(x):
+        m.h = (m.h + x).realize()
+        return m.h
+    f = TinyJit(step)
+    with pytest.raises(JitError):
+        for i in range(1, 6):
+            f(Tensor([1.0, 1.0]))
+            assert m.h.tolist() == [i, i]
+    m.h = Tensor([0.0, 0.0]).contiguous().realize()
+    def step(x):
+        m.h = (m.h + x)
+        return m.h*2
+    f = TinyJit(step)
+    with pytest.raises(JitError):
+        for i in range(1, 6):
+            f(Tensor([1.0, 1.0]))
+            assert m.h.tolist() == [i, i]
+
+
+def test_variables_that_no_argument_binds_are_refused():
+    t = Tensor.arange(10).contiguous().realize()
+    box = [3]
+    f = TinyJit(lambda x: x + t[:Variable("k", 1, 10).bind(box[0])].sum())
+    with pytest.raises(JitError, match="variable k"):
+        for i in range(3):
+            box[0] = 3 + i
+            assert f(Tensor([0])).item() == sum(range(3 + i))
+    f = TinyJit(lambda x: t[:Variable("k", 1, 10).bind(box[0])])
+    with pytest.raises(JitError):
+        for i in range(3):
+            box[0] = 3 + i
+            assert f(Tensor([0])).tolist() == list(range(3 + i))
+
+
+def test_flags_of_the_capture():
+    f = TinyJit(lambda x: x.dropout(0.5) + 1)
+    x = Tensor.ones(100).contiguous().realize()
+    for i in range(3):
+        f(x)
+    with pytest.raises(JitError, match="TRAINING"):
+        with Tensor.train():
+            f(x)
+    g = TinyJit(lambda x: x + 1)
+    for i in range(3):
+        g(x)
+    with Tensor.train():
+        g(x)
+    with pytest.raises(JitError, match="DEFAULT_FLOAT"):
+        with Context(DEFAULT_FLOAT="float16"):
+            g(x)
+
+
+def test_results_that_are_views_of_inputs():
+    f = TinyJit(lambda x: x[1:])
+    for i in range(4):
+        assert f(Tensor([i, i + 1])).tolist() == [i + 1]
+    f = TinyJit(lambda x: x[:0])
+    for i in range(4):
+        assert f(Tensor([i, i + 1])).tolist() == []
+    f = TinyJit(lambda x: (x+1, x[1:1]))
+    for i in range(4):
+        assert f(Tensor([i, i + 1]))[1].tolist() == []
+
+
+def test_training_steps():
+    l = nn.Linear(3, 2)
+    bn = nn.BatchNorm(2)
+    for cls in (nn.optim.Adam, nn.optim.SGD):
+        opt = cls(nn.state.get_parameters(l) + nn.state.get_parameters(bn), lr=0.1)
+        @TinyJit
+        @Tensor.train()
+        def step(x):
+            opt.zero_grad()
+            loss = bn(l(x).reshape(-1, 2, 1, 1)).square().mean().backward()
+            opt.step()
+            return loss
+        @TinyJit
+        @Tensor.train()
+        def step2(x):
+            opt.zero_grad()
+            loss = bn(l(x).reshape(-1, 2, 1, 1)).square().mean().backward()
+            return loss.realize(*opt.schedule_step())
+        for i in range(5):
+            step(Tensor.rand(4, 3))
+        for i in range(5):
+            step2(Tensor.rand(4, 3))
+
+
+def test_tensors_left_outside():
+    out = []
+    def f(x):
+        out.append(x * 2)
+        return x + 1
+    f = TinyJit(f)
+    with pytest.raises(JitError, match="leaves"):
+        for i in range(5):
+            f(Tensor([i]))
+    keep = {}
+    def g(x):
+        if "c" not in keep:
+            keep["c"] = Tensor.zeros(2).contiguous().realize()
+        keep["c"].assign(keep["c"] + x)
+        return keep["c"] + 0
+    f = TinyJit(g)
+    for i in range(1, 7):
+        assert f(Tensor([1.0, 1.0])).tolist() == [i, i]

@@ -196,7 +196,8 @@ Tensors JitCore::capture(const JitInputs& in, const Body& body, std::vector<Inpu
   const auto view_of_input = [&](const Tensor& t) {
     UOp u = current_view(t.uop()), b = buffer_below(u);
     const Shape shape = shape_of(u);
-    return (!shape.symbolic() && shape.numel() == 0) || (b && std::any_of(inputs.begin(), inputs.end(), [&](const Input& i) { return i.memory == memory_of_node(b); }));
+    return (!shape.symbolic() && shape.numel() == 0) ||
+           (b && std::any_of(inputs.begin(), inputs.end(), [&](const Input& i) { return i.memory == memory_of_node(b); }));
   };
   bool views = !out.empty();
   {
@@ -287,14 +288,16 @@ Tensors JitCore::capture(const JitInputs& in, const Body& body, std::vector<Inpu
       return -1;
     }
     for (auto& [n, at_capture] : bound)
-      if (n == name && at_capture == value) return static_cast<int>(std::find(state->variables.begin(), state->variables.end(), name) - state->variables.begin());
+      if (n == name && at_capture == value)
+        return static_cast<int>(std::find(state->variables.begin(), state->variables.end(), name) - state->variables.begin());
     free = name;
     return -1;
   };
   plan.prune = prune_;
   inputs.clear();
   auto replay = std::make_unique<Replay>(std::move(plan));
-  TG_CHECK(JitError, free.empty(), "[jit] ", name_, " uses variable ", free, " with a value that is not bound by an argument: it would be that of the ",
+  TG_CHECK(JitError, free.empty(), "[jit] ", name_, " uses variable ", free,
+           " with a value that is not bound by an argument: it would be that of the ",
            "captured call forever. Pass the bound variable as an argument");
   for (size_t i = 0; i < replay->external().size(); i++) state->touched.push_back({replay->external()[i], replay->writes_external(i)});
   settle(state->touched);

@@ -17,9 +17,9 @@ namespace tg::tensor_detail {
 struct LeftGradient {
   std::weak_ptr<Tensor::Impl> owner;
   std::shared_ptr<Tensor::Impl> grad;
-  bool absent = false;     ///< there was none before the call: replays expect none
-  bool grown = false;      ///< it was there before the call, which added to it: replays expect it
-  int input = -1;          ///< the owner is this argument
+  bool absent = false;                            ///< there was none before the call: replays expect none
+  bool grown = false;                             ///< it was there before the call, which added to it: replays expect it
+  int input = -1;                                 ///< the owner is this argument
   void check(const std::string& function) const;  ///< JitError when a replay would give another gradient than the function
   void attach() const;
 };

@@ -32,9 +32,9 @@ struct JitCore::State {
   std::vector<std::pair<std::string, std::string>> flags;  ///< variables of the library that change values, as they were
   std::vector<tensor_detail::LeftGradient> gradients;      ///< that it leaves or adds to
   std::vector<size_t> input_gradients;                     ///< inputs that got a gradient nobody asked for
-  std::vector<BufferRef> fresh;                 ///< memory of the outputs of the last call
-  std::vector<UOpRef> fresh_nodes;              ///< shape STACKs of their BUFFERs
-  std::vector<tensor_detail::Touched> touched;  ///< all memory that is neither input nor fresh
+  std::vector<BufferRef> fresh;                            ///< memory of the outputs of the last call
+  std::vector<UOpRef> fresh_nodes;                         ///< shape STACKs of their BUFFERs
+  std::vector<tensor_detail::Touched> touched;             ///< all memory that is neither input nor fresh
 };
 
 namespace tensor_detail {
