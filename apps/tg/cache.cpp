@@ -1,5 +1,6 @@
 /// \file tg cache: what the disk cache holds, and emptying it. tg replay-compare: kernels of two recorded runs.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -38,6 +39,13 @@ std::function<int()> define_cache(CLI::App& app) {
   clear->callback([choice] { choice->clear = true; });
   return [choice] {
     if (!choice->clear) return info();
+    const std::vector<DiskCache::TableInfo> tables = disk_cache::info().tables;
+    auto named = [&](const DiskCache::TableInfo& t) { return t.name == choice->table; };
+    if (!choice->table.empty() && std::none_of(tables.begin(), tables.end(), named)) {
+      std::string names;
+      for (const DiskCache::TableInfo& t : tables) names += (names.empty() ? "" : ", ") + t.name;
+      throw ValueError(str("[cache clear] got table ", choice->table, ", expected one of: ", names.empty() ? "(the cache is empty)" : names));
+    }
     disk_cache::clear(choice->table);
     for (const DiskCache::TableInfo& t : disk_cache::info().tables)
       if (choice->table.empty() || choice->table == t.name) return static_cast<int>(kFailed);

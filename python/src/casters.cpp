@@ -105,7 +105,9 @@ DType dtype_or_refuse(nb::handle h) {
                      : is(PyLong_Type) ? ": write dtypes.int32"
                      : is(PyBool_Type) ? ": write dtypes.bool"
                                        : "";
-  throw nb::attribute_error(str("expected a DType or the name of one, got ", nb::cast<std::string>(nb::repr(h)), hint).c_str());
+  const std::string message = str("expected a DType or the name of one, got ", nb::cast<std::string>(nb::repr(h)), hint);
+  if (PyType_Check(h.ptr())) throw nb::type_error(message.c_str());  // int, float: where other libraries take them
+  throw nb::attribute_error(message.c_str());
 }
 
 void refuse_callable(nb::handle h) {

@@ -75,11 +75,14 @@ def test_wrong_arguments(call, text):
 
 @pytest.mark.parametrize("call, kind, text", [
     (lambda t: t.reshape("a"), ValueError, r"\[shape\] got 'a'"),
-    (lambda t: t.cast(float), AttributeError, r"\[cast\].*dtypes.float32"),
-    (lambda t: Tensor.zeros(3, dtype=int), AttributeError, r"\[zeros\].*dtypes.int32"),
+    (lambda t: t.cast(float), TypeError, r"\[cast\].*dtypes.float32"),
+    (lambda t: Tensor.zeros(3, dtype=int), TypeError, r"\[zeros\].*dtypes.int32"),
     (lambda t: t @ 3, ValueError, r"\[dot\] got shapes \(3,\) and \(\)"),
     (lambda t: t.backward(), tg.GradientError, "call sum"),
     (lambda t: nn.optim.SGD([t]).step(), RuntimeError, "TRAINING=1"),
+    (lambda t: nn.Conv2d(3, 5, 3, groups=2), ValueError, r"\[Conv2d\] got groups=2"),
+    (lambda t: t.softmax(5), IndexError, r"\[softmax\] got axis 5"),
+    (lambda t: t.layernorm(5), IndexError, r"\[layernorm\] got axis 5"),
     (lambda t: nn.optim.Adam([]), ValueError, r"\[Adam\] got no tensor"),
     (lambda t: Context(DEBG=1).__enter__(), KeyError, "did you mean DEBUG"),
     (lambda t: Context(NOTHING_LIKE_IT=1).__enter__(), KeyError, "unknown variable NOTHING_LIKE_IT"),

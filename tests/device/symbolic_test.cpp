@@ -187,13 +187,18 @@ TEST(Symbolic, EmptyHasRoomForTheGreatestSize) {
 TEST(Symbolic, WhatCannotCarryASizeSaysSo) {
   BoundVariable n = Variable("rows", 1, 6).bind(4);
   Tensor x = Tensor::ones(Shape{n, 3});
-  for (const std::function<Tensor()>& f :
-       std::vector<std::function<Tensor()>>{[&] { return x.sort(0).first; }, [&] { return x.topk(2, 0).first; }, [&] { return x.split(2, 0)[0]; },
-                                            [&] { return x.roll(1, 0); }, [&] { return x.unfold(0, 2, 1); }}) {
+  const std::vector<std::pair<std::string, std::function<Tensor()>>> calls{
+      {"sort", [&] { return x.sort(0).first; }},   {"sort", [&] { return x.argsort(0); }},           {"topk", [&] { return x.topk(2, 0).first; }},
+      {"split", [&] { return x.split(2, 0)[0]; }}, {"split", [&] { return x.split({2, 2}, 0)[0]; }}, {"chunk", [&] { return x.chunk(2, 0)[0]; }},
+      {"roll", [&] { return x.roll(1, 0); }},      {"unfold", [&] { return x.unfold(0, 2, 1); }},
+  };
+  for (const auto& [op, f] : calls) {
     try {
       f();
-      ADD_FAILURE() << "no error";
-    } catch (const Error& e) { EXPECT_THAT(e.what(), testing::HasSubstr("symbolic")); }
+      ADD_FAILURE() << op << ": no error";
+    } catch (const ShapeError& e) {
+      EXPECT_THAT(e.what(), testing::HasSubstr("[" + op + "] got shape (rows=4, 3), expected sizes that are numbers along axis 0"));
+    }
   }
 }
 

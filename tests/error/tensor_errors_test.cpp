@@ -54,7 +54,14 @@ TEST(TensorErrors, Reduces) {
   expect<IndexError>([] { m().sum(2); }, "sum", "axis 2 for shape (2, 3)");
   expect<ValueError>([] { m().sum({0, -2}); }, "sum", "twice");
   expect<ShapeError>([] { Tensor::zeros(0).argmax(); }, "argmax", "at least one element");
-  expect<IndexError>([] { m().softmax(3); }, "max", "axis 3");
+  expect<ShapeError>([] { Tensor::zeros(0).argmin(); }, "argmin", "at least one element");
+  expect<IndexError>([] { m().log_softmax(3); }, "log_softmax", "axis 3");
+  expect<IndexError>([] { m().layernorm(5); }, "layernorm", "axis 5");
+  expect<IndexError>([] { m().mean(5); }, "mean", "axis 5");
+  expect<IndexError>([] { m().min(5); }, "min", "axis 5");
+  expect<IndexError>([] { m().std(5); }, "std", "axis 5");
+  expect<IndexError>([] { m().argmin(5); }, "argmin", "axis 5");
+  expect<IndexError>([] { m().softmax(3); }, "softmax", "axis 3");
   expect<ValueError>([] { m().topk(4); }, "topk", "k = 4");
 }
 

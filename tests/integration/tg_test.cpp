@@ -57,6 +57,14 @@ TEST(Tg, UsageErrors) {
   EXPECT_EQ(tg_run({"bench", "--no-such-option"}).exit_code, 2);
 }
 
+TEST(Tg, CacheClearOfAnUnknownTable) {
+  const std::string file = testing::TempDir() + "tg_cache_test_" + std::to_string(getpid()) + ".db";
+  const ProcessResult r = run_process({TG_PROGRAM, "cache", "clear", "nosuch"}, {.timeout_s = 100, .env = {{"CACHEDB", file}}});
+  EXPECT_EQ(r.exit_code, 1);
+  EXPECT_THAT(r.err, HasSubstr("[cache clear] got table nosuch, expected one of: "));
+  EXPECT_EQ(run_process({TG_PROGRAM, "cache", "clear"}, {.timeout_s = 100, .env = {{"CACHEDB", file}}}).exit_code, 0);
+}
+
 TEST(Tg, EnvironmentTable) {
   const ProcessResult r = tg_run({"env"});
   EXPECT_TRUE(r.ok());

@@ -424,8 +424,7 @@ def cum_first(x, of):  # the first index the extreme up to each place was seen a
 
 def lerp_bytes(x, y, w):
   wi = (w.detach() * 128 + 0.5).to(torch.int16)
-  d = (y.int() - x.int()).to(torch.int8).to(torch.int16)
-  return (x.to(torch.int32) + (((d.int() * wi.int() + 64) & 0xffff) >> 7)).to(torch.uint8)
+  return (x.int() + (((y.int() - x.int()) * wi.int() + 64) >> 7)).to(torch.uint8)
 
 for ignored in (-1, -100):  # every third label or so
   tag = f"m{-ignored}"

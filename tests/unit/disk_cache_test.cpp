@@ -58,6 +58,10 @@ TEST(DiskCache, InfoAndClear) {
   DiskCache::Info info = cache.info();
   EXPECT_TRUE(info.usable);
   EXPECT_GT(info.file_bytes, 0);
+  int64_t on_disk = 0;
+  for (const char* part : {"c.db", "c.db-wal"})
+    if (std::filesystem::exists(dir / part)) on_disk += static_cast<int64_t>(std::filesystem::file_size(dir / part));
+  EXPECT_EQ(info.file_bytes, on_disk) << "what lies in the log counts";
   ASSERT_EQ(info.tables.size(), 2u);
   EXPECT_EQ(info.tables[0].name, "a");
   EXPECT_EQ(info.tables[0].entries, 2);

@@ -293,7 +293,8 @@ DiskCache::Info DiskCache::info() {
   int rc;
   while ((rc = b.step()) == SQLITE_ROW) out.tables.push_back({std::string(b.bytes_at(0)), b.integer_at(1), b.integer_at(2)});
   std::error_code ec;
-  if (const auto size = fs::file_size(impl_->path, ec); !ec) out.file_bytes = static_cast<int64_t>(size);
+  for (const char* part : {"", "-wal"})  // what is written lies in the log until it is moved to the file
+    if (const auto size = fs::file_size(impl_->path + part, ec); !ec) out.file_bytes += static_cast<int64_t>(size);
   return out;
 }
 

@@ -21,7 +21,7 @@ class DiskCache {
   struct Info {
     std::string path;
     bool usable = false;     ///< the file could be opened and is of our format
-    int64_t file_bytes = 0;  ///< size of the main file
+    int64_t file_bytes = 0;  ///< size of the file and its write-ahead log
     std::vector<TableInfo> tables;
   };
   static constexpr int64_t kDefaultLimit = int64_t{1} << 30;

@@ -12,7 +12,7 @@ namespace {
 /// Where an activation keeps its argument. NaN is kept.
 Tensor positive(const Tensor& x) { return x.dtype().is_float() ? (x > 0) | x.isnan() : x > 0; }
 /// relu, and no more than `limit`; the gradient of what is cut is 0.
-Tensor ramp(const Tensor& x, double limit) { return (x >= limit).where(limit, x.relu()); }
+Tensor ramp(const Tensor& x, const Tensor& limit) { return (x >= limit).where(limit, x.relu()); }
 /// x above 0, below it what f makes of the negative x; 0 and NaN go to f too.
 template <class F> Tensor bent(const Tensor& x, F&& f) {
   Tensor up = x > 0;
@@ -45,7 +45,8 @@ Tensor Tensor::gelu(bool tanh_approximation) const {
   OpScope s;
   if (!tanh_approximation) return s(0.5 * *this * (1.0 + (*this * (1 / std::numbers::sqrt2)).erf()));
   // (1 + tanh(u)) / 2 is the sigmoid of 2 u.
-  return s(*this * (2 * std::sqrt(2 / std::numbers::pi) * (*this + 0.044715 * pow(3))).sigmoid());
+  Tensor x = as_float(*this);
+  return s(x * (2 * std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x.pow(3))).sigmoid());
 }
 Tensor Tensor::elu(double alpha) const {
   OpScope s;
@@ -73,7 +74,8 @@ Tensor Tensor::hardsigmoid(double alpha, double beta) const {
 }
 Tensor Tensor::hardswish() const {
   OpScope s;
-  return s(*this * ((*this + 3).relu6() * (1.0 / 6)));
+  Tensor x = as_float(*this);
+  return s(x * ((x + 3).relu6() * (1.0 / 6)));
 }
 Tensor Tensor::softplus(double beta) const {
   OpScope s;
@@ -81,11 +83,12 @@ Tensor Tensor::softplus(double beta) const {
 }
 Tensor Tensor::softsign() const {
   OpScope s;
-  return s(*this / (1 + abs()));
+  Tensor x = as_float(*this);
+  return s(x / (1 + x.abs()));
 }
 Tensor Tensor::logsigmoid() const {
   OpScope s;
-  return s(-(-*this).softplus());
+  return s(-(-as_float(*this)).softplus());
 }
 Tensor Tensor::mish() const {
   OpScope s;

@@ -67,6 +67,7 @@ constexpr double kExpm1[] = {0.49999999999999994, 0.16666666666666216, 0.0416666
 // clang-format on
 }  // namespace
 
+Tensor tensor_detail::as_float(const Tensor& t) { return t.dtype().is_float() ? t : t.cast(least_upper_float(t.dtype())); }
 Tensor tensor_detail::expm1_of_negative(const Tensor& t) {
   Argument a(t, "expm1");
   Tensor small = a.x > -kLn2, v = small.where(a.x, 0.0);  // x + x^2 * p(x)
@@ -169,6 +170,7 @@ Tensor Tensor::erf() const {
 }
 Tensor Tensor::logaddexp(const Tensor& o) const {
   OpScope s;
+  if (!dtype().is_float() && !o.dtype().is_float()) return s(as_float(*this).logaddexp(as_float(o)));
   Tensor distance = (*this != o).where(-(*this - o).abs(), 0.0);  // 0 of equal infinities too
   return s(maximum(o) + tensor_detail::log1p_below_one(distance.exp()));
 }

@@ -3,6 +3,7 @@
 #include <numbers>
 #include <tuple>
 
+#include "tinygrad/tensor/elementary.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/ops.h"
 
@@ -98,7 +99,12 @@ Tensor Tensor::div(const Tensor& o) const {
   OpScope s;
   auto [x, y] = operands(*this, o, "div");
   // Of 16 bits and fewer in float32: the reciprocal of a small number may overflow where the quotient does not.
-  const DType d = least_upper_float(x.dtype()), in = d.is_weak() ? d : least_upper_dtype(d, dtypes::float32);
+  // Integers, literals among them too, become floats as they are: -1 beside uint8 is no 255.
+  if (!x.dtype().is_float()) {
+    const DType d = dtypes::default_float();
+    return s(ops::cast(uop_of(*this, "div"), d) * UOp::alu(Ops::RECIPROCAL, {ops::cast(uop_of(o, "div"), d)}));
+  }
+  const DType d = x.dtype(), in = d.is_weak() ? d : least_upper_dtype(d, dtypes::float32);
   return s(ops::cast(ops::cast(x, in) * UOp::alu(Ops::RECIPROCAL, {ops::cast(y, in)}), d));
 }
 Tensor Tensor::floor_div(const Tensor& o) const {
@@ -151,7 +157,7 @@ Tensor Tensor::pow(const Tensor& o) const {
     }
     if (e == 0.5 && x.dtype().is_float()) return s(from_uop(x).sqrt());
   }
-  TG_CHECK(DTypeError, !x.dtype().is_bool(), "[pow] got bool, expected numbers");
+  if (x.dtype().is_bool()) return s(x | y.logical_not());  // 0 only as 0 to the power of 1
   return s(UOp::alu(Ops::POW, {x, y}));
 }
 Tensor Tensor::neg() const {
@@ -233,7 +239,9 @@ Tensor Tensor::isfinite() const {
 }
 Tensor Tensor::isclose(const Tensor& o, double rtol, double atol, bool equal_nan) const {
   OpScope s;
-  Tensor close = isfinite() & o.isfinite() & ((*this - o).abs() <= o.abs() * rtol + atol);
+  const bool floats = dtype().is_float() || o.dtype().is_float();
+  Tensor distance = floats ? (*this - o).abs() : maximum(o) - minimum(o);  // of unsigned ones the difference wraps
+  Tensor close = isfinite() & o.isfinite() & (distance <= o.abs() * rtol + atol);
   Tensor r = close | ((isinf() | o.isinf()) & (*this == o));
   return s(equal_nan ? r | (isnan() & o.isnan()) : r);
 }
@@ -322,9 +330,10 @@ Tensor Tensor::lerp(const Tensor& end, const Tensor& weight) const {
   OpScope s;
   if (dtype() == dtypes::uint8 && !weight.dtype().is_weak()) {
     // Whole numbers between bytes: the weight in 128ths, the difference with its sign.
-    Tensor w = (weight * 128.0 + 0.5).cast(dtypes::int16);
-    return s((*this + (((end - *this).cast(dtypes::int8) * w + 64).cast(dtypes::uint16) >> 7)).cast(dtypes::uint8));
+    Tensor w = (weight * 128.0 + 0.5).cast(dtypes::int16), from = cast(dtypes::int16);
+    return s((from + (((end.cast(dtypes::int16) - from) * w + 64) >> 7)).cast(dtypes::uint8));
   }
+  if (weight.dtype().is_float()) return s(as_float(*this) + (as_float(end) - as_float(*this)) * weight);
   return s(*this + (end - *this) * weight);
 }
 Tensor Tensor::threefry(const Tensor& seed) const {

@@ -54,6 +54,8 @@ class OpScope {
 int axis_of(int axis, size_t ndim, const char* op, const Shape& shape);
 /// Sorted positions of the axes; ValueError for one named twice.
 std::vector<int> axes_of(const Axes& axes, const char* op, const Shape& shape);
+/// The size of `axis` (a position); ShapeError that names `op` when it is symbolic.
+int64_t number_of(const Shape& shape, int axis, const char* op);
 /// `v` for each of n axes: one number is repeated; ShapeError for another count.
 std::vector<int64_t> per_axis(const Ints& v, size_t n, const char* op, const char* what);
 /// The Impl's node; ValueError when the tensor is undefined.

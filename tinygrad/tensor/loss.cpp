@@ -1,4 +1,5 @@
 /// \file Losses.
+#include "tinygrad/tensor/elementary.h"
 #include "tinygrad/tensor/impl.h"
 
 namespace tg {
@@ -80,10 +81,10 @@ Tensor Tensor::nll_loss(const Tensor& y, const Tensor& weight, const CrossEntrop
     TG_CHECK(ShapeError, weight.shape() == Shape{sh[1].value()}, "[nll_loss] got weight ", weight.shape(), ", expected (", sh[1], ",)");
   Tensor w = weight.defined() ? weight[y] : Tensor();
   if (o.ignore_index) {
-    Tensor counts = (y != *o.ignore_index).cast(dtype());
+    Tensor counts = (y != *o.ignore_index).cast(as_float(*this).dtype());
     w = w.defined() ? w * counts : counts;
   }
-  Tensor loss = -gather(1, y.unsqueeze(1)).squeeze(1);
+  Tensor loss = -as_float(gather(1, y.unsqueeze(1)).squeeze(1));
   if (w.defined()) loss = loss * w;
   if (w.defined() && o.reduction == Reduction::kMean) return s(loss.sum() / w.sum());
   return s(finished(loss, o.reduction));
@@ -91,16 +92,19 @@ Tensor Tensor::nll_loss(const Tensor& y, const Tensor& weight, const CrossEntrop
 
 Tensor Tensor::binary_crossentropy(const Tensor& y, Reduction r) const {
   OpScope s;
-  return s(finished(-(y * log()) - (1 - y) * (1 - *this).log(), r));
+  Tensor x = as_float(*this), want = as_float(y);
+  return s(finished(-(want * x.log()) - (1 - want) * (1 - x).log(), r));
 }
 Tensor Tensor::binary_crossentropy_logits(const Tensor& y, Reduction r, const Tensor& pos_weight) const {
   OpScope s;
-  Tensor yes = y * logsigmoid();
+  Tensor x = as_float(*this), want = as_float(y), yes = want * x.logsigmoid();
   if (pos_weight.defined()) yes = yes * pos_weight;
-  return s(finished(-(yes + (1 - y) * (-*this).logsigmoid()), r));
+  return s(finished(-(yes + (1 - want) * (-x).logsigmoid()), r));
 }
 Tensor Tensor::mse_loss(const Tensor& y, Reduction r) const {
   OpScope s;
+  // The mean of integers is a float; other results keep their type.
+  if (r == Reduction::kMean) return s((as_float(*this) - as_float(y)).square().mean());
   return s(finished((*this - y).square(), r));
 }
 

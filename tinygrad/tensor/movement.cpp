@@ -331,14 +331,14 @@ Tensors Tensor::split(const std::vector<int64_t>& sizes, int axis) const {
   const Shape sh = shape();
   size_t a = static_cast<size_t>(axis_of(axis, sh.size(), "split", sh));
   TG_CHECK(ShapeError, !sh.empty(), "[split] got a tensor without axes");
+  const int64_t n = number_of(sh, static_cast<int>(a), "split");
   int64_t total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
-  TG_CHECK(ShapeError, total == sh[a].value(), "[split] got sizes that add up to ", total, " for axis ", axis, " of shape ", sh, ", expected ",
-           sh[a]);
+  TG_CHECK(ShapeError, total == n, "[split] got sizes that add up to ", total, " for axis ", axis, " of shape ", sh, ", expected ", sh[a]);
   std::vector<std::pair<SInt, SInt>> r;
-  for (const SInt& n : sh) r.push_back({0, n});
+  for (const SInt& d : sh) r.push_back({0, d});
   Tensors out;
   int64_t at = 0;
-  for (int64_t n : sizes) r[a] = {at, at + n}, at += n, out.push_back(shrink(r));
+  for (int64_t size : sizes) r[a] = {at, at + size}, at += size, out.push_back(shrink(r));
   return out;
 }
 Tensors Tensor::split(int64_t size, int axis) const {
@@ -347,7 +347,7 @@ Tensors Tensor::split(int64_t size, int axis) const {
   size_t a = static_cast<size_t>(axis_of(axis, sh.size(), "split", sh));
   TG_CHECK(ShapeError, !sh.empty() && size > 0, "[split] got size ", size, " for shape ", sh, ", expected 1 or more, and an axis");
   std::vector<int64_t> sizes;
-  int64_t n = sh[a].value();
+  int64_t n = number_of(sh, static_cast<int>(a), "split");
   for (int64_t at = 0; at < n; at += size) sizes.push_back(std::min(size, n - at));
   if (sizes.empty()) sizes.push_back(0);
   return split(sizes, axis);
@@ -355,7 +355,9 @@ Tensors Tensor::split(int64_t size, int axis) const {
 Tensors Tensor::chunk(int64_t chunks, int axis) const {
   OpScope s;
   TG_CHECK(ValueError, chunks > 0, "[chunk] got ", chunks, " chunks, expected 1 or more");
-  int64_t n = shape(axis);
+  const Shape sh = shape();
+  TG_CHECK(IndexError, !sh.empty(), "[chunk] got a tensor without axes");
+  int64_t n = number_of(sh, axis_of(axis, sh.size(), "chunk", sh), "chunk");
   if (n == 0) return Tensors(static_cast<size_t>(chunks), *this);
   return split((n + chunks - 1) / chunks, axis);
 }
@@ -364,7 +366,8 @@ Tensor Tensor::unfold(int axis, int64_t size, int64_t step) const {
   OpScope s;
   const Shape sh = shape();
   int a = axis_of(axis, sh.size(), "unfold", sh), last = static_cast<int>(sh.size()) - 1;
-  int64_t n = shape(axis);
+  TG_CHECK(IndexError, !sh.empty(), "[unfold] got a tensor without axes");
+  int64_t n = number_of(sh, a, "unfold");
   TG_CHECK(ShapeError, size >= 0 && size <= n && step > 0, "[unfold] got size ", size, " and step ", step, " for axis ", axis, " of shape ", sh,
            ", expected 0 <= size <= ", n, " and step > 0");
   if (size == 0) {
@@ -388,7 +391,8 @@ Tensor Tensor::roll(const Ints& shifts, const Axes& axes) const {
   Tensor x = *this;
   for (size_t i = 0; i < shifts.size(); i++) {
     int a = axis_of(axes.list[i], sh.size(), "roll", sh);
-    int64_t n = shape(a);
+    TG_CHECK(IndexError, !sh.empty(), "[roll] got a tensor without axes");
+    int64_t n = number_of(sh, a, "roll");
     if (n == 0) continue;
     int64_t k = (shifts[i] % n + n) % n;
     if (k) {

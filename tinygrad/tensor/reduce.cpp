@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "tinygrad/tensor/elementary.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/ops.h"
 
@@ -24,6 +25,9 @@ UOp reduced(Ops op, UOp u, const Axes& which, bool keepdim, DType acc, const cha
   UOp r = ops::reduce(op, ops::cast(u, acc), axes);
   return keepdim ? r : ops::reshape(r, without(shape, axes));
 }
+
+/// For methods made of others: errors name the method that was called.
+void check_axes(const Tensor& t, const Axes& axes, const char* name) { axes_of(axes, name, t.shape()); }
 
 /// Elements that one result is made of.
 SInt count(const Shape& shape, const Axes& which, const char* name) {
@@ -53,6 +57,7 @@ Tensor Tensor::max(const ReduceOptions& o) const {
 }
 Tensor Tensor::min(const ReduceOptions& o) const {
   OpScope s;
+  check_axes(*this, o.axis, "min");
   UOp u = uop_of(*this, "min");
   Tensor x = cast(ops::strong_type(u));
   auto inverse = [](const Tensor& t) { return t.dtype().is_float() ? -t : ~t; };
@@ -61,6 +66,7 @@ Tensor Tensor::min(const ReduceOptions& o) const {
 Tensor Tensor::mean(const ReduceOptions& o) const {
   OpScope s;
   UOp u = uop_of(*this, "mean");
+  check_axes(*this, o.axis, "mean");
   DType in = ops::strong_type(u), out = u.dtype().is_float() ? u.dtype() : dtypes::float32;
   Tensor sum = cast(sum_acc_dtype(in)).sum({.axis = o.axis, .keepdim = o.keepdim});
   sum = sum.cast(least_upper_float(sum.dtype()));
@@ -70,15 +76,18 @@ Tensor Tensor::mean(const ReduceOptions& o) const {
 }
 Tensor Tensor::any(const ReduceOptions& o) const {
   OpScope s;
+  check_axes(*this, o.axis, "any");
   return s(to_bool().max({.axis = o.axis, .keepdim = o.keepdim}));
 }
 Tensor Tensor::all(const ReduceOptions& o) const {
   OpScope s;
+  check_axes(*this, o.axis, "all");
   return s(to_bool().prod({.axis = o.axis, .keepdim = o.keepdim}));
 }
 
 std::pair<Tensor, Tensor> Tensor::var_mean(const VarOptions& o) const {
   OpScope s;
+  check_axes(*this, o.axis, "var");
   Tensor m = mean({.axis = o.axis, .keepdim = true});
   SInt all = count(shape(), o.axis, "var");
   Tensor n;
@@ -96,6 +105,7 @@ Tensor Tensor::var(const VarOptions& o) const {
 }
 Tensor Tensor::std(const VarOptions& o) const {
   OpScope s;
+  check_axes(*this, o.axis, "std");
   return s(var(o).sqrt());
 }
 std::pair<Tensor, Tensor> Tensor::std_mean(const VarOptions& o) const {
@@ -106,9 +116,10 @@ std::pair<Tensor, Tensor> Tensor::std_mean(const VarOptions& o) const {
 
 Tensor Tensor::logsumexp(const ReduceOptions& o) const {
   OpScope s;
-  Tensor m = max({.axis = o.axis, .keepdim = true}).detach();
-  if (is_floating_point()) m = m.isinf().where(0, m);  // inf - inf is no number
-  Tensor r = (*this - m).exp().sum({.axis = o.axis, .keepdim = o.keepdim}).log();
+  check_axes(*this, o.axis, "logsumexp");
+  Tensor x = as_float(*this), m = x.max({.axis = o.axis, .keepdim = true}).detach();
+  m = m.isinf().where(0, m);  // inf - inf is no number
+  Tensor r = (x - m).exp().sum({.axis = o.axis, .keepdim = o.keepdim}).log();
   return s(r + (o.keepdim ? m : m.reshape(r.shape())));
 }
 
@@ -136,42 +147,50 @@ Tensor Tensor::argmax(const ArgOptions& o) const {
 }
 Tensor Tensor::argmin(const ArgOptions& o) const {
   OpScope s;
+  TG_CHECK(ShapeError, max_numel() > 0, "[argmin] got shape ", shape(), ", expected at least one element");
+  if (o.axis) check_axes(*this, *o.axis, "argmin");
   return s((dtype().is_float() ? -*this : ~*this).argmax(o));
 }
 
 // ---- normalisations ----
 
 namespace {
-Tensor below_top(const Tensor& t, const Axes& axis, std::optional<DType> dtype) {
-  Tensor m = t - t.max({.axis = axis, .keepdim = true}).detach();
+Tensor below_top(const Tensor& t, const Axes& axis, std::optional<DType> dtype, const char* name) {
+  check_axes(t, axis, name);
+  Tensor x = !t.dtype().is_float() && dtype && dtype->is_float() ? t.cast(*dtype) : as_float(t);
+  Tensor m = x - x.max({.axis = axis, .keepdim = true}).detach();
   return dtype ? m.cast(*dtype) : m;
 }
 }  // namespace
 Tensor Tensor::softmax(const Axes& axis, std::optional<DType> dtype) const {
   OpScope s;
-  Tensor e = below_top(*this, axis, dtype).exp();
+  Tensor e = below_top(*this, axis, dtype, "softmax").exp();
   return s(e / e.sum({.axis = axis, .keepdim = true}));
 }
 Tensor Tensor::log_softmax(const Axes& axis, std::optional<DType> dtype) const {
   OpScope s;
-  Tensor m = below_top(*this, axis, dtype);
+  Tensor m = below_top(*this, axis, dtype, "log_softmax");
   return s(m - m.exp().sum({.axis = axis, .keepdim = true}).log());
 }
 Tensor Tensor::normalize(double p, int axis, double eps) const {
   OpScope s;
-  Tensor n = p == 0   ? (*this != 0).cast(dtype()).sum({.axis = axis, .keepdim = true})
-             : p == 1 ? abs().sum({.axis = axis, .keepdim = true})
-             : p == 2 ? square().sum({.axis = axis, .keepdim = true}).sqrt()
-                      : abs().pow(p).sum({.axis = axis, .keepdim = true}).pow(1 / p);
-  return s(*this / n.maximum(eps));
+  check_axes(*this, axis, "normalize");
+  Tensor x = as_float(*this);
+  Tensor n = p == 0   ? (x != 0).cast(x.dtype()).sum({.axis = axis, .keepdim = true})
+             : p == 1 ? x.abs().sum({.axis = axis, .keepdim = true})
+             : p == 2 ? x.square().sum({.axis = axis, .keepdim = true}).sqrt()
+                      : x.abs().pow(p).sum({.axis = axis, .keepdim = true}).pow(1 / p);
+  return s(x / n.maximum(eps));
 }
 Tensor Tensor::layernorm(const Axes& axis, double eps) const {
   OpScope s;
+  check_axes(*this, axis, "layernorm");
   Tensor centered = *this - mean({.axis = axis, .keepdim = true});
   return s(centered * (centered.square().mean({.axis = axis, .keepdim = true}) + eps).rsqrt());
 }
 Tensor Tensor::rms_norm(int axis, double eps) const {
   OpScope s;
+  check_axes(*this, axis, "rms_norm");
   Tensor x = cast(least_upper_dtype(dtype(), dtypes::float32));
   return s((x * (x.square().mean({.axis = axis, .keepdim = true}) + eps).rsqrt()).cast(dtype()));
 }

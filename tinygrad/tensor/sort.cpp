@@ -103,8 +103,8 @@ std::pair<Tensor, Tensor> Tensor::sort(int axis, bool descending) const {
   int a = axis_of(axis, sh.size(), "sort", sh);
   if (sh.empty() || max_numel() == 0) return {*this, zeros_like(dtypes::int32)};
   int last = static_cast<int>(sh.size()) - 1;
+  int64_t n = number_of(sh, a, "sort");
   Tensor x = transpose(a, last).cast(stored_dtype());
-  int64_t n = x.shape(-1);
   Tensor v = x.dtype().is_fp8() ? x.detach().to_float() : x.detach();
   Tensor index = n <= kCountUpTo             ? order_by_counting(v, descending)
                  : v.dtype().itemsize() <= 4 ? bitonic(narrow_keys(v, descending))
@@ -117,11 +117,13 @@ std::pair<Tensor, Tensor> Tensor::topk(int64_t k, int axis, bool largest, bool s
   OpScope s;
   TG_CHECK(ValueError, sorted, "[topk] got sorted = false, expected true: the result is always sorted");
   const Shape sh = shape();
-  int64_t n = shape(axis);
+  const int a = axis_of(axis, sh.size(), "topk", sh);
+  TG_CHECK(IndexError, !sh.empty(), "[topk] got a tensor without axes");
+  int64_t n = number_of(sh, a, "topk");
   TG_CHECK(ValueError, k >= 0 && k <= n, "[topk] got k = ", k, " for axis ", axis, " of shape ", sh, ", expected 0 to ", n);
   auto [v, i] = sort(axis, largest);
   Shape keep = sh;
-  keep[static_cast<size_t>(axis_of(axis, sh.size(), "topk", sh))] = k;
+  keep[static_cast<size_t>(a)] = k;
   return {v.shrink_to(keep), i.shrink_to(keep)};
 }
 

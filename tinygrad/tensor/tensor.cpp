@@ -90,6 +90,13 @@ std::vector<int> axes_of(const Axes& axes, const char* op, const Shape& shape) {
   return out;
 }
 
+int64_t number_of(const Shape& shape, int axis, const char* op) {
+  const SInt& n = shape[static_cast<size_t>(axis)];
+  TG_CHECK(ShapeError, !n.symbolic(), "[", op, "] got shape ", shape, ", expected sizes that are numbers along axis ", axis,
+           ": shrink it to a concrete size first");
+  return n.value();
+}
+
 std::vector<int64_t> per_axis(const Ints& v, size_t n, const char* op, const char* what) {
   if (v.size() == n) return v;
   TG_CHECK(ShapeError, v.size() == 1, "[", op, "] got ", v.size(), " values for ", what, ", expected 1 or ", n);

@@ -63,6 +63,8 @@ class Conv2d:
   def __init__(self, in_channels: int, out_channels: int, kernel_size: int | tuple[int, ...], stride=1, padding: int | tuple[int, ...] | str = 0,
                dilation=1, groups=1, bias=True):
     _sizes(self, in_channels=in_channels, out_channels=out_channels)
+    if groups < 1 or in_channels % groups or out_channels % groups:
+      raise ValueError(f"[{type(self).__name__}] got groups={groups}, expected a divisor of in_channels={in_channels} and out_channels={out_channels}")
     self.kernel_size = make_tuple(kernel_size, 2)
     if isinstance(padding, str):
       if padding.lower() != "same": raise ValueError(f"[Conv2d] got padding={padding!r}, expected a number, a tuple or 'same'")
