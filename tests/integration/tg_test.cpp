@@ -2,6 +2,7 @@
 #ifdef TG_PROGRAM
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -59,10 +60,10 @@ TEST(Tg, UsageErrors) {
 
 TEST(Tg, CacheClearOfAnUnknownTable) {
   const std::string file = testing::TempDir() + "tg_cache_test_" + std::to_string(getpid()) + ".db";
-  const ProcessResult r = run_process({TG_PROGRAM, "cache", "clear", "nosuch"}, {.timeout_s = 100, .env = {{"CACHEDB", file}}});
+  const ProcessResult r = run_process({TG_PROGRAM, "cache", "clear", "nosuch"}, {.env = {{"CACHEDB", file}}, .timeout_s = 100});
   EXPECT_EQ(r.exit_code, 1);
   EXPECT_THAT(r.err, HasSubstr("[cache clear] got table nosuch, expected one of: "));
-  EXPECT_EQ(run_process({TG_PROGRAM, "cache", "clear"}, {.timeout_s = 100, .env = {{"CACHEDB", file}}}).exit_code, 0);
+  EXPECT_EQ(run_process({TG_PROGRAM, "cache", "clear"}, {.env = {{"CACHEDB", file}}, .timeout_s = 100}).exit_code, 0);
 }
 
 TEST(Tg, EnvironmentTable) {
