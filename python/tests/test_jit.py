@@ -363,3 +363,20 @@ def test_tensors_left_outside():
     f = TinyJit(g)
     for i in range(1, 7):
         assert f(Tensor([1.0, 1.0])).tolist() == [i, i]
+
+
+def test_pruned_kernels_follow_what_they_read():
+    w = Tensor([1.0, 2.0]).contiguous().realize()
+    f = TinyJit(lambda x: (w * 2).contiguous() + x, prune=True)
+    x = Tensor([1.0, 1.0]).realize()
+    for _ in range(3):
+        assert f(x).tolist() == [3, 5]
+    assert len(f.captured.linear.src) == 1
+    w.assign(Tensor([10.0, 20.0]))
+    assert f(x).tolist() == [21, 41] and f(x).tolist() == [21, 41]
+    w += 1
+    assert f(x).tolist() == [23, 43]
+    step = TinyJit(lambda y: w.assign(w + y).realize())
+    for i in range(1, 5):
+        step(Tensor([1.0, 1.0]))
+        assert f(x).tolist() == [23 + 2 * i, 43 + 2 * i]

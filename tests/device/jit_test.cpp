@@ -372,6 +372,60 @@ TEST(Jit, CapturingOffLeavesWorkOut) {
   EXPECT_EQ(f.core().replay()->kernels(), 1u);
 }
 
+TEST(Jit, PrunedKernelsRunAgainWhenWhatTheyReadWasWritten) {
+  Tensor w = vec(1, 2);
+  auto f = jit([&](const Tensor& x) { return (w * 2).contiguous() + x; }, {.prune = true});
+  for (int i = 0; i < 3; i++) EXPECT_EQ(floats(f(vec(1, 1))), (Floats{3, 5}));
+  w.assign(vec(10, 20));
+  for (int i = 0; i < 2; i++) EXPECT_EQ(floats(f(vec(1, 1))), (Floats{21, 41}));
+}
+
+TEST(Jit, ResultsOfSymbolicSizeHaveTheSizeOfTheCall) {
+  Tensor t = Tensor::arange(10).to_float().contiguous().realize();
+  Variable n("n", 1, 10);
+  auto f = jit([&](const BoundVariable& k) { return t.shrink({{0, k}}) * 2; });
+  for (int k : {7, 7, 3, 9}) EXPECT_EQ(floats(f(n.bind(k))).size(), static_cast<size_t>(k));
+}
+
+TEST(JitFootgun, GradientsAreAttachedAgain) {
+  Tensor w = vec(1, 2).requires_grad_();
+  auto f = jit([&](const Tensor& x) {
+    Tensor loss = (w * x).sum();
+    loss.backward();
+    return loss;
+  });
+  for (int i = 0; i < 5; i++) {
+    const float k = static_cast<float>(i);
+    w.zero_grad();
+    f(vec(k, 1));
+    EXPECT_EQ(floats(w.grad()), (Floats{k, 1}));
+  }
+}
+
+TEST(JitFootgun, StateThatIsReplacedIsRefused) {
+  if (!env::JIT) GTEST_SKIP() << "JIT=0 runs the function itself";
+  Tensor h = vec(0, 0);
+  auto f = jit([&](const Tensor& x) { h = (h + x).realize(); });
+  f(vec(1, 1)), f(vec(1, 1));
+  EXPECT_EQ(floats(h), (Floats{2, 2}));
+  EXPECT_THROW(f(vec(1, 1)), JitError);
+}
+
+TEST(JitFootgun, FlagsAndFreeVariablesAreRefused) {
+  if (!env::JIT) GTEST_SKIP() << "JIT=0 runs the function itself";
+  Tensor x = vec(1, 1), t = Tensor::arange(10).to_float().contiguous().realize();
+  auto f = jit([](const Tensor& a) { return a.dropout(0.5) + 1; });
+  for (int i = 0; i < 3; i++) f(x);
+  {
+    Context training{{"TRAINING", 1}};
+    EXPECT_THROW(f(x), JitError);
+  }
+  Variable n("n", 1, 10);
+  auto g = jit([&](const Tensor& a) { return a + t.shrink({{0, n.bind(3)}}).sum(); });
+  g(x);
+  EXPECT_THROW(g(x), JitError);
+}
+
 TEST(Jit, Prune) {
   if (!env::JIT) GTEST_SKIP() << "JIT=0 runs the function itself: nothing is captured";
   Tensor w = vec(3, 4), seen = Tensor::zeros(2).contiguous().realize();

@@ -13,6 +13,7 @@
 #include "tinygrad/engine/replay.h"
 #include "tinygrad/engine/report.h"
 #include "tinygrad/runtime/device.h"
+#include "tinygrad/runtime/write_watch.h"
 
 namespace tg {
 namespace {
@@ -199,6 +200,11 @@ void ScheduleRun::run() {
     }
   }
   handles_.clear(), values_.clear();
+  if (write_watch::watched)
+    for (size_t c = 0; c < steps.size(); c++)
+      for (size_t k = 0; k < s.calls[c].buffers.size(); k++)
+        if (steps[c].kernel ? static_cast<bool>(steps[c].kernel->program->writes[k]) : k == 0)
+          write_watch::note(*buffers_[static_cast<size_t>(s.calls[c].buffers[k])]);
   if (recording_runs() && env::CAPTURING) {
     std::vector<RecordedRun>* runs = record_runs(nullptr);
     record_runs(runs);

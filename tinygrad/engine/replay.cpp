@@ -116,7 +116,6 @@ Replay::Replay(ReplayPlan plan) {
   std::vector<bool> read(n, false), written(n, false), is_output(n, false);
   for (int32_t i : output_number_) is_output[static_cast<size_t>(i)] = true;
   buffers_ = m.buffers, positions_.resize(n);
-  std::vector<Launch> first;
   for (size_t c = 0; c < calls; c++) {
     ScheduleCall& call = m.schedule.calls[c];
     Launch l;
@@ -139,7 +138,7 @@ Replay::Replay(ReplayPlan plan) {
           buffers_.push_back(copy), positions_.emplace_back();
           Launch before;
           before.buffers = {static_cast<uint32_t>(t), static_cast<uint32_t>(b)}, before.call.kind = ScheduleCall::kCopy;
-          (once[c] ? first : launches_).push_back(std::move(before));
+          (once[c] ? once_ : launches_).push_back(std::move(before));
           numbers[k] = t;
         }
     l.handles = static_cast<uint32_t>(handles_.size()), l.vars = static_cast<uint32_t>(vars_.size());
@@ -166,7 +165,7 @@ Replay::Replay(ReplayPlan plan) {
       if (writes(c, k) && m.schedule.buffers[b].kind != ScheduleBuffer::kInternal && !is_output[b])
         last_stop_ = std::min(last_stop_, launches_.size());
     }
-    (once[c] ? first : launches_).push_back(std::move(l));
+    (once[c] ? once_ : launches_).push_back(std::move(l));
   }
   for (size_t i = 0; i < input_number_.size(); i++) {
     input_read_.push_back(nth(read, input_number_[i])), input_written_.push_back(nth(written, input_number_[i]));
@@ -182,9 +181,13 @@ Replay::Replay(ReplayPlan plan) {
   m = {};
   for (size_t i = 0; i < input_number_.size(); i++) nth(buffers_, input_number_[i]).reset();
   for (size_t i = 0; i < output_number_.size(); i++) nth(buffers_, output_number_[i]).reset();
-  if (first.empty()) return;
+  if (once_.empty()) return;
   allocate();
-  for (const Launch& l : first) launch_slow(l);
+  for (const Launch& l : once_) {
+    launch_slow(l);
+    for (uint32_t b : l.buffers)
+      if (b < n && !constant[b]) sources_.add(buffers_[b]);  // not made by these launches
+  }
 }
 Replay::Replay() = default;
 Replay::~Replay() = default;
@@ -253,6 +256,8 @@ void Replay::run(std::span<const BufferRef> inputs, std::span<const BufferRef> o
   } forget{*this};
   const int64_t start = profile::now();
   if (!allocated_) allocate();
+  if (sources_.take())
+    for (const Launch& l : once_) launch_slow(l);
   for (size_t i = 0; i < inputs.size(); i++) {
     BufferRef b = inputs[i];
     // What the list writes elsewhere must not change what it was given.
@@ -282,6 +287,11 @@ void Replay::run(std::span<const BufferRef> inputs, std::span<const BufferRef> o
     if (l.host && !timed) l.host(handles + l.handles, values + l.vars, 0, 1);
     else launch_slow(l);
   }
+  for (size_t e = 0; e < external_.size(); e++)
+    if (external_written_[e]) write_watch::note(*external_[e]);
+  for (size_t i = 0; i < inputs.size(); i++)
+    if (input_written_[i]) write_watch::note(*inputs[i]);
+  for (const BufferRef& b : outputs) write_watch::note(*b);
   GlobalCounters::kernels += static_cast<int64_t>(kernels());
   GlobalCounters::runs++, GlobalCounters::run_ns += profile::now() - start;
   GlobalCounters::copies += ncopies_, GlobalCounters::ops += static_cast<int64_t>(ops_), GlobalCounters::mem += static_cast<int64_t>(mem_);

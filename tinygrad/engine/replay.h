@@ -10,6 +10,7 @@
 
 #include "tinygrad/engine/compile.h"
 #include "tinygrad/runtime/buffer.h"
+#include "tinygrad/runtime/write_watch.h"
 #include "tinygrad/schedule/schedule.h"
 
 namespace tg {
@@ -37,7 +38,8 @@ struct ReplayPlan {
   std::vector<BufferRef> outputs;  ///< likewise: results nobody else may see
   /// The index of a variable's value among those each run is given; -1: the value it had.
   std::function<int(const std::string& name, int64_t value)> variable;
-  bool prune = false;  ///< kernels that depend on no input, no variable and nothing that is written run once, now
+  bool prune =
+      false;  ///< kernels that depend on no input, no variable and nothing that is written run now, and again when what they read was written
 };
 
 class Replay {
@@ -58,6 +60,7 @@ class Replay {
 
   size_t calls() const;  ///< kernels and copies
   size_t kernels() const;
+  bool pruned() const { return !once_.empty(); }
   /// Memory that is neither input nor output nor planned, in the order it is first used.
   const std::vector<BufferRef>& external() const { return external_; }
   bool writes_external(size_t i) const { return external_written_[i]; }
@@ -77,6 +80,8 @@ class Replay {
   void patch(size_t buffer, const BufferRef& to);
 
   std::vector<Launch> launches_;
+  std::vector<Launch> once_;  // pruned: again when what they read was written
+  WriteWatch sources_;        // what they read
   std::vector<void*> handles_;
   std::vector<int64_t> vars_;
   std::vector<BufferRef> buffers_;                // by merged number

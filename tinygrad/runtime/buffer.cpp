@@ -10,6 +10,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/runtime/device.h"
+#include "tinygrad/runtime/write_watch.h"
 
 namespace tg {
 namespace {
@@ -91,6 +92,7 @@ void* Buffer::data() {
 void Buffer::copy_in(std::span<const std::byte> bytes) {
   TG_CHECK(ShapeError, static_cast<int64_t>(bytes.size()) == nbytes_, "[copy_in] got ", bytes.size(), " bytes, expected ", nbytes_);
   void* block = ensure_allocated();
+  write_watch::note(*this);
   if (nbytes_) device_->allocator().copy_in(block, bytes.data(), bytes.size());
 }
 
@@ -107,6 +109,7 @@ void Buffer::copy_from(Buffer& source) {
   TG_CHECK(DeviceError, source.is_allocated() || source.device_->has_contents() || nbytes_ == 0, "[copy] got a buffer of ", nbytes_, " bytes on ",
            source.device_name(), " that was never written");
   void *from = source.ensure_allocated(), *to = ensure_allocated();
+  write_watch::note(*this);
   if (nbytes_ == 0) return;
   const auto n = static_cast<size_t>(nbytes_);
   if (device_ == source.device_) return device_->allocator().copy(to, from, n);

@@ -51,6 +51,9 @@ int64_t elements_of(UOp param) { return dims_of(param.src(0)).numel(); }
 void JitCore::write(ByteWriter& w, std::vector<StoredMemory>& memory, const std::vector<std::pair<std::string, Tensor>>& state) const {
   TG_CHECK(JitError, replay_, "[save] got ", name_, " before it was captured, expected a function that has been called twice");
   TG_CHECK(JitError, !sharded(), "[save] got ", name_, ", which was captured with sharded tensors, expected whole ones");
+  TG_CHECK(JitError, state.empty() || !replay_->pruned(), "[save] got ", name_,
+           ", whose pruned kernels were computed from this process's tensors, with ",
+           "tensors to leave out, expected none: save it whole, or capture it without prune");
   const State& s = *state_;
   std::vector<std::pair<std::string, BufferRef>> named;
   for (const auto& [name, t] : state) {
