@@ -90,9 +90,9 @@ Tensor Tensor::keccak(int64_t rate, int64_t suffix) const {
            ", expected a multiple of 8 below 200 and a byte");
   const Shape sh = shape();
   TG_CHECK(ShapeError, !sh.empty(), "[keccak] got a tensor without axes, expected bytes along the last one");
-  if (shard_axis()) {  // hashed in one place
+  if (devices().size() > 1) {  // hashed in one place
     Tensor digests = to(devices()[0]).keccak(rate, suffix);
-    return s(*shard_axis() + 1 < ndim() ? digests.shard(devices(), shard_axis()) : digests);
+    return s(!shard_axis() || *shard_axis() + 1 < ndim() ? digests.shard(devices(), shard_axis()) : digests);
   }
   Tensor bytes = bitcast(dtypes::uint8);
   Shape lead(sh.begin(), sh.end() - 1), out = lead;
