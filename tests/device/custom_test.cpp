@@ -38,6 +38,24 @@ TEST(CustomKernel, Adds) {
   EXPECT_EQ(c.to_vector<float>(), (Floats{11, 22, 33, 44})) << "the tensor that was written sees it";
 }
 
+TEST(CustomKernel, RegistersAreNobodysMemory) {
+  Tensor kept = Tensor({1.f, 2.f, 3.f, 4.f}).realize();
+  const int64_t slot = base_of(kept.uop()).arg<ParamArg>().slot;
+  {
+    auto doubled = [&](const UOps& p) {
+      UOp r = UOp::make(Ops::BUFFER, dtypes::float32, {Shape{1}.stack()}, ParamArg{slot, AddrSpace::kReg, "", "", 0, 0});
+      UOp i = UOp::range(4, 0), zero = UOp::constant(int64_t{0});
+      UOp x = p[1].index({i}).load(), filled = r.after({i}).index({zero}).store(x + x);
+      UOp e[1] = {p[0].index({i}).store(r.after({filled}).index({zero}).load()).end(UOps{i})};
+      return UOp::sink(e, named("doubled"));
+    };
+    Tensor r = custom_kernel({Tensor::empty(4), Tensor({5.f, 6.f, 7.f, 8.f})}, doubled)[0];
+    EXPECT_EQ(r.to_vector<float>(), (Floats{10, 12, 14, 16}));
+  }
+  EXPECT_EQ(kept.to_vector<float>(), (Floats{1, 2, 3, 4})) << "the kernel is gone, and its register with it";
+  EXPECT_EQ((kept * 2).to_vector<float>(), (Floats{2, 4, 6, 8}));
+}
+
 TEST(CustomKernel, InputsMayBeExpressionsAndViews) {
   Tensor a = Tensor({{1.f, 2.f}, {3.f, 4.f}}).T().reshape(4) + 1, b = Tensor({1.f, 2.f, 3.f, 4.f}).flip(0);
   EXPECT_EQ(custom_kernel({Tensor::empty(4), a, b}, add_kernel)[0].to_vector<float>(), (Floats{6, 7, 5, 6}));

@@ -36,6 +36,15 @@ TEST(Multi, ValuesComeBack) {
     }
 }
 
+TEST(Multi, NumbersThatHaveBeenComputed) {  // of no device until then
+  Context eager{{"EAGER", 1}};
+  const Tensor x = (Tensor::arange(24) % 5).cast(dtypes::float32).reshape(4, 6);
+  for (std::optional<int> axis : kAxes) {
+    expect_same(x.shard(devices(2), axis), x);
+    expect_same((x + 1).shard(devices(2), axis) * 2, (x + 1) * 2);
+  }
+}
+
 TEST(Multi, ElementwiseWithEveryPairOfAxes) {
   const Tensor x = numbers({4, 6}), y = numbers({4, 6}, 7), row = numbers({6}, 3);
   for (std::optional<int> a : kAxes)

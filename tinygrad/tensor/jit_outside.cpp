@@ -99,7 +99,7 @@ std::string Outside::leaks(const Tensors& inputs, const Tensors& results, const 
     if (fine.contains(&i) || !out.empty()) return;
     if (!stored && !find(&i))
       for (UOp n : u.toposort())
-        if (n.is(Ops::BUFFER))
+        if (n.is(Ops::BUFFER) && n.arg<ParamArg>().addrspace == AddrSpace::kGlobal)
           if (BufferRef m = memory_of_node(n)) left |= given.contains(m.get()) || (made.contains(m.get()) && !memory_.contains(m.get()));
     if (left)
       out = str("leaves a tensor of shape ", shape_of(u), method.empty() ? "" : " made by " + method,

@@ -7,6 +7,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/tensor/function.h"
 #include "tinygrad/tensor/ops.h"
+#include "tinygrad/uop/walk.h"
 
 namespace tg::tensor_detail {
 
@@ -107,12 +108,28 @@ class Lowering {
   };
   void keep(UOp u, const Shards& s) { done_[u.node()] = {u, {s.parts.begin(), s.parts.end()}, s.axis}; }
   Shards get(UOp u) const {
-    if (!has_multi(u)) {  // a number that has been computed is where it was computed
-      const UOp f = device_of(u).empty() ? Graph::global().forwarded(u) : UOp();
-      return {{f ? f : u}, -1};
-    }
+    if (!has_multi(u)) return {{device_of(u).empty() ? placed(u) : u}, -1};
     const Entry& e = done_.at(u.node());
     return {{e.parts.begin(), e.parts.end()}, e.axis};
+  }
+
+  /// A value of no device, with what has been computed of it where it was computed.
+  static UOp placed(UOp u) {
+    MemoScope now;
+    auto& g = Graph::global();
+    auto sources = [&](UOp v) { return g.forwarded(v) ? std::span<const UOp>() : v.srcs(); };
+    walk(
+        u, [&](UOp v) { return now.has(v); }, sources,
+        [&](UOp v) {
+          UOp f = g.forwarded(v);
+          if (!f) {
+            UOps src(v.srcs().begin(), v.srcs().end());
+            for (UOp& s : src) s = now.get(s);
+            f = std::equal(src.begin(), src.end(), v.srcs().begin()) ? v : v.with_srcs(src);
+          }
+          now.set(v, f);
+        });
+    return now.get(u);
   }
 
   Shards lowered(UOp u) {

@@ -42,7 +42,7 @@ Expression expression_of(UOp root, MemoScope& seen, const std::unordered_set<con
       continue;
     }
     if (u.is(Ops::PARAM)) e.computes = false;
-    for (UOp s : u.srcs()) stack.push_back(s);
+    for (UOp s : u.srcs().subspan(u.is(Ops::CALL) ? 1 : 0)) stack.push_back(s);  // a kernel's parameters and registers are its own
   }
   return e;
 }

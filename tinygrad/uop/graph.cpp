@@ -208,7 +208,9 @@ void Graph::drop_sources(const Node* n, std::vector<const Node*>& pending) {
 }
 
 void Graph::recycle(const Node* n) {
-  if (n->op == Ops::BUFFER && g_buffer_death) g_buffer_death(UOp(n).arg<ParamArg>().slot);
+  // The registers of a kernel are numbered anew in each kernel: those slots are nobody's memory.
+  if (n->op == Ops::BUFFER && g_buffer_death)
+    if (const ParamArg& p = UOp(n).arg<ParamArg>(); p.addrspace == AddrSpace::kGlobal) g_buffer_death(p.slot);
   Arg::release(n->arg_kind, n->arg_bits);
   const size_t c = n->id / kFactChunk;
   if (c < facts_.size() && facts_[c]) facts_[c][n->id % kFactChunk] = Facts();
