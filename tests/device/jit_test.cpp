@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "tinygrad/base/env.h"
+#include "tinygrad/base/stop.h"
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/engine/replay.h"
+#include "tinygrad/runtime/device.h"
 #include "tinygrad/tinygrad.h"
 
 namespace tg {
@@ -466,6 +470,96 @@ TEST(Jit, TrainingStep) {
   };
   Floats a = train(false), b = train(true);
   for (size_t i = 0; i < a.size(); i++) EXPECT_NEAR(a[i], b[i], 1e-5f * std::abs(a[i]) + 1e-6f) << i;
+}
+
+/// Layers of small products, each of two results of the layer before it: independent ones lie side by side.
+Tensors web(const Tensor& x, const Tensors& weights, uint32_t seed, size_t layers, size_t width) {
+  std::mt19937 random(seed);
+  Tensors h(width, x);
+  for (size_t l = 0; l < layers; l++) {
+    Tensors next;
+    for (size_t k = 0; k < width; k++) {
+      const Tensor a = h[random() % width], b = h[random() % width];
+      next.push_back(((a.matmul(weights[random() % weights.size()]) + b) * 0.25).tanh().realize());
+    }
+    h = next;
+  }
+  return h;
+}
+
+TEST(Jit, IndependentKernelsRunSideBySide) {
+  if (!env::JIT || Device::default_name() != "CPU") GTEST_SKIP() << "replays on the CPU";
+  Context four{{"NUM_CPU_THREADS", 4}};  // as code for several threads
+  Tensor::manual_seed(3);
+  Tensors w;
+  for (int i = 0; i < 4; i++) w.push_back(Tensor::randn(48, 48).realize());
+  Tensors inputs;
+  for (int i = 0; i < 4; i++) inputs.push_back(Tensor::randn(48, 48).realize());
+  auto chain = jit([&](const Tensor& x) { return web(x, w, 1, 12, 1)[0]; });
+  for (const Tensor& x : inputs) chain(x);
+  EXPECT_TRUE(chain.core().replay()->side_by_side().empty());
+  size_t beside = 0;
+  for (uint32_t seed = 0; seed < 8; seed++) {
+    auto f = jit([&](const Tensor& x) { return web(x, w, seed, 5, 5); });
+    f(inputs[0]), f(inputs[1]);
+    for (const SideBySide& s : f.core().replay()->side_by_side()) {
+      beside += s.tasks.size();
+      EXPECT_LT(s.longest_ns, s.ns / 2) << "the web is wider than two";
+    }
+    for (const Tensor& x : inputs) {
+      std::vector<Floats> want;
+      {
+        Context order{{"JIT", 2}};
+        for (const Tensor& t : f(x)) want.push_back(floats(t));
+      }
+      for (int threads : {1, 2, 3, 4}) {
+        Context ctx{{"NUM_CPU_THREADS", threads}};
+        for (int again = 0; again < 4; again++) {
+          Tensors got = f(x);
+          for (size_t i = 0; i < got.size(); i++)
+            ASSERT_EQ(floats(got[i]), want[i]) << "seed " << seed << ", " << threads << " threads, result " << i;
+        }
+      }
+    }
+  }
+  EXPECT_GE(beside, 8u * 10);
+}
+
+TEST(Jit, SideBySideWithStateThatIsWritten) {
+  if (!env::JIT || Device::default_name() != "CPU") GTEST_SKIP() << "replays on the CPU";
+  Context four{{"NUM_CPU_THREADS", 4}};
+  Tensor::manual_seed(4);
+  const Tensor start = Tensor::randn(4, 64, 64).realize(), w = Tensor::randn(64, 64).realize(), x = Tensor::randn(64, 64).realize();
+  std::vector<Floats> want;
+  for (int mode : {2, 1}) {  // in order, then side by side
+    Context ctx{{"JIT", mode}};
+    Tensor state = start.clone().realize();
+    auto step = jit([&](const Tensor& in) {
+      Tensors sums;
+      for (int64_t i = 0; i < 4; i++) {  // each slice by itself: they are parts of one memory
+        Tensor part = state[i];
+        part.assign((part.matmul(w) * 0.1 + in).tanh()).realize();
+        sums.push_back((part.matmul(in) + part).realize());
+      }
+      return sums;
+    });
+    for (int i = 0; i < 8; i++) {
+      std::stop_source stop;
+      StopScope scope(stop.get_token());
+      if (i >= 4) {
+        std::stop_source now;
+        StopScope inner(now.get_token());
+        now.request_stop();
+        EXPECT_THROW(step(x), Cancelled) << "and the state is as it was";
+      }
+      size_t k = 0;
+      for (const Tensor& t : step(x)) {
+        if (mode == 2) want.push_back(floats(t));
+        else ASSERT_EQ(floats(t), want[static_cast<size_t>(i) * 4 + k++]) << "call " << i;
+      }
+    }
+    EXPECT_FALSE(step.core().replay()->side_by_side().empty());
+  }
 }
 
 }  // namespace

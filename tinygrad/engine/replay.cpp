@@ -112,8 +112,8 @@ Replay::Replay(ReplayPlan plan) {
     }
   }
   plan.runs.clear();
-  if (!env::NO_MEMORY_PLANNER) plan_memory(m.schedule);
   std::vector<bool> read(n, false), written(n, false), is_output(n, false);
+  std::vector<uint32_t> call_of;  // by launch
   for (int32_t i : output_number_) is_output[static_cast<size_t>(i)] = true;
   buffers_ = m.buffers, positions_.resize(n);
   for (size_t c = 0; c < calls; c++) {
@@ -139,6 +139,7 @@ Replay::Replay(ReplayPlan plan) {
           Launch before;
           before.buffers = {static_cast<uint32_t>(t), static_cast<uint32_t>(b)}, before.call.kind = ScheduleCall::kCopy;
           (once[c] ? once_ : launches_).push_back(std::move(before));
+          if (!once[c]) call_of.push_back(static_cast<uint32_t>(c));
           numbers[k] = t;
         }
     l.handles = static_cast<uint32_t>(handles_.size()), l.vars = static_cast<uint32_t>(vars_.size());
@@ -166,7 +167,9 @@ Replay::Replay(ReplayPlan plan) {
         last_stop_ = std::min(last_stop_, launches_.size());
     }
     (once[c] ? once_ : launches_).push_back(std::move(l));
+    if (!once[c]) call_of.push_back(static_cast<uint32_t>(c));
   }
+  if (!env::NO_MEMORY_PLANNER) plan_intermediates(m.schedule, call_of);
   for (size_t i = 0; i < input_number_.size(); i++) {
     input_read_.push_back(nth(read, input_number_[i])), input_written_.push_back(nth(written, input_number_[i]));
   }
@@ -179,6 +182,7 @@ Replay::Replay(ReplayPlan plan) {
   }
   for (auto& [device, bytes] : m.schedule.arenas) arenas_[device] = Buffer::create(device, bytes, dtypes::uint8);
   m = {};
+  beside_ = tg::side_by_side(uses());
   for (size_t i = 0; i < input_number_.size(); i++) nth(buffers_, input_number_[i]).reset();
   for (size_t i = 0; i < output_number_.size(); i++) nth(buffers_, output_number_[i]).reset();
   if (once_.empty()) return;
@@ -245,6 +249,21 @@ void Replay::launch_slow(const Launch& l) {
   if (timed) report_kernel(*l.kernel->program, l.call, buffers_[l.buffers[0]]->device_name(), begin);
 }
 
+void Replay::run_in_order(size_t begin, size_t end, Stop::Hold& hold, bool timed) {
+  const bool stoppable = static_cast<bool>(Stop::current());
+  void* const* handles = handles_.data();
+  const int64_t* values = vars_.data();
+  for (size_t i = begin; i < end; i++) {
+    const Launch& l = launches_[i];
+    if (stoppable && i <= last_stop_) [[unlikely]] {
+      Stop::check("replay");
+      if (i == last_stop_) hold.begin();
+    }
+    if (l.host && !timed) l.host(handles + l.handles, values + l.vars, 0, 1);
+    else launch_slow(l);
+  }
+}
+
 void Replay::run(std::span<const BufferRef> inputs, std::span<const BufferRef> outputs, std::span<const int64_t> vars) {
   TG_ASSERT(inputs.size() == input_number_.size() && outputs.size() == output_number_.size(), "a replay is given what it was made with");
   struct Forget {  // what was given, also when an error ends the run
@@ -274,19 +293,14 @@ void Replay::run(std::span<const BufferRef> inputs, std::span<const BufferRef> o
   for (uint32_t l : symbolic_)
     launches_[l].extent = thread_extent_of(*launches_[l].kernel->program, {vars_.data() + launches_[l].vars, launches_[l].nvars});
   profile::Span span(profile::kHost, "replay");
-  const bool timed = env::DEBUG.get() >= 2 || span.recording(), stoppable = static_cast<bool>(Stop::current());
+  const bool timed = env::DEBUG.get() >= 2 || span.recording();
+  const int threads = beside_.empty() || timed || env::JIT.get() == 2 || !apart() ? 1 : env::num_cpu_threads();
   Stop::Hold hold;  // from the first launch on that changes what was there before
-  void* const* handles = handles_.data();
-  const int64_t* values = vars_.data();
-  for (size_t i = 0; i < launches_.size(); i++) {
-    const Launch& l = launches_[i];
-    if (stoppable && i <= last_stop_) [[unlikely]] {
-      Stop::check("replay");
-      if (i == last_stop_) hold.begin();
-    }
-    if (l.host && !timed) l.host(handles + l.handles, values + l.vars, 0, 1);
-    else launch_slow(l);
-  }
+  size_t next = 0;
+  if (threads > 1)
+    for (SideBySide& s : beside_)
+      if (s.pays(threads)) run_in_order(next, s.begin, hold, false), run_beside(s, threads, hold), next = s.end;
+  run_in_order(next, launches_.size(), hold, timed);
   for (size_t e = 0; e < external_.size(); e++)
     if (external_written_[e]) write_watch::note(*external_[e]);
   for (size_t i = 0; i < inputs.size(); i++)

@@ -8,43 +8,15 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <exception>
 #include <thread>
 #include <vector>
 
 #include "tinygrad/base/env.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "tinygrad/runtime/spin.h"
 
 namespace tg {
 namespace {
-
-void pause() {
-#if defined(__x86_64__)
-  _mm_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
-/// Long enough to bridge two kernels launched in a row, short enough not to hurt a machine that others use too.
-constexpr std::chrono::microseconds kSpin{20};
-
-/// Spins until ready() or the time is up; says whether it is ready.
-template <class F> bool spin_until(F ready) {
-  if (ready()) return true;
-  const auto deadline = std::chrono::steady_clock::now() + kSpin;
-  do {
-    for (int i = 0; i < 32; ++i) {
-      if (ready()) return true;
-      pause();
-    }
-  } while (std::chrono::steady_clock::now() < deadline);
-  return ready();
-}
 
 /// The processor this thread runs on, -1 where the system does not tell.
 int current_cpu() {

@@ -43,7 +43,7 @@ class FreeList {
 };
 }  // namespace
 
-void plan_memory(Schedule& s) {
+void plan_memory(Schedule& s, std::span<const int32_t> kept_to) {
   size_t n = s.buffers.size(), calls = s.calls.size();
   std::vector<int64_t> first(n, -1), last(n, -1);
   for (size_t c = 0; c < calls; c++)
@@ -54,7 +54,8 @@ void plan_memory(Schedule& s) {
     }
   std::vector<std::vector<int32_t>> dies(calls);
   for (size_t b = 0; b < n; b++)
-    if (last[b] >= 0 && s.buffers[b].kind == ScheduleBuffer::kInternal) nth(dies, last[b]).push_back(static_cast<int32_t>(b));
+    if (last[b] >= 0 && s.buffers[b].kind == ScheduleBuffer::kInternal)
+      nth(dies, kept_to.empty() ? last[b] : kept_to[static_cast<size_t>(last[b])]).push_back(static_cast<int32_t>(b));
   std::map<std::string, FreeList> arenas;
   auto bytes = [&](const ScheduleBuffer& b) { return (b.size * b.dtype.itemsize() + kAlign - 1) / kAlign * kAlign; };
   for (size_t c = 0; c < calls; c++) {

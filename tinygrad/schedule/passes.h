@@ -153,7 +153,9 @@ void kernelize_step(Lowered& l, const std::vector<ScheduleBuffer>& buffers, size
 std::vector<int32_t> order_steps(Lowered& l, std::vector<ScheduleBuffer>& buffers);
 
 // ---- 7. memory ----
-void plan_memory(Schedule& s);
+/// Gives internal buffers whose lives do not overlap places in one arena per device. `kept_to`, where given: by call, the call up to which what dies
+/// there keeps its place.
+void plan_memory(Schedule& s, std::span<const int32_t> kept_to = {});
 
 /// Lists the values that are read, `*` those that are stored.
 void print_ranged(std::ostream& os, const Ranged& r);
