@@ -415,6 +415,23 @@ TEST(JitFootgun, StateThatIsReplacedIsRefused) {
   EXPECT_THROW(f(vec(1, 1)), JitError);
 }
 
+TEST(JitFootgun, OtherVariablesThanAtCapture) {
+  if (!env::JIT) GTEST_SKIP() << "JIT=0 runs the function itself: nothing is captured";
+  Tensor t = Tensor::arange(20).to_float().contiguous().realize();
+  const Variable a("a", 1, 8), b("b", 1, 8);
+  auto f = jit([&](BoundVariable i, BoundVariable k) { return t.shrink({{i, i + 2}}) * 100 + t.shrink({{k, k + 2}}); });
+  for (int i = 1; i < 5; i++) EXPECT_EQ(floats(f(a.bind(i), b.bind(8 - i)))[0], 100.f * static_cast<float>(i) + static_cast<float>(8 - i));
+  EXPECT_THROW(f(b.bind(2), a.bind(3)), JitError) << "in another order";
+  EXPECT_THROW(f(a.bind(2), a.bind(2)), JitError);
+  EXPECT_THROW(f(a.bind(2), Variable("b", 1, 100).bind(60)), JitError) << "other bounds";
+  EXPECT_THROW(f(a.bind(2), b.bind(2) + 1), JitError) << "an expression";
+  EXPECT_EQ(floats(f(a.bind(7), b.bind(2)))[0], 702.f);
+  auto g = jit([&](BoundVariable i) { return t.shrink({{i, i + 2}}) * 2; });
+  for (int i = 1; i < 5; i++) EXPECT_EQ(floats(g(a.bind(i) + 1))[0], 2.f * static_cast<float>(i + 1));
+  EXPECT_THROW(g(a.bind(1) + 2), JitError);
+  EXPECT_THROW(g(a.bind(1)), JitError);
+}
+
 TEST(JitFootgun, FlagsAndFreeVariablesAreRefused) {
   if (!env::JIT) GTEST_SKIP() << "JIT=0 runs the function itself";
   Tensor x = vec(1, 1), t = Tensor::arange(10).to_float().contiguous().realize();

@@ -11,7 +11,7 @@
 namespace tg {
 namespace {
 constexpr char kMagic[8] = {'T', 'G', 'J', 'I', 'T', '\r', '\n', 0x1a};  // no text, and changed by what changes line ends
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr size_t kAlign = 64, kHeader = 64;
 
 struct Header {

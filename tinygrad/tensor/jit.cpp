@@ -59,6 +59,20 @@ UOp view_pattern(UOp u, std::vector<std::pair<std::string, int64_t>>* vars) {
 }
 }  // namespace tensor_detail
 
+namespace {
+/// A bound variable, or an expression of some, without the values: name and bounds of each, and which expression.
+std::string unbound_text(UOp u) {
+  std::string out;
+  std::vector<std::pair<UOp, UOp>> map;
+  for (UOp v : u.toposort())
+    if (is_bound(v)) {
+      const ParamArg& p = v.src(0).arg<ParamArg>();
+      out += str(out.empty() ? "" : ", ", p.name, " from ", p.vmin, " to ", p.vmax), map.emplace_back(v, v.src(0));
+    }
+  return is_bound(u) ? out : str("expression ", u.substitute(map).key().to_hex().substr(0, 8), " of ", out);
+}
+}  // namespace
+
 JitCore::JitCore(std::string name, bool prune) : name_(std::move(name)), prune_(prune) {}
 JitCore::~JitCore() = default;
 bool JitCore::capturing() { return t_capturing > 0; }
@@ -241,9 +255,11 @@ Tensors JitCore::capture(const JitInputs& in, const Body& body, std::vector<Inpu
     state->patterns.push_back(inputs[i].pattern), plan.inputs.push_back(inputs[i].memory);
     view_pattern(current_view(in.tensors[i].uop()), &bound);
   }
-  for (UOp v : in.variables)
+  for (UOp v : in.variables) {
+    state->arguments.push_back(unbound_text(v));
     for (UOp u : v.toposort())
       if (is_bound(u)) bound.emplace_back(u.src(0).arg<ParamArg>().name, static_cast<int64_t>(u.src(1).src(1).const_int()));
+  }
   for (auto& [name, value] : bound)
     if (std::find(state->variables.begin(), state->variables.end(), name) == state->variables.end()) state->variables.push_back(name);
 
@@ -330,6 +346,15 @@ Tensors JitCore::run(const JitInputs& in, std::vector<Input> inputs) {
              ", which was captured with ", s.constants[c].second, ": pass a tensor or a bound variable for what changes, or reset()");
   TG_CHECK(JitError, loaded_ || in.constants.size() == s.constants.size(), "[jit] got another number of arguments for ", name_,
            " than when it was captured");
+
+  TG_CHECK(JitError, in.variables.size() == s.arguments.size(), "[jit] got ", in.variables.size(), " bound variables for ", name_, ", expected ",
+           s.arguments.size(), " as in the call that was captured");
+  for (size_t v = 0; v < in.variables.size(); v++) {
+    GraphScope scope;
+    const std::string now = unbound_text(in.variables[v]);
+    TG_CHECK(JitError, now == s.arguments[v], "[jit] got variable ", now, " for ", name_, ", which was captured with ", s.arguments[v],
+             " in its place: pass the same variables in the same order, or reset()");
+  }
 
   for (auto& [flag, then] : s.flags)
     if (const std::string now = flag_text(flag); now != then)

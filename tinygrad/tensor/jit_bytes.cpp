@@ -81,7 +81,7 @@ void JitCore::write(ByteWriter& w, std::vector<StoredMemory>& memory, const std:
     rest.value<uint8_t>(o.kind), rest.value(index), rest.value<uint8_t>(o.requires_grad ? 1 + *o.requires_grad : 0);
     roots.push_back(view);
   }
-  w.text(name_), write_texts(w, s.names), write_texts(w, s.variables);
+  w.text(name_), write_texts(w, s.names), write_texts(w, s.arguments), write_texts(w, s.variables);
   std::vector<std::pair<std::string, std::string>> constants = s.constants;
   std::erase_if(constants, [](auto& c) { return c.second.starts_with("<") || c.second.starts_with("0x"); });  // addresses of this process
   w.size(constants.size());
@@ -111,7 +111,7 @@ std::shared_ptr<JitCore> JitCore::read(ByteReader& r, const std::vector<std::pai
   auto core = std::make_shared<JitCore>(r.text());
   auto state = std::make_unique<State>();
   State& s = *state;
-  s.names = read_texts(r), s.variables = read_texts(r);
+  s.names = read_texts(r), s.arguments = read_texts(r), s.variables = read_texts(r);
   s.constants.resize(r.size(16));
   for (auto& [name, text] : s.constants) name = r.text(), text = r.text();
   s.draws.resize(r.size(16));

@@ -26,6 +26,7 @@ struct JitCore::State {
   std::vector<UOpRef> patterns;  ///< of the inputs
   std::vector<std::string> names;
   std::vector<std::pair<std::string, std::string>> constants;
+  std::vector<std::string> arguments;  ///< the bound variables it is called with, in order, without their values
   std::vector<std::string> variables;  ///< by index of the values a replay is given: after them the keys of `draws`
   std::vector<rng::Draw> draws;
   std::vector<Output> outputs;
