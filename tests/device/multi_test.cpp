@@ -237,6 +237,29 @@ TEST(Multi, Jit) {
   expect_same(state, numbers({4}) + sum, 1e-4);
 }
 
+TEST(Multi, GradientsLeftByACapturedFunction) {
+  for (std::optional<int> axis : kAxes)
+    for (bool clear_inside : {true, false}) {
+      const Tensor one = numbers({4, 6}).requires_grad_(), several = numbers({4, 6}).shard(devices(2), axis).realize().requires_grad_();
+      auto loss = [](const Tensor& x, const Tensor& w) { return x.matmul(w).square().sum(); };
+      auto f = jit([&](const Tensor& x) {
+        if (clear_inside) several.zero_grad();
+        Tensor l = loss(x, several);
+        l.backward();
+        return l;
+      });
+      for (int i = 0; i < 5; i++) {
+        const Tensor x = numbers({2, 4}, i);
+        for (const Tensor& w : {one, several}) w.zero_grad();
+        loss(x, one).backward();
+        expect_same(f(x.shard(devices(2)).realize()), loss(x, one));
+        expect_same(several.grad(), one.grad());
+        expect_same(several.grad() * 2, one.grad() * 2);
+      }
+      EXPECT_TRUE(f.core().captured());
+    }
+}
+
 TEST(Multi, StatisticsInACapturedFunction) {
   Context training{{"TRAINING", 1}};
   nn::BatchNorm one(2), several(2);

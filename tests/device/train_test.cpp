@@ -9,8 +9,10 @@
 #include <memory>
 
 #include "device/nn_helpers.h"
+#include "tinygrad/base/env.h"
 #include "tinygrad/nn/lr_scheduler.h"
 #include "tinygrad/nn/nn.h"
+#include "tinygrad/tensor/jit.h"
 
 namespace tg::nn {
 namespace {
@@ -220,6 +222,42 @@ TEST(Train, Accumulation) {
   EXPECT_EQ(floats(p), floats(q));
   EXPECT_FALSE(p.grad().defined());
   EXPECT_THROW(GradAccumulator(one, 0), ValueError);
+}
+
+TEST(Train, AccumulationInACapturedFunction) {
+  if (!env::JIT) GTEST_SKIP() << "JIT=0 runs the function itself: nothing is captured";
+  const Training mode;
+  auto weights = [] { return Tensor({1.f, 2.f}); };
+  auto input = [](int i) { return Tensor({1.f + static_cast<float>(i), 3.f}).requires_grad_(false).realize(); };
+  const Tensor p = weights(), q = weights(), r = weights();
+  SGD one({p}, {.lr = 0.5}), other({q}, {.lr = 0.5}), third({r}, {.lr = 0.5});
+  GradAccumulator steps(one, 2), plain(other, 2), alone(third, 2);
+  auto both = jit([&](const Tensor& a, const Tensor& b) {
+    steps.backward((p * a).square().sum());
+    steps.backward((p * b).square().sum());
+    return p * 1;
+  });
+  for (int i = 0; i < 5; i++) {
+    const Tensor a = input(i) * 0.01, b = input(i + 3) * 0.01;
+    both(a.realize(), b.realize());
+    for (const Tensor& x : {a, b}) plain.backward((q * x).square().sum());
+    EXPECT_EQ(floats(p), floats(q)) << "call " << i;
+  }
+  EXPECT_TRUE(both.core().captured());
+  auto half = jit([&](const Tensor& a) {
+    alone.backward((r * a).sum());
+    return r * 1;
+  });
+  half(input(0));
+  EXPECT_THROW(half(input(1)), JitError) << "whether it steps would be frozen";
+  const Tensor rate = Tensor(std::vector<float>{0.1f}).realize();
+  StepLR schedule(rate, 2, 0.5);
+  auto scheduled = jit([&](const Tensor& a) {
+    schedule.step();
+    return a * rate;
+  });
+  scheduled(input(0));
+  EXPECT_THROW(scheduled(input(1)), JitError);
 }
 
 TEST(Train, Ema) {

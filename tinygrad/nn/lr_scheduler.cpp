@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "tinygrad/base/error.h"
+#include "tinygrad/tensor/jit.h"
 
 namespace tg::nn {
 namespace {
@@ -29,6 +30,8 @@ LrScheduler::LrScheduler(const Tensor& lr) : lr_(lr) {
 
 void LrScheduler::write(double rate) {
   rate_ = rate;
+  JitCore::at_capture_end(this,
+                          [] { return "steps a learning rate schedule: replays would write this call's rate. Step it outside of the function"; });
   // Data, not a constant in the graph: the same copy for every rate.
   lr_.assign(Tensor::from(std::vector<float>{static_cast<float>(rate)}, lr_.shape(), {.device = lr_.device()}).cast(lr_.dtype())).realize();
 }

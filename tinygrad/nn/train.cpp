@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tinygrad/base/error.h"
+#include "tinygrad/tensor/jit.h"
 
 namespace tg::nn {
 namespace {
@@ -50,6 +51,13 @@ GradAccumulator::GradAccumulator(AnyOptimizer& optimizer, const Tensors& params,
   TG_CHECK(ValueError, n > 0, "[GradAccumulator] got n = ", n, ", expected a positive number");
 }
 bool GradAccumulator::backward(const Tensor& loss) {
+  JitCore::at_capture_end(this, [this, before = count_] {
+    const int64_t losses = count_ - before;
+    return losses % n_ == 0
+               ? std::string()
+               : str("passes ", losses, " of the ", n_, " losses of a step to a GradAccumulator: replays would do what this call did, step or ",
+                     "not. Let the function do all losses of a step, or call backward() outside of it");
+  });
   (loss / n_).backward();
   Tensors grads;
   for (const Tensor& p : with_gradients(params_, "GradAccumulator")) grads.push_back(p.grad());

@@ -17,7 +17,8 @@ class GradAccumulator {
  public:
   GradAccumulator(AnyOptimizer& optimizer, const Tensors& params, int64_t n);
   GradAccumulator(Optimizer& optimizer, int64_t n) : GradAccumulator(optimizer, optimizer.params(), n) {}
-  /// Adds the gradients of loss / n, computed at once, and steps (true) with every n-th loss; gradients are forgotten then.
+  /// Adds the gradients of loss / n, computed at once, and steps (true) with every n-th loss; gradients are forgotten then. In a captured function:
+  /// JitError unless it does all losses of a step.
   bool backward(const Tensor& loss);
 
  private:

@@ -296,10 +296,12 @@ void settle(std::vector<Touched>& touched) {
     }
   direct.clear();
   each_live([&](Tensor::Impl& i) {
-    set_uop(i, with_bases(i.uop, [&](UOp b) {
-              auto it = fresh.find(b);
-              return it == fresh.end() ? b : it->second;
-            }));
+    // A tensor with a history is what it was computed into, from now on.
+    const UOp u = current_view(i.uop), v = with_bases(u, [&](UOp b) {
+                                         auto it = fresh.find(b);
+                                         return it == fresh.end() ? b : it->second;
+                                       });
+    if (v != u) set_uop(i, v);
     each_memory(i.uop, [&](UOp b) {
       if (find(b)) direct[b] += i.uop.get() == b;
     });

@@ -18,6 +18,8 @@ using namespace tensor_detail;
 
 namespace {
 thread_local int t_capturing = 0;
+using EndChecks = std::vector<std::pair<const void*, std::function<std::string()>>>;
+thread_local EndChecks* t_end_checks = nullptr;
 
 bool is_variable(UOp u) { return u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kAlu; }
 bool is_bound(UOp u) { return u.is(Ops::AFTER) && u.nsrc() == 2 && is_variable(u.src(0)) && u.src(1).is(Ops::STORE) && u.src(1).src(1).is_const(); }
@@ -80,6 +82,10 @@ void JitCore::check_not_capturing(const char* what) {
   TG_CHECK(JitError, !capturing() || !env::CAPTURING, "[", what,
            "] got a read of values inside a function that is being captured: the values of this call ",
            "would be used in every later one. Return the tensor and read it outside, or keep the computation on tensors (where, masked sizes)");
+}
+void JitCore::at_capture_end(const void* owner, std::function<std::string()> problem) {
+  if (!t_end_checks || std::any_of(t_end_checks->begin(), t_end_checks->end(), [&](auto& c) { return c.first == owner; })) return;
+  t_end_checks->emplace_back(owner, std::move(problem));
 }
 long JitCore::handles(const Tensor& t) { return t.defined() ? t.impl()->weak_from_this().use_count() : 0; }
 
@@ -186,12 +192,14 @@ Tensors JitCore::capture(const JitInputs& in, const Body& body, std::vector<Inpu
     std::vector<rng::Draw>* draws;
     std::unordered_set<const Node*>* hidden;
     rng::TrainingRead* training;
+    EndChecks checks{}, *checks_before = std::exchange(t_end_checks, &checks);
     Recording(std::vector<RecordedRun>* r, std::vector<rng::Draw>* d, std::unordered_set<const Node*>* h, rng::TrainingRead* t)
         : runs(record_runs(r)), draws(rng::record(d)), hidden(Graph::hide_forwards(h)), training(rng::watch_training(t)) {
       t_capturing++, forget_lowered();
     }
     ~Recording() {
       record_runs(runs), rng::record(draws), Graph::hide_forwards(hidden), rng::watch_training(training), t_capturing--;
+      t_end_checks = checks_before;
       forget_lowered();
     }
   };
@@ -200,6 +208,8 @@ Tensors JitCore::capture(const JitInputs& in, const Body& body, std::vector<Inpu
   {
     Recording recording(&plan.runs, &draws, &hidden, &training);
     out = body.run();
+    for (auto& [owner, problem] : recording.checks)
+      if (const std::string text = problem(); !text.empty()) throw JitError(str("[jit] ", name_, " ", text));
     gradients = outside.gradients(in.tensors);
     Tensors all = out;
     for (const LeftGradient& l : gradients) all.push_back(Tensor(l.grad));

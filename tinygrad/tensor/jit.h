@@ -70,6 +70,9 @@ class JitCore {
   static bool capturing();
   /// JitError while one is: `what` reads a value that would be frozen.
   static void check_not_capturing(const char* what);
+  /// For what counts on the host and decides by it. While a function is being captured on this thread: `problem` is asked once it has run, once for
+  /// each owner, and text is a JitError.
+  static void at_capture_end(const void* owner, std::function<std::string()> problem);
 
  private:
   struct Input;
