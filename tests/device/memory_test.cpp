@@ -238,5 +238,23 @@ TEST(Pending, BudgetsCanBeTurnedOff) {
   EXPECT_EQ(x.item<float>(), 501);
 }
 
+TEST(Memory, AReplayWithoutMemoryDrawsNoRandomNumbers) {
+  if (!env::JIT) GTEST_SKIP() << "JIT=0 runs the function itself";
+  auto numbers = [](bool short_of_memory) {
+    Tensor::manual_seed(5);
+    auto f = jit([](const Tensor& x) { return (x + Tensor::rand(8 * kMiB / 4)).realize(); });
+    const Tensor x = Tensor({1.f}).realize();
+    for (int i = 0; i < 3; i++) f(x);
+    Tensor held = f(x);
+    if (short_of_memory) {
+      free_memory_caches();
+      const Context limit{{"MEMORY_LIMIT", memory_stats().used / kMiB + 4}};
+      EXPECT_NE(memory_error([&] { f(x); }), "no error") << "the last result is held: a new one is needed";
+    }
+    return f(x)(7).item<float>();
+  };
+  EXPECT_EQ(numbers(true), numbers(false));
+}
+
 }  // namespace
 }  // namespace tg

@@ -161,5 +161,27 @@ TEST(Stop, Replaying) {
   EXPECT_EQ(state.item<float>(), before + 53);
 }
 
+TEST(Stop, RandomNumbersOfAReplayAreNotLost) {
+  if (!env::JIT) GTEST_SKIP() << "JIT=0 runs the function itself";
+  auto numbers = [](bool stops) {
+    Tensor::manual_seed(11);
+    auto f = jit([&](const Tensor& x) { return ((x + Tensor::rand(4)).contiguous() * Tensor::rand(4)).realize(); });
+    std::vector<std::vector<float>> out;
+    for (int i = 0; i < 6; i++) {
+      const Tensor x = Tensor({1.f, 2.f, 3.f, static_cast<float>(i)}).contiguous().realize();
+      if (stops && i >= 2) {
+        std::stop_source source;
+        source.request_stop();
+        const StopScope scope(source.get_token());
+        EXPECT_THROW(f(x), Cancelled);
+      }
+      out.push_back(f(x).to_vector<float>());
+    }
+    EXPECT_TRUE(f.core().captured());
+    return out;
+  };
+  EXPECT_EQ(numbers(true), numbers(false));
+}
+
 }  // namespace
 }  // namespace tg

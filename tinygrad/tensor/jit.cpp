@@ -432,13 +432,30 @@ Tensors JitCore::run(const JitInputs& in, std::vector<Input> inputs) {
     inputs[i].node = UOpRef();
   }
   if (!changed.empty()) settle(changed);
-  for (size_t d = 0; d < s.draws.size(); d++) vars[s.variables.size() + d] = static_cast<int64_t>(rng::next_key(s.draws[d].device, s.draws[d].words));
+  std::vector<std::pair<uint64_t, uint64_t>> drawn;  // the counter before and after
+  for (size_t d = 0; d < s.draws.size(); d++) {
+    const uint64_t before = rng::counter(s.draws[d].device);
+    vars[s.variables.size() + d] = static_cast<int64_t>(rng::next_key(s.draws[d].device, s.draws[d].words));
+    drawn.emplace_back(before, rng::counter(s.draws[d].device));
+  }
+  // A call that changed nothing drew nothing: the next one gets its numbers.
+  auto take_back = [&] {
+    for (size_t d = drawn.size(); d-- > 0;) rng::take_back(s.draws[d].device, drawn[d].first, drawn[d].second);
+  };
   for (BufferRef& b : s.fresh) {
     if (b.use_count() != 1) b = Buffer::create(b->device_name(), b->size(), b->dtype());  // somebody still looks at the last result
     fresh.push_back(b);
   }
   g.reset();  // running needs no graph
-  explaining_memory([&] { replay_->run(given, fresh, vars); });
+  try {
+    explaining_memory([&] { replay_->run(given, fresh, vars); });
+  } catch (const Cancelled&) {
+    take_back();
+    throw;
+  } catch (const OutOfMemoryError&) {
+    take_back();
+    throw;
+  }
   g.emplace();
   for (const LeftGradient& l : s.gradients) l.attach();
   for (size_t i : s.input_gradients) in.tensors[i].impl()->grad.reset();  // that of another call

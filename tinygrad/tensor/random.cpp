@@ -64,6 +64,16 @@ std::vector<std::pair<std::string, uint64_t>> counters() {
   for (auto& [device, one] : streams().devices) out.emplace_back(device, one.counter);
   return out;
 }
+uint64_t counter(const std::string& device) {
+  std::lock_guard lock(streams().mutex);
+  auto it = streams().devices.find(device);
+  return it == streams().devices.end() ? 0 : it->second.counter;
+}
+void take_back(const std::string& device, uint64_t before, uint64_t after) {
+  std::lock_guard lock(streams().mutex);
+  auto it = streams().devices.find(device);
+  if (it != streams().devices.end() && it->second.counter == after) it->second.counter = before;
+}
 void set_counter(const std::string& device, uint64_t words) {
   std::lock_guard lock(streams().mutex);
   auto it = streams().devices.find(device);

@@ -24,6 +24,10 @@ inline constexpr const char* kKeyVariable = "rng_key";
 uint64_t next_key(const std::string& device, int64_t words);
 /// Words drawn so far from each device's stream; what a stream goes on from.
 std::vector<std::pair<std::string, uint64_t>> counters();
+/// Words drawn so far from the stream of `device`; 0 before the first.
+uint64_t counter(const std::string& device);
+/// Gives back what was drawn: the counter goes from `after` to `before`, unless somebody else has drawn since.
+void take_back(const std::string& device, uint64_t before, uint64_t after);
 void set_counter(const std::string& device, uint64_t words);
 /// While set on this thread, draws are appended here; returns what was set before.
 std::vector<Draw>* record(std::vector<Draw>* draws);
