@@ -156,10 +156,7 @@ class Expander {
       if (slot(u).group >= 0) return lower_group(groups_[static_cast<size_t>(slot(u).group)]);
       return lower_straight(u);
     }
-    if (u.is(Ops::END)) {
-      slot(u).done = true;
-      return;
-    }
+    if (u.is(Ops::END)) return std::find(sink_.srcs().begin(), sink_.srcs().end(), u) == sink_.srcs().end() ? define(u, 0, {end(u)}) : finish(u);
     if (u.is(Ops::SINK)) {
       result_ = close(u);
       slot(u).done = true;
@@ -176,6 +173,19 @@ class Expander {
       out.push_back(changed ? build(u, src) : u);
     });
     define(u, mask, out);
+  }
+
+  void finish(UOp u) { slot(u).done = true; }
+  /// Loops in the middle of a kernel: they fill scratch memory.
+  UOp end(UOp u) {
+    const Slot& s = slot(u.src(0));
+    UOps loops;
+    for (UOp r : u.srcs().subspan(1))
+      if (is_loop(r)) loops.push_back(r);
+    std::sort(loops.begin(), loops.end(), nests_before);
+    UOp effect = group(UOps(values_.begin() + s.first, values_.begin() + s.first + count(s.mask)));
+    for (size_t i = loops.size(); i-- > 0;) effect = effect.end(UOps{loops[i]});
+    return effect;
   }
 
   static UOp build(UOp u, const UOps& src) {

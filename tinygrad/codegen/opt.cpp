@@ -6,13 +6,14 @@
 
 #include "tinygrad/codegen/expand.h"
 #include "tinygrad/codegen/fold.h"
+#include "tinygrad/codegen/stage.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
 
 namespace tg {
 namespace {
 const char* opt_name(OptOp op) {
-  static const char* names[] = {"TC", "UPCAST", "UNROLL", "VECTOR", "LOCAL", "THREAD", "GROUP", "GROUPTOP", "NOLOCALS", "PADTO", "SWAP", "SPLIT"};
+  static const char* names[] = {"TC", "UPCAST", "UNROLL", "VECTOR", "LOCAL", "THREAD", "GROUP", "GROUPTOP", "NOLOCALS", "PADTO", "SWAP", "SPLIT", "STAGE"};
   return names[static_cast<int>(op)];
 }
 /// True when the value is 0 (or -0) wherever every load that depends on `range` gives 0.
@@ -113,6 +114,7 @@ void KernelAxes::apply(const Opt& opt) {
     else split(opt.axis, n, type);
   };
   const bool loop = a.type == AxisType::kLoop && !a.block, reduce = a.type == AxisType::kReduce;
+  need(stages_.empty() || opt.op == OptOp::kStage || opt.op == OptOp::kThread, "axes stay as they are once an operand is staged");
   switch (opt.op) {
     case OptOp::kNoLocals: break;
     case OptOp::kTc: fail("no matrix instruction fits"); break;
@@ -180,8 +182,46 @@ void KernelAxes::apply(const Opt& opt) {
       std::iter_swap(std::find(order_.begin(), order_.end(), opt.axis), std::find(order_.begin(), order_.end(), static_cast<int>(opt.arg)));
       break;
     }
+    case OptOp::kStage: {
+      need(!renderer_.has_locals(), "the target has workgroups");
+      need(loop || a.type == AxisType::kThread, "not an output loop");
+      const UOps values = stageable(sink_);
+      need(opt.arg >= 0 && opt.arg < static_cast<int64_t>(values.size()), "no such operand");
+      UOp value = values[static_cast<size_t>(opt.arg)];
+      int64_t bytes = scratch_bytes(value, opt.axis);
+      need(bytes > 0, "the operand can't be staged there");
+      for (const Stage& s : stages_) need(s.value != value, "the operand is staged already"), bytes += scratch_bytes(s.value, s.axis);
+      need(bytes <= renderer_.target().l2_bytes, "the panels don't fit in the second level cache");
+      stages_.push_back({value, opt.axis});
+      break;
+    }
   }
   applied_.push_back(opt);
+}
+
+bool KernelAxes::around(int axis, int at) const {
+  const Axis &a = axes_[static_cast<size_t>(axis)], &b = axes_[static_cast<size_t>(at)];
+  if (a.type == AxisType::kThread) return true;
+  if (b.type == AxisType::kThread || a.type != AxisType::kLoop) return false;
+  return std::find(order_.begin(), order_.end(), axis) <= std::find(order_.begin(), order_.end(), at);
+}
+
+int64_t KernelAxes::scratch_bytes(UOp value, int axis) const {
+  if (!renderer_.supports(value.dtype())) return 0;
+  UOps written;
+  for (UOp u : sink_.toposort())
+    if (u.is(Ops::STORE)) written.push_back(u.src(0).src(0));
+  for (UOp u : value.toposort())
+    if (u.is(Ops::LOAD) && std::find(written.begin(), written.end(), u.src(0).src(0)) != written.end()) return 0;  // the loads would move over stores
+  const UOps& open = ranges_of(value);
+  int64_t bytes = value.dtype().itemsize();
+  for (size_t i = 0; i < axes_.size(); i++) {
+    const Axis& a = axes_[i];
+    if (std::find(open.begin(), open.end(), origins_[static_cast<size_t>(a.origin)].range) == open.end() || around(static_cast<int>(i), axis)) continue;
+    if (a.size == 0 || bytes > (int64_t{1} << 40) / a.size) return 0;
+    bytes *= a.size;
+  }
+  return bytes;
 }
 
 UOp KernelAxes::finish() const {
@@ -238,6 +278,18 @@ UOp KernelAxes::finish() const {
     }
     map.emplace(o.range, f);
   }
+  auto staged = [&](UOp before, UOp after) {
+    for (size_t k = 0; k < stages_.size(); k++) {
+      if (stages_[k].value != before) continue;
+      UOps over;
+      for (UOp r : ranges_of(after)) {
+        const auto axis = static_cast<int>(std::find(ranges.begin(), ranges.end(), r) - ranges.begin());
+        if (axis == static_cast<int>(ranges.size()) || !around(axis, stages_[k].axis)) over.push_back(r);
+      }
+      return stage(after, over, static_cast<int32_t>(k));
+    }
+    return after;
+  };
   auto padded_in = [&](const UOps& open, bool gates_only) {
     UOp g;
     for (UOp r : open) {
@@ -300,7 +352,7 @@ UOp KernelAxes::finish() const {
         v = v.with_srcs(s);
       }
     }
-    memo.set(u, v);
+    memo.set(u, staged(u, v));
   }
   UOp out = memo.get(sink_);
   KernelInfo info = out.arg<KernelInfo>();

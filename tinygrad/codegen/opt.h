@@ -12,6 +12,7 @@
 ///   inner n of a reduce axis becomes GROUP_REDUCE; kGroupTop: outer n. On a target without workgroups kGroupTop makes the outer n a loop around all
 ///                     output loops, and what is stored accumulates in memory: every block of the operands is used for all outputs while it is in the
 ///                     cache
+///   kStage axis k     operand k (codegen/stage.h) is computed into scratch memory once per iteration of the loop `axis`, an output loop. After all splits
 #pragma once
 #include <vector>
 
@@ -44,6 +45,8 @@ class KernelAxes {
   /// Throws KernelOptError and changes nothing when the opt does not fit.
   void apply(const Opt& opt);
   const std::vector<Opt>& applied() const { return applied_; }
+  /// Bytes of scratch memory that operand `value` takes when it is staged at the loop `axis`; 0: it can't be.
+  int64_t scratch_bytes(UOp value, int axis) const;
   /// The optimised AST; padded ranges are masked.
   UOp finish() const;
 
@@ -58,7 +61,13 @@ class KernelAxes {
     bool reduce = false, padded = false;
     std::vector<Term> terms;  ///< the range is the sum of axis * coefficient
   };
+  struct Stage {
+    UOp value;  ///< of the AST
+    int axis;
+  };
   int split(int axis, int64_t inner, AxisType type, bool outer_gets_type = false);
+  /// True when `axis` is a loop at or around the loop `at`: what is staged there is computed again in each of its iterations.
+  bool around(int axis, int at) const;
 
   UOp sink_;
   const Renderer& renderer_;
@@ -66,6 +75,7 @@ class KernelAxes {
   std::vector<int> order_;  // nesting order of the axes, outermost first
   std::vector<Origin> origins_;
   std::vector<Opt> applied_;
+  std::vector<Stage> stages_;
   bool no_locals_ = false;
 };
 

@@ -68,7 +68,7 @@ struct StageArg {
 };
 
 /// Kinds of kernel optimisation; see codegen/opt.h for the meaning of axis and arg.
-enum class OptOp : uint8_t { kTc, kUpcast, kUnroll, kVector, kLocal, kThread, kGroup, kGroupTop, kNoLocals, kPadTo, kSwap, kSplit };
+enum class OptOp : uint8_t { kTc, kUpcast, kUnroll, kVector, kLocal, kThread, kGroup, kGroupTop, kNoLocals, kPadTo, kSwap, kSplit, kStage };
 struct Opt {
   OptOp op;
   int32_t axis = 0;

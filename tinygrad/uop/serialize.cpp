@@ -31,7 +31,7 @@ void write_opts(ByteWriter& w, const std::vector<Opt>& opts) {
 std::vector<Opt> read_opts(ByteReader& r) {
   std::vector<Opt> opts(r.size(13));
   for (Opt& o : opts) {
-    o.op = static_cast<OptOp>(r.below<uint8_t>(static_cast<uint8_t>(OptOp::kSplit) + 1, "an unknown optimisation"));
+    o.op = static_cast<OptOp>(r.below<uint8_t>(static_cast<uint8_t>(OptOp::kStage) + 1, "an unknown optimisation"));
     o.axis = r.value<int32_t>(), o.arg = r.value<int64_t>();
   }
   return opts;

@@ -42,7 +42,7 @@ class StageArg:
 
 
 OptOps = _Named("OptOps", {name: i + 1 for i, name in enumerate(
-  ("TC", "UPCAST", "UNROLL", "VECTOR", "LOCAL", "THREAD", "GROUP", "GROUPTOP", "NOLOCALS", "PADTO", "SWAP", "SPLIT"))}, module=__name__)
+  ("TC", "UPCAST", "UNROLL", "VECTOR", "LOCAL", "THREAD", "GROUP", "GROUPTOP", "NOLOCALS", "PADTO", "SWAP", "SPLIT", "STAGE"))}, module=__name__)
 
 
 @dataclass(frozen=True, order=True)

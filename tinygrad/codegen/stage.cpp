@@ -1,0 +1,127 @@
+/// \file Filling scratch memory and reading it back.
+#include "tinygrad/codegen/stage.h"
+
+#include <algorithm>
+
+#include "tinygrad/codegen/access.h"
+#include "tinygrad/codegen/expand.h"
+#include "tinygrad/codegen/fold.h"
+#include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/graph.h"
+
+namespace tg {
+namespace {
+constexpr int64_t kRun = 16;            // elements of a transposing fill that are read side by side: a line of floats
+constexpr int32_t kFirstRange = 3000;   // identifiers of the loops that fill, beyond those of splits, groups and separated reduces
+constexpr int32_t kRangesPerSlot = 64;
+
+AxisType type_of(UOp r) { return r.arg<RangeArg>().type; }
+bool is_lane(UOp r) { return type_of(r) == AxisType::kVector; }
+int64_t size_of(UOp r) { return static_cast<int64_t>(r.src(0).const_int()); }
+
+/// Place in the nest: loops as they nest, then what is unrolled, the lanes last.
+bool outside(UOp a, UOp b) {
+  auto rank = [](UOp r) { return is_loop(r) ? 0 : is_lane(r) ? 3 : type_of(r) == AxisType::kUnroll ? 1 : 2; };
+  return rank(a) != rank(b) ? rank(a) < rank(b) : nests_before(a, b);
+}
+
+/// How memory is walked along a range by the loads of a value: the greatest stride, -1 when it is not a constant.
+int64_t stride_along(UOp value, UOp range) {
+  int64_t most = 0;
+  for (UOp u : value.toposort()) {
+    if (!u.is(Ops::LOAD)) continue;
+    const UOps& open = ranges_of(u.src(0));
+    if (std::find(open.begin(), open.end(), range) == open.end()) continue;
+    const LinearForm f = linear_form(u.src(0).src(1));
+    for (UOp x : f.rest) {
+      const UOps& inner = ranges_of(x);
+      if (std::find(inner.begin(), inner.end(), range) != inner.end()) return -1;
+    }
+    most = std::max(most, std::abs(f.coefficient(range)));
+  }
+  return most;
+}
+
+UOp position(const UOps& over, const std::vector<UOp>& at) {
+  UOp sum;
+  int64_t stride = 1;
+  for (size_t i = over.size(); i-- > 0; stride *= size_of(over[i])) {
+    UOp term = fold_mul(at[i], stride);
+    sum = sum ? fold_add(term, sum) : term;
+  }
+  return sum ? sum : UOp::constant(int64_t{0});
+}
+}  // namespace
+
+UOps stageable(UOp sink) {
+  UOps out;
+  auto add = [&](UOp v) {
+    if (v.dtype().is_weak() || v.dtype().is_bool() || ranges_of(v).empty() || std::find(out.begin(), out.end(), v) != out.end()) return;
+    bool loads = false;
+    for (UOp u : v.toposort()) {
+      if (u.is(Ops::REDUCE) || u.is(Ops::AFTER)) return;
+      loads |= u.is(Ops::LOAD);
+    }
+    if (loads) out.push_back(v);
+  };
+  for (UOp u : sink.toposort()) {
+    if (!u.is(Ops::REDUCE) || u.arg<ReduceArg>().op != Ops::ADD) continue;
+    UOp v = u.src(0);
+    if (v.is(Ops::WHERE) && v.src(2).is_const() && v.src(2).const_float() == 0) v = v.src(1);
+    if (v.is(Ops::MUL)) add(v.src(0)), add(v.src(1));
+  }
+  return out;
+}
+
+UOp stage(UOp value, UOps over, int32_t slot) {
+  std::sort(over.begin(), over.end(), outside);
+  int64_t size = 1;
+  for (UOp r : over) size *= size_of(r);
+  UOp buffer = UOp::make(Ops::BUFFER, value.dtype(), {UOp::shape_stack(std::vector<int64_t>{size})},
+                         Arg(ParamArg{slot, AddrSpace::kLocal, "", "", 0, 0}));
+
+  // The loops that fill. Lanes stay lanes where memory is read along them; else the fill runs along what memory is read along, in runs that are
+  // written across the scratch memory.
+  int32_t fresh = kFirstRange + slot * kRangesPerSlot;
+  auto loop = [&](int64_t n, AxisType type) { return UOp::range(n, fresh++, type); };
+  UOp lane;
+  for (UOp r : over)
+    if (is_lane(r)) lane = r;
+  const int64_t along = lane ? stride_along(value, lane) : -1;
+  const bool keeps_lanes = along >= 0 && along <= 4;
+  size_t run = over.size();  // the range the fill runs along
+  for (size_t i = 0; i < over.size() && !keeps_lanes; i++)
+    if (!is_lane(over[i]) && stride_along(value, over[i]) == 1 && (run == over.size() || size_of(over[i]) > size_of(over[run]))) run = i;
+  std::vector<UOp> at(over.size());
+  UOps own;
+  auto put = [&](size_t i, UOp r) { at[i] = r, own.push_back(r); };
+  for (size_t i = 0; i < over.size(); i++) {
+    if (i == run || !is_loop(over[i])) continue;
+    put(i, loop(size_of(over[i]), AxisType::kLoop));
+  }
+  if (run < over.size()) {
+    const int64_t n = size_of(over[run]);
+    int64_t inner = std::min(n, kRun);
+    while (n % inner) inner--;
+    if (n == inner) {
+      put(run, loop(n, AxisType::kUpcast));
+    } else {
+      UOp outer = loop(n / inner, AxisType::kLoop);
+      UOp part = loop(inner, AxisType::kUpcast);
+      own.push_back(outer), own.push_back(part);
+      at[run] = fold_add(fold_mul(outer, inner), part);
+    }
+  }
+  for (size_t i = 0; i < over.size(); i++) {
+    if (at[i]) continue;
+    if (is_lane(over[i]) && keeps_lanes) put(i, over[i]);
+    else put(i, loop(size_of(over[i]), keeps_lanes || run == over.size() ? AxisType::kUpcast : AxisType::kLoop));
+  }
+  std::vector<std::pair<UOp, UOp>> map;
+  for (size_t i = 0; i < over.size(); i++)
+    if (at[i] != over[i]) map.push_back({over[i], at[i]});
+  UOp filled = buffer.index({position(over, at)}).store(value.substitute(map)).end(own);
+  return buffer.after({filled}).index({position(over, over)}).load();
+}
+
+}  // namespace tg
