@@ -69,6 +69,63 @@ TEST(Codegen, OptsKeepTheMeaning) {
   with_opts(reduce_all(37, Ops::MAX), {{OptOp::kPadTo, 0, 16}, {OptOp::kVector, 0, 4}, {OptOp::kUnroll, 0, 2}});
 }
 
+TEST(Codegen, StagedOperandsKeepTheMeaning) {
+  const OptOp vector = OptOp::kVector, upcast = OptOp::kUpcast, swap = OptOp::kSwap, stage = OptOp::kStage, split = OptOp::kSplit,
+              pad = OptOp::kPadTo;
+  for (int t = 0; t < 4; t++) {
+    const auto mm = [&](int64_t n, int64_t m, int64_t l) { return matmul(n, m, l, t & 1, t & 2); };
+    with_opts(mm(12, 16, 18), {{stage, 0, 0}});
+    with_opts(mm(12, 16, 18), {{stage, -1, 0}, {stage, 1, 1}});
+    with_opts(mm(12, 16, 18), {{vector, 1, 4}, {upcast, 1, 2}, {upcast, 0, 3}, {swap, 0, 1}, {stage, 1, 1}});
+    with_opts(mm(12, 32, 18), {{vector, 1, 4}, {upcast, 1, 2}, {upcast, 0, 3}, {split, 1, 2}, {swap, 0, 1}, {stage, 1, 1}, {stage, 0, 0}});
+    with_opts(mm(12, 32, 32), {{vector, 1, 4},
+                               {upcast, 0, 3},
+                               {OptOp::kUnroll, 2, 4},
+                               {split, 1, 2},
+                               {swap, 0, 1},
+                               {OptOp::kGroupTop, 2, 2},
+                               {stage, 1, 1},
+                               {stage, 0, 0}});
+    with_opts(mm(12, 32, 32), {{vector, 1, 4}, {swap, 0, 1}, {OptOp::kGroupTop, 2, 2}, {OptOp::kThread, 1, 0}, {stage, 1, 1}});
+    with_opts(mm(13, 21, 19), {{pad, 0, 4}, {upcast, 0, 4}, {pad, 1, 8}, {vector, 1, 8}, {swap, 0, 1}, {stage, 1, 1}, {stage, 0, 0}});
+    with_opts(mm(13, 21, 19), {{pad, 2, 8}, {vector, 2, 4}, {OptOp::kUnroll, 2, 2}, {stage, 0, 0}, {stage, 0, 1}});
+  }
+  with_opts(conv(2, 2, 5, 7, 8, 3, 1), {{vector, 3, 8}, {swap, 1, 2}, {stage, 2, 0}, {stage, 1, 1}});
+  with_opts(conv(2, 3, 4, 9, 20, 3, 1), {{pad, 3, 8}, {vector, 3, 8}, {upcast, 1, 2}, {swap, 1, 3}, {swap, 2, 3}, {stage, 3, 0}});
+  with_opts(conv_weight_grad(4, 2, 3, 8, 20, 3), {{pad, 6, 16}, {vector, 6, 16}, {upcast, 0, 3}, {stage, 1, 0}}, TestRenderer(64));
+}
+
+TEST(Codegen, StagedPanelsAreReadWithoutMasksAndInOneLoop) {
+  // Taps and channels of a padded convolution: masks are evaluated where the panel is filled, and the three reduce loops walk it as one.
+  auto p = with_opts(
+      conv(2, 3, 4, 9, 20, 3, 1),
+      {{OptOp::kPadTo, 3, 8}, {OptOp::kVector, 3, 8}, {OptOp::kUpcast, 1, 2}, {OptOp::kSwap, 1, 3}, {OptOp::kSwap, 2, 3}, {OptOp::kStage, 3, 0}},
+      TestRenderer(32));
+  ArenaScope scope(*p->arena);
+  size_t reduces = 0, panels = 0;
+  for (UOp u : p->linear) {
+    reduces += u.is(Ops::RANGE) && u.arg<RangeArg>().type == AxisType::kReduce;
+    panels += u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kLocal;
+    UOp base = u.is(Ops::LOAD) ? u.src(0).src(0) : u;
+    while (base.is(Ops::AFTER)) base = base.src(0);
+    if (u.is(Ops::LOAD) && base.is(Ops::BUFFER) && base.arg<ParamArg>().addrspace == AddrSpace::kLocal) {
+      EXPECT_EQ(u.nsrc(), 1u);
+      EXPECT_EQ(classify(u.src(0)).kind, Lanes::kUnit);
+    }
+  }
+  EXPECT_EQ(reduces, 1u);
+  EXPECT_EQ(panels, 1u);
+}
+
+TEST(Codegen, LargeMatmulsPackTheirPanels) {
+  auto staged = [](const Program& p) {
+    return std::count_if(p.applied_opts.begin(), p.applied_opts.end(), [](const Opt& o) { return o.op == OptOp::kStage; });
+  };
+  EXPECT_EQ(staged(*to_program(*matmul(1024, 1024, 1024), TestRenderer(64))), 1);
+  EXPECT_EQ(staged(*to_program(*matmul(1024, 1024, 1024, true), TestRenderer(64))), 2);  // both operands are walked across their rows
+  EXPECT_EQ(staged(*to_program(*matmul(1024, 1, 1024), TestRenderer(64))), 0);           // nothing is used twice
+}
+
 TEST(Codegen, RandomOptsKeepTheMeaning) {
   // Whatever fits is right: random lists of opts on every kernel.
   std::mt19937 rng(11);
@@ -84,10 +141,13 @@ TEST(Codegen, RandomOptsKeepTheMeaning) {
       for (int i = 0; i < 12; i++) {
         const auto n = static_cast<int32_t>(axes.axes().size());
         if (n == 0) break;
-        const OptOp op = static_cast<OptOp>(pick({int(OptOp::kUpcast), int(OptOp::kUnroll), int(OptOp::kVector), int(OptOp::kPadTo),
-                                                  int(OptOp::kThread), int(OptOp::kSplit), int(OptOp::kSwap), int(OptOp::kGroupTop)}));
+        const OptOp op =
+            static_cast<OptOp>(pick({int(OptOp::kUpcast), int(OptOp::kUnroll), int(OptOp::kVector), int(OptOp::kPadTo), int(OptOp::kThread),
+                                     int(OptOp::kSplit), int(OptOp::kSwap), int(OptOp::kGroupTop), int(OptOp::kStage)}));
         const Opt opt{op, static_cast<int32_t>(rng() % static_cast<uint32_t>(n)),
-                      op == OptOp::kSwap ? static_cast<int64_t>(rng() % static_cast<uint32_t>(n)) : pick({0, 2, 3, 4, 4, 8})};
+                      op == OptOp::kStage  ? static_cast<int64_t>(rng() % 2)
+                      : op == OptOp::kSwap ? static_cast<int64_t>(rng() % static_cast<uint32_t>(n))
+                                           : pick({0, 2, 3, 4, 4, 8})};
         try {
           axes.apply(opt);
         } catch (const KernelOptError&) { continue; }
@@ -122,6 +182,10 @@ TEST(Codegen, RandomOptsKeepTheMeaning) {
 
 TEST(Codegen, OptsThatDoNotFit) {
   auto fails = [](std::vector<Opt> opts) { EXPECT_THROW(with_opts(matmul(12, 20, 18), opts), KernelOptError); };
+  fails({{OptOp::kStage, 0, 2}});                           // no such operand
+  fails({{OptOp::kStage, 2, 0}});                           // a reduce axis
+  fails({{OptOp::kStage, 0, 0}, {OptOp::kStage, 1, 0}});    // staged already
+  fails({{OptOp::kStage, 0, 0}, {OptOp::kUpcast, 0, 4}});   // splits come first
   fails({{OptOp::kUpcast, 3, 4}});                          // no such axis
   fails({{OptOp::kUpcast, 0, 5}});                          // 12 % 5
   fails({{OptOp::kUpcast, 2, 2}});                          // a reduce axis
@@ -173,7 +237,7 @@ TEST(Codegen, MatmulInnerLoop) {
     EXPECT_EQ(u.nsrc(), 1u);
     UOp base = u.src(0).src(0);
     while (base.is(Ops::AFTER)) base = base.src(0);
-    if (base.is(Ops::BUFFER)) accumulators++;
+    if (base.is(Ops::BUFFER) && base.arg<ParamArg>().addrspace == AddrSpace::kReg) accumulators++;
     else (classify(u.src(0)).kind == Lanes::kUnit ? vector : scalar)++;
   }
   EXPECT_EQ(fma, accumulators);

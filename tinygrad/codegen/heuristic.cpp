@@ -5,9 +5,11 @@
 #include <cmath>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "tinygrad/codegen/access.h"
 #include "tinygrad/codegen/expand.h"
+#include "tinygrad/codegen/stage.h"
 #include "tinygrad/uop/facts.h"
 
 namespace tg {
@@ -17,7 +19,9 @@ constexpr double kThreadCycles = 175e3;  // about 50 us: below it a second threa
 constexpr double kSymbolic = 64;         // trips assumed for a loop of unknown length
 
 double cost_of(UOp u) {
+  if (u.dtype().is_bool() && u.in(Ops::AND | Ops::OR)) return 0.25;  // masks have units of their own
   switch (u.op()) {
+    case Ops::WHERE: return u.src(1).is(Ops::LOAD) && u.src(1).src(0).src(1).is(Ops::WHERE) && u.src(2).is_const() ? 0 : 1;  // the load chooses
     case Ops::EXP2:
     case Ops::LOG2: return 14;
     case Ops::SIN: return 25;
@@ -41,6 +45,7 @@ struct Model {
     Mask mask, scope;
     double cost;
     int bytes;
+    int operand = -1;
   };
   struct Access {
     Mask mask, scope, nonlinear;
@@ -48,6 +53,12 @@ struct Model {
     int itemsize;
     bool store, gated;
     Mask gate;
+    int operand = -1;  ///< the stageable operand it is a part of
+  };
+  struct Operand {
+    Mask mask, scope;
+    int bytes;
+    bool usable;
   };
   struct Reduce {
     Mask value, reduced, scope;
@@ -59,6 +70,7 @@ struct Model {
   std::vector<Alu> alu;
   std::vector<Access> accesses;
   std::vector<Reduce> reduces;
+  std::vector<Operand> operands;
   Mask stored = 0;              // axes in every store's END
   std::vector<Mask> exclusive;  // sets of axes some value depends on, maximal ones
   bool blocks = false;          // the output can accumulate over blocks of a reduce axis
@@ -112,6 +124,25 @@ struct Model {
         if (m >> i & 1) s |= around[i];
       return s;
     };
+    // What belongs to one operand alone: not reached from the sink around it.
+    std::unordered_map<UOp, int> part_of;
+    const UOps values = stageable(sink);
+    for (size_t k = 0; k < values.size() && k < 32; k++) {
+      std::unordered_set<UOp> elsewhere;
+      UOps stack{sink};
+      while (!stack.empty()) {
+        UOp u = stack.back();
+        stack.pop_back();
+        for (UOp s : u.srcs())
+          if (s != values[k] && elsewhere.insert(s).second) stack.push_back(s);
+      }
+      for (UOp u : values[k].toposort())
+        if (!elsewhere.count(u)) part_of.emplace(u, static_cast<int>(k));
+    }
+    auto operand_of = [&](UOp u) {
+      auto it = part_of.find(u);
+      return it == part_of.end() ? -1 : it->second;
+    };
     for (UOp u : order) {
       if (u.in(groups::kAlu | Ops::CAST) || u.is(Ops::LOAD)) {
         if (Mask m = mask_of(u); m && std::none_of(exclusive.begin(), exclusive.end(), [&](Mask e) { return (m & ~e) == 0; })) exclusive.push_back(m);
@@ -121,10 +152,10 @@ struct Model {
         if (u.in(groups::kComparison) || u.is(Ops::WHERE)) bytes = u.src(u.nsrc() - 1).dtype().is_weak() ? 4 : u.src(u.nsrc() - 1).dtype().itemsize();
         item = std::max(item, bytes);
         Mask m = mask_of(u);
-        alu.push_back({m, scope_of(m), cost_of(u), bytes});
+        alu.push_back({m, scope_of(m), cost_of(u), bytes, operand_of(u)});
       } else if (u.is(Ops::CMPLT) || u.is(Ops::CAST)) {
         Mask m = mask_of(u);
-        alu.push_back({m, scope_of(m), 1, 4});
+        alu.push_back({m, scope_of(m), u.is(Ops::CMPLT) ? 0.25 : 1, 4, operand_of(u)});  // a mask is made once for several uses
       }
       if (u.is(Ops::REDUCE)) {
         Mask own = 0;
@@ -147,15 +178,38 @@ struct Model {
         for (UOp x : f.rest) a.nonlinear |= mask_of(x);
         for (size_t i = 0; i < size.size(); i++) a.stride.push_back(f.coefficient(kernel.range(static_cast<int>(i))));
         if (a.store) a.mask |= mask_of(u.src(1));
-        a.scope = scope_of(a.mask);
+        a.scope = scope_of(a.mask), a.operand = operand_of(u);
         accesses.push_back(std::move(a));
       }
     }
     if (!output) stored = 0;
+    for (size_t k = 0; k < values.size() && k < 32; k++) {
+      const Mask m = mask_of(values[k]);
+      bool known = kernel.scratch_bytes(values[k], -1) > 0;
+      for (size_t i = 0; i < size.size(); i++) known &= !(m >> i & 1) || size[i] > 0;
+      operands.push_back({m, scope_of(m), values[k].dtype().itemsize(), known});
+    }
     for (const Alu& a : alu) untiled += std::max(1.0, a.cost);
     untiled += static_cast<double>(accesses.size() + reduces.size());
   }
 
+  /// True when what is stored is not written in steps of one along an axis, so that lanes would scatter.
+  bool blocks_lanes(size_t axis) const {
+    for (const Access& a : accesses)
+      if (a.store && (a.nonlinear >> axis & 1 || (a.mask >> axis & 1 && a.stride[axis] != 1))) return true;
+    return false;
+  }
+  static Mask lane_mask(const Candidate& c) {
+    Mask lane = 0;
+    for (int a : c.lane_axes) lane |= Mask{1} << a;
+    return lane;
+  }
+  /// Bytes of the longest panel worth its place: shorter ones, and more of them, when the other operand is packed again for each group of panels.
+  double longest_panel(const Candidate& c, Mask lane) const {
+    for (size_t o = 0; o < operands.size(); o++)
+      if (c.staged >> o & 1 && !(operands[o].mask & lane)) return l2 / 16;
+    return l2 / 4;
+  }
   double trips(const Candidate& c, size_t axis) const {
     if (size[axis] == 0) return kSymbolic;
     int64_t step = c.tile[axis];
@@ -164,9 +218,23 @@ struct Model {
   }
   /// Predicted cycles of one core; infinite for candidates that are out of the question.
   double score(const Candidate& c) const;
+  bool is_staged(const Candidate& c, int operand) const { return operand >= 0 && c.staged >> operand & 1; }
+  /// Bytes of an operand for one step of the output loops, and how many such panels are kept at once; `blocks` of the longest reduce loop share them.
+  double scratch(const Operand& o, const Candidate& c, Mask lane) const;
+  int64_t steps_kept(const Candidate& c, Mask lane) const;
+  /// Cycles to fill scratch memory, and of those that wait for memory.
+  std::pair<double, double> fill(const Candidate& c, Mask lane) const;
+  /// Where staged operands are filled, and the loops around them. False when the panels are too large.
+  bool place_stages(Candidate& c, int cores) const;
   /// Bytes of an operand that one step of the output loops reads; of the axes in `whole`, all steps.
   double panel(const Access& a, const Candidate& c, Mask lane, Mask whole = 0) const;
-  double traffic(const Candidate& c, Mask lane) const;
+  double traffic(const Candidate& c, Mask lane, bool in_blocks) const;
+  /// Bytes of the second level cache that an access can use: strides by powers of two reach few of its sets.
+  double capacity(const Access& a, const Candidate& c, Mask lane) const;
+  /// Bytes side by side that one step of the output loops reads.
+  double unit_run(const Access& a, const Candidate& c, Mask lane) const;
+  /// Cycles for what the blocks of a reduction add up in memory.
+  double accumulating(const Candidate& c) const;
   /// In how many blocks the reduction should run around the output loops (0: none), and over which axis; `thread` is the axis that stays outside.
   std::pair<int, int64_t> blocking(const Candidate& c, int thread) const;
   /// Order of the output loops with the least traffic between caches.
@@ -199,8 +267,9 @@ double Model::score(const Candidate& c) const {
     return inst;
   };
   auto width = [&](Mask m, int bytes) { return m & lane ? std::max(1.0, c.lanes * bytes / path_bytes) : 1.0; };
-  double compute = 0, memory = 0, body = 0, extra = 0;
+  double compute = 0, memory = 0, near = 0, body = 0, extra = 0;
   for (const Alu& a : alu) {
+    if (is_staged(c, a.operand)) continue;
     compute += count(a.mask, a.scope) * a.cost * width(a.mask, a.bytes) * 0.5;
     body += instances(a.mask) * std::max(1.0, a.cost);  // what it becomes: a polynomial, rounds of threefry
   }
@@ -221,11 +290,14 @@ double Model::score(const Candidate& c) const {
       // Accumulators and operands in registers.
       double regs_each = m & lane ? std::max(1.0, static_cast<double>(c.lanes) * r.bytes / vector_bytes) : 1, live = accs * chains * regs_each,
              sum = 0, most = 0;
-      for (const Access& a : accesses) {
-        if (a.store || !(a.mask & r.reduced) || (a.mask & ~m)) continue;
-        double k = instances(a.mask & ~r.reduced) * ((a.mask & lane) ? regs_each : 1);
+      auto holds = [&](Mask mask) {
+        double k = instances(mask & ~r.reduced) * ((mask & lane) ? regs_each : 1);
         sum += k, most = std::max(most, k);
-      }
+      };
+      for (const Access& a : accesses)
+        if (!a.store && (a.mask & r.reduced) && !(a.mask & ~m) && !is_staged(c, a.operand)) holds(a.mask);
+      for (size_t o = 0; o < operands.size(); o++)
+        if (c.staged >> o & 1) holds(operands[o].mask);
       live += sum - most + 2;
       if (live > registers) extra += iterations * (live - registers) * 2;
       // Setting up, combining chains and folding lanes.
@@ -235,7 +307,16 @@ double Model::score(const Candidate& c) const {
       extra += count(r.value & ~r.reduced, r.scope) * 2 * std::log2(static_cast<double>(c.lanes));
     }
   }
+  for (size_t o = 0; o < operands.size(); o++) {
+    if (!(c.staged >> o & 1)) continue;
+    const Operand& p = operands[o];
+    const double loads = count(p.mask, p.scope);
+    memory += loads * 0.5 * (p.mask & lane ? std::max(1.0, static_cast<double>(c.lanes) * p.bytes / path_bytes) : 1);
+    if (p.mask & lane && scratch(p, c, lane) > l1 * 0.75) near += loads * c.lanes * p.bytes / 28;  // panels come from the second level cache
+    body += instances(p.mask) + 8;
+  }
   for (const Access& a : accesses) {
+    if (is_staged(c, a.operand)) continue;
     double k = count(a.mask, a.scope), each = 0.5;
     if (a.mask & lane) {
       double w = std::max(1.0, static_cast<double>(c.lanes) * a.itemsize / path_bytes);
@@ -247,7 +328,7 @@ double Model::score(const Candidate& c) const {
       else if (stride > 0 && stride <= 4) each = (a.store ? 3.0 : 1.5) * static_cast<double>(stride) * w;  // neighbouring vectors and shuffles
       else if (stride * a.itemsize >= 64) each = c.lanes * (a.store ? 10.0 : 3.0);  // another line, often another page, per lane
       else each = c.lanes * (a.store ? 3.0 : 2.0) * (gather ? 1 : 1.5);
-      if (a.gate & lane) each += w;
+      if (a.gate & lane) each = stride > 1 ? std::max(each, c.lanes * 1.6) : each + 0.25 * w;
       for (int v : c.lane_axes)
         if (a.mask >> v & 1 && size[static_cast<size_t>(v)] % (c.lanes * c.tile[static_cast<size_t>(v)]))
           each += t[static_cast<size_t>(v)] > 1 ? 0.25 * w : 0.05 * w;
@@ -267,7 +348,130 @@ double Model::score(const Candidate& c) const {
   }
   for (const Access& a : accesses)
     if (a.store) loops += count(a.mask, a.scope) / instances(a.mask);
-  return (std::max({compute + extra, memory, traffic(c, lane)}) + 0.25 * std::min(compute, memory) + 0.6 * loops) * (1 + 0.0004 * body);
+  auto [filling, waiting] = c.staged ? fill(c, lane) : std::pair<double, double>{0, 0};
+  // Products that are summed leave the loads much room beside them.
+  const bool products = std::any_of(reduces.begin(), reduces.end(), [](const Reduce& r) { return r.mul; });
+  return (std::max({compute + extra, memory, traffic(c, lane, blocks && !c.staged) + waiting, near}) +
+          (products ? 0.1 : 0.25) * std::min(compute, memory) + (products ? 0.3 : 0.6) * loops + filling) *
+         (1 + 0.0004 * body);
+}
+
+double Model::scratch(const Operand& o, const Candidate& c, Mask lane) const {
+  double bytes = o.bytes;
+  for (size_t i = 0; i < size.size(); i++)
+    if (o.mask >> i & 1) bytes *= is_reduce[i] ? static_cast<double>(size[i]) : static_cast<double>(c.tile[i]) * (lane >> i & 1 ? c.lanes : 1);
+  return bytes;
+}
+
+int64_t Model::steps_kept(const Candidate& c, Mask lane) const {
+  double bytes = 0;
+  for (size_t o = 0; o < operands.size(); o++)
+    if (c.staged >> o & 1 && operands[o].mask & lane) bytes += std::min(scratch(operands[o], c, lane), longest_panel(c, lane));
+  const auto steps = static_cast<int64_t>(trips(c, static_cast<size_t>(c.lane_axes[0])));
+  int64_t n = std::clamp<int64_t>(static_cast<int64_t>(l2 / 2 / std::max(bytes, 1.0)), 1, 8);
+  while (steps % n) n--;
+  return n;
+}
+
+std::pair<double, double> Model::fill(const Candidate& c, Mask lane) const {
+  double filling = 0, waiting = 0, panels = 1;
+  for (size_t o = 0; o < operands.size(); o++) {
+    if (!(c.staged >> o & 1) || !(operands[o].mask & lane)) continue;
+    for (size_t i = 0; i < size.size(); i++)
+      if (operands[o].mask >> i & 1 && !is_reduce[i]) panels *= trips(c, i);
+  }
+  const double again = std::ceil(panels / static_cast<double>(steps_kept(c, lane)));
+  auto elements = [&](Mask m) {
+    double n = 1;
+    for (size_t i = 0; i < size.size(); i++)
+      if (m >> i & 1) n *= static_cast<double>(size[i]);
+    return n;
+  };
+  for (size_t o = 0; o < operands.size(); o++) {
+    if (!(c.staged >> o & 1)) continue;
+    const Operand& p = operands[o];
+    const double times = p.mask & lane ? 1 : again;
+    bool vector = (p.mask & lane) != 0, runs = false;
+    double each = 0;
+    for (const Access& a : accesses) {
+      if (a.operand != static_cast<int>(o)) continue;
+      const double w = std::max(1.0, static_cast<double>(c.lanes) * a.itemsize / path_bytes);
+      int64_t stride = 0;
+      for (int v : c.lane_axes)
+        if (a.mask >> v & 1) stride = a.nonlinear >> v & 1 ? -1 : a.stride[static_cast<size_t>(v)];
+      for (size_t i = 0; i < size.size(); i++) runs |= a.mask >> i & 1 && !(a.nonlinear >> i & 1) && a.stride[i] == 1 && size[i] >= 4;
+      if (stride < 0 || stride > 4) vector = false;
+      else if (stride > 1 && a.gate & lane) each += c.lanes * 1.6;
+      else each += stride > 1 ? 1.5 * static_cast<double>(stride) * w : 0.5 * w;
+      if (a.gate & lane) each += 2 * w;
+      waiting += elements(a.mask) * a.itemsize * times / 10 * std::max(1.0, 64 / unit_run(a, c, lane));
+    }
+    double cycles = vector ? (each + 1) / c.lanes : runs ? 0.6 : 2;
+    filling += elements(p.mask) * times * cycles;
+    for (const Alu& a : alu)
+      if (a.operand == static_cast<int>(o)) {
+        const double width = vector && a.mask & lane ? std::max(1.0, c.lanes * a.bytes / path_bytes) / c.lanes : 1;
+        filling += elements(a.mask) * times * a.cost * 0.5 * width;
+      }
+  }
+  return {filling, waiting};
+}
+
+bool Model::place_stages(Candidate& c, int cores) const {
+  Mask lane = 0, first = 0, second = 0;
+  for (int a : c.lane_axes) lane |= Mask{1} << a;
+  double bytes = 0;
+  for (size_t o = 0; o < operands.size(); o++) {
+    if (!(c.staged >> o & 1)) continue;
+    if (operands[o].mask & lane) first |= operands[o].mask, bytes += scratch(operands[o], c, lane);
+    else second |= operands[o].mask;
+  }
+  // Loops of the panels outside, others inside, so that each panel is filled once.
+  std::vector<int> outer, inner, rest;
+  for (size_t i = 0; i < size.size(); i++)
+    if (!is_reduce[i]) (trips(c, i) <= 1 ? rest : first >> i & 1 ? outer : inner).push_back(static_cast<int>(i));
+  std::stable_partition(outer.begin(), outer.end(), [&](int a) { return !(lane >> a & 1); });
+  // The longest reduce loop runs in blocks when a panel is too large.
+  const double most = longest_panel(c, lane) * 1.05;
+  if (bytes > most) {
+    int longest = -1;
+    for (size_t i = 0; i < size.size(); i++)
+      if (is_reduce[i] && !(lane >> i & 1) && (longest < 0 || size[i] > size[static_cast<size_t>(longest)])) longest = static_cast<int>(i);
+    int64_t parts = 1;
+    if (blocks && longest >= 0) {
+      const int64_t n = size[static_cast<size_t>(longest)] / c.tile[static_cast<size_t>(longest)];
+      for (parts = static_cast<int64_t>(bytes / most); parts < n && (parts < 1 || n % parts || bytes / static_cast<double>(parts) > most);) parts++;
+      if (n / std::max<int64_t>(parts, 1) < 32) parts = 1;
+    }
+    if (parts > 1) c.block_axis = longest, c.blocks = parts, bytes /= static_cast<double>(parts);
+  }
+  if (bytes > l2 / 2) return false;
+  // Several panels at once, so that what is not staged comes from far away less often.
+  const int last = outer.empty() ? -1 : outer.back();
+  if (last >= 0 && !inner.empty()) {
+    const auto n = static_cast<int64_t>(trips(c, static_cast<size_t>(last)));
+    double others = 1;
+    for (int a : outer)
+      if (a != last) others *= trips(c, static_cast<size_t>(a));
+    for (int64_t k = steps_kept(c, lane); k > 1; k--) {
+      const double left = others * static_cast<double>(n / k);
+      if (n % k || k == n || bytes * static_cast<double>(k) > l2 / 2) continue;
+      if (left < 4 * cores && static_cast<int64_t>(left) % cores) continue;
+      c.split_axis = last, c.split = k;
+      break;
+    }
+  }
+  for (size_t o = 0; o < operands.size(); o++)
+    if (c.staged >> o & 1 && !(operands[o].mask & lane))
+      bytes += scratch(operands[o], c, lane) / static_cast<double>(std::max<int64_t>(c.blocks, 1)) *
+               (c.split_axis >= 0 && operands[o].mask >> c.split_axis & 1 ? static_cast<double>(c.split) : 1);
+  if (bytes > l2) return false;
+  c.order = outer, c.order.insert(c.order.end(), inner.begin(), inner.end()), c.order.insert(c.order.end(), rest.begin(), rest.end());
+  c.stages_outside = last;
+  const int inside = inner.empty() ? last : inner.back();
+  for (size_t o = 0; o < operands.size(); o++)
+    if (c.staged >> o & 1) c.stages.push_back({operands[o].mask & lane ? last : inside, static_cast<int>(o)});
+  return true;
 }
 
 double Model::panel(const Access& a, const Candidate& c, Mask lane, Mask whole) const {
@@ -292,10 +496,58 @@ double Model::panel(const Access& a, const Candidate& c, Mask lane, Mask whole) 
   return bytes;
 }
 
-/// Cycles to move what does not stay in the second level cache.
-double Model::traffic(const Candidate& c, Mask lane) const {
-  double cycles = 0;
+double Model::unit_run(const Access& a, const Candidate& c, Mask lane) const {
+  double run = 1;
+  for (size_t i = 0; i < size.size(); i++)
+    if (a.mask >> i & 1 && !(a.nonlinear >> i & 1) && a.stride[i] == 1)
+      run +=
+          (is_reduce[i] ? (size[i] ? static_cast<double>(size[i]) : kSymbolic) : static_cast<double>(c.tile[i]) * (lane >> i & 1 ? c.lanes : 1)) - 1;
+  return run * a.itemsize;
+}
+
+double Model::capacity(const Access& a, const Candidate& c, Mask lane) const {
+  int64_t longest = 0, jump = 0;
+  for (size_t i = 0; i < size.size(); i++)
+    if (a.mask >> i & 1 && !(a.nonlinear >> i & 1) && is_reduce[i] && size[i] > longest && a.stride[i])
+      longest = size[i], jump = std::abs(a.stride[i]);
+  constexpr double kWay = 64 << 10, kLine = 64;  // of a cache of 16 ways
+  jump *= a.itemsize;
+  const double step = std::min(static_cast<double>(jump & -jump), kWay);
+  if (longest < 16 || step <= kLine) return l2;
+  // What lies between two jumps.
+  double window = std::ceil(unit_run(a, c, lane) / kLine) * kLine;
+  for (size_t i = 0; i < size.size(); i++) {
+    const int64_t stride = a.mask >> i & 1 && !(a.nonlinear >> i & 1) ? std::abs(a.stride[i]) * a.itemsize : 0;
+    if (stride >= 64 && stride < jump) window *= is_reduce[i] ? static_cast<double>(std::max<int64_t>(size[i], 1)) : static_cast<double>(c.tile[i]);
+  }
+  return l2 * std::min(1.0, window / step);
+}
+
+double Model::accumulating(const Candidate& c) const {
+  double bytes = 0;
   for (const Access& a : accesses) {
+    if (!a.store) continue;
+    double n = a.itemsize;
+    for (size_t i = 0; i < size.size(); i++)
+      if (a.mask >> i & 1 && !is_reduce[i]) n *= size[i] ? static_cast<double>(size[i]) : kSymbolic;
+    bytes += n;
+  }
+  return c.blocks > 1 ? static_cast<double>(c.blocks - 1) * bytes * 2 / 12 : 0;
+}
+
+/// Cycles to move what does not stay in the second level cache.
+double Model::traffic(const Candidate& c, Mask lane, bool in_blocks) const {
+  double cycles = 0;
+  double panels = 1;
+  for (size_t i = 0; i < size.size() && c.staged; i++)
+    for (size_t o = 0; o < operands.size(); o++)
+      if (c.staged >> o & 1 && operands[o].mask & lane && operands[o].mask >> i & 1 && !is_reduce[i]) {
+        panels *= trips(c, i);
+        break;
+      }
+  if (c.staged) panels = std::ceil(panels / static_cast<double>(steps_kept(c, lane)));
+  for (const Access& a : accesses) {
+    if (is_staged(c, a.operand)) continue;
     double total = a.itemsize, fetches = 1, all = 1;
     for (size_t i = 0; i < size.size(); i++) {
       const bool in = a.mask >> i & 1;
@@ -305,10 +557,12 @@ double Model::traffic(const Candidate& c, Mask lane) const {
       all *= t;
       if (in) fetches *= t;
     }
-    if (total <= l2 / 2) continue;
+    const double room = std::max(capacity(a, c, lane), 1.0) / 2;
+    if (total <= room) continue;
     const double bytes = panel(a, c, lane);
     // A panel that fits is fetched once per place; one that does not, in every iteration around it.
-    double moved = bytes * (bytes > l2 / 2 ? all : fetches);
+    double moved = bytes * (bytes > room ? all : fetches);
+    if (c.staged && !a.store) moved = total * panels;  // once for every panel
     // Short contiguous runs with a jump after each: pages and prefetchers suffer.
     int inner = -1;
     for (size_t i = 0; i < size.size(); i++)
@@ -321,7 +575,7 @@ double Model::traffic(const Candidate& c, Mask lane) const {
       moved *= 1 + 400 / std::max(run, 16.0);
     }
     // With the reduction in blocks an operand comes once for a few output loops only.
-    if (blocks) moved = std::min(moved, 8 * total);
+    if (in_blocks) moved = std::min(moved, 8 * total * std::min(l2 / std::max(2 * room, 1.0), 4.0));
     cycles += moved / 10;
   }
   return cycles;
@@ -378,11 +632,14 @@ std::pair<int, int64_t> Model::blocking(const Candidate& c, int thread) const {
   for (int a : c.lane_axes) lane |= Mask{1} << a;
   // What all outputs of one step of the thread axis read, per access, where the inner loops use it more than once; what one place reads.
   std::vector<std::pair<Mask, double>> reused;
+  bool crowded = false;
   double panels = 0;
   for (const Access& a : accesses) {
     if (a.store) continue;
-    double steps_of = panel(a, c, lane);
-    panels += steps_of;
+    const double crowding = l2 / std::max(capacity(a, c, lane), 1.0);
+    crowded |= crowding > 1;
+    double steps_of = panel(a, c, lane) * crowding;
+    panels += steps_of / (crowding > 1 ? 2 : 1);
     Mask inner_loops = 0;
     for (size_t i = 0; i < size.size(); i++)
       if (!is_reduce[i] && static_cast<int>(i) != thread && trips(c, i) > 1) {
@@ -390,7 +647,7 @@ std::pair<int, int64_t> Model::blocking(const Candidate& c, int thread) const {
         if (a.mask >> i & 1) steps_of *= trips(c, i);
       }
     // Axes that slide over each other touch the same bytes; an operand that every inner loop moves along streams by.
-    const double bytes = panel(a, c, lane, inner_loops);
+    const double bytes = panel(a, c, lane, inner_loops) * crowding;
     if (bytes < 0.8 * steps_of || (inner_loops & ~a.mask)) reused.emplace_back(a.mask, bytes);
   }
   if (panels < l2 / 4) return {-1, 0};  // the operands of one place stay in the cache as it is
@@ -409,7 +666,7 @@ std::pair<int, int64_t> Model::blocking(const Candidate& c, int thread) const {
     for (int64_t b = 1; b < steps; b++) {
       const double bytes = fixed + per_step * static_cast<double>(b), iterations = static_cast<double>(b) * inner;
       if (steps % b || iterations < 96) continue;
-      if (bytes < 0.75 * l2) far = b;
+      if (bytes < (crowded ? 0.5 : 0.75) * l2) far = b;
       if (bytes < 2 * l1 && iterations >= 256) near = b;
     }
     const int64_t b = near ? near : far;
@@ -461,6 +718,23 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
       starts.push_back(c);
     }
   }
+  // The same with operands in scratch memory: those that move along the lanes, and all.
+  for (size_t v = 0; v < axes; v++) {
+    if (m.size[v] < 2 || m.is_reduce[v] || m.blocks_lanes(v)) continue;
+    uint32_t along = 0, all = 0;
+    for (size_t o = 0; o < m.operands.size(); o++) {
+      if (!m.operands[o].usable) continue;
+      all |= 1u << o;
+      if (m.operands[o].mask >> v & 1) along |= 1u << o;
+    }
+    if (!along) continue;
+    Candidate c = scalar;
+    c.lanes = most, c.lane_axes = {static_cast<int>(v)}, c.staged = along;
+    if (most >= 2 && m.size[v] * 2 > most) {
+      starts.push_back(c);
+      if (all != along) c.staged = all, starts.push_back(c);
+    }
+  }
   static const int64_t factors[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16};
   auto extent = [&](const Candidate& c, size_t a) {
     const bool lane = std::find(c.lane_axes.begin(), c.lane_axes.end(), static_cast<int>(a)) != c.lane_axes.end();
@@ -491,7 +765,13 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
     c = std::move(best);
   }
   std::stable_sort(starts.begin(), starts.end(), [](const Candidate& a, const Candidate& b) { return a.cycles < b.cycles; });
-  if (starts.size() > std::max<size_t>(n, 3)) starts.resize(std::max<size_t>(n, 3));
+  // The best few, and the best without panels: what those cost beside them is known at the end only.
+  const size_t few = std::max<size_t>(n, 3);
+  if (starts.size() > few) {
+    auto plain = std::find_if(starts.begin(), starts.end(), [](const Candidate& c) { return !c.staged; });
+    if (plain - starts.begin() >= static_cast<std::ptrdiff_t>(few)) starts[few - 1] = *plain;
+    starts.resize(few);
+  }
   for (Candidate& c : starts) {
     // Climb: change one axis, or trade one against another, while it helps.
     for (int step = 0; step < 12; step++) {
@@ -511,9 +791,7 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
     }
     found.push_back(std::move(c));
   }
-  std::stable_sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) { return a.cycles < b.cycles; });
-  if (found.size() > n) found.resize(n);
-  for (Candidate& c : found) {
+  auto plan = [&](Candidate& c) {
     c.order = m.best_order(c);
     int thread = -1;
     for (int a : c.order)
@@ -522,7 +800,14 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
         if (m.trips(c, static_cast<size_t>(a)) >= 8) break;
       }
     std::tie(c.block_axis, c.blocks) = m.blocking(c, thread);
-  }
+    if (c.blocks <= 1) c.cycles = std::max(c.cycles, m.traffic(c, m.lane_mask(c), false));
+    return true;
+  };
+  const int cores = std::max(1, renderer.target().cores);
+  std::erase_if(found, [&](Candidate& c) { return !(c.staged ? m.place_stages(c, cores) : plan(c)); });
+  for (Candidate& c : found) c.cycles += m.accumulating(c);
+  std::stable_sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) { return a.cycles < b.cycles; });
+  if (found.size() > n) found.resize(n);
   return found;
 }
 
@@ -545,14 +830,24 @@ void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& ren
   };
   for (int a : c.order)
     if (is_output_loop(a)) want.push_back(a);
-  for (size_t a = 0; a < axes; a++)
+  const bool splits = c.split_axis >= 0 && is_output_loop(c.split_axis);
+  if (splits) kernel.apply({OptOp::kSplit, c.split_axis, c.split}), want.push_back(static_cast<int>(kernel.axes().size()) - 1);
+  for (size_t a = 0; a < axes; a++) {
     if (is_output_loop(static_cast<int>(a))) have.push_back(static_cast<int>(a));
+    if (splits && static_cast<int>(a) == c.split_axis) have.push_back(want.back());
+  }
   int thread = -1;
   if (renderer.has_threads() && c.cycles > kThreadCycles) {
     // The outermost loop that feeds every core several times, else the longest.
-    const int64_t enough = 4 * std::max(1, renderer.target().cores);
+    const int64_t cores = std::max(1, renderer.target().cores), enough = 4 * cores;
+    // Panels are filled once when their own loop is shared out.
+    for (int a : c.order) {
+      if (thread >= 0 || c.stages.empty() || c.stages_outside < 0 || !is_output_loop(a)) break;
+      if (int64_t n = kernel.axes()[static_cast<size_t>(a)].size; n >= enough || (n >= cores && n % cores == 0)) thread = a;
+      if (a == c.stages_outside) break;
+    }
     for (int a : want)
-      if (kernel.axes()[static_cast<size_t>(a)].size >= enough || kernel.axes()[static_cast<size_t>(a)].size == 0) {
+      if (thread < 0 && (kernel.axes()[static_cast<size_t>(a)].size >= enough || kernel.axes()[static_cast<size_t>(a)].size == 0)) {
         thread = a;
         break;
       }
@@ -572,6 +867,13 @@ void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& ren
     try {
       kernel.apply({OptOp::kThread, thread, 0});
     } catch (const KernelOptError&) {}  // a store outside of this loop: one thread
+  }
+  for (const Candidate::Stage& s : c.stages) {
+    // The loop of the threads is around all others: a panel that was filled there is filled in the next loop out.
+    int at = s.axis;
+    auto place = std::find(c.order.begin(), c.order.end(), at);
+    if (at >= 0 && at == thread && place != c.order.begin() && is_output_loop(place[-1])) at = place[-1];
+    kernel.apply({OptOp::kStage, at, s.operand});
   }
 }
 

@@ -12,6 +12,14 @@ struct Candidate {
   int block_axis = -1;        ///< reduce axis that runs in blocks around the output loops
   int64_t blocks = 0;         ///< of how many blocks
   std::vector<int> order;     ///< nesting order of the output axes, outermost first
+  uint32_t staged = 0;        ///< bit k: operand k (codegen/stage.h) is read from scratch memory
+  int split_axis = -1;        ///< output axis that gets a second loop, inside of all others,
+  int64_t split = 0;          ///< of this length
+  struct Stage {
+    int axis, operand;
+  };
+  std::vector<Stage> stages;  ///< where operands are computed
+  int stages_outside = -1;    ///< the innermost loop around the first of them
   double cycles = 0;          ///< predicted, one core
 };
 

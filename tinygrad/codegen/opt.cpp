@@ -13,7 +13,8 @@
 namespace tg {
 namespace {
 const char* opt_name(OptOp op) {
-  static const char* names[] = {"TC", "UPCAST", "UNROLL", "VECTOR", "LOCAL", "THREAD", "GROUP", "GROUPTOP", "NOLOCALS", "PADTO", "SWAP", "SPLIT", "STAGE"};
+  static const char* names[] = {"TC",       "UPCAST",   "UNROLL", "VECTOR", "LOCAL", "THREAD", "GROUP",
+                                "GROUPTOP", "NOLOCALS", "PADTO",  "SWAP",   "SPLIT", "STAGE"};
   return names[static_cast<int>(op)];
 }
 /// True when the value is 0 (or -0) wherever every load that depends on `range` gives 0.
@@ -97,6 +98,7 @@ void KernelAxes::apply(const Opt& opt) {
     no_locals_ = true, applied_.push_back(opt);
     return;
   }
+  if (opt.op == OptOp::kStage && opt.axis == -1) return add_stage(opt);
   if (opt.axis < 0 || opt.axis >= static_cast<int>(axes_.size())) fail(str("expected an axis below ", axes_.size()));
   Axis& a = axes_[static_cast<size_t>(opt.axis)];
   Origin& o = origins_[static_cast<size_t>(a.origin)];
@@ -182,26 +184,31 @@ void KernelAxes::apply(const Opt& opt) {
       std::iter_swap(std::find(order_.begin(), order_.end(), opt.axis), std::find(order_.begin(), order_.end(), static_cast<int>(opt.arg)));
       break;
     }
-    case OptOp::kStage: {
-      need(!renderer_.has_locals(), "the target has workgroups");
-      need(loop || a.type == AxisType::kThread, "not an output loop");
-      const UOps values = stageable(sink_);
-      need(opt.arg >= 0 && opt.arg < static_cast<int64_t>(values.size()), "no such operand");
-      UOp value = values[static_cast<size_t>(opt.arg)];
-      int64_t bytes = scratch_bytes(value, opt.axis);
-      need(bytes > 0, "the operand can't be staged there");
-      for (const Stage& s : stages_) need(s.value != value, "the operand is staged already"), bytes += scratch_bytes(s.value, s.axis);
-      need(bytes <= renderer_.target().l2_bytes, "the panels don't fit in the second level cache");
-      stages_.push_back({value, opt.axis});
-      break;
-    }
+    case OptOp::kStage: need(loop || a.type == AxisType::kThread, "not an output loop"); return add_stage(opt);
   }
   applied_.push_back(opt);
 }
 
+void KernelAxes::add_stage(const Opt& opt) {
+  auto need = [&](bool condition, const char* why) {
+    if (!condition) throw KernelOptError(str("[opt] STAGE axis ", opt.axis, " arg ", opt.arg, ": ", why));
+  };
+  need(!renderer_.has_locals(), "the target has workgroups");
+  const UOps values = stageable(sink_);
+  need(opt.arg >= 0 && opt.arg < static_cast<int64_t>(values.size()), "no such operand");
+  UOp value = values[static_cast<size_t>(opt.arg)];
+  int64_t bytes = scratch_bytes(value, opt.axis);
+  need(bytes > 0, "the operand can't be staged there");
+  for (const Stage& s : stages_) need(s.value != value, "the operand is staged already"), bytes += scratch_bytes(s.value, s.axis);
+  need(bytes <= renderer_.target().l2_bytes, "the panels don't fit in the second level cache");
+  stages_.push_back({value, opt.axis}), applied_.push_back(opt);
+}
+
 bool KernelAxes::around(int axis, int at) const {
-  const Axis &a = axes_[static_cast<size_t>(axis)], &b = axes_[static_cast<size_t>(at)];
-  if (a.type == AxisType::kThread) return true;
+  const Axis& a = axes_[static_cast<size_t>(axis)];
+  if (a.type == AxisType::kThread || a.block) return true;
+  if (at < 0) return false;
+  const Axis& b = axes_[static_cast<size_t>(at)];
   if (b.type == AxisType::kThread || a.type != AxisType::kLoop) return false;
   return std::find(order_.begin(), order_.end(), axis) <= std::find(order_.begin(), order_.end(), at);
 }
@@ -217,7 +224,8 @@ int64_t KernelAxes::scratch_bytes(UOp value, int axis) const {
   int64_t bytes = value.dtype().itemsize();
   for (size_t i = 0; i < axes_.size(); i++) {
     const Axis& a = axes_[i];
-    if (std::find(open.begin(), open.end(), origins_[static_cast<size_t>(a.origin)].range) == open.end() || around(static_cast<int>(i), axis)) continue;
+    if (std::find(open.begin(), open.end(), origins_[static_cast<size_t>(a.origin)].range) == open.end() || around(static_cast<int>(i), axis))
+      continue;
     if (a.size == 0 || bytes > (int64_t{1} << 40) / a.size) return 0;
     bytes *= a.size;
   }
@@ -355,6 +363,8 @@ UOp KernelAxes::finish() const {
     memo.set(u, staged(u, v));
   }
   UOp out = memo.get(sink_);
+  // Reduce loops that walked an operand apart walk its panel as one.
+  if (!stages_.empty()) out = merge_ranges(out);
   KernelInfo info = out.arg<KernelInfo>();
   info.applied_opts = applied_;
   return out.with_arg(Arg(info));

@@ -12,7 +12,8 @@
 ///   inner n of a reduce axis becomes GROUP_REDUCE; kGroupTop: outer n. On a target without workgroups kGroupTop makes the outer n a loop around all
 ///                     output loops, and what is stored accumulates in memory: every block of the operands is used for all outputs while it is in the
 ///                     cache
-///   kStage axis k     operand k (codegen/stage.h) is computed into scratch memory once per iteration of the loop `axis`, an output loop. After all splits
+///   kStage axis k     operand k (codegen/stage.h) is computed into scratch memory once per iteration of the loop `axis`, an output loop (-1: around
+///   them all). After all splits
 #pragma once
 #include <vector>
 
@@ -66,6 +67,7 @@ class KernelAxes {
     int axis;
   };
   int split(int axis, int64_t inner, AxisType type, bool outer_gets_type = false);
+  void add_stage(const Opt& opt);
   /// True when `axis` is a loop at or around the loop `at`: what is staged there is computed again in each of its iterations.
   bool around(int axis, int at) const;
 
@@ -82,5 +84,7 @@ class KernelAxes {
 /// Fewer and better ranges: output or reduce ranges that every index walks as one merge; a range used only through r / c and r % c splits. Meaning
 /// does not change.
 UOp simplify_ranges(UOp sink);
+/// Merges ranges (a, b) of one type where every expression walks them as a * size(b) + b.
+UOp merge_ranges(UOp sink);
 
 }  // namespace tg

@@ -130,8 +130,9 @@ UOp merge_inside_reduces(UOp sink) {
   return sink;
 }
 
-/// Merges (a, b) where every expression walks them as a * size(b) + b.
-UOp merge(UOp sink) {
+}  // namespace
+
+UOp merge_ranges(UOp sink) {
   UOps order = sink.toposort(), ranges;
   std::vector<LinearForm> forms;
   std::vector<UOps> owners;
@@ -192,6 +193,8 @@ UOp merge(UOp sink) {
   }
   return replace_ranges(sink, map);
 }
+
+namespace {
 /// A sum of sums is one sum: REDUCE(WHERE(g, REDUCE(v, inner), 0), outer) -> REDUCE(WHERE(g, v, 0), outer, inner), where nothing else uses the inner
 /// one.
 UOp flatten_sums(UOp sink) {
@@ -288,7 +291,7 @@ UOp simplify_ranges(UOp sink) {
   auto simple = [](UOp before, UOp after) { return before == after ? after : graph_rewrite(after, sym(), {.name = "simplify ranges"}); };
   sink = simple(sink, flatten_sums(sink));
   sink = simple(sink, split_digits(sink));
-  sink = simple(sink, merge(sink));
+  sink = simple(sink, merge_ranges(sink));
   for (UOp next; (next = merge_inside_reduces(sink)) != sink;) sink = next;
   return relax_gates(sink);
 }

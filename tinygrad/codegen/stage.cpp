@@ -11,8 +11,9 @@
 
 namespace tg {
 namespace {
-constexpr int64_t kRun = 16;            // elements of a transposing fill that are read side by side: a line of floats
-constexpr int32_t kFirstRange = 3000;   // identifiers of the loops that fill, beyond those of splits, groups and separated reduces
+constexpr int64_t kRun = 16;           // elements of a transposing fill that are read side by side: a line of floats
+constexpr int64_t kUnrolled = 8;       // vectors of a fill along the lanes that are moved side by side
+constexpr int32_t kFirstRange = 3000;  // identifiers of the loops that fill, beyond those of splits, groups and separated reduces
 constexpr int32_t kRangesPerSlot = 64;
 
 AxisType type_of(UOp r) { return r.arg<RangeArg>().type; }
@@ -77,8 +78,8 @@ UOp stage(UOp value, UOps over, int32_t slot) {
   std::sort(over.begin(), over.end(), outside);
   int64_t size = 1;
   for (UOp r : over) size *= size_of(r);
-  UOp buffer = UOp::make(Ops::BUFFER, value.dtype(), {UOp::shape_stack(std::vector<int64_t>{size})},
-                         Arg(ParamArg{slot, AddrSpace::kLocal, "", "", 0, 0}));
+  UOp buffer =
+      UOp::make(Ops::BUFFER, value.dtype(), {UOp::shape_stack(std::vector<int64_t>{size})}, Arg(ParamArg{slot, AddrSpace::kLocal, "", "", 0, 0}));
 
   // The loops that fill. Lanes stay lanes where memory is read along them; else the fill runs along what memory is read along, in runs that are
   // written across the scratch memory.
@@ -95,23 +96,29 @@ UOp stage(UOp value, UOps over, int32_t slot) {
   std::vector<UOp> at(over.size());
   UOps own;
   auto put = [&](size_t i, UOp r) { at[i] = r, own.push_back(r); };
+  // A loop of which the inner part, the greatest divisor up to `most`, is unrolled.
+  auto put_unrolled = [&](size_t i, int64_t most) {
+    const int64_t n = size_of(over[i]);
+    int64_t inner = std::min(n, std::max<int64_t>(most, 1));
+    while (n % inner) inner--;
+    if (n == inner) return put(i, loop(n, AxisType::kUpcast));
+    if (inner == 1) return put(i, loop(n, AxisType::kLoop));
+    UOp outer = loop(n / inner, AxisType::kLoop), part = loop(inner, AxisType::kUpcast);
+    own.push_back(outer), own.push_back(part);
+    at[i] = fold_add(fold_mul(outer, inner), part);
+  };
+  size_t innermost = over.size();
+  int64_t instances = 1;
+  for (size_t i = 0; i < over.size(); i++) {
+    if (is_loop(over[i])) innermost = i;
+    else if (!is_lane(over[i])) instances *= size_of(over[i]);
+  }
   for (size_t i = 0; i < over.size(); i++) {
     if (i == run || !is_loop(over[i])) continue;
-    put(i, loop(size_of(over[i]), AxisType::kLoop));
+    if (i == innermost && keeps_lanes) put_unrolled(i, kUnrolled / instances);
+    else put(i, loop(size_of(over[i]), AxisType::kLoop));
   }
-  if (run < over.size()) {
-    const int64_t n = size_of(over[run]);
-    int64_t inner = std::min(n, kRun);
-    while (n % inner) inner--;
-    if (n == inner) {
-      put(run, loop(n, AxisType::kUpcast));
-    } else {
-      UOp outer = loop(n / inner, AxisType::kLoop);
-      UOp part = loop(inner, AxisType::kUpcast);
-      own.push_back(outer), own.push_back(part);
-      at[run] = fold_add(fold_mul(outer, inner), part);
-    }
-  }
+  if (run < over.size()) put_unrolled(run, kRun);
   for (size_t i = 0; i < over.size(); i++) {
     if (at[i]) continue;
     if (is_lane(over[i]) && keeps_lanes) put(i, over[i]);

@@ -7,8 +7,8 @@
 
 namespace tg {
 
-/// The values of a kernel AST that OptOp::kStage knows by number: the factors of every product that is summed, in the order of the program, each once,
-/// of those that read memory and hold no reduce themselves.
+/// The values of a kernel AST that OptOp::kStage knows by number: the factors of every product that is summed, in the order of the program, each
+/// once, of those that read memory and hold no reduce themselves.
 UOps stageable(UOp sink);
 
 /// Replaces `value` by a LOAD from scratch memory that is filled right before the loops in `over` begin: its ranges that are inside of the staging

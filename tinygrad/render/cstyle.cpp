@@ -311,12 +311,24 @@ void CStyleWriter::declare_storage() {
     pointers.push_back({t + "* " + promise + storage_[at], str("buffers[", slot, "]")});
   }
   parameters_.insert(parameters_.begin(), pointers.begin(), pointers.end());
-  int64_t scratch = 0;
+  int64_t scratch = 0, offset = 0;
+  const int64_t of_thread = style_.host_entry ? thread_scratch_bytes(view_) : 0;
+  if (of_thread) {
+    helpers_ += "void* tg_scratch(long bytes) __attribute__((malloc));\n";
+    line(str(memory_type(dtypes::uint8), "* scratch = tg_scratch(", of_thread, ");"));
+  }
   for (const LinearInst& in : view_.insts()) {
     if (!in.u.is(Ops::BUFFER)) continue;
     UOp u = in.u;
     const size_t at = static_cast<size_t>(view_.position(u));
     const int64_t n = storage_size(u);
+    if (of_thread && u.arg<ParamArg>().addrspace == AddrSpace::kLocal) {
+      storage_[at] = fresh("buf");
+      const std::string t = memory_type(u.dtype());
+      line(str(t, "* ", storage_[at], " = (", t, "*)(scratch + ", offset, ");"));
+      offset += scratch_stride(u);
+      continue;
+    }
     scratch += n * u.dtype().itemsize();
     TG_ASSERT(scratch <= kScratchLimit, "scratch memory of ", scratch, " bytes");
     storage_[at] = fresh(plain_[at] ? "acc" : "buf");

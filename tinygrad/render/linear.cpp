@@ -17,6 +17,16 @@ int64_t storage_size(UOp base) {
   return n;
 }
 
+int64_t scratch_stride(UOp buffer) { return (storage_size(buffer) * std::max(buffer.dtype().itemsize(), 1) + 63) / 64 * 64 + 64; }
+
+int64_t thread_scratch_bytes(const LinearView& view) {
+  constexpr int64_t kOnStack = 16 << 10;
+  int64_t bytes = 0;
+  for (const LinearInst& in : view.insts())
+    if (in.u.is(Ops::BUFFER) && in.u.arg<ParamArg>().addrspace == AddrSpace::kLocal) bytes += scratch_stride(in.u);
+  return bytes > kOnStack ? bytes : 0;
+}
+
 bool never_wraps(UOp u) {
   if (!u.dtype().is_int() || u.nsrc() != 2) return false;
   Bounds a = bounds_of(u.src(0)), b = bounds_of(u.src(1));

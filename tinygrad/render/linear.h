@@ -66,5 +66,9 @@ bool never_wraps(UOp u);
 bool shift_in_range(UOp u);
 /// Elements of a PARAM or BUFFER; the maximum when symbolic.
 int64_t storage_size(UOp base);
+/// Bytes from the start of one scratch BUFFER of a host kernel to the next: panels begin on lines, not all on the same sets of a cache.
+int64_t scratch_stride(UOp buffer);
+/// Scratch memory (AddrSpace::kLocal) a host kernel takes from its thread instead of its stack: all of it, when it is more than a stack should hold.
+int64_t thread_scratch_bytes(const LinearView& view);
 
 }  // namespace tg

@@ -39,11 +39,20 @@ void LlvmWriter::entry() {
     if (scope[i]) scope_lists_[i] = next_metadata_++, metadata_ += str("!", scope_lists_[i], " = !{!", scope[i], "}\n");
     if (!others.empty()) others_lists_[i] = next_metadata_++, metadata_ += str("!", others_lists_[i], " = !{", others, "}\n");
   }
-  int64_t scratch = 0;
+  int64_t scratch = 0, offset = 0;
+  const int64_t of_thread = thread_scratch_bytes(view_);
+  if (of_thread) {
+    declare("declare noalias align 64 ptr @tg_scratch(i64)");
+    entry_ += str("  %scratch = call ptr @tg_scratch(i64 ", of_thread, ")\n");
+  }
   for (const LinearInst& in : view_.insts()) {
     UOp u = in.u;
     const size_t at = static_cast<size_t>(view_.position(u));
-    if (u.is(Ops::BUFFER)) {
+    if (u.is(Ops::BUFFER) && of_thread && u.arg<ParamArg>().addrspace == AddrSpace::kLocal) {
+      pointers_[at] = "%m" + std::to_string(at);
+      entry_ += str("  ", pointers_[at], " = getelementptr i8, ptr %scratch, i64 ", offset, "\n");
+      offset += scratch_stride(u);
+    } else if (u.is(Ops::BUFFER)) {
       const int64_t n = storage_size(u);
       scratch += n * u.dtype().itemsize();
       TG_ASSERT(scratch <= kScratchLimit, "scratch memory of ", scratch, " bytes");

@@ -4,6 +4,7 @@
 
 #include "tinygrad/base/dtype.h"
 #include "tinygrad/runtime/elf_loader.h"
+#include "tinygrad/runtime/scratch.h"
 
 namespace tg {
 namespace {
@@ -113,6 +114,7 @@ void* host_symbol(std::string_view name) {
       {"fma", address<double(double, double, double)>(::fma)},
       {"ldexpf", address<float(float, int)>(::ldexpf)},
       {"ldexp", address<double(double, int)>(::ldexp)},
+      {"tg_scratch", address(thread_scratch)},
       {"__truncsfhf2", address(truncate_f32_f16)},
       {"__truncdfhf2", address(truncate_f64_f16)},
       {"__extendhfsf2", address(extend_f16_f32)},
