@@ -559,9 +559,9 @@ double Model::traffic(const Candidate& c, Mask lane, bool in_blocks) const {
     }
     const double room = std::max(capacity(a, c, lane), 1.0) / 2;
     if (total <= room) continue;
-    const double bytes = panel(a, c, lane);
+    const double parts = c.blocks > 1 && a.mask >> c.block_axis & 1 ? static_cast<double>(c.blocks) : 1, bytes = panel(a, c, lane) / parts;
     // A panel that fits is fetched once per place; one that does not, in every iteration around it.
-    double moved = bytes * (bytes > room ? all : fetches);
+    double moved = bytes * parts * (bytes > room ? all : fetches);
     if (c.staged && !a.store) moved = total * panels;  // once for every panel
     // Short contiguous runs with a jump after each: pages and prefetchers suffer.
     int inner = -1;
@@ -800,7 +800,7 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
         if (m.trips(c, static_cast<size_t>(a)) >= 8) break;
       }
     std::tie(c.block_axis, c.blocks) = m.blocking(c, thread);
-    if (c.blocks <= 1) c.cycles = std::max(c.cycles, m.traffic(c, m.lane_mask(c), false));
+    c.cycles = std::max(c.cycles, m.traffic(c, m.lane_mask(c), false));
     return true;
   };
   const int cores = std::max(1, renderer.target().cores);
