@@ -305,6 +305,50 @@ TEST(Codegen, SplitsDigits) {
   for (UOp u : p->linear) EXPECT_FALSE(u.in(Ops::FLOORDIV | Ops::FLOORMOD)) << u;
 }
 
+TEST(Codegen, QuantizedRows) {
+  // The column is taken apart into block, half and place in it; then a scale is read once a block and multiplied once.
+  CodegenOptions options;
+  options.opts = std::vector<Opt>{{OptOp::kUnroll, 2, 2}, {OptOp::kVector, 3, 16}};
+  auto p = check_kernel(quantized(4, 8), TestRenderer(64), options);
+  EXPECT_EQ(p->name, "r_4_8_2_16");
+  EXPECT_EQ(count(*p, Ops::WHERE), 0u);
+  EXPECT_EQ(count(*p, Ops::MULACC), 2u) << "the second half, the block";
+  ArenaScope scope(*p->arena);
+  auto products = [&] {
+    return std::count_if(p->linear.begin(), p->linear.end(), [](UOp u) { return u.is(Ops::MUL) && u.dtype() == dtypes::float32; });
+  };
+  EXPECT_EQ(products(), 1) << "the first half";
+  // The heuristic finds these.
+  p = check_kernel(quantized(64, 128), TestRenderer(64), CodegenOptions());
+  EXPECT_EQ(count(*p, Ops::WHERE), 0u);
+  EXPECT_EQ(count(*p, Ops::FLOORDIV) + count(*p, Ops::FLOORMOD), 0u);
+}
+
+TEST(Codegen, FactorsLeaveUnrolledSums) {
+  // sum of a[k] b[k] c[k / 4]: only what does not depend on the unrolled range moves, and only where a product of others remains.
+  auto make = [](bool three) {
+    KernelMaker m;
+    UOp a = m.param(1, 96), b = m.param(2, 96), c = m.param(3, 24), o = m.param(0, 1), r = m.red(24), u = m.red(4), k = r * 4 + u;
+    UOp v = three ? a.index({k}).load() * c.index({r}).load() * b.index({k}).load() : a.index({k}).load() * c.index({r}).load();
+    return m.finish(o.index({UOp::constant(int64_t{0})}).store(v.reduce(Ops::ADD, UOps{r, u})));
+  };
+  auto reduces = [](const KernelPtr& k, std::vector<Opt> opts) {
+    CodegenOptions options;
+    options.opts = std::move(opts), options.stop_after = "factor";
+    auto p = to_program(*k, TestRenderer(16), options);
+    ArenaScope scope(*p->arena);
+    size_t n = 0;
+    for (UOp u : p->ast.toposort()) n += u.is(Ops::REDUCE);
+    return n;
+  };
+  const std::vector<Opt> inner{{OptOp::kUnroll, 1, 4}}, outer{{OptOp::kUnroll, 0, 4}};
+  EXPECT_EQ(reduces(make(true), inner), 2u);
+  EXPECT_EQ(reduces(make(true), outer), 1u);
+  EXPECT_EQ(reduces(make(false), inner), 1u);
+  for (const auto& opts : {inner, outer}) with_opts(make(true), opts), with_opts(make(false), opts);
+  with_opts(make(true), {{OptOp::kUnroll, 1, 2}, {OptOp::kUnroll, 0, 3}}), with_opts(make(true), {{OptOp::kVector, 0, 4}, {OptOp::kUnroll, 1, 4}});
+}
+
 TEST(Codegen, DeterministicNamesAndOrder) {
   auto print = [](const Program& p) {
     ArenaScope scope(*p.arena);

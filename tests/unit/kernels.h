@@ -245,6 +245,16 @@ inline KernelPtr in_place(int64_t n) {
   return k.finish(a.index({i}).store(a.index({i}).load() + b.index({i}).load() * ConstValue(0.5)).end(UOps{i}));
 }
 
+/// Rows of blocks of 16 bytes and a scale, two numbers a byte, times a vector.
+inline KernelPtr quantized(int64_t n, int64_t blocks) {
+  KernelMaker k;
+  const int64_t columns = 32 * blocks;
+  UOp q = k.param(1, n * blocks * 16, dtypes::uint8), d = k.param(2, n * blocks), x = k.param(3, columns), o = k.param(0, n);
+  UOp i = k.loop(n), r = k.red(columns), byte = q.index({(i * blocks + r / 32) * 16 + r % 16}).load();
+  UOp nibble = (r / 16 % 2 < 1).where(byte & byte.const_like(3), UOp::alu(Ops::SHR, {byte, byte.const_like(2)})).cast(dtypes::float32);
+  UOp v = (nibble - ConstValue(1.0)) * d.index({i * blocks + r / 32}).load() * x.index({r}).load();
+  return k.finish(o.index({i}).store(v.reduce(Ops::ADD, UOps{r})).end(UOps{i}));
+}
 inline std::vector<std::pair<std::string, std::function<KernelPtr()>>> all_kernels() {
   std::vector<std::pair<std::string, std::function<KernelPtr()>>> all;
   auto add = [&](std::string name, std::function<KernelPtr()> f) { all.emplace_back(std::move(name), std::move(f)); };
@@ -280,6 +290,7 @@ inline std::vector<std::pair<std::string, std::function<KernelPtr()>>> all_kerne
   add("conv_5", [] { return conv(1, 2, 8, 12, 24, 5, 0); });
   add("conv_input_grad", [] { return conv_input_grad(2, 3, 4, 8, 20, 3); });
   add("conv_weight_grad", [] { return conv_weight_grad(2, 2, 3, 8, 20, 3); });
+  for (int64_t n : {1, 5, 12}) add("quantized_" + std::to_string(n), [=] { return quantized(n, 2 * n); });
   return all;
 }
 

@@ -169,6 +169,17 @@ TEST(Schedule, CheapProducersAreRepeatedExpensiveOnesStored) {
   EXPECT_EQ(check({matmul(unary(Ops::EXP2, a), b)}), 2u);
 }
 
+TEST(Schedule, ValuesOfABlockAreNoReuse) {
+  GraphScope g;
+  // A scale made of several operations belongs to 32 columns: it is computed where it is used, once a block. One of 4 columns is stored.
+  for (int64_t block : {32, 4}) {
+    UOp q = buffer({64, 512 / block, block}), d = buffer({64, 512 / block, 1}), x = buffer({1, 512});
+    UOp scale = unary(Ops::SQRT, d * d + 1.0);
+    UOp w = reshape(q * expand(scale, {64, 512 / block, block}), {64, 512});
+    EXPECT_EQ(check({sum(w * expand(x, {64, 512}), {1})}, 1e-5), block == 32 ? 1u : 2u) << block;
+  }
+}
+
 TEST(Schedule, TrainingBatchNormIsFourKernels) {
   GraphScope g;
   UOp x = buffer({2, 3, 4, 5}), w = buffer({4, 3, 3, 3});

@@ -9,6 +9,7 @@
 #include "tinygrad/codegen/access.h"
 #include "tinygrad/codegen/decomp.h"
 #include "tinygrad/codegen/expand.h"
+#include "tinygrad/codegen/factor.h"
 #include "tinygrad/codegen/gpudims.h"
 #include "tinygrad/codegen/heuristic.h"
 #include "tinygrad/codegen/linearize.h"
@@ -102,6 +103,7 @@ const std::vector<Pass>& passes() {
       {"symbolic", nullptr, [](const Renderer&) { return &sym(); }},
       {"ranges", [](UOp s, PassContext&) { return simplify_ranges(s); }, nullptr, Walk::kSourcesFirst, true, true},
       {"opts", opts_pass, nullptr, Walk::kSourcesFirst, false, true},
+      {"factor", [](UOp s, PassContext&) { return factor_reduces(s); }, nullptr, Walk::kSourcesFirst, false, true},
       {"symbolic after opts", nullptr, [](const Renderer&) { return &sym(); }},
       {"grid", [](UOp s, PassContext&) { return add_grid(s); }, nullptr, Walk::kSourcesFirst, false, true},
       {"gates", [](UOp s, PassContext&) { return move_gates(s); }},

@@ -263,9 +263,9 @@ class Expander {
     UOps out;
     for (UOps& t : terms(u, r, &mask)) {
       UOp v;
-      // Several chains of multiply-adds; a tree of plain values.
+      // Chains of multiply-adds, several where they are long; a tree of plain values.
       if (op == Ops::ADD && is_product(t[0])) {
-        size_t chains = std::min<size_t>(t.size(), 4);
+        size_t chains = std::clamp<size_t>(t.size() / 4, 1, 4);
         UOps acc(t.begin(), t.begin() + static_cast<std::ptrdiff_t>(chains));
         for (size_t i = chains; i < t.size(); i++) acc[i % chains] = accumulate(op, acc[i % chains], t[i]);
         v = tree(op, acc);

@@ -46,6 +46,7 @@ struct Model {
     double cost;
     int bytes;
     int operand = -1;
+    Mask decides = 0;  // reduce axes that, unrolled, leave nothing of it: a choice by place
   };
   struct Access {
     Mask mask, scope, nonlinear;
@@ -143,6 +144,7 @@ struct Model {
       auto it = part_of.find(u);
       return it == part_of.end() ? -1 : it->second;
     };
+    auto reduced_only = [&](Mask m) { return m & ~reduce_axes ? 0 : m; };
     for (UOp u : order) {
       if (u.in(groups::kAlu | Ops::CAST) || u.is(Ops::LOAD)) {
         if (Mask m = mask_of(u); m && std::none_of(exclusive.begin(), exclusive.end(), [&](Mask e) { return (m & ~e) == 0; })) exclusive.push_back(m);
@@ -153,9 +155,11 @@ struct Model {
         item = std::max(item, bytes);
         Mask m = mask_of(u);
         alu.push_back({m, scope_of(m), cost_of(u), bytes, operand_of(u)});
+        if (u.is(Ops::WHERE) && u.src(0).is(Ops::CMPLT) && u.src(0).src(0).dtype().is_weak()) alu.back().decides = reduced_only(mask_of(u.src(0)));
       } else if (u.is(Ops::CMPLT) || u.is(Ops::CAST)) {
         Mask m = mask_of(u);
         alu.push_back({m, scope_of(m), u.is(Ops::CMPLT) ? 0.25 : 1, 4, operand_of(u)});  // a mask is made once for several uses
+        if (u.is(Ops::CMPLT)) alu.back().decides = reduced_only(m);
       }
       if (u.is(Ops::REDUCE)) {
         Mask own = 0;
@@ -245,7 +249,8 @@ double Model::score(const Candidate& c) const {
   const size_t n = size.size();
   std::vector<double> t(n);
   Mask lane = 0;
-  for (size_t i = 0; i < n; i++) t[i] = trips(c, i);
+  Mask unrolled = 0;
+  for (size_t i = 0; i < n; i++) t[i] = trips(c, i), unrolled |= t[i] == 1 ? Mask{1} << i : 0;
   for (int a : c.lane_axes) lane |= Mask{1} << a;
   // Nest: output axes first, in axis order, then reduce axes. A node runs once per iteration of the loops around it down to the innermost it depends
   // on.
@@ -270,6 +275,7 @@ double Model::score(const Candidate& c) const {
   double compute = 0, memory = 0, near = 0, body = 0, extra = 0;
   for (const Alu& a : alu) {
     if (is_staged(c, a.operand)) continue;
+    if (a.decides && !(a.decides & lane) && (a.decides & ~unrolled) == 0) continue;
     compute += count(a.mask, a.scope) * a.cost * width(a.mask, a.bytes) * 0.5;
     body += instances(a.mask) * std::max(1.0, a.cost);  // what it becomes: a polynomial, rounds of threefry
   }
@@ -572,7 +578,10 @@ double Model::traffic(const Candidate& c, Mask lane, bool in_blocks) const {
       for (size_t i = 0; i < size.size(); i++)
         if (a.mask >> i & 1 && a.stride[i] == 1)
           run *= std::min(static_cast<double>(c.tile[i]) * (lane >> i & 1 ? c.lanes : 1), size[i] ? static_cast<double>(size[i]) : kSymbolic);
-      moved *= 1 + 400 / std::max(run, 16.0);
+      // Packed integers with a scale between blocks: steps that leave out little are a stream, too.
+      const double step = static_cast<double>(std::abs(a.stride[static_cast<size_t>(inner)])) * a.itemsize;
+      const bool packed = a.itemsize == 1 && !(a.nonlinear >> inner & 1) && step <= 1.25 * run;
+      if (!packed) moved *= 1 + 400 / std::max(run, 16.0);
     }
     // With the reduction in blocks an operand comes once for a few output loops only.
     if (in_blocks) moved = std::min(moved, 8 * total * std::min(l2 / std::max(2 * room, 1.0), 4.0));

@@ -287,10 +287,32 @@ std::string LlvmWriter::lane0(UOp u) {
   return name;
 }
 
+/// A float that is a function of four bits, two operations or more: a permutation of the sixteen values. Empty where it is none. What it replaces
+/// has been written and is dead, unless someone else uses it.
+std::string LlvmWriter::lookup(const LinearInst& in) {
+  if (in.lanes != 16 || !target_.has("avx512f")) return "";
+  const Table16* table = tables_.of(in.u);
+  if (!table || table->ops < 2 || in.u.dtype() != dtypes::float32 || view_.lanes(table->source) != 16) return "";
+  const DType d = in.u.dtype(), index = dtypes::uint32;
+  Splat& word = words_[view_.position(table->source)];
+  if (word.block != block_) word = {block_, 16, convert(value(table->source, 16), table->source.dtype(), index, 16)};
+  std::string i = word.name, text = "<";
+  if (table->shift) i = emit("lshr " + type(index, 16) + " " + i + ", " + literal(table->shift, index, 16));
+  for (size_t k = 0; k < 16; k++) text += str(k ? ", float " : "float ", literal(table->values[k], d));
+  std::string& values = literals_[text];
+  if (values.empty()) {
+    values = "%k" + std::to_string(literals_.size());
+    entry_ += "  " + values + " = bitcast <16 x float> " + text + "> to <16 x float>\n";
+  }
+  declare("declare <16 x float> @llvm.x86.avx512.permvar.sf.512(<16 x float>, <16 x i32>)");
+  return emit("call <16 x float> @llvm.x86.avx512.permvar.sf.512(<16 x float> " + values + ", <16 x i32> " + i + ")");
+}
+
 void LlvmWriter::arithmetic(const LinearInst& in) {
   const size_t at = static_cast<size_t>(view_.position(in.u));
   std::vector<std::string> s;
-  if (in.need_value) {
+  if (in.need_value) values_[at] = lookup(in);
+  if (in.need_value && values_[at].empty()) {
     for (uint32_t i = 0; i < in.u.nsrc(); i++) s.push_back(value(in.u.src(i), i == 0 && in.u.is(Ops::WHERE) ? view_.lanes(in.u.src(0)) : in.lanes));
     values_[at] = alu(in.u, s, in.lanes);
   }

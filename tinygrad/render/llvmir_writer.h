@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tinygrad/render/linear.h"
+#include "tinygrad/render/table.h"
 
 namespace tg {
 
@@ -57,6 +58,7 @@ class LlvmWriter {
   void entry();
   void instruction(const LinearInst& in);
   void arithmetic(const LinearInst& in);
+  std::string lookup(const LinearInst& in);
   void reduce(const LinearInst& in);
   void open_loop(UOp range);
   void close_loop(UOp range);
@@ -82,6 +84,8 @@ class LlvmWriter {
   std::map<std::string, std::string> literals_;
   std::vector<std::string> values_, lane0_, pointers_;
   std::vector<Splat> splats_;
+  std::map<int, Splat> words_;  // by position: an integer widened to an index of a table
+  Tables tables_;
   std::vector<Loop> loops_;
   std::vector<int> scope_lists_;   // by slot: metadata id of the list with this slot's own scope; 0: none
   std::vector<int> others_lists_;  // by slot: metadata id of the scopes of all other written slots; 0: none

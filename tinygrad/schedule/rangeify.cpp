@@ -1,6 +1,7 @@
 /// \file Decides which values get storage and at which indices every value is read: one walk from the users to the sources.
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <ostream>
 #include <tuple>
 
@@ -10,11 +11,12 @@
 
 namespace tg {
 namespace {
-constexpr int kMaxInstances = 16;  // reads of one value in different places beyond which it is stored
-constexpr int kCostLimit = 64;     // where counting stops
-constexpr double kReuse = 1.5;     // evaluations per element from which a reduction counts as recomputed
-constexpr double kMany = 8;        // evaluations per element that ask for the strict rules below
-constexpr double kMerge = 2.25;    // the same for a sum inside a sum: masks of padding cost less than storing what is summed (im2col)
+constexpr int kMaxInstances = 16;    // reads of one value in different places beyond which it is stored
+constexpr int kCostLimit = 64;       // where counting stops
+constexpr double kReuse = 1.5;       // evaluations per element from which a reduction counts as recomputed
+constexpr double kMany = 8;          // evaluations per element that ask for the strict rules below
+constexpr int64_t kDigitLanes = 16;  // digits of a loop's index that are a multiple of this become loops (simplify_ranges)
+constexpr double kMerge = 2.25;      // the same for a sum inside a sum: masks of padding cost less than storing what is summed (im2col)
 
 // What may be recomputed (costs as in op_cost).
 constexpr int kCheapInReduce = 1;   // an operand of a reduction that reads it many times
@@ -244,6 +246,21 @@ class Rangeifier {
   const std::string& reader_device(const Instance& in) const { return nth(r_.regions, nth(r_.scopes, in.scope).kernel).device; }
 
   // ---- decisions ----
+  /// Iterations of a loop that read the same element, where codegen takes a loop apart for it: r / 32 is one place in 32 (the scale of a block).
+  static double block_of(UOp idx) {
+    std::map<uint32_t, int64_t> block;
+    for (UOp u : idx.toposort())
+      for (UOp s : u.srcs()) {
+        if (!s.is(Ops::RANGE)) continue;
+        const bool digit = u.is(Ops::FLOORDIV) && u.src(1).is_const();
+        int64_t& b = block[s.id()];
+        b = std::gcd(b, digit ? static_cast<int64_t>(u.src(1).const_int()) : 1);
+      }
+    double times = 1;
+    for (const auto& [range, b] : block)
+      if (b > 1 && b % kDigitLanes == 0) times *= static_cast<double>(b);
+    return times;
+  }
   bool store_value(uint32_t i) {
     UOp u = r_.nodes[i];
     // Pure arithmetic that several devices read is computed on each.
@@ -267,7 +284,7 @@ class Rangeifier {
     for (int32_t k = r_.first[i]; k >= 0; k = nth(r_.instances, k).next) {
       const Instance& in = nth(r_.instances, k);
       const Scope& s = nth(r_.scopes, in.scope);
-      double times = s.volume / std::max(volume_[i], 1.0);
+      double times = s.volume / std::max(volume_[i], 1.0) / block_of(in.idx);
       const UOps& used = ranges_of(in.idx);
       bool again = static_cast<int>(used.size()) < s.ranges || times > (reduces_[i] ? kReuse : kMany);
       // Loops that reduce around a value that uses none of them cost nothing: it is computed before them.
