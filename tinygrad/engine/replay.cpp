@@ -91,11 +91,12 @@ Replay::Replay(ReplayPlan plan) {
   const size_t calls = m.schedule.calls.size();
   std::vector<bool> once(calls, false), constant(n, false);
   if (plan.prune) {
-    std::vector<bool> dynamic = given;
+    std::vector<bool> dynamic = given, updated(n, false);
     for (size_t c = 0; c < calls; c++)
       for (size_t k = 0; k < m.schedule.calls[c].buffers.size(); k++) {
         auto b = static_cast<size_t>(m.schedule.calls[c].buffers[k]);
-        if (writes(c, k) && m.schedule.buffers[b].kind != ScheduleBuffer::kInternal) dynamic[b] = true;
+        if (writes(c, k) && (m.schedule.buffers[b].kind != ScheduleBuffer::kInternal || updated[b])) dynamic[b] = true;
+        if (writes(c, k)) updated[b] = true;  // a second write changes what the first one left: both run each time
       }
     for (size_t c = 0; c < calls; c++) {
       bool any = std::any_of(m.vars[c].begin(), m.vars[c].end(), [](int v) { return v >= 0; });

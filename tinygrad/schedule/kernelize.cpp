@@ -54,7 +54,7 @@ class Importer {
     size_t slot = static_cast<size_t>(std::find(states_.begin(), states_.end(), state) - states_.begin());
     if (slot == states_.size()) {
       states_.push_back(state), step_.reads.push_back(state);
-      step_.buffers.push_back(static_cast<int32_t>(p.arg<ParamArg>().slot));
+      step_.buffers.push_back(nth(l_.states, state).buffer);
     } else if (slot == 0) step_.reads[0] = state;
     return param(slot);
   }
@@ -120,7 +120,8 @@ bool reads_ahead(const Lowered& l, const Step& s) {
     stack.pop_back();
     if (u.is(Ops::LOAD)) {
       UOp p = u.src(0).src(0);
-      if (p.arg<ParamArg>().slot == s.buffer && (u.src(0).src(1) != s.index || static_cast<int32_t>(p.tag()) - 1 != s.parent)) return true;
+      const int32_t state = static_cast<int32_t>(p.tag()) - 1;
+      if (nth(l.states, state).buffer == s.buffer && (u.src(0).src(1) != s.index || state != s.parent)) return true;
     }
     for (UOp x : u.srcs()) push(x);
   }

@@ -1,6 +1,6 @@
 /// \file The stages between a tensor graph and a Schedule. Each is one function with a plain result; only schedule.cpp sees them all.
 ///
-///   normalize -> import_normal -> early_rewrites -> rangeify -> lower -> kernelize -> order_steps -> plan_memory
+///   normalize -> import_normal -> early_rewrites -> rangeify -> lower -> update_in_place -> kernelize -> order_steps -> plan_memory
 #pragma once
 #include <cstdint>
 #include <iosfwd>
@@ -143,6 +143,9 @@ Lowered lower(Ranged& r, std::vector<ScheduleBuffer>& buffers, const ScheduleOpt
 UOp buffer_param(const ScheduleBuffer& b, int32_t buffer, int32_t state);
 /// A new internal buffer and its first written state.
 int32_t add_internal(Lowered& l, std::vector<ScheduleBuffer>& buffers, DType d, int64_t size, const std::string& device);
+
+/// Elementwise steps store into the memory of an input that dies there, when every element is read only where it is stored.
+void update_in_place(Lowered& l, std::vector<ScheduleBuffer>& buffers);
 
 // ---- 5. kernelize: an AST in an arena of its own for every step; equal ones share it ----
 void kernelize(Lowered& l, std::vector<ScheduleBuffer>& buffers);

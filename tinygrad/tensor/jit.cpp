@@ -206,6 +206,9 @@ Tensors JitCore::capture(const JitInputs& in, const Body& body, std::vector<Inpu
   Tensors out;
   std::vector<LeftGradient> gradients;
   {
+    // What runs once must stay as it was left: no updates of it in place. The replay plans its memory itself.
+    std::optional<Context> apart;
+    if (prune_) apart.emplace(std::initializer_list<Context::Setting>{{"NO_MEMORY_PLANNER", 1}});
     Recording recording(&plan.runs, &draws, &hidden, &training);
     out = body.run();
     for (auto& [owner, problem] : recording.checks)
