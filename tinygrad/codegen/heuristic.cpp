@@ -55,6 +55,7 @@ struct Model {
     bool store, gated;
     Mask gate;
     int operand = -1;  ///< the stageable operand it is a part of
+    UOp base{};        ///< the buffer
   };
   struct Operand {
     Mask mask, scope;
@@ -182,7 +183,7 @@ struct Model {
         for (UOp x : f.rest) a.nonlinear |= mask_of(x);
         for (size_t i = 0; i < size.size(); i++) a.stride.push_back(f.coefficient(kernel.range(static_cast<int>(i))));
         if (a.store) a.mask |= mask_of(u.src(1));
-        a.scope = scope_of(a.mask), a.operand = operand_of(u);
+        a.scope = scope_of(a.mask), a.operand = operand_of(u), a.base = u.src(0).src(0);
         accesses.push_back(std::move(a));
       }
     }
@@ -233,6 +234,8 @@ struct Model {
   /// Bytes of an operand that one step of the output loops reads; of the axes in `whole`, all steps.
   double panel(const Access& a, const Candidate& c, Mask lane, Mask whole = 0) const;
   double traffic(const Candidate& c, Mask lane, bool in_blocks) const;
+  /// True when an earlier pass over the same rows has left them in the cache.
+  bool again(const Access& a, const Candidate& c, Mask lane, double total) const;
   /// Bytes of the second level cache that an access can use: strides by powers of two reach few of its sets.
   double capacity(const Access& a, const Candidate& c, Mask lane) const;
   /// Bytes side by side that one step of the output loops reads.
@@ -529,6 +532,22 @@ double Model::capacity(const Access& a, const Candidate& c, Mask lane) const {
   return l2 * std::min(1.0, window / step);
 }
 
+bool Model::again(const Access& a, const Candidate& c, Mask lane, double total) const {
+  for (const Access& b : accesses) {
+    if (&b == &a) return false;
+    if (b.store || a.store || b.base != a.base || b.nonlinear || a.nonlinear) continue;
+    double other = b.itemsize;
+    bool same = true;
+    for (size_t i = 0; i < size.size(); i++) {
+      if (b.mask >> i & 1) other *= static_cast<double>(std::max<int64_t>(size[i], 1));
+      if (!is_reduce[i] && a.mask >> i & 1 && b.mask >> i & 1) same &= a.stride[i] == b.stride[i];
+    }
+    // The row: of the reduce loops, or of the output loops that only one of the two is in.
+    if (same && other == total && (a.mask != b.mask) && panel(b, c, lane, b.mask & ~a.mask) <= l2 / 2) return true;
+  }
+  return false;
+}
+
 double Model::accumulating(const Candidate& c) const {
   double bytes = 0;
   for (const Access& a : accesses) {
@@ -564,7 +583,7 @@ double Model::traffic(const Candidate& c, Mask lane, bool in_blocks) const {
       if (in) fetches *= t;
     }
     const double room = std::max(capacity(a, c, lane), 1.0) / 2;
-    if (total <= room) continue;
+    if (total <= room || again(a, c, lane, total)) continue;
     const double parts = c.blocks > 1 && a.mask >> c.block_axis & 1 ? static_cast<double>(c.blocks) : 1, bytes = panel(a, c, lane) / parts;
     // A panel that fits is fetched once per place; one that does not, in every iteration around it.
     double moved = bytes * parts * (bytes > room ? all : fetches);

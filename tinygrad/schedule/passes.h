@@ -144,6 +144,9 @@ UOp buffer_param(const ScheduleBuffer& b, int32_t buffer, int32_t state);
 /// A new internal buffer and its first written state.
 int32_t add_internal(Lowered& l, std::vector<ScheduleBuffer>& buffers, DType d, int64_t size, const std::string& device);
 
+/// Moves a reduction over rows into the one kernel that reads its result and the same rows again; the steps it moves keep no value.
+void fuse_rows(Lowered& l, const std::vector<ScheduleBuffer>& buffers, const ScheduleOptions& options);
+
 /// Elementwise steps store into the memory of an input that dies there, when every element is read only where it is stored.
 void update_in_place(Lowered& l, std::vector<ScheduleBuffer>& buffers);
 

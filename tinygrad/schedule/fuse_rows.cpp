@@ -1,0 +1,162 @@
+/// \file Chains of reductions over the same rows become one kernel: softmax, layernorm, their gradients.
+///
+/// A kernel that reduces every row of a large tensor and one that reads both the result and the rows again pass over memory twice. When a row stays
+/// in the cache between the two, one kernel that does both for a row at a time passes over it once. What is reduced is computed in the loop of the
+/// rows, once for a row, so nothing is computed twice.
+#include <algorithm>
+#include <unordered_map>
+
+#include "tinygrad/schedule/passes.h"
+#include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/graph.h"
+
+namespace tg {
+namespace {
+constexpr double kBeyondCache = 2 << 20;  // bytes read twice from which it pays
+constexpr double kRowInCache = 96 << 10;  // bytes of a row that are still there the second time
+constexpr double kRows = 64;              // fewer give the threads too little to share
+constexpr double kLong = 64;              // elements of a row from which its loop hides what is around it
+constexpr int kReduces = 6;               // in one kernel
+
+double size_of(UOp range) { return static_cast<double>(vmax(range.src(0))); }
+double volume_of(const UOps& ranges) {
+  double v = 1;
+  for (UOp r : ranges) v *= size_of(r);
+  return v;
+}
+int32_t state_of(UOp load) { return static_cast<int32_t>(load.src(0).src(0).tag()) - 1; }
+
+/// An index that is a sum of multiples of ranges; false for anything else.
+bool linear_terms(UOp index, std::vector<std::pair<UOp, int64_t>>* terms) {
+  std::vector<std::pair<UOp, int64_t>> stack{{index, 1}};
+  while (!stack.empty()) {
+    auto [u, k] = stack.back();
+    stack.pop_back();
+    if (u.is(Ops::ADD)) stack.push_back({u.src(1), k}), stack.push_back({u.src(0), k});
+    else if (u.is(Ops::MUL) && u.src(1).is_const()) stack.push_back({u.src(0), k * static_cast<int64_t>(u.src(1).const_int())});
+    else if (u.is(Ops::RANGE)) terms->push_back({u, k});
+    else if (!u.is_const_int(0)) return false;
+  }
+  return true;
+}
+
+/// What a step reads, and its loops.
+struct StepFacts {
+  std::unordered_map<int32_t, double> reads;  // by state: bytes of its buffer's element times the most points of a load
+  std::unordered_map<int32_t, UOps> loads;    // by state
+  double longest = 1;                         // points of the largest loop nest
+  int reduces = 0;
+  bool gathers = false;
+};
+StepFacts facts_of(const Step& s) {
+  StepFacts f;
+  f.longest = volume_of(s.ranges);
+  UOps roots{s.index, s.value};
+  for (UOp root : roots)
+    for (UOp u : root.toposort()) {
+      f.gathers |= u.is(Ops::SPECIAL);
+      if (u.is(Ops::REDUCE)) f.reduces++, f.longest = std::max(f.longest, volume_of(ranges_of(u.src(0))));
+      if (!u.is(Ops::LOAD)) continue;
+      UOps& known = f.loads[state_of(u)];
+      if (std::find(known.begin(), known.end(), u) == known.end()) known.push_back(u);
+      double& bytes = f.reads[state_of(u)];
+      bytes = std::max(bytes, volume_of(ranges_of(u.src(0).src(1))) * u.dtype().itemsize());
+    }
+  return f;
+}
+}  // namespace
+
+void fuse_rows(Lowered& l, const std::vector<ScheduleBuffer>& buffers, const ScheduleOptions& options) {
+  std::vector<int32_t> candidates;
+  for (size_t i = 0; i < l.steps.size(); i++) {
+    const Step& s = l.steps[i];
+    if (!s.value || s.copy || s.given || s.buffer < 0 || nth(buffers, s.buffer).kind != ScheduleBuffer::kInternal) continue;
+    const double rows = volume_of(s.ranges);
+    if (rows < kRows) continue;
+    bool large = false;
+    for (UOp u : s.value.toposort()) large |= u.is(Ops::REDUCE) && volume_of(ranges_of(u.src(0))) >= std::max(rows * kLong, kBeyondCache / 8);
+    if (large) candidates.push_back(static_cast<int32_t>(i));
+  }
+  if (candidates.empty()) return;
+
+  std::vector<StepFacts> facts(l.steps.size());
+  std::unordered_map<int32_t, std::vector<int32_t>> readers;  // by state
+  for (size_t i = 0; i < l.steps.size(); i++) {
+    const Step& s = l.steps[i];
+    if (s.value) facts[i] = facts_of(s);
+    for (const auto& [state, bytes] : facts[i].reads) readers[state].push_back(static_cast<int32_t>(i));
+    for (int32_t state : s.reads)
+      if (state >= 0) readers[state].push_back(-1);  // a copy or a user's kernel
+  }
+  for (UOp g : l.gathers)
+    for (UOp u : g ? g.toposort() : UOps{})
+      if (u.is(Ops::LOAD)) readers[state_of(u)].push_back(-1);
+  std::unordered_map<int32_t, int32_t> state_written;  // by step
+  for (size_t k = 0; k < l.states.size(); k++)
+    for (int32_t w : l.states[k].writers) state_written[w] = l.states[k].writers.size() == 1 ? static_cast<int32_t>(k) : -1;
+
+  bool again = true;
+  while (again) {
+    again = false;
+    for (int32_t p : candidates) {
+      Step& from = nth(l.steps, p);
+      if (!from.value) continue;
+      auto written = state_written.find(p);
+      if (written == state_written.end() || written->second < 0) continue;
+      const int32_t state = written->second;
+      std::vector<int32_t> users = readers[state];
+      std::sort(users.begin(), users.end());
+      users.erase(std::unique(users.begin(), users.end()), users.end());
+      if (users.size() != 1 || users[0] < 0 || users[0] == p) continue;
+      const int32_t c = users[0];
+      Step& to = nth(l.steps, c);
+      const StepFacts &fp = nth(facts, p), &fc = nth(facts, c);
+      if (!to.value || fp.gathers || fc.gathers || nth(buffers, from.buffer).device != nth(buffers, to.buffer).device) continue;
+      if (fp.reduces + fc.reduces > kReduces || fp.reads.size() + fc.reads.size() > static_cast<size_t>(std::min<int64_t>(options.max_buffers, 24)))
+        continue;
+      const double rows = volume_of(from.ranges), length = fp.longest / rows;
+      if (fc.longest > 2.5 * fp.longest || fc.longest < 0.4 * fp.longest) continue;
+      // They share a large tensor, and a row of everything they read stays in the cache.
+      double shared = 0, row = 0;
+      for (const auto& [s, bytes] : fc.reads) {
+        if (auto it = fp.reads.find(s); it != fp.reads.end() && bytes >= rows * length) shared += std::min(bytes, it->second);
+        if (bytes >= rows * length) row += bytes / rows;
+      }
+      bool overwrites = false;  // what the first one reads
+      for (const auto& [s, bytes] : fp.reads) overwrites |= nth(l.states, s).buffer == to.buffer;
+      if (shared < kBeyondCache || row > kRowInCache || overwrites) continue;
+      // Every read of the result is at the row of the reader's own loops.
+      std::vector<std::pair<UOp, int64_t>> own;
+      if (!linear_terms(from.index, &own) || own.size() != from.ranges.size()) continue;
+      std::vector<std::pair<UOp, UOp>> replaced;
+      bool fits = true;
+      for (UOp load : fc.loads.at(state)) {
+        std::vector<std::pair<UOp, int64_t>> theirs;
+        std::vector<std::pair<UOp, UOp>> rename;
+        fits &= load.nsrc() == 1 && linear_terms(load.src(0).src(1), &theirs) && theirs.size() == own.size();
+        for (size_t k = 0; k < own.size() && fits; k++) {
+          auto it = std::find_if(theirs.begin(), theirs.end(),
+                                 [&](const auto& t) { return t.second == own[k].second && t.first.src(0) == own[k].first.src(0); });
+          fits = it != theirs.end() && std::find(to.ranges.begin(), to.ranges.end(), it->first) != to.ranges.end();
+          if (fits) rename.push_back({own[k].first, it->first});
+        }
+        if (!fits) break;
+        replaced.push_back({load, from.value.substitute(rename)});
+      }
+      if (!fits) continue;
+      to.value = to.value.substitute(replaced);
+      if (!from.metadata.empty() && to.metadata.find(from.metadata) == std::string::npos)
+        to.metadata = to.metadata.empty() ? from.metadata : from.metadata + ", " + to.metadata;
+      for (const auto& [s, bytes] : fp.reads) {
+        auto& list = readers[s];
+        std::replace(list.begin(), list.end(), p, c);
+      }
+      readers.erase(state);
+      from.value = UOp(), nth(facts, p) = {};
+      nth(facts, c) = facts_of(to);
+      again = true;
+    }
+  }
+}
+
+}  // namespace tg
