@@ -1,0 +1,131 @@
+/// \file Reductions over the rows of large tensors: how many kernels they take, and that the kernels compute the same as small ones.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <random>
+
+#include "tinygrad/base/env.h"
+#include "tinygrad/engine/counters.h"
+#include "tinygrad/tinygrad.h"
+
+namespace tg {
+namespace {
+
+constexpr int64_t kRows = 300, kColumns = 2000;  // 2.4 MB, more than is fused from; neither a multiple of the lanes' tiles
+
+std::vector<float> values(uint32_t seed = 1) {
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal(0, 3);
+  std::vector<float> v(static_cast<size_t>(kRows * kColumns));
+  for (float& x : v) x = normal(rng);
+  return v;
+}
+int64_t kernels_of(const std::function<Tensor()>& f, std::vector<float>* result) {
+  const int64_t before = GlobalCounters::kernels;
+  const Tensor t = f().realize();
+  const int64_t kernels = GlobalCounters::kernels - before;
+  *result = t.to_vector<float>();
+  return kernels;
+}
+/// Rows of float64 on the host.
+template <class F> void expect_rows(const std::vector<float>& in, const std::vector<float>& out, double tolerance, F&& row) {
+  ASSERT_EQ(in.size(), out.size());
+  std::vector<double> x(static_cast<size_t>(kColumns)), want(x.size());
+  for (int64_t r = 0; r < kRows; r += 13) {
+    for (size_t i = 0; i < x.size(); i++) x[i] = in[static_cast<size_t>(r * kColumns) + i];
+    row(x, want);
+    for (size_t i = 0; i < x.size(); i++)
+      ASSERT_NEAR(out[static_cast<size_t>(r * kColumns) + i], want[i], tolerance * (1 + std::abs(want[i]))) << "row " << r << " column " << i;
+  }
+}
+void softmax_row(const std::vector<double>& x, std::vector<double>& y) {
+  const double most = *std::max_element(x.begin(), x.end());
+  double sum = 0;
+  for (size_t i = 0; i < x.size(); i++) sum += y[i] = std::exp(x[i] - most);
+  for (double& v : y) v /= sum;
+}
+
+TEST(FusedRows, SoftmaxIsOneKernel) {
+  const std::vector<float> v = values();
+  const Tensor x = Tensor::from(v, Shape{kRows, kColumns}).realize();
+  std::vector<float> out;
+  const int64_t kernels = kernels_of([&] { return x.softmax(); }, &out);
+  if (!env::EAGER) EXPECT_EQ(kernels, 1);
+  expect_rows(v, out, 1e-6, softmax_row);
+}
+
+TEST(FusedRows, SmallOrLongRowsKeepTheirKernels) {
+  if (env::EAGER) return;
+  std::vector<float> out;
+  const Tensor small = Tensor::from(std::vector<float>(64 * 64, 0.5f), Shape{64, 64}).realize();
+  EXPECT_EQ(kernels_of([&] { return small.softmax(); }, &out), 3);
+  for (float f : out) ASSERT_FLOAT_EQ(f, 1.f / 64);
+  const Tensor wide = Tensor::from(std::vector<float>(65 * 32768, 0.5f), Shape{65, 32768}).realize();  // a row of 128 KiB
+  EXPECT_EQ(kernels_of([&] { return wide.softmax(); }, &out), 3);
+  for (float f : out) ASSERT_FLOAT_EQ(f, 1.f / 32768);
+}
+
+TEST(FusedRows, LayernormIsOneKernel) {
+  const std::vector<float> v = values(2);
+  const Tensor x = Tensor::from(v, Shape{kRows, kColumns}).realize();
+  std::vector<float> out;
+  const int64_t kernels = kernels_of([&] { return x.layernorm(); }, &out);
+  if (!env::EAGER) EXPECT_EQ(kernels, 1);
+  expect_rows(v, out, 1e-5, [](const std::vector<double>& a, std::vector<double>& y) {
+    double mean = 0, var = 0;
+    for (double e : a) mean += e / static_cast<double>(a.size());
+    for (double e : a) var += (e - mean) * (e - mean) / static_cast<double>(a.size());
+    for (size_t i = 0; i < a.size(); i++) y[i] = (a[i] - mean) / std::sqrt(var + 1e-5);
+  });
+}
+
+TEST(FusedRows, TheRowsMayBeOfAnyAxis) {
+  const std::vector<float> v = values(3);
+  const Tensor x = Tensor::from(v, Shape{kRows, kColumns}).realize();
+  // The same numbers with the row axis in the middle, and rows of two axes.
+  const Tensor middle = x.reshape({20, 15, kColumns}).softmax(2), first = x.transpose().softmax(0).transpose();
+  expect_rows(v, middle.to_vector<float>(), 1e-6, softmax_row);
+  expect_rows(v, first.contiguous().to_vector<float>(), 1e-5, softmax_row);  // sums of 2,000 terms one after another
+}
+
+TEST(FusedRows, AResultOthersReadIsStored) {
+  const std::vector<float> v = values(4);
+  const Tensor x = Tensor::from(v, Shape{kRows, kColumns}).realize();
+  const Tensor most = x.max(1, true), centered = (x - most).exp();
+  realize(most, centered);
+  expect_rows(v, centered.to_vector<float>(), 1e-6, [](const std::vector<double>& a, std::vector<double>& y) {
+    const double m = *std::max_element(a.begin(), a.end());
+    for (size_t i = 0; i < a.size(); i++) y[i] = std::exp(a[i] - m);
+  });
+  const std::vector<float> m = most.to_vector<float>();
+  for (int64_t r = 0; r < kRows; r++)
+    ASSERT_EQ(m[static_cast<size_t>(r)], *std::max_element(v.begin() + r * kColumns, v.begin() + (r + 1) * kColumns));
+}
+
+TEST(FusedRows, InPlace) {
+  const std::vector<float> v = values(5);
+  Tensor x = Tensor::from(v, Shape{kRows, kColumns}).realize();
+  x.assign(x.softmax()).realize();
+  expect_rows(v, x.to_vector<float>(), 1e-6, softmax_row);
+}
+
+TEST(FusedRows, GradientOfSoftmax) {
+  const std::vector<float> v = values(6), w = values(7);
+  Tensor x = Tensor::from(v, Shape{kRows, kColumns}).realize().requires_grad_();
+  const Tensor g = Tensor::from(w, Shape{kRows, kColumns}).realize();
+  (x.softmax() * g).sum().backward();
+  size_t row = 0;
+  expect_rows(v, x.grad().to_vector<float>(), 1e-5, [&](const std::vector<double>& a, std::vector<double>& y) {
+    std::vector<double> p(a.size());
+    softmax_row(a, p);
+    double dot = 0;
+    for (size_t i = 0; i < a.size(); i++) dot += p[i] * w[row * static_cast<size_t>(kColumns) + i];
+    for (size_t i = 0; i < a.size(); i++) y[i] = p[i] * (w[row * static_cast<size_t>(kColumns) + i] - dot);
+    row += 13;
+  });
+}
+
+}  // namespace
+}  // namespace tg
