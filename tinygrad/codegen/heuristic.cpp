@@ -400,7 +400,7 @@ std::pair<double, double> Model::fill(const Candidate& c, Mask lane) const {
     if (!(c.staged >> o & 1)) continue;
     const Operand& p = operands[o];
     const double times = p.mask & lane ? 1 : again;
-    bool vector = (p.mask & lane) != 0, runs = false;
+    bool vector = (p.mask & lane) != 0, runs = false, gated = false;
     double each = 0;
     for (const Access& a : accesses) {
       if (a.operand != static_cast<int>(o)) continue;
@@ -413,9 +413,10 @@ std::pair<double, double> Model::fill(const Candidate& c, Mask lane) const {
       else if (stride > 1 && a.gate & lane) each += c.lanes * 1.6;
       else each += stride > 1 ? 1.5 * static_cast<double>(stride) * w : 0.5 * w;
       if (a.gate & lane) each += 2 * w;
+      gated |= a.gated;
       waiting += elements(a.mask) * a.itemsize * times / 10 * std::max(1.0, 64 / unit_run(a, c, lane));
     }
-    double cycles = vector ? (each + 1) / c.lanes : runs ? 0.6 : 2;
+    double cycles = vector ? (each + 1) / c.lanes : (runs ? 0.6 : 2) + (gated ? 0.7 : 0);
     filling += elements(p.mask) * times * cycles;
     for (const Alu& a : alu)
       if (a.operand == static_cast<int>(o)) {
@@ -748,7 +749,7 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
   }
   // The same with operands in scratch memory: those that move along the lanes, and all.
   for (size_t v = 0; v < axes; v++) {
-    if (m.size[v] < 2 || m.is_reduce[v] || m.blocks_lanes(v)) continue;
+    if (m.size[v] < 2 || m.is_reduce[v]) continue;
     uint32_t along = 0, all = 0;
     for (size_t o = 0; o < m.operands.size(); o++) {
       if (!m.operands[o].usable) continue;
