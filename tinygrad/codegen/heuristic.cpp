@@ -360,9 +360,21 @@ double Model::score(const Candidate& c) const {
   auto [filling, waiting] = c.staged ? fill(c, lane) : std::pair<double, double>{0, 0};
   // Products that are summed leave the loads much room beside them.
   const bool products = std::any_of(reduces.begin(), reduces.end(), [](const Reduce& r) { return r.mul; });
+  // Several passes over a row: rows side by side are more to keep in the cache, and more streams to follow.
+  double streams = 1;
+  for (const Access& a : accesses) {
+    double own = 1, total = a.itemsize;
+    for (size_t i = 0; i < n; i++) {
+      if (!(a.mask >> i & 1)) continue;
+      total *= static_cast<double>(std::max<int64_t>(size[i], 1));
+      if (!is_reduce[i] && std::abs(a.stride[i]) * a.itemsize >= 4096) own *= static_cast<double>(c.tile[i]);
+    }
+    if (total > l2 && a.store) streams = std::max(streams, own);
+  }
+  const double spread = products || reduces.empty() ? 1 : 1 + 0.08 * (streams - 1);
   return (std::max({compute + extra, memory, traffic(c, lane, blocks && !c.staged) + waiting, near}) +
           (products ? 0.1 : 0.25) * std::min(compute, memory) + (products ? 0.3 : 0.6) * loops + filling) *
-         (1 + 0.0004 * body);
+         (1 + 0.0004 * body) * spread;
 }
 
 double Model::scratch(const Operand& o, const Candidate& c, Mask lane) const {
