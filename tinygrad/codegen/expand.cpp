@@ -468,8 +468,25 @@ bool nests_before(UOp a, UOp b) {
   return a != b && structural_less(a, b);
 }
 
+namespace {
+/// True when `gate` is a conjunction that contains every part of `condition`.
+bool implies(UOp gate, UOp condition) {
+  auto parts = [](UOp u) {
+    UOps out, stack{u};
+    while (!stack.empty()) {
+      UOp v = stack.back();
+      stack.pop_back();
+      if (v.is(Ops::AND)) stack.push_back(v.src(0)), stack.push_back(v.src(1));
+      else out.push_back(v);
+    }
+    return out;
+  };
+  const UOps held = parts(gate), asked = parts(condition);
+  return std::all_of(asked.begin(), asked.end(), [&](UOp p) { return std::find(held.begin(), held.end(), p) != held.end(); });
+}
+}  // namespace
+
 UOp move_gates(UOp sink) {
-  std::vector<std::pair<UOp, UOp>> unused;
   MemoScope memo;
   UOps src;
   for (UOp u : sink.toposort()) {
@@ -490,6 +507,9 @@ UOp move_gates(UOp sink) {
       if (gate) v = UOp::make(Ops::STORE, dtypes::void_, {index, v.src(1), gate});
     } else if (v.is(Ops::WHERE) && v.src(1).is(Ops::LOAD) && v.src(1).nsrc() == 3 && v.src(0) == v.src(1).src(2) && v.src(2).is_const()) {
       v = v.src(1).src(0).load(v.src(2), v.src(0));  // the load itself chooses
+    } else if (v.is(Ops::WHERE) && v.src(1).is(Ops::LOAD) && v.src(1).nsrc() == 3 && v.src(1).src(1) == v.src(2) &&
+               implies(v.src(1).src(2), v.src(0))) {
+      v = v.src(1);
     }
     memo.set(u, v);
   }

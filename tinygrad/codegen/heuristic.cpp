@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "tinygrad/codegen/access.h"
+#include "tinygrad/codegen/cache_model.h"
 #include "tinygrad/codegen/expand.h"
 #include "tinygrad/codegen/stage.h"
 #include "tinygrad/uop/facts.h"
@@ -48,11 +49,8 @@ struct Model {
     int operand = -1;
     Mask decides = 0;  // reduce axes that, unrolled, leave nothing of it: a choice by place
   };
-  struct Access {
-    Mask mask, scope, nonlinear;
-    std::vector<int64_t> stride;
-    int itemsize;
-    bool store, gated;
+  struct Access : MemoryWalk {
+    bool gated;
     Mask gate;
     int operand = -1;  ///< the stageable operand it is a part of
     UOp base{};        ///< the buffer
@@ -69,6 +67,7 @@ struct Model {
   };
   std::vector<int64_t> size;  // 0: symbolic
   std::vector<bool> is_reduce;
+  std::vector<size_t> natural, by_stride;  // nesting orders: as the axes come; reduce axes by stride
   std::vector<Alu> alu;
   std::vector<Access> accesses;
   std::vector<Reduce> reduces;
@@ -180,13 +179,25 @@ struct Model {
         if (index.is(Ops::WHERE) && index.src(2).is_invalid()) a.gate = mask_of(index.src(0));
         a.gated = index.is(Ops::WHERE);
         LinearForm f = linear_form(index);
+        a.offset = f.offset;
         for (UOp x : f.rest) a.nonlinear |= mask_of(x);
         for (size_t i = 0; i < size.size(); i++) a.stride.push_back(f.coefficient(kernel.range(static_cast<int>(i))));
+        a.sort_strides();
         if (a.store) a.mask |= mask_of(u.src(1));
         a.scope = scope_of(a.mask), a.operand = operand_of(u), a.base = u.src(0).src(0);
         accesses.push_back(std::move(a));
       }
     }
+    for (size_t i = 0; i < size.size(); i++) natural.push_back(i);
+    auto farthest = [&](size_t i) {
+      int64_t k = 0;
+      for (const Access& a : accesses)
+        if (a.mask >> i & 1) k = std::max(k, a.step(i));
+      return k;
+    };
+    by_stride = natural;
+    std::stable_sort(by_stride.begin(), by_stride.end(),
+                     [&](size_t x, size_t y) { return is_reduce[x] != is_reduce[y] ? is_reduce[y] : is_reduce[x] && farthest(x) > farthest(y); });
     if (!output) stored = 0;
     for (size_t k = 0; k < values.size() && k < 32; k++) {
       const Mask m = mask_of(values[k]);
@@ -220,6 +231,28 @@ struct Model {
     int64_t step = c.tile[axis];
     if (std::find(c.lane_axes.begin(), c.lane_axes.end(), static_cast<int>(axis)) != c.lane_axes.end()) step *= c.lanes;
     return static_cast<double>((size[axis] + step - 1) / step);
+  }
+  const std::vector<size_t>& nest(const Candidate& c) const { return c.by_stride ? by_stride : natural; }
+  /// True when no vector of the access lies across two cache lines.
+  bool aligned(const Access& a, const Candidate& c, Mask lane) const {
+    bool ok = a.offset * a.itemsize % 64 == 0 && !a.nonlinear;
+    for (size_t i = 0; i < size.size() && ok; i++)
+      if (a.mask >> i & 1 && trips(c, i) * static_cast<double>(c.tile[i]) > 1)
+        ok = a.stride[i] * (lane >> i & 1 ? c.lanes : 1) * a.itemsize % 64 == 0;
+    return ok;
+  }
+  /// Cycles the first level cache waits for the second while operands of a reduction are read.
+  double refills(const Candidate& c, Mask lane) const {
+    if (reduces.empty()) return 0;
+    std::vector<const MemoryWalk*> walks;
+    for (const Access& a : accesses)
+      if (!is_staged(c, a.operand)) walks.push_back(&a);
+    Steps steps{{}, {}, {}, nest(c)};
+    for (size_t i = 0; i < size.size(); i++) {
+      steps.size.push_back(size[i] ? static_cast<double>(size[i]) : kSymbolic), steps.trips.push_back(trips(c, i));
+      steps.step.push_back(static_cast<double>(c.tile[i]) * (lane >> i & 1 ? c.lanes : 1));
+    }
+    return refill_cycles(walks, steps, {64, l1 / 4096, 2, 1, 3, 10});
   }
   /// Predicted cycles of one core; infinite for candidates that are out of the question.
   double score(const Candidate& c) const;
@@ -259,11 +292,11 @@ double Model::score(const Candidate& c) const {
   // on.
   auto count = [&](Mask m, Mask scope) {
     double k = 1, inst = 1;
-    int last = -1;
-    for (size_t i = 0; i < n; i++)
-      if (m >> i & 1 && t[i] > 1) last = static_cast<int>(i);
-    for (int i = 0; i <= last; i++)
-      if (scope >> i & 1) k *= t[static_cast<size_t>(i)];
+    double outside = 1;
+    for (size_t i : nest(c)) {
+      if (scope >> i & 1) outside *= t[i];
+      if (m >> i & 1 && t[i] > 1) k = outside;
+    }
     for (size_t i = 0; i < n; i++)
       if (m >> i & 1) inst *= static_cast<double>(c.tile[i]);
     return k * inst;
@@ -275,7 +308,10 @@ double Model::score(const Candidate& c) const {
     return inst;
   };
   auto width = [&](Mask m, int bytes) { return m & lane ? std::max(1.0, c.lanes * bytes / path_bytes) : 1.0; };
-  double compute = 0, memory = 0, near = 0, body = 0, extra = 0;
+  double compute = 0, memory = 0, near = 0, body = 0, extra = 0, spills = 0;
+  int inner = -1;  // the innermost loop
+  for (size_t i : nest(c))
+    if (t[i] > 1) inner = static_cast<int>(i);
   for (const Alu& a : alu) {
     if (is_staged(c, a.operand)) continue;
     if (a.decides && !(a.decides & lane) && (a.decides & ~unrolled) == 0) continue;
@@ -308,7 +344,13 @@ double Model::score(const Candidate& c) const {
       for (size_t o = 0; o < operands.size(); o++)
         if (c.staged >> o & 1) holds(operands[o].mask);
       live += sum - most + 2;
-      if (live > registers) extra += iterations * (live - registers) * 2;
+      for (const Access& a : accesses)
+        if (a.gate & lane && inner >= 0 && a.gate >> inner & 1 && !(a.mask & ~m) && !is_staged(c, a.operand)) {
+          live += 3;  // masks in the making
+          break;
+        }
+      const double usable = registers > 16 ? registers - 2 : registers;  // schedulers want some to spare
+      if (live > usable) spills += iterations * (live - usable) * 3;
       // Setting up, combining chains and folding lanes.
       double outside = iterations / loops;
       extra += outside * (accs * chains * 1.0 + (r.reduced & lane ? accs * 2 * std::log2(static_cast<double>(c.lanes)) : 0));
@@ -327,17 +369,25 @@ double Model::score(const Candidate& c) const {
   for (const Access& a : accesses) {
     if (is_staged(c, a.operand)) continue;
     double k = count(a.mask, a.scope), each = 0.5;
+    // Rows beyond the end are clamped to the last one: each has an address of its own.
+    for (size_t i = 0; i < n; i++)
+      if (a.mask >> i & 1 && !(lane >> i & 1) && c.tile[i] > 1 && size[i]) {
+        const auto clamped = static_cast<double>(std::min(c.tile[i], static_cast<int64_t>(t[i]) * c.tile[i] - size[i]));
+        if (clamped > 0 && !a.store) spills += k / instances(a.mask) * clamped * 0.1;
+      }
+    // Masks beyond the mask registers, where they are made outside of the innermost loop.
+    if (a.gate && (inner < 0 || !(a.gate >> inner & 1)) && instances(a.gate) > 6) spills += k / instances(a.mask) * (instances(a.gate) - 6);
     if (a.mask & lane) {
       double w = std::max(1.0, static_cast<double>(c.lanes) * a.itemsize / path_bytes);
       int64_t stride = 0;
       for (int v : c.lane_axes)
         if (a.mask >> v & 1) stride = a.nonlinear >> v & 1 ? -1 : a.stride[static_cast<size_t>(v)];
-      if (stride == 1) each = a.store ? w : 0.5 * w;
+      if (stride == 1) each = (a.store ? w : 0.5 * w) * (aligned(a, c, lane) ? 1 : 1 + std::min(1.0, c.lanes * a.itemsize / 64.0));
       else if (stride == 0) each = a.store ? w : 0.5;
       else if (stride > 0 && stride <= 4) each = (a.store ? 3.0 : 1.5) * static_cast<double>(stride) * w;  // neighbouring vectors and shuffles
       else if (stride * a.itemsize >= 64) each = c.lanes * (a.store ? 10.0 : 3.0);  // another line, often another page, per lane
       else each = c.lanes * (a.store ? 3.0 : 2.0) * (gather ? 1 : 1.5);
-      if (a.gate & lane) each = stride > 1 ? std::max(each, c.lanes * 1.6) : each + 0.25 * w;
+      if (a.gate & lane) each = stride > 4 ? std::max(each, c.lanes * 1.6) : each + 0.25 * w * static_cast<double>(std::max<int64_t>(stride, 1));
       for (int v : c.lane_axes)
         if (a.mask >> v & 1 && size[static_cast<size_t>(v)] % (c.lanes * c.tile[static_cast<size_t>(v)]))
           each += t[static_cast<size_t>(v)] > 1 ? 0.25 * w : 0.05 * w;
@@ -372,7 +422,7 @@ double Model::score(const Candidate& c) const {
     if (total > l2 && a.store) streams = std::max(streams, own);
   }
   const double spread = products || reduces.empty() ? 1 : 1 + 0.08 * (streams - 1);
-  return (std::max({compute + extra, memory, traffic(c, lane, blocks && !c.staged) + waiting, near}) +
+  return (std::max({compute + extra, memory, traffic(c, lane, blocks && !c.staged) + waiting, near, refills(c, lane)}) + spills +
           (products ? 0.1 : 0.25) * std::min(compute, memory) + (products ? 0.3 : 0.6) * loops + filling) *
          (1 + 0.0004 * body) * spread;
 }
@@ -502,13 +552,13 @@ double Model::panel(const Access& a, const Candidate& c, Mask lane, Mask whole) 
   size_t n_done = 0;
   for (size_t i = 0; i < size.size(); i++) {
     if (!(a.mask >> i & 1)) continue;
-    const int64_t stride = a.nonlinear >> i & 1 ? -1 - static_cast<int64_t>(i) : a.stride[i];
+    const int64_t stride = a.nonlinear >> i & 1 ? -1 - static_cast<int64_t>(i) : std::abs(a.stride[i]);
     if (stride == 0 || std::find(done, done + n_done, stride) != done + n_done) continue;
     done[n_done++] = stride;
-    // Axes of one stride slide over each other: y + ky.
+    // Axes of one stride slide over each other: y + ky, or y - ky.
     double extent = 1;
     for (size_t k = i; k < size.size(); k++) {
-      if (!(a.mask >> k & 1) || (a.nonlinear >> k & 1) != (a.nonlinear >> i & 1) || (k != i && a.stride[k] != stride)) continue;
+      if (!(a.mask >> k & 1) || (a.nonlinear >> k & 1) != (a.nonlinear >> i & 1) || (k != i && std::abs(a.stride[k]) != stride)) continue;
       extent += (is_reduce[k] || whole >> k & 1 ? (size[k] ? static_cast<double>(size[k]) : kSymbolic)
                                                 : static_cast<double>(c.tile[k]) * (lane >> k & 1 ? c.lanes : 1)) -
                 1;
@@ -607,8 +657,9 @@ double Model::traffic(const Candidate& c, Mask lane, bool in_blocks) const {
       if (a.mask >> i & 1 && trips(c, i) > 1) inner = static_cast<int>(i);
     if (inner >= 0 && a.stride[static_cast<size_t>(inner)] != 1) {
       double run = a.itemsize;
+      // A store through x / c and x % c mostly goes on where it was.
       for (size_t i = 0; i < size.size(); i++)
-        if (a.mask >> i & 1 && a.stride[i] == 1)
+        if (a.mask >> i & 1 && (a.stride[i] == 1 || (a.store && a.nonlinear >> i & 1)))
           run *= std::min(static_cast<double>(c.tile[i]) * (lane >> i & 1 ? c.lanes : 1), size[i] ? static_cast<double>(size[i]) : kSymbolic);
       // Packed integers with a scale between blocks: steps that leave out little are a stream, too.
       const double step = static_cast<double>(std::abs(a.stride[static_cast<size_t>(inner)])) * a.itemsize;
@@ -802,8 +853,16 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
       for (size_t b = a + 1; b < axes; b++) {
         if (m.size[a] < 2 || m.size[b] < 2 || (m.is_reduce[a] && m.is_reduce[b])) continue;
         for (auto [f, g] : {std::pair<int64_t, int64_t>{2, 2}, {4, 4}, {8, 2}, {2, 8}}) try_tile(best, c, {{a, f}, {b, g}}, 0.98);
+        // Two short axes as a whole, taps of a filter, beside a third.
+        if (m.size[a] > 5 || m.size[b] > 5) continue;
+        for (size_t d = 0; d < axes; d++)
+          if (d != a && d != b && m.size[d] > 1)
+            for (int64_t f : {2, 4}) try_tile(best, c, {{a, m.size[a]}, {b, m.size[b]}, {d, f}}, 0.98);
       }
     c = std::move(best);
+    if (m.by_stride == m.natural || c.staged) continue;
+    best = c, best.by_stride = true, best.cycles = m.score(best);
+    if (best.cycles < c.cycles * 0.98) c = std::move(best);
   }
   std::stable_sort(starts.begin(), starts.end(), [](const Candidate& a, const Candidate& b) { return a.cycles < b.cycles; });
   // The best few, and the best without panels: what those cost beside them is known at the end only.
@@ -834,6 +893,9 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
   }
   auto plan = [&](Candidate& c) {
     c.order = m.best_order(c);
+    if (c.by_stride)
+      for (size_t i : m.by_stride)
+        if (m.is_reduce[i]) c.reduce_order.push_back(static_cast<int>(i));
     int thread = -1;
     for (int a : c.order)
       if (thread < 0 || m.trips(c, static_cast<size_t>(a)) >= 8) {
@@ -898,11 +960,19 @@ void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& ren
             (thread < 0 || kernel.axes()[static_cast<size_t>(a)].size > kernel.axes()[static_cast<size_t>(thread)].size))
           thread = a;
   }
-  for (size_t i = 0; i < want.size() && want.size() == have.size(); i++) {
-    if (have[i] == want[i]) continue;
-    kernel.apply({OptOp::kSwap, have[i], want[i]});
-    std::iter_swap(have.begin() + static_cast<std::ptrdiff_t>(i), std::find(have.begin(), have.end(), want[i]));
-  }
+  auto arrange = [&](std::vector<int> from, const std::vector<int>& to) {
+    for (size_t i = 0; i < to.size() && to.size() == from.size(); i++) {
+      if (from[i] == to[i]) continue;
+      kernel.apply({OptOp::kSwap, from[i], to[i]});
+      std::iter_swap(from.begin() + static_cast<std::ptrdiff_t>(i), std::find(from.begin(), from.end(), to[i]));
+    }
+  };
+  arrange(have, want);
+  std::vector<int> reduces;
+  for (int a : c.reduce_order)
+    if (kernel.axes()[static_cast<size_t>(a)].type == AxisType::kReduce) reduces.push_back(a);
+  have = reduces, std::sort(have.begin(), have.end());
+  arrange(have, reduces);
   if (c.blocks > 1) kernel.apply({OptOp::kGroupTop, c.block_axis, c.blocks});
   if (thread >= 0) {
     try {

@@ -8,13 +8,15 @@ namespace tg {
 struct Candidate {
   std::vector<int> lane_axes;  ///< axes that get the lanes; empty: scalar code
   int lanes = 1;
-  std::vector<int64_t> tile;  ///< per axis: instances (UPCAST, UNROLL) beside the lanes
-  int block_axis = -1;        ///< reduce axis that runs in blocks around the output loops
-  int64_t blocks = 0;         ///< of how many blocks
-  std::vector<int> order;     ///< nesting order of the output axes, outermost first
-  uint32_t staged = 0;        ///< bit k: operand k (codegen/stage.h) is read from scratch memory
-  int split_axis = -1;        ///< output axis that gets a second loop, inside of all others,
-  int64_t split = 0;          ///< of this length
+  std::vector<int64_t> tile;      ///< per axis: instances (UPCAST, UNROLL) beside the lanes
+  int block_axis = -1;            ///< reduce axis that runs in blocks around the output loops
+  int64_t blocks = 0;             ///< of how many blocks
+  std::vector<int> order;         ///< nesting order of the output axes, outermost first
+  bool by_stride = false;         ///< reduce axes nest by their strides, the longest outermost, not as they come
+  std::vector<int> reduce_order;  ///< then their order; else empty
+  uint32_t staged = 0;            ///< bit k: operand k (codegen/stage.h) is read from scratch memory
+  int split_axis = -1;            ///< output axis that gets a second loop, inside of all others,
+  int64_t split = 0;              ///< of this length
   struct Stage {
     int axis, operand;
   };

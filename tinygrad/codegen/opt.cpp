@@ -23,12 +23,14 @@ bool zero_where_loads_are(UOp u, UOp range) {
   while (!stack.empty()) {
     UOp v = stack.back();
     stack.pop_back();
+    if (v.is_const() && !v.is_invalid() && v.const_float() == 0) continue;
     const UOps& open = ranges_of(v);
     if (std::find(open.begin(), open.end(), range) == open.end()) return false;
     if (v.is(Ops::LOAD)) continue;
     // 0 * x is 0 only where x is finite: both factors must vanish.
     if (v.in(Ops::MUL | Ops::ADD)) stack.push_back(v.src(0)), stack.push_back(v.src(1));
     else if (v.is(Ops::CAST) && !v.dtype().is_weak()) stack.push_back(v.src(0));
+    else if (v.is(Ops::WHERE)) stack.push_back(v.src(1)), stack.push_back(v.src(2));
     else return false;
   }
   return true;

@@ -128,8 +128,9 @@ std::string LlvmWriter::load_plain(const Access& a, DType d, const std::string& 
   return emit("load " + memory_type(d, lanes) + ", ptr " + address + ", align " + std::to_string(align) + aliasing(a));
 }
 
-/// Vectors that cover first to last lane exactly, shuffled together.
-std::string LlvmWriter::load_strided(const Access& a, DType d, const std::string& first) {
+/// Vectors that cover first to last lane exactly, shuffled together. With a mask, elements that are no lane of it are not touched and masked lanes
+/// are 0.
+std::string LlvmWriter::load_strided(const Access& a, DType d, const std::string& first, const std::string& lane_mask) {
   const int64_t n = a.lanes, s = std::abs(a.stride), span = (n - 1) * s + 1, low = a.stride < 0 ? -(n - 1) * s : 0;
   const std::string t = memory_type(d, a.lanes);
   std::string result;
@@ -142,7 +143,20 @@ std::string LlvmWriter::load_strided(const Access& a, DType d, const std::string
   }
   for (int64_t start : starts) {
     std::string at = low + start ? emit("getelementptr " + memory_type(d) + ", ptr " + first + ", i64 " + str(low + start)) : first;
-    std::string v = emit("load " + t + ", ptr " + at + ", align " + str(d.itemsize()) + aliasing(a));
+    std::string v;
+    if (lane_mask.empty()) {
+      v = emit("load " + t + ", ptr " + at + ", align " + str(d.itemsize()) + aliasing(a));
+    } else {
+      std::vector<int64_t> lane_at(static_cast<size_t>(n), n);  // n: an element between lanes
+      for (int64_t lane = 0; lane < n; lane++)
+        if (start_of[static_cast<size_t>(lane)] == start) lane_at[static_cast<size_t>(offset_of[static_cast<size_t>(lane)])] = lane;
+      const std::string mt = type(dtypes::bool_, a.lanes), name = "@llvm.masked.load." + suffix(d.is_bool() ? dtypes::uint8 : d, a.lanes) + ".p0";
+      declare("declare " + t + " " + name + "(ptr, i32 immarg, " + mt + ", " + t + ")");
+      const std::string here =
+          emit("shufflevector " + mt + " " + lane_mask + ", " + mt + " zeroinitializer, <" + str(n) + " x i32> " + int_vector("i32", lane_at));
+      v = emit("call " + t + " " + name + "(ptr " + at + ", i32 " + str(d.itemsize()) + ", " + mt + " " + here + ", " + t + " zeroinitializer)" +
+               aliasing(a));
+    }
     std::vector<int64_t> mask;
     for (int64_t lane = 0; lane < n; lane++) {
       const size_t l = static_cast<size_t>(lane);
@@ -170,6 +184,10 @@ std::string LlvmWriter::load_masked(const Access& a, DType d, const std::string&
     std::string v =
         emit("call " + t + " " + name + "(ptr " + at + ", i32 " + align + ", " + mt + " " + masked + ", " + t + " " + passed + ")" + aliasing(a));
     return a.stride < 0 ? reverse(v, t) : v;
+  }
+  if (a.affine && a.stride && std::abs(a.stride) <= kShuffledStride && mask != literal(true, dtypes::bool_, n)) {
+    const std::string v = load_strided(a, d, address(a, d, lane0(a.index), a.index.dtype()), mask);
+    return alt == "zeroinitializer" ? v : emit("select " + mt + " " + mask + ", " + t + " " + v + ", " + t + " " + alt);
   }
   const std::string p = "<" + str(n) + " x ptr>", name = "@llvm.masked.gather." + suffix(m, n) + ".v" + str(n) + "p0";
   declare("declare " + t + " " + name + "(" + p + ", i32 immarg, " + mt + ", " + t + ")");
@@ -208,7 +226,10 @@ std::string LlvmWriter::load(UOp u) {
     begin_block("J" + id);
     return from_memory(emit("phi " + t + " [ " + all + ", %F" + id + " ], [ " + some + ", %G" + id + " ]"), d, a.lanes);
   }
-  if (gated) return from_memory(load_masked(a, d, value(u.src(2), a.lanes), to_memory(value(u.src(1), a.lanes), d, a.lanes)), d, a.lanes);
+  if (gated) {
+    const std::string alt = is_zero_literal(u.src(1)) ? "zeroinitializer" : to_memory(value(u.src(1), a.lanes), d, a.lanes);
+    return from_memory(load_masked(a, d, value(u.src(2), a.lanes), alt), d, a.lanes);
+  }
   std::string v;
   if (a.affine && std::abs(a.stride) <= kShuffledStride) {
     std::string first = address(a, d, lane0(a.index), a.index.dtype());
