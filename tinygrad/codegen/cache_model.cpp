@@ -68,7 +68,7 @@ double refill_cycles(const std::vector<const MemoryWalk*>& walks, const Steps& s
       used += here[i].lines / (here[i].lines > here[i].sets ? here[i].sets : cache.sets);
     }
     // What fits is there for the next iteration of the loop around it; what does not fit comes again.
-    if (used > kFits * cache.ways || level == loops.size()) break;
+    if (used > (level ? kFits : 1) * cache.ways || level == loops.size()) break;
     whole[loops[level]] = true;
   }
   double cycles = 0;
