@@ -81,11 +81,13 @@ struct Model {
   double l1 = 1 << 15, l2 = 1 << 19;
   int registers = 16, vector_bytes = 16;
   bool gather = true;
+  double mask_cost = 1;  // of a masked load, beside the load
 
   Model(const KernelAxes& kernel, UOp sink, const Renderer& r) {
     const Target& t = r.target();
     vector_bytes = t.vector_bytes, registers = t.vector_registers, l1 = static_cast<double>(t.l1_bytes), l2 = static_cast<double>(t.l2_bytes),
     gather = r.has_gather();
+    if (vector_bytes == 64) mask_cost = 0.25;  // masks have registers and units of their own
     blocks = kernel.can_accumulate();
     // Zen 1 to 4 run 512-bit operations in two halves.
     path_bytes = t.cpu.rfind("znver", 0) == 0 && t.cpu != "znver5" ? std::min(vector_bytes, 32) : vector_bytes;
@@ -158,7 +160,7 @@ struct Model {
         if (u.is(Ops::WHERE) && u.src(0).is(Ops::CMPLT) && u.src(0).src(0).dtype().is_weak()) alu.back().decides = reduced_only(mask_of(u.src(0)));
       } else if (u.is(Ops::CMPLT) || u.is(Ops::CAST)) {
         Mask m = mask_of(u);
-        alu.push_back({m, scope_of(m), u.is(Ops::CMPLT) ? 0.25 : 1, 4, operand_of(u)});  // a mask is made once for several uses
+        alu.push_back({m, scope_of(m), u.is(Ops::CMPLT) ? mask_cost : 1, 4, operand_of(u)});  // a mask is made once for several uses
         if (u.is(Ops::CMPLT)) alu.back().decides = reduced_only(m);
       }
       if (u.is(Ops::REDUCE)) {
@@ -387,7 +389,7 @@ double Model::score(const Candidate& c) const {
       else if (stride > 0 && stride <= 4) each = (a.store ? 3.0 : 1.5) * static_cast<double>(stride) * w;  // neighbouring vectors and shuffles
       else if (stride * a.itemsize >= 64) each = c.lanes * (a.store ? 10.0 : 3.0);  // another line, often another page, per lane
       else each = c.lanes * (a.store ? 3.0 : 2.0) * (gather ? 1 : 1.5);
-      if (a.gate & lane) each = stride > 4 ? std::max(each, c.lanes * 1.6) : each + 0.25 * w * static_cast<double>(std::max<int64_t>(stride, 1));
+      if (a.gate & lane) each = stride > 4 ? std::max(each, c.lanes * 1.6) : each + mask_cost * w * static_cast<double>(std::max<int64_t>(stride, 1));
       for (int v : c.lane_axes)
         if (a.mask >> v & 1 && size[static_cast<size_t>(v)] % (c.lanes * c.tile[static_cast<size_t>(v)]))
           each += t[static_cast<size_t>(v)] > 1 ? 0.25 * w : 0.05 * w;
