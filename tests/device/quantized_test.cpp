@@ -44,6 +44,32 @@ const std::vector<Format>& formats() {
        {0},
        [](const Tensor& b) { return bytes(b, 2, 34).bitcast(dtypes::int8).to_float() * half(b, 0); },
        [](const uint8_t* b, int i) { return static_cast<int8_t>(b[2 + i]) * half_at(b, 0); }},
+      // The fifth bits of 32 numbers in four bytes.
+      {"q5_1",
+       32,
+       24,
+       {0, 2},
+       [](const Tensor& b) {
+         const Tensor place = Tensor::arange(8).cast(dtypes::uint8);
+         const Tensor fifth = bytes(b, 4, 8).unsqueeze(-1).rshift(place).bitwise_and(1).flatten(-2);
+         return (nibbles(bytes(b, 8, 24)) + fifth * 16).to_float() * half(b, 0) + half(b, 2);
+       },
+       [](const uint8_t* b, int i) { return (nibble(b + 8, i) + (b[4 + i / 8] >> i % 8 & 1) * 16) * half_at(b, 0) + half_at(b, 2); }},
+      // Floats of four bits: a sign, an exponent of two bits, a mantissa of one.
+      {"e2m1",
+       32,
+       18,
+       {0},
+       [](const Tensor& b) {
+         const Tensor q = nibbles(bytes(b, 2, 18)), e = q.rshift(1).bitwise_and(3).to_float(), m = q.bitwise_and(1).to_float();
+         const Tensor size = (e == 0).where(m * 0.5, (e - 1).exp2() * (m * 0.5 + 1));
+         return (q.bitwise_and(8) != 0).where(-size, size) * half(b, 0);
+       },
+       [](const uint8_t* b, int i) {
+         constexpr double kSize[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+         const int q = nibble(b + 2, i);
+         return (q & 8 ? -1 : 1) * kSize[q & 7] * half_at(b, 0);
+       }},
       // Sixteen groups, each with a scale of 8 bits, and one scale for all.
       {"groups",
        256,

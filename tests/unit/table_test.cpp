@@ -49,6 +49,20 @@ TEST(Tables, Values) {
   EXPECT_EQ(d->values[9].as_double(), -1);
 }
 
+TEST(Tables, BitsOfFourBits) {
+  // An exponent of two bits, a mantissa of one: parts of one nibble, not bits taken anew.
+  GraphScope g;
+  Tables t;
+  UOp x = param(0, dtypes::uint8, 64).index({i32(0)}).load(), q = high(x);
+  UOp e = op(Ops::AND, op(Ops::SHR, q, 1), 3), m = op(Ops::AND, q, 1);
+  const Table16* a = table(t, e.cast(dtypes::float32) * op(Ops::MUL, m.cast(dtypes::float32), 0.5));
+  ASSERT_TRUE(a);
+  EXPECT_EQ(a->source, x);
+  EXPECT_EQ(a->shift, 4);
+  EXPECT_EQ(a->values[7].as_double(), 1.5);
+  EXPECT_EQ(a->values[6].as_double(), 0);
+}
+
 TEST(Tables, NotOfFourBits) {
   GraphScope g;
   Tables t;

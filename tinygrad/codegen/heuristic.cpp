@@ -51,6 +51,7 @@ struct Model {
   };
   struct Access : MemoryWalk {
     bool gated;
+    Mask near = 0;  ///< axes as in i / 8: neighbouring lanes share elements
     Mask gate;
     int operand = -1;  ///< the stageable operand it is a part of
     UOp base{};        ///< the buffer
@@ -177,12 +178,15 @@ struct Model {
         UOp index = u.src(0).src(1);
         a.store = u.is(Ops::STORE), a.itemsize = u.src(0).dtype().itemsize();
         item = std::max(item, a.itemsize);
-        a.mask = mask_of(index), a.gate = 0, a.nonlinear = 0;
+        a.mask = mask_of(index), a.gate = 0, a.nonlinear = 0, a.near = 0;
         if (index.is(Ops::WHERE) && index.src(2).is_invalid()) a.gate = mask_of(index.src(0));
         a.gated = index.is(Ops::WHERE);
         LinearForm f = linear_form(index);
         a.offset = f.offset;
-        for (UOp x : f.rest) a.nonlinear |= mask_of(x);
+        for (UOp x : f.rest) {
+          a.nonlinear |= mask_of(x);
+          if (!a.store && x.is(Ops::FLOORDIV) && x.src(0).is(Ops::RANGE) && x.src(1).is_const()) a.near |= mask_of(x);
+        }
         for (size_t i = 0; i < size.size(); i++) a.stride.push_back(f.coefficient(kernel.range(static_cast<int>(i))));
         a.sort_strides();
         if (a.store) a.mask |= mask_of(u.src(1));
@@ -383,7 +387,7 @@ double Model::score(const Candidate& c) const {
       double w = std::max(1.0, static_cast<double>(c.lanes) * a.itemsize / path_bytes);
       int64_t stride = 0;
       for (int v : c.lane_axes)
-        if (a.mask >> v & 1) stride = a.nonlinear >> v & 1 ? -1 : a.stride[static_cast<size_t>(v)];
+        if (a.mask >> v & 1) stride = a.near >> v & 1 ? 2 : a.nonlinear >> v & 1 ? -1 : a.stride[static_cast<size_t>(v)];
       if (stride == 1) each = (a.store ? w : 0.5 * w) * (aligned(a, c, lane) ? 1 : 1 + std::min(1.0, c.lanes * a.itemsize / 64.0));
       else if (stride == 0) each = a.store ? w : 0.5;
       else if (stride > 0 && stride <= 4) each = (a.store ? 3.0 : 1.5) * static_cast<double>(stride) * w;  // neighbouring vectors and shuffles
@@ -471,7 +475,7 @@ std::pair<double, double> Model::fill(const Candidate& c, Mask lane) const {
       const double w = std::max(1.0, static_cast<double>(c.lanes) * a.itemsize / path_bytes);
       int64_t stride = 0;
       for (int v : c.lane_axes)
-        if (a.mask >> v & 1) stride = a.nonlinear >> v & 1 ? -1 : a.stride[static_cast<size_t>(v)];
+        if (a.mask >> v & 1) stride = a.near >> v & 1 ? 2 : a.nonlinear >> v & 1 ? -1 : a.stride[static_cast<size_t>(v)];
       for (size_t i = 0; i < size.size(); i++) runs |= a.mask >> i & 1 && !(a.nonlinear >> i & 1) && a.stride[i] == 1 && size[i] >= 4;
       if (stride < 0 || stride > 4) vector = false;
       else if (stride > 1 && a.gate & lane) each += c.lanes * 1.6;
@@ -663,9 +667,8 @@ double Model::traffic(const Candidate& c, Mask lane, bool in_blocks) const {
       for (size_t i = 0; i < size.size(); i++)
         if (a.mask >> i & 1 && (a.stride[i] == 1 || (a.store && a.nonlinear >> i & 1)))
           run *= std::min(static_cast<double>(c.tile[i]) * (lane >> i & 1 ? c.lanes : 1), size[i] ? static_cast<double>(size[i]) : kSymbolic);
-      // Packed integers with a scale between blocks: steps that leave out little are a stream, too.
-      const double step = static_cast<double>(std::abs(a.stride[static_cast<size_t>(inner)])) * a.itemsize;
-      const bool packed = a.itemsize == 1 && !(a.nonlinear >> inner & 1) && step <= 1.25 * run;
+      // Bytes in blocks with their scales: steps within a line are a stream, too.
+      const bool packed = a.itemsize == 1 && !(a.nonlinear >> inner & 1) && std::abs(a.stride[static_cast<size_t>(inner)]) <= 64;
       if (!packed) moved *= 1 + 400 / std::max(run, 16.0);
     }
     // With the reduction in blocks an operand comes once for a few output loops only.

@@ -59,18 +59,18 @@ UOp split_digits(UOp sink) {
     else if (x.is(Ops::FLOORMOD) && x.src(1).is_const() && x.src(1).const_int() % c == 0) x = x.src(0);
     if (x.is(Ops::RANGE) && c > 1 && size_of(x) % c == 0 && size_of(x) > c) radix[x.id()].push_back(c);
   }
-  auto whole_lanes = [&](UOp r) {
-    auto it = radix.find(r.id());
-    return it != radix.end() && std::all_of(it->second.begin(), it->second.end(), [](int64_t c) { return c % kDigitLanes == 0; });
-  };
   // A range that walks an operand of a reduction contiguously stays whole: that access is made in the innermost loop, the ones with digits are not.
-  // Digits of whole registers cost it nothing when they are reduced, too.
+  // Digits of whole registers cost it nothing when it is reduced itself.
   for (UOp u : order) {
     if (!u.is(Ops::REDUCE)) continue;
     for (UOp v : u.src(0).toposort()) {
       if (!v.is(Ops::LOAD) || !v.src(0).is(Ops::INDEX)) continue;
       for (const auto& [r, c] : linear_form(v.src(0).src(1)).terms)
-        if ((c == 1 || c == -1) && !(r.arg<RangeArg>().type == AxisType::kReduce && whole_lanes(r))) radix.erase(r.id());
+        if (auto it = radix.find(r.id()); it != radix.end() && (c == 1 || c == -1)) {
+          const bool reduced = r.arg<RangeArg>().type == AxisType::kReduce;
+          std::erase_if(it->second, [&](int64_t cut) { return !reduced || cut % kDigitLanes; });
+          if (it->second.empty()) radix.erase(it);
+        }
     }
   }
   if (radix.empty()) return sink;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/facts.h"
 
 namespace tg {
@@ -94,10 +95,12 @@ void LinearView::analyse(LinearInst& in) const {
   UOp u = in.u;
   switch (u.op()) {
     case Ops::RANGE:
-      if (is_vector_range(u)) in.lanes = static_cast<int>(u.src(0).const_int()), in.affine = true, in.stride = 1;
+      if (is_vector_range(u)) in.lanes = static_cast<int>(u.src(0).const_int()), in.affine = true, in.stride = 1, in.first = 0;
       else in.affine = true;
       return;
     case Ops::CONST:
+      if (u.dtype().is_int() && u.is_const() && !u.is_invalid()) in.first = static_cast<int64_t>(u.const_int());
+      [[fallthrough]];
     case Ops::PARAM:
     case Ops::BUFFER:
     case Ops::STACK:
@@ -148,6 +151,40 @@ void LinearView::analyse(LinearInst& in) const {
     default: break;
   }
   if (!in.affine) in.stride = 0;
+  find_offsets(in);
+}
+
+/// Integer arithmetic on the lanes' numbers and literals is known; a sum with it is known up to lane 0.
+void LinearView::find_offsets(LinearInst& in) const {
+  UOp u = in.u;
+  constexpr OpSet kKnown = Ops::ADD | Ops::SUB | Ops::MUL | Ops::SHL | Ops::SHR | Ops::AND | Ops::CDIV | Ops::CMOD | Ops::CAST;
+  if (!u.in(kKnown) || u.dtype().is_bool()) return;
+  auto offset = [](const LinearInst& s, int lane) { return s.lanes == 1 ? 0 : s.affine ? lane * s.stride : s.offsets[static_cast<size_t>(lane)]; };
+  bool whole = true, partly = true;
+  for (UOp s : u.srcs()) {
+    const LinearInst& i = of(s);
+    if (!s.dtype().is_int() || (i.lanes > 1 && !i.affine && i.offsets.empty())) return;
+    whole &= i.first.has_value();
+  }
+  if (whole) {
+    for (int lane = 0; lane < in.lanes; lane++) {
+      ConstValue v[2];
+      for (uint32_t k = 0; k < u.nsrc(); k++) v[k] = *of(u.src(k)).first + offset(of(u.src(k)), lane);
+      const ConstValue r = u.is(Ops::CAST) ? eval_cast(v[0], u.src(0).dtype(), u.dtype()) : eval_alu(u.op(), u.dtype(), {v, u.nsrc()}, u.dtype());
+      if (lane == 0) in.first = static_cast<int64_t>(r.i);
+      in.offsets.push_back(static_cast<int64_t>(r.i) - *in.first);
+    }
+  } else if (!in.affine) {
+    if (u.is(Ops::CAST)) {
+      const Bounds b = bounds_of(u.src(0));
+      partly = b.lo >= int_min(u.dtype()) && b.hi <= int_max(u.dtype());
+    } else {
+      partly = u.in(Ops::ADD | Ops::SUB) && never_wraps(u);
+    }
+    for (int lane = 0; partly && lane < in.lanes; lane++)
+      in.offsets.push_back(offset(of(u.src(0)), lane) + (u.is(Ops::CAST) ? 0 : (u.is(Ops::ADD) ? 1 : -1) * offset(of(u.src(1)), lane)));
+  }
+  if (in.affine) in.offsets.clear();
 }
 
 void LinearView::mark_needs() {
@@ -161,7 +198,7 @@ void LinearView::mark_needs() {
         UOp idx = strip_after(u.src(0));
         TG_ASSERT(idx.is(Ops::INDEX), "memory access without INDEX: ", u);
         LinearInst& i = insts_[static_cast<size_t>(position(idx.src(1)))];
-        if (i.affine && i.lanes > 1) i.need_lane0 = true;
+        if ((i.affine || !i.offsets.empty()) && i.lanes > 1) i.need_lane0 = true;
         if (i.lanes == 1 || !i.affine) i.need_value = true;
         for (size_t k = 1; k < u.nsrc(); k++) need(u.src(k));
         break;
@@ -181,7 +218,7 @@ void LinearView::mark_needs() {
       default:
         if (in.need_value)
           for (UOp s : u.srcs()) need(s);
-        if (in.need_lane0 && in.lanes > 1 && in.affine)
+        if (in.need_lane0 && in.lanes > 1)
           for (UOp s : u.srcs()) {
             LinearInst& i = insts_[static_cast<size_t>(position(s))];
             (i.lanes > 1 ? i.need_lane0 : i.need_value) = true;
@@ -198,7 +235,7 @@ Access LinearView::access(UOp index) const {
   TG_ASSERT(a.base.in(groups::kDefines) && !is_variable(a.base), "index into no storage: ", a.base);
   const LinearInst& i = of(a.index);
   TG_ASSERT(i.u.dtype().is_int() && !i.u.dtype().is_weak(), "index of type ", i.u.dtype());
-  a.lanes = i.lanes, a.affine = i.affine, a.stride = i.stride;
+  a.lanes = i.lanes, a.affine = i.affine, a.stride = i.stride, a.offsets = i.offsets;
   a.size = storage_size(a.base), a.space = a.base.arg<ParamArg>().addrspace;
   return a;
 }

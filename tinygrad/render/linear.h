@@ -1,6 +1,7 @@
 /// \file A linear program as its consumers (renderers, interpreter) see it: every instruction with its lanes, its stride along the lanes and who
 /// needs it.
 #pragma once
+#include <optional>
 #include <vector>
 
 #include "tinygrad/target/program.h"
@@ -13,8 +14,10 @@ struct LinearInst {
   int lanes = 1;        ///< 1: scalar
   bool affine = false;  ///< an integer whose lane l is lane 0 plus l * stride, provably without wrapping
   int64_t stride = 0;
-  bool need_value = false;  ///< someone uses the value as it is
-  bool need_lane0 = false;  ///< someone uses lane 0 as the address of a vector access
+  std::vector<int64_t> offsets;  ///< lane l minus lane 0, where that is known of an integer that is not affine: lane / 8
+  std::optional<int64_t> first;  ///< lane 0, where that is known too
+  bool need_value = false;       ///< someone uses the value as it is
+  bool need_lane0 = false;       ///< someone uses lane 0 as the address of a vector access
 };
 
 /// How a LOAD or STORE touches memory.
@@ -23,8 +26,9 @@ struct Access {
   UOp index;
   int lanes = 1;  ///< of the index
   bool affine = true;
-  int64_t stride = 0;  ///< in elements between neighbouring lanes, when affine
-  int64_t size = 0;    ///< elements of the base; its maximum when symbolic
+  int64_t stride = 0;            ///< in elements between neighbouring lanes, when affine
+  std::vector<int64_t> offsets;  ///< as in LinearInst
+  int64_t size = 0;              ///< elements of the base; its maximum when symbolic
   AddrSpace space = AddrSpace::kGlobal;
 };
 
@@ -46,6 +50,7 @@ class LinearView {
  private:
   void add(UOp u);
   void analyse(LinearInst& in) const;
+  void find_offsets(LinearInst& in) const;
   void mark_needs();
   const Program& p_;
   std::vector<LinearInst> insts_;

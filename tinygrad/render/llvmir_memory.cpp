@@ -168,6 +168,19 @@ std::string LlvmWriter::load_strided(const Access& a, DType d, const std::string
   return result;
 }
 
+/// Lanes at known places no further apart than a vector: what lies between, shuffled. Empty where they are not.
+std::string LlvmWriter::load_near(const Access& a, DType d) {
+  if (a.affine || a.offsets.empty()) return "";
+  const auto [low, high] = std::minmax_element(a.offsets.begin(), a.offsets.end());
+  const int64_t span = *high - *low + 1;
+  if (span > a.lanes) return "";
+  std::vector<int64_t> mask;
+  for (int64_t o : a.offsets) mask.push_back(o - *low);
+  const std::string t = "<" + str(span) + " x " + memory_type(d) + ">", at = address(a, d, lane0(a.index), a.index.dtype(), *low);
+  const std::string v = emit("load " + t + ", ptr " + at + ", align " + str(d.itemsize()) + aliasing(a));
+  return emit("shufflevector " + t + " " + v + ", " + t + " poison, <" + str(a.lanes) + " x i32> " + int_vector("i32", mask));
+}
+
 std::string LlvmWriter::load_masked(const Access& a, DType d, const std::string& mask, const std::string& alt) {
   const int n = a.lanes;
   const DType m = d.is_bool() ? dtypes::uint8 : d;
@@ -236,6 +249,8 @@ std::string LlvmWriter::load(UOp u) {
     if (a.stride == 1) v = load_plain(a, d, first, a.lanes);
     else if (a.stride == 0) v = splat(load_plain(a, d, first, 1), d.is_bool() ? dtypes::uint8 : d, a.lanes);
     else v = load_strided(a, d, first);
+  } else if (std::string near = load_near(a, d); !near.empty()) {
+    v = near;
   } else {
     v = load_masked(a, d, literal(true, dtypes::bool_, a.lanes), "poison");
   }

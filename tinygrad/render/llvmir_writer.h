@@ -72,6 +72,7 @@ class LlvmWriter {
   std::string addresses(const Access& a, DType d);
   std::string load_plain(const Access& a, DType d, const std::string& address, int lanes);
   std::string load_strided(const Access& a, DType d, const std::string& first, const std::string& lane_mask = {});
+  std::string load_near(const Access& a, DType d);
   std::string load_masked(const Access& a, DType d, const std::string& mask, const std::string& alt);
   std::string aliasing(const Access& a) const;  ///< metadata of an access
   int alignment(const Access& a, DType d) const;

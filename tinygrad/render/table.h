@@ -23,7 +23,8 @@ class Tables {
   const Table16* of(UOp u);
 
  private:
-  std::optional<Table16> find(UOp u) const;
+  std::optional<Table16> made_of(UOp u) const;
+  static std::optional<Table16> taken(UOp u);
   std::unordered_map<uint32_t, Table16> known_;
 };
 
