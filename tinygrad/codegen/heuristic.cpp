@@ -22,7 +22,10 @@ constexpr double kSymbolic = 64;         // trips assumed for a loop of unknown 
 double cost_of(UOp u) {
   if (u.dtype().is_bool() && u.in(Ops::AND | Ops::OR)) return 0.25;  // masks have units of their own
   switch (u.op()) {
-    case Ops::WHERE: return u.src(1).is(Ops::LOAD) && u.src(1).src(0).src(1).is(Ops::WHERE) && u.src(2).is_const() ? 0 : 1;  // the load chooses
+    case Ops::WHERE:
+      // The load chooses, or the multiply-add that the product becomes.
+      if (u.src(2).is_const() && (u.src(1).is(Ops::MUL) || (u.src(1).is(Ops::LOAD) && u.src(1).src(0).src(1).is(Ops::WHERE)))) return 0;
+      return 1;
     case Ops::EXP2:
     case Ops::LOG2: return 14;
     case Ops::SIN: return 25;
@@ -651,7 +654,7 @@ double Model::traffic(const Candidate& c, Mask lane, bool in_blocks) const {
       all *= t;
       if (in) fetches *= t;
     }
-    const double room = std::max(capacity(a, c, lane), 1.0) / 2;
+    const double sets = capacity(a, c, lane), room = sets < l2 ? std::max(sets, 1.0) * 0.75 : l2 / 2;
     if (total <= room || again(a, c, lane, total)) continue;
     const double parts = c.blocks > 1 && a.mask >> c.block_axis & 1 ? static_cast<double>(c.blocks) : 1, bytes = panel(a, c, lane) / parts;
     // A panel that fits is fetched once per place; one that does not, in every iteration around it.
