@@ -1,0 +1,145 @@
+/// \file Random triples of an operation, its shape and OptOps: what the processor computes must equal the interpreter running the kernel as it is.
+/// Values are small multiples of 1/2, so sums are exact in every order. `KERNEL_FUZZ=N` sets how many (the target `nightly` takes 10,000).
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <random>
+
+#include "tinygrad/codegen/opt.h"
+#include "tinygrad/render/renderers.h"
+#include "tinygrad/runtime/interp.h"
+#include "unit/kernels.h"
+#include "unit/render_helpers.h"
+
+namespace tg {
+namespace {
+using namespace testing;
+
+class KernelFuzz {
+ public:
+  explicit KernelFuzz(uint32_t seed) : random_(seed) {}
+
+  KernelPtr kernel(std::string* name) {
+    const int kind = below(9);
+    const int64_t n = size(), m = size(), l = size();
+    *name = str("kind ", kind, " ", n, " ", m, " ", l);
+    switch (kind) {
+      case 0:
+      case 1:
+      case 2: {
+        const int t = below(4);
+        *name += str(" t", t);
+        return matmul(n, m, l, t & 1, t & 2);
+      }
+      case 3: {
+        const int64_t f = pick({1, 2, 3, 5}), h = f + below(20), w = f + below(40), pad = below(static_cast<int>(f)), ic = 1 + below(9),
+                      oc = 1 + below(20);
+        *name = str("conv ", ic, " ", oc, " ", h, " ", w, " ", f, " ", pad);
+        return conv(1 + below(3), ic, oc, h, w, f, pad);
+      }
+      case 4: return conv_weight_grad(1 + below(3), 1 + below(4), 1 + below(9), 5 + below(9), 5 + below(30), 1 + below(4));
+      case 5: return conv_input_grad(1 + below(3), 1 + below(4), 1 + below(9), 5 + below(9), 5 + below(30), 1 + below(4));
+      case 6: return below(2) ? reduce_rows(n, m) : reduce_columns(n, m);
+      case 7: return below(2) ? transpose(n, m) : nested(n, m, std::min<int64_t>(l, 20));
+      default: return below(2) ? pad_flip(n, m) : reshaped(1 + below(9), 1 + below(9), 1 + below(9));
+    }
+  }
+  /// A list of OptOps that fit the kernel; empty: those of the heuristic.
+  std::vector<Opt> opts(const KernelPtr& k, const Renderer& r) {
+    std::vector<Opt> out;
+    if (below(3) == 0) return out;
+    ArenaScope scope(*k->arena);
+    KernelAxes axes(simplify_ranges(k->sink), r);
+    double instances = 1;
+    for (int i = 0; i < 14 && instances < 32; i++) {
+      const int n = static_cast<int>(axes.axes().size());
+      if (!n) break;
+      static constexpr OptOp kOps[] = {OptOp::kUpcast, OptOp::kUnroll, OptOp::kVector, OptOp::kPadTo,    OptOp::kSplit,
+                                       OptOp::kSwap,   OptOp::kThread, OptOp::kStage,  OptOp::kGroupTop, OptOp::kPadTo};
+      const OptOp op = kOps[i < 9 ? below(7) : below(10)];  // panels come last
+      const int64_t arg = op == OptOp::kSwap ? below(n) : op == OptOp::kStage ? below(2) : pick({0, 2, 3, 4, 4, 8, 16});
+      const Opt opt{op, below(n), arg};
+      try {
+        axes.apply(opt);
+      } catch (const KernelOptError&) { continue; }
+      out.push_back(opt);
+      instances = 1;
+      for (const auto& a : axes.axes())
+        if (a.type == AxisType::kUpcast || a.type == AxisType::kUnroll) instances *= static_cast<double>(a.size);
+    }
+    if (instances > 64) out.clear();
+    return out;
+  }
+  int below(int n) { return static_cast<int>(random_() % static_cast<uint32_t>(n)); }
+
+ private:
+  int64_t pick(std::initializer_list<int64_t> l) { return *(l.begin() + below(static_cast<int>(l.size()))); }
+  int64_t size() { return below(3) ? 1 + below(70) : pick({1, 2, 16, 31, 32, 33, 64, 96, 127, 128}); }
+  std::mt19937 random_;
+};
+
+test::Memory inputs_of(const Program& p, uint32_t seed, std::vector<DType>* types) {
+  ArenaScope scope(*p.arena);
+  test::Memory memory(static_cast<size_t>(p.nbuffers));
+  types->resize(memory.size());
+  std::mt19937 random(seed);
+  for (UOp u : p.ast.toposort()) {
+    if (!u.is(Ops::PARAM) || u.arg<ParamArg>().addrspace != AddrSpace::kGlobal) continue;
+    const auto slot = static_cast<size_t>(u.arg<ParamArg>().slot);
+    const auto n = static_cast<size_t>(u.src(0).src(0).const_int());
+    (*types)[slot] = u.dtype(), memory[slot].resize(n * eval_itemsize(u.dtype()));
+    for (size_t i = 0; i < n; i++)
+      store_const(memory[slot].data() + i * eval_itemsize(u.dtype()), ConstValue(static_cast<double>(static_cast<int>(random() % 17) - 8) * 0.5),
+                  u.dtype());
+  }
+  return memory;
+}
+
+TEST(KernelFuzz, EveryOptimisationComputesWhatTheKernelMeans) {
+  if (!llvm_plugin_missing().empty()) GTEST_SKIP() << llvm_plugin_missing();
+  const char* wanted = std::getenv("KERNEL_FUZZ");
+  const int rounds = wanted ? std::atoi(wanted) : 300;
+  int optimised = 0, staged = 0;
+  for (int i = 0; i < rounds; i++) {
+    KernelFuzz fuzz(static_cast<uint32_t>(i));
+    std::string name;
+    const KernelPtr k = fuzz.kernel(&name);
+    Target target = host_processor();
+    target.device = "CPU", target.renderer = "LLVM";
+    if (const Target avx2 = test::target("LLVM", "x86_64,haswell"); fuzz.below(3) == 0 && test::runs_here(avx2)) target = avx2;
+    target.cores = 2;
+    const auto renderer = make_renderer(target);
+    CodegenOptions plain, chosen;
+    plain.noopt = true;
+    const std::vector<Opt> list = fuzz.opts(k, *renderer);
+    if (!list.empty()) chosen.opts = list;
+    for (const Opt& o : list) name += str(' ', o), staged += o.op == OptOp::kStage;
+    SCOPED_TRACE(str("round ", i, ": ", name, " for ", target.cpu));
+    std::shared_ptr<Program> p;
+    try {
+      p = to_program(*k, *renderer, chosen);
+    } catch (const KernelOptError&) {
+      p = to_program(*k, *renderer, CodegenOptions());  // a range that the kernel's own simplification took away
+    }
+    const auto meaning = to_program(*k, *renderer, plain);
+    optimised += !p->applied_opts.empty();
+    for (const Opt& o : p->applied_opts) staged += list.empty() && o.op == OptOp::kStage;
+    std::vector<DType> types;
+    test::Memory expected = inputs_of(*meaning, static_cast<uint32_t>(i), &types), got = expected;
+    auto extent = [](const Program& q) { return q.thread_extent ? static_cast<int64_t>(q.thread_extent.const_int()) : 1; };
+    test::run_interp(meaning, expected, {}, 0, extent(*meaning));
+    const test::Compiled code = test::compile(p, target);
+    ASSERT_TRUE(code.kernel);
+    // Threads are ranges of the outermost loop, in any order.
+    const int64_t n = extent(*p), half = n / 2;
+    code(got, {}, half, n);
+    if (half) code(got, {}, 0, half);
+    const int64_t at = test::first_difference(got[0], expected[0], types[0], true);
+    ASSERT_LT(at, 0) << "element " << at << "\n" << code.source;
+  }
+  EXPECT_GT(optimised, rounds / 2);
+  EXPECT_GT(staged, rounds / 20);
+}
+
+}  // namespace
+}  // namespace tg
