@@ -948,7 +948,9 @@ void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& ren
     if (splits && static_cast<int>(a) == c.split_axis) have.push_back(want.back());
   }
   int thread = -1;
-  if (renderer.has_threads() && c.cycles > kThreadCycles) {
+  if (c.thread_axis >= 0 && renderer.has_threads() && is_output_loop(c.thread_axis)) {
+    thread = c.thread_axis;
+  } else if (c.thread_axis == Candidate::kAnyThread && renderer.has_threads() && c.cycles > kThreadCycles) {
     // The outermost loop that feeds every core several times, else the longest.
     const int64_t cores = std::max(1, renderer.target().cores), enough = 4 * cores;
     // Panels are filled once when their own loop is shared out.
@@ -994,6 +996,25 @@ void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& ren
     if (at >= 0 && at == thread && place != c.order.begin() && is_output_loop(place[-1])) at = place[-1];
     kernel.apply({OptOp::kStage, at, s.operand});
   }
+}
+
+void plan_candidates(std::vector<Candidate>& list, const KernelAxes& kernel, UOp sink, const Renderer& renderer) {
+  const Model m(kernel, sink, renderer);
+  const int cores = std::max(1, renderer.target().cores);
+  std::erase_if(list, [&](Candidate& c) {
+    if (c.lane_axes.size() == 1) share_lanes(m, c);
+    if (c.staged || !c.stages.empty()) c.split_axis = -1, c.split = 0, c.block_axis = -1, c.blocks = 0, c.stages.clear(), c.stages_outside = -1;
+    c.cycles = m.score(c);
+    if (!std::isfinite(c.cycles)) return true;
+    if (c.staged) {
+      if (!m.place_stages(c, cores)) return true;
+    } else {
+      c.order = m.best_order(c);
+      c.cycles = std::max(c.cycles, m.traffic(c, m.lane_mask(c), c.blocks > 1));
+    }
+    c.cycles += m.accumulating(c);
+    return false;
+  });
 }
 
 namespace {

@@ -23,6 +23,8 @@ struct Candidate {
   std::vector<Stage> stages;  ///< where operands are computed
   int stages_outside = -1;    ///< the innermost loop around the first of them
   double cycles = 0;          ///< predicted, one core
+  static constexpr int kAnyThread = -2;
+  int thread_axis = kAnyThread;  ///< output axis shared by the threads; -1: one thread; kAnyThread: as its size suggests
 };
 
 /// The best candidates of a CPU kernel, best first, at most `n`. What a search starts from.
@@ -30,6 +32,9 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
 
 /// Applies a candidate: padding, lanes, tile, order of loops, and THREAD on the outermost loop when the kernel is worth it.
 void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& renderer);
+
+/// For candidates whose lanes, tile or staged operands were changed: where panels are filled and the prediction. Drops what is out of the question.
+void plan_candidates(std::vector<Candidate>& list, const KernelAxes& kernel, UOp sink, const Renderer& renderer);
 
 /// The default: the best candidate on a CPU; workgroups and small tiles on targets with locals.
 void apply_heuristic(KernelAxes& kernel, UOp sink, const Renderer& renderer);

@@ -11,6 +11,7 @@
 #include "tinygrad/base/profile.h"
 #include "tinygrad/base/stop.h"
 #include "tinygrad/codegen/codegen.h"
+#include "tinygrad/engine/beam.h"
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/engine/process_replay.h"
 #include "tinygrad/engine/program_store.h"
@@ -118,8 +119,9 @@ void add_compiler(Hash128& h) { h.add(env::CC.get()), h.add(env::TG_LLVM_PLUGIN.
 }  // namespace
 
 Hash128 codegen_settings_hash() {
-  Hash128 h = CodegenOptions::from_env().hash();
-  add_compiler(h);
+  const CodegenOptions options = CodegenOptions::from_env();
+  Hash128 h = options.hash();
+  add_compiler(h), add_beam_settings(h, options);
   return h;
 }
 void clear_kernel_cache() { cache().clear(); }
@@ -130,7 +132,7 @@ std::vector<CompiledKernelRef> compile_kernels(std::span<const KernelRef> kernel
   CodegenOptions options = CodegenOptions::from_env();
   Hash128 base;
   base.add(target.key()), base.add(device.kind()), base.add(options.hash());
-  add_compiler(base);
+  add_compiler(base), add_beam_settings(base, options);
   const bool capture = static_cast<bool>(env::CAPTURE_PROCESS_REPLAY);
   std::vector<CompiledKernelRef> out(kernels.size());
   std::unordered_map<Hash128, size_t, KeyHash> first;  // key -> first position that needs it
@@ -150,6 +152,10 @@ std::vector<CompiledKernelRef> compile_kernels(std::span<const KernelRef> kernel
     // Great kernels first, so that no thread is left with one at the end.
     const auto nodes = [&](const std::pair<Hash128, size_t>& m) { return kernels[m.second]->arena->graph().live_nodes(); };
     std::sort(missing.begin(), missing.end(), [&](auto& a, auto& b) { return nodes(a) != nodes(b) ? nodes(a) > nodes(b) : a.second < b.second; });
+    // Searches come first, one at a time: nothing else may run while candidates are timed.
+    std::vector<std::optional<std::vector<Opt>>> searched(missing.size());
+    if (options.beam > 0)
+      for (size_t m = 0; m < missing.size(); m++) searched[m] = beam_opts(*kernels[missing[m].second], device, renderer_for(target), options);
     const env::Snapshot settings;
     const Stop stop = Stop::current();
     std::atomic<size_t> next{0};
@@ -160,8 +166,10 @@ std::vector<CompiledKernelRef> compile_kernels(std::span<const KernelRef> kernel
         auto& [key, i] = missing[m];
         Hash128 stored = key;
         stored.add(tool);
+        CodegenOptions used = options;
+        if (searched[m]) used.opts = std::move(searched[m]), stored.add(used.hash());
         try {
-          out[i] = compile_one(stored, *kernels[i], device, target, options);
+          out[i] = compile_one(stored, *kernels[i], device, target, used);
         } catch (...) {
           next = missing.size();  // the others need not begin
           const std::string& name = kernels[i]->sink.arg<KernelInfo>().name;

@@ -1,0 +1,327 @@
+/// \file The search: candidates of the cost model, rounds of mutations, a run-off against the heuristic, and the cache of results.
+#include "tinygrad/engine/beam.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <limits>
+#include <mutex>
+#include <set>
+#include <sstream>
+#include <unordered_map>
+
+#include "tinygrad/base/disk_cache.h"
+#include "tinygrad/base/env.h"
+#include "tinygrad/base/stop.h"
+#include "tinygrad/codegen/decomp.h"
+#include "tinygrad/codegen/mutate.h"
+#include "tinygrad/engine/program_store.h"
+#include "tinygrad/engine/trial.h"
+#include "tinygrad/runtime/thread_pool.h"
+#include "tinygrad/schedule/custom.h"
+
+namespace tg {
+namespace {
+using Clock = std::chrono::steady_clock;
+using OptList = std::vector<Opt>;
+constexpr const char* kTable = "beam";
+constexpr double kWins = 0.98;      ///< of the heuristic's time, in the run-off
+constexpr double kProgress = 0.99;  ///< of the best time: a round that brings less is the last
+constexpr double kTiny = 2e-6;      ///< seconds below which launching is what takes the time
+constexpr double kHopeless = 2.5;   ///< times the best: neither tried when predicted, nor timed any further when measured
+constexpr int kRounds = 12;
+
+std::atomic<int64_t> searches{0}, compiled{0}, dropped{0};
+
+struct KeyHash {
+  size_t operator()(const Hash128& h) const { return h.lo; }
+};
+/// What this process found, for when there is no disk.
+struct Known {
+  std::mutex mutex;
+  std::unordered_map<Hash128, OptList, KeyHash> opts;
+};
+Known& known() {
+  static auto* k = new Known;
+  return *k;
+}
+
+std::string to_text(const OptList& opts) {
+  std::string s = "1";
+  for (const Opt& o : opts) s += str(' ', static_cast<int>(o.op), ' ', o.axis, ' ', o.arg);
+  return s;
+}
+std::optional<OptList> from_text(const std::string& text) {
+  std::istringstream in(text);
+  int version = 0, op = 0;
+  OptList opts;
+  if (!(in >> version) || version != 1) return {};
+  for (Opt o{OptOp::kTc}; in >> op;) {
+    if (!(in >> o.axis >> o.arg) || op < 0 || op > static_cast<int>(OptOp::kStage)) return {};
+    o.op = static_cast<OptOp>(op), opts.push_back(o);
+  }
+  return in.eof() ? std::optional(opts) : std::nullopt;
+}
+
+std::optional<OptList> recall(const Hash128& key) {
+  if (env::IGNORE_BEAM_CACHE) return {};
+  {
+    std::lock_guard lock(known().mutex);
+    if (auto it = known().opts.find(key); it != known().opts.end()) return it->second;
+  }
+  if (build_identity().empty()) return {};
+  auto bytes = disk_cache::get(kTable, key.to_hex());
+  return bytes ? from_text({bytes->begin(), bytes->end()}) : std::nullopt;
+}
+void keep(const Hash128& key, const OptList& opts) {
+  {
+    std::lock_guard lock(known().mutex);
+    known().opts[key] = opts;
+  }
+  if (build_identity().empty()) return;
+  const std::string text = to_text(opts);
+  disk_cache::put(kTable, key.to_hex(), {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+}
+
+/// A candidate with what is known of it.
+struct Tried {
+  Candidate candidate;
+  OptList opts;
+  CompiledKernel kernel;
+  double seconds = std::numeric_limits<double>::infinity();
+};
+
+class Search {
+ public:
+  Search(const Kernel& kernel, Device& device, const Renderer& renderer, const CodegenOptions& options, Program& ranged)
+      : kernel_(kernel), device_(device), renderer_(renderer), options_(options), sink_(ranged.ast), axes_(sink_, renderer) {}
+  OptList run();
+
+ private:
+  double elapsed() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  bool time_left() const { return elapsed() < seconds_ * 0.9; }  // the rest is for the run-off
+  /// Applies a candidate; false where it does not fit, is too large, or was there before.
+  bool add(Candidate c, std::vector<Tried>& to);
+  void compile(std::vector<Tried>& list);
+  /// Compiles, checks and times in batches while there is time; what is left goes to the beam.
+  void measure(std::vector<Tried> list, Trial& trial);
+  void compile_one(Tried& t);
+
+  const Kernel& kernel_;
+  Device& device_;
+  const Renderer& renderer_;
+  const CodegenOptions& options_;
+  UOp sink_;
+  KernelAxes axes_;
+  const Clock::time_point begin_ = Clock::now();
+  const double seconds_ = static_cast<double>(env::BEAM_TIMEOUT_SEC.get());
+  const int64_t most_ = env::BEAM_CANDIDATES_MAX.get(), upcast_max_ = env::BEAM_UPCAST_MAX.get(), uops_max_ = env::BEAM_UOPS_MAX.get(),
+                debug_ = env::BEAM_DEBUG.get();
+  const bool strict_ = env::BEAM_STRICT_MODE.get() != 0;
+  const int threads_ = static_cast<int>(env::PARALLEL.get() > 0 ? std::min<int64_t>(env::PARALLEL.get(), 1024) : env::num_cpu_threads());
+  std::set<std::string> seen_;
+  std::vector<Tried> beam_;
+  int64_t compiled_ = 0, wrong_ = 0;
+};
+
+bool Search::add(Candidate c, std::vector<Tried>& to) {
+  Tried t;
+  {
+    KernelAxes axes(axes_);
+    try {
+      apply_candidate(axes, c, renderer_);
+    } catch (const KernelOptError&) { return false; }
+    int64_t instances = 1;
+    for (const auto& a : axes.axes())
+      if (a.type == AxisType::kUpcast || a.type == AxisType::kUnroll) instances *= std::max<int64_t>(a.size, 1);
+    if (instances > upcast_max_) return false;
+    t.opts = axes.applied();
+  }
+  if (!seen_.insert(to_text(t.opts)).second) return false;
+  t.candidate = std::move(c), to.push_back(std::move(t));
+  return true;
+}
+
+void Search::compile_one(Tried& t) {
+  Stop::check("beam");
+  CodegenOptions options = options_;
+  options.beam = 0, options.opts = t.opts;
+  auto program = to_program(kernel_, renderer_, options);
+  if (static_cast<int64_t>(program->linear.size()) > uops_max_ && !t.kernel.program) throw KernelOptError("too many instructions");
+  Stop::check("beam");
+  program->binary = device_.compiler(renderer_.target()).compile(program->source);
+  t.kernel.executable = device_.load(program), t.kernel.program = std::move(program);
+}
+
+void Search::compile(std::vector<Tried>& list) {
+  const env::Snapshot settings;
+  const Stop stop = Stop::current();
+  std::atomic<size_t> next{0};
+  auto work = [&](int64_t, int64_t) {
+    const env::Adopt adopt(settings);
+    const Stop::Adopt stoppable(stop);
+    for (size_t i; (i = next++) < list.size();) {
+      try {
+        compile_one(list[i]);
+      } catch (const KernelOptError&) {
+      } catch (const CompileError&) {
+        if (strict_) throw;
+      } catch (const InternalError&) {
+        if (strict_) throw;
+      }
+    }
+  };
+  const int threads = static_cast<int>(std::min<size_t>(static_cast<size_t>(std::max(threads_, 1)), list.size()));
+  if (threads <= 1) work(0, 1);
+  else ThreadPool::global().parallel_for(0, threads, 1, work, threads);
+  compiled_ += static_cast<int64_t>(list.size()), tg::compiled += static_cast<int64_t>(list.size());
+  std::erase_if(list, [](const Tried& t) { return !t.kernel.executable; });
+}
+
+void Search::measure(std::vector<Tried> list, Trial& trial) {
+  const size_t batch = static_cast<size_t>(std::max(threads_, 1)) * 3;
+  for (size_t at = 0; at < list.size() && time_left() && compiled_ < most_; at += batch) {
+    const size_t end = std::min({list.size(), at + batch, at + static_cast<size_t>(most_ - compiled_)});
+    std::vector<Tried> some(std::make_move_iterator(list.begin() + static_cast<std::ptrdiff_t>(at)),
+                            std::make_move_iterator(list.begin() + static_cast<std::ptrdiff_t>(end)));
+    compile(some);
+    for (Tried& t : some) {
+      Stop::check("beam");
+      const double best = beam_.front().seconds;
+      double once = 0;
+      if (!trial.agrees(t.kernel, &once)) {
+        wrong_++, dropped++;
+        if (env::DEBUG.get() >= 1 || debug_ >= 1) std::printf("beam: dropped, it computes something else: %s\n", to_text(t.opts).c_str());
+        continue;
+      }
+      t.seconds = once > best * kHopeless && once > 1e-4 ? once : std::min(once, trial.time(t.kernel, best));
+      if (debug_ >= 2) {
+        std::printf("beam: %10.2f us, predicted %10.0f cycles ", t.seconds * 1e6, t.candidate.cycles);
+        for (const Opt& o : t.opts) std::printf(" %s", str(o).c_str());
+        std::printf("\n");
+      }
+      auto place = std::upper_bound(beam_.begin(), beam_.end(), t, [](const Tried& a, const Tried& b) { return a.seconds < b.seconds; });
+      beam_.insert(place, std::move(t));
+    }
+    if (beam_.size() > static_cast<size_t>(options_.beam)) beam_.erase(beam_.begin() + options_.beam, beam_.end());
+  }
+}
+
+OptList Search::run() {
+  const int64_t debug = env::DEBUG.get();
+  const Context quiet{{"DEBUG", std::min<int64_t>(debug, 2)}, {"CAPTURE_PROCESS_REPLAY", 0}};
+  const auto width = static_cast<size_t>(options_.beam);
+  // The heuristic's own choice, found as it finds it.
+  Tried own;
+  {
+    std::vector<Candidate> best = candidates(axes_, sink_, renderer_, 1);
+    if (best.empty()) return {};
+    KernelAxes axes(axes_);
+    apply_candidate(axes, best[0], renderer_);
+    own.opts = axes.applied(), own.candidate = std::move(best[0]);
+  }
+  seen_.insert(to_text(own.opts));
+  own.kernel.program = std::make_shared<Program>();  // not bounded in size
+  compile_one(own), compiled_++, tg::compiled++;
+  Trial trial(sink_, device_);
+  trial.remember(own.kernel);
+  own.seconds = trial.time(own.kernel, std::numeric_limits<double>::infinity());
+  const double before = own.seconds;
+  beam_.push_back(own);
+  if (before > kTiny) {
+    std::vector<Tried> list;
+    for (Candidate& c : candidates(axes_, sink_, renderer_, 2 * width + 4))
+      if (c.cycles <= own.candidate.cycles * kHopeless) add(std::move(c), list);
+    measure(std::move(list), trial);
+    std::set<std::string> expanded;
+    for (int round = 0; round < kRounds && time_left() && compiled_ < most_; round++) {
+      const double best = beam_.front().seconds;
+      std::vector<std::vector<Candidate>> ways;
+      for (const Tried& t : beam_)
+        if (expanded.insert(to_text(t.opts)).second) ways.push_back(mutations(t.candidate, axes_, sink_, renderer_));
+      // Parents in turns; no more a round than leaves something for the next ones.
+      std::vector<Tried> next;
+      const size_t share = std::max<size_t>(12, static_cast<size_t>(std::max<int64_t>(most_, 0)) / 3);
+      for (size_t i = 0, more = 1; more && next.size() < share; i++) {
+        more = 0;
+        for (auto& w : ways)
+          if (i < w.size()) more = 1, add(std::move(w[i]), next);
+      }
+      if (next.empty()) break;
+      measure(std::move(next), trial);
+      if (debug_ >= 1)
+        std::printf("beam: round %d, %lld compiled, best %.2f us\n", round + 1, static_cast<long long>(compiled_), beam_.front().seconds * 1e6);
+      if (beam_.front().seconds > best * kProgress) break;
+    }
+  }
+  // The best in turns with the heuristic's: noise must not make a kernel slower than without a search.
+  const Tried* chosen = &own;
+  double first = before, after = before;
+  std::vector<const Tried*> rivals{&own};
+  std::vector<const CompiledKernel*> kernels{&own.kernel};
+  for (const Tried& t : beam_)
+    if (t.opts != own.opts && rivals.size() < 5) rivals.push_back(&t), kernels.push_back(&t.kernel);
+  if (rivals.size() > 1) {
+    const std::vector<double> medians = trial.compare(kernels);
+    first = after = medians[0];
+    for (size_t i = 1; i < rivals.size(); i++)
+      if (medians[i] < first * kWins && medians[i] < after) chosen = rivals[i], after = medians[i];
+  }
+  searches++;
+  if (debug >= 2) {
+    std::string line = str("beam ", own.kernel.program->name, ": ", compiled_, " tried, ", wrong_, " wrong, ");
+    char numbers[200];
+    std::snprintf(numbers, sizeof numbers, "%.2f s, predicted %.4g -> %.4g cycles, measured %.2f -> %.2f us (%.2fx):", elapsed(),
+                  own.candidate.cycles, chosen->candidate.cycles, first * 1e6, after * 1e6, first / after);
+    line += numbers;
+    for (const Opt& o : chosen->opts) line += str(' ', o);
+    std::printf("%s\n", line.c_str());
+  }
+  return chosen->opts;
+}
+
+bool searchable(const Kernel& kernel, Device& device, const Renderer& renderer, const CodegenOptions& options) {
+  if (options.beam <= 0 || options.noopt || options.opts || !device.compiles() || !device.host_visible() || renderer.has_locals()) return false;
+  return !kernel.sink.arg<KernelInfo>().opts_to_apply && !source_of(kernel.sink);
+}
+}  // namespace
+
+void add_beam_settings(Hash128& h, const CodegenOptions& options) {
+  if (options.beam <= 0) return;
+  for (const env::Int* v : {&env::BEAM_TIMEOUT_SEC, &env::BEAM_CANDIDATES_MAX, &env::BEAM_UPCAST_MAX, &env::BEAM_UOPS_MAX})
+    h.add(static_cast<uint64_t>(v->get()));
+  h.add(static_cast<uint64_t>(env::num_cpu_threads()));
+}
+
+BeamCounters beam_counters() { return {searches, compiled, dropped}; }
+void clear_beam_cache() {
+  std::lock_guard lock(known().mutex);
+  known().opts.clear();
+}
+
+std::optional<OptList> beam_opts(const Kernel& kernel, Device& device, const Renderer& renderer, const CodegenOptions& options) {
+  if (!searchable(kernel, device, renderer, options)) return {};
+  Hash128 key;
+  key.add(build_identity()), key.add(renderer.target().key()), key.add(device.kind()), key.add(options.hash()), key.add(kernel.key);
+  key.add(device.compiler(renderer.target()).cache_key()), add_beam_settings(key, options);
+  if (auto opts = recall(key)) return opts;
+  // Alone: a second search would disturb the first one's measurements, and may be for the same kernel.
+  static std::timed_mutex one;
+  std::unique_lock lock(one, std::defer_lock);
+  while (!lock.try_lock_for(std::chrono::milliseconds(10))) Stop::check("beam");
+  if (auto opts = recall(key)) return opts;
+  CodegenOptions ranges = options;
+  ranges.beam = 0, ranges.stop_after = "ranges";
+  auto ranged = to_program(kernel, renderer, ranges);
+  ArenaScope scope(*ranged->arena);
+  if (is_ordered_by_hand(ranged->ast) || emulates_longs(ranged->ast, renderer, options.emulated) || !runs_on_any_numbers(ranged->ast)) return {};
+  OptList opts;
+  try {
+    opts = Search(kernel, device, renderer, options, *ranged).run();
+  } catch (const OutOfMemoryError&) { return {}; }  // no room to try anything: the heuristic decides
+  keep(key, opts);
+  return opts;
+}
+
+}  // namespace tg
