@@ -1002,7 +1002,12 @@ void plan_candidates(std::vector<Candidate>& list, const KernelAxes& kernel, UOp
   const Model m(kernel, sink, renderer);
   const int cores = std::max(1, renderer.target().cores);
   std::erase_if(list, [&](Candidate& c) {
-    if (c.lane_axes.size() == 1) share_lanes(m, c);
+    if (c.lane_axes.size() == 1 && !c.staged) share_lanes(m, c);
+    // Panels have lanes along an output axis.
+    if (c.staged && (c.lane_axes.empty() || std::any_of(c.lane_axes.begin(), c.lane_axes.end(), [&](int a) { return m.is_reduce[static_cast<size_t>(a)]; })))
+      return true;
+    for (size_t o = 0; o < 32; o++)
+      if (c.staged >> o & 1 && (o >= m.operands.size() || !m.operands[o].usable)) return true;
     if (c.staged || !c.stages.empty()) c.split_axis = -1, c.split = 0, c.block_axis = -1, c.blocks = 0, c.stages.clear(), c.stages_outside = -1;
     c.cycles = m.score(c);
     if (!std::isfinite(c.cycles)) return true;

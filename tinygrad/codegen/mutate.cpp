@@ -91,6 +91,14 @@ struct Neighbours {
         Candidate d = c;
         std::swap(d.order[loops[i]], d.order[loops[j]]), placed.push_back(std::move(d));
       }
+    std::vector<int> reduces = c.reduce_order;
+    for (size_t a = 0; a < axes.size() && c.reduce_order.empty(); a++)
+      if (axes[a].reduce && trips(a) != 1) reduces.push_back(static_cast<int>(a));
+    for (size_t i = 0; i < reduces.size(); i++)
+      for (size_t j = i + 1; j < reduces.size(); j++) {
+        Candidate d = c;
+        d.reduce_order = reduces, std::swap(d.reduce_order[i], d.reduce_order[j]), placed.push_back(std::move(d));
+      }
   }
   void splits() {
     if (c.split_axis >= 0) {
