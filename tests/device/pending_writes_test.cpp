@@ -41,6 +41,27 @@ TEST(PendingWrites, ReadersOfStorageThatWasFresh) {
   EXPECT_EQ(before.to_vector<float>(), (std::vector<float>{1, 1}));
 }
 
+/// A tensor without storage that is assigned another's storage gets its own: writes to one of them are not writes to the other.
+TEST(PendingWrites, AssignedStorageIsCopied) {
+  const std::vector<float> one{1, 2, 3}, more{2, 3, 4};
+  for (bool constant : {false, true})
+    for (bool stored : {false, true}) {
+      const Tensor c = Tensor(one).realize(), x = Tensor({4.f, 5.f, 6.f}).realize();
+      const Tensor a = constant ? Tensor::zeros(3) : x * 0.5;
+      a.assign(c);
+      if (stored) a.realize();
+      a.assign(a + 1);
+      EXPECT_EQ(a.to_vector<float>(), more);
+      EXPECT_EQ(c.to_vector<float>(), one);
+      const Tensor b = constant ? Tensor::zeros(3) : x * 0.25;
+      b.assign(c.detach().flip({0}));
+      if (stored) b.realize();
+      c.assign(c + 1);
+      EXPECT_EQ(b.to_vector<float>(), (std::vector<float>{3, 2, 1}));
+      EXPECT_EQ(c.to_vector<float>(), more);
+    }
+}
+
 /// A value that is stored on the way to another one is not computed again for the tensor that holds it.
 TEST(Realize, KeepsWhatOtherTensorsHold) {
   const Tensor x = Tensor::rand(4, 8).realize(), w = Tensor::rand(8, 8).realize();

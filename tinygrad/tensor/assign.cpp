@@ -436,6 +436,7 @@ const Tensor& Tensor::assign(const Tensor& value) const {
       v.node()->flags |= Node::kNeedsGrad;
     }
     if (b.is_const()) impl_->literal = u;
+    if (writable_state(current_view(v))) v = own_storage(v, device_or_default(v));  // later writes to this one are not writes to the other
     set_uop(*impl_, v);
   } else {
     impl_->literal = UOpRef();
