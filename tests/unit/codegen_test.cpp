@@ -126,6 +126,24 @@ TEST(Codegen, LargeMatmulsPackTheirPanels) {
   EXPECT_EQ(staged(*to_program(*matmul(1024, 1, 1024), TestRenderer(64))), 0);           // nothing is used twice
 }
 
+TEST(Codegen, StepsOfTwoReadBackAsSteps) {
+  // (x - k + 1) / 2 with x = 2 a + b: a vector load along a, where dividing lanes would gather.
+  auto p = to_program(*columns_to_image(2, 12, 64, 3, 2, 1), TestRenderer(64));
+  ArenaScope scope(*p->arena);
+  size_t loads = 0;
+  for (UOp u : p->linear) {
+    if (!u.is(Ops::LOAD) || !u.src(0).is(Ops::INDEX)) continue;
+    EXPECT_NE(classify(u.src(0)).kind, Lanes::kGather), loads++;
+  }
+  EXPECT_GT(loads, 0u);
+}
+
+TEST(Codegen, MaskedLanesOfGatedSumsNeedNoSecondMask) {
+  // Lanes beyond the end read zeros, and so does padding: the sum chooses nothing.
+  auto p = with_opts(conv(1, 2, 3, 5, 14, 3, 1), {{OptOp::kPadTo, 3, 16}, {OptOp::kVector, 3, 16}}, TestRenderer(64));
+  EXPECT_EQ(count(*p, Ops::WHERE), 0u);
+}
+
 TEST(Codegen, RandomOptsKeepTheMeaning) {
   // Whatever fits is right: random lists of opts on every kernel.
   std::mt19937 rng(11);

@@ -163,6 +163,17 @@ inline KernelPtr conv_weight_grad(int64_t bs, int64_t ic, int64_t oc, int64_t h,
   UOp v = in.index({((n * ic + q) * h + (y + ky)) * w + (x + kx)}).load(), u = g.index({((n * oc + c) * oh + y) * ow + x}).load();
   return k.finish(o.index({((c * ic + q) * f + ky) * f + kx}).store((v * u).reduce(Ops::ADD, UOps{n, y, x})).end(UOps{c, q, ky, kx}));
 }
+/// Sums what a convolution in steps of `step` read, back to where it came from; the columns are stored.
+inline KernelPtr columns_to_image(int64_t n, int64_t h, int64_t w, int64_t f, int64_t step, int64_t pad) {
+  KernelMaker k;
+  int64_t oh = (h + 2 * pad - f) / step + 1, ow = (w + 2 * pad - f) / step + 1;
+  UOp in = k.param(1, n * f * f * oh * ow), o = k.param(0, n * h * w), c = k.loop(n), y = k.loop(h), x = k.loop(w), ky = k.red(f), kx = k.red(f);
+  UOp py = y + pad - ky, px = x + pad - kx, s = UOp::constant(step), zero = UOp::constant(int64_t{0});
+  UOp ok = (py.ge(zero) & (py / s < oh) & (py % s < 1)) & (px.ge(zero) & (px / s < ow) & (px % s < 1));
+  UOp at = (((c * f + ky) * f + kx) * oh + py / s) * ow + px / s;
+  UOp v = ok.where(in.index({at.valid(ok)}).load(), UOp::constant(0.0, dtypes::float32));
+  return k.finish(o.index({(c * h + y) * w + x}).store(v.reduce(Ops::ADD, UOps{ky, kx})).end(UOps{c, y, x}));
+}
 inline KernelPtr softmax(int64_t n, int64_t m) {  // three passes over a row in one kernel
   KernelMaker k;
   UOp a = k.param(1, n * m), o = k.param(0, n * m), i = k.loop(n), j = k.loop(m), r = k.red(m), s = k.red(m);
@@ -289,6 +300,9 @@ inline std::vector<std::pair<std::string, std::function<KernelPtr()>>> all_kerne
   add("conv_3_padded", [] { return conv(2, 2, 5, 7, 8, 3, 1); });
   add("conv_5", [] { return conv(1, 2, 8, 12, 24, 5, 0); });
   add("conv_input_grad", [] { return conv_input_grad(2, 3, 4, 8, 20, 3); });
+  add("columns_to_image_2", [] { return columns_to_image(2, 12, 40, 3, 2, 1); });
+  add("columns_to_image_3", [] { return columns_to_image(2, 9, 48, 4, 3, 2); });
+  add("columns_to_image_odd", [] { return columns_to_image(1, 11, 21, 5, 2, 2); });
   add("conv_weight_grad", [] { return conv_weight_grad(2, 2, 3, 8, 20, 3); });
   for (int64_t n : {1, 5, 12}) add("quantized_" + std::to_string(n), [=] { return quantized(n, 2 * n); });
   return all;

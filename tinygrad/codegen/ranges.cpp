@@ -58,6 +58,10 @@ UOp split_digits(UOp sink) {
     if (x.is(Ops::FLOORDIV) && x.src(1).is_const()) c *= static_cast<int64_t>(x.src(1).const_int()), x = x.src(0);
     else if (x.is(Ops::FLOORMOD) && x.src(1).is_const() && x.src(1).const_int() % c == 0) x = x.src(0);
     if (x.is(Ops::RANGE) && c > 1 && size_of(x) % c == 0 && size_of(x) > c) radix[x.id()].push_back(c);
+    // (r - k + 1) / 2, the gradient of what was read in steps of two: with r = 2 a + b that is a + (b - k + 1) / 2, steps of one along a.
+    if (!x.is(Ops::ADD) || c < 2 || c > 4) continue;
+    for (const auto& [r, k] : linear_form(x).terms)
+      if ((k == 1 || k == -1) && r.arg<RangeArg>().type == AxisType::kLoop && size_of(r) % c == 0 && size_of(r) > c) radix[r.id()].push_back(c);
   }
   // A range that walks an operand of a reduction contiguously stays whole: that access is made in the innermost loop, the ones with digits are not.
   // Digits of whole registers cost it nothing when it is reduced itself.
