@@ -674,6 +674,12 @@ double Model::traffic(const Candidate& c, Mask lane, bool in_blocks) const {
       const bool packed = a.itemsize == 1 && !(a.nonlinear >> inner & 1) && std::abs(a.stride[static_cast<size_t>(inner)]) <= 64;
       if (!packed) moved *= 1 + 400 / std::max(run, 16.0);
     }
+    // Streams of bytes side by side, each less than a line a step, are not fetched ahead: rows one after another, their blocks unrolled.
+    for (size_t i = 0; a.itemsize == 1 && !a.store && !reduces.empty() && i < size.size(); i++)
+      if (a.mask >> i & 1 && !(a.nonlinear >> i & 1) && !is_reduce[i] && c.tile[i] > 1 && std::abs(a.stride[i]) > 64) {
+        moved *= 8;
+        break;
+      }
     // With the reduction in blocks an operand comes once for a few output loops only.
     if (in_blocks) moved = std::min(moved, 8 * total * std::min(l2 / std::max(2 * room, 1.0), 4.0));
     cycles += moved / 10;
