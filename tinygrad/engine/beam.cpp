@@ -157,13 +157,13 @@ void Search::compile_one(Tried& t) {
 void Search::compile(std::vector<Tried>& list) {
   const env::Snapshot settings;
   const Stop stop = Stop::current();
-  std::atomic<size_t> next{0};
+  std::atomic<size_t> next{0}, done{0};
   auto work = [&](int64_t, int64_t) {
     const env::Adopt adopt(settings);
     const Stop::Adopt stoppable(stop);
-    for (size_t i; (i = next++) < list.size();) {
+    for (size_t i; (i = next++) < list.size() && time_left();) {
       try {
-        compile_one(list[i]);
+        compile_one(list[i]), done++;
       } catch (const KernelOptError&) {
       } catch (const CompileError&) {
         if (strict_) throw;
@@ -175,7 +175,7 @@ void Search::compile(std::vector<Tried>& list) {
   const int threads = static_cast<int>(std::min<size_t>(static_cast<size_t>(std::max(threads_, 1)), list.size()));
   if (threads <= 1) work(0, 1);
   else ThreadPool::global().parallel_for(0, threads, 1, work, threads);
-  compiled_ += static_cast<int64_t>(list.size()), tg::compiled += static_cast<int64_t>(list.size());
+  compiled_ += static_cast<int64_t>(done), tg::compiled += static_cast<int64_t>(done);
   std::erase_if(list, [](const Tried& t) { return !t.kernel.executable; });
 }
 
@@ -188,6 +188,7 @@ void Search::measure(std::vector<Tried> list, Trial& trial) {
     compile(some);
     for (Tried& t : some) {
       Stop::check("beam");
+      if (!time_left()) break;
       const double best = beam_.front().seconds;
       double once = 0;
       if (!trial.agrees(t.kernel, &once)) {
@@ -210,7 +211,6 @@ void Search::measure(std::vector<Tried> list, Trial& trial) {
 
 OptList Search::run() {
   const int64_t debug = env::DEBUG.get();
-  const Context quiet{{"DEBUG", std::min<int64_t>(debug, 2)}, {"CAPTURE_PROCESS_REPLAY", 0}};
   const auto width = static_cast<size_t>(options_.beam);
   // The heuristic's own choice, found as it finds it.
   Tried own;
@@ -311,6 +311,7 @@ std::optional<OptList> beam_opts(const Kernel& kernel, Device& device, const Ren
   std::unique_lock lock(one, std::defer_lock);
   while (!lock.try_lock_for(std::chrono::milliseconds(10))) Stop::check("beam");
   if (auto opts = recall(key)) return opts;
+  const Context quiet{{"DEBUG", std::min<int64_t>(env::DEBUG.get(), 2)}};  // candidates' sources and graphs would bury everything
   CodegenOptions ranges = options;
   ranges.beam = 0, ranges.stop_after = "ranges";
   auto ranged = to_program(kernel, renderer, ranges);
