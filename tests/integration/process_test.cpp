@@ -150,6 +150,24 @@ TEST(Processes, RecordedRunsAreCompared) {
   EXPECT_THAT(none.err, HasSubstr("/nonexistent.db"));
 }
 
+TEST(Processes, SearchedKernelsAreTakenFromTheDisk) {
+  const TempDir dir;
+  const std::string db = (dir.path() / "c.db").string();
+  const auto searches = [&](const char* variable, const char* value) {
+    const ProcessResult r =
+        run_process({TG_PROGRAM, "bench", "--filter", "^matmul_f32_256$", "--time", "0"},
+                    {.env = {{"CACHEDB", db}, {"DEBUG", "2"}, {"BEAM", "1"}, {"BEAM_TIMEOUT_SEC", "1"}, {variable, value}}, .timeout_s = 100});
+    EXPECT_TRUE(r.ok()) << r.err;
+    return r.out.find("\nbeam r_") != std::string::npos;
+  };
+  EXPECT_TRUE(searches("SPEC", "0"));
+  EXPECT_FALSE(searches("SPEC", "0"));
+  EXPECT_FALSE(searches("CCACHE", "0")) << "only the program is made again";
+  EXPECT_TRUE(searches("IGNORE_BEAM_CACHE", "1"));
+  EXPECT_TRUE(searches("BEAM_CANDIDATES_MAX", "4")) << "another search";
+  EXPECT_THAT(run_process({TG_PROGRAM, "cache", "info"}, {.env = {{"CACHEDB", db}}, .timeout_s = 60}).out, HasSubstr("\nbeam "));
+}
+
 TEST(Processes, CacheCommand) {
   const TempDir dir;
   const std::string db = (dir.path() / "c.db").string();

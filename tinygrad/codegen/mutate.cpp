@@ -144,7 +144,7 @@ std::vector<Candidate> mutations(const Candidate& c, const KernelAxes& kernel, U
   Neighbours n{c, kernel.axes(), {}, {}};
   int item = 8;
   for (UOp u : sink.toposort())
-    if (u.is(Ops::STORE) && u.src(1).dtype().itemsize() > 0) item = std::min<int>(item, u.src(1).dtype().itemsize());
+    if (u.is(Ops::STORE)) item = std::min<int>(item, u.src(0).dtype().itemsize());
   n.tiles(), n.lanes(std::max(2, renderer.target().vector_bytes / std::max(item, 1))), n.panels(std::min<size_t>(stageable(sink).size(), 32));
   plan_candidates(n.planned, kernel, sink, renderer);
   std::erase_if(n.planned, [&](const Candidate& d) { return d.cycles > c.cycles * kHopeless; });

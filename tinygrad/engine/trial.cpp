@@ -125,7 +125,6 @@ bool runs_on_any_numbers(UOp sink) {
     if (u.is(Ops::STORE) && loaded.address(u)) return false;
     if (u.is(Ops::LOAD) && loaded.address(u)) addresses = true;
     if (u.in(Ops::CDIV | Ops::CMOD | Ops::FLOORDIV | Ops::FLOORMOD) && loaded.at(u.src(1))) divides = true;
-    if (u.is(Ops::PARAM) && u.dtype().itemsize() <= 0) return false;
   }
   return !(addresses && divides);  // all addresses are 0 then
 }
