@@ -314,13 +314,18 @@ std::optional<OptList> beam_opts(const Kernel& kernel, Device& device, const Ren
   const Context quiet{{"DEBUG", std::min<int64_t>(env::DEBUG.get(), 2)}};  // candidates' sources and graphs would bury everything
   CodegenOptions ranges = options;
   ranges.beam = 0, ranges.stop_after = "ranges";
-  auto ranged = to_program(kernel, renderer, ranges);
-  ArenaScope scope(*ranged->arena);
-  if (is_ordered_by_hand(ranged->ast) || emulates_longs(ranged->ast, renderer, options.emulated) || !runs_on_any_numbers(ranged->ast)) return {};
   OptList opts;
   try {
+    auto ranged = to_program(kernel, renderer, ranges);
+    ArenaScope scope(*ranged->arena);
+    if (is_ordered_by_hand(ranged->ast) || emulates_longs(ranged->ast, renderer, options.emulated) || !runs_on_any_numbers(ranged->ast)) return {};
     opts = Search(kernel, device, renderer, options, *ranged).run();
-  } catch (const OutOfMemoryError&) { return {}; }  // no room to try anything: the heuristic decides
+  } catch (const Cancelled&) { throw; } catch (const Error& e) {
+    // No room for scratch memory, or the kernel itself does not compile, which is said where that is compiled.
+    if (env::BEAM_STRICT_MODE) throw;
+    if (env::DEBUG.get() >= 1) std::printf("beam: no search: %s\n", e.what());
+    return {};
+  }
   keep(key, opts);
   return opts;
 }
