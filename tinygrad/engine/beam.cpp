@@ -224,7 +224,7 @@ OptList Search::run() {
   seen_.insert(to_text(own.opts));
   own.kernel.program = std::make_shared<Program>();  // not bounded in size
   compile_one(own), compiled_++, tg::compiled++;
-  Trial trial(sink_, device_);
+  Trial trial(sink_);
   trial.remember(own.kernel);
   own.seconds = trial.time(own.kernel, std::numeric_limits<double>::infinity());
   const double before = own.seconds;
@@ -320,7 +320,7 @@ std::optional<OptList> beam_opts(const Kernel& kernel, Device& device, const Ren
     ArenaScope scope(*ranged->arena);
     if (is_ordered_by_hand(ranged->ast) || emulates_longs(ranged->ast, renderer, options.emulated) || !runs_on_any_numbers(ranged->ast)) return {};
     opts = Search(kernel, device, renderer, options, *ranged).run();
-  } catch (const Cancelled&) { throw; } catch (const Error& e) {
+  } catch (const Cancelled&) { throw; } catch (const std::exception& e) {
     // No room for scratch memory, or the kernel itself does not compile, which is said where that is compiled.
     if (env::BEAM_STRICT_MODE) throw;
     if (env::DEBUG.get() >= 1) std::printf("beam: no search: %s\n", e.what());

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "tinygrad/base/env.h"
 #include "tinygrad/base/stop.h"
 #include "tinygrad/engine/replay.h"
 #include "tinygrad/uop/facts.h"
@@ -129,7 +130,7 @@ bool runs_on_any_numbers(UOp sink) {
   return !(addresses && divides);  // all addresses are 0 then
 }
 
-Trial::Trial(UOp sink, Device& device) : allocator_(device.allocator()), tolerance_(result_tolerance(sink)) {
+Trial::Trial(UOp sink) : allocator_(make_host_allocator()), tolerance_(result_tolerance(sink)) {
   const Loaded loaded(sink);
   std::vector<bool> read;
   for (UOp u : sink.toposort()) {
@@ -155,27 +156,31 @@ Trial::Trial(UOp sink, Device& device) : allocator_(device.allocator()), toleran
   }
   for (size_t s = 0; s < params_.size(); s++) in_place_ |= params_[s].written && read[s];
   handles_.resize(params_.size());
+  size_t total = 0;
   try {
     for (size_t s = 0; s < params_.size(); s++) {
       Stop::check("beam");
       if (!params_[s].bytes) continue;
-      params_[s].memory = handles_[s] = allocator_.allocate(params_[s].bytes);
+      total += params_[s].bytes;
+      if (const auto limit = static_cast<size_t>(env::MEMORY_LIMIT.get()) << 20; !limit || total <= limit)
+        params_[s].memory = handles_[s] = allocator_->allocate(params_[s].bytes);
+      TG_CHECK(OutOfMemoryError, params_[s].memory, "[beam] got no memory for ", total, " bytes of scratch buffers");
       fill(s);
     }
   } catch (...) {
     for (Param& p : params_)
-      if (p.memory) allocator_.free(p.memory, p.bytes);
+      if (p.memory) allocator_->free(p.memory, p.bytes);
     throw;
   }
 }
 Trial::~Trial() {
   for (Param& p : params_)
-    if (p.memory) allocator_.free(p.memory, p.bytes);
+    if (p.memory) allocator_->free(p.memory, p.bytes);
 }
 
 void Trial::fill(size_t slot) {
   const Param& p = params_[slot];
-  fill_memory(allocator_.host_pointer(p.memory), p.bytes, p.dtype, noise(slot + 1), zeros_);
+  fill_memory(allocator_->host_pointer(p.memory), p.bytes, p.dtype, noise(slot + 1), zeros_);
 }
 void Trial::fill_written() {
   for (size_t s = 0; s < params_.size(); s++)
@@ -204,7 +209,7 @@ void Trial::remember(const CompiledKernel& kernel) {
   fill_written(), launch(kernel);
   for (Param& p : params_)
     if (p.written && p.memory) {
-      const auto* bytes = static_cast<const char*>(allocator_.host_pointer(p.memory));
+      const auto* bytes = static_cast<const char*>(allocator_->host_pointer(p.memory));
       p.want.assign(bytes, bytes + p.bytes);
     }
 }
@@ -215,7 +220,7 @@ bool Trial::agrees(const CompiledKernel& kernel, double* seconds) {
   if (seconds) *seconds = once;
   for (const Param& p : params_)
     if (p.written && p.memory &&
-        !results_agree(p.dtype, p.want.data(), allocator_.host_pointer(p.memory), static_cast<int64_t>(p.bytes) / p.dtype.itemsize(), tolerance_))
+        !results_agree(p.dtype, p.want.data(), allocator_->host_pointer(p.memory), static_cast<int64_t>(p.bytes) / p.dtype.itemsize(), tolerance_))
       return false;
   return true;
 }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tinygrad/engine/compile.h"
-#include "tinygrad/runtime/device.h"
+#include "tinygrad/runtime/allocator.h"
 
 namespace tg {
 
@@ -21,7 +21,7 @@ bool runs_on_any_numbers(UOp sink);
 class Trial {
  public:
   /// Throws OutOfMemoryError where it does not fit.
-  Trial(UOp sink, Device& device);
+  explicit Trial(UOp sink);
   ~Trial();
   Trial(const Trial&) = delete;
   Trial& operator=(const Trial&) = delete;
@@ -47,7 +47,7 @@ class Trial {
   void fill_written();
   double launch(const CompiledKernel& kernel);
 
-  LruAllocator& allocator_;
+  std::unique_ptr<Allocator> allocator_;  // not the device's: its statistics are about the user's memory
   std::vector<Param> params_;
   std::vector<void*> handles_;
   std::vector<std::pair<std::string, int64_t>> vars_;
