@@ -261,7 +261,7 @@ OptList Search::run() {
   std::vector<const Tried*> rivals{&own};
   std::vector<const CompiledKernel*> kernels{&own.kernel};
   for (const Tried& t : beam_)
-    if (t.opts != own.opts && rivals.size() < 5) rivals.push_back(&t), kernels.push_back(&t.kernel);
+    if (t.opts != own.opts && rivals.size() < (before > 0.05 ? 2 : 5)) rivals.push_back(&t), kernels.push_back(&t.kernel);
   if (rivals.size() > 1) {
     const std::vector<double> medians = trial.compare(kernels);
     first = after = medians[0];
