@@ -1,0 +1,306 @@
+/// \file Predicted cycles: issue, latency, registers, loads and stores by their form, traffic beyond the caches.
+#include "tinygrad/codegen/cost_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tg {
+
+bool CostModel::aligned(const Access& a, const Candidate& c, Mask lane) const {
+  bool ok = a.offset * a.itemsize % 64 == 0 && !a.nonlinear;
+  for (size_t i = 0; i < size.size() && ok; i++)
+    if (a.mask >> i & 1 && trips(c, i) * static_cast<double>(c.tile[i]) > 1) ok = a.stride[i] * (lane >> i & 1 ? c.lanes : 1) * a.itemsize % 64 == 0;
+  return ok;
+}
+double CostModel::refills(const Candidate& c, Mask lane) const {
+  if (reduces.empty()) return 0;
+  std::vector<const MemoryWalk*> walks;
+  for (const Access& a : accesses)
+    if (!is_staged(c, a.operand)) walks.push_back(&a);
+  Steps steps{{}, {}, {}, nest(c)};
+  for (size_t i = 0; i < size.size(); i++) {
+    steps.size.push_back(size[i] ? static_cast<double>(size[i]) : kSymbolic), steps.trips.push_back(trips(c, i));
+    steps.step.push_back(static_cast<double>(c.tile[i]) * (lane >> i & 1 ? c.lanes : 1));
+  }
+  return refill_cycles(walks, steps, {64, l1 / 4096, 2, 1, 3, 10});
+}
+
+double CostModel::score(const Candidate& c) const {
+  const size_t n = size.size();
+  std::vector<double> t(n);
+  Mask lane = 0;
+  Mask unrolled = 0;
+  for (size_t i = 0; i < n; i++) t[i] = trips(c, i), unrolled |= t[i] == 1 ? Mask{1} << i : 0;
+  for (int a : c.lane_axes) lane |= Mask{1} << a;
+  // Nest: output axes first, in axis order, then reduce axes. A node runs once per iteration of the loops around it down to the innermost it depends
+  // on.
+  auto count = [&](Mask m, Mask scope) {
+    double k = 1, inst = 1;
+    double outside = 1;
+    for (size_t i : nest(c)) {
+      if (scope >> i & 1) outside *= t[i];
+      if (m >> i & 1 && t[i] > 1) k = outside;
+    }
+    for (size_t i = 0; i < n; i++)
+      if (m >> i & 1) inst *= static_cast<double>(c.tile[i]);
+    return k * inst;
+  };
+  auto instances = [&](Mask m) {
+    double inst = 1;
+    for (size_t i = 0; i < n; i++)
+      if (m >> i & 1) inst *= static_cast<double>(c.tile[i]);
+    return inst;
+  };
+  auto width = [&](Mask m, int bytes) { return m & lane ? std::max(1.0, c.lanes * bytes / path_bytes) : 1.0; };
+  double compute = 0, memory = 0, near = 0, body = 0, extra = 0, spills = 0;
+  int inner = -1;  // the innermost loop
+  for (size_t i : nest(c))
+    if (t[i] > 1) inner = static_cast<int>(i);
+  for (const Alu& a : alu) {
+    if (is_staged(c, a.operand)) continue;
+    if (a.decides && !(a.decides & lane) && (a.decides & ~unrolled) == 0) continue;
+    compute += count(a.mask, a.scope) * a.cost * width(a.mask, a.bytes) * 0.5;
+    body += instances(a.mask) * std::max(1.0, a.cost);  // what it becomes: a polynomial, rounds of threefry
+  }
+  for (const Reduce& r : reduces) {
+    Mask m = r.value | r.reduced;
+    double ops = count(m, r.scope) * width(m, r.bytes) * 0.5 * (r.mul ? 0 : 1);
+    compute += ops;
+    body += instances(m);
+    double accs = instances(r.value & ~r.reduced), per = instances(m) / std::max(accs, 1.0);
+    double loops = 1;
+    for (size_t i = 0; i < n; i++)
+      if (r.reduced >> i & 1) loops *= t[i];
+    if (loops > 1) {
+      // Dependent operations per accumulator and iteration, four cycles each, against their issue.
+      double chains = std::clamp(std::floor(8 / accs), 1.0, per), iterations = count(m, r.scope) / instances(m);
+      double latency = 4 * std::ceil(per / chains), issue = instances(m) * width(m, r.bytes) * 0.5;
+      if (latency > issue) extra += iterations * (latency - issue);
+      // Accumulators and operands in registers.
+      double regs_each = m & lane ? std::max(1.0, static_cast<double>(c.lanes) * r.bytes / vector_bytes) : 1, live = accs * chains * regs_each,
+             sum = 0, most = 0;
+      auto holds = [&](Mask mask) {
+        double k = instances(mask & ~r.reduced) * ((mask & lane) ? regs_each : 1);
+        sum += k, most = std::max(most, k);
+      };
+      for (const Access& a : accesses)
+        if (!a.store && (a.mask & r.reduced) && !(a.mask & ~m) && !is_staged(c, a.operand)) holds(a.mask);
+      for (size_t o = 0; o < operands.size(); o++)
+        if (c.staged >> o & 1) holds(operands[o].mask);
+      live += sum - most + 2;
+      for (const Access& a : accesses)
+        if (a.gate & lane && inner >= 0 && a.gate >> inner & 1 && !(a.mask & ~m) && !is_staged(c, a.operand)) {
+          live += 3;  // masks in the making
+          break;
+        }
+      const double usable = registers > 16 ? registers - 2 : registers;  // schedulers want some to spare
+      if (live > usable) spills += iterations * (live - usable) * 3;
+      // Setting up, combining chains and folding lanes.
+      double outside = iterations / loops;
+      extra += outside * (accs * chains * 1.0 + (r.reduced & lane ? accs * 2 * std::log2(static_cast<double>(c.lanes)) : 0));
+    } else if (r.reduced & lane) {
+      extra += count(r.value & ~r.reduced, r.scope) * 2 * std::log2(static_cast<double>(c.lanes));
+    }
+  }
+  for (size_t o = 0; o < operands.size(); o++) {
+    if (!(c.staged >> o & 1)) continue;
+    const Operand& p = operands[o];
+    const double loads = count(p.mask, p.scope);
+    memory += loads * 0.5 * (p.mask & lane ? std::max(1.0, static_cast<double>(c.lanes) * p.bytes / path_bytes) : 1);
+    if (p.mask & lane && scratch(p, c, lane) > l1 * 0.75) near += loads * c.lanes * p.bytes / 28;  // panels come from the second level cache
+    body += instances(p.mask) + 8;
+  }
+  for (const Access& a : accesses) {
+    if (is_staged(c, a.operand)) continue;
+    double k = count(a.mask, a.scope), each = 0.5;
+    // Rows beyond the end are clamped to the last one: each has an address of its own.
+    for (size_t i = 0; i < n; i++)
+      if (a.mask >> i & 1 && !(lane >> i & 1) && c.tile[i] > 1 && size[i]) {
+        const auto clamped = static_cast<double>(std::min(c.tile[i], static_cast<int64_t>(t[i]) * c.tile[i] - size[i]));
+        if (clamped > 0 && !a.store) spills += k / instances(a.mask) * clamped * 0.1;
+      }
+    // Masks beyond the mask registers, where they are made outside of the innermost loop.
+    if (a.gate && (inner < 0 || !(a.gate >> inner & 1)) && instances(a.gate) > 6) spills += k / instances(a.mask) * (instances(a.gate) - 6);
+    if (a.mask & lane) {
+      double w = std::max(1.0, static_cast<double>(c.lanes) * a.itemsize / path_bytes);
+      int64_t stride = 0;
+      for (int v : c.lane_axes)
+        if (a.mask >> v & 1) stride = a.near >> v & 1 ? 2 : a.nonlinear >> v & 1 ? -1 : a.stride[static_cast<size_t>(v)];
+      if (stride == 1) each = (a.store ? w : 0.5 * w) * (aligned(a, c, lane) ? 1 : 1 + std::min(1.0, c.lanes * a.itemsize / 64.0));
+      else if (stride == 0) each = a.store ? w : 0.5;
+      else if (stride > 0 && stride <= 4) each = (a.store ? 3.0 : 1.5) * static_cast<double>(stride) * w;  // neighbouring vectors and shuffles
+      else if (stride * a.itemsize >= 64) each = c.lanes * (a.store ? 10.0 : 3.0);  // another line, often another page, per lane
+      else each = c.lanes * (a.store ? 3.0 : 2.0) * (gather ? 1 : 1.5);
+      if (a.gate & lane) each = stride > 4 ? std::max(each, c.lanes * 1.6) : each + mask_cost * w * static_cast<double>(std::max<int64_t>(stride, 1));
+      for (int v : c.lane_axes)
+        if (a.mask >> v & 1 && size[static_cast<size_t>(v)] % (c.lanes * c.tile[static_cast<size_t>(v)]))
+          each += t[static_cast<size_t>(v)] > 1 ? 0.25 * w : 0.05 * w;
+    } else if (a.store) {
+      each = 1;
+    }
+    memory += k * each, body += instances(a.mask);
+  }
+  if (body > std::max(300.0, untiled)) return INFINITY;
+  // Every loop iteration costs its counter and branch; a kernel's loops are those its innermost nodes are in.
+  double loops = 0;
+  std::vector<Mask> seen;
+  for (const Reduce& r : reduces) {
+    Mask m = r.value | r.reduced;
+    if (std::find(seen.begin(), seen.end(), r.scope) != seen.end()) continue;
+    seen.push_back(r.scope), loops += count(m, r.scope) / instances(m);
+  }
+  for (const Access& a : accesses)
+    if (a.store) loops += count(a.mask, a.scope) / instances(a.mask);
+  auto [filling, waiting] = c.staged ? fill(c, lane) : std::pair<double, double>{0, 0};
+  // Products that are summed leave the loads much room beside them.
+  const bool products = std::any_of(reduces.begin(), reduces.end(), [](const Reduce& r) { return r.mul; });
+  // Several passes over a row: rows side by side are more to keep in the cache, and more streams to follow.
+  double streams = 1;
+  for (const Access& a : accesses) {
+    double own = 1, total = a.itemsize;
+    for (size_t i = 0; i < n; i++) {
+      if (!(a.mask >> i & 1)) continue;
+      total *= static_cast<double>(std::max<int64_t>(size[i], 1));
+      if (!is_reduce[i] && std::abs(a.stride[i]) * a.itemsize >= 4096) own *= static_cast<double>(c.tile[i]);
+    }
+    if (total > l2 && a.store) streams = std::max(streams, own);
+  }
+  const double spread = products || reduces.empty() ? 1 : 1 + 0.08 * (streams - 1);
+  return (std::max({compute + extra, memory, traffic(c, lane, blocks && !c.staged) + waiting, near, refills(c, lane)}) + spills +
+          (products ? 0.1 : 0.25) * std::min(compute, memory) + (products ? 0.3 : 0.6) * loops + filling) *
+         (1 + 0.0004 * body) * spread;
+}
+
+double CostModel::panel(const Access& a, const Candidate& c, Mask lane, Mask whole) const {
+  double bytes = a.itemsize;
+  int64_t done[64];
+  size_t n_done = 0;
+  for (size_t i = 0; i < size.size(); i++) {
+    if (!(a.mask >> i & 1)) continue;
+    const int64_t stride = a.nonlinear >> i & 1 ? -1 - static_cast<int64_t>(i) : std::abs(a.stride[i]);
+    if (stride == 0 || std::find(done, done + n_done, stride) != done + n_done) continue;
+    done[n_done++] = stride;
+    // Axes of one stride slide over each other: y + ky, or y - ky.
+    double extent = 1;
+    for (size_t k = i; k < size.size(); k++) {
+      if (!(a.mask >> k & 1) || (a.nonlinear >> k & 1) != (a.nonlinear >> i & 1) || (k != i && std::abs(a.stride[k]) != stride)) continue;
+      extent += (is_reduce[k] || whole >> k & 1 ? (size[k] ? static_cast<double>(size[k]) : kSymbolic)
+                                                : static_cast<double>(c.tile[k]) * (lane >> k & 1 ? c.lanes : 1)) -
+                1;
+    }
+    bytes *= extent;
+  }
+  return bytes;
+}
+
+double CostModel::unit_run(const Access& a, const Candidate& c, Mask lane) const {
+  double run = 1;
+  for (size_t i = 0; i < size.size(); i++)
+    if (a.mask >> i & 1 && !(a.nonlinear >> i & 1) && a.stride[i] == 1)
+      run +=
+          (is_reduce[i] ? (size[i] ? static_cast<double>(size[i]) : kSymbolic) : static_cast<double>(c.tile[i]) * (lane >> i & 1 ? c.lanes : 1)) - 1;
+  return run * a.itemsize;
+}
+
+double CostModel::capacity(const Access& a, const Candidate& c, Mask lane) const {
+  int64_t longest = 0, jump = 0;
+  for (size_t i = 0; i < size.size(); i++)
+    if (a.mask >> i & 1 && !(a.nonlinear >> i & 1) && is_reduce[i] && size[i] > longest && a.stride[i])
+      longest = size[i], jump = std::abs(a.stride[i]);
+  constexpr double kWay = 64 << 10, kLine = 64;  // of a cache of 16 ways
+  jump *= a.itemsize;
+  const double step = std::min(static_cast<double>(jump & -jump), kWay);
+  if (longest < 16 || step <= kLine) return l2;
+  // What lies between two jumps.
+  double window = std::ceil(unit_run(a, c, lane) / kLine) * kLine;
+  for (size_t i = 0; i < size.size(); i++) {
+    const int64_t stride = a.mask >> i & 1 && !(a.nonlinear >> i & 1) ? std::abs(a.stride[i]) * a.itemsize : 0;
+    if (stride >= 64 && stride < jump) window *= is_reduce[i] ? static_cast<double>(std::max<int64_t>(size[i], 1)) : static_cast<double>(c.tile[i]);
+  }
+  return l2 * std::min(1.0, window / step);
+}
+
+bool CostModel::again(const Access& a, const Candidate& c, Mask lane, double total) const {
+  for (const Access& b : accesses) {
+    if (&b == &a) return false;
+    if (b.store || a.store || b.base != a.base || b.nonlinear || a.nonlinear) continue;
+    double other = b.itemsize;
+    bool same = true;
+    for (size_t i = 0; i < size.size(); i++) {
+      if (b.mask >> i & 1) other *= static_cast<double>(std::max<int64_t>(size[i], 1));
+      if (!is_reduce[i] && a.mask >> i & 1 && b.mask >> i & 1) same &= a.stride[i] == b.stride[i];
+    }
+    // The row: of the reduce loops, or of the output loops that only one of the two is in.
+    if (same && other == total && (a.mask != b.mask) && panel(b, c, lane, b.mask & ~a.mask) <= l2 / 2) return true;
+  }
+  return false;
+}
+
+double CostModel::accumulating(const Candidate& c) const {
+  double bytes = 0;
+  for (const Access& a : accesses) {
+    if (!a.store) continue;
+    double n = a.itemsize;
+    for (size_t i = 0; i < size.size(); i++)
+      if (a.mask >> i & 1 && !is_reduce[i]) n *= size[i] ? static_cast<double>(size[i]) : kSymbolic;
+    bytes += n;
+  }
+  return c.blocks > 1 ? static_cast<double>(c.blocks - 1) * bytes * 2 / 12 : 0;
+}
+
+/// Cycles to move what does not stay in the second level cache.
+double CostModel::traffic(const Candidate& c, Mask lane, bool in_blocks) const {
+  double cycles = 0;
+  double panels = 1;
+  for (size_t i = 0; i < size.size() && c.staged; i++)
+    for (size_t o = 0; o < operands.size(); o++)
+      if (c.staged >> o & 1 && operands[o].mask & lane && operands[o].mask >> i & 1 && !is_reduce[i]) {
+        panels *= trips(c, i);
+        break;
+      }
+  if (c.staged) panels = std::ceil(panels / static_cast<double>(steps_kept(c, lane)));
+  for (const Access& a : accesses) {
+    if (is_staged(c, a.operand)) continue;
+    double total = a.itemsize, fetches = 1, all = 1;
+    for (size_t i = 0; i < size.size(); i++) {
+      const bool in = a.mask >> i & 1;
+      if (in) total *= size[i] ? static_cast<double>(size[i]) : kSymbolic;
+      if (is_reduce[i] || !(a.scope >> i & 1)) continue;
+      const double t = trips(c, i);
+      all *= t;
+      if (in) fetches *= t;
+    }
+    const double sets = capacity(a, c, lane), room = sets < l2 ? std::max(sets, 1.0) * 0.75 : l2 / 2;
+    if (total <= room || again(a, c, lane, total)) continue;
+    const double parts = c.blocks > 1 && a.mask >> c.block_axis & 1 ? static_cast<double>(c.blocks) : 1, bytes = panel(a, c, lane) / parts;
+    // A panel that fits is fetched once per place; one that does not, in every iteration around it.
+    double moved = bytes * parts * (bytes > room ? all : fetches);
+    if (c.staged && !a.store) moved = total * panels;  // once for every panel
+    // Short contiguous runs with a jump after each: pages and prefetchers suffer.
+    int inner = -1;
+    for (size_t i = 0; i < size.size(); i++)
+      if (a.mask >> i & 1 && trips(c, i) > 1) inner = static_cast<int>(i);
+    if (inner >= 0 && a.stride[static_cast<size_t>(inner)] != 1) {
+      double run = a.itemsize;
+      // A store through x / c and x % c mostly goes on where it was.
+      for (size_t i = 0; i < size.size(); i++)
+        if (a.mask >> i & 1 && (a.stride[i] == 1 || (a.store && a.nonlinear >> i & 1)))
+          run *= std::min(static_cast<double>(c.tile[i]) * (lane >> i & 1 ? c.lanes : 1), size[i] ? static_cast<double>(size[i]) : kSymbolic);
+      // Bytes in blocks with their scales: steps within a line are a stream, too.
+      const bool packed = a.itemsize == 1 && !(a.nonlinear >> inner & 1) && std::abs(a.stride[static_cast<size_t>(inner)]) <= 64;
+      if (!packed) moved *= 1 + 400 / std::max(run, 16.0);
+    }
+    // Streams of bytes side by side, each less than a line a step, are not fetched ahead: rows one after another, their blocks unrolled.
+    for (size_t i = 0; a.itemsize == 1 && !a.store && !reduces.empty() && i < size.size(); i++)
+      if (a.mask >> i & 1 && !(a.nonlinear >> i & 1) && !is_reduce[i] && c.tile[i] > 1 && std::abs(a.stride[i]) > 64) {
+        moved *= 8;
+        break;
+      }
+    // With the reduction in blocks an operand comes once for a few output loops only.
+    if (in_blocks) moved = std::min(moved, 8 * total * std::min(l2 / std::max(2 * room, 1.0), 4.0));
+    cycles += moved / 10;
+  }
+  return cycles;
+}
+
+}  // namespace tg

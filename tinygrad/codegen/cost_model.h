@@ -1,0 +1,110 @@
+/// \file The cost model of a CPU kernel: cycles of one core for a choice of lanes, tile, panels and blocks, in closed form.
+#pragma once
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "tinygrad/codegen/cache_model.h"
+#include "tinygrad/codegen/heuristic.h"
+
+namespace tg {
+
+/// What the score needs of a kernel, in terms of axes.
+struct CostModel {
+  using Mask = uint64_t;                   // a set of axes
+  static constexpr double kSymbolic = 64;  // trips assumed for a loop of unknown length
+
+  struct Alu {
+    Mask mask, scope;
+    double cost;
+    int bytes;
+    int operand = -1;
+    Mask decides = 0;  // reduce axes that, unrolled, leave nothing of it: a choice by place
+  };
+  struct Access : MemoryWalk {
+    bool gated;
+    Mask near = 0;  ///< axes as in i / 8: neighbouring lanes share elements
+    Mask gate;
+    int operand = -1;  ///< the stageable operand it is a part of
+    UOp base{};        ///< the buffer
+  };
+  struct Operand {
+    Mask mask, scope;
+    int bytes;
+    bool usable;
+  };
+  struct Reduce {
+    Mask value, reduced, scope;
+    int bytes;
+    bool mul;
+  };
+  std::vector<int64_t> size;  // 0: symbolic
+  std::vector<bool> is_reduce;
+  std::vector<size_t> natural, by_stride;  // nesting orders: as the axes come; reduce axes by stride
+  std::vector<Alu> alu;
+  std::vector<Access> accesses;
+  std::vector<Reduce> reduces;
+  std::vector<Operand> operands;
+  Mask stored = 0;              // axes in every store's END
+  std::vector<Mask> exclusive;  // sets of axes some value depends on, maximal ones
+  bool blocks = false;          // the output can accumulate over blocks of a reduce axis
+  int item = 1;                 // widest type that is computed
+  double path_bytes;            // width of a vector unit
+  double untiled = 0;           // instructions of one instance of everything
+  double l1 = 1 << 15, l2 = 1 << 19;
+  int registers = 16, vector_bytes = 16;
+  bool gather = true;
+  double mask_cost = 1;  // of a masked load, beside the load
+
+  CostModel(const KernelAxes& kernel, UOp sink, const Renderer& renderer);
+
+  static Mask lane_mask(const Candidate& c) {
+    Mask lane = 0;
+    for (int a : c.lane_axes) lane |= Mask{1} << a;
+    return lane;
+  }
+  /// Bytes of the longest panel worth its place: shorter ones, and more of them, when the other operand is packed again for each group of panels.
+  double longest_panel(const Candidate& c, Mask lane) const {
+    for (size_t o = 0; o < operands.size(); o++)
+      if (c.staged >> o & 1 && !(operands[o].mask & lane)) return l2 / 16;
+    return l2 / 4;
+  }
+  double trips(const Candidate& c, size_t axis) const {
+    if (size[axis] == 0) return kSymbolic;
+    int64_t step = c.tile[axis];
+    if (std::find(c.lane_axes.begin(), c.lane_axes.end(), static_cast<int>(axis)) != c.lane_axes.end()) step *= c.lanes;
+    return static_cast<double>((size[axis] + step - 1) / step);
+  }
+  const std::vector<size_t>& nest(const Candidate& c) const { return c.by_stride ? by_stride : natural; }
+  /// True when no vector of the access lies across two cache lines.
+  bool aligned(const Access& a, const Candidate& c, Mask lane) const;
+  /// Cycles the first level cache waits for the second while operands of a reduction are read.
+  double refills(const Candidate& c, Mask lane) const;
+  /// Predicted cycles of one core; infinite for candidates that are out of the question.
+  double score(const Candidate& c) const;
+  bool is_staged(const Candidate& c, int operand) const { return operand >= 0 && c.staged >> operand & 1; }
+  /// Bytes of an operand for one step of the output loops, and how many such panels are kept at once; `blocks` of the longest reduce loop share them.
+  double scratch(const Operand& o, const Candidate& c, Mask lane) const;
+  int64_t steps_kept(const Candidate& c, Mask lane) const;
+  /// Cycles to fill scratch memory, and of those that wait for memory.
+  std::pair<double, double> fill(const Candidate& c, Mask lane) const;
+  /// Where staged operands are filled, and the loops around them. False when the panels are too large.
+  bool place_stages(Candidate& c, int cores) const;
+  /// Bytes of an operand that one step of the output loops reads; of the axes in `whole`, all steps.
+  double panel(const Access& a, const Candidate& c, Mask lane, Mask whole = 0) const;
+  double traffic(const Candidate& c, Mask lane, bool in_blocks) const;
+  /// True when an earlier pass over the same rows has left them in the cache.
+  bool again(const Access& a, const Candidate& c, Mask lane, double total) const;
+  /// Bytes of the second level cache that an access can use: strides by powers of two reach few of its sets.
+  double capacity(const Access& a, const Candidate& c, Mask lane) const;
+  /// Bytes side by side that one step of the output loops reads.
+  double unit_run(const Access& a, const Candidate& c, Mask lane) const;
+  /// Cycles for what the blocks of a reduction add up in memory.
+  double accumulating(const Candidate& c) const;
+  /// In how many blocks the reduction should run around the output loops (0: none), and over which axis; `thread` is the axis that stays outside.
+  std::pair<int, int64_t> blocking(const Candidate& c, int thread) const;
+  /// Order of the output loops with the least traffic between caches.
+  std::vector<int> best_order(const Candidate& c) const;
+};
+
+}  // namespace tg

@@ -1,0 +1,222 @@
+/// \file The loops around a register tile: their order, blocks of a reduction, and where staged operands are filled.
+#include <algorithm>
+#include <cmath>
+
+#include "tinygrad/codegen/cost_model.h"
+
+namespace tg {
+
+double CostModel::scratch(const Operand& o, const Candidate& c, Mask lane) const {
+  double bytes = o.bytes;
+  for (size_t i = 0; i < size.size(); i++)
+    if (o.mask >> i & 1) bytes *= is_reduce[i] ? static_cast<double>(size[i]) : static_cast<double>(c.tile[i]) * (lane >> i & 1 ? c.lanes : 1);
+  return bytes;
+}
+
+int64_t CostModel::steps_kept(const Candidate& c, Mask lane) const {
+  double bytes = 0;
+  for (size_t o = 0; o < operands.size(); o++)
+    if (c.staged >> o & 1 && operands[o].mask & lane) bytes += std::min(scratch(operands[o], c, lane), longest_panel(c, lane));
+  const auto steps = static_cast<int64_t>(trips(c, static_cast<size_t>(c.lane_axes[0])));
+  int64_t n = std::clamp<int64_t>(static_cast<int64_t>(l2 / 2 / std::max(bytes, 1.0)), 1, 8);
+  while (steps % n) n--;
+  return n;
+}
+
+std::pair<double, double> CostModel::fill(const Candidate& c, Mask lane) const {
+  double filling = 0, waiting = 0, panels = 1;
+  for (size_t o = 0; o < operands.size(); o++) {
+    if (!(c.staged >> o & 1) || !(operands[o].mask & lane)) continue;
+    for (size_t i = 0; i < size.size(); i++)
+      if (operands[o].mask >> i & 1 && !is_reduce[i]) panels *= trips(c, i);
+  }
+  const double again = std::ceil(panels / static_cast<double>(steps_kept(c, lane)));
+  auto elements = [&](Mask m) {
+    double n = 1;
+    for (size_t i = 0; i < size.size(); i++)
+      if (m >> i & 1) n *= static_cast<double>(size[i]);
+    return n;
+  };
+  for (size_t o = 0; o < operands.size(); o++) {
+    if (!(c.staged >> o & 1)) continue;
+    const Operand& p = operands[o];
+    const double times = p.mask & lane ? 1 : again;
+    bool vector = (p.mask & lane) != 0, runs = false, gated = false;
+    double each = 0;
+    for (const Access& a : accesses) {
+      if (a.operand != static_cast<int>(o)) continue;
+      const double w = std::max(1.0, static_cast<double>(c.lanes) * a.itemsize / path_bytes);
+      int64_t stride = 0;
+      for (int v : c.lane_axes)
+        if (a.mask >> v & 1) stride = a.near >> v & 1 ? 2 : a.nonlinear >> v & 1 ? -1 : a.stride[static_cast<size_t>(v)];
+      for (size_t i = 0; i < size.size(); i++) runs |= a.mask >> i & 1 && !(a.nonlinear >> i & 1) && a.stride[i] == 1 && size[i] >= 4;
+      if (stride < 0 || stride > 4) vector = false;
+      else if (stride > 1 && a.gate & lane) each += c.lanes * 1.6;
+      else each += stride > 1 ? 1.5 * static_cast<double>(stride) * w : 0.5 * w;
+      if (a.gate & lane) each += 2 * w;
+      gated |= a.gated;
+      waiting += elements(a.mask) * a.itemsize * times / 10 * std::max(1.0, 64 / unit_run(a, c, lane));
+    }
+    double cycles = vector ? (each + 1) / c.lanes : (runs ? 0.6 : 2) + (gated ? 0.7 : 0);
+    filling += elements(p.mask) * times * cycles;
+    for (const Alu& a : alu)
+      if (a.operand == static_cast<int>(o)) {
+        const double width = vector && a.mask & lane ? std::max(1.0, c.lanes * a.bytes / path_bytes) / c.lanes : 1;
+        filling += elements(a.mask) * times * a.cost * 0.5 * width;
+      }
+  }
+  return {filling, waiting};
+}
+
+bool CostModel::place_stages(Candidate& c, int cores) const {
+  Mask lane = 0, first = 0, second = 0;
+  for (int a : c.lane_axes) lane |= Mask{1} << a;
+  double bytes = 0;
+  for (size_t o = 0; o < operands.size(); o++) {
+    if (!(c.staged >> o & 1)) continue;
+    if (operands[o].mask & lane) first |= operands[o].mask, bytes += scratch(operands[o], c, lane);
+    else second |= operands[o].mask;
+  }
+  // Loops of the panels outside, others inside, so that each panel is filled once.
+  std::vector<int> outer, inner, rest;
+  for (size_t i = 0; i < size.size(); i++)
+    if (!is_reduce[i]) (trips(c, i) <= 1 ? rest : first >> i & 1 ? outer : inner).push_back(static_cast<int>(i));
+  std::stable_partition(outer.begin(), outer.end(), [&](int a) { return !(lane >> a & 1); });
+  // The longest reduce loop runs in blocks when a panel is too large.
+  const double most = longest_panel(c, lane) * 1.05;
+  if (bytes > most) {
+    int longest = -1;
+    for (size_t i = 0; i < size.size(); i++)
+      if (is_reduce[i] && !(lane >> i & 1) && (longest < 0 || size[i] > size[static_cast<size_t>(longest)])) longest = static_cast<int>(i);
+    int64_t parts = 1;
+    if (blocks && longest >= 0) {
+      const int64_t n = size[static_cast<size_t>(longest)] / c.tile[static_cast<size_t>(longest)];
+      for (parts = static_cast<int64_t>(bytes / most); parts < n && (parts < 1 || n % parts || bytes / static_cast<double>(parts) > most);) parts++;
+      if (n / std::max<int64_t>(parts, 1) < 32) parts = 1;
+    }
+    if (parts > 1) c.block_axis = longest, c.blocks = parts, bytes /= static_cast<double>(parts);
+  }
+  if (bytes > l2 / 2) return false;
+  // Several panels at once, so that what is not staged comes from far away less often.
+  const int last = outer.empty() ? -1 : outer.back();
+  if (last >= 0 && !inner.empty()) {
+    const auto n = static_cast<int64_t>(trips(c, static_cast<size_t>(last)));
+    double others = 1;
+    for (int a : outer)
+      if (a != last) others *= trips(c, static_cast<size_t>(a));
+    for (int64_t k = steps_kept(c, lane); k > 1; k--) {
+      const double left = others * static_cast<double>(n / k);
+      if (n % k || k == n || bytes * static_cast<double>(k) > l2 / 2) continue;
+      if (left < 4 * cores && static_cast<int64_t>(left) % cores) continue;
+      c.split_axis = last, c.split = k;
+      break;
+    }
+  }
+  for (size_t o = 0; o < operands.size(); o++)
+    if (c.staged >> o & 1 && !(operands[o].mask & lane))
+      bytes += scratch(operands[o], c, lane) / static_cast<double>(std::max<int64_t>(c.blocks, 1)) *
+               (c.split_axis >= 0 && operands[o].mask >> c.split_axis & 1 ? static_cast<double>(c.split) : 1);
+  if (bytes > l2) return false;
+  c.order = outer, c.order.insert(c.order.end(), inner.begin(), inner.end()), c.order.insert(c.order.end(), rest.begin(), rest.end());
+  c.stages_outside = last;
+  const int inside = inner.empty() ? last : inner.back();
+  for (size_t o = 0; o < operands.size(); o++)
+    if (c.staged >> o & 1) c.stages.push_back({operands[o].mask & lane ? last : inside, static_cast<int>(o)});
+  return true;
+}
+
+std::vector<int> CostModel::best_order(const Candidate& c) const {
+  std::vector<int> loops, fixed;
+  for (size_t i = 0; i < size.size(); i++) {
+    if (is_reduce[i]) continue;
+    (trips(c, i) > 1 ? loops : fixed).push_back(static_cast<int>(i));
+  }
+  std::vector<int> best = loops;
+  Mask lane = 0;
+  for (int a : c.lane_axes) lane |= Mask{1} << a;
+  if (reduces.empty()) {
+    // Along memory, as it is written.
+    auto stride = [&](int i) {
+      int64_t k = 0;
+      for (const Access& a : accesses)
+        if (a.store) k = std::max(k, std::abs(a.stride[static_cast<size_t>(i)]));
+      return k;
+    };
+    std::stable_sort(best.begin(), best.end(), [&](int x, int y) { return stride(x) > stride(y); });
+  } else if (loops.size() >= 2 && loops.size() <= 5) {
+    double least = INFINITY;
+    std::vector<int> p(loops.size()), perm;
+    for (size_t i = 0; i < p.size(); i++) p[i] = static_cast<int>(i);
+    do {
+      double bytes = 0;
+      for (const Access& a : accesses) {
+        // The part of the operand one step of the output loops reads, and how often it comes from beyond the second level cache.
+        double bytes_of = panel(a, c, lane), fetches = 1;
+        size_t last = 0;
+        for (size_t i = 0; i < p.size(); i++)
+          if (a.mask >> loops[static_cast<size_t>(p[i])] & 1) last = i + 1;
+        if (bytes_of > l2 / 2) last = p.size();
+        for (size_t i = 0; i < last; i++) fetches *= trips(c, static_cast<size_t>(loops[static_cast<size_t>(p[i])]));
+        bytes += bytes_of * fetches;
+      }
+      if (bytes < least * 0.99) {
+        least = bytes, perm.clear();
+        for (int i : p) perm.push_back(loops[static_cast<size_t>(i)]);
+      }
+    } while (std::next_permutation(p.begin(), p.end()));
+    best = perm;
+  }
+  best.insert(best.end(), fixed.begin(), fixed.end());
+  return best;
+}
+
+std::pair<int, int64_t> CostModel::blocking(const Candidate& c, int thread) const {
+  if (!blocks) return {-1, 0};
+  Mask lane = 0;
+  for (int a : c.lane_axes) lane |= Mask{1} << a;
+  // What all outputs of one step of the thread axis read, per access, where the inner loops use it more than once; what one place reads.
+  std::vector<std::pair<Mask, double>> reused;
+  bool crowded = false;
+  double panels = 0;
+  for (const Access& a : accesses) {
+    if (a.store) continue;
+    const double crowding = l2 / std::max(capacity(a, c, lane), 1.0);
+    crowded |= crowding > 1;
+    double steps_of = panel(a, c, lane) * crowding;
+    panels += steps_of / (crowding > 1 ? 2 : 1);
+    Mask inner_loops = 0;
+    for (size_t i = 0; i < size.size(); i++)
+      if (!is_reduce[i] && static_cast<int>(i) != thread && trips(c, i) > 1) {
+        inner_loops |= Mask{1} << i;
+        if (a.mask >> i & 1) steps_of *= trips(c, i);
+      }
+    // Axes that slide over each other touch the same bytes; an operand that every inner loop moves along streams by.
+    const double bytes = panel(a, c, lane, inner_loops) * crowding;
+    if (bytes < 0.8 * steps_of || (inner_loops & ~a.mask)) reused.emplace_back(a.mask, bytes);
+  }
+  if (panels < l2 / 4) return {-1, 0};  // the operands of one place stay in the cache as it is
+  std::pair<int, int64_t> best{-1, 0};
+  double length = 0;  // iterations of the best block
+  for (size_t r = 0; r < size.size(); r++) {
+    if (!is_reduce[r] || size[r] == 0 || (lane >> r & 1)) continue;
+    double inner = 1, fixed = 0, per_step = 0;
+    for (size_t i = 0; i < size.size(); i++)
+      if (is_reduce[i] && i != r) inner *= trips(c, i);
+    const int64_t steps = size[r] / c.tile[r];
+    for (const auto& [mask, bytes] : reused) (mask >> r & 1 ? per_step : fixed) += bytes / (mask >> r & 1 ? static_cast<double>(steps) : 1);
+    // The longest block whose operands stay in the cache while all outputs use them, better in the first level; outputs are read and written once
+    // more per block.
+    int64_t far = 0, near = 0;
+    for (int64_t b = 1; b < steps; b++) {
+      const double bytes = fixed + per_step * static_cast<double>(b), iterations = static_cast<double>(b) * inner;
+      if (steps % b || iterations < 96) continue;
+      if (bytes < (crowded ? 0.5 : 0.75) * l2) far = b;
+      if (bytes < 2 * l1 && iterations >= 256) near = b;
+    }
+    const int64_t b = near ? near : far;
+    if (b && static_cast<double>(b) * inner > length) best = {static_cast<int>(r), steps / b}, length = static_cast<double>(b) * inner;
+  }
+  return best;
+}
+
+}  // namespace tg
