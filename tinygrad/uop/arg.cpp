@@ -16,7 +16,8 @@ const char* const kOpNames[] = {
 #undef X
 };
 const char* const kAxisNames[] = {"DEVICE", "LOOP", "THREAD", "GLOBAL", "WARP", "LOCAL", "GROUP_REDUCE", "REDUCE", "UPCAST", "UNROLL", "VECTOR"};
-const char* const kOptNames[] = {"TC", "UPCAST", "UNROLL", "VECTOR", "LOCAL", "THREAD", "GROUP", "GROUPTOP", "NOLOCALS", "PADTO", "SWAP", "SPLIT", "STAGE"};
+const char* const kOptNames[] = {"TC",       "UPCAST",   "UNROLL", "VECTOR", "LOCAL", "THREAD", "GROUP",
+                                 "GROUPTOP", "NOLOCALS", "PADTO",  "SWAP",   "SPLIT", "STAGE"};
 
 template <class T> Hash128 hash_ints(const std::vector<T>& v) {
   Hash128 h;
