@@ -57,13 +57,14 @@ TEST(FusedRows, SoftmaxIsOneKernel) {
 }
 
 TEST(FusedRows, SmallOrLongRowsKeepTheirKernels) {
-  if (env::EAGER) return;
   std::vector<float> out;
   const Tensor small = Tensor::from(std::vector<float>(64 * 64, 0.5f), Shape{64, 64}).realize();
-  EXPECT_EQ(kernels_of([&] { return small.softmax(); }, &out), 3);
+  const int64_t of_small = kernels_of([&] { return small.softmax(); }, &out);
+  if (!env::EAGER) EXPECT_EQ(of_small, 3);
   for (float f : out) ASSERT_FLOAT_EQ(f, 1.f / 64);
   const Tensor wide = Tensor::from(std::vector<float>(65 * 32768, 0.5f), Shape{65, 32768}).realize();  // a row of 128 KiB
-  EXPECT_EQ(kernels_of([&] { return wide.softmax(); }, &out), 3);
+  const int64_t of_wide = kernels_of([&] { return wide.softmax(); }, &out);
+  if (!env::EAGER) EXPECT_EQ(of_wide, 3);
   for (float f : out) ASSERT_FLOAT_EQ(f, 1.f / 32768);
 }
 

@@ -14,6 +14,7 @@
 #include "tinygrad/codegen/heuristic.h"
 #include "tinygrad/codegen/linearize.h"
 #include "tinygrad/codegen/program_info.h"
+#include "tinygrad/codegen/rebuild.h"
 #include "tinygrad/schedule/custom.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/spec.h"
@@ -63,18 +64,9 @@ UOp import_kernel(UOp root) {
 }
 
 UOp lanes_pass(UOp sink, PassContext&) {
-  MemoScope memo;
-  UOps src;
-  for (UOp u : sink.toposort()) {
-    bool changed = false;
-    src.clear();
-    for (UOp s : u.srcs()) src.push_back(memo.get(s)), changed |= src.back() != s;
-    UOp v = changed ? u.with_srcs(src) : u;
-    if (v.is(Ops::INDEX) && lane_of(v.src(1)))
-      if (UOp i = canonical_lanes(v.src(1)); i != v.src(1)) v = UOp::make(Ops::INDEX, v.dtype(), {v.src(0), i});
-    memo.set(u, v);
-  }
-  return memo.get(sink);
+  return rebuild(sink, [](UOp u) {
+    return u.is(Ops::INDEX) && lane_of(u.src(1)) ? UOp::make(Ops::INDEX, u.dtype(), {u.src(0), canonical_lanes(u.src(1))}) : u;
+  });
 }
 
 UOp opts_pass(UOp sink, PassContext& c) {

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "tinygrad/codegen/rebuild.h"
 #include "tinygrad/uop/facts.h"
-#include "tinygrad/uop/graph.h"
 
 namespace tg {
 namespace {
@@ -59,17 +59,9 @@ UOp factored(UOp reduce) {
 }  // namespace
 
 UOp factor_reduces(UOp sink) {
-  MemoScope memo;
-  UOps src;
-  for (UOp u : sink.toposort()) {
-    src.clear();
-    bool changed = false;
-    for (UOp s : u.srcs()) src.push_back(memo.get(s)), changed |= src.back() != s;
-    UOp v = changed ? u.with_srcs(src) : u;
-    if (v.is(Ops::REDUCE) && v.dtype().is_float() && v.arg<ReduceArg>().op == Ops::ADD && v.src(0).is(Ops::MUL)) v = factored(v);
-    memo.set(u, v);
-  }
-  return memo.get(sink);
+  return rebuild(sink, [](UOp u) {
+    return u.is(Ops::REDUCE) && u.dtype().is_float() && u.arg<ReduceArg>().op == Ops::ADD && u.src(0).is(Ops::MUL) ? factored(u) : u;
+  });
 }
 
 }  // namespace tg

@@ -69,13 +69,11 @@ std::pair<double, double> CostModel::fill(const Candidate& c, Mask lane) const {
 }
 
 bool CostModel::place_stages(Candidate& c, int cores) const {
-  Mask lane = 0, first = 0, second = 0;
-  for (int a : c.lane_axes) lane |= Mask{1} << a;
+  const Mask lane = lane_mask(c);
+  Mask first = 0;
   double bytes = 0;
   for (size_t o = 0; o < operands.size(); o++) {
-    if (!(c.staged >> o & 1)) continue;
-    if (operands[o].mask & lane) first |= operands[o].mask, bytes += scratch(operands[o], c, lane);
-    else second |= operands[o].mask;
+    if (c.staged >> o & 1 && operands[o].mask & lane) first |= operands[o].mask, bytes += scratch(operands[o], c, lane);
   }
   // Loops of the panels outside, others inside, so that each panel is filled once.
   std::vector<int> outer, inner, rest;

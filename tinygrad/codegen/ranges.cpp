@@ -6,6 +6,7 @@
 #include "tinygrad/codegen/expand.h"
 #include "tinygrad/codegen/fold.h"
 #include "tinygrad/codegen/opt.h"
+#include "tinygrad/codegen/rebuild.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
 #include "tinygrad/uop/symbolic.h"
@@ -252,13 +253,7 @@ void clauses(UOp gate, UOps* out) {
 /// WHERE(g, ... LOAD(INDEX(p, WHERE(g & h, i, Invalid))) ..., c): where g does not hold the value is not used, so the load may do without g if i
 /// stays inside of the buffer. A weight read at an address that the lanes share would else become a masked gather.
 UOp relax_gates(UOp sink) {
-  MemoScope memo;
-  UOps src;
-  for (UOp u : sink.toposort()) {
-    src.clear();
-    bool changed = false;
-    for (UOp s : u.srcs()) src.push_back(memo.get(s)), changed |= src.back() != s;
-    UOp v = changed ? u.with_srcs(src) : u;
+  return rebuild(sink, [](UOp v) {
     if (v.is(Ops::WHERE) && !v.src(1).is_invalid() && !v.src(2).is_invalid() && !v.dtype().is_weak()) {
       UOps held, stack{v.src(1)};
       clauses(v.src(0), &held);
@@ -292,9 +287,8 @@ UOp relax_gates(UOp sink) {
         s[1] = s[1].substitute(map), v = v.with_srcs(s);
       }
     }
-    memo.set(u, v);
-  }
-  return memo.get(sink);
+    return v;
+  });
 }
 }  // namespace
 
