@@ -20,7 +20,7 @@ class KernelFuzz {
   explicit KernelFuzz(uint32_t seed) : random_(seed) {}
 
   KernelPtr kernel(std::string* name) {
-    const int kind = below(9);
+    const int kind = below(10);
     const int64_t n = size(), m = size(), l = size();
     *name = str("kind ", kind, " ", n, " ", m, " ", l);
     switch (kind) {
@@ -41,6 +41,14 @@ class KernelFuzz {
       case 5: return conv_input_grad(1 + below(3), 1 + below(4), 1 + below(9), 5 + below(9), 5 + below(30), 1 + below(4));
       case 6: return below(2) ? reduce_rows(n, m) : reduce_columns(n, m);
       case 7: return below(2) ? transpose(n, m) : nested(n, m, std::min<int64_t>(l, 20));
+      case 8: {
+        WeightGrad s{1 + below(20),      1 + below(5), 1 + below(34), 1 + below(12), 1 + below(30),
+                     pick({1, 2, 3, 5}), below(3),     1 + below(2),  1 + below(2)};
+        s.groups = 1 + below(3) / 2 * below(4);
+        s.h += s.dilation * (s.f - 1), s.w += s.dilation * (s.f - 1);
+        *name = str("weights ", s.bs, " ", s.ic, " ", s.oc, " ", s.h, " ", s.w, " ", s.f, " ", s.pad, " ", s.stride, " ", s.dilation, " ", s.groups);
+        return conv_weight_grad(s);
+      }
       default: return below(2) ? pad_flip(n, m) : reshaped(1 + below(9), 1 + below(9), 1 + below(9));
     }
   }
@@ -139,6 +147,36 @@ TEST(KernelFuzz, EveryOptimisationComputesWhatTheKernelMeans) {
   }
   EXPECT_GT(optimised, rounds / 2);
   EXPECT_GT(staged, rounds / 20);
+}
+
+/// The sums of a large batch: output channels along the lanes, gradients in scratch memory a block of the batch at a time, sums go on in memory.
+TEST(KernelFuzz, WeightGradientsOfALargeBatchRunInBlocks) {
+  if (!llvm_plugin_missing().empty()) GTEST_SKIP() << llvm_plugin_missing();
+  Target target = host_processor();
+  target.device = "CPU", target.renderer = "LLVM", target.cores = 2;
+  const auto renderer = make_renderer(target);
+  CodegenOptions plain;
+  plain.noopt = true;
+  for (const WeightGrad& s : {WeightGrad{80, 3, 32, 10, 10, 3}, WeightGrad{80, 2, 33, 10, 11, 3, 1}, WeightGrad{60, 2, 16, 21, 19, 3, 1, 2},
+                              WeightGrad{40, 1, 17, 13, 14, 3, 0, 1, 2, 2}, WeightGrad{48, 3, 32, 12, 12, 1, 0, 2}}) {
+    SCOPED_TRACE(str(s.bs, " ", s.ic, " ", s.oc, " ", s.h, " ", s.w, " ", s.f, " ", s.pad, " ", s.stride));
+    const KernelPtr k = conv_weight_grad(s);
+    const auto p = to_program(*k, *renderer, CodegenOptions()), meaning = to_program(*k, *renderer, plain);
+    std::vector<DType> types;
+    test::Memory expected = inputs_of(*meaning, 7, &types), got = expected;
+    test::run_interp(meaning, expected, {}, 0, meaning->thread_extent ? static_cast<int64_t>(meaning->thread_extent.const_int()) : 1);
+    const test::Compiled code = test::compile(p, target);
+    ASSERT_TRUE(code.kernel);
+    const int64_t n = p->thread_extent ? static_cast<int64_t>(p->thread_extent.const_int()) : 1;
+    for (int64_t i = n; i-- > 0;) code(got, {}, i, i + 1);
+    const int64_t at = test::first_difference(got[0], expected[0], types[0], true);
+    EXPECT_LT(at, 0) << "element " << at;
+    if (target.vector_bytes < 64 || s.oc != 32 || s.f == 1) continue;
+    int staged = 0, blocks = 0;
+    for (const Opt& o : p->applied_opts) staged += o.op == OptOp::kStage, blocks += o.op == OptOp::kGroupTop;
+    EXPECT_EQ(staged, 1) << s.bs;
+    EXPECT_EQ(blocks, 1) << s.bs;
+  }
 }
 
 }  // namespace

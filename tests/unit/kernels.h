@@ -163,6 +163,25 @@ inline KernelPtr conv_weight_grad(int64_t bs, int64_t ic, int64_t oc, int64_t h,
   UOp v = in.index({((n * ic + q) * h + (y + ky)) * w + (x + kx)}).load(), u = g.index({((n * oc + c) * oh + y) * ow + x}).load();
   return k.finish(o.index({((c * ic + q) * f + ky) * f + kx}).store((v * u).reduce(Ops::ADD, UOps{n, y, x})).end(UOps{c, q, ky, kx}));
 }
+/// A weight gradient with everything a convolution can have. `ic`, `oc`: channels of one group.
+struct WeightGrad {
+  int64_t bs = 1, ic = 1, oc = 1, h = 1, w = 1, f = 1, pad = 0, stride = 1, dilation = 1, groups = 1;
+  int64_t out(int64_t n) const { return (n + 2 * pad - dilation * (f - 1) - 1) / stride + 1; }
+};
+inline KernelPtr conv_weight_grad(const WeightGrad& s) {
+  KernelMaker k;
+  const int64_t oh = s.out(s.h), ow = s.out(s.w), ics = s.ic * s.groups, ocs = s.oc * s.groups;
+  UOp in = k.param(1, s.bs * ics * s.h * s.w), g = k.param(2, s.bs * ocs * oh * ow), o = k.param(0, ocs * s.ic * s.f * s.f);
+  UOp e = s.groups > 1 ? k.loop(s.groups) : UOp::constant(int64_t{0}), c = k.loop(s.oc), q = k.loop(s.ic), ky = k.loop(s.f), kx = k.loop(s.f);
+  UOp n = k.red(s.bs), y = k.red(oh), x = k.red(ow), oc = e * s.oc + c;
+  UOp iy = y * s.stride + ky * s.dilation - s.pad, ix = x * s.stride + kx * s.dilation - s.pad;
+  UOp at = ((n * ics + (e * s.ic + q)) * s.h + iy) * s.w + ix, ok = (iy.ge(iy.const_like(0)) & (iy < s.h)) & (ix.ge(ix.const_like(0)) & (ix < s.w));
+  UOp v = s.pad ? ok.where(in.index({at.valid(ok)}).load(), UOp::constant(0.0, dtypes::float32)) : in.index({at}).load();
+  UOp u = g.index({((n * ocs + oc) * oh + y) * ow + x}).load();
+  UOps loops{c, q, ky, kx};
+  if (s.groups > 1) loops.insert(loops.begin(), e);
+  return k.finish(o.index({((oc * s.ic + q) * s.f + ky) * s.f + kx}).store((v * u).reduce(Ops::ADD, UOps{n, y, x})).end(loops));
+}
 /// Sums what a convolution in steps of `step` read, back to where it came from; the columns are stored.
 inline KernelPtr columns_to_image(int64_t n, int64_t h, int64_t w, int64_t f, int64_t step, int64_t pad) {
   KernelMaker k;

@@ -28,9 +28,8 @@ double CostModel::refills(const Candidate& c, Mask lane) const {
 double CostModel::score(const Candidate& c) const {
   const size_t n = size.size();
   std::vector<double> t(n);
-  Mask lane = 0;
-  Mask unrolled = 0;
-  for (size_t i = 0; i < n; i++) t[i] = trips(c, i), unrolled |= t[i] == 1 ? Mask{1} << i : 0;
+  Mask lane = 0, unrolled = 0, reduce_axes = 0;
+  for (size_t i = 0; i < n; i++) t[i] = trips(c, i), unrolled |= t[i] == 1 ? Mask{1} << i : 0, reduce_axes |= is_reduce[i] ? Mask{1} << i : 0;
   for (int a : c.lane_axes) lane |= Mask{1} << a;
   // Nest: output axes first, in axis order, then reduce axes. A node runs once per iteration of the loops around it down to the innermost it depends
   // on.
@@ -137,6 +136,8 @@ double CostModel::score(const Candidate& c) const {
           each += t[static_cast<size_t>(v)] > 1 ? 0.25 * w : 0.05 * w;
     } else if (a.store) {
       each = 1;
+    } else if (a.gated && inner >= 0 && a.gate >> inner & 1) {
+      each = 1.2 + 2 * instances(a.gate | (a.mask & reduce_axes)) / instances(a.mask);  // branches; output axes share them
     }
     memory += k * each, body += instances(a.mask);
   }
@@ -237,15 +238,20 @@ bool CostModel::again(const Access& a, const Candidate& c, Mask lane, double tot
 }
 
 double CostModel::accumulating(const Candidate& c) const {
-  double bytes = 0;
+  if (c.blocks <= 1) return 0;
+  const Mask lane = lane_mask(c);
+  double cycles = 0;
   for (const Access& a : accesses) {
     if (!a.store) continue;
-    double n = a.itemsize;
-    for (size_t i = 0; i < size.size(); i++)
+    double n = 1;
+    bool scattered = false;
+    for (size_t i = 0; i < size.size(); i++) {
       if (a.mask >> i & 1 && !is_reduce[i]) n *= size[i] ? static_cast<double>(size[i]) : kSymbolic;
-    bytes += n;
+      scattered |= lane >> i & 1 && a.mask >> i & 1 && !is_reduce[i] && (a.nonlinear >> i & 1 || std::abs(a.stride[i]) > 4);
+    }
+    cycles += n * (scattered ? 3 : a.itemsize * 2.0 / 12);
   }
-  return c.blocks > 1 ? static_cast<double>(c.blocks - 1) * bytes * 2 / 12 : 0;
+  return static_cast<double>(c.blocks - 1) * cycles;
 }
 
 /// Cycles to move what does not stay in the second level cache.

@@ -222,16 +222,25 @@ void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& ren
   have = reduces, std::sort(have.begin(), have.end());
   arrange(have, reduces);
   if (c.blocks > 1) kernel.apply({OptOp::kGroupTop, c.block_axis, c.blocks});
+  int part = thread;  // the loop inside of the threads' one
   if (thread >= 0) {
+    // What is filled outside of all loops is filled in every iteration of the threads' loop: as many as there are cores do.
+    const int64_t n = kernel.axes()[static_cast<size_t>(thread)].size, cores = std::max(1, renderer.target().cores);
+    int64_t parts = 0;
+    if (std::any_of(c.stages.begin(), c.stages.end(), [](const Candidate::Stage& s) { return s.axis < 0; }))
+      for (int64_t p = cores; p < n && !parts; p++)
+        if (n % p == 0 && (p % cores == 0 || p >= 4 * cores)) parts = p;
     try {
-      kernel.apply({OptOp::kThread, thread, 0});
+      kernel.apply({OptOp::kThread, thread, parts});
+      if (parts) part = static_cast<int>(kernel.axes().size()) - 1;
     } catch (const KernelOptError&) {}  // a store outside of this loop: one thread
   }
   for (const Candidate::Stage& s : c.stages) {
     // The loop of the threads is around all others: a panel that was filled there is filled in the next loop out.
     int at = s.axis;
     auto place = std::find(c.order.begin(), c.order.end(), at);
-    if (at >= 0 && at == thread && place != c.order.begin() && is_output_loop(place[-1])) at = place[-1];
+    if (at >= 0 && at == thread && part != thread) at = part;
+    else if (at >= 0 && at == thread && place != c.order.begin() && is_output_loop(place[-1])) at = place[-1];
     try {
       kernel.apply({OptOp::kStage, at, s.operand});
     } catch (const KernelOptError&) {}  // more than the cache holds after all: it is read where it lies

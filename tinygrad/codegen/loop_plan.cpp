@@ -90,7 +90,11 @@ bool CostModel::place_stages(Candidate& c, int cores) const {
     if (blocks && longest >= 0) {
       const int64_t n = size[static_cast<size_t>(longest)] / c.tile[static_cast<size_t>(longest)];
       for (parts = static_cast<int64_t>(bytes / most); parts < n && (parts < 1 || n % parts || bytes / static_cast<double>(parts) > most);) parts++;
-      if (n / std::max<int64_t>(parts, 1) < 32) parts = 1;
+      // The loops inside of it count as well: a block is long enough when reading and writing the outputs once more is little beside it.
+      double iterations = static_cast<double>(n / std::max<int64_t>(parts, 1));
+      for (size_t i = 0; i < size.size(); i++)
+        if (is_reduce[i] && static_cast<int>(i) != longest) iterations *= trips(c, i);
+      if (iterations < 32) parts = 1;
     }
     if (parts > 1) c.block_axis = longest, c.blocks = parts, bytes /= static_cast<double>(parts);
   }

@@ -245,8 +245,17 @@ UOp KernelAxes::finish() const {
   };
   // Final ranges: the identifier is the place in the nest, so that the nesting order is the order chosen here.
   UOps ranges(axes_.size());
-  for (size_t i = 0; i < order_.size(); i++) {
-    const auto axis = static_cast<size_t>(order_[i]);
+  // Vectors side by side come last of what is unrolled: a value for all lanes is used by all of them before the next one needs a register.
+  std::vector<bool> lanes(origins_.size(), false);
+  for (const Axis& a : axes_)
+    if (a.type == AxisType::kVector) lanes[static_cast<size_t>(a.origin)] = true;
+  std::vector<int> nest = order_;
+  std::stable_partition(nest.begin(), nest.end(), [&](int i) {
+    const Axis& a = axes_[static_cast<size_t>(i)];
+    return a.type != AxisType::kUpcast || !lanes[static_cast<size_t>(a.origin)];
+  });
+  for (size_t i = 0; i < nest.size(); i++) {
+    const auto axis = static_cast<size_t>(nest[i]);
     Axis a = axes_[axis];
     if (in_grid(a)) a.type = AxisType::kGlobal;
     if (a.type == AxisType::kVector) ranges[axis] = UOp::range(a.size, static_cast<int32_t>(axes_.size()), a.type);
