@@ -168,6 +168,7 @@ class LinearEval {
       case Ops::SPECIAL: return {special.at(u.arg<std::string>())};
       case Ops::BUFFER:
       case Ops::STACK:
+      case Ops::CUSTOM:
       case Ops::BARRIER: return {0};
       case Ops::AFTER: return val_.at(u.src(0));
       case Ops::INDEX: return val_.at(u.src(1));

@@ -19,6 +19,7 @@ class TestRenderer : public Renderer {
   bool supports(DType) const override { return true; }
   bool has_threads() const override { return threads_; }
   bool has_locals() const override { return locals_; }
+  bool has_prefetch() const override { return true; }
   std::string render(const Program& p) const override { return p.name; }
 
  private:
@@ -154,6 +155,17 @@ inline KernelPtr conv(int64_t bs, int64_t ic, int64_t oc, int64_t h, int64_t w, 
   }
   UOp u = wt.index({((c * ic + q) * f + ky) * f + kx}).load();
   return k.finish(o.index({((n * oc + c) * oh + y) * ow + x}).store((v * u).reduce(Ops::ADD, UOps{q, ky, kx})).end(UOps{n, c, y, x}));
+}
+inline KernelPtr depthwise(int64_t bs, int64_t channels, int64_t h, int64_t w, int64_t f, int64_t pad) {
+  KernelMaker k;
+  int64_t oh = h + 2 * pad - f + 1, ow = w + 2 * pad - f + 1;
+  UOp in = k.param(1, bs * channels * h * w), wt = k.param(2, channels * f * f), o = k.param(0, bs * channels * oh * ow);
+  UOp n = k.loop(bs), c = k.loop(channels), y = k.loop(oh), x = k.loop(ow), ky = k.red(f), kx = k.red(f);
+  UOp iy = y + ky - pad, ix = x + kx - pad, at = ((n * channels + c) * h + iy) * w + ix;
+  UOp ok = (iy.ge(iy.const_like(0)) & (iy < h)) & (ix.ge(ix.const_like(0)) & (ix < w));
+  UOp v = pad ? ok.where(in.index({at.valid(ok)}).load(), UOp::constant(0.0, dtypes::float32)) : in.index({at}).load();
+  UOp u = wt.index({(c * f + ky) * f + kx}).load();
+  return k.finish(o.index({((n * channels + c) * oh + y) * ow + x}).store((v * u).reduce(Ops::ADD, UOps{ky, kx})).end(UOps{n, c, y, x}));
 }
 inline KernelPtr conv_weight_grad(int64_t bs, int64_t ic, int64_t oc, int64_t h, int64_t w, int64_t f) {
   KernelMaker k;

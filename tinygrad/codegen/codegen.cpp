@@ -13,6 +13,7 @@
 #include "tinygrad/codegen/gpudims.h"
 #include "tinygrad/codegen/heuristic.h"
 #include "tinygrad/codegen/linearize.h"
+#include "tinygrad/codegen/prefetch.h"
 #include "tinygrad/codegen/program_info.h"
 #include "tinygrad/codegen/rebuild.h"
 #include "tinygrad/schedule/custom.h"
@@ -101,6 +102,7 @@ const std::vector<Pass>& passes() {
       {"gates", [](UOp s, PassContext&) { return move_gates(s); }},
       {"separate reduces", [](UOp s, PassContext&) { return separate_reduces(s); }, nullptr, Walk::kSourcesFirst, false, true},
       {"expand", [](UOp s, PassContext& c) { return expand(s, c.renderer); }, nullptr, Walk::kSourcesFirst, false, true},
+      {"prefetch", [](UOp s, PassContext& c) { return add_prefetches(s, c.renderer); }, nullptr, Walk::kSourcesFirst, false, true},
       {"late symbolic", nullptr, [](const Renderer&) { return &symbolic(); }},
       {"lower to target", [](UOp s, PassContext& c) { return lower_to_target(s, c.renderer, ops_to_use(c), c.options.emulated); }},
       {"lanes", lanes_pass},

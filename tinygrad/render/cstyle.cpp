@@ -232,7 +232,7 @@ void CStyleWriter::count_uses() {
       }
     }
     loop_of[static_cast<size_t>(view_.position(u))] = now;
-    if (u.in(Ops::LOAD | Ops::STORE)) {
+    if (u.in(Ops::LOAD | Ops::STORE | Ops::CUSTOM)) {
       const Access a = view_.access(u.src(0));
       count(a.index, a.affine);
       for (size_t i = 1; i < u.nsrc(); i++) count(u.src(i), false);
@@ -396,6 +396,7 @@ void CStyleWriter::instruction(const LinearInst& in) {
       return;
     case Ops::LOAD: return load(u);
     case Ops::STORE: return store(u);
+    case Ops::CUSTOM: return prefetch(u);
     case Ops::REDUCE: return reduce(in);
     default: TG_ASSERT(u.in(groups::kElementwise), "C does not know ", u); return arithmetic(in);
   }

@@ -48,6 +48,7 @@ class ClangRenderer final : public CStyleRenderer {
  public:
   explicit ClangRenderer(Target t);
   bool has_threads() const override { return true; }
+  bool has_prefetch() const override { return true; }
 };
 
 }  // namespace tg

@@ -75,6 +75,11 @@ void CStyleWriter::load(UOp u) {
   define(u, false, std::move(e), lanes == 1 ? scalar(d) : d.is_bool() ? mask(1, lanes) : vector(d, lanes), "val", true);
 }
 
+void CStyleWriter::prefetch(UOp u) {
+  const Access a = view_.access(u.src(0));
+  line("__builtin_prefetch(" + address(a, value(a.index, 1)).text + ");");
+}
+
 /// `before`: what stands in front of the statement.
 void CStyleWriter::vector_store(const Access& a, DType d, const Expr& v, const Expr* gate, const std::string& before) {
   const int n = a.lanes;

@@ -108,6 +108,7 @@ class CStyleWriter {
   // memory
   void load(UOp u);
   void store(UOp u);
+  void prefetch(UOp u);
   bool in_register(UOp buffer) const;
   Expr address(const Access& a, const Expr& index);
   Expr vector_load(const Access& a, DType d, const Expr* gate, const Expr* alt);

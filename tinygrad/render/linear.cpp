@@ -194,6 +194,7 @@ void LinearView::mark_needs() {
     UOp u = in.u;
     switch (u.op()) {
       case Ops::STORE:
+      case Ops::CUSTOM:
       case Ops::LOAD: {
         UOp idx = strip_after(u.src(0));
         TG_ASSERT(idx.is(Ops::INDEX), "memory access without INDEX: ", u);

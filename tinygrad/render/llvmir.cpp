@@ -415,6 +415,7 @@ void LlvmWriter::instruction(const LinearInst& in) {
       return;
     case Ops::LOAD: values_[static_cast<size_t>(view_.position(u))] = load(u); return;
     case Ops::STORE: return store(u);
+    case Ops::CUSTOM: return prefetch(u);
     case Ops::REDUCE: return reduce(in);
     default: TG_ASSERT(u.in(groups::kElementwise), "the LLVM renderer does not know ", u); return arithmetic(in);
   }

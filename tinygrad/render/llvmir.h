@@ -16,6 +16,7 @@ class LlvmRenderer final : public Renderer {
   OpSet ops() const override;
   bool supports(DType d) const override;
   bool has_threads() const override { return true; }
+  bool has_prefetch() const override { return true; }
   std::string render(const Program& p) const override;
 };
 

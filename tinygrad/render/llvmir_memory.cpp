@@ -257,6 +257,12 @@ std::string LlvmWriter::load(UOp u) {
   return from_memory(v, d, a.lanes);
 }
 
+void LlvmWriter::prefetch(UOp u) {
+  const Access a = view_.access(u.src(0));
+  declare("declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)");
+  line("call void @llvm.prefetch.p0(ptr " + address(a, u.src(0).dtype(), value(a.index, 1), a.index.dtype()) + ", i32 0, i32 3, i32 1)");
+}
+
 void LlvmWriter::store(UOp u) {
   const Access a = view_.access(u.src(0));
   const DType d = u.src(1).dtype(), m = d.is_bool() ? dtypes::uint8 : d;

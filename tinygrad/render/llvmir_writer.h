@@ -66,6 +66,7 @@ class LlvmWriter {
   // memory
   std::string load(UOp u);
   void store(UOp u);
+  void prefetch(UOp u);
   std::string from_memory(const std::string& v, DType d, int lanes);
   std::string to_memory(const std::string& v, DType d, int lanes);
   std::string address(const Access& a, DType d, const std::string& index, DType index_type, int64_t offset = 0);

@@ -23,6 +23,7 @@ class Renderer {
   virtual bool has_threads() const { return false; }  ///< THREAD ranges
   virtual bool has_locals() const { return false; }   ///< GLOBAL/LOCAL ranges, barriers
   virtual bool has_gather() const { return true; }    ///< vector INDEX that is not unit stride
+  virtual bool has_prefetch() const { return false; }  ///< CUSTOM "prefetch"
   virtual int max_buffers() const { return 1 << 16; }
   /// Further rules run at the end of codegen; null: none.
   virtual const PatternMatcher<>* extra_matcher() const { return nullptr; }

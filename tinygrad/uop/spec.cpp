@@ -155,6 +155,7 @@ const Spec& spec_kernel() {
         if (u.nsrc() == 3 && !u.src(2).dtype().is_bool()) return must(false, "the gate is bool");
         return must(is_effect(u) && u.src(0).is(Ops::INDEX) && u.src(0).dtype() == u.src(1).dtype(), "a STORE's value has the type of its INDEX");
       }),
+      rule(u = node<Ops::CUSTOM>(),                  [](U u) { return must(is_effect(u) && u.nsrc() == 1 && u.src(0).is(Ops::INDEX) && u.arg_kind() == ArgKind::kString && u.arg<std::string>() == "prefetch", "CUSTOM(INDEX), \"prefetch\""); }),
       rule(u = node<Ops::END>(),                     [](U u) { return must(u.nsrc() >= 2 && is_effect(u) && is_effect(u.src(0)) && all_srcs(u, 1, [](UOp r) { return r.in(Ops::RANGE | Ops::SPECIAL); }), "END(effect, ranges...)"); }),
       rule(u = node<Ops::REDUCE>(),                  [](U u) {
         if (u.arg_kind() != ArgKind::kReduce || !u.arg<ReduceArg>().axes.empty()) return must(false, "a kernel's REDUCE has ranges, not axes");

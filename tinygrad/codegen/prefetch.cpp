@@ -1,0 +1,164 @@
+/// \file Prefetches of masked loads.
+#include "tinygrad/codegen/prefetch.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "tinygrad/codegen/access.h"
+#include "tinygrad/codegen/expand.h"
+#include "tinygrad/codegen/rebuild.h"
+#include "tinygrad/uop/facts.h"
+
+namespace tg {
+namespace {
+constexpr double kAhead = 500;      // cycles from memory
+constexpr int64_t kLine = 64;       // bytes
+constexpr double kSymbolic = 64;    // trips assumed for a loop of unknown length
+constexpr double kLongWindow = 16;  // taps
+constexpr double kFewReads = 40;    // of an element: with more the wait for the first one is lost in the others
+
+double trips(UOp loop) { return loop.src(0).is_const() ? static_cast<double>(loop.src(0).const_int()) : kSymbolic; }
+bool is_reduce(UOp loop) { return loop.arg<RangeArg>().type == AxisType::kReduce; }
+bool depends(UOp u, UOp range) {
+  const UOps& r = ranges_of(u);
+  return std::find(r.begin(), r.end(), range) != r.end();
+}
+
+/// What runs how often.
+class LoopCosts {
+ public:
+  explicit LoopCosts(const UOps& order) {
+    for (UOp u : order) {
+      if (u.is(Ops::END))
+        for (UOp r : u.srcs().subspan(1)) end_[r.id()] = u;
+      if (!u.in(groups::kElementwise | Ops::LOAD | Ops::STORE) || u.dtype().is_weak()) continue;
+      UOps loops;
+      for (UOp r : ranges_of(u))
+        if (is_loop(r)) loops.push_back(r);
+      std::sort(loops.begin(), loops.end(), nests_before);
+      double times = 0.5;
+      for (size_t i = loops.size(); i-- > 0;) cycles_[loops[i].id()] += times, times *= trips(loops[i]);
+    }
+  }
+  /// Cycles of one iteration, inner loops included, two instructions each.
+  double cycles(UOp loop) const {
+    auto it = cycles_.find(loop.id());
+    return it == cycles_.end() ? 1 : std::max(it->second, 1.0);
+  }
+
+  /// How often a node runs.
+  double times(UOp u) const {
+    UOp inner;
+    for (UOp r : ranges_of(u))
+      if (is_loop(r) && (!inner || nests_before(inner, r))) inner = r;
+    if (!inner) return 1;
+    double n = trips(inner);
+    for (UOp r : ranges_of(end_.at(inner.id())))
+      if (is_loop(r)) n *= trips(r);
+    return n;
+  }
+
+ private:
+  std::map<uint32_t, double> cycles_;
+  std::map<uint32_t, UOp> end_;
+};
+
+/// What one masked load asks for.
+struct Ahead {
+  UOp storage, index, loop;  ///< loop: the innermost one around
+};
+
+/// A window slides over what loops around walk over: its taps need no prefetch of their own.
+bool is_tap(UOp loop, const LinearForm& f, UOp gate) {
+  if (!is_reduce(loop) || !depends(gate, loop) || trips(loop) > kLongWindow) return false;
+  const int64_t step = std::abs(f.coefficient(loop));
+  return std::any_of(f.terms.begin(), f.terms.end(), [&](const auto& t) {
+    return is_loop(t.first) && t.first != loop && t.second && std::abs(t.second) % step == 0 && depends(gate, t.first) &&
+           static_cast<double>(std::abs(t.second)) * trips(t.first) >= static_cast<double>(step) * trips(loop);
+  });
+}
+
+Ahead ahead_of(UOp load, const LoopCosts& costs) {
+  UOp at = load.src(0), gate = load.src(2), lane = lane_of(at.src(1));
+  if (!lane || !lane_of(gate)) return {};
+  const LinearForm f = linear_form(at.src(1));
+  if (std::abs(f.coefficient(lane)) != 1) return {};  // others load whole where the mask is open
+  std::vector<std::pair<UOp, UOp>> map{{lane, UOp::constant(int64_t{0}, lane.dtype())}};
+  UOps loops;
+  for (const auto& [r, step] : f.terms) {
+    if (!is_loop(r) || !step) continue;
+    if (is_tap(r, f, gate)) map.push_back({r, UOp::constant(int64_t{0}, r.dtype())});
+    else if (r.arg<RangeArg>().type != AxisType::kThread) loops.push_back(r);
+  }
+  std::sort(loops.begin(), loops.end(), [](UOp a, UOp b) { return nests_before(b, a); });
+  for (UOp loop : loops) {
+    const int64_t step = f.coefficient(loop) * load.dtype().itemsize();
+    const double far = std::max(std::ceil(kAhead / costs.cycles(loop)), std::ceil(static_cast<double>(kLine) / static_cast<double>(std::abs(step))));
+    if (far >= trips(loop) && loop != loops.back()) continue;
+    const int64_t distance = f.coefficient(loop) * static_cast<int64_t>(std::min(far, trips(loop)));
+    UOp index = at.src(1).substitute(map) + distance;
+    Ahead a{at.src(0), index, {}};
+    for (UOp r : ranges_of(index))
+      if (is_loop(r) && (!a.loop || nests_before(a.loop, r))) a.loop = r;
+    return a;
+  }
+  return {};
+}
+}  // namespace
+
+UOp prefetch(UOp storage, UOp index) {
+  UOp at[1] = {storage.index({index})};
+  return UOp::make(Ops::CUSTOM, dtypes::void_, at, std::string("prefetch"));
+}
+bool is_prefetch(UOp u) { return u.is(Ops::CUSTOM) && u.arg<std::string>() == "prefetch"; }
+
+UOp add_prefetches(UOp sink, const Renderer& renderer) {
+  if (!renderer.has_prefetch()) return sink;
+  const UOps order = sink.toposort();
+  auto is_large = [&](UOp storage) {
+    return storage.is(Ops::PARAM) &&
+           (!storage.src(0).src(0).is_const() || storage.src(0).src(0).const_int() * storage.dtype().itemsize() > renderer.target().l1_bytes);
+  };
+  UOps masked;
+  for (UOp u : order)
+    if (u.is(Ops::LOAD) && u.nsrc() == 3 && is_large(u.src(0).src(0))) masked.push_back(u);
+  if (masked.empty()) return sink;
+  const LoopCosts costs(order);
+  std::map<uint32_t, double> reads;  // of each storage, in vectors
+  for (UOp u : masked) reads[u.src(0).src(0).id()] += costs.times(u);
+  auto is_reused = [&](UOp u) {
+    UOp storage = u.src(0).src(0), lane = lane_of(u), size = storage.src(0).src(0);
+    return lane && size.is_const() &&
+           reads[storage.id()] * static_cast<double>(lane.src(0).const_int()) > kFewReads * static_cast<double>(size.const_int());
+  };
+  std::erase_if(masked, is_reused);
+  // By loop; one for each line.
+  std::map<uint32_t, UOps> of_loop;
+  std::vector<std::pair<Ahead, LinearForm>> seen;
+  for (UOp u : masked) {
+    const Ahead a = ahead_of(u, costs);
+    if (!a.loop) continue;
+    LinearForm f = linear_form(a.index);
+    const bool near = std::any_of(seen.begin(), seen.end(), [&](const auto& s) {
+      return s.first.storage == a.storage && s.second.terms == f.terms && s.second.rest == f.rest &&
+             std::abs(s.second.offset - f.offset) * u.dtype().itemsize() < kLine;
+    });
+    if (near) continue;
+    of_loop[a.loop.id()].push_back(prefetch(a.storage, a.index));
+    seen.push_back({a, std::move(f)});
+  }
+  return rebuild(sink, [&](UOp u) {
+    if (!u.is(Ops::END)) return u;
+    UOps effects;
+    for (UOp r : u.srcs().subspan(1))
+      if (auto it = of_loop.find(r.id()); it != of_loop.end()) effects.insert(effects.end(), it->second.begin(), it->second.end());
+    if (effects.empty()) return u;
+    effects.push_back(u.src(0));
+    UOps src{UOp::make(Ops::GROUP, dtypes::void_, effects)};
+    src.insert(src.end(), u.srcs().begin() + 1, u.srcs().end());
+    return u.with_srcs(src);
+  });
+}
+
+}  // namespace tg
