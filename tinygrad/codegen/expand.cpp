@@ -344,6 +344,24 @@ class Expander {
     }
   }
 
+  /// The instances of an effect: those of a store by their addresses, so that lines are written while they are in the cache.
+  std::vector<uint32_t> along_memory(UOp effect) {
+    const uint64_t mask = slot(effect).mask;
+    std::vector<uint32_t> order(count(mask));
+    for (uint32_t i = 0; i < order.size(); i++) order[i] = i;
+    if (!effect.is(Ops::STORE) || !effect.src(0).is(Ops::INDEX)) return order;
+    const LinearForm form = linear_form(effect.src(0).src(1));
+    std::vector<int64_t> at(order.size(), 0);
+    uint32_t step = 1;
+    for (size_t b = unrolled_.size(); b-- > 0;) {
+      if (!(mask >> b & 1)) continue;
+      for (uint32_t i = 0; i < at.size(); i++) at[i] += form.coefficient(unrolled_[b]) * (i / step % sizes_[b]);
+      step *= sizes_[b];
+    }
+    std::stable_sort(order.begin(), order.end(), [&](uint32_t x, uint32_t y) { return at[x] < at[y]; });
+    return order;
+  }
+
   /// All stores under one END per range.
   UOp close(UOp sink) {
     std::vector<Effect> items;
@@ -354,7 +372,7 @@ class Expander {
         for (size_t i = 1; i < s.nsrc(); i++)
           if (is_loop(s.src(i))) close.push_back(s.src(i));
       UOps stores;
-      for (uint32_t i = 0; i < count(slot(e).mask); i++)
+      for (uint32_t i : along_memory(e))
         if (UOp v = values_[slot(e).first + i]; !v.is(Ops::NOOP)) stores.push_back(v);
       if (!stores.empty()) items.push_back({group(stores), close});
     }
