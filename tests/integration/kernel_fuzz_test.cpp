@@ -6,6 +6,7 @@
 #include <random>
 
 #include "tinygrad/codegen/opt.h"
+#include "tinygrad/codegen/window.h"
 #include "tinygrad/render/renderers.h"
 #include "tinygrad/runtime/interp.h"
 #include "unit/kernels.h"
@@ -65,7 +66,7 @@ class KernelFuzz {
       static constexpr OptOp kOps[] = {OptOp::kUpcast, OptOp::kUnroll, OptOp::kVector, OptOp::kPadTo,    OptOp::kSplit,
                                        OptOp::kSwap,   OptOp::kThread, OptOp::kStage,  OptOp::kGroupTop, OptOp::kPadTo};
       const OptOp op = kOps[i < 9 ? below(7) : below(10)];  // panels come last
-      const int64_t arg = op == OptOp::kSwap ? below(n) : op == OptOp::kStage ? below(2) : pick({0, 2, 3, 4, 4, 8, 16});
+      const int64_t arg = op == OptOp::kSwap ? below(n) : op == OptOp::kStage ? below(2) + below(2) * kWindow : pick({0, 2, 3, 4, 4, 8, 16});
       const Opt opt{op, below(n), arg};
       try {
         axes.apply(opt);

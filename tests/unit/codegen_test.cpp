@@ -11,6 +11,7 @@
 #include "kernels.h"
 #include "tinygrad/codegen/access.h"
 #include "tinygrad/codegen/opt.h"
+#include "tinygrad/codegen/window.h"
 
 namespace tg {
 namespace {
@@ -165,7 +166,7 @@ TEST(Codegen, RandomOptsKeepTheMeaning) {
             static_cast<OptOp>(pick({int(OptOp::kUpcast), int(OptOp::kUnroll), int(OptOp::kVector), int(OptOp::kPadTo), int(OptOp::kThread),
                                      int(OptOp::kSplit), int(OptOp::kSwap), int(OptOp::kGroupTop), int(OptOp::kStage)}));
         const Opt opt{op, static_cast<int32_t>(rng() % static_cast<uint32_t>(n)),
-                      op == OptOp::kStage  ? static_cast<int64_t>(rng() % 2)
+                      op == OptOp::kStage  ? static_cast<int64_t>(rng() % 2 + (rng() & 1) * kWindow)
                       : op == OptOp::kSwap ? static_cast<int64_t>(rng() % static_cast<uint32_t>(n))
                                            : pick({0, 2, 3, 4, 4, 8})};
         try {

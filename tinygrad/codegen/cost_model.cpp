@@ -56,7 +56,7 @@ double CostModel::score(const Candidate& c) const {
   for (size_t i : nest(c))
     if (t[i] > 1) inner = static_cast<int>(i);
   for (const Alu& a : alu) {
-    if (is_staged(c, a.operand)) continue;
+    if (is_staged(c, a.operand) || is_window(c, a.window)) continue;
     if (a.decides && !(a.decides & lane) && (a.decides & ~unrolled) == 0) continue;
     compute += count(a.mask, a.scope) * a.cost * width(a.mask, a.bytes) * 0.5;
     body += instances(a.mask) * std::max(1.0, a.cost);  // what it becomes: a polynomial, rounds of threefry
@@ -84,8 +84,10 @@ double CostModel::score(const Candidate& c) const {
       };
       for (const Access& a : accesses)
         if (!a.store && (a.mask & r.reduced) && !(a.mask & ~m) && !is_staged(c, a.operand)) holds(a.mask);
-      for (size_t o = 0; o < operands.size(); o++)
+      for (size_t o = 0; o < operands.size(); o++) {
         if (c.staged >> o & 1) holds(operands[o].mask);
+        if (c.windows >> o & 1 && per > 1) holds(operands[o].mask);  // each tap loads its own
+      }
       live += sum - most + 2;
       for (const Access& a : accesses)
         if (a.gate & lane && inner >= 0 && a.gate >> inner & 1 && !(a.mask & ~m) && !is_staged(c, a.operand)) {
@@ -105,6 +107,18 @@ double CostModel::score(const Candidate& c) const {
     if (!(c.staged >> o & 1)) continue;
     const Operand& p = operands[o];
     const double loads = count(p.mask, p.scope);
+    if (is_window(c, static_cast<int>(o))) {
+      // Taps are nowhere aligned: every vector lies across two lines.
+      memory +=
+          loads *
+          (p.mask & lane ? std::max(1.0, static_cast<double>(c.lanes) * p.bytes / path_bytes) * std::min(1.0, 0.5 + c.lanes * p.bytes / 128.0) : 0.5);
+      double steps = 1;
+      for (size_t i = 0; i < n; i++)
+        if (!is_reduce[i]) steps *= t[i];
+      if (window(p, c, lane, within(c, lane)) > l1 * 0.75) near += steps * window(p, c, lane, 0) / 28;
+      body += instances(p.mask) + 8;
+      continue;
+    }
     memory += loads * 0.5 * (p.mask & lane ? std::max(1.0, static_cast<double>(c.lanes) * p.bytes / path_bytes) : 1);
     if (p.mask & lane && scratch(p, c, lane) > l1 * 0.75) near += loads * c.lanes * p.bytes / 28;  // panels come from the second level cache
     body += instances(p.mask) + 8;
@@ -169,7 +183,7 @@ double CostModel::score(const Candidate& c) const {
   const double spread = products || reduces.empty() ? 1 : 1 + 0.08 * (streams - 1);
   return (std::max({compute + extra, memory, traffic(c, lane, blocks && !c.staged) + waiting, near, refills(c, lane)}) + spills +
           (products ? 0.1 : 0.25) * std::min(compute, memory) + (products ? 0.3 : 0.6) * loops + filling) *
-         (1 + 0.0004 * body) * spread;
+         (1 + 0.0004 * body) * spread * (c.windows ? 1.05 : 1);  // as measured: not all loads of a window are where they are expected
 }
 
 double CostModel::panel(const Access& a, const Candidate& c, Mask lane, Mask whole) const {
@@ -257,14 +271,13 @@ double CostModel::accumulating(const Candidate& c) const {
 /// Cycles to move what does not stay in the second level cache.
 double CostModel::traffic(const Candidate& c, Mask lane, bool in_blocks) const {
   double cycles = 0;
-  double panels = 1;
-  for (size_t i = 0; i < size.size() && c.staged; i++)
-    for (size_t o = 0; o < operands.size(); o++)
-      if (c.staged >> o & 1 && operands[o].mask & lane && operands[o].mask >> i & 1 && !is_reduce[i]) {
-        panels *= trips(c, i);
-        break;
-      }
-  if (c.staged) panels = std::ceil(panels / static_cast<double>(steps_kept(c, lane)));
+  Mask around = 0;  // loops around a panel
+  for (size_t o = 0; o < operands.size(); o++)
+    if (c.staged >> o & 1 && operands[o].mask & lane)
+      for (size_t i = 0; i < size.size(); i++)
+        if (operands[o].mask >> i & 1 && !is_reduce[i]) around |= Mask{1} << i;
+  around &= ~within(c, lane);
+  const double kept = c.staged ? static_cast<double>(steps_kept(c, lane)) : 1;
   for (const Access& a : accesses) {
     if (is_staged(c, a.operand)) continue;
     double total = a.itemsize, fetches = 1, all = 1;
@@ -281,10 +294,16 @@ double CostModel::traffic(const Candidate& c, Mask lane, bool in_blocks) const {
     const double parts = c.blocks > 1 && a.mask >> c.block_axis & 1 ? static_cast<double>(c.blocks) : 1, bytes = panel(a, c, lane) / parts;
     // A panel that fits is fetched once per place; one that does not, in every iteration around it.
     double moved = bytes * parts * (bytes > room ? all : fetches);
-    if (c.staged && !a.store) moved = total * panels;  // once for every panel
+    if (c.staged && !a.store) {
+      // Once for every panel.
+      double panels = 1;
+      for (size_t i = 0; i < size.size(); i++)
+        if (around >> i & 1 && !(c.windows && a.mask >> i & 1)) panels *= trips(c, i);
+      moved = total * std::ceil(panels / kept);
+    }
     // Short contiguous runs with a jump after each: pages and prefetchers suffer.
     int inner = -1;
-    for (size_t i = 0; i < size.size(); i++)
+    for (size_t i : nest(c))
       if (a.mask >> i & 1 && trips(c, i) > 1) inner = static_cast<int>(i);
     if (inner >= 0 && a.stride[static_cast<size_t>(inner)] != 1) {
       double run = a.itemsize;

@@ -18,8 +18,8 @@ struct CostModel {
     Mask mask, scope;
     double cost;
     int bytes;
-    int operand = -1;
-    Mask decides = 0;  // reduce axes that, unrolled, leave nothing of it: a choice by place
+    int operand = -1, window = -1;  // what it is a part of: a stageable operand, one as a window
+    Mask decides = 0;               // reduce axes that, unrolled, leave nothing of it: a choice by place
   };
   struct Access : MemoryWalk {
     bool gated;
@@ -32,6 +32,7 @@ struct CostModel {
     Mask mask, scope;
     int bytes;
     bool usable;
+    std::vector<std::vector<std::pair<size_t, int64_t>>> sums{};  // as a window: axes and coefficients; empty: no two axes slide over each other
   };
   struct Reduce {
     Mask value, reduced, scope;
@@ -82,6 +83,11 @@ struct CostModel {
   double refills(const Candidate& c, Mask lane) const;
   /// Predicted cycles of one core; infinite for candidates that are out of the question.
   double score(const Candidate& c) const;
+  static bool is_window(const Candidate& c, int operand) { return operand >= 0 && c.windows >> operand & 1; }
+  /// Bytes of a window that covers all steps of the axes in `whole`.
+  double window(const Operand& o, const Candidate& c, Mask lane, Mask whole) const;
+  /// Output axes whose loops are inside of the window's, so that neighbouring steps share it.
+  Mask within(const Candidate& c, Mask lane) const;
   bool is_staged(const Candidate& c, int operand) const { return operand >= 0 && c.staged >> operand & 1; }
   /// Bytes of an operand for one step of the output loops, and how many such panels are kept at once; `blocks` of the longest reduce loop share them.
   double scratch(const Operand& o, const Candidate& c, Mask lane) const;

@@ -6,6 +6,7 @@
 #include "tinygrad/codegen/access.h"
 #include "tinygrad/codegen/cost_model.h"
 #include "tinygrad/codegen/stage.h"
+#include "tinygrad/codegen/window.h"
 #include "tinygrad/uop/facts.h"
 
 namespace tg {
@@ -80,20 +81,30 @@ CostModel::CostModel(const KernelAxes& kernel, UOp sink, const Renderer& r) {
     return s;
   };
   // What belongs to one operand alone: not reached from the sink around it.
-  std::unordered_map<UOp, int> part_of;
+  std::unordered_map<UOp, int> part_of, part_of_window;
   const UOps values = stageable(sink);
+  std::vector<WindowOperand> windows;
   for (size_t k = 0; k < values.size() && k < 32; k++) {
-    std::unordered_set<UOp> elsewhere;
-    UOps stack{sink};
-    while (!stack.empty()) {
-      UOp u = stack.back();
-      stack.pop_back();
-      for (UOp s : u.srcs())
-        if (s != values[k] && elsewhere.insert(s).second) stack.push_back(s);
-    }
-    for (UOp u : values[k].toposort())
-      if (!elsewhere.count(u)) part_of.emplace(u, static_cast<int>(k));
+    windows.push_back(window_operand(sink, values[k]));
+    // What is left without the operand; a window takes the mask of its product along.
+    auto leave = [&](UOp masked, UOp whole, std::unordered_map<UOp, int>& parts) {
+      std::unordered_set<UOp> elsewhere;
+      UOps stack{sink};
+      while (!stack.empty()) {
+        UOp u = stack.back();
+        stack.pop_back();
+        for (uint32_t i = u == masked ? 1 : 0; i < u.nsrc(); i++)
+          if (u.src(i) != values[k] && elsewhere.insert(u.src(i)).second) stack.push_back(u.src(i));
+      }
+      for (UOp u : whole.toposort())
+        if (!elsewhere.count(u)) parts.emplace(u, static_cast<int>(k));
+    };
+    leave({}, values[k], part_of), leave(windows[k].masked, windows[k].masked ? windows[k].masked : values[k], part_of_window);
   }
+  auto window_of = [&](UOp u) {
+    auto it = part_of_window.find(u);
+    return it == part_of_window.end() ? -1 : it->second;
+  };
   auto operand_of = [&](UOp u) {
     auto it = part_of.find(u);
     return it == part_of.end() ? -1 : it->second;
@@ -108,11 +119,11 @@ CostModel::CostModel(const KernelAxes& kernel, UOp sink, const Renderer& r) {
       if (u.in(groups::kComparison) || u.is(Ops::WHERE)) bytes = u.src(u.nsrc() - 1).dtype().is_weak() ? 4 : u.src(u.nsrc() - 1).dtype().itemsize();
       item = std::max(item, bytes);
       Mask m = mask_of(u);
-      alu.push_back({m, scope_of(m), cost_of(u), bytes, operand_of(u)});
+      alu.push_back({m, scope_of(m), cost_of(u), bytes, operand_of(u), window_of(u)});
       if (u.is(Ops::WHERE) && u.src(0).is(Ops::CMPLT) && u.src(0).src(0).dtype().is_weak()) alu.back().decides = reduced_only(mask_of(u.src(0)));
     } else if (u.is(Ops::CMPLT) || u.is(Ops::CAST)) {
       Mask m = mask_of(u);
-      alu.push_back({m, scope_of(m), u.is(Ops::CMPLT) ? mask_cost : 1, 4, operand_of(u)});  // a mask is made once for several uses
+      alu.push_back({m, scope_of(m), u.is(Ops::CMPLT) ? mask_cost : 1, 4, operand_of(u), window_of(u)});  // a mask is made once for several uses
       if (u.is(Ops::CMPLT)) alu.back().decides = reduced_only(m);
     }
     if (u.is(Ops::REDUCE)) {
@@ -161,6 +172,15 @@ CostModel::CostModel(const KernelAxes& kernel, UOp sink, const Renderer& r) {
     bool known = kernel.scratch_bytes(values[k], -1) > 0;
     for (size_t i = 0; i < size.size(); i++) known &= !(m >> i & 1) || size[i] > 0;
     operands.push_back({m, scope_of(m), values[k].dtype().itemsize(), known});
+    if (!known) continue;
+    bool slide = false;
+    for (const Slide& sum : slides(windows[k].value)) {
+      operands[k].sums.emplace_back();
+      for (const auto& [r, c] : sum)
+        if (auto it = axis.find(r); it != axis.end()) operands[k].sums.back().emplace_back(static_cast<size_t>(it->second), std::abs(c));
+      slide |= sum.size() > 1;
+    }
+    if (!slide) operands[k].sums.clear();
   }
   for (const Alu& a : alu) untiled += std::max(1.0, a.cost);
   untiled += static_cast<double>(accesses.size() + reduces.size());

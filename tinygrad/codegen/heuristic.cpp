@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "tinygrad/codegen/cost_model.h"
+#include "tinygrad/codegen/window.h"
 #include "tinygrad/uop/facts.h"
 
 namespace tg {
@@ -59,11 +60,12 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
   // The same with operands in scratch memory: those that move along the lanes, and all.
   for (size_t v = 0; v < axes; v++) {
     if (m.size[v] < 2 || m.is_reduce[v]) continue;
-    uint32_t along = 0, all = 0;
+    uint32_t along = 0, all = 0, sliding = 0;
     for (size_t o = 0; o < m.operands.size(); o++) {
       if (!m.operands[o].usable) continue;
       all |= 1u << o;
       if (m.operands[o].mask >> v & 1) along |= 1u << o;
+      if (m.operands[o].mask >> v & 1 && !m.operands[o].sums.empty()) sliding |= 1u << o;
     }
     if (!along) continue;
     Candidate c = scalar;
@@ -71,6 +73,8 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
     if (most >= 2 && m.size[v] * 2 > most) {
       starts.push_back(c);
       if (all != along) c.staged = all, starts.push_back(c);
+      // Taps inside, so that neighbouring ones find their rows in the first level cache.
+      if (sliding) c.staged = c.windows = sliding, c.by_stride = m.by_stride != m.natural, starts.push_back(c);
     }
   }
   static const int64_t factors[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16};
@@ -137,11 +141,13 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
     }
     found.push_back(std::move(c));
   }
+  auto order_reduces = [&](Candidate& c) {
+    for (size_t i : m.by_stride)
+      if (c.by_stride && m.is_reduce[i]) c.reduce_order.push_back(static_cast<int>(i));
+    return true;
+  };
   auto plan = [&](Candidate& c) {
     c.order = m.best_order(c);
-    if (c.by_stride)
-      for (size_t i : m.by_stride)
-        if (m.is_reduce[i]) c.reduce_order.push_back(static_cast<int>(i));
     int thread = -1;
     for (int a : c.order)
       if (thread < 0 || m.trips(c, static_cast<size_t>(a)) >= 8) {
@@ -153,7 +159,7 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
     return true;
   };
   const int cores = std::max(1, renderer.target().cores);
-  std::erase_if(found, [&](Candidate& c) { return !(c.staged ? m.place_stages(c, cores) : plan(c)); });
+  std::erase_if(found, [&](Candidate& c) { return !(order_reduces(c) && (c.staged ? m.place_stages(c, cores) : plan(c))); });
   for (Candidate& c : found) c.cycles += m.accumulating(c);
   std::stable_sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) { return a.cycles < b.cycles; });
   if (found.size() > n) found.resize(n);
@@ -242,7 +248,7 @@ void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& ren
     if (at >= 0 && at == thread && part != thread) at = part;
     else if (at >= 0 && at == thread && place != c.order.begin() && is_output_loop(place[-1])) at = place[-1];
     try {
-      kernel.apply({OptOp::kStage, at, s.operand});
+      kernel.apply({OptOp::kStage, at, s.operand + (c.windows >> s.operand & 1 ? kWindow : 0)});
     } catch (const KernelOptError&) {}  // more than the cache holds after all: it is read where it lies
   }
 }
@@ -258,6 +264,9 @@ void plan_candidates(std::vector<Candidate>& list, const KernelAxes& kernel, UOp
       return true;
     for (size_t o = 0; o < 32; o++)
       if (c.staged >> o & 1 && (o >= m.operands.size() || !m.operands[o].usable)) return true;
+    c.windows &= c.staged;
+    for (size_t o = 0; o < m.operands.size(); o++)
+      if (c.windows >> o & 1 && (m.operands[o].sums.empty() || !(m.operands[o].mask & m.lane_mask(c)))) return true;
     if (c.staged || !c.stages.empty()) c.split_axis = -1, c.split = 0, c.block_axis = -1, c.blocks = 0, c.stages.clear(), c.stages_outside = -1;
     c.cycles = m.score(c);
     if (!std::isfinite(c.cycles)) return true;

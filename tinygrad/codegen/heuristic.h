@@ -15,6 +15,7 @@ struct Candidate {
   bool by_stride = false;         ///< reduce axes nest by their strides, the longest outermost, not as they come
   std::vector<int> reduce_order;  ///< then their order; else empty
   uint32_t staged = 0;            ///< bit k: operand k (codegen/stage.h) is read from scratch memory
+  uint32_t windows = 0;           ///< of these, operands whose scratch memory is a window (codegen/window.h)
   int split_axis = -1;            ///< output axis that gets a second loop, inside of all others,
   int64_t split = 0;              ///< of this length
   struct Stage {

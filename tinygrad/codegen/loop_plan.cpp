@@ -13,7 +13,35 @@ double CostModel::scratch(const Operand& o, const Candidate& c, Mask lane) const
   return bytes;
 }
 
+double CostModel::window(const Operand& o, const Candidate& c, Mask lane, Mask whole) const {
+  double bytes = o.bytes;
+  for (const auto& sum : o.sums) {
+    double extent = 1;
+    for (auto [i, k] : sum) {
+      const double step = static_cast<double>(c.tile[i]) * (lane >> i & 1 ? c.lanes : 1);
+      extent += static_cast<double>(k) * ((is_reduce[i] ? static_cast<double>(size[i]) : whole >> i & 1 ? step * trips(c, i) : step) - 1);
+    }
+    bytes *= extent;
+  }
+  return bytes;
+}
+
+CostModel::Mask CostModel::within(const Candidate& c, Mask lane) const {
+  Mask m = 0;
+  for (size_t i = size.size(); i-- > 0 && c.windows;) {
+    double bytes = 0;
+    bool used = false;
+    for (size_t o = 0; o < operands.size(); o++)
+      if (c.windows >> o & 1) bytes += window(operands[o], c, lane, m | Mask{1} << i), used |= operands[o].mask >> i & 1;
+    if (is_reduce[i] || !used || trips(c, i) <= 1) continue;
+    if (bytes > l2 * 0.4) break;
+    m |= Mask{1} << i;
+  }
+  return m;
+}
+
 int64_t CostModel::steps_kept(const Candidate& c, Mask lane) const {
+  if (c.windows) return 1;
   double bytes = 0;
   for (size_t o = 0; o < operands.size(); o++)
     if (c.staged >> o & 1 && operands[o].mask & lane) bytes += std::min(scratch(operands[o], c, lane), longest_panel(c, lane));
@@ -25,10 +53,11 @@ int64_t CostModel::steps_kept(const Candidate& c, Mask lane) const {
 
 std::pair<double, double> CostModel::fill(const Candidate& c, Mask lane) const {
   double filling = 0, waiting = 0, panels = 1;
+  const Mask inside = within(c, lane);
   for (size_t o = 0; o < operands.size(); o++) {
     if (!(c.staged >> o & 1) || !(operands[o].mask & lane)) continue;
     for (size_t i = 0; i < size.size(); i++)
-      if (operands[o].mask >> i & 1 && !is_reduce[i]) panels *= trips(c, i);
+      if (operands[o].mask >> i & 1 && !is_reduce[i] && !(inside >> i & 1)) panels *= trips(c, i);
   }
   const double again = std::ceil(panels / static_cast<double>(steps_kept(c, lane)));
   auto elements = [&](Mask m) {
@@ -41,6 +70,8 @@ std::pair<double, double> CostModel::fill(const Candidate& c, Mask lane) const {
     if (!(c.staged >> o & 1)) continue;
     const Operand& p = operands[o];
     const double times = p.mask & lane ? 1 : again;
+    // Elements of a window, each once in every window it is in.
+    const double share = is_window(c, static_cast<int>(o)) ? window(p, c, lane, inside) / p.bytes * panels / elements(p.mask) : 1;
     bool vector = (p.mask & lane) != 0, runs = false, gated = false;
     double each = 0;
     for (const Access& a : accesses) {
@@ -55,34 +86,36 @@ std::pair<double, double> CostModel::fill(const Candidate& c, Mask lane) const {
       else each += stride > 1 ? 1.5 * static_cast<double>(stride) * w : 0.5 * w;
       if (a.gate & lane) each += 2 * w;
       gated |= a.gated;
-      waiting += elements(a.mask) * a.itemsize * times / 10 * std::max(1.0, 64 / unit_run(a, c, lane));
+      waiting += elements(a.mask) * share * a.itemsize * times / 10 * std::max(1.0, 64 / unit_run(a, c, lane));
     }
     double cycles = vector ? (each + 1) / c.lanes : (runs ? 0.6 : 2) + (gated ? 0.7 : 0);
-    filling += elements(p.mask) * times * cycles;
+    if (is_window(c, static_cast<int>(o)) && !vector) cycles = 3;  // one by one
+    filling += elements(p.mask) * share * times * cycles;
     for (const Alu& a : alu)
       if (a.operand == static_cast<int>(o)) {
         const double width = vector && a.mask & lane ? std::max(1.0, c.lanes * a.bytes / path_bytes) / c.lanes : 1;
-        filling += elements(a.mask) * times * a.cost * 0.5 * width;
+        filling += elements(a.mask) * share * times * a.cost * 0.5 * width;
       }
   }
   return {filling, waiting};
 }
 
 bool CostModel::place_stages(Candidate& c, int cores) const {
-  const Mask lane = lane_mask(c);
+  const Mask lane = lane_mask(c), inside_window = within(c, lane);
   Mask first = 0;
   double bytes = 0;
-  for (size_t o = 0; o < operands.size(); o++) {
-    if (c.staged >> o & 1 && operands[o].mask & lane) first |= operands[o].mask, bytes += scratch(operands[o], c, lane);
-  }
+  for (size_t o = 0; o < operands.size(); o++)
+    if (c.staged >> o & 1 && operands[o].mask & lane)
+      first |= operands[o].mask,
+          bytes += is_window(c, static_cast<int>(o)) ? window(operands[o], c, lane, inside_window) : scratch(operands[o], c, lane);
   // Loops of the panels outside, others inside, so that each panel is filled once.
-  std::vector<int> outer, inner, rest;
+  std::vector<int> outer, inner, rest, sliding;
   for (size_t i = 0; i < size.size(); i++)
-    if (!is_reduce[i]) (trips(c, i) <= 1 ? rest : first >> i & 1 ? outer : inner).push_back(static_cast<int>(i));
+    if (!is_reduce[i]) (trips(c, i) <= 1 ? rest : inside_window >> i & 1 ? sliding : first >> i & 1 ? outer : inner).push_back(static_cast<int>(i));
   std::stable_partition(outer.begin(), outer.end(), [&](int a) { return !(lane >> a & 1); });
   // The longest reduce loop runs in blocks when a panel is too large.
   const double most = longest_panel(c, lane) * 1.05;
-  if (bytes > most) {
+  if (bytes > most && !c.windows) {
     int longest = -1;
     for (size_t i = 0; i < size.size(); i++)
       if (is_reduce[i] && !(lane >> i & 1) && (longest < 0 || size[i] > size[static_cast<size_t>(longest)])) longest = static_cast<int>(i);
@@ -101,7 +134,7 @@ bool CostModel::place_stages(Candidate& c, int cores) const {
   if (bytes > l2 / 2) return false;
   // Several panels at once, so that what is not staged comes from far away less often.
   const int last = outer.empty() ? -1 : outer.back();
-  if (last >= 0 && !inner.empty()) {
+  if (last >= 0 && !inner.empty() && !c.windows) {
     const auto n = static_cast<int64_t>(trips(c, static_cast<size_t>(last)));
     double others = 1;
     for (int a : outer)
@@ -119,7 +152,8 @@ bool CostModel::place_stages(Candidate& c, int cores) const {
       bytes += scratch(operands[o], c, lane) / static_cast<double>(std::max<int64_t>(c.blocks, 1)) *
                (c.split_axis >= 0 && operands[o].mask >> c.split_axis & 1 ? static_cast<double>(c.split) : 1);
   if (bytes > l2) return false;
-  c.order = outer, c.order.insert(c.order.end(), inner.begin(), inner.end()), c.order.insert(c.order.end(), rest.begin(), rest.end());
+  c.order = outer, c.order.insert(c.order.end(), inner.begin(), inner.end());
+  c.order.insert(c.order.end(), sliding.begin(), sliding.end()), c.order.insert(c.order.end(), rest.begin(), rest.end());
   c.stages_outside = last;
   const int inside = inner.empty() ? last : inner.back();
   for (size_t o = 0; o < operands.size(); o++)

@@ -73,6 +73,8 @@ struct Neighbours {
     for (size_t o = 0; o < operands; o++) {
       Candidate d = c;
       d.staged ^= 1u << o;
+      planned.push_back(d);
+      d.staged |= 1u << o, d.windows ^= 1u << o;
       planned.push_back(std::move(d));
     }
     for (size_t s = 0; s < c.stages.size(); s++)

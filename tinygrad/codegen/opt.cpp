@@ -7,6 +7,7 @@
 #include "tinygrad/codegen/expand.h"
 #include "tinygrad/codegen/fold.h"
 #include "tinygrad/codegen/stage.h"
+#include "tinygrad/codegen/window.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
 
@@ -197,13 +198,15 @@ void KernelAxes::add_stage(const Opt& opt) {
   };
   need(!renderer_.has_locals(), "the target has workgroups");
   const UOps values = stageable(sink_);
-  need(opt.arg >= 0 && opt.arg < static_cast<int64_t>(values.size()), "no such operand");
-  UOp value = values[static_cast<size_t>(opt.arg)];
-  int64_t bytes = scratch_bytes(value, opt.axis);
+  const bool window = opt.arg >= kWindow;
+  const int64_t number = window ? opt.arg - kWindow : opt.arg;
+  need(number >= 0 && number < static_cast<int64_t>(values.size()), "no such operand");
+  UOp value = values[static_cast<size_t>(number)];
+  int64_t bytes = scratch_bytes(value, opt.axis, window);
   need(bytes > 0, "the operand can't be staged there");
-  for (const Stage& s : stages_) need(s.value != value, "the operand is staged already"), bytes += scratch_bytes(s.value, s.axis);
+  for (const Stage& s : stages_) need(s.value != value, "the operand is staged already"), bytes += scratch_bytes(s.value, s.axis, s.window);
   need(bytes <= renderer_.target().l2_bytes, "the panels don't fit in the second level cache");
-  stages_.push_back({value, opt.axis}), applied_.push_back(opt);
+  stages_.push_back({value, opt.axis, window}), applied_.push_back(opt);
 }
 
 bool KernelAxes::around(int axis, int at) const {
@@ -215,7 +218,7 @@ bool KernelAxes::around(int axis, int at) const {
   return std::find(order_.begin(), order_.end(), axis) <= std::find(order_.begin(), order_.end(), at);
 }
 
-int64_t KernelAxes::scratch_bytes(UOp value, int axis) const {
+int64_t KernelAxes::scratch_bytes(UOp value, int axis, bool window) const {
   if (!renderer_.supports(value.dtype())) return 0;
   UOps written;
   for (UOp u : sink_.toposort())
@@ -224,6 +227,21 @@ int64_t KernelAxes::scratch_bytes(UOp value, int axis) const {
     if (u.is(Ops::LOAD) && std::find(written.begin(), written.end(), u.src(0).src(0)) != written.end()) return 0;  // the loads would move over stores
   const UOps& open = ranges_of(value);
   int64_t bytes = value.dtype().itemsize();
+  if (window) {
+    const std::vector<Slide> sums = slides(window_operand(sink_, value).value);
+    for (const Slide& s : sums) {
+      int64_t extent = 1;
+      for (const auto& [r, k] : s)
+        for (const Origin& o : origins_) {
+          if (o.range != r) continue;
+          for (const Term& t : o.terms)
+            if (!around(t.axis, axis)) extent += std::abs(k) * t.coefficient * (axes_[static_cast<size_t>(t.axis)].size - 1);
+        }
+      if (bytes > (int64_t{1} << 40) / extent) return 0;
+      bytes *= extent;
+    }
+    return sums.empty() ? 0 : bytes;
+  }
   for (size_t i = 0; i < axes_.size(); i++) {
     const Axis& a = axes_[i];
     if (std::find(open.begin(), open.end(), origins_[static_cast<size_t>(a.origin)].range) == open.end() || around(static_cast<int>(i), axis))
@@ -264,7 +282,7 @@ UOp KernelAxes::finish() const {
     else ranges[axis] = UOp::range(a.size, static_cast<int32_t>(i), a.type);
   }
   struct Final {
-    UOp value, guard;
+    UOp value, guard, raw;  // raw: beyond the end where it is padded
     bool gate = false;
     UOps parts;
   };
@@ -287,6 +305,7 @@ UOp KernelAxes::finish() const {
       f.value = f.value ? fold_add(f.value, term) : term;
     }
     if (!f.value) f.value = UOp::constant(int64_t{0});
+    f.raw = f.value;
     if (o.padded) {
       f.guard = fold2(Ops::CMPLT, f.value, UOp::constant(o.size));
       // Lanes beyond the end are masked; anything else beyond it computes the last element again and does not store it.
@@ -297,9 +316,46 @@ UOp KernelAxes::finish() const {
     }
     map.emplace(o.range, f);
   }
+  UOp lane;
+  for (UOp r : ranges)
+    if (r.arg<RangeArg>().type == AxisType::kVector) lane = r;
+  // A window holds what lies beyond the end of a padded range, too: zeros where the sum of its ranges is out of bounds.
+  auto windowed = [&](const Stage& s, int32_t slot) {
+    UOp value = window_operand(sink_, s.value).value;
+    std::vector<Slide> over;
+    std::vector<std::pair<UOp, UOp>> raw;
+    UOp gate;
+    for (const Slide& sum : slides(value)) {
+      Slide inside;
+      UOp whole;
+      int64_t lo = 0, hi = 0;
+      bool padded = false;
+      for (const auto& [r, k] : sum) {
+        const Final& f = map.at(r);
+        const auto& o = *std::find_if(origins_.begin(), origins_.end(), [&, r = r](const Origin& x) { return x.range == r; });
+        raw.push_back({r, f.raw}), padded |= o.padded;
+        (k < 0 ? lo : hi) += k * (o.size - 1);
+        UOp term = fold_mul(f.raw, k);
+        whole = whole ? fold_add(whole, term) : term;
+        for (const Term& t : o.terms)
+          if (axes_[static_cast<size_t>(t.axis)].size > 1 && !around(t.axis, s.axis))
+            inside.push_back({ranges[static_cast<size_t>(t.axis)], k * t.coefficient});
+      }
+      over.push_back(inside);
+      if (!padded) continue;
+      UOp in = fold2(Ops::CMPLT, whole, UOp::constant(hi + 1));
+      in = in & fold2(Ops::CMPLT, whole, UOp::constant(lo)).logical_not();
+      gate = gate ? gate & in : in;
+    }
+    value = value.substitute(raw);
+    return stage_window(gate ? gate_loads(value, gate) : value, over, lane, slot);
+  };
+  std::vector<UOp> masked;  // products whose masks are in windows
+  for (const Stage& s : stages_) masked.push_back(s.window ? window_operand(sink_, s.value).masked : UOp());
   auto staged = [&](UOp before, UOp after) {
     for (size_t k = 0; k < stages_.size(); k++) {
       if (stages_[k].value != before) continue;
+      if (stages_[k].window) return windowed(stages_[k], static_cast<int32_t>(k));
       UOps over;
       for (UOp r : ranges_of(after)) {
         const auto axis = static_cast<int>(std::find(ranges.begin(), ranges.end(), r) - ranges.begin());
@@ -371,7 +427,8 @@ UOp KernelAxes::finish() const {
         v = v.with_srcs(s);
       }
     }
-    memo.set(u, staged(u, v));
+    const bool in_window = std::find(masked.begin(), masked.end(), u) != masked.end();
+    memo.set(u, in_window ? memo.get(u.src(1)) : staged(u, v));
   }
   UOp out = memo.get(sink_);
   // Reduce loops that walked an operand apart walk its panel as one.

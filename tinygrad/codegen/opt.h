@@ -13,7 +13,7 @@
 ///                     output loops, and what is stored accumulates in memory: every block of the operands is used for all outputs while it is in the
 ///                     cache
 ///   kStage axis k     operand k (codegen/stage.h) is computed into scratch memory once per iteration of the loop `axis`, an output loop (-1: around
-///   them all). After all splits
+///   them all). After all splits. k + kWindow: as a window (codegen/window.h)
 #pragma once
 #include <vector>
 
@@ -47,7 +47,7 @@ class KernelAxes {
   void apply(const Opt& opt);
   const std::vector<Opt>& applied() const { return applied_; }
   /// Bytes of scratch memory that operand `value` takes when it is staged at the loop `axis`; 0: it can't be.
-  int64_t scratch_bytes(UOp value, int axis) const;
+  int64_t scratch_bytes(UOp value, int axis, bool window = false) const;
   /// The optimised AST; padded ranges are masked.
   UOp finish() const;
 
@@ -65,6 +65,7 @@ class KernelAxes {
   struct Stage {
     UOp value;  ///< of the AST
     int axis;
+    bool window = false;
   };
   int split(int axis, int64_t inner, AxisType type, bool outer_gets_type = false);
   void add_stage(const Opt& opt);

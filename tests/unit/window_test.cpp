@@ -1,0 +1,108 @@
+/// \file Windows: panels that hold what a sliding operand reads, each element once.
+#include "tinygrad/codegen/window.h"
+
+#include "kernels.h"
+#include "tinygrad/codegen/access.h"
+#include "tinygrad/codegen/opt.h"
+#include "tinygrad/codegen/stage.h"
+#include "tinygrad/uop/facts.h"
+
+namespace tg::testing {
+namespace {
+constexpr OptOp kPad = OptOp::kPadTo, kLanes = OptOp::kVector, kTile = OptOp::kUpcast, kSwap = OptOp::kSwap, kStage = OptOp::kStage,
+                kUnroll = OptOp::kUnroll, kThread = OptOp::kThread;
+
+std::shared_ptr<Program> with_opts(const KernelPtr& k, std::vector<Opt> opts, const Renderer& r = TestRenderer(16)) {
+  CodegenOptions o;
+  o.opts = std::move(opts);
+  return check_kernel(k, r, o);
+}
+/// A strided, dilated, grouped, padded convolution.
+KernelPtr wide_conv(int64_t h, int64_t w, int64_t f, int64_t pad, int64_t step, int64_t dilation) {
+  KernelMaker k;
+  const int64_t groups = 2, ic = 2, oc = 3, oh = (h + 2 * pad - dilation * (f - 1) - 1) / step + 1,
+                ow = (w + 2 * pad - dilation * (f - 1) - 1) / step + 1;
+  UOp in = k.param(1, groups * ic * h * w), wt = k.param(2, groups * oc * ic * f * f), o = k.param(0, groups * oc * oh * ow);
+  UOp g = k.loop(groups), q = k.loop(oc), y = k.loop(oh), x = k.loop(ow), c = k.red(ic), ky = k.red(f), kx = k.red(f);
+  UOp iy = y * step + ky * dilation - pad, ix = x * step + kx * dilation - pad;
+  UOp ok = iy.ge(iy.const_like(0)) & (iy < h) & (ix.ge(ix.const_like(0)) & (ix < w));
+  UOp v = in.index({(((g * ic + c) * h + iy) * w + ix).valid(ok)}).load() * wt.index({(((g * oc + q) * ic + c) * f + ky) * f + kx}).load();
+  return k.finish(o.index({((g * oc + q) * oh + y) * ow + x}).store(v.reduce(Ops::ADD, UOps{c, ky, kx})).end(UOps{g, q, y, x}));
+}
+
+TEST(Window, RangesThatShareASumAreFound) {
+  auto sizes = [](const KernelPtr& k, size_t operand) {
+    ArenaScope scope(*k->arena);
+    UOp sink = simplify_ranges(k->sink);
+    std::vector<size_t> out;
+    for (const Slide& s : slides(window_operand(sink, stageable(sink).at(operand)).value)) out.push_back(s.size());
+    std::sort(out.begin(), out.end());
+    return out;
+  };
+  EXPECT_EQ(sizes(conv_input_grad(2, 3, 4, 8, 20, 3), 0), (std::vector<size_t>{1, 1, 2, 2}));  // image, channel, rows, columns
+  EXPECT_EQ(sizes(conv_input_grad(2, 3, 4, 8, 20, 3), 1), (std::vector<size_t>{1, 1, 1, 1}));  // a weight is read at each place once
+  EXPECT_EQ(sizes(wide_conv(9, 20, 3, 1, 2, 1), 0), (std::vector<size_t>{1, 1, 2, 2}));
+  EXPECT_EQ(sizes(matmul(4, 5, 6), 0), (std::vector<size_t>{1, 1}));
+}
+
+TEST(Window, KeepsTheMeaning) {
+  const int64_t g = kWindow;  // the first operand
+  for (int64_t w : {20, 17, 7}) {
+    const auto k = [&] { return conv_input_grad(2, 3, 4, 8, w, 3); };
+    with_opts(k(), {{kStage, 0, g}});
+    with_opts(k(), {{kStage, -1, g}});
+    with_opts(k(), {{kStage, 2, g}, {kStage, 1, 1}});
+    with_opts(k(), {{kPad, 3, 4}, {kLanes, 3, 4}, {kTile, 2, 2}, {kStage, 0, g}});
+    with_opts(k(), {{kPad, 3, 8}, {kLanes, 3, 4}, {kTile, 3, 2}, {kPad, 2, 3}, {kTile, 2, 3}, {kTile, 1, 3}, {kUnroll, 5, 3}, {kStage, 0, g}});
+    with_opts(k(), {{kPad, 3, 4}, {kLanes, 3, 4}, {kSwap, 1, 2}, {kThread, 0, 0}, {kStage, 2, g}});
+    with_opts(k(), {{kPad, 2, 4}, {kLanes, 2, 4}, {kTile, 3, 0}, {kThread, 1, 0}, {kStage, 0, g}});
+    with_opts(k(), {{kLanes, 0, 2}, {kSwap, 1, 3}, {kStage, 3, g}});
+    with_opts(k(), {{kLanes, 6, 4}, {kStage, 0, g}});
+    with_opts(k(), {{kPad, 3, 16}, {kLanes, 3, 16}, {kStage, 0, g}, {kStage, 1, 1}}, TestRenderer(64));
+    with_opts(k(), {{kPad, 1, 4}, {kLanes, 1, 4}, {kTile, 3, 0}, {kStage, 0, g}});
+  }
+  for (int64_t step : {1, 2, 3})
+    for (int64_t dilation : {1, 2, 3}) {
+      const auto k = [&] { return wide_conv(11, 23, 3, 2, step, dilation); };
+      with_opts(k(), {{kStage, 0, g}});
+      with_opts(k(), {{kPad, 3, 4}, {kLanes, 3, 4}, {kPad, 2, 2}, {kTile, 2, 2}, {kTile, 1, 0}, {kStage, 0, g}});
+      with_opts(k(), {{kPad, 3, 4}, {kLanes, 3, 4}, {kSwap, 1, 2}, {kStage, 2, g}});
+    }
+  with_opts(conv(2, 2, 5, 7, 8, 3, 1), {{kLanes, 3, 8}, {kSwap, 1, 2}, {kStage, 2, g}, {kStage, 1, 1}});
+  with_opts(conv_weight_grad(4, 2, 3, 8, 20, 3), {{kPad, 6, 16}, {kLanes, 6, 16}, {kTile, 0, 3}, {kStage, 1, g}}, TestRenderer(64));
+}
+
+TEST(Window, HoldsEachElementOnceAndIsReadWithoutMasks) {
+  auto p = with_opts(conv_input_grad(2, 3, 4, 8, 20, 3), {{kPad, 3, 32}, {kLanes, 3, 16}, {kTile, 3, 2}, {kStage, 0, kWindow}}, TestRenderer(64));
+  ArenaScope scope(*p->arena);
+  int panels = 0, read = 0, depth = 0, masks = 0;
+  for (UOp u : p->linear) {
+    if (u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kLocal) {
+      panels++;
+      EXPECT_EQ(shape_of(u).numel(), 4 * (8 + 2) * 48);  // channels, rows, 32 + 2 columns in whole vectors
+    }
+    if (u.is(Ops::RANGE) && u.arg<RangeArg>().type == AxisType::kReduce) depth++;
+    if (u.is(Ops::END)) depth = 0;
+    if (depth == 3 && u.in(Ops::CMPLT | Ops::WHERE | Ops::CMPNE)) masks++;
+    UOp base = u.is(Ops::LOAD) ? u.src(0).src(0) : u;
+    while (base.is(Ops::AFTER)) base = base.src(0);
+    if (u.is(Ops::LOAD) && base.is(Ops::BUFFER) && base.arg<ParamArg>().addrspace == AddrSpace::kLocal) {
+      read++;
+      EXPECT_EQ(u.nsrc(), 1u);
+      EXPECT_EQ(classify(u.src(0)).kind, Lanes::kUnit);
+    }
+  }
+  EXPECT_EQ(panels, 1);
+  EXPECT_EQ(read, 2);
+  EXPECT_EQ(masks, 0);
+}
+
+TEST(Window, IsChosenForInputGradients) {
+  const TestRenderer r(64);
+  for (const KernelPtr& k : {conv_input_grad(8, 256, 256, 16, 16, 3), conv_input_grad(8, 128, 256, 30, 30, 3)}) {
+    const auto p = to_program(*k, r);
+    EXPECT_TRUE(std::any_of(p->applied_opts.begin(), p->applied_opts.end(), [](const Opt& o) { return o.op == kStage && o.arg == kWindow; }));
+  }
+}
+}  // namespace
+}  // namespace tg::testing
