@@ -180,5 +180,31 @@ TEST(KernelFuzz, WeightGradientsOfALargeBatchRunInBlocks) {
   }
 }
 
+TEST(KernelFuzz, PanelsAcrossMemoryAreTransposedInRegisters) {
+  if (!llvm_plugin_missing().empty()) GTEST_SKIP() << llvm_plugin_missing();
+  for (const char* cpu : {"znver4", "haswell"}) {
+    const Target target = test::target("LLVM", str("x86_64,", cpu));
+    const int lanes = target.vector_bytes / 4;
+    for (int64_t depth : {64, 60, 48, 35}) {  // tiles of 16 columns, 15, 16 and 7
+      const KernelPtr k = matmul(24, 2 * lanes, depth, false, true);
+      CodegenOptions plain, chosen;
+      plain.noopt = true;
+      chosen.opts = {{OptOp::kUpcast, 0, 4}, {OptOp::kVector, 1, lanes}, {OptOp::kUpcast, 1, 2}, {OptOp::kStage, -1, 1}};
+      const auto renderer = make_renderer(target);
+      const auto p = to_program(*k, *renderer, chosen), meaning = to_program(*k, *renderer, plain);
+      EXPECT_EQ(p->source.find("gather"), std::string::npos) << cpu << ' ' << depth;
+      EXPECT_NE(p->source.find("shufflevector"), std::string::npos) << cpu << ' ' << depth;
+      if (!test::runs_here(target)) continue;
+      std::vector<DType> types;
+      test::Memory expected = inputs_of(*meaning, 3, &types), got = expected;
+      test::run_interp(meaning, expected, {}, 0, 1);
+      const test::Compiled code = test::compile(p, target);
+      ASSERT_TRUE(code.kernel);
+      code(got, {}, 0, 1);
+      EXPECT_LT(test::first_difference(got[0], expected[0], types[0], true), 0) << cpu << ' ' << depth;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tg

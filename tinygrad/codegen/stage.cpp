@@ -43,6 +43,15 @@ int64_t stride_along(UOp value, UOp range) {
   return most;
 }
 
+/// True when every load of a value has a width that tiles are made of, and no mask.
+bool has_plain_loads(UOp value) {
+  for (UOp u : value.toposort()) {
+    if (!u.is(Ops::LOAD)) continue;
+    if (u.dtype().itemsize() < 4 || u.src(0).src(1).is(Ops::WHERE)) return false;
+  }
+  return true;
+}
+
 UOp position(const UOps& over, const std::vector<UOp>& at) {
   UOp sum;
   int64_t stride = 1;
@@ -89,10 +98,13 @@ UOp stage(UOp value, UOps over, int32_t slot) {
   for (UOp r : over)
     if (is_lane(r)) lane = r;
   const int64_t along = lane ? stride_along(value, lane) : -1;
-  const bool keeps_lanes = along >= 0 && along <= 4;
+  bool keeps_lanes = along >= 0 && along <= 4;
   size_t run = over.size();  // the range the fill runs along
   for (size_t i = 0; i < over.size() && !keeps_lanes; i++)
     if (!is_lane(over[i]) && stride_along(value, over[i]) == 1 && (run == over.size() || size_of(over[i]) > size_of(over[run]))) run = i;
+  // Lanes that jump by constant strides, side by side along the run: tiles that are transposed in registers.
+  const bool tiles = along > 4 && run < over.size() && has_plain_loads(value);
+  keeps_lanes |= tiles;
   std::vector<UOp> at(over.size());
   UOps own;
   auto put = [&](size_t i, UOp r) { at[i] = r, own.push_back(r); };
@@ -115,14 +127,14 @@ UOp stage(UOp value, UOps over, int32_t slot) {
   }
   for (size_t i = 0; i < over.size(); i++) {
     if (i == run || !is_loop(over[i])) continue;
-    if (i == innermost && keeps_lanes) put_unrolled(i, kUnrolled / instances);
+    if (i == innermost && keeps_lanes && !tiles) put_unrolled(i, kUnrolled / instances);
     else put(i, loop(size_of(over[i]), AxisType::kLoop));
   }
   if (run < over.size()) put_unrolled(run, kRun);
   for (size_t i = 0; i < over.size(); i++) {
     if (at[i]) continue;
     if (is_lane(over[i]) && keeps_lanes) put(i, over[i]);
-    else put(i, loop(size_of(over[i]), keeps_lanes || run == over.size() ? AxisType::kUpcast : AxisType::kLoop));
+    else put(i, loop(size_of(over[i]), !tiles && (keeps_lanes || run == over.size()) ? AxisType::kUpcast : AxisType::kLoop));
   }
   std::vector<std::pair<UOp, UOp>> map;
   for (size_t i = 0; i < over.size(); i++)

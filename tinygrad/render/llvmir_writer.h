@@ -28,6 +28,11 @@ class LlvmWriter {
     std::string label, first, last, type;
     bool thread;
   };
+  /// Loads with a stride along the lanes whose places follow each other.
+  struct Tile {
+    int64_t offset;  ///< of the first column from the load that stands first in the program
+    UOps columns;
+  };
 
   // text
   static std::string type(DType d, int lanes = 1);
@@ -65,6 +70,8 @@ class LlvmWriter {
 
   // memory
   std::string load(UOp u);
+  void find_tiles();
+  void load_tile(UOp first, const Tile& tile);
   void store(UOp u);
   void prefetch(UOp u);
   std::string from_memory(const std::string& v, DType d, int lanes);
@@ -89,6 +96,7 @@ class LlvmWriter {
   std::map<int, Splat> words_;  // by position: an integer widened to an index of a table
   Tables tables_;
   std::vector<Loop> loops_;
+  std::map<int, std::vector<Tile>> tiles_;  // by position of the load that comes first
   std::vector<int> scope_lists_;   // by slot: metadata id of the list with this slot's own scope; 0: none
   std::vector<int> others_lists_;  // by slot: metadata id of the scopes of all other written slots; 0: none
   int next_ = 0, next_metadata_ = 3, block_ = 0;
