@@ -12,6 +12,20 @@ bool CostModel::aligned(const Access& a, const Candidate& c, Mask lane) const {
     if (a.mask >> i & 1 && trips(c, i) * static_cast<double>(c.tile[i]) > 1) ok = a.stride[i] * (lane >> i & 1 ? c.lanes : 1) * a.itemsize % 64 == 0;
   return ok;
 }
+double CostModel::distinct(const Access& a, const Candidate& c, Mask lane) const {
+  double n = 1;
+  Mask done = 0;
+  for (size_t i = 0; i < size.size(); i++) {
+    if (!(a.mask >> i & 1) || c.tile[i] == 1 || done >> i & 1) continue;
+    auto step = [&](size_t k) { return a.nonlinear >> k & 1 ? 0 : a.stride[k] * (lane >> k & 1 ? c.lanes : 1); };
+    const int64_t own = step(i);
+    int64_t extent = c.tile[i];
+    for (size_t k = i + 1; k < size.size() && own && !a.store; k++)
+      if (a.mask >> k & 1 && !(done >> k & 1) && std::abs(step(k)) == std::abs(own)) extent += c.tile[k] - 1, done |= Mask{1} << k;
+    n *= static_cast<double>(extent);
+  }
+  return n;
+}
 double CostModel::refills(const Candidate& c, Mask lane) const {
   if (reduces.empty()) return 0;
   std::vector<const MemoryWalk*> walks;
@@ -125,15 +139,18 @@ double CostModel::score(const Candidate& c) const {
   }
   for (const Access& a : accesses) {
     if (is_staged(c, a.operand)) continue;
-    double k = count(a.mask, a.scope), each = 0.5;
+    bool whole = true;  // taps that are all unrolled share what they read with each other
+    for (size_t i = 0; i < n; i++) whole &= !(a.mask >> i & 1) || !is_reduce[i] || t[i] == 1;
+    const double copies = whole ? distinct(a, c, lane) : instances(a.mask);
+    double k = count(a.mask, a.scope) / instances(a.mask) * copies, each = 0.5;
     // Rows beyond the end are clamped to the last one: each has an address of its own.
     for (size_t i = 0; i < n; i++)
       if (a.mask >> i & 1 && !(lane >> i & 1) && c.tile[i] > 1 && size[i]) {
         const auto clamped = static_cast<double>(std::min(c.tile[i], static_cast<int64_t>(t[i]) * c.tile[i] - size[i]));
-        if (clamped > 0 && !a.store) spills += k / instances(a.mask) * clamped * 0.1;
+        if (clamped > 0 && !a.store) spills += k / copies * clamped * 0.1;
       }
     // Masks beyond the mask registers, where they are made outside of the innermost loop.
-    if (a.gate && (inner < 0 || !(a.gate >> inner & 1)) && instances(a.gate) > 6) spills += k / instances(a.mask) * (instances(a.gate) - 6);
+    if (a.gate && (inner < 0 || !(a.gate >> inner & 1)) && instances(a.gate) > 6) spills += k / copies * (instances(a.gate) - 6);
     if (a.mask & lane) {
       double w = std::max(1.0, static_cast<double>(c.lanes) * a.itemsize / path_bytes);
       int64_t stride = 0;
@@ -153,16 +170,23 @@ double CostModel::score(const Candidate& c) const {
     } else if (a.gated && inner >= 0 && a.gate >> inner & 1) {
       each = 1.2 + 2 * instances(a.gate | (a.mask & reduce_axes)) / instances(a.mask);  // branches; output axes share them
     }
-    memory += k * each, body += instances(a.mask);
+    memory += k * each, body += copies;
   }
   if (body > std::max(300.0, untiled)) return INFINITY;
   // Every loop iteration costs its counter and branch; a kernel's loops are those its innermost nodes are in.
-  double loops = 0;
+  double loops = 0, entries = 0;
+  bool brief = true;
   std::vector<Mask> seen;
   for (const Reduce& r : reduces) {
     Mask m = r.value | r.reduced;
     if (std::find(seen.begin(), seen.end(), r.scope) != seen.end()) continue;
     seen.push_back(r.scope), loops += count(m, r.scope) / instances(m);
+    // A few iterations altogether: their end is not foreseen, and nothing overlaps with what comes before and after.
+    double all = 1, around = 1;
+    for (size_t i = 0; i < n; i++)
+      if (r.reduced >> i & 1) all *= t[i], around *= static_cast<int>(i) == inner ? 1 : t[i];
+    brief &= all <= 27;
+    if (all > 1 && all <= 27) entries += count(m, r.scope) / instances(m) / all * around * 15;
   }
   for (const Access& a : accesses)
     if (a.store) loops += count(a.mask, a.scope) / instances(a.mask);
@@ -180,9 +204,14 @@ double CostModel::score(const Candidate& c) const {
     }
     if (total > l2 && a.store) streams = std::max(streams, own);
   }
-  const double spread = products || reduces.empty() ? 1 : 1 + 0.08 * (streams - 1);
+  const bool fed = memory > compute;  // little is done with what is loaded
+  double spread = products || reduces.empty() ? 1 : 1 + 0.08 * (streams - 1);
+  // Nothing but memory: rows written side by side are streams, too.
+  if (products && brief && fed)
+    for (const Access& a : accesses)
+      if (a.store) spread = std::max(spread, 1 + 0.04 * (instances(a.mask) - 4));
   return (std::max({compute + extra, memory, traffic(c, lane, blocks && !c.staged) + waiting, near, refills(c, lane)}) + spills +
-          (products ? 0.1 : 0.25) * std::min(compute, memory) + (products ? 0.3 : 0.6) * loops + filling) *
+          (products ? 0.1 : 0.25) * std::min(compute, memory) + (products ? 0.3 : 0.6) * loops + (fed ? entries : 0) + filling) *
          (1 + 0.0004 * body) * spread * (c.windows ? 1.05 : 1);  // as measured: not all loads of a window are where they are expected
 }
 

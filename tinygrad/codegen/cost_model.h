@@ -79,6 +79,8 @@ struct CostModel {
   const std::vector<size_t>& nest(const Candidate& c) const { return c.by_stride ? by_stride : natural; }
   /// True when no vector of the access lies across two cache lines.
   bool aligned(const Access& a, const Candidate& c, Mask lane) const;
+  /// Loads of one iteration: unrolled steps along axes of one stride (y and ky) slide over each other.
+  double distinct(const Access& a, const Candidate& c, Mask lane) const;
   /// Cycles the first level cache waits for the second while operands of a reduction are read.
   double refills(const Candidate& c, Mask lane) const;
   /// Predicted cycles of one core; infinite for candidates that are out of the question.
