@@ -147,6 +147,15 @@ TEST(Codegen, MaskedLanesOfGatedSumsNeedNoSecondMask) {
   EXPECT_EQ(count(*p, Ops::WHERE), 0u);
 }
 
+TEST(Codegen, AReducedAxisSharesNoLanesWithItsResult) {
+  // Even where the value does not depend on it: the lanes are summed.
+  auto k = count_ones(4, 64);
+  const TestRenderer r(32);
+  ArenaScope scope(*k->arena);
+  KernelAxes axes(k->sink, r);
+  axes.apply({OptOp::kVector, 0, 4});
+  EXPECT_THROW(axes.apply({OptOp::kVector, 1, 4}), KernelOptError);
+}
 TEST(Codegen, RandomOptsKeepTheMeaning) {
   // Whatever fits is right: random lists of opts on every kernel.
   std::mt19937 rng(11);

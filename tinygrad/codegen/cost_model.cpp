@@ -211,7 +211,7 @@ double CostModel::score(const Candidate& c) const {
     for (const Access& a : accesses)
       if (a.store) spread = std::max(spread, 1 + 0.04 * (instances(a.mask) - 4));
   return (std::max({compute + extra, memory, traffic(c, lane, blocks && !c.staged) + waiting, near, refills(c, lane)}) + spills +
-          (products ? 0.1 : 0.25) * std::min(compute, memory) + (products ? 0.3 : 0.6) * loops + (fed ? entries : 0) + filling) *
+          (products ? 0.1 : 0.25) * std::min(compute, memory) + (products ? 0.3 : 0.6) * loops + (fed ? entries : 0) + filling * (brief ? 3 : 1)) *
          (1 + 0.0004 * body) * spread * (c.windows ? 1.05 : 1);  // as measured: not all loads of a window are where they are expected
 }
 

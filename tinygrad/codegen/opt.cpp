@@ -133,9 +133,13 @@ void KernelAxes::apply(const Opt& opt) {
         UOp x = o.range, y = origins_[static_cast<size_t>(b.origin)].range;
         for (UOp u : sink_.toposort()) {
           if (u.is(Ops::SINK)) continue;
-          // What is inside of a reduce counts with the reduced range open, so the sources are asked.
-          const UOps& open = ranges_of(u);
-          bool both = std::find(open.begin(), open.end(), x) != open.end() && std::find(open.begin(), open.end(), y) != open.end();
+          // What is inside of a reduce counts with the reduced range open, even where the value does not depend on it.
+          auto open = [&](UOp r) {
+            const UOps& ranges = ranges_of(u);
+            return std::find(ranges.begin(), ranges.end(), r) != ranges.end() ||
+                   (u.is(Ops::REDUCE) && std::find(u.srcs().begin() + 1, u.srcs().end(), r) != u.srcs().end());
+          };
+          const bool both = open(x) && open(y);
           need(!both, "a value depends on two axes of lanes");
         }
       }
