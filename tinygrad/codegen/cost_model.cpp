@@ -168,7 +168,7 @@ double CostModel::score(const Candidate& c) const {
     } else if (a.store) {
       each = 1;
     } else if (a.gated && inner >= 0 && a.gate >> inner & 1) {
-      each = 1.2 + 2 * instances(a.gate | (a.mask & reduce_axes)) / instances(a.mask);  // branches; output axes share them
+      each = 1.2 + 4 * (instances(a.gate | (a.mask & reduce_axes)) - 1) / instances(a.mask);  // branches; output axes share them
     }
     memory += k * each, body += copies;
   }
@@ -341,7 +341,9 @@ double CostModel::traffic(const Candidate& c, Mask lane, bool in_blocks) const {
         if (a.mask >> i & 1 && (a.stride[i] == 1 || (a.store && a.nonlinear >> i & 1)))
           run *= std::min(static_cast<double>(c.tile[i]) * (lane >> i & 1 ? c.lanes : 1), size[i] ? static_cast<double>(size[i]) : kSymbolic);
       // Bytes in blocks with their scales: steps within a line are a stream, too.
-      const bool packed = a.itemsize == 1 && !(a.nonlinear >> inner & 1) && std::abs(a.stride[static_cast<size_t>(inner)]) <= 64;
+      // One element at a time, a few bytes apart, as well.
+      const int64_t step = a.nonlinear >> inner & 1 ? 4096 : std::abs(a.stride[static_cast<size_t>(inner)]) * a.itemsize;
+      const bool packed = step <= (a.itemsize == 1 ? 64 : !a.store && !(a.mask & lane) ? 16 : 0);
       if (!packed) moved *= 1 + 400 / std::max(run, 16.0);
     }
     // Streams of bytes side by side, each less than a line a step, are not fetched ahead: rows one after another, their blocks unrolled.

@@ -84,7 +84,7 @@ std::pair<double, double> CostModel::fill(const Candidate& c, Mask lane) const {
       if (stride < 0 || stride > 4) vector = false;
       else if (stride > 1 && a.gate & lane) each += c.lanes * 1.6;
       else each += stride > 1 ? 1.5 * static_cast<double>(stride) * w : 0.5 * w;
-      if (a.gate & lane) each += 2 * w;
+      if (a.gate & lane) each += 3 * w;
       gated |= a.gated;
       waiting += elements(a.mask) * share * a.itemsize * times / 10 * std::max(1.0, 64 / unit_run(a, c, lane));
     }
