@@ -104,5 +104,55 @@ TEST(Window, IsChosenForInputGradients) {
     EXPECT_TRUE(std::any_of(p->applied_opts.begin(), p->applied_opts.end(), [](const Opt& o) { return o.op == kStage && o.arg == kWindow; }));
   }
 }
+
+/// The input gradient of a padded convolution, with a scale of the result that is read along it.
+KernelPtr padded_input_grad(int64_t bs, int64_t ic, int64_t oc, int64_t h, int64_t w, int64_t f, int64_t pad) {
+  KernelMaker k;
+  const int64_t oh = h + 2 * pad - f + 1, ow = w + 2 * pad - f + 1;
+  UOp g = k.param(1, bs * oc * oh * ow), wt = k.param(2, oc * ic * f * f), by = k.param(3, bs * ic * h * w), o = k.param(0, bs * ic * h * w);
+  UOp n = k.loop(bs), q = k.loop(ic), y = k.loop(h), x = k.loop(w), ky = k.red(f), kx = k.red(f), c = k.red(oc);
+  UOp gy = y - ky + pad, gx = x - kx + pad, ok = (gy.ge(gy.const_like(0)) & (gy < oh)) & (gx.ge(gx.const_like(0)) & (gx < ow));
+  UOp v = g.index({(((n * oc + c) * oh + gy) * ow + gx).valid(ok)}).load() * wt.index({((c * ic + q) * f + ky) * f + kx}).load();
+  UOp sum = ok.where(v, UOp::constant(0.0, dtypes::float32)).reduce(Ops::ADD, UOps{ky, kx, c}), at = ((n * ic + q) * h + y) * w + x;
+  return k.finish(o.index({at}).store(sum * by.index({at}).load()).end(UOps{n, q, y, x}));
+}
+
+TEST(Window, RowsOneAfterTheOtherKeepTheMeaning) {
+  std::vector<KernelPtr> kernels;
+  for (int64_t w : {5, 7, 8, 10, 20}) {
+    kernels.push_back(conv_input_grad(2, 3, 4, 8, w, 3));
+    for (int64_t pad : {0, 1}) kernels.push_back(padded_input_grad(2, 3, 2, 6, w, 3, pad));
+    kernels.push_back(padded_input_grad(1, 2, 2, 5, w, 5, 1));
+    kernels.push_back(conv(2, 3, 4, 6, w, 3, 0));
+  }
+  for (const KernelPtr& k : kernels) {
+    SCOPED_TRACE(&k - kernels.data());
+    ArenaScope scope(*k->arena);
+    UOp plain = simplify_ranges(k->sink), merged = merge_rows(plain);
+    EXPECT_NE(plain, merged);
+    Memory want = random_memory(*k, 1), got = want;
+    AstEval(want, {}).run(k->sink);
+    AstEval(got, {}).run(merged);
+    for (size_t i = 0; i < want[0].size(); i++) ASSERT_NEAR(want[0][i].as_double(), got[0][i].as_double(), 1e-4) << i;
+  }
+  // Steps of two: rows do not follow each other.
+  const KernelPtr k = wide_conv(11, 23, 3, 2, 2, 1);
+  ArenaScope scope(*k->arena);
+  UOp plain = simplify_ranges(k->sink);
+  EXPECT_EQ(plain, merge_rows(plain));
+}
+
+TEST(Window, RowsAreMergedWhereLanesWouldBeWasted) {
+  const TestRenderer r(64);
+  const auto p = to_program(*conv_input_grad(64, 64, 64, 8, 8, 3), r);
+  EXPECT_TRUE(std::any_of(p->applied_opts.begin(), p->applied_opts.end(), [](const Opt& o) { return o.op == kStage && o.arg == kWindow; }));
+  check_kernel(conv_input_grad(4, 8, 16, 8, 8, 3), r, {});
+  check_kernel(padded_input_grad(2, 16, 16, 7, 7, 3, 1), r, {});
+  check_kernel(padded_input_grad(2, 8, 8, 14, 14, 3, 1), r, {});
+  check_kernel(conv_input_grad(2, 8, 8, 12, 24, 5), r, {});
+  // 24 x 24 outputs are 36 whole vectors.
+  const auto large = to_program(*conv_input_grad(64, 32, 32, 24, 24, 5), r);
+  EXPECT_TRUE(std::none_of(large->applied_opts.begin(), large->applied_opts.end(), [](const Opt& o) { return o.op == kPad; }));
+}
 }  // namespace
 }  // namespace tg::testing

@@ -2,6 +2,7 @@
 #include "tinygrad/codegen/codegen.h"
 
 #include <chrono>
+#include <cmath>
 #include <iostream>
 
 #include "tinygrad/base/env.h"
@@ -70,6 +71,19 @@ UOp lanes_pass(UOp sink, PassContext&) {
   });
 }
 
+UOp ranges_pass(UOp sink, PassContext& c) {
+  sink = simplify_ranges(sink);
+  if (c.renderer.has_locals()) return sink;
+  UOp merged = merge_rows(sink);
+  if (merged == sink) return sink;
+  // The better of the two by the cost model: long rows do without.
+  auto cycles = [&](UOp s) {
+    const std::vector<Candidate> best = candidates(KernelAxes(s, c.renderer), s, c.renderer, 1);
+    return best.empty() ? INFINITY : best[0].cycles;
+  };
+  return cycles(merged) < 0.95 * cycles(sink) ? merged : sink;
+}
+
 UOp opts_pass(UOp sink, PassContext& c) {
   const KernelInfo& info = sink.arg<KernelInfo>();
   // Integers in two words stay scalars: there is no sum of such lanes.
@@ -94,7 +108,7 @@ OpSet ops_to_use(const PassContext& c) {
 const std::vector<Pass>& passes() {
   static const std::vector<Pass> table{
       {"symbolic", nullptr, [](const Renderer&) { return &sym(); }},
-      {"ranges", [](UOp s, PassContext&) { return simplify_ranges(s); }, nullptr, Walk::kSourcesFirst, true, true},
+      {"ranges", ranges_pass, nullptr, Walk::kSourcesFirst, true, true},
       {"opts", opts_pass, nullptr, Walk::kSourcesFirst, false, true},
       {"factor", [](UOp s, PassContext&) { return factor_reduces(s); }, nullptr, Walk::kSourcesFirst, false, true},
       {"symbolic after opts", nullptr, [](const Renderer&) { return &sym(); }},

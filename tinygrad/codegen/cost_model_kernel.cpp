@@ -157,15 +157,6 @@ CostModel::CostModel(const KernelAxes& kernel, UOp sink, const Renderer& r) {
     }
   }
   for (size_t i = 0; i < size.size(); i++) natural.push_back(i);
-  auto farthest = [&](size_t i) {
-    int64_t k = 0;
-    for (const Access& a : accesses)
-      if (a.mask >> i & 1) k = std::max(k, a.step(i));
-    return k;
-  };
-  by_stride = natural;
-  std::stable_sort(by_stride.begin(), by_stride.end(),
-                   [&](size_t x, size_t y) { return is_reduce[x] != is_reduce[y] ? is_reduce[y] : is_reduce[x] && farthest(x) > farthest(y); });
   if (!output) stored = 0;
   for (size_t k = 0; k < values.size() && k < 32; k++) {
     const Mask m = mask_of(values[k]);
@@ -182,6 +173,17 @@ CostModel::CostModel(const KernelAxes& kernel, UOp sink, const Renderer& r) {
     }
     if (!slide) operands[k].sums.clear();
   }
+  auto farthest = [&](size_t i) {
+    int64_t k = 0;
+    for (const Access& a : accesses)
+      // Rows one after the other (merge_rows): only a window reads them, along the rows.
+      if (a.mask >> i & 1 && !(a.nonlinear >> i & 1 && a.operand >= 0 && !operands[static_cast<size_t>(a.operand)].sums.empty()))
+        k = std::max(k, a.step(i));
+    return k;
+  };
+  by_stride = natural;
+  std::stable_sort(by_stride.begin(), by_stride.end(),
+                   [&](size_t x, size_t y) { return is_reduce[x] != is_reduce[y] ? is_reduce[y] : is_reduce[x] && farthest(x) > farthest(y); });
   for (const Alu& a : alu) untiled += std::max(1.0, a.cost);
   untiled += static_cast<double>(accesses.size() + reduces.size());
 }

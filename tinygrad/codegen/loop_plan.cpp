@@ -80,7 +80,14 @@ std::pair<double, double> CostModel::fill(const Candidate& c, Mask lane) const {
       int64_t stride = 0;
       for (int v : c.lane_axes)
         if (a.mask >> v & 1) stride = a.near >> v & 1 ? 2 : a.nonlinear >> v & 1 ? -1 : a.stride[static_cast<size_t>(v)];
-      for (size_t i = 0; i < size.size(); i++) runs |= a.mask >> i & 1 && !(a.nonlinear >> i & 1) && a.stride[i] == 1 && size[i] >= 4;
+      for (size_t i = 0; i < size.size(); i++)
+        // Along memory, inside of the panel.
+        runs |= a.mask >> i & 1 && !(a.nonlinear >> i & 1) && a.stride[i] == 1 &&
+                (is_reduce[i] || lane >> i & 1 || inside >> i & 1 ? size[i] : c.tile[i]) >= 4;
+      // Rows one after the other: the window is filled row by row when it holds all of them.
+      if (stride < 0 && is_window(c, static_cast<int>(o)))
+        for (int v : c.lane_axes)
+          if (trips(c, static_cast<size_t>(v)) <= 1 || inside >> v & 1) stride = 1;
       if (stride < 0 || stride > 4) vector = false;
       else if (stride > 1 && a.gate & lane) each += c.lanes * 1.6;
       else each += stride > 1 ? 1.5 * static_cast<double>(stride) * w : 0.5 * w;

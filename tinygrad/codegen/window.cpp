@@ -151,9 +151,14 @@ UOp stage_window(UOp value, const std::vector<Slide>& over, UOp lane, int32_t sl
     }
     const Spread spread = spread_of(s);
     a.lo = spread.lo, a.extent = spread.extent, a.memory = address.coefficient(a.unit) * a.sign, a.slide = std::move(s);
-    // Rows that follow each other: x / pitch and x % pitch of this sum.
-    for (UOp u : value.toposort())
-      if (u.is(Ops::FLOORMOD) && u.src(1).is_const() && opens(u.src(0), a.unit)) a.pitch = static_cast<int64_t>(u.src(1).const_int()), a.memory = 1;
+    // Rows that follow each other: x / pitch and x % pitch of this sum and of nothing else.
+    for (UOp u : value.toposort()) {
+      if (!u.is(Ops::FLOORMOD) || !u.src(1).is_const() || !opens(u.src(0), a.unit)) continue;
+      const LinearForm f = linear_form(u.src(0));
+      bool own = f.rest.empty() && f.terms.size() == a.slide.size();
+      for (const auto& [r, k] : a.slide) own &= f.coefficient(r) == k * a.sign * f.coefficient(a.unit);
+      if (own && f.coefficient(a.unit) * a.sign == 1) a.pitch = static_cast<int64_t>(u.src(1).const_int()), a.memory = 1;
+    }
     axes.push_back(std::move(a));
   };
   for (Slide s : over) {
