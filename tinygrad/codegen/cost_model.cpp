@@ -103,6 +103,7 @@ double CostModel::score(const Candidate& c) const {
         if (c.windows >> o & 1 && per > 1) holds(operands[o].mask);  // each tap loads its own
       }
       live += sum - most + 2;
+      if (loads_early && per > 1 && accs > 1) live += most;  // the next step's operands beside this one's
       for (const Access& a : accesses)
         if (a.gate & lane && inner >= 0 && a.gate >> inner & 1 && !(a.mask & ~m) && !is_staged(c, a.operand)) {
           live += 3;  // masks in the making

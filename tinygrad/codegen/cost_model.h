@@ -55,6 +55,7 @@ struct CostModel {
   double l1 = 1 << 15, l2 = 1 << 19;
   int registers = 16, vector_bytes = 16;
   bool gather = true;
+  bool loads_early = false;  // where few instructions read memory, compilers move loads far ahead of their use
   double mask_cost = 1;  // of a masked load, beside the load
 
   CostModel(const KernelAxes& kernel, UOp sink, const Renderer& renderer);

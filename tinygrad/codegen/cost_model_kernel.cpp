@@ -40,7 +40,8 @@ CostModel::CostModel(const KernelAxes& kernel, UOp sink, const Renderer& r) {
   const Target& t = r.target();
   vector_bytes = t.vector_bytes, registers = t.vector_registers, l1 = static_cast<double>(t.l1_bytes), l2 = static_cast<double>(t.l2_bytes),
   gather = r.has_gather();
-  if (vector_bytes == 64) mask_cost = 0.25;  // masks have registers and units of their own
+  loads_early = t.arch != "x86_64";
+  if (vector_bytes == 64 && t.arch == "x86_64") mask_cost = 0.25;  // masks have registers and units of their own
   blocks = kernel.can_accumulate();
   // Zen 1 to 4 run 512-bit operations in two halves.
   path_bytes = t.cpu.rfind("znver", 0) == 0 && t.cpu != "znver5" ? std::min(vector_bytes, 32) : vector_bytes;

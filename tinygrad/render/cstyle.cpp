@@ -45,7 +45,7 @@ constexpr CStyle kClang = clang_style();
 OpSet CStyleRenderer::ops() const {
   using enum Ops;
   OpSet s = ADD | MUL | SUB | NEG | FDIV | SHL | SHR | CDIV | CMOD | MAX | CMPLT | CMPNE | CMPEQ | XOR | OR | AND | WHERE | SQRT | TRUNC;
-  if (!style_.host_entry || target().has("fma") || target().arch == "arm64" || target().arch == "aarch64") s |= MULACC;
+  if (!style_.host_entry || target().has_fma()) s |= MULACC;
   return s;
 }
 bool CStyleRenderer::supports(DType d) const { return !style_.types[static_cast<size_t>(d.id())].empty(); }

@@ -9,7 +9,7 @@ namespace tg {
 OpSet LlvmRenderer::ops() const {
   using enum Ops;
   OpSet s = ADD | MUL | SUB | NEG | FDIV | SHL | SHR | CDIV | CMOD | MAX | CMPLT | CMPNE | CMPEQ | XOR | OR | AND | WHERE | SQRT | TRUNC;
-  if (target().has("fma") || target().arch == "arm64" || target().arch == "aarch64") s |= MULACC;
+  if (target().has_fma()) s |= MULACC;
   return s;
 }
 bool LlvmRenderer::supports(DType d) const { return d != dtypes::bfloat16 && !d.is_fp8() && !d.is_weak() && !d.is_void(); }

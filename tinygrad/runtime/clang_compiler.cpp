@@ -55,6 +55,15 @@ class ClangCompiler final : public Compiler {
       flags_.insert(flags_.end(), {"--target=aarch64-unknown-linux-gnu", march});
       return;
     }
+    if (target.arch == "riscv64") {
+      std::string march = "-march=rv64";
+      for (const char* f : {"m", "a", "f", "d", "c", "v"})
+        if (target.has(f)) march += f;
+      for (const std::string& f : target.features)
+        if (f.size() > 1) march += "_" + f;
+      flags_.insert(flags_.end(), {"--target=riscv64-unknown-linux-gnu", march, "-mabi=lp64d"});
+      return;
+    }
     flags_.insert(flags_.end(), {"--target=x86_64-unknown-linux-gnu", "-march=x86-64"});
     if (target.cpu.starts_with("x86-64")) flags_.push_back("-mtune=generic");
     else  // an older clang may not know the name, but always what it runs on

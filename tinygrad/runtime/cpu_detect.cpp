@@ -13,12 +13,14 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#elif defined(__aarch64__) && defined(__linux__)
+#elif (defined(__aarch64__) || defined(__riscv)) && defined(__linux__)
 #include <sys/auxv.h>
 #endif
 
 namespace tg {
 namespace {
+
+constexpr const char *kX86 = "x86_64", *kArm = "arm64", *kRiscV = "riscv64";
 
 using Features = std::set<std::string, std::less<>>;
 
@@ -56,6 +58,36 @@ const Feature* find_feature(std::string_view name) {
 void add_feature(Features& set, std::string_view name) {
   for (const Feature* f = find_feature(name); f; f = f->needs ? find_feature(f->needs) : nullptr) set.emplace(f->name);
   if (name == "avx512f") add_feature(set, "f16c"), add_feature(set, "fma");  // as every such processor and LLVM have it
+}
+
+/// Features of the other architectures, which no instruction tells, and what they build upon.
+struct ForeignFeature {
+  const char *arch, *name, *needs;
+};
+constexpr ForeignFeature kForeignFeatures[] = {
+    {kArm, "neon", nullptr},  {kArm, "fullfp16", "neon"},     {kArm, "dotprod", "neon"}, {kArm, "i8mm", "neon"}, {kArm, "bf16", "neon"},
+    {kRiscV, "m", nullptr},   {kRiscV, "a", nullptr},         {kRiscV, "f", nullptr},    {kRiscV, "d", "f"},     {kRiscV, "c", nullptr},
+    {kRiscV, "zba", nullptr}, {kRiscV, "zbb", nullptr},       {kRiscV, "zfh", "f"},      {kRiscV, "v", "d"},     {kRiscV, "zvfh", "v"},
+    {kRiscV, "zvl256b", "v"}, {kRiscV, "zvl512b", "zvl256b"},
+};
+constexpr const char* kBaseArm = "neon";
+constexpr const char* kBaseRiscV = "m a f d c";
+
+const ForeignFeature* find_foreign(std::string_view arch, std::string_view name) {
+  for (const ForeignFeature& f : kForeignFeatures)
+    if (arch == f.arch && name == f.name) return &f;
+  return nullptr;
+}
+
+void add_foreign(Features& set, std::string_view arch, std::string_view name) {
+  for (const ForeignFeature* f = find_foreign(arch, name); f; f = f->needs ? find_foreign(arch, f->needs) : nullptr) set.emplace(f->name);
+}
+
+void remove_foreign(Features& set, std::string_view arch, std::string_view name) {
+  Features gone{std::string(name)};
+  for (const ForeignFeature& f : kForeignFeatures)
+    if (arch == f.arch && f.needs && gone.contains(f.needs)) gone.emplace(f.name);
+  for (const std::string& g : gone) set.erase(g);
 }
 
 /// With a feature goes what builds upon it; the table lists a feature after what it needs.
@@ -104,6 +136,27 @@ constexpr Processor kProcessors[] = {
     {"znver5", "znver4", "avxvnni"},
 };
 
+/// Processors of the other architectures, with their caches.
+struct ForeignProcessor {
+  const char *arch, *name, *adds;
+  int64_t l1, l2, l3;
+};
+constexpr ForeignProcessor kForeignProcessors[] = {
+    {kArm, "cortex-a53", "", 32 << 10, 512 << 10, 512 << 10},
+    {kArm, "cortex-a72", "", 32 << 10, 1 << 20, 1 << 20},
+    {kArm, "cortex-a76", "dotprod fullfp16", 64 << 10, 512 << 10, 2 << 20},
+    {kArm, "neoverse-n1", "dotprod fullfp16", 64 << 10, 1 << 20, 32 << 20},
+    {kArm, "neoverse-n2", "dotprod fullfp16 bf16 i8mm", 64 << 10, 1 << 20, 32 << 20},
+    {kArm, "neoverse-v1", "dotprod fullfp16 bf16 i8mm", 64 << 10, 1 << 20, 32 << 20},
+    {kArm, "neoverse-v2", "dotprod fullfp16 bf16 i8mm", 64 << 10, 2 << 20, 32 << 20},
+    {kArm, "apple-m1", "dotprod fullfp16", 128 << 10, 3 << 20, 8 << 20},  // four cores share the second level
+    {kArm, "apple-m2", "dotprod fullfp16 bf16 i8mm", 128 << 10, 4 << 20, 8 << 20},
+    {kArm, "apple-m3", "dotprod fullfp16 bf16 i8mm", 128 << 10, 4 << 20, 8 << 20},
+    {kRiscV, "sifive-u74", "zba zbb", 32 << 10, 2 << 20, 2 << 20},
+    {kRiscV, "sifive-x280", "zba zbb zfh zvfh zvl512b", 32 << 10, 512 << 10, 2 << 20},
+    {kRiscV, "spacemit-x60", "zba zbb zfh zvfh zvl256b", 32 << 10, 512 << 10, 1 << 20},
+};
+
 const Processor* find_processor(std::string_view name) {
   for (const Processor& p : kProcessors)
     if (name == p.name) return &p;
@@ -139,14 +192,24 @@ std::string upper(std::string_view s) {
 
 void set_features(Target& t, const Features& set) {
   t.features.assign(set.begin(), set.end());
-  if (t.arch == "x86_64") {
+  if (t.arch == kX86) {
     const bool wide = t.has("avx512f") && t.has("avx512vl") && t.has("avx512bw") && t.has("avx512dq");
     t.vector_bytes = wide ? 64 : t.has("avx") ? 32 : 16;
     t.vector_registers = wide ? 32 : 16;
+  } else if (t.arch == kRiscV) {  // without the vector extension: one number in a register
+    t.vector_bytes = !t.has("v") ? 1 : t.has("zvl512b") ? 64 : t.has("zvl256b") ? 32 : 16;
+    t.vector_registers = 32;
   } else {
     t.vector_bytes = 16;
     t.vector_registers = 32;
   }
+}
+
+/// The baseline of an architecture.
+void set_baseline(Target& t, Features& set) {
+  t.cpu = t.arch == kX86 ? "x86-64" : "generic";
+  if (t.arch == kX86) return;
+  for (std::string_view f : split(t.arch == kArm ? kBaseArm : kBaseRiscV, ' ')) set.emplace(f);
 }
 
 #if defined(__x86_64__)
@@ -243,7 +306,7 @@ uint64_t enabled_states(const Cpuid& cpuid) {  // what the operating system save
 }
 
 void detect(Target& t) {
-  t.arch = "x86_64";
+  t.arch = kX86;
   Features set;
   const Cpuid cpuid;
   const uint64_t states = enabled_states(cpuid);
@@ -258,10 +321,16 @@ void detect(Target& t) {
 #else
 
 void detect(Target& t) {
-  t.arch = "arm64";
-  t.cpu = "generic";
-  Features set{"neon"};
-#if defined(__aarch64__) && defined(__linux__)
+#if defined(__riscv)
+  t.arch = kRiscV;
+#else
+  t.arch = kArm;
+#endif
+  Features set;
+  set_baseline(t, set);
+#if defined(__riscv) && defined(__linux__)
+  if (getauxval(AT_HWCAP) >> ('V' - 'A') & 1) set.emplace("v");
+#elif defined(__aarch64__) && defined(__linux__)
   const unsigned long caps = getauxval(AT_HWCAP), caps2 = getauxval(AT_HWCAP2);
   if (caps >> 10 & 1) set.emplace("fullfp16");
   if (caps >> 20 & 1) set.emplace("dotprod");
@@ -335,35 +404,38 @@ Target parse_processor(std::string_view arch) {
     TG_CHECK(ValueError, parts.size() == 1, "[DEV] got ", arch, ", expected an architecture before the features");
     return t;
   }
-  const std::string name = first == "x86-64" || first == "amd64" ? "x86_64" : first == "aarch64" ? "arm64" : first;
-  TG_CHECK(ValueError, name == "x86_64" || name == "arm64", "[DEV] got the architecture ", first, ", expected x86_64 or arm64");
-  const bool foreign = name != t.arch;
+  const std::string name = first == "x86-64" || first == "amd64" ? kX86 : first == "aarch64" ? kArm : first == "riscv" ? kRiscV : first;
+  TG_CHECK(ValueError, name == kX86 || name == kArm || name == kRiscV, "[DEV] got the architecture ", first, ", expected x86_64, arm64 or riscv64");
+  const bool foreign = name != t.arch, x86 = name == kX86;
   t.arch = name;
-  t.cpu = name == "x86_64" ? "x86-64" : "generic";
   Features set;
-  if (name == "arm64") set.emplace("neon");
+  set_baseline(t, set);
   std::vector<std::string> removed;
   for (size_t i = 1; i < parts.size(); ++i) {
     std::string part = lower(parts[i]);
     if (part.empty()) continue;
+    const auto* other = std::find_if(std::begin(kForeignProcessors), std::end(kForeignProcessors),
+                                     [&](const ForeignProcessor& p) { return name == p.arch && part == p.name; });
     if (part == "native" && !foreign) {
       t.cpu = host_processor().cpu;
       set.insert(host_processor().features.begin(), host_processor().features.end());
-    } else if (const Processor* p = name == "x86_64" ? find_processor(part) : nullptr) {
+    } else if (const Processor* p = x86 ? find_processor(part) : nullptr) {
       t.cpu = part;
       add_processor(set, p);
+    } else if (other != std::end(kForeignProcessors)) {
+      t.cpu = part, t.l1_bytes = other->l1, t.l2_bytes = other->l2, t.l3_bytes = other->l3;
+      for (std::string_view f : split(other->adds, ' ')) add_foreign(set, name, f);
     } else {
       const bool minus = part[0] == '-';
       if (minus || part[0] == '+') part.erase(0, 1);
-      const bool known =
-          name == "arm64" ? part == "dotprod" || part == "fullfp16" || part == "bf16" || part == "i8mm" : find_feature(part) != nullptr;
+      const bool known = x86 ? find_feature(part) != nullptr : find_foreign(name, part) != nullptr;
       TG_CHECK(ValueError, known, "[DEV] got ", parts[i], ", which is no processor or feature of ", name, " that is known here");
       if (minus) removed.push_back(part);
-      else if (name == "arm64") set.insert(part);
-      else add_feature(set, part);
+      else if (x86) add_feature(set, part);
+      else add_foreign(set, name, part);
     }
   }
-  for (const std::string& r : removed) name == "arm64" ? void(set.erase(r)) : remove_feature(set, r);
+  for (const std::string& r : removed) x86 ? remove_feature(set, r) : remove_foreign(set, name, r);
   set_features(t, set);
   return t;
 }

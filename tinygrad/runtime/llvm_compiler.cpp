@@ -103,7 +103,9 @@ class LlvmCompiler final : public Compiler {
  private:
   std::vector<uint8_t> run(const std::string& source, bool assembly) const {
     Plugin& plugin = open_plugin();
-    const char* triple = arch_ == "arm64" ? "aarch64-unknown-linux-gnu" : "x86_64-unknown-linux-gnu";  // the loader wants ELF on every system
+    const char* triple = arch_ == "arm64"     ? "aarch64-unknown-linux-gnu"  // the loader wants ELF on every system
+                         : arch_ == "riscv64" ? "riscv64-unknown-linux-gnu"
+                                              : "x86_64-unknown-linux-gnu";
     TgLlvmRequest request{source.c_str(), source.size(), triple, cpu_.c_str(), features_.c_str(), 2, assembly ? 1 : 0};
     TgLlvmResult result{};
     plugin.compile(&request, &result);

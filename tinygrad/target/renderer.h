@@ -1,5 +1,6 @@
 /// \file The abstract Renderer: what a code generator must know about a language, and the step from linear UOps to text.
 #pragma once
+#include <algorithm>
 #include <string>
 
 #include "tinygrad/target/program.h"
@@ -19,7 +20,7 @@ class Renderer {
   /// Types it computes in; others are emulated (float16, bfloat16, fp8 through float32).
   virtual bool supports(DType d) const = 0;
   /// Most lanes of the VECTOR axis for values of `d` (1: no vectors).
-  virtual int max_lanes(DType d) const { return d.itemsize() > 0 ? target_.vector_bytes / d.itemsize() : 1; }
+  virtual int max_lanes(DType d) const { return d.itemsize() > 0 ? std::max(target_.vector_bytes / d.itemsize(), 1) : 1; }
   virtual bool has_threads() const { return false; }  ///< THREAD ranges
   virtual bool has_locals() const { return false; }   ///< GLOBAL/LOCAL ranges, barriers
   virtual bool has_gather() const { return true; }    ///< vector INDEX that is not unit stride

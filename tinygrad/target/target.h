@@ -11,10 +11,10 @@ namespace tg {
 struct Target {
   std::string device;                 ///< device kind without an index: "CPU", "NULL", "INTERP", ...
   std::string renderer;               ///< "LLVM", "CLANG", ...; empty when the device renders nothing
-  std::string arch;                   ///< "x86_64", "arm64", ...
+  std::string arch;                   ///< "x86_64", "arm64", "riscv64"
   std::string cpu;                    ///< the compiler's name of the processor: "znver4", "x86-64-v3", "apple-m1", ...
   std::vector<std::string> features;  ///< LLVM feature names that are present, sorted: "avx2", "fma", ...
-  int vector_bytes = 16;              ///< widest vector register in bytes: 16, 32 or 64
+  int vector_bytes = 16;              ///< widest vector register in bytes: 16, 32 or 64; 1: no vectors
   int vector_registers = 16;          ///< architectural vector registers
   int64_t l1_bytes = 32 << 10;        ///< data cache of one core
   int64_t l2_bytes = 512 << 10;       ///< second level cache of one core
@@ -22,6 +22,8 @@ struct Target {
   int cores = 1;                      ///< threads a kernel may be split over
 
   bool has(std::string_view feature) const;
+  /// True when a * b + c is one instruction, rounded once.
+  bool has_fma() const { return arch == "arm64" || arch == "riscv64" || has("fma"); }
   /// "+avx2,+fma,..." as compilers take it.
   std::string feature_string() const;
   /// Everything that changes code, as text; part of every cache key.

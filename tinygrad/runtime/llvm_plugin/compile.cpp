@@ -79,6 +79,18 @@ void initialize_once() {
   });
 }
 
+/// The code generators of other processors than this one, where this LLVM has them.
+void initialize_foreign(const llvm::Triple& triple) {
+  if (triple.getArch() == llvm::Triple(llvm::sys::getProcessTriple()).getArch()) return;
+  static std::once_flag once;
+  std::call_once(once, [] {
+    llvm::InitializeAllTargetInfos();
+    llvm::InitializeAllTargets();
+    llvm::InitializeAllTargetMCs();
+    llvm::InitializeAllAsmPrinters();
+  });
+}
+
 /// Collects errors; without it LLVM prints them and exits.
 struct Diagnostics : llvm::DiagnosticHandler {
   explicit Diagnostics(std::string* out) : errors(out) {}
@@ -135,14 +147,16 @@ bool Job::make_machine(const TgLlvmRequest& request, std::string& error) {
 #else
   const std::string& name = triple.str();
 #endif
+  initialize_foreign(triple);
   const llvm::Target* target = llvm::TargetRegistry::lookupTarget(text, error);
   if (!target) return false;
-  const char* baseline = triple.getArch() == llvm::Triple::x86_64 ? "x86-64" : "generic";
+  const char* baseline = triple.getArch() == llvm::Triple::x86_64 ? "x86-64" : triple.isRISCV64() ? "generic-rv64" : "generic";
   std::unique_ptr<llvm::MCSubtargetInfo> info(target->createMCSubtargetInfo(text, baseline, ""));
   std::string features = info ? known_features(*info, request.features) : std::string();
   bool tunable = info && *request.cpu && info->isCPUStringValid(request.cpu);
 
   llvm::TargetOptions options;
+  if (triple.isRISCV64()) options.MCOptions.ABIName = "lp64d";
   OptLevel level = request.opt_level >= 2 ? kOptDefault : request.opt_level == 1 ? kOptLess : kOptNone;
   machine.reset(target->createTargetMachine(name, baseline, features, options, llvm::Reloc::PIC_, llvm::CodeModel::Small, level));
   if (!machine) {
