@@ -115,7 +115,9 @@ TEST(KernelFuzz, EveryOptimisationComputesWhatTheKernelMeans) {
     const KernelPtr k = fuzz.kernel(&name);
     Target target = host_processor();
     target.device = "CPU", target.renderer = "LLVM";
-    if (const Target avx2 = test::target("LLVM", "x86_64,haswell"); fuzz.below(3) == 0 && test::runs_here(avx2)) target = avx2;
+    static constexpr const char* kLesser[] = {"x86_64,x86-64-v3", "x86_64,haswell", "x86_64"};  // AVX2, and SSE2 alone
+    if (const int which = fuzz.below(6); which < 3)
+      if (const Target lesser = test::target("LLVM", kLesser[which]); test::runs_here(lesser)) target = lesser;
     target.cores = 2;
     const auto renderer = make_renderer(target);
     CodegenOptions plain, chosen;

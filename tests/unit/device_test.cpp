@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 
 #include "tinygrad/base/context.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/runtime/cpu_detect.h"
+#include "tinygrad/runtime/host_compilers.h"
 
 namespace tg {
 namespace {
@@ -153,6 +155,34 @@ TEST(Processor, Host) {
   EXPECT_EQ(missing_feature(parse_processor("x86_64"), host), "");
   EXPECT_EQ(missing_feature(parse_processor("x86_64,sse3"), parse_processor("x86_64")), "sse3");
 #endif
+}
+
+/// Machines of different kinds may share a folder for caches: code for more than a processor has is under another key.
+TEST(Target, CompiledCodeIsKeptByFeatures) {
+  std::set<std::string> keys;
+  const std::vector<std::string> all{
+      "x86_64",        "x86_64,x86-64-v3", "x86_64,znver4", "x86_64,znver4,-avx512vnni", "x86_64,znver4,-avx512f", "x86_64,znver5", "arm64",
+      "arm64,dotprod", "riscv64",          "riscv64,v"};
+  for (const std::string& arch : all)
+    for (auto make : {make_llvm_compiler, make_clang_compiler}) keys.insert(make(parse_processor(arch))->cache_key());
+  EXPECT_EQ(keys.size(), 2 * all.size());
+}
+
+TEST(Processor, OfOtherArchitectures) {
+  const Target m1 = parse_processor("arm64,apple-m1"), n1 = parse_processor("aarch64,neoverse-n1,-dotprod");
+  EXPECT_TRUE(m1.has("neon") && m1.has("dotprod") && m1.has_fma());
+  EXPECT_FALSE(n1.has("dotprod"));
+  EXPECT_EQ(m1.l1_bytes, 128 << 10);
+  EXPECT_EQ(m1.vector_bytes, 16);
+  const Target scalar = parse_processor("riscv64"), v = parse_processor("riscv64,v"), wide = parse_processor("riscv64,zvl512b");
+  EXPECT_TRUE(scalar.has("d") && scalar.has_fma());
+  EXPECT_EQ(scalar.vector_bytes, 1);
+  EXPECT_EQ(v.vector_bytes, 16);
+  EXPECT_EQ(wide.vector_bytes, 64);
+  EXPECT_TRUE(wide.has("v")) << "brings what it builds upon";
+  EXPECT_EQ(parse_processor("riscv64,sifive-x280,-v").vector_bytes, 1) << "goes with what it builds upon";
+  EXPECT_EQ(v.vector_registers, 32);
+  EXPECT_THROW(parse_processor("riscv64,neon"), ValueError);
 }
 
 TEST(Target, KeyHoldsWhatChangesCode) {

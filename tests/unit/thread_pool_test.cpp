@@ -2,6 +2,7 @@
 #include "tinygrad/runtime/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +13,8 @@
 #include <stdexcept>
 #include <thread>
 #include <vector>
+
+#include "tinygrad/base/env.h"
 
 using tg::ThreadPool;
 
@@ -63,6 +66,29 @@ TEST(ThreadPool, TwoThreadsRunAtOnce) {
     ASSERT_EQ(ids.size(), 2u);
   }
 }
+
+#if defined(__linux__)
+TEST(ThreadPool, WorkersCanBePinned) {
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+  for (int pinned : {1, 0}) {
+    const tg::Context context{{"CPU_PINNING", pinned}};
+    ThreadPool pool(2);
+    std::atomic<int> arrived{0}, processors{0};
+    const auto caller = std::this_thread::get_id();
+    pool.parallel_for(0, 2, 1, [&](int64_t, int64_t) {
+      ++arrived;
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+      while (arrived < 2 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+      cpu_set_t mine;
+      if (std::this_thread::get_id() != caller && sched_getaffinity(0, sizeof(mine), &mine) == 0) processors = CPU_COUNT(&mine);
+    });
+    ASSERT_EQ(arrived, 2);
+    if (pinned) EXPECT_EQ(processors, 1);
+    else EXPECT_GE(processors, std::max(1, CPU_COUNT(&allowed) - 1)) << "at most the caller's is avoided";
+  }
+}
+#endif
 
 TEST(ThreadPool, RespectsTheThreadLimit) {
   ThreadPool pool(4);

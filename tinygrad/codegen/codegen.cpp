@@ -93,7 +93,10 @@ UOp opts_pass(UOp sink, PassContext& c) {
   KernelAxes kernel(sink, c.renderer);
   if (given)
     for (const Opt& o : *given) kernel.apply(o);
-  else if (!c.options.noopt) apply_heuristic(kernel, sink, c.renderer);
+  else if (!c.options.noopt) {
+    choose_tensor_core(kernel, c.renderer, c.options.tensor_cores, c.options.tensor_core);
+    apply_heuristic(kernel, kernel.sink(), c.renderer);
+  }
   c.applied = kernel.applied();
   return c.applied.empty() && !c.renderer.has_locals() ? sink : kernel.finish();
 }
@@ -146,6 +149,8 @@ CodegenOptions CodegenOptions::from_env() {
   CodegenOptions o;
   o.noopt = env::NOOPT.get() != 0;
   o.beam = static_cast<int>(env::BEAM.get());
+  o.tensor_cores = env::TC.get() == 0 ? 0 : env::ALLOW_BF16_DOT.get() ? 2 : 1;
+  o.tensor_core = static_cast<int>(env::TC_SELECT.get());
   o.transcendental = static_cast<int>(env::TRANSCENDENTAL.get());
   o.emulated = dtypes::set_from_names(env::EMULATED_DTYPES.get());
   return o;
@@ -153,8 +158,8 @@ CodegenOptions CodegenOptions::from_env() {
 
 Hash128 CodegenOptions::hash() const {
   Hash128 h;
-  h.add(static_cast<uint64_t>(noopt)), h.add(static_cast<uint64_t>(beam)), h.add(static_cast<uint64_t>(transcendental)),
-      h.add(uint64_t{emulated.bits});
+  h.add(static_cast<uint64_t>(noopt)), h.add(static_cast<uint64_t>(beam)), h.add(static_cast<uint64_t>(tensor_cores)),
+      h.add(static_cast<uint64_t>(tensor_core)), h.add(static_cast<uint64_t>(transcendental)), h.add(uint64_t{emulated.bits});
   h.add(opts.has_value());
   if (opts)
     for (const Opt& o : *opts) h.add(static_cast<uint64_t>(o.op)), h.add(static_cast<uint64_t>(o.axis)), h.add(static_cast<uint64_t>(o.arg));

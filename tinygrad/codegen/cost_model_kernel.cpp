@@ -112,10 +112,10 @@ CostModel::CostModel(const KernelAxes& kernel, UOp sink, const Renderer& r) {
   };
   auto reduced_only = [&](Mask m) { return m & ~reduce_axes ? 0 : m; };
   for (UOp u : order) {
-    if (u.in(groups::kAlu | Ops::CAST) || u.is(Ops::LOAD)) {
+    if (u.in(groups::kAlu | Ops::CAST | Ops::WMMA) || u.is(Ops::LOAD)) {
       if (Mask m = mask_of(u); m && std::none_of(exclusive.begin(), exclusive.end(), [&](Mask e) { return (m & ~e) == 0; })) exclusive.push_back(m);
     }
-    if (u.in(groups::kElementwise) && !u.dtype().is_weak() && !u.src(0).dtype().is_weak()) {
+    if (u.in(groups::kElementwise | Ops::WMMA) && !u.dtype().is_weak() && !u.src(0).dtype().is_weak()) {
       int bytes = std::max(u.dtype().itemsize(), u.src(0).dtype().itemsize());
       if (u.in(groups::kComparison) || u.is(Ops::WHERE)) bytes = u.src(u.nsrc() - 1).dtype().is_weak() ? 4 : u.src(u.nsrc() - 1).dtype().itemsize();
       item = std::max(item, bytes);
@@ -131,8 +131,9 @@ CostModel::CostModel(const KernelAxes& kernel, UOp sink, const Renderer& r) {
       Mask own = 0;
       for (uint32_t i = 1; i < u.nsrc(); i++) own |= Mask{1} << axis.at(u.src(i));
       Mask value = mask_of(u.src(0));
-      bool mul = (u.src(0).is(Ops::MUL) || (u.src(0).is(Ops::WHERE) && u.src(0).src(1).is(Ops::MUL))) && u.dtype().is_float() &&
-                 u.arg<ReduceArg>().op == Ops::ADD;
+      const bool dot = u.src(0).is(Ops::WMMA);
+      bool mul = dot || ((u.src(0).is(Ops::MUL) || (u.src(0).is(Ops::WHERE) && u.src(0).src(1).is(Ops::MUL))) && u.dtype().is_float() &&
+                         u.arg<ReduceArg>().op == Ops::ADD);
       item = std::max(item, u.dtype().itemsize());
       reduces.push_back({value, own, scope_of(value | own), u.dtype().itemsize(), mul});
     }

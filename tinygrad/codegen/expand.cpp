@@ -207,11 +207,12 @@ class Expander {
     // A masked term: the accumulator stays where the mask is off, so that the multiply-add underneath stays one instruction.
     if (op == Ops::ADD && v.is(Ops::WHERE) && v.src(2).is_const() && v.src(2).const_float() == 0 && is_product(v.src(1)))
       return v.src(0).where(accumulate(op, acc, v.src(1)), acc);
+    if (op == Ops::ADD && v.is(Ops::WMMA)) return UOp::make(Ops::WMMA, v.dtype(), {v.src(0), v.src(1), acc}, v.arg());
     if (op == Ops::ADD && v.is(Ops::MUL) && v.dtype().is_float() && renderer_.ops().has(Ops::MULACC) && renderer_.supports(v.dtype()))
       return UOp::alu(Ops::MULACC, {v.src(0), v.src(1), acc});
     return combine(op, acc, v);
   }
-  static bool is_product(UOp v) { return v.is(Ops::MUL) && v.dtype().is_float(); }
+  static bool is_product(UOp v) { return v.is(Ops::WMMA) || (v.is(Ops::MUL) && v.dtype().is_float()); }
   /// Terms that join their accumulator one by one: products, masked or not.
   static bool is_fused(UOp v) { return is_product(v) || (v.is(Ops::WHERE) && is_product(v.src(1)) && v.src(2).is_const()); }
   UOp tree(Ops op, UOps v) {

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "tinygrad/codegen/cost_model.h"
+#include "tinygrad/codegen/tensor_core.h"
 #include "tinygrad/codegen/window.h"
 #include "tinygrad/uop/facts.h"
 
@@ -319,6 +320,25 @@ void apply_grid_heuristic(KernelAxes& kernel) {
     }
 }
 }  // namespace
+
+void choose_tensor_core(KernelAxes& kernel, const Renderer& renderer, int level, int select) {
+  if (level <= 0) return;
+  const auto choices = tensor_core_choices(kernel.sink(), renderer, level > 1, select);
+  if (choices.empty()) return;
+  auto predicted = [&](const KernelAxes& k) {
+    const std::vector<Candidate> best = candidates(k, k.sink(), renderer, 1);
+    return best.empty() ? INFINITY : best[0].cycles;
+  };
+  double least = predicted(kernel);
+  const KernelAxes plain = kernel;
+  for (const auto& [range, number] : choices) {
+    KernelAxes k(plain);
+    int axis = 0;
+    while (plain.range(axis) != range) axis++;
+    k.apply({OptOp::kTc, axis, number});
+    if (const double cycles = predicted(k); cycles < least) least = cycles, kernel = std::move(k);
+  }
+}
 
 void apply_heuristic(KernelAxes& kernel, UOp sink, const Renderer& renderer) {
   if (renderer.has_locals()) return apply_grid_heuristic(kernel);

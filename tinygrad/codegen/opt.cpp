@@ -7,6 +7,7 @@
 #include "tinygrad/codegen/expand.h"
 #include "tinygrad/codegen/fold.h"
 #include "tinygrad/codegen/stage.h"
+#include "tinygrad/codegen/tensor_core.h"
 #include "tinygrad/codegen/window.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
@@ -42,9 +43,12 @@ UOp identity(Ops op, DType d) {
 }
 }  // namespace
 
-KernelAxes::KernelAxes(UOp sink, const Renderer& renderer) : sink_(sink), renderer_(renderer) {
+KernelAxes::KernelAxes(UOp sink, const Renderer& renderer) : sink_(sink), renderer_(&renderer) { find_axes(); }
+
+void KernelAxes::find_axes() {
+  axes_.clear(), order_.clear(), origins_.clear();
   UOps loops, reduces;
-  for (UOp u : sink.toposort()) {
+  for (UOp u : sink_.toposort()) {
     if (!u.is(Ops::RANGE)) continue;
     (u.arg<RangeArg>().type == AxisType::kReduce ? reduces : loops).push_back(u);
   }
@@ -122,7 +126,13 @@ void KernelAxes::apply(const Opt& opt) {
   need(stages_.empty() || opt.op == OptOp::kStage || opt.op == OptOp::kThread, "axes stay as they are once an operand is staged");
   switch (opt.op) {
     case OptOp::kNoLocals: break;
-    case OptOp::kTc: fail("no matrix instruction fits"); break;
+    case OptOp::kTc: {
+      need(applied_.empty(), "axes are found anew"), need(reduce, "not a reduce loop");
+      UOp with = with_tensor_core(sink_, range(opt.axis), static_cast<int>(opt.arg), *renderer_);
+      need(with != sink_, "the instruction does not fit");
+      sink_ = with, find_axes();
+      break;
+    }
     case OptOp::kUpcast: need(loop, "not a loop"), divides(), retype(AxisType::kUpcast); break;
     case OptOp::kUnroll: need(reduce, "not a reduce loop"), divides(), retype(AxisType::kUnroll); break;
     case OptOp::kVector: {
@@ -147,11 +157,11 @@ void KernelAxes::apply(const Opt& opt) {
       break;
     }
     case OptOp::kLocal:
-      need(renderer_.has_locals() && !no_locals_, "the target has no workgroups"), need(loop, "not a loop"), divides(), retype(AxisType::kLocal);
+      need(renderer_->has_locals() && !no_locals_, "the target has no workgroups"), need(loop, "not a loop"), divides(), retype(AxisType::kLocal);
       break;
     case OptOp::kGroup:
     case OptOp::kGroupTop:
-      if (opt.op == OptOp::kGroupTop && !renderer_.has_locals()) {
+      if (opt.op == OptOp::kGroupTop && !renderer_->has_locals()) {
         need(reduce, "not a reduce loop"), divides(), need(can_accumulate(), "the kernel does not store one reduce as it is");
         for (const Axis& b : axes_) need(!b.block, "there is a loop around the outputs already");
         if (n != a.size) split(opt.axis, n, AxisType::kLoop, true);
@@ -159,12 +169,12 @@ void KernelAxes::apply(const Opt& opt) {
         order_.erase(std::find(order_.begin(), order_.end(), opt.axis)), order_.insert(order_.begin(), opt.axis);
         break;
       }
-      need(renderer_.has_locals() && !no_locals_, "the target has no workgroups"), need(reduce, "not a reduce loop"), divides();
+      need(renderer_->has_locals() && !no_locals_, "the target has no workgroups"), need(reduce, "not a reduce loop"), divides();
       if (opt.op == OptOp::kGroup || n == a.size) retype(AxisType::kGroupReduce);
       else split(opt.axis, n, AxisType::kGroupReduce, true);
       break;
     case OptOp::kThread:
-      need(renderer_.has_threads(), "the target has no threads"), need(loop, "not a loop");
+      need(renderer_->has_threads(), "the target has no threads"), need(loop, "not a loop");
       for (const Axis& b : axes_) need(b.type != AxisType::kThread, "there is a THREAD axis already");
       for (UOp e : sink_.srcs()) {
         need(e.is(Ops::END), "a store is outside of all loops");
@@ -200,7 +210,7 @@ void KernelAxes::add_stage(const Opt& opt) {
   auto need = [&](bool condition, const char* why) {
     if (!condition) throw KernelOptError(str("[opt] STAGE axis ", opt.axis, " arg ", opt.arg, ": ", why));
   };
-  need(!renderer_.has_locals(), "the target has workgroups");
+  need(!renderer_->has_locals(), "the target has workgroups");
   const UOps values = stageable(sink_);
   const bool window = opt.arg >= kWindow;
   const int64_t number = window ? opt.arg - kWindow : opt.arg;
@@ -209,7 +219,7 @@ void KernelAxes::add_stage(const Opt& opt) {
   int64_t bytes = scratch_bytes(value, opt.axis, window);
   need(bytes > 0, "the operand can't be staged there");
   for (const Stage& s : stages_) need(s.value != value, "the operand is staged already"), bytes += scratch_bytes(s.value, s.axis, s.window);
-  need(bytes <= renderer_.target().l2_bytes, "the panels don't fit in the second level cache");
+  need(bytes <= renderer_->target().l2_bytes, "the panels don't fit in the second level cache");
   stages_.push_back({value, opt.axis, window}), applied_.push_back(opt);
 }
 
@@ -223,7 +233,7 @@ bool KernelAxes::around(int axis, int at) const {
 }
 
 int64_t KernelAxes::scratch_bytes(UOp value, int axis, bool window) const {
-  if (!renderer_.supports(value.dtype())) return 0;
+  if (!renderer_->supports(value.dtype())) return 0;
   UOps written;
   for (UOp u : sink_.toposort())
     if (u.is(Ops::STORE)) written.push_back(u.src(0).src(0));
@@ -259,7 +269,7 @@ int64_t KernelAxes::scratch_bytes(UOp value, int axis, bool window) const {
 UOp KernelAxes::finish() const {
   // On a target with a grid, the loops around every store are the grid.
   auto in_grid = [&](const Axis& a) {
-    if (!renderer_.has_locals() || a.type != AxisType::kLoop) return false;
+    if (!renderer_->has_locals() || a.type != AxisType::kLoop) return false;
     UOp r = origins_[static_cast<size_t>(a.origin)].range;
     for (UOp e : sink_.srcs())
       if (!e.is(Ops::END) || std::find(e.srcs().begin() + 1, e.srcs().end(), r) == e.srcs().end()) return false;

@@ -14,6 +14,9 @@
 ///                     cache
 ///   kStage axis k     operand k (codegen/stage.h) is computed into scratch memory once per iteration of the loop `axis`, an output loop (-1: around
 ///   them all). After all splits. k + kWindow: as a window (codegen/window.h)
+///
+///   kTc axis n        sums of products over the reduce axis by matrix instruction n of the table (target/tensor_core.h): before anything else. The
+///                     kernel's axes are then those of the packed sum
 #pragma once
 #include <vector>
 
@@ -39,6 +42,8 @@ class KernelAxes {
   KernelAxes(UOp sink, const Renderer& renderer);
 
   const std::vector<Axis>& axes() const { return axes_; }
+  /// The AST the axes are those of: the kernel's, or with kTc the one that names the instruction.
+  UOp sink() const { return sink_; }
   /// The RANGE of the AST an axis comes from.
   UOp range(int axis) const { return origins_[static_cast<size_t>(axes_[static_cast<size_t>(axis)].origin)].range; }
   /// True when the kernel stores one reduce as it is, so that kGroupTop can accumulate in what is stored.
@@ -67,13 +72,14 @@ class KernelAxes {
     int axis;
     bool window = false;
   };
+  void find_axes();
   int split(int axis, int64_t inner, AxisType type, bool outer_gets_type = false);
   void add_stage(const Opt& opt);
   /// True when `axis` is a loop at or around the loop `at`: what is staged there is computed again in each of its iterations.
   bool around(int axis, int at) const;
 
   UOp sink_;
-  const Renderer& renderer_;
+  const Renderer* renderer_;
   std::vector<Axis> axes_;
   std::vector<int> order_;  // nesting order of the axes, outermost first
   std::vector<Origin> origins_;

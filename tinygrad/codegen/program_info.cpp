@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tinygrad/codegen/expand.h"
+#include "tinygrad/target/tensor_core.h"
 #include "tinygrad/uop/facts.h"
 
 namespace tg {
@@ -43,6 +44,7 @@ Estimates estimate(const UOps& linear) {
     else if (u.is(Ops::END)) trips.pop_back();
     else if (u.is(Ops::REDUCE) && data[u.id()]) e.ops += n * (lanes_of(u.src(0)) - 1);
     else if (u.in(groups::kAlu) && data[u.id()]) e.ops += n * lanes * (u.is(Ops::MULACC) ? 2 : 1);
+    else if (u.is(Ops::WMMA) && data[u.id()]) e.ops += n * lanes * 2 * find_tensor_core(u.arg<std::string>())->k;
     else if (u.in(Ops::LOAD | Ops::STORE) && global_param(u.src(0))) {
       UOp value = u.is(Ops::LOAD) ? u : u.src(1);
       e.lds += n * std::max<double>(lanes_of(u.src(0)), lanes_of(value)) * u.src(0).dtype().itemsize();

@@ -78,7 +78,7 @@ UOps stageable(UOp sink) {
     if (!u.is(Ops::REDUCE) || u.arg<ReduceArg>().op != Ops::ADD) continue;
     UOp v = u.src(0);
     if (v.is(Ops::WHERE) && v.src(2).is_const() && v.src(2).const_float() == 0) v = v.src(1);
-    if (v.is(Ops::MUL)) add(v.src(0)), add(v.src(1));
+    if (v.in(Ops::MUL | Ops::WMMA)) add(v.src(0)), add(v.src(1));
   }
   return out;
 }

@@ -214,6 +214,8 @@ OptList Search::run() {
   const auto width = static_cast<size_t>(options_.beam);
   // The heuristic's own choice, found as it finds it.
   Tried own;
+  choose_tensor_core(axes_, renderer_, options_.tensor_cores, options_.tensor_core);
+  sink_ = axes_.sink();
   {
     std::vector<Candidate> best = candidates(axes_, sink_, renderer_, 1);
     if (best.empty()) return {};

@@ -255,6 +255,7 @@ std::string LlvmWriter::alu(UOp u, const std::vector<std::string>& s, int lanes)
     case Ops::CAST: return convert(s[0], in, d, lanes);
     case Ops::BITCAST: return bitcast(s[0], in, d, lanes);
     case Ops::WHERE: return select(s[0], view_.lanes(u.src(0)) == 1 ? 1 : lanes, s[1], s[2], d, lanes);
+    case Ops::WMMA: return dot(u, s[0], s[1], s[2], lanes);
     case Ops::MULACC:
       if (d.is_float()) return intrinsic("fma", d, lanes, {s[0], s[1], s[2]});
       return emit(str(plain_word(Ops::ADD, d), " ", t, " ", emit(str(plain_word(Ops::MUL, d), " ", t, " ", s[0], ", ", s[1])), ", ", s[2]));
@@ -424,7 +425,7 @@ void LlvmWriter::instruction(const LinearInst& in) {
     case Ops::STORE: return store(u);
     case Ops::CUSTOM: return prefetch(u);
     case Ops::REDUCE: return reduce(in);
-    default: TG_ASSERT(u.in(groups::kElementwise), "the LLVM renderer does not know ", u); return arithmetic(in);
+    default: TG_ASSERT(u.in(groups::kElementwise | Ops::WMMA), "the LLVM renderer does not know ", u); return arithmetic(in);
   }
 }
 

@@ -94,7 +94,7 @@ std::string LlvmWriter::aliasing(const Access& a) const {
 
 /// Our own memory is aligned to 64 bytes, so a register is aligned as a whole; parameters may be views.
 int LlvmWriter::alignment(const Access& a, DType d) const {
-  if (!a.base.is(Ops::BUFFER) || a.lanes == 1 || !a.index.in(Ops::RANGE | Ops::CONST)) return d.itemsize();
+  if (!a.base.is(Ops::BUFFER) || a.lanes == 1 || !a.index.in(Ops::RANGE | Ops::CONST)) return std::min(d.itemsize(), a.base.dtype().itemsize());
   int bytes = a.lanes * d.itemsize(), align = 1;
   while (align < 64 && bytes % (align * 2) == 0) align *= 2;
   return align;
@@ -124,7 +124,7 @@ std::string LlvmWriter::addresses(const Access& a, DType d) {
 }
 
 std::string LlvmWriter::load_plain(const Access& a, DType d, const std::string& address, int lanes) {
-  const int align = lanes == a.lanes ? alignment(a, d) : d.itemsize();
+  const int align = lanes == a.lanes ? alignment(a, d) : std::min(d.itemsize(), a.base.dtype().itemsize());
   return emit("load " + memory_type(d, lanes) + ", ptr " + address + ", align " + std::to_string(align) + aliasing(a));
 }
 

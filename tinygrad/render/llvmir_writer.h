@@ -57,6 +57,7 @@ class LlvmWriter {
   std::string convert(const std::string& v, DType from, DType to, int lanes);
   std::string instr_to_float(const std::string& v, int lanes);
   std::string bitcast(const std::string& v, DType from, DType to, int lanes);
+  std::string dot(UOp u, const std::string& a, const std::string& b, const std::string& sum, int lanes);
   std::string alu(UOp u, const std::vector<std::string>& s, int lanes);
 
   // instructions

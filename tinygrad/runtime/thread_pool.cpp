@@ -42,6 +42,22 @@ void move_away_from([[maybe_unused]] int cpu) {
 #endif
 }
 
+/// Binds this thread to one processor of those the process may use, worker 0 to the second of them, and so on in a ring.
+void pin_worker([[maybe_unused]] size_t worker) {
+#if defined(__linux__)
+  cpu_set_t allowed, own;
+  if (sched_getaffinity(getpid(), sizeof(allowed), &allowed) != 0) return;
+  size_t left = (worker + 1) % static_cast<size_t>(std::max(CPU_COUNT(&allowed), 1));
+  for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+    if (!CPU_ISSET(cpu, &allowed) || left-- > 0) continue;
+    CPU_ZERO(&own);
+    CPU_SET(cpu, &own);
+    sched_setaffinity(0, sizeof(own), &own);
+    return;
+  }
+#endif
+}
+
 constexpr int kMaxThreads = 1024;
 constexpr int64_t kPiecesPerThread = 4;  // for balance when a thread is delayed
 
@@ -64,6 +80,7 @@ struct ThreadPool::State {
   std::atomic<int> asleep{0};
   std::atomic<bool> stop{false};
   std::atomic_flag busy = ATOMIC_FLAG_INIT;
+  bool pinned = false;               // set before the first worker starts
   std::vector<std::thread> workers;  // grows under `busy`
 
   void take_pieces() {
@@ -80,14 +97,15 @@ struct ThreadPool::State {
 
   /// Entering and closing are ordered (sequentially consistent): a worker that finds the job open is one the caller waits for.
   void join_job() {
-    if (const int cpu = current_cpu(); cpu >= 0 && cpu == caller_cpu.load(std::memory_order_relaxed)) [[unlikely]]
+    if (const int cpu = current_cpu(); !pinned && cpu >= 0 && cpu == caller_cpu.load(std::memory_order_relaxed)) [[unlikely]]
       move_away_from(cpu);
     inside.fetch_add(1);
     if (open.load() && seats.fetch_sub(1, std::memory_order_relaxed) > 0) take_pieces();
     if (inside.fetch_sub(1) == 1) inside.notify_all();
   }
 
-  void work(uint32_t seen) {
+  void work(uint32_t seen, size_t worker) {
+    if (pinned) pin_worker(worker);
     while (!stop.load(std::memory_order_relaxed)) {
       if (!spin_until([&] { return epoch.load(std::memory_order_acquire) != seen; })) {
         asleep.fetch_add(1);
@@ -106,12 +124,13 @@ struct ThreadPool::State {
 
   void start_workers(size_t count) {
     if (workers.size() >= count) return;
+    if (workers.empty()) pinned = env::CPU_PINNING.get() != 0;
     sigset_t all, before;  // signals are for the program's own threads
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
     const uint32_t seen = epoch.load();
     try {
-      while (workers.size() < count) workers.emplace_back([this, seen] { work(seen); });
+      while (workers.size() < count) workers.emplace_back([this, seen, i = workers.size()] { work(seen, i); });
     } catch (const std::system_error&) {  // no more threads to be had: work with those there are
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);

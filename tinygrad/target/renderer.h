@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tinygrad/target/program.h"
+#include "tinygrad/target/tensor_core.h"
 #include "tinygrad/uop/rewrite.h"
 
 namespace tg {
@@ -25,6 +26,8 @@ class Renderer {
   virtual bool has_locals() const { return false; }   ///< GLOBAL/LOCAL ranges, barriers
   virtual bool has_gather() const { return true; }    ///< vector INDEX that is not unit stride
   virtual bool has_prefetch() const { return false; }  ///< CUSTOM "prefetch"
+  /// Matrix instructions it can write, best first.
+  virtual std::vector<const TensorCore*> tensor_cores() const { return {}; }
   virtual int max_buffers() const { return 1 << 16; }
   /// Further rules run at the end of codegen; null: none.
   virtual const PatternMatcher<>* extra_matcher() const { return nullptr; }

@@ -209,6 +209,8 @@ Tensors JitCore::capture(const JitInputs& in, const Body& body, std::vector<Inpu
     // What runs once must stay as it was left: no updates of it in place. The replay plans its memory itself.
     std::optional<Context> apart;
     if (prune_) apart.emplace(std::initializer_list<Context::Setting>{{"NO_MEMORY_PLANNER", 1}});
+    std::optional<Context> search;
+    if (const int64_t width = env::JITBEAM.get(); width >= 0) search.emplace(std::initializer_list<Context::Setting>{{"BEAM", width}});
     Recording recording(&plan.runs, &draws, &hidden, &training);
     out = body.run();
     for (auto& [owner, problem] : recording.checks)

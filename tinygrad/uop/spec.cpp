@@ -28,6 +28,8 @@ bool is_effect(UOp u) { return u.dtype().is_void(); }
 bool is_int_stack(UOp u) {
   return u.is(Ops::STACK) && all_srcs(u, 0, [](UOp s) { return s.dtype().is_int(); });
 }
+/// Narrow numbers of a parameter, several at once.
+bool reads_words(UOp u) { return u.dtype() == dtypes::uint32 && u.nsrc() >= 1 && u.src(0).is(Ops::PARAM) && u.src(0).dtype().itemsize() < 4; }
 bool same_type(UOp u) { return u.nsrc() >= 1 && u.dtype() == u.src(0).dtype(); }
 
 uint32_t arity(Ops op) { return groups::kUnary.has(op) ? 1 : groups::kBinary.has(op) ? 2 : 3; }
@@ -144,7 +146,8 @@ const Spec& spec_kernel() {
       rule(u = any_of(groups::kElementwise),         [](U u) { return unless(u.dtype() != dtypes::weakfloat, "no weakfloat"); }),
       rule(u = node<Ops::PARAM>(),                   [](U u) { return unless(is_alu_param(u) || (u.arg_kind() == ArgKind::kParam && u.arg<ParamArg>().slot >= 0 && u.nsrc() == 1 && u.src(0).nsrc() == 1), "a kernel parameter has a slot and is flat"); }),
       rule(u = node<Ops::SPECIAL>(),                 [](U u) { return must(u.nsrc() >= 1 && u.dtype().is_int() && u.arg_kind() == ArgKind::kString, "SPECIAL(size), name"); }),
-      rule(u = node<Ops::INDEX>(),                   [](U u) { return must(u.nsrc() == 2 && same_type(u) && is_index(u.src(1)) && u.src(0).in(groups::kDefines | Ops::AFTER), "INDEX(storage, one flat index)"); }),
+      rule(u = node<Ops::WMMA>(),                    [](U u) { return must(u.nsrc() == 3 && u.arg_kind() == ArgKind::kString && u.src(0).dtype() == u.src(1).dtype() && u.src(2).dtype() == u.dtype(), "WMMA(a, b, sum), instruction"); }),
+      rule(u = node<Ops::INDEX>(),                   [](U u) { return must(u.nsrc() == 2 && (same_type(u) || reads_words(u)) && is_index(u.src(1)) && u.src(0).in(groups::kDefines | Ops::AFTER), "INDEX(storage, one flat index)"); }),
       rule(u = node<Ops::LOAD>(),                    [](U u) {
         if (u.nsrc() != 1 && u.nsrc() != 3) return must(false, "LOAD(INDEX) or LOAD(INDEX, alt, gate)");
         if (u.nsrc() == 3 && (u.src(1).dtype() != u.dtype() || !u.src(2).dtype().is_bool())) return must(false, "alt has the load's type, the gate is bool");
