@@ -72,7 +72,7 @@ double CostModel::score(const Candidate& c) const {
   for (const Alu& a : alu) {
     if (is_staged(c, a.operand) || is_window(c, a.window)) continue;
     if (a.decides && !(a.decides & lane) && (a.decides & ~unrolled) == 0) continue;
-    compute += count(a.mask, a.scope) * a.cost * width(a.mask, a.bytes) * 0.5;
+    compute += count(a.mask, a.scope) * (a.cost + (a.mask & lane ? 0 : a.alone)) * width(a.mask, a.bytes) * 0.5;
     body += instances(a.mask) * std::max(1.0, a.cost);  // what it becomes: a polynomial, rounds of threefry
   }
   for (const Reduce& r : reduces) {
@@ -103,6 +103,8 @@ double CostModel::score(const Candidate& c) const {
         if (c.windows >> o & 1 && per > 1) holds(operands[o].mask);  // each tap loads its own
       }
       live += sum - most + 2;
+      for (const Reduce& o : reduces)  // sums of dot products run together
+        if (&o != &r && o.dot && r.dot) live += instances(o.value & ~o.reduced) * (o.value & lane ? regs_each : 1);
       if (loads_early && per > 1 && accs > 1) live += most;  // the next step's operands beside this one's
       for (const Access& a : accesses)
         if (a.gate & lane && inner >= 0 && a.gate >> inner & 1 && !(a.mask & ~m) && !is_staged(c, a.operand)) {

@@ -19,6 +19,7 @@ struct CostModel {
     double cost;
     int bytes;
     int operand = -1, window = -1;  // what it is a part of: a stageable operand, one as a window
+    double alone = 0;               // more than `cost` where it has no lanes
     Mask decides = 0;               // reduce axes that, unrolled, leave nothing of it: a choice by place
   };
   struct Access : MemoryWalk {
@@ -37,7 +38,7 @@ struct CostModel {
   struct Reduce {
     Mask value, reduced, scope;
     int bytes;
-    bool mul;
+    bool mul, dot = false;
   };
   std::vector<int64_t> size;  // 0: symbolic
   std::vector<bool> is_reduce;
@@ -56,7 +57,7 @@ struct CostModel {
   int registers = 16, vector_bytes = 16;
   bool gather = true;
   bool loads_early = false;  // where few instructions read memory, compilers move loads far ahead of their use
-  double mask_cost = 1;  // of a masked load, beside the load
+  double mask_cost = 1;      // of a masked load, beside the load
 
   CostModel(const KernelAxes& kernel, UOp sink, const Renderer& renderer);
 

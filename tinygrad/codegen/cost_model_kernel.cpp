@@ -121,6 +121,9 @@ CostModel::CostModel(const KernelAxes& kernel, UOp sink, const Renderer& r) {
       item = std::max(item, bytes);
       Mask m = mask_of(u);
       alu.push_back({m, scope_of(m), cost_of(u), bytes, operand_of(u), window_of(u)});
+      if (u.is(Ops::WMMA)) alu.back().alone = 12;  // made of vectors only
+      // Words turned on their way to the lanes: other units do it.
+      if (u.is(Ops::XOR) && u.dtype() == dtypes::uint32 && u.src(1).is_const_int(0x80808080)) alu.back().cost = 0.25;
       if (u.is(Ops::WHERE) && u.src(0).is(Ops::CMPLT) && u.src(0).src(0).dtype().is_weak()) alu.back().decides = reduced_only(mask_of(u.src(0)));
     } else if (u.is(Ops::CMPLT) || u.is(Ops::CAST)) {
       Mask m = mask_of(u);
@@ -135,7 +138,7 @@ CostModel::CostModel(const KernelAxes& kernel, UOp sink, const Renderer& r) {
       bool mul = dot || ((u.src(0).is(Ops::MUL) || (u.src(0).is(Ops::WHERE) && u.src(0).src(1).is(Ops::MUL))) && u.dtype().is_float() &&
                          u.arg<ReduceArg>().op == Ops::ADD);
       item = std::max(item, u.dtype().itemsize());
-      reduces.push_back({value, own, scope_of(value | own), u.dtype().itemsize(), mul});
+      reduces.push_back({value, own, scope_of(value | own), u.dtype().itemsize(), mul, dot});
     }
     if (u.in(Ops::LOAD | Ops::STORE) && u.src(0).is(Ops::INDEX)) {
       Access a;

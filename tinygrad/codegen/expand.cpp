@@ -298,7 +298,10 @@ class Expander {
       total += m.terms.size();
       all.push_back(std::move(m));
     }
-    const UOps loops = reduce_loops(members[0]), around = loops_of(members[0]);
+    const UOps loops = reduce_loops(members[0]);
+    UOps around;  // one may be inside of more loops than another, see separate_reduces
+    for (UOp u : members)
+      if (UOps a = loops_of(u); a.size() >= around.size()) around = std::move(a);
     UOps effects;
     for (size_t i = 0; i < members.size(); i++) {
       Member& m = all[i];
@@ -535,6 +538,11 @@ UOp move_gates(UOp sink) {
   return memo.get(sink);
 }
 
+/// Sums of dot products run together although one of them needs fewer loops: alone it would wait for its own few accumulators.
+static bool includes(const UOps& all, const UOps& some) {
+  return std::all_of(some.begin(), some.end(), [&](UOp r) { return std::find(all.begin(), all.end(), r) != all.end(); });
+}
+
 UOp separate_reduces(UOp sink) {
   for (int32_t fresh = 0;; fresh++) {
     struct Use {
@@ -566,7 +574,8 @@ UOp separate_reduces(UOp sink) {
           uses.push_back({r, l, around, loops});
           continue;
         }
-        if (it->level == l && it->around == around && it->loops == loops) continue;
+        const bool joins = u.src(0).is(Ops::WMMA) && (includes(it->around, around) || includes(around, it->around));
+        if (it->level == l && (it->around == around || joins) && it->loops == loops) continue;
         clash = u, range = r;
         break;
       }
