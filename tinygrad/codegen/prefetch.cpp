@@ -154,7 +154,8 @@ UOp add_prefetches(UOp sink, const Renderer& renderer) {
     for (UOp r : u.srcs().subspan(1))
       if (auto it = of_loop.find(r.id()); it != of_loop.end()) effects.insert(effects.end(), it->second.begin(), it->second.end());
     if (effects.empty()) return u;
-    effects.push_back(u.src(0));
+    if (u.src(0).is(Ops::GROUP)) effects.insert(effects.end(), u.src(0).srcs().begin(), u.src(0).srcs().end());
+    else effects.push_back(u.src(0));
     UOps src{UOp::make(Ops::GROUP, dtypes::void_, effects)};
     src.insert(src.end(), u.srcs().begin() + 1, u.srcs().end());
     return u.with_srcs(src);
