@@ -193,6 +193,8 @@ void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& ren
     if (splits && static_cast<int>(a) == c.split_axis) have.push_back(want.back());
   }
   int thread = -1;
+  // What is filled around all loops is filled in every iteration of the threads' one: it must be short.
+  const bool filled_first = std::any_of(c.stages.begin(), c.stages.end(), [](const Candidate::Stage& x) { return x.axis < 0; });
   if (c.thread_axis >= 0 && renderer.has_threads() && is_output_loop(c.thread_axis)) {
     thread = c.thread_axis;
   } else if (c.thread_axis == Candidate::kAnyThread && renderer.has_threads() && c.cycles > kThreadCycles) {
@@ -205,15 +207,20 @@ void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& ren
       if (a == c.stages_outside) break;
     }
     for (int a : want)
-      if (thread < 0 && (kernel.axes()[static_cast<size_t>(a)].size >= enough || kernel.axes()[static_cast<size_t>(a)].size == 0)) {
+      if (thread < 0 && !filled_first && (kernel.axes()[static_cast<size_t>(a)].size >= enough || kernel.axes()[static_cast<size_t>(a)].size == 0)) {
         thread = a;
         break;
       }
-    if (thread < 0)
-      for (int a : want)
-        if (kernel.axes()[static_cast<size_t>(a)].size > 1 &&
-            (thread < 0 || kernel.axes()[static_cast<size_t>(a)].size > kernel.axes()[static_cast<size_t>(thread)].size))
-          thread = a;
+    if (thread < 0) {
+      // None is long: the one that keeps the most cores busy all the time, of those the longest.
+      double most = 0;
+      int64_t longest = 0;
+      for (int a : want) {
+        const int64_t known = kernel.axes()[static_cast<size_t>(a)].size, n = known ? known : static_cast<int64_t>(CostModel::kSymbolic);
+        const double busy = static_cast<double>(n) / static_cast<double>((n + cores - 1) / cores);
+        if (n > 1 && (busy > most || (busy == most && n > longest))) thread = a, most = busy, longest = n;
+      }
+    }
   }
   auto arrange = [&](std::vector<int> from, const std::vector<int>& to) {
     for (size_t i = 0; i < to.size() && to.size() == from.size(); i++) {
@@ -231,12 +238,10 @@ void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& ren
   if (c.blocks > 1) kernel.apply({OptOp::kGroupTop, c.block_axis, c.blocks});
   int part = thread;  // the loop inside of the threads' one
   if (thread >= 0) {
-    // What is filled outside of all loops is filled in every iteration of the threads' loop: as many as there are cores do.
     const int64_t n = kernel.axes()[static_cast<size_t>(thread)].size, cores = std::max(1, renderer.target().cores);
     int64_t parts = 0;
-    if (std::any_of(c.stages.begin(), c.stages.end(), [](const Candidate::Stage& s) { return s.axis < 0; }))
-      for (int64_t p = cores; p < n && !parts; p++)
-        if (n % p == 0 && (p % cores == 0 || p >= 4 * cores)) parts = p;
+    for (int64_t p = cores; filled_first && p < n && !parts; p++)
+      if (n % p == 0 && (p % cores == 0 || p >= 4 * cores)) parts = p;
     try {
       kernel.apply({OptOp::kThread, thread, parts});
       if (parts) part = static_cast<int>(kernel.axes().size()) - 1;

@@ -95,7 +95,8 @@ std::pair<double, double> CostModel::fill(const Candidate& c, Mask lane) const {
       gated |= a.gated;
       waiting += elements(a.mask) * share * a.itemsize * times / 10 * std::max(1.0, 64 / unit_run(a, c, lane));
     }
-    double cycles = vector ? (each + 1) / c.lanes : (runs ? 0.6 : 2) + (gated ? 0.7 : 0);
+    // Tiles are transposed in registers; masked rows go one by one.
+    double cycles = vector ? (each + 1) / c.lanes : runs && !gated ? 0.6 : gated && p.mask & lane ? 3 : runs ? 1.3 : 2.7;
     if (is_window(c, static_cast<int>(o)) && !vector) cycles = 3;  // one by one
     filling += elements(p.mask) * share * times * cycles;
     for (const Alu& a : alu)
