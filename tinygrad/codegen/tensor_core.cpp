@@ -11,6 +11,7 @@
 namespace tg {
 namespace {
 using dtypes::uint32;
+constexpr double kManyUses = 8;
 
 /// A sum of products of narrow numbers.
 struct Sum {
@@ -41,6 +42,13 @@ Sum find_sum(UOp sink) {
     s.x = before_widening(v.src(0), s.reduce.dtype()), s.y = before_widening(v.src(1), s.reduce.dtype());
   } else if (v.is(Ops::CAST) && v.src(0).is(Ops::MUL) && v.src(0).dtype() == dtypes::bfloat16) {
     s.x = v.src(0).src(0), s.y = v.src(0).src(1), s.rounded = true;
+  }
+  // Products of 8 bits that end in 8 bits: what wraps on the way makes no difference.
+  if (v.is(Ops::CAST) && v.src(0).is(Ops::MUL) && v.src(0).dtype().is_int() && v.src(0).dtype().itemsize() == 1 && is_word(v.dtype())) {
+    for (UOp u : sink.toposort())
+      for (UOp src : u.srcs())
+        if (src == s.reduce && !(u.is(Ops::CAST) && u.dtype().is_int() && u.dtype().itemsize() == 1)) return {};
+    s.x = v.src(0).src(0), s.y = v.src(0).src(1);
   }
   if (!s.x || !s.y) return {};
   for (UOp f : {s.x, s.y}) {
@@ -142,6 +150,23 @@ UOp packed(UOp v, UOp range, UOp words, int64_t k, DType element, bool masked) {
   }
   return all;
 }
+
+/// How many outputs share each number of a factor.
+double uses_of(UOp sink, UOp factor) {
+  const UOps& open = ranges_of(factor);
+  double uses = 1;
+  for (UOp e : sink.srcs())
+    for (UOp r : e.srcs().subspan(std::min<size_t>(1, e.nsrc())))
+      if (r.is(Ops::RANGE) && std::find(open.begin(), open.end(), r) == open.end())
+        uses *= r.src(0).is_const() ? static_cast<double>(r.src(0).const_int()) : kManyUses;
+  return uses;
+}
+/// Words that are put together number by number must be used often enough.
+bool pays(UOp sink, UOp factor, UOp range, const TensorCore& core, DType element) {
+  if (uses_of(sink, factor) >= kManyUses) return true;
+  UOp words = UOp::range(UOp::constant((static_cast<int64_t>(range.src(0).const_int()) + core.k - 1) / core.k), range.arg<RangeArg>());
+  return factor.dtype() == element && load_of_words(factor, range, words, core.k);
+}
 }  // namespace
 
 std::vector<std::pair<UOp, int>> tensor_core_choices(UOp sink, const Renderer& renderer, bool inexact, int select) {
@@ -162,11 +187,11 @@ std::vector<std::pair<UOp, int>> tensor_core_choices(UOp sink, const Renderer& r
     if (score > best) range = r, best = score;
   }
   std::vector<std::pair<UOp, int>> out;
-  Fit ignored;
+  Fit f;
   for (const TensorCore* core : cores) {
     const auto number = static_cast<int>(core - tensor_core_table().data());
-    if (range && best.second >= core->k && ((core->exact && !s.rounded) || inexact) && (select < 0 || select == number) &&
-        fit(s, *core, sink, &ignored))
+    if (range && best.second >= core->k && ((core->exact && !s.rounded) || inexact) && (select < 0 || select == number) && fit(s, *core, sink, &f) &&
+        pays(sink, f.a, range, *core, core->a) && pays(sink, f.b, range, *core, core->b))
       out.emplace_back(range, number);
   }
   return out;
