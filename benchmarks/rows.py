@@ -42,6 +42,8 @@ ROWS: list[Row] = [
   _matmul("1023x777x513", 1023, 777, 513),
   _matmul("4096", SIDE, SIDE, SIDE),
   _matmul("batched_32x256", 256, 256, 256, batch=32),
+  Row("matmul_i8_1024_nn", "matmul", "matmul_narrow", 2.0 * 1024 ** 3, 6.0 * 1024 ** 2, {"n": 1024, "type": "int8"}),
+  Row("matmul_bf16_1024_nn", "matmul", "matmul_narrow", 2.0 * 1024 ** 3, 8.0 * 1024 ** 2, {"n": 1024, "type": "bfloat16"}),
   Row("gemv_f32_4096", "matmul", "gemv", 2.0 * SIDE ** 2, _MIB64),
   *_conv_both("conv3x3_64", 8, 64, 64, 64, 3, padding=1),
   *_conv_both("conv1x1_256", 8, 256, 256, 32, 1),

@@ -49,6 +49,9 @@ def operands(row: Row) -> list[np.ndarray]:
     def stored(rows: int, columns: int, transposed: bool) -> tuple[int, ...]:
       return ((a["batch"],) if a["batch"] else ()) + ((columns, rows) if transposed else (rows, columns))
     return [floats(stored(a["m"], a["k"], a["transpose_a"]), 1), floats(stored(a["k"], a["n"], a["transpose_b"]), 2)]
+  if row.kind == "matmul_narrow":  # numbers of the type, as float32
+    x = [floats((a["n"], a["n"]), seed) for seed in (1, 2)]
+    return [np.trunc(v * 40) if a["type"] == "int8" else (v.view(np.uint32) & np.uint32(0xffff0000)).view(np.float32) for v in x]
   if row.kind == "gemv": return [floats((SIDE, SIDE), 1), floats((SIDE,), 2)]
   if row.kind == "gemv_quantized": return [blocks(a["block"]), floats((SIDE,), 2)]
   if row.kind in ("conv", "conv_backward"): return [floats(a["x"], 1), floats(a["weight"], 2), floats(a["y"], 3)][:3 if row.kind == "conv_backward" else 2]
@@ -147,6 +150,11 @@ def _check_matmul(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> None:
   _close(got[0][..., rows, :], a @ b, np.abs(a) @ np.abs(b), 4e-6)
 
 
+def _check_matmul_narrow(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> None:
+  a, b = x[0][::31].astype(np.float64), x[1].astype(np.float64)
+  _close(got[0][::31].astype(np.float64), a @ b, np.abs(a) @ np.abs(b), 0 if row.args["type"] == "int8" else 5e-3)
+
+
 def _check_gemv(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> None:
   a, v = dequantized(x[0]) if row.kind == "gemv_quantized" else x[0].astype(np.float64), x[1].astype(np.float64)
   # llama.cpp rounds the vector to 8 bits.
@@ -201,7 +209,7 @@ def _check_gpt2_train(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> N
   _slope(got, directions, (ends[0] - ends[1]) / (2 * step), 5e-3)
 
 
-_CHECKS = {"matmul": _check_matmul, "gemv": _check_gemv, "gemv_quantized": _check_gemv, "conv": _check_conv, "conv_backward": _check_conv_backward,
+_CHECKS = {"matmul": _check_matmul, "matmul_narrow": _check_matmul_narrow, "gemv": _check_gemv, "gemv_quantized": _check_gemv, "conv": _check_conv, "conv_backward": _check_conv_backward,
            "add_mul": _check_map, "exp": _check_map, "gelu": _check_map, "sum": _check_reduction, "max": _check_reduction, "mean": _check_reduction,
            "softmax": _check_rows, "layernorm": _check_rows, "attention": _check_attention, "gpt2": _check_gpt2, "gpt2_train": _check_gpt2_train,
            "mnist_step": lambda row, x, got: _steps(got, MNIST_LOSSES, 0), "resnet_step": lambda row, x, got: _steps(got, RESNET_LOSSES, 5e-3)}
