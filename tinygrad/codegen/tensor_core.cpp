@@ -130,7 +130,7 @@ UOp load_of_words(UOp v, UOp range, UOp words, int64_t k) {
 
 /// k numbers `v`, of consecutive places of the range, in one word. Beyond the end of the range they are 0 when `masked`, else anything.
 UOp packed(UOp v, UOp range, UOp words, int64_t k, DType element, bool masked) {
-  if (UOp loaded = v.dtype() == element ? load_of_words(v, range, words, k) : UOp()) return loaded;
+  if (UOp loaded = v.dtype().itemsize() == element.itemsize() ? load_of_words(v, range, words, k) : UOp()) return loaded;
   const auto n = static_cast<int64_t>(range.src(0).const_int());
   const int bits = static_cast<int>(32 / k);
   const DType raw = bits == 8 ? dtypes::uint8 : dtypes::uint16;
@@ -142,7 +142,7 @@ UOp packed(UOp v, UOp range, UOp words, int64_t k, DType element, bool masked) {
       at = inside.where(at, UOp::constant(n - 1));
     }
     UOp one = v.substitute({{range, at}});
-    if (one.dtype() != element) one = one.cast(element);
+    if (one.dtype().itemsize() != element.itemsize()) one = one.cast(element);
     one = (one.dtype() == raw ? one : one.bitcast(raw)).cast(uint32);
     if (inside && masked) one = inside.where(one, word(0));
     if (i) one = UOp::alu(Ops::SHL, {one, word(i * bits)});
@@ -165,7 +165,7 @@ double uses_of(UOp sink, UOp factor) {
 bool pays(UOp sink, UOp factor, UOp range, const TensorCore& core, DType element) {
   if (uses_of(sink, factor) >= kManyUses) return true;
   UOp words = UOp::range(UOp::constant((static_cast<int64_t>(range.src(0).const_int()) + core.k - 1) / core.k), range.arg<RangeArg>());
-  return factor.dtype() == element && load_of_words(factor, range, words, core.k);
+  return factor.dtype().itemsize() == element.itemsize() && load_of_words(factor, range, words, core.k);
 }
 }  // namespace
 
