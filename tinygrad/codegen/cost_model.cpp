@@ -165,9 +165,16 @@ double CostModel::score(const Candidate& c) const {
       else if (stride * a.itemsize >= 64) each = c.lanes * (a.store ? 10.0 : 3.0);  // another line, often another page, per lane
       else each = c.lanes * (a.store ? 3.0 : 2.0) * (gather ? 1 : 1.5);
       if (a.gate & lane) each = stride > 4 ? std::max(each, c.lanes * 1.6) : each + mask_cost * w * static_cast<double>(std::max<int64_t>(stride, 1));
+      const bool shuffled = stride > 1 && stride <= 4 && !a.store;
       for (int v : c.lane_axes)
-        if (a.mask >> v & 1 && size[static_cast<size_t>(v)] % (c.lanes * c.tile[static_cast<size_t>(v)]))
+        if (a.mask >> v & 1 && size[static_cast<size_t>(v)] % (c.lanes * c.tile[static_cast<size_t>(v)])) {
           each += t[static_cast<size_t>(v)] > 1 ? 0.25 * w : 0.05 * w;
+          if (shuffled && t[static_cast<size_t>(v)] > 1) each = 2 * each + 4;  // a branch, and the mask taken apart
+        }
+      // What lies between the lanes is for the taps beside this one.
+      for (size_t i = 0; i < n && shuffled; i++)
+        if (is_reduce[i] && a.mask >> i & 1 && !(a.nonlinear >> i & 1) && a.stride[i] == 1 && c.tile[i] > 1)
+          each /= static_cast<double>(std::min(c.tile[i], stride));
     } else if (a.store) {
       each = 1;
     } else if (a.gated && inner >= 0 && a.gate >> inner & 1) {
@@ -337,7 +344,10 @@ double CostModel::traffic(const Candidate& c, Mask lane, bool in_blocks) const {
     int inner = -1;
     for (size_t i : nest(c))
       if (a.mask >> i & 1 && trips(c, i) > 1) inner = static_cast<int>(i);
-    if (inner >= 0 && a.stride[static_cast<size_t>(inner)] != 1) {
+    const bool close =
+        inner >= 0 && (a.nonlinear >> inner & 1 ? a.near >> inner & 1
+                                                : a.stride[static_cast<size_t>(inner)] && std::abs(a.stride[static_cast<size_t>(inner)]) <= 4);
+    if (inner >= 0 && !close) {
       double run = a.itemsize;
       // A store through x / c and x % c mostly goes on where it was.
       for (size_t i = 0; i < size.size(); i++)

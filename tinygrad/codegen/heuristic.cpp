@@ -102,7 +102,11 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
     Candidate best = c;
     for (size_t a = 0; a < axes; a++)
       for (size_t b = a + 1; b < axes; b++) {
-        if (m.size[a] < 2 || m.size[b] < 2 || (m.is_reduce[a] && m.is_reduce[b])) continue;
+        if (m.size[a] < 2 || m.size[b] < 2) continue;
+        if (m.is_reduce[a] && m.is_reduce[b]) {
+          if (m.size[a] <= 5 && m.size[b] <= 5) try_tile(best, c, {{a, m.size[a]}, {b, m.size[b]}}, 0.98);
+          continue;
+        }
         for (auto [f, g] : {std::pair<int64_t, int64_t>{2, 2}, {4, 4}, {8, 2}, {2, 8}}) try_tile(best, c, {{a, f}, {b, g}}, 0.98);
         // Two short axes as a whole, taps of a filter, beside a third.
         if (m.size[a] > 5 || m.size[b] > 5) continue;

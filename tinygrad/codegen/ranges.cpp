@@ -16,6 +16,7 @@ namespace {
 bool is_zero(UOp u) { return u.is_const() && !u.is_invalid() && u.const_float() == 0; }
 int64_t size_of(UOp range) { return range.src(0).is_const() ? static_cast<int64_t>(range.src(0).const_int()) : 0; }
 
+constexpr int64_t kNear = 4;         ///< lanes that share an element
 constexpr int64_t kDigitLanes = 16;  ///< digits that are a multiple of this are as good for lanes as the whole range
 
 /// Replaces ranges by expressions, and in the lists of END and REDUCE by the ranges `parts` names.
@@ -78,6 +79,23 @@ UOp split_digits(UOp sink) {
         }
     }
   }
+  // Without a reduction, a range that what is stored goes along stays whole where only r / c is read, for a small c: neighbouring lanes share
+  // elements, and digits would store in steps of c.
+  std::vector<uint32_t> along, taken_apart;
+  bool reduces = false;
+  for (UOp u : order) {
+    reduces |= u.is(Ops::REDUCE);
+    if (u.is(Ops::STORE) && u.src(0).is(Ops::INDEX))
+      for (const auto& [r, c] : linear_form(u.src(0).src(1)).terms)
+        if (c == 1) along.push_back(r.id());
+    if (!u.in(Ops::FLOORMOD | Ops::FLOORDIV) ||
+        (u.is(Ops::FLOORDIV) && u.src(0).is(Ops::RANGE) && u.src(1).is_const() && u.src(1).const_int() <= kNear))
+      continue;
+    for (UOp r : ranges_of(u)) taken_apart.push_back(r.id());
+  }
+  if (!reduces)
+    for (uint32_t r : along)
+      if (std::find(taken_apart.begin(), taken_apart.end(), r) == taken_apart.end()) radix.erase(r);
   if (radix.empty()) return sink;
   std::map<uint32_t, std::pair<UOp, UOps>> map;
   for (UOp r : order) {

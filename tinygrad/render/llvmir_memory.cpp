@@ -224,14 +224,17 @@ std::string LlvmWriter::load(UOp u) {
     if (is_zero_literal(u.src(1)) && lanes == 1) return v;
     return select(gate, 1, lanes == 1 ? v : splat(v, d, lanes), value(u.src(1), lanes), d, lanes);
   }
-  if (gated && gate_lanes > 1 && a.affine && std::abs(a.stride) > 1 && std::abs(a.stride) <= kShuffledStride) {
+  const bool near = !a.affine && !a.offsets.empty() &&
+                    *std::max_element(a.offsets.begin(), a.offsets.end()) - *std::min_element(a.offsets.begin(), a.offsets.end()) < a.lanes;
+  if (gated && gate_lanes > 1 && (near || (a.affine && std::abs(a.stride) > 1 && std::abs(a.stride) <= kShuffledStride))) {
     // Gates of padding are open nearly everywhere: then vector loads and shuffles do, and no gather.
     const std::string mask = value(u.src(2), a.lanes), alt = to_memory(value(u.src(1), a.lanes), d, a.lanes), id = std::to_string(next_++);
-    const std::string first = address(a, d, lane0(a.index), a.index.dtype()), word = "i" + std::to_string(a.lanes), t = memory_type(d, a.lanes);
+    const std::string first = near ? "" : address(a, d, lane0(a.index), a.index.dtype());
+    const std::string word = "i" + std::to_string(a.lanes), t = memory_type(d, a.lanes);
     const std::string open = emit("icmp eq " + word + " " + emit("bitcast " + type(dtypes::bool_, a.lanes) + " " + mask + " to " + word) + ", -1");
     line("br i1 " + open + ", label %F" + id + ", label %G" + id);
     begin_block("F" + id);
-    const std::string all = load_strided(a, d, first);
+    const std::string all = near ? load_near(a, d) : load_strided(a, d, first);
     line("br label %J" + id);
     begin_block("G" + id);
     const std::string some = load_masked(a, d, mask, alt);
