@@ -62,6 +62,39 @@ TEST(Beam, IntegersAndGathersStayExact) {
     for (size_t c = 0; c < 64; c += 9) ASSERT_EQ(got[k * 64 + c], rows[k * 7 % 50 * 64 + c]);
 }
 
+TEST(Beam, OfCapturedFunctionsOnly) {
+  if (!compiles()) GTEST_SKIP() << "this device does not compile";
+  const Context settings{{"EAGER", 0}, {"JITBEAM", 1}, {"BEAM_CANDIDATES_MAX", 4}, {"IGNORE_BEAM_CACHE", 1}};
+  const Tensor a = numbers({70, 64}, 8), b = numbers({64, 74}, 9);
+  const auto product = [](const Tensor& x, const Tensor& y) { return x.matmul(y); };
+  EXPECT_EQ(searches_of([&] { product(a, b).realize(); }), 0) << "nothing is captured";
+  auto captured = jit(product);
+  const auto want = product(a, b).to_vector<float>();
+  EXPECT_GE(searches_of([&] {
+              for (int i = 0; i < 3; i++) expect_close(want, captured(a, b).template to_vector<float>());
+            }),
+            1);
+  const Context off{{"JITBEAM", 0}, {"BEAM", 1}};
+  auto other = jit([](const Tensor& x, const Tensor& y) { return x.matmul(y) + 1; });
+  other(a, b);
+  EXPECT_EQ(searches_of([&] { other(a, b); }), 0) << "captured functions do without";
+}
+
+TEST(Beam, SearchesAmongDotProductsKeepIntegersExact) {
+  const Context beam{{"EAGER", 0}, {"BEAM", 2}, {"BEAM_CANDIDATES_MAX", 12}, {"IGNORE_BEAM_CACHE", 1}};
+  std::vector<int8_t> x(96 * 132), y(132 * 80);
+  for (size_t i = 0; i < x.size(); i++) x[i] = static_cast<int8_t>(i * 7919 % 256 - 128);
+  for (size_t i = 0; i < y.size(); i++) y[i] = static_cast<int8_t>(i * 104729 % 256 - 128);
+  const Tensor a = Tensor::from(x, Shape{96, 132}), b = Tensor::from(y, Shape{132, 80});
+  const auto got = a.cast(dtypes::int32).matmul(b.cast(dtypes::int32)).to_vector<int32_t>();
+  for (size_t i = 0; i < 96; i++)
+    for (size_t j = 0; j < 80; j++) {
+      int32_t want = 0;
+      for (size_t k = 0; k < 132; k++) want += x[i * 132 + k] * y[k * 80 + j];
+      ASSERT_EQ(got[i * 80 + j], want) << i << " " << j;
+    }
+}
+
 TEST(Beam, AKernelIsSearchedOnce) {
   const Context lazy{{"EAGER", 0}, {"BEAM", 1}, {"BEAM_CANDIDATES_MAX", 4}};
   const Tensor a = numbers({70, 64}, 6), b = numbers({64, 72}, 7);
