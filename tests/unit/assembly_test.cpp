@@ -131,6 +131,28 @@ TEST_P(Assembly, MatmulLoadsTheEdgesOfItsTileAndSpillsNothing) {
   }
 }
 
+/// Whole kernels whose lanes stride over memory: vectors are transposed, no element moves alone.
+TEST_P(Assembly, TransposingMovesVectors) {
+  Target t = parse_processor(std::string("x86_64,") + GetParam());
+  t.device = "CPU", t.renderer = "LLVM";
+  const auto renderer = make_renderer(t);
+  const auto compiler = make_llvm_compiler(t);
+  const int64_t lanes = t.vector_bytes / 4;
+  const std::vector<Opt> loads{{OptOp::kVector, 1, lanes}, {OptOp::kUpcast, 0, lanes}},
+      stores{{OptOp::kVector, 0, lanes}, {OptOp::kUpcast, 1, lanes}},
+      panel{{OptOp::kVector, 1, lanes}, {OptOp::kUpcast, 1, 2}, {OptOp::kUpcast, 0, 4}, {OptOp::kSwap, 0, 1}, {OptOp::kStage, 1, 1}};
+  for (const auto& [k, opts] :
+       {std::pair{transpose(1024, 512), loads}, {transpose(512, 1024), stores}, {matmul(128, 512, 1000, false, true), panel}}) {
+    CodegenOptions o;
+    o.opts = opts;
+    const auto p = to_program(*k, *renderer, o);
+    const Loop all{{compiler->assembly(p->source)}};
+    SCOPED_TRACE(all.text());
+    for (const char* word : {"gather", "scatter", "vextractps", "vmovss", "vpextr"}) EXPECT_EQ(all.count(word), 0) << word;
+    EXPECT_GT(all.count("vunpck"), 0);
+  }
+}
+
 TEST_P(Assembly, ConvolutionSpillsNothing) {
   const Compiled c = compile_for(conv(8, 64, 64, 64, 64, 3, 1), GetParam(), 1);
   SCOPED_TRACE(c.loop.text());

@@ -2,6 +2,7 @@
 #include "tinygrad/codegen/cost_model.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace tg {
@@ -25,6 +26,23 @@ double CostModel::distinct(const Access& a, const Candidate& c, Mask lane) const
     n *= static_cast<double>(extent);
   }
   return n;
+}
+
+double CostModel::transposed_vector(int itemsize, int lanes, int64_t columns, bool store) const {
+  const double b = static_cast<double>(std::bit_floor(static_cast<uint64_t>(std::min<int64_t>(columns, std::min(lanes, 16))))),
+               w = std::max(1.0, lanes * itemsize / path_bytes);
+  // Rows that are less than a line take as long as single elements of other lines do.
+  const double part = std::max(0.0, 1 - b * itemsize / 64), row = store ? 1 + 9 * part : 0.5 + 2.5 * part;
+  return (lanes * row + (lanes - b) * 0.5 + b * std::log2(b) * 0.5 * w) / b;
+}
+
+double CostModel::strided_vector(const Access& a, const Candidate& c, int64_t stride) const {
+  int64_t columns = 1;
+  for (size_t i = 0; i < size.size(); i++)
+    if (a.mask >> i & 1 && !((a.gate | a.nonlinear) >> i & 1) && a.stride[i] == 1) columns = std::max(columns, c.tile[i]);
+  if (stride > 4 && columns > 1) return transposed_vector(a.itemsize, c.lanes, columns, a.store);
+  if (stride * a.itemsize >= 64) return c.lanes * (a.store ? 10.0 : 3.0);  // another line, often another page, per lane
+  return c.lanes * (a.store ? 3.0 : 2.0) * (gather ? 1 : 1.5);
 }
 double CostModel::refills(const Candidate& c, Mask lane) const {
   if (reduces.empty()) return 0;
@@ -162,8 +180,7 @@ double CostModel::score(const Candidate& c) const {
       if (stride == 1) each = (a.store ? w : 0.5 * w) * (aligned(a, c, lane) ? 1 : 1 + std::min(1.0, c.lanes * a.itemsize / 64.0));
       else if (stride == 0) each = a.store ? w : 0.5;
       else if (stride > 0 && stride <= 4) each = (a.store ? 3.0 : 1.5) * static_cast<double>(stride) * w;  // neighbouring vectors and shuffles
-      else if (stride * a.itemsize >= 64) each = c.lanes * (a.store ? 10.0 : 3.0);  // another line, often another page, per lane
-      else each = c.lanes * (a.store ? 3.0 : 2.0) * (gather ? 1 : 1.5);
+      else each = strided_vector(a, c, stride);
       if (a.gate & lane) each = stride > 4 ? std::max(each, c.lanes * 1.6) : each + mask_cost * w * static_cast<double>(std::max<int64_t>(stride, 1));
       const bool shuffled = stride > 1 && stride <= 4 && !a.store;
       for (int v : c.lane_axes)
@@ -357,8 +374,18 @@ double CostModel::traffic(const Candidate& c, Mask lane, bool in_blocks) const {
       // One element at a time, a few bytes apart, as well.
       const int64_t step = a.nonlinear >> inner & 1 ? 4096 : std::abs(a.stride[static_cast<size_t>(inner)]) * a.itemsize;
       const bool packed = step <= (a.itemsize == 1 ? 64 : !a.store && !(a.mask & lane) ? 16 : 0);
-      if (!packed) moved *= 1 + 400 / std::max(run, 16.0);
+      if (!packed) moved *= 1 + 400 / std::max(run, reduces.empty() ? 4.0 : 16.0);
     }
+    // More rows side by side than a block, a part of each in every step, share sets of the cache.
+    double rows = 1, part = a.itemsize;
+    for (size_t i = 0; reduces.empty() && i < size.size(); i++) {
+      if (!(a.mask >> i & 1) || a.nonlinear >> i & 1) continue;
+      const double step = static_cast<double>(c.tile[i]) * (lane >> i & 1 ? c.lanes : 1);
+      if (a.stride[i] == 1) part *= step;
+      else if (std::abs(a.stride[i]) * a.itemsize >= 64) rows *= step;
+    }
+    if (const double spread = std::min(1.0, (rows - 1) / 15); a.store) moved *= 1 + 100 / part * spread * spread;
+    if (part < 1024) moved *= std::max(1.0, rows / 16);
     // Streams of bytes side by side, each less than a line a step, are not fetched ahead: rows one after another, their blocks unrolled.
     for (size_t i = 0; a.itemsize == 1 && !a.store && !reduces.empty() && i < size.size(); i++)
       if (a.mask >> i & 1 && !(a.nonlinear >> i & 1) && !is_reduce[i] && c.tile[i] > 1 && std::abs(a.stride[i]) > 64) {

@@ -83,6 +83,11 @@ struct CostModel {
   bool aligned(const Access& a, const Candidate& c, Mask lane) const;
   /// Loads of one iteration: unrolled steps along axes of one stride (y and ky) slide over each other.
   double distinct(const Access& a, const Candidate& c, Mask lane) const;
+  /// Cycles of one vector of an access whose lanes stride over memory: what lies side by side in memory and is unrolled is a block, transposed in
+  /// registers; else a gather or a scatter.
+  double strided_vector(const Access& a, const Candidate& c, int64_t stride) const;
+  /// The same where `columns` vectors lie side by side.
+  double transposed_vector(int itemsize, int lanes, int64_t columns, bool store) const;
   /// Cycles the first level cache waits for the second while operands of a reduction are read.
   double refills(const Candidate& c, Mask lane) const;
   /// Predicted cycles of one core; infinite for candidates that are out of the question.

@@ -73,6 +73,8 @@ std::pair<double, double> CostModel::fill(const Candidate& c, Mask lane) const {
     // Elements of a window, each once in every window it is in.
     const double share = is_window(c, static_cast<int>(o)) ? window(p, c, lane, inside) / p.bytes * panels / elements(p.mask) : 1;
     bool vector = (p.mask & lane) != 0, runs = false, gated = false;
+    bool transposes = false, narrow = false;  // narrow: lanes of what is unrolled
+    for (size_t i = 0; i < size.size(); i++) narrow |= !(p.mask & lane) && p.mask >> i & 1 && !is_reduce[i] && c.tile[i] % 4 == 0;
     double each = 0;
     for (const Access& a : accesses) {
       if (a.operand != static_cast<int>(o)) continue;
@@ -80,15 +82,18 @@ std::pair<double, double> CostModel::fill(const Candidate& c, Mask lane) const {
       int64_t stride = 0;
       for (int v : c.lane_axes)
         if (a.mask >> v & 1) stride = a.near >> v & 1 ? 2 : a.nonlinear >> v & 1 ? -1 : a.stride[static_cast<size_t>(v)];
-      for (size_t i = 0; i < size.size(); i++)
+      for (size_t i = 0; i < size.size(); i++) {
         // Along memory, inside of the panel.
-        runs |= a.mask >> i & 1 && !(a.nonlinear >> i & 1) && a.stride[i] == 1 &&
-                (is_reduce[i] || lane >> i & 1 || inside >> i & 1 ? size[i] : c.tile[i]) >= 4;
+        const bool run = a.mask >> i & 1 && !(a.nonlinear >> i & 1) && a.stride[i] == 1 &&
+                         (is_reduce[i] || lane >> i & 1 || inside >> i & 1 ? size[i] : c.tile[i]) >= 4;
+        runs |= run, transposes |= run && !(a.gate >> i & 1) && !(lane >> i & 1);
+      }
       // Rows one after the other: the window is filled row by row when it holds all of them.
       if (stride < 0 && is_window(c, static_cast<int>(o)))
         for (int v : c.lane_axes)
           if (trips(c, static_cast<size_t>(v)) <= 1 || inside >> v & 1) stride = 1;
-      if (stride < 0 || stride > 4) vector = false;
+      if (stride > 4 && transposes) each += transposed_vector(a.itemsize, c.lanes, 16, false) + static_cast<double>(c.lanes) / 16;
+      else if (stride < 0 || stride > 4) vector = false;
       else if (stride > 1 && a.gate & lane) each += c.lanes * 1.6;
       else each += stride > 1 ? 1.5 * static_cast<double>(stride) * w : 0.5 * w;
       if (a.gate & lane) each += 3 * w;
@@ -96,7 +101,7 @@ std::pair<double, double> CostModel::fill(const Candidate& c, Mask lane) const {
       waiting += elements(a.mask) * share * a.itemsize * times / 10 * std::max(1.0, 64 / unit_run(a, c, lane));
     }
     // Tiles are transposed in registers; masked rows go one by one.
-    double cycles = vector ? (each + 1) / c.lanes : runs && !gated ? 0.6 : gated && p.mask & lane ? 3 : runs ? 1.3 : 2.7;
+    double cycles = vector ? (each + 1) / c.lanes : runs && !gated ? (narrow ? 0.3 : 0.6) : gated && p.mask & lane ? 3 : runs ? 1.3 : 2.7;
     if (is_window(c, static_cast<int>(o)) && !vector) cycles = 3;  // one by one
     filling += elements(p.mask) * share * times * cycles;
     for (const Alu& a : alu)

@@ -300,7 +300,12 @@ UOp KernelAxes::finish() const {
     bool gate = false;
     UOps parts;
   };
-  UOp block;  // the loop around the outputs
+  UOp block;     // the loop around the outputs
+  UOps sliding;  // walked through windows, beyond their ends, too
+  for (const Stage& s : stages_)
+    if (s.window)
+      for (const Slide& sum : slides(window_operand(sink_, s.value).value))
+        for (const auto& [r, k] : sum) sliding.push_back(r);
   std::unordered_map<UOp, Final> map;
   auto fold2 = [](Ops op, UOp a, UOp b) {
     UOp s[2] = {a, b};
@@ -308,6 +313,8 @@ UOp KernelAxes::finish() const {
   };
   for (const Origin& o : origins_) {
     Final f;
+    UOp loops;           // the part of the value that loops count
+    int64_t inside = 0;  // the greatest value of what is unrolled
     for (const Term& t : o.terms) {
       const Axis& a = axes_[static_cast<size_t>(t.axis)];
       UOp r = ranges[static_cast<size_t>(t.axis)];
@@ -317,13 +324,29 @@ UOp KernelAxes::finish() const {
       f.gate |= a.type == AxisType::kVector;
       UOp term = fold_mul(r, t.coefficient);
       f.value = f.value ? fold_add(f.value, term) : term;
+      if (is_loop(r)) loops = loops ? fold_add(loops, term) : term;
+      else inside += (a.size - 1) * t.coefficient;
     }
     if (!f.value) f.value = UOp::constant(int64_t{0});
     f.raw = f.value;
     if (o.padded) {
       f.guard = fold2(Ops::CMPLT, f.value, UOp::constant(o.size));
-      // Lanes beyond the end are masked; anything else beyond it computes the last element again and does not store it.
-      if (!f.gate) {
+      // A last part of lanes and unrolled instances begins earlier, so that they stay side by side without masks, and does not store again what the
+      // part before has stored. Where all of it is less than a part lanes beyond the end are masked; anything else computes the last element again.
+      const int64_t last = o.size - 1 - inside;
+      const bool whole = std::all_of(o.terms.begin(), o.terms.end(), [&](const Term& t) {
+        const size_t a = static_cast<size_t>(t.axis);
+        return axes_[a].size == 1 || !is_loop(ranges[a]) || t.coefficient % (inside + 1) == 0;
+      });
+      const bool slides_in_window = std::find(sliding.begin(), sliding.end(), o.range) != sliding.end();
+      if ((!f.gate || !o.reduce) && !slides_in_window && loops && inside && whole && last >= 0) {
+        UOp s[3] = {fold2(Ops::CMPLT, loops, UOp::constant(last + 1)), loops, UOp::constant(last)}, unrolled;
+        for (const Term& t : o.terms)
+          if (UOp r = ranges[static_cast<size_t>(t.axis)]; axes_[static_cast<size_t>(t.axis)].size > 1 && !is_loop(r))
+            unrolled = unrolled ? fold_add(unrolled, fold_mul(r, t.coefficient)) : fold_mul(r, t.coefficient);
+        f.guard = fold2(Ops::CMPLT, loops, fold_add(unrolled, UOp::constant(last + 1)));
+        f.value = fold_add(fold(Ops::WHERE, loops.dtype(), s), unrolled), f.gate = false;
+      } else if (!f.gate) {
         UOp s[3] = {f.guard, f.value, UOp::constant(o.size - 1)};
         f.value = fold(Ops::WHERE, f.value.dtype(), s);
       }
@@ -366,6 +389,9 @@ UOp KernelAxes::finish() const {
   };
   std::vector<UOp> masked;  // products whose masks are in windows
   for (const Stage& s : stages_) masked.push_back(s.window ? window_operand(sink_, s.value).masked : UOp());
+  int64_t vector = 0;
+  for (const Axis& a : axes_)
+    if (a.type == AxisType::kVector) vector = a.size;
   auto staged = [&](UOp before, UOp after) {
     for (size_t k = 0; k < stages_.size(); k++) {
       if (stages_[k].value != before) continue;
@@ -375,7 +401,7 @@ UOp KernelAxes::finish() const {
         const auto axis = static_cast<int>(std::find(ranges.begin(), ranges.end(), r) - ranges.begin());
         if (axis == static_cast<int>(ranges.size()) || !around(axis, stages_[k].axis)) over.push_back(r);
       }
-      return stage(after, over, static_cast<int32_t>(k));
+      return stage(after, over, static_cast<int32_t>(k), vector);
     }
     return after;
   };

@@ -12,6 +12,8 @@
 namespace tg {
 namespace {
 constexpr int64_t kRun = 16;           // elements of a transposing fill that are read side by side: a line of floats
+constexpr int64_t kShortRun = 8;       // what a divisor of the run must have, else its last part overlaps the one before
+constexpr int64_t kFewLanes = 4;       // fewer move no faster than scalars
 constexpr int64_t kUnrolled = 8;       // vectors of a fill along the lanes that are moved side by side
 constexpr int32_t kFirstRange = 3000;  // identifiers of the loops that fill, beyond those of splits, groups and separated reduces
 constexpr int32_t kRangesPerSlot = 64;
@@ -43,13 +45,14 @@ int64_t stride_along(UOp value, UOp range) {
   return most;
 }
 
-/// True when every load of a value has a width that tiles are made of, and no mask.
-bool has_plain_loads(UOp value) {
+/// True when a mask of a load in `value` changes along `range`.
+bool is_gated_along(UOp value, UOp range) {
   for (UOp u : value.toposort()) {
-    if (!u.is(Ops::LOAD)) continue;
-    if (u.dtype().itemsize() < 4 || u.src(0).src(1).is(Ops::WHERE)) return false;
+    if (!u.is(Ops::WHERE)) continue;
+    const UOps& open = ranges_of(u.src(0));
+    if (std::find(open.begin(), open.end(), range) != open.end()) return true;
   }
-  return true;
+  return false;
 }
 
 UOp position(const UOps& over, const std::vector<UOp>& at) {
@@ -83,28 +86,38 @@ UOps stageable(UOp sink) {
   return out;
 }
 
-UOp stage(UOp value, UOps over, int32_t slot) {
+UOp stage(UOp value, UOps over, int32_t slot, int64_t lanes) {
   std::sort(over.begin(), over.end(), outside);
   int64_t size = 1;
   for (UOp r : over) size *= size_of(r);
   UOp buffer =
       UOp::make(Ops::BUFFER, value.dtype(), {UOp::shape_stack(std::vector<int64_t>{size})}, Arg(ParamArg{slot, AddrSpace::kLocal, "", "", 0, 0}));
 
-  // The loops that fill. Lanes stay lanes where memory is read along them; else the fill runs along what memory is read along, in runs that are
-  // written across the scratch memory.
+  // The loops that fill. Lanes stay lanes where memory is read along them. Else the fill runs along what memory is read along: in blocks of lanes by
+  // parts of the run, transposed in registers, or, where masks change along the run, in runs that are written across the scratch memory.
   int32_t fresh = kFirstRange + slot * kRangesPerSlot;
   auto loop = [&](int64_t n, AxisType type) { return UOp::range(n, fresh++, type); };
-  UOp lane;
-  for (UOp r : over)
-    if (is_lane(r)) lane = r;
-  const int64_t along = lane ? stride_along(value, lane) : -1;
+  auto walked_along = [&](size_t i) { return i < over.size() ? stride_along(value, over[i]) : -1; };
+  size_t lane = 0;  // the range that has lanes in the fill
+  while (lane < over.size() && !is_lane(over[lane])) lane++;
+  int64_t along = walked_along(lane);
   bool keeps_lanes = along >= 0 && along <= 4;
   size_t run = over.size();  // the range the fill runs along
-  for (size_t i = 0; i < over.size() && !keeps_lanes; i++)
-    if (!is_lane(over[i]) && stride_along(value, over[i]) == 1 && (run == over.size() || size_of(over[i]) > size_of(over[run]))) run = i;
-  // Lanes that jump by constant strides, side by side along the run: tiles that are transposed in registers.
-  const bool tiles = along > 4 && run < over.size() && has_plain_loads(value);
-  keeps_lanes |= tiles;
+  bool transposes = false;
+  auto find_run = [&] {
+    run = over.size();
+    for (size_t i = 0; i < over.size() && !keeps_lanes; i++)
+      if (i != lane && stride_along(value, over[i]) == 1 && (run == over.size() || size_of(over[i]) > size_of(over[run]))) run = i;
+    transposes = run < over.size() && along > 4 && size_of(over[run]) > 1 && !is_gated_along(value, over[run]);
+  };
+  find_run();
+  // Without lanes in the panel, what is unrolled innermost gets some, if they move all of it.
+  int64_t width = 0;
+  if (lane == over.size() && !over.empty() && !is_loop(over.back())) {
+    width = std::min(size_of(over.back()) & -size_of(over.back()), lanes);
+    if (width >= kFewLanes) lane = over.size() - 1, along = walked_along(lane), keeps_lanes = along == 0 || along == 1, find_run();
+    if (width < kFewLanes || (!keeps_lanes && !transposes)) lane = over.size(), along = -1, width = 0, keeps_lanes = false, find_run();
+  }
   std::vector<UOp> at(over.size());
   UOps own;
   auto put = [&](size_t i, UOp r) { at[i] = r, own.push_back(r); };
@@ -119,22 +132,42 @@ UOp stage(UOp value, UOps over, int32_t slot) {
     own.push_back(outer), own.push_back(part);
     at[i] = fold_add(fold_mul(outer, inner), part);
   };
-  size_t innermost = over.size();
+  auto put_lanes = [&](size_t i) {
+    const int64_t n = size_of(over[i]);
+    UOp outer = n > width ? loop(n / width, AxisType::kUpcast) : UOp(), part = loop(width, AxisType::kVector);
+    if (outer) own.push_back(outer);
+    own.push_back(part);
+    at[i] = outer ? fold_add(fold_mul(outer, width), part) : part;
+  };
+  // A loop in parts of one size, of which the last may overlap the one before.
+  auto put_overlapping = [&](size_t i, int64_t part_size) {
+    const int64_t n = size_of(over[i]);
+    for (int64_t d = std::min(n, part_size); d >= kShortRun || d == n; d--)
+      if (n % d == 0) return put_unrolled(i, d);
+    UOp outer = loop((n + part_size - 1) / part_size, AxisType::kLoop), part = loop(part_size, AxisType::kUpcast);
+    own.push_back(outer), own.push_back(part);
+    at[i] = fold_add((outer < n / part_size).where(fold_mul(outer, part_size), UOp::constant(n - part_size, outer.dtype())), part);
+  };
+  // Loops nest as they walk memory, the longest steps outside, so that lines and pages are read at one time.
+  std::vector<std::pair<int64_t, size_t>> loops;
   int64_t instances = 1;
   for (size_t i = 0; i < over.size(); i++) {
-    if (is_loop(over[i])) innermost = i;
-    else if (!is_lane(over[i])) instances *= size_of(over[i]);
+    if (i != lane && !is_loop(over[i])) instances *= size_of(over[i]);
+    if (i != run && i != lane && (is_loop(over[i]) || transposes)) loops.emplace_back(walked_along(i), i);
   }
-  for (size_t i = 0; i < over.size(); i++) {
-    if (i == run || !is_loop(over[i])) continue;
-    if (i == innermost && keeps_lanes && !tiles) put_unrolled(i, kUnrolled / instances);
+  if (std::all_of(loops.begin(), loops.end(), [](const auto& l) { return l.first >= 0; }))
+    std::stable_sort(loops.begin(), loops.end(), [](const auto& x, const auto& y) { return x.first > y.first; });
+  for (const auto& [step, i] : loops) {
+    if (i == loops.back().second && keeps_lanes) put_unrolled(i, kUnrolled / instances);
     else put(i, loop(size_of(over[i]), AxisType::kLoop));
   }
-  if (run < over.size()) put_unrolled(run, kRun);
+  if (transposes) put_overlapping(run, kRun);
+  else if (run < over.size()) put_unrolled(run, kRun);
   for (size_t i = 0; i < over.size(); i++) {
     if (at[i]) continue;
-    if (is_lane(over[i]) && keeps_lanes) put(i, over[i]);
-    else put(i, loop(size_of(over[i]), !tiles && (keeps_lanes || run == over.size()) ? AxisType::kUpcast : AxisType::kLoop));
+    if (i == lane && width) put_lanes(i);
+    else if (i == lane && (keeps_lanes || transposes)) put(i, over[i]);
+    else put(i, loop(size_of(over[i]), keeps_lanes || run == over.size() ? AxisType::kUpcast : AxisType::kLoop));
   }
   std::vector<std::pair<UOp, UOp>> map;
   for (size_t i = 0; i < over.size(); i++)

@@ -12,7 +12,8 @@ namespace tg {
 UOps stageable(UOp sink);
 
 /// Replaces `value` by a LOAD from scratch memory that is filled right before the loops in `over` begin: its ranges that are inside of the staging
-/// loop, all of constant size. `slot` numbers the scratch memory of a kernel and its loops, from 0.
-UOp stage(UOp value, UOps over, int32_t slot);
+/// loop, all of constant size. `slot` numbers the scratch memory of a kernel and its loops, from 0. `lanes`: of a vector of the kernel; 0: it has
+/// none.
+UOp stage(UOp value, UOps over, int32_t slot, int64_t lanes);
 
 }  // namespace tg

@@ -414,29 +414,27 @@ void LlvmWriter::instruction(const LinearInst& in) {
       for (size_t i = u.nsrc(); i-- > 1;)
         if (u.src(i).is(Ops::RANGE) && !is_vector_range(u.src(i))) close_loop(u.src(i));
       return;
-    case Ops::LOAD: {
-      const int at = view_.position(u);
-      if (auto it = tiles_.find(at); it != tiles_.end())
-        for (const Tile& t : it->second) load_tile(u, t);
-      std::string& v = values_[static_cast<size_t>(at)];
-      if (v.empty()) v = load(u);
+    case Ops::LOAD:
+      if (const LaneBlock* b = blocks_.of(u)) return block(u, *b);
+      values_[static_cast<size_t>(view_.position(u))] = load(u);
       return;
-    }
-    case Ops::STORE: return store(u);
+    case Ops::STORE:
+      if (const LaneBlock* b = blocks_.of(u)) return block(u, *b);
+      return store(u);
     case Ops::CUSTOM: return prefetch(u);
     case Ops::REDUCE: return reduce(in);
     default: TG_ASSERT(u.in(groups::kElementwise | Ops::WMMA), "the LLVM renderer does not know ", u); return arithmetic(in);
   }
 }
 
-LlvmWriter::LlvmWriter(const Program& p, const Target& target) : p_(p), target_(target), view_(p) {
+LlvmWriter::LlvmWriter(const Program& p, const Target& target) : p_(p), target_(target), view_(p), blocks_(view_, kShuffledStride) {
   values_.resize(view_.insts().size()), lane0_.resize(view_.insts().size()), splats_.resize(view_.insts().size());
   pointers_.resize(view_.insts().size());
 }
 
 std::string LlvmWriter::write() {
   label_ = "entry";
-  entry(), find_tiles();
+  entry();
   for (const LinearInst& in : view_.insts()) instruction(in);
   TG_ASSERT(loops_.empty(), "a loop without END: ", loops_.back().range);
   std::string out = "define void @" + p_.name + "(ptr %buffers, ptr %vars, i64 %begin, i64 %end) #0 {\nentry:\n" + entry_ + body_ + "  ret void\n}\n";

@@ -5,7 +5,6 @@
 
 namespace tg {
 namespace {
-constexpr int64_t kShuffledStride = 4;      ///< strides up to this are vector loads and shuffles, wider ones gathers
 constexpr int64_t kScratchLimit = 4 << 20;  ///< bytes of scratch memory on a thread's stack
 
 bool is_zero_literal(UOp u) { return u.is_const() && u.const_float() == 0 && !std::signbit(u.const_float()); }
@@ -110,11 +109,11 @@ std::string LlvmWriter::address(const Access& a, DType d, const std::string& ind
 }
 
 /// A vector of pointers, one for each lane.
-std::string LlvmWriter::addresses(const Access& a, DType d) {
+std::string LlvmWriter::addresses(const Access& a, DType d, int64_t offset) {
   const std::string gep = "getelementptr " + memory_type(d) + ", ptr ";
   if (a.affine) {
     std::vector<int64_t> offsets;
-    for (int i = 0; i < a.lanes; i++) offsets.push_back(i * a.stride);
+    for (int i = 0; i < a.lanes; i++) offsets.push_back(i * a.stride + offset);
     return emit(gep + address(a, d, lane0(a.index), a.index.dtype()) + ", <" + str(a.lanes) + " x i64> " + int_vector("i64", offsets));
   }
   std::string i = value(a.index, a.lanes);
@@ -181,7 +180,7 @@ std::string LlvmWriter::load_near(const Access& a, DType d) {
   return emit("shufflevector " + t + " " + v + ", " + t + " poison, <" + str(a.lanes) + " x i32> " + int_vector("i32", mask));
 }
 
-std::string LlvmWriter::load_masked(const Access& a, DType d, const std::string& mask, const std::string& alt) {
+std::string LlvmWriter::load_masked(const Access& a, DType d, const std::string& mask, const std::string& alt, int64_t offset) {
   const int n = a.lanes;
   const DType m = d.is_bool() ? dtypes::uint8 : d;
   const std::string t = memory_type(d, n), mt = type(dtypes::bool_, n), align = std::to_string(d.itemsize());
@@ -204,8 +203,8 @@ std::string LlvmWriter::load_masked(const Access& a, DType d, const std::string&
   }
   const std::string p = "<" + str(n) + " x ptr>", name = "@llvm.masked.gather." + suffix(m, n) + ".v" + str(n) + "p0";
   declare("declare " + t + " " + name + "(" + p + ", i32 immarg, " + mt + ", " + t + ")");
-  return emit("call " + t + " " + name + "(" + p + " " + addresses(a, d) + ", i32 " + align + ", " + mt + " " + masked + ", " + t + " " + passed +
-              ")" + aliasing(a));
+  return emit("call " + t + " " + name + "(" + p + " " + addresses(a, d, offset) + ", i32 " + align + ", " + mt + " " + masked + ", " + t + " " +
+              passed + ")" + aliasing(a));
 }
 
 std::string LlvmWriter::load(UOp u) {
@@ -298,10 +297,17 @@ void LlvmWriter::store(UOp u) {
     declare("declare void " + name + "(" + t + ", ptr, i32 immarg, " + mt + ")");
     return line("call void " + name + "(" + t + " " + v + ", ptr " + at + ", i32 " + str(d.itemsize()) + ", " + mt + " " + mask + ")" + aliasing(a));
   }
-  const std::string p = "<" + str(n) + " x ptr>", name = "@llvm.masked.scatter." + suffix(m, n) + ".v" + str(n) + "p0";
+  scatter(a, d, v, mask);
+}
+
+void LlvmWriter::scatter(const Access& a, DType d, const std::string& v, const std::string& mask, int64_t offset) {
+  const int n = a.lanes;
+  const DType m = d.is_bool() ? dtypes::uint8 : d;
+  const std::string p = "<" + str(n) + " x ptr>", name = "@llvm.masked.scatter." + suffix(m, n) + ".v" + str(n) + "p0", t = memory_type(d, n),
+                    mt = type(dtypes::bool_, n);
   declare("declare void " + name + "(" + t + ", " + p + ", i32 immarg, " + mt + ")");
-  line("call void " + name + "(" + t + " " + v + ", " + p + " " + addresses(a, d) + ", i32 " + str(d.itemsize()) + ", " + mt + " " + mask + ")" +
-       aliasing(a));
+  line("call void " + name + "(" + t + " " + v + ", " + p + " " + addresses(a, d, offset) + ", i32 " + str(d.itemsize()) + ", " + mt + " " + mask +
+       ")" + aliasing(a));
 }
 
 }  // namespace tg

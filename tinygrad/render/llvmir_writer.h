@@ -8,10 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "tinygrad/render/blocks.h"
 #include "tinygrad/render/linear.h"
 #include "tinygrad/render/table.h"
 
 namespace tg {
+
+constexpr int64_t kShuffledStride = 4;  ///< strides up to this are vector loads and shuffles, wider ones gathers or transposed blocks
 
 class LlvmWriter {
  public:
@@ -27,11 +30,6 @@ class LlvmWriter {
     UOp range;
     std::string label, first, last, type;
     bool thread;
-  };
-  /// Loads with a stride along the lanes whose places follow each other.
-  struct Tile {
-    int64_t offset;  ///< of the first column from the load that stands first in the program
-    UOps columns;
   };
 
   // text
@@ -71,24 +69,33 @@ class LlvmWriter {
 
   // memory
   std::string load(UOp u);
-  void find_tiles();
-  void load_tile(UOp first, const Tile& tile);
   void store(UOp u);
   void prefetch(UOp u);
   std::string from_memory(const std::string& v, DType d, int lanes);
   std::string to_memory(const std::string& v, DType d, int lanes);
   std::string address(const Access& a, DType d, const std::string& index, DType index_type, int64_t offset = 0);
-  std::string addresses(const Access& a, DType d);
+  std::string addresses(const Access& a, DType d, int64_t offset = 0);
   std::string load_plain(const Access& a, DType d, const std::string& address, int lanes);
   std::string load_strided(const Access& a, DType d, const std::string& first, const std::string& lane_mask = {});
   std::string load_near(const Access& a, DType d);
-  std::string load_masked(const Access& a, DType d, const std::string& mask, const std::string& alt);
+  std::string load_masked(const Access& a, DType d, const std::string& mask, const std::string& alt, int64_t offset = 0);
+  void scatter(const Access& a, DType d, const std::string& v, const std::string& mask, int64_t offset = 0);
   std::string aliasing(const Access& a) const;  ///< metadata of an access
   int alignment(const Access& a, DType d) const;
+
+  // transposed blocks
+  void block(UOp u, const LaneBlock& b);
+  std::vector<std::string> load_block(const LaneBlock& b, DType d);
+  void store_block(const LaneBlock& b, DType d, const std::vector<std::string>& columns);
+  std::string block_address(const LaneBlock& b, DType d);
+  std::vector<std::string> exchange(std::vector<std::string> v, const std::string& t, int lanes, int itemsize);
+  std::string shuffle(const std::string& t, const std::string& a, const std::string& b, const std::vector<int64_t>& mask);
+  std::string all_lanes(const std::string& mask, int lanes);
 
   const Program& p_;
   const Target& target_;
   LinearView view_;
+  LaneBlocks blocks_;
   std::string entry_, body_, metadata_, label_;
   std::set<std::string> declarations_;
   std::map<std::string, std::string> literals_;
@@ -97,7 +104,6 @@ class LlvmWriter {
   std::map<int, Splat> words_;  // by position: an integer widened to an index of a table
   Tables tables_;
   std::vector<Loop> loops_;
-  std::map<int, std::vector<Tile>> tiles_;  // by position of the load that comes first
   std::vector<int> scope_lists_;   // by slot: metadata id of the list with this slot's own scope; 0: none
   std::vector<int> others_lists_;  // by slot: metadata id of the scopes of all other written slots; 0: none
   int next_ = 0, next_metadata_ = 3, block_ = 0;

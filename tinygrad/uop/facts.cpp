@@ -395,10 +395,21 @@ const UOps& ranges_of(UOp u) {
         UOps all;
         uint32_t start = range_start(n);
         bool shared = true;  // all sources so far have the same set, or none
+        auto is_lane = [](UOp r) { return r.arg<RangeArg>().type == AxisType::kVector; };
         for (uint32_t i = 0; i < n.nsrc(); i++) {
           if (i >= start && n.src(i).is(Ops::RANGE)) continue;
           const Shared<UOps>& r = g.facts(n.src(i)).ranges;
           if (!r) continue;
+          // What comes after a vector was stored is no vector for that.
+          if (n.is(Ops::AFTER) && i > 0 && std::any_of(r->begin(), r->end(), is_lane)) {
+            if (shared && only) all = **only;
+            shared = false;
+            UOps loops, merged;
+            std::remove_copy_if(r->begin(), r->end(), std::back_inserter(loops), is_lane);
+            std::set_union(all.begin(), all.end(), loops.begin(), loops.end(), std::back_inserter(merged), range_less);
+            all = std::move(merged);
+            continue;
+          }
           if (shared && (!only || *only == r)) {
             only = &r;
             continue;

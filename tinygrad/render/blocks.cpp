@@ -1,0 +1,158 @@
+/// \file Finding transposed blocks, and the shuffles that transpose them.
+#include "tinygrad/render/blocks.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace tg {
+namespace {
+/// An index as a sum: summands that are no constant with their coefficients, in order of their places in the program, and a constant.
+struct Sum {
+  std::vector<std::pair<int, int64_t>> terms;
+  int64_t offset = 0;
+};
+Sum sum_of(const LinearView& view, UOp index) {
+  Sum out;
+  std::vector<std::pair<UOp, int64_t>> stack{{index, 1}};
+  while (!stack.empty()) {
+    auto [u, k] = stack.back();
+    stack.pop_back();
+    u = strip_after(u);
+    auto constant = [](UOp v) { return static_cast<int64_t>(v.const_int()); };
+    if (u.is(Ops::CONST)) {
+      out.offset += k * constant(u);
+    } else if (u.is(Ops::ADD)) {
+      stack.push_back({u.src(0), k}), stack.push_back({u.src(1), k});
+    } else if (u.is(Ops::MUL) && u.src(1).is_const()) {
+      stack.push_back({u.src(0), k * constant(u.src(1))});
+    } else if (u.is(Ops::SHL) && u.src(1).is_const()) {
+      stack.push_back({u.src(0), k << constant(u.src(1))});
+    } else if (u.is(Ops::MULACC) && u.src(1).is_const()) {
+      stack.push_back({u.src(2), k}), stack.push_back({u.src(0), k * constant(u.src(1))});
+    } else {
+      out.terms.emplace_back(view.position(u), k);
+    }
+  }
+  std::sort(out.terms.begin(), out.terms.end());
+  size_t n = 0;
+  for (const auto& [at, k] : out.terms) {
+    if (n && out.terms[n - 1].first == at) out.terms[n - 1].second += k;
+    else out.terms[n++] = {at, k};
+  }
+  out.terms.resize(n);
+  return out;
+}
+
+/// Accesses of which some may be columns of one block.
+struct Open {
+  bool store;
+  Access access;
+  DType dtype;
+  std::vector<std::pair<int, int64_t>> terms;
+  UOp gate;
+  std::vector<std::pair<int64_t, UOp>> found;  // offset
+};
+}  // namespace
+
+LaneBlocks::LaneBlocks(const LinearView& view, int64_t near) : view_(view) {
+  block_of_.assign(view.insts().size(), -1);
+  std::vector<Open> open;
+  auto close = [&](Open& o) {
+    std::vector<std::pair<int64_t, UOp>> sorted = o.found;
+    std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (size_t i = 0, j; i < sorted.size(); i = j) {
+      for (j = i + 1; j < sorted.size() && sorted[j].first == sorted[j - 1].first + 1;) j++;
+      if (j - i < 2) continue;
+      LaneBlock b;
+      for (size_t k = i; k < j; k++)
+        b.members.push_back(sorted[k].second), block_of_[static_cast<size_t>(view.position(sorted[k].second))] = static_cast<int>(blocks_.size());
+      auto before = [&](UOp x, UOp y) { return view.position(x) < view.position(y); };
+      b.first = *std::min_element(b.members.begin(), b.members.end(), before), b.last = *std::max_element(b.members.begin(), b.members.end(), before);
+      b.first_at = std::find(b.members.begin(), b.members.end(), b.first) - b.members.begin();
+      b.access = view.access(b.first.src(0)), b.gated = static_cast<bool>(o.gate);
+      blocks_.push_back(std::move(b));
+    }
+    o.found.clear();
+  };
+  for (const LinearInst& in : view.insts()) {
+    UOp u = in.u;
+    if ((u.is(Ops::RANGE) && !is_vector_range(u)) || u.in(Ops::END | Ops::BARRIER)) {
+      for (Open& o : open) close(o);
+      open.clear();
+      continue;
+    }
+    if (!u.in(Ops::LOAD | Ops::STORE)) continue;
+    const bool store = u.is(Ops::STORE);
+    const Access a = view.access(u.src(0));
+    // What is between them must not touch the same memory, unless all read.
+    for (Open& o : open)
+      if ((store || o.store) && o.access.base == a.base) {
+        const bool same = store && o.store && o.access.stride == a.stride && o.access.lanes == a.lanes;
+        if (!same) close(o);
+      }
+    if (a.lanes < 2 || !std::has_single_bit(static_cast<unsigned>(a.lanes)) || !a.affine || std::abs(a.stride) <= near) continue;
+    if (!store && view.lanes(u) != a.lanes) continue;
+    const UOp gate = u.nsrc() > 2 ? u.src(2) : UOp();
+    if (!store && gate && !u.src(1).is_const()) continue;
+    const DType d = store ? u.src(1).dtype() : u.dtype();
+    Sum s = sum_of(view, a.index);
+    auto it = std::find_if(open.begin(), open.end(), [&](const Open& o) {
+      return o.store == store && o.access.base == a.base && o.access.stride == a.stride && o.access.lanes == a.lanes && o.dtype == d &&
+             o.gate == gate && o.terms == s.terms;
+    });
+    if (it == open.end()) it = open.insert(open.end(), {store, a, d, std::move(s.terms), gate, {}});
+    if (std::none_of(it->found.begin(), it->found.end(), [&](const auto& f) { return f.first == s.offset; })) it->found.emplace_back(s.offset, u);
+    else if (store) close(*it), it->found.emplace_back(s.offset, u);
+  }
+  for (Open& o : open) close(o);
+}
+
+const LaneBlock* LaneBlocks::of(UOp u) const {
+  const int b = block_of_[static_cast<size_t>(view_.position(u))];
+  return b < 0 ? nullptr : &blocks_[static_cast<size_t>(b)];
+}
+
+std::vector<std::pair<int, int>> block_parts(int columns, int most) {
+  std::vector<std::pair<int, int>> out;
+  int at = 0;
+  const auto whole = static_cast<int>(std::bit_floor(static_cast<unsigned>(std::min(columns, most))));
+  for (; columns - at >= whole; at += whole) out.emplace_back(at, whole);
+  if (int rest = columns - at; rest > 0) {
+    rest = std::max(2, static_cast<int>(std::bit_ceil(static_cast<unsigned>(rest))));
+    out.emplace_back(columns - rest, rest);
+  }
+  return out;
+}
+
+namespace {
+int log2_of(int n) { return std::bit_width(static_cast<unsigned>(n)) - 1; }
+/// Bits of the place of an element within 16 bytes, of those that are exchanged.
+int bits_within(int registers, int itemsize) { return std::min(log2_of(registers), log2_of(std::max(1, 16 / itemsize))); }
+}  // namespace
+
+std::vector<ExchangeStep> exchange_steps(int registers, int lanes, int itemsize) {
+  const int all = log2_of(registers), within = bits_within(registers, itemsize);
+  std::vector<ExchangeStep> steps;
+  for (int j = 0; j < all; j++) {
+    // A bit of the place chooses the register of the result, the others move up or down, and the register it was in takes the free place.
+    const int chosen = j < within ? within - 1 : within, free = j < within ? j : all - 1;
+    ExchangeStep s{1 << j, {}, {}};
+    for (int half = 0; half < 2; half++)
+      for (int p = 0; p < lanes; p++) {
+        const int rest = (p >> (free + 1) << free) | (p & ((1 << free) - 1));
+        const int from = (rest >> chosen << (chosen + 1)) | half << chosen | (rest & ((1 << chosen) - 1));
+        (half ? s.high : s.low).push_back(from + (p >> free & 1 ? lanes : 0));
+      }
+    steps.push_back(std::move(s));
+  }
+  return steps;
+}
+
+int exchanged_register(int i, int registers, int itemsize) {
+  const int all = log2_of(registers), within = bits_within(registers, itemsize);
+  int at = 0;
+  for (int j = 0; j < all; j++) at |= (i >> (j < within ? within - 1 - j : j) & 1) << j;
+  return at;
+}
+
+}  // namespace tg

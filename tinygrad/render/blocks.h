@@ -1,0 +1,47 @@
+/// \file Accesses that are blocks of a transposed matrix: lanes that stride over memory, in vectors that lie side by side in it.
+///
+/// Lane l of member c is at low + l * stride + c. So memory holds rows, of which each member is a column; a renderer loads or stores rows and
+/// transposes in registers, where each member alone would be a gather or a scatter.
+#pragma once
+#include "tinygrad/render/linear.h"
+
+namespace tg {
+
+/// Loads, or stores, of one buffer, type and stride, c-th column c of the block. Nothing between the first and the last of them in the program
+/// begins or ends a loop or may change what they read or write.
+struct LaneBlock {
+  UOps members;
+  UOp first, last;       ///< in the order of the program
+  int64_t first_at = 0;  ///< column of `first`
+  Access access;         ///< of `first`
+  bool gated = false;    ///< all members have the gate of `first`
+};
+
+/// Finds the blocks of a program: at least two columns, more than `near` elements between neighbouring lanes.
+class LaneBlocks {
+ public:
+  LaneBlocks(const LinearView& view, int64_t near);
+  /// The block of a LOAD or STORE; nullptr: it is in none.
+  const LaneBlock* of(UOp u) const;
+
+ private:
+  std::vector<LaneBlock> blocks_;
+  std::vector<int> block_of_;  // by position; -1: none
+  const LinearView& view_;
+};
+
+/// Parts of `columns` neighbouring columns, each of 2, 4, ... `most` of them (start, size); the last may overlap the one before.
+std::vector<std::pair<int, int>> block_parts(int columns, int most);
+
+/// One step of a transposition: register i and i + bit (of those without the bit) become two shuffles of their elements.
+struct ExchangeStep {
+  int bit;
+  std::vector<int64_t> low, high;  ///< elements of both registers for register i, and for i + bit
+};
+/// The steps after which the number of one of `registers` registers of `lanes` elements and the low bits of an element's place have changed roles:
+/// first those within 16 bytes, as processors have them, then those of 16 bytes as a whole. Both numbers are powers of two.
+std::vector<ExchangeStep> exchange_steps(int registers, int lanes, int itemsize);
+/// Where register `i` of the result is after these steps.
+int exchanged_register(int i, int registers, int itemsize);
+
+}  // namespace tg

@@ -1,0 +1,149 @@
+/// \file LLVM IR: transposed blocks as rows of memory and shuffles.
+#include "tinygrad/render/llvmir_writer.h"
+
+namespace tg {
+namespace {
+constexpr int kColumns = 16;  // columns that are transposed at once
+
+std::string shuffle_mask(const std::vector<int64_t>& m) {
+  std::string s = "<" + str(m.size()) + " x i32> <";
+  for (size_t i = 0; i < m.size(); i++) s += str(i ? ", i32 " : "i32 ", m[i]);
+  return s + ">";
+}
+std::vector<int64_t> counting(int64_t from, int n) {
+  std::vector<int64_t> m;
+  for (int i = 0; i < n; i++) m.push_back(from + i);
+  return m;
+}
+/// Halves have no shuffles of their own.
+std::string element_type(DType d, const std::string& memory) { return d.itemsize() == 2 ? "i16" : memory; }
+std::string vector_of(const std::string& element, int n) { return "<" + str(n) + " x " + element + ">"; }
+}  // namespace
+
+std::string LlvmWriter::shuffle(const std::string& t, const std::string& a, const std::string& b, const std::vector<int64_t>& mask) {
+  return emit("shufflevector " + t + " " + a + ", " + t + " " + b + ", " + shuffle_mask(mask));
+}
+
+std::vector<std::string> LlvmWriter::exchange(std::vector<std::string> v, const std::string& t, int lanes, int itemsize) {
+  const int n = static_cast<int>(v.size());
+  for (const ExchangeStep& s : exchange_steps(n, lanes, itemsize))
+    for (int i = 0; i < n; i++) {
+      if (i & s.bit) continue;
+      std::string &a = v[static_cast<size_t>(i)], &b = v[static_cast<size_t>(i | s.bit)];
+      std::string low = shuffle(t, a, b, s.low);
+      b = shuffle(t, a, b, s.high), a = std::move(low);
+    }
+  std::vector<std::string> out;
+  for (int i = 0; i < n; i++) out.push_back(v[static_cast<size_t>(exchanged_register(i, n, itemsize))]);
+  return out;
+}
+
+/// The address of column 0 in lane 0.
+std::string LlvmWriter::block_address(const LaneBlock& b, DType d) {
+  return address(b.access, d, lane0(b.access.index), b.access.index.dtype(), -b.first_at);
+}
+
+/// The columns of a block; every row is read as it lies in memory.
+std::vector<std::string> LlvmWriter::load_block(const LaneBlock& b, DType d) {
+  const int lanes = b.access.lanes, columns = static_cast<int>(b.members.size());
+  const std::string element = element_type(d, memory_type(d)), whole = vector_of(element, lanes), first = block_address(b, d);
+  std::vector<std::string> out(static_cast<size_t>(columns));
+  for (auto [start, n] : block_parts(columns, std::min(lanes, kColumns))) {
+    std::vector<std::string> v;
+    for (int r = 0; r < n; r++) {
+      // Every n-th row, side by side.
+      std::vector<std::string> rows;
+      for (int64_t row = r; row < lanes; row += n) {
+        const std::string at = emit("getelementptr " + element + ", ptr " + first + ", i64 " + str(row * b.access.stride + start));
+        rows.push_back(emit("load " + vector_of(element, n) + ", ptr " + at + ", align " + str(d.itemsize()) + aliasing(b.access)));
+      }
+      for (int width = n; rows.size() > 1; width *= 2) {
+        std::vector<std::string> pairs;
+        for (size_t i = 0; i < rows.size(); i += 2) pairs.push_back(shuffle(vector_of(element, width), rows[i], rows[i + 1], counting(0, 2 * width)));
+        rows = std::move(pairs);
+      }
+      v.push_back(rows[0]);
+    }
+    v = exchange(std::move(v), whole, lanes, d.itemsize());
+    for (int c = 0; c < n; c++) {
+      std::string& column = out[static_cast<size_t>(start + c)];
+      if (column.empty())
+        column = element == memory_type(d) ? v[static_cast<size_t>(c)]
+                                           : emit("bitcast " + whole + " " + v[static_cast<size_t>(c)] + " to " + memory_type(d, lanes));
+    }
+  }
+  return out;
+}
+
+void LlvmWriter::store_block(const LaneBlock& b, DType d, const std::vector<std::string>& columns) {
+  const int lanes = b.access.lanes, count = static_cast<int>(columns.size());
+  const std::string element = element_type(d, memory_type(d)), whole = vector_of(element, lanes), first = block_address(b, d);
+  for (auto [start, n] : block_parts(count, std::min(lanes, kColumns))) {
+    std::vector<std::string> v;
+    for (int c = 0; c < n; c++) {
+      const std::string& column = columns[static_cast<size_t>(start + c)];
+      v.push_back(element == memory_type(d) ? column : emit("bitcast " + memory_type(d, lanes) + " " + column + " to " + whole));
+    }
+    v = exchange(std::move(v), whole, lanes, d.itemsize());
+    for (int64_t row = 0; row < lanes; row++) {
+      const std::string& from = v[static_cast<size_t>(row % n)];
+      const std::string part = n == lanes ? from : shuffle(whole, from, "poison", counting(row / n * n, n));
+      const std::string at = emit("getelementptr " + element + ", ptr " + first + ", i64 " + str(row * b.access.stride + start));
+      line("store " + vector_of(element, n) + " " + part + ", ptr " + at + ", align " + str(d.itemsize()) + aliasing(b.access));
+    }
+  }
+}
+
+/// True when every lane of the mask is set.
+std::string LlvmWriter::all_lanes(const std::string& mask, int lanes) {
+  const std::string word = "i" + std::to_string(lanes);
+  return emit("icmp eq " + word + " " + emit("bitcast " + type(dtypes::bool_, lanes) + " " + mask + " to " + word) + ", -1");
+}
+
+void LlvmWriter::block(UOp u, const LaneBlock& b) {
+  const int lanes = b.access.lanes;
+  const std::string id = std::to_string(next_++);
+  if (u.is(Ops::LOAD)) {
+    if (u != b.first) return;
+    const DType d = u.dtype();
+    auto set = [&](size_t c, const std::string& v) { values_[static_cast<size_t>(view_.position(b.members[c]))] = from_memory(v, d, lanes); };
+    if (!b.gated) {
+      const std::vector<std::string> columns = load_block(b, d);
+      for (size_t c = 0; c < columns.size(); c++) set(c, columns[c]);
+      return;
+    }
+    // Gates are those of padding: open nearly everywhere.
+    const std::string mask = value(u.src(2), lanes);
+    line("br i1 " + all_lanes(mask, lanes) + ", label %F" + id + ", label %G" + id);
+    begin_block("F" + id);
+    const std::vector<std::string> columns = load_block(b, d);
+    line("br label %J" + id);
+    begin_block("G" + id);
+    std::vector<std::string> some;
+    for (size_t c = 0; c < columns.size(); c++)
+      some.push_back(load_masked(b.access, d, mask, to_memory(value(b.members[c].src(1), lanes), d, lanes), static_cast<int64_t>(c) - b.first_at));
+    line("br label %J" + id);
+    begin_block("J" + id);
+    std::vector<std::string> joined;
+    for (size_t c = 0; c < columns.size(); c++)
+      joined.push_back(emit("phi " + memory_type(d, lanes) + " [ " + columns[c] + ", %F" + id + " ], [ " + some[c] + ", %G" + id + " ]"));
+    for (size_t c = 0; c < columns.size(); c++) set(c, joined[c]);
+    return;
+  }
+  if (u != b.last) return;
+  const DType d = u.src(1).dtype();
+  std::vector<std::string> columns;
+  for (UOp m : b.members) columns.push_back(to_memory(value(m.src(1), lanes), d, lanes));
+  if (!b.gated) return store_block(b, d, columns);
+  const std::string mask = value(u.src(2), lanes);
+  line("br i1 " + all_lanes(mask, lanes) + ", label %F" + id + ", label %G" + id);
+  begin_block("F" + id);
+  store_block(b, d, columns);
+  line("br label %J" + id);
+  begin_block("G" + id);
+  for (size_t c = 0; c < columns.size(); c++) scatter(b.access, d, columns[c], mask, static_cast<int64_t>(c) - b.first_at);
+  line("br label %J" + id);
+  begin_block("J" + id);
+}
+
+}  // namespace tg
