@@ -241,11 +241,17 @@ void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& ren
   arrange(have, reduces);
   if (c.blocks > 1) kernel.apply({OptOp::kGroupTop, c.block_axis, c.blocks});
   int part = thread;  // the loop inside of the threads' one
+  int64_t parts = 0;
   if (thread >= 0) {
     const int64_t n = kernel.axes()[static_cast<size_t>(thread)].size, cores = std::max(1, renderer.target().cores);
-    int64_t parts = 0;
     for (int64_t p = cores; filled_first && p < n && !parts; p++)
       if (n % p == 0 && (p % cores == 0 || p >= 4 * cores)) parts = p;
+    // Where every iteration fills panels of its own, one thread may be faster.
+    const int64_t rounds = parts ? parts : n, longest = (rounds + cores - 1) / cores;
+    if (filled_first && n && static_cast<double>(longest) * (c.filling + (c.cycles - c.filling) / static_cast<double>(rounds)) > c.cycles * 0.9)
+      thread = -1;
+  }
+  if (thread >= 0) {
     try {
       kernel.apply({OptOp::kThread, thread, parts});
       if (parts) part = static_cast<int>(kernel.axes().size()) - 1;

@@ -24,6 +24,7 @@ struct Candidate {
   std::vector<Stage> stages;  ///< where operands are computed
   int stages_outside = -1;    ///< the innermost loop around the first of them
   double cycles = 0;          ///< predicted, one core
+  double filling = 0;         ///< cycles of these for panels
   static constexpr int kAnyThread = -2;
   int thread_axis = kAnyThread;  ///< output axis shared by the threads; -1: one thread; kAnyThread: as its size suggests
 };

@@ -167,7 +167,7 @@ bool CostModel::place_stages(Candidate& c, int cores) const {
   if (bytes > l2) return false;
   c.order = outer, c.order.insert(c.order.end(), inner.begin(), inner.end());
   c.order.insert(c.order.end(), sliding.begin(), sliding.end()), c.order.insert(c.order.end(), rest.begin(), rest.end());
-  c.stages_outside = last;
+  c.stages_outside = last, c.filling = fill(c, lane).first;
   const int inside = inner.empty() ? last : inner.back();
   for (size_t o = 0; o < operands.size(); o++)
     if (c.staged >> o & 1) c.stages.push_back({operands[o].mask & lane ? last : inside, static_cast<int>(o)});
