@@ -146,7 +146,8 @@ TEST_P(Assembly, TransposingMovesVectors) {
     CodegenOptions o;
     o.opts = opts;
     const auto p = to_program(*k, *renderer, o);
-    const Loop all{{compiler->assembly(p->source)}};
+    Loop all;
+    all.lines = {compiler->assembly(p->source)};
     SCOPED_TRACE(all.text());
     for (const char* word : {"gather", "scatter", "vextractps", "vmovss", "vpextr"}) EXPECT_EQ(all.count(word), 0) << word;
     EXPECT_GT(all.count("vunpck"), 0);
