@@ -398,7 +398,7 @@ void CStyleWriter::instruction(const LinearInst& in) {
     case Ops::STORE: return store(u);
     case Ops::CUSTOM: return prefetch(u);
     case Ops::REDUCE: return reduce(in);
-    default: TG_ASSERT(u.in(groups::kElementwise), "C does not know ", u); return arithmetic(in);
+    default: TG_ASSERT(u.in(groups::kElementwise | Ops::WMMA), "C does not know ", u); return arithmetic(in);
   }
 }
 
@@ -415,6 +415,7 @@ std::string CStyleWriter::write() {
     const std::string t = tag(d, lanes);
     types += str("typedef ", t, " ", t, "_u __attribute__((aligned(", DType(d).itemsize(), ")));\n");
   }
+  if (words_) types += str("typedef ", scalar(dtypes::uint32), " words __attribute__((aligned(1), may_alias));\n");
   if (!types.empty()) types += "\n";
   for (const auto& [declaration, argument] : parameters_) add(declared, declaration), add(passed, argument);
   if (threaded_) add(declared, "const long begin, const long end"), add(passed, "begin, end");

@@ -147,6 +147,7 @@ CStyleWriter::Expr CStyleWriter::alu(UOp u, const std::vector<Expr>& s, int lane
   }
   if (in.is_bool()) return boolean(u, s, lanes);
   switch (u.op()) {
+    case Ops::WMMA: return call(dot_helper(u.arg<std::string>(), d, lanes), {&s[0], &s[1], &s[2]});
     case Ops::MULACC:
       if (d.is_float()) return math("fma", d, lanes, {&s[0], &s[1], &s[2]});
       return integer(Ops::ADD, d, integer(Ops::MUL, d, s[0], s[1], lanes, true), s[2], lanes, true);

@@ -12,8 +12,15 @@ constexpr int64_t kShuffledStride = 4;  ///< strides up to this are vector loads
 
 bool CStyleWriter::in_register(UOp buffer) const { return plain_[static_cast<size_t>(view_.position(buffer))]; }
 
-CStyleWriter::Expr CStyleWriter::address(const Access& a, const Expr& index) {
-  const Expr base{storage_[static_cast<size_t>(view_.position(a.base))], kPostfix, true, {}};
+/// The name of a parameter or of scratch memory; of a parameter whose narrow numbers are read several at once, as a pointer to such words.
+std::string CStyleWriter::storage(const Access& a, DType d) {
+  const std::string& name = storage_[static_cast<size_t>(view_.position(a.base))];
+  if (!a.base.is(Ops::PARAM) || a.base.dtype().itemsize() == d.itemsize()) return name;
+  words_ = true;
+  return "((const words*)" + name + ")";
+}
+CStyleWriter::Expr CStyleWriter::address(const Access& a, DType d, const Expr& index) {
+  const Expr base{storage(a, d), kPostfix, true, {}};
   return index.text == "0" ? base : infix("+", kAdd, base, index);
 }
 /// Bools are bytes in memory.
@@ -26,7 +33,7 @@ CStyleWriter::Expr CStyleWriter::to_memory(const Expr& e, DType d, int lanes) {
 CStyleWriter::Expr CStyleWriter::vector_load(const Access& a, DType d, const Expr* gate, const Expr* alt) {
   const int n = a.lanes;
   const Expr index = !a.affine ? value(a.index, n) : lane0(a.index);
-  const Expr at = address(a, a.affine ? index : Expr{"0", kPostfix, true, {}});
+  const Expr at = address(a, d, a.affine ? index : Expr{"0", kPostfix, true, {}});
   const Expr stride{std::to_string(a.stride), a.stride < 0 ? kUnary : kPostfix, true, {}};
   if (!a.affine) {
     if (gate) return call(memory_helper("load", d, n, "gather", a.index.dtype(), true), {&at, &index, gate, alt});
@@ -38,7 +45,7 @@ CStyleWriter::Expr CStyleWriter::vector_load(const Access& a, DType d, const Exp
   }
   const std::string pointer = "*(const " + unaligned(d, n) + "*)";
   if (a.stride == 1) return join(pointer + wrap(at, kUnary), kUnary, {&at});
-  if (a.stride == 0) return splat(join(storage_[static_cast<size_t>(view_.position(a.base))] + "[" + index.text + "]", kPostfix, {&index}), d, n, 0);
+  if (a.stride == 0) return splat(join(storage(a, d) + "[" + index.text + "]", kPostfix, {&index}), d, n, 0);
   if (a.stride == -1) {
     const Expr v = join(pointer + "(" + wrap(at, kAdd) + " - " + std::to_string(n - 1) + ")", kUnary, {&at});
     return call(reverse_helper(d, n), {&v});
@@ -65,7 +72,7 @@ void CStyleWriter::load(UOp u) {
   } else {
     if (a.lanes == 1) {
       const Expr index = value(a.index, 1);
-      e = from_memory(join(storage_[static_cast<size_t>(view_.position(a.base))] + "[" + index.text + "]", kPostfix, {&index}), d, 1);
+      e = from_memory(join(storage(a, m) + "[" + index.text + "]", kPostfix, {&index}), d, 1);
       if (lanes > 1) e = splat(e, d, lanes, 1);
     } else {
       e = from_memory(vector_load(a, m, nullptr, nullptr), d, lanes);
@@ -77,14 +84,14 @@ void CStyleWriter::load(UOp u) {
 
 void CStyleWriter::prefetch(UOp u) {
   const Access a = view_.access(u.src(0));
-  line("__builtin_prefetch(" + address(a, value(a.index, 1)).text + ");");
+  line("__builtin_prefetch(" + address(a, u.src(0).dtype(), value(a.index, 1)).text + ");");
 }
 
 /// `before`: what stands in front of the statement.
 void CStyleWriter::vector_store(const Access& a, DType d, const Expr& v, const Expr* gate, const std::string& before) {
   const int n = a.lanes;
   const Expr index = !a.affine ? value(a.index, n) : lane0(a.index);
-  const Expr at = address(a, a.affine ? index : Expr{"0", kPostfix, true, {}});
+  const Expr at = address(a, d, a.affine ? index : Expr{"0", kPostfix, true, {}});
   const Expr stride{std::to_string(a.stride), kPostfix, true, {}};
   auto statement = [&](const Expr& e) { line(before + e.text + ";"); };
   if (!a.affine) {

@@ -89,6 +89,7 @@ class CStyleWriter {
   std::string math_helper(const char* what, DType d, int lanes, int args);
   std::string saturate_helper(DType from, DType to, int lanes);
   std::string bits_helper(DType from, DType to);
+  std::string dot_helper(const std::string& instruction, DType d, int lanes);
   std::string reduce_helper(Ops op, DType d, int lanes);
   std::string shuffle_helper(DType d, int lanes, int64_t stride);
   std::string reverse_helper(DType d, int lanes);
@@ -110,7 +111,8 @@ class CStyleWriter {
   void store(UOp u);
   void prefetch(UOp u);
   bool in_register(UOp buffer) const;
-  Expr address(const Access& a, const Expr& index);
+  std::string storage(const Access& a, DType d);
+  Expr address(const Access& a, DType d, const Expr& index);
   Expr vector_load(const Access& a, DType d, const Expr* gate, const Expr* alt);
   void vector_store(const Access& a, DType d, const Expr& v, const Expr* gate, const std::string& before);
   Expr from_memory(const Expr& e, DType d, int lanes);
@@ -132,7 +134,7 @@ class CStyleWriter {
   std::vector<std::pair<std::string, std::string>> parameters_;  // declaration, what the entry passes
   std::vector<UOp> loops_;
   int depth_ = 1;
-  bool threaded_ = false;
+  bool threaded_ = false, words_ = false;
   std::vector<std::pair<std::string, int>> counters_;
 };
 
