@@ -214,7 +214,7 @@ void verify(UOp root, const Spec& spec, const char* stage) {
 void verify_program(std::span<const UOp> program, const char* stage) {
   std::unordered_set<UOp> seen, closed;
   std::vector<UOp> open;
-  UOp lanes;
+  auto is_lane = [](UOp r) { return r.arg<RangeArg>().type == AxisType::kVector; };
   for (UOp u : program) {
     Verdict v = spec_program().rewrite(u);
     if (v.kind != Verdict::kGood) broken(u, v.why, stage);
@@ -225,10 +225,9 @@ void verify_program(std::span<const UOp> program, const char* stage) {
       } else if (!seen.count(s)) broken(u, "a source stands behind its user", stage);
       else if (s.is(Ops::RANGE) && !u.is(Ops::END) && closed.count(s) && !u.is(Ops::AFTER)) broken(u, "it uses a range whose loop is over", stage);
     }
+    if (std::count_if(ranges_of(u).begin(), ranges_of(u).end(), is_lane) > 1) broken(u, "a value with lanes of two VECTOR ranges", stage);
     if (u.is(Ops::RANGE)) {
-      if (u.arg<RangeArg>().type != AxisType::kVector) open.push_back(u);
-      else if (lanes) broken(u, "a second VECTOR range", stage);
-      else lanes = u;
+      if (!is_lane(u)) open.push_back(u);
     }
     if (u.is(Ops::END)) {
       if (open.empty() || open.back() != u.src(1)) broken(u, "it closes a loop that is not the innermost", stage);
