@@ -133,7 +133,8 @@ TEST_P(Assembly, MatmulLoadsTheEdgesOfItsTileAndSpillsNothing) {
 
 /// Whole kernels whose lanes stride over memory: vectors are transposed, no element moves alone.
 TEST_P(Assembly, TransposingMovesVectors) {
-  Target t = parse_processor(std::string("x86_64,") + GetParam());
+  Target t = parse_processor(GetParam());
+  if (t.arch != "x86_64") GTEST_SKIP() << "instructions that move one element have other names there";
   t.device = "CPU", t.renderer = "LLVM";
   const auto renderer = make_renderer(t);
   const auto compiler = make_llvm_compiler(t);
