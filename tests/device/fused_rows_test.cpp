@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <random>
 
 #include "tinygrad/base/env.h"
@@ -126,6 +127,73 @@ TEST(FusedRows, GradientOfSoftmax) {
     for (size_t i = 0; i < a.size(); i++) y[i] = p[i] * (w[row * static_cast<size_t>(kColumns) + i] - dot);
     row += 13;
   });
+}
+
+TEST(FusedRows, RowsOfAnyLengthAndType) {
+  for (const int64_t columns : {1023, 2049}) {
+    const int64_t rows = (3 << 20) / 4 / columns;
+    std::vector<float> v = values(8);
+    v.resize(static_cast<size_t>(rows * columns), 0.25f);
+    for (const DType d : {dtypes::float32, dtypes::float64, dtypes::float16, dtypes::bfloat16}) {
+      if (columns != 1023 && d != dtypes::float32) continue;
+      const double tolerance = d == dtypes::float64 ? 1e-6 : d == dtypes::float32 ? 2e-6 : d == dtypes::float16 ? 2e-3 : 2e-2;
+      const Tensor x = Tensor::from(v, Shape{rows, columns}).cast(d).realize();
+      const std::vector<float> in = x.cast(dtypes::float32).to_vector<float>();
+      const std::vector<float> soft = x.softmax().cast(dtypes::float32).to_vector<float>(),
+                               log = x.log_softmax().cast(dtypes::float32).to_vector<float>();
+      for (int64_t r : {int64_t{0}, rows / 2, rows - 1}) {
+        std::vector<double> a(in.begin() + r * columns, in.begin() + (r + 1) * columns), want(a.size());
+        softmax_row(a, want);
+        for (size_t i = 0; i < a.size(); i++) {
+          const size_t at = static_cast<size_t>(r * columns) + i;
+          ASSERT_NEAR(soft[at], want[i], tolerance * (want[i] + 1e-2)) << d << " row " << r << " of " << rows << " column " << i;
+          ASSERT_NEAR(log[at], std::log(want[i]), tolerance * (1 - std::log(want[i]))) << d << " row " << r << " column " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(FusedRows, NoNumbersStayInTheirRow) {
+  std::vector<float> v = values(9);
+  const float inf = std::numeric_limits<float>::infinity();
+  auto row = [&](int64_t r) { return v.begin() + r * kColumns; };
+  row(3)[17] = std::numeric_limits<float>::quiet_NaN(), row(5)[1999] = inf;
+  std::fill(row(7), row(8), -inf), std::fill(row(9), row(10) - 1, -inf);
+  row(11)[0] = -inf, row(12)[5] = 3e38f, row(13)[6] = -3e38f;
+  const Tensor x = Tensor::from(v, Shape{kRows, kColumns}).realize();
+  const std::vector<float> out = x.softmax().to_vector<float>();
+  for (int64_t r = 0; r < 20; r++) {
+    std::vector<double> a(row(r), row(r + 1)), want(a.size());
+    softmax_row(a, want);
+    const bool none = r == 3 || r == 5 || r == 7;
+    for (size_t i = 0; i < a.size(); i++) {
+      const float got = out[static_cast<size_t>(r * kColumns) + i];
+      if (none && (r != 5 || i == 1999)) ASSERT_TRUE(std::isnan(got)) << "row " << r << " column " << i;
+      else if (!none) ASSERT_NEAR(got, want[i], 1e-6 * (1 + want[i])) << "row " << r << " column " << i;
+    }
+  }
+}
+
+TEST(FusedRows, ResultsLargerThanTheCachesAndViewsOfThem) {
+  // 40 MB, beyond the last level cache of most machines: whole lines are stored past it, where the result begins at one.
+  const int64_t rows = 2500, columns = 4096;
+  std::vector<float> v(static_cast<size_t>(rows * columns));
+  for (size_t i = 0; i < v.size(); i++) v[i] = static_cast<float>((i * 7919) % 1013) / 128;
+  const Tensor x = Tensor::from(v, Shape{rows, columns}).realize();
+  Tensor whole = Tensor::zeros({rows * columns + 16}).contiguous().realize();
+  for (const int64_t from : {0, 1, 16}) {
+    whole.shrink({{from, from + rows * columns}}).assign((x * 2.f + 1.f).flatten()).realize();
+    const std::vector<float> got = whole.to_vector<float>();
+    for (size_t i = 0; i < v.size(); i += 101) ASSERT_EQ(got[i + static_cast<size_t>(from)], v[i] * 2 + 1);
+    ASSERT_EQ(got[v.size() - 1 + static_cast<size_t>(from)], v.back() * 2 + 1);
+  }
+  const std::vector<float> soft = x.softmax().to_vector<float>();
+  for (int64_t r = 0; r < rows; r += 97) {
+    std::vector<double> a(v.begin() + r * columns, v.begin() + (r + 1) * columns), want(a.size());
+    softmax_row(a, want);
+    for (size_t i = 0; i < a.size(); i++) ASSERT_NEAR(soft[static_cast<size_t>(r * columns) + i], want[i], 1e-6 * want[i] + 1e-9) << "row " << r;
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <random>
 #include <thread>
 
@@ -277,12 +278,65 @@ TEST(Codegen, MatmulInnerLoop) {
 }
 
 TEST(Codegen, SoftmaxUsesTheLanesInEveryPass) {
-  auto p = check_kernel(softmax(8, 256), TestRenderer(64), CodegenOptions());
+  auto p = check_kernel(softmax(2, 128), TestRenderer(64), CodegenOptions());
   ArenaScope scope(*p->arena);
   for (UOp u : p->linear) {
     if (!u.is(Ops::LOAD) || !u.src(0).src(0).is(Ops::PARAM)) continue;
     EXPECT_EQ(classify(u.src(0)).kind, Lanes::kUnit) << u;
   }
+}
+
+TEST(Codegen, ExpensiveValuesOfAReduceAreKept) {
+  auto scratch = [](const Program& p) {
+    size_t elements = 0;
+    for (UOp u : p.linear)
+      if (u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kLocal) elements += static_cast<size_t>(u.src(0).src(0).const_int());
+    return elements;
+  };
+  const std::vector<Opt> none{{OptOp::kSplit, 0, 2}};
+  for (const KernelPtr& k : {softmax(6, 10), softmax_grad(6, 10)}) {
+    auto p = with_opts(k, none);
+    ArenaScope scope(*p->arena);
+    EXPECT_EQ(count(*p, Ops::EXP2), 1u) << "in one of its passes";
+    EXPECT_EQ(scratch(*p), 10u) << "a row";
+  }
+  EXPECT_EQ(scratch(*with_opts(variance(6, 20), none)), 0u) << "a difference is cheaper than memory";
+  // Rows side by side have places of their own, in lanes and in tiles; a row beyond the end of its lanes has a mask.
+  const OptOp vector = OptOp::kVector, upcast = OptOp::kUpcast, pad = OptOp::kPadTo, unroll = OptOp::kUnroll, thread = OptOp::kThread;
+  for (auto make : {softmax, softmax_grad}) {
+    EXPECT_EQ(scratch(*with_opts(make(8, 8), {{upcast, 0, 4}})), 32u);
+    EXPECT_EQ(scratch(*with_opts(make(8, 8), {{vector, 0, 4}, {upcast, 0, 2}})), 64u);
+    EXPECT_EQ(scratch(*with_opts(make(6, 8), {{pad, 0, 4}, {vector, 0, 4}})), 32u);
+    with_opts(make(6, 8), {{pad, 0, 4}, {upcast, 0, 4}, {thread, 0, 0}});
+    with_opts(make(6, 11), {{pad, 1, 8}, {vector, 1, 8}, {pad, 2, 8}, {vector, 2, 8}, {pad, 3, 16}, {vector, 3, 8}, {unroll, 3, 2}, {upcast, 0, 2}});
+    with_opts(make(6, 11), {{pad, 1, 4}, {upcast, 1, 4}, {pad, 3, 8}, {vector, 3, 8}, {OptOp::kSwap, 0, 1}});
+  }
+}
+
+TEST(Codegen, MaskedTilesAreSkipped) {
+  // A product of matrices of which a mask leaves a part: the loop of the sum has an end that depends on the loops around it.
+  enum Mask { kLower, kUpper, kBand, kOther, kTwice };
+  auto make = [](Mask mask, int64_t n, int64_t m, int64_t l) {
+    KernelMaker k;
+    UOp a = k.param(1, n * l), b = k.param(2, l * m), o = k.param(0, n * m), i = k.loop(n), j = k.loop(m), r = k.red(l);
+    UOp sum = (a.index({i * l + r}).load() * b.index({r * m + j}).load()).reduce(Ops::ADD, UOps{r}), v = sum * ConstValue(0.5);
+    UOp lower = j < i + 1, open = mask == kUpper ? lower.logical_not() : mask == kBand ? lower & (i < j + 5) : mask == kOther ? i * j < 40 : lower;
+    UOp masked = open.where(v, v.const_like(-std::numeric_limits<double>::infinity()));
+    return k.finish(o.index({i * m + j}).store(mask == kTwice ? masked + sum : masked).end(UOps{i, j}));
+  };
+  const OptOp vector = OptOp::kVector, upcast = OptOp::kUpcast, pad = OptOp::kPadTo, stage = OptOp::kStage, swap = OptOp::kSwap;
+  const std::vector<std::vector<Opt>> lists{{{OptOp::kSplit, 0, 4}},
+                                            {{upcast, 0, 4}, {vector, 1, 4}, {OptOp::kUnroll, 2, 2}},
+                                            {{pad, 0, 8}, {upcast, 0, 8}, {pad, 1, 8}, {vector, 1, 4}, {upcast, 1, 2}, {swap, 0, 1}},
+                                            {{upcast, 0, 2}, {vector, 1, 4}, {stage, 1, 1}, {OptOp::kThread, 0, 0}}};
+  for (Mask mask : {kLower, kUpper, kBand, kOther, kTwice})
+    for (const auto& opts : lists) {
+      auto p = with_opts(make(mask, 12, 20, 32), opts);
+      ArenaScope scope(*p->arena);
+      const bool skips = std::any_of(p->linear.begin(), p->linear.end(), [](UOp u) { return u.is(Ops::RANGE) && !u.src(0).is_const(); });
+      EXPECT_EQ(skips, mask != kOther && mask != kTwice) << mask;
+    }
+  for (Mask mask : {kLower, kUpper, kBand}) check_kernel(make(mask, 40, 40, 24), TestRenderer(32), CodegenOptions());
 }
 
 TEST(Codegen, LongReducesRunInBlocks) {

@@ -213,6 +213,17 @@ inline KernelPtr softmax(int64_t n, int64_t m) {  // three passes over a row in 
   UOp top = at(r).reduce(Ops::MAX, UOps{r}), sum = exp(at(s) - top).reduce(Ops::ADD, UOps{s});
   return k.finish(o.index({i * m + j}).store(exp(at(j) - top) * UOp::alu(Ops::RECIPROCAL, {sum})).end(UOps{i, j}));
 }
+/// The gradient of softmax from its input: p = exp(a - max) / sum, o = p * (g - sum of p * g), three passes with the same exponentials. Small
+/// ones only: evaluated point by point it takes m^4 steps a row.
+inline KernelPtr softmax_grad(int64_t n, int64_t m) {
+  KernelMaker k;
+  UOp a = k.param(1, n * m), g = k.param(2, n * m), o = k.param(0, n * m), i = k.loop(n), j = k.loop(m), r = k.red(m), s = k.red(m), t = k.red(m);
+  auto at = [&](UOp p, UOp c) { return p.index({i * m + c}).load(); };
+  UOp top = at(a, r).reduce(Ops::MAX, UOps{r});
+  auto exp = [&](UOp c) { return UOp::alu(Ops::EXP2, {at(a, c) - top}); };
+  UOp inverse = UOp::alu(Ops::RECIPROCAL, {exp(s).reduce(Ops::ADD, UOps{s})}), dot = (exp(t) * inverse * at(g, t)).reduce(Ops::ADD, UOps{t});
+  return k.finish(o.index({i * m + j}).store(exp(j) * inverse * (at(g, j) - dot)).end(UOps{i, j}));
+}
 inline KernelPtr variance(int64_t n, int64_t m) {  // a chain of reduces over one range, and two that share loops
   KernelMaker k;
   UOp a = k.param(1, n * m), o = k.param(0, n), p = k.param(2, n), i = k.loop(n), r = k.red(m);

@@ -13,10 +13,12 @@
 #include "tinygrad/codegen/factor.h"
 #include "tinygrad/codegen/gpudims.h"
 #include "tinygrad/codegen/heuristic.h"
+#include "tinygrad/codegen/keep.h"
 #include "tinygrad/codegen/linearize.h"
 #include "tinygrad/codegen/prefetch.h"
 #include "tinygrad/codegen/program_info.h"
 #include "tinygrad/codegen/rebuild.h"
+#include "tinygrad/codegen/skip.h"
 #include "tinygrad/schedule/custom.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/spec.h"
@@ -87,7 +89,8 @@ UOp ranges_pass(UOp sink, PassContext& c) {
 UOp opts_pass(UOp sink, PassContext& c) {
   const KernelInfo& info = sink.arg<KernelInfo>();
   // Integers in two words stay scalars: there is no sum of such lanes.
-  if (emulates_longs(sink, c.renderer, c.options.emulated) && !c.renderer.has_locals()) return sink;
+  const bool kept = has_kept(sink);
+  if (emulates_longs(sink, c.renderer, c.options.emulated) && !c.renderer.has_locals()) return kept ? KernelAxes(sink, c.renderer).finish() : sink;
   const std::vector<Opt>* given = info.opts_to_apply ? &*info.opts_to_apply : c.options.opts ? &*c.options.opts : nullptr;
   if (!given && c.options.noopt && !c.renderer.has_locals()) return sink;
   KernelAxes kernel(sink, c.renderer);
@@ -98,7 +101,7 @@ UOp opts_pass(UOp sink, PassContext& c) {
     apply_heuristic(kernel, kernel.sink(), c.renderer);
   }
   c.applied = kernel.applied();
-  return c.applied.empty() && !c.renderer.has_locals() ? sink : kernel.finish();
+  return c.applied.empty() && !c.renderer.has_locals() && !kept ? sink : kernel.finish();
 }
 
 OpSet ops_to_use(const PassContext& c) {
@@ -111,13 +114,14 @@ OpSet ops_to_use(const PassContext& c) {
 const std::vector<Pass>& passes() {
   static const std::vector<Pass> table{
       {"symbolic", nullptr, [](const Renderer&) { return &sym(); }},
-      {"ranges", ranges_pass, nullptr, Walk::kSourcesFirst, true, true},
+      {"ranges", [](UOp s, PassContext& c) { return keep_values(ranges_pass(s, c), c.renderer); }, nullptr, Walk::kSourcesFirst, true, true},
       {"opts", opts_pass, nullptr, Walk::kSourcesFirst, false, true},
       {"factor", [](UOp s, PassContext&) { return factor_reduces(s); }, nullptr, Walk::kSourcesFirst, false, true},
       {"symbolic after opts", nullptr, [](const Renderer&) { return &sym(); }},
       {"grid", [](UOp s, PassContext&) { return add_grid(s); }, nullptr, Walk::kSourcesFirst, false, true},
       {"gates", [](UOp s, PassContext&) { return move_gates(s); }},
       {"separate reduces", [](UOp s, PassContext&) { return separate_reduces(s); }, nullptr, Walk::kSourcesFirst, false, true},
+      {"skip", [](UOp s, PassContext& c) { return c.renderer.has_locals() ? s : skip_masked(s); }, nullptr, Walk::kSourcesFirst, true, true},
       {"expand", [](UOp s, PassContext& c) { return expand(s, c.renderer); }, nullptr, Walk::kSourcesFirst, false, true},
       {"prefetch", [](UOp s, PassContext& c) { return add_prefetches(s, c.renderer); }, nullptr, Walk::kSourcesFirst, false, true},
       {"late symbolic", nullptr, [](const Renderer&) { return &symbolic(); }},

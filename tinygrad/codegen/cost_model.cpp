@@ -48,7 +48,7 @@ double CostModel::refills(const Candidate& c, Mask lane) const {
   if (reduces.empty()) return 0;
   std::vector<const MemoryWalk*> walks;
   for (const Access& a : accesses)
-    if (!is_staged(c, a.operand)) walks.push_back(&a);
+    if (!is_staged(c, a.operand) && !a.kept) walks.push_back(&a);
   Steps steps{{}, {}, {}, nest(c)};
   for (size_t i = 0; i < size.size(); i++) {
     steps.size.push_back(size[i] ? static_cast<double>(size[i]) : kSymbolic), steps.trips.push_back(trips(c, i));
@@ -229,7 +229,7 @@ double CostModel::score(const Candidate& c) const {
       total *= static_cast<double>(std::max<int64_t>(size[i], 1));
       if (!is_reduce[i] && std::abs(a.stride[i]) * a.itemsize >= 4096) own *= static_cast<double>(c.tile[i]);
     }
-    if (total > l2 && a.store) streams = std::max(streams, own);
+    if (total > l2 && a.store && !a.kept) streams = std::max(streams, own);
   }
   const bool fed = memory > compute;  // little is done with what is loaded
   double spread = products || reduces.empty() ? 1 : 1 + 0.08 * (streams - 1);
@@ -335,7 +335,7 @@ double CostModel::traffic(const Candidate& c, Mask lane, bool in_blocks) const {
   around &= ~within(c, lane);
   const double kept = c.staged ? static_cast<double>(steps_kept(c, lane)) : 1;
   for (const Access& a : accesses) {
-    if (is_staged(c, a.operand)) continue;
+    if (is_staged(c, a.operand) || a.kept) continue;
     double total = a.itemsize, fetches = 1, all = 1;
     for (size_t i = 0; i < size.size(); i++) {
       const bool in = a.mask >> i & 1;

@@ -26,8 +26,9 @@ struct CostModel {
     bool gated;
     Mask near = 0;  ///< axes as in i / 8: neighbouring lanes share elements
     Mask gate;
-    int operand = -1;  ///< the stageable operand it is a part of
-    UOp base{};        ///< the buffer
+    int operand = -1;   ///< the stageable operand it is a part of
+    UOp base{};         ///< the buffer
+    bool kept = false;  ///< scratch memory of a kept value
   };
   struct Operand {
     Mask mask, scope;
@@ -60,6 +61,8 @@ struct CostModel {
   double mask_cost = 1;      // of a masked load, beside the load
 
   CostModel(const KernelAxes& kernel, UOp sink, const Renderer& renderer);
+  /// Instructions that an elementwise op becomes.
+  static double cost_of(UOp u);
 
   static Mask lane_mask(const Candidate& c) {
     Mask lane = 0;

@@ -5,13 +5,13 @@
 
 #include "tinygrad/codegen/access.h"
 #include "tinygrad/codegen/cost_model.h"
+#include "tinygrad/codegen/keep.h"
 #include "tinygrad/codegen/stage.h"
 #include "tinygrad/codegen/window.h"
 #include "tinygrad/uop/facts.h"
 
 namespace tg {
-namespace {
-double cost_of(UOp u) {
+double CostModel::cost_of(UOp u) {
   if (u.dtype().is_bool() && u.in(Ops::AND | Ops::OR)) return 0.25;  // masks have units of their own
   switch (u.op()) {
     case Ops::WHERE:
@@ -34,7 +34,6 @@ double cost_of(UOp u) {
     default: return 1;
   }
 }
-}  // namespace
 
 CostModel::CostModel(const KernelAxes& kernel, UOp sink, const Renderer& r) {
   const Target& t = r.target();
@@ -157,7 +156,7 @@ CostModel::CostModel(const KernelAxes& kernel, UOp sink, const Renderer& r) {
       for (size_t i = 0; i < size.size(); i++) a.stride.push_back(f.coefficient(kernel.range(static_cast<int>(i))));
       a.sort_strides();
       if (a.store) a.mask |= mask_of(u.src(1));
-      a.scope = scope_of(a.mask), a.operand = operand_of(u), a.base = u.src(0).src(0);
+      a.scope = scope_of(a.mask), a.operand = operand_of(u), a.base = u.src(0).src(0), a.kept = bool(kept_in(u.src(0)));
       accesses.push_back(std::move(a));
     }
   }

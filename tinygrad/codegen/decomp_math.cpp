@@ -65,12 +65,14 @@ constexpr int32_t kInversePi26[] = {
     0x17fa8b5, 0x3527bac, 0x1faf97c, 0x17b3d07, 0xe7de29,  0x1292ea6, 0x2fed7ec, 0x11f8d5d, 0x21580c,  0x3046fc7, 0x2daeafc, 0xcfbc20,
 };
 
-/// p * 2^n in two products: the first is exact, the second overflows or becomes denormal in one rounding.
-UOp scaled(UOp p, UOp n, const Format& f) {
-  UOp half = n >> ConstValue(1);
-  auto power = [&](UOp k) { return ((k + ConstValue(f.bias)) << ConstValue(f.mantissa)).bitcast(f.type); };
+/// p * 2^n in two products: the first is exact, the second overflows or becomes denormal in one rounding. `t` is n + rounder(f): its low bits are
+/// n + 2 * bias, half of which is the exponent of one factor, the rest that of the other; what stands above them leaves when they are shifted.
+UOp scaled(UOp p, UOp t, const Format& f) {
+  UOp n = t.bitcast(f.bits), half = n >> ConstValue(1);
+  auto power = [&](UOp k) { return (k << ConstValue(f.mantissa)).bitcast(f.type); };
   return p * power(half) * power(n - half);
 }
+double rounder(const Format& f) { return f.magic + 2 * f.bias; }
 
 /// 2^(x + rest); `rest` is below the last place of x.
 UOp exp2_of(UOp x, bool fma, UOp rest = {}) {
@@ -80,12 +82,10 @@ UOp exp2_of(UOp x, bool fma, UOp rest = {}) {
   const double lowest = single ? -151 : -1076, highest = single ? 129 : 1025;
   x = (x < x.const_like(lowest)).where(x.const_like(lowest), x);
   x = (x.const_like(highest) < x).where(x.const_like(highest), x);
-  UOp t = x + ConstValue(f.magic), n = t.bitcast(f.bits), r = x - (t + ConstValue(-f.magic));
-  const int64_t magic_bits = single ? std::bit_cast<int32_t>(static_cast<float>(f.magic)) : std::bit_cast<int64_t>(f.magic);
-  n = n + ConstValue(-magic_bits);
+  UOp t = x + ConstValue(rounder(f)), r = x - (t + ConstValue(-rounder(f)));
   if (rest) r = r + rest;
   UOp p = muladd(r, polynomial(r, single ? std::span<const double>(kExp2f) : std::span<const double>(kExp2), fma), r.const_like(1.0), fma);
-  return scaled(p, n, f);
+  return scaled(p, t, f);
 }
 
 /// e^x, from n ln 2 + r with |r| <= ln 2 / 2: what a product x / ln 2 rounds off would be an error of n ulp.
@@ -95,15 +95,14 @@ UOp exp_of(UOp x, bool fma) {
   const double lowest = single ? -104.7 : -746, highest = single ? 89.5 : 711;
   x = (x < x.const_like(lowest)).where(x.const_like(lowest), x);
   x = (x.const_like(highest) < x).where(x.const_like(highest), x);
-  UOp t = muladd(x, x.const_like(1 / kLn2), x.const_like(f.magic), fma), whole = t + ConstValue(-f.magic);
+  UOp t = muladd(x, x.const_like(1 / kLn2), x.const_like(rounder(f)), fma), whole = t + ConstValue(-rounder(f));
   // ln 2 in two parts, the first so short that its product with n is exact.
   const double high = single ? 0x1.62e4p-1 : 0x1.62e42feep-1, low = single ? 0x1.7f7d1cf79abcap-20 : 0x1.a39ef35793c76p-33;
   UOp r = muladd(whole, x.const_like(-low), muladd(whole, x.const_like(-high), x, fma), fma);
-  const int64_t magic_bits = single ? std::bit_cast<int32_t>(static_cast<float>(f.magic)) : std::bit_cast<int64_t>(f.magic);
   std::vector<double> c(single ? std::begin(kExp2f) : std::begin(kExp2), single ? std::end(kExp2f) : std::end(kExp2));
   double scale = 1;
   for (double& v : c) v *= scale /= kLn2;
-  return scaled(muladd(r, polynomial(r, c, fma), r.const_like(1.0), fma), t.bitcast(f.bits) + ConstValue(-magic_bits), f);
+  return scaled(muladd(r, polynomial(r, c, fma), r.const_like(1.0), fma), t, f);
 }
 
 UOp log2_of(UOp x, bool fma) {

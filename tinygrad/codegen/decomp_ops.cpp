@@ -1,4 +1,5 @@
 /// \file Tables of decompositions: integer division, threefry, simple operations, late forms.
+#include <algorithm>
 #include <mutex>
 #include <numbers>
 #include <unordered_map>
@@ -156,13 +157,28 @@ PatternMatcher<> make_decompositions(OpSet ops) {
   return t;
 }
 
+/// True when g comes out of a reduce before the innermost loops of f begin: one division for all of them, as the kernel says, and not one in each.
+bool reduced_outside(UOp f, UOp g) {
+  const UOps &inner = ranges_of(f), &outer = ranges_of(g);
+  if (std::all_of(inner.begin(), inner.end(), [&](UOp r) { return std::find(outer.begin(), outer.end(), r) != outer.end(); })) return false;
+  UOp u = g;
+  while (u.in(groups::kElementwise)) {
+    UOp next;  // a mean and a variance have constants beside them
+    for (UOp s : u.srcs())
+      if (!s.is_const() && !next) next = s;
+    if (!next) return false;
+    u = next;
+  }
+  return u.is(REDUCE) || is_accumulator(u);
+}
+
 PatternMatcher<> make_late(OpSet ops) {
   PatternMatcher<> t;
   if (ops.has(FDIV))  // one rounding instead of two; whichever form the reciprocal has by now
     // clang-format off
     t = t + PatternMatcher<>{
-      rule(f * recip(g), [](F f, G g) { return UOp::alu(FDIV, {f, g}); }),
-      rule(f * op<FDIV>(g, u), [](F f, G g, U u) { return g.is_const() && g.const_float() == 1 ? UOp::alu(FDIV, {f, u}) : UOp(); }),
+      rule(f * recip(g), [](F f, G g) { return reduced_outside(f, g) ? UOp() : UOp::alu(FDIV, {f, g}); }),
+      rule(f * op<FDIV>(g, u), [](F f, G g, U u) { return g.is_const() && g.const_float() == 1 && !reduced_outside(f, u) ? UOp::alu(FDIV, {f, u}) : UOp(); }),
     };
   // clang-format on
   // clang-format off

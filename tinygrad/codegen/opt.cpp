@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "tinygrad/codegen/access.h"
 #include "tinygrad/codegen/expand.h"
 #include "tinygrad/codegen/fold.h"
+#include "tinygrad/codegen/keep.h"
 #include "tinygrad/codegen/stage.h"
 #include "tinygrad/codegen/tensor_core.h"
 #include "tinygrad/codegen/window.h"
@@ -414,13 +416,46 @@ UOp KernelAxes::finish() const {
     }
     return g;
   };
+  // The place of a kept value: the ranges of its reduce, and for each of them those coordinates around it that are not loops.
+  auto place = [&](UOp index, int64_t* instances) {
+    const int64_t n = static_cast<int64_t>(kept_in(index).src(0).src(0).const_int());
+    UOp own, other;
+    int64_t step = 1, lanes = 1;
+    for (const auto& [r, k] : linear_form(index.src(1)).terms) {
+      if (k < n) {
+        UOp term = fold_mul(map.at(r).value, k);
+        own = own ? fold_add(own, term) : term;
+        continue;
+      }
+      for (size_t i = 0; i < axes_.size(); i++) {
+        const Axis& a = axes_[i];
+        if (origins_[static_cast<size_t>(a.origin)].range != r || a.size == 1) continue;
+        if (a.type == AxisType::kVector) lanes = a.size, other = other ? fold_add(fold_mul(other, a.size), ranges[i]) : ranges[i], step *= a.size;
+        else if (a.type == AxisType::kUpcast) {
+          UOp term = fold_mul(ranges[i], step);
+          other = other ? fold_add(other, term) : term, step *= a.size;
+        }
+      }
+    }
+    *instances = step;
+    if (!own) own = UOp::constant(int64_t{0});
+    if (!other) return own;
+    return lanes > 1 ? fold_add(fold_mul(own, step), other) : fold_add(fold_mul(other, n), own);
+  };
   MemoScope memo;
   UOps src;
+  for (UOp u : sink_.toposort()) {
+    UOp kept = u.is(Ops::INDEX) ? kept_in(u) : UOp();
+    if (int64_t n = 1; kept && (place(u, &n), n > 1))
+      memo.set(kept, UOp::make(Ops::BUFFER, kept.dtype(),
+                               {UOp::shape_stack(std::vector<int64_t>{n * static_cast<int64_t>(kept.src(0).src(0).const_int())})}, kept.arg()));
+  }
   for (UOp u : sink_.toposort()) {
     if (auto it = map.find(u); it != map.end()) {
       memo.set(u, it->second.value);
       continue;
     }
+    if (u.is(Ops::BUFFER) && memo.has(u)) continue;
     bool changed = false;
     src.clear();
     const uint32_t ends = u.in(Ops::END | Ops::REDUCE) ? range_start(u) : u.nsrc();
@@ -457,7 +492,14 @@ UOp KernelAxes::finish() const {
       memo.set(u, src.size() == 1 ? src[0] : UOp::make(u.op(), u.dtype(), src, u.arg(), u.tag()));
       continue;
     }
+    if (int64_t n; u.is(Ops::INDEX) && kept_in(u)) {
+      memo.set(u, UOp::make(Ops::INDEX, u.dtype(), {src[0], place(u, &n)}));
+      continue;
+    }
     UOp v = changed ? fold(u.op(), u.dtype(), src, u.arg(), u.tag()) : u;
+    if (u.is(Ops::STORE) && kept_in(u.src(0)))
+      if (UOp g = padded_in(ranges_of(u.src(0).src(1)), true))
+        v = UOp::make(Ops::INDEX, v.src(0).dtype(), {v.src(0).src(0), v.src(0).src(1).valid(g)}).store(v.src(1));
     if (u.is(Ops::LOAD)) {
       // What the address itself depends on; its own gate needs no guard.
       UOp index = u.src(0).src(1);

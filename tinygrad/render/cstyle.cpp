@@ -253,7 +253,8 @@ void CStyleWriter::count_uses() {
 
 // ---- the function ----
 
-CStyleWriter::CStyleWriter(const Program& p, const Target& target, const CStyle& style) : p_(p), target_(target), style_(style), view_(p) {
+CStyleWriter::CStyleWriter(const Program& p, const Target& target, const CStyle& style)
+    : p_(p), target_(target), style_(style), view_(p), streams_(view_, target) {
   const size_t n = view_.insts().size();
   values_.resize(n), first_.resize(n), storage_.resize(n), mask_bytes_.resize(n), plain_.resize(n), written_.resize(n);
   for (const char* w : kReserved) names_.insert(w);
@@ -406,6 +407,8 @@ std::string CStyleWriter::write() {
   declare_storage();
   for (const LinearInst& in : view_.insts()) instruction(in);
   TG_ASSERT(loops_.empty(), "a loop without END: ", loops_.back());
+  // Other threads see what was stored before they hear that it is.
+  if (style_.host_entry && streams_.any_bypass()) line("__builtin_ia32_sfence();");
 
   auto add = [](std::string& list, const std::string& item) { list += (list.empty() ? "" : ", ") + item; };
   std::string types, declared, passed;

@@ -29,8 +29,9 @@ CStyleWriter::Expr CStyleWriter::to_memory(const Expr& e, DType d, int lanes) {
   return d.is_bool() && lanes > 1 ? convert(e, d, dtypes::uint8, lanes) : e;
 }
 
-/// The loaded lanes as they are in memory. `gate`: a mask as wide as an element; lanes without it are `alt` and touch no memory.
-CStyleWriter::Expr CStyleWriter::vector_load(const Access& a, DType d, const Expr* gate, const Expr* alt) {
+/// The loaded lanes as they are in memory. `gate`: a mask as wide as an element; lanes without it are `alt` and touch no memory. `ahead`: what else
+/// to fetch, that many elements further on.
+CStyleWriter::Expr CStyleWriter::vector_load(const Access& a, DType d, const Expr* gate, const Expr* alt, int64_t ahead) {
   const int n = a.lanes;
   const Expr index = !a.affine ? value(a.index, n) : lane0(a.index);
   const Expr at = address(a, d, a.affine ? index : Expr{"0", kPostfix, true, {}});
@@ -43,6 +44,7 @@ CStyleWriter::Expr CStyleWriter::vector_load(const Access& a, DType d, const Exp
     if (a.stride == 1) return call(memory_helper("load", d, n, "", {}, true), {&at, gate, alt});
     return call(memory_helper("load", d, n, "strided", {}, true), {&at, &stride, gate, alt});
   }
+  if (ahead) line("__builtin_prefetch(" + wrap(at, kAdd) + " + " + std::to_string(ahead) + ");");
   const std::string pointer = "*(const " + unaligned(d, n) + "*)";
   if (a.stride == 1) return join(pointer + wrap(at, kUnary), kUnary, {&at});
   if (a.stride == 0) return splat(join(storage(a, d) + "[" + index.text + "]", kPostfix, {&index}), d, n, 0);
@@ -75,7 +77,7 @@ void CStyleWriter::load(UOp u) {
       e = from_memory(join(storage(a, m) + "[" + index.text + "]", kPostfix, {&index}), d, 1);
       if (lanes > 1) e = splat(e, d, lanes, 1);
     } else {
-      e = from_memory(vector_load(a, m, nullptr, nullptr), d, lanes);
+      e = from_memory(vector_load(a, m, nullptr, nullptr, style_.host_entry ? streams_.ahead(u) : 0), d, lanes);
     }
     if (gated) e = choose(value(u.src(2), 1), e, value(u.src(1), lanes, 1));
   }
@@ -130,7 +132,20 @@ void CStyleWriter::store(UOp u) {
     const Expr index = value(a.index, 1);
     return line(before + name + "[" + index.text + "] = " + v.text + ";");
   }
+  if (style_.host_entry && streams_.bypasses(u)) return store_past_caches(a, m, to_memory(v, d, n));
   vector_store(a, m, to_memory(v, d, n), vector_gate ? &gate : nullptr, before);
+}
+
+/// Only what begins at the start of a line can pass by the caches; views may begin anywhere.
+void CStyleWriter::store_past_caches(const Access& a, DType d, const Expr& v) {
+  const std::string name = "store_past_caches_" + tag(d, a.lanes), t = vector(d, a.lanes), u = unaligned(d, a.lanes);
+  if (helper(name))
+    helper_text("void " + name + "(" + scalar(d) + "* p, int whole, " + t + " v)",
+                str("#if __has_builtin(__builtin_nontemporal_store)\n  if (whole) __builtin_nontemporal_store(v, (", t, "*)p);\n  else\n#endif\n  *(",
+                    u, "*)p = v;\n"));
+  const Expr at = address(a, d, lane0(a.index));
+  const std::string base = storage_[static_cast<size_t>(view_.position(a.base))];
+  line(name + "(" + at.text + ", !((unsigned long)" + base + " % " + std::to_string(Streams::kLine) + "), " + v.text + ");");
 }
 
 // ---- helpers ----

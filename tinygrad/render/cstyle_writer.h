@@ -7,6 +7,7 @@
 
 #include "tinygrad/render/cstyle.h"
 #include "tinygrad/render/linear.h"
+#include "tinygrad/render/streams.h"
 
 namespace tg {
 
@@ -110,10 +111,11 @@ class CStyleWriter {
   void load(UOp u);
   void store(UOp u);
   void prefetch(UOp u);
+  void store_past_caches(const Access& a, DType d, const Expr& v);
   bool in_register(UOp buffer) const;
   std::string storage(const Access& a, DType d);
   Expr address(const Access& a, DType d, const Expr& index);
-  Expr vector_load(const Access& a, DType d, const Expr* gate, const Expr* alt);
+  Expr vector_load(const Access& a, DType d, const Expr* gate, const Expr* alt, int64_t ahead = 0);
   void vector_store(const Access& a, DType d, const Expr& v, const Expr* gate, const std::string& before);
   Expr from_memory(const Expr& e, DType d, int lanes);
   Expr to_memory(const Expr& e, DType d, int lanes);
@@ -122,6 +124,7 @@ class CStyleWriter {
   const Target& target_;
   const CStyle& style_;
   LinearView view_;
+  Streams streams_;
   std::vector<Slot> values_, first_;  // by position: the value, its lane 0
   std::vector<Slot*> open_;           // inline expressions with uses to come
   std::vector<std::string> storage_;  // by position: names of parameters and buffers

@@ -309,10 +309,46 @@ std::string LlvmWriter::lookup(const LinearInst& in) {
   return emit("call <16 x float> @llvm.x86.avx512.permvar.sf.512(<16 x float> " + values + ", <16 x i32> " + i + ")");
 }
 
+/// p * 2^n as the formulas of exponentials leave it, in two products whose exponents are halves of the low bits of a rounded sum: AVX-512 does it in
+/// one instruction, which takes n as a float. Empty where it is anything else.
+std::string LlvmWriter::scaled(UOp u, int lanes) {
+  const DType d = u.dtype();
+  const int bytes = lanes * d.itemsize();
+  if (!u.is(Ops::MUL) || (d != dtypes::float32 && d != dtypes::float64) || lanes < 2 || !target_.has("avx512f")) return "";
+  if (bytes != 64 && ((bytes != 16 && bytes != 32) || !target_.has("avx512vl"))) return "";
+  const int mantissa = d == dtypes::float32 ? 23 : 52;
+  auto power = [&](UOp x) {  // the exponent in bits that become a float; empty: none
+    const bool is = x.is(Ops::BITCAST) && x.src(0).is(Ops::SHL) && x.src(0).src(1).is_const_int(mantissa);
+    return is ? x.src(0).src(0) : UOp();
+  };
+  for (size_t i = 0; i < 2; i++) {
+    UOp second = power(u.src(1 - i)), inner = u.src(i);
+    if (!second || !second.is(Ops::SUB) || !inner.is(Ops::MUL)) continue;
+    for (size_t k = 0; k < 2; k++) {
+      UOp first = power(inner.src(1 - k)), bits = second.src(0);
+      if (!first || second.src(1) != first || !first.is(Ops::SHR) || first.src(0) != bits || !first.src(1).is_const_int(1)) continue;
+      if (!bits.is(Ops::BITCAST)) continue;
+      const double rounder = d == dtypes::float32 ? 0x1.8p23 + 254 : 0x1.8p52 + 2046;
+      UOp sum = bits.src(0);
+      bool rounds = false;
+      for (UOp s : sum.srcs()) rounds |= sum.in(Ops::ADD | Ops::MULACC) && s.is_const() && s.const_float() == rounder;
+      if (!rounds || view_.lanes(sum) != lanes) continue;
+      const std::string t = type(d, lanes), mask = str("i", std::max(lanes, 8)), wide = str(bytes * 8);
+      const std::string name = str("@llvm.x86.avx512.mask.scalef.", d == dtypes::float32 ? "ps." : "pd.", wide);
+      declare("declare " + t + " " + name + "(" + t + ", " + t + ", " + t + ", " + mask + (bytes == 64 ? ", i32 immarg" : "") + ")");
+      const std::string n = emit("fadd " + t + " " + value(sum, lanes) + ", " + literal(-rounder, d, lanes));
+      return emit("call " + t + " " + name + "(" + t + " " + value(inner.src(k), lanes) + ", " + t + " " + n + ", " + t + " zeroinitializer, " +
+                  mask + " -1" + (bytes == 64 ? ", i32 4" : "") + ")");
+    }
+  }
+  return "";
+}
+
 void LlvmWriter::arithmetic(const LinearInst& in) {
   const size_t at = static_cast<size_t>(view_.position(in.u));
   std::vector<std::string> s;
   if (in.need_value) values_[at] = lookup(in);
+  if (in.need_value && values_[at].empty()) values_[at] = scaled(in.u, in.lanes);
   if (in.need_value && values_[at].empty()) {
     for (uint32_t i = 0; i < in.u.nsrc(); i++) s.push_back(value(in.u.src(i), i == 0 && in.u.is(Ops::WHERE) ? view_.lanes(in.u.src(0)) : in.lanes));
     values_[at] = alu(in.u, s, in.lanes);
@@ -427,7 +463,8 @@ void LlvmWriter::instruction(const LinearInst& in) {
   }
 }
 
-LlvmWriter::LlvmWriter(const Program& p, const Target& target) : p_(p), target_(target), view_(p), blocks_(view_, kShuffledStride) {
+LlvmWriter::LlvmWriter(const Program& p, const Target& target)
+    : p_(p), target_(target), view_(p), streams_(view_, target), blocks_(view_, kShuffledStride) {
   values_.resize(view_.insts().size()), lane0_.resize(view_.insts().size()), splats_.resize(view_.insts().size());
   pointers_.resize(view_.insts().size());
 }
@@ -437,6 +474,10 @@ std::string LlvmWriter::write() {
   entry();
   for (const LinearInst& in : view_.insts()) instruction(in);
   TG_ASSERT(loops_.empty(), "a loop without END: ", loops_.back().range);
+  if (streams_.any_bypass()) {
+    declare("declare void @llvm.x86.sse.sfence()");  // other threads see what was stored before they hear that it is
+    line("call void @llvm.x86.sse.sfence()");
+  }
   std::string out = "define void @" + p_.name + "(ptr %buffers, ptr %vars, i64 %begin, i64 %end) #0 {\nentry:\n" + entry_ + body_ + "  ret void\n}\n";
   for (const std::string& d : declarations_) out += d + "\n";
   out += str("attributes #0 = { nounwind \"no-builtins\" \"prefer-vector-width\"=\"", target_.vector_bytes * 8, "\" }\n");

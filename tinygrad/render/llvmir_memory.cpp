@@ -68,6 +68,11 @@ void LlvmWriter::entry() {
       TG_ASSERT(slot >= 0 && slot < p_.nbuffers, "parameter ", slot, " of ", p_.nbuffers);
       pointers_[at] = "%p" + std::to_string(slot);
       entry_ += str("  %pa", slot, " = getelementptr ptr, ptr %buffers, i64 ", slot, "\n  ", pointers_[at], " = load ptr, ptr %pa", slot, "\n");
+      if (streams_.bypasses_slot(slot)) {
+        entry_ +=
+            str("  %pi", slot, " = ptrtoint ptr ", pointers_[at], " to i64\n  %po", slot, " = and i64 %pi", slot, ", ", Streams::kLine - 1, "\n");
+        entry_ += str("  %pb", slot, " = icmp eq i64 %po", slot, ", 0\n");
+      }
     } else if (u.is(Ops::LOAD) && u.nsrc() > 2 && !needs_dummy_) {
       needs_dummy_ = true;  // what a scalar load reads whose gate is closed
       entry_ += "  %dummy = alloca i64, align 8\n  store i64 0, ptr %dummy\n";
@@ -248,7 +253,7 @@ std::string LlvmWriter::load(UOp u) {
   std::string v;
   if (a.affine && std::abs(a.stride) <= kShuffledStride) {
     std::string first = address(a, d, lane0(a.index), a.index.dtype());
-    if (a.stride == 1) v = load_plain(a, d, first, a.lanes);
+    if (a.stride == 1) v = load_plain(a, d, first, a.lanes), fetch_ahead(u, d, first);
     else if (a.stride == 0) v = splat(load_plain(a, d, first, 1), d.is_bool() ? dtypes::uint8 : d, a.lanes);
     else v = load_strided(a, d, first);
   } else if (std::string near = load_near(a, d); !near.empty()) {
@@ -263,6 +268,29 @@ void LlvmWriter::prefetch(UOp u) {
   const Access a = view_.access(u.src(0));
   declare("declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)");
   line("call void @llvm.prefetch.p0(ptr " + address(a, u.src(0).dtype(), value(a.index, 1), a.index.dtype()) + ", i32 0, i32 3, i32 1)");
+}
+
+/// Memory that a later pass reads comes closer while this one computes.
+void LlvmWriter::fetch_ahead(UOp u, DType d, const std::string& address) {
+  const int64_t n = streams_.ahead(u);
+  if (!n) return;
+  declare("declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)");
+  const std::string at = emit("getelementptr " + memory_type(d) + ", ptr " + address + ", i64 " + str(n));
+  line("call void @llvm.prefetch.p0(ptr " + at + ", i32 0, i32 3, i32 1)");
+}
+
+/// `text`: a store up to its alignment. Only what begins at the start of a line can pass by the caches; views may begin anywhere.
+void LlvmWriter::store_past_caches(const Access& a, const std::string& text, int bytes) {
+  if (!past_caches_) past_caches_ = next_metadata_++, metadata_ += str("!", past_caches_, " = !{i32 1}\n");
+  const std::string id = std::to_string(next_++);
+  line(str("br i1 %pb", a.base.arg<ParamArg>().slot, ", label %S", id, ", label %T", id));
+  begin_block("S" + id);
+  line(text + str(bytes) + aliasing(a) + ", !nontemporal !" + str(past_caches_));
+  line("br label %J" + id);
+  begin_block("T" + id);
+  line(text + str(a.base.dtype().itemsize()) + aliasing(a));
+  line("br label %J" + id);
+  begin_block("J" + id);
 }
 
 void LlvmWriter::store(UOp u) {
@@ -292,7 +320,11 @@ void LlvmWriter::store(UOp u) {
       v = emit("shufflevector " + t + " " + v + ", " + t + " poison, <" + str(n) + " x i32> " + reverse_mask(n));
       if (gated) mask = emit("shufflevector " + mt + " " + mask + ", " + mt + " poison, <" + str(n) + " x i32> " + reverse_mask(n));
     }
-    if (!gated) return line("store " + t + " " + v + ", ptr " + at + ", align " + (a.stride < 0 ? str(d.itemsize()) : align) + aliasing(a));
+    if (!gated) {
+      const std::string text = "store " + t + " " + v + ", ptr " + at + ", align ";
+      if (streams_.bypasses(u)) return store_past_caches(a, text, n * d.itemsize());
+      return line(text + (a.stride < 0 ? str(d.itemsize()) : align) + aliasing(a));
+    }
     const std::string name = "@llvm.masked.store." + suffix(m, n) + ".p0";
     declare("declare void " + name + "(" + t + ", ptr, i32 immarg, " + mt + ")");
     return line("call void " + name + "(" + t + " " + v + ", ptr " + at + ", i32 " + str(d.itemsize()) + ", " + mt + " " + mask + ")" + aliasing(a));

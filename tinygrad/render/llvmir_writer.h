@@ -10,6 +10,7 @@
 
 #include "tinygrad/render/blocks.h"
 #include "tinygrad/render/linear.h"
+#include "tinygrad/render/streams.h"
 #include "tinygrad/render/table.h"
 
 namespace tg {
@@ -56,6 +57,7 @@ class LlvmWriter {
   std::string instr_to_float(const std::string& v, int lanes);
   std::string bitcast(const std::string& v, DType from, DType to, int lanes);
   std::string dot(UOp u, const std::string& a, const std::string& b, const std::string& sum, int lanes);
+  std::string scaled(UOp u, int lanes);
   std::string alu(UOp u, const std::vector<std::string>& s, int lanes);
 
   // instructions
@@ -82,6 +84,8 @@ class LlvmWriter {
   void scatter(const Access& a, DType d, const std::string& v, const std::string& mask, int64_t offset = 0);
   std::string aliasing(const Access& a) const;  ///< metadata of an access
   int alignment(const Access& a, DType d) const;
+  void fetch_ahead(UOp load, DType d, const std::string& address);
+  void store_past_caches(const Access& a, const std::string& text, int bytes);
 
   // transposed blocks
   void block(UOp u, const LaneBlock& b);
@@ -95,6 +99,7 @@ class LlvmWriter {
   const Program& p_;
   const Target& target_;
   LinearView view_;
+  Streams streams_;
   LaneBlocks blocks_;
   std::string entry_, body_, metadata_, label_;
   std::set<std::string> declarations_;
@@ -107,6 +112,7 @@ class LlvmWriter {
   std::vector<int> scope_lists_;   // by slot: metadata id of the list with this slot's own scope; 0: none
   std::vector<int> others_lists_;  // by slot: metadata id of the scopes of all other written slots; 0: none
   int next_ = 0, next_metadata_ = 3, block_ = 0;
+  int past_caches_ = 0;  // metadata of such stores; 0: none
   bool needs_dummy_ = false;
 };
 
