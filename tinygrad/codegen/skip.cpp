@@ -14,11 +14,16 @@ namespace tg {
 namespace {
 constexpr int64_t kLong = 16;  // iterations worth a question
 
+/// One value for a whole tile: where its last part begins.
+bool of_loops(UOp u) {
+  const UOps& open = ranges_of(u);
+  return u.in(groups::kElementwise) && std::all_of(open.begin(), open.end(), is_loop);
+}
 /// A padded range: rows beyond the end are the last one. It never falls where a range of the tile grows.
 bool is_clamp(UOp u) {
   if (!u.is(Ops::WHERE) || !u.src(0).is(Ops::CMPLT) || u.src(0).src(0) != u.src(1) || !u.src(2).is_const() || !u.src(0).src(1).is_const())
     return false;
-  if (u.src(2).const_int() != u.src(0).src(1).const_int() - 1) return false;
+  if (u.src(2).const_int() < u.src(0).src(1).const_int() - 1) return false;
   const LinearForm f = linear_form(u.src(1));
   return f.rest.empty() && std::all_of(f.terms.begin(), f.terms.end(), [](const auto& t) { return t.second >= 0; });
 }
@@ -38,7 +43,7 @@ UOp somewhere(UOp a, UOp b, bool contrary) {
       auto it = std::find_if(terms.begin(), terms.end(), [&](const auto& t) { return t.first == u; });
       if (it == terms.end()) terms.push_back({u, k});
       else it->second += k;
-    } else if (is_clamp(u)) {
+    } else if (of_loops(u) || is_clamp(u)) {
       terms.push_back({u, k});
     } else {
       return {};

@@ -22,26 +22,36 @@ struct Walk {
   }
 };
 Walk walk_of(UOp index) {
+  struct Summand {
+    UOp u;
+    int64_t factor;
+    bool always;  ///< false: one of two, where a last part overlaps the one before
+  };
   Walk w;
-  std::vector<std::pair<UOp, int64_t>> stack{{index, 1}};
+  std::vector<Summand> stack{{index, 1, true}};
   while (!stack.empty()) {
-    auto [u, k] = stack.back();
+    auto [u, k, always] = stack.back();
     stack.pop_back();
     auto constant = [&](size_t i) { return static_cast<int64_t>(u.src(i).const_int()); };
-    if (u.is(Ops::CONST)) w.offset += k * static_cast<int64_t>(u.const_int());
-    else if (u.is(Ops::ADD)) stack.push_back({u.src(1), k}), stack.push_back({u.src(0), k});
-    else if (u.is(Ops::MUL) && u.src(1).is_const()) stack.push_back({u.src(0), k * constant(1)});
-    else if (u.is(Ops::SHL) && u.src(1).is_const()) stack.push_back({u.src(0), k << constant(1)});
-    else if (u.is(Ops::MULACC) && u.src(1).is_const()) stack.push_back({u.src(2), k}), stack.push_back({u.src(0), k * constant(1)});
-    else if (u.is(Ops::CAST) && u.src(0).dtype().is_int()) stack.push_back({u.src(0), k});
+    auto divides = [&](int64_t n) {
+      w.rest |= n;  // the lowest bit of all: enough for powers of two
+      w.rest &= -w.rest;
+    };
+    if (u.is(Ops::CONST) && always) w.offset += k * static_cast<int64_t>(u.const_int());
+    else if (u.is(Ops::CONST)) divides(k * static_cast<int64_t>(u.const_int()));
+    else if (u.is(Ops::ADD)) stack.push_back({u.src(1), k, always}), stack.push_back({u.src(0), k, always});
+    else if (u.is(Ops::MUL) && u.src(1).is_const()) stack.push_back({u.src(0), k * constant(1), always});
+    else if (u.is(Ops::SHL) && u.src(1).is_const()) stack.push_back({u.src(0), k << constant(1), always});
+    else if (u.is(Ops::MULACC) && u.src(1).is_const()) stack.push_back({u.src(2), k, always}), stack.push_back({u.src(0), k * constant(1), always});
+    else if (u.is(Ops::CAST) && u.src(0).dtype().is_int()) stack.push_back({u.src(0), k, always});
+    else if (u.is(Ops::WHERE)) stack.push_back({u.src(2), k, false}), stack.push_back({u.src(1), k, false});
     else if (is_vector_range(u)) continue;
-    else if (u.is(Ops::RANGE)) {
+    else if (u.is(Ops::RANGE) && always) {
       auto it = std::find_if(w.loops.begin(), w.loops.end(), [&](const auto& l) { return l.first == u; });
       if (it == w.loops.end()) w.loops.push_back({u, k});
       else it->second += k;
     } else {
-      w.rest = w.rest ? w.rest & k : k;  // the lowest bit of both: enough for powers of two
-      w.rest &= -w.rest;
+      divides(k);
     }
   }
   return w;
