@@ -73,7 +73,7 @@ struct CostModel {
   double longest_panel(const Candidate& c, Mask lane) const {
     for (size_t o = 0; o < operands.size(); o++)
       if (c.staged >> o & 1 && !(operands[o].mask & lane)) return l2 / 16;
-    return l2 / 4;
+    return l2 / 8;
   }
   double trips(const Candidate& c, size_t axis) const {
     if (size[axis] == 0) return kSymbolic;
