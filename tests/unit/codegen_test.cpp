@@ -128,6 +128,15 @@ TEST(Codegen, LargeMatmulsPackTheirPanels) {
   EXPECT_EQ(staged(*to_program(*matmul(1024, 1, 1024), TestRenderer(64))), 0);           // nothing is used twice
 }
 
+TEST(Codegen, PanelsAcrossMemoryHoldWholeLines) {
+  // The columns of a transposed matrix: eight of a tile are half a line, so the panel holds several tiles of them.
+  auto split = [](const Program& p, int axis) {
+    return std::count_if(p.applied_opts.begin(), p.applied_opts.end(), [&](const Opt& o) { return o.op == OptOp::kSplit && o.axis == axis; });
+  };
+  EXPECT_EQ(split(*to_program(*matmul(2048, 2048, 2048, true), TestRenderer(64)), 0), 1);
+  EXPECT_EQ(split(*to_program(*matmul(2048, 2048, 2048), TestRenderer(64)), 0), 0);
+}
+
 TEST(Codegen, StepsOfTwoReadBackAsSteps) {
   // (x - k + 1) / 2 with x = 2 a + b: a vector load along a, where dividing lanes would gather.
   auto p = to_program(*columns_to_image(2, 12, 64, 3, 2, 1), TestRenderer(64));

@@ -191,10 +191,16 @@ void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& ren
   for (int a : c.order)
     if (is_output_loop(a)) want.push_back(a);
   const bool splits = c.split_axis >= 0 && is_output_loop(c.split_axis);
-  if (splits) kernel.apply({OptOp::kSplit, c.split_axis, c.split}), want.push_back(static_cast<int>(kernel.axes().size()) - 1);
+  const bool rows = c.rows_axis >= 0 && is_output_loop(c.rows_axis);
+  int split_loop = -1, rows_loop = -1;
+  if (splits) kernel.apply({OptOp::kSplit, c.split_axis, c.split}), split_loop = static_cast<int>(kernel.axes().size()) - 1;
+  if (rows) kernel.apply({OptOp::kSplit, c.rows_axis, c.rows}), rows_loop = static_cast<int>(kernel.axes().size()) - 1;
+  for (int a : {rows_loop, split_loop})
+    if (a >= 0) want.push_back(a);
   for (size_t a = 0; a < axes; a++) {
     if (is_output_loop(static_cast<int>(a))) have.push_back(static_cast<int>(a));
-    if (splits && static_cast<int>(a) == c.split_axis) have.push_back(want.back());
+    if (splits && static_cast<int>(a) == c.split_axis) have.push_back(split_loop);
+    if (rows && static_cast<int>(a) == c.rows_axis) have.push_back(rows_loop);
   }
   int thread = -1;
   // What is filled around all loops is filled in every iteration of the threads' one: it must be short.
@@ -283,7 +289,8 @@ void plan_candidates(std::vector<Candidate>& list, const KernelAxes& kernel, UOp
     c.windows &= c.staged;
     for (size_t o = 0; o < m.operands.size(); o++)
       if (c.windows >> o & 1 && (m.operands[o].sums.empty() || !(m.operands[o].mask & m.lane_mask(c)))) return true;
-    if (c.staged || !c.stages.empty()) c.split_axis = -1, c.split = 0, c.block_axis = -1, c.blocks = 0, c.stages.clear(), c.stages_outside = -1;
+    if (c.staged || !c.stages.empty())
+      c.split_axis = c.rows_axis = -1, c.split = c.rows = 0, c.block_axis = -1, c.blocks = 0, c.stages.clear(), c.stages_outside = -1;
     c.cycles = m.score(c);
     if (!std::isfinite(c.cycles)) return true;
     if (c.staged) {

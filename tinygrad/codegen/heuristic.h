@@ -18,6 +18,8 @@ struct Candidate {
   uint32_t windows = 0;           ///< of these, operands whose scratch memory is a window (codegen/window.h)
   int split_axis = -1;            ///< output axis that gets a second loop, inside of all others,
   int64_t split = 0;              ///< of this length
+  int rows_axis = -1;             ///< output axis of a panel without lanes that holds several steps of it: a second loop around the one above,
+  int64_t rows = 0;               ///< of this length
   struct Stage {
     int axis, operand;
   };

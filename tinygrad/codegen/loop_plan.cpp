@@ -165,6 +165,20 @@ bool CostModel::place_stages(Candidate& c, int cores) const {
       bytes += scratch(operands[o], c, lane) / static_cast<double>(std::max<int64_t>(c.blocks, 1)) *
                (c.split_axis >= 0 && operands[o].mask >> c.split_axis & 1 ? static_cast<double>(c.split) : 1);
   if (bytes > l2) return false;
+  // A panel without lanes that memory crosses: with one step of its axis, short runs far apart are read; several steps make whole lines of them.
+  const int within_panel = inner.empty() ? -1 : inner.back();
+  for (const Access& a : accesses) {
+    if (within_panel < 0 || c.windows || c.rows || !is_staged(c, a.operand) || operands[static_cast<size_t>(a.operand)].mask & lane) continue;
+    const auto i = static_cast<size_t>(within_panel);
+    if (!(a.mask >> i & 1) || a.nonlinear >> i & 1 || a.stride[i] != 1 || c.tile[i] * a.itemsize >= 64) continue;
+    const double one = scratch(operands[static_cast<size_t>(a.operand)], c, lane) / static_cast<double>(std::max<int64_t>(c.blocks, 1));
+    const auto n = static_cast<int64_t>(trips(c, i));
+    for (int64_t k : {8, 4, 2})
+      if (n % k == 0 && n > k && bytes + one * static_cast<double>(k - 1) <= l2 * 0.75) {
+        c.rows_axis = within_panel, c.rows = k;
+        break;
+      }
+  }
   c.order = outer, c.order.insert(c.order.end(), inner.begin(), inner.end());
   c.order.insert(c.order.end(), sliding.begin(), sliding.end()), c.order.insert(c.order.end(), rest.begin(), rest.end());
   c.stages_outside = last, c.filling = fill(c, lane).first;

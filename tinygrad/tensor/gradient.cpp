@@ -46,7 +46,7 @@ Grads grad_reduce(UOp g, UOp u, UOp x) {
   const Shape& shape = shape_of(x);
   if (r.op == Ops::ADD) return {ops::expand(g, shape)};
   if (r.op == Ops::MAX) {  // equals share
-    UOp mask = ops::cast(eq(x, u), g.dtype());
+    UOp mask = ops::cast(eq(x, ops::computed_anew(u)), g.dtype());
     return {mask * (g * recip(ops::reduce(Ops::ADD, mask, axes)))};
   }
   // d prod / dx_j is the product of the others: u / x_j, or, where x_j is the only zero, the product of the rest.

@@ -113,6 +113,17 @@ UOp reduce(Ops op, UOp x, const std::vector<int>& axes) {
   return UOp::make(Ops::REDUCE, x.dtype(), {x}, Arg(ReduceArg{op, std::move(arg)}));
 }
 
+UOp computed_anew(UOp x) {
+  UOps chain;
+  while (x.in(groups::kMovement)) chain.push_back(x), x = x.src(0);
+  if (x.is(Ops::REDUCE)) x = x.rtag(1);
+  for (size_t i = chain.size(); i-- > 0;) {
+    UOps src(chain[i].srcs().begin(), chain[i].srcs().end());
+    src[0] = x, x = chain[i].with_srcs(src);
+  }
+  return x;
+}
+
 UOp literal_of(UOp x) {
   // A tagged constant is a leaf that may want a gradient.
   while (x.in(Ops::RESHAPE | Ops::EXPAND | Ops::PERMUTE | Ops::SHRINK | Ops::FLIP) && !x.tag()) x = x.src(0);

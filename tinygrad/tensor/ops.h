@@ -34,8 +34,11 @@ UOp shrink(UOp x, const Pairs& offset_size);
 UOp pad(UOp x, const Pairs& before_after);  ///< zeros
 UOp flip(UOp x, const std::vector<int>& axes);
 UOp reduce(Ops op, UOp x, const std::vector<int>& axes);  ///< in x's dtype; the axes stay, as size 1
-UOp cast(UOp x, DType d);                                 ///< literals are retyped, also behind views, and checked; weak: see commit
-UOp convert(UOp x, DType d);                              ///< the same as in C: integers wrap
+/// A reduce, perhaps under movement, as a node of its own: it is not replaced by the storage of `x` once that is computed. For comparing a maximum
+/// with what it is of, which are equal only when both come from the same kernels. Scheduled together, the two are one.
+UOp computed_anew(UOp x);
+UOp cast(UOp x, DType d);     ///< literals are retyped, also behind views, and checked; weak: see commit
+UOp convert(UOp x, DType d);  ///< the same as in C: integers wrap
 UOp full(const Shape& shape, ConstValue v, DType d);
 UOp arange(int64_t n, DType d);
 /// The literal behind views that repeat it, or nothing.

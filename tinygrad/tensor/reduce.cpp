@@ -140,7 +140,7 @@ Tensor Tensor::argmax(const ArgOptions& o) const {
   line[static_cast<size_t>(a)] = size;
   Tensor down = size.symbolic() ? n - arange_symbolic(0, size, 1, {.dtype = dtypes::int32}) : arange(n, 0, -1, {.dtype = dtypes::int32});
   down = down.reshape(line);
-  Tensor top = max({.axis = a, .keepdim = true});
+  Tensor top = from_uop(ops::computed_anew(uop_of(max({.axis = a, .keepdim = true}), "argmax")));
   Tensor is_top = *this == top;
   if (dtype().is_float()) is_top = is_top | isnan();
   return s(n - is_top.where(down, 0).max({.axis = a, .keepdim = o.keepdim}));
@@ -286,6 +286,7 @@ std::pair<Tensor, Tensor> Tensor::cummax(int axis) const {
   int64_t n = size.max();
   // For each place the first element up to it that equals the maximum; counting down makes it the greatest.
   Tensor number = arange_symbolic(0, size, 1, {.dtype = dtypes::int32}), seen = number.unsqueeze(-1) >= number;
+  top = from_uop(ops::computed_anew(uop_of(top, "cummax")));
   Tensor hit = seen & (x.unsqueeze(-2) == top.unsqueeze(-1));
   Tensor index = n - hit.where(n - number, 0).max(-1);
   return {v, index.transpose(axis, -1)};
