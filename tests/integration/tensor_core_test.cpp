@@ -128,7 +128,7 @@ TEST_F(TensorCores, IntegersAreThoseOfTheInterpreter) {
 }
 
 TEST(TensorCoresInC, IntegersAreThoseOfTheInterpreter) {
-  if (clang_path().empty()) GTEST_SKIP() << "no clang";
+  if (clang_path().empty()) GTEST_SKIP() << "no clang on this machine: there is no C to compile";
   int native = 0;
   for (const char* processor : {"x86_64,znver4", "x86_64,alderlake", "x86_64,haswell", "x86_64"}) {
     const Target target = test::target("CLANG", processor);

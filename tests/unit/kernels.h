@@ -254,6 +254,35 @@ inline KernelPtr conv_input_grad(int64_t bs, int64_t ic, int64_t oc, int64_t h, 
   UOp sum = ok.where(v.reduce(Ops::ADD, UOps{c}), UOp::constant(0.0, dtypes::float32)).reduce(Ops::ADD, UOps{ky, kx});
   return k.finish(o.index({((n * ic + q) * h + y) * w + x}).store(sum).end(UOps{n, q, y, x}));
 }
+/// The input gradient of a padded convolution, times another tensor.
+inline KernelPtr padded_input_grad(int64_t bs, int64_t ic, int64_t oc, int64_t h, int64_t w, int64_t f, int64_t pad) {
+  KernelMaker k;
+  const int64_t oh = h + 2 * pad - f + 1, ow = w + 2 * pad - f + 1;
+  UOp g = k.param(1, bs * oc * oh * ow), wt = k.param(2, oc * ic * f * f), by = k.param(3, bs * ic * h * w), o = k.param(0, bs * ic * h * w);
+  UOp n = k.loop(bs), q = k.loop(ic), y = k.loop(h), x = k.loop(w), ky = k.red(f), kx = k.red(f), c = k.red(oc);
+  UOp gy = y - ky + pad, gx = x - kx + pad, ok = (gy.ge(gy.const_like(0)) & (gy < oh)) & (gx.ge(gx.const_like(0)) & (gx < ow));
+  UOp v = g.index({(((n * oc + c) * oh + gy) * ow + gx).valid(ok)}).load() * wt.index({((c * ic + q) * f + ky) * f + kx}).load();
+  UOp sum = ok.where(v, UOp::constant(0.0, dtypes::float32)).reduce(Ops::ADD, UOps{ky, kx, c}), at = ((n * ic + q) * h + y) * w + x;
+  return k.finish(o.index({at}).store(sum * by.index({at}).load()).end(UOps{n, q, y, x}));
+}
+inline UOp is_top(UOp x, UOp top) { return x.ne(top).logical_not().cast(dtypes::float32); }
+/// Which elements are the greatest of their window, windows of f x f side by side.
+inline KernelPtr pool_gradient(int64_t n, int64_t h, int64_t f) {
+  KernelMaker k;
+  const int64_t o = h / f;
+  UOp x = k.param(1, n * h * h), top = k.param(2, n * o * o), out = k.param(0, n * h * h), c = k.loop(n), i = k.loop(h), j = k.loop(h);
+  UOp at = (c * h + i) * h + j, of = (c * o + i / f) * o + j / f;
+  return k.finish(out.index({at}).store(is_top(x.index({at}).load(), top.index({of}).load())).end(UOps{c, i, j}));
+}
+/// How many elements of each window are its greatest, windows of f x f in steps of `step`.
+inline KernelPtr pool_ties(int64_t n, int64_t h, int64_t f, int64_t step) {
+  KernelMaker k;
+  const int64_t o = (h - f) / step + 1;
+  UOp x = k.param(1, n * h * h), top = k.param(2, n * o * o), out = k.param(0, n * o * o), c = k.loop(n), i = k.loop(o), j = k.loop(o);
+  UOp p = k.red(f), q = k.red(f), at = (c * o + i) * o + j;
+  UOp v = x.index({(c * h + i * step + p) * h + j * step + q}).load();
+  return k.finish(out.index({at}).store(is_top(v, top.index({at}).load()).reduce(Ops::ADD, UOps{p, q})).end(UOps{c, i, j}));
+}
 inline KernelPtr gather(int64_t n, int64_t m) {
   KernelMaker k;
   UOp a = k.param(1, m), x = k.param(2, n, dtypes::int32), o = k.param(0, n), i = k.loop(n);

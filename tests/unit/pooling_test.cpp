@@ -5,26 +5,6 @@
 
 namespace tg::testing {
 namespace {
-UOp is_top(UOp x, UOp top) { return x.ne(top).logical_not().cast(dtypes::float32); }
-
-/// Which elements are the greatest of their window, of n images of h x h with windows of f x f side by side.
-KernelPtr pool_gradient(int64_t n, int64_t h, int64_t f) {
-  KernelMaker k;
-  const int64_t o = h / f;
-  UOp x = k.param(1, n * h * h), top = k.param(2, n * o * o), out = k.param(0, n * h * h), c = k.loop(n), i = k.loop(h), j = k.loop(h);
-  UOp at = (c * h + i) * h + j, of = (c * o + i / f) * o + j / f;
-  return k.finish(out.index({at}).store(is_top(x.index({at}).load(), top.index({of}).load())).end(UOps{c, i, j}));
-}
-/// How many elements of each window are its greatest, windows of f x f in steps of `step`.
-KernelPtr pool_ties(int64_t n, int64_t h, int64_t f, int64_t step) {
-  KernelMaker k;
-  const int64_t o = (h - f) / step + 1;
-  UOp x = k.param(1, n * h * h), top = k.param(2, n * o * o), out = k.param(0, n * o * o), c = k.loop(n), i = k.loop(o), j = k.loop(o);
-  UOp p = k.red(f), q = k.red(f), at = (c * o + i) * o + j;
-  UOp v = x.index({(c * h + i * step + p) * h + j * step + q}).load();
-  return k.finish(out.index({at}).store(is_top(v, top.index({at}).load()).reduce(Ops::ADD, UOps{p, q})).end(UOps{c, i, j}));
-}
-
 TEST(Pooling, RangesOfWhatIsStoredStayWholeWhereLanesShareElements) {
   const KernelPtr k = pool_gradient(4, 20, 2);
   ArenaScope scope(*k->arena);

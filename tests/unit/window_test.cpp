@@ -105,18 +105,6 @@ TEST(Window, IsChosenForInputGradients) {
   }
 }
 
-/// The input gradient of a padded convolution, with a scale of the result that is read along it.
-KernelPtr padded_input_grad(int64_t bs, int64_t ic, int64_t oc, int64_t h, int64_t w, int64_t f, int64_t pad) {
-  KernelMaker k;
-  const int64_t oh = h + 2 * pad - f + 1, ow = w + 2 * pad - f + 1;
-  UOp g = k.param(1, bs * oc * oh * ow), wt = k.param(2, oc * ic * f * f), by = k.param(3, bs * ic * h * w), o = k.param(0, bs * ic * h * w);
-  UOp n = k.loop(bs), q = k.loop(ic), y = k.loop(h), x = k.loop(w), ky = k.red(f), kx = k.red(f), c = k.red(oc);
-  UOp gy = y - ky + pad, gx = x - kx + pad, ok = (gy.ge(gy.const_like(0)) & (gy < oh)) & (gx.ge(gx.const_like(0)) & (gx < ow));
-  UOp v = g.index({(((n * oc + c) * oh + gy) * ow + gx).valid(ok)}).load() * wt.index({((c * ic + q) * f + ky) * f + kx}).load();
-  UOp sum = ok.where(v, UOp::constant(0.0, dtypes::float32)).reduce(Ops::ADD, UOps{ky, kx, c}), at = ((n * ic + q) * h + y) * w + x;
-  return k.finish(o.index({at}).store(sum * by.index({at}).load()).end(UOps{n, q, y, x}));
-}
-
 TEST(Window, RowsOneAfterTheOtherKeepTheMeaning) {
   std::vector<KernelPtr> kernels;
   for (int64_t w : {5, 7, 8, 10, 20}) {

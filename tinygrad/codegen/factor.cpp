@@ -9,10 +9,6 @@
 namespace tg {
 namespace {
 bool is_unrolled(UOp r) { return r.is(Ops::RANGE) && r.arg<RangeArg>().type == AxisType::kUnroll; }
-bool depends(UOp u, UOp range) {
-  const UOps& open = ranges_of(u);
-  return std::find(open.begin(), open.end(), range) != open.end();
-}
 void factors(UOp u, UOps* out) {
   UOps stack{u};
   while (!stack.empty()) {
@@ -38,13 +34,13 @@ UOp factored(UOp reduce) {
   for (UOp f : all) {
     UOps without;
     for (UOp r : unrolled)
-      if (!depends(f, r)) without.push_back(r);
+      if (!depends_on(f, r)) without.push_back(r);
     if (without.size() > inner.size()) inner = without;
   }
   if (inner.empty()) return reduce;
   UOps outside, inside;
   for (UOp f : all) {
-    const bool moves = std::none_of(inner.begin(), inner.end(), [&](UOp r) { return depends(f, r); });
+    const bool moves = std::none_of(inner.begin(), inner.end(), [&](UOp r) { return depends_on(f, r); });
     (moves ? outside : inside).push_back(f);
   }
   if (outside.empty() || inside.size() < 2) return reduce;

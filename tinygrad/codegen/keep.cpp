@@ -16,8 +16,7 @@ namespace {
 constexpr int32_t kFirstSlot = 1000;  // of scratch memory, beyond those of staged operands
 
 bool depends(UOp u, const UOps& ranges) {
-  const UOps& open = ranges_of(u);
-  return std::any_of(ranges.begin(), ranges.end(), [&](UOp r) { return std::find(open.begin(), open.end(), r) != open.end(); });
+  return std::any_of(ranges.begin(), ranges.end(), [&](UOp r) { return depends_on(u, r); });
 }
 bool same_set(const UOps& a, const UOps& b) {
   return a.size() == b.size() && std::all_of(a.begin(), a.end(), [&](UOp r) { return std::find(b.begin(), b.end(), r) != b.end(); });
@@ -82,7 +81,7 @@ UOp keep_one(UOp sink, const Renderer& renderer, int32_t slot) {
       stack.pop_back();
       if (!seen.insert(v).second || !depends(v, own)) continue;
       const bool storable =
-          v.dtype().is_float() && renderer.supports(v.dtype()) && std::all_of(own.begin(), own.end(), [&](UOp r) { return depends(v, {r}); });
+          v.dtype().is_float() && renderer.supports(v.dtype()) && std::all_of(own.begin(), own.end(), [&](UOp r) { return depends_on(v, r); });
       UOps around = ranges_of(v);
       std::erase_if(around, [&](UOp r) { return std::find(own.begin(), own.end(), r) != own.end(); });
       const bool kept = storable && same_set(around, outer) && again(v, own) > keeping(v, own, renderer.target());

@@ -17,10 +17,6 @@
 namespace tg {
 namespace {
 int64_t size_of(UOp r) { return static_cast<int64_t>(r.src(0).const_int()); }
-bool opens(UOp u, UOp range) {
-  const UOps& open = ranges_of(u);
-  return std::find(open.begin(), open.end(), range) != open.end();
-}
 
 /// A sum of ranges and where the mask is open along it.
 struct Line {
@@ -97,7 +93,7 @@ UOp merge_rows(UOp sink) {
     if (lines.size() != 2) continue;
     std::sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) { return a.memory > b.memory; });
     Line &row = lines[0], &column = lines[1];
-    if (column.memory != 1 || opens(other, row.range) || opens(other, column.range)) continue;
+    if (column.memory != 1 || depends_on(other, row.range) || depends_on(other, column.range)) continue;
     bool known = true;
     UOps stack;
     if (gate) stack.push_back(gate);
@@ -134,7 +130,7 @@ UOp merge_rows(UOp sink) {
       if (u == column.range) return x;
       if (u.is(Ops::WHERE) && w.masked && u.src(1).is(Ops::MUL) && (u.src(1).src(0) == load || u.src(1).src(1) == load))
         return UOp::alu(Ops::WHERE, {open, u.src(1), u.src(2)});
-      if (pitch > width && u.is(Ops::INDEX) && u.src(0).is(Ops::PARAM) && opens(u.src(1), m))
+      if (pitch > width && u.is(Ops::INDEX) && u.src(0).is(Ops::PARAM) && depends_on(u.src(1), m))
         return UOp::make(Ops::INDEX, u.dtype(), {u.src(0), u.src(1).valid(stored)});
       if (!u.is(Ops::END)) return u;
       UOps s{u.src(0)};

@@ -28,8 +28,7 @@ bool zero_where_loads_are(UOp u, UOp range) {
     UOp v = stack.back();
     stack.pop_back();
     if (v.is_const() && !v.is_invalid() && v.const_float() == 0) continue;
-    const UOps& open = ranges_of(v);
-    if (std::find(open.begin(), open.end(), range) == open.end()) return false;
+    if (!depends_on(v, range)) return false;
     if (v.is(Ops::LOAD)) continue;
     // 0 * x is 0 only where x is finite: both factors must vanish.
     if (v.in(Ops::MUL | Ops::ADD)) stack.push_back(v.src(0)), stack.push_back(v.src(1));
@@ -147,9 +146,7 @@ void KernelAxes::apply(const Opt& opt) {
           if (u.is(Ops::SINK)) continue;
           // What is inside of a reduce counts with the reduced range open, even where the value does not depend on it.
           auto open = [&](UOp r) {
-            const UOps& ranges = ranges_of(u);
-            return std::find(ranges.begin(), ranges.end(), r) != ranges.end() ||
-                   (u.is(Ops::REDUCE) && std::find(u.srcs().begin() + 1, u.srcs().end(), r) != u.srcs().end());
+            return depends_on(u, r) || (u.is(Ops::REDUCE) && std::find(u.srcs().begin() + 1, u.srcs().end(), r) != u.srcs().end());
           };
           const bool both = open(x) && open(y);
           need(!both, "a value depends on two axes of lanes");

@@ -20,10 +20,6 @@ constexpr double kFewReads = 40;    // of an element: with more the wait for the
 
 double trips(UOp loop) { return loop.src(0).is_const() ? static_cast<double>(loop.src(0).const_int()) : kSymbolic; }
 bool is_reduce(UOp loop) { return loop.arg<RangeArg>().type == AxisType::kReduce; }
-bool depends(UOp u, UOp range) {
-  const UOps& r = ranges_of(u);
-  return std::find(r.begin(), r.end(), range) != r.end();
-}
 
 /// What runs how often.
 class LoopCosts {
@@ -71,10 +67,10 @@ struct Ahead {
 
 /// A window slides over what loops around walk over: its taps need no prefetch of their own.
 bool is_tap(UOp loop, const LinearForm& f, UOp gate) {
-  if (!is_reduce(loop) || !depends(gate, loop) || trips(loop) > kLongWindow) return false;
+  if (!is_reduce(loop) || !depends_on(gate, loop) || trips(loop) > kLongWindow) return false;
   const int64_t step = std::abs(f.coefficient(loop));
   return std::any_of(f.terms.begin(), f.terms.end(), [&](const auto& t) {
-    return is_loop(t.first) && t.first != loop && t.second && std::abs(t.second) % step == 0 && depends(gate, t.first) &&
+    return is_loop(t.first) && t.first != loop && t.second && std::abs(t.second) % step == 0 && depends_on(gate, t.first) &&
            static_cast<double>(std::abs(t.second)) * trips(t.first) >= static_cast<double>(step) * trips(loop);
   });
 }

@@ -33,12 +33,10 @@ int64_t stride_along(UOp value, UOp range) {
   int64_t most = 0;
   for (UOp u : value.toposort()) {
     if (!u.is(Ops::LOAD)) continue;
-    const UOps& open = ranges_of(u.src(0));
-    if (std::find(open.begin(), open.end(), range) == open.end()) continue;
+    if (!depends_on(u.src(0), range)) continue;
     const LinearForm f = linear_form(u.src(0).src(1));
     for (UOp x : f.rest) {
-      const UOps& inner = ranges_of(x);
-      if (std::find(inner.begin(), inner.end(), range) != inner.end()) return -1;
+      if (depends_on(x, range)) return -1;
     }
     most = std::max(most, std::abs(f.coefficient(range)));
   }
@@ -48,9 +46,7 @@ int64_t stride_along(UOp value, UOp range) {
 /// True when a mask of a load in `value` changes along `range`.
 bool is_gated_along(UOp value, UOp range) {
   for (UOp u : value.toposort()) {
-    if (!u.is(Ops::WHERE)) continue;
-    const UOps& open = ranges_of(u.src(0));
-    if (std::find(open.begin(), open.end(), range) != open.end()) return true;
+    if (u.is(Ops::WHERE) && depends_on(u.src(0), range)) return true;
   }
   return false;
 }

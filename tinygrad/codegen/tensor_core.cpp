@@ -70,9 +70,8 @@ struct Fit {
 bool along_store(UOp sink, UOp value) {
   for (UOp u : sink.toposort()) {
     if (!u.is(Ops::STORE)) continue;
-    const UOps& open = ranges_of(value);
     for (const auto& [r, c] : linear_form(u.src(0).src(1)).terms)
-      if (c == 1 && std::find(open.begin(), open.end(), r) != open.end()) return true;
+      if (c == 1 && depends_on(value, r)) return true;
   }
   return false;
 }
@@ -153,12 +152,10 @@ UOp packed(UOp v, UOp range, UOp words, int64_t k, DType element, bool masked) {
 
 /// How many outputs share each number of a factor.
 double uses_of(UOp sink, UOp factor) {
-  const UOps& open = ranges_of(factor);
   double uses = 1;
   for (UOp e : sink.srcs())
     for (UOp r : e.srcs().subspan(std::min<size_t>(1, e.nsrc())))
-      if (r.is(Ops::RANGE) && std::find(open.begin(), open.end(), r) == open.end())
-        uses *= r.src(0).is_const() ? static_cast<double>(r.src(0).const_int()) : kManyUses;
+      if (r.is(Ops::RANGE) && !depends_on(factor, r)) uses *= r.src(0).is_const() ? static_cast<double>(r.src(0).const_int()) : kManyUses;
   return uses;
 }
 /// Words that are put together number by number must be used often enough.

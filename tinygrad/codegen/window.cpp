@@ -20,10 +20,6 @@ constexpr double kOverlap = 0.9;  // of the elements that are left when two rang
 
 bool is_lane(UOp r) { return r.is(Ops::RANGE) && r.arg<RangeArg>().type == AxisType::kVector; }
 int64_t size_of(UOp r) { return r.src(0).is_const() ? static_cast<int64_t>(r.src(0).const_int()) : 0; }
-bool opens(UOp u, UOp range) {
-  const UOps& open = ranges_of(u);
-  return std::find(open.begin(), open.end(), range) != open.end();
-}
 
 /// The sums through which a value depends on ranges: its maximal integer expressions.
 std::vector<LinearForm> forms_of(UOp value) {
@@ -113,7 +109,7 @@ WindowOperand window_operand(UOp sink, UOp value) {
     if (!product.is(Ops::MUL) || (product.src(0) != value && product.src(1) != value)) continue;
     // All of the mask belongs to this operand.
     for (UOp r : ranges_of(w.src(0)))
-      if (!opens(value, r)) return {value, {}};
+      if (!depends_on(value, r)) return {value, {}};
     for (UOp x : w.src(0).toposort())
       if (x.is(Ops::LOAD)) return {value, {}};
     UOp gate = w.src(0), index = value.is(Ops::LOAD) && value.src(0).is(Ops::INDEX) ? value.src(0).src(1) : UOp();
@@ -153,7 +149,7 @@ UOp stage_window(UOp value, const std::vector<Slide>& over, UOp lane, int32_t sl
     a.lo = spread.lo, a.extent = spread.extent, a.memory = address.coefficient(a.unit) * a.sign, a.slide = std::move(s);
     // Rows that follow each other: x / pitch and x % pitch of this sum and of nothing else.
     for (UOp u : value.toposort()) {
-      if (!u.is(Ops::FLOORMOD) || !u.src(1).is_const() || !opens(u.src(0), a.unit)) continue;
+      if (!u.is(Ops::FLOORMOD) || !u.src(1).is_const() || !depends_on(u.src(0), a.unit)) continue;
       const LinearForm f = linear_form(u.src(0));
       bool own = f.rest.empty() && f.terms.size() == a.slide.size();
       for (const auto& [r, k] : a.slide) own &= f.coefficient(r) == k * a.sign * f.coefficient(a.unit);
@@ -206,7 +202,7 @@ UOp stage_window(UOp value, const std::vector<Slide>& over, UOp lane, int32_t sl
       // One row after the other: what is written beyond the end of one is overwritten by the next.
       UOp quotient, rest;
       for (UOp u : value.toposort()) {
-        if (!u.in(Ops::FLOORMOD | Ops::FLOORDIV) || !u.src(1).is_const_int(a.pitch) || !opens(u.src(0), a.unit)) continue;
+        if (!u.in(Ops::FLOORMOD | Ops::FLOORDIV) || !u.src(1).is_const_int(a.pitch) || !depends_on(u.src(0), a.unit)) continue;
         (u.is(Ops::FLOORDIV) ? quotient : rest) = u;
       }
       const LinearForm f = linear_form((rest ? rest : quotient).src(0));

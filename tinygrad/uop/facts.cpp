@@ -433,6 +433,10 @@ const UOps& ranges_of(UOp u) {
   Facts& f = g.facts(u);
   return f.ranges ? *f.ranges : empty;
 }
+bool depends_on(UOp u, UOp range) {
+  const UOps& open = ranges_of(u);
+  return std::find(open.begin(), open.end(), range) != open.end();
+}
 
 /// A name that is no node's argument, for good.
 static const std::string* kept_name(const std::string& name) {

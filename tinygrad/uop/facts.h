@@ -117,6 +117,8 @@ inline int128 vmin(UOp u) { return bounds_of(u).lo; }
 inline int128 vmax(UOp u) { return bounds_of(u).hi; }
 /// Loops this value is inside of: RANGEs (and SPECIALs are not among them) it depends on that are not ended, sorted by AxisType, then id.
 const UOps& ranges_of(UOp u);
+/// True when `range` is one of them.
+bool depends_on(UOp u, UOp range);
 /// Name of the device the value lives on; "" for constants and pure arithmetic on them. DeviceError when sources disagree.
 const std::string& device_of(UOp u);
 /// Lanes of the value: the size of the VECTOR range it depends on, 1 without one.
