@@ -15,6 +15,7 @@
 #include "tinygrad/codegen/heuristic.h"
 #include "tinygrad/codegen/keep.h"
 #include "tinygrad/codegen/linearize.h"
+#include "tinygrad/codegen/online.h"
 #include "tinygrad/codegen/prefetch.h"
 #include "tinygrad/codegen/program_info.h"
 #include "tinygrad/codegen/rebuild.h"
@@ -31,6 +32,7 @@ struct PassContext {
   const Renderer& renderer;
   const CodegenOptions& options;
   std::vector<Opt> applied;
+  bool online = false;  ///< the loops are those of blocks already
 };
 
 /// A pass: a function of the SINK, or a table with the direction it is applied in.
@@ -73,6 +75,13 @@ UOp lanes_pass(UOp sink, PassContext&) {
   });
 }
 
+/// First of all, so that it sees what the scheduler has seen.
+UOp online_pass(UOp sink, PassContext& c) {
+  const std::optional<OnlineForm> form = c.renderer.has_locals() ? std::nullopt : online_form(sink);
+  c.online = form.has_value();
+  return form ? online_blocks(sink, *form, c.renderer) : sink;
+}
+
 UOp ranges_pass(UOp sink, PassContext& c) {
   sink = simplify_ranges(sink);
   if (c.renderer.has_locals()) return sink;
@@ -87,6 +96,7 @@ UOp ranges_pass(UOp sink, PassContext& c) {
 }
 
 UOp opts_pass(UOp sink, PassContext& c) {
+  if (c.online) return sink;
   const KernelInfo& info = sink.arg<KernelInfo>();
   // Integers in two words stay scalars: there is no sum of such lanes.
   const bool kept = has_kept(sink);
@@ -113,8 +123,9 @@ OpSet ops_to_use(const PassContext& c) {
 
 const std::vector<Pass>& passes() {
   static const std::vector<Pass> table{
+      {"online", online_pass, nullptr, Walk::kSourcesFirst, false, true},
       {"symbolic", nullptr, [](const Renderer&) { return &sym(); }},
-      {"ranges", [](UOp s, PassContext& c) { return keep_values(ranges_pass(s, c), c.renderer); }, nullptr, Walk::kSourcesFirst, true, true},
+      {"ranges", [](UOp s, PassContext& c) { return c.online ? s : keep_values(ranges_pass(s, c), c.renderer); }, nullptr, Walk::kSourcesFirst, true, true},
       {"opts", opts_pass, nullptr, Walk::kSourcesFirst, false, true},
       {"factor", [](UOp s, PassContext&) { return factor_reduces(s); }, nullptr, Walk::kSourcesFirst, false, true},
       {"symbolic after opts", nullptr, [](const Renderer&) { return &sym(); }},
@@ -210,7 +221,7 @@ std::shared_ptr<Program> to_program(const Kernel& kernel, const Renderer& render
     return program;
   }
   const int64_t debug = env::DEBUG.get();
-  PassContext context{renderer, options, {}};
+  PassContext context{renderer, options, {}, false};
   UOp original = sink;
   program->ast = sink;
   const bool spec = env::SPEC.get() != 0;

@@ -66,6 +66,19 @@ StepFacts facts_of(const Step& s) {
 }
 }  // namespace
 
+std::optional<std::vector<std::pair<UOp, UOp>>> renamed_at(UOp load, const Step& from) {
+  std::vector<std::pair<UOp, int64_t>> own, theirs;
+  if (load.nsrc() != 1 || !linear_terms(from.index, &own) || own.size() != from.ranges.size()) return {};
+  if (!linear_terms(load.src(0).src(1), &theirs) || theirs.size() != own.size()) return {};
+  std::vector<std::pair<UOp, UOp>> rename;
+  for (const auto& [r, k] : own) {
+    auto it = std::find_if(theirs.begin(), theirs.end(), [&](const auto& t) { return t.second == k && t.first.src(0) == r.src(0); });
+    if (it == theirs.end()) return {};
+    rename.push_back({r, it->first});
+  }
+  return rename;
+}
+
 void fuse_rows(Lowered& l, const std::vector<ScheduleBuffer>& buffers, const ScheduleOptions& options) {
   std::vector<int32_t> candidates;
   for (size_t i = 0; i < l.steps.size(); i++) {
@@ -126,22 +139,15 @@ void fuse_rows(Lowered& l, const std::vector<ScheduleBuffer>& buffers, const Sch
       for (const auto& [s, bytes] : fp.reads) overwrites |= nth(l.states, s).buffer == to.buffer;
       if (shared < kBeyondCache || row > kRowInCache || overwrites) continue;
       // Every read of the result is at the row of the reader's own loops.
-      std::vector<std::pair<UOp, int64_t>> own;
-      if (!linear_terms(from.index, &own) || own.size() != from.ranges.size()) continue;
       std::vector<std::pair<UOp, UOp>> replaced;
       bool fits = true;
       for (UOp load : fc.loads.at(state)) {
-        std::vector<std::pair<UOp, int64_t>> theirs;
-        std::vector<std::pair<UOp, UOp>> rename;
-        fits &= load.nsrc() == 1 && linear_terms(load.src(0).src(1), &theirs) && theirs.size() == own.size();
-        for (size_t k = 0; k < own.size() && fits; k++) {
-          auto it = std::find_if(theirs.begin(), theirs.end(),
-                                 [&](const auto& t) { return t.second == own[k].second && t.first.src(0) == own[k].first.src(0); });
-          fits = it != theirs.end() && std::find(to.ranges.begin(), to.ranges.end(), it->first) != to.ranges.end();
-          if (fits) rename.push_back({own[k].first, it->first});
-        }
+        auto rename = renamed_at(load, from);
+        fits = fits && rename && std::all_of(rename->begin(), rename->end(), [&](const auto& r) {
+          return std::find(to.ranges.begin(), to.ranges.end(), r.second) != to.ranges.end();
+        });
         if (!fits) break;
-        replaced.push_back({load, from.value.substitute(rename)});
+        replaced.push_back({load, from.value.substitute(*rename)});
       }
       if (!fits) continue;
       to.value = to.value.substitute(replaced);

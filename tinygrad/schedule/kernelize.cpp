@@ -36,7 +36,9 @@ class Importer {
     UOp index = import(step_.index), value = import(step_.value);
     UOp store = UOp::make(Ops::INDEX, out.dtype(), {out, index}).store(value);
     UOp sinks[1] = {store.end(ranges)};
-    UOp sink = UOp::sink(sinks, KernelInfo{});
+    KernelInfo info;
+    if (step_.online) info.opts_to_apply.emplace();
+    UOp sink = UOp::sink(sinks, info);
     // Sums of index terms were ordered by numbers that differ between equal kernels.
     kernel->sink = graph_rewrite(sink, canonical_order(), {.name = "kernel indices"});
     kernel->key = kernel->sink.key();

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <iosfwd>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -125,6 +126,7 @@ struct Step {
   int32_t parent = -1;           ///< state of `buffer` that is overwritten
   UOp index, value;              ///< kernel
   UOps ranges;                   ///< loops of the result, outermost first
+  bool online = false;           ///< an OnlineForm: codegen knows its loops, there is nothing to optimise
   KernelRef given;               ///< the user's kernel: no index and value, `reads` and `buffers` are set by lower()
   std::vector<int32_t> reads;    ///< by PARAM slot: the state read, -1: written only
   KernelRef kernel;              ///< set by kernelize
@@ -143,6 +145,13 @@ Lowered lower(Ranged& r, std::vector<ScheduleBuffer>& buffers, const ScheduleOpt
 UOp buffer_param(const ScheduleBuffer& b, int32_t buffer, int32_t state);
 /// A new internal buffer and its first written state.
 int32_t add_internal(Lowered& l, std::vector<ScheduleBuffer>& buffers, DType d, int64_t size, const std::string& device);
+
+/// Moves the scores and the softmax of an attention with long keys into the kernel that multiplies with the values, which then computes them in blocks
+/// (schedule/online.h).
+void fuse_online(Lowered& l, const std::vector<ScheduleBuffer>& buffers);
+
+/// How ranges of `from` are named in a LOAD of its result at points of other ranges; none: it is read in another way than it is stored.
+std::optional<std::vector<std::pair<UOp, UOp>>> renamed_at(UOp load, const Step& from);
 
 /// Moves a reduction over rows into the one kernel that reads its result and the same rows again; the steps it moves keep no value.
 void fuse_rows(Lowered& l, const std::vector<ScheduleBuffer>& buffers, const ScheduleOptions& options);

@@ -90,6 +90,7 @@ std::shared_ptr<const Schedule> make_schedule(const NormalGraph& g, const Schedu
   Stop::check("schedule");
   Lowered lowered = lower(ranged, buffers, options, g.kernels);
   Stop::check("schedule");
+  fuse_online(lowered, buffers);
   fuse_rows(lowered, buffers, options);
   if (options.plan_memory) update_in_place(lowered, buffers);
   kernelize(lowered, buffers);

@@ -1,0 +1,93 @@
+/// \file Recognising weighted means below a maximum.
+#include "tinygrad/schedule/online.h"
+
+#include <algorithm>
+
+#include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/symbolic.h"
+
+namespace tg {
+namespace {
+bool is_number(UOp u) { return u.is_const() && !u.is_invalid(); }
+bool sized(UOp range, int64_t multiple) { return range.src(0).is_const() && range.src(0).const_int() % multiple == 0; }
+UOps factors_of(UOp product) {
+  UOps out, stack{product};
+  while (!stack.empty()) {
+    UOp u = stack.back();
+    stack.pop_back();
+    if (u.is(Ops::MUL)) stack.push_back(u.src(1)), stack.push_back(u.src(0));
+    else out.push_back(u);
+  }
+  return out;
+}
+bool one_range(UOp reduce, Ops op) { return reduce.is(Ops::REDUCE) && reduce.arg<ReduceArg>().op == op && reduce.nsrc() == 2; }
+/// True when `reduce` has over its own range what `value` is over `range`.
+bool reduces(UOp reduce, UOp value, UOp range) {
+  UOp other = reduce.src(1);
+  if (other.src(0) != range.src(0)) return false;
+  UOp renamed = value.substitute({{range, other}});
+  return renamed == reduce.src(0) || simplify(renamed) == simplify(reduce.src(0));  // sums of index terms are ordered by their ranges
+}
+bool has_reduce(UOp u) {
+  const UOps order = u.toposort();
+  return std::any_of(order.begin(), order.end(), [](UOp v) { return v.is(Ops::REDUCE); });
+}
+
+/// EXP2((score - REDUCE(MAX, score)) * k).
+bool match_power(UOp power, OnlineForm& f) {
+  if (!power.is(Ops::EXP2) || !power.src(0).is(Ops::MUL) || !is_number(power.src(0).src(1)) || !(power.src(0).src(1).const_float() > 0)) return false;
+  UOp difference = power.src(0).src(0);
+  if (!difference.is(Ops::ADD)) return false;
+  for (uint32_t i = 0; i < 2; i++) {
+    UOp negative = difference.src(i), score = difference.src(1 - i);
+    if (!negative.is(Ops::MUL) || !is_number(negative.src(1)) || negative.src(1).const_float() != -1) continue;
+    if (!one_range(negative.src(0), Ops::MAX) || !reduces(negative.src(0), score, f.over)) continue;
+    f.power = power, f.top = negative.src(0), f.score = score;
+    return score.dtype() == dtypes::float32;
+  }
+  return false;
+}
+
+bool match_sum(UOp sum, OnlineForm& f) {
+  f = {};
+  if (!one_range(sum, Ops::ADD) || !sum.src(0).is(Ops::MUL)) return false;
+  f.sum = sum, f.over = sum.src(1);
+  UOps rest;
+  for (UOp u : factors_of(sum.src(0)))
+    if (f.power || !match_power(u, f)) rest.push_back(u);
+  if (!f.power) return false;
+  for (UOp u : rest) {
+    if (!f.total && u.is(Ops::RECIPROCAL) && one_range(u.src(0), Ops::ADD) && reduces(u.src(0), f.power, f.over)) f.total = u.src(0);
+    else f.weight = f.weight ? f.weight * u : u;
+  }
+  return f.weight && f.weight.dtype() == dtypes::float32 && !has_reduce(f.weight) && has_reduce(f.score);
+}
+}  // namespace
+
+std::optional<OnlineForm> online_form(UOp value, std::span<const UOp> ranges) {
+  OnlineForm f;
+  for (UOp u : value.toposort()) {
+    if (!u.is(Ops::REDUCE) || !match_sum(u, f)) continue;
+    if (has_reduce(value.substitute({{u, UOp::constant(0, u.dtype())}}))) continue;
+    int columns = 0;
+    for (UOp r : ranges) {
+      const bool scored = depends_on(f.score, r), weighted = depends_on(f.weight, r);
+      if (!r.src(0).is_const()) return {};
+      if (scored && !weighted && (!f.row || r.src(0).const_int() > f.row.src(0).const_int())) f.row = r;
+      if (!scored) f.column = r, columns += weighted ? 1 : 2;
+    }
+    if (!f.row || columns != 1 || !sized(f.over, 64) || !sized(f.row, 32) || !sized(f.column, 16)) continue;
+    return f;
+  }
+  return {};
+}
+
+std::optional<OnlineForm> online_form(UOp sink) {
+  if (sink.nsrc() != 1 || !sink.src(0).is(Ops::END)) return {};
+  UOp end = sink.src(0), store = end.src(0);
+  if (!store.is(Ops::STORE) || store.nsrc() != 2) return {};
+  return online_form(store.src(1), end.srcs().subspan(1));
+}
+
+}  // namespace tg

@@ -1,0 +1,33 @@
+/// \file Weighted means below a maximum, sum_j exp((s_j - max s) k) w_j / sum_j exp((s_j - max s) k): attention over long keys as one kernel.
+///
+/// Plain kernels store the scores s and pass over them for the maximum, the sum and the product. Online (Milakov and Gimelshein 2018, Dao et al. 2022)
+/// the scores are computed in blocks that stay in the cache; a block that raises the maximum scales what was summed before it.
+#pragma once
+#include <optional>
+#include <span>
+
+#include "tinygrad/uop/uop.h"
+
+namespace tg {
+
+/// A value that holds such a mean once, and its parts.
+struct OnlineForm {
+  UOp sum;     ///< REDUCE(ADD, product of `power`, the factor 1 / total and `weight`; over)
+  UOp power;   ///< EXP2((score - top) * k), k > 0
+  UOp score;   ///< s at `over`: a float32 that contains a reduce
+  UOp top;     ///< REDUCE(MAX, score)
+  UOp total;   ///< REDUCE(ADD, power); empty: nothing is divided by it
+  UOp weight;  ///< w
+  UOp over;    ///< the range of the mean
+  UOp row;     ///< the largest range of the result that the scores depend on and the weights do not
+  UOp column;  ///< the range of the result that the weights depend on and the scores do not
+};
+
+/// The form of the value a kernel stores for each point of `ranges`; none: it is another value, or its sizes do not fit: multiples of 64 for `over`, of 32
+/// for `row` and of 16 for `column`.
+std::optional<OnlineForm> online_form(UOp value, std::span<const UOp> ranges);
+
+/// The same for a kernel's AST.
+std::optional<OnlineForm> online_form(UOp sink);
+
+}  // namespace tg
