@@ -82,7 +82,7 @@ UOp online_pass(UOp sink, PassContext& c) {
   return form ? online_blocks(sink, *form, c.renderer) : sink;
 }
 
-UOp ranges_pass(UOp sink, PassContext& c) {
+UOp better_ranges(UOp sink, PassContext& c) {
   sink = simplify_ranges(sink);
   if (c.renderer.has_locals()) return sink;
   UOp merged = merge_rows(sink);
@@ -94,6 +94,8 @@ UOp ranges_pass(UOp sink, PassContext& c) {
   };
   return cycles(merged) < 0.95 * cycles(sink) ? merged : sink;
 }
+
+UOp ranges_pass(UOp sink, PassContext& c) { return c.online ? sink : keep_values(better_ranges(sink, c), c.renderer); }
 
 UOp opts_pass(UOp sink, PassContext& c) {
   if (c.online) return sink;
@@ -125,7 +127,7 @@ const std::vector<Pass>& passes() {
   static const std::vector<Pass> table{
       {"online", online_pass, nullptr, Walk::kSourcesFirst, false, true},
       {"symbolic", nullptr, [](const Renderer&) { return &sym(); }},
-      {"ranges", [](UOp s, PassContext& c) { return c.online ? s : keep_values(ranges_pass(s, c), c.renderer); }, nullptr, Walk::kSourcesFirst, true, true},
+      {"ranges", ranges_pass, nullptr, Walk::kSourcesFirst, true, true},
       {"opts", opts_pass, nullptr, Walk::kSourcesFirst, false, true},
       {"factor", [](UOp s, PassContext&) { return factor_reduces(s); }, nullptr, Walk::kSourcesFirst, false, true},
       {"symbolic after opts", nullptr, [](const Renderer&) { return &sym(); }},

@@ -134,9 +134,12 @@ class Blocks {
         UOps open;
         for (UOp r : ranges_of(operand))
           if (inside(r)) open.push_back(r);
-        const bool of_block = std::any_of(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(columns), [&](UOp r) { return depends_on(operand, r); });
-        const bool of_rows = std::any_of(own.begin() + static_cast<std::ptrdiff_t>(columns), own.end(), [&](UOp r) { return depends_on(operand, r); });
-        if (of_block && !of_rows && !operand.dtype().is_weak() && plain(operand)) panels.push_back({operand, stage(operand, open, panels_++, lanes_)});
+        const bool of_block =
+            std::any_of(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(columns), [&](UOp r) { return depends_on(operand, r); });
+        const bool of_rows =
+            std::any_of(own.begin() + static_cast<std::ptrdiff_t>(columns), own.end(), [&](UOp r) { return depends_on(operand, r); });
+        if (of_block && !of_rows && !operand.dtype().is_weak() && plain(operand))
+          panels.push_back({operand, stage(operand, open, panels_++, lanes_)});
       }
     }
     return scores_.index({fold_add(fold_mul(row, block_), over)}).store(value.substitute(panels)).end(own);
@@ -175,7 +178,8 @@ class Blocks {
 
   /// The sum of 0 * w over the blocks that are left away.
   UOp closed_sum(UOp open, int64_t blocks, UOp column) {
-    UOp left = UOp::range(UOp::constant(blocks) + open * ConstValue(-1), RangeArg{{fresh_++}, AxisType::kReduce}), i = loop(block_, AxisType::kReduce);
+    UOp left = UOp::range(UOp::constant(blocks) + open * ConstValue(-1), RangeArg{{fresh_++}, AxisType::kReduce}),
+        i = loop(block_, AxisType::kReduce);
     Map map = around_;
     map.push_back({f_.over, (open + left) * ConstValue(block_) + i}), map.push_back({f_.column, column});
     return (f_.weight.substitute(map) * UOp::constant(0, dtypes::float32)).reduce(Ops::ADD, UOps{left, i});
@@ -184,7 +188,8 @@ class Blocks {
   /// The number of blocks in which the mask lets anything through for a row of the tile, where that is a question of row and column; empty: all.
   UOp open_blocks(UOp tile, int64_t blocks) const {
     UOp s = simplify(f_.score);
-    if (!s.is(Ops::WHERE) || !s.src(0).is(Ops::CMPLT) || !s.src(2).is_const() || s.src(2).is_invalid() || s.src(2).const_float() != -INFINITY) return {};
+    if (!s.is(Ops::WHERE) || !s.src(0).is(Ops::CMPLT) || !s.src(2).is_const() || s.src(2).is_invalid() || s.src(2).const_float() != -INFINITY)
+      return {};
     // row * a + over * b + c < 0
     int64_t a = 0, b = 0, c = 0;
     std::vector<std::pair<UOp, int64_t>> stack{{s.src(0).src(0), 1}, {s.src(0).src(1), -1}};

@@ -144,8 +144,8 @@ void fuse_rows(Lowered& l, const std::vector<ScheduleBuffer>& buffers, const Sch
       for (UOp load : fc.loads.at(state)) {
         auto rename = renamed_at(load, from);
         fits = fits && rename && std::all_of(rename->begin(), rename->end(), [&](const auto& r) {
-          return std::find(to.ranges.begin(), to.ranges.end(), r.second) != to.ranges.end();
-        });
+                 return std::find(to.ranges.begin(), to.ranges.end(), r.second) != to.ranges.end();
+               });
         if (!fits) break;
         replaced.push_back({load, from.value.substitute(*rename)});
       }

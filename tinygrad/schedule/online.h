@@ -1,7 +1,7 @@
 /// \file Weighted means below a maximum, sum_j exp((s_j - max s) k) w_j / sum_j exp((s_j - max s) k): attention over long keys as one kernel.
 ///
-/// Plain kernels store the scores s and pass over them for the maximum, the sum and the product. Online (Milakov and Gimelshein 2018, Dao et al. 2022)
-/// the scores are computed in blocks that stay in the cache; a block that raises the maximum scales what was summed before it.
+/// Plain kernels store the scores s and pass over them for the maximum, the sum and the product. Online (Milakov and Gimelshein 2018, Dao et al.
+/// 2022) the scores are computed in blocks that stay in the cache; a block that raises the maximum scales what was summed before it.
 #pragma once
 #include <optional>
 #include <span>
@@ -23,8 +23,8 @@ struct OnlineForm {
   UOp column;  ///< the range of the result that the weights depend on and the scores do not
 };
 
-/// The form of the value a kernel stores for each point of `ranges`; none: it is another value, or its sizes do not fit: multiples of 64 for `over`, of 32
-/// for `row` and of 16 for `column`.
+/// The form of the value a kernel stores for each point of `ranges`; none: it is another value, or its sizes do not fit: multiples of 64 for `over`,
+/// of 32 for `row` and of 16 for `column`.
 std::optional<OnlineForm> online_form(UOp value, std::span<const UOp> ranges);
 
 /// The same for a kernel's AST.

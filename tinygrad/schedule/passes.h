@@ -146,8 +146,8 @@ UOp buffer_param(const ScheduleBuffer& b, int32_t buffer, int32_t state);
 /// A new internal buffer and its first written state.
 int32_t add_internal(Lowered& l, std::vector<ScheduleBuffer>& buffers, DType d, int64_t size, const std::string& device);
 
-/// Moves the scores and the softmax of an attention with long keys into the kernel that multiplies with the values, which then computes them in blocks
-/// (schedule/online.h).
+/// Moves the scores and the softmax of an attention with long keys into the kernel that multiplies with the values, which then computes them in
+/// blocks (schedule/online.h).
 void fuse_online(Lowered& l, const std::vector<ScheduleBuffer>& buffers);
 
 /// How ranges of `from` are named in a LOAD of its result at points of other ranges; none: it is read in another way than it is stored.

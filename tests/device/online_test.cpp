@@ -1,0 +1,212 @@
+/// \file Attention with scores that are not stored: one kernel, the numbers of float64, gradients.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "tinygrad/base/env.h"
+#include "tinygrad/engine/counters.h"
+#include "tinygrad/tinygrad.h"
+
+namespace tg {
+namespace {
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+std::vector<float> normal(int64_t n, uint32_t seed) {
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> draw;
+  std::vector<float> v(static_cast<size_t>(n));
+  for (float& x : v) x = draw(rng);
+  return v;
+}
+
+struct Attention {
+  int64_t heads = 2, rows = 384, over = 384, inner = 32, columns = 32;
+  bool causal = false;
+  std::vector<float> q, k, v, mask;
+  Attention(int64_t h, int64_t t, int64_t n, int64_t d, int64_t c, bool mask_above = false)
+      : heads(h),
+        rows(t),
+        over(n),
+        inner(d),
+        columns(c),
+        causal(mask_above),
+        q(normal(h * t * d, 1)),
+        k(normal(h * n * d, 2)),
+        v(normal(h * n * c, 3)) {}
+
+  Tensor query() const { return Tensor::from(q, Shape{1, heads, rows, inner}).realize(); }
+  Tensor key() const { return Tensor::from(k, Shape{1, heads, over, inner}).realize(); }
+  Tensor value() const { return Tensor::from(v, Shape{1, heads, over, columns}).realize(); }
+  Tensor run(int64_t* kernels = nullptr) const {
+    const Tensor a = query(), b = key(), c = value(), m = mask.empty() ? Tensor() : Tensor::from(mask, Shape{rows, over}).realize();
+    const int64_t before = GlobalCounters::kernels;
+    Tensor out = a.scaled_dot_product_attention(b, c, m, 0, causal).realize();
+    if (kernels) *kernels = GlobalCounters::kernels - before;
+    return out;
+  }
+  std::vector<double> probabilities(int64_t h, int64_t i) const {
+    std::vector<double> p(static_cast<size_t>(over));
+    double most = -kInf, total = 0;
+    for (int64_t j = 0; j < over; j++) {
+      double s = 0;
+      for (int64_t r = 0; r < inner; r++)
+        s += static_cast<double>(q[static_cast<size_t>((h * rows + i) * inner + r)]) * k[static_cast<size_t>((h * over + j) * inner + r)];
+      s /= std::sqrt(static_cast<double>(inner));
+      if (causal && j > i) s = -kInf;
+      if (!mask.empty()) s += mask[static_cast<size_t>(i * over + j)];
+      p[static_cast<size_t>(j)] = s;
+      most = std::isnan(most) || std::isnan(s) ? std::nan("") : std::max(most, s);
+    }
+    for (double& s : p) total += s = std::exp(s - most);
+    for (double& s : p) s /= total;
+    return p;
+  }
+  void expect(const Tensor& result, int64_t step = 7) const {
+    const std::vector<float> got = result.to_vector<float>();
+    ASSERT_EQ(got.size(), static_cast<size_t>(heads * rows * columns));
+    for (int64_t h = 0; h < heads; h++)
+      for (int64_t i = 0; i < rows; i += step) {
+        const std::vector<double> p = probabilities(h, i);
+        for (int64_t d = 0; d < columns; d++) {
+          double want = 0;
+          for (int64_t j = 0; j < over; j++) want += p[static_cast<size_t>(j)] * v[static_cast<size_t>((h * over + j) * columns + d)];
+          const double x = got[static_cast<size_t>((h * rows + i) * columns + d)];
+          if (std::isnan(want)) {
+            ASSERT_TRUE(std::isnan(x)) << h << ' ' << i << ' ' << d << ": " << x;
+          } else if (std::isinf(want)) {
+            ASSERT_EQ(x, want) << h << ' ' << i << ' ' << d;
+          } else {
+            ASSERT_NEAR(x, want, 2e-6) << h << ' ' << i << ' ' << d;
+          }
+        }
+      }
+  }
+};
+
+bool fuses() { return !env::EAGER && Device::default_name().starts_with("CPU"); }
+
+TEST(OnlineAttention, IsOneKernelThatStoresNoScores) {
+  for (bool causal : {false, true}) {
+    const Attention a(2, 512, 512, 64, 64, causal);
+    int64_t kernels = 0;
+    const Tensor out = a.run(&kernels);
+    if (fuses()) { EXPECT_EQ(kernels, 1); }
+    a.expect(out, 19);
+  }
+  const Attention small(1, 128, 128, 16, 16);  // 64 KB of scores: little to win
+  int64_t kernels = 0;
+  small.expect(small.run(&kernels));
+  if (!env::EAGER) { EXPECT_EQ(kernels, 5); }
+}
+
+TEST(OnlineAttention, Shapes) {
+  for (const auto& [h, t, n, d, c] : std::vector<std::array<int64_t, 5>>{{3, 320, 448, 24, 48},
+                                                                         {1, 96, 4096, 8, 16},
+                                                                         {1, 2048, 192, 7, 80},
+                                                                         {5, 256, 256, 64, 128},
+                                                                         {2, 500, 500, 16, 16},
+                                                                         {1, 1024, 300, 16, 20}}) {
+    SCOPED_TRACE(str(h, ' ', t, ' ', n, ' ', d, ' ', c));
+    const Attention a(h, t, n, d, c), causal(h, t, n, d, c, true);
+    a.expect(a.run(), 31), causal.expect(causal.run(), 31);
+  }
+}
+
+TEST(OnlineAttention, MasksAndNumbersThatAreNone) {
+  Attention a(2, 384, 384, 16, 16);
+  a.mask.assign(static_cast<size_t>(a.rows * a.over), 0.f);
+  for (int64_t i = 0; i < a.rows; i++)
+    for (int64_t j = 0; j < a.over; j++) {
+      const bool closed = i == 21 || (i == 42 && j < 300) || (i == 63 && j > 3) || (i > 300 && j < i - 280);
+      a.mask[static_cast<size_t>(i * a.over + j)] = closed ? -std::numeric_limits<float>::infinity() : static_cast<float>((i * j) % 5);
+    }
+  a.expect(a.run());
+  for (bool causal : {false, true})
+    for (float x : {std::nanf(""), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()})
+      for (int which = 0; which < 3; which++) {
+        Attention b(2, 384, 384, 16, 16, causal);
+        (which == 0 ? b.q : which == 1 ? b.k : b.v)[static_cast<size_t>(350 * 16 + 5)] = x;
+        b.expect(b.run());
+        if (HasFatalFailure()) FAIL() << x << " in " << which << (causal ? " causal" : "");
+      }
+}
+
+TEST(OnlineAttention, Gradients) {
+  const Attention a(2, 384, 384, 16, 16, true);
+  Tensor q = a.query(), k = a.key(), v = a.value();
+  for (Tensor* t : {&q, &k, &v}) t->requires_grad_();
+  const std::vector<float> w = normal(a.heads * a.rows * a.columns, 9);
+  const Tensor weights = Tensor::from(w, Shape{1, a.heads, a.rows, a.columns}).realize();
+  const Tensor out = q.scaled_dot_product_attention(k, v, {}, 0, true);
+  (out * weights).sum().backward();
+  realize(out, q.grad(), k.grad(), v.grad());
+  a.expect(out);
+  // dv_jd = sum_i p_ij w_id, dq = sum_j p_ij (dp_ij - sum_j p_ij dp_ij) k_j / sqrt(d)
+  const std::vector<float> dv = v.grad().to_vector<float>(), dq = q.grad().to_vector<float>();
+  std::vector<double> want_v(dv.size(), 0.0);
+  for (int64_t h = 0; h < a.heads; h++)
+    for (int64_t i = 0; i < a.rows; i++) {
+      const std::vector<double> p = a.probabilities(h, i);
+      std::vector<double> dp(p.size(), 0.0);
+      double mean = 0;
+      for (int64_t j = 0; j < a.over; j++) {
+        for (int64_t d = 0; d < a.columns; d++) {
+          const double g = w[static_cast<size_t>((h * a.rows + i) * a.columns + d)];
+          want_v[static_cast<size_t>((h * a.over + j) * a.columns + d)] += p[static_cast<size_t>(j)] * g;
+          dp[static_cast<size_t>(j)] += g * a.v[static_cast<size_t>((h * a.over + j) * a.columns + d)];
+        }
+        mean += p[static_cast<size_t>(j)] * dp[static_cast<size_t>(j)];
+      }
+      for (int64_t r = 0; r < a.inner; r++) {
+        double want = 0;
+        for (int64_t j = 0; j < a.over; j++)
+          want += p[static_cast<size_t>(j)] * (dp[static_cast<size_t>(j)] - mean) * a.k[static_cast<size_t>((h * a.over + j) * a.inner + r)] / 4;
+        ASSERT_NEAR(dq[static_cast<size_t>((h * a.rows + i) * a.inner + r)], want, 2e-5) << h << ' ' << i << ' ' << r;
+      }
+    }
+  for (size_t i = 0; i < dv.size(); i++) ASSERT_NEAR(dv[i], want_v[i], 2e-5) << i;
+}
+
+/// Heads that share keys, operands that are computed on the way, results that are used further, and a result stored over the query.
+TEST(OnlineAttention, InPrograms) {
+  const Attention a(4, 384, 384, 16, 16, true);
+  const Tensor q = a.query(), k = a.key(), v = a.value();
+  const Tensor plain = a.run();
+  Attention scaled = a;
+  for (float& x : scaled.q) x *= 2;
+  for (float& x : scaled.v) x += 1;
+  scaled.expect((q * 2).scaled_dot_product_attention(k, v + 1, {}, 0, true));
+  const std::vector<float>
+      want = plain.transpose(1, 2).reshape(Shape{a.rows, a.heads * a.columns}).contiguous().to_vector<float>(),
+      got = q.scaled_dot_product_attention(k, v, {}, 0, true).transpose(1, 2).reshape(Shape{a.rows, a.heads * a.columns}).to_vector<float>();
+  ASSERT_EQ(want, got);
+  const Tensor few = Tensor::from(std::vector<float>(a.k.begin(), a.k.begin() + 2 * 384 * 16), Shape{1, 2, 384, 16}).realize(),
+               shared = Tensor::from(std::vector<float>(a.v.begin(), a.v.begin() + 2 * 384 * 16), Shape{1, 2, 384, 16}).realize();
+  Attention grouped = a;
+  for (int64_t h = 3; h >= 0; h--)
+    for (int64_t i = 0; i < 384 * 16; i++)
+      for (auto* x : {&grouped.k, &grouped.v}) (*x)[static_cast<size_t>(h * 384 * 16 + i)] = (*x)[static_cast<size_t>(h / 2 * 384 * 16 + i)];
+  grouped.expect(q.scaled_dot_product_attention(few, shared, {}, 0, true, true));
+  Tensor own = a.query();
+  own.assign(own.scaled_dot_product_attention(k, v, {}, 0, true)).realize();
+  a.expect(own);
+}
+
+TEST(OnlineAttention, ResultsDoNotDependOnThreads) {
+  for (int64_t heads : {1, 6}) {
+    const Attention a(heads, 640, 512, 16, 32, true);
+    std::vector<float> one;
+    for (int threads : {1, 2, 3, 5}) {
+      const Context context{{"NUM_CPU_THREADS", threads}};
+      const std::vector<float> got = a.run().to_vector<float>();
+      if (threads == 1) one = got;
+      EXPECT_EQ(std::memcmp(got.data(), one.data(), one.size() * sizeof(float)), 0) << threads << " threads";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tg

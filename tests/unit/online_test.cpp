@@ -1,0 +1,180 @@
+/// \file Weighted means below a maximum: what is recognised, and the blocks codegen makes of it, for vectors of every size and numbers that are none.
+#include "tinygrad/codegen/online.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "kernels.h"
+
+namespace tg {
+namespace {
+using namespace testing;
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+struct Sizes {
+  int64_t heads, rows, over, inner, columns;
+  bool causal = false;
+  int64_t shift = 1;  // a row sees so many more than the rows before it
+};
+
+/// out[h, i, d] = sum_j exp2(s_ij - max s) v_jd / sum_j exp2(s_ij - max s), s = q k^T / 2
+KernelPtr attention(const Sizes& n, bool max_of_other = false) {
+  KernelMaker k;
+  UOp out = k.param(0, n.heads * n.rows * n.columns), q = k.param(1, n.heads * n.rows * n.inner), key = k.param(2, n.heads * n.over * n.inner),
+      v = k.param(3, n.heads * n.over * n.columns);
+  UOp h = k.loop(n.heads), i = k.loop(n.rows), d = k.loop(n.columns), j = k.red(n.over), j2 = k.red(n.over), j3 = k.red(n.over), r = k.red(n.inner);
+  auto scores = [&](UOp at, double scale) {
+    UOp product = q.index({(h * n.rows + i) * n.inner + r}).load() * key.index({(h * n.over + at) * n.inner + r}).load();
+    UOp s = product.reduce(Ops::ADD, UOps{r}) * ConstValue(scale);
+    return n.causal ? (at < i + ConstValue(n.shift)).where(s, UOp::constant(-kInf, dtypes::float32)) : s;
+  };
+  UOp most = scores(j2, max_of_other ? 0.25 : 0.5).reduce(Ops::MAX, UOps{j2}) * ConstValue(-1.0);
+  auto power = [&](UOp at) { return UOp::alu(Ops::EXP2, {(scores(at, 0.5) + most) * ConstValue(1.5)}); };
+  UOp total = power(j3).reduce(Ops::ADD, UOps{j3});
+  UOp weight = v.index({(h * n.over + j) * n.columns + d}).load();
+  UOp mean = (power(j) * UOp::alu(Ops::RECIPROCAL, {total}) * weight).reduce(Ops::ADD, UOps{j});
+  return k.finish(out.index({(h * n.rows + i) * n.columns + d}).store(mean + ConstValue(0.25)).end(UOps{h, i, d}));
+}
+
+std::vector<double> expected(const Memory& m, const Sizes& n) {
+  auto at = [&](size_t slot, int64_t i) { return m[slot][static_cast<size_t>(i)].as_double(); };
+  std::vector<double> out;
+  for (int64_t h = 0; h < n.heads; h++)
+    for (int64_t i = 0; i < n.rows; i++) {
+      std::vector<double> s(static_cast<size_t>(n.over));
+      double most = -kInf, total = 0;
+      for (int64_t j = 0; j < n.over; j++) {
+        double x = 0;
+        for (int64_t r = 0; r < n.inner; r++) x += at(1, (h * n.rows + i) * n.inner + r) * at(2, (h * n.over + j) * n.inner + r);
+        if (n.causal && j >= i + n.shift) x = -kInf;
+        s[static_cast<size_t>(j)] = x * 0.5;
+        most = std::isnan(most) || std::isnan(x) ? std::nan("") : std::max(most, x * 0.5);
+      }
+      for (double& x : s) total += x = std::exp2((x - most) * 1.5);
+      for (int64_t d = 0; d < n.columns; d++) {
+        double sum = 0;
+        for (int64_t j = 0; j < n.over; j++) sum += s[static_cast<size_t>(j)] / total * at(3, (h * n.over + j) * n.columns + d);
+        out.push_back(sum + 0.25);
+      }
+    }
+  return out;
+}
+
+bool is_blocked(const Program& p) {
+  return std::any_of(p.linear.begin(), p.linear.end(), [](UOp u) { return u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kLocal; });
+}
+
+/// Compiles, runs in two parts as two threads would, and compares.
+void check(const Sizes& n, const Renderer& r, const std::function<void(Memory&)>& change = nullptr, const CodegenOptions& o = {}) {
+  const KernelPtr k = attention(n);
+  auto p = to_program(*k, r, o);
+  EXPECT_TRUE(is_blocked(*p));
+  Memory memory = random_memory(*k, 3);
+  if (change) change(memory);
+  const std::vector<double> want = expected(memory, n);
+  ArenaScope scope(*p->arena);
+  const auto extent = p->thread_extent ? static_cast<int64_t>(p->thread_extent.const_int()) : 1;
+  LinearEval a(memory, {}), b(memory, {});
+  if (extent > 1) a.begin = extent / 2, a.end = extent, a.run(p->linear), b.begin = 0, b.end = extent / 2, b.run(p->linear);
+  else a.run(p->linear);
+  for (size_t i = 0; i < want.size(); i++) {
+    const double got = memory[0][i].as_double();
+    if (std::isnan(want[i])) {
+      ASSERT_TRUE(std::isnan(got)) << "element " << i << ": " << got;
+    } else if (std::isinf(want[i])) {
+      ASSERT_EQ(got, want[i]) << "element " << i;
+    } else {
+      ASSERT_NEAR(got, want[i], 1e-5 * (1 + std::abs(want[i]))) << "element " << i;
+    }
+  }
+}
+
+TEST(Online, Recognised) {
+  const KernelPtr k = attention({2, 32, 64, 4, 16});
+  ArenaScope scope(*k->arena);
+  const auto f = online_form(k->sink);
+  ASSERT_TRUE(f);
+  EXPECT_EQ(f->over.src(0).const_int(), 64);
+  EXPECT_EQ(f->row.src(0).const_int(), 32);
+  EXPECT_EQ(f->column.src(0).const_int(), 16);
+  EXPECT_EQ(f->top.arg<ReduceArg>().op, Ops::MAX);
+  EXPECT_TRUE(f->total);
+  EXPECT_TRUE(f->weight.is(Ops::LOAD));
+}
+
+TEST(Online, OtherValuesAndSizesAreNot) {
+  auto recognised = [](const KernelPtr& k) {
+    ArenaScope scope(*k->arena);
+    return online_form(k->sink).has_value();
+  };
+  EXPECT_TRUE(recognised(attention({1, 32, 64, 4, 16, true})));
+  EXPECT_FALSE(recognised(attention({1, 32, 64, 4, 16}, true))) << "the maximum of something else";
+  EXPECT_FALSE(recognised(attention({1, 30, 64, 4, 16})));
+  EXPECT_FALSE(recognised(attention({1, 32, 65, 4, 16})));
+  EXPECT_FALSE(recognised(attention({1, 32, 64, 4, 10})));
+  EXPECT_FALSE(recognised(softmax(32, 64)));
+  EXPECT_FALSE(recognised(matmul(32, 64, 64)));
+}
+
+TEST(Online, VectorsOfAllSizes) {
+  for (int bytes : {1, 4, 16, 32, 64}) {
+    SCOPED_TRACE(bytes);
+    check({1, 32, 64, 3, 16}, TestRenderer(bytes));
+    check({2, 32, 192, 5, 48}, TestRenderer(bytes));
+    check({1, 96, 128, 2, 16, true}, TestRenderer(bytes));
+  }
+  CodegenOptions plain;
+  plain.noopt = true;
+  check({2, 32, 128, 4, 16, true}, TestRenderer(32, false), nullptr, plain);
+}
+
+TEST(Online, MasksThatCloseBlocks) {
+  for (int64_t shift : {-70, -33, 0, 1, 2, 40, 200, 1000}) {
+    SCOPED_TRACE(shift);
+    check({1, 160, 576, 3, 16, true, shift}, TestRenderer(64));
+  }
+}
+
+TEST(Online, NumbersThatAreNone) {
+  const Sizes n{1, 32, 512, 2, 16}, causal{1, 32, 512, 2, 16, true, 230};
+  const double nan = std::nan("");
+  for (const Sizes& s : {n, causal})
+    for (double x : {nan, kInf, -kInf, 1e30, -1e30})
+      for (int slot : {1, 2, 3})
+        for (int64_t at : {int64_t{61}, int64_t{700}}) {
+          SCOPED_TRACE(str("value ", x, " in ", slot, " at ", at, s.causal ? " causal" : ""));
+          check(s, TestRenderer(32),
+                [&](Memory& m) { m[static_cast<size_t>(slot)][static_cast<size_t>(at) % m[static_cast<size_t>(slot)].size()] = x; });
+          if (HasFatalFailure()) return;
+        }
+  // Rows of which the first blocks, or all, are -inf: q k is there.
+  for (int64_t most : {256, 300, 512}) {
+    SCOPED_TRACE(most);
+    check(n, TestRenderer(64), [&](Memory& m) {
+      for (int64_t i = 0; i < n.rows; i++) m[1][static_cast<size_t>(2 * i)] = 1.0;
+      for (int64_t j = 0; j < most; j++) m[2][static_cast<size_t>(2 * j)] = -kInf;
+    });
+  }
+}
+
+TEST(Online, ResultsDoNotDependOnTheProcessorsCores) {
+  const KernelPtr k = attention({4, 64, 256, 4, 16});
+  const TestRenderer r(64);
+  auto p = to_program(*k, r, {});
+  ASSERT_TRUE(p->thread_extent);
+  Memory whole = random_memory(*k, 3), parts = whole;
+  ArenaScope scope(*p->arena);
+  const auto extent = static_cast<int64_t>(p->thread_extent.const_int());
+  ASSERT_EQ(extent, 4);
+  LinearEval(whole, {}).run(p->linear);
+  for (int64_t i = extent; i-- > 0;) {
+    LinearEval one(parts, {});
+    one.begin = i, one.end = i + 1, one.run(p->linear);
+  }
+  for (size_t i = 0; i < whole[0].size(); i++) ASSERT_EQ(whole[0][i].as_double(), parts[0][i].as_double()) << i;
+}
+
+}  // namespace
+}  // namespace tg
