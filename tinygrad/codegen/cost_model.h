@@ -70,10 +70,12 @@ struct CostModel {
     return lane;
   }
   /// Bytes of the longest panel worth its place: shorter ones, and more of them, when the other operand is packed again for each group of panels.
-  double longest_panel(const Candidate& c, Mask lane) const {
+  double longest_panel(const Candidate& c, Mask lane) const { return packs_again(c, lane) ? l2 / 32 : l2 / 8; }
+  /// True when an operand without lanes is packed, too.
+  bool packs_again(const Candidate& c, Mask lane) const {
     for (size_t o = 0; o < operands.size(); o++)
-      if (c.staged >> o & 1 && !(operands[o].mask & lane)) return l2 / 16;
-    return l2 / 8;
+      if (c.staged >> o & 1 && !(operands[o].mask & lane)) return true;
+    return false;
   }
   double trips(const Candidate& c, size_t axis) const {
     if (size[axis] == 0) return kSymbolic;

@@ -46,7 +46,7 @@ int64_t CostModel::steps_kept(const Candidate& c, Mask lane) const {
   for (size_t o = 0; o < operands.size(); o++)
     if (c.staged >> o & 1 && operands[o].mask & lane) bytes += std::min(scratch(operands[o], c, lane), longest_panel(c, lane));
   const auto steps = static_cast<int64_t>(trips(c, static_cast<size_t>(c.lane_axes[0])));
-  int64_t n = std::clamp<int64_t>(static_cast<int64_t>(l2 / 2 / std::max(bytes, 1.0)), 1, 8);
+  int64_t n = std::clamp<int64_t>(static_cast<int64_t>(l2 / 2 / std::max(bytes, 1.0)), 1, packs_again(c, lane) ? 16 : 8);
   while (steps % n) n--;
   return n;
 }
@@ -173,7 +173,7 @@ bool CostModel::place_stages(Candidate& c, int cores) const {
     if (!(a.mask >> i & 1) || a.nonlinear >> i & 1 || a.stride[i] != 1 || c.tile[i] * a.itemsize >= 64) continue;
     const double one = scratch(operands[static_cast<size_t>(a.operand)], c, lane) / static_cast<double>(std::max<int64_t>(c.blocks, 1));
     const auto n = static_cast<int64_t>(trips(c, i));
-    for (int64_t k : {8, 4, 2})
+    for (int64_t k : {32, 16, 8, 4, 2})
       if (n % k == 0 && n > k && bytes + one * static_cast<double>(k - 1) <= l2 * 0.75) {
         c.rows_axis = within_panel, c.rows = k;
         break;

@@ -1,4 +1,4 @@
-/// \file Prefetches of masked loads.
+/// \file Prefetches of masked loads, of what is read after a reduction, and of panels that are filled from page to page.
 #include "tinygrad/codegen/prefetch.h"
 
 #include <algorithm>
@@ -17,6 +17,10 @@ constexpr int64_t kLine = 64;       // bytes
 constexpr double kSymbolic = 64;    // trips assumed for a loop of unknown length
 constexpr double kLongWindow = 16;  // taps
 constexpr double kFewReads = 40;    // of an element: with more the wait for the first one is lost in the others
+constexpr int64_t kPage = 4096;     // bytes; processors don't follow streams from one to the next
+constexpr double kMostAhead = 8;    // iterations from page to page: their lines share few sets of the first level cache
+constexpr double kFill = 6;         // cycles for a line from beyond the second level cache
+constexpr size_t kMostLines = 64;
 
 double trips(UOp loop) { return loop.src(0).is_const() ? static_cast<double>(loop.src(0).const_int()) : kSymbolic; }
 bool is_reduce(UOp loop) { return loop.arg<RangeArg>().type == AxisType::kReduce; }
@@ -101,6 +105,135 @@ Ahead ahead_of(UOp load, const LoopCosts& costs) {
   }
   return {};
 }
+
+bool is_register(UOp u) {
+  while (u.in(Ops::INDEX | Ops::AFTER)) u = u.src(0);
+  return u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kReg;
+}
+bool is_scratch(UOp u) {
+  while (u.in(Ops::INDEX | Ops::AFTER)) u = u.src(0);
+  return u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kLocal;
+}
+UOps loops_around(UOp u) {
+  UOps out;
+  for (UOp r : ranges_of(u))
+    if (is_loop(r)) out.push_back(r);
+  return out;
+}
+
+/// The first place of each line that some loads touch.
+class Lines {
+ public:
+  /// `distance`: elements beyond what the load reads.
+  void add(UOp load, int64_t distance) {
+    UOp at = load.src(0), index = at.src(1);
+    if (UOp lane = lane_of(index)) {
+      if (std::abs(linear_form(index).coefficient(lane)) != 1) return;
+      index = index.substitute({{lane, UOp::constant(int64_t{0}, lane.dtype())}});
+    }
+    LinearForm f = linear_form(index);
+    const bool near = std::any_of(seen_.begin(), seen_.end(), [&](const auto& s) {
+      return s.first == at.src(0) && s.second.terms == f.terms && s.second.rest == f.rest &&
+             std::abs(s.second.offset - f.offset) * load.dtype().itemsize() < kLine;
+    });
+    if (near) return;
+    seen_.push_back({at.src(0), std::move(f)});
+    prefetches_.push_back(prefetch(at.src(0), distance ? index + distance : index));
+  }
+  const UOps& prefetches() const { return prefetches_; }
+
+ private:
+  std::vector<std::pair<UOp, LinearForm>> seen_;
+  UOps prefetches_;
+};
+
+/// What is read for the first time behind a long reduction, partial sums of earlier blocks and other terms, comes while the reduction runs: for each, the
+/// AFTER that stands before its first accumulator is set.
+std::vector<std::pair<UOp, UOps>> behind_reductions(const UOps& order, const LoopCosts& costs, const Renderer& renderer) {
+  std::vector<std::pair<UOp, UOps>> out;
+  for (UOp end : order) {
+    if (!end.is(Ops::END)) continue;
+    UOps stores = end.src(0).is(Ops::GROUP) ? UOps(end.src(0).srcs().begin(), end.src(0).srcs().end()) : UOps{end.src(0)};
+    UOp before;  // the first accumulator
+    UOps loads, stack;
+    std::map<uint32_t, bool> known;
+    for (UOp s : stores)
+      if (s.is(Ops::STORE) && s.src(0).src(0).is(Ops::PARAM)) stack.push_back(s.src(1));
+    while (!stack.empty()) {
+      UOp u = stack.back();
+      stack.pop_back();
+      if (!known.emplace(u.id(), true).second) continue;
+      if (u.is(Ops::LOAD) && is_register(u.src(0))) {
+        // LOAD(INDEX(AFTER(register, END of the reduction)))
+        UOp done = u.src(0).src(0);
+        if (!done.is(Ops::AFTER) || done.nsrc() < 2 || !done.src(1).is(Ops::END)) continue;
+        double cycles = 0;
+        for (UOp e = done.src(1); e.is(Ops::END); e = e.src(0)) cycles = costs.cycles(e.src(1)) * trips(e.src(1));
+        if (cycles < 2 * kAhead) continue;
+        if (before) continue;
+        for (UOp x : done.src(1).toposort())
+          if (!before && x.is(Ops::AFTER) && x.nsrc() > 1 && x.src(0) == done.src(0) && x.src(1).is(Ops::RANGE)) before = x;
+      } else if (u.is(Ops::LOAD)) {
+        UOp storage = u.src(0).src(0);
+        if (storage.is(Ops::PARAM) && (!storage.src(0).src(0).is_const() ||
+                                       storage.src(0).src(0).const_int() * storage.dtype().itemsize() > renderer.target().l2_bytes / 2))
+          loads.push_back(u);
+      } else if (u.in(groups::kElementwise | Ops::REDUCE)) {
+        for (UOp x : u.srcs()) stack.push_back(x);
+      }
+    }
+    if (!before || loads.empty()) continue;
+    const UOps around = loops_around(before);
+    std::reverse(loads.begin(), loads.end());
+    Lines lines;
+    for (UOp u : loads) {
+      const UOps own = loops_around(u.src(0).src(1));
+      // All of the loops: what stays the same in the innermost one is in the cache.
+      if (own.size() + 1 >= around.size() && std::all_of(own.begin(), own.end(), [&](UOp r) { return std::find(around.begin(), around.end(), r) != around.end(); }))
+        lines.add(u, 0);
+    }
+    if (!lines.prefetches().empty() && lines.prefetches().size() <= kMostLines) out.push_back({before, lines.prefetches()});
+  }
+  return out;
+}
+
+/// Panels filled from rows of less than a page, each on another page: those some rows ahead. By loop.
+void between_pages(const UOps& order, const LoopCosts& costs, std::map<uint32_t, UOps>& of_loop) {
+  std::map<uint32_t, Lines> found;
+  std::map<uint32_t, UOps> loads;  // of a fill, by its innermost loop
+  for (UOp store : order) {
+    if (!store.is(Ops::STORE) || !is_scratch(store.src(0))) continue;
+    for (UOp u : store.src(1).toposort()) {
+      if (!u.is(Ops::LOAD) || u.nsrc() > 1 || !u.src(0).src(0).is(Ops::PARAM) || !lane_of(u.src(0).src(1))) continue;
+      UOp inner;
+      for (UOp r : loops_around(u))
+        if (!inner || nests_before(inner, r)) inner = r;
+      if (inner) loads[inner.id()].push_back(u);
+    }
+  }
+  for (const auto& [id, all] : loads) {
+    UOp u = all[0];
+    const LinearForm f = linear_form(u.src(0).src(1));
+    UOps loops = loops_around(u.src(0).src(1));
+    std::sort(loops.begin(), loops.end(), [](UOp a, UOp b) { return nests_before(b, a); });
+    const UOps& own = ranges_of(u);
+    int64_t run = static_cast<int64_t>(all.size()) * kLine;
+    for (UOp loop : loops) {
+      const int64_t step = f.coefficient(loop);
+      if (std::find(own.begin(), own.end(), loop) == own.end() || step <= 0) break;
+      if (step * u.dtype().itemsize() < kPage) {
+        run *= static_cast<int64_t>(trips(loop));
+        continue;
+      }
+      if (run >= kPage || trips(loop) < 2 * kMostAhead) break;
+      const double far = std::clamp(std::ceil(kAhead / std::max(costs.cycles(loop), static_cast<double>(run / kLine) * kFill)), 1.0, kMostAhead);
+      for (UOp x : all) found[id].add(x, step * static_cast<int64_t>(far));
+      break;
+    }
+  }
+  for (auto& [id, lines] : found)
+    if (lines.prefetches().size() <= kMostLines) of_loop[id].insert(of_loop[id].end(), lines.prefetches().begin(), lines.prefetches().end());
+}
 }  // namespace
 
 UOp prefetch(UOp storage, UOp index) {
@@ -119,7 +252,6 @@ UOp add_prefetches(UOp sink, const Renderer& renderer) {
   UOps masked;
   for (UOp u : order)
     if (u.is(Ops::LOAD) && u.nsrc() == 3 && is_large(u.src(0).src(0))) masked.push_back(u);
-  if (masked.empty()) return sink;
   const LoopCosts costs(order);
   std::map<uint32_t, double> reads;  // of each storage, in vectors
   for (UOp u : masked) reads[u.src(0).src(0).id()] += costs.times(u);
@@ -144,7 +276,17 @@ UOp add_prefetches(UOp sink, const Renderer& renderer) {
     of_loop[a.loop.id()].push_back(prefetch(a.storage, a.index));
     seen.push_back({a, std::move(f)});
   }
+  between_pages(order, costs, of_loop);
+  const auto behind = behind_reductions(order, costs, renderer);
+  if (of_loop.empty() && behind.empty()) return sink;
   return rebuild(sink, [&](UOp u) {
+    if (u.is(Ops::AFTER))
+      for (const auto& [before, prefetches] : behind) {
+        if (u != before) continue;
+        UOps src(u.srcs().begin(), u.srcs().end());
+        src.insert(src.end(), prefetches.begin(), prefetches.end());
+        return u.with_srcs(src);
+      }
     if (!u.is(Ops::END)) return u;
     UOps effects;
     for (UOp r : u.srcs().subspan(1))

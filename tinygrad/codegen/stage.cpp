@@ -14,6 +14,8 @@ namespace {
 constexpr int64_t kRun = 16;           // elements of a transposing fill that are read side by side: a line of floats
 constexpr int64_t kShortRun = 8;       // what a divisor of the run must have, else its last part overlaps the one before
 constexpr int64_t kFewLanes = 4;       // fewer move no faster than scalars
+constexpr int64_t kPage = 4096, kLine = 64;  // bytes
+constexpr int64_t kFewParts = 4;             // of a panel: each has ways of the cache of its own
 constexpr int64_t kUnrolled = 8;       // vectors of a fill along the lanes that are moved side by side
 constexpr int32_t kFirstRange = 3000;  // identifiers of the loops that fill, beyond those of splits, groups and separated reduces
 constexpr int32_t kRangesPerSlot = 64;
@@ -51,11 +53,22 @@ bool is_gated_along(UOp value, UOp range) {
   return false;
 }
 
-UOp position(const UOps& over, const std::vector<UOp>& at) {
+/// Elements from step to step of each range, and of the whole. Parts that begin at the same place of each page would share few sets of the cache while they
+/// are filled side by side: a line lies between them.
+std::vector<int64_t> steps_of(const UOps& over, int64_t itemsize, int64_t* size) {
+  std::vector<int64_t> steps(over.size());
+  *size = 1;
+  for (size_t i = over.size(); i-- > 0; *size *= size_of(over[i])) {
+    if (type_of(over[i]) == AxisType::kLoop && size_of(over[i]) >= kFewParts && *size * itemsize % kPage == 0) *size += kLine / itemsize;
+    steps[i] = *size;
+  }
+  return steps;
+}
+
+UOp position(const std::vector<int64_t>& steps, const std::vector<UOp>& at) {
   UOp sum;
-  int64_t stride = 1;
-  for (size_t i = over.size(); i-- > 0; stride *= size_of(over[i])) {
-    UOp term = fold_mul(at[i], stride);
+  for (size_t i = steps.size(); i-- > 0;) {
+    UOp term = fold_mul(at[i], steps[i]);
     sum = sum ? fold_add(term, sum) : term;
   }
   return sum ? sum : UOp::constant(int64_t{0});
@@ -84,8 +97,8 @@ UOps stageable(UOp sink) {
 
 UOp stage(UOp value, UOps over, int32_t slot, int64_t lanes) {
   std::sort(over.begin(), over.end(), outside);
-  int64_t size = 1;
-  for (UOp r : over) size *= size_of(r);
+  int64_t size = 0;
+  const std::vector<int64_t> steps = steps_of(over, value.dtype().itemsize(), &size);
   UOp buffer =
       UOp::make(Ops::BUFFER, value.dtype(), {UOp::shape_stack(std::vector<int64_t>{size})}, Arg(ParamArg{slot, AddrSpace::kLocal, "", "", 0, 0}));
 
@@ -168,8 +181,8 @@ UOp stage(UOp value, UOps over, int32_t slot, int64_t lanes) {
   std::vector<std::pair<UOp, UOp>> map;
   for (size_t i = 0; i < over.size(); i++)
     if (at[i] != over[i]) map.push_back({over[i], at[i]});
-  UOp filled = buffer.index({position(over, at)}).store(value.substitute(map)).end(own);
-  return buffer.after({filled}).index({position(over, over)}).load();
+  UOp filled = buffer.index({position(steps, at)}).store(value.substitute(map)).end(own);
+  return buffer.after({filled}).index({position(steps, over)}).load();
 }
 
 }  // namespace tg
