@@ -119,6 +119,23 @@ TEST(Codegen, StagedPanelsAreReadWithoutMasksAndInOneLoop) {
   EXPECT_EQ(panels, 1u);
 }
 
+TEST(Codegen, PartsOfAPanelBeginAtDifferentSets) {
+  // Four parts of 64 x 16 floats, a page each: a line between them. Two, or parts of another length, need none.
+  auto elements = [](const KernelPtr& k, int64_t parts) {
+    auto p = with_opts(k, {{OptOp::kVector, 1, 16}, {OptOp::kSplit, 1, parts}, {OptOp::kSwap, 0, 1}, {OptOp::kStage, 1, 1}}, TestRenderer(64));
+    ArenaScope scope(*p->arena);
+    int64_t n = 0;
+    for (UOp u : p->linear)
+      if (u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kLocal) n += static_cast<int64_t>(u.src(0).src(0).const_int());
+    return n;
+  };
+  for (bool across : {false, true}) {
+    EXPECT_EQ(elements(matmul(6, 128, 64, false, across), 4), 4 * (64 * 16 + 16));
+    EXPECT_EQ(elements(matmul(6, 128, 64, false, across), 2), 2 * 64 * 16);
+    EXPECT_EQ(elements(matmul(6, 128, 48, false, across), 4), 4 * 48 * 16);
+  }
+}
+
 TEST(Codegen, LargeMatmulsPackTheirPanels) {
   auto staged = [](const Program& p) {
     return std::count_if(p.applied_opts.begin(), p.applied_opts.end(), [](const Opt& o) { return o.op == OptOp::kStage; });

@@ -2,6 +2,7 @@
 #include "tinygrad/codegen/prefetch.h"
 
 #include <algorithm>
+#include <map>
 
 #include "kernels.h"
 #include "tinygrad/codegen/access.h"
@@ -57,6 +58,52 @@ TEST(Prefetch, EveryIterationBeforeTheLastHasItsOwn) {
   ASSERT_EQ(d.size(), 1u);
   EXPECT_GE(d[0], 64);
   EXPECT_EQ((d[0] + 1) % 8, 0) << "whole steps";
+}
+
+/// Offsets of the prefetches of a parameter, by the number of the loops that have begun before each.
+std::multimap<size_t, int64_t> prefetched(const Program& p, int slot) {
+  ArenaScope scope(*p.arena);
+  std::multimap<size_t, int64_t> out;
+  size_t loops = 0;
+  for (UOp u : p.linear) {
+    loops += u.is(Ops::RANGE) && u.arg<RangeArg>().type != AxisType::kVector;
+    if (is_prefetch(u) && u.src(0).src(0).arg<ParamArg>().slot == slot) out.emplace(loops, linear_form(u.src(0).src(1)).offset);
+  }
+  return out;
+}
+const std::vector<Opt> kPanels{{OptOp::kUpcast, 0, 8}, {OptOp::kVector, 1, 16}, {OptOp::kUpcast, 1, 2}, {OptOp::kSplit, 1, 4},
+                               {OptOp::kSplit, 0, 4},  {OptOp::kSwap, 0, 1},    {OptOp::kSwap, 7, 0},   {OptOp::kGroupTop, 2, 2},
+                               {OptOp::kStage, 0, 0},  {OptOp::kStage, 1, 1}};
+
+TEST(Prefetch, PartialSumsComeWhileTheNextOnesAreMade) {
+  auto p = to_program(*matmul(512, 512, 512, true), TestRenderer(64), with(kPanels));
+  const auto sums = prefetched(*p, 0);
+  ASSERT_EQ(sums.size(), 16u) << "a tile of 8 rows, two lines each";
+  size_t loops = 0;
+  for (UOp u : p->linear) loops += u.is(Ops::RANGE) && u.arg<RangeArg>().type != AxisType::kVector;
+  std::vector<int64_t> offsets;
+  for (const auto& [at, offset] : sums) EXPECT_EQ(at, loops - 1) << "before the loop of the sum", offsets.push_back(offset);
+  std::sort(offsets.begin(), offsets.end());
+  for (size_t i = 0; i < offsets.size(); i++) EXPECT_EQ(offsets[i], static_cast<int64_t>(i / 2 * 512 + i % 2 * 16));
+  // Nothing is read where there is one block; little is waited for where the results stay in the cache, and nothing hides behind a short sum.
+  std::vector<Opt> once;
+  for (const Opt& o : kPanels)
+    if (o.op != OptOp::kGroupTop) once.push_back(o);
+  EXPECT_EQ(prefetched(*to_program(*matmul(512, 512, 128, true), TestRenderer(64), with(once)), 0).size(), 0u);
+  EXPECT_EQ(prefetched(*to_program(*matmul(256, 256, 512, true), TestRenderer(64), with(kPanels)), 0).size(), 0u);
+  EXPECT_EQ(prefetched(*to_program(*matmul(512, 512, 64, true), TestRenderer(64), with(kPanels)), 0).size(), 0u);
+}
+TEST(Prefetch, PanelsFromOnePageToTheNext) {
+  // Rows of 1024 floats, of which a panel takes 32 (two lines) and 128 (eight).
+  auto p = to_program(*matmul(1024, 1024, 256, true), TestRenderer(64), with(kPanels));
+  for (auto [slot, lines] : {std::pair<int, size_t>{1, 2}, {2, 8}}) {
+    const auto d = prefetched(*p, slot);
+    EXPECT_EQ(d.size(), lines);
+    for (const auto& [at, offset] : d) EXPECT_TRUE(offset / 1024 >= 1 && offset / 1024 <= 8) << offset;
+  }
+  // Rows that lie side by side on a page are followed.
+  auto q = to_program(*matmul(512, 512, 256, true), TestRenderer(64), with(kPanels));
+  EXPECT_EQ(prefetched(*q, 1).size() + prefetched(*q, 2).size(), 0u);
 }
 }  // namespace
 }  // namespace tg::testing

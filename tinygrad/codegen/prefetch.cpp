@@ -147,8 +147,8 @@ class Lines {
   UOps prefetches_;
 };
 
-/// What is read for the first time behind a long reduction, partial sums of earlier blocks and other terms, comes while the reduction runs: for each, the
-/// AFTER that stands before its first accumulator is set.
+/// What is read for the first time behind a long reduction, partial sums of earlier blocks and other terms, comes while the reduction runs: for each,
+/// the AFTER that stands before its first accumulator is set.
 std::vector<std::pair<UOp, UOps>> behind_reductions(const UOps& order, const LoopCosts& costs, const Renderer& renderer) {
   std::vector<std::pair<UOp, UOps>> out;
   for (UOp end : order) {
@@ -175,8 +175,8 @@ std::vector<std::pair<UOp, UOps>> behind_reductions(const UOps& order, const Loo
           if (!before && x.is(Ops::AFTER) && x.nsrc() > 1 && x.src(0) == done.src(0) && x.src(1).is(Ops::RANGE)) before = x;
       } else if (u.is(Ops::LOAD)) {
         UOp storage = u.src(0).src(0);
-        if (storage.is(Ops::PARAM) && (!storage.src(0).src(0).is_const() ||
-                                       storage.src(0).src(0).const_int() * storage.dtype().itemsize() > renderer.target().l2_bytes / 2))
+        if (storage.is(Ops::PARAM) &&
+            (!storage.src(0).src(0).is_const() || storage.src(0).src(0).const_int() * storage.dtype().itemsize() > renderer.target().l2_bytes / 2))
           loads.push_back(u);
       } else if (u.in(groups::kElementwise | Ops::REDUCE)) {
         for (UOp x : u.srcs()) stack.push_back(x);
@@ -189,7 +189,8 @@ std::vector<std::pair<UOp, UOps>> behind_reductions(const UOps& order, const Loo
     for (UOp u : loads) {
       const UOps own = loops_around(u.src(0).src(1));
       // All of the loops: what stays the same in the innermost one is in the cache.
-      if (own.size() + 1 >= around.size() && std::all_of(own.begin(), own.end(), [&](UOp r) { return std::find(around.begin(), around.end(), r) != around.end(); }))
+      if (own.size() + 1 >= around.size() &&
+          std::all_of(own.begin(), own.end(), [&](UOp r) { return std::find(around.begin(), around.end(), r) != around.end(); }))
         lines.add(u, 0);
     }
     if (!lines.prefetches().empty() && lines.prefetches().size() <= kMostLines) out.push_back({before, lines.prefetches()});

@@ -11,13 +11,13 @@
 
 namespace tg {
 namespace {
-constexpr int64_t kRun = 16;           // elements of a transposing fill that are read side by side: a line of floats
-constexpr int64_t kShortRun = 8;       // what a divisor of the run must have, else its last part overlaps the one before
-constexpr int64_t kFewLanes = 4;       // fewer move no faster than scalars
+constexpr int64_t kRun = 16;                 // elements of a transposing fill that are read side by side: a line of floats
+constexpr int64_t kShortRun = 8;             // what a divisor of the run must have, else its last part overlaps the one before
+constexpr int64_t kFewLanes = 4;             // fewer move no faster than scalars
 constexpr int64_t kPage = 4096, kLine = 64;  // bytes
 constexpr int64_t kFewParts = 4;             // of a panel: each has ways of the cache of its own
-constexpr int64_t kUnrolled = 8;       // vectors of a fill along the lanes that are moved side by side
-constexpr int32_t kFirstRange = 3000;  // identifiers of the loops that fill, beyond those of splits, groups and separated reduces
+constexpr int64_t kUnrolled = 8;             // vectors of a fill along the lanes that are moved side by side
+constexpr int32_t kFirstRange = 3000;        // identifiers of the loops that fill, beyond those of splits, groups and separated reduces
 constexpr int32_t kRangesPerSlot = 64;
 
 AxisType type_of(UOp r) { return r.arg<RangeArg>().type; }
@@ -53,8 +53,8 @@ bool is_gated_along(UOp value, UOp range) {
   return false;
 }
 
-/// Elements from step to step of each range, and of the whole. Parts that begin at the same place of each page would share few sets of the cache while they
-/// are filled side by side: a line lies between them.
+/// Elements from step to step of each range, and of the whole. Parts that begin at the same place of each page would share few sets of the cache
+/// while they are filled side by side: a line lies between them.
 std::vector<int64_t> steps_of(const UOps& over, int64_t itemsize, int64_t* size) {
   std::vector<int64_t> steps(over.size());
   *size = 1;
