@@ -55,6 +55,29 @@ TEST(Blocks, EveryTypeAndSize) {
           }
 }
 
+TEST(Blocks, ColumnsThatFillMemoryAreInterleaved) {
+  if (!llvm_plugin_missing().empty()) GTEST_SKIP() << llvm_plugin_missing();
+  for (const std::string& arch : processors())
+    for (DType d : {dtypes::uint8, dtypes::bool_, dtypes::float16, dtypes::float32, dtypes::int64})
+      for (auto [lanes, columns] : {std::pair{16, 2}, {8, 3}, {4, 4}, {16, 3}, {2, 2}})
+        for (int mask : {-1, lanes - 1}) {
+          ArenaRef arena = std::make_shared<Arena>();
+          const auto p = copy(arena, d, lanes, columns, columns, false, mask);
+          const Compiled compiled = compile(p, target("LLVM", arch));
+          EXPECT_EQ(compiled.source.find("scatter"), std::string::npos) << compiled.source;
+          if (!compiled.kernel) continue;
+          Memory want{inputs(d, 8192, 5), Bytes(8192 * eval_itemsize(d), 0)};
+          if (d.is_bool())
+            for (uint8_t& b : want[0]) b &= 1;
+          Memory got = want;
+          run_interp(p, want), compiled(got);
+          EXPECT_EQ(got, want) << d << " " << lanes << " lanes, " << columns << " columns\n" << compiled.source;
+        }
+  // With places left between them they are none.
+  ArenaRef arena = std::make_shared<Arena>();
+  EXPECT_NE(compile(copy(arena, dtypes::float32, 16, 2, 3, false), target("LLVM", "x86_64,x86-64-v4")).source.find("scatter"), std::string::npos);
+}
+
 TEST(Blocks, WhatMayChangeBetweenIsNoBlock) {
   ArenaRef arena = std::make_shared<Arena>();
   ArenaScope scope(*arena);

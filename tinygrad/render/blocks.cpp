@@ -62,7 +62,7 @@ LaneBlocks::LaneBlocks(const LinearView& view, int64_t near) : view_(view) {
     std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     for (size_t i = 0, j; i < sorted.size(); i = j) {
       for (j = i + 1; j < sorted.size() && sorted[j].first == sorted[j - 1].first + 1;) j++;
-      if (j - i < 2) continue;
+      if (j - i < 2 || (o.access.stride <= near && static_cast<int64_t>(j - i) != o.access.stride)) continue;
       LaneBlock b;
       for (size_t k = i; k < j; k++)
         b.members.push_back(sorted[k].second), block_of_[static_cast<size_t>(view.position(sorted[k].second))] = static_cast<int>(blocks_.size());
@@ -90,7 +90,8 @@ LaneBlocks::LaneBlocks(const LinearView& view, int64_t near) : view_(view) {
         const bool same = store && o.store && o.access.stride == a.stride && o.access.lanes == a.lanes;
         if (!same) close(o);
       }
-    if (a.lanes < 2 || !std::has_single_bit(static_cast<unsigned>(a.lanes)) || !a.affine || std::abs(a.stride) <= near) continue;
+    if (a.lanes < 2 || !std::has_single_bit(static_cast<unsigned>(a.lanes)) || !a.affine) continue;
+    if (std::abs(a.stride) <= near && (!store || a.stride < 2)) continue;
     if (!store && view.lanes(u) != a.lanes) continue;
     const UOp gate = u.nsrc() > 2 ? u.src(2) : UOp();
     if (!store && gate && !u.src(1).is_const()) continue;

@@ -17,7 +17,8 @@ struct LaneBlock {
   bool gated = false;    ///< all members have the gate of `first`
 };
 
-/// Finds the blocks of a program: at least two columns, more than `near` elements between neighbouring lanes.
+/// Finds the blocks of a program: at least two columns, more than `near` elements between neighbouring lanes. Stores with fewer elements between them
+/// are blocks when they fill all places: rows follow each other without a gap, columns are interleaved.
 class LaneBlocks {
  public:
   LaneBlocks(const LinearView& view, int64_t near);

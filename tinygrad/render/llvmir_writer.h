@@ -91,6 +91,7 @@ class LlvmWriter {
   void block(UOp u, const LaneBlock& b);
   std::vector<std::string> load_block(const LaneBlock& b, DType d);
   void store_block(const LaneBlock& b, DType d, const std::vector<std::string>& columns);
+  void store_interleaved(const LaneBlock& b, DType d, const std::vector<std::string>& columns, const std::string& mask);
   std::string block_address(const LaneBlock& b, DType d);
   std::vector<std::string> exchange(std::vector<std::string> v, const std::string& t, int lanes, int itemsize);
   std::string shuffle(const std::string& t, const std::string& a, const std::string& b, const std::vector<int64_t>& mask);

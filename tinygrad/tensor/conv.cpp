@@ -35,6 +35,10 @@ PadList conv::with_lead(const PadList& p, size_t ndim) {
 
 // y[k, o] = x[o * step + k * dilation]. The axis is repeated K times, each row padded to W - d, the whole shifted by (K-1) * d and read in rows of W:
 // row k then starts k * d elements later than row 0. Both this view and its gradient are affine in k and o.
+//
+// Windows that overlap in steps of s > 1: with k = t * s + r the element is x[(o + t) * s + r], so the rows are those of ceil(K / s) taps t of the
+// dilation s, each read in pieces (o, r), and (t, r) are the taps. The gradient then sums, for every element, over the few t that reach it; steps of
+// s over K rows would be a sum over all K of which one in s counts.
 Tensor Tensor::pool_view(const Ints& kernel, const Ints& stride, const Ints& dilation) const {
   OpScope s;
   const Shape sh = shape();
@@ -66,26 +70,48 @@ Tensor Tensor::pool_view(const Ints& kernel, const Ints& stride, const Ints& dil
     return r;
   };
   using P = std::pair<SInt, SInt>;
-  auto k = [&](size_t i) { return kernel[i]; };
   if (overlapping) {
-    auto w = [&](size_t i) { return in[i] + (kernel[i] - 1) * dil[i]; };  // the long row
-    auto v = [&](size_t i) { return w(i) - (kernel[i] > 1 ? dil[i] : 0); };
-    auto t = [&](size_t i) { return (out[i] - 1) * step[i] + 1; };
     auto one = [](size_t) { return int64_t{1}; };
-    u = ops::expand(ops::reshape(u, shape_with(one, [&](size_t i) { return in[i]; })), shape_with(k, [&](size_t i) { return in[i]; }));
-    u = ops::pad(u, pairs_with(false, [](size_t) { return P(0, 0); }, [&](size_t i) { return P(0, v(i) - in[i]); }));
-    u = ops::reshape(u, shape_with([&](size_t i) { return kernel[i] * v(i); }));
-    u = ops::pad(u, pairs_with(false, [&](size_t i) { return kernel[i] > 1 ? P((kernel[i] - 1) * dil[i], dil[i]) : P(0, 0); }));
+    auto none = [](size_t) { return P(0, 0); };
+    // Axes taken apart: their taps, how far those lie apart, and what of x they reach.
+    std::vector<bool> apart(n);
+    bool any_apart = false;
+    std::vector<int64_t> taps = kernel, far = dil, reach = in;
+    for (size_t i = 0; i < n; i++) {
+      if (kernel[i] <= step[i] || step[i] == 1 || dil[i] != 1) continue;
+      apart[i] = any_apart = true, taps[i] = ceil_div(kernel[i], step[i]), far[i] = step[i], reach[i] = (out[i] + taps[i] - 1) * step[i];
+    }
+    if (any_apart) {
+      u = ops::shrink(u, pairs_with(true, [&](size_t i) { return P(0, std::min(in[i], reach[i])); }));
+      u = ops::pad(u, pairs_with(false, [&](size_t i) { return P(0, std::max<int64_t>(0, reach[i] - in[i])); }));
+    }
+    auto k = [&](size_t i) { return taps[i]; };
+    auto w = [&](size_t i) { return reach[i] + (taps[i] - 1) * far[i]; };  // the long row
+    auto v = [&](size_t i) { return w(i) - (taps[i] > 1 ? far[i] : 0); };
+    auto t = [&](size_t i) { return apart[i] ? out[i] * step[i] : (out[i] - 1) * step[i] + 1; };
+    u = ops::expand(ops::reshape(u, shape_with(one, [&](size_t i) { return reach[i]; })), shape_with(k, [&](size_t i) { return reach[i]; }));
+    u = ops::pad(u, pairs_with(false, none, [&](size_t i) { return P(0, v(i) - reach[i]); }));
+    u = ops::reshape(u, shape_with([&](size_t i) { return taps[i] * v(i); }));
+    u = ops::pad(u, pairs_with(false, [&](size_t i) { return taps[i] > 1 ? P((taps[i] - 1) * far[i], far[i]) : P(0, 0); }));
     u = ops::reshape(u, shape_with(k, w));
-    u = ops::shrink(u, pairs_with(true, [&](size_t i) { return P(0, kernel[i]); }, [&](size_t i) { return P((kernel[i] - 1) * dil[i], t(i)); }));
+    u = ops::shrink(u, pairs_with(true, [&](size_t i) { return P(0, taps[i]); }, [&](size_t i) { return P((taps[i] - 1) * far[i], t(i)); }));
     bool strided = false;
     for (int64_t d : step) strided |= d != 1;
     if (strided) {
-      u = ops::pad(u, pairs_with(false, [](size_t) { return P(0, 0); }, [&](size_t i) { return P(0, out[i] * step[i] - t(i)); }));
+      // Rows of `step`: all of a row is taps, or its first element counts.
+      auto kept = [&](size_t i) { return apart[i] ? step[i] : 1; };
+      u = ops::pad(u, pairs_with(false, none, [&](size_t i) { return P(0, out[i] * step[i] - t(i)); }));
       u = ops::reshape(u, shape_with(k, [&](size_t i) { return out[i]; }, [&](size_t i) { return step[i]; }));
       u = ops::shrink(
-          u, pairs_with(true, [&](size_t i) { return P(0, kernel[i]); }, [&](size_t i) { return P(0, out[i]); }, [](size_t) { return P(0, 1); }));
-      u = ops::reshape(u, shape_with(k, [&](size_t i) { return out[i]; }));
+          u,
+          pairs_with(true, [&](size_t i) { return P(0, taps[i]); }, [&](size_t i) { return P(0, out[i]); }, [&](size_t i) { return P(0, kept(i)); }));
+      std::vector<int> order;
+      for (size_t i = 0; i < lead; i++) order.push_back(static_cast<int>(i));
+      for (size_t i = 0; i < n; i++)
+        for (size_t j : {0, 2, 1}) order.push_back(static_cast<int>(lead + 3 * i + j));
+      u = ops::permute(u, order);
+      u = ops::reshape(u, shape_with([&](size_t i) { return taps[i] * kept(i); }, [&](size_t i) { return out[i]; }));
+      u = ops::shrink(u, pairs_with(true, [&](size_t i) { return P(0, kernel[i]); }, [&](size_t i) { return P(0, out[i]); }));
     }
     std::vector<int> order;
     for (size_t i = 0; i < lead; i++) order.push_back(static_cast<int>(i));

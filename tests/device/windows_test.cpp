@@ -1,0 +1,129 @@
+/// \file Windows with every kernel, step, padding and dilation, and their gradients, beside loops over the elements. Values are small whole numbers,
+/// so sums are exact.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <random>
+
+#include "device/nn_helpers.h"
+#include "tinygrad/tensor/conv.h"
+
+namespace tg {
+namespace {
+struct Axis {
+  int64_t size, kernel, step, pad, dilation;
+  int64_t out() const { return (size + 2 * pad - dilation * (kernel - 1) - 1) / step + 1; }
+};
+struct Case {
+  Axis y, x;
+  std::string text() const {
+    std::string s;
+    for (const Axis& a : {y, x}) s += str("size ", a.size, " kernel ", a.kernel, " step ", a.step, " pad ", a.pad, " dilation ", a.dilation, "; ");
+    return s;
+  }
+  /// f(flat output, flat tap, flat input or -1 in the padding)
+  template <class F> void each(F f) const {
+    for (int64_t oy = 0; oy < y.out(); oy++)
+      for (int64_t ox = 0; ox < x.out(); ox++)
+        for (int64_t ky = 0; ky < y.kernel; ky++)
+          for (int64_t kx = 0; kx < x.kernel; kx++) {
+            const int64_t iy = oy * y.step + ky * y.dilation - y.pad, ix = ox * x.step + kx * x.dilation - x.pad;
+            const bool inside = iy >= 0 && iy < y.size && ix >= 0 && ix < x.size;
+            f(static_cast<size_t>(oy * x.out() + ox), static_cast<size_t>(ky * x.kernel + kx), inside ? iy * x.size + ix : -1);
+          }
+  }
+};
+
+/// Sizes that leave a rest, steps below, at and beyond the kernel; `pooling`: padding of at most half a window.
+std::vector<Case> cases(bool pooling, size_t n) {
+  std::mt19937 random(7);
+  auto below = [&](int64_t k) { return static_cast<int64_t>(random() % static_cast<uint32_t>(k)); };
+  auto axis = [&] {
+    Axis a{0, 1 + below(5), 1 + below(3), 0, 1 + below(4) / 3};
+    a.pad = below(pooling ? a.kernel / 2 + 1 : a.kernel);
+    a.size = a.dilation * (a.kernel - 1) + 1 + below(9);
+    return a;
+  };
+  std::vector<Case> out{{{9, 3, 2, 1, 1}, {12, 3, 2, 1, 1}},
+                        {{13, 7, 2, 3, 1}, {14, 7, 2, 3, 1}},
+                        {{8, 1, 2, 0, 1}, {7, 1, 2, 0, 1}},
+                        {{11, 5, 3, 2, 1}, {10, 4, 3, 1, 1}},
+                        {{9, 2, 3, 1, 1}, {34, 3, 2, 1, 1}}};
+  while (out.size() < n) out.push_back({axis(), axis()});
+  if (pooling)
+    for (Case& c : out)
+      for (Axis* a : {&c.y, &c.x}) a->pad = std::min(a->pad, a->kernel / 2);
+  return out;
+}
+std::vector<float> numbers(size_t n, int seed, int from, int to) {
+  std::mt19937 random(static_cast<uint32_t>(seed));
+  std::vector<float> v(n);
+  for (float& x : v) x = static_cast<float>(from + static_cast<int>(random() % static_cast<uint32_t>(to - from + 1)));
+  return v;
+}
+constexpr size_t kPlanes = 3;
+
+TEST(Windows, ConvolutionsAndTheirGradients) {
+  constexpr size_t kIn = 2, kOut = 3, kBatch = 2;
+  for (const Case& c : cases(false, 16)) {
+    const auto in = static_cast<size_t>(c.y.size * c.x.size), out = static_cast<size_t>(c.y.out() * c.x.out()),
+               taps = static_cast<size_t>(c.y.kernel * c.x.kernel);
+    const auto x = numbers(kBatch * kIn * in, 1, -3, 3), w = numbers(kOut * kIn * taps, 2, -3, 3), g = numbers(kBatch * kOut * out, 3, -3, 3);
+    std::vector<float> y(g.size(), 0), dx(x.size(), 0), dw(w.size(), 0);
+    c.each([&](size_t o, size_t k, int64_t at) {
+      if (at < 0) return;
+      for (size_t b = 0; b < kBatch; b++)
+        for (size_t p = 0; p < kIn; p++)
+          for (size_t q = 0; q < kOut; q++) {
+            const size_t i = (b * kIn + p) * in + static_cast<size_t>(at), j = (q * kIn + p) * taps + k, r = (b * kOut + q) * out + o;
+            y[r] += x[i] * w[j], dx[i] += g[r] * w[j], dw[j] += g[r] * x[i];
+          }
+    });
+    const Tensor tx = Tensor::from(x, {kBatch, kIn, c.y.size, c.x.size}), tw = Tensor::from(w, {kOut, kIn, c.y.kernel, c.x.kernel});
+    const Tensor ty = tx.conv2d(
+        tw, {}, {.stride = {c.y.step, c.x.step}, .dilation = {c.y.dilation, c.x.dilation}, .padding = {c.x.pad, c.x.pad, c.y.pad, c.y.pad}});
+    const Tensors grads = ty.gradient({tx, tw}, Tensor::from(g, ty.shape()));
+    EXPECT_EQ(ty.to_vector<float>(), y) << c.text();
+    EXPECT_EQ(grads[0].to_vector<float>(), dx) << c.text();
+    EXPECT_EQ(grads[1].to_vector<float>(), dw) << c.text();
+  }
+}
+TEST(Windows, PoolingsAndTheirGradients) {
+  for (const Case& c : cases(true, 16)) {
+    const auto in = static_cast<size_t>(c.y.size * c.x.size), out = static_cast<size_t>(c.y.out() * c.x.out());
+    const PoolOptions o{.kernel_size = {c.y.kernel, c.x.kernel},
+                        .stride = {c.y.step, c.x.step},
+                        .dilation = {c.y.dilation, c.x.dilation},
+                        .padding = {c.x.pad, c.x.pad, c.y.pad, c.y.pad}};
+    // Few different numbers: equals share.
+    const auto x = numbers(kPlanes * in, 4, -1, 2);
+    auto g = numbers(kPlanes * out, 5, -2, 2);
+    std::vector<float> y(g.size(), -std::numeric_limits<float>::infinity()), ties(g.size(), 0), dx(x.size(), 0), total(g.size(), 0), dm(x.size(), 0);
+    for (size_t p = 0; p < kPlanes; p++) {
+      const float* v = x.data() + p * in;
+      c.each([&](size_t r, size_t, int64_t at) {
+        if (at >= 0) y[p * out + r] = std::max(y[p * out + r], v[at]), total[p * out + r] += v[at];
+      });
+      c.each([&](size_t r, size_t, int64_t at) { ties[p * out + r] += at >= 0 && v[at] == y[p * out + r]; });
+      c.each([&](size_t r, size_t, int64_t at) {
+        if (at < 0) return;
+        const size_t i = p * in + static_cast<size_t>(at), j = p * out + r;
+        if (v[at] == y[j]) dx[i] += g[j] / ties[j];
+        dm[i] += g[j];
+      });
+    }
+    const Tensor tx = Tensor::from(x, {1, static_cast<int64_t>(kPlanes), c.y.size, c.x.size}), ty = tx.max_pool2d(o), tm = tx.avg_pool2d(o);
+    const Tensor tg = Tensor::from(g, ty.shape());
+    const auto taps = static_cast<float>(c.y.kernel * c.x.kernel);
+    for (float& v : total) v /= taps;
+    for (float& v : dm) v /= taps;
+    const Tensor gy = ty.gradient({tx}, tg)[0], gm = tm.gradient({tx}, tg)[0];
+    EXPECT_EQ(ty.to_vector<float>(), y) << c.text();
+    test::expect_close(gy, dx, 1e-5);
+    test::expect_close(tm, total, 1e-5);
+    test::expect_close(gm, dm, 1e-5);
+    if (HasFailure()) FAIL() << c.text();
+  }
+}
+}  // namespace
+}  // namespace tg
