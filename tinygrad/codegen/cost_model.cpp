@@ -179,7 +179,8 @@ double CostModel::score(const Candidate& c) const {
         if (a.mask >> v & 1) stride = a.near >> v & 1 ? 2 : a.nonlinear >> v & 1 ? -1 : a.stride[static_cast<size_t>(v)];
       if (stride == 1) each = (a.store ? w : 0.5 * w) * (aligned(a, c, lane) ? 1 : 1 + std::min(1.0, c.lanes * a.itemsize / 64.0));
       else if (stride == 0) each = a.store ? w : 0.5;
-      else if (stride > 0 && stride <= 4) each = (a.store ? 3.0 : 1.5) * static_cast<double>(stride) * w;  // neighbouring vectors and shuffles
+      else if (stride > 0 && stride <= 4 && !a.store) each = 1.5 * static_cast<double>(stride) * w;  // neighbouring vectors and shuffles
+      else if (stride > 0 && stride <= 4 && interleaved(a, c, stride)) each = (0.5 + 0.5 * static_cast<double>(stride)) * w;
       else each = strided_vector(a, c, stride);
       if (a.gate & lane) each = stride > 4 ? std::max(each, c.lanes * 1.6) : each + mask_cost * w * static_cast<double>(std::max<int64_t>(stride, 1));
       const bool shuffled = stride > 1 && stride <= 4 && !a.store;
@@ -240,6 +241,13 @@ double CostModel::score(const Candidate& c) const {
   return (std::max({compute + extra, memory, traffic(c, lane, blocks && !c.staged) + waiting, near, refills(c, lane)}) + spills +
           (products ? 0.1 : 0.25) * std::min(compute, memory) + (products ? 0.3 : 0.6) * loops + (fed ? entries : 0) + filling * (brief ? 3 : 1)) *
          (1 + 0.0004 * body) * spread * (c.windows ? 1.05 : 1);  // as measured: not all loads of a window are where they are expected
+}
+
+bool CostModel::interleaved(const Access& a, const Candidate& c, int64_t stride) const {
+  int64_t columns = 1;
+  for (size_t i = 0; i < size.size(); i++)
+    if (a.mask >> i & 1 && !(a.nonlinear >> i & 1) && a.stride[i] == columns && columns < stride) columns *= c.tile[i];
+  return columns == stride;
 }
 
 double CostModel::panel(const Access& a, const Candidate& c, Mask lane, Mask whole) const {

@@ -91,6 +91,8 @@ struct CostModel {
   /// Cycles of one vector of an access whose lanes stride over memory: what lies side by side in memory and is unrolled is a block, transposed in
   /// registers; else a gather or a scatter.
   double strided_vector(const Access& a, const Candidate& c, int64_t stride) const;
+  /// True when what is unrolled fills the places between the lanes of a store.
+  bool interleaved(const Access& a, const Candidate& c, int64_t stride) const;
   /// The same where `columns` vectors lie side by side.
   double transposed_vector(int itemsize, int lanes, int64_t columns, bool store) const;
   /// Cycles the first level cache waits for the second while operands of a reduction are read.

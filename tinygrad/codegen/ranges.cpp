@@ -16,7 +16,7 @@ namespace {
 bool is_zero(UOp u) { return u.is_const() && !u.is_invalid() && u.const_float() == 0; }
 int64_t size_of(UOp range) { return range.src(0).is_const() ? static_cast<int64_t>(range.src(0).const_int()) : 0; }
 
-constexpr int64_t kNear = 4;         ///< lanes that share an element
+constexpr int64_t kNear = 4;         ///< lanes that share an element, or lie so far apart
 constexpr int64_t kDigitLanes = 16;  ///< digits that are a multiple of this are as good for lanes as the whole range
 
 /// Replaces ranges by expressions, and in the lists of END and REDUCE by the ranges `parts` names.
@@ -52,21 +52,25 @@ UOp replace_ranges(UOp sink, const std::map<uint32_t, std::pair<UOp, UOps>>& map
 /// r used as r / c and r % c: r becomes the sum of its digits.
 UOp split_digits(UOp sink) {
   std::map<uint32_t, std::vector<int64_t>> radix;
+  std::vector<uint32_t> phases;  // output ranges whose remainder by a small number decides what is read
   UOps order = sink.toposort();
   for (UOp u : order) {
     if (!u.in(Ops::FLOORDIV | Ops::FLOORMOD) || !u.src(1).is_const() || !u.dtype().is_weak()) continue;
     auto c = static_cast<int64_t>(u.src(1).const_int());
     UOp x = u.src(0);
+    if (u.is(Ops::FLOORMOD) && c <= kNear)
+      for (const auto& [r, k] : linear_form(x).terms)
+        if (r.arg<RangeArg>().type == AxisType::kLoop) phases.push_back(r.id());
     if (x.is(Ops::FLOORDIV) && x.src(1).is_const()) c *= static_cast<int64_t>(x.src(1).const_int()), x = x.src(0);
     else if (x.is(Ops::FLOORMOD) && x.src(1).is_const() && x.src(1).const_int() % c == 0) x = x.src(0);
     if (x.is(Ops::RANGE) && c > 1 && size_of(x) % c == 0 && size_of(x) > c) radix[x.id()].push_back(c);
     // (r - k + 1) / 2, the gradient of what was read in steps of two: with r = 2 a + b that is a + (b - k + 1) / 2, steps of one along a.
-    if (!x.is(Ops::ADD) || c < 2 || c > 4) continue;
+    if (!x.is(Ops::ADD) || c < 2 || c > kNear) continue;
     for (const auto& [r, k] : linear_form(x).terms)
       if ((k == 1 || k == -1) && r.arg<RangeArg>().type == AxisType::kLoop && size_of(r) % c == 0 && size_of(r) > c) radix[r.id()].push_back(c);
   }
   // A range that walks an operand of a reduction contiguously stays whole: that access is made in the innermost loop, the ones with digits are not.
-  // Digits of whole registers cost it nothing when it is reduced itself.
+  // Digits of whole registers cost it nothing when it is reduced itself, and phases of a stride are lanes of one phase each, a few elements apart.
   for (UOp u : order) {
     if (!u.is(Ops::REDUCE)) continue;
     for (UOp v : u.src(0).toposort()) {
@@ -74,7 +78,8 @@ UOp split_digits(UOp sink) {
       for (const auto& [r, c] : linear_form(v.src(0).src(1)).terms)
         if (auto it = radix.find(r.id()); it != radix.end() && (c == 1 || c == -1)) {
           const bool reduced = r.arg<RangeArg>().type == AxisType::kReduce;
-          std::erase_if(it->second, [&](int64_t cut) { return !reduced || cut % kDigitLanes; });
+          const bool phase = std::find(phases.begin(), phases.end(), r.id()) != phases.end();
+          std::erase_if(it->second, [&](int64_t cut) { return reduced ? cut % kDigitLanes != 0 : !phase || cut > kNear; });
           if (it->second.empty()) radix.erase(it);
         }
     }
