@@ -6,6 +6,8 @@
 #include <random>
 
 #include "device/nn_helpers.h"
+#include "tinygrad/base/env.h"
+#include "tinygrad/engine/counters.h"
 #include "tinygrad/tensor/conv.h"
 
 namespace tg {
@@ -124,6 +126,26 @@ TEST(Windows, PoolingsAndTheirGradients) {
     test::expect_close(gm, dm, 1e-5);
     if (HasFailure()) FAIL() << c.text();
   }
+}
+TEST(Windows, GradientsOfPoolingsHaveNoColumns) {
+  if (env::EAGER) GTEST_SKIP() << "every operation is stored";
+  const Tensor x = Tensor::from(numbers(8 * 56 * 56, 6, -9, 9), {1, 8, 56, 56}).realize();
+  const int64_t image = 8 * 56 * 56 * 4, pooled = 8 * 28 * 28 * 4;
+  auto run = [&](const Tensor& y) {
+    const Tensor g = Tensor::from(numbers(8 * 28 * 28, 7, -9, 9), y.shape()).realize();
+    const Tensor dx = y.gradient({x}, g)[0];
+    const int64_t kernels = GlobalCounters::kernels, bytes = GlobalCounters::mem;
+    dx.realize();
+    return std::pair{GlobalCounters::kernels - kernels, GlobalCounters::mem - bytes};
+  };
+  const PoolOptions o{.kernel_size = {3, 3}, .stride = {2, 2}, .padding = {1}};
+  // The maxima; what each of those that share one gets; and for every element the windows that hold it.
+  const auto [kernels, bytes] = run(x.max_pool2d(o));
+  EXPECT_EQ(kernels, 3);
+  EXPECT_LE(bytes, image + pooled + image + 3 * pooled + 2 * image + 2 * pooled);
+  const auto [average, moved] = run(x.avg_pool2d(o));
+  EXPECT_EQ(average, 1);
+  EXPECT_LE(moved, image + pooled);
 }
 }  // namespace
 }  // namespace tg

@@ -319,7 +319,8 @@ class Rangeifier {
     if (!computed.is(Ops::REDUCE) || count_[i] != 1 || r_.first[i] < 0) return false;
     const Instance& in = nth(r_.instances, r_.first[i]);
     const Scope& s = nth(r_.scopes, in.scope);
-    if (in.under != computed.arg<ReduceArg>().op || static_cast<int>(ranges_of(in.idx).size()) != s.ranges || s.volume > kMerge * volume_[i]) return false;
+    if (in.under != computed.arg<ReduceArg>().op || static_cast<int>(ranges_of(in.idx).size()) != s.ranges || s.volume > kMerge * volume_[i])
+      return false;
     // Windows in steps: every phase has taps of its own, which are no operand that a product could keep in registers.
     const UOps parts = in.idx.toposort();
     return std::none_of(parts.begin(), parts.end(), [](UOp u) { return u.is(Ops::FLOORMOD); });
