@@ -49,7 +49,10 @@ class KernelFuzz {
       case 11: {
         const int64_t f = pick({2, 3, 4}), step = 1 + below(3), o = 1 + below(24);
         *name = str("pooling ", o, " ", f, " ", step);
-        if (below(2)) return columns_to_image(1 + below(5), f + below(20), f + below(40), f, step, below(static_cast<int>(f)));
+        if (below(2)) {
+          const int64_t n = 1 + below(5), h = f + below(20), w = f + below(40), pad = below(static_cast<int>(f));
+          return below(2) ? columns_to_image(n, h, w, f, step, pad) : taps_to_image(n, h, w, f, step, pad);
+        }
         return below(2) ? pool_gradient(1 + below(20), o * f, f) : pool_ties(1 + below(20), (o - 1) * step + f, f, step);
       }
       case 6: return below(2) ? reduce_rows(n, m) : reduce_columns(n, m);

@@ -24,6 +24,25 @@ TEST(Pooling, GradientsKeepTheMeaning) {
       }
 }
 
+TEST(Pooling, PhasesOfAStrideAreRangesOfTheirOwn) {
+  for (auto [h, f, step, pad] : {std::array<int64_t, 4>{56, 3, 2, 1}, {48, 5, 3, 2}, {112, 7, 2, 3}}) {
+    const KernelPtr k = taps_to_image(8, h, h, f, step, pad);
+    ArenaScope scope(*k->arena);
+    int64_t phases = 0, whole = 0;
+    for (UOp u : simplify_ranges(k->sink).toposort()) {
+      if (!u.is(Ops::RANGE) || u.arg<RangeArg>().type != AxisType::kLoop) continue;
+      phases += u.src(0).is_const_int(step), whole += u.src(0).is_const_int(h);
+    }
+    EXPECT_EQ(phases, 2) << h;
+    EXPECT_EQ(whole, 0) << h;
+  }
+  for (int bytes : {16, 64})
+    for (int64_t pad : {0, 1, 2}) {
+      check_kernel(taps_to_image(2, 12, 36, 3, 2, pad), TestRenderer(bytes), {});
+      check_kernel(taps_to_image(2, 13, 21, 4, 3, pad), TestRenderer(bytes), {});
+    }
+}
+
 TEST(Pooling, WindowsAreUnrolledAndStoredAlongMemory) {
   const TestRenderer r(64);
   for (auto [h, f, step] : {std::array<int64_t, 3>{20, 2, 2}, {113, 3, 2}}) {

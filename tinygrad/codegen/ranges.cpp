@@ -274,7 +274,7 @@ void clauses(UOp gate, UOps* out) {
 }
 
 /// WHERE(g, ... LOAD(INDEX(p, WHERE(g & h, i, Invalid))) ..., c): where g does not hold the value is not used, so the load may do without g if i
-/// stays inside of the buffer. A weight read at an address that the lanes share would else become a masked gather.
+/// stays inside of the buffer. A weight read at an address that the lanes share would else become a masked gather. Elsewhere both have one gate.
 UOp relax_gates(UOp sink) {
   return rebuild(sink, [](UOp v) {
     if (v.is(Ops::WHERE) && !v.src(1).is_invalid() && !v.src(2).is_invalid() && !v.dtype().is_weak()) {
@@ -300,9 +300,14 @@ UOp relax_gates(UOp sink) {
         for (UOp c : all)
           if (std::find(held.begin(), held.end(), c) == held.end()) rest = rest ? rest & c : c;
         Bounds b = bounds_of(index.src(1));
-        UOp size = param.src(0).src(0);
-        if (!size.is_const() || b.lo < 0 || b.hi >= size.const_int()) continue;
-        UOp now = rest ? index.src(1).valid(rest) : index.src(1);
+        UOp size = param.src(0).src(0), now;
+        if (size.is_const() && b.lo >= 0 && b.hi < size.const_int()) {
+          now = rest ? index.src(1).valid(rest) : index.src(1);
+        } else {
+          // The same conditions in another order: one mask for both.
+          if (!std::all_of(held.begin(), held.end(), [&](UOp c) { return std::find(all.begin(), all.end(), c) != all.end(); })) continue;
+          now = index.src(1).valid(rest ? v.src(0) & rest : v.src(0));
+        }
         if (now != index) map.push_back({x, UOp::make(Ops::INDEX, x.dtype(), {param, now}).load()});
       }
       if (!map.empty()) {
