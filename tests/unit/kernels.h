@@ -209,7 +209,8 @@ inline KernelPtr columns_to_image(int64_t n, int64_t h, int64_t w, int64_t f, in
 inline KernelPtr taps_to_image(int64_t n, int64_t h, int64_t w, int64_t f, int64_t step, int64_t pad) {
   KernelMaker k;
   int64_t oh = (h + 2 * pad - f) / step + 1, ow = (w + 2 * pad - f) / step + 1, taps = (f + step - 1) / step;
-  UOp in = k.param(1, n * f * f * oh * ow), o = k.param(0, n * h * w), c = k.loop(n), y = k.loop(h), x = k.loop(w), ty = k.red(taps), tx = k.red(taps);
+  UOp in = k.param(1, n * f * f * oh * ow), o = k.param(0, n * h * w), c = k.loop(n), y = k.loop(h), x = k.loop(w), ty = k.red(taps),
+      tx = k.red(taps);
   UOp s = UOp::constant(step), zero = UOp::constant(int64_t{0}), oy = (y + pad) / s - ty, ox = (x + pad) / s - tx, ky = ty * step + (y + pad) % s,
       kx = tx * step + (x + pad) % s;
   UOp ok = (oy.ge(zero) & (oy < oh) & (ky < f)) & (ox.ge(zero) & (ox < ow) & (kx < f));
