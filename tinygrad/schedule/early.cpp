@@ -8,6 +8,9 @@
 namespace tg {
 using namespace upat;
 namespace {
+constexpr int64_t kLongRow = 1 << 17;  // elements that do not stay in the cache
+constexpr int64_t kPart = 1 << 12;     // of such a row: several of them stay
+
 UOp movement(Ops op, UOp x, const Shape& shape) { return UOp::make(op, x.dtype(), {x, shape.stack()}); }
 bool has_zero(const Shape& s) {
   return std::any_of(s.begin(), s.end(), [](const SInt& d) { return d == 0; });
@@ -26,18 +29,37 @@ bool all_zero(UOp stack) {
   return std::all_of(stack.srcs().begin(), stack.srcs().end(), [](UOp s) { return s.is_const_int(0); });
 }
 
+struct EarlyContext {
+  const ScheduleOptions& options;
+  std::vector<std::pair<int64_t, int64_t>> softmaxes;  ///< elements and results of sums of exponentials over long rows
+};
+EarlyContext context_of(UOp sink, const ScheduleOptions& options) {
+  EarlyContext c{options, {}};
+  for (UOp u : sink.toposort()) {
+    if (!u.is(Ops::REDUCE) || u.arg<ReduceArg>().op != Ops::ADD || !u.src(0).is(Ops::EXP2)) continue;
+    const Shape &in = shape_of(u.src(0)), &out = shape_of(u);
+    if (in.symbolic() || out.symbolic() || out.numel() == 0 || in.numel() / out.numel() < kLongRow) continue;
+    c.softmaxes.push_back({in.numel(), out.numel()});
+  }
+  return c;
+}
+
 /// A reduction of very much to very little in two steps: the first has enough results for all threads. Splits the outermost reduced axis it can,
-/// so that the first step reads memory in order.
-UOp split_reduce(const ScheduleOptions& o, UOp u, UOp x) {
+/// so that the first step reads memory in order. Long rows of a softmax have short parts (pair_maxima.cpp), however many they are.
+UOp split_reduce(const EarlyContext& c, UOp u, UOp x) {
+  const ScheduleOptions& o = c.options;
   if (!o.split_reduces) return {};
   const Shape &in = shape_of(x), &out = shape_of(u);
   if (in.symbolic() || out.symbolic()) return {};
   int64_t results = out.numel(), inputs = in.numel();
-  if (results == 0 || inputs / results < o.split_threshold || results >= 64) return {};
+  if (results == 0 || inputs / results < o.split_threshold) return {};
   const ReduceArg& arg = u.arg<ReduceArg>();
+  const bool pairs = std::find(c.softmaxes.begin(), c.softmaxes.end(), std::pair(inputs, results)) != c.softmaxes.end() && arg.axes.size() == 1 &&
+                     static_cast<size_t>(arg.axes[0]) + 1 == in.size() && (arg.op == Ops::MAX || x.is(Ops::EXP2));
+  if (results >= 64 && !pairs) return {};
   for (int32_t a : arg.axes) {
     int64_t n = in[static_cast<size_t>(a)];
-    for (int64_t d = 256; d >= 8; d--) {
+    for (int64_t d = pairs ? std::max<int64_t>(256, n / kPart) : 256; d >= 8; d--) {
       if (n % d || results * d > (int64_t{1} << o.split_size)) continue;
       Shape split = in;
       split[static_cast<size_t>(a)] = d;
@@ -55,7 +77,7 @@ UOp split_reduce(const ScheduleOptions& o, UOp u, UOp x) {
   auto longest = static_cast<size_t>(*std::max_element(arg.axes.begin(), arg.axes.end(), [&](int32_t a, int32_t b) {
     return in[static_cast<size_t>(a)].value() < in[static_cast<size_t>(b)].value();
   }));
-  if (arg.op != Ops::ADD || in[longest].value() < 4096) return {};
+  if (arg.op != Ops::ADD || in[longest].value() < 4096 || results >= 64) return {};
   Shape size = in, offset(in.size(), SInt(0));
   size[longest] = (in[longest].value() + 255) / 256 * 256;
   return UOp::make(Ops::REDUCE, u.dtype(), {UOp::make(Ops::PAD, x.dtype(), {x, offset.stack(), size.stack()})}, arg);
@@ -110,7 +132,7 @@ const PatternMatcher<>& early_rules() {
       rule(op<Ops::DETACH>(x), x),
       rule(op<Ops::CONTIGUOUS_BACKWARD>(x), x),
       // ---- reductions ----
-      rule(u = op<Ops::REDUCE>(x), [](const ScheduleOptions& o, U u, X x) -> UOp {
+      rule(u = op<Ops::REDUCE>(x), [](const EarlyContext& c, U u, X x) -> UOp {
         const ReduceArg& arg = u.arg<ReduceArg>();
         const Shape& in = shape_of(x);
         if (has_zero(in)) return filled(identity_of(arg.op, u.dtype()), u.dtype(), shape_of(u));
@@ -124,7 +146,7 @@ const PatternMatcher<>& early_rules() {
           std::sort(both.axes.begin(), both.axes.end());
           return UOp::make(Ops::REDUCE, u.dtype(), {x.src(0)}, both);
         }
-        return split_reduce(o, u, x);
+        return split_reduce(c, u, x);
       }),
   });
   // clang-format on
@@ -172,7 +194,8 @@ bool is_whole_buffer(UOp u) {
 }
 
 UOp early_rewrites(UOp sink, const ScheduleOptions& options) {
-  return signs_of_relu(graph_rewrite(sink, early_rules(), options, {.name = "early rewrites"}));
+  const EarlyContext context = context_of(sink, options);
+  return signs_of_relu(graph_rewrite(sink, early_rules(), context, {.name = "early rewrites"}));
 }
 
 }  // namespace tg

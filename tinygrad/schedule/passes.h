@@ -150,6 +150,10 @@ int32_t add_internal(Lowered& l, std::vector<ScheduleBuffer>& buffers, DType d, 
 /// blocks (schedule/online.h).
 void fuse_online(Lowered& l, const std::vector<ScheduleBuffer>& buffers);
 
+/// Lets the kernel that finds the maxima of parts of long rows sum exponentials below them, too, so that the sum below the maximum of a row does not
+/// read the row again.
+void pair_maxima(Lowered& l, std::vector<ScheduleBuffer>& buffers);
+
 /// How ranges of `from` are named in a LOAD of its result at points of other ranges; none: it is read in another way than it is stored.
 std::optional<std::vector<std::pair<UOp, UOp>>> renamed_at(UOp load, const Step& from);
 

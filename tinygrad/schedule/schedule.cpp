@@ -91,6 +91,7 @@ std::shared_ptr<const Schedule> make_schedule(const NormalGraph& g, const Schedu
   Lowered lowered = lower(ranged, buffers, options, g.kernels);
   Stop::check("schedule");
   fuse_online(lowered, buffers);
+  pair_maxima(lowered, buffers);
   fuse_rows(lowered, buffers, options);
   if (options.plan_memory) update_in_place(lowered, buffers);
   kernelize(lowered, buffers);
