@@ -57,6 +57,19 @@ TEST(FusedRows, SoftmaxIsOneKernel) {
   expect_rows(v, out, 1e-6, softmax_row);
 }
 
+TEST(FusedRows, ColumnsOfAPowerOfTwoKeepTheirKernels) {
+  auto kernels = [](int64_t rows, int64_t columns) {
+    const Tensor x = Tensor::from(std::vector<float>(static_cast<size_t>(rows * columns), 0.5f), Shape{rows, columns}).realize();
+    std::vector<float> out;
+    const int64_t n = kernels_of([&] { return x.softmax(0); }, &out);
+    for (float f : out) EXPECT_FLOAT_EQ(f, 1.f / static_cast<float>(rows));
+    return n;
+  };
+  const int64_t side_by_side = kernels(512, 1500), collide = kernels(512, 4096);
+  if (!env::EAGER) EXPECT_EQ(side_by_side, 1);
+  if (!env::EAGER) EXPECT_EQ(collide, 3);
+}
+
 TEST(FusedRows, SmallOrLongRowsKeepTheirKernels) {
   std::vector<float> out;
   const Tensor small = Tensor::from(std::vector<float>(64 * 64, 0.5f), Shape{64, 64}).realize();

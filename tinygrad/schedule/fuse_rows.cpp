@@ -4,6 +4,8 @@
 /// in the cache between the two, one kernel that does both for a row at a time passes over it once. What is reduced is computed in the loop of the
 /// rows, once for a row, so nothing is computed twice.
 #include <algorithm>
+#include <cstdlib>
+#include <numeric>
 #include <unordered_map>
 
 #include "tinygrad/schedule/passes.h"
@@ -16,6 +18,7 @@ constexpr double kBeyondCache = 2 << 20;  // bytes read twice from which it pays
 constexpr double kRowInCache = 96 << 10;  // bytes of a row that are still there the second time
 constexpr double kRows = 64;              // fewer give the threads too little to share
 constexpr double kLong = 64;              // elements of a row from which its loop hides what is around it
+constexpr int64_t kLine = 64;             // bytes of a cache line
 constexpr int kReduces = 6;               // in one kernel
 
 double size_of(UOp range) { return static_cast<double>(vmax(range.src(0))); }
@@ -38,6 +41,24 @@ bool linear_terms(UOp index, std::vector<std::pair<UOp, int64_t>>* terms) {
     else if (!u.is_const_int(0)) return false;
   }
   return true;
+}
+
+/// True when the lines of a row that strides over memory fall on too few sets of the cache: columns of a power of two.
+bool collides(const Step& s, double length) {
+  constexpr int64_t kSets = 64 << 10, kWays = 16;  // bytes after which addresses share a set of the second level cache
+  for (UOp u : s.value.toposort()) {
+    if (!u.is(Ops::REDUCE)) continue;
+    for (UOp load : u.src(0).toposort()) {
+      std::vector<std::pair<UOp, int64_t>> terms;
+      if (!load.is(Ops::LOAD) || !linear_terms(load.src(0).src(1), &terms)) continue;
+      int64_t step = 0;
+      for (const auto& [r, k] : terms)
+        if (std::find(u.srcs().begin() + 1, u.srcs().end(), r) != u.srcs().end()) step = step ? std::min(step, std::abs(k)) : std::abs(k);
+      step *= load.dtype().itemsize();
+      if (step >= kLine && length > static_cast<double>(kWays * (kSets / std::gcd(step, kSets)))) return true;
+    }
+  }
+  return false;
 }
 
 /// What a step reads, and its loops.
@@ -135,6 +156,7 @@ void fuse_rows(Lowered& l, const std::vector<ScheduleBuffer>& buffers, const Sch
         if (auto it = fp.reads.find(s); it != fp.reads.end() && bytes >= rows * length) shared += std::min(bytes, it->second);
         if (bytes >= rows * length) row += bytes / rows;
       }
+      if (collides(from, length)) continue;
       bool overwrites = false;  // what the first one reads
       for (const auto& [s, bytes] : fp.reads) overwrites |= nth(l.states, s).buffer == to.buffer;
       if (shared < kBeyondCache || row > kRowInCache || overwrites) continue;
