@@ -150,7 +150,7 @@ double CostModel::score(const Candidate& c) const {
       double steps = 1;
       for (size_t i = 0; i < n; i++)
         if (!is_reduce[i]) steps *= t[i];
-      if (window(p, c, lane, within(c, lane)) > l1 * 0.75) near += steps * window(p, c, lane, 0) / 28;
+      if (p.mask & lane && window(p, c, lane, within(c, lane)) > l1 * 0.75) near += steps * window(p, c, lane, 0) / 28;
       body += instances(p.mask) + 8;
       continue;
     }
@@ -240,7 +240,8 @@ double CostModel::score(const Candidate& c) const {
       if (a.store) spread = std::max(spread, 1 + 0.04 * (instances(a.mask) - 4));
   return (std::max({compute + extra, memory, traffic(c, lane, blocks && !c.staged) + waiting, near, refills(c, lane)}) + spills +
           (products ? 0.1 : 0.25) * std::min(compute, memory) + (products ? 0.3 : 0.6) * loops + (fed ? entries : 0) + filling * (brief ? 3 : 1)) *
-         (1 + 0.0004 * body) * spread * (c.windows ? 1.05 : 1);  // as measured: not all loads of a window are where they are expected
+         (1 + 0.0004 * body) * spread *
+         (lane_windows(c, lane) ? 1.05 : c.windows ? 1.15 : 1);  // as measured: not all loads of a window are where they are expected
 }
 
 bool CostModel::interleaved(const Access& a, const Candidate& c, int64_t stride) const {
@@ -362,7 +363,7 @@ double CostModel::traffic(const Candidate& c, Mask lane, bool in_blocks) const {
       // Once for every panel.
       double panels = 1;
       for (size_t i = 0; i < size.size(); i++)
-        if (around >> i & 1 && !(c.windows && a.mask >> i & 1)) panels *= trips(c, i);
+        if (around >> i & 1 && !(lane_windows(c, lane) && a.mask >> i & 1)) panels *= trips(c, i);
       moved = total * std::ceil(panels / kept);
     }
     // Short contiguous runs with a jump after each: pages and prefetchers suffer.

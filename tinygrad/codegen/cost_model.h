@@ -100,6 +100,13 @@ struct CostModel {
   /// Predicted cycles of one core; infinite for candidates that are out of the question.
   double score(const Candidate& c) const;
   static bool is_window(const Candidate& c, int operand) { return operand >= 0 && c.windows >> operand & 1; }
+  /// Windows that the lanes walk along; others are broadcast.
+  uint32_t lane_windows(const Candidate& c, Mask lane) const {
+    uint32_t w = c.windows;
+    for (size_t o = 0; o < operands.size(); o++)
+      if (!(operands[o].mask & lane)) w &= ~(1u << o);
+    return w;
+  }
   /// Bytes of a window that covers all steps of the axes in `whole`.
   double window(const Operand& o, const Candidate& c, Mask lane, Mask whole) const;
   /// Output axes whose loops are inside of the window's, so that neighbouring steps share it.

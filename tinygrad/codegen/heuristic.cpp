@@ -61,12 +61,12 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
   // The same with operands in scratch memory: those that move along the lanes, and all.
   for (size_t v = 0; v < axes; v++) {
     if (m.size[v] < 2 || m.is_reduce[v]) continue;
-    uint32_t along = 0, all = 0, sliding = 0;
+    uint32_t along = 0, all = 0, sliding = 0, broadcast = 0;  // the last: windows without lanes
     for (size_t o = 0; o < m.operands.size(); o++) {
       if (!m.operands[o].usable) continue;
       all |= 1u << o;
       if (m.operands[o].mask >> v & 1) along |= 1u << o;
-      if (m.operands[o].mask >> v & 1 && !m.operands[o].sums.empty()) sliding |= 1u << o;
+      if (!m.operands[o].sums.empty()) (m.operands[o].mask >> v & 1 ? sliding : broadcast) |= 1u << o;
     }
     if (!along) continue;
     Candidate c = scalar;
@@ -74,6 +74,7 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
     if (most >= 2 && m.size[v] * 2 > most) {
       starts.push_back(c);
       if (all != along) c.staged = all, starts.push_back(c);
+      if (broadcast) c.staged = all, c.windows = broadcast, starts.push_back(c), c.windows = 0;
       // Taps inside, so that neighbouring ones find their rows in the first level cache.
       if (sliding) c.staged = c.windows = sliding, c.by_stride = m.by_stride != m.natural, starts.push_back(c);
     }
@@ -288,7 +289,7 @@ void plan_candidates(std::vector<Candidate>& list, const KernelAxes& kernel, UOp
       if (c.staged >> o & 1 && (o >= m.operands.size() || !m.operands[o].usable)) return true;
     c.windows &= c.staged;
     for (size_t o = 0; o < m.operands.size(); o++)
-      if (c.windows >> o & 1 && (m.operands[o].sums.empty() || !(m.operands[o].mask & m.lane_mask(c)))) return true;
+      if (c.windows >> o & 1 && m.operands[o].sums.empty()) return true;
     if (c.staged || !c.stages.empty())
       c.split_axis = c.rows_axis = -1, c.split = c.rows = 0, c.block_axis = -1, c.blocks = 0, c.stages.clear(), c.stages_outside = -1;
     c.cycles = m.score(c);

@@ -28,11 +28,12 @@ double CostModel::window(const Operand& o, const Candidate& c, Mask lane, Mask w
 
 CostModel::Mask CostModel::within(const Candidate& c, Mask lane) const {
   Mask m = 0;
-  for (size_t i = size.size(); i-- > 0 && c.windows;) {
+  const uint32_t windows = lane_windows(c, lane);
+  for (size_t i = size.size(); i-- > 0 && windows;) {
     double bytes = 0;
     bool used = false;
     for (size_t o = 0; o < operands.size(); o++)
-      if (c.windows >> o & 1) bytes += window(operands[o], c, lane, m | Mask{1} << i), used |= operands[o].mask >> i & 1;
+      if (windows >> o & 1) bytes += window(operands[o], c, lane, m | Mask{1} << i), used |= operands[o].mask >> i & 1;
     if (is_reduce[i] || !used || trips(c, i) <= 1) continue;
     if (bytes > l2 * 0.4) break;
     m |= Mask{1} << i;
@@ -41,7 +42,7 @@ CostModel::Mask CostModel::within(const Candidate& c, Mask lane) const {
 }
 
 int64_t CostModel::steps_kept(const Candidate& c, Mask lane) const {
-  if (c.windows) return 1;
+  if (lane_windows(c, lane)) return 1;
   double bytes = 0;
   for (size_t o = 0; o < operands.size(); o++)
     if (c.staged >> o & 1 && operands[o].mask & lane) bytes += std::min(scratch(operands[o], c, lane), longest_panel(c, lane));
@@ -71,7 +72,14 @@ std::pair<double, double> CostModel::fill(const Candidate& c, Mask lane) const {
     const Operand& p = operands[o];
     const double times = p.mask & lane ? 1 : again;
     // Elements of a window, each once in every window it is in.
-    const double share = is_window(c, static_cast<int>(o)) ? window(p, c, lane, inside) / p.bytes * panels / elements(p.mask) : 1;
+    double windows = panels;
+    if (!(p.mask & lane)) {
+      windows = static_cast<double>(std::max<int64_t>(c.blocks, 1));
+      for (size_t i = 0; i < size.size(); i++)
+        if (p.mask >> i & 1 && !is_reduce[i]) windows *= trips(c, i);
+    }
+    const double whole = is_window(c, static_cast<int>(o)) ? window(p, c, lane, inside) / static_cast<double>(p.mask & lane ? 1 : std::max<int64_t>(c.blocks, 1)) : 0;
+    const double share = whole > 0 ? whole / p.bytes * windows / elements(p.mask) : 1;
     bool vector = (p.mask & lane) != 0, runs = false, gated = false;
     bool transposes = false, narrow = false;  // narrow: lanes of what is unrolled
     for (size_t i = 0; i < size.size(); i++) narrow |= !(p.mask & lane) && p.mask >> i & 1 && !is_reduce[i] && c.tile[i] % 4 == 0;
@@ -102,7 +110,7 @@ std::pair<double, double> CostModel::fill(const Candidate& c, Mask lane) const {
     }
     // Tiles are transposed in registers; masked rows go one by one.
     double cycles = vector ? (each + 1) / c.lanes : runs && !gated ? (narrow ? 0.3 : 0.6) : gated && p.mask & lane ? 3 : runs ? 1.3 : 2.7;
-    if (is_window(c, static_cast<int>(o)) && !vector) cycles = 3;  // one by one
+    if (is_window(c, static_cast<int>(o)) && !vector) cycles = p.mask & lane || !runs ? 3 : 0.5;  // one by one, or along memory
     filling += elements(p.mask) * share * times * cycles;
     for (const Alu& a : alu)
       if (a.operand == static_cast<int>(o)) {
@@ -128,7 +136,7 @@ bool CostModel::place_stages(Candidate& c, int cores) const {
   std::stable_partition(outer.begin(), outer.end(), [&](int a) { return !(lane >> a & 1); });
   // The longest reduce loop runs in blocks when a panel is too large.
   const double most = longest_panel(c, lane) * 1.05;
-  if (bytes > most && !c.windows) {
+  if (bytes > most && !lane_windows(c, lane)) {
     int longest = -1;
     for (size_t i = 0; i < size.size(); i++)
       if (is_reduce[i] && !(lane >> i & 1) && (longest < 0 || size[i] > size[static_cast<size_t>(longest)])) longest = static_cast<int>(i);
@@ -136,6 +144,7 @@ bool CostModel::place_stages(Candidate& c, int cores) const {
     if (blocks && longest >= 0) {
       const int64_t n = size[static_cast<size_t>(longest)] / c.tile[static_cast<size_t>(longest)];
       for (parts = static_cast<int64_t>(bytes / most); parts < n && (parts < 1 || n % parts || bytes / static_cast<double>(parts) > most);) parts++;
+      parts = std::min(parts, n);
       // The loops inside of it count as well: a block is long enough when reading and writing the outputs once more is little beside it.
       double iterations = static_cast<double>(n / std::max<int64_t>(parts, 1));
       for (size_t i = 0; i < size.size(); i++)
@@ -147,7 +156,7 @@ bool CostModel::place_stages(Candidate& c, int cores) const {
   if (bytes > l2 / 2) return false;
   // Several panels at once, so that what is not staged comes from far away less often.
   const int last = outer.empty() ? -1 : outer.back();
-  if (last >= 0 && !inner.empty() && !c.windows) {
+  if (last >= 0 && !inner.empty() && !lane_windows(c, lane)) {
     const auto n = static_cast<int64_t>(trips(c, static_cast<size_t>(last)));
     double others = 1;
     for (int a : outer)
@@ -162,7 +171,8 @@ bool CostModel::place_stages(Candidate& c, int cores) const {
   }
   for (size_t o = 0; o < operands.size(); o++)
     if (c.staged >> o & 1 && !(operands[o].mask & lane))
-      bytes += scratch(operands[o], c, lane) / static_cast<double>(std::max<int64_t>(c.blocks, 1)) *
+      bytes += (is_window(c, static_cast<int>(o)) ? window(operands[o], c, lane, 0) : scratch(operands[o], c, lane)) /
+               static_cast<double>(std::max<int64_t>(c.blocks, 1)) *
                (c.split_axis >= 0 && operands[o].mask >> c.split_axis & 1 ? static_cast<double>(c.split) : 1);
   if (bytes > l2) return false;
   // A panel without lanes that memory crosses: with one step of its axis, short runs far apart are read; several steps make whole lines of them.
