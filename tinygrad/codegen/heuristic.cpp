@@ -121,8 +121,9 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
     if (best.cycles < c.cycles * 0.98) c = std::move(best);
   }
   std::stable_sort(starts.begin(), starts.end(), [](const Candidate& a, const Candidate& b) { return a.cycles < b.cycles; });
-  // The best few, and the best without panels: what those cost beside them is known at the end only.
-  const size_t few = std::max<size_t>(n, 3);
+  // The best few, and the best without panels: what those cost beside them is known at the end only. Windows of both kinds are as good at first sight.
+  const bool both = std::any_of(starts.begin(), starts.end(), [&](const Candidate& c) { return c.windows && !m.lane_windows(c, m.lane_mask(c)); });
+  const size_t few = std::max<size_t>(n, both ? 4 : 3);
   if (starts.size() > few) {
     auto plain = std::find_if(starts.begin(), starts.end(), [](const Candidate& c) { return !c.staged; });
     if (plain - starts.begin() >= static_cast<std::ptrdiff_t>(few)) starts[few - 1] = *plain;
