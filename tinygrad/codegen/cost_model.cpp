@@ -241,7 +241,9 @@ double CostModel::score(const Candidate& c) const {
   return (std::max({compute + extra, memory, traffic(c, lane, blocks && !c.staged) + waiting, near, refills(c, lane)}) + spills +
           (products ? 0.1 : 0.25) * std::min(compute, memory) + (products ? 0.3 : 0.6) * loops + (fed ? entries : 0) + filling * (brief ? 3 : 1)) *
          (1 + 0.0004 * body) * spread *
-         (lane_windows(c, lane) ? 1.05 : c.windows ? 1.3 : 1);  // as measured: not all loads of a window are where they are expected
+         (lane_windows(c, lane) ? 1.05
+          : c.windows           ? 1.3
+                                : 1);  // as measured: not all loads of a window are where they are expected
 }
 
 bool CostModel::interleaved(const Access& a, const Candidate& c, int64_t stride) const {

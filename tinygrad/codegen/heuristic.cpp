@@ -121,7 +121,8 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
     if (best.cycles < c.cycles * 0.98) c = std::move(best);
   }
   std::stable_sort(starts.begin(), starts.end(), [](const Candidate& a, const Candidate& b) { return a.cycles < b.cycles; });
-  // The best few, and the best without panels: what those cost beside them is known at the end only. Windows of both kinds are as good at first sight.
+  // The best few, and the best without panels: what those cost beside them is known at the end only. Windows of both kinds are as good at first
+  // sight.
   const bool both = std::any_of(starts.begin(), starts.end(), [&](const Candidate& c) { return c.windows && !m.lane_windows(c, m.lane_mask(c)); });
   const size_t few = std::max<size_t>(n, both ? 4 : 3);
   if (starts.size() > few) {

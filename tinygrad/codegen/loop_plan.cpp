@@ -78,7 +78,8 @@ std::pair<double, double> CostModel::fill(const Candidate& c, Mask lane) const {
       for (size_t i = 0; i < size.size(); i++)
         if (p.mask >> i & 1 && !is_reduce[i]) windows *= trips(c, i);
     }
-    const double whole = is_window(c, static_cast<int>(o)) ? window(p, c, lane, inside) / static_cast<double>(p.mask & lane ? 1 : std::max<int64_t>(c.blocks, 1)) : 0;
+    const double whole =
+        is_window(c, static_cast<int>(o)) ? window(p, c, lane, inside) / static_cast<double>(p.mask & lane ? 1 : std::max<int64_t>(c.blocks, 1)) : 0;
     const double share = whole > 0 ? whole / p.bytes * windows / elements(p.mask) : 1;
     bool vector = (p.mask & lane) != 0, runs = false, gated = false;
     bool transposes = false, narrow = false;  // narrow: lanes of what is unrolled
