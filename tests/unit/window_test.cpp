@@ -142,5 +142,17 @@ TEST(Window, RowsAreMergedWhereLanesWouldBeWasted) {
   const auto large = to_program(*conv_input_grad(64, 32, 32, 24, 24, 5), r);
   EXPECT_TRUE(std::none_of(large->applied_opts.begin(), large->applied_opts.end(), [](const Opt& o) { return o.op == kPad; }));
 }
+TEST(Window, RowsThatAreBroadcastInWeightGradients) {
+  // Few input channels and a large filter in steps: lanes go along output channels, and the image is read from a window.
+  WeightGrad s{8, 3, 64, 112, 112, 7, 3, 2};
+  const auto p = to_program(*conv_weight_grad(s), TestRenderer(64));
+  EXPECT_TRUE(std::any_of(p->applied_opts.begin(), p->applied_opts.end(), [](const Opt& o) { return o.op == OptOp::kStage && o.arg >= kWindow; }));
+  for (int64_t stride : {1, 2, 3}) {
+    CodegenOptions o;
+    o.opts = std::vector<Opt>{{OptOp::kVector, 0, 4}, {OptOp::kUpcast, 3, 3}, {OptOp::kStage, -1, kWindow}, {OptOp::kStage, -1, 1}};
+    WeightGrad small{2, 2, 8, 9, 11, 3, 1, stride};
+    check_kernel(conv_weight_grad(small), TestRenderer(16), o);
+  }
+}
 }  // namespace
 }  // namespace tg::testing
