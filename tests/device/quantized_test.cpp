@@ -86,8 +86,11 @@ const std::vector<Format>& formats() {
   return all;
 }
 
-TEST(Quantized, MatrixTimesVector) {
-  constexpr int64_t kRows = 12, kColumns = 512;
+/// A few rows, and as many as are worth putting the vector in the order of packed numbers.
+class Quantized : public ::testing::TestWithParam<int64_t> {};
+
+TEST_P(Quantized, MatrixTimesVector) {
+  const int64_t kRows = GetParam(), kColumns = 512;
   for (const Format& f : formats()) {
     SCOPED_TRACE(f.name);
     std::mt19937 rng(3);
@@ -96,7 +99,7 @@ TEST(Quantized, MatrixTimesVector) {
     for (uint8_t& x : data) x = static_cast<uint8_t>(rng());
     for (int64_t k = 0; k < kRows * blocks; k++)
       for (int at : f.scales) data[static_cast<size_t>(k * f.bytes + at + 1)] = static_cast<uint8_t>(0x28 | (rng() & 0x83));  // +-1/32 to 1/16
-    std::vector<float> v(kColumns);
+    std::vector<float> v(static_cast<size_t>(kColumns));
     for (float& x : v) x = static_cast<float>(static_cast<int>(rng() % 2001) - 1000) / 500;
     const Tensor b = Tensor::from(data, Shape{kRows, blocks, f.bytes}), x = Tensor::from(v, Shape{kColumns});
     const std::vector<float> got = f.unpack(b).reshape(kRows, kColumns).matmul(x).to_vector<float>();
@@ -111,6 +114,7 @@ TEST(Quantized, MatrixTimesVector) {
     }
   }
 }
+INSTANTIATE_TEST_SUITE_P(Rows, Quantized, ::testing::Values(12, 263));
 
 }  // namespace
 }  // namespace tg

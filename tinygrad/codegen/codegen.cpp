@@ -20,6 +20,7 @@
 #include "tinygrad/codegen/program_info.h"
 #include "tinygrad/codegen/rebuild.h"
 #include "tinygrad/codegen/skip.h"
+#include "tinygrad/codegen/words.h"
 #include "tinygrad/schedule/custom.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/spec.h"
@@ -110,7 +111,7 @@ UOp opts_pass(UOp sink, PassContext& c) {
     for (const Opt& o : *given) kernel.apply(o);
   else if (!c.options.noopt) {
     choose_tensor_core(kernel, c.renderer, c.options.tensor_cores, c.options.tensor_core);
-    apply_heuristic(kernel, kernel.sink(), c.renderer);
+    if (!choose_words(kernel, c.renderer)) apply_heuristic(kernel, kernel.sink(), c.renderer);
   }
   c.applied = kernel.applied();
   return c.applied.empty() && !c.renderer.has_locals() && !kept ? sink : kernel.finish();

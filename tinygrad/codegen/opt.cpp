@@ -11,6 +11,7 @@
 #include "tinygrad/codegen/stage.h"
 #include "tinygrad/codegen/tensor_core.h"
 #include "tinygrad/codegen/window.h"
+#include "tinygrad/codegen/words.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
 
@@ -129,8 +130,9 @@ void KernelAxes::apply(const Opt& opt) {
     case OptOp::kNoLocals: break;
     case OptOp::kTc: {
       need(applied_.empty(), "axes are found anew"), need(reduce, "not a reduce loop");
-      UOp with = with_tensor_core(sink_, range(opt.axis), static_cast<int>(opt.arg), *renderer_);
-      need(with != sink_, "the instruction does not fit");
+      UOp with = opt.arg == kWords ? word_kernel(sink_, range(opt.axis), *renderer_).sink
+                                   : with_tensor_core(sink_, range(opt.axis), static_cast<int>(opt.arg), *renderer_);
+      need(with && with != sink_, "the instruction does not fit");
       sink_ = with, find_axes();
       break;
     }

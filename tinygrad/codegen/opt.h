@@ -16,7 +16,7 @@
 ///   them all). After all splits. k + kWindow: as a window (codegen/window.h)
 ///
 ///   kTc axis n        sums of products over the reduce axis by matrix instruction n of the table (target/tensor_core.h): before anything else. The
-///                     kernel's axes are then those of the packed sum
+///                     kernel's axes are then those of the packed sum. kWords (codegen/words.h) as n: numbers of a few bits, words as lanes
 #pragma once
 #include <vector>
 

@@ -51,10 +51,25 @@ struct Open {
   std::vector<std::pair<int, int64_t>> terms;
   UOp gate;
   std::vector<std::pair<int64_t, UOp>> found;  // offset
+  bool words = false;
 };
+
+constexpr int kWordLanes = 16;
+constexpr int64_t kReach = 128;  // bytes that words come from: two registers
+
+/// Places of the lanes, in bytes from lane 0; empty where words can't be put together from two registers.
+std::vector<int64_t> word_places(const Access& a, DType d) {
+  std::vector<int64_t> at = a.offsets;
+  if (a.affine && a.stride == 4)
+    for (int i = 0; i < a.lanes; i++) at.push_back(i * a.stride);
+  if (a.lanes != kWordLanes || d.itemsize() != 1 || d.is_bool() || at.empty()) return {};
+  const auto [low, high] = std::minmax_element(at.begin(), at.end());
+  const bool even = std::all_of(at.begin(), at.end(), [&](int64_t o) { return (o - *low) % 2 == 0; });
+  return even && *high - *low + 4 <= kReach ? at : std::vector<int64_t>{};
+}
 }  // namespace
 
-LaneBlocks::LaneBlocks(const LinearView& view, int64_t near) : view_(view) {
+LaneBlocks::LaneBlocks(const LinearView& view, int64_t near, bool words) : view_(view) {
   block_of_.assign(view.insts().size(), -1);
   std::vector<Open> open;
   auto close = [&](Open& o) {
@@ -62,8 +77,11 @@ LaneBlocks::LaneBlocks(const LinearView& view, int64_t near) : view_(view) {
     std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     for (size_t i = 0, j; i < sorted.size(); i = j) {
       for (j = i + 1; j < sorted.size() && sorted[j].first == sorted[j - 1].first + 1;) j++;
-      if (j - i < 2 || (o.access.stride <= near && static_cast<int64_t>(j - i) != o.access.stride)) continue;
+      if (o.words && j - i > 4) j = i + 4;
+      if (o.words && j - i == 3) j--;
+      if (j - i < 2 || (!o.words && o.access.stride <= near && static_cast<int64_t>(j - i) != o.access.stride)) continue;
       LaneBlock b;
+      b.words = o.words;
       for (size_t k = i; k < j; k++)
         b.members.push_back(sorted[k].second), block_of_[static_cast<size_t>(view.position(sorted[k].second))] = static_cast<int>(blocks_.size());
       auto before = [&](UOp x, UOp y) { return view.position(x) < view.position(y); };
@@ -90,8 +108,9 @@ LaneBlocks::LaneBlocks(const LinearView& view, int64_t near) : view_(view) {
         const bool same = store && o.store && o.access.stride == a.stride && o.access.lanes == a.lanes;
         if (!same) close(o);
       }
-    if (a.lanes < 2 || !std::has_single_bit(static_cast<unsigned>(a.lanes)) || !a.affine) continue;
-    if (std::abs(a.stride) <= near && (!store || a.stride < 2)) continue;
+    if (a.lanes < 2 || !std::has_single_bit(static_cast<unsigned>(a.lanes))) continue;
+    const bool as_words = words && !store && u.nsrc() == 1 && !word_places(a, u.dtype()).empty();
+    if (!as_words && (!a.affine || (std::abs(a.stride) <= near && (!store || a.stride < 2)))) continue;
     if (!store && view.lanes(u) != a.lanes) continue;
     const UOp gate = u.nsrc() > 2 ? u.src(2) : UOp();
     if (!store && gate && !u.src(1).is_const()) continue;
@@ -99,9 +118,9 @@ LaneBlocks::LaneBlocks(const LinearView& view, int64_t near) : view_(view) {
     Sum s = sum_of(view, a.index);
     auto it = std::find_if(open.begin(), open.end(), [&](const Open& o) {
       return o.store == store && o.access.base == a.base && o.access.stride == a.stride && o.access.lanes == a.lanes && o.dtype == d &&
-             o.gate == gate && o.terms == s.terms;
+             o.gate == gate && o.words == as_words && o.access.offsets == a.offsets && o.terms == s.terms;
     });
-    if (it == open.end()) it = open.insert(open.end(), {store, a, d, std::move(s.terms), gate, {}});
+    if (it == open.end()) it = open.insert(open.end(), {store, a, d, std::move(s.terms), gate, {}, as_words});
     if (std::none_of(it->found.begin(), it->found.end(), [&](const auto& f) { return f.first == s.offset; })) it->found.emplace_back(s.offset, u);
     else if (store) close(*it), it->found.emplace_back(s.offset, u);
   }

@@ -15,13 +15,14 @@ struct LaneBlock {
   int64_t first_at = 0;  ///< column of `first`
   Access access;         ///< of `first`
   bool gated = false;    ///< all members have the gate of `first`
+  bool words = false;    ///< two or four bytes side by side, at places of the lanes that are known: a word for each lane
 };
 
 /// Finds the blocks of a program: at least two columns, more than `near` elements between neighbouring lanes. Stores with fewer elements between them
-/// are blocks when they fill all places: rows follow each other without a gap, columns are interleaved.
+/// are blocks when they fill all places: rows follow each other without a gap, columns are interleaved. With `words` bytes of words are, too.
 class LaneBlocks {
  public:
-  LaneBlocks(const LinearView& view, int64_t near);
+  LaneBlocks(const LinearView& view, int64_t near, bool words = false);
   /// The block of a LOAD or STORE; nullptr: it is in none.
   const LaneBlock* of(UOp u) const;
 

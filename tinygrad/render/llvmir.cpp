@@ -295,10 +295,17 @@ std::string LlvmWriter::lookup(const LinearInst& in) {
   const Table16* table = tables_.of(in.u);
   if (!table || table->ops < 2 || in.u.dtype() != dtypes::float32 || view_.lanes(table->source) != 16) return "";
   const DType d = in.u.dtype(), index = dtypes::uint32;
-  Splat& word = words_[view_.position(table->source)];
-  if (word.block != block_) word = {block_, 16, convert(value(table->source, 16), table->source.dtype(), index, 16)};
+  int shift = table->shift;
+  // Bytes of words are where the words have them.
+  const LaneBlock* bytes = table->source.is(Ops::LOAD) ? blocks_.of(table->source) : nullptr;
+  const bool in_word = bytes && bytes->words && bytes->members.size() == 4;
+  Splat& word = words_[view_.position(in_word ? bytes->first : table->source)];
+  if (in_word) {
+    if (word.block != block_) return "";
+    shift += 8 * static_cast<int>(std::find(bytes->members.begin(), bytes->members.end(), table->source) - bytes->members.begin());
+  } else if (word.block != block_) word = {block_, 16, convert(value(table->source, 16), table->source.dtype(), index, 16)};
   std::string i = word.name, text = "<";
-  if (table->shift) i = emit("lshr " + type(index, 16) + " " + i + ", " + literal(table->shift, index, 16));
+  if (shift) i = emit("lshr " + type(index, 16) + " " + i + ", " + literal(shift, index, 16));
   for (size_t k = 0; k < 16; k++) text += str(k ? ", float " : "float ", literal(table->values[k], d));
   std::string& values = literals_[text];
   if (values.empty()) {
@@ -464,7 +471,7 @@ void LlvmWriter::instruction(const LinearInst& in) {
 }
 
 LlvmWriter::LlvmWriter(const Program& p, const Target& target)
-    : p_(p), target_(target), view_(p), streams_(view_, target), blocks_(view_, kShuffledStride) {
+    : p_(p), target_(target), view_(p), streams_(view_, target), blocks_(view_, kShuffledStride, target.has("avx512bw")) {
   values_.resize(view_.insts().size()), lane0_.resize(view_.insts().size()), splats_.resize(view_.insts().size());
   pointers_.resize(view_.insts().size());
 }

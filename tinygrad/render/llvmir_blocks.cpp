@@ -1,4 +1,6 @@
 /// \file LLVM IR: transposed blocks as rows of memory and shuffles.
+#include <algorithm>
+
 #include "tinygrad/render/llvmir_writer.h"
 
 namespace tg {
@@ -125,6 +127,38 @@ void LlvmWriter::store_interleaved(const LaneBlock& b, DType d, const std::vecto
   }
 }
 
+/// Two or four bytes for each lane: the registers that hold them all, permuted. Nothing outside of what the lanes need is touched.
+std::string LlvmWriter::load_words(const LaneBlock& b) {
+  const Access& a = b.access;
+  const auto bytes = static_cast<int64_t>(b.members.size()), halves = bytes / 2;
+  const std::string first = block_address(b, dtypes::uint8), out = vector_of("i" + str(8 * bytes), a.lanes);
+  if (a.affine && a.stride == bytes) return emit("load " + out + ", ptr " + first + ", align 1" + aliasing(a));
+  std::vector<int64_t> places = a.offsets;
+  for (int i = 0; a.affine && i < a.lanes; i++) places.push_back(i * a.stride);
+  const auto [low, high] = std::minmax_element(places.begin(), places.end());
+  const int64_t span = (*high - *low + bytes) / 2, window = 32;  // in halves
+  const std::string t = vector_of("i16", static_cast<int>(window));
+  auto at = [&](int64_t half) { return emit("getelementptr i8, ptr " + first + ", i64 " + str(*low + 2 * half)); };
+  auto whole = [&](int64_t half) { return emit("load " + t + ", ptr " + at(half) + ", align 1" + aliasing(a)); };
+  std::string x, y = "poison";
+  if (span < window) {
+    std::string mask = "<";
+    for (int64_t i = 0; i < window; i++) mask += str(i ? ", i1 " : "i1 ", i < span ? "true" : "false");
+    declare("declare " + t + " @llvm.masked.load.v32i16.p0(ptr, i32 immarg, <32 x i1>, " + t + ")");
+    x = emit("call " + t + " @llvm.masked.load.v32i16.p0(ptr " + at(0) + ", i32 1, <32 x i1> " + mask + ">, " + t + " poison)" + aliasing(a));
+  } else {
+    x = whole(0);
+    if (span > window) y = whole(span - window);
+  }
+  std::vector<int64_t> mask;
+  for (int64_t o : places)
+    for (int64_t k = 0; k < halves; k++) {
+      const int64_t half = (o - *low) / 2 + k;
+      mask.push_back(half < window ? half : half - (span - window) + window);
+    }
+  return emit("bitcast " + vector_of("i16", static_cast<int>(mask.size())) + " " + shuffle(t, x, y, mask) + " to " + out);
+}
+
 /// True when every lane of the mask is set.
 std::string LlvmWriter::all_lanes(const std::string& mask, int lanes) {
   const std::string word = "i" + std::to_string(lanes);
@@ -137,6 +171,22 @@ void LlvmWriter::block(UOp u, const LaneBlock& b) {
   if (u.is(Ops::LOAD)) {
     if (u != b.first) return;
     const DType d = u.dtype();
+    if (b.words) {
+      const auto bytes = static_cast<int>(b.members.size());
+      const std::string word = load_words(b), t = vector_of("i" + str(8 * bytes), lanes);
+      words_[view_.position(b.first)] = {block_, lanes, word};
+      for (int c = 0; c < bytes; c++) {
+        std::string v = word;
+        if (c) {
+          std::string by = "<";
+          for (int i = 0; i < lanes; i++) by += str(i ? ", i" : "i", 8 * bytes, " ", 8 * c);
+          v = emit("lshr " + t + " " + v + ", " + by + ">");
+        }
+        values_[static_cast<size_t>(view_.position(b.members[static_cast<size_t>(c)]))] =
+            emit("trunc " + t + " " + v + " to " + vector_of("i8", lanes));
+      }
+      return;
+    }
     auto set = [&](size_t c, const std::string& v) { values_[static_cast<size_t>(view_.position(b.members[c]))] = from_memory(v, d, lanes); };
     if (!b.gated) {
       const std::vector<std::string> columns = load_block(b, d);

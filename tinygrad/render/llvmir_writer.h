@@ -90,6 +90,7 @@ class LlvmWriter {
   // transposed blocks
   void block(UOp u, const LaneBlock& b);
   std::vector<std::string> load_block(const LaneBlock& b, DType d);
+  std::string load_words(const LaneBlock& b);
   void store_block(const LaneBlock& b, DType d, const std::vector<std::string>& columns);
   void store_interleaved(const LaneBlock& b, DType d, const std::vector<std::string>& columns, const std::string& mask);
   std::string block_address(const LaneBlock& b, DType d);
@@ -107,7 +108,7 @@ class LlvmWriter {
   std::map<std::string, std::string> literals_;
   std::vector<std::string> values_, lane0_, pointers_;
   std::vector<Splat> splats_;
-  std::map<int, Splat> words_;  // by position: an integer widened to an index of a table
+  std::map<int, Splat> words_;  // by position: an integer widened to an index of a table; by the first of its bytes: a word
   Tables tables_;
   std::vector<Loop> loops_;
   std::vector<int> scope_lists_;   // by slot: metadata id of the list with this slot's own scope; 0: none

@@ -1,0 +1,83 @@
+/// \file Sums over numbers of four bits: words as lanes.
+#include "tinygrad/codegen/words.h"
+
+#include "kernels.h"
+#include "render_helpers.h"
+
+namespace tg {
+namespace {
+using namespace testing;
+
+/// A matrix in blocks of `bytes` bytes with two numbers each, `step` bytes from block to block, times a vector.
+struct Blocks {
+  int64_t rows, blocks, bytes, step, first;
+};
+KernelPtr product(const Blocks& s, bool whole_bytes = false) {
+  KernelMaker k;
+  UOp q = k.param(1, s.rows * s.blocks * s.step, dtypes::uint8), x = k.param(2, s.blocks * s.bytes * 2), scale = k.param(3, s.rows * s.blocks),
+      o = k.param(0, s.rows);
+  UOp row = k.loop(s.rows), block = k.red(s.blocks), half = k.red(2), j = k.red(s.bytes), at = row * s.blocks + block;
+  UOp byte = q.index({at * s.step + j + s.first}).load(), four = UOp::constant(4, dtypes::uint8), low = UOp::constant(15, dtypes::uint8);
+  UOp number = (half < 1).where(whole_bytes ? byte : byte & low, UOp::alu(Ops::SHR, {byte, four})).cast(dtypes::float32);
+  UOp v = (number + UOp::constant(-8.0, dtypes::float32)) * scale.index({at}).load() * x.index({block * (2 * s.bytes) + half * s.bytes + j}).load();
+  return k.finish(o.index({row}).store(v.reduce(Ops::ADD, UOps{block, half, j})).end(UOps{row}));
+}
+
+std::unique_ptr<Renderer> renderer(const std::string& name, const std::string& arch) { return make_renderer(test::target(name, arch)); }
+bool has_words(const Program& p) { return !p.applied_opts.empty() && p.applied_opts[0].op == OptOp::kTc && p.applied_opts[0].arg == kWords; }
+
+constexpr char kWide[] = "x86_64,skylake-avx512";
+
+TEST(Words, EveryBlockFillsRegisters) {
+  for (const Blocks& s :
+       {Blocks{260, 4, 16, 18, 2}, {256, 8, 8, 10, 2}, {300, 2, 32, 36, 4}, {257, 2, 64, 66, 0}, {256, 2, 32, 32, 0}, {256, 1, 128, 130, 2}}) {
+    SCOPED_TRACE(str(s.bytes, " bytes, ", s.step, " apart"));
+    const KernelPtr k = product(s);
+    const auto r = renderer("LLVM", kWide);
+    const auto p = to_program(*k, *r, {});
+    ASSERT_TRUE(has_words(*p));
+    EXPECT_EQ(p->source.find("gather"), std::string::npos) << p->source;
+    Memory want = random_memory(*k, 1);
+    for (size_t i = 0; i < want[1].size(); i++) want[1][i] = ConstValue(static_cast<int64_t>(i * 2654435761u >> 13 & 255));
+    Memory got = want;
+    {
+      ArenaScope scope(*k->arena);
+      AstEval(want, {}).run(k->sink);
+    }
+    {
+      ArenaScope scope(*p->arena);
+      LinearEval(got, {}).run(p->linear);
+    }
+    for (size_t i = 0; i < want[0].size(); i++) ASSERT_NEAR(got[0][i].as_double(), want[0][i].as_double(), 1e-3) << "row " << i;
+    // The machine code of it.
+    if (!llvm_plugin_missing().empty()) continue;
+    const test::Compiled c = test::compile(p, test::target("LLVM", kWide));
+    if (!c.kernel) continue;
+    std::vector<float> out(want[0].size()), x, scale;
+    std::vector<uint8_t> q;
+    for (const ConstValue& v : want[1]) q.push_back(static_cast<uint8_t>(v.i));
+    for (const ConstValue& v : want[2]) x.push_back(static_cast<float>(v.as_double()));
+    for (const ConstValue& v : want[3]) scale.push_back(static_cast<float>(v.as_double()));
+    void* buffers[] = {out.data(), q.data(), x.data(), scale.data()};
+    ArenaScope scope(*p->arena);
+    c.kernel(buffers, nullptr, 0, p->thread_extent ? static_cast<int64_t>(p->thread_extent.const_int()) : 1);
+    for (size_t i = 0; i < out.size(); i++) ASSERT_NEAR(out[i], want[0][i].as_double(), 1e-3) << "row " << i;
+  }
+}
+
+TEST(Words, OnlyWhatPays) {
+  const Blocks s{260, 8, 16, 18, 2};
+  auto taken = [](const KernelPtr& k, const Renderer& r) { return has_words(*to_program(*k, r, {})); };
+  const auto wide = renderer("LLVM", kWide);
+  EXPECT_TRUE(taken(product(s), *wide));
+  EXPECT_FALSE(taken(product({12, 8, 16, 18, 2}), *wide)) << "few rows: the vector is put in order for each of them";
+  EXPECT_FALSE(taken(product(s, true), *wide)) << "a byte is used as it is";
+  EXPECT_FALSE(taken(product({260, 8, 16, 17, 1}), *wide)) << "words would begin at odd places";
+  EXPECT_FALSE(taken(product({260, 8, 16, 80, 2}), *wide)) << "more than two registers";
+  EXPECT_FALSE(taken(product({260, 6, 16, 18, 2}), *wide)) << "blocks do not fill registers";
+  EXPECT_FALSE(taken(product(s), *renderer("LLVM", "x86_64,haswell")));
+  EXPECT_FALSE(taken(product(s), *renderer("CLANG", kWide)));
+}
+
+}  // namespace
+}  // namespace tg
