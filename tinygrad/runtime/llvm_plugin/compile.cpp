@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "llvm/Analysis/CGSCCPassManager.h"
 #include "llvm/Analysis/LoopAnalysisManager.h"
@@ -121,21 +122,40 @@ std::string known_features([[maybe_unused]] const llvm::MCSubtargetInfo& info, l
   return result;
 }
 
-/// Everything one compilation owns; leaked when LLVM fails half-way.
-struct Job {
-  llvm::LLVMContext context;
-  std::unique_ptr<llvm::TargetMachine> machine;
-  std::unique_ptr<llvm::Module> module;
-  llvm::SmallVector<char, 0> output;
-
-  __attribute__((noinline)) bool run(const TgLlvmRequest& request, std::string& error);  // not into the frame of setjmp
+/// What compilations for one processor share: the code generator and the lists of passes, whose set-up takes longer than a small kernel. One
+/// compilation uses it at a time.
+class Machine {
+ public:
+  /// Null, with the reason in `error`, where there is no code generator.
+  static std::unique_ptr<Machine> make(const TgLlvmRequest& request, std::string& error);
+  bool fits(const TgLlvmRequest& request) const { return key_ == key_of(request); }
+  /// Gives the module the data layout and what its functions need to know about the processor.
+  void describe(llvm::Module& module) const;
+  void optimize(llvm::Module& module);
+  const llvm::SmallVectorImpl<char>& emit(llvm::Module& module);
 
  private:
-  bool make_machine(const TgLlvmRequest& request, std::string& error);
-  void optimize(const llvm::TargetLibraryInfoImpl& libraries);
+  Machine(const TgLlvmRequest& request, std::string tune, std::unique_ptr<llvm::TargetMachine> target);
+  static std::string key_of(const TgLlvmRequest& r) {
+    return std::string(r.triple) + ';' + r.cpu + ';' + r.features + ';' + std::to_string(r.opt_level) + ';' + std::to_string(r.assembly);
+  }
+
+  const std::string key_, tune_;
+  std::unique_ptr<llvm::TargetMachine> target_;
+  llvm::TargetLibraryInfoImpl libraries_;
+  llvm::LoopAnalysisManager loops_;
+  llvm::FunctionAnalysisManager functions_;
+  llvm::CGSCCAnalysisManager components_;
+  llvm::ModuleAnalysisManager modules_;
+  llvm::PassBuilder builder_;
+  llvm::FunctionPassManager passes_;
+  llvm::SmallVector<char, 0> output_;
+  llvm::raw_svector_ostream stream_{output_};
+  llvm::legacy::PassManager emit_;
+  bool writes_ = false;
 };
 
-bool Job::make_machine(const TgLlvmRequest& request, std::string& error) {
+std::unique_ptr<Machine> Machine::make(const TgLlvmRequest& request, std::string& error) {
   llvm::Triple triple(request.triple && *request.triple ? std::string(request.triple) : llvm::sys::getProcessTriple());
 #if LLVM_VERSION_MAJOR >= 22
   const llvm::Triple& text = triple;  // where older versions take a string
@@ -149,7 +169,7 @@ bool Job::make_machine(const TgLlvmRequest& request, std::string& error) {
 #endif
   initialize_foreign(triple);
   const llvm::Target* target = llvm::TargetRegistry::lookupTarget(text, error);
-  if (!target) return false;
+  if (!target) return nullptr;
   const char* baseline = triple.getArch() == llvm::Triple::x86_64 ? "x86-64" : triple.isRISCV64() ? "generic-rv64" : "generic";
   std::unique_ptr<llvm::MCSubtargetInfo> info(target->createMCSubtargetInfo(text, baseline, ""));
   std::string features = info ? known_features(*info, request.features) : std::string();
@@ -158,47 +178,110 @@ bool Job::make_machine(const TgLlvmRequest& request, std::string& error) {
   llvm::TargetOptions options;
   if (triple.isRISCV64()) options.MCOptions.ABIName = "lp64d";
   OptLevel level = request.opt_level >= 2 ? kOptDefault : request.opt_level == 1 ? kOptLess : kOptNone;
-  machine.reset(target->createTargetMachine(name, baseline, features, options, llvm::Reloc::PIC_, llvm::CodeModel::Small, level));
-  if (!machine) {
+  std::unique_ptr<llvm::TargetMachine> made(
+      target->createTargetMachine(name, baseline, features, options, llvm::Reloc::PIC_, llvm::CodeModel::Small, level));
+  if (!made) {
     error = "no code generator for " + triple.str();
-    return false;
+    return nullptr;
   }
-  module->setTargetTriple(name);
-  module->setDataLayout(machine->createDataLayout());
-  for (llvm::Function& f : *module) {
+  std::unique_ptr<Machine> machine(new Machine(request, tunable ? request.cpu : "", std::move(made)));
+  if (!machine->writes_) {
+    error = "the target cannot write this kind of file";
+    return nullptr;
+  }
+  return machine;
+}
+
+Machine::Machine(const TgLlvmRequest& request, std::string tune, std::unique_ptr<llvm::TargetMachine> target)
+    : key_(key_of(request)), tune_(std::move(tune)), target_(std::move(target)), libraries_(target_->getTargetTriple()), builder_(target_.get()) {
+  // No function of the C library is known here, so none is invented from loops or arithmetic.
+  libraries_.disableAllFunctions();
+  functions_.registerPass([&] { return llvm::TargetLibraryAnalysis(libraries_); });  // first, so that it wins over the default
+  builder_.registerModuleAnalyses(modules_);
+  builder_.registerCGSCCAnalyses(components_);
+  builder_.registerFunctionAnalyses(functions_);
+  builder_.registerLoopAnalyses(loops_);
+  builder_.crossRegisterProxies(loops_, functions_, components_, modules_);
+  // The renderer has vectorized and unrolled already: clean up, hoist, and leave the rest to instruction selection.
+  passes_.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
+  passes_.addPass(llvm::EarlyCSEPass(true));
+  passes_.addPass(llvm::InstCombinePass());
+  passes_.addPass(llvm::SimplifyCFGPass());
+  passes_.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()), /*UseMemorySSA=*/true));
+  passes_.addPass(llvm::EarlyCSEPass(true));
+  passes_.addPass(llvm::InstCombinePass());
+  passes_.addPass(llvm::SimplifyCFGPass());
+
+  emit_.add(new llvm::TargetLibraryInfoWrapperPass(libraries_));
+  writes_ = !target_->addPassesToEmitFile(emit_, stream_, nullptr, request.assembly ? kAssemblyFile : kObjectFile, /*DisableVerify=*/true);
+}
+
+void Machine::describe(llvm::Module& module) const {
+#if LLVM_VERSION_MAJOR >= 21
+  module.setTargetTriple(target_->getTargetTriple());
+#else
+  module.setTargetTriple(target_->getTargetTriple().str());
+#endif
+  module.setDataLayout(target_->createDataLayout());
+  for (llvm::Function& f : module) {
     if (f.isDeclaration()) continue;
     f.addFnAttr(llvm::Attribute::NoUnwind);  // no unwind tables
-    if (tunable && !f.hasFnAttribute("tune-cpu")) f.addFnAttr("tune-cpu", request.cpu);
+    if (!tune_.empty() && !f.hasFnAttribute("tune-cpu")) f.addFnAttr("tune-cpu", tune_);
   }
-  return true;
 }
 
-/// The renderer has vectorized and unrolled already: clean up, hoist, and leave the rest to instruction selection.
-void Job::optimize(const llvm::TargetLibraryInfoImpl& libraries) {
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager components;
-  llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder builder(machine.get());
-  functions.registerPass([&] { return llvm::TargetLibraryAnalysis(libraries); });  // first, so that it wins over the default
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(components);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, components, modules);
-
-  llvm::FunctionPassManager passes;
-  passes.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
-  passes.addPass(llvm::EarlyCSEPass(true));
-  passes.addPass(llvm::InstCombinePass());
-  passes.addPass(llvm::SimplifyCFGPass());
-  passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()), /*UseMemorySSA=*/true));
-  passes.addPass(llvm::EarlyCSEPass(true));
-  passes.addPass(llvm::InstCombinePass());
-  passes.addPass(llvm::SimplifyCFGPass());
-  for (llvm::Function& f : *module)
-    if (!f.isDeclaration()) passes.run(f, functions);
+void Machine::optimize(llvm::Module& module) {
+  for (llvm::Function& f : module)
+    if (!f.isDeclaration()) passes_.run(f, functions_);
+  loops_.clear(), functions_.clear(), components_.clear(), modules_.clear();  // the module goes away
 }
+
+const llvm::SmallVectorImpl<char>& Machine::emit(llvm::Module& module) {
+  output_.clear();
+  emit_.run(module);
+  return output_;
+}
+
+/// Machines that no compilation uses at present.
+class Machines {
+ public:
+  std::unique_ptr<Machine> take(const TgLlvmRequest& request, std::string& error) {
+    {
+      std::lock_guard lock(mutex_);
+      for (auto& m : idle_)
+        if (m->fits(request)) {
+          std::unique_ptr<Machine> found = std::move(m);
+          idle_.erase(idle_.begin() + (&m - idle_.data()));
+          return found;
+        }
+    }
+    return Machine::make(request, error);
+  }
+  void give_back(std::unique_ptr<Machine> machine) {
+    std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(machine));
+    if (idle_.size() > kMost) idle_.erase(idle_.begin());
+  }
+  static Machines& all() {
+    static auto* machines = new Machines;  // threads may compile while the process ends
+    return *machines;
+  }
+
+ private:
+  static constexpr size_t kMost = 64;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Machine>> idle_;  // the one used last at the end
+};
+
+/// Everything one compilation owns; leaked when LLVM fails half-way.
+struct Job {
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::Module> module;
+  std::unique_ptr<Machine> machine;
+  const llvm::SmallVectorImpl<char>* output = nullptr;
+
+  __attribute__((noinline)) bool run(const TgLlvmRequest& request, std::string& error);  // not into the frame of setjmp
+};
 
 bool Job::run(const TgLlvmRequest& request, std::string& error) {
   context.setDiagnosticHandler(std::make_unique<Diagnostics>(&error));
@@ -210,24 +293,15 @@ bool Job::run(const TgLlvmRequest& request, std::string& error) {
     parse_error.print("", stream, /*ShowColors=*/false);
     return false;
   }
-  if (!make_machine(request, error)) return false;
+  machine = Machines::all().take(request, error);
+  if (!machine) return false;
+  machine->describe(*module);
   {
     llvm::raw_string_ostream stream(error);
     if (llvm::verifyModule(*module, &stream)) return false;
   }
-  // No function of the C library is known here, so none is invented from loops or arithmetic.
-  llvm::TargetLibraryInfoImpl libraries(llvm::Triple(module->getTargetTriple()));
-  libraries.disableAllFunctions();
-  if (request.opt_level > 0) optimize(libraries);
-
-  llvm::raw_svector_ostream stream(output);
-  llvm::legacy::PassManager emit;
-  emit.add(new llvm::TargetLibraryInfoWrapperPass(libraries));
-  if (machine->addPassesToEmitFile(emit, stream, nullptr, request.assembly ? kAssemblyFile : kObjectFile, /*DisableVerify=*/true)) {
-    error = "the target cannot write this kind of file";
-    return false;
-  }
-  emit.run(*module);
+  if (request.opt_level > 0) machine->optimize(*module);
+  output = &machine->emit(*module);
   return error.empty();
 }
 
@@ -274,11 +348,13 @@ __attribute__((visibility("default"))) void tg_llvm_compile(const TgLlvmRequest*
     return;  // the job is leaked, see Escape
   }
   if (done) {
-    result->size = job->output.size();
+    result->size = job->output->size();
     result->data = static_cast<unsigned char*>(std::malloc(result->size + 1));
-    if (result->data) std::memcpy(result->data, job->output.data(), result->size);
+    if (result->data) std::memcpy(result->data, job->output->data(), result->size);
   }
   if (!result->data) result->error = copy_text(error.empty() ? "LLVM: failed without a message" : error);
+  std::unique_ptr<Machine> machine = std::move(job->machine);
   delete job;
+  if (machine) Machines::all().give_back(std::move(machine));
 }
 }
