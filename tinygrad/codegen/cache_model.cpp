@@ -2,11 +2,13 @@
 #include "tinygrad/codegen/cache_model.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace tg {
 namespace {
 constexpr double kLine = 64, kPage = 4096, kFits = 0.75;
+constexpr int64_t kLineBytes = 64;
 
 /// The lines of a box of the axes.
 struct Footprint {
@@ -15,26 +17,28 @@ struct Footprint {
 };
 
 /// `whole`: axes all places of which are in the box; of the others, one iteration.
-Footprint footprint(const MemoryWalk& a, const Steps& steps, const std::vector<bool>& whole, double sets) {
-  auto extent = [&](size_t i) { return whole[i] ? steps.size[i] : std::min(steps.step[i], steps.size[i]); };
+Footprint footprint(const MemoryWalk& a, const Steps& steps, uint64_t whole, double sets) {
+  auto extent = [&](size_t i) { return whole >> i & 1 ? steps.size[i] : std::min(steps.step[i], steps.size[i]); };
+  const auto period = static_cast<int64_t>(kLine * sets);
   Footprint f;
   double run = a.itemsize;
-  bool aligned = std::fmod(static_cast<double>(a.offset) * a.itemsize, kLine) == 0;
+  bool aligned = a.offset * a.itemsize % kLineBytes == 0;
   // Axes by ascending stride extend a run of neighbouring lines or repeat it.
   for (size_t at : a.by_stride) {
-    const double bytes = static_cast<double>(a.step(at)) * a.itemsize;
+    const int64_t step = a.step(at) * a.itemsize;
+    const auto bytes = static_cast<double>(step);
     double e = extent(at);
-    for (size_t k = 0; k < a.stride.size(); k++)
-      if (k != at && a.mask >> k & 1 && !(a.nonlinear >> k & 1) && a.step(k) == a.step(at)) e += extent(k) - 1;
+    for (uint64_t rest = a.mask & ~a.nonlinear & ~(uint64_t{1} << at); rest; rest &= rest - 1)
+      if (const auto k = static_cast<size_t>(std::countr_zero(rest)); k < a.stride.size() && a.step(k) == a.step(at)) e += extent(k) - 1;
     if (bytes <= run + kLine && f.lines == 1) {
       run += bytes * (e - 1);
     } else {
       f.lines *= e, f.runs *= e, f.far |= e > 1 && bytes >= kPage;
       double places = 1;
-      for (double s = bytes; places < sets && std::fmod(s, kLine * sets) != 0; s *= 2) places *= 2;
+      for (int64_t s = step; places < sets && s % period != 0; s *= 2) places *= 2;
       f.sets *= std::min(places, e);
     }
-    if (!whole[at] && std::fmod(bytes * steps.step[at], kLine) != 0) aligned = false;
+    if (!(whole >> at & 1) && step * static_cast<int64_t>(steps.step[at]) % kLineBytes != 0) aligned = false;
   }
   const double lines = aligned ? std::ceil(run / kLine) : (run - a.itemsize) / kLine + 1;
   f.lines *= lines, f.sets = std::min(sets, f.sets * std::ceil(lines));
@@ -54,11 +58,13 @@ void MemoryWalk::sort_strides() {
 }
 
 double refill_cycles(const std::vector<const MemoryWalk*>& walks, const Steps& steps, const Cache& cache) {
-  std::vector<size_t> loops;  // innermost first
+  // Asked for each candidate of a kernel: memory for the lists is kept.
+  thread_local std::vector<size_t> loops;  // innermost first
+  thread_local std::vector<Footprint> here;
+  loops.clear(), here.resize(walks.size());
   for (size_t i = steps.nest.size(); i-- > 0;)
     if (steps.trips[steps.nest[i]] > 1) loops.push_back(steps.nest[i]);
-  std::vector<bool> whole(steps.trips.size(), false);
-  std::vector<Footprint> here(walks.size());
+  uint64_t whole = 0;
   size_t level = 0;  // loops[0 .. level) are inside
   for (;; level++) {
     double used = 0;
@@ -69,7 +75,7 @@ double refill_cycles(const std::vector<const MemoryWalk*>& walks, const Steps& s
     }
     // What fits is there for the next iteration of the loop around it; what does not fit comes again.
     if (used > (level ? kFits : 1) * cache.ways || level == loops.size()) break;
-    whole[loops[level]] = true;
+    whole |= uint64_t{1} << loops[level];
   }
   double cycles = 0;
   for (size_t i = 0; i < walks.size(); i++) {

@@ -33,7 +33,9 @@ struct PassContext {
   const Renderer& renderer;
   const CodegenOptions& options;
   std::vector<Opt> applied;
-  bool online = false;  ///< the loops are those of blocks already
+  bool online = false;                  ///< the loops are those of blocks already
+  UOp predicted{};                      ///< a kernel whose best candidate is known already
+  std::vector<Candidate> candidates{};  ///< that one
 };
 
 /// A pass: a function of the SINK, or a table with the direction it is applied in.
@@ -89,11 +91,12 @@ UOp better_ranges(UOp sink, PassContext& c) {
   UOp merged = merge_rows(sink);
   if (merged == sink) return sink;
   // The better of the two by the cost model: long rows do without.
-  auto cycles = [&](UOp s) {
-    const std::vector<Candidate> best = candidates(KernelAxes(s, c.renderer), s, c.renderer, 1);
-    return best.empty() ? INFINITY : best[0].cycles;
-  };
-  return cycles(merged) < 0.95 * cycles(sink) ? merged : sink;
+  auto best = [&](UOp s) { return candidates(KernelAxes(s, c.renderer), s, c.renderer, 1); };
+  auto cycles = [](const std::vector<Candidate>& list) { return list.empty() ? INFINITY : list[0].cycles; };
+  std::vector<Candidate> with = best(merged), without = best(sink);
+  const bool better = cycles(with) < 0.95 * cycles(without);
+  c.candidates = std::move(better ? with : without);
+  return c.predicted = better ? merged : sink;
 }
 
 UOp ranges_pass(UOp sink, PassContext& c) { return c.online ? sink : keep_values(better_ranges(sink, c), c.renderer); }
@@ -111,7 +114,7 @@ UOp opts_pass(UOp sink, PassContext& c) {
     for (const Opt& o : *given) kernel.apply(o);
   else if (!c.options.noopt) {
     choose_tensor_core(kernel, c.renderer, c.options.tensor_cores, c.options.tensor_core);
-    if (!choose_words(kernel, c.renderer)) apply_heuristic(kernel, kernel.sink(), c.renderer);
+    if (!choose_words(kernel, c.renderer)) apply_heuristic(kernel, kernel.sink(), c.renderer, kernel.sink() == c.predicted ? &c.candidates : nullptr);
   }
   c.applied = kernel.applied();
   return c.applied.empty() && !c.renderer.has_locals() && !kept ? sink : kernel.finish();

@@ -2,8 +2,10 @@
 #include "tinygrad/codegen/cost_model.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <tuple>
 
 namespace tg {
 
@@ -46,10 +48,12 @@ double CostModel::strided_vector(const Access& a, const Candidate& c, int64_t st
 }
 double CostModel::refills(const Candidate& c, Mask lane) const {
   if (reduces.empty()) return 0;
-  std::vector<const MemoryWalk*> walks;
+  // Asked for each candidate: memory for the lists is kept.
+  thread_local std::vector<const MemoryWalk*> walks;
+  thread_local Steps steps;
+  walks.clear(), steps.size.clear(), steps.step.clear(), steps.trips.clear(), steps.nest = nest(c);
   for (const Access& a : accesses)
     if (!is_staged(c, a.operand) && !a.kept) walks.push_back(&a);
-  Steps steps{{}, {}, {}, nest(c)};
   for (size_t i = 0; i < size.size(); i++) {
     steps.size.push_back(size[i] ? static_cast<double>(size[i]) : kSymbolic), steps.trips.push_back(trips(c, i));
     steps.step.push_back(static_cast<double>(c.tile[i]) * (lane >> i & 1 ? c.lanes : 1));
@@ -57,7 +61,7 @@ double CostModel::refills(const Candidate& c, Mask lane) const {
   return refill_cycles(walks, steps, {64, l1 / 4096, 2, 1, 3, 10});
 }
 
-double CostModel::score(const Candidate& c) const {
+double CostModel::score(const Candidate& c, double bound) const {
   const size_t n = size.size();
   std::vector<double> t(n);
   Mask lane = 0, unrolled = 0, reduce_axes = 0;
@@ -65,47 +69,74 @@ double CostModel::score(const Candidate& c) const {
   for (int a : c.lane_axes) lane |= Mask{1} << a;
   // Nest: output axes first, in axis order, then reduce axes. A node runs once per iteration of the loops around it down to the innermost it depends
   // on.
+  auto instances = [&](Mask m) {
+    double inst = 1;
+    for (; m; m &= m - 1) inst *= static_cast<double>(c.tile[static_cast<size_t>(std::countr_zero(m))]);
+    return inst;
+  };
   auto count = [&](Mask m, Mask scope) {
-    double k = 1, inst = 1;
-    double outside = 1;
+    double k = 1, outside = 1;
     for (size_t i : nest(c)) {
       if (scope >> i & 1) outside *= t[i];
       if (m >> i & 1 && t[i] > 1) k = outside;
     }
-    for (size_t i = 0; i < n; i++)
-      if (m >> i & 1) inst *= static_cast<double>(c.tile[i]);
-    return k * inst;
+    return k * instances(m);
   };
-  auto instances = [&](Mask m) {
-    double inst = 1;
-    for (size_t i = 0; i < n; i++)
-      if (m >> i & 1) inst *= static_cast<double>(c.tile[i]);
-    return inst;
+  const size_t places_n = places.size();
+  std::array<double, 2 * kPlaces> few;
+  std::vector<double> many;
+  double* const instances_at = places_n <= kPlaces ? few.data() : (many.resize(2 * places_n), many.data());
+  double* const count_at = instances_at + places_n;
+  for (size_t i = 0; i < places_n; i++) instances_at[i] = instances(places[i].mask);
+  // How much one iteration computes: too much is out of the question.
+  double body = 0;
+  for (const Alu& a : alu) {
+    if (is_staged(c, a.operand) || is_window(c, a.window)) continue;
+    if (a.decides && !(a.decides & lane) && (a.decides & ~unrolled) == 0) continue;
+    body += instances_at[a.place] * std::max(1.0, a.cost);  // what it becomes: a polynomial, rounds of threefry
+  }
+  for (const Reduce& r : reduces) body += instances_at[r.place];
+  for (size_t o = 0; o < operands.size(); o++)
+    if (c.staged >> o & 1) body += instances_at[operands[o].place] + 8;
+  auto copies_of = [&](const Access& a) {
+    bool whole = true;  // taps that are all unrolled share what they read with each other
+    for (Mask m = a.mask & reduce_axes; m && whole; m &= m - 1) whole = t[static_cast<size_t>(std::countr_zero(m))] == 1;
+    return whole ? distinct(a, c, lane) : instances_at[a.place];
   };
+  for (const Access& a : accesses)
+    if (!is_staged(c, a.operand)) body += copies_of(a);
+  if (body > std::max(300.0, untiled)) return INFINITY;
+  for (size_t i = 0; i < places_n; i++) {
+    double k = 1, outside = 1;
+    for (size_t x : nest(c)) {
+      if (places[i].scope >> x & 1) outside *= t[x];
+      if (places[i].mask >> x & 1 && t[x] > 1) k = outside;
+    }
+    count_at[i] = k * instances_at[i];
+  }
   auto width = [&](Mask m, int bytes) { return m & lane ? std::max(1.0, c.lanes * bytes / path_bytes) : 1.0; };
-  double compute = 0, memory = 0, near = 0, body = 0, extra = 0, spills = 0;
+  double compute = 0, memory = 0, near = 0, extra = 0, spills = 0;
   int inner = -1;  // the innermost loop
   for (size_t i : nest(c))
     if (t[i] > 1) inner = static_cast<int>(i);
   for (const Alu& a : alu) {
     if (is_staged(c, a.operand) || is_window(c, a.window)) continue;
     if (a.decides && !(a.decides & lane) && (a.decides & ~unrolled) == 0) continue;
-    compute += count(a.mask, a.scope) * (a.cost + (a.mask & lane ? 0 : a.alone)) * width(a.mask, a.bytes) * 0.5;
-    body += instances(a.mask) * std::max(1.0, a.cost);  // what it becomes: a polynomial, rounds of threefry
+    compute += count_at[a.place] * (a.cost + (a.mask & lane ? 0 : a.alone)) * width(a.mask, a.bytes) * 0.5;
   }
   for (const Reduce& r : reduces) {
     Mask m = r.value | r.reduced;
-    double ops = count(m, r.scope) * width(m, r.bytes) * 0.5 * (r.mul ? 0 : 1);
+    const double runs = count_at[r.place], all = instances_at[r.place];
+    double ops = runs * width(m, r.bytes) * 0.5 * (r.mul ? 0 : 1);
     compute += ops;
-    body += instances(m);
-    double accs = instances(r.value & ~r.reduced), per = instances(m) / std::max(accs, 1.0);
+    double accs = instances(r.value & ~r.reduced), per = all / std::max(accs, 1.0);
     double loops = 1;
     for (size_t i = 0; i < n; i++)
       if (r.reduced >> i & 1) loops *= t[i];
     if (loops > 1) {
       // Dependent operations per accumulator and iteration, four cycles each, against their issue.
-      double chains = std::clamp(std::floor(8 / accs), 1.0, per), iterations = count(m, r.scope) / instances(m);
-      double latency = 4 * std::ceil(per / chains), issue = instances(m) * width(m, r.bytes) * 0.5;
+      double chains = std::clamp(std::floor(8 / accs), 1.0, per), iterations = runs / all;
+      double latency = 4 * std::ceil(per / chains), issue = all * width(m, r.bytes) * 0.5;
       if (latency > issue) extra += iterations * (latency - issue);
       // Accumulators and operands in registers.
       double regs_each = m & lane ? std::max(1.0, static_cast<double>(c.lanes) * r.bytes / vector_bytes) : 1, live = accs * chains * regs_each,
@@ -141,7 +172,7 @@ double CostModel::score(const Candidate& c) const {
   for (size_t o = 0; o < operands.size(); o++) {
     if (!(c.staged >> o & 1)) continue;
     const Operand& p = operands[o];
-    const double loads = count(p.mask, p.scope);
+    const double loads = count_at[p.place];
     if (is_window(c, static_cast<int>(o))) {
       // Taps are nowhere aligned: every vector lies across two lines.
       memory +=
@@ -151,19 +182,15 @@ double CostModel::score(const Candidate& c) const {
       for (size_t i = 0; i < n; i++)
         if (!is_reduce[i]) steps *= t[i];
       if (p.mask & lane && window(p, c, lane, within(c, lane)) > l1 * 0.75) near += steps * window(p, c, lane, 0) / 28;
-      body += instances(p.mask) + 8;
       continue;
     }
     memory += loads * 0.5 * (p.mask & lane ? std::max(1.0, static_cast<double>(c.lanes) * p.bytes / path_bytes) : 1);
     if (p.mask & lane && scratch(p, c, lane) > l1 * 0.75) near += loads * c.lanes * p.bytes / 28;  // panels come from the second level cache
-    body += instances(p.mask) + 8;
   }
   for (const Access& a : accesses) {
     if (is_staged(c, a.operand)) continue;
-    bool whole = true;  // taps that are all unrolled share what they read with each other
-    for (size_t i = 0; i < n; i++) whole &= !(a.mask >> i & 1) || !is_reduce[i] || t[i] == 1;
-    const double copies = whole ? distinct(a, c, lane) : instances(a.mask);
-    double k = count(a.mask, a.scope) / instances(a.mask) * copies, each = 0.5;
+    const double copies = copies_of(a);
+    double k = count_at[a.place] / instances_at[a.place] * copies, each = 0.5;
     // Rows beyond the end are clamped to the last one: each has an address of its own.
     for (size_t i = 0; i < n; i++)
       if (a.mask >> i & 1 && !(lane >> i & 1) && c.tile[i] > 1 && size[i]) {
@@ -196,29 +223,28 @@ double CostModel::score(const Candidate& c) const {
     } else if (a.store) {
       each = 1;
     } else if (a.gated && inner >= 0 && a.gate >> inner & 1) {
-      each = 1.2 + 4 * (instances(a.gate | (a.mask & reduce_axes)) - 1) / instances(a.mask);  // branches; output axes share them
+      each = 1.2 + 4 * (instances(a.gate | (a.mask & reduce_axes)) - 1) / instances_at[a.place];  // branches; output axes share them
     }
-    memory += k * each, body += copies;
+    memory += k * each;
   }
-  if (body > std::max(300.0, untiled)) return INFINITY;
   // Every loop iteration costs its counter and branch; a kernel's loops are those its innermost nodes are in.
   double loops = 0, entries = 0;
   bool brief = true;
   std::vector<Mask> seen;
   for (const Reduce& r : reduces) {
-    Mask m = r.value | r.reduced;
     if (std::find(seen.begin(), seen.end(), r.scope) != seen.end()) continue;
-    seen.push_back(r.scope), loops += count(m, r.scope) / instances(m);
+    const double iterations = count_at[r.place] / instances_at[r.place];
+    seen.push_back(r.scope), loops += iterations;
     // A few iterations altogether: their end is not foreseen, and nothing overlaps with what comes before and after.
     double all = 1, around = 1;
     for (size_t i = 0; i < n; i++)
       if (r.reduced >> i & 1) all *= t[i], around *= static_cast<int>(i) == inner ? 1 : t[i];
     brief &= all <= 27;
-    if (all > 1 && all <= 27) entries += count(m, r.scope) / instances(m) / all * around * 15;
+    if (all > 1 && all <= 27) entries += iterations / all * around * 15;
   }
   for (const Access& a : accesses)
-    if (a.store) loops += count(a.mask, a.scope) / instances(a.mask);
-  auto [filling, waiting] = c.staged ? fill(c, lane) : std::pair<double, double>{0, 0};
+    if (a.store) loops += count_at[a.place] / instances_at[a.place];
+  double filling = 0, waiting = 0;
   // Products that are summed leave the loads much room beside them.
   const bool products = std::any_of(reduces.begin(), reduces.end(), [](const Reduce& r) { return r.mul; });
   // Several passes over a row: rows side by side are more to keep in the cache, and more streams to follow.
@@ -237,13 +263,20 @@ double CostModel::score(const Candidate& c) const {
   // Nothing but memory: rows written side by side are streams, too.
   if (products && brief && fed)
     for (const Access& a : accesses)
-      if (a.store) spread = std::max(spread, 1 + 0.04 * (instances(a.mask) - 4));
-  return (std::max({compute + extra, memory, traffic(c, lane, blocks && !c.staged) + waiting, near, refills(c, lane)}) + spills +
-          (products ? 0.1 : 0.25) * std::min(compute, memory) + (products ? 0.3 : 0.6) * loops + (fed ? entries : 0) + filling * (brief ? 3 : 1)) *
-         (1 + 0.0004 * body) * spread *
-         (lane_windows(c, lane) ? 1.05
-          : c.windows           ? 1.3
-                                : 1);  // as measured: not all loads of a window are where they are expected
+      if (a.store) spread = std::max(spread, 1 + 0.04 * (instances_at[a.place] - 4));
+  const double waits = lane_windows(c, lane) ? 1.05 : c.windows ? 1.3 : 1;  // as measured: not all loads of a window are where they are expected
+  // What is certain so far is often too much already; what the caches do takes longest to find out.
+  auto total = [&](double moving) {
+    return (std::max({compute + extra, memory, near, moving}) + spills + (products ? 0.1 : 0.25) * std::min(compute, memory) +
+            (products ? 0.3 : 0.6) * loops + (fed ? entries : 0) + filling * (brief ? 3 : 1)) *
+           (1 + 0.0004 * body) * spread * waits;
+  };
+  if (total(0) >= bound) return INFINITY;
+  if (c.staged) std::tie(filling, waiting) = fill(c, lane);
+  if (total(waiting) >= bound) return INFINITY;
+  const double moving = traffic(c, lane, blocks && !c.staged) + waiting;
+  if (total(moving) >= bound) return INFINITY;
+  return total(std::max(moving, refills(c, lane)));
 }
 
 bool CostModel::interleaved(const Access& a, const Candidate& c, int64_t stride) const {

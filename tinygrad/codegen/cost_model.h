@@ -1,6 +1,7 @@
 /// \file The cost model of a CPU kernel: cycles of one core for a choice of lanes, tile, panels and blocks, in closed form.
 #pragma once
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct CostModel {
     int bytes;
     int operand = -1, window = -1;  // what it is a part of: a stageable operand, one as a window
     double alone = 0;               // more than `cost` where it has no lanes
+    size_t place = 0;               // in `places`
     Mask decides = 0;               // reduce axes that, unrolled, leave nothing of it: a choice by place
   };
   struct Access : MemoryWalk {
@@ -29,25 +31,34 @@ struct CostModel {
     int operand = -1;   ///< the stageable operand it is a part of
     UOp base{};         ///< the buffer
     bool kept = false;  ///< scratch memory of a kept value
+    size_t place = 0;
   };
   struct Operand {
     Mask mask, scope;
     int bytes;
     bool usable;
+    size_t place = 0;
     std::vector<std::vector<std::pair<size_t, int64_t>>> sums{};  // as a window: axes and coefficients; empty: no two axes slide over each other
   };
   struct Reduce {
     Mask value, reduced, scope;
     int bytes;
     bool mul, dot = false;
+    size_t place = 0;
   };
-  std::vector<int64_t> size;  // 0: symbolic
+  /// What many nodes have in common: the axes they depend on, the loops they are in.
+  struct Place {
+    Mask mask, scope;
+  };
+  static constexpr size_t kPlaces = 32;  // more are rare
+  std::vector<int64_t> size;             // 0: symbolic
   std::vector<bool> is_reduce;
   std::vector<size_t> natural, by_stride;  // nesting orders: as the axes come; reduce axes by stride
   std::vector<Alu> alu;
   std::vector<Access> accesses;
   std::vector<Reduce> reduces;
   std::vector<Operand> operands;
+  std::vector<Place> places;
   Mask stored = 0;              // axes in every store's END
   std::vector<Mask> exclusive;  // sets of axes some value depends on, maximal ones
   bool blocks = false;          // the output can accumulate over blocks of a reduce axis
@@ -97,8 +108,8 @@ struct CostModel {
   double transposed_vector(int itemsize, int lanes, int64_t columns, bool store) const;
   /// Cycles the first level cache waits for the second while operands of a reduction are read.
   double refills(const Candidate& c, Mask lane) const;
-  /// Predicted cycles of one core; infinite for candidates that are out of the question.
-  double score(const Candidate& c) const;
+  /// Predicted cycles of one core; infinite for candidates that are out of the question, and for those that certainly take `bound` or more.
+  double score(const Candidate& c, double bound = std::numeric_limits<double>::infinity()) const;
   static bool is_window(const Candidate& c, int operand) { return operand >= 0 && c.windows >> operand & 1; }
   /// Windows that the lanes walk along; others are broadcast.
   uint32_t lane_windows(const Candidate& c, Mask lane) const {

@@ -188,6 +188,16 @@ CostModel::CostModel(const KernelAxes& kernel, UOp sink, const Renderer& r) {
   by_stride = natural;
   std::stable_sort(by_stride.begin(), by_stride.end(),
                    [&](size_t x, size_t y) { return is_reduce[x] != is_reduce[y] ? is_reduce[y] : is_reduce[x] && farthest(x) > farthest(y); });
+  auto place_of = [&](Mask mask, Mask scope) {
+    for (size_t i = 0; i < places.size(); i++)
+      if (places[i].mask == mask && places[i].scope == scope) return i;
+    places.push_back({mask, scope});
+    return places.size() - 1;
+  };
+  for (Alu& a : alu) a.place = place_of(a.mask, a.scope);
+  for (Access& a : accesses) a.place = place_of(a.mask, a.scope);
+  for (Reduce& r : reduces) r.place = place_of(r.value | r.reduced, r.scope);
+  for (Operand& o : operands) o.place = place_of(o.mask, o.scope);
   for (const Alu& a : alu) untiled += std::max(1.0, a.cost);
   untiled += static_cast<double>(accesses.size() + reduces.size());
 }

@@ -88,19 +88,20 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
   auto allowed = [&](const Candidate& c, size_t a, int64_t f) {
     return f <= extent(c, a) && (f == 1 || !m.is_reduce[a] || extent(c, a) != m.size[a] || m.size[a] % f == 0);
   };
+  Candidate d;
+  // Takes `c` with other tiles where that is better than the best so far.
   auto try_tile = [&](Candidate& best, const Candidate& c, std::initializer_list<std::pair<size_t, int64_t>> change, double gain) {
-    Candidate d = c;
-    for (auto [a, f] : change) {
+    for (auto [a, f] : change)
       if (!allowed(c, a, f)) return;
-      d.tile[a] = f;
-    }
-    d.cycles = m.score(d);
-    if (d.cycles < best.cycles * gain) best = std::move(d);
+    for (auto [a, f] : change) d.tile[a] = f;
+    d.cycles = m.score(d, best.cycles * gain);
+    if (d.cycles < best.cycles * gain) best = d;
+    for (auto [a, f] : change) d.tile[a] = c.tile[a];
   };
   // Where to begin: two tiled axes at once, since a register tile pays only in two dimensions.
   for (Candidate& c : starts) {
     c.cycles = m.score(c);
-    Candidate best = c;
+    Candidate best = d = c;
     for (size_t a = 0; a < axes; a++)
       for (size_t b = a + 1; b < axes; b++) {
         if (m.size[a] < 2 || m.size[b] < 2) continue;
@@ -133,7 +134,7 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
   for (Candidate& c : starts) {
     // Climb: change one axis, or trade one against another, while it helps.
     for (int step = 0; step < 12; step++) {
-      Candidate best = c;
+      Candidate best = d = c;
       for (size_t a = 0; a < axes; a++) {
         if (m.size[a] < 2) continue;
         for (int64_t f : factors) {
@@ -365,9 +366,9 @@ void choose_tensor_core(KernelAxes& kernel, const Renderer& renderer, int level,
   }
 }
 
-void apply_heuristic(KernelAxes& kernel, UOp sink, const Renderer& renderer) {
+void apply_heuristic(KernelAxes& kernel, UOp sink, const Renderer& renderer, const std::vector<Candidate>* known) {
   if (renderer.has_locals()) return apply_grid_heuristic(kernel);
-  std::vector<Candidate> best = candidates(kernel, sink, renderer, 1);
+  const std::vector<Candidate> best = known ? *known : candidates(kernel, sink, renderer, 1);
   if (!best.empty()) apply_candidate(kernel, best[0], renderer);
 }
 

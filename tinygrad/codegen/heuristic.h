@@ -44,7 +44,7 @@ void plan_candidates(std::vector<Candidate>& list, const KernelAxes& kernel, UOp
 /// tensor_core.
 void choose_tensor_core(KernelAxes& kernel, const Renderer& renderer, int level, int select);
 
-/// The default: the best candidate on a CPU; workgroups and small tiles on targets with locals.
-void apply_heuristic(KernelAxes& kernel, UOp sink, const Renderer& renderer);
+/// The default: the best candidate on a CPU, which may be known already; workgroups and small tiles on targets with locals.
+void apply_heuristic(KernelAxes& kernel, UOp sink, const Renderer& renderer, const std::vector<Candidate>* known = nullptr);
 
 }  // namespace tg

@@ -26,15 +26,27 @@ std::string LlvmWriter::shuffle(const std::string& t, const std::string& a, cons
   return emit("shufflevector " + t + " " + a + ", " + t + " " + b + ", " + shuffle_mask(mask));
 }
 
+/// True where LLVM tries to unite all shuffles of registers of this size.
+bool LlvmWriter::simplifies_shuffles(int bytes) const {
+  return target_.arch == "x86_64" && (bytes == 16 || bytes == 32 || bytes == 64) && bytes <= target_.vector_bytes;
+}
+
 std::vector<std::string> LlvmWriter::exchange(std::vector<std::string> v, const std::string& t, int lanes, int itemsize) {
   const int n = static_cast<int>(v.size());
-  for (const ExchangeStep& s : exchange_steps(n, lanes, itemsize))
+  const std::vector<ExchangeStep> steps = exchange_steps(n, lanes, itemsize);
+  for (size_t k = 0; k < steps.size(); k++) {
+    const ExchangeStep& s = steps[k];
     for (int i = 0; i < n; i++) {
       if (i & s.bit) continue;
       std::string &a = v[static_cast<size_t>(i)], &b = v[static_cast<size_t>(i | s.bit)];
       std::string low = shuffle(t, a, b, s.low);
       b = shuffle(t, a, b, s.high), a = std::move(low);
     }
+    // Each result depends on all registers: LLVM would look at every path through all steps for shuffles to unite, which takes as long as the rest
+    // of its work and finds none. No instruction, but nothing that it can see through.
+    if (k % 2 == 1 && k + 1 < steps.size() && simplifies_shuffles(lanes * itemsize))
+      for (std::string& x : v) x = emit("call " + t + " asm \"\", \"=v,0\"(" + t + " " + x + ") nounwind memory(none)");
+  }
   std::vector<std::string> out;
   for (int i = 0; i < n; i++) out.push_back(v[static_cast<size_t>(exchanged_register(i, n, itemsize))]);
   return out;

@@ -12,6 +12,7 @@
 #include "tinygrad/render/linear.h"
 #include "tinygrad/render/streams.h"
 #include "tinygrad/render/table.h"
+#include "tinygrad/render/text.h"
 
 namespace tg {
 
@@ -95,6 +96,7 @@ class LlvmWriter {
   void store_interleaved(const LaneBlock& b, DType d, const std::vector<std::string>& columns, const std::string& mask);
   std::string block_address(const LaneBlock& b, DType d);
   std::vector<std::string> exchange(std::vector<std::string> v, const std::string& t, int lanes, int itemsize);
+  bool simplifies_shuffles(int bytes) const;
   std::string shuffle(const std::string& t, const std::string& a, const std::string& b, const std::vector<int64_t>& mask);
   std::string all_lanes(const std::string& mask, int lanes);
 
