@@ -353,6 +353,7 @@ std::string LlvmWriter::scaled(UOp u, int lanes) {
 
 void LlvmWriter::arithmetic(const LinearInst& in) {
   const size_t at = static_cast<size_t>(view_.position(in.u));
+  if (!used_[at]) return;
   std::vector<std::string> s;
   if (in.need_value) values_[at] = lookup(in);
   if (in.need_value && values_[at].empty()) values_[at] = scaled(in.u, in.lanes);
@@ -473,7 +474,7 @@ void LlvmWriter::instruction(const LinearInst& in) {
 LlvmWriter::LlvmWriter(const Program& p, const Target& target)
     : p_(p), target_(target), view_(p), streams_(view_, target), blocks_(view_, kShuffledStride, target.has("avx512bw")) {
   values_.resize(view_.insts().size()), lane0_.resize(view_.insts().size()), splats_.resize(view_.insts().size());
-  pointers_.resize(view_.insts().size());
+  pointers_.resize(view_.insts().size()), find_used();
 }
 
 std::string LlvmWriter::write() {

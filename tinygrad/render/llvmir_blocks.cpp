@@ -53,9 +53,7 @@ std::vector<std::string> LlvmWriter::exchange(std::vector<std::string> v, const 
 }
 
 /// The address of column 0 in lane 0.
-std::string LlvmWriter::block_address(const LaneBlock& b, DType d) {
-  return address(b.access, d, lane0(b.access.index), b.access.index.dtype(), -b.first_at);
-}
+std::string LlvmWriter::block_address(const LaneBlock& b, DType d) { return address(b.access, d, -b.first_at); }
 
 /// The columns of a block; every row is read as it lies in memory.
 std::vector<std::string> LlvmWriter::load_block(const LaneBlock& b, DType d) {

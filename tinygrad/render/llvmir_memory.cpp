@@ -104,13 +104,55 @@ int LlvmWriter::alignment(const Access& a, DType d) const {
   return align;
 }
 
-std::string LlvmWriter::address(const Access& a, DType d, const std::string& index, DType index_type, int64_t offset) {
-  std::string i = index, t = type(index_type);
-  if (index_type.is_unsigned() && index_type.itemsize() < 8) i = emit("zext " + t + " " + i + " to i64"), t = "i64";
+/// An index in lane 0 as a value and a constant. Instances side by side differ in the constant: they share the value's address, and LLVM has no sum
+/// to take apart for each of them.
+std::pair<UOp, int64_t> LlvmWriter::split_index(UOp index) const {
+  int64_t offset = 0;
+  auto lane = [&](UOp u) { return is_vector_range(u) || (u.is(Ops::MUL) && is_vector_range(strip_after(u.src(0))) && u.src(1).is_const()); };
+  for (index = strip_after(index); index.is(Ops::ADD) && !index.dtype().is_unsigned() && never_wraps(index);) {
+    const UOp x = strip_after(index.src(0)), y = strip_after(index.src(1));
+    if (y.is_const()) offset += static_cast<int64_t>(y.const_int());
+    else if (!lane(x) && !lane(y)) break;
+    index = lane(x) ? y : x;
+  }
+  return {index, offset};
+}
+
+/// Sets used_.
+void LlvmWriter::find_used() {
+  const std::vector<LinearInst>& insts = view_.insts();
+  used_.assign(insts.size(), false);
+  auto use = [&](UOp u) { used_[static_cast<size_t>(view_.position(u))] = true; };
+  for (size_t n = insts.size(); n-- > 0;) {
+    UOp u = insts[n].u;
+    if (u.in(Ops::LOAD | Ops::STORE | Ops::CUSTOM)) {
+      UOp index = strip_after(u.src(0)).src(1);
+      use(split_index(index).first);
+      if (const LinearInst& i = view_.of(index); i.lanes > 1 && !i.affine) use(index);
+      for (size_t i = 1; i < u.nsrc(); i++) use(u.src(i));
+    } else if (u.is(Ops::REDUCE) || (u.is(Ops::RANGE) && !is_vector_range(u))) {
+      use(u.src(0));
+    } else if (used_[n] && u.in(groups::kElementwise | Ops::WMMA)) {
+      for (UOp s : u.srcs()) use(s);
+    }
+  }
+}
+
+std::string LlvmWriter::address(const Access& a, DType d, int64_t offset) {
+  const auto [index, constant] = split_index(a.index);
+  const std::string gep = "getelementptr " + memory_type(d) + ", ptr ";
+  offset += constant;
   std::string p = pointers_[static_cast<size_t>(view_.position(a.base))];
-  if (i != "0") p = emit("getelementptr " + memory_type(d) + ", ptr " + p + ", " + t + " " + i);
-  if (offset) p = emit("getelementptr " + memory_type(d) + ", ptr " + p + ", i64 " + str(offset));
-  return p;
+  if (const std::string i = lane0(index); i != "0") {
+    Splat& start = starts_[{view_.position(a.base), view_.position(index), d.itemsize()}];
+    if (start.block != block_) {
+      const DType t = index.dtype();
+      const bool widen = t.is_unsigned() && t.itemsize() < 8;
+      start = {block_, 1, emit(gep + p + ", " + (widen ? "i64 " + emit("zext " + type(t) + " " + i + " to i64") : type(t) + " " + i))};
+    }
+    p = start.name;
+  }
+  return offset ? emit(gep + p + ", i64 " + str(offset)) : p;
 }
 
 /// A vector of pointers, one for each lane.
@@ -119,7 +161,7 @@ std::string LlvmWriter::addresses(const Access& a, DType d, int64_t offset) {
   if (a.affine) {
     std::vector<int64_t> offsets;
     for (int i = 0; i < a.lanes; i++) offsets.push_back(i * a.stride + offset);
-    return emit(gep + address(a, d, lane0(a.index), a.index.dtype()) + ", <" + str(a.lanes) + " x i64> " + int_vector("i64", offsets));
+    return emit(gep + address(a, d) + ", <" + str(a.lanes) + " x i64> " + int_vector("i64", offsets));
   }
   std::string i = value(a.index, a.lanes);
   DType t = a.index.dtype();
@@ -180,7 +222,7 @@ std::string LlvmWriter::load_near(const Access& a, DType d) {
   if (span > a.lanes) return "";
   std::vector<int64_t> mask;
   for (int64_t o : a.offsets) mask.push_back(o - *low);
-  const std::string t = "<" + str(span) + " x " + memory_type(d) + ">", at = address(a, d, lane0(a.index), a.index.dtype(), *low);
+  const std::string t = "<" + str(span) + " x " + memory_type(d) + ">", at = address(a, d, *low);
   const std::string v = emit("load " + t + ", ptr " + at + ", align " + str(d.itemsize()) + aliasing(a));
   return emit("shufflevector " + t + " " + v + ", " + t + " poison, <" + str(a.lanes) + " x i32> " + int_vector("i32", mask));
 }
@@ -191,7 +233,7 @@ std::string LlvmWriter::load_masked(const Access& a, DType d, const std::string&
   const std::string t = memory_type(d, n), mt = type(dtypes::bool_, n), align = std::to_string(d.itemsize());
   std::string masked = mask, passed = alt;
   if (a.affine && std::abs(a.stride) == 1) {
-    std::string at = address(a, d, lane0(a.index), a.index.dtype(), a.stride < 0 ? 1 - n : 0);
+    std::string at = address(a, d, a.stride < 0 ? 1 - n : 0);
     auto reverse = [&](const std::string& v, const std::string& type) {
       return emit("shufflevector " + type + " " + v + ", " + type + " poison, <" + str(n) + " x i32> " + reverse_mask(n));
     };
@@ -203,7 +245,7 @@ std::string LlvmWriter::load_masked(const Access& a, DType d, const std::string&
     return a.stride < 0 ? reverse(v, t) : v;
   }
   if (a.affine && a.stride && std::abs(a.stride) <= kShuffledStride && mask != literal(true, dtypes::bool_, n)) {
-    const std::string v = load_strided(a, d, address(a, d, lane0(a.index), a.index.dtype()), mask);
+    const std::string v = load_strided(a, d, address(a, d), mask);
     return alt == "zeroinitializer" ? v : emit("select " + mt + " " + mask + ", " + t + " " + v + ", " + t + " " + alt);
   }
   const std::string p = "<" + str(n) + " x ptr>", name = "@llvm.masked.gather." + suffix(m, n) + ".v" + str(n) + "p0";
@@ -220,7 +262,7 @@ std::string LlvmWriter::load(UOp u) {
   const int gate_lanes = gated ? view_.lanes(u.src(2)) : 1;
   if (a.lanes == 1 && gate_lanes > 1) a.lanes = gate_lanes, a.affine = true, a.stride = 0;  // one address, each lane with its own gate
   if (a.lanes == 1) {
-    std::string at = address(a, d, value(a.index, 1), a.index.dtype());
+    std::string at = address(a, d);
     if (!gated) return from_memory(load_plain(a, d, at, 1), d, 1);
     std::string gate = value(u.src(2), 1);
     at = emit("select i1 " + gate + ", ptr " + at + ", ptr %dummy");
@@ -233,7 +275,7 @@ std::string LlvmWriter::load(UOp u) {
   if (gated && gate_lanes > 1 && (near || (a.affine && std::abs(a.stride) > 1 && std::abs(a.stride) <= kShuffledStride))) {
     // Gates of padding are open nearly everywhere: then vector loads and shuffles do, and no gather.
     const std::string mask = value(u.src(2), a.lanes), alt = to_memory(value(u.src(1), a.lanes), d, a.lanes), id = std::to_string(next_++);
-    const std::string first = near ? "" : address(a, d, lane0(a.index), a.index.dtype());
+    const std::string first = near ? "" : address(a, d);
     const std::string word = "i" + std::to_string(a.lanes), t = memory_type(d, a.lanes);
     const std::string open = emit("icmp eq " + word + " " + emit("bitcast " + type(dtypes::bool_, a.lanes) + " " + mask + " to " + word) + ", -1");
     line("br i1 " + open + ", label %F" + id + ", label %G" + id);
@@ -252,7 +294,7 @@ std::string LlvmWriter::load(UOp u) {
   }
   std::string v;
   if (a.affine && std::abs(a.stride) <= kShuffledStride) {
-    std::string first = address(a, d, lane0(a.index), a.index.dtype());
+    std::string first = address(a, d);
     if (a.stride == 1) v = load_plain(a, d, first, a.lanes), fetch_ahead(u, d, first);
     else if (a.stride == 0) v = splat(load_plain(a, d, first, 1), d.is_bool() ? dtypes::uint8 : d, a.lanes);
     else v = load_strided(a, d, first);
@@ -267,7 +309,7 @@ std::string LlvmWriter::load(UOp u) {
 void LlvmWriter::prefetch(UOp u) {
   const Access a = view_.access(u.src(0));
   declare("declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)");
-  line("call void @llvm.prefetch.p0(ptr " + address(a, u.src(0).dtype(), value(a.index, 1), a.index.dtype()) + ", i32 0, i32 3, i32 1)");
+  line("call void @llvm.prefetch.p0(ptr " + address(a, u.src(0).dtype()) + ", i32 0, i32 3, i32 1)");
 }
 
 /// Memory that a later pass reads comes closer while this one computes.
@@ -302,7 +344,7 @@ void LlvmWriter::store(UOp u) {
   std::string v = to_memory(value(u.src(1), n), d, n);
   const std::string t = memory_type(d, n), align = std::to_string(alignment(a, d));
   if (n == 1) {
-    std::string at = address(a, d, value(a.index, 1), a.index.dtype());
+    std::string at = address(a, d);
     const std::string text = "store " + t + " " + v + ", ptr " + at + ", align " + align + aliasing(a);
     if (!gated) return line(text);
     const std::string id = std::to_string(next_++);
@@ -315,7 +357,7 @@ void LlvmWriter::store(UOp u) {
   std::string mask = gated ? value(u.src(2), n) : literal(true, dtypes::bool_, n);
   const std::string mt = type(dtypes::bool_, n);
   if (a.affine && std::abs(a.stride) == 1) {
-    std::string at = address(a, d, lane0(a.index), a.index.dtype(), a.stride < 0 ? 1 - n : 0);
+    std::string at = address(a, d, a.stride < 0 ? 1 - n : 0);
     if (a.stride < 0) {
       v = emit("shufflevector " + t + " " + v + ", " + t + " poison, <" + str(n) + " x i32> " + reverse_mask(n));
       if (gated) mask = emit("shufflevector " + mt + " " + mask + ", " + mt + " poison, <" + str(n) + " x i32> " + reverse_mask(n));

@@ -1,6 +1,7 @@
 /// \file The state of writing one function as LLVM IR; private to the LLVM renderer.
 #pragma once
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdio>
 #include <map>
@@ -76,7 +77,9 @@ class LlvmWriter {
   void prefetch(UOp u);
   std::string from_memory(const std::string& v, DType d, int lanes);
   std::string to_memory(const std::string& v, DType d, int lanes);
-  std::string address(const Access& a, DType d, const std::string& index, DType index_type, int64_t offset = 0);
+  std::pair<UOp, int64_t> split_index(UOp index) const;
+  void find_used();
+  std::string address(const Access& a, DType d, int64_t offset = 0);
   std::string addresses(const Access& a, DType d, int64_t offset = 0);
   std::string load_plain(const Access& a, DType d, const std::string& address, int lanes);
   std::string load_strided(const Access& a, DType d, const std::string& first, const std::string& lane_mask = {});
@@ -110,7 +113,9 @@ class LlvmWriter {
   std::map<std::string, std::string> literals_;
   std::vector<std::string> values_, lane0_, pointers_;
   std::vector<Splat> splats_;
-  std::map<int, Splat> words_;  // by position: an integer widened to an index of a table; by the first of its bytes: a word
+  std::map<std::array<int, 3>, Splat> starts_;  // by positions of memory and index, and size: where elements at constant distances are counted from
+  std::vector<bool> used_;                      // by position: not only a part of addresses that constants were taken out of
+  std::map<int, Splat> words_;                  // by position: an integer widened to an index of a table; by the first of its bytes: a word
   Tables tables_;
   std::vector<Loop> loops_;
   std::vector<int> scope_lists_;   // by slot: metadata id of the list with this slot's own scope; 0: none
