@@ -353,6 +353,10 @@ std::string LlvmWriter::scaled(UOp u, int lanes) {
 
 void LlvmWriter::arithmetic(const LinearInst& in) {
   const size_t at = static_cast<size_t>(view_.position(in.u));
+  if (wide_used_[at] && is_wide_sum(in.u)) {
+    const std::string a = wide(in.u.src(0)), b = wide(in.u.src(1));
+    wide_[at] = emit((in.u.is(Ops::ADD) ? "add nsw i64 " : "mul nsw i64 ") + a + ", " + b);
+  }
   if (!used_[at]) return;
   std::vector<std::string> s;
   if (in.need_value) values_[at] = lookup(in);
@@ -401,8 +405,9 @@ void LlvmWriter::open_loop(UOp r) {
   const size_t at = static_cast<size_t>(view_.position(r));
   const std::string id = std::to_string(at), from = label_;
   const bool thread = is_thread_range(r);
-  const DType d = thread ? dtypes::int64 : r.dtype();
-  const std::string t = type(d), first = thread ? "%begin" : "0", last = thread ? "%end" : value(r.src(0), 1);
+  const std::string t = "i64", first = thread ? "%begin" : "0";
+  std::string last = thread ? "%end" : value(r.src(0), 1);
+  if (!thread && !r.src(0).is_const() && r.dtype().itemsize() < 8) last = emit("sext " + type(r.dtype()) + " " + last + " to i64");
   Loop loop{r, "L" + id, first, last, t, false};
   // A loop that may run zero times is entered on a condition; its values are never used behind it.
   std::string pre = from;
@@ -415,7 +420,7 @@ void LlvmWriter::open_loop(UOp r) {
   begin_block("L" + id);
   line("%i" + id + " = phi " + t + " [ " + first + ", %" + pre + " ], [ %n" + id + ", %E" + id + " ]");
   values_[at] = "%i" + id;
-  if (thread && r.dtype() != d) values_[at] = emit("trunc i64 %i" + id + " to " + type(r.dtype()));
+  if (used_[at] && r.dtype().itemsize() < 8) values_[at] = emit("trunc i64 %i" + id + " to " + type(r.dtype()));
   loops_.push_back(loop);
 }
 
@@ -474,7 +479,7 @@ void LlvmWriter::instruction(const LinearInst& in) {
 LlvmWriter::LlvmWriter(const Program& p, const Target& target)
     : p_(p), target_(target), view_(p), streams_(view_, target), blocks_(view_, kShuffledStride, target.has("avx512bw")) {
   values_.resize(view_.insts().size()), lane0_.resize(view_.insts().size()), splats_.resize(view_.insts().size());
-  pointers_.resize(view_.insts().size()), find_used();
+  pointers_.resize(view_.insts().size()), wide_.resize(view_.insts().size()), find_used();
 }
 
 std::string LlvmWriter::write() {

@@ -118,18 +118,26 @@ std::pair<UOp, int64_t> LlvmWriter::split_index(UOp index) const {
   return {index, offset};
 }
 
-/// Sets used_.
+/// True for sums and products that addresses are made of. They are computed in 64 bits: what LLVM knows of 32 bits that are widened afterwards it has
+/// to prove for each access and each loop.
+bool LlvmWriter::is_wide_sum(UOp u) { return u.in(Ops::ADD | Ops::MUL) && u.dtype().is_int() && !u.dtype().is_unsigned() && never_wraps(u); }
+
+/// Sets used_ and wide_used_.
 void LlvmWriter::find_used() {
   const std::vector<LinearInst>& insts = view_.insts();
-  used_.assign(insts.size(), false);
+  used_.assign(insts.size(), false), wide_used_ = used_;
   auto use = [&](UOp u) { used_[static_cast<size_t>(view_.position(u))] = true; };
+  auto use_wide = [&](UOp u) { (u.dtype().is_unsigned() ? used_ : wide_used_)[static_cast<size_t>(view_.position(u))] = true; };
   for (size_t n = insts.size(); n-- > 0;) {
     UOp u = insts[n].u;
+    if (wide_used_[n] && is_wide_sum(u)) use_wide(u.src(0)), use_wide(u.src(1));
+    else if (wide_used_[n] && !u.is(Ops::RANGE)) used_[n] = true;
     if (u.in(Ops::LOAD | Ops::STORE | Ops::CUSTOM)) {
       UOp index = strip_after(u.src(0)).src(1);
-      use(split_index(index).first);
-      if (const LinearInst& i = view_.of(index); i.lanes > 1 && !i.affine) use(index);
-      for (size_t i = 1; i < u.nsrc(); i++) use(u.src(i));
+      const LinearInst& i = view_.of(index);
+      if (i.lanes == 1 || i.affine || !i.offsets.empty()) use_wide(split_index(index).first);
+      if (i.lanes > 1 && !i.affine) use(index);  // lanes at addresses of their own
+      for (size_t k = 1; k < u.nsrc(); k++) use(u.src(k));
     } else if (u.is(Ops::REDUCE) || (u.is(Ops::RANGE) && !is_vector_range(u))) {
       use(u.src(0));
     } else if (used_[n] && u.in(groups::kElementwise | Ops::WMMA)) {
@@ -138,18 +146,26 @@ void LlvmWriter::find_used() {
   }
 }
 
+/// A part of an address, in lane 0 where it has lanes.
+std::string LlvmWriter::wide(UOp u) {
+  u = strip_after(u);
+  const int at = view_.position(u);
+  if (const std::string& name = wide_[static_cast<size_t>(at)]; !name.empty()) return name;
+  if (u.is(Ops::RANGE) && !is_vector_range(u)) return "%i" + str(at);
+  if (u.is_const() || is_vector_range(u) || u.dtype().itemsize() == 8) return lane0(u);
+  Splat& once = widened_[at];
+  if (once.block != block_) once = {block_, 1, emit((u.dtype().is_unsigned() ? "zext " : "sext ") + type(u.dtype()) + " " + lane0(u) + " to i64")};
+  return once.name;
+}
+
 std::string LlvmWriter::address(const Access& a, DType d, int64_t offset) {
   const auto [index, constant] = split_index(a.index);
   const std::string gep = "getelementptr " + memory_type(d) + ", ptr ";
   offset += constant;
   std::string p = pointers_[static_cast<size_t>(view_.position(a.base))];
-  if (const std::string i = lane0(index); i != "0") {
+  if (const std::string i = wide(index); i != "0") {
     Splat& start = starts_[{view_.position(a.base), view_.position(index), d.itemsize()}];
-    if (start.block != block_) {
-      const DType t = index.dtype();
-      const bool widen = t.is_unsigned() && t.itemsize() < 8;
-      start = {block_, 1, emit(gep + p + ", " + (widen ? "i64 " + emit("zext " + type(t) + " " + i + " to i64") : type(t) + " " + i))};
-    }
+    if (start.block != block_) start = {block_, 1, emit(gep + p + ", i64 " + i)};
     p = start.name;
   }
   return offset ? emit(gep + p + ", i64 " + str(offset)) : p;

@@ -78,7 +78,9 @@ class LlvmWriter {
   std::string from_memory(const std::string& v, DType d, int lanes);
   std::string to_memory(const std::string& v, DType d, int lanes);
   std::pair<UOp, int64_t> split_index(UOp index) const;
+  static bool is_wide_sum(UOp u);
   void find_used();
+  std::string wide(UOp u);
   std::string address(const Access& a, DType d, int64_t offset = 0);
   std::string addresses(const Access& a, DType d, int64_t offset = 0);
   std::string load_plain(const Access& a, DType d, const std::string& address, int lanes);
@@ -114,6 +116,9 @@ class LlvmWriter {
   std::vector<std::string> values_, lane0_, pointers_;
   std::vector<Splat> splats_;
   std::map<std::array<int, 3>, Splat> starts_;  // by positions of memory and index, and size: where elements at constant distances are counted from
+  std::vector<std::string> wide_;               // by position: scalars, or lane 0, in 64 bits
+  std::map<int, Splat> widened_;                // the same of what is no sum of loops, once a block
+  std::vector<bool> wide_used_;                 // by position: a part of addresses
   std::vector<bool> used_;                      // by position: not only a part of addresses that constants were taken out of
   std::map<int, Splat> words_;                  // by position: an integer widened to an index of a table; by the first of its bytes: a word
   Tables tables_;
