@@ -52,22 +52,27 @@ UOp replace_ranges(UOp sink, const std::map<uint32_t, std::pair<UOp, UOps>>& map
 /// r used as r / c and r % c: r becomes the sum of its digits.
 UOp split_digits(UOp sink) {
   std::map<uint32_t, std::vector<int64_t>> radix;
-  std::vector<uint32_t> phases;  // output ranges whose remainder by a small number decides what is read
+  std::vector<std::pair<uint32_t, int64_t>> phases;  // output ranges whose remainder by a small number decides what is read
   UOps order = sink.toposort();
+  for (UOp u : order) {
+    if (!u.is(Ops::FLOORMOD) || !u.src(1).is_const() || !u.dtype().is_weak() || u.src(1).const_int() > kNear) continue;
+    for (const auto& [r, k] : linear_form(u.src(0)).terms)
+      if (r.arg<RangeArg>().type == AxisType::kLoop) phases.emplace_back(r.id(), static_cast<int64_t>(u.src(1).const_int()));
+  }
+  auto phase = [&](UOp r, int64_t c) { return std::find(phases.begin(), phases.end(), std::pair{r.id(), c}) != phases.end(); };
+  // A range with phases may end within the last step.
+  auto splits = [&](UOp r, int64_t c) { return size_of(r) > c && (size_of(r) % c == 0 || phase(r, c)); };
   for (UOp u : order) {
     if (!u.in(Ops::FLOORDIV | Ops::FLOORMOD) || !u.src(1).is_const() || !u.dtype().is_weak()) continue;
     auto c = static_cast<int64_t>(u.src(1).const_int());
     UOp x = u.src(0);
-    if (u.is(Ops::FLOORMOD) && c <= kNear)
-      for (const auto& [r, k] : linear_form(x).terms)
-        if (r.arg<RangeArg>().type == AxisType::kLoop) phases.push_back(r.id());
     if (x.is(Ops::FLOORDIV) && x.src(1).is_const()) c *= static_cast<int64_t>(x.src(1).const_int()), x = x.src(0);
     else if (x.is(Ops::FLOORMOD) && x.src(1).is_const() && x.src(1).const_int() % c == 0) x = x.src(0);
-    if (x.is(Ops::RANGE) && c > 1 && size_of(x) % c == 0 && size_of(x) > c) radix[x.id()].push_back(c);
+    if (x.is(Ops::RANGE) && c > 1 && splits(x, c)) radix[x.id()].push_back(c);
     // (r - k + 1) / 2, the gradient of what was read in steps of two: with r = 2 a + b that is a + (b - k + 1) / 2, steps of one along a.
     if (!x.is(Ops::ADD) || c < 2 || c > kNear) continue;
     for (const auto& [r, k] : linear_form(x).terms)
-      if ((k == 1 || k == -1) && r.arg<RangeArg>().type == AxisType::kLoop && size_of(r) % c == 0 && size_of(r) > c) radix[r.id()].push_back(c);
+      if ((k == 1 || k == -1) && r.arg<RangeArg>().type == AxisType::kLoop && splits(r, c)) radix[r.id()].push_back(c);
   }
   // A range that walks an operand of a reduction contiguously stays whole: that access is made in the innermost loop, the ones with digits are not.
   // Digits of whole registers cost it nothing when it is reduced itself, and phases of a stride are lanes of one phase each, a few elements apart.
@@ -78,8 +83,7 @@ UOp split_digits(UOp sink) {
       for (const auto& [r, c] : linear_form(v.src(0).src(1)).terms)
         if (auto it = radix.find(r.id()); it != radix.end() && (c == 1 || c == -1)) {
           const bool reduced = r.arg<RangeArg>().type == AxisType::kReduce;
-          const bool phase = std::find(phases.begin(), phases.end(), r.id()) != phases.end();
-          std::erase_if(it->second, [&](int64_t cut) { return reduced ? cut % kDigitLanes != 0 : !phase || cut > kNear; });
+          std::erase_if(it->second, [&, r = r](int64_t cut) { return reduced ? cut % kDigitLanes != 0 : !phase(r, cut); });
           if (it->second.empty()) radix.erase(it);
         }
     }
@@ -103,13 +107,18 @@ UOp split_digits(UOp sink) {
       if (std::find(taken_apart.begin(), taken_apart.end(), r) == taken_apart.end()) radix.erase(r);
   if (radix.empty()) return sink;
   std::map<uint32_t, std::pair<UOp, UOps>> map;
+  std::vector<std::pair<UOp, UOp>> ends;  // what says where a range that ends within a step is not beyond its end
   for (UOp r : order) {
     if (!r.is(Ops::RANGE) || !radix.count(r.id())) continue;
     std::vector<int64_t> cuts = radix[r.id()], chain{1};
     std::sort(cuts.begin(), cuts.end());
+    // Digits of a range that ends within a step: those of the step alone.
+    const auto within = std::find_if(cuts.begin(), cuts.end(), [&](int64_t c) { return size_of(r) % c != 0; });
+    const bool rest = within != cuts.end();
+    if (rest) cuts = {*within};
     for (int64_t c : cuts)
       if (c > chain.back() && c % chain.back() == 0) chain.push_back(c);
-    chain.push_back(size_of(r));
+    chain.push_back((size_of(r) + chain.back() - 1) / chain.back() * chain.back());
     UOp sum;
     UOps parts;
     for (size_t i = chain.size() - 1; i-- > 0;) {
@@ -121,8 +130,20 @@ UOp split_digits(UOp sink) {
       parts.push_back(digit);
     }
     map[r.id()] = {sum, parts};
+    if (rest) ends.emplace_back(parts.back(), sum < ConstValue(size_of(r)));
   }
-  return replace_ranges(sink, map);
+  sink = replace_ranges(sink, map);
+  if (ends.empty()) return sink;
+  return rebuild(sink, [&](UOp v) {
+    if (!v.is(Ops::INDEX)) return v;
+    UOp gate;
+    for (const auto& [digit, inside] : ends)
+      if (depends_on(v.src(1), digit)) gate = gate ? gate & inside : inside;
+    if (!gate) return v;
+    UOp index = v.src(1);
+    if (index.is(Ops::WHERE) && index.src(2).is_invalid()) gate = index.src(0) & gate, index = index.src(1);
+    return UOp::make(Ops::INDEX, v.dtype(), {v.src(0), index.valid(gate)});
+  });
 }
 
 /// Merges output ranges (a, b) that every operand of a reduction walks as a * size(b) + b, one of them in steps of one, though what is stored does

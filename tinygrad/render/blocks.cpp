@@ -118,7 +118,9 @@ LaneBlocks::LaneBlocks(const LinearView& view, int64_t near, bool words) : view_
     Sum s = sum_of(view, a.index);
     auto it = std::find_if(open.begin(), open.end(), [&](const Open& o) {
       return o.store == store && o.access.base == a.base && o.access.stride == a.stride && o.access.lanes == a.lanes && o.dtype == d &&
-             o.gate == gate && o.words == as_words && o.access.offsets == a.offsets && o.terms == s.terms;
+             // Columns that are interleaved may have gates of their own.
+             (store && std::abs(a.stride) <= near ? static_cast<bool>(o.gate) == static_cast<bool>(gate) : o.gate == gate) && o.words == as_words &&
+             o.access.offsets == a.offsets && o.terms == s.terms;
     });
     if (it == open.end()) it = open.insert(open.end(), {store, a, d, std::move(s.terms), gate, {}, as_words});
     if (std::none_of(it->found.begin(), it->found.end(), [&](const auto& f) { return f.first == s.offset; })) it->found.emplace_back(s.offset, u);

@@ -106,34 +106,32 @@ void LlvmWriter::store_block(const LaneBlock& b, DType d, const std::vector<std:
   }
 }
 
-/// Columns that fill memory without a gap, element by element in turns. `mask`: lanes that are stored; empty: all.
-void LlvmWriter::store_interleaved(const LaneBlock& b, DType d, const std::vector<std::string>& columns, const std::string& mask) {
+/// Columns that fill memory without a gap, element by element in turns. `masks`: lanes of each that are stored; empty: all.
+void LlvmWriter::store_interleaved(const LaneBlock& b, DType d, const std::vector<std::string>& columns, const std::vector<std::string>& masks) {
   const int lanes = b.access.lanes, n = static_cast<int>(columns.size());
   const DType m = d.is_bool() ? dtypes::uint8 : d;
   const std::string t = memory_type(d, lanes), mt = type(dtypes::bool_, lanes), first = block_address(b, d);
   for (int part = 0; part < n; part++) {
     // The columns join one by one.
-    std::string v = columns[0];
-    std::vector<int64_t> lane_of(static_cast<size_t>(lanes));
-    for (int e = 0; e < lanes; e++) lane_of[static_cast<size_t>(e)] = (part * lanes + e) / n;
-    for (int c = 1; c < n; c++) {
-      std::vector<int64_t> from(static_cast<size_t>(lanes));
-      for (int e = 0; e < lanes; e++) {
-        const int column = (part * lanes + e) % n;
-        const int64_t lane = lane_of[static_cast<size_t>(e)];
-        from[static_cast<size_t>(e)] = column == c ? lanes + lane : c == 1 ? lane : e;
+    auto joined = [&](const std::string& vector, const std::vector<std::string>& of) {
+      std::string v = of[0];
+      for (int c = 1; c < n; c++) {
+        std::vector<int64_t> from;
+        for (int e = part * lanes; e < (part + 1) * lanes; e++) from.push_back(e % n == c ? lanes + e / n : c == 1 ? e / n : e - part * lanes);
+        v = shuffle(vector, v, of[static_cast<size_t>(c)], from);
       }
-      v = shuffle(t, v, columns[static_cast<size_t>(c)], from);
-    }
-    const std::string at = part ? emit("getelementptr " + memory_type(d) + ", ptr " + first + ", i64 " + str(part * lanes)) : first;
-    if (mask.empty()) {
+      return v;
+    };
+    const std::string v = joined(t, columns),
+                      at = part ? emit("getelementptr " + memory_type(d) + ", ptr " + first + ", i64 " + str(part * lanes)) : first;
+    if (masks.empty()) {
       line("store " + t + " " + v + ", ptr " + at + ", align " + str(d.itemsize()) + aliasing(b.access));
       continue;
     }
     const std::string name = "@llvm.masked.store." + suffix(m, lanes) + ".p0";
     declare("declare void " + name + "(" + t + ", ptr, i32 immarg, " + mt + ")");
-    line("call void " + name + "(" + t + " " + v + ", ptr " + at + ", i32 " + str(d.itemsize()) + ", " + mt + " " + shuffle(mt, mask, mask, lane_of) +
-         ")" + aliasing(b.access));
+    line("call void " + name + "(" + t + " " + v + ", ptr " + at + ", i32 " + str(d.itemsize()) + ", " + mt + " " + joined(mt, masks) + ")" +
+         aliasing(b.access));
   }
 }
 
@@ -225,7 +223,12 @@ void LlvmWriter::block(UOp u, const LaneBlock& b) {
   const DType d = u.src(1).dtype();
   std::vector<std::string> columns;
   for (UOp m : b.members) columns.push_back(to_memory(value(m.src(1), lanes), d, lanes));
-  if (b.access.stride <= kShuffledStride) return store_interleaved(b, d, columns, b.gated ? value(u.src(2), lanes) : "");
+  if (b.access.stride <= kShuffledStride) {
+    std::vector<std::string> masks;
+    for (UOp m : b.members)
+      if (b.gated) masks.push_back(value(m.src(2), lanes));
+    return store_interleaved(b, d, columns, masks);
+  }
   if (!b.gated) return store_block(b, d, columns);
   const std::string mask = value(u.src(2), lanes);
   line("br i1 " + all_lanes(mask, lanes) + ", label %F" + id + ", label %G" + id);

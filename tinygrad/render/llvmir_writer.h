@@ -98,7 +98,7 @@ class LlvmWriter {
   std::vector<std::string> load_block(const LaneBlock& b, DType d);
   std::string load_words(const LaneBlock& b);
   void store_block(const LaneBlock& b, DType d, const std::vector<std::string>& columns);
-  void store_interleaved(const LaneBlock& b, DType d, const std::vector<std::string>& columns, const std::string& mask);
+  void store_interleaved(const LaneBlock& b, DType d, const std::vector<std::string>& columns, const std::vector<std::string>& masks);
   std::string block_address(const LaneBlock& b, DType d);
   std::vector<std::string> exchange(std::vector<std::string> v, const std::string& t, int lanes, int itemsize);
   bool simplifies_shuffles(int bytes) const;
