@@ -40,6 +40,7 @@ TEST(Pooling, PhasesOfAStrideAreRangesOfTheirOwn) {
     for (int64_t pad : {0, 1, 2}) {
       check_kernel(taps_to_image(2, 12, 36, 3, 2, pad), TestRenderer(bytes), {});
       check_kernel(taps_to_image(2, 13, 21, 4, 3, pad), TestRenderer(bytes), {});
+      check_kernel(taps_to_image(2, 11, 35, 3, 2, pad), TestRenderer(bytes), {});  // ends within a step
     }
 }
 

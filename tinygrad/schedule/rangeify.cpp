@@ -289,7 +289,8 @@ class Rangeifier {
       bool again = static_cast<int>(used.size()) < s.ranges || times > (reduces_[i] ? kReuse : kMany);
       // Loops that reduce around a value that uses none of them cost nothing: it is computed before them.
       bool inside = s.reduces > 0 && !used.empty() && used.back().arg<RangeArg>().type == AxisType::kReduce;
-      reads.evaluations += std::max(times, 1.0);
+      // What a mask of a sum leaves out, columns that go back to an image, reads no memory.
+      reads.evaluations += in.valid && s.reduces > 0 && times <= kMerge ? 1 : std::max(times, 1.0);
       reads.reuse |= again, reads.in_reduce |= reduces_[i] ? s.reduces > 0 : inside && again, gated |= bool(in.valid);
     }
     if (reduces_[i]) {
