@@ -93,17 +93,35 @@ TEST(Prefetch, PartialSumsComeWhileTheNextOnesAreMade) {
   EXPECT_EQ(prefetched(*to_program(*matmul(256, 256, 512, true), TestRenderer(64), with(kPanels)), 0).size(), 0u);
   EXPECT_EQ(prefetched(*to_program(*matmul(512, 512, 64, true), TestRenderer(64), with(kPanels)), 0).size(), 0u);
 }
-TEST(Prefetch, PanelsFromOnePageToTheNext) {
-  // Rows of 1024 floats, of which a panel takes 32 (two lines) and 128 (eight).
-  auto p = to_program(*matmul(1024, 1024, 256, true), TestRenderer(64), with(kPanels));
-  for (auto [slot, lines] : {std::pair<int, size_t>{1, 2}, {2, 8}}) {
-    const auto d = prefetched(*p, slot);
-    EXPECT_EQ(d.size(), lines);
-    for (const auto& [at, offset] : d) EXPECT_TRUE(offset / 1024 >= 1 && offset / 1024 <= 8) << offset;
+TEST(Prefetch, RowsBeginAhead) {
+  // Eight rows of 1024 floats side by side: the first line of each of the next eight, outside of the loop that walks them.
+  const std::vector<Opt> tile{{OptOp::kUpcast, 0, 8}, {OptOp::kVector, 1, 16}, {OptOp::kSwap, 0, 1}, {OptOp::kStage, 1, 1}};
+  auto p = to_program(*matmul(128, 64, 1024), TestRenderer(64), with(tile));
+  const auto rows = prefetched(*p, 1);
+  ASSERT_EQ(rows.size(), 8u);
+  size_t loops = 0;
+  for (UOp u : p->linear) loops += u.is(Ops::RANGE) && u.arg<RangeArg>().type != AxisType::kVector;
+  std::vector<int64_t> offsets;
+  for (const auto& [at, offset] : rows) EXPECT_EQ(at, loops - 1), offsets.push_back(offset);
+  std::sort(offsets.begin(), offsets.end());
+  for (size_t i = 0; i < offsets.size(); i++) EXPECT_EQ(offsets[i], static_cast<int64_t>((8 + i) * 1024));
+  // Columns are walked from row to row; short matrices are in the cache; one row is followed by the next.
+  EXPECT_EQ(prefetched(*to_program(*matmul(128, 64, 1024, true), TestRenderer(64), with(tile)), 1).size(), 0u);
+  EXPECT_EQ(prefetched(*to_program(*matmul(32, 64, 1024), TestRenderer(64), with(tile)), 1).size(), 0u);
+  EXPECT_EQ(prefetched(*to_program(*reduce_rows(128, 1024), TestRenderer(64), with({{OptOp::kVector, 1, 16}})), 1).size(), 0u);
+  // A row in parts with gaps between them: all loops of the sum begin again.
+  KernelMaker k;
+  UOp a = k.param(1, 64 * 5 * 272), b = k.param(2, 5 * 256 * 8), o = k.param(0, 64 * 8);
+  UOp i = k.loop(64), j = k.loop(8), r = k.red(5), q = k.red(256);
+  UOp sum = (a.index({(i * 5 + r) * 272 + q}).load() * b.index({(r * 256 + q) * 8 + j}).load()).reduce(Ops::ADD, UOps{r, q});
+  auto parts = check_kernel(k.finish(o.index({i * 8 + j}).store(sum).end(UOps{i, j})), TestRenderer(64),
+                            with({{OptOp::kUpcast, 0, 4}, {OptOp::kVector, 1, 8}}));
+  const auto d = prefetched(*parts, 1);
+  ASSERT_EQ(d.size(), 4u);
+  for (const auto& [at, offset] : d) {
+    EXPECT_EQ(at, 1u);
+    EXPECT_EQ(offset % (5 * 272), 0);
   }
-  // Rows that lie side by side on a page are followed.
-  auto q = to_program(*matmul(512, 512, 256, true), TestRenderer(64), with(kPanels));
-  EXPECT_EQ(prefetched(*q, 1).size() + prefetched(*q, 2).size(), 0u);
 }
 }  // namespace
 }  // namespace tg::testing

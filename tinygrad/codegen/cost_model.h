@@ -81,7 +81,7 @@ struct CostModel {
     return lane;
   }
   /// Bytes of the longest panel worth its place: shorter ones, and more of them, when the other operand is packed again for each group of panels.
-  double longest_panel(const Candidate& c, Mask lane) const { return packs_again(c, lane) ? l2 / 32 : l2 / 8; }
+  double longest_panel(const Candidate& c, Mask lane) const { return packs_again(c, lane) ? l2 / 64 : l2 / 8; }
   /// True when an operand without lanes is packed, too.
   bool packs_again(const Candidate& c, Mask lane) const {
     for (size_t o = 0; o < operands.size(); o++)

@@ -47,7 +47,7 @@ int64_t CostModel::steps_kept(const Candidate& c, Mask lane) const {
   for (size_t o = 0; o < operands.size(); o++)
     if (c.staged >> o & 1 && operands[o].mask & lane) bytes += std::min(scratch(operands[o], c, lane), longest_panel(c, lane));
   const auto steps = static_cast<int64_t>(trips(c, static_cast<size_t>(c.lane_axes[0])));
-  int64_t n = std::clamp<int64_t>(static_cast<int64_t>(l2 / 2 / std::max(bytes, 1.0)), 1, packs_again(c, lane) ? 16 : 8);
+  int64_t n = std::clamp<int64_t>(static_cast<int64_t>(l2 / 2 / std::max(bytes, 1.0)), 1, packs_again(c, lane) ? 32 : 8);
   while (steps % n) n--;
   return n;
 }
@@ -156,13 +156,18 @@ bool CostModel::place_stages(Candidate& c, int cores) const {
   }
   if (bytes > l2 / 2) return false;
   // Several panels at once, so that what is not staged comes from far away less often.
-  const int last = outer.empty() ? -1 : outer.back();
+  int last = outer.empty() ? -1 : outer.back(), all = -1;
   if (last >= 0 && !inner.empty() && !lane_windows(c, lane)) {
     const auto n = static_cast<int64_t>(trips(c, static_cast<size_t>(last)));
+    // All of them, where they need not be shared out: the other operand is packed once.
+    if (cores == 1 && packs_again(c, lane) && steps_kept(c, lane) == n && bytes * static_cast<double>(n) <= l2 / 2) {
+      all = last, bytes *= static_cast<double>(n), outer.pop_back();
+      last = outer.empty() ? -1 : outer.back();
+    }
     double others = 1;
     for (int a : outer)
       if (a != last) others *= trips(c, static_cast<size_t>(a));
-    for (int64_t k = steps_kept(c, lane); k > 1; k--) {
+    for (int64_t k = steps_kept(c, lane); all < 0 && k > 1; k--) {
       const double left = others * static_cast<double>(n / k);
       if (n % k || k == n || bytes * static_cast<double>(k) > l2 / 2) continue;
       if (left < 4 * cores && static_cast<int64_t>(left) % cores) continue;
@@ -191,6 +196,7 @@ bool CostModel::place_stages(Candidate& c, int cores) const {
       }
   }
   c.order = outer, c.order.insert(c.order.end(), inner.begin(), inner.end());
+  if (all >= 0) c.order.push_back(all);
   c.order.insert(c.order.end(), sliding.begin(), sliding.end()), c.order.insert(c.order.end(), rest.begin(), rest.end());
   c.stages_outside = last, c.filling = fill(c, lane).first;
   const int inside = inner.empty() ? last : inner.back();

@@ -1,9 +1,10 @@
-/// \file Prefetches of masked loads, of what is read after a reduction, and of panels that are filled from page to page.
+/// \file Prefetches of masked loads, of what is read behind a reduction, and of the next rows of one.
 #include "tinygrad/codegen/prefetch.h"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <unordered_set>
 
 #include "tinygrad/codegen/access.h"
 #include "tinygrad/codegen/expand.h"
@@ -17,10 +18,9 @@ constexpr int64_t kLine = 64;       // bytes
 constexpr double kSymbolic = 64;    // trips assumed for a loop of unknown length
 constexpr double kLongWindow = 16;  // taps
 constexpr double kFewReads = 40;    // of an element: with more the wait for the first one is lost in the others
-constexpr int64_t kPage = 4096;     // bytes; processors don't follow streams from one to the next
-constexpr double kMostAhead = 8;    // iterations from page to page: their lines share few sets of the first level cache
-constexpr double kFill = 6;         // cycles for a line from beyond the second level cache
-constexpr size_t kMostLines = 64;
+constexpr int64_t kPage = 4096;     // bytes; what begins on another page is not followed yet
+constexpr double kLongRow = 1024;   // bytes
+constexpr size_t kMostLines = 64;   // of a tile
 
 double trips(UOp loop) { return loop.src(0).is_const() ? static_cast<double>(loop.src(0).const_int()) : kSymbolic; }
 bool is_reduce(UOp loop) { return loop.arg<RangeArg>().type == AxisType::kReduce; }
@@ -110,9 +110,11 @@ bool is_register(UOp u) {
   while (u.in(Ops::INDEX | Ops::AFTER)) u = u.src(0);
   return u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kReg;
 }
-bool is_scratch(UOp u) {
-  while (u.in(Ops::INDEX | Ops::AFTER)) u = u.src(0);
-  return u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kLocal;
+/// A parameter longer than `bytes`, as far as is known.
+bool is_longer(UOp storage, int64_t bytes) {
+  if (!storage.is(Ops::PARAM)) return false;
+  UOp size = storage.src(0).src(0);
+  return !size.is_const() || size.const_int() * storage.dtype().itemsize() > bytes;
 }
 UOps loops_around(UOp u) {
   UOps out;
@@ -125,8 +127,9 @@ UOps loops_around(UOp u) {
 class Lines {
  public:
   /// `distance`: elements beyond what the load reads.
-  void add(UOp load, int64_t distance) {
+  void add(UOp load, int64_t distance, const std::vector<std::pair<UOp, UOp>>& map = {}) {
     UOp at = load.src(0), index = at.src(1);
+    if (!map.empty()) index = index.substitute(map);
     if (UOp lane = lane_of(index)) {
       if (std::abs(linear_form(index).coefficient(lane)) != 1) return;
       index = index.substitute({{lane, UOp::constant(int64_t{0}, lane.dtype())}});
@@ -147,39 +150,45 @@ class Lines {
   UOps prefetches_;
 };
 
-/// What is read for the first time behind a long reduction, partial sums of earlier blocks and other terms, comes while the reduction runs: for each,
-/// the AFTER that stands before its first accumulator is set.
-std::vector<std::pair<UOp, UOps>> behind_reductions(const UOps& order, const LoopCosts& costs, const Renderer& renderer) {
-  std::vector<std::pair<UOp, UOps>> out;
+/// The AFTER that stands before the first accumulator of a reduction is set, if the reduction is inside of loops.
+UOp before_sums(UOp end) {
+  UOp effect = end;
+  while (effect.in(Ops::END | Ops::GROUP)) effect = effect.src(0);
+  if (!effect.is(Ops::STORE) || !is_register(effect.src(0))) return {};
+  UOp slot = effect.src(0).src(0);  // AFTER(register, STORE(INDEX(AFTER(register, loops around)), identity), loops)
+  if (!slot.is(Ops::AFTER) || slot.nsrc() < 2 || !slot.src(1).is(Ops::STORE)) return {};
+  UOp before = slot.src(1).src(0).src(0);
+  return before.is(Ops::AFTER) ? before : UOp();
+}
+bool are_in(const UOps& loops, const UOps& around) {
+  return std::all_of(loops.begin(), loops.end(), [&](UOp r) { return std::find(around.begin(), around.end(), r) != around.end(); });
+}
+
+/// Prefetches that begin before a reduction does: the AFTER of its first accumulator, and what is asked for.
+using Before = std::vector<std::pair<UOp, UOps>>;
+
+/// What is read for the first time behind a long reduction, partial sums of earlier blocks and other terms, comes while the reduction runs.
+void behind_reductions(const UOps& order, const LoopCosts& costs, const Renderer& renderer, Before& out) {
   for (UOp end : order) {
     if (!end.is(Ops::END)) continue;
     UOps stores = end.src(0).is(Ops::GROUP) ? UOps(end.src(0).srcs().begin(), end.src(0).srcs().end()) : UOps{end.src(0)};
-    UOp before;  // the first accumulator
+    UOp before;
     UOps loads, stack;
-    std::map<uint32_t, bool> known;
+    std::unordered_set<UOp> known;
     for (UOp s : stores)
       if (s.is(Ops::STORE) && s.src(0).src(0).is(Ops::PARAM)) stack.push_back(s.src(1));
     while (!stack.empty()) {
       UOp u = stack.back();
       stack.pop_back();
-      if (!known.emplace(u.id(), true).second) continue;
+      if (!known.insert(u).second) continue;
       if (u.is(Ops::LOAD) && is_register(u.src(0))) {
-        // LOAD(INDEX(AFTER(register, END of the reduction)))
-        UOp done = u.src(0).src(0);
-        if (!done.is(Ops::AFTER) || done.nsrc() < 2 || !done.src(1).is(Ops::END)) continue;
-        double cycles = 0;
-        for (UOp e = done.src(1); e.is(Ops::END); e = e.src(0)) cycles = costs.cycles(e.src(1)) * trips(e.src(1));
-        if (cycles < 2 * kAhead) continue;
-        if (before) continue;
-        for (UOp x : done.src(1).toposort())
-          if (!before && x.is(Ops::AFTER) && x.nsrc() > 1 && x.src(0) == done.src(0) && x.src(1).is(Ops::RANGE)) before = x;
+        UOp done = u.src(0).src(0);  // AFTER(register, END of the reduction)
+        if (before || !done.is(Ops::AFTER) || done.nsrc() < 2 || !done.src(1).is(Ops::END)) continue;
+        if (UOp loop = done.src(1).src(1); costs.cycles(loop) * trips(loop) >= 2 * kAhead) before = before_sums(done.src(1));
       } else if (u.is(Ops::LOAD)) {
-        UOp storage = u.src(0).src(0);
-        if (storage.is(Ops::PARAM) &&
-            (!storage.src(0).src(0).is_const() || storage.src(0).src(0).const_int() * storage.dtype().itemsize() > renderer.target().l2_bytes / 2))
-          loads.push_back(u);
+        if (is_longer(u.src(0).src(0), renderer.target().l2_bytes / 2)) loads.push_back(u);
       } else if (u.in(groups::kElementwise | Ops::REDUCE)) {
-        for (UOp x : u.srcs()) stack.push_back(x);
+        stack.insert(stack.end(), u.srcs().begin(), u.srcs().end());
       }
     }
     if (!before || loads.empty()) continue;
@@ -187,53 +196,40 @@ std::vector<std::pair<UOp, UOps>> behind_reductions(const UOps& order, const Loo
     std::reverse(loads.begin(), loads.end());
     Lines lines;
     for (UOp u : loads) {
+      // What stays the same in more than one of the loops is in the cache.
       const UOps own = loops_around(u.src(0).src(1));
-      // All of the loops: what stays the same in the innermost one is in the cache.
-      if (own.size() + 1 >= around.size() &&
-          std::all_of(own.begin(), own.end(), [&](UOp r) { return std::find(around.begin(), around.end(), r) != around.end(); }))
-        lines.add(u, 0);
+      if (own.size() + 1 >= around.size() && are_in(own, around)) lines.add(u, 0);
     }
     if (!lines.prefetches().empty() && lines.prefetches().size() <= kMostLines) out.push_back({before, lines.prefetches()});
   }
-  return out;
 }
 
-/// Panels filled from rows of less than a page, each on another page: those some rows ahead. By loop.
-void between_pages(const UOps& order, const LoopCosts& costs, std::map<uint32_t, UOps>& of_loop) {
-  std::map<uint32_t, Lines> found;
-  std::map<uint32_t, UOps> loads;  // of a fill, by its innermost loop
-  for (UOp store : order) {
-    if (!store.is(Ops::STORE) || !is_scratch(store.src(0))) continue;
-    for (UOp u : store.src(1).toposort()) {
-      if (!u.is(Ops::LOAD) || u.nsrc() > 1 || !u.src(0).src(0).is(Ops::PARAM) || !lane_of(u.src(0).src(1))) continue;
-      UOp inner;
-      for (UOp r : loops_around(u))
-        if (!inner || nests_before(inner, r)) inner = r;
-      if (inner) loads[inner.id()].push_back(u);
+/// Rows that a reduction walks side by side begin on other pages: their first lines come while the rows before are walked.
+void next_rows(const UOps& order, const Renderer& renderer, Before& out) {
+  std::unordered_set<UOp> inner;  // ENDs that another reduction loop is around
+  for (UOp end : order)
+    if (end.is(Ops::END) && end.src(0).is(Ops::END)) inner.insert(end.src(0));
+  for (UOp end : order) {
+    if (!end.is(Ops::END) || !is_reduce(end.src(1)) || inner.count(end)) continue;
+    UOp before = before_sums(end), last;
+    if (!before) continue;
+    std::vector<std::pair<UOp, UOp>> begin;  // of all loops of the reduction
+    for (UOp e = end; e.is(Ops::END); e = e.src(0)) last = e.src(1), begin.push_back({last, UOp::constant(int64_t{0}, last.dtype())});
+    const UOps around = loops_around(before);
+    Lines lines;
+    for (UOp u : end.src(0).toposort()) {
+      if (!u.is(Ops::LOAD) || u.nsrc() > 1 || !is_longer(u.src(0).src(0), renderer.target().l2_bytes / 2)) continue;
+      const LinearForm f = linear_form(u.src(0).src(1));
+      const int64_t size = u.dtype().itemsize(), step = f.coefficient(last) * size;
+      UOp next;
+      for (UOp r : around)
+        if (f.coefficient(r) && (!next || nests_before(next, r))) next = r;
+      if (step <= 0 || step > kLine || static_cast<double>(step) * trips(last) < kLongRow || !next || f.coefficient(next) * size < kPage) continue;
+      lines.add(u, f.coefficient(next), begin);
     }
+    const bool ok = std::all_of(lines.prefetches().begin(), lines.prefetches().end(), [&](UOp p) { return are_in(loops_around(p), around); });
+    if (ok && lines.prefetches().size() > 1 && lines.prefetches().size() <= kMostLines) out.push_back({before, lines.prefetches()});
   }
-  for (const auto& [id, all] : loads) {
-    UOp u = all[0];
-    const LinearForm f = linear_form(u.src(0).src(1));
-    UOps loops = loops_around(u.src(0).src(1));
-    std::sort(loops.begin(), loops.end(), [](UOp a, UOp b) { return nests_before(b, a); });
-    const UOps& own = ranges_of(u);
-    int64_t run = static_cast<int64_t>(all.size()) * kLine;
-    for (UOp loop : loops) {
-      const int64_t step = f.coefficient(loop);
-      if (std::find(own.begin(), own.end(), loop) == own.end() || step <= 0) break;
-      if (step * u.dtype().itemsize() < kPage) {
-        run *= static_cast<int64_t>(trips(loop));
-        continue;
-      }
-      if (run >= kPage || trips(loop) < 2 * kMostAhead) break;
-      const double far = std::clamp(std::ceil(kAhead / std::max(costs.cycles(loop), static_cast<double>(run / kLine) * kFill)), 1.0, kMostAhead);
-      for (UOp x : all) found[id].add(x, step * static_cast<int64_t>(far));
-      break;
-    }
-  }
-  for (auto& [id, lines] : found)
-    if (lines.prefetches().size() <= kMostLines) of_loop[id].insert(of_loop[id].end(), lines.prefetches().begin(), lines.prefetches().end());
 }
 }  // namespace
 
@@ -246,13 +242,9 @@ bool is_prefetch(UOp u) { return u.is(Ops::CUSTOM) && u.arg<std::string>() == "p
 UOp add_prefetches(UOp sink, const Renderer& renderer) {
   if (!renderer.has_prefetch()) return sink;
   const UOps order = sink.toposort();
-  auto is_large = [&](UOp storage) {
-    return storage.is(Ops::PARAM) &&
-           (!storage.src(0).src(0).is_const() || storage.src(0).src(0).const_int() * storage.dtype().itemsize() > renderer.target().l1_bytes);
-  };
   UOps masked;
   for (UOp u : order)
-    if (u.is(Ops::LOAD) && u.nsrc() == 3 && is_large(u.src(0).src(0))) masked.push_back(u);
+    if (u.is(Ops::LOAD) && u.nsrc() == 3 && is_longer(u.src(0).src(0), renderer.target().l1_bytes)) masked.push_back(u);
   const LoopCosts costs(order);
   std::map<uint32_t, double> reads;  // of each storage, in vectors
   for (UOp u : masked) reads[u.src(0).src(0).id()] += costs.times(u);
@@ -277,17 +269,16 @@ UOp add_prefetches(UOp sink, const Renderer& renderer) {
     of_loop[a.loop.id()].push_back(prefetch(a.storage, a.index));
     seen.push_back({a, std::move(f)});
   }
-  between_pages(order, costs, of_loop);
-  const auto behind = behind_reductions(order, costs, renderer);
-  if (of_loop.empty() && behind.empty()) return sink;
+  Before before_reductions;
+  behind_reductions(order, costs, renderer, before_reductions), next_rows(order, renderer, before_reductions);
+  if (of_loop.empty() && before_reductions.empty()) return sink;
   return rebuild(sink, [&](UOp u) {
-    if (u.is(Ops::AFTER))
-      for (const auto& [before, prefetches] : behind) {
-        if (u != before) continue;
-        UOps src(u.srcs().begin(), u.srcs().end());
-        src.insert(src.end(), prefetches.begin(), prefetches.end());
-        return u.with_srcs(src);
-      }
+    if (u.is(Ops::AFTER)) {
+      UOps src(u.srcs().begin(), u.srcs().end());
+      for (const auto& [before, prefetches] : before_reductions)
+        if (u == before) src.insert(src.end(), prefetches.begin(), prefetches.end());
+      return src.size() == u.nsrc() ? u : u.with_srcs(src);
+    }
     if (!u.is(Ops::END)) return u;
     UOps effects;
     for (UOp r : u.srcs().subspan(1))
