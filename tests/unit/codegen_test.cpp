@@ -120,7 +120,7 @@ TEST(Codegen, StagedPanelsAreReadWithoutMasksAndInOneLoop) {
 }
 
 TEST(Codegen, PartsOfAPanelBeginAtDifferentSets) {
-  // Four parts of 64 x 16 floats, a page each: a line between them. Two, or parts of another length, need none.
+  // 16 parts of 64 x 16 floats, a page each: a line between them. A few, or parts of another length, need none.
   auto elements = [](const KernelPtr& k, int64_t parts) {
     auto p = with_opts(k, {{OptOp::kVector, 1, 16}, {OptOp::kSplit, 1, parts}, {OptOp::kSwap, 0, 1}, {OptOp::kStage, 1, 1}}, TestRenderer(64));
     ArenaScope scope(*p->arena);
@@ -130,9 +130,9 @@ TEST(Codegen, PartsOfAPanelBeginAtDifferentSets) {
     return n;
   };
   for (bool across : {false, true}) {
-    EXPECT_EQ(elements(matmul(6, 128, 64, false, across), 4), 4 * (64 * 16 + 16));
-    EXPECT_EQ(elements(matmul(6, 128, 64, false, across), 2), 2 * 64 * 16);
-    EXPECT_EQ(elements(matmul(6, 128, 48, false, across), 4), 4 * 48 * 16);
+    EXPECT_EQ(elements(matmul(2, 512, 64, false, across), 16), 16 * (64 * 16 + 16));
+    EXPECT_EQ(elements(matmul(2, 512, 64, false, across), 4), 4 * 64 * 16);
+    EXPECT_EQ(elements(matmul(2, 512, 48, false, across), 16), 16 * 48 * 16);
   }
 }
 
@@ -143,6 +143,12 @@ TEST(Codegen, LargeMatmulsPackTheirPanels) {
   EXPECT_EQ(staged(*to_program(*matmul(1024, 1024, 1024), TestRenderer(64))), 1);
   EXPECT_EQ(staged(*to_program(*matmul(1024, 1024, 1024, true), TestRenderer(64))), 2);  // both operands are walked across their rows
   EXPECT_EQ(staged(*to_program(*matmul(1024, 1, 1024), TestRenderer(64))), 0);           // nothing is used twice
+  // One thread packs both operands once: the columns of all tiles around the loops, rows in the loop over groups of them.
+  const auto alone = to_program(*matmul(1024, 1024, 1024, true), TestRenderer(64, true, false, 1))->applied_opts;
+  for (const Opt& o : alone) {
+    EXPECT_NE(o.op, OptOp::kThread);
+    if (o.op == OptOp::kStage) EXPECT_EQ(o.axis, o.arg == 1 ? -1 : 0);
+  }
 }
 
 TEST(Codegen, PanelsAcrossMemoryHoldWholeLines) {

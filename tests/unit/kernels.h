@@ -13,8 +13,8 @@ namespace tg::testing {
 
 class TestRenderer : public Renderer {
  public:
-  explicit TestRenderer(int vector_bytes = 16, bool threads = true, bool locals = false)
-      : Renderer(target(vector_bytes)), threads_(threads), locals_(locals) {}
+  explicit TestRenderer(int vector_bytes = 16, bool threads = true, bool locals = false, int cores = 2)
+      : Renderer(target(vector_bytes, cores)), threads_(threads), locals_(locals) {}
   OpSet ops() const override { return groups::kAlu; }
   bool supports(DType) const override { return true; }
   bool has_threads() const override { return threads_; }
@@ -23,9 +23,9 @@ class TestRenderer : public Renderer {
   std::string render(const Program& p) const override { return p.name; }
 
  private:
-  static Target target(int bytes) {
+  static Target target(int bytes, int cores) {
     Target t;
-    t.device = "TEST", t.renderer = "TEST", t.arch = "x86_64", t.vector_bytes = bytes, t.vector_registers = bytes == 64 ? 32 : 16, t.cores = 2;
+    t.device = "TEST", t.renderer = "TEST", t.arch = "x86_64", t.vector_bytes = bytes, t.vector_registers = bytes == 64 ? 32 : 16, t.cores = cores;
     return t;
   }
   bool threads_, locals_;

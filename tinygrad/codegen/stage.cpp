@@ -15,7 +15,7 @@ constexpr int64_t kRun = 16;                 // elements of a transposing fill t
 constexpr int64_t kShortRun = 8;             // what a divisor of the run must have, else its last part overlaps the one before
 constexpr int64_t kFewLanes = 4;             // fewer move no faster than scalars
 constexpr int64_t kPage = 4096, kLine = 64;  // bytes
-constexpr int64_t kFewParts = 4;             // of a panel: each has ways of the cache of its own
+constexpr int64_t kManyParts = 16;           // of a panel: fewer have ways of the first level cache of their own
 constexpr int64_t kUnrolled = 8;             // vectors of a fill along the lanes that are moved side by side
 constexpr int32_t kFirstRange = 3000;        // identifiers of the loops that fill, beyond those of splits, groups and separated reduces
 constexpr int32_t kRangesPerSlot = 64;
@@ -59,7 +59,7 @@ std::vector<int64_t> steps_of(const UOps& over, int64_t itemsize, int64_t* size)
   std::vector<int64_t> steps(over.size());
   *size = 1;
   for (size_t i = over.size(); i-- > 0; *size *= size_of(over[i])) {
-    if (type_of(over[i]) == AxisType::kLoop && size_of(over[i]) >= kFewParts && *size * itemsize % kPage == 0) *size += kLine / itemsize;
+    if (type_of(over[i]) == AxisType::kLoop && size_of(over[i]) >= kManyParts && *size * itemsize % kPage == 0) *size += kLine / itemsize;
     steps[i] = *size;
   }
   return steps;
