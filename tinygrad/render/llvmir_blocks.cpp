@@ -42,8 +42,8 @@ std::vector<std::string> LlvmWriter::exchange(std::vector<std::string> v, const 
       std::string low = shuffle(t, a, b, s.low);
       b = shuffle(t, a, b, s.high), a = std::move(low);
     }
-    // Each result depends on all registers: LLVM would look at every path through all steps for shuffles to unite, which takes as long as the rest
-    // of its work and finds none. No instruction, but nothing that it can see through.
+    // Each result depends on all registers: LLVM would look along every path through all steps for shuffles to unite, and finds none. No instruction,
+    // but nothing that it sees through.
     if (k % 2 == 1 && k + 1 < steps.size() && simplifies_shuffles(lanes * itemsize))
       for (std::string& x : v) x = emit("call " + t + " asm \"\", \"=v,0\"(" + t + " " + x + ") nounwind memory(none)");
   }
