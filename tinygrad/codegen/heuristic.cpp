@@ -5,6 +5,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "tinygrad/codegen/access.h"
 #include "tinygrad/codegen/cost_model.h"
 #include "tinygrad/codegen/tensor_core.h"
 #include "tinygrad/codegen/window.h"
@@ -366,7 +367,48 @@ void choose_tensor_core(KernelAxes& kernel, const Renderer& renderer, int level,
   }
 }
 
+namespace {
+/// A loop in order around the others: lanes along what is stored side by side, threads along any loop that is left.
+void apply_ordered_heuristic(KernelAxes& kernel, UOp sink, const Renderer& renderer) {
+  UOp store;
+  for (UOp u : sink.toposort())
+    if (u.is(Ops::STORE)) store = u;
+  double points = 1;
+  for (const KernelAxes::Axis& a : kernel.axes()) points *= a.size ? static_cast<double>(a.size) : CostModel::kSymbolic;
+  const int n = static_cast<int>(kernel.axes().size());
+  const LinearForm form = linear_form(store.src(0).src(1));
+  const int64_t lanes = std::max<int64_t>(1, renderer.target().vector_bytes / store.src(1).dtype().itemsize());
+  for (int a = 0; a < n && lanes > 1; a++) {
+    const KernelAxes::Axis axis = kernel.axes()[static_cast<size_t>(a)];
+    if (axis.ordered || axis.reduce || axis.size < lanes || form.coefficient(kernel.range(a)) != 1) continue;
+    if (axis.size % lanes) kernel.apply({OptOp::kPadTo, a, lanes});
+    kernel.apply({OptOp::kVector, a, lanes});
+    const int64_t vectors = kernel.axes()[static_cast<size_t>(a)].size;
+    for (int64_t side : {4, 2})
+      if (kernel.axes()[static_cast<size_t>(a)].type == AxisType::kLoop && vectors % side == 0 && vectors > side) {
+        kernel.apply({OptOp::kUpcast, a, side});
+        break;
+      }
+    break;
+  }
+  if (!renderer.has_threads() || points < kThreadCycles * 4) return;
+  int longest = -1;
+  for (int a = 0; a < n; a++) {
+    const KernelAxes::Axis& x = kernel.axes()[static_cast<size_t>(a)];
+    if (x.ordered || x.reduce || x.type != AxisType::kLoop || x.size < 2) continue;
+    if (longest < 0 || x.size > kernel.axes()[static_cast<size_t>(longest)].size) longest = a;
+  }
+  if (longest >= 0) kernel.apply({OptOp::kThread, longest, 0});
+}
+}  // namespace
+
 void apply_heuristic(KernelAxes& kernel, UOp sink, const Renderer& renderer, const std::vector<Candidate>* known) {
+  const auto& axes = kernel.axes();
+  const bool ordered = std::any_of(axes.begin(), axes.end(), [](const KernelAxes::Axis& a) { return a.ordered; });
+  if (ordered) {
+    if (!renderer.has_locals()) apply_ordered_heuristic(kernel, sink, renderer);
+    return;
+  }
   if (renderer.has_locals()) return apply_grid_heuristic(kernel);
   const std::vector<Candidate> best = known ? *known : candidates(kernel, sink, renderer, 1);
   if (!best.empty()) apply_candidate(kernel, best[0], renderer);

@@ -49,18 +49,22 @@ KernelAxes::KernelAxes(UOp sink, const Renderer& renderer) : sink_(sink), render
 
 void KernelAxes::find_axes() {
   axes_.clear(), order_.clear(), origins_.clear();
-  UOps loops, reduces;
+  UOps loops, reduces, ordered;
   for (UOp u : sink_.toposort()) {
+    if (u.is(Ops::END))
+      for (uint32_t i = range_start(u); i < u.nsrc(); i++)
+        if (u.src(i).arg<RangeArg>().type == AxisType::kReduce) ordered.push_back(u.src(i));
     if (!u.is(Ops::RANGE)) continue;
     (u.arg<RangeArg>().type == AxisType::kReduce ? reduces : loops).push_back(u);
   }
-  for (UOps* list : {&loops, &reduces}) {
+  std::erase_if(reduces, [&](UOp r) { return std::find(ordered.begin(), ordered.end(), r) != ordered.end(); });
+  for (UOps* list : {&ordered, &loops, &reduces}) {
     std::sort(list->begin(), list->end(), nests_before);
     for (UOp r : *list) {
       int id = static_cast<int>(axes_.size());
       int64_t n = r.src(0).is_const() ? static_cast<int64_t>(r.src(0).const_int()) : 0;
-      bool reduce = list == &reduces;
-      axes_.push_back({n, r.arg<RangeArg>().type, id, reduce}), order_.push_back(id);
+      bool reduce = list == &reduces, in_order = list == &ordered;
+      axes_.push_back({n, in_order ? AxisType::kLoop : r.arg<RangeArg>().type, id, reduce, false, in_order}), order_.push_back(id);
       origins_.push_back({r, n, reduce, false, {{id, 1}}});
     }
   }
@@ -124,7 +128,7 @@ void KernelAxes::apply(const Opt& opt) {
     if (n == a.size) a.type = type;
     else split(opt.axis, n, type);
   };
-  const bool loop = a.type == AxisType::kLoop && !a.block, reduce = a.type == AxisType::kReduce;
+  const bool loop = a.type == AxisType::kLoop && !a.block && !a.ordered, reduce = a.type == AxisType::kReduce;
   need(stages_.empty() || opt.op == OptOp::kStage || opt.op == OptOp::kThread, "axes stay as they are once an operand is staged");
   switch (opt.op) {
     case OptOp::kNoLocals: break;
@@ -198,6 +202,7 @@ void KernelAxes::apply(const Opt& opt) {
     }
     case OptOp::kSwap: {
       need(opt.arg >= 0 && opt.arg < static_cast<int64_t>(axes_.size()), "no such axis");
+      need(!a.ordered && !axes_[static_cast<size_t>(opt.arg)].ordered, "the loop stays around the others");
       need(axes_[static_cast<size_t>(opt.arg)].type == a.type, "the axes are of different types");
       std::iter_swap(std::find(order_.begin(), order_.end(), opt.axis), std::find(order_.begin(), order_.end(), static_cast<int>(opt.arg)));
       break;
@@ -226,7 +231,7 @@ void KernelAxes::add_stage(const Opt& opt) {
 
 bool KernelAxes::around(int axis, int at) const {
   const Axis& a = axes_[static_cast<size_t>(axis)];
-  if (a.type == AxisType::kThread || a.block) return true;
+  if (a.type == AxisType::kThread || a.block || a.ordered) return true;
   if (at < 0) return false;
   const Axis& b = axes_[static_cast<size_t>(at)];
   if (b.type == AxisType::kThread || a.type != AxisType::kLoop) return false;
@@ -270,7 +275,7 @@ int64_t KernelAxes::scratch_bytes(UOp value, int axis, bool window) const {
 UOp KernelAxes::finish() const {
   // On a target with a grid, the loops around every store are the grid.
   auto in_grid = [&](const Axis& a) {
-    if (!renderer_->has_locals() || a.type != AxisType::kLoop) return false;
+    if (!renderer_->has_locals() || a.type != AxisType::kLoop || a.ordered) return false;
     UOp r = origins_[static_cast<size_t>(a.origin)].range;
     for (UOp e : sink_.srcs())
       if (!e.is(Ops::END) || std::find(e.srcs().begin() + 1, e.srcs().end(), r) == e.srcs().end()) return false;

@@ -38,6 +38,7 @@ class KernelAxes {
     int origin = 0;       ///< which range of the AST it is a part of
     bool reduce = false;  ///< part of a reduce range
     bool block = false;   ///< a loop of a reduce range around the output loops
+    bool ordered = false;  ///< a loop around the output loops in which what one iteration stores a later one reads: it stays as it is
   };
   KernelAxes(UOp sink, const Renderer& renderer);
 

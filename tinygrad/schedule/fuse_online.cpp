@@ -125,7 +125,7 @@ void fuse_online(Lowered& l, const std::vector<ScheduleBuffer>& buffers) {
   std::vector<std::pair<int32_t, UOp>> candidates;
   for (size_t i = 0; i < l.steps.size(); i++) {
     const Step& s = l.steps[i];
-    if (!s.value || s.copy || s.given || s.buffer < 0 || !nth(buffers, s.buffer).device.starts_with("CPU")) continue;
+    if (!s.value || s.copy || s.given || s.in_order || s.buffer < 0 || !nth(buffers, s.buffer).device.starts_with("CPU")) continue;
     const UOps order = s.value.toposort();
     if (std::any_of(order.begin(), order.end(), [](UOp u) { return u.is(Ops::SPECIAL); })) continue;
     for (UOp u : order)

@@ -145,7 +145,7 @@ void fuse_rows(Lowered& l, const std::vector<ScheduleBuffer>& buffers, const Sch
       const int32_t c = users[0];
       Step& to = nth(l.steps, c);
       const StepFacts &fp = nth(facts, p), &fc = nth(facts, c);
-      if (!to.value || fp.gathers || fc.gathers || nth(buffers, from.buffer).device != nth(buffers, to.buffer).device) continue;
+      if (!to.value || to.in_order || fp.gathers || fc.gathers || nth(buffers, from.buffer).device != nth(buffers, to.buffer).device) continue;
       if (fp.reduces + fc.reduces > kReduces || fp.reads.size() + fc.reads.size() > static_cast<size_t>(std::min<int64_t>(options.max_buffers, 24)))
         continue;
       const double rows = volume_of(from.ranges), length = fp.longest / rows;

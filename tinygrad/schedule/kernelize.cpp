@@ -31,7 +31,7 @@ class Importer {
     UOp out = param(0);
     UOps ranges;
     output_ = true;
-    for (UOp r : step_.ranges) ranges.push_back(import(r));
+    for (size_t k = 0; k < step_.ranges.size(); k++) output_ = k >= step_.in_order, ranges.push_back(import(step_.ranges[k]));
     output_ = false;
     UOp index = import(step_.index), value = import(step_.value);
     UOp store = UOp::make(Ops::INDEX, out.dtype(), {out, index}).store(value);

@@ -1,7 +1,9 @@
 /// \file The stages between a tensor graph and a Schedule. Each is one function with a plain result; only schedule.cpp sees them all.
 ///
-///   normalize -> import_normal -> early_rewrites -> rangeify -> lower -> update_in_place -> kernelize -> order_steps -> plan_memory
+///   normalize -> import_normal -> early_rewrites -> rangeify -> lower -> scatter_sums -> fuse_online -> fuse_rows -> update_in_place
+///   -> kernelize -> order_steps -> plan_memory
 #pragma once
+#include <array>
 #include <cstdint>
 #include <iosfwd>
 #include <optional>
@@ -127,6 +129,7 @@ struct Step {
   UOp index, value;              ///< kernel
   UOps ranges;                   ///< loops of the result, outermost first
   bool online = false;           ///< an OnlineForm: codegen knows its loops, there is nothing to optimise
+  size_t in_order = 0;           ///< so many of the loops go in order around all others: what one iteration stores a later one reads
   KernelRef given;               ///< the user's kernel: no index and value, `reads` and `buffers` are set by lower()
   std::vector<int32_t> reads;    ///< by PARAM slot: the state read, -1: written only
   KernelRef kernel;              ///< set by kernelize
@@ -156,6 +159,11 @@ void pair_maxima(Lowered& l, std::vector<ScheduleBuffer>& buffers);
 
 /// How ranges of `from` are named in a LOAD of its result at points of other ranges; none: it is read in another way than it is stored.
 std::optional<std::vector<std::pair<UOp, UOp>>> renamed_at(UOp load, const Step& from);
+
+/// What two things a comparison, x == y or not (x != y), says to be equal; empty: it says nothing like that.
+std::array<UOp, 2> equal_sides(UOp u);
+/// Sums in each place of what an index sends there (gradients of gathers, scatter_add) become a step that sends each value to its place.
+void scatter_sums(Lowered& l, std::vector<ScheduleBuffer>& buffers);
 
 /// Moves a reduction over rows into the one kernel that reads its result and the same rows again; the steps it moves keep no value.
 void fuse_rows(Lowered& l, const std::vector<ScheduleBuffer>& buffers, const ScheduleOptions& options);

@@ -276,7 +276,7 @@ class Rangeifier {
         if (computed = computed.src(0); uses_[pos(computed)] != 1) return false;
       if (!computed.in(groups::kElementwise | Ops::REDUCE | Ops::INDEX | Ops::STACK)) return false;
     }
-    if (u.dtype().is_weak() || merges(i, computed)) return false;
+    if (u.dtype().is_weak() || merges(i, computed) || names_place(u)) return false;
     int n = count_[i];
     if (n > kMaxInstances) return true;
     Reads& reads = reads_[i];
@@ -304,6 +304,24 @@ class Rangeifier {
     }
     if ((reads.evaluations <= kReuse && !reads.reuse) || widens(u)) return false;
     return costs_too_much(u, reads, inline_cost(i));
+  }
+  /// index == number of the place: asked again wherever it is read, for what is summed so goes to its place instead (scatter_sums).
+  static bool names_place(UOp u) {
+    if (!u.dtype().is_bool()) return false;
+    UOps stack{u};
+    while (!stack.empty()) {
+      UOp v = stack.back();
+      stack.pop_back();
+      if (v.in(groups::kMovement)) stack.push_back(v.src(0));
+      else if (v.is(Ops::AND)) stack.push_back(v.src(0)), stack.push_back(v.src(1));
+      else if (v.in(Ops::CMPEQ | Ops::CMPNE))
+        for (UOp s : v.srcs()) {
+          if (s.dtype().is_bool()) stack.push_back(s);  // not (x != y)
+          while (s.in(groups::kMovement | Ops::CAST)) s = s.src(0);
+          if (s.is(Ops::ARANGE)) return true;
+        }
+    }
+    return false;
   }
   /// What the user or a copy wants stored.
   bool is_forced(uint32_t i) const { return needed_[i] || r_.nodes[i].in(Ops::CONTIGUOUS | Ops::COPY); }

@@ -90,6 +90,7 @@ std::shared_ptr<const Schedule> make_schedule(const NormalGraph& g, const Schedu
   Stop::check("schedule");
   Lowered lowered = lower(ranged, buffers, options, g.kernels);
   Stop::check("schedule");
+  scatter_sums(lowered, buffers);
   fuse_online(lowered, buffers);
   pair_maxima(lowered, buffers);
   fuse_rows(lowered, buffers, options);
