@@ -135,6 +135,11 @@ bool CostModel::place_stages(Candidate& c, int cores) const {
   for (size_t i = 0; i < size.size(); i++)
     if (!is_reduce[i]) (trips(c, i) <= 1 ? rest : inside_window >> i & 1 ? sliding : first >> i & 1 ? outer : inner).push_back(static_cast<int>(i));
   std::stable_partition(outer.begin(), outer.end(), [&](int a) { return !(lane >> a & 1); });
+  // Lanes along what two panels have in common, a batch: whichever loops are outside, one of them would be filled again in each of them.
+  for (size_t o = 0; o < operands.size(); o++)
+    if (c.staged >> o & 1 && operands[o].mask & lane)
+      for (int a : outer)
+        if (!(operands[o].mask >> a & 1)) return false;
   // The longest reduce loop runs in blocks when a panel is too large.
   const double most = longest_panel(c, lane) * 1.05;
   if (bytes > most && !lane_windows(c, lane)) {

@@ -57,15 +57,13 @@ std::optional<Sum> match(UOp reduce, const UOps& outputs) {
   // What is let through, as what type: WHERE(a, WHERE(b, value, 0), 0), (a & b) as a number, a & b itself.
   UOp v = reduce.src(0);
   UOps gates;
-  auto converted = [&](UOp u) { return u.dtype() == reduce.dtype() ? u : u.cast(reduce.dtype()); };
   while (true) {
-    UOp inner = v;
-    while (inner.is(Ops::CAST) && inner.src(0).in(Ops::WHERE | Ops::CAST)) inner = inner.src(0);
-    if (!inner.is(Ops::WHERE) || !inner.src(2).is_const() || inner.src(2).is_invalid() || inner.dtype().is_weak()) break;
-    if (inner != v && !(inner.src(2).const_float() == 0 && s.op == Ops::ADD)) break;
-    UOp c = converted(inner.src(2));
-    if (s.neutral && c != s.neutral) break;
-    s.neutral = c, gates.push_back(inner.src(0)), v = converted(inner.src(1));
+    UOp inner = v;  // under a conversion, a change of sign
+    while (inner.is(Ops::CAST) || (inner.in(Ops::MUL | Ops::XOR | Ops::ADD) && inner.src(1).is_const())) inner = inner.src(0);
+    if (!inner.is(Ops::WHERE) || inner.src(2).is_invalid() || inner.dtype().is_weak()) break;
+    UOp c = inner == v && inner.src(2).is_const() ? inner.src(2) : simplify(v.substitute({{inner, inner.src(2)}}));
+    if (!c.is_const() || (s.neutral && c != s.neutral)) break;
+    s.neutral = c, gates.push_back(inner.src(0)), v = v.substitute({{inner, inner.src(1)}});
   }
   if (!s.neutral) {
     UOp hit = v;
