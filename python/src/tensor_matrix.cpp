@@ -123,7 +123,7 @@ void bind_tensor_matrix(TensorClass& c) {
       [](const Tensor& t, const Tensor& indices, const Ints& kernel, nb::object stride, const Ints& dilation, const Ints& padding,
          nb::object output_size) {
         Ints size = ints_or(output_size, {});
-        size_t n = kernel.size();
+        size_t n = kernel.each ? 2 : kernel.size();
         if (size.size() > n) size = Ints(std::vector<int64_t>(size.end() - static_cast<std::ptrdiff_t>(n), size.end()));
         return t.max_unpool2d(indices, pool_options(kernel, stride, dilation, padding, false), size);
       },

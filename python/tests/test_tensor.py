@@ -169,6 +169,16 @@ def test_forms_of_shape_arguments():
     assert a.shape == (4,) and b.shape == (2,)
 
 
+def test_a_kernel_has_as_many_axes_as_its_tuple():
+    t = Tensor.arange(12).reshape(1, 2, 6).float()
+    assert t.max_pool2d((2,)).tolist() == [[[1, 3, 5], [7, 9, 11]]] and t.avg_pool2d((3,)).tolist() == [[[1, 4], [7, 10]]]
+    assert t.max_pool2d(2).tolist() == t.max_pool2d((2, 2)).tolist() == [[[7, 9, 11]]]
+    u = Tensor.arange(16).reshape(1, 1, 4, 4).float()
+    for kernel in (2, (2, 2)):
+        v, i = u.max_pool2d(kernel, return_indices=True)
+        assert v.max_unpool2d(i, kernel, output_size=(1, 1, 4, 4)).sum().item() == v.sum().item() == 5 + 7 + 13 + 15
+
+
 @pytest.mark.parametrize("call, kind", [
     (lambda t: t.reshape(4), ValueError),
     (lambda t: t.expand(3, 7), ValueError),

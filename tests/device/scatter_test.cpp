@@ -1,5 +1,5 @@
-/// \file Gradients of gathers, scatters and writes at indices of large tensors: every value goes to its place, in the order of the values, and nothing asks
-/// in each place which values belong there.
+/// \file Gradients of gathers, scatters and writes at indices of large tensors: every value goes to its place, in the order of the values, and
+/// nothing asks in each place which values belong there.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -77,7 +77,8 @@ TEST(Scatter, GradientOfTwoIndexedAxesWithOneBetween) {
 void check_scatter(const std::function<Tensor(const Tensor& x, const Tensor& at, const Tensor& v)>& op, const std::function<float(float, float)>& f,
                    int axis) {
   SCOPED_TRACE(axis);
-  const Shape shape = axis == 0 ? Shape{kPlaces, kColumns} : Shape{kColumns, kPlaces}, few = axis == 0 ? Shape{kNumbers, kColumns} : Shape{kColumns, kNumbers};
+  const Shape shape = axis == 0 ? Shape{kPlaces, kColumns} : Shape{kColumns, kPlaces},
+              few = axis == 0 ? Shape{kNumbers, kColumns} : Shape{kColumns, kNumbers};
   const Floats x = numbers(kPlaces * kColumns, 8), v = numbers(kNumbers * kColumns, 9);
   const Ints32 at = indices(kNumbers * kColumns, -3, kPlaces + 9, 10);
   const Tensor result = op(tensor(x, shape), tensor(at, few), tensor(v, few));

@@ -344,6 +344,9 @@ inline const std::map<std::string, OpCase>& op_cases() {
       TG_CASE("avg_pool2d", t[0].avg_pool2d()),
       TG_CASE("avg_pool2d_pad", t[0].avg_pool2d({.kernel_size = 3, .stride = 2, .padding = 1})),
       TG_CASE("avg_pool2d_exclude", t[0].avg_pool2d({.kernel_size = 3, .stride = 2, .padding = 1, .count_include_pad = false})),
+      TG_CASE("max_pool_1d", t[0].max_pool2d({.kernel_size = {3}, .stride = 2, .padding = 1})),
+      TG_CASE("max_pool_3d", t[0].max_pool2d({.kernel_size = {2, 2, 2}, .stride = {2, 1, 2}})),
+      TG_CASE("avg_pool_1d", t[0].avg_pool2d({.kernel_size = {4}, .stride = 2, .padding = 1})),
       TG_CASE("avg_pool2d_ceil", t[0].avg_pool2d({.kernel_size = 3, .stride = 2, .padding = 1, .ceil_mode = true})),
       // ---- losses ----
       TG_CASE("sparse_cce", t[0].sparse_categorical_crossentropy(t[1])),

@@ -206,6 +206,9 @@ case("max_pool2d_dilation", [f(1, 1, 8, 8)], lambda x: F.max_pool2d(x, 2, stride
 case("avg_pool2d", [f(1, 2, 6, 7)], lambda x: F.avg_pool2d(x, 2))
 case("avg_pool2d_pad", [f(1, 2, 6, 7)], lambda x: F.avg_pool2d(x, 3, stride=2, padding=1))
 case("avg_pool2d_exclude", [f(1, 2, 6, 7)], lambda x: F.avg_pool2d(x, 3, stride=2, padding=1, count_include_pad=False))
+case("max_pool_1d", [f(2, 3, 9)], lambda x: F.max_pool1d(x, 3, stride=2, padding=1))
+case("max_pool_3d", [f(1, 5, 4, 6)], lambda x: F.max_pool3d(x, 2, stride=(2, 1, 2)))
+case("avg_pool_1d", [f(2, 3, 9)], lambda x: F.avg_pool1d(x, 4, stride=2, padding=1))
 case("avg_pool2d_ceil", [f(1, 1, 6, 7)], lambda x: F.avg_pool2d(x, 3, stride=2, padding=1, ceil_mode=True))
 # ---- losses ----
 def lab(*shape, n=5): return ("i", shape, 0.0, float(n))

@@ -35,9 +35,9 @@ class KernelAxes {
   struct Axis {
     int64_t size = 0;  ///< 0: symbolic
     AxisType type = AxisType::kLoop;
-    int origin = 0;       ///< which range of the AST it is a part of
-    bool reduce = false;  ///< part of a reduce range
-    bool block = false;   ///< a loop of a reduce range around the output loops
+    int origin = 0;        ///< which range of the AST it is a part of
+    bool reduce = false;   ///< part of a reduce range
+    bool block = false;    ///< a loop of a reduce range around the output loops
     bool ordered = false;  ///< a loop around the output loops in which what one iteration stores a later one reads: it stays as it is
   };
   KernelAxes(UOp sink, const Renderer& renderer);

@@ -1,5 +1,6 @@
-/// \file Sums of what an index sends to a place. A sum over all numbers n, in each place r, of what index(n) == r lets through asks every number in every
-/// place; here each number goes to its own place instead: out[r] starts with the neutral element, then out[index(n)] takes in value(n), n in order.
+/// \file Sums of what an index sends to a place. A sum over all numbers n, in each place r, of what index(n) == r lets through asks every number in
+/// every place; here each number goes to its own place instead: out[r] starts with the neutral element, then out[index(n)] takes in value(n), n in
+/// order.
 #include <algorithm>
 #include <optional>
 

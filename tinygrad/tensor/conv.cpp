@@ -231,7 +231,7 @@ struct Pool {
 Pool pool_of(const Tensor& t, const PoolOptions& o, const char* op) {
   Pool p;
   const Shape sh = t.shape();
-  size_t n = o.kernel_size.size() == 1 ? 2 : o.kernel_size.size();
+  size_t n = o.kernel_size.each ? 2 : o.kernel_size.size();
   TG_CHECK(ShapeError, sh.size() >= n, "[", op, "] got shape ", sh, " for a kernel of ", n, " axes, expected at least as many");
   p.kernel = per_axis(o.kernel_size, n, op, "kernel_size");
   p.stride = o.stride.empty() ? p.kernel : Ints(per_axis(o.stride, n, op, "stride"));

@@ -42,9 +42,10 @@ struct Literal {
 /// One integer or a list: strides, paddings, sizes of kernels.
 struct Ints : std::vector<int64_t> {
   Ints() = default;
-  template <std::integral T> Ints(T v) : std::vector<int64_t>{static_cast<int64_t>(v)} {}
+  template <std::integral T> Ints(T v) : std::vector<int64_t>{static_cast<int64_t>(v)}, each(true) {}
   Ints(std::initializer_list<int64_t> l) : std::vector<int64_t>(l) {}
   Ints(std::vector<int64_t> v) : std::vector<int64_t>(std::move(v)) {}
+  bool each = false;  ///< a plain number, for every axis there is; a list of one is for one axis
 };
 
 /// Axes to work on; by default all of them. Negative ones count from the end.
@@ -89,8 +90,8 @@ struct ConvTransposeOptions {
   Ints stride = 1, dilation = 1, padding = 0, output_padding = 0;
 };
 struct PoolOptions {
-  Ints kernel_size = {2, 2};
-  Ints stride = {};  ///< none: the kernel size
+  Ints kernel_size = {2, 2};  ///< a plain number: both of the last two axes; a list: as many axes as it is long
+  Ints stride = {};           ///< none: the kernel size
   Ints dilation = 1, padding = 0;
   bool ceil_mode = false;
   bool count_include_pad = true;  ///< average only
