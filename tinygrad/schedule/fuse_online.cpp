@@ -39,7 +39,7 @@ class Steps {
     const BufferState& s = nth(l_.states, state_of(load));
     if (s.writers.size() != 1 || nth(buffers_, s.buffer).kind != ScheduleBuffer::kInternal) return -1;
     const Step& step = nth(l_.steps, s.writers[0]);
-    return step.value && !step.copy && !step.given ? s.writers[0] : -1;
+    return step.value && !step.copy && !step.given && !step.in_order ? s.writers[0] : -1;
   }
   bool only_read_by(UOp load, const std::vector<int32_t>& steps) const {
     const auto& r = readers_.at(state_of(load));

@@ -104,7 +104,7 @@ void fuse_rows(Lowered& l, const std::vector<ScheduleBuffer>& buffers, const Sch
   std::vector<int32_t> candidates;
   for (size_t i = 0; i < l.steps.size(); i++) {
     const Step& s = l.steps[i];
-    if (!s.value || s.copy || s.given || s.buffer < 0 || nth(buffers, s.buffer).kind != ScheduleBuffer::kInternal) continue;
+    if (!s.value || s.copy || s.given || s.in_order || s.buffer < 0 || nth(buffers, s.buffer).kind != ScheduleBuffer::kInternal) continue;
     const double rows = volume_of(s.ranges);
     if (rows < kRows) continue;
     bool large = false;
