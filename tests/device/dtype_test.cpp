@@ -77,6 +77,11 @@ TEST_P(DTypes, SortsShortAndLong) {
       auto [v, i] = tensor_of(in, d).sort(0, descending);
       EXPECT_EQ(v.dtype(), d);
       EXPECT_EQ(i.to_vector<int64_t>(), order) << n;
+      for (int64_t k : {1, 4, 8}) {
+        auto [top, place] = tensor_of(in, d).topk(k, 0, descending);
+        EXPECT_EQ(top.dtype(), d);
+        EXPECT_EQ(place.to_vector<int64_t>(), std::vector<int64_t>(order.begin(), order.begin() + k)) << k << " of " << n;
+      }
     }
 }
 TEST_P(DTypes, SumsAndExtremes) {

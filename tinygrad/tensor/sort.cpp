@@ -1,4 +1,5 @@
-/// \file Sorting: by counting for short axes (one kernel), by a bitonic network for long ones.
+/// \file Sorting: by counting for short axes (one kernel), by a bitonic network for long ones. The first k of many: only chunks with large maxima are
+/// sorted.
 #include <algorithm>
 #include <bit>
 
@@ -9,11 +10,13 @@ namespace tg {
 using namespace tensor_detail;
 
 namespace {
-constexpr int64_t kCountUpTo = 1024;  // n^2 comparisons against log(n)^2 / 2 small kernels
+constexpr int64_t kCountUpTo = 1024;                // n^2 comparisons against log(n)^2 / 2 small kernels
+constexpr int64_t kCountAtOnce = int64_t{1} << 22;  // comparisons that take no longer than finding out which of them matter
+constexpr int64_t kLeastChunk = 8;                  // shorter ones leave too many candidates
 
-/// Order of the last axis by counting: the place of an element is the number of those before it. Equal ones keep their order, NaN counts as the
-/// greatest.
-Tensor order_by_counting(const Tensor& x, bool descending) {
+/// The first `wanted` of the last axis in order, by counting: the place of an element is the number of those before it. Equal ones keep their order,
+/// NaN counts as the greatest.
+Tensor order_by_counting(const Tensor& x, bool descending, int64_t wanted) {
   int64_t n = x.shape(-1);
   Tensor rows = x.unsqueeze(-1), cols = x.unsqueeze(-2);
   Tensor before = descending ? cols > rows : cols < rows, same = cols == rows;
@@ -24,7 +27,7 @@ Tensor order_by_counting(const Tensor& x, bool descending) {
   }
   Tensor count = Tensor::arange(n), earlier = count.unsqueeze(-1) > count;
   Tensor place = (before | (same & earlier)).sum({.axis = -1, .dtype = dtypes::int32}).contiguous();
-  return (place.unsqueeze(-2) == count.unsqueeze(-1)).where(count, 0).sum({.axis = -1, .dtype = dtypes::int32});
+  return (place.unsqueeze(-2) == Tensor::arange(wanted).unsqueeze(-1)).where(count, 0).sum({.axis = -1, .dtype = dtypes::int32});
 }
 
 /// Bits of floats as integers in the same order: every NaN the greatest, -0 like 0.
@@ -37,6 +40,20 @@ Tensor ordered_bits(const Tensor& x, DType bits, int64_t magnitude) {
 struct Keys {
   Tensor key, place;
 };
+
+/// Integers that are greatest for what comes first in order. Equal ones stay equal.
+Tensor rank_keys(const Tensor& x, bool descending) {
+  const DType d = x.dtype();
+  Tensor key = x;
+  if (d.is_float()) {
+    const DType bits = d.itemsize() == 8 ? dtypes::int64 : d.itemsize() == 4 ? dtypes::int32 : dtypes::int16;
+    const int64_t top = d.itemsize() == 8 ? INT64_MAX : d.itemsize() == 4 ? INT32_MAX : INT16_MAX;
+    key = x.isnan().where(Tensor(top).cast(bits), ordered_bits(x, bits, top));
+  } else if (d.is_bool()) {
+    key = x.cast(dtypes::uint8);
+  }
+  return descending ? key : ~key;
+}
 
 /// Values of at most 32 bits as int64 keys in the same order (upper half), with the place below: all different, so the order is stable.
 Keys narrow_keys(const Tensor& x, bool descending) {
@@ -95,6 +112,48 @@ Tensor bitonic(Keys keys) {
   Tensor place = paired ? keys.place : keys.key & static_cast<int64_t>(UINT32_MAX);
   return place.shrink_to({rows, n}).reshape(sh).to_int();
 }
+
+/// Order of the whole last axis.
+Tensor order(const Tensor& x, bool descending) {
+  const int64_t n = x.shape(-1);
+  if (n <= kCountUpTo) return order_by_counting(x, descending, n).contiguous();
+  return bitonic(x.dtype().itemsize() <= 4 ? narrow_keys(x, descending) : wide_keys(x, descending)).contiguous();
+}
+
+/// Length of the chunks among whose maxima the k greatest of n are looked for, about sqrt(n / k): as many maxima as candidates. 1: sort everything.
+int64_t chunk_length(int64_t others, int64_t n, int64_t k) {
+  if (n <= kCountUpTo && others * n * n <= kCountAtOnce) return 1;
+  int64_t c = 1;
+  while (2 * c * c * k <= n) c *= 2;
+  return c < kLeastChunk ? 1 : c;
+}
+
+/// Places of the k greatest of the last axis in order, the first of equals first. What is among the k greatest lies in the k chunks with the greatest
+/// maxima, of equal maxima the first. These chunks follow each other as in the axis, so candidates that are equal keep their order.
+Tensor places_of_greatest(const Tensor& keys, int64_t k) {
+  const Shape sh = keys.shape();
+  const int64_t n = sh.back().value();
+  if (k == 1) return keys.argmax({.axis = -1, .keepdim = true}).contiguous();
+  auto with_last = [&](std::initializer_list<SInt> last) {
+    Shape r(sh.begin(), sh.end() - 1);
+    r.insert(r.end(), last);
+    return r;
+  };
+  const int64_t c = chunk_length(keys.max_numel() / n, n, k), chunks = (n + c - 1) / c;
+  if (c == 1) {
+    if (n <= kCountUpTo) return order_by_counting(keys, true, k).contiguous();
+    return order(keys, true).shrink_to(with_last({k})).contiguous();
+  }
+  const ConstValue lowest = ops::identity_of(Ops::MAX, keys.dtype());
+  Tensor padded = keys;
+  if (n % c) padded = Tensor::cat({keys, Tensor::from_uop(ops::full(with_last({chunks * c - n}), lowest, keys.dtype()))}, -1);
+  const Tensor best = places_of_greatest(padded.reshape(with_last({chunks, c})).max(-1).contiguous(), k);
+  const Tensor chunk = best.gather(-1, order(best, false)).contiguous();
+  const Tensor at = (chunk.unsqueeze(-1) * c + Tensor::arange(c)).reshape(with_last({k * c}));
+  Tensor candidates = keys.gather(-1, at);
+  if (n % c) candidates = (at < n).where(candidates, Tensor::from_uop(ops::full({}, lowest, keys.dtype())));
+  return at.gather(-1, places_of_greatest(candidates.contiguous(), k)).contiguous();
+}
 }  // namespace
 
 std::pair<Tensor, Tensor> Tensor::sort(int axis, bool descending) const {
@@ -103,13 +162,9 @@ std::pair<Tensor, Tensor> Tensor::sort(int axis, bool descending) const {
   int a = axis_of(axis, sh.size(), "sort", sh);
   if (sh.empty() || max_numel() == 0) return {*this, zeros_like(dtypes::int32)};
   int last = static_cast<int>(sh.size()) - 1;
-  int64_t n = number_of(sh, a, "sort");
+  number_of(sh, a, "sort");
   Tensor x = transpose(a, last).cast(stored_dtype());
-  Tensor v = x.dtype().is_fp8() ? x.detach().to_float() : x.detach();
-  Tensor index = n <= kCountUpTo             ? order_by_counting(v, descending)
-                 : v.dtype().itemsize() <= 4 ? bitonic(narrow_keys(v, descending))
-                                             : bitonic(wide_keys(v, descending));
-  index = index.contiguous();
+  Tensor index = order(x.dtype().is_fp8() ? x.detach().to_float() : x.detach(), descending);
   return {s(x.gather(last, index).transpose(a, last)), s(index.transpose(a, last))};
 }
 
@@ -121,6 +176,12 @@ std::pair<Tensor, Tensor> Tensor::topk(int64_t k, int axis, bool largest, bool s
   TG_CHECK(IndexError, !sh.empty(), "[topk] got a tensor without axes");
   int64_t n = number_of(sh, a, "topk");
   TG_CHECK(ValueError, k >= 0 && k <= n, "[topk] got k = ", k, " for axis ", axis, " of shape ", sh, ", expected 0 to ", n);
+  const int last = static_cast<int>(sh.size()) - 1;
+  if (max_numel() && k && (k == 1 || chunk_length(max_numel() / n, n, k) > 1)) {
+    const Tensor x = transpose(a, last).cast(stored_dtype());
+    const Tensor index = places_of_greatest(rank_keys(x.dtype().is_fp8() ? x.detach().to_float() : x.detach(), largest), k);
+    return {s(x.gather(last, index).transpose(a, last)), s(index.transpose(a, last))};
+  }
   auto [v, i] = sort(axis, largest);
   Shape keep = sh;
   keep[static_cast<size_t>(a)] = k;
