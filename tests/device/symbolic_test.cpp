@@ -113,6 +113,8 @@ const Case kCases[] = {
     OP("conv1d", x.transpose().unsqueeze(0).conv2d(table().flatten().shrink(Bounds{{0, 8}}).reshape(2, 4, 1))),
     OP("conv1d_padded", x.transpose().unsqueeze(0).conv2d(table().reshape(2, 4, 3), {}, {.padding = 1})),
     OP("conv2d_batch", x.reshape(Shape{n, 1, 2, 2}).conv2d(table().flatten().shrink(Bounds{{0, 8}}).reshape(2, 1, 2, 2))),
+    OP("conv_transpose1d", x.transpose().unsqueeze(0).conv_transpose2d(table().reshape(4, 2, 3), {}, {.stride = 2, .padding = 1, .output_padding = 1})),
+    OP("conv_transpose2d_batch", x.reshape(Shape{n, 1, 2, 2}).conv_transpose2d(table().reshape(1, 2, 3, 4), {}, {.stride = 2, .padding = 1})),
     OP("max_pool_batch", x.reshape(Shape{n, 1, 2, 2}).max_pool2d({.kernel_size = 2})),
     OP("avg_pool_batch", x.reshape(Shape{n, 1, 2, 2}).avg_pool2d({.kernel_size = 2})),
     OP("contiguous", x.contiguous() + y.contiguous()),

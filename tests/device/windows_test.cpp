@@ -2,6 +2,7 @@
 /// so sums are exact.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <limits>
 #include <random>
 
@@ -89,6 +90,99 @@ TEST(Windows, ConvolutionsAndTheirGradients) {
     EXPECT_EQ(grads[0].to_vector<float>(), dx) << c.text();
     EXPECT_EQ(grads[1].to_vector<float>(), dw) << c.text();
   }
+}
+/// x spread in steps, beside loops over the elements: out[i * step + k * dilation - before] += x[i] * w[k].
+struct Spread {
+  int64_t size, kernel, step, before, after, extra, dilation;
+  int64_t out() const { return (size - 1) * step + dilation * (kernel - 1) + 1 + extra - before - after; }
+};
+TEST(Windows, TransposedConvolutionsAndTheirGradients) {
+  constexpr int64_t kGroups = 2, kIn = 2, kOut = 3, kBatch = 2;  // channels of a group
+  std::vector<std::pair<Spread, Spread>> all{
+      {{8, 4, 2, 1, 1, 0, 1}, {20, 4, 2, 1, 1, 0, 1}},  // whole phases
+      {{7, 3, 2, 1, 1, 1, 1}, {18, 3, 2, 1, 1, 1, 1}},  // phases of one and two taps
+      {{5, 2, 2, 0, 0, 0, 1}, {9, 2, 2, 0, 0, 0, 1}},   // one tap
+      {{4, 2, 4, 0, 0, 3, 1}, {5, 1, 3, 0, 0, 2, 1}},   // phases without a tap
+      {{6, 5, 3, 2, 2, 0, 1}, {1, 7, 3, 1, 0, 1, 1}},   // a rest of a phase, one element
+      {{5, 3, 2, 1, 1, 1, 2}, {6, 3, 1, 1, 1, 0, 1}},   // dilation: zeros between the elements
+      {{5, 3, 1, 2, 2, 0, 2}, {6, 4, 2, 1, 1, 0, 1}},   // dilation of an axis without steps
+      {{6, 2, 2, 3, 4, 0, 1}, {7, 3, 2, 4, 5, 1, 1}},   // padding takes elements off
+      {{4, 3, 2, 0, 3, 0, 1}, {5, 5, 2, 6, 0, 1, 1}},
+  };
+  std::mt19937 random(11);
+  auto below = [&](int64_t k) { return static_cast<int64_t>(random() % static_cast<uint32_t>(k)); };
+  auto axis = [&] {
+    Spread a{1 + below(9), 1 + below(6), 1 + below(4), 0, 0, 0, 1 + below(4) / 3};
+    a.extra = below(a.step), a.before = below(a.kernel), a.after = below(a.kernel);
+    while (a.out() < 1) a.size++;
+    return a;
+  };
+  while (all.size() < 24) all.emplace_back(axis(), axis());
+  for (const auto& [y, x] : all) {
+    const int64_t in = y.size * x.size, taps = y.kernel * x.kernel, out = y.out() * x.out();
+    auto count = [](int64_t n) { return static_cast<size_t>(n); };
+    const auto v = numbers(count(kBatch * kGroups * kIn * in), 1, -3, 3), w = numbers(count(kGroups * kIn * kOut * taps), 2, -3, 3),
+               g = numbers(count(kBatch * kGroups * kOut * out), 3, -3, 3);
+    std::vector<float> r(g.size(), 0), dx(v.size(), 0), dw(w.size(), 0);
+    for (int64_t iy = 0; iy < y.size; iy++)
+      for (int64_t ix = 0; ix < x.size; ix++)
+        for (int64_t ky = 0; ky < y.kernel; ky++)
+          for (int64_t kx = 0; kx < x.kernel; kx++) {
+            const int64_t oy = iy * y.step + ky * y.dilation - y.before, ox = ix * x.step + kx * x.dilation - x.before;
+            if (oy < 0 || oy >= y.out() || ox < 0 || ox >= x.out()) continue;
+            for (int64_t b = 0; b < kBatch; b++)
+              for (int64_t c = 0; c < kGroups * kIn; c++)
+                for (int64_t o = 0; o < kOut; o++) {
+                  const size_t i = count((b * kGroups * kIn + c) * in + iy * x.size + ix), j = count((c * kOut + o) * taps + ky * x.kernel + kx),
+                               k = count((b * kGroups * kOut + c / kIn * kOut + o) * out + oy * x.out() + ox);
+                  r[k] += v[i] * w[j], dx[i] += g[k] * w[j], dw[j] += g[k] * v[i];
+                }
+          }
+    const Tensor tx = Tensor::from(v, {kBatch, kGroups * kIn, y.size, x.size}), tw = Tensor::from(w, {kGroups * kIn, kOut, y.kernel, x.kernel});
+    const ConvTransposeOptions o{.groups = kGroups,
+                                 .stride = {y.step, x.step},
+                                 .dilation = {y.dilation, x.dilation},
+                                 .padding = {x.before, x.after, y.before, y.after},
+                                 .output_padding = {y.extra, x.extra}};
+    const Tensor ty = tx.conv_transpose2d(tw, {}, o);
+    const Tensors grads = ty.gradient({tx, tw}, Tensor::from(g, ty.shape()));
+    EXPECT_EQ(ty.shape(), (Shape{kBatch, kGroups * kOut, y.out(), x.out()}));
+    EXPECT_EQ(ty.to_vector<float>(), r);
+    EXPECT_EQ(grads[0].to_vector<float>(), dx);
+    EXPECT_EQ(grads[1].to_vector<float>(), dw);
+    EXPECT_EQ(tx.cast(dtypes::int32).conv_transpose2d(tw.cast(dtypes::int32), {}, o).cast(dtypes::float32).to_vector<float>(), r);
+    if (HasFailure()) {
+      std::string text;
+      for (const Spread& a : {y, x})
+        text += str("size ", a.size, " kernel ", a.kernel, " step ", a.step, " padding ", a.before, ", ", a.after, " and ", a.extra, " dilation ",
+                    a.dilation, "; ");
+      FAIL() << text;
+    }
+  }
+}
+TEST(Windows, TransposedConvolutionsAreOneKernel) {
+  if (env::EAGER) GTEST_SKIP() << "every operation is stored";
+  const int64_t bytes = (2 * 4 * 16 * 16 + 4 * 3 * 4 * 4 + 3 + 2 * 3 * 32 * 32) * 4;
+  const Tensor x = Tensor::from(numbers(2 * 4 * 16 * 16, 1, -3, 3), {2, 4, 16, 16}).realize(), b = Tensor::from(numbers(3, 3, -3, 3)).realize(),
+               w = Tensor::from(numbers(4 * 3 * 4 * 4, 2, -3, 3), {4, 3, 4, 4}).realize();
+  const Tensor g = Tensor::from(numbers(2 * 3 * 32 * 32, 4, -3, 3), {2, 3, 32, 32}).realize();
+  auto run = [](Tensor t) {
+    const int64_t kernels = GlobalCounters::kernels, moved = GlobalCounters::mem, ops = GlobalCounters::ops;
+    t.realize();
+    return std::array{GlobalCounters::kernels - kernels, GlobalCounters::mem - moved, GlobalCounters::ops - ops};
+  };
+  const Tensor y = x.conv_transpose2d(w, b, {.stride = 2, .padding = 1});
+  const Tensors grads = y.gradient({x, w}, g);
+  // 4 of the 16 taps reach an element: products and sums of those, and as much again for indices, masks, the bias and relu.
+  const int64_t products = 2 * 3 * 32 * 32 * 4 * 4;
+  const auto [kernels, moved, ops] = run(y.relu());
+  EXPECT_EQ(kernels, 1);
+  EXPECT_LE(moved, bytes);
+  EXPECT_LE(ops, 4 * products);
+  EXPECT_EQ(run(grads[0])[0], 1);
+  EXPECT_EQ(run(grads[1])[0], 1);
+  // No elements.
+  EXPECT_EQ(Tensor::zeros(0, 4, 16, 16).conv_transpose2d(w, b, {.stride = 2, .padding = 1}).shape(), (Shape{0, 3, 32, 32}));
 }
 TEST(Windows, PoolingsAndTheirGradients) {
   for (const Case& c : cases(true, 16)) {

@@ -15,6 +15,7 @@ using conv::PadList, conv::spatial_pads, conv::with_lead;
 
 namespace {
 int64_t ceil_div(int64_t a, int64_t b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
+int64_t floor_div(int64_t a, int64_t b) { return -ceil_div(-a, b); }
 }  // namespace
 
 PadList conv::spatial_pads(const Ints& p, size_t n, const char* op) {
@@ -192,35 +193,113 @@ Tensor conv::direct(const Tensor& t, const Tensor& weight, const ConvOptions& o)
   return r.reshape(out);
 }
 
+namespace {
+/// One axis of a transposed convolution.
+struct Spread {
+  int64_t in, kernel, step, dilation, before, out;
+  // With k = t * step + r and o + before = q * step + r the output is a sum over the taps t of x[q - t] w[t * step + r].
+  int64_t taps() const { return step > 1 ? ceil_div(kernel, step) : kernel; }
+  int64_t phases() const { return taps() == 1 ? std::min(kernel, step) : step; }  // the others are zero
+  int64_t first() const { return floor_div(before, step); }
+  int64_t rows() const { return floor_div(before + out - 1, step) - first() + 1; }
+  int64_t far() const { return (taps() - 1) * dilation; }
+  PadList::value_type grow() const { return {far() - first(), first() + rows() - in}; }
+  /// Every phase is a dense convolution of the input.
+  bool dense() const { return (step == 1 || dilation == 1) && in > 0 && out > 0 && grow().first > -in && grow().second > -in; }
+};
+
+/// The phases r as further axes of the result of one convolution: no products with zeros between the elements.
+Tensor spread_in_phases(const Tensor& t, const Tensor& weight, const std::vector<Spread>& axes, int64_t g) {
+  const Shape xs = t.shape(), ws = weight.shape();
+  const size_t n = axes.size();
+  const int64_t bs = xs[0].value(), cin = ws[0].value() / g, cout = ws[1].value();
+  auto spatial = [](size_t i) { return static_cast<int>(i); };
+  PadList grow, tail{{0, 0}, {0, 0}, {0, 0}}, rest{{0, 0}, {0, 0}, {0, 0}};
+  Ints taps, dilation;
+  Shape kernel{g, cin, cout}, apart{g, cin, cout}, image{bs, g, 1, cin}, w_shape{1, g, cout}, whole{bs, g * cout};
+  std::vector<int> flipped, w_order{0, 2}, x_order{0, 1, 2}, inner;
+  ops::Pairs part{{0, bs}, {0, g * cout}};
+  for (size_t i = 0; i < n; i++) {
+    const Spread& a = axes[i];
+    grow.push_back(a.grow()), taps.push_back(a.taps()), dilation.push_back(a.dilation);
+    kernel.push_back(a.kernel), tail.push_back({0, a.taps() * a.phases() - a.kernel}), apart.push_back(a.taps()), apart.push_back(a.phases());
+    flipped.push_back(spatial(3 + 2 * i)), w_order.push_back(spatial(4 + 2 * i));
+    w_shape.push_back(1), w_shape.push_back(a.phases()), image.push_back(a.rows()), image.push_back(1);
+    x_order.push_back(spatial(4 + 2 * i)), x_order.push_back(spatial(5 + 2 * i));
+    rest.push_back({0, 0}), rest.push_back({0, a.step - a.phases()});
+    whole.push_back(a.rows() * a.step);
+    const int64_t begin = a.before - a.first() * a.step;
+    part.push_back({begin, a.out});
+  }
+  w_order.push_back(1), w_shape.push_back(cin), x_order.push_back(3), inner.push_back(spatial(3 + 2 * n));
+  for (size_t i = 0; i < n; i++) {
+    image.push_back(taps[i]), w_shape.push_back(taps[i]);
+    w_order.push_back(spatial(3 + 2 * i)), x_order.push_back(spatial(4 + 2 * n + i)), inner.push_back(spatial(4 + 2 * n + i));
+  }
+  Tensor w = weight.reshape(kernel).pad(tail).reshape(apart).flip(flipped).permute(w_order).reshape(w_shape);
+  Tensor x = t.pad(with_lead(grow, xs.size())).pool_view(taps, 1, dilation).reshape(image).permute(x_order);
+  Axes summed(std::vector<int>{});
+  summed.list.assign(inner.begin(), inner.end());
+  return Tensor::from_uop(ops::shrink((x * w).sum({.axis = summed}).pad(rest).reshape(whole).uop(), part));
+}
+
+/// Zeros between the elements of the input, and a convolution with the reversed kernel.
+Tensor spread_with_zeros(const Tensor& t, const Tensor& weight, const std::vector<Spread>& axes, int64_t g) {
+  const Shape xs = t.shape(), ws = weight.shape();
+  Shape split{g, ws[0].value() / g, ws[1].value()}, merged{ws[1].value() * g, ws[0].value() / g};
+  Shape wide{xs[0], xs[1]}, flat = wide, cut = wide;
+  std::vector<int> order{0, 2, 1}, spatial;
+  PadList zeros{{0, 0}, {0, 0}}, grow;
+  Ints dilation;
+  for (size_t i = 0; i < axes.size(); i++) {
+    const Spread& a = axes[i];
+    split.push_back(a.kernel), merged.push_back(a.kernel), order.push_back(static_cast<int>(3 + i)), spatial.push_back(static_cast<int>(3 + i));
+    wide.push_back(a.in), wide.push_back(1), zeros.push_back({0, 0}), zeros.push_back({0, a.step - 1}), flat.push_back(a.in * a.step);
+    const int64_t size = a.in > 0 ? (a.in - 1) * a.step + 1 : 0, before = (a.kernel - 1) * a.dilation - a.before;
+    cut.push_back(size), dilation.push_back(a.dilation);
+    grow.push_back({before, a.out + (a.kernel - 1) * a.dilation - before - size});
+  }
+  Tensor w = weight.reshape(split).permute(order).flip(spatial).reshape(merged);
+  return t.reshape(wide).pad(zeros).reshape(flat).shrink_to(cut).pad(with_lead(grow, xs.size())).conv2d(w, {}, {.groups = g, .dilation = dilation});
+}
+}  // namespace
+
 Tensor Tensor::conv_transpose2d(const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& o) const {
   OpScope s;
   const Shape xs = shape(), ws = weight.shape();
   TG_CHECK(ShapeError, xs.size() == ws.size() && xs.size() >= 3 && xs[1] == ws[0] && o.groups > 0 && ws[0].value() % o.groups == 0,
            "[conv_transpose2d] got input ", xs, " and weight ", ws, " with ", o.groups,
            " groups, expected (batch, in, ...) and (in, out / groups, ...)");
-  size_t n = xs.size() - 2;
-  std::vector<int64_t> step = per_axis(o.stride, n, "conv_transpose2d", "stride"), dil = per_axis(o.dilation, n, "conv_transpose2d", "dilation"),
-                       extra = per_axis(o.output_padding, n, "conv_transpose2d", "output_padding");
-  PadList p = spatial_pads(o.padding, n, "conv_transpose2d"), grow;
-  // The weight with input and output channels swapped and the kernel reversed.
-  Shape split{o.groups, ws[0].value() / o.groups, ws[1].value()}, merged{ws[1].value() * o.groups, ws[0].value() / o.groups};
-  std::vector<int> order{0, 2, 1}, spatial;
-  for (size_t i = 0; i < n; i++)
-    split.push_back(ws[2 + i]), merged.push_back(ws[2 + i]), order.push_back(static_cast<int>(3 + i)), spatial.push_back(static_cast<int>(3 + i));
-  Tensor w = weight.reshape(split).permute(order).flip(spatial).reshape(merged), x = *this;
-  // Zeros between the elements of the input.
-  const Shape head(xs.begin(), xs.begin() + 2);
-  Shape wide = head, flat = head, cut = head;
-  PadList zeros{{0, 0}, {0, 0}};
-  for (size_t i = 0; i < n; i++) {
-    int64_t m = xs[2 + i].value(), k = ws[2 + i].value();
-    wide.push_back(m), wide.push_back(1), zeros.push_back({0, 0}), zeros.push_back({0, step[i] - 1});
-    flat.push_back(m * step[i]), cut.push_back(m > 0 ? (m - 1) * step[i] + 1 : 0);
-    int64_t before = (k - 1) * dil[i] - p[i].first;
-    grow.push_back({before, (k - 1) * dil[i] - p[i].second + extra[i]});
+  const size_t n = xs.size() - 2;
+  const std::vector<int64_t> step = per_axis(o.stride, n, "conv_transpose2d", "stride"),
+                             dil = per_axis(o.dilation, n, "conv_transpose2d", "dilation"),
+                             extra = per_axis(o.output_padding, n, "conv_transpose2d", "output_padding");
+  const PadList p = spatial_pads(o.padding, n, "conv_transpose2d");
+  if (xs.symbolic()) {
+    // Zeros up to the greatest sizes, of whose result the part with these sizes counts.
+    Tensor r =
+        from_uop(UOp::make(Ops::PAD, dtype(), {uop(), Shape(xs.size(), SInt(0)).stack(), max_shape().stack()})).conv_transpose2d(weight, bias, o);
+    Shape out = r.shape();
+    out[0] = xs[0];
+    for (size_t i = 0; i < n; i++)
+      if (xs[2 + i].symbolic()) out[2 + i] = ops::simplified(SInt((xs[2 + i].uop() - max_shape()[2 + i].value()) * step[i] + out[2 + i].value()));
+    return s(r.shrink_to(out));
   }
-  x = x.reshape(wide).pad(zeros).reshape(flat).shrink_to(cut).pad(with_lead(grow, xs.size()));
-  return s(x.conv2d(w, bias, {.groups = o.groups, .dilation = Ints(dil)}));
+  std::vector<Spread> axes;
+  bool dense = true, steps = false;
+  for (size_t i = 0; i < n; i++) {
+    const int64_t m = xs[2 + i].value(), k = ws[2 + i].value();
+    TG_CHECK(ShapeError, k > 0 && step[i] > 0 && dil[i] > 0, "[conv_transpose2d] got kernel ", k, ", stride ", step[i], ", dilation ", dil[i],
+             ", expected 1 or more");
+    axes.push_back({m, k, step[i], dil[i], p[i].first, (m > 0 ? (m - 1) * step[i] + 1 : 0) + (k - 1) * dil[i] - p[i].first - p[i].second + extra[i]});
+    dense &= axes.back().dense(), steps |= step[i] > 1;
+  }
+  Tensor r = steps && dense ? spread_in_phases(*this, weight, axes, o.groups) : spread_with_zeros(*this, weight, axes, o.groups);
+  if (!bias.defined()) return s(r);
+  Shape line(xs.size(), SInt(1));
+  line[1] = r.shape(1);
+  TG_CHECK(ShapeError, bias.numel() == r.shape(1), "[conv_transpose2d] got bias ", bias.shape(), ", expected ", r.shape(1), " elements");
+  return s(r + bias.reshape(line));
 }
 
 namespace {
