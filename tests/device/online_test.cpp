@@ -108,6 +108,9 @@ TEST(OnlineAttention, Shapes) {
                                                                          {1, 2048, 192, 7, 80},
                                                                          {5, 256, 256, 64, 128},
                                                                          {2, 500, 500, 16, 16},
+                                                                         {1, 333, 999, 24, 48},
+                                                                         {1, 77, 4099, 8, 16},
+                                                                         {2, 1023, 130, 16, 32},
                                                                          {1, 1024, 300, 16, 20}}) {
     SCOPED_TRACE(str(h, ' ', t, ' ', n, ' ', d, ' ', c));
     const Attention a(h, t, n, d, c), causal(h, t, n, d, c, true);
@@ -115,23 +118,73 @@ TEST(OnlineAttention, Shapes) {
   }
 }
 
-TEST(OnlineAttention, MasksAndNumbersThatAreNone) {
-  Attention a(2, 384, 384, 16, 16);
-  a.mask.assign(static_cast<size_t>(a.rows * a.over), 0.f);
-  for (int64_t i = 0; i < a.rows; i++)
-    for (int64_t j = 0; j < a.over; j++) {
-      const bool closed = i == 21 || (i == 42 && j < 300) || (i == 63 && j > 3) || (i > 300 && j < i - 280);
-      a.mask[static_cast<size_t>(i * a.over + j)] = closed ? -std::numeric_limits<float>::infinity() : static_cast<float>((i * j) % 5);
+/// Lengths that end within a tile of rows and within a block of keys.
+TEST(OnlineAttention, OddLengthsAreOneKernel) {
+  for (const auto& [h, t, n] : std::vector<std::array<int64_t, 3>>{{8, 197, 197}, {1, 1000, 1000}, {2, 65, 2049}, {1, 2049, 129}})
+    for (bool causal : {false, true}) {
+      SCOPED_TRACE(str(h, ' ', t, ' ', n, causal ? " causal" : ""));
+      const Attention a(h, t, n, 16, 32, causal);
+      int64_t kernels = 0;
+      const Tensor out = a.run(&kernels);
+      if (fuses()) { EXPECT_EQ(kernels, 1); }
+      a.expect(out, 3);
     }
-  a.expect(a.run());
+}
+
+/// A cache of keys that grows: one kernel for all lengths, with a mask that follows.
+TEST(OnlineAttention, VariableNumberOfKeys) {
+  const int64_t rows = 96, most = 1024, inner = 16;
+  const Variable variable("online_start", 1, most - rows);
   for (bool causal : {false, true})
-    for (float x : {std::nanf(""), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()})
-      for (int which = 0; which < 3; which++) {
-        Attention b(2, 384, 384, 16, 16, causal);
-        (which == 0 ? b.q : which == 1 ? b.k : b.v)[static_cast<size_t>(350 * 16 + 5)] = x;
-        b.expect(b.run());
-        if (HasFatalFailure()) FAIL() << x << " in " << which << (causal ? " causal" : "");
+    for (int64_t start : {1, 31, 160, 415, 416, 900}) {
+      SCOPED_TRACE(str(start, causal ? " causal" : ""));
+      Attention a(3, rows, start + rows, inner, inner);
+      const std::vector<float> keys = normal(a.heads * most * inner, 2), values = normal(a.heads * most * inner, 3);
+      for (int64_t h = 0; h < a.heads; h++)
+        for (int64_t i = 0; i < a.over * inner; i++) {
+          a.k[static_cast<size_t>(h * a.over * inner + i)] = keys[static_cast<size_t>(h * most * inner + i)];
+          a.v[static_cast<size_t>(h * a.over * inner + i)] = values[static_cast<size_t>(h * most * inner + i)];
+        }
+      const BoundVariable bound = variable.bind(start), n = bound + rows;
+      const Tensor q = a.query();
+      const auto cached = [&](const std::vector<float>& x) {
+        return Tensor::from(x, Shape{1, a.heads, most, inner}).realize().shrink({{0, 1}, {0, a.heads}, {0, n}, {0, inner}});
+      };
+      const Tensor k = cached(keys), v = cached(values);
+      Tensor mask;
+      if (causal) {
+        mask = Tensor::full({rows, n}, -kInf).triu(bound + 1);
+        a.mask.assign(static_cast<size_t>(rows * a.over), 0.f);
+        for (int64_t i = 0; i < rows; i++)
+          for (int64_t j = i + start + 1; j < a.over; j++) a.mask[static_cast<size_t>(i * a.over + j)] = -std::numeric_limits<float>::infinity();
       }
+      const int64_t before = GlobalCounters::kernels;
+      const Tensor out = q.scaled_dot_product_attention(k, v, mask).realize();
+      if (fuses()) { EXPECT_EQ(GlobalCounters::kernels - before, causal ? 2 : 1); }  // all heads read one mask
+      a.expect(out, 5);
+    }
+}
+
+TEST(OnlineAttention, MasksAndNumbersThatAreNone) {
+  for (int64_t n : {384, 413}) {
+    SCOPED_TRACE(n);
+    Attention a(2, n, n, 16, 16);
+    a.mask.assign(static_cast<size_t>(a.rows * a.over), 0.f);
+    for (int64_t i = 0; i < a.rows; i++)
+      for (int64_t j = 0; j < a.over; j++) {
+        const bool closed = i == 21 || (i == 42 && j < 300) || (i == 63 && j > 3) || (i > 300 && j < i - 280);
+        a.mask[static_cast<size_t>(i * a.over + j)] = closed ? -std::numeric_limits<float>::infinity() : static_cast<float>((i * j) % 5);
+      }
+    a.expect(a.run());
+    for (bool causal : {false, true})
+      for (float x : {std::nanf(""), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()})
+        for (int which = 0; which < 3; which++) {
+          Attention b(2, n, n, 16, 16, causal);
+          (which == 0 ? b.q : which == 1 ? b.k : b.v)[static_cast<size_t>((n - 34) * 16 + 5)] = x;
+          b.expect(b.run());
+          if (HasFatalFailure()) FAIL() << x << " in " << which << (causal ? " causal" : "");
+        }
+  }
 }
 
 TEST(OnlineAttention, Gradients) {
@@ -196,8 +249,8 @@ TEST(OnlineAttention, InPrograms) {
 }
 
 TEST(OnlineAttention, ResultsDoNotDependOnThreads) {
-  for (int64_t heads : {1, 6}) {
-    const Attention a(heads, 640, 512, 16, 32, true);
+  for (const auto& [heads, t, n] : std::vector<std::array<int64_t, 3>>{{1, 640, 512}, {6, 640, 512}, {3, 611, 500}}) {
+    const Attention a(heads, t, n, 16, 32, true);
     std::vector<float> one;
     for (int threads : {1, 2, 3, 5}) {
       const Context context{{"NUM_CPU_THREADS", threads}};

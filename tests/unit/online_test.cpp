@@ -124,6 +124,8 @@ TEST(Online, VectorsOfAllSizes) {
     check({1, 32, 64, 3, 16}, TestRenderer(bytes));
     check({2, 32, 192, 5, 48}, TestRenderer(bytes));
     check({1, 96, 128, 2, 16, true}, TestRenderer(bytes));
+    check({2, 77, 130, 3, 16}, TestRenderer(bytes));
+    check({1, 129, 301, 2, 16, true}, TestRenderer(bytes));
   }
   CodegenOptions plain;
   plain.noopt = true;
@@ -134,13 +136,14 @@ TEST(Online, MasksThatCloseBlocks) {
   for (int64_t shift : {-70, -33, 0, 1, 2, 40, 200, 1000}) {
     SCOPED_TRACE(shift);
     check({1, 160, 576, 3, 16, true, shift}, TestRenderer(64));
+    check({1, 163, 579, 3, 16, true, shift}, TestRenderer(64));
   }
 }
 
 TEST(Online, NumbersThatAreNone) {
   const Sizes n{1, 32, 512, 2, 16}, causal{1, 32, 512, 2, 16, true, 230};
   const double nan = std::nan("");
-  for (const Sizes& s : {n, causal})
+  for (const Sizes& s : {n, causal, Sizes{1, 71, 333, 2, 16}})
     for (double x : {nan, kInf, -kInf, 1e30, -1e30})
       for (int slot : {1, 2, 3})
         for (int64_t at : {int64_t{61}, int64_t{700}}) {

@@ -21,11 +21,17 @@ constexpr int32_t kFirstSlot = 500;    // of scratch memory, beyond staged opera
 using Map = std::vector<std::pair<UOp, UOp>>;
 
 int64_t size_of(UOp range) { return static_cast<int64_t>(range.src(0).const_int()); }
-/// The greatest divisor of n that is a multiple of `step` and at most `most`.
+int64_t ceil_div(int64_t n, int64_t d) { return (n + d - 1) / d; }
+/// The greatest divisor of n that is a multiple of `step` and at most `most`; 0: there is none.
 int64_t part(int64_t n, int64_t step, int64_t most) {
   int64_t d = std::max(most / step * step, step);
-  while (n % d) d -= step;
+  while (d && n % d) d -= step;
   return d;
+}
+/// The size of the parts of n, a multiple of `step` and at most `most`: equal ones if they are not much smaller, else as few as there can be.
+int64_t part_or_tail(int64_t n, int64_t step, int64_t most) {
+  if (int64_t d = part(n, step, most); 2 * d > most || d == n) return d;
+  return ceil_div(ceil_div(n, ceil_div(n, most)), step) * step;
 }
 
 class Blocks {
@@ -33,18 +39,22 @@ class Blocks {
   Blocks(UOp sink, const OnlineForm& f, const Renderer& renderer) : sink_(sink), f_(f) {
     lanes_ = std::min(renderer.max_lanes(dtypes::float32), 16);
     tile_rows_ = renderer.target().vector_registers >= 32 ? 8 : 4;
-    rows_ = part(size_of(f.row), 8, kMostRows);
+    rows_ = part_or_tail(size_of(f.row), 8, kMostRows);
+    if (const int64_t rows = size_of(f.row); rows_ > rows) rows_ = ceil_div(ceil_div(rows, ceil_div(rows, rows_) + 1), 8) * 8;  // two smaller tiles
     const int64_t columns = size_of(f.column);
     int64_t most = kMostBlock;
     while (most > 64 && 4 * most * (rows_ + 2 * columns) > renderer.target().l2_bytes / 2) most /= 2;
-    block_ = part(size_of(f.over), 32, most);
+    over_ = f.over.src(0);
+    block_ = over_.is_const() ? part_or_tail(size_of(f.over), 32, most) : most;
+    tail_ = !over_.is_const() || size_of(f.over) % block_ != 0;
   }
 
   UOp run() {
     UOp end = sink_.src(0), store = end.src(0);
     // The loops around: the largest one is divided over the threads.
     UOps ranges(end.srcs().begin() + 1, end.srcs().end());
-    UOp tile = UOp::range(size_of(f_.row) / rows_, fresh_++);
+    const int64_t rows = size_of(f_.row);
+    UOp tile = UOp::range(ceil_div(rows, rows_), fresh_++);
     UOp* most = &tile;
     for (UOp& r : ranges)
       if (r != f_.row && r != f_.column) outer_.push_back(r);
@@ -54,14 +64,19 @@ class Blocks {
     if (*most != tile) around_ = threaded;
     *most = threaded[0].second;
     outer_.push_back(tile);
+    // The last tile begins where a whole one fits: some rows are computed twice, to the same numbers.
     first_row_ = fold_mul(tile, rows_);
+    if (rows % rows_) first_row_ = (first_row_ < rows - rows_).where(first_row_, UOp::constant(rows - rows_));
 
-    const int64_t columns = size_of(f_.column), blocks = size_of(f_.over) / block_;
-    UOp open = open_blocks(tile, blocks);
-    block_range_ = UOp::range(open ? open : UOp::constant(blocks), RangeArg{{fresh_++}, AxisType::kLoop});
-    scores_ = scratch(rows_ * block_), top_ = scratch(rows_), total_ = scratch(rows_), factor_ = scratch(rows_), acc_ = scratch(rows_ * columns);
+    const int64_t columns = size_of(f_.column);
+    UOp blocks = over_.is_const() ? UOp::constant(ceil_div(size_of(f_.over), block_))
+                                  : UOp::alu(Ops::FLOORDIV, {over_ + ConstValue(block_ - 1), UOp::constant(block_)});
+    UOp open = open_blocks(blocks);
+    block_range_ = UOp::range(open ? open : blocks, RangeArg{{fresh_++}, AxisType::kLoop});
+    scores_ = scratch(rows_ * block_), acc_ = scratch(rows_ * columns);
+    for (UOp* each : {&top_, &total_, &factor_}) *each = scratch(ceil_div(rows_, lanes_) * lanes_);
 
-    UOp filled = fill_scores(), rows = update_rows(filled), sums = update_sums(rows);
+    UOp filled = fill_scores(), updated = update_rows(filled), sums = update_sums(updated);
     UOp done = sums.end(UOps{block_range_});
 
     // What is stored.
@@ -118,6 +133,20 @@ class Blocks {
     if (column) map.push_back({f_.column, column});
     return map;
   }
+  /// A place in the mean's range is one of the last block that lies beyond the end; empty: none does.
+  UOp within(UOp over) const { return tail_ ? over < over_ : UOp(); }
+  /// `value` at these places; what lies beyond the end is not read.
+  UOp placed(UOp value, const Map& map, UOp gate) const {
+    if (!gate) return value.substitute(map);
+    Map gated = map;
+    for (UOp u : value.toposort())
+      if (u.is(Ops::INDEX) && depends_on(u, f_.over)) {
+        UOps src{u.src(0).substitute(map)};
+        for (UOp i : u.srcs().subspan(1)) src.push_back(i.substitute(map).valid(gate));
+        gated.push_back({u, UOp::make(Ops::INDEX, u.dtype(), src, u.arg())});
+      }
+    return value.substitute(gated);
+  }
   bool inside(UOp r) const { return r != block_range_ && std::find(outer_.begin(), outer_.end(), r) == outer_.end(); }
 
   UOp fill_scores() {
@@ -125,7 +154,8 @@ class Blocks {
     UOp over = lane_axis(block_, kVectors, own);
     const size_t columns = own.size();
     UOp row = row_axis(tile_rows_, own);
-    UOp value = f_.score.substitute(places(row, over, UOp()));
+    const Map map = places(row, over, UOp());
+    UOp gate = within(fold_add(fold_mul(block_range_, block_), over)), value = placed(f_.score, map, gate);
     // Operands of the product that all rows share.
     Map panels;
     for (UOp u : value.toposort()) {
@@ -142,7 +172,9 @@ class Blocks {
           panels.push_back({operand, stage(operand, open, panels_++, lanes_)});
       }
     }
-    return scores_.index({fold_add(fold_mul(row, block_), over)}).store(value.substitute(panels)).end(own);
+    value = value.substitute(panels);
+    if (gate) value = gate.where(value, UOp::constant(-INFINITY, value.dtype()));
+    return scores_.index({fold_add(fold_mul(row, block_), over)}).store(value).end(own);
   }
   static bool plain(UOp u) {
     const UOps order = u.toposort();
@@ -168,7 +200,12 @@ class Blocks {
   UOp update_sums(UOp rows) {
     const int64_t columns = size_of(f_.column);
     UOps own;
+    // The last block ends with the range: weights beyond it would be 0 times nothing.
     UOp column = lane_axis(columns, kVectors, own), row = row_axis(tile_rows_, own), over = loop(block_, AxisType::kReduce);
+    if (tail_) {
+      UOp left = over_ + fold_mul(block_range_, -block_);
+      over = UOp::range((left < block_).where(left, UOp::constant(block_)), over.arg<RangeArg>());
+    }
     UOp place = fold_add(fold_mul(row, columns), column);
     UOp p = at(scores_.after({rows}), fold_add(fold_mul(row, block_), over));
     UOp product = p * f_.weight.substitute(places(UOp(), over, column));
@@ -177,43 +214,48 @@ class Blocks {
   }
 
   /// The sum of 0 * w over the blocks that are left away.
-  UOp closed_sum(UOp open, int64_t blocks, UOp column) {
-    UOp left = UOp::range(UOp::constant(blocks) + open * ConstValue(-1), RangeArg{{fresh_++}, AxisType::kReduce}),
-        i = loop(block_, AxisType::kReduce);
+  UOp closed_sum(UOp open, UOp blocks, UOp column) {
+    UOp left = UOp::range(blocks + open * ConstValue(-1), RangeArg{{fresh_++}, AxisType::kReduce}), i = loop(block_, AxisType::kReduce);
+    UOp over = (open + left) * ConstValue(block_) + i;
     Map map = around_;
-    map.push_back({f_.over, (open + left) * ConstValue(block_) + i}), map.push_back({f_.column, column});
-    return (f_.weight.substitute(map) * UOp::constant(0, dtypes::float32)).reduce(Ops::ADD, UOps{left, i});
+    map.push_back({f_.over, over}), map.push_back({f_.column, column});
+    return (placed(f_.weight, map, within(over)) * UOp::constant(0, dtypes::float32)).reduce(Ops::ADD, UOps{left, i});
   }
 
   /// The number of blocks in which the mask lets anything through for a row of the tile, where that is a question of row and column; empty: all.
-  UOp open_blocks(UOp tile, int64_t blocks) const {
+  UOp open_blocks(UOp blocks) const {
     UOp s = simplify(f_.score);
     if (!s.is(Ops::WHERE) || !s.src(0).is(Ops::CMPLT) || !s.src(2).is_const() || s.src(2).is_invalid() || s.src(2).const_float() != -INFINITY)
       return {};
     // row * a + over * b + c < 0
-    int64_t a = 0, b = 0, c = 0;
+    int64_t a = 0, b = 0;
+    UOp c = UOp::constant(int64_t{0});
     std::vector<std::pair<UOp, int64_t>> stack{{s.src(0).src(0), 1}, {s.src(0).src(1), -1}};
     while (!stack.empty()) {
       auto [u, k] = stack.back();
       stack.pop_back();
       if (u == f_.row) a += k;
       else if (u == f_.over) b += k;
-      else if (u.is_const() && !u.is_invalid() && u.dtype().is_int()) c += k * static_cast<int64_t>(u.const_int());
+      else if (u.is_const() && !u.is_invalid() && u.dtype().is_int()) c = fold_add(c, UOp::constant(k * static_cast<int64_t>(u.const_int())));
       else if (u.is(Ops::ADD)) stack.push_back({u.src(0), k}), stack.push_back({u.src(1), k});
       else if (u.is(Ops::CAST) && u.src(0).dtype().is_int() && u.dtype().is_int() && u.dtype().itemsize() >= 4) stack.push_back({u.src(0), k});
+      else if (u.is(Ops::PARAM)) c = fold_add(c, fold_mul(u, k));
       else return {};
     }
     if (b != 1 || a > 0 || a < -1) return {};
     // The last row of the tile is the one that sees the most.
-    UOp most = fold_add(fold_mul(tile, -a * rows_), UOp::constant(-a * (rows_ - 1) - c + block_ - 1));
+    UOp most = fold_add(fold_mul(c, -1), UOp::constant(block_ - 1));
+    if (a) most = fold_add(fold_add(first_row_, UOp::constant(rows_ - 1)), most);
     UOp n = UOp::alu(Ops::FLOORDIV, {most, UOp::constant(block_)});
-    n = (n < blocks).where(n, UOp::constant(blocks));
+    n = (n < blocks).where(n, blocks);
     return UOp::alu(Ops::MAX, {n, UOp::constant(int64_t{0})});
   }
 
   UOp sink_;
   OnlineForm f_;
   int64_t lanes_, tile_rows_, rows_, block_;
+  UOp over_;           // the size of the mean's range
+  bool tail_ = false;  // it may end within a block
   UOps outer_;
   Map around_;
   UOp first_row_, block_range_, scores_, top_, total_, factor_, acc_;

@@ -11,6 +11,7 @@
 #include "tinygrad/schedule/passes.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/symbolic.h"
 
 namespace tg {
 namespace {
@@ -85,12 +86,30 @@ StepFacts facts_of(const Step& s) {
     }
   return f;
 }
+
+/// Where steps depend on variable numbers: the first pairs of ranges of equal sizes with which one index is the other.
+std::optional<std::vector<std::pair<UOp, UOp>>> renamed_by_trial(UOp index, const Step& from) {
+  constexpr size_t kMostRanges = 5;
+  const UOps& own = from.ranges;
+  const UOps& theirs = ranges_of(index);
+  if (own.size() != theirs.size() || own.size() > kMostRanges) return {};
+  const UOp wanted = simplify(index);
+  std::vector<size_t> order(own.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  do {
+    std::vector<std::pair<UOp, UOp>> rename;
+    for (size_t i = 0; i < own.size() && own[i].src(0) == theirs[order[i]].src(0); i++) rename.push_back({own[i], theirs[order[i]]});
+    if (rename.size() == own.size() && simplify(from.index.substitute(rename)) == wanted) return rename;
+  } while (std::next_permutation(order.begin(), order.end()));
+  return {};
+}
 }  // namespace
 
 std::optional<std::vector<std::pair<UOp, UOp>>> renamed_at(UOp load, const Step& from) {
   std::vector<std::pair<UOp, int64_t>> own, theirs;
-  if (load.nsrc() != 1 || !linear_terms(from.index, &own) || own.size() != from.ranges.size()) return {};
-  if (!linear_terms(load.src(0).src(1), &theirs) || theirs.size() != own.size()) return {};
+  if (load.nsrc() != 1) return {};
+  if (!linear_terms(from.index, &own)) return renamed_by_trial(load.src(0).src(1), from);
+  if (own.size() != from.ranges.size() || !linear_terms(load.src(0).src(1), &theirs) || theirs.size() != own.size()) return {};
   std::vector<std::pair<UOp, UOp>> rename;
   for (const auto& [r, k] : own) {
     auto it = std::find_if(theirs.begin(), theirs.end(), [&](const auto& t) { return t.second == k && t.first.src(0) == r.src(0); });

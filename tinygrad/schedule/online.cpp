@@ -11,6 +11,8 @@ namespace tg {
 namespace {
 bool is_number(UOp u) { return u.is_const() && !u.is_invalid(); }
 bool sized(UOp range, int64_t multiple) { return range.src(0).is_const() && range.src(0).const_int() % multiple == 0; }
+/// Parts of the range fit, or the last one, which is smaller, is little of all.
+bool long_enough(UOp range, int64_t multiple, int64_t least) { return sized(range, multiple) || vmax(range.src(0)) >= least; }
 UOps factors_of(UOp product) {
   UOps out, stack{product};
   while (!stack.empty()) {
@@ -77,7 +79,7 @@ std::optional<OnlineForm> online_form(UOp value, std::span<const UOp> ranges) {
       if (scored && !weighted && (!f.row || r.src(0).const_int() > f.row.src(0).const_int())) f.row = r;
       if (!scored) f.column = r, columns += weighted ? 1 : 2;
     }
-    if (!f.row || columns != 1 || !sized(f.over, 64) || !sized(f.row, 32) || !sized(f.column, 16)) continue;
+    if (!f.row || columns != 1 || !long_enough(f.over, 64, 128) || !long_enough(f.row, 32, 64) || !sized(f.column, 16)) continue;
     return f;
   }
   return {};

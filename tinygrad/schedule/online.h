@@ -23,8 +23,8 @@ struct OnlineForm {
   UOp column;  ///< the range of the result that the weights depend on and the scores do not
 };
 
-/// The form of the value a kernel stores for each point of `ranges`; none: it is another value, or its sizes do not fit: multiples of 64 for `over`,
-/// of 32 for `row` and of 16 for `column`.
+/// The form of the value a kernel stores for each point of `ranges`; none: it is another value, or its sizes do not fit: multiples of 64 or
+/// at least 128 for `over`, multiples of 32 or at least 64 for `row`, multiples of 16 for `column`. Only `over` may be a variable number.
 std::optional<OnlineForm> online_form(UOp value, std::span<const UOp> ranges);
 
 /// The same for a kernel's AST.
