@@ -143,6 +143,9 @@ TEST(Codegen, LargeMatmulsPackTheirPanels) {
   EXPECT_EQ(staged(*to_program(*matmul(1024, 1024, 1024), TestRenderer(64))), 1);
   EXPECT_EQ(staged(*to_program(*matmul(1024, 1024, 1024, true), TestRenderer(64))), 2);  // both operands are walked across their rows
   EXPECT_EQ(staged(*to_program(*matmul(1024, 1, 1024), TestRenderer(64))), 0);           // nothing is used twice
+  // A few rows times a matrix: a panel would take longer to fill from page to page than the matrix takes to pass by.
+  for (int64_t rows : {1, 2, 3}) EXPECT_EQ(staged(*to_program(*matmul(rows, 4096, 4096), TestRenderer(64))), 0) << rows;
+  EXPECT_EQ(staged(*to_program(*matmul(32, 4096, 4096), TestRenderer(64))), 1);
   // One thread packs both operands once: the columns of all tiles around the loops, rows in the loop over groups of them.
   const auto alone = to_program(*matmul(1024, 1024, 1024, true), TestRenderer(64, true, false, 1))->applied_opts;
   for (const Opt& o : alone) {

@@ -107,7 +107,12 @@ std::pair<double, double> CostModel::fill(const Candidate& c, Mask lane) const {
       else each += stride > 1 ? 1.5 * static_cast<double>(stride) * w : 0.5 * w;
       if (a.gate & lane) each += 3 * w;
       gated |= a.gated;
-      waiting += elements(a.mask) * share * a.itemsize * times / 10 * std::max(1.0, 64 / unit_run(a, c, lane));
+      // Runs that are each on another page are not fetched ahead: less than half as fast, however long they are.
+      const double run = unit_run(a, c, lane);
+      bool far = elements(a.mask) * a.itemsize > l2;
+      for (size_t i = 0; i < size.size() && far; i++)
+        if (a.mask >> i & 1 && (is_reduce[i] || lane >> i & 1 || c.tile[i] > 1)) far = a.step(i) == 1 || a.step(i) * a.itemsize >= 4096;
+      waiting += elements(a.mask) * share * a.itemsize * times / 10 * std::max(far ? 2.3 : 1.0, 64 / run);
     }
     // Tiles are transposed in registers; masked rows go one by one.
     double cycles = vector ? (each + 1) / c.lanes : runs && !gated ? (narrow ? 0.3 : 0.6) : gated && p.mask & lane ? 3 : runs ? 1.3 : 2.7;
