@@ -23,7 +23,8 @@ void on_interrupt(int signal) {
 bool wanted() {
   static const auto main = nb::cast<unsigned long>(nb::module_::import_("threading").attr("main_thread")().attr("ident"));
   if (main != reinterpret_cast<unsigned long>(pthread_self())) return false;
-  static const nb::object& getsignal = *new nb::object(nb::module_::import_("signal").attr("getsignal"));
+  // Of the C module: what `signal` wraps around it takes longer than a small kernel.
+  static const nb::object& getsignal = *new nb::object(nb::module_::import_("_signal").attr("getsignal"));
   static const nb::object& by_default = *new nb::object(nb::module_::import_("signal").attr("default_int_handler"));
   return getsignal(SIGINT).is(by_default);
 }
@@ -45,7 +46,7 @@ InterruptScope::~InterruptScope() {
   active = false;
   scope_.reset();
   struct sigaction now{};
-  if (sigaction(SIGINT, nullptr, &now) == 0 && now.sa_handler == on_interrupt) sigaction(SIGINT, &pythons, nullptr);
+  if (sigaction(SIGINT, &pythons, &now) == 0 && now.sa_handler != on_interrupt) sigaction(SIGINT, &now, nullptr);  // somebody else's meanwhile
 }
 
 }  // namespace tg::python

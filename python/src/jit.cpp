@@ -7,6 +7,7 @@
 #include "casters.h"
 #include "graph.h"
 #include "interrupt.h"
+#include "tinygrad/base/env.h"
 #include "tinygrad/engine/replay.h"
 #include "tinygrad/io/jit_file.h"
 #include "tinygrad/tensor/jit_outside.h"
@@ -65,6 +66,7 @@ void bind_jit(nb::module_& m) {
     PyGC_Collect();
   });
   m.def("_jit_capturing", &JitCore::capturing);
+  m.def("_jit_on", [] { return static_cast<bool>(env::JIT); });
   m.def(
       "_load_jit",
       [](const std::string& path, NamedTensors state) {

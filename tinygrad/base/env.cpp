@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
@@ -48,8 +49,15 @@ std::optional<int64_t> parse_int(std::string_view s) {
 }
 
 const Entry* find_entry(std::string_view name) {
-  for (const Entry& e : kTable)
-    if (e.kind != Kind::kGroup && name == e.name) return &e;
+  // Asked for several times by each call of a captured function: names with the lengths that they have when the table is compiled.
+  static constexpr auto names = [] {
+    std::array<std::string_view, std::size(kTable)> out;
+    for (size_t i = 0; i < out.size(); i++)
+      if (kTable[i].kind != Kind::kGroup) out[i] = kTable[i].name;
+    return out;
+  }();
+  for (size_t i = 0; i < names.size(); i++)
+    if (name == names[i] && !name.empty()) return &kTable[i];
   return nullptr;
 }
 

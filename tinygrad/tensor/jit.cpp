@@ -29,6 +29,10 @@ bool is_whole(UOp p) {
   while (p.is(Ops::RESHAPE)) p = p.src(0);
   return p.is(Ops::PARAM);
 }
+/// A pattern that is all of such a buffer.
+bool is_pattern_of(UOp p, UOp b) {
+  return p.is(Ops::PARAM) && p.dtype() == b.dtype() && p.src(0) == b.src(0) && p.arg<ParamArg>().device == b.arg<ParamArg>().device;
+}
 /// A variable of the library as text.
 std::string flag_text(const std::string& name) {
   auto v = env::find(name);
@@ -130,7 +134,9 @@ std::vector<JitCore::Input> JitCore::check_inputs(const JitInputs& in) {
         pending.push_back(in.tensors[i]);
         continue;
       }
-      out[i].node = b, out[i].memory = memory_of_node(b), out[i].pattern = view_pattern(u, nullptr);
+      out[i].node = b, out[i].memory = memory_of_node(b);
+      const UOp known = state_ && i < state_->patterns.size() ? state_->patterns[i].get() : UOp();
+      out[i].pattern = known && u == b && is_pattern_of(known, b) ? known : view_pattern(u, nullptr);
     }
     if (pending.empty()) break;
     realize(pending), pending.clear();

@@ -1,6 +1,7 @@
 /// \file Jitted functions on tensors of several devices: to capture and replay, each shard is an argument or a result of its own.
 #include <algorithm>
 
+#include "tinygrad/base/env.h"
 #include "tinygrad/tensor/effects.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/jit.h"
@@ -69,6 +70,8 @@ Tensors JitCore::call(const JitInputs& in, const Body& body) {
   std::lock_guard lock(mutex_);
   TG_CHECK(JitError, !capturing() || !loaded_, "[jit] got a call of ", name_, ", which was loaded, inside a function that is being captured");
   if (capturing()) return body.run();  // part of what is being captured
+  const bool multi = any_multi(in.tensors);
+  if (replay_ && (env::JIT || loaded_) && !multi && !sharded()) return call_single(in, body);
   auto made = std::make_shared<Multi>();
   Tensors whole;  // results of several devices, by number
   bool ran = false;
@@ -95,7 +98,7 @@ Tensors JitCore::call(const JitInputs& in, const Body& body) {
     const size_t r = made->owner[i];
     return (whole[r].defined() && handles(whole[r]) > 2) || (body.shared && body.shared(r));
   };
-  Tensors flat = call_single(any_multi(in.tensors) ? flat_inputs(in, name_) : in, {run, shared});
+  Tensors flat = call_single(multi ? flat_inputs(in, name_) : in, {run, shared});
   if (ran) multi_ = made;
   const Multi& m = *multi_;
   if (flat.size() == m.results.size()) return flat;  // two devices or more: a shard more for each

@@ -28,6 +28,9 @@ class _Arguments:
     self.tensors, self.names, self.variables, self.constants = [], [], [], []
     self.objects: list = []  # with the name of the argument each is in
     self._number: dict[int, int] = {}
+    if not kwargs and all(type(x) is Tensor for x in args):
+      self.tensors, self.names = list(args), _argument_names(len(args))
+      return
     named = list(enumerate(args)) + sorted(kwargs.items())
     for key, x in named:  # the same one twice is an error among these, and one input in containers
       if isinstance(x, Tensor):
@@ -86,6 +89,11 @@ class _Arguments:
       return None
     digest = repr(data) if len(data) <= 8 else hashlib.sha256(data).hexdigest()[:32]
     return f"{type(x).__name__} {dtype}{list(shape or ())} {digest}"
+
+
+@functools.cache
+def _argument_names(n: int) -> list[str]:
+  return [f"argument {i}" for i in range(n)]
 
 
 def _unbound(x: UOp) -> str:
@@ -250,12 +258,12 @@ class TinyJit:
       raise JitError(f"having TinyJit inside another TinyJit is not supported: {self._name} is called by a function that is being captured")
     given = _Arguments(args, kwargs)
     tensors, names, variables, constants = given.tensors, given.names, given.variables, given.constants
-    if self.fxn is not None and self._core.captured and _core_jit_on():
+    if self.fxn is not None and self._core.captured and _core._jit_on():
       for (name, x), (_, then) in zip(given.objects, self._objects):
         if x is not then():
           raise JitError(f"[jit] got another {type(x).__name__} object as {name} of {self._name} than in the call that was captured: pass tensors or "
                          "bound variables for what changes, or reset()")
-    strict = self.cnt > 0 and not self._core.captured and _core_jit_on()
+    strict = self.cnt > 0 and not self._core.captured and _core._jit_on()
     ret, ran = None, False
 
     def body():
@@ -268,7 +276,7 @@ class TinyJit:
     if self.fxn is None:  # identities of another process mean nothing here
       constants = [(k, v) for k, v in constants if "<" not in v]
     out = self._core.call(tensors, names, variables, constants, body)
-    if _core_jit_on():
+    if _core._jit_on():
       self.cnt += 1
     if not ran:
       if self._shape is _Hole:  # C++ saved it: its results, in order
@@ -285,8 +293,3 @@ def load_jit(path, state=None) -> TinyJit:
   core, note = _core._load_jit(os.fspath(path), list((state or {}).items()))
   shape = _unspelled(json.loads(note)["result"]) if note.startswith('{"result"') else _Hole
   return TinyJit(None, CapturedJit(core, core.input_names, shape))
-
-
-def _core_jit_on() -> bool:
-  from ..helpers import JIT
-  return bool(JIT)
