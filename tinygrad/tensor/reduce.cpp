@@ -213,15 +213,26 @@ Tensor Tensor::batchnorm(const Tensor& weight, const Tensor& bias, const Tensor&
 // ---- prefixes ----
 
 namespace {
-constexpr int64_t kPrefixChunk = 256;
+constexpr int64_t kChunk = 16;                       // of a prefix: its elements are in registers
+constexpr int64_t kLeastChunk = 8, kMostChunk = 24;  // of axes that 16 does not divide
+constexpr int64_t kAtOnce = int64_t{1} << 16;        // so few additions that more kernels take longer
 
-/// Reduce of every prefix of the last axis: windows of n over the axis padded with n - 1 neutral elements, in chunks for long axes.
+/// Length of the chunks that a prefix of n is computed in: one that divides n, if there is one.
+int64_t prefix_chunk(int64_t n) {
+  for (int64_t off = 0; off <= kMostChunk - kChunk; off++)
+    for (int64_t c : {kChunk + off, kChunk - off})
+      if (c >= kLeastChunk && n % c == 0) return c;
+  return kChunk;
+}
+
+/// Reduce of every prefix of the last axis. Short axes: of windows of n over the axis padded with n - 1 neutral elements. Others in chunks, each of
+/// which continues from the reduce of all chunks before it: memory is read twice, once for what each chunk adds up to.
 Tensor prefix(const Tensor& t, Ops op) {
-  Shape sh = t.shape();
-  int64_t n = sh.back().value();
-  UOp u = t.uop();
-  ConstValue zero = ops::identity_of(op, u.dtype());
+  const Shape sh = t.shape();
+  const int64_t n = sh.back().value(), c = prefix_chunk(n), chunks = (n + c - 1) / c;
+  const ConstValue zero = ops::identity_of(op, t.dtype());
   auto padded = [&](const Tensor& x, int64_t before, int64_t after) {
+    if (!before && !after) return x;
     ops::Pairs p(static_cast<size_t>(x.ndim()), {0, 0});
     p.back() = {before, after};
     UOp v = ops::pad(x.uop(), p);
@@ -229,26 +240,17 @@ Tensor prefix(const Tensor& t, Ops op) {
     UOp inside = ops::pad(ops::full(x.shape(), true, dtypes::bool_), p);
     return Tensor::from_uop(inside.where(v, v.const_like(zero)));
   };
-  auto over = [&](const Tensor& x, int axis) { return Tensor::from_uop(reduced(op, x.uop(), Axes(axis), false, x.dtype(), "prefix")); };
-  if (n <= kPrefixChunk) return over(padded(t, n - 1, 0).pool_view(n), -1);
-  int64_t chunks = (n + kPrefixChunk - 1) / kPrefixChunk;
-  Shape split = sh;
-  split.back() = chunks, split.push_back(kPrefixChunk);
-  Tensor inner = prefix(padded(t, 0, chunks * kPrefixChunk - n).reshape(split), op);
-  std::vector<std::pair<SInt, SInt>> tail;
-  for (const SInt& d : split) tail.push_back({0, d});
-  tail.back() = {kPrefixChunk - 1, kPrefixChunk};
-  Shape totals = split;
-  totals.pop_back();
-  // Each chunk continues from the reduce of all chunks before it.
-  Tensor before = prefix(inner.shrink(tail).reshape(totals), op);
+  auto over = [&](const Tensor& x) { return Tensor::from_uop(reduced(op, x.uop(), Axes(-1), false, x.dtype(), "prefix")); };
+  auto windows = [&](const Tensor& x, int64_t length) { return over(padded(x, length - 1, 0).pool_view(length)); };
+  if (n <= c || t.max_numel() * n <= kAtOnce) return windows(t, n);
+  Shape split = sh, totals = sh, flat = sh;
+  split.back() = chunks, split.push_back(c), totals.back() = chunks, flat.back() = chunks * c;
+  const Tensor parts = padded(t, 0, chunks * c - n).reshape(split);
   std::vector<std::pair<SInt, SInt>> keep;
   for (const SInt& d : totals) keep.push_back({0, d});
   keep.back() = {0, chunks - 1};
-  before = padded(before.shrink(keep), 1, 0).unsqueeze(-1);
-  Tensor both = op == Ops::ADD ? inner + before : op == Ops::MUL ? inner * before : inner.maximum(before);
-  Shape flat = sh;
-  flat.back() = chunks * kPrefixChunk;
+  const Tensor before = padded(prefix(over(parts).contiguous(), op).shrink(keep), 1, 0).unsqueeze(-1), inner = windows(parts, c);
+  const Tensor both = op == Ops::ADD ? inner + before : op == Ops::MUL ? inner * before : inner.maximum(before);
   return both.reshape(flat).shrink_to(sh);
 }
 

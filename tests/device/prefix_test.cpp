@@ -1,0 +1,105 @@
+/// \file Running sums, products and maxima in chunks: lengths of every kind, any axis, gradients, and that work grows with the length alone.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "tinygrad/base/env.h"
+#include "tinygrad/engine/counters.h"
+#include "tinygrad/tinygrad.h"
+
+namespace tg {
+namespace {
+using Floats = std::vector<float>;
+
+/// Small integers: sums are exact in any order.
+Floats values(int64_t n, uint32_t seed) {
+  std::mt19937 rng(seed);
+  Floats v(static_cast<size_t>(n));
+  for (float& x : v) x = static_cast<float>(static_cast<int>(rng() % 9) - 4);
+  return v;
+}
+/// f(so far, next) along the middle of three axes.
+template <class F> Floats running(const Floats& v, int64_t outer, int64_t n, int64_t inner, bool backwards, F f) {
+  Floats r = v;
+  for (int64_t o = 0; o < outer; o++)
+    for (int64_t k = 1; k < n; k++)
+      for (int64_t i = 0; i < inner; i++) {
+        const int64_t at = backwards ? n - 1 - k : k;
+        auto place = [&](int64_t a) { return static_cast<size_t>((o * n + a) * inner + i); };
+        r[place(at)] = f(r[place(backwards ? at + 1 : at - 1)], v[place(at)]);
+      }
+  return r;
+}
+
+TEST(Prefix, EveryLengthAlongEveryAxis) {
+  uint32_t seed = 0;
+  // Within one chunk, whole chunks of several lengths, prime lengths, chunks of chunks.
+  for (int64_t n : {1, 16, 17, 24, 250, 1021, 4097})
+    for (const auto& [outer, inner] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {70, 1}, {3, 33}, {18, 16}}) {
+      SCOPED_TRACE(str(outer, " x ", n, " x ", inner));
+      const Floats v = values(outer * n * inner, ++seed);
+      const Tensor x = Tensor::from(v, Shape{outer, n, inner}).realize();
+      EXPECT_EQ(x.cumsum(1).to_vector<float>(), running(v, outer, n, inner, false, [](float a, float b) { return a + b; }));
+      if (n > 2000) continue;
+      EXPECT_EQ(x.cummax(1).first.to_vector<float>(), running(v, outer, n, inner, false, [](float a, float b) { return std::max(a, b); }));
+      EXPECT_EQ(x.flip(1).cumsum(1).flip(1).to_vector<float>(), running(v, outer, n, inner, true, [](float a, float b) { return a + b; }));
+    }
+}
+
+TEST(Prefix, Products) {
+  for (int64_t n : {30, 160, 509}) {
+    Floats v = values(3 * n, 5);
+    for (float& x : v) x = x < 0 ? -1.0f : x == 3 ? 2.0f : x == 4 ? 0.5f : 1.0f;  // exact
+    const Tensor x = Tensor::from(v, Shape{3, n}).realize();
+    EXPECT_EQ(x.cumprod(1).to_vector<float>(), running(v, 3, n, 1, false, [](float a, float b) { return a * b; }));
+  }
+}
+
+TEST(Prefix, OneLongAxis) {
+  const int64_t n = (1 << 20) + 3;
+  const Floats v = values(n, 3);
+  const Floats sums = Tensor::from(v, Shape{n}).cumsum().to_vector<float>(),
+               want = running(v, 1, n, 1, false, [](float a, float b) { return a + b; });
+  EXPECT_EQ(sums, want);
+}
+
+TEST(Prefix, ErrorsStaySmall) {
+  const int64_t n = 1 << 18;
+  std::mt19937 rng(1);
+  Floats v(static_cast<size_t>(n));
+  for (float& x : v) x = static_cast<float>(rng() % 1000003) / 1000003;
+  const Floats sums = Tensor::from(v, Shape{n}).cumsum().to_vector<float>();
+  double exact = 0;
+  for (size_t i = 0; i < v.size(); i++) {
+    exact += v[i];
+    ASSERT_NEAR(sums[i], exact, 1e-6 * (1 + exact)) << i;  // one after the other they would be off by 1e-4
+  }
+}
+
+TEST(Prefix, GradientIsTheSumOfWhatFollows) {
+  for (const auto& [outer, n, inner] : std::vector<std::array<int64_t, 3>>{{4, 20, 1}, {33, 128, 1}, {5, 1000, 2}, {1, 1021, 40}}) {
+    const Floats g = values(outer * n * inner, 8);
+    Tensor x = Tensor::from(values(outer * n * inner, 7), Shape{outer, n, inner}).clone().realize();
+    x.requires_grad_(true);
+    (x.cumsum(1) * Tensor::from(g, Shape{outer, n, inner})).sum().backward();
+    EXPECT_EQ(x.grad().to_vector<float>(), running(g, outer, n, inner, true, [](float a, float b) { return a + b; })) << n;
+  }
+}
+
+TEST(Prefix, WorkGrowsWithTheLength) {
+  if (env::EAGER) GTEST_SKIP() << "realizes every operation";
+  auto cost = [](int64_t rows, int64_t n, int axis) {
+    const Tensor x = (axis ? Tensor::zeros({rows, n}) : Tensor::zeros({n, rows})).clone().realize();
+    const int64_t ops = GlobalCounters::ops, bytes = GlobalCounters::mem, kernels = GlobalCounters::kernels;
+    x.cumsum(axis).realize();
+    EXPECT_LE(GlobalCounters::kernels - kernels, 7) << n;
+    EXPECT_LT(GlobalCounters::mem - bytes, 4 * rows * n * 4) << n;  // read twice, written once, a sixteenth of that for the chunks
+    return static_cast<double>(GlobalCounters::ops - ops) / static_cast<double>(rows * n);
+  };
+  for (int axis : {0, 1}) EXPECT_LT(cost(64, 4096, axis), 80) << axis;
+  for (int axis : {0, 1}) EXPECT_LT(cost(4, 1 << 16, axis), 80) << axis;
+}
+}  // namespace
+}  // namespace tg
