@@ -192,6 +192,15 @@ TEST(Codegen, AReducedAxisSharesNoLanesWithItsResult) {
   axes.apply({OptOp::kVector, 0, 4});
   EXPECT_THROW(axes.apply({OptOp::kVector, 1, 4}), KernelOptError);
 }
+TEST(Codegen, LanesThatBecomeEqualAreSummedAllTheSame) {
+  // In the first row, five taps in two instances of four lanes are (t < 1 ? 0 : 1) + (t < 1 ? 1 : 0): one in every lane, four in all.
+  auto p = with_opts(
+      count_taps(4, 3, 5),
+      {{OptOp::kUpcast, 0, 4}, {OptOp::kPadTo, 1, 4}, {OptOp::kVector, 1, 4}, {OptOp::kPadTo, 2, 8}, {OptOp::kVector, 2, 4}, {OptOp::kUnroll, 2, 2}});
+  ArenaScope scope(*p->arena);
+  for (UOp u : p->linear)
+    if (u.is(Ops::REDUCE)) EXPECT_TRUE(lane_of(u.src(0)));
+}
 TEST(Codegen, RandomOptsKeepTheMeaning) {
   // Whatever fits is right: random lists of opts on every kernel.
   std::mt19937 rng(11);

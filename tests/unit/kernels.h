@@ -134,6 +134,14 @@ inline KernelPtr count_ones(int64_t n, int64_t m) {  // a value that does not de
   UOp a = k.param(1, n), o = k.param(0, n), i = k.loop(n), j = k.red(m);
   return k.finish(o.index({i}).store(a.index({i}).load().reduce(Ops::ADD, UOps{j})).end(UOps{i}));
 }
+/// What the mean of a window divides by where padding does not count: taps that are in the image, for every place of n rows of m.
+inline KernelPtr count_taps(int64_t n, int64_t m, int64_t taps) {
+  KernelMaker k;
+  UOp a = k.param(1, n * m), o = k.param(0, n * m), i = k.loop(n), j = k.loop(m), t = k.red(taps);
+  UOp outside = (i < ConstValue(1)) & (t < ConstValue(1)), at = i * m + j;
+  UOp counted = outside.where(UOp::constant(0, dtypes::float32), UOp::constant(1, dtypes::float32)).reduce(Ops::ADD, UOps{t});
+  return k.finish(o.index({at}).store(a.index({at}).load() * counted).end(UOps{i, j}));
+}
 inline KernelPtr matmul(int64_t n, int64_t m, int64_t l, bool ta = false, bool tb = false) {
   KernelMaker k;
   UOp a = k.param(1, n * l), b = k.param(2, l * m), o = k.param(0, n * m), i = k.loop(n), j = k.loop(m), r = k.red(l);
@@ -364,6 +372,7 @@ inline std::vector<std::pair<std::string, std::function<KernelPtr()>>> all_kerne
     add("reduce_all" + s, [=] { return reduce_all(n * m); });
     add("reduce_all_max" + s, [=] { return reduce_all(n * m, Ops::MAX); });
     add("count_ones" + s, [=] { return count_ones(n, m); });
+    add("count_taps" + s, [=] { return count_taps(n, m, 5); });
     add("softmax" + s, [=] { return softmax(n, m); });
     add("variance" + s, [=] { return variance(n, m); });
     add("gather" + s, [=] { return gather(n * m, 5); });

@@ -141,7 +141,7 @@ const std::vector<Pass>& passes() {
       {"skip", [](UOp s, PassContext& c) { return c.renderer.has_locals() ? s : skip_masked(s); }, nullptr, Walk::kSourcesFirst, true, true},
       {"expand", [](UOp s, PassContext& c) { return expand(s, c.renderer); }, nullptr, Walk::kSourcesFirst, false, true},
       {"prefetch", [](UOp s, PassContext& c) { return add_prefetches(s, c.renderer); }, nullptr, Walk::kSourcesFirst, false, true},
-      {"late symbolic", nullptr, [](const Renderer&) { return &symbolic(); }},
+      {"late symbolic", nullptr, [](const Renderer&) { return &pm_expanded(); }},
       {"lower to target", [](UOp s, PassContext& c) { return lower_to_target(s, c.renderer, ops_to_use(c), c.options.emulated); }},
       {"lanes", lanes_pass},
       {"renderer", nullptr, [](const Renderer& r) { return r.extra_matcher(); }},

@@ -7,6 +7,7 @@
 #include "tinygrad/codegen/fold.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/symbolic.h"
 
 namespace tg {
 namespace {
@@ -20,6 +21,32 @@ UOp identity(Ops op, DType d) {
   TG_ASSERT(op == Ops::MAX, "no identity of ", op);
   if (d.is_float()) return UOp::constant(float_min(d), d);
   return UOp::constant(ConstValue(int_min(d)), d);
+}
+
+UOp combine(Ops op, UOp a, UOp b) {
+  if (a.dtype().is_weak() || (a.is_const() && b.is_const())) {
+    UOp s[2] = {a, b};
+    return fold(op, a.dtype(), s);
+  }
+  return UOp::alu(op, {a, b});
+}
+UOp tree(Ops op, UOps v) {
+  while (v.size() > 1) {
+    UOps next;
+    for (size_t i = 0; i + 1 < v.size(); i += 2) next.push_back(combine(op, v[i], v[i + 1]));
+    if (v.size() % 2) next.push_back(v.back());
+    v = std::move(next);
+  }
+  return v[0];
+}
+/// Folds the lanes of v.
+UOp horizontal(Ops op, UOp v, UOp lane) {
+  if (lane_of(v)) return UOp::make(Ops::REDUCE, v.dtype(), {v, lane}, Arg(ReduceArg{op, {}}));
+  // Every lane holds the same value.
+  if (op == Ops::MAX) return v;
+  int128 n = lane.src(0).const_int();
+  if (op == Ops::ADD) return combine(Ops::MUL, v, UOp::constant(ConstValue(n), v.dtype()));
+  return tree(op, UOps(static_cast<size_t>(n), v));
 }
 
 /// Loops that surround a node.
@@ -195,13 +222,6 @@ class Expander {
     return fold(u.op(), u.dtype(), src, u.arg(), u.tag());
   }
 
-  UOp combine(Ops op, UOp a, UOp b) {
-    if (a.dtype().is_weak() || (a.is_const() && b.is_const())) {
-      UOp s[2] = {a, b};
-      return fold(op, a.dtype(), s);
-    }
-    return UOp::alu(op, {a, b});
-  }
   /// acc + a * b as one instruction where the target has it.
   UOp accumulate(Ops op, UOp acc, UOp v) {
     // A masked term: the accumulator stays where the mask is off, so that the multiply-add underneath stays one instruction.
@@ -215,24 +235,6 @@ class Expander {
   static bool is_product(UOp v) { return v.is(Ops::WMMA) || (v.is(Ops::MUL) && v.dtype().is_float()); }
   /// Terms that join their accumulator one by one: products, masked or not.
   static bool is_fused(UOp v) { return is_product(v) || (v.is(Ops::WHERE) && is_product(v.src(1)) && v.src(2).is_const()); }
-  UOp tree(Ops op, UOps v) {
-    while (v.size() > 1) {
-      UOps next;
-      for (size_t i = 0; i + 1 < v.size(); i += 2) next.push_back(combine(op, v[i], v[i + 1]));
-      if (v.size() % 2) next.push_back(v.back());
-      v = std::move(next);
-    }
-    return v[0];
-  }
-  /// Folds the lanes of v.
-  UOp horizontal(Ops op, UOp v, UOp lane) {
-    if (lane_of(v)) return UOp::make(Ops::REDUCE, v.dtype(), {v, lane}, Arg(ReduceArg{op, {}}));
-    // Every lane holds the same value.
-    if (op == Ops::MAX) return v;
-    int128 n = lane.src(0).const_int();
-    if (op == Ops::ADD) return combine(Ops::MUL, v, UOp::constant(ConstValue(n), v.dtype()));
-    return tree(op, UOps(static_cast<size_t>(n), v));
-  }
 
   /// What a reduce reduces: unrolled bits and the lane range, if any.
   struct Shape {
@@ -591,5 +593,14 @@ UOp separate_reduces(UOp sink) {
 }
 
 UOp expand(UOp sink, const Renderer& renderer) { return Expander(sink, renderer).run(); }
+
+const PatternMatcher<>& pm_expanded() {
+  using namespace upat;
+  static const PatternMatcher<> t =
+      symbolic() + PatternMatcher<>{
+                       rule(u = op<Ops::REDUCE>(x, y), [](U u, X x, Y y) { return lane_of(x) ? UOp() : horizontal(u.arg<ReduceArg>().op, x, y); }),
+                   };
+  return t;
+}
 
 }  // namespace tg

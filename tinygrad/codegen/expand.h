@@ -2,6 +2,7 @@
 /// each.
 #pragma once
 #include "tinygrad/target/renderer.h"
+#include "tinygrad/uop/upat.h"
 
 namespace tg {
 
@@ -20,5 +21,8 @@ UOp separate_reduces(UOp sink);
 /// over loops becomes one accumulator per instance (vector-typed where the value has lanes or the lanes are reduced), over unrolled ranges a chain or
 /// tree, over lanes REDUCE(v, VECTOR range) at the end.
 UOp expand(UOp sink, const Renderer& renderer);
+
+/// Rules for an expanded graph: those of symbolic(), and for reduces over lanes of what they have made the same in every lane.
+const PatternMatcher<>& pm_expanded();
 
 }  // namespace tg

@@ -206,6 +206,7 @@ void CStyleWriter::reduce(const LinearInst& in) {
   UOp u = in.u;
   for (size_t i = 1; i < u.nsrc(); i++) TG_ASSERT(is_vector_range(u.src(i)), "a reduce over a loop reached the renderer: ", u);
   const int n = view_.lanes(u.src(0));
+  TG_ASSERT(n > 1, "a reduce of what is the same in every lane reached the renderer: ", u);
   const DType d = u.dtype();
   const int bytes = d.is_bool() && n > 1 ? mask_bytes(u.src(0)) : 0;
   Expr v = value(u.src(0), n, bytes);

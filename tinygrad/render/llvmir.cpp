@@ -378,6 +378,7 @@ void LlvmWriter::reduce(const LinearInst& in) {
   for (size_t i = 1; i < u.nsrc(); i++) TG_ASSERT(is_vector_range(u.src(i)), "a reduce over a loop reached the renderer: ", u);
   const DType d = u.dtype();
   int n = view_.lanes(u.src(0));
+  TG_ASSERT(n > 1, "a reduce of what is the same in every lane reached the renderer: ", u);
   std::string v = value(u.src(0), n);
   const Ops op = u.arg<ReduceArg>().op;
   while (n > 1) {
