@@ -3,6 +3,7 @@
 
 #include "kernels.h"
 #include "render_helpers.h"
+#include "tinygrad/runtime/host_compilers.h"
 
 namespace tg {
 namespace {
@@ -11,6 +12,7 @@ using namespace testing;
 /// A matrix in blocks of `bytes` bytes with two numbers each, `step` bytes from block to block, times a vector.
 struct Blocks {
   int64_t rows, blocks, bytes, step, first;
+  bool halves = false;  ///< the scale of a block is its first two bytes
 };
 KernelPtr product(const Blocks& s, bool whole_bytes = false) {
   KernelMaker k;
@@ -19,7 +21,11 @@ KernelPtr product(const Blocks& s, bool whole_bytes = false) {
   UOp row = k.loop(s.rows), block = k.red(s.blocks), half = k.red(2), j = k.red(s.bytes), at = row * s.blocks + block;
   UOp byte = q.index({at * s.step + j + s.first}).load(), four = UOp::constant(4, dtypes::uint8), low = UOp::constant(15, dtypes::uint8);
   UOp number = (half < 1).where(whole_bytes ? byte : byte & low, UOp::alu(Ops::SHR, {byte, four})).cast(dtypes::float32);
-  UOp v = (number + UOp::constant(-8.0, dtypes::float32)) * scale.index({at}).load() * x.index({block * (2 * s.bytes) + half * s.bytes + j}).load();
+  auto wide = [&](int64_t i) { return q.index({at * s.step + i}).load().cast(dtypes::uint16); };
+  UOp by = scale.index({at}).load();
+  if (s.halves)
+    by = UOp::alu(Ops::OR, {wide(0), UOp::alu(Ops::SHL, {wide(1), UOp::constant(8, dtypes::uint16)})}).bitcast(dtypes::float16).cast(dtypes::float32);
+  UOp v = (number + UOp::constant(-8.0, dtypes::float32)) * by * x.index({block * (2 * s.bytes) + half * s.bytes + j}).load();
   return k.finish(o.index({row}).store(v.reduce(Ops::ADD, UOps{block, half, j})).end(UOps{row}));
 }
 
@@ -29,9 +35,18 @@ bool has_words(const Program& p) { return !p.applied_opts.empty() && p.applied_o
 constexpr char kWide[] = "x86_64,skylake-avx512";
 
 TEST(Words, EveryBlockFillsRegisters) {
-  for (const Blocks& s :
-       {Blocks{260, 4, 16, 18, 2}, {256, 8, 8, 10, 2}, {300, 2, 32, 36, 4}, {257, 2, 64, 66, 0}, {256, 2, 32, 32, 0}, {256, 1, 128, 130, 2}}) {
-    SCOPED_TRACE(str(s.bytes, " bytes, ", s.step, " apart"));
+  for (const Blocks& s : {Blocks{260, 4, 16, 18, 2},
+                          {256, 8, 8, 10, 2},
+                          {300, 2, 32, 36, 4},
+                          {257, 2, 64, 66, 0},
+                          {256, 2, 32, 32, 0},
+                          {256, 1, 128, 130, 2},
+                          {260, 16, 16, 18, 2, true},
+                          {256, 8, 16, 18, 2, true},
+                          {257, 24, 16, 20, 4, true},
+                          {256, 32, 8, 10, 2, true},
+                          {256, 8, 32, 34, 2, true}}) {
+    SCOPED_TRACE(str(s.bytes, " bytes, ", s.step, " apart", s.halves ? ", scales in the blocks" : ""));
     const KernelPtr k = product(s);
     const auto r = renderer("LLVM", kWide);
     const auto p = to_program(*k, *r, {});
@@ -39,6 +54,7 @@ TEST(Words, EveryBlockFillsRegisters) {
     EXPECT_EQ(p->source.find("gather"), std::string::npos) << p->source;
     Memory want = random_memory(*k, 1);
     for (size_t i = 0; i < want[1].size(); i++) want[1][i] = ConstValue(static_cast<int64_t>(i * 2654435761u >> 13 & 255));
+    for (size_t i = 1; s.halves && i < want[1].size(); i += static_cast<size_t>(s.step)) want[1][i] = ConstValue((want[1][i].i & 131) | 44);
     Memory got = want;
     {
       ArenaScope scope(*k->arena);
@@ -57,12 +73,31 @@ TEST(Words, EveryBlockFillsRegisters) {
     std::vector<uint8_t> q;
     for (const ConstValue& v : want[1]) q.push_back(static_cast<uint8_t>(v.i));
     for (const ConstValue& v : want[2]) x.push_back(static_cast<float>(v.as_double()));
-    for (const ConstValue& v : want[3]) scale.push_back(static_cast<float>(v.as_double()));
+    for (size_t i = 0; want.size() > 3 && i < want[3].size(); i++) scale.push_back(static_cast<float>(want[3][i].as_double()));
     void* buffers[] = {out.data(), q.data(), x.data(), scale.data()};
     ArenaScope scope(*p->arena);
     c.kernel(buffers, nullptr, 0, p->thread_extent ? static_cast<int64_t>(p->thread_extent.const_int()) : 1);
     for (size_t i = 0; i < out.size(); i++) ASSERT_NEAR(out[i], want[0][i].as_double(), 1e-3) << "row " << i;
   }
+}
+
+size_t count(const std::string& in, const std::string& what) {
+  size_t n = 0;
+  for (size_t at = in.find(what); at != std::string::npos; at = in.find(what, at + 1)) n++;
+  return n;
+}
+
+TEST(Words, WhatRegistersShareIsComputedOnce) {
+  const auto r = renderer("LLVM", kWide);
+  const KernelPtr k = product({260, 16, 16, 18, 2, true});
+  const auto p = to_program(*k, *r, {});
+  ASSERT_TRUE(has_words(*p));
+  if (!llvm_plugin_missing().empty()) GTEST_SKIP() << llvm_plugin_missing();
+  const std::string code = make_llvm_compiler(test::target("LLVM", kWide))->assembly(p->source);
+  EXPECT_EQ(count(code, "vcvtph2ps"), 1u) << "sixteen scales of four registers\n" << code;
+  // Eight groups of four bits in each word of four registers: half of them are looked up in the high halves, with no shift of their own.
+  EXPECT_EQ(count(code, "vpsrld"), 12u) << code;
+  EXPECT_EQ(count(code, "{z}"), 16u) << code;
 }
 
 TEST(Words, OnlyWhatPays) {

@@ -75,6 +75,8 @@ LaneBlocks::LaneBlocks(const LinearView& view, int64_t near, bool words) : view_
   auto close = [&](Open& o) {
     std::vector<std::pair<int64_t, UOp>> sorted = o.found;
     std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    const size_t begin = blocks_.size();
+    std::vector<int64_t> offsets;
     for (size_t i = 0, j; i < sorted.size(); i = j) {
       for (j = i + 1; j < sorted.size() && sorted[j].first == sorted[j - 1].first + 1;) j++;
       if (o.words && j - i > 4) j = i + 4;
@@ -88,8 +90,9 @@ LaneBlocks::LaneBlocks(const LinearView& view, int64_t near, bool words) : view_
       b.first = *std::min_element(b.members.begin(), b.members.end(), before), b.last = *std::max_element(b.members.begin(), b.members.end(), before);
       b.first_at = std::find(b.members.begin(), b.members.end(), b.first) - b.members.begin();
       b.access = view.access(b.first.src(0)), b.gated = static_cast<bool>(o.gate);
-      blocks_.push_back(std::move(b));
+      blocks_.push_back(std::move(b)), offsets.push_back(sorted[i].first);
     }
+    if (o.words) group_words(begin, offsets);
     o.found.clear();
   };
   for (const LinearInst& in : view.insts()) {
@@ -127,6 +130,55 @@ LaneBlocks::LaneBlocks(const LinearView& view, int64_t near, bool words) : view_
     else if (store) close(*it), it->found.emplace_back(s.offset, u);
   }
   for (Open& o : open) close(o);
+}
+
+/// Makes groups of the blocks from `begin`, which differ by these offsets alone.
+void LaneBlocks::group_words(size_t begin, const std::vector<int64_t>& offsets) {
+  if (begin == blocks_.size()) return;
+  const std::vector<int64_t>& at = blocks_[begin].access.offsets;
+  size_t run = 1;
+  while (run < at.size() && at[run] == at[0]) run++;
+  if (run < 2 || run == at.size() || at.size() % run) return;
+  std::vector<int> halves;
+  const int64_t low = *std::min_element(at.begin(), at.end());
+  for (size_t l = 0; l < at.size(); l++) {
+    if (at[l] != at[l / run * run]) return;
+    if (l % run == 0) halves.push_back(static_cast<int>((at[l] - low) / 2));
+  }
+  WordGroup g;
+  uint32_t taken = 0;
+  std::vector<size_t> members;
+  auto finish = [&] {
+    if (members.size() > 1) {
+      for (size_t i = 0; i < members.size(); i++)
+        blocks_[members[i]].group = static_cast<int>(groups_.size()), blocks_[members[i]].number = static_cast<int>(i);
+      groups_.push_back(std::move(g));
+    }
+    g = {static_cast<int>(run), {}}, taken = 0, members.clear();
+  };
+  finish();
+  for (size_t k = begin; k < blocks_.size(); k++) {
+    if (blocks_[k].members.size() != 2) continue;
+    WordGroup::Part part{0, 0, {}};
+    auto fits = [&] {
+      part.places.clear();
+      for (int h : halves) part.places.push_back(h + part.shift);
+      return std::none_of(part.places.begin(), part.places.end(), [&](int p) { return p >= WordGroup::kHalves || (taken >> p & 1); });
+    };
+    auto place = [&] {
+      for (part.shift = 0; part.shift < WordGroup::kHalves; part.shift++)
+        if (fits()) return true;
+      return false;
+    };
+    if (members.size() == run || !place()) {
+      finish();
+      if (!place()) return;
+    }
+    part.offset = offsets[k - begin] - (members.empty() ? offsets[k - begin] : offsets[members[0] - begin]);
+    for (int p : part.places) taken |= 1u << p;
+    g.parts.push_back(std::move(part)), members.push_back(k);
+  }
+  finish();
 }
 
 const LaneBlock* LaneBlocks::of(UOp u) const {

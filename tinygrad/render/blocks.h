@@ -16,6 +16,21 @@ struct LaneBlock {
   Access access;         ///< of `first`
   bool gated = false;    ///< all members have the gate of `first`, those of interleaved columns one each
   bool words = false;    ///< two or four bytes side by side, at places of the lanes that are known: a word for each lane
+  int group = -1;        ///< words of two bytes: LaneBlocks::group()
+  int number = 0;        ///< of this block in the group
+};
+
+/// Blocks of words of two bytes, each the same in `run` lanes: one register has room for the words of all of them, and what is computed of them
+/// alone, as numbers from halves, is computed once. Word d of block i (for lanes from d * run) goes to place d * run + i of sixteen.
+struct WordGroup {
+  static constexpr int kHalves = 32;  ///< of a register
+  struct Part {
+    int64_t offset;           ///< bytes from the first block
+    int shift;                ///< in halves: the register is read that much earlier, so that words of different blocks do not meet
+    std::vector<int> places;  ///< of its words in the register
+  };
+  int run = 1;
+  std::vector<Part> parts;
 };
 
 /// Finds the blocks of a program: at least two columns, more than `near` elements between neighbouring lanes. Stores with fewer elements between them
@@ -25,9 +40,12 @@ class LaneBlocks {
   LaneBlocks(const LinearView& view, int64_t near, bool words = false);
   /// The block of a LOAD or STORE; nullptr: it is in none.
   const LaneBlock* of(UOp u) const;
+  const WordGroup& group(int number) const { return groups_[static_cast<size_t>(number)]; }
 
  private:
+  void group_words(size_t begin, const std::vector<int64_t>& offsets);
   std::vector<LaneBlock> blocks_;
+  std::vector<WordGroup> groups_;
   std::vector<int> block_of_;  // by position; -1: none
   const LinearView& view_;
 };

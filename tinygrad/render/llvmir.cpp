@@ -1,6 +1,9 @@
 /// \file LLVM IR: values, arithmetic, loops. Memory accesses are in llvmir_memory.cpp.
 #include "tinygrad/render/llvmir.h"
 
+#include <algorithm>
+#include <bit>
+
 #include "tinygrad/render/llvmir_writer.h"
 #include "tinygrad/uop/facts.h"
 
@@ -288,6 +291,41 @@ std::string LlvmWriter::lane0(UOp u) {
   return name;
 }
 
+/// Values of which the high half of the bits is all there is.
+static bool is_short(const std::array<ConstValue, 16>& values) {
+  return std::all_of(values.begin(), values.end(),
+                     [](const ConstValue& v) { return !(std::bit_cast<uint32_t>(static_cast<float>(v.as_double())) & 0xffff); });
+}
+
+/// The name of a constant vector that is to stay in a register.
+std::string LlvmWriter::constant(const std::string& vector, const std::string& text) {
+  std::string& name = literals_[text];
+  if (name.empty()) {
+    name = "%k" + std::to_string(literals_.size());
+    entry_ += "  " + name + " = bitcast " + vector + " " + text + " to " + vector + "\n";
+  }
+  return name;
+}
+
+/// A float for bits 16 to 19 of each word, with zeros in its low half: the high halves of a permutation of halves. Its indices have a fifth bit, the
+/// values are there twice. So two groups of bits, 16 apart, share a shift.
+std::string LlvmWriter::lookup_high(const std::string& words, const std::array<ConstValue, 16>& values) {
+  std::string text = "<";
+  for (size_t k = 0; k < 32; k++) text += str(k ? ", i16 " : "i16 ", std::bit_cast<uint32_t>(static_cast<float>(values[k % 16].as_double())) >> 16);
+  std::string& mask = literals_["mask of high halves"];
+  if (mask.empty()) {
+    mask = "%k" + std::to_string(literals_.size());
+    // LLVM would take a mask that it sees for an AND of its own.
+    entry_ += "  " + mask + "i = call i32 asm \"\", \"=r,0\"(i32 -1431655766) nounwind memory(none)\n";
+    entry_ += "  " + mask + " = bitcast i32 " + mask + "i to <32 x i1>\n";
+  }
+  declare("declare <32 x i16> @llvm.x86.avx512.permvar.hi.512(<32 x i16>, <32 x i16>)");
+  const std::string halves = "<32 x i16> ", at = emit("bitcast <16 x i32> " + words + " to <32 x i16>");
+  const std::string of =
+      emit("call <32 x i16> @llvm.x86.avx512.permvar.hi.512(" + halves + constant("<32 x i16>", text + ">") + ", " + halves + at + ")");
+  return emit("bitcast <32 x i16> " + emit("select <32 x i1> " + mask + ", " + halves + of + ", " + halves + "zeroinitializer") + " to <16 x float>");
+}
+
 /// A float that is a function of four bits, two operations or more: a permutation of the sixteen values. Empty where it is none. What it replaces
 /// has been written and is dead, unless someone else uses it.
 std::string LlvmWriter::lookup(const LinearInst& in) {
@@ -305,13 +343,11 @@ std::string LlvmWriter::lookup(const LinearInst& in) {
     shift += 8 * static_cast<int>(std::find(bytes->members.begin(), bytes->members.end(), table->source) - bytes->members.begin());
   } else if (word.block != block_) word = {block_, 16, convert(value(table->source, 16), table->source.dtype(), index, 16)};
   std::string i = word.name, text = "<";
-  if (shift) i = emit("lshr " + type(index, 16) + " " + i + ", " + literal(shift, index, 16));
+  const bool high = in_word && shift >= 16 && target_.has("avx512bw") && is_short(table->values);
+  if (shift - 16 * high) i = emit("lshr " + type(index, 16) + " " + i + ", " + literal(shift - 16 * high, index, 16));
+  if (high) return lookup_high(i, table->values);
   for (size_t k = 0; k < 16; k++) text += str(k ? ", float " : "float ", literal(table->values[k], d));
-  std::string& values = literals_[text];
-  if (values.empty()) {
-    values = "%k" + std::to_string(literals_.size());
-    entry_ += "  " + values + " = bitcast <16 x float> " + text + "> to <16 x float>\n";
-  }
+  const std::string values = constant("<16 x float>", text + ">");
   declare("declare <16 x float> @llvm.x86.avx512.permvar.sf.512(<16 x float>, <16 x i32>)");
   return emit("call <16 x float> @llvm.x86.avx512.permvar.sf.512(<16 x float> " + values + ", <16 x i32> " + i + ")");
 }
@@ -361,6 +397,7 @@ void LlvmWriter::arithmetic(const LinearInst& in) {
   std::vector<std::string> s;
   if (in.need_value) values_[at] = lookup(in);
   if (in.need_value && values_[at].empty()) values_[at] = scaled(in.u, in.lanes);
+  if (in.need_value && values_[at].empty()) values_[at] = grouped_half(in.u, in.lanes);
   if (in.need_value && values_[at].empty()) {
     for (uint32_t i = 0; i < in.u.nsrc(); i++) s.push_back(value(in.u.src(i), i == 0 && in.u.is(Ops::WHERE) ? view_.lanes(in.u.src(0)) : in.lanes));
     values_[at] = alu(in.u, s, in.lanes);

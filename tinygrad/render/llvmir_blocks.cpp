@@ -167,6 +167,59 @@ std::string LlvmWriter::load_words(const LaneBlock& b) {
   return emit("bitcast " + vector_of("i16", static_cast<int>(mask.size())) + " " + shuffle(t, x, y, mask) + " to " + out);
 }
 
+/// The words of all blocks of a group, in their places. Reads nothing beyond the first and the last of them.
+std::string LlvmWriter::load_group(const LaneBlock& b) {
+  const WordGroup& g = blocks_.group(b.group);
+  const std::vector<int64_t>& at = b.access.offsets;
+  const auto [low, high] = std::minmax_element(at.begin(), at.end());
+  const std::string first = block_address(b, dtypes::uint8), t = vector_of("i16", WordGroup::kHalves);
+  const std::string load = "@llvm.masked.load.v32i16.p0";
+  declare("declare " + t + " " + load + "(ptr, i32 immarg, <32 x i1>, " + t + ")");
+  std::string words = "poison";
+  std::vector<int64_t> order(at.size(), 0);
+  for (size_t i = 0; i < g.parts.size(); i++) {
+    const WordGroup::Part& part = g.parts[i];
+    const int64_t from = part.offset - g.parts[static_cast<size_t>(b.number)].offset + *low - 2 * part.shift;
+    const std::string address = emit("getelementptr i8, ptr " + first + ", i64 " + str(from));
+    for (size_t d = 0; d < part.places.size(); d++) order[d * static_cast<size_t>(g.run) + i] = part.places[d];
+    if (i == 0 && g.parts.back().offset + *high - *low + 2 >= 2 * WordGroup::kHalves) {
+      words = emit("load " + t + ", ptr " + address + ", align 1" + aliasing(b.access));
+      continue;
+    }
+    std::string mask;
+    for (int h = 0; h < WordGroup::kHalves; h++)
+      mask += str(h ? ", i1 " : "i1 ", std::find(part.places.begin(), part.places.end(), h) != part.places.end() ? "true" : "false");
+    words = emit("call " + t + " " + load + "(ptr " + address + ", i32 1, <32 x i1> <" + mask + ">, " + t + " " + words + ")" + aliasing(b.access));
+  }
+  return shuffle(t, words, "poison", order);
+}
+
+/// A half of a block whose group is converted as one, as a float. Empty: it is none.
+std::string LlvmWriter::grouped_half(UOp u, int lanes) {
+  if (!u.is(Ops::CAST) || u.dtype() != dtypes::float32 || lanes != 16) return "";
+  UOp half = u.src(0);
+  if (!half.is(Ops::BITCAST) || half.dtype() != dtypes::float16 || !half.src(0).is(Ops::OR)) return "";
+  const LaneBlock* b = nullptr;
+  UOp bytes[2];
+  for (UOp s : half.src(0).srcs()) {
+    const bool high = s.is(Ops::SHL) && s.src(1).is_const_int(8);
+    if (high) s = s.src(0);
+    if (!s.is(Ops::CAST) || s.dtype() != dtypes::uint16 || !s.src(0).is(Ops::LOAD)) return "";
+    bytes[high] = s.src(0), b = blocks_.of(bytes[high]);
+  }
+  if (!b || b->group < 0 || bytes[0] != b->members[0] || bytes[1] != b->members[1]) return "";
+  GroupOfHalves& all = word_groups_[b->group];
+  if (all.halves.block != block_) return "";
+  if (all.floats.block != block_) {
+    const std::string halves = emit("bitcast <16 x i16> " + all.halves.name + " to <16 x half>");
+    all.floats = {block_, 16, convert(halves, dtypes::float16, dtypes::float32, 16)};
+  }
+  const int run = blocks_.group(b->group).run;
+  std::vector<int64_t> mask;
+  for (int l = 0; l < lanes; l++) mask.push_back(l / run * run + b->number);
+  return shuffle("<16 x float>", all.floats.name, "poison", mask);
+}
+
 /// True when every lane of the mask is set.
 std::string LlvmWriter::all_lanes(const std::string& mask, int lanes) {
   const std::string word = "i" + std::to_string(lanes);
@@ -181,6 +234,8 @@ void LlvmWriter::block(UOp u, const LaneBlock& b) {
     const DType d = u.dtype();
     if (b.words) {
       const auto bytes = static_cast<int>(b.members.size());
+      if (b.group >= 0)
+        if (GroupOfHalves& all = word_groups_[b.group]; all.halves.block != block_) all = {{block_, lanes, load_group(b)}, {}};
       const std::string word = load_words(b), t = vector_of("i" + str(8 * bytes), lanes);
       words_[view_.position(b.first)] = {block_, lanes, word};
       for (int c = 0; c < bytes; c++) {

@@ -67,6 +67,8 @@ class LlvmWriter {
   void instruction(const LinearInst& in);
   void arithmetic(const LinearInst& in);
   std::string lookup(const LinearInst& in);
+  std::string lookup_high(const std::string& words, const std::array<ConstValue, 16>& values);
+  std::string constant(const std::string& vector, const std::string& text);
   void reduce(const LinearInst& in);
   void open_loop(UOp range);
   void close_loop(UOp range);
@@ -97,6 +99,8 @@ class LlvmWriter {
   void block(UOp u, const LaneBlock& b);
   std::vector<std::string> load_block(const LaneBlock& b, DType d);
   std::string load_words(const LaneBlock& b);
+  std::string load_group(const LaneBlock& b);
+  std::string grouped_half(UOp u, int lanes);
   void store_block(const LaneBlock& b, DType d, const std::vector<std::string>& columns);
   void store_interleaved(const LaneBlock& b, DType d, const std::vector<std::string>& columns, const std::vector<std::string>& masks);
   std::string block_address(const LaneBlock& b, DType d);
@@ -121,6 +125,10 @@ class LlvmWriter {
   std::vector<bool> wide_used_;                 // by position: a part of addresses
   std::vector<bool> used_;                      // by position: not only a part of addresses that constants were taken out of
   std::map<int, Splat> words_;                  // by position: an integer widened to an index of a table; by the first of its bytes: a word
+  struct GroupOfHalves {
+    Splat halves, floats;  ///< all words of a group, and as numbers
+  };
+  std::map<int, GroupOfHalves> word_groups_;  // by number
   Tables tables_;
   std::vector<Loop> loops_;
   std::vector<int> scope_lists_;   // by slot: metadata id of the list with this slot's own scope; 0: none
