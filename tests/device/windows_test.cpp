@@ -181,6 +181,13 @@ TEST(Windows, TransposedConvolutionsAreOneKernel) {
   EXPECT_LE(ops, 4 * products);
   EXPECT_EQ(run(grads[0])[0], 1);
   EXPECT_EQ(run(grads[1])[0], 1);
+  // Phases of one and of two taps on each axis: four sums, and what puts them side by side.
+  const Tensor v = w.shrink_to({4, 3, 3, 3}).contiguous().realize(), z = x.conv_transpose2d(v, b, {.stride = 2, .padding = 1, .output_padding = 1});
+  const int64_t fewer = products / 16 * 9, part = 2 * 3 * 16 * 16 * 4;
+  const auto [sums, stored, less] = run(z.relu());
+  EXPECT_EQ(sums, 5);
+  EXPECT_LE(stored, 4 * (2 * 4 * 16 * 16 + 4 * 3 * 3 * 3) * 4 + 3 * 4 + 2 * 4 * part + 2 * 3 * 32 * 32 * 4);
+  EXPECT_LE(less, 5 * fewer);
   // No elements.
   EXPECT_EQ(Tensor::zeros(0, 4, 16, 16).conv_transpose2d(w, b, {.stride = 2, .padding = 1}).shape(), (Shape{0, 3, 32, 32}));
 }

@@ -194,53 +194,55 @@ Tensor conv::direct(const Tensor& t, const Tensor& weight, const ConvOptions& o)
 }
 
 namespace {
-/// One axis of a transposed convolution.
+/// One axis of a transposed convolution. With k = t * step + r and o + before = q * step + r the output is a sum over the taps t of
+/// x[q - t] w[t * step + r].
 struct Spread {
   int64_t in, kernel, step, dilation, before, out;
-  // With k = t * step + r and o + before = q * step + r the output is a sum over the taps t of x[q - t] w[t * step + r].
   int64_t taps() const { return step > 1 ? ceil_div(kernel, step) : kernel; }
-  int64_t phases() const { return taps() == 1 ? std::min(kernel, step) : step; }  // the others are zero
-  int64_t first() const { return floor_div(before, step); }
+  int64_t first() const { return floor_div(before, step); }  // row q
   int64_t rows() const { return floor_div(before + out - 1, step) - first() + 1; }
-  int64_t far() const { return (taps() - 1) * dilation; }
-  PadList::value_type grow() const { return {far() - first(), first() + rows() - in}; }
-  /// Every phase is a dense convolution of the input.
-  bool dense() const { return (step == 1 || dilation == 1) && in > 0 && out > 0 && grow().first > -in && grow().second > -in; }
 };
+/// Phases r of an axis that are computed together: [phase, phase + phases), with `taps` taps, in `rows` rows from `first` on.
+struct Phases {
+  int64_t phase, phases, taps, first, rows;
+};
+Phases phases_of(const Spread& a, int64_t phase, int64_t phases, int64_t taps) {
+  const int64_t first = std::max(a.first(), ceil_div(a.before - (phase + phases - 1), a.step)),
+                last = floor_div(a.before + a.out - 1 - phase, a.step);
+  return {phase, phases, taps, first, last - first + 1};
+}
 
-/// The phases r as further axes of the result of one convolution: no products with zeros between the elements.
-Tensor spread_in_phases(const Tensor& t, const Tensor& weight, const std::vector<Spread>& axes, int64_t g) {
+/// The sums of these phases: (batch, channels, then rows and phases of each axis).
+Tensor spread_part(const Tensor& t, const Tensor& weight, const std::vector<Spread>& axes, const std::vector<Phases>& part, int64_t g) {
   const Shape xs = t.shape(), ws = weight.shape();
   const size_t n = axes.size();
   const int64_t bs = xs[0].value(), cin = ws[0].value() / g, cout = ws[1].value();
-  auto spatial = [](size_t i) { return static_cast<int>(i); };
-  PadList grow, tail{{0, 0}, {0, 0}, {0, 0}}, rest{{0, 0}, {0, 0}, {0, 0}};
+  auto axis = [](size_t i) { return static_cast<int>(i); };
+  PadList grow, tail{{0, 0}, {0, 0}, {0, 0}};
   Ints taps, dilation;
-  Shape kernel{g, cin, cout}, apart{g, cin, cout}, image{bs, g, 1, cin}, w_shape{1, g, cout}, whole{bs, g * cout};
-  std::vector<int> flipped, w_order{0, 2}, x_order{0, 1, 2}, inner;
-  ops::Pairs part{{0, bs}, {0, g * cout}};
+  Shape kernel{g, cin, cout}, apart{g, cin, cout}, image{bs, g, 1, cin}, w_shape{1, g, cout}, out{bs, g * cout};
+  std::vector<int> w_order{0, 2}, x_order{0, 1, 2}, flipped;
+  ops::Pairs kept{{0, g}, {0, cin}, {0, cout}};
+  Axes summed(std::vector<int>{});
   for (size_t i = 0; i < n; i++) {
     const Spread& a = axes[i];
-    grow.push_back(a.grow()), taps.push_back(a.taps()), dilation.push_back(a.dilation);
-    kernel.push_back(a.kernel), tail.push_back({0, a.taps() * a.phases() - a.kernel}), apart.push_back(a.taps()), apart.push_back(a.phases());
-    flipped.push_back(spatial(3 + 2 * i)), w_order.push_back(spatial(4 + 2 * i));
-    w_shape.push_back(1), w_shape.push_back(a.phases()), image.push_back(a.rows()), image.push_back(1);
-    x_order.push_back(spatial(4 + 2 * i)), x_order.push_back(spatial(5 + 2 * i));
-    rest.push_back({0, 0}), rest.push_back({0, a.step - a.phases()});
-    whole.push_back(a.rows() * a.step);
-    const int64_t begin = a.before - a.first() * a.step;
-    part.push_back({begin, a.out});
+    const Phases& p = part[i];
+    const int64_t all = a.taps(), step = a.step;
+    grow.push_back({(p.taps - 1) * a.dilation - p.first, p.first + p.rows - a.in}), taps.push_back(p.taps), dilation.push_back(a.dilation);
+    kernel.push_back(a.kernel), tail.push_back({0, all * step - a.kernel}), apart.push_back(all), apart.push_back(step);
+    kept.push_back({0, p.taps}), kept.push_back({p.phase, p.phases}), flipped.push_back(axis(3 + 2 * i)), w_order.push_back(axis(4 + 2 * i));
+    w_shape.push_back(1), w_shape.push_back(p.phases), image.push_back(p.rows), image.push_back(1);
+    x_order.push_back(axis(4 + 2 * i)), x_order.push_back(axis(5 + 2 * i)), out.push_back(p.rows), out.push_back(p.phases);
   }
-  w_order.push_back(1), w_shape.push_back(cin), x_order.push_back(3), inner.push_back(spatial(3 + 2 * n));
+  w_order.push_back(1), w_shape.push_back(cin), x_order.push_back(3), summed.list.push_back(axis(3 + 2 * n));
   for (size_t i = 0; i < n; i++) {
-    image.push_back(taps[i]), w_shape.push_back(taps[i]);
-    w_order.push_back(spatial(3 + 2 * i)), x_order.push_back(spatial(4 + 2 * n + i)), inner.push_back(spatial(4 + 2 * n + i));
+    image.push_back(taps[i]), w_shape.push_back(taps[i]), w_order.push_back(axis(3 + 2 * i)), x_order.push_back(axis(4 + 2 * n + i));
+    summed.list.push_back(axis(4 + 2 * n + i));
   }
-  Tensor w = weight.reshape(kernel).pad(tail).reshape(apart).flip(flipped).permute(w_order).reshape(w_shape);
+  Tensor w = weight.reshape(kernel).pad(tail).reshape(apart);
+  w = Tensor::from_uop(ops::shrink(w.uop(), kept)).flip(flipped).permute(w_order).reshape(w_shape);
   Tensor x = t.pad(with_lead(grow, xs.size())).pool_view(taps, 1, dilation).reshape(image).permute(x_order);
-  Axes summed(std::vector<int>{});
-  summed.list.assign(inner.begin(), inner.end());
-  return Tensor::from_uop(ops::shrink((x * w).sum({.axis = summed}).pad(rest).reshape(whole).uop(), part));
+  return (x * w).sum({.axis = summed}).reshape(out);
 }
 
 /// Zeros between the elements of the input, and a convolution with the reversed kernel.
@@ -262,6 +264,53 @@ Tensor spread_with_zeros(const Tensor& t, const Tensor& weight, const std::vecto
   Tensor w = weight.reshape(split).permute(order).flip(spatial).reshape(merged);
   return t.reshape(wide).pad(zeros).reshape(flat).shrink_to(cut).pad(with_lead(grow, xs.size())).conv2d(w, {}, {.groups = g, .dilation = dilation});
 }
+/// The phases as further axes of the result of a convolution: no products with zeros between the elements. Where the kernel is no multiple of the
+/// step its first phases have a tap more than the others: a sum for each kind.
+Tensor spread_in_phases(const Tensor& t, const Tensor& weight, const std::vector<Spread>& axes, int64_t g) {
+  const size_t n = axes.size();
+  std::vector<std::vector<Phases>> of(n);
+  size_t count = 1;
+  for (size_t i = 0; i < n; i++) {
+    const Spread& a = axes[i];
+    const int64_t taps = a.taps(), more = a.step > 1 && a.kernel % a.step ? a.kernel % a.step : a.step;
+    of[i].push_back(phases_of(a, 0, more, taps));
+    if (more < a.step && taps > 1) of[i].push_back(phases_of(a, more, a.step - more, taps - 1));
+    std::erase_if(of[i], [](const Phases& p) { return p.rows <= 0; });
+    // Padding may take all away that x reaches: nothing to gain there.
+    const bool reached =
+        std::all_of(of[i].begin(), of[i].end(), [&](const Phases& p) { return p.first - (p.taps - 1) * a.dilation < a.in && p.first + p.rows > 0; });
+    if (of[i].empty() || !reached) return spread_with_zeros(t, weight, axes, g);
+    count *= of[i].size();
+  }
+  // All kinds of phases of the axes from `i` on, the last one fastest.
+  Tensors parts;
+  for (size_t c = 0; c < count; c++) {
+    std::vector<Phases> part(n);
+    for (size_t i = n, at = c; i-- > 0; at /= of[i].size()) part[i] = of[i][at % of[i].size()];
+    parts.push_back(spread_part(t, weight, axes, part, g));
+  }
+  for (size_t i = n; i-- > 0;) {
+    const Spread& a = axes[i];
+    Tensors next;
+    for (size_t c = 0; c < parts.size(); c += of[i].size()) {
+      Tensors row;
+      for (size_t k = 0; k < of[i].size(); k++) {
+        const Phases& p = of[i][k];
+        PadList pads(2 + 2 * n, {0, 0});
+        pads[2 + 2 * i] = {p.first - a.first(), a.first() + a.rows() - p.first - p.rows};
+        if (of[i].size() == 1) pads[3 + 2 * i] = {p.phase, a.step - p.phase - p.phases};  // phases without a tap are zero
+        row.push_back(parts[c + k].pad(pads));
+      }
+      next.push_back(Tensor::cat(row, static_cast<int>(3 + 2 * i)));
+    }
+    parts = next;
+  }
+  Shape whole{parts[0].shape()[0], parts[0].shape()[1]};
+  ops::Pairs seen{{0, whole[0]}, {0, whole[1]}};
+  for (const Spread& a : axes) whole.push_back(a.rows() * a.step), seen.push_back({a.before - a.first() * a.step, a.out});
+  return Tensor::from_uop(ops::shrink(parts[0].reshape(whole).uop(), seen));
+}
+
 }  // namespace
 
 Tensor Tensor::conv_transpose2d(const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& o) const {
@@ -292,7 +341,7 @@ Tensor Tensor::conv_transpose2d(const Tensor& weight, const Tensor& bias, const 
     TG_CHECK(ShapeError, k > 0 && step[i] > 0 && dil[i] > 0, "[conv_transpose2d] got kernel ", k, ", stride ", step[i], ", dilation ", dil[i],
              ", expected 1 or more");
     axes.push_back({m, k, step[i], dil[i], p[i].first, (m > 0 ? (m - 1) * step[i] + 1 : 0) + (k - 1) * dil[i] - p[i].first - p[i].second + extra[i]});
-    dense &= axes.back().dense(), steps |= step[i] > 1;
+    dense &= (step[i] == 1 || dil[i] == 1) && m > 0 && axes.back().out > 0, steps |= step[i] > 1;
   }
   Tensor r = steps && dense ? spread_in_phases(*this, weight, axes, o.groups) : spread_with_zeros(*this, weight, axes, o.groups);
   if (!bias.defined()) return s(r);
