@@ -99,15 +99,16 @@ struct Spread {
 TEST(Windows, TransposedConvolutionsAndTheirGradients) {
   constexpr int64_t kGroups = 2, kIn = 2, kOut = 3, kBatch = 2;  // channels of a group
   std::vector<std::pair<Spread, Spread>> all{
-      {{8, 4, 2, 1, 1, 0, 1}, {20, 4, 2, 1, 1, 0, 1}},  // whole phases
-      {{7, 3, 2, 1, 1, 1, 1}, {18, 3, 2, 1, 1, 1, 1}},  // phases of one and two taps
-      {{5, 2, 2, 0, 0, 0, 1}, {9, 2, 2, 0, 0, 0, 1}},   // one tap
-      {{4, 2, 4, 0, 0, 3, 1}, {5, 1, 3, 0, 0, 2, 1}},   // phases without a tap
-      {{6, 5, 3, 2, 2, 0, 1}, {1, 7, 3, 1, 0, 1, 1}},   // a rest of a phase, one element
-      {{5, 3, 2, 1, 1, 1, 2}, {6, 3, 1, 1, 1, 0, 1}},   // dilation: zeros between the elements
-      {{5, 3, 1, 2, 2, 0, 2}, {6, 4, 2, 1, 1, 0, 1}},   // dilation of an axis without steps
-      {{6, 2, 2, 3, 4, 0, 1}, {7, 3, 2, 4, 5, 1, 1}},   // padding takes elements off
-      {{4, 3, 2, 0, 3, 0, 1}, {5, 5, 2, 6, 0, 1, 1}},
+      {{8, 4, 2, 1, 1, 0, 1}, {20, 4, 2, 1, 1, 0, 1}},                                                   // whole phases
+      {{7, 3, 2, 1, 1, 1, 1}, {18, 3, 2, 1, 1, 1, 1}},                                                   // phases of one and two taps
+      {{5, 2, 2, 0, 0, 0, 1}, {9, 2, 2, 0, 0, 0, 1}},                                                    // one tap
+      {{4, 2, 4, 0, 0, 3, 1}, {5, 1, 3, 0, 0, 2, 1}},                                                    // phases without a tap
+      {{6, 5, 3, 2, 2, 0, 1}, {1, 7, 3, 1, 0, 1, 1}},                                                    // a rest of a phase, one element
+      {{5, 3, 2, 1, 1, 1, 2}, {6, 3, 1, 1, 1, 0, 1}},                                                    // dilation: zeros between the elements
+      {{5, 3, 1, 2, 2, 0, 2}, {6, 4, 2, 1, 1, 0, 1}},                                                    // dilation of an axis without steps
+      {{6, 2, 2, 3, 4, 0, 1}, {7, 3, 2, 4, 5, 1, 1}},                                                    // padding takes elements off
+      {{4, 3, 2, 0, 3, 0, 1}, {5, 5, 2, 6, 0, 1, 1}},  {{6, 12, 6, 3, 3, 0, 1}, {3, 8, 8, 0, 0, 0, 1}},  // many phases
+      {{1, 4, 1, 0, 0, 0, 1}, {1, 3, 2, 1, 1, 0, 1}},                                                    // an image of one element
   };
   std::mt19937 random(11);
   auto below = [&](int64_t k) { return static_cast<int64_t>(random() % static_cast<uint32_t>(k)); };

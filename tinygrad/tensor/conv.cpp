@@ -264,6 +264,8 @@ Tensor spread_with_zeros(const Tensor& t, const Tensor& weight, const std::vecto
   Tensor w = weight.reshape(split).permute(order).flip(spatial).reshape(merged);
   return t.reshape(wide).pad(zeros).reshape(flat).shrink_to(cut).pad(with_lead(grow, xs.size())).conv2d(w, {}, {.groups = g, .dilation = dilation});
 }
+constexpr int64_t kFewPhases = 4;  // which codegen makes instances of
+
 /// The phases as further axes of the result of a convolution: no products with zeros between the elements. Where the kernel is no multiple of the
 /// step its first phases have a tap more than the others: a sum for each kind.
 Tensor spread_in_phases(const Tensor& t, const Tensor& weight, const std::vector<Spread>& axes, int64_t g) {
@@ -305,6 +307,10 @@ Tensor spread_in_phases(const Tensor& t, const Tensor& weight, const std::vector
     }
     parts = next;
   }
+  // Many phases of which padding cuts some off are stored next to each other, for no loop could walk them and the rows.
+  bool many = false;
+  for (const Spread& a : axes) many |= a.step > kFewPhases && a.before % a.step != 0;
+  if (many && count == 1) parts[0] = parts[0].contiguous();
   Shape whole{parts[0].shape()[0], parts[0].shape()[1]};
   ops::Pairs seen{{0, whole[0]}, {0, whole[1]}};
   for (const Spread& a : axes) whole.push_back(a.rows() * a.step), seen.push_back({a.before - a.first() * a.step, a.out});
@@ -340,8 +346,10 @@ Tensor Tensor::conv_transpose2d(const Tensor& weight, const Tensor& bias, const 
     const int64_t m = xs[2 + i].value(), k = ws[2 + i].value();
     TG_CHECK(ShapeError, k > 0 && step[i] > 0 && dil[i] > 0, "[conv_transpose2d] got kernel ", k, ", stride ", step[i], ", dilation ", dil[i],
              ", expected 1 or more");
-    axes.push_back({m, k, step[i], dil[i], p[i].first, (m > 0 ? (m - 1) * step[i] + 1 : 0) + (k - 1) * dil[i] - p[i].first - p[i].second + extra[i]});
-    dense &= (step[i] == 1 || dil[i] == 1) && m > 0 && axes.back().out > 0, steps |= step[i] > 1;
+    // The step of a single element is as good as any: with that of the kernel each output has one tap.
+    const int64_t apart = m == 1 && dil[i] == 1 ? std::max(step[i], k) : step[i];
+    axes.push_back({m, k, apart, dil[i], p[i].first, (m > 0 ? (m - 1) * step[i] + 1 : 0) + (k - 1) * dil[i] - p[i].first - p[i].second + extra[i]});
+    dense &= (apart == 1 || dil[i] == 1) && m > 0 && axes.back().out > 0, steps |= apart > 1;
   }
   Tensor r = steps && dense ? spread_in_phases(*this, weight, axes, o.groups) : spread_with_zeros(*this, weight, axes, o.groups);
   if (!bias.defined()) return s(r);
