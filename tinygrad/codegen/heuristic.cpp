@@ -7,6 +7,7 @@
 
 #include "tinygrad/codegen/access.h"
 #include "tinygrad/codegen/cost_model.h"
+#include "tinygrad/codegen/prefix.h"
 #include "tinygrad/codegen/tensor_core.h"
 #include "tinygrad/codegen/window.h"
 #include "tinygrad/uop/facts.h"
@@ -410,6 +411,7 @@ void apply_heuristic(KernelAxes& kernel, UOp sink, const Renderer& renderer, con
     return;
   }
   if (renderer.has_locals()) return apply_grid_heuristic(kernel);
+  if (const std::optional<PrefixAxes> p = prefix_axes(kernel, renderer)) return apply_prefix(kernel, *p, renderer);
   const std::vector<Candidate> best = known ? *known : candidates(kernel, sink, renderer, 1);
   if (!best.empty()) apply_candidate(kernel, best[0], renderer);
 }

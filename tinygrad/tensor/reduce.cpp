@@ -241,7 +241,15 @@ Tensor prefix(const Tensor& t, Ops op) {
     return Tensor::from_uop(inside.where(v, v.const_like(zero)));
   };
   auto over = [&](const Tensor& x) { return Tensor::from_uop(reduced(op, x.uop(), Axes(-1), false, x.dtype(), "prefix")); };
-  auto windows = [&](const Tensor& x, int64_t length) { return over(padded(x, length - 1, 0).pool_view(length)); };
+  auto windows = [&](const Tensor& x, int64_t length) {
+    // Maxima are masked where they are read, so that nothing is stored with its neutral elements. The gradient of a product would store all windows.
+    if (op != Ops::MAX) return over(padded(x, length - 1, 0).pool_view(length));
+    ops::Pairs p(static_cast<size_t>(x.ndim()), {0, 0});
+    p.back() = {length - 1, 0};
+    auto view = [&](UOp u) { return Tensor::from_uop(ops::pad(u, p)).pool_view(length).uop(); };
+    UOp v = view(x.uop());
+    return over(Tensor::from_uop(view(ops::full(x.shape(), true, dtypes::bool_)).where(v, v.const_like(zero))));
+  };
   if (n <= c || t.max_numel() * n <= kAtOnce) return windows(t, n);
   Shape split = sh, totals = sh, flat = sh;
   split.back() = chunks, split.push_back(c), totals.back() = chunks, flat.back() = chunks * c;
