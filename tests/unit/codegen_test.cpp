@@ -183,6 +183,12 @@ TEST(Codegen, MaskedLanesOfGatedSumsNeedNoSecondMask) {
   EXPECT_EQ(count(*p, Ops::WHERE), 0u);
 }
 
+TEST(Codegen, MaskedLanesOfSumsWithABroadcastNumberNeedASecondMask) {
+  // Lanes beyond the end read zeros, but the number that is added to all of them has only a gate that depends on the lane.
+  with_opts(sums_of_shifted(20, 17), {{OptOp::kPadTo, 1, 8}, {OptOp::kVector, 1, 8}}, TestRenderer(32));
+  with_opts(sums_of_shifted(20, 17), {{OptOp::kPadTo, 1, 8}, {OptOp::kVector, 1, 8}, {OptOp::kUnroll, 1, 3}}, TestRenderer(32));
+}
+
 TEST(Codegen, AReducedAxisSharesNoLanesWithItsResult) {
   // Even where the value does not depend on it: the lanes are summed.
   auto k = count_ones(4, 64);

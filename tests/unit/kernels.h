@@ -142,6 +142,15 @@ inline KernelPtr count_taps(int64_t n, int64_t m, int64_t taps) {
   UOp counted = outside.where(UOp::constant(0, dtypes::float32), UOp::constant(1, dtypes::float32)).reduce(Ops::ADD, UOps{t});
   return k.finish(o.index({at}).store(a.index({at}).load() * counted).end(UOps{i, j}));
 }
+/// Sums over the m numbers up to each of n places, all of them shifted by one number; before the first there is padding.
+inline KernelPtr sums_of_shifted(int64_t n, int64_t m) {
+  KernelMaker k;
+  UOp a = k.param(1, n), b = k.param(2, 1), o = k.param(0, n), i = k.loop(n), j = k.red(m);
+  UOp at = i + j - (m - 1), inside = (at < ConstValue(0)).logical_not();
+  UOp x = a.index({at.valid(inside)}).load(), shift = b.index({UOp::constant(int64_t{0}).valid(inside)}).load();
+  UOp value = inside.where(x + shift, UOp::constant(0, dtypes::float32));
+  return k.finish(o.index({i}).store(value.reduce(Ops::ADD, UOps{j})).end(UOps{i}));
+}
 inline KernelPtr matmul(int64_t n, int64_t m, int64_t l, bool ta = false, bool tb = false) {
   KernelMaker k;
   UOp a = k.param(1, n * l), b = k.param(2, l * m), o = k.param(0, n * m), i = k.loop(n), j = k.loop(m), r = k.red(l);
@@ -373,6 +382,7 @@ inline std::vector<std::pair<std::string, std::function<KernelPtr()>>> all_kerne
     add("reduce_all_max" + s, [=] { return reduce_all(n * m, Ops::MAX); });
     add("count_ones" + s, [=] { return count_ones(n, m); });
     add("count_taps" + s, [=] { return count_taps(n, m, 5); });
+    add("sums_of_shifted" + s, [=] { return sums_of_shifted(n, m); });
     add("softmax" + s, [=] { return softmax(n, m); });
     add("variance" + s, [=] { return variance(n, m); });
     add("gather" + s, [=] { return gather(n * m, 5); });

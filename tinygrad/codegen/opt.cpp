@@ -22,7 +22,12 @@ const char* opt_name(OptOp op) {
                                 "GROUPTOP", "NOLOCALS", "PADTO",  "SWAP",   "SPLIT", "STAGE"};
   return names[static_cast<int>(op)];
 }
-/// True when the value is 0 (or -0) wherever every load that depends on `range` gives 0.
+/// Where a load reads, without the gate that says whether it does.
+UOp address(UOp load) {
+  UOp index = load.src(0).src(1);
+  return index.is(Ops::WHERE) && index.src(2).is_invalid() ? index.src(1) : index;
+}
+/// True when the value is 0 (or -0) wherever every load whose address depends on `range` gives 0.
 bool zero_where_loads_are(UOp u, UOp range) {
   UOps stack{u};
   while (!stack.empty()) {
@@ -30,7 +35,10 @@ bool zero_where_loads_are(UOp u, UOp range) {
     stack.pop_back();
     if (v.is_const() && !v.is_invalid() && v.const_float() == 0) continue;
     if (!depends_on(v, range)) return false;
-    if (v.is(Ops::LOAD)) continue;
+    if (v.is(Ops::LOAD)) {
+      if (!depends_on(address(v), range)) return false;  // only its gate does: it reads the same number everywhere
+      continue;
+    }
     // 0 * x is 0 only where x is finite: both factors must vanish.
     if (v.in(Ops::MUL | Ops::ADD)) stack.push_back(v.src(0)), stack.push_back(v.src(1));
     else if (v.is(Ops::CAST) && !v.dtype().is_weak()) stack.push_back(v.src(0));
@@ -506,8 +514,7 @@ UOp KernelAxes::finish() const {
         v = UOp::make(Ops::INDEX, v.src(0).dtype(), {v.src(0).src(0), v.src(0).src(1).valid(g)}).store(v.src(1));
     if (u.is(Ops::LOAD)) {
       // What the address itself depends on; its own gate needs no guard.
-      UOp index = u.src(0).src(1);
-      if (UOp g = padded_in(ranges_of(index.is(Ops::WHERE) && index.src(2).is_invalid() ? index.src(1) : index), true)) {
+      if (UOp g = padded_in(ranges_of(address(u)), true)) {
         UOps s(v.srcs().begin(), v.srcs().end());
         s[0] = UOp::make(Ops::INDEX, v.src(0).dtype(), {v.src(0).src(0), v.src(0).src(1).valid(g)});
         v = v.with_srcs(s);
