@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <random>
 
 #include "tinygrad/base/env.h"
@@ -57,6 +58,45 @@ TEST(Prefix, Products) {
   }
 }
 
+TEST(Prefix, PlacesOfMaximaAreTheFirst) {
+  for (const auto& [rows, n] : std::vector<std::pair<int64_t, int64_t>>{{3, 40}, {2, 600}, {70, 250}}) {
+    const Floats v = values(rows * n, 21);
+    std::vector<int64_t> most, least;
+    for (int64_t r = 0; r < rows; r++) {
+      const auto row = v.begin() + static_cast<std::ptrdiff_t>(r * n);
+      for (int64_t i = 1; i <= n; i++) most.push_back(std::max_element(row, row + i) - row), least.push_back(std::min_element(row, row + i) - row);
+    }
+    const Tensor x = Tensor::from(v, Shape{rows, n}).realize();
+    EXPECT_EQ(x.cummax(1).second.to_vector<int64_t>(), most) << n;
+    EXPECT_EQ(x.cummin(1).second.to_vector<int64_t>(), least) << n;
+    EXPECT_EQ(x.T().cummax(0).second.T().to_vector<int64_t>(), most) << n;
+  }
+  const Tensor x = Tensor(Floats{1, NAN, 3, NAN, 5, 6, 7, 8}).cummax(0).second;
+  EXPECT_EQ(x.to_vector<int64_t>(), (std::vector<int64_t>{0, 1, 1, 1, 1, 1, 1, 1}));
+}
+
+TEST(Prefix, LogarithmsOfSums) {
+  for (const auto& [rows, n] : std::vector<std::pair<int64_t, int64_t>>{{5, 12}, {70, 250}, {2, 3001}}) {
+    Floats v = values(rows * n, 31);
+    for (float& x : v) x = x == 4 ? -INFINITY : x * 20;
+    std::fill_n(v.begin(), std::min<int64_t>(n, 40), -INFINITY);
+    const Tensor x = Tensor::from(v, Shape{rows, n}).realize();
+    const Floats got = x.logcumsumexp(1).to_vector<float>(), across = x.T().logcumsumexp(0).T().to_vector<float>();
+    for (int64_t r = 0; r < rows; r++) {
+      double most = -INFINITY, sum = 0;  // below the maximum
+      for (int64_t i = 0; i < n; i++) {
+        const auto at = static_cast<size_t>(r * n + i);
+        if (v[at] > most) sum = std::exp(most - v[at]) * sum + 1, most = v[at];
+        else if (v[at] > -INFINITY) sum += std::exp(v[at] - most);
+        const double want = sum ? most + std::log(sum) : -INFINITY;
+        for (float x : {got[at], across[at]})
+          if (std::isinf(want)) ASSERT_EQ(x, want) << at;
+          else ASSERT_NEAR(x, want, 1e-6 * (1 + std::abs(want))) << at;
+      }
+    }
+  }
+}
+
 TEST(Prefix, OneLongAxis) {
   const int64_t n = (1 << 20) + 3;
   const Floats v = values(n, 3);
@@ -100,6 +140,14 @@ TEST(Prefix, WorkGrowsWithTheLength) {
   };
   for (int axis : {0, 1}) EXPECT_LT(cost(64, 4096, axis), 80) << axis;
   for (int axis : {0, 1}) EXPECT_LT(cost(4, 1 << 16, axis), 80) << axis;
+  auto operations = [](const std::function<Tensor(Tensor)>& f, int64_t n) {
+    const Tensor x = Tensor::zeros({16, n}).clone().realize();
+    const int64_t ops = GlobalCounters::ops;
+    f(x).realize();
+    return static_cast<double>(GlobalCounters::ops - ops) / static_cast<double>(16 * n);
+  };
+  EXPECT_LT(operations([](const Tensor& x) { return x.cummax(1).second; }, 4096), 250);
+  EXPECT_LT(operations([](const Tensor& x) { return x.logcumsumexp(1); }, 4096), 700);
 }
 }  // namespace
 }  // namespace tg

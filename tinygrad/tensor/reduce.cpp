@@ -289,16 +289,16 @@ Tensor Tensor::cumprod(int axis) const {
 std::pair<Tensor, Tensor> Tensor::cummax(int axis) const {
   OpScope s;
   const Shape sh = shape();
-  Tensor v = prefix_along(*this, axis, Ops::MAX, stored_dtype(), "cummax");
-  if (sh.empty() || max_numel() == 0) return {v, zeros_like(dtypes::int32)};
-  Tensor x = transpose(axis, -1), top = v.transpose(axis, -1);
-  const SInt size = x.shape().back();
-  int64_t n = size.max();
-  // For each place the first element up to it that equals the maximum; counting down makes it the greatest.
-  Tensor number = arange_symbolic(0, size, 1, {.dtype = dtypes::int32}), seen = number.unsqueeze(-1) >= number;
-  top = from_uop(ops::computed_anew(uop_of(top, "cummax")));
-  Tensor hit = seen & (x.unsqueeze(-2) == top.unsqueeze(-1));
-  Tensor index = n - hit.where(n - number, 0).max(-1);
+  if (sh.empty() || max_numel() == 0) return {prefix_along(*this, axis, Ops::MAX, stored_dtype(), "cummax"), zeros_like(dtypes::int32)};
+  // Stored, since another kernel may round the same elements otherwise: the maximum changes only where a greater one is seen.
+  const Tensor v = prefix_along(contiguous(), axis, Ops::MAX, stored_dtype(), "cummax");
+  const Tensor top = v.detach().transpose(axis, -1).contiguous();
+  std::vector<std::pair<SInt, SInt>> shift(sh.size(), {0, 0});
+  shift.back() = {1, 0};
+  const Tensor earlier = top.pad(shift).shrink_to(top.shape()), number = arange_symbolic(0, top.shape().back(), 1, {.dtype = dtypes::int32});
+  Tensor greater = top != earlier;
+  if (top.dtype().is_float()) greater = greater & !(top.isnan() & earlier.isnan());
+  const Tensor index = prefix_along(greater.where(number, 0), -1, Ops::MAX, dtypes::int32, "cummax");
   return {v, index.transpose(axis, -1)};
 }
 std::pair<Tensor, Tensor> Tensor::cummin(int axis) const {
@@ -307,15 +307,41 @@ std::pair<Tensor, Tensor> Tensor::cummin(int axis) const {
   auto [v, i] = inverse(*this).cummax(axis);
   return {inverse(v), i};
 }
+namespace {
+/// Logarithm of the sum of exponentials of every prefix of the last axis, in chunks as prefix().
+Tensor prefix_logsumexp(const Tensor& x) {
+  const Shape sh = x.shape();
+  const SInt n = sh.back();
+  const double none = -std::numeric_limits<double>::infinity();
+  auto direct = [&](const Tensor& t) {
+    // Row i of the last two axes: the elements up to i.
+    const Tensor number = Tensor::arange_symbolic(0, t.shape().back()), seen = number.unsqueeze(-1) >= number;
+    return seen.where(t.unsqueeze(-2), none).logsumexp(-1);
+  };
+  if (n.symbolic() || x.max_numel() * n.value() <= kAtOnce || n.value() <= prefix_chunk(n.value())) return direct(x);
+  if (x.dtype().is_float() && x.dtype().itemsize() < 4) return prefix_logsumexp(x.cast(dtypes::float32)).cast(x.dtype());  // rounded once
+  const int64_t c = prefix_chunk(n.value()), chunks = (n.value() + c - 1) / c;
+  auto padded = [&](const Tensor& t, int64_t before, int64_t after) {
+    std::vector<std::pair<SInt, SInt>> p(static_cast<size_t>(t.ndim()), {0, 0});
+    p.back() = {before, after};
+    return before || after ? t.pad(p, {.value = none}) : t;
+  };
+  Shape split = sh, totals = sh, flat = sh;
+  split.back() = chunks, split.push_back(c), totals.back() = chunks, flat.back() = chunks * c;
+  const Tensor inner = direct(padded(x, 0, chunks * c - n.value()).reshape(split)).contiguous();
+  std::vector<std::pair<SInt, SInt>> last, but_last;
+  for (const SInt& d : split) last.push_back({0, d});
+  for (const SInt& d : totals) but_last.push_back({0, d});
+  last.back() = {c - 1, c}, but_last.back() = {0, chunks - 1};
+  const Tensor before = padded(prefix_logsumexp(inner.shrink(last).reshape(totals)).shrink(but_last), 1, 0).contiguous().unsqueeze(-1);
+  return inner.logaddexp(before).reshape(flat).shrink_to(sh);
+}
+}  // namespace
+
 Tensor Tensor::logcumsumexp(int axis) const {
   OpScope s;
-  const Shape sh = shape();
-  if (sh.empty()) return *this;
-  Tensor x = transpose(axis, -1);
-  // Row i of the last two axes: the elements up to i.
-  Tensor number = arange_symbolic(0, x.shape().back()), seen = number.unsqueeze(-1) >= number;
-  Tensor rows = seen.where(x.unsqueeze(-2), -std::numeric_limits<double>::infinity());
-  return s(rows.logsumexp(-1).transpose(axis, -1));
+  if (shape().empty()) return *this;
+  return s(prefix_logsumexp(transpose(axis, -1)).transpose(axis, -1));
 }
 
 }  // namespace tg
