@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <thread>
 
@@ -151,6 +152,19 @@ TEST(Backward, RealizedLeaf) {
   if (!Tensor::training()) {
     b.realize();
     if (b.uop().is(Ops::BUFFER)) EXPECT_THROW(b.backward(), GradientError);
+  }
+}
+
+TEST(Backward, OfNoElementsIsZeros) {
+  // A batch of none: the sum over it has been known all along, and still depends on the weights.
+  for (const auto& loss : std::vector<std::function<Tensor(const Tensor&)>>{
+           [](const Tensor& w) { return w.index({Slice(0, 0)}).sum(); }, [](const Tensor& w) { return Tensor::ones({0, 4}).matmul(w).sum(); },
+           [](const Tensor& w) { return w[Tensor::empty({0}, {.dtype = dtypes::int32})].sum(); }}) {
+    Tensor w = Tensor::ones({4, 3}).contiguous().realize();
+    w.requires_grad_();
+    loss(w).backward();
+    ASSERT_TRUE(w.grad().defined());
+    EXPECT_EQ(w.grad().to_vector<float>(), std::vector<float>(12, 0.0f));
   }
 }
 

@@ -260,6 +260,7 @@ Tensor Tensor::index(const std::vector<Index>& indices) const {
   const Shape full = shape_of(u);
   bool empty = !p.shape.symbolic() && !full.symbolic() && (p.shape.numel() == 0 || full.numel() == 0);
   Tensor r = empty ? from_uop(ops::full(full, 0, strong_dtype(src[0].dtype()))) : from_uop(u);
+  if (empty && full.numel() == 0) r = x.flatten().shrink({{0, 0}}).reshape(full).cast(r.dtype());  // it has a gradient, zeros
   if (g.valid.defined() && !empty) {
     Shape wide = g.valid.shape();
     wide.insert(wide.begin(), g.shape.size() - wide.size(), SInt(1));

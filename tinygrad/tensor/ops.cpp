@@ -109,7 +109,9 @@ UOp reduce(Ops op, UOp x, const std::vector<int>& axes) {
     if (SInt& n = out[static_cast<size_t>(a)]; n != 1) arg.push_back(a), n = 1;
   if (arg.empty()) return x;
   std::sort(arg.begin(), arg.end());
-  if (!s.symbolic() && s.numel() == 0) return full(out, identity_of(op, x.dtype()), x.dtype());
+  // Nothing to sum; what may want a gradient, zeros, stays in the graph.
+  const bool differentiable = x.dtype().is_float() && !x.dtype().is_weak() && !device_of(x).empty();
+  if (!s.symbolic() && s.numel() == 0 && !differentiable) return full(out, identity_of(op, x.dtype()), x.dtype());
   return UOp::make(Ops::REDUCE, x.dtype(), {x}, Arg(ReduceArg{op, std::move(arg)}));
 }
 
