@@ -304,7 +304,7 @@ class Expander {
     UOps around;  // one may be inside of more loops than another, see separate_reduces
     for (UOp u : members)
       if (UOps a = loops_of(u); a.size() >= around.size()) around = std::move(a);
-    UOps effects;
+    std::vector<UOps> updates;  // of the first chains of all results, then of the second ones: neighbours use the same operands
     for (size_t i = 0; i < members.size(); i++) {
       Member& m = all[i];
       UOp u = members[i], lane = m.reduced.lane ? m.reduced.lane : lane_of(u.src(0));
@@ -315,7 +315,9 @@ class Expander {
         std::vector<UOps> parts(chains);
         for (size_t k = 0; k < t.size(); k++) parts[k % chains].push_back(t[k]);
         std::vector<Accumulator> accs;
-        for (UOps& part : parts) {
+        if (updates.size() < chains) updates.resize(chains);
+        for (size_t k = 0; k < chains; k++) {
+          const UOps& part = parts[k];
           UOp size = UOp::shape_stack(std::vector<int64_t>{lane ? static_cast<int64_t>(lane.src(0).const_int()) : 1});
           UOp buffer = UOp::make(Ops::BUFFER, u.dtype(), {size}, Arg(ParamArg{registers_++, AddrSpace::kReg, "", "", 0, 0}));
           UOps deps{buffer};
@@ -329,12 +331,14 @@ class Expander {
           else if (m.op == Ops::ADD)
             for (UOp x : part) v = accumulate(m.op, v, x);
           else v = combine(m.op, v, tree(m.op, part));
-          effects.push_back(slot.store(v));
+          updates[k].push_back(slot.store(v));
           accs.push_back({buffer, at});
         }
         m.accs.push_back(std::move(accs));
       }
     }
+    UOps effects;
+    for (const UOps& chain : updates) effects.insert(effects.end(), chain.begin(), chain.end());
     UOp done = effects.size() == 1 ? effects[0] : UOp::make(Ops::GROUP, dtypes::void_, effects);
     for (size_t i = loops.size(); i-- > 0;) done = done.end(UOps{loops[i]});
     for (size_t i = 0; i < members.size(); i++) {

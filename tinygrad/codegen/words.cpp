@@ -16,6 +16,8 @@ namespace {
 constexpr int64_t kLanes = 16, kBytes = 4, kRegister = kLanes * kBytes;
 constexpr int64_t kReach = 2 * kRegister;  // bytes that a register of words may come from
 constexpr int64_t kLeastRows = 256;        // that share the factor
+constexpr int64_t kRows = 4;               // side by side: the factor is loaded once for them
+constexpr double kLongRow = 4096;          // numbers of it
 constexpr int64_t kShortAxis = 4;          // the two numbers of a byte
 constexpr double kCyclesPerVector = 1.2;   // of sixteen numbers, as measured
 
@@ -132,6 +134,17 @@ bool choose_words(KernelAxes& kernel, const Renderer& renderer) {
     c.staged = 1u << (operand - operands.begin());
     c.stages = {{-1, static_cast<int>(operand - operands.begin())}};
     double rows = 1, vectors = 1;
+    // Rows side by side load the factor once, which counts the more when it is longer than the first level cache. Short rows are over before the
+    // processor follows all of them. Scales of eight registers are in two: of two registers of each row, or of four of one.
+    const int64_t registers = w.registers ? size_of(w.registers) : 1;
+    double numbers = 1;
+    int tiled = -1;
+    for (int a = 0; a < static_cast<int>(k.axes().size()); a++) {
+      const KernelAxes::Axis& x = k.axes()[static_cast<size_t>(a)];
+      if (x.reduce) numbers *= static_cast<double>(x.size);
+      else if (x.size > 0 && x.size % kRows == 0 && registers % 2 == 0) tiled = a;
+    }
+    if (numbers < kLongRow) tiled = -1;
     for (int a = 0; a < static_cast<int>(k.axes().size()); a++) {
       const KernelAxes::Axis& x = k.axes()[static_cast<size_t>(a)];
       UOp r = k.range(a);
@@ -139,7 +152,8 @@ bool choose_words(KernelAxes& kernel, const Renderer& renderer) {
       if (x.size == 0) return false;
       if (r == w.lanes) c.lane_axes = {a};
       else if (r == w.bytes || (x.reduce && x.size <= kShortAxis)) tile = x.size;
-      else if (r == w.registers) tile = x.size % 4 == 0 ? 4 : x.size % 2 == 0 ? 2 : 1;
+      else if (r == w.registers) tile = x.size % 4 == 0 && tiled < 0 ? 4 : x.size % 2 == 0 ? 2 : 1;
+      else if (a == tiled) tile = kRows;
       if (!x.reduce) c.order.push_back(a), rows *= static_cast<double>(x.size);
       else if (r != w.lanes) vectors *= static_cast<double>(x.size);
       c.tile.push_back(tile);
