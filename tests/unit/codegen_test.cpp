@@ -163,6 +163,18 @@ TEST(Codegen, PanelsAcrossMemoryHoldWholeLines) {
   EXPECT_EQ(split(*to_program(*matmul(2048, 2048, 2048), TestRenderer(64)), 0), 0);
 }
 
+TEST(Codegen, TilesOfBranchesFitTheRegisters) {
+  // Each masked load of lanes two elements apart is a branch: sums that do not fit into registers go through memory at each of them.
+  for (int64_t channels : {16, 32}) {
+    double sums = 1;
+    const auto p = to_program(*conv(8, 3, channels, 224, 224, 3, 1, 2), TestRenderer(64));
+    for (const Opt& o : p->applied_opts)
+      if (o.op == OptOp::kUpcast) sums *= static_cast<double>(o.arg);
+    EXPECT_GE(sums, 8) << channels;
+    EXPECT_LE(sums, 24) << channels;
+  }
+}
+
 TEST(Codegen, StepsOfTwoReadBackAsSteps) {
   // (x - k + 1) / 2 with x = 2 a + b: a vector load along a, where dividing lanes would gather.
   auto p = to_program(*columns_to_image(2, 12, 64, 3, 2, 1), TestRenderer(64));

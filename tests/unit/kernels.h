@@ -157,12 +157,12 @@ inline KernelPtr matmul(int64_t n, int64_t m, int64_t l, bool ta = false, bool t
   UOp x = a.index({ta ? r * n + i : i * l + r}).load(), y = b.index({tb ? j * l + r : r * m + j}).load();
   return k.finish(o.index({i * m + j}).store((x * y).reduce(Ops::ADD, UOps{r})).end(UOps{i, j}));
 }
-inline KernelPtr conv(int64_t bs, int64_t ic, int64_t oc, int64_t h, int64_t w, int64_t f, int64_t pad) {
+inline KernelPtr conv(int64_t bs, int64_t ic, int64_t oc, int64_t h, int64_t w, int64_t f, int64_t pad, int64_t step = 1) {
   KernelMaker k;
-  int64_t oh = h + 2 * pad - f + 1, ow = w + 2 * pad - f + 1;
+  int64_t oh = (h + 2 * pad - f) / step + 1, ow = (w + 2 * pad - f) / step + 1;
   UOp in = k.param(1, bs * ic * h * w), wt = k.param(2, oc * ic * f * f), o = k.param(0, bs * oc * oh * ow);
   UOp n = k.loop(bs), c = k.loop(oc), y = k.loop(oh), x = k.loop(ow), q = k.red(ic), ky = k.red(f), kx = k.red(f);
-  UOp iy = y + ky - pad, ix = x + kx - pad, at = ((n * ic + q) * h + iy) * w + ix;
+  UOp iy = (step > 1 ? y * step : y) + ky - pad, ix = (step > 1 ? x * step : x) + kx - pad, at = ((n * ic + q) * h + iy) * w + ix;
   UOp v;
   if (pad) {
     UOp ok = (iy.ge(iy.const_like(0)) & (iy < h)) & (ix.ge(ix.const_like(0)) & (ix < w));

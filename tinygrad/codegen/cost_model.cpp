@@ -155,13 +155,17 @@ double CostModel::score(const Candidate& c, double bound) const {
       for (const Reduce& o : reduces)  // sums of dot products run together
         if (&o != &r && o.dot && r.dot) live += instances(o.value & ~o.reduced) * (o.value & lane ? regs_each : 1);
       if (loads_early && per > 1 && accs > 1) live += most;  // the next step's operands beside this one's
+      double masks = 0, branches = 0;  // in the making; with lanes a few elements apart each load is a branch that the sums live across
       for (const Access& a : accesses)
-        if (a.gate & lane && inner >= 0 && a.gate >> inner & 1 && !(a.mask & ~m) && !is_staged(c, a.operand)) {
-          live += 3;  // masks in the making
-          break;
+        if (a.gate & lane && !(a.mask & ~m) && !is_staged(c, a.operand)) {
+          bool apart = false;
+          for (int v : c.lane_axes) apart |= a.mask >> v & 1 && !(a.nonlinear >> v & 1) && std::abs(a.stride[static_cast<size_t>(v)]) > 1;
+          if (apart) masks = std::max(masks, 2 + 1.5 * copies_of(a)), branches += copies_of(a);
+          else if (inner >= 0 && a.gate >> inner & 1) masks = std::max(masks, 3.0);
         }
+      live += masks;
       const double usable = registers > 16 ? registers - 2 : registers;  // schedulers want some to spare
-      if (live > usable) spills += iterations * (live - usable) * 3;
+      if (live > usable) spills += iterations * ((live - usable) * 3 + branches * 8);
       // Setting up, combining chains and folding lanes.
       double outside = iterations / loops;
       extra += outside * (accs * chains * 1.0 + (r.reduced & lane ? accs * 2 * std::log2(static_cast<double>(c.lanes)) : 0));
@@ -209,8 +213,9 @@ double CostModel::score(const Candidate& c, double bound) const {
       else if (stride > 0 && stride <= 4 && !a.store) each = 1.5 * static_cast<double>(stride) * w;  // neighbouring vectors and shuffles
       else if (stride > 0 && stride <= 4 && interleaved(a, c, stride)) each = (0.5 + 0.5 * static_cast<double>(stride)) * w;
       else each = strided_vector(a, c, stride);
-      if (a.gate & lane) each = stride > 4 ? std::max(each, c.lanes * 1.6) : each + mask_cost * w * static_cast<double>(std::max<int64_t>(stride, 1));
       const bool shuffled = stride > 1 && stride <= 4 && !a.store;
+      if (a.gate & lane) each = stride > 4 ? std::max(each, c.lanes * 1.6) : each + mask_cost * w * static_cast<double>(std::max<int64_t>(stride, 1));
+      if (a.gate & lane && shuffled) each += 2;  // a branch
       for (int v : c.lane_axes)
         if (a.mask >> v & 1 && size[static_cast<size_t>(v)] % (c.lanes * c.tile[static_cast<size_t>(v)])) {
           each += t[static_cast<size_t>(v)] > 1 ? 0.25 * w : 0.05 * w;
