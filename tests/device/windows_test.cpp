@@ -67,22 +67,24 @@ std::vector<float> numbers(size_t n, int seed, int from, int to) {
 constexpr size_t kPlanes = 3;
 
 TEST(Windows, ConvolutionsAndTheirGradients) {
-  constexpr size_t kIn = 2, kOut = 3, kBatch = 2;
-  for (const Case& c : cases(false, 16)) {
+  constexpr size_t kOut = 3, kBatch = 2;
+  size_t channels = 8;  // with as many channels gradients of inputs are transposed convolutions
+  for (const Case& c : cases(false, 24)) {
+    channels = 10 - channels;
     const auto in = static_cast<size_t>(c.y.size * c.x.size), out = static_cast<size_t>(c.y.out() * c.x.out()),
                taps = static_cast<size_t>(c.y.kernel * c.x.kernel);
-    const auto x = numbers(kBatch * kIn * in, 1, -3, 3), w = numbers(kOut * kIn * taps, 2, -3, 3), g = numbers(kBatch * kOut * out, 3, -3, 3);
+    const auto x = numbers(kBatch * channels * in, 1, -3, 3), w = numbers(kOut * channels * taps, 2, -3, 3), g = numbers(kBatch * kOut * out, 3, -3, 3);
     std::vector<float> y(g.size(), 0), dx(x.size(), 0), dw(w.size(), 0);
     c.each([&](size_t o, size_t k, int64_t at) {
       if (at < 0) return;
       for (size_t b = 0; b < kBatch; b++)
-        for (size_t p = 0; p < kIn; p++)
+        for (size_t p = 0; p < channels; p++)
           for (size_t q = 0; q < kOut; q++) {
-            const size_t i = (b * kIn + p) * in + static_cast<size_t>(at), j = (q * kIn + p) * taps + k, r = (b * kOut + q) * out + o;
+            const size_t i = (b * channels + p) * in + static_cast<size_t>(at), j = (q * channels + p) * taps + k, r = (b * kOut + q) * out + o;
             y[r] += x[i] * w[j], dx[i] += g[r] * w[j], dw[j] += g[r] * x[i];
           }
     });
-    const Tensor tx = Tensor::from(x, {kBatch, kIn, c.y.size, c.x.size}), tw = Tensor::from(w, {kOut, kIn, c.y.kernel, c.x.kernel});
+    const Tensor tx = Tensor::from(x, {kBatch, channels, c.y.size, c.x.size}), tw = Tensor::from(w, {kOut, channels, c.y.kernel, c.x.kernel});
     const Tensor ty = tx.conv2d(
         tw, {}, {.stride = {c.y.step, c.x.step}, .dilation = {c.y.dilation, c.x.dilation}, .padding = {c.x.pad, c.x.pad, c.y.pad, c.y.pad}});
     const Tensors grads = ty.gradient({tx, tw}, Tensor::from(g, ty.shape()));
@@ -191,6 +193,24 @@ TEST(Windows, TransposedConvolutionsAreOneKernel) {
   EXPECT_LE(less, 5 * fewer);
   // No elements.
   EXPECT_EQ(Tensor::zeros(0, 4, 16, 16).conv_transpose2d(w, b, {.stride = 2, .padding = 1}).shape(), (Shape{0, 3, 32, 32}));
+}
+TEST(Windows, GradientsOfConvolutionsInStepsHaveNoColumns) {
+  const Tensor x = Tensor::from(numbers(2 * 8 * 16 * 16, 1, -3, 3), {2, 8, 16, 16}).realize(),
+               w = Tensor::from(numbers(4 * 8 * 5 * 5, 2, -3, 3), {4, 8, 5, 5}).realize(),
+               g = Tensor::from(numbers(2 * 4 * 8 * 8, 3, -3, 3), {2, 4, 8, 8}).realize(),
+               v = Tensor::from(numbers(2 * 8 * 16 * 16, 4, -3, 3), {2, 8, 16, 16}).realize();
+  const ConvOptions o{.stride = 2, .padding = 2};
+  const Tensors grads = x.conv2d(w, {}, o).gradient({x, w}, g);
+  // <dx, v> = <g, conv(v, w)>
+  const Tensors again = (grads[0] * v).sum().gradient({g, w}), want = v.conv2d(w, {}, o).gradient({w}, g);
+  EXPECT_EQ(again[0].to_vector<float>(), v.conv2d(w, {}, o).to_vector<float>());
+  EXPECT_EQ(again[1].to_vector<float>(), want[0].to_vector<float>());
+  if (env::EAGER) GTEST_SKIP() << "every operation is stored";
+  const int64_t kernels = GlobalCounters::kernels, moved = GlobalCounters::mem, image = 2 * 8 * 16 * 16 * 4,
+                read = (2 * 4 * 8 * 8 + 4 * 8 * 5 * 5) * 4;
+  const Tensor dx = grads[0].realize();
+  EXPECT_EQ(GlobalCounters::kernels - kernels, 5);  // phases of two and three taps on each axis, side by side
+  EXPECT_LE(GlobalCounters::mem - moved, 4 * read + 3 * image);
 }
 TEST(Windows, PoolingsAndTheirGradients) {
   for (const Case& c : cases(true, 16)) {

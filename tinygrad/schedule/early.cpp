@@ -131,6 +131,7 @@ const PatternMatcher<>& early_rules() {
       }),
       rule(op<Ops::DETACH>(x), x),
       rule(op<Ops::CONTIGUOUS_BACKWARD>(x), x),
+      rule(op<Ops::CONTIGUOUS_BACKWARD>(x, y, z), x),
       // ---- reductions ----
       rule(u = op<Ops::REDUCE>(x), [](const EarlyContext& c, U u, X x) -> UOp {
         const ReduceArg& arg = u.arg<ReduceArg>();

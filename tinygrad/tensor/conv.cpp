@@ -7,6 +7,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/ops.h"
+#include "tinygrad/uop/multi.h"
 
 namespace tg {
 using namespace tensor_detail;
@@ -159,6 +160,69 @@ Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOption
   return s(r + bias.reshape(line));
 }
 
+namespace {
+/// The windows of x, (batch, groups, 1, out..., in, kernel...), and the weight that they are multiplied with.
+std::pair<Tensor, Tensor> factors(const Tensor& x, const Tensor& weight, int64_t g, const std::vector<int64_t>& step,
+                                  const std::vector<int64_t>& dil) {
+  const Shape ws = weight.shape();
+  const size_t n = step.size();
+  const int64_t cout = ws[0].value(), cin = ws[1].value();
+  Ints kernel;
+  for (size_t i = 0; i < n; i++) kernel.push_back(ws[2 + i].value());
+  const Tensor v = x.pool_view(kernel, Ints(step), Ints(dil));  // (bs, cin_all, out..., kernel...)
+  Shape split{v.shape(0), g, 1, cin}, wsplit{1, g, cout / g};
+  for (size_t i = 0; i < 2 * n; i++) split.push_back(v.shape(static_cast<int>(2 + i)));
+  std::vector<int> order{0, 1, 2};
+  for (size_t i = 0; i < n; i++) order.push_back(static_cast<int>(4 + i)), wsplit.push_back(1);
+  order.push_back(3), wsplit.push_back(cin);
+  for (size_t i = 0; i < n; i++) order.push_back(static_cast<int>(4 + n + i)), wsplit.push_back(kernel[i]);
+  return {v.reshape(split).permute(order), weight.reshape(wsplit)};
+}
+
+// Where columns cost no more than phases: few channels of the input, for the product of columns has the larger tiles; sums so long that storing
+// columns takes no time beside; few columns for an element.
+constexpr int64_t kPhaseChannels = 8, kLongSums = 512;
+constexpr double kFewColumns = 2;
+
+/// Whether the gradient of the input is to be a transposed convolution: windows in steps that overlap.
+bool gradient_in_phases(const Tensor& x, const Tensor& weight, int64_t g, const std::vector<int64_t>& step, const std::vector<int64_t>& dil,
+                        const PadList& pads) {
+  if (!x.dtype().is_float() || x.dtype().is_weak() || x.dtype() != weight.dtype() || is_multi(x.uop()) || is_multi(weight.uop())) return false;
+  if (x.shape(1) / g < kPhaseChannels || weight.shape(0) / g >= kLongSums) return false;
+  bool overlapping = false;
+  double columns = 1;
+  for (size_t i = 0; i < step.size(); i++) {
+    if ((step[i] > 1 && dil[i] > 1) || pads[i].first < 0 || pads[i].second < 0) return false;
+    const int64_t k = weight.shape(static_cast<int>(2 + i));
+    overlapping |= step[i] > 1 && k > step[i], columns *= static_cast<double>(k) / static_cast<double>(step[i]);
+  }
+  return overlapping && columns >= kFewColumns;
+}
+}  // namespace
+
+std::pair<Tensor, Tensor> conv::gradients(const Tensor& g, const Tensor& x, const Tensor& weight, const std::vector<int64_t>& form) {
+  const size_t n = form.size() / 4;
+  std::vector<int64_t> step, dil;
+  PadList pads;
+  Ints rest, around(std::vector<int64_t>(2 * n));
+  for (size_t i = 0; i < n; i++) {
+    const int64_t* f = form.data() + 1 + 4 * i;
+    step.push_back(f[0]), dil.push_back(f[1]), pads.push_back({f[2], f[3]});
+    const int axis = static_cast<int>(2 + i);
+    rest.push_back(x.shape(axis) - ((g.shape(axis) - 1) * f[0] - f[2] - f[3] + f[1] * (weight.shape(axis) - 1) + 1));
+    around[2 * (n - 1 - i)] = f[2], around[2 * (n - 1 - i) + 1] = f[3];
+  }
+  Tensor dx =
+      g.conv_transpose2d(weight, {}, {.groups = form[0], .stride = Ints(step), .dilation = Ints(dil), .padding = around, .output_padding = rest});
+  auto [windows, w] = factors(x.pad(with_lead(pads, n + 2)), weight, form[0], step, dil);
+  Shape sums(w.shape());
+  Axes summed(std::vector<int>{0});
+  for (size_t i = 0; i < n; i++) sums[3 + i] = windows.shape(static_cast<int>(3 + i)), summed.list.push_back(static_cast<int>(3 + i));
+  sums[0] = g.shape(0);
+  for (size_t i = 3 + n; i < sums.size(); i++) sums[i] = 1;
+  return {dx, (windows * g.reshape(sums)).sum({.axis = summed}).reshape(weight.shape())};
+}
+
 Tensor conv::direct(const Tensor& t, const Tensor& weight, const ConvOptions& o) {
   const Shape xs = t.shape(), ws = weight.shape();
   TG_CHECK(ShapeError, xs.size() == ws.size() && xs.size() >= 3, "[conv2d] got input ", xs, " and weight ", ws,
@@ -178,18 +242,18 @@ Tensor conv::direct(const Tensor& t, const Tensor& weight, const ConvOptions& o)
   }
   auto all = [](const Ints& v, int64_t want) { return std::all_of(v.begin(), v.end(), [&](int64_t e) { return e == want; }); };
   if (env::WINO && all(kernel, 3) && all(o.stride, 1) && all(o.dilation, 1)) return winograd(t, weight, g, pads, o.dtype);
-  x = x.pool_view(kernel, o.stride, o.dilation);  // (bs, cin_all, out..., kernel...)
-  Shape split{bs, g, 1, cin}, wsplit{1, g, cout / g};
-  for (size_t i = 0; i < 2 * n; i++) split.push_back(x.shape(static_cast<int>(2 + i)));
-  std::vector<int> order{0, 1, 2};  // -> (bs, g, 1, out..., cin, kernel...)
-  for (size_t i = 0; i < n; i++) order.push_back(static_cast<int>(4 + i)), wsplit.push_back(1);
-  order.push_back(3), wsplit.push_back(cin);
-  for (size_t i = 0; i < n; i++) order.push_back(static_cast<int>(4 + n + i)), wsplit.push_back(kernel[i]);
+  const std::vector<int64_t> step = per_axis(o.stride, n, "conv2d", "stride"), dil = per_axis(o.dilation, n, "conv2d", "dilation");
+  auto [windows, w] = factors(x, weight, g, step, dil);
   Axes inner(std::vector<int>{});
   for (size_t i = 0; i <= n; i++) inner.list.push_back(static_cast<int>(3 + n + i));
-  Tensor r = (x.reshape(split).permute(order) * weight.reshape(wsplit)).sum({.axis = inner, .dtype = o.dtype});
+  Tensor r = (windows * w).sum({.axis = inner, .dtype = o.dtype});
   Shape out{bs, cout};
-  for (size_t i = 0; i < n; i++) out.push_back(x.shape(static_cast<int>(2 + i)));
+  for (size_t i = 0; i < n; i++) out.push_back(windows.shape(static_cast<int>(3 + i)));
+  if (r.dtype() == t.dtype() && gradient_in_phases(t, weight, g, step, dil, pads)) {
+    std::vector<int64_t> form{g};
+    for (size_t i = 0; i < n; i++) form.insert(form.end(), {step[i], dil[i], pads[i].first, pads[i].second});
+    return Tensor::from_uop(UOp::make(Ops::CONTIGUOUS_BACKWARD, r.dtype(), {r.reshape(out).uop(), t.uop(), weight.uop()}, Arg(form)));
+  }
   return r.reshape(out);
 }
 

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "tinygrad/tensor/conv.h"
 #include "tinygrad/tensor/effects.h"
 #include "tinygrad/tensor/function.h"
 #include "tinygrad/tensor/impl.h"
@@ -98,6 +99,12 @@ Grads grad_stack(UOp g, UOp u) {
     out.push_back(ops::reshape(ops::shrink(g, p), s));
   }
   return Grads(std::move(out));
+}
+
+/// A convolution in steps, beside its input and weight.
+Grads grad_conv(UOp g, UOp u, UOp x, UOp w) {
+  auto [dx, dw] = conv::gradients(Tensor::from_uop(g), Tensor::from_uop(x), Tensor::from_uop(w), u.arg<std::vector<int64_t>>());
+  return {UOp(), dx.uop(), dw.uop()};
 }
 
 /// The axis of the batch an index runs along as 0, 1, 2, ...; -1 for any other index.
@@ -211,6 +218,7 @@ const PatternMatcher<Grads>& pm_gradient() {
     rule(u = op<REDUCE>(x),          [](Up c, U u, X x) -> Grads { return grad_reduce(c.g, u, x); }),
     rule(op<CONTIGUOUS>(x),          [](Up c, X) -> Grads { return {c.g}; }),
     rule(op<CONTIGUOUS_BACKWARD>(x), [](Up c, X) -> Grads { return {UOp::make(CONTIGUOUS, c.g.dtype(), {c.g})}; }),
+    rule(u = op<CONTIGUOUS_BACKWARD>(x, y, z), [](Up c, U u, X, Y y, Z z) -> Grads { return grad_conv(c.g, u, y, z); }),
     rule(op<RESHAPE>(x, y),          [](Up c, X x, Y) -> Grads { return {ops::reshape(c.g, shape_of(x)), UOp()}; }),
     rule(op<EXPAND>(x, y),           [](Up c, X, Y) -> Grads { return {c.g, UOp()}; }),
     rule(u = op<PERMUTE>(x),         [](Up c, U u, X) -> Grads { return {grad_permute(c.g, u)}; }),
