@@ -89,7 +89,7 @@ size_t count(const std::string& in, const std::string& what) {
 
 TEST(Words, WhatRegistersShareIsComputedOnce) {
   const auto r = renderer("LLVM", kWide);
-  const KernelPtr k = product({260, 128, 16, 18, 2, true});
+  const KernelPtr k = product({260, 256, 16, 18, 2, true});
   const auto p = to_program(*k, *r, {});
   ASSERT_TRUE(has_words(*p));
   if (!llvm_plugin_missing().empty()) GTEST_SKIP() << llvm_plugin_missing();

@@ -17,7 +17,7 @@ constexpr int64_t kLanes = 16, kBytes = 4, kRegister = kLanes * kBytes;
 constexpr int64_t kReach = 2 * kRegister;  // bytes that a register of words may come from
 constexpr int64_t kLeastRows = 256;        // that share the factor
 constexpr int64_t kRows = 4;               // side by side: the factor is loaded once for them
-constexpr double kLongRow = 4096;          // numbers of it
+constexpr double kLongRow = 8192;          // numbers of it
 constexpr int64_t kShortAxis = 4;          // the two numbers of a byte
 constexpr double kCyclesPerVector = 1.2;   // of sixteen numbers, as measured
 
@@ -134,8 +134,8 @@ bool choose_words(KernelAxes& kernel, const Renderer& renderer) {
     c.staged = 1u << (operand - operands.begin());
     c.stages = {{-1, static_cast<int>(operand - operands.begin())}};
     double rows = 1, vectors = 1;
-    // Rows side by side load the factor once, which counts the more when it is longer than the first level cache. Short rows are over before the
-    // processor follows all of them. Scales of eight registers are in two: of two registers of each row, or of four of one.
+    // Rows side by side load the factor once, which counts when it fills the first level cache. Shorter rows one by one are a single stream that the
+    // processor follows even while others use its caches. Scales of eight registers are in two: of two registers of each row, or of four of one.
     const int64_t registers = w.registers ? size_of(w.registers) : 1;
     double numbers = 1;
     int tiled = -1;
