@@ -138,6 +138,21 @@ TEST(Scatter, AddsInPlaceWhatComesFromElsewhereAndNotWhatComesFromThere) {
   add(from);
   EXPECT_EQ(t.to_vector<float>(), want);
 }
+TEST(Scatter, SumsOfRowsThatAreAddedToThemselvesReadWhatWasThere) {
+  // Every place is one of the rows that are read.
+  Ints32 at(kNumbers);
+  for (int64_t n = 0; n < kNumbers; n++) at[static_cast<size_t>(n)] = static_cast<int32_t>(n * 7 % kNumbers);
+  const Floats x = numbers(kPlaces * kColumns, 18);
+  Tensor t = tensor(x, {kPlaces, kColumns});
+  const Tensor hit = Tensor::arange(kPlaces).reshape({kPlaces, 1, 1}) == tensor(at, {1, kNumbers, 1});
+  const Tensor rows = t.shrink({{0, kNumbers}, {0, kColumns}}).flip(0).reshape({1, kNumbers, kColumns});
+  t.assign(t + hit.where(rows, Tensor(0).cast(dtypes::float32)).sum({.axis = 1})).realize();
+  Floats want = x;
+  for (int64_t n = 0; n < kNumbers; n++)
+    for (int64_t c = 0; c < kColumns; c++)
+      want[static_cast<size_t>(at[static_cast<size_t>(n)] * kColumns + c)] += x[static_cast<size_t>((kNumbers - 1 - n) * kColumns + c)];
+  EXPECT_EQ(t.to_vector<float>(), want);
+}
 
 TEST(Scatter, CountsAndNarrowIndices) {
   constexpr int64_t n = 4000;
