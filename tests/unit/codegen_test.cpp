@@ -311,6 +311,15 @@ TEST(Codegen, GridOfFiveAxes) {
   EXPECT_EQ(count(*q, Ops::BARRIER), 1u);  // few outputs of a long reduce: shared by groups
 }
 
+TEST(Codegen, GroupsInALoopWaitBeforeTheyOverwrite) {
+  // The maximum of each step of a sum, shared by a group: two barriers an iteration.
+  auto p = with_opts(nested(4, 6, 16), {{OptOp::kGroup, 2, 4}}, TestRenderer(16, false, true));
+  ArenaScope scope(*p->arena);
+  EXPECT_EQ(count(*p, Ops::BARRIER), 2u);
+  // Steps side by side have places of their own.
+  with_opts(nested(4, 8, 16), {{OptOp::kUnroll, 1, 4}, {OptOp::kGroup, 2, 4}}, TestRenderer(16, false, true));
+}
+
 TEST(Codegen, MatmulInnerLoop) {
   auto k = matmul(256, 256, 256);
   auto p = to_program(*k, TestRenderer(64));

@@ -33,7 +33,7 @@ UOp lower_groups(UOp sink) {
       // One element per thread of the group and per register instance.
       UOps axes;
       for (UOp r : ranges_of(partial))
-        if (is_local(r) || is_group(r) || type_of(r) == AxisType::kUpcast) axes.push_back(r);
+        if (is_local(r) || is_group(r) || type_of(r) == AxisType::kUpcast || type_of(r) == AxisType::kUnroll) axes.push_back(r);
       for (UOp r : across)
         if (std::find(axes.begin(), axes.end(), r) == axes.end()) axes.push_back(r);  // the value may not depend on it
       int64_t size = 1;
@@ -54,7 +54,12 @@ UOp lower_groups(UOp sink) {
       }
       UOp buffer =
           UOp::make(Ops::BUFFER, u.dtype(), {UOp::shape_stack(std::vector<int64_t>{size})}, Arg(ParamArg{slots++, AddrSpace::kLocal, "", "", 0, 0}));
-      UOp barrier = UOp::make(Ops::BARRIER, dtypes::void_, {buffer.index({put}).store(partial)});
+      // In a loop, all must have read what the iteration before has left.
+      UOps around;
+      for (UOp r : ranges_of(u))
+        if (type_of(r) == AxisType::kReduce || type_of(r) == AxisType::kLoop) around.push_back(r);
+      UOp empty = around.empty() ? buffer : buffer.after({UOp::make(Ops::BARRIER, dtypes::void_, around)});
+      UOp barrier = UOp::make(Ops::BARRIER, dtypes::void_, {empty.index({put}).store(partial)});
       UOps r{buffer.after({barrier}).index({get}).load()};
       r.insert(r.end(), over.begin(), over.end());
       v = UOp::make(Ops::REDUCE, u.dtype(), r, u.arg());

@@ -47,6 +47,18 @@ bool zero_where_loads_are(UOp u, UOp range) {
   }
   return true;
 }
+/// True when all reduces of products of `value` are over `loop` and over whatever else is reduced and open in it.
+bool summed_over(UOp sink, UOp value, UOp loop) {
+  for (UOp u : sink.toposort()) {
+    if (!u.is(Ops::REDUCE) || !u.src(0).depends_on(value)) continue;
+    const UOps over(u.srcs().begin() + 1, u.srcs().end());
+    const auto has = [&](UOp r) { return std::find(over.begin(), over.end(), r) != over.end(); };
+    if (!has(loop)) return false;
+    for (UOp r : ranges_of(value))
+      if (r.arg<RangeArg>().type == AxisType::kReduce && !has(r)) return false;
+  }
+  return true;
+}
 UOp identity(Ops op, DType d) {
   if (op == Ops::MAX) return d.is_float() ? UOp::constant(float_min(d), d) : UOp::constant(ConstValue(int_min(d)), d);
   return UOp::constant(op == Ops::MUL ? 1 : 0, d);
@@ -215,7 +227,11 @@ void KernelAxes::apply(const Opt& opt) {
       std::iter_swap(std::find(order_.begin(), order_.end(), opt.axis), std::find(order_.begin(), order_.end(), static_cast<int>(opt.arg)));
       break;
     }
-    case OptOp::kStage: need(loop || a.type == AxisType::kThread, "not an output loop"); return add_stage(opt);
+    case OptOp::kStage:
+      // Output loops are the grid where there is one: what is left are the loops of a reduction.
+      if (renderer_->has_locals()) need(reduce, "not a reduce loop");
+      else need(loop || a.type == AxisType::kThread, "not an output loop");
+      return add_stage(opt);
   }
   applied_.push_back(opt);
 }
@@ -224,24 +240,28 @@ void KernelAxes::add_stage(const Opt& opt) {
   auto need = [&](bool condition, const char* why) {
     if (!condition) throw KernelOptError(str("[opt] STAGE axis ", opt.axis, " arg ", opt.arg, ": ", why));
   };
-  need(!renderer_->has_locals(), "the target has workgroups");
   const UOps values = stageable(sink_);
-  const bool window = opt.arg >= kWindow;
+  const bool window = opt.arg >= kWindow, shared = renderer_->has_locals();
+  need(!shared || !window, "windows are for targets without workgroups");
   const int64_t number = window ? opt.arg - kWindow : opt.arg;
   need(number >= 0 && number < static_cast<int64_t>(values.size()), "no such operand");
   UOp value = values[static_cast<size_t>(number)];
+  need(!shared || opt.axis < 0 || summed_over(sink_, value, range(opt.axis)), "the operand is not summed over this loop alone");
   int64_t bytes = scratch_bytes(value, opt.axis, window);
   need(bytes > 0, "the operand can't be staged there");
   for (const Stage& s : stages_) need(s.value != value, "the operand is staged already"), bytes += scratch_bytes(s.value, s.axis, s.window);
-  need(bytes <= renderer_->target().l2_bytes, "the panels don't fit in the second level cache");
+  if (shared) need(bytes <= renderer_->target().shared_bytes, "the panels don't fit in the memory of a group");
+  else need(bytes <= renderer_->target().l2_bytes, "the panels don't fit in the second level cache");
   stages_.push_back({value, opt.axis, window}), applied_.push_back(opt);
 }
 
 bool KernelAxes::around(int axis, int at) const {
   const Axis& a = axes_[static_cast<size_t>(axis)];
-  if (a.type == AxisType::kThread || a.block || a.ordered) return true;
+  if (a.type == AxisType::kThread || a.block || a.ordered || (renderer_->has_locals() && a.type == AxisType::kLoop)) return true;
   if (at < 0) return false;
   const Axis& b = axes_[static_cast<size_t>(at)];
+  if (renderer_->has_locals() && a.type != AxisType::kReduce) return false;
+  if (renderer_->has_locals()) return std::find(order_.begin(), order_.end(), axis) <= std::find(order_.begin(), order_.end(), at);
   if (b.type == AxisType::kThread || a.type != AxisType::kLoop) return false;
   return std::find(order_.begin(), order_.end(), axis) <= std::find(order_.begin(), order_.end(), at);
 }
@@ -406,6 +426,10 @@ UOp KernelAxes::finish() const {
   int64_t vector = 0;
   for (const Axis& a : axes_)
     if (a.type == AxisType::kVector) vector = a.size;
+  UOps threads;  // of a workgroup
+  for (int i : nest)
+    if (axes_[static_cast<size_t>(i)].type == AxisType::kLocal || axes_[static_cast<size_t>(i)].type == AxisType::kGroupReduce)
+      threads.push_back(ranges[static_cast<size_t>(i)]);
   auto staged = [&](UOp before, UOp after) {
     for (size_t k = 0; k < stages_.size(); k++) {
       if (stages_[k].value != before) continue;
@@ -415,6 +439,9 @@ UOp KernelAxes::finish() const {
         const auto axis = static_cast<int>(std::find(ranges.begin(), ranges.end(), r) - ranges.begin());
         if (axis == static_cast<int>(ranges.size()) || !around(axis, stages_[k].axis)) over.push_back(r);
       }
+      if (renderer_->has_locals())
+        return stage_shared(after, over, threads, stages_[k].axis < 0 ? UOp() : ranges[static_cast<size_t>(stages_[k].axis)],
+                            static_cast<int32_t>(k));
       return stage(after, over, static_cast<int32_t>(k), vector);
     }
     return after;
@@ -525,7 +552,7 @@ UOp KernelAxes::finish() const {
   }
   UOp out = memo.get(sink_);
   // Reduce loops that walked an operand apart walk its panel as one.
-  if (!stages_.empty()) out = merge_ranges(out);
+  if (!stages_.empty()) out = renderer_->has_locals() ? join_barriers(out) : merge_ranges(out);
   KernelInfo info = out.arg<KernelInfo>();
   info.applied_opts = applied_;
   return out.with_arg(Arg(info));

@@ -13,7 +13,8 @@
 ///                     output loops, and what is stored accumulates in memory: every block of the operands is used for all outputs while it is in the
 ///                     cache
 ///   kStage axis k     operand k (codegen/stage.h) is computed into scratch memory once per iteration of the loop `axis`, an output loop (-1: around
-///   them all). After all splits. k + kWindow: as a window (codegen/window.h)
+///   them all). After all splits. k + kWindow: as a window (codegen/window.h). On a target with workgroups into the memory of the group, `axis` is a
+///   reduce loop
 ///
 ///   kTc axis n        sums of products over the reduce axis by matrix instruction n of the table (target/tensor_core.h): before anything else. The
 ///                     kernel's axes are then those of the packed sum. kWords (codegen/words.h) as n: numbers of a few bits, words as lanes

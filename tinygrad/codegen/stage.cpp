@@ -6,6 +6,7 @@
 #include "tinygrad/codegen/access.h"
 #include "tinygrad/codegen/expand.h"
 #include "tinygrad/codegen/fold.h"
+#include "tinygrad/codegen/window.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
 
@@ -19,6 +20,8 @@ constexpr int64_t kManyParts = 16;           // of a panel: fewer have ways of t
 constexpr int64_t kUnrolled = 8;             // vectors of a fill along the lanes that are moved side by side
 constexpr int32_t kFirstRange = 3000;        // identifiers of the loops that fill, beyond those of splits, groups and separated reduces
 constexpr int32_t kRangesPerSlot = 64;
+constexpr int32_t kFirstShared = 200;  // slots of panels that a group shares, beyond those of its partial sums
+constexpr int64_t kTurns = 8;          // of a thread that fills them: so many loads are under way at one time
 
 AxisType type_of(UOp r) { return r.arg<RangeArg>().type; }
 bool is_lane(UOp r) { return type_of(r) == AxisType::kVector; }
@@ -183,6 +186,66 @@ UOp stage(UOp value, UOps over, int32_t slot, int64_t lanes) {
     if (at[i] != over[i]) map.push_back({over[i], at[i]});
   UOp filled = buffer.index({position(steps, at)}).store(value.substitute(map)).end(own);
   return buffer.after({filled}).index({position(steps, over)}).load();
+}
+
+UOp stage_shared(UOp value, UOps over, const UOps& threads, UOp loop, int32_t slot) {
+  // Threads of a group read side by side: their ranges come last.
+  auto rank = [](UOp r) { return is_loop(r) ? 0 : type_of(r) == AxisType::kUnroll ? 1 : type_of(r) == AxisType::kUpcast ? 2 : 3; };
+  std::sort(over.begin(), over.end(), [&](UOp a, UOp b) { return rank(a) != rank(b) ? rank(a) < rank(b) : nests_before(a, b); });
+  std::vector<int64_t> steps(over.size());
+  int64_t size = 1, group = 1;
+  for (size_t i = over.size(); i-- > 0; size *= size_of(over[i])) steps[i] = size;
+  UOp buffer = UOp::make(Ops::BUFFER, value.dtype(), {UOp::shape_stack(std::vector<int64_t>{size})},
+                         Arg(ParamArg{kFirstShared + slot, AddrSpace::kLocal, "", "", 0, 0}));
+
+  // Element n of the fill, counted along memory, is thread n % group's.
+  UOp n = UOp::constant(int64_t{0});
+  for (size_t i = threads.size(); i-- > 0; group *= size_of(threads[i])) n = fold_add(n, fold_mul(threads[i], group));
+  UOps own;
+  if (size > group) {
+    const int64_t turns = (size + group - 1) / group;
+    own.push_back(UOp::range(turns, kFirstRange + slot * kRangesPerSlot, turns <= kTurns ? AxisType::kUpcast : AxisType::kLoop));
+    n = fold_add(n, fold_mul(own[0], group));
+  }
+  std::vector<std::pair<int64_t, size_t>> walk;
+  for (size_t i = 0; i < over.size(); i++) walk.emplace_back(stride_along(value, over[i]), i);
+  std::stable_sort(walk.begin(), walk.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<UOp> at(over.size());
+  std::vector<std::pair<UOp, UOp>> map;
+  int64_t passed = 1;
+  for (size_t k = walk.size(); k-- > 0;) {
+    const size_t i = walk[k].second;
+    UOp digit = passed == 1 ? n : UOp::alu(Ops::FLOORDIV, {n, UOp::constant(passed)});
+    at[i] = k ? UOp::alu(Ops::FLOORMOD, {digit, UOp::constant(size_of(over[i]))}) : digit;
+    map.push_back({over[i], at[i]}), passed *= size_of(over[i]);
+  }
+  UOp filled = value.substitute(map), place = position(steps, at);
+  if (size % group) filled = gate_loads(filled, n < size), place = place.valid(n < size);
+  UOp empty = loop ? buffer.after({UOp::make(Ops::BARRIER, dtypes::void_, {loop})}) : buffer;
+  UOp store = empty.index({place}).store(filled);
+  if (!own.empty()) store = store.end(own);
+  return buffer.after({UOp::make(Ops::BARRIER, dtypes::void_, {store})}).index({position(steps, over)}).load();
+}
+
+UOp join_barriers(UOp sink) {
+  std::vector<std::pair<UOps, UOps>> groups;  // loops around barriers, the barriers
+  for (UOp u : sink.toposort()) {
+    if (!u.is(Ops::BARRIER) || u.src(0).is(Ops::RANGE)) continue;
+    UOps around;
+    for (UOp r : ranges_of(u))
+      if (is_loop(r) && type_of(r) == AxisType::kReduce) around.push_back(r);
+    auto it = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == around; });
+    if (it == groups.end()) groups.push_back({around, {u}});
+    else it->second.push_back(u);
+  }
+  std::vector<std::pair<UOp, UOp>> map;
+  for (const auto& [around, barriers] : groups) {
+    UOps fills;
+    for (UOp b : barriers) fills.insert(fills.end(), b.srcs().begin(), b.srcs().end());
+    for (UOp b : barriers)
+      if (barriers.size() > 1) map.push_back({b, UOp::make(Ops::BARRIER, dtypes::void_, fills)});
+  }
+  return sink.substitute(map);
 }
 
 }  // namespace tg

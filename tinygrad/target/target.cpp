@@ -17,7 +17,7 @@ std::string Target::feature_string() const {
 
 std::string Target::key() const {
   return str(device, ":", renderer, ":", arch, ",", cpu, ",", feature_string(), ";v", vector_bytes, ";r", vector_registers, ";l1 ", l1_bytes, ";l2 ",
-             l2_bytes, ";l3 ", l3_bytes, ";c", cores);
+             l2_bytes, ";l3 ", l3_bytes, ";c", cores, ";s ", shared_bytes);
 }
 
 }  // namespace tg

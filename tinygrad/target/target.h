@@ -19,6 +19,7 @@ struct Target {
   int64_t l1_bytes = 32 << 10;        ///< data cache of one core
   int64_t l2_bytes = 512 << 10;       ///< second level cache of one core
   int64_t l3_bytes = 8 << 20;         ///< last level cache shared by the cores
+  int64_t shared_bytes = 32 << 10;    ///< memory the threads of a workgroup share, on targets with workgroups
   int cores = 1;                      ///< threads a kernel may be split over
 
   bool has(std::string_view feature) const;

@@ -106,7 +106,8 @@ const Spec& spec_shared() {
       rule(u = node<Ops::STACK>(),                   [](U u) { return must(all_srcs(u, 0, [&](UOp s) { return s.dtype() == u.dtype(); }), "the values of a STACK have its dtype"); }),
       rule(u = node<Ops::RANGE>(),                   [](U u) { return must(u.nsrc() >= 1 && u.arg_kind() == ArgKind::kRange && u.dtype().is_int() && u.src(0).dtype() == u.dtype(), "RANGE(end), RangeArg, of end's integer type"); }),
       rule(u = node<Ops::AFTER>(),                   [](U u) { return must(same_type(u), "AFTER is an alias of its first source"); }),
-      rule(u = any_of(Ops::GROUP | Ops::NOOP | Ops::BARRIER), [](U u) { return must(is_effect(u) && all_srcs(u, 0, is_effect), "effects only"); }),
+      rule(u = any_of(Ops::GROUP | Ops::NOOP),       [](U u) { return must(is_effect(u) && all_srcs(u, 0, is_effect), "effects only"); }),
+      rule(u = node<Ops::BARRIER>(),                 [](U u) { return must(is_effect(u) && all_srcs(u, 0, [](UOp s) { return is_effect(s) || s.is(Ops::RANGE); }), "effects, and the loop it stands in"); }),
       rule(u = node<Ops::PARAM>(),                   [](U u) { return is_alu_param(u) ? must(u.nsrc() == 0 && u.dtype().is_int() && u.arg<ParamArg>().vmin <= u.arg<ParamArg>().vmax, "a variable is an integer with bounds") : Verdict{}; }),
       rule(u = any_of(groups::kDefines),             [](U u) { return must(u.arg_kind() == ArgKind::kParam && u.nsrc() == 1 && is_int_stack(u.src(0)) && !is_effect(u), "storage has a shape and ParamArg"); }),
   };
