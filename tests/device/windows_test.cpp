@@ -73,7 +73,8 @@ TEST(Windows, ConvolutionsAndTheirGradients) {
     channels = 10 - channels;
     const auto in = static_cast<size_t>(c.y.size * c.x.size), out = static_cast<size_t>(c.y.out() * c.x.out()),
                taps = static_cast<size_t>(c.y.kernel * c.x.kernel);
-    const auto x = numbers(kBatch * channels * in, 1, -3, 3), w = numbers(kOut * channels * taps, 2, -3, 3), g = numbers(kBatch * kOut * out, 3, -3, 3);
+    const auto x = numbers(kBatch * channels * in, 1, -3, 3), w = numbers(kOut * channels * taps, 2, -3, 3),
+               g = numbers(kBatch * kOut * out, 3, -3, 3);
     std::vector<float> y(g.size(), 0), dx(x.size(), 0), dw(w.size(), 0);
     c.each([&](size_t o, size_t k, int64_t at) {
       if (at < 0) return;
