@@ -170,6 +170,9 @@ UOps read_graph(ByteReader& r) {
     src.clear();
     for (uint32_t k = 0; k < n; k++) src.push_back(order[r.below<uint32_t>(i, "a source that does not come before its user")]);
     const Arg arg = read_arg(r);
+    // Such a node would own memory: that of another tensor, or none.
+    r.check(op != Ops::BUFFER || (arg.kind() == ArgKind::kParam && arg.as<ParamArg>().addrspace != AddrSpace::kGlobal),
+            "memory, expected parameters in its place");
     order[i] = UOp::make(op, d, src, arg, tag);
   }
   UOps roots(r.size(4));
