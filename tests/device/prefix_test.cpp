@@ -6,6 +6,7 @@
 #include <functional>
 #include <random>
 
+#include "small_integers.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/tinygrad.h"
@@ -14,13 +15,7 @@ namespace tg {
 namespace {
 using Floats = std::vector<float>;
 
-/// Small integers: sums are exact in any order.
-Floats values(int64_t n, uint32_t seed) {
-  std::mt19937 rng(seed);
-  Floats v(static_cast<size_t>(n));
-  for (float& x : v) x = static_cast<float>(static_cast<int>(rng() % 9) - 4);
-  return v;
-}
+Floats values(int64_t n, uint32_t seed) { return test::small_integers(n, seed, -4, 4); }
 /// f(so far, next) along the middle of three axes.
 template <class F> Floats running(const Floats& v, int64_t outer, int64_t n, int64_t inner, bool backwards, F f) {
   Floats r = v;
@@ -129,7 +124,7 @@ TEST(Prefix, GradientIsTheSumOfWhatFollows) {
 }
 
 TEST(Prefix, WorkGrowsWithTheLength) {
-  if (env::EAGER) GTEST_SKIP() << "realizes every operation";
+  if (env::EAGER) GTEST_SKIP() << "what is counted is a whole graph; EAGER=1 computes each operation by itself";
   auto cost = [](int64_t rows, int64_t n, int axis) {
     const Tensor x = (axis ? Tensor::zeros({rows, n}) : Tensor::zeros({n, rows})).clone().realize();
     const int64_t ops = GlobalCounters::ops, bytes = GlobalCounters::mem, kernels = GlobalCounters::kernels;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <random>
 
+#include "small_integers.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/tinygrad.h"
@@ -17,13 +18,7 @@ constexpr int64_t kPlaces = 700, kNumbers = 60, kColumns = 20;  // 840,000 compa
 using Floats = std::vector<float>;
 using Ints32 = std::vector<int32_t>;
 
-/// Small integers: sums are exact in any order.
-Floats numbers(int64_t n, uint32_t seed) {
-  std::mt19937 rng(seed);
-  Floats v(static_cast<size_t>(n));
-  for (float& x : v) x = static_cast<float>(static_cast<int>(rng() % 17) - 8);
-  return v;
-}
+Floats numbers(int64_t n, uint32_t seed) { return test::small_integers(n, seed, -8, 8); }
 Ints32 indices(int64_t n, int32_t lo, int32_t hi, uint32_t seed) {
   std::mt19937 rng(seed);
   Ints32 v(static_cast<size_t>(n));

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <random>
 
+#include "small_integers.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/tinygrad.h"
@@ -15,12 +16,7 @@ using Floats = std::vector<float>;
 using Longs = std::vector<int64_t>;
 
 /// Few different values, so that many are equal.
-Floats values(int64_t n, uint32_t seed, int different) {
-  std::mt19937 rng(seed);
-  Floats v(static_cast<size_t>(n));
-  for (float& x : v) x = static_cast<float>(static_cast<int>(rng() % static_cast<uint32_t>(different)) - different / 2);
-  return v;
-}
+Floats values(int64_t n, uint32_t seed, int different) { return test::small_integers(n, seed, -(different / 2), different - different / 2 - 1); }
 /// Places of the first k of a row in order, the first of equals first.
 Longs order_of(const Floats& v, int64_t row, int64_t n, int64_t k, bool largest) {
   Longs order(static_cast<size_t>(n));
@@ -95,7 +91,7 @@ TEST(Topk, RowsWhoseNumberIsKnownAtRunTime) {
 }
 
 TEST(Topk, SortsChunksWithLargeMaximaOnly) {
-  if (env::EAGER) GTEST_SKIP() << "realizes every operation";
+  if (env::EAGER) GTEST_SKIP() << "what is counted is a whole graph; EAGER=1 computes each operation by itself";
   const int64_t rows = 16, n = 32768;
   const Tensor x = Tensor::from(values(rows * n, 11, 1 << 20), Shape{rows, n}).realize();
   const int64_t kernels = GlobalCounters::kernels, ops = GlobalCounters::ops;

@@ -15,8 +15,6 @@ namespace tg {
 namespace {
 constexpr double kScores = 1 << 20;  // bytes of scores from which it pays
 
-int32_t state_of(UOp load) { return static_cast<int32_t>(load.src(0).src(0).tag()) - 1; }
-
 /// Steps by what they write and read.
 class Steps {
  public:
@@ -62,11 +60,7 @@ bool has(UOp value, Ops op) {
   const UOps order = value.toposort();
   return std::any_of(order.begin(), order.end(), [&](UOp u) { return u.is(op); });
 }
-double bytes_of(const Step& s) {
-  double n = s.value.dtype().itemsize();
-  for (UOp r : s.ranges) n *= static_cast<double>(vmax(r.src(0)));
-  return n;
-}
+double bytes_of(const Step& s) { return volume_of(s.ranges) * s.value.dtype().itemsize(); }
 
 /// `value` with the result of step `from` written out where it is loaded; empty: it is read in another way than it is stored.
 UOp written_out(UOp value, const Lowered& l, const Steps& steps, int32_t from) {

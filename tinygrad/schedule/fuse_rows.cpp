@@ -22,14 +22,6 @@ constexpr double kLong = 64;              // elements of a row from which its lo
 constexpr int64_t kLine = 64;             // bytes of a cache line
 constexpr int kReduces = 6;               // in one kernel
 
-double size_of(UOp range) { return static_cast<double>(vmax(range.src(0))); }
-double volume_of(const UOps& ranges) {
-  double v = 1;
-  for (UOp r : ranges) v *= size_of(r);
-  return v;
-}
-int32_t state_of(UOp load) { return static_cast<int32_t>(load.src(0).src(0).tag()) - 1; }
-
 /// An index that is a sum of multiples of ranges; false for anything else.
 bool linear_terms(UOp index, std::vector<std::pair<UOp, int64_t>>* terms) {
   std::vector<std::pair<UOp, int64_t>> stack{{index, 1}};

@@ -18,12 +18,6 @@ constexpr double kPartInCache = 320 << 10;
 constexpr int kSteps = 3;                 // between the maxima of parts and what is taken off in a sum
 constexpr int32_t kFirstRange = 1 << 24;  // identifiers of ranges, beyond those of rangeify
 
-int32_t state_of(UOp load) { return static_cast<int32_t>(load.src(0).src(0).tag()) - 1; }
-double volume_of(std::span<const UOp> ranges) {
-  double v = 1;
-  for (UOp r : ranges) v *= static_cast<double>(vmax(r.src(0)));
-  return v;
-}
 std::span<const UOp> reduced(UOp reduce) { return reduce.srcs().subspan(1); }
 bool has(UOp value, OpSet ops) {
   const UOps order = value.toposort();

@@ -13,11 +13,21 @@
 #include <vector>
 
 #include "tinygrad/schedule/schedule.h"
+#include "tinygrad/uop/facts.h"
 
 namespace tg {
 
 /// v[i] for the signed numbers that stand for nodes, buffers, states and steps.
 template <class V, class I> decltype(auto) nth(V& v, I i) { return v[static_cast<size_t>(i)]; }
+
+/// The number of the state that a LOAD in a step reads.
+inline int32_t state_of(UOp load) { return static_cast<int32_t>(load.src(0).src(0).tag()) - 1; }
+/// Points of the loops over these ranges, of variable sizes the most.
+inline double volume_of(std::span<const UOp> ranges) {
+  double points = 1;
+  for (UOp r : ranges) points *= static_cast<double>(vmax(r.src(0)));
+  return points;
+}
 
 /// What decides how a graph is cut; part of the cache key.
 struct ScheduleOptions {

@@ -15,11 +15,6 @@ constexpr double kPlaceCycles = 10;  // of a number that goes to its place: what
 constexpr double kLanes = 16;        // elements that a register holds
 constexpr double kSmall = 1 << 17;   // questions that are asked faster than a second kernel starts
 
-double volume_of(const UOps& ranges) {
-  double n = 1;
-  for (UOp r : ranges) n *= static_cast<double>(bounds_of(r).hi) + 1;
-  return n;
-}
 bool contains(const UOps& list, UOp u) { return std::find(list.begin(), list.end(), u) != list.end(); }
 bool depends_on_any(UOp u, const UOps& ranges) {
   return std::any_of(ranges.begin(), ranges.end(), [&](UOp r) { return depends_on(u, r); });
@@ -223,7 +218,6 @@ class Scatter {
     l_.steps.push_back(std::move(first)), l_.steps.push_back(std::move(second));
   }
 
-  static int32_t state_of(UOp load) { return static_cast<int32_t>(load.src(0).src(0).tag()) - 1; }
   /// True when what is sent, or where to, is read from this buffer, or can't be told.
   bool reads(const Sum& s, int32_t buffer) const {
     UOps roots = s.conditions;
