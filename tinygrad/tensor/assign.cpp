@@ -8,15 +8,16 @@
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/schedule/schedule.h"
 #include "tinygrad/tensor/effects.h"
+#include "tinygrad/tensor/history.h"
 #include "tinygrad/tensor/lower_multi.h"
 #include "tinygrad/tensor/ops.h"
 #include "tinygrad/tensor/stored_view.h"
+#include "tinygrad/uop/buffer_flags.h"
 #include "tinygrad/uop/walk.h"
 
 namespace tg {
 namespace tensor_detail {
 namespace {
-constexpr uint8_t kFresh = 16, kStale = 32;  // flags of BUFFER nodes only tensors know
 /// True when the CALL's kernel writes to this argument.
 bool writes_to(UOp call, UOp argument) {
   for (int32_t w : call.arg<CallInfo>().writes)
@@ -92,6 +93,12 @@ UOp below_views(UOp u) {
   while (u.in(kViewOps)) u = u.src(0);
   return u;
 }
+bool has_contents(UOp buffer) {
+  if (!buffer.is(Ops::BUFFER)) return true;
+  BufferRef b = buffer_table::get(static_cast<uint64_t>(buffer.arg<ParamArg>().slot));
+  return b && b->is_allocated();
+}
+bool writes_part(UOp effect) { return effect.src(1).is(Ops::STORE) && effect.src(1).src(0) != effect.src(0); }
 }  // namespace
 
 UOp with_bases(UOp u, const std::function<UOp(UOp)>& to) {
@@ -109,8 +116,8 @@ UOp with_bases(UOp u, const std::function<UOp(UOp)>& to) {
   return changed ? rebased(u, b, b.with_srcs(parts)) : u;
 }
 
-void mark_fresh(UOp buffer) { buffer.node()->flags |= kFresh; }
-bool is_fresh(UOp buffer) { return buffer.node()->flags & kFresh; }
+void mark_fresh(UOp buffer) { buffer.node()->flags |= kFreshBuffer; }
+bool is_fresh(UOp buffer) { return buffer.node()->flags & kFreshBuffer; }
 
 bool keeps_call(UOp u) {
   if (!is_effect(u) || !u.src(1).is(Ops::CALL)) return false;
@@ -149,7 +156,7 @@ Writes writes_of(const UOps& roots) {
   for (UOp r : roots) {
     auto visit = [&](UOp u) {
       seen.mark(u);
-      TG_CHECK(ValueError, !(u.is(Ops::BUFFER) && u.node()->flags & kStale),
+      TG_CHECK(ValueError, !is_stale(u),
                "[realize] got an expression of a tensor that was overwritten in place after it was built, expected it to be realized (or "
                "differentiated) before the assign");
       auto add_effect = [&](UOp e) {
@@ -158,8 +165,11 @@ Writes writes_of(const UOps& roots) {
         UOp b = memory_of(e);
         if (is_fresh(b)) return;
         auto it = std::find(w.buffers.begin(), w.buffers.end(), b);
-        if (it == w.buffers.end()) w.buffers.push_back(b), w.last.push_back(e);
-        else w.last[static_cast<size_t>(it - w.buffers.begin())] = e;  // sources come first: the latest write is the last one seen
+        if (it == w.buffers.end()) {
+          w.buffers.push_back(b);
+          w.last.push_back(e);
+          w.blank.push_back(!has_contents(b));
+        } else w.last[static_cast<size_t>(it - w.buffers.begin())] = e;  // sources come first: the latest write is the last one seen
       };
       if (u.is(Ops::CALL))  // everything it writes, whoever asked for it
         for (int32_t k : u.arg<CallInfo>().writes) {
@@ -207,38 +217,55 @@ UOps readers_of(const Writes& w) {
   return out;
 }
 
+namespace {
+/// A new BUFFER node for the memory of `b`, for its new contents.
+UOp successor_of(UOp b) {
+  const ParamArg& arg = b.arg<ParamArg>();
+  UOp n = new_buffer(shape_of(b), b.dtype(), arg.device);
+  buffer_table::attach(static_cast<uint64_t>(n.arg<ParamArg>().slot), buffer_table::get(static_cast<uint64_t>(arg.slot)));
+  n.node()->flags |= b.node()->flags & Node::kNeedsGrad;
+  note_overwritten(b, n);
+  return n;
+}
+}  // namespace
+
 void finish_effects(const Writes& w) {
   if (w.effects.empty()) return;
   auto& g = Graph::global();
   std::unordered_map<UOp, UOp> fresh;  // old BUFFER -> the one that stands for its new contents
-  for (UOp b : w.buffers) {
-    const ParamArg& arg = b.arg<ParamArg>();
-    UOp n = new_buffer(shape_of(b), b.dtype(), arg.device);
-    buffer_table::attach(static_cast<uint64_t>(n.arg<ParamArg>().slot), buffer_table::get(static_cast<uint64_t>(arg.slot)));
-    n.node()->flags |= b.node()->flags & Node::kNeedsGrad;
-    b.node()->flags |= kStale;
-    fresh[b] = n;
+  std::unordered_set<UOp> blank;
+  for (size_t i = 0; i < w.buffers.size(); i++) {
+    fresh[w.buffers[i]] = successor_of(w.buffers[i]);
+    if (w.blank[i]) blank.insert(w.buffers[i]);
   }
   for (UOp e : w.effects) {
     UOp b = memory_of(e.src(0));
     if (auto it = std::find_if(fresh.begin(), fresh.end(), [&](auto& f) { return f.second == b; }); it != fresh.end()) b = it->first;
     auto it = fresh.find(b);
-    if (it == fresh.end()) b.node()->flags &= static_cast<uint8_t>(~kFresh), g.forward(e, b);
+    if (it == fresh.end()) b.node()->flags &= static_cast<uint8_t>(~kFreshBuffer), g.forward(e, b);
     else g.forward(e, it->second);
   }
   if (w.buffers.empty()) return;
+  // What shows a write that was computed shows the storage from now on. Contents that all come from these writes, in parts, keep their history as
+  // values do; assigning the whole makes a leaf.
+  const auto shows = [&](UOp b) {
+    if (auto it = fresh.find(current(b)); it != fresh.end()) return it->second;
+    if (!is_effect(b) || keeps_call(b) || (writes_part(b) && blank.contains(base_of(b)))) return UOp();
+    return g.forwarded(b);
+  };
   each_live([&](Tensor::Impl& i) {
     const bool leaf = i.requires_grad.value_or(false);
     UOp u = i.uop, v = with_bases(u, [&](UOp b) {
-                     UOp to = is_effect(b) && !keeps_call(b) ? g.forwarded(b) : UOp();
-                     if (auto it = fresh.find(b); it != fresh.end()) to = it->second;
+                     UOp to = shows(b);
                      if (to && leaf) to.node()->flags |= Node::kNeedsGrad;
+                     else if (to && is_effect(b) && writes_part(b)) note_dropped(to, b, Lost::kUnlessReached);
                      return to ? to : b;
                    });
     if (v == u) return;
     if (leaf && has_multi(v)) mark_leaf(v);
     set_uop(i, v);
   });
+  for (UOp b : w.buffers) b.node()->flags |= kStaleBuffer;
 }
 
 Tensors pending_writes(bool fresh) {
@@ -287,13 +314,7 @@ void settle(std::vector<Touched>& touched) {
   });
   std::unordered_map<UOp, UOp> fresh;
   for (UOp b : w.buffers)
-    if (b.node()->refs.load() != direct[b]) {
-      const ParamArg& arg = b.arg<ParamArg>();
-      UOp n = new_buffer(shape_of(b), b.dtype(), arg.device);
-      buffer_table::attach(static_cast<uint64_t>(n.arg<ParamArg>().slot), buffer_table::get(static_cast<uint64_t>(arg.slot)));
-      n.node()->flags |= b.node()->flags & Node::kNeedsGrad;
-      b.node()->flags |= kStale, fresh[b] = n;
-    }
+    if (b.node()->refs.load() != direct[b]) fresh[b] = successor_of(b);
   direct.clear();
   each_live([&](Tensor::Impl& i) {
     // A tensor with a history is what it was computed into, from now on.
@@ -306,6 +327,7 @@ void settle(std::vector<Touched>& touched) {
       if (find(b)) direct[b] += i.uop.get() == b;
     });
   });
+  for (auto& [b, n] : fresh) b.node()->flags |= kStaleBuffer;
   for (auto [b, n] : direct) {
     Touched& t = *find(b);
     if (t.node) {  // several nodes for one memory: look again each time
@@ -371,7 +393,7 @@ void assign_shards(const Tensor& t, UOp u, UOp v) {
     auto [place, stored] = target_of(p, state, value_of(i));
     UOp done = state.after({place.store(stored)});
     after[state] = done, parts.push_back(rebased(p, state, done));
-    if (UOp b = memory_of(done); is_fresh(b)) b.node()->flags &= static_cast<uint8_t>(~kFresh);
+    if (UOp b = memory_of(done); is_fresh(b)) b.node()->flags &= static_cast<uint8_t>(~kFreshBuffer);
   }
   UOpRef hold = join_shards(parts, axis);
   follow(after);
@@ -440,6 +462,7 @@ const Tensor& Tensor::assign(const Tensor& value) const {
     set_uop(*impl_, v);
   } else {
     impl_->literal = UOpRef();
+    if (UOp raw = impl_->uop; raw != u && !impl_->requires_grad.value_or(false)) note_dropped(state, raw, Lost::kAll);
     auto [place, stored] = target_of(u, state, v);
     UOp after = state.after({place.store(stored)});
     UOpRef hold(after);
@@ -451,7 +474,7 @@ const Tensor& Tensor::assign(const Tensor& value) const {
     });
     set_uop(*impl_, rebased(u, state, after));
     // What a write reads is decided when it is made: older writes to fresh storage count from now on.
-    if (UOp b = memory_of(after); is_fresh(b)) b.node()->flags &= static_cast<uint8_t>(~kFresh);
+    if (UOp b = memory_of(after); is_fresh(b)) b.node()->flags &= static_cast<uint8_t>(~kFreshBuffer);
   }
   s(*this);
   return *this;
@@ -462,6 +485,7 @@ const Tensor& Tensor::replace(const Tensor& value) const {
   UOp u = uop_of(*this, "replace"), v = uop_of(value, "replace");
   TG_CHECK(ShapeError, shape_of(u) == shape_of(v), "[replace] got shape ", shape_of(v), ", expected ", shape_of(u));
   set_uop(*impl_, v);
+  if (impl_->requires_grad.value_or(false)) mark_leaf(v);
   return *this;
 }
 

@@ -2,6 +2,7 @@
 #include "tinygrad/schedule/custom.h"
 #include "tinygrad/tensor/effects.h"
 #include "tinygrad/tensor/function.h"
+#include "tinygrad/tensor/history.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/ops.h"
 #include "tinygrad/uop/multi.h"
@@ -24,6 +25,7 @@ PreparedKernel prepare_kernel(const Tensors& buffers) {
              ", expected one device: move it with .to(device)");
     p.buffers.push_back(kernel_param(i, shard_shape(u), ops::strong_type(u)));  // of several devices: each runs it on its shard
     p.arguments.push_back(has_buffer_identity(u) ? u : own_storage(u, device));
+    if (UOp raw = buffers[i].uop(); raw != u) note_dropped(u, raw, Lost::kUnlessReached);  // the kernel reads storage, which is a leaf
   }
   return p;
 }

@@ -29,6 +29,7 @@ UOp with_bases(UOp u, const std::function<UOp(UOp)>& to);
 struct Writes {
   UOps buffers;             ///< BUFFERs written to that others may read
   UOps last;                ///< per buffer: the AFTER of its last write
+  std::vector<bool> blank;  ///< per buffer: it had no memory before, all its contents come from these writes
   UOps effects;             ///< every AFTER with a STORE
   bool contiguous = false;  ///< the roots contain a CONTIGUOUS that has not been computed, other than themselves
 };

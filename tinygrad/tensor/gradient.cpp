@@ -6,13 +6,16 @@
 #include <numbers>
 #include <numeric>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "tinygrad/tensor/conv.h"
 #include "tinygrad/tensor/effects.h"
 #include "tinygrad/tensor/function.h"
+#include "tinygrad/tensor/history.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/lower_multi.h"
 #include "tinygrad/tensor/ops.h"
+#include "tinygrad/uop/buffer_flags.h"
 
 namespace tg {
 namespace {
@@ -267,10 +270,18 @@ UOps compute_gradient(std::span<const UOp> given, std::span<const UOp> seeds, st
   for (UOp t : asked) targets.push_back(inline_functions(t, true));
   // Nodes through which the roots depend on a target. A node that has been computed into a target's storage counts as that target.
   MemoScope target, path, grads;
-  for (UOp t : targets) target.mark(t);
+  std::unordered_map<int64_t, UOp> storage;  // targets that are storage, by slot
+  for (UOp t : targets) {
+    target.mark(t);
+    if (UOp b = tensor_detail::current_view(t); b.is(Ops::BUFFER)) storage.try_emplace(b.arg<ParamArg>().slot, t);
+  }
   auto& g = Graph::global();
   auto target_of = [&](UOp u) {
     if (target.has(u)) return u;
+    if (u.is(Ops::BUFFER)) {  // what a target was computed into, or was before it was overwritten
+      auto it = storage.find(tensor_detail::latest_slot(u));
+      return it == storage.end() ? UOp() : it->second;
+    }
     UOp f = g.forwarded(u);
     return f && target.has(f) ? f : UOp();
   };
@@ -360,6 +371,12 @@ UOps compute_gradient(std::span<const UOp> given, std::span<const UOp> seeds, st
 
 using namespace tensor_detail;
 
+static constexpr const char* kDroppedHint =
+    "which the result depends on only through a value whose history was dropped: by a write into a part of it after it was read, by a captured "
+    "function, or because PENDING_NODES or PENDING_MB was exceeded. Mark the tensor with requires_grad_() (Python: is_param_(True)) before it is "
+    "used, "
+    "and call backward() inside of the captured function";
+
 static UOp seed_of(const Tensor& root, const Tensor& seed, const char* op) {
   UOp u = uop_of(root, op);
   const Shape shape = shape_of(u);
@@ -387,6 +404,11 @@ Tensors Tensor::gradient(const Tensors& targets, const Tensor& seed) const {
     if (raw != nodes.back() && !raw.is(Ops::BUFFER)) nodes.back() = raw;
   }
   UOps grads = compute_gradient(root, start, nodes);
+  const DroppedHistory dropped(UOps{inline_functions(root, true)});
+  for (size_t i = 0; i < targets.size(); i++) {
+    TG_CHECK(GradientError, !dropped.takes(nodes[i], bool(grads[i])), "[gradient] got target ", i, " of shape ", shape_of(nodes[i]), ", ",
+             kDroppedHint);
+  }
   Tensors out;
   for (size_t i = 0; i < targets.size(); i++) out.push_back(grads[i] ? s(grads[i]) : targets[i].zeros_like());
   return out;
@@ -398,6 +420,7 @@ const Tensor& Tensor::backward(const Tensor& seed) const {
   // The nodes of the graph, each also under the storage it has been computed into; and those with an identity: on a device, or made of constant
   // tensors, which are leaves of their own.
   MemoScope in_graph, placed;
+  std::unordered_set<int64_t> overwritten;  // slots of what stands for storage of the graph that was overwritten since
   auto& g = Graph::global();
   const auto mark = [&](UOp from) {
     for (UOp u : from.toposort()) {
@@ -406,6 +429,7 @@ const Tensor& Tensor::backward(const Tensor& seed) const {
       for (UOp x : u.srcs()) own |= placed.has(x);
       if (own) placed.mark(u);
       if (UOp f = g.forwarded(u)) in_graph.mark(f), placed.mark(f);
+      if (is_stale(u)) overwritten.insert(latest_slot(u));
     }
   };
   const UOp inlined = inline_functions(root, true);
@@ -415,7 +439,11 @@ const Tensor& Tensor::backward(const Tensor& seed) const {
   bool any_asked = false;
   each_live([&](Impl& i) {
     UOp u = i.uop;
-    if (!in_graph.has(inline_functions(u, true)) || !u.dtype().is_float() || u.dtype().is_weak()) return;
+    if (!u.dtype().is_float() || u.dtype().is_weak()) return;
+    const bool before = u.is(Ops::BUFFER) && overwritten.contains(u.arg<ParamArg>().slot);
+    if (before) placed.mark(u);
+    if (UOp b = current_view(u); b.is(Ops::BUFFER) && in_graph.has(b)) in_graph.mark(u), placed.mark(u);
+    if (!before && !in_graph.has(inline_functions(u, true))) return;
     auto p = i.weak_from_this().lock();
     if (!p) return;
     any_asked |= i.asked;
@@ -431,8 +459,18 @@ const Tensor& Tensor::backward(const Tensor& seed) const {
   UOps nodes;
   for (auto& p : chosen) nodes.push_back(p->uop);
   UOps grads = compute_gradient(root, start, nodes);
+  const DroppedHistory dropped(UOps{inlined});
+  if (!dropped.empty())  // tensors that are in the graph only behind what was dropped
+    each_live([&](Impl& i) {
+      if (!i.grad && i.requires_grad.value_or(true) && i.uop.get().dtype().is_float()) i.gradient_lost |= dropped.takes(i.uop, in_graph.has(i.uop));
+    });
   for (size_t i = 0; i < chosen.size(); i++) {
     if (!grads[i] && any_asked) continue;
+    if (dropped.takes(chosen[i]->uop, bool(grads[i]))) {
+      chosen[i]->gradient_lost = true;
+      chosen[i]->grad.reset();
+      continue;
+    }
     Tensor t(chosen[i]), grad = grads[i] ? s(grads[i]) : t.zeros_like();  // no differentiable way leads there
     if (!chosen[i]->grad) chosen[i]->grad = grad.impl_;
     else t.grad().assign(t.grad() + grad);
@@ -442,14 +480,17 @@ const Tensor& Tensor::backward(const Tensor& seed) const {
 
 Tensor Tensor::grad() const {
   uop_of(*this, "grad");
+  TG_CHECK(GradientError, impl_->grad || !impl_->gradient_lost, "[grad] got a tensor of shape ", shape(), ", ", kDroppedHint);
+  if (impl_->grad && impl_->grad_read) *impl_->grad_read = true;
   return Tensor(impl_->grad);
 }
 void Tensor::set_grad(const Tensor& t) const {
   uop_of(*this, "set_grad");
   if (t.defined()) TG_CHECK(ShapeError, t.shape() == shape(), "[set_grad] got shape ", t.shape(), ", expected ", shape());
   impl_->grad = t.impl_;
+  impl_->gradient_lost = false;
 }
-void Tensor::zero_grad() const { uop_of(*this, "zero_grad"), impl_->grad.reset(); }
+void Tensor::zero_grad() const { set_grad(Tensor()); }
 
 const Tensor& Tensor::requires_grad_(bool on) const {
   OpScope s;

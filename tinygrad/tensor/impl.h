@@ -17,6 +17,8 @@ struct Tensor::Impl : std::enable_shared_from_this<Tensor::Impl> {
   std::shared_ptr<Impl> grad;
   std::optional<bool> requires_grad;
   bool asked = false;                         ///< requires_grad by the user, not as a parameter of a layer
+  bool gradient_lost = false;                 ///< backward() would have had to pass through a history that was dropped
+  std::shared_ptr<bool> grad_read;            ///< set to true when somebody asks for the gradient
   std::vector<std::byte> host;                ///< what data() handed out when device memory is not host visible
   std::shared_ptr<void> keep;                 ///< what data() handed out otherwise: the Buffer
   UOpRef literal;                             ///< of one that was assigned to and never had storage: what it was before

@@ -8,6 +8,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/runtime/buffer.h"
 #include "tinygrad/tensor/effects.h"
+#include "tinygrad/tensor/history.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/jit.h"
 
@@ -52,40 +53,26 @@ bool has_storage(UOp u) {
   return u.is(Ops::BUFFER);
 }
 
-/// A gradient through `root` may be asked for: something below it needs one, or is what a live tensor shows.
-bool may_need_history(UOp root, const std::unordered_set<const Node*>& shown) {
-  MemoScope seen;
-  UOps stack(root.srcs().begin(), root.srcs().end());
-  while (!stack.empty()) {
-    UOp u = stack.back();
-    stack.pop_back();
-    if (seen.has(u)) continue;
-    seen.mark(u);
-    if ((u.node()->flags & Node::kNeedsGrad) || (shown.contains(u.node()) && !u.is_const())) return true;
-    for (UOp s : u.srcs()) stack.push_back(s);
-  }
-  return false;
-}
+/// How many times PENDING_NODES there may be before histories that lead to unmarked tensors are dropped.
+constexpr size_t kHistories = 8;
 
-void look() {
+void look(bool memory_grew) {
   const int64_t most_nodes = env::PENDING_NODES.get(), most_mib = env::PENDING_MB.get();
   const int64_t most_bytes = most_mib > 0 && most_mib <= INT64_MAX >> 20 ? most_mib << 20 : 0;
   std::vector<std::shared_ptr<Tensor::Impl>> all;
-  std::unordered_set<const Node*> shown;  // by tensors that a gradient may be asked for
-  each_live([&](Tensor::Impl& i) {
-    all.push_back(i.shared_from_this());
-    if (i.requires_grad.value_or(true))
-      for (UOp u = i.uop;; u = u.src(0)) {
-        shown.insert(u.node());
-        if (!u.in(kViewOps)) break;
-      }
-  });
+  each_live([&](Tensor::Impl& i) { all.push_back(i.shared_from_this()); });
+  const std::unordered_set<const Node*> shown = shown_nodes();
+  const bool too_much = memory_grew || Graph::global().live_nodes() > kHistories * static_cast<size_t>(most_nodes);
   // Oldest first: what others are made from comes before them. What has been computed is counted no more.
   std::optional<MemoScope> seen(std::in_place);
   for (const auto& impl : all) {
     UOp u = current_view(impl->uop);
     if (has_storage(u)) {  // computed, with a history that was kept
-      if (u != impl->uop.get() && !impl->requires_grad.value_or(false) && !may_need_history(impl->uop, shown)) set_uop(*impl, u);
+      if (u == impl->uop.get() || impl->requires_grad.value_or(false)) continue;
+      const HistoryNeed need = history_need(impl->uop, shown);
+      if (need == HistoryNeed::kMarked || (need == HistoryNeed::kLive && !too_much)) continue;
+      note_dropped(u, impl->uop, Lost::kAll);
+      set_uop(*impl, u);
       continue;
     }
     if (shape_of(u).symbolic() || device_of(u).empty() || u.dtype().is_weak()) continue;
@@ -94,7 +81,7 @@ void look() {
     const bool holds_much = most_bytes > 0 && e.held >= most_bytes / 4;
     const int64_t result = shape_of(u).numel() * u.dtype().itemsize();
     if (!e.computes || !(is_long || holds_much) || result > std::max(e.read, kSmallResult)) continue;
-    const bool keep = may_need_history(u, shown);
+    const bool keep = history_need(u, shown) != HistoryNeed::kNone;
     seen.reset();
     try {
       realize_pending(Tensor(impl), keep);
@@ -116,7 +103,8 @@ void bound_pending_now() {
       pending_rest = {Graph::global().live_nodes(), allocated_bytes() >> 20};  // an error comes again only with as much more
     }
   } done;
-  look();
+  const int64_t most_mib = env::PENDING_MB.get();
+  look(most_mib > 0 && (allocated_bytes() >> 20) - pending_rest.mib >= most_mib);
 }
 
 }  // namespace tg::tensor_detail

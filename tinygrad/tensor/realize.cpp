@@ -11,6 +11,7 @@
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/tensor/effects.h"
 #include "tinygrad/tensor/function.h"
+#include "tinygrad/tensor/history.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/jit.h"
 #include "tinygrad/tensor/lower_multi.h"
@@ -149,9 +150,25 @@ bool has_history(UOp u) {
   return false;
 }
 
+/// A number made of many, as losses are: backward() after realize() is what training loops do.
+bool is_loss(UOp u) {
+  if (!u.dtype().is_float() || shape_of(u).symbolic() || shape_of(u).numel() != 1) return false;
+  while (u.in(kViewOps | groups::kElementwise) && u.nsrc() > 0 && shape_of(u).numel() == 1) u = u.src(0);
+  return u.is(Ops::REDUCE);
+}
+
+/// Whether realize() leaves a tensor its expression.
 bool keeps_history(UOp u) {
-  if (is_effect_target(u)) return keeps_call(u);
-  return has_history(u) || (env::EAGER && !u.is(Ops::BUFFER));
+  if (env::EAGER) return !u.is(Ops::BUFFER);
+  return is_effect_target(u) ? keeps_call(u) : has_history(u) || is_loss(u);
+}
+
+/// Whether reading a value leaves a tensor its expression: where a gradient may be asked for.
+bool keeps_history_when_read(UOp u, std::optional<std::unordered_set<const Node*>>& shown) {
+  if (keeps_history(u)) return true;
+  if (!u.dtype().is_float()) return false;
+  if (!shown) shown = shown_nodes();
+  return history_need(u, *shown) != HistoryNeed::kNone;
 }
 }  // namespace
 
@@ -242,9 +259,10 @@ static void realize_all(const Tensors& tensors, bool keep) {
     Graph::global().forward(j.value, parts.size() == 1 ? parts[0] : join_shards(parts, j.axis));
   }
   forget_lowered();
+  std::optional<std::unordered_set<const Node*>> shown;
   for (const Tensor& t : tensors) {
     UOp u = t.impl()->uop, to = current_view(u);
-    if (to == u || keep || keeps_history(u)) continue;
+    if (to == u || (keep ? keeps_history_when_read(u, shown) : keeps_history(u))) continue;
     if (t.impl()->requires_grad.value_or(false)) to.node()->flags |= Node::kNeedsGrad;
     set_uop(*t.impl(), to);
   }
@@ -264,15 +282,17 @@ static void take_back_writes() {
     }
 }
 
-void realize(const Tensors& tensors) {
+/// Computes tensors; whether their handles keep the expressions.
+static void realize_or_restore(const Tensors& tensors, bool keep) {
   try {
-    realize_all(tensors, false);
+    realize_all(tensors, keep);
   } catch (const OutOfMemoryError&) {
     take_back_writes();
     throw;
   }
 }
-void tensor_detail::realize_pending(const Tensor& t, bool keep) { realize_all(Tensors{t}, keep); }
+void realize(const Tensors& tensors) { realize_or_restore(tensors, false); }
+void tensor_detail::realize_pending(const Tensor& t, bool keep) { realize_or_restore(Tensors{t}, keep); }
 
 Tensor Tensor::realize() const {
   tg::realize(Tensors{*this});
@@ -343,7 +363,7 @@ UOp room_of(UOp v) {
 
 /// Elements of a tensor with symbolic sizes, row-major. Gathered on the host: a kernel would be another one for every value.
 std::vector<std::byte> bytes_with_values(const Tensor& t) {
-  t.realize();
+  realize_pending(t, true);
   Tensor x, room;
   Shape now;
   {
@@ -387,7 +407,7 @@ std::span<const std::byte> Tensor::bytes() const {
   JitCore::check_not_capturing("data");
   Impl& i = *impl_;
   if (devices().size() > 1) {
-    realize();
+    realize_pending(*this, true);
     Tensor one;
     {
       GraphScope g;
@@ -407,7 +427,7 @@ std::span<const std::byte> Tensor::bytes() const {
     i.host.assign(there.begin(), there.end());
     return i.host;
   }
-  realize();
+  realize_pending(*this, true);
   if (i.keep) {
     Buffer* b = static_cast<Buffer*>(i.keep.get());
     return {static_cast<const std::byte*>(b->data()), static_cast<size_t>(b->nbytes())};

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "tinygrad/tensor/effects.h"
+#include "tinygrad/tensor/history.h"
 #include "tinygrad/tensor/index_parse.h"
 #include "tinygrad/tensor/ops.h"
 #include "tinygrad/tensor/stored_view.h"
@@ -212,9 +213,10 @@ void Tensor::setitem(const std::vector<Index>& indices, const Tensor& value) con
   if (!u.value.defined()) return;
   UOp here = current_view(uop());
   // Storage knows nothing of the history a computed tensor keeps for its gradient: what stays of it goes on in an expression.
-  if (here != uop())
-    for (UOp x : uop().srcs())
-      if (x.node()->flags & Node::kNeedsGrad) return replace(merged(*this, u)), void();
+  if (here != uop() && dtype().is_float() && history_need(uop(), shown_nodes()) != HistoryNeed::kNone) {
+    replace(merged(*this, u));
+    return;
+  }
   bool in_place = bool(writable_state(here));
   if (is_multi(here)) {  // each device writes to its shard, where all are written alike
     const int a = tg::shard_axis(here);

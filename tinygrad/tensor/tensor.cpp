@@ -7,6 +7,8 @@
 #include "tinygrad/runtime/buffer.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/schedule/schedule.h"
+#include "tinygrad/tensor/effects.h"
+#include "tinygrad/tensor/history.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/lower_multi.h"
 #include "tinygrad/tensor/ops.h"
@@ -109,8 +111,13 @@ UOp uop_of(const Tensor& t, const char* op) {
 }
 
 UOp new_storage(const Shape& shape, DType dtype, const std::string& device) {
-  static const bool hooked = (Graph::set_buffer_death_hook([](int64_t slot) { buffer_table::release(static_cast<uint64_t>(slot)); }), true);
-  (void)hooked;
+  [[maybe_unused]] static const bool hooked = [] {
+    Graph::set_buffer_death_hook([](int64_t slot) {
+      buffer_table::release(static_cast<uint64_t>(slot));
+      forget_history(slot);
+    });
+    return true;
+  }();
   std::string name = Device::canonical(device);
   if (is_device_list(name)) {
     UOps parts;
@@ -269,7 +276,7 @@ Tensor Tensor::contiguous_backward() const {
 Tensor Tensor::contiguous() const {
   OpScope s;
   UOp u = uop_of(*this, "contiguous");
-  if (u.is(Ops::CONTIGUOUS) || u.dtype().is_weak() || has_buffer_identity(u)) return *this;  // weak: stored nowhere
+  if (u.is(Ops::CONTIGUOUS) || u.dtype().is_weak() || has_buffer_identity(current_view(u))) return *this;  // weak: stored nowhere
   // A constant has no device to be contiguous on: it gets storage on the default one.
   if (device_of(u).empty()) return s(own_storage(u, Device::default_name()));
   if (is_multi(u) && device_of(lower_multi(u).parts[0]).empty()) return s(own_storage(u, device_of(u)));

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <new>
 
+#include "tinygrad/uop/buffer_flags.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph_lock.h"
 #include "tinygrad/uop/multi.h"
@@ -170,11 +171,19 @@ Bounds& Graph::bounds(UOp u) {
   return bounds_[c][u.id() % kFactChunk];
 }
 
+namespace {
+/// Whether a buffer below a result, shards and views included, was overwritten.
+bool is_outdated(UOp to) {
+  while (to.in(groups::kMovement | Ops::DETACH | Ops::BITCAST | Ops::UNSHARD)) to = to.src(0);
+  return to.is(Ops::MSTACK) ? std::any_of(to.srcs().begin(), to.srcs().end(), is_outdated) : is_stale(to);
+}
+}  // namespace
+
 void Graph::forward(UOp from, UOp to) {
   if (from == to) return;
   if (from.node()->flags & Node::kForwarded) {
-    if (!t_hidden || !t_hidden->erase(from.node())) return;
     const Node*& before = forwards_[from.node()];
+    if (!(t_hidden && t_hidden->erase(from.node())) && !is_outdated(UOp(before))) return;
     to.node()->refs.fetch_add(1, std::memory_order_relaxed);
     release_locked(std::exchange(before, to.node()));
     return;
@@ -187,7 +196,8 @@ void Graph::forward(UOp from, UOp to) {
 UOp Graph::forwarded(UOp u) const {
   if (!(u.node()->flags & Node::kForwarded)) return UOp();
   if (t_hidden && t_hidden->contains(u.node())) return UOp();
-  return UOp(forwards_.at(u.node()));
+  const UOp to(forwards_.at(u.node()));
+  return is_outdated(to) ? UOp() : to;
 }
 
 std::unordered_set<const Node*>* Graph::hide_forwards(std::unordered_set<const Node*>* hidden) { return std::exchange(t_hidden, hidden); }

@@ -26,6 +26,7 @@ class Optimizer:
       raise _core.ValueError(f"[{name}] got {'no tensor' if not params else 'only tensors with is_param_(False)'}, expected at least one to "
                              "train: optimizer must have at least one param, as from nn.state.get_parameters(model)")
     self.buffers: list[Tensor] = dedup(x for x in params if not x.is_param)
+    for x in self.params: x.is_param_(True)  # leaves from now on: what they were computed from is not trained through them
     self.device = device or self.params[0].device
     self.param_dtype = getattr(dtypes, getenv("OPTIM_DTYPE", "float32"))
     self.fused = fused
@@ -68,7 +69,7 @@ class Optimizer:
     return extra + self.params + self.buffers
 
   def _step(self, params: list[Tensor], grads: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]: raise NotImplementedError
-  def _apply_update(self, t: Tensor, up: Tensor) -> Tensor: return t.detach() - up.to(t.device)
+  def _apply_update(self, t: Tensor, up: Tensor) -> Tensor: return t.detach() - up.to(t.device).cast(t.dtype)
 
 
 class OptimizerGroup(Optimizer):

@@ -1,0 +1,16 @@
+/// \file What is known of the contents of a BUFFER node's memory, as flags of the node beside Node::Flag.
+#pragma once
+#include <cstdint>
+
+#include "tinygrad/uop/uop.h"
+
+namespace tg {
+
+enum BufferFlag : uint8_t {
+  kFreshBuffer = 16,  ///< nobody has seen its raw contents: writing it needs no care
+  kStaleBuffer = 32,  ///< its memory was overwritten since; another BUFFER node stands for the new contents
+};
+
+inline bool is_stale(UOp u) { return u.is(Ops::BUFFER) && u.node()->flags & kStaleBuffer; }
+
+}  // namespace tg
