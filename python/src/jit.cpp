@@ -15,9 +15,9 @@
 namespace tg::python {
 
 namespace {
-/// `function()` returns the tensors of its result, and for each whether somebody else holds it.
-Tensors call(JitCore& core, const Tensors& tensors, std::vector<std::string> names, nb::sequence variables,
-             std::vector<std::pair<std::string, std::string>> constants, nb::callable function) {
+/// `function()` returns the tensors of its result, and for each whether somebody else holds it. Returns the tensors and the capture they came from.
+std::pair<Tensors, size_t> call(JitCore& core, const Tensors& tensors, std::vector<std::string> names, nb::sequence variables,
+                                std::vector<std::pair<std::string, std::string>> constants, nb::callable function) {
   JitInputs in{tensors, std::move(names), {}, std::move(constants)};
   for (nb::handle v : variables) in.variables.push_back(UOpRef(node_of(v)));
   std::vector<bool> shared;
@@ -29,7 +29,9 @@ Tensors call(JitCore& core, const Tensors& tensors, std::vector<std::string> nam
                      },
                      [&](size_t i) { return static_cast<bool>(shared[i]); }};
   Unlocked work;
-  return core.call(in, body);
+  size_t capture = 0;
+  Tensors out = core.call(in, body, &capture);
+  return {std::move(out), capture};
 }
 }  // namespace
 

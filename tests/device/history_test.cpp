@@ -129,6 +129,57 @@ TEST(History, LeavesAreFoundAfterTheyWereOverwritten) {
   }
 }
 
+TEST(History, AWriteThatHasRunIsALeaf) {
+  // By hand: w - 0.1 * d(w^2 b + b), in turn for both; the loss is read before its gradient is taken, the writes run with the next loss.
+  Tensor w = plain({2}).realize(), b = plain({1}).realize();
+  float pw = 2, pb = 1;
+  for (int i = 0; i < 4; i++) {
+    Tensor loss = (w * w * b + b).sum();
+    EXPECT_NEAR(loss.item<float>(), pw * pw * pb + pb, 1e-5);
+    const Tensors g = loss.gradient({w, b});
+    w.assign(w - g[0] * 0.1f);
+    b.assign(b - g[1] * 0.1f);
+    const float gw = 2 * pw * pb, gb = pw * pw + 1;
+    pw -= 0.1f * gw;
+    pb -= 0.1f * gb;
+  }
+  EXPECT_NEAR(w.item<float>(), pw, 1e-5);
+  EXPECT_NEAR(b.item<float>(), pb, 1e-5);
+}
+
+TEST(History, EqualGradientsGrowByThemselves) {
+  Tensor a = plain({1, 2}), b = plain({3, 4});
+  for (float k : {1.f, 2.f, 3.f}) {
+    ((a + b) * plain({1, k})).sum().backward();
+    floats(a.grad());
+  }
+  EXPECT_EQ(floats(a.grad()), (Floats{3, 6}));
+  EXPECT_EQ(floats(b.grad()), (Floats{3, 6}));
+}
+
+TEST(History, GradientsThatArePaddedViewsGrow) {
+  Tensor w = plain({1, 2, 3}), h = w * 2;
+  for (int i = 0; i < 2; i++) {
+    h(Slice(1, None)).sum().backward();
+    floats(h.grad());
+  }
+  EXPECT_EQ(floats(w.grad()), (Floats{0, 4, 4}));
+  EXPECT_EQ(floats(h.grad()), (Floats{0, 2, 2}));
+}
+
+TEST(History, NumbersAreParameters) {
+  nn::Training train;
+  Tensor w(1.0);
+  nn::SGD opt({w}, {.lr = 0.25});
+  for (int i = 0; i < 2; i++) {
+    opt.zero_grad();
+    (plain({1, 3}) * w).sum().backward();
+    opt.step();
+  }
+  EXPECT_EQ(w.dtype(), dtypes::float32);
+  EXPECT_FLOAT_EQ(w.item<float>(), -1.f);
+}
+
 TEST(History, LoadedLayersKeepGradients) {
   nn::Linear l(2, 2), other(2, 2);
   nn::load_state_dict(nn::get_state_dict(l), nn::get_state_dict(other));

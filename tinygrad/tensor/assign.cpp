@@ -242,8 +242,13 @@ void finish_effects(const Writes& w) {
     UOp b = memory_of(e.src(0));
     if (auto it = std::find_if(fresh.begin(), fresh.end(), [&](auto& f) { return f.second == b; }); it != fresh.end()) b = it->first;
     auto it = fresh.find(b);
-    if (it == fresh.end()) b.node()->flags &= static_cast<uint8_t>(~kFreshBuffer), g.forward(e, b);
-    else g.forward(e, it->second);
+    if (it == fresh.end()) {
+      b.node()->flags &= static_cast<uint8_t>(~kFreshBuffer);
+      g.forward(e, b);
+      continue;
+    }
+    g.forward(e, it->second);
+    if (e.src(1).is(Ops::STORE) && !(writes_part(e) && blank.contains(base_of(e)))) e.node()->flags |= kLeafWrite;
   }
   if (w.buffers.empty()) return;
   // What shows a write that was computed shows the storage from now on. Contents that all come from these writes, in parts, keep their history as
@@ -453,8 +458,9 @@ const Tensor& Tensor::assign(const Tensor& value) const {
     while (b.in(kViewOps)) b = b.src(0);
     TG_CHECK(ValueError, !b.is(Ops::BUFFER) && !is_effect_target(b),
              "[assign] got a repeated or padded view of a tensor, expected one whose elements have places of their own");
-    if (impl_->requires_grad.value_or(false)) {
-      if (ops::literal_of(v)) v = own_storage(v, device_or_default(u));  // equal literals are one node: this one needs an identity
+    if (impl_->requires_grad.value_or(false)) {  // storage, like what is assigned to storage: a leaf once it has run
+      v = own_storage(v, device_or_default(u));
+      if (UOp b = memory_of(v); b.is(Ops::BUFFER)) b.node()->flags &= static_cast<uint8_t>(~kFreshBuffer);
       v.node()->flags |= Node::kNeedsGrad;
     }
     if (b.is_const()) impl_->literal = u;

@@ -16,6 +16,7 @@
 #include "tinygrad/tensor/lower_multi.h"
 #include "tinygrad/tensor/ops.h"
 #include "tinygrad/uop/buffer_flags.h"
+#include "tinygrad/uop/walk.h"
 
 namespace tg {
 namespace {
@@ -261,6 +262,21 @@ std::pair<UOp, UOp> grad_assign(UOp g, UOp u) {
 
 }  // namespace
 
+/// Nodes of the graphs, sources first; what a write that has run was made from is behind a leaf.
+static UOps differentiable_order(std::span<const UOp> roots) {
+  UOps order;
+  MemoScope seen;
+  const auto sources = [](UOp u) { return is_leaf_write(u) ? std::span<const UOp>() : u.srcs(); };
+  for (UOp r : roots)
+    walk(
+        r, [&](UOp u) { return seen.has(u); }, sources,
+        [&](UOp u) {
+          seen.mark(u);
+          order.push_back(u);
+        });
+  return order;
+}
+
 UOps compute_gradient(UOp root, UOp seed, std::span<const UOp> targets) { return compute_gradient({&root, 1}, {&seed, 1}, targets); }
 
 UOps compute_gradient(std::span<const UOp> given, std::span<const UOp> seeds, std::span<const UOp> asked) {
@@ -285,9 +301,13 @@ UOps compute_gradient(std::span<const UOp> given, std::span<const UOp> seeds, st
     UOp f = g.forwarded(u);
     return f && target.has(f) ? f : UOp();
   };
-  UOps order = roots.size() == 1 ? roots[0].toposort() : UOp::make(Ops::TUPLE, dtypes::void_, roots).toposort();
+  const UOps order = differentiable_order(roots);
   for (UOp u : order) {
     bool on = bool(target_of(u));
+    if (is_leaf_write(u)) {
+      if (on) path.mark(u);
+      continue;
+    }
     if (!u.is(Ops::DETACH) && (u.dtype().is_float() || u.in(Ops::STORE | Ops::FUNCTION | Ops::CALL)))
       for (UOp s : u.srcs()) on |= path.has(s);
     if (on) path.mark(u);
@@ -313,7 +333,7 @@ UOps compute_gradient(std::span<const UOp> given, std::span<const UOp> seeds, st
       continue;
     }
     UOp v = grads.get(u);
-    if (!v || !path.has(u) || u.is(Ops::DETACH)) continue;
+    if (!v || !path.has(u) || u.is(Ops::DETACH) || is_leaf_write(u)) continue;
     bool below = false;
     for (UOp s : u.srcs()) below |= path.has(s);
     if (!below) continue;
@@ -377,6 +397,12 @@ static constexpr const char* kDroppedHint =
     "used, "
     "and call backward() inside of the captured function";
 
+/// A view of storage that padding or repeating lies above of.
+static bool has_buffer_below(UOp u) {
+  while (u.in(kViewOps)) u = u.src(0);
+  return u.in(Ops::BUFFER | Ops::AFTER);
+}
+
 static UOp seed_of(const Tensor& root, const Tensor& seed, const char* op) {
   UOp u = uop_of(root, op);
   const Shape shape = shape_of(u);
@@ -423,7 +449,7 @@ const Tensor& Tensor::backward(const Tensor& seed) const {
   std::unordered_set<int64_t> overwritten;  // slots of what stands for storage of the graph that was overwritten since
   auto& g = Graph::global();
   const auto mark = [&](UOp from) {
-    for (UOp u : from.toposort()) {
+    for (UOp u : differentiable_order({&from, 1})) {
       in_graph.mark(u);
       bool own = u.tag() || !device_of(u).empty();
       for (UOp x : u.srcs()) own |= placed.has(x);
@@ -459,6 +485,7 @@ const Tensor& Tensor::backward(const Tensor& seed) const {
   UOps nodes;
   for (auto& p : chosen) nodes.push_back(p->uop);
   UOps grads = compute_gradient(root, start, nodes);
+  std::unordered_set<UOp> given;
   const DroppedHistory dropped(UOps{inlined});
   if (!dropped.empty())  // tensors that are in the graph only behind what was dropped
     each_live([&](Impl& i) {
@@ -471,9 +498,17 @@ const Tensor& Tensor::backward(const Tensor& seed) const {
       chosen[i]->grad.reset();
       continue;
     }
-    Tensor t(chosen[i]), grad = grads[i] ? s(grads[i]) : t.zeros_like();  // no differentiable way leads there
-    if (!chosen[i]->grad) chosen[i]->grad = grad.impl_;
-    else t.grad().assign(t.grad() + grad);
+    Tensor t(chosen[i]), grad;
+    if (!grads[i]) grad = t.zeros_like();  // no differentiable way leads there
+    else if (given.insert(grads[i]).second) grad = s(grads[i]);
+    else grad = s(own_storage(grads[i], device_or_default(chosen[i]->uop)));  // another tensor has the same gradient: each grows by itself
+    if (!chosen[i]->grad) {
+      chosen[i]->grad = grad.impl_;
+      continue;
+    }
+    const Tensor before(chosen[i]->grad), sum = before + grad;
+    if (const UOp u = current_view(before.uop()); has_buffer_below(u) && !writable_state(u)) set_uop(*before.impl_, sum.uop());
+    else before.assign(sum);
   }
   return *this;
 }
@@ -495,8 +530,11 @@ void Tensor::zero_grad() const { set_grad(Tensor()); }
 const Tensor& Tensor::requires_grad_(bool on) const {
   OpScope s;
   UOp u = uop_of(*this, "requires_grad_");
-  TG_CHECK(DTypeError, !on || (u.dtype().is_float() && !u.dtype().is_weak()), "[requires_grad_] got a tensor of ", u.dtype(),
-           ", expected a float type");
+  TG_CHECK(DTypeError, !on || u.dtype().is_float(), "[requires_grad_] got a tensor of ", u.dtype(), ", expected a float type");
+  if (on && u.dtype().is_weak()) {  // a number: as a parameter it has the default type
+    u = ops::strong(u);
+    set_uop(*impl_, u);
+  }
   impl_->requires_grad = impl_->asked = on;
   if (!on) return *this;
   // Equal constants are one node: a leaf needs an identity of its own.
@@ -508,7 +546,7 @@ const Tensor& Tensor::requires_grad_(bool on) const {
 bool Tensor::is_param() const { return requires_grad().value_or(true); }
 const Tensor& Tensor::is_param_(bool on) const {
   DType d = dtype();
-  if (on && (!d.is_float() || d.is_weak())) impl_->requires_grad.reset();
+  if (on && !d.is_float()) impl_->requires_grad.reset();
   else requires_grad_(on);
   impl_->asked = false;
   return *this;

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "tinygrad/tensor/effects.h"
+#include "tinygrad/uop/buffer_flags.h"
 
 namespace tg::tensor_detail {
 namespace {
@@ -49,6 +50,7 @@ std::vector<int64_t> leaves_below(UOp root) {
       out.push_back(slot_of(u));
       if (auto it = dropped().find(slot_of(u)); it != dropped().end()) out.insert(out.end(), it->second.leaves->begin(), it->second.leaves->end());
     }
+    if (is_leaf_write(u) && u != root) continue;
     for (UOp s : u.srcs().subspan(u.is(Ops::CALL) ? 1 : 0)) stack.push_back(s);
   }
   std::sort(out.begin(), out.end());
@@ -144,6 +146,7 @@ DroppedHistory::DroppedHistory(const UOps& roots) {
           Lost& lost = slots_.try_emplace(slot, it->second.lost).first->second;
           lost = std::max(lost, it->second.lost);
         }
+    if (is_leaf_write(u)) continue;
     for (UOp s : u.srcs().subspan(u.is(Ops::CALL) ? 1 : 0)) stack.push_back(s);
   }
 }

@@ -22,7 +22,13 @@ struct Tensor::Impl : std::enable_shared_from_this<Tensor::Impl> {
   std::vector<std::byte> host;                ///< what data() handed out when device memory is not host visible
   std::shared_ptr<void> keep;                 ///< what data() handed out otherwise: the Buffer
   UOpRef literal;                             ///< of one that was assigned to and never had storage: what it was before
+  const void* thread = this_thread();         ///< that made it
   Impl *previous = nullptr, *next = nullptr;  ///< live tensors, oldest first
+  /// Something that tells threads apart.
+  static const void* this_thread() {
+    static thread_local const char here = 0;
+    return &here;
+  }
   explicit Impl(UOp u);
   ~Impl();
 };
@@ -71,8 +77,8 @@ bool is_fresh(UOp buffer);
 UOp own_storage(UOp u, const std::string& device);
 /// The node a handle points to now: its buffer once it has been computed.
 UOp current(UOp u);
-/// realize() for one tensor; `keep`: what it was computed from stays known to gradients.
-void realize_pending(const Tensor& t, bool keep);
+/// realize(); `keep`: what they were computed from stays known to gradients.
+void realize_pending(const Tensors& tensors, bool keep);
 /// Runs `f`; an OutOfMemoryError it throws gets a list of the largest live tensors.
 void explaining_memory(const std::function<void()>& f);
 /// The device a tensor without one is computed on.

@@ -8,6 +8,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/jit_capture.h"
 #include "tinygrad/tensor/jit_outside.h"
 #include "tinygrad/tensor/jit_state.h"
 #include "tinygrad/tensor/lower_multi.h"
@@ -16,14 +17,13 @@
 namespace tg {
 using namespace tensor_detail;
 
-namespace {
-thread_local int t_capturing = 0;
-using EndChecks = std::vector<std::pair<const void*, std::function<std::string()>>>;
-thread_local EndChecks* t_end_checks = nullptr;
-
+namespace tensor_detail {
 bool is_variable(UOp u) { return u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kAlu; }
 bool is_bound(UOp u) { return u.is(Ops::AFTER) && u.nsrc() == 2 && is_variable(u.src(0)) && u.src(1).is(Ops::STORE) && u.src(1).src(1).is_const(); }
 
+}  // namespace tensor_detail
+
+namespace {
 /// A pattern of all elements of the storage, in their order.
 bool is_whole(UOp p) {
   while (p.is(Ops::RESHAPE)) p = p.src(0);
@@ -33,19 +33,30 @@ bool is_whole(UOp p) {
 bool is_pattern_of(UOp p, UOp b) {
   return p.is(Ops::PARAM) && p.dtype() == b.dtype() && p.src(0) == b.src(0) && p.arg<ParamArg>().device == b.arg<ParamArg>().device;
 }
-/// A variable of the library as text.
+}  // namespace
+
+namespace tensor_detail {
 std::string flag_text(const std::string& name) {
   auto v = env::find(name);
   return std::holds_alternative<int64_t>(*v) ? str(std::get<int64_t>(*v)) : std::get<std::string>(*v);
 }
-/// A result of a jitted function is its storage: what it was computed from belongs to the call.
-void strip_history(const Tensors& out) {
+void realize_results(const Tensors& out) {
+  std::vector<UOpRef> made_from;
+  {
+    GraphScope g;
+    for (const Tensor& t : out) {
+      if (UOp u = uop_of(t, "jit"); u.dtype().is_weak() && !device_of(u).empty()) set_uop(*t.impl(), ops::strong(u));
+      made_from.push_back(t.uop());
+    }
+  }
+  realize(out);
   GraphScope g;
-  for (const Tensor& t : out) set_uop(*t.impl(), current_view(t.uop()));
+  for (size_t i = 0; i < out.size(); i++) {
+    const UOp storage = current_view(out[i].uop());
+    if (storage != made_from[i].get()) note_dropped(storage, made_from[i], Lost::kAll);
+    set_uop(*out[i].impl(), storage);
+  }
 }
-}  // namespace
-
-namespace tensor_detail {
 UOp buffer_below(UOp u) {
   while (u.in(kViewOps)) u = u.src(0);
   return u.is(Ops::BUFFER) ? u : UOp();
@@ -63,10 +74,7 @@ UOp view_pattern(UOp u, std::vector<std::pair<std::string, int64_t>>* vars) {
     }
   return u.substitute(map);
 }
-}  // namespace tensor_detail
 
-namespace {
-/// A bound variable, or an expression of some, without the values: name and bounds of each, and which expression.
 std::string unbound_text(UOp u) {
   std::string out;
   std::vector<std::pair<UOp, UOp>> map;
@@ -77,26 +85,25 @@ std::string unbound_text(UOp u) {
     }
   return is_bound(u) ? out : str("expression ", u.substitute(map).key().to_hex().substr(0, 8), " of ", out);
 }
-}  // namespace
+}  // namespace tensor_detail
 
 JitCore::JitCore(std::string name, bool prune) : name_(std::move(name)), prune_(prune) {}
 JitCore::~JitCore() = default;
-bool JitCore::capturing() { return t_capturing > 0; }
 void JitCore::check_not_capturing(const char* what) {
   TG_CHECK(JitError, !capturing() || !env::CAPTURING, "[", what,
            "] got a read of values inside a function that is being captured: the values of this call ",
            "would be used in every later one. Return the tensor and read it outside, or keep the computation on tensors (where, masked sizes)");
-}
-void JitCore::at_capture_end(const void* owner, std::function<std::string()> problem) {
-  if (!t_end_checks || std::any_of(t_end_checks->begin(), t_end_checks->end(), [&](auto& c) { return c.first == owner; })) return;
-  t_end_checks->emplace_back(owner, std::move(problem));
 }
 long JitCore::handles(const Tensor& t) { return t.defined() ? t.impl()->weak_from_this().use_count() : 0; }
 
 void JitCore::reset() {
   std::lock_guard lock(mutex_);
   TG_CHECK(JitError, !loaded_, "[reset] got ", name_, ", which was loaded: there is no function to capture again");
-  count_ = again_ = 0, replay_.reset(), state_.reset();
+  count_ = again_ = 0;
+  replay_.reset();
+  state_.reset();
+  trial_.reset();
+  others_.clear();
 }
 void JitCore::free_intermediates() {
   std::lock_guard lock(mutex_);
@@ -104,13 +111,6 @@ void JitCore::free_intermediates() {
   replay_->free_intermediates();
   for (BufferRef& b : state_->fresh)
     if (b.use_count() == 1) b->deallocate();
-}
-
-/// Weak results get the default type: without storage a replay could not give them new values.
-static void commit_weak(const Tensors& out) {
-  GraphScope g;
-  for (const Tensor& t : out)
-    if (UOp u = uop_of(t, "jit"); u.dtype().is_weak() && !device_of(u).empty()) set_uop(*t.impl(), ops::strong(u));
 }
 
 std::vector<JitCore::Input> JitCore::check_inputs(const JitInputs& in) {
@@ -139,7 +139,8 @@ std::vector<JitCore::Input> JitCore::check_inputs(const JitInputs& in) {
       out[i].pattern = known && u == b && is_pattern_of(known, b) ? known : view_pattern(u, nullptr);
     }
     if (pending.empty()) break;
-    realize(pending), pending.clear();
+    realize_pending(pending, true);
+    pending.clear();
   }
   for (size_t i = 0; i < out.size(); i++)
     for (size_t k = 0; k < i; k++)
@@ -148,206 +149,28 @@ std::vector<JitCore::Input> JitCore::check_inputs(const JitInputs& in) {
   return out;
 }
 
-Tensors JitCore::call_single(const JitInputs& in, const Body& body) {
-  std::vector<Input> inputs = check_inputs(in);
-  if (replay_ && (env::JIT || loaded_)) return run(in, std::move(inputs));
-  if (!env::JIT || count_ == 0) {
-    Tensors out = body.run();
-    commit_weak(out), realize(out);
-    if (env::JIT) count_ = 1, strip_history(out);
+Tensors JitCore::run_uncaptured(const JitInputs& in, const Body& body) {
+  Tensors out = body.run();
+  if (!env::JIT) {
+    realize(out);
     return out;
   }
-  return capture(in, body, std::move(inputs));
+  realize_results(out);
+  if (count_ == 0) {  // whoever looks at the gradient of an argument now will look at those of replays
+    gradient_read_.assign(in.tensors.size(), nullptr);
+    for (size_t i = 0; i < in.tensors.size(); i++)
+      if (Tensor::Impl& input = *in.tensors[i].impl(); input.grad) gradient_read_[i] = input.grad_read = std::make_shared<bool>(false);
+    count_ = 1;
+  }
+  return out;
 }
 
-Tensors JitCore::capture(const JitInputs& in, const Body& body, std::vector<Input> inputs) {
-  // What was pending before is no part of the function.
-  if (Tensors before = pending_writes(true); !before.empty()) {
-    realize(before);
-    inputs = check_inputs(in);
-  }
-  std::vector<std::pair<std::weak_ptr<Tensor::Impl>, UOpRef>> waiting;
-  {
-    GraphScope g;
-    each_live([&](Tensor::Impl& i) {
-      UOp u = current_view(i.uop);
-      if (!buffer_below(u) && !device_of(u).empty() && !Graph::global().forwarded(u)) waiting.emplace_back(i.weak_from_this(), u);
-    });
-  }
-  ReplayPlan plan;
-  std::vector<rng::Draw> draws;
-  rng::TrainingRead training{Tensor::training()};
-  const Outside outside;
-  std::vector<std::pair<std::string, std::string>> flags;
-  for (const char* flag : {"DEFAULT_FLOAT", "DEFAULT_INT", "SUM_DTYPE"}) flags.emplace_back(flag, flag_text(flag));
-  // What earlier calls computed and did not keep is computed again: a replay has to do it. (Nodes are shared by structure.)
-  std::unordered_set<const Node*> hidden;
-  {
-    GraphScope g;
-    std::unordered_set<const Node*> live;
-    each_live([&](Tensor::Impl& i) {
-      for (UOp u = i.uop;; u = u.src(0)) {
-        live.insert(u.node());
-        if (!u.in(kViewOps)) break;
-      }
-    });
-    hidden = Graph::global().computed([&](const Node* n) { return live.contains(n); });
-  }
-  struct Recording {
-    std::vector<RecordedRun>* runs;
-    std::vector<rng::Draw>* draws;
-    std::unordered_set<const Node*>* hidden;
-    rng::TrainingRead* training;
-    EndChecks checks{}, *checks_before = std::exchange(t_end_checks, &checks);
-    Recording(std::vector<RecordedRun>* r, std::vector<rng::Draw>* d, std::unordered_set<const Node*>* h, rng::TrainingRead* t)
-        : runs(record_runs(r)), draws(rng::record(d)), hidden(Graph::hide_forwards(h)), training(rng::watch_training(t)) {
-      t_capturing++, forget_lowered();
-    }
-    ~Recording() {
-      record_runs(runs), rng::record(draws), Graph::hide_forwards(hidden), rng::watch_training(training), t_capturing--;
-      t_end_checks = checks_before;
-      forget_lowered();
-    }
-  };
-  Tensors out;
-  std::vector<LeftGradient> gradients;
-  {
-    // What runs once must stay as it was left: no updates of it in place. The replay plans its memory itself.
-    std::optional<Context> apart;
-    if (prune_) apart.emplace(std::initializer_list<Context::Setting>{{"NO_MEMORY_PLANNER", 1}});
-    std::optional<Context> search;
-    if (const int64_t width = env::JITBEAM.get(); width >= 0) search.emplace(std::initializer_list<Context::Setting>{{"BEAM", width}});
-    Recording recording(&plan.runs, &draws, &hidden, &training);
-    out = body.run();
-    for (auto& [owner, problem] : recording.checks)
-      if (const std::string text = problem(); !text.empty()) throw JitError(str("[jit] ", name_, " ", text));
-    gradients = outside.gradients(in.tensors);
-    Tensors all = out;
-    for (const LeftGradient& l : gradients) all.push_back(Tensor(l.grad));
-    commit_weak(all), realize(all);
-    if (Tensors writes = pending_writes(false); !writes.empty()) realize(writes);  // batch norm's statistics, counters: part of the step
-  }
-  if (training.seen) flags.emplace_back("TRAINING", flag_text("TRAINING"));
-  const auto view_of_input = [&](const Tensor& t) {
-    UOp u = current_view(t.uop()), b = buffer_below(u);
-    const Shape shape = shape_of(u);
-    return (!shape.symbolic() && shape.numel() == 0) ||
-           (b && std::any_of(inputs.begin(), inputs.end(), [&](const Input& i) { return i.memory == memory_of_node(b); }));
-  };
-  bool views = !out.empty();
-  {
-    GraphScope scope;
-    for (const Tensor& t : out) views &= view_of_input(t);
-  }
-  TG_CHECK(JitError, !plan.runs.empty() || views, "[jit] ", name_,
-           " didn't JIT anything: it computed nothing from its arguments and returned no tensor to compute");
-
-  strip_history(out);
-  // What is written before anything reads it was made by the function.
-  std::unordered_set<const Buffer*> made, seen;
-  for (const RecordedRun& r : plan.runs)
-    for (size_t i = 0; i < r.buffers.size(); i++)
-      if (r.buffers[i] && seen.insert(r.buffers[i].get()).second && (r.schedule->buffers[i].kind == ScheduleBuffer::kOutput || r.blank[i]))
-        made.insert(r.buffers[i].get());
-  std::string leak = outside.leaks(in.tensors, out, gradients, made, plan.runs);
-  if (!leak.empty()) {
-    collect_garbage();
-    leak = outside.leaks(in.tensors, out, gradients, made, plan.runs);
-  }
-  if (!leak.empty() && again_ == 0) {  // made once, for good? The next call shows
-    again_++;
-    return out;
-  }
-  TG_CHECK(JitError, leak.empty(), "[jit] ", name_, " ", leak);
-  GraphScope g;
-  for (auto& [impl, node] : waiting)
-    if (auto p = impl.lock(); p && Graph::global().forwarded(node) && again_ < 2) {
-      again_++;  // computed here once, for good: the next call shows what every call does
-      return out;
-    }
-  auto state = std::make_unique<State>();
-  state->names = in.names, state->constants = in.constants, state->draws = draws, state->flags = flags, state->gradients = gradients;
-  for (size_t i = 0; i < in.tensors.size(); i++)
-    if (in.tensors[i].impl()->grad && !in.tensors[i].impl()->requires_grad.value_or(false)) state->input_gradients.push_back(i);
-  std::vector<std::pair<std::string, int64_t>> bound;
-  std::unordered_map<const Buffer*, size_t> input_of;
-  for (size_t i = 0; i < inputs.size(); i++) {
-    input_of[inputs[i].memory.get()] = i;
-    state->patterns.push_back(inputs[i].pattern), plan.inputs.push_back(inputs[i].memory);
-    view_pattern(current_view(in.tensors[i].uop()), &bound);
-  }
-  for (UOp v : in.variables) {
-    state->arguments.push_back(unbound_text(v));
-    for (UOp u : v.toposort())
-      if (is_bound(u)) bound.emplace_back(u.src(0).arg<ParamArg>().name, static_cast<int64_t>(u.src(1).src(1).const_int()));
-  }
-  for (auto& [name, value] : bound)
-    if (std::find(state->variables.begin(), state->variables.end(), name) == state->variables.end()) state->variables.push_back(name);
-
-  std::unordered_map<UOp, size_t> fresh;
-  std::string free;  // a variable that no argument binds
-  for (size_t i = 0; i < out.size(); i++) {
-    Output o;
-    o.requires_grad = out[i].requires_grad();
-    UOp u = out[i].uop(), b = buffer_below(u);
-    std::vector<std::pair<std::string, int64_t>> used;
-    if (b) view_pattern(u, &used);
-    for (auto& v : used)
-      if (std::find(bound.begin(), bound.end(), v) == bound.end()) free = v.first;
-    BufferRef memory = b ? memory_of_node(b) : nullptr;
-    if (memory && input_of.contains(memory.get())) {
-      o.kind = Output::kInput, o.index = input_of[memory.get()], o.pattern = view_pattern(u, nullptr);
-    } else if (memory && made.contains(memory.get())) {
-      // Storage of its own, if nobody but the result refers to it.
-      bool own = handles(out[i]) <= 2 && !(body.shared && body.shared(i));  // the caller's and ours
-      uint32_t handles = 0;
-      for (size_t k = 0; k < out.size(); k++)
-        handles += out[k].uop() == u && std::find_if(out.begin(), out.begin() + static_cast<long>(k), [&](auto& t) { return t.is_same(out[k]); }) ==
-                                            out.begin() + static_cast<long>(k);
-      for (UOp n = u; own; n = n.src(0)) {
-        own = n.node()->refs.load() == (n == u ? handles : 1);
-        if (n == b) break;
-      }
-      if (own) {
-        auto [it, first] = fresh.try_emplace(b, state->fresh.size());
-        if (first) state->fresh.push_back(memory), state->fresh_nodes.push_back(b.src(0)), plan.outputs.push_back(memory);
-        o.kind = Output::kFresh, o.index = it->second, o.pattern = view_pattern(u, nullptr);
-      }
-    }
-    if (o.kind == Output::kFixed) o.fixed = out[i];
-    state->outputs.push_back(std::move(o));
-  }
-  const size_t nvars = state->variables.size();
-  plan.variable = [&](const std::string& name, int64_t value) {
-    if (name == rng::kKeyVariable) {
-      for (size_t d = 0; d < draws.size(); d++)
-        if (static_cast<int64_t>(draws[d].key) == value) return static_cast<int>(nvars + d);
-      return -1;
-    }
-    for (auto& [n, at_capture] : bound)
-      if (n == name && at_capture == value)
-        return static_cast<int>(std::find(state->variables.begin(), state->variables.end(), name) - state->variables.begin());
-    free = name;
-    return -1;
-  };
-  plan.prune = prune_;
-  inputs.clear();
-  auto replay = std::make_unique<Replay>(std::move(plan));
-  TG_CHECK(JitError, free.empty(), "[jit] ", name_, " uses variable ", free,
-           " with a value that is not bound by an argument: it would be that of the ",
-           "captured call forever. Pass the bound variable as an argument");
-  for (size_t i = 0; i < replay->external().size(); i++) state->touched.push_back({replay->external()[i], replay->writes_external(i)});
-  settle(state->touched);
-  for (const LeftGradient& l : outside.kept()) {
-    bool written = false;
-    each_base(current_view(l.grad->uop), [&](UOp b) {
-      if (b.is(Ops::BUFFER))
-        for (const Touched& t : state->touched) written |= t.written && t.memory == memory_of_node(b);
-    });
-    if (written) state->gradients.push_back(l);
-  }
-  replay_ = std::move(replay), state_ = std::move(state), count_ = 2;
-  return out;
+Tensors JitCore::call_single(const JitInputs& in, const Body& body) {
+  std::vector<Input> inputs = check_inputs(in);
+  if (!env::JIT && !loaded_) return run_uncaptured(in, body);
+  if (replay_) return run(in, std::move(inputs));
+  if (count_ == 0) return run_uncaptured(in, body);
+  return Capture(*this, in, body, std::move(inputs)).run();
 }
 
 Tensors JitCore::run(const JitInputs& in, std::vector<Input> inputs) {
@@ -362,11 +185,10 @@ Tensors JitCore::run(const JitInputs& in, std::vector<Input> inputs) {
       for (auto& [known, then] : s.constants)
         TG_CHECK(JitError, what != known || text == then, "[jit] got ", what, " = ", text, " for ", name_, ", which was captured with ", then);
   }
-  for (size_t c = 0; !loaded_ && c < in.constants.size() && c < s.constants.size(); c++)
-    TG_CHECK(JitError, in.constants[c] == s.constants[c], "[jit] got ", in.constants[c].first, " = ", in.constants[c].second, " for ", name_,
-             ", which was captured with ", s.constants[c].second, ": pass a tensor or a bound variable for what changes, or reset()");
-  TG_CHECK(JitError, loaded_ || in.constants.size() == s.constants.size(), "[jit] got another number of arguments for ", name_,
-           " than when it was captured");
+  for (const auto& constant : in.constants)
+    if (constant.first.starts_with(kShardingOf) && std::find(s.constants.begin(), s.constants.end(), constant) == s.constants.end())
+      throw JitError(
+          str("[jit] got ", constant.first, " = ", constant.second, " for ", name_, ", which was captured with another: shard it the same way"));
 
   TG_CHECK(JitError, in.variables.size() == s.arguments.size(), "[jit] got ", in.variables.size(), " bound variables for ", name_, ", expected ",
            s.arguments.size(), " as in the call that was captured");
@@ -375,16 +197,6 @@ Tensors JitCore::run(const JitInputs& in, std::vector<Input> inputs) {
     const std::string now = unbound_text(in.variables[v]);
     TG_CHECK(JitError, now == s.arguments[v], "[jit] got variable ", now, " for ", name_, ", which was captured with ", s.arguments[v],
              " in its place: pass the same variables in the same order, or reset()");
-  }
-
-  for (auto& [flag, then] : s.flags)
-    if (const std::string now = flag_text(flag); now != then)
-      throw JitError(str("[jit] got ", flag, " = ", now, " for ", name_, ", which was captured with ", flag, " = ", then,
-                         ": use one captured function for each, or reset()"));
-  for (const LeftGradient& l : s.gradients) {
-    l.check(name_);
-    TG_CHECK(JitError, l.input < 0 || l.owner.lock().get() == in.tensors[static_cast<size_t>(l.input)].impl(), "[jit] got another tensor as ",
-             name(static_cast<size_t>(l.input)), " of ", name_, ", which leaves a gradient at it: pass the tensor it was captured with, or reset()");
   }
 
   // What was captured as whole storage may be given as a part of some: it is copied, unless the function writes to it or returns it.
@@ -469,7 +281,6 @@ Tensors JitCore::run(const JitInputs& in, std::vector<Input> inputs) {
   }
   g.emplace();
   for (const LeftGradient& l : s.gradients) l.attach();
-  for (size_t i : s.input_gradients) in.tensors[i].impl()->grad.reset();  // that of another call
 
   UOps nodes;
   for (size_t i = 0; i < s.fresh.size(); i++) {
@@ -499,9 +310,28 @@ Tensors JitCore::run(const JitInputs& in, std::vector<Input> inputs) {
     }
     Tensor t = Tensor::from_uop(p);
     if (o.requires_grad) t.impl()->requires_grad = o.requires_grad;
+    if (o.kind == Output::kFresh) note_dropped(b, s.leaves, Lost::kAll);
     out.push_back(t);
   }
+  give_gradients(in.tensors, out);
   return out;
+}
+
+/// Attaches the gradients among the results to the inputs, and leaves the results.
+void JitCore::give_gradients(const Tensors& inputs, Tensors& out) const {
+  const State& s = *state_;
+  size_t next = s.results;
+  for (size_t i = 0; i < s.inputs.size(); i++) {
+    Tensor::Impl& input = *inputs[i].impl();
+    if (s.inputs[i].gradient == InputGradient::kUnwanted) {  // that of another call
+      input.grad.reset();
+      input.gradient_lost = true;
+    } else if (s.inputs[i].gradient == InputGradient::kGiven) {
+      input.grad = out[next++].impl()->shared_from_this();
+      input.gradient_lost = false;
+    }
+  }
+  out.resize(s.results);
 }
 
 }  // namespace tg

@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -31,7 +32,7 @@ struct JitInputs {
   Tensors tensors;
   std::vector<std::string> names;  ///< of the tensors, for errors
   std::vector<UOpRef> variables;   ///< bound ones
-  /// Everything else, as text: captured as it is, so a call with another text is a JitError that names it.
+  /// Everything else, as text: captured as it is, so a call with another text is captured by itself.
   std::vector<std::pair<std::string, std::string>> constants;
 };
 
@@ -47,9 +48,11 @@ class JitCore {
     /// Whether somebody else holds the handle of result i too: then it stays in its storage, and others see what replays write.
     std::function<bool(size_t)> shared{};
   };
-  /// Calls `body`, or replays what it did. Result: its tensors, in storage that no earlier result holds. JitError for inputs that do not fit what was
-  /// captured, and for what cannot be captured.
-  Tensors call(const JitInputs& in, const Body& body);
+  /// Calls `body`, or replays what it did. Result: its tensors, in storage that no earlier result holds. A call that differs in what is captured as
+  /// it is (constants, flags, which gradients are there) is captured by itself, up to kMostCaptures of them; from then on the function runs. JitError
+  /// for inputs that do not fit what was captured, and for what cannot be captured. `served`: number of the capture the result came from.
+  Tensors call(const JitInputs& in, const Body& body, size_t* served = nullptr);
+  static constexpr size_t kMostCaptures = 8;
   void reset();                         ///< forgets the capture and the memory it holds
   int count() const { return count_; }  ///< calls so far, replays not counted: 2 when captured
   bool captured() const { return replay_ != nullptr; }
@@ -79,19 +82,32 @@ class JitCore {
   struct Output;
   struct State;
   struct Multi;
+  struct Trial;
+  class Capture;
+  struct Recorded;
+  Tensors call_whole(const JitInputs& in, const Body& body);
   Tensors call_single(const JitInputs& in, const Body& body);
-  Tensors capture(const JitInputs& in, const Body& body, std::vector<Input> inputs);
+  Tensors run_uncaptured(const JitInputs& in, const Body& body);
   Tensors run(const JitInputs& in, std::vector<Input> inputs);
   std::vector<Input> check_inputs(const JitInputs& in);
+  void give_gradients(const Tensors& inputs, Tensors& out) const;
+
+  bool fits(const JitInputs& in) const;
+  bool choose(const JitInputs& in);
+  bool merge_equal();
 
   std::string name_;
   bool prune_;
   int count_ = 0, again_ = 0;
   std::unique_ptr<Replay> replay_;
   std::unique_ptr<State> state_;
-  std::shared_ptr<const Multi> multi_;  ///< of the last call that ran the function
-  bool sharded() const;                 ///< arguments or results lie on several devices
-  void set_whole_results(size_t n);     ///< of a loaded function: none does
+  std::unique_ptr<Trial> trial_;
+  std::shared_ptr<const Multi> multi_;                ///< of the last call that ran the function
+  std::vector<Recorded> others_;                      ///< captures of calls with other constants, flags or gradients
+  size_t capture_ = 0, captures_ = 0;                 ///< number of the current one; how many there have been
+  std::vector<std::shared_ptr<bool>> gradient_read_;  ///< by input of the first call: whether somebody looked at its gradient
+  bool sharded() const;                               ///< arguments or results lie on several devices
+  void set_whole_results(size_t n);                   ///< of a loaded function: none does
   bool loaded_ = false;
   Tensors held_;  ///< a loaded function: tensors of its state
   std::recursive_mutex mutex_;
@@ -156,17 +172,20 @@ template <class F> class Jit {
       using Value = std::remove_cvref_t<R>;
       std::optional<Value> result;
       bool ran = false;
-      Tensors out = shared_->core.call(in, {[&] {
-                                              result.emplace(std::invoke(f_, args...)), ran = true;
-                                              return tensors_of(*result);
-                                            },
-                                            [&](size_t i) { return JitCore::handles(tensors_of(*result)[i]) > 3; }});
+      size_t capture = 0;
+      const JitCore::Body body{[&] {
+                                 result.emplace(std::invoke(f_, args...));
+                                 ran = true;
+                                 return tensors_of(*result);
+                               },
+                               [&](size_t i) { return JitCore::handles(tensors_of(*result)[i]) > 3; }};
+      Tensors out = shared_->core.call(in, body, &capture);
       if (ran && shared_->core.captured()) {
         auto shape = std::make_shared<Value>(*result);
         each(*shape, [](Tensor& t) { t = Tensor(); });
-        shared_->shape = shape;
+        shared_->set(capture, shape);
       }
-      if (!ran) result.emplace(*static_cast<const Value*>(shared_->shape.get()));
+      if (!ran) result.emplace(*static_cast<const Value*>(shared_->get(capture).get()));
       size_t i = 0;
       each(*result, [&](Tensor& t) { t = out[i++]; });
       return std::move(*result);
@@ -192,7 +211,19 @@ template <class F> class Jit {
   struct Shared {
     Shared(std::string name, bool prune) : core(std::move(name), prune) {}
     JitCore core;
-    std::shared_ptr<void> shape;  ///< the captured result without its tensors
+    /// The result of a capture without its tensors.
+    std::shared_ptr<void> get(size_t capture) {
+      std::lock_guard lock(mutex);
+      return shapes.at(capture);
+    }
+    void set(size_t capture, std::shared_ptr<void> shape) {
+      std::lock_guard lock(mutex);
+      shapes.insert_or_assign(capture, std::move(shape));
+    }
+
+   private:
+    std::mutex mutex;
+    std::map<size_t, std::shared_ptr<void>> shapes;
   };
   F f_;
   std::shared_ptr<Shared> shared_;

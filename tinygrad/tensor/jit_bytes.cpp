@@ -69,8 +69,8 @@ void JitCore::write(ByteWriter& w, std::vector<StoredMemory>& memory, const std:
   ByteWriter rest;
   for (const UOpRef& p : s.patterns) roots.push_back(p);
   for (const UOpRef& n : s.fresh_nodes) roots.push_back(n);
-  rest.size(s.outputs.size());
-  for (const Output& o : s.outputs) {
+  rest.size(s.results);
+  for (const Output& o : std::span(s.outputs).first(s.results)) {
     UOp view = o.pattern;
     uint32_t index = static_cast<uint32_t>(o.index);
     if (o.kind == Output::kFixed) {
@@ -215,6 +215,7 @@ std::shared_ptr<JitCore> JitCore::read(ByteReader& r, const std::vector<std::pai
     s.touched.push_back({core->replay_->external()[i], core->replay_->writes_external(i)});
   settle(s.touched);
   core->set_whole_results(s.outputs.size());
+  s.results = s.outputs.size();
   core->state_ = std::move(state), core->count_ = 2, core->loaded_ = true;
   return core;
 }

@@ -4,7 +4,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/tensor/effects.h"
 #include "tinygrad/tensor/impl.h"
-#include "tinygrad/tensor/jit.h"
+#include "tinygrad/tensor/jit_state.h"
 #include "tinygrad/tensor/lower_multi.h"
 #include "tinygrad/tensor/ops.h"
 
@@ -49,7 +49,7 @@ JitInputs flat_inputs(const JitInputs& in, const std::string& function) {
                ", expected a tensor with storage (JIT inputs must be real buffers): use .clone(), or keep it inside the function");
       out.tensors.push_back(Tensor::from_uop(s.parts[k])), out.names.push_back(str(name, " on ", devices[k]));
     }
-    out.constants.emplace_back("the sharding of " + name, str("axis ", s.axis, " over ", t.device()));
+    out.constants.emplace_back(kShardingOf + name, str("axis ", s.axis, " over ", t.device()));
   }
   forget_lowered();
   return out;
@@ -66,12 +66,21 @@ void JitCore::set_whole_results(size_t n) {
   multi_ = std::move(m);
 }
 
-Tensors JitCore::call(const JitInputs& in, const Body& body) {
+Tensors JitCore::call(const JitInputs& in, const Body& body, size_t* served) {
   std::lock_guard lock(mutex_);
   TG_CHECK(JitError, !capturing() || !loaded_, "[jit] got a call of ", name_, ", which was loaded, inside a function that is being captured");
   if (capturing()) return body.run();  // part of what is being captured
+  if (env::JIT && !choose(in)) return run_uncaptured(in, body);
+  const bool replays = static_cast<bool>(replay_);
+  Tensors out = any_multi(in.tensors) || (replays && sharded()) || (!replays && !loaded_) ? call_whole(in, body) : call_single(in, body);
+  if (served) *served = capture_;
+  if (!replays && replay_) merge_equal();
+  return out;
+}
+
+/// A call whose arguments or results may lie on several devices: capture and replay see the shards.
+Tensors JitCore::call_whole(const JitInputs& in, const Body& body) {
   const bool multi = any_multi(in.tensors);
-  if (replay_ && (env::JIT || loaded_) && !multi && !sharded()) return call_single(in, body);
   auto made = std::make_shared<Multi>();
   Tensors whole;  // results of several devices, by number
   bool ran = false;

@@ -19,6 +19,9 @@ template <class F> void each_storage(UOp u, F&& f) {
   });
 }
 bool same(const std::weak_ptr<Tensor::Impl>& a, const Tensor::Impl* b) { return a.lock().get() == b; }
+bool is_among(const Tensor::Impl& i, const Tensors& list) {
+  return std::any_of(list.begin(), list.end(), [&](const Tensor& t) { return t.impl() == &i; });
+}
 }  // namespace
 
 void set_jit_collector(void (*f)()) { g_collect = f; }
@@ -26,23 +29,28 @@ void collect_garbage() {
   if (auto f = g_collect.load()) f();
 }
 
-void LeftGradient::check(const std::string& function) const {
+bool LeftGradient::fits() const {
   auto o = owner.lock();
-  if (!o) return;
-  TG_CHECK(JitError, !absent || !o->grad || o->grad == grad, "[jit] got a tensor of shape ", shape_of(o->uop), " with a gradient for ", function,
-           ", which was captured without one: clear gradients before each call, or inside of the function");
-  TG_CHECK(JitError, !grown || o->grad == grad, "[jit] got a tensor of shape ", shape_of(o->uop), " without the gradient that ", function,
-           " added to when it was captured: clear gradients inside of the function, or reset()");
+  if (!o) return true;
+  return (!absent || !o->grad || o->grad == grad) && (!grown || o->grad == grad);
 }
 void LeftGradient::attach() const {
-  if (auto o = owner.lock()) o->grad = grad;
+  if (auto o = owner.lock()) {
+    o->grad = grad;
+    o->gradient_lost = false;
+  }
 }
 
 Outside::Outside() {
   GraphScope g;
   each_live([&](Tensor::Impl& i) {
-    tensors_[&i] = {i.weak_from_this(), i.grad, static_cast<bool>(i.grad)};
-    each_storage(i.uop, [&](const BufferRef& m) { memory_[m.get()] = m; });
+    One& one = tensors_[&i] = {i.weak_from_this(), i.grad, static_cast<bool>(i.grad), {}};
+    bool stored = false;
+    each_storage(i.uop, [&](const BufferRef& m) {
+      memory_[m.get()] = m;
+      stored = true;
+    });
+    if (!stored) one.expression = i.uop.get().key();
   });
 }
 
@@ -56,56 +64,82 @@ std::vector<LeftGradient> Outside::gradients(const Tensors& inputs) const {
   GraphScope g;
   each_live([&](Tensor::Impl& i) {
     const One* before = find(&i);
-    if (!before || !i.grad || (before->had_grad && same(before->grad, i.grad.get()))) return;
-    auto in = std::find_if(inputs.begin(), inputs.end(), [&](const Tensor& t) { return t.impl() == &i; });
-    if (in != inputs.end() && !i.requires_grad.value_or(false)) return;
-    out.push_back({i.weak_from_this(), i.grad, !before->had_grad, false, in == inputs.end() ? -1 : static_cast<int>(in - inputs.begin())});
+    if (!before || !i.grad || (before->had_grad && same(before->grad, i.grad.get())) || is_among(i, inputs)) return;
+    out.push_back({i.weak_from_this(), i.grad, !before->had_grad, false});
   });
   return out;
 }
 
-std::vector<LeftGradient> Outside::kept() const {
+std::vector<LeftGradient> Outside::kept(const Tensors& unwanted) const {
   std::vector<LeftGradient> out;
   GraphScope g;
   each_live([&](Tensor::Impl& i) {
     const One* before = find(&i);
-    if (before && i.grad && before->had_grad && same(before->grad, i.grad.get())) out.push_back({i.weak_from_this(), i.grad, false, true, -1});
+    if (before && i.grad && before->had_grad && same(before->grad, i.grad.get()) && !is_among(i, unwanted))
+      out.push_back({i.weak_from_this(), i.grad, false, true});
   });
   return out;
 }
 
-std::string Outside::leaks(const Tensors& inputs, const Tensors& results, const std::vector<LeftGradient>& gradients,
-                           const std::unordered_set<const Buffer*>& made, const std::vector<RecordedRun>& runs) const {
+InputGradient Outside::of_input(const Tensor& input, bool wanted) const {
+  const Tensor::Impl& i = *input.impl();
+  const One* before = find(&i);
+  if (!i.grad) return InputGradient::kNone;
+  wanted |= i.requires_grad.value_or(false);
+  if (before && before->had_grad && same(before->grad, i.grad.get())) return wanted ? InputGradient::kAdded : InputGradient::kUnwanted;
+  return wanted ? InputGradient::kGiven : InputGradient::kUnwanted;
+}
+
+bool Outside::had_gradient(const Tensor& t) const {
+  const One* before = find(t.impl());
+  return before && before->had_grad;
+}
+
+Tensors Outside::left(const Tensors& inputs, const Tensors& results, const std::vector<LeftGradient>& gradients,
+                      const std::unordered_set<const Buffer*>& made) const {
   GraphScope g;
   std::unordered_set<const Tensor::Impl*> fine;
-  std::unordered_set<const Buffer*> given, returned, alive;
+  std::unordered_set<const Buffer*> returned;
   for (const LeftGradient& l : gradients) fine.insert(l.grad.get());
   for (const Tensors* list : {&inputs, &results})
     for (const Tensor& t : *list) {
       fine.insert(t.impl());
       if (t.impl()->grad) fine.insert(t.impl()->grad.get());
-      each_storage(t.uop(), [&](const BufferRef& m) { (list == &inputs ? given : returned).insert(m.get()); });
+      if (list == &results) each_storage(t.uop(), [&](const BufferRef& m) { returned.insert(m.get()); });
     }
-  std::string out;
+  Tensors out;
   each_live([&](Tensor::Impl& i) {
-    bool stored = false, left = false;
+    if (fine.contains(&i) || find(&i) || i.thread != Tensor::Impl::this_thread()) return;
     const UOp u = current_view(i.uop);
-    std::string method;
+    bool stored = false, ours = false;
     each_storage(u, [&](const BufferRef& m) {
-      stored = true, alive.insert(m.get());
-      left |= made.contains(m.get()) && !memory_.contains(m.get()) && !returned.contains(m.get());
-      if (m->made_by()) method = m->made_by();
+      stored = true;
+      ours |= made.contains(m.get()) && !memory_.contains(m.get()) && !returned.contains(m.get());
     });
-    if (fine.contains(&i) || !out.empty()) return;
-    if (!stored && !find(&i))
-      for (UOp n : u.toposort())
-        if (n.is(Ops::BUFFER) && n.arg<ParamArg>().addrspace == AddrSpace::kGlobal)
-          if (BufferRef m = memory_of_node(n)) left |= given.contains(m.get()) || (made.contains(m.get()) && !memory_.contains(m.get()));
-    if (left)
-      out = str("leaves a tensor of shape ", shape_of(u), method.empty() ? "" : " made by " + method,
-                " outside of its results (an attribute, a list): return it, or assign() to existing storage");
+    if (ours || (!stored && !u.dtype().is_void() && !shape_of(u).symbolic())) out.push_back(Tensor(i.shared_from_this()));
   });
-  if (!out.empty()) return out;
+  return out;
+}
+
+Tensors Outside::changed_expressions(const Tensors& inputs) const {
+  GraphScope g;
+  Tensors out;
+  each_live([&](Tensor::Impl& i) {
+    const One* before = find(&i);
+    if (!before || !before->expression || is_among(i, inputs)) return;
+    const UOp u = current_view(i.uop);
+    bool stored = false;
+    each_storage(u, [&](const BufferRef&) { stored = true; });
+    if (!stored && i.uop.get().key() != *before->expression) out.push_back(Tensor(i.shared_from_this()));
+  });
+  return out;
+}
+
+std::string Outside::stale_reads(const Tensors& inputs, const std::vector<RecordedRun>& runs) const {
+  GraphScope g;
+  std::unordered_set<const Buffer*> given, alive;
+  for (const Tensor& t : inputs) each_storage(t.uop(), [&](const BufferRef& m) { given.insert(m.get()); });
+  each_live([&](Tensor::Impl& i) { each_storage(i.uop, [&](const BufferRef& m) { alive.insert(m.get()); }); });
   for (const RecordedRun& r : runs)
     for (size_t b = 0; b < r.buffers.size(); b++) {
       const BufferRef& m = r.buffers[b];

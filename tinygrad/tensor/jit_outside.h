@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -17,30 +18,48 @@ namespace tg::tensor_detail {
 struct LeftGradient {
   std::weak_ptr<Tensor::Impl> owner;
   std::shared_ptr<Tensor::Impl> grad;
-  bool absent = false;                            ///< there was none before the call: replays expect none
-  bool grown = false;                             ///< it was there before the call, which added to it: replays expect it
-  int input = -1;                                 ///< the owner is this argument
-  void check(const std::string& function) const;  ///< JitError when a replay would give another gradient than the function
+  bool absent = false;  ///< there was none before the call: replays expect none
+  bool grown = false;   ///< it was there before the call, which added to it: replays expect it
+  bool fits() const;    ///< whether a replay would give the gradient that the function gives
   void attach() const;
+};
+
+/// What a function does to the gradient of one of its arguments.
+enum class InputGradient : uint8_t {
+  kNone,      ///< nothing
+  kGiven,     ///< makes one, which is a result: attached to the argument of each call
+  kUnwanted,  ///< makes one nobody asked for: replays leave it out
+  kAdded,     ///< adds to the one that is there, a LeftGradient
 };
 
 /// The live tensors before a function runs.
 class Outside {
  public:
   Outside();
-  /// Gradients that live tensors got since, other than `inputs` whose gradient nobody asked for.
+  /// Gradients that live tensors other than `inputs` got since.
   std::vector<LeftGradient> gradients(const Tensors& inputs) const;
-  /// Gradients that were there before and stayed.
-  std::vector<LeftGradient> kept() const;
-  /// What a replay could not give again, as text for an error; empty: nothing. `made`: memory the function made.
-  std::string leaks(const Tensors& inputs, const Tensors& results, const std::vector<LeftGradient>& gradients,
-                    const std::unordered_set<const Buffer*>& made, const std::vector<RecordedRun>& runs) const;
+  /// Gradients that were there before and stayed; of `unwanted` tensors none.
+  std::vector<LeftGradient> kept(const Tensors& unwanted) const;
+  /// What happened to the gradient of an argument; `wanted`: somebody looks at it.
+  InputGradient of_input(const Tensor& input, bool wanted) const;
+
+  bool had_gradient(const Tensor& t) const;
+
+  /// Tensors that this thread made since and that somebody else than `inputs`, `results` and their gradients holds, oldest first: pending ones, and
+  /// those in memory the function made (`made`).
+  Tensors left(const Tensors& inputs, const Tensors& results, const std::vector<LeftGradient>& gradients,
+               const std::unordered_set<const Buffer*>& made) const;
+  /// Tensors without storage whose expression is another than before: assigning to constants only changes the expression.
+  Tensors changed_expressions(const Tensors& inputs) const;
+  /// What a replay could not give again, as text for an error; empty: nothing.
+  std::string stale_reads(const Tensors& inputs, const std::vector<RecordedRun>& runs) const;
 
  private:
   struct One {
     std::weak_ptr<Tensor::Impl> impl;
     std::weak_ptr<Tensor::Impl> grad;
     bool had_grad = false;
+    std::optional<Hash128> expression;  ///< of one without storage
   };
   const One* find(const Tensor::Impl* i) const;
   std::unordered_map<const Tensor::Impl*, One> tensors_;

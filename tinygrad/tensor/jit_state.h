@@ -2,6 +2,7 @@
 #pragma once
 #include "tinygrad/engine/replay.h"
 #include "tinygrad/tensor/effects.h"
+#include "tinygrad/tensor/history.h"
 #include "tinygrad/tensor/jit.h"
 #include "tinygrad/tensor/jit_outside.h"
 #include "tinygrad/tensor/random.h"
@@ -23,7 +24,8 @@ struct JitCore::Output {
   std::optional<bool> requires_grad;
 };
 struct JitCore::State {
-  std::vector<UOpRef> patterns;  ///< of the inputs
+  bool accepts(const std::vector<std::pair<std::string, std::string>>& given) const;  ///< constants it was captured with, or like them
+  std::vector<UOpRef> patterns;                                                       ///< of the inputs
   std::vector<std::string> names;
   std::vector<std::pair<std::string, std::string>> constants;
   std::vector<std::string> arguments;  ///< the bound variables it is called with, in order, without their values
@@ -32,13 +34,60 @@ struct JitCore::State {
   std::vector<Output> outputs;
   std::vector<std::pair<std::string, std::string>> flags;  ///< variables of the library that change values, as they were
   std::vector<tensor_detail::LeftGradient> gradients;      ///< that it leaves or adds to
-  std::vector<size_t> input_gradients;                     ///< inputs that got a gradient nobody asked for
-  std::vector<BufferRef> fresh;                            ///< memory of the outputs of the last call
-  std::vector<UOpRef> fresh_nodes;                         ///< shape STACKs of their BUFFERs
-  std::vector<tensor_detail::Touched> touched;             ///< all memory that is neither input nor fresh
+  /// What happens to the gradient of an input, whether it had one before, and which tensor it was.
+  struct InputState {
+    tensor_detail::InputGradient gradient = tensor_detail::InputGradient::kNone;
+    bool had_gradient = false;
+    std::weak_ptr<Tensor::Impl> tensor;
+  };
+  std::vector<InputState> inputs;
+  size_t results = 0;                                                   ///< of `outputs`; those after them are gradients of inputs, in their order
+  tensor_detail::Leaves leaves;                                         ///< storage outside that its results depend on, for errors of gradients
+  std::vector<BufferRef> fresh;                                         ///< memory of the outputs of the last call
+  std::vector<UOpRef> fresh_nodes;                                      ///< shape STACKs of their BUFFERs
+  std::vector<tensor_detail::Touched> touched;                          ///< all memory that is neither input nor fresh
+  std::vector<bool> made_external;                                      ///< of that memory: the function made it
+  std::vector<std::vector<std::pair<std::string, std::string>>> alike;  ///< other constants that were captured with the same record
+  std::vector<std::string> ignored;                                     ///< constants that do not matter, by name
+};
+
+/// What an uncaptured run of the function left outside. The next run shows what that means: a tensor made once, or one that every call replaces.
+struct JitCore::Trial {
+  /// A tensor somebody outside holds.
+  struct Slot {
+    std::weak_ptr<Tensor::Impl> impl;
+    UOpRef storage;  ///< once the next run begins: BUFFER of its value that nobody else has
+    UOpRef before;   ///< what it was then
+    Shape shape;
+    DType dtype;
+    Hash128 expression;
+    bool result = false;  ///< it was a result too
+  };
+  std::vector<Slot> left;
+  std::vector<std::weak_ptr<Tensor::Impl>> constants;  ///< tensors without storage that were assigned to
+  std::vector<std::weak_ptr<Buffer>> written;          ///< memory outside that the function writes
+};
+
+/// A capture that is not the current one.
+struct JitCore::Recorded {
+  std::unique_ptr<Replay> replay;
+  std::unique_ptr<State> state;
+  std::shared_ptr<const Multi> multi;
+  size_t number = 0;
 };
 
 namespace tensor_detail {
+/// Begins the name of the constant that says how an argument is sharded.
+inline const std::string kShardingOf = "the sharding of ";
+bool is_variable(UOp u);
+bool is_bound(UOp u);
+/// A bound variable, or an expression of some, without the values: name and bounds of each, and which expression.
+std::string unbound_text(UOp u);
+/// A variable of the library as text.
+std::string flag_text(const std::string& name);
+/// Computes results of a jitted function. They are storage from then on: what they were computed from belongs to the call. Weak ones get the default
+/// type: without storage a replay could not give them new values.
+void realize_results(const Tensors& out);
 /// The BUFFER below the views a tensor is; empty when something else is in the way.
 UOp buffer_below(UOp u);
 BufferRef memory_of_node(UOp buffer);

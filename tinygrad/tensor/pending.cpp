@@ -84,7 +84,7 @@ void look(bool memory_grew) {
     const bool keep = history_need(u, shown) != HistoryNeed::kNone;
     seen.reset();
     try {
-      realize_pending(Tensor(impl), keep);
+      realize_pending({Tensor(impl)}, keep);
     } catch (const Cancelled&) { throw; } catch (const Error&) {
     }  // nobody asked for it: whoever does, gets the error
     seen.emplace();

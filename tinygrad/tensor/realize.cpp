@@ -292,7 +292,7 @@ static void realize_or_restore(const Tensors& tensors, bool keep) {
   }
 }
 void realize(const Tensors& tensors) { realize_or_restore(tensors, false); }
-void tensor_detail::realize_pending(const Tensor& t, bool keep) { realize_or_restore(Tensors{t}, keep); }
+void tensor_detail::realize_pending(const Tensors& tensors, bool keep) { realize_or_restore(tensors, keep); }
 
 Tensor Tensor::realize() const {
   tg::realize(Tensors{*this});
@@ -363,7 +363,7 @@ UOp room_of(UOp v) {
 
 /// Elements of a tensor with symbolic sizes, row-major. Gathered on the host: a kernel would be another one for every value.
 std::vector<std::byte> bytes_with_values(const Tensor& t) {
-  realize_pending(t, true);
+  realize_pending({t}, true);
   Tensor x, room;
   Shape now;
   {
@@ -407,7 +407,7 @@ std::span<const std::byte> Tensor::bytes() const {
   JitCore::check_not_capturing("data");
   Impl& i = *impl_;
   if (devices().size() > 1) {
-    realize_pending(*this, true);
+    realize_pending({*this}, true);
     Tensor one;
     {
       GraphScope g;
@@ -427,7 +427,7 @@ std::span<const std::byte> Tensor::bytes() const {
     i.host.assign(there.begin(), there.end());
     return i.host;
   }
-  realize_pending(*this, true);
+  realize_pending({*this}, true);
   if (i.keep) {
     Buffer* b = static_cast<Buffer*>(i.keep.get());
     return {static_cast<const std::byte*>(b->data()), static_cast<size_t>(b->nbytes())};

@@ -9,8 +9,10 @@ namespace tg {
 enum BufferFlag : uint8_t {
   kFreshBuffer = 16,  ///< nobody has seen its raw contents: writing it needs no care
   kStaleBuffer = 32,  ///< its memory was overwritten since; another BUFFER node stands for the new contents
+  kLeafWrite = 32,    ///< of an AFTER: the write has run, and what it wrote is a leaf: gradients end here
 };
 
+inline bool is_leaf_write(UOp u) { return u.is(Ops::AFTER) && u.node()->flags & kLeafWrite; }
 inline bool is_stale(UOp u) { return u.is(Ops::BUFFER) && u.node()->flags & kStaleBuffer; }
 
 }  // namespace tg

@@ -20,13 +20,55 @@ class GraphException(Exception):
   """A device could not take a batch of kernels as a graph."""
 
 
-class _Arguments:
-  """What a call passes: tensors, bound variables, and the rest as text that has to stay what it was at capture. Containers are walked to any depth;
-  values are compared by what they are, arrays by their contents, every other object by identity (a model's weights are no inputs)."""
+class _Objects:
+  """Numbers for the objects a function is called with: the same number for one that is the same, or made of the same tensors and equal values."""
 
-  def __init__(self, args, kwargs):
+  def __init__(self):
+    self._known: list = []  # (reference, description, what the description speaks of)
+
+  def number(self, x) -> int:
+    for i, (reference, _, _) in enumerate(self._known):
+      if reference() is x: return i
+    held: list = []
+    description = _described(x, held, {}, [_MOST_PARTS])
+    for i, (_, known, _) in enumerate(self._known):
+      if known == description: return i
+    self._known.append((_reference(x), description, held))
+    return len(self._known) - 1
+
+
+_MOST_PARTS = 20000  # of an object that is compared by its parts
+
+
+def _described(x, held: list, seen: dict, left: list):
+  """An object by its parts: tensors and what cannot be looked into by identity (`held` keeps them, so that their addresses stay theirs), other values
+  by what they are."""
+  if x is None or isinstance(x, (bool, int, float, complex, str, bytes, range, DType)): return repr(x)
+  if id(x) in seen: return ("again", seen[id(x)])
+  seen[id(x)] = len(seen)
+  left[0] -= 1
+  def parts(items): return tuple(_described(y, held, seen, left) for y in items)
+  if left[0] > 0 and not isinstance(x, (Tensor, type, types.ModuleType)):
+    if isinstance(x, (list, tuple, collections.deque)): return (type(x), parts(x))
+    if isinstance(x, dict): return (type(x), tuple((_described(k, held, seen, left), _described(v, held, seen, left)) for k, v in x.items()))
+    if isinstance(x, types.FunctionType):
+      return ("function", x.__code__, parts(c.cell_contents for c in x.__closure__ or ()), parts(x.__defaults__ or ()))
+    if isinstance(x, types.MethodType): return ("method", _described(x.__func__, held, seen, left), _described(x.__self__, held, seen, left))
+    if type(x).__module__ != "builtins" and hasattr(x, "__dict__"):
+      slots = [(n, getattr(x, n)) for c in type(x).__mro__ for n in getattr(c, "__slots__", ()) if hasattr(x, n) and n not in ("__dict__", "__weakref__")]
+      return (type(x), tuple((k, _described(v, held, seen, left)) for k, v in [*vars(x).items(), *slots]))
+  held.append(x)
+  return ("object", id(x))
+
+
+class _Arguments:
+  """What a call passes: tensors, bound variables, and the rest as text: another text is another capture. Containers are walked to any depth; values
+  are compared by what they are, arrays by their contents, other objects by the tensors and values they are made of when they are first seen (a
+  model's weights are no inputs)."""
+
+  def __init__(self, args, kwargs, objects: _Objects):
     self.tensors, self.names, self.variables, self.constants = [], [], [], []
-    self.objects: list = []  # with the name of the argument each is in
+    self._objects = objects
     self._number: dict[int, int] = {}
     if not kwargs and all(type(x) is Tensor for x in args):
       self.tensors, self.names = list(args), _argument_names(len(args))
@@ -63,16 +105,12 @@ class _Arguments:
     if isinstance(x, (set, frozenset)):
       if any(isinstance(y, (Tensor, UOp)) for y in x):
         raise JitError(f"[jit] got a set of tensors as {name}, whose order is not defined: pass a list or a dict")
-      before = len(self.objects)
-      texts = sorted(self._text(y, name) for y in x)
-      self.objects[before:] = sorted(self.objects[before:], key=lambda o: id(o[1]))
-      return f"{type(x).__name__}{{{', '.join(texts)}}}"
+      return f"{type(x).__name__}{{{', '.join(sorted(self._text(y, name) for y in x))}}}"
     if isinstance(x, types.MethodType):
       return f"method {self._text(x.__func__, name)} of {self._text(x.__self__, name)}"
     if (content := self._content(x, name)) is not None:
       return content
-    self.objects.append((name, x))
-    return f"<{type(x).__name__} object>"
+    return f"<{type(x).__name__} object {self._objects.number(x)}>"
 
   def _content(self, x, name: str) -> str | None:
     """Arrays and other memory: type, shape and a hash of the bytes."""
@@ -213,7 +251,8 @@ class TinyJit:
     self._name = captured._core.name if fxn is None else getattr(fxn, "__qualname__", None) or type(fxn).__name__
     self._core = _core._JitCore(self._name, prune) if fxn is not None else captured._core
     self._names, self._instances = [], None
-    self._objects: list = []  # of the captured call
+    self._objects = _Objects()
+    self._shapes: dict[int, object] = {}  # results without their tensors, by capture
     if fxn is None:
       self.cnt, self._shape, self._names = 2, captured._shape, captured.expected_names
     if fxn is not None:
@@ -238,7 +277,7 @@ class TinyJit:
     """Forgets the record: the next call runs the function."""
     assert self.fxn is not None, "can't reset without function"
     self._core.reset()
-    self.cnt, self._shape = 0, None
+    self.cnt, self._shape, self._shapes, self._objects = 0, None, {}, _Objects()
 
   def __get__(self, obj, objtype=None):
     if obj is None:
@@ -256,14 +295,9 @@ class TinyJit:
   def __call__(self, *args, **kwargs):
     if _core._jit_capturing():
       raise JitError(f"having TinyJit inside another TinyJit is not supported: {self._name} is called by a function that is being captured")
-    given = _Arguments(args, kwargs)
+    given = _Arguments(args, kwargs, self._objects)
     tensors, names, variables, constants = given.tensors, given.names, given.variables, given.constants
-    if self.fxn is not None and self._core.captured and _core._jit_on():
-      for (name, x), (_, then) in zip(given.objects, self._objects):
-        if x is not then():
-          raise JitError(f"[jit] got another {type(x).__name__} object as {name} of {self._name} than in the call that was captured: pass tensors or "
-                         "bound variables for what changes, or reset()")
-    strict = self.cnt > 0 and not self._core.captured and _core._jit_on()
+    strict = self.cnt > 0 and _core._jit_on()
     ret, ran = None, False
 
     def body():
@@ -275,16 +309,19 @@ class TinyJit:
 
     if self.fxn is None:  # identities of another process mean nothing here
       constants = [(k, v) for k, v in constants if "<" not in v]
-    out = self._core.call(tensors, names, variables, constants, body)
+    out, capture = self._core.call(tensors, names, variables, constants, body)
     if _core._jit_on():
       self.cnt += 1
     if not ran:
-      if self._shape is _Hole:  # C++ saved it: its results, in order
+      shape = self._shapes.get(capture, self._shape)
+      if shape is _Hole:  # C++ saved it: its results, in order
         return out[0] if len(out) == 1 else tuple(out)
-      return _filled(self._shape, iter(out))
+      return _filled(shape, iter(out))
     if self._core.captured:
       self._shape, self._names = _shape_of(ret), names
-      self._objects = [(name, _reference(x)) for name, x in given.objects]
+      self._shapes[capture] = self._shape
+      if len(out) == len(_tensors_of(ret, False)) and isinstance(ret, (Tensor, tuple, list, dict)):
+        return _filled(self._shape, iter(out))
     return ret
 
 

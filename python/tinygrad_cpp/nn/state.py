@@ -62,7 +62,10 @@ def load_state_dict(model: Any, state_dict: dict[str, Tensor], strict=True, verb
       if k not in state_dict: continue
       value = state_dict[k] if v.shape == state_dict[k].shape else state_dict[k].reshape(v.shape)
       if isinstance(v.device, tuple) and not isinstance(value.device, tuple): v.replace(value.shard(v.device, v.uop.axis))
-      else: v.replace(value if isinstance(v.device, tuple) else value.to(v.device))
+      else:
+        there = value if isinstance(v.device, tuple) else value.to(v.device)
+        # Training goes on in storage of its own; what is consumed is given away.
+        v.replace(there.clone() if value.device == v.device and not consume else there)
       if realize: v.realize()
       if consume: del state_dict[k]
       loaded.append(v)
