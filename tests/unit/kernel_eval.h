@@ -27,29 +27,43 @@ inline ConstValue apply_op(UOp u, std::span<const ConstValue> s) {
   return eval_alu(u.op(), u.dtype(), s, u.src(u.is(Ops::WHERE) && !u.src(1).is_invalid() ? 1 : u.is(Ops::WHERE) ? 2 : 0).dtype());
 }
 
-/// Evaluates a kernel AST.
+/// Evaluates a kernel AST. An Invalid index or value means that nothing is stored; a load there gives its alternative, or 0.
 class AstEval {
  public:
   AstEval(Memory& memory, Vars vars = {}) : memory_(memory), before_(memory), vars_(std::move(vars)) {}
-  void run(UOp sink) {
-    for (UOp e : sink.srcs()) {
-      UOp store = e.is(Ops::END) ? e.src(0) : e;
-      UOps ranges(e.srcs().begin() + (e.is(Ops::END) ? 1 : 0), e.is(Ops::END) ? e.srcs().end() : e.srcs().begin());
-      loop(ranges, 0, [&] {
-        ConstValue at = value(store.src(0).src(1));
-        if (at.kind == ConstValue::kInvalid) return;
-        if (store.nsrc() == 3 && value(store.src(2)).i == 0) return;
-        memory_.at(slot(store)).at(static_cast<size_t>(at.i)) = value(store.src(1));
-      });
-    }
+  /// Executes a kernel, or any effect, with these values of the ranges it does not close.
+  void run(UOp effect, std::unordered_map<UOp, int64_t> ranges = {}) {
+    env_ = std::move(ranges), memo_.clear();
+    execute(effect);
+  }
+  /// The value of an expression.
+  ConstValue value_at(UOp u, std::unordered_map<UOp, int64_t> ranges) {
+    env_ = std::move(ranges), memo_.clear();
+    return value(u);
   }
 
  private:
+  void execute(UOp u) {
+    if (u.in(Ops::SINK | Ops::GROUP | Ops::NOOP)) {
+      for (UOp e : u.srcs()) execute(e);
+      return;
+    }
+    if (u.is(Ops::END)) return loop(UOps(u.srcs().begin() + 1, u.srcs().end()), 0, [&] { execute(u.src(0)); });
+    if (!u.is(Ops::STORE)) throw std::logic_error(str("no effect: ", u));
+    ConstValue at = value(u.src(0).src(1));
+    if (at.kind == ConstValue::kInvalid) return;
+    if (u.nsrc() == 3 && value(u.src(2)).i == 0) return;
+    if (ConstValue v = value(u.src(1)); v.kind != ConstValue::kInvalid) memory_.at(slot(u)).at(static_cast<size_t>(at.i)) = v;
+  }
   static size_t slot(UOp u) { return static_cast<size_t>(u.src(0).src(0).arg<ParamArg>().slot); }
   template <class F> void loop(const UOps& ranges, size_t i, const F& body) {
     if (i == ranges.size()) return body();
+    if (ranges[i].is_const()) return loop(ranges, i + 1, body);  // of size one, folded away
     auto n = static_cast<int64_t>(value(ranges[i].src(0)).i);
-    for (int64_t v = 0; v < n; v++) env_[ranges[i]] = v, memo_.clear(), loop(ranges, i + 1, body);
+    for (int64_t v = 0; v < n; v++) {
+      env_[ranges[i]] = v, memo_.clear();
+      loop(ranges, i + 1, body);
+    }
     env_.erase(ranges[i]), memo_.clear();
   }
   ConstValue value(UOp u) {
@@ -59,12 +73,13 @@ class AstEval {
   }
   ConstValue compute(UOp u) {
     if (u.is(Ops::CONST)) return u.const_value();
-    if (u.is(Ops::RANGE)) return env_.at(u);
+    if (u.in(Ops::RANGE | Ops::SPECIAL)) return env_.at(u);
+    if (u.is(Ops::AFTER)) return value(u.src(0));
     if (u.is(Ops::PARAM)) return vars_.at(u.arg<ParamArg>().name);
     if (u.is(Ops::LOAD)) {
       if (u.nsrc() == 3 && value(u.src(2)).i == 0) return value(u.src(1));
       ConstValue at = value(u.src(0).src(1));
-      if (at.kind == ConstValue::kInvalid) return u.dtype().is_float() ? ConstValue(0.0) : ConstValue(0);
+      if (at.kind == ConstValue::kInvalid) return u.nsrc() == 3 ? value(u.src(1)) : u.dtype().is_float() ? ConstValue(0.0) : ConstValue(0);
       return before_.at(slot(u)).at(static_cast<size_t>(at.i));
     }
     if (u.is(Ops::REDUCE)) {
@@ -78,7 +93,12 @@ class AstEval {
       memo_ = saved;
       return acc;
     }
-    if (u.is(Ops::WHERE)) return value(u.src(0)).i ? value(u.src(1)) : value(u.src(2));
+    if (u.is(Ops::WHERE)) {
+      const ConstValue c = value(u.src(0));
+      return c.kind == ConstValue::kInvalid ? c : value(u.src(c.i ? 1 : 2));
+    }
+    if (u.is(Ops::BITCAST) && u.src(0).is(Ops::BITCAST))
+      return value(u.src(0).src(0).bitcast(u.dtype()));  // a number in between cannot hold every NaN
     Values s;
     for (UOp x : u.srcs()) s.push_back(value(x));
     return apply_op(u, s);

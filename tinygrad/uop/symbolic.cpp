@@ -315,9 +315,9 @@ UOp expand_pow(UOp x, double c) {
     if (c < 0 || c > 64) return {};
   } else {
     if (c == 0) return lit(1);
-    if (c < 0 && c >= -64) return UOp::alu(Ops::RECIPROCAL, {UOp::alu(Ops::POW, {x, lit(-c)})});
+    if (!(std::abs(c) <= 64)) return {};
+    if (c < 0) return UOp::alu(Ops::RECIPROCAL, {UOp::alu(Ops::POW, {x, lit(-c)})});
     if (c == 0.5) return UOp::alu(Ops::SQRT, {x});
-    if (c > 64) return {};
     if (std::trunc(c) != c) return std::trunc(c - 0.5) == c - 0.5 ? UOp::alu(Ops::POW, {x, lit(c - 0.5)}) * UOp::alu(Ops::SQRT, {x}) : UOp();
   }
   if (c == 1) return x;
@@ -447,6 +447,7 @@ const PatternMatcher<UOp>& symbolic_simple() {
       rule(x < x,                          [](X) { return bool_const(false); }),
       rule(i != i,                         [](I) { return bool_const(false); }),
       rule(op<Ops::TRUNC>(i),              i),
+      rule(op<Ops::TRUNC>(a),              a),
       // ---- bool ----
       rule(a & true,                       a),
       rule(a & false,                      false),
