@@ -54,6 +54,19 @@ TEST_F(SpecTest, TensorGraphs) {
   EXPECT_THAT(refusal(UOp::range(4, 0), spec_tensor()), HasSubstr("come with kernels"));
 }
 
+TEST_F(SpecTest, OpsOnTypesTheyAreNotDefinedOn) {
+  UOp f = buffer(1, {4}), i = buffer(2, {4}, int32), b = buffer(3, {4}, bool_), l = buffer(4, {4}, uint64);
+  for (Ops op : {Ops::EXP2, Ops::LOG2, Ops::SIN, Ops::SQRT, Ops::RECIPROCAL})
+    EXPECT_THAT(refusal(UOp::alu(op, {i}), spec_tensor()), HasSubstr("not defined on operands of this type")) << op;
+  EXPECT_THAT(refusal(UOp::alu(Ops::FDIV, {i, i}), spec_tensor()), HasSubstr("not defined"));
+  for (Ops op : {Ops::SHL, Ops::SHR, Ops::XOR, Ops::AND, Ops::OR, Ops::CDIV, Ops::THREEFRY})
+    EXPECT_THAT(refusal(UOp::alu(op, {f, f}), spec_tensor()), HasSubstr("not defined")) << op;
+  EXPECT_THAT(refusal(UOp::alu(Ops::SUB, {b, b}), spec_tensor()), HasSubstr("not defined"));
+  EXPECT_THAT(refusal(UOp::alu(Ops::THREEFRY, {i, i}), spec_tensor()), HasSubstr("not defined"));
+  UOps good{UOp::alu(Ops::SIN, {f}), UOp::alu(Ops::SHL, {i, i}), UOp::alu(Ops::THREEFRY, {l, l}), UOp::alu(Ops::XOR, {b, b})};
+  EXPECT_EQ(refusal(UOp::sink(good), spec_tensor()), "accepted");
+}
+
 TEST_F(SpecTest, Kernels) {
   UOp in = param(1, 16), out = param(0, 16), i = UOp::range(16, 0), k = UOp::range(4, 1, AxisType::kReduce);
   UOp gate = i < 8;

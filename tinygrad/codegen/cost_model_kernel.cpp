@@ -9,30 +9,31 @@
 #include "tinygrad/codegen/stage.h"
 #include "tinygrad/codegen/window.h"
 #include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/op_cost.h"
 
 namespace tg {
+namespace {
+using enum Ops;
+constexpr OpCost<double> kCycles[] = {
+    {ADD | SUB | MUL | MULACC | NEG | TRUNC | SHL | SHR | XOR | OR | AND | MAX | CMPLT | CMPNE | CMPEQ | WHERE | CAST | BITCAST, 1},
+    {SQRT | RECIPROCAL | FDIV, 6},
+    {EXP2 | LOG2, 14},
+    {CDIV | CMOD | FLOORDIV | FLOORMOD, 20},
+    {SIN, 25},
+    {POW, 40},
+    {THREEFRY, 90},
+};
+static_assert(groups::kElementwise.subset_of(ops_of(kCycles)), "an op has no cost: give it a row");
+constexpr double kByLiteral = 4;  // division by a literal
+}  // namespace
+
 double CostModel::cost_of(UOp u) {
-  if (u.dtype().is_bool() && u.in(Ops::AND | Ops::OR)) return 0.25;  // masks have units of their own
-  switch (u.op()) {
-    case Ops::WHERE:
-      // The load chooses, or the multiply-add that the product becomes.
-      if (u.src(2).is_const() && (u.src(1).is(Ops::MUL) || (u.src(1).is(Ops::LOAD) && u.src(1).src(0).src(1).is(Ops::WHERE)))) return 0;
-      return 1;
-    case Ops::EXP2:
-    case Ops::LOG2: return 14;
-    case Ops::SIN: return 25;
-    case Ops::POW: return 40;
-    case Ops::SQRT:
-    case Ops::RECIPROCAL:
-    case Ops::FDIV: return 6;
-    case Ops::FLOORDIV:
-    case Ops::FLOORMOD:
-    case Ops::CDIV:
-    case Ops::CMOD: return u.src(1).is_const() ? 4 : 20;
-    case Ops::THREEFRY: return 90;
-    case Ops::CAST: return u.dtype().is_weak() || u.src(0).dtype().is_weak() ? 0.5 : 1;
-    default: return 1;
-  }
+  if (u.dtype().is_bool() && u.in(AND | OR)) return 0.25;  // masks have units of their own
+  // The load chooses, or the multiply-add that the product becomes.
+  if (u.is(WHERE) && u.src(2).is_const() && (u.src(1).is(MUL) || (u.src(1).is(LOAD) && u.src(1).src(0).src(1).is(WHERE)))) return 0;
+  if (u.in(CDIV | CMOD | FLOORDIV | FLOORMOD) && u.src(1).is_const()) return kByLiteral;
+  if (u.is(CAST) && (u.dtype().is_weak() || u.src(0).dtype().is_weak())) return 0.5;
+  return cost_in(kCycles, u.op(), 1.0);
 }
 
 CostModel::CostModel(const KernelAxes& kernel, UOp sink, const Renderer& r) {

@@ -37,6 +37,10 @@ UOp wrong_sign(UOp r, UOp y) {  // of C's remainder
 UOp lower_floordiv(UOp u) {
   UOp x = u.src(0), y = u.src(1);
   const DType d = u.dtype();
+  if (d.is_float()) {
+    UOp q = x * UOp::alu(RECIPROCAL, {y}), whole = UOp::alu(TRUNC, {q});
+    return (q < whole).where(whole + whole.const_like(-1.0), whole);
+  }
   if (!d.is_int() || d.is_weak()) return {};
   if (y.is_const() && is_power_of_two(y.const_int())) return x >> ConstValue(log2_of(y.const_int()));
   UOp q = UOp::alu(CDIV, {x, y});

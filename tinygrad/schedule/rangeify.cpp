@@ -7,6 +7,7 @@
 
 #include "tinygrad/schedule/indexing.h"
 #include "tinygrad/schedule/passes.h"
+#include "tinygrad/uop/op_cost.h"
 #include "tinygrad/uop/symbolic.h"
 
 namespace tg {
@@ -26,31 +27,16 @@ constexpr int kCheapTwice = 24;     // a value that several kernels read once ea
 
 constexpr OpSet kLeaf = Ops::PARAM | Ops::AFTER | Ops::CONST | Ops::ARANGE;
 
-int op_cost(UOp u) {
-  switch (u.op()) {
-    case Ops::EXP2:
-    case Ops::LOG2:
-    case Ops::SIN:
-    case Ops::POW: return 16;
-    case Ops::SQRT:
-    case Ops::RECIPROCAL:
-    case Ops::FDIV:
-    case Ops::CDIV:
-    case Ops::CMOD:
-    case Ops::FLOORDIV:
-    case Ops::FLOORMOD: return 8;
-    case Ops::THREEFRY: return 40;
-    case Ops::PAD:
-    case Ops::INDEX:
-    case Ops::MAX:
-    case Ops::WHERE:
-    case Ops::CMPLT:
-    case Ops::CMPNE:
-    case Ops::CMPEQ: return 2;
-    case Ops::STACK: return static_cast<int>(u.nsrc());
-    default: return u.in(groups::kElementwise) ? 1 : 0;
-  }
-}
+using enum Ops;
+constexpr OpCost<int> kOpCosts[] = {
+    {ADD | SUB | MUL | MULACC | NEG | TRUNC | SHL | SHR | XOR | OR | AND | CAST | BITCAST, 1},
+    {MAX | WHERE | CMPLT | CMPNE | CMPEQ | PAD | INDEX, 2},
+    {SQRT | RECIPROCAL | FDIV | CDIV | CMOD | FLOORDIV | FLOORMOD, 8},
+    {EXP2 | LOG2 | SIN | POW, 16},
+    {THREEFRY, 40},
+};
+static_assert(groups::kElementwise.subset_of(ops_of(kOpCosts)), "an op has no cost: give it a row");
+int op_cost(UOp u) { return u.is(Ops::STACK) ? static_cast<int>(u.nsrc()) : cost_in(kOpCosts, u.op(), 0); }
 
 /// What computing a value in place takes, counted over the values it would take in too.
 struct Cost {

@@ -212,10 +212,12 @@ const PatternMatcher<Grads>& pm_gradient() {
     rule(op<ADD>(x, y),              [](Up c, X, Y) -> Grads { return {c.g, c.g}; }),
     rule(op<SUB>(x, y),              [](Up c, X, Y) -> Grads { return {c.g, c.g.neg()}; }),
     rule(op<MUL>(x, y),              [](Up c, X x, Y y) -> Grads { return {y * c.g, x * c.g}; }),
+    rule(op<MULACC>(x, y, z),        [](Up c, X x, Y y, Z) -> Grads { return {y * c.g, x * c.g, c.g}; }),
+    rule(u = op<FDIV>(x, y),         [](Up c, U u, X, Y y) -> Grads { return {c.g * recip(y), c.g * u * recip(y) * ConstValue(-1.0)}; }),
     rule(op<MAX>(x, y),              [](Up c, X x, Y y) -> Grads { return {max_share(c.g, x, y), max_share(c.g, y, x)}; }),
     rule(u = op<POW>(x, y),          [](Up c, U u, X x, Y y) -> Grads { return grad_pow(c.g, u, x, y); }),
     rule(op<WHERE>(a, x, y),         [](Up c, A a, X, Y) -> Grads { return {UOp(), a.where(c.g, zero_like(c.g)), a.where(zero_like(c.g), c.g)}; }),
-    rule(any_of(CMPLT | CMPNE | CMPEQ, x, y), [](X, Y) -> Grads { return {UOp(), UOp()}; }),
+    rule(any_of(CMPLT | CMPNE | CMPEQ | FLOORDIV, x, y), [](X, Y) -> Grads { return {UOp(), UOp()}; }),
     // f(x, y) = x - k * y for a whole k.
     rule(when(u = any_of(CMOD | FLOORMOD, x, y), [](UOp r) { return r.dtype().is_float(); }),
                                      [](Up c, U u, X x, Y y) -> Grads { return {c.g, c.g * ((u - x) * recip(y))}; }),

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/print.h"
 
@@ -44,6 +45,7 @@ Verdict check_alu(UOp u) {
     d = u.src(i).dtype();
   }
   if (d.is_void()) return must(u.nsrc() > 0 && u.src(u.nsrc() - 1).is_invalid(), "operands are values");
+  if (!alu_loop(u.op(), d)) return must(false, "the op is not defined on operands of this type");
   if (groups::kComparison.has(u.op())) return must(u.dtype().is_bool(), "a comparison is bool");
   return must(u.dtype() == d, "the result has the type of the operands");
 }
