@@ -1,9 +1,12 @@
-/// \file What users include: tensors, types, errors, graph nodes, devices, layers and optimizers.
+/// \file What users include: tensors, types, errors, graph nodes and how they print, schedules, devices, counters, layers and optimizers. Rules over
+/// graphs have headers of their own: uop/rewrite.h, uop/symbolic.h.
 #pragma once
 #include "tinygrad/base/context.h"
 #include "tinygrad/base/dtype.h"
 #include "tinygrad/base/error.h"
+#include "tinygrad/base/profile.h"
 #include "tinygrad/base/stop.h"
+#include "tinygrad/engine/counters.h"
 #include "tinygrad/io/jit_file.h"
 #include "tinygrad/nn/data_loader.h"
 #include "tinygrad/nn/datasets.h"
@@ -16,10 +19,12 @@
 #include "tinygrad/nn/train.h"
 #include "tinygrad/nn/transforms.h"
 #include "tinygrad/runtime/device.h"
+#include "tinygrad/schedule/schedule.h"
 #include "tinygrad/tensor/calls.h"
 #include "tinygrad/tensor/function.h"
 #include "tinygrad/tensor/jit.h"
 #include "tinygrad/tensor/tensor.h"
 #include "tinygrad/tensor/variable.h"
 #include "tinygrad/uop/multi.h"
+#include "tinygrad/uop/print.h"
 #include "tinygrad/uop/uop.h"

@@ -38,7 +38,7 @@ def headers():
 def declared(cpp, text):
     if cpp.startswith("operator") and cpp != "operator()":
         symbol = re.escape(cpp[len("operator"):])
-        return bool(re.search(r"operator\s*" + symbol + r"\s*\(|TG_BINARY\(" + symbol + ",", text))
+        return bool(re.search(r"operator\s*" + symbol + r"\s*\(|TG_(?:BINARY|UPDATE)\(" + symbol + ",", text))
     name = re.escape(cpp)
     return bool(re.search(r"(?<![\w.])" + name + r"\s*\(|(?:struct|class)\s+" + name + r"\b|TG_REDUCE\(" + name + r"\)", text))
 

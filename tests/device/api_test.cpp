@@ -64,6 +64,34 @@ TEST(Api, Bits) {
               ElementsAre(::testing::FloatNear(0.731059f, 1e-5f), ::testing::FloatNear(-0.268941f, 1e-5f)));
 }
 
+TEST(Api, PowersWithLargeExponents) {
+  const Tensor x({1.1f, -1.05f, 0.9f});
+  for (double c : {-65.0, -66.0, -67.0, -64.0, 64.0, 65.0, 97.0}) {
+    const V got = x.pow(c).to_vector<float>(), in = x.to_vector<float>();
+    for (size_t i = 0; i < in.size(); i++) {
+      const double want = std::pow(static_cast<double>(in[i]), c);
+      EXPECT_NEAR(got[i], want, 1e-5 * std::abs(want)) << in[i] << " to the " << c;
+    }
+  }
+}
+
+/// Ops that methods do not make, but graphs of one's own may hold.
+TEST(Api, GradientsOfSingleOps) {
+  const Tensor x({1.f, -2.f, 3.f}), y({2.f, 4.f, -0.5f}), z({5.f, 6.f, 7.f});
+  const Tensor q = x.alu(Ops::FDIV, {y});
+  EXPECT_THAT(q.to_vector<float>(), ElementsAre(0.5, -0.5, -6));
+  Tensors g = q.sum().gradient({x, y});
+  EXPECT_THAT(g[0].to_vector<float>(), ElementsAre(0.5, 0.25, -2));
+  EXPECT_THAT(g[1].to_vector<float>(), ElementsAre(-0.25, 0.125, -12));
+  const Tensor whole = x.alu(Ops::FLOORDIV, {y});
+  EXPECT_THAT(whole.to_vector<float>(), ElementsAre(0, -1, -6));
+  EXPECT_THAT((whole * x).sum().gradient({x})[0].to_vector<float>(), ElementsAre(0, -1, -6));
+  g = x.alu(Ops::MULACC, {y, z}).sum().gradient({x, y, z});
+  EXPECT_THAT(g[0].to_vector<float>(), ElementsAre(2, 4, -0.5));
+  EXPECT_THAT(g[1].to_vector<float>(), ElementsAre(1, -2, 3));
+  EXPECT_THAT(g[2].to_vector<float>(), ElementsAre(1, 1, 1));
+}
+
 TEST(Api, ShapesThatVary) {
   Tensor x = Tensor::arange(8).reshape(8, 1);
   Tensor some = x.shrink({{0, Variable("n", 1, 8).bind(3)}, {0, 1}});

@@ -180,13 +180,19 @@ Tensor Tensor::from_bytes(std::span<const std::byte> data, DType dtype, const Sh
   return t;
 }
 
-Tensor Tensor::from_blob(void* data, const Shape& shape, DType dtype, const std::string& device, std::shared_ptr<void> owner) {
+Tensor Tensor::from_blob(void* data, const Shape& shape, const TensorOptions& o, std::shared_ptr<void> owner) {
   OpScope s;
   check_shape(shape, "from_blob");
-  std::string name = Device::canonical(device);
-  UOp u = new_buffer(shape, dtype, name);
-  buffer_table::attach(static_cast<uint64_t>(u.arg<ParamArg>().slot), Buffer::from_external(name, data, shape.numel(), dtype, std::move(owner)));
-  return s(u);
+  TG_CHECK(DTypeError, o.dtype && !o.dtype->is_void(), "[from_blob] got no dtype for shape ", shape,
+           ", expected the type of the elements: from_blob(data, shape, dtypes::float32), or a pointer that has one");
+  TG_CHECK(DTypeError, !o.dtype->is_weak(), "[from_blob] got dtype ", *o.dtype, ", expected one with a size");
+  std::string name = Device::canonical(o.device);
+  TG_CHECK(DeviceError, !is_device_list(name), "[from_blob] got devices ", name, ", expected one: memory lies in one place");
+  UOp u = new_buffer(shape, *o.dtype, name);
+  buffer_table::attach(static_cast<uint64_t>(u.arg<ParamArg>().slot), Buffer::from_external(name, data, shape.numel(), *o.dtype, std::move(owner)));
+  Tensor t = s(u);
+  if (o.requires_grad) t.requires_grad_(*o.requires_grad);
+  return t;
 }
 
 Tensor Tensor::from_file(const std::string& path, const TensorOptions& o) {

@@ -280,7 +280,15 @@ Tensor Tensor::index(const std::vector<Index>& indices) const {
 
 Tensor Tensor::operator[](int64_t i) const { return index({Index(i)}); }
 Tensor Tensor::operator[](const Tensor& rows) const { return index({Index(rows)}); }
-Tensor Tensor::operator[](const Slice& slice) const { return index({Index(slice)}); }
+Tensor Tensor::operator[](const Slice& s) const { return index({Index(s)}); }
+Tensor Tensor::slice(int axis, const Slice::Bound& start, const Slice::Bound& stop, std::optional<int64_t> step) const {
+  OpScope s;
+  const Shape& shape = shape_of(uop_of(*this, "slice"));
+  TG_CHECK(IndexError, !shape.empty(), "[slice] got axis ", axis, " for shape ", shape, ", which has no axes");
+  std::vector<Index> at(static_cast<size_t>(axis_of(axis, shape.size(), "slice", shape)), Index(Slice()));
+  at.push_back(Slice(start, stop, step));
+  return index(at);
+}
 
 namespace {
 constexpr int64_t kCompareAll = 256;  ///< elements up to which comparing each with each is cheap

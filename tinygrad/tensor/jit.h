@@ -152,11 +152,11 @@ template <class F> class Jit {
  public:
   Jit(F f, std::string name, bool prune) : f_(std::move(f)), shared_(std::make_shared<Shared>(std::move(name), prune)) {}
 
-  template <class... A> auto operator()(A&&... args) {
+  template <class... A> auto operator()(A&&... args) const {
     using R = std::invoke_result_t<F&, A&...>;
     JitInputs in;
     size_t n = 0;
-    auto add = [&](auto& x) {
+    [[maybe_unused]] auto add = [&](auto& x) {
       using U = std::remove_cvref_t<decltype(x)>;
       if constexpr (std::is_same_v<U, Tensor>) in.tensors.push_back(x), in.names.push_back("argument " + std::to_string(n));
       else if constexpr (std::is_same_v<U, BoundVariable>) in.variables.push_back(x.uop());
@@ -191,7 +191,7 @@ template <class F> class Jit {
       return std::move(*result);
     }
   }
-  void reset() { shared_->core.reset(); }
+  void reset() const { shared_->core.reset(); }
   JitCore& core() const { return shared_->core; }
 
  private:

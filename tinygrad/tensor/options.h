@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -16,6 +17,20 @@ namespace tg {
 
 template <class T>
 concept Arithmetic = std::is_arithmetic_v<T>;
+
+/// Arguments (2, 3, dtypes::int32): integers and then a type.
+template <class... A>
+concept SizesAndType = sizeof...(A) >= 2 && (static_cast<size_t>(std::integral<A>) + ... + 0) == sizeof...(A) - 1 &&
+                       std::same_as<std::tuple_element_t<sizeof...(A) - 1, std::tuple<A...>>, DType>;
+/// The integers among such arguments.
+template <class... A> Shape sizes_of(const A&... a) {
+  Shape s;
+  auto add = [&](const auto& v) {
+    if constexpr (std::integral<std::decay_t<decltype(v)>>) s.push_back(static_cast<int64_t>(v));
+  };
+  (add(a), ...);
+  return s;
+}
 
 /// A number with the type a literal has: bool, weakint or weakfloat.
 struct Scalar {

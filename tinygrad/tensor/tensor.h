@@ -9,9 +9,12 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "tinygrad/tensor/nested.h"
 #include "tinygrad/tensor/options.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
@@ -31,13 +34,31 @@ class Tensor {
   // ---- creation (creation.cpp) ----
   /// No tensor: only `defined()`, assignment and destruction are allowed.
   Tensor() = default;
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) noexcept = default;
+  ~Tensor() = default;
+  /// Makes this handle another name of `t`; nothing is written. What a call returned is no handle anybody holds: elements are written by at().
+  Tensor& operator=(const Tensor& t) & = default;
+  Tensor& operator=(Tensor&& t) & noexcept = default;
+  template <std::convertible_to<Tensor> T> void operator=(T&&) && {
+    static_assert(sizeof(T) == 0, "x[i] = v and x(i, j) = v would change nothing: elements are written by x.at(i) = v and x.at(i, j) = v");
+  }
   /// A number. It has no device and takes the type of the other operand (dtype weakint, weakfloat or bool).
   template <Arithmetic T> Tensor(T v) : Tensor(scalar(v)) {}
   /// Nested lists: `Tensor({{1.f, 2.f}, {3.f, 4.f}})`. Floats give the default float, integers the default int (int64 when one does not fit), bools
   /// bool.
   Tensor(std::initializer_list<Literal> data, const TensorOptions& o = {});
+  template <std::same_as<DType> D> Tensor(std::initializer_list<Literal> data, D dtype) : Tensor(data, TensorOptions{.dtype = dtype}) {}
   /// A vector's or span's elements as a 1-d tensor of their type (copied).
   template <Arithmetic T> explicit Tensor(const std::vector<T>& data, const TensorOptions& o = {}) : Tensor(from(data, o)) {}
+  template <Arithmetic T, std::same_as<DType> D> Tensor(const std::vector<T>& data, D dtype) : Tensor(data, TensorOptions{.dtype = dtype}) {}
+  /// Nested vectors and arrays, a row each: `std::vector<std::vector<float>>`, `std::array<int, 3>`. ShapeError when rows differ in length.
+  template <nested::Rows T> explicit Tensor(const T& rows, const TensorOptions& o = {}) : Tensor(from(rows, o)) {}
+  template <nested::Rows T, std::same_as<DType> D> Tensor(const T& rows, D dtype) : Tensor(rows, TensorOptions{.dtype = dtype}) {}
+  template <nested::Rows T> static Tensor from(const T& rows, const TensorOptions& o = {}) {
+    const nested::Flat<T> f(rows);
+    return from_bytes(std::as_bytes(std::span(f.values)), dtype_of_v<nested::Number<T>>, Shape(std::span<const int64_t>(f.shape)), o);
+  }
   template <Arithmetic T> static Tensor from(const std::vector<T>& data, const TensorOptions& o = {}) {
     if constexpr (std::is_same_v<T, bool>) {
       std::vector<uint8_t> bytes(data.begin(), data.end());
@@ -55,7 +76,17 @@ class Tensor {
   /// The tensor of a graph node: must be called under a GraphScope.
   static Tensor from_uop(UOp u);
   /// Wraps memory; host memory for the CPU, a device address otherwise. It must live as long as the tensor: the caller sees to it, or `owner` does.
-  static Tensor from_blob(void* data, const Shape& shape, DType dtype, const std::string& device = {}, std::shared_ptr<void> owner = {});
+  /// The type is `o.dtype`, else that of the pointer; a void pointer has none, which is a DTypeError.
+  static Tensor from_blob(void* data, const Shape& shape, const TensorOptions& o, std::shared_ptr<void> owner = {});
+  template <std::same_as<DType> D>
+  static Tensor from_blob(void* data, const Shape& shape, D dtype, const std::string& device = {}, std::shared_ptr<void> owner = {}) {
+    return from_blob(data, shape, TensorOptions{.dtype = dtype, .device = device}, std::move(owner));
+  }
+  template <Arithmetic T>
+    requires(!std::is_const_v<T>)
+  static Tensor from_blob(T* data, const Shape& shape, const TensorOptions& o = {}, std::shared_ptr<void> owner = {}) {
+    return from_blob(static_cast<void*>(data), shape, {o.dtype.value_or(dtype_of_v<T>), o.device, o.requires_grad}, std::move(owner));
+  }
   static Tensor scalar(Scalar v, std::optional<DType> dtype = {});
   /// A short vector of literals without storage, of the type given or the values' common one.
   static Tensor constants(const std::vector<Scalar>& values, std::optional<DType> dtype = {});
@@ -71,9 +102,30 @@ class Tensor {
   /// Storage with undefined contents.
   static Tensor empty(const Shape& shape, const TensorOptions& o = {});
   static Tensor invalids(const Shape& shape, const TensorOptions& o = {}) { return empty(shape, o); }  ///< scratch nobody reads before it is written
-  template <std::integral... I> static Tensor zeros(I... dims) { return zeros(Shape{static_cast<int64_t>(dims)...}); }
-  template <std::integral... I> static Tensor ones(I... dims) { return ones(Shape{static_cast<int64_t>(dims)...}); }
-  template <std::integral... I> static Tensor empty(I... dims) { return empty(Shape{static_cast<int64_t>(dims)...}); }
+  /// The same by sizes, with or without options, or with a type: zeros(2, 3), zeros(2, 3, {.device = "CPU"}), zeros(2, 3, dtypes::int32),
+  /// zeros({2, 3}, dtypes::int32).
+#define TG_BY_SIZES(name)                                                                                                                        \
+  template <std::integral... I> static Tensor name(I... sizes) { return name(Shape{static_cast<int64_t>(sizes)...}); }                           \
+  template <std::integral A> static Tensor name(A a, const TensorOptions& o) { return name(sizes_of(a), o); }                                    \
+  template <std::integral A, std::integral B> static Tensor name(A a, B b, const TensorOptions& o) { return name(sizes_of(a, b), o); }           \
+  template <std::integral A, std::integral B, std::integral C> static Tensor name(A a, B b, C c, const TensorOptions& o) {                       \
+    return name(sizes_of(a, b, c), o);                                                                                                           \
+  }                                                                                                                                              \
+  template <std::integral A, std::integral B, std::integral C, std::integral D> static Tensor name(A a, B b, C c, D d, const TensorOptions& o) { \
+    return name(sizes_of(a, b, c, d), o);                                                                                                        \
+  }                                                                                                                                              \
+  template <std::same_as<DType> D> static Tensor name(const Shape& shape, D dtype) { return name(shape, TensorOptions{.dtype = dtype}); }        \
+  template <class... A>                                                                                                                          \
+    requires SizesAndType<A...>                                                                                                                  \
+  static Tensor name(A... a) {                                                                                                                   \
+    return name(sizes_of(a...), TensorOptions{.dtype = std::get<DType>(std::tuple(a...))});                                                      \
+  }
+  TG_BY_SIZES(zeros)
+  TG_BY_SIZES(ones)
+  TG_BY_SIZES(empty)
+  template <std::same_as<DType> D> static Tensor full(const Shape& shape, Scalar value, D dtype) {
+    return full(shape, value, TensorOptions{.dtype = dtype});
+  }
   Tensor full_like(Scalar value, std::optional<DType> dtype = {}) const;
   Tensor zeros_like(std::optional<DType> dtype = {}) const { return full_like(0, dtype); }
   Tensor ones_like(std::optional<DType> dtype = {}) const { return full_like(1, dtype); }
@@ -87,10 +139,18 @@ class Tensor {
   /// start, start + step, ... below (step < 0: above) stop: default int (int64 when needed), or default float when an argument is a float.
   static Tensor arange(Scalar start, Scalar stop, Scalar step = 1, const TensorOptions& o = {});
   static Tensor arange(Scalar stop) { return arange(0, stop); }
+  static Tensor arange(Scalar stop, const TensorOptions& o) { return arange(0, stop, 1, o); }
+  static Tensor arange(Scalar start, Scalar stop, const TensorOptions& o) { return arange(start, stop, 1, o); }
+  template <std::same_as<DType> D> static Tensor arange(Scalar stop, D dtype) { return arange(0, stop, 1, TensorOptions{.dtype = dtype}); }
+  template <std::same_as<DType> D> static Tensor arange(Scalar start, Scalar stop, D dtype) {
+    return arange(start, stop, 1, TensorOptions{.dtype = dtype});
+  }
   /// The same of integers that may be symbolic: the size is then symbolic as well. ValueError for a step whose sign is not known.
   static Tensor arange_symbolic(const SInt& start, const SInt& stop, const SInt& step = 1, const TensorOptions& o = {});
   static Tensor linspace(double start, double stop, int64_t steps, const TensorOptions& o = {});
   static Tensor eye(const SInt& n, const std::optional<SInt>& m = {}, const TensorOptions& o = {});
+  static Tensor eye(const SInt& n, const TensorOptions& o) { return eye(n, n, o); }
+  template <std::same_as<DType> D> static Tensor eye(const SInt& n, D dtype) { return eye(n, n, TensorOptions{.dtype = dtype}); }
   /// Coordinates of a grid from 1-d tensors; `ij`: the first varies along axis 0.
   static Tensors meshgrid(const Tensors& t, bool ij = true);
 
@@ -102,8 +162,9 @@ class Tensor {
   static Tensor randint(const Shape& shape, const RandintOptions& o = {});
   static Tensor uniform(const Shape& shape, const UniformOptions& o = {});
   static Tensor normal(const Shape& shape, const NormalOptions& o = {});
-  template <std::integral... I> static Tensor rand(I... dims) { return rand(Shape{static_cast<int64_t>(dims)...}); }
-  template <std::integral... I> static Tensor randn(I... dims) { return randn(Shape{static_cast<int64_t>(dims)...}); }
+  TG_BY_SIZES(rand)
+  TG_BY_SIZES(randn)
+#undef TG_BY_SIZES
   static Tensor scaled_uniform(const Shape& shape, const TensorOptions& o = {});  ///< +-1/sqrt(number of elements)
   static Tensor glorot_uniform(const Shape& shape, const TensorOptions& o = {});
   static Tensor kaiming_uniform(const Shape& shape, double a = 0.01, const TensorOptions& o = {});
@@ -126,6 +187,7 @@ class Tensor {
   Shape shape() const;
   int64_t shape(int axis) const;  ///< size of one axis
   int64_t ndim() const;
+  int64_t dim() const { return ndim(); }
   int64_t numel() const;
   Shape size() const { return shape(); }
   int64_t size(int axis) const { return shape(axis); }
@@ -144,6 +206,7 @@ class Tensor {
 
   // ---- types ----
   Tensor cast(DType d) const;
+  Tensor cast(std::string_view name) const { return cast(dtypes::from_name(name)); }  ///< "float16", "half", "int", ...
   /// The same bits as another type. Of different sizes: the last axis shrinks or grows; DTypeError when it does not divide.
   Tensor bitcast(DType d) const;
   Tensor to_float() const { return cast(dtypes::float32); }
@@ -163,6 +226,7 @@ class Tensor {
   Tensor expand(const Shape& shape) const;
   Tensor permute(const std::vector<int>& order) const;
   template <std::integral... I> Tensor reshape(I... d) const { return reshape(Shape{static_cast<int64_t>(d)...}); }
+  template <std::integral... I> Tensor view(I... d) const { return reshape(d...); }
   template <std::integral... I> Tensor expand(I... d) const { return expand(Shape{static_cast<int64_t>(d)...}); }
   template <std::integral... I>
     requires(sizeof...(I) > 1)
@@ -427,6 +491,8 @@ class Tensor {
   Tensor operator[](int64_t i) const;
   Tensor operator[](const Tensor& rows) const;
   Tensor operator[](const Slice& s) const;
+  /// x(..., Slice(start, stop, step), ...) along one axis: a view.
+  Tensor slice(int axis, const Slice::Bound& start, const Slice::Bound& stop = None, std::optional<int64_t> step = {}) const;
   /// Elements to write: `x.at(Slice(1, 3), 0) = v`, `x.at(rows) += 1`.
   template <class... I> TensorItem at(I&&... i) const;
   /// Writes `value` (broadcast) to the elements `indices` name; of several values for one element the last stays. A tensor with storage is written in
@@ -460,6 +526,7 @@ class Tensor {
   Tensor contiguous() const;           ///< the value row-major in storage; the tensor itself when it lies in storage like that
   Tensor contiguous_backward() const;  ///< itself; its gradient is made contiguous
   Tensor to(const std::string& device) const;
+  template <std::same_as<DType> D> Tensor to(D dtype) const { return cast(dtype); }
   const Tensor& to_(const std::string& device) const;  ///< moves this handle, and its gradient
   /// On several devices (multi.cpp): the whole tensor on each, or with `axis` a slice on each. DeviceError when it lies on several already;
   /// ShapeError when the slices would not be equal. See docs/multi.md.
@@ -479,46 +546,24 @@ class Tensor {
   /// Points this handle to another expression of the same shape.
   const Tensor& replace(const Tensor& value) const;
   bool is_realized() const;
-  Tensor& operator+=(const Tensor& o) {
-    assign(add(o));
-    return *this;
+  /// x += v: writes x + v into x's storage; of several threads that do so each counts.
+#define TG_UPDATE(sym, method)             \
+  Tensor& operator sym(const Tensor & o) { \
+    GraphScope scope;                      \
+    assign(method(o));                     \
+    return *this;                          \
   }
-  Tensor& operator-=(const Tensor& o) {
-    assign(sub(o));
-    return *this;
-  }
-  Tensor& operator*=(const Tensor& o) {
-    assign(mul(o));
-    return *this;
-  }
-  Tensor& operator/=(const Tensor& o) {
-    assign(div(o));
-    return *this;
-  }
-  Tensor& operator%=(const Tensor& o) {
-    assign(mod(o));
-    return *this;
-  }
-  Tensor& operator&=(const Tensor& o) {
-    assign(bitwise_and(o));
-    return *this;
-  }
-  Tensor& operator|=(const Tensor& o) {
-    assign(bitwise_or(o));
-    return *this;
-  }
-  Tensor& operator^=(const Tensor& o) {
-    assign(bitwise_xor(o));
-    return *this;
-  }
-  Tensor& operator<<=(const Tensor& o) {
-    assign(lshift(o));
-    return *this;
-  }
-  Tensor& operator>>=(const Tensor& o) {
-    assign(rshift(o));
-    return *this;
-  }
+  TG_UPDATE(+=, add)
+  TG_UPDATE(-=, sub)
+  TG_UPDATE(*=, mul)
+  TG_UPDATE(/=, div)
+  TG_UPDATE(%=, mod)
+  TG_UPDATE(&=, bitwise_and)
+  TG_UPDATE(|=, bitwise_or)
+  TG_UPDATE(^=, bitwise_xor)
+  TG_UPDATE(<<=, lshift)
+  TG_UPDATE(>>=, rshift)
+#undef TG_UPDATE
 
   // ---- values ----
   /// The value of a tensor with one element. DTypeError when T cannot hold such values (a float read as an integer), ValueError when it does not fit.
@@ -529,6 +574,8 @@ class Tensor {
     std::span<const std::byte> b = data_bytes(sizeof(T), std::is_same_v<T, bool>, std::is_floating_point_v<T>, std::is_signed_v<T>);
     return {reinterpret_cast<const T*>(b.data()), b.size() / sizeof(T)};
   }
+  /// The address of data<T>(). What is behind it is read only: kernels in flight or kept values would not see a write. from_blob shares memory.
+  template <class T> const T* data_ptr() const { return data<T>().data(); }
   /// All elements, row-major, converted as `item` does.
   template <Arithmetic T> std::vector<T> to_vector() const;
   std::span<const std::byte> bytes() const;
@@ -601,8 +648,11 @@ class TensorItem {
     return *this;
   }
   const TensorItem& operator=(const TensorItem& o) { return *this = Tensor(o); }
-#define TG_UPDATE(sym, method) \
-  const TensorItem& operator sym(const Tensor & value) const { return *this = Tensor(*this).method(value); }
+#define TG_UPDATE(sym, method)                                 \
+  const TensorItem& operator sym(const Tensor & value) const { \
+    GraphScope scope;                                          \
+    return *this = Tensor(*this).method(value);                \
+  }
   TG_UPDATE(+=, add)
   TG_UPDATE(-=, sub)
   TG_UPDATE(*=, mul)

@@ -79,9 +79,9 @@ std::ostream& operator<<(std::ostream&, const Opt&);
 
 /// Argument of a kernel's SINK.
 struct KernelInfo {
-  std::string name;
-  std::vector<Opt> applied_opts;
-  std::optional<std::vector<Opt>> opts_to_apply;  ///< set: these and no heuristic
+  std::string name = {};
+  std::vector<Opt> applied_opts = {};
+  std::optional<std::vector<Opt>> opts_to_apply = {};  ///< set: these and no heuristic
   static constexpr ArgKind kind = ArgKind::kKernel;
   bool operator==(const KernelInfo&) const = default;
   Hash128 hash() const;

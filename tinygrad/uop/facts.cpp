@@ -319,6 +319,10 @@ std::ostream& operator<<(std::ostream& os, const SInt& s) {
 void SInt::refuse_symbolic() const {
   throw ShapeError(str("[shape] got the symbolic size ", *this, ", expected a number here: shrink it to concrete sizes first"));
 }
+void Shape::no_axis(size_t axis) const {
+  if (empty()) throw IndexError(str("[shape] got axis ", static_cast<int64_t>(axis), " of shape (), which has no axes"));
+  throw IndexError(str("[shape] got axis ", static_cast<int64_t>(axis), " of shape ", *this, ", expected 0 to ", size() - 1));
+}
 std::ostream& operator<<(std::ostream& os, const Shape& s) {
   os << '(';
   for (size_t i = 0; i < s.size(); i++) os << (i ? ", " : "") << s[i];

@@ -50,6 +50,17 @@ class Shape : public std::vector<SInt> {
   template <std::integral I>  // a list that mixes numbers and symbolic sizes is one of SInt
   Shape(std::initializer_list<I> v) : std::vector<SInt>(v.begin(), v.end()) {}
   explicit Shape(std::span<const int64_t> v) : std::vector<SInt>(v.begin(), v.end()) {}
+  /// The size of one axis; IndexError when there is no such axis.
+  SInt& operator[](size_t axis) {
+    if (axis >= size()) [[unlikely]]
+      no_axis(axis);
+    return data()[axis];
+  }
+  const SInt& operator[](size_t axis) const {
+    if (axis >= size()) [[unlikely]]
+      no_axis(axis);
+    return data()[axis];
+  }
   bool symbolic() const {
     for (const SInt& s : *this)
       if (s.symbolic()) return true;
@@ -59,6 +70,9 @@ class Shape : public std::vector<SInt> {
   int64_t numel() const;
   std::vector<int64_t> ints() const { return {begin(), end()}; }
   UOp stack() const;  ///< as the shape operand of movement ops
+
+ private:
+  [[noreturn]] void no_axis(size_t axis) const;
 };
 std::ostream& operator<<(std::ostream&, const Shape&);
 
