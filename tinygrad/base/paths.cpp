@@ -1,10 +1,12 @@
-/// \file Where things lie. CMake defines TG_BUILD_LIBDIR, TG_INSTALL_LIBDIR, TG_SOURCE_DATADIR and TG_VERSION for this file alone.
+/// \file Where things lie. CMake defines TG_BUILD_LIBDIR, TG_INSTALL_LIBDIR, TG_INSTALL_DATADIR, TG_SOURCE_DATADIR and TG_VERSION for this file
+/// alone.
 #include "tinygrad/base/paths.h"
 
 #include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 
@@ -30,6 +32,37 @@ std::string cache_dir() {
 std::string source_data_dir() {
   std::error_code ec;
   return fs::is_directory(TG_SOURCE_DATADIR, ec) ? TG_SOURCE_DATADIR : "";
+}
+
+/// Where the loader looks for the program's shared libraries.
+static std::vector<fs::path> library_search_path() {
+  std::vector<fs::path> found;
+#ifdef RTLD_DI_SERINFO
+  void* program = dlopen(nullptr, RTLD_LAZY);
+  if (!program) return found;
+  Dl_serinfo size{};
+  if (dlinfo(program, RTLD_DI_SERINFOSIZE, &size) == 0) {
+    std::vector<std::max_align_t> memory(size.dls_size / sizeof(std::max_align_t) + 1);
+    auto* info = reinterpret_cast<Dl_serinfo*>(memory.data());
+    if (dlinfo(program, RTLD_DI_SERINFOSIZE, info) == 0 && dlinfo(program, RTLD_DI_SERINFO, info) == 0)
+      for (unsigned i = 0; i < info->dls_cnt; i++) found.emplace_back(info->dls_serpath[i].dls_name);
+  }
+  dlclose(program);
+#endif
+  return found;
+}
+
+std::vector<std::string> installed_data_dirs() {
+  std::vector<std::string> found;
+  std::error_code ec;
+  auto add = [&](const fs::path& dir) {
+    std::string path = dir.lexically_normal().string();
+    if (fs::is_directory(dir, ec) && std::find(found.begin(), found.end(), path) == found.end()) found.push_back(std::move(path));
+  };
+  add(TG_INSTALL_DATADIR);
+  for (const fs::path& lib : library_search_path())
+    for (const char* up : {"..", "../.."}) add(lib / up / "share" / "tinygrad" / "data");  // lib, or lib/x86_64-linux-gnu
+  return found;
 }
 
 std::vector<std::string> plugin_candidates(std::string_view name, std::string_view override_path) {

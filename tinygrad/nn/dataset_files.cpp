@@ -111,6 +111,7 @@ std::vector<fs::path> search_directories(std::string_view name) {
   if (const fs::path data = env::TINYGRAD_DATA.get(); !data.empty()) add(data / name), add(data);
   add(cache_directory(name));
   if (const fs::path source = source_data_dir(); !source.empty()) add(source / name);
+  for (const std::string& data : installed_data_dirs()) add(fs::path(data) / name);
   const auto add_above = [&](fs::path p, bool installed) {
     for (; p.has_relative_path(); p = p.parent_path()) {
       add(p / "data" / name);

@@ -21,7 +21,8 @@ struct DataOptions {
 };
 
 /// Where the data set `name` ("mnist", "fashion-mnist", "cifar") is looked for, in this order: $TINYGRAD_DATA/name, $TINYGRAD_DATA, the user's cache,
-/// data/name of the source tree, of each folder above the program (and share/tinygrad/data/name there), of each folder above the current one.
+/// data/name of the source tree, installed_data_dirs(), data/name of each folder above the program (and share/tinygrad/data/name there) and of each
+/// folder above the current one.
 std::vector<std::filesystem::path> search_directories(std::string_view name);
 /// datasets/name in tg::cache_dir(): where downloads go.
 std::filesystem::path cache_directory(std::string_view name);
