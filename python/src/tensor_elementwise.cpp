@@ -23,6 +23,7 @@ void operators(TensorClass& c, const char* op, Method f, bool in_place = true) {
         str("__i", op, "__").c_str(),
         [f](nb::object self, const Operand& b) {
           Tensor& t = nb::cast<Tensor&>(self);
+          const GraphScope scope;  // of several threads each counts
           t.assign((t.*f)(b.tensor));
           return self;
         },

@@ -41,6 +41,7 @@ void bind_tensor_matrix(TensorClass& c) {
       "__imatmul__",
       [](nb::object self, const Operand& b) {
         Tensor& t = nb::cast<Tensor&>(self);
+        const GraphScope scope;  // of several threads each counts
         t.assign(t.dot(b.tensor));
         return self;
       },

@@ -68,6 +68,45 @@ TEST(Threads, ResultsDoNotDependOnTheirNumber) {
   }
 }
 
+/// A write that one thread is making is not made again by another that finds it pending, however long its kernels take to compile.
+TEST(Threads, EachWriteToASharedTensorHappensOnce) {
+  const Tensor total = Tensor::zeros(1).contiguous().realize();
+  const int rounds = 20;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; t++)
+    threads.emplace_back([&, t] {
+      for (int k = 0; k < rounds; k++) {
+        Tensor handle = total;
+        handle += k * 4 + t + 1;  // another kernel each time
+        handle.realize();
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(total.item<float>(), 80 * 81 / 2);
+}
+
+/// The readers of what is overwritten see it as it was when they were written down.
+TEST(Threads, ReadersOfASharedTensorSeeWholeWrites) {
+  const Tensor shared = Tensor::zeros(50000).contiguous().realize();
+  std::atomic<int> torn{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; t++)
+    threads.emplace_back([&, t] {
+      for (int k = 0; k < 15; k++) {
+        if (t == 0) {
+          Tensor handle = shared;
+          (handle += 1).realize();
+        } else {
+          const Tensor range = (shared.max() - shared.min() + shared * (k * 2 + t) * 0).max();
+          torn += range.item<float>() != 0;
+        }
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(torn, 0);
+  EXPECT_EQ(shared(0).item<float>(), 15);
+}
+
 #if defined(__linux__)
 int threads_of_this_process() {
   int n = 0;

@@ -10,6 +10,7 @@
 #include "tinygrad/runtime/buffer.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/tensor/effects.h"
+#include "tinygrad/tensor/flight.h"
 #include "tinygrad/tensor/function.h"
 #include "tinygrad/tensor/history.h"
 #include "tinygrad/tensor/impl.h"
@@ -220,16 +221,22 @@ static void realize_all(const Tensors& tensors, bool keep) {
   BoundSchedule bound;
   std::vector<UOpRef> results;
   std::vector<std::pair<UOpRef, UOpRef>> shared;
-  {
+  Flight flight;
+  const auto prepare = [&] {
     GraphScope g;
     p = plan(tensors);
-    if (!p.roots.empty()) {
-      bound = create_schedule(p.roots);
-      run.emplace(bound);
-      for (UOp r : bound.results) results.push_back(r);
-      for (auto& [from, to] : bound.stored) shared.emplace_back(from, to);
+    if (p.roots.empty()) return true;
+    bound = create_schedule(p.roots);
+    if (!flight.start(bound, p.writes)) {
+      p = {}, bound = {};
+      return false;
     }
-  }
+    run.emplace(bound);
+    for (UOp r : bound.results) results.push_back(r);
+    for (auto& [from, to] : bound.stored) shared.emplace_back(from, to);
+    return true;
+  };
+  while (!prepare()) flight.wait();
   if (run) {  // without the graph's lock; a failure leaves every tensor as it was
     explaining_memory([&] {
       try {

@@ -264,9 +264,13 @@ void Graph::sweep_once() {
 }
 
 void set_graph_wait(void (*wait)(std::recursive_mutex&)) { g_wait = wait; }
+void wait_for(std::recursive_mutex& lock) {
+  if (!lock.try_lock()) g_wait(lock);
+}
+int graph_scope_depth() { return t_depth; }
 
 GraphScope::GraphScope() : previous_(t_current) {
-  if (!global_mutex().try_lock()) g_wait(global_mutex());
+  wait_for(global_mutex());
   t_depth++;
   t_current = &Graph::global();
 }
