@@ -223,6 +223,7 @@ TEST(Threads, DistinctTensorsOnDistinctThreads) {
 
 TEST(Variables, OneScheduleForAllValues) {
   Context lazy{{"EAGER", 0}};
+  clear_schedule_cache();
   Tensor x = Tensor::arange(12).reshape(6, 2).to_float().contiguous().realize();
   Variable v("row", 0, 5);
   for (int k = 0; k < 6; k++) {

@@ -33,6 +33,7 @@ std::vector<int> iota(int n) {
 }
 
 TEST(Buffer, AllocatesWhenNeeded) {
+  free_memory_caches();
   reset_memory_stats("CPU:7");
   const int64_t before = memory_stats("CPU:7").used;
   {
