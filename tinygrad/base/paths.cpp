@@ -37,7 +37,7 @@ std::string source_data_dir() {
 /// Where the loader looks for the program's shared libraries.
 static std::vector<fs::path> library_search_path() {
   std::vector<fs::path> found;
-#ifdef RTLD_DI_SERINFO
+#ifdef __GLIBC__
   void* program = dlopen(nullptr, RTLD_LAZY);
   if (!program) return found;
   Dl_serinfo size{};
