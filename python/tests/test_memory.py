@@ -115,3 +115,19 @@ def test_loops_that_nobody_realizes():
         for _ in range(5000):
             x = x + 1
         assert x.tolist() == [5001, 5002]
+
+
+def test_a_new_number_in_every_step():
+    """One kernel reads the number after a few steps: nothing is compiled any more, and nothing grows."""
+    def resident():
+        with open("/proc/self/statm") as f:
+            return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    x = (Tensor.arange(2048).reshape(32, 64) % 5).float().contiguous().realize()
+    total = x.sum().item()
+    for i in range(50):
+        assert (x * (1000 + i)).sum().item() == total * (1000 + i)
+    before = resident()
+    for i in range(50, 2500):
+        (x * (1000 + i)).sum().item()
+    assert (x * 2777).sum().item() == total * 2777
+    assert resident() - before < 4 << 20

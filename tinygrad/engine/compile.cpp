@@ -29,7 +29,7 @@ std::atomic<int64_t> GlobalCounters::kernels{0}, GlobalCounters::copies{0}, Glob
 void GlobalCounters::reset() { kernels = copies = compiled = ops = mem = nanoseconds = runs = run_ns = compile_ns = disk_hits = 0; }
 
 namespace {
-constexpr size_t kMaxPrograms = 16384;
+constexpr size_t kMaxPrograms = 4096;  // some 30 KB each; no model has as many kernels
 
 struct KeyHash {
   size_t operator()(const Hash128& h) const { return h.lo; }
@@ -77,6 +77,27 @@ const Renderer& renderer_for(const Target& target) {
   return *r;
 }
 
+/// What launches need of a program that has been compiled: the graph of codegen, most of its memory, goes. The source stays for captures alone.
+std::shared_ptr<const Program> launchable(const Program& p, bool source) {
+  static const auto* nothing = new ArenaRef(std::make_shared<Arena>());
+  auto out = std::make_shared<Program>();
+  out->name = p.name, out->applied_opts = p.applied_opts, out->nbuffers = p.nbuffers, out->reads = p.reads, out->writes = p.writes,
+  out->vars = p.vars;
+  out->estimates = p.estimates, out->binary = p.binary;
+  if (source) out->source = p.source;
+  const UOp sizes[] = {p.thread_extent, p.global_size[0], p.global_size[1], p.global_size[2], p.local_size[0], p.local_size[1], p.local_size[2]};
+  if (std::none_of(std::begin(sizes), std::end(sizes), [](UOp u) { return bool(u); })) {
+    out->arena = *nothing;
+    return out;
+  }
+  out->arena = std::make_shared<Arena>();
+  ArenaScope scope(*out->arena);
+  auto copied = [&](UOp u) { return u ? import_graph(p.arena->graph(), u) : u; };
+  out->thread_extent = copied(p.thread_extent);
+  for (int k = 0; k < 3; k++) out->global_size[k] = copied(p.global_size[k]), out->local_size[k] = copied(p.local_size[k]);
+  return out;
+}
+
 CompiledKernelRef compile_one(const Hash128& key, const Kernel& kernel, Device& device, const Target& target, const CodegenOptions& options) {
   Stop::check("compile");
   profile::Span span(profile::kCompile, "kernel");
@@ -110,7 +131,7 @@ CompiledKernelRef compile_one(const Hash128& key, const Kernel& kernel, Device& 
     compiled->executable = device.load(program);
   }
   if (span.recording()) span.rename(program->name), span.details(stored ? "from the disk cache" : "");
-  compiled->program = std::move(program);
+  compiled->program = native && !stored ? launchable(*program, static_cast<bool>(env::CAPTURE_PROCESS_REPLAY)) : std::move(program);
   return compiled;
 }
 

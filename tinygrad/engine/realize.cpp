@@ -14,6 +14,7 @@
 #include "tinygrad/engine/report.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/runtime/write_watch.h"
+#include "tinygrad/uop/eval.h"
 
 namespace tg {
 namespace {
@@ -70,6 +71,15 @@ std::string first_use(const Schedule& s, int32_t buffer) {
     if (std::find(c.buffers.begin(), c.buffers.end(), buffer) != c.buffers.end()) return c.metadata;
   return {};
 }
+/// Memory with one number, for kernels that read what other programs have as a literal.
+BufferRef holding(UOp literal, const ScheduleBuffer& b) {
+  BufferRef buffer = Buffer::create(b.device, b.size, b.dtype);
+  std::byte bytes[16] = {};
+  store_const(bytes, literal.const_value(), b.dtype);
+  buffer->ensure_allocated();
+  buffer->copy_in(std::span(bytes).first(static_cast<size_t>(b.dtype.itemsize())));
+  return buffer;
+}
 bool overlap(const Range& a, const Range& b) { return a.begin < b.end && b.begin < a.end; }
 }  // namespace
 
@@ -89,6 +99,7 @@ ScheduleRun::ScheduleRun(const BoundSchedule& bound) : schedule_(bound.schedule)
   const Schedule& s = *schedule_;
   buffers_.resize(s.buffers.size());
   auto find = [](UOp node, const ScheduleBuffer& b) {
+    if (node.is(Ops::CONST)) return holding(node, b);
     TG_ASSERT(node.is(Ops::BUFFER), "not storage: ", node);
     auto id = static_cast<uint64_t>(node.arg<ParamArg>().slot);
     BufferRef buffer = buffer_table::get(id);

@@ -143,7 +143,14 @@ NormalGraph normalize(std::span<const UOp> roots) {
   }
   for (auto& [after, storage] : g.stores) storage = storage_of(after);
 
-  // The key: what the arena's SINK would hash to, without building it.
+  g.key = key_of(g, {});
+  return g;
+}
+
+/// What the arena's SINK would hash to, without building it.
+Hash128 key_of(const NormalGraph& g, const std::vector<bool>& open) {
+  Hash128 key;
+  uint64_t holes = 0;
   std::vector<Hash128> hash(g.nodes.size());
   for (size_t i = 0; i < g.nodes.size(); i++) {
     UOp u = g.nodes[i];
@@ -152,6 +159,8 @@ NormalGraph normalize(std::span<const UOp> roots) {
     h.add(static_cast<uint64_t>(u.op()) | static_cast<uint64_t>(u.dtype().id()) << 8 | sources << 16);
     if (u.is(Ops::CALL)) {
       h.add(u.src(0).key());
+    } else if (!open.empty() && open[i]) {
+      h.add(std::string_view("open")), h.add(holes++);  // which one: two literals that differ may be equal in another graph
     } else if (g.number[i] >= 0) {
       h.add(static_cast<uint64_t>(g.number[i]));
       const ParamArg& a = (u.is(Ops::BUFFER) ? u : u.src(0)).arg<ParamArg>();
@@ -160,13 +169,13 @@ NormalGraph normalize(std::span<const UOp> roots) {
     for (uint32_t s = g.src_begin[i]; s < g.src_begin[i + 1]; s++) h.add(hash[g.src[s]]);
   }
   for (const RootPlan& p : g.roots) {
-    g.key.add(static_cast<uint64_t>(p.kind) | static_cast<uint64_t>(p.share) << 8 | static_cast<uint64_t>(p.output + 1) << 16);
-    g.key.add(hash[p.node]);
+    key.add(static_cast<uint64_t>(p.kind) | static_cast<uint64_t>(p.share) << 8 | static_cast<uint64_t>(p.output + 1) << 16);
+    key.add(hash[p.node]);
     if (p.kind != RootPlan::kStorage)
       for (const SInt& s : shape_of(p.root))
-        if (!s.symbolic()) g.key.add(static_cast<uint64_t>(s.value()));
+        if (!s.symbolic()) key.add(static_cast<uint64_t>(s.value()));
   }
-  return g;
+  return key;
 }
 
 UOp import_normal(const NormalGraph& g, std::vector<ScheduleBuffer>& buffers) {
@@ -187,6 +196,9 @@ UOp import_normal(const NormalGraph& g, std::vector<ScheduleBuffer>& buffers) {
       int64_t size = 1;
       for (const SInt& s : dims_of(made[i].src(0))) size *= s.max();
       nth(buffers, g.number[i]) = {ScheduleBuffer::kInput, u.dtype(), size, device, -1};
+    } else if (u.is(Ops::CONST) && g.number[i] >= 0) {
+      made[i] = UOp::make(Ops::PARAM, u.dtype(), {Shape().stack()}, ParamArg{g.number[i], AddrSpace::kGlobal, g.literal_device, "", 0, 0});
+      nth(buffers, g.number[i]) = {ScheduleBuffer::kInput, u.dtype(), 1, g.literal_device, -1};
     } else if (u.is(Ops::CALL)) {
       made[i] = UOp::make(Ops::CALL, dtypes::void_, src, Arg(g.number[i]));
     } else if (g.number[i] >= 0) {

@@ -62,7 +62,8 @@ struct NormalGraph {
   UOps nodes;
   std::vector<uint32_t> src_begin, src;  ///< sources of nodes[i]: src[src_begin[i] .. src_begin[i + 1])
   std::vector<int32_t> number;           ///< of a BUFFER, a bound variable or a CALL: its number, else -1
-  UOps inputs;                           ///< BUFFERs by number
+  UOps inputs;                           ///< BUFFERs by number, and literals that are read from memory
+  std::string literal_device{};          ///< where that memory is
   std::vector<std::pair<std::string, int64_t>> vars;
   std::vector<RootPlan> roots;
   std::vector<KernelRef> kernels;           ///< of CALLs, by number
@@ -71,6 +72,11 @@ struct NormalGraph {
   Hash128 key;
 };
 NormalGraph normalize(std::span<const UOp> roots);
+/// The key of a graph; of literals that are `open` (by position; may be empty) the values are left out.
+Hash128 key_of(const NormalGraph& g, const std::vector<bool>& open);
+/// Makes inputs of the literals that changed between graphs which are otherwise the same, once several were seen; the key then holds for all of them.
+/// False, and nothing has changed, where there is none. For graphs that are not in the cache.
+bool literals_to_inputs(NormalGraph& g);
 /// The graph in the current arena: a SINK of AFTERs, PARAM{slot} for BUFFER number `slot` (new buffers follow the inputs), PARAM{kAlu, v00}
 /// for variables, CALL(storage...) with a number for a user's kernel. `buffers` receives inputs and outputs.
 UOp import_normal(const NormalGraph& g, std::vector<ScheduleBuffer>& buffers);

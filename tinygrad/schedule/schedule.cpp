@@ -140,10 +140,14 @@ BoundSchedule create_schedule(std::span<const UOp> roots) {
   profile::Span span(profile::kHost, "schedule");
   NormalGraph g = normalize(roots);
   ScheduleOptions options = ScheduleOptions::from_env();
-  g.key.add(options.hash());
+  const auto find = [&] {
+    g.key.add(options.hash());
+    return cache().find(g.key);
+  };
   BoundSchedule out;
   const bool cached = env::SCACHE.get() != 0;
-  if (cached) out.schedule = cache().find(g.key);
+  if (cached) out.schedule = find();
+  if (cached && !out.schedule && literals_to_inputs(g)) out.schedule = find();
   out.cache_hit = bool(out.schedule);
   if (span.recording()) span.details(str(g.nodes.size(), " nodes, ", out.cache_hit ? "known" : "new"));
   if (!out.schedule) {

@@ -53,7 +53,7 @@ struct Schedule {
 /// A schedule with what is particular to this call.
 struct BoundSchedule {
   std::shared_ptr<const Schedule> schedule;
-  UOps inputs;                                        ///< BUFFER nodes of the global graph, one per kInput buffer
+  UOps inputs;                                        ///< nodes of the global graph, one per kInput buffer: a BUFFER, or a CONST it holds
   UOps results;                                       ///< per root: its storage in the global graph: a BUFFER (new for kOutput) or a view of one
   std::vector<std::pair<UOp, UOp>> stored;            ///< nodes whose values lie in storage once the schedule has run, for Graph::forward
   std::vector<std::pair<std::string, int64_t>> vars;  ///< variables' names and values
