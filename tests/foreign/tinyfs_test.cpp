@@ -1,13 +1,19 @@
 /// \file Content addressed storage: hashes as the format has them, trees of chunks, and stores whose chunks are damaged, missing or lies.
 #include "tinygrad/io/tinyfs.h"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "temp_dir.h"
+#include "tinygrad/base/context.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/sha256.h"
 
@@ -56,6 +62,21 @@ TEST(ForeignTinyfs, DamagedAndMissingChunks) {
   }
   EXPECT_EQ(load_bytes(*store, h, 2 * kChunkBytes), pattern(2 * kChunkBytes));
   EXPECT_THROW(load_bytes(*store, ChunkHash{}, 10), FileError);
+}
+
+TEST(ForeignTinyfs, ServerThatNeverAnswers) {
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in at{};
+  at.sin_family = AF_INET, at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof at;
+  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&at), size), 0);
+  ASSERT_EQ(listen(listener, 1), 0);
+  ASSERT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&at), &size), 0);
+  const Context patience{{"TINYFS_TIMEOUT", 1}, {"TINYFS_ENDPOINT", str("127.0.0.1:", ntohs(at.sin_port))}};
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THROW(store_bytes(*open_store(""), std::vector<uint8_t>(10)), FileError);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  close(listener);
 }
 
 TEST(ForeignTinyfs, NoServer) {

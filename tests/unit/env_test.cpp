@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -26,12 +28,102 @@ TEST(Env, DefaultsAndValues) {
   EXPECT_EQ(none.ints[env::int_index::DEBUG], 0);
   EXPECT_EQ(none.ints[env::int_index::JIT], 1);
   EXPECT_EQ(none.strs[env::str_index::DEFAULT_FLOAT], "float32");
-  const env::Values some = parse({{"DEBUG", "3"}, {"BEAM", " -2 "}, {"DEFAULT_FLOAT", "half"}, {"JIT", ""}, {"REWRITE_STACK_LIMIT", "+7"}});
+  const env::Values some = parse({{"DEBUG", "3"}, {"BEAM", " 2 "}, {"DEFAULT_FLOAT", "half"}, {"JIT", ""}, {"REWRITE_STACK_LIMIT", "+7"}});
   EXPECT_EQ(some.ints[env::int_index::DEBUG], 3);
-  EXPECT_EQ(some.ints[env::int_index::BEAM], -2);
+  EXPECT_EQ(some.ints[env::int_index::BEAM], 2);
   EXPECT_EQ(some.ints[env::int_index::REWRITE_STACK_LIMIT], 7);
   EXPECT_EQ(some.ints[env::int_index::JIT], 1) << "empty means unset";
   EXPECT_EQ(some.strs[env::str_index::DEFAULT_FLOAT], "half");
+}
+
+/// What is said on stderr meanwhile.
+template <class F> std::string said(F&& f) {
+  testing::internal::CaptureStderr();
+  f();
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(Env, ValuesOutsideOfTheirRange) {
+  env::Values v;
+  const std::string text = said([&] {
+    v = parse({{"NUM_CPU_THREADS", "100000"},
+               {"MEMORY_LIMIT", "-5"},
+               {"CACHE_LIMIT", "-1"},
+               {"DEBUG", "-1"},
+               {"SPEC", "9"},
+               {"TC_SELECT", "999"},
+               {"CPU_PINNING", "7"},
+               {"TRAINING", "1"}});
+  });
+  EXPECT_EQ(v.ints[env::int_index::NUM_CPU_THREADS], 1024) << "the greatest";
+  EXPECT_EQ(v.ints[env::int_index::MEMORY_LIMIT], 0) << "the default";
+  EXPECT_EQ(v.ints[env::int_index::CACHE_LIMIT], 1024) << "the default";
+  EXPECT_EQ(v.ints[env::int_index::DEBUG], 0);
+  EXPECT_EQ(v.ints[env::int_index::SPEC], 2);
+  EXPECT_EQ(v.ints[env::int_index::TC_SELECT], 255);
+  EXPECT_EQ(v.ints[env::int_index::CPU_PINNING], 1);
+  EXPECT_THAT(text, HasSubstr("tinygrad: [NUM_CPU_THREADS] got 100000, expected 0 to 1024: taken as 1024\n"));
+  EXPECT_THAT(text, HasSubstr("[CPU_PINNING] got 7, expected 0 or 1: taken as 1\n"));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("TRAINING")));
+  EXPECT_EQ(said([] { parse({{"CPU_PINNING", "7"}}); }), "") << "once";
+}
+
+TEST(Env, ContextOutsideOfTheRange) {
+  EXPECT_THAT(said([] {
+                Context ctx{{"RING", 33}};
+                EXPECT_EQ(env::RING.get(), 2);
+              }),
+              HasSubstr("[RING] got 33, expected 0 to 2: taken as 2"));
+}
+
+TEST(Env, RangesAsText) {
+  EXPECT_EQ(env::range_text("SPEC"), "0 to 2");
+  EXPECT_EQ(env::range_text("NOOPT"), "0 or 1");
+  EXPECT_EQ(env::range_text("PENDING_MB"), "from 0");
+  EXPECT_EQ(env::range_text("JITBEAM"), "-1 to 1000");
+  EXPECT_EQ(env::range_text("NO_COLOR"), "any");
+  EXPECT_EQ(env::range_text("CC"), "text");
+  EXPECT_EQ(env::range_text("NOT_A_VARIABLE"), "");
+}
+
+/// The sources below a folder of the repository, in one text.
+std::string sources(const std::vector<std::string>& folders, const std::vector<std::string>& without) {
+  std::string all;
+  for (const std::string& folder : folders)
+    for (const auto& e : std::filesystem::recursive_directory_iterator(std::string(TG_SOURCE_DIR "/") + folder)) {
+      const std::string ext = e.path().extension(), name = e.path().filename();
+      if ((ext != ".cpp" && ext != ".h" && ext != ".py") || std::find(without.begin(), without.end(), name) != without.end()) continue;
+      std::ostringstream text;
+      text << std::ifstream(e.path()).rdbuf();
+      all += text.str();
+    }
+  return all;
+}
+bool has_word(const std::string& text, const std::string& word) {
+  auto letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1))
+    if (!(at > 0 && letter(text[at - 1])) && !letter(text[at + word.size()])) return true;
+  return false;
+}
+
+TEST(Env, EveryVariableHasAReaderARangeAndATest) {
+  const std::string library = sources({"tinygrad", "apps"}, {"env.h"}), tests = sources({"tests", "python/tests"}, {});
+  for (std::string_view name : env::names()) {
+    const std::string n(name);
+    EXPECT_TRUE(has_word(library, "env::" + n) || has_word(library, n + ".get") || has_word(library, "int_index::" + n)) << n << " is read nowhere";
+    EXPECT_TRUE(has_word(tests, n)) << n << " has no test";
+    EXPECT_NE(env::range_text(n), "") << n;
+  }
+}
+
+TEST(Env, EveryVariableThatIsReadIsInTheTable) {
+  const std::string library = sources({"tinygrad", "apps"}, {"env.cpp"});
+  const std::string call = "getenv(\"";
+  for (size_t at = library.find(call); at != std::string::npos; at = library.find(call, at + 1)) {
+    const size_t begin = at + call.size();
+    const std::string name = library.substr(begin, library.find('"', begin) - begin);
+    EXPECT_TRUE(env::find(name) || name == "PATH") << name;
+  }
 }
 
 TEST(Env, NoColorIsOnWithAnyValue) {
@@ -40,7 +132,8 @@ TEST(Env, NoColorIsOnWithAnyValue) {
 }
 
 TEST(Env, ViewerTurnsRecordsOn) {
-  const env::Values viz = parse({{"VIZ", "1"}});
+  env::Values viz;
+  EXPECT_THAT(said([&] { viz = parse({{"VIZ", "1"}}); }), HasSubstr("[VIZ] the viewer is yet to come"));
   EXPECT_EQ(viz.ints[env::int_index::PROFILE], 1);
   EXPECT_EQ(viz.ints[env::int_index::TRACK_MATCH_STATS], 2);
   EXPECT_EQ(parse({{"VIZ", "1"}, {"PROFILE", "0"}}).ints[env::int_index::PROFILE], 0);
@@ -161,8 +254,8 @@ TEST(Env, SetLastsUntilTheContextEnds) {
     env::Snapshot snapshot;
     {
       env::Adopt scope(snapshot);
-      env::set({"DEBUG", 8});
-      EXPECT_EQ(env::DEBUG.get(), 8);
+      env::set({"DEBUG", 3});
+      EXPECT_EQ(env::DEBUG.get(), 3);
       EXPECT_EQ(snapshot.values().ints[env::int_index::DEBUG], 7) << "what other threads may hold stays";
     }
     EXPECT_EQ(env::DEBUG.get(), 7);
@@ -201,6 +294,9 @@ TEST(Env, NumCpuThreads) {
   EXPECT_GE(env::num_cpu_threads(), 1);
   Context ctx{{"NUM_CPU_THREADS", 3}};
   EXPECT_EQ(env::num_cpu_threads(), 3);
+  const Context many{{"NUM_CPU_THREADS", 1024}};
+  const std::string text = said([] { EXPECT_LE(env::num_cpu_threads(), std::max(64u, 8 * std::thread::hardware_concurrency())); });
+  if (std::thread::hardware_concurrency() < 128) EXPECT_THAT(text, HasSubstr("[NUM_CPU_THREADS] got 1024 with "));
 }
 
 TEST(Env, PrintShowsEveryVariableAndMarksChanges) {
@@ -210,7 +306,7 @@ TEST(Env, PrintShowsEveryVariableAndMarksChanges) {
   EXPECT_THAT(os.str(), HasSubstr("* DEBUG"));
   EXPECT_THAT(os.str(), HasSubstr("  NOOPT"));
   EXPECT_THAT(os.str(), HasSubstr("DEFAULT_FLOAT"));
-  EXPECT_THAT(os.str(), HasSubstr("(default 0)"));
+  EXPECT_THAT(os.str(), HasSubstr("; default 0)"));
 }
 
 TEST(Env, DocumentationIsUpToDate) {

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tinygrad/base/context.h"
 #include "tinygrad/uop/symbolic.h"
 
 namespace tg {
@@ -171,6 +172,25 @@ TEST_F(Rewrite, StatisticsCountPerRule) {
   EXPECT_EQ(pm.rules()[1]->stats->hits, 1u);
   EXPECT_GE(pm.rules()[0]->stats->tries, 3u);
   EXPECT_THAT(match_stats_table(), HasSubstr("rewrite_test.cpp:"));
+}
+
+TEST_F(Rewrite, RulesThatGrowForEverEnd) {
+  // NEG(x) -> NEG(SQRT(x)) rewrites what it has just made.
+  PatternMatcher<> grows{rule(op<Ops::NEG>(x), [](X x) -> UOp { return UOp::make(Ops::NEG, x.dtype(), {UOp::make(Ops::SQRT, x.dtype(), {x})}); })};
+  const Context limit{{"REWRITE_STACK_LIMIT", 50}};
+  try {
+    graph_rewrite(UOp::make(Ops::NEG, p_.dtype(), {p_}), grows, {.name = "growing"});
+    FAIL() << "it ended";
+  } catch (const InternalError& e) { EXPECT_THAT(e.what(), HasSubstr("REWRITE_STACK_LIMIT")); }
+}
+
+TEST_F(Rewrite, DeepGraphsAreNotTakenForGrowingOnes) {
+  PatternMatcher<> pm{rule(op<Ops::NEG>(x), [](X x) -> UOp { return UOp::make(Ops::SQRT, x.dtype(), {x}); })};
+  UOp v = p_;
+  for (int k = 0; k < 1000; k++) v = UOp::make(Ops::NEG, v.dtype(), {v});
+  const Context limit{{"REWRITE_STACK_LIMIT", 50}};
+  UOp r = graph_rewrite(v, pm);
+  for (UOp u : r.toposort()) EXPECT_FALSE(u.is(Ops::NEG));
 }
 
 // ---- facts by exhaustive evaluation are in symbolic_fuzz_test.cpp; the particular rules here ----

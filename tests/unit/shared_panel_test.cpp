@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels.h"
+#include "tinygrad/base/context.h"
 #include "tinygrad/codegen/opt.h"
 #include "tinygrad/codegen/stage.h"
 #include "tinygrad/codegen/window.h"
@@ -60,6 +61,20 @@ TEST(SharedPanels, OfAProductAreLoadedOnceForAGroup) {
     EXPECT_EQ(c.depth, 1);  // not in the loop that uses them
     EXPECT_EQ(c.shared, 4);
     EXPECT_EQ(c.barriers, 2);  // before and behind both fills
+  }
+}
+
+TEST(Grids, WithoutWorkgroups) {
+  // Sizes at which the heuristic wants groups for the outputs, and for the sum.
+  for (const auto& [n, m, l] : {std::tuple{64, 64, 64}, std::tuple{8, 8, 256}}) {
+    const auto groups = [&] {
+      const auto p = check_kernel(mm(n, m, l, 0), grid(), CodegenOptions::from_env());
+      ArenaScope scope(*p->arena);
+      return std::count_if(p->linear.begin(), p->linear.end(), [](UOp u) { return u.is(Ops::SPECIAL) && u.arg<std::string>().starts_with("l"); });
+    };
+    EXPECT_GT(groups(), 0);
+    const Context none{{"NOLOCALS", 1}};
+    EXPECT_EQ(groups(), 0);
   }
 }
 

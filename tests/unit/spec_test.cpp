@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tinygrad/base/context.h"
 #include "tinygrad/uop/graph.h"
 
 namespace tg {
@@ -65,6 +66,21 @@ TEST_F(SpecTest, OpsOnTypesTheyAreNotDefinedOn) {
   EXPECT_THAT(refusal(UOp::alu(Ops::THREEFRY, {i, i}), spec_tensor()), HasSubstr("not defined"));
   UOps good{UOp::alu(Ops::SIN, {f}), UOp::alu(Ops::SHL, {i, i}), UOp::alu(Ops::THREEFRY, {l, l}), UOp::alu(Ops::XOR, {b, b})};
   EXPECT_EQ(refusal(UOp::sink(good), spec_tensor()), "accepted");
+}
+
+TEST_F(SpecTest, NodesAreVerifiedAsTheyAreMade) {
+  const UOp f = param(0, 4), i = param(1, 4, int32);
+  const auto make = [&](Ops op, DType d, UOps src) { return UOp::make(op, d, src); };
+  EXPECT_NO_THROW(make(Ops::ADD, float32, {f, i})) << "not asked for";
+  EXPECT_THAT(refusal(make(Ops::EXP2, int32, {i}), spec_tensor()), HasSubstr("takes floats"));
+  const Context all{{"SPEC", 2}};
+  EXPECT_NO_THROW(make(Ops::MUL, float32, {f, f}));
+  try {
+    make(Ops::MUL, float32, {f, i});
+    FAIL() << "accepted";
+  } catch (const InternalError& e) { EXPECT_THAT(e.what(), HasSubstr("one dtype")); }
+  EXPECT_THROW(make(Ops::SIN, int32, {i}), InternalError);
+  EXPECT_THROW(make(Ops::CMPLT, float32, {f, f}), InternalError);
 }
 
 TEST_F(SpecTest, Kernels) {

@@ -194,6 +194,7 @@ struct DiskCache::Impl {
     if (is_corrupt(rc) && rebuilt++ < 3) drop_file(), rc = open_once();
     if (rc == SQLITE_OK) return true;
     report(path, rc == SQLITE_AUTH ? "not usable: a database of another program" : str("not usable: ", sqlite3_errstr(rc)));
+    if (path == env::CACHEDB.get()) env::not_honoured("CACHEDB", str("got ", path, ", which cannot be opened: ", sqlite3_errstr(rc)));
     close();
     hopeless = (rc & 0xff) != SQLITE_BUSY;
     return false;

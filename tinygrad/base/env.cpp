@@ -6,14 +6,18 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iomanip>
+#include <mutex>
 #include <optional>
 #include <ostream>
+#include <set>
 #include <vector>
 
 #include "tinygrad/base/error.h"
+#include "tinygrad/base/text.h"
 
 namespace tg::env {
 
@@ -24,14 +28,15 @@ struct Entry {
   Kind kind;
   const char *name, *fallback, *help;
   int index;
+  int64_t least, greatest;
 };
 
 // clang-format off
 // Order of the table, groups included.
 constexpr Entry kTable[] = {
-#define GROUP(title) {Kind::kGroup, title, "", "", 0},
-#define INT(name, fallback, help) {Kind::kInt, #name, #fallback, help, int_index::name},
-#define STR(name, fallback, help) {Kind::kStr, #name, fallback, help, str_index::name},
+#define GROUP(title) {Kind::kGroup, title, "", "", 0, 0, 0},
+#define INT(name, fallback, least, greatest, help) {Kind::kInt, #name, #fallback, help, int_index::name, least, greatest},
+#define STR(name, fallback, help) {Kind::kStr, #name, fallback, help, str_index::name, 0, 0},
 #include "tinygrad/base/env_table.inc"
 #undef GROUP
 #undef INT
@@ -86,11 +91,27 @@ std::string old_spelling_of_dev(const Lookup& lookup) {
   return "";
 }
 
+std::string range_of(const Entry& e) {
+  if (e.kind == Kind::kStr) return "text";
+  if (e.least == INT64_MIN) return "any";
+  if (e.greatest == INT64_MAX) return str("from ", e.least);
+  return str(e.least, e.greatest == e.least + 1 ? " or " : " to ", e.greatest);
+}
+
+// The value that counts when a variable is given one: within its range the value itself. Above it the most that works is what was meant; below
+// it (a negative size, say) there is nothing near that makes sense, so that the default does.
+int64_t in_range(const Entry& e, int64_t v) {
+  if (v >= e.least && v <= e.greatest) return v;
+  const int64_t used = v > e.greatest ? e.greatest : *parse_int(e.fallback);
+  not_honoured(e.name, str("got ", v, ", expected ", range_of(e), ": taken as ", used));
+  return used;
+}
+
 // NO_COLOR is a convention of many programs: any value turns colours off.
 int64_t parse_env_int(const Entry& e, const char* v) {
   const std::optional<int64_t> parsed = parse_int(v);
-  if (!parsed && e.index == int_index::NO_COLOR) return 1;
-  return parsed.value_or(Values::kBad);
+  if (!parsed) return e.index == int_index::NO_COLOR ? 1 : Values::kBad;
+  return in_range(e, *parsed);
 }
 
 const Values& process_values() {
@@ -99,26 +120,11 @@ const Values& process_values() {
   return values;
 }
 
-// The known name with the fewest edits to turn `name` into it.
 std::string nearest(std::string_view name) {
-  std::string best;
-  size_t least = SIZE_MAX;
-  for (const Entry& e : kTable) {
-    if (e.kind == Kind::kGroup) continue;
-    const std::string_view other = e.name;
-    std::vector<size_t> row(other.size() + 1);
-    for (size_t j = 0; j < row.size(); j++) row[j] = j;
-    for (size_t i = 0; i < name.size(); i++) {
-      size_t diagonal = row[0]++;
-      for (size_t j = 0; j < other.size(); j++) {
-        const size_t change = diagonal + (std::toupper(static_cast<unsigned char>(name[i])) != other[j]);
-        diagonal = row[j + 1];
-        row[j + 1] = std::min({change, diagonal + 1, row[j] + 1});
-      }
-    }
-    if (row.back() < least) least = row.back(), best = other;
-  }
-  return best;
+  std::vector<std::string> known;
+  for (const Entry& e : kTable)
+    if (e.kind != Kind::kGroup) known.emplace_back(e.name);
+  return nearest_name(name, known);
 }
 
 void apply(Values& values, const Context::Setting& s) {
@@ -133,7 +139,7 @@ void apply(Values& values, const Context::Setting& s) {
   }
   const std::optional<int64_t> v = number ? std::optional(*number) : parse_int(std::get<std::string>(s.value));
   TG_CHECK(ValueError, v, "[Context] got ", s.name, "='", std::get<std::string>(s.value), "', expected an integer");
-  values.ints[e->index] = *v;
+  values.ints[e->index] = in_range(*e, *v);
 }
 
 }  // namespace
@@ -155,6 +161,7 @@ Values parse(const Lookup& lookup) {
   if (dev.empty()) dev = old_spelling_of_dev(lookup);
   // The viewer needs both records.
   if (const int64_t viz = values.ints[int_index::VIZ]; viz != 0 && viz != Values::kBad) {
+    not_honoured("VIZ", "the viewer is yet to come: the profile goes to PROFILE_FILE, rewrites to REWRITES_FILE, for other tools");
     if (!lookup("PROFILE")) values.ints[int_index::PROFILE] = 1;
     if (!lookup("TRACK_MATCH_STATS")) values.ints[int_index::TRACK_MATCH_STATS] = 2;
   }
@@ -220,8 +227,15 @@ std::vector<std::string_view> names() {
   return result;
 }
 
+void not_honoured(std::string_view name, const std::string& why) {
+  static std::mutex& mutex = *new std::mutex;  // never destroyed: a program may read its variables until it ends
+  static auto& said = *new std::set<std::string>;
+  const std::string line = str("tinygrad: [", name, "] ", why, "\n");
+  std::lock_guard lock(mutex);
+  if (said.insert(line).second) std::fputs(line.c_str(), stderr);
+}
+
 int num_cpu_threads() {
-  if (const int64_t n = NUM_CPU_THREADS.get(); n > 0) return static_cast<int>(std::min<int64_t>(n, 4096));
   static const int allowed = [] {
     cpu_set_t set;
     CPU_ZERO(&set);
@@ -231,7 +245,17 @@ int num_cpu_threads() {
     if (quota_file >> quota >> period && quota > 0 && period > 0) n = std::min(n, static_cast<int>(quota / period + 0.999));
     return std::max(n, 1);
   }();
-  return allowed;
+  const int64_t asked = NUM_CPU_THREADS.get();
+  if (asked == 0) return allowed;
+  const int most = std::max(64, 8 * allowed);
+  if (asked <= most) return static_cast<int>(asked);
+  not_honoured("NUM_CPU_THREADS", str("got ", asked, " with ", allowed, " processors: taken as ", most));
+  return most;
+}
+
+std::string range_text(std::string_view name) {
+  const Entry* e = find_entry(name);
+  return e ? range_of(*e) : std::string();
 }
 
 void print(std::ostream& os) {
@@ -250,24 +274,27 @@ void print(std::ostream& os) {
                               : e.kind == Kind::kInt ? std::to_string(values.ints[e.index])
                                                      : values.strs[e.index];
     os << (value == e.fallback ? "  " : "* ") << std::left << std::setw(static_cast<int>(width)) << e.name << " = " << std::setw(10) << value << "  "
-       << e.help << (value == e.fallback || !*e.fallback ? "" : str(" (default ", e.fallback, ")")) << "\n";
+       << e.help << " (" << range_of(e) << (value == e.fallback || !*e.fallback ? "" : str("; default ", e.fallback)) << ")\n";
   }
 }
 
 void print_markdown(std::ostream& os) {
-  os << "# Environment variables\n\nMade by `tg env --markdown` from `tinygrad/base/env_table.inc`. Integers unless the default says otherwise. `tg "
-        "env` prints the values in "
-        "force;\n`Context ctx{{\"DEBUG\", 2}};` overrides one for a scope of a C++ program.\n\nOlder spellings are understood where `DEV` is not "
+  os << "# Environment variables\n\nMade by `tg env --markdown` from `tinygrad/base/env_table.inc`. `tg env` prints the values in force;\n"
+        "`Context ctx{{\"DEBUG\", 2}};` overrides one for a scope of a C++ program.\n\nA number outside of its range is said on stderr, once: below "
+        "the range the default is used, above it the greatest. A text where\na number belongs is a ValueError when the variable is first used. What "
+        "a "
+        "device cannot do (`BEAM` where kernels cannot be timed, a\nplugin that is not there) is said in the same way.\n\nOlder spellings are "
+        "understood where `DEV` is not "
         "set: `DEVICE=CUDA`, and ";
   for (const OldFlag& f : kOldFlags) os << (&f == kOldFlags ? "" : &f == std::end(kOldFlags) - 1 ? " and " : ", ") << "`" << f.name << "=1`";
   os << ".\n";
   for (const Entry& e : kTable) {
     if (e.kind == Kind::kGroup) {
-      os << "\n## " << e.name << "\n\n| variable | default | meaning |\n|---|---|---|\n";
+      os << "\n## " << e.name << "\n\n| variable | default | values | meaning |\n|---|---|---|---|\n";
       continue;
     }
     const std::string fallback = e.kind == Kind::kInt ? e.fallback : str("\"", e.fallback, "\"");
-    os << "| `" << e.name << "` | `" << fallback << "` | " << e.help << " |\n";
+    os << "| `" << e.name << "` | `" << fallback << "` | " << range_of(e) << " | " << e.help << " |\n";
   }
 }
 

@@ -17,7 +17,7 @@ namespace tg::env {
 // clang-format off
 // Position of each variable among those of its kind.
 #define GROUP(title)
-#define INT(name, fallback, help) name,
+#define INT(name, fallback, least, greatest, help) name,
 #define STR(name, fallback, help)
 namespace int_index { enum : int {
 #include "tinygrad/base/env_table.inc"
@@ -25,7 +25,7 @@ namespace int_index { enum : int {
 }; }
 #undef INT
 #undef STR
-#define INT(name, fallback, help)
+#define INT(name, fallback, least, greatest, help)
 #define STR(name, fallback, help) name,
 namespace str_index { enum : int {
 #include "tinygrad/base/env_table.inc"
@@ -82,7 +82,7 @@ class Str {
 };
 
 // clang-format off
-#define INT(name, fallback, help) inline constexpr Int name{int_index::name};
+#define INT(name, fallback, least, greatest, help) inline constexpr Int name{int_index::name};
 #define STR(name, fallback, help) inline constexpr Str name{str_index::name};
 #include "tinygrad/base/env_table.inc"
 #undef GROUP
@@ -120,12 +120,18 @@ void set(const Context::Setting& setting);
 /// All names, in the order of the table.
 std::vector<std::string_view> names();
 
-/// NUM_CPU_THREADS, or the number of processors this process may use (affinity and cgroup quota); at least 1.
+/// Says on stderr, once in the life of the process, that a variable which was set is not honoured, and why: `tinygrad: [NAME] why`.
+void not_honoured(std::string_view name, const std::string& why);
+
+/// NUM_CPU_THREADS, or the number of processors this process may use (affinity and cgroup quota); at least 1. Many more than there are processors
+/// would only wait for each other: at most 8 for each, or 64.
 int num_cpu_threads();
 
 /// Prints the table with the values this thread sees, those that differ from the default marked by `*`.
 void print(std::ostream& os);
 /// The table as Markdown, without values: docs/env.md.
 void print_markdown(std::ostream& os);
+/// The numbers a variable may have, as in the table: "0 or 1", "0 to 7", "from 0", "any"; "text" for strings. Empty for a name it does not have.
+std::string range_text(std::string_view name);
 
 }  // namespace tg::env

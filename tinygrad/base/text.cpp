@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 
 #include "tinygrad/base/env.h"
@@ -40,6 +41,25 @@ static std::string fill(std::string_view text, size_t width) {
 }
 std::string pad_right(std::string_view text, size_t width) { return std::string(text) + fill(text, width); }
 std::string pad_left(std::string_view text, size_t width) { return fill(text, width) + std::string(text); }
+
+static size_t edits(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j < row.size(); j++) row[j] = j;
+  for (size_t i = 0; i < a.size(); i++) {
+    size_t diagonal = row[0]++;
+    for (size_t j = 0; j < b.size(); j++) {
+      const size_t change = diagonal + (std::toupper(static_cast<unsigned char>(a[i])) != std::toupper(static_cast<unsigned char>(b[j])));
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({change, diagonal + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
+std::string nearest_name(std::string_view name, const std::vector<std::string>& known) {
+  const auto best = std::min_element(known.begin(), known.end(), [&](auto& a, auto& b) { return edits(name, a) < edits(name, b); });
+  return best == known.end() ? std::string() : *best;
+}
 
 // Three significant digits, the unit chosen so that one to three stand before the point.
 static std::string scaled(double v, const char* const* units, size_t n) {

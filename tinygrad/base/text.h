@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tg {
 
@@ -18,6 +19,9 @@ size_t printed_width(std::string_view text);
 /// `text` filled with spaces to `width` on the right (or left); colour codes take no room.
 std::string pad_right(std::string_view text, size_t width);
 std::string pad_left(std::string_view text, size_t width);
+
+/// The one of `known` that takes the fewest edits from `name`, upper and lower case alike; empty when there is none to choose.
+std::string nearest_name(std::string_view name, const std::vector<std::string>& known);
 
 std::string human_bytes(double bytes);      ///< "512 B", "1.50 KB", "2.00 GB"; powers of 1000
 std::string human_seconds(double seconds);  ///< "85.0 ns", "1.25 us", "3.00 ms", "12.3 s"

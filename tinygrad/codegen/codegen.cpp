@@ -110,6 +110,7 @@ UOp opts_pass(UOp sink, PassContext& c) {
   const std::vector<Opt>* given = info.opts_to_apply ? &*info.opts_to_apply : c.options.opts ? &*c.options.opts : nullptr;
   if (!given && c.options.noopt && !c.renderer.has_locals()) return sink;
   KernelAxes kernel(sink, c.renderer);
+  if (c.options.no_locals && c.renderer.has_locals()) kernel.apply({OptOp::kNoLocals, 0, 0});
   if (given)
     for (const Opt& o : *given) kernel.apply(o);
   else if (!c.options.noopt) {
@@ -172,6 +173,7 @@ CodegenOptions CodegenOptions::from_env() {
   o.beam = static_cast<int>(env::BEAM.get());
   o.tensor_cores = env::TC.get() == 0 ? 0 : env::ALLOW_BF16_DOT.get() ? 2 : 1;
   o.tensor_core = static_cast<int>(env::TC_SELECT.get());
+  o.no_locals = env::NOLOCALS.get() != 0;
   o.transcendental = static_cast<int>(env::TRANSCENDENTAL.get());
   o.emulated = dtypes::set_from_names(env::EMULATED_DTYPES.get());
   return o;
@@ -180,7 +182,8 @@ CodegenOptions CodegenOptions::from_env() {
 Hash128 CodegenOptions::hash() const {
   Hash128 h;
   h.add(static_cast<uint64_t>(noopt)), h.add(static_cast<uint64_t>(beam)), h.add(static_cast<uint64_t>(tensor_cores)),
-      h.add(static_cast<uint64_t>(tensor_core)), h.add(static_cast<uint64_t>(transcendental)), h.add(uint64_t{emulated.bits});
+      h.add(static_cast<uint64_t>(tensor_core)), h.add(static_cast<uint64_t>(transcendental)), h.add(uint64_t{emulated.bits}),
+      h.add(uint64_t{no_locals});
   h.add(opts.has_value());
   if (opts)
     for (const Opt& o : *opts) h.add(static_cast<uint64_t>(o.op)), h.add(static_cast<uint64_t>(o.axis)), h.add(static_cast<uint64_t>(o.arg));

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "tinygrad/base/env.h"
 #include "tinygrad/codegen/access.h"
 #include "tinygrad/codegen/cost_model.h"
 #include "tinygrad/codegen/prefix.h"
@@ -322,7 +323,7 @@ void apply_grid_heuristic(KernelAxes& kernel) {
     if (!x.reduce) outputs *= static_cast<double>(x.size), last = a;
     else if (longest < 0 || x.size > kernel.axes()[static_cast<size_t>(longest)].size) longest = a;
   }
-  if (longest >= 0 && outputs <= 2048)
+  if (longest >= 0 && outputs <= 2048 && !kernel.no_locals())
     for (int64_t g : {16, 8, 4})
       if (kernel.axes()[static_cast<size_t>(longest)].size % g == 0) {
         kernel.apply({OptOp::kGroup, longest, g});
@@ -341,6 +342,7 @@ void apply_grid_heuristic(KernelAxes& kernel) {
         kernel.apply({OptOp::kUpcast, a, 4});
         break;
       }
+  if (kernel.no_locals()) return;
   for (int64_t l : {32, 16, 8, 4, 3, 2})
     if (kernel.axes()[static_cast<size_t>(last)].size % l == 0) {
       kernel.apply({OptOp::kLocal, last, l});
@@ -351,6 +353,12 @@ void apply_grid_heuristic(KernelAxes& kernel) {
 
 void choose_tensor_core(KernelAxes& kernel, const Renderer& renderer, int level, int select) {
   if (level <= 0) return;
+  if (select >= 0) {
+    const auto& table = tensor_core_table();
+    const std::vector<const TensorCore*> cores = renderer.tensor_cores();
+    if (std::none_of(cores.begin(), cores.end(), [&](const TensorCore* c) { return c - table.data() == select; }))
+      env::not_honoured("TC_SELECT", str("got ", select, ", which is no instruction of ", renderer.target().key(), ": kernels do without"));
+  }
   const auto choices = tensor_core_choices(kernel.sink(), renderer, level > 1, select);
   if (choices.empty()) return;
   auto predicted = [&](const KernelAxes& k) {

@@ -53,6 +53,7 @@ class KernelAxes {
   /// Throws KernelOptError and changes nothing when the opt does not fit.
   void apply(const Opt& opt);
   const std::vector<Opt>& applied() const { return applied_; }
+  bool no_locals() const { return no_locals_; }
   /// Bytes of scratch memory that operand `value` takes when it is staged at the loop `axis`; 0: it can't be.
   int64_t scratch_bytes(UOp value, int axis, bool window = false) const;
   /// The optimised AST; padded ranges are masked.

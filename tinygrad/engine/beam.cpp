@@ -284,7 +284,11 @@ OptList Search::run() {
 }
 
 bool searchable(const Kernel& kernel, Device& device, const Renderer& renderer, const CodegenOptions& options) {
-  if (options.beam <= 0 || options.noopt || options.opts || !device.compiles() || !device.host_visible() || renderer.has_locals()) return false;
+  if (options.beam <= 0 || options.noopt || options.opts) return false;
+  if (!device.compiles() || !device.host_visible() || renderer.has_locals()) {
+    env::not_honoured("BEAM", str("got ", options.beam, " for ", device.kind(), ", whose kernels cannot be timed here: the heuristic decides"));
+    return false;
+  }
   return !kernel.sink.arg<KernelInfo>().opts_to_apply && !source_of(kernel.sink);
 }
 }  // namespace

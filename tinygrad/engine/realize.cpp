@@ -12,6 +12,7 @@
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/engine/replay.h"
 #include "tinygrad/engine/report.h"
+#include "tinygrad/engine/validate.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/runtime/write_watch.h"
 #include "tinygrad/uop/eval.h"
@@ -149,8 +150,13 @@ void ScheduleRun::launch(const Step& step, const ScheduleCall& call) {
   args.buffers = handles_.data() + step.handles, args.nbuffers = static_cast<int>(call.buffers.size());
   args.vars = values_.data() + step.vars, args.nvars = static_cast<int>(call.vars.size());
   args.thread_extent = step.extent;
+  std::vector<Buffer*> touched;
+  if (env::VALIDATE_WITH_CPU)
+    for (int32_t b : call.buffers) touched.push_back(buffers_[static_cast<size_t>(b)].get());
   try {
+    auto again = Validation::begin(call, touched, {args.vars, call.vars.size()});
     step.kernel->executable->launch(args);
+    if (again) again->compare(p, touched);
   } catch (const std::exception&) { rethrow_about("kernel " + p.name, call.metadata); }
   GlobalCounters::kernels++;
   GlobalCounters::ops += static_cast<int64_t>(p.estimates.ops), GlobalCounters::mem += static_cast<int64_t>(p.estimates.mem);

@@ -10,6 +10,7 @@
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/engine/replay_launch.h"
 #include "tinygrad/engine/report.h"
+#include "tinygrad/engine/validate.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/schedule/passes.h"
 
@@ -121,6 +122,7 @@ Replay::Replay(ReplayPlan plan) {
     ScheduleCall& call = m.schedule.calls[c];
     Launch l;
     l.kernel = m.kernels[c], l.call.metadata = call.metadata, l.call.kind = call.kind;
+    if (env::VALIDATE_WITH_CPU) l.call.kernel = call.kernel;
     for (size_t k = 0; k < call.buffers.size(); k++) {
       auto b = static_cast<size_t>(call.buffers[k]);
       bool w = writes(c, k), r = call.kind == ScheduleCall::kCopy ? !w : static_cast<bool>(m.kernels[c]->program->reads[k]);
@@ -244,8 +246,13 @@ void Replay::launch_slow(const Launch& l) {
   args.buffers = handles_.data() + l.handles, args.nbuffers = static_cast<int>(l.buffers.size());
   args.vars = vars_.data() + l.vars, args.nvars = static_cast<int>(l.nvars);
   args.thread_extent = l.extent;
+  std::vector<Buffer*> touched;
+  if (env::VALIDATE_WITH_CPU)
+    for (uint32_t b : l.buffers) touched.push_back(buffers_[b].get());
   try {
+    auto again = Validation::begin(l.call, touched, {args.vars, l.nvars});
     l.kernel->executable->launch(args);
+    if (again) again->compare(*l.kernel->program, touched);
   } catch (const std::exception&) { rethrow_about("kernel " + l.kernel->program->name, l.call.metadata); }
   if (timed) report_kernel(*l.kernel->program, l.call, buffers_[l.buffers[0]]->device_name(), begin);
 }
@@ -294,7 +301,7 @@ void Replay::run(std::span<const BufferRef> inputs, std::span<const BufferRef> o
   for (uint32_t l : symbolic_)
     launches_[l].extent = thread_extent_of(*launches_[l].kernel->program, {vars_.data() + launches_[l].vars, launches_[l].nvars});
   profile::Span span(profile::kHost, "replay");
-  const bool timed = env::DEBUG.get() >= 2 || span.recording();
+  const bool timed = env::DEBUG.get() >= 2 || span.recording() || env::VALIDATE_WITH_CPU;
   const int threads = beside_.empty() || timed || env::JIT.get() == 2 || !apart() ? 1 : env::num_cpu_threads();
   Stop::Hold hold;  // from the first launch on that changes what was there before
   size_t next = 0;

@@ -1,6 +1,8 @@
 /// \file Formatting of the DEBUG lines.
 #include "tinygrad/engine/report.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <set>
 
@@ -13,7 +15,11 @@
 
 namespace tg {
 namespace {
-const char* color(const char* code) { return env::NO_COLOR ? "" : code; }
+/// Logs in files get no escape codes.
+const char* color(const char* code) {
+  static const bool terminal = isatty(STDOUT_FILENO) != 0;
+  return terminal && !env::NO_COLOR ? code : "";
+}
 }  // namespace
 
 void report_kernel(const Program& p, const ScheduleCall& call, const std::string& device, int64_t begin) {

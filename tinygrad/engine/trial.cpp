@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "tinygrad/base/env.h"
+#include "tinygrad/base/math.h"
 #include "tinygrad/base/stop.h"
 #include "tinygrad/engine/replay.h"
 #include "tinygrad/uop/facts.h"
@@ -101,22 +102,47 @@ double result_tolerance(UOp sink) {
   return 16 * element + 8 * sums;
 }
 
-bool results_agree(DType d, const void* want, const void* got, int64_t n, double tolerance) {
-  const auto bytes = static_cast<size_t>(n * d.itemsize());
-  if (!std::memcmp(want, got, bytes)) return true;
-  if (!d.is_float()) return false;
-  double scale = 0;
+double mean_magnitude(DType d, const void* memory, int64_t n) {
+  if (!d.is_float()) return 0;
+  double sum = 0;
   int64_t finite = 0;
   for (int64_t i = 0; i < n; i++)
-    if (const double v = std::abs(element(d, want, i)); std::isfinite(v)) scale += v, finite++;
-  scale /= static_cast<double>(std::max<int64_t>(finite, 1));
+    if (const double v = std::abs(element(d, memory, i)); std::isfinite(v)) sum += v, finite++;
+  return sum / static_cast<double>(std::max<int64_t>(finite, 1));
+}
+
+namespace {
+/// Position of the first element that does not agree; -1 when all do.
+int64_t first_disagreement(DType d, const void* want, const void* got, int64_t n, double tolerance, double magnitude) {
+  const auto bytes = static_cast<size_t>(n * d.itemsize());
+  if (!std::memcmp(want, got, bytes)) return -1;
+  if (!d.is_float()) {
+    const auto *a = static_cast<const char*>(want), *b = static_cast<const char*>(got);
+    return (std::mismatch(a, a + bytes, b).first - a) / d.itemsize();
+  }
+  const double scale = std::max(magnitude, mean_magnitude(d, want, n));
   for (int64_t i = 0; i < n; i++) {
     const double a = element(d, want, i), b = element(d, got, i);
     if (a == b || (std::isnan(a) && std::isnan(b))) continue;
-    if (std::isinf(a) || std::isinf(b)) return false;
-    if (!(std::abs(a - b) <= tolerance * std::max({std::abs(a), std::abs(b), scale}))) return false;  // also where one is NaN
+    if (std::isinf(a) || std::isinf(b)) return i;
+    if (!(std::abs(a - b) <= tolerance * std::max({std::abs(a), std::abs(b), scale}))) return i;  // also where one is NaN
   }
-  return true;
+  return -1;
+}
+std::string number_text(DType d, const void* memory, int64_t i) {
+  if (d.is_float()) return str(element(d, memory, i));
+  uint64_t bits = 0;
+  std::memcpy(&bits, static_cast<const char*>(memory) + i * d.itemsize(), static_cast<size_t>(d.itemsize()));
+  return to_string(truncate_int(static_cast<int128>(bits), d));
+}
+}  // namespace
+
+bool results_agree(DType d, const void* want, const void* got, int64_t n, double tolerance) {
+  return first_disagreement(d, want, got, n, tolerance, 0) < 0;
+}
+std::string first_difference(DType d, const void* want, const void* got, int64_t n, double tolerance, double magnitude) {
+  const int64_t i = first_disagreement(d, want, got, n, tolerance, magnitude);
+  return i < 0 ? std::string() : str("element ", i, " is ", number_text(d, got, i), ", expected ", number_text(d, want, i));
 }
 
 bool runs_on_any_numbers(UOp sink) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tinygrad/engine/compile.h"
@@ -14,6 +15,10 @@ namespace tg {
 double result_tolerance(UOp sink);
 /// Whether `n` elements of host memory agree. Integers and bools: exactly. NaN agrees with NaN.
 bool results_agree(DType dtype, const void* want, const void* got, int64_t n, double tolerance);
+/// The first element that does not agree, as text with both numbers; empty when all do. `magnitude` is the least that differences are relative to.
+std::string first_difference(DType dtype, const void* want, const void* got, int64_t n, double tolerance, double magnitude);
+/// Average of the absolute values of finite elements; 0 for integers.
+double mean_magnitude(DType dtype, const void* memory, int64_t n);
 /// Whether a kernel can run on made-up numbers at all: it does not store where they tell it to, nor divide by indices made of them.
 bool runs_on_any_numbers(UOp sink);
 

@@ -13,6 +13,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/sha256.h"
 #include "tinygrad/io/file.h"
@@ -61,8 +62,7 @@ class Connection {
     freeaddrinfo(found);
     TG_CHECK(FileError, fd_ >= 0, "[tinyfs] cannot reach ", endpoint, ": ", why,
              ": start a server there, or set TINYFS_ENDPOINT to another or to a folder");
-    const char* seconds = std::getenv("TINYFS_TIMEOUT");
-    timeval limit{seconds ? std::max(1l, std::atol(seconds)) : 60, 0};
+    timeval limit{env::TINYFS_TIMEOUT.get(), 0};
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit), setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   }
   ~Connection() { close(fd_); }
@@ -205,7 +205,7 @@ ChunkHash chunk_hash(std::span<const uint8_t> chunk) {
 
 std::unique_ptr<ChunkStore> open_store(const std::string& endpoint) {
   const char* set = std::getenv("TINYFS_ENDPOINT");  // as it is now: programs set it after they have loaded the library
-  const std::string e = !endpoint.empty() ? endpoint : set && *set ? set : "localhost:6767";
+  const std::string e = !endpoint.empty() ? endpoint : set && *set ? set : env::TINYFS_ENDPOINT.get();
   if (e.find('/') != std::string::npos) return std::make_unique<FolderStore>(e);
   return std::make_unique<ServerStore>(e);
 }

@@ -97,8 +97,8 @@ class ClangCompiler final : public Compiler {
  private:
   std::string run(const std::string& source, std::vector<std::string> what) const {
     const std::string path = clang_path();
-    TG_CHECK(CompileError, !path.empty(), "[clang] found no clang ", kOldestClang, " or newer (CC=", env::CC.get(),
-             "); CC names one, DEV=CPU:LLVM does without");
+    TG_CHECK(CompileError, !path.empty(), "[clang] found no clang ", kOldestClang, " or newer (CC=", env::CC.get(), "); CC names one",
+             llvm_plugin_missing().empty() ? ", DEV=CPU:LLVM does without" : ", and the LLVM plugin was not found either");
     std::vector<std::string> argv{path};
     argv.insert(argv.end(), flags_.begin(), flags_.end());
     argv.insert(argv.end(), what.begin(), what.end());

@@ -17,8 +17,9 @@ namespace tg {
 namespace {
 
 constexpr const char* kPluginName = "tinygrad_llvm";
-constexpr const char* kInstallHint =
-    "; it is built where LLVM 17 or newer is installed (Debian: llvm-19-dev), TG_LLVM_PLUGIN names it elsewhere, DEV=CPU:CLANG does without";
+constexpr const char* kInstallHint = "; it is built where LLVM 17 or newer is installed (Debian: llvm-19-dev), TG_LLVM_PLUGIN names it elsewhere";
+/// The other compiler, where there is one.
+std::string instead() { return clang_path().empty() ? ", and there is no clang 16 or newer to do without" : ", DEV=CPU:CLANG does without"; }
 
 /// The opened plugin; stays open until the process ends.
 struct Plugin {
@@ -61,7 +62,8 @@ Plugin& open_plugin() {
     if (reason.empty()) return *(opened_plugin = new Plugin(plugin));
     reasons += (reasons.empty() ? " (" : "; ") + reason;
   }
-  throw CompileError("[llvm] the plugin " + std::string(kPluginName) + " was not found" + (reasons.empty() ? "" : reasons + ")") + kInstallHint);
+  throw CompileError("[llvm] the plugin " + std::string(kPluginName) + " was not found" + (reasons.empty() ? "" : reasons + ")") + kInstallHint +
+                     instead());
 }
 
 /// Size and time of the first plugin file there is: another build of it, or another LLVM, must not use what this one compiled.
@@ -135,6 +137,8 @@ std::string llvm_plugin_missing() {
     struct stat info;
     if (stat(path.c_str(), &info) == 0) return {};
   }
+  if (const std::string& named = env::TG_LLVM_PLUGIN.get(); !named.empty())
+    env::not_honoured("TG_LLVM_PLUGIN", str("got ", named, ", where there is no plugin: the CPU's kernels are compiled without LLVM"));
   return "the LLVM plugin was not found";
 }
 

@@ -60,7 +60,7 @@ UOp split_reduce(const EarlyContext& c, UOp u, UOp x) {
   for (int32_t a : arg.axes) {
     int64_t n = in[static_cast<size_t>(a)];
     for (int64_t d = pairs ? std::max<int64_t>(256, n / kPart) : 256; d >= 8; d--) {
-      if (n % d || results * d > (int64_t{1} << o.split_size)) continue;
+      if (n % d || n / d < 2 || results * d > (int64_t{1} << o.split_size)) continue;  // parts of one element are the same sum again
       Shape split = in;
       split[static_cast<size_t>(a)] = d;
       split.insert(split.begin() + a + 1, SInt(n / d));
@@ -80,6 +80,7 @@ UOp split_reduce(const EarlyContext& c, UOp u, UOp x) {
   if (arg.op != Ops::ADD || in[longest].value() < 4096 || results >= 64) return {};
   Shape size = in, offset(in.size(), SInt(0));
   size[longest] = (in[longest].value() + 255) / 256 * 256;
+  if (size[longest] == in[longest]) return {};  // 256 parts are more than SPLIT_SIZE allows
   return UOp::make(Ops::REDUCE, u.dtype(), {UOp::make(Ops::PAD, x.dtype(), {x, offset.stack(), size.stack()})}, arg);
 }
 

@@ -116,7 +116,7 @@ std::shared_ptr<const Schedule> make_schedule(const NormalGraph& g, const Schedu
 
 ScheduleOptions ScheduleOptions::from_env() {
   ScheduleOptions o;
-  if (int64_t n = env::MAX_KERNEL_BUFFERS.get(); n > 1) o.max_buffers = n;
+  if (int64_t n = env::MAX_KERNEL_BUFFERS.get(); n > 0) o.max_buffers = n;
   o.split_reduces = env::SPLIT_REDUCEOP.get() != 0;
   o.split_threshold = env::REDUCEOP_SPLIT_THRESHOLD.get();
   o.split_size = env::REDUCEOP_SPLIT_SIZE.get();

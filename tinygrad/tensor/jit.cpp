@@ -169,7 +169,7 @@ Tensors JitCore::call_single(const JitInputs& in, const Body& body) {
   std::vector<Input> inputs = check_inputs(in);
   if (!env::JIT && !loaded_) return run_uncaptured(in, body);
   if (replay_) return run(in, std::move(inputs));
-  if (count_ == 0) return run_uncaptured(in, body);
+  if (count_ == 0 || !env::CAPTURING) return run_uncaptured(in, body);
   return Capture(*this, in, body, std::move(inputs)).run();
 }
 

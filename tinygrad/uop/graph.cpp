@@ -6,10 +6,12 @@
 #include <cstring>
 #include <new>
 
+#include "tinygrad/base/env.h"
 #include "tinygrad/uop/buffer_flags.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph_lock.h"
 #include "tinygrad/uop/multi.h"
+#include "tinygrad/uop/spec.h"
 
 #ifdef __linux__
 #include <sys/mman.h>
@@ -123,6 +125,8 @@ UOp Graph::intern(Ops op, DType dtype, std::span<const UOp> src, const Arg& arg,
   live_++, built_++;
   table_[i] = {home, n->id + 1};
   if (live_ * 10 > table_size_ * 6) rebuild(table_size_ * 2);
+  if (env::SPEC.get() >= 2) [[unlikely]]
+    verify_made(UOp(n));
   return UOp(n);
 }
 

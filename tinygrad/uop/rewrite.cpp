@@ -2,7 +2,10 @@
 #include "tinygrad/uop/rewrite.h"
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <mutex>
 
@@ -12,10 +15,17 @@
 
 namespace tg {
 namespace {
+/// A variable that holds no number is reported where it is read next, not while the tables are built.
+bool asked_for(int64_t level) {
+  try {
+    return env::TRACK_MATCH_STATS.get() >= level;
+  } catch (const ValueError&) { return false; }
+}
+
 struct StatsRegistry {
   std::mutex mutex;
   std::deque<MatchStats> all;
-  bool print_at_exit = env::TRACK_MATCH_STATS.get() > 0;
+  bool print_at_exit = asked_for(1);
   ~StatsRegistry() {
     if (print_at_exit) std::cerr << match_stats_table();
   }
@@ -23,6 +33,44 @@ struct StatsRegistry {
 StatsRegistry& registry() {
   static StatsRegistry r;
   return r;
+}
+
+std::string place_of(upat::Loc at) {
+  std::string_view file = at.file;
+  if (size_t p = file.rfind("tinygrad/"); p != file.npos) file.remove_prefix(p);
+  return str(file, ':', at.line);
+}
+
+/// The file of TRACK_MATCH_STATS=2, from the first rewrite to the end of the program.
+class RewriteRecord {
+ public:
+  RewriteRecord() : path_(env::REWRITES_FILE.get()) {
+    std::error_code none;
+    if (path_.empty()) path_ = (std::filesystem::temp_directory_path(none) / "tinygrad_rewrites.txt").string();
+    file_.open(path_);
+    if (!file_) env::not_honoured("TRACK_MATCH_STATS", str("cannot write the rewrites to ", path_));
+  }
+  ~RewriteRecord() {
+    if (file_) std::cerr << "rewrites: " << path_ << "\n";
+  }
+  void pass(const char* name) {
+    std::lock_guard lock(mutex_);
+    file_ << "--- " << name << '\n';
+  }
+  void rewrite(upat::Loc at, UOp before, UOp after) {
+    std::lock_guard lock(mutex_);
+    file_ << place_of(at) << "  %" << before.id() << " = " << before << "  ->  %" << after.id() << " = " << after << '\n';
+  }
+
+ private:
+  std::string path_;
+  std::ofstream file_;
+  std::mutex mutex_;
+};
+RewriteRecord* record() {
+  if (!asked_for(2)) return nullptr;
+  static RewriteRecord r;
+  return &r;
 }
 }  // namespace
 
@@ -41,18 +89,26 @@ std::string match_stats_table() {
   std::vector<const MatchStats*> tried;
   for (const MatchStats& s : r.all)
     if (s.tries) tried.push_back(&s);
-  std::stable_sort(tried.begin(), tried.end(), [](auto* a, auto* b) { return a->tries > b->tries; });
-  std::string out = str("     tries       hits  rule\n");
+  std::stable_sort(tried.begin(), tried.end(), [](auto* a, auto* b) { return a->nanoseconds > b->nanoseconds; });
+  std::string out = str("     tries       hits         us  rule\n");
   for (const MatchStats* s : tried) {
     auto column = [](uint64_t v) {
       std::string t = std::to_string(v);
       return std::string(t.size() < 10 ? 10 - t.size() : 0, ' ') + t;
     };
-    std::string_view file = s->at.file;
-    if (size_t p = file.rfind("tinygrad/"); p != file.npos) file.remove_prefix(p);
-    out += column(s->tries) + " " + column(s->hits) + "  " + std::string(file) + ":" + std::to_string(s->at.line) + "\n";
+    out += column(s->tries) + " " + column(s->hits) + " " + column(s->nanoseconds / 1000) + "  " + place_of(s->at) + "\n";
   }
   return out;
+}
+
+uint64_t match_clock() {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+}
+void count_match(MatchStats& stats, uint64_t begin, bool hit, UOp before, UOp after) {
+  stats.nanoseconds.fetch_add(match_clock() - begin, std::memory_order_relaxed);
+  stats.tries.fetch_add(1, std::memory_order_relaxed), stats.hits.fetch_add(hit, std::memory_order_relaxed);
+  if (hit && after)
+    if (RewriteRecord* r = record()) r->rewrite(stats.at, before, after);
 }
 
 namespace upat {
@@ -88,6 +144,9 @@ UOp rewrite_sources_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, bo
   std::vector<Frame> stack{{root, root, {}, Frame::kEnter}};
   UOps src;
   uint64_t steps = 0;
+  // Results of rules whose own results are still awaited: a chain of them that goes on and on is a graph that grows.
+  int64_t pending = 0;
+  const int64_t limit = env::REWRITE_STACK_LIMIT.get();
   while (!stack.empty()) {
     TG_ASSERT(++steps < kMaxSteps, "rewrite '", name, "' does not end at ", stack.back().node);
     if ((steps & 4095) == 0) Stop::check("rewrite");
@@ -143,10 +202,13 @@ UOp rewrite_sources_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, bo
       TG_ASSERT(!open.has(out), "rewrite '", name, "' runs in a circle: ", node, " becomes ", out, "\n  ", render_expr(node), "\n  ",
                 render_expr(out));
       open.mark(node), open.mark(built);
+      TG_ASSERT(++pending <= limit, "rewrite '", name, "' has more than ", limit,
+                " results of rules pending (REWRITE_STACK_LIMIT) and would go on: ", node, " becomes ", out);
       stack.push_back({out, out, {}, Frame::kEnter});
       continue;
     }
     UOp final = memo.get(f.current);
+    pending--;
     TG_ASSERT(final, "rewrite '", name, "' lost ", f.current);
     memo.set(f.node, final), memo.set(f.built, final), stack.pop_back();
   }
@@ -158,15 +220,19 @@ UOp rewrite_users_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, cons
   RewriteCounters& counters = rewrite_counters();
   std::vector<Frame> stack{{root, root, {}, Frame::kEnter}};
   UOps src;
+  uint64_t steps = 0;
+  const int64_t limit = env::REWRITE_STACK_LIMIT.get();
   while (!stack.empty()) {
+    TG_ASSERT(++steps < kMaxSteps, "rewrite '", name, "' does not end at ", stack.back().node);
+    if ((steps & 4095) == 0) Stop::check("rewrite");
     Frame& f = stack.back();
     if (f.stage == Frame::kEnter) {
       if (memo.has(f.node)) {
         stack.pop_back();
         continue;
       }
-      for (int step = 0;; step++) {
-        TG_ASSERT(step < 1000, "rewrite '", name, "' does not end at ", f.node);
+      for (int64_t step = 0;; step++) {
+        TG_ASSERT(step < std::min<int64_t>(limit, 1000), "rewrite '", name, "' does not end at ", f.node, " (REWRITE_STACK_LIMIT)");
         counters.visited++;
         UOp out = pm.rewrite(f.current, ctx);
         if (!out) break;
@@ -200,6 +266,7 @@ UOp rewrite_users_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, cons
 
 UOp graph_rewrite(UOp root, const PatternMatcher<UOp>& pm, const RewriteOptions& o, void* ctx, const std::type_info* ctx_type) {
   TG_ASSERT(!pm.ctx_type() || (ctx_type && *ctx_type == *pm.ctx_type()), "rewrite '", o.name, "' needs a context of type ", pm.ctx_type()->name());
+  if (RewriteRecord* r = record()) r->pass(o.name);
   return o.walk == Walk::kUsersFirst ? rewrite_users_first(root, pm, ctx, o.name)
                                      : rewrite_sources_first(root, pm, ctx, o.walk == Walk::kOnce, o.name);
 }

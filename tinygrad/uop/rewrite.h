@@ -13,17 +13,20 @@
 
 namespace tg {
 
-/// Attempts and applications of one rule, counted while `track_match_stats` is set.
+/// Attempts and applications of one rule and the time they took, counted while `track_match_stats` is set.
 struct MatchStats {
   upat::Loc at;
-  std::atomic<uint64_t> tries{0}, hits{0};
+  std::atomic<uint64_t> tries{0}, hits{0}, nanoseconds{0};
 };
 /// Whether rules count: TRACK_MATCH_STATS at the start of the program; tests set it. The counts are printed at exit when the variable asked for them.
 extern std::atomic<bool> track_match_stats;
 /// The counters of a new rule; they live as long as the program.
 MatchStats* new_match_stats(upat::Loc at);
-/// All rules that were tried, most attempts first: tries, hits, file:line.
+/// All rules that were tried, the most expensive first: tries, hits, time, file:line.
 std::string match_stats_table();
+/// Counts one attempt that began at `begin` (match_clock()) and, with TRACK_MATCH_STATS=2, writes down what it did to `before`.
+void count_match(MatchStats& stats, uint64_t begin, bool hit, UOp before, UOp after);
+uint64_t match_clock();
 
 /// One rule, erased. `fn` returns an empty Result to decline.
 template <class Result> struct Rule {
@@ -144,11 +147,14 @@ template <class Result = UOp> class PatternMatcher {
     const OpSet children = u.src_ops();
     for (const Rule<Result>* r : by_op_[static_cast<size_t>(u.op())]) {
       if (!r->children.subset_of(children)) continue;
+      const uint64_t begin = track ? match_clock() : 0;
       Result out = r->fn(r->pattern.get(), u, ctx);
       bool hit = upat::has_result(out);
       if constexpr (std::is_same_v<Result, UOp>) hit = out && out != u;
-      if (track) [[unlikely]]
-        r->stats->tries.fetch_add(1, std::memory_order_relaxed), r->stats->hits.fetch_add(hit, std::memory_order_relaxed);
+      if (track) [[unlikely]] {
+        if constexpr (std::is_same_v<Result, UOp>) count_match(*r->stats, begin, hit, u, out);
+        else count_match(*r->stats, begin, hit, u, UOp());
+      }
       if (hit) return out;
     }
     return Result{};
@@ -193,7 +199,8 @@ struct RewriteCounters {
 };
 RewriteCounters& rewrite_counters();
 
-/// Applies a table to everything `root` depends on (nodes of the current graph). InternalError when rules run in a circle.
+/// Applies a table to everything `root` depends on (nodes of the current graph). InternalError when rules run in a circle, or
+/// grow the graph for ever (REWRITE_STACK_LIMIT).
 UOp graph_rewrite(UOp root, const PatternMatcher<UOp>& pm, const RewriteOptions& options, void* ctx, const std::type_info* ctx_type);
 inline UOp graph_rewrite(UOp root, const PatternMatcher<UOp>& pm, const RewriteOptions& options = {}) {
   return graph_rewrite(root, pm, options, nullptr, nullptr);

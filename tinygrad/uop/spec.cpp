@@ -33,6 +33,8 @@ bool is_int_stack(UOp u) {
 bool reads_words(UOp u) { return u.dtype() == dtypes::uint32 && u.nsrc() >= 1 && u.src(0).is(Ops::PARAM) && u.src(0).dtype().itemsize() < 4; }
 bool same_type(UOp u) { return u.nsrc() >= 1 && u.dtype() == u.src(0).dtype(); }
 
+constexpr OpSet kOfFloats = Ops::EXP2 | Ops::LOG2 | Ops::SIN | Ops::SQRT | Ops::RECIPROCAL | Ops::FDIV;
+
 uint32_t arity(Ops op) { return groups::kUnary.has(op) ? 1 : groups::kBinary.has(op) ? 2 : 3; }
 Verdict check_alu(UOp u) {
   if (u.nsrc() != arity(u.op())) return must(false, "the op takes another number of operands");
@@ -47,6 +49,7 @@ Verdict check_alu(UOp u) {
   if (d.is_void()) return must(u.nsrc() > 0 && u.src(u.nsrc() - 1).is_invalid(), "operands are values");
   if (!alu_loop(u.op(), d)) return must(false, "the op is not defined on operands of this type");
   if (groups::kComparison.has(u.op())) return must(u.dtype().is_bool(), "a comparison is bool");
+  if (kOfFloats.has(u.op()) && !d.is_float()) return must(false, "the op takes floats");
   return must(u.dtype() == d, "the result has the type of the operands");
 }
 Verdict check_const(UOp u) {
@@ -213,6 +216,12 @@ void verify(UOp root, const Spec& spec, const char* stage) {
     if (v.kind != Verdict::kGood) [[unlikely]]
       broken(u, v.why, stage);
   }
+}
+
+void verify_made(UOp u) {
+  const Verdict v = spec_shared().rewrite(u);
+  if (v.kind == Verdict::kBad) [[unlikely]]
+    broken(u, v.why, "make");
 }
 
 void verify_program(std::span<const UOp> program, const char* stage) {

@@ -20,6 +20,8 @@ const Spec& spec_program();  ///< section 4: nodes of linear programs
 
 /// Checks every node `root` depends on. InternalError naming the stage, the rule that broke, the node with its neighbourhood.
 void verify(UOp root, const Spec& spec, const char* stage);
+/// Checks one node as far as that can be done without knowing the level it is for (SPEC=2: as it is made). InternalError like verify's.
+void verify_made(UOp u);
 /// Checks a linear program: every instruction, that sources stand before users, that loops nest and each is closed once, at most one VECTOR range.
 void verify_program(std::span<const UOp> program, const char* stage);
 
