@@ -128,7 +128,7 @@ void bind_function(nb::module_& m, TensorClass& c) {
         drain();
         PreparedKernel p = prepare_kernel(buffers);
         nb::object sink = kernel(*wrap_all(p.buffers));
-        return apply_kernel(p, node_of(sink), gradient_from(gradient));
+        return apply_kernel(p, sink.is_none() ? UOp() : node_of(sink), gradient_from(gradient));
       },
       "buffers"_a, "kernel"_a, "gradient"_a.none());
 }

@@ -1,6 +1,8 @@
 /// \file Users' kernels and gradients, traced functions, checkpoints: values and gradients on every device.
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "tinygrad/base/env.h"
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/tensor/function.h"
@@ -182,6 +184,95 @@ TEST(CustomKernel, Errors) {
                ValueError)
       << "a parameter that is not indexed";
   EXPECT_THROW(custom_kernel({}, add_kernel), ValueError);
+}
+
+/// out[i] = x[i] in a loop of n rounds, at whatever index `at` makes of the loop.
+template <class F> Tensor copied(const Tensor& out, const Tensor& x, int64_t n, F at) {
+  return custom_kernel({out, x}, [&](const UOps& p) {
+    UOp i = UOp::range(n, 0), e[1] = {p[0].index({at(i)}).store(p[1].index({at(i)})).end(UOps{i})};
+    return UOp::sink(e, named("copy"));
+  })[0];
+}
+std::string index_error(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const IndexError& e) { return e.what(); }
+  return "no IndexError";
+}
+Tensor four() { return Tensor({1.f, 2.f, 3.f, 4.f}).realize(); }
+
+TEST(CustomKernelBounds, LoopsLongerThanTheBuffer) {
+  const auto plain = [](UOp i) { return i; };
+  EXPECT_EQ(index_error([&] { copied(Tensor::empty(4), four(), 8, plain); }),
+            "[custom_kernel] copy: got index 0 to 7 for axis 0 of parameter 0, shape (4,), expected 0 to 3: shorten the loop or guard the index "
+            "with valid(condition)");
+  EXPECT_EQ(copied(Tensor::empty(4), four(), 4, plain).to_vector<float>(), (Floats{1, 2, 3, 4}));
+  const auto before = [](UOp i) { return i - 1; };
+  EXPECT_NE(index_error([&] { copied(Tensor::empty(4), four(), 4, before); }).find("got index -1 to 2 for axis 0"), std::string::npos);
+  const auto far = [](UOp i) { return i * (int64_t{1} << 40); };  // too many points to walk: the corners show it
+  EXPECT_NE(index_error([&] { copied(Tensor::empty(4), four(), 1 << 20, far); }).find("for axis 0"), std::string::npos);
+}
+
+TEST(CustomKernelBounds, LeavingAnAxisIsLeavingEvenInsideOfTheMemory) {
+  const Tensor x = Tensor::arange(6).reshape(2, 3).to_float();
+  auto kernel = [](const UOps& p) {
+    UOp i = UOp::range(2, 0), e[1] = {p[0].index({UOp::constant(int64_t{0}), i * 3}).store(p[1].index({i, i})).end(UOps{i})};
+    return UOp::sink(e, named("diagonal"));
+  };
+  EXPECT_NE(index_error([&] { custom_kernel({Tensor::empty(2, 3), x}, kernel); }).find("diagonal: got index 0 to 3 for axis 1 of parameter 0"),
+            std::string::npos);
+}
+
+TEST(CustomKernelBounds, GuardedIndicesCountWhereTheyAreValid) {
+  // A shift to the right: the first element has no left neighbour, and gets 0.
+  auto kernel = [](const UOps& p) {
+    UOp i = UOp::range(4, 0), from = (i - 1).valid(i.ge(UOp::constant(int64_t{1})));
+    UOp e[1] = {p[0].index({i}).store(p[1].index({from})).end(UOps{i})};
+    return UOp::sink(e, named("shift"));
+  };
+  EXPECT_EQ(custom_kernel({Tensor::empty(4), four()}, kernel)[0].to_vector<float>(), (Floats{0, 1, 2, 3}));
+  // A loop of 8 over 4 elements.
+  const auto first = [](UOp i) { return i.valid(i < 4); };
+  EXPECT_EQ(copied(Tensor::empty(4), four(), 8, first).to_vector<float>(), (Floats{1, 2, 3, 4}));
+  // Arithmetic that bounds alone do not follow: 6 - 2 * (i // 2) - i % 2 in 0 to 7 is 6 5 4 3 2 1 0 -1.
+  const auto zigzag = [](UOp i) { return UOp::constant(int64_t{6}) - i; };
+  EXPECT_NE(index_error([&] { copied(Tensor::empty(7), Tensor::arange(7).to_float(), 8, zigzag); }).find("got index -1 to 6"), std::string::npos);
+  EXPECT_EQ(copied(Tensor::empty(7), Tensor::arange(7).to_float(), 7, zigzag).to_vector<float>(), (Floats{0, 1, 2, 3, 4, 5, 6}));
+}
+
+TEST(CustomKernelBounds, IndicesFromMemoryReachNoOtherMemory) {
+  auto gather = [](const UOps& p) {
+    UOp i = UOp::range(4, 0), e[1] = {p[0].index({i}).store(p[1].index({p[2].index({i})})).end(UOps{i})};
+    return UOp::sink(e, named("gather"));
+  };
+  auto scatter = [](const UOps& p) {
+    UOp i = UOp::range(4, 0), e[1] = {p[0].index({p[2].index({i})}).store(p[1].index({i})).end(UOps{i})};
+    return UOp::sink(e, named("scatter"));
+  };
+  const Tensor good({3, 0, 2, 1}), bad({3, -1, 4, 1000000000});
+  EXPECT_EQ(custom_kernel({Tensor::empty(4), four(), good}, gather)[0].to_vector<float>(), (Floats{4, 1, 3, 2}));
+  EXPECT_EQ(custom_kernel({Tensor::empty(4), four(), bad}, gather)[0].to_vector<float>(), (Floats{4, 0, 0, 0}));
+  const auto zeros = [] { return Tensor::zeros(4).contiguous().realize(); };
+  EXPECT_EQ(custom_kernel({zeros(), four(), good}, scatter)[0].to_vector<float>(), (Floats{2, 4, 3, 1}));
+  EXPECT_EQ(custom_kernel({zeros(), four(), bad}, scatter)[0].to_vector<float>(), (Floats{0, 0, 0, 1}));
+}
+
+TEST(CustomKernelBounds, Registers) {
+  auto kernel = [](const UOps& p) {
+    UOp i = UOp::range(4, 0);
+    UOp r = UOp::make(Ops::BUFFER, dtypes::float32, {Shape{2}.stack()}, ParamArg{0, AddrSpace::kReg, "", "", 0, 0});
+    UOp filled = r.after({i}).index({i}).store(p[1].index({i}).load());
+    UOp e[1] = {p[0].index({i}).store(r.after({filled}).index({i}).load()).end(UOps{i})};
+    return UOp::sink(e, named("spill"));
+  };
+  EXPECT_NE(index_error([&] { custom_kernel({Tensor::empty(4), four()}, kernel); }).find("of register 0, shape (2,)"), std::string::npos);
+}
+
+TEST(CustomKernel, FunctionsThatReturnNothing) {
+  EXPECT_THROW(custom_kernel({four()}, [](const UOps&) { return UOp(); }), ValueError);
+  EXPECT_THROW(custom_kernel({four()}, KernelFunction()), ValueError);
+  EXPECT_THROW(checkpoint({}, {four()}), ValueError);
+  EXPECT_THROW(call_function({}, {four()}), ValueError);
 }
 
 TEST(CustomGradient, OneArgument) {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "tinygrad/base/math.h"
+#include "tinygrad/schedule/index_check.h"
 #include "tinygrad/schedule/indexing.h"
 
 namespace tg {
@@ -108,13 +110,14 @@ class UserKernel {
           all.push_back(v.dtype() == dtypes::weakint || v.is_invalid() ? v : v.cast(dtypes::weakint));
         }
         if (u.src(0).in(groups::kDefines) && shape_of(u.src(0)).empty()) all.clear();  // a scalar has one place
+        check_axes(u.src(0), all, at.valid);
         all.insert(all.end(), at.idx.srcs().begin(), at.idx.srcs().end());
         at.idx = UOp::stack(all);
       } else at = through_movement(weak_offsets(u), at);
       u = u.src(0);
     }
     UOp flat = index_simplify(flat_index(at.idx, shape_of(u)));
-    if (at.valid) flat = flat.valid(at.valid);
+    flat = inside(u, flat, at.valid);
     UOp storage = flattened(u);
     if (!deps.empty()) {
       std::reverse(deps.begin(), deps.end());
@@ -122,6 +125,42 @@ class UserKernel {
       storage = UOp::make(Ops::AFTER, storage.dtype(), deps);
     }
     return UOp::make(Ops::INDEX, storage.dtype(), {storage, flat});
+  }
+  /// IndexError where an index of an axis is known to leave it.
+  void check_axes(UOp view, const UOps& idx, UOp valid) {
+    const Shape& shape = shape_of(view);
+    for (size_t axis = 0; axis < idx.size() && axis < shape.size(); axis++)
+      if (const IndexCheck c = check_index(idx[axis], valid, shape[axis].max()); c.kind == IndexCheck::kOutside)
+        throw IndexError(str("[custom_kernel] ", kernel_name(), "got index ", to_string(c.bounds.lo),
+                             c.bounds.is_const() ? "" : " to " + to_string(c.bounds.hi), " for axis ", axis, " of ", memory_name(view), ", shape ",
+                             shape, ", expected 0 to ", shape[axis].max() - 1, ": shorten the loop or guard the index with valid(condition)"));
+  }
+  /// The flat index, valid where it is valid and inside of the storage: what depends on loaded numbers or on variables is checked as the kernel runs,
+  /// since it must not reach other memory whatever they are.
+  UOp inside(UOp storage, UOp flat, UOp valid) {
+    const Shape& shape = shape_of(storage);
+    int128 n = 1;
+    for (const SInt& s : shape) n *= s.max();
+    const IndexCheck c = check_index(flat, valid, n);
+    TG_CHECK(IndexError, c.kind != IndexCheck::kOutside, "[custom_kernel] ", kernel_name(), "got element ", to_string(c.bounds.lo), " to ",
+             to_string(c.bounds.hi), " of ", memory_name(storage), ", shape ", shape, ", expected 0 to ", to_string(n - 1));
+    if (c.kind == IndexCheck::kUnknown) {
+      UOp bare = flat;
+      while (bare.is(Ops::WHERE) && bare.src(2).is_invalid()) bare = bare.src(1);
+      const UOp zero = UOp::constant(int64_t{0}), end = UOp::constant(ConstValue(n), dtypes::weakint);
+      valid = and_valid(valid, index_simplify(and_valid(bare.ge(zero), bare.lt(end))));
+    }
+    return valid ? flat.valid(valid) : flat;
+  }
+  std::string kernel_name() const {
+    const std::string name = sink_.arg_kind() == ArgKind::kKernel ? sink_.arg<KernelInfo>().name : "";
+    return name.empty() ? "" : name + ": ";
+  }
+  static std::string memory_name(UOp u) {
+    bool view = false;
+    for (; u.in(groups::kMovement | Ops::AFTER | Ops::INDEX); u = u.src(0)) view |= !u.is(Ops::AFTER);
+    const ParamArg& p = u.arg<ParamArg>();
+    return str(view ? "a view of " : "", u.is(Ops::PARAM) ? "parameter " : "register ", p.slot);
   }
   /// A PAD or SHRINK whose offsets are index arithmetic, not of a type of the kernel's.
   UOp weak_offsets(UOp u) {
@@ -221,6 +260,7 @@ const std::string* source_of(UOp sink) {
 }
 
 UOp lower_user_kernel(UOp sink) {
+  TG_CHECK(ValueError, sink, "[custom_kernel] got nothing from the kernel function, expected a SINK of its effects: return UOp::sink(effects, info)");
   if (sink.is(Ops::PROGRAM)) return source_kernel(sink);
   TG_CHECK(ValueError, sink.is(Ops::SINK), "[custom_kernel] got ", sink.op(), " from the kernel function, expected a SINK of its effects");
   return UserKernel(sink).run();

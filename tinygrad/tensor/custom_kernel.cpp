@@ -53,6 +53,7 @@ Tensors apply_kernel(const PreparedKernel& prepared, UOp written, const NodeGrad
 
 Tensors custom_kernel(const Tensors& buffers, const KernelFunction& kernel, const NodeGradient& gradient) {
   OpScope s;
+  TG_CHECK(ValueError, kernel, "[custom_kernel] got no function, expected one of UOps that returns a SINK");
   PreparedKernel p = prepare_kernel(buffers);
   return apply_kernel(p, kernel(UOps(p.buffers.begin(), p.buffers.end())), gradient);
 }

@@ -204,6 +204,7 @@ UOp inline_functions(UOp root, bool keep_gradients) {
 
 Tensors call_function(const TensorFunction& f, const Tensors& inputs, const FunctionOptions& options, const TensorGradient& gradient) {
   OpScope s;
+  TG_CHECK(ValueError, f, "[function] got no function, expected one of Tensors that returns Tensors");
   std::vector<UOpRef> before;  // the body may assign to its arguments
   for (const Tensor& t : inputs) before.push_back(uop_of(t, "function"));
   Tensors results = f(inputs);
@@ -277,6 +278,7 @@ UOps recompute(const UOps& gradients, UOp call) {
 
 Tensors checkpoint(const TensorFunction& f, const Tensors& inputs) {
   OpScope s;
+  TG_CHECK(ValueError, f, "[checkpoint] got no function, expected one of Tensors that returns Tensors");
   Tensors stored;
   for (const Tensor& t : inputs) {
     UOp u = uop_of(t, "checkpoint");
