@@ -9,6 +9,7 @@
 #include "tinygrad/engine/compile.h"
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/engine/replay.h"
+#include "tinygrad/schedule/schedule.h"
 #include "tinygrad/tinygrad.h"
 
 namespace tg {
@@ -104,6 +105,54 @@ TEST_F(JitFile, RefusesOtherArguments) {
   EXPECT_THROW(g(Tensor({1, 2}).realize()), JitError);
   EXPECT_THROW(g.core()->reset(), JitError);
   EXPECT_THROW(load_jit("no such file"), FileError);
+}
+
+TEST_F(JitFile, RunsWithAnotherNumberOfCores) {
+  // Large enough that kernels are split over threads, and tiled for the caches.
+  const int64_t n = Device::get().compiles() ? 256 : 24;
+  const Tensor a = (Tensor::arange(n * n).reshape(n, n) % 7).to_float().contiguous().realize(), b = (a.T() + 1).contiguous().realize();
+  const auto g = [](const Tensor& x, const Tensor& y) { return std::pair{x.matmul(y), x.sum() + y.exp().sum(0)}; };
+  const Floats product = floats(g(a, b).first), rest = floats(g(a, b).second);
+  for (int saved : {1, 3, 16}) {
+    std::vector<uint8_t> bytes;
+    {
+      const Context cores{{"NUM_CPU_THREADS", saved}};
+      clear_kernel_cache(), clear_schedule_cache();
+      auto f = jit(g);
+      for (int i = 0; i < 2; i++) f(a, b);
+      bytes = dump_jit(f.core());
+    }
+    for (int here : {1, 2, 5, 16}) {
+      const Context cores{{"NUM_CPU_THREADS", here}};
+      Tensors r = parse_jit(bytes)(a, b);
+      EXPECT_EQ(floats(r[0]), product) << saved << " cores, run with " << here;
+      const Floats got = floats(r[1]);
+      for (size_t i = 0; i < rest.size(); i++) ASSERT_NEAR(got[i], rest[i], 1e-4f * rest[i]);
+    }
+  }
+}
+
+TEST_F(JitFile, RunsOnLargerInstructionSetsOnly) {
+  const auto saved_for = [](const char* dev) {
+    const Context ctx{{"DEV", dev}};
+    auto f = jit([](const Tensor& x) { return x * 2 + 1; });
+    for (int i = 0; i < 2; i++) f(Tensor::empty({4}, {.device = "NULL"}).realize());
+    return dump_jit(f.core());
+  };
+  const auto loads_on = [](const std::vector<uint8_t>& bytes, const char* dev) -> std::string {
+    const Context ctx{{"DEV", dev}};
+    try {
+      parse_jit(bytes);
+      return "loads";
+    } catch (const DeviceError& e) { return e.what(); }
+  };
+  const auto old = saved_for("NULL:LLVM:x86_64,haswell"), wide = saved_for("NULL:LLVM:x86_64,skylake-avx512"), arm = saved_for("NULL:LLVM:arm64");
+  EXPECT_EQ(loads_on(old, "NULL:LLVM:x86_64,haswell"), "loads");
+  EXPECT_EQ(loads_on(old, "NULL:LLVM:x86_64,znver4"), "loads");
+  EXPECT_EQ(loads_on(old, "NULL:CLANG:x86_64,icelake-server"), "loads") << "whoever compiled it";
+  EXPECT_NE(loads_on(wide, "NULL:LLVM:x86_64,haswell").find("machine code that uses avx512"), std::string::npos)
+      << loads_on(wide, "NULL:LLVM:x86_64,haswell");
+  EXPECT_NE(loads_on(arm, "NULL:LLVM:x86_64,haswell").find("machine code that uses arm64"), std::string::npos);
 }
 
 TEST_F(JitFile, ModelsWithResultsThatAreWeights) {

@@ -5,6 +5,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/engine/replay.h"
 #include "tinygrad/engine/replay_launch.h"
+#include "tinygrad/runtime/cpu_detect.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/uop/serialize.h"
 #include "tinygrad/uop/spec.h"
@@ -29,7 +30,10 @@ void write_program(ByteWriter& w, const Program& p, const std::string& device) {
   Device& d = Device::get(device);
   TG_CHECK(DeviceError, d.compiles() ? !p.binary.empty() : !p.linear.empty(), "[save] got kernel ", p.name,
            " without code, expected one compiled here");
-  w.text(device), w.text(d.target().key()), w.text(p.name), w.size(p.reads.size());
+  const Target& t = d.target();
+  w.text(device), w.text(t.arch), w.size(t.features.size());
+  for (const std::string& f : t.features) w.text(f);
+  w.text(p.name), w.size(p.reads.size());
   for (size_t i = 0; i < p.reads.size(); i++) w.value<uint8_t>(static_cast<uint8_t>((p.reads[i] ? 1 : 0) | (p.writes[i] ? 2 : 0)));
   w.size(p.vars.size());
   for (const std::string& v : p.vars) w.text(v);
@@ -61,9 +65,15 @@ CompiledKernelRef read_program(ByteReader& r) {
   try {
     d = &Device::get(name);
   } catch (const Error& e) { throw DeviceError(r.name() + ": got kernels for a device that is not here: " + e.what()); }
-  const std::string target = r.text();
-  TG_CHECK(DeviceError, target == d->target().key(), r.name(), ": got kernels for ", target, ", expected ones for ", d->target().key(),
-           ": capture and save the function on this machine");
+  // Cores, caches and the choice of compiler made the code what it is, but any processor with its instructions runs it.
+  Target made_for;
+  made_for.arch = r.text(), made_for.features.resize(r.size(8));
+  for (std::string& f : made_for.features) f = r.text();
+  const Target& here = d->kind() == "CPU" ? host_processor() : d->target();
+  const std::string missing = missing_feature(made_for, here);
+  TG_CHECK(DeviceError, missing.empty(), r.name(), ": got machine code that uses ", missing, ", which ", d->name(), " (", here.arch,
+           here.cpu.empty() ? "" : "," + here.cpu,
+           ") has not: capture and save the function on this machine, or there with DEV=CPU:LLVM:", here.arch);
   auto p = std::make_shared<Program>();
   p->name = r.text();
   p->nbuffers = static_cast<int>(r.size());

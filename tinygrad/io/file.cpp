@@ -42,18 +42,18 @@ std::vector<uint8_t> read_file(const std::filesystem::path& path, uint64_t max_b
   return bytes;
 }
 
-void write_file_atomic(const std::filesystem::path& path, std::span<const uint8_t> bytes) {
-  write_file_atomic(path, std::span<const std::span<const uint8_t>>(&bytes, 1));
+void write_file_atomic(const std::filesystem::path& path, std::span<const uint8_t> bytes, std::string_view op) {
+  write_file_atomic(path, std::span<const std::span<const uint8_t>>(&bytes, 1), op);
 }
 
-void write_file_atomic(const std::filesystem::path& path, std::span<const std::span<const uint8_t>> parts) {
+void write_file_atomic(const std::filesystem::path& path, std::span<const std::span<const uint8_t>> parts, std::string_view op) {
   std::string part = path.string() + ".XXXXXX";
   Closer file{::mkostemp(part.data(), O_CLOEXEC)};
-  TG_CHECK(FileError, file.fd >= 0, "[write_file] ", part, ": ", std::strerror(errno));
+  TG_CHECK(FileError, file.fd >= 0, "[", op, "] ", path.string(), ": cannot be written: ", std::strerror(errno));
   const auto fail = [&](const char* what) {
     const int error = errno;
     ::unlink(part.c_str());
-    throw FileError(str("[write_file] ", path.string(), ": ", what, ": ", std::strerror(error)));
+    throw FileError(str("[", op, "] ", path.string(), ": ", what, ": ", std::strerror(error)));
   };
   for (std::span<const uint8_t> bytes : parts)
     for (size_t done = 0; done < bytes.size();) {
@@ -66,15 +66,15 @@ void write_file_atomic(const std::filesystem::path& path, std::span<const std::s
   if (::rename(part.c_str(), path.c_str()) != 0) fail("rename");
 }
 
-MappedFile map_file(const std::filesystem::path& path) {
+MappedFile map_file(const std::filesystem::path& path, std::string_view op) {
   const Closer file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  TG_CHECK(FileError, file.fd >= 0, "[map_file] ", path.string(), ": ", std::strerror(errno));
+  TG_CHECK(FileError, file.fd >= 0, "[", op, "] ", path.string(), ": ", std::strerror(errno));
   struct stat info{};
-  TG_CHECK(FileError, ::fstat(file.fd, &info) == 0 && S_ISREG(info.st_mode), "[map_file] ", path.string(), ": not a regular file");
+  TG_CHECK(FileError, ::fstat(file.fd, &info) == 0 && S_ISREG(info.st_mode), "[", op, "] ", path.string(), ": not a regular file");
   const auto size = static_cast<size_t>(info.st_size);
   if (size == 0) return {};
   void* at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.fd, 0);
-  TG_CHECK(FileError, at != MAP_FAILED, "[map_file] ", path.string(), ": ", std::strerror(errno));
+  TG_CHECK(FileError, at != MAP_FAILED, "[", op, "] ", path.string(), ": ", std::strerror(errno));
   return {{static_cast<uint8_t*>(at), size}, std::shared_ptr<void>(at, [size](void* p) { ::munmap(p, size); })};
 }
 

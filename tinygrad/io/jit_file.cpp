@@ -7,18 +7,19 @@
 #include "tinygrad/base/sha256.h"
 #include "tinygrad/io/file.h"
 #include "tinygrad/runtime/buffer.h"
+#include "tinygrad/uop/serialize.h"
 
 namespace tg {
 namespace {
 constexpr char kMagic[8] = {'T', 'G', 'J', 'I', 'T', '\r', '\n', 0x1a};  // no text, and changed by what changes line ends
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 constexpr size_t kAlign = 64, kHeader = 64;
 
 struct Header {
   char magic[8];
-  uint32_t version, reserved;
-  uint64_t body, memory;  // bytes; the body is padded to kAlign
-  Sha256Digest digest;    // of the fields above and the body
+  uint32_t version, format;  // format: graph_format() of the library that wrote it
+  uint64_t body, memory;     // bytes; the body is padded to kAlign
+  Sha256Digest digest;       // of the fields above and the body
 };
 static_assert(sizeof(Header) == kHeader);
 
@@ -51,7 +52,7 @@ template <class F> void write_pieces(const JitCore& core, const SaveJitOptions& 
   w.bytes.insert(w.bytes.end(), rest.bytes.begin(), rest.bytes.end());
   h.body = w.bytes.size();
   std::copy(std::begin(kMagic), std::end(kMagic), h.magic);
-  h.version = kVersion, h.digest = digest_of(h, w.bytes);
+  h.version = kVersion, h.format = graph_format(), h.digest = digest_of(h, w.bytes);
   std::vector<std::span<const uint8_t>> pieces{{reinterpret_cast<const uint8_t*>(&h), sizeof h}, w.bytes};
   if (size_t odd = w.bytes.size() % kAlign) pieces.push_back({zeros, kAlign - odd});
   pieces.insert(pieces.end(), blocks.begin(), blocks.end());
@@ -66,7 +67,7 @@ Tensors LoadedJit::operator()(const Tensors& tensors, const std::vector<BoundVar
 }
 
 void save_jit(const JitCore& core, const std::filesystem::path& path, const SaveJitOptions& o) {
-  write_pieces(core, o, [&](const auto& pieces) { io::write_file_atomic(path, pieces); });
+  write_pieces(core, o, [&](const auto& pieces) { io::write_file_atomic(path, pieces, "save_jit"); });
 }
 std::vector<uint8_t> dump_jit(const JitCore& core, const SaveJitOptions& o) {
   std::vector<uint8_t> out;
@@ -77,16 +78,18 @@ std::vector<uint8_t> dump_jit(const JitCore& core, const SaveJitOptions& o) {
 }
 
 LoadedJit load_jit(const std::filesystem::path& path, const NamedTensors& state) {
-  const io::MappedFile file = io::map_file(path);
+  const io::MappedFile file = io::map_file(path, "load_jit");
   return parse_jit(file.bytes, state, "[load_jit] " + path.string());
 }
 
 LoadedJit parse_jit(std::span<const uint8_t> bytes, const NamedTensors& state, const std::string& name) {
+  const size_t known = std::min(bytes.size(), sizeof kMagic);
+  TG_CHECK(FormatError, known > 0 && std::equal(kMagic, kMagic + known, bytes.begin()), name,
+           " is no file of a captured function, expected one that ", "save_jit or TinyJit.save wrote");
   ByteReader file(bytes, name);
   const auto h = file.value<Header>();
-  file.check(std::equal(std::begin(kMagic), std::end(kMagic), h.magic), "a file that is no captured function");
-  TG_CHECK(FormatError, h.version == kVersion && h.reserved == 0, name, ": got version ", h.version, ", expected ", kVersion,
-           ": save the function again");
+  TG_CHECK(FormatError, h.version == kVersion && h.format == graph_format(), name, " was saved by another version of the library (format ", h.version,
+           ".", h.format, ", expected ", kVersion, ".", graph_format(), "): save the function again with this one");
   file.check(h.body <= file.left(), "an early end");
   const std::span<const uint8_t> body = file.take(h.body);
   file.check(digest_of(h, body) == h.digest, "damaged contents: the checksum differs");

@@ -6,8 +6,9 @@
 ///     LoadedJit g = load_jit("model.jit");         // in another process
 ///     Tensor y = g(x)[0];
 ///
-/// A file holds machine code for one kind of processor, as a program does: load files whose origin you trust. Damage is found by checksums, and
-/// nothing in a file makes reading it go wrong.
+/// A file holds machine code, as a program does: load files whose origin you trust. It runs on every processor that has the instructions it uses,
+/// whatever its number of cores and caches (for those of the machine that saved it, it is tuned). Damage is found by checksums, and nothing in a file
+/// makes reading it go wrong.
 #pragma once
 #include <filesystem>
 #include <span>
@@ -52,8 +53,8 @@ template <class F> void save_jit(const Jit<F>& f, const std::filesystem::path& p
 /// The same as bytes.
 std::vector<uint8_t> dump_jit(const JitCore& core, const SaveJitOptions& o = {});
 
-/// Reads one. FileError; FormatError for a file that is damaged, of another kind or of another version; DeviceError for code of another processor or
-/// device; ValueError for a tensor that `state` has not.
+/// Reads one. FileError; FormatError for a file that is no such file, of another version of the library, or damaged; DeviceError for code of a
+/// device that is not here or with instructions that this processor lacks; ValueError for a tensor that `state` has not.
 LoadedJit load_jit(const std::filesystem::path& path, const NamedTensors& state = {});
 LoadedJit parse_jit(std::span<const uint8_t> bytes, const NamedTensors& state = {}, const std::string& name = "[load_jit] bytes");
 

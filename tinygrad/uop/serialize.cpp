@@ -126,6 +126,15 @@ Arg read_arg(ByteReader& r) {
 }
 }  // namespace
 
+uint32_t graph_format() {
+  Hash128 h;
+  for (int op = 0; op < kOpCount; op++) h.add(std::string_view(name_of(static_cast<Ops>(op))));
+  for (int axis = 0; axis <= static_cast<int>(AxisType::kVector); axis++) h.add(std::string_view(name_of(static_cast<AxisType>(axis))));
+  for (int opt = 0; opt <= static_cast<int>(OptOp::kStage); opt++) h.add(str(Opt{static_cast<OptOp>(opt)}));
+  h.add(static_cast<uint64_t>(ArgKind::kCall)), h.add(static_cast<uint64_t>(AddrSpace::kAlu));
+  return static_cast<uint32_t>(h.lo ^ h.lo >> 32);
+}
+
 void write_graph(ByteWriter& w, const UOps& roots) {
   std::unordered_map<UOp, uint32_t> place;
   UOps order;
