@@ -91,6 +91,8 @@ std::vector<std::byte> packed(const Array& a, const Shape& shape, size_t size) {
 /// Host memory of another library as a tensor of the CPU; both see writes to it when the elements lie densely, in whatever order of the axes. Others
 /// are copied.
 Tensor from_dlpack(nb::object source) {
+  TG_CHECK(DTypeError, nb::hasattr(source, "__dlpack__") || PyCapsule_CheckExact(source.ptr()), "[from_dlpack] got an object of type ",
+           Py_TYPE(source.ptr())->tp_name, ", which has no __dlpack__: expected an array or tensor of another library");
   auto array = std::make_unique<Array>(nb::cast<Array>(source));
   TG_CHECK(DeviceError, array->device_type() == nb::device::cpu::value,
            "[from_dlpack] got an array on a device, expected host memory: move it first");

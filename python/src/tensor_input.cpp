@@ -112,7 +112,12 @@ std::optional<DType> dtype_of_format(const char* format, Py_ssize_t itemsize) {
 
 Tensor from_buffer(nb::handle data, const TensorOptions& o) {
   Py_buffer view;
-  if (PyObject_GetBuffer(data.ptr(), &view, PyBUF_FULL_RO) != 0) throw nb::python_error();
+  if (PyObject_GetBuffer(data.ptr(), &view, PyBUF_FULL_RO) != 0) {
+    nb::python_error error;
+    TG_CHECK(DTypeError, !nb::hasattr(data, "dtype"), "[Tensor] got an array of ", nb::cast<std::string>(nb::str(data.attr("dtype"))),
+             ", expected bool, an integer or a float type");
+    throw error;
+  }
   struct Release {
     Py_buffer* v;
     ~Release() { PyBuffer_Release(v); }
@@ -178,8 +183,8 @@ Tensor tensor_from(nb::handle data, const TensorOptions& o) {
   if (nb::hasattr(data, "__fspath__")) return from_path(data, o);
   if (PyObject_CheckBuffer(data.ptr()) && !nb::isinstance<Tensor>(data)) return from_buffer(data, o);
   if (nb::hasattr(data, "__array__") && !nb::isinstance<Tensor>(data)) return from_buffer(data.attr("__array__")(), o);
-  throw Error(str("[Tensor] can't create a Tensor from an object of type ", Py_TYPE(data.ptr())->tp_name,
-                  ", expected a number, list, bytes, array, path or UOp", nb::isinstance<Tensor>(data) ? ": a copy is x.clone()" : ""));
+  throw DTypeError(str("[Tensor] can't create a Tensor from an object of type ", Py_TYPE(data.ptr())->tp_name,
+                       ", expected a number, list, bytes, array, path or UOp", nb::isinstance<Tensor>(data) ? ": a copy is x.clone()" : ""));
 }
 
 }  // namespace tg::python

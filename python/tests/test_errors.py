@@ -4,6 +4,7 @@ import pytest
 
 import tinygrad_cpp as tg
 from tinygrad_cpp import Context, Tensor, TinyJit, _core, dtypes, nn
+from tinygrad_cpp.uop.ops import KernelInfo, UOp
 
 CALLS = [
     # what is given where a tensor belongs
@@ -62,7 +63,21 @@ CALLS = [
     (lambda t: nn.optim.SGD([t], lr="a"), r"\[SGD\] got lr = 'a', expected a number"),
     (lambda t: nn.state.safe_save(t, "x"), r"\[safe_save\].*get_state_dict"),
     (lambda t: TinyJit(t), r"\[TinyJit\].*expected a function"),
+    (lambda t: nn.state.safe_save({"a": 1}, "x"), r"\[safe_save\] got an object of type int for 'a', expected a Tensor"),
+    (lambda t: nn.state.safe_save({1: t}, "x"), r"\[safe_save\] got the key 1"),
+    (lambda t: nn.state.safe_save({"a": t}, None), r"\[safe_save\] got None, expected the path of a file"),
+    (lambda t: nn.state.safe_load(None), r"\[safe_load\] got None, expected the path of a file"),
+    # what no tensor can be made of
+    (lambda t: Tensor("hello"), r"\[Tensor\] can't create a Tensor from an object of type str"),
+    (lambda t: Tensor({}), r"\[Tensor\] can't create a Tensor from an object of type dict"),
+    (lambda t: Tensor(np.array(["2020-01-01"], dtype="datetime64[D]")), r"\[Tensor\] got an array of datetime64\[D\], expected bool"),
+    (lambda t: Tensor.from_dlpack(5), r"\[from_dlpack\] got an object of type int, which has no __dlpack__"),
 ]
+
+
+def _too_long(out, x):
+    i = UOp.range(8, 0)
+    return out[i].store(x[i]).end(i).sink(arg=KernelInfo(name="too_long"))
 
 
 @pytest.mark.parametrize("call, text", CALLS)
@@ -80,6 +95,15 @@ def test_wrong_arguments(call, text):
     (lambda t: t @ 3, ValueError, r"\[dot\] got shapes \(3,\) and \(\)"),
     (lambda t: t.backward(), tg.GradientError, "call sum"),
     (lambda t: nn.optim.SGD([t]).step(), RuntimeError, "TRAINING=1"),
+    (lambda t: nn.Linear(4, 3)(t), ValueError, r"\[Linear\] got shape \(3,\), expected \(..., 4\)"),
+    (lambda t: nn.optim.Adam([t], lr=float("nan")), ValueError, r"\[Adam\] got lr = nan, expected a finite number, 0 or more"),
+    (lambda t: nn.optim.SGD([t], lr=float("inf")), ValueError, r"\[SGD\] got lr = inf"),
+    (lambda t: nn.optim.SGD([t], momentum=-1), ValueError, r"got momentum = -1, expected a finite number"),
+    (lambda t: Tensor.empty(3).custom_kernel(t, fxn=lambda *_: None), ValueError, r"\[custom_kernel\] got nothing from the kernel function"),
+    (lambda t: Tensor.empty(3).custom_kernel(t, fxn=_too_long), IndexError,
+     r"\[custom_kernel\] too_long: got index 0 to 7 for axis 0 of parameter 0, shape \(3,\), expected 0 to 2"),
+    (lambda t: nn.state.safe_load("/nope/x"), FileNotFoundError, r"\[safe_load\] /nope/x: No such file"),
+    (lambda t: nn.state.safe_save({"a": t}, "/nope/x"), FileNotFoundError, r"\[safe_save\] /nope/x: cannot be written"),
     (lambda t: nn.Conv2d(3, 5, 3, groups=2), ValueError, r"\[Conv2d\] got groups=2"),
     (lambda t: t.softmax(5), IndexError, r"\[softmax\] got axis 5"),
     (lambda t: t.layernorm(5), IndexError, r"\[layernorm\] got axis 5"),
@@ -121,6 +145,15 @@ def test_numbers_of_one_element():
     assert float(Tensor(2.5)) == 2.5 and int(Tensor([3])) == 3 and float(Tensor([[1]])) == 1.0
     assert Tensor.ones(np.int64(3)).shape == (3,)
     assert Tensor([np.float32(1), 2], dtype=dtypes.float32).tolist() == [1, 2]
+
+
+def test_a_captured_function_is_given_an_array():
+    f = TinyJit(lambda x, scale: (x * scale).realize())
+    for i in range(3): f(Tensor([float(i)]), scale=2)
+    with pytest.raises(tg.JitError, match=r"\[jit\] got an object of type ndarray as argument 0 of .*, which was captured with a Tensor there: "
+                                          r"pass Tensor\(x\)"):
+        f(np.ones(1, dtype=np.float32), scale=2)
+    assert f(Tensor([5.0]), scale=2).tolist() == [10]
 
 
 def test_a_failure_inside_a_called_function_is_kept():

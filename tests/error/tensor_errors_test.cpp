@@ -13,7 +13,7 @@ TEST(TensorErrors, Creation) {
   expect<ShapeError>([] { Tensor({{1, 2}, {3}}); }, "Tensor", "different lengths");
   expect<ShapeError>([] { Tensor::zeros(2, -1); }, "full", "(2, -1)");
   expect<ShapeError>([] { Tensor::zeros({int64_t{1} << 40, int64_t{1} << 40}); }, "shape", "too many elements");
-  expect<ShapeError>([] { Tensor::from(std::vector<float>{1, 2, 3}, {2, 2}); }, "reshape", "(2, 2)");
+  expect<ShapeError>([] { Tensor::from(std::vector<float>{1, 2, 3}, {2, 2}); }, "from", "3 values for shape (2, 2), expected 4");
   expect<ValueError>([] { Tensor::arange(0, 5, 0); }, "arange", "step");
   expect<OverflowError>([] { Tensor::arange(0, 300, 1, {.dtype = dtypes::uint8}); }, "arange", "uint8");
   expect<ValueError>([] { Tensor::linspace(0, 1, -1); }, "linspace", "-1");

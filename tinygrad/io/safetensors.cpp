@@ -74,8 +74,11 @@ Safetensors parse_safetensors(std::span<const uint8_t> bytes, uint64_t file_size
   TG_CHECK(FormatError, bytes.size() >= 8 && file_size >= 8, "[safetensors] ", name, ": got ", file_size, " bytes, expected at least 8");
   uint64_t length = 0;
   for (int i = 7; i >= 0; i--) length = length << 8 | bytes[static_cast<size_t>(i)];
-  TG_CHECK(FormatError, length <= kMaxSafetensorsHeader && length <= file_size - 8 && length <= bytes.size() - 8, "[safetensors] ", name,
-           ": got a header of ", length, " bytes in a file of ", file_size);
+  // Every such file has a JSON object behind the length.
+  const bool plausible = length <= kMaxSafetensorsHeader && bytes.size() > 8 && (bytes[8] == '{' || bytes[8] == ' ');
+  TG_CHECK(FormatError, plausible, "[safetensors] ", name, " is no safetensors file: it does not begin with the length of a header and the header");
+  TG_CHECK(FormatError, length <= file_size - 8 && length <= bytes.size() - 8, "[safetensors] ", name, ": got a header of ", length,
+           " bytes in a file of ", file_size, ": the file is cut off");
   const Json j = parse({reinterpret_cast<const char*>(bytes.data()) + 8, static_cast<size_t>(length)}, name);
   TG_CHECK(FormatError, j.is_object(), "[safetensors] ", name, ": the header is no JSON object");
   Safetensors out{8 + length, {}, {}};

@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "tinygrad/base/error.h"
+#include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/graph.h"
 
 namespace tg::nn {
 namespace {
@@ -44,7 +46,17 @@ Linear::Linear(int64_t in_features, int64_t out_features, bool with_bias) {
   if (with_bias) bias = uniform({out_features}, bound);
 }
 
-Tensor Linear::operator()(const Tensor& x) const { return x.linear(weight.transpose(), bias); }
+Tensor Linear::operator()(const Tensor& x) const {
+  const SInt in = weight.shape()[1];
+  TG_CHECK(ShapeError, x.ndim() > 0 && x.shape().back() == in, "[Linear] got shape ", x.shape(), ", expected (..., ", in, ")");
+  {
+    GraphScope g;
+    const std::string &here = device_of(x.uop()), &there = device_of(weight.uop());
+    TG_CHECK(DeviceError, here.empty() || there.empty() || here == there, "[Linear] got a tensor on ", here, " and a weight on ", there,
+             ", expected one device: move it with .to(device)");
+  }
+  return x.linear(weight.transpose(), bias);
+}
 
 Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, const Ints& kernel_size, const Conv2dOptions& o)
     : options{.groups = o.groups, .stride = o.stride, .dilation = o.dilation, .padding = o.padding} {

@@ -2,6 +2,7 @@
 #include "tinygrad/nn/optim.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
@@ -11,7 +12,7 @@ namespace {
 
 void check_not_negative(const char* optimizer, std::initializer_list<std::pair<const char*, double>> values) {
   for (const auto& [name, value] : values)
-    TG_CHECK(ValueError, value >= 0, "[", optimizer, "] got ", name, " = ", value, ", expected no negative number");
+    TG_CHECK(ValueError, value >= 0 && std::isfinite(value), "[", optimizer, "] got ", name, " = ", value, ", expected a finite number, 0 or more");
 }
 
 Tensor number(float value, const std::string& device) {

@@ -11,6 +11,7 @@ void safe_save(const StateDict& tensors, const std::filesystem::path& path, cons
   std::vector<io::SafetensorsEntry> entries;
   Tensors values;
   for (const auto& [name, t] : tensors) {
+    TG_CHECK(ValueError, t.defined(), "[safe_save] got an undefined tensor for ", name, ", expected one with values");
     TG_CHECK(DTypeError, !t.dtype().is_weak(), "[safe_save] got ", name, " of ", t.dtype(), ", expected concrete dtypes: cast it");
     io::SafetensorsEntry e{name, t.dtype(), {}, 0, 0};
     for (const SInt& n : t.shape()) e.shape.push_back(n.value());
@@ -23,11 +24,11 @@ void safe_save(const StateDict& tensors, const std::filesystem::path& path, cons
   std::vector<std::span<const uint8_t>> parts{raw(header)};
   for (const Tensor& t : values)
     if (t.numel()) parts.push_back(raw(t.bytes()));
-  io::write_file_atomic(path, parts);
+  io::write_file_atomic(path, parts, "safe_save");
 }
 
 StateDict safe_load(const std::filesystem::path& path, const std::string& device) {
-  const io::MappedFile file = io::map_file(path);
+  const io::MappedFile file = io::map_file(path, "safe_load");
   const io::Safetensors contents = io::parse_safetensors(file.bytes, file.bytes.size(), path.string());
   StateDict out;
   for (const io::SafetensorsEntry& e : contents.entries) {
@@ -43,7 +44,7 @@ StateDict safe_load(const std::filesystem::path& path, const std::string& device
 }
 
 Metadata safe_metadata(const std::filesystem::path& path) {
-  const io::MappedFile file = io::map_file(path);
+  const io::MappedFile file = io::map_file(path, "safe_metadata");
   return io::parse_safetensors(file.bytes, file.bytes.size(), path.string()).metadata;
 }
 

@@ -223,11 +223,16 @@ std::pair<Tensor, Tensor> conv::gradients(const Tensor& g, const Tensor& x, cons
   return {dx, (windows * g.reshape(sums)).sum({.axis = summed}).reshape(weight.shape())};
 }
 
+static void check_steps(const std::vector<int64_t>& steps, const char* what) {
+  for (int64_t s : steps) TG_CHECK(ShapeError, s > 0, "[conv2d] got ", what, " ", s, ", expected 1 or more");
+}
+
 Tensor conv::direct(const Tensor& t, const Tensor& weight, const ConvOptions& o) {
   const Shape xs = t.shape(), ws = weight.shape();
   TG_CHECK(ShapeError, xs.size() == ws.size() && xs.size() >= 3, "[conv2d] got input ", xs, " and weight ", ws,
            ", expected equal numbers of axes: (batch, in, ...) and (out, in / groups, ...)");
   size_t n = xs.size() - 2;
+  check_steps(per_axis(o.stride, n, "conv2d", "stride"), "stride"), check_steps(per_axis(o.dilation, n, "conv2d", "dilation"), "dilation");
   int64_t bs = xs[0].value(), cin_all = xs[1].value(), cout = ws[0].value(), cin = ws[1].value(), g = o.groups;
   TG_CHECK(ShapeError, g > 0 && g * cin == cin_all && cout % g == 0, "[conv2d] got input ", xs, " and weight ", ws, " with ", g, " groups, expected ",
            g, " x ", cin, " input channels and output channels divisible by the groups");

@@ -180,6 +180,12 @@ Tensor Tensor::from_bytes(std::span<const std::byte> data, DType dtype, const Sh
   return t;
 }
 
+void Tensor::check_count(size_t values, const Shape& shape) {
+  const bool known = std::none_of(shape.begin(), shape.end(), [](const SInt& n) { return n.max() < 0; });  // reshape() fills in a -1
+  TG_CHECK(ShapeError, !known || shape.numel() == static_cast<int64_t>(values), "[from] got ", values, " values for shape ", shape, ", expected ",
+           shape.numel());
+}
+
 Tensor Tensor::from_blob(void* data, const Shape& shape, const TensorOptions& o, std::shared_ptr<void> owner) {
   OpScope s;
   check_shape(shape, "from_blob");

@@ -482,8 +482,9 @@ const Tensor& Tensor::backward(const Tensor& seed) const {
   bool only_root = std::all_of(chosen.begin(), chosen.end(), [&](auto& p) { return p->uop.get() == root; });
   bool leaf = impl_->requires_grad.value_or(false);
   TG_CHECK(GradientError, leaf || !only_root || !is_realized(),
-           "[backward] got a tensor that depends on no other live float tensor: it was realized and its history dropped; call backward() before "
-           "realize() or item(), or requires_grad_() on the leaves first");
+           "[backward] got a tensor that depends on no other live float tensor: there is nothing to differentiate for. A tensor that was made from "
+           "values needs requires_grad_(); the result of a computation that was realized has lost its history: call backward() before realize(), or "
+           "requires_grad_() on the leaves first");
   UOps nodes;
   for (auto& p : chosen) nodes.push_back(p->uop);
   UOps grads = compute_gradient(root, start, nodes);

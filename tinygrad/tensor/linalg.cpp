@@ -1,5 +1,6 @@
 /// \file Matrices: dot, linear, triangles, einsum, attention.
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <map>
 
@@ -63,6 +64,11 @@ Tensor Tensor::einsum(const std::string& formula, const Tensors& operands, std::
   for (char c : formula)
     if (c != ' ') f += c;
   size_t arrow = f.find("->");
+  for (size_t i = 0; i < f.size(); i++) {
+    const bool known = std::isalpha(static_cast<unsigned char>(f[i])) || f[i] == ',' || i == arrow || i == arrow + 1 || f.substr(i, 3) == "..." ||
+                       (i >= 1 && f.substr(i - 1, 3) == "...") || (i >= 2 && f.substr(i - 2, 3) == "...");
+    TG_CHECK(ValueError, known, "[einsum] got '", f[i], "' in '", formula, "', expected letters, ',', '...' and one '->'");
+  }
   std::string left = f.substr(0, arrow);
   std::vector<std::string> terms{""};
   for (char c : left) {

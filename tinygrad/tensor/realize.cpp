@@ -244,6 +244,7 @@ static void realize_all(const Tensors& tensors, bool keep) {
       } catch (const OutOfMemoryError& e) {
         const MemoryNeeds m = bound.schedule->memory();
         run.reset(), results.clear(), shared.clear();  // what was allocated for it
+        if (m.peak() == 0) throw;                      // what there is no room for is no result of this schedule: the message has its size
         throw OutOfMemoryError(str(e.what(), "; results of ", human_bytes(static_cast<double>(m.results)), " and intermediates of ",
                                    human_bytes(static_cast<double>(m.intermediates)), " were to be computed"));
       }
@@ -463,7 +464,10 @@ std::span<const std::byte> Tensor::data_bytes(size_t size, bool is_bool, bool is
   if (d.is_float() && !stored_as_bits) fits &= is_float;
   else if (!d.is_bool()) fits &= !is_float && is_signed == !(d.is_unsigned() || stored_as_bits);
   TG_CHECK(DTypeError, fits, "[data] got a tensor of ", d, ", expected the C++ type of its elements (",
-           stored_as_bits ? "their bits, as uint8_t or uint16_t" : "or to_vector, which converts", ")");
+           stored_as_bits              ? "their bits, as uint8_t or uint16_t"
+           : d.is_float() && !is_float ? "or to_vector<float>(), or a cast to integers first"
+                                       : "or to_vector, which converts",
+           ")");
   return bytes();
 }
 

@@ -66,6 +66,7 @@ class Tensor {
     } else return from(std::span<const T>(data), {static_cast<int64_t>(data.size())}, o);
   }
   template <Arithmetic T> static Tensor from(const std::vector<T>& data, const Shape& shape, const TensorOptions& o = {}) {
+    check_count(data.size(), shape);
     return from(data, o).reshape(shape);
   }
   template <Arithmetic T> static Tensor from(std::span<const T> data, const Shape& shape, const TensorOptions& o = {}) {
@@ -471,7 +472,7 @@ class Tensor {
   /// Resizes the last axes to `size`.
   Tensor interpolate(const Ints& size, Interpolation mode = Interpolation::kLinear, bool align_corners = false) const;
 
-  // ---- losses (loss.cpp) ----
+  // ---- losses (loss.cpp) ----  A label outside of the classes is no error: it belongs to none of them and has no loss.
   /// Integer labels Y for logits (..., classes).
   Tensor sparse_categorical_crossentropy(const Tensor& y, const CrossEntropyOptions& o = {}) const;
   /// Labels (integers) or probabilities Y for logits with classes on axis 1 (0 for 1-d).
@@ -611,6 +612,7 @@ class Tensor {
   std::vector<double> to_doubles() const;
   std::vector<int128> to_ints() const;
   static void check_fits(int128 v, int128 lo, int128 hi);
+  static void check_count(size_t values, const Shape& shape);
 
   std::shared_ptr<Impl> impl_;
 };

@@ -33,8 +33,6 @@ bool is_int_stack(UOp u) {
 bool reads_words(UOp u) { return u.dtype() == dtypes::uint32 && u.nsrc() >= 1 && u.src(0).is(Ops::PARAM) && u.src(0).dtype().itemsize() < 4; }
 bool same_type(UOp u) { return u.nsrc() >= 1 && u.dtype() == u.src(0).dtype(); }
 
-constexpr OpSet kOfFloats = Ops::EXP2 | Ops::LOG2 | Ops::SIN | Ops::SQRT | Ops::RECIPROCAL | Ops::FDIV;
-
 uint32_t arity(Ops op) { return groups::kUnary.has(op) ? 1 : groups::kBinary.has(op) ? 2 : 3; }
 Verdict check_alu(UOp u) {
   if (u.nsrc() != arity(u.op())) return must(false, "the op takes another number of operands");
@@ -49,7 +47,6 @@ Verdict check_alu(UOp u) {
   if (d.is_void()) return must(u.nsrc() > 0 && u.src(u.nsrc() - 1).is_invalid(), "operands are values");
   if (!alu_loop(u.op(), d)) return must(false, "the op is not defined on operands of this type");
   if (groups::kComparison.has(u.op())) return must(u.dtype().is_bool(), "a comparison is bool");
-  if (kOfFloats.has(u.op()) && !d.is_float()) return must(false, "the op takes floats");
   return must(u.dtype() == d, "the result has the type of the operands");
 }
 Verdict check_const(UOp u) {

@@ -46,7 +46,8 @@ struct ConstValue {
   double as_double() const { return kind == kFloat ? f : static_cast<double>(i); }
 };
 
-/// Handle of a node. Cheap to copy and compare; valid as long as its graph keeps the node (see GraphScope, Arena, UOpRef).
+/// Handle of a node. Cheap to copy and compare; valid as long as its graph keeps the node (see GraphScope, Arena, UOpRef). The empty handle `UOp()`
+/// is a null pointer: it may be compared, tested and asked is() and in(), nothing else.
 class UOp {
  public:
   constexpr UOp() = default;

@@ -297,6 +297,8 @@ class TinyJit:
       raise JitError(f"having TinyJit inside another TinyJit is not supported: {self._name} is called by a function that is being captured")
     given = _Arguments(args, kwargs, self._objects)
     tensors, names, variables, constants = given.tensors, given.names, given.variables, given.constants
+    if self._core.captured and len(tensors) < len(self._names):
+      self._name_missing_tensor(args, kwargs, names)
     strict = self.cnt > 0 and _core._jit_on()
     ret, ran = None, False
 
@@ -323,6 +325,13 @@ class TinyJit:
       if len(out) == len(_tensors_of(ret, False)) and isinstance(ret, (Tensor, tuple, list, dict)):
         return _filled(self._shape, iter(out))
     return ret
+
+  def _name_missing_tensor(self, args, kwargs, names):
+    for key, x in [*enumerate(args), *kwargs.items()]:
+      if (name := f"argument {key}") in self._names and name not in names:
+        write = "Tensor(x)" if hasattr(x, "__array__") or isinstance(x, (int, float, list)) else "a Tensor"
+        raise JitError(f"[jit] got an object of type {type(x).__name__} as {name} of {self._name}, which was captured with a Tensor there: "
+                       f"pass {write}")
 
 
 def load_jit(path, state=None) -> TinyJit:

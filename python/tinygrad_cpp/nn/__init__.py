@@ -111,7 +111,10 @@ class Linear:
     self.weight = _uniform(bound, out_features, in_features)
     self.bias: Tensor | None = _uniform(bound, out_features) if bias else None
 
-  def __call__(self, x: Tensor) -> Tensor: return _input(self, x).linear(self.weight.transpose(), self.bias)
+  def __call__(self, x: Tensor) -> Tensor:
+    size = self.weight.shape[1]
+    if not _input(self, x).ndim or x.shape[-1] != size: raise _core.ShapeError(f"[Linear] got shape {x.shape}, expected (..., {size})")
+    return x.linear(self.weight.transpose(), self.bias)
 
 
 class GroupNorm:

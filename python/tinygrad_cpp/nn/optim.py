@@ -1,10 +1,15 @@
 """Optimizers. They step in training mode: `with Context(TRAINING=1): ...` or Tensor.train()."""
 from __future__ import annotations
 import itertools
+import math
 from .. import _core
 from ..dtype import dtypes, least_upper_dtype
 from ..helpers import FUSE_OPTIM, TRAINING, dedup, flatten, getenv
 from ..tensor import Tensor
+
+
+def _check_number(name: str, what: str, value: float):
+  if not 0 <= value < math.inf: raise ValueError(f"[{name}] got {what} = {value}, expected a finite number, 0 or more")
 
 
 class Optimizer:
@@ -13,7 +18,7 @@ class Optimizer:
   def __init__(self, params: list[Tensor], lr: float, device=None, fused=FUSE_OPTIM):
     name = getattr(self, "name", type(self).__name__)
     if not isinstance(lr, (int, float)): raise TypeError(f"[{name}] got lr = {lr!r}, expected a number")
-    if lr < 0: raise ValueError(f"[{name}] got lr = {lr}, expected no negative number")
+    _check_number(name, "lr", lr)
     if isinstance(params, (Tensor, str)) or not hasattr(params, "__iter__"):
       kind = f"the class {params.__name__}" if isinstance(params, type) else f"an object of type {type(params).__name__}"
       write = "[tensor]" if isinstance(params, Tensor) else "nn.state.get_parameters(model)"
@@ -87,7 +92,7 @@ class LARS(Optimizer):
   """Momentum with a rate for each layer. https://arxiv.org/abs/1708.03888"""
   def __init__(self, params: list[Tensor], lr=0.001, momentum=0.9, weight_decay=1e-4, ns_steps=0, ns_coefficients=None, nesterov=False, classic=True,
                pre_wd=True, tcoef=0.001, device=None, fused=FUSE_OPTIM):
-    if momentum < 0: raise ValueError(f"[{getattr(self, 'name', type(self).__name__)}] got momentum = {momentum}, expected no negative number")
+    _check_number(getattr(self, "name", type(self).__name__), "momentum", momentum)
     super().__init__(params, lr, device, fused)
     self.momentum, self.wd, self.ns_steps, self.ns_coefficients = momentum, weight_decay, ns_steps, ns_coefficients
     self.nesterov, self.classic, self.pre_wd, self.tcoef = nesterov, classic, pre_wd, tcoef
@@ -123,7 +128,7 @@ class LAMB(Optimizer):
   """Adam's update with a rate for each layer. https://arxiv.org/abs/1904.00962"""
   def __init__(self, params: list[Tensor], lr=0.001, b1=0.9, b2=0.999, eps=1e-6, weight_decay=0.0, adam=False, device=None, fused=FUSE_OPTIM):
     name = getattr(self, "name", type(self).__name__)
-    if weight_decay < 0: raise ValueError(f"[{name}] got weight_decay = {weight_decay}, expected no negative number")
+    _check_number(name, "weight_decay", weight_decay)
     super().__init__(params, lr, device, fused)
     self.b1, self.b2, self.eps, self.wd, self.adam = b1, b2, eps, weight_decay, adam
     self.b1_t, self.b2_t = (Tensor.ones(1, dtype=dtypes.float32, device=self.device).contiguous().is_param_(False) for _ in range(2))

@@ -1,6 +1,6 @@
 """Parameters by name, and files of them."""
 from __future__ import annotations
-import functools, io, json, pathlib, pickle, tarfile, zipfile
+import functools, io, json, os, pathlib, pickle, tarfile, zipfile
 from collections import OrderedDict
 from typing import Any, BinaryIO, Callable, Iterable
 from .. import _core
@@ -113,6 +113,11 @@ def _on_host(t: Tensor) -> Tensor: return t.to("CPU") if isinstance(t.device, st
 
 
 @accept_filename
+def _path(name: str, fn) -> str:
+  if isinstance(fn, (str, os.PathLike)): return os.fspath(fn)
+  raise TypeError(f"[{name}] got {'None' if fn is None else 'an object of type ' + type(fn).__name__}, expected the path of a file")
+
+
 def safe_load_metadata(t: Tensor) -> tuple[Tensor, int, dict[str, Any]]:
   """The bytes of a safetensors file, where the data starts, and the header. FormatError (a ValueError) when the header is not one to be trusted."""
   raw = bytes(memoryview(_on_host(t)))
@@ -122,7 +127,7 @@ def safe_load_metadata(t: Tensor) -> tuple[Tensor, int, dict[str, Any]]:
 
 def safe_load(fn: Tensor | str | pathlib.Path) -> dict[str, Tensor]:
   """The tensors of a safetensors file. Those of a file are its pages, read when they are used."""
-  if not isinstance(fn, Tensor): return _core.safe_load(str(fn))
+  if not isinstance(fn, Tensor): return _core.safe_load(_path("safe_load", fn))
   t = _on_host(fn)
   raw = bytes(memoryview(t))
   start, entries = _core.safetensors_header(raw, len(raw), "safe_load")
@@ -144,7 +149,11 @@ def safe_save(tensors: dict[str, Tensor], fn: str | pathlib.Path, metadata: dict
   if not hasattr(tensors, "items"):
     raise TypeError(f"[safe_save] got an object of type {type(tensors).__name__}, expected a dict of tensors: write "
                     "safe_save(get_state_dict(model), path)")
-  _core.safe_save(list(tensors.items()), str(fn), [(str(k), v if isinstance(v, str) else json.dumps(v)) for k, v in (metadata or {}).items()])
+  for name, t in tensors.items():
+    if not isinstance(name, str): raise TypeError(f"[safe_save] got the key {name!r}, expected names of tensors")
+    if not isinstance(t, Tensor):
+      raise TypeError(f"[safe_save] got an object of type {type(t).__name__} for {name!r}, expected a Tensor")
+  _core.safe_save(list(tensors.items()), _path("safe_save", fn), [(str(k), v if isinstance(v, str) else json.dumps(v)) for k, v in (metadata or {}).items()])
 
 
 @accept_filename
