@@ -136,8 +136,8 @@ std::function<int()> define_bench(CLI::App& app) {
   app.add_flag("--json", options->json, "One JSON object a line instead of a table");
   app.add_flag("--list", options->list, "Only list the rows");
   app.add_option("--filter", options->filter, "Only rows whose name the regular expression finds")->type_name("REGEX");
-  app.add_option("--threads", options->threads, "Threads of every row (default: all processors)")->type_name("N")->check(CLI::Range(1, 4096));
-  app.add_option("--runs", options->min_runs, "Runs of every row at least")->capture_default_str()->type_name("N")->check(CLI::Range(5, 1000));
+  app.add_option("--threads", options->threads, "Threads of every row (default: all processors)")->type_name("N")->check(whole_number(1, 1024));
+  app.add_option("--runs", options->min_runs, "Runs of every row at least")->capture_default_str()->type_name("N")->check(whole_number(5, 1000));
   app.add_option("--time", options->budget_s, "Seconds for each row; short runs are repeated that long")
       ->capture_default_str()
       ->type_name("S")

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "apps/tg/command.h"
 #include "tinygrad/base/disk_cache.h"
@@ -14,8 +15,19 @@
 namespace tg::app {
 namespace {
 
-int info() {
+int info(bool json) {
   const DiskCache::Info i = disk_cache::info();
+  if (json) {
+    nlohmann::ordered_json tables = nlohmann::ordered_json::array();
+    for (const DiskCache::TableInfo& t : i.tables) tables.push_back({{"name", t.name}, {"entries", t.entries}, {"bytes", t.bytes}});
+    std::cout << nlohmann::ordered_json{{"path", i.path},
+                                        {"usable", i.usable},
+                                        {"bytes", i.file_bytes},
+                                        {"limit_mib", env::CACHE_LIMIT.get()},
+                                        {"tables", tables}}
+              << "\n";
+    return i.usable ? kOk : kFailed;
+  }
   std::printf("%s%s, %s in the file, limit %s%s\n", i.path.c_str(), i.usable ? "" : " (not usable)",
               human_bytes(static_cast<double>(i.file_bytes)).c_str(), human_bytes(static_cast<double>(env::CACHE_LIMIT.get()) * (1 << 20)).c_str(),
               env::CACHELEVEL.get() == 0 ? ", turned off by CACHELEVEL=0" : "");
@@ -28,17 +40,18 @@ int info() {
 
 std::function<int()> define_cache(CLI::App& app) {
   struct Choice {
-    bool clear = false;
+    bool clear = false, json = false;
     std::string table;
   };
   auto choice = std::make_shared<Choice>();
   app.require_subcommand(1);
-  app.add_subcommand("info", "Show file, size and tables (CACHEDB names another file)");
+  CLI::App* show = app.add_subcommand("info", "Show file, size and tables (CACHEDB names another file)");
+  show->add_flag("--json", choice->json, "As a JSON object");
   CLI::App* clear = app.add_subcommand("clear", "Remove all entries, or those of one table");
   clear->add_option("table", choice->table, "Name of a table as `info` shows it");
   clear->callback([choice] { choice->clear = true; });
   return [choice] {
-    if (!choice->clear) return info();
+    if (!choice->clear) return info(choice->json);
     const std::vector<DiskCache::TableInfo> tables = disk_cache::info().tables;
     auto named = [&](const DiskCache::TableInfo& t) { return t.name == choice->table; };
     if (!choice->table.empty() && std::none_of(tables.begin(), tables.end(), named)) {

@@ -1,6 +1,8 @@
 /// \file The commands of tg: each lives in a file of its own and is one line in the table of main.cpp.
 #pragma once
+#include <cstdint>
 #include <functional>
+#include <string>
 
 namespace CLI {
 class App;
@@ -11,10 +13,14 @@ namespace tg::app {
 /// Exit codes of tg.
 enum ExitCode : int {
   kOk = 0,
-  kFailed = 1,    ///< the work could not be done: a tg::Error, or a result that is wrong
-  kUsage = 2,     ///< the command line is not understood
-  kInternal = 3,  ///< a bug in the library
+  kFailed = 1,         ///< the work could not be done: a tg::Error, or a result that is wrong
+  kUsage = 2,          ///< the command line is not understood
+  kInternal = 3,       ///< a bug in the library
+  kInterrupted = 130,  ///< Ctrl-C, as shells say it
 };
+
+/// A check for CLI11 options that take integers: its own says of `abc` that it is not in a range.
+std::function<std::string(const std::string&)> whole_number(int64_t least, int64_t greatest);
 
 struct Command {
   const char* name;

@@ -4,16 +4,23 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "apps/tg/command.h"
 
 namespace tg::app {
 
 std::function<int()> define_env(CLI::App& app) {
-  auto markdown = std::make_shared<bool>(false);
+  auto markdown = std::make_shared<bool>(false), json = std::make_shared<bool>(false);
   app.add_flag("--markdown", *markdown, "As a Markdown document, without values");
-  return [markdown] {
-    *markdown ? env::print_markdown(std::cout) : env::print(std::cout);
+  app.add_flag("--json", *json, "One JSON object a line instead of a table");
+  return [markdown, json] {
+    if (*json)
+      for (std::string_view name : env::names())
+        std::visit(
+            [&](const auto& v) { std::cout << nlohmann::ordered_json{{"name", name}, {"value", v}, {"values", env::range_text(name)}} << "\n"; },
+            *env::find(name));
+    else *markdown ? env::print_markdown(std::cout) : env::print(std::cout);
     return kOk;
   };
 }

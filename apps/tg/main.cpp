@@ -1,12 +1,16 @@
 /// \file tg: one program for all tools of the library. Parses the command line, runs one command, turns errors into messages and exit codes.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <charconv>
 #include <cstdio>
+#include <cstring>
 #include <iostream>
 
 #include "apps/tg/command.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/paths.h"
+#include "tinygrad/base/text.h"
 
 namespace tg::app {
 namespace {
@@ -22,12 +26,38 @@ constexpr Command kCommands[] = {
 
 /// CLI11 would only say that a command is missing.
 bool unknown_command(int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-') return false;
-  if (std::any_of(std::begin(kCommands), std::end(kCommands), [&](const Command& c) { return std::string_view(c.name) == argv[1]; })) return false;
+  if (argc >= 2 && argv[1][0] == '-') return false;
+  if (argc >= 2 && std::any_of(std::begin(kCommands), std::end(kCommands), [&](const Command& c) { return std::string_view(c.name) == argv[1]; }))
+    return false;
   std::string known;
   for (const Command& c : kCommands) known += str(known.empty() ? "" : ", ", c.name);
-  std::fprintf(stderr, "tg: unknown command '%s', expected one of: %s\n", argv[1], known.c_str());
+  if (argc < 2) std::fprintf(stderr, "tg: no command, expected one of: %s (tg --help says what they do)\n", known.c_str());
+  else std::fprintf(stderr, "tg: unknown command '%s', expected one of: %s\n", argv[1], known.c_str());
   return true;
+}
+
+/// What is wrong with the command line: unknown options with the nearest known one, anything else in CLI11's words.
+std::string usage_error(const CLI::App* app, const CLI::Error& e) {
+  const auto chosen = app->get_subcommands();
+  const CLI::App* command = chosen.empty() ? app : chosen[0];
+  const std::string help = str("; tg ", chosen.empty() ? "" : command->get_name() + " ", "--help lists the options\n");
+  const std::vector<std::string> extra = app->remaining(true);
+  const auto first = std::find_if(extra.begin(), extra.end(), [](const std::string& s) { return s.starts_with("-"); });
+  if (e.get_name() != "ExtrasError" || extra.empty()) return str("tg: ", e.what(), help);
+  std::vector<std::string> known;
+  for (const CLI::Option* o : command->get_options())
+    for (const std::string& name : o->get_lnames()) known.push_back("--" + name);
+  const std::string& wrong = first != extra.end() ? *first : extra[0];
+  return str("tg: unexpected argument '", wrong, "'", wrong.starts_with("--") ? ", did you mean " + nearest_name(wrong, known) + "?" : "", help);
+}
+
+/// Results that could not be written are no success: a full disk, a closed pipe.
+int written(int code) {
+  errno = 0;
+  std::cout.flush();
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout) && std::cout.good()) return code;
+  std::fprintf(stderr, "tg: cannot write to standard output: %s\n", errno ? std::strerror(errno) : "an earlier write failed");
+  return code == kOk ? kFailed : code;
 }
 
 int run(int argc, char** argv) {
@@ -36,6 +66,7 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", std::string(version()));
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
+  app.failure_message(usage_error);
   std::function<int()> chosen;
   for (const Command& command : kCommands) {
     CLI::App* sub = app.add_subcommand(command.name, command.help);
@@ -46,7 +77,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e, std::cout, std::cerr) == 0 ? kOk : kUsage;  // --help and --version end here too
   }
-  return chosen();
+  return written(chosen());
 }
 
 int report(const char* kind, const char* what, int code) {
@@ -56,6 +87,17 @@ int report(const char* kind, const char* what, int code) {
 }
 
 }  // namespace
+
+std::function<std::string(const std::string&)> whole_number(int64_t least, int64_t greatest) {
+  return [least, greatest](const std::string& text) -> std::string {
+    int64_t v = 0;
+    const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), v);
+    if (end != text.data() + text.size() || text.empty()) return str("got '", text, "', expected a whole number");
+    if (failed == std::errc{} && v >= least && v <= greatest) return {};
+    return greatest == INT64_MAX ? str("got ", text, ", expected ", least, " or more") : str("got ", text, ", expected ", least, " to ", greatest);
+  };
+}
+
 }  // namespace tg::app
 
 int main(int argc, char** argv) {

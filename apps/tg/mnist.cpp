@@ -1,7 +1,9 @@
 /// \file tg mnist: trains the convolutional network of "beautiful MNIST" and reports its accuracy on the test images.
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <iomanip>
@@ -13,6 +15,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/progress.h"
+#include "tinygrad/base/stop.h"
 #include "tinygrad/nn/datasets.h"
 #include "tinygrad/nn/optim.h"
 
@@ -29,6 +32,15 @@ struct Options {
 using Clock = std::chrono::steady_clock;
 constexpr int64_t kTestBatch = 1000;
 constexpr int64_t kStepsBetweenTests = 50;
+
+std::atomic<bool> interrupted{false};
+/// Ctrl-C ends the training with a word of how far it came; a second one ends the program at once.
+void stop_on_interrupt() {
+  struct sigaction action{};
+  action.sa_handler = [](int) { interrupted.store(true); };
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  sigaction(SIGINT, &action, nullptr);
+}
 
 /// Percent of the test images whose greatest logit is the label's. In batches, chosen by tensors of row numbers so that all share their kernels.
 double test_accuracy(const models::ConvNet& model, const nn::datasets::Dataset& data) {
@@ -55,32 +67,43 @@ int train(const Options& o) {
   const models::ConvNet model;
   nn::Adam optimizer(nn::get_parameters(model), {.lr = o.lr});
 
+  stop_on_interrupt();
+  const StopScope stoppable(interrupted);
   Progress progress(o.steps, "mnist");
   double accuracy = -1, seconds = 0;
+  float loss = NAN;
   int64_t timed = 0;
-  for (int64_t step = 0; step < o.steps; step++) {
-    const auto start = Clock::now();
-    float loss;
-    {
-      const nn::Training mode;
-      optimizer.zero_grad();
-      const Tensor rows = Tensor::randint({o.batch_size}, {.low = 0, .high = data.train_images.shape(0)});
-      const Tensor batch_loss = model(data.train_images[rows]).sparse_categorical_crossentropy(data.train_labels[rows]);
-      batch_loss.backward();
-      Tensors all = optimizer.schedule_step();
-      all.push_back(batch_loss);
-      realize(all);
-      loss = batch_loss.item<float>();
+  try {
+    for (int64_t step = 0; step < o.steps; step++) {
+      const auto start = Clock::now();
+      {
+        const nn::Training mode;
+        optimizer.zero_grad();
+        const Tensor rows = Tensor::randint({o.batch_size}, {.low = 0, .high = data.train_images.shape(0)});
+        const Tensor batch_loss = model(data.train_images[rows]).sparse_categorical_crossentropy(data.train_labels[rows]);
+        batch_loss.backward();
+        Tensors all = optimizer.schedule_step();
+        all.push_back(batch_loss);
+        realize(all);
+        loss = batch_loss.item<float>();
+      }
+      // The first step compiles.
+      if (step > 0 || o.steps == 1) seconds += std::chrono::duration<double>(Clock::now() - start).count(), timed++;
+      TG_CHECK(Error, std::isfinite(loss), "[mnist] the loss is ", loss, " after ", step + 1, " steps: try a smaller --lr");
+      if (losses.is_open()) losses << str(std::setprecision(9), loss, "\n");
+      if (progress.visible() && (step + 1) % kStepsBetweenTests == 0) accuracy = test_accuracy(model, data);
+      progress.advance(1, accuracy < 0
+                              ? str("loss ", std::fixed, std::setprecision(4), loss)
+                              : str("loss ", std::fixed, std::setprecision(4), loss, ", test accuracy ", std::setprecision(2), accuracy, "%"));
     }
-    // The first step compiles.
-    if (step > 0 || o.steps == 1) seconds += std::chrono::duration<double>(Clock::now() - start).count(), timed++;
-    TG_CHECK(Error, std::isfinite(loss), "[mnist] the loss is ", loss, " after ", step + 1, " steps: try a smaller --lr");
-    if (losses.is_open()) losses << str(std::setprecision(9), loss, "\n");
-    if (progress.visible() && (step + 1) % kStepsBetweenTests == 0) accuracy = test_accuracy(model, data);
-    progress.advance(1, accuracy < 0 ? str("loss ", std::fixed, std::setprecision(4), loss)
-                                     : str("loss ", std::fixed, std::setprecision(4), loss, ", test accuracy ", std::setprecision(2), accuracy, "%"));
+    progress.advance(0, "measuring the accuracy");
+    accuracy = test_accuracy(model, data);
+  } catch (const Cancelled&) {
+    progress.close();
+    std::fprintf(stderr, "tg: interrupted after %lld of %lld steps%s\n", static_cast<long long>(progress.done()), static_cast<long long>(o.steps),
+                 std::isfinite(loss) ? str(", loss ", loss).c_str() : "");
+    return kInterrupted;
   }
-  accuracy = test_accuracy(model, data);
   progress.close();
   std::printf("steps %lld, test accuracy %.2f%%, %.1f ms/step\n", static_cast<long long>(o.steps), accuracy,
               timed ? seconds / static_cast<double>(timed) * 1e3 : 0.0);
@@ -91,11 +114,11 @@ int train(const Options& o) {
 
 std::function<int()> define_mnist(CLI::App& app) {
   auto o = std::make_shared<Options>();
-  app.add_option("--steps", o->steps, "Training steps")->capture_default_str()->type_name("N")->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
+  app.add_option("--steps", o->steps, "Training steps")->capture_default_str()->type_name("N")->check(whole_number(0, INT64_MAX));
   app.add_option("--batch-size", o->batch_size, "Images in a step, drawn at random on the device")
       ->capture_default_str()
       ->type_name("N")
-      ->check(CLI::Range(1, 60000));
+      ->check(whole_number(1, 60000));
   app.add_option("--lr", o->lr, "Learning rate of Adam")->capture_default_str()->type_name("R")->check(CLI::NonNegativeNumber);
   app.add_option("--device", o->device, "Device, as DEV names it (default: DEV)")->type_name("DEV");
   app.add_option("--seed", o->seed, "Seed of initial weights and batches")->capture_default_str()->type_name("N");

@@ -52,10 +52,101 @@ TEST(Tg, UsageErrors) {
   const ProcessResult unknown = tg_run({"frobnicate"});
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_THAT(unknown.err, HasSubstr("unknown command 'frobnicate', expected one of: "));
-  EXPECT_EQ(tg_run({}).exit_code, 2);
+  const ProcessResult none = tg_run({});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("tg: no command, expected one of: bench, cache, devices, env, mnist, replay-compare"));
   EXPECT_EQ(tg_run({"bench", "--threads", "0"}).exit_code, 2);
   EXPECT_EQ(tg_run({"bench", "--runs", "4"}).exit_code, 2) << "a row has at least five runs";
   EXPECT_EQ(tg_run({"bench", "--no-such-option"}).exit_code, 2);
+}
+
+TEST(Tg, UsageErrorsSayWhatIsWrong) {
+  const ProcessResult unknown = tg_run({"mnist", "--stepz", "3"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_EQ(unknown.err, "tg: unexpected argument '--stepz', did you mean --steps?; tg mnist --help lists the options\n");
+  EXPECT_THAT(tg_run({"mnist", "three"}).err, HasSubstr("tg: unexpected argument 'three'"));
+  const ProcessResult word = tg_run({"mnist", "--steps", "abc"});
+  EXPECT_EQ(word.exit_code, 2);
+  EXPECT_THAT(word.err, testing::AllOf(testing::StartsWith("tg: --steps: got 'abc', expected a whole number"), HasSubstr("tg mnist --help")));
+  EXPECT_THAT(tg_run({"mnist", "--batch-size", "0"}).err, HasSubstr("got 0, expected 1 to 60000"));
+}
+
+/// The program with standard output and standard error as a shell would set them up.
+ProcessResult shell(const std::string& line) { return run_process({"sh", "-c", std::string(TG_PROGRAM) + " " + line}, {.timeout_s = 100}); }
+
+TEST(Tg, OutputThatCannotBeWritten) {
+  for (const char* command : {"env", "devices", "mnist --steps 1 --batch-size 8", "cache info --json"}) {
+    const ProcessResult r = shell(std::string(command) + " > /dev/full");
+    EXPECT_EQ(r.exit_code, 1) << command;
+    EXPECT_THAT(r.err, HasSubstr("tg: cannot write to standard output: No space left on device")) << command;
+  }
+}
+
+TEST(Tg, CtrlCSaysHowFarItCame) {
+  const ProcessResult r =
+      run_process({"sh", "-c", std::string(TG_PROGRAM) + " mnist --steps 100000 --batch-size 8 & pid=$!; sleep 4; kill -INT $pid; wait $pid"},
+                  {.timeout_s = 100});
+  EXPECT_EQ(r.exit_code, 130) << r.err;
+  EXPECT_THAT(r.err, testing::ContainsRegex("tg: interrupted after [0-9]+ of 100000 steps"));
+  EXPECT_EQ(r.out, "");
+}
+
+TEST(Tg, Json) {
+  const auto parsed = [](const std::string& text) {
+    std::vector<nlohmann::json> out;
+    for (const std::string& line : lines(text)) out.push_back(nlohmann::json::parse(line));
+    return out;
+  };
+  const auto variables = parsed(run_process({TG_PROGRAM, "env", "--json"}, {.env = {{"DEBUG", "2"}}, .timeout_s = 100}).out);
+  EXPECT_GT(variables.size(), 50u);
+  EXPECT_TRUE(
+      std::any_of(variables.begin(), variables.end(), [](auto& v) { return v["name"] == "DEBUG" && v["value"] == 2 && v["values"] == "0 to 7"; }));
+  const auto devices = parsed(tg_run({"devices", "--json"}).out);
+  EXPECT_EQ(std::count_if(devices.begin(), devices.end(), [](auto& d) { return d["default"] == true; }), 1);
+  EXPECT_TRUE(std::any_of(devices.begin(), devices.end(), [](auto& d) { return d["name"] == "INTERP" && d["available"] == true; }));
+  const std::string file = testing::TempDir() + "tg_json_test_" + std::to_string(getpid()) + ".db";
+  const auto cache =
+      parsed(run_process({TG_PROGRAM, "cache", "info", "--json"}, {.env = {{"CACHEDB", file}, {"CACHE_LIMIT", "7"}}, .timeout_s = 100}).out);
+  ASSERT_EQ(cache.size(), 1u);
+  EXPECT_EQ(cache[0]["path"], file);
+  EXPECT_EQ(cache[0]["limit_mib"], 7);
+}
+
+TEST(Tg, LogsHaveNoColours) {
+  const ProcessResult r = run_process({TG_PROGRAM, "mnist", "--steps", "1", "--batch-size", "8"}, {.env = {{"DEBUG", "2"}}, .timeout_s = 100});
+  EXPECT_TRUE(r.ok()) << r.err;
+  EXPECT_THAT(r.out, HasSubstr("*** CPU"));
+  EXPECT_EQ(r.out.find('\x1b'), std::string::npos);
+}
+
+TEST(Tg, VariablesThatAreNotHonouredAreSaidOnce) {
+  const auto run = [](std::vector<std::pair<std::string, std::string>> env) {
+    return run_process({TG_PROGRAM, "mnist", "--steps", "1", "--batch-size", "8"}, {.env = std::move(env), .timeout_s = 100});
+  };
+  const ProcessResult r = run({{"NUM_CPU_THREADS", "-1"}, {"SPEC", "9"}, {"CACHEDB", "/nope/cache.db"}});
+  EXPECT_TRUE(r.ok()) << r.err;
+  for (const char* text : {"tinygrad: [NUM_CPU_THREADS] got -1, expected 0 to 1024: taken as 0\n", "[SPEC] got 9, expected 0 to 2: taken as 2\n",
+                           "[CACHEDB] got /nope/cache.db, which cannot be opened"}) {
+    EXPECT_THAT(r.err, HasSubstr(text));
+    EXPECT_EQ(r.err.find(text, r.err.find(text) + 1), std::string::npos) << "once: " << r.err;
+  }
+  if (!has_program("clang-16") && !has_program("clang-17") && !has_program("clang-18") && !has_program("clang-19") && !has_program("clang")) return;
+  const ProcessResult plugin = run({{"TG_LLVM_PLUGIN", "/nope"}});
+  EXPECT_THAT(plugin.err, HasSubstr("[TG_LLVM_PLUGIN] got /nope, where there is no plugin"));
+}
+
+TEST(Tg, RewritesAreCountedAndWritten) {
+  const TempDir folder("tinygrad-test");
+  const std::string file = (folder.path() / "rewrites.txt").string();
+  const ProcessResult r = run_process({TG_PROGRAM, "bench", "--child", "first_result", "--threads", "1"},
+                                      {.env = {{"TRACK_MATCH_STATS", "2"}, {"REWRITES_FILE", file}, {"CACHELEVEL", "0"}}, .timeout_s = 100});
+  EXPECT_TRUE(r.ok()) << r.err;
+  EXPECT_THAT(r.err, testing::ContainsRegex("     tries       hits         us  rule\n +[0-9]+ +[0-9]+ +[0-9]+  tinygrad/[a-z_/]+.cpp:[0-9]+\n"));
+  EXPECT_THAT(r.err, HasSubstr("rewrites: " + file));
+  std::ostringstream written;
+  written << std::ifstream(file).rdbuf();
+  EXPECT_THAT(written.str(), testing::ContainsRegex("--- symbolic\n"));
+  EXPECT_THAT(written.str(), testing::ContainsRegex("tinygrad/uop/[a-z_]+.cpp:[0-9]+  %[0-9]+ = .*  ->  %[0-9]+ = "));
 }
 
 TEST(Tg, CacheClearOfAnUnknownTable) {

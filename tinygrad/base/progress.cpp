@@ -67,8 +67,10 @@ Progress::Progress(int64_t total, std::string label, bool enabled)
     : total_(total),
       label_(std::move(label)),
       visible_(enabled && ::isatty(STDERR_FILENO)),
+      logs_(enabled && !visible_),
       start_(std::chrono::steady_clock::now()),
-      drawn_(start_) {
+      drawn_(start_),
+      last_(start_) {
   if (visible_) draw();
 }
 
@@ -76,16 +78,25 @@ Progress::~Progress() { close(); }
 
 void Progress::advance(int64_t steps, std::string_view note) {
   done_ += steps;
-  if (!visible_) return;
+  if (!visible_ && !logs_) return;
   note_ = note;
-  if (done_ == total_ || std::chrono::steady_clock::now() - drawn_ >= std::chrono::milliseconds(100)) draw();
+  const auto now = std::chrono::steady_clock::now();
+  if (steps) last_ = now;
+  if (logs_ && now - drawn_ >= std::chrono::seconds(10)) {
+    drawn_ = now;
+    std::fprintf(stderr, "%s\n", line(200).c_str());
+  }
+  if (visible_ && (!steps || done_ == total_ || now - drawn_ >= std::chrono::milliseconds(100))) draw();
+}
+
+/// Time counts up to the last step: what the caller does after it makes no step slower.
+std::string Progress::line(int columns) const {
+  return format_progress(label_, done_, total_, std::chrono::duration<double>(last_ - start_).count(), note_, columns);
 }
 
 void Progress::draw() {
   drawn_ = std::chrono::steady_clock::now();
-  const std::string line =
-      format_progress(label_, done_, total_, std::chrono::duration<double>(drawn_ - start_).count(), note_, terminal_columns() - 1);
-  std::fprintf(stderr, "\r\033[K%s", line.c_str());
+  std::fprintf(stderr, "\r\033[K%s", line(terminal_columns() - 1).c_str());
   std::fflush(stderr);
 }
 
