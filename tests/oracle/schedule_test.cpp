@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "oracle/op_cases.h"
+#include "tinygrad/base/context.h"
 #include "tinygrad/runtime/buffer.h"
 #include "unit/schedule_util.h"
 
@@ -14,6 +15,7 @@ std::vector<std::vector<double>> run(const Tensors& tensors) {
   GraphScope g;
   std::vector<UOp> roots;
   for (const Tensor& t : tensors) roots.push_back(t.contiguous().uop());
+  const Context anew{{"SCACHE", 0}};  // literals stay literals: this reads inputs by their slots
   BoundSchedule s = create_schedule(roots);
   test::Memory memory;
   auto read = [&](UOp b) {
