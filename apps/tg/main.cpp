@@ -43,7 +43,13 @@ std::string usage_error(const CLI::App* app, const CLI::Error& e) {
   const std::string help = str("; tg ", chosen.empty() ? "" : command->get_name() + " ", "--help lists the options\n");
   const std::vector<std::string> extra = app->remaining(true);
   const auto first = std::find_if(extra.begin(), extra.end(), [](const std::string& s) { return s.starts_with("-"); });
-  if (e.get_name() != "ExtrasError" || extra.empty()) return str("tg: ", e.what(), help);
+  const auto kind = static_cast<CLI::ExitCodes>(e.get_exit_code());
+  if (kind == CLI::ExitCodes::RequiredError && !command->get_subcommands({}).empty()) {
+    std::string known;
+    for (const CLI::App* sub : command->get_subcommands({})) known += str(known.empty() ? "" : ", ", sub->get_name());
+    return str("tg: no command of tg ", command->get_name(), ", expected one of: ", known, help);
+  }
+  if (kind != CLI::ExitCodes::ExtrasError || extra.empty()) return str("tg: ", e.what(), help);
   std::vector<std::string> known;
   for (const CLI::Option* o : command->get_options())
     for (const std::string& name : o->get_lnames()) known.push_back("--" + name);

@@ -1,6 +1,7 @@
 /// \file tg mnist: trains the convolutional network of "beautiful MNIST" and reports its accuracy on the test images.
 #include <CLI/CLI.hpp>
 #include <atomic>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -112,6 +113,13 @@ int train(const Options& o) {
 
 }  // namespace
 
+static std::string rate(const std::string& text) {
+  double v = -1;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), v);
+  const bool number = failed == std::errc{} && end == text.data() + text.size();
+  return number && v >= 0 && std::isfinite(v) ? std::string() : str("got '", text, "', expected a number of 0 or more");
+}
+
 std::function<int()> define_mnist(CLI::App& app) {
   auto o = std::make_shared<Options>();
   app.add_option("--steps", o->steps, "Training steps")->capture_default_str()->type_name("N")->check(whole_number(0, INT64_MAX));
@@ -119,7 +127,7 @@ std::function<int()> define_mnist(CLI::App& app) {
       ->capture_default_str()
       ->type_name("N")
       ->check(whole_number(1, 60000));
-  app.add_option("--lr", o->lr, "Learning rate of Adam")->capture_default_str()->type_name("R")->check(CLI::NonNegativeNumber);
+  app.add_option("--lr", o->lr, "Learning rate of Adam")->capture_default_str()->type_name("R")->check(rate);
   app.add_option("--device", o->device, "Device, as DEV names it (default: DEV)")->type_name("DEV");
   app.add_option("--seed", o->seed, "Seed of initial weights and batches")->capture_default_str()->type_name("N");
   app.add_option("--losses", o->losses, "Write the loss of every step to a file, one a line")->type_name("FILE");

@@ -69,6 +69,8 @@ TEST(Tg, UsageErrorsSayWhatIsWrong) {
   EXPECT_EQ(word.exit_code, 2);
   EXPECT_THAT(word.err, testing::AllOf(testing::StartsWith("tg: --steps: got 'abc', expected a whole number"), HasSubstr("tg mnist --help")));
   EXPECT_THAT(tg_run({"mnist", "--batch-size", "0"}).err, HasSubstr("got 0, expected 1 to 60000"));
+  EXPECT_THAT(tg_run({"mnist", "--lr", "-1"}).err, HasSubstr("tg: --lr: got '-1', expected a number of 0 or more"));
+  EXPECT_THAT(tg_run({"cache"}).err, HasSubstr("tg: no command of tg cache, expected one of: info, clear"));
 }
 
 /// The program with standard output and standard error as a shell would set them up.

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <tuple>
 
-#include "tinygrad/base/env.h"
 #include "tinygrad/codegen/access.h"
 #include "tinygrad/codegen/cost_model.h"
 #include "tinygrad/codegen/prefix.h"
@@ -353,12 +352,6 @@ void apply_grid_heuristic(KernelAxes& kernel) {
 
 void choose_tensor_core(KernelAxes& kernel, const Renderer& renderer, int level, int select) {
   if (level <= 0) return;
-  if (select >= 0) {
-    const auto& table = tensor_core_table();
-    const std::vector<const TensorCore*> cores = renderer.tensor_cores();
-    if (std::none_of(cores.begin(), cores.end(), [&](const TensorCore* c) { return c - table.data() == select; }))
-      env::not_honoured("TC_SELECT", str("got ", select, ", which is no instruction of ", renderer.target().key(), ": kernels do without"));
-  }
   const auto choices = tensor_core_choices(kernel.sink(), renderer, level > 1, select);
   if (choices.empty()) return;
   auto predicted = [&](const KernelAxes& k) {

@@ -20,6 +20,7 @@
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/runtime/thread_pool.h"
 #include "tinygrad/schedule/custom.h"
+#include "tinygrad/target/tensor_core.h"
 
 namespace tg {
 
@@ -135,6 +136,13 @@ CompiledKernelRef compile_one(const Hash128& key, const Kernel& kernel, Device& 
   return compiled;
 }
 
+void check_tensor_core(const CodegenOptions& options, const Target& target) {
+  if (options.tensor_core < 0) return;
+  const std::vector<const TensorCore*> known = renderer_for(target).tensor_cores();
+  if (std::none_of(known.begin(), known.end(), [&](const TensorCore* t) { return t - tensor_core_table().data() == options.tensor_core; }))
+    env::not_honoured("TC_SELECT", str("got ", options.tensor_core, ", which is no instruction of ", target.key(), ": kernels do without"));
+}
+
 /// Everything that says which compiler works here, besides the target.
 void add_compiler(Hash128& h) { h.add(env::CC.get()), h.add(env::TG_LLVM_PLUGIN.get()); }
 }  // namespace
@@ -167,6 +175,7 @@ std::vector<CompiledKernelRef> compile_kernels(std::span<const KernelRef> kernel
     else again.push_back(i);
   }
   if (!missing.empty()) {
+    check_tensor_core(options, target);
     // The key on disk also names the compiler's version: the table outlives it.
     Hash128 tool;
     if (device.compiles()) tool.add(device.compiler(target).cache_key());
