@@ -110,14 +110,19 @@ std::optional<DType> dtype_of_format(const char* format, Py_ssize_t itemsize) {
   // clang-format on
 }
 
+/// Dates, texts and objects of NumPy: some of them would give their bytes.
+void refuse_other_elements(nb::handle data) {
+  if (!nb::hasattr(data, "dtype") || !nb::hasattr(data.attr("dtype"), "kind")) return;
+  const nb::object dtype = data.attr("dtype"), kind = dtype.attr("kind");
+  const auto letter = nb::cast<std::string>(kind);
+  TG_CHECK(DTypeError, letter.find_first_of("mMSUO") == std::string::npos, "[Tensor] got an array of ", nb::cast<std::string>(nb::str(dtype)),
+           ", expected bool, an integer or a float type");
+}
+
 Tensor from_buffer(nb::handle data, const TensorOptions& o) {
+  refuse_other_elements(data);
   Py_buffer view;
-  if (PyObject_GetBuffer(data.ptr(), &view, PyBUF_FULL_RO) != 0) {
-    nb::python_error error;
-    TG_CHECK(DTypeError, !nb::hasattr(data, "dtype"), "[Tensor] got an array of ", nb::cast<std::string>(nb::str(data.attr("dtype"))),
-             ", expected bool, an integer or a float type");
-    throw error;
-  }
+  if (PyObject_GetBuffer(data.ptr(), &view, PyBUF_FULL_RO) != 0) throw nb::python_error();
   struct Release {
     Py_buffer* v;
     ~Release() { PyBuffer_Release(v); }

@@ -71,6 +71,9 @@ CALLS = [
     (lambda t: Tensor("hello"), r"\[Tensor\] can't create a Tensor from an object of type str"),
     (lambda t: Tensor({}), r"\[Tensor\] can't create a Tensor from an object of type dict"),
     (lambda t: Tensor(np.array(["2020-01-01"], dtype="datetime64[D]")), r"\[Tensor\] got an array of datetime64\[D\], expected bool"),
+    (lambda t: Tensor(np.datetime64("2020-01-01")), r"\[Tensor\] got an array of datetime64\[D\]"),
+    (lambda t: Tensor(np.array(["a", "b"])), r"\[Tensor\] got an array of <U1"),
+    (lambda t: Tensor(np.array([None, 1])), r"\[Tensor\] got an array of object"),
     (lambda t: Tensor.from_dlpack(5), r"\[from_dlpack\] got an object of type int, which has no __dlpack__"),
 ]
 

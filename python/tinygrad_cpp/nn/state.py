@@ -112,12 +112,12 @@ inverse_safe_dtypes = {v: k for k, v in safe_dtypes.items()}
 def _on_host(t: Tensor) -> Tensor: return t.to("CPU") if isinstance(t.device, str) and t.device.startswith("DISK") else t
 
 
-@accept_filename
-def _path(name: str, fn) -> str:
+def _file_path(name: str, fn) -> str:
   if isinstance(fn, (str, os.PathLike)): return os.fspath(fn)
   raise TypeError(f"[{name}] got {'None' if fn is None else 'an object of type ' + type(fn).__name__}, expected the path of a file")
 
 
+@accept_filename
 def safe_load_metadata(t: Tensor) -> tuple[Tensor, int, dict[str, Any]]:
   """The bytes of a safetensors file, where the data starts, and the header. FormatError (a ValueError) when the header is not one to be trusted."""
   raw = bytes(memoryview(_on_host(t)))
@@ -127,7 +127,7 @@ def safe_load_metadata(t: Tensor) -> tuple[Tensor, int, dict[str, Any]]:
 
 def safe_load(fn: Tensor | str | pathlib.Path) -> dict[str, Tensor]:
   """The tensors of a safetensors file. Those of a file are its pages, read when they are used."""
-  if not isinstance(fn, Tensor): return _core.safe_load(_path("safe_load", fn))
+  if not isinstance(fn, Tensor): return _core.safe_load(_file_path("safe_load", fn))
   t = _on_host(fn)
   raw = bytes(memoryview(t))
   start, entries = _core.safetensors_header(raw, len(raw), "safe_load")
@@ -153,7 +153,8 @@ def safe_save(tensors: dict[str, Tensor], fn: str | pathlib.Path, metadata: dict
     if not isinstance(name, str): raise TypeError(f"[safe_save] got the key {name!r}, expected names of tensors")
     if not isinstance(t, Tensor):
       raise TypeError(f"[safe_save] got an object of type {type(t).__name__} for {name!r}, expected a Tensor")
-  _core.safe_save(list(tensors.items()), _path("safe_save", fn), [(str(k), v if isinstance(v, str) else json.dumps(v)) for k, v in (metadata or {}).items()])
+  text = [(str(k), v if isinstance(v, str) else json.dumps(v)) for k, v in (metadata or {}).items()]
+  _core.safe_save(list(tensors.items()), _file_path("safe_save", fn), text)
 
 
 @accept_filename
