@@ -69,7 +69,8 @@ class UserKernel {
     if (u.is(Ops::RANGE) && by_hand_) {  // its loops stay loops
       RangeArg a = u.arg<RangeArg>();
       if (a.type != AxisType::kReduce) a.type = AxisType::kLoop;
-      return made_.set(u, UOp::range(value(u.src(0)), a, u.dtype()));
+      // A size that depends on other loops is simplified now: simplified in an index it would be another loop's.
+      return made_.set(u, UOp::range(index_simplify(value(u.src(0))), a, u.dtype()));
     }
     TG_CHECK(ValueError, !(by_hand_ && u.is(Ops::REDUCE)),
              "[custom_kernel] got a REDUCE in a kernel that orders its own effects, expected one or the ", "other: accumulate with .after(range)");

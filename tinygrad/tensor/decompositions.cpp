@@ -1,7 +1,13 @@
-/// \file QR, SVD and Newton-Schulz of batches of matrices.
+/// \file QR, SVD and Newton-Schulz of batches of matrices. QR and SVD are kernels (matrix_kernels.h); their gradients are formulas of whole matrices.
 #include <algorithm>
 
+#include "tinygrad/tensor/effects.h"
+#include "tinygrad/tensor/function.h"
 #include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/lower_multi.h"
+#include "tinygrad/tensor/matrix_kernels.h"
+#include "tinygrad/tensor/ops.h"
+#include "tinygrad/uop/multi.h"
 
 namespace tg {
 using namespace tensor_detail;
@@ -11,76 +17,174 @@ void check_matrix(const Tensor& t, const char* op) {
   TG_CHECK(ShapeError, t.ndim() >= 2, "[", op, "] got shape ", t.shape(), ", expected at least two axes");
   TG_CHECK(DTypeError, t.dtype().is_float(), "[", op, "] got ", t.dtype(), ", expected floats");
 }
-Shape batched(const Tensor& t, std::initializer_list<int64_t> tail) {
-  Shape s = t.shape();
-  s.resize(s.size() - 2);
-  for (int64_t n : tail) s.push_back(n);
-  return s;
-}
+
+/// Matrices one after the other along one axis, in a type that decompositions are computed in.
+struct Matrices {
+  Tensor x;          ///< (batch, m, n)
+  Shape lead, room;  ///< the batch as it was; symbolic sizes at their greatest
+  DType dtype;
+  explicit Matrices(const Tensor& t) : lead(t.shape()), room(t.max_shape()), dtype(t.dtype()) {
+    Tensor all = t;
+    if (lead.symbolic()) all = Tensor::from_uop(UOp::make(Ops::PAD, dtype, {t.uop(), Shape(lead.size(), SInt(0)).stack(), room.stack()}));
+    // A kernel sees the shard of its device: that must be whole matrices.
+    if (const UOp u = all.uop(); is_multi(u) && shard_axis(u) > 0) all = Tensor::from_uop(spread(u, device_of(u), -1));
+    const SInt m = room[room.size() - 2], n = room.back();
+    lead.resize(lead.size() - 2), room.resize(room.size() - 2);
+    x = all.cast(least_upper_dtype(dtype, dtypes::float32)).reshape({ops::product(room), m, n});
+    // Stored once for all kernels that read it.
+    if (const UOp u = x.uop(); !is_multi(u) && !has_buffer_identity(current_view(u))) x = Tensor::from_uop(own_storage(u, device_or_default(u)));
+  }
+  /// A result (batch, ...) in the shape and type of the argument.
+  Tensor back(const Tensor& t) const {
+    Shape all = room, wanted = lead;
+    for (size_t i = 1; i < t.shape().size(); i++) all.push_back(t.shape()[i]), wanted.push_back(t.shape()[i]);
+    return t.reshape(all).shrink_to(wanted).cast(dtype);
+  }
+};
+
+Tensor transposed(const Tensor& t) { return t.transpose(-2, -1); }
 Tensor columns(const Tensor& t, int64_t from, int64_t to) { return t(Ellipsis, Slice(from, to)); }
+Tensor rows(const Tensor& t, int64_t from, int64_t to) { return t(Ellipsis, Slice(from, to), Slice()); }
+
+/// In the gradient of a kernel: what it wrote to an argument, the gradient of that, the argument as it was. What was computed and dropped, since
+/// nobody held it, is gone, and with it the claim to its memory: it is computed again, elsewhere.
+bool is_gone(UOp call, size_t i) {
+  const UOp place = call.src(i + 1);
+  return !Graph::global().forwarded(place.after({call})) && !is_fresh(base_of(place));
+}
+Tensor argument(UOp call, size_t i) { return Tensor::from_uop(call.src(i + 1)); }
+Tensor written(UOp call, size_t i) { return Tensor::from_uop(call.src(i + 1).after({call})); }
+Tensor arriving(const UOps& gradients, UOp call, size_t i) { return gradients[i] ? Tensor::from_uop(gradients[i]) : argument(call, i).zeros_like(); }
+
+/// X with R X = B, R upper triangular.
+Tensor solve_upper(const Tensor& r, const Tensor& b) {
+  using enum BackSubstitution::Argument;
+  auto gradient = [](const UOps& g, UOp call) {
+    // R^T is lower triangular: upper with its axes turned around.
+    const Tensor turned = transposed(argument(call, kR)).flip({-2, -1}), db = solve_upper(turned, arriving(g, call, kX).flip(-2)).flip(-2);
+    const Tensor x = is_gone(call, kX) ? solve_upper(argument(call, kR), argument(call, kB)) : written(call, kX);
+    UOps out(kArguments);
+    out[kR] = (-db.dot(transposed(x)).triu()).uop(), out[kB] = db.uop();
+    return out;
+  };
+  return back_substitution(r, b, gradient);
+}
+
+/// The gradient of A = Q R, m >= n, from those of Q (m, n) and R (n, n): Walter and Lehmann 2010.
+Tensor grad_thin_qr(const Tensor& q, const Tensor& r, const Tensor& dq, const Tensor& dr) {
+  const Tensor m = r.dot(transposed(dr.triu())) - transposed(dq).dot(q);
+  const Tensor b = dq + q.dot(m.tril() + transposed(m.tril(-1)));
+  return transposed(solve_upper(r, transposed(b)));
+}
+
+std::pair<Tensor, Tensor> qr_of(const Tensor& x, int64_t width);
+
+/// What the gradient of the columns of Q behind the n-th means for the first n, which determine them: with E the first n columns of the identity a
+/// product of n reflectors is Q = I - (E - Q1) (I - Q11)^-T (E - Q1)^T (Ballard et al. 2015).
+Tensor grad_of_rest(const Tensor& q, int64_t n, const Tensor& drest) {
+  const int64_t m = q.shape(-2);
+  const Tensor first = columns(q, 0, n), unit = Tensor::eye(m, n, {.dtype = q.dtype()});
+  auto [o, t] = qr_of(Tensor::eye(n, n, {.dtype = q.dtype()}) - rows(first, 0, n), n);
+  auto solved = [&](const Tensor& b) { return solve_upper(t, transposed(o).dot(b)); };  // (I - Q11)^-1 B
+  const Tensor z = solved(columns(rows(q, 0, n), n, m)), l = solved(transposed(unit - first).dot(drest));
+  return Tensor::cat({z.dot(transposed(l)), transposed(l)}, -2) - drest.dot(transposed(z));
+}
+
+/// Q (batch, m, width) and R (batch, m, n).
+std::pair<Tensor, Tensor> qr_of(const Tensor& x, int64_t width) {
+  using enum Householder::Argument;
+  auto gradient = [](const UOps& g, UOp call) {
+    const Tensor a = argument(call, kX), dq = arriving(g, call, kQ), dr = arriving(g, call, kR);
+    const int64_t m = a.shape(-2), n = a.shape(-1), w = dq.shape(-1);
+    const auto [q, r] = is_gone(call, kQ) || is_gone(call, kR) ? qr_of(a, w) : std::pair(written(call, kQ), written(call, kR));
+    UOps out(kArguments);
+    if (m >= n) {
+      Tensor first = columns(dq, 0, n);
+      if (w > n && g[kQ]) first = first + grad_of_rest(q, n, columns(dq, n, w));
+      out[kX] = grad_thin_qr(columns(q, 0, n), rows(r, 0, n), first, rows(dr, 0, n)).uop();
+      return out;
+    }
+    // The first m columns are Q times a triangle, the others Q times a rectangle.
+    const Tensor drest = columns(dr, m, n), all = dq + columns(a, m, n).dot(transposed(drest));
+    out[kX] = Tensor::cat({grad_thin_qr(q, columns(r, 0, m), all, columns(dr, 0, m)), q.dot(drest)}, -1).uop();
+    return out;
+  };
+  const Householder h = householder(x, width, gradient);
+  return {h.q, h.r};
+}
+
+/// From x = q r, r (batch, n, n): U of q's shape, the singular values, and V^T.
+Tensors svd_values(const Tensor& q, const Tensor& r) {
+  Tensor size = r.abs().max({.axis = {-2, -1}, .keepdim = true});
+  size = (size != 0).where(size, 1.0).contiguous();
+  auto [turned, vt] = jacobi(r / size);
+  auto [s, order] = turned.square().sum(-1).sqrt().contiguous().sort(-1, true);
+  const Tensor which = order.unsqueeze(-1).expand(vt.shape());
+  // The columns are orthogonal: their QR has a diagonal R, and columns of Q also where a singular value is 0.
+  auto [u, diagonal] = householder(transposed(turned.gather(-2, which)), r.shape(-1));
+  const Tensor sign = (diagonal.diagonal(0, -2, -1) < 0).where(-1.0, 1.0).cast(r.dtype());
+  return {q.dot(u * sign.unsqueeze(-2)), s * size.squeeze(-1), vt.gather(-2, which)};
+}
+
+/// a / b, and nothing where there is nothing to divide.
+Tensor quotient(const Tensor& a, const Tensor& b) { return (a == 0).where(0.0, a / (a == 0).where(1.0, b)); }
+
+Tensors thin_svd(const Tensor& x, const Tensor& q, const Tensor& r);
+
+UOps grad_svd(const UOps& g, UOp call) {
+  const Tensor x = argument(call, 6);
+  Tensors f;
+  if (is_gone(call, 0) || is_gone(call, 1) || is_gone(call, 2)) {
+    auto [q, r] = qr_of(x, x.shape(-1));
+    f = thin_svd(x, q, r);
+  } else f = {written(call, 0), written(call, 1), written(call, 2)};
+  const Tensor &u = f[0], &s = f[1], &vt = f[2], v = transposed(vt);
+  const Tensor du = arriving(g, call, 0), ds = arriving(g, call, 1), dv = transposed(arriving(g, call, 2));
+  auto skew = [](const Tensor& t) { return t - transposed(t); };
+  const Tensor along = s.unsqueeze(-2), down = s.unsqueeze(-1), gaps = along.square() - down.square();
+  const Tensor values = Tensor::eye(s.shape(-1), s.shape(-1), {.dtype = s.dtype()}) * ds.unsqueeze(-2);
+  const Tensor turns = quotient(skew(transposed(u).dot(du)), gaps) * along + quotient(skew(transposed(v).dot(dv)), gaps) * down;
+  Tensor r = u.dot(turns + values);
+  if (u.shape(-2) > u.shape(-1)) r = r + quotient(du - u.dot(transposed(u).dot(du)), along);
+  UOps out(7);
+  out[6] = r.dot(vt).uop();
+  return out;
+}
+
+/// U (batch, m, n), singular values and V^T of x = q r. The gradient is that of x alone, also where a triangle cannot be divided by.
+Tensors thin_svd(const Tensor& x, const Tensor& q, const Tensor& r) {
+  const int64_t n = x.shape(-1);
+  return values_of(svd_values(columns(q, 0, n).detach(), rows(r, 0, n).detach()), x, grad_svd);
+}
 }  // namespace
 
 std::pair<Tensor, Tensor> Tensor::qr() const {
   OpScope s;
   check_matrix(*this, "qr");
-  int64_t m = shape(-2), n = shape(-1);
-  Tensor r = *this, q = eye(m, m, {.dtype = dtype()}).expand(batched(*this, {m, m})), row = arange(m);
-  for (int64_t i = 0; i < std::min(m, n); i++) {
-    // The reflector of column i below the diagonal: v with 1 at i, H = I - w v^T.
-    Tensor here = row == i, x = (row >= i).where(r(Ellipsis, i), 0.0);
-    Tensor norm = x.square().sum(-1, true).sqrt(), x0 = here.where(x, 0.0).sum(-1, true);
-    Tensor sign = (x0 != 0).where(x0.sign(), 1.0), some = norm != 0, u0 = x0 + sign * norm;
-    Tensor v = (here.where(u0, x) / some.where(u0, 1.0)).unsqueeze(-1);
-    Tensor w = some.where(sign * u0 / some.where(norm, 1.0), 0.0).unsqueeze(-1) * v;
-    r = (r - w.dot(v.transpose(-2, -1).dot(r))).contiguous();
-    q = (q - q.dot(v).dot(w.transpose(-2, -1))).contiguous();
-  }
-  return {q, r};
+  const int64_t m = shape(-2);
+  const Matrices a(*this);
+  if (max_numel() == 0) return {s(a.back(eye(m, m).expand({ops::product(a.room), m, m}))), *this};
+  auto [q, r] = qr_of(a.x, m);
+  return {s(a.back(q)), s(a.back(r))};
 }
 
 Tensor::Svd Tensor::svd(bool full_matrices) const {
   OpScope s;
   check_matrix(*this, "svd");
-  int64_t m = shape(-2), n = shape(-1), k = std::min(m, n);
+  const int64_t m = shape(-2), n = shape(-1);
   if (m < n) {
     Svd t = transpose(-2, -1).svd(full_matrices);
     return {t.vt.transpose(-2, -1), t.s, t.u.transpose(-2, -1)};
   }
-  auto [q, r] = qr();
-  // One-sided Jacobi: the columns of U = R V become orthogonal. They are kept in two halves, column i of one paired with column i of the other;
-  // between rounds all but the first move on by one place, so that every pair meets. An odd number gets a zero column.
-  int64_t h = (k + 1) / 2;
-  Tensor u = r(Ellipsis, Slice(0, k), Slice()), v = eye(k, k, {.dtype = dtype()}).expand(batched(*this, {k, k}));
-  if (k % 2) u = u.pad(Ints{0, 1}), v = v.pad(Ints{0, 1});
-  Tensor left = columns(u, 0, h), right = columns(u, h, 2 * h), vleft = columns(v, 0, h), vright = columns(v, h, 2 * h);
-  auto rotate = [](Tensor& a, Tensor& b, const Tensor& c, const Tensor& sn) {
-    Tensor x = (c * a - sn * b).contiguous(), y = (sn * a + c * b).contiguous();
-    a = x, b = y;
-  };
-  auto move_on = [&](Tensor& a, Tensor& b) {
-    if (h < 2) return;
-    Tensor x = cat({columns(a, 0, 1), columns(b, 0, 1), columns(a, 1, h - 1)}, -1), y = cat({columns(b, 1, h), columns(a, h - 1, h)}, -1);
-    a = x, b = y;
-  };
-  for (int64_t round = 0; round < 6 * std::max<int64_t>(2 * h - 1, 1); round++) {
-    Tensor gamma = (left * right).sum(-2, true), alpha = left.square().sum(-2, true), beta = right.square().sum(-2, true);
-    Tensor turn = gamma != 0, tau = (beta - alpha) / (2.0 * turn.where(gamma, 1.0));
-    Tensor t = turn.where((tau != 0).where(tau.sign(), 1.0) / (tau.abs() + (1.0 + tau.square()).sqrt()), 0.0);
-    Tensor c = (1.0 + t.square()).rsqrt(), sn = c * t;
-    rotate(left, right, c, sn), rotate(vleft, vright, c, sn);
-    move_on(left, right), move_on(vleft, vright);
+  const Matrices a(*this);
+  if (max_numel() == 0) {
+    auto unit = [&](int64_t k, int64_t w) { return s(a.back(eye(k, w).expand({ops::product(a.room), k, w}))); };
+    return {unit(m, full_matrices ? m : n), s(a.back(zeros({ops::product(a.room), n}))), unit(n, n)};
   }
-  u = cat({left, right}, -1), v = cat({vleft, vright}, -1);
-  auto [sv, order] = u.square().sum(-2).sqrt().sort(-1, true);
-  order = columns(order.unsqueeze(-2), 0, k).expand(batched(*this, {k, k})), sv = columns(sv, 0, k);
-  u = u.gather(-1, order) / (sv != 0).where(sv, 1.0).unsqueeze(-2), v = v.gather(-1, order);
-  if (full_matrices) {
-    // Beside U an identity for the columns of Q that R does not reach.
-    Tensor corner = u.pad(Ints{0, m - k, 0, m - k});
-    Tensor rest = (arange(m) >= k) & (arange(m).unsqueeze(-1) == arange(m));
-    u = q.dot(corner + rest.cast(dtype()));
-  } else u = columns(q, 0, k).dot(u);
-  return {u, sv, v.transpose(-2, -1)};
+  auto [q, r] = qr_of(a.x, full_matrices ? m : n);
+  const Tensors done = thin_svd(a.x, q, r);
+  const Tensor u = q.shape(-1) > n ? cat({done[0], columns(q, n, m)}, -1) : done[0];
+  return {s(a.back(u)), s(a.back(done[1])), s(a.back(done[2]))};
 }
 
 Tensor Tensor::newton_schulz(int steps, const std::vector<double>& coefficients, double eps) const {

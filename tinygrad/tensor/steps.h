@@ -1,0 +1,63 @@
+/// \file Kernels as programs of loops and stores in order, for algorithms that are no expression of whole tensors.
+#pragma once
+#include <initializer_list>
+#include <utility>
+
+#include "tinygrad/schedule/indexing.h"
+#include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/uop.h"
+
+namespace tg {
+
+/// Writes the effects of a kernel one after the other: each read sees all writes before it. What a value was read from may be overwritten once it
+/// has been used; one that is needed later belongs into a register.
+///
+///     Steps s;
+///     s.loop(n, [&](UOp i) { s.write(sum, {zero}, s.read(sum, {zero}) + s.read(x, {i})); });
+///     return s.sink("sum");
+class Steps {
+ public:
+  /// `size` elements that only this kernel sees.
+  UOp registers(int64_t size, DType dtype) {
+    return UOp::make(Ops::BUFFER, dtype, {Shape{size}.stack()}, ParamArg{registers_++, AddrSpace::kReg, "", "", 0, 0});
+  }
+  UOp read(UOp buffer, std::initializer_list<UOp> at) const { return place(buffer, at).load(); }
+  void write(UOp buffer, std::initializer_list<UOp> at, UOp value) {
+    last_ = place(buffer, at).store(value);
+    entered_.clear();
+  }
+  /// `body(i)` for i from 0 to size - 1. The size may depend on the loops around.
+  template <class F> void loop(UOp size, F&& body) {
+    size = index_simplify(size);
+    if (size.is_const_int(0)) return;
+    if (size.is_const_int(1)) return body(UOp::constant(int64_t{0}));
+    const UOp i = UOp::range(size, RangeArg{{loops_++}, AxisType::kLoop});
+    entered_.push_back(i);
+    body(i);
+    if (!entered_.empty()) entered_.pop_back();  // nothing was written: no loop
+    else last_ = last_.end(UOps{i});
+  }
+  template <class F> void loop(int64_t size, F&& body) { loop(UOp::constant(size), std::forward<F>(body)); }
+  UOp sink(const char* name) const {
+    KernelInfo info;
+    info.name = name;
+    return UOp::sink({&last_, 1}, info);
+  }
+
+ private:
+  UOp place(UOp buffer, std::initializer_list<UOp> at) const {
+    UOps after{buffer};
+    if (last_) after.push_back(last_);
+    after.insert(after.end(), entered_.begin(), entered_.end());
+    UOps index{after.size() > 1 ? UOp::make(Ops::AFTER, buffer.dtype(), after) : buffer};
+    index.insert(index.end(), at.begin(), at.end());
+    return UOp::make(Ops::INDEX, buffer.dtype(), index);
+  }
+
+  UOp last_;      // the latest effect
+  UOps entered_;  // loops in which nothing has been written yet
+  int32_t loops_ = 0;
+  int64_t registers_ = 0;
+};
+
+}  // namespace tg
