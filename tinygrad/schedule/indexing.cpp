@@ -146,4 +146,17 @@ Access through_movement(UOp op, const Access& at) {
   return at;
 }
 
+bool shows_padding(UOp view, UOp base) {
+  bool pads = false;
+  for (UOp u = view; u != base; u = u.src(0)) pads |= u.is(Ops::PAD);
+  if (!pads) return false;
+  UOps idx;
+  for (const SInt& n : shape_of(view))
+    idx.push_back(n == 1 ? zero() : UOp::range(n.uop(), RangeArg{{static_cast<int32_t>(idx.size())}, AxisType::kLoop}));
+  Access at{UOp::stack(idx), UOp()};
+  for (UOp u = view; u != base; u = u.src(0))
+    if (u.in(groups::kMovement)) at = through_movement(u, at);
+  return at.valid && bounds_of(index_simplify(at.valid)).lo != 1;
+}
+
 }  // namespace tg

@@ -240,10 +240,20 @@ class Lowerer {
     sizes_[v.id()] = s;
   }
   bool fits(Size s) const { return s.ops <= o_.max_alu && s.buffers < o_.max_buffers; }
-  static Size sum(std::span<const Size> parts) {
-    Size s{1, 0};
+  static Size sum(Ops op, std::span<const Size> parts) {
+    Size s{weight_of(op), 0};
     for (const Size& p : parts) s.ops += p.ops, s.buffers += p.buffers;
     return s;
+  }
+  /// What an operation counts as: functions become polynomials.
+  static int32_t weight_of(Ops op) {
+    switch (op) {
+      case Ops::SIN: return 25;
+      case Ops::EXP2:
+      case Ops::LOG2: return 12;
+      case Ops::POW: return 40;
+      default: return 1;
+    }
   }
   /// Operations and buffers of a value, each once. Index arithmetic is not counted.
   Size count(std::span<const UOp> roots) {
@@ -260,7 +270,7 @@ class Lowerer {
         slots.push_back(v.src(0).src(0).arg<ParamArg>().slot), s.ops++;
         continue;
       }
-      s.ops++;
+      s.ops += weight_of(v.op());
       stack.insert(stack.end(), v.srcs().begin(), v.is(Ops::REDUCE) ? v.srcs().begin() + 1 : v.srcs().end());
     }
     std::sort(slots.begin(), slots.end());
@@ -273,9 +283,9 @@ class Lowerer {
     Size part[3];
     size_t n = values.size();
     for (size_t k = 0; k < n; k++) v[k] = values[k], part[k] = size(v[k]);
-    Size total = sum({part, n});
+    Size total = sum(op, {part, n});
     if (!fits(total)) {
-      total = count({v, n}), total.ops++;
+      total = count({v, n}), total.ops += weight_of(op);
       while (!fits(total)) {
         size_t worst = n;
         for (size_t k = 0; k < n; k++) {
@@ -287,7 +297,7 @@ class Lowerer {
         for (size_t k = 0; k < n; k++)
           if (k != worst && v[k] == v[worst]) v[k] = stored;
         v[worst] = stored;
-        total = count({v, n}), total.ops++;
+        total = count({v, n}), total.ops += weight_of(op);
       }
     }
     UOp out = UOp::make(op, dtype, std::span<const UOp>(v, n), arg);

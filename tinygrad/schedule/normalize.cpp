@@ -1,11 +1,14 @@
 /// \file From the global graph to an arena: buffers and variables numbered, so that graphs of one structure have one key.
 #include <algorithm>
+#include <unordered_map>
 
+#include "tinygrad/schedule/indexing.h"
 #include "tinygrad/schedule/passes.h"
 
 namespace tg {
 namespace {
-constexpr OpSet kViews = Ops::RESHAPE | Ops::EXPAND | Ops::PERMUTE | Ops::SHRINK | Ops::FLIP;
+constexpr size_t kFewNodes = 256;  // of a graph in which integers that index storage vary
+constexpr size_t kFewIntegers = 8;
 
 /// What stands for a node: the storage of a computed one, the source of DETACH and of a COPY to where it is.
 UOp resolve(UOp u) {
@@ -23,17 +26,18 @@ bool is_bound(UOp u) { return u.is(Ops::AFTER) && is_variable(u.src(0)); }
 UOp storage_of(UOp u) {
   UOps chain;
   u = resolve(u);
-  while (u.in(kViews | Ops::AFTER) && !is_bound(u)) {
+  while (u.in(groups::kMovement | Ops::AFTER) && !is_bound(u)) {
     if (!u.is(Ops::AFTER)) chain.push_back(u);
     u = resolve(u.src(0));
   }
   if (!u.is(Ops::BUFFER)) return UOp();
+  const UOp base = u;
   for (size_t i = chain.size(); i-- > 0;) {
     UOps src(chain[i].srcs().begin(), chain[i].srcs().end());
     src[0] = u;
     u = chain[i].with_srcs(src);
   }
-  return u;
+  return shows_padding(u, base) ? UOp() : u;
 }
 bool is_reshaped_buffer(UOp u) {
   while (u.is(Ops::RESHAPE)) u = u.src(0);
@@ -48,9 +52,45 @@ struct Positions {
     if (slots.size() < n) slots.resize(n + n / 2);
     if (++epoch == 0) std::fill(slots.begin(), slots.end(), 0), epoch = 1;
   }
-  bool has(UOp u) const { return slots[u.id()] >> 32 == epoch; }
+  bool has(UOp u) const { return u.id() < slots.size() && slots[u.id()] >> 32 == epoch; }
   uint32_t get(UOp u) const { return static_cast<uint32_t>(slots[u.id()]); }
-  void set(UOp u, size_t pos) { slots[u.id()] = uint64_t{epoch} << 32 | pos; }
+  void set(UOp u, size_t pos) {
+    if (u.id() >= slots.size()) slots.resize(u.id() + u.id() / 2 + 64);
+    slots[u.id()] = uint64_t{epoch} << 32 | pos;
+  }
+};
+
+/// Integers that index storage, `x[3]`: what differs between the rounds of a loop. In small graphs they are variables, so that all rounds have one
+/// schedule and its kernels.
+struct Integers {
+  bool vary = false;
+  size_t found = 0;
+  std::unordered_map<UOp, UOp> offsets;  // by SHRINK: what stands for its offsets
+
+  /// The offsets of a SHRINK, those that pick one of several elements of an axis as bound variables.
+  UOp offsets_of(UOp u) {
+    auto [it, fresh] = offsets.try_emplace(u, u.src(1));
+    if (!fresh || !u.src(1).is(Ops::STACK) || !shows_storage(u.src(0))) return it->second;
+    const Shape &from = shape_of(u.src(0)), &to = shape_of(u);
+    UOps at(u.src(1).srcs().begin(), u.src(1).srcs().end());
+    for (size_t k = 0; k < at.size(); k++) {
+      if (!at[k].is_const() || from[k].symbolic() || from[k] == 1 || !(to[k] == 1)) continue;
+      if (vary) {
+        const UOp v = UOp::variable(str(kIntegerVariable, found), 0, from[k].value() - 1);
+        at[k] = v.after({v.store(at[k])});
+      }
+      found++;
+    }
+    if (vary) it->second = UOp::stack(at);
+    return it->second;
+  }
+  bool few(size_t nodes) const { return found && found <= kFewIntegers && nodes <= kFewNodes; }
+
+ private:
+  static bool shows_storage(UOp u) {
+    for (u = resolve(u); u.in(groups::kMovement | Ops::AFTER) && !is_bound(u);) u = resolve(u.src(0));
+    return u.is(Ops::BUFFER);
+  }
 };
 
 KernelRef import_call(UOp sink) {
@@ -61,7 +101,8 @@ KernelRef import_call(UOp sink) {
   return kernel;
 }
 
-void visit(UOp root, NormalGraph& g, Positions& at, UOps& stack) {
+void visit(UOp root, NormalGraph& g, Positions& at, UOps& stack, Integers& integers) {
+  auto source = [&](UOp u, uint32_t i) { return i == 1 && u.is(Ops::SHRINK) ? integers.offsets_of(u) : resolve(u.src(i)); };
   stack.push_back(root);
   while (!stack.empty()) {
     UOp u = stack.back();
@@ -72,11 +113,11 @@ void visit(UOp root, NormalGraph& g, Positions& at, UOps& stack) {
     uint32_t n = is_bound(u) ? 0 : u.nsrc(), first = u.is(Ops::CALL) ? 1 : 0;  // a CALL's kernel is no part of the graph
     size_t before = stack.size();
     for (uint32_t i = n; i-- > first;)
-      if (UOp s = resolve(u.src(i)); !at.has(s)) stack.push_back(s);
+      if (UOp s = source(u, i); !at.has(s)) stack.push_back(s);
     if (stack.size() != before) continue;
     stack.pop_back();
     at.set(u, g.nodes.size());
-    for (uint32_t i = first; i < n; i++) g.src.push_back(at.get(resolve(u.src(i))));
+    for (uint32_t i = first; i < n; i++) g.src.push_back(at.get(source(u, i)));
     int32_t number = -1;
     if (u.is(Ops::BUFFER)) number = static_cast<int32_t>(g.inputs.size()), g.inputs.push_back(u);
     else if (is_bound(u)) {
@@ -115,26 +156,24 @@ RootPlan plan_root(UOp root) {
     }
   }
   p.kind = RootPlan::kNew;
-  p.share = contiguous || !u.in(kViews | Ops::PAD);
-  p.storage = !u.in(kViews | Ops::PAD) ? u : contiguous ? contiguous : p.root;  // for now: the value to compute
+  p.share = contiguous || !u.in(groups::kMovement);
+  p.storage = !u.in(groups::kMovement) ? u : contiguous ? contiguous : p.root;  // for now: the value to compute
   return p;
 }
 
 std::string variable_name(int32_t n) { return str("v", n < 10 ? "0" : "", n); }
-}  // namespace
 
-NormalGraph normalize(std::span<const UOp> roots) {
+NormalGraph walk(std::span<const UOp> roots, Integers& integers) {
   static thread_local Positions at;
   NormalGraph g;
   UOps stack;
   g.src_begin.push_back(0);
-  // Roots first get their plans, which may build views, so that no id is made while positions are held.
   for (UOp r : roots) g.roots.push_back(plan_root(r));
   at.begin(Graph::global().id_limit());
   std::vector<int32_t> output_of;  // by position
   for (RootPlan& p : g.roots) {
     UOp value = p.kind == RootPlan::kNew ? p.storage : p.root;
-    visit(value, g, at, stack);
+    visit(value, g, at, stack, integers);
     p.node = at.get(value);
     if (p.kind != RootPlan::kNew) continue;
     output_of.resize(g.nodes.size(), -1);
@@ -142,10 +181,9 @@ NormalGraph normalize(std::span<const UOp> roots) {
     else p.output = o = g.outputs++;
   }
   for (auto& [after, storage] : g.stores) storage = storage_of(after);
-
-  g.key = key_of(g, {});
   return g;
 }
+}  // namespace
 
 /// What the arena's SINK would hash to, without building it.
 Hash128 key_of(const NormalGraph& g, const std::vector<bool>& open) {
@@ -176,6 +214,17 @@ Hash128 key_of(const NormalGraph& g, const std::vector<bool>& open) {
         if (!s.symbolic()) key.add(static_cast<uint64_t>(s.value()));
   }
   return key;
+}
+
+NormalGraph normalize(std::span<const UOp> roots) {
+  Integers integers;
+  NormalGraph g = walk(roots, integers);
+  if (integers.few(g.nodes.size())) {
+    integers = {.vary = true, .found = 0, .offsets = {}};
+    g = walk(roots, integers);
+  }
+  g.key = key_of(g, {});
+  return g;
 }
 
 UOp import_normal(const NormalGraph& g, std::vector<ScheduleBuffer>& buffers) {
@@ -225,7 +274,7 @@ UOp import_normal(const NormalGraph& g, std::vector<ScheduleBuffer>& buffers) {
   for (const RootPlan& p : g.roots) {
     if (p.kind != RootPlan::kStorage) continue;
     UOp u = made[p.node];
-    while (u.in(kViews)) u = u.src(0);
+    while (u.in(groups::kMovement)) u = u.src(0);
     if (u.is(Ops::AFTER)) effects.push_back(u);
   }
   return UOp::sink(effects);

@@ -16,6 +16,7 @@ constexpr int kMaxInstances = 16;    // reads of one value in different places b
 constexpr int kCostLimit = 64;       // where counting stops
 constexpr double kReuse = 1.5;       // evaluations per element from which a reduction counts as recomputed
 constexpr double kMany = 8;          // evaluations per element that ask for the strict rules below
+constexpr size_t kLongIndex = 160;   // nodes of an index that further views had better not work on
 constexpr int64_t kDigitLanes = 16;  // digits of a loop's index that are a multiple of this become loops (simplify_ranges)
 constexpr double kMerge = 2.25;      // the same for a sum inside a sum: masks of padding cost less than storing what is summed (im2col)
 
@@ -254,6 +255,7 @@ class Rangeifier {
       for (int32_t k = r_.first[i]; k >= 0; k = nth(r_.instances, k).next)
         if (reader_device(nth(r_.instances, k)) != reader_device(nth(r_.instances, r_.first[i]))) return false;
     if (is_forced(i)) return true;
+    if (read_at_length(i)) return true;
     UOp computed = u;
     if (u.in(groups::kMovement)) {
       // Stored in the order it is read in: after a permutation that is the value's only use.
@@ -290,6 +292,37 @@ class Rangeifier {
     }
     if ((reads.evaluations <= kReuse && !reads.reuse) || widens(u)) return false;
     return costs_too_much(u, reads, inline_cost(i));
+  }
+  /// Whether a value is read through so many views that do not merge that their index arithmetic, which every further view simplifies again, costs
+  /// more than memory. Views of the value's size alone: others may be larger than what they show.
+  bool read_at_length(uint32_t i) {
+    const UOp u = r_.nodes[i];
+    if (u.dtype().is_weak() || !u.in(groups::kElementwise | Ops::RESHAPE | Ops::PERMUTE | Ops::FLIP)) return false;
+    for (int32_t k = r_.first[i]; k >= 0; k = nth(r_.instances, k).next)
+      if (const UOp idx = nth(r_.instances, k).idx; terms(idx) > kLongIndex && idx.toposort().size() > kLongIndex) return true;
+    return false;
+  }
+  /// Nodes of an index, each as often as it occurs; where there are many, no less than that.
+  size_t terms(UOp u) {
+    if (u.id() >= terms_.size()) terms_.resize(u.id() + u.id() / 2 + 64, 0);
+    if (terms_[u.id()]) return terms_[u.id()];
+    size_t n = 1;
+    UOps stack{u};
+    while (!stack.empty()) {
+      const UOp v = stack.back();
+      size_t sum = 1;
+      bool ready = true;
+      for (UOp s : v.srcs()) {
+        const size_t t = s.id() < terms_.size() ? terms_[s.id()] : 0;
+        if (!t) stack.push_back(s), ready = false;
+        sum += t;
+      }
+      if (!ready) continue;
+      stack.pop_back();
+      if (v.id() >= terms_.size()) terms_.resize(v.id() + v.id() / 2 + 64, 0);
+      terms_[v.id()] = n = std::min(sum, 2 * kLongIndex);
+    }
+    return n;
   }
   /// index == number of the place: asked again wherever it is read, for what is summed so goes to its place instead (scatter_sums).
   static bool names_place(UOp u) {
@@ -443,6 +476,7 @@ class Rangeifier {
   std::vector<Reads> reads_;
   std::vector<bool> reduced_;  // by kernel: has a reduction
   std::vector<double> volume_;
+  std::vector<size_t> terms_;  // by index expression
   std::vector<uint32_t> mark_;
   uint32_t epoch_ = 0;
 };

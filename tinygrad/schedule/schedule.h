@@ -50,6 +50,9 @@ struct Schedule {
   MemoryNeeds memory(std::string_view device = {}) const;
 };
 
+/// Names of the variables that stand for integers in small graphs begin with it (normalize.cpp); nobody binds them by name.
+inline constexpr std::string_view kIntegerVariable = "@";
+
 /// A schedule with what is particular to this call.
 struct BoundSchedule {
   std::shared_ptr<const Schedule> schedule;

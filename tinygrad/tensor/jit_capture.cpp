@@ -10,6 +10,7 @@
 #include <unordered_set>
 
 #include "tinygrad/base/env.h"
+#include "tinygrad/schedule/schedule.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/ops.h"
 #include "tinygrad/uop/buffer_flags.h"
@@ -440,6 +441,7 @@ void JitCore::Capture::finish() {
         if (static_cast<int64_t>(s.draws[d].key) == value) return static_cast<int>(nvars + d);
       return -1;
     }
+    if (name.starts_with(kIntegerVariable)) return -1;
     for (auto& [n, at_capture] : bound_)
       if (n == name && at_capture == value) return static_cast<int>(std::find(s.variables.begin(), s.variables.end(), name) - s.variables.begin());
     free_ = name;
