@@ -29,6 +29,16 @@ void operators(TensorClass& c, const char* op, Method f, bool in_place = true) {
         },
         nb::is_operator());
 }
+/// Of a tensor the exponent is a value like others, of a number it is checked: a whole number to the power of -1 is a mistake.
+struct Power {
+  static Tensor exponent(nb::handle given, const Tensor& t) {
+    return nb::isinstance<Tensor>(given) && t.dtype() == dtypes::weakint ? t.cast(dtypes::default_int()) : t;
+  }
+  static nb::object raised(nb::handle a, nb::handle b) {
+    const std::optional<Tensor> base = operand_from(a), power = operand_from(b);
+    return base && power ? nb::cast(base->pow(exponent(b, *power))) : nb::borrow(Py_NotImplemented);
+  }
+};
 }  // namespace
 
 void bind_tensor_elementwise(TensorClass& c) {
@@ -110,7 +120,9 @@ void bind_tensor_elementwise(TensorClass& c) {
   binary(c, "add", &Tensor::add);
   binary(c, "sub", &Tensor::sub);
   binary(c, "mul", &Tensor::mul);
-  binary(c, "pow", &Tensor::pow);
+  c.def(
+      "pow", [](nb::handle a, nb::handle b, bool reverse) { return reverse ? Power::raised(b, a) : Power::raised(a, b); }, "x"_a,
+      "reverse"_a = false);
   binary(c, "mod", &Tensor::mod);
   binary(c, "fmod", &Tensor::fmod);
   binary(c, "bitwise_and", &Tensor::bitwise_and);
@@ -168,7 +180,14 @@ void bind_tensor_elementwise(TensorClass& c) {
   operators(c, "truediv", &Tensor::div);
   operators(c, "floordiv", &Tensor::floor_div);
   operators(c, "mod", &Tensor::mod);
-  operators(c, "pow", &Tensor::pow);
+  c.def("__pow__", [](nb::handle a, nb::handle b) { return Power::raised(a, b); });
+  c.def("__rpow__", [](nb::handle a, nb::handle b) { return Power::raised(b, a); });
+  c.def("__ipow__", [](nb::object a, nb::handle b) {
+    const nb::object r = Power::raised(a, b);
+    if (r.is(nb::borrow(Py_NotImplemented))) return r;
+    nb::cast<Tensor&>(a).assign(nb::cast<Tensor&>(r));
+    return a;
+  });
   operators(c, "and", &Tensor::bitwise_and);
   operators(c, "or", &Tensor::bitwise_or);
   operators(c, "xor", &Tensor::bitwise_xor);

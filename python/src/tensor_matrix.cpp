@@ -129,6 +129,7 @@ void bind_tensor_matrix(TensorClass& c) {
         return t.max_unpool2d(indices, pool_options(kernel, stride, dilation, padding, false), size);
       },
       "indices"_a, "kernel_size"_a = Ints({2, 2}), "stride"_a = nb::none(), "dilation"_a = 1, "padding"_a = 0, "output_size"_a = nb::none());
+  c.def("_pool", &Tensor::pool_view, "k_"_a, "stride"_a = 1, "dilation"_a = 1);
   c.def(
       "interpolate",
       [](const Tensor& t, const Ints& size, const std::string& mode, bool align) { return t.interpolate(size, interpolation_from(mode), align); },

@@ -101,7 +101,13 @@ void bind_tensor_movement(TensorClass& c) {
   c.def("reshape", reshape);
   c.def("view", reshape);
   // the same with the list by name
-  for (auto [method, name] : {std::pair{"reshape", "shape"}, {"view", "shape"}, {"expand", "shape"}, {"permute", "order"}, {"repeat", "repeats"}})
+  for (auto [method, name] : {std::pair{"reshape", "shape"},
+                              {"view", "shape"},
+                              {"expand", "shape"},
+                              {"permute", "order"},
+                              {"repeat", "repeats"},
+                              {"flip", "axis"},
+                              {"shrink_to", "shape"}})
     c.def(method, [method](nb::object self, nb::object list) { return self.attr(method)(list); }, nb::kw_only(), nb::arg(name));
   c.def("expand", [](const Tensor& t, nb::args a) { return t.expand(shape_from_args(a, true)); });
   c.def("permute", [](const Tensor& t, nb::args a) { return t.permute(axes_from(a)); });

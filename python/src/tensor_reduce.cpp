@@ -26,10 +26,10 @@ void bind_tensor_reduce(TensorClass& c) {
   TG_REDUCE(logsumexp);
 #undef TG_REDUCE
 #undef TG_ACCUMULATE
-#define TG_SPREAD(name)                                                                                                               \
-  c.def(                                                                                                                              \
-      #name, [](const Tensor& t, const Axes& axis, bool keepdim, int64_t correction) { return t.name({axis, keepdim, correction}); }, \
-      "axis"_a.none() = nb::none(), "keepdim"_a = false, "correction"_a = 1)
+#define TG_SPREAD(name)                                                                                                              \
+  c.def(                                                                                                                             \
+      #name, [](const Tensor& t, const Axes& axis, bool keepdim, double correction) { return t.name({axis, keepdim, correction}); }, \
+      "axis"_a.none() = nb::none(), "keepdim"_a = false, "correction"_a = 1.0)
   TG_SPREAD(var);
   TG_SPREAD(std);
   TG_SPREAD(var_mean);

@@ -128,3 +128,46 @@ def test_gradients_of_writes():
 def test_a_bool_is_no_position(index):
     with pytest.raises(IndexError, match="bool"):
         Tensor.ones(4, 3)[index]
+
+
+@pytest.mark.parametrize("n", range(1, 8))
+@pytest.mark.parametrize("step", [1, 2, 3, 9, -1, -2, -3])
+def test_update_through_a_step(n, step):
+    want = np.arange(n)
+    got = Tensor.arange(n).contiguous().realize()
+    want[::step] += 10
+    got[::step] += 10
+    np.testing.assert_array_equal(got.numpy(), want)
+    want[::step] *= 2
+    got[::step] *= 2
+    np.testing.assert_array_equal(got.numpy(), want)
+
+
+def test_update_through_steps_of_several_axes():
+    want = np.arange(15).reshape(3, 5)
+    stored, lazy = Tensor(want.copy()).realize(), Tensor.arange(15).reshape(3, 5)
+    for x in (want, stored, lazy):
+        x[:, ::2] += 1
+        x[::-2, 1:4:2] -= 100
+    np.testing.assert_array_equal(stored.numpy(), want)
+    np.testing.assert_array_equal(lazy.numpy(), want)
+
+
+def test_integers_that_index_share_a_kernel():
+    x, z = Tensor.arange(40).reshape(10, 4).contiguous().realize(), Tensor.zeros(10, 4).contiguous().realize()
+    programs = set()
+    for i in range(10):
+        z[i] = x[i].float() * 2
+        programs.add(tuple(call.src[0].key for call in z.schedule_linear().src))
+        z.realize()
+    assert len(programs) == 1
+    np.testing.assert_array_equal(z.numpy(), np.arange(40).reshape(10, 4) * 2)
+    np.testing.assert_array_equal(np.stack([row.numpy() for row in x]), np.arange(40).reshape(10, 4))
+
+
+def test_masks_of_many_elements():
+    a = (np.arange(100_000) * 7919 % 1000 - 500).reshape(100, 1000)
+    x = Tensor(a)
+    np.testing.assert_array_equal(x.masked_select(x > 300).numpy(), a[a > 300])
+    np.testing.assert_array_equal((x > 300).nonzero().numpy(), np.argwhere(a > 300))
+    np.testing.assert_array_equal(x[x > 300].numpy(), a[a > 300])

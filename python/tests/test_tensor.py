@@ -311,3 +311,36 @@ def test_symbolic_sizes_in_any_order():
     np.testing.assert_array_equal(mask.shrink(((0, 4), (0, 5))).numpy(), np.triu(np.ones((4, 5)), 2))
     p = tg.Variable("a", 1, 10).bind(2)
     assert Tensor.ones(2, 2).contiguous().pad([p, p, p, p]).sum().item() == 4
+
+
+def test_keywords_of_views():
+    x = Tensor.arange(6).reshape(2, 3)
+    assert x.flip(axis=0).tolist() == x.flip(axis=(0,)).tolist() == x.flip(0).tolist()
+    assert x.flip(axis=(0, 1)).tolist() == [[5, 4, 3], [2, 1, 0]]
+    assert x.shrink_to(shape=(1, 2)).tolist() == x.shrink_to(shape=[1, 2]).tolist() == [[0, 1]]
+    assert x.reshape(1, 1, 2, 3)._pool((2, 2)).shape == (1, 1, 1, 2, 2, 2)
+    assert x._pool((2,), stride=2, dilation=1).tolist() == [[[0, 1]], [[3, 4]]]
+
+
+def test_powers_of_integers():
+    assert (Tensor(6) ** Tensor(-8)).item() == 0
+    assert (6 ** Tensor(-8)).item() == 0
+    assert (Tensor([6, 1]) ** Tensor([-8, -2])).tolist() == [0, 1]
+    assert Tensor([6, 1]).pow(Tensor(-8)).tolist() == [0, 1]
+    assert Tensor(-8).pow(6, reverse=True).item() == 0
+    with pytest.raises(tg.DTypeError):
+        Tensor([6]) ** -8
+    x = Tensor([2, 3])
+    x **= 2
+    assert x.tolist() == [4, 9]
+    assert (2 ** Tensor([1.0, 3.0])).tolist() == [2, 8]
+    with pytest.raises(TypeError):
+        Tensor([2]) ** "x"
+
+
+def test_correction_that_is_no_integer():
+    x = Tensor([1.0, 2.0, 4.0])
+    assert abs(x.std(correction=0.5).item() - 1.3662601) < 1e-6
+    assert abs(x.var(correction=1.5).item() - 14 / 3 / 1.5) < 1e-6
+    assert abs(x.std_mean(correction=0.5)[0].item() - 1.3662601) < 1e-6
+    assert abs(x.var(correction=0).item() - 14 / 9) < 1e-6

@@ -6,6 +6,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/runtime/buffer.h"
 #include "tinygrad/runtime/device.h"
+#include "tinygrad/schedule/indexing.h"
 #include "tinygrad/schedule/schedule.h"
 #include "tinygrad/tensor/effects.h"
 #include "tinygrad/tensor/history.h"
@@ -143,9 +144,11 @@ UOp current_view(UOp u) {
   return f == b ? u : rebased(u, b, f);
 }
 
-UOp writable_state(UOp u) {
-  while (u.in(Ops::RESHAPE | Ops::PERMUTE | Ops::SHRINK | Ops::FLIP | Ops::DETACH | Ops::BITCAST)) u = u.src(0);
-  return u.is(Ops::BUFFER) || is_effect(u) ? u : UOp();
+UOp writable_state(UOp view) {
+  constexpr OpSet kThrough = groups::kMovement.without(Ops::EXPAND) | Ops::DETACH | Ops::BITCAST;
+  UOp u = view;
+  while (u.in(kThrough)) u = u.src(0);
+  return (u.is(Ops::BUFFER) || is_effect(u)) && !shows_padding(view, u) ? u : UOp();
 }
 
 Writes writes_of(const UOps& roots) {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tinygrad/base/env.h"
+#include "tinygrad/tensor/function.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/ops.h"
 #include "tinygrad/uop/multi.h"
@@ -515,8 +516,12 @@ Tensor Tensor::max_unpool2d(const Tensor& indices, const PoolOptions& o, const I
     out.push_back(output_size.empty() ? (sh[2 + i].value() - 1) * step[i] - pads[i].first - pads[i].second + dil[i] * (kernel[i] - 1) + 1
                                       : output_size[output_size.size() - n + i]);
   rows.push_back(Shape(out.begin() + 2, out.end()).numel());
-  Tensor flat = flatten(2), places = indices.flatten(2);
-  return s(full(rows, 0, {.dtype = dtype()}).scatter(2, places, flat).reshape(out));
+  const Tensor flat = flatten(2), places = indices.flatten(2), empty = full(rows, 0, {.dtype = dtype()});
+  if (!dtype().is_float()) return s(empty.scatter(2, places, flat).reshape(out));
+  // Windows that overlap may name one place twice: its gradient goes to each of them.
+  auto spread = custom_gradient([&](const Tensor& v, const Tensor& i) { return empty.scatter(2, i, v); },
+                                [](const Tensor& g, const Tensor&, const Tensor& i) { return Tensors{g.gather(2, i), Tensor()}; });
+  return s(spread(flat, places).reshape(out));
 }
 
 Tensor Tensor::interpolate(const Ints& size, Interpolation mode, bool align_corners) const {

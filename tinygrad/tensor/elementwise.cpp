@@ -63,6 +63,10 @@ Tensor unary(Ops alu, const Tensor& t, const char* op) {
   UOp u = uop_of(t, op);
   return s(UOp::alu(alu, {ops::cast(u, least_upper_float(u.dtype()))}));
 }
+/// The type of the same size without a sign.
+DType unsigned_of(DType d) {
+  return d.itemsize() == 1 ? dtypes::uint8 : d.itemsize() == 2 ? dtypes::uint16 : d.itemsize() == 4 ? dtypes::uint32 : dtypes::uint64;
+}
 constexpr double kLn2 = std::numbers::ln2;
 }  // namespace
 
@@ -141,11 +145,12 @@ Tensor Tensor::pow(const Tensor& o) const {
   OpScope s;
   auto [x, y] = operands(*this, o, "pow");
   if (UOp c = ops::literal_of(y)) {
-    TG_CHECK(DTypeError, !x.dtype().is_int() || c.const_int() >= 0, "[pow] got base ", x.dtype(), " and exponent ", c.const_float(),
+    const double e = c.const_float();
+    const bool below_one = x.dtype().is_int() && e < 0;
+    TG_CHECK(DTypeError, !below_one || !o.dtype().is_weak(), "[pow] got base ", x.dtype(), " and exponent ", e,
              ", expected a float base for a negative exponent");
-    double e = c.const_float();
     // Small whole exponents are products: exact, and with cheap gradients.
-    if (std::abs(e) <= 8 && e == std::floor(e)) {
+    if (std::abs(e) <= 8 && e == std::floor(e) && !below_one) {
       if (e == 0) return ones_like(x.dtype());
       Tensor base = from_uop(x), r;
       for (int n = static_cast<int>(std::abs(e)); n; n >>= 1) {
@@ -239,11 +244,19 @@ Tensor Tensor::isfinite() const {
 }
 Tensor Tensor::isclose(const Tensor& o, double rtol, double atol, bool equal_nan) const {
   OpScope s;
-  const bool floats = dtype().is_float() || o.dtype().is_float();
-  Tensor distance = floats ? (*this - o).abs() : maximum(o) - minimum(o);  // of unsigned ones the difference wraps
-  Tensor close = isfinite() & o.isfinite() & (distance <= o.abs() * rtol + atol);
-  Tensor r = close | ((isinf() | o.isinf()) & (*this == o));
-  return s(equal_nan ? r | (isnan() & o.isnan()) : r);
+  auto [a, b] = operands(*this, o, "isclose");
+  if (!a.dtype().is_float()) {
+    // As bits without a sign the difference of the greater and the lesser is right also where it wraps. Bools are 0 and 1.
+    const DType d = a.dtype().is_bool() ? dtypes::uint8 : ops::strong_type(UOp::alu(Ops::ADD, {a, b}));
+    const Tensor x = from_uop(ops::cast(a, d)), y = from_uop(ops::cast(b, d));
+    Tensor distance = x.maximum(y) - x.minimum(y);
+    if (!d.is_unsigned()) distance = distance.bitcast(unsigned_of(d));
+    return s(distance <= y.cast(dtypes::default_float()).abs() * rtol + atol);
+  }
+  const Tensor x = from_uop(a), y = from_uop(b);
+  const Tensor close = x.isfinite() & y.isfinite() & ((x - y).abs() <= y.abs() * rtol + atol);
+  const Tensor r = close | ((x.isinf() | y.isinf()) & (x == y));
+  return s(equal_nan ? r | (x.isnan() & y.isnan()) : r);
 }
 Tensor Tensor::allclose(const Tensor& o, double rtol, double atol, bool equal_nan) const {
   OpScope s;

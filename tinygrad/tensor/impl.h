@@ -64,6 +64,8 @@ int axis_of(int axis, size_t ndim, const char* op, const Shape& shape);
 std::vector<int> axes_of(const Axes& axes, const char* op, const Shape& shape);
 /// The size of `axis` (a position); ShapeError that names `op` when it is symbolic.
 int64_t number_of(const Shape& shape, int axis, const char* op);
+/// The type of places in an axis of `n` elements: int32 where it holds them.
+inline DType place_dtype(int64_t n) { return n > INT32_MAX ? dtypes::int64 : dtypes::int32; }
 /// `v` for each of n axes: one number is repeated; ShapeError for another count.
 std::vector<int64_t> per_axis(const Ints& v, size_t n, const char* op, const char* what);
 /// The Impl's node; ValueError when the tensor is undefined.

@@ -1,9 +1,12 @@
 /// \file Indexing: integers, slices, new axes, integer and bool tensors; selections by a mask.
 #include <algorithm>
-#include <bit>
 
+#include "tinygrad/tensor/function.h"
 #include "tinygrad/tensor/index_parse.h"
+#include "tinygrad/tensor/lower_multi.h"
 #include "tinygrad/tensor/ops.h"
+#include "tinygrad/tensor/steps.h"
+#include "tinygrad/uop/multi.h"
 #include "tinygrad/uop/symbolic.h"
 
 namespace tg {
@@ -163,12 +166,6 @@ ParsedIndex parse_index(const std::vector<Index>& indices, const Tensor& source,
   return p;
 }
 
-bool writable_view(const ParsedIndex& p) {
-  for (size_t i = 0; i < p.axes.size(); i++)
-    if (strided(p.axes[i]) && window_of(p.axes[i], p.shape[i].value()) < 0) return false;
-  return true;
-}
-
 Tensor basic_view(const Tensor& t, const ParsedIndex& p) {
   std::vector<std::pair<SInt, SInt>> range;
   std::vector<std::pair<int64_t, int64_t>> grow;
@@ -291,40 +288,78 @@ Tensor Tensor::slice(int axis, const Slice::Bound& start, const Slice::Bound& st
 }
 
 namespace {
-constexpr int64_t kCompareAll = 256;  ///< elements up to which comparing each with each is cheap
+/// The places at which a flat mask holds, in order; what else fits into `count` is undefined.
+Tensor places_of(const Tensor& mask, int64_t count) {
+  const int64_t n = mask.numel();
+  const DType d = place_dtype(n);
+  Tensor m = mask;
+  if (const UOp u = m.uop(); is_multi(u) && shard_axis(u) >= 0) m = Tensor::from_uop(spread(u, device_of(u), -1));
+  auto kernel = [&](const UOps& p) {
+    Steps s;
+    const UOp seen = s.registers(1, d), zero = UOp::constant(int64_t{0});
+    s.write(seen, {zero}, UOp::constant(0, d));
+    s.loop(n, [&](UOp i) {
+      // Every number is written, over the one before unless that is to stay: no branch to predict. The last place is for what nobody wants.
+      const UOp at = s.read(seen, {zero});
+      s.write(p[0], {at.minimum(UOp::constant(count, d)).cast(dtypes::weakint)}, i.cast(d));
+      s.write(seen, {zero}, at + s.read(p[1], {i}).cast(d));
+    });
+    return s.sink("places");
+  };
+  return custom_kernel({Tensor::empty({count + 1}, {.dtype = d, .device = m.device()}), m}, kernel)[0].shrink({{0, count}});
 }
+
+/// How many elements a selection has: the size asked for, or as many as the mask holds.
+int64_t selected(const Tensor& mask, std::optional<int64_t> size, const char* op) {
+  TG_CHECK(ShapeError, !size || *size >= 0, "[", op, "] got size ", *size, ", expected 0 or more");
+  return size ? *size : mask.numel() ? mask.sum({.dtype = dtypes::int64}).item<int64_t>() : 0;
+}
+
+/// `r` where fewer elements than its first axis has are selected: `fill` behind the last.
+Tensor filled(const Tensor& r, const Tensor& mask, const Tensor& fill) {
+  Tensor some = Tensor::arange(r.shape(0)) < mask.sum({.dtype = dtypes::int64});
+  return some
+      .reshape([&] {
+        Shape line(r.shape().size(), SInt(1));
+        line[0] = r.shape(0);
+        return line;
+      }())
+      .where(r, fill)
+      .cast(r.dtype());
+}
+}  // namespace
 
 Tensor Tensor::masked_select(const Tensor& mask, std::optional<int64_t> size, const Tensor& fill) const {
   OpScope s;
   TG_CHECK(DTypeError, mask.dtype().is_bool(), "[masked_select] got a mask of ", mask.dtype(), ", expected bool");
-  Tensor x = flatten(), m = mask.expand(shape()).flatten();
-  int64_t n = x.numel(), count = size ? *size : n ? m.sum().item<int64_t>() : 0;
-  TG_CHECK(ShapeError, count >= 0, "[masked_select] got size ", count, ", expected 0 or more");
-  if (count == 0 || n == 0) return s(fill.cast(stored_dtype()).expand({count}));
-  // The k-th selected element lies where the running count first exceeds k.
-  Tensor seen = m.cumsum().contiguous(), number = arange(count), place;
-  if (n <= kCompareAll || count <= kCompareAll) {  // as many elements have a count of at most k
-    place = (seen <= number.unsqueeze(-1)).sum({.axis = -1, .dtype = dtypes::int32});
-  } else {
-    place = number * 0;
-    for (int64_t step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n))); step; step /= 2) {
-      Tensor next = place + step, last = (next - 1).minimum(n - 1);
-      place = ((next <= n) & (seen[last] <= number)).where(next, place);
-    }
-  }
-  Tensor r = x[place];
-  return s(size ? (number < m.sum()).where(r, fill).cast(dtype()) : r);
+  const Tensor x = flatten(), m = mask.expand(shape()).flatten();
+  const int64_t count = selected(m, size, "masked_select");
+  if (count == 0 || x.numel() == 0) return s(fill.cast(stored_dtype()).expand({count}));
+  if (!size) return s(x[places_of(m, count)]);
+  return s(filled(x[filled(places_of(m, count), m, 0)], m, fill));
 }
 
 Tensor Tensor::nonzero(std::optional<int64_t> size, const Tensor& fill) const {
   OpScope s;
   const Shape sh = shape();
   if (sh.empty()) return s(ops::full({size ? *size : (*this != 0).item<bool>() ? 1 : 0, 0}, 0, dtypes::int32));
-  Tensor mask = (*this != 0).flatten();
+  const Tensor mask = (*this != 0).flatten();
+  const int64_t count = selected(mask, size, "nonzero"), axes = static_cast<int64_t>(sh.size());
+  DType d = dtypes::int32;
+  for (const SInt& n : sh)
+    if (n.value() > INT32_MAX) d = dtypes::int64;
+  if (count == 0 || mask.numel() == 0) return s(fill.cast(d).expand({count, axes}));
+  const Tensor place = places_of(mask, count);
   Tensors columns;
-  for (size_t i = 0; i < sh.size(); i++)
-    columns.push_back(number_line(sh[i].value(), i, sh.size()).cast(dtypes::int32).expand(sh).flatten().masked_select(mask, size, fill));
-  return s(stack(columns, -1));
+  int64_t below = mask.numel();  // elements that differ in the axes from here on
+  for (const SInt& n : sh) {
+    const int64_t above = below;
+    below /= n.value();
+    Tensor c = columns.empty() ? place : place % above;
+    columns.push_back((below > 1 ? c.floor_div(below) : c).cast(d));
+  }
+  const Tensor r = stack(columns, -1);
+  return s(size ? filled(r, mask, fill) : r);
 }
 
 Tensor Tensor::one_hot(int64_t classes) const {

@@ -94,7 +94,7 @@ Tensor Tensor::einsum(const std::string& formula, const Tensors& operands, std::
     return at == std::string::npos ? t : t.replace(at, 3, dot_names(n));
   };
   std::map<char, SInt> size;
-  std::map<char, int> uses;
+  std::map<char, int> uses;  // of each letter in the terms as they were given
   Tensors x = operands;
   for (size_t i = 0; i < terms.size(); i++) {
     std::string& t = terms[i];
@@ -102,6 +102,7 @@ Tensor Tensor::einsum(const std::string& formula, const Tensors& operands, std::
     t = replaced(t, extra);
     TG_CHECK(ValueError, static_cast<int64_t>(t.size()) == x[i].ndim(), "[einsum] got shape ", x[i].shape(), " for term ", i, " of '", formula,
              "', expected ", t.size(), " axes");
+    for (char c : t) uses[c]++;
     // A letter twice in one term: its diagonal.
     for (size_t a = 0; a < t.size(); a++)
       for (size_t b = a + 1; b < t.size();) {
@@ -125,17 +126,16 @@ Tensor Tensor::einsum(const std::string& formula, const Tensors& operands, std::
   }
   std::string out;
   if (arrow != std::string::npos) out = replaced(f.substr(arrow + 2), dots);
-  else {
-    for (const std::string& t : terms)
-      for (char c : t) uses[c]++;
+  else  // what occurs once, in alphabetical order
     for (auto [c, n] : uses)
       if (n == 1 || c < 32) out += c;
-  }
   std::string all = out;
   for (auto [c, n] : size)
     if (all.find(c) == std::string::npos) all += c;
-  for (char c : out)
-    TG_CHECK(ValueError, size.count(c), "[einsum] got letter '", c, "' in the result of '", formula, "', expected letters of the operands");
+  for (size_t i = 0; i < out.size(); i++) {
+    TG_CHECK(ValueError, size.count(out[i]), "[einsum] got letter '", out[i], "' in the result of '", formula, "', expected letters of the operands");
+    TG_CHECK(ValueError, out.find(out[i]) == i, "[einsum] got letter '", out[i], "' twice in the result of '", formula, "', expected different ones");
+  }
   Tensor p;
   for (size_t i = 0; i < terms.size(); i++) {
     std::vector<int> order;

@@ -88,7 +88,7 @@ struct ReduceOptions {
 struct VarOptions {
   Axes axis = {};
   bool keepdim = false;
-  int64_t correction = 1;  ///< divides by n - correction
+  double correction = 1;  ///< divides by n - correction, or by 0 where that is less
 };
 struct ArgOptions {
   std::optional<int> axis = {};  ///< none: the flattened tensor

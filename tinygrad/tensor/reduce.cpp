@@ -91,8 +91,8 @@ std::pair<Tensor, Tensor> Tensor::var_mean(const VarOptions& o) const {
   Tensor m = mean({.axis = o.axis, .keepdim = true});
   SInt all = count(shape(), o.axis, "var");
   Tensor n;
-  if (all.symbolic()) n = (from_uop(ops::scalar_of(all, sum_acc_dtype(m.dtype()))) - static_cast<double>(o.correction)).maximum(0);
-  else n = static_cast<double>(std::max<int64_t>(0, all.value() - o.correction));
+  if (all.symbolic()) n = (from_uop(ops::scalar_of(all, sum_acc_dtype(m.dtype()))) - o.correction).maximum(0);
+  else n = std::max(0.0, static_cast<double>(all.value()) - o.correction);
   DType out = is_floating_point() ? dtype() : dtypes::float32;
   Tensor squares = (*this - m).square();
   Tensor v = (squares.cast(sum_acc_dtype(squares.dtype())).sum({.axis = o.axis, .keepdim = o.keepdim}) / n).cast(out);  // n may not fit half
@@ -126,8 +126,8 @@ Tensor Tensor::logsumexp(const ReduceOptions& o) const {
 Tensor Tensor::argmax(const ArgOptions& o) const {
   OpScope s;
   const Shape sh = shape();
-  TG_CHECK(ShapeError, max_numel() > 0, "[argmax] got shape ", sh, ", expected at least one element");
   if (!o.axis) {
+    TG_CHECK(ShapeError, max_numel() > 0, "[argmax] got shape ", sh, ", expected at least one element");
     Tensor r = flatten().argmax({.axis = 0});
     return s(o.keepdim ? r.reshape(Shape(sh.size(), SInt(1))) : r);
   }
@@ -135,10 +135,13 @@ Tensor Tensor::argmax(const ArgOptions& o) const {
   if (sh.empty()) return s(zeros_like(dtypes::int32));
   const SInt size = sh[static_cast<size_t>(a)];
   int64_t n = size.max();
+  TG_CHECK(ShapeError, n > 0, "[argmax] got shape ", sh, ", expected at least one element along axis ", a);
+  const DType d = place_dtype(n);
+  if (max_numel() == 0) return s(sum({.axis = a, .keepdim = o.keepdim}).zeros_like(d));
   // Counts down, so that the first of equals is the greatest.
   Shape line(sh.size(), SInt(1));
   line[static_cast<size_t>(a)] = size;
-  Tensor down = size.symbolic() ? n - arange_symbolic(0, size, 1, {.dtype = dtypes::int32}) : arange(n, 0, -1, {.dtype = dtypes::int32});
+  Tensor down = size.symbolic() ? n - arange_symbolic(0, size, 1, {.dtype = d}) : arange(n, 0, -1, {.dtype = d});
   down = down.reshape(line);
   Tensor top = from_uop(ops::computed_anew(uop_of(max({.axis = a, .keepdim = true}), "argmax")));
   Tensor is_top = *this == top;
@@ -147,8 +150,10 @@ Tensor Tensor::argmax(const ArgOptions& o) const {
 }
 Tensor Tensor::argmin(const ArgOptions& o) const {
   OpScope s;
-  TG_CHECK(ShapeError, max_numel() > 0, "[argmin] got shape ", shape(), ", expected at least one element");
   if (o.axis) check_axes(*this, *o.axis, "argmin");
+  const int64_t n =
+      shape().empty() || !o.axis ? max_numel() : max_shape()[static_cast<size_t>(axis_of(*o.axis, shape().size(), "argmin", shape()))].value();
+  TG_CHECK(ShapeError, n > 0, "[argmin] got shape ", shape(), ", expected at least one element along the axis");
   return s((dtype().is_float() ? -*this : ~*this).argmax(o));
 }
 
@@ -290,15 +295,16 @@ std::pair<Tensor, Tensor> Tensor::cummax(int axis) const {
   OpScope s;
   const Shape sh = shape();
   if (sh.empty() || max_numel() == 0) return {prefix_along(*this, axis, Ops::MAX, stored_dtype(), "cummax"), zeros_like(dtypes::int32)};
+  const DType places = place_dtype(sh[static_cast<size_t>(axis_of(axis, sh.size(), "cummax", sh))].max());
   // Stored, since another kernel may round the same elements otherwise: the maximum changes only where a greater one is seen.
   const Tensor v = prefix_along(contiguous(), axis, Ops::MAX, stored_dtype(), "cummax");
   const Tensor top = v.detach().transpose(axis, -1).contiguous();
   std::vector<std::pair<SInt, SInt>> shift(sh.size(), {0, 0});
   shift.back() = {1, 0};
-  const Tensor earlier = top.pad(shift).shrink_to(top.shape()), number = arange_symbolic(0, top.shape().back(), 1, {.dtype = dtypes::int32});
+  const Tensor earlier = top.pad(shift).shrink_to(top.shape()), number = arange_symbolic(0, top.shape().back(), 1, {.dtype = places});
   Tensor greater = top != earlier;
   if (top.dtype().is_float()) greater = greater & !(top.isnan() & earlier.isnan());
-  const Tensor index = prefix_along(greater.where(number, 0), -1, Ops::MAX, dtypes::int32, "cummax");
+  const Tensor index = prefix_along(greater.where(number, 0), -1, Ops::MAX, places, "cummax");
   return {v, index.transpose(axis, -1)};
 }
 std::pair<Tensor, Tensor> Tensor::cummin(int axis) const {

@@ -224,7 +224,7 @@ void Tensor::setitem(const std::vector<Index>& indices, const Tensor& value) con
     in_place =
         here.in(Ops::UNSHARD | Ops::MSTACK) && (!along || (along->begin == 0 && along->size == u.p.shape[static_cast<size_t>(a)] && !along->flip));
   }
-  if (in_place && writable_view(u.p)) basic_view(*this, u.p).assign(u.value);
+  if (in_place) basic_view(*this, u.p).assign(u.value);
   else assign(merged(*this, u));
 }
 

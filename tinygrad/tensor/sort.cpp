@@ -74,7 +74,7 @@ Keys wide_keys(const Tensor& x, bool descending) {
   if (d == dtypes::float64) key = x.isnan().where(INT64_MAX, ordered_bits(x, dtypes::int64, INT64_MAX));
   else if (d == dtypes::uint64) key = x.bitcast(dtypes::int64) ^ Tensor(INT64_MIN);
   if (descending) key = ~key;
-  return {key, Tensor::arange(x.shape(-1)).to_int().expand(x.shape())};
+  return {key, Tensor::arange(x.shape(-1)).cast(place_dtype(x.shape(-1))).expand(x.shape())};
 }
 
 /// Sorts the last axis: blocks of 2m are merged from two sorted halves, first element against last, then at halving distances. Returns the places.
@@ -88,7 +88,7 @@ Tensor bitonic(Keys keys) {
     return r.contiguous();
   };
   keys.key = prepared(keys.key, INT64_MAX);
-  if (paired) keys.place = prepared(keys.place, INT32_MAX);
+  if (paired) keys.place = prepared(keys.place, static_cast<int64_t>(int_max(keys.place.dtype())));
   auto exchange = [&](const Shape& blocks, bool mirrored) {
     auto half = [&](const Tensor& t, int which) {
       Tensor h = t.reshape(blocks)(Slice(), Slice(), which);
@@ -110,14 +110,14 @@ Tensor bitonic(Keys keys) {
     for (int64_t d = m / 2; d > 0; d /= 2) exchange({rows, full / (2 * d), 2, d}, false);
   }
   Tensor place = paired ? keys.place : keys.key & static_cast<int64_t>(UINT32_MAX);
-  return place.shrink_to({rows, n}).reshape(sh).to_int();
+  return place.shrink_to({rows, n}).reshape(sh).cast(place_dtype(n));
 }
 
 /// Order of the whole last axis.
 Tensor order(const Tensor& x, bool descending) {
   const int64_t n = x.shape(-1);
   if (n <= kCountUpTo) return order_by_counting(x, descending, n).contiguous();
-  return bitonic(x.dtype().itemsize() <= 4 ? narrow_keys(x, descending) : wide_keys(x, descending)).contiguous();
+  return bitonic(x.dtype().itemsize() <= 4 && n <= int64_t{UINT32_MAX} ? narrow_keys(x, descending) : wide_keys(x, descending)).contiguous();
 }
 
 /// Length of the chunks among whose maxima the k greatest of n are looked for, about sqrt(n / k): as many maxima as candidates. 1: sort everything.
@@ -147,7 +147,7 @@ Tensor places_of_greatest(const Tensor& keys, int64_t k) {
   const ConstValue lowest = ops::identity_of(Ops::MAX, keys.dtype());
   Tensor padded = keys;
   if (n % c) padded = Tensor::cat({keys, Tensor::from_uop(ops::full(with_last({chunks * c - n}), lowest, keys.dtype()))}, -1);
-  const Tensor best = places_of_greatest(padded.reshape(with_last({chunks, c})).max(-1).contiguous(), k);
+  const Tensor best = places_of_greatest(padded.reshape(with_last({chunks, c})).max(-1).contiguous(), k).cast(place_dtype(n));
   const Tensor chunk = best.gather(-1, order(best, false)).contiguous();
   const Tensor at = (chunk.unsqueeze(-1) * c + Tensor::arange(c)).reshape(with_last({k * c}));
   Tensor candidates = keys.gather(-1, at);
