@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tinygrad/runtime/buffer.h"
+#include "tinygrad/tensor/function.h"
 #include "tinygrad/tensor/tensor.h"
 #include "tinygrad/uop/eval.h"
 
@@ -261,7 +262,7 @@ inline Dense evaluate(UOp root) {
 }
 inline Dense evaluate(const Tensor& t) {
   GraphScope g;
-  return evaluate(t.uop());
+  return evaluate(inline_functions(t.uop()));
 }
 
 }  // namespace tg::oracle

@@ -31,6 +31,13 @@ struct Recorded {
 
 inline std::ostream& operator<<(std::ostream& os, const Recorded& r) { return os << r.name; }
 
+/// Operations that are kernels written as loops in order: only devices run those.
+inline bool is_kernel_by_hand(const std::string& name) {
+  for (const char* begin : {"keccak", "qr_", "svd_", "masked_select", "nonzero"})
+    if (name.starts_with(begin)) return true;
+  return false;
+}
+
 inline std::vector<std::string> split(const std::string& s, char by) {
   std::vector<std::string> out(1);
   for (char c : s) {

@@ -25,7 +25,7 @@ class Ops : public testing::TestWithParam<Recorded> {};
 
 TEST_P(Ops, MatchesPyTorch) {
   const Recorded& r = GetParam();
-  if (r.name.starts_with("keccak")) GTEST_SKIP() << "a kernel written by hand: only devices run it";
+  if (is_kernel_by_hand(r.name)) GTEST_SKIP() << "a kernel written by hand: only devices run it";
   auto it = op_cases().find(r.name);
   ASSERT_NE(it, op_cases().end()) << "cases.tsv has a case without a call in op_cases.h";
   Tensors in;

@@ -232,7 +232,7 @@ UOp successor_of(UOp b) {
 }
 }  // namespace
 
-void finish_effects(const Writes& w) {
+void finish_effects(const Writes& w, bool read) {
   if (w.effects.empty()) return;
   auto& g = Graph::global();
   std::unordered_map<UOp, UOp> fresh;  // old BUFFER -> the one that stands for its new contents
@@ -258,7 +258,9 @@ void finish_effects(const Writes& w) {
   // values do; assigning the whole makes a leaf.
   const auto shows = [&](UOp b) {
     if (auto it = fresh.find(current(b)); it != fresh.end()) return it->second;
-    if (!is_effect(b) || keeps_call(b) || (writes_part(b) && blank.contains(base_of(b)))) return UOp();
+    if (!is_effect(b) || keeps_call(b) || (read && b.src(1).is(Ops::CALL) && b.src(1).arg<CallInfo>().gradient) ||
+        (writes_part(b) && blank.contains(base_of(b))))
+      return UOp();
     return g.forwarded(b);
   };
   each_live([&](Tensor::Impl& i) {

@@ -7,6 +7,7 @@
 #include "tinygrad/tensor/lower_multi.h"
 #include "tinygrad/tensor/matrix_kernels.h"
 #include "tinygrad/tensor/ops.h"
+#include "tinygrad/uop/buffer_flags.h"
 #include "tinygrad/uop/multi.h"
 
 namespace tg {
@@ -50,7 +51,7 @@ Tensor rows(const Tensor& t, int64_t from, int64_t to) { return t(Ellipsis, Slic
 /// nobody held it, is gone, and with it the claim to its memory: it is computed again, elsewhere.
 bool is_gone(UOp call, size_t i) {
   const UOp place = call.src(i + 1);
-  return !Graph::global().forwarded(place.after({call})) && !is_fresh(base_of(place));
+  return !Graph::global().forwarded(place.after({call})) && is_stale(base_of(place));
 }
 Tensor argument(UOp call, size_t i) { return Tensor::from_uop(call.src(i + 1)); }
 Tensor written(UOp call, size_t i) { return Tensor::from_uop(call.src(i + 1).after({call})); }

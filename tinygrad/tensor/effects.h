@@ -37,7 +37,8 @@ Writes writes_of(const UOps& roots);
 /// Nodes of live tensors that read an overwritten buffer in an earlier state.
 UOps readers_of(const Writes& w);
 /// After a run: the memory written gets new BUFFER nodes, and live tensors that view it follow.
-void finish_effects(const Writes& w);
+/// When values were only read, what kernels with a gradient wrote keeps its history.
+void finish_effects(const Writes& w, bool read);
 
 /// Memory that a replay reads or writes behind the graph's back.
 struct Touched {

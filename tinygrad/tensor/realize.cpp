@@ -256,7 +256,7 @@ static void realize_all(const Tensors& tensors, bool keep) {
       if (is_effect_target(p.roots[i])) continue;
       Graph::global().forward(p.sources[i], results[i]);
     }
-    finish_effects(p.writes);
+    finish_effects(p.writes, keep);
     for (auto& [from, to] : shared) Graph::global().forward(from, to);  // writes are forwarded already
     for (size_t i = 0; i < p.roots.size(); i++)
       if (p.sources[i] != p.roots[i]) Graph::global().forward(p.sources[i], current_view(p.roots[i]));
