@@ -184,6 +184,30 @@ TEST(AssemblyForms, WithoutVectorsTheTileIsOfScalars) {
   }
 }
 
+/// max(x, 0), sqrt(x) where x < y, of halves or of halves that are widened first.
+KernelPtr of_halves(int64_t n, DType computed) {
+  KernelMaker k;
+  UOp a = k.param(1, n, dtypes::float16), b = k.param(2, n, dtypes::float16), o = k.param(0, n, dtypes::float16), i = k.loop(n);
+  UOp x = a.index({i}).load().cast(computed), y = b.index({i}).load().cast(computed);
+  UOp v = (x < y).where(UOp::alu(Ops::SQRT, {x}), UOp::alu(Ops::MAX, {x, UOp::constant(0.0, computed)}));
+  return k.finish(o.index({i}).store(v.cast(dtypes::float16)).end(UOps{i}));
+}
+
+/// Processors that convert vectors of halves compare them as vectors of floats, not one by one.
+TEST(AssemblyForms, HalvesAreComparedAsVectors) {
+  for (const char* processor : {"x86_64,znver4", "x86_64,haswell"})
+    for (DType computed : {dtypes::float16, dtypes::float32}) {
+      SCOPED_TRACE(std::string(processor) + (computed == dtypes::float16 ? "" : " widened"));
+      if (const std::string why = cannot_compile(processor); !why.empty()) GTEST_SKIP() << why;
+      Target t = parse_processor(processor);
+      t.device = "CPU", t.renderer = "LLVM";
+      const std::string text = make_llvm_compiler(t)->assembly(to_program(*of_halves(4096, computed), *make_renderer(t), {})->source);
+      for (const char* scalar : {"comiss", "cmpltss", "cmpss", "sqrtss", "cmpltsh"})
+        EXPECT_EQ(text.find(scalar), std::string::npos) << scalar << '\n' << text;
+      for (const char* vector : {"vcvtph2ps", "vsqrtps", "vcvtps2ph"}) EXPECT_NE(text.find(vector), std::string::npos) << vector << '\n' << text;
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Processors, Assembly,
                          ::testing::Values("x86_64,znver4", "x86_64,haswell", "arm64,apple-m1", "arm64,neoverse-n1", "riscv64,v",
                                            "riscv64,sifive-x280"),

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "tinygrad/render/llvmir_writer.h"
 #include "tinygrad/uop/facts.h"
@@ -163,6 +164,10 @@ std::string LlvmWriter::intrinsic(const std::string& name, DType d, int lanes, s
 
 std::string LlvmWriter::select(const std::string& cond, int cond_lanes, const std::string& yes, const std::string& no, DType d, int lanes) {
   const std::string t = type(d, lanes);
+  if (d == dtypes::float16 && takes_halves_apart(lanes)) {
+    const DType bits = dtypes::uint16;
+    return bitcast(select(cond, cond_lanes, bitcast(yes, d, bits, lanes), bitcast(no, d, bits, lanes), bits, lanes), bits, d, lanes);
+  }
   return emit("select " + type(dtypes::bool_, cond_lanes) + " " + cond + ", " + t + " " + yes + ", " + t + " " + no);
 }
 
@@ -220,6 +225,7 @@ std::string LlvmWriter::convert(const std::string& v, DType from, DType to, int 
     return instr(from.itemsize() > to.itemsize() ? "trunc" : is_signed(from) ? "sext" : "zext");
   }
   if (from.is_int()) return instr(is_signed(from) ? "sitofp" : "uitofp");
+  if (from == dtypes::float16 && to == dtypes::float32) return instr_to_float(v, lanes);
   if (to.is_float()) return instr(from.itemsize() > to.itemsize() ? "fptrunc" : "fpext");
   if (from == dtypes::float16) return convert(instr_to_float(v, lanes), dtypes::float32, to, lanes);
   // Saturating, to a signed type that is wide enough, so that negative values wrap in unsigned ones.
@@ -237,7 +243,40 @@ std::string LlvmWriter::convert(const std::string& v, DType from, DType to, int 
   return convert(saturate(wide), wide, to, lanes);
 }
 std::string LlvmWriter::instr_to_float(const std::string& v, int lanes) {
-  return emit("fpext " + type(dtypes::float16, lanes) + " " + v + " to " + type(dtypes::float32, lanes));
+  const std::string wide = emit("fpext " + type(dtypes::float16, lanes) + " " + v + " to " + type(dtypes::float32, lanes));
+  return takes_halves_apart(lanes) ? unseen(wide, dtypes::float32, lanes) : wide;
+}
+
+/// x86 without AVX512-FP16 converts vectors of halves but does not compare them: LLVM does that lane by lane.
+bool LlvmWriter::takes_halves_apart(int lanes) const {
+  return lanes >= 4 && target_.arch == "x86_64" && target_.has("f16c") && !target_.has("avx512fp16");
+}
+
+/// The same vector, of which LLVM does not know where it comes from. It would compare halves where widened halves are compared.
+std::string LlvmWriter::unseen(const std::string& v, DType d, int lanes) {
+  const std::string t = type(d, lanes);
+  if (lanes * d.itemsize() <= std::max(target_.vector_bytes, 16)) {
+    const char* registers = target_.vector_bytes == 64 ? "v" : "x";
+    return emit("call " + t + " asm \"\", \"=" + registers + ",0\"(" + t + " " + v + ") nounwind memory(none)");
+  }
+  std::vector<int64_t> all(static_cast<size_t>(lanes));
+  std::iota(all.begin(), all.end(), 0);
+  const auto middle = all.begin() + lanes / 2;
+  const std::string low = unseen(shuffle(t, v, "poison", {all.begin(), middle}), d, lanes / 2),
+                    high = unseen(shuffle(t, v, "poison", {middle, all.end()}), d, lanes / 2);
+  return shuffle(type(d, lanes / 2), low, high, all);
+}
+
+/// An operation on halves as one on floats: the same numbers, since it is exact or rounds once from twice as many bits.
+std::string LlvmWriter::in_float(UOp u, const std::vector<std::string>& s, int lanes) {
+  const DType half = dtypes::float16, wide = dtypes::float32;
+  std::vector<std::string> x;
+  for (const std::string& v : s) x.push_back(convert(v, half, wide, lanes));
+  if (u.in(groups::kComparison)) return emit(std::string(plain_word(u.op(), wide)) + " " + type(wide, lanes) + " " + x[0] + ", " + x[1]);
+  std::string r;
+  if (u.is(Ops::MAX)) r = is_number(u.src(0)) ? maximum(x[1], x[0], wide, lanes, true) : maximum(x[0], x[1], wide, lanes, is_number(u.src(1)));
+  else r = intrinsic(u.is(Ops::SQRT) ? "sqrt" : "trunc", wide, lanes, {x[0]});
+  return convert(r, wide, half, lanes);
 }
 
 std::string LlvmWriter::bitcast(const std::string& v, DType from, DType to, int lanes) {
@@ -254,6 +293,8 @@ std::string LlvmWriter::bitcast(const std::string& v, DType from, DType to, int 
 std::string LlvmWriter::alu(UOp u, const std::vector<std::string>& s, int lanes) {
   const DType d = u.dtype(), in = u.src(0).dtype();
   const std::string t = type(in, lanes);
+  if (in == dtypes::float16 && takes_halves_apart(lanes) && u.in(groups::kComparison | Ops::MAX | Ops::SQRT | Ops::TRUNC))
+    return in_float(u, s, lanes);
   switch (u.op()) {
     case Ops::CAST: return convert(s[0], in, d, lanes);
     case Ops::BITCAST: return bitcast(s[0], in, d, lanes);

@@ -57,6 +57,9 @@ class LlvmWriter {
   std::string divide(UOp u, const std::string& a, const std::string& b, int lanes);
   std::string convert(const std::string& v, DType from, DType to, int lanes);
   std::string instr_to_float(const std::string& v, int lanes);
+  bool takes_halves_apart(int lanes) const;
+  std::string unseen(const std::string& v, DType d, int lanes);
+  std::string in_float(UOp u, const std::vector<std::string>& s, int lanes);
   std::string bitcast(const std::string& v, DType from, DType to, int lanes);
   std::string dot(UOp u, const std::string& a, const std::string& b, const std::string& sum, int lanes);
   std::string scaled(UOp u, int lanes);
