@@ -1,4 +1,6 @@
 /// \file Rows about products of matrices: every transpose, odd sizes, batches, matrix times vector, quantized matrices.
+#include <cmath>
+
 #include "apps/tg/bench_kernel.h"
 #include "apps/tg/quantized.h"
 #include "tinygrad/base/context.h"
@@ -38,19 +40,26 @@ Samples matmul(const Context& c, const Product& p) {
   return time_run(c, {.flops = flops}, [&] { return Tensors{product()}; });
 }
 
-/// Narrow factors, summed in a wider type: int8 to int32, bfloat16 to float32 by the instruction for it.
-Samples narrow_matmul(const Context& c, int64_t n, DType narrow, DType wide) {
-  const tg::Context allowed{{"ALLOW_BF16_DOT", 1}};
+/// Narrow factors, summed in a wider type: int8 to int32; bfloat16 and half as users write it, with a result of their type.
+Samples narrow_matmul(const Context& c, const Product& p, DType narrow) {
+  const int64_t n = p.n;
   auto factor = [&](uint64_t seed) { return (input({n, n}, seed) * (narrow.is_int() ? 40.0 : 1.0)).cast(narrow).realize(); };
   const Tensor a = factor(1), b = factor(2), fa = a.cast(dtypes::float32).realize(), fb = b.cast(dtypes::float32).realize();
-  const auto product = [&] { return a.cast(wide).matmul(b.cast(wide)); };
+  const auto product = [&] {
+    const Tensor right = p.transpose_b ? b.transpose() : b;
+    return narrow.is_int() ? a.matmul(right, dtypes::int32) : a.matmul(right);
+  };
   const std::span<const float> x = fa.data<float>(), y = fb.data<float>();
-  check_samples("matmul", product().cast(dtypes::float32), [&](size_t at) {
-    const size_t side = static_cast<size_t>(n), col = at % side, row = at / side;
-    Sum sum;
-    for (size_t k = 0; k < side; k++) sum.add(static_cast<double>(x[row * side + k]) * y[k * side + col]);
-    return sum;
-  });
+  const double tolerance = kTolerance + (narrow.is_int() ? 0 : std::ldexp(1.0, -1 - finfo(narrow).mantissa));  // the result is rounded
+  check_samples(
+      "matmul", product().cast(dtypes::float32),
+      [&](size_t at) {
+        const size_t side = static_cast<size_t>(n), col = at % side, row = at / side;
+        Sum sum;
+        for (size_t k = 0; k < side; k++) sum.add(static_cast<double>(x[row * side + k]) * y[p.transpose_b ? col * side + k : k * side + col]);
+        return sum;
+      },
+      tolerance);
   return time_run(c, {.flops = 2.0 * static_cast<double>(n * n * n)}, [&] { return Tensors{product()}; });
 }
 
@@ -102,8 +111,16 @@ constexpr Row kRows[] = {
     {"matmul_f32_1023x777x513_nn", "GFLOP/s", "(1023, 777) @ (777, 513)", [](Context& c) { return matmul(c, {1023, 777, 513}); }},
     {"matmul_f32_4096_nn", "GFLOP/s", "(4096, 4096) @ (4096, 4096)", [](Context& c) { return matmul(c, nn(4096)); }},
     {"matmul_f32_batched_32x256_nn", "GFLOP/s", "(32, 256, 256) @ (32, 256, 256)", [](Context& c) { return matmul(c, {256, 256, 256, false, false, 32}); }},
-    {"matmul_i8_1024_nn", "GFLOP/s", "int8 factors, int32 sums", [](Context& c) { return narrow_matmul(c, 1024, dtypes::int8, dtypes::int32); }},
-    {"matmul_bf16_1024_nn", "GFLOP/s", "bfloat16 factors, float32 sums, ALLOW_BF16_DOT=1", [](Context& c) { return narrow_matmul(c, 1024, dtypes::bfloat16, dtypes::float32); }},
+    {"matmul_i8_1024_nn", "GFLOP/s", "int8 factors, int32 sums", [](Context& c) { return narrow_matmul(c, nn(1024), dtypes::int8); }},
+    {"matmul_i8_1024_nt", "GFLOP/s", "a @ b.T", [](Context& c) { return narrow_matmul(c, nt(1024), dtypes::int8); }},
+    {"matmul_bf16_1024_nn", "GFLOP/s", "bfloat16 factors and result, float32 sums", [](Context& c) { return narrow_matmul(c, nn(1024), dtypes::bfloat16); }},
+    {"matmul_bf16_1024_nt", "GFLOP/s", "a @ b.T", [](Context& c) { return narrow_matmul(c, nt(1024), dtypes::bfloat16); }},
+    {"matmul_bf16_4096_nn", "GFLOP/s", "(4096, 4096) @ (4096, 4096)", [](Context& c) { return narrow_matmul(c, nn(4096), dtypes::bfloat16); }},
+    {"matmul_bf16_4096_nt", "GFLOP/s", "a @ b.T", [](Context& c) { return narrow_matmul(c, nt(4096), dtypes::bfloat16); }},
+    {"matmul_f16_1024_nn", "GFLOP/s", "half factors and result, float32 sums", [](Context& c) { return narrow_matmul(c, nn(1024), dtypes::float16); }},
+    {"matmul_f16_1024_nt", "GFLOP/s", "a @ b.T", [](Context& c) { return narrow_matmul(c, nt(1024), dtypes::float16); }},
+    {"matmul_f16_4096_nn", "GFLOP/s", "(4096, 4096) @ (4096, 4096)", [](Context& c) { return narrow_matmul(c, nn(4096), dtypes::float16); }},
+    {"matmul_f16_4096_nt", "GFLOP/s", "a @ b.T", [](Context& c) { return narrow_matmul(c, nt(4096), dtypes::float16); }},
     {"gemv_f32_4096", "GB/s", "(4096, 4096) @ (4096)", [](Context& c) { return gemv(c); }},
     {"gemv_q4_0_4096", "GB/s", "the same with a matrix in Q4_0 blocks: bytes of the blocks", [](Context& c) { return quantized_gemv(c, kQ4_0); }},
     {"gemv_q8_0_4096", "GB/s", "the same with a matrix in Q8_0 blocks: bytes of the blocks", [](Context& c) { return quantized_gemv(c, kQ8_0); }},

@@ -25,9 +25,17 @@ class KernelFuzz {
     const int64_t n = size(), m = size(), l = size();
     *name = str("kind ", kind, " ", n, " ", m, " ", l);
     switch (kind) {
-      case 0:
-      case 1:
       case 2: {
+        const int t = below(4);
+        const DType floats[] = {dtypes::bfloat16, dtypes::float16, dtypes::fp8e5m2}, integers[] = {dtypes::int8, dtypes::uint8, dtypes::int16};
+        const bool whole = below(2);
+        const DType a = whole ? integers[below(3)] : floats[below(3)], b = whole ? integers[below(3)] : a;
+        *name += str(" t", t, ' ', a, ' ', b);
+        if (whole) return narrow_matmul(n, m, l, a, b, dtypes::int32, t & 1, t & 2);
+        return narrow_matmul(n, m, l, a, b, dtypes::float32, t & 1, t & 2, below(2) ? a : dtypes::float32);
+      }
+      case 0:
+      case 1: {
         const int t = below(4);
         *name += str(" t", t);
         return matmul(n, m, l, t & 1, t & 2);
@@ -75,6 +83,15 @@ class KernelFuzz {
     ArenaScope scope(*k->arena);
     KernelAxes axes(simplify_ranges(k->sink), r);
     double instances = 1;
+    if (below(3) == 0)
+      for (int i = 0; i < 8; i++) {  // a dot product instruction comes first, where one fits
+        const Opt opt{OptOp::kTc, below(static_cast<int>(axes.axes().size())), below(4)};
+        try {
+          axes.apply(opt);
+        } catch (const KernelOptError&) { continue; }
+        out.push_back(opt);
+        break;
+      }
     for (int i = 0; i < 14 && instances < 32; i++) {
       const int n = static_cast<int>(axes.axes().size());
       if (!n) break;

@@ -12,15 +12,7 @@ namespace tg {
 namespace {
 using namespace testing;
 
-/// out[i, j] = sum of a[i, r] * b[r, j], narrow factors widened first.
-KernelPtr narrow_matmul(int64_t n, int64_t m, int64_t l, DType a_type, DType b_type, DType out_type, bool ta, bool tb) {
-  KernelMaker k;
-  UOp a = k.param(1, n * l, a_type), b = k.param(2, l * m, b_type), o = k.param(0, n * m, out_type), i = k.loop(n), j = k.loop(m), r = k.red(l);
-  UOp x = a.index({ta ? r * n + i : i * l + r}).load(), y = b.index({tb ? j * l + r : r * m + j}).load();
-  UOp v = x.cast(out_type) * y.cast(out_type);
-  return k.finish(o.index({i * m + j}).store(v.reduce(Ops::ADD, UOps{r})).end(UOps{i, j}));
-}
-/// As a matmul of int8 tensors does: products and result have 8 bits, the sum 32.
+/// As `(a * b).sum()` of int8 tensors does: products and result have 8 bits, the sum 32.
 KernelPtr wrapping_matmul(int64_t n, int64_t m, int64_t l) {
   KernelMaker k;
   UOp a = k.param(1, n * l, dtypes::int8), b = k.param(2, l * m, dtypes::int8), o = k.param(0, n * m, dtypes::int8);
@@ -139,10 +131,8 @@ TEST(TensorCoresInC, IntegersAreThoseOfTheInterpreter) {
         native += !check(narrow_matmul(n, m, l, a, b, int32, false, l == 64), target).empty();
       }
   }
-  CodegenOptions allowed;
-  allowed.tensor_cores = 2;
   if (const Target target = test::target("CLANG", "x86_64,znver4"); test::runs_here(target))
-    EXPECT_EQ(check(narrow_matmul(40, 96, 130, bfloat16, bfloat16, float32, false, false), target, allowed), "vdpbf16ps");
+    EXPECT_EQ(check(narrow_matmul(40, 96, 130, bfloat16, bfloat16, float32, false, false), target), "vdpbf16ps");
 #if defined(__x86_64__)
   EXPECT_GT(native, 6);
 #endif
@@ -192,18 +182,39 @@ TEST_F(TensorCores, LargeProductsUseTheInstruction) {
 }
 
 /// Products of bfloat16 are exact in float32; what differs is the order of the sum and denormal numbers.
-TEST_F(TensorCores, BFloat16OnlyWhereAllowed) {
+TEST_F(TensorCores, BFloat16UnlessProductsAreToBeExact) {
   const Target target = test::target("LLVM", "x86_64,znver4");
   const KernelPtr k = narrow_matmul(64, 96, 130, bfloat16, bfloat16, float32, false, false);
-  EXPECT_EQ(used(*to_program(*k, *make_renderer(target), {})), nullptr);
-  CodegenOptions allowed;
-  allowed.tensor_cores = 2;
-  const auto p = to_program(*k, *make_renderer(target), allowed);
+  CodegenOptions exact;
+  exact.tensor_cores = 1;
+  EXPECT_EQ(used(*to_program(*k, *make_renderer(target), exact)), nullptr);
+  const auto p = to_program(*k, *make_renderer(target), {});
   ASSERT_NE(used(*p), nullptr);
   EXPECT_NE(make_llvm_compiler(target)->assembly(p->source).find("vdpbf16ps"), std::string::npos);
   if (!test::runs_here(target)) return;
   for (auto [n, m, l] : {std::array<int64_t, 3>{64, 96, 130}, {17, 35, 37}, {1, 64, 45}, {40, 1, 128}})
-    for (int t = 0; t < 4; t++) check(narrow_matmul(n, m, l, bfloat16, bfloat16, float32, t & 1, t & 2), target, allowed);
+    for (int t = 0; t < 4; t++) check(narrow_matmul(n, m, l, bfloat16, bfloat16, float32, t & 1, t & 2), target);
+}
+
+int64_t count(const std::string& text, const std::string& word) {
+  int64_t n = 0;
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) n++;
+  return n;
+}
+
+/// Half is widened while panels are filled: conversions stay outside of the loop over products, where there would be one beside each of them.
+TEST_F(TensorCores, HalfIsWidenedWhilePanelsAreFilled) {
+  for (const char* processor : {"x86_64,znver4", "x86_64,haswell", "x86_64,sapphirerapids"})
+    for (bool tb : {false, true}) {
+      SCOPED_TRACE(str(processor, tb ? " transposed" : ""));
+      const Target target = test::target("LLVM", processor);
+      const auto p = to_program(*narrow_matmul(1024, 1024, 1024, dtypes::float16, dtypes::float16, float32, false, tb, dtypes::float16),
+                                *make_renderer(target), {});
+      const std::string assembly = make_llvm_compiler(target)->assembly(p->source);
+      EXPECT_TRUE(std::any_of(p->applied_opts.begin(), p->applied_opts.end(), [](const Opt& o) { return o.op == OptOp::kStage; }));
+      EXPECT_GE(count(assembly, "vfmadd"), 8) << assembly;
+      EXPECT_GE(count(assembly, "vcvtph2ps"), 1) << assembly;
+    }
 }
 
 TEST_F(TensorCores, SettingsTurnThemOff) {

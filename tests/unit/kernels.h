@@ -157,6 +157,16 @@ inline KernelPtr matmul(int64_t n, int64_t m, int64_t l, bool ta = false, bool t
   UOp x = a.index({ta ? r * n + i : i * l + r}).load(), y = b.index({tb ? j * l + r : r * m + j}).load();
   return k.finish(o.index({i * m + j}).store((x * y).reduce(Ops::ADD, UOps{r})).end(UOps{i, j}));
 }
+/// Factors of types `a` and `b`, widened to `wide`, in which their products are summed; the sum is stored in `out`.
+inline KernelPtr narrow_matmul(int64_t n, int64_t m, int64_t l, DType a_type, DType b_type, DType wide, bool ta, bool tb,
+                               std::optional<DType> out = {}) {
+  KernelMaker k;
+  UOp a = k.param(1, n * l, a_type), b = k.param(2, l * m, b_type), o = k.param(0, n * m, out.value_or(wide));
+  UOp i = k.loop(n), j = k.loop(m), r = k.red(l);
+  UOp x = a.index({ta ? r * n + i : i * l + r}).load(), y = b.index({tb ? j * l + r : r * m + j}).load();
+  UOp sum = (x.cast(wide) * y.cast(wide)).reduce(Ops::ADD, UOps{r});
+  return k.finish(o.index({i * m + j}).store(sum.cast(out.value_or(wide))).end(UOps{i, j}));
+}
 inline KernelPtr conv(int64_t bs, int64_t ic, int64_t oc, int64_t h, int64_t w, int64_t f, int64_t pad, int64_t step = 1) {
   KernelMaker k;
   int64_t oh = (h + 2 * pad - f) / step + 1, ow = (w + 2 * pad - f) / step + 1;

@@ -171,7 +171,7 @@ CodegenOptions CodegenOptions::from_env() {
   CodegenOptions o;
   o.noopt = env::NOOPT.get() != 0;
   o.beam = static_cast<int>(env::BEAM.get());
-  o.tensor_cores = env::TC.get() == 0 ? 0 : env::ALLOW_BF16_DOT.get() ? 2 : 1;
+  o.tensor_cores = env::TC.get() == 0 ? 0 : env::ROUND_PRODUCTS ? 1 : 2;
   o.tensor_core = static_cast<int>(env::TC_SELECT.get());
   o.no_locals = env::NOLOCALS.get() != 0;
   o.transcendental = static_cast<int>(env::TRANSCENDENTAL.get());

@@ -14,7 +14,7 @@ namespace tg {
 struct CodegenOptions {
   bool noopt = false;                    ///< scalar loops: no OptOps
   int beam = 0;                          ///< width of the search; 0: the heuristic decides
-  int tensor_cores = 1;                  ///< 0: none, 1: exact ones where they are faster, 2: also those that round differently
+  int tensor_cores = 2;                  ///< 0: none, 1: exact ones where they are faster, 2: also those that round differently
   int tensor_core = -1;                  ///< only this one of the table; -1: any
   bool no_locals = false;                ///< no workgroups on targets that have them
   int transcendental = 1;                ///< 2: exp2, log2, sin and pow always in software
@@ -22,7 +22,7 @@ struct CodegenOptions {
   DTypeSet emulated;                     ///< types computed without, although the renderer has them
   std::string stop_after;                ///< name of the last pass to run: Program::ast is the graph it left, nothing is rendered
 
-  /// NOOPT, BEAM, TC, TC_SELECT, ALLOW_BF16_DOT, NOLOCALS, TRANSCENDENTAL, EMULATED_DTYPES of the environment.
+  /// NOOPT, BEAM, TC, TC_SELECT, ROUND_PRODUCTS, NOLOCALS, TRANSCENDENTAL, EMULATED_DTYPES of the environment.
   static CodegenOptions from_env();
   Hash128 hash() const;
 };

@@ -15,8 +15,7 @@ constexpr double kManyUses = 8;
 
 /// A sum of products of narrow numbers.
 struct Sum {
-  UOp reduce, x, y;      // the factors before they are widened
-  bool rounded = false;  // the kernel rounds each product
+  UOp reduce, x, y;  // the factors before they are widened
 };
 bool is_narrow(DType d) { return d == dtypes::int8 || d == dtypes::uint8 || d == dtypes::int16 || d == dtypes::bfloat16; }
 bool is_word(DType d) { return d == dtypes::int32 || d == dtypes::uint32; }
@@ -38,11 +37,7 @@ Sum find_sum(UOp sink) {
   }
   if (!s.reduce) return {};
   UOp v = s.reduce.src(0);
-  if (v.is(Ops::MUL)) {
-    s.x = before_widening(v.src(0), s.reduce.dtype()), s.y = before_widening(v.src(1), s.reduce.dtype());
-  } else if (v.is(Ops::CAST) && v.src(0).is(Ops::MUL) && v.src(0).dtype() == dtypes::bfloat16) {
-    s.x = v.src(0).src(0), s.y = v.src(0).src(1), s.rounded = true;
-  }
+  if (v.is(Ops::MUL)) { s.x = before_widening(v.src(0), s.reduce.dtype()), s.y = before_widening(v.src(1), s.reduce.dtype()); }
   // Products of 8 bits that end in 8 bits: what wraps on the way makes no difference.
   if (v.is(Ops::CAST) && v.src(0).is(Ops::MUL) && v.src(0).dtype().is_int() && v.src(0).dtype().itemsize() == 1 && is_word(v.dtype())) {
     for (UOp u : sink.toposort())
@@ -187,7 +182,7 @@ std::vector<std::pair<UOp, int>> tensor_core_choices(UOp sink, const Renderer& r
   Fit f;
   for (const TensorCore* core : cores) {
     const auto number = static_cast<int>(core - tensor_core_table().data());
-    if (range && best.second >= core->k && ((core->exact && !s.rounded) || inexact) && (select < 0 || select == number) && fit(s, *core, sink, &f) &&
+    if (range && best.second >= core->k && (core->exact || inexact) && (select < 0 || select == number) && fit(s, *core, sink, &f) &&
         pays(sink, f.a, range, *core, core->a) && pays(sink, f.b, range, *core, core->b))
       out.emplace_back(range, number);
   }

@@ -154,6 +154,36 @@ const PatternMatcher<>& early_rules() {
   // clang-format on
   return *pm;
 }
+/// Products of narrow floats that only a sum in a wider type reads are made in that type: none is rounded. (Products of integers stay as they are:
+/// those that wrap are numbers a program may have asked for. Matrices and convolutions widen theirs, see tensor/product.h.)
+UOp widen_products(UOp sink) {
+  const UOps order = sink.toposort();
+  auto is_narrow_product = [](UOp sum) {
+    if (!sum.is(Ops::REDUCE) || sum.arg<ReduceArg>().op != Ops::ADD || !sum.src(0).is(Ops::CAST) || !sum.src(0).src(0).is(Ops::MUL)) return false;
+    const DType narrow = sum.src(0).src(0).dtype();
+    return narrow.is_float() && narrow != sum.dtype() && can_lossless_cast(narrow, sum.dtype());
+  };
+  if (std::none_of(order.begin(), order.end(), is_narrow_product)) return sink;
+  std::vector<int32_t> uses(Graph::current().id_limit(), 0);
+  for (UOp u : order)
+    for (UOp s : u.srcs()) uses[s.id()]++;
+  MemoScope memo;
+  const Origin origin(nullptr);
+  UOps src;
+  for (UOp u : order) {
+    src.clear();
+    bool changed = false;
+    for (UOp s : u.srcs()) src.push_back(memo.get(s)), changed |= src.back() != s;
+    origin.set(Graph::current().origin(u));
+    if (is_narrow_product(u) && uses[u.src(0).id()] == 1 && uses[u.src(0).src(0).id()] == 1) {
+      UOp product = u.src(0).src(0);
+      auto widened = [&](UOp factor) { return memo.get(factor).cast(product.dtype()).cast(u.dtype()); };
+      src[0] = UOp::alu(Ops::MUL, {widened(product.src(0)), widened(product.src(1))}), changed = true;
+    }
+    memo.set(u, changed ? u.with_srcs(src) : u);
+  }
+  return memo.get(sink);
+}
 /// What asks for the sign of x where relu(x) exists and x is used for nothing else asks relu(x) instead, so that x need not be stored for a gradient.
 UOp signs_of_relu(UOp sink) {
   UOps order = sink.toposort();
@@ -197,6 +227,7 @@ bool is_whole_buffer(UOp u) {
 
 UOp early_rewrites(UOp sink, const ScheduleOptions& options) {
   const EarlyContext context = context_of(sink, options);
+  if (!options.round_products) sink = widen_products(sink);
   return signs_of_relu(graph_rewrite(sink, early_rules(), context, {.name = "early rewrites"}));
 }
 

@@ -1,7 +1,7 @@
 /// \file The stages between a tensor graph and a Schedule. Each is one function with a plain result; only schedule.cpp sees them all.
 ///
-///   normalize -> import_normal -> early_rewrites -> rangeify -> lower -> scatter_sums -> fuse_online -> fuse_rows -> update_in_place
-///   -> kernelize -> order_steps -> plan_memory
+///   normalize -> import_normal -> early_rewrites -> rangeify -> lower -> scatter_sums -> fuse_online -> fuse_rows
+///   -> store_long_sums -> update_in_place -> kernelize -> order_steps -> plan_memory
 #pragma once
 #include <array>
 #include <cstdint>
@@ -37,6 +37,7 @@ struct ScheduleOptions {
   int64_t split_threshold = 32768;
   int64_t split_size = 22;  ///< log2 of the greatest intermediate of a split reduction
   bool plan_memory = true;
+  bool round_products = false;  ///< of narrow floats before they are summed in a wider type
   static ScheduleOptions from_env();
   Hash128 hash() const;
 };
@@ -183,6 +184,9 @@ void scatter_sums(Lowered& l, std::vector<ScheduleBuffer>& buffers);
 
 /// Moves a reduction over rows into the one kernel that reads its result and the same rows again; the steps it moves keep no value.
 void fuse_rows(Lowered& l, const std::vector<ScheduleBuffer>& buffers, const ScheduleOptions& options);
+
+/// Stores long sums of products before something is made of them, so that codegen may add them up in memory.
+void store_long_sums(Lowered& l, std::vector<ScheduleBuffer>& buffers);
 
 /// Elementwise steps store into the memory of an input that dies there, when every element is read only where it is stored.
 void update_in_place(Lowered& l, std::vector<ScheduleBuffer>& buffers);

@@ -94,6 +94,7 @@ std::shared_ptr<const Schedule> make_schedule(const NormalGraph& g, const Schedu
   fuse_online(lowered, buffers);
   pair_maxima(lowered, buffers);
   fuse_rows(lowered, buffers, options);
+  store_long_sums(lowered, buffers);
   if (options.plan_memory) update_in_place(lowered, buffers);
   kernelize(lowered, buffers);
   std::vector<int32_t> order = order_steps(lowered, buffers);
@@ -121,11 +122,13 @@ ScheduleOptions ScheduleOptions::from_env() {
   o.split_threshold = env::REDUCEOP_SPLIT_THRESHOLD.get();
   o.split_size = env::REDUCEOP_SPLIT_SIZE.get();
   o.plan_memory = env::NO_MEMORY_PLANNER.get() == 0;
+  o.round_products = env::ROUND_PRODUCTS.get() != 0;
   return o;
 }
 Hash128 ScheduleOptions::hash() const {
   Hash128 h;
-  for (int64_t v : {max_buffers, max_alu, int64_t{split_reduces}, split_threshold, split_size, int64_t{plan_memory}}) h.add(static_cast<uint64_t>(v));
+  for (int64_t v : {max_buffers, max_alu, int64_t{split_reduces}, split_threshold, split_size, int64_t{plan_memory}, int64_t{round_products}})
+    h.add(static_cast<uint64_t>(v));
   return h;
 }
 

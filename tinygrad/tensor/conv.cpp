@@ -8,6 +8,7 @@
 #include "tinygrad/tensor/function.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/ops.h"
+#include "tinygrad/tensor/product.h"
 #include "tinygrad/uop/multi.h"
 
 namespace tg {
@@ -221,7 +222,7 @@ std::pair<Tensor, Tensor> conv::gradients(const Tensor& g, const Tensor& x, cons
   for (size_t i = 0; i < n; i++) sums[3 + i] = windows.shape(static_cast<int>(3 + i)), summed.list.push_back(static_cast<int>(3 + i));
   sums[0] = g.shape(0);
   for (size_t i = 3 + n; i < sums.size(); i++) sums[i] = 1;
-  return {dx, (windows * g.reshape(sums)).sum({.axis = summed}).reshape(weight.shape())};
+  return {dx, sum_of_products(windows, g.reshape(sums), summed).reshape(weight.shape())};
 }
 
 static void check_steps(const std::vector<int64_t>& steps, const char* what) {
@@ -247,12 +248,17 @@ Tensor conv::direct(const Tensor& t, const Tensor& weight, const ConvOptions& o)
              ", expected a kernel that fits into the padded input");
   }
   auto all = [](const Ints& v, int64_t want) { return std::all_of(v.begin(), v.end(), [&](int64_t e) { return e == want; }); };
-  if (env::WINO && all(kernel, 3) && all(o.stride, 1) && all(o.dilation, 1)) return winograd(t, weight, g, pads, o.dtype);
+  if (env::WINO && all(kernel, 3) && all(o.stride, 1) && all(o.dilation, 1)) {
+    const DType factors = least_upper_dtype(t.dtype(), weight.dtype()), wide = wide_dtype(factors, o.dtype);
+    if (wide == factors) return winograd(t, weight, g, pads, o.dtype);
+    const Tensor r = winograd(t.cast(wide), weight.cast(wide), g, pads, o.dtype);
+    return !o.dtype && factors.is_float() ? r.cast(factors) : r;
+  }
   const std::vector<int64_t> step = per_axis(o.stride, n, "conv2d", "stride"), dil = per_axis(o.dilation, n, "conv2d", "dilation");
   auto [windows, w] = factors(x, weight, g, step, dil);
   Axes inner(std::vector<int>{});
   for (size_t i = 0; i <= n; i++) inner.list.push_back(static_cast<int>(3 + n + i));
-  Tensor r = (windows * w).sum({.axis = inner, .dtype = o.dtype});
+  Tensor r = sum_of_products(windows, w, inner, o.dtype);
   Shape out{bs, cout};
   for (size_t i = 0; i < n; i++) out.push_back(windows.shape(static_cast<int>(3 + i)));
   if (r.dtype() == t.dtype() && gradient_in_phases(t, weight, g, step, dil, pads)) {
@@ -312,7 +318,7 @@ Tensor spread_part(const Tensor& t, const Tensor& weight, const std::vector<Spre
   Tensor w = weight.reshape(kernel).pad(tail).reshape(apart);
   w = Tensor::from_uop(ops::shrink(w.uop(), kept)).flip(flipped).permute(w_order).reshape(w_shape);
   Tensor x = t.pad(with_lead(grow, xs.size())).pool_view(taps, 1, dilation).reshape(image).permute(x_order);
-  return (x * w).sum({.axis = summed}).reshape(out);
+  return sum_of_products(x, w, summed).reshape(out);
 }
 
 /// Zeros between the elements of the input, and a convolution with the reversed kernel.

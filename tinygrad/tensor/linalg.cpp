@@ -6,6 +6,7 @@
 
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/ops.h"
+#include "tinygrad/tensor/product.h"
 
 namespace tg {
 using namespace tensor_detail;
@@ -28,9 +29,8 @@ Tensor Tensor::dot(const Tensor& w, std::optional<DType> dtype) const {
   Tensor y = b.size() > 1 ? w.transpose(-1, -2) : w;
   if (a.size() > 1 && b.size() > 2) y = y.unsqueeze(-3);
   if (b.size() == 2 && a.size() > 1) y = y.unsqueeze(0);
-  Tensor p = x * y;
-  Tensor r = p.sum({.axis = -1, .dtype = dtype});
-  return s(dtype ? r : r.cast(p.dtype()));
+  Tensor r = sum_of_products(x, y, -1, dtype);
+  return s(dtype ? r : r.cast(least_upper_dtype(x.dtype(), y.dtype())));
 }
 
 Tensor Tensor::linear(const Tensor& weight, const Tensor& bias, std::optional<DType> dtype) const {
@@ -136,10 +136,14 @@ Tensor Tensor::einsum(const std::string& formula, const Tensors& operands, std::
     TG_CHECK(ValueError, size.count(out[i]), "[einsum] got letter '", out[i], "' in the result of '", formula, "', expected letters of the operands");
     TG_CHECK(ValueError, out.find(out[i]) == i, "[einsum] got letter '", out[i], "' twice in the result of '", formula, "', expected different ones");
   }
+  DType factors = x[0].dtype();
+  for (const Tensor& t : x) factors = least_upper_dtype(factors, t.dtype());
+  const DType wide = all.size() > out.size() ? wide_dtype(factors, dtype) : factors;
   Tensor p;
   for (size_t i = 0; i < terms.size(); i++) {
     std::vector<int> order;
     Shape shape;
+    if (wide != factors) x[i] = x[i].cast(factors).cast(wide);
     for (char c : all) {
       size_t at = terms[i].find(c);
       if (at == std::string::npos) {
@@ -153,7 +157,9 @@ Tensor Tensor::einsum(const std::string& formula, const Tensors& operands, std::
   }
   Axes summed(std::vector<int>{});
   for (size_t i = out.size(); i < all.size(); i++) summed.list.push_back(static_cast<int>(i));
-  return s(summed.list.empty() ? (dtype ? p.cast(*dtype) : p) : p.sum({.axis = summed, .dtype = dtype}));
+  if (summed.list.empty()) return s(dtype ? p.cast(*dtype) : p);
+  const Tensor sum = p.sum({.axis = summed, .dtype = wide != factors ? wide : dtype});
+  return s(wide != factors && !dtype && factors.is_float() ? sum.cast(factors) : sum);
 }
 
 Tensor Tensor::scaled_dot_product_attention(const Tensor& key, const Tensor& value, const Tensor& mask, double dropout_p, bool causal,
@@ -176,7 +182,9 @@ Tensor Tensor::scaled_dot_product_attention(const Tensor& key, const Tensor& val
   const Shape qs = qk.shape();
   Tensor m = causal ? full(Shape(qs.end() - 2, qs.end()), true).tril() : mask;
   if (m.defined()) qk = m.dtype().is_bool() ? m.where(qk, -std::numeric_limits<double>::infinity()) : qk + m;
-  return s(qk.cast(dtype()).softmax(-1).dropout(dropout_p).dot(value));
+  if (env::ROUND_PRODUCTS || !dtype().is_float()) return s(qk.cast(dtype()).softmax(-1).dropout(dropout_p).dot(value));
+  // The scores of narrow floats stay in the type of their sums until the result.
+  return s(qk.softmax(-1).dropout(dropout_p).dot(value).cast(least_upper_dtype(dtype(), value.dtype())));
 }
 
 }  // namespace tg

@@ -6,6 +6,7 @@
 #include "tinygrad/tensor/elementary.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/ops.h"
+#include "tinygrad/tensor/product.h"
 
 namespace tg {
 using namespace tensor_detail;
@@ -25,6 +26,9 @@ UOp reduced(Ops op, UOp u, const Axes& which, bool keepdim, DType acc, const cha
   UOp r = ops::reduce(op, ops::cast(u, acc), axes);
   return keepdim ? r : ops::reshape(r, without(shape, axes));
 }
+
+/// A result that was computed in the wide type of `d`.
+Tensor narrowed(const Tensor& t, DType d) { return wide_dtype(d) == d ? t : t.cast(d); }
 
 /// For methods made of others: errors name the method that was called.
 void check_axes(const Tensor& t, const Axes& axes, const char* name) { axes_of(axes, name, t.shape()); }
@@ -117,10 +121,13 @@ std::pair<Tensor, Tensor> Tensor::std_mean(const VarOptions& o) const {
 Tensor Tensor::logsumexp(const ReduceOptions& o) const {
   OpScope s;
   check_axes(*this, o.axis, "logsumexp");
-  Tensor x = as_float(*this), m = x.max({.axis = o.axis, .keepdim = true}).detach();
+  Tensor x = as_float(*this);
+  const DType out = x.dtype();
+  x = x.cast(wide_dtype(out));
+  Tensor m = x.max({.axis = o.axis, .keepdim = true}).detach();
   m = m.isinf().where(0, m);  // inf - inf is no number
   Tensor r = (x - m).exp().sum({.axis = o.axis, .keepdim = o.keepdim}).log();
-  return s(r + (o.keepdim ? m : m.reshape(r.shape())));
+  return s(narrowed(r + (o.keepdim ? m : m.reshape(r.shape())), out));
 }
 
 Tensor Tensor::argmax(const ArgOptions& o) const {
@@ -160,22 +167,26 @@ Tensor Tensor::argmin(const ArgOptions& o) const {
 // ---- normalisations ----
 
 namespace {
-Tensor below_top(const Tensor& t, const Axes& axis, std::optional<DType> dtype, const char* name) {
+/// What is below the greatest element, and the type of the result. Narrow floats are widened to the type of their sums: the result alone is rounded.
+std::pair<Tensor, DType> below_top(const Tensor& t, const Axes& axis, std::optional<DType> dtype, const char* name) {
   check_axes(t, axis, name);
   Tensor x = !t.dtype().is_float() && dtype && dtype->is_float() ? t.cast(*dtype) : as_float(t);
+  const DType out = dtype.value_or(x.dtype());
+  x = x.cast(wide_dtype(x.dtype()));
   Tensor m = x - x.max({.axis = axis, .keepdim = true}).detach();
-  return dtype ? m.cast(*dtype) : m;
+  return {dtype ? m.cast(wide_dtype(*dtype)) : m, out};
 }
 }  // namespace
 Tensor Tensor::softmax(const Axes& axis, std::optional<DType> dtype) const {
   OpScope s;
-  Tensor e = below_top(*this, axis, dtype, "softmax").exp();
-  return s(e / e.sum({.axis = axis, .keepdim = true}));
+  auto [m, out] = below_top(*this, axis, dtype, "softmax");
+  Tensor e = m.exp();
+  return s(narrowed(e / e.sum({.axis = axis, .keepdim = true}), out));
 }
 Tensor Tensor::log_softmax(const Axes& axis, std::optional<DType> dtype) const {
   OpScope s;
-  Tensor m = below_top(*this, axis, dtype, "log_softmax");
-  return s(m - m.exp().sum({.axis = axis, .keepdim = true}).log());
+  auto [m, out] = below_top(*this, axis, dtype, "log_softmax");
+  return s(narrowed(m - m.exp().sum({.axis = axis, .keepdim = true}).log(), out));
 }
 Tensor Tensor::normalize(double p, int axis, double eps) const {
   OpScope s;
