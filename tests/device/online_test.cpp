@@ -26,6 +26,7 @@ struct Attention {
   int64_t heads = 2, rows = 384, over = 384, inner = 32, columns = 32;
   bool causal = false;
   std::vector<float> q, k, v, mask;
+  DType type = dtypes::float32;
   Attention(int64_t h, int64_t t, int64_t n, int64_t d, int64_t c, bool mask_above = false)
       : heads(h),
         rows(t),
@@ -37,9 +38,16 @@ struct Attention {
         k(normal(h * n * d, 2)),
         v(normal(h * n * c, 3)) {}
 
-  Tensor query() const { return Tensor::from(q, Shape{1, heads, rows, inner}).realize(); }
-  Tensor key() const { return Tensor::from(k, Shape{1, heads, over, inner}).realize(); }
-  Tensor value() const { return Tensor::from(v, Shape{1, heads, over, columns}).realize(); }
+  /// The same in another type, of numbers that it holds.
+  Attention in(DType d) const {
+    Attention a = *this;
+    a.type = d;
+    for (std::vector<float>* x : {&a.q, &a.k, &a.v}) *x = Tensor::from(*x).cast(d).cast(dtypes::float32).to_vector<float>();
+    return a;
+  }
+  Tensor query() const { return Tensor::from(q, Shape{1, heads, rows, inner}).cast(type).realize(); }
+  Tensor key() const { return Tensor::from(k, Shape{1, heads, over, inner}).cast(type).realize(); }
+  Tensor value() const { return Tensor::from(v, Shape{1, heads, over, columns}).cast(type).realize(); }
   Tensor run(int64_t* kernels = nullptr) const {
     const Tensor a = query(), b = key(), c = value(), m = mask.empty() ? Tensor() : Tensor::from(mask, Shape{rows, over}).realize();
     const int64_t before = GlobalCounters::kernels;
@@ -65,7 +73,9 @@ struct Attention {
     return p;
   }
   void expect(const Tensor& result, int64_t step = 7) const {
-    const std::vector<float> got = result.to_vector<float>();
+    ASSERT_EQ(result.dtype(), type);
+    const std::vector<float> got = result.cast(dtypes::float32).to_vector<float>();
+    const double rounding = type == dtypes::float32 ? 0 : std::ldexp(1.0, -1 - finfo(type).mantissa);  // of the result
     ASSERT_EQ(got.size(), static_cast<size_t>(heads * rows * columns));
     for (int64_t h = 0; h < heads; h++)
       for (int64_t i = 0; i < rows; i += step) {
@@ -79,7 +89,7 @@ struct Attention {
           } else if (std::isinf(want)) {
             ASSERT_EQ(x, want) << h << ' ' << i << ' ' << d;
           } else {
-            ASSERT_NEAR(x, want, 2e-6) << h << ' ' << i << ' ' << d;
+            ASSERT_NEAR(x, want, 2e-6 + rounding * std::abs(want)) << h << ' ' << i << ' ' << d;
           }
         }
       }
@@ -185,6 +195,79 @@ TEST(OnlineAttention, MasksAndNumbersThatAreNone) {
           if (HasFatalFailure()) FAIL() << x << " in " << which << (causal ? " causal" : "");
         }
   }
+}
+
+/// Scores, powers and sums of narrow inputs are float32; the result alone is rounded.
+TEST(OnlineAttention, HalfAndBFloat16) {
+  for (DType d : {dtypes::float16, dtypes::bfloat16})
+    for (const auto& [h, t, n] : std::vector<std::array<int64_t, 3>>{{2, 512, 512}, {1, 613, 999}})
+      for (const char* mask : {"", "causal", "bool", "added"}) {
+        SCOPED_TRACE(str(d, ' ', t, ' ', n, ' ', mask));
+        Attention a = Attention(h, t, n, 32, 48, std::string(mask) == "causal").in(d);
+        Tensor m;
+        std::vector<int8_t> open;
+        for (int64_t i = 0; i < t * n && (*mask == 'b' || *mask == 'a'); i++) {
+          const bool closed = i % 7 == 3 || (i / n > 100 && i % n < 60);
+          open.push_back(!closed), a.mask.push_back(*mask == 'a' ? static_cast<float>(i % 5) : closed ? -INFINITY : 0.f);
+        }
+        if (*mask == 'b') m = Tensor::from(open, Shape{t, n}).cast(dtypes::bool_).realize();
+        if (*mask == 'a') m = Tensor::from(a.mask, Shape{t, n}).cast(d).realize();
+        const Tensor q = a.query(), k = a.key(), v = a.value();
+        const int64_t before = GlobalCounters::kernels;
+        const Tensor out = q.scaled_dot_product_attention(k, v, m, 0, a.causal).realize();
+        if (fuses()) { EXPECT_EQ(GlobalCounters::kernels - before, 1); }
+        a.expect(out, 29);
+      }
+}
+
+/// A prompt in chunks of all lengths: one kernel, which reads a part of a cache that grows.
+TEST(OnlineAttention, VariableNumberOfRows) {
+  const int64_t most = 512, inner = 16;
+  const Variable chunk("online_chunk", 1, 256), begin("online_begin", 0, most - 256);
+  for (DType d : {dtypes::float32, dtypes::float16})
+    for (const auto& [rows, start] : std::vector<std::pair<int64_t, int64_t>>{{256, 0}, {1, 0}, {7, 100}, {128, 128}, {129, 255}, {200, 33}}) {
+      SCOPED_TRACE(str(d, ' ', rows, " from ", start));
+      Attention whole = Attention(4, 256, most, inner, inner).in(d);
+      const Tensor q = whole.query(), k = whole.key(), v = whole.value();
+      Attention a = Attention(4, rows, start + rows, inner, inner).in(d);
+      auto part = [&](std::vector<float>& to, const std::vector<float>& from, int64_t n, int64_t all) {
+        for (int64_t h = 0; h < a.heads; h++)
+          for (int64_t i = 0; i < n * inner; i++) to[static_cast<size_t>(h * n * inner + i)] = from[static_cast<size_t>(h * all * inner + i)];
+      };
+      part(a.q, whole.q, rows, 256), part(a.k, whole.k, a.over, most), part(a.v, whole.v, a.over, most);
+      a.mask.assign(static_cast<size_t>(rows * a.over), 0.f);
+      for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = i + start + 1; j < a.over; j++) a.mask[static_cast<size_t>(i * a.over + j)] = -std::numeric_limits<float>::infinity();
+      const BoundVariable bound = chunk.bind(rows), s = begin.bind(start);
+      const GraphScope graph;
+      const SInt n = bound, keys = SInt(s.uop() + bound.uop());
+      const auto first = [&](const Tensor& t, const SInt& count) { return t.shrink({{0, 1}, {0, a.heads}, {0, count}, {0, inner}}); };
+      const Tensor mask = Tensor::full({n, keys}, -kInf, {.dtype = d}).triu(s + 1);
+      const int64_t before = GlobalCounters::kernels;
+      const Tensor out = first(q, n).scaled_dot_product_attention(first(k, keys), first(v, keys), mask).realize();
+      if (fuses()) { EXPECT_EQ(GlobalCounters::kernels - before, 2); }  // all heads read one mask
+      a.expect(out, 3);
+    }
+}
+
+/// Several heads of queries to one of keys: no keys are copied, in no type.
+TEST(OnlineAttention, GroupsOfHeadsAreOneKernel) {
+  for (DType d : {dtypes::float32, dtypes::float16, dtypes::bfloat16})
+    for (bool causal : {false, true}) {
+      SCOPED_TRACE(str(d, causal ? " causal" : ""));
+      const Attention few = Attention(2, 320, 320, 32, 32).in(d);
+      Attention a = Attention(6, 320, 320, 32, 32, causal).in(d);
+      for (int64_t h = 0; h < a.heads; h++)
+        for (int64_t i = 0; i < 320 * 32; i++) {
+          a.k[static_cast<size_t>(h * 320 * 32 + i)] = few.k[static_cast<size_t>(h / 3 * 320 * 32 + i)];
+          a.v[static_cast<size_t>(h * 320 * 32 + i)] = few.v[static_cast<size_t>(h / 3 * 320 * 32 + i)];
+        }
+      const Tensor q = a.query(), k = few.key(), v = few.value();
+      const int64_t before = GlobalCounters::kernels;
+      const Tensor out = q.scaled_dot_product_attention(k, v, {}, 0, causal, true).realize();
+      if (fuses()) { EXPECT_EQ(GlobalCounters::kernels - before, 1); }
+      a.expect(out, 11);
+    }
 }
 
 TEST(OnlineAttention, Gradients) {

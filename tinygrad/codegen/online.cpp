@@ -22,6 +22,7 @@ using Map = std::vector<std::pair<UOp, UOp>>;
 
 int64_t size_of(UOp range) { return static_cast<int64_t>(range.src(0).const_int()); }
 int64_t ceil_div(int64_t n, int64_t d) { return (n + d - 1) / d; }
+UOp ceil_div(UOp n, int64_t d) { return UOp::alu(Ops::FLOORDIV, {n + ConstValue(d - 1), UOp::constant(d)}); }
 /// The greatest divisor of n that is a multiple of `step` and at most `most`; 0: there is none.
 int64_t part(int64_t n, int64_t step, int64_t most) {
   int64_t d = std::max(most / step * step, step);
@@ -39,8 +40,14 @@ class Blocks {
   Blocks(UOp sink, const OnlineForm& f, const Renderer& renderer) : sink_(sink), f_(f) {
     lanes_ = std::min(renderer.max_lanes(dtypes::float32), 16);
     tile_rows_ = renderer.target().vector_registers >= 32 ? 8 : 4;
-    rows_ = part_or_tail(size_of(f.row), 8, kMostRows);
-    if (const int64_t rows = size_of(f.row); rows_ > rows) rows_ = ceil_div(ceil_div(rows, ceil_div(rows, rows_) + 1), 8) * 8;  // two smaller tiles
+    all_rows_ = f.row.src(0);
+    const int64_t rows = static_cast<int64_t>(vmax(all_rows_));
+    if (all_rows_.is_const()) {
+      rows_ = part_or_tail(rows, 8, kMostRows);
+      if (rows_ > rows) rows_ = ceil_div(ceil_div(rows, ceil_div(rows, rows_) + 1), 8) * 8;  // two smaller tiles
+    } else {
+      rows_ = std::min(ceil_div(rows, 8) * 8, kMostRows);
+    }
     const int64_t columns = size_of(f.column);
     int64_t most = kMostBlock;
     while (most > 64 && 4 * most * (rows_ + 2 * columns) > renderer.target().l2_bytes / 2) most /= 2;
@@ -53,24 +60,29 @@ class Blocks {
     UOp end = sink_.src(0), store = end.src(0);
     // The loops around: the largest one is divided over the threads.
     UOps ranges(end.srcs().begin() + 1, end.srcs().end());
-    const int64_t rows = size_of(f_.row);
-    UOp tile = UOp::range(ceil_div(rows, rows_), fresh_++);
+    UOp tiles = all_rows_.is_const() ? UOp::constant(ceil_div(size_of(f_.row), rows_)) : ceil_div(all_rows_, rows_);
+    UOp tile = UOp::range(tiles, RangeArg{{fresh_++}, AxisType::kLoop});
     UOp* most = &tile;
     for (UOp& r : ranges)
       if (r != f_.row && r != f_.column) outer_.push_back(r);
     for (UOp& r : outer_)
-      if (size_of(r) > size_of(*most)) most = &r;
+      if (!most->src(0).is_const() || size_of(r) > size_of(*most)) most = &r;
     const Map threaded{{*most, UOp::range(most->src(0), RangeArg{most->arg<RangeArg>().id, AxisType::kThread})}};
     if (*most != tile) around_ = threaded;
     *most = threaded[0].second;
     outer_.push_back(tile);
-    // The last tile begins where a whole one fits: some rows are computed twice, to the same numbers.
     first_row_ = fold_mul(tile, rows_);
-    if (rows % rows_) first_row_ = (first_row_ < rows - rows_).where(first_row_, UOp::constant(rows - rows_));
+    if (!all_rows_.is_const()) {
+      // The last tile has what is left.
+      UOp left = all_rows_ + fold_mul(tile, -rows_);
+      tile_size_ = (left < rows_).where(left, UOp::constant(rows_));
+    } else if (const int64_t rows = size_of(f_.row); rows % rows_) {
+      // The last tile begins where a whole one fits: some rows are computed twice, to the same numbers.
+      first_row_ = (first_row_ < rows - rows_).where(first_row_, UOp::constant(rows - rows_));
+    }
 
     const int64_t columns = size_of(f_.column);
-    UOp blocks = over_.is_const() ? UOp::constant(ceil_div(size_of(f_.over), block_))
-                                  : UOp::alu(Ops::FLOORDIV, {over_ + ConstValue(block_ - 1), UOp::constant(block_)});
+    UOp blocks = over_.is_const() ? UOp::constant(ceil_div(size_of(f_.over), block_)) : ceil_div(over_, block_);
     UOp open = open_blocks(blocks);
     block_range_ = UOp::range(open ? open : blocks, RangeArg{{fresh_++}, AxisType::kLoop});
     scores_ = scratch(rows_ * block_), acc_ = scratch(rows_ * columns);
@@ -81,7 +93,7 @@ class Blocks {
 
     // What is stored.
     UOps own;
-    UOp column = lane_axis(columns, 4, own), row = loop(rows_);
+    UOp column = lane_axis(columns, 4, own), row = rows_of_tile(1);
     own.push_back(row);
     UOp unscaled = at(acc_.after({done}), fold_add(fold_mul(row, columns), column));
     if (open) unscaled = unscaled + closed_sum(open, blocks, column);
@@ -107,9 +119,14 @@ class Blocks {
     add(n / wide, wide, outer), add(wide / lanes_, lanes_, side), add(lanes_, 1, AxisType::kVector);
     return i;
   }
+  /// The loop over groups of `side` rows of a tile.
+  UOp rows_of_tile(int64_t side) {
+    if (!tile_size_) return loop(rows_ / side);
+    return UOp::range(side == 1 ? tile_size_ : ceil_div(tile_size_, side), RangeArg{{fresh_++}, AxisType::kLoop});
+  }
   /// Rows of a tile in a loop, several side by side.
   UOp row_axis(int64_t side, UOps& own) {
-    own.push_back(loop(rows_ / side)), own.push_back(loop(side, AxisType::kUpcast));
+    own.push_back(rows_of_tile(side)), own.push_back(loop(side, AxisType::kUpcast));
     return fold_add(fold_mul(own[own.size() - 2], side), own.back());
   }
   UOp scratch(int64_t n) {
@@ -128,7 +145,11 @@ class Blocks {
   /// What the ranges of the kernel are at these places of the tile and the block.
   Map places(UOp row, UOp over, UOp column) const {
     Map map = around_;
-    if (row) map.push_back({f_.row, fold_add(first_row_, row)});
+    if (row) {
+      UOp place = fold_add(first_row_, row);
+      // Rows side by side beyond a variable end are the last one again.
+      map.push_back({f_.row, tile_size_ ? (place < all_rows_).where(place, all_rows_ + ConstValue(-1)) : place});
+    }
     if (over) map.push_back({f_.over, fold_add(fold_mul(block_range_, block_), over)});
     if (column) map.push_back({f_.column, column});
     return map;
@@ -254,6 +275,8 @@ class Blocks {
   UOp sink_;
   OnlineForm f_;
   int64_t lanes_, tile_rows_, rows_, block_;
+  UOp all_rows_;       // their number
+  UOp tile_size_;      // rows of a tile when their number is variable
   UOp over_;           // the size of the mean's range
   bool tail_ = false;  // it may end within a block
   UOps outer_;

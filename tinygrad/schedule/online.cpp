@@ -75,8 +75,10 @@ std::optional<OnlineForm> online_form(UOp value, std::span<const UOp> ranges) {
     int columns = 0;
     for (UOp r : ranges) {
       const bool scored = depends_on(f.score, r), weighted = depends_on(f.weight, r);
-      if (!r.src(0).is_const()) return {};
-      if (scored && !weighted && (!f.row || r.src(0).const_int() > f.row.src(0).const_int())) f.row = r;
+      // Rows may be a variable number; then there is no other axis like them.
+      if (!r.src(0).is_const() && (!scored || weighted || (f.row && !f.row.src(0).is_const()))) return {};
+      if (scored && !weighted && (!f.row || !r.src(0).is_const() || (f.row.src(0).is_const() && r.src(0).const_int() > f.row.src(0).const_int())))
+        f.row = r;
       if (!scored) f.column = r, columns += weighted ? 1 : 2;
     }
     if (!f.row || columns != 1 || !long_enough(f.over, 64, 128) || !long_enough(f.row, 32, 64) || !sized(f.column, 16)) continue;

@@ -24,7 +24,7 @@ struct OnlineForm {
 };
 
 /// The form of the value a kernel stores for each point of `ranges`; none: it is another value, or its sizes do not fit: multiples of 64 or
-/// at least 128 for `over`, multiples of 32 or at least 64 for `row`, multiples of 16 for `column`. Only `over` may be a variable number.
+/// at least 128 for `over`, multiples of 32 or at least 64 for `row`, multiples of 16 for `column`. `over` and `row` may be variable numbers.
 std::optional<OnlineForm> online_form(UOp value, std::span<const UOp> ranges);
 
 /// The same for a kernel's AST.
