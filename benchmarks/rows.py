@@ -21,6 +21,16 @@ def _matmul(name: str, m: int, k: int, n: int, order: str = "nn", batch: int = 0
              {"m": m, "k": k, "n": n, "transpose_a": order[0] == "t", "transpose_b": order[1] == "t", "batch": batch})
 
 
+NARROW = {"i8": ("int8", 6), "bf16": ("bfloat16", 6), "f16": ("float16", 6)}  # type; bytes of an element of both factors and the result
+
+
+def _narrow(short: str, n: int, order: str) -> Row:
+  """int8 sums are int32, others have the type of the factors."""
+  kind, size = NARROW[short]
+  return Row(f"matmul_{short}_{n}_{order}", "matmul", "matmul_narrow", 2.0 * n ** 3, size * n ** 2,
+             {"n": n, "type": kind, "transpose_b": order == "nt"})
+
+
 def _conv(name: str, backward: bool, n: int, cin: int, cout: int, size: int, kernel: int, stride: int = 1, padding: int = 0, groups: int = 1) -> Row:
   out = (size + 2 * padding - kernel) // stride + 1
   flops, x, y = 2.0 * kernel ** 2 * n * (cin // groups) * cout * out ** 2, 4.0 * n * cin * size ** 2, 4.0 * n * cout * out ** 2
@@ -42,8 +52,8 @@ ROWS: list[Row] = [
   _matmul("1023x777x513", 1023, 777, 513),
   _matmul("4096", SIDE, SIDE, SIDE),
   _matmul("batched_32x256", 256, 256, 256, batch=32),
-  Row("matmul_i8_1024_nn", "matmul", "matmul_narrow", 2.0 * 1024 ** 3, 6.0 * 1024 ** 2, {"n": 1024, "type": "int8"}),
-  Row("matmul_bf16_1024_nn", "matmul", "matmul_narrow", 2.0 * 1024 ** 3, 8.0 * 1024 ** 2, {"n": 1024, "type": "bfloat16"}),
+  *[_narrow(short, 1024, order) for short in NARROW for order in ("nn", "nt")],
+  *[_narrow(short, SIDE, order) for short in ("bf16", "f16") for order in ("nn", "nt")],
   Row("gemv_f32_4096", "matmul", "gemv", 2.0 * SIDE ** 2, _MIB64),
   *_conv_both("conv3x3_64", 8, 64, 64, 64, 3, padding=1),
   *_conv_both("conv1x1_256", 8, 256, 256, 32, 1),

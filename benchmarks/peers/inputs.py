@@ -51,7 +51,9 @@ def operands(row: Row) -> list[np.ndarray]:
     return [floats(stored(a["m"], a["k"], a["transpose_a"]), 1), floats(stored(a["k"], a["n"], a["transpose_b"]), 2)]
   if row.kind == "matmul_narrow":  # numbers of the type, as float32
     x = [floats((a["n"], a["n"]), seed) for seed in (1, 2)]
-    return [np.trunc(v * 40) if a["type"] == "int8" else (v.view(np.uint32) & np.uint32(0xffff0000)).view(np.float32) for v in x]
+    narrow = {"int8": lambda v: np.trunc(v * 40), "float16": lambda v: v.astype(np.float16).astype(np.float32),
+              "bfloat16": lambda v: (v.view(np.uint32) & np.uint32(0xffff0000)).view(np.float32)}[a["type"]]
+    return [narrow(v) for v in x]
   if row.kind == "gemv": return [floats((SIDE, SIDE), 1), floats((SIDE,), 2)]
   if row.kind == "gemv_quantized": return [blocks(a["block"]), floats((SIDE,), 2)]
   if row.kind in ("conv", "conv_backward"): return [floats(a["x"], 1), floats(a["weight"], 2), floats(a["y"], 3)][:3 if row.kind == "conv_backward" else 2]
@@ -151,8 +153,8 @@ def _check_matmul(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> None:
 
 
 def _check_matmul_narrow(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> None:
-  a, b = x[0][::31].astype(np.float64), x[1].astype(np.float64)
-  _close(got[0][::31].astype(np.float64), a @ b, np.abs(a) @ np.abs(b), 0 if row.args["type"] == "int8" else 5e-3)
+  a, b = x[0][::31].astype(np.float64), (x[1].T if row.args["transpose_b"] else x[1]).astype(np.float64)
+  _close(got[0][::31].astype(np.float64), a @ b, np.abs(a) @ np.abs(b), {"int8": 0, "float16": 6e-4, "bfloat16": 5e-3}[row.args["type"]])
 
 
 def _check_gemv(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> None:

@@ -75,15 +75,16 @@ class Peer:
     else:
       def run():
         with torch.no_grad(): last[:] = [make(*x)]
-    return Work(run, lambda: [(t.float() if t.dtype == torch.bfloat16 else t).numpy() for t in (last[0] if isinstance(last[0], (tuple, list)) else last)])
+    return Work(run, lambda: [(t.float() if t.dtype in (torch.bfloat16, torch.float16) else t).numpy() for t in (last[0] if isinstance(last[0], (tuple, list)) else last)])
 
   def matmul(self, row) -> Work:
     a, b = (t.transpose(-1, -2) if row.args[f"transpose_{n}"] else t for n, t in zip("ab", self._operands(row)))
     return self._work(torch.matmul, lambda out: torch.matmul(a, b, out=out), a, b)
 
   def matmul_narrow(self, row) -> Work:
-    """int8 to int32; of bfloat16 the result is bfloat16, which is what there is."""
+    """int8 to int32; of bfloat16 and half the result has their type, which is what there is."""
     a, b = (t.to(getattr(torch, row.args["type"])) for t in self._operands(row))
+    if row.args["transpose_b"]: b = b.T
     if row.args["type"] == "int8": return self._work(torch._int_mm, lambda out: torch._int_mm(a, b, out=out), a, b)
     return self._work(torch.matmul, lambda out: torch.matmul(a, b, out=out), a, b)
 
