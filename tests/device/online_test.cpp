@@ -270,6 +270,31 @@ TEST(OnlineAttention, GroupsOfHeadsAreOneKernel) {
     }
 }
 
+/// The layer does in half what it does in float32, rounded: as many kernels, scores and powers in float32.
+TEST(OnlineAttention, LayerOfHalf) {
+  const int64_t embed = 64, heads = 4, n = 384;
+  const nn::MultiheadAttention layer(embed, heads);
+  Tensors wide, narrow;
+  for (const Tensor& w : {layer.in_proj_weight, layer.in_proj_bias, layer.out_proj_weight, layer.out_proj_bias}) {
+    narrow.push_back(w.cast(dtypes::float16).realize());
+    wide.push_back(narrow.back().cast(dtypes::float32).realize());
+  }
+  const Tensor x = Tensor::from(normal(2 * n * embed, 5), Shape{2, n, embed}).cast(dtypes::float16).realize();
+  std::vector<float> result[2];
+  int64_t kernels[2];
+  for (int half : {0, 1}) {
+    const Tensor input = half ? x : x.cast(dtypes::float32).realize();
+    const nn::MultiheadAttention m(heads, half ? narrow : wide);
+    const int64_t before = GlobalCounters::kernels;
+    const Tensor y = m(input, {.causal = true}).realize();
+    kernels[half] = GlobalCounters::kernels - before;
+    EXPECT_EQ(y.dtype(), half ? dtypes::float16 : dtypes::float32);
+    result[half] = y.cast(dtypes::float32).to_vector<float>();
+  }
+  if (fuses()) { EXPECT_EQ(kernels[0], kernels[1]); }
+  for (size_t i = 0; i < result[0].size(); i++) ASSERT_NEAR(result[0][i], result[1][i], 4e-3) << i;  // projections are rounded to 11 bits
+}
+
 TEST(OnlineAttention, Gradients) {
   const Attention a(2, 384, 384, 16, 16, true);
   Tensor q = a.query(), k = a.key(), v = a.value();

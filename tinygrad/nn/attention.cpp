@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "tinygrad/base/error.h"
+#include "tinygrad/tensor/product.h"
 
 namespace tg::nn {
 
@@ -50,7 +51,9 @@ MultiheadAttention::Result MultiheadAttention::with_weights(const Tensor& query,
     return y.reshape(t.shape(0), t.shape(1), heads, embed_dim / heads).transpose(1, 2);
   };
   const Tensor q = projected(query, 0), k = projected(key, 1), v = projected(value, 2);
-  Tensor scores = q.matmul(k.transpose(-2, -1)) / std::sqrt(static_cast<double>(embed_dim / heads));
+  // Scores of narrow floats and their softmax stay in the type of their sums.
+  const DType type = q.dtype();
+  Tensor scores = q.matmul(k.transpose(-2, -1), tensor_detail::wide_dtype(type)) / std::sqrt(static_cast<double>(embed_dim / heads));
   const auto keep = [&](const Tensor& mask) {
     scores = mask.dtype() == dtypes::bool_ ? mask.where(scores, -std::numeric_limits<double>::infinity()) : scores + mask;
   };
@@ -62,9 +65,9 @@ MultiheadAttention::Result MultiheadAttention::with_weights(const Tensor& query,
   }
   if (m.causal) keep(Tensor::ones(Shape{q.shape(2), k.shape(2)}, {.dtype = dtypes::bool_, .device = q.device()}).tril());
   const Tensor weights = scores.softmax(-1);
-  const Tensor y = weights.dropout(options.dropout).matmul(v).transpose(1, 2).reshape(q.shape(0), q.shape(2), embed_dim);
+  const Tensor y = weights.dropout(options.dropout).matmul(v).cast(type).transpose(1, 2).reshape(q.shape(0), q.shape(2), embed_dim);
   const Tensor out = y.linear(out_proj_weight.transpose(), out_proj_bias);
-  return {options.batch_first ? out : out.transpose(0, 1), weights};
+  return {options.batch_first ? out : out.transpose(0, 1), weights.cast(type)};
 }
 
 }  // namespace tg::nn

@@ -106,6 +106,7 @@ CStyleWriter::Expr CStyleWriter::math(const char* what, DType d, int lanes, std:
 
 CStyleWriter::Expr CStyleWriter::convert(const Expr& v, DType from, DType to, int lanes) {
   if (from == to) return v;
+  if (from == dtypes::float16 && to == dtypes::float32 && takes_halves_apart(lanes)) return call(widening_helper(lanes), {&v});
   auto element_wise = [&](const Expr& e, DType d) {
     if (lanes == 1) return cast(scalar(d), e);
     return join("__builtin_convertvector(" + e.text + ", " + vector(d, lanes) + ")", kPostfix, {&e});
@@ -142,10 +143,17 @@ CStyleWriter::Expr CStyleWriter::alu(UOp u, const std::vector<Expr>& s, int lane
   switch (u.op()) {
     case Ops::CAST: return convert(s[0], in, d, lanes);
     case Ops::BITCAST: return bitcast(s[0], in, d, lanes);
-    case Ops::WHERE: return choose(s[0], s[1], s[2]);
+    case Ops::WHERE:
+      if (d == dtypes::float16 && takes_halves_apart(lanes)) {
+        const std::string bits = vector(dtypes::int16, lanes);
+        return cast(vector(d, lanes), choose(s[0], cast(bits, s[1]), cast(bits, s[2])));
+      }
+      return choose(s[0], s[1], s[2]);
     default: break;
   }
   if (in.is_bool()) return boolean(u, s, lanes);
+  if (in == dtypes::float16 && takes_halves_apart(lanes) && u.in(groups::kComparison | Ops::MAX | Ops::SQRT | Ops::TRUNC))
+    return in_float(u, s, lanes);
   switch (u.op()) {
     case Ops::WMMA: return call(dot_helper(u.arg<std::string>(), d, lanes), {&s[0], &s[1], &s[2]});
     case Ops::MULACC:
@@ -175,6 +183,25 @@ CStyleWriter::Expr CStyleWriter::alu(UOp u, const std::vector<Expr>& s, int lane
   }
   TG_ASSERT(false, "C does not know ", u);
   return {};
+}
+
+/// x86 without AVX512-FP16 converts vectors of halves but does not compare them: compilers do that lane by lane.
+bool CStyleWriter::takes_halves_apart(int lanes) const {
+  return lanes >= 4 && style_.host_entry && target_.arch == "x86_64" && target_.has("f16c") && !target_.has("avx512fp16");
+}
+
+/// An operation on halves as one on floats: the same numbers, since it is exact or rounds once from twice as many bits.
+CStyleWriter::Expr CStyleWriter::in_float(UOp u, const std::vector<Expr>& s, int lanes) {
+  const DType half = dtypes::float16, wide = dtypes::float32;
+  std::vector<Expr> x;
+  for (const Expr& e : s) x.push_back(convert(e, half, wide, lanes));
+  if (u.in(groups::kComparison)) {
+    const Expr e = infix(symbol(u.op()), u.is(Ops::CMPLT) ? kLess : kEqual, x[0], x[1]);
+    return join("__builtin_convertvector(" + e.text + ", " + mask(half.itemsize(), lanes) + ")", kPostfix, {&e});
+  }
+  if (!u.is(Ops::MAX)) return convert(math(u.is(Ops::SQRT) ? "sqrt" : "trunc", wide, lanes, {&x[0]}), wide, half, lanes);
+  const bool swap = is_number(u.src(0));
+  return convert(call(max_helper(wide, lanes, swap || is_number(u.src(1))), {&x[swap], &x[!swap]}), wide, half, lanes);
 }
 
 void CStyleWriter::arithmetic(const LinearInst& in) {
@@ -233,6 +260,28 @@ std::string CStyleWriter::max_helper(DType d, int lanes, bool number) {
   // Of a < b ? b : a a NaN in a stays, one in b needs a look.
   helper_text(t + " " + name + "(" + t + " a, " + t + " b)",
               nan ? "  " + t + " m = a < b ? b : a;\n  return b == b ? m : b;\n" : "  return a < b ? b : a;\n");
+  return name;
+}
+
+/// Halves as floats of which the compiler does not know where they come from: it would compare halves where these are compared.
+std::string CStyleWriter::widening_helper(int lanes) {
+  const std::string name = "widened_" + tag(dtypes::float16, lanes), from = vector(dtypes::float16, lanes), to = vector(dtypes::float32, lanes);
+  if (helper_names_.count(name)) return name;
+  std::string body;
+  if (lanes * dtypes::float32.itemsize() <= std::max(target_.vector_bytes, 16)) {
+    body = "  " + to + " r = __builtin_convertvector(v, " + to + ");\n  __asm__(\"\" : \"+" + (target_.vector_bytes == 64 ? "v" : "x") +
+           "\"(r));\n  return r;\n";
+  } else {
+    auto places = [](int begin, int n) {
+      std::string s;
+      for (int i = 0; i < n; i++) s += str(", ", begin + i);
+      return s;
+    };
+    const std::string part = widening_helper(lanes / 2);
+    auto half = [&](int begin) { return part + "(__builtin_shufflevector(v, v" + places(begin, lanes / 2) + "))"; };
+    body = "  return __builtin_shufflevector(" + half(0) + ", " + half(lanes / 2) + places(0, lanes) + ");\n";
+  }
+  helper(name), helper_text(to + " " + name + "(" + from + " v)", body);
   return name;
 }
 

@@ -85,6 +85,9 @@ class CStyleWriter {
   bool helper(const std::string& name);
   void helper_text(const std::string& head, const std::string& body);
   std::string max_helper(DType d, int lanes, bool number);
+  std::string widening_helper(int lanes);
+  bool takes_halves_apart(int lanes) const;
+  Expr in_float(UOp u, const std::vector<Expr>& s, int lanes);
   std::string divide_helper(Ops op, DType d, int lanes);
   std::string shift_helper(Ops op, DType d, int lanes);
   std::string math_helper(const char* what, DType d, int lanes, int args);
