@@ -143,12 +143,12 @@ TEST(Settings, OptionsOfTheCompiler) {
   EXPECT_TRUE(with("NOOPT", 1).noopt);
   EXPECT_EQ(with("BEAM", 3).beam, 3);
   EXPECT_EQ(with("TC", 0).tensor_cores, 0);
-  EXPECT_EQ(with("ALLOW_BF16_DOT", 1).tensor_cores, 2);
+  EXPECT_EQ(with("ROUND_PRODUCTS", 1).tensor_cores, 1);
   EXPECT_EQ(with("TC_SELECT", 2).tensor_core, 2);
   EXPECT_TRUE(with("NOLOCALS", 1).no_locals);
   EXPECT_EQ(with("TRANSCENDENTAL", 2).transcendental, 2);
   EXPECT_TRUE(with("EMULATED_DTYPES", "float16").emulated.has(dtypes::float16));
-  for (const char* name : {"NOOPT", "BEAM", "ALLOW_BF16_DOT", "NOLOCALS"}) EXPECT_NE(with(name, 1).hash(), CodegenOptions::from_env().hash()) << name;
+  for (const char* name : {"NOOPT", "BEAM", "ROUND_PRODUCTS", "NOLOCALS"}) EXPECT_NE(with(name, 1).hash(), CodegenOptions::from_env().hash()) << name;
 }
 
 TEST(Settings, InstructionThatTheTargetHasNot) {
