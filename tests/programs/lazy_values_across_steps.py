@@ -41,7 +41,7 @@ with Context(TRAINING=1):
 cache = Tensor.zeros(4, 3).contiguous().realize()
 counts = Tensor.zeros(3)
 for i in range(4):
-    cache[i] = Tensor(normal(3, seed=30 + i))
+    cache[i].assign(Tensor(normal(3, seed=30 + i))).realize()
     largest = cache[: i + 1].sum(axis=0).argmax()
     counts = (Tensor.arange(3) == largest).where(counts + 1, counts)
 log("counts", counts.tolist())

@@ -6,7 +6,7 @@ from common import initial, log, normal
 from tinygrad_cpp import Context, Tensor, nn
 from tinygrad_cpp.nn.state import get_parameters, get_state_dict, load_state_dict
 
-net = [nn.Linear(5, 12), Tensor.tanh, nn.Linear(12, 4)]
+net = [nn.Linear(5, 12), Tensor.tanh, nn.Linear(12, 4, bias=False)]
 load_state_dict(net, {k: Tensor(v) for k, v in initial(get_state_dict(net)).items()}, verbose=False)
 opt = nn.optim.Adam(get_parameters(net), lr=0.02)
 centres = normal(4, 5, seed=1)

@@ -2,7 +2,7 @@ import numpy as np
 import torch
 from common import initial, log, normal
 
-net = torch.nn.Sequential(torch.nn.Linear(5, 12), torch.nn.Tanh(), torch.nn.Linear(12, 4))
+net = torch.nn.Sequential(torch.nn.Linear(5, 12), torch.nn.Tanh(), torch.nn.Linear(12, 4, bias=False))
 net.load_state_dict({k: torch.tensor(v) for k, v in initial(net.state_dict()).items()})
 opt = torch.optim.Adam(net.parameters(), lr=0.02)
 centres = normal(4, 5, seed=1)
