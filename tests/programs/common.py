@@ -44,6 +44,16 @@ def initial(state):
     return values
 
 
+def random_steps(seed, count):
+    """Gives steps of a random program: the kind of a step and three numbers that choose its operands."""
+    draw = np.random.RandomState(seed)
+    kinds = "leaf compute compute compute slice read read backward backward gradient inspect zero halve update step "
+    kinds = (kinds + "detach copy average").split()
+    return [("leaf", 0, 0, 0), ("leaf", 0, 0, 1)] + [
+        (kinds[draw.randint(len(kinds))], *draw.randint(1000, size=3).tolist()) for _ in range(count)
+    ]
+
+
 def log(name, value, rtol=RTOL, atol=ATOL):
     """Takes a number, a string or an array: floats agree if |got - want| <= rtol * max|want| + atol, all else if it
     is equal."""
