@@ -1,4 +1,5 @@
-"""The same random programs; a leaf that is updated is replaced by a new one, so that older expressions keep its value."""
+"""The same random programs; a leaf that is updated is replaced by a new one, so that older expressions keep its
+value."""
 
 import torch
 from common import log, random_steps, uniform
