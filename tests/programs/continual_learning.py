@@ -1,5 +1,5 @@
-"""Elastic weight consolidation: squared gradients of single samples as importance, old weights kept, a second task learned
-with the penalty; a rehearsal buffer kept in NumPy."""
+"""Elastic weight consolidation: squared gradients of single samples as importance, old weights kept, a second task
+learned with the penalty; a rehearsal buffer kept in NumPy."""
 
 import numpy as np
 from common import initial, integers, log, normal
