@@ -164,10 +164,31 @@ bool keeps_history(UOp u) {
   return is_effect_target(u) ? keeps_call(u) : has_history(u) || is_loss(u);
 }
 
+/// Whether an expression is large, holds on to much memory, or goes on behind values that were computed: the rest is kept without a look at all live
+/// tensors.
+bool holds_much(UOp root) {
+  constexpr size_t kManyNodes = 256;
+  constexpr int64_t kMuchMemory = 64 << 10;
+  MemoScope seen;
+  UOps stack(root.srcs().begin(), root.srcs().end());
+  int64_t bytes = 0;
+  for (size_t n = 0; !stack.empty(); n++) {
+    UOp u = stack.back();
+    stack.pop_back();
+    if (seen.has(u)) continue;
+    seen.mark(u);
+    if (u.is(Ops::BUFFER) && !shape_of(u).symbolic()) bytes += shape_of(u).numel() * u.dtype().itemsize();
+    if (n > kManyNodes || bytes > kMuchMemory || u.node()->flags & Node::kForwarded) return true;
+    for (UOp s : u.srcs()) stack.push_back(s);
+  }
+  return false;
+}
+
 /// Whether reading a value leaves a tensor its expression: where a gradient may be asked for.
 bool keeps_history_when_read(UOp u, std::optional<std::unordered_set<const Node*>>& shown) {
   if (keeps_history(u)) return true;
   if (!u.dtype().is_float()) return false;
+  if (!holds_much(u)) return true;
   if (!shown) shown = shown_nodes();
   return history_need(u, *shown) != HistoryNeed::kNone;
 }

@@ -1,5 +1,6 @@
 /// \file Writing to elements: in place through a view where there is storage, as a new expression elsewhere.
 #include <algorithm>
+#include <unordered_set>
 
 #include "tinygrad/tensor/effects.h"
 #include "tinygrad/tensor/history.h"
@@ -197,6 +198,17 @@ Tensor merged(const Tensor& t, const Update& u) {
   Tensor written = placed(Tensor::from_uop(ops::full(rows, true, dtypes::bool_)), u.p);
   return written.where(placed(v, u.p), t);
 }
+/// Whether another live tensor shows a part of the same storage: it has to see writes.
+bool shares_storage(const Tensor& t) {
+  std::unordered_set<UOp> bases;
+  each_base(current_view(t.uop()), [&](UOp b) { bases.insert(b); });
+  bool shared = false;
+  each_live([&](Tensor::Impl& i) {
+    if (&i == t.impl()) return;
+    each_base(current_view(i.uop), [&](UOp b) { shared |= bases.contains(b); });
+  });
+  return shared;
+}
 }  // namespace
 
 void Tensor::setitem(const std::vector<Index>& indices, const Tensor& value) const {
@@ -213,7 +225,7 @@ void Tensor::setitem(const std::vector<Index>& indices, const Tensor& value) con
   if (!u.value.defined()) return;
   UOp here = current_view(uop());
   // Storage knows nothing of the history a computed tensor keeps for its gradient: what stays of it goes on in an expression.
-  if (here != uop() && dtype().is_float() && history_need(uop(), shown_nodes()) != HistoryNeed::kNone) {
+  if (here != uop() && dtype().is_float() && history_need(uop(), shown_nodes()) != HistoryNeed::kNone && !shares_storage(*this)) {
     replace(merged(*this, u));
     return;
   }
