@@ -123,15 +123,23 @@ TEST(Decompositions, GradientsOfQr) {
         matrix(shape, 7));
 }
 
-TEST(Decompositions, GradientsOfSvd) {
-  for (const Shape& shape : {Shape{2, 2}, Shape{3, 3}, Shape{5, 5}, Shape{5, 3}, Shape{3, 5}, Shape{2, 4, 3}}) {
-    const Tensor x = matrix(shape, 8);
-    expect_gradient([](const Tensor& t) { return mixed(t.svd().s, 9); }, x);
-    // The signs of the columns of U and V are free, those of their products are not.
-    expect_gradient([](const Tensor& t) { return mixed(t.svd(false).u.square(), 10) + mixed(t.svd(false).vt.square(), 11); }, x);
-    expect_gradient([](const Tensor& t) { return mixed(product(t.svd(false)), 12); }, x);
-    expect_gradient([](const Tensor& t) { return mixed(t.svd(true).u.square(), 13); }, x, 1e-5);
-  }
+TEST(Decompositions, GradientsOfSingularValues) {
+  for (const Shape& shape : {Shape{2, 2}, Shape{3, 3}, Shape{5, 5}, Shape{5, 3}, Shape{3, 5}, Shape{2, 4, 3}})
+    expect_gradient([](const Tensor& t) { return mixed(t.svd().s, 9); }, matrix(shape, 8));
+}
+// The signs of the columns of U and V are free, those of their products are not.
+TEST(Decompositions, GradientsOfSingularVectors) {
+  for (const Shape& shape : {Shape{3, 3}, Shape{4, 2}, Shape{2, 4}})
+    expect_gradient(
+        [](const Tensor& t) {
+          const Tensor::Svd f = t.svd(false);
+          return mixed(f.u.square(), 10) + mixed(f.vt.square(), 11) + mixed(product(f), 12);
+        },
+        matrix(shape, 8));
+}
+TEST(Decompositions, GradientsOfCompletedSingularVectors) {
+  for (const Shape& shape : {Shape{4, 2}, Shape{2, 4}})
+    expect_gradient([](const Tensor& t) { return mixed(t.svd(true).u.square(), 13) + mixed(t.svd(true).vt.square(), 14); }, matrix(shape, 8), 1e-5);
 }
 
 TEST(Decompositions, GradientOfSingularValuesWithoutFullRank) {
