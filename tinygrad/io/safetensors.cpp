@@ -75,7 +75,7 @@ Safetensors parse_safetensors(std::span<const uint8_t> bytes, uint64_t file_size
   uint64_t length = 0;
   for (int i = 7; i >= 0; i--) length = length << 8 | bytes[static_cast<size_t>(i)];
   // Every such file has a JSON object behind the length.
-  const bool plausible = length <= kMaxSafetensorsHeader && bytes.size() > 8 && (bytes[8] == '{' || bytes[8] == ' ');
+  const bool plausible = length <= kMaxSafetensorsHeader && bytes.size() > 8 && (bytes[8] == '{' || bytes[8] == '[' || bytes[8] == ' ');
   TG_CHECK(FormatError, plausible, "[safetensors] ", name, " is no safetensors file: it does not begin with the length of a header and the header");
   TG_CHECK(FormatError, length <= file_size - 8 && length <= bytes.size() - 8, "[safetensors] ", name, ": got a header of ", length,
            " bytes in a file of ", file_size, ": the file is cut off");
