@@ -10,8 +10,9 @@
 
 namespace tg {
 namespace {
-constexpr size_t kKnown = 1024;  // graphs whose literals are remembered
-constexpr int kSightings = 5;    // graphs alike but for their literals from which these are read from memory
+constexpr size_t kKnown = 1024;       // graphs whose literals are remembered
+constexpr size_t kLargest = 1 << 16;  // nodes of a graph that is looked at: greater ones are not made again and again
+constexpr int kSightings = 5;         // graphs alike but for their literals from which these are read from memory
 constexpr OpSet kReadsValues = Ops::ADD | Ops::SUB | Ops::MUL | Ops::FDIV | Ops::MAX | Ops::NEG | Ops::CMPLT | Ops::CMPNE | Ops::CMPEQ | Ops::WHERE;
 constexpr OpSet kSpreads = Ops::RESHAPE | Ops::EXPAND | Ops::PERMUTE;
 
@@ -88,6 +89,7 @@ std::vector<bool> note(const Hash128& key, std::vector<uint64_t> values) {
 }  // namespace
 
 bool literals_to_inputs(NormalGraph& g) {
+  if (g.nodes.size() > kLargest) return false;
   const std::string device = only_device(g);
   if (device.empty()) return false;
   const std::vector<uint32_t> free = free_literals(g);
