@@ -16,7 +16,8 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 struct Sizes {
   int64_t heads, rows, over, inner, columns;
   bool causal = false;
-  int64_t shift = 1;  // a row sees so many more than the rows before it
+  int64_t shift = 1;           // a row sees so many more than the rows before it
+  bool variable_rows = false;  // `rows` is the most there may be
 };
 
 /// out[h, i, d] = sum_j exp2(s_ij - max s) v_jd / sum_j exp2(s_ij - max s), s = q k^T / 2
@@ -24,7 +25,9 @@ KernelPtr attention(const Sizes& n, bool max_of_other = false) {
   KernelMaker k;
   UOp out = k.param(0, n.heads * n.rows * n.columns), q = k.param(1, n.heads * n.rows * n.inner), key = k.param(2, n.heads * n.over * n.inner),
       v = k.param(3, n.heads * n.over * n.columns);
-  UOp h = k.loop(n.heads), i = k.loop(n.rows), d = k.loop(n.columns), j = k.red(n.over), j2 = k.red(n.over), j3 = k.red(n.over), r = k.red(n.inner);
+  UOp h = k.loop(n.heads);
+  UOp i = n.variable_rows ? UOp::range(UOp::variable("rows", 1, n.rows), RangeArg{{k.ranges++}, AxisType::kLoop}) : k.loop(n.rows);
+  UOp d = k.loop(n.columns), j = k.red(n.over), j2 = k.red(n.over), j3 = k.red(n.over), r = k.red(n.inner);
   auto scores = [&](UOp at, double scale) {
     UOp product = q.index({(h * n.rows + i) * n.inner + r}).load() * key.index({(h * n.over + at) * n.inner + r}).load();
     UOp s = product.reduce(Ops::ADD, UOps{r}) * ConstValue(scale);
@@ -67,20 +70,27 @@ bool is_blocked(const Program& p) {
 }
 
 /// Compiles, runs in two parts as two threads would, and compares.
-void check(const Sizes& n, const Renderer& r, const std::function<void(Memory&)>& change = nullptr, const CodegenOptions& o = {}) {
+void check(const Sizes& n, const Renderer& r, const std::function<void(Memory&)>& change = nullptr, const CodegenOptions& o = {}, int64_t rows = 0) {
   const KernelPtr k = attention(n);
   auto p = to_program(*k, r, o);
+  Vars vars;
+  if (n.variable_rows) vars["rows"] = rows;
   EXPECT_TRUE(is_blocked(*p));
   Memory memory = random_memory(*k, 3);
   if (change) change(memory);
   const std::vector<double> want = expected(memory, n);
+  const auto before = memory[0];
   ArenaScope scope(*p->arena);
   const auto extent = p->thread_extent ? static_cast<int64_t>(p->thread_extent.const_int()) : 1;
-  LinearEval a(memory, {}), b(memory, {});
+  LinearEval a(memory, vars), b(memory, vars);
   if (extent > 1) a.begin = extent / 2, a.end = extent, a.run(p->linear), b.begin = 0, b.end = extent / 2, b.run(p->linear);
   else a.run(p->linear);
   for (size_t i = 0; i < want.size(); i++) {
     const double got = memory[0][i].as_double();
+    if (n.variable_rows && static_cast<int64_t>(i) / n.columns % n.rows >= rows) {
+      ASSERT_EQ(got, before[i].as_double()) << "element " << i << " is behind the last row";
+      continue;
+    }
     if (std::isnan(want[i])) {
       ASSERT_TRUE(std::isnan(got)) << "element " << i << ": " << got;
     } else if (std::isinf(want[i])) {
@@ -130,6 +140,17 @@ TEST(Online, VectorsOfAllSizes) {
   CodegenOptions plain;
   plain.noopt = true;
   check({2, 32, 128, 4, 16, true}, TestRenderer(32, false), nullptr, plain);
+}
+
+TEST(Online, AVariableNumberOfRows) {
+  for (int64_t rows : {1, 7, 64, 129}) {
+    SCOPED_TRACE(rows);
+    check({2, 130, 128, 2, 16, false, 1, true}, TestRenderer(32), nullptr, {}, rows);
+    check({1, 130, 130, 2, 16, true, 1, true}, TestRenderer(32), nullptr, {}, rows);
+  }
+  const KernelPtr few = attention({1, 60, 128, 4, 16, false, 1, true});
+  ArenaScope scope(*few->arena);
+  EXPECT_FALSE(online_form(few->sink)) << "at most 60 rows";
 }
 
 TEST(Online, MasksThatCloseBlocks) {
