@@ -225,7 +225,7 @@ template <class F> class Jit {
     std::mutex mutex;
     std::map<size_t, std::shared_ptr<void>> shapes;
   };
-  F f_;
+  mutable F f_;  // called as it is: a function with state changes it, whoever holds this
   std::shared_ptr<Shared> shared_;
 };
 
