@@ -203,7 +203,7 @@ void bind_tensor_data(TensorClass& c) {
       },
       "device"_a.none());
   c.def("clone", [](const Tensor& t, const DeviceName& d) { return t.clone(d.name); }, "device"_a = nb::none());
-  c.def("cast", &Tensor::cast, "dtype"_a);
+  c.def("cast", nb::overload_cast<DType>(&Tensor::cast, nb::const_), "dtype"_a);
   c.def("bitcast", &Tensor::bitcast, "dtype"_a);
   c.def("float", &Tensor::to_float);
   c.def("half", &Tensor::half);
