@@ -1,4 +1,5 @@
-/// \file Every operation of the table on the device under test (DEV): values against the recorded ones, and gradients against the dense evaluator.
+/// \file Every operation of the table on the device under test (DEV): values against the recorded ones, and gradients against the dense evaluator, or
+/// the recorded ones where that cannot run a kernel.
 #include <gtest/gtest.h>
 
 #include "oracle/dense.h"
@@ -38,13 +39,14 @@ TEST_P(DeviceOps, Gradient) {
   if (r.gradients.empty()) return;
   const OpCase& c = op_cases().at(r.name);
   Tensors in, targets;
+  std::vector<std::vector<double>> want;
   for (size_t i = 0; i < r.inputs.size(); i++) in.push_back(input(r.inputs[i], static_cast<int64_t>(i) + 1));
-  for (Tensor& t : in)
-    if (t.dtype() == dtypes::float32) t.requires_grad_(), targets.push_back(t);
+  for (size_t i = 0; i < in.size(); i++)
+    if (in[i].dtype() == dtypes::float32) in[i].requires_grad_(), targets.push_back(in[i]), want.push_back(r.gradients[i]);
   Tensor out = c.call(in), seed = Tensor::from(input_values(out.numel(), 77, -1, 1), out.shape(), {.dtype = dtypes::float32});
   Tensors grads = out.gradient(targets, seed);
-  std::vector<std::vector<double>> want;
-  for (const Tensor& g : grads) want.push_back(evaluate(g)->numbers());
+  for (size_t i = 0; i < grads.size(); i++)
+    if (!is_kernel_by_hand(r.name)) want[i] = evaluate(grads[i])->numbers();  // of others the recorded values are all there is
   realize(grads);
   for (size_t i = 0; i < grads.size(); i++) expect_near(grads[i].to_vector<double>(), want[i], 10 * c.tolerance, str("gradient ", i));
 }

@@ -174,10 +174,10 @@ class Search : public ::testing::Test {
   }
   /// What is printed while one kernel is searched anew.
   static std::string search(std::initializer_list<Context::Setting> more) {
+    const Tensor a = numbers(160 * 160).reshape(160, 160).realize(), b = numbers(160 * 160).reshape(160, 160).realize();
     const Context beam{{"BEAM", 2}, {"BEAM_CANDIDATES_MAX", 14}, {"IGNORE_BEAM_CACHE", 1}};
     const Context ctx(more);
-    return printed([] {
-      const Tensor a = numbers(160 * 160).reshape(160, 160), b = numbers(160 * 160).reshape(160, 160);
+    return printed([&] {
       clear_kernel_cache(), clear_schedule_cache();
       a.matmul(b).realize();
     });
@@ -204,9 +204,9 @@ TEST_F(Search, StrictModeTellsOfCandidatesThatDoNotCompile) {
   const testing::TempDir dir;
   const std::string compiler = dir / "clang", count = dir / "count";
   const auto run = [&](int strict) {
-    // The second, third and fourth kernel it is given do not compile: candidates.
+    // After the numbers' kernel and the one a search begins with, the next three do not compile: candidates.
     std::ofstream(compiler) << "#!/bin/sh\ncase \"$*\" in *' -o '*) n=$(cat '" << count << "'); echo $((n + 1)) > '" << count
-                            << "'; case $n in 1|2|3) exit 1;; esac;; esac\nexec '" << clang << "' \"$@\"\n";
+                            << "'; case $n in 2|3|4) exit 1;; esac;; esac\nexec '" << clang << "' \"$@\"\n";
     std::filesystem::permissions(compiler, std::filesystem::perms::owner_all);
     std::ofstream(count) << "0\n";
     const Context ctx{{"DEV", "CPU:CLANG"}, {"CC", compiler}, {"CACHELEVEL", 0}, {"PARALLEL", 1}, {"BEAM_STRICT_MODE", strict}};

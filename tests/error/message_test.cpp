@@ -72,7 +72,8 @@ TEST(Messages, LearningRates) {
 
 TEST(Messages, Creation) {
   float memory[3] = {1, 2, 3};
-  expect<DTypeError>([&] { Tensor::from_blob(memory, {3}, {}); }, "from_blob", "got dtype void, expected the type of the elements");
+  expect<DTypeError>([&] { Tensor::from_blob(static_cast<void*>(memory), {3}, {}); }, "from_blob",
+                     "got no dtype for shape (3,), expected the type of the elements");
   expect<ShapeError>([] { Tensor::from(std::vector<float>{1, 2, 3}, {2, 2}); }, "from", "got 3 values for shape (2, 2), expected 4");
   EXPECT_EQ(Tensor::from(std::vector<float>{1, 2, 3, 4}, {-1, 2}).shape(), (Shape{2, 2}));
 }

@@ -45,7 +45,8 @@ TEST(Safetensors, Header) {
 TEST(Safetensors, ReasonsOfRefusal) {
   EXPECT_THAT([] { parse("bad_overlap"); }, ThrowsMessage<FormatError>(HasSubstr("model: a and b share bytes")));
   EXPECT_THAT([] { parse("bad_past_end"); }, ThrowsMessage<FormatError>(HasSubstr("a takes bytes 0 to 8 of the 4")));
-  EXPECT_THAT([] { parse("bad_length"); }, ThrowsMessage<FormatError>(HasSubstr("model is no safetensors file: it does not begin with the length of a header")));
+  EXPECT_THAT([] { parse("bad_length"); },
+              ThrowsMessage<FormatError>(HasSubstr("model is no safetensors file: it does not begin with the length of a header")));
   EXPECT_THAT([] { parse("bad_type"); }, ThrowsMessage<FormatError>(HasSubstr("unknown type \"F33\"")));
   EXPECT_THAT([] { parse("bad_shape"); }, ThrowsMessage<FormatError>(HasSubstr("shape [3] and type F32 has 8 bytes")));
   EXPECT_THAT([] { parse("bad_twice"); }, ThrowsMessage<FormatError>(HasSubstr("\"a\" stands twice")));

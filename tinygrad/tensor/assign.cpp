@@ -437,6 +437,7 @@ const Tensor& Tensor::assign(const Tensor& value) const {
   OpScope s;
   UOp u = current_view(uop_of(*this, "assign")), v = uop_of(value, "assign");
   if (current_view(v) == u) return *this;
+  impl_->thread = Impl::this_thread();
   const Shape want = shape_of(u), got = shape_of(v);
   bool fits = got.size() <= want.size();
   for (size_t i = 0; fits && i < got.size(); i++) fits = got[got.size() - 1 - i] == want[want.size() - 1 - i] || got[got.size() - 1 - i] == 1;

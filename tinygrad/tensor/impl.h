@@ -22,7 +22,7 @@ struct Tensor::Impl : std::enable_shared_from_this<Tensor::Impl> {
   std::vector<std::byte> host;                ///< what data() handed out when device memory is not host visible
   std::shared_ptr<void> keep;                 ///< what data() handed out otherwise: the Buffer
   UOpRef literal;                             ///< of one that was assigned to and never had storage: what it was before
-  const void* thread = this_thread();         ///< that made it
+  const void* thread = this_thread();         ///< that made it, or assigned to it last
   Impl *previous = nullptr, *next = nullptr;  ///< live tensors, oldest first
   /// Something that tells threads apart.
   static const void* this_thread() {

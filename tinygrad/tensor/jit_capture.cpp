@@ -78,6 +78,13 @@ std::unordered_set<const Node*> computed_before() {
   return hidden;
 }
 
+/// Pending writes of this thread: those of others are no part of what it captures.
+Tensors own_pending_writes(bool fresh) {
+  Tensors writes = pending_writes(fresh);
+  std::erase_if(writes, [](const Tensor& t) { return t.impl()->thread != Tensor::Impl::this_thread(); });
+  return writes;
+}
+
 bool is_stored(UOp u) {
   GraphScope g;
   bool stored = false;
@@ -107,8 +114,8 @@ bool is_read(UOp buffer, UOp expression) {
   return false;
 }
 
-/// While it lives, live tensors that keep a history show their storage only: the same expression in the function is computed by every replay, and
-/// gradients grow in their storage. Histories that lead to marked tensors stay, for gradients taken in the function.
+/// While it lives, tensors of this thread that keep a history show their storage only: the same expression in the function is computed by every
+/// replay, and gradients grow in their storage. Histories that lead to marked tensors stay, for gradients taken in the function.
 class StorageOnly {
  public:
   StorageOnly() {
@@ -117,7 +124,8 @@ class StorageOnly {
     each_live([&](Tensor::Impl& i) { gradients.insert(i.grad.get()); });
     each_live([&](Tensor::Impl& i) {
       const UOp raw = i.uop, u = current_view(raw);
-      if (raw == u || !is_stored(u) || (raw.node()->flags & Node::kNeedsGrad && !gradients.contains(&i))) return;
+      if (i.thread != Tensor::Impl::this_thread() || raw == u || !is_stored(u) || (raw.node()->flags & Node::kNeedsGrad && !gradients.contains(&i)))
+        return;
       changed_.push_back({i.weak_from_this(), raw, u});
       set_uop(i, u);
     });
@@ -154,7 +162,7 @@ bool JitCore::Capture::is_wanted(size_t input) const {
 
 /// Computes what is pending and no part of the function: writes, gradients it adds to, and what an earlier try found to be computed by its writes.
 void JitCore::Capture::store_pending() {
-  Tensors pending = pending_writes(true);
+  Tensors pending = own_pending_writes(true);
   for (size_t i = 0; i < in_.tensors.size(); i++)
     if (const auto& grad = in_.tensors[i].impl()->grad; grad && (is_wanted(i) || in_.tensors[i].requires_grad().value_or(false)))
       pending.push_back(Tensor(grad));
@@ -165,6 +173,7 @@ void JitCore::Capture::store_pending() {
       if (auto p = m.lock()) written.insert(p.get());
     GraphScope g;
     each_live([&](Tensor::Impl& i) {
+      if (i.thread != Tensor::Impl::this_thread()) return;  // other threads are in the middle of theirs
       const UOp u = current_view(i.uop);
       if (is_stored(u) || device_of(u).empty() || u.dtype().is_weak() || shape_of(u).symbolic()) return;
       for (UOp n : u.toposort())
@@ -231,7 +240,7 @@ void JitCore::Capture::record() {
   Tensors all = out_;
   for (const LeftGradient& l : state_->gradients) all.push_back(Tensor(l.grad));
   realize_results(all);
-  if (Tensors writes = pending_writes(false); !writes.empty()) realize(writes);  // batch norm's statistics, counters: part of the step
+  if (Tensors writes = own_pending_writes(false); !writes.empty()) realize(writes);  // batch norm's statistics, counters: part of the step
   left_ = find_left();
   if (!left_.empty()) {
     collect_garbage();

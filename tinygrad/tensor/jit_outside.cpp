@@ -65,6 +65,7 @@ std::vector<LeftGradient> Outside::gradients(const Tensors& inputs) const {
   each_live([&](Tensor::Impl& i) {
     const One* before = find(&i);
     if (!before || !i.grad || (before->had_grad && same(before->grad, i.grad.get())) || is_among(i, inputs)) return;
+    if (i.grad->thread != Tensor::Impl::this_thread()) return;  // another thread's backward()
     out.push_back({i.weak_from_this(), i.grad, !before->had_grad, false});
   });
   return out;
@@ -126,7 +127,7 @@ Tensors Outside::changed_expressions(const Tensors& inputs) const {
   Tensors out;
   each_live([&](Tensor::Impl& i) {
     const One* before = find(&i);
-    if (!before || !before->expression || is_among(i, inputs)) return;
+    if (!before || !before->expression || i.thread != Tensor::Impl::this_thread() || is_among(i, inputs)) return;
     const UOp u = current_view(i.uop);
     bool stored = false;
     each_storage(u, [&](const BufferRef&) { stored = true; });

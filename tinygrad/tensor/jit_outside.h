@@ -36,7 +36,7 @@ enum class InputGradient : uint8_t {
 class Outside {
  public:
   Outside();
-  /// Gradients that live tensors other than `inputs` got since.
+  /// Gradients that live tensors other than `inputs` got since, from this thread.
   std::vector<LeftGradient> gradients(const Tensors& inputs) const;
   /// Gradients that were there before and stayed; of `unwanted` tensors none.
   std::vector<LeftGradient> kept(const Tensors& unwanted) const;
@@ -49,7 +49,7 @@ class Outside {
   /// those in memory the function made (`made`).
   Tensors left(const Tensors& inputs, const Tensors& results, const std::vector<LeftGradient>& gradients,
                const std::unordered_set<const Buffer*>& made) const;
-  /// Tensors without storage whose expression is another than before: assigning to constants only changes the expression.
+  /// Tensors without storage whose expression this thread has changed: assigning to constants does that.
   Tensors changed_expressions(const Tensors& inputs) const;
   /// What a replay could not give again, as text for an error; empty: nothing.
   std::string stale_reads(const Tensors& inputs, const std::vector<RecordedRun>& runs) const;

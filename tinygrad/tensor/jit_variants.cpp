@@ -133,7 +133,6 @@ bool JitCore::merge_equal() {
       const auto differs = [&](const Constants& c) { return std::ranges::count(differing(kept.constants, c), name) > 0; };
       if (std::ranges::count_if(kept.alike, differs) >= static_cast<std::ptrdiff_t>(kAgreeing)) kept.ignored.push_back(name);
     }
-    for (const LeftGradient& l : kept.gradients) l.attach();
     replay_ = std::move(other.replay);
     state_ = std::move(other.state);
     multi_ = std::move(other.multi);

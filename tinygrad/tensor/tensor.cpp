@@ -110,14 +110,16 @@ UOp uop_of(const Tensor& t, const char* op) {
   return t.impl()->uop.get();
 }
 
+/// Lets go of the memory of a BUFFER node that dies, whoever attached it.
+[[maybe_unused]] const bool g_hooked = [] {
+  Graph::set_buffer_death_hook([](int64_t slot) {
+    buffer_table::release(static_cast<uint64_t>(slot));
+    forget_history(slot);
+  });
+  return true;
+}();
+
 UOp new_storage(const Shape& shape, DType dtype, const std::string& device) {
-  [[maybe_unused]] static const bool hooked = [] {
-    Graph::set_buffer_death_hook([](int64_t slot) {
-      buffer_table::release(static_cast<uint64_t>(slot));
-      forget_history(slot);
-    });
-    return true;
-  }();
   std::string name = Device::canonical(device);
   if (is_device_list(name)) {
     UOps parts;

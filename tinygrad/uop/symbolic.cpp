@@ -274,9 +274,13 @@ bool uses_condition(UOp u, UOp c) {
   }
   return false;
 }
-/// Stays among elementwise nodes: a LOAD in a branch is executed whatever the condition is, so its own gate must not be decided by it.
+/// Stays among elementwise nodes: a LOAD in a branch is executed whatever the condition is, so its own gate must not be decided by it. A branch of
+/// which much would have to be written twice stays as it is: gradients of chains of functions with two branches (tanh) would double with each of
+/// them.
 UOp replace_condition(UOp u, UOp c, bool value) {
   if (!uses_condition(u, c)) return u;
+  constexpr int kMostCopied = 32;
+  int copied = 0;
   MemoScope memo;
   memo.set(c, bool_const(value));
   UOps stack{u}, src;
@@ -297,6 +301,7 @@ UOp replace_condition(UOp u, UOp c, bool value) {
     src.clear();
     bool changed = false;
     for (UOp k : s.srcs()) src.push_back(memo.get(k)), changed |= src.back() != k;
+    if (changed && ++copied > kMostCopied) return u;
     memo.set(s, changed ? s.with_srcs(src) : s), stack.pop_back();
   }
   return memo.get(u);
