@@ -71,6 +71,20 @@ TEST(Decompositions, Svd) {
       }
 }
 
+TEST(Decompositions, RowsOfSeveralVectors) {
+  for (const Shape& shape : {Shape{50, 37}, Shape{37, 50}, Shape{33, 16}, Shape{2, 40, 32}, Shape{64, 64}}) {
+    const Tensor x = matrix(shape, 3);
+    auto [q, r] = x.qr();
+    EXPECT_LT(skewness(q), 1e-13) << shape;
+    EXPECT_LT(largest(q.dot(r) - x), 1e-13) << shape;
+    EXPECT_EQ(largest(r.tril(-1)), 0) << shape;
+    const Tensor::Svd f = x.svd();
+    EXPECT_LT(largest(product(f) - x), 1e-12) << shape;
+    EXPECT_LT(skewness(f.u), 1e-13) << shape;
+    EXPECT_LT(skewness(transposed(f.vt)), 1e-13) << shape;
+  }
+}
+
 TEST(Decompositions, WithoutFullRank) {
   for (const Tensor& x : {Tensor::zeros(4, 3), Tensor::ones(4, 4), Tensor({{0.f, 1.f}, {0.f, 2.f}})}) {
     auto [q, r] = x.qr();

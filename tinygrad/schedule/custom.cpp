@@ -28,7 +28,8 @@ class UserKernel {
     UOps closed;
     for (UOp e : effects) close(e, closed);
     UOp out = UOp::sink(closed, sink_.arg_kind() == ArgKind::kKernel ? sink_.arg() : Arg(KernelInfo{}));
-    const UOps& open = ranges_of(out);
+    UOps open = ranges_of(out);
+    if (by_hand_) std::erase_if(open, [](UOp r) { return r.arg<RangeArg>().type == AxisType::kVector; });
     TG_CHECK(ValueError, open.empty(), "[custom_kernel] got a kernel whose loop ", open[0], " is not ended, expected .end(range) around its effects");
     return out;
   }
@@ -66,9 +67,9 @@ class UserKernel {
       for (size_t i = 1; i < u.nsrc(); i++) ranges.push_back(made_.get(u.src(i)));
       return made_.set(u, by_hand_ ? nested(e, ranges) : e.end(ranges));
     }
-    if (u.is(Ops::RANGE) && by_hand_) {  // its loops stay loops
+    if (u.is(Ops::RANGE) && by_hand_) {  // its loops stay loops, its lanes lanes
       RangeArg a = u.arg<RangeArg>();
-      if (a.type != AxisType::kReduce) a.type = AxisType::kLoop;
+      if (a.type != AxisType::kReduce && a.type != AxisType::kVector) a.type = AxisType::kLoop;
       // A size that depends on other loops is simplified now: simplified in an index it would be another loop's.
       return made_.set(u, UOp::range(index_simplify(value(u.src(0))), a, u.dtype()));
     }
@@ -198,7 +199,8 @@ class UserKernel {
     }
   }
   static UOp nested(UOp e, UOps ranges) {
-    for (size_t i = ranges.size(); i-- > 0;) e = e.end(UOps{ranges[i]});
+    for (size_t i = ranges.size(); i-- > 0;)
+      if (ranges[i].arg<RangeArg>().type != AxisType::kVector) e = e.end(UOps{ranges[i]});
     return e;
   }
   /// One END around every STORE, as the scheduler makes them. Effects ordered by hand stay as they are.

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "tinygrad/schedule/indexing.h"
 #include "tinygrad/uop/eval.h"
+#include "tinygrad/uop/linear.h"
 #include "tinygrad/uop/symbolic.h"
 
 namespace tg {
@@ -100,6 +102,43 @@ std::vector<std::vector<int64_t>> points_of(const AtPoints& e, bool& all) {
   }
   return out;
 }
+/// Whether index arithmetic reads a loop; what memory holds may be anything.
+bool reads_loop(UOp index, UOp loop) {
+  std::unordered_set<UOp> seen;
+  UOps stack{index};
+  while (!stack.empty()) {
+    const UOp u = stack.back();
+    stack.pop_back();
+    if (u == loop) return true;
+    if (u.in(groups::kAlu | Ops::CAST | Ops::RANGE) && seen.insert(u).second) stack.insert(stack.end(), u.srcs().begin(), u.srcs().end());
+  }
+  return false;
+}
+
+/// A loop of the sum whose size is an expression, and that no other part of the sum reads: it ends where the loops around it let it.
+const Term* inner_loop(const Linear& sum) {
+  for (const Term& t : sum.terms)
+    if (t.base.is(Ops::RANGE) && !t.base.src(0).is_const() &&
+        std::none_of(sum.terms.begin(), sum.terms.end(), [&](const Term& o) { return o.base != t.base && reads_loop(o.base, t.base); }))
+      return &t;
+  return nullptr;
+}
+
+/// Bounds of a sum of loops, of which inner ones are as long as those around them say (triangles): these are at their begin or their end, as an
+/// expression of the others, so that what depends on both cancels.
+Bounds bounds_over_loops(UOp index) {
+  auto extreme = [&](bool greatest) {
+    Linear sum(index);
+    while (const Term* inner = inner_loop(sum)) {
+      const auto [loop, coef] = *inner;
+      sum.add(loop, -coef);
+      if ((coef > 0) == greatest) sum.add(Linear(index_simplify(loop.src(0))), coef), sum.c -= coef;
+      sum.normalize();
+    }
+    return sum.bounds();
+  };
+  return {extreme(false).lo, extreme(true).hi};
+}
 }  // namespace
 
 IndexCheck check_index(UOp index, UOp valid, int128 size) {
@@ -114,6 +153,7 @@ IndexCheck check_index(UOp index, UOp valid, int128 size) {
   IndexCheck result{IndexCheck::kUnknown, bounds_of(valid ? uop_given_valid(valid, i) : i)};
   auto inside = [&](int128 v) { return v >= 0 && v < size; };
   if (inside(result.bounds.lo) && inside(result.bounds.hi)) return {IndexCheck::kInside, result.bounds};
+  if (const Bounds b = bounds_over_loops(i); inside(b.lo) && inside(b.hi)) return {IndexCheck::kInside, b};
   AtPoints e(i, valid);
   if (!e.known()) return result;
   bool all = false, any = false, outside = false;

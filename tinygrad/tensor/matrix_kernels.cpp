@@ -24,36 +24,42 @@ UOp quotient(UOp a, UOp b) {
   return b.ne(zero).where(a / b.ne(zero).where(b, b.const_like(1)), zero);
 }
 
-/// H x for the reflector H = I - tau v v^T, in the rows from k on and the columns from `first` on of one matrix of a batch. `sums`: scratch.
+int64_t padded(int64_t size) { return (size + kLanes - 1) / kLanes * kLanes; }
+
+/// H x for the reflector H = I - tau v v^T, in the rows from k on of one matrix of a batch, whose rows are padded to whole vectors. The columns
+/// before the k-th have nothing but zeros there, so that a vector may begin before `first`. `sums`: scratch.
 struct Reflection {
   UOp v, tau, sums, batch, k;
   int64_t rows, columns;
   void apply(Steps& s, UOp x, UOp first) const {
-    const UOp width = whole(columns) - first, height = whole(rows) - k;
-    s.loop(width, [&](UOp c) { s.write(sums, {batch, c}, sums.const_like(0)); });
+    const UOp before = first / ConstValue(kLanes), vectors = whole(padded(columns) / kLanes) - before, height = whole(rows) - k;
+    auto each = [&](auto&& body) { s.loop(vectors, [&](UOp c) { s.lanes(kLanes, [&](UOp l) { body((before + c) * kLanes + l); }); }); };
+    each([&](UOp c) { s.write(sums, {batch, c}, sums.const_like(0)); });
     s.loop(height, [&](UOp i) {
       const UOp vi = s.read(v, {batch, k, k + i});
-      s.loop(width, [&](UOp c) { s.write(sums, {batch, c}, s.read(sums, {batch, c}) + vi * s.read(x, {batch, k + i, first + c})); });
+      each([&](UOp c) { s.write(sums, {batch, c}, s.read(sums, {batch, c}) + vi * s.read(x, {batch, k + i, c})); });
     });
     s.loop(height, [&](UOp i) {
       const UOp factor = s.read(v, {batch, k, k + i}) * s.read(tau, {batch, k});
-      s.loop(width, [&](UOp c) {
-        s.write(x, {batch, k + i, first + c}, s.read(x, {batch, k + i, first + c}) + factor * s.read(sums, {batch, c}) * sums.const_like(-1));
-      });
+      each([&](UOp c) { s.write(x, {batch, k + i, c}, s.read(x, {batch, k + i, c}) + factor * s.read(sums, {batch, c}) * sums.const_like(-1)); });
     });
   }
 };
 
-/// R, Q, the reflectors with their factors, sums; the matrix.
+/// R, Q, the reflectors with their factors, sums, R and Q with rows of whole vectors; the matrix.
 UOp householder_kernel(const UOps& p) {
-  const UOp r = p[0], q = p[1], v = p[2], tau = p[3], sums = p[4], x = p[5];
+  using enum Householder::Argument;
+  const UOp v = p[kReflectors], tau = p[kFactors], sums = p[kSums], r = p[kWorkR], q = p[kWorkQ], x = p[kX];
   const Shape shape = shape_of(x);
-  const int64_t batch = shape[0].value(), m = shape[1].value(), n = shape[2].value(), columns = shape_of(q)[2].value(), count = std::min(m, n);
+  const int64_t batch = shape[0].value(), m = shape[1].value(), n = shape[2].value(), columns = shape_of(p[kQ])[2].value(), count = std::min(m, n);
   Steps s;
   const UOp t = s.registers(4, x.dtype()), zero = whole(0), none = UOp::constant(0.0, x.dtype()), one = UOp::constant(1.0, x.dtype());
   const UOp largest = whole(0), length = whole(1), head = whole(2);
   s.loop(batch, [&](UOp b) {
-    s.loop(m, [&](UOp i) { s.loop(n, [&](UOp c) { s.write(r, {b, i, c}, s.read(x, {b, i, c})); }); });
+    s.loop(m, [&](UOp i) {
+      s.loop(n, [&](UOp c) { s.write(r, {b, i, c}, s.read(x, {b, i, c})); });
+      s.loop(padded(n) - n, [&](UOp c) { s.write(r, {b, i, c + n}, none); });
+    });
     s.loop(count, [&](UOp k) {
       const UOp height = whole(m) - k;
       // The length of the column below the diagonal, scaled so that squares neither overflow nor vanish.
@@ -73,10 +79,14 @@ UOp householder_kernel(const UOps& p) {
       s.write(r, {b, k, k}, s.read(t, {length}).neg());
       s.loop(height + -1, [&](UOp i) { s.write(r, {b, k + i + 1, k}, none); });
     });
-    s.loop(m, [&](UOp i) { s.loop(columns, [&](UOp c) { s.write(q, {b, i, c}, i.eq(c).where(one, none)); }); });
+    s.loop(m, [&](UOp i) { s.loop(padded(columns), [&](UOp c) { s.write(q, {b, i, c}, i.eq(c).where(one, none)); }); });
     s.loop(count, [&](UOp back) {
       const UOp k = whole(count - 1) - back;
       Reflection{v, tau, sums, b, k, m, columns}.apply(s, q, k);
+    });
+    s.loop(m, [&](UOp i) {
+      s.loop(n, [&](UOp c) { s.write(p[kR], {b, i, c}, s.read(r, {b, i, c})); });
+      s.loop(columns, [&](UOp c) { s.write(p[kQ], {b, i, c}, s.read(q, {b, i, c})); });
     });
   });
   return s.sink("householder");
@@ -94,7 +104,8 @@ UOp jacobi_kernel(const UOps& p) {
   const double rounding = d == dtypes::float64 ? std::numeric_limits<double>::epsilon() : double{std::numeric_limits<float>::epsilon()};
   const double least = rounding * std::sqrt(static_cast<double>(rows));
   Steps s;
-  const UOp lanes = s.registers(3 * kLanes, d), t = s.registers(6, d), flags = s.registers(3, dtypes::int32);
+  const UOp alphas = s.registers(kLanes, d), betas = s.registers(kLanes, d), gammas = s.registers(kLanes, d), t = s.registers(6, d),
+            flags = s.registers(3, dtypes::int32);
   const UOp alpha = whole(0), beta = whole(1), gamma = whole(2), tangent = whole(3), sine = whole(4), part = whole(5);
   const UOp rotated = whole(0), before = whole(1), turns = whole(2);  // in this sweep, in the one before, this pair
   auto where_set = [&](UOp flag, int64_t size) { return s.read(flags, {flag}).ne(no).where(whole(size), zero); };
@@ -111,20 +122,21 @@ UOp jacobi_kernel(const UOps& p) {
       s.loop(where_set(before, n - 1), [&](UOp i) {
         s.loop(whole(n - 1) - i, [&](UOp distance) {
           const UOp j = i + distance + 1;
-          s.loop(3 * kLanes, [&](UOp l) { s.write(lanes, {l}, none); });
+          for (UOp sum : {alphas, betas, gammas}) s.lanes(kLanes, [&](UOp l) { s.write(sum, {l}, none); });
           s.loop(length / kLanes, [&](UOp k) {
-            s.loop(kLanes, [&](UOp l) {
-              const UOp a = s.read(w, {b, i, k * kLanes + l}), c = s.read(w, {b, j, k * kLanes + l});
-              const UOp aa = s.read(lanes, {l}) + a * a, cc = s.read(lanes, {l + kLanes}) + c * c, ac = s.read(lanes, {l + 2 * kLanes}) + a * c;
-              s.write(lanes, {l}, aa);
-              s.write(lanes, {l + kLanes}, cc);
-              s.write(lanes, {l + 2 * kLanes}, ac);
-            });
+            auto products = [&](UOp sum, UOp x, UOp y) {
+              s.lanes(kLanes, [&](UOp l) {
+                const UOp at = k * kLanes + l;
+                s.write(sum, {l}, s.read(sum, {l}) + s.read(w, {b, x, at}) * s.read(w, {b, y, at}));
+              });
+            };
+            products(alphas, i, i), products(betas, j, j), products(gammas, i, j);
           });
-          s.loop(3, [&](UOp which) {
-            s.write(t, {which}, none);
-            s.loop(kLanes, [&](UOp l) { s.write(t, {which}, s.read(t, {which}) + s.read(lanes, {which * kLanes + l})); });
-          });
+          for (auto [which, sum] : {std::pair{alpha, alphas}, {beta, betas}, {gamma, gammas}}) {
+            for (int64_t half = kLanes / 2; half > 0; half /= 2)
+              s.lanes(half, [&, sum = sum](UOp l) { s.write(sum, {l}, s.read(sum, {l}) + s.read(sum, {l + half})); });
+            s.write(t, {which}, s.read(sum, {zero}));
+          }
           const UOp lengths = root(s.read(t, {alpha})) * root(s.read(t, {beta}));
           s.write(flags, {turns}, (lengths * ConstValue(least) < absolute(s.read(t, {gamma}))).cast(dtypes::int32));
           s.write(flags, {rotated}, UOp::alu(Ops::OR, {s.read(flags, {rotated}), s.read(flags, {turns})}));
@@ -137,11 +149,18 @@ UOp jacobi_kernel(const UOps& p) {
           s.write(t, {part}, s.read(t, {sine}) / (one + one / hypotenuse));
           const UOp sn = s.read(t, {sine}), half = s.read(t, {part});
           for (auto [matrix, size] : {std::pair{w, length}, {vt, turned}})
-            s.loop(where_set(turns, size), [&, matrix = matrix](UOp k) {
-              const UOp a = s.read(matrix, {b, i, k}), e = s.read(matrix, {b, j, k});
-              const UOp y = a - sn * (e + half * a), z = e + sn * (a - half * e);
-              s.write(matrix, {b, i, k}, y);
-              s.write(matrix, {b, j, k}, z);
+            s.loop(where_set(turns, size / kLanes), [&, matrix = matrix](UOp k) {
+              auto at = [&](UOp l) { return k * kLanes + l; };
+              s.lanes(kLanes, [&](UOp l) { s.write(alphas, {l}, s.read(matrix, {b, i, at(l)})); });
+              s.lanes(kLanes, [&](UOp l) { s.write(betas, {l}, s.read(matrix, {b, j, at(l)})); });
+              s.lanes(kLanes, [&](UOp l) {
+                const UOp a = s.read(alphas, {l}), e = s.read(betas, {l});
+                s.write(matrix, {b, i, at(l)}, a - sn * (e + half * a));
+              });
+              s.lanes(kLanes, [&](UOp l) {
+                const UOp a = s.read(alphas, {l}), e = s.read(betas, {l});
+                s.write(matrix, {b, j, at(l)}, e + sn * (a - half * e));
+              });
             });
         });
       });
@@ -179,9 +198,9 @@ Householder householder(const Tensor& x, int64_t columns, const NodeGradient& gr
   const Shape shape = x.shape();
   const SInt b = shape[0];
   const int64_t m = shape[1].value(), n = shape[2].value(), count = std::min(m, n);
-  const Tensors done = custom_kernel(
-      {room(x, {b, m, n}), room(x, {b, m, columns}), room(x, {b, count, m}), room(x, {b, count}), room(x, {b, std::max(columns, n)}), x},
-      householder_kernel, gradient);
+  const Tensors done = custom_kernel({room(x, {b, m, n}), room(x, {b, m, columns}), room(x, {b, count, m}), room(x, {b, count}),
+                                      room(x, {b, padded(std::max(columns, n))}), room(x, {b, m, padded(n)}), room(x, {b, m, padded(columns)}), x},
+                                     householder_kernel, gradient);
   return {done[Householder::kQ], done[Householder::kR]};
 }
 
@@ -189,7 +208,6 @@ std::pair<Tensor, Tensor> jacobi(const Tensor& x) {
   const Shape shape = x.shape();
   const SInt b = shape[0];
   const int64_t m = shape[1].value(), n = shape[2].value();
-  auto padded = [](int64_t size) { return (size + kLanes - 1) / kLanes * kLanes; };
   const Tensors done = custom_kernel({room(x, {b, n, padded(m)}), room(x, {b, n, padded(n)}), x}, jacobi_kernel);
   return {done[0].shrink_to({b, n, m}), done[1].shrink_to({b, n, n})};
 }

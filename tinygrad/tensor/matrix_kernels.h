@@ -9,7 +9,7 @@ namespace tg::tensor_detail {
 
 /// Householder's QR of x (batch, m, n): Q (batch, m, columns) with columns from min(m, n) to m, and R (batch, m, n).
 struct Householder {
-  enum Argument : size_t { kR, kQ, kReflectors, kFactors, kSums, kX, kArguments };
+  enum Argument : size_t { kR, kQ, kReflectors, kFactors, kSums, kWorkR, kWorkQ, kX, kArguments };
   Tensor q, r;
 };
 Householder householder(const Tensor& x, int64_t columns, const NodeGradient& gradient = {});

@@ -38,6 +38,13 @@ class Steps {
     else last_ = last_.end(UOps{i});
   }
   template <class F> void loop(int64_t size, F&& body) { loop(UOp::constant(size), std::forward<F>(body)); }
+  /// The writes of `body(l)` for all l below `width` at once, as vectors; none may read what another lane writes.
+  template <class F> void lanes(int64_t width, F&& body) {
+    if (width == 1) return body(UOp::constant(int64_t{0}));
+    const UOp l = UOp::range(width, loops_++, AxisType::kVector);
+    body(l);
+    last_ = last_.end(UOps{l});
+  }
   UOp sink(const char* name) const {
     KernelInfo info;
     info.name = name;
