@@ -22,7 +22,9 @@ def say(text: str) -> None: print(text, file=sys.stderr, flush=True)
 
 
 def peers_of(row: Row, chosen: list[str]) -> list[str]:
-  """llama.cpp has nothing but quantized products to offer here; torch, ONNX Runtime and NumPy have none of GGML's formats."""
+  """llama.cpp has nothing but quantized products to offer here; torch, ONNX Runtime and NumPy have none of GGML's formats. tinygrad would store the scores of long
+  sequences, and take minutes."""
+  if row.args.get("time", 0) > 1024: chosen = [p for p in chosen if p != "tinygrad"]
   return [p for p in chosen if (p in ("llama", "tinygrad") if row.kind == "gemv_quantized" else p != "llama")]
 
 

@@ -44,7 +44,11 @@ def _conv_both(*args: Any, **named: Any) -> list[Row]: return [_conv(args[0], ba
 
 
 _MIB64 = 4.0 * SIDE * SIDE  # bytes of 2^24 floats
-_BLOCK_FLOPS = 2.0 * 128 * 768 * 12 * 768 + 4.0 * 128 * 128 * 768
+
+
+def _block(name: str, kind: str, time: int = 128, passes: int = 1) -> Row:
+  return Row(name, "models", kind, passes * (2.0 * time * 768 * 12 * 768 + 4.0 * time * time * 768), args={"time": time})
+
 
 ROWS: list[Row] = [
   *[_matmul(str(n), n, n, n, order) for n in (256, 512, 1024, 2048) for order in ("nn", "nt", "tn")],
@@ -70,8 +74,9 @@ ROWS: list[Row] = [
   Row("softmax_4096", "memory", "softmax", bytes=2 * _MIB64),
   Row("layernorm_4096", "memory", "layernorm", bytes=2 * _MIB64),
   Row("attention_causal_12x1024x64_fwd", "models", "attention", 2.0 * 12 * 1024 * 1024 * 64),
-  Row("gpt2_block_fwd", "models", "gpt2", _BLOCK_FLOPS),
-  Row("gpt2_block_train", "models", "gpt2_train", 3 * _BLOCK_FLOPS),
+  _block("gpt2_block_fwd", "gpt2"),
+  _block("gpt2_block_train", "gpt2_train", passes=3),
+  _block("gpt2_block_train_4096", "gpt2_train", 4096, passes=3),
   Row("mnist_step_512", "models", "mnist_step"),
   Row("resnet18_step_8", "models", "resnet_step"),
   Row("gemv_q4_0_4096", "quantized", "gemv_quantized", bytes=SIDE * SIDE / 32 * 18, args={"format": "q4_0", "block": 18}),

@@ -44,19 +44,21 @@ template <class M> void give_values(const M& model) {
 // ---- a GPT-2 block ----
 
 struct Gpt {
-  static constexpr int64_t kTime = 128, kChannels = 768, kHeads = 12;
+  static constexpr int64_t kChannels = 768, kHeads = 12;
   static constexpr int64_t kChecked = 4;  // tokens that are compared with the reference
   models::GptBlock block{kChannels, kHeads};
-  Tensor x = Tensor::from(random_floats(kTime * kChannels, 7), Shape{1, kTime, kChannels});
+  int64_t time;
+  Tensor x = sequence(7);
   Tensors parameters;
-  Gpt() {
+  explicit Gpt(int64_t tokens = 128) : time(tokens) {
     give_values(block);
     parameters = nn::get_parameters(block);
   }
   /// Gradients of sum(block(x) * dy).
   Tensors gradients(const Tensor& dy) const { return block(x).gradient(parameters, dy); }
-  static double forward_flops() {
-    constexpr double t = kTime, c = kChannels;
+  Tensor sequence(uint64_t seed) const { return Tensor::from(random_floats(static_cast<size_t>(time * kChannels), seed), Shape{1, time, kChannels}); }
+  double forward_flops() const {
+    const double t = static_cast<double>(time), c = kChannels;
     return 2 * t * c * 12 * c + 4 * t * t * c;
   }
 };
@@ -67,13 +69,13 @@ Samples gpt_forward(Context& c) {
   const std::vector<float> got = g.block(g.x).to_vector<float>();
   const std::vector<double> expected = GptReference(g.block).forward(g.x.data<float>(), Gpt::kChecked);
   for (size_t i = 0; i < expected.size(); i++) check_close("gpt2 block", i, got[i], {expected[i], 1 + std::abs(expected[i])}, 1e-5);
-  return c.time({.flops = Gpt::forward_flops()}, [&] { g.block(g.x).realize(), Device::synchronize(); });
+  return c.time({.flops = g.forward_flops()}, [&] { g.block(g.x).realize(), Device::synchronize(); });
 }
 
 /// Entries of the gradient against differences of the float64 reference, for an output gradient that is zero after the first tokens.
 void check_gpt_gradients(const Gpt& g) {
   constexpr size_t n = Gpt::kChecked * Gpt::kChannels;
-  std::vector<float> dy = random_floats(Gpt::kTime * Gpt::kChannels, 8);
+  std::vector<float> dy = random_floats(static_cast<size_t>(g.time * Gpt::kChannels), 8);
   std::fill(dy.begin() + n, dy.end(), 0.f);
   const Tensors gradients = g.gradients(Tensor::from(dy, g.x.shape()));
   realize(gradients);
@@ -102,11 +104,11 @@ void check_gpt_gradients(const Gpt& g) {
   }
 }
 
-Samples gpt_train(Context& c) {
-  const Gpt g;
+Samples gpt_train(const Context& c, int64_t tokens) {
+  const Gpt g(tokens);
   check_gpt_gradients(g);
-  const Tensor dy = Tensor::from(random_floats(Gpt::kTime * Gpt::kChannels, 9), g.x.shape());
-  return c.time({.flops = 3 * Gpt::forward_flops()}, [&] { realize(g.gradients(dy)), Device::synchronize(); });
+  const Tensor dy = g.sequence(9);
+  return c.time({.flops = 3 * g.forward_flops()}, [&] { realize(g.gradients(dy)), Device::synchronize(); });
 }
 
 // ---- training on MNIST ----
@@ -245,7 +247,7 @@ double resnet_train_peak() {
 
 double gpt_compile() {
   const Gpt g;
-  const Tensor dy = Tensor::from(random_floats(Gpt::kTime * Gpt::kChannels, 9), g.x.shape());
+  const Tensor dy = g.sequence(9);
   return seconds_to_loaded(
       [&] {
         const Tensor y = g.block(g.x);
@@ -393,7 +395,8 @@ Samples build_10k_ops(Context& c) {
 
 constexpr Row kRows[] = {
     {"gpt2_block_fwd", "ms", "a GPT-2 block, (1, 128, 768), 12 heads: graph to result, schedule cached", gpt_forward},
-    {"gpt2_block_train", "ms", "its forward pass and the gradients of all parameters", gpt_train},
+    {"gpt2_block_train", "ms", "its forward pass and the gradients of all parameters", [](Context& c) { return gpt_train(c, 128); }},
+    {"gpt2_block_train_4096", "ms", "the same of (1, 4096, 768)", [](Context& c) { return gpt_train(c, 4096); }},
     {"mnist_step_512", "ms", "a training step of tg mnist, batch 512", mnist_step},
     {"resnet18_step_8", "ms", "a training step of ResNet-18, (8, 3, 224, 224), SGD", resnet_step},
     {"resnet18_compile_cold", "ms", "ResNet-18 forward and backward, (2, 3, 224, 224): graph to loaded kernels, empty cache",

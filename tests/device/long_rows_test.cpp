@@ -126,6 +126,23 @@ TEST(LongRows, CrossEntropyAndGradients) {
   EXPECT_NEAR(loss.item<float>(), want / kRows, 1e-4);
 }
 
+/// The sum is taken below the very maxima that its kernel has found: they have moved to make room for the sums.
+TEST(LongRows, MaximaThatAreUsedAgain) {
+  const int64_t rows = 1920, n = 320;
+  const std::vector<float> v = values(rows * n);
+  const Tensor x = (Tensor::from(v, Shape{rows, n}).realize() * 1).contiguous();
+  const Tensor m = x.max({.axis = -1, .keepdim = true}).detach(), e = (x - m).exp(), total = e.sum({.axis = -1, .keepdim = true});
+  const Tensor logs = m + total.log(), p = e / total;
+  realize({logs, p});
+  const std::vector<float> log_sum = logs.to_vector<float>(), share = p.to_vector<float>();
+  for (int64_t i = 0; i < rows; i++) {
+    const float* row = &v[static_cast<size_t>(i * n)];
+    const Row want = row_of(row, n, false);
+    expect_same(log_sum[static_cast<size_t>(i)], want.most + std::log(want.sum), 1e-6);
+    expect_same(share[static_cast<size_t>(i * n + i % n)], std::exp(row[i % n] - want.most) / want.sum, 1e-5);
+  }
+}
+
 TEST(LongRows, ResultsDoNotDependOnThreads) {
   const Tensor x = Tensor::from(values(2 << 19), Shape{2, 1 << 19}).realize();
   std::vector<float> one;

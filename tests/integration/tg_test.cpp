@@ -226,6 +226,7 @@ TEST(TgBench, ListHasUniqueNames) {
                                             "layernorm_4096",
                                             "gpt2_block_fwd",
                                             "gpt2_block_train",
+                                            "gpt2_block_train_4096",
                                             "mnist_step_512",
                                             "resnet18_compile_cold",
                                             "resnet18_schedule_cold",

@@ -1,4 +1,4 @@
-/// \file The loops of weighted means in blocks.
+/// \file The loops of weighted means, their totals and products of scores in blocks.
 #include "tinygrad/codegen/online.h"
 
 #include <algorithm>
@@ -48,9 +48,10 @@ class Blocks {
     } else {
       rows_ = std::min(ceil_div(rows, 8) * 8, kMostRows);
     }
-    const int64_t columns = size_of(f.column);
+    columns_ = f.column ? size_of(f.column) : 0;
+    const int64_t tiles = std::max<int64_t>(1, static_cast<int64_t>(f.sums.size()) - 1);
     int64_t most = kMostBlock;
-    while (most > 64 && 4 * most * (rows_ + 2 * columns) > renderer.target().l2_bytes / 2) most /= 2;
+    while (most > 64 && 4 * most * (tiles * rows_ + 2 * columns_) > renderer.target().l2_bytes / 2) most /= 2;
     over_ = f.over.src(0);
     block_ = over_.is_const() ? part_or_tail(size_of(f.over), 32, most) : most;
     tail_ = !over_.is_const() || size_of(f.over) % block_ != 0;
@@ -81,31 +82,42 @@ class Blocks {
       first_row_ = (first_row_ < rows - rows_).where(first_row_, UOp::constant(rows - rows_));
     }
 
-    const int64_t columns = size_of(f_.column);
-    UOp blocks = over_.is_const() ? UOp::constant(ceil_div(size_of(f_.over), block_)) : ceil_div(over_, block_);
-    UOp open = open_blocks(blocks);
-    block_range_ = UOp::range(open ? open : blocks, RangeArg{{fresh_++}, AxisType::kLoop});
-    scores_ = scratch(rows_ * block_), acc_ = scratch(rows_ * columns);
-    for (UOp* each : {&top_, &total_, &factor_}) *each = scratch(ceil_div(rows_, lanes_) * lanes_);
-
-    UOp filled = fill_scores(), updated = update_rows(filled), sums = update_sums(updated);
-    UOp done = sums.end(UOps{block_range_});
-
-    // What is stored.
-    UOps own;
-    UOp column = lane_axis(columns, 4, own), row = rows_of_tile(1);
-    own.push_back(row);
-    UOp unscaled = at(acc_.after({done}), fold_add(fold_mul(row, columns), column));
-    if (open) unscaled = unscaled + closed_sum(open, blocks, column);
-    UOp mean = f_.total ? unscaled * UOp::alu(Ops::RECIPROCAL, {at(total_.after({done}), row)}) : unscaled;
-    Map map = places(row, UOp(), column);
-    map.push_back({f_.sum, mean});
-    own.insert(own.begin(), outer_.begin(), outer_.end());
-    UOps result{store.substitute(map).end(own)};
+    for (UOp r : f_.more) {
+      more_.push_back(UOp::range(r.src(0), RangeArg{{fresh_++}, AxisType::kLoop}));
+      around_.push_back({r, more_.back()});
+    }
+    find_open_blocks();
+    block_range_ = UOp::range(fold_add(end_, fold_mul(begin_, -1)), RangeArg{{fresh_++}, AxisType::kLoop});
+    first_place_ = fold_mul(fold_add(block_range_, begin_), block_);
+    scores_ = scratch(rows_ * block_);
+    if (columns_) acc_ = scratch(rows_ * columns_);
+    UOps result{f_.kind == OnlineForm::kProduct ? product(store) : mean(store)};
     return UOp::sink(result, sink_.arg());
   }
 
  private:
+  /// The kernel of a mean, or of what it is divided by.
+  UOp mean(UOp store) {
+    for (UOp* each : {&top_, &total_, &factor_}) *each = scratch(ceil_div(rows_, lanes_) * lanes_);
+    UOp updated = update_rows(fill(f_.score, scores_, -INFINITY, UOp(), {}));
+    if (!columns_) return store_total(store, updated.end(block_loops()));
+    return store_sums(store, update_sums(updated).end(block_loops()));
+  }
+
+  /// The kernel of a product: its factor is computed from all of its sums but the last, which go to scratch memory first, the factor in place of one.
+  UOp product(UOp store) {
+    const Mask mask = mask_of_factor();
+    UOp filled;
+    Map tiles;
+    for (size_t i = 0; i + 1 < f_.sums.size(); i++) {
+      UOp sum = f_.sums[i], none = sum.const_like(0), tile = i ? scratch(rows_ * block_) : scores_;
+      if (mask.condition) sum = mask.contrary ? mask.condition.where(none, sum) : mask.condition.where(sum, none);
+      filled = fill(sum, tile, 0, filled, {});
+      tiles.push_back({f_.sums[i], tile});
+    }
+    return store_sums(store, update_sums(fill(f_.factor, scores_, 0, filled, tiles)).end(block_loops()));
+  }
+
   UOp loop(int64_t n, AxisType type = AxisType::kLoop) { return UOp::range(n, fresh_++, type); }
   /// A range in a loop, `vectors` at most that lie side by side, and lanes.
   UOp lane_axis(int64_t n, int64_t vectors, UOps& own, AxisType outer = AxisType::kLoop, AxisType side = AxisType::kUpcast) {
@@ -140,7 +152,9 @@ class Blocks {
     deps.insert(deps.end(), outer_.begin(), outer_.end());
     UOp i = lane_axis(size_of(buffer.src(0)), 8, own);
     UOp init = UOp::make(Ops::AFTER, buffer.dtype(), deps).index({i}).store(UOp::constant(start, buffer.dtype())).end(own);
-    return UOp::make(Ops::AFTER, buffer.dtype(), {buffer, init, block_range_});
+    UOps found{buffer, init};
+    for (UOp r : block_loops()) found.push_back(r);
+    return UOp::make(Ops::AFTER, buffer.dtype(), found);
   }
   /// What the ranges of the kernel are at these places of the tile and the block.
   Map places(UOp row, UOp over, UOp column) const {
@@ -150,7 +164,7 @@ class Blocks {
       // Rows side by side beyond a variable end are the last one again.
       map.push_back({f_.row, tile_size_ ? (place < all_rows_).where(place, all_rows_ + ConstValue(-1)) : place});
     }
-    if (over) map.push_back({f_.over, fold_add(fold_mul(block_range_, block_), over)});
+    if (over) map.push_back({f_.over, fold_add(first_place_, over)});
     if (column) map.push_back({f_.column, column});
     return map;
   }
@@ -168,15 +182,27 @@ class Blocks {
       }
     return value.substitute(gated);
   }
-  bool inside(UOp r) const { return r != block_range_ && std::find(outer_.begin(), outer_.end(), r) == outer_.end(); }
+  /// The loops over blocks, with those of a product's further ranges around them.
+  UOps block_loops() const {
+    UOps loops = more_;
+    loops.push_back(block_range_);
+    return loops;
+  }
+  bool inside(UOp r) const {
+    const auto in = [&](const UOps& loops) { return std::find(loops.begin(), loops.end(), r) != loops.end(); };
+    return r != block_range_ && !in(outer_) && !in(more_);
+  }
 
-  UOp fill_scores() {
+  /// `value` into `tile`, `beyond` where the mean's range has ended, once `before` has run. `tiles`: sums in it that scratch memory has.
+  UOp fill(UOp value, UOp tile, double beyond, UOp before, const Map& tiles) {
     UOps own;
     UOp over = lane_axis(block_, kVectors, own);
     const size_t columns = own.size();
-    UOp row = row_axis(tile_rows_, own);
-    const Map map = places(row, over, UOp());
-    UOp gate = within(fold_add(fold_mul(block_range_, block_), over)), value = placed(f_.score, map, gate);
+    UOp row = row_axis(tile_rows_, own), place = fold_add(fold_mul(row, block_), over);
+    Map loads;
+    for (const auto& [sum, filled] : tiles) loads.push_back({sum, at(filled.after({before}), place)});
+    UOp gate = within(fold_add(first_place_, over));
+    value = placed(value.substitute(loads), places(row, over, UOp()), gate);
     // Operands of the product that all rows share.
     Map panels;
     for (UOp u : value.toposort()) {
@@ -194,8 +220,8 @@ class Blocks {
       }
     }
     value = value.substitute(panels);
-    if (gate) value = gate.where(value, UOp::constant(-INFINITY, value.dtype()));
-    return scores_.index({fold_add(fold_mul(row, block_), over)}).store(value).end(own);
+    if (gate) value = gate.where(value, UOp::constant(beyond, value.dtype()));
+    return (before ? tile.after({before}) : tile).index({place}).store(value).end(own);
   }
   static bool plain(UOp u) {
     const UOps order = u.toposort();
@@ -218,40 +244,96 @@ class Blocks {
     return UOp::make(Ops::GROUP, dtypes::void_, stores).end(own);
   }
 
-  UOp update_sums(UOp rows) {
-    const int64_t columns = size_of(f_.column);
+  UOp update_sums(UOp filled) {
     UOps own;
     // The last block ends with the range: weights beyond it would be 0 times nothing.
-    UOp column = lane_axis(columns, kVectors, own), row = row_axis(tile_rows_, own), over = loop(block_, AxisType::kReduce);
+    UOp column = lane_axis(columns_, kVectors, own), row = row_axis(tile_rows_, own), over = loop(block_, AxisType::kReduce);
     if (tail_) {
-      UOp left = over_ + fold_mul(block_range_, -block_);
+      UOp left = over_ + fold_mul(first_place_, -1);
       over = UOp::range((left < block_).where(left, UOp::constant(block_)), over.arg<RangeArg>());
     }
-    UOp place = fold_add(fold_mul(row, columns), column);
-    UOp p = at(scores_.after({rows}), fold_add(fold_mul(row, block_), over));
+    UOp place = fold_add(fold_mul(row, columns_), column), before = at(carried(acc_, 0), place);
+    if (factor_) before = before * at(factor_.after({filled}), row);
+    UOp p = at(scores_.after({filled}), fold_add(fold_mul(row, block_), over));
     UOp product = p * f_.weight.substitute(places(UOp(), over, column));
-    UOp value = at(carried(acc_, 0), place) * at(factor_.after({rows}), row) + product.reduce(Ops::ADD, UOps{over});
-    return acc_.index({place}).store(value).end(own);
+    return acc_.index({place}).store(before + product.reduce(Ops::ADD, UOps{over})).end(own);
   }
 
-  /// The sum of 0 * w over the blocks that are left away.
-  UOp closed_sum(UOp open, UOp blocks, UOp column) {
-    UOp left = UOp::range(blocks + open * ConstValue(-1), RangeArg{{fresh_++}, AxisType::kReduce}), i = loop(block_, AxisType::kReduce);
-    UOp over = (open + left) * ConstValue(block_) + i;
+  /// The sum of 0 * w over the blocks that are left away, `count` from `first` on.
+  UOp closed_sum(UOp first, UOp count, UOp column) {
+    UOp left = UOp::range(count, RangeArg{{fresh_++}, AxisType::kReduce}), i = loop(block_, AxisType::kReduce);
+    UOp over = (first + left) * ConstValue(block_) + i;
     Map map = around_;
     map.push_back({f_.over, over}), map.push_back({f_.column, column});
-    return (placed(f_.weight, map, within(over)) * UOp::constant(0, dtypes::float32)).reduce(Ops::ADD, UOps{left, i});
+    UOps closed{left, i};
+    for (size_t k = 0; k < more_.size(); k++) {
+      const auto again = std::find_if(map.begin(), map.end(), [&](const auto& m) { return m.first == f_.more[k]; });
+      closed.push_back(again->second = UOp::range(more_[k].src(0), RangeArg{{fresh_++}, AxisType::kReduce}));
+    }
+    return (placed(f_.weight, map, within(over)) * UOp::constant(0, dtypes::float32)).reduce(Ops::ADD, closed);
   }
 
-  /// The number of blocks in which the mask lets anything through for a row of the tile, where that is a question of row and column; empty: all.
-  UOp open_blocks(UOp blocks) const {
-    UOp s = simplify(f_.score);
-    if (!s.is(Ops::WHERE) || !s.src(0).is(Ops::CMPLT) || !s.src(2).is_const() || s.src(2).is_invalid() || s.src(2).const_float() != -INFINITY)
-      return {};
+  UOp store_sums(UOp store, UOp done) {
+    UOps own;
+    UOp column = lane_axis(columns_, 4, own), row = rows_of_tile(1);
+    own.push_back(row);
+    UOp sum = at(acc_.after({done}), fold_add(fold_mul(row, columns_), column));
+    if (end_ != blocks_) sum = sum + closed_sum(end_, fold_add(blocks_, fold_mul(end_, -1)), column);
+    if (!begin_.is_const_int(0)) sum = sum + closed_sum(UOp::constant(int64_t{0}), begin_, column);
+    Map map = places(row, UOp(), column);
+    map.push_back({f_.sum, f_.total ? sum * UOp::alu(Ops::RECIPROCAL, {at(total_.after({done}), row)}) : sum});
+    own.insert(own.begin(), outer_.begin(), outer_.end());
+    return store.substitute(map).end(own);
+  }
+
+  /// A row that has nothing but -inf is as NaN as in the plain form.
+  UOp store_total(UOp store, UOp done) {
+    UOp row = rows_of_tile(1), top = at(top_.after({done}), row), total = at(total_.after({done}), row);
+    total = top.ne(top.const_like(-INFINITY)).where(total, total.const_like(NAN));
+    Map map = places(row, UOp(), UOp());
+    for (UOp u : store.src(1).toposort())
+      if (u.is(Ops::REDUCE)) map.push_back({u, u == f_.total ? total : top});
+    UOps own = outer_;
+    own.push_back(row);
+    return store.substitute(map).end(own);
+  }
+
+  /// What is `closed` where a condition, or its contrary, does not hold.
+  struct Mask {
+    UOp condition;
+    bool contrary = false;
+  };
+  static Mask mask_of(UOp value, double closed) {
+    auto is_closed = [&](UOp u) { return u.is_const() && !u.is_invalid() && u.const_float() == closed; };
+    if (!value.is(Ops::WHERE)) return {};
+    Mask m{value.src(0), is_closed(value.src(1))};
+    if (!m.contrary && !is_closed(value.src(2))) return {};
+    while (m.condition.is(Ops::CMPNE) && m.condition.src(1).is_const() && m.condition.src(1).dtype().is_bool())
+      m.contrary ^= m.condition.src(1).const_int() != 0, m.condition = m.condition.src(0);
+    return m;
+  }
+  /// The same of a product's factor, which may be scaled.
+  Mask mask_of_factor() const {
+    UOp masked;
+    for (UOp u : factors_of(simplify(f_.factor))) {
+      if (u.is_const()) continue;
+      if (masked) return {};
+      masked = u;
+    }
+    return masked ? mask_of(masked, 0) : Mask();
+  }
+
+  /// Blocks in which the mask lets nothing through for any row of the tile are left away, where that is a question of row and column.
+  void find_open_blocks() {
+    blocks_ = over_.is_const() ? UOp::constant(ceil_div(size_of(f_.over), block_)) : ceil_div(over_, block_);
+    begin_ = UOp::constant(int64_t{0}), end_ = blocks_;
+    const Mask mask = f_.kind == OnlineForm::kProduct ? mask_of_factor() : mask_of(simplify(f_.score), -INFINITY);
+    if (!mask.condition || !mask.condition.is(Ops::CMPLT) || !mask.condition.src(0).dtype().is_int()) return;
     // row * a + over * b + c < 0
     int64_t a = 0, b = 0;
-    UOp c = UOp::constant(int64_t{0});
-    std::vector<std::pair<UOp, int64_t>> stack{{s.src(0).src(0), 1}, {s.src(0).src(1), -1}};
+    UOp c = UOp::constant(int64_t{0}), less = mask.condition.src(mask.contrary ? 1 : 0), more = mask.condition.src(mask.contrary ? 0 : 1);
+    if (mask.contrary) c = fold_add(c, UOp::constant(int64_t{-1}));
+    std::vector<std::pair<UOp, int64_t>> stack{{less, 1}, {more, -1}};
     while (!stack.empty()) {
       auto [u, k] = stack.back();
       stack.pop_back();
@@ -259,17 +341,26 @@ class Blocks {
       else if (u == f_.over) b += k;
       else if (u.is_const() && !u.is_invalid() && u.dtype().is_int()) c = fold_add(c, UOp::constant(k * static_cast<int64_t>(u.const_int())));
       else if (u.is(Ops::ADD)) stack.push_back({u.src(0), k}), stack.push_back({u.src(1), k});
+      else if (u.is(Ops::MUL) && u.src(1).is_const() && u.src(1).dtype().is_int())
+        stack.push_back({u.src(0), k * static_cast<int64_t>(u.src(1).const_int())});
       else if (u.is(Ops::CAST) && u.src(0).dtype().is_int() && u.dtype().is_int() && u.dtype().itemsize() >= 4) stack.push_back({u.src(0), k});
       else if (u.is(Ops::PARAM)) c = fold_add(c, fold_mul(u, k));
-      else return {};
+      else return;
     }
-    if (b != 1 || a > 0 || a < -1) return {};
-    // The last row of the tile is the one that sees the most.
-    UOp most = fold_add(fold_mul(c, -1), UOp::constant(block_ - 1));
-    if (a) most = fold_add(fold_add(first_row_, UOp::constant(rows_ - 1)), most);
-    UOp n = UOp::alu(Ops::FLOORDIV, {most, UOp::constant(block_)});
-    n = (n < blocks).where(n, blocks);
-    return UOp::alu(Ops::MAX, {n, UOp::constant(int64_t{0})});
+    auto of_blocks = [&](UOp place) { return UOp::alu(Ops::FLOORDIV, {place, UOp::constant(block_)}); };
+    auto within_all = [&](UOp n) {
+      n = (n < blocks_).where(n, blocks_);
+      return UOp::alu(Ops::MAX, {n, UOp::constant(int64_t{0})});
+    };
+    if (b == 1 && (a == 0 || a == -1)) {  // over < row - c: the last row of the tile sees the most
+      UOp most = fold_add(fold_mul(c, -1), UOp::constant(block_ - 1));
+      if (a) most = fold_add(fold_add(first_row_, UOp::constant(rows_ - 1)), most);
+      end_ = within_all(of_blocks(most));
+    } else if (b == -1 && (a == 0 || a == 1)) {  // over > row + c: the first row does
+      UOp least = fold_add(c, UOp::constant(int64_t{1}));
+      if (a) least = fold_add(first_row_, least);
+      begin_ = within_all(of_blocks(least));
+    }
   }
 
   UOp sink_;
@@ -279,9 +370,11 @@ class Blocks {
   UOp tile_size_;      // rows of a tile when their number is variable
   UOp over_;           // the size of the mean's range
   bool tail_ = false;  // it may end within a block
-  UOps outer_;
+  UOps outer_, more_;
   Map around_;
-  UOp first_row_, block_range_, scores_, top_, total_, factor_, acc_;
+  int64_t columns_ = 0;       // none: of a total
+  UOp blocks_, begin_, end_;  // the number of blocks, those that are computed
+  UOp first_row_, block_range_, first_place_, scores_, top_, total_, factor_, acc_;
   int32_t fresh_ = kFirstRange, slots_ = 0, panels_ = 0;
 };
 }  // namespace

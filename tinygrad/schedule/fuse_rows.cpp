@@ -95,19 +95,47 @@ std::optional<std::vector<std::pair<UOp, UOp>>> renamed_by_trial(UOp index, cons
   } while (std::next_permutation(order.begin(), order.end()));
   return {};
 }
+
+/// What a range with the coefficient k is in an index of these terms: one of them, or several that count through it together, as the heads of a group
+/// do. Takes them away; empty: it is neither.
+UOp place_of(UOp range, int64_t k, std::vector<std::pair<UOp, int64_t>>& terms) {
+  auto take = [&](int64_t coefficient, UOp size) {
+    const auto it = std::find_if(terms.begin(), terms.end(), [&](const auto& t) {
+      return t.second == coefficient && (!size || t.first.src(0) == size) && (size || t.first.src(0).is_const());
+    });
+    if (it == terms.end()) return UOp();
+    UOp r = it->first;
+    terms.erase(it);
+    return r;
+  };
+  if (UOp r = take(k, range.src(0))) return r;
+  if (!range.src(0).is_const()) return {};
+  const int128 size = range.src(0).const_int();
+  UOp sum;
+  int128 counted = 1;
+  while (counted < size) {
+    UOp r = take(k * static_cast<int64_t>(counted), {});
+    if (!r || r.src(0).const_int() < 2) return {};
+    UOp term = counted == 1 ? r : r * ConstValue(static_cast<int64_t>(counted));
+    sum = sum ? term + sum : term;
+    counted *= r.src(0).const_int();
+  }
+  return counted == size ? sum : UOp();
+}
 }  // namespace
 
 std::optional<std::vector<std::pair<UOp, UOp>>> renamed_at(UOp load, const Step& from) {
   std::vector<std::pair<UOp, int64_t>> own, theirs;
   if (load.nsrc() != 1) return {};
   if (!linear_terms(from.index, &own)) return renamed_by_trial(load.src(0).src(1), from);
-  if (own.size() != from.ranges.size() || !linear_terms(load.src(0).src(1), &theirs) || theirs.size() != own.size()) return {};
+  if (own.size() != from.ranges.size() || !linear_terms(load.src(0).src(1), &theirs)) return {};
   std::vector<std::pair<UOp, UOp>> rename;
   for (const auto& [r, k] : own) {
-    auto it = std::find_if(theirs.begin(), theirs.end(), [&](const auto& t) { return t.second == k && t.first.src(0) == r.src(0); });
-    if (it == theirs.end()) return {};
-    rename.push_back({r, it->first});
+    UOp place = place_of(r, k, theirs);
+    if (!place) return {};
+    rename.push_back({r, place});
   }
+  if (!theirs.empty()) return {};
   return rename;
 }
 

@@ -1,4 +1,4 @@
-/// \file Recognising weighted means below a maximum.
+/// \file Recognising weighted means below a maximum, their totals, and the products of their gradients.
 #include "tinygrad/schedule/online.h"
 
 #include <algorithm>
@@ -13,16 +13,6 @@ bool is_number(UOp u) { return u.is_const() && !u.is_invalid(); }
 bool sized(UOp range, int64_t multiple) { return range.src(0).is_const() && range.src(0).const_int() % multiple == 0; }
 /// Parts of the range fit, or the last one, which is smaller, is little of all.
 bool long_enough(UOp range, int64_t multiple, int64_t least) { return sized(range, multiple) || vmax(range.src(0)) >= least; }
-UOps factors_of(UOp product) {
-  UOps out, stack{product};
-  while (!stack.empty()) {
-    UOp u = stack.back();
-    stack.pop_back();
-    if (u.is(Ops::MUL)) stack.push_back(u.src(1)), stack.push_back(u.src(0));
-    else out.push_back(u);
-  }
-  return out;
-}
 bool one_range(UOp reduce, Ops op) { return reduce.is(Ops::REDUCE) && reduce.arg<ReduceArg>().op == op && reduce.nsrc() == 2; }
 /// True when `reduce` has over its own range what `value` is over `range`.
 bool reduces(UOp reduce, UOp value, UOp range) {
@@ -65,13 +55,21 @@ bool match_sum(UOp sum, OnlineForm& f) {
   }
   return f.weight && f.weight.dtype() == dtypes::float32 && !has_reduce(f.weight) && has_reduce(f.score);
 }
-}  // namespace
 
-std::optional<OnlineForm> online_form(UOp value, std::span<const UOp> ranges) {
+bool without(UOp value, const UOps& parts) {
+  std::vector<std::pair<UOp, UOp>> map;
+  for (UOp u : parts) map.push_back({u, UOp::constant(0, u.dtype())});
+  return !has_reduce(value.substitute(map));
+}
+bool has_sizes(const OnlineForm& f) {
+  return long_enough(f.over, 64, 128) && long_enough(f.row, 32, 64) && (f.kind == OnlineForm::kTotal || sized(f.column, 16));
+}
+
+/// The mean that `value` contains.
+std::optional<OnlineForm> mean_form(UOp value, std::span<const UOp> ranges) {
   OnlineForm f;
   for (UOp u : value.toposort()) {
-    if (!u.is(Ops::REDUCE) || !match_sum(u, f)) continue;
-    if (has_reduce(value.substitute({{u, UOp::constant(0, u.dtype())}}))) continue;
+    if (!u.is(Ops::REDUCE) || !match_sum(u, f) || !without(value, {u})) continue;
     int columns = 0;
     for (UOp r : ranges) {
       const bool scored = depends_on(f.score, r), weighted = depends_on(f.weight, r);
@@ -81,10 +79,103 @@ std::optional<OnlineForm> online_form(UOp value, std::span<const UOp> ranges) {
         f.row = r;
       if (!scored) f.column = r, columns += weighted ? 1 : 2;
     }
-    if (!f.row || columns != 1 || !long_enough(f.over, 64, 128) || !long_enough(f.row, 32, 64) || !sized(f.column, 16)) continue;
-    return f;
+    if (f.row && columns == 1 && has_sizes(f)) return f;
   }
   return {};
+}
+
+/// The largest range that `value` depends on, `other`, where given, does not; empty: there is none, or not all ranges have constant sizes.
+UOp largest(std::span<const UOp> ranges, UOp value, UOp other) {
+  UOp out;
+  for (UOp r : ranges) {
+    if (!r.src(0).is_const()) return {};
+    if (depends_on(value, r) && !(other && depends_on(other, r)) && (!out || r.src(0).const_int() > out.src(0).const_int())) out = r;
+  }
+  return out;
+}
+
+/// f(max s, sum exp((s - max s) k)).
+std::optional<OnlineForm> total_form(UOp value, std::span<const UOp> ranges) {
+  for (UOp u : value.toposort()) {
+    if (!one_range(u, Ops::ADD) || !u.src(1).src(0).is_const()) continue;
+    OnlineForm f;
+    f.kind = OnlineForm::kTotal, f.over = u.src(1), f.total = u;
+    if (!match_power(u.src(0), f) || !has_reduce(f.score)) continue;
+    // Outside of the powers the maximum has a range of its own.
+    UOps parts{u};
+    for (UOp m : value.toposort())
+      if (one_range(m, Ops::MAX) && reduces(m, f.score, f.over)) parts.push_back(m);
+    if (!without(value, parts)) continue;
+    f.row = largest(ranges, f.score, {});
+    for (UOp r : ranges)
+      if (!depends_on(f.score, r)) return {};
+    if (f.row && has_sizes(f)) return f;
+  }
+  return {};
+}
+
+/// Finds the reduces in f.factor, all of which must be sums of products, and which range of f.sum the blocks are of: the largest they depend on.
+bool find_sums(OnlineForm& f) {
+  for (UOp u : f.factor.toposort()) {
+    if (!u.is(Ops::REDUCE)) continue;
+    if (!is_sum_of_products(u) || has_reduce(u.src(0)) || u.dtype() != dtypes::float32) return false;
+    f.sums.push_back(u);
+  }
+  for (UOp r : f.sum.srcs().subspan(1)) {
+    const bool scored = !f.sums.empty() && std::all_of(f.sums.begin(), f.sums.end(), [&](UOp u) { return depends_on(u, r); });
+    if (!r.src(0).is_const()) return false;
+    if (scored && (!f.over || r.src(0).const_int() > f.over.src(0).const_int())) f.over = r;
+  }
+  for (UOp r : f.sum.srcs().subspan(1))
+    if (r != f.over) f.more.push_back(r);
+  return bool(f.over);
+}
+
+/// sum_j f w_j, where f contains sums of products that depend on j and on rows.
+std::optional<OnlineForm> product_form(UOp value, std::span<const UOp> ranges) {
+  for (UOp u : value.toposort()) {
+    if (!is_sum_of_products(u) || u.dtype() != dtypes::float32 || !without(value, {u})) continue;
+    OnlineForm f;
+    f.kind = OnlineForm::kProduct, f.sum = u;
+    const UOps factors = factors_of(u.src(0));
+    for (UOp r : ranges) {
+      bool scored = false;
+      for (UOp x : factors) scored |= has_reduce(x) && depends_on(x, r);
+      if (scored) continue;
+      if (f.column) return {};
+      f.column = r;
+    }
+    if (!f.column) continue;
+    for (UOp x : factors) {
+      UOp& part = depends_on(x, f.column) ? f.weight : f.factor;
+      part = part ? part * x : x;
+    }
+    if (!f.factor || !f.weight || has_reduce(f.weight) || f.factor.dtype() != dtypes::float32) continue;
+    if (!find_sums(f)) continue;
+    f.row = largest(ranges, f.factor, f.weight);
+    if (f.row && has_sizes(f)) return f;
+  }
+  return {};
+}
+}  // namespace
+
+UOps factors_of(UOp product) {
+  UOps out, stack{product};
+  while (!stack.empty()) {
+    UOp u = stack.back();
+    stack.pop_back();
+    if (u.is(Ops::MUL)) stack.push_back(u.src(1)), stack.push_back(u.src(0));
+    else out.push_back(u);
+  }
+  return out;
+}
+
+bool is_sum_of_products(UOp u) { return u.is(Ops::REDUCE) && u.arg<ReduceArg>().op == Ops::ADD && u.src(0).is(Ops::MUL); }
+
+std::optional<OnlineForm> online_form(UOp value, std::span<const UOp> ranges) {
+  if (auto f = mean_form(value, ranges)) return f;
+  if (auto f = product_form(value, ranges)) return f;
+  return total_form(value, ranges);
 }
 
 std::optional<OnlineForm> online_form(UOp sink) {

@@ -103,7 +103,7 @@ class Pairs {
     UOp base = (most.ne(inf) & most.ne(UOp::constant(-INFINITY, most.dtype()))).where(most, zero);
     UOp power = UOp::alu(Ops::EXP2, {(most.src(0).substitute(again) + base * ConstValue(-1.0)) * sum.k});
     UOp part = place.substitute(*rename), top = buffer.index({part}).load(), total = buffer.index({part + ConstValue(1)}).load();
-    sums.value = total * UOp::alu(Ops::EXP2, {(top.ne(inf).where(top, zero) + sum.shift) * sum.k});
+    sums.value = total * UOp::alu(Ops::EXP2, {(top.ne(inf).where(top, zero) + with_new_places(sum.shift, state)) * sum.k});
     maxima.value = (which < ConstValue(1)).where(most, power.reduce(Ops::ADD, over));
     maxima.index = place + which, maxima.ranges.push_back(which);
     nth(buffers_, maxima.buffer).size *= 2;
@@ -137,17 +137,19 @@ class Pairs {
     return true;
   }
   void rewrite_readers(int32_t state) {
-    for (Step& s : l_.steps) {
-      if (!s.value) continue;
-      std::vector<std::pair<UOp, UOp>> map;
-      for (UOp u : s.value.toposort()) {
-        if (!u.is(Ops::LOAD) || state_of(u) != state) continue;
-        UOps src(u.srcs().begin(), u.srcs().end());
-        src[0] = src[0].src(0).index({src[0].src(1) * ConstValue(2)});
-        map.push_back({u, u.with_srcs(src)});
-      }
-      if (!map.empty()) s.value = s.value.substitute(map);
+    for (Step& s : l_.steps)
+      if (s.value) s.value = with_new_places(s.value, state);
+  }
+  /// `value` with what it reads of a state where it is now: at twice the place.
+  static UOp with_new_places(UOp value, int32_t state) {
+    std::vector<std::pair<UOp, UOp>> map;
+    for (UOp u : value.toposort()) {
+      if (!u.is(Ops::LOAD) || state_of(u) != state) continue;
+      UOps src(u.srcs().begin(), u.srcs().end());
+      src[0] = src[0].src(0).index({src[0].src(1) * ConstValue(2)});
+      map.push_back({u, u.with_srcs(src)});
     }
+    return map.empty() ? value : value.substitute(map);
   }
 
   Lowered& l_;

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "tinygrad/tensor/attention.h"
 #include "tinygrad/tensor/conv.h"
 #include "tinygrad/tensor/effects.h"
 #include "tinygrad/tensor/function.h"
@@ -224,7 +225,7 @@ const PatternMatcher<Grads>& pm_gradient() {
     rule(u = op<REDUCE>(x),          [](Up c, U u, X x) -> Grads { return grad_reduce(c.g, u, x); }),
     rule(op<CONTIGUOUS>(x),          [](Up c, X) -> Grads { return {c.g}; }),
     rule(op<CONTIGUOUS_BACKWARD>(x), [](Up c, X) -> Grads { return {UOp::make(CONTIGUOUS, c.g.dtype(), {c.g})}; }),
-    rule(u = op<CONTIGUOUS_BACKWARD>(x, y, z), [](Up c, U u, X, Y y, Z z) -> Grads { return grad_conv(c.g, u, y, z); }),
+    rule(u = op<CONTIGUOUS_BACKWARD>(x, y, z), [](Up c, U u, X, Y y, Z z) -> Grads { return attention::is_attention(u) ? attention::gradients(c.g, u, y, z) : grad_conv(c.g, u, y, z); }),
     rule(op<RESHAPE>(x, y),          [](Up c, X x, Y) -> Grads { return {ops::reshape(c.g, shape_of(x)), UOp()}; }),
     rule(op<EXPAND>(x, y),           [](Up c, X, Y) -> Grads { return {c.g, UOp()}; }),
     rule(u = op<PERMUTE>(x),         [](Up c, U u, X) -> Grads { return {grad_permute(c.g, u)}; }),

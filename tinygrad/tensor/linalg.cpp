@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "tinygrad/tensor/attention.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/ops.h"
 #include "tinygrad/tensor/product.h"
@@ -30,6 +31,7 @@ Tensor Tensor::dot(const Tensor& w, std::optional<DType> dtype) const {
   if (a.size() > 1 && b.size() > 2) y = y.unsqueeze(-3);
   if (b.size() == 2 && a.size() > 1) y = y.unsqueeze(0);
   Tensor r = sum_of_products(x, y, -1, dtype);
+  r = attention::with_gradient(r, *this, w);
   return s(dtype ? r : r.cast(least_upper_dtype(x.dtype(), y.dtype())));
 }
 
