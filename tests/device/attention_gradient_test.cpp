@@ -29,7 +29,7 @@ bool fuses() { return !env::EAGER && Device::default_name().starts_with("CPU"); 
 
 /// Attention of `heads` heads, `group` of which share keys and values, and its gradients for a loss sum(o * g), in float64.
 struct Case {
-  int64_t heads = 2, rows = 384, over = 384, inner = 16, columns = 16, group = 1;
+  int64_t heads = 8, rows = 384, over = 384, inner = 16, columns = 16, group = 1;
   DType type = dtypes::float32;
   std::function<double(int64_t, int64_t)> mask{};  // added to the score of a row and a key
   Tensor q{}, k{}, v{}, g{};
@@ -108,12 +108,12 @@ double below_diagonal(int64_t i, int64_t j) { return j > i ? -kInf : 0; }
 constexpr int64_t kKernels = 6;
 
 TEST(AttentionGradient, ScoresAreComputedAgain) {
-  for (const auto& [h, t, n, d, c] : std::vector<std::array<int64_t, 5>>{{2, 512, 512, 64, 64},
-                                                                         {1, 640, 1024, 32, 48},
-                                                                         {3, 1000, 333, 16, 32},
-                                                                         {2, 613, 613, 16, 16},
-                                                                         {8, 197, 197, 16, 32},
-                                                                         {1, 2049, 129, 16, 16}})
+  for (const auto& [h, t, n, d, c] : std::vector<std::array<int64_t, 5>>{{4, 512, 512, 64, 64},
+                                                                         {2, 640, 1024, 32, 48},
+                                                                         {4, 1000, 333, 16, 32},
+                                                                         {3, 613, 613, 16, 16},
+                                                                         {32, 197, 197, 16, 32},
+                                                                         {4, 2049, 129, 16, 16}})
     for (bool causal : {false, true}) {
       SCOPED_TRACE(str(h, ' ', t, ' ', n, ' ', d, ' ', c, causal ? " causal" : ""));
       Case a{.heads = h, .rows = t, .over = n, .inner = d, .columns = c};
@@ -122,6 +122,14 @@ TEST(AttentionGradient, ScoresAreComputedAgain) {
       const int64_t kernels = a.run([&] { return a.attend(causal); });
       if (fuses()) { EXPECT_EQ(kernels, kKernels); }
     }
+}
+
+/// Fewer scores than are worth it stay in the cache.
+TEST(AttentionGradient, ShortOnesAreKept) {
+  Case a{.heads = 2};
+  a.fill();
+  const int64_t kernels = a.run([&] { return a.attend(); });
+  if (fuses()) { EXPECT_GT(kernels, kKernels); }
 }
 
 int64_t bytes_of_step(int64_t length, bool causal) {
@@ -169,7 +177,7 @@ TEST(AttentionGradient, Masks) {
 
 TEST(AttentionGradient, GroupsOfHeads) {
   for (bool causal : {false, true}) {
-    Case a{.heads = 6, .rows = 320, .over = 320, .inner = 32, .columns = 32, .group = 3};
+    Case a{.heads = 12, .rows = 320, .over = 320, .inner = 32, .columns = 32, .group = 3};
     if (causal) a.mask = below_diagonal;
     a.fill();
     const int64_t kernels = a.run([&] { return a.attend(causal); });
@@ -202,6 +210,27 @@ TEST(AttentionGradient, WrittenOut) {
   if (fuses()) { EXPECT_LE(added, kKernels + 1); }
 }
 
+/// The layer: its gradients are as those of its formula, with few more kernels than without attention.
+TEST(AttentionGradient, Layer) {
+  const int64_t embed = 64, heads = 8, n = 400;
+  const nn::MultiheadAttention layer(embed, heads);
+  const Tensor x = Tensor::from(normal(n * embed, 5), Shape{1, n, embed}).realize(),
+               g = Tensor::from(normal(n * embed, 6), Shape{1, n, embed}).realize();
+  reset_memory_stats();
+  const int64_t before = memory_stats().used;
+  const Tensors all = layer(x, {.causal = true}).gradient({layer.in_proj_weight, layer.out_proj_weight}, g);
+  realize(all);
+  if (fuses()) { EXPECT_LE(memory_stats().peak - before, 24 * n * embed * 4) << "the scores would take 5 MB"; }
+  // The slope along a direction.
+  const Tensor d = Tensor::from(normal(3 * embed * embed, 7), Shape{3 * embed, embed}).realize() * 1e-3;
+  const auto moved = [&](double by) {
+    nn::MultiheadAttention m(heads, {layer.in_proj_weight + d * by, layer.in_proj_bias, layer.out_proj_weight, layer.out_proj_bias});
+    return (m(x, {.causal = true}) * g).sum().item<double>();
+  };
+  const double got = (all[0] * d).sum().item<double>(), want = (moved(1) - moved(-1)) / 2;
+  EXPECT_NEAR(got, want, 2e-2 * std::abs(want) + 1e-2);
+}
+
 /// o is linear in v, with the probabilities that dropout kept.
 TEST(AttentionGradient, DropoutKeepsTheSame) {
   Case a{};
@@ -217,7 +246,7 @@ TEST(AttentionGradient, DropoutKeepsTheSame) {
 TEST(AttentionGradient, SecondOrder) {
   Case a{};
   a.fill();
-  const Tensor u = a.make(2, 384, 16, 7), w = a.make(2, 384, 16, 8);
+  const Tensor u = a.make(8, 384, 16, 7), w = a.make(8, 384, 16, 8);
   const auto slope = [&](const Tensor& q) { return (q.scaled_dot_product_attention(a.k, a.v, {}, 0, true).gradient({q}, a.g)[0] * u).sum(); };
   const Tensor second = slope(a.q).gradient({a.q, a.k, a.v})[0];
   const double got = (second * w).sum().item<double>();
@@ -243,7 +272,7 @@ TEST(AttentionGradient, InJit) {
 }
 
 TEST(AttentionGradient, DoesNotDependOnThreads) {
-  Case a{.heads = 3, .rows = 611, .over = 500, .mask = below_diagonal};
+  Case a{.heads = 4, .rows = 611, .over = 500, .mask = below_diagonal};
   a.fill();
   std::vector<std::vector<float>> one;
   for (int threads : {1, 2, 5}) {

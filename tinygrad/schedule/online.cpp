@@ -94,6 +94,17 @@ UOp largest(std::span<const UOp> ranges, UOp value, UOp other) {
   return out;
 }
 
+/// The operands along `over` of the products that are summed in a score: what rows that share keys do not change.
+UOp keys_of(UOp score, UOp over) {
+  UOp out;
+  for (UOp u : score.toposort()) {
+    if (!is_sum_of_products(u)) continue;
+    for (UOp x : u.src(0).srcs())
+      if (depends_on(x, over)) out = out ? out * x : x;
+  }
+  return out;
+}
+
 /// f(max s, sum exp((s - max s) k)).
 std::optional<OnlineForm> total_form(UOp value, std::span<const UOp> ranges) {
   for (UOp u : value.toposort()) {
@@ -106,7 +117,7 @@ std::optional<OnlineForm> total_form(UOp value, std::span<const UOp> ranges) {
     for (UOp m : value.toposort())
       if (one_range(m, Ops::MAX) && reduces(m, f.score, f.over)) parts.push_back(m);
     if (!without(value, parts)) continue;
-    f.row = largest(ranges, f.score, {});
+    f.row = largest(ranges, f.score, keys_of(f.score, f.over));
     for (UOp r : ranges)
       if (!depends_on(f.score, r)) return {};
     if (f.row && has_sizes(f)) return f;

@@ -13,7 +13,7 @@ namespace tg::attention {
 using namespace tensor_detail;
 
 namespace {
-constexpr int64_t kScores = 1 << 20;  // bytes of scores from which they are not kept
+constexpr int64_t kScores = 4 << 20;  // bytes of scores from which they are not kept: fewer stay in the cache
 
 /// What a value over rows is repeated from.
 UOp unrepeated(UOp u) {
