@@ -212,7 +212,7 @@ TEST(AttentionGradient, WrittenOut) {
 
 /// The layer: its gradients are as those of its formula, with few more kernels than without attention.
 TEST(AttentionGradient, Layer) {
-  const int64_t embed = 64, heads = 8, n = 400;
+  const int64_t embed = 128, heads = 8, n = 400;
   const nn::MultiheadAttention layer(embed, heads);
   const Tensor x = Tensor::from(normal(n * embed, 5), Shape{1, n, embed}).realize(),
                g = Tensor::from(normal(n * embed, 6), Shape{1, n, embed}).realize();

@@ -37,11 +37,13 @@ UOp scores_of(UOp p) {
   if (!minus || minus.const_float() != -1) return {};
   return reduces_last(unrepeated(negative.src(0)), Ops::MAX, s) ? s : UOp();
 }
-/// Kernels in blocks do not store the scores of this many rows and columns.
-bool is_long(UOp s) {
-  const Shape& shape = shape_of(s);
-  if (shape.symbolic() || s.dtype() != dtypes::float32 || is_multi(s) || !device_of(s).starts_with("CPU")) return false;
-  return shape.numel() * s.dtype().itemsize() >= kScores;
+/// There are kernels in blocks for scores and values of these shapes, both ways round, and it pays.
+bool pays(UOp s, UOp v) {
+  const Shape &shape = shape_of(s), &values = shape_of(v);
+  if (shape.symbolic() || values.symbolic() || shape.size() < 2 || values.size() < 2) return false;
+  if (s.dtype() != dtypes::float32 || v.dtype().is_weak() || is_multi(s) || is_multi(v) || !device_of(s).starts_with("CPU")) return false;
+  const auto fits = [](const SInt& n) { return n.value() >= 128 || n.value() % 64 == 0; };
+  return fits(shape.back()) && fits(shape[shape.size() - 2]) && values.back().value() % 16 == 0 && shape.numel() * s.dtype().itemsize() >= kScores;
 }
 }  // namespace
 
@@ -49,7 +51,7 @@ bool is_attention(UOp u) { return u.is(Ops::CONTIGUOUS_BACKWARD) && u.nsrc() == 
 
 Tensor with_gradient(const Tensor& product, const Tensor& weights, const Tensor& value) {
   UOp p = uop_of(weights, "dot"), s = scores_of(p), o = uop_of(product, "dot"), v = uop_of(value, "dot");
-  if (!s || !is_long(s) || v.dtype().is_weak() || shape_of(v).symbolic() || shape_of(v).size() < 2 || o.dtype() != dtypes::float32) return product;
+  if (!s || !pays(s, v) || o.dtype() != dtypes::float32) return product;
   return Tensor::from_uop(UOp::make(Ops::CONTIGUOUS_BACKWARD, o.dtype(), {o, s, v}, Arg(std::string("attention"))));
 }
 
