@@ -142,6 +142,130 @@ TEST(Online, VectorsOfAllSizes) {
   check({2, 32, 128, 4, 16, true}, TestRenderer(32, false), nullptr, plain);
 }
 
+/// out[h, i, d] = sum_gj f w[h, g, j, d] + 1, f = exp2(s / 2) (t + 1 / 4) where the mask is open, s and t sums of products of rows i and places g, j.
+struct ProductSizes {
+  int64_t heads, rows, over, inner, columns, group = 1;
+  int mask = 0;  // 1: open for j < i + shift, -1: for j > i + shift
+  int64_t shift = 1;
+  bool two = true;  // false: f has no t
+  bool open(int64_t i, int64_t j) const { return mask == 0 || (mask > 0 ? j < i + shift : j > i + shift); }
+};
+KernelPtr product(const ProductSizes& n) {
+  KernelMaker k;
+  const int64_t places = n.heads * n.group * n.over;
+  UOp out = k.param(0, n.heads * n.rows * n.columns), a = k.param(1, n.heads * n.rows * n.inner), b = k.param(2, places * n.inner),
+      w = k.param(3, places * n.columns);
+  UOp h = k.loop(n.heads), i = k.loop(n.rows), d = k.loop(n.columns), j = k.red(n.over), g = n.group > 1 ? k.red(n.group) : UOp();
+  UOp place = (g ? h * n.group + g : h) * n.over + j;
+  const auto sum = [&](double scale) {
+    UOp r = k.red(n.inner);
+    return (a.index({(h * n.rows + i) * n.inner + r}).load() * b.index({place * n.inner + r}).load()).reduce(Ops::ADD, UOps{r}) * ConstValue(scale);
+  };
+  UOp f = UOp::alu(Ops::EXP2, {sum(0.5)});
+  if (n.two) f = f * (sum(0.75) + ConstValue(0.25));
+  if (n.mask > 0) f = (j < i + ConstValue(n.shift)).where(f, f.const_like(0));
+  if (n.mask < 0) f = (i + ConstValue(n.shift) < j).where(f, f.const_like(0));
+  UOps over{j};
+  if (g) over.insert(over.begin(), g);
+  UOp total = (f * w.index({place * n.columns + d}).load()).reduce(Ops::ADD, over);
+  return k.finish(out.index({(h * n.rows + i) * n.columns + d}).store(total + ConstValue(1.0)).end(UOps{h, i, d}));
+}
+/// Runs the kernel in two parts as two threads would.
+Memory run_in_parts(const KernelPtr& k, const Renderer& r, const CodegenOptions& o = {}) {
+  auto p = to_program(*k, r, o);
+  EXPECT_TRUE(is_blocked(*p));
+  Memory memory = random_memory(*k, 3);
+  ArenaScope scope(*p->arena);
+  const auto extent = p->thread_extent ? static_cast<int64_t>(p->thread_extent.const_int()) : 1;
+  LinearEval a(memory, {}), b(memory, {});
+  a.begin = extent / 2, a.end = extent, b.begin = 0, b.end = extent / 2;
+  a.run(p->linear);
+  if (extent > 1) b.run(p->linear);
+  return memory;
+}
+void check_product(const ProductSizes& n, const Renderer& r, const CodegenOptions& o = {}) {
+  const KernelPtr k = product(n);
+  const Memory m = run_in_parts(k, r, o);
+  auto at = [&](size_t slot, int64_t i) { return m[slot][static_cast<size_t>(i)].as_double(); };
+  for (int64_t row = 0; row < n.heads * n.rows; row++) {
+    std::vector<double> want(static_cast<size_t>(n.columns), 1.0);
+    double scale = 1;
+    for (int64_t j = 0; j < n.group * n.over; j++) {
+      if (!n.open(row % n.rows, j % n.over)) continue;
+      const int64_t place = row / n.rows * n.group * n.over + j;
+      double s = 0;
+      for (int64_t c = 0; c < n.inner; c++) s += at(1, row * n.inner + c) * at(2, place * n.inner + c);
+      const double f = std::exp2(s / 2) * (n.two ? 0.75 * s + 0.25 : 1);
+      for (int64_t d = 0; d < n.columns; d++) want[static_cast<size_t>(d)] += f * at(3, place * n.columns + d);
+      scale += std::abs(f);
+    }
+    for (int64_t d = 0; d < n.columns; d++)
+      ASSERT_NEAR(at(0, row * n.columns + d), want[static_cast<size_t>(d)], 2e-6 * scale) << "row " << row << " column " << d;
+  }
+}
+
+TEST(Online, ProductsOfScores) {
+  for (int bytes : {1, 4, 16, 32, 64}) {
+    SCOPED_TRACE(bytes);
+    check_product({1, 32, 64, 3, 16}, TestRenderer(bytes));
+    check_product({1, 77, 130, 1, 16, 2, 1}, TestRenderer(bytes));
+    check_product({1, 97, 161, 1, 16, 1, -1}, TestRenderer(bytes));
+    check_product({2, 32, 64, 2, 48, 1, 1, 1, false}, TestRenderer(bytes));
+  }
+  CodegenOptions plain;
+  plain.noopt = true;
+  check_product({2, 32, 128, 4, 16, 2, 1}, TestRenderer(32, false), plain);
+}
+
+TEST(Online, ProductsWhoseMasksCloseBlocks) {
+  for (int mask : {1, -1})
+    for (int64_t shift : {-200, 0, 40, 1000}) {
+      SCOPED_TRACE(str(mask, ' ', shift));
+      check_product({1, 96, 320, 1, 16, 1, mask, shift}, TestRenderer(64));
+      check_product({1, 67, 323, 1, 16, 2, mask, shift}, TestRenderer(64));
+    }
+}
+
+/// max s + log2 sum_j exp2((s_j - max s) 3 / 2), of more heads than rows: rows are what shares keys.
+TEST(Online, Totals) {
+  for (bool causal : {false, true})
+    for (const auto& [heads, rows, over] : std::vector<std::array<int64_t, 3>>{{80, 64, 64}, {1, 77, 301}, {2, 160, 576}}) {
+      SCOPED_TRACE(str(heads, ' ', rows, ' ', over, causal ? " causal" : ""));
+      KernelMaker k;
+      const int64_t inner = 2, n = over, t = rows;
+      UOp out = k.param(0, heads * t), q = k.param(1, heads * t * inner), key = k.param(2, heads * n * inner);
+      UOp h = k.loop(heads), i = k.loop(t);
+      const auto scores = [&](UOp j) {
+        UOp r = k.red(inner);
+        UOp s = (q.index({(h * t + i) * inner + r}).load() * key.index({(h * n + j) * inner + r}).load()).reduce(Ops::ADD, UOps{r});
+        return causal ? (j < i + ConstValue(int64_t{1})).where(s, s.const_like(-kInf)) : s;
+      };
+      UOp j = k.red(n), s = scores(j), j2 = k.red(n), most = s.substitute({{j, j2}}).reduce(Ops::MAX, UOps{j2});
+      UOp power = UOp::alu(Ops::EXP2, {(s + most * ConstValue(-1.0)) * ConstValue(1.5)});
+      UOp value = most + UOp::alu(Ops::LOG2, {power.reduce(Ops::ADD, UOps{j})});
+      const KernelPtr kernel = k.finish(out.index({h * t + i}).store(value).end(UOps{h, i}));
+      {
+        ArenaScope scope(*kernel->arena);
+        const auto form = online_form(kernel->sink);
+        ASSERT_TRUE(form && form->kind == OnlineForm::kTotal);
+        EXPECT_EQ(form->row.src(0).const_int(), rows);
+      }
+      const Memory m = run_in_parts(kernel, TestRenderer(32));
+      for (int64_t row = 0; row < heads * t; row++) {
+        double top = -kInf, total = 0;
+        std::vector<double> x;
+        for (int64_t c = 0; c < (causal ? std::min(n, row % t + 1) : n); c++) {
+          double sum = 0;
+          for (int64_t d = 0; d < inner; d++)
+            sum += m[1][static_cast<size_t>(row * inner + d)].as_double() * m[2][static_cast<size_t>((row / t * n + c) * inner + d)].as_double();
+          x.push_back(sum), top = std::max(top, sum);
+        }
+        for (double v : x) total += std::exp2((v - top) * 1.5);
+        ASSERT_NEAR(m[0][static_cast<size_t>(row)].as_double(), top + std::log2(total), 1e-5) << "row " << row;
+      }
+    }
+}
+
 TEST(Online, AVariableNumberOfRows) {
   for (int64_t rows : {1, 7, 64, 129}) {
     SCOPED_TRACE(rows);
