@@ -31,16 +31,21 @@ def _narrow(short: str, n: int, order: str) -> Row:
              {"n": n, "type": kind, "transpose_b": order == "nt"})
 
 
-def _conv(name: str, backward: bool, n: int, cin: int, cout: int, size: int, kernel: int, stride: int = 1, padding: int = 0, groups: int = 1) -> Row:
-  out = (size + 2 * padding - kernel) // stride + 1
+def _conv(name: str, backward: bool, n: int, cin: int, cout: int, size: int, kernel: int, stride: int = 1, padding: int = 0, groups: int = 1,
+          dilation: int = 1) -> Row:
+  out = (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
   flops, x, y = 2.0 * kernel ** 2 * n * (cin // groups) * cout * out ** 2, 4.0 * n * cin * size ** 2, 4.0 * n * cout * out ** 2
   return Row(f"{name}_{'bwd' if backward else 'fwd'}", "conv", "conv_backward" if backward else "conv", flops * (2 if backward else 1),
              2 * x + y if backward else x + y,
              {"x": (n, cin, size, size), "weight": (cout, cin // groups, kernel, kernel), "y": (n, cout, out, out), "stride": stride, "padding": padding,
-              "groups": groups})
+              "groups": groups, "dilation": dilation})
 
 
 def _conv_both(*args: Any, **named: Any) -> list[Row]: return [_conv(args[0], backward, *args[1:], **named) for backward in (False, True)]
+
+
+def _map(kind: str, count: int, scale: float, inputs: int = 1) -> Row:
+  return Row(f"{kind}_{count >> 20}m", "memory", kind, bytes=4.0 * (inputs + 1) * count, args={"inputs": inputs, "scale": scale, "count": count})
 
 
 _MIB64 = 4.0 * SIDE * SIDE  # bytes of 2^24 floats
@@ -63,16 +68,20 @@ ROWS: list[Row] = [
   *_conv_both("conv1x1_256", 8, 256, 256, 32, 1),
   *_conv_both("conv7x7_s2", 8, 3, 64, 224, 7, stride=2, padding=3),
   *_conv_both("conv_depthwise3x3", 8, 128, 128, 64, 3, padding=1, groups=128),
-  Row("add_mul_16m", "memory", "add_mul", bytes=4 * _MIB64, args={"inputs": 3, "scale": 1}),
-  Row("exp_16m", "memory", "exp", bytes=2 * _MIB64, args={"inputs": 1, "scale": 20}),
-  Row("gelu_16m", "memory", "gelu", bytes=2 * _MIB64, args={"inputs": 1, "scale": 4}),
+  *_conv_both("conv5x5_32_56", 4, 32, 64, 56, 5, padding=2),
+  *_conv_both("conv3x3_dil2_64", 4, 64, 64, 56, 3, padding=2, dilation=2),
+  _map("add_mul", 1 << 24, 1, inputs=3),
+  _map("exp", 1 << 24, 20),
+  _map("gelu", 1 << 24, 4),
+  _map("sin", 1 << 22, 20),
   Row("sum_16m", "memory", "sum", bytes=_MIB64, args={"axis": None}),
   Row("max_16m", "memory", "max", bytes=_MIB64, args={"axis": None}),
   Row("sum_4096_axis0", "memory", "sum", bytes=_MIB64, args={"axis": 0}),
   Row("sum_4096_axis1", "memory", "sum", bytes=_MIB64, args={"axis": 1}),
   Row("mean_4096_axis1", "memory", "mean", bytes=_MIB64, args={"axis": 1}),
-  Row("softmax_4096", "memory", "softmax", bytes=2 * _MIB64),
-  Row("layernorm_4096", "memory", "layernorm", bytes=2 * _MIB64),
+  Row("softmax_4096", "memory", "softmax", bytes=2 * _MIB64, args={"shape": (SIDE, SIDE)}),
+  Row("softmax_128x50257", "memory", "softmax", bytes=8.0 * 128 * 50257, args={"shape": (128, 50257)}),
+  Row("layernorm_4096", "memory", "layernorm", bytes=2 * _MIB64, args={"shape": (SIDE, SIDE)}),
   Row("attention_causal_12x1024x64_fwd", "models", "attention", 2.0 * 12 * 1024 * 1024 * 64),
   _block("gpt2_block_fwd", "gpt2"),
   _block("gpt2_block_train", "gpt2_train", passes=3),

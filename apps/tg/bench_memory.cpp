@@ -21,6 +21,7 @@ struct Map {
   double tolerance;
   Tensor (*compute)(const Tensors& x);
   Sum (*expected)(const double* x);
+  int64_t count = k16m;
 };
 
 constexpr Map kAddMul{"add_mul",
@@ -41,10 +42,13 @@ constexpr Map kGelu{"gelu",
                       return Sum{0.5 * v * (1 + std::tanh(inner)), std::abs(v)};
                     }};
 
+constexpr Map kSin{
+    "sin", 1, 20, 2e-7, [](const Tensors& x) { return x[0].sin(); }, [](const double* x) { return Sum{std::sin(x[0]), 1}; }, int64_t{1} << 22};
+
 Samples elementwise(const Context& c, const Map& map) {
   Tensors x;
   std::vector<std::span<const float>> values;
-  for (size_t i = 0; i < map.inputs; i++) x.push_back(input({k16m}, i + 1, map.scale)), values.push_back(x[i].data<float>());
+  for (size_t i = 0; i < map.inputs; i++) x.push_back(input({map.count}, i + 1, map.scale)), values.push_back(x[i].data<float>());
   check_samples(
       map.what, map.compute(x),
       [&](size_t at) {
@@ -53,7 +57,8 @@ Samples elementwise(const Context& c, const Map& map) {
         return map.expected(v);
       },
       map.tolerance);
-  return time_run(c, {.bytes_read = static_cast<double>(map.inputs) * kBytes, .bytes_written = kBytes}, [&] { return Tensors{map.compute(x)}; });
+  const double bytes = static_cast<double>(map.count) * kFloat;
+  return time_run(c, {.bytes_read = static_cast<double>(map.inputs) * bytes, .bytes_written = bytes}, [&] { return Tensors{map.compute(x)}; });
 }
 
 // ---- reductions ----
@@ -97,19 +102,21 @@ Samples reduce(const Context& c, const Reduction& r) {
 
 // ---- rows of a matrix ----
 
-Samples softmax(const Context& c) {
-  const Tensor x = input({kSide, kSide}, 1, 4);
+Samples softmax(const Context& c, int64_t rows, int64_t columns) {
+  const Tensor x = input({rows, columns}, 1, 4);
+  const auto n = static_cast<size_t>(columns);
   const std::span<const float> p = x.data<float>();
   check_samples(
       "softmax", x.softmax(),
       [&](size_t at) {
         double total = 0;
-        for (size_t i = 0; i < kN; i++) total += std::exp(static_cast<double>(p[at / kN * kN + i]));
+        for (size_t i = 0; i < n; i++) total += std::exp(static_cast<double>(p[at / n * n + i]));
         const double e = std::exp(static_cast<double>(p[at])) / total;
         return Sum{e, e};
       },
       1e-5);
-  return time_run(c, {.bytes_read = kBytes, .bytes_written = kBytes}, [&] { return Tensors{x.softmax()}; });
+  const double bytes = static_cast<double>(rows * columns) * kFloat;
+  return time_run(c, {.bytes_read = bytes, .bytes_written = bytes}, [&] { return Tensors{x.softmax()}; });
 }
 
 Samples layernorm(const Context& c) {
@@ -159,12 +166,14 @@ constexpr Row kRows[] = {
     {"add_mul_16m", "ms", "a * b + c, 2^24 floats", [](Context& c) { return elementwise(c, kAddMul); }},
     {"exp_16m", "ms", "exp, 2^24 floats", [](Context& c) { return elementwise(c, kExp); }},
     {"gelu_16m", "ms", "gelu by tanh, 2^24 floats", [](Context& c) { return elementwise(c, kGelu); }},
+    {"sin_4m", "ms", "sin, 2^22 floats in [-20, 20)", [](Context& c) { return elementwise(c, kSin); }},
     {"sum_16m", "ms", "sum of 2^24 floats", [](Context& c) { return reduce(c, kSumAll); }},
     {"max_16m", "ms", "maximum of 2^24 floats", [](Context& c) { return reduce(c, kMaxAll); }},
     {"sum_4096_axis0", "ms", "sums of the columns of (4096, 4096)", [](Context& c) { return reduce(c, kSumAxis0); }},
     {"sum_4096_axis1", "ms", "sums of the rows of (4096, 4096)", [](Context& c) { return reduce(c, kSumAxis1); }},
     {"mean_4096_axis1", "ms", "means of the rows of (4096, 4096)", [](Context& c) { return reduce(c, kMeanAxis1); }},
-    {"softmax_4096", "ms", "softmax over the rows of (4096, 4096)", [](Context& c) { return softmax(c); }},
+    {"softmax_4096", "ms", "softmax over the rows of (4096, 4096)", [](Context& c) { return softmax(c, kSide, kSide); }},
+    {"softmax_128x50257", "ms", "softmax over the rows of (128, 50257)", [](Context& c) { return softmax(c, 128, 50257); }},
     {"layernorm_4096", "ms", "layernorm over the rows of (4096, 4096)", [](Context& c) { return layernorm(c); }},
     {"attention_causal_12x1024x64_fwd", "ms", "causal attention, (1, 12, 1024, 64)", [](Context& c) { return attention(c); }},
 };

@@ -35,7 +35,7 @@ Sum Conv::forward(std::span<const float> x, std::span<const float> weight, size_
   for (int64_t c = 0; c < each; c++)
     for (int64_t a = 0; a < kernel; a++)
       for (int64_t b = 0; b < kernel; b++) {
-        const int64_t r = row * stride + a - padding, q = col * stride + b - padding;
+        const int64_t r = row * stride + a * dilation - padding, q = col * stride + b * dilation - padding;
         if (r < 0 || r >= h || q < 0 || q >= w) continue;
         sum.add(static_cast<double>(x[((image * in + first + c) * h + r) * w + q]) * weight[((o * each + c) * kernel + a) * kernel + b]);
       }
@@ -50,7 +50,7 @@ Sum Conv::grad_input(std::span<const float> dy, std::span<const float> weight, s
   for (int64_t o = first; o < first + outs; o++)
     for (int64_t a = 0; a < kernel; a++)
       for (int64_t b = 0; b < kernel; b++) {
-        const int64_t r = row + padding - a, q = col + padding - b;
+        const int64_t r = row + padding - a * dilation, q = col + padding - b * dilation;
         if (r < 0 || q < 0 || r % stride || q % stride || r / stride >= out_h() || q / stride >= out_w()) continue;
         sum.add(static_cast<double>(dy[((image * out + o) * out_h() + r / stride) * out_w() + q / stride]) *
                 weight[((o * each + c % each) * kernel + a) * kernel + b]);
@@ -67,7 +67,7 @@ Sum Conv::grad_weight(std::span<const float> x, std::span<const float> dy, size_
   for (int64_t image = 0; image < n; image++)
     for (int64_t row = 0; row < out_h(); row++)
       for (int64_t col = 0; col < out_w(); col++) {
-        const int64_t r = row * stride + a - padding, q = col * stride + b - padding;
+        const int64_t r = row * stride + a * dilation - padding, q = col * stride + b * dilation - padding;
         if (r < 0 || r >= h || q < 0 || q >= w) continue;
         sum.add(static_cast<double>(dy[((image * out + o) * out_h() + row) * out_w() + col]) * x[((image * in + c) * h + r) * w + q]);
       }

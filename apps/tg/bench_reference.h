@@ -24,9 +24,10 @@ void check_close(const char* what, size_t at, double got, const Sum& expected, d
 
 /// A convolution of images with square kernels; padding on every side.
 struct Conv {
-  int64_t n, in, out, h, w, kernel, stride = 1, padding = 0, groups = 1;
-  constexpr int64_t out_h() const { return (h + 2 * padding - kernel) / stride + 1; }
-  constexpr int64_t out_w() const { return (w + 2 * padding - kernel) / stride + 1; }
+  int64_t n, in, out, h, w, kernel, stride = 1, padding = 0, groups = 1, dilation = 1;
+  constexpr int64_t reach() const { return dilation * (kernel - 1) + 1; }
+  constexpr int64_t out_h() const { return (h + 2 * padding - reach()) / stride + 1; }
+  constexpr int64_t out_w() const { return (w + 2 * padding - reach()) / stride + 1; }
   /// Elements of y = conv(x, weight), of the gradients of x and of the weight for dy.
   Sum forward(std::span<const float> x, std::span<const float> weight, size_t at) const;
   Sum grad_input(std::span<const float> dy, std::span<const float> weight, size_t at) const;

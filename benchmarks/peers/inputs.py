@@ -57,9 +57,9 @@ def operands(row: Row) -> list[np.ndarray]:
   if row.kind == "gemv": return [floats((SIDE, SIDE), 1), floats((SIDE,), 2)]
   if row.kind == "gemv_quantized": return [blocks(a["block"]), floats((SIDE,), 2)]
   if row.kind in ("conv", "conv_backward"): return [floats(a["x"], 1), floats(a["weight"], 2), floats(a["y"], 3)][:3 if row.kind == "conv_backward" else 2]
-  if row.kind in ("add_mul", "exp", "gelu"): return [floats((SIDE * SIDE,), i + 1, a["scale"]) for i in range(a["inputs"])]
+  if row.kind in ("add_mul", "exp", "gelu", "sin"): return [floats((a["count"],), i + 1, a["scale"]) for i in range(a["inputs"])]
   if row.kind in ("sum", "max", "mean"): return [floats((SIDE * SIDE,) if a["axis"] is None else (SIDE, SIDE), 1)]
-  if row.kind in ("softmax", "layernorm"): return [floats((SIDE, SIDE), 1, 4 if row.kind == "softmax" else 1)]
+  if row.kind in ("softmax", "layernorm"): return [floats(a["shape"], 1, 4 if row.kind == "softmax" else 1)]
   if row.kind == "attention": return [floats(ATTENTION, 1, 4), floats(ATTENTION, 2), floats(ATTENTION, 3)]
   if row.kind in ("gpt2", "gpt2_train"): return [floats((1, a["time"], 768), seed) for seed in (7, 9)]  # the input and the gradient of the output
   if row.kind == "resnet_step": return [floats((8, 3, 224, 224), 5)]
@@ -91,13 +91,13 @@ def mnist() -> tuple[np.ndarray, np.ndarray]:
 # ---- float64 ----
 
 def conv64(x: np.ndarray, weight: np.ndarray, row: Row) -> np.ndarray:
-  stride, padding, groups = row.args["stride"], row.args["padding"], row.args["groups"]
+  stride, padding, groups, apart = (row.args[name] for name in ("stride", "padding", "groups", "dilation"))
   _, _, h, w = row.args["y"]
   x = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (padding, padding), (padding, padding)))
   y = np.zeros(row.args["y"])
   for i in range(weight.shape[2]):
     for j in range(weight.shape[3]):
-      seen, tap = x[:, :, i:i + stride * (h - 1) + 1:stride, j:j + stride * (w - 1) + 1:stride], weight[:, :, i, j].astype(np.float64)
+      seen, tap = x[:, :, i * apart:i * apart + stride * (h - 1) + 1:stride, j * apart:j * apart + stride * (w - 1) + 1:stride], weight[:, :, i, j].astype(np.float64)
       y += seen * tap.reshape(1, -1, 1, 1) if groups > 1 else np.tensordot(seen, tap, (1, 1)).transpose(0, 3, 1, 2)
   return y
 
@@ -178,7 +178,7 @@ def _check_conv_backward(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -
 
 def _check_map(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> None:
   v = [t[::1021].astype(np.float64) for t in x]
-  expected = {"add_mul": lambda: v[0] * v[1] + v[2], "exp": lambda: np.exp(v[0]), "gelu": lambda: gelu64(v[0])}[row.kind]()
+  expected = {"add_mul": lambda: v[0] * v[1] + v[2], "exp": lambda: np.exp(v[0]), "gelu": lambda: gelu64(v[0]), "sin": lambda: np.sin(v[0])}[row.kind]()
   _close(got[0][::1021], expected, np.maximum(np.abs(expected), 1e-30) if row.kind == "exp" else 1 + np.abs(expected), 5e-6)
 
 
@@ -214,7 +214,7 @@ def _check_gpt2_train(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> N
 
 
 _CHECKS = {"matmul": _check_matmul, "matmul_narrow": _check_matmul_narrow, "gemv": _check_gemv, "gemv_quantized": _check_gemv, "conv": _check_conv, "conv_backward": _check_conv_backward,
-           "add_mul": _check_map, "exp": _check_map, "gelu": _check_map, "sum": _check_reduction, "max": _check_reduction, "mean": _check_reduction,
+           "add_mul": _check_map, "exp": _check_map, "gelu": _check_map, "sin": _check_map, "sum": _check_reduction, "max": _check_reduction, "mean": _check_reduction,
            "softmax": _check_rows, "layernorm": _check_rows, "attention": _check_attention, "gpt2": _check_gpt2, "gpt2_train": _check_gpt2_train,
            "mnist_step": lambda row, x, got: _steps(got, MNIST_LOSSES, 0), "resnet_step": lambda row, x, got: _steps(got, RESNET_LOSSES, 5e-3)}
 

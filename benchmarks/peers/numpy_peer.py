@@ -54,6 +54,7 @@ class Peer:
     x, = inputs.operands(row)
     return self._into(x.shape, lambda out: f(x, out))
   def exp(self, row) -> Work: return self._map(row, lambda x, out: np.exp(x, out=out))
+  def sin(self, row) -> Work: return self._map(row, lambda x, out: np.sin(x, out=out))
   def gelu(self, row) -> Work: return self._map(row, _gelu)
   def softmax(self, row) -> Work: return self._map(row, _softmax)
   def layernorm(self, row) -> Work: return self._map(row, _layernorm)

@@ -56,7 +56,8 @@ class Peer:
 
   def conv(self, row) -> Work:
     a = row.args
-    return self._work(inputs.operands(row), a["y"], lambda g, x, w: g.op("Conv", x, w, group=a["groups"], strides=[a["stride"]] * 2, pads=[a["padding"]] * 4))
+    return self._work(inputs.operands(row), a["y"], lambda g, x, w: g.op("Conv", x, w, group=a["groups"], strides=[a["stride"]] * 2, pads=[a["padding"]] * 4,
+                                                                         dilations=[a["dilation"]] * 2))
 
   def add_mul(self, row) -> Work:
     x = inputs.operands(row)
@@ -66,6 +67,7 @@ class Peer:
     x = inputs.operands(row)
     return self._work(x, x[0].shape, lambda g, v: g.op(kind, v, **attributes))
   def exp(self, row) -> Work: return self._map(row, "Exp")
+  def sin(self, row) -> Work: return self._map(row, "Sin")
   def gelu(self, row) -> Work: return self._map(row, "Gelu", approximate="tanh")
   def softmax(self, row) -> Work: return self._map(row, "Softmax", axis=-1)
 

@@ -81,7 +81,8 @@ class Peer:
     unpack = {"q4_0": unpack_q4_0, "q8_0": unpack_q8_0}[row.args["format"]]
     return self._work(lambda: unpack(blocks).reshape(v.shape[0], v.shape[0]) @ v)
 
-  def _conv(self, row, x, weight): return x.conv2d(weight, groups=row.args["groups"], stride=row.args["stride"], padding=row.args["padding"])
+  def _conv(self, row, x, weight): return x.conv2d(weight, groups=row.args["groups"], stride=row.args["stride"], padding=row.args["padding"],
+                                                dilation=row.args["dilation"])
   def conv(self, row) -> Work:
     x, weight = self._operands(row)
     return self._work(lambda: self._conv(row, x, weight))
@@ -97,6 +98,7 @@ class Peer:
     x, = self._operands(row)
     return self._work(lambda: f(x))
   def exp(self, row) -> Work: return self._map(row, Tensor.exp)
+  def sin(self, row) -> Work: return self._map(row, Tensor.sin)
   def gelu(self, row) -> Work: return self._map(row, Tensor.gelu)
   def sum(self, row) -> Work: return self._map(row, lambda x: x.sum(row.args["axis"]))
   def max(self, row) -> Work: return self._map(row, lambda x: x.max(row.args["axis"]))

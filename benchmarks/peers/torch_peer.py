@@ -94,13 +94,13 @@ class Peer:
 
   def conv(self, row) -> Work:
     a = row.args
-    def f(x, weight): return F.conv2d(x, weight, None, a["stride"], a["padding"], 1, a["groups"])
+    def f(x, weight): return F.conv2d(x, weight, None, a["stride"], a["padding"], a["dilation"], a["groups"])
     return self._work(f, None, *self._operands(row))
 
   def conv_backward(self, row) -> Work:
     a = row.args
     def f(x, weight, dy):
-      return torch.ops.aten.convolution_backward(dy, x, weight, None, [a["stride"]] * 2, [a["padding"]] * 2, [1, 1], False, [0, 0], a["groups"],
+      return torch.ops.aten.convolution_backward(dy, x, weight, None, [a["stride"]] * 2, [a["padding"]] * 2, [a["dilation"]] * 2, False, [0, 0], a["groups"],
                                                  [True, True, False])[:2]
     return self._work(f, None, *self._operands(row))
 
@@ -111,6 +111,10 @@ class Peer:
   def exp(self, row) -> Work:
     x, = self._operands(row)
     return self._work(torch.exp, lambda out: torch.exp(x, out=out), x)
+
+  def sin(self, row) -> Work:
+    x, = self._operands(row)
+    return self._work(torch.sin, lambda out: torch.sin(x, out=out), x)
 
   def gelu(self, row) -> Work:
     x, = self._operands(row)

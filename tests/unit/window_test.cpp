@@ -30,6 +30,17 @@ KernelPtr wide_conv(int64_t h, int64_t w, int64_t f, int64_t pad, int64_t step, 
   return k.finish(o.index({((g * oc + q) * oh + y) * ow + x}).store(v.reduce(Ops::ADD, UOps{c, ky, kx})).end(UOps{g, q, y, x}));
 }
 
+KernelPtr dilated_conv(int64_t bs, int64_t ic, int64_t oc, int64_t h, int64_t w, int64_t f, int64_t pad, int64_t dilation) {
+  KernelMaker k;
+  const int64_t oh = h + 2 * pad - dilation * (f - 1), ow = w + 2 * pad - dilation * (f - 1);
+  UOp in = k.param(1, bs * ic * h * w), wt = k.param(2, oc * ic * f * f), o = k.param(0, bs * oc * oh * ow);
+  UOp n = k.loop(bs), q = k.loop(oc), y = k.loop(oh), x = k.loop(ow), c = k.red(ic), ky = k.red(f), kx = k.red(f);
+  UOp iy = y + ky * dilation - pad, ix = x + kx * dilation - pad;
+  UOp ok = iy.ge(iy.const_like(0)) & (iy < h) & (ix.ge(ix.const_like(0)) & (ix < w));
+  UOp v = in.index({(((n * ic + c) * h + iy) * w + ix).valid(ok)}).load() * wt.index({((q * ic + c) * f + ky) * f + kx}).load();
+  return k.finish(o.index({((n * oc + q) * oh + y) * ow + x}).store(v.reduce(Ops::ADD, UOps{c, ky, kx})).end(UOps{n, q, y, x}));
+}
+
 TEST(Window, RangesThatShareASumAreFound) {
   auto sizes = [](const KernelPtr& k, size_t operand) {
     ArenaScope scope(*k->arena);
@@ -153,6 +164,37 @@ TEST(Window, RowsThatAreBroadcastInWeightGradients) {
     WeightGrad small{2, 2, 8, 9, 11, 3, 1, stride};
     check_kernel(conv_weight_grad(small), TestRenderer(16), o);
   }
+}
+TEST(Window, RowsThatAreBroadcastServeSeveralTiles) {
+  // 56 columns are three and a half vectors: lanes go along output channels, and a window holds whole rows for all tiles of them.
+  struct Shape {
+    int64_t in, filter, pad, dilation;
+  };
+  for (auto [in, filter, pad, dilation] : {Shape{32, 5, 2, 1}, Shape{64, 3, 2, 2}}) {
+    const auto p = to_program(*dilated_conv(4, in, 64, 56, 56, filter, pad, dilation), TestRenderer(64));
+    const std::vector<Opt>& opts = p->applied_opts;
+    auto has = [&](auto&& f) { return std::any_of(opts.begin(), opts.end(), f); };
+    EXPECT_TRUE(has([](const Opt& o) { return o.op == kLanes && o.axis == 1; }));
+    EXPECT_TRUE(has([](const Opt& o) { return o.op == kStage && o.arg >= kWindow && o.axis == 2; }));
+    EXPECT_TRUE(has([](const Opt& o) { return o.op == OptOp::kSplit && o.axis == 2; })) << "several rows of the output share a window";
+    EXPECT_TRUE(std::none_of(opts.begin(), opts.end(), [](const Opt& o) { return o.op == kPad; })) << "nothing is computed in vain";
+  }
+  const int64_t g = kWindow;
+  for (int64_t dilation : {1, 2})
+    for (int64_t filter : {2, 3})
+      for (int64_t w : {7, 12}) {
+        const auto k = [&] { return dilated_conv(2, 3, 8, 4 + dilation * (filter - 1), w + dilation * (filter - 3), filter, dilation, dilation); };
+        with_opts(k(), {{kLanes, 1, 4}, {kTile, 1, 2}, {kStage, -1, 1}, {kStage, 2, g}});
+        with_opts(k(), {{kLanes, 1, 4}, {kPad, 3, 4}, {kTile, 3, 4}, {kSwap, 0, 1}, {kStage, 1, 1}, {kStage, 2, g}});
+        with_opts(k(),
+                  {{kLanes, 1, 4}, {kPad, 3, 5}, {kTile, 3, 5}, {kPad, 2, 2}, {OptOp::kSplit, 2, 2}, {kSwap, 0, 1}, {kStage, 1, 1}, {kStage, 2, g}});
+      }
+  for (int64_t in : {1, 5})
+    for (int64_t w : {9, 20})
+      for (int64_t dilation : {1, 2}) {
+        check_kernel(dilated_conv(1, in, 32, 5, w, 5, 2 * dilation, dilation), TestRenderer(64), {});
+        check_kernel(dilated_conv(1, in, 40, 6, w, 3, 1, dilation), TestRenderer(64), {});
+      }
 }
 }  // namespace
 }  // namespace tg::testing

@@ -94,7 +94,7 @@ UOp better_ranges(UOp sink, PassContext& c) {
   auto best = [&](UOp s) { return candidates(KernelAxes(s, c.renderer), s, c.renderer, 1); };
   auto cycles = [](const std::vector<Candidate>& list) { return list.empty() ? INFINITY : list[0].cycles; };
   std::vector<Candidate> with = best(merged), without = best(sink);
-  const bool better = cycles(with) < 0.95 * cycles(without);
+  const bool better = cycles(with) < cycles(without);
   c.candidates = std::move(better ? with : without);
   return c.predicted = better ? merged : sink;
 }

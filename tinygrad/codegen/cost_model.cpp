@@ -42,7 +42,9 @@ double CostModel::strided_vector(const Access& a, const Candidate& c, int64_t st
   int64_t columns = 1;
   for (size_t i = 0; i < size.size(); i++)
     if (a.mask >> i & 1 && !((a.gate | a.nonlinear) >> i & 1) && a.stride[i] == 1) columns = std::max(columns, c.tile[i]);
-  if (stride > 4 && columns > 1) return transposed_vector(a.itemsize, c.lanes, columns, a.store);
+  // Lanes whose lines all go to the same set of the first level cache leave it before they are full.
+  const bool crowded = a.store && !reduces.empty() && stride * a.itemsize % 4096 == 0;
+  if (stride > 4 && columns > 1) return transposed_vector(a.itemsize, c.lanes, columns, a.store) * (crowded ? 4 : 1);
   if (stride * a.itemsize >= 64) return c.lanes * (a.store ? 10.0 : 3.0);  // another line, often another page, per lane
   return c.lanes * (a.store ? 3.0 : 2.0) * (gather ? 1 : 1.5);
 }
@@ -173,6 +175,7 @@ double CostModel::score(const Candidate& c, double bound) const {
       extra += count(r.value & ~r.reduced, r.scope) * 2 * std::log2(static_cast<double>(c.lanes));
     }
   }
+  const bool covered = c.windows && cover(c, lane).usable;
   for (size_t o = 0; o < operands.size(); o++) {
     if (!(c.staged >> o & 1)) continue;
     const Operand& p = operands[o];
@@ -182,6 +185,7 @@ double CostModel::score(const Candidate& c, double bound) const {
       memory +=
           loads *
           (p.mask & lane ? std::max(1.0, static_cast<double>(c.lanes) * p.bytes / path_bytes) * std::min(1.0, 0.5 + c.lanes * p.bytes / 128.0) : 0.5);
+      if (covered) near += loads / instances_at[p.place] * step_lines(o, c) * 64 / 28;
       double steps = 1;
       for (size_t i = 0; i < n; i++)
         if (!is_reduce[i]) steps *= t[i];
@@ -269,7 +273,9 @@ double CostModel::score(const Candidate& c, double bound) const {
   if (products && brief && fed)
     for (const Access& a : accesses)
       if (a.store) spread = std::max(spread, 1 + 0.04 * (instances_at[a.place] - 4));
-  const double waits = lane_windows(c, lane) ? 1.05 : c.windows ? 1.3 : 1;  // as measured: not all loads of a window are where they are expected
+  const double waits = lane_windows(c, lane) || covered ? 1.05
+                       : c.windows                      ? 1.3
+                                                        : 1;  // as measured: not all loads of a window are where they are expected
   // What is certain so far is often too much already; what the caches do takes longest to find out.
   auto total = [&](double moving) {
     return (std::max({compute + extra, memory, near, moving}) + spills + (products ? 0.1 : 0.25) * std::min(compute, memory) +

@@ -118,8 +118,25 @@ struct CostModel {
       if (!(operands[o].mask & lane)) w &= ~(1u << o);
     return w;
   }
-  /// Bytes of a window that covers all steps of the axes in `whole`.
-  double window(const Operand& o, const Candidate& c, Mask lane, Mask whole) const;
+  /// Bytes of a window that covers all steps of the axes in `whole`, and `steps` of one more.
+  double window(const Operand& o, const Candidate& c, Mask lane, Mask whole, int axis = -1, int64_t steps = 1) const;
+  /// What one filling of broadcast windows serves, when the panels beside them hold the whole reduction.
+  struct Cover {
+    bool usable = false;
+    Mask outer = 0;      ///< output axes of the panels: around all windows, and each of their steps fills those again
+    Mask whole = 0;      ///< output axes of which a window holds all steps,
+    int rows_axis = -1;  ///< and one more of which it holds some,
+    int64_t rows = 1;    ///< as many as this
+  };
+  Cover cover(const Candidate& c, Mask lane) const;
+  /// Elements side by side in a window that covers all steps of the axes in `whole`: of the sum that memory is read along.
+  double window_run(size_t operand, const Candidate& c, Mask lane, Mask whole) const;
+  /// Lines of a window without lanes that one step of the reduction reads.
+  double step_lines(size_t operand, const Candidate& c) const;
+  /// True when memory is read along this sum of a window.
+  bool runs_along(size_t operand, const std::vector<std::pair<size_t, int64_t>>& sum) const;
+  /// Output axes, those outside first along which windows are filled from far away.
+  std::vector<size_t> far_first(const Candidate& c) const;
   /// Output axes whose loops are inside of the window's, so that neighbouring steps share it.
   Mask within(const Candidate& c, Mask lane) const;
   bool is_staged(const Candidate& c, int operand) const { return operand >= 0 && c.staged >> operand & 1; }
@@ -130,6 +147,8 @@ struct CostModel {
   std::pair<double, double> fill(const Candidate& c, Mask lane) const;
   /// Where staged operands are filled, and the loops around them. False when the panels are too large.
   bool place_stages(Candidate& c, int cores) const;
+  /// The same where windows that are broadcast serve several steps.
+  void place_covered(Candidate& c, const Cover& covered, Mask lane) const;
   /// Bytes of an operand that one step of the output loops reads; of the axes in `whole`, all steps.
   double panel(const Access& a, const Candidate& c, Mask lane, Mask whole = 0) const;
   double traffic(const Candidate& c, Mask lane, bool in_blocks) const;

@@ -76,8 +76,12 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
     if (most >= 2 && m.size[v] * 2 > most) {
       starts.push_back(c);
       if (all != along) c.staged = all, starts.push_back(c);
-      if (broadcast) c.staged = all, c.windows = broadcast, starts.push_back(c), c.windows = 0;
       // Taps inside, so that neighbouring ones find their rows in the first level cache.
+      if (broadcast) {
+        Candidate b = c;
+        b.staged = all, b.windows = broadcast, b.by_stride = m.by_stride != m.natural && m.cover(b, m.lane_mask(b)).usable;
+        starts.push_back(b);
+      }
       if (sliding) c.staged = c.windows = sliding, c.by_stride = m.by_stride != m.natural, starts.push_back(c);
     }
   }

@@ -13,12 +13,13 @@ double CostModel::scratch(const Operand& o, const Candidate& c, Mask lane) const
   return bytes;
 }
 
-double CostModel::window(const Operand& o, const Candidate& c, Mask lane, Mask whole) const {
+double CostModel::window(const Operand& o, const Candidate& c, Mask lane, Mask whole, int axis, int64_t steps) const {
   double bytes = o.bytes;
   for (const auto& sum : o.sums) {
     double extent = 1;
     for (auto [i, k] : sum) {
-      const double step = static_cast<double>(c.tile[i]) * (lane >> i & 1 ? c.lanes : 1);
+      const double step =
+          static_cast<double>(c.tile[i]) * (lane >> i & 1 ? c.lanes : 1) * static_cast<double>(static_cast<int>(i) == axis ? steps : 1);
       extent += static_cast<double>(k) * ((is_reduce[i] ? static_cast<double>(size[i]) : whole >> i & 1 ? step * trips(c, i) : step) - 1);
     }
     bytes *= extent;
@@ -41,6 +42,86 @@ CostModel::Mask CostModel::within(const Candidate& c, Mask lane) const {
   return m;
 }
 
+bool CostModel::runs_along(size_t operand, const std::vector<std::pair<size_t, int64_t>>& sum) const {
+  for (auto [i, k] : sum)
+    for (const Access& a : accesses)
+      if (a.operand == static_cast<int>(operand) && a.mask >> i & 1 && a.step(i) == 1) return true;
+  return false;
+}
+
+double CostModel::window_run(size_t operand, const Candidate& c, Mask lane, Mask whole) const {
+  double run = 1;
+  for (const auto& sum : operands[operand].sums)
+    if (runs_along(operand, sum)) run = std::max(run, window({.mask = 0, .scope = 0, .bytes = 1, .usable = true, .sums = {sum}}, c, lane, whole));
+  return run;
+}
+
+double CostModel::step_lines(size_t operand, const Candidate& c) const {
+  double lines = 1;
+  for (const auto& sum : operands[operand].sums) {
+    double extent = 1;
+    for (auto [i, k] : sum)
+      if (!is_reduce[i]) extent += static_cast<double>(k * (c.tile[i] - 1));
+    lines *= runs_along(operand, sum) ? 1 + (extent - 1) * operands[operand].bytes / 64 : extent;
+  }
+  return lines;
+}
+
+std::vector<size_t> CostModel::far_first(const Candidate& c) const {
+  std::vector<int64_t> far(size.size(), 0);
+  std::vector<size_t> axes;
+  for (size_t i = 0; i < size.size(); i++) {
+    if (is_reduce[i]) continue;
+    axes.push_back(i);
+    for (const Access& a : accesses)
+      if (a.mask >> i & 1 && is_window(c, a.operand)) far[i] = std::max(far[i], a.step(i));
+  }
+  std::stable_sort(axes.begin(), axes.end(), [&](size_t x, size_t y) { return far[x] > far[y]; });
+  return axes;
+}
+
+CostModel::Cover CostModel::cover(const Candidate& c, Mask lane) const {
+  if (!c.windows || lane_windows(c, lane)) return {};
+  Cover found;
+  Mask sliding = 0;
+  double panels = 0;
+  for (size_t o = 0; o < operands.size(); o++) {
+    if (is_window(c, static_cast<int>(o))) {
+      for (const auto& sum : operands[o].sums)  // neighbouring steps share nothing along other axes
+        for (auto [i, k] : sum)
+          if (sum.size() > 1) sliding |= Mask{1} << i;
+    } else if (c.staged >> o & 1) {
+      panels += scratch(operands[o], c, lane);
+      for (size_t i = 0; i < size.size(); i++)
+        if (operands[o].mask >> i & 1 && !is_reduce[i] && trips(c, i) > 1) found.outer |= Mask{1} << i;
+    }
+  }
+  if (panels > l2 / 4) return {};
+  auto fits = [&](Mask whole, int axis, int64_t steps) {
+    double bytes = 0;
+    for (size_t o = 0; o < operands.size(); o++)
+      if (is_window(c, static_cast<int>(o))) bytes += window(operands[o], c, lane, whole, axis, steps);
+    return bytes <= l2 * 0.4;
+  };
+  if (!fits(0, -1, 1)) return {};
+  found.usable = true;
+  const std::vector<size_t> axes = far_first(c);
+  for (size_t k = axes.size(); k-- > 0;) {
+    const size_t i = axes[k];
+    if (!(sliding >> i & 1) || found.outer >> i & 1 || trips(c, i) <= 1) continue;
+    const auto n = static_cast<int64_t>(trips(c, i));
+    if (fits(found.whole | Mask{1} << i, -1, 1)) {
+      found.whole |= Mask{1} << i;
+      continue;
+    }
+    int64_t rows = std::min<int64_t>(n, 16);
+    while (rows > 1 && (n % rows || !fits(found.whole, static_cast<int>(i), rows))) rows--;
+    if (rows > 1) found.rows_axis = static_cast<int>(i), found.rows = rows;
+    break;
+  }
+  return found;
+}
+
 int64_t CostModel::steps_kept(const Candidate& c, Mask lane) const {
   if (lane_windows(c, lane)) return 1;
   double bytes = 0;
@@ -54,7 +135,8 @@ int64_t CostModel::steps_kept(const Candidate& c, Mask lane) const {
 
 std::pair<double, double> CostModel::fill(const Candidate& c, Mask lane) const {
   double filling = 0, waiting = 0, panels = 1;
-  const Mask inside = within(c, lane);
+  const Cover covered = cover(c, lane);
+  const Mask inside = covered.usable ? covered.whole : within(c, lane);
   for (size_t o = 0; o < operands.size(); o++) {
     if (!(c.staged >> o & 1) || !(operands[o].mask & lane)) continue;
     for (size_t i = 0; i < size.size(); i++)
@@ -76,10 +158,12 @@ std::pair<double, double> CostModel::fill(const Candidate& c, Mask lane) const {
     if (!(p.mask & lane)) {
       windows = static_cast<double>(std::max<int64_t>(c.blocks, 1));
       for (size_t i = 0; i < size.size(); i++)
-        if (p.mask >> i & 1 && !is_reduce[i]) windows *= trips(c, i);
+        if ((p.mask | covered.outer) >> i & 1 && !is_reduce[i] && !(inside >> i & 1)) windows *= trips(c, i);
+      windows /= static_cast<double>(covered.rows);
     }
-    const double whole =
-        is_window(c, static_cast<int>(o)) ? window(p, c, lane, inside) / static_cast<double>(p.mask & lane ? 1 : std::max<int64_t>(c.blocks, 1)) : 0;
+    const double whole = is_window(c, static_cast<int>(o)) ? window(p, c, lane, inside, covered.rows_axis, covered.rows) /
+                                                                 static_cast<double>(p.mask & lane ? 1 : std::max<int64_t>(c.blocks, 1))
+                                                           : 0;
     const double share = whole > 0 ? whole / p.bytes * windows / elements(p.mask) : 1;
     bool vector = (p.mask & lane) != 0, runs = false, gated = false;
     bool transposes = false, narrow = false;  // narrow: lanes of what is unrolled
@@ -116,7 +200,8 @@ std::pair<double, double> CostModel::fill(const Candidate& c, Mask lane) const {
     }
     // Tiles are transposed in registers; masked rows go one by one.
     double cycles = vector ? (each + 1) / c.lanes : runs && !gated ? (narrow ? 0.3 : 0.6) : gated && p.mask & lane ? 3 : runs ? 1.3 : 2.7;
-    if (is_window(c, static_cast<int>(o)) && !vector) cycles = p.mask & lane || !runs ? 3 : 0.5;  // one by one, or along memory
+    if (is_window(c, static_cast<int>(o)) && !vector)
+      cycles = p.mask & lane || !runs ? 3 : covered.usable ? 0.2 + 5 / window_run(o, c, lane, inside) : 0.5;  // one by one, or along memory
     filling += elements(p.mask) * share * times * cycles;
     for (const Alu& a : alu)
       if (a.operand == static_cast<int>(o)) {
@@ -127,8 +212,25 @@ std::pair<double, double> CostModel::fill(const Candidate& c, Mask lane) const {
   return {filling, waiting};
 }
 
+void CostModel::place_covered(Candidate& c, const Cover& covered, Mask lane) const {
+  std::vector<int> around, inside, rest;
+  for (size_t i = 0; i < size.size(); i++)
+    if (!is_reduce[i] && trips(c, i) > 1 && covered.outer >> i & 1) c.order.push_back(static_cast<int>(i));
+  const int panels_at = c.order.empty() ? -1 : c.order.back();
+  for (size_t i : far_first(c))
+    if (!(covered.outer >> i & 1)) (trips(c, i) <= 1 ? rest : covered.whole >> i & 1 ? inside : around).push_back(static_cast<int>(i));
+  c.order.insert(c.order.end(), around.begin(), around.end());
+  const int windows_at = c.order.empty() ? -1 : c.order.back();
+  c.order.insert(c.order.end(), inside.begin(), inside.end()), c.order.insert(c.order.end(), rest.begin(), rest.end());
+  c.rows_axis = covered.rows_axis, c.rows = covered.rows;
+  c.stages_outside = panels_at, c.filling = fill(c, lane).first;
+  for (size_t o = 0; o < operands.size(); o++)
+    if (c.staged >> o & 1) c.stages.push_back({is_window(c, static_cast<int>(o)) ? windows_at : panels_at, static_cast<int>(o)});
+}
+
 bool CostModel::place_stages(Candidate& c, int cores) const {
   const Mask lane = lane_mask(c), inside_window = within(c, lane);
+  if (const Cover covered = cover(c, lane); covered.usable) return place_covered(c, covered, lane), true;
   Mask first = 0;
   double bytes = 0;
   for (size_t o = 0; o < operands.size(); o++)

@@ -305,6 +305,7 @@ std::string LlvmWriter::load(UOp u) {
     return from_memory(emit("phi " + t + " [ " + all + ", %F" + id + " ], [ " + some + ", %G" + id + " ]"), d, a.lanes);
   }
   if (gated) {
+    if (streams_.ahead(u)) fetch_ahead(u, d, address(a, d));
     const std::string alt = is_zero_literal(u.src(1)) ? "zeroinitializer" : to_memory(value(u.src(1), a.lanes), d, a.lanes);
     return from_memory(load_masked(a, d, value(u.src(2), a.lanes), alt), d, a.lanes);
   }
@@ -335,6 +336,11 @@ void LlvmWriter::fetch_ahead(UOp u, DType d, const std::string& address) {
   declare("declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)");
   const std::string at = emit("getelementptr " + memory_type(d) + ", ptr " + address + ", i64 " + str(n));
   line("call void @llvm.prefetch.p0(ptr " + at + ", i32 0, i32 3, i32 1)");
+  if (UOp memory = streams_.written_later(u)) {
+    Access place = view_.access(u.src(0));
+    place.base = memory;
+    line("call void @llvm.prefetch.p0(ptr " + this->address(place, d) + ", i32 1, i32 3, i32 1)");
+  }
 }
 
 /// `text`: a store up to its alignment. Only what begins at the start of a line can pass by the caches; views may begin anywhere.

@@ -76,7 +76,7 @@ Streams::Streams(const LinearView& view, const Target& target) : view_(view) {
   };
   std::vector<Loop> loops;
   std::vector<int> nest{-1};
-  std::vector<Piece> loads, stores;
+  std::vector<Piece> loads, stores, all_stores;
   std::vector<bool> read(slots_.size(), false);
   for (const LinearInst& in : view.insts()) {
     UOp u = in.u;
@@ -89,9 +89,12 @@ Streams::Streams(const LinearView& view, const Target& target) : view_(view) {
       Access a = view.access(u.src(0));
       if (!a.base.is(Ops::PARAM)) continue;
       const int64_t slot = a.base.arg<ParamArg>().slot;
-      const bool store = u.is(Ops::STORE), whole = a.lanes > 1 && a.affine && a.stride == 1 && u.nsrc() == (store ? 2 : 1);
+      const bool store = u.is(Ops::STORE), whole = a.lanes > 1 && a.affine && a.stride == 1;
       if (!store) read[static_cast<size_t>(slot)] = true;
-      if (whole) (store ? stores : loads).push_back({u, slot, nest.back(), a.base.dtype().itemsize(), a, walk_of(a.index)});
+      if (!whole) continue;
+      const Piece piece{u, slot, nest.back(), a.base.dtype().itemsize(), a, walk_of(a.index)};
+      (store ? all_stores : loads).push_back(piece);
+      if (store && u.nsrc() == 2) stores.push_back(piece);
     }
   }
   auto flag_of = [&](const Piece& p) -> Flag& { return flags_[static_cast<size_t>(view.position(p.u))]; };
@@ -115,7 +118,8 @@ Streams::Streams(const LinearView& view, const Target& target) : view_(view) {
     if (pass.parent < 0 || p.access.size * p.bytes <= target.l2_bytes) continue;
     UOp rows = loops[static_cast<size_t>(pass.parent)].range;
     const int64_t step = p.walk.along(pass.range), next = p.walk.along(rows), row = step * static_cast<int64_t>(vmax(pass.range.src(0))) * p.bytes;
-    if (step <= 0 || next <= 0 || p.walk.rest || row < 1024 || row > target.l2_bytes / 4 || next * p.bytes < row) continue;
+    // The last step of a row may end beyond it.
+    if (step <= 0 || next <= 0 || p.walk.rest || row < 1024 || row > target.l2_bytes / 4 || (next + step) * p.bytes <= row) continue;
     std::vector<int> before;  // passes over the same rows
     bool twice = false;
     for (const Piece& q : loads) {
@@ -128,6 +132,10 @@ Streams::Streams(const LinearView& view, const Target& target) : view_(view) {
     // One for each line.
     if (step * p.bytes % kLine == 0 && p.walk.offset * p.bytes % kLine >= p.access.lanes * p.bytes) continue;
     flag_of(p).ahead = next;
+    for (const Piece& s : all_stores)
+      if (s.loop > p.loop && loops[static_cast<size_t>(s.loop)].parent == pass.parent && !flag_of(s).bypass && !read[static_cast<size_t>(s.slot)] &&
+          s.bytes == p.bytes && s.walk.along(rows) == next)
+        flag_of(p).written_later = s.access.base;
   }
 }
 
