@@ -327,14 +327,14 @@ def run_op(name, ops, options):
     return counts, found
 
 
-def in_child(name, ops, options):
-    """run_op in a child: a crash or a hang is a result too."""
+def in_child(run, name, given, options):
+    """run(name, given, options) in a child: a crash or a hang is a result too."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(read)
         try:
-            result = run_op(name, ops, options)
+            result = run(name, given, options)
         except BaseException as e:  # the program's own mistake
             result = (collections.Counter(broken=1), [("broken", None, f"{type(e).__name__}: {e}", "")])
         with os.fdopen(write, "wb") as f:
@@ -352,8 +352,8 @@ def in_child(name, ops, options):
     return pickle.loads(data)
 
 
-def known_differences():
-    with open(KNOWN) as f:
+def known_differences(path):
+    with open(path) as f:
         rows = [line.rstrip("\n").split("\t") for line in f if line.strip() and not line.startswith("#")]
     return {(op, kind): reason for op, kind, reason in rows}
 
@@ -366,12 +366,12 @@ def main():
     parser.add_argument("--dtypes", default="float64,float32,float16,bfloat16,int32,int64,uint8,bool")
     options = parser.parse_args()
     options.dtypes = [getattr(torch, d) for d in options.dtypes.split(",")]
-    known, total, new = known_differences(), collections.Counter(), 0
+    known, total, new = known_differences(KNOWN), collections.Counter(), 0
     for name in OPS:
         if not re.search(options.ops, name):
             continue
         ops = [op for op in op_db if op.name == name]
-        counts, found = in_child(name, ops, options)
+        counts, found = in_child(run_op, name, ops, options)
         total += counts
         fresh = [f for f in found if (name, f[0]) not in known]
         new += len(fresh)
