@@ -4,6 +4,7 @@
 """
 import importlib
 import importlib.machinery
+import os
 import runpy
 import sys
 
@@ -49,5 +50,5 @@ elif len(sys.argv) < 2:
 else:
     install()
     del sys.argv[0]
-    sys.path[0] = str(__import__("pathlib").Path(sys.argv[0]).resolve().parent)
+    sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
     runpy.run_path(sys.argv[0], run_name="__main__")

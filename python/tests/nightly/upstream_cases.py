@@ -20,6 +20,7 @@ CASES = {}
 LATER = "comes with a later part of the project: "
 ONNX = LATER + "ONNX models"
 EXPORT = LATER + "export of models to C and JavaScript"
+NAN = "tinygrad's gradients of this network are NaN in half"
 AFTER_STEP = "a loss read after the step: tinygrad computes it with the new parameters, the module gives the value before the step, as PyTorch"
 
 NOT_RUN = {
@@ -407,30 +408,32 @@ def vit(h):
 
 # ---- examples: data sets ----
 
-# Adam divides gradients that are rounding alone (biases in front of a normalisation) by their own size: with its usual eps the programs are chaotic.
+# Adam divides gradients that are rounding alone (biases in front of a normalisation) by their own size: with its usual eps or more steps than a few, the
+# values of each of the packages differ between optimized and plain kernels.
 CALM = ("(nn.state.get_parameters(model))", "(nn.state.get_parameters(model), eps=1e-2)")
+SOON = ("i%10 == 9", "i == 3")
 
 
-@case("examples/beautiful_mnist.py", "the program, 10 steps on made-up images", env={"STEPS": "10", "BS": "16"})
+@case("examples/beautiful_mnist.py", "the program, 4 steps on made-up images", env={"STEPS": "4", "BS": "16"})
 def beautiful_mnist(h):
-    g, _ = h.main("examples/beautiful_mnist.py", data=h.images(), replace=[CALM])
+    g, _ = h.main("examples/beautiful_mnist.py", data=h.images(), replace=[CALM, SOON])
     h.log("loss", g["loss"], 1e-2)
     h.log("accuracy", g["test_acc"])
     h.log_parameters(g["model"], 1e-2)
 
 
-@case("examples/beautiful_mnist_multigpu.py", "the program on two devices, 10 steps on made-up images", env={"STEPS": "10", "BS": "16", "GPUS": "2"},
+@case("examples/beautiful_mnist_multigpu.py", "the program on two devices, 4 steps on made-up images", env={"STEPS": "4", "BS": "16", "GPUS": "2"},
       differs={"loss": AFTER_STEP})
 def beautiful_mnist_multigpu(h):
-    g, _ = h.main("examples/beautiful_mnist_multigpu.py", data=h.images(), replace=[CALM])
+    g, _ = h.main("examples/beautiful_mnist_multigpu.py", data=h.images(), replace=[CALM, SOON])
     h.log("loss", g["loss"], 1e-2)
     h.log("accuracy", g["test_acc"])
     h.log_parameters(g["model"], 1e-2)
 
 
-@case("examples/gradaccum_mnist.py", "the program, 10 steps on made-up images", env={"STEPS": "10", "BS": "16", "ACC_STEPS": "4"})
+@case("examples/gradaccum_mnist.py", "the program, 4 steps on made-up images", env={"STEPS": "4", "BS": "16", "ACC_STEPS": "4"})
 def gradaccum_mnist(h):
-    g, _ = h.main("examples/gradaccum_mnist.py", data=h.images(), replace=[("eps=1e-6", "eps=1e-2")])
+    g, _ = h.main("examples/gradaccum_mnist.py", data=h.images(), replace=[("eps=1e-6", "eps=1e-2"), SOON])
     h.log("loss", g["loss_item"], 1e-2)
     h.log("accuracy", g["test_acc"])
     h.log_parameters(g["model"], 1e-2)
@@ -490,7 +493,8 @@ def train_resnet(h):
     h.log("output", g["model"](h.normal(1, 3, 64, 64)), 1e-2)
 
 
-@case("examples/beautiful_cifar.py", "the network in half, two steps with Nesterov's momentum and the schedule of one cycle", env={"BS": "8"})
+@case("examples/beautiful_cifar.py", "the network in half, two steps with Nesterov's momentum and the schedule of one cycle", env={"BS": "8"},
+      differs={"loss 1": NAN, "parameter": NAN})
 def beautiful_cifar(h):
     m = h.load("examples/beautiful_cifar.py")
     from extra.lr_scheduler import OneCycleLR
@@ -737,16 +741,13 @@ def sdv2(h):
         h.log(f"denoised {i}", model.denoise(h.normal(1, 4, 8, 8, seed=i), model.sigmas[500 + i].reshape(1), {"crossattn": h.normal(1, 5, 12)}), 3e-2)
 
 
-@case("examples/minrf.py", "the model, its loss, a jitted step, sampling with the jit", differs={"read": AFTER_STEP})
+@case("examples/minrf.py", "the model, its loss, a jitted step, sampling with the jit; the program's own step fails in tinygrad: its table of frequencies gets no gradient", differs={"read": AFTER_STEP})
 def minrf(h):
     m = h.load("examples/minrf.py")
     model = h.fill(m.DiT_Llama(dim=64, n_layers=1))
-    for t in h.nn.state.get_parameters(model):
-        t.realize()
     x, y = h.normal(2, 1, 16, 16), h.integers(10, 2)
     h.log("output", model(x, h.uniform(2), y))
-    params = [p for p in h.nn.state.get_parameters(model) if p.is_param]
-    opt = h.nn.optim.Adam(params, lr=5e-4)
+    opt = h.nn.optim.Adam([t for n, t in h.nn.state.get_state_dict(model).items() if n != "freqs_cis"], lr=5e-4, eps=1e-3)
 
     @h.tg.TinyJit
     @h.Context(TRAINING=1)
