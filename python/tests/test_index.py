@@ -171,3 +171,50 @@ def test_masks_of_many_elements():
     np.testing.assert_array_equal(x.masked_select(x > 300).numpy(), a[a > 300])
     np.testing.assert_array_equal((x > 300).nonzero().numpy(), np.argwhere(a > 300))
     np.testing.assert_array_equal(x[x > 300].numpy(), a[a > 300])
+
+
+@pytest.mark.parametrize("parameter", [False, True])
+@pytest.mark.parametrize("copy", [lambda x: x.clone(), lambda x: x * 1, lambda x: x.clone().clone()])
+@pytest.mark.parametrize("index", [lambda: 1, lambda: slice(1, 2), lambda: Tensor([1]), lambda: Tensor([False, True, False, False]), lambda: (slice(None), slice(1, None, 2))])
+@pytest.mark.parametrize("look", [lambda y: None, lambda y: y.numpy(), lambda y: y.sum().item(), lambda y: (y * 2).tolist(), lambda y: str(y.data())])
+def test_gradients_pass_writes_by_index_whether_looked_at_or_not(parameter, copy, index, look):
+  n = np.arange(12, dtype=np.float32).reshape(4, 3)
+  x, v = Tensor(n).contiguous().realize(), Tensor([2.0]).realize()
+  if parameter: x, v = x.is_param_(), v.is_param_()
+  y = copy(x)
+  y[index()] = v
+  look(y)
+  weight = np.linspace(1, 2, 12, dtype=np.float32).reshape(4, 3)
+  gx, gv = (y * Tensor(weight)).sum().gradient(x, v)
+  mask = np.ones_like(n)
+  i = index()
+  mask[i.numpy() if isinstance(i, Tensor) else i] = 0
+  np.testing.assert_allclose(gx.numpy(), weight * mask)
+  np.testing.assert_allclose(gv.numpy(), [(weight * (1 - mask)).sum()], rtol=1e-6)
+
+
+def test_several_writes_by_index_with_looks_between():
+  x, a, b = Tensor([1.0, 2.0, 3.0]).realize(), Tensor([4.0]).realize(), Tensor([5.0]).realize()
+  y = x.clone()
+  y[Tensor([0])] = a * 2
+  assert y.tolist() == [8, 2, 3]
+  y[1:2] = b * y[0]
+  assert y.tolist() == [8, 40, 3]
+  gx, ga, gb = (y * y).sum().gradient(x, a, b)
+  assert gx.tolist() == [0, 0, 6] and ga.tolist() == [2 * 8 * 2 + 2 * 40 * 5 * 2] and gb.tolist() == [2 * 40 * 8]
+
+
+def test_a_write_into_storage_of_another_tensor_is_no_silent_zero():
+  x, v = Tensor([1.0, 2.0, 3.0]).realize(), Tensor([2.0]).realize()
+  x[Tensor([1])] = v
+  x.numpy()
+  with pytest.raises(RuntimeError, match="history was dropped"):
+    x.sum().gradient(v)
+
+
+def test_what_was_assigned_whole_to_a_clone_is_a_leaf():
+  x = Tensor([1.0, 2.0]).realize()
+  y = x.clone()
+  y.assign(x * 3)
+  y.numpy()
+  assert (y * y).sum().gradient(y)[0].tolist() == [6, 12]

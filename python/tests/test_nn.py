@@ -81,6 +81,20 @@ def test_batchnorm_tracks_while_training():
   assert bn.num_batches_tracked.item() == 1 and not bn.running_mean.is_param
 
 
+def test_batchnorm_of_an_empty_batch_and_of_single_values():
+  bn = nn.BatchNorm(3)
+  with Context(TRAINING=1):
+    assert bn(Tensor.zeros(0, 3, 4)).shape == (0, 3, 4)
+    assert bn.running_mean.tolist() == [0, 0, 0] and bn.running_var.tolist() == [1, 1, 1] and bn.num_batches_tracked.item() == 1
+    with pytest.raises(ValueError, match=r"\(1, 3\), whose channels have one value each"):
+      bn(Tensor.ones(1, 3))
+
+
+def test_rmsnorm_keeps_the_digits_of_float64():
+  y = nn.RMSNorm(3, elementwise_affine=False)(Tensor([1.0, 2.0, 3.0], dtype=dtypes.float64)).numpy()
+  np.testing.assert_allclose(y, np.arange(1, 4) / np.sqrt(14 / 3 + 1e-6), rtol=1e-14)
+
+
 def test_lstm_is_its_cells():
   net, cell, x = nn.LSTM(3, 4), nn.LSTMCell(3, 4), Tensor.rand(5, 2, 3)
   cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh = net.weight_ih_l0, net.weight_hh_l0, net.bias_ih_l0, net.bias_hh_l0

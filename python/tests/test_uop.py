@@ -301,3 +301,16 @@ def test_gradients_of_ones_own():
   for t in threads: t.start()
   for t in threads: t.join(100)
   assert not errors and not any(t.is_alive() for t in threads)
+
+
+def test_a_kernel_with_optimisations_of_its_own():
+  from tinygrad_cpp.codegen.opt import Opt, OptOps
+
+  def double(opts):
+    def kernel(out, x):
+      i = UOp.range(x.shape[0], 0)
+      return out[i].store(x[i] * 2).end(i).sink(arg=KernelInfo(name="double", opts_to_apply=opts))
+    return Tensor.empty(8).custom_kernel(Tensor([float(i) for i in range(8)]), fxn=kernel)[0]
+  assert double((Opt(OptOps.UPCAST, 0, 4),)).tolist() == [2.0 * i for i in range(8)]
+  with pytest.raises(Exception, match="UPCAST"):
+    double((Opt(OptOps.UPCAST, 0, 3),)).realize()  # 3 does not divide 8

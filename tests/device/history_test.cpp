@@ -71,6 +71,21 @@ TEST(History, OfAWriteIntoNewStorageThatWasRead) {
   EXPECT_EQ(floats(w.grad()), (Floats{8, 16}));
 }
 
+TEST(History, OfIndexedWritesIntoACopyThatWasRead) {
+  for (const bool by_tensor : {false, true})
+    for (const bool marked : {false, true}) {
+      const Tensor x = plain({1, 2, 3}), v = plain({5});
+      if (marked) x.requires_grad_(), v.requires_grad_();
+      const Tensor y = x.clone();
+      y.setitem({by_tensor ? Index(Tensor({1})) : Index(Slice(1, 2))}, v * 2);
+      if (marked) y.realize();
+      EXPECT_EQ(floats(y), (Floats{1, 10, 3}));
+      const Tensors g = (y * y).sum().gradient({x, v});
+      EXPECT_EQ(floats(g[0]), (Floats{2, 0, 6})) << by_tensor << marked;
+      EXPECT_EQ(floats(g[1]), (Floats{40})) << by_tensor << marked;
+    }
+}
+
 TEST(History, OfAWriteIntoAPartOfOldStorageIsAnErrorOnceComputed) {
   Tensor w = plain({1, 2}), out = Tensor::zeros(3).contiguous().realize();
   out(Slice(1, 3)).assign(w * 2).realize();

@@ -62,6 +62,24 @@ TEST(Layers, BatchNormTrainsAndTracks) {
   EXPECT_EQ(layer.num_batches_tracked.item<int>(), 2) << "evaluation tracks nothing";
 }
 
+TEST(Layers, BatchNormOfEmptyBatchesAndOfSingleValues) {
+  const BatchNorm layer(4);
+  const Training mode;
+  EXPECT_EQ(layer(Tensor::zeros(0, 4, 5)).shape(), (Shape{0, 4, 5}));
+  expect_close(layer.running_mean, std::vector<float>(4, 0.f), 0);
+  expect_close(layer.running_var, std::vector<float>(4, 1.f), 0);
+  EXPECT_EQ(layer.num_batches_tracked.item<int>(), 1);
+  EXPECT_THROW(layer(Tensor::ones(1, 4)), ShapeError) << "no variance of one value";
+  EXPECT_NO_THROW(BatchNorm(4, {.track_running_stats = false})(Tensor::ones(1, 4)));
+}
+
+TEST(Layers, RmsNormKeepsTheDigitsOfFloat64) {
+  const Tensor x = Tensor({1.0, 2.0, 3.0}, {.dtype = dtypes::float64});
+  const double rms = std::sqrt(14.0 / 3 + 1e-6);
+  const std::vector<double> y = RMSNorm(3, {.affine = false})(x).to_vector<double>();
+  for (int i = 0; i < 3; i++) EXPECT_NEAR(y[static_cast<size_t>(i)], (i + 1) / rms, 1e-14);
+}
+
 TEST(Layers, BatchNormWithoutStatisticsOrParameters) {
   const BatchNorm layer(4, {.affine = false, .track_running_stats = false});
   const Tensor y = layer(ramp({2, 4, 5, 5}, 0.25, 0.5));

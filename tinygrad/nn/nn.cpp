@@ -118,8 +118,12 @@ Tensor BatchNorm::operator()(const Tensor& x) const {
   const Tensor var = centered.square().mean({.axis = others});
   if (options.track_running_stats && Tensor::training()) {
     const double n = static_cast<double>(x.numel()), channels = static_cast<double>(x.shape(1)), m = options.momentum;
-    running_mean.assign((1 - m) * running_mean + m * mean.detach());
-    running_var.assign((1 - m) * running_var + m * n / (n - channels) * var.detach());
+    TG_CHECK(ShapeError, n == 0 || n > channels, "[BatchNorm] got an input of shape ", x.shape(),
+             ", whose channels have one value each: training needs more to estimate a variance");
+    if (n > 0) {  // an empty batch says nothing
+      running_mean.assign((1 - m) * running_mean + m * mean.detach());
+      running_var.assign((1 - m) * running_var + m * n / (n - channels) * var.detach());
+    }
     num_batches_tracked.assign(num_batches_tracked + 1);
   }
   return x.batchnorm(weight, bias, mean, (var + options.eps).rsqrt());
@@ -179,7 +183,7 @@ RMSNorm::RMSNorm(int64_t dim, const RMSNormOptions& o) : options(o) {
 Tensor RMSNorm::operator()(const Tensor& x) const {
   TG_CHECK(ShapeError, !weight.defined() || (x.ndim() > 0 && x.shape(-1) == weight.shape(0)), "[RMSNorm] got an input of shape ", x.shape(),
            ", expected the last size to be ", weight.defined() ? weight.shape(0) : 0);
-  const Tensor f = x.to_float();
+  const Tensor f = x.dtype() == dtypes::float64 ? x : x.to_float();
   const Tensor y = (f * (f.square().mean(-1, true) + options.eps).rsqrt()).cast(x.dtype());
   return weight.defined() ? y * weight : y;
 }

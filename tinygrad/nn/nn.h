@@ -128,7 +128,7 @@ struct RMSNormOptions {
   bool affine = true;
 };
 
-/// Divides by the root mean square of the last axis, in float32 whatever the input's type.
+/// Divides by the root mean square of the last axis, computed in float32, float64 in float64.
 struct RMSNorm {
   Tensor weight;  ///< (dim); undefined without affine
   RMSNormOptions options;

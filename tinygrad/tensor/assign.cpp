@@ -241,6 +241,7 @@ void finish_effects(const Writes& w, bool read) {
     fresh[w.buffers[i]] = successor_of(w.buffers[i]);
     if (w.blank[i]) blank.insert(w.buffers[i]);
   }
+  const auto is_value = [&](UOp e) { return (writes_part(e) || is_value_write(e)) && blank.contains(base_of(e)); };
   for (UOp e : w.effects) {
     UOp b = memory_of(e.src(0));
     if (auto it = std::find_if(fresh.begin(), fresh.end(), [&](auto& f) { return f.second == b; }); it != fresh.end()) b = it->first;
@@ -251,16 +252,14 @@ void finish_effects(const Writes& w, bool read) {
       continue;
     }
     g.forward(e, it->second);
-    if (e.src(1).is(Ops::STORE) && !(writes_part(e) && blank.contains(base_of(e)))) e.node()->flags |= kLeafWrite;
+    if (e.src(1).is(Ops::STORE) && !is_value(e)) e.node()->flags |= kLeafWrite;
   }
   if (w.buffers.empty()) return;
-  // What shows a write that was computed shows the storage from now on. Contents that all come from these writes, in parts, keep their history as
-  // values do; assigning the whole makes a leaf.
+  // What shows a write that was computed shows the storage from now on. Contents that all come from these writes, in parts or by index, keep their
+  // history as values do; assigning the whole makes a leaf.
   const auto shows = [&](UOp b) {
     if (auto it = fresh.find(current(b)); it != fresh.end()) return it->second;
-    if (!is_effect(b) || keeps_call(b) || (read && b.src(1).is(Ops::CALL) && b.src(1).arg<CallInfo>().gradient) ||
-        (writes_part(b) && blank.contains(base_of(b))))
-      return UOp();
+    if (!is_effect(b) || keeps_call(b) || (read && b.src(1).is(Ops::CALL) && b.src(1).arg<CallInfo>().gradient) || is_value(b)) return UOp();
     return g.forwarded(b);
   };
   each_live([&](Tensor::Impl& i) {
@@ -268,7 +267,7 @@ void finish_effects(const Writes& w, bool read) {
     UOp u = i.uop, v = with_bases(u, [&](UOp b) {
                      UOp to = shows(b);
                      if (to && leaf) to.node()->flags |= Node::kNeedsGrad;
-                     else if (to && is_effect(b) && writes_part(b)) note_dropped(to, b, Lost::kUnlessReached);
+                     else if (to && is_effect(b) && (writes_part(b) || is_value_write(b))) note_dropped(to, b, Lost::kUnlessReached);
                      return to ? to : b;
                    });
     if (v == u) return;
@@ -467,6 +466,7 @@ const Tensor& Tensor::assign(const Tensor& value) const {
     if (impl_->requires_grad.value_or(false)) {  // storage, like what is assigned to storage: a leaf once it has run
       v = own_storage(v, device_or_default(u));
       if (UOp b = memory_of(v); b.is(Ops::BUFFER)) b.node()->flags &= static_cast<uint8_t>(~kFreshBuffer);
+      if (UOp e = below_views(v); e.is(Ops::AFTER)) e.node()->flags &= static_cast<uint8_t>(~kValueWrite);
       v.node()->flags |= Node::kNeedsGrad;
     }
     if (b.is_const()) impl_->literal = u;

@@ -19,6 +19,7 @@
 #include "tinygrad/tensor/ops.h"
 #include "tinygrad/tensor/stored_view.h"
 #include "tinygrad/tensor/variable.h"
+#include "tinygrad/uop/buffer_flags.h"
 #include "tinygrad/uop/eval.h"
 
 namespace tg {
@@ -158,10 +159,18 @@ bool is_loss(UOp u) {
   return u.is(Ops::REDUCE);
 }
 
+/// Whether what was written to storage keeps its history: it consists of values, not of something assigned.
+bool writes_values(UOp u) {
+  bool all = true;
+  each_base(u, [&](UOp e) { all &= is_value_write(e) && !is_leaf_write(e); });
+  return all;
+}
+
 /// Whether realize() leaves a tensor its expression.
 bool keeps_history(UOp u) {
   if (env::EAGER) return !u.is(Ops::BUFFER);
-  return is_effect_target(u) ? keeps_call(u) : has_history(u) || is_loss(u);
+  if (is_effect_target(u)) return keeps_call(u) || (writes_values(u) && has_history(u));
+  return has_history(u) || is_loss(u);
 }
 
 /// Whether an expression is large, holds on to much memory, or goes on behind values that were computed: the rest is kept without a look at all live

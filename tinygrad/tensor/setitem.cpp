@@ -7,6 +7,7 @@
 #include "tinygrad/tensor/index_parse.h"
 #include "tinygrad/tensor/ops.h"
 #include "tinygrad/tensor/stored_view.h"
+#include "tinygrad/uop/buffer_flags.h"
 #include "tinygrad/uop/multi.h"
 
 namespace tg {
@@ -238,6 +239,10 @@ void Tensor::setitem(const std::vector<Index>& indices, const Tensor& value) con
   }
   if (in_place) basic_view(*this, u.p).assign(u.value);
   else assign(merged(*this, u));
+  if (const UOp now = current_view(uop()); now != here)
+    each_base(now, [](UOp e) {
+      if (e.is(Ops::AFTER) && !Graph::global().forwarded(e)) e.node()->flags |= kValueWrite;
+    });
 }
 
 Tensor Tensor::index_put(const std::vector<Index>& indices, const Tensor& value, bool accumulate) const {

@@ -13,6 +13,7 @@
 #include "tinygrad/tensor/lower_multi.h"
 #include "tinygrad/tensor/ops.h"
 #include "tinygrad/tensor/stored_view.h"
+#include "tinygrad/uop/buffer_flags.h"
 
 namespace tg {
 using namespace tensor_detail;
@@ -142,11 +143,15 @@ UOp own_storage(UOp u, const std::string& device) {
     for (const SInt& n : shape) most.push_back(n.max()), part.push_back({0, n});
     UOp b = new_storage(most, u.dtype(), device);
     mark_fresh(b);
-    return ops::shrink(b.after({ops::shrink(b, part).store(u)}), part);
+    UOp copy = b.after({ops::shrink(b, part).store(u)});
+    copy.node()->flags |= kValueWrite;
+    return ops::shrink(copy, part);
   }
   UOp b = new_storage(shape_of(u), u.dtype(), device);
   mark_fresh(b);
-  return b.after({b.store(u)});
+  UOp copy = b.after({b.store(u)});
+  copy.node()->flags |= kValueWrite;
+  return copy;
 }
 
 UOp current(UOp u) {

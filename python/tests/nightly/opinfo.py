@@ -10,6 +10,7 @@ what torch accepts). Arguments that have no counterpart in a method are skipped:
 """
 import argparse
 import collections
+import operator
 import os
 import pickle
 import re
@@ -23,7 +24,7 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
 import tinygrad_cpp as tg
-from tinygrad_cpp import Tensor, dtypes
+from tinygrad_cpp import Tensor, dtypes, nn
 
 KNOWN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "opinfo_known.tsv")
 TYPES = {torch.float32: dtypes.float32, torch.float64: dtypes.float64, torch.float16: dtypes.float16, torch.bfloat16: dtypes.bfloat16,
@@ -168,6 +169,77 @@ def cross_entropy_of_two(x, y, weight=None, reduction="mean"):
     return x.binary_crossentropy(y, reduction)
 
 
+def at(x, dim, index):
+    return x[(slice(None),) * (dim % max(x.ndim, 1)) + (index,)]
+
+
+def narrowed(x, dim, start, length):
+    start = int(start.item()) if isinstance(start, Tensor) else start
+    start += x.shape[dim] if start < 0 else 0
+    return at(x, dim, slice(start, start + length))
+
+
+def looked_up(i, w):
+    layer = nn.Embedding(*(max(n, 1) for n in w.shape))
+    layer.weight = w
+    return layer(i)
+
+
+def skip():
+    raise Skip
+
+
+def written(x, indices, values, accumulate=False):
+    """index_put: the module writes in place."""
+    if accumulate:
+        raise Skip
+    y = x.clone()
+    y[tuple(indices)] = values
+    return y
+
+
+def attended(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    if dropout_p or scale is not None:
+        raise Skip
+    return q.scaled_dot_product_attention(k, v, attn_mask=attn_mask, is_causal=is_causal, enable_gqa=enable_gqa)
+
+
+def interpolated(x, size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None, antialias=False):
+    modes = {"nearest": "nearest", "nearest-exact": "nearest-exact", "linear": "linear", "bilinear": "linear", "trilinear": "linear"}
+    if mode not in modes or scale_factor is not None or antialias:
+        raise Skip
+    return x.interpolate(tuple(size) if isinstance(size, (tuple, list)) else (size,) * (x.ndim - 2), mode=modes[mode], align_corners=bool(align_corners))
+
+
+def likelihood(x, y, weight=None, ignore_index=-100, reduction="mean"):
+    if x.ndim == 1:
+        raise Skip
+    return x.nll_loss(y, weight, ignore_index if ignore_index >= 0 else None, reduction)
+
+
+def entropy(x, y, weight=None, ignore_index=-100, reduction="mean", label_smoothing=0.0):
+    if weight is not None or ignore_index >= 0:
+        raise Skip
+    return x.cross_entropy(y, reduction, label_smoothing)
+
+
+def extremum(name):
+    def run(x, *args, **kw):
+        if not args and not kw:
+            return getattr(x, name)()
+        if len(args) == 1 and isinstance(args[0], Tensor):
+            return x.maximum(args[0]) if name == "max" else x.minimum(args[0])
+        dim = args[0] if args else kw["dim"]
+        keep = args[1] if len(args) > 1 else kw.get("keepdim", False)
+        return getattr(x, name)(axis=dim, keepdim=keep), getattr(x, "arg" + name)(axis=dim, keepdim=keep)
+    return run
+
+
+def both(op):
+    """An operator of Python with a number or a tensor on the other side."""
+    return lambda x, y: op(y, x)
+
+
 UNARY = ("abs neg exp exp2 log log2 log10 sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid reciprocal trunc ceil floor "
          "square erf isnan isfinite logical_not bitwise_not").split()
 ACTIVATIONS = "relu relu6 silu mish softsign logsigmoid elu celu selu hardswish hardsigmoid leaky_relu hardtanh".split()
@@ -193,6 +265,21 @@ OPS = {
     "chunk": call("chunk"), "split": call("split"), "cat": lambda ts, dim=0: Tensor.cat(*ts, dim=dim), "stack": lambda ts, dim=0: Tensor.stack(*ts, dim=dim),
     "gather": call("gather"), "scatter": call("scatter"), "scatter_reduce": call("scatter_reduce"),
     "matmul": call("matmul"), "mm": call("matmul"), "bmm": call("matmul"), "mv": call("matmul"), "dot": call("dot"),
+    "__getitem__": lambda x, index: x[index], "index_put": written, "index_select": at, "select": at,
+    "narrow": narrowed, "unbind": lambda x, dim=0: tuple(x.transpose(0, dim)),
+    **{f"__r{n}__": both(getattr(operator, n + ("_" if n in ("and", "or") else ""))) for n in ("add", "sub", "mul", "mod", "pow", "matmul", "and", "or", "xor")},
+    "__rdiv__": both(operator.truediv), "rsub": lambda x, y, alpha=1: y - alpha * x, "floor_divide": lambda x, y: x // y, "true_divide": lambda x, y: x / y,
+    "logical_and": lambda x, y: x.cast(dtypes.bool) & y.cast(dtypes.bool), "logical_or": lambda x, y: x.cast(dtypes.bool) | y.cast(dtypes.bool),
+    "logical_xor": lambda x, y: x.cast(dtypes.bool) ^ y.cast(dtypes.bool),
+    **{n: call(n) for n in ("bool", "float", "half", "int", "long", "short", "double", "contiguous", "clone")},
+    "max": extremum("max"), "min": extremum("min"), "diag": lambda x, k=0: x.diag() if k == 0 and x.ndim == 1 else skip(), "linalg.diagonal": call("diagonal"),
+    "meshgrid": lambda ts, *more, indexing="ij": (ts[0] if isinstance(ts, (list, tuple)) else ts).meshgrid(*(ts[1:] if isinstance(ts, (list, tuple)) else more), indexing=indexing),
+    "repeat_interleave": lambda x, repeats, dim=None, **kw: x.repeat_interleave(repeats, dim) if isinstance(repeats, int) else skip(),
+    "nn.functional.scaled_dot_product_attention": attended, "nn.functional.interpolate": interpolated, "nn.functional.nll_loss": likelihood,
+    "nn.functional.cross_entropy": entropy, "nn.functional.one_hot": call("one_hot"), "nn.functional.softmin": lambda x, dim=None, dtype=None: (-x).softmax(dim, dtype),
+    "nn.functional.embedding": lambda i, w, **kw: skip() if any(kw.get(k) is not None for k in ("padding_idx", "max_norm")) else looked_up(i, w),
+    "nn.functional.binary_cross_entropy_with_logits": lambda x, y, weight=None, pos_weight=None, reduction="mean":
+        x.binary_crossentropy_logits(y, reduction, pos_weight) if weight is None else skip(),
     "einsum": lambda ts, equation: Tensor.einsum(equation, *ts), "linalg.svdvals": lambda x: x.svd()[1],
     **{f"nn.functional.conv{r}d": convolved(r) for r in (1, 2, 3)}, **{f"nn.functional.conv_transpose{r}d": convolved_back(r) for r in (1, 2, 3)},
     **{f"nn.functional.max_pool{r}d": max_pooled(r) for r in (1, 2, 3)},
@@ -327,14 +414,14 @@ def run_op(name, ops, options):
     return counts, found
 
 
-def in_child(name, ops, options):
-    """run_op in a child: a crash or a hang is a result too."""
+def in_child(run, name, given, options):
+    """run(name, given, options) in a child: a crash or a hang is a result too."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(read)
         try:
-            result = run_op(name, ops, options)
+            result = run(name, given, options)
         except BaseException as e:  # the program's own mistake
             result = (collections.Counter(broken=1), [("broken", None, f"{type(e).__name__}: {e}", "")])
         with os.fdopen(write, "wb") as f:
@@ -352,8 +439,8 @@ def in_child(name, ops, options):
     return pickle.loads(data)
 
 
-def known_differences():
-    with open(KNOWN) as f:
+def known_differences(path):
+    with open(path) as f:
         rows = [line.rstrip("\n").split("\t") for line in f if line.strip() and not line.startswith("#")]
     return {(op, kind): reason for op, kind, reason in rows}
 
@@ -366,12 +453,12 @@ def main():
     parser.add_argument("--dtypes", default="float64,float32,float16,bfloat16,int32,int64,uint8,bool")
     options = parser.parse_args()
     options.dtypes = [getattr(torch, d) for d in options.dtypes.split(",")]
-    known, total, new = known_differences(), collections.Counter(), 0
+    known, total, new = known_differences(KNOWN), collections.Counter(), 0
     for name in OPS:
         if not re.search(options.ops, name):
             continue
         ops = [op for op in op_db if op.name == name]
-        counts, found = in_child(name, ops, options)
+        counts, found = in_child(run_op, name, ops, options)
         total += counts
         fresh = [f for f in found if (name, f[0]) not in known]
         new += len(fresh)

@@ -48,8 +48,12 @@ class BatchNorm:
     mean, var = self.calc_stats(_input(self, x))
     if self.track_running_stats and TRAINING:
       n, m = x.numel(), self.momentum
-      self.running_mean.assign((1 - m) * self.running_mean + m * mean.detach())
-      self.running_var.assign((1 - m) * self.running_var + m * n / (n - x.shape[1]) * var.detach())
+      if isinstance(n, int) and n == x.shape[1]:
+        raise _core.ShapeError(f"[BatchNorm] got an input of shape {x.shape}, whose channels have one value each: training needs more to estimate a "
+                               "variance")
+      if not isinstance(n, int) or n > 0:  # an empty batch says nothing
+        self.running_mean.assign((1 - m) * self.running_mean + m * mean.detach())
+        self.running_var.assign((1 - m) * self.running_var + m * n / (n - x.shape[1]) * var.detach())
       self.num_batches_tracked.assign(self.num_batches_tracked + 1)
     return x.batchnorm(self.weight, self.bias, mean, var.add(self.eps).rsqrt())
 
@@ -158,7 +162,7 @@ class LayerNorm2d(LayerNorm):
 
 
 class RMSNorm:
-  """Divides by the root mean square of the last axis, in float32 whatever the type. https://arxiv.org/abs/1910.07467"""
+  """Divides by the root mean square of the last axis, computed in float32 (float64 in float64). https://arxiv.org/abs/1910.07467"""
   def __init__(self, dim: int, eps=1e-6, elementwise_affine=True):
     self.eps = eps
     self.weight = _ones(dim) if elementwise_affine else None
@@ -166,7 +170,7 @@ class RMSNorm:
   def _norm(self, x: Tensor) -> Tensor: return x * (x.square().mean(-1, keepdim=True) + self.eps).rsqrt()
 
   def __call__(self, x: Tensor) -> Tensor:
-    y = self._norm(_input(self, x).float()).cast(x.dtype)
+    y = self._norm(x if _input(self, x).dtype == dtypes.float64 else x.float()).cast(x.dtype)
     return y if self.weight is None else y * self.weight
 
 

@@ -1,0 +1,1 @@
+"""What turns kernels into code."""
