@@ -25,7 +25,7 @@ int128 int_from(nb::handle h) {
   return static_cast<int128>(hi) * (static_cast<int128>(1) << 64) + static_cast<int128>(PyLong_AsUnsignedLongLong(low.ptr()));
 }
 
-bool is_numpy_scalar(nb::handle h) { return std::strncmp(Py_TYPE(h.ptr())->tp_name, "numpy.", 6) == 0; }
+bool is_numpy(nb::handle h) { return std::strncmp(Py_TYPE(h.ptr())->tp_name, "numpy.", 6) == 0; }
 }  // namespace
 
 std::string device_name(std::string name) {
@@ -79,7 +79,7 @@ std::optional<Scalar> scalar_from(nb::handle h) {
     s.value = ConstValue(int_from(h));
     return s;
   }
-  if (is_numpy_scalar(h) && nb::hasattr(h, "item") && nb::hasattr(h, "ndim") && nb::cast<int>(h.attr("ndim")) == 0) {
+  if (is_numpy(h) && nb::hasattr(h, "item") && nb::hasattr(h, "ndim") && nb::cast<int>(h.attr("ndim")) == 0) {
     nb::object plain = h.attr("item")();
     if (PyBool_Check(plain.ptr()) || PyFloat_Check(plain.ptr()) || PyLong_Check(plain.ptr())) return scalar_from(plain);
   }
@@ -110,7 +110,12 @@ DType dtype_or_refuse(nb::handle h) {
   throw nb::attribute_error(message.c_str());
 }
 
-void refuse_callable(nb::handle h) {
+void refuse_array(nb::handle h) {
+  if (is_numpy(h) && nb::hasattr(h, "__array__")) throw nb::type_error("expected a Tensor or number, got a NumPy array: write Tensor(array)");
+}
+
+void refuse_operand(nb::handle h) {
+  refuse_array(h);
   if (!PyCallable_Check(h.ptr()) || nb::hasattr(h, "__array__")) return;
   std::string name = PyType_Check(h.ptr()) ? nb::cast<std::string>(h.attr("__name__")) : Py_TYPE(h.ptr())->tp_name;
   name = name.substr(name.rfind('.') + 1);

@@ -58,8 +58,10 @@ std::optional<Scalar> scalar_from(nb::handle h);
 std::optional<Tensor> operand_from(nb::handle h);
 /// AttributeError for what is no type, as `dtypes.nothing` gives.
 DType dtype_or_refuse(nb::handle h);
-/// A layer or function where a tensor belongs is a TypeError that says what to write.
-void refuse_callable(nb::handle h);
+/// An operator with a NumPy array is a TypeError that says what to write: NumPy would take the tensor for an array and drop its gradient.
+void refuse_array(nb::handle h);
+/// A layer, function or array where a tensor belongs is a TypeError that says what to write.
+void refuse_operand(nb::handle h);
 /// Elements of a list or tuple as sizes; `None` gives -1 where `none_keeps`. TypeError for anything else.
 Shape shape_from(nb::handle sequence, bool none_keeps = false);
 /// The arguments of f(2, 3) or f((2, 3)).
@@ -149,7 +151,7 @@ template <> struct type_caster<tg::python::Operand> {
   NB_TYPE_CASTER(tg::python::Operand, const_name("Tensor | UOp | bool | int | float"))
   bool from_python(handle src, uint8_t, cleanup_list*) {
     std::optional<tg::Tensor> t = tg::python::operand_from(src);
-    if (!t) tg::python::refuse_callable(src);
+    if (!t) tg::python::refuse_operand(src);
     if (t) value.tensor = std::move(*t);
     return t.has_value();
   }

@@ -153,6 +153,7 @@ void bind_tensor_data(TensorClass& c) {
         return dtype.is_none() ? a : a.attr("astype")(dtype);
       },
       "dtype"_a = nb::none(), "copy"_a = nb::none());
+  c.attr("__array_priority__") = 1000;  // np.float32(2) * tensor asks the tensor
   auto number = [](const Tensor& tensor, const char* to) {
     Tensor t = with_values(tensor);
     if (t.numel() != 1)

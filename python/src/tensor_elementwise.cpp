@@ -206,6 +206,7 @@ void bind_tensor_elementwise(TensorClass& c) {
         name,
         [f](const Tensor& a, nb::handle b) -> nb::object {
           std::optional<Tensor> t = operand_from(b);
+          if (!t) refuse_array(b);
           return t ? nb::cast((a.*f)(*t)) : nb::borrow(Py_NotImplemented);
         },
         nb::arg("other").none());

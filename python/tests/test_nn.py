@@ -1,5 +1,6 @@
 """nn from Python: layers, state, optimizers, schedules, helpers of training loops."""
 import collections
+import copy
 import os
 import pickle
 import zipfile
@@ -479,3 +480,17 @@ def test_a_captured_step_is_the_step(training, make):
   np.testing.assert_allclose(jit_losses, losses, rtol=1e-4)
   for a, b in zip(jit_params, params): np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
   assert params[4] == 6
+
+
+def test_models_of_methods_are_copied_and_pickled():
+    layers = [nn.Linear(3, 4), Tensor.relu, Tensor.abs, nn.Linear(4, 2)]
+    x = Tensor([[1.0, -2.0, 3.0]])
+    for copied in (copy.deepcopy(layers), pickle.loads(pickle.dumps(layers)), copy.copy(layers)):
+        assert copied[1] is Tensor.relu and copied[2] is layers[2]
+        np.testing.assert_array_equal(x.sequential(copied).numpy(), x.sequential(layers).numpy())
+    copied = copy.deepcopy(layers)
+    copied[0].weight.assign(Tensor.zeros(4, 3)).realize()
+    assert layers[0].weight.abs().sum().item() > 0
+    for bound in (copy.deepcopy(x.relu), pickle.loads(pickle.dumps(x.relu))):
+        assert bound().tolist() == [[1, 0, 3]]
+    assert pickle.loads(pickle.dumps(Tensor.zeros, 2)) is Tensor.zeros and pickle.loads(pickle.dumps(Tensor.relu, 2)) is Tensor.relu

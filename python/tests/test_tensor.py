@@ -1,6 +1,7 @@
 """The class Tensor from Python: values in and out, arguments in all their forms, errors, gradients."""
 import copy
 import gc
+import operator
 import pickle
 import threading
 import weakref
@@ -344,3 +345,19 @@ def test_correction_that_is_no_integer():
     assert abs(x.var(correction=1.5).item() - 14 / 3 / 1.5) < 1e-6
     assert abs(x.std_mean(correction=0.5)[0].item() - 1.3662601) < 1e-6
     assert abs(x.var(correction=0).item() - 14 / 9) < 1e-6
+
+
+def test_numpy_numbers_and_arrays_beside_a_tensor():
+    for scalar in (np.float32(2), np.float64(2), np.int64(2)):
+        x = Tensor([1.0, 2.0])
+        y = (scalar * x + scalar / x - (scalar - x)).sum()
+        assert isinstance(y, Tensor) and y.dtype == dtypes.float32
+        y.backward()
+        np.testing.assert_allclose(x.grad.numpy(), [2 - 2 / 1 + 1, 2 - 2 / 4 + 1])
+        assert isinstance(scalar > x, Tensor) and (scalar == x).tolist() == [False, True]
+    x, array = Tensor([1.0, 2.0]), np.ones(2, np.float32)
+    for f in (lambda: x + array, lambda: array + x, lambda: array @ x, lambda: x @ array, lambda: array == x, lambda: x == array,
+              lambda: x != array, lambda: array < x, lambda: operator.iadd(x, array), lambda: operator.iadd(array, x)):
+        with pytest.raises(TypeError, match=r"got a NumPy array: write Tensor\(array\)"):
+            f()
+    np.testing.assert_array_equal(np.exp(x), np.exp(x.numpy()))

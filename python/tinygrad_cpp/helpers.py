@@ -303,9 +303,10 @@ class disable_gc(contextlib.ContextDecorator):
     if self._before.pop(): gc.enable()
 
 
-# Code objects and modules can be pickled, so that captured functions can.
+# Code objects and modules can be pickled, so that captured functions can; methods of the extension too, as models hold them ([nn.Linear(3, 3), Tensor.relu]).
 _CODE_FIELDS = ["co_" + {"codestring": "code", "constants": "consts"}.get(name, name) for name in inspect.signature(types.CodeType).parameters]
 def _reconstruct_code(*args: Any) -> types.CodeType: return types.CodeType(*args)
 copyreg.pickle(types.CodeType, lambda code: (_reconstruct_code, tuple(getattr(code, name) for name in _CODE_FIELDS)))
-copyreg.pickle(type(_core.env_get), lambda f: f.__qualname__)  # functions of the extension: by name
+for _kind in (type(_core.env_get), type(_core.Tensor.relu)): copyreg.pickle(_kind, lambda f: f.__qualname__)  # by name
+copyreg.pickle(type(_core.Tensor.relu.__get__(object())), lambda bound: (getattr, (bound.__self__, bound.__func__.__name__)))
 copyreg.pickle(types.ModuleType, lambda module: (importlib.import_module, (module.__name__,)))

@@ -372,6 +372,20 @@ TEST(JitFootgun, SymbolicSizesFollowTheirVariable) {
   for (int i = 1; i < 6; i++) EXPECT_EQ(f(a.shrink({{0, Variable("n", 1, 10).bind(i)}})).item<float>(), i * (i + 1) / 2 + i) << i;
 }
 
+TEST(JitFootgun, DetachedAndReshapedStorageIsTheSameArgumentAsAnyOther) {
+  for (int odd : {0, 1}) {
+    auto f = jit([](const Tensor& x) { return std::pair((x * 2).sum(), x.flip({0})); });
+    for (int i = 0; i < 6; i++) {
+      const auto n = static_cast<float>(i);
+      Tensor x = vec(n, 1).realize();
+      if (i % 2 == odd) x = Tensor({{n, 1.f}}).realize().detach().flatten();
+      auto [sum, flipped] = f(x);
+      EXPECT_EQ(sum.item<float>(), 2 * n + 2) << i;
+      EXPECT_EQ(floats(flipped), (Floats{1, n})) << i;
+    }
+  }
+}
+
 TEST(JitFootgun, WorkDoneBeforeTheCaptureIsCapturedToo) {
   Tensor w = vec(1, 2).requires_grad_(), x = vec(3, 4), warm, captured;
   auto f = jit([&](const Tensor& a) { return (w * 2 + a).sum(); });

@@ -25,10 +25,7 @@ bool is_bound(UOp u) { return u.is(Ops::AFTER) && u.nsrc() == 2 && is_variable(u
 
 namespace {
 /// A pattern of all elements of the storage, in their order.
-bool is_whole(UOp p) {
-  while (p.is(Ops::RESHAPE)) p = p.src(0);
-  return p.is(Ops::PARAM);
-}
+bool is_whole(UOp p) { return p.is(Ops::PARAM); }
 /// A pattern that is all of such a buffer.
 bool is_pattern_of(UOp p, UOp b) {
   return p.is(Ops::PARAM) && p.dtype() == b.dtype() && p.src(0) == b.src(0) && p.arg<ParamArg>().device == b.arg<ParamArg>().device;
@@ -87,6 +84,26 @@ std::string unbound_text(UOp u) {
 }
 }  // namespace tensor_detail
 
+namespace {
+/// The pattern of an input: only where its elements lie. detach() changes nothing of that, nor does the shape of storage that is shown as a whole.
+UOp input_pattern(UOp view) {
+  const UOp b = buffer_below(view);
+  UOps chain;
+  for (UOp u = view; u != b; u = u.src(0))
+    if (!u.is(Ops::DETACH)) chain.push_back(u);
+  if (std::all_of(chain.begin(), chain.end(), [](UOp u) { return u.is(Ops::RESHAPE) && !shape_of(u).symbolic(); })) {
+    const UOp dims = chain.empty() ? b.src(0) : chain[0].src(1);
+    return UOp::make(Ops::PARAM, b.dtype(), {dims}, ParamArg{0, AddrSpace::kGlobal, b.arg<ParamArg>().device, "", 0, 0});
+  }
+  UOp r = b;
+  for (size_t i = chain.size(); i-- > 0;) {
+    UOps src(chain[i].srcs().begin(), chain[i].srcs().end());
+    src[0] = r, r = chain[i].with_srcs(src);
+  }
+  return view_pattern(r, nullptr);
+}
+}  // namespace
+
 JitCore::JitCore(std::string name, bool prune) : name_(std::move(name)), prune_(prune) {}
 JitCore::~JitCore() = default;
 void JitCore::check_not_capturing(const char* what) {
@@ -136,7 +153,7 @@ std::vector<JitCore::Input> JitCore::check_inputs(const JitInputs& in) {
       }
       out[i].node = b, out[i].memory = memory_of_node(b);
       const UOp known = state_ && i < state_->patterns.size() ? state_->patterns[i].get() : UOp();
-      out[i].pattern = known && u == b && is_pattern_of(known, b) ? known : view_pattern(u, nullptr);
+      out[i].pattern = known && u == b && is_pattern_of(known, b) ? known : input_pattern(u);
     }
     if (pending.empty()) break;
     realize_pending(pending, true);
@@ -224,7 +241,7 @@ Tensors JitCore::run(const JitInputs& in, std::vector<Input> inputs) {
     Tensor copy = in.tensors[i].clone().realize();
     GraphScope scope;
     UOp u = current_view(copy.uop()), b = buffer_below(u);
-    inputs[i] = {b, view_pattern(u, nullptr), memory_of_node(b)};
+    inputs[i] = {b, input_pattern(u), memory_of_node(b)};
   }
   g.emplace();
   std::vector<int64_t> vars(s.variables.size() + s.draws.size());
@@ -296,12 +313,15 @@ Tensors JitCore::run(const JitInputs& in, std::vector<Input> inputs) {
     }
     UOp p = o.pattern, b = o.kind == Output::kFresh ? nodes[o.index] : buffer_below(current_view(in.tensors[o.index].uop()));
     std::vector<std::pair<UOp, UOp>> map;
+    const auto shown = [&](UOp param) {
+      return b.src(0) == param.src(0) ? b : ops::reshape(b, shape_of(param));
+    };  // the capture's may be of another shape
     if (p.is(Ops::PARAM)) {
-      p = b;
+      p = shown(p);
     } else {
       for (UOp u : p.toposort())
         if (u.is(Ops::PARAM)) {
-          if (!is_variable(u)) map.emplace_back(u, b);
+          if (!is_variable(u)) map.emplace_back(u, shown(u));
           else
             for (size_t v = 0; v < s.variables.size(); v++)
               if (u.arg<ParamArg>().name == s.variables[v]) map.emplace_back(u, u.after({u.store(UOp::constant(vars[v]))}));
