@@ -21,7 +21,7 @@ def _matmul(name: str, m: int, k: int, n: int, order: str = "nn", batch: int = 0
              {"m": m, "k": k, "n": n, "transpose_a": order[0] == "t", "transpose_b": order[1] == "t", "batch": batch})
 
 
-NARROW = {"i8": ("int8", 6), "bf16": ("bfloat16", 6), "f16": ("float16", 6)}  # type; bytes of an element of both factors and the result
+NARROW = {"i8_i32": ("int8", 6), "bf16": ("bfloat16", 6), "f16": ("float16", 6)}  # type; bytes of an element of both factors and the result
 
 
 def _narrow(short: str, n: int, order: str) -> Row:

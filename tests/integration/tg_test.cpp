@@ -279,7 +279,10 @@ TEST(TgBench, RowsOfTheComparison) {
                                      "matmul_f32_1023x777x513_nn", "matmul_f32_4096_nn", "matmul_f32_batched_32x256_nn"}));
   EXPECT_THAT(listed("^gemv_"), testing::ElementsAre("gemv_f32_4096", "gemv_q4_0_4096", "gemv_q8_0_4096"));
   EXPECT_THAT(listed("^conv"), testing::UnorderedElementsAre("conv3x3_64_fwd", "conv3x3_64_bwd", "conv1x1_256_fwd", "conv1x1_256_bwd",
-                                                             "conv7x7_s2_fwd", "conv7x7_s2_bwd", "conv_depthwise3x3_fwd", "conv_depthwise3x3_bwd"));
+                                                             "conv7x7_s2_fwd", "conv7x7_s2_bwd", "conv_depthwise3x3_fwd", "conv_depthwise3x3_bwd",
+                                                             "conv5x5_32_56_fwd", "conv5x5_32_56_bwd", "conv3x3_dil2_64_fwd", "conv3x3_dil2_64_bwd"));
+  EXPECT_THAT(listed("^matmul_(i8|bf16|f16)"), testing::IsSupersetOf({"matmul_i8_i32_1024_nn", "matmul_bf16_1024_nt", "matmul_f16_4096_nn"}));
+  EXPECT_THAT(listed("^(sin|softmax)_"), testing::ElementsAre("sin_4m", "softmax_4096", "softmax_128x50257"));
   EXPECT_THAT(listed("_(16m|4096)$|_4096_axis"), testing::IsSupersetOf({"add_mul_16m", "exp_16m", "gelu_16m", "sum_16m", "max_16m", "sum_4096_axis0",
                                                                         "sum_4096_axis1", "mean_4096_axis1", "softmax_4096", "layernorm_4096"}));
   EXPECT_THAT(listed("^(attention|gpt2_block|mnist|resnet18)_.*(fwd|train$|step_)"),
