@@ -121,6 +121,7 @@ void bind_nn(nb::module_& m) {
         return nn::fs_load(t, size);
       },
       "t"_a, "size"_a);
+  m.def("written_in_place", &nn::written_in_place);
   m.def("safe_load", [](const std::string& path) {
     nb::dict out;
     for (const auto& [name, t] : nn::safe_load(path)) out[nb::str(name.c_str(), name.size())] = t;

@@ -494,3 +494,41 @@ def test_models_of_methods_are_copied_and_pickled():
     for bound in (copy.deepcopy(x.relu), pickle.loads(pickle.dumps(x.relu))):
         assert bound().tolist() == [[1, 0, 3]]
     assert pickle.loads(pickle.dumps(Tensor.zeros, 2)) is Tensor.zeros and pickle.loads(pickle.dumps(Tensor.relu, 2)) is Tensor.relu
+
+
+def test_load_state_dict_reaches_captured_functions():
+    layer, state = nn.Linear(2, 2), {"weight": Tensor.ones(2, 2).realize(), "bias": Tensor([1.0, 2.0]).realize()}
+    opt = nn.optim.SGD([layer.weight, layer.bias], lr=0.5)
+    evaluate = TinyJit(lambda x: layer(x).realize())
+
+    @TinyJit
+    def train(x):
+        opt.zero_grad()
+        loss = layer(x).sum().backward()
+        opt.step()
+        return loss.realize()
+
+    x = Tensor([[1.0, 1.0]]).realize()
+    with Context(TRAINING=1):
+        for _ in range(3):
+            train(x), evaluate(x)
+        pending = layer.bias * 1
+        before = layer.bias.numpy()
+        for _ in range(2):
+            load_state_dict(layer, state, verbose=False)
+            assert evaluate(x).tolist() == [[3, 4]]
+            assert train(x).item() == 7 and evaluate(x).tolist() == [[1.5, 2.5]] and layer.bias.tolist() == [0.5, 1.5]
+    assert state["weight"].tolist() == [[1, 1], [1, 1]] and pending.tolist() == before.tolist()
+
+
+def test_load_state_dict_leaves_others_that_share_the_storage_alone():
+    a, b = nn.Linear(2, 1), nn.Linear(2, 1)
+    a.weight.realize()
+    b.weight.replace(a.weight)
+    view, was = a.bias.realize().reshape(1, 1), a.bias.tolist()
+    load_state_dict(b, {"weight": Tensor.ones(1, 2), "bias": Tensor([3.0])}, verbose=False)
+    assert a.weight.tolist() != [[1, 1]] and b.weight.tolist() == [[1, 1]] and b.bias.tolist() == [3]
+    load_state_dict(a, {"weight": b.weight, "bias": b.bias}, verbose=False)
+    assert view.tolist() == [was] and a.bias.tolist() == [3]
+    load_state_dict(a, {"weight": Tensor.ones(1, 2, dtype=dtypes.half), "bias": b.bias}, verbose=False)
+    assert a.weight.dtype == dtypes.half and b.bias.tolist() == [3]

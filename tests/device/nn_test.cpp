@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "device/nn_helpers.h"
+#include "tinygrad/tensor/jit.h"
 
 namespace tg::nn {
 namespace {
@@ -225,6 +226,25 @@ TEST(State, LoadsValuesIntoTheModel) {
   EXPECT_NE(to.first.weight.to_vector<float>(), from.first.weight.to_vector<float>()) << "the value was loaded, not the storage shared";
   to(Tensor::ones(1, 2)).sum().backward();
   EXPECT_TRUE(held.grad().defined()) << "a loaded parameter still learns";
+}
+
+TEST(State, CapturedFunctionsSeeLoadedValues) {
+  const Block block;
+  const auto forward = tg::jit([&](const Tensor& x) { return block(x); });
+  const auto out = [&] { return forward(Tensor::ones(1, 2).contiguous().realize()).to_vector<float>(); };
+  const std::vector<float> first = (out(), out(), out());
+  StateDict values;
+  for (auto& [name, t] : get_state_dict(block)) values.emplace_back(name, (t * 0).realize());
+  const Tensor view = block.first.weight.flatten();
+  load_state_dict(block, values);
+  EXPECT_EQ(block(Tensor::ones(1, 2)).to_vector<float>(), std::vector<float>(first.size(), 0));
+  EXPECT_NE(view.to_vector<float>()[0], 0) << "a view shows the storage: it was not written to";
+  const Block other;
+  const auto again = tg::jit([&](const Tensor& x) { return other(x); });
+  const auto next = [&] { return again(Tensor::ones(1, 2).contiguous().realize()).to_vector<float>(); };
+  next(), next(), next();
+  load_state_dict(other, values);
+  EXPECT_EQ(next(), std::vector<float>(first.size(), 0));
 }
 
 TEST(State, StrictLoadingNamesWhatDoesNotFit) {

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "tinygrad/base/error.h"
+#include "tinygrad/tensor/effects.h"
 
 namespace tg::nn {
 namespace {
@@ -42,6 +43,12 @@ const Tensor& StateDict::at(std::string_view name) const {
   throw IndexError(str("[state_dict] got name '", name, "', which is not among the ", size(), " names there"));
 }
 
+std::vector<bool> written_in_place(const Tensors& tensors) {
+  std::vector<bool> out = tensor_detail::sole_owners(tensors);
+  for (size_t i = 0; i < tensors.size(); i++) out[i] = out[i] && tensors[i].devices().size() == 1;
+  return out;
+}
+
 LoadReport load_state_dict(const StateDict& target, const StateDict& source, const LoadOptions& o) {
   LoadReport report;
   std::unordered_map<std::string_view, const Tensor*> values;
@@ -62,10 +69,19 @@ LoadReport load_state_dict(const StateDict& target, const StateDict& source, con
   TG_CHECK(ValueError, !o.strict || (report.missing.empty() && report.unexpected.empty()), "[load_state_dict] ",
            report.missing.empty() ? "" : "missing: " + listed(report.missing), report.missing.empty() || report.unexpected.empty() ? "" : "; ",
            report.unexpected.empty() ? "" : "unexpected: " + listed(report.unexpected), " (strict = false loads what both have)");
-  Tensors changed;
+  Tensors changed, own;
+  for (const auto& [name, t] : target)
+    if (source.contains(name)) own.push_back(t);
+  const std::vector<bool> in_place = written_in_place(own);
+  size_t next = 0;
   for (const auto& [name, t] : target) {
     if (!source.contains(name)) continue;
     const Tensor& value = source.at(name);
+    if (in_place[next++] && value.devices().size() == 1 && value.dtype() == t.dtype()) {
+      t.assign(value.to(t.device()).detach().reshape(t.shape()));
+      changed.push_back(t);
+      continue;
+    }
     // Never the same storage. What lies on several devices stays sharded as it is.
     const bool several = t.devices().size() > 1, sharded = several && value.devices().size() > 1, elsewhere = value.device() != t.device();
     const Tensor there = sharded     ? value.clone()

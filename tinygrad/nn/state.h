@@ -93,6 +93,9 @@ struct LoadReport {
   std::vector<std::string> missing;     ///< the model has them, the dictionary has not
   std::vector<std::string> unexpected;  ///< the other way round
 };
+/// For each tensor: whether load_state_dict writes into its storage, where captured functions see the values. Others get storage of their own: those
+/// that have none yet or share it with another tensor, and those on several devices.
+std::vector<bool> written_in_place(const Tensors& tensors);
 /// Gives every tensor of `target` the value of the same name in `source`, on the target's device. Nothing is changed when it throws: ValueError that
 /// lists missing and unexpected names (strict), ShapeError for a shape that differs ((1,) and () are taken for one another).
 LoadReport load_state_dict(const StateDict& target, const StateDict& source, const LoadOptions& o = {});

@@ -492,6 +492,20 @@ const Tensor& Tensor::assign(const Tensor& value) const {
   return *this;
 }
 
+std::vector<bool> tensor_detail::sole_owners(const Tensors& tensors) {
+  GraphScope g;
+  std::unordered_map<const Node*, size_t> shown;
+  each_live([&](Tensor::Impl& i) { each_base(current_view(i.uop), [&](UOp b) { shown[b.node()]++; }); });
+  std::vector<bool> out;
+  for (const Tensor& t : tensors) {
+    const UOp u = current_view(uop_of(t, "sole_owners"));
+    bool sole = !on_storage_device(u);
+    each_base(u, [&](UOp b) { sole &= b.is(Ops::BUFFER) && shown[b.node()] == 1; });
+    out.push_back(sole);
+  }
+  return out;
+}
+
 const Tensor& Tensor::replace(const Tensor& value) const {
   GraphScope g;
   UOp u = uop_of(*this, "replace"), v = uop_of(value, "replace");

@@ -54,6 +54,8 @@ void settle(std::vector<Touched>& touched);
 /// Pending writes that tensors hold, to storage others may have seen; `fresh`: to new storage too.
 Tensors pending_writes(bool fresh);
 
+/// For each tensor: whether it has storage that no other live tensor shows, so that a write to it changes this tensor only.
+std::vector<bool> sole_owners(const Tensors& tensors);
 /// Tensors whose last write may be pending and is not the first of new storage.
 Tensors writes_with_earlier_state();
 /// The tensor, and all that view its storage, as before its last pending write. False when there is nothing before it.

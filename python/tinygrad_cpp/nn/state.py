@@ -41,7 +41,8 @@ def _some(names: Iterable[str], most: int = 10) -> str:
 def load_state_dict(model: Any, state_dict: dict[str, Tensor], strict=True, verbose=True, consume=False, realize=True) -> list[Tensor]:
   """Gives the tensors of a model the values of the same names, and returns those that were loaded. Nothing is changed when it raises:
   KeyError that lists the names the dictionary lacks (strict), ValueError that lists shapes that differ ((1,) and () are taken for one another). Names that
-  only the dictionary has are reported with DEBUG=1. consume: entries are removed as they are loaded."""
+  only the dictionary has are reported with DEBUG=1. Storage that no other tensor shows is written to, so captured functions see the values.
+  consume: values are given away, and entries removed as they are loaded."""
   own = get_state_dict(model)
   missing = [k for k in own if k not in state_dict]
   unexpected = [k for k in state_dict if k not in own]
@@ -55,6 +56,7 @@ def load_state_dict(model: Any, state_dict: dict[str, Tensor], strict=True, verb
     if unexpected: print("WARNING: unused weights in state_dict", sorted(unexpected))
     for k in missing: print(f"WARNING: not loading {k}")
   loaded, before = [], GlobalCounters.mem_used
+  in_place = dict(zip(own, _core.written_in_place(list(own.values()))))
   def speed(ns: int) -> str: return f", {(size := GlobalCounters.mem_used - before) / 1e9:.2f} GB loaded at {size / ns:.2f} GB/s"
   with Timing("loaded weights in ", speed, enabled=verbose):
     for k, v in (t := tqdm(own.items(), disable=None if verbose else True)):
@@ -62,6 +64,7 @@ def load_state_dict(model: Any, state_dict: dict[str, Tensor], strict=True, verb
       if k not in state_dict: continue
       value = state_dict[k] if v.shape == state_dict[k].shape else state_dict[k].reshape(v.shape)
       if isinstance(v.device, tuple) and not isinstance(value.device, tuple): v.replace(value.shard(v.device, v.uop.axis))
+      elif in_place[k] and not consume and not isinstance(value.device, tuple) and value.dtype == v.dtype: v.assign(value.to(v.device).detach())
       else:
         there = value if isinstance(v.device, tuple) else value.to(v.device)
         # Training goes on in storage of its own; what is consumed is given away.
