@@ -71,7 +71,8 @@ void explain(PyObject* function, PyObject* const* args, size_t nargsf, PyObject*
     const bool inside = type == PyExc_RuntimeError && text == "std::bad_cast";
     if ((overload && text.starts_with(name + "():")) || inside || nameless) {
       const bool operand = text.ends_with("write Tensor(array)") && !name.starts_with("__");  // the signature tells more
-      const std::string better = nameless && !operand ? str("[", spoken(name), "] ", text) : message_for(function, args, positional_count(nargsf), names);
+      const std::string better =
+          nameless && !operand ? str("[", spoken(name), "] ", text) : message_for(function, args, positional_count(nargsf), names);
       PyObject* kind = nameless ? type : PyExc_TypeError;
       PyErr_SetString(kind, better.c_str());
       Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(trace);
