@@ -16,7 +16,9 @@ struct Data {
   Tensor x = input({conv.n, conv.in, conv.h, conv.w}, 1), weight = input({conv.out, conv.in / conv.groups, conv.kernel, conv.kernel}, 2),
          dy = input({conv.n, conv.out, conv.out_h(), conv.out_w()}, 3);
   explicit Data(const Conv& c) : conv(c) {}
-  Tensor forward() const { return x.conv2d(weight, {}, {.groups = conv.groups, .stride = conv.stride, .dilation = conv.dilation, .padding = conv.padding}); }
+  Tensor forward() const {
+    return x.conv2d(weight, {}, {.groups = conv.groups, .stride = conv.stride, .dilation = conv.dilation, .padding = conv.padding});
+  }
   Tensors backward() const { return forward().gradient({x, weight}, dy); }
   double x_bytes() const { return static_cast<double>(x.numel()) * kFloat; }
   double y_bytes() const { return static_cast<double>(dy.numel()) * kFloat; }
@@ -51,7 +53,8 @@ constexpr Row kRows[] = {
     {"conv_depthwise3x3_bwd", "GFLOP/s", "gradients of its input and weight", [](Context& c) { return backward(c, kDepthwise); }},
     {"conv5x5_32_56_fwd", "GFLOP/s", "5x5 convolution of (4, 32, 56, 56) to 64 channels", [](Context& c) { return forward(c, k5x5); }},
     {"conv5x5_32_56_bwd", "GFLOP/s", "gradients of its input and weight", [](Context& c) { return backward(c, k5x5); }},
-    {"conv3x3_dil2_64_fwd", "GFLOP/s", "3x3 convolution of (4, 64, 56, 56) to 64 channels, dilation 2", [](Context& c) { return forward(c, kDilated); }},
+    {"conv3x3_dil2_64_fwd", "GFLOP/s", "3x3 convolution of (4, 64, 56, 56) to 64 channels, dilation 2",
+     [](Context& c) { return forward(c, kDilated); }},
     {"conv3x3_dil2_64_bwd", "GFLOP/s", "gradients of its input and weight", [](Context& c) { return backward(c, kDilated); }},
 };
 

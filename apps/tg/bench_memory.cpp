@@ -42,8 +42,8 @@ constexpr Map kGelu{"gelu",
                       return Sum{0.5 * v * (1 + std::tanh(inner)), std::abs(v)};
                     }};
 
-constexpr Map kSin{
-    "sin", 1, 20, 2e-7, [](const Tensors& x) { return x[0].sin(); }, [](const double* x) { return Sum{std::sin(x[0]), 1}; }, int64_t{1} << 22};
+constexpr Map kSin{"sin",           1, 20, 2e-7, [](const Tensors& x) { return x[0].sin(); }, [](const double* x) { return Sum{std::sin(x[0]), 1}; },
+                   int64_t{1} << 22};
 
 Samples elementwise(const Context& c, const Map& map) {
   Tensors x;

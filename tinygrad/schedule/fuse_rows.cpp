@@ -15,12 +15,12 @@
 
 namespace tg {
 namespace {
-constexpr double kBeyondCache = 2 << 20;  // bytes read twice from which it pays
+constexpr double kBeyondCache = 2 << 20;   // bytes read twice from which it pays
 constexpr double kRowInCache = 256 << 10;  // bytes of a row that are still there the second time
-constexpr double kRows = 64;              // fewer give the threads too little to share
-constexpr double kLong = 64;              // elements of a row from which its loop hides what is around it
-constexpr int64_t kLine = 64;             // bytes of a cache line
-constexpr int kReduces = 6;               // in one kernel
+constexpr double kRows = 64;               // fewer give the threads too little to share
+constexpr double kLong = 64;               // elements of a row from which its loop hides what is around it
+constexpr int64_t kLine = 64;              // bytes of a cache line
+constexpr int kReduces = 6;                // in one kernel
 
 /// An index that is a sum of multiples of ranges; false for anything else.
 bool linear_terms(UOp index, std::vector<std::pair<UOp, int64_t>>* terms) {
