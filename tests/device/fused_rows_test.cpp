@@ -82,6 +82,23 @@ TEST(FusedRows, SmallOrLongRowsKeepTheirKernels) {
   for (float f : out) ASSERT_FLOAT_EQ(f, 1.f / 81920);
 }
 
+TEST(FusedRows, LongRowsOfOddLengthsAreOneKernel) {
+  constexpr int64_t kLong = 50257, kFew = 70;
+  std::mt19937 rng(3);
+  std::vector<float> v(static_cast<size_t>(kLong * kFew)), out;
+  for (float& x : v) x = static_cast<float>(rng() % 2000) * 0.01f - 10;
+  const Tensor x = Tensor::from(v, Shape{kFew, kLong}).realize();
+  const int64_t kernels = kernels_of([&] { return x.softmax(); }, &out);
+  if (!env::EAGER) EXPECT_EQ(kernels, 1);
+  std::vector<double> row(static_cast<size_t>(kLong)), want(row.size());
+  for (int64_t r = 0; r < kFew; r += 23) {
+    const size_t at = static_cast<size_t>(r * kLong);
+    for (size_t i = 0; i < row.size(); i++) row[i] = v[at + i];
+    softmax_row(row, want);
+    for (size_t i = 0; i < row.size(); i++) ASSERT_NEAR(out[at + i], want[i], 1e-5 * want[i]) << "row " << r << " column " << i;
+  }
+}
+
 TEST(FusedRows, LayernormIsOneKernel) {
   const std::vector<float> v = values(2);
   const Tensor x = Tensor::from(v, Shape{kRows, kColumns}).realize();

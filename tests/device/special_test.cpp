@@ -105,5 +105,21 @@ TEST(Special, GradientsAreFinite) {
   EXPECT_EQ(x.elu().sum().gradient({x})[0].to_vector<float>()[2], 1) << "as exp at 0";
 }
 
+/// Far arguments take another way than near ones: alone, all together, and in turns, in vectors and in what is left of them.
+TEST(Special, SinesOfNearAndFarArguments) {
+  for (const size_t n : {size_t{1}, size_t{3}, size_t{16}, size_t{37}, size_t{1000}})
+    for (const size_t every : {size_t{1}, size_t{2}, size_t{29}, size_t{2000}}) {
+      std::vector<float> in(n);
+      for (size_t i = 0; i < n; i++)
+        in[i] = (i % 2 ? -1.f : 1.f) * (i % every == 0 ? 1e7f * static_cast<float>(i * i + 1) : 0.37f * static_cast<float>(i));
+      const Tensor x = Tensor::from(in);
+      const std::vector<float> sines = x.sin().to_vector<float>(), cosines = x.cos().to_vector<float>();
+      for (size_t i = 0; i < n; i++) {
+        EXPECT_NEAR(sines[i], std::sin(static_cast<double>(in[i])), 2e-7) << in[i];
+        EXPECT_NEAR(cosines[i], std::cos(static_cast<double>(in[i])), 2e-7) << in[i];
+      }
+    }
+}
+
 }  // namespace
 }  // namespace tg

@@ -332,6 +332,32 @@ TEST(Decomp, SineNearMultiplesOfPi) {
     EXPECT_LE(v.ulps, 2.0) << v;
   }
 }
+/// Mostly near arguments, mostly far ones, both in the lanes of one vector; sines and cosines, zeros of both signs, NaN and infinities.
+TEST(Decomp, NearSines) {
+  if (!native_target(true).has("fma")) GTEST_SKIP() << "needs fused multiply-adds";
+  TestRenderer r(plain_ops(true), {});
+  std::vector<float> in = sample_floats(1000000, 13);
+  for (float bound : {131072.f, 131071.99f, -131072.f, 131073.f}) in.push_back(bound);
+  std::mt19937 random(14);
+  for (int i = 0; i < 1000000; i++) in.push_back(static_cast<float>(static_cast<int32_t>(random())) * 0x1p-14f);
+  for (int k = -100000; k < 100000; k++) in.push_back(static_cast<float>(k * 1.5707963267948966));
+  for (bool cosine : {false, true}) {
+    Function f(
+        {dtypes::float32},
+        [&](const UOps& a) {
+          return decompose_near_sin(cosine ? a[0] * ConstValue(-1.0) + a[0].const_like(static_cast<double>(1.57079637f)) : a[0]);
+        },
+        r, &native_target(true));
+    const std::vector<float> out = values_of<float>(f({bytes_of(in)}));
+    Worst w;
+    for (size_t i = 0; i < in.size(); i++) {
+      const long double expected = cosine ? cosl(in[i]) : sinl(in[i]);
+      const double e = ulp_error<float>(out[i], expected);
+      if (e > w.ulps) w = {e, in[i], out[i], static_cast<double>(expected)};
+    }
+    EXPECT_LE(w.ulps, 1.6) << (cosine ? "cosine " : "sine ") << w;
+  }
+}
 TEST(Decomp, ExactPoints) {
   std::vector<float> powers, exponents;
   for (int e = -149; e < 128; e++) powers.push_back(std::ldexp(1.0f, e)), exponents.push_back(static_cast<float>(e));

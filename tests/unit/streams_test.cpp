@@ -60,6 +60,15 @@ TEST_P(StreamsAssembly, SoftmaxComputesEachExponentialOnceAndFetchesTheNextRow) 
   EXPECT_TRUE(kept);
 }
 
+TEST_P(StreamsAssembly, RowsOfOddLengthsFetchTheNextOneAndTheLinesTheyWillStore) {
+  Target t = parse_processor(std::string("x86_64,") + GetParam());
+  t.device = "CPU", t.renderer = "LLVM", t.l3_bytes = 16 << 20;
+  auto source = [&](int64_t rows, int64_t columns) { return to_program(*softmax(rows, columns), *make_renderer(t), CodegenOptions())->source; };
+  const std::string odd = source(512, 20001), small = source(16, 2001);
+  EXPECT_GE(count_in(odd, "i32 1, i32 3, i32 1)"), 1) << odd;  // for writing
+  EXPECT_EQ(count_in(small, "i32 1, i32 3, i32 1)"), 0) << small;
+}
+
 INSTANTIATE_TEST_SUITE_P(Processors, StreamsAssembly, ::testing::Values("znver4", "haswell"), [](const auto& i) { return std::string(i.param); });
 
 }  // namespace

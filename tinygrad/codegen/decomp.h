@@ -56,6 +56,8 @@ UOp cosine_argument(UOp x);
 UOp decompose_log2(UOp x, bool fma);
 /// sin(x) for every finite x, however large: float32 at most 0.51 ulp off, float64 at most 2; NaN for infinities.
 UOp decompose_sin(UOp x, bool fma);
+/// The same of a float32 below 2^17 in float32, at most 1.6 ulp off, and as above beyond: for renderers with rare choices and fused multiply-adds.
+UOp decompose_near_sin(UOp x);
 /// pow(x, y) with C's rules for signs, zeros, infinities and integer exponents. float32 at most 1 ulp off, float64 1.5.
 UOp decompose_pow(UOp x, UOp y, bool fma);
 /// Threefry-2x32, 20 rounds, of uint64 counters and keys, low word first.

@@ -240,6 +240,26 @@ UOp sin_float(UOp x, bool cosine, bool fma) {
   return cosine ? s : x.eq(x.const_like(0.0)).where(x, s);  // keeps -0
 }
 
+// sin(r) = r + r^3 * q(r^2) and cos(r) = 1 - r^2 / 2 + r^4 * q(r^2) on [-pi/4, pi/4]: 2^-27.9 and 2^-32.9.
+constexpr double kNearSin[] = {-0x1.555544p-3, 0x1.11071cp-7, -0x1.993960p-13};
+constexpr double kNearCos[] = {0x1.55554ap-5, -0x1.6c0c12p-10, 0x1.99e202p-16};
+constexpr double kNear = 0x1p17;  // below it a multiple of the first 24 bits of pi / 2 leaves an exact rest
+
+/// sin or cos of float32 below kNear: x = n pi / 2 + r, pi / 2 in three parts of 24 bits.
+UOp near_sin(UOp x, bool cosine) {
+  const Format& f = format(dtypes::float32);
+  auto fused = [](UOp a, UOp b, UOp c) { return UOp::alu(Ops::MULACC, {a, b, c}); };
+  auto number = [&](double v) { return x.const_like(v); };
+  auto bits = [&](int64_t v) { return UOp::constant(ConstValue(v), f.bits); };
+  UOp t = fused(x, number(0x1.45f306p-1), number(f.magic)), n = t + ConstValue(-f.magic), quarter = t.bitcast(f.bits);
+  if (cosine) quarter = quarter + bits(1);
+  UOp r = fused(n, number(0x1.777a5cp-25), fused(n, number(-0x1.921fb6p+0), x));
+  UOp z = r * r, sine = r + fused(r * z, polynomial(z, kNearSin, true), n * ConstValue(0x1.ee59dap-50));
+  UOp cosines = fused(z * z, polynomial(z, kNearCos, true), fused(z, number(-0.5), number(1)));
+  UOp s = (quarter & bits(1)).ne(bits(0)).where(cosines, sine);
+  return UOp::alu(Ops::XOR, {s.bitcast(f.bits), (quarter & bits(2)) << ConstValue(30)}).bitcast(f.type);
+}
+
 /// Of the 48 pieces of 1/pi only those matter whose product with x is no even integer and not below the last place of the result: eight, from the
 /// `first` on that the exponent tells. They are moved to the front by halving shifts, as in a barrel shifter.
 UOp sin_double(UOp x, bool cosine, bool fma) {
@@ -316,6 +336,17 @@ UOp decompose_sin(UOp x, bool fma) {
   const UOp turned = cosine_argument(x);
   return through_float32(turned ? turned : x,
                          [&](UOp v) { return v.dtype() == dtypes::float32 ? sin_float(v, bool(turned), fma) : sin_double(v, bool(turned), fma); });
+}
+
+UOp decompose_near_sin(UOp x) {
+  const Format& f = format(dtypes::float32);
+  const UOp turned = cosine_argument(x);
+  if (turned) x = turned;
+  UOp near = near_sin(x, bool(turned));
+  if (!turned) near = x.eq(x.const_like(0.0)).where(x, near);  // keeps -0
+  UOp is_near = (x.bitcast(f.bits) & ConstValue(int64_t{INT32_MAX})) <
+                UOp::constant(ConstValue(int64_t{std::bit_cast<int32_t>(static_cast<float>(kNear))}), f.bits);
+  return is_near.where(near, sin_float(x, bool(turned), true)).rtag(Renderer::kRarelyElse);
 }
 
 UOp decompose_pow(UOp x, UOp y, bool fma) {

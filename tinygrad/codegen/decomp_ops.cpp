@@ -257,6 +257,12 @@ UOp widen_sin(UOp x) {
   UOp half = UOp::alu(SIN, {v.cast(dtypes::float64) * ConstValue(0.5)});
   return (half * half * ConstValue(-2.0) + ConstValue(1.0)).cast(x.dtype());
 }
+const PatternMatcher<>& pm_near_sin() {
+  static const PatternMatcher<> t{
+      rule(op<SIN>(f), [](F f) { return f.dtype() == dtypes::float32 ? decompose_near_sin(f) : UOp(); }),
+  };
+  return t;
+}
 const PatternMatcher<>& pm_widen() {
   static const PatternMatcher<> t{
       rule(op<EXP2>(f), [](F f) { return widen_exp2(f); }),
@@ -274,6 +280,7 @@ UOp lower_to_target(UOp sink, const Renderer& renderer, OpSet ops, DTypeSet emul
   sink = lower_index_dtype(sink);
   sink = decompose_dtypes(sink, renderer, emulated);
   if (ops.has(EXP2) && ops.has(SIN) && renderer.supports(dtypes::float64)) sink = graph_rewrite(sink, pm_widen(), {.name = "widen arguments"});
+  if (!ops.has(SIN) && ops.has(MULACC) && renderer.has_rare_choices()) sink = graph_rewrite(sink, pm_near_sin(), {.name = "near sines"});
   sink = decompose_ops(sink, ops);
   return late_patterns(sink, ops);
 }

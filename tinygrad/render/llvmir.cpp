@@ -480,6 +480,49 @@ void LlvmWriter::reduce(const LinearInst& in) {
   values_[static_cast<size_t>(view_.position(u))] = v;
 }
 
+/// Arithmetic that only the last source of a rare choice needs.
+void LlvmWriter::find_rare() {
+  const auto& insts = view_.insts();
+  const auto size = static_cast<int>(insts.size());
+  rarely_.assign(insts.size(), -1);
+  const auto is_rare = [](const LinearInst& in) { return in.u.is(Ops::WHERE) && in.u.tag() == Renderer::kRarelyElse; };
+  if (std::none_of(insts.begin(), insts.end(), is_rare)) return;
+  std::vector<std::vector<int>> users(insts.size());
+  for (int i = 0; i < size; i++)
+    for (UOp s : insts[static_cast<size_t>(i)].u.srcs())
+      if (s.in(groups::kElementwise)) users[static_cast<size_t>(view_.position(s))].push_back(i);
+  for (int w = 0; w < size; w++) {
+    UOp choice = insts[static_cast<size_t>(w)].u;
+    if (!is_rare(insts[static_cast<size_t>(w)])) continue;
+    for (int i = w; i-- > 0;) {
+      const auto at = static_cast<size_t>(i);
+      if (!insts[at].u.in(groups::kElementwise) || users[at].empty() || rarely_[at] >= 0) continue;
+      if (std::all_of(users[at].begin(), users[at].end(), [&](int user) {
+            return rarely_[static_cast<size_t>(user)] == w ||
+                   (user == w && view_.position(choice.src(2)) == i && view_.position(choice.src(0)) != i && view_.position(choice.src(1)) != i);
+          }))
+        rarely_[at] = w;
+    }
+  }
+}
+
+void LlvmWriter::rare_choice(const LinearInst& in) {
+  UOp u = in.u;
+  const int at = view_.position(u), lanes = in.lanes, wide = view_.lanes(u.src(0));
+  const std::string id = std::to_string(next_++), t = type(u.dtype(), lanes);
+  const std::string cond = value(u.src(0), wide), usual = value(u.src(1), lanes);
+  const std::string all = wide > 1 ? all_lanes(cond, wide) : cond, before = label_;
+  line("br i1 " + all + ", label %J" + id + ", label %F" + id + ", !prof !" + str(next_metadata_));
+  metadata_ += str("!", next_metadata_++, " = !{!\"branch_weights\", i32 2000, i32 1}\n");
+  begin_block("F" + id);
+  for (size_t i = 0; i < static_cast<size_t>(at); i++)
+    if (rarely_[i] == at) instruction(view_.insts()[i]);
+  const std::string rare = value(u.src(2), lanes), chosen = select(cond, wide, usual, rare, u.dtype(), lanes), after = label_;
+  line("br label %J" + id);
+  begin_block("J" + id);
+  values_[static_cast<size_t>(at)] = emit("phi " + t + " [ " + usual + ", %" + before + " ], [ " + chosen + ", %" + after + " ]");
+}
+
 void LlvmWriter::open_loop(UOp r) {
   const size_t at = static_cast<size_t>(view_.position(r));
   const std::string id = std::to_string(at), from = label_;
@@ -551,20 +594,23 @@ void LlvmWriter::instruction(const LinearInst& in) {
       return store(u);
     case Ops::CUSTOM: return prefetch(u);
     case Ops::REDUCE: return reduce(in);
-    default: TG_ASSERT(u.in(groups::kElementwise | Ops::WMMA), "the LLVM renderer does not know ", u); return arithmetic(in);
+    default:
+      TG_ASSERT(u.in(groups::kElementwise | Ops::WMMA), "the LLVM renderer does not know ", u);
+      return u.is(Ops::WHERE) && u.tag() == Renderer::kRarelyElse ? rare_choice(in) : arithmetic(in);
   }
 }
 
 LlvmWriter::LlvmWriter(const Program& p, const Target& target)
     : p_(p), target_(target), view_(p), streams_(view_, target), blocks_(view_, kShuffledStride, target.has("avx512bw")) {
   values_.resize(view_.insts().size()), lane0_.resize(view_.insts().size()), splats_.resize(view_.insts().size());
-  pointers_.resize(view_.insts().size()), wide_.resize(view_.insts().size()), find_used();
+  pointers_.resize(view_.insts().size()), wide_.resize(view_.insts().size()), find_used(), find_rare();
 }
 
 std::string LlvmWriter::write() {
   label_ = "entry";
   entry();
-  for (const LinearInst& in : view_.insts()) instruction(in);
+  for (size_t i = 0; i < view_.insts().size(); i++)
+    if (rarely_[i] < 0) instruction(view_.insts()[i]);
   TG_ASSERT(loops_.empty(), "a loop without END: ", loops_.back().range);
   if (streams_.any_bypass()) {
     declare("declare void @llvm.x86.sse.sfence()");  // other threads see what was stored before they hear that it is

@@ -17,6 +17,7 @@ class LlvmRenderer final : public Renderer {
   bool supports(DType d) const override;
   bool has_threads() const override { return true; }
   bool has_prefetch() const override { return true; }
+  bool has_rare_choices() const override { return true; }
   std::vector<const TensorCore*> tensor_cores() const override { return tensor_cores_of(target()); }
   std::string render(const Program& p) const override;
 };

@@ -73,6 +73,8 @@ class LlvmWriter {
   std::string lookup_high(const std::string& words, const std::array<ConstValue, 16>& values);
   std::string constant(const std::string& vector, const std::string& text);
   void reduce(const LinearInst& in);
+  void find_rare();
+  void rare_choice(const LinearInst& in);
   void open_loop(UOp range);
   void close_loop(UOp range);
 
@@ -126,6 +128,7 @@ class LlvmWriter {
   std::vector<std::string> wide_;               // by position: scalars, or lane 0, in 64 bits
   std::map<int, Splat> widened_;                // the same of what is no sum of loops, once a block
   std::vector<bool> wide_used_;                 // by position: a part of addresses
+  std::vector<int> rarely_;                     // by position: that of the choice that alone needs it, rarely; -1: none
   std::vector<bool> used_;                      // by position: not only a part of addresses that constants were taken out of
   std::map<int, Splat> words_;                  // by position: an integer widened to an index of a table; by the first of its bytes: a word
   struct GroupOfHalves {

@@ -26,6 +26,9 @@ class Renderer {
   virtual bool has_locals() const { return false; }    ///< GLOBAL/LOCAL ranges, barriers
   virtual bool has_gather() const { return true; }     ///< vector INDEX that is not unit stride
   virtual bool has_prefetch() const { return false; }  ///< CUSTOM "prefetch"
+  /// WHERE with the tag kRarelyElse: what its last source alone needs is computed only when some lane takes it.
+  virtual bool has_rare_choices() const { return false; }
+  static constexpr uint64_t kRarelyElse = 0x7261726c;
   /// Matrix instructions it can write, best first.
   virtual std::vector<const TensorCore*> tensor_cores() const { return {}; }
   virtual int max_buffers() const { return 1 << 16; }
