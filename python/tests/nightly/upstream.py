@@ -202,7 +202,7 @@ def judge(file, case, options, commit, source):
     if "error" in ours:
         if options.verbose:
             print(ours.get("traceback", ""))
-        return ("does not run", ours["error"] + (f" ({ours['where']})" if "where" in ours and options.verbose else ""), False)
+        return ("does not run", ours["error"], False)
     wanted = theirs(file, options, commit, source)
     if wanted.get("error") == "not compared yet":
         return ("runs", "not compared yet: tinygrad's own values were not computed", False)
