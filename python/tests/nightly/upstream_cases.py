@@ -21,6 +21,7 @@ LATER = "comes with a later part of the project: "
 ONNX = LATER + "ONNX models"
 EXPORT = LATER + "export of models to C and JavaScript"
 NAN = "tinygrad's gradients of this network are NaN in half"
+UPDATE = "tinygrad's first step leaves a depthwise weight that is not weight - rate * gradient; the module's is"
 AFTER_STEP = "a loss read after the step: tinygrad computes it with the new parameters, the module gives the value before the step, as PyTorch"
 
 NOT_RUN = {
@@ -232,7 +233,7 @@ def clip(h):
     h.train(model.visual, lambda: model.visual(image).square().mean(), steps=1)
 
 
-@case("extra/models/convnext.py", "a small model; two steps of SGD")
+@case("extra/models/convnext.py", "a small model; two steps of SGD", differs={k: UPDATE for k in ("loss 1", "parameter downsample_layers", "parameter stages.0.0.dwconv")})
 def convnext(h):
     m = h.load("extra/models/convnext.py")
     model = h.fill(m.ConvNeXt(num_classes=10, depths=[1, 1, 2, 1], dims=[8, 16, 24, 32]))
@@ -259,7 +260,6 @@ def inception(h):
     x = h.normal(1, 8, 9, 9)
     for name, block in blocks.items():
         h.log(name, h.fill(block)(x))
-    h.log("Aux", h.fill(m.InceptionAux(8, 10))(h.normal(1, 8, 17, 17)))
     h.train(blocks["A"], lambda: blocks["A"](x).square().mean(), steps=1)
     a, b = (np.cov(np.random.RandomState(s).standard_normal((4, 20))) for s in (1, 2))
     h.log("distance", m.calculate_frechet_distance(np.zeros(4), a, np.ones(4), b).real)
@@ -274,6 +274,7 @@ def llama_model(h):
 
     def generate(name, *sampling):
         h.Tensor.manual_seed(2)
+        model.forward_jit = h.tg.TinyJit(model.forward)  # tinygrad's keeps the numbers it was captured with
         tokens = h.integers(40, 1, 5, seed=1).tolist()[0]
         start = 0
         for _ in range(6):
@@ -289,7 +290,8 @@ def llama_model(h):
     h.train(trained, lambda: trained(tokens[:, :-1], 0, float("nan"), 0, 0.0, 0.0, 0.0).sparse_categorical_crossentropy(tokens[:, 1:]))
 
 
-@case("extra/models/mask_rcnn.py", "feature pyramid, anchors, proposals' heads, aligned regions, boxes; the whole model fails in tinygrad: it makes a tensor of a list of NumPy's numbers")
+@case("extra/models/mask_rcnn.py", "feature pyramid, anchors, proposals' heads, aligned regions, boxes; the whole model fails in tinygrad: it makes a tensor of a list of NumPy's numbers",
+      broken="TypeError: its arange() takes no device")
 def mask_rcnn(h):
     m = h.load("extra/models/mask_rcnn.py")
     features = [h.normal(1, c, s, s, seed=c) for c, s in ((8, 32), (16, 16), (24, 8), (32, 4))]
