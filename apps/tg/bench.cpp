@@ -124,7 +124,7 @@ template <class T> std::vector<T> joined(std::initializer_list<std::span<const T
 
 }  // namespace
 
-std::vector<Row> all_rows() { return joined<Row>({machine_rows(), matmul_rows(), conv_rows(), memory_rows(), model_rows()}); }
+std::vector<Row> all_rows() { return joined<Row>({machine_rows(), matmul_rows(), conv_rows(), memory_rows(), layer_rows(), model_rows()}); }
 std::vector<ChildRow> all_children() { return joined<ChildRow>({machine_children(), model_children()}); }
 
 }  // namespace tg::bench

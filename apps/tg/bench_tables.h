@@ -9,6 +9,7 @@ std::span<const ChildRow> machine_children();
 std::span<const Row> matmul_rows();
 std::span<const Row> conv_rows();
 std::span<const Row> memory_rows();
+std::span<const Row> layer_rows();
 std::span<const Row> model_rows();
 std::span<const ChildRow> model_children();
 

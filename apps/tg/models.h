@@ -44,6 +44,7 @@ struct ResNet18 {
 /// One layer of GPT-2: (batch, time, channels) -> the same.
 struct GptBlock {
   int64_t channels, heads;
+  bool causal = true;
   nn::LayerNorm ln_1;
   nn::Linear c_attn, attn_proj;  // c_attn gives queries, keys and values
   nn::LayerNorm ln_2;

@@ -62,6 +62,12 @@ def operands(row: Row) -> list[np.ndarray]:
   if row.kind in ("softmax", "layernorm"): return [floats(a["shape"], 1, 4 if row.kind == "softmax" else 1)]
   if row.kind == "attention": return [floats(ATTENTION, 1, 4), floats(ATTENTION, 2), floats(ATTENTION, 3)]
   if row.kind in ("gpt2", "gpt2_train"): return [floats((1, a["time"], 768), seed) for seed in (7, 9)]  # the input and the gradient of the output
+  if row.kind == "groupnorm": return [floats(a["shape"], 1)]
+  if row.kind == "embedding": return [floats(a["table"], 1), (np.arange(math.prod(a["shape"]), dtype=np.int64) * 7919 % a["table"][0]).reshape(a["shape"])]
+  if row.kind == "lstm":
+    n = a["size"]
+    return [floats((a["time"], a["batch"], n), 1), floats((4 * n, n), 2, 1 / 16), floats((4 * n, n), 3, 1 / 16)]
+  if row.kind == "vit": return [floats((a["batch"], a["time"], 768), 7)]
   if row.kind == "resnet_step": return [floats((8, 3, 224, 224), 5)]
   raise ValueError(f"no operands of {row.kind}")
 
@@ -102,8 +108,8 @@ def conv64(x: np.ndarray, weight: np.ndarray, row: Row) -> np.ndarray:
   return y
 
 
-def attention64(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
-  out, open_ = np.empty_like(v), np.tri(q.shape[-2], dtype=bool)
+def attention64(q: np.ndarray, k: np.ndarray, v: np.ndarray, causal: bool = True) -> np.ndarray:
+  out, open_ = np.empty_like(v), np.tri(q.shape[-2], k=0 if causal else k.shape[-2], dtype=bool)
   for i in np.ndindex(q.shape[:-2]):  # one head's scores at a time
     scores = np.where(open_, q[i] @ k[i].T / math.sqrt(q.shape[-1]), -np.inf)
     p = np.exp(scores - scores.max(-1, keepdims=True))
@@ -115,13 +121,26 @@ def gelu64(x: np.ndarray) -> np.ndarray: return 0.5 * x * (1 + np.tanh(math.sqrt
 def layernorm64(x: np.ndarray) -> np.ndarray: return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
 
 
-def block64(x: np.ndarray, p: list[np.ndarray]) -> np.ndarray:
+def lstm64(x: np.ndarray, wi: np.ndarray, wh: np.ndarray) -> np.ndarray:
+  """One layer from zeros, without biases; gates in PyTorch's order: input, forget, cell, output."""
+  def sigmoid(v): return 1 / (1 + np.exp(-v))
+  h = c = np.zeros((x.shape[1], wh.shape[1]))
+  out = []
+  for step in x:
+    i, f, g, o = np.split(step @ wi.T + h @ wh.T, 4, -1)
+    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+    h = sigmoid(o) * np.tanh(c)
+    out.append(h)
+  return np.stack(out)
+
+
+def block64(x: np.ndarray, p: list[np.ndarray], causal: bool = True) -> np.ndarray:
   """A GPT-2 block; parameters in the order of gpt2_parameters()."""
   ln1, ln1_bias, attn, attn_bias, proj, proj_bias, ln2, ln2_bias, fc, fc_bias, out, out_bias = p
   batch, time, channels = x.shape
   qkv = np.split((layernorm64(x) * ln1 + ln1_bias) @ attn.T + attn_bias, 3, -1)
   heads = [t.reshape(batch, time, HEADS, channels // HEADS).transpose(0, 2, 1, 3) for t in qkv]
-  y = x + attention64(*heads).transpose(0, 2, 1, 3).reshape(batch, time, channels) @ proj.T + proj_bias
+  y = x + attention64(*heads, causal).transpose(0, 2, 1, 3).reshape(batch, time, channels) @ proj.T + proj_bias
   return y + gelu64((layernorm64(y) * ln2 + ln2_bias) @ fc.T + fc_bias) @ out.T + out_bias
 
 
@@ -213,7 +232,26 @@ def _check_gpt2_train(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> N
   _slope(got, directions, (ends[0] - ends[1]) / (2 * step), 5e-3)
 
 
-_CHECKS = {"matmul": _check_matmul, "matmul_narrow": _check_matmul_narrow, "gemv": _check_gemv, "gemv_quantized": _check_gemv, "conv": _check_conv, "conv_backward": _check_conv_backward,
+def _check_groupnorm(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> None:
+  v = x[0].astype(np.float64)
+  _close(got[0], layernorm64(v.reshape(v.shape[0], row.args["groups"], -1)).reshape(v.shape), 1, 2e-5)
+
+
+def _check_embedding(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> None: _close(got[0], x[0][x[1]].astype(np.float64), 1, 0)
+
+
+def _check_lstm(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> None:
+  expected = lstm64(*(t.astype(np.float64) for t in x))
+  _close(got[0].reshape(expected.shape), expected, 1, 2e-5)
+
+
+def _check_vit(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> None:
+  expected = block64(x[0].astype(np.float64), [v.astype(np.float64) for v in gpt2_values()], causal=False)
+  _close(got[0], expected, 1 + np.abs(expected), 2e-5)
+
+
+_CHECKS = {"groupnorm": _check_groupnorm, "embedding": _check_embedding, "lstm": _check_lstm, "vit": _check_vit,
+           "matmul": _check_matmul, "matmul_narrow": _check_matmul_narrow, "gemv": _check_gemv, "gemv_quantized": _check_gemv, "conv": _check_conv, "conv_backward": _check_conv_backward,
            "add_mul": _check_map, "exp": _check_map, "gelu": _check_map, "sin": _check_map, "sum": _check_reduction, "max": _check_reduction, "mean": _check_reduction,
            "softmax": _check_rows, "layernorm": _check_rows, "attention": _check_attention, "gpt2": _check_gpt2, "gpt2_train": _check_gpt2_train,
            "mnist_step": lambda row, x, got: _steps(got, MNIST_LOSSES, 0), "resnet_step": lambda row, x, got: _steps(got, RESNET_LOSSES, 5e-3)}

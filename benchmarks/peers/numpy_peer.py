@@ -77,6 +77,10 @@ class Peer:
       np.matmul(scores, v, out=out)
     return self._into(q.shape, run)
 
+  def embedding(self, row) -> Work:
+    table, words = inputs.operands(row)
+    return self._into(words.shape + table.shape[1:], lambda out: np.take(table, words, axis=0, out=out, mode="clip"))
+
   def gpt2(self, row) -> Work:
     x, p = inputs.operands(row)[0], inputs.gpt2_values()
     hidden = np.triu(np.full(x.shape[1:2] * 2, -np.inf, np.float32), 1)

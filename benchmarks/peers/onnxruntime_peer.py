@@ -1,7 +1,7 @@
 """ONNX Runtime, CPU provider: graphs of standard operators, all arrays given at run time, results into given arrays."""
 import numpy as np
 import onnxruntime as ort
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 import inputs
 from worker import Work
 
@@ -18,11 +18,11 @@ class Graph:
     return made[0] if outputs == 1 else made
 
 
-def attend(g: Graph, q: str, k: str, v: str, time: int, depth: int) -> str:
-  """Causal attention over (batch, head, time, depth)."""
-  hidden = g.constant(np.triu(np.full((time, time), -np.inf, np.float32), 1))
+def attend(g: Graph, q: str, k: str, v: str, time: int, depth: int, causal: bool = True) -> str:
+  """Attention over (batch, head, time, depth)."""
   scores = g.op("MatMul", g.op("Mul", q, g.constant(np.float32(depth ** -0.5))), g.op("Transpose", k, perm=[0, 1, 3, 2]))
-  return g.op("MatMul", g.op("Softmax", g.op("Add", scores, hidden), axis=-1), v)
+  if causal: scores = g.op("Add", scores, g.constant(np.triu(np.full((time, time), -np.inf, np.float32), 1)))
+  return g.op("MatMul", g.op("Softmax", scores, axis=-1), v)
 
 
 class Peer:
@@ -32,8 +32,8 @@ class Peer:
   def _work(self, x: list[np.ndarray], shape: tuple[int, ...], build) -> Work:
     g = Graph()
     g.nodes.append(helper.make_node("Identity", [build(g, *(f"x{i}" for i in range(len(x))))], ["y"]))
-    def info(name, s): return helper.make_tensor_value_info(name, TensorProto.FLOAT, s)
-    graph = helper.make_graph(g.nodes, "row", [info(f"x{i}", v.shape) for i, v in enumerate(x)], [info("y", shape)], g.constants)
+    def info(name, s, kind=np.float32): return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(kind)), s)
+    graph = helper.make_graph(g.nodes, "row", [info(f"x{i}", v.shape, v.dtype) for i, v in enumerate(x)], [info("y", shape)], g.constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
     options = ort.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = self.threads, 1
@@ -84,7 +84,21 @@ class Peer:
     x = inputs.operands(row)
     return self._work(x, x[0].shape, lambda g, q, k, v: attend(g, q, k, v, *x[0].shape[2:]))
 
-  def gpt2(self, row) -> Work:
+  def embedding(self, row) -> Work:
+    x = inputs.operands(row)
+    return self._work(x, x[1].shape + x[0].shape[1:], lambda g, table, words: g.op("Gather", table, words))
+
+  def lstm(self, row) -> Work:
+    x, n = inputs.operands(row), row.args["size"]
+    def gates(w: np.ndarray) -> np.ndarray:  # ONNX has them in the order input, output, forget, cell
+      i, f, c, o = np.split(w, 4)
+      return np.concatenate([i, o, f, c])[None]
+    shape = x[0].shape[:1] + (1,) + x[0].shape[1:2] + (n,)
+    return self._work(x[:1], shape, lambda g, v: g.op("LSTM", v, g.constant(gates(x[1])), g.constant(gates(x[2])), outputs=3, hidden_size=n)[0])
+
+  def vit(self, row) -> Work: return self.gpt2(row, causal=False)
+
+  def gpt2(self, row, causal=True) -> Work:
     x, values = inputs.operands(row)[0], inputs.gpt2_values()
     batch, time, channels = x.shape
     def build(g, v, *p):
@@ -93,7 +107,7 @@ class Peer:
       split = g.constant(np.array([batch, time, inputs.HEADS, -1]))
       heads = [g.op("Transpose", g.op("Reshape", t, split), perm=[0, 2, 1, 3])
                for t in g.op("Split", linear(norm(v, p[0], p[1]), p[2], p[3]), axis=-1, num_outputs=3, outputs=3)]
-      a = g.op("Transpose", attend(g, *heads, time, channels // inputs.HEADS), perm=[0, 2, 1, 3])
+      a = g.op("Transpose", attend(g, *heads, time, channels // inputs.HEADS, causal), perm=[0, 2, 1, 3])
       y = g.op("Add", v, linear(g.op("Reshape", a, g.constant(np.array(x.shape))), p[4], p[5]))
       return g.op("Add", y, linear(g.op("Gelu", linear(norm(y, p[6], p[7]), p[8], p[9]), approximate="tanh"), p[10], p[11]))
     return self._work([x], x.shape, lambda g, v: build(g, v, *(g.constant(w) for w in values)))

@@ -41,11 +41,11 @@ class ResNet18(nn.Module):
     return F.cross_entropy(self.fc(self.layers(x).mean((2, 3))), labels)
 
 
-def block(x, p):
+def block(x, p, causal=True):
   """A GPT-2 block; parameters in the order of rows.gpt2_parameters()."""
   batch, time, channels = x.shape
   q, k, v = (t.view(batch, time, inputs.HEADS, -1).transpose(1, 2) for t in F.linear(F.layer_norm(x, (channels,), p[0], p[1]), p[2], p[3]).chunk(3, -1))
-  a = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(batch, time, channels)
+  a = F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2).reshape(batch, time, channels)
   y = x + F.linear(a, p[4], p[5])
   return y + F.linear(F.gelu(F.linear(F.layer_norm(y, (channels,), p[6], p[7]), p[8], p[9]), approximate="tanh"), p[10], p[11])
 
@@ -137,6 +137,22 @@ class Peer:
     mean, rstd = torch.empty(x.shape[0], 1), torch.empty(x.shape[0], 1)
     into = torch.ops.aten.native_layer_norm.out
     return self._work(lambda x: F.layer_norm(x, x.shape[-1:]), lambda out: into(x, x.shape[-1:], None, None, 1e-5, out0=out, out1=mean, out2=rstd), x)
+
+  def groupnorm(self, row) -> Work: return self._work(lambda x: F.group_norm(x, row.args["groups"]), None, *self._operands(row))
+
+  def embedding(self, row) -> Work:
+    table, words = self._operands(row)
+    return self._work(F.embedding, lambda out: torch.index_select(table, 0, words.flatten(), out=out.view(-1, table.shape[1])), words, table)
+
+  def lstm(self, row) -> Work:
+    x, wi, wh = self._operands(row)
+    layer = nn.LSTM(row.args["size"], row.args["size"], bias=False)
+    with torch.no_grad(): layer.weight_ih_l0.copy_(wi), layer.weight_hh_l0.copy_(wh)
+    return self._work(lambda x: layer(x)[0], None, x)
+
+  def vit(self, row) -> Work:
+    p = [torch.from_numpy(v) for v in inputs.gpt2_values()]
+    return self._work(lambda x, *p: block(x, p, causal=False), None, self._operands(row)[0], *p)
 
   def attention(self, row) -> Work:
     return self._work(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), None, *self._operands(row))

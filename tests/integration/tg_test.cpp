@@ -282,6 +282,8 @@ TEST(TgBench, RowsOfTheComparison) {
                                                              "conv7x7_s2_fwd", "conv7x7_s2_bwd", "conv_depthwise3x3_fwd", "conv_depthwise3x3_bwd",
                                                              "conv5x5_32_56_fwd", "conv5x5_32_56_bwd", "conv3x3_dil2_64_fwd", "conv3x3_dil2_64_bwd"));
   EXPECT_THAT(listed("^matmul_(i8|bf16|f16)"), testing::IsSupersetOf({"matmul_i8_i32_1024_nn", "matmul_bf16_1024_nt", "matmul_f16_4096_nn"}));
+  EXPECT_THAT(listed("^(groupnorm|embedding|lstm|vit)_"),
+              testing::ElementsAre("groupnorm_8x128x56", "embedding_50257x768", "lstm_64x32x256", "vit_block_fwd"));
   EXPECT_THAT(listed("^(sin|softmax)_"), testing::ElementsAre("sin_4m", "softmax_4096", "softmax_128x50257"));
   EXPECT_THAT(listed("_(16m|4096)$|_4096_axis"), testing::IsSupersetOf({"add_mul_16m", "exp_16m", "gelu_16m", "sum_16m", "max_16m", "sum_4096_axis0",
                                                                         "sum_4096_axis1", "mean_4096_axis1", "softmax_4096", "layernorm_4096"}));
