@@ -58,6 +58,7 @@ const Case kCases[] = {
     OP("sum_all", x.sum()),
     OP("sum_rows", x.sum(0)),
     OP("sum_columns", x.sum(1)),
+    OP("first_of_sums", x.sum(1).shrink(Bounds{{0, 1}})),
     OP("max_rows", x.max(0)),
     OP("min_rows", x.min(0)),
     OP("prod_rows", (x + 1.5).prod(0)),

@@ -154,8 +154,9 @@ bool has_history(UOp u) {
 
 /// A number made of many, as losses are: backward() after realize() is what training loops do.
 bool is_loss(UOp u) {
-  if (!u.dtype().is_float() || shape_of(u).symbolic() || shape_of(u).numel() != 1) return false;
-  while (u.in(kViewOps | groups::kElementwise) && u.nsrc() > 0 && shape_of(u).numel() == 1) u = u.src(0);
+  const auto is_number = [](UOp v) { return !shape_of(v).symbolic() && shape_of(v).numel() == 1; };
+  if (!u.dtype().is_float() || !is_number(u)) return false;
+  while (u.in(kViewOps | groups::kElementwise) && u.nsrc() > 0 && is_number(u)) u = u.src(0);
   return u.is(Ops::REDUCE);
 }
 
