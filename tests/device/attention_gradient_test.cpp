@@ -7,6 +7,7 @@
 #include <limits>
 #include <random>
 
+#include "normal.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/runtime/device.h"
@@ -17,13 +18,7 @@ namespace tg {
 namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-std::vector<float> normal(int64_t n, uint32_t seed) {
-  std::mt19937 rng(seed);
-  std::normal_distribution<float> draw;
-  std::vector<float> v(static_cast<size_t>(n));
-  for (float& x : v) x = draw(rng);
-  return v;
-}
+using test::normal;
 
 bool fuses() { return !env::EAGER && Device::default_name().starts_with("CPU"); }
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 
+#include "normal.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/tinygrad.h"
@@ -14,13 +15,7 @@ namespace tg {
 namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-std::vector<float> normal(int64_t n, uint32_t seed) {
-  std::mt19937 rng(seed);
-  std::normal_distribution<float> draw;
-  std::vector<float> v(static_cast<size_t>(n));
-  for (float& x : v) x = draw(rng);
-  return v;
-}
+using test::normal;
 
 struct Attention {
   int64_t heads = 2, rows = 384, over = 384, inner = 32, columns = 32;

@@ -10,9 +10,9 @@ namespace {
 using Tasks = std::vector<std::vector<uint32_t>>;
 constexpr double kLong = 50e3;
 
-Access reads(uint64_t memory, int64_t begin = 0, int64_t end = 64) { return {memory, begin, end, false}; }
-Access writes(uint64_t memory, int64_t begin = 0, int64_t end = 64) { return {memory, begin, end, true}; }
-LaunchUse launch(std::vector<Access> a, double ns = kLong) { return {std::move(a), ns, false}; }
+MemoryUse reads(uint64_t memory, int64_t begin = 0, int64_t end = 64) { return {memory, begin, end, false}; }
+MemoryUse writes(uint64_t memory, int64_t begin = 0, int64_t end = 64) { return {memory, begin, end, true}; }
+LaunchUse launch(std::vector<MemoryUse> a, double ns = kLong) { return {std::move(a), ns, false}; }
 
 TEST(SideBySide, AChainNeverIs) {
   std::vector<LaunchUse> list;
@@ -94,8 +94,8 @@ TEST(SideBySide, NothingIsMissed) {
       for (uint32_t i = s.begin; i < s.end; i++) {
         ASSERT_TRUE(seen[i]);
         for (uint32_t k = s.begin; k < i; k++)
-          for (const Access& a : list[i].accesses)
-            for (const Access& b : list[k].accesses)
+          for (const MemoryUse& a : list[i].accesses)
+            for (const MemoryUse& b : list[k].accesses)
               if (a.memory == b.memory && a.begin < b.end && b.begin < a.end && (a.writes || b.writes)) {
                 if (task_of[i] == task_of[k]) ASSERT_LT(when[k], when[i]);
                 else ASSERT_TRUE(after[task_of[i]][task_of[k]]) << "program " << program << ": " << i << " after " << k;

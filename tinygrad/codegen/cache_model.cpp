@@ -17,7 +17,7 @@ struct Footprint {
 };
 
 /// `whole`: axes all places of which are in the box; of the others, one iteration.
-Footprint footprint(const MemoryWalk& a, const Steps& steps, uint64_t whole, double sets) {
+Footprint footprint(const MemoryWalk& a, const LoopSteps& steps, uint64_t whole, double sets) {
   auto extent = [&](size_t i) { return whole >> i & 1 ? steps.size[i] : std::min(steps.step[i], steps.size[i]); };
   const auto period = static_cast<int64_t>(kLine * sets);
   Footprint f;
@@ -57,7 +57,7 @@ void MemoryWalk::sort_strides() {
   std::stable_sort(by_stride.begin(), by_stride.end(), [&](size_t x, size_t y) { return step(x) < step(y); });
 }
 
-double refill_cycles(const std::vector<const MemoryWalk*>& walks, const Steps& steps, const Cache& cache) {
+double refill_cycles(const std::vector<const MemoryWalk*>& walks, const LoopSteps& steps, const Cache& cache) {
   // Asked for each candidate of a kernel: memory for the lists is kept.
   thread_local std::vector<size_t> loops;  // innermost first
   thread_local std::vector<Footprint> here;

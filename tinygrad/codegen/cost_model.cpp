@@ -52,7 +52,7 @@ double CostModel::refills(const Candidate& c, Mask lane) const {
   if (reduces.empty()) return 0;
   // Asked for each candidate: memory for the lists is kept.
   thread_local std::vector<const MemoryWalk*> walks;
-  thread_local Steps steps;
+  thread_local LoopSteps steps;
   walks.clear(), steps.size.clear(), steps.step.clear(), steps.trips.clear(), steps.nest = nest(c);
   for (const Access& a : accesses)
     if (!is_staged(c, a.operand) && !a.kept) walks.push_back(&a);

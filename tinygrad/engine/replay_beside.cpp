@@ -22,7 +22,7 @@ bool overlap(const Buffer& a, const Buffer& b) {
 
 std::vector<LaunchUse> Replay::uses() const {
   const size_t n = buffers_.size();
-  std::vector<Access> place(n);  // what is given, or has no memory yet, is memory of its own
+  std::vector<MemoryUse> place(n);  // what is given, or has no memory yet, is memory of its own
   for (size_t b = 0; b < n; b++) place[b] = {b + 1, 0, INT64_MAX, false};
   std::vector<bool> given(n, false);
   for (const auto* numbers : {&input_number_, &output_number_})

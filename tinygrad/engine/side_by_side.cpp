@@ -18,10 +18,10 @@ class History {
   /// The launches `use` must come after, then counts it as launch `i`.
   std::vector<uint32_t> add(const LaunchUse& use, uint32_t i) {
     std::vector<uint32_t> before;
-    for (const Access& a : use.accesses)
+    for (const MemoryUse& a : use.accesses)
       for (const Touch& t : touched_[a.memory])
         if (t.launch != i && a.begin < t.access.end && t.access.begin < a.end && (a.writes || t.access.writes)) before.push_back(t.launch);
-    for (const Access& a : use.accesses) {
+    for (const MemoryUse& a : use.accesses) {
       std::vector<Touch>& list = touched_[a.memory];
       // Who comes after a write of all of it comes after what the write came after.
       if (a.writes) std::erase_if(list, [&](const Touch& t) { return t.launch != i && a.begin <= t.access.begin && t.access.end <= a.end; });
@@ -34,7 +34,7 @@ class History {
 
  private:
   struct Touch {
-    Access access;
+    MemoryUse access;
     uint32_t launch;
   };
   std::unordered_map<uint64_t, std::vector<Touch>> touched_;

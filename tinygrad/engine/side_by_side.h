@@ -9,13 +9,13 @@
 namespace tg {
 
 /// Bytes of one piece of memory that a launch reads or writes.
-struct Access {
+struct MemoryUse {
   uint64_t memory = 0;  ///< another number: never the same bytes
   int64_t begin = 0, end = 0;
   bool writes = false;
 };
 struct LaunchUse {
-  std::vector<Access> accesses;
+  std::vector<MemoryUse> accesses;
   double ns = 0;       ///< about how long one thread takes
   bool alone = false;  ///< uses all threads itself, or must not run beside others
 };

@@ -46,7 +46,7 @@ Sum sum_of(const LinearView& view, UOp index) {
 /// Accesses of which some may be columns of one block.
 struct Open {
   bool store;
-  Access access;
+  ElementAccess access;
   DType dtype;
   std::vector<std::pair<int, int64_t>> terms;
   UOp gate;
@@ -58,7 +58,7 @@ constexpr int kWordLanes = 16;
 constexpr int64_t kReach = 128;  // bytes that words come from: two registers
 
 /// Places of the lanes, in bytes from lane 0; empty where words can't be put together from two registers.
-std::vector<int64_t> word_places(const Access& a, DType d) {
+std::vector<int64_t> word_places(const ElementAccess& a, DType d) {
   std::vector<int64_t> at = a.offsets;
   if (a.affine && a.stride == 4)
     for (int i = 0; i < a.lanes; i++) at.push_back(i * a.stride);
@@ -104,7 +104,7 @@ LaneBlocks::LaneBlocks(const LinearView& view, int64_t near, bool words) : view_
     }
     if (!u.in(Ops::LOAD | Ops::STORE)) continue;
     const bool store = u.is(Ops::STORE);
-    const Access a = view.access(u.src(0));
+    const ElementAccess a = view.access(u.src(0));
     // What is between them must not touch the same memory, unless all read.
     for (Open& o : open)
       if ((store || o.store) && o.access.base == a.base) {

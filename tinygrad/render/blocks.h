@@ -13,7 +13,7 @@ struct LaneBlock {
   UOps members;
   UOp first, last;       ///< in the order of the program
   int64_t first_at = 0;  ///< column of `first`
-  Access access;         ///< of `first`
+  ElementAccess access;  ///< of `first`
   bool gated = false;    ///< all members have the gate of `first`, those of interleaved columns one each
   bool words = false;    ///< two or four bytes side by side, at places of the lanes that are known: a word for each lane
   int group = -1;        ///< words of two bytes: LaneBlocks::group()

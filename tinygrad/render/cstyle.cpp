@@ -233,7 +233,7 @@ void CStyleWriter::count_uses() {
     }
     loop_of[static_cast<size_t>(view_.position(u))] = now;
     if (u.in(Ops::LOAD | Ops::STORE | Ops::CUSTOM)) {
-      const Access a = view_.access(u.src(0));
+      const ElementAccess a = view_.access(u.src(0));
       count(a.index, a.affine);
       for (size_t i = 1; i < u.nsrc(); i++) count(u.src(i), false);
     } else if (u.is(Ops::RANGE)) {
@@ -263,7 +263,7 @@ CStyleWriter::CStyleWriter(const Program& p, const Target& target, const CStyle&
     const size_t at = static_cast<size_t>(view_.position(u));
     if (u.is(Ops::BUFFER)) plain_[at] = u.arg<ParamArg>().addrspace == AddrSpace::kReg;
     if (u.in(Ops::LOAD | Ops::STORE)) {
-      const Access a = view_.access(u.src(0));
+      const ElementAccess a = view_.access(u.src(0));
       const size_t base = static_cast<size_t>(view_.position(a.base));
       if (u.is(Ops::STORE)) written_[base] = true;
       // A register is a variable when every access covers all of it.

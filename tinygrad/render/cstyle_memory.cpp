@@ -13,13 +13,13 @@ constexpr int64_t kShuffledStride = 4;  ///< strides up to this are vector loads
 bool CStyleWriter::in_register(UOp buffer) const { return plain_[static_cast<size_t>(view_.position(buffer))]; }
 
 /// The name of a parameter or of scratch memory; of a parameter whose narrow numbers are read several at once, as a pointer to such words.
-std::string CStyleWriter::storage(const Access& a, DType d) {
+std::string CStyleWriter::storage(const ElementAccess& a, DType d) {
   const std::string& name = storage_[static_cast<size_t>(view_.position(a.base))];
   if (!a.base.is(Ops::PARAM) || a.base.dtype().itemsize() == d.itemsize()) return name;
   words_ = true;
   return "((const words*)" + name + ")";
 }
-CStyleWriter::Expr CStyleWriter::address(const Access& a, DType d, const Expr& index) {
+CStyleWriter::Expr CStyleWriter::address(const ElementAccess& a, DType d, const Expr& index) {
   const Expr base{storage(a, d), kPostfix, true, {}};
   return index.text == "0" ? base : infix("+", kAdd, base, index);
 }
@@ -31,7 +31,7 @@ CStyleWriter::Expr CStyleWriter::to_memory(const Expr& e, DType d, int lanes) {
 
 /// The loaded lanes as they are in memory. `gate`: a mask as wide as an element; lanes without it are `alt` and touch no memory. `ahead`: what else
 /// to fetch, that many elements further on.
-CStyleWriter::Expr CStyleWriter::vector_load(const Access& a, DType d, const Expr* gate, const Expr* alt, int64_t ahead) {
+CStyleWriter::Expr CStyleWriter::vector_load(const ElementAccess& a, DType d, const Expr* gate, const Expr* alt, int64_t ahead) {
   const int n = a.lanes;
   const Expr index = !a.affine ? value(a.index, n) : lane0(a.index);
   const Expr at = address(a, d, a.affine ? index : Expr{"0", kPostfix, true, {}});
@@ -59,7 +59,7 @@ CStyleWriter::Expr CStyleWriter::vector_load(const Access& a, DType d, const Exp
 void CStyleWriter::load(UOp u) {
   const DType d = u.dtype(), m = stored(d);
   const int lanes = view_.lanes(u);
-  Access a = view_.access(u.src(0));
+  ElementAccess a = view_.access(u.src(0));
   if (in_register(a.base)) {
     TG_ASSERT(u.nsrc() == 1, "a gated load of a register: ", u);
     const int at = view_.position(a.base);
@@ -85,12 +85,12 @@ void CStyleWriter::load(UOp u) {
 }
 
 void CStyleWriter::prefetch(UOp u) {
-  const Access a = view_.access(u.src(0));
+  const ElementAccess a = view_.access(u.src(0));
   line("__builtin_prefetch(" + address(a, u.src(0).dtype(), value(a.index, 1)).text + ");");
 }
 
 /// `before`: what stands in front of the statement.
-void CStyleWriter::vector_store(const Access& a, DType d, const Expr& v, const Expr* gate, const std::string& before) {
+void CStyleWriter::vector_store(const ElementAccess& a, DType d, const Expr& v, const Expr* gate, const std::string& before) {
   const int n = a.lanes;
   const Expr index = !a.affine ? value(a.index, n) : lane0(a.index);
   const Expr at = address(a, d, a.affine ? index : Expr{"0", kPostfix, true, {}});
@@ -114,7 +114,7 @@ void CStyleWriter::vector_store(const Access& a, DType d, const Expr& v, const E
 }
 
 void CStyleWriter::store(UOp u) {
-  const Access a = view_.access(u.src(0));
+  const ElementAccess a = view_.access(u.src(0));
   const DType d = u.src(1).dtype(), m = stored(d);
   const int n = a.lanes;
   TG_ASSERT(view_.lanes(u) == n, "a vector stored to one address: ", u);
@@ -137,7 +137,7 @@ void CStyleWriter::store(UOp u) {
 }
 
 /// Only what begins at the start of a line can pass by the caches; views may begin anywhere.
-void CStyleWriter::store_past_caches(const Access& a, DType d, const Expr& v) {
+void CStyleWriter::store_past_caches(const ElementAccess& a, DType d, const Expr& v) {
   const std::string name = "store_past_caches_" + tag(d, a.lanes), t = vector(d, a.lanes), u = unaligned(d, a.lanes);
   if (helper(name))
     helper_text("void " + name + "(" + scalar(d) + "* p, int whole, " + t + " v)",

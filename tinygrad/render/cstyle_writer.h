@@ -114,12 +114,12 @@ class CStyleWriter {
   void load(UOp u);
   void store(UOp u);
   void prefetch(UOp u);
-  void store_past_caches(const Access& a, DType d, const Expr& v);
+  void store_past_caches(const ElementAccess& a, DType d, const Expr& v);
   bool in_register(UOp buffer) const;
-  std::string storage(const Access& a, DType d);
-  Expr address(const Access& a, DType d, const Expr& index);
-  Expr vector_load(const Access& a, DType d, const Expr* gate, const Expr* alt, int64_t ahead = 0);
-  void vector_store(const Access& a, DType d, const Expr& v, const Expr* gate, const std::string& before);
+  std::string storage(const ElementAccess& a, DType d);
+  Expr address(const ElementAccess& a, DType d, const Expr& index);
+  Expr vector_load(const ElementAccess& a, DType d, const Expr* gate, const Expr* alt, int64_t ahead = 0);
+  void vector_store(const ElementAccess& a, DType d, const Expr& v, const Expr* gate, const std::string& before);
   Expr from_memory(const Expr& e, DType d, int lanes);
   Expr to_memory(const Expr& e, DType d, int lanes);
 

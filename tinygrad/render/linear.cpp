@@ -228,10 +228,10 @@ void LinearView::mark_needs() {
   }
 }
 
-Access LinearView::access(UOp index) const {
+ElementAccess LinearView::access(UOp index) const {
   index = strip_after(index);
   TG_ASSERT(index.is(Ops::INDEX) && index.nsrc() == 2, "not a flat access: ", index);
-  Access a;
+  ElementAccess a;
   a.base = strip_after(index.src(0)), a.index = index.src(1);
   TG_ASSERT(a.base.in(groups::kDefines) && !is_variable(a.base), "index into no storage: ", a.base);
   const LinearInst& i = of(a.index);

@@ -21,7 +21,7 @@ struct LinearInst {
 };
 
 /// How a LOAD or STORE touches memory.
-struct Access {
+struct ElementAccess {
   UOp base;  ///< PARAM or BUFFER
   UOp index;
   int lanes = 1;  ///< of the index
@@ -42,7 +42,7 @@ class LinearView {
   /// Place of `u` in insts(); AFTER stands for its first source. InternalError when the program does not contain it.
   int position(UOp u) const;
   int lanes(UOp u) const { return of(u).lanes; }
-  Access access(UOp index) const;
+  ElementAccess access(UOp index) const;
   /// Position of a scalar parameter in `Program::vars`.
   int var_slot(UOp param) const;
   const Program& program() const { return p_; }

@@ -137,7 +137,7 @@ void LlvmWriter::store_interleaved(const LaneBlock& b, DType d, const std::vecto
 
 /// Two or four bytes for each lane: the registers that hold them all, permuted. Nothing outside of what the lanes need is touched.
 std::string LlvmWriter::load_words(const LaneBlock& b) {
-  const Access& a = b.access;
+  const ElementAccess& a = b.access;
   const auto bytes = static_cast<int64_t>(b.members.size()), halves = bytes / 2;
   const std::string first = block_address(b, dtypes::uint8), out = vector_of("i" + str(8 * bytes), a.lanes);
   if (a.affine && a.stride == bytes) return emit("load " + out + ", ptr " + first + ", align 1" + aliasing(a));

@@ -87,7 +87,7 @@ std::string LlvmWriter::to_memory(const std::string& v, DType d, int lanes) {
   return d.is_bool() ? emit("zext " + type(d, lanes) + " " + v + " to " + type(dtypes::uint8, lanes)) : v;
 }
 
-std::string LlvmWriter::aliasing(const Access& a) const {
+std::string LlvmWriter::aliasing(const ElementAccess& a) const {
   if (!a.base.is(Ops::PARAM)) return "";
   const size_t slot = static_cast<size_t>(a.base.arg<ParamArg>().slot);
   std::string s;
@@ -97,7 +97,7 @@ std::string LlvmWriter::aliasing(const Access& a) const {
 }
 
 /// Our own memory is aligned to 64 bytes, so a register is aligned as a whole; parameters may be views.
-int LlvmWriter::alignment(const Access& a, DType d) const {
+int LlvmWriter::alignment(const ElementAccess& a, DType d) const {
   if (!a.base.is(Ops::BUFFER) || a.lanes == 1 || !a.index.in(Ops::RANGE | Ops::CONST)) return std::min(d.itemsize(), a.base.dtype().itemsize());
   int bytes = a.lanes * d.itemsize(), align = 1;
   while (align < 64 && bytes % (align * 2) == 0) align *= 2;
@@ -158,7 +158,7 @@ std::string LlvmWriter::wide(UOp u) {
   return once.name;
 }
 
-std::string LlvmWriter::address(const Access& a, DType d, int64_t offset) {
+std::string LlvmWriter::address(const ElementAccess& a, DType d, int64_t offset) {
   const auto [index, constant] = split_index(a.index);
   const std::string gep = "getelementptr " + memory_type(d) + ", ptr ";
   offset += constant;
@@ -172,7 +172,7 @@ std::string LlvmWriter::address(const Access& a, DType d, int64_t offset) {
 }
 
 /// A vector of pointers, one for each lane.
-std::string LlvmWriter::addresses(const Access& a, DType d, int64_t offset) {
+std::string LlvmWriter::addresses(const ElementAccess& a, DType d, int64_t offset) {
   const std::string gep = "getelementptr " + memory_type(d) + ", ptr ";
   if (a.affine) {
     std::vector<int64_t> offsets;
@@ -185,14 +185,14 @@ std::string LlvmWriter::addresses(const Access& a, DType d, int64_t offset) {
   return emit(gep + pointers_[static_cast<size_t>(view_.position(a.base))] + ", " + type(t, a.lanes) + " " + i);
 }
 
-std::string LlvmWriter::load_plain(const Access& a, DType d, const std::string& address, int lanes) {
+std::string LlvmWriter::load_plain(const ElementAccess& a, DType d, const std::string& address, int lanes) {
   const int align = lanes == a.lanes ? alignment(a, d) : std::min(d.itemsize(), a.base.dtype().itemsize());
   return emit("load " + memory_type(d, lanes) + ", ptr " + address + ", align " + std::to_string(align) + aliasing(a));
 }
 
 /// Vectors that cover first to last lane exactly, shuffled together. With a mask, elements that are no lane of it are not touched and masked lanes
 /// are 0.
-std::string LlvmWriter::load_strided(const Access& a, DType d, const std::string& first, const std::string& lane_mask) {
+std::string LlvmWriter::load_strided(const ElementAccess& a, DType d, const std::string& first, const std::string& lane_mask) {
   const int64_t n = a.lanes, s = std::abs(a.stride), span = (n - 1) * s + 1, low = a.stride < 0 ? -(n - 1) * s : 0;
   const std::string t = memory_type(d, a.lanes);
   std::string result;
@@ -231,7 +231,7 @@ std::string LlvmWriter::load_strided(const Access& a, DType d, const std::string
 }
 
 /// Lanes at known places no further apart than a vector: what lies between, shuffled. Empty where they are not.
-std::string LlvmWriter::load_near(const Access& a, DType d) {
+std::string LlvmWriter::load_near(const ElementAccess& a, DType d) {
   if (a.affine || a.offsets.empty()) return "";
   const auto [low, high] = std::minmax_element(a.offsets.begin(), a.offsets.end());
   const int64_t span = *high - *low + 1;
@@ -243,7 +243,7 @@ std::string LlvmWriter::load_near(const Access& a, DType d) {
   return emit("shufflevector " + t + " " + v + ", " + t + " poison, <" + str(a.lanes) + " x i32> " + int_vector("i32", mask));
 }
 
-std::string LlvmWriter::load_masked(const Access& a, DType d, const std::string& mask, const std::string& alt, int64_t offset) {
+std::string LlvmWriter::load_masked(const ElementAccess& a, DType d, const std::string& mask, const std::string& alt, int64_t offset) {
   const int n = a.lanes;
   const DType m = d.is_bool() ? dtypes::uint8 : d;
   const std::string t = memory_type(d, n), mt = type(dtypes::bool_, n), align = std::to_string(d.itemsize());
@@ -271,7 +271,7 @@ std::string LlvmWriter::load_masked(const Access& a, DType d, const std::string&
 }
 
 std::string LlvmWriter::load(UOp u) {
-  Access a = view_.access(u.src(0));
+  ElementAccess a = view_.access(u.src(0));
   const DType d = u.dtype();
   const int lanes = view_.lanes(u);
   const bool gated = u.nsrc() > 2;
@@ -324,7 +324,7 @@ std::string LlvmWriter::load(UOp u) {
 }
 
 void LlvmWriter::prefetch(UOp u) {
-  const Access a = view_.access(u.src(0));
+  const ElementAccess a = view_.access(u.src(0));
   declare("declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)");
   line("call void @llvm.prefetch.p0(ptr " + address(a, u.src(0).dtype()) + ", i32 0, i32 3, i32 1)");
 }
@@ -337,14 +337,14 @@ void LlvmWriter::fetch_ahead(UOp u, DType d, const std::string& address) {
   const std::string at = emit("getelementptr " + memory_type(d) + ", ptr " + address + ", i64 " + str(n));
   line("call void @llvm.prefetch.p0(ptr " + at + ", i32 0, i32 3, i32 1)");
   if (UOp memory = streams_.written_later(u)) {
-    Access place = view_.access(u.src(0));
+    ElementAccess place = view_.access(u.src(0));
     place.base = memory;
     line("call void @llvm.prefetch.p0(ptr " + this->address(place, d) + ", i32 1, i32 3, i32 1)");
   }
 }
 
 /// `text`: a store up to its alignment. Only what begins at the start of a line can pass by the caches; views may begin anywhere.
-void LlvmWriter::store_past_caches(const Access& a, const std::string& text, int bytes) {
+void LlvmWriter::store_past_caches(const ElementAccess& a, const std::string& text, int bytes) {
   if (!past_caches_) past_caches_ = next_metadata_++, metadata_ += str("!", past_caches_, " = !{i32 1}\n");
   const std::string id = std::to_string(next_++);
   line(str("br i1 %pb", a.base.arg<ParamArg>().slot, ", label %S", id, ", label %T", id));
@@ -358,7 +358,7 @@ void LlvmWriter::store_past_caches(const Access& a, const std::string& text, int
 }
 
 void LlvmWriter::store(UOp u) {
-  const Access a = view_.access(u.src(0));
+  const ElementAccess a = view_.access(u.src(0));
   const DType d = u.src(1).dtype(), m = d.is_bool() ? dtypes::uint8 : d;
   const bool gated = u.nsrc() > 2;
   const int n = a.lanes;
@@ -396,7 +396,7 @@ void LlvmWriter::store(UOp u) {
   scatter(a, d, v, mask);
 }
 
-void LlvmWriter::scatter(const Access& a, DType d, const std::string& v, const std::string& mask, int64_t offset) {
+void LlvmWriter::scatter(const ElementAccess& a, DType d, const std::string& v, const std::string& mask, int64_t offset) {
   const int n = a.lanes;
   const DType m = d.is_bool() ? dtypes::uint8 : d;
   const std::string p = "<" + str(n) + " x ptr>", name = "@llvm.masked.scatter." + suffix(m, n) + ".v" + str(n) + "p0", t = memory_type(d, n),

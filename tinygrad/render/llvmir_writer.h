@@ -88,17 +88,17 @@ class LlvmWriter {
   static bool is_wide_sum(UOp u);
   void find_used();
   std::string wide(UOp u);
-  std::string address(const Access& a, DType d, int64_t offset = 0);
-  std::string addresses(const Access& a, DType d, int64_t offset = 0);
-  std::string load_plain(const Access& a, DType d, const std::string& address, int lanes);
-  std::string load_strided(const Access& a, DType d, const std::string& first, const std::string& lane_mask = {});
-  std::string load_near(const Access& a, DType d);
-  std::string load_masked(const Access& a, DType d, const std::string& mask, const std::string& alt, int64_t offset = 0);
-  void scatter(const Access& a, DType d, const std::string& v, const std::string& mask, int64_t offset = 0);
-  std::string aliasing(const Access& a) const;  ///< metadata of an access
-  int alignment(const Access& a, DType d) const;
+  std::string address(const ElementAccess& a, DType d, int64_t offset = 0);
+  std::string addresses(const ElementAccess& a, DType d, int64_t offset = 0);
+  std::string load_plain(const ElementAccess& a, DType d, const std::string& address, int lanes);
+  std::string load_strided(const ElementAccess& a, DType d, const std::string& first, const std::string& lane_mask = {});
+  std::string load_near(const ElementAccess& a, DType d);
+  std::string load_masked(const ElementAccess& a, DType d, const std::string& mask, const std::string& alt, int64_t offset = 0);
+  void scatter(const ElementAccess& a, DType d, const std::string& v, const std::string& mask, int64_t offset = 0);
+  std::string aliasing(const ElementAccess& a) const;  ///< metadata of an access
+  int alignment(const ElementAccess& a, DType d) const;
   void fetch_ahead(UOp load, DType d, const std::string& address);
-  void store_past_caches(const Access& a, const std::string& text, int bytes);
+  void store_past_caches(const ElementAccess& a, const std::string& text, int bytes);
 
   // transposed blocks
   void block(UOp u, const LaneBlock& b);

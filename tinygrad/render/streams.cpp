@@ -63,7 +63,7 @@ struct Piece {
   int64_t slot;
   int loop;   ///< the innermost around it
   int bytes;  ///< of an element
-  Access access;
+  ElementAccess access;
   Walk walk;
 };
 }  // namespace
@@ -86,7 +86,7 @@ Streams::Streams(const LinearView& view, const Target& target) : view_(view) {
       for (size_t i = 1; i < u.nsrc(); i++)
         if (u.src(i).is(Ops::RANGE) && !is_vector_range(u.src(i))) nest.pop_back();
     } else if (u.in(Ops::LOAD | Ops::STORE)) {
-      Access a = view.access(u.src(0));
+      ElementAccess a = view.access(u.src(0));
       if (!a.base.is(Ops::PARAM)) continue;
       const int64_t slot = a.base.arg<ParamArg>().slot;
       const bool store = u.is(Ops::STORE), whole = a.lanes > 1 && a.affine && a.stride == 1;

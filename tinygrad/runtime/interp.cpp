@@ -143,7 +143,7 @@ class Interpreter::Decoder {
   }
 
   void access(UOp u) {
-    Access a = view_.access(u.src(0));
+    ElementAccess a = view_.access(u.src(0));
     const bool is_load = u.is(Ops::LOAD);
     const int lanes = is_load ? view_.lanes(u) : a.lanes;
     const DType d = is_load ? u.dtype() : u.src(1).dtype();
