@@ -14,7 +14,8 @@ from rows import BY_NAME, ROWS, Row
 from sampling import Failed, Program, interleave, parse_seconds, result
 
 HERE = pathlib.Path(__file__).resolve().parent
-PEERS = ["torch", "torch_compile", "tinygrad", "onnxruntime", "numpy", "llama"]
+PEERS = ["torch", "torch_compile", "tinygrad", "onnxruntime", "numpy", "llama", "llama_native"]
+QUANTIZED = ["tinygrad", "llama", "llama_native"]  # peers with products of GGML's formats
 OURS = "tg"
 
 
@@ -25,7 +26,7 @@ def peers_of(row: Row, chosen: list[str]) -> list[str]:
   """llama.cpp has nothing but quantized products to offer here; torch, ONNX Runtime and NumPy have none of GGML's formats. tinygrad would store the scores of long
   sequences, and take minutes."""
   if row.args.get("time", 0) > 1024: chosen = [p for p in chosen if p != "tinygrad"]
-  return [p for p in chosen if (p in ("llama", "tinygrad") if row.kind == "gemv_quantized" else p != "llama")]
+  return [p for p in chosen if (p in QUANTIZED if row.kind == "gemv_quantized" else p not in QUANTIZED or p == "tinygrad")]
 
 
 def parse_threads(text: str) -> list[int]:
@@ -79,13 +80,14 @@ class Comparison:
     label = f"{row.name}, {threads} thread{'s' if threads > 1 else ''}"
     programs: dict[str, Program] = {}
     known: dict[str, float] = {}
-    for peer in peers_of(row, self.o.peers):  # one after another: each is idle when the next is set up
-      try: programs[peer], known[peer] = self.ready(row, peer, threads)
-      except Failed as e: say(f"{label}: without {peer}: {e}")
     ours = Program([str(self.o.tg), "bench", "--on-request", "--pin", "--threads", str(threads), "--filter", f"^{re.escape(row.name)}$"],
                    environment.variables(threads), self.log)
     try:
       if (answer := ours.line(self.o.setup_time)) != "ready": raise Failed(f"answered {answer!r}, expected ready")
+      known[OURS] = ours.sample(self.o.setup_time)  # a peer that needs minutes where we need seconds is not asked again and again
+      for peer in peers_of(row, self.o.peers):  # one after another: each is idle when the next is set up
+        try: programs[peer], known[peer] = self.ready(row, peer, threads)
+        except Failed as e: say(f"{label}: without {peer}: {e}")
       samples = interleave({OURS: ours, **programs}, known, self.o.pairs, self.o.time, self.o.setup_time,
                            lambda peer, why: say(f"{label}: without {peer}: {why}"))
     finally: ours.finish()

@@ -6,15 +6,19 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # What each peer imports, and the packages that bring it.
 MODULES = {"torch": {"torch": "torch", "numpy": "numpy"}, "torch_compile": {"torch": "torch", "numpy": "numpy"},
            "tinygrad": {"tinygrad": "tinygrad", "numpy": "numpy"}, "onnxruntime": {"onnxruntime": "onnxruntime", "onnx": "onnx", "numpy": "numpy"},
-           "numpy": {"numpy": "numpy"}, "llama": {"xllamacpp": "xllamacpp", "numpy": "numpy"}}
+           "numpy": {"numpy": "numpy"}, "llama": {"xllamacpp": "xllamacpp", "numpy": "numpy"},
+           "llama_native": {"llama_cpp": "llama-cpp-python", "numpy": "numpy"}}
 # PyTorch's own index has it without gigabytes of CUDA; PyPI serves where that cannot be reached.
 INDEXES = {"torch": ["--index-url", "https://download.pytorch.org/whl/cpu"]}
-INSTALL_SECONDS = 1200
+# The wheel of llama.cpp is made for processors of every age; its source package is built for this one. Only ggml is called, none of its dependencies.
+FROM_SOURCE = {"llama-cpp-python": (["--no-binary", "llama-cpp-python", "--no-deps"], {"CMAKE_ARGS": "-DGGML_NATIVE=ON -DLLAVA_BUILD=OFF"})}
+INSTALL_SECONDS = 2400
 
 
 def lacking(python: str, modules: dict[str, str]) -> list[str]:
-  """The modules that an interpreter does not find."""
-  code = "import importlib.util, sys; print(' '.join(m for m in sys.argv[1:] if importlib.util.find_spec(m) is None))"
+  """The modules that an interpreter does not find. The current folder does not count: this project's `tinygrad/` would pass for a module."""
+  code = ("import importlib.util, sys; sys.path = [p for p in sys.path if p]; "
+          "print(' '.join(m for m in sys.argv[1:] if importlib.util.find_spec(m) is None))")
   r = subprocess.run([python, "-c", code, *modules], capture_output=True, text=True, check=True)
   return r.stdout.split()
 
@@ -49,9 +53,10 @@ def interpreter(base: str, peers: list[str], folder: pathlib.Path | None, instal
       say(f"{package} could not be installed earlier (remove {tried} to try again)")
       continue
     say(f"installing {package} into {folder}")
+    options, extra = FROM_SOURCE.get(package, ([], {}))
     for index in ([INDEXES[package]] if package in INDEXES else []) + [[]]:
-      try: r = subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *index, package], capture_output=True, text=True,
-                              timeout=INSTALL_SECONDS)
+      try: r = subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *index, *options, package], capture_output=True, text=True,
+                              timeout=INSTALL_SECONDS, env={**os.environ, **extra})
       except subprocess.TimeoutExpired:
         reason = f"took longer than {INSTALL_SECONDS} s"
         continue
@@ -63,10 +68,20 @@ def interpreter(base: str, peers: list[str], folder: pathlib.Path | None, instal
   return python
 
 
+def processor_flags() -> set[str]:
+  with open("/proc/cpuinfo") as f: return next((set(l.split(":", 1)[1].split()) for l in f if l.startswith("flags")), set())
+
+
+def openblas_kernels(flags: set[str]) -> dict[str, str]:
+  """Names the kernels OpenBLAS should use: it does not know the newest processors, and takes those for AVX2 on a Zen 5."""
+  if "avx512_bf16" in flags: return {"OPENBLAS_CORETYPE": "Cooperlake"}
+  return {"OPENBLAS_CORETYPE": "SkylakeX"} if {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= flags else {}
+
+
 def variables(threads: int) -> dict[str, str]:
   """Every program has this many threads, which wait without spinning, and keeps the memory it has freed."""
   n = str(threads)
-  return {**os.environ, "OMP_NUM_THREADS": n, "MKL_NUM_THREADS": n, "OPENBLAS_NUM_THREADS": n, "NUM_CPU_THREADS": n, "OMP_WAIT_POLICY": "passive",
+  return {**openblas_kernels(processor_flags()), **os.environ, "OMP_NUM_THREADS": n, "MKL_NUM_THREADS": n, "OPENBLAS_NUM_THREADS": n, "NUM_CPU_THREADS": n, "OMP_WAIT_POLICY": "passive",
           "KMP_BLOCKTIME": "0", "GOMP_SPINCOUNT": "0", "OPENBLAS_THREAD_TIMEOUT": "4", "MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 34),
           "MALLOC_TOP_PAD_": str(1 << 26), "DEV": "CPU", "CUDA_VISIBLE_DEVICES": "", "TORCHINDUCTOR_CACHE_DIR": str(ROOT / "build" / "compare-inductor"),
           "PYTHONDONTWRITEBYTECODE": "1"}

@@ -34,7 +34,7 @@ class Rows(unittest.TestCase):
       with self.assertRaises(SystemExit): compare.choose_rows(pattern)
 
   def test_peers_of_quantized_rows(self):
-    self.assertEqual(compare.peers_of(BY_NAME["gemv_q4_0_4096"], compare.PEERS), ["tinygrad", "llama"])
+    self.assertEqual(compare.peers_of(BY_NAME["gemv_q4_0_4096"], compare.PEERS), ["tinygrad", "llama", "llama_native"])
     self.assertNotIn("llama", compare.peers_of(BY_NAME["exp_16m"], compare.PEERS))
 
 

@@ -1,8 +1,8 @@
-"""llama.cpp's products of quantized matrices, through ggml's C functions, which the extension module of xllamacpp exports. It rounds the vector to 8 bits first."""
-import ctypes, importlib.metadata, pathlib
+"""llama.cpp's products of quantized matrices, through ggml's C functions: `llama` is the wheel xllamacpp, made for processors of every age, whose extension module
+exports them; `llama_native` is the package llama-cpp-python, built from its sources for this processor. ggml rounds the vector to 8 bits first."""
+import ctypes, importlib.metadata, importlib.util, pathlib
 from ctypes import POINTER, c_bool, c_int, c_int64, c_size_t, c_uint32, c_void_p
 import numpy as np
-import xllamacpp
 import inputs
 from worker import Work
 
@@ -18,8 +18,22 @@ class Plan(ctypes.Structure):
               ("room", c_int * 16)]
 
 
-def _functions() -> ctypes.CDLL:
-  lib = ctypes.CDLL(str(next(pathlib.Path(xllamacpp.__file__).parent.glob("xllamacpp*.so"))))
+# Peer: package, module, and its libraries that hold ggml, each after those it needs.
+LIBRARIES = {"llama": ("xllamacpp", "xllamacpp", ["xllamacpp*.so"]),
+             "llama_native": ("llama-cpp-python", "llama_cpp", ["lib/libggml-base.so", "lib/libggml-cpu.so", "lib/libggml.so"])}
+
+
+def _folder(module: str) -> pathlib.Path:
+  found = importlib.util.find_spec(module)
+  if found is None or found.origin is None: raise ModuleNotFoundError(f"No module named {module!r}")
+  return pathlib.Path(found.origin).parent
+
+
+def _functions(name: str) -> ctypes.CDLL:
+  """ggml's functions, found through the last of the peer's libraries (a handle searches those it depends on too)."""
+  _, module, patterns = LIBRARIES[name]
+  folder = _folder(module)
+  for pattern in patterns: lib = ctypes.CDLL(str(next(folder.glob(pattern))), mode=ctypes.RTLD_GLOBAL)
   for name, result, arguments in (
       ("ggml_init", c_void_p, [InitParams]), ("ggml_new_tensor_2d", c_void_p, [c_void_p, c_int, c_int64, c_int64]), ("ggml_get_data", c_void_p, [c_void_p]),
       ("ggml_mul_mat", c_void_p, [c_void_p] * 3), ("ggml_new_graph", c_void_p, [c_void_p]), ("ggml_build_forward_expand", None, [c_void_p] * 2),
@@ -54,9 +68,9 @@ class Product:
 
 class Peer:
   def __init__(self, name: str, threads: int):
-    self.lib, self.threads = _functions(), threads
+    self.lib, self.threads = _functions(name), threads
     self.lib.ggml_cpu_init()
-    self.version = f"{importlib.metadata.version('xllamacpp')} ({'AVX-512' if self.lib.ggml_cpu_has_avx512() else 'no AVX-512'})"
+    self.version = f"{importlib.metadata.version(LIBRARIES[name][0])} ({'AVX-512' if self.lib.ggml_cpu_has_avx512() else 'no AVX-512'})"
     params = PoolParams()
     self.lib.ggml_threadpool_params_init(ctypes.byref(params), threads)
     params.poll = 0  # threads wait without spinning

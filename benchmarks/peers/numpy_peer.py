@@ -1,5 +1,5 @@
 """NumPy, into given arrays. Only its products use threads."""
-import math
+import ctypes, math, pathlib
 import numpy as np
 import inputs
 from worker import Work
@@ -28,8 +28,18 @@ def _layernorm(x: np.ndarray, out: np.ndarray) -> None:
   out /= np.sqrt(np.einsum("...i,...i->...", out, out)[..., None] / x.shape[-1] + np.float32(1e-5))
 
 
+def _blas() -> str:
+  """The kernels that NumPy's OpenBLAS chose, by the name of the processor they were written for."""
+  for path in sorted(pathlib.Path(np.__file__).parent.parent.glob("numpy.libs/*openblas*")):
+    name = getattr(ctypes.CDLL(str(path)), "scipy_openblas_get_corename64_", None)
+    if name is None: continue
+    name.restype = ctypes.c_char_p
+    return f"OpenBLAS for {name().decode()}"
+  return "its own BLAS"
+
+
 class Peer:
-  def __init__(self, name: str, threads: int): self.version = np.__version__
+  def __init__(self, name: str, threads: int): self.version = f"{np.__version__} ({_blas()})"
 
   def _into(self, shape, run) -> Work:
     out = np.empty(shape, np.float32)
