@@ -26,7 +26,8 @@ int main() {
   constexpr int64_t n = 4;
   const float x[n] = {2, 3, 4, 5}, y[n] = {10, 20, 30, 40};
   Device& device = Device::get();
-  const BufferRef out = Buffer::create(device.name(), n, dtypes::float32), a = Buffer::create(device.name(), n, dtypes::float32),
+  const BufferRef out = Buffer::create(device.name(), n, dtypes::float32),
+                  a = Buffer::create(device.name(), n, dtypes::float32),
                   b = Buffer::create(device.name(), n, dtypes::float32);
   a->copy_in(std::as_bytes(std::span(x)));
   b->copy_in(std::as_bytes(std::span(y)));
@@ -43,7 +44,8 @@ int main() {
     };
     const UOp i = UOp::range(n, 0);
     const UOp product = parameter(1).index({i}).load() * parameter(2).index({i}).load();
-    check(product == parameter(1).index({i}).load() * parameter(2).index({i}).load(), "the same expression is the same node");
+    check(product == parameter(1).index({i}).load() * parameter(2).index({i}).load(),
+          "the same expression is the same node");
     const UOp loop = parameter(0).index({i}).store(product + ConstValue(1.0)).end(std::span(&i, 1));
     const UOp sink = UOp::sink(std::span(&loop, 1), KernelInfo{});
     *kernel = {arena, sink, sink.key()};

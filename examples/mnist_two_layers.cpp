@@ -19,7 +19,8 @@ int main() {
   Tensor::manual_seed(1);
   const auto [x_train, y_train, x_test, y_test] = nn::datasets::mnist();
   const TwoLayers model;
-  for (const auto& [name, tensor] : nn::get_state_dict(model)) std::cout << name << " " << tensor.shape() << "\n";  // hidden.weight (128, 784) ...
+  for (const auto& [name, tensor] : nn::get_state_dict(model))
+    std::cout << name << " " << tensor.shape() << "\n";  // hidden.weight (128, 784) ...
 
   nn::Adam optimizer(nn::get_parameters(model), {.lr = 0.003});
   std::vector<float> losses;

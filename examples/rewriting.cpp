@@ -1,4 +1,5 @@
-/// \file Lesson 6: rules. Patterns, tables, walks, a context, other results, statistics. docs/rewriting.md tells the same in prose.
+/// \file Lesson 6: rules. Patterns, tables, walks, a context, other results, statistics. docs/rewriting.md tells the
+/// same in prose.
 #include <iostream>
 #include <map>
 #include <stdexcept>
@@ -18,10 +19,13 @@ static void show(const char* title, UOp u, const std::string& expected) {
 // ---- 1. A table is a value. Make it once: a function that returns a static. ----
 static const PatternMatcher<>& my_rules() {
   static const PatternMatcher<> pm{
-      rule(x * 1, x),                                                                                      // both sides are patterns
-      rule(x + x, x * 2),                                                                                  // the same name: the same node
-      rule((x + n0) + n1, [](X x, N0 a, N1 b) { return x + ConstValue(a.const_int() + b.const_int()); }),  // a body computes; names come in any order
-      rule(x % n0, [](X x, N0 n) { return vmin(x) >= 0 && vmax(x) < n.const_int() ? UOp(x) : UOp(); }),    // {} declines
+      rule(x * 1, x),      // both sides are patterns
+      rule(x + x, x * 2),  // the same name: the same node
+      rule((x + n0) + n1,
+           [](X x, N0 a, N1 b) {
+             return x + ConstValue(a.const_int() + b.const_int());
+           }),  // a body computes; names come in any order
+      rule(x % n0, [](X x, N0 n) { return vmin(x) >= 0 && vmax(x) < n.const_int() ? UOp(x) : UOp(); }),  // {} declines
   };
   return pm;
 }
@@ -63,7 +67,8 @@ int main() {
   show("built      ", e, "(r0 * 1 + 2 + 3) % 100 + r1 * 1");
   show("my rules   ", graph_rewrite(e, my_rules()), "r0 + 5 + r1");
   // Tables add up: mine first, then the library's.
-  show("and algebra", graph_rewrite((e + e) / 2, my_rules() + symbolic(), {.name = "mine and symbolic"}), render_expr(simplify(i + j + 5)));
+  show("and algebra", graph_rewrite((e + e) / 2, my_rules() + symbolic(), {.name = "mine and symbolic"}),
+       render_expr(simplify(i + j + 5)));
 
   Renaming renaming{{{0, 7}}};
   show("renamed    ", graph_rewrite(i * 4 + j, rename_ranges(), renaming), "r7 * 4 + r1");
@@ -73,11 +78,12 @@ int main() {
   const PatternMatcher<> unroll{rule(x * 2, x + x)};
   show("users first", graph_rewrite((i * 2) * 2, unroll, {.walk = Walk::kUsersFirst}), "r0 + r0 + (r0 + r0)");
 
-  std::cout << "i < j is " << kind_of().rewrite(i < j) << ", i + j is " << kind_of().rewrite(i + j) << ", i * j is " << kind_of().rewrite(i * j)
-            << '\n';
+  std::cout << "i < j is " << kind_of().rewrite(i < j) << ", i + j is " << kind_of().rewrite(i + j) << ", i * j is "
+            << kind_of().rewrite(i * j) << '\n';
 
   // Rules that chase each other are an error with both nodes in it, not a hang.
-  const PatternMatcher<> circle{rule(x + y, [](X a, Y b) { return a * b; }), rule(x * y, [](X a, Y b) { return a + b; })};
+  const PatternMatcher<> circle{rule(x + y, [](X a, Y b) { return a * b; }),
+                                rule(x * y, [](X a, Y b) { return a + b; })};
   try {
     graph_rewrite(i + j, circle, {.name = "circle"});
     throw std::runtime_error("the circle was not noticed");

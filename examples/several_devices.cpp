@@ -9,12 +9,14 @@ using namespace tg;
 // Devices of one kind have numbers; those of CPU share the processor, so this runs everywhere.
 static const std::vector<std::string> kTwo{"CPU:0", "CPU:1"};
 
-/// The loss after some steps of a small network; with `several` each device has half of the samples and all of the weights.
+/// The loss after some steps of a small network; with `several` each device has half of the samples and all of the
+/// weights.
 static float train(bool several) {
   Context training{{"TRAINING", 1}};
   Tensor::manual_seed(1);
   Tensor w1 = Tensor::glorot_uniform({2, 32}), w2 = Tensor::glorot_uniform({32, 1});
-  const Tensor points = Tensor::uniform({64, 2}, {.low = -1, .high = 1}), want = points.square().sum({.axis = 1, .keepdim = true}).sqrt();
+  const Tensor points = Tensor::uniform({64, 2}, {.low = -1, .high = 1}),
+               want = points.square().sum({.axis = 1, .keepdim = true}).sqrt();
   Tensor x = points.realize(), y = want.realize();
   if (several) x.shard_(kTwo, 0), y.shard_(kTwo, 0), w1.shard_(kTwo), w2.shard_(kTwo);
   w1.requires_grad_(), w2.requires_grad_();

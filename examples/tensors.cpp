@@ -38,7 +38,8 @@ int main() {
 
   // Views share storage: transposing, slicing and flipping cost nothing.
   check(a.T()(1).to_vector<float>() == std::vector<float>{2, 5}, "second column");
-  check(a(Slice(), Slice(tg::None, tg::None, -1)).to_vector<float>() == std::vector<float>{3, 2, 1, 6, 5, 4}, "columns backwards");
+  check(a(Slice(), Slice(tg::None, tg::None, -1)).to_vector<float>() == std::vector<float>{3, 2, 1, 6, 5, 4},
+        "columns backwards");
 
   // Conditions are bool tensors.
   check((a > 3).where(a, 0).to_vector<float>() == std::vector<float>{0, 0, 0, 4, 5, 6}, "where");

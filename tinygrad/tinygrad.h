@@ -1,5 +1,5 @@
-/// \file What users include: tensors, types, errors, graph nodes and how they print, schedules, devices, counters, layers and optimizers. Rules over
-/// graphs have headers of their own: uop/rewrite.h, uop/symbolic.h.
+/// \file What users include: tensors, types, errors, graph nodes and how they print, schedules, devices, counters,
+/// layers and optimizers. Rules over graphs have headers of their own: uop/rewrite.h, uop/symbolic.h.
 #pragma once
 #include "tinygrad/base/context.h"
 #include "tinygrad/base/dtype.h"

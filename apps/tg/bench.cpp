@@ -33,14 +33,17 @@ Result measure(const Row& row, Context& context) {
   const Samples samples = row.run(context);
   std::vector<double> values;
   for (double s : samples.seconds) values.push_back(in_unit(row.unit, s, samples.work));
-  return {summarize(values), samples.limited_by_machine ? peak_fraction(context, median(samples.seconds), samples.work) : -1};
+  return {summarize(values),
+          samples.limited_by_machine ? peak_fraction(context, median(samples.seconds), samples.work) : -1};
 }
 
 /// Names and units are our own literals without quotes or backslashes.
 void print_json(const Row& row, const Result& r, int threads) {
   const Summary& s = r.summary;
-  std::printf("{\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\", \"min\": %.6g, \"max\": %.6g, \"runs\": %zu, \"threads\": %d", row.name,
-              s.median, row.unit, s.min, s.max, s.runs, threads);
+  std::printf(
+      "{\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\", \"min\": %.6g, \"max\": %.6g, \"runs\": %zu, \"threads\": "
+      "%d",
+      row.name, s.median, row.unit, s.min, s.max, s.runs, threads);
   if (r.peak_fraction >= 0) std::printf(", \"peak_fraction\": %.4f", r.peak_fraction);
   std::printf("}\n");
 }
@@ -57,7 +60,9 @@ std::vector<Row> chosen_rows(const std::string& filter) {
   try {
     const std::regex pattern(filter);
     std::erase_if(rows, [&](const Row& r) { return !std::regex_search(r.name, pattern); });
-  } catch (const std::regex_error& e) { throw ValueError(str("[bench] --filter '", filter, "' is not a regular expression: ", e.what())); }
+  } catch (const std::regex_error& e) {
+    throw ValueError(str("[bench] --filter '", filter, "' is not a regular expression: ", e.what()));
+  }
   TG_CHECK(ValueError, !rows.empty(), "[bench] --filter '", filter, "' matches no row; `tg bench --list` shows them");
   return rows;
 }
@@ -69,7 +74,8 @@ void apply_threads(CommandLine& options) {
   if (!options.pin) return;
   cpu_set_t allowed, wanted;
   CPU_ZERO(&wanted);
-  TG_CHECK(Error, ::sched_getaffinity(0, sizeof allowed, &allowed) == 0, "[bench] --pin: the processors this process may use are unknown");
+  TG_CHECK(Error, ::sched_getaffinity(0, sizeof allowed, &allowed) == 0,
+           "[bench] --pin: the processors this process may use are unknown");
   for (int cpu = 0, left = options.threads; cpu < CPU_SETSIZE && left > 0; cpu++)
     if (CPU_ISSET(cpu, &allowed)) CPU_SET(cpu, &wanted), left--;
   TG_CHECK(Error, ::sched_setaffinity(0, sizeof wanted, &wanted) == 0, "[bench] --pin: the system does not allow it");
@@ -94,8 +100,10 @@ int run(CommandLine options) {
   const std::vector<Row> rows = chosen_rows(options.filter);
   Context context(options);
   if (options.on_request) {
-    TG_CHECK(ValueError, rows.size() == 1, "[bench] --on-request takes samples of one row, --filter '", options.filter, "' finds ", rows.size());
-    TG_CHECK(Error, rows[0].run(context).requested, "[bench] --on-request: ", rows[0].name, " does not take its samples one by one");
+    TG_CHECK(ValueError, rows.size() == 1, "[bench] --on-request takes samples of one row, --filter '", options.filter,
+             "' finds ", rows.size());
+    TG_CHECK(Error, rows[0].run(context).requested, "[bench] --on-request: ", rows[0].name,
+             " does not take its samples one by one");
     return app::kOk;
   }
   if (!options.json) {
@@ -124,7 +132,9 @@ template <class T> std::vector<T> joined(std::initializer_list<std::span<const T
 
 }  // namespace
 
-std::vector<Row> all_rows() { return joined<Row>({machine_rows(), matmul_rows(), conv_rows(), memory_rows(), layer_rows(), model_rows()}); }
+std::vector<Row> all_rows() {
+  return joined<Row>({machine_rows(), matmul_rows(), conv_rows(), memory_rows(), layer_rows(), model_rows()});
+}
 std::vector<ChildRow> all_children() { return joined<ChildRow>({machine_children(), model_children()}); }
 
 }  // namespace tg::bench
@@ -136,13 +146,19 @@ std::function<int()> define_bench(CLI::App& app) {
   app.add_flag("--json", options->json, "One JSON object a line instead of a table");
   app.add_flag("--list", options->list, "Only list the rows");
   app.add_option("--filter", options->filter, "Only rows whose name the regular expression finds")->type_name("REGEX");
-  app.add_option("--threads", options->threads, "Threads of every row (default: all processors)")->type_name("N")->check(whole_number(1, 1024));
-  app.add_option("--runs", options->min_runs, "Runs of every row at least")->capture_default_str()->type_name("N")->check(whole_number(5, 1000));
+  app.add_option("--threads", options->threads, "Threads of every row (default: all processors)")
+      ->type_name("N")
+      ->check(whole_number(1, 1024));
+  app.add_option("--runs", options->min_runs, "Runs of every row at least")
+      ->capture_default_str()
+      ->type_name("N")
+      ->check(whole_number(5, 1000));
   app.add_option("--time", options->budget_s, "Seconds for each row; short runs are repeated that long")
       ->capture_default_str()
       ->type_name("S")
       ->check(CLI::Range(0.0, 600.0));
-  app.add_flag("--on-request", options->on_request, "Prints \"ready\", then the seconds of a sample for each line of the standard input; one row");
+  app.add_flag("--on-request", options->on_request,
+               "Prints \"ready\", then the seconds of a sample for each line of the standard input; one row");
   app.add_flag("--pin", options->pin, "Keep to as many processors as threads");
   app.add_option("--child", options->child, "")->group("");  // what child rows run
   return [options] { return bench::run(*options); };

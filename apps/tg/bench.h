@@ -1,5 +1,6 @@
-/// \file The benchmark harness of `tg bench`. A benchmark is one line in a table of rows: name, unit, description, and a function that builds its
-/// inputs, checks its result (BENCH_CHECK) and then hands the body to Context::time(). Units, peaks, children and printing are the harness's.
+/// \file The benchmark harness of `tg bench`. A benchmark is one line in a table of rows: name, unit, description, and
+/// a function that builds its inputs, checks its result (BENCH_CHECK) and then hands the body to Context::time().
+/// Units, peaks, children and printing are the harness's.
 #pragma once
 #include <functional>
 #include <map>
@@ -18,7 +19,8 @@ struct WrongResult : Error {
 };
 #define BENCH_CHECK(condition, ...) TG_CHECK(bench::WrongResult, condition, __VA_ARGS__)
 
-/// What one run does. flops and bytes give rates and the fraction of the machine's peak; `items` is what times and "1/s" are counted by.
+/// What one run does. flops and bytes give rates and the fraction of the machine's peak; `items` is what times and
+/// "1/s" are counted by.
 struct Work {
   double flops = 0, bytes_read = 0, bytes_written = 0, items = 1;
 };
@@ -31,11 +33,12 @@ struct Samples {
 };
 
 struct Options {
-  int threads = 0;          ///< of every row: NUM_CPU_THREADS
-  size_t min_runs = 5;      ///< at least 5
-  double budget_s = 1;      ///< more runs are made as long as a row has taken less
-  bool pin = false;         ///< keep to the first `threads` processors
-  bool on_request = false;  ///< says "ready", then takes a sample for each line of the standard input and prints its seconds
+  int threads = 0;      ///< of every row: NUM_CPU_THREADS
+  size_t min_runs = 5;  ///< at least 5
+  double budget_s = 1;  ///< more runs are made as long as a row has taken less
+  bool pin = false;     ///< keep to the first `threads` processors
+  bool on_request =
+      false;  ///< says "ready", then takes a sample for each line of the standard input and prints its seconds
 };
 
 /// What a child process starts with.
@@ -62,8 +65,8 @@ class Context {
   /// Runs the child of that name (see child_rows) in processes of its own, with caches of their own.
   Samples child(std::string_view name, Cache cache, Clock clock, const Work& work = {}) const;
 
-  /// Peak rates of the machine with threads() threads, measured on first use: GFLOP/s of fused multiply-add in float32, GB/s of reading, and of
-  /// reading and writing together (triad).
+  /// Peak rates of the machine with threads() threads, measured on first use: GFLOP/s of fused multiply-add in float32,
+  /// GB/s of reading, and of reading and writing together (triad).
   double fma_peak();
   double read_peak();
   double triad_peak();

@@ -16,7 +16,8 @@ Tensor input(const Shape& shape, uint64_t seed, float scale) {
   return Tensor::from(v, shape).realize();
 }
 
-void check_samples(const char* what, const Tensor& got, const std::function<Sum(size_t)>& expected, double tolerance, size_t count) {
+void check_samples(const char* what, const Tensor& got, const std::function<Sum(size_t)>& expected, double tolerance,
+                   size_t count) {
   const std::span<const float> values = got.data<float>();
   for (size_t at : sample(values.size(), count)) check_close(what, at, values[at], expected(at), tolerance);
 }

@@ -16,8 +16,8 @@ constexpr double kTolerance = 2e-6;  // of the sum of magnitudes
 Tensor input(const Shape& shape, uint64_t seed, float scale = 1);
 
 /// WrongResult unless sampled elements of `got` are as `expected(position)` says.
-void check_samples(const char* what, const Tensor& got, const std::function<Sum(size_t)>& expected, double tolerance = kTolerance,
-                   size_t count = kSamples);
+void check_samples(const char* what, const Tensor& got, const std::function<Sum(size_t)>& expected,
+                   double tolerance = kTolerance, size_t count = kSamples);
 
 /// Seconds of running the schedule of `make()` into fresh storage, when graph, schedule and code are there already.
 Samples time_run(const Context& c, const Work& work, const std::function<Tensors()>& make);

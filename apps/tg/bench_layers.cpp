@@ -43,11 +43,13 @@ Samples embedding(const Context& c) {
       },
       0);
   const double bytes = double{kBatch * kTime * kChannels} * kFloat;
-  return time_run(c, {.bytes_read = bytes, .bytes_written = bytes}, [&] { return Tensors{nn::embedding(table, words)}; });
+  return time_run(c, {.bytes_read = bytes, .bytes_written = bytes},
+                  [&] { return Tensors{nn::embedding(table, words)}; });
 }
 
 /// One layer over a sequence, in float64 as its formulas say.
-std::vector<double> lstm_reference(const Tensor& x, const nn::RecurrentWeights& w, size_t time, size_t batch, size_t size) {
+std::vector<double> lstm_reference(const Tensor& x, const nn::RecurrentWeights& w, size_t time, size_t batch,
+                                   size_t size) {
   const std::span<const float> in = x.data<float>(), wi = w.weight_ih.data<float>(), wh = w.weight_hh.data<float>();
   const auto sigmoid = [](double v) { return 1 / (1 + std::exp(-v)); };
   std::vector<double> h(batch * size), cell(batch * size), gates(4 * size);
@@ -56,7 +58,8 @@ std::vector<double> lstm_reference(const Tensor& x, const nn::RecurrentWeights& 
       for (size_t g = 0; g < 4 * size; g++) {
         gates[g] = 0;
         for (size_t k = 0; k < size; k++)
-          gates[g] += static_cast<double>(wi[g * size + k]) * in[(t * batch + b) * size + k] + wh[g * size + k] * h[b * size + k];
+          gates[g] += static_cast<double>(wi[g * size + k]) * in[(t * batch + b) * size + k] +
+                      wh[g * size + k] * h[b * size + k];
       }
       for (size_t k = 0; k < size; k++) {
         double& s = cell[b * size + k];
@@ -86,7 +89,8 @@ Samples vit_block(const Context& c) {
   const nn::StateDict twice = nn::get_state_dict(wide);
   size_t i = 0;
   for (const auto& [name, t] : nn::get_state_dict(block)) {
-    if (t.ndim() > 1) t.replace(input(t.shape(), seed++, static_cast<float>(1 / std::sqrt(static_cast<double>(t.shape(1))))));
+    if (t.ndim() > 1)
+      t.replace(input(t.shape(), seed++, static_cast<float>(1 / std::sqrt(static_cast<double>(t.shape(1))))));
     else t.replace(Tensor::full(t.shape(), name.ends_with("bias") ? 0.f : 1.f).contiguous().realize());
     twice[i++].second.replace(t.cast(dtypes::float64).realize());
   }
@@ -101,7 +105,8 @@ constexpr Row kRows[] = {
     {"groupnorm_8x128x56", "ms", "32 groups of (8, 128, 56, 56)", [](Context& c) { return group_norm(c); }},
     {"embedding_50257x768", "ms", "(8, 512) rows of (50257, 768)", [](Context& c) { return embedding(c); }},
     {"lstm_64x32x256", "GFLOP/s", "64 steps, batch 32, 256 in and out", [](Context& c) { return lstm(c); }},
-    {"vit_block_fwd", "GFLOP/s", "transformer block without a mask, (8, 197, 768)", [](Context& c) { return vit_block(c); }},
+    {"vit_block_fwd", "GFLOP/s", "transformer block without a mask, (8, 197, 768)",
+     [](Context& c) { return vit_block(c); }},
 };
 
 }  // namespace

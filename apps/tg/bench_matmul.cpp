@@ -25,7 +25,9 @@ Samples matmul(const Context& c, const Product& p) {
     return p.batch ? Shape{p.batch, rows, columns} : Shape{rows, columns};
   };
   const Tensor a = input(stored(p.m, p.k, p.transpose_a), 1), b = input(stored(p.k, p.n, p.transpose_b), 2);
-  const auto product = [&] { return (p.transpose_a ? a.transpose(-1, -2) : a).matmul(p.transpose_b ? b.transpose(-1, -2) : b); };
+  const auto product = [&] {
+    return (p.transpose_a ? a.transpose(-1, -2) : a).matmul(p.transpose_b ? b.transpose(-1, -2) : b);
+  };
   const std::span<const float> x = a.data<float>(), y = b.data<float>();
   check_samples("matmul", product(), [&](size_t at) {
     const auto i = static_cast<int64_t>(at);
@@ -40,23 +42,29 @@ Samples matmul(const Context& c, const Product& p) {
   return time_run(c, {.flops = flops}, [&] { return Tensors{product()}; });
 }
 
-/// Narrow factors, summed in a wider type: int8 to int32; bfloat16 and half as users write it, with a result of their type.
+/// Narrow factors, summed in a wider type: int8 to int32; bfloat16 and half as users write it, with a result of their
+/// type.
 Samples narrow_matmul(const Context& c, const Product& p, DType narrow) {
   const int64_t n = p.n;
-  auto factor = [&](uint64_t seed) { return (input({n, n}, seed) * (narrow.is_int() ? 40.0 : 1.0)).cast(narrow).realize(); };
-  const Tensor a = factor(1), b = factor(2), fa = a.cast(dtypes::float32).realize(), fb = b.cast(dtypes::float32).realize();
+  auto factor = [&](uint64_t seed) {
+    return (input({n, n}, seed) * (narrow.is_int() ? 40.0 : 1.0)).cast(narrow).realize();
+  };
+  const Tensor a = factor(1), b = factor(2), fa = a.cast(dtypes::float32).realize(),
+               fb = b.cast(dtypes::float32).realize();
   const auto product = [&] {
     const Tensor right = p.transpose_b ? b.transpose() : b;
     return narrow.is_int() ? a.matmul(right, dtypes::int32) : a.matmul(right);
   };
   const std::span<const float> x = fa.data<float>(), y = fb.data<float>();
-  const double tolerance = kTolerance + (narrow.is_int() ? 0 : std::ldexp(1.0, -1 - finfo(narrow).mantissa));  // the result is rounded
+  const double tolerance =
+      kTolerance + (narrow.is_int() ? 0 : std::ldexp(1.0, -1 - finfo(narrow).mantissa));  // the result is rounded
   check_samples(
       "matmul", product().cast(dtypes::float32),
       [&](size_t at) {
         const size_t side = static_cast<size_t>(n), col = at % side, row = at / side;
         Sum sum;
-        for (size_t k = 0; k < side; k++) sum.add(static_cast<double>(x[row * side + k]) * y[p.transpose_b ? col * side + k : k * side + col]);
+        for (size_t k = 0; k < side; k++)
+          sum.add(static_cast<double>(x[row * side + k]) * y[p.transpose_b ? col * side + k : k * side + col]);
         return sum;
       },
       tolerance);
@@ -78,7 +86,8 @@ Samples gemv(const Context& c) {
 
 Samples quantized_gemv(const Context& c, const QuantizedFormat& format) {
   const std::vector<uint8_t> bytes = random_blocks(format, kSide * kSide / QuantizedFormat::kElements, 1);
-  const Tensor blocks = Tensor::from(bytes, Shape{kSide, kSide / QuantizedFormat::kElements, format.bytes}).realize(), v = input({kSide}, 2);
+  const Tensor blocks = Tensor::from(bytes, Shape{kSide, kSide / QuantizedFormat::kElements, format.bytes}).realize(),
+               v = input({kSide}, 2);
   const auto product = [&] { return format.unpack(blocks).reshape(kSide, kSide).matmul(v); };
   const std::span<const float> y = v.data<float>();
   check_samples("quantized gemv", product(), [&](size_t row) {

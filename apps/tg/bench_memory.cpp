@@ -1,4 +1,5 @@
-/// \file Rows about kernels that memory binds: elementwise work, reductions, and the softmax and attention that are made of both.
+/// \file Rows about kernels that memory binds: elementwise work, reductions, and the softmax and attention that are
+/// made of both.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -30,8 +31,12 @@ constexpr Map kAddMul{"add_mul",
                       1.2e-7,
                       [](const Tensors& x) { return x[0] * x[1] + x[2]; },
                       [](const double* x) { return Sum{x[0] * x[1] + x[2], std::abs(x[0] * x[1]) + std::abs(x[2])}; }};
-constexpr Map kExp{
-    "exp", 1, 20, 4e-6, [](const Tensors& x) { return x[0].exp(); }, [](const double* x) { return Sum{std::exp(x[0]), std::exp(x[0])}; }};
+constexpr Map kExp{"exp",
+                   1,
+                   20,
+                   4e-6,
+                   [](const Tensors& x) { return x[0].exp(); },
+                   [](const double* x) { return Sum{std::exp(x[0]), std::exp(x[0])}; }};
 constexpr Map kGelu{"gelu",
                     1,
                     4,
@@ -42,13 +47,19 @@ constexpr Map kGelu{"gelu",
                       return Sum{0.5 * v * (1 + std::tanh(inner)), std::abs(v)};
                     }};
 
-constexpr Map kSin{"sin",           1, 20, 2e-7, [](const Tensors& x) { return x[0].sin(); }, [](const double* x) { return Sum{std::sin(x[0]), 1}; },
+constexpr Map kSin{"sin",
+                   1,
+                   20,
+                   2e-7,
+                   [](const Tensors& x) { return x[0].sin(); },
+                   [](const double* x) { return Sum{std::sin(x[0]), 1}; },
                    int64_t{1} << 22};
 
 Samples elementwise(const Context& c, const Map& map) {
   Tensors x;
   std::vector<std::span<const float>> values;
-  for (size_t i = 0; i < map.inputs; i++) x.push_back(input({map.count}, i + 1, map.scale)), values.push_back(x[i].data<float>());
+  for (size_t i = 0; i < map.inputs; i++)
+    x.push_back(input({map.count}, i + 1, map.scale)), values.push_back(x[i].data<float>());
   check_samples(
       map.what, map.compute(x),
       [&](size_t at) {
@@ -58,7 +69,8 @@ Samples elementwise(const Context& c, const Map& map) {
       },
       map.tolerance);
   const double bytes = static_cast<double>(map.count) * kFloat;
-  return time_run(c, {.bytes_read = static_cast<double>(map.inputs) * bytes, .bytes_written = bytes}, [&] { return Tensors{map.compute(x)}; });
+  return time_run(c, {.bytes_read = static_cast<double>(map.inputs) * bytes, .bytes_written = bytes},
+                  [&] { return Tensors{map.compute(x)}; });
 }
 
 // ---- reductions ----
@@ -151,7 +163,8 @@ Samples attention(const Context& c) {
         double sum = 0, total = 0;
         for (size_t s = 0; s <= time; s++) {
           double dot = 0;
-          for (size_t i = 0; i < d; i++) dot += static_cast<double>(queries[head + time * d + i]) * keys[head + s * d + i];
+          for (size_t i = 0; i < d; i++)
+            dot += static_cast<double>(queries[head + time * d + i]) * keys[head + s * d + i];
           const double p = std::exp(dot / std::sqrt(static_cast<double>(kDepth)));
           sum += p * values[head + s * d + column], total += p;
         }
@@ -172,10 +185,13 @@ constexpr Row kRows[] = {
     {"sum_4096_axis0", "ms", "sums of the columns of (4096, 4096)", [](Context& c) { return reduce(c, kSumAxis0); }},
     {"sum_4096_axis1", "ms", "sums of the rows of (4096, 4096)", [](Context& c) { return reduce(c, kSumAxis1); }},
     {"mean_4096_axis1", "ms", "means of the rows of (4096, 4096)", [](Context& c) { return reduce(c, kMeanAxis1); }},
-    {"softmax_4096", "ms", "softmax over the rows of (4096, 4096)", [](Context& c) { return softmax(c, kSide, kSide); }},
-    {"softmax_128x50257", "ms", "softmax over the rows of (128, 50257)", [](Context& c) { return softmax(c, 128, 50257); }},
+    {"softmax_4096", "ms", "softmax over the rows of (4096, 4096)",
+     [](Context& c) { return softmax(c, kSide, kSide); }},
+    {"softmax_128x50257", "ms", "softmax over the rows of (128, 50257)",
+     [](Context& c) { return softmax(c, 128, 50257); }},
     {"layernorm_4096", "ms", "layernorm over the rows of (4096, 4096)", [](Context& c) { return layernorm(c); }},
-    {"attention_causal_12x1024x64_fwd", "ms", "causal attention, (1, 12, 1024, 64)", [](Context& c) { return attention(c); }},
+    {"attention_causal_12x1024x64_fwd", "ms", "causal attention, (1, 12, 1024, 64)",
+     [](Context& c) { return attention(c); }},
 };
 
 }  // namespace

@@ -22,7 +22,8 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 double since(SteadyClock::time_point t) { return std::chrono::duration<double>(SteadyClock::now() - t).count(); }
 
-/// Values for a model's parameters from the host, so that no kernel runs before what is measured. Weights have the variance their layer starts with.
+/// Values for a model's parameters from the host, so that no kernel runs before what is measured. Weights have the
+/// variance their layer starts with.
 template <class M> void give_values(const M& model) {
   uint64_t seed = 1;
   for (const auto& [name, t] : nn::get_state_dict(model)) {
@@ -31,7 +32,8 @@ template <class M> void give_values(const M& model) {
       t.replace(Tensor::from(std::vector<int64_t>{0}, shape));
       continue;
     }
-    std::vector<float> v(static_cast<size_t>(shape.numel()), name.ends_with("bias") || name.ends_with("mean") ? 0.f : 1.f);
+    std::vector<float> v(static_cast<size_t>(shape.numel()),
+                         name.ends_with("bias") || name.ends_with("mean") ? 0.f : 1.f);
     if (shape.size() > 1) {
       const double bound = 1 / std::sqrt(static_cast<double>(shape.numel() / shape[0]));
       v = random_floats(v.size(), seed++);
@@ -56,7 +58,9 @@ struct Gpt {
   }
   /// Gradients of sum(block(x) * dy).
   Tensors gradients(const Tensor& dy) const { return block(x).gradient(parameters, dy); }
-  Tensor sequence(uint64_t seed) const { return Tensor::from(random_floats(static_cast<size_t>(time * kChannels), seed), Shape{1, time, kChannels}); }
+  Tensor sequence(uint64_t seed) const {
+    return Tensor::from(random_floats(static_cast<size_t>(time * kChannels), seed), Shape{1, time, kChannels});
+  }
   double forward_flops() const {
     const double t = static_cast<double>(time), c = kChannels;
     return 2 * t * c * 12 * c + 4 * t * t * c;
@@ -68,11 +72,13 @@ Samples gpt_forward(Context& c) {
   // No tensor stays that knows the result: the same expression would be computed no more.
   const std::vector<float> got = g.block(g.x).to_vector<float>();
   const std::vector<double> expected = GptReference(g.block).forward(g.x.data<float>(), Gpt::kChecked);
-  for (size_t i = 0; i < expected.size(); i++) check_close("gpt2 block", i, got[i], {expected[i], 1 + std::abs(expected[i])}, 1e-5);
+  for (size_t i = 0; i < expected.size(); i++)
+    check_close("gpt2 block", i, got[i], {expected[i], 1 + std::abs(expected[i])}, 1e-5);
   return c.time({.flops = g.forward_flops()}, [&] { g.block(g.x).realize(), Device::synchronize(); });
 }
 
-/// Entries of the gradient against differences of the float64 reference, for an output gradient that is zero after the first tokens.
+/// Entries of the gradient against differences of the float64 reference, for an output gradient that is zero after the
+/// first tokens.
 void check_gpt_gradients(const Gpt& g) {
   constexpr size_t n = Gpt::kChecked * Gpt::kChannels;
   std::vector<float> dy = random_floats(static_cast<size_t>(g.time * Gpt::kChannels), 8);
@@ -113,8 +119,8 @@ Samples gpt_train(const Context& c, int64_t tokens) {
 
 // ---- training on MNIST ----
 
-/// Losses of the first steps from the weights and batches of seed 42, computed in float64. Adam's first steps go by the signs of gradients, so that
-/// rounding grows: float32 is up to 0.04 % off here.
+/// Losses of the first steps from the weights and batches of seed 42, computed in float64. Adam's first steps go by the
+/// signs of gradients, so that rounding grows: float32 is up to 0.04 % off here.
 constexpr double kMnistLosses[] = {2.74020784, 1.69549121, 1.23384937};
 
 Samples mnist_step(Context& c) {
@@ -133,7 +139,8 @@ Samples mnist_step(Context& c) {
     realize(all);
     return loss.item<double>();
   };
-  for (size_t i = 0; i < std::size(kMnistLosses); i++) check_close("mnist loss", i, step(), {kMnistLosses[i], kMnistLosses[i]}, 2e-3);
+  for (size_t i = 0; i < std::size(kMnistLosses); i++)
+    check_close("mnist loss", i, step(), {kMnistLosses[i], kMnistLosses[i]}, 2e-3);
   return c.time({}, [&] { step(); });
 }
 
@@ -148,7 +155,8 @@ struct ResNet {
     const auto batch = static_cast<int64_t>(classes.size());
     images = Tensor::from(random_floats(static_cast<size_t>(batch * kPixels), 5), Shape{batch, 3, 224, 224});
     give_values(model);
-    for (const auto& [name, t] : nn::get_state_dict(model)) (t.requires_grad() == false ? statistics : trained).push_back(t);
+    for (const auto& [name, t] : nn::get_state_dict(model))
+      (t.requires_grad() == false ? statistics : trained).push_back(t);
   }
   /// Loss, gradients, running statistics.
   Tensors step() const {
@@ -178,7 +186,8 @@ Samples resnet_step(Context& c) {
     realize(all);
     return loss.item<double>();
   };
-  for (size_t i = 0; i < std::size(kResNetLosses); i++) check_close("ResNet-18 loss", i, step(), {kResNetLosses[i], kResNetLosses[i]}, 2e-3);
+  for (size_t i = 0; i < std::size(kResNetLosses); i++)
+    check_close("ResNet-18 loss", i, step(), {kResNetLosses[i], kResNetLosses[i]}, 2e-3);
   return c.time({}, [&] { step(); });
 }
 
@@ -207,13 +216,15 @@ double resnet_compile() {
       [&](const Tensors& r) {
         const double loss = r[0].item<double>();
         BENCH_CHECK(loss > 3 && loss < 12, "[bench] ResNet-18: the first loss is ", loss, ", expected about ln(1000)");
-        const std::vector<double> bias = r[net.trained.size()].to_vector<double>();  // of the last layer: softmax - label, which sums to zero
+        const std::vector<double> bias =
+            r[net.trained.size()].to_vector<double>();  // of the last layer: softmax - label, which sums to zero
         double sum = 0, magnitude = 0;
         for (double v : bias) sum += v, magnitude += std::abs(v);
         BENCH_CHECK(bias.size() == ResNet::kClasses && magnitude > 0.5 && magnitude <= 2.0001 && std::abs(sum) < 1e-4,
                     "[bench] ResNet-18: gradient of the last bias sums to ", sum, ", magnitudes to ", magnitude);
         for (const Tensor& t : r)
-          BENCH_CHECK(std::isfinite(t.to_float().abs().sum().item<double>()), "[bench] ResNet-18: a result of shape ", t.shape(), " is not finite");
+          BENCH_CHECK(std::isfinite(t.to_float().abs().sum().item<double>()), "[bench] ResNet-18: a result of shape ",
+                      t.shape(), " is not finite");
       });
 }
 
@@ -258,7 +269,8 @@ double gpt_compile() {
       [&](const Tensors& r) {
         const std::vector<double> expected = GptReference(g.block).forward(g.x.data<float>(), 1);
         const std::span<const float> got = r[0].data<float>();
-        for (size_t i = 0; i < expected.size(); i++) check_close("gpt2 block", i, got[i], {expected[i], 1 + std::abs(expected[i])}, 1e-5);
+        for (size_t i = 0; i < expected.size(); i++)
+          check_close("gpt2 block", i, got[i], {expected[i], 1 + std::abs(expected[i])}, 1e-5);
       });
 }
 
@@ -270,8 +282,8 @@ double seconds_to_schedule(bool known) {
   const auto start = SteadyClock::now();
   const BoundSchedule s = schedule(results);
   const double seconds = since(start);
-  BENCH_CHECK(s.cache_hit == known && s.schedule->calls.size() > 50, "[bench] ResNet-18: got ", s.schedule->calls.size(), " kernels, ",
-              s.cache_hit ? "known" : "made anew");
+  BENCH_CHECK(s.cache_hit == known && s.schedule->calls.size() > 50, "[bench] ResNet-18: got ",
+              s.schedule->calls.size(), " kernels, ", s.cache_hit ? "known" : "made anew");
   return seconds;
 }
 
@@ -288,11 +300,13 @@ Samples resnet_schedule_hit(Context& c) {
   return c.time_inner({}, [] { return seconds_to_schedule(true); });
 }
 
-/// Every RANGE is replaced by one with a tag, so that all index and value arithmetic is built anew while the symbolic rules look at it.
+/// Every RANGE is replaced by one with a tag, so that all index and value arithmetic is built anew while the symbolic
+/// rules look at it.
 const PatternMatcher<UOp>& rebuild_rules() {
   using namespace upat;
   static const PatternMatcher<UOp> rules =
-      PatternMatcher<UOp>({rule(u = any_of(Ops::RANGE), [](U range) { return range.tag() ? UOp() : range.rtag(1); })}) + symbolic();
+      PatternMatcher<UOp>({rule(u = any_of(Ops::RANGE), [](U range) { return range.tag() ? UOp() : range.rtag(1); })}) +
+      symbolic();
   return rules;
 }
 
@@ -327,8 +341,8 @@ Samples rewrite_rate(Context& c) {
   };
   uint64_t built = 0, visited = 0;
   pass(built, visited);
-  BENCH_CHECK(kernels.size() > 50 && built > 1000 && built <= visited, "[bench] rewriting ", kernels.size(), " kernels built ", built,
-              " nodes, visited ", visited);
+  BENCH_CHECK(kernels.size() > 50 && built > 1000 && built <= visited, "[bench] rewriting ", kernels.size(),
+              " kernels built ", built, " nodes, visited ", visited);
   return c.time_inner({.items = static_cast<double>(built)}, [&] {
     uint64_t b = 0, v = 0;
     return pass(b, v);
@@ -349,11 +363,13 @@ Samples eager_add(Context& c) {
   BENCH_CHECK((a + b).to_vector<float>() == (std::vector<float>{11, 22, 33, 44}), "[bench] a wrong sum");
   const int64_t before = GlobalCounters::kernels;
   for (int i = 0; i < 3; i++) (a + b).realize();
-  BENCH_CHECK(GlobalCounters::kernels - before == 3, "[bench] three additions ran ", GlobalCounters::kernels - before, " kernels");
+  BENCH_CHECK(GlobalCounters::kernels - before == 3, "[bench] three additions ran ", GlobalCounters::kernels - before,
+              " kernels");
   return c.time({}, [&] { (a + b).realize(); });
 }
 
-/// A captured function of many tiny kernels, each of which reads what the one before wrote; time of a replay per kernel.
+/// A captured function of many tiny kernels, each of which reads what the one before wrote; time of a replay per
+/// kernel.
 Samples jit_replay(Context& c) {
   constexpr int kKernels = 300, kRounds = 20;
   auto f = jit([](const Tensor& x) {
@@ -363,13 +379,15 @@ Samples jit_replay(Context& c) {
   });
   const Tensor x = Tensor::from(std::vector<float>{0, 1, 2, 3}).realize();
   f(x), f(x);
-  BENCH_CHECK(f.core().captured() && f.core().replay()->kernels() == kKernels, "[bench] the replay has another number of kernels than ", kKernels);
+  BENCH_CHECK(f.core().captured() && f.core().replay()->kernels() == kKernels,
+              "[bench] the replay has another number of kernels than ", kKernels);
   return c.time_inner({}, [&] {
     const auto start = SteadyClock::now();
     Tensor y;
     for (int i = 0; i < kRounds; i++) y = f(x);
     const double seconds = since(start);
-    BENCH_CHECK(y.to_vector<float>() == (std::vector<float>{kKernels, kKernels + 1, kKernels + 2, kKernels + 3}), "[bench] a wrong result");
+    BENCH_CHECK(y.to_vector<float>() == (std::vector<float>{kKernels, kKernels + 1, kKernels + 2, kKernels + 3}),
+                "[bench] a wrong result");
     return seconds / (kKernels * kRounds);
   });
 }
@@ -377,7 +395,8 @@ Samples jit_replay(Context& c) {
 /// A chain of 10,000 methods that make one node each; nothing is computed.
 Samples build_10k_ops(Context& c) {
   constexpr int kOps = 10000, kKinds = 8;
-  const Tensor a = Tensor::from(std::vector<float>(16, 0.5f), {4, 4}), b = Tensor::from(std::vector<float>(16, 0.25f), {4, 4});
+  const Tensor a = Tensor::from(std::vector<float>(16, 0.5f), {4, 4}),
+               b = Tensor::from(std::vector<float>(16, 0.25f), {4, 4});
   auto build = [&] {
     Tensor t = a;
     for (int i = 0; i < kOps; i += kKinds) t = ((t + b) * a).maximum(b).sqrt().T().exp2().sin().reciprocal();
@@ -395,17 +414,20 @@ Samples build_10k_ops(Context& c) {
 
 constexpr Row kRows[] = {
     {"gpt2_block_fwd", "ms", "a GPT-2 block, (1, 128, 768), 12 heads: graph to result, schedule cached", gpt_forward},
-    {"gpt2_block_train", "ms", "its forward pass and the gradients of all parameters", [](Context& c) { return gpt_train(c, 128); }},
+    {"gpt2_block_train", "ms", "its forward pass and the gradients of all parameters",
+     [](Context& c) { return gpt_train(c, 128); }},
     {"gpt2_block_train_4096", "ms", "the same of (1, 4096, 768)", [](Context& c) { return gpt_train(c, 4096); }},
     {"mnist_step_512", "ms", "a training step of tg mnist, batch 512", mnist_step},
     {"resnet18_step_8", "ms", "a training step of ResNet-18, (8, 3, 224, 224), SGD", resnet_step},
-    {"resnet18_compile_cold", "ms", "ResNet-18 forward and backward, (2, 3, 224, 224): graph to loaded kernels, empty cache",
+    {"resnet18_compile_cold", "ms",
+     "ResNet-18 forward and backward, (2, 3, 224, 224): graph to loaded kernels, empty cache",
      [](Context& c) { return c.child("resnet18_compile", Cache::kCold, Clock::kChild); }},
     {"resnet18_schedule_cold", "ms", "the schedule part of it", resnet_schedule},
     {"resnet18_warm_disk", "ms", "the same in a new process that finds its kernels in the disk cache",
      [](Context& c) { return c.child("resnet18_compile", Cache::kWarm, Clock::kChild); }},
     {"schedule_cache_hit_resnet18", "ms", "the schedule of another step of the same structure", resnet_schedule_hit},
-    {"resnet18_train_peak", "MB", "greatest resident size of a process that trains ResNet-18, (8, 3, 224, 224), SGD with momentum",
+    {"resnet18_train_peak", "MB",
+     "greatest resident size of a process that trains ResNet-18, (8, 3, 224, 224), SGD with momentum",
      [](Context& c) { return c.child("resnet18_train_peak", Cache::kWarm, Clock::kChild); }},
     {"gpt2_block_compile_cold", "ms", "the GPT-2 block, forward and backward: graph to loaded kernels, empty cache",
      [](Context& c) { return c.child("gpt2_block_compile", Cache::kCold, Clock::kChild); }},
@@ -414,7 +436,8 @@ constexpr Row kRows[] = {
     {"rewrite_nodes_per_s", "1/s", "nodes rebuilt by the symbolic rules over ResNet-18's kernels", rewrite_rate},
     {"build_10k_ops", "ms", "10,000 nodes of 8 kinds of operation built and released", build_10k_ops},
     {"eager_add", "us", "c = a + b, realized, cached shapes", eager_add},
-    {"jit_replay_per_kernel", "us", "a captured function of 300 dependent tiny kernels, replayed: per kernel", jit_replay},
+    {"jit_replay_per_kernel", "us", "a captured function of 300 dependent tiny kernels, replayed: per kernel",
+     jit_replay},
 };
 
 constexpr ChildRow kChildren[] = {{"resnet18_compile", resnet_compile},

@@ -1,4 +1,5 @@
-/// \file The probe's kernels, each written once and compiled for AVX-512, AVX2 and SSE2; the processor decides at run time.
+/// \file The probe's kernels, each written once and compiled for AVX-512, AVX2 and SSE2; the processor decides at run
+/// time.
 #include "apps/tg/bench_probe.h"
 
 #include <sys/mman.h>
@@ -114,12 +115,13 @@ size_t slice_elements(int threads) {
 #ifdef _SC_LEVEL3_CACHE_SIZE
   cache = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
 #endif
-  const size_t bytes = std::clamp<size_t>(cache > 0 ? 4 * static_cast<size_t>(cache) : 0, size_t{128} << 20, size_t{1} << 30);
+  const size_t bytes =
+      std::clamp<size_t>(cache > 0 ? 4 * static_cast<size_t>(cache) : 0, size_t{128} << 20, size_t{1} << 30);
   return std::max<size_t>(bytes / sizeof(float) / threads / 1024, 1) * 1024;
 }
 
-/// Runs prepare(thread) once on each of `threads` threads, which gives the body to time; all start each run together. A run lasts from the first
-/// start to the last end. The first run warms up and is dropped.
+/// Runs prepare(thread) once on each of `threads` threads, which gives the body to time; all start each run together. A
+/// run lasts from the first start to the last end. The first run warms up and is dropped.
 template <class Prepare> std::vector<double> run_together(int threads, size_t runs, Prepare prepare) {
   using Clock = std::chrono::steady_clock;
   struct alignas(64) Span {
@@ -154,11 +156,14 @@ template <class Prepare> std::vector<double> run_together(int threads, size_t ru
 const char* probe_isa() { return isa().name; }
 
 ProbeRuns probe_fma(int threads, size_t runs) {
-  constexpr int64_t kSteps = 1'000'000;  // about a millisecond: short enough to go uninterrupted on a machine that others use
+  constexpr int64_t kSteps =
+      1'000'000;  // about a millisecond: short enough to go uninterrupted on a machine that others use
   constexpr int kChains = 12;
   ProbeRuns r;
   std::vector<double> totals(threads);
-  r.seconds = run_together(threads, runs, [&](int t) { return [&, t] { totals[t] = isa().fma(kSteps, 0.5f, 0.5f); }; });  // 1 is the fixed point
+  r.seconds = run_together(threads, runs, [&](int t) {
+    return [&, t] { totals[t] = isa().fma(kSteps, 0.5f, 0.5f); };
+  });  // 1 is the fixed point
   r.flops = 2.0 * kChains * isa().lanes * kSteps * threads;
   r.correct = std::all_of(totals.begin(), totals.end(), [](double x) { return x == kChains * isa().lanes; });
   return r;
@@ -188,7 +193,9 @@ ProbeRuns probe_triad(int threads, size_t runs, bool streaming) {
   });
   r.bytes_read = 2.0 * n * sizeof(float) * threads;
   r.bytes_written = 1.0 * n * sizeof(float) * threads;
-  r.correct = std::all_of(a.begin(), a.end(), [&](const Array& x) { return std::all_of(x.get(), x.get() + n, [](float v) { return v == 7; }); });
+  r.correct = std::all_of(a.begin(), a.end(), [&](const Array& x) {
+    return std::all_of(x.get(), x.get() + n, [](float v) { return v == 7; });
+  });
   return r;
 }
 

@@ -5,7 +5,8 @@
 
 namespace tg::bench {
 
-/// Seconds of each run, and what one run does on all threads together. `correct` says that the kernel computed what it should.
+/// Seconds of each run, and what one run does on all threads together. `correct` says that the kernel computed what it
+/// should.
 struct ProbeRuns {
   std::vector<double> seconds;
   double flops = 0, bytes_read = 0, bytes_written = 0;
@@ -16,7 +17,8 @@ struct ProbeRuns {
 ProbeRuns probe_fma(int threads, size_t runs);
 /// Sum over an array several times as large as the last-level cache, a slice for each thread.
 ProbeRuns probe_read(int threads, size_t runs);
-/// a = b + s * c over arrays as large; `streaming`: stores that bypass the caches. Write-allocate traffic is not counted.
+/// a = b + s * c over arrays as large; `streaming`: stores that bypass the caches. Write-allocate traffic is not
+/// counted.
 ProbeRuns probe_triad(int threads, size_t runs, bool streaming);
 
 /// "avx512f", "avx2", "sse2" or "portable": what the probes run on.

@@ -12,7 +12,8 @@ namespace tg::bench {
 
 std::vector<float> random_floats(size_t n, uint64_t seed) {
   std::vector<float> out(n);
-  for (size_t i = 0; i < n; i++) out[i] = static_cast<float>(static_cast<int64_t>(mix64(seed * 0x9E3779B97F4A7C15 + i + 1) >> 40)) * 0x1p-23f - 1;
+  for (size_t i = 0; i < n; i++)
+    out[i] = static_cast<float>(static_cast<int64_t>(mix64(seed * 0x9E3779B97F4A7C15 + i + 1) >> 40)) * 0x1p-23f - 1;
   return out;
 }
 
@@ -23,13 +24,14 @@ std::vector<size_t> sample(size_t n, size_t count) {
 }
 
 void check_close(const char* what, size_t at, double got, const Sum& expected, double tolerance) {
-  BENCH_CHECK(std::abs(got - expected.value) <= tolerance * expected.magnitude, "[bench] ", what, ": element ", at, " is ", got, ", expected ",
-              expected.value);
+  BENCH_CHECK(std::abs(got - expected.value) <= tolerance * expected.magnitude, "[bench] ", what, ": element ", at,
+              " is ", got, ", expected ", expected.value);
 }
 
 Sum Conv::forward(std::span<const float> x, std::span<const float> weight, size_t at) const {
   const auto i = static_cast<int64_t>(at);
-  const int64_t col = i % out_w(), row = i / out_w() % out_h(), o = i / (out_w() * out_h()) % out, image = i / (out_w() * out_h() * out);
+  const int64_t col = i % out_w(), row = i / out_w() % out_h(), o = i / (out_w() * out_h()) % out,
+                image = i / (out_w() * out_h() * out);
   const int64_t each = in / groups, first = o / (out / groups) * each;  // channels that o sees
   Sum sum;
   for (int64_t c = 0; c < each; c++)
@@ -37,7 +39,8 @@ Sum Conv::forward(std::span<const float> x, std::span<const float> weight, size_
       for (int64_t b = 0; b < kernel; b++) {
         const int64_t r = row * stride + a * dilation - padding, q = col * stride + b * dilation - padding;
         if (r < 0 || r >= h || q < 0 || q >= w) continue;
-        sum.add(static_cast<double>(x[((image * in + first + c) * h + r) * w + q]) * weight[((o * each + c) * kernel + a) * kernel + b]);
+        sum.add(static_cast<double>(x[((image * in + first + c) * h + r) * w + q]) *
+                weight[((o * each + c) * kernel + a) * kernel + b]);
       }
   return sum;
 }
@@ -69,7 +72,8 @@ Sum Conv::grad_weight(std::span<const float> x, std::span<const float> dy, size_
       for (int64_t col = 0; col < out_w(); col++) {
         const int64_t r = row * stride + a * dilation - padding, q = col * stride + b * dilation - padding;
         if (r < 0 || r >= h || q < 0 || q >= w) continue;
-        sum.add(static_cast<double>(dy[((image * out + o) * out_h() + row) * out_w() + col]) * x[((image * in + c) * h + r) * w + q]);
+        sum.add(static_cast<double>(dy[((image * out + o) * out_h() + row) * out_w() + col]) *
+                x[((image * in + c) * h + r) * w + q]);
       }
   return sum;
 }
@@ -116,7 +120,8 @@ std::vector<double> GptReference::linear(const std::vector<double>& x, const std
 }
 
 std::vector<double> GptReference::forward(std::span<const float> input, int64_t tokens) const {
-  const auto t_count = static_cast<size_t>(tokens), c = static_cast<size_t>(channels_), d = c / static_cast<size_t>(heads_);
+  const auto t_count = static_cast<size_t>(tokens), c = static_cast<size_t>(channels_),
+             d = c / static_cast<size_t>(heads_);
   const std::vector<double> x(input.begin(), input.begin() + static_cast<ptrdiff_t>(t_count * c));
   const std::vector<double> qkv = linear(layer_norm(x, "ln_1"), "c_attn");
   std::vector<double> attended(t_count * c);

@@ -1,4 +1,5 @@
-/// \file Float64 results on the host, one element at a time and as slow as they are plain: what benchmark rows are checked against.
+/// \file Float64 results on the host, one element at a time and as slow as they are plain: what benchmark rows are
+/// checked against.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -32,7 +33,9 @@ struct Conv {
   Sum forward(std::span<const float> x, std::span<const float> weight, size_t at) const;
   Sum grad_input(std::span<const float> dy, std::span<const float> weight, size_t at) const;
   Sum grad_weight(std::span<const float> x, std::span<const float> dy, size_t at) const;
-  double flops() const { return 2.0 * static_cast<double>(kernel * kernel * n * (in / groups) * out * out_h() * out_w()); }
+  double flops() const {
+    return 2.0 * static_cast<double>(kernel * kernel * n * (in / groups) * out * out_h() * out_w());
+  }
 };
 
 /// A GPT-2 block's output for the first `tokens` tokens, which see none of the later ones.

@@ -20,9 +20,11 @@ double since(SteadyClock::time_point t) { return std::chrono::duration<double>(S
 constexpr size_t kMaxRuns = 1000;
 constexpr double kShortestSample = 100e-6;  // well above what reading the clock costs
 
-constexpr double kRequestedSample = 20e-3;  // other programs ran since the last one: caches and threads have to come back
+constexpr double kRequestedSample =
+    20e-3;  // other programs ran since the last one: caches and threads have to come back
 
-/// One sample for each line of the standard input: the mean of as many runs as take a while, after one that does not count unless it is long itself.
+/// One sample for each line of the standard input: the mean of as many runs as take a while, after one that does not
+/// count unless it is long itself.
 Samples collect_on_request(const Work& work, const std::function<double()>& sample) {
   Samples s{{}, work, true, true};
   const auto repeats = static_cast<int>(std::clamp(std::ceil(kRequestedSample / std::max(sample(), 1e-9)), 1.0, 200.0));
@@ -42,7 +44,8 @@ Samples collect(const Options& options, const Work& work, const std::function<do
   if (options.on_request) return collect_on_request(work, sample);
   Samples s{{}, work, true};
   const auto start = SteadyClock::now();
-  while (s.seconds.size() < options.min_runs || (s.seconds.size() < kMaxRuns && since(start) < options.budget_s)) s.seconds.push_back(sample());
+  while (s.seconds.size() < options.min_runs || (s.seconds.size() < kMaxRuns && since(start) < options.budget_s))
+    s.seconds.push_back(sample());
   return s;
 }
 
@@ -75,13 +78,15 @@ Samples Context::time_inner(const Work& work, const std::function<double()>& bod
 Samples Context::child(std::string_view name, Cache cache, Clock clock, const Work& work) const {
   const auto run = [&](const TempDir& caches) {
     const std::string dir = caches.path().string();
-    const ProcessResult r = run_process({executable_path().string(), "bench", "--child", std::string(name), "--threads", std::to_string(threads())},
-                                        {.env = {{"XDG_CACHE_HOME", dir}, {"CACHEDB", dir + "/cache.db"}}, .timeout_s = 600});
+    const ProcessResult r = run_process(
+        {executable_path().string(), "bench", "--child", std::string(name), "--threads", std::to_string(threads())},
+        {.env = {{"XDG_CACHE_HOME", dir}, {"CACHEDB", dir + "/cache.db"}}, .timeout_s = 600});
     BENCH_CHECK(r.ok(), "[bench] child ", name, " ended with ", r.exit_code, r.timed_out ? " (too slow)" : "", ": ",
                 r.err.empty() ? "no message" : r.err);
     char* end = nullptr;
     const double seconds = std::strtod(r.out.c_str(), &end);
-    BENCH_CHECK(end != r.out.c_str() && *end == '\n' && seconds >= 0, "[bench] child ", name, " printed '", r.out, "', expected its seconds");
+    BENCH_CHECK(end != r.out.c_str() && *end == '\n' && seconds >= 0, "[bench] child ", name, " printed '", r.out,
+                "', expected its seconds");
     return clock == Clock::kChild ? seconds : r.first_output_s;
   };
   if (cache == Cache::kCold) return collect(options_, work, [&] { return run(TempDir("tinygrad-bench")); });
@@ -135,7 +140,9 @@ double peak_fraction(Context& context, double seconds, const Work& work) {
   const double bytes = work.bytes_read + work.bytes_written;
   double fraction = -1;
   if (work.flops > 0) fraction = work.flops / seconds / 1e9 / context.fma_peak();
-  if (bytes > 0) fraction = std::max(fraction, bytes / seconds / 1e9 / (work.bytes_written > 0 ? context.triad_peak() : context.read_peak()));
+  if (bytes > 0)
+    fraction = std::max(fraction,
+                        bytes / seconds / 1e9 / (work.bytes_written > 0 ? context.triad_peak() : context.read_peak()));
   return fraction;
 }
 

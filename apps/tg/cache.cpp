@@ -19,7 +19,8 @@ int info(bool json) {
   const DiskCache::Info i = disk_cache::info();
   if (json) {
     nlohmann::ordered_json tables = nlohmann::ordered_json::array();
-    for (const DiskCache::TableInfo& t : i.tables) tables.push_back({{"name", t.name}, {"entries", t.entries}, {"bytes", t.bytes}});
+    for (const DiskCache::TableInfo& t : i.tables)
+      tables.push_back({{"name", t.name}, {"entries", t.entries}, {"bytes", t.bytes}});
     std::cout << nlohmann::ordered_json{{"path", i.path},
                                         {"usable", i.usable},
                                         {"bytes", i.file_bytes},
@@ -29,10 +30,12 @@ int info(bool json) {
     return i.usable ? kOk : kFailed;
   }
   std::printf("%s%s, %s in the file, limit %s%s\n", i.path.c_str(), i.usable ? "" : " (not usable)",
-              human_bytes(static_cast<double>(i.file_bytes)).c_str(), human_bytes(static_cast<double>(env::CACHE_LIMIT.get()) * (1 << 20)).c_str(),
+              human_bytes(static_cast<double>(i.file_bytes)).c_str(),
+              human_bytes(static_cast<double>(env::CACHE_LIMIT.get()) * (1 << 20)).c_str(),
               env::CACHELEVEL.get() == 0 ? ", turned off by CACHELEVEL=0" : "");
   for (const DiskCache::TableInfo& t : i.tables)
-    std::printf("%-24s %8lld entries  %s\n", t.name.c_str(), static_cast<long long>(t.entries), human_bytes(static_cast<double>(t.bytes)).c_str());
+    std::printf("%-24s %8lld entries  %s\n", t.name.c_str(), static_cast<long long>(t.entries),
+                human_bytes(static_cast<double>(t.bytes)).c_str());
   return i.usable ? kOk : kFailed;
 }
 
@@ -57,7 +60,8 @@ std::function<int()> define_cache(CLI::App& app) {
     if (!choice->table.empty() && std::none_of(tables.begin(), tables.end(), named)) {
       std::string names;
       for (const DiskCache::TableInfo& t : tables) names += (names.empty() ? "" : ", ") + t.name;
-      throw ValueError(str("[cache clear] got table ", choice->table, ", expected one of: ", names.empty() ? "(the cache is empty)" : names));
+      throw ValueError(str("[cache clear] got table ", choice->table,
+                           ", expected one of: ", names.empty() ? "(the cache is empty)" : names));
     }
     disk_cache::clear(choice->table);
     for (const DiskCache::TableInfo& t : disk_cache::info().tables)

@@ -25,8 +25,8 @@ std::function<std::string(const std::string&)> whole_number(int64_t least, int64
 struct Command {
   const char* name;
   const char* help;
-  /// Adds the command's options and returns what runs after parsing; the result is the exit code. Nothing of the library may be used before that
-  /// runs: a command may set environment variables first.
+  /// Adds the command's options and returns what runs after parsing; the result is the exit code. Nothing of the
+  /// library may be used before that runs: a command may set environment variables first.
   std::function<int()> (*define)(CLI::App&);
 };
 

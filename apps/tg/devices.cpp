@@ -19,14 +19,18 @@ std::function<int()> define_devices(CLI::App& app) {
     const std::string chosen = Device::default_name();
     if (*json) {
       for (const DeviceInfo& d : devices)
-        std::cout << nlohmann::ordered_json{{"name", d.name}, {"available", d.available}, {"default", d.name == chosen}, {"note", d.note}} << "\n";
+        std::cout << nlohmann::ordered_json{{"name", d.name},
+                                            {"available", d.available},
+                                            {"default", d.name == chosen},
+                                            {"note", d.note}}
+                  << "\n";
       return static_cast<int>(kOk);
     }
     size_t width = 0;
     for (const DeviceInfo& d : devices) width = std::max(width, d.name.size());
     for (const DeviceInfo& d : devices)
-      std::printf("%c %-*s  %-3s  %s\n", d.name == chosen ? '*' : ' ', static_cast<int>(width), d.name.c_str(), d.available ? "yes" : "no",
-                  d.note.c_str());
+      std::printf("%c %-*s  %-3s  %s\n", d.name == chosen ? '*' : ' ', static_cast<int>(width), d.name.c_str(),
+                  d.available ? "yes" : "no", d.note.c_str());
     return static_cast<int>(kOk);
   };
 }

@@ -18,7 +18,10 @@ std::function<int()> define_env(CLI::App& app) {
     if (*json)
       for (std::string_view name : env::names())
         std::visit(
-            [&](const auto& v) { std::cout << nlohmann::ordered_json{{"name", name}, {"value", v}, {"values", env::range_text(name)}} << "\n"; },
+            [&](const auto& v) {
+              std::cout << nlohmann::ordered_json{{"name", name}, {"value", v}, {"values", env::range_text(name)}}
+                        << "\n";
+            },
             *env::find(name));
     else *markdown ? env::print_markdown(std::cout) : env::print(std::cout);
     return kOk;

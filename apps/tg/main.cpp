@@ -1,4 +1,5 @@
-/// \file tg: one program for all tools of the library. Parses the command line, runs one command, turns errors into messages and exit codes.
+/// \file tg: one program for all tools of the library. Parses the command line, runs one command, turns errors into
+/// messages and exit codes.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
@@ -27,11 +28,13 @@ constexpr Command kCommands[] = {
 /// CLI11 would only say that a command is missing.
 bool unknown_command(int argc, char** argv) {
   if (argc >= 2 && argv[1][0] == '-') return false;
-  if (argc >= 2 && std::any_of(std::begin(kCommands), std::end(kCommands), [&](const Command& c) { return std::string_view(c.name) == argv[1]; }))
+  if (argc >= 2 && std::any_of(std::begin(kCommands), std::end(kCommands),
+                               [&](const Command& c) { return std::string_view(c.name) == argv[1]; }))
     return false;
   std::string known;
   for (const Command& c : kCommands) known += str(known.empty() ? "" : ", ", c.name);
-  if (argc < 2) std::fprintf(stderr, "tg: no command, expected one of: %s (tg --help says what they do)\n", known.c_str());
+  if (argc < 2)
+    std::fprintf(stderr, "tg: no command, expected one of: %s (tg --help says what they do)\n", known.c_str());
   else std::fprintf(stderr, "tg: unknown command '%s', expected one of: %s\n", argv[1], known.c_str());
   return true;
 }
@@ -54,7 +57,8 @@ std::string usage_error(const CLI::App* app, const CLI::Error& e) {
   for (const CLI::Option* o : command->get_options())
     for (const std::string& name : o->get_lnames()) known.push_back("--" + name);
   const std::string& wrong = first != extra.end() ? *first : extra[0];
-  return str("tg: unexpected argument '", wrong, "'", wrong.starts_with("--") ? ", did you mean " + nearest_name(wrong, known) + "?" : "", help);
+  return str("tg: unexpected argument '", wrong, "'",
+             wrong.starts_with("--") ? ", did you mean " + nearest_name(wrong, known) + "?" : "", help);
 }
 
 /// Results that could not be written are no success: a full disk, a closed pipe.
@@ -62,7 +66,8 @@ int written(int code) {
   errno = 0;
   std::cout.flush();
   if (std::fflush(stdout) == 0 && !std::ferror(stdout) && std::cout.good()) return code;
-  std::fprintf(stderr, "tg: cannot write to standard output: %s\n", errno ? std::strerror(errno) : "an earlier write failed");
+  std::fprintf(stderr, "tg: cannot write to standard output: %s\n",
+               errno ? std::strerror(errno) : "an earlier write failed");
   return code == kOk ? kFailed : code;
 }
 
@@ -100,7 +105,8 @@ std::function<std::string(const std::string&)> whole_number(int64_t least, int64
     const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), v);
     if (end != text.data() + text.size() || text.empty()) return str("got '", text, "', expected a whole number");
     if (failed == std::errc{} && v >= least && v <= greatest) return {};
-    return greatest == INT64_MAX ? str("got ", text, ", expected ", least, " or more") : str("got ", text, ", expected ", least, " to ", greatest);
+    return greatest == INT64_MAX ? str("got ", text, ", expected ", least, " or more")
+                                 : str("got ", text, ", expected ", least, " to ", greatest);
   };
 }
 
@@ -112,7 +118,7 @@ int main(int argc, char** argv) {
     return run(argc, argv);
   } catch (const tg::Error& e) { return report("", e.what(), kFailed); } catch (const std::bad_alloc&) {
     return report("", "out of memory", kFailed);
-  } catch (const tg::InternalError& e) { return report("internal error, please report it: ", e.what(), kInternal); } catch (const std::exception& e) {
-    return report("unexpected error, please report it: ", e.what(), kInternal);
-  }
+  } catch (const tg::InternalError& e) {
+    return report("internal error, please report it: ", e.what(), kInternal);
+  } catch (const std::exception& e) { return report("unexpected error, please report it: ", e.what(), kInternal); }
 }

@@ -43,7 +43,8 @@ void stop_on_interrupt() {
   sigaction(SIGINT, &action, nullptr);
 }
 
-/// Percent of the test images whose greatest logit is the label's. In batches, chosen by tensors of row numbers so that all share their kernels.
+/// Percent of the test images whose greatest logit is the label's. In batches, chosen by tensors of row numbers so that
+/// all share their kernels.
 double test_accuracy(const models::ConvNet& model, const nn::datasets::Dataset& data) {
   const int64_t n = data.test_images.shape(0);
   int64_t right = 0;
@@ -81,7 +82,8 @@ int train(const Options& o) {
         const nn::Training mode;
         optimizer.zero_grad();
         const Tensor rows = Tensor::randint({o.batch_size}, {.low = 0, .high = data.train_images.shape(0)});
-        const Tensor batch_loss = model(data.train_images[rows]).sparse_categorical_crossentropy(data.train_labels[rows]);
+        const Tensor batch_loss =
+            model(data.train_images[rows]).sparse_categorical_crossentropy(data.train_labels[rows]);
         batch_loss.backward();
         Tensors all = optimizer.schedule_step();
         all.push_back(batch_loss);
@@ -90,19 +92,20 @@ int train(const Options& o) {
       }
       // The first step compiles.
       if (step > 0 || o.steps == 1) seconds += std::chrono::duration<double>(Clock::now() - start).count(), timed++;
-      TG_CHECK(Error, std::isfinite(loss), "[mnist] the loss is ", loss, " after ", step + 1, " steps: try a smaller --lr");
+      TG_CHECK(Error, std::isfinite(loss), "[mnist] the loss is ", loss, " after ", step + 1,
+               " steps: try a smaller --lr");
       if (losses.is_open()) losses << str(std::setprecision(9), loss, "\n");
       if (progress.visible() && (step + 1) % kStepsBetweenTests == 0) accuracy = test_accuracy(model, data);
-      progress.advance(1, accuracy < 0
-                              ? str("loss ", std::fixed, std::setprecision(4), loss)
-                              : str("loss ", std::fixed, std::setprecision(4), loss, ", test accuracy ", std::setprecision(2), accuracy, "%"));
+      progress.advance(1, accuracy < 0 ? str("loss ", std::fixed, std::setprecision(4), loss)
+                                       : str("loss ", std::fixed, std::setprecision(4), loss, ", test accuracy ",
+                                             std::setprecision(2), accuracy, "%"));
     }
     progress.advance(0, "measuring the accuracy");
     accuracy = test_accuracy(model, data);
   } catch (const Cancelled&) {
     progress.close();
-    std::fprintf(stderr, "tg: interrupted after %lld of %lld steps%s\n", static_cast<long long>(progress.done()), static_cast<long long>(o.steps),
-                 std::isfinite(loss) ? str(", loss ", loss).c_str() : "");
+    std::fprintf(stderr, "tg: interrupted after %lld of %lld steps%s\n", static_cast<long long>(progress.done()),
+                 static_cast<long long>(o.steps), std::isfinite(loss) ? str(", loss ", loss).c_str() : "");
     return kInterrupted;
   }
   progress.close();
@@ -122,7 +125,10 @@ static std::string rate(const std::string& text) {
 
 std::function<int()> define_mnist(CLI::App& app) {
   auto o = std::make_shared<Options>();
-  app.add_option("--steps", o->steps, "Training steps")->capture_default_str()->type_name("N")->check(whole_number(0, INT64_MAX));
+  app.add_option("--steps", o->steps, "Training steps")
+      ->capture_default_str()
+      ->type_name("N")
+      ->check(whole_number(0, INT64_MAX));
   app.add_option("--batch-size", o->batch_size, "Images in a step, drawn at random on the device")
       ->capture_default_str()
       ->type_name("N")

@@ -13,12 +13,16 @@ Tensor unpack_q4_0(const Tensor& blocks) {
   const Tensor q = blocks(Ellipsis, Slice(2, 18));
   return (q.bitwise_and(15).cat(q.rshift(4), -1).to_float() - 8) * scale(blocks);
 }
-Tensor unpack_q8_0(const Tensor& blocks) { return blocks(Ellipsis, Slice(2, 34)).bitcast(dtypes::int8).to_float() * scale(blocks); }
+Tensor unpack_q8_0(const Tensor& blocks) {
+  return blocks(Ellipsis, Slice(2, 34)).bitcast(dtypes::int8).to_float() * scale(blocks);
+}
 
 }  // namespace
 
-const QuantizedFormat kQ4_0{18, unpack_q4_0, [](const uint8_t* b, size_t i) { return (i < 16 ? b[2 + i] & 15 : b[2 + i - 16] >> 4) - 8; }};
-const QuantizedFormat kQ8_0{34, unpack_q8_0, [](const uint8_t* b, size_t i) { return static_cast<int>(static_cast<int8_t>(b[2 + i])); }};
+const QuantizedFormat kQ4_0{
+    18, unpack_q4_0, [](const uint8_t* b, size_t i) { return (i < 16 ? b[2 + i] & 15 : b[2 + i - 16] >> 4) - 8; }};
+const QuantizedFormat kQ8_0{34, unpack_q8_0,
+                            [](const uint8_t* b, size_t i) { return static_cast<int>(static_cast<int8_t>(b[2 + i])); }};
 
 double QuantizedFormat::element(std::span<const uint8_t> blocks, size_t at) const {
   const uint8_t* b = blocks.data() + at / kElements * static_cast<size_t>(bytes);

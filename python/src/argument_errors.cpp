@@ -1,5 +1,6 @@
-/// \file Calls that fit no signature. Every function of the extension gets a shim around the entry its calls go through; the shim does nothing until
-/// the call fails, and then says in one line what is wrong instead of listing the C++ types of all overloads.
+/// \file Calls that fit no signature. Every function of the extension gets a shim around the entry its calls go
+/// through; the shim does nothing until the call fails, and then says in one line what is wrong instead of listing the
+/// C++ types of all overloads.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -45,7 +46,8 @@ std::string message_for(nb::handle function, PyObject* const* args, Py_ssize_t n
   for (nb::handle overload : nb::iter(function.attr("__nb_signature__"))) {
     Signature s = parse_signature(nb::cast<std::string>(overload[0]), overload[2]);
     if (auto it = property_names().find(function.ptr()); it != property_names().end() && n == 2)
-      return str("[", it->second, "] got ", nb::cast<std::string>(nb::repr(nb::handle(args[1]))), ", expected ", s.parameters.back().type);
+      return str("[", it->second, "] got ", nb::cast<std::string>(nb::repr(nb::handle(args[1]))), ", expected ",
+                 s.parameters.back().type);
     if (dot != std::string::npos) s.owner = qualified.substr(0, dot);
     if (all.empty()) all = explain_arguments(s, positional, named);
     else all += " or " + s.text();
@@ -54,7 +56,9 @@ std::string message_for(nb::handle function, PyObject* const* args, Py_ssize_t n
 }
 
 /// add of __add__.
-std::string spoken(const std::string& name) { return name.starts_with("__") && name.ends_with("__") ? name.substr(2, name.size() - 4) : name; }
+std::string spoken(const std::string& name) {
+  return name.starts_with("__") && name.ends_with("__") ? name.substr(2, name.size() - 4) : name;
+}
 
 /// Replaces the error of a call that failed, if it is about its arguments.
 void explain(PyObject* function, PyObject* const* args, size_t nargsf, PyObject* names) noexcept {
@@ -65,14 +69,17 @@ void explain(PyObject* function, PyObject* const* args, size_t nargsf, PyObject*
     const std::string text = value ? nb::cast<std::string>(nb::str(nb::handle(value))) : "";
     const std::string name = attribute(function, "__name__");
     // Messages of conversions do not know which function they are for.
-    const bool nameless = text.starts_with("expected ") && (type == PyExc_TypeError || type == PyExc_ValueError || type == PyExc_AttributeError);
-    const bool overload = type == PyExc_TypeError && text.find("(): incompatible function arguments. The following") != std::string::npos;
+    const bool nameless = text.starts_with("expected ") &&
+                          (type == PyExc_TypeError || type == PyExc_ValueError || type == PyExc_AttributeError);
+    const bool overload =
+        type == PyExc_TypeError && text.find("(): incompatible function arguments. The following") != std::string::npos;
     // The function looked into a list or tuple and found something else there.
     const bool inside = type == PyExc_RuntimeError && text == "std::bad_cast";
     if ((overload && text.starts_with(name + "():")) || inside || nameless) {
-      const bool operand = text.ends_with("write Tensor(array)") && !name.starts_with("__");  // the signature tells more
-      const std::string better =
-          nameless && !operand ? str("[", spoken(name), "] ", text) : message_for(function, args, positional_count(nargsf), names);
+      const bool operand =
+          text.ends_with("write Tensor(array)") && !name.starts_with("__");  // the signature tells more
+      const std::string better = nameless && !operand ? str("[", spoken(name), "] ", text)
+                                                      : message_for(function, args, positional_count(nargsf), names);
       PyObject* kind = nameless ? type : PyExc_TypeError;
       PyErr_SetString(kind, better.c_str());
       Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(trace);
@@ -88,11 +95,14 @@ template <size_t I> PyObject* guarded(PyObject* self, PyObject* const* args, siz
     explain(self, args, nargsf, names);
   return r;
 }
-template <size_t... I> constexpr std::array<vectorcallfunc, sizeof...(I)> shims_of(std::index_sequence<I...>) { return {guarded<I>...}; }
+template <size_t... I> constexpr std::array<vectorcallfunc, sizeof...(I)> shims_of(std::index_sequence<I...>) {
+  return {guarded<I>...};
+}
 constexpr auto shims = shims_of(std::make_index_sequence<kMaxEntries>());
 
 void guard(PyObject* function) {
-  auto& entry = *reinterpret_cast<vectorcallfunc*>(reinterpret_cast<char*>(function) + Py_TYPE(function)->tp_vectorcall_offset);
+  auto& entry =
+      *reinterpret_cast<vectorcallfunc*>(reinterpret_cast<char*>(function) + Py_TYPE(function)->tp_vectorcall_offset);
   size_t i = 0;
   while (i < entry_count && entries[i] != entry) i++;
   if (i == kMaxEntries || std::ranges::find(shims, entry) != shims.end()) return;
@@ -102,7 +112,8 @@ void guard(PyObject* function) {
 
 bool is_bound_function(PyObject* o) {
   const char* name = Py_TYPE(o)->tp_name;
-  return (std::strcmp(name, "nanobind.nb_func") == 0 || std::strcmp(name, "nanobind.nb_method") == 0) && Py_TYPE(o)->tp_vectorcall_offset > 0;
+  return (std::strcmp(name, "nanobind.nb_func") == 0 || std::strcmp(name, "nanobind.nb_method") == 0) &&
+         Py_TYPE(o)->tp_vectorcall_offset > 0;
 }
 }  // namespace
 

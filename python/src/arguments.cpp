@@ -47,7 +47,8 @@ std::string repr_of(nb::handle h) {
 /// A value in a message: itself where it is short, else its type.
 std::string shown(nb::handle h) {
   PyObject* o = h.ptr();
-  if (h.is_none() || PyBool_Check(o) || PyLong_Check(o) || PyFloat_Check(o) || PyUnicode_Check(o) || PyTuple_Check(o) || PyList_Check(o))
+  if (h.is_none() || PyBool_Check(o) || PyLong_Check(o) || PyFloat_Check(o) || PyUnicode_Check(o) || PyTuple_Check(o) ||
+      PyList_Check(o))
     if (std::string r = repr_of(h); r.size() <= 40) return r;
   if (PyType_Check(o)) return str("the class ", reinterpret_cast<PyTypeObject*>(o)->tp_name);
   std::string name = Py_TYPE(o)->tp_name;
@@ -130,7 +131,8 @@ std::string in_words(const std::string& type) {
 std::string hint_for(const Signature& s, const Parameter& p, nb::handle v) {
   if (p.type.find("Tensor") != std::string::npos && p.type.find("Sequence") == std::string::npos)
     if (std::string h = tensor_hint(v); !h.empty()) return ": " + h;
-  if (p.type.find("Sequence") != std::string::npos && p.type.find("int") == std::string::npos && PyCallable_Check(v.ptr()))
+  if (p.type.find("Sequence") != std::string::npos && p.type.find("int") == std::string::npos &&
+      PyCallable_Check(v.ptr()))
     return ": write [layer], a list";
   if (s.name == "to" && p.name == "device") return ", as \"CPU\"";
   return "";
@@ -163,11 +165,13 @@ Signature parse_signature(const std::string& text, nb::handle defaults) {
     if (p.optional) {
       p.fallback = sides[1];
       if (p.fallback.size() > 1 && p.fallback[0] == '\\' && PyTuple_Check(defaults.ptr()))
-        if (size_t i = std::strtoul(p.fallback.c_str() + 1, nullptr, 10); i < nb::len(defaults)) p.fallback = repr_of(defaults[i]);
+        if (size_t i = std::strtoul(p.fallback.c_str() + 1, nullptr, 10); i < nb::len(defaults))
+          p.fallback = repr_of(defaults[i]);
     }
     const size_t colon = sides[0].find(':');
     p.name = sides[0].substr(0, colon);
-    if (colon != std::string::npos) p.type = without_modules(sides[0].substr(sides[0].find_first_not_of(' ', colon + 1)));
+    if (colon != std::string::npos)
+      p.type = without_modules(sides[0].substr(sides[0].find_first_not_of(' ', colon + 1)));
     while (p.type.ends_with("| None | None")) p.type.resize(p.type.size() - 7);
     if (p.name == "self") s.method = true;
     p.variadic = p.name[0] == '*';
@@ -187,7 +191,8 @@ std::string Signature::text() const {
   return out + ")";
 }
 
-std::string explain_arguments(const Signature& s, const std::vector<nb::handle>& args, const std::vector<std::pair<std::string, nb::handle>>& named) {
+std::string explain_arguments(const Signature& s, const std::vector<nb::handle>& args,
+                              const std::vector<std::pair<std::string, nb::handle>>& named) {
   const std::string head = str("[", s.name == "__init__" ? s.owner : s.name, "] got "), call = s.text();
   bool takes_any = false, takes_names = false;
   std::vector<const Parameter*> positional;
@@ -202,17 +207,21 @@ std::string explain_arguments(const Signature& s, const std::vector<nb::handle>&
   if (args.size() > positional.size() && !takes_any) {
     const size_t n = args.size() - self, most = positional.size() - self;
     std::string hint;
-    if (most && std::all_of(args.begin() + static_cast<std::ptrdiff_t>(self), args.end(), [](nb::handle h) { return PyLong_Check(h.ptr()); }) &&
+    if (most &&
+        std::all_of(args.begin() + static_cast<std::ptrdiff_t>(self), args.end(),
+                    [](nb::handle h) { return PyLong_Check(h.ptr()); }) &&
         positional[self]->type.find("Sequence") != std::string::npos)
       hint = " (several numbers go into one tuple)";
-    return str(head, n, n == 1 ? " argument" : " arguments", ", expected ", most ? "at most " : "", most ? str(most) : "none", hint, ": ", call);
+    return str(head, n, n == 1 ? " argument" : " arguments", ", expected ", most ? "at most " : "",
+               most ? str(most) : "none", hint, ": ", call);
   }
   for (const auto& [name, value] : named) {
     const bool known = std::ranges::any_of(positional, [&](const Parameter* p) { return p->name == name; }) ||
                        std::ranges::any_of(s.parameters, [&](const Parameter& p) { return p.name == name; });
     if (known || takes_names) continue;
     const Parameter* p = meant(s, name);
-    return str(head, "an unknown argument ", name, p ? str(": write ", p->name, "=", shown(value), ", as in ") : ", expected ", call);
+    return str(head, "an unknown argument ", name,
+               p ? str(": write ", p->name, "=", shown(value), ", as in ") : ", expected ", call);
   }
   const auto stars = std::ranges::find_if(s.parameters, &Parameter::variadic) - s.parameters.begin();
   for (size_t i = self; i < positional.size(); i++) {
@@ -228,7 +237,9 @@ std::string explain_arguments(const Signature& s, const std::vector<nb::handle>&
       if (!p.optional) return str(head, "no ", p.name, ", expected ", call);
       continue;
     }
-    if (!fits(p.type, value)) return str(head, shown(value), " for ", p.name, ", expected ", in_words(p.type), hint_for(s, p, value), "; ", call);
+    if (!fits(p.type, value))
+      return str(head, shown(value), " for ", p.name, ", expected ", in_words(p.type), hint_for(s, p, value), "; ",
+                 call);
   }
   std::string types;
   for (size_t i = self; i < args.size(); i++) types += (types.empty() ? "" : ", ") + shown(args[i]);

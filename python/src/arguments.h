@@ -26,8 +26,10 @@ struct Signature {
 /// From the text nanobind has ("def sum(self, axis: int = \0) -> Tensor") and its defaults.
 Signature parse_signature(const std::string& text, nb::handle defaults);
 
-/// "[sum] got an unknown argument dim: write axis=0, as in sum(axis=None, keepdim=False)". `args` are positional, self included.
-std::string explain_arguments(const Signature& s, const std::vector<nb::handle>& args, const std::vector<std::pair<std::string, nb::handle>>& named);
+/// "[sum] got an unknown argument dim: write axis=0, as in sum(axis=None, keepdim=False)". `args` are positional, self
+/// included.
+std::string explain_arguments(const Signature& s, const std::vector<nb::handle>& args,
+                              const std::vector<std::pair<std::string, nb::handle>>& named);
 
 /// What to write instead of `value` where a tensor belongs; empty when there is nothing to say.
 std::string tensor_hint(nb::handle value);

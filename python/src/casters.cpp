@@ -22,14 +22,17 @@ int128 int_from(nb::handle h) {
   nb::object high = nb::steal(PyNumber_Rshift(h.ptr(), nb::int_(64).ptr()));
   long long hi = PyLong_AsLongLong(high.ptr());
   if (hi == -1 && PyErr_Occurred()) throw nb::python_error();
-  return static_cast<int128>(hi) * (static_cast<int128>(1) << 64) + static_cast<int128>(PyLong_AsUnsignedLongLong(low.ptr()));
+  return static_cast<int128>(hi) * (static_cast<int128>(1) << 64) +
+         static_cast<int128>(PyLong_AsUnsignedLongLong(low.ptr()));
 }
 
 bool is_numpy(nb::handle h) { return std::strncmp(Py_TYPE(h.ptr())->tp_name, "numpy.", 6) == 0; }
 }  // namespace
 
 std::string device_name(std::string name) {
-  if (name.size() < 3 || (name[0] | 32) != 'g' || (name[1] | 32) != 'p' || (name[2] | 32) != 'u' || (name.size() > 3 && name[3] != ':')) return name;
+  if (name.size() < 3 || (name[0] | 32) != 'g' || (name[1] | 32) != 'p' || (name[2] | 32) != 'u' ||
+      (name.size() > 3 && name[3] != ':'))
+    return name;
   try {
     return Device::canonical(name);
   } catch (const DeviceError&) { return Device::default_name() + name.substr(3); }
@@ -105,13 +108,15 @@ DType dtype_or_refuse(nb::handle h) {
                      : is(PyLong_Type) ? ": write dtypes.int32"
                      : is(PyBool_Type) ? ": write dtypes.bool"
                                        : "";
-  const std::string message = str("expected a DType or the name of one, got ", nb::cast<std::string>(nb::repr(h)), hint);
+  const std::string message =
+      str("expected a DType or the name of one, got ", nb::cast<std::string>(nb::repr(h)), hint);
   if (PyType_Check(h.ptr())) throw nb::type_error(message.c_str());  // int, float: where other libraries take them
   throw nb::attribute_error(message.c_str());
 }
 
 void refuse_array(nb::handle h) {
-  if (is_numpy(h) && nb::hasattr(h, "__array__")) throw nb::type_error("expected a Tensor or number, got a NumPy array: write Tensor(array)");
+  if (is_numpy(h) && nb::hasattr(h, "__array__"))
+    throw nb::type_error("expected a Tensor or number, got a NumPy array: write Tensor(array)");
 }
 
 void refuse_operand(nb::handle h) {
@@ -119,8 +124,9 @@ void refuse_operand(nb::handle h) {
   if (!PyCallable_Check(h.ptr()) || nb::hasattr(h, "__array__")) return;
   std::string name = PyType_Check(h.ptr()) ? nb::cast<std::string>(h.attr("__name__")) : Py_TYPE(h.ptr())->tp_name;
   name = name.substr(name.rfind('.') + 1);
-  throw nb::type_error(
-      str("expected a Tensor or number, got ", name, ": call a layer or function on the tensor, layer(x), or use its layer.weight").c_str());
+  throw nb::type_error(str("expected a Tensor or number, got ", name,
+                           ": call a layer or function on the tensor, layer(x), or use its layer.weight")
+                           .c_str());
 }
 
 Shape shape_from(nb::handle sequence, bool none_keeps) {
@@ -129,16 +135,20 @@ Shape shape_from(nb::handle sequence, bool none_keeps) {
     std::optional<SInt> s;
     if (none_keeps && h.is_none()) s = SInt(-1);
     else s = sint_from(h);
-    if (!s) throw ValueError(str("[shape] got ", nb::cast<std::string>(nb::repr(h)), ", expected sizes: shape must be int or UOp").c_str());
+    if (!s)
+      throw ValueError(
+          str("[shape] got ", nb::cast<std::string>(nb::repr(h)), ", expected sizes: shape must be int or UOp")
+              .c_str());
     shape.push_back(*s);
   }
   return shape;
 }
 
 Shape shape_from_args(const nb::args& args, bool none_keeps) {
-  if (args.size() == 1 && (PyTuple_Check(args[0].ptr()) || PyList_Check(args[0].ptr()))) return shape_from(args[0], none_keeps);
-  TG_CHECK(ValueError, args.size() < 2 || !(PyTuple_Check(args[0].ptr()) || PyList_Check(args[0].ptr())), "[shape] got a tuple and ", args.size() - 1,
-           " more arguments, expected one tuple, or sizes");
+  if (args.size() == 1 && (PyTuple_Check(args[0].ptr()) || PyList_Check(args[0].ptr())))
+    return shape_from(args[0], none_keeps);
+  TG_CHECK(ValueError, args.size() < 2 || !(PyTuple_Check(args[0].ptr()) || PyList_Check(args[0].ptr())),
+           "[shape] got a tuple and ", args.size() - 1, " more arguments, expected one tuple, or sizes");
   return shape_from(args, none_keeps);
 }
 
@@ -158,7 +168,9 @@ TensorOptions options_from(const nb::kwargs& kwargs, const char* function) {
     else if (name == "requires_grad") {
       if (!value.is_none()) o.requires_grad = nb::cast<bool>(value);
     } else if (name != "buffer" && name != "contiguous" && name != "name")
-      throw nb::type_error(str("[", function, "] got an unknown argument ", name, ", expected its own, dtype, device or requires_grad").c_str());
+      throw nb::type_error(
+          str("[", function, "] got an unknown argument ", name, ", expected its own, dtype, device or requires_grad")
+              .c_str());
   }
   return o;
 }

@@ -1,4 +1,5 @@
-/// \file How Python values become arguments: types by object or name, sizes that may be symbolic, axes, numbers and tensors as operands.
+/// \file How Python values become arguments: types by object or name, sizes that may be symbolic, axes, numbers and
+/// tensors as operands.
 #pragma once
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
@@ -37,7 +38,8 @@ struct Operand {
 struct DeviceName {
   std::string name;
 };
-/// The name the library uses. "GPU", from the days before there was one name per runtime, is the first GPU, on a machine without one the default.
+/// The name the library uses. "GPU", from the days before there was one name per runtime, is the first GPU, on a
+/// machine without one the default.
 std::string device_name(std::string name);
 /// A name, a tuple of names for several devices, None for "".
 nb::object device_object(const std::string& device);
@@ -58,7 +60,8 @@ std::optional<Scalar> scalar_from(nb::handle h);
 std::optional<Tensor> operand_from(nb::handle h);
 /// AttributeError for what is no type, as `dtypes.nothing` gives.
 DType dtype_or_refuse(nb::handle h);
-/// An operator with a NumPy array is a TypeError that says what to write: NumPy would take the tensor for an array and drop its gradient.
+/// An operator with a NumPy array is a TypeError that says what to write: NumPy would take the tensor for an array and
+/// drop its gradient.
 void refuse_array(nb::handle h);
 /// A layer, function or array where a tensor belongs is a TypeError that says what to write.
 void refuse_operand(nb::handle h);
@@ -67,7 +70,8 @@ Shape shape_from(nb::handle sequence, bool none_keeps = false);
 /// The arguments of f(2, 3) or f((2, 3)).
 Shape shape_from_args(const nb::args& args, bool none_keeps = false);
 std::vector<int64_t> ints_from_args(const nb::args& args);
-/// dtype, device, requires_grad; names that have no meaning here (buffer, contiguous, name) are taken and ignored, others are a TypeError.
+/// dtype, device, requires_grad; names that have no meaning here (buffer, contiguous, name) are taken and ignored,
+/// others are a TypeError.
 TensorOptions options_from(const nb::kwargs& kwargs, const char* function);
 
 inline nb::object none_or(const Tensor& t) { return t.defined() ? nb::cast(t) : nb::none(); }
@@ -84,7 +88,9 @@ template <> struct type_caster<tg::DType> {
     value = tg::python::dtype_or_refuse(src);
     return true;
   }
-  static handle from_cpp(tg::DType d, rv_policy, cleanup_list*) noexcept { return tg::python::dtype_object(d).inc_ref(); }
+  static handle from_cpp(tg::DType d, rv_policy, cleanup_list*) noexcept {
+    return tg::python::dtype_object(d).inc_ref();
+  }
 };
 
 template <> struct type_caster<tg::SInt> {
@@ -128,7 +134,9 @@ template <> struct type_caster<tg::Ints> {
     value = tg::Ints(std::move(list.value));
     return true;
   }
-  static handle from_cpp(const tg::Ints& v, rv_policy p, cleanup_list* c) { return make_caster<std::vector<int64_t>>::from_cpp(v, p, c); }
+  static handle from_cpp(const tg::Ints& v, rv_policy p, cleanup_list* c) {
+    return make_caster<std::vector<int64_t>>::from_cpp(v, p, c);
+  }
 };
 
 template <> struct type_caster<tg::Axes> {
@@ -171,7 +179,8 @@ template <> struct type_caster<tg::python::DeviceName> {
   bool from_python(handle src, uint8_t, cleanup_list*) {
     value.name.clear();
     if (src.is_none()) return true;
-    if ((PyTuple_Check(src.ptr()) || PyList_Check(src.ptr())) && PySequence_Size(src.ptr()) == 1) src = nanobind::object(src[0]);
+    if ((PyTuple_Check(src.ptr()) || PyList_Check(src.ptr())) && PySequence_Size(src.ptr()) == 1)
+      src = nanobind::object(src[0]);
     if (PyTuple_Check(src.ptr()) || PyList_Check(src.ptr())) {  // several devices: a list of names
       for (nanobind::handle h : nanobind::borrow<nanobind::sequence>(src)) {
         if (!PyUnicode_Check(h.ptr())) return false;

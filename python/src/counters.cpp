@@ -38,7 +38,8 @@ void bind_counters(nb::module_& m) {
         else throw nb::key_error(std::string(name).c_str());
       },
       "name"_a, "value"_a, "Sets a counter of the process.");
-  m.def("counters_reset", &GlobalCounters::reset, "Counts of kernels, copies, operations, bytes and time start again at zero.");
+  m.def("counters_reset", &GlobalCounters::reset,
+        "Counts of kernels, copies, operations, bytes and time start again at zero.");
   m.def(
       "memory_used",
       [](std::string_view device) -> int64_t {
@@ -57,11 +58,13 @@ void bind_counters(nb::module_& m) {
       [](std::string_view device) {
         const MemoryStats s = memory_stats(device);
         nb::dict d;
-        d["used"] = s.used, d["peak"] = s.peak, d["cached"] = s.cached, d["allocations"] = s.allocations, d["reused"] = s.reused;
+        d["used"] = s.used, d["peak"] = s.peak, d["cached"] = s.cached, d["allocations"] = s.allocations,
+        d["reused"] = s.reused;
         return d;
       },
       "device"_a = "",
-      "Bytes in use, their peak, bytes kept for reuse, and numbers of blocks handed out and reused; of one opened device or of all.");
+      "Bytes in use, their peak, bytes kept for reuse, and numbers of blocks handed out and reused; of one opened "
+      "device or of all.");
   m.def("reset_memory_stats", &reset_memory_stats, "device"_a = "", "Peak and counts begin anew.");
   m.def("free_memory_caches", &free_memory_caches, "Gives memory kept for reuse back to the system.");
   m.def("profile_json", &profile::json, "What PROFILE=1 has recorded so far, in the trace event format.");

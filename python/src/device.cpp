@@ -54,7 +54,8 @@ class Bytes {
 }  // namespace
 
 void bind_device(nb::module_& m) {
-  m.def("device_name", &device_name, "name"_a, "\"GPU\" as the first GPU, or the default on a machine without one; other names as they are.");
+  m.def("device_name", &device_name, "name"_a,
+        "\"GPU\" as the first GPU, or the default on a machine without one; other names as they are.");
   m.def("device_default", &Device::default_name, "Name of the default device under the current setting of DEV.");
   m.def(
       "device_list",
@@ -80,7 +81,10 @@ void bind_device(nb::module_& m) {
       .def_prop_ro("compiles", &Device::compiles)
       .def_prop_ro("host_visible", &Device::host_visible)
       .def("synchronize", &Device::wait, nb::call_guard<nb::gil_scoped_release>(), "Waits for queued work.")
-      .def("target", [](Device& d) { return nb::make_tuple(d.target().device, d.target().renderer, d.target().arch, d.target().key()); })
+      .def("target",
+           [](Device& d) {
+             return nb::make_tuple(d.target().device, d.target().renderer, d.target().arch, d.target().key());
+           })
       .def("renderer", &facts)
       .def(
           "compile",
@@ -89,7 +93,8 @@ void bind_device(nb::module_& m) {
             {
               nb::gil_scoped_release release;
               Target t = d.target();
-              if (t.renderer == "LLVM" && source.find("define ") == std::string::npos) t.renderer = "CLANG";  // C, not LLVM's language
+              if (t.renderer == "LLVM" && source.find("define ") == std::string::npos)
+                t.renderer = "CLANG";  // C, not LLVM's language
               bytes = d.compiler(t).compile(source);
             }
             return to_bytes(bytes);
@@ -104,7 +109,8 @@ void bind_device(nb::module_& m) {
           "source"_a, "Machine code of a source text, for people.")
       .def("free_cache", [](Device& d) { d.allocator().free_cache(); }, "Gives kept memory back to the system.");
   m.def("device_get", &Device::get, "name"_a, nb::rv_policy::reference, "Opens a device, once.");
-  m.def("synchronize", &Device::synchronize, "name"_a = "", nb::call_guard<nb::gil_scoped_release>(), "Waits for one device, or for all.");
+  m.def("synchronize", &Device::synchronize, "name"_a = "", nb::call_guard<nb::gil_scoped_release>(),
+        "Waits for one device, or for all.");
 
   nb::class_<Buffer>(m, "NativeBuffer", "A typed piece of device memory.")
       .def_static("create", &Buffer::create, "device"_a, "size"_a, "dtype"_a)
@@ -125,7 +131,8 @@ void bind_device(nb::module_& m) {
       .def("ensure_allocated", [](Buffer& b) { b.ensure_allocated(); })
       .def("deallocate", &Buffer::deallocate)
       .def(
-          "address", [](Buffer& b) { return reinterpret_cast<uintptr_t>(b.data()); }, "Host address, 0 where the host cannot see it.")
+          "address", [](Buffer& b) { return reinterpret_cast<uintptr_t>(b.data()); },
+          "Host address, 0 where the host cannot see it.")
       .def("copy_from", &Buffer::copy_from, "source"_a, nb::call_guard<nb::gil_scoped_release>())
       .def(
           "copy_in",

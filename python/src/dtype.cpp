@@ -1,4 +1,5 @@
-/// \file DType objects: one for each scalar type, so that `is` works; the promotion lattice; rounding of Python numbers to a type.
+/// \file DType objects: one for each scalar type, so that `is` works; the promotion lattice; rounding of Python numbers
+/// to a type.
 #include <cmath>
 #include <iterator>
 
@@ -94,12 +95,16 @@ void bind_dtype(nb::module_& m) {
   c.def_prop_ro("bitsize", [](const PyDType& d) { return d.d.bitsize(); });
   c.def_prop_ro("itemsize", [](const PyDType& d) { return (d.d.bitsize() + 7) / 8; }, "Bytes of an element.");
   c.def_prop_ro("name", [](const PyDType& d) { return shown(d.d).name; }, "The name in C.");
-  c.def_prop_ro("fmt", [](const PyDType& d) { return shown(d.d).fmt; }, "Format of the module struct, None where it has none.");
-  c.def_prop_ro("spelling", [](const PyDType& d) { return std::string(d.d.name()); }, "The name with its width: float32, int8, ...");
+  c.def_prop_ro(
+      "fmt", [](const PyDType& d) { return shown(d.d).fmt; }, "Format of the module struct, None where it has none.");
+  c.def_prop_ro(
+      "spelling", [](const PyDType& d) { return std::string(d.d.name()); },
+      "The name with its width: float32, int8, ...");
   c.def_prop_ro("min", [](const PyDType& d) { return least(d.d); });
   c.def_prop_ro("max", [](const PyDType& d) { return greatest(d.d); });
   c.def("__repr__", [](nb::handle self) {
-    return "dtypes." + nb::cast<std::string>(nb::module_::import_("tinygrad_cpp.dtype").attr("INVERSE_DTYPES_DICT")[self.attr("name")]);
+    return "dtypes." + nb::cast<std::string>(
+                           nb::module_::import_("tinygrad_cpp.dtype").attr("INVERSE_DTYPES_DICT")[self.attr("name")]);
   });
   c.def("__hash__", [](const PyDType& d) { return static_cast<int64_t>(d.d.id()); });
   c.def("__eq__", [](nb::handle a, nb::handle b) { return a.is(b); }, nb::arg("other").none());
@@ -108,12 +113,16 @@ void bind_dtype(nb::module_& m) {
   c.def("__le__", [](const PyDType& a, const PyDType& b) { return a.d <= b.d; });
   c.def("__ge__", [](const PyDType& a, const PyDType& b) { return a.d >= b.d; });
   c.def("__reduce__", [](const PyDType& d) {
-    return nb::make_tuple(nb::module_::import_("tinygrad_cpp._core").attr("dtype_from_name"), nb::make_tuple(std::string(d.d.name())));
+    return nb::make_tuple(nb::module_::import_("tinygrad_cpp._core").attr("dtype_from_name"),
+                          nb::make_tuple(std::string(d.d.name())));
   });
   c.def("__copy__", [](nb::handle self) { return self; });
   c.def("__deepcopy__", [](nb::handle self, nb::handle) { return self; });
-  for (size_t i = 0; i < static_cast<size_t>(DTypeId::kCount); i++) objects[i] = nb::cast(PyDType{DType(static_cast<DTypeId>(i))}).release();
-  m.def("dtype_from_name", [](nb::str name) { return *dtype_from(name); }, "The type of a name; AttributeError for an unknown one.");
+  for (size_t i = 0; i < static_cast<size_t>(DTypeId::kCount); i++)
+    objects[i] = nb::cast(PyDType{DType(static_cast<DTypeId>(i))}).release();
+  m.def(
+      "dtype_from_name", [](nb::str name) { return *dtype_from(name); },
+      "The type of a name; AttributeError for an unknown one.");
   m.def("all_dtypes", [] {
     nb::list l;
     for (nb::handle h : objects) l.append(h);
@@ -125,7 +134,8 @@ void bind_dtype(nb::module_& m) {
   m.def("is_float", [](DType d) { return d.is_float(); });
   m.def("is_unsigned", [](DType d) { return d.is_unsigned(); });
   m.def("strong_dtype", &strong_dtype, "dtype"_a, "The type a weak type is stored in; others unchanged.");
-  m.def("least_upper_float", &least_upper_float, "dt"_a, "A float type as it is; for others the join with the default float.");
+  m.def("least_upper_float", &least_upper_float, "dt"_a,
+        "A float type as it is; for others the join with the default float.");
   m.def("sum_acc_dtype", &sum_acc_dtype, "dt"_a, "The type in which sums accumulate.");
   m.def("can_lossless_cast", &can_lossless_cast, "dt0"_a, "dt1"_a, "Whether every value of dt0 is one of dt1.");
   m.def(

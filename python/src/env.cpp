@@ -29,7 +29,8 @@ void bind_env(nb::module_& m) {
         if (!env::find(name)) throw nb::key_error(name.c_str());
         std::visit([&](const auto& v) { env::set({name.c_str(), v}); }, value);
       },
-      "name"_a, "value"_a, "Changes a variable on this thread. KeyError for an unknown name, ValueError for a value that does not fit.");
+      "name"_a, "value"_a,
+      "Changes a variable on this thread. KeyError for an unknown name, ValueError for a value that does not fit.");
 
   m.def("cache_dir", &cache_dir, "Folder for caches and downloads.");
   m.def(
@@ -52,7 +53,9 @@ void bind_env(nb::module_& m) {
         disk_cache::put(table, key, bytes);
       },
       "table"_a, "key"_a, "value"_a, "Stores bytes under (table, key).");
-  m.def("diskcache_clear", [](std::string_view table) { disk_cache::clear(table); }, "table"_a = "", "Removes one table's entries, or all.");
+  m.def(
+      "diskcache_clear", [](std::string_view table) { disk_cache::clear(table); }, "table"_a = "",
+      "Removes one table's entries, or all.");
 }
 
 }  // namespace tg::python

@@ -1,4 +1,5 @@
-/// \file Exceptions: each C++ error has a Python class, which also is the builtin exceptions code written for tinygrad or PyTorch catches.
+/// \file Exceptions: each C++ error has a Python class, which also is the builtin exceptions code written for tinygrad
+/// or PyTorch catches.
 #include <nanobind/nanobind.h>
 
 #include "bind.h"

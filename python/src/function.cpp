@@ -78,8 +78,8 @@ void bind_function(nb::module_& m, TensorClass& c) {
   m.def("_uop_of", [](nb::handle h) { return wrap(ref_of(h)); });
   m.def(
       "_make_function",
-      [](nb::handle args, nb::handle results, const std::string& name, bool precompile, bool precompile_backward, bool allow_implicit,
-         nb::handle gradient) {
+      [](nb::handle args, nb::handle results, const std::string& name, bool precompile, bool precompile_backward,
+         bool allow_implicit, nb::handle gradient) {
         drain();
         const std::vector<UOpRef> a = refs_of(args), r = refs_of(results);
         CallInfo info{name, precompile, precompile_backward, make_gradient(gradient_from(gradient)), {}};
@@ -92,7 +92,8 @@ void bind_function(nb::module_& m, TensorClass& c) {
         for (size_t i = 0; i < r.size(); i++) out.push_back(Tensor::from_uop(get_tuple(call, i)));
         return out;
       },
-      "args"_a, "results"_a, "name"_a, "precompile"_a, "precompile_backward"_a, "allow_implicit"_a, "gradient"_a.none());
+      "args"_a, "results"_a, "name"_a, "precompile"_a, "precompile_backward"_a, "allow_implicit"_a,
+      "gradient"_a.none());
   m.def(
       "_call",
       [](const Tensors& args, nb::handle body, nb::handle gradient) {
@@ -116,7 +117,8 @@ void bind_function(nb::module_& m, TensorClass& c) {
       "lst"_a, "What is pending becomes one call. Values are what they were.");
   c.def(
       "decode_hevc_frame",
-      [](const Tensor& t, nb::handle frame_pos, const Shape& shape, const Tensor& state, std::optional<Tensors> ref_frames) {
+      [](const Tensor& t, nb::handle frame_pos, const Shape& shape, const Tensor& state,
+         std::optional<Tensors> ref_frames) {
         const UOpRef position = ref_of(frame_pos);
         GraphScope g;
         return decode_hevc_frame(t, position.get(), shape, state, ref_frames ? *ref_frames : Tensors());

@@ -1,5 +1,6 @@
-/// \file Nodes as Python objects: one object per node while it lives, and the conversions of operations, arguments and tags. No function here may be
-/// called under a GraphScope unless it says so: whoever runs Python code may lose the GIL to a thread that waits for the graph.
+/// \file Nodes as Python objects: one object per node while it lives, and the conversions of operations, arguments and
+/// tags. No function here may be called under a GraphScope unless it says so: whoever runs Python code may lose the GIL
+/// to a thread that waits for the graph.
 #pragma once
 #include <nanobind/nanobind.h>
 

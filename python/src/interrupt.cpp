@@ -21,7 +21,8 @@ void on_interrupt(int signal) {
 
 /// This is Python's main thread, and Ctrl-C means what it means by default.
 bool wanted() {
-  static const auto main = nb::cast<unsigned long>(nb::module_::import_("threading").attr("main_thread")().attr("ident"));
+  static const auto main =
+      nb::cast<unsigned long>(nb::module_::import_("threading").attr("main_thread")().attr("ident"));
   if (main != reinterpret_cast<unsigned long>(pthread_self())) return false;
   // Of the C module: what `signal` wraps around it takes longer than a small kernel.
   static const nb::object& getsignal = *new nb::object(nb::module_::import_("_signal").attr("getsignal"));
@@ -46,7 +47,8 @@ InterruptScope::~InterruptScope() {
   active = false;
   scope_.reset();
   struct sigaction now{};
-  if (sigaction(SIGINT, &pythons, &now) == 0 && now.sa_handler != on_interrupt) sigaction(SIGINT, &now, nullptr);  // somebody else's meanwhile
+  if (sigaction(SIGINT, &pythons, &now) == 0 && now.sa_handler != on_interrupt)
+    sigaction(SIGINT, &now, nullptr);  // somebody else's meanwhile
 }
 
 }  // namespace tg::python

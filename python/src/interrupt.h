@@ -9,8 +9,9 @@
 
 namespace tg::python {
 
-/// While one lives on the main thread, SIGINT stops what the library computes; Python's own handler is called as well, so that KeyboardInterrupt is
-/// what the caller sees. Nothing changes for programs that handle SIGINT themselves, and on other threads.
+/// While one lives on the main thread, SIGINT stops what the library computes; Python's own handler is called as well,
+/// so that KeyboardInterrupt is what the caller sees. Nothing changes for programs that handle SIGINT themselves, and
+/// on other threads.
 class InterruptScope {
  public:
   InterruptScope();  ///< with the GIL

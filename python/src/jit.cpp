@@ -15,9 +15,11 @@
 namespace tg::python {
 
 namespace {
-/// `function()` returns the tensors of its result, and for each whether somebody else holds it. Returns the tensors and the capture they came from.
-std::pair<Tensors, size_t> call(JitCore& core, const Tensors& tensors, std::vector<std::string> names, nb::sequence variables,
-                                std::vector<std::pair<std::string, std::string>> constants, nb::callable function) {
+/// `function()` returns the tensors of its result, and for each whether somebody else holds it. Returns the tensors and
+/// the capture they came from.
+std::pair<Tensors, size_t> call(JitCore& core, const Tensors& tensors, std::vector<std::string> names,
+                                nb::sequence variables, std::vector<std::pair<std::string, std::string>> constants,
+                                nb::callable function) {
   JitInputs in{tensors, std::move(names), {}, std::move(constants)};
   for (nb::handle v : variables) in.variables.push_back(UOpRef(node_of(v)));
   std::vector<bool> shared;
@@ -61,7 +63,9 @@ void bind_jit(nb::module_& m) {
       .def("free_intermediates", &JitCore::free_intermediates)
       .def_prop_ro("count", &JitCore::count)
       .def_prop_ro("captured", &JitCore::captured)
-      .def_prop_ro("kernel_names", [](const JitCore& c) { return c.captured() ? c.replay()->kernel_names() : std::vector<std::string>(); })
+      .def_prop_ro(
+          "kernel_names",
+          [](const JitCore& c) { return c.captured() ? c.replay()->kernel_names() : std::vector<std::string>(); })
       .def_prop_ro("planned_bytes", [](const JitCore& c) { return c.captured() ? c.replay()->planned_bytes() : 0; });
   tensor_detail::set_jit_collector([] {
     nb::gil_scoped_acquire gil;

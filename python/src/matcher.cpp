@@ -1,4 +1,5 @@
-/// \file PatternMatcher and graph_rewrite: tables of rules whose bodies are Python functions, or the library's own tables.
+/// \file PatternMatcher and graph_rewrite: tables of rules whose bodies are Python functions, or the library's own
+/// tables.
 #include <nanobind/stl/string_view.h>
 
 #include <functional>
@@ -84,7 +85,8 @@ class Rewriter {
   Rewriter(const Matcher* after, const Matcher* before, nb::handle ctx, nb::handle gate, bool enter_calls)
       : after_(after), before_(before), ctx_(ctx), gate_(gate), enter_calls_(enter_calls) {}
 
-  /// Sources first, results rewritten again until nothing fires; `before` applies to a node until nothing fires before its sources are visited.
+  /// Sources first, results rewritten again until nothing fires; `before` applies to a node until nothing fires before
+  /// its sources are visited.
   UOpRef to_fixed_point(UOp root) {
     struct Frame {
       UOp node, current;
@@ -135,7 +137,8 @@ class Rewriter {
     return UOpRef(result(root));
   }
 
-  /// Each node once: `before` on the node (its result is final), else its sources and then `after` on what they make of it (final too).
+  /// Each node once: `before` on the node (its result is final), else its sources and then `after` on what they make of
+  /// it (final too).
   UOpRef once(UOp root) {
     std::vector<std::pair<UOp, bool>> stack{{root, false}};
     while (!stack.empty()) {
@@ -216,7 +219,8 @@ class Rewriter {
     }
     if (!changed) return n;
     GraphScope g;
-    if (types && groups::kAlu.has(n.op())) return keep(UOpRef(UOp::make(n.op(), derive_dtype(n.op(), src), src, n.arg(), n.tag())));
+    if (types && groups::kAlu.has(n.op()))
+      return keep(UOpRef(UOp::make(n.op(), derive_dtype(n.op(), src), src, n.arg(), n.tag())));
     return keep(UOpRef(n.with_srcs(src)));
   }
 
@@ -227,8 +231,8 @@ class Rewriter {
   std::vector<UOpRef> kept_;
 };
 
-UOpObject graph_rewrite_py(const PyUOp& sink, const Matcher& pm, nb::handle ctx, bool bottom_up, nb::handle, const Matcher* bpm, bool walk,
-                           bool enter_calls, nb::handle gate) {
+UOpObject graph_rewrite_py(const PyUOp& sink, const Matcher& pm, nb::handle ctx, bool bottom_up, nb::handle,
+                           const Matcher* bpm, bool walk, bool enter_calls, nb::handle gate) {
   if (pm.native_only() && !bottom_up && !bpm && !walk) {
     return made([&] {
       PatternMatcher<UOp> all;
@@ -253,10 +257,10 @@ const PatternMatcher<UOp>* library_table(std::string_view name) {
 
 void bind_matcher(nb::module_& m) {
   bind_upat(m);
-  nb::class_<Matcher> c(
-      m, "PatternMatcher",
-      "A table of rules (UPat, function). A function takes the names its pattern binds, and `ctx` if it wants the rewrite's context; None declines.",
-      nb::dynamic_attr());
+  nb::class_<Matcher> c(m, "PatternMatcher",
+                        "A table of rules (UPat, function). A function takes the names its pattern binds, and `ctx` if "
+                        "it wants the rewrite's context; None declines.",
+                        nb::dynamic_attr());
   c.def(
       "__init__",
       [](Matcher* self, nb::handle patterns, nb::handle) {
@@ -294,10 +298,11 @@ void bind_matcher(nb::module_& m) {
     return l;
   });
   c.def(
-      "rewrite", [](const Matcher& t, const PyUOp& u, nb::handle ctx) { return rewrite(t, u.get(), ctx); }, "uop"_a, "ctx"_a = nb::none(),
+      "rewrite", [](const Matcher& t, const PyUOp& u, nb::handle ctx) { return rewrite(t, u.get(), ctx); }, "uop"_a,
+      "ctx"_a = nb::none(),
       "What the first rule gives that matches this node and does not decline; None when there is none.");
-  m.def("graph_rewrite", &graph_rewrite_py, "sink"_a, "pm"_a, "ctx"_a = nb::none(), "bottom_up"_a = false, "name"_a = nb::none(),
-        "bpm"_a = nb::none(), "walk"_a = false, "enter_calls"_a = false, "gate"_a = nb::none());
+  m.def("graph_rewrite", &graph_rewrite_py, "sink"_a, "pm"_a, "ctx"_a = nb::none(), "bottom_up"_a = false,
+        "name"_a = nb::none(), "bpm"_a = nb::none(), "walk"_a = false, "enter_calls"_a = false, "gate"_a = nb::none());
 }
 
 }  // namespace tg::python

@@ -28,8 +28,12 @@ int axis_in(UOp u, int axis) {
 
 void bind_tensor_multi(TensorClass& c) {
   c.def(
-      "shard", [](const Tensor& t, const DeviceName& devices, std::optional<int> axis) { return t.shard(split_devices(devices.name), axis); },
-      "devices"_a, "axis"_a = nb::none(), "On several devices: the whole tensor on each, or with `axis` a slice on each.");
+      "shard",
+      [](const Tensor& t, const DeviceName& devices, std::optional<int> axis) {
+        return t.shard(split_devices(devices.name), axis);
+      },
+      "devices"_a, "axis"_a = nb::none(),
+      "On several devices: the whole tensor on each, or with `axis` a slice on each.");
   c.def(
       "shard_",
       [](nb::object self, const DeviceName& devices, std::optional<int> axis) {
@@ -100,8 +104,11 @@ void bind_uop_multi(nb::class_<PyUOp>& c) {
       },
       "axis"_a, "The value whose slices along an axis the devices have.");
   c.def(
-      "mselect", [](const PyUOp& u, int64_t i) { return made([&] { return UOp::make(Ops::MSELECT, u.get().dtype(), {u.get()}, Arg(i)); }); }, "i"_a,
-      "What device i has.");
+      "mselect",
+      [](const PyUOp& u, int64_t i) {
+        return made([&] { return UOp::make(Ops::MSELECT, u.get().dtype(), {u.get()}, Arg(i)); });
+      },
+      "i"_a, "What device i has.");
   c.def_static(
       "mstack",
       [](nb::args parts) {

@@ -1,5 +1,5 @@
-/// \file What training loops use around an optimizer: schedules of the rate, clipping, accumulation, averages, mixed precision, gradient checks,
-/// batches.
+/// \file What training loops use around an optimizer: schedules of the rate, clipping, accumulation, averages, mixed
+/// precision, gradient checks, batches.
 #include <nanobind/stl/function.h>
 
 #include "bind.h"
@@ -44,22 +44,24 @@ void bind_schedulers(nb::module_& m) {
   nb::class_<LinearLR, LrScheduler>(m, "LinearLR").def(nb::init<const Tensor&, double, double, int64_t>());
   nb::class_<LambdaLR, LrScheduler>(m, "LambdaLR").def(nb::init<const Tensor&, std::function<double(int64_t)>>());
   nb::class_<PolynomialLR, LrScheduler>(m, "PolynomialLR")
-      .def("__init__", [](PolynomialLR* self, const Tensor& lr, int64_t steps, double power, double eta_min, int64_t warmup) {
-        new (self) PolynomialLR(lr, steps, power, {eta_min, warmup});
-      });
+      .def("__init__", [](PolynomialLR* self, const Tensor& lr, int64_t steps, double power, double eta_min,
+                          int64_t warmup) { new (self) PolynomialLR(lr, steps, power, {eta_min, warmup}); });
   nb::class_<CosineAnnealingLR, LrScheduler>(m, "CosineAnnealingLR")
       .def("__init__", [](CosineAnnealingLR* self, const Tensor& lr, int64_t steps, double eta_min, int64_t warmup) {
         new (self) CosineAnnealingLR(lr, steps, {eta_min, warmup});
       });
   nb::class_<OneCycleLR, LrScheduler>(m, "OneCycleLR")
-      .def("__init__",
-           [](OneCycleLR* self, const Tensor& lr, double max_lr, int64_t total, double pct_start, double div, double final_div, bool cosine) {
-             new (self) OneCycleLR(lr, {max_lr, total, pct_start, div, final_div, cosine ? OneCycleOptions::kCosine : OneCycleOptions::kLinear});
-           });
+      .def("__init__", [](OneCycleLR* self, const Tensor& lr, double max_lr, int64_t total, double pct_start,
+                          double div, double final_div, bool cosine) {
+        new (self) OneCycleLR(lr, {max_lr, total, pct_start, div, final_div,
+                                   cosine ? OneCycleOptions::kCosine : OneCycleOptions::kLinear});
+      });
   nb::class_<ReduceLROnPlateau>(m, "ReduceLROnPlateau")
-      .def("__init__", [](ReduceLROnPlateau* self, const Tensor& lr, bool maximize, double factor, int64_t patience, double threshold, bool relative,
-                          int64_t cooldown,
-                          double min_lr) { new (self) ReduceLROnPlateau(lr, {maximize, factor, patience, threshold, relative, cooldown, min_lr}); })
+      .def("__init__",
+           [](ReduceLROnPlateau* self, const Tensor& lr, bool maximize, double factor, int64_t patience,
+              double threshold, bool relative, int64_t cooldown, double min_lr) {
+             new (self) ReduceLROnPlateau(lr, {maximize, factor, patience, threshold, relative, cooldown, min_lr});
+           })
       .def("step", &ReduceLROnPlateau::step, "metric"_a)
       .def_prop_ro("rate", [](const ReduceLROnPlateau& s) { return s.rate(); })
       .def_prop_ro("best", &ReduceLROnPlateau::best);
@@ -103,7 +105,8 @@ void bind_helpers(nb::module_& m) {
           },
           "optimizer"_a, "A step if all gradients are finite (True), else none and a smaller scale.")
       .def_prop_ro("value", [](const LossScaler& s) { return s.scale(); });
-  nb::class_<MasterWeights>(m, "MasterWeights", "float32 copies of half-precision parameters, for the optimizer to work on")
+  nb::class_<MasterWeights>(m, "MasterWeights",
+                            "float32 copies of half-precision parameters, for the optimizer to work on")
       .def(nb::init<const Tensors&>(), "params"_a)
       .def_prop_ro("masters", &MasterWeights::masters)
       .def("take_gradients", &MasterWeights::take_gradients)
@@ -117,19 +120,24 @@ void bind_data(nb::module_& m) {
     Batches at;
     bool first = true;
   };
-  nb::class_<Iterator>(m, "DataLoaderIterator").def("__iter__", [](nb::object self) { return self; }).def("__next__", [](Iterator& i) {
-    if (!i.first && i.at != std::default_sentinel) ++i.at;
-    i.first = false;
-    if (i.at == std::default_sentinel) throw nb::stop_iteration();
-    return *i.at;
-  });
+  nb::class_<Iterator>(m, "DataLoaderIterator")
+      .def("__iter__", [](nb::object self) { return self; })
+      .def("__next__", [](Iterator& i) {
+        if (!i.first && i.at != std::default_sentinel) ++i.at;
+        i.first = false;
+        if (i.at == std::default_sentinel) throw nb::stop_iteration();
+        return *i.at;
+      });
   nb::class_<DataLoader>(m, "DataLoader", "Batches of the rows of tensors")
       .def("__init__",
-           [](DataLoader* self, const Tensors& tensors, int64_t batch_size, bool shuffle, uint64_t seed, bool drop_last, int workers,
-              int64_t prefetch, const DeviceName& device, std::vector<nb::callable> transforms, const std::string& progress) {
+           [](DataLoader* self, const Tensors& tensors, int64_t batch_size, bool shuffle, uint64_t seed, bool drop_last,
+              int workers, int64_t prefetch, const DeviceName& device, std::vector<nb::callable> transforms,
+              const std::string& progress) {
              std::vector<Transform> list;
-             for (nb::callable& f : transforms) list.push_back([f](const Tensors& batch) { return nb::cast<Tensors>(f(nb::cast(batch))); });
-             new (self) DataLoader(SampleSource::of(tensors), {batch_size, shuffle, seed, drop_last, workers, prefetch, device.name, list, progress});
+             for (nb::callable& f : transforms)
+               list.push_back([f](const Tensors& batch) { return nb::cast<Tensors>(f(nb::cast(batch))); });
+             new (self) DataLoader(SampleSource::of(tensors), {batch_size, shuffle, seed, drop_last, workers, prefetch,
+                                                               device.name, list, progress});
            })
       .def("__iter__", [](DataLoader& d) { return Iterator{d.begin()}; })
       .def("__len__", &DataLoader::size)
@@ -139,7 +147,9 @@ void bind_data(nb::module_& m) {
   m.def("normalize", transforms::normalize, "images"_a, "mean"_a, "std"_a);
   m.def(
       "random_crop",
-      [](const Tensor& x, int64_t height, int64_t width, int64_t padding) { return transforms::random_crop(x, height, width, {.padding = padding}); },
+      [](const Tensor& x, int64_t height, int64_t width, int64_t padding) {
+        return transforms::random_crop(x, height, width, {.padding = padding});
+      },
       "images"_a, "height"_a, "width"_a, "padding"_a = 0);
   m.def("center_crop", transforms::center_crop, "images"_a, "height"_a, "width"_a);
   m.def("random_flip", transforms::random_flip, "images"_a, "p"_a = 0.5, "vertical"_a = false);

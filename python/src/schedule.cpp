@@ -35,7 +35,8 @@ std::vector<PyStep> steps_of(const BoundSchedule& bound) {
     if (c.kind == ScheduleCall::kKernel) src.push_back(import_graph(c.kernel->arena->graph(), c.kernel->sink));
     else {
       UOp from = buffers[static_cast<size_t>(c.buffers[1])];
-      src.push_back(UOp::make(Ops::COPY, from.dtype(), {from}, Arg(s.buffers[static_cast<size_t>(c.buffers[0])].device)));
+      src.push_back(
+          UOp::make(Ops::COPY, from.dtype(), {from}, Arg(s.buffers[static_cast<size_t>(c.buffers[0])].device)));
     }
     for (int32_t b : c.buffers) src.push_back(buffers[static_cast<size_t>(b)]);
     steps.push_back({UOpRef(UOp::make(Ops::CALL, dtypes::void_, src)), c.metadata});
@@ -70,8 +71,8 @@ void bind_tensor_schedule(TensorClass& c) {
       "schedule", [](const Tensor& t, nb::args lst) { return steps_of(scheduled(tensors_of(t, lst))); }, "lst"_a,
       "The kernels and copies that realize would run, in order.");
   c.def(
-      "schedule_linear", [](const Tensor& t, nb::args lst) { return linear_of(scheduled(tensors_of(t, lst))); }, "lst"_a,
-      "The schedule as a LINEAR of CALLs.");
+      "schedule_linear", [](const Tensor& t, nb::args lst) { return linear_of(scheduled(tensors_of(t, lst))); },
+      "lst"_a, "The schedule as a LINEAR of CALLs.");
   c.def(
       "linear_with_vars",
       [](const Tensor& t, nb::args lst) {

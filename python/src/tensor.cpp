@@ -13,7 +13,8 @@ void bind_tensor(nb::module_& m) {
                 "A lazy multi-dimensional array: methods build a graph, nothing is computed before a value is needed.");
   c.def(
       "__init__",
-      [](Tensor* self, nb::object data, const DeviceName& device, std::optional<DType> dtype, std::optional<bool> requires_grad) {
+      [](Tensor* self, nb::object data, const DeviceName& device, std::optional<DType> dtype,
+         std::optional<bool> requires_grad) {
         new (self) Tensor(tensor_from(data, {dtype, device.name, requires_grad}));
       },
       "data"_a = nb::none(), "device"_a = nb::none(), "dtype"_a = nb::none(), "requires_grad"_a = nb::none());
@@ -59,7 +60,9 @@ void bind_tensor(nb::module_& m) {
   c.def("is_floating_point", &Tensor::is_floating_point);
   c.def("__repr__", [](const Tensor& t) { return repr(t); });
   c.def("__hash__", [](nb::handle self) { return static_cast<int64_t>(reinterpret_cast<uintptr_t>(self.ptr()) >> 4); });
-  c.def("__bool__", [](const Tensor&) -> bool { throw nb::type_error("__bool__ on Tensor is not defined: use item(), any() or all()"); });
+  c.def("__bool__", [](const Tensor&) -> bool {
+    throw nb::type_error("__bool__ on Tensor is not defined: use item(), any() or all()");
+  });
   c.def("__len__", [](const Tensor& t) {
     if (t.ndim() == 0) throw nb::type_error("len() of a 0-d tensor");
     return t.shape(0);

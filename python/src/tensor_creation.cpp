@@ -22,8 +22,10 @@ NormalOptions normal_options(double mean, double std, const nb::kwargs& k, const
 
 void bind_tensor_creation(TensorClass& c) {
   // f(*shape, dtype=, device=, requires_grad=)
-#define TG_OF_SHAPE(name) \
-  c.def_static(#name, [](nb::args shape, nb::kwargs k) { return Tensor::name(positive(shape), options_from(k, #name)); }, "shape"_a, "kwargs"_a)
+#define TG_OF_SHAPE(name)                                                                                        \
+  c.def_static(                                                                                                  \
+      #name, [](nb::args shape, nb::kwargs k) { return Tensor::name(positive(shape), options_from(k, #name)); }, \
+      "shape"_a, "kwargs"_a)
   TG_OF_SHAPE(zeros);
   TG_OF_SHAPE(ones);
   TG_OF_SHAPE(empty);
@@ -41,7 +43,9 @@ void bind_tensor_creation(TensorClass& c) {
         return v.cast(o.dtype.value_or(strong_dtype(v.dtype()))).reshape(Shape(shape.size(), SInt(1))).expand(shape);
       },
       "shape"_a, "fill_value"_a, "kwargs"_a);
-  c.def_static("const", [](Scalar v, std::optional<DType> dtype) { return Tensor::scalar(v, dtype); }, "b"_a, "dtype"_a = nb::none());
+  c.def_static(
+      "const", [](Scalar v, std::optional<DType> dtype) { return Tensor::scalar(v, dtype); }, "b"_a,
+      "dtype"_a = nb::none());
   c.def(
       "const_like",
       [](const Tensor& t, Scalar v, std::optional<DType> dtype) {
@@ -60,15 +64,21 @@ void bind_tensor_creation(TensorClass& c) {
       "start"_a, "stop"_a = nb::none(), "step"_a = nb::int_(1), "kwargs"_a);
   c.def_static(
       "linspace",
-      [](double start, double stop, int64_t steps, nb::kwargs k) { return Tensor::linspace(start, stop, steps, options_from(k, "linspace")); },
+      [](double start, double stop, int64_t steps, nb::kwargs k) {
+        return Tensor::linspace(start, stop, steps, options_from(k, "linspace"));
+      },
       "start"_a, "stop"_a, "steps"_a, "kwargs"_a);
   c.def_static(
-      "eye", [](const SInt& n, const std::optional<SInt>& m, nb::kwargs k) { return Tensor::eye(n, m, options_from(k, "eye")); }, "n"_a,
-      "m"_a = nb::none(), "kwargs"_a);
+      "eye",
+      [](const SInt& n, const std::optional<SInt>& m, nb::kwargs k) {
+        return Tensor::eye(n, m, options_from(k, "eye"));
+      },
+      "n"_a, "m"_a = nb::none(), "kwargs"_a);
   c.def(
       "meshgrid",
       [](const Tensor& first, nb::args tensors, const std::string& indexing) {
-        TG_CHECK(ValueError, indexing == "ij" || indexing == "xy", "[meshgrid] got indexing '", indexing, "', expected 'ij' or 'xy'");
+        TG_CHECK(ValueError, indexing == "ij" || indexing == "xy", "[meshgrid] got indexing '", indexing,
+                 "', expected 'ij' or 'xy'");
         Tensors t{first};
         for (nb::handle h : tensors) t.push_back(nb::cast<Tensor>(h));
         return nb::tuple(nb::cast(Tensor::meshgrid(t, indexing == "ij")));
@@ -78,11 +88,13 @@ void bind_tensor_creation(TensorClass& c) {
       "from_blob",
       [](uintptr_t ptr, const Shape& shape, nb::kwargs k) {
         TensorOptions o = options_from(k, "from_blob");
-        return Tensor::from_blob(reinterpret_cast<void*>(ptr), shape, o.dtype.value_or(dtypes::default_float()), o.device);
+        return Tensor::from_blob(reinterpret_cast<void*>(ptr), shape, o.dtype.value_or(dtypes::default_float()),
+                                 o.device);
       },
       "ptr"_a, "shape"_a, "kwargs"_a);
   c.def(
-      "full_like", [](const Tensor& t, Scalar v, nb::kwargs k) { return t.full_like(v, options_from(k, "full_like")); }, "fill_value"_a, "kwargs"_a);
+      "full_like", [](const Tensor& t, Scalar v, nb::kwargs k) { return t.full_like(v, options_from(k, "full_like")); },
+      "fill_value"_a, "kwargs"_a);
   c.def("zeros_like", [](const Tensor& t, nb::kwargs k) { return t.full_like(0, options_from(k, "zeros_like")); });
   c.def("ones_like", [](const Tensor& t, nb::kwargs k) { return t.full_like(1, options_from(k, "ones_like")); });
   c.def("empty_like", [](const Tensor& t, nb::kwargs k) { return t.empty_like(options_from(k, "empty_like")); });
@@ -100,7 +112,9 @@ void bind_tensor_creation(TensorClass& c) {
   c.def_static(
       "_threefry_random_bits",
       [](const Tensor& key, const Tensor& low, const Tensor& high) {
-        auto joined = [](const Tensor& h, const Tensor& l) { return (h.cast(dtypes::uint64) << 32) | l.cast(dtypes::uint64); };
+        auto joined = [](const Tensor& h, const Tensor& l) {
+          return (h.cast(dtypes::uint64) << 32) | l.cast(dtypes::uint64);
+        };
         Tensor x = joined(high, low).threefry(joined(key[1], key[0]));
         return Tensor::cat({x.cast(dtypes::uint32), (x >> 32).cast(dtypes::uint32)});
       },
@@ -113,16 +127,24 @@ void bind_tensor_creation(TensorClass& c) {
   c.def_static("_set_rng_counter", &rng::set_counter, "device"_a, "words"_a);
   c.def_static("random_bits", &Tensor::random_bits, "key"_a, "counter"_a, "num"_a);
   c.def_static(
-      "from_url", [](const std::string& url, bool gunzip, nb::kwargs k) { return Tensor::from_url(url, gunzip, options_from(k, "from_url")); },
+      "from_url",
+      [](const std::string& url, bool gunzip, nb::kwargs k) {
+        return Tensor::from_url(url, gunzip, options_from(k, "from_url"));
+      },
       "url"_a, "gunzip"_a = false, "kwargs"_a);
 
   c.def_static("manual_seed", &Tensor::manual_seed, "seed"_a = 0);
   c.def_static(
       "uniform",
-      [](nb::args s, double low, double high, nb::kwargs k) { return Tensor::uniform(positive(s), uniform_options(low, high, k, "uniform")); },
+      [](nb::args s, double low, double high, nb::kwargs k) {
+        return Tensor::uniform(positive(s), uniform_options(low, high, k, "uniform"));
+      },
       "shape"_a, "low"_a = 0.0, "high"_a = 1.0, "kwargs"_a);
   c.def_static(
-      "normal", [](nb::args s, double mean, double std, nb::kwargs k) { return Tensor::normal(positive(s), normal_options(mean, std, k, "normal")); },
+      "normal",
+      [](nb::args s, double mean, double std, nb::kwargs k) {
+        return Tensor::normal(positive(s), normal_options(mean, std, k, "normal"));
+      },
       "shape"_a, "mean"_a = 0.0, "std"_a = 1.0, "kwargs"_a);
   c.def_static(
       "randint",
@@ -133,15 +155,23 @@ void bind_tensor_creation(TensorClass& c) {
       "shape"_a, "low"_a = 0, "high"_a = 10, "kwargs"_a);
   c.def_static(
       "kaiming_uniform",
-      [](nb::args s, double a, nb::kwargs k) { return Tensor::kaiming_uniform(positive(s), a, options_from(k, "kaiming_uniform")); }, "shape"_a,
-      "a"_a = 0.01, "kwargs"_a);
-  c.def_static(
-      "kaiming_normal", [](nb::args s, double a, nb::kwargs k) { return Tensor::kaiming_normal(positive(s), a, options_from(k, "kaiming_normal")); },
+      [](nb::args s, double a, nb::kwargs k) {
+        return Tensor::kaiming_uniform(positive(s), a, options_from(k, "kaiming_uniform"));
+      },
       "shape"_a, "a"_a = 0.01, "kwargs"_a);
-  c.def_static("randperm", [](int64_t n, nb::kwargs k) { return Tensor::randperm(n, options_from(k, "randperm")); }, "n"_a, "kwargs"_a);
+  c.def_static(
+      "kaiming_normal",
+      [](nb::args s, double a, nb::kwargs k) {
+        return Tensor::kaiming_normal(positive(s), a, options_from(k, "kaiming_normal"));
+      },
+      "shape"_a, "a"_a = 0.01, "kwargs"_a);
+  c.def_static(
+      "randperm", [](int64_t n, nb::kwargs k) { return Tensor::randperm(n, options_from(k, "randperm")); }, "n"_a,
+      "kwargs"_a);
   c.def("multinomial", &Tensor::multinomial, "num_samples"_a = 1, "replacement"_a = false);
   c.def_prop_rw_static(
-      "training", [](nb::handle) { return Tensor::training(); }, [](nb::handle, bool on) { env::set({"TRAINING", static_cast<int64_t>(on)}); });
+      "training", [](nb::handle) { return Tensor::training(); },
+      [](nb::handle, bool on) { env::set({"TRAINING", static_cast<int64_t>(on)}); });
   c.def("dropout", &Tensor::dropout, "p"_a = 0.5);
 }
 

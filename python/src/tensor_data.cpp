@@ -91,7 +91,8 @@ nb::object to_list(const std::byte*& p, DType d, size_t size, const std::vector<
     return v;
   }
   nb::object list = nb::steal(PyList_New(shape[axis]));
-  for (int64_t i = 0; i < shape[axis]; i++) PyList_SET_ITEM(list.ptr(), i, to_list(p, d, size, shape, axis + 1).release().ptr());
+  for (int64_t i = 0; i < shape[axis]; i++)
+    PyList_SET_ITEM(list.ptr(), i, to_list(p, d, size, shape, axis + 1).release().ptr());
   return list;
 }
 
@@ -115,8 +116,9 @@ Tensor value_of(const nb::object& x, const Tensor& like) {
 
 }  // namespace
 
-PyType_Slot tensor_buffer_slots[] = {
-    {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)}, {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)}, {0, nullptr}};
+PyType_Slot tensor_buffer_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+                                     {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
+                                     {0, nullptr}};
 
 void bind_tensor_data(TensorClass& c) {
   c.def(
@@ -134,7 +136,8 @@ void bind_tensor_data(TensorClass& c) {
   c.def_prop_ro("is_realized", &Tensor::is_realized);
   c.def("item", [](const Tensor& tensor) {
     Tensor t = with_values(tensor);
-    TG_CHECK(ShapeError, t.numel() == 1, "[item] got shape ", t.shape(), ", expected a tensor with one element: use tolist() or numpy()");
+    TG_CHECK(ShapeError, t.numel() == 1, "[item] got shape ", t.shape(),
+             ", expected a tensor with one element: use tolist() or numpy()");
     DType d = t.stored_dtype();
     return to_python(load_const(bytes_of(t).data(), d), d);
   });
@@ -157,7 +160,9 @@ void bind_tensor_data(TensorClass& c) {
   auto number = [](const Tensor& tensor, const char* to) {
     Tensor t = with_values(tensor);
     if (t.numel() != 1)
-      throw nb::type_error(str("[", to, "] got shape ", t.shape(), ", expected a tensor with one element: use tolist() or numpy()").c_str());
+      throw nb::type_error(
+          str("[", to, "] got shape ", t.shape(), ", expected a tensor with one element: use tolist() or numpy()")
+              .c_str());
     DType d = t.stored_dtype();
     return to_python(load_const(bytes_of(t).data(), d), d);
   };
@@ -172,7 +177,8 @@ void bind_tensor_data(TensorClass& c) {
     const DType d = t.stored_dtype();
     if (!format_of(d)) throw nb::type_error(str("no buffer format for ", d, ": cast to float32 first").c_str());
     // A copy: what is written to the tensor later does not show in it, and the other way round.
-    nb::object copy = nb::cast(Tensor::from_bytes(bytes_of(t), d, t.shape(), {.dtype = {}, .device = "CPU", .requires_grad = {}}));
+    nb::object copy =
+        nb::cast(Tensor::from_bytes(bytes_of(t), d, t.shape(), {.dtype = {}, .device = "CPU", .requires_grad = {}}));
     PyObject* v = PyMemoryView_FromObject(copy.ptr());
     if (!v) throw nb::python_error();
     return nb::steal(v);

@@ -10,14 +10,19 @@ using Method = Tensor (Tensor::*)(const Tensor&) const;
 /// x.name(y, reverse=False)
 void binary(TensorClass& c, const char* name, Method f, const char* argument = "x") {
   c.def(
-      name, [f](const Tensor& a, const Operand& b, bool reverse) { return reverse ? (b.tensor.*f)(a) : (a.*f)(b.tensor); }, nb::arg(argument),
-      "reverse"_a = false);
+      name,
+      [f](const Tensor& a, const Operand& b, bool reverse) { return reverse ? (b.tensor.*f)(a) : (a.*f)(b.tensor); },
+      nb::arg(argument), "reverse"_a = false);
 }
 
 /// a op b, b op a, a op= b. In place means assignment to the same storage.
 void operators(TensorClass& c, const char* op, Method f, bool in_place = true) {
-  c.def(str("__", op, "__").c_str(), [f](const Tensor& a, const Operand& b) { return (a.*f)(b.tensor); }, nb::is_operator());
-  c.def(str("__r", op, "__").c_str(), [f](const Tensor& a, const Operand& b) { return (b.tensor.*f)(a); }, nb::is_operator());
+  c.def(
+      str("__", op, "__").c_str(), [f](const Tensor& a, const Operand& b) { return (a.*f)(b.tensor); },
+      nb::is_operator());
+  c.def(
+      str("__r", op, "__").c_str(), [f](const Tensor& a, const Operand& b) { return (b.tensor.*f)(a); },
+      nb::is_operator());
   if (in_place)
     c.def(
         str("__i", op, "__").c_str(),
@@ -29,7 +34,8 @@ void operators(TensorClass& c, const char* op, Method f, bool in_place = true) {
         },
         nb::is_operator());
 }
-/// Of a tensor the exponent is a value like others, of a number it is checked: a whole number to the power of -1 is a mistake.
+/// Of a tensor the exponent is a value like others, of a number it is checked: a whole number to the power of -1 is a
+/// mistake.
 struct Power {
   static Tensor exponent(nb::handle given, const Tensor& t) {
     return nb::isinstance<Tensor>(given) && t.dtype() == dtypes::weakint ? t.cast(dtypes::default_int()) : t;
@@ -91,7 +97,8 @@ void bind_tensor_elementwise(TensorClass& c) {
   c.def(
       "gelu",
       [](const Tensor& t, const std::string& approximate) {
-        TG_CHECK(ValueError, approximate == "tanh" || approximate == "none", "[gelu] got approximate='", approximate, "', expected 'tanh' or 'none'");
+        TG_CHECK(ValueError, approximate == "tanh" || approximate == "none", "[gelu] got approximate='", approximate,
+                 "', expected 'tanh' or 'none'");
         return t.gelu(approximate == "tanh");
       },
       "approximate"_a = "tanh");
@@ -110,19 +117,24 @@ void bind_tensor_elementwise(TensorClass& c) {
   c.def("clip", clamp, "min_"_a = nb::none(), "max_"_a = nb::none());
   c.def(
       "isclose",
-      [](const Tensor& a, const Operand& b, double rtol, double atol, bool equal_nan) { return a.isclose(b.tensor, rtol, atol, equal_nan); },
+      [](const Tensor& a, const Operand& b, double rtol, double atol, bool equal_nan) {
+        return a.isclose(b.tensor, rtol, atol, equal_nan);
+      },
       "other"_a, "rtol"_a = 1e-5, "atol"_a = 1e-8, "equal_nan"_a = false);
   c.def(
       "allclose",
-      [](const Tensor& a, const Operand& b, double rtol, double atol, bool equal_nan) { return a.allclose(b.tensor, rtol, atol, equal_nan); },
+      [](const Tensor& a, const Operand& b, double rtol, double atol, bool equal_nan) {
+        return a.allclose(b.tensor, rtol, atol, equal_nan);
+      },
       "other"_a, "rtol"_a = 1e-5, "atol"_a = 1e-8, "equal_nan"_a = false);
 
   binary(c, "add", &Tensor::add);
   binary(c, "sub", &Tensor::sub);
   binary(c, "mul", &Tensor::mul);
   c.def(
-      "pow", [](nb::handle a, nb::handle b, bool reverse) { return reverse ? Power::raised(b, a) : Power::raised(a, b); }, "x"_a,
-      "reverse"_a = false);
+      "pow",
+      [](nb::handle a, nb::handle b, bool reverse) { return reverse ? Power::raised(b, a) : Power::raised(a, b); },
+      "x"_a, "reverse"_a = false);
   binary(c, "mod", &Tensor::mod);
   binary(c, "fmod", &Tensor::fmod);
   binary(c, "bitwise_and", &Tensor::bitwise_and);
@@ -142,7 +154,8 @@ void bind_tensor_elementwise(TensorClass& c) {
       [](const Tensor& a, const Operand& b, bool reverse, std::optional<std::string> mode) {
         const Tensor &x = reverse ? b.tensor : a, &y = reverse ? a : b.tensor;
         if (!mode) return x.div(y);
-        TG_CHECK(ValueError, *mode == "trunc" || *mode == "floor", "[div] got rounding_mode '", *mode, "', expected 'trunc', 'floor' or None");
+        TG_CHECK(ValueError, *mode == "trunc" || *mode == "floor", "[div] got rounding_mode '", *mode,
+                 "', expected 'trunc', 'floor' or None");
         return *mode == "trunc" ? x.trunc_div(y) : x.floor_div(y);
       },
       "x"_a, "reverse"_a = false, "rounding_mode"_a = nb::none());
@@ -167,12 +180,22 @@ void bind_tensor_elementwise(TensorClass& c) {
       "op"_a, "src"_a);
   c.def("usum", [operands](const Tensor& a, nb::args others) { return a.usum(operands(others)); }, "uops"_a);
   c.def("uprod", [operands](const Tensor& a, nb::args others) { return a.uprod(operands(others)); }, "uops"_a);
-  c.def("ufix", [](const Tensor& t, nb::object x) { return nb::isinstance<Tensor>(x) ? x : nb::cast(t.ufix(nb::cast<Scalar>(x))); }, "x"_a);
-  c.def("lerp", [](const Tensor& a, const Operand& end, const Operand& w) { return a.lerp(end.tensor, w.tensor); }, "end"_a, "weight"_a);
-  c.def("where", [](const Tensor& a, const Operand& x, const Operand& y) { return a.where(x.tensor, y.tensor); }, "x"_a, "y"_a);
   c.def(
-      "masked_fill", [](const Tensor& a, const Operand& mask, const Operand& v) { return a.masked_fill(mask.tensor, v.tensor); }, "mask"_a,
-      "value"_a);
+      "ufix",
+      [](const Tensor& t, nb::object x) {
+        return nb::isinstance<Tensor>(x) ? x : nb::cast(t.ufix(nb::cast<Scalar>(x)));
+      },
+      "x"_a);
+  c.def(
+      "lerp", [](const Tensor& a, const Operand& end, const Operand& w) { return a.lerp(end.tensor, w.tensor); },
+      "end"_a, "weight"_a);
+  c.def(
+      "where", [](const Tensor& a, const Operand& x, const Operand& y) { return a.where(x.tensor, y.tensor); }, "x"_a,
+      "y"_a);
+  c.def(
+      "masked_fill",
+      [](const Tensor& a, const Operand& mask, const Operand& v) { return a.masked_fill(mask.tensor, v.tensor); },
+      "mask"_a, "value"_a);
 
   operators(c, "add", &Tensor::add);
   operators(c, "sub", &Tensor::sub);
@@ -215,8 +238,9 @@ void bind_tensor_elementwise(TensorClass& c) {
   equal("__ne__", &Tensor::ne);
   // Python would take a product with a list for its repetition.
   auto refuse = [](const Tensor&, nb::handle h) -> Tensor {
-    throw nb::type_error(
-        str("expected a Tensor or number, got ", Py_TYPE(h.ptr())->tp_name, PyUnicode_Check(h.ptr()) ? "" : ": write Tensor([...])").c_str());
+    throw nb::type_error(str("expected a Tensor or number, got ", Py_TYPE(h.ptr())->tp_name,
+                             PyUnicode_Check(h.ptr()) ? "" : ": write Tensor([...])")
+                             .c_str());
   };
   for (const char* name : {"__mul__", "__rmul__", "__imul__"}) {
     c.def(name, [refuse](const Tensor& t, nb::str s) { return refuse(t, s); }, nb::is_operator());

@@ -10,7 +10,9 @@ nb::object grad_of(nb::handle self) {
   Tensor g = nb::cast<const Tensor&>(self).grad();
   if (!g.defined()) return nb::none();
   nb::dict d = self.attr("__dict__");
-  if (nb::object seen = d.get("_grad", nb::none()); nb::isinstance<Tensor>(seen) && nb::cast<const Tensor&>(seen).is_same(g)) return seen;
+  if (nb::object seen = d.get("_grad", nb::none());
+      nb::isinstance<Tensor>(seen) && nb::cast<const Tensor&>(seen).is_same(g))
+    return seen;
   nb::object fresh = nb::cast(g);
   d["_grad"] = fresh;
   return fresh;
@@ -43,7 +45,8 @@ void bind_tensor_gradient(TensorClass& c) {
       },
       nb::arg().none());
   c.def_prop_rw(
-      "requires_grad", &Tensor::requires_grad, [](Tensor& t, std::optional<bool> on) { t.requires_grad_(on.value_or(false)); }, nb::arg().none());
+      "requires_grad", &Tensor::requires_grad,
+      [](Tensor& t, std::optional<bool> on) { t.requires_grad_(on.value_or(false)); }, nb::arg().none());
   c.def_prop_rw("is_param", &Tensor::is_param, [](Tensor& t, bool on) { t.is_param_(on); });
   c.def(
       "is_param_",

@@ -13,7 +13,8 @@ namespace {
 Slice::Bound bound_from(nb::handle h) {
   if (h.is_none()) return {};
   std::optional<SInt> s = sint_from(h);
-  if (!s) throw nb::type_error(str("slice bounds must be integers, UOps or None, got ", Py_TYPE(h.ptr())->tp_name).c_str());
+  if (!s)
+    throw nb::type_error(str("slice bounds must be integers, UOps or None, got ", Py_TYPE(h.ptr())->tp_name).c_str());
   return *s;
 }
 
@@ -27,7 +28,9 @@ Slice slice_from(nb::handle h) {
 }
 
 bool is_list(nb::handle h) { return PyList_Check(h.ptr()) || PyTuple_Check(h.ptr()); }
-bool is_array(nb::handle h) { return PyObject_CheckBuffer(h.ptr()) && !nb::isinstance<Tensor>(h) && !PyBytes_Check(h.ptr()); }
+bool is_array(nb::handle h) {
+  return PyObject_CheckBuffer(h.ptr()) && !nb::isinstance<Tensor>(h) && !PyBytes_Check(h.ptr());
+}
 
 Index index_from(nb::handle h) {
   if (h.is_none()) return Index(None);
@@ -35,7 +38,8 @@ Index index_from(nb::handle h) {
   if (PySlice_Check(h.ptr())) return Index(slice_from(h));
   if (nb::isinstance<Tensor>(h)) return Index(nb::cast<const Tensor&>(h));
   if (PyBool_Check(h.ptr()))
-    throw IndexError("[index] got a bool, which is not supported: expected None for a new axis, or a mask of the tensor's shape");
+    throw IndexError(
+        "[index] got a bool, which is not supported: expected None for a new axis, or a mask of the tensor's shape");
   if (PyLong_Check(h.ptr())) {
     int overflow = 0;
     int64_t i = PyLong_AsLongLongAndOverflow(h.ptr(), &overflow);
@@ -47,7 +51,8 @@ Index index_from(nb::handle h) {
     i.list = true;
     return i;
   }
-  throw IndexError(str("[index] got ", Py_TYPE(h.ptr())->tp_name, ", which is not supported: expected an integer, slice, None, ..., list or Tensor"));
+  throw IndexError(str("[index] got ", Py_TYPE(h.ptr())->tp_name,
+                       ", which is not supported: expected an integer, slice, None, ..., list or Tensor"));
 }
 
 /// A tuple is one index an axis, and so is a list of anything but integers.
@@ -75,24 +80,30 @@ void bind_tensor_index(TensorClass& c) {
   c.def(
       "__setitem__",
       [](const Tensor& t, nb::handle i, nb::handle v) {
-        TG_CHECK(DTypeError, !t.dtype().is_weak(), "[setitem] cannot setitem into a weak tensor; it has no storage: give it a dtype");
+        TG_CHECK(DTypeError, !t.dtype().is_weak(),
+                 "[setitem] cannot setitem into a weak tensor; it has no storage: give it a dtype");
         std::optional<Tensor> value = operand_from(v);
         bool made = !nb::isinstance<Tensor>(v);
-        if (!value) value = tensor_from(v, {.dtype = t.dtype(), .device = t.device().starts_with("DISK") ? "" : t.device()});
-        TG_CHECK(DTypeError, made || !value->dtype().is_weak() || least_upper_dtype(t.dtype(), value->dtype()) == t.dtype(),
-                 "[setitem] got a value of ", value->dtype(), " for a tensor of ", t.dtype(), ", expected one that fits: cast the value");
+        if (!value)
+          value = tensor_from(v, {.dtype = t.dtype(), .device = t.device().starts_with("DISK") ? "" : t.device()});
+        TG_CHECK(DTypeError,
+                 made || !value->dtype().is_weak() || least_upper_dtype(t.dtype(), value->dtype()) == t.dtype(),
+                 "[setitem] got a value of ", value->dtype(), " for a tensor of ", t.dtype(),
+                 ", expected one that fits: cast the value");
         std::vector<Index> at = indices_from(i);
         Tensors besides;
         if (!made) besides.push_back(*value);
         for (const Index& k : at)
           if (k.kind == Index::kTensor) besides.push_back(k.tensor);
         TG_CHECK(Error, !t.has_other_uses(besides),
-                 "[setitem] can't setitem on a tensor with other uses: a pending tensor was computed from it. Realize that one first, or write to a "
+                 "[setitem] can't setitem on a tensor with other uses: a pending tensor was computed from it. Realize "
+                 "that one first, or write to a "
                  "clone");
         t.setitem(at, *value);
       },
       "indices"_a.none(), "v"_a);
-  c.def("__delitem__", [](const Tensor&, nb::handle) { throw nb::type_error("Tensor does not support deleting items"); });
+  c.def("__delitem__",
+        [](const Tensor&, nb::handle) { throw nb::type_error("Tensor does not support deleting items"); });
   c.def("__iter__", [](nb::handle self) {
     const Tensor& t = nb::cast<const Tensor&>(self);
     if (t.ndim() == 0) throw nb::type_error("iteration over a 0-d tensor");
@@ -114,7 +125,8 @@ void bind_tensor_index(TensorClass& c) {
           s = Tensor::from_uop(ops::cast(s.uop(), t.dtype()));  // which checks a number
         }
         if (!reduce) return t.scatter(dim, index, s);
-        return *reduce == "add" ? t.scatter_reduce(dim, index, s, ScatterReduce::kSum) : t.scatter_reduce(dim, index, s, ScatterReduce::kProd);
+        return *reduce == "add" ? t.scatter_reduce(dim, index, s, ScatterReduce::kSum)
+                                : t.scatter_reduce(dim, index, s, ScatterReduce::kProd);
       },
       "dim"_a, "index"_a, "src"_a, "reduce"_a = nb::none());
   c.def(
@@ -139,7 +151,8 @@ void bind_tensor_index(TensorClass& c) {
       },
       "mask"_a, "size"_a = nb::none(), "fill_value"_a = nb::int_(0));
   c.def(
-      "nonzero", [](const Tensor& t, std::optional<int64_t> size, const Operand& fill) { return t.nonzero(size, fill.tensor); },
+      "nonzero",
+      [](const Tensor& t, std::optional<int64_t> size, const Operand& fill) { return t.nonzero(size, fill.tensor); },
       "size"_a = nb::none(), "fill_value"_a = nb::int_(0));
   c.def("one_hot", &Tensor::one_hot, "num_classes"_a);
 }

@@ -36,7 +36,9 @@ void push(Flat& f, const Scalar& s) {
 bool is_sequence(nb::handle h) { return PyList_Check(h.ptr()) || PyTuple_Check(h.ptr()); }
 
 /// Bytes as a list of numbers, anything else as it is.
-nb::object unpacked(nb::handle h) { return PyBytes_Check(h.ptr()) ? nb::steal(PySequence_List(h.ptr())) : nb::borrow(h); }
+nb::object unpacked(nb::handle h) {
+  return PyBytes_Check(h.ptr()) ? nb::steal(PySequence_List(h.ptr())) : nb::borrow(h);
+}
 
 const char* element_hint(nb::handle h) {
   if (nb::isinstance<Tensor>(h)) return ": write Tensor.stack(...)";
@@ -47,16 +49,19 @@ const char* element_hint(nb::handle h) {
 void flatten(nb::handle element, size_t depth, bool typed, Flat& f) {
   const nb::object h = unpacked(element);
   if (!is_sequence(h)) {
-    TG_CHECK(ValueError, depth == f.shape.size(), "[Tensor] got lists of different depth, expected all elements at depth ", f.shape.size());
+    TG_CHECK(ValueError, depth == f.shape.size(),
+             "[Tensor] got lists of different depth, expected all elements at depth ", f.shape.size());
     const bool plain = PyBool_Check(h.ptr()) || PyFloat_Check(h.ptr()) || PyLong_Check(h.ptr());
     std::optional<Scalar> s;
     if (plain || typed) s = scalar_from(h);  // NumPy's numbers have a type of their own: the user says which counts
-    TG_CHECK(DTypeError, s, "[Tensor] got an element of type ", Py_TYPE(h.ptr())->tp_name, ", expected bool, int or float", element_hint(h));
+    TG_CHECK(DTypeError, s, "[Tensor] got an element of type ", Py_TYPE(h.ptr())->tp_name,
+             ", expected bool, int or float", element_hint(h));
     return push(f, *s);
   }
   int64_t n = PySequence_Size(h.ptr());
-  TG_CHECK(ValueError, depth < f.shape.size() && n == f.shape[depth], "[Tensor] got lists of different length, expected ",
-           depth < f.shape.size() ? f.shape[depth] : 0, " elements");
+  TG_CHECK(ValueError, depth < f.shape.size() && n == f.shape[depth],
+           "[Tensor] got lists of different length, expected ", depth < f.shape.size() ? f.shape[depth] : 0,
+           " elements");
   PyObject** items = PySequence_Fast_ITEMS(h.ptr());
   for (int64_t i = 0; i < n; i++) flatten(items[i], depth + 1, typed, f);
 }
@@ -115,8 +120,8 @@ void refuse_other_elements(nb::handle data) {
   if (!nb::hasattr(data, "dtype") || !nb::hasattr(data.attr("dtype"), "kind")) return;
   const nb::object dtype = data.attr("dtype"), kind = dtype.attr("kind");
   const auto letter = nb::cast<std::string>(kind);
-  TG_CHECK(DTypeError, letter.find_first_of("mMSUO") == std::string::npos, "[Tensor] got an array of ", nb::cast<std::string>(nb::str(dtype)),
-           ", expected bool, an integer or a float type");
+  TG_CHECK(DTypeError, letter.find_first_of("mMSUO") == std::string::npos, "[Tensor] got an array of ",
+           nb::cast<std::string>(nb::str(dtype)), ", expected bool, an integer or a float type");
 }
 
 Tensor from_buffer(nb::handle data, const TensorOptions& o) {
@@ -130,7 +135,8 @@ Tensor from_buffer(nb::handle data, const TensorOptions& o) {
   std::optional<DType> d = dtype_of_format(view.format, view.itemsize);
   if (!d && view.format && (view.format[0] == '>' || view.format[0] == '!') && nb::hasattr(data, "byteswap"))
     return from_buffer(data.attr("astype")(data.attr("dtype").attr("newbyteorder")("=")), o);
-  TG_CHECK(DTypeError, d, "[Tensor] got an array of format '", view.format ? view.format : "", "', expected bool, an integer or a float type");
+  TG_CHECK(DTypeError, d, "[Tensor] got an array of format '", view.format ? view.format : "",
+           "', expected bool, an integer or a float type");
   Shape shape;
   for (int i = 0; i < view.ndim; i++) shape.push_back(SInt(static_cast<int64_t>(view.shape[i])));
   if (PyBuffer_IsContiguous(&view, 'C'))
@@ -162,7 +168,8 @@ Tensor configured(Tensor t, const TensorOptions& o) {
 Tensor tensor_from(nb::handle data, const TensorOptions& o) {
   if (data.is_none()) return configured(Tensor::scalar(Scalar(0.0), o.dtype), {{}, {}, o.requires_grad});
   if (std::optional<Scalar> s = scalar_from(data)) {
-    bool numpy = !PyBool_Check(data.ptr()) && !PyFloat_CheckExact(data.ptr()) && !PyLong_CheckExact(data.ptr()) && nb::hasattr(data, "dtype");
+    bool numpy = !PyBool_Check(data.ptr()) && !PyFloat_CheckExact(data.ptr()) && !PyLong_CheckExact(data.ptr()) &&
+                 nb::hasattr(data, "dtype");
     std::optional<DType> d = o.dtype;
     if (numpy && !d) d = dtypes::from_name(nb::cast<std::string>(data.attr("dtype").attr("name")));
     // A type that is asked for wraps integers, as it does those of lists and arrays.
@@ -181,15 +188,17 @@ Tensor tensor_from(nb::handle data, const TensorOptions& o) {
     std::span<const std::byte> bytes(static_cast<const std::byte*>(view.buf), static_cast<size_t>(view.len));
     std::vector<std::byte> copy(bytes.begin(), bytes.end());
     PyBuffer_Release(&view);
-    TG_CHECK(ShapeError, copy.size() % static_cast<size_t>(o.dtype->itemsize()) == 0, "[Tensor] got ", copy.size(), " bytes, expected a multiple of ",
-             o.dtype->itemsize());
-    return Tensor::from_bytes(copy, *o.dtype, {static_cast<int64_t>(copy.size()) / o.dtype->itemsize()}, {{}, o.device, o.requires_grad});
+    TG_CHECK(ShapeError, copy.size() % static_cast<size_t>(o.dtype->itemsize()) == 0, "[Tensor] got ", copy.size(),
+             " bytes, expected a multiple of ", o.dtype->itemsize());
+    return Tensor::from_bytes(copy, *o.dtype, {static_cast<int64_t>(copy.size()) / o.dtype->itemsize()},
+                              {{}, o.device, o.requires_grad});
   }
   if (nb::hasattr(data, "__fspath__")) return from_path(data, o);
   if (PyObject_CheckBuffer(data.ptr()) && !nb::isinstance<Tensor>(data)) return from_buffer(data, o);
   if (nb::hasattr(data, "__array__") && !nb::isinstance<Tensor>(data)) return from_buffer(data.attr("__array__")(), o);
   throw DTypeError(str("[Tensor] can't create a Tensor from an object of type ", Py_TYPE(data.ptr())->tp_name,
-                       ", expected a number, list, bytes, array, path or UOp", nb::isinstance<Tensor>(data) ? ": a copy is x.clone()" : ""));
+                       ", expected a number, list, bytes, array, path or UOp",
+                       nb::isinstance<Tensor>(data) ? ": a copy is x.clone()" : ""));
 }
 
 }  // namespace tg::python

@@ -12,7 +12,8 @@ PadOptions::Mode pad_mode(const std::string& mode) {
   if (mode == "replicate") return PadOptions::kReplicate;
   if (mode == "circular") return PadOptions::kCircular;
   // clang-format on
-  PyErr_SetString(PyExc_NotImplementedError, str("[pad] got mode '", mode, "', expected constant, reflect, replicate or circular").c_str());
+  PyErr_SetString(PyExc_NotImplementedError,
+                  str("[pad] got mode '", mode, "', expected constant, reflect, replicate or circular").c_str());
   throw nb::python_error();
 }
 
@@ -27,7 +28,8 @@ Tensor pad(const Tensor& t, nb::sequence padding, const std::string& mode, const
   std::vector<std::pair<SInt, SInt>> pairs;
   if (flat) {
     const size_t axes = static_cast<size_t>(t.ndim());
-    TG_CHECK(ShapeError, n % 2 == 0 && n <= 2 * axes, "[pad] got ", n, " numbers for ", axes, " axes, expected pairs for at most that many");
+    TG_CHECK(ShapeError, n % 2 == 0 && n <= 2 * axes, "[pad] got ", n, " numbers for ", axes,
+             " axes, expected pairs for at most that many");
     pairs.assign(axes, {0, 0});
     for (size_t i = 0; i < n / 2; i++) pairs[axes - 1 - i] = {amounts[2 * i], amounts[2 * i + 1]};
     return t.pad(pairs, o);
@@ -37,7 +39,8 @@ Tensor pad(const Tensor& t, nb::sequence padding, const std::string& mode, const
     if (p.is_none()) pairs.push_back({0, 0});
     else {
       Shape both = shape_from(p);
-      TG_CHECK(ShapeError, both.size() == 2, "[pad] got ", both.size(), " amounts for axis ", i, ", expected before and after");
+      TG_CHECK(ShapeError, both.size() == 2, "[pad] got ", both.size(), " amounts for axis ", i,
+               ", expected before and after");
       pairs.push_back({both[0], both[1]});
     }
   }
@@ -47,7 +50,8 @@ Tensor pad(const Tensor& t, nb::sequence padding, const std::string& mode, const
 Tensor shrink(const Tensor& t, nb::sequence ranges) {
   Shape shape = t.shape();
   size_t n = nb::len(ranges);
-  TG_CHECK(ShapeError, n == shape.size(), "[shrink] got ", n, " ranges for shape ", shape, ", expected one for each axis");
+  TG_CHECK(ShapeError, n == shape.size(), "[shrink] got ", n, " ranges for shape ", shape,
+           ", expected one for each axis");
   std::vector<std::pair<SInt, SInt>> r;
   for (size_t i = 0; i < n; i++) {
     nb::object p = ranges[i];
@@ -108,18 +112,23 @@ void bind_tensor_movement(TensorClass& c) {
                               {"repeat", "repeats"},
                               {"flip", "axis"},
                               {"shrink_to", "shape"}})
-    c.def(method, [method](nb::object self, nb::object list) { return self.attr(method)(list); }, nb::kw_only(), nb::arg(name));
+    c.def(
+        method, [method](nb::object self, nb::object list) { return self.attr(method)(list); }, nb::kw_only(),
+        nb::arg(name));
   c.def("expand", [](const Tensor& t, nb::args a) { return t.expand(shape_from_args(a, true)); });
   c.def("permute", [](const Tensor& t, nb::args a) { return t.permute(axes_from(a)); });
   c.def("flip", [](const Tensor& t, nb::args a) { return t.flip(axes_from(a)); });
   c.def("shrink", &shrink, "arg"_a);
   c.def("pad", &pad, "padding"_a, "mode"_a = "constant", "value"_a = 0.0);
   c.def(
-      "pad_to", [](const Tensor& t, nb::args a, const Scalar& value) { return t.pad_to(shape_from_args(a, true), value); }, "shape"_a,
-      "value"_a = 0.0);
+      "pad_to",
+      [](const Tensor& t, nb::args a, const Scalar& value) { return t.pad_to(shape_from_args(a, true), value); },
+      "shape"_a, "value"_a = 0.0);
   c.def("shrink_to", [](const Tensor& t, nb::args a) { return t.shrink_to(shape_from_args(a, true)); });
   c.def("transpose", [](const Tensor& t, int a, int b) { return t.transpose(a, b); }, "dim0"_a = 1, "dim1"_a = 0);
-  c.def("squeeze", [](const Tensor& t, std::optional<int> dim) { return dim ? t.squeeze(*dim) : t.squeeze(); }, "dim"_a = nb::none());
+  c.def(
+      "squeeze", [](const Tensor& t, std::optional<int> dim) { return dim ? t.squeeze(*dim) : t.squeeze(); },
+      "dim"_a = nb::none());
   c.def("unsqueeze", &Tensor::unsqueeze, "dim"_a);
   c.def("flatten", &Tensor::flatten, "start_dim"_a = 0, "end_dim"_a = -1);
   c.def("unflatten", &Tensor::unflatten, "dim"_a, "sizes"_a);
@@ -128,7 +137,8 @@ void bind_tensor_movement(TensorClass& c) {
   c.def(
       "split",
       [](const Tensor& t, nb::object sizes, int dim) {
-        Tensors parts = sint_from(sizes) ? t.split(sint_from(sizes)->value(), dim) : t.split(nb::cast<std::vector<int64_t>>(sizes), dim);
+        Tensors parts = sint_from(sizes) ? t.split(sint_from(sizes)->value(), dim)
+                                         : t.split(nb::cast<std::vector<int64_t>>(sizes), dim);
         return nb::tuple(nb::cast(parts));
       },
       "sizes"_a, "dim"_a = 0);
@@ -146,8 +156,12 @@ void bind_tensor_movement(TensorClass& c) {
   c.def("diagonal", &Tensor::diagonal, "offset"_a = 0, "dim1"_a = 0, "dim2"_a = 1);
   c.def("diag", &Tensor::diag);
   // Also called on the class: Tensor.cat(a, b, dim=1), Tensor.stack([a, b]).
-  c.def("cat", [](nb::object self, nb::args rest, int dim) { return Tensor::cat(tensors_from(self, rest), dim); }, "args"_a, "dim"_a = 0);
-  c.def("stack", [](nb::object self, nb::args rest, int dim) { return Tensor::stack(tensors_from(self, rest), dim); }, "args"_a, "dim"_a = 0);
+  c.def(
+      "cat", [](nb::object self, nb::args rest, int dim) { return Tensor::cat(tensors_from(self, rest), dim); },
+      "args"_a, "dim"_a = 0);
+  c.def(
+      "stack", [](nb::object self, nb::args rest, int dim) { return Tensor::stack(tensors_from(self, rest), dim); },
+      "args"_a, "dim"_a = 0);
 }
 
 }  // namespace tg::python

@@ -5,9 +5,12 @@
 namespace tg::python {
 
 void bind_tensor_reduce(TensorClass& c) {
-#define TG_REDUCE(name)                                                                                                               \
-  c.def(                                                                                                                              \
-      #name, [](const Tensor& t, const Axes& axis, bool keepdim) { return t.name(ReduceOptions{.axis = axis, .keepdim = keepdim}); }, \
+#define TG_REDUCE(name)                                                 \
+  c.def(                                                                \
+      #name,                                                            \
+      [](const Tensor& t, const Axes& axis, bool keepdim) {             \
+        return t.name(ReduceOptions{.axis = axis, .keepdim = keepdim}); \
+      },                                                                \
       "axis"_a.none() = nb::none(), "keepdim"_a = false)
 #define TG_ACCUMULATE(name)                                                         \
   c.def(                                                                            \
@@ -26,9 +29,12 @@ void bind_tensor_reduce(TensorClass& c) {
   TG_REDUCE(logsumexp);
 #undef TG_REDUCE
 #undef TG_ACCUMULATE
-#define TG_SPREAD(name)                                                                                                              \
-  c.def(                                                                                                                             \
-      #name, [](const Tensor& t, const Axes& axis, bool keepdim, double correction) { return t.name({axis, keepdim, correction}); }, \
+#define TG_SPREAD(name)                                                        \
+  c.def(                                                                       \
+      #name,                                                                   \
+      [](const Tensor& t, const Axes& axis, bool keepdim, double correction) { \
+        return t.name({axis, keepdim, correction});                            \
+      },                                                                       \
       "axis"_a.none() = nb::none(), "keepdim"_a = false, "correction"_a = 1.0)
   TG_SPREAD(var);
   TG_SPREAD(std);
@@ -36,11 +42,11 @@ void bind_tensor_reduce(TensorClass& c) {
   TG_SPREAD(std_mean);
 #undef TG_SPREAD
   c.def(
-      "argmax", [](const Tensor& t, std::optional<int> axis, bool keepdim) { return t.argmax({axis, keepdim}); }, "axis"_a = nb::none(),
-      "keepdim"_a = false);
+      "argmax", [](const Tensor& t, std::optional<int> axis, bool keepdim) { return t.argmax({axis, keepdim}); },
+      "axis"_a = nb::none(), "keepdim"_a = false);
   c.def(
-      "argmin", [](const Tensor& t, std::optional<int> axis, bool keepdim) { return t.argmin({axis, keepdim}); }, "axis"_a = nb::none(),
-      "keepdim"_a = false);
+      "argmin", [](const Tensor& t, std::optional<int> axis, bool keepdim) { return t.argmin({axis, keepdim}); },
+      "axis"_a = nb::none(), "keepdim"_a = false);
   c.def("softmax", &Tensor::softmax, "axis"_a.none() = -1, "dtype"_a = nb::none());
   c.def("softmin", &Tensor::softmin, "axis"_a.none() = -1, "dtype"_a = nb::none());
   c.def("log_softmax", &Tensor::log_softmax, "axis"_a.none() = -1, "dtype"_a = nb::none());
@@ -53,12 +59,15 @@ void bind_tensor_reduce(TensorClass& c) {
   c.def("layernorm", &Tensor::layernorm, "axis"_a = -1, "eps"_a = 1e-5);
   c.def(
       "batchnorm",
-      [](const Tensor& t, std::optional<Tensor> w, std::optional<Tensor> b, const Tensor& mean, const Tensor& invstd, const Axes& axis) {
-        return t.batchnorm(tensor_or_none(w), tensor_or_none(b), mean, invstd, axis);
-      },
+      [](const Tensor& t, std::optional<Tensor> w, std::optional<Tensor> b, const Tensor& mean, const Tensor& invstd,
+         const Axes& axis) { return t.batchnorm(tensor_or_none(w), tensor_or_none(b), mean, invstd, axis); },
       "weight"_a.none(), "bias"_a.none(), "mean"_a, "invstd"_a, "axis"_a = 1);
-  c.def("sort", [](const Tensor& t, int dim, bool descending) { return t.sort(dim, descending); }, "dim"_a = -1, "descending"_a = false);
-  c.def("argsort", [](const Tensor& t, int dim, bool descending) { return t.argsort(dim, descending); }, "dim"_a = -1, "descending"_a = false);
+  c.def(
+      "sort", [](const Tensor& t, int dim, bool descending) { return t.sort(dim, descending); }, "dim"_a = -1,
+      "descending"_a = false);
+  c.def(
+      "argsort", [](const Tensor& t, int dim, bool descending) { return t.argsort(dim, descending); }, "dim"_a = -1,
+      "descending"_a = false);
   c.def(
       "topk",
       [](const Tensor& t, int64_t k, int dim, bool largest, bool sorted) {

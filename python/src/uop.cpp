@@ -53,11 +53,13 @@ std::vector<UOpRef> sorted(UOp u) {
 }
 
 bool is_bound(UOp u) {
-  return u.is(Ops::AFTER) && u.nsrc() == 2 && u.src(0).is(Ops::PARAM) && u.src(0).arg<ParamArg>().addrspace == AddrSpace::kAlu &&
-         u.src(1).is(Ops::STORE) && u.src(1).src(0) == u.src(0) && u.src(1).src(1).is_const();
+  return u.is(Ops::AFTER) && u.nsrc() == 2 && u.src(0).is(Ops::PARAM) &&
+         u.src(0).arg<ParamArg>().addrspace == AddrSpace::kAlu && u.src(1).is(Ops::STORE) &&
+         u.src(1).src(0) == u.src(0) && u.src(1).src(1).is_const();
 }
 bool is_variable(UOp u) {
-  return u.arg_kind() == ArgKind::kParam && u.arg<ParamArg>().addrspace == AddrSpace::kAlu && !u.arg<ParamArg>().name.empty();
+  return u.arg_kind() == ArgKind::kParam && u.arg<ParamArg>().addrspace == AddrSpace::kAlu &&
+         !u.arg<ParamArg>().name.empty();
 }
 
 /// The number an expression is known to be.
@@ -74,8 +76,8 @@ nb::object number(UOp u) {
       GraphScope g;
       text = render_python(simple);
     }
-    throw nb::value_error(str("eval failed to be a single number, range is ", nb::cast<std::string>(nb::str(lo)), " to ",
-                              nb::cast<std::string>(nb::str(hi)), " in ", text)
+    throw nb::value_error(str("eval failed to be a single number, range is ", nb::cast<std::string>(nb::str(lo)),
+                              " to ", nb::cast<std::string>(nb::str(hi)), " in ", text)
                               .c_str());
   }
   return lo;
@@ -129,7 +131,8 @@ nb::tuple pickled(UOp root) {
     for (UOp s : u.srcs()) src.append(place.at(s));
     place.emplace(u, nb::len(nodes));
     const bool memory = u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kGlobal;
-    nodes.append(nb::make_tuple(op_object(u.op()), u.dtype(), nb::tuple(src), memory ? contents_of(u) : arg_object(u), tag_object(u.tag())));
+    nodes.append(nb::make_tuple(op_object(u.op()), u.dtype(), nb::tuple(src), memory ? contents_of(u) : arg_object(u),
+                                tag_object(u.tag())));
   }
   return nb::tuple(nodes);
 }
@@ -202,7 +205,8 @@ void bind_uop(nb::module_& m) {
     PyEval_RestoreThread(state);
   });
   bind_uop_args(m);
-  nb::class_<PyUOp> c(m, "UOp", "A node of the graph: op, dtype, sources, argument and tag. Equal nodes are the same object.",
+  nb::class_<PyUOp> c(m, "UOp",
+                      "A node of the graph: op, dtype, sources, argument and tag. Equal nodes are the same object.",
                       nb::is_weak_referenceable(), nb::dynamic_attr());
   bind_uop_build(c);
   bind_uop_multi(c);
@@ -213,7 +217,9 @@ void bind_uop(nb::module_& m) {
   c.def_prop_ro("src", [](const PyUOp& u) { return wrap_all(refs_of(u.get().srcs())); });
   c.def_prop_ro("arg", [](const PyUOp& u) { return arg_object(u.get()); });
   c.def_prop_ro("tag", [](const PyUOp& u) { return tag_object(u.get().tag()); });
-  c.def_prop_ro("key", [](const PyUOp& u) { return key_bytes(u.get()); }, "Hash of the contents, tags aside; equal in every run.");
+  c.def_prop_ro(
+      "key", [](const PyUOp& u) { return key_bytes(u.get()); },
+      "Hash of the contents, tags aside; equal in every run.");
   c.def_prop_ro(
       "val",
       [](const PyUOp& u) {
@@ -254,7 +260,8 @@ void bind_uop(nb::module_& m) {
         return as_set(std::move(r));
       },
       "Loops it is inside of, as the keys of a dict.");
-  c.def_prop_ro("base", [](const PyUOp& u) { return made([&] { return base_of(u.get()); }); }, "The storage behind a view.");
+  c.def_prop_ro(
+      "base", [](const PyUOp& u) { return made([&] { return base_of(u.get()); }); }, "The storage behind a view.");
   c.def("has_buffer_identity", [](const PyUOp& u) {
     GraphScope g;
     return has_buffer_identity(u.get());
@@ -299,7 +306,8 @@ void bind_uop(nb::module_& m) {
         }
         return nb::str(text.c_str());
       },
-      "simplify"_a = true, "pm"_a = nb::none(), "Python's spelling of an expression; `pm`: a table that gives texts from those of the sources.");
+      "simplify"_a = true, "pm"_a = nb::none(),
+      "Python's spelling of an expression; `pm`: a table that gives texts from those of the sources.");
   c.def("print_tree", [](const PyUOp& u) {
     GraphScope g;
     return print_tree(u.get());
@@ -366,14 +374,17 @@ void bind_uop(nb::module_& m) {
   c.def(
       "bind",
       [](const PyUOp& v, nb::handle value) {
-        TG_CHECK(ValueError, is_variable(v.get()), "[bind] got ", SInt(v.get()), ", expected a variable without a value");
+        TG_CHECK(ValueError, is_variable(v.get()), "[bind] got ", SInt(v.get()),
+                 ", expected a variable without a value");
         const std::optional<Literal> l = literal_from(value);
-        if (!l) throw nb::type_error(str("[bind] got ", nb::cast<std::string>(nb::repr(value)), ", expected an integer or a UOp").c_str());
+        if (!l)
+          throw nb::type_error(
+              str("[bind] got ", nb::cast<std::string>(nb::repr(value)), ", expected an integer or a UOp").c_str());
         return made([&] {
           const UOp u = v.get(), x = l->like(u.dtype());
           const Bounds b = bounds_of(u), xb = bounds_of(x);
-          TG_CHECK(ValueError, xb.lo >= b.lo && xb.hi <= b.hi, "[bind] got ", u.arg<ParamArg>().name, "=", SInt(x), ", expected ",
-                   static_cast<int64_t>(b.lo), " to ", static_cast<int64_t>(b.hi));
+          TG_CHECK(ValueError, xb.lo >= b.lo && xb.hi <= b.hi, "[bind] got ", u.arg<ParamArg>().name, "=", SInt(x),
+                   ", expected ", static_cast<int64_t>(b.lo), " to ", static_cast<int64_t>(b.hi));
           return u.after({u.store(x)});
         });
       },
@@ -417,7 +428,9 @@ void bind_uop(nb::module_& m) {
     return static_cast<int64_t>(const_factor(u.get()));
   });
   c.def("divides", [](const PyUOp& u, int64_t v) { return made([&] { return divides(u.get(), v).value_or(UOp()); }); });
-  c.def("divide_exact", [](const PyUOp& u, const PyUOp& v) { return made([&] { return divide_exact(u.get(), v.get()).value_or(UOp()); }); });
+  c.def("divide_exact", [](const PyUOp& u, const PyUOp& v) {
+    return made([&] { return divide_exact(u.get(), v.get()).value_or(UOp()); });
+  });
   c.def_static("gcd", [](nb::args us) {
     const UOps all = nodes_of(us);
     return made([&] { return symbolic_gcd(all); });
@@ -448,7 +461,8 @@ void bind_uop(nb::module_& m) {
   c.def("__eq__", [](nb::handle a, nb::handle b) { return a.is(b); }, "other"_a.none());
   c.def("__hash__", [](const PyUOp& a) { return static_cast<int64_t>(std::hash<UOp>{}(a.get()) >> 1); });
   c.def("__reduce__", [](const PyUOp& u) {
-    return nb::make_tuple(nb::module_::import_("tinygrad_cpp.uop.ops").attr("_unpickle"), nb::make_tuple(pickled(u.get())));
+    return nb::make_tuple(nb::module_::import_("tinygrad_cpp.uop.ops").attr("_unpickle"),
+                          nb::make_tuple(pickled(u.get())));
   });
   m.def(
       "uop_buffer",

@@ -11,7 +11,8 @@ namespace {
 // Python's classes and members, set by the package when it is imported; kept for the life of the interpreter.
 struct Known {
   std::vector<nb::handle> ops, axes, spaces;
-  nb::handle op_type, axis_type, space_type, invalid, param_arg, stage_arg, kernel_info, opt, opt_ops, const_float, call_info;
+  nb::handle op_type, axis_type, space_type, invalid, param_arg, stage_arg, kernel_info, opt, opt_ops, const_float,
+      call_info;
 };
 Known known;
 
@@ -64,7 +65,9 @@ template <class E> E member(nb::handle h, nb::handle type, const std::vector<nb:
     if (all[i].is(h)) return static_cast<E>(i);
   throw nb::type_error(str("expected a member of ", what).c_str());
 }
-AddrSpace space_from(nb::handle h) { return h.is_none() ? AddrSpace::kGlobal : member<AddrSpace>(h, known.space_type, known.spaces, "AddrSpace"); }
+AddrSpace space_from(nb::handle h) {
+  return h.is_none() ? AddrSpace::kGlobal : member<AddrSpace>(h, known.space_type, known.spaces, "AddrSpace");
+}
 
 template <class T> std::vector<T> ints_from(nb::handle h) {
   std::vector<T> v;
@@ -101,7 +104,8 @@ ParamArg param_from(nb::handle h, std::optional<DType>& dtype) {
   ParamArg a;
   if (nb::object name = h.attr("name"); !name.is_none()) a.name = nb::cast<std::string>(name);
   if (nb::object device = h.attr("device"); !device.is_none()) a.device = nb::cast<std::string>(device);
-  if (nb::object bounds = h.attr("vmin_vmax"); !bounds.is_none()) a.vmin = nb::cast<int64_t>(bounds[0]), a.vmax = nb::cast<int64_t>(bounds[1]);
+  if (nb::object bounds = h.attr("vmin_vmax"); !bounds.is_none())
+    a.vmin = nb::cast<int64_t>(bounds[0]), a.vmax = nb::cast<int64_t>(bounds[1]);
   a.slot = nb::cast<int64_t>(h.attr("slot"));
   a.addrspace = space_from(h.attr("addrspace"));
   if (nb::object d = h.attr("dtype"); !d.is_none()) dtype = dtype_from(d);
@@ -109,7 +113,8 @@ ParamArg param_from(nb::handle h, std::optional<DType>& dtype) {
 }
 nb::object or_none(const std::string& s) { return s.empty() ? nb::none() : nb::object(nb::str(s.c_str())); }
 
-// Tags are any Python objects; the graph holds their numbers, with the highest bit set to tell them from tags of its own.
+// Tags are any Python objects; the graph holds their numbers, with the highest bit set to tell them from tags of its
+// own.
 constexpr uint64_t kPythonTag = uint64_t{1} << 63;
 struct Tags {
   nb::dict numbers;
@@ -178,10 +183,12 @@ nb::object arg_object(UOp u) {
       const ParamArg& a = u.arg<ParamArg>();
       const bool scalar = a.addrspace == AddrSpace::kAlu;
       return known.param_arg("slot"_a = a.slot, "dtype"_a = u.dtype(),
-                             "vmin_vmax"_a = scalar ? nb::object(nb::make_tuple(a.vmin, a.vmax)) : nb::none(), "name"_a = or_none(a.name),
-                             "addrspace"_a = known.spaces[static_cast<size_t>(a.addrspace)], "device"_a = or_none(a.device));
+                             "vmin_vmax"_a = scalar ? nb::object(nb::make_tuple(a.vmin, a.vmax)) : nb::none(),
+                             "name"_a = or_none(a.name), "addrspace"_a = known.spaces[static_cast<size_t>(a.addrspace)],
+                             "device"_a = or_none(a.device));
     }
-    case ArgKind::kReduce: return nb::make_tuple(op_object(u.arg<ReduceArg>().op), ints_object(u.arg<ReduceArg>().axes));
+    case ArgKind::kReduce:
+      return nb::make_tuple(op_object(u.arg<ReduceArg>().op), ints_object(u.arg<ReduceArg>().axes));
     case ArgKind::kStage: {
       const StageArg& a = u.arg<StageArg>();
       return known.stage_arg(known.spaces[static_cast<size_t>(a.addrspace)], or_none(a.device), a.removable);
@@ -193,7 +200,8 @@ nb::object arg_object(UOp u) {
     }
     case ArgKind::kCall: {
       const CallInfo& i = u.arg<CallInfo>();
-      return known.call_info("name"_a = or_none(i.name), "precompile"_a = i.precompile, "precompile_backward"_a = i.precompile_backward,
+      return known.call_info("name"_a = or_none(i.name), "precompile"_a = i.precompile,
+                             "precompile_backward"_a = i.precompile_backward,
                              "grad_fxn"_a = i.gradient ? nb::object(nb::bool_(true)) : nb::none());
     }
     default: {  // for people
@@ -219,13 +227,15 @@ Arg arg_from(Ops op, nb::handle h, std::optional<DType>& dtype) {
     return l->c.kind == ConstValue::kFloat ? Arg(l->c.f) : Arg(l->c.i);
   }
   if (op == Ops::RANGE) {
-    if (!PyTuple_Check(h.ptr()) || nb::len(h) < 2) throw nb::type_error("the argument of a RANGE is (id, ..., AxisType)");
+    if (!PyTuple_Check(h.ptr()) || nb::len(h) < 2)
+      throw nb::type_error("the argument of a RANGE is (id, ..., AxisType)");
     RangeArg a;
     const size_t n = nb::len(h);
     // (id, type, more ids...) and (id, ..., type)
     for (size_t i = 0; i < n; i++) {
       nb::object o = h[i];
-      if (PyObject_IsInstance(o.ptr(), known.axis_type.ptr()) == 1) a.type = member<AxisType>(o, known.axis_type, known.axes, "AxisType");
+      if (PyObject_IsInstance(o.ptr(), known.axis_type.ptr()) == 1)
+        a.type = member<AxisType>(o, known.axis_type, known.axes, "AxisType");
       else a.id.push_back(nb::cast<int32_t>(o));
     }
     return Arg(std::move(a));
@@ -234,11 +244,13 @@ Arg arg_from(Ops op, nb::handle h, std::optional<DType>& dtype) {
   if (op == Ops::REDUCE) {
     if (std::optional<Ops> plain = op_from(h)) return Arg(ReduceArg{*plain, {}});
     nb::object axes = h[1];
-    return Arg(ReduceArg{require_op(h[0]), PyLong_Check(axes.ptr()) ? std::vector<int32_t>{} : ints_from<int32_t>(axes)});
+    return Arg(
+        ReduceArg{require_op(h[0]), PyLong_Check(axes.ptr()) ? std::vector<int32_t>{} : ints_from<int32_t>(axes)});
   }
   if (PyObject_IsInstance(h.ptr(), known.stage_arg.ptr()) == 1) {
     nb::object device = h.attr("device");
-    return Arg(StageArg{space_from(h.attr("addrspace")), device.is_none() ? "" : nb::cast<std::string>(device), nb::cast<bool>(h.attr("removable"))});
+    return Arg(StageArg{space_from(h.attr("addrspace")), device.is_none() ? "" : nb::cast<std::string>(device),
+                        nb::cast<bool>(h.attr("removable"))});
   }
   if (PyObject_IsInstance(h.ptr(), known.kernel_info.ptr()) == 1) {
     KernelInfo k{nb::cast<std::string>(h.attr("name")), opts_from(h.attr("applied_opts")), {}};
@@ -246,8 +258,11 @@ Arg arg_from(Ops op, nb::handle h, std::optional<DType>& dtype) {
     return Arg(std::move(k));
   }
   if (PyObject_IsInstance(h.ptr(), known.call_info.ptr()) == 1)
-    return Arg(
-        CallInfo{nb::cast<std::string>(h.attr("name")), nb::cast<bool>(h.attr("precompile")), nb::cast<bool>(h.attr("precompile_backward")), {}, {}});
+    return Arg(CallInfo{nb::cast<std::string>(h.attr("name")),
+                        nb::cast<bool>(h.attr("precompile")),
+                        nb::cast<bool>(h.attr("precompile_backward")),
+                        {},
+                        {}});
   if (PyUnicode_Check(h.ptr())) return Arg(nb::cast<std::string>(h));
   if (PyBytes_Check(h.ptr()) && op == Ops::BINARY)
     return Arg(std::string(PyBytes_AS_STRING(h.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(h.ptr()))));
@@ -263,8 +278,9 @@ void bind_uop_args(nb::module_& m) {
   m.def("op_groups", &op_groups, "Groups of operations, as names.");
   m.def(
       "register_graph_types",
-      [](nb::object ops, nb::object axes, nb::object spaces, nb::object invalid, nb::object param_arg, nb::object stage_arg, nb::object kernel_info,
-         nb::object opt, nb::object opt_ops, nb::object const_float, nb::object call_info) {
+      [](nb::object ops, nb::object axes, nb::object spaces, nb::object invalid, nb::object param_arg,
+         nb::object stage_arg, nb::object kernel_info, nb::object opt, nb::object opt_ops, nb::object const_float,
+         nb::object call_info) {
         known = {members(ops, op_names()),
                  members(axes, axis_names()),
                  members(spaces, {std::begin(kSpaceNames), std::end(kSpaceNames)}),
@@ -280,8 +296,8 @@ void bind_uop_args(nb::module_& m) {
                  const_float.release(),
                  call_info.release()};
       },
-      "ops"_a, "axes"_a, "spaces"_a, "invalid"_a, "param_arg"_a, "stage_arg"_a, "kernel_info"_a, "opt"_a, "opt_ops"_a, "const_float"_a, "call_info"_a,
-      "Called once by the package: the Python classes that arguments of nodes become.");
+      "ops"_a, "axes"_a, "spaces"_a, "invalid"_a, "param_arg"_a, "stage_arg"_a, "kernel_info"_a, "opt"_a, "opt_ops"_a,
+      "const_float"_a, "call_info"_a, "Called once by the package: the Python classes that arguments of nodes become.");
 }
 
 }  // namespace tg::python

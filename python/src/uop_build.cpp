@@ -7,12 +7,13 @@
 namespace tg::python {
 
 namespace {
-constexpr OpSet kEffects = Ops::SINK | Ops::STORE | Ops::END | Ops::GROUP | Ops::BARRIER | Ops::NOOP | Ops::IF | Ops::ENDIF | Ops::LINEAR |
-                           Ops::TUPLE | Ops::FUNCTION | Ops::CALL;
+constexpr OpSet kEffects = Ops::SINK | Ops::STORE | Ops::END | Ops::GROUP | Ops::BARRIER | Ops::NOOP | Ops::IF |
+                           Ops::ENDIF | Ops::LINEAR | Ops::TUPLE | Ops::FUNCTION | Ops::CALL;
 
 /// The dtype a node has when none is named. Under a GraphScope.
 DType implied_dtype(Ops op, UOps& src) {
-  if (kEffects.has(op) || src.empty()) return op == Ops::RANGE || op == Ops::SPECIAL || op == Ops::STACK ? dtypes::weakint : dtypes::void_;
+  if (kEffects.has(op) || src.empty())
+    return op == Ops::RANGE || op == Ops::SPECIAL || op == Ops::STACK ? dtypes::weakint : dtypes::void_;
   if (groups::kAlu.has(op)) return derive_dtype(op, src);
   return src[0].dtype();
 }
@@ -29,7 +30,8 @@ UOpObject make(nb::handle op_handle, std::optional<DType> dtype, nb::handle sour
     }
     if (!dtype && groups::kBinary.has(op) && src.size() == 2) promote(src[0], src[1]);
     if (!dtype && op == Ops::WHERE && src.size() == 3) promote(src[1], src[2]);
-    return UOp::make(op, dtype.value_or(a.kind() == ArgKind::kInvalid ? dtypes::bool_ : implied_dtype(op, src)), src, a, t);
+    return UOp::make(op, dtype.value_or(a.kind() == ArgKind::kInvalid ? dtypes::bool_ : implied_dtype(op, src)), src, a,
+                     t);
   });
 }
 
@@ -55,7 +57,9 @@ std::vector<Literal> operands(const nb::args& args, const char* function) {
   for (nb::handle h : args) {
     if (h.is_none()) continue;
     std::optional<Literal> l = literal_from(h);
-    if (!l) throw nb::type_error(str(function, "() takes UOps and numbers, got ", nb::cast<std::string>(nb::repr(h))).c_str());
+    if (!l)
+      throw nb::type_error(
+          str(function, "() takes UOps and numbers, got ", nb::cast<std::string>(nb::repr(h))).c_str());
     v.push_back(*l);
   }
   return v;
@@ -79,7 +83,8 @@ Options options(const nb::kwargs& kwargs, const char* function) {
 }
 
 /// self.f(*src, arg=..., dtype=..., tag=...)
-UOpObject with_self(Ops op, DType dtype, const PyUOp& self, const nb::args& rest, const nb::kwargs& kwargs, const char* function) {
+UOpObject with_self(Ops op, DType dtype, const PyUOp& self, const nb::args& rest, const nb::kwargs& kwargs,
+                    const char* function) {
   const std::vector<Literal> more = operands(rest, function);
   Options o = options(kwargs, function);
   const Arg a = arg_from(op, o.arg, o.dtype);
@@ -102,16 +107,20 @@ UOp shape_node(const Shape& s) { return s.empty() ? UOp::make(Ops::STACK, dtypes
 }  // namespace
 
 void bind_uop_build(nb::class_<PyUOp>& c) {
-  c.def(nb::new_(&make), "op"_a, "dtype"_a = nb::none(), "src"_a = nb::make_tuple(), "arg"_a = nb::none(), "tag"_a = nb::none());
-  c.def_static("const", &constant, "b"_a, "dtype"_a = nb::none(), "A literal: weakint or weakfloat (bool for a bool) unless a type is named.");
+  c.def(nb::new_(&make), "op"_a, "dtype"_a = nb::none(), "src"_a = nb::make_tuple(), "arg"_a = nb::none(),
+        "tag"_a = nb::none());
+  c.def_static("const", &constant, "b"_a, "dtype"_a = nb::none(),
+               "A literal: weakint or weakfloat (bool for a bool) unless a type is named.");
   c.def_static("invalid", [] { return made([] { return UOp::invalid(); }); });
   c.def_static(
       "variable",
       [](const std::string& name, nb::handle min_val, nb::handle max_val, std::optional<DType> d, nb::kwargs) {
-        const auto vmin = nb::cast<int64_t>(nb::int_(nb::borrow(min_val))), vmax = nb::cast<int64_t>(nb::int_(nb::borrow(max_val)));
+        const auto vmin = nb::cast<int64_t>(nb::int_(nb::borrow(min_val))),
+                   vmax = nb::cast<int64_t>(nb::int_(nb::borrow(max_val)));
         return made([&] { return UOp::variable(name, vmin, vmax, d.value_or(dtypes::weakint)); });
       },
-      "name"_a, "min_val"_a, "max_val"_a, "dtype"_a = nb::none(), "kwargs"_a, "A named integer between bounds. ValueError when min_val > max_val.");
+      "name"_a, "min_val"_a, "max_val"_a, "dtype"_a = nb::none(), "kwargs"_a,
+      "A named integer between bounds. ValueError when min_val > max_val.");
   c.def_static(
       "range",
       [](nb::handle end, int32_t id, nb::handle type, nb::args rest, std::optional<DType> d, nb::handle src) {
@@ -131,8 +140,8 @@ void bind_uop_build(nb::class_<PyUOp>& c) {
           return UOp::make(Ops::RANGE, t, all, a);
         });
       },
-      "end"_a, "axis_id"_a, "axis_type"_a = nb::none(), "arg"_a, nb::kw_only(), "dtype"_a = nb::none(), "src"_a = nb::none(),
-      "A loop from 0 to end - 1; its value is the counter.");
+      "end"_a, "axis_id"_a, "axis_type"_a = nb::none(), "arg"_a, nb::kw_only(), "dtype"_a = nb::none(),
+      "src"_a = nb::none(), "A loop from 0 to end - 1; its value is the counter.");
   c.def_static(
       "special",
       [](nb::handle end, const std::string& name, std::optional<DType> d) {
@@ -154,8 +163,8 @@ void bind_uop_build(nb::class_<PyUOp>& c) {
           return UOp::make(Ops::PARAM, d, src, Arg(a));
         });
       },
-      "slot"_a, "dtype"_a, "shape"_a = nb::none(), "device"_a = nb::none(), "vmin_vmax"_a = nb::none(), "name"_a = nb::none(),
-      "addrspace"_a = nb::none(), "A parameter of a kernel or a function.");
+      "slot"_a, "dtype"_a, "shape"_a = nb::none(), "device"_a = nb::none(), "vmin_vmax"_a = nb::none(),
+      "name"_a = nb::none(), "addrspace"_a = nb::none(), "A parameter of a kernel or a function.");
   c.def_static(
       "placeholder",
       [](const Shape& shape, DType d, int64_t slot, nb::handle space, nb::handle) {
@@ -173,13 +182,15 @@ void bind_uop_build(nb::class_<PyUOp>& c) {
       "shape"_a, "dtype"_a, "slot"_a, "addrspace"_a = nb::none(), "device"_a = nb::none(),
       "A buffer of a kernel: a parameter, or memory of its own (LOCAL, REG).");
   c.def("stack", [](nb::args parts) {
-    const std::vector<Literal> v = operands(parts.size() == 1 && PyTuple_Check(parts[0].ptr()) ? nb::borrow<nb::args>(parts[0]) : parts, "stack");
+    const std::vector<Literal> v =
+        operands(parts.size() == 1 && PyTuple_Check(parts[0].ptr()) ? nb::borrow<nb::args>(parts[0]) : parts, "stack");
     return made([&] {
       UOps src;
       DType d = dtypes::weakint;
       for (const Literal& l : v)
         if (l.u && !l.u.is_invalid()) d = l.u.dtype();
-      for (const Literal& l : v) src.push_back(l.c.kind == ConstValue::kInvalid ? UOp::invalid() : l.like(v[0].u ? d : l.type));
+      for (const Literal& l : v)
+        src.push_back(l.c.kind == ConstValue::kInvalid ? UOp::invalid() : l.like(v[0].u ? d : l.type));
       return UOp::stack(src);
     });
   });
@@ -191,9 +202,14 @@ void bind_uop_build(nb::class_<PyUOp>& c) {
   });
 
   c.def(
-      "index", [](const PyUOp& u, nb::args idx, nb::kwargs kwargs) { return with_self(Ops::INDEX, u.get().dtype(), u, idx, kwargs, "index"); },
+      "index",
+      [](const PyUOp& u, nb::args idx, nb::kwargs kwargs) {
+        return with_self(Ops::INDEX, u.get().dtype(), u, idx, kwargs, "index");
+      },
       "The element (or the part) at these indices.");
-  c.def("load", [](const PyUOp& u, nb::args more, nb::kwargs kwargs) { return with_self(Ops::LOAD, u.get().dtype(), u, more, kwargs, "load"); });
+  c.def("load", [](const PyUOp& u, nb::args more, nb::kwargs kwargs) {
+    return with_self(Ops::LOAD, u.get().dtype(), u, more, kwargs, "load");
+  });
   c.def(
       "store",
       [](const PyUOp& u, nb::handle value, std::optional<nb::object> gate, nb::kwargs kwargs) {
@@ -202,7 +218,8 @@ void bind_uop_build(nb::class_<PyUOp>& c) {
         Options o = options(kwargs, "store");
         const UOp g = gate && !gate->is_none() ? node_of(*gate) : UOp();
         return made([&] {
-          UOps src{u.get(), l->u && l->u.dtype().is_weak() && l->u.is_const() ? l->u.cast(u.get().dtype()) : l->like(u.get().dtype())};
+          UOps src{u.get(), l->u && l->u.dtype().is_weak() && l->u.is_const() ? l->u.cast(u.get().dtype())
+                                                                              : l->like(u.get().dtype())};
           if (g) src.push_back(g);
           return UOp::make(Ops::STORE, dtypes::void_, src, Arg(), o.tag);
         });
@@ -216,15 +233,21 @@ void bind_uop_build(nb::class_<PyUOp>& c) {
     if (ranges.size() == 0) return wrap(UOpRef(u.get()));
     return with_self(Ops::END, dtypes::void_, u, ranges, nb::kwargs(), "end");
   });
-  c.def("barrier", [](const PyUOp& u, nb::args more) { return with_self(Ops::BARRIER, dtypes::void_, u, more, nb::kwargs(), "barrier"); });
+  c.def("barrier", [](const PyUOp& u, nb::args more) {
+    return with_self(Ops::BARRIER, dtypes::void_, u, more, nb::kwargs(), "barrier");
+  });
   c.def(
       "reduce",
-      [](const PyUOp& u, nb::args ranges, nb::kwargs kwargs) { return with_self(Ops::REDUCE, u.get().dtype(), u, ranges, kwargs, "reduce"); },
+      [](const PyUOp& u, nb::args ranges, nb::kwargs kwargs) {
+        return with_self(Ops::REDUCE, u.get().dtype(), u, ranges, kwargs, "reduce");
+      },
       "The value reduced over ranges: x.reduce(r0, r1, arg=Ops.ADD).");
-  c.def("bufferize",
-        [](const PyUOp& u, nb::args ranges, nb::kwargs kwargs) { return with_self(Ops::STAGE, u.get().dtype(), u, ranges, kwargs, "bufferize"); });
+  c.def("bufferize", [](const PyUOp& u, nb::args ranges, nb::kwargs kwargs) {
+    return with_self(Ops::STAGE, u.get().dtype(), u, ranges, kwargs, "bufferize");
+  });
   c.def("maketuple", [](nb::args args) { return of_sources(Ops::TUPLE, args, nb::kwargs(), "maketuple"); });
-  c.def("gettuple", [](const PyUOp& u, int64_t i) { return made([&] { return get_tuple(u.get(), static_cast<size_t>(i)); }); });
+  c.def("gettuple",
+        [](const PyUOp& u, int64_t i) { return made([&] { return get_tuple(u.get(), static_cast<size_t>(i)); }); });
 }
 
 }  // namespace tg::python

@@ -133,10 +133,14 @@ void bind_uop_math(nb::class_<PyUOp>& c) {
         return made([&] { return u.get().valid(l->node()); });
       },
       "cond"_a, "This where the condition holds, else Invalid.");
-  c.def("get_idx",
-        [](const PyUOp& u) { return made([&] { return u.get().is(Ops::WHERE) && u.get().src(2).is_invalid() ? u.get().src(1) : u.get(); }); });
+  c.def("get_idx", [](const PyUOp& u) {
+    return made([&] { return u.get().is(Ops::WHERE) && u.get().src(2).is_invalid() ? u.get().src(1) : u.get(); });
+  });
   c.def("get_valid", [](const PyUOp& u) {
-    return made([&] { return u.get().is(Ops::WHERE) && u.get().src(2).is_invalid() ? u.get().src(0) : UOp::constant(!u.get().is_invalid()); });
+    return made([&] {
+      return u.get().is(Ops::WHERE) && u.get().src(2).is_invalid() ? u.get().src(0)
+                                                                   : UOp::constant(!u.get().is_invalid());
+    });
   });
   c.def("cast", [](const PyUOp& u, DType d) { return made([&] { return u.get().cast(d); }); }, "dtype"_a);
   c.def("bitcast", [](const PyUOp& u, DType d) { return made([&] { return u.get().bitcast(d); }); }, "dtype"_a);
@@ -145,7 +149,8 @@ void bind_uop_math(nb::class_<PyUOp>& c) {
       [](const PyUOp& u, nb::handle value, std::optional<DType> d) {
         const std::optional<Literal> l = literal_from(value);
         if (!l) throw nb::type_error("const_like() takes a number");
-        return made([&] { return l->c.kind == ConstValue::kInvalid ? UOp::invalid() : l->like(d.value_or(u.get().dtype())); });
+        return made(
+            [&] { return l->c.kind == ConstValue::kInvalid ? UOp::invalid() : l->like(d.value_or(u.get().dtype())); });
       },
       "b"_a, "dtype"_a = nb::none());
   c.def(

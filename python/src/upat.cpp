@@ -29,13 +29,15 @@ OpSet ops_from(nb::handle h) {
   return set;
 }
 
-nb::object make(nb::handle op, nb::handle dtype, nb::handle src, nb::object arg, std::optional<std::string> name, bool allow_any_len, bool is_any,
-                nb::handle tag) {
+nb::object make(nb::handle op, nb::handle dtype, nb::handle src, nb::object arg, std::optional<std::string> name,
+                bool allow_any_len, bool is_any, nb::handle tag) {
   Pattern p;
   p.ops = ops_from(op);
   p.dtypes = dtypes_from(dtype);
   p.arg = std::move(arg);
-  p.tag = tag.is_none() ? nb::none() : PyTuple_Check(tag.ptr()) || PyAnySet_Check(tag.ptr()) ? nb::borrow(tag) : nb::object(nb::make_tuple(tag));
+  p.tag = tag.is_none()                                           ? nb::none()
+          : PyTuple_Check(tag.ptr()) || PyAnySet_Check(tag.ptr()) ? nb::borrow(tag)
+                                                                  : nb::object(nb::make_tuple(tag));
   p.name = name.value_or("");
   if (p.name == "ctx") throw nb::value_error("UPat can't be named ctx");
   p.any = is_any;
@@ -43,10 +45,12 @@ nb::object make(nb::handle op, nb::handle dtype, nb::handle src, nb::object arg,
   else if (!src.is_none()) {
     p.sources = PyList_Check(src.ptr()) ? Pattern::Sources::kPermuted : Pattern::Sources::kThese;
     for (nb::handle h : nb::iter(src)) {
-      if (!is_pattern(h)) throw nb::type_error(str("the sources of a UPat are UPats, got ", nb::cast<std::string>(nb::repr(h))).c_str());
+      if (!is_pattern(h))
+        throw nb::type_error(str("the sources of a UPat are UPats, got ", nb::cast<std::string>(nb::repr(h))).c_str());
       p.src.push_back(nb::borrow(h));
     }
-    if (p.sources == Pattern::Sources::kPermuted && std::all_of(p.src.begin(), p.src.end(), [&](auto& s) { return s.is(p.src[0]); }))
+    if (p.sources == Pattern::Sources::kPermuted &&
+        std::all_of(p.src.begin(), p.src.end(), [&](auto& s) { return s.is(p.src[0]); }))
       p.sources = Pattern::Sources::kThese;
   }
   p.more = allow_any_len || p.sources == Pattern::Sources::kAny || p.sources == Pattern::Sources::kEach;
@@ -60,7 +64,8 @@ bool same_arg(nb::handle want, UOp u) {
          std::isnan(PyFloat_AS_DOUBLE(got.ptr()));
 }
 
-bool match_sources(const std::vector<const Pattern*>& ps, size_t i, UOp u, Bindings& b, const std::function<bool()>& found) {
+bool match_sources(const std::vector<const Pattern*>& ps, size_t i, UOp u, Bindings& b,
+                   const std::function<bool()>& found) {
   if (i == ps.size()) return found();
   return match(*ps[i], u.src(i), b, [&] { return match_sources(ps, i + 1, u, b, found); });
 }
@@ -69,15 +74,16 @@ bool match_sources(const std::vector<const Pattern*>& ps, size_t i, UOp u, Bindi
 nb::object operand(nb::handle h) {
   if (is_pattern(h)) return nb::borrow(h);
   const std::optional<Literal> l = literal_from(h);
-  if (!l || l->u) throw nb::type_error(str("expected a UPat or a number, got ", nb::cast<std::string>(nb::repr(h))).c_str());
+  if (!l || l->u)
+    throw nb::type_error(str("expected a UPat or a number, got ", nb::cast<std::string>(nb::repr(h))).c_str());
   return make(op_object(Ops::CONST), nb::none(), nb::none(), nb::borrow(h), {}, false, false, nb::none());
 }
 
 nb::object alu(Ops op, const std::vector<nb::object>& src) {
   nb::list l;
   for (const nb::object& s : src) l.append(s);
-  Pattern p = pattern_of(
-      make(op_object(op), nb::none(), is_commutative(op) ? nb::object(l) : nb::object(nb::tuple(l)), nb::none(), {}, false, false, nb::none()));
+  Pattern p = pattern_of(make(op_object(op), nb::none(), is_commutative(op) ? nb::object(l) : nb::object(nb::tuple(l)),
+                              nb::none(), {}, false, false, nb::none()));
   if (groups::kComparison.has(op)) p.dtypes = {dtypes::bool_};
   else p.dtypes = pattern_of(src.back()).dtypes;
   return nb::cast(std::move(p));
@@ -117,11 +123,14 @@ nb::object named(const Pattern& p, const std::string& name) {
   q.name = name;
   return nb::cast(std::move(q));
 }
-nb::object one_of(nb::object a, nb::object b) { return make(nb::none(), nb::none(), nb::make_tuple(a, b), nb::none(), {}, false, true, nb::none()); }
+nb::object one_of(nb::object a, nb::object b) {
+  return make(nb::none(), nb::none(), nb::make_tuple(a, b), nb::none(), {}, false, true, nb::none());
+}
 }  // namespace
 
 const Pattern& pattern_of(nb::handle upat) {
-  if (!is_pattern(upat)) throw nb::type_error(str("expected a UPat, got ", nb::cast<std::string>(nb::repr(upat))).c_str());
+  if (!is_pattern(upat))
+    throw nb::type_error(str("expected a UPat, got ", nb::cast<std::string>(nb::repr(upat))).c_str());
   return *nb::inst_ptr<Pattern>(upat);
 }
 
@@ -148,7 +157,9 @@ bool match(const Pattern& p, UOp u, Bindings& b, const std::function<bool()>& fo
   bool done = false;
   switch (p.sources) {
     case Pattern::Sources::kAny: done = found(); break;
-    case Pattern::Sources::kEach: done = match_sources(std::vector<const Pattern*>(u.nsrc(), ps[0]), 0, u, b, found); break;
+    case Pattern::Sources::kEach:
+      done = match_sources(std::vector<const Pattern*>(u.nsrc(), ps[0]), 0, u, b, found);
+      break;
     case Pattern::Sources::kThese: done = match_sources(ps, 0, u, b, found); break;
     case Pattern::Sources::kPermuted: {
       std::vector<size_t> order(ps.size());
@@ -165,15 +176,17 @@ bool match(const Pattern& p, UOp u, Bindings& b, const std::function<bool()>& fo
 }
 
 void bind_upat(nb::module_& m) {
-  nb::class_<Pattern> c(
-      m, "UPat",
-      "A pattern over nodes. `src`: None any sources, a tuple these in order, a list these in any order, one UPat all of them; `name`: binds\n"
-      "the node, the same name twice is the same node; `allow_any_len`: further sources may follow.");
-  c.def(nb::new_([](nb::handle op, nb::handle dtype, nb::handle src, nb::object arg, std::optional<std::string> name, bool allow_any_len, nb::handle,
-                    nb::handle, bool is_any,
-                    nb::handle tag) { return make(op, dtype, src, std::move(arg), std::move(name), allow_any_len, is_any, tag); }),
-        "op"_a = nb::none(), "dtype"_a = nb::none(), "src"_a = nb::none(), "arg"_a = nb::none(), "name"_a = nb::none(), "allow_any_len"_a = false,
-        "custom_early_reject"_a = nb::none(), "location"_a = nb::none(), "is_any"_a = false, "tag"_a = nb::none());
+  nb::class_<Pattern> c(m, "UPat",
+                        "A pattern over nodes. `src`: None any sources, a tuple these in order, a list these in any "
+                        "order, one UPat all of them; `name`: binds\n"
+                        "the node, the same name twice is the same node; `allow_any_len`: further sources may follow.");
+  c.def(nb::new_([](nb::handle op, nb::handle dtype, nb::handle src, nb::object arg, std::optional<std::string> name,
+                    bool allow_any_len, nb::handle, nb::handle, bool is_any, nb::handle tag) {
+          return make(op, dtype, src, std::move(arg), std::move(name), allow_any_len, is_any, tag);
+        }),
+        "op"_a = nb::none(), "dtype"_a = nb::none(), "src"_a = nb::none(), "arg"_a = nb::none(), "name"_a = nb::none(),
+        "allow_any_len"_a = false, "custom_early_reject"_a = nb::none(), "location"_a = nb::none(), "is_any"_a = false,
+        "tag"_a = nb::none());
   const auto var = [](std::optional<std::string> name, nb::handle dtype) {
     return make(nb::none(), dtype, nb::none(), nb::none(), std::move(name), false, false, nb::none());
   };
@@ -182,28 +195,37 @@ void bind_upat(nb::module_& m) {
   };
   c.def_static("var", var, "name"_a = nb::none(), "dtype"_a = nb::none(), "Any node.");
   c.def_static("cvar", cvar, "name"_a = nb::none(), "dtype"_a = nb::none(), "arg"_a = nb::none(), "Any literal.");
-  c.def_static("const", [cvar](nb::object b, nb::handle dtype) { return cvar({}, dtype, std::move(b)); }, "b"_a, "dtype"_a = nb::none());
   c.def_static(
-      "any", [](nb::args src) { return make(nb::none(), nb::none(), nb::tuple(src), nb::none(), {}, false, true, nb::none()); },
+      "const", [cvar](nb::object b, nb::handle dtype) { return cvar({}, dtype, std::move(b)); }, "b"_a,
+      "dtype"_a = nb::none());
+  c.def_static(
+      "any",
+      [](nb::args src) {
+        return make(nb::none(), nb::none(), nb::tuple(src), nb::none(), {}, false, true, nb::none());
+      },
       "The first of several patterns that lets the whole match.");
   c.def("named", &named, "name"_a);
   c.def(
       "or_casted",
       [](nb::object self, std::optional<std::string> name) {
         nb::object plain = name ? named(pattern_of(self), *name) : self;
-        return one_of(plain, make(op_object(Ops::CAST), nb::none(), nb::make_tuple(self), nb::none(), name, false, false, nb::none()));
+        return one_of(plain, make(op_object(Ops::CAST), nb::none(), nb::make_tuple(self), nb::none(), name, false,
+                                  false, nb::none()));
       },
       "name"_a = nb::none());
   c.def(
       "or_after",
       [](nb::object self, std::optional<std::string> name) {
         nb::object plain = name ? named(pattern_of(self), *name) : self;
-        return one_of(plain, make(op_object(Ops::AFTER), nb::none(), nb::make_tuple(self), nb::none(), name, true, false, nb::none()));
+        return one_of(plain, make(op_object(Ops::AFTER), nb::none(), nb::make_tuple(self), nb::none(), name, true,
+                                  false, nb::none()));
       },
       "name"_a = nb::none());
 
   // ---- what it says ----
-  c.def_prop_ro("name", [](const Pattern& p) -> nb::object { return p.name.empty() ? nb::none() : nb::object(nb::str(p.name.c_str())); });
+  c.def_prop_ro("name", [](const Pattern& p) -> nb::object {
+    return p.name.empty() ? nb::none() : nb::object(nb::str(p.name.c_str()));
+  });
   c.def_prop_ro("op", [](const Pattern& p) -> nb::object {
     if (p.ops.empty()) return nb::none();
     nb::list l;
@@ -223,7 +245,8 @@ void bind_upat(nb::module_& m) {
     std::string s = "UPat(";
     int n = 0;
     for (int i = 0; i < kOpCount; i++)
-      if (p.ops.has(static_cast<Ops>(i)) && p.ops != upat::every_op()) s += str(n++ ? "|" : "", name_of(static_cast<Ops>(i)));
+      if (p.ops.has(static_cast<Ops>(i)) && p.ops != upat::every_op())
+        s += str(n++ ? "|" : "", name_of(static_cast<Ops>(i)));
     if (!p.name.empty()) s += str(n ? ", " : "", "name=", p.name);
     for (const nb::object& x : p.src) s += ", " + nb::cast<std::string>(nb::repr(x));
     return s + ")";
@@ -235,7 +258,8 @@ void bind_upat(nb::module_& m) {
         Bindings b;
         std::vector<std::string> names;
         names.reserve(nb::len(store));
-        for (auto [name, node] : store) names.push_back(nb::cast<std::string>(name)), b.push(names.back(), node_of(node));
+        for (auto [name, node] : store)
+          names.push_back(nb::cast<std::string>(name)), b.push(names.back(), node_of(node));
         match(p, u.get(), b, [&] {
           nb::dict d;
           for (const auto& [name, node] : b.all()) d[name->c_str()] = wrap(UOpRef(node));
@@ -306,8 +330,9 @@ void bind_upat(nb::module_& m) {
         return alu(require_op(op), src);
       },
       "op"_a, "src"_a);
-  c.def("f",
-        [](nb::object x, nb::handle op, nb::kwargs k) { return with_self(require_op(op), nb::none(), x, nb::borrow<nb::args>(nb::tuple()), k); });
+  c.def("f", [](nb::object x, nb::handle op, nb::kwargs k) {
+    return with_self(require_op(op), nb::none(), x, nb::borrow<nb::args>(nb::tuple()), k);
+  });
   c.def(
       "cast",
       [](nb::object x, nb::handle dtype, nb::kwargs k) {

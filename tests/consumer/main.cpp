@@ -1,4 +1,5 @@
-// A small program outside the project: find_package, include, link, run; and the data of the installation, whose prefix is the argument.
+// A small program outside the project: find_package, include, link, run; and the data of the installation, whose prefix
+// is the argument.
 #include <tinygrad/base/paths.h>
 #include <tinygrad/nn/dataset_files.h>
 #include <tinygrad/tinygrad.h>

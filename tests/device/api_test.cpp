@@ -1,5 +1,5 @@
-/// \file Methods the table of recorded cases cannot hold: creation, storage, devices, random words, files, and Winograd against the direct
-/// convolution.
+/// \file Methods the table of recorded cases cannot hold: creation, storage, devices, random words, files, and Winograd
+/// against the direct convolution.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <zlib.h>
@@ -25,7 +25,8 @@ using ::testing::ElementsAre;
 void expect_near(const Tensor& got, const Tensor& want, double tolerance, const std::string& what) {
   ASSERT_EQ(got.shape(), want.shape()) << what;
   V g = got.to_vector<float>(), w = want.to_vector<float>();
-  for (size_t i = 0; i < g.size(); i++) ASSERT_NEAR(g[i], w[i], tolerance * (1 + std::abs(w[i]))) << what << " element " << i;
+  for (size_t i = 0; i < g.size(); i++)
+    ASSERT_NEAR(g[i], w[i], tolerance * (1 + std::abs(w[i]))) << what << " element " << i;
 }
 
 TEST(Api, LikeAnother) {
@@ -108,7 +109,8 @@ TEST(Api, BlobAndSequential) {
     Tensor t = Tensor::from_blob(memory, {2, 2}, dtypes::float32);
     EXPECT_THAT((t + 1).to_vector<float>(), ElementsAre(2, 3, 4, 5));
   }
-  Tensor y = Tensor({1.f, 2.f}).sequential({[](const Tensor& x) { return x * 3; }, [](const Tensor& x) { return x + 1; }});
+  Tensor y =
+      Tensor({1.f, 2.f}).sequential({[](const Tensor& x) { return x * 3; }, [](const Tensor& x) { return x + 1; }});
   EXPECT_THAT(y.to_vector<float>(), ElementsAre(4, 7));
 }
 
@@ -153,7 +155,8 @@ TEST(Api, RandomLike) {
   EXPECT_EQ(lazy.to_vector<float>(), Tensor::rand(6).to_vector<float>());
   Tensor h = Tensor::zeros({300}, {.dtype = dtypes::float16});
   EXPECT_EQ(h.rand_like().dtype(), dtypes::float16);
-  V u = h.rand_like({.dtype = dtypes::float32}).to_vector<float>(), n = h.randn_like({.dtype = dtypes::float32}).to_vector<float>();
+  V u = h.rand_like({.dtype = dtypes::float32}).to_vector<float>(),
+    n = h.randn_like({.dtype = dtypes::float32}).to_vector<float>();
   double mean = 0, square = 0;
   for (float v : u) ASSERT_TRUE(v >= 0 && v < 1);
   for (float v : n) mean += v / 300, square += v * v / 300;
@@ -172,9 +175,11 @@ TEST(Api, Winograd) {
     ConvOptions o;
   };
   for (const Case& c :
-       {Case{{2, 3, 7, 6}, {4, 3, 3, 3}, {.padding = 1}}, Case{{1, 4, 9, 5}, {6, 2, 3, 3}, {.groups = 2, .padding = {1, 0, 2, 1}}},
-        Case{{2, 2, 11}, {3, 2, 3}, {}}, Case{{1, 1, 3, 3}, {2, 1, 3, 3}, {}}, Case{{1, 2, 5, 4, 6}, {2, 2, 3, 3, 3}, {.padding = 1}}}) {
-    Tensor x = Tensor::randn(c.x).realize(), w = Tensor::randn(c.w).realize(), bias = Tensor::randn({c.w[0].value()}).realize();
+       {Case{{2, 3, 7, 6}, {4, 3, 3, 3}, {.padding = 1}},
+        Case{{1, 4, 9, 5}, {6, 2, 3, 3}, {.groups = 2, .padding = {1, 0, 2, 1}}}, Case{{2, 2, 11}, {3, 2, 3}, {}},
+        Case{{1, 1, 3, 3}, {2, 1, 3, 3}, {}}, Case{{1, 2, 5, 4, 6}, {2, 2, 3, 3, 3}, {.padding = 1}}}) {
+    Tensor x = Tensor::randn(c.x).realize(), w = Tensor::randn(c.w).realize(),
+           bias = Tensor::randn({c.w[0].value()}).realize();
     Tensor direct = x.conv2d(w, bias, c.o), seed = Tensor::randn(direct.shape()).realize();
     Tensors want = direct.gradient({x, w, bias}, seed);
     Context wino{{"WINO", 1}};
@@ -189,13 +194,16 @@ TEST(Api, Winograd) {
 // ---- files and addresses ----
 
 void write(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
-std::string digest(const std::string& s) { return sha256_hex(std::span(reinterpret_cast<const uint8_t*>(s.data()), s.size())); }
+std::string digest(const std::string& s) {
+  return sha256_hex(std::span(reinterpret_cast<const uint8_t*>(s.data()), s.size()));
+}
 
 TEST(Fetch, FilesAreTensors) {
   testing::TempDir dir;
   write(dir / "numbers", std::string("\x01\x00\x02\x00\x03\x00", 6));
   EXPECT_THAT(Tensor::from_file(dir / "numbers").to("CPU").to_vector<int>(), ElementsAre(1, 0, 2, 0, 3, 0));
-  EXPECT_THAT(Tensor::from_file(dir / "numbers", {.dtype = dtypes::int16, .device = "CPU"}).to_vector<int>(), ElementsAre(1, 2, 3));
+  EXPECT_THAT(Tensor::from_file(dir / "numbers", {.dtype = dtypes::int16, .device = "CPU"}).to_vector<int>(),
+              ElementsAre(1, 2, 3));
   EXPECT_THROW(Tensor::from_file(dir / "none"), FileError);
   EXPECT_EQ(Tensor::from_url(dir / "numbers").to("CPU").to_vector<int>().size(), 6u);
 }
@@ -235,7 +243,8 @@ TEST(Fetch, Unpacks) {
   // A tar archive of one file, and one whose name leaves the folder.
   auto archive = [](const std::string& name) {
     std::string head(512, '\0');
-    head.replace(0, name.size(), name), head.replace(100, 7, "0000644"), head.replace(124, 11, "00000000003"), head.replace(136, 11, "00000000000");
+    head.replace(0, name.size(), name), head.replace(100, 7, "0000644"), head.replace(124, 11, "00000000003"),
+        head.replace(136, 11, "00000000000");
     head[156] = '0', head.replace(257, 8, std::string("ustar\00000", 8)), head.replace(148, 8, "        ");
     unsigned sum = 0;
     for (unsigned char c : head) sum += c;

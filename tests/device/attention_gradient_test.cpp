@@ -22,7 +22,8 @@ using test::normal;
 
 bool fuses() { return !env::EAGER && Device::default_name().starts_with("CPU"); }
 
-/// Attention of `heads` heads, `group` of which share keys and values, and its gradients for a loss sum(o * g), in float64.
+/// Attention of `heads` heads, `group` of which share keys and values, and its gradients for a loss sum(o * g), in
+/// float64.
 struct Case {
   int64_t heads = 8, rows = 384, over = 384, inner = 16, columns = 16, group = 1;
   DType type = dtypes::float32;
@@ -39,7 +40,8 @@ struct Case {
     for (Tensor* t : {&q, &k, &v}) t->requires_grad_();
     const auto numbers = [](const Tensor& t) { return t.cast(dtypes::float32).to_vector<float>(); };
     const std::vector<float> Q = numbers(q), K = numbers(k), V = numbers(v), G = numbers(g);
-    o.assign(G.size(), 0), dq.assign(Q.size(), 0), dk.assign(K.size(), 0), dv.assign(V.size(), 0), dmask.assign(static_cast<size_t>(rows * over), 0);
+    o.assign(G.size(), 0), dq.assign(Q.size(), 0), dk.assign(K.size(), 0), dv.assign(V.size(), 0),
+        dmask.assign(static_cast<size_t>(rows * over), 0);
     const double scale = 1 / std::sqrt(static_cast<double>(inner));
     std::vector<double> p(static_cast<size_t>(over)), dp(p.size());
     const auto at = [](auto& x, int64_t row, int64_t width) { return x.data() + row * width; };
@@ -49,7 +51,8 @@ struct Case {
         double most = -kInf, total = 0, mean = 0;
         for (int64_t j = 0; j < over; j++) {
           double s = 0;
-          for (int64_t c = 0; c < inner; c++) s += static_cast<double>(at(Q, r, inner)[c]) * at(K, shared + j, inner)[c];
+          for (int64_t c = 0; c < inner; c++)
+            s += static_cast<double>(at(Q, r, inner)[c]) * at(K, shared + j, inner)[c];
           p[static_cast<size_t>(j)] = s = s * scale + (mask ? mask(i, j) : 0);
           most = std::max(most, s);
         }
@@ -82,7 +85,8 @@ struct Case {
     const double rounding = type == dtypes::float32 ? 0 : std::ldexp(1.0, -1 - finfo(type).mantissa);
     // What arrives of o in the gradients of q and k is rounded.
     const double absolute = type == dtypes::float32 ? 2e-5 : name[0] == 'o' ? 1e-5 : 8 * rounding;
-    for (size_t i = 0; i < x.size(); i++) ASSERT_NEAR(x[i], want[i], absolute + 2 * rounding * std::abs(want[i])) << name << ' ' << i;
+    for (size_t i = 0; i < x.size(); i++)
+      ASSERT_NEAR(x[i], want[i], absolute + 2 * rounding * std::abs(want[i])) << name << ' ' << i;
   }
   /// Forward and backward at once; the number of kernels.
   int64_t run(const std::function<Tensor()>& attend) const {
@@ -92,14 +96,18 @@ struct Case {
     all.push_back(out);
     realize(all);
     const int64_t kernels = GlobalCounters::kernels - before;
-    expect_close(all[3], o, "o"), expect_close(all[2], dv, "dv"), expect_close(all[0], dq, "dq"), expect_close(all[1], dk, "dk");
+    expect_close(all[3], o, "o"), expect_close(all[2], dv, "dv"), expect_close(all[0], dq, "dq"),
+        expect_close(all[1], dk, "dk");
     return kernels;
   }
-  Tensor attend(bool causal = false, const Tensor& m = {}) const { return q.scaled_dot_product_attention(k, v, m, 0, causal, group > 1); }
+  Tensor attend(bool causal = false, const Tensor& m = {}) const {
+    return q.scaled_dot_product_attention(k, v, m, 0, causal, group > 1);
+  }
 };
 double below_diagonal(int64_t i, int64_t j) { return j > i ? -kInf : 0; }
 
-/// The result, what it is divided by, the row sums of g o, and three gradients: a kernel each, none of which stores a score.
+/// The result, what it is divided by, the row sums of g o, and three gradients: a kernel each, none of which stores a
+/// score.
 constexpr int64_t kKernels = 6;
 
 TEST(AttentionGradient, ScoresAreComputedAgain) {
@@ -144,7 +152,8 @@ TEST(AttentionGradient, ShortOnesAreKept) {
 
 int64_t bytes_of_step(int64_t length, bool causal) {
   Case a{.heads = 2, .rows = length, .over = length};
-  a.q = a.make(2, length, 16, 1), a.k = a.make(2, length, 16, 2), a.v = a.make(2, length, 16, 3), a.g = a.make(2, length, 16, 4);
+  a.q = a.make(2, length, 16, 1), a.k = a.make(2, length, 16, 2), a.v = a.make(2, length, 16, 3),
+  a.g = a.make(2, length, 16, 4);
   const int64_t before = memory_stats().used;
   reset_memory_stats();
   const Tensor out = a.attend(causal);
@@ -234,7 +243,8 @@ TEST(AttentionGradient, Layer) {
   // The slope along a direction.
   const Tensor d = Tensor::from(normal(3 * embed * embed, 7), Shape{3 * embed, embed}).realize() * 1e-3;
   const auto moved = [&](double by) {
-    nn::MultiheadAttention m(heads, {layer.in_proj_weight + d * by, layer.in_proj_bias, layer.out_proj_weight, layer.out_proj_bias});
+    nn::MultiheadAttention m(
+        heads, {layer.in_proj_weight + d * by, layer.in_proj_bias, layer.out_proj_weight, layer.out_proj_bias});
     return (m(x, {.causal = true}) * g).sum().item<double>();
   };
   const double got = (all[0] * d).sum().item<double>(), want = (moved(1) - moved(-1)) / 2;
@@ -257,7 +267,9 @@ TEST(AttentionGradient, SecondOrder) {
   Case a{};
   a.fill();
   const Tensor u = a.make(8, 384, 16, 7), w = a.make(8, 384, 16, 8);
-  const auto slope = [&](const Tensor& q) { return (q.scaled_dot_product_attention(a.k, a.v, {}, 0, true).gradient({q}, a.g)[0] * u).sum(); };
+  const auto slope = [&](const Tensor& q) {
+    return (q.scaled_dot_product_attention(a.k, a.v, {}, 0, true).gradient({q}, a.g)[0] * u).sum();
+  };
   const Tensor second = slope(a.q).gradient({a.q, a.k, a.v})[0];
   const double got = (second * w).sum().item<double>();
   constexpr double kStep = 1e-2;
@@ -277,7 +289,8 @@ TEST(AttentionGradient, InJit) {
   });
   for (int i = 0; i < 4; i++) {
     const Tensors all = step((a.q.detach() * (i == 3 ? 1 : 0.5 * i)).realize(), a.g);
-    if (i == 3) a.expect_close(all[0], a.dq, "dq"), a.expect_close(all[1], a.dk, "dk"), a.expect_close(all[2], a.dv, "dv");
+    if (i == 3)
+      a.expect_close(all[0], a.dq, "dq"), a.expect_close(all[1], a.dk, "dk"), a.expect_close(all[2], a.dv, "dv");
   }
 }
 
@@ -291,7 +304,8 @@ TEST(AttentionGradient, DoesNotDependOnThreads) {
     for (size_t i = 0; i < all.size(); i++) {
       const std::vector<float> got = all[i].to_vector<float>();
       if (threads == 1) one.push_back(got);
-      EXPECT_EQ(std::memcmp(got.data(), one[i].data(), got.size() * sizeof(float)), 0) << i << ", " << threads << " threads";
+      EXPECT_EQ(std::memcmp(got.data(), one[i].data(), got.size() * sizeof(float)), 0)
+          << i << ", " << threads << " threads";
     }
   }
 }

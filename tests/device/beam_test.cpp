@@ -20,7 +20,8 @@ bool compiles() { return Device::get().compiles(); }
 /// Numbers without a pattern that a wrong order of elements would keep.
 Tensor numbers(const Shape& shape, int seed) {
   std::vector<float> v(static_cast<size_t>(shape.numel()));
-  for (size_t i = 0; i < v.size(); i++) v[i] = static_cast<float>((i * 7919 + static_cast<size_t>(seed) * 104729) % 1009) / 1009.0f - 0.4f;
+  for (size_t i = 0; i < v.size(); i++)
+    v[i] = static_cast<float>((i * 7919 + static_cast<size_t>(seed) * 104729) % 1009) / 1009.0f - 0.4f;
   return Tensor::from(v, shape).realize();
 }
 void expect_close(const std::vector<float>& want, const std::vector<float>& got) {
@@ -42,7 +43,8 @@ int64_t searches_of(const auto& f) {
 }
 
 TEST(Beam, ResultsStay) {
-  const Tensor a = numbers({65, 96}, 1), b = numbers({96, 80}, 2), x = numbers({2, 8, 17, 16}, 3), w = numbers({8, 8, 3, 3}, 4);
+  const Tensor a = numbers({65, 96}, 1), b = numbers({96, 80}, 2), x = numbers({2, 8, 17, 16}, 3),
+               w = numbers({8, 8, 3, 3}, 4);
   same_with_beam([&] { return a.matmul(b); });
   same_with_beam([&] { return a.matmul(b).relu().sum(0); });
   same_with_beam([&] { return b.transpose(0, 1).matmul(a.transpose(0, 1)).softmax(); });
@@ -142,7 +144,8 @@ TEST(Beam, BoundsHold) {
 
 TEST(Beam, AStopEndsIt) {
   if (!compiles()) GTEST_SKIP() << "no search on this device";
-  const Context lazy{{"EAGER", 0}, {"BEAM", 8}, {"IGNORE_BEAM_CACHE", 1}, {"BEAM_TIMEOUT_SEC", 60}, {"BEAM_CANDIDATES_MAX", 100000}};
+  const Context lazy{
+      {"EAGER", 0}, {"BEAM", 8}, {"IGNORE_BEAM_CACHE", 1}, {"BEAM_TIMEOUT_SEC", 60}, {"BEAM_CANDIDATES_MAX", 100000}};
   const Tensor a = numbers({256, 256}, 10), b = numbers({256, 256}, 11);
   Tensor c = a.matmul(b);
   clear_kernel_cache();
@@ -178,7 +181,9 @@ TEST(Beam, CapturedFunctionsReplayWhatWasFound) {
 
 TEST(Beam, WrongResultsAreRecognised) {
   const std::vector<float> want{1.0f, 2.0f, NAN, INFINITY, 0.0f};
-  const auto agree = [&](std::vector<float> got) { return results_agree(dtypes::float32, want.data(), got.data(), 5, 1e-5); };
+  const auto agree = [&](std::vector<float> got) {
+    return results_agree(dtypes::float32, want.data(), got.data(), 5, 1e-5);
+  };
   EXPECT_TRUE(agree(want));
   EXPECT_TRUE(agree({1.000001f, 2, NAN, INFINITY, -0.0f}));
   EXPECT_FALSE(agree({1.001f, 2, NAN, INFINITY, 0}));

@@ -23,7 +23,8 @@ TEST(Callify, KeepsValuesAndGradients) {
 }
 
 TEST(Callify, LeavesConstantsStorageAndWrites) {
-  Tensor k = Tensor(2.f) + 3.f, stored = Tensor({1.f, 2.f}).contiguous().realize(), x = Tensor::zeros({2}).contiguous().realize();
+  Tensor k = Tensor(2.f) + 3.f, stored = Tensor({1.f, 2.f}).contiguous().realize(),
+         x = Tensor::zeros({2}).contiguous().realize();
   x.assign(x + 1);
   Tensor y = x * 2;
   callify({k, stored, y, y});
@@ -43,7 +44,9 @@ TEST(DecodeHevcFrame, ChecksItsArgumentsAndNeedsADecoder) {
     EXPECT_EQ(frame.shape(), (Shape{8, 8}));
     frame.realize();
     FAIL() << "no device here decodes";
-  } catch (const DeviceError& e) { EXPECT_NE(std::string(e.what()).find("no video decoder"), std::string::npos) << e.what(); }
+  } catch (const DeviceError& e) {
+    EXPECT_NE(std::string(e.what()).find("no video decoder"), std::string::npos) << e.what();
+  }
 }
 
 TEST(FsStore, RoundTripsThroughAFolder) {

@@ -1,5 +1,5 @@
-/// \file Corners of the tensor methods: letters repeated in einsum, writes through views in steps, integers that nearly overflow, nothing to choose
-/// from, integers that index.
+/// \file Corners of the tensor methods: letters repeated in einsum, writes through views in steps, integers that nearly
+/// overflow, nothing to choose from, integers that index.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,8 @@ using Ints32 = std::vector<int32_t>;
 Tensor stored(const Tensor& t) { return t.clone().realize(); }
 
 TEST(Einsum, LettersRepeatedInATermAreNoneOfTheResult) {
-  const Tensor m = stored(Tensor::arange(9).reshape(3, 3).to_float()), b = stored(Tensor::arange(18).reshape(2, 3, 3).to_float());
+  const Tensor m = stored(Tensor::arange(9).reshape(3, 3).to_float()),
+               b = stored(Tensor::arange(18).reshape(2, 3, 3).to_float());
   EXPECT_EQ(Tensor::einsum("ii", {m}).item<float>(), 12);
   EXPECT_EQ(Tensor::einsum("bii", {b}).to_vector<float>(), (Floats{12, 39}));
   EXPECT_EQ(Tensor::einsum("iji", {b.permute({1, 0, 2})}).to_vector<float>(), (Floats{12, 39}));
@@ -104,7 +105,8 @@ TEST(IsClose, IntegersWhoseDifferenceDoesNotFit) {
 TEST(ArgMax, OfNoRows) {
   for (bool keep : {false, true}) {
     EXPECT_EQ(Tensor::zeros(0, 10).argmax({.axis = 1, .keepdim = keep}).shape(), keep ? (Shape{0, 1}) : Shape{0});
-    EXPECT_EQ(Tensor::zeros(2, 3, 0).argmin({.axis = -2, .keepdim = keep}).shape(), keep ? (Shape{2, 1, 0}) : (Shape{2, 0}));
+    EXPECT_EQ(Tensor::zeros(2, 3, 0).argmin({.axis = -2, .keepdim = keep}).shape(),
+              keep ? (Shape{2, 1, 0}) : (Shape{2, 0}));
   }
   EXPECT_EQ(Tensor::zeros(0, 10).argmax({.axis = 1}).dtype(), dtypes::int32);
   EXPECT_EQ(Tensor::zeros(0, 10).argmax({.axis = 1}).to_vector<int32_t>(), Ints32{});
@@ -145,7 +147,8 @@ TEST(Pow, NumbersOfATypeAreComputed) {
   const Tensor base = Tensor({6, 1, -1}), eight = Tensor(std::vector<int32_t>{-8}).reshape(Shape{});
   EXPECT_EQ(base.pow(Tensor({-8, -2, -3})).to_vector<int32_t>(), (Ints32{0, 1, -1}));
   EXPECT_EQ(base.pow(eight).to_vector<int32_t>(), (Ints32{0, 1, 1}));
-  EXPECT_EQ(base.pow(Tensor::scalar(-8, dtypes::int32)).to_vector<int32_t>(), (Ints32{0, 1, 1})) << "the same where the exponent is known";
+  EXPECT_EQ(base.pow(Tensor::scalar(-8, dtypes::int32)).to_vector<int32_t>(), (Ints32{0, 1, 1}))
+      << "the same where the exponent is known";
   EXPECT_THROW(base.pow(-8), DTypeError) << "a plain number is a mistake";
 }
 
@@ -160,7 +163,8 @@ TEST(MaxUnpool, APlaceNamedTwice) {
 
 TEST(Integers, OneKernelForAllThatIndex) {
   if (env::EAGER) GTEST_SKIP() << "operations are kernels of their own";
-  const Tensor x = stored(Tensor::arange(60).reshape(6, 10).to_float()), z = stored(Tensor::zeros(6, 10)), w = stored(Tensor::zeros(6));
+  const Tensor x = stored(Tensor::arange(60).reshape(6, 10).to_float()), z = stored(Tensor::zeros(6, 10)),
+               w = stored(Tensor::zeros(6));
   auto round = [&](int64_t i) {
     z.setitem({i}, x[i] * 2 + x(i, 9 - i));
     w.setitem({i}, x[i].sum());
@@ -172,7 +176,8 @@ TEST(Integers, OneKernelForAllThatIndex) {
   EXPECT_EQ(GlobalCounters::compiled + GlobalCounters::disk_hits, before);
   const Floats got = z.to_vector<float>(), sums = w.to_vector<float>();
   for (int64_t i = 0; i < 6; i++) {
-    for (int64_t k = 0; k < 10; k++) EXPECT_EQ(got[static_cast<size_t>(i * 10 + k)], static_cast<float>(2 * (i * 10 + k) + i * 10 + 9 - i));
+    for (int64_t k = 0; k < 10; k++)
+      EXPECT_EQ(got[static_cast<size_t>(i * 10 + k)], static_cast<float>(2 * (i * 10 + k) + i * 10 + 9 - i));
     EXPECT_EQ(sums[static_cast<size_t>(i)], static_cast<float>(i * 100 + 45));
   }
 }
@@ -205,7 +210,8 @@ TEST(Chains, OfViewsThatDoNotMerge) {
     want = next;
   }
   EXPECT_EQ(y.to_vector<float>(), want);
-  EXPECT_EQ(v.to_vector<float>(), (Floats{0, 1, 2, 3, 4, 5})) << "after a multiple of four the order is the first one again";
+  EXPECT_EQ(v.to_vector<float>(), (Floats{0, 1, 2, 3, 4, 5}))
+      << "after a multiple of four the order is the first one again";
 }
 TEST(Chains, OfSines) {
   const Tensor x = stored(Tensor({0.5f, 1.0f}).cast(dtypes::float64));
@@ -228,7 +234,9 @@ TEST(Selections, OfManyElements) {
   const Ints32 all = x.to_vector<int32_t>();
   Ints32 want, rows;
   for (size_t i = 0; i < all.size(); i++)
-    if (all[i] > 300) want.push_back(all[i]), rows.push_back(static_cast<int32_t>(i / 1000)), rows.push_back(static_cast<int32_t>(i % 1000));
+    if (all[i] > 300)
+      want.push_back(all[i]), rows.push_back(static_cast<int32_t>(i / 1000)),
+          rows.push_back(static_cast<int32_t>(i % 1000));
   EXPECT_EQ(x.masked_select(x > 300).to_vector<int32_t>(), want);
   EXPECT_EQ((x > 300).nonzero().to_vector<int32_t>(), rows);
   const Tensor y = x.to_float().realize();

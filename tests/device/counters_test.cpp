@@ -13,7 +13,9 @@
 namespace tg {
 namespace {
 
-Tensor stored(int64_t n, float v) { return Tensor::from(std::vector<float>(static_cast<size_t>(n), v), Shape{n}).realize(); }
+Tensor stored(int64_t n, float v) {
+  return Tensor::from(std::vector<float>(static_cast<size_t>(n), v), Shape{n}).realize();
+}
 
 TEST(Counters, CountWhatRan) {
   const Tensor a = stored(1000, 1), b = stored(1000, 2);
@@ -40,8 +42,9 @@ TEST(Counters, CountWhatRan) {
 TEST(Counters, EverySettingThatChangesCodeIsPartOfTheKey) {
   const Hash128 plain = codegen_settings_hash();
   for (const Context::Setting& s :
-       {Context::Setting("NOOPT", env::NOOPT ? 0 : 1), Context::Setting("BEAM", 3), Context::Setting("TRANSCENDENTAL", 2),
-        Context::Setting("EMULATED_DTYPES", "float16"), Context::Setting("CC", "clang-999"), Context::Setting("TG_LLVM_PLUGIN", "/elsewhere")}) {
+       {Context::Setting("NOOPT", env::NOOPT ? 0 : 1), Context::Setting("BEAM", 3),
+        Context::Setting("TRANSCENDENTAL", 2), Context::Setting("EMULATED_DTYPES", "float16"),
+        Context::Setting("CC", "clang-999"), Context::Setting("TG_LLVM_PLUGIN", "/elsewhere")}) {
     const Context changed{s};
     EXPECT_NE(codegen_settings_hash(), plain) << s.name;
   }
@@ -81,7 +84,8 @@ TEST(Counters, AReplayWithoutMemory) {
     try {
       f(x);
     } catch (const OutOfMemoryError& e) { what = e.what(); }
-    if (f.core().replay()->planned_bytes() > n) EXPECT_THAT(what, testing::HasSubstr("(4194304 bytes) (1048576,) float32"));
+    if (f.core().replay()->planned_bytes() > n)
+      EXPECT_THAT(what, testing::HasSubstr("(4194304 bytes) (1048576,) float32"));
   }
   EXPECT_NEAR(f(x).item<float>(), expected, expected * 1e-5);
 }

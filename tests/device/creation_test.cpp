@@ -1,5 +1,5 @@
-/// \file The ways to write a new tensor in C++: sizes, shapes, types and options in any of the forms the headers offer; nested vectors and arrays;
-/// memory of the caller.
+/// \file The ways to write a new tensor in C++: sizes, shapes, types and options in any of the forms the headers offer;
+/// nested vectors and arrays; memory of the caller.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -62,7 +62,8 @@ TEST(Creation, NestedVectorsAndArrays) {
   const Tensor b(std::array<int64_t, 3>{7, 8, 9});
   expect_made(b, {3}, dtypes::int64);
   EXPECT_THAT(b.to_vector<int>(), ElementsAre(7, 8, 9));
-  const Tensor c = Tensor::from(std::array<std::vector<std::array<uint8_t, 2>>, 2>{{{{1, 2}, {3, 4}}, {{5, 6}, {7, 8}}}});
+  const Tensor c =
+      Tensor::from(std::array<std::vector<std::array<uint8_t, 2>>, 2>{{{{1, 2}, {3, 4}}, {{5, 6}, {7, 8}}}});
   expect_made(c, {2, 2, 2}, dtypes::uint8);
   EXPECT_THAT(c.to_vector<int>(), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
   const Tensor d(std::vector<std::vector<bool>>{{true, false}, {false, true}});

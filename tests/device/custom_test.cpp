@@ -25,7 +25,8 @@ UOp add_kernel(const UOps& p) {
 /// C[i, j] = sum over k of A[i, k] B[k, j], accumulated in memory.
 UOp gemm_kernel(const UOps& p) {
   UOp c = p[0], a = p[1], b = p[2];
-  UOp i = UOp::range(shape_of(c)[0], 0), j = UOp::range(shape_of(c)[1], 1), k = UOp::range(shape_of(a)[1], 2, AxisType::kReduce);
+  UOp i = UOp::range(shape_of(c)[0], 0), j = UOp::range(shape_of(c)[1], 1),
+      k = UOp::range(shape_of(a)[1], 2, AxisType::kReduce);
   UOp zero = c.after({c.index({i, j}).store(UOp::constant(0.0, c.dtype()))});
   UOp sum = zero.after({k}).index({i, j}).load() + a.index({i, k}).load() * b.index({k, j}).load();
   UOp done = zero.index({i, j}).store(sum).end(UOps{k});
@@ -45,7 +46,8 @@ TEST(CustomKernel, RegistersAreNobodysMemory) {
   const int64_t slot = base_of(kept.uop()).arg<ParamArg>().slot;
   {
     auto doubled = [&](const UOps& p) {
-      UOp r = UOp::make(Ops::BUFFER, dtypes::float32, {Shape{1}.stack()}, ParamArg{slot, AddrSpace::kReg, "", "", 0, 0});
+      UOp r =
+          UOp::make(Ops::BUFFER, dtypes::float32, {Shape{1}.stack()}, ParamArg{slot, AddrSpace::kReg, "", "", 0, 0});
       UOp i = UOp::range(4, 0), zero = UOp::constant(int64_t{0});
       UOp x = p[1].index({i}).load(), filled = r.after({i}).index({zero}).store(x + x);
       UOp e[1] = {p[0].index({i}).store(r.after({filled}).index({zero}).load()).end(UOps{i})};
@@ -65,7 +67,8 @@ TEST(CustomKernel, InputsMayBeExpressionsAndViews) {
 
 TEST(CustomKernel, WritesTwoBuffers) {
   auto kernel = [](const UOps& p) {
-    UOp i = UOp::range(3, 0), a = p[2].index({i}), s = p[0].index({i}).store(a.load() + a.load()), m = p[1].index({i}).store(a.load() * a.load());
+    UOp i = UOp::range(3, 0), a = p[2].index({i}), s = p[0].index({i}).store(a.load() + a.load()),
+        m = p[1].index({i}).store(a.load() * a.load());
     UOp e[1] = {UOp::make(Ops::GROUP, dtypes::void_, {s, m}).end(UOps{i})};
     return UOp::sink(e, named("both"));
   };
@@ -78,8 +81,10 @@ TEST(CustomKernel, WritesTwoBuffers) {
 TEST(CustomKernel, GivenAsC) {
   auto c = [](const UOps& p) {
     UOp params[2] = {p[0], p[1]};
-    const std::string text = "void twice(float* restrict out, const float* restrict in) { for (int i = 0; i < 4; i++) out[i] = 2 * in[i]; }";
-    return UOp::make(Ops::PROGRAM, dtypes::void_, {UOp::sink(params, named("twice")), UOp::make(Ops::SOURCE, dtypes::void_, {}, text)});
+    const std::string text =
+        "void twice(float* restrict out, const float* restrict in) { for (int i = 0; i < 4; i++) out[i] = 2 * in[i]; }";
+    return UOp::make(Ops::PROGRAM, dtypes::void_,
+                     {UOp::sink(params, named("twice")), UOp::make(Ops::SOURCE, dtypes::void_, {}, text)});
   };
   Tensor a = Tensor({1.f, 2.f, 3.f, 4.f}) + 1, out = Tensor::empty(4);
   if (Device::get(Device::default_name()).kind() != "CPU") {
@@ -90,13 +95,15 @@ TEST(CustomKernel, GivenAsC) {
   EXPECT_EQ(out.to_vector<float>(), (Floats{4, 6, 8, 10}));
   auto broken = [&](const UOps& p) {
     UOp params[1] = {p[0]};
-    return UOp::make(Ops::PROGRAM, dtypes::void_, {UOp::sink(params, named("f")), UOp::make(Ops::SOURCE, dtypes::void_, {}, std::string("no C"))});
+    return UOp::make(Ops::PROGRAM, dtypes::void_,
+                     {UOp::sink(params, named("f")), UOp::make(Ops::SOURCE, dtypes::void_, {}, std::string("no C"))});
   };
   EXPECT_THROW(custom_kernel({Tensor::empty(4)}, broken)[0].realize(), CompileError);
   auto nameless = [&](const UOps& p) {
     UOp params[1] = {p[0]};
     return UOp::make(Ops::PROGRAM, dtypes::void_,
-                     {UOp::sink(params, KernelInfo{}), UOp::make(Ops::SOURCE, dtypes::void_, {}, std::string("void f(float* a) {}"))});
+                     {UOp::sink(params, KernelInfo{}),
+                      UOp::make(Ops::SOURCE, dtypes::void_, {}, std::string("void f(float* a) {}"))});
   };
   EXPECT_THROW(custom_kernel({Tensor::empty(4)}, nameless), ValueError);
 }
@@ -124,7 +131,8 @@ TEST(CustomKernel, OrderedByHand) {
 TEST(CustomKernel, Registers) {
   auto kernel = [](const UOps& p) {
     UOp g = UOp::range(3, 0), r = UOp::range(4, 1, AxisType::kReduce);
-    UOp acc = UOp::make(Ops::BUFFER, dtypes::float32, {Shape{1}.stack()}, ParamArg{0, AddrSpace::kReg, "", "", 0, 0}), at = UOp::constant(int64_t{0});
+    UOp acc = UOp::make(Ops::BUFFER, dtypes::float32, {Shape{1}.stack()}, ParamArg{0, AddrSpace::kReg, "", "", 0, 0}),
+        at = UOp::constant(int64_t{0});
     UOp first = acc.after({acc.after({g}).index({at}).store(UOp::constant(0.0, dtypes::float32))});
     UOp add = first.index({at}).store(first.after({r}).index({at}).load() + p[1].index({g, r}).load()).end(UOps{r});
     UOp e[1] = {p[0].index({g}).store(first.after({add}).index({at}).load()).end(UOps{g})};
@@ -204,11 +212,13 @@ Tensor four() { return Tensor({1.f, 2.f, 3.f, 4.f}).realize(); }
 TEST(CustomKernelBounds, LoopsLongerThanTheBuffer) {
   const auto plain = [](UOp i) { return i; };
   EXPECT_EQ(index_error([&] { copied(Tensor::empty(4), four(), 8, plain); }),
-            "[custom_kernel] copy: got index 0 to 7 for axis 0 of parameter 0, shape (4,), expected 0 to 3: shorten the loop or guard the index "
+            "[custom_kernel] copy: got index 0 to 7 for axis 0 of parameter 0, shape (4,), expected 0 to 3: shorten "
+            "the loop or guard the index "
             "with valid(condition)");
   EXPECT_EQ(copied(Tensor::empty(4), four(), 4, plain).to_vector<float>(), (Floats{1, 2, 3, 4}));
   const auto before = [](UOp i) { return i - 1; };
-  EXPECT_NE(index_error([&] { copied(Tensor::empty(4), four(), 4, before); }).find("got index -1 to 2 for axis 0"), std::string::npos);
+  EXPECT_NE(index_error([&] { copied(Tensor::empty(4), four(), 4, before); }).find("got index -1 to 2 for axis 0"),
+            std::string::npos);
   const auto far = [](UOp i) { return i * (int64_t{1} << 40); };  // too many points to walk: the corners show it
   EXPECT_NE(index_error([&] { copied(Tensor::empty(4), four(), 1 << 20, far); }).find("for axis 0"), std::string::npos);
 }
@@ -216,10 +226,13 @@ TEST(CustomKernelBounds, LoopsLongerThanTheBuffer) {
 TEST(CustomKernelBounds, LeavingAnAxisIsLeavingEvenInsideOfTheMemory) {
   const Tensor x = Tensor::arange(6).reshape(2, 3).to_float();
   auto kernel = [](const UOps& p) {
-    UOp i = UOp::range(2, 0), e[1] = {p[0].index({UOp::constant(int64_t{0}), i * 3}).store(p[1].index({i, i})).end(UOps{i})};
+    UOp i = UOp::range(2, 0),
+        e[1] = {p[0].index({UOp::constant(int64_t{0}), i * 3}).store(p[1].index({i, i})).end(UOps{i})};
     return UOp::sink(e, named("diagonal"));
   };
-  EXPECT_NE(index_error([&] { custom_kernel({Tensor::empty(2, 3), x}, kernel); }).find("diagonal: got index 0 to 3 for axis 1 of parameter 0"),
+  EXPECT_NE(index_error([&] {
+              custom_kernel({Tensor::empty(2, 3), x}, kernel);
+            }).find("diagonal: got index 0 to 3 for axis 1 of parameter 0"),
             std::string::npos);
 }
 
@@ -236,8 +249,11 @@ TEST(CustomKernelBounds, GuardedIndicesCountWhereTheyAreValid) {
   EXPECT_EQ(copied(Tensor::empty(4), four(), 8, first).to_vector<float>(), (Floats{1, 2, 3, 4}));
   // Arithmetic that bounds alone do not follow: 6 - 2 * (i // 2) - i % 2 in 0 to 7 is 6 5 4 3 2 1 0 -1.
   const auto zigzag = [](UOp i) { return UOp::constant(int64_t{6}) - i; };
-  EXPECT_NE(index_error([&] { copied(Tensor::empty(7), Tensor::arange(7).to_float(), 8, zigzag); }).find("got index -1 to 6"), std::string::npos);
-  EXPECT_EQ(copied(Tensor::empty(7), Tensor::arange(7).to_float(), 7, zigzag).to_vector<float>(), (Floats{0, 1, 2, 3, 4, 5, 6}));
+  EXPECT_NE(
+      index_error([&] { copied(Tensor::empty(7), Tensor::arange(7).to_float(), 8, zigzag); }).find("got index -1 to 6"),
+      std::string::npos);
+  EXPECT_EQ(copied(Tensor::empty(7), Tensor::arange(7).to_float(), 7, zigzag).to_vector<float>(),
+            (Floats{0, 1, 2, 3, 4, 5, 6}));
 }
 
 TEST(CustomKernelBounds, IndicesFromMemoryReachNoOtherMemory) {
@@ -265,7 +281,8 @@ TEST(CustomKernelBounds, Registers) {
     UOp e[1] = {p[0].index({i}).store(r.after({filled}).index({i}).load()).end(UOps{i})};
     return UOp::sink(e, named("spill"));
   };
-  EXPECT_NE(index_error([&] { custom_kernel({Tensor::empty(4), four()}, kernel); }).find("of register 0, shape (2,)"), std::string::npos);
+  EXPECT_NE(index_error([&] { custom_kernel({Tensor::empty(4), four()}, kernel); }).find("of register 0, shape (2,)"),
+            std::string::npos);
 }
 
 TEST(CustomKernel, FunctionsThatReturnNothing) {
@@ -276,7 +293,8 @@ TEST(CustomKernel, FunctionsThatReturnNothing) {
 }
 
 TEST(CustomGradient, OneArgument) {
-  auto straight = custom_gradient([](const Tensor& x) { return x.round(); }, [](const Tensor& g, const Tensor&) { return g; });
+  auto straight =
+      custom_gradient([](const Tensor& x) { return x.round(); }, [](const Tensor& g, const Tensor&) { return g; });
   Tensor x({0.4f, 1.6f, -2.5f});
   Tensor y = straight(x);
   Tensor g = (y * Tensor({1.f, 2.f, 3.f})).sum().gradient({x})[0];
@@ -285,8 +303,9 @@ TEST(CustomGradient, OneArgument) {
 }
 
 TEST(CustomGradient, SeveralArgumentsInALargerGraph) {
-  auto mul = custom_gradient([](const Tensor& x, const Tensor& y) { return x * y; },
-                             [](const Tensor& g, const Tensor& x, const Tensor& y) { return Tensors{g * y * 10, g * x * 100}; });
+  auto mul = custom_gradient(
+      [](const Tensor& x, const Tensor& y) { return x * y; },
+      [](const Tensor& g, const Tensor& x, const Tensor& y) { return Tensors{g * y * 10, g * x * 100}; });
   Tensor a({1.f, 2.f}), b({3.f, 4.f});
   Tensor loss = (mul(a * 2, b) + a).sum();
   Tensors g = loss.gradient({a, b});
@@ -309,7 +328,8 @@ TEST(Function, ValuesAndGradients) {
     Tensors r = call_function(f, {x}, {.precompile = precompile}), want = f({x});
     EXPECT_EQ(r[0].to_vector<float>(), want[0].to_vector<float>());
     EXPECT_EQ(r[1].to_vector<float>(), want[1].to_vector<float>());
-    Tensors g = (call_function(f, {x}, {.precompile = precompile})[0] * 2).sum().gradient({x, w}), gw = (f({x})[0] * 2).sum().gradient({x, w});
+    Tensors g = (call_function(f, {x}, {.precompile = precompile})[0] * 2).sum().gradient({x, w}),
+            gw = (f({x})[0] * 2).sum().gradient({x, w});
     EXPECT_EQ(g[0].to_vector<float>(), gw[0].to_vector<float>());
     EXPECT_EQ(g[1].to_vector<float>(), gw[1].to_vector<float>());
   }
@@ -325,7 +345,9 @@ TEST(Function, BodiesOfEqualStructureAreOneNode) {
 
 TEST(Function, NestsAndAssigns) {
   auto inner = [](const Tensors& in) { return Tensors{in[0] * 2 + in[1]}; };
-  auto outer = [&](const Tensors& in) { return Tensors{call_function(inner, {in[0] + 1, in[0]})[0] * call_function(inner, {in[0], in[0]})[0]}; };
+  auto outer = [&](const Tensors& in) {
+    return Tensors{call_function(inner, {in[0] + 1, in[0]})[0] * call_function(inner, {in[0], in[0]})[0]};
+  };
   Tensor a = Tensor({1.f, 2.f}).contiguous().realize();
   EXPECT_EQ(call_function(outer, {a})[0].to_vector<float>(), (Floats{15, 48}));
   auto bump = [](const Tensors& in) { return in[0].assign(in[0] + 1), Tensors{in[0] * 10}; };
@@ -348,7 +370,8 @@ TEST(Function, UnusedArgumentsHaveZeroGradients) {
 TEST(Function, ScratchOfTheBodyIsNotImplicit) {
   Tensor a({1.f, 2.f, 3.f, 4.f});
   auto f = [](const Tensors& in) { return Tensors{custom_kernel({Tensor::empty(4), in[0], in[0]}, add_kernel)[0]}; };
-  EXPECT_EQ(call_function(f, {a}, {.name = "twice", .allow_implicit = false})[0].to_vector<float>(), (Floats{2, 4, 6, 8}));
+  EXPECT_EQ(call_function(f, {a}, {.name = "twice", .allow_implicit = false})[0].to_vector<float>(),
+            (Floats{2, 4, 6, 8}));
 }
 
 TEST(Function, ImplicitTensorsCanBeForbidden) {
@@ -368,7 +391,8 @@ TEST(Function, BodyOverParameters) {
 
 TEST(Checkpoint, SameGradients) {
   Tensor::manual_seed(7);
-  Tensor x = Tensor::randn(4, 8).realize(), w1 = (Tensor::randn(8, 16) * 0.3).realize(), w2 = (Tensor::randn(16, 8) * 0.3).realize();
+  Tensor x = Tensor::randn(4, 8).realize(), w1 = (Tensor::randn(8, 16) * 0.3).realize(),
+         w2 = (Tensor::randn(16, 8) * 0.3).realize();
   auto block = [&](const Tensors& in) { return Tensors{in[0] + in[0].matmul(w1).gelu().matmul(w2).tanh()}; };
   auto net = [&](bool again) {
     Tensors h{x};

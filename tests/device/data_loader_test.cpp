@@ -106,8 +106,9 @@ TEST(DataLoader, ErrorsOfTheReaderArrive) {
 
 TEST(DataLoader, RowsOfTensorsAndTransforms) {
   const Tensor x = ramp({5, 2, 3}, 1, 0), y = Tensor({0, 1, 2, 3, 4});
-  DataLoader loader(SampleSource::of({x, y}),
-                    {.batch_size = 2, .workers = 1, .transforms = {[](const Tensors& b) { return Tensors{b[0] * 2, b[1]}; }}});
+  DataLoader loader(
+      SampleSource::of({x, y}),
+      {.batch_size = 2, .workers = 1, .transforms = {[](const Tensors& b) { return Tensors{b[0] * 2, b[1]}; }}});
   Tensors xs, ys;
   for (const Tensors& batch : loader) xs.push_back(batch[0]), ys.push_back(batch[1]);
   EXPECT_EQ(Tensor::cat(xs).to_vector<float>(), (x * 2).to_vector<float>());
@@ -136,7 +137,8 @@ TEST(Transforms, Normalize) {
   const std::vector<int> in = x.to_vector<int>();
   const double mean[] = {0.5, 0.25, 0}, std[] = {0.5, 1, 2};
   for (size_t i = 0; i < got.size(); i++) EXPECT_NEAR(got[i], (in[i] / 255.0 - mean[i / 4 % 3]) / std[i / 4 % 3], 1e-5);
-  EXPECT_EQ(transforms::normalize(ramp({1, 2, 1, 1}, 1, 0), {1}, {2}).to_vector<float>(), (std::vector<float>{-5, -1.5}));
+  EXPECT_EQ(transforms::normalize(ramp({1, 2, 1, 1}, 1, 0), {1}, {2}).to_vector<float>(),
+            (std::vector<float>{-5, -1.5}));
   EXPECT_THROW(transforms::normalize(x, {1, 2}, {1}), ShapeError);
   EXPECT_THROW(transforms::normalize(x, {1}, {0}), ValueError);
   EXPECT_THROW(transforms::normalize(Tensor::zeros(2, 3), {0}, {1}), ShapeError);
@@ -153,13 +155,15 @@ TEST(Transforms, CropsAreWindowsOfTheImage) {
     bool found = false;
     for (int i = 0; i <= 2 && !found; i++)
       for (int j = 0; j <= 4 && !found; j++)
-        if (x(n, Slice(), Slice(i, i + 4), Slice(j, j + 3)).to_vector<float>() == one) found = true, seen.insert({i, j});
+        if (x(n, Slice(), Slice(i, i + 4), Slice(j, j + 3)).to_vector<float>() == one)
+          found = true, seen.insert({i, j});
     EXPECT_TRUE(found) << "image " << n;
   }
   EXPECT_GT(seen.size(), 4u);
   EXPECT_EQ(transforms::random_crop(x, 6, 7, {.padding = 2}).shape(), x.shape());
   EXPECT_EQ(transforms::random_crop(x, 6, 7).to_vector<float>(), x.to_vector<float>());
-  EXPECT_EQ(transforms::center_crop(x, 2, 3).to_vector<float>(), x(Slice(), Slice(), Slice(2, 4), Slice(2, 5)).to_vector<float>());
+  EXPECT_EQ(transforms::center_crop(x, 2, 3).to_vector<float>(),
+            x(Slice(), Slice(), Slice(2, 4), Slice(2, 5)).to_vector<float>());
   EXPECT_THROW(transforms::random_crop(x, 7, 7), ShapeError);
   EXPECT_THROW(transforms::center_crop(x, 0, 7), ShapeError);
 }
@@ -183,7 +187,8 @@ TEST(Transforms, Flip) {
 TEST(Transforms, CutmixMixesLabelsByArea) {
   Tensor::manual_seed(4);
   const int64_t n = 8;
-  const Tensor x = Tensor::arange(0, n, 1, {.dtype = dtypes::float32}).reshape(n, 1, 1, 1).expand(n, 3, 8, 8).contiguous();
+  const Tensor x =
+      Tensor::arange(0, n, 1, {.dtype = dtypes::float32}).reshape(n, 1, 1, 1).expand(n, 3, 8, 8).contiguous();
   const auto [images, labels] = transforms::cutmix(x, Tensor::arange(n).one_hot(n).to_float());
   realize(images, labels);
   const std::vector<float> pixels = images.to_vector<float>(), rows = labels.to_vector<float>();
@@ -201,7 +206,8 @@ TEST(Transforms, CutmixMixesLabelsByArea) {
 TEST(Transforms, Mixup) {
   Tensor::manual_seed(6);
   const int64_t n = 6;
-  const Tensor x = Tensor::arange(0, n, 1, {.dtype = dtypes::float32}).reshape(n, 1, 1, 1).expand(n, 1, 2, 2).contiguous();
+  const Tensor x =
+      Tensor::arange(0, n, 1, {.dtype = dtypes::float32}).reshape(n, 1, 1, 1).expand(n, 1, 2, 2).contiguous();
   const auto [images, labels] = transforms::mixup(x, Tensor::arange(n).one_hot(n).to_float());
   realize(images, labels);
   const Tensor means = labels.matmul(Tensor::arange(0, n, 1, {.dtype = dtypes::float32}));

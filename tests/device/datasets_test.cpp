@@ -17,7 +17,8 @@ TEST(Datasets, MnistHasTheBytesOfTheFiles) {
   EXPECT_EQ(y_test.shape(), (Shape{10000}));
   for (const Tensor& t : {x_train, y_train, x_test, y_test}) EXPECT_EQ(t.dtype(), dtypes::uint8);
   EXPECT_EQ(y_test.to_vector<int>()[0], 7);
-  EXPECT_EQ(x_test(9999).to_vector<uint8_t>(), std::vector<uint8_t>(bytes.test_images.end() - 784, bytes.test_images.end()));
+  EXPECT_EQ(x_test(9999).to_vector<uint8_t>(),
+            std::vector<uint8_t>(bytes.test_images.end() - 784, bytes.test_images.end()));
 }
 
 TEST(Datasets, RowsAreGathered) {

@@ -1,4 +1,5 @@
-/// \file QR and SVD of batches of matrices: what they promise, shapes without elements, matrices without full rank, and gradients beside differences.
+/// \file QR and SVD of batches of matrices: what they promise, shapes without elements, matrices without full rank, and
+/// gradients beside differences.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,7 +20,9 @@ Tensor matrix(const Shape& shape, uint64_t seed, DType d = dtypes::float64) {
 Tensor transposed(const Tensor& t) { return t.transpose(-2, -1); }
 double largest(const Tensor& t) { return t.abs().max().cast(dtypes::float64).item<double>(); }
 /// How far the columns of q are from being orthonormal.
-double skewness(const Tensor& q) { return largest(transposed(q).dot(q) - Tensor::eye(q.shape(-1), q.shape(-1), {.dtype = q.dtype()})); }
+double skewness(const Tensor& q) {
+  return largest(transposed(q).dot(q) - Tensor::eye(q.shape(-1), q.shape(-1), {.dtype = q.dtype()}));
+}
 Tensor product(const Tensor::Svd& f) {
   const int64_t k = f.s.shape(-1);
   return f.u(Ellipsis, Slice(0, k)).dot(f.s.unsqueeze(-1) * f.vt(Ellipsis, Slice(0, k), Slice()));
@@ -43,7 +46,8 @@ void expect_gradient(const std::function<Tensor(const Tensor&)>& f, const Tensor
 Tensor mixed(const Tensor& t, uint64_t seed) { return (t * matrix(t.shape(), seed)).sum(); }
 
 TEST(Decompositions, Qr) {
-  for (const Shape& shape : {Shape{3, 3}, Shape{7, 4}, Shape{4, 7}, Shape{1, 1}, Shape{5, 1}, Shape{1, 5}, Shape{2, 3, 6, 5}})
+  for (const Shape& shape :
+       {Shape{3, 3}, Shape{7, 4}, Shape{4, 7}, Shape{1, 1}, Shape{5, 1}, Shape{1, 5}, Shape{2, 3, 6, 5}})
     for (DType d : {dtypes::float32, dtypes::float64}) {
       const Tensor x = matrix(shape, 1, d);
       auto [q, r] = x.qr();
@@ -57,7 +61,8 @@ TEST(Decompositions, Qr) {
 }
 
 TEST(Decompositions, Svd) {
-  for (const Shape& shape : {Shape{3, 3}, Shape{7, 4}, Shape{4, 7}, Shape{1, 1}, Shape{5, 1}, Shape{1, 5}, Shape{2, 3, 6, 5}, Shape{17, 17}})
+  for (const Shape& shape :
+       {Shape{3, 3}, Shape{7, 4}, Shape{4, 7}, Shape{1, 1}, Shape{5, 1}, Shape{1, 5}, Shape{2, 3, 6, 5}, Shape{17, 17}})
     for (bool full : {false, true})
       for (DType d : {dtypes::float32, dtypes::float64}) {
         const Tensor x = matrix(shape, 2, d);
@@ -153,7 +158,9 @@ TEST(Decompositions, GradientsOfSingularVectors) {
 }
 TEST(Decompositions, GradientsOfCompletedSingularVectors) {
   for (const Shape& shape : {Shape{4, 2}, Shape{2, 4}})
-    expect_gradient([](const Tensor& t) { return mixed(t.svd(true).u.square(), 13) + mixed(t.svd(true).vt.square(), 14); }, matrix(shape, 8), 1e-5);
+    expect_gradient(
+        [](const Tensor& t) { return mixed(t.svd(true).u.square(), 13) + mixed(t.svd(true).vt.square(), 14); },
+        matrix(shape, 8), 1e-5);
 }
 
 TEST(Decompositions, GradientOfSingularValuesWithoutFullRank) {
@@ -164,11 +171,13 @@ TEST(Decompositions, GradientOfSingularValuesWithoutFullRank) {
 
 TEST(Decompositions, GradientsOfWhatWasRead) {
   const Tensor x = matrix({4, 3}, 19);
-  const Tensor s = x.svd().s, r = x.qr().second, want = (x.svd().s.sum() + x.qr().second.square().sum()).gradient({x})[0];
+  const Tensor s = x.svd().s, r = x.qr().second,
+               want = (x.svd().s.sum() + x.qr().second.square().sum()).gradient({x})[0];
   s.to_vector<double>();  // U, V and Q are not held by anybody
   r.to_vector<double>();
   for (int again = 0; again < 2; again++) {
-    const Doubles got = (s.sum() + r.square().sum()).gradient({x})[0].to_vector<double>(), expected = want.to_vector<double>();
+    const Doubles got = (s.sum() + r.square().sum()).gradient({x})[0].to_vector<double>(),
+                  expected = want.to_vector<double>();
     for (size_t i = 0; i < got.size(); i++) EXPECT_NEAR(got[i], expected[i], 1e-12);
   }
 }
@@ -177,7 +186,8 @@ TEST(Decompositions, SecondGradients) {
   if (env::EAGER) GTEST_SKIP() << "EAGER=1 computes the first gradient before it is differentiated";
   const Tensor weight = matrix({4, 3}, 14);
   auto first = [&](const Tensor& x, const Tensor& y) { return (y.gradient({x})[0] * weight).sum(); };
-  expect_gradient([&](const Tensor& x) { return first(x, x.svd(false).s.square().square().sum()); }, matrix({4, 3}, 15), 1e-4);
+  expect_gradient([&](const Tensor& x) { return first(x, x.svd(false).s.square().square().sum()); }, matrix({4, 3}, 15),
+                  1e-4);
   expect_gradient([&](const Tensor& x) { return first(x, mixed(x.qr().second, 16)); }, matrix({4, 3}, 17), 1e-4);
 }
 

@@ -1,4 +1,5 @@
-/// \file Types on the device under test (DEV): casts between all of them, emulation, weak types, bitcasts, sorting of every type, edge values.
+/// \file Types on the device under test (DEV): casts between all of them, emulation, weak types, bitcasts, sorting of
+/// every type, edge values.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,12 +18,14 @@ using test::first_difference;
 using test::inputs;
 using Bytes = test::Bytes;
 
-const std::vector<DType> kTypes = {dtypes::bool_,       dtypes::int8,    dtypes::uint8,    dtypes::int16,   dtypes::uint16,      dtypes::int32,
-                                   dtypes::uint32,      dtypes::int64,   dtypes::uint64,   dtypes::fp8e4m3, dtypes::fp8e4m3fnuz, dtypes::fp8e5m2,
-                                   dtypes::fp8e5m2fnuz, dtypes::float16, dtypes::bfloat16, dtypes::float32, dtypes::float64};
+const std::vector<DType> kTypes = {
+    dtypes::bool_,       dtypes::int8,    dtypes::uint8,    dtypes::int16,   dtypes::uint16,      dtypes::int32,
+    dtypes::uint32,      dtypes::int64,   dtypes::uint64,   dtypes::fp8e4m3, dtypes::fp8e4m3fnuz, dtypes::fp8e5m2,
+    dtypes::fp8e5m2fnuz, dtypes::float16, dtypes::bfloat16, dtypes::float32, dtypes::float64};
 
 Tensor tensor_of(const Bytes& b, DType d) {
-  return Tensor::from_bytes(std::as_bytes(std::span(b)), d, {static_cast<int64_t>(b.size() / static_cast<size_t>(d.itemsize()))});
+  return Tensor::from_bytes(std::as_bytes(std::span(b)), d,
+                            {static_cast<int64_t>(b.size() / static_cast<size_t>(d.itemsize()))});
 }
 Bytes bytes_of(const Tensor& t) {
   auto b = t.bytes();
@@ -68,19 +71,22 @@ TEST_P(DTypes, SortsShortAndLong) {
       auto at = [&](int64_t i) { return load_const(&in[static_cast<size_t>(i) * size], d); };
       auto before = [&](int64_t a, int64_t b) {  // NaN counts as the greatest
         const ConstValue x = at(a), y = at(b);
-        if (d.is_float() && (x.f != x.f || y.f != y.f)) return descending ? x.f != x.f && y.f == y.f : x.f == x.f && y.f != y.f;
+        if (d.is_float() && (x.f != x.f || y.f != y.f))
+          return descending ? x.f != x.f && y.f == y.f : x.f == x.f && y.f != y.f;
         return descending ? (d.is_float() ? y.f < x.f : y.i < x.i) : (d.is_float() ? x.f < y.f : x.i < y.i);
       };
       std::vector<int64_t> order(static_cast<size_t>(n));
       std::iota(order.begin(), order.end(), 0);
-      std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return before(a, b) || (!before(b, a) && a < b); });  // stable
+      std::sort(order.begin(), order.end(),
+                [&](int64_t a, int64_t b) { return before(a, b) || (!before(b, a) && a < b); });  // stable
       auto [v, i] = tensor_of(in, d).sort(0, descending);
       EXPECT_EQ(v.dtype(), d);
       EXPECT_EQ(i.to_vector<int64_t>(), order) << n;
       for (int64_t k : {1, 4, 8}) {
         auto [top, place] = tensor_of(in, d).topk(k, 0, descending);
         EXPECT_EQ(top.dtype(), d);
-        EXPECT_EQ(place.to_vector<int64_t>(), std::vector<int64_t>(order.begin(), order.begin() + k)) << k << " of " << n;
+        EXPECT_EQ(place.to_vector<int64_t>(), std::vector<int64_t>(order.begin(), order.begin() + k))
+            << k << " of " << n;
       }
     }
 }
@@ -94,12 +100,14 @@ TEST_P(DTypes, SumsAndExtremes) {
   EXPECT_EQ(none.sum(1).dtype(), d.is_float() ? d : sum_acc_dtype(d));
   all(none.sum(1), 0), all(none.prod(1), 1);
   auto infinity = [&](double sign) {
-    return d == dtypes::fp8e4m3 || d == dtypes::fp8e4m3fnuz || d == dtypes::fp8e5m2fnuz ? truncate_float(sign * 1e30, d) : sign * INFINITY;
+    return d == dtypes::fp8e4m3 || d == dtypes::fp8e4m3fnuz || d == dtypes::fp8e5m2fnuz ? truncate_float(sign * 1e30, d)
+                                                                                        : sign * INFINITY;
   };
   all(none.max(1), d.is_float() ? ConstValue(infinity(-1)) : ConstValue(int_min(d)));
   all(none.min(1), d.is_float() ? ConstValue(infinity(1)) : ConstValue(int_max(d)));
 }
-INSTANTIATE_TEST_SUITE_P(All, DTypes, testing::ValuesIn(kTypes), [](const auto& info) { return std::string(info.param.name()); });
+INSTANTIATE_TEST_SUITE_P(All, DTypes, testing::ValuesIn(kTypes),
+                         [](const auto& info) { return std::string(info.param.name()); });
 
 // ---- emulation ----
 class Emulated : public testing::TestWithParam<const char*> {};
@@ -111,7 +119,15 @@ TEST_P(Emulated, GivesTheSameBits) {
   const Bytes a = inputs(d, n, 29), b = inputs(d, n, 31);
   auto compute = [&] {
     const Tensor x = tensor_of(a, d), y = tensor_of(b, d);
-    Tensors out{x + y, x * y, x - y, x.maximum(y), x < y, x == y, (x < y).where(x, y), x.cast(dtypes::float32), x.to_int().cast(d)};
+    Tensors out{x + y,
+                x * y,
+                x - y,
+                x.maximum(y),
+                x < y,
+                x == y,
+                (x < y).where(x, y),
+                x.cast(dtypes::float32),
+                x.to_int().cast(d)};
     if (d.is_int()) {
       for (const Tensor& t : {x.floor_div(y), x.mod(y), x ^ y, x & y, x << 5, x >> 37, x * 3 + 1}) out.push_back(t);
       out.push_back(x.reshape({4, n / 4}).sum(1));
@@ -131,16 +147,20 @@ TEST_P(Emulated, GivesTheSameBits) {
     got = compute();
   }
   for (size_t i = 0; i < want.size(); i++)
-    EXPECT_LT(first_difference(bytes_of(got[i]), bytes_of(want[i]), want[i].dtype(), true), 0) << GetParam() << " result " << i;
+    EXPECT_LT(first_difference(bytes_of(got[i]), bytes_of(want[i]), want[i].dtype(), true), 0)
+        << GetParam() << " result " << i;
 }
-INSTANTIATE_TEST_SUITE_P(All, Emulated, testing::Values("long", "ulong", "half", "bfloat16", "fp8e4m3", "fp8e5m2", "fp8e4m3fnuz", "fp8e5m2fnuz"),
+INSTANTIATE_TEST_SUITE_P(All, Emulated,
+                         testing::Values("long", "ulong", "half", "bfloat16", "fp8e4m3", "fp8e5m2", "fp8e4m3fnuz",
+                                         "fp8e5m2fnuz"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(EmulatedTypes, SeveralAtOnceAndUnknownNames) {
   {
     Context without{{"EMULATED_DTYPES", "half,long"}};
     EXPECT_EQ((Tensor({1.5, 2.0}, {.dtype = dtypes::float16}) + 1).to_vector<double>(), (std::vector<double>{2.5, 3}));
-    EXPECT_EQ((Tensor({int64_t{1} << 40, int64_t{3}}) * 5).to_vector<int64_t>(), (std::vector<int64_t>{int64_t{5} << 40, 15}));
+    EXPECT_EQ((Tensor({int64_t{1} << 40, int64_t{3}}) * 5).to_vector<int64_t>(),
+              (std::vector<int64_t>{int64_t{5} << 40, 15}));
     EXPECT_EQ(Tensor::arange(100).to_long().sum().item<int64_t>(), 4950);
   }
   Context wrong{{"EMULATED_DTYPES", "quad"}};
@@ -149,7 +169,8 @@ TEST(EmulatedTypes, SeveralAtOnceAndUnknownNames) {
 
 // ---- weak types ----
 TEST(WeakTypes, LiteralsTakeTheOtherType) {
-  const Tensor i8 = Tensor({1, 2}, {.dtype = dtypes::int8}), f16 = Tensor({1.0, 2.0}, {.dtype = dtypes::float16}), b({true, false});
+  const Tensor i8 = Tensor({1, 2}, {.dtype = dtypes::int8}), f16 = Tensor({1.0, 2.0}, {.dtype = dtypes::float16}),
+               b({true, false});
   EXPECT_EQ((i8 + 1).dtype(), dtypes::int8);
   EXPECT_EQ((i8 + 0.5).dtype(), dtypes::weakfloat);
   EXPECT_EQ((b + 1).dtype(), dtypes::weakint);
@@ -198,9 +219,12 @@ TEST(WeakTypes, StorageIsNeverWeak) {
 
 // ---- values at the edge ----
 TEST(EdgeValues, RoundHalfToEvenAndKeepMinusZero) {
-  const Tensor t({-0.0, -0.3, -0.5, 0.5, 1.5, 2.5, -1.5, -2.5, 0.49999999999999994, 4503599627370497.0, INFINITY}, {.dtype = dtypes::float64});
-  const std::vector<double> want{-0.0, -0.0, -0.0, 0, 2, 2, -2, -2, 0, 4503599627370497.0, INFINITY}, got = t.round().to_vector<double>();
-  for (size_t i = 0; i < want.size(); i++) EXPECT_TRUE(got[i] == want[i] && std::signbit(got[i]) == std::signbit(want[i])) << i << ": " << got[i];
+  const Tensor t({-0.0, -0.3, -0.5, 0.5, 1.5, 2.5, -1.5, -2.5, 0.49999999999999994, 4503599627370497.0, INFINITY},
+                 {.dtype = dtypes::float64});
+  const std::vector<double> want{-0.0, -0.0, -0.0, 0, 2, 2, -2, -2, 0, 4503599627370497.0, INFINITY},
+      got = t.round().to_vector<double>();
+  for (size_t i = 0; i < want.size(); i++)
+    EXPECT_TRUE(got[i] == want[i] && std::signbit(got[i]) == std::signbit(want[i])) << i << ": " << got[i];
   EXPECT_TRUE(std::isnan(Tensor(NAN).round().item<float>()));
 }
 TEST(EdgeValues, SignAndMagnitude) {
@@ -233,7 +257,8 @@ TEST(EdgeValues, LiteralsOutOfRange) {
   EXPECT_EQ(t.maximum(-300).to_vector<int>(), (std::vector<int>{100, -100, 0}));
   EXPECT_EQ(t.clamp(-300, 300).to_vector<int>(), (std::vector<int>{100, -100, 0}));
   EXPECT_THROW(t + 300, OverflowError);
-  EXPECT_EQ((t + 200).to_vector<int>(), (std::vector<int>{44, 100, -56})) << "the bits of an int8, written without a sign";
+  EXPECT_EQ((t + 200).to_vector<int>(), (std::vector<int>{44, 100, -56}))
+      << "the bits of an int8, written without a sign";
 }
 TEST(EdgeValues, PaddingTakesPartInTheType) {
   const Tensor t({1, 2}, {.dtype = dtypes::uint8});

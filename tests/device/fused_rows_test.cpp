@@ -1,4 +1,5 @@
-/// \file Reductions over the rows of large tensors: how many kernels they take, and that the kernels compute the same as small ones.
+/// \file Reductions over the rows of large tensors: how many kernels they take, and that the kernels compute the same
+/// as small ones.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +15,8 @@
 namespace tg {
 namespace {
 
-constexpr int64_t kRows = 300, kColumns = 2000;  // 2.4 MB, more than is fused from; neither a multiple of the lanes' tiles
+constexpr int64_t kRows = 300,
+                  kColumns = 2000;  // 2.4 MB, more than is fused from; neither a multiple of the lanes' tiles
 
 std::vector<float> values(uint32_t seed = 1) {
   std::mt19937 rng(seed);
@@ -31,14 +33,16 @@ int64_t kernels_of(const std::function<Tensor()>& f, std::vector<float>* result)
   return kernels;
 }
 /// Rows of float64 on the host.
-template <class F> void expect_rows(const std::vector<float>& in, const std::vector<float>& out, double tolerance, F&& row) {
+template <class F>
+void expect_rows(const std::vector<float>& in, const std::vector<float>& out, double tolerance, F&& row) {
   ASSERT_EQ(in.size(), out.size());
   std::vector<double> x(static_cast<size_t>(kColumns)), want(x.size());
   for (int64_t r = 0; r < kRows; r += 13) {
     for (size_t i = 0; i < x.size(); i++) x[i] = in[static_cast<size_t>(r * kColumns) + i];
     row(x, want);
     for (size_t i = 0; i < x.size(); i++)
-      ASSERT_NEAR(out[static_cast<size_t>(r * kColumns) + i], want[i], tolerance * (1 + std::abs(want[i]))) << "row " << r << " column " << i;
+      ASSERT_NEAR(out[static_cast<size_t>(r * kColumns) + i], want[i], tolerance * (1 + std::abs(want[i])))
+          << "row " << r << " column " << i;
   }
 }
 void softmax_row(const std::vector<double>& x, std::vector<double>& y) {
@@ -59,7 +63,8 @@ TEST(FusedRows, SoftmaxIsOneKernel) {
 
 TEST(FusedRows, ColumnsOfAPowerOfTwoKeepTheirKernels) {
   auto kernels = [](int64_t rows, int64_t columns) {
-    const Tensor x = Tensor::from(std::vector<float>(static_cast<size_t>(rows * columns), 0.5f), Shape{rows, columns}).realize();
+    const Tensor x =
+        Tensor::from(std::vector<float>(static_cast<size_t>(rows * columns), 0.5f), Shape{rows, columns}).realize();
     std::vector<float> out;
     const int64_t n = kernels_of([&] { return x.softmax(0); }, &out);
     for (float f : out) EXPECT_FLOAT_EQ(f, 1.f / static_cast<float>(rows));
@@ -76,7 +81,8 @@ TEST(FusedRows, SmallOrLongRowsKeepTheirKernels) {
   const int64_t of_small = kernels_of([&] { return small.softmax(); }, &out);
   if (!env::EAGER) EXPECT_EQ(of_small, 3);
   for (float f : out) ASSERT_FLOAT_EQ(f, 1.f / 64);
-  const Tensor wide = Tensor::from(std::vector<float>(65 * 81920, 0.5f), Shape{65, 81920}).realize();  // a row of 320 KiB
+  const Tensor wide =
+      Tensor::from(std::vector<float>(65 * 81920, 0.5f), Shape{65, 81920}).realize();  // a row of 320 KiB
   const int64_t of_wide = kernels_of([&] { return wide.softmax(); }, &out);
   if (!env::EAGER) EXPECT_EQ(of_wide, 3);
   for (float f : out) ASSERT_FLOAT_EQ(f, 1.f / 81920);
@@ -95,7 +101,8 @@ TEST(FusedRows, LongRowsOfOddLengthsAreOneKernel) {
     const size_t at = static_cast<size_t>(r * kLong);
     for (size_t i = 0; i < row.size(); i++) row[i] = v[at + i];
     softmax_row(row, want);
-    for (size_t i = 0; i < row.size(); i++) ASSERT_NEAR(out[at + i], want[i], 1e-5 * want[i]) << "row " << r << " column " << i;
+    for (size_t i = 0; i < row.size(); i++)
+      ASSERT_NEAR(out[at + i], want[i], 1e-5 * want[i]) << "row " << r << " column " << i;
   }
 }
 
@@ -166,7 +173,10 @@ TEST(FusedRows, RowsOfAnyLengthAndType) {
     v.resize(static_cast<size_t>(rows * columns), 0.25f);
     for (const DType d : {dtypes::float32, dtypes::float64, dtypes::float16, dtypes::bfloat16}) {
       if (columns != 1023 && d != dtypes::float32) continue;
-      const double tolerance = d == dtypes::float64 ? 1e-6 : d == dtypes::float32 ? 2e-6 : d == dtypes::float16 ? 2e-3 : 2e-2;
+      const double tolerance = d == dtypes::float64   ? 1e-6
+                               : d == dtypes::float32 ? 2e-6
+                               : d == dtypes::float16 ? 2e-3
+                                                      : 2e-2;
       const Tensor x = Tensor::from(v, Shape{rows, columns}).cast(d).realize();
       const std::vector<float> in = x.cast(dtypes::float32).to_vector<float>();
       const std::vector<float> soft = x.softmax().cast(dtypes::float32).to_vector<float>(),
@@ -176,8 +186,10 @@ TEST(FusedRows, RowsOfAnyLengthAndType) {
         softmax_row(a, want);
         for (size_t i = 0; i < a.size(); i++) {
           const size_t at = static_cast<size_t>(r * columns) + i;
-          ASSERT_NEAR(soft[at], want[i], tolerance * (want[i] + 1e-2)) << d << " row " << r << " of " << rows << " column " << i;
-          ASSERT_NEAR(log[at], std::log(want[i]), tolerance * (1 - std::log(want[i]))) << d << " row " << r << " column " << i;
+          ASSERT_NEAR(soft[at], want[i], tolerance * (want[i] + 1e-2))
+              << d << " row " << r << " of " << rows << " column " << i;
+          ASSERT_NEAR(log[at], std::log(want[i]), tolerance * (1 - std::log(want[i])))
+              << d << " row " << r << " column " << i;
         }
       }
     }
@@ -206,7 +218,8 @@ TEST(FusedRows, NoNumbersStayInTheirRow) {
 }
 
 TEST(FusedRows, ResultsLargerThanTheCachesAndViewsOfThem) {
-  // 40 MB, beyond the last level cache of most machines: whole lines are stored past it, where the result begins at one.
+  // 40 MB, beyond the last level cache of most machines: whole lines are stored past it, where the result begins at
+  // one.
   const int64_t rows = 2500, columns = 4096;
   std::vector<float> v(static_cast<size_t>(rows * columns));
   for (size_t i = 0; i < v.size(); i++) v[i] = static_cast<float>((i * 7919) % 1013) / 128;
@@ -222,7 +235,8 @@ TEST(FusedRows, ResultsLargerThanTheCachesAndViewsOfThem) {
   for (int64_t r = 0; r < rows; r += 97) {
     std::vector<double> a(v.begin() + r * columns, v.begin() + (r + 1) * columns), want(a.size());
     softmax_row(a, want);
-    for (size_t i = 0; i < a.size(); i++) ASSERT_NEAR(soft[static_cast<size_t>(r * columns) + i], want[i], 1e-6 * want[i] + 1e-9) << "row " << r;
+    for (size_t i = 0; i < a.size(); i++)
+      ASSERT_NEAR(soft[static_cast<size_t>(r * columns) + i], want[i], 1e-6 * want[i] + 1e-9) << "row " << r;
   }
 }
 

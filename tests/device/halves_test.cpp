@@ -1,4 +1,5 @@
-/// \file Operations on vectors of halves: every bit pattern, NaN, infinities and denormal numbers included, as floats have them.
+/// \file Operations on vectors of halves: every bit pattern, NaN, infinities and denormal numbers included, as floats
+/// have them.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -55,7 +56,8 @@ TEST(Halves, MaximaRootsAndWholeNumbers) {
   expect_same(h.x.cast(float32).maximum(h.y.cast(float32)), h, greater);
   expect_same(h.x.trunc(), h, [](float a, float) { return std::trunc(a); });
   expect_same(h.x.sqrt(), h, [](float a, float) { return half_to_float(float_to_half(std::sqrt(a))); });
-  const std::vector<float> top = h.x.isnan().where(0, h.x).reshape(256, 256).max({.axis = 1}).cast(float32).to_vector<float>();
+  const std::vector<float> top =
+      h.x.isnan().where(0, h.x).reshape(256, 256).max({.axis = 1}).cast(float32).to_vector<float>();
   for (size_t i = 0; i < top.size(); i++) {
     float want = -INFINITY;
     for (size_t j = 0; j < 256; j++) want = std::max(want, std::isnan(h.a[i * 256 + j]) ? 0 : h.a[i * 256 + j]);

@@ -31,7 +31,8 @@ TEST(Hash, OneKernelForAllBlocks) {
   EXPECT_LE(GlobalCounters::compiled - compiled, 4);
 }
 TEST(Hash, RowsOfBlocks) {
-  EXPECT_EQ(hex(bytes(2000).reshape(2, 1000).keccak("shake_128")), "5c309506792c1ac87cd838b0f16ee9861c26bfdd788292716505539afc1ddc1b");
+  EXPECT_EQ(hex(bytes(2000).reshape(2, 1000).keccak("shake_128")),
+            "5c309506792c1ac87cd838b0f16ee9861c26bfdd788292716505539afc1ddc1b");
 }
 TEST(Hash, OnSeveralDevices) {
   Tensor x = bytes(2000).reshape(2, 1000);

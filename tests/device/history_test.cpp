@@ -155,7 +155,8 @@ TEST(History, LeavesAreFoundAfterTheyWereOverwritten) {
 }
 
 TEST(History, AWriteThatHasRunIsALeaf) {
-  // By hand: w - 0.1 * d(w^2 b + b), in turn for both; the loss is read before its gradient is taken, the writes run with the next loss.
+  // By hand: w - 0.1 * d(w^2 b + b), in turn for both; the loss is read before its gradient is taken, the writes run
+  // with the next loss.
   Tensor w = plain({2}).realize(), b = plain({1}).realize();
   float pw = 2, pb = 1;
   for (int i = 0; i < 4; i++) {
@@ -253,7 +254,8 @@ TEST(History, MarkedTensorsAreKeptWhateverItTakes) {
 TEST(History, TensorsOutsideOfTheOptimizerTrainOn) {
   // A marked and a plain parameter, and a third tensor that gets gradients but is in no optimizer.
   nn::Training train;
-  Tensor w = Tensor::ones(4).realize(), b = Tensor::zeros(4).realize(), m = Tensor::full({4, 4}, 0.5f).contiguous().is_param_().realize();
+  Tensor w = Tensor::ones(4).realize(), b = Tensor::zeros(4).realize(),
+         m = Tensor::full({4, 4}, 0.5f).contiguous().is_param_().realize();
   nn::SGD opt({b, m}, {.lr = 0.1});
   Floats losses;
   for (int i = 0; i < 3; i++) {

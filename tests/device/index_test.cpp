@@ -1,4 +1,5 @@
-/// \file Indexing and writing to elements, on the device under test: against NumPy, and what views, readers and gradients see of a write.
+/// \file Indexing and writing to elements, on the device under test: against NumPy, and what views, readers and
+/// gradients see of a write.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -102,9 +103,11 @@ TEST(Index, SymbolicSizesAreReadWithTheirValues) {
 }
 
 TEST(Index, ConvolutionOfASymbolicAxis) {
-  Tensor x = Tensor::arange(20).to_float().reshape(1, 2, 10).realize(), w = Tensor::arange(12).to_float().reshape(2, 2, 3).realize();
+  Tensor x = Tensor::arange(20).to_float().reshape(1, 2, 10).realize(),
+         w = Tensor::arange(12).to_float().reshape(2, 2, 3).realize();
   for (int n : {4, 7}) {
-    Tensor part = x(Slice(), Slice(), Slice(None, Variable("n", 3, 10).bind(n))), whole = x(Slice(), Slice(), Slice(None, n));
+    Tensor part = x(Slice(), Slice(), Slice(None, Variable("n", 3, 10).bind(n))),
+           whole = x(Slice(), Slice(), Slice(None, n));
     ConvOptions o{.stride = 2, .padding = 1};
     EXPECT_EQ(floats(part.conv2d(w, {}, o)), floats(whole.conv2d(w, {}, o)));
   }
@@ -253,7 +256,8 @@ TEST(Write, HistoryOfAComputedTensorIsKept) {
 TEST(Write, IndexPut) {
   Tensor x = stored({2, 3});
   EXPECT_EQ(ints(x.index_put({Slice(), {0, 2}}, Tensor({{9, 8}, {7, 6}}))), (V{9, 1, 8, 7, 4, 6}));
-  EXPECT_EQ(ints(x.index_put({{0, 0, 1}, {1, 1, 2}}, Tensor({10, 20, 30}), true)), (V{0, 31, 2, 3, 4, 35})) << "added once for each time";
+  EXPECT_EQ(ints(x.index_put({{0, 0, 1}, {1, 1, 2}}, Tensor({10, 20, 30}), true)), (V{0, 31, 2, 3, 4, 35}))
+      << "added once for each time";
   EXPECT_EQ(ints(x.index_put({1}, 5, true)), (V{0, 1, 2, 8, 9, 10}));
   EXPECT_EQ(ints(x), (V{0, 1, 2, 3, 4, 5})) << "a copy";
 }
@@ -263,7 +267,11 @@ TEST(Assign, BitsOfAnotherType) {
   Tensor bits = Tensor::from(std::vector<uint32_t>{0x40800000, 0x40400000, 0x40000000, 0x3f800000});
   a.bitcast(dtypes::uint32).assign(bits);
   EXPECT_EQ(floats(a), (F{4, 3, 2, 1}));
-  a(Slice(0, 2)).bitcast(dtypes::uint32).bitcast(dtypes::int32).assign(bits(Slice(2, 4)).bitcast(dtypes::int32)).realize();
+  a(Slice(0, 2))
+      .bitcast(dtypes::uint32)
+      .bitcast(dtypes::int32)
+      .assign(bits(Slice(2, 4)).bitcast(dtypes::int32))
+      .realize();
   EXPECT_EQ(floats(a), (F{2, 1, 2, 1}));
 }
 
@@ -284,7 +292,8 @@ TEST(Assign, ReadersOfSeveralStates) {
   Tensor y2 = x + 0;
   x.assign(x + 1);
   EXPECT_EQ((F{y0.item<float>(), y1.item<float>(), y2.item<float>(), x.item<float>()}), (F{0, 1, 2, 3}));
-  Tensor a = Tensor::full({4}, 2.0).contiguous().realize(), b = Tensor::full({4}, 3.0).contiguous().realize(), c = a + 9;
+  Tensor a = Tensor::full({4}, 2.0).contiguous().realize(), b = Tensor::full({4}, 3.0).contiguous().realize(),
+         c = a + 9;
   a += b, b += c;
   realize(a, b);
   EXPECT_EQ(floats(a), F(4, 5.f));
@@ -325,8 +334,10 @@ TEST(Scatter, RangesAndNumbers) {
   Tensor x = stored({2, 3});
   EXPECT_EQ(ints(x.gather(1, Tensor({{0, 3, -1}, {2, 1, 5}}))), (V{0, 0, 0, 5, 4, 0})) << "out of range: 0";
   EXPECT_EQ(ints(x.scatter(1, Tensor({{0, 3}, {2, -1}}), 9)), (V{9, 1, 2, 3, 4, 9})) << "out of range: dropped";
-  EXPECT_EQ(ints(x.scatter(1, Tensor({{2}}), Tensor({{7, 8}, {9, 9}}))), (V{0, 1, 7, 3, 4, 5})) << "a source may be larger";
-  EXPECT_EQ(ints(x.scatter_reduce(1, Tensor({{0, 0}, {1, 7}}), Tensor({{2, 3}, {4, 5}}), ScatterReduce::kProd, false)), (V{6, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(ints(x.scatter(1, Tensor({{2}}), Tensor({{7, 8}, {9, 9}}))), (V{0, 1, 7, 3, 4, 5}))
+      << "a source may be larger";
+  EXPECT_EQ(ints(x.scatter_reduce(1, Tensor({{0, 0}, {1, 7}}), Tensor({{2, 3}, {4, 5}}), ScatterReduce::kProd, false)),
+            (V{6, 1, 2, 3, 4, 5}));
 }
 
 }  // namespace

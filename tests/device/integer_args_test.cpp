@@ -1,4 +1,5 @@
-/// \file Functions with a float result, of unsigned integers and bool: those of the same values as floats, nothing wraps on the way.
+/// \file Functions with a float result, of unsigned integers and bool: those of the same values as floats, nothing
+/// wraps on the way.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -53,13 +54,15 @@ void expect_same(const Tensor& got, const Tensor& want) {
   ASSERT_EQ(got.shape(), want.shape());
   const std::vector<double> a = numbers(got), b = numbers(want);
   for (size_t i = 0; i < a.size(); i++) {
-    if (std::isnan(b[i]) || std::isinf(b[i])) EXPECT_TRUE(std::isnan(b[i]) ? std::isnan(a[i]) : a[i] == b[i]) << "element " << i << ": " << a[i];
+    if (std::isnan(b[i]) || std::isinf(b[i]))
+      EXPECT_TRUE(std::isnan(b[i]) ? std::isnan(a[i]) : a[i] == b[i]) << "element " << i << ": " << a[i];
     else EXPECT_NEAR(a[i], b[i], 1e-5 * (1 + std::abs(b[i]))) << "element " << i;
   }
 }
 
 class IntegerArguments : public testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(Table, IntegerArguments, testing::ValuesIn(kCases), [](const auto& i) { return std::string(i.param.name); });
+INSTANTIATE_TEST_SUITE_P(Table, IntegerArguments, testing::ValuesIn(kCases),
+                         [](const auto& i) { return std::string(i.param.name); });
 
 TEST_P(IntegerArguments, GiveTheResultOfFloats) {
   const Tensor x = Tensor({{3, 0, 1}, {7, 2, 255}}).cast(dtypes::float32).realize(),

@@ -110,7 +110,8 @@ TEST_F(JitFile, RefusesOtherArguments) {
 TEST_F(JitFile, RunsWithAnotherNumberOfCores) {
   // Large enough that kernels are split over threads, and tiled for the caches.
   const int64_t n = Device::get().compiles() ? 256 : 24;
-  const Tensor a = (Tensor::arange(n * n).reshape(n, n) % 7).to_float().contiguous().realize(), b = (a.T() + 1).contiguous().realize();
+  const Tensor a = (Tensor::arange(n * n).reshape(n, n) % 7).to_float().contiguous().realize(),
+               b = (a.T() + 1).contiguous().realize();
   const auto g = [](const Tensor& x, const Tensor& y) { return std::pair{x.matmul(y), x.sum() + y.exp().sum(0)}; };
   const Floats product = floats(g(a, b).first), rest = floats(g(a, b).second);
   for (int saved : {1, 3, 16}) {
@@ -146,7 +147,8 @@ TEST_F(JitFile, RunsOnLargerInstructionSetsOnly) {
       return "loads";
     } catch (const DeviceError& e) { return e.what(); }
   };
-  const auto old = saved_for("NULL:LLVM:x86_64,haswell"), wide = saved_for("NULL:LLVM:x86_64,skylake-avx512"), arm = saved_for("NULL:LLVM:arm64");
+  const auto old = saved_for("NULL:LLVM:x86_64,haswell"), wide = saved_for("NULL:LLVM:x86_64,skylake-avx512"),
+             arm = saved_for("NULL:LLVM:arm64");
   EXPECT_EQ(loads_on(old, "NULL:LLVM:x86_64,haswell"), "loads");
   EXPECT_EQ(loads_on(old, "NULL:LLVM:x86_64,znver4"), "loads");
   EXPECT_EQ(loads_on(old, "NULL:CLANG:x86_64,icelake-server"), "loads") << "whoever compiled it";

@@ -54,7 +54,8 @@ TEST(Jit, FilledInputsGetStorage) {
 
 TEST(Jit, WeakResultsGetStorage) {
   auto f = jit([](const Tensor& a) { return a.to_int().sum() * 0.5; });
-  for (int i = 0; i < 5; i++) EXPECT_EQ(f(vec(static_cast<float>(i), 1)).item<float>(), 0.5f * static_cast<float>(i + 1));
+  for (int i = 0; i < 5; i++)
+    EXPECT_EQ(f(vec(static_cast<float>(i), 1)).item<float>(), 0.5f * static_cast<float>(i + 1));
   EXPECT_THROW(f(Tensor({1, 2}).realize() + 0.5), JitError);
 }
 
@@ -69,7 +70,8 @@ TEST(Jit, SeveralResultsInTuplesAndLists) {
 
 TEST(Jit, InputsInListsAndPairs) {
   auto f = jit([](const Tensors& l, const std::pair<Tensor, int>& p) { return l[0] + l[1] * p.first * p.second; });
-  for (int i = 0; i < 4; i++) EXPECT_EQ(floats(f(Tensors{vec(1, 1), vec(2, 3)}, std::pair{vec(float(i), 1), 2})), (Floats{1 + 4.f * i, 7}));
+  for (int i = 0; i < 4; i++)
+    EXPECT_EQ(floats(f(Tensors{vec(1, 1), vec(2, 3)}, std::pair{vec(float(i), 1), 2})), (Floats{1 + 4.f * i, 7}));
 }
 
 TEST(Jit, Variables) {
@@ -212,7 +214,9 @@ TEST(JitFootgun, MoreConstantsThanCapturesAreKeptFor) {
     return a * k;
   });
   for (int k = 0; k < 20; k++)
-    for (int i = 0; i < 3; i++) EXPECT_EQ(floats(f(vec(1, static_cast<float>(i)), k)), (Floats{static_cast<float>(k), static_cast<float>(k * i)}));
+    for (int i = 0; i < 3; i++)
+      EXPECT_EQ(floats(f(vec(1, static_cast<float>(i)), k)),
+                (Floats{static_cast<float>(k), static_cast<float>(k * i)}));
   if (env::JIT) EXPECT_EQ(runs, 2 + 7 + 12 * 3) << "two for the first, one for each other capture, all of the rest";
 }
 
@@ -222,7 +226,8 @@ TEST(JitFootgun, ConstantsThatDoNotMatter) {
     runs++;
     return a + 1;
   });
-  for (int k = 0; k < 20; k++) EXPECT_EQ(floats(f(vec(1, static_cast<float>(k)), k)), (Floats{2, static_cast<float>(k + 1)}));
+  for (int k = 0; k < 20; k++)
+    EXPECT_EQ(floats(f(vec(1, static_cast<float>(k)), k)), (Floats{2, static_cast<float>(k + 1)}));
   if (env::JIT) EXPECT_EQ(runs, 4) << "the third equal record settles it";
 }
 
@@ -369,7 +374,8 @@ TEST(JitFootgun, StorageMadeInTheCapturedCallOnlyIsNotMadeAgain) {
 TEST(JitFootgun, SymbolicSizesFollowTheirVariable) {
   Tensor a = (Tensor::arange(12).to_float() + 1).contiguous().realize();
   auto f = jit([](const Tensor& x) { return (x + 1).sum(); });
-  for (int i = 1; i < 6; i++) EXPECT_EQ(f(a.shrink({{0, Variable("n", 1, 10).bind(i)}})).item<float>(), i * (i + 1) / 2 + i) << i;
+  for (int i = 1; i < 6; i++)
+    EXPECT_EQ(f(a.shrink({{0, Variable("n", 1, 10).bind(i)}})).item<float>(), i * (i + 1) / 2 + i) << i;
 }
 
 TEST(JitFootgun, DetachedAndReshapedStorageIsTheSameArgumentAsAnyOther) {
@@ -476,7 +482,8 @@ TEST(JitFootgun, OtherVariablesThanAtCapture) {
   Tensor t = Tensor::arange(20).to_float().contiguous().realize();
   const Variable a("a", 1, 8), b("b", 1, 8);
   auto f = jit([&](BoundVariable i, BoundVariable k) { return t.shrink({{i, i + 2}}) * 100 + t.shrink({{k, k + 2}}); });
-  for (int i = 1; i < 5; i++) EXPECT_EQ(floats(f(a.bind(i), b.bind(8 - i)))[0], 100.f * static_cast<float>(i) + static_cast<float>(8 - i));
+  for (int i = 1; i < 5; i++)
+    EXPECT_EQ(floats(f(a.bind(i), b.bind(8 - i)))[0], 100.f * static_cast<float>(i) + static_cast<float>(8 - i));
   EXPECT_THROW(f(b.bind(2), a.bind(3)), JitError) << "in another order";
   EXPECT_THROW(f(a.bind(2), a.bind(2)), JitError);
   EXPECT_THROW(f(a.bind(2), Variable("b", 1, 100).bind(60)), JitError) << "other bounds";
@@ -538,7 +545,8 @@ TEST(Jit, TrainingStep) {
     auto jitted = jit(step);
     Floats losses;
     for (int i = 0; i < 8; i++) {
-      Tensor x = (Tensor::arange(8).reshape(2, 4).to_float() * 0.1 + i).contiguous().realize(), y = Tensor::ones(2, 3).contiguous().realize();
+      Tensor x = (Tensor::arange(8).reshape(2, 4).to_float() * 0.1 + i).contiguous().realize(),
+             y = Tensor::ones(2, 3).contiguous().realize();
       losses.push_back((with_jit ? jitted(x, y) : step(x, y)).item<float>());
     }
     return losses;
@@ -604,7 +612,8 @@ TEST(Jit, SideBySideWithStateThatIsWritten) {
   if (!env::JIT || Device::default_name() != "CPU") GTEST_SKIP() << "replays on the CPU";
   Context four{{"NUM_CPU_THREADS", 4}};
   Tensor::manual_seed(4);
-  const Tensor start = Tensor::randn(4, 64, 64).realize(), w = Tensor::randn(64, 64).realize(), x = Tensor::randn(64, 64).realize();
+  const Tensor start = Tensor::randn(4, 64, 64).realize(), w = Tensor::randn(64, 64).realize(),
+               x = Tensor::randn(64, 64).realize();
   std::vector<Floats> want;
   for (int mode : {2, 1}) {  // in order, then side by side
     Context ctx{{"JIT", mode}};

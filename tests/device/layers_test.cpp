@@ -16,7 +16,9 @@ using test::ramp;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-Tensor input(const Shape& shape, float scale, float shift = 0) { return ramp(shape, scale, shift).requires_grad_(true); }
+Tensor input(const Shape& shape, float scale, float shift = 0) {
+  return ramp(shape, scale, shift).requires_grad_(true);
+}
 template <class M> void fill(const M& module, float scale) {
   for (const auto& [name, t] : get_state_dict(module)) t.replace(ramp(t.shape(), scale, 0)).requires_grad_(true);
 }
@@ -27,7 +29,8 @@ Tensor flat(const Tensors& tensors) {
 }
 
 /// Values, and gradients for the seed of layers_reference.py.
-void expect_record(const Tensor& y, const Tensors& targets, std::span<const float> values, std::span<const float> grads, double tolerance = 1e-5) {
+void expect_record(const Tensor& y, const Tensors& targets, std::span<const float> values, std::span<const float> grads,
+                   double tolerance = 1e-5) {
   std::vector<float> seed(static_cast<size_t>(y.numel()));
   for (size_t i = 0; i < seed.size(); i++) seed[i] = static_cast<float>(static_cast<int>(i % 5) - 2) / 4;
   expect_close(y, values, tolerance);
@@ -45,7 +48,8 @@ std::string message(const auto& f) {
 }
 
 TEST(Layers, ConvTranspose) {
-  ConvTranspose2d layer(4, 6, {3, 2}, {.stride = {2, 1}, .padding = {1, 0}, .output_padding = {1, 0}, .dilation = {1, 2}, .groups = 2});
+  ConvTranspose2d layer(
+      4, 6, {3, 2}, {.stride = {2, 1}, .padding = {1, 0}, .output_padding = {1, 0}, .dilation = {1, 2}, .groups = 2});
   fill(layer, 0.125);
   const Tensor x = input({2, 4, 3, 3}, 0.25, 0.5);
   expect_record(layer(x), {x, layer.weight, layer.bias}, expected::kConvTranspose, expected::kConvTransposeGrads);
@@ -63,7 +67,8 @@ TEST(Layers, GroupAndInstanceNorm) {
     layer->bias = input({4}, 0.5);
   }
   expect_record(group(x), {x, group.weight, group.bias}, expected::kGroupNorm, expected::kGroupNormGrads, 2e-5);
-  expect_record(instance(x), {x, instance.weight, instance.bias}, expected::kInstanceNorm, expected::kInstanceNormGrads, 2e-5);
+  expect_record(instance(x), {x, instance.weight, instance.bias}, expected::kInstanceNorm, expected::kInstanceNormGrads,
+                2e-5);
   const Tensor plain = GroupNorm(2, 4, {.affine = false})(x);
   expect_close(plain.reshape(4, -1).mean(1), std::vector<float>(4, 0.f), 1e-5);
   EXPECT_TRUE(get_state_dict(GroupNorm(2, 4, {.affine = false})).empty());
@@ -91,7 +96,8 @@ TEST(Recurrent, Cells) {
   const LSTMCell lstm(5, 4);
   fill(lstm, 0.0625);
   const LstmState next = lstm(x, LstmState{h, c});
-  expect_record(Tensor::cat({next.h, next.c}), with_parameters({x, h, c}, get_parameters(lstm)), expected::kLstmCell, expected::kLstmCellGrads);
+  expect_record(Tensor::cat({next.h, next.c}), with_parameters({x, h, c}, get_parameters(lstm)), expected::kLstmCell,
+                expected::kLstmCellGrads);
   const GRUCell gru(5, 4);
   fill(gru, 0.0625);
   expect_record(gru(x, h), with_parameters({x, h}, get_parameters(gru)), expected::kGruCell, expected::kGruCellGrads);
@@ -109,7 +115,8 @@ TEST(Recurrent, LayersInBothDirections) {
   const LSTM::Result r = lstm(x);
   EXPECT_EQ(r.output.shape(), (Shape{4, 3, 8}));
   EXPECT_EQ(r.state.c.shape(), (Shape{4, 3, 4}));
-  expect_record(flat({r.output, r.state.h, r.state.c}), with_parameters({x}, get_parameters(lstm)), expected::kLstm, expected::kLstmGrads);
+  expect_record(flat({r.output, r.state.h, r.state.c}), with_parameters({x}, get_parameters(lstm)), expected::kLstm,
+                expected::kLstmGrads);
   const GRU gru(5, 4, {.layers = 2, .bidirectional = true});
   fill(gru, 0.0625);
   const GRU::Result g = gru(x);
@@ -129,8 +136,9 @@ TEST(Recurrent, BatchFirstWithInitialState) {
 TEST(Recurrent, NamesOfWeightsArePyTorchs) {
   std::vector<std::string> names;
   for (const auto& [name, t] : get_state_dict(GRU(2, 3, {.bidirectional = true}), "rnn.")) names.push_back(name);
-  EXPECT_THAT(names, ElementsAre("rnn.weight_ih_l0", "rnn.weight_hh_l0", "rnn.bias_ih_l0", "rnn.bias_hh_l0", "rnn.weight_ih_l0_reverse",
-                                 "rnn.weight_hh_l0_reverse", "rnn.bias_ih_l0_reverse", "rnn.bias_hh_l0_reverse"));
+  EXPECT_THAT(names, ElementsAre("rnn.weight_ih_l0", "rnn.weight_hh_l0", "rnn.bias_ih_l0", "rnn.bias_hh_l0",
+                                 "rnn.weight_ih_l0_reverse", "rnn.weight_hh_l0_reverse", "rnn.bias_ih_l0_reverse",
+                                 "rnn.bias_hh_l0_reverse"));
 }
 
 TEST(Attention, ValuesAndGradients) {
@@ -138,12 +146,14 @@ TEST(Attention, ValuesAndGradients) {
   const MultiheadAttention layer(8, 2);
   fill(layer, 0.0625);
   const MultiheadAttention::Result r = layer.with_weights(q, kv, kv);
-  expect_record(r.output, with_parameters({q, kv}, get_parameters(layer)), expected::kAttention, expected::kAttentionGrads);
+  expect_record(r.output, with_parameters({q, kv}, get_parameters(layer)), expected::kAttention,
+                expected::kAttentionGrads);
   expect_close(r.weights, expected::kAttentionWeights, 1e-5);
   const Tensor seen = Tensor({{true, true, true, false, false}, {true, true, true, true, true}});
   expect_close(layer(q, kv, kv, {.key_mask = seen}), expected::kAttentionKeyMask, 1e-5);
   expect_close(layer(q, {.causal = true}), expected::kAttentionCausal, 1e-5);
-  expect_close(layer(q, {.mask = Tensor::ones(Shape{3, 3}, {.dtype = dtypes::bool_}).tril()}), expected::kAttentionCausal, 1e-5);
+  expect_close(layer(q, {.mask = Tensor::ones(Shape{3, 3}, {.dtype = dtypes::bool_}).tril()}),
+               expected::kAttentionCausal, 1e-5);
 }
 
 TEST(Attention, TimeFirst) {
@@ -169,7 +179,8 @@ TEST(Layers, ErrorsNameWhatIsExpected) {
   EXPECT_THROW(LSTM(3, 4, {.layers = 0}), ValueError);
   EXPECT_THROW(LSTM(3, 4, {.dropout = 2}), ValueError);
   EXPECT_THROW(MultiheadAttention(8, 3), ValueError);
-  EXPECT_THAT(message([] { GroupNorm(2, 4)(Tensor::zeros(2, 6, 3)); }), testing::AllOf(HasSubstr("(2, 6, 3)"), HasSubstr("(batch, 4, ...)")));
+  EXPECT_THAT(message([] { GroupNorm(2, 4)(Tensor::zeros(2, 6, 3)); }),
+              testing::AllOf(HasSubstr("(2, 6, 3)"), HasSubstr("(batch, 4, ...)")));
   EXPECT_THAT(message([] { RMSNorm(4)(Tensor::zeros(2, 6)); }), HasSubstr("(2, 6)"));
   EXPECT_THAT(message([] { LayerNorm2d(4)(Tensor::zeros(4)); }), HasSubstr("(batch, channels, ...)"));
   EXPECT_THAT(message([] { LSTMCell(3, 4)(Tensor::zeros(2, 5)); }), HasSubstr("(batch, 3)"));
@@ -177,7 +188,8 @@ TEST(Layers, ErrorsNameWhatIsExpected) {
   EXPECT_THAT(message([] { GRU(3, 4)(Tensor::zeros(2, 5, 6)); }), HasSubstr("(time, batch, 3)"));
   EXPECT_THAT(message([] { GRU(3, 4)(Tensor::zeros(2, 5, 3), Tensor::zeros(1, 2, 4)); }), HasSubstr("(1, 5, 4)"));
   EXPECT_THAT(message([] { MultiheadAttention(8, 2)(Tensor::zeros(2, 3, 4)); }), HasSubstr("(batch, time, 8)"));
-  EXPECT_THAT(message([] { MultiheadAttention(8, 2)(Tensor::zeros(2, 3, 8), {.key_mask = Tensor::ones(2, 4)}); }), HasSubstr("(2, 3)"));
+  EXPECT_THAT(message([] { MultiheadAttention(8, 2)(Tensor::zeros(2, 3, 8), {.key_mask = Tensor::ones(2, 4)}); }),
+              HasSubstr("(2, 3)"));
 }
 
 }  // namespace

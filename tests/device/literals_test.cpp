@@ -1,5 +1,5 @@
-/// \file Integers that are wider than the default type: int64 where nothing says otherwise, an error where a type cannot hold them, never another
-/// number.
+/// \file Integers that are wider than the default type: int64 where nothing says otherwise, an error where a type
+/// cannot hold them, never another number.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -41,10 +41,12 @@ TEST(WideIntegers, WithTensorsOfAType) {
   Tensor x = Tensor({1, 2}).realize();
   ASSERT_EQ(x.dtype(), dtypes::int32);
   for (auto f : std::initializer_list<std::function<Tensor()>>{
-           [&] { return x + kLarge; }, [&] { return kLarge - x; }, [&] { return x * kLarge; }, [&] { return x % kLarge; }, [&] { return x & kLarge; },
-           [&] { return (x > 1).where(x, kLarge); }, [&] { return x.maximum(kLarge); }, [&] { return x.clamp(kLarge, {}); },
-           [&] { return x.masked_fill(x > 1, kLarge); }, [&] { return x.full_like(kLarge); }, [&] { return x.scatter(0, Tensor({0}), kLarge); },
-           [&] { return x.cast(dtypes::uint8) + 300; }, [&] { return Tensor({300}, {.dtype = dtypes::uint8}); },
+           [&] { return x + kLarge; }, [&] { return kLarge - x; }, [&] { return x * kLarge; },
+           [&] { return x % kLarge; }, [&] { return x & kLarge; }, [&] { return (x > 1).where(x, kLarge); },
+           [&] { return x.maximum(kLarge); }, [&] { return x.clamp(kLarge, {}); },
+           [&] { return x.masked_fill(x > 1, kLarge); }, [&] { return x.full_like(kLarge); },
+           [&] { return x.scatter(0, Tensor({0}), kLarge); }, [&] { return x.cast(dtypes::uint8) + 300; },
+           [&] { return Tensor({300}, {.dtype = dtypes::uint8}); },
            [&] { return Tensor::full({1}, kLarge, {.dtype = dtypes::int32}); }, [&] { return x.ufix(kLarge); }})
     EXPECT_THROW(f(), OverflowError);
   EXPECT_THROW(x.assign(kLarge), OverflowError);

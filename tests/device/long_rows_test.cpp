@@ -38,7 +38,8 @@ struct Row {
 /// Maximum and sum below it as the plain form has them; `finite`: as logsumexp, which takes an infinite maximum as 0.
 Row row_of(const float* x, int64_t n, bool finite) {
   Row r;
-  for (int64_t i = 0; i < n; i++) r.most = std::isnan(x[i]) || std::isnan(r.most) ? std::nan("") : std::max<double>(r.most, x[i]);
+  for (int64_t i = 0; i < n; i++)
+    r.most = std::isnan(x[i]) || std::isnan(r.most) ? std::nan("") : std::max<double>(r.most, x[i]);
   if (finite && std::isinf(r.most)) r.most = 0;
   for (int64_t i = 0; i < n; i++) r.sum += std::exp(x[i] - r.most);
   return r;
@@ -54,7 +55,8 @@ void expect_same(double got, double want, double tolerance) {
 }
 
 TEST(LongRows, OnePassForMaximumAndSum) {
-  for (const auto& [rows, n] : std::vector<std::pair<int64_t, int64_t>>{{1, 1 << 20}, {3, 1 << 19}, {66, 1 << 17}, {2, 3 << 18}}) {
+  for (const auto& [rows, n] :
+       std::vector<std::pair<int64_t, int64_t>>{{1, 1 << 20}, {3, 1 << 19}, {66, 1 << 17}, {2, 3 << 18}}) {
     SCOPED_TRACE(str(rows, " x ", n));
     const std::vector<float> v = values(rows * n);
     const Tensor x = Tensor::from(v, Shape{rows, n}).realize();
@@ -120,7 +122,8 @@ TEST(LongRows, CrossEntropyAndGradients) {
     for (int64_t i : {int64_t{0}, int64_t{3}, int64_t{70000}, int64_t{70001}, int64_t{200000}, kLength - 1}) {
       const auto at = static_cast<size_t>(r * kLength + i);
       const double p = std::exp(v[at] - row.most) / row.sum;
-      ASSERT_NEAR(grad[at], (p - (i == classes[static_cast<size_t>(r)] ? 1 : 0)) / kRows, 1e-8 + 1e-5 * p) << r << ' ' << i;
+      ASSERT_NEAR(grad[at], (p - (i == classes[static_cast<size_t>(r)] ? 1 : 0)) / kRows, 1e-8 + 1e-5 * p)
+          << r << ' ' << i;
     }
   }
   EXPECT_NEAR(loss.item<float>(), want / kRows, 1e-4);
@@ -131,7 +134,8 @@ TEST(LongRows, MaximaThatAreUsedAgain) {
   const int64_t rows = 1920, n = 320;
   const std::vector<float> v = values(rows * n);
   const Tensor x = (Tensor::from(v, Shape{rows, n}).realize() * 1).contiguous();
-  const Tensor m = x.max({.axis = -1, .keepdim = true}).detach(), e = (x - m).exp(), total = e.sum({.axis = -1, .keepdim = true});
+  const Tensor m = x.max({.axis = -1, .keepdim = true}).detach(), e = (x - m).exp(),
+               total = e.sum({.axis = -1, .keepdim = true});
   const Tensor logs = m + total.log(), p = e / total;
   realize({logs, p});
   const std::vector<float> log_sum = logs.to_vector<float>(), share = p.to_vector<float>();

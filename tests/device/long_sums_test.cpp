@@ -43,8 +43,8 @@ TEST(LongSums, AreStoredBeforeWhatIsMadeOfThem) {
       for (int64_t j = 0; j < c.n; j += 5) {
         double want = bias[static_cast<size_t>(j)], magnitude = std::abs(want);
         for (int64_t l = 0; l < c.k; l++) {
-          const double p =
-              static_cast<double>(a[static_cast<size_t>(i * c.k + l)]) * b[static_cast<size_t>(c.transposed ? j * c.k + l : l * c.n + j)];
+          const double p = static_cast<double>(a[static_cast<size_t>(i * c.k + l)]) *
+                           b[static_cast<size_t>(c.transposed ? j * c.k + l : l * c.n + j)];
           want += p, magnitude += std::abs(p);
         }
         ASSERT_NEAR(got[static_cast<size_t>(i * c.n + j)], std::max(want, 0.0), magnitude * 1e-5) << i << ' ' << j;
@@ -55,14 +55,16 @@ TEST(LongSums, AreStoredBeforeWhatIsMadeOfThem) {
 /// A sum that is a result needs no kernel more, and neither does one that several kernels read.
 TEST(LongSums, OnlyWhereSomethingIsMadeOfThem) {
   if (env::EAGER) return;
-  const Tensor x = Tensor::from(normal(64 * 2304, 1), Shape{64, 2304}).realize(), y = Tensor::from(normal(2304 * 48, 2), Shape{2304, 48}).realize();
+  const Tensor x = Tensor::from(normal(64 * 2304, 1), Shape{64, 2304}).realize(),
+               y = Tensor::from(normal(2304 * 48, 2), Shape{2304, 48}).realize();
   int64_t before = GlobalCounters::kernels;
   const Tensor r = x.matmul(y).realize();
   EXPECT_EQ(GlobalCounters::kernels - before, 1);
   before = GlobalCounters::kernels;
   const Tensor half = x.matmul(y).cast(dtypes::float16).realize();
   EXPECT_EQ(GlobalCounters::kernels - before, 2);
-  EXPECT_EQ(half.cast(dtypes::float32).to_vector<float>(), r.cast(dtypes::float16).cast(dtypes::float32).to_vector<float>());
+  EXPECT_EQ(half.cast(dtypes::float32).to_vector<float>(),
+            r.cast(dtypes::float16).cast(dtypes::float32).to_vector<float>());
 }
 
 }  // namespace

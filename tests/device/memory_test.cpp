@@ -1,4 +1,5 @@
-/// \file Memory: limits, errors that name who holds it, what a schedule needs, memory that comes back, and bounds for what nobody realizes.
+/// \file Memory: limits, errors that name who holds it, what a schedule needs, memory that comes back, and bounds for
+/// what nobody realizes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,12 +34,14 @@ TEST(Memory, LimitIsAnErrorThatNamesWhoHoldsIt) {
   const int64_t kernels = GlobalCounters::kernels, used = memory_stats().used;
   const std::string what = memory_error([&] { (a.sum() + Tensor::ones({32, 1024, 1024})).contiguous().realize(); });
   EXPECT_THAT(what, AllOf(HasSubstr("134217728 bytes"), HasSubstr("the limit is 67.1 MB"), HasSubstr("live tensors"),
-                          HasSubstr("(1048576 bytes) (256, 1024) float32"), HasSubstr("(32768 bytes) (64, 128) float32"), HasSubstr("made by ")));
+                          HasSubstr("(1048576 bytes) (256, 1024) float32"),
+                          HasSubstr("(32768 bytes) (64, 128) float32"), HasSubstr("made by ")));
   EXPECT_LT(what.find("(256, 1024)"), what.find("(64, 128)")) << "largest first";
   if (!env::EAGER) EXPECT_EQ(GlobalCounters::kernels, kernels) << "before the first launch";
   EXPECT_LE(memory_stats().used, used + kMiB / 8) << "what was allocated for it is free again";
   EXPECT_EQ((a.sum(1)(0) + 1).item<float>(), 1.5f * 1024 + 1) << "the process goes on";
-  EXPECT_THAT(memory_error([&] { Tensor::from(std::vector<float>(20 << 20), Shape{20, kMiB}); }), HasSubstr("(256, 1024) float32"));
+  EXPECT_THAT(memory_error([&] { Tensor::from(std::vector<float>(20 << 20), Shape{20, kMiB}); }),
+              HasSubstr("(256, 1024) float32"));
   EXPECT_EQ(b.sum().item<float>(), 64 * 128 * 2);
 }
 
@@ -47,11 +50,13 @@ TEST(Memory, TooMuchInTheMiddleOfAGraph) {
   free_memory_caches();
   const Tensor a = stored(1, 8192, 1);
   Tensor w = stored(1, 8192, 3);
-  const Tensor column = (a * 2).contiguous(), square = (column.reshape(8192, 1) * column).contiguous(), row = square.sum(0) + a;
+  const Tensor column = (a * 2).contiguous(), square = (column.reshape(8192, 1) * column).contiguous(),
+               row = square.sum(0) + a;
   w.assign(w + row);
   {
     const Context limit{{"MEMORY_LIMIT", 64}};
-    EXPECT_THAT(memory_error([&] { realize({row, w}); }), AllOf(HasSubstr("intermediates of "), HasSubstr("(32768 bytes) (1, 8192) float32")));
+    EXPECT_THAT(memory_error([&] { realize({row, w}); }),
+                AllOf(HasSubstr("intermediates of "), HasSubstr("(32768 bytes) (1, 8192) float32")));
     EXPECT_EQ((a + 1)(0, 0).item<float>(), 2);
     EXPECT_THAT(memory_error([&] { realize({row, w}); }), HasSubstr("live tensors")) << "again";
     EXPECT_EQ(w(0, 7).item<float>(), 3) << "the write that could not be computed is taken back";
@@ -71,7 +76,8 @@ TEST(Memory, ATrainingStepThatDidNotFitLeavesTheModelUsable) {
   auto step = [&](int64_t rows) {
     opt.zero_grad();
     Tensor h = norm(layer(Tensor::ones({rows, 64}) * 0.5 + Tensor::arange(64) * 0.01)).contiguous();
-    Tensor loss = (h.reshape(Shape{rows, 64, 1}) * h.reshape(Shape{rows, 1, 64})).contiguous().square().mean() + layer.weight.square().sum();
+    Tensor loss = (h.reshape(Shape{rows, 64, 1}) * h.reshape(Shape{rows, 1, 64})).contiguous().square().mean() +
+                  layer.weight.square().sum();
     loss.backward();
     opt.step();
     return loss.item<float>();

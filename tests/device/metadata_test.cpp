@@ -65,13 +65,15 @@ TEST(Metadata, ErrorsNameTheMethodsOfTheKernelTheyAreAbout) {
 TEST(Metadata, ErrorsOfTheCompilerToo) {
   if (env::EAGER) GTEST_SKIP() << "each method is a kernel of its own";
   auto broken = [](const UOps& p) {
-    UOp i = UOp::range(4, 0), v = UOp::make(Ops::CUSTOMI, dtypes::float32, {p[1].index({i})}, std::string("no expression {0}"));
+    UOp i = UOp::range(4, 0),
+        v = UOp::make(Ops::CUSTOMI, dtypes::float32, {p[1].index({i})}, std::string("no expression {0}"));
     UOp e[1] = {p[0].index({i}).store(v).end(UOps{i})};
     KernelInfo info;
     info.name = "broken";
     return UOp::sink(e, info);
   };
-  const std::string text = error_of([&] { custom_kernel({Tensor::empty(4), Tensor({1.f, 2.f, 3.f, 4.f})}, broken)[0].realize(); });
+  const std::string text =
+      error_of([&] { custom_kernel({Tensor::empty(4), Tensor({1.f, 2.f, 3.f, 4.f})}, broken)[0].realize(); });
   EXPECT_NE(text.find("in kernel broken, made by custom_kernel"), std::string::npos) << text;
 }
 

@@ -141,14 +141,17 @@ TEST(Multi, Gradients) {
   for (std::optional<int> a : kAxes)
     for (std::optional<int> b : kAxes) {
       if (b == 1) continue;  // 3 columns
-      const Tensor s = x.detach().shard(devices(2), a).requires_grad_(), v = w.detach().shard(devices(2), b).requires_grad_();
+      const Tensor s = x.detach().shard(devices(2), a).requires_grad_(),
+                   v = w.detach().shard(devices(2), b).requires_grad_();
       (s.matmul(v).relu() * 2).sum().backward();
       expect_same(s.grad(), x.grad());
       expect_same(v.grad(), w.grad());
     }
   // A view of whole tensors, whose gradient arrives in slices.
   const Tensor v = numbers({4, 4}).requires_grad_(), factor = numbers({4, 4}, 3);
-  const auto views = [](const Tensor& t) { return t.reshape(2, 8).flip(0).reshape(4, 4).pad({{1, 0}, {0, 0}}).shrink({{0, 4}, {0, 4}}); };
+  const auto views = [](const Tensor& t) {
+    return t.reshape(2, 8).flip(0).reshape(4, 4).pad({{1, 0}, {0, 0}}).shrink({{0, 4}, {0, 4}});
+  };
   (views(v) * factor).square().sum().backward();
   for (int n : {2, 4}) {
     const Tensor s = v.detach().shard(devices(n)).requires_grad_();
@@ -189,7 +192,8 @@ TEST(Multi, TrainingIsThatOfOneDevice) {
   };
   const auto adam = [](const Tensors& p) -> std::unique_ptr<nn::Optimizer> { return std::make_unique<nn::Adam>(p); };
   for (const std::function<std::unique_ptr<nn::Optimizer>(const Tensors&)>& make :
-       {std::function<std::unique_ptr<nn::Optimizer>(const Tensors&)>(sgd), std::function<std::unique_ptr<nn::Optimizer>(const Tensors&)>(adam)}) {
+       {std::function<std::unique_ptr<nn::Optimizer>(const Tensors&)>(sgd),
+        std::function<std::unique_ptr<nn::Optimizer>(const Tensors&)>(adam)}) {
     const Tensors want = trained({}, {}, false, make);
     for (auto [data, weight] : {std::pair<std::optional<int>, std::optional<int>>{0, {}}, {{}, 1}, {{}, 0}, {0, 1}}) {
       const Tensors got = trained(data, weight, true, make);
@@ -201,7 +205,8 @@ TEST(Multi, TrainingIsThatOfOneDevice) {
 TEST(Multi, CreationAndRandomNumbers) {
   const std::string both = device_list(devices(2));
   EXPECT_EQ(Tensor::full({4}, 2.5, {.device = both}).device(), Device::canonical(both));
-  expect_same(Tensor::arange(0, 6, 1, {.device = both}) + numbers({6}).shard(devices(2), 0), Tensor::arange(6) + numbers({6}));
+  expect_same(Tensor::arange(0, 6, 1, {.device = both}) + numbers({6}).shard(devices(2), 0),
+              Tensor::arange(6) + numbers({6}));
   const Tensor x = numbers({4, 6}).shard(devices(2), 1);
   for (const Tensor& t : {x.full_like(1), x.zeros_like(), x.empty_like(), x.rand_like(), x.randn_like(), x.clone()}) {
     EXPECT_EQ(t.device(), x.device());
@@ -232,7 +237,8 @@ TEST(Multi, Jit) {
     sum += x.sum().item<double>();
   }
   EXPECT_TRUE(f.core().captured());
-  for (int i = 0; i < 5; i++) expect_same(results[static_cast<size_t>(i)], numbers({4, 2}, i) * w);  // earlier results stay
+  for (int i = 0; i < 5; i++)
+    expect_same(results[static_cast<size_t>(i)], numbers({4, 2}, i) * w);  // earlier results stay
   EXPECT_EQ(results[4].shard_axis(), 0);
   expect_same(state, numbers({4}) + sum, 1e-4);
 }
@@ -240,7 +246,8 @@ TEST(Multi, Jit) {
 TEST(Multi, GradientsLeftByACapturedFunction) {
   for (std::optional<int> axis : kAxes)
     for (bool clear_inside : {true, false}) {
-      const Tensor one = numbers({4, 6}).requires_grad_(), several = numbers({4, 6}).shard(devices(2), axis).realize().requires_grad_();
+      const Tensor one = numbers({4, 6}).requires_grad_(),
+                   several = numbers({4, 6}).shard(devices(2), axis).realize().requires_grad_();
       auto loss = [](const Tensor& x, const Tensor& w) { return x.matmul(w).square().sum(); };
       auto f = jit([&](const Tensor& x) {
         if (clear_inside) several.zero_grad();
@@ -263,7 +270,9 @@ TEST(Multi, GradientsLeftByACapturedFunction) {
 TEST(Multi, StatisticsInACapturedFunction) {
   Context training{{"TRAINING", 1}};
   nn::BatchNorm one(2), several(2);
-  for (const Tensor& t : {several.weight, several.bias, several.running_mean, several.running_var, several.num_batches_tracked}) t.shard_(devices(2));
+  for (const Tensor& t :
+       {several.weight, several.bias, several.running_mean, several.running_var, several.num_batches_tracked})
+    t.shard_(devices(2));
   auto f = jit([&](const Tensor& x) { return several(x).contiguous(); });
   for (int i = 0; i < 4; i++) {
     const Tensor x = numbers({4, 2, 3, 3}, 7 * i);
@@ -290,7 +299,8 @@ TEST(Multi, SymbolicSizes) {
   const Tensor x = numbers({6, 4}), s = x.shard(devices(2), 1);
   for (int64_t n : {2, 5}) {
     const BoundVariable rows = Variable("rows", 1, 6).bind(n);
-    expect_same(s(Slice(0, rows)).sum({.axis = 1}).realize()(Slice(0, n)).to(Device::default_name()), x(Slice(0, n)).sum({.axis = 1}));
+    expect_same(s(Slice(0, rows)).sum({.axis = 1}).realize()(Slice(0, n)).to(Device::default_name()),
+                x(Slice(0, n)).sum({.axis = 1}));
   }
 }
 

@@ -13,7 +13,8 @@
 
 namespace tg {
 namespace {
-using dtypes::bfloat16, dtypes::float16, dtypes::float32, dtypes::fp8e4m3, dtypes::fp8e5m2, dtypes::int16, dtypes::int32, dtypes::int8, dtypes::uint8;
+using dtypes::bfloat16, dtypes::float16, dtypes::float32, dtypes::fp8e4m3, dtypes::fp8e5m2, dtypes::int16,
+    dtypes::int32, dtypes::int8, dtypes::uint8;
 
 /// Numbers that a type holds, and the tensor of them.
 struct Numbers {
@@ -41,7 +42,8 @@ double bound(DType out, double n, double magnitude, double result) {
   const double sum = n * std::ldexp(1.0, -24) * magnitude;
   if (out == float32) return sum;
   const FloatInfo f = finfo(out);
-  const double spacing = std::ldexp(1.0, 2 - (1 << (f.exponent - 1)) - f.mantissa);  // of the numbers below the normal ones
+  const double spacing =
+      std::ldexp(1.0, 2 - (1 << (f.exponent - 1)) - f.mantissa);  // of the numbers below the normal ones
   return sum + std::max(std::ldexp(std::abs(result) + sum, -1 - f.mantissa), spacing / 2);
 }
 
@@ -51,10 +53,12 @@ struct Layout {
 constexpr Layout kLayouts[] = {{false, false}, {false, true}, {true, false}, {true, true}};
 
 /// batch x (m, k) @ (k, n) with the result in `out` against float64.
-void check_matmul(DType a_type, DType b_type, DType out, std::optional<DType> dtype, int64_t batch, int64_t m, int64_t k, int64_t n, Layout t) {
+void check_matmul(DType a_type, DType b_type, DType out, std::optional<DType> dtype, int64_t batch, int64_t m,
+                  int64_t k, int64_t n, Layout t) {
   const Numbers a = numbers(t.a ? Shape{batch, k, m} : Shape{batch, m, k}, a_type, 1),
                 b = numbers(t.b ? Shape{batch, n, k} : Shape{batch, k, n}, b_type, 2);
-  const Tensor r = (t.a ? a.tensor.transpose(-1, -2) : a.tensor).matmul(t.b ? b.tensor.transpose(-1, -2) : b.tensor, dtype);
+  const Tensor r =
+      (t.a ? a.tensor.transpose(-1, -2) : a.tensor).matmul(t.b ? b.tensor.transpose(-1, -2) : b.tensor, dtype);
   ASSERT_EQ(r.dtype(), out);
   ASSERT_EQ(r.shape(), (Shape{batch, m, n}));
   const std::vector<double> got = r.cast(dtypes::float64).to_vector<double>();
@@ -77,7 +81,8 @@ void check_matmul(DType a_type, DType b_type, DType out, std::optional<DType> dt
 
 TEST(NarrowProducts, MatricesAreThoseOfFloat64) {
   for (DType d : {float16, bfloat16, fp8e4m3, fp8e5m2})
-    for (const auto& [batch, m, k, n] : std::vector<std::array<int64_t, 4>>{{1, 33, 70, 47}, {3, 16, 64, 32}, {2, 5, 37, 1}})
+    for (const auto& [batch, m, k, n] :
+         std::vector<std::array<int64_t, 4>>{{1, 33, 70, 47}, {3, 16, 64, 32}, {2, 5, 37, 1}})
       for (const Layout& t : kLayouts) {
         SCOPED_TRACE(str(d, ' ', batch, " x ", m, ' ', k, ' ', n, t.a ? " T" : " N", t.b ? "T" : "N"));
         check_matmul(d, d, d, {}, batch, m, k, n, t);
@@ -87,7 +92,8 @@ TEST(NarrowProducts, MatricesAreThoseOfFloat64) {
 
 TEST(NarrowProducts, IntegersDoNotWrap) {
   for (auto [a, b] : {std::pair{int8, int8}, {uint8, int8}, {int8, uint8}, {uint8, uint8}, {int16, int8}})
-    for (const auto& [batch, m, k, n] : std::vector<std::array<int64_t, 4>>{{1, 33, 70, 47}, {2, 5, 37, 1}, {1, 1, 129, 65}})
+    for (const auto& [batch, m, k, n] :
+         std::vector<std::array<int64_t, 4>>{{1, 33, 70, 47}, {2, 5, 37, 1}, {1, 1, 129, 65}})
       for (const Layout& t : kLayouts) {
         SCOPED_TRACE(str(a, ' ', b, ' ', batch, " x ", m, ' ', k, ' ', n, t.a ? " T" : " N", t.b ? "T" : "N"));
         check_matmul(a, b, int32, int32, batch, m, k, n, t);
@@ -107,13 +113,17 @@ TEST(NarrowProducts, LargeMatrices) {
     std::optional<DType> dtype;
     DType out;
   };
-  for (const Case& c : {Case{float16, {}, float16}, {bfloat16, {}, bfloat16}, {bfloat16, float32, float32}, {int8, int32, int32}})
+  for (const Case& c :
+       {Case{float16, {}, float16}, {bfloat16, {}, bfloat16}, {bfloat16, float32, float32}, {int8, int32, int32}})
     for (const Layout& t : kLayouts) {
       const int64_t m = 97, k = 1031, n = 161;
       SCOPED_TRACE(str(c.in, " to ", c.out, t.a ? " T" : " N", t.b ? "T" : "N"));
-      const Numbers a = numbers(t.a ? Shape{k, m} : Shape{m, k}, c.in, 3), b = numbers(t.b ? Shape{n, k} : Shape{k, n}, c.in, 4);
+      const Numbers a = numbers(t.a ? Shape{k, m} : Shape{m, k}, c.in, 3),
+                    b = numbers(t.b ? Shape{n, k} : Shape{k, n}, c.in, 4);
       const auto product = [&] {
-        return (t.a ? a.tensor.transpose(-1, -2) : a.tensor).matmul(t.b ? b.tensor.transpose(-1, -2) : b.tensor, c.dtype).realize();
+        return (t.a ? a.tensor.transpose(-1, -2) : a.tensor)
+            .matmul(t.b ? b.tensor.transpose(-1, -2) : b.tensor, c.dtype)
+            .realize();
       };
       std::vector<double> got[2];
       for (int threads : {1, 2}) {
@@ -123,15 +133,19 @@ TEST(NarrowProducts, LargeMatrices) {
         if (!env::EAGER) EXPECT_EQ(GlobalCounters::kernels - before, 1);
         got[threads - 1] = r.cast(dtypes::float64).to_vector<double>();
       }
-      EXPECT_EQ(std::memcmp(got[0].data(), got[1].data(), got[0].size() * sizeof(double)), 0) << "the number of threads makes a difference";
+      EXPECT_EQ(std::memcmp(got[0].data(), got[1].data(), got[0].size() * sizeof(double)), 0)
+          << "the number of threads makes a difference";
       for (int64_t i = 0; i < m; i += 24)
         for (int64_t j = 0; j < n; j += 16) {
           double want = 0, magnitude = 0;
           for (int64_t l = 0; l < k; l++) {
-            const double p = a.values[static_cast<size_t>(t.a ? l * m + i : i * k + l)] * b.values[static_cast<size_t>(t.b ? j * k + l : l * n + j)];
+            const double p = a.values[static_cast<size_t>(t.a ? l * m + i : i * k + l)] *
+                             b.values[static_cast<size_t>(t.b ? j * k + l : l * n + j)];
             want += p, magnitude += std::abs(p);
           }
-          ASSERT_LE(std::abs(got[0][static_cast<size_t>(i * n + j)] - want), bound(c.out, static_cast<double>(k), magnitude, want)) << i << ' ' << j;
+          ASSERT_LE(std::abs(got[0][static_cast<size_t>(i * n + j)] - want),
+                    bound(c.out, static_cast<double>(k), magnitude, want))
+              << i << ' ' << j;
         }
     }
 }
@@ -144,15 +158,19 @@ TEST(NarrowProducts, VectorsAndMatrices) {
       SCOPED_TRACE(str(d, turned ? " transposed" : ""));
       const int64_t m = 301, k = 520;
       const Numbers a = numbers(turned ? Shape{k, m} : Shape{m, k}, d, 5), v = numbers({k}, d, 6);
-      const std::vector<double> got =
-          (turned ? a.tensor.transpose(-1, -2) : a.tensor).matmul(v.tensor, dtype).cast(dtypes::float64).to_vector<double>();
+      const std::vector<double> got = (turned ? a.tensor.transpose(-1, -2) : a.tensor)
+                                          .matmul(v.tensor, dtype)
+                                          .cast(dtypes::float64)
+                                          .to_vector<double>();
       for (int64_t i = 0; i < m; i++) {
         double want = 0, magnitude = 0;
         for (int64_t l = 0; l < k; l++) {
-          const double p = a.values[static_cast<size_t>(turned ? l * m + i : i * k + l)] * v.values[static_cast<size_t>(l)];
+          const double p =
+              a.values[static_cast<size_t>(turned ? l * m + i : i * k + l)] * v.values[static_cast<size_t>(l)];
           want += p, magnitude += std::abs(p);
         }
-        ASSERT_LE(std::abs(got[static_cast<size_t>(i)] - want), bound(out, static_cast<double>(k), magnitude, want)) << i;
+        ASSERT_LE(std::abs(got[static_cast<size_t>(i)] - want), bound(out, static_cast<double>(k), magnitude, want))
+            << i;
       }
     }
   }
@@ -172,7 +190,10 @@ TEST(NarrowProducts, NoProductIsRounded) {
   const Tensor image = half.reshape(1, 1, 2).expand(1, 4, 2), filter = half.reshape(1, 1, 2).expand(1, 4, 2);
   EXPECT_EQ(image.conv2d(filter, {}, {.dtype = float32}).item<float>(), 4 * 180000);
   EXPECT_EQ(image.cast(int16).conv2d(filter.cast(int16)).item<int>(), 4 * 180000);
-  EXPECT_EQ(half.reshape(1, 1, 2).conv_transpose2d(half.reshape(1, 1, 2) * Tensor({1.0f, -1.0f}).cast(float16)).cast(float32).to_vector<float>()[1],
+  EXPECT_EQ(half.reshape(1, 1, 2)
+                .conv_transpose2d(half.reshape(1, 1, 2) * Tensor({1.0f, -1.0f}).cast(float16))
+                .cast(float32)
+                .to_vector<float>()[1],
             0);
 }
 
@@ -210,7 +231,8 @@ TEST(NarrowProducts, GradientsAreRoundedOnce) {
     Tensor x = a.tensor.requires_grad_(), y = b.tensor.requires_grad_();
     (x.matmul(y) * g.tensor).sum({.dtype = float32}).backward();
     ASSERT_EQ(x.grad().dtype(), d);
-    const std::vector<float> dx = x.grad().cast(float32).to_vector<float>(), dy = y.grad().cast(float32).to_vector<float>();
+    const std::vector<float> dx = x.grad().cast(float32).to_vector<float>(),
+                             dy = y.grad().cast(float32).to_vector<float>();
     for (int64_t i = 0; i < m; i++)
       for (int64_t l = 0; l < k; l++) {
         double want = 0, magnitude = 0;
@@ -218,7 +240,9 @@ TEST(NarrowProducts, GradientsAreRoundedOnce) {
           const double p = g.values[static_cast<size_t>(i * n + j)] * b.values[static_cast<size_t>(l * n + j)];
           want += p, magnitude += std::abs(p);
         }
-        ASSERT_LE(std::abs(dx[static_cast<size_t>(i * k + l)] - want), bound(d, static_cast<double>(n), magnitude, want)) << i << ' ' << l;
+        ASSERT_LE(std::abs(dx[static_cast<size_t>(i * k + l)] - want),
+                  bound(d, static_cast<double>(n), magnitude, want))
+            << i << ' ' << l;
       }
     for (int64_t l = 0; l < k; l++)
       for (int64_t j = 0; j < n; j++) {
@@ -227,7 +251,9 @@ TEST(NarrowProducts, GradientsAreRoundedOnce) {
           const double p = g.values[static_cast<size_t>(i * n + j)] * a.values[static_cast<size_t>(i * k + l)];
           want += p, magnitude += std::abs(p);
         }
-        ASSERT_LE(std::abs(dy[static_cast<size_t>(l * n + j)] - want), bound(d, static_cast<double>(m), magnitude, want)) << l << ' ' << j;
+        ASSERT_LE(std::abs(dy[static_cast<size_t>(l * n + j)] - want),
+                  bound(d, static_cast<double>(m), magnitude, want))
+            << l << ' ' << j;
       }
   }
 }
@@ -255,7 +281,8 @@ TEST(NarrowProducts, Convolutions) {
                                    w.values[static_cast<size_t>(((o * 5 + c) * 3 + ky) * 3 + kx)];
                   want += p, magnitude += std::abs(p);
                 }
-            ASSERT_LE(std::abs(got[at] - want), bound(out, 45, magnitude, want)) << b << ' ' << o << ' ' << i << ' ' << j;
+            ASSERT_LE(std::abs(got[at] - want), bound(out, 45, magnitude, want))
+                << b << ' ' << o << ' ' << i << ' ' << j;
           }
   }
 }

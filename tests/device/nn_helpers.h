@@ -21,7 +21,8 @@ inline void expect_close(const Tensor& got, std::span<const float> expected, dou
   const std::vector<float> v = got.to_vector<float>();
   ASSERT_EQ(v.size(), expected.size());
   for (size_t i = 0; i < v.size(); i++)
-    ASSERT_NEAR(v[i], expected[i], tolerance * std::max(1.0, std::abs(static_cast<double>(expected[i])))) << "element " << i;
+    ASSERT_NEAR(v[i], expected[i], tolerance * std::max(1.0, std::abs(static_cast<double>(expected[i]))))
+        << "element " << i;
 }
 
 }  // namespace tg::test

@@ -41,7 +41,8 @@ TEST(Layers, Conv2dWithStridePaddingDilationGroups) {
 TEST(Layers, ConvShapes) {
   EXPECT_EQ(Conv2d(2, 3, 5).weight.shape(), (Shape{3, 2, 5, 5}));
   EXPECT_EQ(Conv1d(2, 3, 5)(Tensor::zeros(1, 2, 9)).shape(), (Shape{1, 3, 5}));
-  EXPECT_EQ(Conv2d(2, 3, {3, 4}, {.dilation = {2, 1}, .same = true})(Tensor::zeros(1, 2, 6, 7)).shape(), (Shape{1, 3, 6, 7}));
+  EXPECT_EQ(Conv2d(2, 3, {3, 4}, {.dilation = {2, 1}, .same = true})(Tensor::zeros(1, 2, 6, 7)).shape(),
+            (Shape{1, 3, 6, 7}));
   EXPECT_EQ(Conv2d(2, 4, {2, 3, 1})(Tensor::zeros(1, 2, 4, 5, 6)).shape(), (Shape{1, 4, 3, 3, 6}));
 }
 
@@ -151,7 +152,8 @@ TEST(Layers, EmbeddingOfNumbersOutsideOfTheTable) {
   for (DType d : {dtypes::int8, dtypes::int32, dtypes::int64}) {
     Tensor y = e(Tensor({0, -1, 2, 3, -3, 100}).cast(d));
     EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{1, 2, 0, 0, 5, 6, 0, 0, 0, 0, 0, 0})) << d;
-    EXPECT_EQ(e(Tensor({0, -1, 2, 3, -3, 100}).cast(d)).sum().gradient({e.weight})[0].to_vector<float>(), (std::vector<float>{1, 1, 0, 0, 1, 1}));
+    EXPECT_EQ(e(Tensor({0, -1, 2, 3, -3, 100}).cast(d)).sum().gradient({e.weight})[0].to_vector<float>(),
+              (std::vector<float>{1, 1, 0, 0, 1, 1}));
   }
   EXPECT_EQ(e(Tensor({1, 255}).cast(dtypes::uint8)).to_vector<float>(), (std::vector<float>{3, 4, 0, 0}));
   // An index counts from the end, a gather does not.
@@ -174,7 +176,8 @@ TEST(Layers, Errors) {
   EXPECT_THROW(Dropout(1.5), ValueError);
   EXPECT_THROW(Embedding(4, 2)(Tensor::ones(3)), DTypeError);
   EXPECT_THROW(LayerNorm(Ints(std::vector<int64_t>{})), ShapeError);
-  EXPECT_THAT(message([] { LayerNorm({3, 5})(Tensor::zeros(2, 4, 5)); }), testing::AllOf(HasSubstr("(2, 4, 5)"), HasSubstr("(3, 5)")));
+  EXPECT_THAT(message([] { LayerNorm({3, 5})(Tensor::zeros(2, 4, 5)); }),
+              testing::AllOf(HasSubstr("(2, 4, 5)"), HasSubstr("(3, 5)")));
   EXPECT_THAT(message([] { BatchNorm(3)(Tensor::zeros(2)); }), HasSubstr("(2,)"));
   EXPECT_THAT(message([] { Linear(3, 4)(Tensor::zeros(2, 5)); }), HasSubstr("(2, 5)"));
 }
@@ -206,13 +209,15 @@ std::vector<std::string> names(const StateDict& d) {
 TEST(State, NamesInOrderOfDeclaration) {
   const Net net;
   EXPECT_THAT(names(get_state_dict(net)),
-              ElementsAre("scale", "blocks.0.first.weight", "blocks.0.first.bias", "blocks.0.second.weight", "blocks.1.first.weight",
-                          "blocks.1.first.bias", "blocks.1.second.weight", "both.0.weight", "both.0.bias", "both.1", "extra.x"));
+              ElementsAre("scale", "blocks.0.first.weight", "blocks.0.first.bias", "blocks.0.second.weight",
+                          "blocks.1.first.weight", "blocks.1.first.bias", "blocks.1.second.weight", "both.0.weight",
+                          "both.0.bias", "both.1", "extra.x"));
   EXPECT_THAT(names(get_state_dict(net.blocks, "b.")), testing::Contains("b.1.first.bias"));
   EXPECT_EQ(get_parameters(net).size(), 11u);
   EXPECT_TRUE(get_state_dict(net).at("scale").is_same(net.scale));
   EXPECT_THROW(get_state_dict(net).at("scales"), IndexError);
-  EXPECT_THAT(names(get_state_dict(BatchNorm(3))), ElementsAre("weight", "bias", "num_batches_tracked", "running_mean", "running_var"));
+  EXPECT_THAT(names(get_state_dict(BatchNorm(3))),
+              ElementsAre("weight", "bias", "num_batches_tracked", "running_mean", "running_var"));
 }
 
 TEST(State, LoadsValuesIntoTheModel) {
@@ -223,7 +228,8 @@ TEST(State, LoadsValuesIntoTheModel) {
   EXPECT_EQ(to.first.weight.to_vector<float>(), from.first.weight.to_vector<float>());
   EXPECT_TRUE(held.is_same(to.first.weight));
   from.first.weight.assign(Tensor::zeros(3, 2)).realize();
-  EXPECT_NE(to.first.weight.to_vector<float>(), from.first.weight.to_vector<float>()) << "the value was loaded, not the storage shared";
+  EXPECT_NE(to.first.weight.to_vector<float>(), from.first.weight.to_vector<float>())
+      << "the value was loaded, not the storage shared";
   to(Tensor::ones(1, 2)).sum().backward();
   EXPECT_TRUE(held.grad().defined()) << "a loaded parameter still learns";
 }
@@ -254,7 +260,9 @@ TEST(State, StrictLoadingNamesWhatDoesNotFit) {
   try {
     load_state_dict(block, values);
     FAIL() << "no error";
-  } catch (const ValueError& e) { EXPECT_THAT(e.what(), testing::AllOf(HasSubstr("missing: second.weight"), HasSubstr("unexpected: third.weight"))); }
+  } catch (const ValueError& e) {
+    EXPECT_THAT(e.what(), testing::AllOf(HasSubstr("missing: second.weight"), HasSubstr("unexpected: third.weight")));
+  }
   const LoadReport report = load_state_dict(block, values, {.strict = false});
   EXPECT_THAT(report.missing, ElementsAre("second.weight"));
   EXPECT_THAT(report.unexpected, ElementsAre("third.weight"));
@@ -263,7 +271,8 @@ TEST(State, StrictLoadingNamesWhatDoesNotFit) {
 TEST(State, WrongShapesChangeNothing) {
   const Block block;
   const std::vector<float> before = block.first.weight.to_vector<float>();
-  StateDict values{{"first.weight", Tensor::zeros(3, 2)}, {"first.bias", Tensor::zeros(4)}, {"second.weight", Tensor::zeros(2, 3)}};
+  StateDict values{
+      {"first.weight", Tensor::zeros(3, 2)}, {"first.bias", Tensor::zeros(4)}, {"second.weight", Tensor::zeros(2, 3)}};
   EXPECT_THROW(load_state_dict(block, values), ShapeError);
   EXPECT_EQ(block.first.weight.to_vector<float>(), before);
   const BatchNorm bn(1);

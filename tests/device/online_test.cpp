@@ -37,14 +37,16 @@ struct Attention {
   Attention in(DType d) const {
     Attention a = *this;
     a.type = d;
-    for (std::vector<float>* x : {&a.q, &a.k, &a.v}) *x = Tensor::from(*x).cast(d).cast(dtypes::float32).to_vector<float>();
+    for (std::vector<float>* x : {&a.q, &a.k, &a.v})
+      *x = Tensor::from(*x).cast(d).cast(dtypes::float32).to_vector<float>();
     return a;
   }
   Tensor query() const { return Tensor::from(q, Shape{1, heads, rows, inner}).cast(type).realize(); }
   Tensor key() const { return Tensor::from(k, Shape{1, heads, over, inner}).cast(type).realize(); }
   Tensor value() const { return Tensor::from(v, Shape{1, heads, over, columns}).cast(type).realize(); }
   Tensor run(int64_t* kernels = nullptr) const {
-    const Tensor a = query(), b = key(), c = value(), m = mask.empty() ? Tensor() : Tensor::from(mask, Shape{rows, over}).realize();
+    const Tensor a = query(), b = key(), c = value(),
+                 m = mask.empty() ? Tensor() : Tensor::from(mask, Shape{rows, over}).realize();
     const int64_t before = GlobalCounters::kernels;
     Tensor out = a.scaled_dot_product_attention(b, c, m, 0, causal).realize();
     if (kernels) *kernels = GlobalCounters::kernels - before;
@@ -56,7 +58,8 @@ struct Attention {
     for (int64_t j = 0; j < over; j++) {
       double s = 0;
       for (int64_t r = 0; r < inner; r++)
-        s += static_cast<double>(q[static_cast<size_t>((h * rows + i) * inner + r)]) * k[static_cast<size_t>((h * over + j) * inner + r)];
+        s += static_cast<double>(q[static_cast<size_t>((h * rows + i) * inner + r)]) *
+             k[static_cast<size_t>((h * over + j) * inner + r)];
       s /= std::sqrt(static_cast<double>(inner));
       if (causal && j > i) s = -kInf;
       if (!mask.empty()) s += mask[static_cast<size_t>(i * over + j)];
@@ -77,7 +80,8 @@ struct Attention {
         const std::vector<double> p = probabilities(h, i);
         for (int64_t d = 0; d < columns; d++) {
           double want = 0;
-          for (int64_t j = 0; j < over; j++) want += p[static_cast<size_t>(j)] * v[static_cast<size_t>((h * over + j) * columns + d)];
+          for (int64_t j = 0; j < over; j++)
+            want += p[static_cast<size_t>(j)] * v[static_cast<size_t>((h * over + j) * columns + d)];
           const double x = got[static_cast<size_t>((h * rows + i) * columns + d)];
           if (std::isnan(want)) {
             ASSERT_TRUE(std::isnan(x)) << h << ' ' << i << ' ' << d << ": " << x;
@@ -125,7 +129,8 @@ TEST(OnlineAttention, Shapes) {
 
 /// Lengths that end within a tile of rows and within a block of keys.
 TEST(OnlineAttention, OddLengthsAreOneKernel) {
-  for (const auto& [h, t, n] : std::vector<std::array<int64_t, 3>>{{8, 197, 197}, {1, 1000, 1000}, {2, 65, 2049}, {1, 2049, 129}})
+  for (const auto& [h, t, n] :
+       std::vector<std::array<int64_t, 3>>{{8, 197, 197}, {1, 1000, 1000}, {2, 65, 2049}, {1, 2049, 129}})
     for (bool causal : {false, true}) {
       SCOPED_TRACE(str(h, ' ', t, ' ', n, causal ? " causal" : ""));
       const Attention a(h, t, n, 16, 32, causal);
@@ -153,7 +158,9 @@ TEST(OnlineAttention, VariableNumberOfKeys) {
       const BoundVariable bound = variable.bind(start), n = bound + rows;
       const Tensor q = a.query();
       const auto cached = [&](const std::vector<float>& x) {
-        return Tensor::from(x, Shape{1, a.heads, most, inner}).realize().shrink({{0, 1}, {0, a.heads}, {0, n}, {0, inner}});
+        return Tensor::from(x, Shape{1, a.heads, most, inner})
+            .realize()
+            .shrink({{0, 1}, {0, a.heads}, {0, n}, {0, inner}});
       };
       const Tensor k = cached(keys), v = cached(values);
       Tensor mask;
@@ -161,7 +168,8 @@ TEST(OnlineAttention, VariableNumberOfKeys) {
         mask = Tensor::full({rows, n}, -kInf).triu(bound + 1);
         a.mask.assign(static_cast<size_t>(rows * a.over), 0.f);
         for (int64_t i = 0; i < rows; i++)
-          for (int64_t j = i + start + 1; j < a.over; j++) a.mask[static_cast<size_t>(i * a.over + j)] = -std::numeric_limits<float>::infinity();
+          for (int64_t j = i + start + 1; j < a.over; j++)
+            a.mask[static_cast<size_t>(i * a.over + j)] = -std::numeric_limits<float>::infinity();
       }
       const int64_t before = GlobalCounters::kernels;
       const Tensor out = q.scaled_dot_product_attention(k, v, mask).realize();
@@ -178,7 +186,8 @@ TEST(OnlineAttention, MasksAndNumbersThatAreNone) {
     for (int64_t i = 0; i < a.rows; i++)
       for (int64_t j = 0; j < a.over; j++) {
         const bool closed = i == 21 || (i == 42 && j < 300) || (i == 63 && j > 3) || (i > 300 && j < i - 280);
-        a.mask[static_cast<size_t>(i * a.over + j)] = closed ? -std::numeric_limits<float>::infinity() : static_cast<float>((i * j) % 5);
+        a.mask[static_cast<size_t>(i * a.over + j)] =
+            closed ? -std::numeric_limits<float>::infinity() : static_cast<float>((i * j) % 5);
       }
     a.expect(a.run());
     for (bool causal : {false, true})
@@ -203,7 +212,9 @@ TEST(OnlineAttention, HalfAndBFloat16) {
         std::vector<int8_t> open;
         for (int64_t i = 0; i < t * n && (*mask == 'b' || *mask == 'a'); i++) {
           const bool closed = i % 7 == 3 || (i / n > 100 && i % n < 60);
-          open.push_back(!closed), a.mask.push_back(*mask == 'a' ? static_cast<float>(i % 5) : closed ? -INFINITY : 0.f);
+          open.push_back(!closed), a.mask.push_back(*mask == 'a' ? static_cast<float>(i % 5)
+                                                    : closed     ? -INFINITY
+                                                                 : 0.f);
         }
         if (*mask == 'b') m = Tensor::from(open, Shape{t, n}).cast(dtypes::bool_).realize();
         if (*mask == 'a') m = Tensor::from(a.mask, Shape{t, n}).cast(d).realize();
@@ -220,23 +231,28 @@ TEST(OnlineAttention, VariableNumberOfRows) {
   const int64_t most = 512, inner = 16;
   const Variable chunk("online_chunk", 1, 256), begin("online_begin", 0, most - 256);
   for (DType d : {dtypes::float32, dtypes::float16})
-    for (const auto& [rows, start] : std::vector<std::pair<int64_t, int64_t>>{{256, 0}, {1, 0}, {7, 100}, {128, 128}, {129, 255}, {200, 33}}) {
+    for (const auto& [rows, start] :
+         std::vector<std::pair<int64_t, int64_t>>{{256, 0}, {1, 0}, {7, 100}, {128, 128}, {129, 255}, {200, 33}}) {
       SCOPED_TRACE(str(d, ' ', rows, " from ", start));
       Attention whole = Attention(4, 256, most, inner, inner).in(d);
       const Tensor q = whole.query(), k = whole.key(), v = whole.value();
       Attention a = Attention(4, rows, start + rows, inner, inner).in(d);
       auto part = [&](std::vector<float>& to, const std::vector<float>& from, int64_t n, int64_t all) {
         for (int64_t h = 0; h < a.heads; h++)
-          for (int64_t i = 0; i < n * inner; i++) to[static_cast<size_t>(h * n * inner + i)] = from[static_cast<size_t>(h * all * inner + i)];
+          for (int64_t i = 0; i < n * inner; i++)
+            to[static_cast<size_t>(h * n * inner + i)] = from[static_cast<size_t>(h * all * inner + i)];
       };
       part(a.q, whole.q, rows, 256), part(a.k, whole.k, a.over, most), part(a.v, whole.v, a.over, most);
       a.mask.assign(static_cast<size_t>(rows * a.over), 0.f);
       for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = i + start + 1; j < a.over; j++) a.mask[static_cast<size_t>(i * a.over + j)] = -std::numeric_limits<float>::infinity();
+        for (int64_t j = i + start + 1; j < a.over; j++)
+          a.mask[static_cast<size_t>(i * a.over + j)] = -std::numeric_limits<float>::infinity();
       const BoundVariable bound = chunk.bind(rows), s = begin.bind(start);
       const GraphScope graph;
       const SInt n = bound, keys = SInt(s.uop() + bound.uop());
-      const auto first = [&](const Tensor& t, const SInt& count) { return t.shrink({{0, 1}, {0, a.heads}, {0, count}, {0, inner}}); };
+      const auto first = [&](const Tensor& t, const SInt& count) {
+        return t.shrink({{0, 1}, {0, a.heads}, {0, count}, {0, inner}});
+      };
       const Tensor mask = Tensor::full({n, keys}, -kInf, {.dtype = d}).triu(s + 1);
       const int64_t before = GlobalCounters::kernels;
       const Tensor out = first(q, n).scaled_dot_product_attention(first(k, keys), first(v, keys), mask).realize();
@@ -287,7 +303,8 @@ TEST(OnlineAttention, LayerOfHalf) {
     result[half] = y.cast(dtypes::float32).to_vector<float>();
   }
   if (fuses()) { EXPECT_EQ(kernels[0], kernels[1]); }
-  for (size_t i = 0; i < result[0].size(); i++) ASSERT_NEAR(result[0][i], result[1][i], 4e-3) << i;  // projections are rounded to 11 bits
+  for (size_t i = 0; i < result[0].size(); i++)
+    ASSERT_NEAR(result[0][i], result[1][i], 4e-3) << i;  // projections are rounded to 11 bits
 }
 
 TEST(OnlineAttention, Gradients) {
@@ -319,14 +336,16 @@ TEST(OnlineAttention, Gradients) {
       for (int64_t r = 0; r < a.inner; r++) {
         double want = 0;
         for (int64_t j = 0; j < a.over; j++)
-          want += p[static_cast<size_t>(j)] * (dp[static_cast<size_t>(j)] - mean) * a.k[static_cast<size_t>((h * a.over + j) * a.inner + r)] / 4;
+          want += p[static_cast<size_t>(j)] * (dp[static_cast<size_t>(j)] - mean) *
+                  a.k[static_cast<size_t>((h * a.over + j) * a.inner + r)] / 4;
         ASSERT_NEAR(dq[static_cast<size_t>((h * a.rows + i) * a.inner + r)], want, 2e-5) << h << ' ' << i << ' ' << r;
       }
     }
   for (size_t i = 0; i < dv.size(); i++) ASSERT_NEAR(dv[i], want_v[i], 2e-5) << i;
 }
 
-/// Heads that share keys, operands that are computed on the way, results that are used further, and a result stored over the query.
+/// Heads that share keys, operands that are computed on the way, results that are used further, and a result stored
+/// over the query.
 TEST(OnlineAttention, InPrograms) {
   const Attention a(4, 384, 384, 16, 16, true);
   const Tensor q = a.query(), k = a.key(), v = a.value();
@@ -337,14 +356,20 @@ TEST(OnlineAttention, InPrograms) {
   scaled.expect((q * 2).scaled_dot_product_attention(k, v + 1, {}, 0, true));
   const std::vector<float>
       want = plain.transpose(1, 2).reshape(Shape{a.rows, a.heads * a.columns}).contiguous().to_vector<float>(),
-      got = q.scaled_dot_product_attention(k, v, {}, 0, true).transpose(1, 2).reshape(Shape{a.rows, a.heads * a.columns}).to_vector<float>();
+      got = q.scaled_dot_product_attention(k, v, {}, 0, true)
+                .transpose(1, 2)
+                .reshape(Shape{a.rows, a.heads * a.columns})
+                .to_vector<float>();
   ASSERT_EQ(want, got);
-  const Tensor few = Tensor::from(std::vector<float>(a.k.begin(), a.k.begin() + 2 * 384 * 16), Shape{1, 2, 384, 16}).realize(),
-               shared = Tensor::from(std::vector<float>(a.v.begin(), a.v.begin() + 2 * 384 * 16), Shape{1, 2, 384, 16}).realize();
+  const Tensor
+      few = Tensor::from(std::vector<float>(a.k.begin(), a.k.begin() + 2 * 384 * 16), Shape{1, 2, 384, 16}).realize(),
+      shared =
+          Tensor::from(std::vector<float>(a.v.begin(), a.v.begin() + 2 * 384 * 16), Shape{1, 2, 384, 16}).realize();
   Attention grouped = a;
   for (int64_t h = 3; h >= 0; h--)
     for (int64_t i = 0; i < 384 * 16; i++)
-      for (auto* x : {&grouped.k, &grouped.v}) (*x)[static_cast<size_t>(h * 384 * 16 + i)] = (*x)[static_cast<size_t>(h / 2 * 384 * 16 + i)];
+      for (auto* x : {&grouped.k, &grouped.v})
+        (*x)[static_cast<size_t>(h * 384 * 16 + i)] = (*x)[static_cast<size_t>(h / 2 * 384 * 16 + i)];
   grouped.expect(q.scaled_dot_product_attention(few, shared, {}, 0, true, true));
   Tensor own = a.query();
   own.assign(own.scaled_dot_product_attention(k, v, {}, 0, true)).realize();

@@ -1,5 +1,5 @@
-/// \file Every operation of the table on the device under test (DEV): values against the recorded ones, and gradients against the dense evaluator, or
-/// the recorded ones where that cannot run a kernel.
+/// \file Every operation of the table on the device under test (DEV): values against the recorded ones, and gradients
+/// against the dense evaluator, or the recorded ones where that cannot run a kernel.
 #include <gtest/gtest.h>
 
 #include "oracle/dense.h"
@@ -10,7 +10,8 @@ namespace {
 
 class DeviceOps : public testing::TestWithParam<Recorded> {};
 
-void expect_near(const std::vector<double>& got, const std::vector<double>& want, double tolerance, const std::string& what) {
+void expect_near(const std::vector<double>& got, const std::vector<double>& want, double tolerance,
+                 const std::string& what) {
   ASSERT_EQ(got.size(), want.size()) << what;
   for (size_t i = 0; i < got.size(); i++) {
     if (std::isnan(want[i])) {
@@ -42,13 +43,17 @@ TEST_P(DeviceOps, Gradient) {
   std::vector<std::vector<double>> want;
   for (size_t i = 0; i < r.inputs.size(); i++) in.push_back(input(r.inputs[i], static_cast<int64_t>(i) + 1));
   for (size_t i = 0; i < in.size(); i++)
-    if (in[i].dtype() == dtypes::float32) in[i].requires_grad_(), targets.push_back(in[i]), want.push_back(r.gradients[i]);
-  Tensor out = c.call(in), seed = Tensor::from(input_values(out.numel(), 77, -1, 1), out.shape(), {.dtype = dtypes::float32});
+    if (in[i].dtype() == dtypes::float32)
+      in[i].requires_grad_(), targets.push_back(in[i]), want.push_back(r.gradients[i]);
+  Tensor out = c.call(in),
+         seed = Tensor::from(input_values(out.numel(), 77, -1, 1), out.shape(), {.dtype = dtypes::float32});
   Tensors grads = out.gradient(targets, seed);
   for (size_t i = 0; i < grads.size(); i++)
-    if (!is_kernel_by_hand(r.name)) want[i] = evaluate(grads[i])->numbers();  // of others the recorded values are all there is
+    if (!is_kernel_by_hand(r.name))
+      want[i] = evaluate(grads[i])->numbers();  // of others the recorded values are all there is
   realize(grads);
-  for (size_t i = 0; i < grads.size(); i++) expect_near(grads[i].to_vector<double>(), want[i], 10 * c.tolerance, str("gradient ", i));
+  for (size_t i = 0; i < grads.size(); i++)
+    expect_near(grads[i].to_vector<double>(), want[i], 10 * c.tolerance, str("gradient ", i));
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, DeviceOps, testing::ValuesIn(recorded(TG_TESTS_DIR "/oracle/cases.tsv")),

@@ -48,7 +48,8 @@ TEST(Optim, Sgd) {
 
 TEST(Optim, RmsProp) {
   expect_steps(make<RMSprop>(RmsPropOptions{}), expected::kRmsProp, 3, 1e-5);
-  expect_steps(make<RMSprop>(RmsPropOptions{.alpha = 0.9, .weight_decay = 0.1, .momentum = 0.5}), expected::kRmsPropMomentum, 3, 1e-5);
+  expect_steps(make<RMSprop>(RmsPropOptions{.alpha = 0.9, .weight_decay = 0.1, .momentum = 0.5}),
+               expected::kRmsPropMomentum, 3, 1e-5);
   expect_steps(make<RMSprop>(RmsPropOptions{.momentum = 0.5, .centered = true}), expected::kRmsPropCentered, 3, 1e-5);
 }
 
@@ -90,7 +91,8 @@ TEST(Optim, BuffersAreRealizedNotTrained) {
   bn(ramp({3, 2, 2, 2}, 0.5f, 1)).square().sum().backward();
   const Tensors changed = optimizer.schedule_step();
   realize(changed);
-  for (const Tensor& t : {bn.weight, bn.bias, bn.running_mean, bn.running_var, bn.num_batches_tracked}) EXPECT_TRUE(t.is_realized());
+  for (const Tensor& t : {bn.weight, bn.bias, bn.running_mean, bn.running_var, bn.num_batches_tracked})
+    EXPECT_TRUE(t.is_realized());
   EXPECT_EQ(bn.num_batches_tracked.item<int>(), 1);
   EXPECT_FALSE(bn.running_mean.grad().defined());
 }

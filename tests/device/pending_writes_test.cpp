@@ -1,4 +1,5 @@
-/// \file Several tensors written to in turn, computed late and in any order: each write sees what its expression saw when it was built.
+/// \file Several tensors written to in turn, computed late and in any order: each write sees what its expression saw
+/// when it was built.
 #include <gtest/gtest.h>
 
 #include "tinygrad/schedule/schedule.h"
@@ -7,7 +8,8 @@
 namespace tg {
 namespace {
 
-/// Two states: the last two inputs, and a decaying sum over them. Both are only assigned; outputs may be computed in between.
+/// Two states: the last two inputs, and a decaying sum over them. Both are only assigned; outputs may be computed in
+/// between.
 void expect_states(bool outputs, bool window_first, bool stored) {
   const Tensor window = Tensor::zeros(2).clone(), sum = Tensor::zeros(1).clone();
   float w0 = 0, w1 = 0, s = 0;
@@ -41,7 +43,8 @@ TEST(PendingWrites, ReadersOfStorageThatWasFresh) {
   EXPECT_EQ(before.to_vector<float>(), (std::vector<float>{1, 1}));
 }
 
-/// A tensor without storage that is assigned another's storage gets its own: writes to one of them are not writes to the other.
+/// A tensor without storage that is assigned another's storage gets its own: writes to one of them are not writes to
+/// the other.
 TEST(PendingWrites, AssignedStorageIsCopied) {
   const std::vector<float> one{1, 2, 3}, more{2, 3, 4};
   for (bool constant : {false, true})

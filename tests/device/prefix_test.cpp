@@ -1,4 +1,5 @@
-/// \file Running sums, products and maxima in chunks: lengths of every kind, any axis, gradients, and that work grows with the length alone.
+/// \file Running sums, products and maxima in chunks: lengths of every kind, any axis, gradients, and that work grows
+/// with the length alone.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,10 +38,13 @@ TEST(Prefix, EveryLengthAlongEveryAxis) {
       SCOPED_TRACE(str(outer, " x ", n, " x ", inner));
       const Floats v = values(outer * n * inner, ++seed);
       const Tensor x = Tensor::from(v, Shape{outer, n, inner}).realize();
-      EXPECT_EQ(x.cumsum(1).to_vector<float>(), running(v, outer, n, inner, false, [](float a, float b) { return a + b; }));
+      EXPECT_EQ(x.cumsum(1).to_vector<float>(),
+                running(v, outer, n, inner, false, [](float a, float b) { return a + b; }));
       if (n > 2000) continue;
-      EXPECT_EQ(x.cummax(1).first.to_vector<float>(), running(v, outer, n, inner, false, [](float a, float b) { return std::max(a, b); }));
-      EXPECT_EQ(x.flip(1).cumsum(1).flip(1).to_vector<float>(), running(v, outer, n, inner, true, [](float a, float b) { return a + b; }));
+      EXPECT_EQ(x.cummax(1).first.to_vector<float>(),
+                running(v, outer, n, inner, false, [](float a, float b) { return std::max(a, b); }));
+      EXPECT_EQ(x.flip(1).cumsum(1).flip(1).to_vector<float>(),
+                running(v, outer, n, inner, true, [](float a, float b) { return a + b; }));
     }
 }
 
@@ -59,7 +63,8 @@ TEST(Prefix, PlacesOfMaximaAreTheFirst) {
     std::vector<int64_t> most, least;
     for (int64_t r = 0; r < rows; r++) {
       const auto row = v.begin() + static_cast<std::ptrdiff_t>(r * n);
-      for (int64_t i = 1; i <= n; i++) most.push_back(std::max_element(row, row + i) - row), least.push_back(std::min_element(row, row + i) - row);
+      for (int64_t i = 1; i <= n; i++)
+        most.push_back(std::max_element(row, row + i) - row), least.push_back(std::min_element(row, row + i) - row);
     }
     const Tensor x = Tensor::from(v, Shape{rows, n}).realize();
     EXPECT_EQ(x.cummax(1).second.to_vector<int64_t>(), most) << n;
@@ -114,12 +119,14 @@ TEST(Prefix, ErrorsStaySmall) {
 }
 
 TEST(Prefix, GradientIsTheSumOfWhatFollows) {
-  for (const auto& [outer, n, inner] : std::vector<std::array<int64_t, 3>>{{4, 20, 1}, {33, 128, 1}, {5, 1000, 2}, {1, 1021, 40}}) {
+  for (const auto& [outer, n, inner] :
+       std::vector<std::array<int64_t, 3>>{{4, 20, 1}, {33, 128, 1}, {5, 1000, 2}, {1, 1021, 40}}) {
     const Floats g = values(outer * n * inner, 8);
     Tensor x = Tensor::from(values(outer * n * inner, 7), Shape{outer, n, inner}).clone().realize();
     x.requires_grad_(true);
     (x.cumsum(1) * Tensor::from(g, Shape{outer, n, inner})).sum().backward();
-    EXPECT_EQ(x.grad().to_vector<float>(), running(g, outer, n, inner, true, [](float a, float b) { return a + b; })) << n;
+    EXPECT_EQ(x.grad().to_vector<float>(), running(g, outer, n, inner, true, [](float a, float b) { return a + b; }))
+        << n;
   }
 }
 
@@ -130,7 +137,8 @@ TEST(Prefix, WorkGrowsWithTheLength) {
     const int64_t ops = GlobalCounters::ops, bytes = GlobalCounters::mem, kernels = GlobalCounters::kernels;
     x.cumsum(axis).realize();
     EXPECT_LE(GlobalCounters::kernels - kernels, 7) << n;
-    EXPECT_LT(GlobalCounters::mem - bytes, 4 * rows * n * 4) << n;  // read twice, written once, a sixteenth of that for the chunks
+    EXPECT_LT(GlobalCounters::mem - bytes, 4 * rows * n * 4)
+        << n;  // read twice, written once, a sixteenth of that for the chunks
     return static_cast<double>(GlobalCounters::ops - ops) / static_cast<double>(rows * n);
   };
   for (int axis : {0, 1}) EXPECT_LT(cost(64, 4096, axis), 80) << axis;

@@ -1,5 +1,5 @@
-/// \file Products of quantized matrices and vectors: blocks of GGML's formats unpacked by tensor operations, against their meaning element by
-/// element.
+/// \file Products of quantized matrices and vectors: blocks of GGML's formats unpacked by tensor operations, against
+/// their meaning element by element.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -54,14 +54,17 @@ const std::vector<Format>& formats() {
          const Tensor fifth = bytes(b, 4, 8).unsqueeze(-1).rshift(place).bitwise_and(1).flatten(-2);
          return (nibbles(bytes(b, 8, 24)) + fifth * 16).to_float() * half(b, 0) + half(b, 2);
        },
-       [](const uint8_t* b, int i) { return (nibble(b + 8, i) + (b[4 + i / 8] >> i % 8 & 1) * 16) * half_at(b, 0) + half_at(b, 2); }},
+       [](const uint8_t* b, int i) {
+         return (nibble(b + 8, i) + (b[4 + i / 8] >> i % 8 & 1) * 16) * half_at(b, 0) + half_at(b, 2);
+       }},
       // Floats of four bits: a sign, an exponent of two bits, a mantissa of one.
       {"e2m1",
        32,
        18,
        {0},
        [](const Tensor& b) {
-         const Tensor q = nibbles(bytes(b, 2, 18)), e = q.rshift(1).bitwise_and(3).to_float(), m = q.bitwise_and(1).to_float();
+         const Tensor q = nibbles(bytes(b, 2, 18)), e = q.rshift(1).bitwise_and(3).to_float(),
+                      m = q.bitwise_and(1).to_float();
          const Tensor size = (e == 0).where(m * 0.5, (e - 1).exp2() * (m * 0.5 + 1));
          return (q.bitwise_and(8) != 0).where(-size, size) * half(b, 0);
        },
@@ -81,7 +84,9 @@ const std::vector<Format>& formats() {
          const Tensor scale = bytes(b, 256, 272).bitcast(dtypes::int8).to_float() * half(b, 272);
          return (q * scale.unsqueeze(-1)).flatten(2);
        },
-       [](const uint8_t* b, int i) { return static_cast<int8_t>(b[i]) * half_at(b, 272) * static_cast<int8_t>(b[256 + i / 16]); }},
+       [](const uint8_t* b, int i) {
+         return static_cast<int8_t>(b[i]) * half_at(b, 272) * static_cast<int8_t>(b[256 + i / 16]);
+       }},
   };
   return all;
 }
@@ -98,7 +103,9 @@ TEST_P(Quantized, MatrixTimesVector) {
     std::vector<uint8_t> data(static_cast<size_t>(kRows * blocks * f.bytes));
     for (uint8_t& x : data) x = static_cast<uint8_t>(rng());
     for (int64_t k = 0; k < kRows * blocks; k++)
-      for (int at : f.scales) data[static_cast<size_t>(k * f.bytes + at + 1)] = static_cast<uint8_t>(0x28 | (rng() & 0x83));  // +-1/32 to 1/16
+      for (int at : f.scales)
+        data[static_cast<size_t>(k * f.bytes + at + 1)] =
+            static_cast<uint8_t>(0x28 | (rng() & 0x83));  // +-1/32 to 1/16
     std::vector<float> v(static_cast<size_t>(kColumns));
     for (float& x : v) x = static_cast<float>(static_cast<int>(rng() % 2001) - 1000) / 500;
     const Tensor b = Tensor::from(data, Shape{kRows, blocks, f.bytes}), x = Tensor::from(v, Shape{kColumns});
@@ -106,7 +113,8 @@ TEST_P(Quantized, MatrixTimesVector) {
     for (int64_t i = 0; i < kRows; i++) {
       double want = 0, size = 0;
       for (int64_t k = 0; k < kColumns; k++) {
-        const double term = f.element(&data[static_cast<size_t>((i * blocks + k / f.elements) * f.bytes)], static_cast<int>(k % f.elements)) *
+        const double term = f.element(&data[static_cast<size_t>((i * blocks + k / f.elements) * f.bytes)],
+                                      static_cast<int>(k % f.elements)) *
                             static_cast<double>(v[static_cast<size_t>(k)]);
         want += term, size += std::abs(term);
       }

@@ -1,5 +1,5 @@
-/// \file Gradients of gathers, scatters and writes at indices of large tensors: every value goes to its place, in the order of the values, and
-/// nothing asks in each place which values belong there.
+/// \file Gradients of gathers, scatters and writes at indices of large tensors: every value goes to its place, in the
+/// order of the values, and nothing asks in each place which values belong there.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +35,8 @@ double operations(const Tensor& t) {
   t.realize();
   return static_cast<double>(GlobalCounters::ops - before);
 }
-constexpr double kFew = 40.0 * kPlaces * kColumns;  // asking takes kNumbers times kPlaces * kColumns, several operations each
+constexpr double kFew =
+    40.0 * kPlaces * kColumns;  // asking takes kNumbers times kPlaces * kColumns, several operations each
 
 TEST(Scatter, GradientOfAnEmbedding) {
   const Ints32 at = indices(kNumbers, -static_cast<int32_t>(kPlaces), kPlaces, 1);
@@ -47,7 +48,8 @@ TEST(Scatter, GradientOfAnEmbedding) {
   Floats want(static_cast<size_t>(kPlaces * kColumns));
   for (int64_t n = 0; n < kNumbers; n++)
     for (int64_t c = 0; c < kColumns; c++) {
-      const int64_t r = at[static_cast<size_t>(n)] < 0 ? at[static_cast<size_t>(n)] + kPlaces : at[static_cast<size_t>(n)];
+      const int64_t r =
+          at[static_cast<size_t>(n)] < 0 ? at[static_cast<size_t>(n)] + kPlaces : at[static_cast<size_t>(n)];
       want[static_cast<size_t>(r * kColumns + c)] += g[static_cast<size_t>(n * kColumns + c)];
     }
   EXPECT_EQ(w.grad().to_vector<float>(), want);
@@ -59,7 +61,9 @@ TEST(Scatter, GradientOfTwoIndexedAxesWithOneBetween) {
   const Floats g = numbers(kNumbers * kColumns, 6);
   Tensor w = tensor(numbers(a * kColumns * b, 7), {a, kColumns, b});
   w.requires_grad_(true);
-  (w.index({tensor(rows, {kNumbers}), Slice(), tensor(columns, {kNumbers})}) * tensor(g, {kNumbers, kColumns})).sum().backward();
+  (w.index({tensor(rows, {kNumbers}), Slice(), tensor(columns, {kNumbers})}) * tensor(g, {kNumbers, kColumns}))
+      .sum()
+      .backward();
   Floats want(static_cast<size_t>(a * kColumns * b));
   for (int64_t n = 0; n < kNumbers; n++)
     for (int64_t c = 0; c < kColumns; c++)
@@ -69,8 +73,8 @@ TEST(Scatter, GradientOfTwoIndexedAxesWithOneBetween) {
 }
 
 /// Indices of their own for every column, some outside; `f` takes what is there and what comes.
-void check_scatter(const std::function<Tensor(const Tensor& x, const Tensor& at, const Tensor& v)>& op, const std::function<float(float, float)>& f,
-                   int axis) {
+void check_scatter(const std::function<Tensor(const Tensor& x, const Tensor& at, const Tensor& v)>& op,
+                   const std::function<float(float, float)>& f, int axis) {
   SCOPED_TRACE(axis);
   const Shape shape = axis == 0 ? Shape{kPlaces, kColumns} : Shape{kColumns, kPlaces},
               few = axis == 0 ? Shape{kNumbers, kColumns} : Shape{kColumns, kNumbers};
@@ -91,13 +95,18 @@ void check_scatter(const std::function<Tensor(const Tensor& x, const Tensor& at,
 }
 TEST(Scatter, AlongEachAxis) {
   for (int axis : {0, 1}) {
-    check_scatter([&](const Tensor& x, const Tensor& at, const Tensor& v) { return x.scatter_add(axis, at, v); }, std::plus<float>(), axis);
-    check_scatter([&](const Tensor& x, const Tensor& at, const Tensor& v) { return x.scatter(axis, at, v); }, [](float, float b) { return b; }, axis);
-    check_scatter([&](const Tensor& x, const Tensor& at, const Tensor& v) { return x.scatter_reduce(axis, at, v, ScatterReduce::kMax); },
+    check_scatter([&](const Tensor& x, const Tensor& at, const Tensor& v) { return x.scatter_add(axis, at, v); },
+                  std::plus<float>(), axis);
+    check_scatter([&](const Tensor& x, const Tensor& at, const Tensor& v) { return x.scatter(axis, at, v); },
+                  [](float, float b) { return b; }, axis);
+    check_scatter([&](const Tensor& x, const Tensor& at,
+                      const Tensor& v) { return x.scatter_reduce(axis, at, v, ScatterReduce::kMax); },
                   [](float a, float b) { return std::max(a, b); }, axis);
-    check_scatter([&](const Tensor& x, const Tensor& at, const Tensor& v) { return x.scatter_reduce(axis, at, v, ScatterReduce::kMin); },
+    check_scatter([&](const Tensor& x, const Tensor& at,
+                      const Tensor& v) { return x.scatter_reduce(axis, at, v, ScatterReduce::kMin); },
                   [](float a, float b) { return std::min(a, b); }, axis);
-    check_scatter([&](const Tensor& x, const Tensor& at, const Tensor& v) { return x.scatter_reduce(axis, at, v, ScatterReduce::kProd); },
+    check_scatter([&](const Tensor& x, const Tensor& at,
+                      const Tensor& v) { return x.scatter_reduce(axis, at, v, ScatterReduce::kProd); },
                   std::multiplies<float>(), axis);
   }
 }
@@ -108,7 +117,8 @@ TEST(Scatter, WritesAtIndicesKeepTheLast) {
   Tensor t = tensor(x, {kPlaces, kColumns});
   t.setitem({tensor(at, {kNumbers})}, tensor(v, {kNumbers, kColumns}));
   Floats want = x;
-  for (int64_t n = 0; n < kNumbers; n++) std::copy_n(v.begin() + n * kColumns, kColumns, want.begin() + at[static_cast<size_t>(n)] * kColumns);
+  for (int64_t n = 0; n < kNumbers; n++)
+    std::copy_n(v.begin() + n * kColumns, kColumns, want.begin() + at[static_cast<size_t>(n)] * kColumns);
   EXPECT_EQ(t.to_vector<float>(), want);
 }
 
@@ -123,7 +133,8 @@ TEST(Scatter, AddsInPlaceWhatComesFromElsewhereAndNotWhatComesFromThere) {
   auto add = [&](const Floats& from) {
     for (int64_t n = 0; n < kNumbers; n++)
       for (int64_t c = 0; c < kColumns; c++)
-        want[static_cast<size_t>(at[static_cast<size_t>(n)] * kColumns + c)] += from[static_cast<size_t>(n * kColumns + c)];
+        want[static_cast<size_t>(at[static_cast<size_t>(n)] * kColumns + c)] +=
+            from[static_cast<size_t>(n * kColumns + c)];
   };
   add(v);
   EXPECT_EQ(t.to_vector<float>(), want);
@@ -145,7 +156,8 @@ TEST(Scatter, SumsOfRowsThatAreAddedToThemselvesReadWhatWasThere) {
   Floats want = x;
   for (int64_t n = 0; n < kNumbers; n++)
     for (int64_t c = 0; c < kColumns; c++)
-      want[static_cast<size_t>(at[static_cast<size_t>(n)] * kColumns + c)] += x[static_cast<size_t>((kNumbers - 1 - n) * kColumns + c)];
+      want[static_cast<size_t>(at[static_cast<size_t>(n)] * kColumns + c)] +=
+          x[static_cast<size_t>((kNumbers - 1 - n) * kColumns + c)];
   EXPECT_EQ(t.to_vector<float>(), want);
 }
 
@@ -160,9 +172,12 @@ TEST(Scatter, CountsAndNarrowIndices) {
   for (size_t r = 0; r < any.size(); r++) ASSERT_EQ(any[r], want[r] > 0) << r;
   // An index of 8 bits names no place beyond 127, whatever the numbers of the places become in its type.
   const Tensor bytes = tensor(at, {1, n}).cast(dtypes::int8), plain = tensor(at, {1, n});
-  const Ints32 narrow = (bytes == Tensor::arange(100).cast(dtypes::int8).reshape({100, 1})).sum({.axis = 1}).to_vector<int32_t>();
+  const Ints32 narrow =
+      (bytes == Tensor::arange(100).cast(dtypes::int8).reshape({100, 1})).sum({.axis = 1}).to_vector<int32_t>();
   for (size_t r = 0; r < narrow.size(); r++)
-    ASSERT_EQ(narrow[r], std::count_if(at.begin(), at.end(), [&](int32_t a) { return static_cast<int8_t>(a) == static_cast<int8_t>(r); })) << r;
+    ASSERT_EQ(narrow[r], std::count_if(at.begin(), at.end(),
+                                       [&](int32_t a) { return static_cast<int8_t>(a) == static_cast<int8_t>(r); }))
+        << r;
 }
 
 TEST(Scatter, FloatsAreAddedInOrderOnAnyNumberOfThreads) {
@@ -178,7 +193,8 @@ TEST(Scatter, FloatsAreAddedInOrderOnAnyNumberOfThreads) {
   for (int threads : {1, 2, 3}) {
     Context c{{"NUM_CPU_THREADS", threads}};
     const Tensor zero = Tensor::zeros({kPlaces, kColumns}).clone();
-    const Tensor r = zero.scatter_add(0, tensor(at, {kNumbers, 1}).expand({kNumbers, kColumns}), tensor(v, {kNumbers, kColumns}));
+    const Tensor r =
+        zero.scatter_add(0, tensor(at, {kNumbers, 1}).expand({kNumbers, kColumns}), tensor(v, {kNumbers, kColumns}));
     EXPECT_EQ(r.to_vector<float>(), want) << threads;
   }
 }

@@ -54,7 +54,8 @@ TEST(Settings, SplitReductionsGiveTheSameSums) {
       for (int64_t n : {1, 7, 256, 4099, 65536}) EXPECT_EQ(numbers(n).sum().item<float>(), sum_of(n)) << n;
       EXPECT_EQ(numbers(12).reshape(3, 4).sum(1).to_vector<float>(), (std::vector<float>{6, 15, 10}));
       EXPECT_EQ(numbers(12).reshape(3, 4).max().item<float>(), 6);
-      EXPECT_EQ(numbers(6).reshape(2, 3).matmul(numbers(6).reshape(3, 2)).to_vector<float>(), (std::vector<float>{10, 13, 28, 40}));
+      EXPECT_EQ(numbers(6).reshape(2, 3).matmul(numbers(6).reshape(3, 2)).to_vector<float>(),
+                (std::vector<float>{10, 13, 28, 40}));
     }
 }
 
@@ -148,7 +149,8 @@ TEST(Settings, OptionsOfTheCompiler) {
   EXPECT_TRUE(with("NOLOCALS", 1).no_locals);
   EXPECT_EQ(with("TRANSCENDENTAL", 2).transcendental, 2);
   EXPECT_TRUE(with("EMULATED_DTYPES", "float16").emulated.has(dtypes::float16));
-  for (const char* name : {"NOOPT", "BEAM", "ROUND_PRODUCTS", "NOLOCALS"}) EXPECT_NE(with(name, 1).hash(), CodegenOptions::from_env().hash()) << name;
+  for (const char* name : {"NOOPT", "BEAM", "ROUND_PRODUCTS", "NOLOCALS"})
+    EXPECT_NE(with(name, 1).hash(), CodegenOptions::from_env().hash()) << name;
 }
 
 TEST(Settings, InstructionThatTheTargetHasNot) {
@@ -162,8 +164,9 @@ TEST(Settings, InstructionThatTheTargetHasNot) {
 TEST(Settings, SearchWhereKernelsCannotBeTimed) {
   static int width = 20;
   const Context ctx{{"BEAM", ++width}, {"CACHELEVEL", 0}};
-  EXPECT_THAT(said([] { (Tensor::ones({4}, {.device = "INTERP"}).contiguous() + 1).realize(); }),
-              HasSubstr(str("[BEAM] got ", width, " for INTERP, whose kernels cannot be timed here: the heuristic decides")));
+  EXPECT_THAT(
+      said([] { (Tensor::ones({4}, {.device = "INTERP"}).contiguous() + 1).realize(); }),
+      HasSubstr(str("[BEAM] got ", width, " for INTERP, whose kernels cannot be timed here: the heuristic decides")));
 }
 
 class Search : public ::testing::Test {
@@ -193,7 +196,8 @@ TEST_F(Search, IsReported) {
 
 TEST_F(Search, TriesNothingLargerThanItMay) {
   EXPECT_THAT(search({{"BEAM_DEBUG", 2}}), ::testing::AnyOf(HasSubstr("UPCAST"), HasSubstr("UNROLL")));
-  EXPECT_THAT(search({{"BEAM_DEBUG", 2}, {"BEAM_UPCAST_MAX", 1}}), Not(::testing::AnyOf(HasSubstr("UPCAST"), HasSubstr("UNROLL"))));
+  EXPECT_THAT(search({{"BEAM_DEBUG", 2}, {"BEAM_UPCAST_MAX", 1}}),
+              Not(::testing::AnyOf(HasSubstr("UPCAST"), HasSubstr("UNROLL"))));
   const std::string none = search({{"BEAM_DEBUG", 1}, {"BEAM_UOPS_MAX", 1}});
   EXPECT_THAT(none, ::testing::AnyOf("", HasSubstr(" 1 compiled"))) << "the heuristic's alone";
 }
@@ -205,11 +209,12 @@ TEST_F(Search, StrictModeTellsOfCandidatesThatDoNotCompile) {
   const std::string compiler = dir / "clang", count = dir / "count";
   const auto run = [&](int strict) {
     // After the numbers' kernel and the one a search begins with, the next three do not compile: candidates.
-    std::ofstream(compiler) << "#!/bin/sh\ncase \"$*\" in *' -o '*) n=$(cat '" << count << "'); echo $((n + 1)) > '" << count
-                            << "'; case $n in 2|3|4) exit 1;; esac;; esac\nexec '" << clang << "' \"$@\"\n";
+    std::ofstream(compiler) << "#!/bin/sh\ncase \"$*\" in *' -o '*) n=$(cat '" << count << "'); echo $((n + 1)) > '"
+                            << count << "'; case $n in 2|3|4) exit 1;; esac;; esac\nexec '" << clang << "' \"$@\"\n";
     std::filesystem::permissions(compiler, std::filesystem::perms::owner_all);
     std::ofstream(count) << "0\n";
-    const Context ctx{{"DEV", "CPU:CLANG"}, {"CC", compiler}, {"CACHELEVEL", 0}, {"PARALLEL", 1}, {"BEAM_STRICT_MODE", strict}};
+    const Context ctx{
+        {"DEV", "CPU:CLANG"}, {"CC", compiler}, {"CACHELEVEL", 0}, {"PARALLEL", 1}, {"BEAM_STRICT_MODE", strict}};
     search({});
   };
   EXPECT_NO_THROW(run(0));

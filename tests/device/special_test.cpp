@@ -1,4 +1,5 @@
-/// \file Functions of floats where the range ends: next to zero, large, infinite, NaN. Reference values: special_reference.py.
+/// \file Functions of floats where the range ends: next to zero, large, infinite, NaN. Reference values:
+/// special_reference.py.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -68,7 +69,8 @@ TEST(Special, Remainders) {
       for (size_t i = 0; i < a.size(); i++) {
         const double want = (*table)[k + 2].second[i], g = got[k][i];
         EXPECT_TRUE(g == want ? std::signbit(g) == std::signbit(want) : std::isnan(g) && std::isnan(want))
-            << d << " " << (*table)[k + 2].first << "(" << a[i] << ", " << b[i] << ") is " << g << ", expected " << want;
+            << d << " " << (*table)[k + 2].first << "(" << a[i] << ", " << b[i] << ") is " << g << ", expected "
+            << want;
       }
   }
   Tensor x({5.5f, -5.5f}), y({3.f, 2.f});
@@ -78,7 +80,8 @@ TEST(Special, Remainders) {
 }
 
 TEST(Special, QuotientsOfSmallNumbers) {
-  for (auto [d, least] : {std::pair(dtypes::float16, 0x1p-24), std::pair(dtypes::bfloat16, 0x1p-133), std::pair(dtypes::float32, 0x1p-149)}) {
+  for (auto [d, least] : {std::pair(dtypes::float16, 0x1p-24), std::pair(dtypes::bfloat16, 0x1p-133),
+                          std::pair(dtypes::float32, 0x1p-149)}) {
     Tensor y = Tensor::from(std::vector<double>{least, 2 * least, least}, {.dtype = d}).realize();
     Tensor x = Tensor::from(std::vector<double>{least, 100 * least, 0}, {.dtype = d}).realize();
     EXPECT_EQ((x / y).to_vector<double>(), (std::vector<double>{1, 50, 0})) << d;
@@ -95,7 +98,8 @@ TEST(Special, ComparisonsOfNaN) {
 // The branch that is not taken adds nothing to the gradient, not even 0 times infinity.
 TEST(Special, GradientsAreFinite) {
   const std::vector<float> points{-1e30f, -200.f, -1.f, -0.3f, 0.f, 0.3f, 1.f, 200.f, 1e30f};
-  for (const char* name : {"tanh", "atan", "asinh", "erf", "relu", "relu6", "elu", "celu", "softplus", "hardsigmoid", "hardswish"}) {
+  for (const char* name :
+       {"tanh", "atan", "asinh", "erf", "relu", "relu6", "elu", "celu", "softplus", "hardsigmoid", "hardswish"}) {
     Tensor x = Tensor::from(points).realize();
     Tensor g = functions().at(name)(x).sum().gradient({x})[0];
     for (float v : g.to_vector<float>()) EXPECT_TRUE(std::isfinite(v)) << name;
@@ -105,13 +109,15 @@ TEST(Special, GradientsAreFinite) {
   EXPECT_EQ(x.elu().sum().gradient({x})[0].to_vector<float>()[2], 1) << "as exp at 0";
 }
 
-/// Far arguments take another way than near ones: alone, all together, and in turns, in vectors and in what is left of them.
+/// Far arguments take another way than near ones: alone, all together, and in turns, in vectors and in what is left of
+/// them.
 TEST(Special, SinesOfNearAndFarArguments) {
   for (const size_t n : {size_t{1}, size_t{3}, size_t{16}, size_t{37}, size_t{1000}})
     for (const size_t every : {size_t{1}, size_t{2}, size_t{29}, size_t{2000}}) {
       std::vector<float> in(n);
       for (size_t i = 0; i < n; i++)
-        in[i] = (i % 2 ? -1.f : 1.f) * (i % every == 0 ? 1e7f * static_cast<float>(i * i + 1) : 0.37f * static_cast<float>(i));
+        in[i] = (i % 2 ? -1.f : 1.f) *
+                (i % every == 0 ? 1e7f * static_cast<float>(i * i + 1) : 0.37f * static_cast<float>(i));
       const Tensor x = Tensor::from(in);
       const std::vector<float> sines = x.sin().to_vector<float>(), cosines = x.cos().to_vector<float>();
       for (size_t i = 0; i < n; i++) {

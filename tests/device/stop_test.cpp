@@ -1,4 +1,5 @@
-/// \file Stopping: schedules, compilations, runs and replays end soon, tensors stay as they were, and everything works afterwards.
+/// \file Stopping: schedules, compilations, runs and replays end soon, tensors stay as they were, and everything works
+/// afterwards.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -23,7 +24,8 @@ double seconds_of(const auto& f) {
 struct StopAfter {
   std::stop_source source;
   std::jthread thread;
-  explicit StopAfter(milliseconds ms) : thread([this, ms] { std::this_thread::sleep_for(ms), source.request_stop(); }) {}
+  explicit StopAfter(milliseconds ms)
+      : thread([this, ms] { std::this_thread::sleep_for(ms), source.request_stop(); }) {}
 };
 
 TEST(Stop, NothingRunsOnceItIsRequested) {

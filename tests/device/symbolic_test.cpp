@@ -1,4 +1,5 @@
-/// \file Operations on tensors with a symbolic size: equal to the concrete ones for every value of the variable, with one kernel for all of them.
+/// \file Operations on tensors with a symbolic size: equal to the concrete ones for every value of the variable, with
+/// one kernel for all of them.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -191,23 +192,26 @@ TEST(Symbolic, WhatCannotCarryASizeSaysSo) {
   BoundVariable n = Variable("rows", 1, 6).bind(4);
   Tensor x = Tensor::ones(Shape{n, 3});
   const std::vector<std::pair<std::string, std::function<Tensor()>>> calls{
-      {"sort", [&] { return x.sort(0).first; }},   {"sort", [&] { return x.argsort(0); }},           {"topk", [&] { return x.topk(2, 0).first; }},
-      {"split", [&] { return x.split(2, 0)[0]; }}, {"split", [&] { return x.split({2, 2}, 0)[0]; }}, {"chunk", [&] { return x.chunk(2, 0)[0]; }},
-      {"roll", [&] { return x.roll(1, 0); }},      {"unfold", [&] { return x.unfold(0, 2, 1); }},
+      {"sort", [&] { return x.sort(0).first; }},        {"sort", [&] { return x.argsort(0); }},
+      {"topk", [&] { return x.topk(2, 0).first; }},     {"split", [&] { return x.split(2, 0)[0]; }},
+      {"split", [&] { return x.split({2, 2}, 0)[0]; }}, {"chunk", [&] { return x.chunk(2, 0)[0]; }},
+      {"roll", [&] { return x.roll(1, 0); }},           {"unfold", [&] { return x.unfold(0, 2, 1); }},
   };
   for (const auto& [op, f] : calls) {
     try {
       f();
       ADD_FAILURE() << op << ": no error";
     } catch (const ShapeError& e) {
-      EXPECT_THAT(e.what(), testing::HasSubstr("[" + op + "] got shape (rows=4, 3), expected sizes that are numbers along axis 0"));
+      EXPECT_THAT(e.what(), testing::HasSubstr(
+                                "[" + op + "] got shape (rows=4, 3), expected sizes that are numbers along axis 0"));
     }
   }
 }
 
 TEST(Symbolic, UnboundVariablesAreNamedWhenRealized) {
   GraphScope g;
-  Tensor x = Tensor::ones({6, 3}).contiguous().realize(), part = x.shrink({{0, SInt(UOp::variable("rows", 1, 6))}, {0, 3}});
+  Tensor x = Tensor::ones({6, 3}).contiguous().realize(),
+         part = x.shrink({{0, SInt(UOp::variable("rows", 1, 6))}, {0, 3}});
   try {
     part.sum().item<float>();
     ADD_FAILURE() << "no error";

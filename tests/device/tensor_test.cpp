@@ -158,7 +158,8 @@ TEST(Backward, RealizedLeaf) {
 TEST(Backward, OfNoElementsIsZeros) {
   // A batch of none: the sum over it has been known all along, and still depends on the weights.
   for (const auto& loss : std::vector<std::function<Tensor(const Tensor&)>>{
-           [](const Tensor& w) { return w.index({Slice(0, 0)}).sum(); }, [](const Tensor& w) { return Tensor::ones({0, 4}).matmul(w).sum(); },
+           [](const Tensor& w) { return w.index({Slice(0, 0)}).sum(); },
+           [](const Tensor& w) { return Tensor::ones({0, 4}).matmul(w).sum(); },
            [](const Tensor& w) { return w[Tensor::empty({0}, {.dtype = dtypes::int32})].sum(); }}) {
     Tensor w = Tensor::ones({4, 3}).contiguous().realize();
     w.requires_grad_();
@@ -299,7 +300,9 @@ TEST(Values, LogsumexpOfInfinities) {
   EXPECT_TRUE(std::isnan(Tensor({std::nanf(""), 1.f}).logsumexp().item<float>()));
 }
 
-TEST(Values, PaddingThatOverflowsIsAnError) { EXPECT_THROW(Tensor::ones({2, 3}).pad({{INT64_MAX, 1}, {0, 0}}), ShapeError); }
+TEST(Values, PaddingThatOverflowsIsAnError) {
+  EXPECT_THROW(Tensor::ones({2, 3}).pad({{INT64_MAX, 1}, {0, 0}}), ShapeError);
+}
 
 }  // namespace
 TEST(Backward, ConstantsAreLeavesOfTheirOwn) {

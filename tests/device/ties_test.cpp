@@ -1,5 +1,5 @@
-/// \file A maximum that has been computed already and the values it is of, computed again: other kernels may round them otherwise, and still the
-/// places of the maxima must be found.
+/// \file A maximum that has been computed already and the values it is of, computed again: other kernels may round them
+/// otherwise, and still the places of the maxima must be found.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,8 @@ Tensor noise(const Shape& shape, int seed) {
 
 TEST(Ties, GradientsOfPoolingsThatWereComputedBefore) {
   // Shapes whose convolutions are summed in another order once more than their pooled values are wanted.
-  for (const Shape& shape : {Shape{8, 1, 7, 6}, Shape{2, 3, 9, 8}, Shape{4, 8, 12, 10}, Shape{1, 16, 11, 7}, Shape{16, 2, 6, 6}}) {
+  for (const Shape& shape :
+       {Shape{8, 1, 7, 6}, Shape{2, 3, 9, 8}, Shape{4, 8, 12, 10}, Shape{1, 16, 11, 7}, Shape{16, 2, 6, 6}}) {
     const Tensor x = noise(shape, 1), values = noise({4, shape[1].value(), 3, 3}, 2);
     auto gradient = [&](bool first) {
       const Tensor w = values.clone().realize();
@@ -32,7 +33,8 @@ TEST(Ties, GradientsOfPoolingsThatWereComputedBefore) {
     ASSERT_EQ(together.size(), apart.size());
     float largest = 0;
     for (float v : together) largest = std::max(largest, std::abs(v));
-    for (size_t i = 0; i < apart.size(); i++) ASSERT_NEAR(apart[i], together[i], 1e-4 * largest) << shape << " element " << i;
+    for (size_t i = 0; i < apart.size(); i++)
+      ASSERT_NEAR(apart[i], together[i], 1e-4 * largest) << shape << " element " << i;
   }
 }
 TEST(Ties, PlacesOfMaximaThatWereComputedBefore) {
@@ -40,7 +42,8 @@ TEST(Ties, PlacesOfMaximaThatWereComputedBefore) {
     const Tensor a = noise({24, k}, 3), b = noise({k, 40}, 4), x = a.matmul(b);
     x.max({.axis = 1}).realize();
     x.cummax(1).first.realize();
-    const std::vector<int32_t> place = x.argmax({.axis = 1}).to_vector<int32_t>(), running = x.cummax(1).second.to_vector<int32_t>();
+    const std::vector<int32_t> place = x.argmax({.axis = 1}).to_vector<int32_t>(),
+                               running = x.cummax(1).second.to_vector<int32_t>();
     const std::vector<float> v = x.to_vector<float>();
     for (size_t i = 0; i < 24; i++) {
       const auto row = v.begin() + static_cast<std::ptrdiff_t>(i * 40);

@@ -1,4 +1,5 @@
-/// \file The k greatest or least of many: equal values, gradients, lengths known at run time, and that only a few are sorted.
+/// \file The k greatest or least of many: equal values, gradients, lengths known at run time, and that only a few are
+/// sorted.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,21 +17,30 @@ using Floats = std::vector<float>;
 using Longs = std::vector<int64_t>;
 
 /// Few different values, so that many are equal.
-Floats values(int64_t n, uint32_t seed, int different) { return test::small_integers(n, seed, -(different / 2), different - different / 2 - 1); }
+Floats values(int64_t n, uint32_t seed, int different) {
+  return test::small_integers(n, seed, -(different / 2), different - different / 2 - 1);
+}
 /// Places of the first k of a row in order, the first of equals first.
 Longs order_of(const Floats& v, int64_t row, int64_t n, int64_t k, bool largest) {
   Longs order(static_cast<size_t>(n));
   std::iota(order.begin(), order.end(), 0);
   const float* x = &v[static_cast<size_t>(row * n)];
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return largest ? x[a] > x[b] : x[a] < x[b]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return largest ? x[a] > x[b] : x[a] < x[b]; });
   order.resize(static_cast<size_t>(k));
   return order;
 }
 
 TEST(Topk, FirstOfManyAndOfFew) {
   uint32_t seed = 0;
-  for (const auto& [rows, n, k] : std::vector<std::array<int64_t, 3>>{
-           {1, 1, 1}, {3, 40, 40}, {2, 3000, 0}, {2, 3000, 1}, {2, 3001, 5}, {1, 5000, 70}, {600, 200, 3}, {1, 70000, 2}})
+  for (const auto& [rows, n, k] : std::vector<std::array<int64_t, 3>>{{1, 1, 1},
+                                                                      {3, 40, 40},
+                                                                      {2, 3000, 0},
+                                                                      {2, 3000, 1},
+                                                                      {2, 3001, 5},
+                                                                      {1, 5000, 70},
+                                                                      {600, 200, 3},
+                                                                      {1, 70000, 2}})
     for (bool largest : {true, false})
       for (int different : {3, 1 << 20}) {
         SCOPED_TRACE(str(k, " of ", rows, " x ", n, largest ? " largest" : " smallest"));
@@ -39,7 +49,8 @@ TEST(Topk, FirstOfManyAndOfFew) {
         Longs want;
         Floats top;
         for (int64_t r = 0; r < rows; r++)
-          for (int64_t i : order_of(v, r, n, k, largest)) want.push_back(i), top.push_back(v[static_cast<size_t>(r * n + i)]);
+          for (int64_t i : order_of(v, r, n, k, largest))
+            want.push_back(i), top.push_back(v[static_cast<size_t>(r * n + i)]);
         const auto [value, place] = x.topk(k, 1, largest);
         EXPECT_EQ(place.dtype(), dtypes::int32);
         EXPECT_EQ(place.to_vector<int64_t>(), want);
@@ -71,7 +82,8 @@ TEST(Topk, GradientGoesToThePlaces) {
   Floats want(static_cast<size_t>(2 * n));
   for (int64_t r = 0; r < 2; r++) {
     const Longs order = order_of(v, r, n, k, true);
-    for (int64_t i = 0; i < k; i++) want[static_cast<size_t>(r * n + order[static_cast<size_t>(i)])] = static_cast<float>(r * k + i + 1);
+    for (int64_t i = 0; i < k; i++)
+      want[static_cast<size_t>(r * n + order[static_cast<size_t>(i)])] = static_cast<float>(r * k + i + 1);
   }
   EXPECT_EQ(x.grad().to_vector<float>(), want);
 }
@@ -97,7 +109,8 @@ TEST(Topk, SortsChunksWithLargeMaximaOnly) {
   const int64_t kernels = GlobalCounters::kernels, ops = GlobalCounters::ops;
   x.topk(10).second.realize();
   EXPECT_LE(GlobalCounters::kernels - kernels, 30);
-  EXPECT_LT(GlobalCounters::ops - ops, 80 * rows * n);  // a network exchanges all 120 times, with several operations each
+  EXPECT_LT(GlobalCounters::ops - ops,
+            80 * rows * n);  // a network exchanges all 120 times, with several operations each
 }
 }  // namespace
 }  // namespace tg

@@ -52,10 +52,12 @@ void expect_near(const std::vector<float>& got, std::span<const float> expected,
 
 TEST(Optim, Lars) {
   expect_near(steps<LARS>(LarsOptions{.lr = 0.5}), expected::kLars);
-  const LarsOptions other{.lr = 0.5, .momentum = 0.5, .weight_decay = 0.01, .nesterov = true, .classic = false, .trust = 0.1};
+  const LarsOptions other{
+      .lr = 0.5, .momentum = 0.5, .weight_decay = 0.01, .nesterov = true, .classic = false, .trust = 0.1};
   expect_near(steps<LARS>(other), expected::kLarsNesterov);
   expect_near(steps<LARS>(LarsOptions{.lr = 0.5, .fused = true}), expected::kLarsFused);
-  expect_near(steps<SGD>(SgdOptions{.lr = 0.125, .momentum = 0.9, .weight_decay = 0.1, .classic = true}), expected::kSgdClassic);
+  expect_near(steps<SGD>(SgdOptions{.lr = 0.125, .momentum = 0.9, .weight_decay = 0.1, .classic = true}),
+              expected::kSgdClassic);
 }
 
 TEST(Optim, Lamb) {
@@ -65,7 +67,8 @@ TEST(Optim, Lamb) {
 
 TEST(Optim, Muon) {
   expect_near(steps<Muon>(MuonOptions{.lr = 0.01, .weight_decay = 0}), expected::kMuon, 1e-4);
-  const MuonOptions plain{.lr = 0.01, .weight_decay = 0, .ns_steps = 3, .ns_coefficients = {2.0, -1.5, 0.5}, .nesterov = false};
+  const MuonOptions plain{
+      .lr = 0.01, .weight_decay = 0, .ns_steps = 3, .ns_coefficients = {2.0, -1.5, 0.5}, .nesterov = false};
   expect_near(steps<Muon>(plain), expected::kMuonPlain);
 }
 
@@ -81,7 +84,8 @@ TEST(Optim, MuonDecaysTheWeight) {
 }
 
 TEST(Optim, FusedStepsAreTheSame) {
-  expect_near(steps<SGD>(SgdOptions{.lr = 0.125, .momentum = 0.9, .fused = true}), steps<SGD>(SgdOptions{.lr = 0.125, .momentum = 0.9}), 1e-6);
+  expect_near(steps<SGD>(SgdOptions{.lr = 0.125, .momentum = 0.9, .fused = true}),
+              steps<SGD>(SgdOptions{.lr = 0.125, .momentum = 0.9}), 1e-6);
   expect_near(steps<AdamW>(AdamWOptions{.lr = 0.01, .fused = true}), steps<AdamW>(AdamWOptions{.lr = 0.01}), 1e-6);
   expect_near(steps<RMSprop>(RmsPropOptions{.momentum = 0.5, .centered = true, .fused = true}),
               steps<RMSprop>(RmsPropOptions{.momentum = 0.5, .centered = true}), 1e-5);
@@ -117,7 +121,8 @@ TEST(Optim, ScalarParameters) {
 }
 
 TEST(Optim, MistakesAreExplained) {
-  EXPECT_THAT(message([] { SGD optimizer({}); }), testing::AllOf(HasSubstr("no tensor"), HasSubstr("nn::get_parameters(model)")));
+  EXPECT_THAT(message([] { SGD optimizer({}); }),
+              testing::AllOf(HasSubstr("no tensor"), HasSubstr("nn::get_parameters(model)")));
   EXPECT_THAT(message([] { SGD optimizer({Tensor({1.f}).requires_grad_(false)}); }), HasSubstr("requires_grad(false)"));
   EXPECT_THAT(message([] { SGD optimizer({Tensor()}); }), HasSubstr("undefined"));
   EXPECT_THROW(LARS({Tensor({1.f})}, {.momentum = -1}), ValueError);
@@ -145,11 +150,14 @@ TEST(LrScheduler, RatesArePyTorchs) {
   expect_rates<PolynomialLR>(expected::kPolynomialLr, 8, 2.0);
   expect_rates<CosineAnnealingLR>(expected::kCosineLr, 11, WarmupOptions{.eta_min = 0.125});
   expect_rates<OneCycleLR>(expected::kOneCycleCosine, OneCycleOptions{.max_lr = 0.5, .total_steps = 12});
-  expect_rates<OneCycleLR>(
-      expected::kOneCycleLinear,
-      OneCycleOptions{
-          .max_lr = 0.5, .total_steps = 12, .pct_start = 0.25, .div_factor = 10, .final_div_factor = 100, .anneal = OneCycleOptions::kLinear});
-  expect_rates<LambdaLR>(std::vector<float>{0.5f, 0.25f, 0.125f}, std::function([](int64_t i) { return std::pow(0.5, static_cast<double>(i)); }));
+  expect_rates<OneCycleLR>(expected::kOneCycleLinear, OneCycleOptions{.max_lr = 0.5,
+                                                                      .total_steps = 12,
+                                                                      .pct_start = 0.25,
+                                                                      .div_factor = 10,
+                                                                      .final_div_factor = 100,
+                                                                      .anneal = OneCycleOptions::kLinear});
+  expect_rates<LambdaLR>(std::vector<float>{0.5f, 0.25f, 0.125f},
+                         std::function([](int64_t i) { return std::pow(0.5, static_cast<double>(i)); }));
 }
 
 TEST(LrScheduler, WarmupThenCosine) {
@@ -170,7 +178,14 @@ TEST(LrScheduler, Plateau) {
     }
   };
   run({.factor = 0.5, .patience = 2}, expected::kPlateau);
-  run({.maximize = true, .factor = 0.5, .patience = 1, .threshold = 0.05, .relative = false, .cooldown = 2, .min_lr = 0.1}, expected::kPlateauMax);
+  run({.maximize = true,
+       .factor = 0.5,
+       .patience = 1,
+       .threshold = 0.05,
+       .relative = false,
+       .cooldown = 2,
+       .min_lr = 0.1},
+      expected::kPlateauMax);
 }
 
 TEST(LrScheduler, ContinuesAndRefuses) {
@@ -334,7 +349,8 @@ TEST(Gradcheck, AgreesForRightGradients) {
   EXPECT_TRUE(gradcheck(f, x));
   EXPECT_TRUE(gradcheck(f, x.to_double(), {.eps = 1e-5, .atol = 1e-8, .rtol = 1e-6}));
   EXPECT_EQ(jacobian(f, x).shape(), (Shape{4, 6}));
-  expect_close(jacobian([](const Tensor& t) { return t * t; }, Tensor({1.f, 2.f})), std::vector<float>{2, 0, 0, 4}, 1e-6);
+  expect_close(jacobian([](const Tensor& t) { return t * t; }, Tensor({1.f, 2.f})), std::vector<float>{2, 0, 0, 4},
+               1e-6);
 }
 TEST(Gradcheck, FindsWrongGradients) {
   EXPECT_FALSE(gradcheck([](const Tensor& t) { return t * t.detach(); }, Tensor({1.f, 2.f})));

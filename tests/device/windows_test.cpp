@@ -1,5 +1,5 @@
-/// \file Windows with every kernel, step, padding and dilation, and their gradients, beside loops over the elements. Values are small whole numbers,
-/// so sums are exact.
+/// \file Windows with every kernel, step, padding and dilation, and their gradients, beside loops over the elements.
+/// Values are small whole numbers, so sums are exact.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -21,7 +21,8 @@ struct Case {
   Axis y, x;
   std::string text() const {
     std::string s;
-    for (const Axis& a : {y, x}) s += str("size ", a.size, " kernel ", a.kernel, " step ", a.step, " pad ", a.pad, " dilation ", a.dilation, "; ");
+    for (const Axis& a : {y, x})
+      s += str("size ", a.size, " kernel ", a.kernel, " step ", a.step, " pad ", a.pad, " dilation ", a.dilation, "; ");
     return s;
   }
   /// f(flat output, flat tap, flat input or -1 in the padding)
@@ -32,7 +33,8 @@ struct Case {
           for (int64_t kx = 0; kx < x.kernel; kx++) {
             const int64_t iy = oy * y.step + ky * y.dilation - y.pad, ix = ox * x.step + kx * x.dilation - x.pad;
             const bool inside = iy >= 0 && iy < y.size && ix >= 0 && ix < x.size;
-            f(static_cast<size_t>(oy * x.out() + ox), static_cast<size_t>(ky * x.kernel + kx), inside ? iy * x.size + ix : -1);
+            f(static_cast<size_t>(oy * x.out() + ox), static_cast<size_t>(ky * x.kernel + kx),
+              inside ? iy * x.size + ix : -1);
           }
   }
 };
@@ -81,13 +83,17 @@ TEST(Windows, ConvolutionsAndTheirGradients) {
       for (size_t b = 0; b < kBatch; b++)
         for (size_t p = 0; p < channels; p++)
           for (size_t q = 0; q < kOut; q++) {
-            const size_t i = (b * channels + p) * in + static_cast<size_t>(at), j = (q * channels + p) * taps + k, r = (b * kOut + q) * out + o;
+            const size_t i = (b * channels + p) * in + static_cast<size_t>(at), j = (q * channels + p) * taps + k,
+                         r = (b * kOut + q) * out + o;
             y[r] += x[i] * w[j], dx[i] += g[r] * w[j], dw[j] += g[r] * x[i];
           }
     });
-    const Tensor tx = Tensor::from(x, {kBatch, channels, c.y.size, c.x.size}), tw = Tensor::from(w, {kOut, channels, c.y.kernel, c.x.kernel});
-    const Tensor ty = tx.conv2d(
-        tw, {}, {.stride = {c.y.step, c.x.step}, .dilation = {c.y.dilation, c.x.dilation}, .padding = {c.x.pad, c.x.pad, c.y.pad, c.y.pad}});
+    const Tensor tx = Tensor::from(x, {kBatch, channels, c.y.size, c.x.size}),
+                 tw = Tensor::from(w, {kOut, channels, c.y.kernel, c.x.kernel});
+    const Tensor ty = tx.conv2d(tw, {},
+                                {.stride = {c.y.step, c.x.step},
+                                 .dilation = {c.y.dilation, c.x.dilation},
+                                 .padding = {c.x.pad, c.x.pad, c.y.pad, c.y.pad}});
     const Tensors grads = ty.gradient({tx, tw}, Tensor::from(g, ty.shape()));
     EXPECT_EQ(ty.to_vector<float>(), y) << c.text();
     EXPECT_EQ(grads[0].to_vector<float>(), dx) << c.text();
@@ -102,16 +108,16 @@ struct Spread {
 TEST(Windows, TransposedConvolutionsAndTheirGradients) {
   constexpr int64_t kGroups = 2, kIn = 2, kOut = 3, kBatch = 2;  // channels of a group
   std::vector<std::pair<Spread, Spread>> all{
-      {{8, 4, 2, 1, 1, 0, 1}, {20, 4, 2, 1, 1, 0, 1}},                                                   // whole phases
-      {{7, 3, 2, 1, 1, 1, 1}, {18, 3, 2, 1, 1, 1, 1}},                                                   // phases of one and two taps
-      {{5, 2, 2, 0, 0, 0, 1}, {9, 2, 2, 0, 0, 0, 1}},                                                    // one tap
-      {{4, 2, 4, 0, 0, 3, 1}, {5, 1, 3, 0, 0, 2, 1}},                                                    // phases without a tap
-      {{6, 5, 3, 2, 2, 0, 1}, {1, 7, 3, 1, 0, 1, 1}},                                                    // a rest of a phase, one element
-      {{5, 3, 2, 1, 1, 1, 2}, {6, 3, 1, 1, 1, 0, 1}},                                                    // dilation: zeros between the elements
-      {{5, 3, 1, 2, 2, 0, 2}, {6, 4, 2, 1, 1, 0, 1}},                                                    // dilation of an axis without steps
-      {{6, 2, 2, 3, 4, 0, 1}, {7, 3, 2, 4, 5, 1, 1}},                                                    // padding takes elements off
+      {{8, 4, 2, 1, 1, 0, 1}, {20, 4, 2, 1, 1, 0, 1}},  // whole phases
+      {{7, 3, 2, 1, 1, 1, 1}, {18, 3, 2, 1, 1, 1, 1}},  // phases of one and two taps
+      {{5, 2, 2, 0, 0, 0, 1}, {9, 2, 2, 0, 0, 0, 1}},   // one tap
+      {{4, 2, 4, 0, 0, 3, 1}, {5, 1, 3, 0, 0, 2, 1}},   // phases without a tap
+      {{6, 5, 3, 2, 2, 0, 1}, {1, 7, 3, 1, 0, 1, 1}},   // a rest of a phase, one element
+      {{5, 3, 2, 1, 1, 1, 2}, {6, 3, 1, 1, 1, 0, 1}},   // dilation: zeros between the elements
+      {{5, 3, 1, 2, 2, 0, 2}, {6, 4, 2, 1, 1, 0, 1}},   // dilation of an axis without steps
+      {{6, 2, 2, 3, 4, 0, 1}, {7, 3, 2, 4, 5, 1, 1}},   // padding takes elements off
       {{4, 3, 2, 0, 3, 0, 1}, {5, 5, 2, 6, 0, 1, 1}},  {{6, 12, 6, 3, 3, 0, 1}, {3, 8, 8, 0, 0, 0, 1}},  // many phases
-      {{1, 4, 1, 0, 0, 0, 1}, {1, 3, 2, 1, 1, 0, 1}},                                                    // an image of one element
+      {{1, 4, 1, 0, 0, 0, 1}, {1, 3, 2, 1, 1, 0, 1}},  // an image of one element
   };
   std::mt19937 random(11);
   auto below = [&](int64_t k) { return static_cast<int64_t>(random() % static_cast<uint32_t>(k)); };
@@ -125,7 +131,8 @@ TEST(Windows, TransposedConvolutionsAndTheirGradients) {
   for (const auto& [y, x] : all) {
     const int64_t in = y.size * x.size, taps = y.kernel * x.kernel, out = y.out() * x.out();
     auto count = [](int64_t n) { return static_cast<size_t>(n); };
-    const auto v = numbers(count(kBatch * kGroups * kIn * in), 1, -3, 3), w = numbers(count(kGroups * kIn * kOut * taps), 2, -3, 3),
+    const auto v = numbers(count(kBatch * kGroups * kIn * in), 1, -3, 3),
+               w = numbers(count(kGroups * kIn * kOut * taps), 2, -3, 3),
                g = numbers(count(kBatch * kGroups * kOut * out), 3, -3, 3);
     std::vector<float> r(g.size(), 0), dx(v.size(), 0), dw(w.size(), 0);
     for (int64_t iy = 0; iy < y.size; iy++)
@@ -137,12 +144,14 @@ TEST(Windows, TransposedConvolutionsAndTheirGradients) {
             for (int64_t b = 0; b < kBatch; b++)
               for (int64_t c = 0; c < kGroups * kIn; c++)
                 for (int64_t o = 0; o < kOut; o++) {
-                  const size_t i = count((b * kGroups * kIn + c) * in + iy * x.size + ix), j = count((c * kOut + o) * taps + ky * x.kernel + kx),
+                  const size_t i = count((b * kGroups * kIn + c) * in + iy * x.size + ix),
+                               j = count((c * kOut + o) * taps + ky * x.kernel + kx),
                                k = count((b * kGroups * kOut + c / kIn * kOut + o) * out + oy * x.out() + ox);
                   r[k] += v[i] * w[j], dx[i] += g[k] * w[j], dw[j] += g[k] * v[i];
                 }
           }
-    const Tensor tx = Tensor::from(v, {kBatch, kGroups * kIn, y.size, x.size}), tw = Tensor::from(w, {kGroups * kIn, kOut, y.kernel, x.kernel});
+    const Tensor tx = Tensor::from(v, {kBatch, kGroups * kIn, y.size, x.size}),
+                 tw = Tensor::from(w, {kGroups * kIn, kOut, y.kernel, x.kernel});
     const ConvTransposeOptions o{.groups = kGroups,
                                  .stride = {y.step, x.step},
                                  .dilation = {y.dilation, x.dilation},
@@ -154,12 +163,14 @@ TEST(Windows, TransposedConvolutionsAndTheirGradients) {
     EXPECT_EQ(ty.to_vector<float>(), r);
     EXPECT_EQ(grads[0].to_vector<float>(), dx);
     EXPECT_EQ(grads[1].to_vector<float>(), dw);
-    EXPECT_EQ(tx.cast(dtypes::int32).conv_transpose2d(tw.cast(dtypes::int32), {}, o).cast(dtypes::float32).to_vector<float>(), r);
+    EXPECT_EQ(
+        tx.cast(dtypes::int32).conv_transpose2d(tw.cast(dtypes::int32), {}, o).cast(dtypes::float32).to_vector<float>(),
+        r);
     if (HasFailure()) {
       std::string text;
       for (const Spread& a : {y, x})
-        text += str("size ", a.size, " kernel ", a.kernel, " step ", a.step, " padding ", a.before, ", ", a.after, " and ", a.extra, " dilation ",
-                    a.dilation, "; ");
+        text += str("size ", a.size, " kernel ", a.kernel, " step ", a.step, " padding ", a.before, ", ", a.after,
+                    " and ", a.extra, " dilation ", a.dilation, "; ");
       FAIL() << text;
     }
   }
@@ -167,7 +178,8 @@ TEST(Windows, TransposedConvolutionsAndTheirGradients) {
 TEST(Windows, TransposedConvolutionsAreOneKernel) {
   if (env::EAGER) GTEST_SKIP() << "what is counted is a whole graph; EAGER=1 computes each operation by itself";
   const int64_t bytes = (2 * 4 * 16 * 16 + 4 * 3 * 4 * 4 + 3 + 2 * 3 * 32 * 32) * 4;
-  const Tensor x = Tensor::from(numbers(2 * 4 * 16 * 16, 1, -3, 3), {2, 4, 16, 16}).realize(), b = Tensor::from(numbers(3, 3, -3, 3)).realize(),
+  const Tensor x = Tensor::from(numbers(2 * 4 * 16 * 16, 1, -3, 3), {2, 4, 16, 16}).realize(),
+               b = Tensor::from(numbers(3, 3, -3, 3)).realize(),
                w = Tensor::from(numbers(4 * 3 * 4 * 4, 2, -3, 3), {4, 3, 4, 4}).realize();
   const Tensor g = Tensor::from(numbers(2 * 3 * 32 * 32, 4, -3, 3), {2, 3, 32, 32}).realize();
   auto run = [](Tensor t) {
@@ -177,7 +189,8 @@ TEST(Windows, TransposedConvolutionsAreOneKernel) {
   };
   const Tensor y = x.conv_transpose2d(w, b, {.stride = 2, .padding = 1});
   const Tensors grads = y.gradient({x, w}, g);
-  // 4 of the 16 taps reach an element: products and sums of those, and as much again for indices, masks, the bias and relu.
+  // 4 of the 16 taps reach an element: products and sums of those, and as much again for indices, masks, the bias and
+  // relu.
   const int64_t products = 2 * 3 * 32 * 32 * 4 * 4;
   const auto [kernels, moved, ops] = run(y.relu());
   EXPECT_EQ(kernels, 1);
@@ -186,14 +199,16 @@ TEST(Windows, TransposedConvolutionsAreOneKernel) {
   EXPECT_EQ(run(grads[0])[0], 1);
   EXPECT_EQ(run(grads[1])[0], 1);
   // Phases of one and of two taps on each axis: four sums, and what puts them side by side.
-  const Tensor v = w.shrink_to({4, 3, 3, 3}).contiguous().realize(), z = x.conv_transpose2d(v, b, {.stride = 2, .padding = 1, .output_padding = 1});
+  const Tensor v = w.shrink_to({4, 3, 3, 3}).contiguous().realize(),
+               z = x.conv_transpose2d(v, b, {.stride = 2, .padding = 1, .output_padding = 1});
   const int64_t fewer = products / 16 * 9, part = 2 * 3 * 16 * 16 * 4;
   const auto [sums, stored, less] = run(z.relu());
   EXPECT_EQ(sums, 5);
   EXPECT_LE(stored, 4 * (2 * 4 * 16 * 16 + 4 * 3 * 3 * 3) * 4 + 3 * 4 + 2 * 4 * part + 2 * 3 * 32 * 32 * 4);
   EXPECT_LE(less, 5 * fewer);
   // No elements.
-  EXPECT_EQ(Tensor::zeros(0, 4, 16, 16).conv_transpose2d(w, b, {.stride = 2, .padding = 1}).shape(), (Shape{0, 3, 32, 32}));
+  EXPECT_EQ(Tensor::zeros(0, 4, 16, 16).conv_transpose2d(w, b, {.stride = 2, .padding = 1}).shape(),
+            (Shape{0, 3, 32, 32}));
 }
 TEST(Windows, GradientsOfConvolutionsInStepsHaveNoColumns) {
   const Tensor x = Tensor::from(numbers(2 * 8 * 16 * 16, 1, -3, 3), {2, 8, 16, 16}).realize(),
@@ -223,7 +238,8 @@ TEST(Windows, PoolingsAndTheirGradients) {
     // Few different numbers: equals share.
     const auto x = numbers(kPlanes * in, 4, -1, 2);
     auto g = numbers(kPlanes * out, 5, -2, 2);
-    std::vector<float> y(g.size(), -std::numeric_limits<float>::infinity()), ties(g.size(), 0), dx(x.size(), 0), total(g.size(), 0), dm(x.size(), 0);
+    std::vector<float> y(g.size(), -std::numeric_limits<float>::infinity()), ties(g.size(), 0), dx(x.size(), 0),
+        total(g.size(), 0), dm(x.size(), 0);
     for (size_t p = 0; p < kPlanes; p++) {
       const float* v = x.data() + p * in;
       c.each([&](size_t r, size_t, int64_t at) {
@@ -237,7 +253,8 @@ TEST(Windows, PoolingsAndTheirGradients) {
         dm[i] += g[j];
       });
     }
-    const Tensor tx = Tensor::from(x, {1, static_cast<int64_t>(kPlanes), c.y.size, c.x.size}), ty = tx.max_pool2d(o), tm = tx.avg_pool2d(o);
+    const Tensor tx = Tensor::from(x, {1, static_cast<int64_t>(kPlanes), c.y.size, c.x.size}), ty = tx.max_pool2d(o),
+                 tm = tx.avg_pool2d(o);
     const Tensor tg = Tensor::from(g, ty.shape());
     const auto taps = static_cast<float>(c.y.kernel * c.x.kernel);
     for (float& v : total) v /= taps;

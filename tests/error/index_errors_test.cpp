@@ -62,7 +62,8 @@ TEST(IndexErrors, Files) {
   file.at(1, Slice(1, 3)) = {9, 8};
   EXPECT_EQ(file.to_vector<int>(), (std::vector<int>{0, 1, 2, 3, 4, 9, 8, 7}));
   EXPECT_EQ((file(1).to("CPU") + 1).to_vector<int>(), (std::vector<int>{5, 10, 9, 8}));
-  EXPECT_EQ(file(0).bitcast(dtypes::uint8).to_vector<int>(), (std::vector<int>{0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0}));
+  EXPECT_EQ(file(0).bitcast(dtypes::uint8).to_vector<int>(),
+            (std::vector<int>{0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0}));
   EXPECT_EQ(file(Slice(), 0).to_vector<int>(), (std::vector<int>{0, 4}));
   expect<Error>([&] { file.at(Slice(), 0) = 1; }, "assign", "non-contiguous view is not supported");
   expect<Error>([&] { file.at(Tensor({0})) = 1; }, "setitem", "advanced setitem is not supported");

@@ -74,7 +74,8 @@ TEST(Messages, Creation) {
   float memory[3] = {1, 2, 3};
   expect<DTypeError>([&] { Tensor::from_blob(static_cast<void*>(memory), {3}, {}); }, "from_blob",
                      "got no dtype for shape (3,), expected the type of the elements");
-  expect<ShapeError>([] { Tensor::from(std::vector<float>{1, 2, 3}, {2, 2}); }, "from", "got 3 values for shape (2, 2), expected 4");
+  expect<ShapeError>([] { Tensor::from(std::vector<float>{1, 2, 3}, {2, 2}); }, "from",
+                     "got 3 values for shape (2, 2), expected 4");
   EXPECT_EQ(Tensor::from(std::vector<float>{1, 2, 3, 4}, {-1, 2}).shape(), (Shape{2, 2}));
 }
 
@@ -84,14 +85,16 @@ TEST(Messages, LayersNameThemselves) {
   expect<DeviceError>([&] { layer(Tensor({{1.f, 2.f, 3.f, 4.f}}).to("NULL")); }, "Linear", "expected one device");
   EXPECT_EQ(layer(Tensor::ones(2, 4)).shape(), (Shape{2, 3}));
   for (int64_t stride : {0, -1})
-    expect<ShapeError>([&] { Tensor::zeros(1, 1, 8, 8).conv2d(Tensor::zeros(1, 1, 3, 3), {}, {.stride = {stride}}); }, "conv2d",
-                       str("got stride ", stride));
-  expect<ShapeError>([&] { Tensor::zeros(1, 1, 8, 8).conv2d(Tensor::zeros(1, 1, 3, 3), {}, {.dilation = {0}}); }, "conv2d", "got dilation 0");
+    expect<ShapeError>([&] { Tensor::zeros(1, 1, 8, 8).conv2d(Tensor::zeros(1, 1, 3, 3), {}, {.stride = {stride}}); },
+                       "conv2d", str("got stride ", stride));
+  expect<ShapeError>([&] { Tensor::zeros(1, 1, 8, 8).conv2d(Tensor::zeros(1, 1, 3, 3), {}, {.dilation = {0}}); },
+                     "conv2d", "got dilation 0");
 }
 
 TEST(Messages, Einsum) {
   const Tensor a = Tensor::zeros(3, 5), b = Tensor::zeros(5, 4);
-  expect<ValueError>([&] { Tensor::einsum("ij,jk-ik", {a, b}); }, "einsum", "got '-' in 'ij,jk-ik', expected letters, ',', '...' and one '->'");
+  expect<ValueError>([&] { Tensor::einsum("ij,jk-ik", {a, b}); }, "einsum",
+                     "got '-' in 'ij,jk-ik', expected letters, ',', '...' and one '->'");
   expect<ValueError>([&] { Tensor::einsum("ij,jk->i->k", {a, b}); }, "einsum", "got '-'");
   expect<ValueError>([&] { Tensor::einsum("i.j,jk->ik", {a, b}); }, "einsum", "got '.'");
   EXPECT_EQ(Tensor::einsum("...j, jk -> ...k", {a, b}).shape(), (Shape{3, 4}));

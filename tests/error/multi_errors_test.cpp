@@ -30,7 +30,8 @@ TEST(MultiErrors, ViewsThatMoveElementsBetweenDevices) {
 
 TEST(MultiErrors, DevicesThatDiffer) {
   expect<DeviceError>([] { sharded() + Tensor::ones(4, 6).clone(); }, "add", "CPU:1,CPU:2 and CPU");
-  expect<DeviceError>([] { sharded() + Tensor::ones(4, 6).clone().shard({"CPU:1", "CPU:3"}, 0); }, "add", "CPU:1,CPU:3");
+  expect<DeviceError>([] { sharded() + Tensor::ones(4, 6).clone().shard({"CPU:1", "CPU:3"}, 0); }, "add",
+                      "CPU:1,CPU:3");
   expect<DeviceError>([] { sharded().realize().assign(Tensor::ones(4, 6).clone()); }, "assign", "CPU:1,CPU:2");
   expect<DeviceError>([] { sharded().realize().assign(sharded(1)); }, "assign", "multi axis mismatch");
   expect<DeviceError>([] { sharded({}).realize().assign(sharded(1)); }, "assign", "multi axis mismatch");

@@ -1,4 +1,5 @@
-/// \file Mistakes with tensors: a typed error at the line of the mistake, with the operation, what it got and what it expected.
+/// \file Mistakes with tensors: a typed error at the line of the mistake, with the operation, what it got and what it
+/// expected.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +14,8 @@ TEST(TensorErrors, Creation) {
   expect<ShapeError>([] { Tensor({{1, 2}, {3}}); }, "Tensor", "different lengths");
   expect<ShapeError>([] { Tensor::zeros(2, -1); }, "full", "(2, -1)");
   expect<ShapeError>([] { Tensor::zeros({int64_t{1} << 40, int64_t{1} << 40}); }, "shape", "too many elements");
-  expect<ShapeError>([] { Tensor::from(std::vector<float>{1, 2, 3}, {2, 2}); }, "from", "3 values for shape (2, 2), expected 4");
+  expect<ShapeError>([] { Tensor::from(std::vector<float>{1, 2, 3}, {2, 2}); }, "from",
+                     "3 values for shape (2, 2), expected 4");
   expect<ValueError>([] { Tensor::arange(0, 5, 0); }, "arange", "step");
   expect<OverflowError>([] { Tensor::arange(0, 300, 1, {.dtype = dtypes::uint8}); }, "arange", "uint8");
   expect<ValueError>([] { Tensor::linspace(0, 1, -1); }, "linspace", "-1");
@@ -85,17 +87,20 @@ TEST(TensorErrors, Matrices) {
   expect<ValueError>([] { Tensor::einsum("ij,jk->ik", {m()}); }, "einsum", "expected 2");
   expect<ShapeError>([] { Tensor::zeros(1, 3, 5, 5).conv2d(Tensor::zeros(4, 2, 3, 3)); }, "conv2d", "(4, 2, 3, 3)");
   expect<ShapeError>([] { Tensor::zeros(1, 3, 2, 2).conv2d(Tensor::zeros(4, 3, 3, 3)); }, "conv2d", "fits");
-  expect<ShapeError>([] { Tensor::zeros(1, 3, 5, 5).conv2d(Tensor::zeros(4, 3, 3, 3), Tensor::zeros(3)); }, "conv2d", "bias");
+  expect<ShapeError>([] { Tensor::zeros(1, 3, 5, 5).conv2d(Tensor::zeros(4, 3, 3, 3), Tensor::zeros(3)); }, "conv2d",
+                     "bias");
   expect<ShapeError>([] { Tensor::zeros(1, 1, 2, 2).max_pool2d({.kernel_size = 3}); }, "max_pool2d", "fits");
 }
 
 TEST(TensorErrors, FurtherMethods) {
   auto expect_gqa = [](int64_t heads) {
     Tensor::zeros(1, 4, 2, 2)
-        .scaled_dot_product_attention(Tensor::zeros(Shape{1, heads, 2, 2}), Tensor::zeros(Shape{1, heads, 2, 2}), {}, 0, false, true);
+        .scaled_dot_product_attention(Tensor::zeros(Shape{1, heads, 2, 2}), Tensor::zeros(Shape{1, heads, 2, 2}), {}, 0,
+                                      false, true);
   };
   expect<ShapeError>([&] { expect_gqa(3); }, "scaled_dot_product_attention", "divides");
-  expect<ValueError>([] { m().scaled_dot_product_attention(m(), m(), Tensor::ones(2, 2), 0, true); }, "scaled_dot_product_attention", "one of them");
+  expect<ValueError>([] { m().scaled_dot_product_attention(m(), m(), Tensor::ones(2, 2), 0, true); },
+                     "scaled_dot_product_attention", "one of them");
   expect<ShapeError>([] { m().image_conv2d(m()); }, "image_conv2d", "four axes");
   expect<ShapeError>([] { m().image_dot(m()); }, "image_dot", "equal inner sizes");
   expect<ValueError>([] { Tensor::zeros({3}, {.dtype = dtypes::uint8}).keccak("md5"); }, "keccak", "md5");
@@ -134,7 +139,8 @@ TEST(TensorErrors, FurtherMethods) {
   expect<ShapeError>([] { m().batchnorm({}, {}, Tensor::zeros(2), Tensor::zeros(3)); }, "batchnorm", "3 elements");
   expect<ShapeError>([] { m().nll_loss(Tensor({1, 2}), Tensor::zeros(2)); }, "nll_loss", "weight");
   expect<ShapeError>([] { m().max_unpool2d(m()); }, "max_unpool2d", "batch");
-  expect<ShapeError>([] { Tensor::zeros(1, 2, 3, 3).conv_transpose2d(Tensor::zeros(3, 2, 2, 2)); }, "conv_transpose2d", "(3, 2, 2, 2)");
+  expect<ShapeError>([] { Tensor::zeros(1, 2, 3, 3).conv_transpose2d(Tensor::zeros(3, 2, 2, 2)); }, "conv_transpose2d",
+                     "(3, 2, 2, 2)");
 }
 
 TEST(TensorErrors, NewcomersAreToldWhatToWrite) {
@@ -156,9 +162,12 @@ TEST(TensorErrors, Indexing) {
 }
 
 TEST(TensorErrors, Losses) {
-  expect<ShapeError>([] { m().sparse_categorical_crossentropy(Tensor({1, 2, 3})); }, "sparse_categorical_crossentropy", "(3,)");
-  expect<DTypeError>([] { m().sparse_categorical_crossentropy(Tensor({1.0, 2.0})); }, "sparse_categorical_crossentropy", "integers");
-  expect<ValueError>([] { m().cross_entropy(Tensor({1, 2}), {.label_smoothing = 2}); }, "cross_entropy", "label_smoothing");
+  expect<ShapeError>([] { m().sparse_categorical_crossentropy(Tensor({1, 2, 3})); }, "sparse_categorical_crossentropy",
+                     "(3,)");
+  expect<DTypeError>([] { m().sparse_categorical_crossentropy(Tensor({1.0, 2.0})); }, "sparse_categorical_crossentropy",
+                     "integers");
+  expect<ValueError>([] { m().cross_entropy(Tensor({1, 2}), {.label_smoothing = 2}); }, "cross_entropy",
+                     "label_smoothing");
 }
 
 TEST(TensorErrors, Assign) {

@@ -15,7 +15,9 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-std::vector<uint8_t> corpus(const std::string& file) { return read_file(std::string(TG_TESTS_DIR) + "/fuzz/corpus/" + file, 1 << 20); }
+std::vector<uint8_t> corpus(const std::string& file) {
+  return read_file(std::string(TG_TESTS_DIR) + "/fuzz/corpus/" + file, 1 << 20);
+}
 std::string text(std::span<const uint8_t> b) { return {b.begin(), b.end()}; }
 
 TEST(Gzip, MembersAreJoined) { EXPECT_EQ(text(gunzip(corpus("gzip/good_two_members"), 100, "x")), "onetwo"); }
@@ -23,8 +25,9 @@ TEST(Gzip, MembersAreJoined) { EXPECT_EQ(text(gunzip(corpus("gzip/good_two_membe
 TEST(Gzip, LimitIsExact) {
   const std::vector<uint8_t> packed = corpus("gzip/good_text");  // 300 bytes
   EXPECT_EQ(gunzip(packed, 300, "x").size(), 300u);
-  EXPECT_THAT([&] { gunzip(packed, 299, "data.gz"); },
-              ThrowsMessage<FormatError>("[gunzip] data.gz: got more than 299 bytes of content, expected at most that"));
+  EXPECT_THAT(
+      [&] { gunzip(packed, 299, "data.gz"); },
+      ThrowsMessage<FormatError>("[gunzip] data.gz: got more than 299 bytes of content, expected at most that"));
   EXPECT_THROW(gunzip(packed, 0, "x"), FormatError);
   EXPECT_TRUE(gunzip(corpus("gzip/good_empty_member"), 0, "x").empty());
 }
@@ -62,7 +65,8 @@ TEST(Tar, LongNames) {
 TEST(Tar, MessagesNameTheArchive) {
   EXPECT_THAT([] { tar_entries(corpus("tar/bad_size_past_end"), "a.tar"); },
               ThrowsMessage<FormatError>(HasSubstr("[tar] a.tar: entry at byte 0 has 134217727 bytes, ")));
-  EXPECT_THAT([] { tar_entries(corpus("tar/bad_checksum"), "a.tar"); }, ThrowsMessage<FormatError>("[tar] a.tar: corrupt header at byte 0"));
+  EXPECT_THAT([] { tar_entries(corpus("tar/bad_checksum"), "a.tar"); },
+              ThrowsMessage<FormatError>("[tar] a.tar: corrupt header at byte 0"));
 }
 
 TEST(File, AtomicWriteReplaces) {

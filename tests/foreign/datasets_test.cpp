@@ -1,4 +1,5 @@
-/// \file The data sets: the MNIST of the repository, CIFAR-10 in both forms, search order, altered files, downloads from file URLs.
+/// \file The data sets: the MNIST of the repository, CIFAR-10 in both forms, search order, altered files, downloads
+/// from file URLs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,31 +32,37 @@ TEST(Datasets, Mnist) {
   ASSERT_EQ(d.test_labels.size(), 10000u);
   EXPECT_EQ((std::vector<int>(d.train_labels.begin(), d.train_labels.begin() + 5)), (std::vector<int>{5, 0, 4, 1, 9}));
   EXPECT_EQ(std::count(d.test_labels.begin(), d.test_labels.end(), 1), 1135);
-  EXPECT_NEAR(std::accumulate(d.train_images.begin(), d.train_images.end(), 0.0) / d.train_images.size(), 33.3184, 1e-4);
+  EXPECT_NEAR(std::accumulate(d.train_images.begin(), d.train_images.end(), 0.0) / d.train_images.size(), 33.3184,
+              1e-4);
 }
 
 TEST(Datasets, DirectoryWithoutAllFilesIsPassedOver) {
   const TempDir partial;
   fs::copy_file(repository_mnist() / "t10k-labels-idx1-ubyte.gz", partial.path() / "t10k-labels-idx1-ubyte.gz");
-  EXPECT_EQ(mnist_bytes(false, {.download = false, .directories = {partial.path(), repository_mnist()}}).test_labels.size(), 10000u);
+  EXPECT_EQ(
+      mnist_bytes(false, {.download = false, .directories = {partial.path(), repository_mnist()}}).test_labels.size(),
+      10000u);
   EXPECT_THAT([&] { mnist_bytes(false, {.download = false, .directories = {partial.path()}}); },
               ThrowsMessage<FileError>(AllOf(HasSubstr(partial.path().string()), HasSubstr("TINYGRAD_DATA"))));
 }
 
 TEST(Datasets, AlteredFileIsRefused) {
   const TempDir dir;
-  for (const auto& f : fs::directory_iterator(repository_mnist())) fs::copy_file(f.path(), dir.path() / f.path().filename());
+  for (const auto& f : fs::directory_iterator(repository_mnist()))
+    fs::copy_file(f.path(), dir.path() / f.path().filename());
   const DataOptions only{.download = false, .directories = {dir.path()}};
   const fs::path labels = dir.path() / "t10k-labels-idx1-ubyte.gz";
   fs::remove(labels);
   std::vector<uint8_t> plain{0, 0, 8, 1, 0, 0, 0x27, 0x10};
   plain.resize(10008);
   io::write_file_atomic(dir.path() / "t10k-labels-idx1-ubyte", plain);
-  EXPECT_THAT([&] { mnist_bytes(false, only); },
-              ThrowsMessage<FormatError>(AllOf(HasSubstr("t10k-labels-idx1-ubyte: got SHA-256"), HasSubstr("ff7bcfd4"))));
+  EXPECT_THAT(
+      [&] { mnist_bytes(false, only); },
+      ThrowsMessage<FormatError>(AllOf(HasSubstr("t10k-labels-idx1-ubyte: got SHA-256"), HasSubstr("ff7bcfd4"))));
   plain.pop_back();
   io::write_file_atomic(dir.path() / "t10k-labels-idx1-ubyte", plain);
-  EXPECT_THAT([&] { mnist_bytes(false, only); }, ThrowsMessage<FormatError>(HasSubstr("got 10007 bytes, expected 10008")));
+  EXPECT_THAT([&] { mnist_bytes(false, only); },
+              ThrowsMessage<FormatError>(HasSubstr("got 10007 bytes, expected 10008")));
   std::ofstream(labels) << "not gzip";
   EXPECT_THROW(mnist_bytes(false, only), FormatError);
 }
@@ -80,7 +87,8 @@ std::vector<uint8_t> cifar_batch(int records, int seed) {
 }
 
 void write_cifar(const fs::path& dir, int records) {
-  for (int i = 1; i <= 5; i++) io::write_file_atomic(dir / ("data_batch_" + std::to_string(i) + ".bin"), cifar_batch(records, i));
+  for (int i = 1; i <= 5; i++)
+    io::write_file_atomic(dir / ("data_batch_" + std::to_string(i) + ".bin"), cifar_batch(records, i));
   io::write_file_atomic(dir / "test_batch.bin", cifar_batch(records, 6));
 }
 
@@ -94,9 +102,10 @@ TEST(Cifar, DirectoryAndArchiveAgree) {
   EXPECT_EQ(c.train_images[kCifarImageBytes], 16 + 1);
   EXPECT_EQ(c.test_images.back(), 2 * 16 + 6);
   const fs::path archive = dir.path() / "all.tar.gz";
-  ASSERT_TRUE(run_process({"tar", "-C", dir.path().string(), "-czf", archive.string(), "data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
-                           "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"})
-                  .ok());
+  ASSERT_TRUE(
+      run_process({"tar", "-C", dir.path().string(), "-czf", archive.string(), "data_batch_1.bin", "data_batch_2.bin",
+                   "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"})
+          .ok());
   const CifarBytes packed = read_cifar10(archive, 3);
   EXPECT_EQ(packed.train_images, c.train_images);
   EXPECT_EQ(packed.test_labels, c.test_labels);
@@ -114,14 +123,16 @@ TEST(Cifar, WrongSizesAndLabels) {
   EXPECT_THROW(read_cifar10(dir.path()), FileError);
   write_cifar(dir.path(), 3);
   EXPECT_THROW(read_cifar10(dir.path(), 4), FormatError);
-  EXPECT_THROW(cifar_bytes({.download = false, .directories = {dir.path()}}), FormatError) << "the published batches have 10000 images";
+  EXPECT_THROW(cifar_bytes({.download = false, .directories = {dir.path()}}), FormatError)
+      << "the published batches have 10000 images";
   EXPECT_THROW(cifar_bytes({.download = false, .directories = {dir.path() / "none"}}), FileError);
 }
 
 TEST(Cifar, UnbalancedClassesAreNotThePublishedSet) {
   const TempDir dir;
   fs::create_directories(dir.path() / "cifar-10-batches-bin");
-  for (const char* name : {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"}) {
+  for (const char* name : {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
+                           "data_batch_5.bin", "test_batch.bin"}) {
     std::ofstream(dir.path() / "cifar-10-batches-bin" / name);
     fs::resize_file(dir.path() / "cifar-10-batches-bin" / name, 10000 * kCifarRecordBytes);  // all labels 0
   }
@@ -134,7 +145,8 @@ TEST(Download, VerifiesBeforeTheFileAppears) {
   const TempDir dir;
   const std::vector<uint8_t> content{'d', 'a', 't', 'a'};
   io::write_file_atomic(dir.path() / "source", content);
-  const std::string url = "file://" + (dir.path() / "source").string(), absent = "file://" + (dir.path() / "absent").string();
+  const std::string url = "file://" + (dir.path() / "source").string(),
+                    absent = "file://" + (dir.path() / "absent").string();
   const fs::path to = dir.path() / "new" / "folder" / "copy";
   download({absent, url}, to, 100, sha256_hex(content));
   EXPECT_EQ(io::read_file(to, 100), content);

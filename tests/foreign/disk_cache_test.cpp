@@ -1,4 +1,5 @@
-/// \file Disk cache files that something else wrote or damaged: never trusted, never fatal, and never somebody else's data destroyed.
+/// \file Disk cache files that something else wrote or damaged: never trusted, never fatal, and never somebody else's
+/// data destroyed.
 #include "tinygrad/base/disk_cache.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +66,8 @@ TEST(ForeignDiskCache, EmptyFile) {
 TEST(ForeignDiskCache, Truncated) {
   TempDir dir;
   const std::string path = make_cache(dir), whole = slurp(path);
-  for (size_t n : {size_t{1}, size_t{15}, size_t{50}, size_t{100}, size_t{4095}, size_t{4096}, whole.size() / 2, whole.size() - 1}) {
+  for (size_t n : {size_t{1}, size_t{15}, size_t{50}, size_t{100}, size_t{4095}, size_t{4096}, whole.size() / 2,
+                   whole.size() - 1}) {
     spew(path, whole.substr(0, n));
     expect_sound(path);
   }
@@ -77,7 +79,8 @@ TEST(ForeignDiskCache, RandomDamage) {
   std::mt19937 random(3);
   for (int round = 0; round < 60; round++) {
     std::string damaged = whole;
-    for (unsigned n = 0, count = 1 + random() % 40; n < count; n++) damaged[random() % damaged.size()] = static_cast<char>(random());
+    for (unsigned n = 0, count = 1 + random() % 40; n < count; n++)
+      damaged[random() % damaged.size()] = static_cast<char>(random());
     spew(path, damaged);
     for (const char* suffix : {"-wal", "-shm"}) std::filesystem::remove(path + suffix);
     expect_sound(path);
@@ -95,7 +98,8 @@ TEST(ForeignDiskCache, EntryWithWrongBytesIsDeleted) {
   TempDir dir;
   const std::string path = make_cache(dir);
   sql(path,
-      "UPDATE entries SET value = zeroblob(400) WHERE key = CAST('7' AS BLOB); UPDATE entries SET key = CAST('moved' AS BLOB) WHERE key = CAST('8' "
+      "UPDATE entries SET value = zeroblob(400) WHERE key = CAST('7' AS BLOB); UPDATE entries SET key = CAST('moved' "
+      "AS BLOB) WHERE key = CAST('8' "
       "AS BLOB)");
   DiskCache cache(path);
   EXPECT_EQ(cache.get("t", "7"), std::nullopt);

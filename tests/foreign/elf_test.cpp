@@ -63,7 +63,9 @@ TEST_F(Elf, LoadsAndRuns) {
 TEST_F(Elf, EveryTruncationIsAFormatError) {
   const auto object = rich_object();
   for (size_t n = 0; n < object.size(); n += n < 256 ? 1 : 7)
-    EXPECT_THROW(ElfImage::load(std::vector<uint8_t>(object.begin(), object.begin() + static_cast<long>(n))), FormatError) << n;
+    EXPECT_THROW(ElfImage::load(std::vector<uint8_t>(object.begin(), object.begin() + static_cast<long>(n))),
+                 FormatError)
+        << n;
 }
 
 /// Damaged objects load or are refused; they are not run. Anything else is for the sanitizers to see.
@@ -90,8 +92,18 @@ TEST_F(Elf, RandomDamageNeverCrashes) {
   const auto object = rich_object();
   std::mt19937_64 random(1);
   int loaded = 0, refused = 0;
-  const uint64_t interesting[] = {
-      0, 1, 0x7f, 0x80, 0xff, 0xffff, 0x7fffffff, 0x80000000, 0xffffffff, 0x7fffffffffffffff, 0x8000000000000000, ~uint64_t{0}};
+  const uint64_t interesting[] = {0,
+                                  1,
+                                  0x7f,
+                                  0x80,
+                                  0xff,
+                                  0xffff,
+                                  0x7fffffff,
+                                  0x80000000,
+                                  0xffffffff,
+                                  0x7fffffffffffffff,
+                                  0x8000000000000000,
+                                  ~uint64_t{0}};
   for (int round = 0; round < 4000; ++round) {
     auto bytes = object;
     for (int k = 0; k < 1 + round % 4; ++k) {
@@ -116,7 +128,8 @@ TEST(HostSymbol, ClosedList) {
   EXPECT_NE(host_symbol("memcpy"), nullptr);
   EXPECT_EQ(reinterpret_cast<float (*)(float)>(host_symbol("exp2f"))(3.0f), 8.0f);
   EXPECT_EQ(reinterpret_cast<double (*)(double, double)>(host_symbol("pow"))(2.0, 10.0), 1024.0);
-  for (const char* name : {"system", "malloc", "", "exit", "memcpy ", "_ZSt4sqrtf"}) EXPECT_EQ(host_symbol(name), nullptr) << name;
+  for (const char* name : {"system", "malloc", "", "exit", "memcpy ", "_ZSt4sqrtf"})
+    EXPECT_EQ(host_symbol(name), nullptr) << name;
   auto divide = reinterpret_cast<int128 (*)(int128, int128)>(host_symbol("__divti3"));
   EXPECT_TRUE(divide(-(static_cast<int128>(7) << 100), static_cast<int128>(1) << 99) == -14);
   // A double between two halves, nearer to the lower one by less than a float resolves: one rounding, not two.
@@ -128,8 +141,8 @@ TEST(HostSymbol, ClosedList) {
   EXPECT_EQ(bits_above & 0xffff, 0x3c01u);
 }
 
-uint64_t relocated(uint16_t machine, uint32_t type, uint64_t place, uint64_t symbol, int64_t addend, uint64_t field = 0, uint64_t slot = 0,
-                   size_t width = 8) {
+uint64_t relocated(uint16_t machine, uint32_t type, uint64_t place, uint64_t symbol, int64_t addend, uint64_t field = 0,
+                   uint64_t slot = 0, size_t width = 8) {
   uint8_t bytes[8];
   std::memcpy(bytes, &field, 8);
   apply_relocation({machine, type, bytes, width, place, symbol, addend, slot});

@@ -1,4 +1,5 @@
-/// \file Replays the fuzz corpus and seeded mutations of it: every parser takes any bytes, and says FormatError to bad ones.
+/// \file Replays the fuzz corpus and seeded mutations of it: every parser takes any bytes, and says FormatError to bad
+/// ones.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +33,8 @@ bool accepts(const Target& target, Bytes in) {
     target.run(in);
     return true;
   } catch (const FormatError& e) {
-    EXPECT_NE(std::string_view(e.what()).find("fuzz"), std::string_view::npos) << "the message does not name the file: " << e.what();
+    EXPECT_NE(std::string_view(e.what()).find("fuzz"), std::string_view::npos)
+        << "the message does not name the file: " << e.what();
     return false;
   }
 }
@@ -54,7 +56,8 @@ TEST_P(Fuzz, EveryPrefixIsHandled) {
   for (const Seed& seed : seeds(GetParam().name)) {
     const size_t step = std::max<size_t>(1, seed.bytes.size() / 256);
     for (size_t n = 0; n < seed.bytes.size(); n += step) {
-      const std::vector<uint8_t> cut(seed.bytes.begin(), seed.bytes.begin() + n);  // a copy of that size: the sanitizer sees reads past it
+      const std::vector<uint8_t> cut(seed.bytes.begin(),
+                                     seed.bytes.begin() + n);  // a copy of that size: the sanitizer sees reads past it
       accepts(GetParam(), cut);
     }
   }
@@ -68,7 +71,8 @@ TEST_P(Fuzz, MutationsAreHandled) {
       std::vector<uint8_t> in = seed.bytes;
       const auto below = [&](size_t n) { return random() % n; };
       for (size_t edits = 1 + below(4); edits > 0 && !in.empty(); edits--) {
-        const size_t at = below(std::min<size_t>(in.size(), below(2) ? 600 : in.size()));  // half of the edits hit headers
+        const size_t at =
+            below(std::min<size_t>(in.size(), below(2) ? 600 : in.size()));  // half of the edits hit headers
         switch (below(5)) {
           case 0: in[at] = static_cast<uint8_t>(random()); break;
           case 1: in[at] ^= static_cast<uint8_t>(1 << below(8)); break;
@@ -82,7 +86,8 @@ TEST_P(Fuzz, MutationsAreHandled) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Parsers, Fuzz, testing::ValuesIn(kTargets), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Parsers, Fuzz, testing::ValuesIn(kTargets),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace tg::fuzz

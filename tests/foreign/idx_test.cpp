@@ -34,18 +34,26 @@ TEST(Idx, BytesAndShape) {
 }
 
 TEST(Idx, NumbersBecomeHostOrder) {
-  EXPECT_THAT(values<int16_t>(parse_idx(bytes({0, 0, 0x0B, 1, 0, 0, 0, 2, 1, 2, 0xff, 0xfe}), "x")), ElementsAre(258, -2));
+  EXPECT_THAT(values<int16_t>(parse_idx(bytes({0, 0, 0x0B, 1, 0, 0, 0, 2, 1, 2, 0xff, 0xfe}), "x")),
+              ElementsAre(258, -2));
   EXPECT_THAT(values<int32_t>(parse_idx(bytes({0, 0, 0x0C, 1, 0, 0, 0, 1, 0, 1, 0, 2}), "x")), ElementsAre(65538));
   EXPECT_THAT(values<float>(parse_idx(bytes({0, 0, 0x0D, 1, 0, 0, 0, 1, 0x3f, 0xc0, 0, 0}), "x")), ElementsAre(1.5f));
-  EXPECT_THAT(values<double>(parse_idx(bytes({0, 0, 0x0E, 1, 0, 0, 0, 1, 0xc0, 4, 0, 0, 0, 0, 0, 0}), "x")), ElementsAre(-2.5));
+  EXPECT_THAT(values<double>(parse_idx(bytes({0, 0, 0x0E, 1, 0, 0, 0, 1, 0xc0, 4, 0, 0, 0, 0, 0, 0}), "x")),
+              ElementsAre(-2.5));
 }
 
-TEST(Idx, EmptyDimensionHoldsNothing) { EXPECT_TRUE(parse_idx(bytes({0, 0, 8, 2, 255, 255, 255, 255, 0, 0, 0, 0}), "x").data.empty()); }
+TEST(Idx, EmptyDimensionHoldsNothing) {
+  EXPECT_TRUE(parse_idx(bytes({0, 0, 8, 2, 255, 255, 255, 255, 0, 0, 0, 0}), "x").data.empty());
+}
 
 TEST(Idx, MessagesNameTheFileAndBothSizes) {
-  const auto parse = [](std::initializer_list<int> list) { return [data = bytes(list)] { parse_idx(data, "some/file.gz"); }; };
-  EXPECT_THAT(parse({0, 0, 8, 1, 0, 0, 0, 9, 1}), ThrowsMessage<FormatError>("[idx] some/file.gz: got 1 bytes of elements, expected 9"));
-  EXPECT_THAT(parse({0, 0, 0x0E, 2, 255, 255, 255, 255, 255, 255, 255, 255}), ThrowsMessage<FormatError>(HasSubstr("overflow")));
+  const auto parse = [](std::initializer_list<int> list) {
+    return [data = bytes(list)] { parse_idx(data, "some/file.gz"); };
+  };
+  EXPECT_THAT(parse({0, 0, 8, 1, 0, 0, 0, 9, 1}),
+              ThrowsMessage<FormatError>("[idx] some/file.gz: got 1 bytes of elements, expected 9"));
+  EXPECT_THAT(parse({0, 0, 0x0E, 2, 255, 255, 255, 255, 255, 255, 255, 255}),
+              ThrowsMessage<FormatError>(HasSubstr("overflow")));
   EXPECT_THAT(parse({0, 0, 8, 9}), ThrowsMessage<FormatError>("[idx] some/file.gz: got 9 dimensions, expected 1 to 8"));
   EXPECT_THAT(parse({'P', 'K', 8, 1}), ThrowsMessage<FormatError>("[idx] some/file.gz: not an IDX file"));
 }

@@ -101,7 +101,8 @@ std::string refusal(const Bytes& b) {
 }
 
 TEST(ForeignJitFile, ForeignOlderAndDamagedFilesAreThreeErrors) {
-  const std::string foreign = "is no file of a captured function", older = "was saved by another version of the library", damaged = "damaged";
+  const std::string foreign = "is no file of a captured function",
+                    older = "was saved by another version of the library", damaged = "damaged";
   const auto is = [](const Bytes& b, const std::string& text) { return refusal(b).find(text) != std::string::npos; };
   EXPECT_TRUE(is(Bytes(200, 'x'), foreign));
   EXPECT_TRUE(is({}, foreign));

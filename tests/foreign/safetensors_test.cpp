@@ -46,7 +46,8 @@ TEST(Safetensors, ReasonsOfRefusal) {
   EXPECT_THAT([] { parse("bad_overlap"); }, ThrowsMessage<FormatError>(HasSubstr("model: a and b share bytes")));
   EXPECT_THAT([] { parse("bad_past_end"); }, ThrowsMessage<FormatError>(HasSubstr("a takes bytes 0 to 8 of the 4")));
   EXPECT_THAT([] { parse("bad_length"); },
-              ThrowsMessage<FormatError>(HasSubstr("model is no safetensors file: it does not begin with the length of a header")));
+              ThrowsMessage<FormatError>(
+                  HasSubstr("model is no safetensors file: it does not begin with the length of a header")));
   EXPECT_THAT([] { parse("bad_type"); }, ThrowsMessage<FormatError>(HasSubstr("unknown type \"F33\"")));
   EXPECT_THAT([] { parse("bad_shape"); }, ThrowsMessage<FormatError>(HasSubstr("shape [3] and type F32 has 8 bytes")));
   EXPECT_THAT([] { parse("bad_twice"); }, ThrowsMessage<FormatError>(HasSubstr("\"a\" stands twice")));
@@ -54,10 +55,12 @@ TEST(Safetensors, ReasonsOfRefusal) {
 }
 
 TEST(Safetensors, WrittenHeadersAreAlignedAndRead) {
-  const std::vector<io::SafetensorsEntry> entries{{"x \"quoted\"", dtypes::bfloat16, {2, 3}, 0, 0}, {"y", dtypes::fp8e5m2, {}, 0, 0}};
+  const std::vector<io::SafetensorsEntry> entries{{"x \"quoted\"", dtypes::bfloat16, {2, 3}, 0, 0},
+                                                  {"y", dtypes::fp8e5m2, {}, 0, 0}};
   std::string h = io::safetensors_header(entries, {{"k", "v"}});
   EXPECT_EQ(h.size() % 8, 0u);
-  const io::Safetensors f = io::parse_safetensors({reinterpret_cast<const uint8_t*>(h.data()), h.size()}, h.size() + 13, "x");
+  const io::Safetensors f =
+      io::parse_safetensors({reinterpret_cast<const uint8_t*>(h.data()), h.size()}, h.size() + 13, "x");
   EXPECT_EQ(f.entries[0].name, entries[0].name);
   EXPECT_EQ(f.entries[1].begin, 12u);
   EXPECT_EQ(f.data_start, h.size());

@@ -1,4 +1,5 @@
-/// \file Content addressed storage: hashes as the format has them, trees of chunks, and stores whose chunks are damaged, missing or lies.
+/// \file Content addressed storage: hashes as the format has them, trees of chunks, and stores whose chunks are
+/// damaged, missing or lies.
 #include "tinygrad/io/tinyfs.h"
 
 #include <arpa/inet.h>
@@ -19,7 +20,9 @@
 
 namespace tg::io {
 namespace {
-std::string hex(std::string_view text) { return to_hex(shake128({reinterpret_cast<const uint8_t*>(text.data()), text.size()})); }
+std::string hex(std::string_view text) {
+  return to_hex(shake128({reinterpret_cast<const uint8_t*>(text.data()), text.size()}));
+}
 std::vector<uint8_t> pattern(size_t n) {
   std::vector<uint8_t> v(n);
   for (size_t i = 0; i < n; i++) v[i] = static_cast<uint8_t>(i * 31 + i / 255);

@@ -1,5 +1,6 @@
-/// \file The parsers of foreign bytes as fuzz targets. A target takes any bytes: it returns, or throws FormatError; all else is a failure.
-/// The regression test (foreign/fuzz_test.cpp) runs each over corpus/NAME and mutations of it; -DTG_FUZZ=ON builds fuzz_NAME with libFuzzer.
+/// \file The parsers of foreign bytes as fuzz targets. A target takes any bytes: it returns, or throws FormatError; all
+/// else is a failure. The regression test (foreign/fuzz_test.cpp) runs each over corpus/NAME and mutations of it;
+/// -DTG_FUZZ=ON builds fuzz_NAME with libFuzzer.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -19,7 +20,10 @@ inline constexpr uint64_t kLimit = 1 << 20;  // of what a compressed input may g
 
 inline void idx(Bytes in) {
   const nn::IdxArray a = nn::parse_idx(in, "fuzz", kLimit);
-  uint64_t bytes = a.dtype == dtypes::float64 ? 8 : a.dtype == dtypes::int32 || a.dtype == dtypes::float32 ? 4 : a.dtype == dtypes::int16 ? 2 : 1;
+  uint64_t bytes = a.dtype == dtypes::float64                               ? 8
+                   : a.dtype == dtypes::int32 || a.dtype == dtypes::float32 ? 4
+                   : a.dtype == dtypes::int16                               ? 2
+                                                                            : 1;
   for (int64_t d : a.shape) bytes *= d;
   TG_ASSERT(bytes == a.data.size() && !a.shape.empty(), "shape and data disagree");
 }
@@ -42,7 +46,8 @@ inline void safetensors(Bytes in) {
   for (const io::SafetensorsEntry& e : f.entries) {
     uint64_t bytes = static_cast<uint64_t>(e.dtype.itemsize());
     for (int64_t d : e.shape) bytes *= static_cast<uint64_t>(d);
-    TG_ASSERT(e.begin <= e.end && e.end <= in.size() - f.data_start && bytes == e.end - e.begin, "entry outside of the file");
+    TG_ASSERT(e.begin <= e.end && e.end <= in.size() - f.data_start && bytes == e.end - e.begin,
+              "entry outside of the file");
   }
 }
 
@@ -50,6 +55,7 @@ struct Target {
   std::string_view name;
   void (*run)(Bytes);
 };
-inline constexpr Target kTargets[] = {{"idx", idx}, {"gzip", gzip}, {"tar", tar}, {"cifar", cifar}, {"safetensors", safetensors}};
+inline constexpr Target kTargets[] = {
+    {"idx", idx}, {"gzip", gzip}, {"tar", tar}, {"cifar", cifar}, {"safetensors", safetensors}};
 
 }  // namespace tg::fuzz

@@ -1,5 +1,5 @@
-/// \file Random tensor programs on every device and renderer: all must agree exactly with the interpreter. Values are small multiples of 1/2, so that
-/// float sums are exact in every order and only wrong code can make a difference.
+/// \file Random tensor programs on every device and renderer: all must agree exactly with the interpreter. Values are
+/// small multiples of 1/2, so that float sums are exact in every order and only wrong code can make a difference.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -35,7 +35,8 @@ class RandomProgram {
   int64_t size() { return pick<int64_t>({1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 33, 64}); }
   DType type() {
     using namespace dtypes;
-    return pick<DType>({float32, float32, float32, float16, bfloat16, float64, int32, int32, int64, uint8, int8, uint32, bool_});
+    return pick<DType>(
+        {float32, float32, float32, float16, bfloat16, float64, int32, int32, int64, uint8, int8, uint32, bool_});
   }
 
   Tensor leaf() {
@@ -80,7 +81,9 @@ class RandomProgram {
       case 10: return n ? t.repeat(std::vector<int64_t>(static_cast<size_t>(n), 1 + below(2))) : t;
       case 11: return n && t.dtype() != dtypes::bool_ ? small(t).cumsum(axis) : t;
       case 12:
-        return n && t.shape(axis) > 2 ? t.shrink_to(first(t.shape(), axis, t.shape(axis) - t.shape(axis) % 2)).unfold(axis, 2, 1 + below(2)) : t;
+        return n && t.shape(axis) > 2 ? t.shrink_to(first(t.shape(), axis, t.shape(axis) - t.shape(axis) % 2))
+                                            .unfold(axis, 2, 1 + below(2))
+                                      : t;
       case 13:
       case 14:
       case 15: return n && t.shape(axis) > 0 && t.shape(axis) <= 64 ? exact(t, axis) : t;
@@ -106,8 +109,8 @@ class RandomProgram {
       case 6: return a.ne(b).where(a, b);
       default:
         return a.dtype().is_float() || b.dtype().is_float() || a.dtype().is_bool() || b.dtype().is_bool() ? a.minimum(b)
-               : below(2)                                                                                 ? a.floor_div(b)
-                                                                                                          : a.mod(b);
+               : below(2) ? a.floor_div(b)
+                          : a.mod(b);
     }
   }
   /// Methods made of several operations that are exact in every order.
@@ -174,10 +177,11 @@ void expect_same(const std::vector<Result>& got, const std::vector<Result>& expe
     const DType d = expected[i].dtype;
     const size_t item = eval_itemsize(d);
     for (size_t k = 0; k * item < expected[i].bytes.size(); k++) {
-      const double a = load_const(&got[i].bytes[k * item], d).as_double(), b = load_const(&expected[i].bytes[k * item], d).as_double();
+      const double a = load_const(&got[i].bytes[k * item], d).as_double(),
+                   b = load_const(&expected[i].bytes[k * item], d).as_double();
       if (a == b || (a != a && b != b)) continue;
-      ADD_FAILURE() << dev << ", seed " << seed << ": element " << k << " of result " << i << ", " << expected[i].what << ": " << a
-                    << ", the interpreter says " << b;
+      ADD_FAILURE() << dev << ", seed " << seed << ": element " << k << " of result " << i << ", " << expected[i].what
+                    << ": " << a << ", the interpreter says " << b;
       return;
     }
   }
@@ -185,20 +189,24 @@ void expect_same(const std::vector<Result>& got, const std::vector<Result>& expe
 
 class Differential : public testing::TestWithParam<bool> {};
 TEST_P(Differential, LlvmAgreesWithTheInterpreter) {
-  for (uint32_t seed = 0; seed < 50; seed++) expect_same(run(seed, GetParam(), "CPU"), run(seed, GetParam(), "INTERP"), seed, "CPU");
+  for (uint32_t seed = 0; seed < 50; seed++)
+    expect_same(run(seed, GetParam(), "CPU"), run(seed, GetParam(), "INTERP"), seed, "CPU");
 }
 TEST_P(Differential, OptimisedAgreesWithPlainLoops) {
-  for (uint32_t seed = 1000; seed < 1400; seed++) expect_same(run(seed, GetParam(), "INTERP"), run(seed, GetParam(), "INTERP", 1), seed, "INTERP");
+  for (uint32_t seed = 1000; seed < 1400; seed++)
+    expect_same(run(seed, GetParam(), "INTERP"), run(seed, GetParam(), "INTERP", 1), seed, "INTERP");
 }
 TEST_P(Differential, ClangAgreesWithTheInterpreter) {
   if (clang_path().empty()) GTEST_SKIP() << "no clang";
-  for (uint32_t seed = 2000; seed < 2005; seed++) expect_same(run(seed, GetParam(), "CPU:CLANG"), run(seed, GetParam(), "INTERP"), seed, "CPU:CLANG");
+  for (uint32_t seed = 2000; seed < 2005; seed++)
+    expect_same(run(seed, GetParam(), "CPU:CLANG"), run(seed, GetParam(), "INTERP"), seed, "CPU:CLANG");
 }
 TEST_P(Differential, BaselineProcessorAgreesWithTheInterpreter) {
   for (uint32_t seed = 3000; seed < 3020; seed++)
     expect_same(run(seed, GetParam(), "CPU:LLVM:x86_64"), run(seed, GetParam(), "INTERP"), seed, "CPU:LLVM:x86_64");
 }
-INSTANTIATE_TEST_SUITE_P(Sizes, Differential, testing::Bool(), [](const auto& i) { return i.param ? "Wide" : "Small"; });
+INSTANTIATE_TEST_SUITE_P(Sizes, Differential, testing::Bool(),
+                         [](const auto& i) { return i.param ? "Wide" : "Small"; });
 
 }  // namespace
 }  // namespace tg

@@ -1,4 +1,5 @@
-/// \file Training for a thousand steps: bytes, nodes and the process itself are as great at the end as near the beginning.
+/// \file Training for a thousand steps: bytes, nodes and the process itself are as great at the end as near the
+/// beginning.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -29,7 +30,8 @@ struct State {
   int64_t used, nodes, buffers, pages;
 };
 State state() {
-  return {memory_stats().used, static_cast<int64_t>(Graph::global().live_nodes()), static_cast<int64_t>(buffer_table::size()), resident_pages()};
+  return {memory_stats().used, static_cast<int64_t>(Graph::global().live_nodes()),
+          static_cast<int64_t>(buffer_table::size()), resident_pages()};
 }
 
 void train(bool jitted) {
@@ -50,7 +52,8 @@ void train(bool jitted) {
   State early{}, late{};
   double first = 0, last = 0;
   for (int i = 1; i <= 1000; i++) {
-    const Tensor x = Tensor::randn({32, 16}).realize(), y = (x(Slice(), Slice(0, 4)).argmax(1)).cast(dtypes::int32).contiguous().realize();
+    const Tensor x = Tensor::randn({32, 16}).realize(),
+                 y = (x(Slice(), Slice(0, 4)).argmax(1)).cast(dtypes::int32).contiguous().realize();
     const Tensor loss = jitted ? replayed(x, y) : step(x, y);
     const double value = loss.item<double>();
     ASSERT_TRUE(std::isfinite(value)) << i;

@@ -1,5 +1,5 @@
-/// \file Random functions with inputs, state, random numbers and variables, called several times: jitted they must give what they give without JIT.
-/// Values are small integers, so every order of computation gives the same floats.
+/// \file Random functions with inputs, state, random numbers and variables, called several times: jitted they must give
+/// what they give without JIT. Values are small integers, so every order of computation gives the same floats.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -27,7 +27,8 @@ class Program {
     const int n = 2 + below(7);
     for (int i = 0; i < n; i++) steps_.push_back({below(20), below(1000), below(1000), below(1000)});
     for (int i = 0; i < results_; i++) chosen_.push_back(below(1000));
-    for (int i = 0; i < kCalls; i++) calls_.push_back({below(1000), below(1000), below(3), below(3) == 0, below(4) == 0});
+    for (int i = 0; i < kCalls; i++)
+      calls_.push_back({below(1000), below(1000), below(3), below(3) == 0, below(4) == 0});
     const int first = below(1000);
     for (int i = 0; i < inputs_ + states_; i++) fill_.push_back(first + 7 * i);
     jit_rand_ = below(3) == 0;
@@ -55,7 +56,8 @@ class Program {
       const Call& call = calls_[static_cast<size_t>(c)];
       Tensors in;
       for (int i = 0; i < inputs_; i++) in.push_back(data(nth(fill_, i) + 31 * c));
-      if (call.feed_back && !held.empty() && held.back()[0].ndim() == 2) in[0] = c < 2 ? held.back()[0].clone() : held.back()[0];  // possibly a view
+      if (call.feed_back && !held.empty() && held.back()[0].ndim() == 2)
+        in[0] = c < 2 ? held.back()[0].clone() : held.back()[0];  // possibly a view
       for (Tensor& t : in) t.realize();
       BoundVariable n = v.bind(1 + call.rows % kRows);
       if (call.outside_write && !states.empty()) states[0].assign(bounded(states[0] + 1));
@@ -104,7 +106,9 @@ class Program {
         case 7: r = bounded(a.transpose().dot(b)).pad({{0, 1}, {0, 0}}); break;
         case 8: r = a.shrink({{1, kRows}, {0, kColumns}}).pad({{0, 1}, {0, 0}}); break;
         case 9: r = bounded(a.cumsum(0)); break;
-        case 10: r = bounded(b + a.shrink({{0, n}, {0, kColumns}}).sum(0, true)); break;  // as many rows as the variable says
+        case 10:
+          r = bounded(b + a.shrink({{0, n}, {0, kColumns}}).sum(0, true));
+          break;  // as many rows as the variable says
         case 11: r = bounded(a * n.tensor()); break;
         case 12: r = a(Slice(None, None, -1)) + 1; break;
         case 13: r = jit_rand_ ? a + (Tensor::rand({kRows, kColumns}) * 4).floor() : a + 2; break;

@@ -1,5 +1,6 @@
-/// \file Random triples of an operation, its shape and OptOps: what the processor computes must equal the interpreter running the kernel as it is.
-/// Values are small multiples of 1/2, so sums are exact in every order. `KERNEL_FUZZ=N` sets how many (the target `nightly` takes 10,000).
+/// \file Random triples of an operation, its shape and OptOps: what the processor computes must equal the interpreter
+/// running the kernel as it is. Values are small multiples of 1/2, so sums are exact in every order. `KERNEL_FUZZ=N`
+/// sets how many (the target `nightly` takes 10,000).
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -27,7 +28,8 @@ class KernelFuzz {
     switch (kind) {
       case 2: {
         const int t = below(4);
-        const DType floats[] = {dtypes::bfloat16, dtypes::float16, dtypes::fp8e5m2}, integers[] = {dtypes::int8, dtypes::uint8, dtypes::int16};
+        const DType floats[] = {dtypes::bfloat16, dtypes::float16, dtypes::fp8e5m2},
+                    integers[] = {dtypes::int8, dtypes::uint8, dtypes::int16};
         const bool whole = below(2);
         const DType a = whole ? integers[below(3)] : floats[below(3)], b = whole ? integers[below(3)] : a;
         *name += str(" t", t, ' ', a, ' ', b);
@@ -41,16 +43,18 @@ class KernelFuzz {
         return matmul(n, m, l, t & 1, t & 2);
       }
       case 3: {
-        const int64_t f = pick({1, 2, 3, 5}), h = f + below(20), w = f + below(40), pad = below(static_cast<int>(f)), ic = 1 + below(9),
-                      oc = 1 + below(20);
+        const int64_t f = pick({1, 2, 3, 5}), h = f + below(20), w = f + below(40), pad = below(static_cast<int>(f)),
+                      ic = 1 + below(9), oc = 1 + below(20);
         *name = str("conv ", ic, " ", oc, " ", h, " ", w, " ", f, " ", pad);
         return conv(1 + below(3), ic, oc, h, w, f, pad);
       }
-      case 4: return conv_weight_grad(1 + below(3), 1 + below(4), 1 + below(9), 5 + below(9), 5 + below(30), 1 + below(4));
-      case 5: return conv_input_grad(1 + below(3), 1 + below(4), 1 + below(9), 5 + below(9), 5 + below(30), 1 + below(4));
+      case 4:
+        return conv_weight_grad(1 + below(3), 1 + below(4), 1 + below(9), 5 + below(9), 5 + below(30), 1 + below(4));
+      case 5:
+        return conv_input_grad(1 + below(3), 1 + below(4), 1 + below(9), 5 + below(9), 5 + below(30), 1 + below(4));
       case 10: {
-        const int64_t f = pick({1, 2, 3, 5}), pad = below(static_cast<int>(f)), h = f + below(12), w = f + below(34), ic = 1 + below(20),
-                      oc = 1 + below(20);
+        const int64_t f = pick({1, 2, 3, 5}), pad = below(static_cast<int>(f)), h = f + below(12), w = f + below(34),
+                      ic = 1 + below(20), oc = 1 + below(20);
         *name = str("input gradient ", ic, " ", oc, " ", h, " ", w, " ", f, " ", pad);
         return padded_input_grad(1 + below(3), ic, oc, h, w, f, pad);
       }
@@ -61,7 +65,8 @@ class KernelFuzz {
           const int64_t n = 1 + below(5), h = f + below(20), w = f + below(40), pad = below(static_cast<int>(f));
           return below(2) ? columns_to_image(n, h, w, f, step, pad) : taps_to_image(n, h, w, f, step, pad);
         }
-        return below(2) ? pool_gradient(1 + below(20), o * f, f) : pool_ties(1 + below(20), (o - 1) * step + f, f, step);
+        return below(2) ? pool_gradient(1 + below(20), o * f, f)
+                        : pool_ties(1 + below(20), (o - 1) * step + f, f, step);
       }
       case 6: return below(2) ? reduce_rows(n, m) : reduce_columns(n, m);
       case 7: return below(2) ? transpose(n, m) : nested(n, m, std::min<int64_t>(l, 20));
@@ -70,7 +75,8 @@ class KernelFuzz {
                      pick({1, 2, 3, 5}), below(3),     1 + below(2),  1 + below(2)};
         s.groups = 1 + below(3) / 2 * below(4);
         s.h += s.dilation * (s.f - 1), s.w += s.dilation * (s.f - 1);
-        *name = str("weights ", s.bs, " ", s.ic, " ", s.oc, " ", s.h, " ", s.w, " ", s.f, " ", s.pad, " ", s.stride, " ", s.dilation, " ", s.groups);
+        *name = str("weights ", s.bs, " ", s.ic, " ", s.oc, " ", s.h, " ", s.w, " ", s.f, " ", s.pad, " ", s.stride,
+                    " ", s.dilation, " ", s.groups);
         return conv_weight_grad(s);
       }
       default: return below(2) ? pad_flip(n, m) : reshaped(1 + below(9), 1 + below(9), 1 + below(9));
@@ -98,7 +104,9 @@ class KernelFuzz {
       static constexpr OptOp kOps[] = {OptOp::kUpcast, OptOp::kUnroll, OptOp::kVector, OptOp::kPadTo,    OptOp::kSplit,
                                        OptOp::kSwap,   OptOp::kThread, OptOp::kStage,  OptOp::kGroupTop, OptOp::kPadTo};
       const OptOp op = kOps[i < 9 ? below(7) : below(10)];  // panels come last
-      const int64_t arg = op == OptOp::kSwap ? below(n) : op == OptOp::kStage ? below(2) + below(2) * kWindow : pick({0, 2, 3, 4, 4, 8, 16});
+      const int64_t arg = op == OptOp::kSwap    ? below(n)
+                          : op == OptOp::kStage ? below(2) + below(2) * kWindow
+                                                : pick({0, 2, 3, 4, 4, 8, 16});
       const Opt opt{op, below(n), arg};
       try {
         axes.apply(opt);
@@ -130,8 +138,8 @@ test::Memory inputs_of(const Program& p, uint32_t seed, std::vector<DType>* type
     const auto n = static_cast<size_t>(u.src(0).src(0).const_int());
     (*types)[slot] = u.dtype(), memory[slot].resize(n * eval_itemsize(u.dtype()));
     for (size_t i = 0; i < n; i++)
-      store_const(memory[slot].data() + i * eval_itemsize(u.dtype()), ConstValue(static_cast<double>(static_cast<int>(random() % 17) - 8) * 0.5),
-                  u.dtype());
+      store_const(memory[slot].data() + i * eval_itemsize(u.dtype()),
+                  ConstValue(static_cast<double>(static_cast<int>(random() % 17) - 8) * 0.5), u.dtype());
   }
   return memory;
 }
@@ -169,7 +177,9 @@ TEST(KernelFuzz, EveryOptimisationComputesWhatTheKernelMeans) {
     for (const Opt& o : p->applied_opts) staged += list.empty() && o.op == OptOp::kStage;
     std::vector<DType> types;
     test::Memory expected = inputs_of(*meaning, static_cast<uint32_t>(i), &types), got = expected;
-    auto extent = [](const Program& q) { return q.thread_extent ? static_cast<int64_t>(q.thread_extent.const_int()) : 1; };
+    auto extent = [](const Program& q) {
+      return q.thread_extent ? static_cast<int64_t>(q.thread_extent.const_int()) : 1;
+    };
     test::run_interp(meaning, expected, {}, 0, extent(*meaning));
     const test::Compiled code = test::compile(p, target);
     ASSERT_TRUE(code.kernel);
@@ -184,7 +194,8 @@ TEST(KernelFuzz, EveryOptimisationComputesWhatTheKernelMeans) {
   EXPECT_GT(staged, rounds / 20);
 }
 
-/// The sums of a large batch: output channels along the lanes, gradients in scratch memory a block of the batch at a time, sums go on in memory.
+/// The sums of a large batch: output channels along the lanes, gradients in scratch memory a block of the batch at a
+/// time, sums go on in memory.
 TEST(KernelFuzz, WeightGradientsOfALargeBatchRunInBlocks) {
   if (!llvm_plugin_missing().empty()) GTEST_SKIP() << llvm_plugin_missing();
   Target target = host_processor();
@@ -192,14 +203,16 @@ TEST(KernelFuzz, WeightGradientsOfALargeBatchRunInBlocks) {
   const auto renderer = make_renderer(target);
   CodegenOptions plain;
   plain.noopt = true;
-  for (const WeightGrad& s : {WeightGrad{80, 3, 32, 10, 10, 3}, WeightGrad{80, 2, 33, 10, 11, 3, 1}, WeightGrad{60, 2, 16, 21, 19, 3, 1, 2},
-                              WeightGrad{40, 1, 17, 13, 14, 3, 0, 1, 2, 2}, WeightGrad{48, 3, 32, 12, 12, 1, 0, 2}}) {
+  for (const WeightGrad& s :
+       {WeightGrad{80, 3, 32, 10, 10, 3}, WeightGrad{80, 2, 33, 10, 11, 3, 1}, WeightGrad{60, 2, 16, 21, 19, 3, 1, 2},
+        WeightGrad{40, 1, 17, 13, 14, 3, 0, 1, 2, 2}, WeightGrad{48, 3, 32, 12, 12, 1, 0, 2}}) {
     SCOPED_TRACE(str(s.bs, " ", s.ic, " ", s.oc, " ", s.h, " ", s.w, " ", s.f, " ", s.pad, " ", s.stride));
     const KernelPtr k = conv_weight_grad(s);
     const auto p = to_program(*k, *renderer, CodegenOptions()), meaning = to_program(*k, *renderer, plain);
     std::vector<DType> types;
     test::Memory expected = inputs_of(*meaning, 7, &types), got = expected;
-    test::run_interp(meaning, expected, {}, 0, meaning->thread_extent ? static_cast<int64_t>(meaning->thread_extent.const_int()) : 1);
+    test::run_interp(meaning, expected, {}, 0,
+                     meaning->thread_extent ? static_cast<int64_t>(meaning->thread_extent.const_int()) : 1);
     const test::Compiled code = test::compile(p, target);
     ASSERT_TRUE(code.kernel);
     const int64_t n = p->thread_extent ? static_cast<int64_t>(p->thread_extent.const_int()) : 1;
@@ -223,7 +236,8 @@ TEST(KernelFuzz, PanelsAcrossMemoryAreTransposedInRegisters) {
       const KernelPtr k = matmul(24, 2 * lanes, depth, false, true);
       CodegenOptions plain, chosen;
       plain.noopt = true;
-      chosen.opts = {{OptOp::kUpcast, 0, 4}, {OptOp::kVector, 1, lanes}, {OptOp::kUpcast, 1, 2}, {OptOp::kStage, -1, 1}};
+      chosen.opts = {
+          {OptOp::kUpcast, 0, 4}, {OptOp::kVector, 1, lanes}, {OptOp::kUpcast, 1, 2}, {OptOp::kStage, -1, 1}};
       const auto renderer = make_renderer(target);
       const auto p = to_program(*k, *renderer, chosen), meaning = to_program(*k, *renderer, plain);
       EXPECT_EQ(p->source.find("gather"), std::string::npos) << cpu << ' ' << depth;

@@ -1,4 +1,5 @@
-/// \file A chain of a million adds of distinct tensors builds, differentiates, schedules, compiles, runs and dies, on a small stack and in seconds.
+/// \file A chain of a million adds of distinct tensors builds, differentiates, schedules, compiles, runs and dies, on a
+/// small stack and in seconds.
 #include <gtest/gtest.h>
 #include <pthread.h>
 

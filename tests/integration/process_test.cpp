@@ -1,4 +1,5 @@
-/// \file Several processes and one disk cache: killed while they fill it, damaged entries, recorded runs, and kernels that are the same every time.
+/// \file Several processes and one disk cache: killed while they fill it, damaged entries, recorded runs, and kernels
+/// that are the same every time.
 #ifdef TG_PROGRAM
 #include "tinygrad/base/process.h"
 
@@ -29,7 +30,8 @@ using Env = std::vector<std::pair<std::string, std::string>>;
 /// A process that compiles and runs something and checks the result itself.
 ProcessResult child(const std::string& row, const std::string& db, Env env = {}, int threads = 2) {
   env.insert(env.end(), {{"CACHEDB", db}, {"SPEC", "0"}});
-  return run_process({TG_PROGRAM, "bench", "--child", row, "--threads", std::to_string(threads)}, {.env = env, .timeout_s = 200});
+  return run_process({TG_PROGRAM, "bench", "--child", row, "--threads", std::to_string(threads)},
+                     {.env = env, .timeout_s = 200});
 }
 
 pid_t start(const std::string& row, const std::string& db) {
@@ -79,8 +81,9 @@ TEST(Processes, FlippedBytesAreCompiledAgain) {
   // Values with right checksums for wrong bytes would be trusted; these have wrong ones.
   sqlite3* file = nullptr;
   ASSERT_EQ(sqlite3_open(db.c_str(), &file), SQLITE_OK);
-  EXPECT_EQ(sqlite3_exec(file, "UPDATE entries SET value = CAST(substr(value, 1, 300) || X'5a5a' || substr(value, 303) AS BLOB)", nullptr, nullptr,
-                         nullptr),
+  EXPECT_EQ(sqlite3_exec(
+                file, "UPDATE entries SET value = CAST(substr(value, 1, 300) || X'5a5a' || substr(value, 303) AS BLOB)",
+                nullptr, nullptr, nullptr),
             SQLITE_OK);
   const int changed = sqlite3_changes(file);
   sqlite3_close(file);
@@ -102,7 +105,8 @@ TEST(Processes, EntriesOfAnotherBuildAreNotUsed) {
     cache.put("program", key, bytes);
   }
   for (const char* table : {"compile_llvm", "compile_clang"})
-    for (const std::string& key : cache.keys(table)) cache.put(table, key, std::vector<uint8_t>{'n', 'o', ' ', 'E', 'L', 'F'});
+    for (const std::string& key : cache.keys(table))
+      cache.put(table, key, std::vector<uint8_t>{'n', 'o', ' ', 'E', 'L', 'F'});
   const ProcessResult r = child("first_result", db);
   EXPECT_TRUE(r.ok()) << r.err;
 }
@@ -117,7 +121,8 @@ TEST(Processes, TheSameKernelsEveryTime) {
     const ProcessResult r = child("gpt2_block_compile", db(name), env, threads);
     EXPECT_TRUE(r.ok()) << r.err;
   };
-  captured("a", "1", 2), captured("b", "2", 2), captured("c", "0", 2), captured("one", "0", 1), captured("one_again", "2", 1);
+  captured("a", "1", 2), captured("b", "2", 2), captured("c", "0", 2), captured("one", "0", 1),
+      captured("one_again", "2", 1);
   for (auto [x, y] : {std::pair{"a", "b"}, {"a", "c"}, {"one", "one_again"}}) {
     const ReplayComparison c = compare_replays(db(x), db(y));
     EXPECT_GT(c.same, 30);
@@ -154,9 +159,10 @@ TEST(Processes, SearchedKernelsAreTakenFromTheDisk) {
   const TempDir dir;
   const std::string db = (dir.path() / "c.db").string();
   const auto searches = [&](const char* variable, const char* value) {
-    const ProcessResult r =
-        run_process({TG_PROGRAM, "bench", "--filter", "^matmul_f32_256$", "--time", "0"},
-                    {.env = {{"CACHEDB", db}, {"DEBUG", "2"}, {"BEAM", "1"}, {"BEAM_TIMEOUT_SEC", "1"}, {variable, value}}, .timeout_s = 100});
+    const ProcessResult r = run_process(
+        {TG_PROGRAM, "bench", "--filter", "^matmul_f32_256$", "--time", "0"},
+        {.env = {{"CACHEDB", db}, {"DEBUG", "2"}, {"BEAM", "1"}, {"BEAM_TIMEOUT_SEC", "1"}, {variable, value}},
+         .timeout_s = 100});
     EXPECT_TRUE(r.ok()) << r.err;
     return r.out.find("\nbeam r_") != std::string::npos;
   };
@@ -165,7 +171,8 @@ TEST(Processes, SearchedKernelsAreTakenFromTheDisk) {
   EXPECT_FALSE(searches("CCACHE", "0")) << "only the program is made again";
   EXPECT_TRUE(searches("IGNORE_BEAM_CACHE", "1"));
   EXPECT_TRUE(searches("BEAM_CANDIDATES_MAX", "4")) << "another search";
-  EXPECT_THAT(run_process({TG_PROGRAM, "cache", "info"}, {.env = {{"CACHEDB", db}}, .timeout_s = 60}).out, HasSubstr("\nbeam "));
+  EXPECT_THAT(run_process({TG_PROGRAM, "cache", "info"}, {.env = {{"CACHEDB", db}}, .timeout_s = 60}).out,
+              HasSubstr("\nbeam "));
 }
 
 TEST(Processes, CacheCommand) {
@@ -175,13 +182,16 @@ TEST(Processes, CacheCommand) {
   const ProcessOptions here{.env = {{"CACHEDB", db}}, .timeout_s = 60};
   const ProcessResult info = run_process({TG_PROGRAM, "cache", "info"}, here);
   EXPECT_TRUE(info.ok()) << info.err;
-  EXPECT_THAT(info.out, testing::AllOf(HasSubstr(db), HasSubstr("\nprogram "), HasSubstr(" entries  "), HasSubstr("limit 1.07 GB")));
+  EXPECT_THAT(info.out, testing::AllOf(HasSubstr(db), HasSubstr("\nprogram "), HasSubstr(" entries  "),
+                                       HasSubstr("limit 1.07 GB")));
   EXPECT_TRUE(run_process({TG_PROGRAM, "cache", "clear", "program"}, here).ok());
   EXPECT_THAT(run_process({TG_PROGRAM, "cache", "info"}, here).out, testing::Not(HasSubstr("\nprogram ")));
   EXPECT_TRUE(run_process({TG_PROGRAM, "cache", "clear"}, here).ok());
   EXPECT_THAT(run_process({TG_PROGRAM, "cache", "info"}, here).out, testing::Not(HasSubstr(" entries")));
   EXPECT_EQ(run_process({TG_PROGRAM, "cache"}, here).exit_code, 2);
-  EXPECT_EQ(run_process({TG_PROGRAM, "cache", "info"}, {.env = {{"CACHEDB", "/dev/null/x.db"}}, .timeout_s = 60}).exit_code, 1);
+  EXPECT_EQ(
+      run_process({TG_PROGRAM, "cache", "info"}, {.env = {{"CACHEDB", "/dev/null/x.db"}}, .timeout_s = 60}).exit_code,
+      1);
 }
 
 TEST(Processes, ProfileIsATrace) {

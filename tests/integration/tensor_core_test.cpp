@@ -1,4 +1,5 @@
-/// \file Sums of products by dot product instructions: the numbers of the interpreter, and the instruction in the inner loop.
+/// \file Sums of products by dot product instructions: the numbers of the interpreter, and the instruction in the inner
+/// loop.
 #include "tinygrad/codegen/tensor_core.h"
 
 #include <gtest/gtest.h>
@@ -17,14 +18,17 @@ KernelPtr wrapping_matmul(int64_t n, int64_t m, int64_t l) {
   KernelMaker k;
   UOp a = k.param(1, n * l, dtypes::int8), b = k.param(2, l * m, dtypes::int8), o = k.param(0, n * m, dtypes::int8);
   UOp i = k.loop(n), j = k.loop(m), r = k.red(l), v = a.index({i * l + r}).load() * b.index({r * m + j}).load();
-  return k.finish(o.index({i * m + j}).store(v.cast(dtypes::int32).reduce(Ops::ADD, UOps{r}).cast(dtypes::int8)).end(UOps{i, j}));
+  return k.finish(
+      o.index({i * m + j}).store(v.cast(dtypes::int32).reduce(Ops::ADD, UOps{r}).cast(dtypes::int8)).end(UOps{i, j}));
 }
 /// Images by filters, with a border of zeros.
 KernelPtr narrow_conv(int64_t ic, int64_t oc, int64_t h, int64_t f, DType type) {
   KernelMaker k;
   const int64_t pad = f / 2;
-  UOp in = k.param(1, ic * h * h, type), w = k.param(2, oc * ic * f * f, type), o = k.param(0, oc * h * h, dtypes::int32);
-  UOp c = k.loop(oc), y = k.loop(h), x = k.loop(h), q = k.red(ic), ky = k.red(f), kx = k.red(f), iy = y + ky - pad, ix = x + kx - pad;
+  UOp in = k.param(1, ic * h * h, type), w = k.param(2, oc * ic * f * f, type),
+      o = k.param(0, oc * h * h, dtypes::int32);
+  UOp c = k.loop(oc), y = k.loop(h), x = k.loop(h), q = k.red(ic), ky = k.red(f), kx = k.red(f), iy = y + ky - pad,
+      ix = x + kx - pad;
   UOp ok = (iy.ge(iy.const_like(0)) & (iy < h)) & (ix.ge(ix.const_like(0)) & (ix < h));
   UOp v = ok.where(in.index({((q * h + iy) * h + ix).valid(ok)}).load(), UOp::constant(0, type)).cast(dtypes::int32);
   UOp u = w.index({((c * ic + q) * f + ky) * f + kx}).load().cast(dtypes::int32);
@@ -66,7 +70,9 @@ std::string check(const KernelPtr& k, const Target& target, CodegenOptions optio
   plain.noopt = true;
   const auto p = to_program(*k, *renderer, options), meaning = to_program(*k, *renderer, plain);
   test::Memory expected = inputs_of(*meaning, 7), got = expected;
-  auto extent = [](const Program& q) { return q.thread_extent ? static_cast<int64_t>(q.thread_extent.const_int()) : 1; };
+  auto extent = [](const Program& q) {
+    return q.thread_extent ? static_cast<int64_t>(q.thread_extent.const_int()) : 1;
+  };
   test::run_interp(meaning, expected, {}, 0, extent(*meaning));
   const test::Compiled code = test::compile(p, target);
   const int64_t n = extent(*p), half = n / 2;
@@ -143,10 +149,11 @@ TEST_F(TensorCores, EveryInstructionThatFitsComputesTheSame) {
   const auto renderer = make_renderer(target);
   for (const TensorCore* core : renderer->tensor_cores()) {
     const bool floats = core->a.is_float();
-    const KernelPtr k =
-        floats ? narrow_matmul(24, 48, 50, bfloat16, bfloat16, float32, false, true) : narrow_matmul(24, 48, 50, int8, int8, int32, false, false);
+    const KernelPtr k = floats ? narrow_matmul(24, 48, 50, bfloat16, bfloat16, float32, false, true)
+                               : narrow_matmul(24, 48, 50, int8, int8, int32, false, false);
     CodegenOptions options;
-    options.opts = std::vector<Opt>{{OptOp::kTc, 2, core - tensor_core_table().data()}, {OptOp::kVector, 1, 16}, {OptOp::kUpcast, 0, 4}};
+    options.opts = std::vector<Opt>{
+        {OptOp::kTc, 2, core - tensor_core_table().data()}, {OptOp::kVector, 1, 16}, {OptOp::kUpcast, 0, 4}};
     SCOPED_TRACE(core->name);
     if (target.vector_bytes < 64) options.opts->resize(1);
     EXPECT_EQ(check(k, target, options), core->name);
@@ -158,10 +165,11 @@ TEST_F(TensorCores, LargeProductsUseTheInstruction) {
     const char *processor, *name;
     DType a, b;
   };
-  for (const Case& c : {Case{"x86_64,znver4", "vpdpbusd", uint8, int8}, Case{"x86_64,znver5", "vpdpbusd", int8, int8},
-                        Case{"x86_64,alderlake", "vpdpbusd", uint8, uint8}, Case{"x86_64,znver4", "vpdpwssd", int16, int16},
-                        Case{"x86_64,haswell", "vpmaddwd", int8, int8}, Case{"arm64,neoverse-n1", "sdot", int8, int8},
-                        Case{"arm64,neoverse-n1", "udot", uint8, uint8}, Case{"arm64,neoverse-v1", "usdot", uint8, int8}}) {
+  for (const Case& c :
+       {Case{"x86_64,znver4", "vpdpbusd", uint8, int8}, Case{"x86_64,znver5", "vpdpbusd", int8, int8},
+        Case{"x86_64,alderlake", "vpdpbusd", uint8, uint8}, Case{"x86_64,znver4", "vpdpwssd", int16, int16},
+        Case{"x86_64,haswell", "vpmaddwd", int8, int8}, Case{"arm64,neoverse-n1", "sdot", int8, int8},
+        Case{"arm64,neoverse-n1", "udot", uint8, uint8}, Case{"arm64,neoverse-v1", "usdot", uint8, int8}}) {
     const Target target = test::target("LLVM", c.processor);
     SCOPED_TRACE(str(c.processor, " ", c.a, " ", c.b));
     const KernelPtr k = narrow_matmul(256, 256, 256, c.a, c.b, int32, false, false);
@@ -202,16 +210,19 @@ int64_t count(const std::string& text, const std::string& word) {
   return n;
 }
 
-/// Half is widened while panels are filled: conversions stay outside of the loop over products, where there would be one beside each of them.
+/// Half is widened while panels are filled: conversions stay outside of the loop over products, where there would be
+/// one beside each of them.
 TEST_F(TensorCores, HalfIsWidenedWhilePanelsAreFilled) {
   for (const char* processor : {"x86_64,znver4", "x86_64,haswell", "x86_64,sapphirerapids"})
     for (bool tb : {false, true}) {
       SCOPED_TRACE(str(processor, tb ? " transposed" : ""));
       const Target target = test::target("LLVM", processor);
-      const auto p = to_program(*narrow_matmul(1024, 1024, 1024, dtypes::float16, dtypes::float16, float32, false, tb, dtypes::float16),
-                                *make_renderer(target), {});
+      const auto p = to_program(
+          *narrow_matmul(1024, 1024, 1024, dtypes::float16, dtypes::float16, float32, false, tb, dtypes::float16),
+          *make_renderer(target), {});
       const std::string assembly = make_llvm_compiler(target)->assembly(p->source);
-      EXPECT_TRUE(std::any_of(p->applied_opts.begin(), p->applied_opts.end(), [](const Opt& o) { return o.op == OptOp::kStage; }));
+      EXPECT_TRUE(std::any_of(p->applied_opts.begin(), p->applied_opts.end(),
+                              [](const Opt& o) { return o.op == OptOp::kStage; }));
       EXPECT_GE(count(assembly, "vfmadd"), 8) << assembly;
       EXPECT_GE(count(assembly, "vcvtph2ps"), 1) << assembly;
     }
@@ -228,8 +239,11 @@ TEST_F(TensorCores, SettingsTurnThemOff) {
   ASSERT_NE(used(*p), nullptr);
   EXPECT_STREQ(used(*p)->name, "vpmaddwd");
   // One row by a matrix whose numbers of a column lie apart: putting words together would take longer than the product.
-  EXPECT_EQ(used(*to_program(*narrow_matmul(1, 512, 512, uint8, int8, int32, false, false), *make_renderer(target), {})), nullptr);
-  EXPECT_NE(used(*to_program(*narrow_matmul(1, 512, 512, uint8, int8, int32, false, true), *make_renderer(target), {})), nullptr);
+  EXPECT_EQ(
+      used(*to_program(*narrow_matmul(1, 512, 512, uint8, int8, int32, false, false), *make_renderer(target), {})),
+      nullptr);
+  EXPECT_NE(used(*to_program(*narrow_matmul(1, 512, 512, uint8, int8, int32, false, true), *make_renderer(target), {})),
+            nullptr);
   EXPECT_NE(off.hash(), CodegenOptions().hash());
   EXPECT_NE(only.hash(), CodegenOptions().hash());
 }

@@ -54,7 +54,8 @@ TEST(Tg, UsageErrors) {
   EXPECT_THAT(unknown.err, HasSubstr("unknown command 'frobnicate', expected one of: "));
   const ProcessResult none = tg_run({});
   EXPECT_EQ(none.exit_code, 2);
-  EXPECT_THAT(none.err, HasSubstr("tg: no command, expected one of: bench, cache, devices, env, mnist, replay-compare"));
+  EXPECT_THAT(none.err,
+              HasSubstr("tg: no command, expected one of: bench, cache, devices, env, mnist, replay-compare"));
   EXPECT_EQ(tg_run({"bench", "--threads", "0"}).exit_code, 2);
   EXPECT_EQ(tg_run({"bench", "--runs", "4"}).exit_code, 2) << "a row has at least five runs";
   EXPECT_EQ(tg_run({"bench", "--no-such-option"}).exit_code, 2);
@@ -63,18 +64,22 @@ TEST(Tg, UsageErrors) {
 TEST(Tg, UsageErrorsSayWhatIsWrong) {
   const ProcessResult unknown = tg_run({"mnist", "--stepz", "3"});
   EXPECT_EQ(unknown.exit_code, 2);
-  EXPECT_EQ(unknown.err, "tg: unexpected argument '--stepz', did you mean --steps?; tg mnist --help lists the options\n");
+  EXPECT_EQ(unknown.err,
+            "tg: unexpected argument '--stepz', did you mean --steps?; tg mnist --help lists the options\n");
   EXPECT_THAT(tg_run({"mnist", "three"}).err, HasSubstr("tg: unexpected argument 'three'"));
   const ProcessResult word = tg_run({"mnist", "--steps", "abc"});
   EXPECT_EQ(word.exit_code, 2);
-  EXPECT_THAT(word.err, testing::AllOf(testing::StartsWith("tg: --steps: got 'abc', expected a whole number"), HasSubstr("tg mnist --help")));
+  EXPECT_THAT(word.err, testing::AllOf(testing::StartsWith("tg: --steps: got 'abc', expected a whole number"),
+                                       HasSubstr("tg mnist --help")));
   EXPECT_THAT(tg_run({"mnist", "--batch-size", "0"}).err, HasSubstr("got 0, expected 1 to 60000"));
   EXPECT_THAT(tg_run({"mnist", "--lr", "-1"}).err, HasSubstr("tg: --lr: got '-1', expected a number of 0 or more"));
   EXPECT_THAT(tg_run({"cache"}).err, HasSubstr("tg: no command of tg cache, expected one of: info, clear"));
 }
 
 /// The program with standard output and standard error as a shell would set them up.
-ProcessResult shell(const std::string& line) { return run_process({"sh", "-c", std::string(TG_PROGRAM) + " " + line}, {.timeout_s = 100}); }
+ProcessResult shell(const std::string& line) {
+  return run_process({"sh", "-c", std::string(TG_PROGRAM) + " " + line}, {.timeout_s = 100});
+}
 
 TEST(Tg, OutputThatCannotBeWritten) {
   for (const char* command : {"env", "devices", "bench --list", "cache info --json"}) {
@@ -85,9 +90,10 @@ TEST(Tg, OutputThatCannotBeWritten) {
 }
 
 TEST(Tg, CtrlCSaysHowFarItCame) {
-  const ProcessResult r =
-      run_process({"sh", "-c", std::string(TG_PROGRAM) + " mnist --steps 100000 --batch-size 8 & pid=$!; sleep 4; kill -INT $pid; wait $pid"},
-                  {.timeout_s = 100});
+  const ProcessResult r = run_process(
+      {"sh", "-c",
+       std::string(TG_PROGRAM) + " mnist --steps 100000 --batch-size 8 & pid=$!; sleep 4; kill -INT $pid; wait $pid"},
+      {.timeout_s = 100});
   EXPECT_EQ(r.exit_code, 130) << r.err;
   EXPECT_THAT(r.err, testing::ContainsRegex("tg: interrupted after [0-9]+ of 100000 steps"));
   EXPECT_EQ(r.out, "");
@@ -99,24 +105,27 @@ TEST(Tg, Json) {
     for (const std::string& line : lines(text)) out.push_back(nlohmann::json::parse(line));
     return out;
   };
-  const auto variables = parsed(run_process({TG_PROGRAM, "env", "--json"}, {.env = {{"DEBUG", "2"}}, .timeout_s = 100}).out);
+  const auto variables =
+      parsed(run_process({TG_PROGRAM, "env", "--json"}, {.env = {{"DEBUG", "2"}}, .timeout_s = 100}).out);
   EXPECT_GT(variables.size(), 50u);
-  EXPECT_TRUE(
-      std::any_of(variables.begin(), variables.end(), [](auto& v) { return v["name"] == "DEBUG" && v["value"] == 2 && v["values"] == "0 to 7"; }));
+  EXPECT_TRUE(std::any_of(variables.begin(), variables.end(),
+                          [](auto& v) { return v["name"] == "DEBUG" && v["value"] == 2 && v["values"] == "0 to 7"; }));
   const auto devices = parsed(tg_run({"devices", "--json"}).out);
   EXPECT_EQ(std::count_if(devices.begin(), devices.end(), [](auto& d) { return d["default"] == true; }), 1);
-  EXPECT_TRUE(std::any_of(devices.begin(), devices.end(), [](auto& d) { return d["name"] == "INTERP" && d["available"] == true; }));
+  EXPECT_TRUE(std::any_of(devices.begin(), devices.end(),
+                          [](auto& d) { return d["name"] == "INTERP" && d["available"] == true; }));
   const std::string file = testing::TempDir() + "tg_json_test_" + std::to_string(getpid()) + ".db";
-  const auto cache =
-      parsed(run_process({TG_PROGRAM, "cache", "info", "--json"}, {.env = {{"CACHEDB", file}, {"CACHE_LIMIT", "7"}}, .timeout_s = 100}).out);
+  const auto cache = parsed(run_process({TG_PROGRAM, "cache", "info", "--json"},
+                                        {.env = {{"CACHEDB", file}, {"CACHE_LIMIT", "7"}}, .timeout_s = 100})
+                                .out);
   ASSERT_EQ(cache.size(), 1u);
   EXPECT_EQ(cache[0]["path"], file);
   EXPECT_EQ(cache[0]["limit_mib"], 7);
 }
 
 TEST(Tg, LogsHaveNoColours) {
-  const ProcessResult r =
-      run_process({TG_PROGRAM, "bench", "--child", "first_result", "--threads", "1"}, {.env = {{"DEBUG", "2"}}, .timeout_s = 100});
+  const ProcessResult r = run_process({TG_PROGRAM, "bench", "--child", "first_result", "--threads", "1"},
+                                      {.env = {{"DEBUG", "2"}}, .timeout_s = 100});
   EXPECT_TRUE(r.ok()) << r.err;
   EXPECT_THAT(r.out, HasSubstr("*** CPU"));
   EXPECT_EQ(r.out.find('\x1b'), std::string::npos);
@@ -124,16 +133,20 @@ TEST(Tg, LogsHaveNoColours) {
 
 TEST(Tg, VariablesThatAreNotHonouredAreSaidOnce) {
   const auto run = [](std::vector<std::pair<std::string, std::string>> env) {
-    return run_process({TG_PROGRAM, "bench", "--child", "first_result", "--threads", "1"}, {.env = std::move(env), .timeout_s = 100});
+    return run_process({TG_PROGRAM, "bench", "--child", "first_result", "--threads", "1"},
+                       {.env = std::move(env), .timeout_s = 100});
   };
   const ProcessResult r = run({{"MEMORY_LIMIT", "-5"}, {"SPEC", "9"}, {"CACHEDB", "/proc/nope/cache.db"}});
   EXPECT_TRUE(r.ok()) << r.err;
-  for (const char* text : {"tinygrad: [MEMORY_LIMIT] got -5, expected 0 to 8796093022207: taken as 0\n",
-                           "[SPEC] got 9, expected 0 to 2: taken as 2\n", "[CACHEDB] got /proc/nope/cache.db, which cannot be opened"}) {
+  for (const char* text :
+       {"tinygrad: [MEMORY_LIMIT] got -5, expected 0 to 8796093022207: taken as 0\n",
+        "[SPEC] got 9, expected 0 to 2: taken as 2\n", "[CACHEDB] got /proc/nope/cache.db, which cannot be opened"}) {
     EXPECT_THAT(r.err, HasSubstr(text));
     EXPECT_EQ(r.err.find(text, r.err.find(text) + 1), std::string::npos) << "once: " << r.err;
   }
-  if (!has_program("clang-16") && !has_program("clang-17") && !has_program("clang-18") && !has_program("clang-19") && !has_program("clang")) return;
+  if (!has_program("clang-16") && !has_program("clang-17") && !has_program("clang-18") && !has_program("clang-19") &&
+      !has_program("clang"))
+    return;
   const ProcessResult plugin = run({{"TG_LLVM_PLUGIN", "/nope"}});
   EXPECT_THAT(plugin.err, HasSubstr("[TG_LLVM_PLUGIN] got /nope, where there is no plugin"));
 }
@@ -141,10 +154,13 @@ TEST(Tg, VariablesThatAreNotHonouredAreSaidOnce) {
 TEST(Tg, RewritesAreCountedAndWritten) {
   const TempDir folder("tinygrad-test");
   const std::string file = (folder.path() / "rewrites.txt").string();
-  const ProcessResult r = run_process({TG_PROGRAM, "bench", "--child", "first_result", "--threads", "1"},
-                                      {.env = {{"TRACK_MATCH_STATS", "2"}, {"REWRITES_FILE", file}, {"CACHELEVEL", "0"}}, .timeout_s = 100});
+  const ProcessResult r = run_process(
+      {TG_PROGRAM, "bench", "--child", "first_result", "--threads", "1"},
+      {.env = {{"TRACK_MATCH_STATS", "2"}, {"REWRITES_FILE", file}, {"CACHELEVEL", "0"}}, .timeout_s = 100});
   EXPECT_TRUE(r.ok()) << r.err;
-  EXPECT_THAT(r.err, testing::ContainsRegex("     tries       hits         us  rule\n +[0-9]+ +[0-9]+ +[0-9]+  tinygrad/[a-z_/]+.cpp:[0-9]+\n"));
+  EXPECT_THAT(r.err,
+              testing::ContainsRegex(
+                  "     tries       hits         us  rule\n +[0-9]+ +[0-9]+ +[0-9]+  tinygrad/[a-z_/]+.cpp:[0-9]+\n"));
   EXPECT_THAT(r.err, HasSubstr("rewrites: " + file));
   std::ostringstream written;
   written << std::ifstream(file).rdbuf();
@@ -154,7 +170,8 @@ TEST(Tg, RewritesAreCountedAndWritten) {
 
 TEST(Tg, CacheClearOfAnUnknownTable) {
   const std::string file = testing::TempDir() + "tg_cache_test_" + std::to_string(getpid()) + ".db";
-  const ProcessResult r = run_process({TG_PROGRAM, "cache", "clear", "nosuch"}, {.env = {{"CACHEDB", file}}, .timeout_s = 100});
+  const ProcessResult r =
+      run_process({TG_PROGRAM, "cache", "clear", "nosuch"}, {.env = {{"CACHEDB", file}}, .timeout_s = 100});
   EXPECT_EQ(r.exit_code, 1);
   EXPECT_THAT(r.err, HasSubstr("[cache clear] got table nosuch, expected one of: "));
   EXPECT_EQ(run_process({TG_PROGRAM, "cache", "clear"}, {.env = {{"CACHEDB", file}}, .timeout_s = 100}).exit_code, 0);
@@ -170,9 +187,11 @@ TEST(Tg, EnvironmentTable) {
 TEST(Tg, Devices) {
   const ProcessResult r = tg_run({"devices"});
   ASSERT_TRUE(r.ok()) << r.err;
-  EXPECT_THAT(lines(r.out), testing::IsSupersetOf({testing::ContainsRegex("^. CPU +yes"), testing::ContainsRegex("^. INTERP +yes"),
-                                                   testing::ContainsRegex("^. NULL +yes")}));
-  EXPECT_EQ(std::count_if(r.out.begin(), r.out.end(), [](char c) { return c == '*'; }), 1) << "one default device\n" << r.out;
+  EXPECT_THAT(lines(r.out),
+              testing::IsSupersetOf({testing::ContainsRegex("^. CPU +yes"), testing::ContainsRegex("^. INTERP +yes"),
+                                     testing::ContainsRegex("^. NULL +yes")}));
+  EXPECT_EQ(std::count_if(r.out.begin(), r.out.end(), [](char c) { return c == '*'; }), 1) << "one default device\n"
+                                                                                           << r.out;
 }
 
 /// Losses of a short training.
@@ -243,7 +262,8 @@ TEST(TgBench, ListHasUniqueNames) {
 }
 
 TEST(TgBench, JsonRows) {
-  const ProcessResult r = tg_run({"bench", "--json", "--filter", "roofline_fma|roofline_read|process_start", "--threads", "1", "--time", "0"});
+  const ProcessResult r = tg_run(
+      {"bench", "--json", "--filter", "roofline_fma|roofline_read|process_start", "--threads", "1", "--time", "0"});
   ASSERT_TRUE(r.ok()) << r.err;
   std::vector<std::string> names;
   for (const std::string& line : lines(r.out)) {
@@ -260,8 +280,8 @@ TEST(TgBench, JsonRows) {
 }
 
 TEST(TgBench, ComputedRowsCheckTheirResults) {
-  const ProcessResult r =
-      tg_run({"bench", "--json", "--filter", "^(matmul_f32_256|start_to_first_result|eager_add)$", "--threads", "1", "--time", "0"});
+  const ProcessResult r = tg_run({"bench", "--json", "--filter", "^(matmul_f32_256|start_to_first_result|eager_add)$",
+                                  "--threads", "1", "--time", "0"});
   ASSERT_TRUE(r.ok()) << r.err;
   EXPECT_EQ(lines(r.out).size(), 3u);
   EXPECT_GT(nlohmann::json::parse(lines(r.out)[0]).at("peak_fraction").get<double>(), 0);
@@ -270,30 +290,38 @@ TEST(TgBench, ComputedRowsCheckTheirResults) {
 TEST(TgBench, TableForPeople) {
   const ProcessResult r = tg_run({"bench", "--filter", "process_start", "--threads", "2", "--time", "0"});
   ASSERT_TRUE(r.ok()) << r.err;
-  EXPECT_THAT(r.out, testing::AllOf(testing::StartsWith("2 threads, "), HasSubstr("\nprocess_start "), HasSubstr(" ms ")));
+  EXPECT_THAT(r.out,
+              testing::AllOf(testing::StartsWith("2 threads, "), HasSubstr("\nprocess_start "), HasSubstr(" ms ")));
 }
 
 TEST(TgBench, RowsOfTheComparison) {
   EXPECT_THAT(listed("^matmul_f32_"),
-              testing::IsSupersetOf({"matmul_f32_256_nn", "matmul_f32_512_nt", "matmul_f32_1024_tn", "matmul_f32_2048_nn", "matmul_f32_1000_nn",
-                                     "matmul_f32_1023x777x513_nn", "matmul_f32_4096_nn", "matmul_f32_batched_32x256_nn"}));
+              testing::IsSupersetOf({"matmul_f32_256_nn", "matmul_f32_512_nt", "matmul_f32_1024_tn",
+                                     "matmul_f32_2048_nn", "matmul_f32_1000_nn", "matmul_f32_1023x777x513_nn",
+                                     "matmul_f32_4096_nn", "matmul_f32_batched_32x256_nn"}));
   EXPECT_THAT(listed("^gemv_"), testing::ElementsAre("gemv_f32_4096", "gemv_q4_0_4096", "gemv_q8_0_4096"));
-  EXPECT_THAT(listed("^conv"), testing::UnorderedElementsAre("conv3x3_64_fwd", "conv3x3_64_bwd", "conv1x1_256_fwd", "conv1x1_256_bwd",
-                                                             "conv7x7_s2_fwd", "conv7x7_s2_bwd", "conv_depthwise3x3_fwd", "conv_depthwise3x3_bwd",
-                                                             "conv5x5_32_56_fwd", "conv5x5_32_56_bwd", "conv3x3_dil2_64_fwd", "conv3x3_dil2_64_bwd"));
-  EXPECT_THAT(listed("^matmul_(i8|bf16|f16)"), testing::IsSupersetOf({"matmul_i8_i32_1024_nn", "matmul_bf16_1024_nt", "matmul_f16_4096_nn"}));
+  EXPECT_THAT(listed("^conv"),
+              testing::UnorderedElementsAre("conv3x3_64_fwd", "conv3x3_64_bwd", "conv1x1_256_fwd", "conv1x1_256_bwd",
+                                            "conv7x7_s2_fwd", "conv7x7_s2_bwd", "conv_depthwise3x3_fwd",
+                                            "conv_depthwise3x3_bwd", "conv5x5_32_56_fwd", "conv5x5_32_56_bwd",
+                                            "conv3x3_dil2_64_fwd", "conv3x3_dil2_64_bwd"));
+  EXPECT_THAT(listed("^matmul_(i8|bf16|f16)"),
+              testing::IsSupersetOf({"matmul_i8_i32_1024_nn", "matmul_bf16_1024_nt", "matmul_f16_4096_nn"}));
   EXPECT_THAT(listed("^(groupnorm|embedding|lstm|vit)_"),
               testing::ElementsAre("groupnorm_8x128x56", "embedding_50257x768", "lstm_64x32x256", "vit_block_fwd"));
   EXPECT_THAT(listed("^(sin|softmax)_"), testing::ElementsAre("sin_4m", "softmax_4096", "softmax_128x50257"));
-  EXPECT_THAT(listed("_(16m|4096)$|_4096_axis"), testing::IsSupersetOf({"add_mul_16m", "exp_16m", "gelu_16m", "sum_16m", "max_16m", "sum_4096_axis0",
-                                                                        "sum_4096_axis1", "mean_4096_axis1", "softmax_4096", "layernorm_4096"}));
+  EXPECT_THAT(listed("_(16m|4096)$|_4096_axis"),
+              testing::IsSupersetOf({"add_mul_16m", "exp_16m", "gelu_16m", "sum_16m", "max_16m", "sum_4096_axis0",
+                                     "sum_4096_axis1", "mean_4096_axis1", "softmax_4096", "layernorm_4096"}));
   EXPECT_THAT(listed("^(attention|gpt2_block|mnist|resnet18)_.*(fwd|train$|step_)"),
-              testing::ElementsAre("attention_causal_12x1024x64_fwd", "gpt2_block_fwd", "gpt2_block_train", "mnist_step_512", "resnet18_step_8"));
+              testing::ElementsAre("attention_causal_12x1024x64_fwd", "gpt2_block_fwd", "gpt2_block_train",
+                                   "mnist_step_512", "resnet18_step_8"));
 }
 
 TEST(TgBench, SamplesOnRequest) {
-  const ProcessResult r = run_process({TG_PROGRAM, "bench", "--on-request", "--pin", "--threads", "1", "--filter", "^gemv_f32_4096$"},
-                                      {.input = "\n\n\n", .timeout_s = 100});
+  const ProcessResult r =
+      run_process({TG_PROGRAM, "bench", "--on-request", "--pin", "--threads", "1", "--filter", "^gemv_f32_4096$"},
+                  {.input = "\n\n\n", .timeout_s = 100});
   ASSERT_TRUE(r.ok()) << r.err;
   const std::vector<std::string> out = lines(r.out);
   ASSERT_EQ(out.size(), 4u) << r.out;

@@ -1,4 +1,5 @@
-/// \file Kernels and threads: the same numbers on any number of them, and several threads of a program that share the pool.
+/// \file Kernels and threads: the same numbers on any number of them, and several threads of a program that share the
+/// pool.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -29,8 +30,9 @@ Tensor tensor(const std::vector<int64_t>& shape, uint32_t seed = 1) {
 }
 
 TEST(Threads, ResultsDoNotDependOnTheirNumber) {
-  const Tensor wide = tensor({700, 1500}).realize(), flat = tensor({3000000}).realize(), a = tensor({257, 300}, 2).realize(),
-               b = tensor({300, 131}, 3).realize(), image = tensor({4, 16, 33, 33}, 4).realize(), filter = tensor({24, 16, 3, 3}, 5).realize();
+  const Tensor wide = tensor({700, 1500}).realize(), flat = tensor({3000000}).realize(),
+               a = tensor({257, 300}, 2).realize(), b = tensor({300, 131}, 3).realize(),
+               image = tensor({4, 16, 33, 33}, 4).realize(), filter = tensor({24, 16, 3, 3}, 5).realize();
   const std::vector<std::pair<const char*, std::function<Tensor()>>> cases{
       {"sum of everything", [&] { return flat.sum(); }},
       {"mean of everything", [&] { return flat.mean(); }},
@@ -63,12 +65,14 @@ TEST(Threads, ResultsDoNotDependOnTheirNumber) {
       const std::vector<float> got = compute().to_vector<float>();
       if (threads == 1) one = got;
       ASSERT_EQ(got.size(), one.size());
-      EXPECT_EQ(std::memcmp(got.data(), one.data(), one.size() * sizeof(float)), 0) << name << " on " << threads << " threads";
+      EXPECT_EQ(std::memcmp(got.data(), one.data(), one.size() * sizeof(float)), 0)
+          << name << " on " << threads << " threads";
     }
   }
 }
 
-/// A write that one thread is making is not made again by another that finds it pending, however long its kernels take to compile.
+/// A write that one thread is making is not made again by another that finds it pending, however long its kernels take
+/// to compile.
 TEST(Threads, EachWriteToASharedTensorHappensOnce) {
   const Tensor total = Tensor::zeros(1).contiguous().realize();
   const int rounds = 20;
@@ -114,7 +118,8 @@ int threads_of_this_process() {
   return n;
 }
 
-/// One pool for all: threads of the program that find it busy compute alone, so that no more threads run than the program's own and the pool's.
+/// One pool for all: threads of the program that find it busy compute alone, so that no more threads run than the
+/// program's own and the pool's.
 TEST(Threads, ThoseOfTheProgramShareThePool) {
   constexpr int kThreads = 4, kRounds = 12, kOfPool = 3;
   const Context context{{"NUM_CPU_THREADS", kOfPool}};
@@ -146,7 +151,8 @@ TEST(Threads, ThoseOfTheProgramShareThePool) {
   const double at_once = std::chrono::duration<double>(Clock::now() - begin).count();
   done = true, watch.join();
   EXPECT_EQ(wrong, 0);
-  EXPECT_LE(most, before + kThreads + 1 + kOfPool - 1) << "the program's threads, the one that watches, the pool's workers";
+  EXPECT_LE(most, before + kThreads + 1 + kOfPool - 1)
+      << "the program's threads, the one that watches, the pool's workers";
   EXPECT_LT(at_once, in_turn * 4 + 0.5) << "the same work by several threads, against one after another";
 }
 #endif

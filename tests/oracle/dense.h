@@ -1,5 +1,6 @@
-/// \file The dense evaluator: tensor graphs op by op on host arrays, straight from docs/ir.md. Shares nothing with scheduler, code generation and
-/// runtimes but the definition of the scalar ops (uop/eval.h), which has tests of its own.
+/// \file The dense evaluator: tensor graphs op by op on host arrays, straight from docs/ir.md. Shares nothing with
+/// scheduler, code generation and runtimes but the definition of the scalar ops (uop/eval.h), which has tests of its
+/// own.
 #pragma once
 #include <cstring>
 #include <map>
@@ -43,7 +44,8 @@ template <class F> Dense gathered(const DenseArray& in, std::vector<int64_t> sha
   std::vector<int64_t> at(nd, 0);
   for (int64_t i = 0, n = out->numel(); i < n; i++) {
     int64_t from = source(at);
-    if (from >= 0) std::memcpy(&out->data[static_cast<size_t>(i) * size], &in.data[static_cast<size_t>(from) * size], size);
+    if (from >= 0)
+      std::memcpy(&out->data[static_cast<size_t>(i) * size], &in.data[static_cast<size_t>(from) * size], size);
     for (size_t a = nd; a-- > 0;) {
       if (++at[a] < out->shape[a]) break;
       at[a] = 0;
@@ -89,7 +91,8 @@ inline Dense moved(UOp u, const Dense& x) {
     case Ops::FLIP: {
       const auto& axes = u.arg<std::vector<int64_t>>();
       return gathered(*x, shape, [&](std::vector<int64_t> at) {
-        for (int64_t a : axes) at[static_cast<size_t>(a)] = shape[static_cast<size_t>(a)] - 1 - at[static_cast<size_t>(a)];
+        for (int64_t a : axes)
+          at[static_cast<size_t>(a)] = shape[static_cast<size_t>(a)] - 1 - at[static_cast<size_t>(a)];
         return std::inner_product(at.begin(), at.end(), st.begin(), int64_t{0});
       });
     }
@@ -144,7 +147,8 @@ inline Dense elementwise(UOp u, const std::vector<Dense>& in) {
   std::vector<Dense> wide;
   std::vector<const void*> data;
   for (const Dense& d : in) wide.push_back(broadcast(d, out->shape)), data.push_back(wide.back()->data.data());
-  EvalLoop loop = u.is(Ops::CAST) ? cast_loop(in[0]->dtype, u.dtype()) : alu_loop(u.op(), in[u.is(Ops::WHERE) ? 1 : 0]->dtype);
+  EvalLoop loop =
+      u.is(Ops::CAST) ? cast_loop(in[0]->dtype, u.dtype()) : alu_loop(u.op(), in[u.is(Ops::WHERE) ? 1 : 0]->dtype);
   if (!loop) throw Error(str("oracle: ", u.op(), " is not defined on ", in[0]->dtype));
   if (out->numel()) loop(out->data.data(), data.data(), static_cast<size_t>(out->numel()));
   return out;
@@ -172,7 +176,8 @@ inline Dense evaluate(UOp root) {
       }
       case Ops::ARANGE: {
         auto a = dense(u.dtype(), shape_of(u).ints());
-        for (int64_t i = 0; i < a->numel(); i++) store_const(&a->data[static_cast<size_t>(i) * eval_itemsize(u.dtype())], ConstValue(i), u.dtype());
+        for (int64_t i = 0; i < a->numel(); i++)
+          store_const(&a->data[static_cast<size_t>(i) * eval_itemsize(u.dtype())], ConstValue(i), u.dtype());
         v = a;
         break;
       }
@@ -211,14 +216,17 @@ inline Dense evaluate(UOp root) {
         size_t k = u.nsrc() - 1, batch = shape.size() - (x.shape.size() - k);
         std::vector<Dense> idx;
         for (size_t i = 0; i < k; i++)
-          idx.push_back(broadcast(in(i + 1), std::vector<int64_t>(shape.begin(), shape.begin() + static_cast<long>(batch))));
-        std::vector<int64_t> bst = strides_of(std::vector<int64_t>(shape.begin(), shape.begin() + static_cast<long>(batch)));
+          idx.push_back(
+              broadcast(in(i + 1), std::vector<int64_t>(shape.begin(), shape.begin() + static_cast<long>(batch))));
+        std::vector<int64_t> bst =
+            strides_of(std::vector<int64_t>(shape.begin(), shape.begin() + static_cast<long>(batch)));
         v = gathered(x, shape, [&](const std::vector<int64_t>& at) {
           int64_t b = std::inner_product(bst.begin(), bst.end(), at.begin(), int64_t{0}), o = 0;
           for (size_t i = 0; i < k; i++) {
             int64_t r = static_cast<int64_t>(idx[i]->at(b).i);
             if (r < 0 || r >= x.shape[i])
-              throw Error(str("oracle: index ", r, " is out of bounds for axis ", i, " of ", Shape(std::span<const int64_t>(x.shape))));
+              throw Error(str("oracle: index ", r, " is out of bounds for axis ", i, " of ",
+                              Shape(std::span<const int64_t>(x.shape))));
             o += r * st[i];
           }
           for (size_t i = k; i < x.shape.size(); i++) o += at[batch + i - k] * st[i];
@@ -238,14 +246,16 @@ inline Dense evaluate(UOp root) {
           std::vector<UOp> chain;
           for (UOp d = u.src(e).src(0); d != u.src(0); d = d.src(0)) chain.push_back(d);
           auto place = dense(dtypes::int64, v->shape);
-          for (int64_t i = 0; i < place->numel(); i++) store_const(&place->data[static_cast<size_t>(i) * 8], ConstValue(i), dtypes::int64);
+          for (int64_t i = 0; i < place->numel(); i++)
+            store_const(&place->data[static_cast<size_t>(i) * 8], ConstValue(i), dtypes::int64);
           Dense p = place;
           for (size_t i = chain.size(); i-- > 0;) p = moved(chain[i], p);
           auto a = std::make_shared<DenseArray>(*v);
           const Dense& w = value.at(u.src(e).src(1));
           size_t size = eval_itemsize(a->dtype);
           for (int64_t i = 0; i < w->numel(); i++)
-            std::memcpy(&a->data[static_cast<size_t>(p->at(i).i) * size], &w->data[static_cast<size_t>(i) * size], size);
+            std::memcpy(&a->data[static_cast<size_t>(p->at(i).i) * size], &w->data[static_cast<size_t>(i) * size],
+                        size);
           v = a;
         }
         break;

@@ -32,7 +32,8 @@ void check(const std::function<Tensor(const Tensors&)>& f, const std::vector<Ten
         t[k] = Tensor::from(y, in[k].shape());
         return values((f(t) * seed).sum())[0];
       };
-      EXPECT_NEAR(g[i], (at(x[i] + h) - at(x[i] - h)) / (2 * h), tolerance * std::max(1.0, std::abs(g[i]))) << "input " << k << " element " << i;
+      EXPECT_NEAR(g[i], (at(x[i] + h) - at(x[i] - h)) / (2 * h), tolerance * std::max(1.0, std::abs(g[i])))
+          << "input " << k << " element " << i;
     }
   }
 }
@@ -43,8 +44,11 @@ TEST(Gradient, FiniteDifferences) {
   check([](T t) { return (t[0].sin() * t[0].exp()).sum(1); }, {doubles({2, 3}, 3)});
   check([](T t) { return t[0].pow(t[1]); }, {doubles({5}, 4, 0.5, 2), doubles({5}, 5)});
   check([](T t) { return t[0].prod(0); }, {doubles({4, 2}, 6)});
-  check([](T t) { return t[0].conv2d(t[1], t[2], {.groups = 2, .stride = 2, .dilation = {1, 2}, .padding = {1, 0, 2, 1}}); },
-        {doubles({2, 4, 7, 8}, 7), doubles({4, 2, 3, 2}, 8), doubles({4}, 9)});
+  check(
+      [](T t) {
+        return t[0].conv2d(t[1], t[2], {.groups = 2, .stride = 2, .dilation = {1, 2}, .padding = {1, 0, 2, 1}});
+      },
+      {doubles({2, 4, 7, 8}, 7), doubles({4, 2, 3, 2}, 8), doubles({4}, 9)});
   check([](T t) { return t[0].softmax(0).log_softmax(1); }, {doubles({3, 4}, 10)});
   check([](T t) { return t[0].max_pool2d({.kernel_size = {3, 2}, .stride = 1}); }, {doubles({1, 1, 5, 4}, 11)});
   check([](T t) { return t[0].layernorm() * t[1]; }, {doubles({3, 4}, 12), doubles({4}, 13)}, 1e-4);
@@ -53,21 +57,24 @@ TEST(Gradient, FiniteDifferences) {
   check([&](T t) { return t[0](Slice(), rows.reshape(2, 2)); }, {doubles({2, 3, 2}, 15)});
   check([&](T t) { return t[0].gather(1, Tensor({{0, 0, 3}, {1, 2, 2}})); }, {doubles({2, 4}, 16)});
   check([](T t) { return t[0].cumsum(1).cumprod(0); }, {doubles({2, 3}, 17)});
-  check([](T t) { return Tensor::stack({t[0], t[1]}, 1).flip(0).T().pad({1, 2}).shrink({{0, 2}, {1, 4}}); }, {doubles({3}, 18), doubles({3}, 19)});
+  check([](T t) { return Tensor::stack({t[0], t[1]}, 1).flip(0).T().pad({1, 2}).shrink({{0, 2}, {1, 4}}); },
+        {doubles({3}, 18), doubles({3}, 19)});
 }
 
 TEST(Gradient, AnyOrder) {
   Tensor x = doubles({4}, 1, 0.5, 2);
   Tensor y = (x * x * x * x).sum();
-  Tensor d1 = y.gradient({x})[0], d2 = d1.sum().gradient({x})[0], d3 = d2.sum().gradient({x})[0], d4 = d3.sum().gradient({x})[0];
+  Tensor d1 = y.gradient({x})[0], d2 = d1.sum().gradient({x})[0], d3 = d2.sum().gradient({x})[0],
+         d4 = d3.sum().gradient({x})[0];
   std::vector<double> v = values(x), g2 = values(d2), g4 = values(d4);
   for (size_t i = 0; i < v.size(); i++) {
     EXPECT_NEAR(g2[i], 12 * v[i] * v[i], 1e-9);
     EXPECT_NEAR(g4[i], 24, 1e-9);
   }
-  check([](const Tensors& t) { return (t[0].tanh() * t[1]).sum().gradient({t[0]})[0]; }, {doubles({3}, 3), doubles({3}, 4)});
-  check([](const Tensors& t) { return t[0].conv2d(t[1]).square().sum().gradient({t[1]})[0]; }, {doubles({1, 1, 3, 3}, 3), doubles({1, 1, 2, 2}, 4)},
-        1e-4);
+  check([](const Tensors& t) { return (t[0].tanh() * t[1]).sum().gradient({t[0]})[0]; },
+        {doubles({3}, 3), doubles({3}, 4)});
+  check([](const Tensors& t) { return t[0].conv2d(t[1]).square().sum().gradient({t[1]})[0]; },
+        {doubles({1, 1, 3, 3}, 3), doubles({1, 1, 2, 2}, 4)}, 1e-4);
 }
 
 TEST(Gradient, Edges) {

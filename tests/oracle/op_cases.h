@@ -1,5 +1,6 @@
-/// \file The table of Tensor operations that tests run: each name of cases.tsv (inputs, values and gradients recorded from PyTorch, see record.py)
-/// with the call under test. Used with the dense evaluator and, by the device tests, with every device.
+/// \file The table of Tensor operations that tests run: each name of cases.tsv (inputs, values and gradients recorded
+/// from PyTorch, see record.py) with the call under test. Used with the dense evaluator and, by the device tests, with
+/// every device.
 #pragma once
 #include <cmath>
 #include <fstream>
@@ -16,7 +17,8 @@ namespace tg::oracle {
 /// Deterministic inputs: the formula of record.py.
 inline std::vector<double> input_values(int64_t n, int64_t seed, double lo, double hi) {
   std::vector<double> v;
-  for (int64_t i = 0; i < n; i++) v.push_back(lo + (hi - lo) * (static_cast<double>((i * 618034 + seed * 104729 + 12345) % 1000003) / 1000003.0));
+  for (int64_t i = 0; i < n; i++)
+    v.push_back(lo + (hi - lo) * (static_cast<double>((i * 618034 + seed * 104729 + 12345) % 1000003) / 1000003.0));
   return v;
 }
 
@@ -65,7 +67,8 @@ inline std::vector<Recorded> recorded(const std::string& path) {
     std::vector<std::string> f = split(line, '\t');
     Recorded r{f[0], split(f[1], ';'), dtypes::from_name(f[2]), shape_from(f[3]), numbers(f[4]), {}};
     if (f.size() > 5 && !f[5].empty())
-      for (const std::string& g : split(f[5], '|')) r.gradients.push_back(g == "-" ? std::vector<double>{} : numbers(g));
+      for (const std::string& g : split(f[5], '|'))
+        r.gradients.push_back(g == "-" ? std::vector<double>{} : numbers(g));
     out.push_back(std::move(r));
   }
   return out;
@@ -75,8 +78,9 @@ inline Tensor input(const std::string& spec, int64_t seed) {
   std::vector<std::string> f = split(spec, ':');
   Shape shape = shape_from(f[1]);
   std::vector<double> v = input_values(shape.numel(), seed, std::stod(f[2]), std::stod(f[3]));
-  static const std::map<char, DType> types{{'f', dtypes::float32}, {'h', dtypes::float16}, {'d', dtypes::float64}, {'b', dtypes::bool_},
-                                           {'i', dtypes::int32},   {'l', dtypes::int64},   {'u', dtypes::uint8},   {'s', dtypes::int16}};
+  static const std::map<char, DType> types{{'f', dtypes::float32}, {'h', dtypes::float16}, {'d', dtypes::float64},
+                                           {'b', dtypes::bool_},   {'i', dtypes::int32},   {'l', dtypes::int64},
+                                           {'u', dtypes::uint8},   {'s', dtypes::int16}};
   DType d = types.at(f[0][0]);
   if (!d.is_float())
     for (double& x : v) x = std::floor(x);
@@ -90,7 +94,8 @@ inline Tensor input(const std::string& spec, int64_t seed) {
 using Call = std::function<Tensor(const Tensors&)>;
 struct OpCase {
   Call call;
-  double tolerance = 2e-6;  ///< relative and absolute; wider only where the method's own approximation is (asin, erf: polynomials)
+  double tolerance =
+      2e-6;  ///< relative and absolute; wider only where the method's own approximation is (asin, erf: polynomials)
 };
 
 /// Labels, the negative ones replaced by the one that is ignored.
@@ -343,14 +348,16 @@ inline const std::map<std::string, OpCase>& op_cases() {
       TG_CASE("conv1d", t[0].conv2d(t[1], {}, {.stride = 2, .padding = 2})),
       TG_CASE("conv3d", t[0].conv2d(t[1])),
       TG_CASE("conv_transpose2d", t[0].conv_transpose2d(t[1])),
-      TG_CASE("conv_transpose2d_options", t[0].conv_transpose2d(t[1], {}, {.groups = 2, .stride = 2, .padding = 1, .output_padding = 1})),
+      TG_CASE("conv_transpose2d_options",
+              t[0].conv_transpose2d(t[1], {}, {.groups = 2, .stride = 2, .padding = 1, .output_padding = 1})),
       TG_CASE("max_pool2d", t[0].max_pool2d()),
       TG_CASE("max_pool2d_overlap", t[0].max_pool2d({.kernel_size = 3, .stride = 2, .padding = 1})),
       TG_CASE("max_pool2d_ceil", t[0].max_pool2d({.kernel_size = 3, .stride = 2, .ceil_mode = true})),
       TG_CASE("max_pool2d_dilation", t[0].max_pool2d({.kernel_size = 2, .stride = 1, .dilation = 3})),
       TG_CASE("avg_pool2d", t[0].avg_pool2d()),
       TG_CASE("avg_pool2d_pad", t[0].avg_pool2d({.kernel_size = 3, .stride = 2, .padding = 1})),
-      TG_CASE("avg_pool2d_exclude", t[0].avg_pool2d({.kernel_size = 3, .stride = 2, .padding = 1, .count_include_pad = false})),
+      TG_CASE("avg_pool2d_exclude",
+              t[0].avg_pool2d({.kernel_size = 3, .stride = 2, .padding = 1, .count_include_pad = false})),
       TG_CASE("max_pool_1d", t[0].max_pool2d({.kernel_size = {3}, .stride = 2, .padding = 1})),
       TG_CASE("max_pool_3d", t[0].max_pool2d({.kernel_size = {2, 2, 2}, .stride = {2, 1, 2}})),
       TG_CASE("avg_pool_1d", t[0].avg_pool2d({.kernel_size = {4}, .stride = 2, .padding = 1})),
@@ -369,31 +376,48 @@ inline const std::map<std::string, OpCase>& op_cases() {
       TG_CASE("bce_logits", t[0].binary_crossentropy_logits(t[1])),
       TG_CASE("bce_logits_weight", t[0].binary_crossentropy_logits(t[1], Reduction::kSum, t[2].detach())),
       TG_CASE("mse", t[0].mse_loss(t[1])),
-      TG_CASE("ignore_m1_sparse_mean", t[0].sparse_categorical_crossentropy(labels(t, -1), {.reduction = Reduction::kMean, .ignore_index = -1})),
+      TG_CASE("ignore_m1_sparse_mean",
+              t[0].sparse_categorical_crossentropy(labels(t, -1), {.reduction = Reduction::kMean, .ignore_index = -1})),
       TG_CASE("ignore_m1_smooth_mean",
-              t[0].cross_entropy(labels(t, -1), {.reduction = Reduction::kMean, .label_smoothing = 0.3, .ignore_index = -1})),
-      TG_CASE("ignore_m1_nll_mean", t[0].nll_loss(labels(t, -1), t[2].detach(), {.reduction = Reduction::kMean, .ignore_index = -1})),
-      TG_CASE("ignore_m1_sparse_sum", t[0].sparse_categorical_crossentropy(labels(t, -1), {.reduction = Reduction::kSum, .ignore_index = -1})),
-      TG_CASE("ignore_m1_smooth_sum", t[0].cross_entropy(labels(t, -1), {.reduction = Reduction::kSum, .label_smoothing = 0.3, .ignore_index = -1})),
-      TG_CASE("ignore_m1_nll_sum", t[0].nll_loss(labels(t, -1), t[2].detach(), {.reduction = Reduction::kSum, .ignore_index = -1})),
-      TG_CASE("ignore_m1_sparse_none", t[0].sparse_categorical_crossentropy(labels(t, -1), {.reduction = Reduction::kNone, .ignore_index = -1})),
+              t[0].cross_entropy(labels(t, -1),
+                                 {.reduction = Reduction::kMean, .label_smoothing = 0.3, .ignore_index = -1})),
+      TG_CASE("ignore_m1_nll_mean",
+              t[0].nll_loss(labels(t, -1), t[2].detach(), {.reduction = Reduction::kMean, .ignore_index = -1})),
+      TG_CASE("ignore_m1_sparse_sum",
+              t[0].sparse_categorical_crossentropy(labels(t, -1), {.reduction = Reduction::kSum, .ignore_index = -1})),
+      TG_CASE("ignore_m1_smooth_sum",
+              t[0].cross_entropy(labels(t, -1),
+                                 {.reduction = Reduction::kSum, .label_smoothing = 0.3, .ignore_index = -1})),
+      TG_CASE("ignore_m1_nll_sum",
+              t[0].nll_loss(labels(t, -1), t[2].detach(), {.reduction = Reduction::kSum, .ignore_index = -1})),
+      TG_CASE("ignore_m1_sparse_none",
+              t[0].sparse_categorical_crossentropy(labels(t, -1), {.reduction = Reduction::kNone, .ignore_index = -1})),
       TG_CASE("ignore_m1_smooth_none",
-              t[0].cross_entropy(labels(t, -1), {.reduction = Reduction::kNone, .label_smoothing = 0.3, .ignore_index = -1})),
-      TG_CASE("ignore_m1_nll_none", t[0].nll_loss(labels(t, -1), t[2].detach(), {.reduction = Reduction::kNone, .ignore_index = -1})),
-      TG_CASE("ignore_m100_sparse_mean",
-              t[0].sparse_categorical_crossentropy(labels(t, -100), {.reduction = Reduction::kMean, .ignore_index = -100})),
+              t[0].cross_entropy(labels(t, -1),
+                                 {.reduction = Reduction::kNone, .label_smoothing = 0.3, .ignore_index = -1})),
+      TG_CASE("ignore_m1_nll_none",
+              t[0].nll_loss(labels(t, -1), t[2].detach(), {.reduction = Reduction::kNone, .ignore_index = -1})),
+      TG_CASE("ignore_m100_sparse_mean", t[0].sparse_categorical_crossentropy(
+                                             labels(t, -100), {.reduction = Reduction::kMean, .ignore_index = -100})),
       TG_CASE("ignore_m100_smooth_mean",
-              t[0].cross_entropy(labels(t, -100), {.reduction = Reduction::kMean, .label_smoothing = 0.3, .ignore_index = -100})),
-      TG_CASE("ignore_m100_nll_mean", t[0].nll_loss(labels(t, -100), t[2].detach(), {.reduction = Reduction::kMean, .ignore_index = -100})),
-      TG_CASE("ignore_m100_sparse_sum", t[0].sparse_categorical_crossentropy(labels(t, -100), {.reduction = Reduction::kSum, .ignore_index = -100})),
+              t[0].cross_entropy(labels(t, -100),
+                                 {.reduction = Reduction::kMean, .label_smoothing = 0.3, .ignore_index = -100})),
+      TG_CASE("ignore_m100_nll_mean",
+              t[0].nll_loss(labels(t, -100), t[2].detach(), {.reduction = Reduction::kMean, .ignore_index = -100})),
+      TG_CASE("ignore_m100_sparse_sum", t[0].sparse_categorical_crossentropy(
+                                            labels(t, -100), {.reduction = Reduction::kSum, .ignore_index = -100})),
       TG_CASE("ignore_m100_smooth_sum",
-              t[0].cross_entropy(labels(t, -100), {.reduction = Reduction::kSum, .label_smoothing = 0.3, .ignore_index = -100})),
-      TG_CASE("ignore_m100_nll_sum", t[0].nll_loss(labels(t, -100), t[2].detach(), {.reduction = Reduction::kSum, .ignore_index = -100})),
-      TG_CASE("ignore_m100_sparse_none",
-              t[0].sparse_categorical_crossentropy(labels(t, -100), {.reduction = Reduction::kNone, .ignore_index = -100})),
+              t[0].cross_entropy(labels(t, -100),
+                                 {.reduction = Reduction::kSum, .label_smoothing = 0.3, .ignore_index = -100})),
+      TG_CASE("ignore_m100_nll_sum",
+              t[0].nll_loss(labels(t, -100), t[2].detach(), {.reduction = Reduction::kSum, .ignore_index = -100})),
+      TG_CASE("ignore_m100_sparse_none", t[0].sparse_categorical_crossentropy(
+                                             labels(t, -100), {.reduction = Reduction::kNone, .ignore_index = -100})),
       TG_CASE("ignore_m100_smooth_none",
-              t[0].cross_entropy(labels(t, -100), {.reduction = Reduction::kNone, .label_smoothing = 0.3, .ignore_index = -100})),
-      TG_CASE("ignore_m100_nll_none", t[0].nll_loss(labels(t, -100), t[2].detach(), {.reduction = Reduction::kNone, .ignore_index = -100})),
+              t[0].cross_entropy(labels(t, -100),
+                                 {.reduction = Reduction::kNone, .label_smoothing = 0.3, .ignore_index = -100})),
+      TG_CASE("ignore_m100_nll_none",
+              t[0].nll_loss(labels(t, -100), t[2].detach(), {.reduction = Reduction::kNone, .ignore_index = -100})),
       // ---- indexing ----
       TG_CASE("index_int", t[0][1]),
       TG_CASE("index_negative", t[0](-1, -2)),
@@ -521,7 +545,8 @@ inline const std::map<std::string, OpCase>& op_cases() {
       TG_CASE("masked_fill", t[0].masked_fill(t[1], -1.5)),
       TG_CASE("isclose", t[0].isclose(t[1], 0.5, 0.1)),
       TG_CASE("allclose", (t[0] + 1e-7).allclose(t[0])),
-      TG_CASE("isnan_isinf_divided", Tensor::stack({(t[0] * 0 / 0.0).isnan(), (t[0] / 0.0).isinf(), (-t[0].abs() / 0.0).isinf(false, true)})),
+      TG_CASE("isnan_isinf_divided",
+              Tensor::stack({(t[0] * 0 / 0.0).isnan(), (t[0] / 0.0).isinf(), (-t[0].abs() / 0.0).isinf(false, true)})),
       TG_CASE("usum", t[0].usum({t[1], t[2]})),
       TG_CASE("uprod_bool", t[0].uprod({t[1]})),
       TG_CASE("lerp_uint8", t[0].lerp(t[1], t[2])),
@@ -589,10 +614,13 @@ inline const std::map<std::string, OpCase>& op_cases() {
       TG_CASE("conv_transpose2d_dilation", t[0].conv_transpose2d(t[1], {}, {.dilation = 2, .padding = 1})),
       TG_CASE("max_pool1d", t[0].unsqueeze(2).max_pool2d({.kernel_size = {1, 3}, .stride = {1, 2}}).squeeze(2)),
       TG_CASE("max_pool3d", t[0].max_pool2d({.kernel_size = {2, 2, 2}})),
-      TG_CASE("avg_pool1d_exclude_ceil",
-              t[0].unsqueeze(2)
-                  .avg_pool2d({.kernel_size = {1, 3}, .stride = {1, 2}, .padding = {0, 1}, .ceil_mode = true, .count_include_pad = false})
-                  .squeeze(2)),
+      TG_CASE("avg_pool1d_exclude_ceil", t[0].unsqueeze(2)
+                                             .avg_pool2d({.kernel_size = {1, 3},
+                                                          .stride = {1, 2},
+                                                          .padding = {0, 1},
+                                                          .ceil_mode = true,
+                                                          .count_include_pad = false})
+                                             .squeeze(2)),
       TG_CASE("avg_pool3d", t[0].avg_pool2d({.kernel_size = {2, 1, 3}})),
       TG_CASE("max_pool2d_int", t[0].max_pool2d({.kernel_size = 2, .stride = 1, .padding = 1})),
       TG_CASE("interpolate_trilinear", t[0].interpolate({3, 2, 7})),
@@ -605,9 +633,11 @@ inline const std::map<std::string, OpCase>& op_cases() {
       TG_CASE("normalize_3", t[0].normalize(3, 0)),
       // ---- reductions of losses ----
       TG_CASE("sparse_cce_none", t[0].sparse_categorical_crossentropy(t[1], {.reduction = Reduction::kNone})),
-      TG_CASE("sparse_cce_sum_ignore", t[0].sparse_categorical_crossentropy(t[1], {.reduction = Reduction::kSum, .ignore_index = 3})),
+      TG_CASE("sparse_cce_sum_ignore",
+              t[0].sparse_categorical_crossentropy(t[1], {.reduction = Reduction::kSum, .ignore_index = 3})),
       TG_CASE("cross_entropy_vector", t[0].cross_entropy(t[1])),
-      TG_CASE("cross_entropy_smooth_none", t[0].cross_entropy(t[1], {.reduction = Reduction::kNone, .label_smoothing = 0.3})),
+      TG_CASE("cross_entropy_smooth_none",
+              t[0].cross_entropy(t[1], {.reduction = Reduction::kNone, .label_smoothing = 0.3})),
       TG_CASE("nll_loss_spatial", t[0].nll_loss(t[1], {}, {.reduction = Reduction::kNone})),
       TG_CASE("nll_loss_sum", t[0].nll_loss(t[1], t[2].detach(), {.reduction = Reduction::kSum})),
       TG_CASE("bce_none", t[0].binary_crossentropy(t[1].detach(), Reduction::kNone)),

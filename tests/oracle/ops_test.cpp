@@ -1,4 +1,5 @@
-/// \file Every operation of the table: values, shape and type against PyTorch, gradients against PyTorch, on the dense evaluator.
+/// \file Every operation of the table: values, shape and type against PyTorch, gradients against PyTorch, on the dense
+/// evaluator.
 #include <gtest/gtest.h>
 
 #include "oracle/dense.h"
@@ -9,7 +10,8 @@ namespace {
 
 std::vector<Recorded> all() { return recorded(TG_TESTS_DIR "/oracle/cases.tsv"); }
 
-void expect_near(const std::vector<double>& got, const std::vector<double>& want, double tolerance, const std::string& what) {
+void expect_near(const std::vector<double>& got, const std::vector<double>& want, double tolerance,
+                 const std::string& what) {
   ASSERT_EQ(got.size(), want.size()) << what;
   for (size_t i = 0; i < got.size(); i++) {
     if (std::isnan(want[i])) {
@@ -55,7 +57,8 @@ TEST(OpTable, EveryCallIsRecorded) {
   std::vector<Recorded> r = all();
   ASSERT_GT(r.size(), 200u);
   for (auto& [name, c] : op_cases())
-    EXPECT_TRUE(std::any_of(r.begin(), r.end(), [&](const Recorded& x) { return x.name == name; })) << name << " is not in cases.tsv: run record.py";
+    EXPECT_TRUE(std::any_of(r.begin(), r.end(), [&](const Recorded& x) { return x.name == name; }))
+        << name << " is not in cases.tsv: run record.py";
 }
 
 }  // namespace

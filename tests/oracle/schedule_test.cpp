@@ -1,5 +1,6 @@
-/// \file Every operation of the table through the scheduler: its kernel ASTs, evaluated plainly, against PyTorch. Between the dense evaluator (no
-/// scheduler) and the device tests (with code generation), so that a failure names its stage.
+/// \file Every operation of the table through the scheduler: its kernel ASTs, evaluated plainly, against PyTorch.
+/// Between the dense evaluator (no scheduler) and the device tests (with code generation), so that a failure names its
+/// stage.
 #include <gtest/gtest.h>
 
 #include "oracle/op_cases.h"
@@ -30,7 +31,8 @@ std::vector<std::vector<double>> run(const Tensors& tensors) {
     }  // an output
     std::vector<std::byte> bytes(static_cast<size_t>(buffer->nbytes()));
     buffer->copy_out(bytes);
-    for (int64_t i = 0; i < buffer->size(); i++) memory[slot].push_back(load_const(&bytes[static_cast<size_t>(i * b.dtype().itemsize())], b.dtype()));
+    for (int64_t i = 0; i < buffer->size(); i++)
+      memory[slot].push_back(load_const(&bytes[static_cast<size_t>(i * b.dtype().itemsize())], b.dtype()));
   };
   for (UOp b : s.inputs) read(b);
   test::run_schedule(s, memory);
@@ -46,7 +48,8 @@ std::vector<std::vector<double>> run(const Tensors& tensors) {
   return out;
 }
 
-void expect_close(const std::vector<double>& got, const std::vector<double>& want, double tolerance, const std::string& what) {
+void expect_close(const std::vector<double>& got, const std::vector<double>& want, double tolerance,
+                  const std::string& what) {
   ASSERT_EQ(got.size(), want.size()) << what;
   for (size_t i = 0; i < got.size(); i++) {
     if (std::isnan(want[i])) {

@@ -1,4 +1,5 @@
-/// \file The inner loops of matrix products and convolutions as the processor gets them, for processors this machine need not be.
+/// \file The inner loops of matrix products and convolutions as the processor gets them, for processors this machine
+/// need not be.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,7 +34,8 @@ struct Loop {
   std::string arch;
   std::vector<std::string> lines;
   int64_t count(const std::string& word) const {
-    return std::count_if(lines.begin(), lines.end(), [&](const std::string& l) { return l.find(word) != std::string::npos; });
+    return std::count_if(lines.begin(), lines.end(),
+                         [&](const std::string& l) { return l.find(word) != std::string::npos; });
   }
   int64_t multiply_adds() const {
     int64_t n = 0;
@@ -45,8 +47,8 @@ struct Loop {
   int64_t memory() const {
     if (arch == "x86_64") return count("(%r") - count("\tlea");
     if (arch == "arm64") return count("\tldr") + count("\tldur") + 2 * count("\tldp") + count("\tld1") + count("\tst");
-    return count("\tvle") + count("\tflw") + count("\tvse") + count("\tfsw") + count("\tvl") - count("\tvle") + count("\tvs") - count("\tvse") -
-           count("\tvset") - count("\tvsl");
+    return count("\tvle") + count("\tflw") + count("\tvse") + count("\tfsw") + count("\tvl") - count("\tvle") +
+           count("\tvs") - count("\tvse") - count("\tvset") - count("\tvsl");
   }
   std::string text() const {
     std::string s;
@@ -69,9 +71,12 @@ Loop inner_loop(const std::string& arch, const std::string& assembly) {
     if (jump == std::string::npos || target == std::string::npos) continue;
     auto it = labels.find(l.substr(target));
     if (it == labels.end()) continue;
-    Loop loop{arch, {lines.begin() + static_cast<std::ptrdiff_t>(it->second), lines.begin() + static_cast<std::ptrdiff_t>(i)}};
-    const bool inner = std::none_of(loop.lines.begin() + 1, loop.lines.end(),
-                                    [&](const std::string& x) { return x.find(jumps) != std::string::npos && x.find(".L") != std::string::npos; });
+    Loop loop{
+        arch,
+        {lines.begin() + static_cast<std::ptrdiff_t>(it->second), lines.begin() + static_cast<std::ptrdiff_t>(i)}};
+    const bool inner = std::none_of(loop.lines.begin() + 1, loop.lines.end(), [&](const std::string& x) {
+      return x.find(jumps) != std::string::npos && x.find(".L") != std::string::npos;
+    });
     if (inner && loop.multiply_adds() > best.multiply_adds()) best = loop;
   }
   return best;
@@ -106,7 +111,8 @@ std::string cannot_compile(const std::string& processor) {
   try {
     make_llvm_compiler(t)->assembly("define void @f() { ret void }");
   } catch (const CompileError& e) {
-    if (std::string(e.what()).find("No available targets") != std::string::npos) return "this LLVM was built without " + t.arch;
+    if (std::string(e.what()).find("No available targets") != std::string::npos)
+      return "this LLVM was built without " + t.arch;
     throw;
   }
   return {};
@@ -123,7 +129,8 @@ TEST_P(Assembly, MatmulLoadsTheEdgesOfItsTileAndSpillsNothing) {
   for (int t = 0; t < 4; t++) {
     const Compiled c = compile_for(matmul(1024, 1024, 1024, t & 1, t & 2), GetParam(), 0);
     SCOPED_TRACE(c.loop.text());
-    if (parse_processor(GetParam()).l2_bytes <= 1 << 20) EXPECT_TRUE(c.staged) << "a matrix is larger than the second level cache";
+    if (parse_processor(GetParam()).l2_bytes <= 1 << 20)
+      EXPECT_TRUE(c.staged) << "a matrix is larger than the second level cache";
     EXPECT_GE(c.rows * c.vectors, 8) << "fewer chains than hide the latency";
     EXPECT_EQ(c.loop.multiply_adds(), c.rows * c.vectors * c.unrolled);
     EXPECT_EQ(c.loop.memory(), (c.rows + c.vectors) * c.unrolled);
@@ -140,9 +147,14 @@ TEST_P(Assembly, TransposingMovesVectors) {
   const int64_t lanes = t.vector_bytes / 4;
   const std::vector<Opt> loads{{OptOp::kVector, 1, lanes}, {OptOp::kUpcast, 0, lanes}},
       stores{{OptOp::kVector, 0, lanes}, {OptOp::kUpcast, 1, lanes}},
-      panel{{OptOp::kVector, 1, lanes}, {OptOp::kUpcast, 1, 2}, {OptOp::kUpcast, 0, 4}, {OptOp::kSwap, 0, 1}, {OptOp::kStage, 1, 1}};
-  for (const auto& [k, opts] :
-       {std::pair{transpose(1024, 512), loads}, {transpose(512, 1024), stores}, {matmul(128, 512, 1000, false, true), panel}}) {
+      panel{{OptOp::kVector, 1, lanes},
+            {OptOp::kUpcast, 1, 2},
+            {OptOp::kUpcast, 0, 4},
+            {OptOp::kSwap, 0, 1},
+            {OptOp::kStage, 1, 1}};
+  for (const auto& [k, opts] : {std::pair{transpose(1024, 512), loads},
+                                {transpose(512, 1024), stores},
+                                {matmul(128, 512, 1000, false, true), panel}}) {
     CodegenOptions o;
     o.opts = opts;
     const auto p = to_program(*k, *renderer, o);
@@ -187,7 +199,8 @@ TEST(AssemblyForms, WithoutVectorsTheTileIsOfScalars) {
 /// max(x, 0), sqrt(x) where x < y, of halves or of halves that are widened first.
 KernelPtr of_halves(int64_t n, DType computed) {
   KernelMaker k;
-  UOp a = k.param(1, n, dtypes::float16), b = k.param(2, n, dtypes::float16), o = k.param(0, n, dtypes::float16), i = k.loop(n);
+  UOp a = k.param(1, n, dtypes::float16), b = k.param(2, n, dtypes::float16), o = k.param(0, n, dtypes::float16),
+      i = k.loop(n);
   UOp x = a.index({i}).load().cast(computed), y = b.index({i}).load().cast(computed);
   UOp v = (x < y).where(UOp::alu(Ops::SQRT, {x}), UOp::alu(Ops::MAX, {x, UOp::constant(0.0, computed)}));
   return k.finish(o.index({i}).store(v.cast(dtypes::float16)).end(UOps{i}));
@@ -201,19 +214,23 @@ TEST(AssemblyForms, HalvesAreComparedAsVectors) {
       if (const std::string why = cannot_compile(processor); !why.empty()) GTEST_SKIP() << why;
       Target t = parse_processor(processor);
       t.device = "CPU", t.renderer = "LLVM";
-      const std::string text = make_llvm_compiler(t)->assembly(to_program(*of_halves(4096, computed), *make_renderer(t), {})->source);
+      const std::string text =
+          make_llvm_compiler(t)->assembly(to_program(*of_halves(4096, computed), *make_renderer(t), {})->source);
       for (const char* scalar : {"comiss", "cmpltss", "cmpss", "sqrtss", "cmpltsh"})
         EXPECT_EQ(text.find(scalar), std::string::npos) << scalar << '\n' << text;
-      for (const char* vector : {"vcvtph2ps", "vsqrtps", "vcvtps2ph"}) EXPECT_NE(text.find(vector), std::string::npos) << vector << '\n' << text;
+      for (const char* vector : {"vcvtph2ps", "vsqrtps", "vcvtps2ph"})
+        EXPECT_NE(text.find(vector), std::string::npos) << vector << '\n' << text;
     }
 }
 
 INSTANTIATE_TEST_SUITE_P(Processors, Assembly,
-                         ::testing::Values("x86_64,znver4", "x86_64,haswell", "arm64,apple-m1", "arm64,neoverse-n1", "riscv64,v",
-                                           "riscv64,sifive-x280"),
+                         ::testing::Values("x86_64,znver4", "x86_64,haswell", "arm64,apple-m1", "arm64,neoverse-n1",
+                                           "riscv64,v", "riscv64,sifive-x280"),
                          [](const auto& i) {
                            std::string name = i.param;
-                           std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+                           std::replace_if(
+                               name.begin(), name.end(),
+                               [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
                            return name;
                          });
 

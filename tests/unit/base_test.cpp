@@ -121,7 +121,9 @@ TEST(Error, InternalErrorSaysWhere) {
   try {
     internal_error("/somewhere/tinygrad/tinygrad/uop/uop.cpp", 12, "a == b", "a is 3");
     FAIL();
-  } catch (const InternalError& e) { EXPECT_STREQ(e.what(), "internal error at tinygrad/uop/uop.cpp:12: a == b does not hold: a is 3"); }
+  } catch (const InternalError& e) {
+    EXPECT_STREQ(e.what(), "internal error at tinygrad/uop/uop.cpp:12: a == b does not hold: a is 3");
+  }
   try {
     TG_ASSERT(1 + 1 == 3);
     FAIL();
@@ -149,10 +151,13 @@ TEST(Paths, CacheDirFollowsXdg) {
   if (before) setenv("XDG_CACHE_HOME", saved.c_str(), 1);
 }
 
-TEST(Paths, SourceDataIsThere) { EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(source_data_dir()) / "mnist")); }
+TEST(Paths, SourceDataIsThere) {
+  EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(source_data_dir()) / "mnist"));
+}
 
 TEST(Paths, PluginCandidates) {
-  EXPECT_EQ(plugin_candidates("no_such_plugin"), std::vector<std::string>{"libno_such_plugin.so"}) << "only the name the loader looks up";
+  EXPECT_EQ(plugin_candidates("no_such_plugin"), std::vector<std::string>{"libno_such_plugin.so"})
+      << "only the name the loader looks up";
   EXPECT_EQ(plugin_candidates("p", "/a/file.so"), std::vector<std::string>{"/a/file.so"});
   testing::TempDir dir;
   EXPECT_EQ(plugin_candidates("p", dir / ""), std::vector<std::string>{dir / "libp.so"});

@@ -9,18 +9,21 @@ namespace tg {
 namespace {
 using namespace test;
 
-/// A program that copies `columns` vectors, which lie side by side across rows, into vectors that lie after each other, or back. `mask`: lanes from
-/// there on are closed.
-std::shared_ptr<Program> copy(ArenaRef arena, DType d, int lanes, int columns, int64_t stride, bool load, int mask = -1) {
+/// A program that copies `columns` vectors, which lie side by side across rows, into vectors that lie after each other,
+/// or back. `mask`: lanes from there on are closed.
+std::shared_ptr<Program> copy(ArenaRef arena, DType d, int lanes, int columns, int64_t stride, bool load,
+                              int mask = -1) {
   ArenaScope scope(*arena);
   UOp row = range(3, 0), lane = range(lanes, 1, AxisType::kVector), in = param(0, d, 8192), out = param(1, d, 8192);
   UOp gate = mask >= 0 ? UOp::alu(Ops::CMPLT, {lane + row, i32(mask)}) : UOp();
   UOps stores;
   for (int i = 0; i < columns; i++) {
     const int c = columns - 1 - i;
-    UOp block = row * i32(lanes * stride) + i32(c + 7) + lane * i32(stride), line = (row * i32(columns) + i32(c)) * i32(lanes) + lane;
+    UOp block = row * i32(lanes * stride) + i32(c + 7) + lane * i32(stride),
+        line = (row * i32(columns) + i32(c)) * i32(lanes) + lane;
     if (load) {
-      UOp v = gate ? in.index({block}).load(UOp::constant(d.is_bool() ? ConstValue(true) : ConstValue(1), d), gate) : in.index({block}).load();
+      UOp v = gate ? in.index({block}).load(UOp::constant(d.is_bool() ? ConstValue(true) : ConstValue(1), d), gate)
+                   : in.index({block}).load();
       stores.push_back(out.index({line}).store(v));
     } else {
       UOp v = in.index({line}).load();
@@ -75,16 +78,20 @@ TEST(Blocks, ColumnsThatFillMemoryAreInterleaved) {
         }
   // With places left between them they are none.
   ArenaRef arena = std::make_shared<Arena>();
-  EXPECT_NE(compile(copy(arena, dtypes::float32, 16, 2, 3, false), target("LLVM", "x86_64,x86-64-v4")).source.find("scatter"), std::string::npos);
+  EXPECT_NE(
+      compile(copy(arena, dtypes::float32, 16, 2, 3, false), target("LLVM", "x86_64,x86-64-v4")).source.find("scatter"),
+      std::string::npos);
 }
 
 TEST(Blocks, WhatMayChangeBetweenIsNoBlock) {
   ArenaRef arena = std::make_shared<Arena>();
   ArenaScope scope(*arena);
-  UOp lane = range(8, 1, AxisType::kVector), in = param(0, dtypes::float32, 4096), out = param(1, dtypes::float32, 4096);
+  UOp lane = range(8, 1, AxisType::kVector), in = param(0, dtypes::float32, 4096),
+      out = param(1, dtypes::float32, 4096);
   auto column = [&](UOp buffer, int c) { return buffer.index({i32(c) + lane * i32(33)}); };
   // Two loads, a store into what they read, two more.
-  UOp a = column(in, 0).load(), b = column(in, 1).load(), first = in.index({lane + i32(2000)}).store(a + b), later = in.after({first});
+  UOp a = column(in, 0).load(), b = column(in, 1).load(), first = in.index({lane + i32(2000)}).store(a + b),
+      later = in.after({first});
   UOp c = column(later, 2).load(), d = column(later, 3).load();
   const auto p = program_of(arena, out.index({lane}).store(c + d), 2);
   const LinearView view(*p);
@@ -128,7 +135,8 @@ TEST(Blocks, StepsTranspose) {
           }
         for (int r = 0; r < n; r++)
           for (int e = 0; e < lanes; e++)
-            EXPECT_EQ(v[static_cast<size_t>(exchanged_register(r, n, itemsize))][static_cast<size_t>(e)], e % n * lanes + e / n * n + r)
+            EXPECT_EQ(v[static_cast<size_t>(exchanged_register(r, n, itemsize))][static_cast<size_t>(e)],
+                      e % n * lanes + e / n * n + r)
                 << itemsize << " " << lanes << " " << n;
       }
 }

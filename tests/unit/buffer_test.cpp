@@ -280,7 +280,8 @@ TEST(LruAllocator, LruZeroTurnsTheCacheOff) {
 
 TEST(HostAllocator, LargeBlocksAreAlignedAndReturned) {
   auto a = make_host_allocator();
-  for (size_t n : {size_t{1}, size_t{63}, size_t{4097}, (size_t{2} << 20) - 1, size_t{2} << 20, (size_t{5} << 20) + 3}) {
+  for (size_t n :
+       {size_t{1}, size_t{63}, size_t{4097}, (size_t{2} << 20) - 1, size_t{2} << 20, (size_t{5} << 20) + 3}) {
     auto* p = static_cast<char*>(a->allocate(n));
     ASSERT_NE(p, nullptr);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(p) % (n >= (size_t{2} << 20) ? size_t{2} << 20 : 64), 0u) << n;
@@ -353,8 +354,10 @@ TEST_F(Disk, CreatesAndWrites) {
 TEST_F(Disk, Errors) {
   EXPECT_THROW(Device::get("DISK"), DeviceError);
   EXPECT_THROW(Device::get("DISK:"), DeviceError);
-  EXPECT_THROW(Buffer::create("DISK:" + dir.path().string(), 1, dtypes::uint8)->ensure_allocated(), FileError) << "a folder";
-  EXPECT_THROW(Buffer::create("DISK:" + dir.path().string() + "/none/x", 1, dtypes::uint8)->ensure_allocated(), FileError);
+  EXPECT_THROW(Buffer::create("DISK:" + dir.path().string(), 1, dtypes::uint8)->ensure_allocated(), FileError)
+      << "a folder";
+  EXPECT_THROW(Buffer::create("DISK:" + dir.path().string() + "/none/x", 1, dtypes::uint8)->ensure_allocated(),
+               FileError);
   EXPECT_THROW(Device::get(device).target(), DeviceError);
   EXPECT_THROW(Device::get(device).load(std::vector<uint8_t>{1}, "k"), DeviceError);
 }

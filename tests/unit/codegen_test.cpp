@@ -46,13 +46,21 @@ TEST(Codegen, OptsKeepTheMeaning) {
   const TestRenderer grid(16, false, true);
   with_opts(matmul(12, 20, 18), {{OptOp::kUpcast, 0, 4}, {OptOp::kVector, 1, 4}, {OptOp::kUnroll, 2, 3}});
   with_opts(matmul(12, 20, 18), {{OptOp::kUpcast, 0, 0}, {OptOp::kUnroll, 2, 0}});
-  with_opts(
-      matmul(13, 21, 19),
-      {{OptOp::kPadTo, 0, 4}, {OptOp::kUpcast, 0, 4}, {OptOp::kPadTo, 1, 8}, {OptOp::kVector, 1, 8}, {OptOp::kPadTo, 2, 4}, {OptOp::kUnroll, 2, 4}});
+  with_opts(matmul(13, 21, 19), {{OptOp::kPadTo, 0, 4},
+                                 {OptOp::kUpcast, 0, 4},
+                                 {OptOp::kPadTo, 1, 8},
+                                 {OptOp::kVector, 1, 8},
+                                 {OptOp::kPadTo, 2, 4},
+                                 {OptOp::kUnroll, 2, 4}});
   with_opts(matmul(13, 21, 19, false, true), {{OptOp::kPadTo, 2, 8}, {OptOp::kVector, 2, 4}, {OptOp::kUnroll, 2, 2}});
-  with_opts(matmul(12, 20, 18), {{OptOp::kSplit, 0, 3}, {OptOp::kSplit, 1, 5}, {OptOp::kSwap, 0, 1}, {OptOp::kSwap, 3, 4}, {OptOp::kThread, 1, 0}});
+  with_opts(matmul(12, 20, 18), {{OptOp::kSplit, 0, 3},
+                                 {OptOp::kSplit, 1, 5},
+                                 {OptOp::kSwap, 0, 1},
+                                 {OptOp::kSwap, 3, 4},
+                                 {OptOp::kThread, 1, 0}});
   with_opts(matmul(12, 20, 18), {{OptOp::kThread, 0, 3}, {OptOp::kSplit, 2, 6}});
-  with_opts(matmul(12, 20, 18), {{OptOp::kLocal, 0, 4}, {OptOp::kLocal, 1, 5}, {OptOp::kGroup, 2, 3}, {OptOp::kUnroll, 2, 2}}, grid);
+  with_opts(matmul(12, 20, 18),
+            {{OptOp::kLocal, 0, 4}, {OptOp::kLocal, 1, 5}, {OptOp::kGroup, 2, 3}, {OptOp::kUnroll, 2, 2}}, grid);
   with_opts(matmul(12, 20, 18), {{OptOp::kUpcast, 0, 3}, {OptOp::kGroupTop, 2, 6}}, grid);
   with_opts(conv(2, 3, 4, 9, 12, 3, 1), {{OptOp::kLocal, 3, 4}, {OptOp::kLocal, 2, 3}, {OptOp::kUpcast, 1, 2}}, grid);
   with_opts(softmax(6, 20), {{OptOp::kPadTo, 1, 8},
@@ -63,23 +71,32 @@ TEST(Codegen, OptsKeepTheMeaning) {
                              {OptOp::kVector, 3, 8},
                              {OptOp::kUpcast, 0, 2}});
   with_opts(matmul(12, 20, 18), {{OptOp::kGroupTop, 2, 6}, {OptOp::kThread, 0, 0}});
-  with_opts(matmul(13, 20, 18),
-            {{OptOp::kPadTo, 0, 4}, {OptOp::kUpcast, 0, 4}, {OptOp::kPadTo, 1, 8}, {OptOp::kVector, 1, 8}, {OptOp::kGroupTop, 2, 9}});
+  with_opts(matmul(13, 20, 18), {{OptOp::kPadTo, 0, 4},
+                                 {OptOp::kUpcast, 0, 4},
+                                 {OptOp::kPadTo, 1, 8},
+                                 {OptOp::kVector, 1, 8},
+                                 {OptOp::kGroupTop, 2, 9}});
   with_opts(conv_weight_grad(4, 2, 3, 8, 20, 3),
-            {{OptOp::kPadTo, 6, 16}, {OptOp::kVector, 6, 16}, {OptOp::kUnroll, 6, 2}, {OptOp::kUpcast, 0, 3}, {OptOp::kGroupTop, 4, 2}},
+            {{OptOp::kPadTo, 6, 16},
+             {OptOp::kVector, 6, 16},
+             {OptOp::kUnroll, 6, 2},
+             {OptOp::kUpcast, 0, 3},
+             {OptOp::kGroupTop, 4, 2}},
             TestRenderer(64));
   with_opts(reduce_all(37, Ops::MAX), {{OptOp::kPadTo, 0, 16}, {OptOp::kVector, 0, 4}, {OptOp::kUnroll, 0, 2}});
 }
 
 TEST(Codegen, StagedOperandsKeepTheMeaning) {
-  const OptOp vector = OptOp::kVector, upcast = OptOp::kUpcast, swap = OptOp::kSwap, stage = OptOp::kStage, split = OptOp::kSplit,
-              pad = OptOp::kPadTo;
+  const OptOp vector = OptOp::kVector, upcast = OptOp::kUpcast, swap = OptOp::kSwap, stage = OptOp::kStage,
+              split = OptOp::kSplit, pad = OptOp::kPadTo;
   for (int t = 0; t < 4; t++) {
     const auto mm = [&](int64_t n, int64_t m, int64_t l) { return matmul(n, m, l, t & 1, t & 2); };
     with_opts(mm(12, 16, 18), {{stage, 0, 0}});
     with_opts(mm(12, 16, 18), {{stage, -1, 0}, {stage, 1, 1}});
     with_opts(mm(12, 16, 18), {{vector, 1, 4}, {upcast, 1, 2}, {upcast, 0, 3}, {swap, 0, 1}, {stage, 1, 1}});
-    with_opts(mm(12, 32, 18), {{vector, 1, 4}, {upcast, 1, 2}, {upcast, 0, 3}, {split, 1, 2}, {swap, 0, 1}, {stage, 1, 1}, {stage, 0, 0}});
+    with_opts(
+        mm(12, 32, 18),
+        {{vector, 1, 4}, {upcast, 1, 2}, {upcast, 0, 3}, {split, 1, 2}, {swap, 0, 1}, {stage, 1, 1}, {stage, 0, 0}});
     with_opts(mm(12, 32, 32), {{vector, 1, 4},
                                {upcast, 0, 3},
                                {OptOp::kUnroll, 2, 4},
@@ -88,21 +105,30 @@ TEST(Codegen, StagedOperandsKeepTheMeaning) {
                                {OptOp::kGroupTop, 2, 2},
                                {stage, 1, 1},
                                {stage, 0, 0}});
-    with_opts(mm(12, 32, 32), {{vector, 1, 4}, {swap, 0, 1}, {OptOp::kGroupTop, 2, 2}, {OptOp::kThread, 1, 0}, {stage, 1, 1}});
-    with_opts(mm(13, 21, 19), {{pad, 0, 4}, {upcast, 0, 4}, {pad, 1, 8}, {vector, 1, 8}, {swap, 0, 1}, {stage, 1, 1}, {stage, 0, 0}});
+    with_opts(mm(12, 32, 32),
+              {{vector, 1, 4}, {swap, 0, 1}, {OptOp::kGroupTop, 2, 2}, {OptOp::kThread, 1, 0}, {stage, 1, 1}});
+    with_opts(mm(13, 21, 19),
+              {{pad, 0, 4}, {upcast, 0, 4}, {pad, 1, 8}, {vector, 1, 8}, {swap, 0, 1}, {stage, 1, 1}, {stage, 0, 0}});
     with_opts(mm(13, 21, 19), {{pad, 2, 8}, {vector, 2, 4}, {OptOp::kUnroll, 2, 2}, {stage, 0, 0}, {stage, 0, 1}});
   }
   with_opts(conv(2, 2, 5, 7, 8, 3, 1), {{vector, 3, 8}, {swap, 1, 2}, {stage, 2, 0}, {stage, 1, 1}});
-  with_opts(conv(2, 3, 4, 9, 20, 3, 1), {{pad, 3, 8}, {vector, 3, 8}, {upcast, 1, 2}, {swap, 1, 3}, {swap, 2, 3}, {stage, 3, 0}});
-  with_opts(conv_weight_grad(4, 2, 3, 8, 20, 3), {{pad, 6, 16}, {vector, 6, 16}, {upcast, 0, 3}, {stage, 1, 0}}, TestRenderer(64));
+  with_opts(conv(2, 3, 4, 9, 20, 3, 1),
+            {{pad, 3, 8}, {vector, 3, 8}, {upcast, 1, 2}, {swap, 1, 3}, {swap, 2, 3}, {stage, 3, 0}});
+  with_opts(conv_weight_grad(4, 2, 3, 8, 20, 3), {{pad, 6, 16}, {vector, 6, 16}, {upcast, 0, 3}, {stage, 1, 0}},
+            TestRenderer(64));
 }
 
 TEST(Codegen, StagedPanelsAreReadWithoutMasksAndInOneLoop) {
-  // Taps and channels of a padded convolution: masks are evaluated where the panel is filled, and the three reduce loops walk it as one.
-  auto p = with_opts(
-      conv(2, 3, 4, 9, 20, 3, 1),
-      {{OptOp::kPadTo, 3, 8}, {OptOp::kVector, 3, 8}, {OptOp::kUpcast, 1, 2}, {OptOp::kSwap, 1, 3}, {OptOp::kSwap, 2, 3}, {OptOp::kStage, 3, 0}},
-      TestRenderer(32));
+  // Taps and channels of a padded convolution: masks are evaluated where the panel is filled, and the three reduce
+  // loops walk it as one.
+  auto p = with_opts(conv(2, 3, 4, 9, 20, 3, 1),
+                     {{OptOp::kPadTo, 3, 8},
+                      {OptOp::kVector, 3, 8},
+                      {OptOp::kUpcast, 1, 2},
+                      {OptOp::kSwap, 1, 3},
+                      {OptOp::kSwap, 2, 3},
+                      {OptOp::kStage, 3, 0}},
+                     TestRenderer(32));
   ArenaScope scope(*p->arena);
   size_t reduces = 0, panels = 0;
   for (UOp u : p->linear) {
@@ -122,11 +148,14 @@ TEST(Codegen, StagedPanelsAreReadWithoutMasksAndInOneLoop) {
 TEST(Codegen, PartsOfAPanelBeginAtDifferentSets) {
   // 16 parts of 64 x 16 floats, a page each: a line between them. A few, or parts of another length, need none.
   auto elements = [](const KernelPtr& k, int64_t parts) {
-    auto p = with_opts(k, {{OptOp::kVector, 1, 16}, {OptOp::kSplit, 1, parts}, {OptOp::kSwap, 0, 1}, {OptOp::kStage, 1, 1}}, TestRenderer(64));
+    auto p =
+        with_opts(k, {{OptOp::kVector, 1, 16}, {OptOp::kSplit, 1, parts}, {OptOp::kSwap, 0, 1}, {OptOp::kStage, 1, 1}},
+                  TestRenderer(64));
     ArenaScope scope(*p->arena);
     int64_t n = 0;
     for (UOp u : p->linear)
-      if (u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kLocal) n += static_cast<int64_t>(u.src(0).src(0).const_int());
+      if (u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kLocal)
+        n += static_cast<int64_t>(u.src(0).src(0).const_int());
     return n;
   };
   for (bool across : {false, true}) {
@@ -138,15 +167,18 @@ TEST(Codegen, PartsOfAPanelBeginAtDifferentSets) {
 
 TEST(Codegen, LargeMatmulsPackTheirPanels) {
   auto staged = [](const Program& p) {
-    return std::count_if(p.applied_opts.begin(), p.applied_opts.end(), [](const Opt& o) { return o.op == OptOp::kStage; });
+    return std::count_if(p.applied_opts.begin(), p.applied_opts.end(),
+                         [](const Opt& o) { return o.op == OptOp::kStage; });
   };
   EXPECT_EQ(staged(*to_program(*matmul(1024, 1024, 1024), TestRenderer(64))), 1);
-  EXPECT_EQ(staged(*to_program(*matmul(1024, 1024, 1024, true), TestRenderer(64))), 2);  // both operands are walked across their rows
-  EXPECT_EQ(staged(*to_program(*matmul(1024, 1, 1024), TestRenderer(64))), 0);           // nothing is used twice
+  EXPECT_EQ(staged(*to_program(*matmul(1024, 1024, 1024, true), TestRenderer(64))),
+            2);  // both operands are walked across their rows
+  EXPECT_EQ(staged(*to_program(*matmul(1024, 1, 1024), TestRenderer(64))), 0);  // nothing is used twice
   // A few rows times a matrix: a panel would take longer to fill from page to page than the matrix takes to pass by.
   for (int64_t rows : {1, 2, 3}) EXPECT_EQ(staged(*to_program(*matmul(rows, 4096, 4096), TestRenderer(64))), 0) << rows;
   EXPECT_EQ(staged(*to_program(*matmul(32, 4096, 4096), TestRenderer(64))), 1);
-  // One thread packs both operands once: the columns of all tiles around the loops, rows in the loop over groups of them.
+  // One thread packs both operands once: the columns of all tiles around the loops, rows in the loop over groups of
+  // them.
   const auto alone = to_program(*matmul(1024, 1024, 1024, true), TestRenderer(64, true, false, 1))->applied_opts;
   for (const Opt& o : alone) {
     EXPECT_NE(o.op, OptOp::kThread);
@@ -157,14 +189,16 @@ TEST(Codegen, LargeMatmulsPackTheirPanels) {
 TEST(Codegen, PanelsAcrossMemoryHoldWholeLines) {
   // The columns of a transposed matrix: eight of a tile are half a line, so the panel holds several tiles of them.
   auto split = [](const Program& p, int axis) {
-    return std::count_if(p.applied_opts.begin(), p.applied_opts.end(), [&](const Opt& o) { return o.op == OptOp::kSplit && o.axis == axis; });
+    return std::count_if(p.applied_opts.begin(), p.applied_opts.end(),
+                         [&](const Opt& o) { return o.op == OptOp::kSplit && o.axis == axis; });
   };
   EXPECT_EQ(split(*to_program(*matmul(2048, 2048, 2048, true), TestRenderer(64)), 0), 1);
   EXPECT_EQ(split(*to_program(*matmul(2048, 2048, 2048), TestRenderer(64)), 0), 0);
 }
 
 TEST(Codegen, TilesOfBranchesFitTheRegisters) {
-  // Each masked load of lanes two elements apart is a branch: sums that do not fit into registers go through memory at each of them.
+  // Each masked load of lanes two elements apart is a branch: sums that do not fit into registers go through memory at
+  // each of them.
   for (int64_t channels : {16, 32}) {
     double sums = 1;
     const auto p = to_program(*conv(8, 3, channels, 224, 224, 3, 1, 2), TestRenderer(64));
@@ -196,9 +230,11 @@ TEST(Codegen, MaskedLanesOfGatedSumsNeedNoSecondMask) {
 }
 
 TEST(Codegen, MaskedLanesOfSumsWithABroadcastNumberNeedASecondMask) {
-  // Lanes beyond the end read zeros, but the number that is added to all of them has only a gate that depends on the lane.
+  // Lanes beyond the end read zeros, but the number that is added to all of them has only a gate that depends on the
+  // lane.
   with_opts(sums_of_shifted(20, 17), {{OptOp::kPadTo, 1, 8}, {OptOp::kVector, 1, 8}}, TestRenderer(32));
-  with_opts(sums_of_shifted(20, 17), {{OptOp::kPadTo, 1, 8}, {OptOp::kVector, 1, 8}, {OptOp::kUnroll, 1, 3}}, TestRenderer(32));
+  with_opts(sums_of_shifted(20, 17), {{OptOp::kPadTo, 1, 8}, {OptOp::kVector, 1, 8}, {OptOp::kUnroll, 1, 3}},
+            TestRenderer(32));
 }
 
 TEST(Codegen, AReducedAxisSharesNoLanesWithItsResult) {
@@ -211,10 +247,14 @@ TEST(Codegen, AReducedAxisSharesNoLanesWithItsResult) {
   EXPECT_THROW(axes.apply({OptOp::kVector, 1, 4}), KernelOptError);
 }
 TEST(Codegen, LanesThatBecomeEqualAreSummedAllTheSame) {
-  // In the first row, five taps in two instances of four lanes are (t < 1 ? 0 : 1) + (t < 1 ? 1 : 0): one in every lane, four in all.
-  auto p = with_opts(
-      count_taps(4, 3, 5),
-      {{OptOp::kUpcast, 0, 4}, {OptOp::kPadTo, 1, 4}, {OptOp::kVector, 1, 4}, {OptOp::kPadTo, 2, 8}, {OptOp::kVector, 2, 4}, {OptOp::kUnroll, 2, 2}});
+  // In the first row, five taps in two instances of four lanes are (t < 1 ? 0 : 1) + (t < 1 ? 1 : 0): one in every
+  // lane, four in all.
+  auto p = with_opts(count_taps(4, 3, 5), {{OptOp::kUpcast, 0, 4},
+                                           {OptOp::kPadTo, 1, 4},
+                                           {OptOp::kVector, 1, 4},
+                                           {OptOp::kPadTo, 2, 8},
+                                           {OptOp::kVector, 2, 4},
+                                           {OptOp::kUnroll, 2, 2}});
   ArenaScope scope(*p->arena);
   for (UOp u : p->linear)
     if (u.is(Ops::REDUCE)) EXPECT_TRUE(lane_of(u.src(0)));
@@ -234,9 +274,9 @@ TEST(Codegen, RandomOptsKeepTheMeaning) {
       for (int i = 0; i < 12; i++) {
         const auto n = static_cast<int32_t>(axes.axes().size());
         if (n == 0) break;
-        const OptOp op =
-            static_cast<OptOp>(pick({int(OptOp::kUpcast), int(OptOp::kUnroll), int(OptOp::kVector), int(OptOp::kPadTo), int(OptOp::kThread),
-                                     int(OptOp::kSplit), int(OptOp::kSwap), int(OptOp::kGroupTop), int(OptOp::kStage)}));
+        const OptOp op = static_cast<OptOp>(pick({int(OptOp::kUpcast), int(OptOp::kUnroll), int(OptOp::kVector),
+                                                  int(OptOp::kPadTo), int(OptOp::kThread), int(OptOp::kSplit),
+                                                  int(OptOp::kSwap), int(OptOp::kGroupTop), int(OptOp::kStage)}));
         const Opt opt{op, static_cast<int32_t>(rng() % static_cast<uint32_t>(n)),
                       op == OptOp::kStage  ? static_cast<int64_t>(rng() % 2 + (rng() & 1) * kWindow)
                       : op == OptOp::kSwap ? static_cast<int64_t>(rng() % static_cast<uint32_t>(n))
@@ -298,7 +338,9 @@ TEST(Codegen, OptsThatDoNotFit) {
   fails({{OptOp::kTc, 0, 0}});
   try {
     with_opts(matmul(12, 20, 18), {{OptOp::kUpcast, 0, 5}});
-  } catch (const KernelOptError& e) { EXPECT_STREQ(e.what(), "[opt] UPCAST axis 0 arg 5: the size is not a multiple of the argument"); }
+  } catch (const KernelOptError& e) {
+    EXPECT_STREQ(e.what(), "[opt] UPCAST axis 0 arg 5: the size is not a multiple of the argument");
+  }
 }
 
 TEST(Codegen, GridOfFiveAxes) {
@@ -361,7 +403,8 @@ TEST(Codegen, ExpensiveValuesOfAReduceAreKept) {
   auto scratch = [](const Program& p) {
     size_t elements = 0;
     for (UOp u : p.linear)
-      if (u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kLocal) elements += static_cast<size_t>(u.src(0).src(0).const_int());
+      if (u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kLocal)
+        elements += static_cast<size_t>(u.src(0).src(0).const_int());
     return elements;
   };
   const std::vector<Opt> none{{OptOp::kSplit, 0, 2}};
@@ -373,60 +416,81 @@ TEST(Codegen, ExpensiveValuesOfAReduceAreKept) {
   }
   EXPECT_EQ(scratch(*with_opts(variance(6, 20), none)), 0u) << "a difference is cheaper than memory";
   // Rows side by side have places of their own, in lanes and in tiles; a row beyond the end of its lanes has a mask.
-  const OptOp vector = OptOp::kVector, upcast = OptOp::kUpcast, pad = OptOp::kPadTo, unroll = OptOp::kUnroll, thread = OptOp::kThread;
+  const OptOp vector = OptOp::kVector, upcast = OptOp::kUpcast, pad = OptOp::kPadTo, unroll = OptOp::kUnroll,
+              thread = OptOp::kThread;
   for (auto make : {softmax, softmax_grad}) {
     EXPECT_EQ(scratch(*with_opts(make(8, 8), {{upcast, 0, 4}})), 32u);
     EXPECT_EQ(scratch(*with_opts(make(8, 8), {{vector, 0, 4}, {upcast, 0, 2}})), 64u);
     EXPECT_EQ(scratch(*with_opts(make(6, 8), {{pad, 0, 4}, {vector, 0, 4}})), 32u);
     with_opts(make(6, 8), {{pad, 0, 4}, {upcast, 0, 4}, {thread, 0, 0}});
-    with_opts(make(6, 11), {{pad, 1, 8}, {vector, 1, 8}, {pad, 2, 8}, {vector, 2, 8}, {pad, 3, 16}, {vector, 3, 8}, {unroll, 3, 2}, {upcast, 0, 2}});
+    with_opts(make(6, 11), {{pad, 1, 8},
+                            {vector, 1, 8},
+                            {pad, 2, 8},
+                            {vector, 2, 8},
+                            {pad, 3, 16},
+                            {vector, 3, 8},
+                            {unroll, 3, 2},
+                            {upcast, 0, 2}});
     with_opts(make(6, 11), {{pad, 1, 4}, {upcast, 1, 4}, {pad, 3, 8}, {vector, 3, 8}, {OptOp::kSwap, 0, 1}});
   }
 }
 
 TEST(Codegen, MaskedTilesAreSkipped) {
-  // A product of matrices of which a mask leaves a part: the loop of the sum has an end that depends on the loops around it.
+  // A product of matrices of which a mask leaves a part: the loop of the sum has an end that depends on the loops
+  // around it.
   enum Mask { kLower, kUpper, kBand, kOther, kTwice };
   auto make = [](Mask mask, int64_t n, int64_t m, int64_t l) {
     KernelMaker k;
     UOp a = k.param(1, n * l), b = k.param(2, l * m), o = k.param(0, n * m), i = k.loop(n), j = k.loop(m), r = k.red(l);
-    UOp sum = (a.index({i * l + r}).load() * b.index({r * m + j}).load()).reduce(Ops::ADD, UOps{r}), v = sum * ConstValue(0.5);
-    UOp lower = j < i + 1, open = mask == kUpper ? lower.logical_not() : mask == kBand ? lower & (i < j + 5) : mask == kOther ? i * j < 40 : lower;
+    UOp sum = (a.index({i * l + r}).load() * b.index({r * m + j}).load()).reduce(Ops::ADD, UOps{r}),
+        v = sum * ConstValue(0.5);
+    UOp lower = j < i + 1, open = mask == kUpper   ? lower.logical_not()
+                                  : mask == kBand  ? lower & (i < j + 5)
+                                  : mask == kOther ? i * j < 40
+                                                   : lower;
     UOp masked = open.where(v, v.const_like(-std::numeric_limits<double>::infinity()));
     return k.finish(o.index({i * m + j}).store(mask == kTwice ? masked + sum : masked).end(UOps{i, j}));
   };
-  const OptOp vector = OptOp::kVector, upcast = OptOp::kUpcast, pad = OptOp::kPadTo, stage = OptOp::kStage, swap = OptOp::kSwap;
-  const std::vector<std::vector<Opt>> lists{{{OptOp::kSplit, 0, 4}},
-                                            {{upcast, 0, 4}, {vector, 1, 4}, {OptOp::kUnroll, 2, 2}},
-                                            {{pad, 0, 8}, {upcast, 0, 8}, {pad, 1, 8}, {vector, 1, 4}, {upcast, 1, 2}, {swap, 0, 1}},
-                                            {{upcast, 0, 2}, {vector, 1, 4}, {stage, 1, 1}, {OptOp::kThread, 0, 0}}};
+  const OptOp vector = OptOp::kVector, upcast = OptOp::kUpcast, pad = OptOp::kPadTo, stage = OptOp::kStage,
+              swap = OptOp::kSwap;
+  const std::vector<std::vector<Opt>> lists{
+      {{OptOp::kSplit, 0, 4}},
+      {{upcast, 0, 4}, {vector, 1, 4}, {OptOp::kUnroll, 2, 2}},
+      {{pad, 0, 8}, {upcast, 0, 8}, {pad, 1, 8}, {vector, 1, 4}, {upcast, 1, 2}, {swap, 0, 1}},
+      {{upcast, 0, 2}, {vector, 1, 4}, {stage, 1, 1}, {OptOp::kThread, 0, 0}}};
   for (Mask mask : {kLower, kUpper, kBand, kOther, kTwice})
     for (const auto& opts : lists) {
       auto p = with_opts(make(mask, 12, 20, 32), opts);
       ArenaScope scope(*p->arena);
-      const bool skips = std::any_of(p->linear.begin(), p->linear.end(), [](UOp u) { return u.is(Ops::RANGE) && !u.src(0).is_const(); });
-      if (mask != kOther) EXPECT_EQ(skips, mask != kTwice) << mask;  // a product of loops is known, one of a tile's ranges is not
+      const bool skips = std::any_of(p->linear.begin(), p->linear.end(),
+                                     [](UOp u) { return u.is(Ops::RANGE) && !u.src(0).is_const(); });
+      if (mask != kOther)
+        EXPECT_EQ(skips, mask != kTwice) << mask;  // a product of loops is known, one of a tile's ranges is not
     }
   for (Mask mask : {kLower, kUpper, kBand}) check_kernel(make(mask, 40, 40, 24), TestRenderer(32), CodegenOptions());
 }
 
 TEST(Codegen, LongReducesRunInBlocks) {
   auto p = to_program(*matmul(2048, 2048, 2048), TestRenderer(64));
-  EXPECT_TRUE(std::any_of(p->applied_opts.begin(), p->applied_opts.end(), [](const Opt& o) { return o.op == OptOp::kGroupTop; }));
+  EXPECT_TRUE(std::any_of(p->applied_opts.begin(), p->applied_opts.end(),
+                          [](const Opt& o) { return o.op == OptOp::kGroupTop; }));
   EXPECT_TRUE(p->reads[0]);  // the output accumulates
 }
 
 TEST(Codegen, MaskedSumsAreOneLoop) {
-  // A sum over taps of sums over channels: one multiply-add an accumulator in the innermost loop, weights read without a mask.
+  // A sum over taps of sums over channels: one multiply-add an accumulator in the innermost loop, weights read without
+  // a mask.
   auto p = check_kernel(conv_input_grad(2, 8, 4, 8, 20, 3), TestRenderer(64), CodegenOptions());
   ArenaScope scope(*p->arena);
   for (UOp u : p->linear)
-    if (u.is(Ops::LOAD) && u.src(0).src(0).is(Ops::PARAM) && u.src(0).src(0).arg<ParamArg>().slot == 2) EXPECT_EQ(u.nsrc(), 1u) << u;
+    if (u.is(Ops::LOAD) && u.src(0).src(0).is(Ops::PARAM) && u.src(0).src(0).arg<ParamArg>().slot == 2)
+      EXPECT_EQ(u.nsrc(), 1u) << u;
 }
 
 TEST(Codegen, MergesRanges) {
   KernelMaker m;
-  UOp a = m.param(1, 24 * 60), o = m.param(0, 24 * 60), i = m.loop(4), j = m.loop(6), l = m.loop(60), at = (i * 6 + j) * 60 + l;
+  UOp a = m.param(1, 24 * 60), o = m.param(0, 24 * 60), i = m.loop(4), j = m.loop(6), l = m.loop(60),
+      at = (i * 6 + j) * 60 + l;
   auto flat = m.finish(o.index({at}).store(a.index({at}).load() * ConstValue(2.0)).end(UOps{i, j, l}));
   CodegenOptions options;
   options.opts = std::vector<Opt>{};
@@ -448,7 +512,8 @@ TEST(Codegen, KeepsRowsOfReducesWhole) {
     auto p = check_kernel(make(split), TestRenderer(64), CodegenOptions());
     ArenaScope scope(*p->arena);
     for (UOp u : p->linear)
-      if (u.is(Ops::LOAD) && lanes_of(u.src(0)) > 1 && !u.src(0).src(0).is(Ops::AFTER)) EXPECT_EQ(classify(u.src(0)).kind, Lanes::kUnit) << u;
+      if (u.is(Ops::LOAD) && lanes_of(u.src(0)) > 1 && !u.src(0).src(0).is(Ops::AFTER))
+        EXPECT_EQ(classify(u.src(0)).kind, Lanes::kUnit) << u;
   }
 }
 
@@ -470,7 +535,8 @@ TEST(Codegen, QuantizedRows) {
   EXPECT_EQ(count(*p, Ops::MULACC), 2u) << "the second half, the block";
   ArenaScope scope(*p->arena);
   auto products = [&] {
-    return std::count_if(p->linear.begin(), p->linear.end(), [](UOp u) { return u.is(Ops::MUL) && u.dtype() == dtypes::float32; });
+    return std::count_if(p->linear.begin(), p->linear.end(),
+                         [](UOp u) { return u.is(Ops::MUL) && u.dtype() == dtypes::float32; });
   };
   EXPECT_EQ(products(), 1) << "the first half";
   // The heuristic finds these.
@@ -480,11 +546,14 @@ TEST(Codegen, QuantizedRows) {
 }
 
 TEST(Codegen, FactorsLeaveUnrolledSums) {
-  // sum of a[k] b[k] c[k / 4]: only what does not depend on the unrolled range moves, and only where a product of others remains.
+  // sum of a[k] b[k] c[k / 4]: only what does not depend on the unrolled range moves, and only where a product of
+  // others remains.
   auto make = [](bool three) {
     KernelMaker m;
-    UOp a = m.param(1, 96), b = m.param(2, 96), c = m.param(3, 24), o = m.param(0, 1), r = m.red(24), u = m.red(4), k = r * 4 + u;
-    UOp v = three ? a.index({k}).load() * c.index({r}).load() * b.index({k}).load() : a.index({k}).load() * c.index({r}).load();
+    UOp a = m.param(1, 96), b = m.param(2, 96), c = m.param(3, 24), o = m.param(0, 1), r = m.red(24), u = m.red(4),
+        k = r * 4 + u;
+    UOp v = three ? a.index({k}).load() * c.index({r}).load() * b.index({k}).load()
+                  : a.index({k}).load() * c.index({r}).load();
     return m.finish(o.index({UOp::constant(int64_t{0})}).store(v.reduce(Ops::ADD, UOps{r, u})));
   };
   auto reduces = [](const KernelPtr& k, std::vector<Opt> opts) {
@@ -501,7 +570,8 @@ TEST(Codegen, FactorsLeaveUnrolledSums) {
   EXPECT_EQ(reduces(make(true), outer), 1u);
   EXPECT_EQ(reduces(make(false), inner), 1u);
   for (const auto& opts : {inner, outer}) with_opts(make(true), opts), with_opts(make(false), opts);
-  with_opts(make(true), {{OptOp::kUnroll, 1, 2}, {OptOp::kUnroll, 0, 3}}), with_opts(make(true), {{OptOp::kVector, 0, 4}, {OptOp::kUnroll, 1, 4}});
+  with_opts(make(true), {{OptOp::kUnroll, 1, 2}, {OptOp::kUnroll, 0, 3}}),
+      with_opts(make(true), {{OptOp::kVector, 0, 4}, {OptOp::kUnroll, 1, 4}});
 }
 
 TEST(Codegen, DeterministicNamesAndOrder) {
@@ -511,7 +581,8 @@ TEST(Codegen, DeterministicNamesAndOrder) {
     for (UOp u : p.linear) s += str(u, '\n');
     return s;
   };
-  auto a = to_program(*conv(2, 3, 4, 9, 20, 3, 1), TestRenderer(64)), b = to_program(*conv(2, 3, 4, 9, 20, 3, 1), TestRenderer(64));
+  auto a = to_program(*conv(2, 3, 4, 9, 20, 3, 1), TestRenderer(64)),
+       b = to_program(*conv(2, 3, 4, 9, 20, 3, 1), TestRenderer(64));
   EXPECT_EQ(print(*a), print(*b));
 }
 

@@ -55,12 +55,14 @@ done:
 }
 
 std::string function_ir(const std::string& body, const std::string& declarations = "") {
-  return declarations + "\ndefine void @k(ptr %bufs, ptr %vars, i64 %begin, i64 %end) {\n  %b = load ptr, ptr %bufs\n" + body + "  ret void\n}\n";
+  return declarations + "\ndefine void @k(ptr %bufs, ptr %vars, i64 %begin, i64 %end) {\n  %b = load ptr, ptr %bufs\n" +
+         body + "  ret void\n}\n";
 }
 
 Device& cpu() { return Device::get("CPU"); }
 
-void launch(Executable& e, std::vector<void*> buffers, std::vector<int64_t> vars = {}, int64_t extent = 1, int max_threads = 0) {
+void launch(Executable& e, std::vector<void*> buffers, std::vector<int64_t> vars = {}, int64_t extent = 1,
+            int max_threads = 0) {
   LaunchArgs args;
   args.buffers = buffers.data();
   args.nbuffers = static_cast<int>(buffers.size());
@@ -83,7 +85,8 @@ struct Llvm : testing::Test {
     if (!llvm_plugin_missing().empty()) GTEST_SKIP() << llvm_plugin_missing();
   }
   TempDir dir{"tg_cache"};
-  Context context{{"DEV", "CPU:LLVM"}, {"CACHEDB", (dir.path() / "cache.db").string()}, {"CACHELEVEL", 2}, {"CCACHE", 1}};
+  Context context{
+      {"DEV", "CPU:LLVM"}, {"CACHEDB", (dir.path() / "cache.db").string()}, {"CACHELEVEL", 2}, {"CCACHE", 1}};
   Compiler& compiler = cpu().compiler();
 };
 
@@ -97,7 +100,8 @@ TEST_F(Llvm, CompilesAndRuns) {
   ASSERT_NE(kernel->host_kernel(), nullptr);
   void* buffers[] = {out.data(), in.data()};
   kernel->host_kernel()(buffers, nullptr, 2, 4);
-  for (size_t i = 0; i < in.size(); ++i) ASSERT_EQ(out[i], i / 16 == 2 || i / 16 == 3 ? in[i] * in[i] + 1 : -1) << "only the range it was given";
+  for (size_t i = 0; i < in.size(); ++i)
+    ASSERT_EQ(out[i], i / 16 == 2 || i / 16 == 3 ? in[i] * in[i] + 1 : -1) << "only the range it was given";
   EXPECT_EQ(llvm_plugin_info().opened, true);
   EXPECT_GE(std::stoi(llvm_plugin_info().version), 17);
 }
@@ -193,17 +197,21 @@ TEST_F(Llvm, NoFastMath) {
 }
 
 TEST_F(Llvm, ErrorsAreCompileErrors) {
-  EXPECT_NE(message<CompileError>([&] { compiler.compile("define void @k() { nonsense }"); }).find("nonsense"), std::string::npos);
+  EXPECT_NE(message<CompileError>([&] { compiler.compile("define void @k() { nonsense }"); }).find("nonsense"),
+            std::string::npos);
   EXPECT_FALSE(message<CompileError>([&] { compiler.compile(""); }).empty() &&
                message<FormatError>([&] { cpu().load(compiler.compile(""), "k"); }).empty());
   // Well-formed text that the verifier refuses: a branch of a definition that does not dominate its use.
   const std::string bad =
-      "define i32 @k(i1 %c) {\nentry:\n  br i1 %c, label %a, label %b\na:\n  %x = add i32 1, 2\n  br label %b\nb:\n  ret i32 %x\n}\n";
+      "define i32 @k(i1 %c) {\nentry:\n  br i1 %c, label %a, label %b\na:\n  %x = add i32 1, 2\n  br label %b\nb:\n  "
+      "ret i32 %x\n}\n";
   EXPECT_FALSE(message<CompileError>([&] { compiler.compile(bad); }).empty());
   // Functions outside the closed list do not load.
   const std::string calls = function_ir("  call void @system(ptr %b)\n", "declare void @system(ptr)");
-  EXPECT_NE(message<FormatError>([&] { cpu().load(compiler.compile(calls), "k"); }).find("undefined symbol system"), std::string::npos);
-  EXPECT_NE(message<FormatError>([&] { cpu().load(compiler.compile(function_ir("")), "other"); }).find("other"), std::string::npos);
+  EXPECT_NE(message<FormatError>([&] { cpu().load(compiler.compile(calls), "k"); }).find("undefined symbol system"),
+            std::string::npos);
+  EXPECT_NE(message<FormatError>([&] { cpu().load(compiler.compile(function_ir("")), "other"); }).find("other"),
+            std::string::npos);
 }
 
 TEST_F(Llvm, WhatTheTargetCannotDoDoesNotEndTheProcess) {
@@ -218,7 +226,8 @@ TEST_F(Llvm, WhatTheTargetCannotDoDoesNotEndTheProcess) {
 #if defined(__SANITIZE_ADDRESS__)
   __lsan::ScopedDisabler what_llvm_held_is_left;  // its state is unknown after a fatal error
 #endif
-  for (int i = 0; i < 3; ++i) EXPECT_NE(message<CompileError>([&] { cpu().compiler().compile(ir); }).find("LLVM: "), std::string::npos);
+  for (int i = 0; i < 3; ++i)
+    EXPECT_NE(message<CompileError>([&] { cpu().compiler().compile(ir); }).find("LLVM: "), std::string::npos);
   EXPECT_FALSE(cpu().compiler().compile(square_ir("square", "1.0")).empty()) << "and the next kernel compiles";
 }
 
@@ -232,7 +241,8 @@ TEST_F(Llvm, CompilesInParallel) {
       std::vector<float> in(16, 2.0f), out(16);
       for (int i = 0; i < 5; ++i) {
         const std::string name = "k" + std::to_string(t);
-        launch(*cpu().load(compiler.compile(square_ir(name.c_str(), (std::to_string(t) + ".0").c_str())), name), {out.data(), in.data()});
+        launch(*cpu().load(compiler.compile(square_ir(name.c_str(), (std::to_string(t) + ".0").c_str())), name),
+               {out.data(), in.data()});
       }
       results[t] = out[7];
     });
@@ -253,7 +263,8 @@ TEST_F(Llvm, WidthFollowsTheTarget) {
     Context c{{"DEV", dev}};
     return Device::get("NULL").compiler().assembly(square_ir("square", "1.0"));
   };
-  const std::string sse = assembly("NULL:LLVM:x86_64"), avx = assembly("NULL:LLVM:x86_64,haswell"), wide = assembly("NULL:LLVM:x86_64,znver4");
+  const std::string sse = assembly("NULL:LLVM:x86_64"), avx = assembly("NULL:LLVM:x86_64,haswell"),
+                    wide = assembly("NULL:LLVM:x86_64,znver4");
   EXPECT_EQ(sse.find("ymm"), std::string::npos);
   EXPECT_EQ(sse.find("vmulps"), std::string::npos);
   EXPECT_NE(avx.find("ymm"), std::string::npos);
@@ -283,7 +294,8 @@ TEST_F(Llvm, CacheHitReturnsTheSameBytes) {
 }
 
 TEST_F(Llvm, CorruptEntryIsCompiledAgain) {
-  const std::string source = square_ir("square", "7.0"), key = cache_entry_key(compiler, source), table = compiler.cache_table();
+  const std::string source = square_ir("square", "7.0"), key = cache_entry_key(compiler, source),
+                    table = compiler.cache_table();
   const auto good = compiler.compile_cached(source);
   std::vector<std::vector<uint8_t>> bad = {
       {}, {1, 2, 3}, std::vector<uint8_t>(good.begin(), good.begin() + static_cast<long>(good.size()) / 2), good};
@@ -313,9 +325,11 @@ TEST(CacheHitChild, DISABLED_RunsWithoutThePlugin) {
 TEST_F(Llvm, CacheHitDoesNotOpenThePlugin) {
   compiler.compile_cached(square_ir("square", "5.0"));
   ProcessOptions options;
-  options.env = {{"DEV", "CPU:LLVM"}, {"CACHEDB", (dir.path() / "cache.db").string()}, {"CACHELEVEL", "2"}, {"CCACHE", "1"}};
-  const ProcessResult result = run_process(
-      {executable_path().string(), "--gtest_also_run_disabled_tests", "--gtest_filter=CacheHitChild.DISABLED_RunsWithoutThePlugin"}, options);
+  options.env = {
+      {"DEV", "CPU:LLVM"}, {"CACHEDB", (dir.path() / "cache.db").string()}, {"CACHELEVEL", "2"}, {"CCACHE", "1"}};
+  const ProcessResult result = run_process({executable_path().string(), "--gtest_also_run_disabled_tests",
+                                            "--gtest_filter=CacheHitChild.DISABLED_RunsWithoutThePlugin"},
+                                           options);
   EXPECT_TRUE(result.ok()) << result.out << result.err;
   EXPECT_NE(result.out.find("1 test from"), std::string::npos) << result.out;
 }
@@ -383,7 +397,9 @@ TEST_F(Clang, ErrorsCarryTheMessage) {
   EXPECT_NE(message<CompileError>([&] { compiler.compile("int x;"); }).find("no-such-compiler"), std::string::npos);
 }
 
-TEST_F(Clang, Assembly) { EXPECT_NE(compiler.assembly("int forty_two(void) { return 42; }").find("forty_two:"), std::string::npos); }
+TEST_F(Clang, Assembly) {
+  EXPECT_NE(compiler.assembly("int forty_two(void) { return 42; }").find("forty_two:"), std::string::npos);
+}
 
 TEST(NullDevice, RunsNothing) {
   Context c{{"DEV", "NULL"}};

@@ -1,4 +1,5 @@
-/// \file What the C renderer does beyond one operation at a time: names, registers, masks of mixed width, whole random kernels; how the text reads.
+/// \file What the C renderer does beyond one operation at a time: names, registers, masks of mixed width, whole random
+/// kernels; how the text reads.
 #include <gtest/gtest.h>
 
 #include "render_helpers.h"
@@ -20,8 +21,8 @@ UOp floats(double v) { return UOp::constant(ConstValue(v), dtypes::float32); }
 UOp lanes_range(int n, int id = 9) { return range(n, id, AxisType::kVector); }
 
 /// Runs a program both ways on the same memory.
-void expect_same(const std::shared_ptr<Program>& p, Memory m, const std::vector<DType>& types, const std::vector<int64_t>& vars = {},
-                 const Target& t = haswell()) {
+void expect_same(const std::shared_ptr<Program>& p, Memory m, const std::vector<DType>& types,
+                 const std::vector<int64_t>& vars = {}, const Target& t = haswell()) {
   Memory expected = m;
   run_interp(p, expected, vars);
   Compiled code = compile(p, t);
@@ -30,8 +31,12 @@ void expect_same(const std::shared_ptr<Program>& p, Memory m, const std::vector<
   for (size_t k = 0; k < m.size(); k++) {
     const int64_t at = first_difference(m[k], expected[k], types[k]);
     if (at < 0) continue;
-    auto value = [&](const Bytes& x) { return load_const(x.data() + static_cast<size_t>(at) * eval_itemsize(types[k]), types[k]).as_double(); };
-    ADD_FAILURE() << "slot " << k << " element " << at << " is " << value(m[k]) << ", expected " << value(expected[k]) << "\n" << code.source;
+    auto value = [&](const Bytes& x) {
+      return load_const(x.data() + static_cast<size_t>(at) * eval_itemsize(types[k]), types[k]).as_double();
+    };
+    ADD_FAILURE() << "slot " << k << " element " << at << " is " << value(m[k]) << ", expected " << value(expected[k])
+                  << "\n"
+                  << code.source;
   }
 }
 
@@ -45,14 +50,18 @@ std::shared_ptr<Program> masked_row_sums() {
   UOp start = acc.index({lane}).store(floats(0)), inside = acc.after({start, row});
   UOp x = param(1, dtypes::float32, 64).index({row * i32(16) + k * i32(8) + lane}).load(floats(0), at.lt(n));
   UOp sum = inside.after({k}).index({lane}).load() + x.maximum(floats(0));
-  UOp total = acc.after({end(inside.after({k}).index({lane}).store(sum), k)}).index({lane}).load().reduce(Ops::ADD, std::vector<UOp>{lane});
+  UOp total = acc.after({end(inside.after({k}).index({lane}).store(sum), k)})
+                  .index({lane})
+                  .load()
+                  .reduce(Ops::ADD, std::vector<UOp>{lane});
   auto p = program_of(arena, end(param(0, dtypes::float32, 4).index({row}).store(total), row), 2, {"n"});
   p->name = "r_4_16";
   return p;
 }
 
 TEST_F(CStyle, TextIsReadable) {
-  EXPECT_EQ(make_renderer(haswell())->render(*masked_row_sums()), R"(#define INLINE static inline __attribute__((always_inline))
+  EXPECT_EQ(make_renderer(haswell())->render(*masked_row_sums()),
+            R"(#define INLINE static inline __attribute__((always_inline))
 
 typedef int i32x8 __attribute__((ext_vector_type(8)));
 typedef float f32x2 __attribute__((ext_vector_type(2)));
@@ -139,8 +148,10 @@ TEST_F(CStyle, MachineCodeIsVectors) {
     }
     p = program_of(arena, group(stores), 4);
   }
-  expect_same(p, {Bytes(48 * 4), inputs(dtypes::float32, 4096, 1), inputs(dtypes::float32, 4096, 2), inputs(dtypes::int32, 8, 3)},
-              {dtypes::float32, dtypes::float32, dtypes::float32, dtypes::int32});
+  expect_same(
+      p,
+      {Bytes(48 * 4), inputs(dtypes::float32, 4096, 1), inputs(dtypes::float32, 4096, 2), inputs(dtypes::int32, 8, 3)},
+      {dtypes::float32, dtypes::float32, dtypes::float32, dtypes::int32});
   const std::string text = compiler(haswell())->assembly(make_renderer(haswell())->render(*p));
   auto count = [&](const std::string& word) {
     int n = 0;
@@ -159,11 +170,14 @@ TEST_F(CStyle, RegistersAndLoops) {
   {
     ArenaScope scope(*arena);
     // (a, b) = (b, a + b), n times
-    UOp n = UOp::variable("n", 0, 20, dtypes::int32), k = UOp::range(n, RangeArg{{0}, AxisType::kReduce}, dtypes::int32);
+    UOp n = UOp::variable("n", 0, 20, dtypes::int32),
+        k = UOp::range(n, RangeArg{{0}, AxisType::kReduce}, dtypes::int32);
     UOp a = reg(0, dtypes::int32, 1), b = reg(1, dtypes::int32, 1), zero = i32(0);
     UOp start_a = a.index({zero}).store(i32(0)), start_b = b.index({zero}).store(i32(1));
-    UOp old_a = a.after({start_a, start_b, k}).index({zero}).load(), old_b = b.after({start_a, start_b, k}).index({zero}).load();
-    UOp next_a = a.after({old_a, old_b}).index({zero}).store(old_b), next_b = b.after({next_a}).index({zero}).store(old_a + old_b);
+    UOp old_a = a.after({start_a, start_b, k}).index({zero}).load(),
+        old_b = b.after({start_a, start_b, k}).index({zero}).load();
+    UOp next_a = a.after({old_a, old_b}).index({zero}).store(old_b),
+        next_b = b.after({next_a}).index({zero}).store(old_a + old_b);
     UOp twice = n * i32(2);
     UOp done = end(group({next_a, next_b}), k);
     UOp out = param(0, dtypes::int32, 4);
@@ -183,7 +197,8 @@ TEST_F(CStyle, RegistersAndLoops) {
   EXPECT_EQ(values[1], 89 + 20);
 }
 
-/// Masks made from doubles, bytes and memory select floats and longs; any and all; registers of bools; lanes that are no power of two.
+/// Masks made from doubles, bytes and memory select floats and longs; any and all; registers of bools; lanes that are
+/// no power of two.
 TEST_F(CStyle, MasksMeet) {
   for (int lanes : {4, 6, 16}) {
     auto arena = std::make_shared<Arena>();
@@ -197,15 +212,23 @@ TEST_F(CStyle, MasksMeet) {
       UOp wide = in(4).lt(UOp::constant(ConstValue(0.5), dtypes::float64)), stored = in(6);
       UOp narrow = in(5).lt(UOp::constant(ConstValue(3), dtypes::int8));
       UOp mixed = (wide & narrow) | stored.logical_not(), x = in(7);
-      UOp acc = reg(0, dtypes::bool_, lanes), set = acc.index({lane}).store(mixed), kept = acc.after({set}).index({lane}).load();
+      UOp acc = reg(0, dtypes::bool_, lanes), set = acc.index({lane}).store(mixed),
+          kept = acc.after({set}).index({lane}).load();
       UOps stores;
-      auto out = [&](int slot, UOp v) { stores.push_back(param(slot, types[static_cast<size_t>(slot)], 16).index({lane}).store(v)); };
+      auto out = [&](int slot, UOp v) {
+        stores.push_back(param(slot, types[static_cast<size_t>(slot)], 16).index({lane}).store(v));
+      };
       out(0, mixed.where(x, x * floats(2)));
-      out(1, kept.where(narrow.cast(dtypes::int64), wide.cast(dtypes::int64) + UOp::constant(ConstValue(5), dtypes::int64)));
+      out(1, kept.where(narrow.cast(dtypes::int64),
+                        wide.cast(dtypes::int64) + UOp::constant(ConstValue(5), dtypes::int64)));
       out(2, wide.where(narrow, stored) ^ mixed);
-      stores.push_back(param(3, dtypes::bool_, 16).index({i32(0)}).store(mixed.reduce(Ops::ADD, std::vector<UOp>{lane})));
-      stores.push_back(param(3, dtypes::bool_, 16).index({i32(1)}).store(mixed.reduce(Ops::MUL, std::vector<UOp>{lane})));
-      stores.push_back(param(8, dtypes::uint8, 16).index({i32(2)}).store(in(5).bitcast(dtypes::uint8).reduce(Ops::MAX, std::vector<UOp>{lane})));
+      stores.push_back(
+          param(3, dtypes::bool_, 16).index({i32(0)}).store(mixed.reduce(Ops::ADD, std::vector<UOp>{lane})));
+      stores.push_back(
+          param(3, dtypes::bool_, 16).index({i32(1)}).store(mixed.reduce(Ops::MUL, std::vector<UOp>{lane})));
+      stores.push_back(param(8, dtypes::uint8, 16)
+                           .index({i32(2)})
+                           .store(in(5).bitcast(dtypes::uint8).reduce(Ops::MAX, std::vector<UOp>{lane})));
       stores.push_back(param(9, dtypes::float32, 16).index({i32(0)}).store(x.reduce(Ops::ADD, std::vector<UOp>{lane})));
       p = program_of(arena, group(stores), 10);
     }
@@ -217,7 +240,8 @@ TEST_F(CStyle, MasksMeet) {
   }
 }
 
-/// Variables called like words of C or like our own names; one parameter seen as two types; the extreme literals of every type.
+/// Variables called like words of C or like our own names; one parameter seen as two types; the extreme literals of
+/// every type.
 TEST_F(CStyle, NamesViewsLiterals) {
   auto arena = std::make_shared<Arena>();
   std::shared_ptr<Program> p;
@@ -236,7 +260,8 @@ TEST_F(CStyle, NamesViewsLiterals) {
     for (DType d : all_types()) {
       if (d.is_bool()) continue;
       std::vector<ConstValue> values;
-      if (d.is_float()) values = {float_min(d), float_max(d), std::nan(""), 0.1, -0.0, 1e-7, 65504.0, -3.0, 5e-324, 1e300};
+      if (d.is_float())
+        values = {float_min(d), float_max(d), std::nan(""), 0.1, -0.0, 1e-7, 65504.0, -3.0, 5e-324, 1e300};
       else values = {int_min(d), int_max(d), int_min(d) + 1, int128(0), int128(100)};
       int64_t at = 0;
       for (const ConstValue& v : values) {
@@ -250,7 +275,8 @@ TEST_F(CStyle, NamesViewsLiterals) {
     p = program_of(arena, group(stores), slot, names);
   }
   Memory m{Bytes(16), Bytes(32)};
-  for (size_t k = 2; k < types.size(); k++) m.push_back(k % 2 ? inputs(types[k], 4, 1) : Bytes(64 * eval_itemsize(types[k])));
+  for (size_t k = 2; k < types.size(); k++)
+    m.push_back(k % 2 ? inputs(types[k], 4, 1) : Bytes(64 * eval_itemsize(types[k])));
   expect_same(p, m, types, {1, 2, 3, 4, 5, 6, 7, 8});
 }
 
@@ -265,7 +291,8 @@ TEST_F(CStyle, HalfRoundsAfterEachOperation) {
       if (lanes > 1) at = at + lanes_range(lanes);
       auto in = [&](int slot) { return param(slot, dtypes::float16, 64).index({at}).load(); };
       UOp a = in(1), b = in(2), c = in(3);
-      UOp v = UOp::alu(Ops::FDIV, {a + b, UOp::alu(Ops::FDIV, {UOp::alu(Ops::TRUNC, {c}), b})}) + UOp::alu(Ops::SQRT, {a}) * c;
+      UOp v = UOp::alu(Ops::FDIV, {a + b, UOp::alu(Ops::FDIV, {UOp::alu(Ops::TRUNC, {c}), b})}) +
+              UOp::alu(Ops::SQRT, {a}) * c;
       p = program_of(arena, end(param(0, dtypes::float16, 64).index({at}).store(v), loop), 4);
     }
     Memory m{Bytes(128)};
@@ -273,7 +300,8 @@ TEST_F(CStyle, HalfRoundsAfterEachOperation) {
     for (int k = 0; k < 3; k++) {
       m.emplace_back(128);
       for (size_t i = 0; i < 64; i++)
-        store_const(&m.back()[i * 2], ConstValue(std::ldexp(static_cast<double>(random() % 4096 + 1), -5)), dtypes::float16);
+        store_const(&m.back()[i * 2], ConstValue(std::ldexp(static_cast<double>(random() % 4096 + 1), -5)),
+                    dtypes::float16);
     }
     expect_same(p, m, std::vector<DType>(4, dtypes::float16));
   }
@@ -298,7 +326,8 @@ struct RandomKernel {
     if (lanes > 1) at = at + range(lanes, 1, AxisType::kVector);
     UOps pool, stores;
     for (DType d : kinds)
-      for (UOp index : {at, loop}) types.push_back(d), pool.push_back(param(static_cast<int>(types.size()) - 1, d, kCount).index({index}).load());
+      for (UOp index : {at, loop})
+        types.push_back(d), pool.push_back(param(static_cast<int>(types.size()) - 1, d, kCount).index({index}).load());
     auto pick = [&](auto&& fits) {
       for (;;)
         if (UOp u = pool[below(pool.size())]; fits(u.dtype())) return u;
@@ -306,11 +335,15 @@ struct RandomKernel {
     for (int i = 0; i < 70; i++) {
       UOp a = pool[below(pool.size())];
       const DType d = a.dtype();
-      UOp b = pick([&](DType x) { return x == d; }), c = pick([&](DType x) { return x == d; }), cond = pick([](DType x) { return x.is_bool(); });
+      UOp b = pick([&](DType x) { return x == d; }), c = pick([&](DType x) { return x == d; }),
+          cond = pick([](DType x) { return x.is_bool(); });
       static const Ops kFloat[] = {ADD, SUB, MUL, CMPLT, CMPNE, CMPEQ, NEG, TRUNC, WHERE, CAST, FDIV, MULACC};
-      static const Ops kInt[] = {ADD, SUB, MUL, CMPLT, CMPNE, CMPEQ, NEG, MAX, WHERE, CAST, AND, OR, XOR, SHL, SHR, CDIV, CMOD, MULACC};
+      static const Ops kInt[] = {ADD,  SUB, MUL, CMPLT, CMPNE, CMPEQ, NEG,  MAX,  WHERE,
+                                 CAST, AND, OR,  XOR,   SHL,   SHR,   CDIV, CMOD, MULACC};
       static const Ops kBool[] = {ADD, MUL, CMPLT, CMPNE, CMPEQ, WHERE, CAST, AND, OR, XOR, MAX};
-      const Ops op = d.is_float() ? kFloat[below(std::size(kFloat))] : d.is_bool() ? kBool[below(std::size(kBool))] : kInt[below(std::size(kInt))];
+      const Ops op = d.is_float()  ? kFloat[below(std::size(kFloat))]
+                     : d.is_bool() ? kBool[below(std::size(kBool))]
+                                   : kInt[below(std::size(kInt))];
       UOp v;
       if (op == CAST) v = a.cast(kinds[below(kinds.size())]);
       else if (op == WHERE) v = cond.where(a, b);
@@ -355,7 +388,8 @@ TEST_F(CStyle, CompilesForArm) {
     RandomKernel k(static_cast<uint32_t>(200 + lanes), lanes, true);
     EXPECT_FALSE(compile(k.program, target("CLANG", "arm64")).source.empty());
   }
-  const std::string text = compiler(target("CLANG", "arm64"))->assembly(make_renderer(target("CLANG", "arm64"))->render(*masked_row_sums()));
+  const std::string text =
+      compiler(target("CLANG", "arm64"))->assembly(make_renderer(target("CLANG", "arm64"))->render(*masked_row_sums()));
   EXPECT_NE(text.find("fadd\tv"), std::string::npos) << text;
 }
 

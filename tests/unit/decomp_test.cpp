@@ -1,5 +1,5 @@
-/// \file Decompositions against uop/eval: integer division, threefry, EXP2, LOG2, SIN, POW, narrow floats, index types. Accuracy in units in the last
-/// place.
+/// \file Decompositions against uop/eval: integer division, threefry, EXP2, LOG2, SIN, POW, narrow floats, index types.
+/// Accuracy in units in the last place.
 #include "tinygrad/codegen/decomp.h"
 
 #include <gtest/gtest.h>
@@ -27,21 +27,25 @@ class TestRenderer final : public Renderer {
 };
 OpSet plain_ops(bool fma) {
   using enum Ops;
-  OpSet s = ADD | MUL | SUB | NEG | FDIV | SHL | SHR | CDIV | CMOD | MAX | CMPLT | CMPNE | CMPEQ | XOR | OR | AND | WHERE | SQRT | TRUNC;
+  OpSet s = ADD | MUL | SUB | NEG | FDIV | SHL | SHR | CDIV | CMOD | MAX | CMPLT | CMPNE | CMPEQ | XOR | OR | AND |
+            WHERE | SQRT | TRUNC;
   return fma ? s | MULACC : s;
 }
 
-/// f applied to arrays of values: out[i] = f(in_0[i], ...), lowered for the renderer, then executed by the interpreter or, given a target, as
-/// compiled code.
+/// f applied to arrays of values: out[i] = f(in_0[i], ...), lowered for the renderer, then executed by the interpreter
+/// or, given a target, as compiled code.
 class Function {
  public:
-  Function(std::vector<DType> in, const std::function<UOp(const UOps&)>& f, const Renderer& r, const Target* native = nullptr) : in_(std::move(in)) {
+  Function(std::vector<DType> in, const std::function<UOp(const UOps&)>& f, const Renderer& r,
+           const Target* native = nullptr)
+      : in_(std::move(in)) {
     ArenaScope scope(*arena_);
     UOp loop = UOp::range(UOp::variable("n", 0, kMost), RangeArg{{0}, AxisType::kLoop});
     UOp lane = UOp::range(kLanes, 1, AxisType::kVector);
     UOp index = loop * UOp::constant(int64_t{kLanes}) + lane;
     UOps args;
-    for (size_t i = 0; i < in_.size(); i++) args.push_back(param(static_cast<int>(i) + 1, in_[i], kMost * kLanes).index({index}).load());
+    for (size_t i = 0; i < in_.size(); i++)
+      args.push_back(param(static_cast<int>(i) + 1, in_[i], kMost * kLanes).index({index}).load());
     UOp v = f(args);
     out_ = v.dtype();
     UOp sink = UOp::sink(std::vector<UOp>{end(param(0, out_, kMost * kLanes).index({index}).store(v), loop)});
@@ -130,13 +134,15 @@ TEST(Decomp, BoundedDivisionNeedsNoSign) {
   UOp i = UOp::range(UOp::constant(int64_t{100}), RangeArg{{0}, AxisType::kLoop});
   for (Ops op : {Ops::FLOORDIV, Ops::FLOORMOD}) {
     UOp v = UOp::alu(op, {i + UOp::constant(int64_t{-5}), UOp::constant(int64_t{7})});
-    UOp sink = lower_to_target(UOp::sink(std::vector<UOp>{end(param(0, dtypes::int32, 100).index({i}).store(v.cast(dtypes::int32)), i)}), r);
+    UOp sink = lower_to_target(
+        UOp::sink(std::vector<UOp>{end(param(0, dtypes::int32, 100).index({i}).store(v.cast(dtypes::int32)), i)}), r);
     for (UOp u : sink.toposort()) EXPECT_FALSE(u.in(Ops::WHERE | Ops::CMPLT)) << u;
     Memory m{Bytes(400)};
     run_interp(program_of(arena, sink.src(0), 1), m);
     auto out = values_of<int32_t>(m[0]);
     for (int k = 0; k < 100; k++)
-      EXPECT_EQ(out[static_cast<size_t>(k)], op == Ops::FLOORDIV ? static_cast<int>(std::floor((k - 5) / 7.0)) : ((k - 5) % 7 + 7) % 7);
+      EXPECT_EQ(out[static_cast<size_t>(k)],
+                op == Ops::FLOORDIV ? static_cast<int>(std::floor((k - 5) / 7.0)) : ((k - 5) % 7 + 7) % 7);
   }
 }
 TEST(Decomp, Threefry) {
@@ -151,7 +157,10 @@ TEST(Decomp, IndexTypesFollowBounds) {
   Arena arena;
   ArenaScope scope(arena);
   auto lowered = [](UOp index) {
-    return lower_index_dtype(UOp::sink(std::vector<UOp>{param(0, dtypes::float32, 4).index({index}).load()})).src(0).src(0).src(1);
+    return lower_index_dtype(UOp::sink(std::vector<UOp>{param(0, dtypes::float32, 4).index({index}).load()}))
+        .src(0)
+        .src(0)
+        .src(1);
   };
   UOp small = UOp::range(int64_t{1} << 20, 0), big = UOp::range(int64_t{1} << 20, 1);
   EXPECT_EQ(lowered(small).dtype(), dtypes::int32);
@@ -202,10 +211,13 @@ template <class T> double ulp_error(T got, long double expected) {
   int e;
   std::frexp(expected, &e);
   const int digits = std::numeric_limits<T>::digits, least = std::numeric_limits<T>::min_exponent - digits;
-  return static_cast<double>(std::fabs(static_cast<long double>(got) - expected) / std::ldexp(1.0L, std::max(e - digits, least)));
+  return static_cast<double>(std::fabs(static_cast<long double>(got) - expected) /
+                             std::ldexp(1.0L, std::max(e - digits, least)));
 }
 using Reference = long double (*)(long double);
-long double reference(Ops op, long double x) { return op == Ops::EXP2 ? exp2l(x) : op == Ops::LOG2 ? log2l(x) : sinl(x); }
+long double reference(Ops op, long double x) {
+  return op == Ops::EXP2 ? exp2l(x) : op == Ops::LOG2 ? log2l(x) : sinl(x);
+}
 
 /// All of float32's exponents and signs, then special values.
 std::vector<float> sample_floats(size_t n, uint32_t seed) {
@@ -282,7 +294,8 @@ template <class T> Worst worst_error(Ops op, const std::vector<T>& in, bool fma)
   static std::map<std::tuple<Ops, size_t, bool>, std::unique_ptr<Function>> functions;
   auto& f = functions[{op, sizeof(T), fma}];
   if (!f)
-    f = std::make_unique<Function>(std::vector<DType>{dtype_of_v<T>}, [&](const UOps& a) { return UOp::alu(op, {a[0]}); }, r, &native_target(fma));
+    f = std::make_unique<Function>(
+        std::vector<DType>{dtype_of_v<T>}, [&](const UOps& a) { return UOp::alu(op, {a[0]}); }, r, &native_target(fma));
   EXPECT_TRUE(f->native());
   const std::vector<T> out = values_of<T>((*f)({bytes_of(in)}));
   Worst w;
@@ -294,7 +307,8 @@ template <class T> Worst worst_error(Ops op, const std::vector<T>& in, bool fma)
   return w;
 }
 std::ostream& operator<<(std::ostream& os, const Worst& w) {
-  return os << w.ulps << " ulp at " << std::hexfloat << w.at << ": " << w.got << ", expected " << w.expected << std::defaultfloat;
+  return os << w.ulps << " ulp at " << std::hexfloat << w.at << ": " << w.got << ", expected " << w.expected
+            << std::defaultfloat;
 }
 
 TEST(Decomp, FunctionsOfFloat32) {
@@ -320,10 +334,13 @@ TEST(Decomp, SineNearMultiplesOfPi) {
   std::vector<double> wide;
   for (int e = 0; e < 120; e++)
     for (int k = 1; k <= 40; k++) {
-      const long double x = std::nearbyint(static_cast<double>(k) * std::ldexp(1.0, e)) * 3.14159265358979323846264338327950288L;
+      const long double x =
+          std::nearbyint(static_cast<double>(k) * std::ldexp(1.0, e)) * 3.14159265358979323846264338327950288L;
       for (int side : {-1, 0, 1}) {
-        in.push_back(std::bit_cast<float>(static_cast<uint32_t>(static_cast<int32_t>(std::bit_cast<uint32_t>(static_cast<float>(x))) + side)));
-        wide.push_back(std::bit_cast<double>(static_cast<int64_t>(std::bit_cast<uint64_t>(static_cast<double>(x))) + side));
+        in.push_back(std::bit_cast<float>(
+            static_cast<uint32_t>(static_cast<int32_t>(std::bit_cast<uint32_t>(static_cast<float>(x))) + side)));
+        wide.push_back(
+            std::bit_cast<double>(static_cast<int64_t>(std::bit_cast<uint64_t>(static_cast<double>(x))) + side));
       }
     }
   for (bool fma : {false, true}) {
@@ -332,7 +349,8 @@ TEST(Decomp, SineNearMultiplesOfPi) {
     EXPECT_LE(v.ulps, 2.0) << v;
   }
 }
-/// Mostly near arguments, mostly far ones, both in the lanes of one vector; sines and cosines, zeros of both signs, NaN and infinities.
+/// Mostly near arguments, mostly far ones, both in the lanes of one vector; sines and cosines, zeros of both signs, NaN
+/// and infinities.
 TEST(Decomp, NearSines) {
   if (!native_target(true).has("fma")) GTEST_SKIP() << "needs fused multiply-adds";
   TestRenderer r(plain_ops(true), {});
@@ -345,7 +363,8 @@ TEST(Decomp, NearSines) {
     Function f(
         {dtypes::float32},
         [&](const UOps& a) {
-          return decompose_near_sin(cosine ? a[0] * ConstValue(-1.0) + a[0].const_like(static_cast<double>(1.57079637f)) : a[0]);
+          return decompose_near_sin(cosine ? a[0] * ConstValue(-1.0) + a[0].const_like(static_cast<double>(1.57079637f))
+                                           : a[0]);
         },
         r, &native_target(true));
     const std::vector<float> out = values_of<float>(f({bytes_of(in)}));
@@ -389,7 +408,9 @@ TEST(Decomp, FunctionsOfAllFloat16) {
 }
 TEST(Decomp, PowersOfFloat32) {
   TestRenderer r(plain_ops(true), {});
-  Function f({dtypes::float32, dtypes::float32}, [](const UOps& a) { return UOp::alu(Ops::POW, {a[0], a[1]}); }, r, &native_target(true));
+  Function f(
+      {dtypes::float32, dtypes::float32}, [](const UOps& a) { return UOp::alu(Ops::POW, {a[0], a[1]}); }, r,
+      &native_target(true));
   const float special[] = {0.f,  -0.f,  1.f,  -1.f,  INFINITY,   -INFINITY,   NAN,        2.f,    -2.f,    3.f,  -3.f,
                            0.5f, -0.5f, 1.5f, -1.5f, 16777215.f, -16777215.f, 16777216.f, 1e-40f, -1e-40f, 3e38f};
   std::vector<float> x, y;
@@ -397,12 +418,15 @@ TEST(Decomp, PowersOfFloat32) {
     for (float b : special) x.push_back(a), y.push_back(b);
   std::mt19937 random(1);
   for (int i = 0; i < 100000; i++) {
-    x.push_back(std::ldexp(1.f + static_cast<float>(random() % 8388608) / 8388608.f, static_cast<int>(random() % 40) - 20) *
-                (random() % 4 ? 1.f : -1.f));
-    y.push_back(random() % 2 ? static_cast<float>(static_cast<int>(random() % 21) - 10) : static_cast<float>(static_cast<int32_t>(random())) * 2e-9f);
+    x.push_back(
+        std::ldexp(1.f + static_cast<float>(random() % 8388608) / 8388608.f, static_cast<int>(random() % 40) - 20) *
+        (random() % 4 ? 1.f : -1.f));
+    y.push_back(random() % 2 ? static_cast<float>(static_cast<int>(random() % 21) - 10)
+                             : static_cast<float>(static_cast<int32_t>(random())) * 2e-9f);
   }
   const auto out = values_of<float>(f({bytes_of(x), bytes_of(y)}));
-  for (size_t i = 0; i < x.size(); i++) EXPECT_LE(ulp_error<float>(out[i], powl(x[i], y[i])), 1.0) << x[i] << " ^ " << y[i] << " = " << out[i];
+  for (size_t i = 0; i < x.size(); i++)
+    EXPECT_LE(ulp_error<float>(out[i], powl(x[i], y[i])), 1.0) << x[i] << " ^ " << y[i] << " = " << out[i];
 }
 TEST(Decomp, PowersOfFloat64) {
   const double special[] = {0.,  -0., 1.,   -1., INFINITY, -INFINITY,         NAN,   2.,     -2.,    3.,
@@ -413,18 +437,21 @@ TEST(Decomp, PowersOfFloat64) {
   std::mt19937_64 random(1);
   for (int i = 0; i < 100000; i++) {
     const int range = random() % 2 ? 40 : 1;  // near 1 the exponents are large
-    x.push_back(
-        std::ldexp(1. + static_cast<double>(random() >> 12) * 0x1p-52, static_cast<int>(random() % static_cast<uint64_t>(range)) - range / 2));
+    x.push_back(std::ldexp(1. + static_cast<double>(random() >> 12) * 0x1p-52,
+                           static_cast<int>(random() % static_cast<uint64_t>(range)) - range / 2));
     const double most = 1020 / std::max(1e-3, std::fabs(std::log2(x.back())));
     y.push_back(random() % 2 ? static_cast<double>(static_cast<int>(random() % 21) - 10)
                              : static_cast<double>(static_cast<int64_t>(random())) * 0x1p-63 * most);
   }
   for (bool fma : {false, true}) {
     TestRenderer r(plain_ops(fma), {});
-    Function f({dtypes::float64, dtypes::float64}, [](const UOps& a) { return UOp::alu(Ops::POW, {a[0], a[1]}); }, r, &native_target(fma));
+    Function f(
+        {dtypes::float64, dtypes::float64}, [](const UOps& a) { return UOp::alu(Ops::POW, {a[0], a[1]}); }, r,
+        &native_target(fma));
     const auto out = values_of<double>(f({bytes_of(x), bytes_of(y)}));
     for (size_t i = 0; i < x.size(); i++)
-      EXPECT_LE(ulp_error<double>(out[i], powl(x[i], y[i])), 1.5) << std::hexfloat << x[i] << " ^ " << y[i] << " = " << out[i];
+      EXPECT_LE(ulp_error<double>(out[i], powl(x[i], y[i])), 1.5)
+          << std::hexfloat << x[i] << " ^ " << y[i] << " = " << out[i];
   }
 }
 TEST(Decomp, SimpleOperationsWithoutNativeOnes) {
@@ -432,7 +459,8 @@ TEST(Decomp, SimpleOperationsWithoutNativeOnes) {
   TestRenderer r(ADD | MUL | RECIPROCAL | CMPLT | CMPNE | WHERE | AND | OR | XOR | SHL | SHR | CDIV | CMOD | SQRT, {});
   for (Ops op : {MAX, MULACC})
     for (DType d : {dtypes::int32, dtypes::uint8, dtypes::float32, dtypes::float64}) {
-      Function f({d, d}, [&](const UOps& a) { return op == MAX ? a[0].maximum(a[1]) : UOp::alu(op, {a[0], a[1], a[0]}); }, r);
+      Function f(
+          {d, d}, [&](const UOps& a) { return op == MAX ? a[0].maximum(a[1]) : UOp::alu(op, {a[0], a[1], a[0]}); }, r);
       Bytes a = inputs(d, 2048, 6), b = inputs(d, 2048, 7), expected(a.size());
       const void* in[3] = {a.data(), b.data(), a.data()};
       if (op == MULACC && d.is_float()) {
@@ -464,7 +492,8 @@ TEST(Decomp, SoftwareOnRequest) {
 }
 
 // ---- narrow floats ----
-const std::vector<DType> kNarrow = {dtypes::bfloat16, dtypes::float16, dtypes::fp8e4m3, dtypes::fp8e5m2, dtypes::fp8e4m3fnuz, dtypes::fp8e5m2fnuz};
+const std::vector<DType> kNarrow = {dtypes::bfloat16, dtypes::float16,     dtypes::fp8e4m3,
+                                    dtypes::fp8e5m2,  dtypes::fp8e4m3fnuz, dtypes::fp8e5m2fnuz};
 
 TEST(Decomp, NarrowFloatsDecodeEveryCode) {
   TestRenderer r(plain_ops(false), kNarrow);
@@ -472,7 +501,8 @@ TEST(Decomp, NarrowFloatsDecodeEveryCode) {
     Function f({d}, [](const UOps& a) { return a[0].cast(dtypes::float32); }, r);
     const size_t n = d.itemsize() == 1 ? 256 : 65536;
     Bytes in(n * static_cast<size_t>(d.itemsize())), expected(n * 4);
-    for (size_t i = 0; i < n; i++) std::memcpy(&in[i * static_cast<size_t>(d.itemsize())], &i, static_cast<size_t>(d.itemsize()));
+    for (size_t i = 0; i < n; i++)
+      std::memcpy(&in[i * static_cast<size_t>(d.itemsize())], &i, static_cast<size_t>(d.itemsize()));
     const void* p[1] = {in.data()};
     cast_loop(d, dtypes::float32)(expected.data(), p, n);
     EXPECT_LT(first_difference(f({in}), expected, dtypes::float32), 0) << d;
@@ -485,9 +515,11 @@ TEST(Decomp, NarrowFloatsRoundOnce) {
   std::vector<float> in = sample_floats(100000, 21);
   std::mt19937 random(22);
   for (int i = 0; i < 100000; i++)  // ties and their neighbours
-    in.push_back(std::bit_cast<float>((static_cast<uint32_t>(random()) & 0xfff80000u) + static_cast<uint32_t>(random() % 3) - 1));
+    in.push_back(std::bit_cast<float>((static_cast<uint32_t>(random()) & 0xfff80000u) +
+                                      static_cast<uint32_t>(random() % 3) - 1));
   std::vector<double> wide(in.begin(), in.end());
-  for (size_t i = 0; i < wide.size(); i++) wide[i] = std::bit_cast<double>(std::bit_cast<uint64_t>(wide[i]) + random() % 3 - 1);
+  for (size_t i = 0; i < wide.size(); i++)
+    wide[i] = std::bit_cast<double>(std::bit_cast<uint64_t>(wide[i]) + random() % 3 - 1);
   for (DType d : kNarrow) {
     Function f(
         {dtypes::float32}, [&](const UOps& a) { return a[0].cast(d); }, r),
@@ -497,7 +529,8 @@ TEST(Decomp, NarrowFloatsRoundOnce) {
       const void* p[1] = {from.data()};
       cast_loop(type, d)(expected.data(), p, in.size());
       const int64_t at = first_difference(got, expected, d);
-      EXPECT_LT(at, 0) << type << " to " << d << ": " << std::hexfloat << in[static_cast<size_t>(std::max<int64_t>(at, 0))];
+      EXPECT_LT(at, 0) << type << " to " << d << ": " << std::hexfloat
+                       << in[static_cast<size_t>(std::max<int64_t>(at, 0))];
     };
     expect(bytes_of(in), dtypes::float32, f({bytes_of(in)}));
     expect(bytes_of(wide), dtypes::float64, g({bytes_of(wide)}));
@@ -523,9 +556,11 @@ TEST(Decomp, NarrowFloatsInRegistersMasksAndBitcasts) {
   UOp i = UOp::range(4, 0);
   UOp acc = reg(0, bf, 1), zero = i32(0);
   UOp init = acc.index({zero}).store(UOp::constant(ConstValue(1.5), bf));
-  UOp v = acc.after({init}).index({zero}).load() + param(1, bf, 4).index({i}).load(UOp::constant(ConstValue(2.0), bf), i < UOp::constant(int64_t{3}));
+  UOp v = acc.after({init}).index({zero}).load() +
+          param(1, bf, 4).index({i}).load(UOp::constant(ConstValue(2.0), bf), i < UOp::constant(int64_t{3}));
   UOp bits = param(1, bf, 4).index({i}).load().bitcast(dtypes::int16);
-  UOp sink = UOp::sink(std::vector<UOp>{end(group({param(0, bf, 4).index({i}).store(v), param(2, dtypes::int16, 4).index({i}).store(bits)}), i)});
+  UOp sink = UOp::sink(std::vector<UOp>{
+      end(group({param(0, bf, 4).index({i}).store(v), param(2, dtypes::int16, 4).index({i}).store(bits)}), i)});
   sink = lower_to_target(sink, r);
   for (UOp u : sink.toposort()) EXPECT_NE(u.dtype(), bf) << u;
   Memory m{Bytes(8), bytes_of(std::vector<uint16_t>{0x3f80, 0x4000, 0xbf80, 0x7f80}), Bytes(8)};
@@ -569,8 +604,9 @@ TEST(Decomp, LongsByLiterals) {
 }
 TEST(Decomp, LongsAreCast) {
   TestRenderer r(plain_ops(false), kLongs);
-  const std::vector<DType> others = {dtypes::bool_,  dtypes::int8,    dtypes::uint8,   dtypes::int16,   dtypes::uint16, dtypes::int32,
-                                     dtypes::uint32, dtypes::float16, dtypes::float32, dtypes::float64, dtypes::int64,  dtypes::uint64};
+  const std::vector<DType> others = {dtypes::bool_,   dtypes::int8,    dtypes::uint8,  dtypes::int16,
+                                     dtypes::uint16,  dtypes::int32,   dtypes::uint32, dtypes::float16,
+                                     dtypes::float32, dtypes::float64, dtypes::int64,  dtypes::uint64};
   for (DType d : kLongs)
     for (DType o : others)
       for (bool to : {false, true}) {

@@ -28,7 +28,8 @@ TEST(Device, CanonicalNames) {
   EXPECT_EQ(Device::canonical("cpu:01"), "CPU:1");
   EXPECT_EQ(Device::canonical("cuda:3"), "CUDA:3");
   EXPECT_EQ(Device::canonical("disk:/Tmp/x:y"), "DISK:/Tmp/x:y");
-  for (const char* bad : {"CPU:", "CPU:x", "CPU:-1", "CPU:123456", "TPU", ":", "TPU:0"}) EXPECT_THROW(Device::canonical(bad), DeviceError) << bad;
+  for (const char* bad : {"CPU:", "CPU:x", "CPU:-1", "CPU:123456", "TPU", ":", "TPU:0"})
+    EXPECT_THROW(Device::canonical(bad), DeviceError) << bad;
   const std::string what = message([] { Device::get("TPU"); });
   for (const char* name : {"TPU", "CPU", "NULL", "DISK"}) EXPECT_NE(what.find(name), std::string::npos) << what;
 }
@@ -52,7 +53,8 @@ TEST(Device, NamesOfOlderVersions) {
 }
 
 TEST(Device, MissingDevicesSayWhy) {
-  EXPECT_NE(message([] { Device::get("CUDA"); }).find("CUDA is not available: "), std::string::npos) << message([] { Device::get("CUDA"); });
+  EXPECT_NE(message([] { Device::get("CUDA"); }).find("CUDA is not available: "), std::string::npos)
+      << message([] { Device::get("CUDA"); });
   const std::string gpu = message([] { Device::get("GPU"); });
   if (!gpu.empty()) EXPECT_NE(gpu.find("CUDA: "), std::string::npos) << gpu;
   bool cpu = false;
@@ -117,7 +119,8 @@ TEST(Processor, ByName) {
   EXPECT_EQ(baseline.vector_registers, 16);
 
   const Target haswell = parse_processor("x86_64,haswell");
-  EXPECT_TRUE(haswell.has("fma") && haswell.has("avx2") && haswell.has("f16c") && haswell.has("sse4.2")) << haswell.feature_string();
+  EXPECT_TRUE(haswell.has("fma") && haswell.has("avx2") && haswell.has("f16c") && haswell.has("sse4.2"))
+      << haswell.feature_string();
   EXPECT_FALSE(haswell.has("avx512f"));
   EXPECT_EQ(haswell.vector_bytes, 32);
 
@@ -137,7 +140,8 @@ TEST(Processor, ByName) {
   EXPECT_FALSE(listed.has("fma"));
 
   EXPECT_EQ(parse_processor("arm64").vector_registers, 32);
-  for (const char* bad : {"mips", "x86_64,cray1", "x86_64,+sse9", "arm64,avx2", "native,avx2"}) EXPECT_THROW(parse_processor(bad), ValueError) << bad;
+  for (const char* bad : {"mips", "x86_64,cray1", "x86_64,+sse9", "arm64,avx2", "native,avx2"})
+    EXPECT_THROW(parse_processor(bad), ValueError) << bad;
 }
 
 TEST(Processor, Host) {
@@ -160,9 +164,16 @@ TEST(Processor, Host) {
 /// Machines of different kinds may share a folder for caches: code for more than a processor has is under another key.
 TEST(Target, CompiledCodeIsKeptByFeatures) {
   std::set<std::string> keys;
-  const std::vector<std::string> all{
-      "x86_64",        "x86_64,x86-64-v3", "x86_64,znver4", "x86_64,znver4,-avx512vnni", "x86_64,znver4,-avx512f", "x86_64,znver5", "arm64",
-      "arm64,dotprod", "riscv64",          "riscv64,v"};
+  const std::vector<std::string> all{"x86_64",
+                                     "x86_64,x86-64-v3",
+                                     "x86_64,znver4",
+                                     "x86_64,znver4,-avx512vnni",
+                                     "x86_64,znver4,-avx512f",
+                                     "x86_64,znver5",
+                                     "arm64",
+                                     "arm64,dotprod",
+                                     "riscv64",
+                                     "riscv64,v"};
   for (const std::string& arch : all)
     for (auto make : {make_llvm_compiler, make_clang_compiler}) keys.insert(make(parse_processor(arch))->cache_key());
   EXPECT_EQ(keys.size(), 2 * all.size());
@@ -174,7 +185,8 @@ TEST(Processor, OfOtherArchitectures) {
   EXPECT_FALSE(n1.has("dotprod"));
   EXPECT_EQ(m1.l1_bytes, 128 << 10);
   EXPECT_EQ(m1.vector_bytes, 16);
-  const Target scalar = parse_processor("riscv64"), v = parse_processor("riscv64,v"), wide = parse_processor("riscv64,zvl512b");
+  const Target scalar = parse_processor("riscv64"), v = parse_processor("riscv64,v"),
+               wide = parse_processor("riscv64,zvl512b");
   EXPECT_TRUE(scalar.has("d") && scalar.has_fma());
   EXPECT_EQ(scalar.vector_bytes, 1);
   EXPECT_EQ(v.vector_bytes, 16);
@@ -188,7 +200,8 @@ TEST(Processor, OfOtherArchitectures) {
 TEST(Target, KeyHoldsWhatChangesCode) {
   const Target base = host_processor();
   std::vector<Target> variants(9, base);
-  variants[0].device += "x", variants[1].renderer += "x", variants[2].arch += "x", variants[3].cpu += "x", variants[4].features.push_back("zzz");
+  variants[0].device += "x", variants[1].renderer += "x", variants[2].arch += "x", variants[3].cpu += "x",
+      variants[4].features.push_back("zzz");
   variants[5].vector_bytes *= 2, variants[6].vector_registers *= 2, variants[7].l2_bytes *= 2, variants[8].cores += 1;
   for (size_t i = 0; i < variants.size(); ++i) EXPECT_NE(variants[i].key(), base.key()) << i;
 }

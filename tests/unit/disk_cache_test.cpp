@@ -1,4 +1,5 @@
-/// \file Disk cache: round trips, tables, limits, threads, processes that die in the middle, places that cannot be written.
+/// \file Disk cache: round trips, tables, limits, threads, processes that die in the middle, places that cannot be
+/// written.
 #include "tinygrad/base/disk_cache.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-/// \file DTypes: names, the whole promotion table, limits, and every code of every small float against values derived elsewhere.
+/// \file DTypes: names, the whole promotion table, limits, and every code of every small float against values derived
+/// elsewhere.
 #include "tinygrad/base/dtype.h"
 
 #include <gtest/gtest.h>
@@ -18,10 +19,11 @@ namespace {
 
 #include "fp8_values.inc"
 
-const std::vector<DType> kAll = {dtypes::bool_,     dtypes::weakint,  dtypes::int8,        dtypes::uint8,   dtypes::int16,
-                                 dtypes::uint16,    dtypes::int32,    dtypes::uint32,      dtypes::int64,   dtypes::uint64,
-                                 dtypes::weakfloat, dtypes::fp8e4m3,  dtypes::fp8e4m3fnuz, dtypes::fp8e5m2, dtypes::fp8e5m2fnuz,
-                                 dtypes::float16,   dtypes::bfloat16, dtypes::float32,     dtypes::float64};
+const std::vector<DType> kAll = {dtypes::bool_,       dtypes::weakint, dtypes::int8,        dtypes::uint8,
+                                 dtypes::int16,       dtypes::uint16,  dtypes::int32,       dtypes::uint32,
+                                 dtypes::int64,       dtypes::uint64,  dtypes::weakfloat,   dtypes::fp8e4m3,
+                                 dtypes::fp8e4m3fnuz, dtypes::fp8e5m2, dtypes::fp8e5m2fnuz, dtypes::float16,
+                                 dtypes::bfloat16,    dtypes::float32, dtypes::float64};
 const std::vector<DType> kFp8 = {dtypes::fp8e4m3, dtypes::fp8e4m3fnuz, dtypes::fp8e5m2, dtypes::fp8e5m2fnuz};
 
 TEST(DType, NamesRoundTrip) {
@@ -63,7 +65,8 @@ TEST(DType, Kinds) {
   }
 }
 
-// Row: left type, column: right type, in the order of kAll; letter n is the n-th of kAll. Printed by tinygrad's least_upper_dtype.
+// Row: left type, column: right type, in the order of kAll; letter n is the n-th of kAll. Printed by tinygrad's
+// least_upper_dtype.
 constexpr const char* kUpper[] = {
     "abcdefghijklmnopqrs",  // bool
     "bbcdefghijklmnopqrs",  // weakint
@@ -88,7 +91,8 @@ constexpr const char* kUpper[] = {
 
 TEST(DType, PromotionTable) {
   for (size_t i = 0; i < kAll.size(); i++) {
-    for (size_t j = 0; j < kAll.size(); j++) EXPECT_EQ(least_upper_dtype(kAll[i], kAll[j]), kAll[kUpper[i][j] - 'a']) << kAll[i] << " " << kAll[j];
+    for (size_t j = 0; j < kAll.size(); j++)
+      EXPECT_EQ(least_upper_dtype(kAll[i], kAll[j]), kAll[kUpper[i][j] - 'a']) << kAll[i] << " " << kAll[j];
     EXPECT_THROW(least_upper_dtype(kAll[i], dtypes::void_), DTypeError);
   }
 }
@@ -156,10 +160,12 @@ TEST(DType, TruncateIntWraps) {
 
 // ---- small floats ----
 
-// Value of a code of a format with sign, exponent and mantissa fields, by the definition; infinities and NaN are the caller's.
+// Value of a code of a format with sign, exponent and mantissa fields, by the definition; infinities and NaN are the
+// caller's.
 double defined_value(uint32_t code, int exponent_bits, int mantissa_bits, int bias) {
   const uint32_t m = code & ((1u << mantissa_bits) - 1), e = code >> mantissa_bits & ((1u << exponent_bits) - 1);
-  const double magnitude = e ? std::ldexp(1.0 + std::ldexp(m, -mantissa_bits), static_cast<int>(e) - bias) : std::ldexp(m, 1 - bias - mantissa_bits);
+  const double magnitude = e ? std::ldexp(1.0 + std::ldexp(m, -mantissa_bits), static_cast<int>(e) - bias)
+                             : std::ldexp(m, 1 - bias - mantissa_bits);
   return code >> (exponent_bits + mantissa_bits) ? -magnitude : magnitude;
 }
 
@@ -170,7 +176,8 @@ TEST(DType, EveryHalf) {
       EXPECT_TRUE(std::isnan(f)) << h;
       EXPECT_TRUE(std::isnan(half_to_float(float_to_half(f)))) << h;
     } else {
-      const double expected = (h & 0x7fff) == 0x7c00 ? (h & 0x8000 ? -INFINITY : INFINITY) : defined_value(h, 5, 10, 15);
+      const double expected =
+          (h & 0x7fff) == 0x7c00 ? (h & 0x8000 ? -INFINITY : INFINITY) : defined_value(h, 5, 10, 15);
       ASSERT_EQ(std::bit_cast<uint32_t>(f), std::bit_cast<uint32_t>(static_cast<float>(expected))) << h;
       ASSERT_EQ(float_to_half(f), h);
     }
@@ -184,15 +191,18 @@ TEST(DType, EveryBFloat16) {
       EXPECT_TRUE(std::isnan(f)) << h;
       EXPECT_TRUE(std::isnan(bfloat16_to_float(float_to_bfloat16(f)))) << h;
     } else {
-      const double expected = (h & 0x7fff) == 0x7f80 ? (h & 0x8000 ? -INFINITY : INFINITY) : defined_value(h, 8, 7, 127);
+      const double expected =
+          (h & 0x7fff) == 0x7f80 ? (h & 0x8000 ? -INFINITY : INFINITY) : defined_value(h, 8, 7, 127);
       ASSERT_EQ(std::bit_cast<uint32_t>(f), std::bit_cast<uint32_t>(static_cast<float>(expected))) << h;
       ASSERT_EQ(float_to_bfloat16(f), h);
     }
   }
-  EXPECT_TRUE(std::isnan(bfloat16_to_float(float_to_bfloat16(std::bit_cast<float>(0x7f800001u))))) << "a payload only in the low bits";
+  EXPECT_TRUE(std::isnan(bfloat16_to_float(float_to_bfloat16(std::bit_cast<float>(0x7f800001u)))))
+      << "a payload only in the low bits";
 }
 
-// Between each pair of neighbours: just below the middle goes down, just above goes up, the middle goes to the even code.
+// Between each pair of neighbours: just below the middle goes down, just above goes up, the middle goes to the even
+// code.
 template <class Encode> void check_rounding(uint32_t first, uint32_t last, Encode encode, double (*value)(uint32_t)) {
   for (uint32_t code = first; code < last; code++) {
     const double a = value(code), b = value(code + 1), middle = (a + b) / 2;
@@ -224,7 +234,9 @@ TEST(DType, EveryFp8Decodes) {
   for (size_t kind = 0; kind < kFp8.size(); kind++) {
     const bool fnuz = kFp8[kind].name().ends_with("fnuz");
     for (int code = 0; code < 256; code++) {
-      const float expected = fnuz && code == 0x80 ? NAN : code < 128 ? kFp8Values[kind][code] : -kFp8Values[kind][code - 128];
+      const float expected = fnuz && code == 0x80 ? NAN
+                             : code < 128         ? kFp8Values[kind][code]
+                                                  : -kFp8Values[kind][code - 128];
       const float got = fp8_to_float(static_cast<uint8_t>(code), kFp8[kind]);
       if (std::isnan(expected)) {
         EXPECT_TRUE(std::isnan(got)) << kFp8[kind] << " " << code;
@@ -237,7 +249,8 @@ TEST(DType, EveryFp8Decodes) {
   EXPECT_THROW(float_to_fp8(0, dtypes::int8), DTypeError);
 }
 
-// The nearest finite code by search over all of them, the even one of two equally near: the definition of the conversion.
+// The nearest finite code by search over all of them, the even one of two equally near: the definition of the
+// conversion.
 uint8_t nearest_fp8(float v, size_t kind) {
   const bool fnuz = kFp8[kind].name().ends_with("fnuz");
   const double magnitude = std::min(std::abs(double{v}), 1e6);  // beyond all of them distances would be rounded away
@@ -264,7 +277,8 @@ TEST(DType, Fp8RoundsToNearestEvenAndSaturates) {
       for (float v : {a, middle, std::nextafter(middle, 0.0f), std::nextafter(middle, INFINITY)}) check(v);
     }
     for (int i = 0; i < 20000; i++) check(std::bit_cast<float>(static_cast<uint32_t>(random())));
-    for (int i = 0; i < 20000; i++) check(std::ldexp(static_cast<float>(random()) / 4.0e9f, static_cast<int>(random() % 40) - 22));
+    for (int i = 0; i < 20000; i++)
+      check(std::ldexp(static_cast<float>(random()) / 4.0e9f, static_cast<int>(random() % 40) - 22));
     check(std::numeric_limits<float>::max());
     check(std::numeric_limits<float>::denorm_min());
     EXPECT_TRUE(std::isnan(fp8_to_float(float_to_fp8(NAN, kFp8[kind]), kFp8[kind])));
@@ -283,7 +297,8 @@ TEST(DType, TruncateFloat) {
   EXPECT_EQ(truncate_float(1e9, dtypes::fp8e4m3), 448);
   EXPECT_EQ(truncate_float(70000, dtypes::float16), INFINITY);
   // A double between two halves whose float image is the middle: one rounding, not two.
-  EXPECT_EQ(truncate_float(1.0 + std::ldexp(1.0, -11) + std::ldexp(1.0, -50), dtypes::float16), 1.0 + std::ldexp(1.0, -10));
+  EXPECT_EQ(truncate_float(1.0 + std::ldexp(1.0, -11) + std::ldexp(1.0, -50), dtypes::float16),
+            1.0 + std::ldexp(1.0, -10));
   EXPECT_THROW(truncate_float(1, dtypes::int32), DTypeError);
 }
 
@@ -295,7 +310,8 @@ std::vector<double> samples(DType d) {
     for (int i = 0; i < 256; i++) out.push_back(fp8_to_float(static_cast<uint8_t>(i), d));
   } else if (d == dtypes::float16 || d == dtypes::bfloat16) {
     for (int i = 0; i < 65536; i++)
-      out.push_back(d == dtypes::float16 ? half_to_float(static_cast<uint16_t>(i)) : bfloat16_to_float(static_cast<uint16_t>(i)));
+      out.push_back(d == dtypes::float16 ? half_to_float(static_cast<uint16_t>(i))
+                                         : bfloat16_to_float(static_cast<uint16_t>(i)));
   } else if (d == dtypes::float32) {
     out = {1 + std::ldexp(1.0, -23), std::ldexp(1.0, -149), double{std::numeric_limits<float>::max()}};
   } else if (d == dtypes::float64) {
@@ -319,7 +335,8 @@ TEST(DType, LosslessCastsKeepEveryValue) {
       }
       if (can_lossless_cast(from, to)) {
         EXPECT_TRUE(keeps) << from << " to " << to;
-      } else if (!to.is_fp8() && to != dtypes::bfloat16) {  // by definition nothing but bool is cast to these without loss
+      } else if (!to.is_fp8() &&
+                 to != dtypes::bfloat16) {  // by definition nothing but bool is cast to these without loss
         EXPECT_FALSE(keeps) << from << " to " << to;
       }
     }

@@ -19,16 +19,20 @@ namespace {
 using ::testing::HasSubstr;
 
 env::Values parse(const std::map<std::string, std::string>& environment) {
-  return env::detail::parse([&](const char* name) { return environment.contains(name) ? environment.at(name).c_str() : nullptr; });
+  return env::detail::parse(
+      [&](const char* name) { return environment.contains(name) ? environment.at(name).c_str() : nullptr; });
 }
-std::string dev_of(const std::map<std::string, std::string>& environment) { return parse(environment).strs[env::str_index::DEV]; }
+std::string dev_of(const std::map<std::string, std::string>& environment) {
+  return parse(environment).strs[env::str_index::DEV];
+}
 
 TEST(Env, DefaultsAndValues) {
   const env::Values none = parse({});
   EXPECT_EQ(none.ints[env::int_index::DEBUG], 0);
   EXPECT_EQ(none.ints[env::int_index::JIT], 1);
   EXPECT_EQ(none.strs[env::str_index::DEFAULT_FLOAT], "float32");
-  const env::Values some = parse({{"DEBUG", "3"}, {"BEAM", " 2 "}, {"DEFAULT_FLOAT", "half"}, {"JIT", ""}, {"REWRITE_STACK_LIMIT", "+7"}});
+  const env::Values some =
+      parse({{"DEBUG", "3"}, {"BEAM", " 2 "}, {"DEFAULT_FLOAT", "half"}, {"JIT", ""}, {"REWRITE_STACK_LIMIT", "+7"}});
   EXPECT_EQ(some.ints[env::int_index::DEBUG], 3);
   EXPECT_EQ(some.ints[env::int_index::BEAM], 2);
   EXPECT_EQ(some.ints[env::int_index::REWRITE_STACK_LIMIT], 7);
@@ -92,7 +96,9 @@ std::string sources(const std::vector<std::string>& folders, const std::vector<s
   for (const std::string& folder : folders)
     for (const auto& e : std::filesystem::recursive_directory_iterator(std::string(TG_SOURCE_DIR "/") + folder)) {
       const std::string ext = e.path().extension(), name = e.path().filename();
-      if ((ext != ".cpp" && ext != ".h" && ext != ".py") || std::find(without.begin(), without.end(), name) != without.end()) continue;
+      if ((ext != ".cpp" && ext != ".h" && ext != ".py") ||
+          std::find(without.begin(), without.end(), name) != without.end())
+        continue;
       std::ostringstream text;
       text << std::ifstream(e.path()).rdbuf();
       all += text.str();
@@ -110,7 +116,8 @@ TEST(Env, EveryVariableHasAReaderARangeAndATest) {
   const std::string library = sources({"tinygrad", "apps"}, {"env.h"}), tests = sources({"tests", "python/tests"}, {});
   for (std::string_view name : env::names()) {
     const std::string n(name);
-    EXPECT_TRUE(has_word(library, "env::" + n) || has_word(library, n + ".get") || has_word(library, "int_index::" + n)) << n << " is read nowhere";
+    EXPECT_TRUE(has_word(library, "env::" + n) || has_word(library, n + ".get") || has_word(library, "int_index::" + n))
+        << n << " is read nowhere";
     EXPECT_TRUE(has_word(tests, n)) << n << " has no test";
     EXPECT_NE(env::range_text(n), "") << n;
   }
@@ -295,7 +302,8 @@ TEST(Env, NumCpuThreads) {
   Context ctx{{"NUM_CPU_THREADS", 3}};
   EXPECT_EQ(env::num_cpu_threads(), 3);
   const Context many{{"NUM_CPU_THREADS", 1024}};
-  const std::string text = said([] { EXPECT_LE(env::num_cpu_threads(), std::max(64u, 8 * std::thread::hardware_concurrency())); });
+  const std::string text =
+      said([] { EXPECT_LE(env::num_cpu_threads(), std::max(64u, 8 * std::thread::hardware_concurrency())); });
   if (std::thread::hardware_concurrency() < 128) EXPECT_THAT(text, HasSubstr("[NUM_CPU_THREADS] got 1024 with "));
 }
 

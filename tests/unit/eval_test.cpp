@@ -156,7 +156,8 @@ TEST(Eval, Bitcasts) {
 
 TEST(Eval, LoopsAgreeWithLiterals) {
   const int16_t a[] = {-32768, -5, 0, 7, 32767}, b[] = {-1, 3, 9, -2, 2};
-  for (Ops op : {Ops::ADD, Ops::SUB, Ops::MUL, Ops::FLOORDIV, Ops::FLOORMOD, Ops::CDIV, Ops::CMOD, Ops::MAX, Ops::AND, Ops::OR, Ops::XOR}) {
+  for (Ops op : {Ops::ADD, Ops::SUB, Ops::MUL, Ops::FLOORDIV, Ops::FLOORMOD, Ops::CDIV, Ops::CMOD, Ops::MAX, Ops::AND,
+                 Ops::OR, Ops::XOR}) {
     int16_t out[5];
     const void* in[] = {a, b};
     alu_loop(op, int16)(out, in, 5);

@@ -28,7 +28,8 @@ TEST_F(GraphPrint, Expressions) {
   EXPECT_EQ(render_expr((a_ + 1).cast(dtypes::int32)), "int32(r0 + 1)");
   EXPECT_EQ(render_expr(a_.valid(a_ < 2)), "r0 < 2 ? r0 : Invalid");
   UOp p = UOp::make(Ops::PARAM, dtypes::float32, {UOp::shape_stack(std::vector<int64_t>{8})}, Arg(ParamArg{1}));
-  EXPECT_EQ(render_expr(p.index({a_ * 2}).load() * UOp::constant(ConstValue(2.0), dtypes::float32)), "p1[r0 * 2] * 2.0");
+  EXPECT_EQ(render_expr(p.index({a_ * 2}).load() * UOp::constant(ConstValue(2.0), dtypes::float32)),
+            "p1[r0 * 2] * 2.0");
   UOps red{a_};
   EXPECT_EQ(render_expr(p.index({a_}).load().reduce(Ops::ADD, red)), "reduce_add(p1[r0], r0)");
   EXPECT_EQ(render_expr(UOp()), "UOp()");

@@ -15,7 +15,8 @@ namespace {
 using namespace dtypes;
 
 UOp buffer(int64_t slot, int64_t n = 4) {
-  return UOp::make(Ops::BUFFER, float32, {UOp::shape_stack(std::vector<int64_t>{n})}, Arg(ParamArg{slot, AddrSpace::kGlobal, "CPU"}));
+  return UOp::make(Ops::BUFFER, float32, {UOp::shape_stack(std::vector<int64_t>{n})},
+                   Arg(ParamArg{slot, AddrSpace::kGlobal, "CPU"}));
 }
 
 TEST(Node, StructuralEqualityIsPointerEquality) {
@@ -31,7 +32,8 @@ TEST(Node, StructuralEqualityIsPointerEquality) {
   EXPECT_NE(UOp::constant(ConstValue(0.0), float32), UOp::constant(ConstValue(-0.0), float32));
   EXPECT_EQ(UOp::constant(ConstValue(NAN), float32), UOp::constant(ConstValue(-NAN), float32));
   EXPECT_EQ(UOp::constant(ConstValue(300), uint8), UOp::constant(ConstValue(44), uint8));
-  EXPECT_EQ(UOp::constant(ConstValue(static_cast<int128>(1) << 100), weakint).const_int(), static_cast<int128>(1) << 100);
+  EXPECT_EQ(UOp::constant(ConstValue(static_cast<int128>(1) << 100), weakint).const_int(), static_cast<int128>(1)
+                                                                                               << 100);
   EXPECT_EQ(UOp::variable("n", 1, 4), UOp::variable("n", 1, 4));
   EXPECT_NE(UOp::variable("n", 1, 4), UOp::variable("n", 1, 5));
 }
@@ -39,7 +41,8 @@ TEST(Node, StructuralEqualityIsPointerEquality) {
 TEST(Node, KeysAreTheSameInEveryRun) {
   Arena arena;
   ArenaScope scope(arena);
-  UOp i = UOp::range(16, 0), p = UOp::make(Ops::PARAM, float32, {UOp::shape_stack(std::vector<int64_t>{16})}, Arg(ParamArg{1}));
+  UOp i = UOp::range(16, 0),
+      p = UOp::make(Ops::PARAM, float32, {UOp::shape_stack(std::vector<int64_t>{16})}, Arg(ParamArg{1}));
   UOp value = p.index({i * 2 + 1}).load() * UOp::constant(ConstValue(0.5), float32);
   EXPECT_EQ(value.key().to_hex(), "cadef4ae94d2d09c4387ceccb37b46fc");  // cache keys on disk hang on this
   EXPECT_EQ(value.rtag(7).key(), value.key());

@@ -36,8 +36,10 @@ TEST_F(IndexCheckTest, LoopsInTrianglesInTriangles) {
 }
 
 TEST_F(IndexCheckTest, SizesFromMemoryBoundNothing) {
-  const UOp flags = UOp::make(Ops::PARAM, dtypes::int32, {UOp::shape_stack(std::vector<int64_t>{1})}, ParamArg{0, AddrSpace::kGlobal, "", "", 0, 0});
-  const UOp read = flags.index({whole(0)}).load(), some = loop(read.ne(UOp::constant(0, dtypes::int32)).where(whole(16), whole(0)));
+  const UOp flags = UOp::make(Ops::PARAM, dtypes::int32, {UOp::shape_stack(std::vector<int64_t>{1})},
+                              ParamArg{0, AddrSpace::kGlobal, "", "", 0, 0});
+  const UOp read = flags.index({whole(0)}).load(),
+            some = loop(read.ne(UOp::constant(0, dtypes::int32)).where(whole(16), whole(0)));
   const UOp i = loop(whole(kSize)), any = loop(read.cast(dtypes::weakint));
   EXPECT_EQ(kind(i * 16 + some, 16 * kSize), IndexCheck::kInside);
   EXPECT_NE(kind(i * 16 + some, 16 * kSize - 1), IndexCheck::kInside);

@@ -1,4 +1,5 @@
-/// \file Two slow, independent meanings of a kernel: its AST evaluated point by point, and its linear program executed lane by lane.
+/// \file Two slow, independent meanings of a kernel: its AST evaluated point by point, and its linear program executed
+/// lane by lane.
 #pragma once
 #include <map>
 #include <stdexcept>
@@ -24,10 +25,15 @@ inline ConstValue reduce_identity(Ops op, DType d) {
 inline ConstValue apply_op(UOp u, std::span<const ConstValue> s) {
   if (u.is(Ops::CAST)) return eval_cast(s[0], u.src(0).dtype(), u.dtype());
   if (u.is(Ops::BITCAST)) return eval_bitcast(s[0], u.src(0).dtype(), u.dtype());
-  return eval_alu(u.op(), u.dtype(), s, u.src(u.is(Ops::WHERE) && !u.src(1).is_invalid() ? 1 : u.is(Ops::WHERE) ? 2 : 0).dtype());
+  return eval_alu(u.op(), u.dtype(), s,
+                  u.src(u.is(Ops::WHERE) && !u.src(1).is_invalid() ? 1
+                        : u.is(Ops::WHERE)                         ? 2
+                                                                   : 0)
+                      .dtype());
 }
 
-/// Evaluates a kernel AST. An Invalid index or value means that nothing is stored; a load there gives its alternative, or 0.
+/// Evaluates a kernel AST. An Invalid index or value means that nothing is stored; a load there gives its alternative,
+/// or 0.
 class AstEval {
  public:
   AstEval(Memory& memory, Vars vars = {}) : memory_(memory), before_(memory), vars_(std::move(vars)) {}
@@ -53,7 +59,8 @@ class AstEval {
     ConstValue at = value(u.src(0).src(1));
     if (at.kind == ConstValue::kInvalid) return;
     if (u.nsrc() == 3 && value(u.src(2)).i == 0) return;
-    if (ConstValue v = value(u.src(1)); v.kind != ConstValue::kInvalid) memory_.at(slot(u)).at(static_cast<size_t>(at.i)) = v;
+    if (ConstValue v = value(u.src(1)); v.kind != ConstValue::kInvalid)
+      memory_.at(slot(u)).at(static_cast<size_t>(at.i)) = v;
   }
   static size_t slot(UOp u) { return static_cast<size_t>(u.src(0).src(0).arg<ParamArg>().slot); }
   template <class F> void loop(const UOps& ranges, size_t i, const F& body) {
@@ -79,7 +86,8 @@ class AstEval {
     if (u.is(Ops::LOAD)) {
       if (u.nsrc() == 3 && value(u.src(2)).i == 0) return value(u.src(1));
       ConstValue at = value(u.src(0).src(1));
-      if (at.kind == ConstValue::kInvalid) return u.nsrc() == 3 ? value(u.src(1)) : u.dtype().is_float() ? ConstValue(0.0) : ConstValue(0);
+      if (at.kind == ConstValue::kInvalid)
+        return u.nsrc() == 3 ? value(u.src(1)) : u.dtype().is_float() ? ConstValue(0.0) : ConstValue(0);
       return before_.at(slot(u)).at(static_cast<size_t>(at.i));
     }
     if (u.is(Ops::REDUCE)) {
@@ -125,7 +133,8 @@ class LinearEval {
       UOp u = linear[pc];
       executed++;
       for (UOp s : u.srcs())
-        if (!val_.count(s) && !s.in(Ops::GROUP | Ops::NOOP)) throw std::logic_error(str("source before definition at ", u, " wants ", s));
+        if (!val_.count(s) && !s.in(Ops::GROUP | Ops::NOOP))
+          throw std::logic_error(str("source before definition at ", u, " wants ", s));
       if (u.is(Ops::RANGE) && u.arg<RangeArg>().type == AxisType::kVector) {
         Values v;
         for (int64_t i = 0; i < static_cast<int64_t>(u.src(0).const_int()); i++) v.push_back(i);
@@ -160,7 +169,8 @@ class LinearEval {
   void run(const UOps& linear) {
     while (!run_part(linear)) {}
   }
-  std::shared_ptr<std::map<int64_t, Values>> locals = std::make_shared<std::map<int64_t, Values>>();  ///< shared by the threads of a group
+  std::shared_ptr<std::map<int64_t, Values>> locals =
+      std::make_shared<std::map<int64_t, Values>>();  ///< shared by the threads of a group
 
  private:
   struct Open {

@@ -1,4 +1,5 @@
-/// \file Kernels to test codegen with, a renderer that prints nothing, and the comparison of a program with its kernel's meaning.
+/// \file Kernels to test codegen with, a renderer that prints nothing, and the comparison of a program with its
+/// kernel's meaning.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -25,7 +26,8 @@ class TestRenderer : public Renderer {
  private:
   static Target target(int bytes, int cores) {
     Target t;
-    t.device = "TEST", t.renderer = "TEST", t.arch = "x86_64", t.vector_bytes = bytes, t.vector_registers = bytes == 64 ? 32 : 16, t.cores = cores;
+    t.device = "TEST", t.renderer = "TEST", t.arch = "x86_64", t.vector_bytes = bytes,
+    t.vector_registers = bytes == 64 ? 32 : 16, t.cores = cores;
     return t;
   }
   bool threads_, locals_;
@@ -37,7 +39,8 @@ struct KernelMaker {
   std::unique_ptr<ArenaScope> scope = std::make_unique<ArenaScope>(*arena);
   int ranges = 0;
   UOp param(int slot, int64_t size, DType d = dtypes::float32) {
-    return UOp::make(Ops::PARAM, d, {UOp::shape_stack(std::vector<int64_t>{size})}, Arg(ParamArg{slot, AddrSpace::kGlobal, "", "", 0, 0}));
+    return UOp::make(Ops::PARAM, d, {UOp::shape_stack(std::vector<int64_t>{size})},
+                     Arg(ParamArg{slot, AddrSpace::kGlobal, "", "", 0, 0}));
   }
   UOp loop(int64_t n) { return UOp::range(n, ranges++, AxisType::kLoop); }
   UOp red(int64_t n) { return UOp::range(n, ranges++, AxisType::kReduce); }
@@ -71,7 +74,8 @@ inline Memory random_memory(const Kernel& k, uint32_t seed) {
 }
 
 /// Compiles and compares on random data; returns the program.
-inline std::shared_ptr<Program> check_kernel(const KernelPtr& k, const Renderer& r, const CodegenOptions& o, Vars vars = {}) {
+inline std::shared_ptr<Program> check_kernel(const KernelPtr& k, const Renderer& r, const CodegenOptions& o,
+                                             Vars vars = {}) {
   auto p = to_program(*k, r, o);
   Memory want = random_memory(*k, 1), got = want;
   {
@@ -80,7 +84,8 @@ inline std::shared_ptr<Program> check_kernel(const KernelPtr& k, const Renderer&
   }
   {
     ArenaScope scope(*p->arena);
-    int64_t extent = p->thread_extent && p->thread_extent.is_const() ? static_cast<int64_t>(p->thread_extent.const_int()) : -1;
+    int64_t extent =
+        p->thread_extent && p->thread_extent.is_const() ? static_cast<int64_t>(p->thread_extent.const_int()) : -1;
     // In two parts, as two threads would.
     if (r.has_locals()) {
       run_grid(*p, got, vars);
@@ -107,7 +112,8 @@ inline std::shared_ptr<Program> check_kernel(const KernelPtr& k, const Renderer&
 inline KernelPtr elementwise(int64_t n, int64_t m) {
   KernelMaker k;
   UOp a = k.param(1, n * m), b = k.param(2, m), o = k.param(0, n * m), i = k.loop(n), j = k.loop(m), at = i * m + j;
-  return k.finish(o.index({at}).store(a.index({at}).load() * b.index({j}).load() + a.index({at}).load()).end(UOps{i, j}));
+  return k.finish(
+      o.index({at}).store(a.index({at}).load() * b.index({j}).load() + a.index({at}).load()).end(UOps{i, j}));
 }
 inline KernelPtr transpose(int64_t n, int64_t m) {
   KernelMaker k;
@@ -134,15 +140,18 @@ inline KernelPtr count_ones(int64_t n, int64_t m) {  // a value that does not de
   UOp a = k.param(1, n), o = k.param(0, n), i = k.loop(n), j = k.red(m);
   return k.finish(o.index({i}).store(a.index({i}).load().reduce(Ops::ADD, UOps{j})).end(UOps{i}));
 }
-/// What the mean of a window divides by where padding does not count: taps that are in the image, for every place of n rows of m.
+/// What the mean of a window divides by where padding does not count: taps that are in the image, for every place of n
+/// rows of m.
 inline KernelPtr count_taps(int64_t n, int64_t m, int64_t taps) {
   KernelMaker k;
   UOp a = k.param(1, n * m), o = k.param(0, n * m), i = k.loop(n), j = k.loop(m), t = k.red(taps);
   UOp outside = (i < ConstValue(1)) & (t < ConstValue(1)), at = i * m + j;
-  UOp counted = outside.where(UOp::constant(0, dtypes::float32), UOp::constant(1, dtypes::float32)).reduce(Ops::ADD, UOps{t});
+  UOp counted =
+      outside.where(UOp::constant(0, dtypes::float32), UOp::constant(1, dtypes::float32)).reduce(Ops::ADD, UOps{t});
   return k.finish(o.index({at}).store(a.index({at}).load() * counted).end(UOps{i, j}));
 }
-/// Sums over the m numbers up to each of n places, all of them shifted by one number; before the first there is padding.
+/// Sums over the m numbers up to each of n places, all of them shifted by one number; before the first there is
+/// padding.
 inline KernelPtr sums_of_shifted(int64_t n, int64_t m) {
   KernelMaker k;
   UOp a = k.param(1, n), b = k.param(2, 1), o = k.param(0, n), i = k.loop(n), j = k.red(m);
@@ -158,8 +167,8 @@ inline KernelPtr matmul(int64_t n, int64_t m, int64_t l, bool ta = false, bool t
   return k.finish(o.index({i * m + j}).store((x * y).reduce(Ops::ADD, UOps{r})).end(UOps{i, j}));
 }
 /// Factors of types `a` and `b`, widened to `wide`, in which their products are summed; the sum is stored in `out`.
-inline KernelPtr narrow_matmul(int64_t n, int64_t m, int64_t l, DType a_type, DType b_type, DType wide, bool ta, bool tb,
-                               std::optional<DType> out = {}) {
+inline KernelPtr narrow_matmul(int64_t n, int64_t m, int64_t l, DType a_type, DType b_type, DType wide, bool ta,
+                               bool tb, std::optional<DType> out = {}) {
   KernelMaker k;
   UOp a = k.param(1, n * l, a_type), b = k.param(2, l * m, b_type), o = k.param(0, n * m, out.value_or(wide));
   UOp i = k.loop(n), j = k.loop(m), r = k.red(l);
@@ -167,12 +176,14 @@ inline KernelPtr narrow_matmul(int64_t n, int64_t m, int64_t l, DType a_type, DT
   UOp sum = (x.cast(wide) * y.cast(wide)).reduce(Ops::ADD, UOps{r});
   return k.finish(o.index({i * m + j}).store(sum.cast(out.value_or(wide))).end(UOps{i, j}));
 }
-inline KernelPtr conv(int64_t bs, int64_t ic, int64_t oc, int64_t h, int64_t w, int64_t f, int64_t pad, int64_t step = 1) {
+inline KernelPtr conv(int64_t bs, int64_t ic, int64_t oc, int64_t h, int64_t w, int64_t f, int64_t pad,
+                      int64_t step = 1) {
   KernelMaker k;
   int64_t oh = (h + 2 * pad - f) / step + 1, ow = (w + 2 * pad - f) / step + 1;
   UOp in = k.param(1, bs * ic * h * w), wt = k.param(2, oc * ic * f * f), o = k.param(0, bs * oc * oh * ow);
   UOp n = k.loop(bs), c = k.loop(oc), y = k.loop(oh), x = k.loop(ow), q = k.red(ic), ky = k.red(f), kx = k.red(f);
-  UOp iy = (step > 1 ? y * step : y) + ky - pad, ix = (step > 1 ? x * step : x) + kx - pad, at = ((n * ic + q) * h + iy) * w + ix;
+  UOp iy = (step > 1 ? y * step : y) + ky - pad, ix = (step > 1 ? x * step : x) + kx - pad,
+      at = ((n * ic + q) * h + iy) * w + ix;
   UOp v;
   if (pad) {
     UOp ok = (iy.ge(iy.const_like(0)) & (iy < h)) & (ix.ge(ix.const_like(0)) & (ix < w));
@@ -181,26 +192,34 @@ inline KernelPtr conv(int64_t bs, int64_t ic, int64_t oc, int64_t h, int64_t w, 
     v = in.index({at}).load();
   }
   UOp u = wt.index({((c * ic + q) * f + ky) * f + kx}).load();
-  return k.finish(o.index({((n * oc + c) * oh + y) * ow + x}).store((v * u).reduce(Ops::ADD, UOps{q, ky, kx})).end(UOps{n, c, y, x}));
+  return k.finish(o.index({((n * oc + c) * oh + y) * ow + x})
+                      .store((v * u).reduce(Ops::ADD, UOps{q, ky, kx}))
+                      .end(UOps{n, c, y, x}));
 }
 inline KernelPtr depthwise(int64_t bs, int64_t channels, int64_t h, int64_t w, int64_t f, int64_t pad) {
   KernelMaker k;
   int64_t oh = h + 2 * pad - f + 1, ow = w + 2 * pad - f + 1;
-  UOp in = k.param(1, bs * channels * h * w), wt = k.param(2, channels * f * f), o = k.param(0, bs * channels * oh * ow);
+  UOp in = k.param(1, bs * channels * h * w), wt = k.param(2, channels * f * f),
+      o = k.param(0, bs * channels * oh * ow);
   UOp n = k.loop(bs), c = k.loop(channels), y = k.loop(oh), x = k.loop(ow), ky = k.red(f), kx = k.red(f);
   UOp iy = y + ky - pad, ix = x + kx - pad, at = ((n * channels + c) * h + iy) * w + ix;
   UOp ok = (iy.ge(iy.const_like(0)) & (iy < h)) & (ix.ge(ix.const_like(0)) & (ix < w));
   UOp v = pad ? ok.where(in.index({at.valid(ok)}).load(), UOp::constant(0.0, dtypes::float32)) : in.index({at}).load();
   UOp u = wt.index({(c * f + ky) * f + kx}).load();
-  return k.finish(o.index({((n * channels + c) * oh + y) * ow + x}).store((v * u).reduce(Ops::ADD, UOps{ky, kx})).end(UOps{n, c, y, x}));
+  return k.finish(o.index({((n * channels + c) * oh + y) * ow + x})
+                      .store((v * u).reduce(Ops::ADD, UOps{ky, kx}))
+                      .end(UOps{n, c, y, x}));
 }
 inline KernelPtr conv_weight_grad(int64_t bs, int64_t ic, int64_t oc, int64_t h, int64_t w, int64_t f) {
   KernelMaker k;
   int64_t oh = h - f + 1, ow = w - f + 1;
   UOp in = k.param(1, bs * ic * h * w), g = k.param(2, bs * oc * oh * ow), o = k.param(0, oc * ic * f * f);
   UOp c = k.loop(oc), q = k.loop(ic), ky = k.loop(f), kx = k.loop(f), n = k.red(bs), y = k.red(oh), x = k.red(ow);
-  UOp v = in.index({((n * ic + q) * h + (y + ky)) * w + (x + kx)}).load(), u = g.index({((n * oc + c) * oh + y) * ow + x}).load();
-  return k.finish(o.index({((c * ic + q) * f + ky) * f + kx}).store((v * u).reduce(Ops::ADD, UOps{n, y, x})).end(UOps{c, q, ky, kx}));
+  UOp v = in.index({((n * ic + q) * h + (y + ky)) * w + (x + kx)}).load(),
+      u = g.index({((n * oc + c) * oh + y) * ow + x}).load();
+  return k.finish(o.index({((c * ic + q) * f + ky) * f + kx})
+                      .store((v * u).reduce(Ops::ADD, UOps{n, y, x}))
+                      .end(UOps{c, q, ky, kx}));
 }
 /// A weight gradient with everything a convolution can have. `ic`, `oc`: channels of one group.
 struct WeightGrad {
@@ -210,22 +229,28 @@ struct WeightGrad {
 inline KernelPtr conv_weight_grad(const WeightGrad& s) {
   KernelMaker k;
   const int64_t oh = s.out(s.h), ow = s.out(s.w), ics = s.ic * s.groups, ocs = s.oc * s.groups;
-  UOp in = k.param(1, s.bs * ics * s.h * s.w), g = k.param(2, s.bs * ocs * oh * ow), o = k.param(0, ocs * s.ic * s.f * s.f);
-  UOp e = s.groups > 1 ? k.loop(s.groups) : UOp::constant(int64_t{0}), c = k.loop(s.oc), q = k.loop(s.ic), ky = k.loop(s.f), kx = k.loop(s.f);
+  UOp in = k.param(1, s.bs * ics * s.h * s.w), g = k.param(2, s.bs * ocs * oh * ow),
+      o = k.param(0, ocs * s.ic * s.f * s.f);
+  UOp e = s.groups > 1 ? k.loop(s.groups) : UOp::constant(int64_t{0}), c = k.loop(s.oc), q = k.loop(s.ic),
+      ky = k.loop(s.f), kx = k.loop(s.f);
   UOp n = k.red(s.bs), y = k.red(oh), x = k.red(ow), oc = e * s.oc + c;
   UOp iy = y * s.stride + ky * s.dilation - s.pad, ix = x * s.stride + kx * s.dilation - s.pad;
-  UOp at = ((n * ics + (e * s.ic + q)) * s.h + iy) * s.w + ix, ok = (iy.ge(iy.const_like(0)) & (iy < s.h)) & (ix.ge(ix.const_like(0)) & (ix < s.w));
-  UOp v = s.pad ? ok.where(in.index({at.valid(ok)}).load(), UOp::constant(0.0, dtypes::float32)) : in.index({at}).load();
+  UOp at = ((n * ics + (e * s.ic + q)) * s.h + iy) * s.w + ix,
+      ok = (iy.ge(iy.const_like(0)) & (iy < s.h)) & (ix.ge(ix.const_like(0)) & (ix < s.w));
+  UOp v =
+      s.pad ? ok.where(in.index({at.valid(ok)}).load(), UOp::constant(0.0, dtypes::float32)) : in.index({at}).load();
   UOp u = g.index({((n * ocs + oc) * oh + y) * ow + x}).load();
   UOps loops{c, q, ky, kx};
   if (s.groups > 1) loops.insert(loops.begin(), e);
-  return k.finish(o.index({((oc * s.ic + q) * s.f + ky) * s.f + kx}).store((v * u).reduce(Ops::ADD, UOps{n, y, x})).end(loops));
+  return k.finish(
+      o.index({((oc * s.ic + q) * s.f + ky) * s.f + kx}).store((v * u).reduce(Ops::ADD, UOps{n, y, x})).end(loops));
 }
 /// Sums what a convolution in steps of `step` read, back to where it came from; the columns are stored.
 inline KernelPtr columns_to_image(int64_t n, int64_t h, int64_t w, int64_t f, int64_t step, int64_t pad) {
   KernelMaker k;
   int64_t oh = (h + 2 * pad - f) / step + 1, ow = (w + 2 * pad - f) / step + 1;
-  UOp in = k.param(1, n * f * f * oh * ow), o = k.param(0, n * h * w), c = k.loop(n), y = k.loop(h), x = k.loop(w), ky = k.red(f), kx = k.red(f);
+  UOp in = k.param(1, n * f * f * oh * ow), o = k.param(0, n * h * w), c = k.loop(n), y = k.loop(h), x = k.loop(w),
+      ky = k.red(f), kx = k.red(f);
   UOp py = y + pad - ky, px = x + pad - kx, s = UOp::constant(step), zero = UOp::constant(int64_t{0});
   UOp ok = (py.ge(zero) & (py / s < oh) & (py % s < 1)) & (px.ge(zero) & (px / s < ow) & (px % s < 1));
   UOp at = (((c * f + ky) * f + kx) * oh + py / s) * ow + px / s;
@@ -236,10 +261,10 @@ inline KernelPtr columns_to_image(int64_t n, int64_t h, int64_t w, int64_t f, in
 inline KernelPtr taps_to_image(int64_t n, int64_t h, int64_t w, int64_t f, int64_t step, int64_t pad) {
   KernelMaker k;
   int64_t oh = (h + 2 * pad - f) / step + 1, ow = (w + 2 * pad - f) / step + 1, taps = (f + step - 1) / step;
-  UOp in = k.param(1, n * f * f * oh * ow), o = k.param(0, n * h * w), c = k.loop(n), y = k.loop(h), x = k.loop(w), ty = k.red(taps),
-      tx = k.red(taps);
-  UOp s = UOp::constant(step), zero = UOp::constant(int64_t{0}), oy = (y + pad) / s - ty, ox = (x + pad) / s - tx, ky = ty * step + (y + pad) % s,
-      kx = tx * step + (x + pad) % s;
+  UOp in = k.param(1, n * f * f * oh * ow), o = k.param(0, n * h * w), c = k.loop(n), y = k.loop(h), x = k.loop(w),
+      ty = k.red(taps), tx = k.red(taps);
+  UOp s = UOp::constant(step), zero = UOp::constant(int64_t{0}), oy = (y + pad) / s - ty, ox = (x + pad) / s - tx,
+      ky = ty * step + (y + pad) % s, kx = tx * step + (x + pad) % s;
   UOp ok = (oy.ge(zero) & (oy < oh) & (ky < f)) & (ox.ge(zero) & (ox < ow) & (kx < f));
   UOp at = (((c * f + ky) * f + kx) * oh + oy) * ow + ox;
   UOp v = ok.where(in.index({at.valid(ok)}).load(), UOp::constant(0.0, dtypes::float32));
@@ -253,23 +278,27 @@ inline KernelPtr softmax(int64_t n, int64_t m) {  // three passes over a row in 
   UOp top = at(r).reduce(Ops::MAX, UOps{r}), sum = exp(at(s) - top).reduce(Ops::ADD, UOps{s});
   return k.finish(o.index({i * m + j}).store(exp(at(j) - top) * UOp::alu(Ops::RECIPROCAL, {sum})).end(UOps{i, j}));
 }
-/// The gradient of softmax from its input: p = exp(a - max) / sum, o = p * (g - sum of p * g), three passes with the same exponentials. Small
-/// ones only: evaluated point by point it takes m^4 steps a row.
+/// The gradient of softmax from its input: p = exp(a - max) / sum, o = p * (g - sum of p * g), three passes with the
+/// same exponentials. Small ones only: evaluated point by point it takes m^4 steps a row.
 inline KernelPtr softmax_grad(int64_t n, int64_t m) {
   KernelMaker k;
-  UOp a = k.param(1, n * m), g = k.param(2, n * m), o = k.param(0, n * m), i = k.loop(n), j = k.loop(m), r = k.red(m), s = k.red(m), t = k.red(m);
+  UOp a = k.param(1, n * m), g = k.param(2, n * m), o = k.param(0, n * m), i = k.loop(n), j = k.loop(m), r = k.red(m),
+      s = k.red(m), t = k.red(m);
   auto at = [&](UOp p, UOp c) { return p.index({i * m + c}).load(); };
   UOp top = at(a, r).reduce(Ops::MAX, UOps{r});
   auto exp = [&](UOp c) { return UOp::alu(Ops::EXP2, {at(a, c) - top}); };
-  UOp inverse = UOp::alu(Ops::RECIPROCAL, {exp(s).reduce(Ops::ADD, UOps{s})}), dot = (exp(t) * inverse * at(g, t)).reduce(Ops::ADD, UOps{t});
+  UOp inverse = UOp::alu(Ops::RECIPROCAL, {exp(s).reduce(Ops::ADD, UOps{s})}),
+      dot = (exp(t) * inverse * at(g, t)).reduce(Ops::ADD, UOps{t});
   return k.finish(o.index({i * m + j}).store(exp(j) * inverse * (at(g, j) - dot)).end(UOps{i, j}));
 }
 inline KernelPtr variance(int64_t n, int64_t m) {  // a chain of reduces over one range, and two that share loops
   KernelMaker k;
   UOp a = k.param(1, n * m), o = k.param(0, n), p = k.param(2, n), i = k.loop(n), r = k.red(m);
-  UOp x = a.index({i * m + r}).load(), mean = x.reduce(Ops::ADD, UOps{r}) * ConstValue(1.0 / static_cast<double>(m)), d = x - mean;
+  UOp x = a.index({i * m + r}).load(), mean = x.reduce(Ops::ADD, UOps{r}) * ConstValue(1.0 / static_cast<double>(m)),
+      d = x - mean;
   UOp top = x.reduce(Ops::MAX, UOps{r});
-  return k.finish(UOps{o.index({i}).store((d * d).reduce(Ops::ADD, UOps{r})).end(UOps{i}), p.index({i}).store(top + mean).end(UOps{i})});
+  return k.finish(UOps{o.index({i}).store((d * d).reduce(Ops::ADD, UOps{r})).end(UOps{i}),
+                       p.index({i}).store(top + mean).end(UOps{i})});
 }
 inline KernelPtr nested(int64_t n, int64_t m, int64_t l) {  // a reduce of a product with a reduce
   KernelMaker k;
@@ -277,7 +306,8 @@ inline KernelPtr nested(int64_t n, int64_t m, int64_t l) {  // a reduce of a pro
   UOp in = b.index({r * l + s}).load().reduce(Ops::MAX, UOps{s});
   return k.finish(o.index({i}).store((a.index({i * m + r}).load() * in).reduce(Ops::ADD, UOps{r})).end(UOps{i}));
 }
-inline KernelPtr nested_dependent(int64_t n, int64_t m, int64_t l) {  // the inner reduce depends on the outer loop and range
+inline KernelPtr nested_dependent(int64_t n, int64_t m,
+                                  int64_t l) {  // the inner reduce depends on the outer loop and range
   KernelMaker k;
   UOp a = k.param(1, n * m), b = k.param(2, m * l), o = k.param(0, n), i = k.loop(n), r = k.red(m), s = k.red(l);
   UOp in = (b.index({r * l + s}).load() * a.index({i * m + r}).load()).reduce(Ops::MAX, UOps{s});
@@ -290,7 +320,8 @@ inline KernelPtr conv_input_grad(int64_t bs, int64_t ic, int64_t oc, int64_t h, 
   UOp g = k.param(1, bs * oc * oh * ow), wt = k.param(2, oc * ic * f * f), o = k.param(0, bs * ic * h * w);
   UOp n = k.loop(bs), q = k.loop(ic), y = k.loop(h), x = k.loop(w), ky = k.red(f), kx = k.red(f), c = k.red(oc);
   UOp gy = y - ky, gx = x - kx, ok = (gy.ge(gy.const_like(0)) & (gy < oh)) & (gx.ge(gx.const_like(0)) & (gx < ow));
-  UOp v = g.index({(((n * oc + c) * oh + gy) * ow + gx).valid(ok)}).load() * wt.index({((c * ic + q) * f + ky) * f + kx}).load();
+  UOp v = g.index({(((n * oc + c) * oh + gy) * ow + gx).valid(ok)}).load() *
+          wt.index({((c * ic + q) * f + ky) * f + kx}).load();
   UOp sum = ok.where(v.reduce(Ops::ADD, UOps{c}), UOp::constant(0.0, dtypes::float32)).reduce(Ops::ADD, UOps{ky, kx});
   return k.finish(o.index({((n * ic + q) * h + y) * w + x}).store(sum).end(UOps{n, q, y, x}));
 }
@@ -298,11 +329,15 @@ inline KernelPtr conv_input_grad(int64_t bs, int64_t ic, int64_t oc, int64_t h, 
 inline KernelPtr padded_input_grad(int64_t bs, int64_t ic, int64_t oc, int64_t h, int64_t w, int64_t f, int64_t pad) {
   KernelMaker k;
   const int64_t oh = h + 2 * pad - f + 1, ow = w + 2 * pad - f + 1;
-  UOp g = k.param(1, bs * oc * oh * ow), wt = k.param(2, oc * ic * f * f), by = k.param(3, bs * ic * h * w), o = k.param(0, bs * ic * h * w);
+  UOp g = k.param(1, bs * oc * oh * ow), wt = k.param(2, oc * ic * f * f), by = k.param(3, bs * ic * h * w),
+      o = k.param(0, bs * ic * h * w);
   UOp n = k.loop(bs), q = k.loop(ic), y = k.loop(h), x = k.loop(w), ky = k.red(f), kx = k.red(f), c = k.red(oc);
-  UOp gy = y - ky + pad, gx = x - kx + pad, ok = (gy.ge(gy.const_like(0)) & (gy < oh)) & (gx.ge(gx.const_like(0)) & (gx < ow));
-  UOp v = g.index({(((n * oc + c) * oh + gy) * ow + gx).valid(ok)}).load() * wt.index({((c * ic + q) * f + ky) * f + kx}).load();
-  UOp sum = ok.where(v, UOp::constant(0.0, dtypes::float32)).reduce(Ops::ADD, UOps{ky, kx, c}), at = ((n * ic + q) * h + y) * w + x;
+  UOp gy = y - ky + pad, gx = x - kx + pad,
+      ok = (gy.ge(gy.const_like(0)) & (gy < oh)) & (gx.ge(gx.const_like(0)) & (gx < ow));
+  UOp v = g.index({(((n * oc + c) * oh + gy) * ow + gx).valid(ok)}).load() *
+          wt.index({((c * ic + q) * f + ky) * f + kx}).load();
+  UOp sum = ok.where(v, UOp::constant(0.0, dtypes::float32)).reduce(Ops::ADD, UOps{ky, kx, c}),
+      at = ((n * ic + q) * h + y) * w + x;
   return k.finish(o.index({at}).store(sum * by.index({at}).load()).end(UOps{n, q, y, x}));
 }
 inline UOp is_top(UOp x, UOp top) { return x.ne(top).logical_not().cast(dtypes::float32); }
@@ -310,7 +345,8 @@ inline UOp is_top(UOp x, UOp top) { return x.ne(top).logical_not().cast(dtypes::
 inline KernelPtr pool_gradient(int64_t n, int64_t h, int64_t f) {
   KernelMaker k;
   const int64_t o = h / f;
-  UOp x = k.param(1, n * h * h), top = k.param(2, n * o * o), out = k.param(0, n * h * h), c = k.loop(n), i = k.loop(h), j = k.loop(h);
+  UOp x = k.param(1, n * h * h), top = k.param(2, n * o * o), out = k.param(0, n * h * h), c = k.loop(n), i = k.loop(h),
+      j = k.loop(h);
   UOp at = (c * h + i) * h + j, of = (c * o + i / f) * o + j / f;
   return k.finish(out.index({at}).store(is_top(x.index({at}).load(), top.index({of}).load())).end(UOps{c, i, j}));
 }
@@ -318,20 +354,24 @@ inline KernelPtr pool_gradient(int64_t n, int64_t h, int64_t f) {
 inline KernelPtr pool_ties(int64_t n, int64_t h, int64_t f, int64_t step) {
   KernelMaker k;
   const int64_t o = (h - f) / step + 1;
-  UOp x = k.param(1, n * h * h), top = k.param(2, n * o * o), out = k.param(0, n * o * o), c = k.loop(n), i = k.loop(o), j = k.loop(o);
+  UOp x = k.param(1, n * h * h), top = k.param(2, n * o * o), out = k.param(0, n * o * o), c = k.loop(n), i = k.loop(o),
+      j = k.loop(o);
   UOp p = k.red(f), q = k.red(f), at = (c * o + i) * o + j;
   UOp v = x.index({(c * h + i * step + p) * h + j * step + q}).load();
-  return k.finish(out.index({at}).store(is_top(v, top.index({at}).load()).reduce(Ops::ADD, UOps{p, q})).end(UOps{c, i, j}));
+  return k.finish(
+      out.index({at}).store(is_top(v, top.index({at}).load()).reduce(Ops::ADD, UOps{p, q})).end(UOps{c, i, j}));
 }
 inline KernelPtr gather(int64_t n, int64_t m) {
   KernelMaker k;
   UOp a = k.param(1, m), x = k.param(2, n, dtypes::int32), o = k.param(0, n), i = k.loop(n);
   UOp at = x.index({i}).load().cast(dtypes::weakint), ok = at < m;
-  return k.finish(o.index({i}).store(ok.where(a.index({at.valid(ok)}).load(), UOp::constant(0.0, dtypes::float32))).end(UOps{i}));
+  return k.finish(
+      o.index({i}).store(ok.where(a.index({at.valid(ok)}).load(), UOp::constant(0.0, dtypes::float32))).end(UOps{i}));
 }
 inline KernelPtr pad_flip(int64_t n, int64_t m) {  // out[i, j] = in[i, m - 1 - j], two zeros left and one right
   KernelMaker k;
-  UOp a = k.param(1, n * m), o = k.param(0, n * (m + 3)), i = k.loop(n), j = k.loop(m + 3), c = j - 2, ok = c.ge(c.const_like(0)) & (c < m);
+  UOp a = k.param(1, n * m), o = k.param(0, n * (m + 3)), i = k.loop(n), j = k.loop(m + 3), c = j - 2,
+      ok = c.ge(c.const_like(0)) & (c < m);
   UOp v = ok.where(a.index({(i * m + (c * -1 + (m - 1))).valid(ok)}).load(), UOp::constant(0.0, dtypes::float32));
   return k.finish(o.index({i * (m + 3) + j}).store(v).end(UOps{i, j}));
 }
@@ -348,12 +388,13 @@ inline KernelPtr reshaped(int64_t n, int64_t m, int64_t l) {  // (n, m, l) -> (n
 }
 inline KernelPtr mixed_types(int64_t n) {
   KernelMaker k;
-  UOp a = k.param(1, n, dtypes::float64), b = k.param(2, n, dtypes::int32), c = k.param(3, n, dtypes::bool_), o = k.param(0, n),
-      p = k.param(4, n, dtypes::uint8);
+  UOp a = k.param(1, n, dtypes::float64), b = k.param(2, n, dtypes::int32), c = k.param(3, n, dtypes::bool_),
+      o = k.param(0, n), p = k.param(4, n, dtypes::uint8);
   UOp i = k.loop(n), x = a.index({i}).load(), y = b.index({i}).load(), z = c.index({i}).load();
   UOp v = z.where(x.cast(dtypes::float32) + y.cast(dtypes::float32), UOp::constant(-1.0, dtypes::float32));
   return k.finish(
-      UOps{o.index({i}).store(v).end(UOps{i}), p.index({i}).store((y.cast(dtypes::uint8) + ConstValue(3)) * z.cast(dtypes::uint8)).end(UOps{i})});
+      UOps{o.index({i}).store(v).end(UOps{i}),
+           p.index({i}).store((y.cast(dtypes::uint8) + ConstValue(3)) * z.cast(dtypes::uint8)).end(UOps{i})});
 }
 inline KernelPtr arange_sum(int64_t n, int64_t m) {  // arithmetic on indices, an integer accumulator
   KernelMaker k;
@@ -371,9 +412,12 @@ inline KernelPtr in_place(int64_t n) {
 inline KernelPtr quantized(int64_t n, int64_t blocks) {
   KernelMaker k;
   const int64_t columns = 32 * blocks;
-  UOp q = k.param(1, n * blocks * 16, dtypes::uint8), d = k.param(2, n * blocks), x = k.param(3, columns), o = k.param(0, n);
+  UOp q = k.param(1, n * blocks * 16, dtypes::uint8), d = k.param(2, n * blocks), x = k.param(3, columns),
+      o = k.param(0, n);
   UOp i = k.loop(n), r = k.red(columns), byte = q.index({(i * blocks + r / 32) * 16 + r % 16}).load();
-  UOp nibble = (r / 16 % 2 < 1).where(byte & byte.const_like(3), UOp::alu(Ops::SHR, {byte, byte.const_like(2)})).cast(dtypes::float32);
+  UOp nibble = (r / 16 % 2 < 1)
+                   .where(byte & byte.const_like(3), UOp::alu(Ops::SHR, {byte, byte.const_like(2)}))
+                   .cast(dtypes::float32);
   UOp v = (nibble - ConstValue(1.0)) * d.index({i * blocks + r / 32}).load() * x.index({r}).load();
   return k.finish(o.index({i}).store(v.reduce(Ops::ADD, UOps{r})).end(UOps{i}));
 }
@@ -402,9 +446,16 @@ inline std::vector<std::pair<std::string, std::function<KernelPtr()>>> all_kerne
     add("arange_sum" + s, [=] { return arange_sum(n, m); });
     add("in_place" + s, [=] { return in_place(n * m); });
   }
-  for (auto [n, m, l] : {std::array<int64_t, 3>{1, 1, 1}, {3, 17, 5}, {16, 16, 16}, {33, 20, 7}, {1, 40, 30}, {24, 1, 33}, {13, 64, 9}}) {
+  for (auto [n, m, l] : {std::array<int64_t, 3>{1, 1, 1},
+                         {3, 17, 5},
+                         {16, 16, 16},
+                         {33, 20, 7},
+                         {1, 40, 30},
+                         {24, 1, 33},
+                         {13, 64, 9}}) {
     std::string s = "_" + std::to_string(n) + "_" + std::to_string(m) + "_" + std::to_string(l);
-    for (int t = 0; t < 4; t++) add("matmul" + s + "_t" + std::to_string(t), [=] { return matmul(n, m, l, t & 1, t & 2); });
+    for (int t = 0; t < 4; t++)
+      add("matmul" + s + "_t" + std::to_string(t), [=] { return matmul(n, m, l, t & 1, t & 2); });
     add("nested" + s, [=] { return nested(n, m, l); });
     add("nested_dependent" + s, [=] { return nested_dependent(n, m, l); });
     add("reshaped" + s, [=] { return reshaped(n, m, l); });

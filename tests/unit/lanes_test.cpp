@@ -16,7 +16,9 @@ TEST(Lanes, KnownOffsets) {
       back = i32(40) - UOp::alu(Ops::CDIV, {lane, i32(5)});
   UOps stores;
   for (UOp at : {row * i32(22) + eighth, row + fold, row * i32(16) + back, row * row + lane})
-    stores.push_back(param(static_cast<int>(stores.size()) + 1, dtypes::uint8, 64).index({row * i32(16) + lane}).store(in.index({at}).load()));
+    stores.push_back(param(static_cast<int>(stores.size()) + 1, dtypes::uint8, 64)
+                         .index({row * i32(16) + lane})
+                         .store(in.index({at}).load()));
   const auto p = program_of(arena, end(group(stores), row), 5);
   const LinearView view(*p);
   EXPECT_EQ(view.of(eighth).offsets, (std::vector<int64_t>{0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1}));
@@ -48,9 +50,10 @@ TEST(Lanes, NearLoads) {
                                     : i32(400) - UOp::alu(Ops::SHR, {x, i32(c % 3 + 1)});
           UOps stores;
           for (DType d : {dtypes::uint8, dtypes::float32, dtypes::bool_, dtypes::int64})
-            stores.push_back(param(static_cast<int>(stores.size()) + 4, d, 64)
-                                 .index({row * i32(lanes) + lane})
-                                 .store(param(static_cast<int>(stores.size()), d, 1024).index({row * i32(22) + at}).load()));
+            stores.push_back(
+                param(static_cast<int>(stores.size()) + 4, d, 64)
+                    .index({row * i32(lanes) + lane})
+                    .store(param(static_cast<int>(stores.size()), d, 1024).index({row * i32(22) + at}).load()));
           p = program_of(arena, end(group(stores), row), 8);
         }
         const Target t = target("LLVM", arch);
@@ -63,7 +66,9 @@ TEST(Lanes, NearLoads) {
         const Compiled compiled = compile(p, t);
         int64_t low = 0, high = 0;
         for (int64_t l = 0; l < lanes; l++) {
-          const auto at = [&](int64_t x) { return round % 3 == 0 ? x / c : round % 3 == 1 ? x % c : -(x >> (c % 3 + 1)); };
+          const auto at = [&](int64_t x) {
+            return round % 3 == 0 ? x / c : round % 3 == 1 ? x % c : -(x >> (c % 3 + 1));
+          };
           low = std::min(low, at(l * a + b) - at(b)), high = std::max(high, at(l * a + b) - at(b));
         }
         if (high - low < lanes) EXPECT_EQ(compiled.source.find("gather"), std::string::npos) << compiled.source;

@@ -1,4 +1,5 @@
-/// \file Values of several devices as graphs: lists of devices, the shard axis through every view, and the graphs made for each device.
+/// \file Values of several devices as graphs: lists of devices, the shard axis through every view, and the graphs made
+/// for each device.
 #include "tinygrad/uop/multi.h"
 
 #include <gtest/gtest.h>

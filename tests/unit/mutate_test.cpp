@@ -18,7 +18,8 @@ struct Base {
   Base(const Kernel& k, const Renderer& r) {
     CodegenOptions o;
     o.stop_after = "ranges";
-    program = to_program(k, r, o), scope = std::make_unique<ArenaScope>(*program->arena), axes = std::make_unique<KernelAxes>(program->ast, r);
+    program = to_program(k, r, o), scope = std::make_unique<ArenaScope>(*program->arena),
+    axes = std::make_unique<KernelAxes>(program->ast, r);
   }
   std::optional<std::vector<Opt>> apply(const Candidate& c, const Renderer& r) const {
     KernelAxes k(*axes);
@@ -57,7 +58,8 @@ TEST(Mutations, KeepTheMeaning) {
             continue;
           }
           double instances = 1;
-          for (const Opt& o : *opts) instances *= o.op == OptOp::kUpcast || o.op == OptOp::kUnroll ? static_cast<double>(o.arg) : 1;
+          for (const Opt& o : *opts)
+            instances *= o.op == OptOp::kUpcast || o.op == OptOp::kUnroll ? static_cast<double>(o.arg) : 1;
           if (instances > 32) continue;
           lists.push_back(*opts), c = d;
         }
@@ -82,7 +84,8 @@ TEST(Mutations, ReachEveryKindOfOpt) {
   std::set<std::string> different;
   bool panels_around_all = false;
   for (const Candidate& c : candidates(*base.axes, base.program->ast, r, 4)) {
-    std::vector<Candidate> list = mutations(c, *base.axes, base.program->ast, r), again = mutations(c, *base.axes, base.program->ast, r);
+    std::vector<Candidate> list = mutations(c, *base.axes, base.program->ast, r),
+                           again = mutations(c, *base.axes, base.program->ast, r);
     ASSERT_EQ(list.size(), again.size());
     for (size_t i = 0; i < list.size(); i++) {
       auto opts = base.apply(list[i], r);
@@ -92,8 +95,8 @@ TEST(Mutations, ReachEveryKindOfOpt) {
       for (const Opt& o : *opts) kinds.insert(o.op), panels_around_all |= o.op == OptOp::kStage && o.axis == -1;
     }
   }
-  for (OptOp op :
-       {OptOp::kUpcast, OptOp::kUnroll, OptOp::kVector, OptOp::kPadTo, OptOp::kThread, OptOp::kSplit, OptOp::kSwap, OptOp::kGroupTop, OptOp::kStage})
+  for (OptOp op : {OptOp::kUpcast, OptOp::kUnroll, OptOp::kVector, OptOp::kPadTo, OptOp::kThread, OptOp::kSplit,
+                   OptOp::kSwap, OptOp::kGroupTop, OptOp::kStage})
     EXPECT_TRUE(kinds.contains(op)) << str(Opt{op});
   EXPECT_TRUE(panels_around_all);
   EXPECT_GT(different.size(), 50u);

@@ -1,4 +1,5 @@
-/// \file Weighted means below a maximum: what is recognised, and the blocks codegen makes of it, for vectors of every size and numbers that are none.
+/// \file Weighted means below a maximum: what is recognised, and the blocks codegen makes of it, for vectors of every
+/// size and numbers that are none.
 #include "tinygrad/codegen/online.h"
 
 #include <gtest/gtest.h>
@@ -23,13 +24,15 @@ struct Sizes {
 /// out[h, i, d] = sum_j exp2(s_ij - max s) v_jd / sum_j exp2(s_ij - max s), s = q k^T / 2
 KernelPtr attention(const Sizes& n, bool max_of_other = false) {
   KernelMaker k;
-  UOp out = k.param(0, n.heads * n.rows * n.columns), q = k.param(1, n.heads * n.rows * n.inner), key = k.param(2, n.heads * n.over * n.inner),
-      v = k.param(3, n.heads * n.over * n.columns);
+  UOp out = k.param(0, n.heads * n.rows * n.columns), q = k.param(1, n.heads * n.rows * n.inner),
+      key = k.param(2, n.heads * n.over * n.inner), v = k.param(3, n.heads * n.over * n.columns);
   UOp h = k.loop(n.heads);
-  UOp i = n.variable_rows ? UOp::range(UOp::variable("rows", 1, n.rows), RangeArg{{k.ranges++}, AxisType::kLoop}) : k.loop(n.rows);
+  UOp i = n.variable_rows ? UOp::range(UOp::variable("rows", 1, n.rows), RangeArg{{k.ranges++}, AxisType::kLoop})
+                          : k.loop(n.rows);
   UOp d = k.loop(n.columns), j = k.red(n.over), j2 = k.red(n.over), j3 = k.red(n.over), r = k.red(n.inner);
   auto scores = [&](UOp at, double scale) {
-    UOp product = q.index({(h * n.rows + i) * n.inner + r}).load() * key.index({(h * n.over + at) * n.inner + r}).load();
+    UOp product =
+        q.index({(h * n.rows + i) * n.inner + r}).load() * key.index({(h * n.over + at) * n.inner + r}).load();
     UOp s = product.reduce(Ops::ADD, UOps{r}) * ConstValue(scale);
     return n.causal ? (at < i + ConstValue(n.shift)).where(s, UOp::constant(-kInf, dtypes::float32)) : s;
   };
@@ -50,7 +53,8 @@ std::vector<double> expected(const Memory& m, const Sizes& n) {
       double most = -kInf, total = 0;
       for (int64_t j = 0; j < n.over; j++) {
         double x = 0;
-        for (int64_t r = 0; r < n.inner; r++) x += at(1, (h * n.rows + i) * n.inner + r) * at(2, (h * n.over + j) * n.inner + r);
+        for (int64_t r = 0; r < n.inner; r++)
+          x += at(1, (h * n.rows + i) * n.inner + r) * at(2, (h * n.over + j) * n.inner + r);
         if (n.causal && j >= i + n.shift) x = -kInf;
         s[static_cast<size_t>(j)] = x * 0.5;
         most = std::isnan(most) || std::isnan(x) ? std::nan("") : std::max(most, x * 0.5);
@@ -58,7 +62,8 @@ std::vector<double> expected(const Memory& m, const Sizes& n) {
       for (double& x : s) total += x = std::exp2((x - most) * 1.5);
       for (int64_t d = 0; d < n.columns; d++) {
         double sum = 0;
-        for (int64_t j = 0; j < n.over; j++) sum += s[static_cast<size_t>(j)] / total * at(3, (h * n.over + j) * n.columns + d);
+        for (int64_t j = 0; j < n.over; j++)
+          sum += s[static_cast<size_t>(j)] / total * at(3, (h * n.over + j) * n.columns + d);
         out.push_back(sum + 0.25);
       }
     }
@@ -66,11 +71,13 @@ std::vector<double> expected(const Memory& m, const Sizes& n) {
 }
 
 bool is_blocked(const Program& p) {
-  return std::any_of(p.linear.begin(), p.linear.end(), [](UOp u) { return u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kLocal; });
+  return std::any_of(p.linear.begin(), p.linear.end(),
+                     [](UOp u) { return u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kLocal; });
 }
 
 /// Compiles, runs in two parts as two threads would, and compares.
-void check(const Sizes& n, const Renderer& r, const std::function<void(Memory&)>& change = nullptr, const CodegenOptions& o = {}, int64_t rows = 0) {
+void check(const Sizes& n, const Renderer& r, const std::function<void(Memory&)>& change = nullptr,
+           const CodegenOptions& o = {}, int64_t rows = 0) {
   const KernelPtr k = attention(n);
   auto p = to_program(*k, r, o);
   Vars vars;
@@ -83,7 +90,8 @@ void check(const Sizes& n, const Renderer& r, const std::function<void(Memory&)>
   ArenaScope scope(*p->arena);
   const auto extent = p->thread_extent ? static_cast<int64_t>(p->thread_extent.const_int()) : 1;
   LinearEval a(memory, vars), b(memory, vars);
-  if (extent > 1) a.begin = extent / 2, a.end = extent, a.run(p->linear), b.begin = 0, b.end = extent / 2, b.run(p->linear);
+  if (extent > 1)
+    a.begin = extent / 2, a.end = extent, a.run(p->linear), b.begin = 0, b.end = extent / 2, b.run(p->linear);
   else a.run(p->linear);
   for (size_t i = 0; i < want.size(); i++) {
     const double got = memory[0][i].as_double();
@@ -142,7 +150,8 @@ TEST(Online, VectorsOfAllSizes) {
   check({2, 32, 128, 4, 16, true}, TestRenderer(32, false), nullptr, plain);
 }
 
-/// out[h, i, d] = sum_gj f w[h, g, j, d] + 1, f = exp2(s / 2) (t + 1 / 4) where the mask is open, s and t sums of products of rows i and places g, j.
+/// out[h, i, d] = sum_gj f w[h, g, j, d] + 1, f = exp2(s / 2) (t + 1 / 4) where the mask is open, s and t sums of
+/// products of rows i and places g, j.
 struct ProductSizes {
   int64_t heads, rows, over, inner, columns, group = 1;
   int mask = 0;  // 1: open for j < i + shift, -1: for j > i + shift
@@ -153,13 +162,16 @@ struct ProductSizes {
 KernelPtr product(const ProductSizes& n) {
   KernelMaker k;
   const int64_t places = n.heads * n.group * n.over;
-  UOp out = k.param(0, n.heads * n.rows * n.columns), a = k.param(1, n.heads * n.rows * n.inner), b = k.param(2, places * n.inner),
-      w = k.param(3, places * n.columns);
-  UOp h = k.loop(n.heads), i = k.loop(n.rows), d = k.loop(n.columns), j = k.red(n.over), g = n.group > 1 ? k.red(n.group) : UOp();
+  UOp out = k.param(0, n.heads * n.rows * n.columns), a = k.param(1, n.heads * n.rows * n.inner),
+      b = k.param(2, places * n.inner), w = k.param(3, places * n.columns);
+  UOp h = k.loop(n.heads), i = k.loop(n.rows), d = k.loop(n.columns), j = k.red(n.over),
+      g = n.group > 1 ? k.red(n.group) : UOp();
   UOp place = (g ? h * n.group + g : h) * n.over + j;
   const auto sum = [&](double scale) {
     UOp r = k.red(n.inner);
-    return (a.index({(h * n.rows + i) * n.inner + r}).load() * b.index({place * n.inner + r}).load()).reduce(Ops::ADD, UOps{r}) * ConstValue(scale);
+    return (a.index({(h * n.rows + i) * n.inner + r}).load() * b.index({place * n.inner + r}).load())
+               .reduce(Ops::ADD, UOps{r}) *
+           ConstValue(scale);
   };
   UOp f = UOp::alu(Ops::EXP2, {sum(0.5)});
   if (n.two) f = f * (sum(0.75) + ConstValue(0.25));
@@ -200,7 +212,8 @@ void check_product(const ProductSizes& n, const Renderer& r, const CodegenOption
       scale += std::abs(f);
     }
     for (int64_t d = 0; d < n.columns; d++)
-      ASSERT_NEAR(at(0, row * n.columns + d), want[static_cast<size_t>(d)], 2e-6 * scale) << "row " << row << " column " << d;
+      ASSERT_NEAR(at(0, row * n.columns + d), want[static_cast<size_t>(d)], 2e-6 * scale)
+          << "row " << row << " column " << d;
   }
 }
 
@@ -229,7 +242,8 @@ TEST(Online, ProductsWhoseMasksCloseBlocks) {
 /// max s + log2 sum_j exp2((s_j - max s) 3 / 2), of more heads than rows: rows are what shares keys.
 TEST(Online, Totals) {
   for (bool causal : {false, true})
-    for (const auto& [heads, rows, over] : std::vector<std::array<int64_t, 3>>{{80, 64, 64}, {1, 77, 301}, {2, 160, 576}}) {
+    for (const auto& [heads, rows, over] :
+         std::vector<std::array<int64_t, 3>>{{80, 64, 64}, {1, 77, 301}, {2, 160, 576}}) {
       SCOPED_TRACE(str(heads, ' ', rows, ' ', over, causal ? " causal" : ""));
       KernelMaker k;
       const int64_t inner = 2, n = over, t = rows;
@@ -237,7 +251,8 @@ TEST(Online, Totals) {
       UOp h = k.loop(heads), i = k.loop(t);
       const auto scores = [&](UOp j) {
         UOp r = k.red(inner);
-        UOp s = (q.index({(h * t + i) * inner + r}).load() * key.index({(h * n + j) * inner + r}).load()).reduce(Ops::ADD, UOps{r});
+        UOp s = (q.index({(h * t + i) * inner + r}).load() * key.index({(h * n + j) * inner + r}).load())
+                    .reduce(Ops::ADD, UOps{r});
         return causal ? (j < i + ConstValue(int64_t{1})).where(s, s.const_like(-kInf)) : s;
       };
       UOp j = k.red(n), s = scores(j), j2 = k.red(n), most = s.substitute({{j, j2}}).reduce(Ops::MAX, UOps{j2});
@@ -257,7 +272,8 @@ TEST(Online, Totals) {
         for (int64_t c = 0; c < (causal ? std::min(n, row % t + 1) : n); c++) {
           double sum = 0;
           for (int64_t d = 0; d < inner; d++)
-            sum += m[1][static_cast<size_t>(row * inner + d)].as_double() * m[2][static_cast<size_t>((row / t * n + c) * inner + d)].as_double();
+            sum += m[1][static_cast<size_t>(row * inner + d)].as_double() *
+                   m[2][static_cast<size_t>((row / t * n + c) * inner + d)].as_double();
           x.push_back(sum), top = std::max(top, sum);
         }
         for (double v : x) total += std::exp2((v - top) * 1.5);
@@ -293,8 +309,9 @@ TEST(Online, NumbersThatAreNone) {
       for (int slot : {1, 2, 3})
         for (int64_t at : {int64_t{61}, int64_t{700}}) {
           SCOPED_TRACE(str("value ", x, " in ", slot, " at ", at, s.causal ? " causal" : ""));
-          check(s, TestRenderer(32),
-                [&](Memory& m) { m[static_cast<size_t>(slot)][static_cast<size_t>(at) % m[static_cast<size_t>(slot)].size()] = x; });
+          check(s, TestRenderer(32), [&](Memory& m) {
+            m[static_cast<size_t>(slot)][static_cast<size_t>(at) % m[static_cast<size_t>(slot)].size()] = x;
+          });
           if (HasFatalFailure()) return;
         }
   // Rows of which the first blocks, or all, are -inf: q k is there.

@@ -1,4 +1,5 @@
-/// \file Every arithmetic op of TG_FOR_EACH_OP is known where it must be: what an op added to the list still lacks is named here.
+/// \file Every arithmetic op of TG_FOR_EACH_OP is known where it must be: what an op added to the list still lacks is
+/// named here.
 #include <gtest/gtest.h>
 
 #include "kernels.h"
@@ -26,7 +27,9 @@ UOp applied(Ops op, DType d, UOp index) {
   UOps in;
   for (uint32_t k = 0; k < operands(op); k++)
     in.push_back(
-        UOp::make(Ops::PARAM, d, {UOp::shape_stack(std::vector<int64_t>{16})}, Arg(ParamArg{static_cast<int>(k) + 1})).index({index}).load());
+        UOp::make(Ops::PARAM, d, {UOp::shape_stack(std::vector<int64_t>{16})}, Arg(ParamArg{static_cast<int>(k) + 1}))
+            .index({index})
+            .load());
   if (op == Ops::WHERE) in[0] = in[0].ne(in[1]);
   return UOp::alu(op, in);
 }
@@ -49,13 +52,18 @@ TEST(OpList, EveryOpIsRenderedOrDecomposed) {
           if (!alu_loop(op, d)) continue;
           testing::KernelMaker k;
           UOp i = k.loop(16), v = applied(op, d, i);
-          UOp sink = lower_to_target(UOp::sink(UOps{k.param(0, 16, v.dtype()).index({i}).store(v).end(UOps{i})}, Arg(KernelInfo{})), *renderer);
+          UOp sink = lower_to_target(
+              UOp::sink(UOps{k.param(0, 16, v.dtype()).index({i}).store(v).end(UOps{i})}, Arg(KernelInfo{})),
+              *renderer);
           for (UOp u : sink.toposort())
             if (u.in(groups::kAlu)) {
-              EXPECT_TRUE(renderer->ops().has(u.op())) << op << " of " << d << " leaves " << u.op() << ", which " << language
-                                                       << " lacks: add it to its ops() and alu(), or to codegen/decomp_ops.cpp";
+              EXPECT_TRUE(renderer->ops().has(u.op()))
+                  << op << " of " << d << " leaves " << u.op() << ", which " << language
+                  << " lacks: add it to its ops() and alu(), or to codegen/decomp_ops.cpp";
             }
-          EXPECT_NE(to_program(*k.finish(k.param(0, 16, v.dtype()).index({i}).store(v).end(UOps{i})), *renderer)->source, "") << op << " of " << d;
+          EXPECT_NE(
+              to_program(*k.finish(k.param(0, 16, v.dtype()).index({i}).store(v).end(UOps{i})), *renderer)->source, "")
+              << op << " of " << d;
         }
     }
 }
@@ -65,13 +73,16 @@ TEST(OpList, EveryOpHasAGradientOrNeedsNone) {
   ArenaScope scope(arena);
   UOp at = UOp::range(16, 0);
   for (Ops op : arithmetic()) {
-    const DType d = alu_loop(op, dtypes::float32) ? dtypes::float32 : alu_loop(op, dtypes::int32) ? dtypes::int32 : dtypes::uint64;
+    const DType d = alu_loop(op, dtypes::float32) ? dtypes::float32
+                    : alu_loop(op, dtypes::int32) ? dtypes::int32
+                                                  : dtypes::uint64;
     UOp u = applied(op, d, at);
     Upstream up{UOp::constant(ConstValue(1.0), dtypes::float32)};
     const bool listed = kNoGradient.has(op);
     const Grads g = pm_gradient().rewrite(u, &up);
     EXPECT_NE(g.matched, listed) << op
-                                 << (listed ? " has a gradient and is in kNoGradient" : " has no line in pm_gradient() and is not in kNoGradient")
+                                 << (listed ? " has a gradient and is in kNoGradient"
+                                            : " has no line in pm_gradient() and is not in kNoGradient")
                                  << " (tensor/gradient.cpp and .h)";
     if (listed) EXPECT_FALSE(alu_loop(op, dtypes::float32)) << op << " of floats needs a gradient";
     if (g.matched) EXPECT_EQ(g.g.size(), operands(op)) << op;

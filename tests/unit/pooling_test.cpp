@@ -48,7 +48,10 @@ TEST(Pooling, WindowsAreUnrolledAndStoredAlongMemory) {
   const TestRenderer r(64);
   for (auto [h, f, step] : {std::array<int64_t, 3>{20, 2, 2}, {113, 3, 2}}) {
     const auto p = to_program(*pool_ties(512, h, f, step), r);
-    EXPECT_GE(std::count_if(p->applied_opts.begin(), p->applied_opts.end(), [](const Opt& o) { return o.op == OptOp::kUnroll; }), 1) << h;
+    EXPECT_GE(std::count_if(p->applied_opts.begin(), p->applied_opts.end(),
+                            [](const Opt& o) { return o.op == OptOp::kUnroll; }),
+              1)
+        << h;
   }
   const auto p = to_program(*pool_gradient(512, 20, 2), r);
   ArenaScope scope(*p->arena);

@@ -24,7 +24,8 @@ CodegenOptions with(std::vector<Opt> opts) {
 
 TEST(Prefetch, MaskedStreamsAreAskedForAhead) {
   // 4 rows of 64 a step: the taps share one line for each row, half a step of rows or more away.
-  auto p = check_kernel(depthwise(2, 3, 64, 64, 3, 1), TestRenderer(64), with({{OptOp::kUpcast, 2, 4}, {OptOp::kVector, 3, 16}}));
+  auto p = check_kernel(depthwise(2, 3, 64, 64, 3, 1), TestRenderer(64),
+                        with({{OptOp::kUpcast, 2, 4}, {OptOp::kVector, 3, 16}}));
   std::vector<int64_t> d = distances(*p);
   std::sort(d.begin(), d.end());
   ASSERT_EQ(d.size(), 4u);
@@ -32,7 +33,8 @@ TEST(Prefetch, MaskedStreamsAreAskedForAhead) {
   for (size_t i = 1; i < d.size(); i++) EXPECT_EQ(d[i] - d[i - 1], 64) << "rows of 64";
 }
 TEST(Prefetch, PlainLoadsAreLeftToTheProcessor) {
-  auto p = check_kernel(depthwise(2, 3, 66, 66, 3, 0), TestRenderer(64), with({{OptOp::kUpcast, 2, 4}, {OptOp::kVector, 3, 16}}));
+  auto p = check_kernel(depthwise(2, 3, 66, 66, 3, 0), TestRenderer(64),
+                        with({{OptOp::kUpcast, 2, 4}, {OptOp::kVector, 3, 16}}));
   EXPECT_EQ(distances(*p).size(), 0u);
 }
 TEST(Prefetch, SmallTensorsAreInTheCache) {
@@ -51,9 +53,11 @@ TEST(Prefetch, ScalarMasksHaveNone) {
 TEST(Prefetch, EveryIterationBeforeTheLastHasItsOwn) {
   // No reduce: rows shifted by one, ahead within the row.
   KernelMaker k;
-  UOp a = k.param(1, 40 * 1000), o = k.param(0, 40 * 1000), i = k.loop(40), j = k.loop(1000), ok = j.ge(j.const_like(1));
+  UOp a = k.param(1, 40 * 1000), o = k.param(0, 40 * 1000), i = k.loop(40), j = k.loop(1000),
+      ok = j.ge(j.const_like(1));
   UOp v = ok.where(a.index({(i * 1000 + j - 1).valid(ok)}).load(), UOp::constant(0.0, dtypes::float32));
-  auto p = check_kernel(k.finish(o.index({i * 1000 + j}).store(v).end(UOps{i, j})), TestRenderer(64), with({{OptOp::kVector, 1, 8}}));
+  auto p = check_kernel(k.finish(o.index({i * 1000 + j}).store(v).end(UOps{i, j})), TestRenderer(64),
+                        with({{OptOp::kVector, 1, 8}}));
   const std::vector<int64_t> d = distances(*p);
   ASSERT_EQ(d.size(), 1u);
   EXPECT_GE(d[0], 64);
@@ -67,13 +71,15 @@ std::multimap<size_t, int64_t> prefetched(const Program& p, int slot) {
   size_t loops = 0;
   for (UOp u : p.linear) {
     loops += u.is(Ops::RANGE) && u.arg<RangeArg>().type != AxisType::kVector;
-    if (is_prefetch(u) && u.src(0).src(0).arg<ParamArg>().slot == slot) out.emplace(loops, linear_form(u.src(0).src(1)).offset);
+    if (is_prefetch(u) && u.src(0).src(0).arg<ParamArg>().slot == slot)
+      out.emplace(loops, linear_form(u.src(0).src(1)).offset);
   }
   return out;
 }
-const std::vector<Opt> kPanels{{OptOp::kUpcast, 0, 8}, {OptOp::kVector, 1, 16}, {OptOp::kUpcast, 1, 2}, {OptOp::kSplit, 1, 4},
-                               {OptOp::kSplit, 0, 4},  {OptOp::kSwap, 0, 1},    {OptOp::kSwap, 7, 0},   {OptOp::kGroupTop, 2, 2},
-                               {OptOp::kStage, 0, 0},  {OptOp::kStage, 1, 1}};
+const std::vector<Opt> kPanels{{OptOp::kUpcast, 0, 8}, {OptOp::kVector, 1, 16},  {OptOp::kUpcast, 1, 2},
+                               {OptOp::kSplit, 1, 4},  {OptOp::kSplit, 0, 4},    {OptOp::kSwap, 0, 1},
+                               {OptOp::kSwap, 7, 0},   {OptOp::kGroupTop, 2, 2}, {OptOp::kStage, 0, 0},
+                               {OptOp::kStage, 1, 1}};
 
 TEST(Prefetch, PartialSumsComeWhileTheNextOnesAreMade) {
   auto p = to_program(*matmul(512, 512, 512, true), TestRenderer(64), with(kPanels));
@@ -82,10 +88,12 @@ TEST(Prefetch, PartialSumsComeWhileTheNextOnesAreMade) {
   size_t loops = 0;
   for (UOp u : p->linear) loops += u.is(Ops::RANGE) && u.arg<RangeArg>().type != AxisType::kVector;
   std::vector<int64_t> offsets;
-  for (const auto& [at, offset] : sums) EXPECT_EQ(at, loops - 1) << "before the loop of the sum", offsets.push_back(offset);
+  for (const auto& [at, offset] : sums)
+    EXPECT_EQ(at, loops - 1) << "before the loop of the sum", offsets.push_back(offset);
   std::sort(offsets.begin(), offsets.end());
   for (size_t i = 0; i < offsets.size(); i++) EXPECT_EQ(offsets[i], static_cast<int64_t>(i / 2 * 512 + i % 2 * 16));
-  // Nothing is read where there is one block; little is waited for where the results stay in the cache, and nothing hides behind a short sum.
+  // Nothing is read where there is one block; little is waited for where the results stay in the cache, and nothing
+  // hides behind a short sum.
   std::vector<Opt> once;
   for (const Opt& o : kPanels)
     if (o.op != OptOp::kGroupTop) once.push_back(o);
@@ -94,8 +102,10 @@ TEST(Prefetch, PartialSumsComeWhileTheNextOnesAreMade) {
   EXPECT_EQ(prefetched(*to_program(*matmul(512, 512, 64, true), TestRenderer(64), with(kPanels)), 0).size(), 0u);
 }
 TEST(Prefetch, RowsBeginAhead) {
-  // Eight rows of 1024 floats side by side: the first line of each of the next eight, outside of the loop that walks them.
-  const std::vector<Opt> tile{{OptOp::kUpcast, 0, 8}, {OptOp::kVector, 1, 16}, {OptOp::kSwap, 0, 1}, {OptOp::kStage, 1, 1}};
+  // Eight rows of 1024 floats side by side: the first line of each of the next eight, outside of the loop that walks
+  // them.
+  const std::vector<Opt> tile{
+      {OptOp::kUpcast, 0, 8}, {OptOp::kVector, 1, 16}, {OptOp::kSwap, 0, 1}, {OptOp::kStage, 1, 1}};
   auto p = to_program(*matmul(128, 64, 1024), TestRenderer(64), with(tile));
   const auto rows = prefetched(*p, 1);
   ASSERT_EQ(rows.size(), 8u);
@@ -108,12 +118,15 @@ TEST(Prefetch, RowsBeginAhead) {
   // Columns are walked from row to row; short matrices are in the cache; one row is followed by the next.
   EXPECT_EQ(prefetched(*to_program(*matmul(128, 64, 1024, true), TestRenderer(64), with(tile)), 1).size(), 0u);
   EXPECT_EQ(prefetched(*to_program(*matmul(32, 64, 1024), TestRenderer(64), with(tile)), 1).size(), 0u);
-  EXPECT_EQ(prefetched(*to_program(*reduce_rows(128, 1024), TestRenderer(64), with({{OptOp::kVector, 1, 16}})), 1).size(), 0u);
+  EXPECT_EQ(
+      prefetched(*to_program(*reduce_rows(128, 1024), TestRenderer(64), with({{OptOp::kVector, 1, 16}})), 1).size(),
+      0u);
   // A row in parts with gaps between them: all loops of the sum begin again.
   KernelMaker k;
   UOp a = k.param(1, 64 * 5 * 272), b = k.param(2, 5 * 256 * 8), o = k.param(0, 64 * 8);
   UOp i = k.loop(64), j = k.loop(8), r = k.red(5), q = k.red(256);
-  UOp sum = (a.index({(i * 5 + r) * 272 + q}).load() * b.index({(r * 256 + q) * 8 + j}).load()).reduce(Ops::ADD, UOps{r, q});
+  UOp sum =
+      (a.index({(i * 5 + r) * 272 + q}).load() * b.index({(r * 256 + q) * 8 + j}).load()).reduce(Ops::ADD, UOps{r, q});
   auto parts = check_kernel(k.finish(o.index({i * 8 + j}).store(sum).end(UOps{i, j})), TestRenderer(64),
                             with({{OptOp::kUpcast, 0, 4}, {OptOp::kVector, 1, 8}}));
   const auto d = prefetched(*parts, 1);

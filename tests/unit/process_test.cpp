@@ -34,12 +34,14 @@ TEST(Process, ChildThatReadsNothing) {
 }
 
 TEST(Process, EnvironmentIsAddedAndReplaced) {
-  const ProcessResult r =
-      run_process({"sh", "-c", "echo $TG_PROCESS_TEST:${PATH:+kept}:$HOME"}, {.env = {{"TG_PROCESS_TEST", "a b;c"}, {"HOME", "elsewhere"}}});
+  const ProcessResult r = run_process({"sh", "-c", "echo $TG_PROCESS_TEST:${PATH:+kept}:$HOME"},
+                                      {.env = {{"TG_PROCESS_TEST", "a b;c"}, {"HOME", "elsewhere"}}});
   EXPECT_EQ(r.out, "a b;c:kept:elsewhere\n");
 }
 
-TEST(Process, ArgumentsAreNotParsedByAShell) { EXPECT_EQ(run_process({"printf", "%s", "$(id) `id` *"}).out, "$(id) `id` *"); }
+TEST(Process, ArgumentsAreNotParsedByAShell) {
+  EXPECT_EQ(run_process({"printf", "%s", "$(id) `id` *"}).out, "$(id) `id` *");
+}
 
 TEST(Process, TimeLimit) {
   const ProcessResult r = run_process({"sleep", "30"}, {.timeout_s = 0.1});

@@ -1,4 +1,5 @@
-/// \file Linear programs by hand, and ways to run them: by the interpreter and by compiled code of a given renderer and processor.
+/// \file Linear programs by hand, and ways to run them: by the interpreter and by compiled code of a given renderer and
+/// processor.
 #pragma once
 #include <cmath>
 #include <cstring>
@@ -18,18 +19,25 @@ using Memory = std::vector<Bytes>;  // by parameter slot
 
 inline UOp i32(int64_t v) { return UOp::constant(ConstValue(v), dtypes::int32); }
 inline UOp param(int slot, DType d, int64_t size) {
-  return UOp::make(Ops::PARAM, d, {UOp::shape_stack(std::vector<int64_t>{size})}, Arg(ParamArg{slot, AddrSpace::kGlobal, "", "", 0, 0}));
+  return UOp::make(Ops::PARAM, d, {UOp::shape_stack(std::vector<int64_t>{size})},
+                   Arg(ParamArg{slot, AddrSpace::kGlobal, "", "", 0, 0}));
 }
 inline UOp reg(int slot, DType d, int64_t size, AddrSpace space = AddrSpace::kReg) {
-  return UOp::make(Ops::BUFFER, d, {UOp::shape_stack(std::vector<int64_t>{size})}, Arg(ParamArg{slot, space, "", "", 0, 0}));
+  return UOp::make(Ops::BUFFER, d, {UOp::shape_stack(std::vector<int64_t>{size})},
+                   Arg(ParamArg{slot, space, "", "", 0, 0}));
 }
-inline UOp range(int64_t end, int id, AxisType type = AxisType::kLoop) { return UOp::range(i32(end), RangeArg{{id}, type}, dtypes::int32); }
-inline UOp gated_store(UOp index, UOp value, UOp gate) { return UOp::make(Ops::STORE, dtypes::void_, {index, value, gate}); }
+inline UOp range(int64_t end, int id, AxisType type = AxisType::kLoop) {
+  return UOp::range(i32(end), RangeArg{{id}, type}, dtypes::int32);
+}
+inline UOp gated_store(UOp index, UOp value, UOp gate) {
+  return UOp::make(Ops::STORE, dtypes::void_, {index, value, gate});
+}
 inline UOp group(const UOps& effects) { return UOp::make(Ops::GROUP, dtypes::void_, effects); }
 inline UOp end(UOp effect, UOp r) { return effect.end(std::vector<UOp>{r}); }
 
 /// A program of everything `sink` depends on.
-inline std::shared_ptr<Program> program_of(ArenaRef arena, UOp effect, int nbuffers, std::vector<std::string> vars = {}) {
+inline std::shared_ptr<Program> program_of(ArenaRef arena, UOp effect, int nbuffers,
+                                           std::vector<std::string> vars = {}) {
   auto p = std::make_shared<Program>();
   p->name = "kernel", p->arena = std::move(arena), p->ast = UOp::sink(std::vector<UOp>{effect});
   for (UOp u : p->ast.toposort())
@@ -43,7 +51,8 @@ inline std::vector<void*> pointers(Memory& m) {
   for (Bytes& b : m) p.push_back(b.data());
   return p;
 }
-inline void run_interp(const std::shared_ptr<Program>& p, Memory& m, const std::vector<int64_t>& vars = {}, int64_t begin = 0, int64_t end = 1) {
+inline void run_interp(const std::shared_ptr<Program>& p, Memory& m, const std::vector<int64_t>& vars = {},
+                       int64_t begin = 0, int64_t end = 1) {
   Interpreter(p).run(pointers(m).data(), vars.data(), begin, end);
 }
 
@@ -58,7 +67,9 @@ inline const std::vector<std::string>& processors() {
   static const std::vector<std::string> all = {"x86_64", "x86_64,haswell", "x86_64,skylake-avx512"};
   return all;
 }
-inline std::unique_ptr<Compiler> compiler(const Target& t) { return t.renderer == "CLANG" ? make_clang_compiler(t) : make_llvm_compiler(t); }
+inline std::unique_ptr<Compiler> compiler(const Target& t) {
+  return t.renderer == "CLANG" ? make_clang_compiler(t) : make_llvm_compiler(t);
+}
 
 struct Compiled {
   std::shared_ptr<ElfImage> image;
@@ -83,8 +94,9 @@ inline Compiled compile(const std::shared_ptr<Program>& p, const Target& t) {
 }
 
 inline const std::vector<DType>& all_types() {
-  static const std::vector<DType> all = {dtypes::bool_,  dtypes::int8,  dtypes::uint8,  dtypes::int16,   dtypes::uint16,  dtypes::int32,
-                                         dtypes::uint32, dtypes::int64, dtypes::uint64, dtypes::float16, dtypes::float32, dtypes::float64};
+  static const std::vector<DType> all = {dtypes::bool_,  dtypes::int8,    dtypes::uint8,   dtypes::int16,
+                                         dtypes::uint16, dtypes::int32,   dtypes::uint32,  dtypes::int64,
+                                         dtypes::uint64, dtypes::float16, dtypes::float32, dtypes::float64};
   return all;
 }
 
@@ -95,9 +107,12 @@ inline Bytes inputs(DType d, int64_t n, uint32_t seed) {
   std::vector<ConstValue> special;
   if (d.is_float()) {
     const double inf = std::numeric_limits<double>::infinity();
-    for (double v : {0.0, -0.0, 1.0, -1.0, inf, -inf, std::nan(""), 0.5, -2.5, 1e-7, 3e4, 6e-8, 255.7, -129.3, 1e-40, 65504.0}) special.push_back(v);
+    for (double v :
+         {0.0, -0.0, 1.0, -1.0, inf, -inf, std::nan(""), 0.5, -2.5, 1e-7, 3e4, 6e-8, 255.7, -129.3, 1e-40, 65504.0})
+      special.push_back(v);
   } else {
-    for (int128 v : {int128(0), int128(1), int128(2), int128(3), int128(7), int128(31), int128(64), int_max(d), int_min(d), int_max(d) - 1})
+    for (int128 v : {int128(0), int128(1), int128(2), int128(3), int128(7), int128(31), int128(64), int_max(d),
+                     int_min(d), int_max(d) - 1})
       special.push_back(v);
     if (int_min(d) < 0)
       for (int v : {-1, -2, -7}) special.push_back(v);
@@ -105,14 +120,16 @@ inline Bytes inputs(DType d, int64_t n, uint32_t seed) {
   for (int64_t i = 0; i < n; i++) {
     ConstValue v;
     if (random() % 4) v = special[random() % special.size()];
-    else if (d.is_float()) v = std::ldexp(static_cast<double>(static_cast<int64_t>(random())) / 9.2e18, static_cast<int>(random() % 24) - 8);
+    else if (d.is_float())
+      v = std::ldexp(static_cast<double>(static_cast<int64_t>(random())) / 9.2e18, static_cast<int>(random() % 24) - 8);
     else v = truncate_int(static_cast<int128>(static_cast<int64_t>(random())) >> (random() % 60), d);
     store_const(out.data() + static_cast<size_t>(i) * eval_itemsize(d), v, d);
   }
   return out;
 }
 
-/// Index of the first element that differs, -1 without one: integers by value, floats by bits, every NaN being the same and, if asked, both zeros.
+/// Index of the first element that differs, -1 without one: integers by value, floats by bits, every NaN being the same
+/// and, if asked, both zeros.
 inline int64_t first_difference(const Bytes& a, const Bytes& b, DType d, bool zeros_equal = false) {
   const size_t item = eval_itemsize(d);
   for (size_t i = 0; i * item < a.size(); i++) {

@@ -1,4 +1,5 @@
-/// \file Every op on every type and width, each way to touch memory, loops and reductions: interpreter and compiled code against uop/eval.
+/// \file Every op on every type and width, each way to touch memory, loops and reductions: interpreter and compiled
+/// code against uop/eval.
 #include <gtest/gtest.h>
 
 #include "render_helpers.h"
@@ -70,7 +71,9 @@ TEST_P(Render, Arithmetic) {
       UOp a = e.in(d), b = e.in(d), c = e.in(dtypes::bool_);
       for (int o = 0; o < kOpCount; o++) {
         const Ops op = static_cast<Ops>(o);
-        if (!native.has(op) || !alu_loop(op, d) || (op == MULACC && d == dtypes::float16) || (op == TRUNC && !d.is_float())) continue;
+        if (!native.has(op) || !alu_loop(op, d) || (op == MULACC && d == dtypes::float16) ||
+            (op == TRUNC && !d.is_float()))
+          continue;
         UOp v = op == WHERE              ? c.where(a, b)
                 : groups::kUnary.has(op) ? UOp::alu(op, {a})
                 : op == MULACC           ? UOp::alu(op, {a, b, a})
@@ -87,20 +90,25 @@ TEST_P(Render, Arithmetic) {
       expected[3 + k] = m[3 + k];
       const void* binary[3] = {m[0].data(), m[1].data(), m[0].data()};
       const void* choice[3] = {m[2].data(), m[0].data(), m[1].data()};
-      alu_loop(done[k].first, d)(expected[3 + k].data(), done[k].first == WHERE ? choice : binary, static_cast<size_t>(e.kCount));
+      alu_loop(done[k].first, d)(expected[3 + k].data(), done[k].first == WHERE ? choice : binary,
+                                 static_cast<size_t>(e.kCount));
     }
     Memory interpreted = m;
     run_interp(p, interpreted);
-    for (size_t k = 0; k < done.size(); k++) EXPECT_EQ(interpreted[3 + k], expected[3 + k]) << done[k].first << " of " << d;
+    for (size_t k = 0; k < done.size(); k++)
+      EXPECT_EQ(interpreted[3 + k], expected[3 + k]) << done[k].first << " of " << d;
     Compiled code = compile(p, t);
     if (!code.kernel) continue;
     code(m);
     for (size_t k = 0; k < done.size(); k++) {
       const int64_t at = first_difference(m[3 + k], expected[3 + k], done[k].second, done[k].first == MAX);
       if (at < 0) continue;
-      auto value = [&](const Bytes& x, DType xd) { return load_const(x.data() + static_cast<size_t>(at) * eval_itemsize(xd), xd).as_double(); };
-      ADD_FAILURE() << done[k].first << " of " << d << ": element " << at << ": " << value(m[0], d) << ", " << value(m[1], d) << " gave "
-                    << value(m[3 + k], done[k].second) << ", expected " << value(expected[3 + k], done[k].second);
+      auto value = [&](const Bytes& x, DType xd) {
+        return load_const(x.data() + static_cast<size_t>(at) * eval_itemsize(xd), xd).as_double();
+      };
+      ADD_FAILURE() << done[k].first << " of " << d << ": element " << at << ": " << value(m[0], d) << ", "
+                    << value(m[1], d) << " gave " << value(m[3 + k], done[k].second) << ", expected "
+                    << value(expected[3 + k], done[k].second);
     }
   }
 }
@@ -140,9 +148,12 @@ TEST_P(Render, Conversions) {
       for (size_t k = 0; k < done.size(); k++) {
         const int64_t at = first_difference(got[1 + k], expected[1 + k], done[k].second);
         if (at < 0) continue;
-        auto value = [&](const Bytes& x, DType xd) { return load_const(x.data() + static_cast<size_t>(at) * eval_itemsize(xd), xd).as_double(); };
-        ADD_FAILURE() << who << (done[k].first ? ": bitcast " : ": cast ") << d << " to " << done[k].second << ": " << value(m[0], d) << " gave "
-                      << value(got[1 + k], done[k].second) << ", expected " << value(expected[1 + k], done[k].second);
+        auto value = [&](const Bytes& x, DType xd) {
+          return load_const(x.data() + static_cast<size_t>(at) * eval_itemsize(xd), xd).as_double();
+        };
+        ADD_FAILURE() << who << (done[k].first ? ": bitcast " : ": cast ") << d << " to " << done[k].second << ": "
+                      << value(m[0], d) << " gave " << value(got[1 + k], done[k].second) << ", expected "
+                      << value(expected[1 + k], done[k].second);
       }
     };
     check(interpreted, "interp");
@@ -158,7 +169,8 @@ TEST_P(Render, Memory) {
   const Target t = target();
   const int lanes = GetParam().lanes;
   if (lanes == 1) return;
-  for (DType d : {dtypes::bool_, dtypes::uint8, dtypes::int16, dtypes::float16, dtypes::float32, dtypes::int64, dtypes::float64}) {
+  for (DType d : {dtypes::bool_, dtypes::uint8, dtypes::int16, dtypes::float16, dtypes::float32, dtypes::int64,
+                  dtypes::float64}) {
     for (DType it : {dtypes::int32, dtypes::int64}) {
       auto arena = std::make_shared<Arena>();
       std::shared_ptr<Program> p;
@@ -166,10 +178,11 @@ TEST_P(Render, Memory) {
       int slots = 0;
       {
         ArenaScope scope(*arena);
-        UOp in = param(slots++, d, kBig), table = param(slots++, dtypes::int32, kBig), mask = param(slots++, dtypes::bool_, kBig),
-            flag = param(slots++, dtypes::bool_, 8);
+        UOp in = param(slots++, d, kBig), table = param(slots++, dtypes::int32, kBig),
+            mask = param(slots++, dtypes::bool_, kBig), flag = param(slots++, dtypes::bool_, 8);
         auto constant = [&](int64_t v) { return UOp::constant(ConstValue(v), it); };
-        UOp r = UOp::range(constant(4), RangeArg{{0}, AxisType::kLoop}, it), lane = UOp::range(constant(lanes), RangeArg{{1}, AxisType::kVector}, it);
+        UOp r = UOp::range(constant(4), RangeArg{{0}, AxisType::kLoop}, it),
+            lane = UOp::range(constant(lanes), RangeArg{{1}, AxisType::kVector}, it);
         UOp base = r * constant(lanes), unit = base + lane;
         UOp where = table.index({unit}).load(), gate = mask.index({unit}).load(), one = flag.index({r}).load();
         UOp alt = in.index({constant(3)}).load();
@@ -213,7 +226,8 @@ TEST_P(Render, Memory) {
       Compiled code = compile(p, t);
       if (!code.kernel) continue;
       code(m);
-      for (size_t k = 0; k < m.size(); k++) EXPECT_EQ(m[k] == expected[k], true) << "slot " << k << " of " << d << " indexed by " << it;
+      for (size_t k = 0; k < m.size(); k++)
+        EXPECT_EQ(m[k] == expected[k], true) << "slot " << k << " of " << d << " indexed by " << it;
     }
   }
 }
@@ -235,7 +249,8 @@ TEST_P(Render, Reductions) {
         UOp j = UOp::range(n, RangeArg{{3}, AxisType::kReduce}, dtypes::int32);
         UOp out = param(0, d, kRows), out2 = param(1, d, kRows), in = param(2, d, kRows * kColumns);
         auto accumulate = [&](UOp r, int slot) {
-          UOp acc = reg(slot, d, lanes), start = acc.index({lane}).store(UOp::constant(ConstValue(op == Ops::MUL ? 1 : 0), d));
+          UOp acc = reg(slot, d, lanes),
+              start = acc.index({lane}).store(UOp::constant(ConstValue(op == Ops::MUL ? 1 : 0), d));
           // The start belongs into the row's loop.
           UOp inside = UOp::make(Ops::AFTER, d, {acc, start, row});
           UOp x = in.index({row * i32(kColumns) + r * i32(lanes) + lane}).load();
@@ -259,7 +274,8 @@ TEST_P(Render, Reductions) {
         };
         for (bool first_part : {true, false})
           for (UOp u : all)
-            if (!u.dtype().is_weak() && u != n && u != row && u != row.src(0) && u != lane && early(u) == first_part) q->linear.push_back(u);
+            if (!u.dtype().is_weak() && u != n && u != row && u != row.src(0) && u != lane && early(u) == first_part)
+              q->linear.push_back(u);
         if (lanes > 1) q->linear.insert(q->linear.begin(), {lane.src(0), lane});
         p = q;
       }
@@ -271,7 +287,8 @@ TEST_P(Render, Reductions) {
         // One row by hand: lane-wise partials, then the tree.
         const size_t item = eval_itemsize(d);
         Bytes partial(item * static_cast<size_t>(lanes));
-        for (int l = 0; l < lanes; l++) store_const(&partial[static_cast<size_t>(l) * item], ConstValue(op == Ops::MUL ? 1 : 0), d);
+        for (int l = 0; l < lanes; l++)
+          store_const(&partial[static_cast<size_t>(l) * item], ConstValue(op == Ops::MUL ? 1 : 0), d);
         for (int64_t c = 0; c < kColumns; c += lanes) {
           const void* in[2] = {partial.data(), &m[2][static_cast<size_t>(4 * kColumns + c) * item]};
           alu_loop(op, d)(partial.data(), in, static_cast<size_t>(lanes));
@@ -287,7 +304,9 @@ TEST_P(Render, Reductions) {
         if (!code.kernel) continue;
         code(m, {n}, 0, 3), code(m, {n}, 3, 5);
         for (size_t k = 0; k < 2; k++)
-          EXPECT_LT(first_difference(m[k], expected[k], d, op == Ops::MAX), 0) << op << " of " << d << ", n = " << n << "\n" << code.source;
+          EXPECT_LT(first_difference(m[k], expected[k], d, op == Ops::MAX), 0)
+              << op << " of " << d << ", n = " << n << "\n"
+              << code.source;
       }
     }
   }
@@ -299,7 +318,8 @@ TEST(Interp, ReportsAccessOutOfBounds) {
   auto arena = std::make_shared<Arena>();
   ArenaScope scope(*arena);
   UOp r = range(5, 0);
-  auto p = program_of(arena, end(param(0, dtypes::float32, 4).index({r}).store(UOp::constant(ConstValue(1.0), dtypes::float32)), r), 1);
+  auto p = program_of(
+      arena, end(param(0, dtypes::float32, 4).index({r}).store(UOp::constant(ConstValue(1.0), dtypes::float32)), r), 1);
   Memory m{Bytes(20)};
   try {
     run_interp(p, m);

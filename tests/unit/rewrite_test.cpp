@@ -67,7 +67,8 @@ TEST_F(Rewrite, LiteralsAndTypes) {
   EXPECT_EQ(pm.rewrite(h * UOp::constant(ConstValue(1.0), dtypes::float32)), h);
   EXPECT_FALSE(pm.rewrite(h * UOp::constant(ConstValue(1.5), dtypes::float32)));
   EXPECT_TRUE(pm.rewrite(UOp::constant(int64_t{1}) < UOp::constant(int64_t{2})));
-  EXPECT_FALSE(pm.rewrite(UOp::make(Ops::CMPLT, dtypes::bool_, {UOp::invalid(), UOp::constant(true)})));  // Invalid is no number
+  EXPECT_FALSE(
+      pm.rewrite(UOp::make(Ops::CMPLT, dtypes::bool_, {UOp::invalid(), UOp::constant(true)})));  // Invalid is no number
   // A literal on the right-hand side takes the type of its neighbour.
   PatternMatcher<> twice{rule(x + x, x * 2)};
   EXPECT_EQ(twice.rewrite(h + h), h * UOp::constant(ConstValue(2.0), dtypes::float32));
@@ -84,7 +85,8 @@ TEST_F(Rewrite, OpSetsConditionsAndContext) {
              l.asked++;
              return n.const_int() >= l.least && v.is(Ops::ADD) ? UOp(k) : UOp();
            }),
-      rule(when(u = node<Ops::RANGE>(), [](UOp r) { return r.arg<RangeArg>().id[0] == 2; }), [](U r) { return r.const_like(0); }),
+      rule(when(u = node<Ops::RANGE>(), [](UOp r) { return r.arg<RangeArg>().id[0] == 2; }),
+           [](U r) { return r.const_like(0); }),
   };
   Limit l{5};
   EXPECT_EQ(graph_rewrite((p_ + 7) + s_, pm, l), p_ + 0);
@@ -111,14 +113,17 @@ TEST_F(Rewrite, OtherResults) {
 
 TEST_F(Rewrite, FixedPoint) {
   // Each result is rewritten again: 5 -> 4 -> ... -> 0.
-  PatternMatcher<> pm{rule(n0, [](N0 n) { return n.const_int() > 0 ? n.const_like(n.const_int() - 1) : UOp(); }), rule(i + 0, i)};
+  PatternMatcher<> pm{rule(n0, [](N0 n) { return n.const_int() > 0 ? n.const_like(n.const_int() - 1) : UOp(); }),
+                      rule(i + 0, i)};
   EXPECT_EQ(graph_rewrite(UOp::variable("v", 0, 3) + 5, pm), UOp::variable("v", 0, 3));
   EXPECT_EQ(graph_rewrite(UOp::variable("v", 0, 3) + 5, pm, {.walk = Walk::kOnce}), UOp::variable("v", 0, 3) + 4);
 }
 
 TEST_F(Rewrite, UsersFirst) {
   // The user goes before its sources are touched; what a rule made is walked, not tried again.
-  PatternMatcher<> pm{rule(x * 2, x + x), rule(u = node<Ops::RANGE>(), [](U r) { return r.arg<RangeArg>().id[0] == 0 ? UOp::range(8, 1) : UOp(); })};
+  PatternMatcher<> pm{rule(x * 2, x + x), rule(u = node<Ops::RANGE>(), [](U r) {
+                        return r.arg<RangeArg>().id[0] == 0 ? UOp::range(8, 1) : UOp();
+                      })};
   EXPECT_EQ(graph_rewrite(p_ * 2, pm, {.walk = Walk::kUsersFirst}), q_ + q_);
   PatternMatcher<> outer{rule((x + 1) * y, [](X a, Y) { return UOp(a); }), rule(x + 1, [](X a) { return a + 2; })};
   EXPECT_EQ(graph_rewrite((p_ + 1) * q_, outer, {.walk = Walk::kUsersFirst}), p_);  // seen before p + 1 changes
@@ -176,7 +181,9 @@ TEST_F(Rewrite, StatisticsCountPerRule) {
 
 TEST_F(Rewrite, RulesThatGrowForEverEnd) {
   // NEG(x) -> NEG(SQRT(x)) rewrites what it has just made.
-  PatternMatcher<> grows{rule(op<Ops::NEG>(x), [](X x) -> UOp { return UOp::make(Ops::NEG, x.dtype(), {UOp::make(Ops::SQRT, x.dtype(), {x})}); })};
+  PatternMatcher<> grows{rule(op<Ops::NEG>(x), [](X x) -> UOp {
+    return UOp::make(Ops::NEG, x.dtype(), {UOp::make(Ops::SQRT, x.dtype(), {x})});
+  })};
   const Context limit{{"REWRITE_STACK_LIMIT", 50}};
   try {
     graph_rewrite(UOp::make(Ops::NEG, p_.dtype(), {p_}), grows, {.name = "growing"});

@@ -1,4 +1,5 @@
-/// \file Sums of what an index sends to each place become a step that sends it there: which sums, in how many kernels, and what their loops allow.
+/// \file Sums of what an index sends to each place become a step that sends it there: which sums, in how many kernels,
+/// and what their loops allow.
 #include "kernels.h"
 #include "schedule_util.h"
 #include "tinygrad/codegen/opt.h"
@@ -12,7 +13,8 @@ UOp sum_in_places(UOp index, UOp v, int64_t places, DType d = dtypes::int32) {
   UOp line = reshape(arange(places), {1, places, 1}), at = reshape(index, {n, 1, 1});
   if (d != dtypes::int32) line = line.cast(d), at = at.cast(d);
   UOp hit = not_(UOp::alu(Ops::CMPNE, {at, line})), wide = expand(reshape(v, {n, 1, c}), {n, places, c});
-  return reshape(sum(UOp::alu(Ops::WHERE, {expand(hit, {n, places, c}), wide, wide.const_like(0.0)}), {0}), {places, c});
+  return reshape(sum(UOp::alu(Ops::WHERE, {expand(hit, {n, places, c}), wide, wide.const_like(0.0)}), {0}),
+                 {places, c});
 }
 size_t count(UOp sink, Ops op) {
   size_t n = 0;
@@ -35,7 +37,8 @@ TEST(Scatter, WhatIsAddedToIsWhereItBegins) {
   GraphScope g;
   UOp x = buffer({5000, 32}), i = buffer({600}, dtypes::int32), v = buffer({600, 32});
   EXPECT_EQ(schedule_of(x + sum_in_places(i, v, 5000))->calls.size(), 2u);
-  EXPECT_EQ(schedule_of(assign(x, x + sum_in_places(i, v, 5000)))->calls.size(), 1u) << "in place: nothing but the values that go";
+  EXPECT_EQ(schedule_of(assign(x, x + sum_in_places(i, v, 5000)))->calls.size(), 1u)
+      << "in place: nothing but the values that go";
   const auto own = schedule_of(assign(x, x + sum_in_places(i, shrink(x, {0, 0}, {600, 32}), 5000)));
   EXPECT_GT(own->calls.size(), 1u) << "what goes is read before";
   EXPECT_EQ(schedule_of(sum_in_places(i, v, 5000) * 2)->calls.size(), 3u);
@@ -64,7 +67,8 @@ TEST(Scatter, TheLoopOfTheValuesStaysAroundTheOthers) {
   ASSERT_EQ(axes.axes().size(), 2u);
   ASSERT_TRUE(axes.axes()[0].ordered);
   ASSERT_EQ(axes.axes()[0].size, 600);
-  for (OptOp op : {OptOp::kUpcast, OptOp::kUnroll, OptOp::kVector, OptOp::kThread, OptOp::kSplit, OptOp::kPadTo, OptOp::kGroupTop})
+  for (OptOp op :
+       {OptOp::kUpcast, OptOp::kUnroll, OptOp::kVector, OptOp::kThread, OptOp::kSplit, OptOp::kPadTo, OptOp::kGroupTop})
     EXPECT_THROW(axes.apply({op, 0, 4}), KernelOptError) << static_cast<int>(op);
   EXPECT_THROW(axes.apply({OptOp::kSwap, 0, 1}), KernelOptError);
   EXPECT_THROW(axes.apply({OptOp::kSwap, 1, 0}), KernelOptError);

@@ -9,7 +9,8 @@
 namespace tg::test {
 namespace {
 
-/// Gives every BUFFER of the graph values, schedules, runs, and compares the results with the dense evaluation. Returns the number of kernels.
+/// Gives every BUFFER of the graph values, schedules, runs, and compares the results with the dense evaluation. Returns
+/// the number of kernels.
 size_t check(std::initializer_list<UOp> roots, double tolerance = 1e-5) {
   std::vector<UOp> r(roots);
   Dense dense;
@@ -171,7 +172,8 @@ TEST(Schedule, CheapProducersAreRepeatedExpensiveOnesStored) {
 
 TEST(Schedule, ValuesOfABlockAreNoReuse) {
   GraphScope g;
-  // A scale made of several operations belongs to 32 columns: it is computed where it is used, once a block. One of 4 columns is stored.
+  // A scale made of several operations belongs to 32 columns: it is computed where it is used, once a block. One of 4
+  // columns is stored.
   for (int64_t block : {32, 4}) {
     UOp q = buffer({64, 512 / block, block}), d = buffer({64, 512 / block, 1}), x = buffer({1, 512});
     UOp scale = unary(Ops::SQRT, d * d + 1.0);
@@ -393,7 +395,8 @@ TEST(ScheduleCache, OtherBuffersHit) {
   EXPECT_TRUE(s.cache_hit);
   EXPECT_EQ(s.inputs, (UOps{c, a}));
   EXPECT_FALSE(create_schedule(graph(a, a)).cache_hit) << "one buffer twice is another structure";
-  EXPECT_FALSE(create_schedule(graph(buffer({4}, dtypes::float32, "NULL"), buffer({4}, dtypes::float32, "NULL"))).cache_hit);
+  EXPECT_FALSE(
+      create_schedule(graph(buffer({4}, dtypes::float32, "NULL"), buffer({4}, dtypes::float32, "NULL"))).cache_hit);
   EXPECT_FALSE(create_schedule(graph(buffer({5}), buffer({5}))).cache_hit);
   Context off{{"SCACHE", 0}};
   EXPECT_FALSE(create_schedule(graph(a, b)).cache_hit);
@@ -413,7 +416,8 @@ TEST(ScheduleCache, KernelsDoNotDependOnWhatWasScheduledBefore) {
   GraphScope g;
   auto keys = [] {
     Context off{{"SCACHE", 0}};
-    std::vector<UOp> roots{softmax(matmul(buffer({6, 7}), buffer({7, 5}))), layernorm(buffer({3, 8}), buffer({8}), buffer({8}))};
+    std::vector<UOp> roots{softmax(matmul(buffer({6, 7}), buffer({7, 5}))),
+                           layernorm(buffer({3, 8}), buffer({8}), buffer({8}))};
     std::vector<Hash128> out;
     BoundSchedule s = create_schedule(roots);
     for (const ScheduleCall& c : s.schedule->calls) out.push_back(c.kernel->key);
@@ -491,7 +495,8 @@ TEST(ScheduleMemory, ElementwiseStepsUpdateInPlace) {
   EXPECT_EQ(intermediates({stored(relu(h) + x)}), 0) << "in the memory of the result";
   EXPECT_EQ(intermediates({matmul(stored(relu(h) * 2.0), w)}), 1) << "an intermediate in that of another";
   EXPECT_EQ(intermediates({matmul(stored(stored(stored(h + x) * 3.0) + w), w)}), 1) << "a chain of them";
-  EXPECT_EQ(intermediates({stored(reshape(reshape(h, {64}) + reshape(x, {64}), {8, 8}))}), 0) << "the same elements under another shape";
+  EXPECT_EQ(intermediates({stored(reshape(reshape(h, {64}) + reshape(x, {64}), {8, 8}))}), 0)
+      << "the same elements under another shape";
   Context off{{"NO_MEMORY_PLANNER", 1}};
   EXPECT_EQ(intermediates({stored(relu(h) + x)}), 1);
 }
@@ -566,12 +571,14 @@ class Fuzz {
       case 3: return n ? flip(x, {static_cast<int64_t>(pick(n))}) : UOp();
       case 4: {
         Shape off, size;
-        for (size_t k = 0; k < n; k++) off.push_back(in(0, 2)), size.push_back(s[k].value() + off[k].value() + in(0, 2));
+        for (size_t k = 0; k < n; k++)
+          off.push_back(in(0, 2)), size.push_back(s[k].value() + off[k].value() + in(0, 2));
         return pad(x, off, size);
       }
       case 5: {
         Shape off, size;
-        for (size_t k = 0; k < n; k++) size.push_back(in(1, s[k])), off.push_back(in(0, s[k].value() - size[k].value()));
+        for (size_t k = 0; k < n; k++)
+          size.push_back(in(1, s[k])), off.push_back(in(0, s[k].value() - size[k].value()));
         return shrink(x, off, size);
       }
       case 6: {
@@ -609,11 +616,13 @@ class Fuzz {
       case 12: {
         if (!n) return {};
         int64_t d = s[0].value(), m = in(1, 6);
-        UOp i = UOp::alu(Ops::FLOORMOD, {arange(m) * UOp::constant(in(1, 3), dtypes::int32) + UOp::constant(in(0, 4), dtypes::int32),
-                                         UOp::constant(d, dtypes::int32)});
+        UOp i = UOp::alu(Ops::FLOORMOD,
+                         {arange(m) * UOp::constant(in(1, 3), dtypes::int32) + UOp::constant(in(0, 4), dtypes::int32),
+                          UOp::constant(d, dtypes::int32)});
         if (n > 1 && pick(2)) {
           int64_t d1 = s[1].value();
-          return gather(x, {reshape(i, {m, 1}), UOp::alu(Ops::FLOORMOD, {arange(3), UOp::constant(d1, dtypes::int32)})});
+          return gather(x,
+                        {reshape(i, {m, 1}), UOp::alu(Ops::FLOORMOD, {arange(3), UOp::constant(d1, dtypes::int32)})});
         }
         return gather(x, {i});
       }
@@ -755,7 +764,8 @@ TEST(ScheduleAssign, Chain) {
   EXPECT_EQ(w.at(s.results[2]), (Doubles{0, 1000, 2000}));
 }
 
-/// Random programs of assigns to buffers and their parts, with expressions of new and old contents, against the same program run at once.
+/// Random programs of assigns to buffers and their parts, with expressions of new and old contents, against the same
+/// program run at once.
 TEST(ScheduleAssign, RandomPrograms) {
   GraphScope g;
   for (uint32_t seed = 0; seed < 500; seed++) {

@@ -1,4 +1,5 @@
-/// \file For tests of the scheduler: tensor graphs by hand, their dense evaluation, and a plain evaluator of kernel ASTs.
+/// \file For tests of the scheduler: tensor graphs by hand, their dense evaluation, and a plain evaluator of kernel
+/// ASTs.
 #pragma once
 #include <functional>
 #include <unordered_map>
@@ -19,9 +20,15 @@ inline UOp reshape(UOp x, const Shape& s) { return UOp::make(Ops::RESHAPE, x.dty
 inline UOp expand(UOp x, const Shape& s) { return UOp::make(Ops::EXPAND, x.dtype(), {x, s.stack()}); }
 inline UOp permute(UOp x, std::vector<int64_t> p) { return UOp::make(Ops::PERMUTE, x.dtype(), {x}, p); }
 inline UOp flip(UOp x, std::vector<int64_t> a) { return UOp::make(Ops::FLIP, x.dtype(), {x}, a); }
-inline UOp pad(UOp x, const Shape& off, const Shape& size) { return UOp::make(Ops::PAD, x.dtype(), {x, off.stack(), size.stack()}); }
-inline UOp shrink(UOp x, const Shape& off, const Shape& size) { return UOp::make(Ops::SHRINK, x.dtype(), {x, off.stack(), size.stack()}); }
-inline UOp reduce(UOp x, Ops op, std::vector<int32_t> axes) { return UOp::make(Ops::REDUCE, x.dtype(), {x}, ReduceArg{op, std::move(axes)}); }
+inline UOp pad(UOp x, const Shape& off, const Shape& size) {
+  return UOp::make(Ops::PAD, x.dtype(), {x, off.stack(), size.stack()});
+}
+inline UOp shrink(UOp x, const Shape& off, const Shape& size) {
+  return UOp::make(Ops::SHRINK, x.dtype(), {x, off.stack(), size.stack()});
+}
+inline UOp reduce(UOp x, Ops op, std::vector<int32_t> axes) {
+  return UOp::make(Ops::REDUCE, x.dtype(), {x}, ReduceArg{op, std::move(axes)});
+}
 inline UOp sum(UOp x, std::vector<int32_t> axes) { return reduce(x, Ops::ADD, std::move(axes)); }
 inline UOp contiguous(UOp x) { return UOp::make(Ops::CONTIGUOUS, x.dtype(), {x}); }
 inline UOp copy_to(UOp x, const char* device) { return UOp::make(Ops::COPY, x.dtype(), {x}, device); }
@@ -64,7 +71,8 @@ class Dense {
   /// Element of a source at an index of the (broadcast) result.
   static int64_t broadcast(const std::vector<int64_t>& idx, const std::vector<int64_t>& shape) {
     int64_t f = 0;
-    for (size_t k = 0; k < shape.size(); k++) f = f * shape[k] + (shape[k] == 1 ? 0 : idx[idx.size() - shape.size() + k]);
+    for (size_t k = 0; k < shape.size(); k++)
+      f = f * shape[k] + (shape[k] == 1 ? 0 : idx[idx.size() - shape.size() + k]);
     return f;
   }
   Values compute(UOp u) {
@@ -87,7 +95,9 @@ class Dense {
       case Ops::DETACH:
       case Ops::COPY:
       case Ops::AFTER: return src(0);
-      case Ops::EXPAND: each([&](int64_t, auto idx) { return src(0)[static_cast<size_t>(broadcast(idx, dims(0)))]; }); break;
+      case Ops::EXPAND:
+        each([&](int64_t, auto idx) { return src(0)[static_cast<size_t>(broadcast(idx, dims(0)))]; });
+        break;
       case Ops::PERMUTE: {
         const auto& p = u.arg<std::vector<int64_t>>();
         each([&](int64_t, auto idx) {
@@ -132,7 +142,8 @@ class Dense {
         size_t head = broadcast_shapes(s, "index").size();
         each([&](int64_t, auto idx) {
           std::vector<int64_t> in, at(idx.begin(), idx.begin() + static_cast<int64_t>(head));
-          for (size_t j = 0; j < k; j++) in.push_back(static_cast<int64_t>(src(j + 1)[static_cast<size_t>(broadcast(at, dims(j + 1)))].i));
+          for (size_t j = 0; j < k; j++)
+            in.push_back(static_cast<int64_t>(src(j + 1)[static_cast<size_t>(broadcast(at, dims(j + 1)))].i));
           in.insert(in.end(), idx.begin() + static_cast<int64_t>(head), idx.end());
           return src(0)[static_cast<size_t>(flatten(in, dims(0)))];
         });
@@ -151,8 +162,13 @@ class Dense {
         }
         break;
       }
-      case Ops::CAST: each([&](int64_t i, auto) { return eval_cast(src(0)[static_cast<size_t>(i)], u.src(0).dtype(), u.dtype()); }); break;
-      case Ops::BITCAST: each([&](int64_t i, auto) { return eval_bitcast(src(0)[static_cast<size_t>(i)], u.src(0).dtype(), u.dtype()); }); break;
+      case Ops::CAST:
+        each([&](int64_t i, auto) { return eval_cast(src(0)[static_cast<size_t>(i)], u.src(0).dtype(), u.dtype()); });
+        break;
+      case Ops::BITCAST:
+        each(
+            [&](int64_t i, auto) { return eval_bitcast(src(0)[static_cast<size_t>(i)], u.src(0).dtype(), u.dtype()); });
+        break;
       default:
         each([&](int64_t, auto idx) {
           ConstValue in[3];
@@ -260,7 +276,8 @@ class KernelRun {
 using Memory = std::unordered_map<int64_t, Values>;
 inline UOp buffer_under(UOp u) { return base_of(u); }
 
-/// Runs a schedule; buffers that share an arena really share memory, so that a wrong plan shows. Unknown results are poisoned with NaN.
+/// Runs a schedule; buffers that share an arena really share memory, so that a wrong plan shows. Unknown results are
+/// poisoned with NaN.
 inline void run_schedule(const BoundSchedule& b, Memory& memory) {
   const Schedule& s = *b.schedule;
   std::vector<Values> storage(s.buffers.size());
@@ -272,16 +289,18 @@ inline void run_schedule(const BoundSchedule& b, Memory& memory) {
   }
   for (size_t r = 0; r < b.results.size(); r++)
     if (int32_t i = s.results[r]; i >= static_cast<int32_t>(b.inputs.size()))
-      at[static_cast<size_t>(i)] = &(memory[buffer_under(b.results[r]).arg<ParamArg>().slot] = storage[static_cast<size_t>(i)]);
+      at[static_cast<size_t>(i)] =
+          &(memory[buffer_under(b.results[r]).arg<ParamArg>().slot] = storage[static_cast<size_t>(i)]);
   auto overlap = [&](const ScheduleBuffer& x, const ScheduleBuffer& y) {
-    return x.offset >= 0 && y.offset >= 0 && x.device == y.device && x.offset < y.offset + y.size * y.dtype.itemsize() &&
-           y.offset < x.offset + x.size * x.dtype.itemsize();
+    return x.offset >= 0 && y.offset >= 0 && x.device == y.device &&
+           x.offset < y.offset + y.size * y.dtype.itemsize() && y.offset < x.offset + x.size * x.dtype.itemsize();
   };
   std::vector<int64_t> vars;
   for (const ScheduleCall& c : s.calls) {
     // A written buffer spoils all that share its bytes.
     for (size_t i = 0; i < s.buffers.size(); i++)
-      if (static_cast<int32_t>(i) != c.buffers[0] && overlap(s.buffers[i], s.buffers[static_cast<size_t>(c.buffers[0])]))
+      if (static_cast<int32_t>(i) != c.buffers[0] &&
+          overlap(s.buffers[i], s.buffers[static_cast<size_t>(c.buffers[0])]))
         storage[i].assign(storage[i].size(), ConstValue(std::nan("")));
     std::vector<Values*> args;
     for (int32_t i : c.buffers) args.push_back(at[static_cast<size_t>(i)]);

@@ -10,7 +10,8 @@
 namespace tg {
 namespace {
 UOp storage(Ops op, int64_t slot, AddrSpace space) {
-  return UOp::make(op, dtypes::float32, {UOp::shape_stack(std::vector<int64_t>{4})}, Arg(ParamArg{slot, space, "CPU", "", 0, 0}));
+  return UOp::make(op, dtypes::float32, {UOp::shape_stack(std::vector<int64_t>{4})},
+                   Arg(ParamArg{slot, space, "CPU", "", 0, 0}));
 }
 std::vector<uint8_t> bytes_of(UOp root) {
   ByteWriter w;

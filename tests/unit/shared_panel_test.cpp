@@ -12,8 +12,8 @@
 namespace tg {
 namespace {
 using namespace testing;
-constexpr OptOp kLocal = OptOp::kLocal, kTile = OptOp::kUpcast, kUnroll = OptOp::kUnroll, kSplit = OptOp::kSplit, kPad = OptOp::kPadTo,
-                kStage = OptOp::kStage, kGroup = OptOp::kGroup;
+constexpr OptOp kLocal = OptOp::kLocal, kTile = OptOp::kUpcast, kUnroll = OptOp::kUnroll, kSplit = OptOp::kSplit,
+                kPad = OptOp::kPadTo, kStage = OptOp::kStage, kGroup = OptOp::kGroup;
 
 const TestRenderer& grid() {
   static const TestRenderer r(16, false, true);
@@ -44,7 +44,9 @@ Counts counts_of(const Program& p) {
   }
   return c;
 }
-KernelPtr mm(int64_t n, int64_t m, int64_t l, int transposed) { return matmul(n, m, l, transposed & 1, transposed & 2); }
+KernelPtr mm(int64_t n, int64_t m, int64_t l, int transposed) {
+  return matmul(n, m, l, transposed & 1, transposed & 2);
+}
 
 TEST(SharedPanels, OfAProductAreLoadedOnceForAGroup) {
   for (int t = 0; t < 4; t++) {
@@ -53,7 +55,8 @@ TEST(SharedPanels, OfAProductAreLoadedOnceForAGroup) {
     const std::vector<Opt> tile{{kLocal, 0, 4}, {kLocal, 1, 8}, {kTile, 0, 2}, {kTile, 1, 2}, {kSplit, 2, 8}};
     std::vector<Opt> staged = tile;
     staged.push_back({kStage, 2, 0}), staged.push_back({kStage, 2, 1});
-    const Counts plain = counts_of(*with_opts(mm(16, 32, 48, t), tile)), c = counts_of(*with_opts(mm(16, 32, 48, t), staged));
+    const Counts plain = counts_of(*with_opts(mm(16, 32, 48, t), tile)),
+                 c = counts_of(*with_opts(mm(16, 32, 48, t), staged));
     EXPECT_EQ(plain.global, 4);
     EXPECT_EQ(plain.barriers, 0);
     EXPECT_EQ(plain.depth, 2);
@@ -70,7 +73,8 @@ TEST(Grids, WithoutWorkgroups) {
     const auto groups = [&] {
       const auto p = check_kernel(mm(n, m, l, 0), grid(), CodegenOptions::from_env());
       ArenaScope scope(*p->arena);
-      return std::count_if(p->linear.begin(), p->linear.end(), [](UOp u) { return u.is(Ops::SPECIAL) && u.arg<std::string>().starts_with("l"); });
+      return std::count_if(p->linear.begin(), p->linear.end(),
+                           [](UOp u) { return u.is(Ops::SPECIAL) && u.arg<std::string>().starts_with("l"); });
     };
     EXPECT_GT(groups(), 0);
     const Context none{{"NOLOCALS", 1}};
@@ -81,7 +85,9 @@ TEST(Grids, WithoutWorkgroups) {
 TEST(SharedPanels, NeighboursReadNeighbours) {
   // Threads 0 and 1 of a group fill elements that lie side by side in memory, however the operand lies.
   for (int t = 0; t < 4; t++) {
-    const auto p = with_opts(mm(16, 16, 16, t), {{kLocal, 0, 4}, {kLocal, 1, 4}, {kTile, 0, 4}, {kTile, 1, 4}, {kStage, -1, 0}, {kStage, -1, 1}});
+    const auto p =
+        with_opts(mm(16, 16, 16, t),
+                  {{kLocal, 0, 4}, {kLocal, 1, 4}, {kTile, 0, 4}, {kTile, 1, 4}, {kStage, -1, 0}, {kStage, -1, 1}});
     ArenaScope scope(*p->arena);
     for (UOp u : p->linear) {
       if (!u.is(Ops::LOAD) || !u.src(0).is(Ops::INDEX) || !u.src(0).src(0).is(Ops::PARAM)) continue;
@@ -109,16 +115,23 @@ TEST(SharedPanels, SizesThatDoNotDivide) {
     SCOPED_TRACE(t);
     with_opts(mm(15, 21, 18, t), {{kLocal, 0, 5}, {kLocal, 1, 7}, {kSplit, 2, 6}, {kStage, 2, 0}, {kStage, 2, 1}});
     with_opts(mm(15, 21, 18, t), {{kLocal, 0, 3}, {kTile, 1, 7}, {kSplit, 2, 9}, {kUnroll, 5, 3}, {kStage, 2, 1}});
-    with_opts(
-        mm(13, 19, 17, t),
-        {{kPad, 0, 4}, {kPad, 1, 4}, {kPad, 2, 8}, {kLocal, 0, 4}, {kLocal, 1, 4}, {kTile, 1, 5}, {kSplit, 2, 8}, {kStage, 2, 0}, {kStage, 2, 1}});
+    with_opts(mm(13, 19, 17, t), {{kPad, 0, 4},
+                                  {kPad, 1, 4},
+                                  {kPad, 2, 8},
+                                  {kLocal, 0, 4},
+                                  {kLocal, 1, 4},
+                                  {kTile, 1, 5},
+                                  {kSplit, 2, 8},
+                                  {kStage, 2, 0},
+                                  {kStage, 2, 1}});
     // 128 turns of a group of two: a loop.
     with_opts(mm(2, 64, 48, t), {{kLocal, 0, 2}, {kTile, 1, 4}, {kSplit, 2, 8}, {kStage, 2, 1}});
   }
 }
 
 TEST(SharedPanels, AroundTheWholeSumAndWithGroupsThatShareIt) {
-  const Counts c = counts_of(*with_opts(mm(8, 12, 20, 0), {{kLocal, 0, 4}, {kLocal, 1, 4}, {kStage, -1, 0}, {kStage, -1, 1}}));
+  const Counts c =
+      counts_of(*with_opts(mm(8, 12, 20, 0), {{kLocal, 0, 4}, {kLocal, 1, 4}, {kStage, -1, 0}, {kStage, -1, 1}}));
   EXPECT_EQ(c.barriers, 1);
   EXPECT_EQ(c.depth, 0);
   for (int t = 0; t < 4; t++) {
@@ -128,7 +141,8 @@ TEST(SharedPanels, AroundTheWholeSumAndWithGroupsThatShareIt) {
 }
 
 TEST(SharedPanels, Convolutions) {
-  with_opts(conv(2, 4, 4, 6, 8, 3, 1), {{kLocal, 1, 4}, {kLocal, 3, 8}, {kTile, 2, 2}, {kStage, -1, 0}, {kStage, -1, 1}});
+  with_opts(conv(2, 4, 4, 6, 8, 3, 1),
+            {{kLocal, 1, 4}, {kLocal, 3, 8}, {kTile, 2, 2}, {kStage, -1, 0}, {kStage, -1, 1}});
   with_opts(conv(2, 4, 4, 6, 8, 3, 1), {{kLocal, 1, 2}, {kLocal, 3, 4}, {kStage, 4, 0}, {kStage, 4, 1}});
   with_opts(conv_weight_grad(4, 2, 3, 8, 20, 3), {{kLocal, 0, 3}, {kLocal, 1, 2}, {kStage, 4, 0}, {kStage, 4, 1}});
 }
@@ -143,7 +157,8 @@ TEST(SharedPanels, WhatDoesNotFit) {
     return "";
   };
   EXPECT_EQ(error(matmul(64, 64, 64), {{kStage, 0, 0}}), "[opt] STAGE axis 0 arg 0: not a reduce loop");
-  EXPECT_EQ(error(matmul(64, 64, 64), {{kStage, 2, 0 + kWindow}}), "[opt] STAGE axis 2 arg 32: windows are for targets without workgroups");
+  EXPECT_EQ(error(matmul(64, 64, 64), {{kStage, 2, 0 + kWindow}}),
+            "[opt] STAGE axis 2 arg 32: windows are for targets without workgroups");
   EXPECT_EQ(error(matmul(64, 64, 1024), {{kLocal, 0, 64}, {kStage, -1, 0}}),
             "[opt] STAGE axis -1 arg 0: the panels don't fit in the memory of a group");
   EXPECT_EQ(error(matmul(64, 64, 1024), {{kLocal, 0, 64}, {kSplit, 2, 16}, {kStage, 2, 0}}), "");
@@ -165,8 +180,8 @@ TEST(SharedPanels, RandomOptsKeepTheMeaning) {
         for (int i = 0; i < 14 && instances < 32; i++) {
           const auto n = static_cast<uint32_t>(axes.axes().size());
           if (n == 0) break;
-          const auto op =
-              static_cast<OptOp>(pick({int(kLocal), int(kLocal), int(kTile), int(kUnroll), int(kSplit), int(kPad), int(kGroup), int(kStage)}));
+          const auto op = static_cast<OptOp>(pick(
+              {int(kLocal), int(kLocal), int(kTile), int(kUnroll), int(kSplit), int(kPad), int(kGroup), int(kStage)}));
           const Opt opt{op, op == kStage ? static_cast<int32_t>(rng() % (n + 1)) - 1 : static_cast<int32_t>(rng() % n),
                         op == kStage ? static_cast<int64_t>(rng() % 2) : pick({2, 3, 4, 4, 8})};
           try {

@@ -23,8 +23,9 @@ TEST(SideBySide, AChainNeverIs) {
 }
 
 TEST(SideBySide, TwoChainsThatMeet) {
-  std::vector<LaunchUse> list{launch({reads(1), writes(2)}), launch({reads(1), writes(3)}), launch({reads(2), writes(4)}),
-                              launch({reads(3), writes(5)}), launch({reads(4), reads(5), writes(6)})};
+  std::vector<LaunchUse> list{launch({reads(1), writes(2)}), launch({reads(1), writes(3)}),
+                              launch({reads(2), writes(4)}), launch({reads(3), writes(5)}),
+                              launch({reads(4), reads(5), writes(6)})};
   std::vector<SideBySide> s = side_by_side(list);
   ASSERT_EQ(s.size(), 1u);
   EXPECT_EQ(s[0].tasks, (Tasks{{0, 2}, {1, 3}, {4}}));
@@ -39,7 +40,8 @@ TEST(SideBySide, BytesDecide) {
     std::vector<SideBySide> s = side_by_side(list);
     return s.empty() ? size_t{1} : s[0].tasks.size();
   };
-  EXPECT_EQ(tasks({launch({writes(1, 0, 64)}), launch({writes(1, 64, 128)})}), 2u) << "parts of one memory that do not overlap";
+  EXPECT_EQ(tasks({launch({writes(1, 0, 64)}), launch({writes(1, 64, 128)})}), 2u)
+      << "parts of one memory that do not overlap";
   EXPECT_EQ(tasks({launch({writes(1, 0, 65)}), launch({writes(1, 64, 128)})}), 1u);
   EXPECT_EQ(tasks({launch({reads(1)}), launch({reads(1)})}), 2u);
   EXPECT_EQ(tasks({launch({reads(1)}), launch({writes(1)})}), 1u) << "the write waits for who reads what was there";
@@ -58,7 +60,8 @@ TEST(SideBySide, OnlyWhatPays) {
   EXPECT_EQ(side_by_side(list).size(), 2u);
 }
 
-/// Random lists: whatever shares bytes that one of them writes is ordered, within a task or by a path of tasks, as in the list.
+/// Random lists: whatever shares bytes that one of them writes is ordered, within a task or by a path of tasks, as in
+/// the list.
 TEST(SideBySide, NothingIsMissed) {
   std::mt19937 random(1);
   auto below = [&](uint32_t n) { return static_cast<int64_t>(random() % n); };

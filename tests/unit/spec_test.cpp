@@ -20,7 +20,9 @@ class SpecTest : public ::testing::Test {
   static UOp buffer(int64_t slot, std::vector<int64_t> dims, DType d = float32) {
     return UOp::make(Ops::BUFFER, d, {shape(dims)}, Arg(ParamArg{slot, AddrSpace::kGlobal, "CPU"}));
   }
-  static UOp param(int64_t slot, int64_t n, DType d = float32) { return UOp::make(Ops::PARAM, d, {shape({n})}, Arg(ParamArg{slot})); }
+  static UOp param(int64_t slot, int64_t n, DType d = float32) {
+    return UOp::make(Ops::PARAM, d, {shape({n})}, Arg(ParamArg{slot}));
+  }
   static UOp kernel(UOps effects) { return UOp::sink(effects, Arg(KernelInfo{})); }
   static std::string refusal(UOp u, const Spec& s) {
     try {
@@ -46,11 +48,16 @@ TEST_F(SpecTest, TensorGraphs) {
   UOp st = x.store(y * UOp::constant(ConstValue(2.0), weakfloat)), after = x.after({st});
   EXPECT_EQ(refusal(UOp::sink(UOps{r, e, p, pad, sum, after}), spec_tensor()), "accepted");
 
-  EXPECT_THAT(refusal(UOp::make(Ops::RESHAPE, float32, {x, shape({25})}), spec_tensor()), HasSubstr("as many elements"));
-  EXPECT_THAT(refusal(UOp::make(Ops::PERMUTE, float32, {x}, Arg(std::vector<int64_t>{1, 1})), spec_tensor()), HasSubstr("permutation"));
-  EXPECT_THAT(refusal(UOp::make(Ops::REDUCE, float32, {x}, Arg(ReduceArg{Ops::ADD, {2}})), spec_tensor()), HasSubstr("axes"));
-  EXPECT_THAT(refusal(UOp::make(Ops::REDUCE, float32, {x}, Arg(ReduceArg{Ops::CMPLT, {1}})), spec_tensor()), HasSubstr("ADD, MUL or MAX"));
-  EXPECT_THAT(refusal(UOp::make(Ops::ADD, float32, {x, buffer(4, {4, 6}, int32)}), spec_tensor()), HasSubstr("one dtype"));
+  EXPECT_THAT(refusal(UOp::make(Ops::RESHAPE, float32, {x, shape({25})}), spec_tensor()),
+              HasSubstr("as many elements"));
+  EXPECT_THAT(refusal(UOp::make(Ops::PERMUTE, float32, {x}, Arg(std::vector<int64_t>{1, 1})), spec_tensor()),
+              HasSubstr("permutation"));
+  EXPECT_THAT(refusal(UOp::make(Ops::REDUCE, float32, {x}, Arg(ReduceArg{Ops::ADD, {2}})), spec_tensor()),
+              HasSubstr("axes"));
+  EXPECT_THAT(refusal(UOp::make(Ops::REDUCE, float32, {x}, Arg(ReduceArg{Ops::CMPLT, {1}})), spec_tensor()),
+              HasSubstr("ADD, MUL or MAX"));
+  EXPECT_THAT(refusal(UOp::make(Ops::ADD, float32, {x, buffer(4, {4, 6}, int32)}), spec_tensor()),
+              HasSubstr("one dtype"));
   EXPECT_THAT(refusal(x.store(buffer(5, {6, 4})), spec_tensor()), HasSubstr("type and shape"));
   EXPECT_THAT(refusal(UOp::range(4, 0), spec_tensor()), HasSubstr("come with kernels"));
 }
@@ -64,7 +71,8 @@ TEST_F(SpecTest, OpsOnTypesTheyAreNotDefinedOn) {
     EXPECT_THAT(refusal(UOp::alu(op, {f, f}), spec_tensor()), HasSubstr("not defined")) << op;
   EXPECT_THAT(refusal(UOp::alu(Ops::SUB, {b, b}), spec_tensor()), HasSubstr("not defined"));
   EXPECT_THAT(refusal(UOp::alu(Ops::THREEFRY, {i, i}), spec_tensor()), HasSubstr("not defined"));
-  UOps good{UOp::alu(Ops::SIN, {f}), UOp::alu(Ops::SHL, {i, i}), UOp::alu(Ops::THREEFRY, {l, l}), UOp::alu(Ops::XOR, {b, b})};
+  UOps good{UOp::alu(Ops::SIN, {f}), UOp::alu(Ops::SHL, {i, i}), UOp::alu(Ops::THREEFRY, {l, l}),
+            UOp::alu(Ops::XOR, {b, b})};
   EXPECT_EQ(refusal(UOp::sink(good), spec_tensor()), "accepted");
 }
 
@@ -92,17 +100,23 @@ TEST_F(SpecTest, Kernels) {
   UOp sink = kernel({out.index({i}).store(sum).end(outs)});
   EXPECT_EQ(refusal(sink, spec_kernel()), "accepted");
 
-  EXPECT_THAT(refusal(kernel({out.index({i}).store(UOp::make(Ops::CONTIGUOUS, float32, {load}))}), spec_kernel()), HasSubstr("no movement"));
-  EXPECT_THAT(refusal(kernel({out.index({i}).store(UOp::make(Ops::LOAD, float32, {in}))}), spec_kernel()), HasSubstr("reads an INDEX"));
-  EXPECT_THAT(refusal(kernel({UOp::make(Ops::STORE, void_, {out.index({i}), i})}), spec_kernel()), HasSubstr("type of its INDEX"));
+  EXPECT_THAT(refusal(kernel({out.index({i}).store(UOp::make(Ops::CONTIGUOUS, float32, {load}))}), spec_kernel()),
+              HasSubstr("no movement"));
+  EXPECT_THAT(refusal(kernel({out.index({i}).store(UOp::make(Ops::LOAD, float32, {in}))}), spec_kernel()),
+              HasSubstr("reads an INDEX"));
+  EXPECT_THAT(refusal(kernel({UOp::make(Ops::STORE, void_, {out.index({i}), i})}), spec_kernel()),
+              HasSubstr("type of its INDEX"));
   EXPECT_THAT(refusal(UOp::sink(UOps{}), spec_kernel()), HasSubstr("KernelInfo"));
-  EXPECT_THAT(refusal(kernel({out.index({i}).store(UOp::make(Ops::REDUCE, float32, {load}, Arg(ReduceArg{Ops::ADD, {0}})))}), spec_kernel()),
-              HasSubstr("ranges, not axes"));
+  EXPECT_THAT(
+      refusal(kernel({out.index({i}).store(UOp::make(Ops::REDUCE, float32, {load}, Arg(ReduceArg{Ops::ADD, {0}})))}),
+              spec_kernel()),
+      HasSubstr("ranges, not axes"));
   EXPECT_THAT(refusal(UOp::make(Ops::CMPLT, int32, {i, k}), spec_kernel()), HasSubstr("comparison is bool"));
   EXPECT_THAT(refusal(UOp::make(Ops::ADD, weakint, {i}), spec_kernel()), HasSubstr("number of operands"));
   EXPECT_THAT(refusal(UOp::make(Ops::CONST, int8, {}, Arg(300)), spec_kernel()), HasSubstr("fits its type"));
   // The message shows the stage and the neighbourhood.
-  EXPECT_THAT(refusal(UOp::make(Ops::ADD, weakint, {i}), spec_kernel()), ::testing::AllOf(HasSubstr("after 'a stage'"), HasSubstr("RANGE weakint")));
+  EXPECT_THAT(refusal(UOp::make(Ops::ADD, weakint, {i}), spec_kernel()),
+              ::testing::AllOf(HasSubstr("after 'a stage'"), HasSubstr("RANGE weakint")));
 }
 
 TEST_F(SpecTest, Programs) {
@@ -113,18 +127,23 @@ TEST_F(SpecTest, Programs) {
   UOp end = st.end(loop), sixteen = UOp::constant(int64_t{16}), sink = kernel({end});
   UOps good{sixteen, size, p, q, n, i, ld, v, dst, st, end, sink};
   EXPECT_EQ(program_refusal(good), "accepted");
-  EXPECT_THAT(program_refusal({sixteen, size, p, q, n, i, v, ld, dst, st, end, sink}), HasSubstr("source stands behind"));
-  EXPECT_THAT(program_refusal({sixteen, size, p, q, n, i, ld, v, dst, st, end, end, sink}), HasSubstr("not the innermost"));
+  EXPECT_THAT(program_refusal({sixteen, size, p, q, n, i, v, ld, dst, st, end, sink}),
+              HasSubstr("source stands behind"));
+  EXPECT_THAT(program_refusal({sixteen, size, p, q, n, i, ld, v, dst, st, end, end, sink}),
+              HasSubstr("not the innermost"));
   EXPECT_THAT(program_refusal({sixteen, size, p, q, n, i, ld, v, dst, st}), HasSubstr("never closed"));
-  EXPECT_THAT(program_refusal({sixteen, size, p, q, n, i, ld, v, dst, st, end, dst.store(v + v)}), HasSubstr("behind its user"));
+  EXPECT_THAT(program_refusal({sixteen, size, p, q, n, i, ld, v, dst, st, end, dst.store(v + v)}),
+              HasSubstr("behind its user"));
   UOp w = UOp::range(16, 3);
   EXPECT_THAT(program_refusal({sixteen, w}), HasSubstr("no weak types"));
   UOp up = UOp::range(n, RangeArg{{1}, AxisType::kUpcast}, int32);
   EXPECT_THAT(program_refusal({n, up}), HasSubstr("expanded"));
-  UOp l0 = UOp::range(n, RangeArg{{2}, AxisType::kVector}, int32), l1 = UOp::range(n, RangeArg{{3}, AxisType::kVector}, int32);
+  UOp l0 = UOp::range(n, RangeArg{{2}, AxisType::kVector}, int32),
+      l1 = UOp::range(n, RangeArg{{3}, AxisType::kVector}, int32);
   EXPECT_EQ(program_refusal({n, l0, l1}), "accepted") << "a fill may have lanes of its own";
   EXPECT_THAT(program_refusal({n, l0, l1, l0 + l1}), HasSubstr("two VECTOR ranges"));
-  EXPECT_THAT(program_refusal({sixteen, size, p, q, n, i, ld, v, dst, st, end, UOp::make(Ops::NEG, int32, {i})}), HasSubstr("loop is over"));
+  EXPECT_THAT(program_refusal({sixteen, size, p, q, n, i, ld, v, dst, st, end, UOp::make(Ops::NEG, int32, {i})}),
+              HasSubstr("loop is over"));
 }
 
 }  // namespace

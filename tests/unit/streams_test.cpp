@@ -1,4 +1,5 @@
-/// \file Stores past the caches and rows that are fetched ahead, in the assembly of processors this machine need not be.
+/// \file Stores past the caches and rows that are fetched ahead, in the assembly of processors this machine need not
+/// be.
 #include <gtest/gtest.h>
 
 #include "kernels.h"
@@ -33,12 +34,15 @@ KernelPtr products(int64_t n, int64_t from = 0, bool in_place = false) {
 TEST_P(StreamsAssembly, WhatIsLargerThanTheCachesIsStoredPastThem) {
   Target t = parse_processor(std::string("x86_64,") + GetParam());
   t.device = "CPU", t.renderer = "LLVM", t.l3_bytes = 16 << 20;
-  auto assembly = [&](const KernelPtr& k) { return make_llvm_compiler(t)->assembly(to_program(*k, *make_renderer(t), CodegenOptions())->source); };
+  auto assembly = [&](const KernelPtr& k) {
+    return make_llvm_compiler(t)->assembly(to_program(*k, *make_renderer(t), CodegenOptions())->source);
+  };
   const std::string large = assembly(products(8 << 20));
   EXPECT_GE(count_in(large, "vmovntps"), 1);
   EXPECT_EQ(count_in(large, "sfence"), 1);
   EXPECT_GE(count_in(large, "vmovups"), count_in(large, "vmovntps")) << "a view may begin anywhere";
-  for (const KernelPtr& k : {products(1 << 20), products(8 << 20, 3), products(8 << 20, 0, true), reduce_columns(4096, 4096)}) {
+  for (const KernelPtr& k :
+       {products(1 << 20), products(8 << 20, 3), products(8 << 20, 0, true), reduce_columns(4096, 4096)}) {
     const std::string other = assembly(k);
     EXPECT_EQ(count_in(other, "vmovnt") + count_in(other, "sfence"), 0) << other;
   }
@@ -47,9 +51,12 @@ TEST_P(StreamsAssembly, WhatIsLargerThanTheCachesIsStoredPastThem) {
 TEST_P(StreamsAssembly, SoftmaxComputesEachExponentialOnceAndFetchesTheNextRow) {
   Target t = parse_processor(std::string("x86_64,") + GetParam());
   t.device = "CPU", t.renderer = "LLVM", t.l3_bytes = 16 << 20;
-  auto program = [&](int64_t rows, int64_t columns) { return to_program(*softmax(rows, columns), *make_renderer(t), CodegenOptions()); };
+  auto program = [&](int64_t rows, int64_t columns) {
+    return to_program(*softmax(rows, columns), *make_renderer(t), CodegenOptions());
+  };
   const auto large = program(4096, 4096), small = program(64, 64);
-  const std::string text = make_llvm_compiler(t)->assembly(large->source), other = make_llvm_compiler(t)->assembly(small->source);
+  const std::string text = make_llvm_compiler(t)->assembly(large->source),
+                    other = make_llvm_compiler(t)->assembly(small->source);
   EXPECT_GE(count_in(text, "prefetcht0"), 1) << text;
   EXPECT_GE(count_in(text, "vmovntps"), 1) << text;
   EXPECT_EQ(count_in(other, "prefetch") + count_in(other, "vmovnt"), 0) << other;
@@ -63,13 +70,16 @@ TEST_P(StreamsAssembly, SoftmaxComputesEachExponentialOnceAndFetchesTheNextRow) 
 TEST_P(StreamsAssembly, RowsOfOddLengthsFetchTheNextOneAndTheLinesTheyWillStore) {
   Target t = parse_processor(std::string("x86_64,") + GetParam());
   t.device = "CPU", t.renderer = "LLVM", t.l3_bytes = 16 << 20;
-  auto source = [&](int64_t rows, int64_t columns) { return to_program(*softmax(rows, columns), *make_renderer(t), CodegenOptions())->source; };
+  auto source = [&](int64_t rows, int64_t columns) {
+    return to_program(*softmax(rows, columns), *make_renderer(t), CodegenOptions())->source;
+  };
   const std::string odd = source(512, 20001), small = source(16, 2001);
   EXPECT_GE(count_in(odd, "i32 1, i32 3, i32 1)"), 1) << odd;  // for writing
   EXPECT_EQ(count_in(small, "i32 1, i32 3, i32 1)"), 0) << small;
 }
 
-INSTANTIATE_TEST_SUITE_P(Processors, StreamsAssembly, ::testing::Values("znver4", "haswell"), [](const auto& i) { return std::string(i.param); });
+INSTANTIATE_TEST_SUITE_P(Processors, StreamsAssembly, ::testing::Values("znver4", "haswell"),
+                         [](const auto& i) { return std::string(i.param); });
 
 }  // namespace
 }  // namespace tg

@@ -28,7 +28,9 @@ class Grower {
 
   int pick(int n) { return static_cast<int>(rng_() % static_cast<uint64_t>(n)); }
   bool chance(int percent) { return pick(100) < percent; }
-  template <class T> const T& of(const std::vector<T>& v) { return v[static_cast<size_t>(pick(static_cast<int>(v.size())))]; }
+  template <class T> const T& of(const std::vector<T>& v) {
+    return v[static_cast<size_t>(pick(static_cast<int>(v.size())))];
+  }
 
   // ---- weakint ----
   void leaves() {
@@ -36,12 +38,16 @@ class Grower {
       if (chance(50)) index_.push_back(UOp::range(1 + of(std::vector<int>{0, 1, 2, 3, 4, 7, 11, 15}), i));
       else {
         int lo = of(std::vector<int>{-9, -4, -1, 0, 0, 0, 1, 2});
-        index_.push_back(UOp::variable(std::string(1, static_cast<char>('a' + i)), lo, lo + of(std::vector<int>{0, 1, 2, 3, 5, 8, 12})));
+        index_.push_back(UOp::variable(std::string(1, static_cast<char>('a' + i)), lo,
+                                       lo + of(std::vector<int>{0, 1, 2, 3, 5, 8, 12})));
       }
       leaves_.push_back(index_.back());
     }
   }
-  UOp small() { return UOp::constant(int64_t{of(std::vector<int>{-7, -4, -3, -2, -1, 0, 1, 1, 2, 2, 3, 4, 4, 5, 6, 8, 8, 9, 12, 16, 24, 35})}); }
+  UOp small() {
+    return UOp::constant(
+        int64_t{of(std::vector<int>{-7, -4, -3, -2, -1, 0, 1, 1, 2, 2, 3, 4, 4, 5, 6, 8, 8, 9, 12, 16, 24, 35})});
+  }
   UOp index() { return of(index_); }
   UOp index_or_small() { return chance(35) ? small() : index(); }
   UOp grow_index() {
@@ -70,8 +76,10 @@ class Grower {
       case 15: return boolean().where(x, index_or_small());
       case 16: return boolean().where(index_or_small(), x);
       case 17: return x - index();
-      case 18: return UOp::alu(Ops::FLOORDIV, {x * ConstValue(1 + pick(8)) + index(), UOp::constant(int64_t{1 + pick(12)})});
-      default: return UOp::alu(Ops::FLOORMOD, {x * ConstValue(1 + pick(8)) + index(), UOp::constant(int64_t{1 + pick(12)})});
+      case 18:
+        return UOp::alu(Ops::FLOORDIV, {x * ConstValue(1 + pick(8)) + index(), UOp::constant(int64_t{1 + pick(12)})});
+      default:
+        return UOp::alu(Ops::FLOORMOD, {x * ConstValue(1 + pick(8)) + index(), UOp::constant(int64_t{1 + pick(12)})});
     }
   }
   // ---- bool ----
@@ -94,7 +102,8 @@ class Grower {
   }
   // ---- Invalid ----
   UOp grow_gated() {
-    if (gated_.empty() || chance(30)) return chance(80) ? boolean().where(index(), UOp::invalid()) : boolean().where(UOp::invalid(), index());
+    if (gated_.empty() || chance(30))
+      return chance(80) ? boolean().where(index(), UOp::invalid()) : boolean().where(UOp::invalid(), index());
     UOp g = of(gated_);
     switch (pick(7)) {
       case 0: return UOp::alu(Ops::ADD, {g, index_or_small()});
@@ -138,8 +147,9 @@ void expect_same(UOp before, UOp after, const Point& p, uint64_t seed) {
   std::string at;
   if (!same_value(a, b))
     for (auto& [leaf, v] : p) at += render_expr(leaf) + "=" + str(static_cast<int64_t>(v.i), "/", v.as_double()) + " ";
-  ASSERT_TRUE(same_value(a, b)) << "seed " << seed << " at " << at << "\n  before " << render_expr(before) << " = " << a.as_double() << " kind "
-                                << int(a.kind) << "\n  after  " << render_expr(after) << " = " << b.as_double() << " kind " << int(b.kind);
+  ASSERT_TRUE(same_value(a, b)) << "seed " << seed << " at " << at << "\n  before " << render_expr(before) << " = "
+                                << a.as_double() << " kind " << int(a.kind) << "\n  after  " << render_expr(after)
+                                << " = " << b.as_double() << " kind " << int(b.kind);
 }
 
 void fuzz_index(uint64_t seed, const PatternMatcher<UOp>& pm, int points) {
@@ -154,19 +164,22 @@ void fuzz_index(uint64_t seed, const PatternMatcher<UOp>& pm, int points) {
       Point p = g.point();
       ASSERT_NO_FATAL_FAILURE(expect_same(u, r, p, seed));
       ConstValue v = evaluate(u, p);
-      if (v.is_int()) ASSERT_TRUE(before.lo <= v.i && v.i <= before.hi) << "bounds of " << render_expr(u) << ", seed " << seed;
+      if (v.is_int())
+        ASSERT_TRUE(before.lo <= v.i && v.i <= before.hi) << "bounds of " << render_expr(u) << ", seed " << seed;
     }
     // Once simplified, it stays.
-    ASSERT_TRUE(graph_rewrite(r, pm) == r) << "seed " << seed << "\n  " << render_expr(u) << "\n  once  " << render_expr(r) << "\n  twice "
-                                           << render_expr(graph_rewrite(r, pm));
+    ASSERT_TRUE(graph_rewrite(r, pm) == r) << "seed " << seed << "\n  " << render_expr(u) << "\n  once  "
+                                           << render_expr(r) << "\n  twice " << render_expr(graph_rewrite(r, pm));
   }
 }
 
 TEST(SymbolicFuzz, IndexExpressions) {
-  for (int seed = 0; seed < rounds(3000); seed++) ASSERT_NO_FATAL_FAILURE(fuzz_index(static_cast<uint64_t>(seed), symbolic(), 25));
+  for (int seed = 0; seed < rounds(3000); seed++)
+    ASSERT_NO_FATAL_FAILURE(fuzz_index(static_cast<uint64_t>(seed), symbolic(), 25));
 }
 TEST(SymbolicFuzz, IndexExpressionsWithValidity) {
-  for (int seed = 0; seed < rounds(2000); seed++) ASSERT_NO_FATAL_FAILURE(fuzz_index(static_cast<uint64_t>(seed) + 1000000, sym(), 25));
+  for (int seed = 0; seed < rounds(2000); seed++)
+    ASSERT_NO_FATAL_FAILURE(fuzz_index(static_cast<uint64_t>(seed) + 1000000, sym(), 25));
 }
 
 // ---- values of kernels: fixed-width integers and floats, wrapping and rounding included ----
@@ -189,8 +202,9 @@ class Values {
     }
     UOp c = UOp::make(Ops::PARAM, dtypes::bool_, {UOp::shape_stack(std::vector<int64_t>{4})}, Arg(ParamArg{3}));
     leaves_.push_back(c.index({i}).load()), bools_.push_back(leaves_.back());
-#define X(name) \
-  if (groups::kAlu.without(groups::kComparison | Ops::WHERE | Ops::POW).has(Ops::name) && alu_loop(Ops::name, d)) ops_.push_back(Ops::name);
+#define X(name)                                                                                                   \
+  if (groups::kAlu.without(groups::kComparison | Ops::WHERE | Ops::POW).has(Ops::name) && alu_loop(Ops::name, d)) \
+    ops_.push_back(Ops::name);
     TG_FOR_EACH_OP(X)
 #undef X
   }
@@ -199,10 +213,13 @@ class Values {
   UOp any() { return pool_[static_cast<size_t>(pick(static_cast<int>(pool_.size())))]; }
   UOp leaf() { return leaves_[static_cast<size_t>(pick(3))]; }
   UOp cond() { return bools_[static_cast<size_t>(pick(static_cast<int>(bools_.size())))]; }
-  UOp literal(double v) { return UOp::constant(d_.is_float() ? ConstValue(v) : ConstValue(static_cast<int64_t>(v)), d_); }
+  UOp literal(double v) {
+    return UOp::constant(d_.is_float() ? ConstValue(v) : ConstValue(static_cast<int64_t>(v)), d_);
+  }
   UOp literal() {
     if (d_.is_float())
-      return literal(of<double>({0.0, -0.0, 1.0, 1.0, -1.0, -1.0, 2.0, 0.5, -2.0, 3.0, 0.1, 1e30, 1e38, -1e38, INFINITY, -INFINITY, NAN}));
+      return literal(of<double>(
+          {0.0, -0.0, 1.0, 1.0, -1.0, -1.0, 2.0, 0.5, -2.0, 3.0, 0.1, 1e30, 1e38, -1e38, INFINITY, -INFINITY, NAN}));
     return UOp::constant(ConstValue(of<int64_t>({0, 0, 1, 1, -1, 2, 3, 4, 5, 8, 32, 127, -128, 255, 65535})), d_);
   }
   UOp any_or_literal() { return pick(100) < 35 ? literal() : any(); }
@@ -249,11 +266,14 @@ class Values {
         case 1: return UOp::alu(of({Ops::RECIPROCAL, Ops::TRUNC, Ops::EXP2, Ops::LOG2, Ops::SIN, Ops::SQRT}), {any()});
         case 2: return cond().where(any_or_literal(), any_or_literal());
         case 3:
-          return UOp::alu(Ops::POW, {any(), pick(2) ? literal(pick(d_ == dtypes::float64 ? 2 : 3)) : leaf()});  // others round: PowersByLiterals
+          return UOp::alu(Ops::POW, {any(), pick(2) ? literal(pick(d_ == dtypes::float64 ? 2 : 3))
+                                                    : leaf()});  // others round: PowersByLiterals
         case 4: return any().cast(dtypes::float64).cast(d_);
         case 5: return undone();
         case 6: return any_op();
-        default: return UOp::alu(of({Ops::ADD, Ops::ADD, Ops::MUL, Ops::MUL, Ops::MAX, Ops::SUB, Ops::FDIV}), {any_or_literal(), any_or_literal()});
+        default:
+          return UOp::alu(of({Ops::ADD, Ops::ADD, Ops::MUL, Ops::MUL, Ops::MAX, Ops::SUB, Ops::FDIV}),
+                          {any_or_literal(), any_or_literal()});
       }
     }
     switch (pick(12)) {
@@ -267,8 +287,8 @@ class Values {
       case 7: return any_op();
       case 8: return UOp::alu(Ops::POW, {any(), any_or_literal()});
       default:
-        return UOp::alu(of({Ops::ADD, Ops::ADD, Ops::ADD, Ops::MUL, Ops::MUL, Ops::MAX, Ops::AND, Ops::OR, Ops::XOR, Ops::FLOORDIV, Ops::FLOORMOD,
-                            Ops::CDIV, Ops::CMOD, Ops::SHL, Ops::SHR, Ops::SUB}),
+        return UOp::alu(of({Ops::ADD, Ops::ADD, Ops::ADD, Ops::MUL, Ops::MUL, Ops::MAX, Ops::AND, Ops::OR, Ops::XOR,
+                            Ops::FLOORDIV, Ops::FLOORMOD, Ops::CDIV, Ops::CMOD, Ops::SHL, Ops::SHR, Ops::SUB}),
                         {any_or_literal(), any_or_literal()});
     }
   }
@@ -309,11 +329,13 @@ TEST(SymbolicFuzz, Integers) {
     ASSERT_NO_FATAL_FAILURE(fuzz_values(d, rounds(500), 7));
 }
 TEST(SymbolicFuzz, Floats) {
-  for (DType d : {dtypes::float32, dtypes::float16, dtypes::float64, dtypes::bfloat16}) ASSERT_NO_FATAL_FAILURE(fuzz_values(d, rounds(500), 11));
+  for (DType d : {dtypes::float32, dtypes::float16, dtypes::float64, dtypes::bfloat16})
+    ASSERT_NO_FATAL_FAILURE(fuzz_values(d, rounds(500), 11));
 }
 
-/// Powers by a literal exponent become products and roots, which round as often as they have factors: |exponent| units in the last place. Below the
-/// smallest normal number the reciprocal of what overflowed may be 0. Roots of -0 and -infinity are SQRT's: -0 and NaN, as PyTorch has it for 0.5.
+/// Powers by a literal exponent become products and roots, which round as often as they have factors: |exponent| units
+/// in the last place. Below the smallest normal number the reciprocal of what overflowed may be 0. Roots of -0 and
+/// -infinity are SQRT's: -0 and NaN, as PyTorch has it for 0.5.
 TEST(SymbolicFuzz, PowersByLiterals) {
   Arena arena;
   ArenaScope scope(arena);
@@ -321,14 +343,18 @@ TEST(SymbolicFuzz, PowersByLiterals) {
   for (DType d : {dtypes::float32, dtypes::float64, dtypes::float16})
     for (double c : {-65.0, -64.0, -5.0, -3.0, -2.0, -1.5, -1.0, -0.5, 0.0,  0.3,  0.5,  1.0, 1.5,
                      2.0,   2.5,   3.0,  4.0,  5.0,  6.0,  7.0,  10.0, 31.0, 64.0, 65.0, 1e30}) {
-      UOp x = UOp::make(Ops::PARAM, d, {UOp::shape_stack(std::vector<int64_t>{4})}, Arg(ParamArg{0})).index({UOp::range(4, 0)}).load();
+      UOp x = UOp::make(Ops::PARAM, d, {UOp::shape_stack(std::vector<int64_t>{4})}, Arg(ParamArg{0}))
+                  .index({UOp::range(4, 0)})
+                  .load();
       UOp before = UOp::alu(Ops::POW, {x, x.const_like(c)}), after = graph_rewrite(before, sym());
       const bool root = std::trunc(c) != c;
       const double eps = d == dtypes::float64 ? 0x1p-52 : d == dtypes::float32 ? 0x1p-23 : 0x1p-10;
       const double normal = d == dtypes::float64 ? 0x1p-1022 : d == dtypes::float32 ? 0x1p-126 : 0x1p-14;
       for (int k = 0; k < 200; k++) {
         ConstValue v =
-            k % 2 ? try_value(d, rng) : truncate_float(std::ldexp(static_cast<double>(rng() % 4000) - 2000, static_cast<int>(rng() % 20) - 14), d);
+            k % 2 ? try_value(d, rng)
+                  : truncate_float(
+                        std::ldexp(static_cast<double>(rng() % 4000) - 2000, static_cast<int>(rng() % 20) - 14), d);
         if (root && (v.f == -INFINITY || (v.f == 0 && std::signbit(v.f)))) continue;
         const double a = evaluate(before, {{x, v}}).as_double(), b = evaluate(after, {{x, v}}).as_double();
         if (a == b || (a != a && b != b)) continue;
@@ -344,7 +370,8 @@ class Pair {
   /// `close`: numbers may differ by that much, and only finite ones that are not negative are tried.
   Pair(UOp a, UOp b, double close = 0) : a_(a), b_(b), close_(close) {}
 
-  /// Both become one form under the table, and neither they nor that form have other values: at 100 random contents of memory, ranges and variables.
+  /// Both become one form under the table, and neither they nor that form have other values: at 100 random contents of
+  /// memory, ranges and variables.
   void check(const PatternMatcher<UOp>& pm) {
     const UOp after = graph_rewrite(a_, pm);
     EXPECT_EQ(after, graph_rewrite(b_, pm)) << render_expr(a_);
@@ -356,8 +383,8 @@ class Pair {
         ASSERT_EQ(x.size(), y.size());
         for (size_t i = 0; i < x.size(); i++)
           ASSERT_TRUE(same_value(x[i], y[i]) || std::abs(x[i].as_double() - y[i].as_double()) <= close_)
-              << where() << "\n  " << render_expr(a_) << " = " << x[i].as_double() << " kind " << int(x[i].kind) << "\n  " << render_expr(other)
-              << " = " << y[i].as_double() << " kind " << int(y[i].kind);
+              << where() << "\n  " << render_expr(a_) << " = " << x[i].as_double() << " kind " << int(x[i].kind)
+              << "\n  " << render_expr(other) << " = " << y[i].as_double() << " kind " << int(y[i].kind);
       }
     }
   }
@@ -374,9 +401,11 @@ class Pair {
     for (UOp u : leaves()) {
       if (!u.is(Ops::PARAM)) continue;
       const ParamArg& p = u.arg<ParamArg>();
-      if (p.addrspace == AddrSpace::kAlu) vars_[p.name] = p.vmin + static_cast<int64_t>(rng() % static_cast<uint64_t>(p.vmax - p.vmin + 1));
+      if (p.addrspace == AddrSpace::kAlu)
+        vars_[p.name] = p.vmin + static_cast<int64_t>(rng() % static_cast<uint64_t>(p.vmax - p.vmin + 1));
       else if (testing::Values& m = memory_.at(static_cast<size_t>(p.slot)); m.empty())
-        while (m.size() < kElements) m.push_back(close_ ? ConstValue(static_cast<double>(rng() % 1000) / 50) : try_value(u.dtype(), rng));
+        while (m.size() < kElements)
+          m.push_back(close_ ? ConstValue(static_cast<double>(rng() % 1000) / 50) : try_value(u.dtype(), rng));
     }
     for (UOp u : leaves())
       if (u.in(Ops::RANGE | Ops::SPECIAL)) {
@@ -399,7 +428,8 @@ class Pair {
     for (auto& [name, v] : vars_) text += str(" ", name, "=", v);
     for (auto& [r, v] : ranges_) text += str(" ", render_expr(r), "=", v);
     for (size_t i = 0; i < memory_.size(); i++)
-      for (size_t k = 0; k < memory_[i].size(); k++) text += str(k ? " " : str(" memory ", i, ": "), memory_[i][k].as_double());
+      for (size_t k = 0; k < memory_[i].size(); k++)
+        text += str(k ? " " : str(" memory ", i, ": "), memory_[i][k].as_double());
     return text;
   }
   UOp a_, b_;
@@ -414,8 +444,8 @@ void special_cases() {
   Arena arena;
   ArenaScope scope(arena);
   auto shape = [](int64_t n) { return UOp::shape_stack(std::vector<int64_t>{n}); };
-  UOp p = UOp::make(Ops::PARAM, dtypes::int32, {shape(8)}, Arg(ParamArg{0})), r = UOp::range(8, 0), k = UOp::range(4, 1, AxisType::kReduce),
-      one = UOp::range(1, 2);
+  UOp p = UOp::make(Ops::PARAM, dtypes::int32, {shape(8)}, Arg(ParamArg{0})), r = UOp::range(8, 0),
+      k = UOp::range(4, 1, AxisType::kReduce), one = UOp::range(1, 2);
   UOp v = p.index({r}).load(), gate = r < 3, inv = UOp::invalid(), zero = v.const_like(0);
   UOps rk{k}, r1{one}, both{r, one}, rr{r}, none{};
   auto same = [](UOp a, UOp b) { Pair(a, b).check(sym()); };
@@ -425,11 +455,13 @@ void special_cases() {
   same(v.reduce(Ops::MAX, r1), v);
   same(kernel({p.index({r}).store(v + 1).end(both)}), kernel({p.index({r}).store(v + 1).end(rr)}));
   same(p.index({r}).store(gate.where(v, inv)), p.index({r.valid(gate)}).store(v));
-  same(kernel({p.index({r}).store(inv).end(rr), p.index({r}).store(v).end(rr)}), kernel({p.index({r}).store(v).end(rr)}));
+  same(kernel({p.index({r}).store(inv).end(rr), p.index({r}).store(v).end(rr)}),
+       kernel({p.index({r}).store(v).end(rr)}));
   same(kernel({p.index({inv}).store(v).end(rr)}), kernel({}));
   same(p.index({inv}).load(), zero);
   same(p.index({inv}).load(v, gate), v);
-  same(gate.where(v, zero).cast(dtypes::int8), gate.where(v.cast(dtypes::int8), UOp::constant(ConstValue(0), dtypes::int8)));
+  same(gate.where(v, zero).cast(dtypes::int8),
+       gate.where(v.cast(dtypes::int8), UOp::constant(ConstValue(0), dtypes::int8)));
   same(UOp::make(Ops::AFTER, dtypes::int32, {v}), v);
   same(UOp::make(Ops::END, dtypes::void_, {p.index({r}).store(v)}), p.index({r}).store(v));
   same(kernel({UOp::make(Ops::GROUP, dtypes::void_, {p.index({r}).store(v)})}), kernel({p.index({r}).store(v)}));
@@ -437,8 +469,8 @@ void special_cases() {
       w32 = UOp::make(Ops::PARAM, dtypes::uint32, {shape(8)}, Arg(ParamArg{2})).index({r}).load();
   // x / (1 + x) without infinity over infinity.
   UOp x = UOp::make(Ops::PARAM, dtypes::float32, {shape(8)}, Arg(ParamArg{3})).index({r}).load(),
-      y = UOp::make(Ops::PARAM, dtypes::float32, {shape(8)}, Arg(ParamArg{4})).index({r}).load(), ones = x.const_like(1.0),
-      d = UOp::alu(Ops::RECIPROCAL, {x + ones});
+      y = UOp::make(Ops::PARAM, dtypes::float32, {shape(8)}, Arg(ParamArg{4})).index({r}).load(),
+      ones = x.const_like(1.0), d = UOp::alu(Ops::RECIPROCAL, {x + ones});
   nearly(x * d, ones - d);
   nearly(x * (d * y), y * (ones - d));
   nearly(x * (d + y), (ones - d) + x * y);
@@ -461,7 +493,8 @@ void special_cases() {
   same(u32.bitcast(dtypes::float32).bitcast(dtypes::int32), u32.bitcast(dtypes::int32));
   same(UOp::make(Ops::BITCAST, dtypes::uint32, {u32}), u32);
   same(UOp::make(Ops::CAST, dtypes::uint32, {u32}), u32);
-  same(UOp::constant(ConstValue(1.0), dtypes::float32).bitcast(dtypes::int32), UOp::constant(ConstValue(0x3f800000), dtypes::int32));
+  same(UOp::constant(ConstValue(1.0), dtypes::float32).bitcast(dtypes::int32),
+       UOp::constant(ConstValue(0x3f800000), dtypes::int32));
   same(UOp::make(Ops::SPECIAL, dtypes::weakint, {UOp::constant(int64_t{1})}, Arg("gidx0")), UOp::constant(int64_t{0}));
   same(UOp::alu(Ops::TRUNC, {v}), v);
   same(UOp::alu(Ops::TRUNC, {gate}), gate);
@@ -487,8 +520,9 @@ TEST(SymbolicFuzz, EveryRuleIsSeenAtWork) {
   track_match_stats = before;
   auto check = [](const PatternMatcher<UOp>& pm) {
     for (auto& r : pm.rules())
-      EXPECT_GT(r->stats->hits, 0u) << "never fired: " << r->stats->at.file << ':' << r->stats->at.line << " (tried " << r->stats->tries
-                                    << " times). Random expressions do not reach the rule: give it a line same(before, after) in special_cases()";
+      EXPECT_GT(r->stats->hits, 0u)
+          << "never fired: " << r->stats->at.file << ':' << r->stats->at.line << " (tried " << r->stats->tries
+          << " times). Random expressions do not reach the rule: give it a line same(before, after) in special_cases()";
   };
   check(sym()), check(pm_load_validity());
 }

@@ -14,20 +14,24 @@ class Symbolic : public ::testing::Test {
   Arena arena_;
   ArenaScope scope_{arena_};
 
-  static UOp var(const char* name, int64_t lo, int64_t hi, DType d = dtypes::weakint) { return UOp::variable(name, lo, hi, d); }
+  static UOp var(const char* name, int64_t lo, int64_t hi, DType d = dtypes::weakint) {
+    return UOp::variable(name, lo, hi, d);
+  }
   static UOp lit(int64_t v) { return UOp::constant(v); }
   static UOp yes() { return UOp::constant(true); }
   static UOp no() { return UOp::constant(false); }
   /// `u` simplifies to `expected`, up to the order of operands, and has these bounds.
   static void becomes(UOp u, UOp expected, int64_t lo, int64_t hi) {
     UOp got = graph_rewrite(u, sym()), want = graph_rewrite(expected, canonical_order());
-    EXPECT_TRUE(got == want) << render_expr(u) << "\n  became   " << render_expr(got) << "\n  expected " << render_expr(want);
+    EXPECT_TRUE(got == want) << render_expr(u) << "\n  became   " << render_expr(got) << "\n  expected "
+                             << render_expr(want);
     EXPECT_EQ(static_cast<int64_t>(vmin(got)), lo) << render_expr(got);
     EXPECT_EQ(static_cast<int64_t>(vmax(got)), hi) << render_expr(got);
   }
   static void becomes(UOp u, UOp expected) {
     UOp got = graph_rewrite(u, sym()), want = graph_rewrite(expected, canonical_order());
-    EXPECT_TRUE(got == want) << render_expr(u) << "\n  became   " << render_expr(got) << "\n  expected " << render_expr(want);
+    EXPECT_TRUE(got == want) << render_expr(u) << "\n  became   " << render_expr(got) << "\n  expected "
+                             << render_expr(want);
   }
 };
 
@@ -242,7 +246,9 @@ TEST_F(Symbolic, Floats) {
   becomes(UOp::alu(Ops::POW, {f, k(2)}), f * f);
   becomes(f.cast(dtypes::float64).cast(dtypes::float32), f);
   becomes(f.cast(dtypes::float16).cast(dtypes::float32), f.cast(dtypes::float16).cast(dtypes::float32));
-  UOp n = UOp::make(Ops::PARAM, dtypes::int32, {UOp::shape_stack(std::vector<int64_t>{16})}, Arg(ParamArg{1})).index({var("i", 0, 15)}).load();
+  UOp n = UOp::make(Ops::PARAM, dtypes::int32, {UOp::shape_stack(std::vector<int64_t>{16})}, Arg(ParamArg{1}))
+              .index({var("i", 0, 15)})
+              .load();
   UOp one = n.const_like(1);
   becomes((n + one) + one, n + 2);
   becomes(n + n, n * 2);
@@ -285,7 +291,8 @@ TEST_F(Symbolic, LoadGates) {
   EXPECT_EQ(graph_rewrite(gate.where(load(j.valid(gate)), zero), pm_load_validity()), gate.where(load(j), zero));
   UOp both = lo & hi;
   EXPECT_EQ(graph_rewrite(both.where(load((i - 4).valid(both)), zero), pm_load_validity()), load((i - 4).valid(both)));
-  EXPECT_EQ(graph_rewrite((both & gate).where(load((i - 4).valid(both)), zero), pm_load_validity()), gate.where(load((i - 4).valid(both)), zero));
+  EXPECT_EQ(graph_rewrite((both & gate).where(load((i - 4).valid(both)), zero), pm_load_validity()),
+            gate.where(load((i - 4).valid(both)), zero));
   EXPECT_EQ(graph_rewrite(load(UOp::invalid()), sym()), zero);
 }
 
@@ -302,7 +309,8 @@ TEST_F(Symbolic, Kernels) {
   UOp want = red.cast(dtypes::int32).reduce(Ops::ADD, reds) * value;
   EXPECT_EQ(graph_rewrite(sum, sym()), want);
   // A store of a gated value stores under the gate.
-  EXPECT_EQ(graph_rewrite(p.index({r}).store((r < 3).where(value, UOp::invalid())), sym()), p.index({r.valid(r < 3)}).store(value));
+  EXPECT_EQ(graph_rewrite(p.index({r}).store((r < 3).where(value, UOp::invalid())), sym()),
+            p.index({r.valid(r < 3)}).store(value));
 }
 
 TEST_F(Symbolic, Structure) {

@@ -1,4 +1,5 @@
-/// \file Functions of four bits as tables: what is one, its values, and the code of processors with and without a permutation of sixteen floats.
+/// \file Functions of four bits as tables: what is one, its values, and the code of processors with and without a
+/// permutation of sixteen floats.
 #include "tinygrad/render/table.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +10,9 @@ namespace tg {
 namespace {
 using namespace test;
 
-UOp k(double v, DType d) { return UOp::constant(d.is_float() ? ConstValue(v) : ConstValue(static_cast<int64_t>(v)), d); }
+UOp k(double v, DType d) {
+  return UOp::constant(d.is_float() ? ConstValue(v) : ConstValue(static_cast<int64_t>(v)), d);
+}
 UOp op(Ops o, UOp a, double b) { return UOp::alu(o, {a, k(b, a.dtype())}); }
 UOp low(UOp x) { return op(Ops::AND, x, 15); }
 UOp high(UOp x) { return op(Ops::SHR, x, 4); }
@@ -88,7 +91,9 @@ TEST(Tables, Code) {
         UOp at = range(4, 0) * i32(16) + range(16, 1, AxisType::kVector), x = param(0, d, 64).index({at}).load();
         UOps stores;
         auto out = [&](UOp v) {
-          stores.push_back(param(static_cast<int>(stores.size()) + 1, dtypes::float32, 64).index({at}).store(v.cast(dtypes::float32)));
+          stores.push_back(param(static_cast<int>(stores.size()) + 1, dtypes::float32, 64)
+                               .index({at})
+                               .store(v.cast(dtypes::float32)));
         };
         out(op(Ops::ADD, low(x).cast(dtypes::float32), -8));
         out(op(Ops::MUL, low(high(x)).cast(dtypes::float32), 0.5));

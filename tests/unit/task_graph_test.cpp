@@ -10,7 +10,8 @@ namespace tg {
 namespace {
 using Before = std::vector<std::vector<uint32_t>>;
 
-/// Each task adds up what those before it wrote, without atomics: a missing order is a wrong sum, and a data race for the thread sanitizer.
+/// Each task adds up what those before it wrote, without atomics: a missing order is a wrong sum, and a data race for
+/// the thread sanitizer.
 std::vector<int64_t> sums(TaskGraph& graph, const Before& before, ThreadPool& pool, int threads) {
   std::vector<int64_t> value(before.size(), 0);
   graph.run(pool, threads, [&](uint32_t t) {
@@ -33,7 +34,8 @@ TEST(TaskGraph, EveryTaskAfterThoseItWaitsFor) {
     ThreadPool one(1);
     const std::vector<int64_t> want = sums(graph, before, one, 1);
     for (int threads : {1, 2, 3, 4, 100})
-      for (int again = 0; again < 5; again++) ASSERT_EQ(sums(graph, before, pool, threads), want) << program << ", " << threads << " threads";
+      for (int again = 0; again < 5; again++)
+        ASSERT_EQ(sums(graph, before, pool, threads), want) << program << ", " << threads << " threads";
   }
 }
 

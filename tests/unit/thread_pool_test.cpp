@@ -39,7 +39,8 @@ TEST(ThreadPool, VisitsEachItemOnce) {
   pool.parallel_for(3, 3, 1, [](int64_t, int64_t) { FAIL() << "an empty range has no pieces"; });
 }
 
-/// Two threads meet inside the loop: neither leaves before the other came. A pool that runs pieces one after another would time out.
+/// Two threads meet inside the loop: neither leaves before the other came. A pool that runs pieces one after another
+/// would time out.
 TEST(ThreadPool, TwoThreadsRunAtOnce) {
   ThreadPool pool(2);
   for (int round = 0; round < 20; ++round) {
@@ -81,7 +82,8 @@ TEST(ThreadPool, WorkersCanBePinned) {
       const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
       while (arrived < 2 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
       cpu_set_t mine;
-      if (std::this_thread::get_id() != caller && sched_getaffinity(0, sizeof(mine), &mine) == 0) processors = CPU_COUNT(&mine);
+      if (std::this_thread::get_id() != caller && sched_getaffinity(0, sizeof(mine), &mine) == 0)
+        processors = CPU_COUNT(&mine);
     });
     ASSERT_EQ(arrived, 2);
     if (pinned) EXPECT_EQ(processors, 1);

@@ -9,8 +9,8 @@
 
 namespace tg::testing {
 namespace {
-constexpr OptOp kPad = OptOp::kPadTo, kLanes = OptOp::kVector, kTile = OptOp::kUpcast, kSwap = OptOp::kSwap, kStage = OptOp::kStage,
-                kUnroll = OptOp::kUnroll, kThread = OptOp::kThread;
+constexpr OptOp kPad = OptOp::kPadTo, kLanes = OptOp::kVector, kTile = OptOp::kUpcast, kSwap = OptOp::kSwap,
+                kStage = OptOp::kStage, kUnroll = OptOp::kUnroll, kThread = OptOp::kThread;
 
 std::shared_ptr<Program> with_opts(const KernelPtr& k, std::vector<Opt> opts, const Renderer& r = TestRenderer(16)) {
   CodegenOptions o;
@@ -22,23 +22,29 @@ KernelPtr wide_conv(int64_t h, int64_t w, int64_t f, int64_t pad, int64_t step, 
   KernelMaker k;
   const int64_t groups = 2, ic = 2, oc = 3, oh = (h + 2 * pad - dilation * (f - 1) - 1) / step + 1,
                 ow = (w + 2 * pad - dilation * (f - 1) - 1) / step + 1;
-  UOp in = k.param(1, groups * ic * h * w), wt = k.param(2, groups * oc * ic * f * f), o = k.param(0, groups * oc * oh * ow);
+  UOp in = k.param(1, groups * ic * h * w), wt = k.param(2, groups * oc * ic * f * f),
+      o = k.param(0, groups * oc * oh * ow);
   UOp g = k.loop(groups), q = k.loop(oc), y = k.loop(oh), x = k.loop(ow), c = k.red(ic), ky = k.red(f), kx = k.red(f);
   UOp iy = y * step + ky * dilation - pad, ix = x * step + kx * dilation - pad;
   UOp ok = iy.ge(iy.const_like(0)) & (iy < h) & (ix.ge(ix.const_like(0)) & (ix < w));
-  UOp v = in.index({(((g * ic + c) * h + iy) * w + ix).valid(ok)}).load() * wt.index({(((g * oc + q) * ic + c) * f + ky) * f + kx}).load();
-  return k.finish(o.index({((g * oc + q) * oh + y) * ow + x}).store(v.reduce(Ops::ADD, UOps{c, ky, kx})).end(UOps{g, q, y, x}));
+  UOp v = in.index({(((g * ic + c) * h + iy) * w + ix).valid(ok)}).load() *
+          wt.index({(((g * oc + q) * ic + c) * f + ky) * f + kx}).load();
+  return k.finish(
+      o.index({((g * oc + q) * oh + y) * ow + x}).store(v.reduce(Ops::ADD, UOps{c, ky, kx})).end(UOps{g, q, y, x}));
 }
 
-KernelPtr dilated_conv(int64_t bs, int64_t ic, int64_t oc, int64_t h, int64_t w, int64_t f, int64_t pad, int64_t dilation) {
+KernelPtr dilated_conv(int64_t bs, int64_t ic, int64_t oc, int64_t h, int64_t w, int64_t f, int64_t pad,
+                       int64_t dilation) {
   KernelMaker k;
   const int64_t oh = h + 2 * pad - dilation * (f - 1), ow = w + 2 * pad - dilation * (f - 1);
   UOp in = k.param(1, bs * ic * h * w), wt = k.param(2, oc * ic * f * f), o = k.param(0, bs * oc * oh * ow);
   UOp n = k.loop(bs), q = k.loop(oc), y = k.loop(oh), x = k.loop(ow), c = k.red(ic), ky = k.red(f), kx = k.red(f);
   UOp iy = y + ky * dilation - pad, ix = x + kx * dilation - pad;
   UOp ok = iy.ge(iy.const_like(0)) & (iy < h) & (ix.ge(ix.const_like(0)) & (ix < w));
-  UOp v = in.index({(((n * ic + c) * h + iy) * w + ix).valid(ok)}).load() * wt.index({((q * ic + c) * f + ky) * f + kx}).load();
-  return k.finish(o.index({((n * oc + q) * oh + y) * ow + x}).store(v.reduce(Ops::ADD, UOps{c, ky, kx})).end(UOps{n, q, y, x}));
+  UOp v = in.index({(((n * ic + c) * h + iy) * w + ix).valid(ok)}).load() *
+          wt.index({((q * ic + c) * f + ky) * f + kx}).load();
+  return k.finish(
+      o.index({((n * oc + q) * oh + y) * ow + x}).store(v.reduce(Ops::ADD, UOps{c, ky, kx})).end(UOps{n, q, y, x}));
 }
 
 TEST(Window, RangesThatShareASumAreFound) {
@@ -50,8 +56,10 @@ TEST(Window, RangesThatShareASumAreFound) {
     std::sort(out.begin(), out.end());
     return out;
   };
-  EXPECT_EQ(sizes(conv_input_grad(2, 3, 4, 8, 20, 3), 0), (std::vector<size_t>{1, 1, 2, 2}));  // image, channel, rows, columns
-  EXPECT_EQ(sizes(conv_input_grad(2, 3, 4, 8, 20, 3), 1), (std::vector<size_t>{1, 1, 1, 1}));  // a weight is read at each place once
+  EXPECT_EQ(sizes(conv_input_grad(2, 3, 4, 8, 20, 3), 0),
+            (std::vector<size_t>{1, 1, 2, 2}));  // image, channel, rows, columns
+  EXPECT_EQ(sizes(conv_input_grad(2, 3, 4, 8, 20, 3), 1),
+            (std::vector<size_t>{1, 1, 1, 1}));  // a weight is read at each place once
   EXPECT_EQ(sizes(wide_conv(9, 20, 3, 1, 2, 1), 0), (std::vector<size_t>{1, 1, 2, 2}));
   EXPECT_EQ(sizes(matmul(4, 5, 6), 0), (std::vector<size_t>{1, 1}));
 }
@@ -64,7 +72,14 @@ TEST(Window, KeepsTheMeaning) {
     with_opts(k(), {{kStage, -1, g}});
     with_opts(k(), {{kStage, 2, g}, {kStage, 1, 1}});
     with_opts(k(), {{kPad, 3, 4}, {kLanes, 3, 4}, {kTile, 2, 2}, {kStage, 0, g}});
-    with_opts(k(), {{kPad, 3, 8}, {kLanes, 3, 4}, {kTile, 3, 2}, {kPad, 2, 3}, {kTile, 2, 3}, {kTile, 1, 3}, {kUnroll, 5, 3}, {kStage, 0, g}});
+    with_opts(k(), {{kPad, 3, 8},
+                    {kLanes, 3, 4},
+                    {kTile, 3, 2},
+                    {kPad, 2, 3},
+                    {kTile, 2, 3},
+                    {kTile, 1, 3},
+                    {kUnroll, 5, 3},
+                    {kStage, 0, g}});
     with_opts(k(), {{kPad, 3, 4}, {kLanes, 3, 4}, {kSwap, 1, 2}, {kThread, 0, 0}, {kStage, 2, g}});
     with_opts(k(), {{kPad, 2, 4}, {kLanes, 2, 4}, {kTile, 3, 0}, {kThread, 1, 0}, {kStage, 0, g}});
     with_opts(k(), {{kLanes, 0, 2}, {kSwap, 1, 3}, {kStage, 3, g}});
@@ -80,11 +95,13 @@ TEST(Window, KeepsTheMeaning) {
       with_opts(k(), {{kPad, 3, 4}, {kLanes, 3, 4}, {kSwap, 1, 2}, {kStage, 2, g}});
     }
   with_opts(conv(2, 2, 5, 7, 8, 3, 1), {{kLanes, 3, 8}, {kSwap, 1, 2}, {kStage, 2, g}, {kStage, 1, 1}});
-  with_opts(conv_weight_grad(4, 2, 3, 8, 20, 3), {{kPad, 6, 16}, {kLanes, 6, 16}, {kTile, 0, 3}, {kStage, 1, g}}, TestRenderer(64));
+  with_opts(conv_weight_grad(4, 2, 3, 8, 20, 3), {{kPad, 6, 16}, {kLanes, 6, 16}, {kTile, 0, 3}, {kStage, 1, g}},
+            TestRenderer(64));
 }
 
 TEST(Window, HoldsEachElementOnceAndIsReadWithoutMasks) {
-  auto p = with_opts(conv_input_grad(2, 3, 4, 8, 20, 3), {{kPad, 3, 32}, {kLanes, 3, 16}, {kTile, 3, 2}, {kStage, 0, kWindow}}, TestRenderer(64));
+  auto p = with_opts(conv_input_grad(2, 3, 4, 8, 20, 3),
+                     {{kPad, 3, 32}, {kLanes, 3, 16}, {kTile, 3, 2}, {kStage, 0, kWindow}}, TestRenderer(64));
   ArenaScope scope(*p->arena);
   int panels = 0, read = 0, depth = 0, masks = 0;
   for (UOp u : p->linear) {
@@ -112,7 +129,8 @@ TEST(Window, IsChosenForInputGradients) {
   const TestRenderer r(64);
   for (const KernelPtr& k : {conv_input_grad(8, 256, 256, 16, 16, 3), conv_input_grad(8, 128, 256, 30, 30, 3)}) {
     const auto p = to_program(*k, r);
-    EXPECT_TRUE(std::any_of(p->applied_opts.begin(), p->applied_opts.end(), [](const Opt& o) { return o.op == kStage && o.arg == kWindow; }));
+    EXPECT_TRUE(std::any_of(p->applied_opts.begin(), p->applied_opts.end(),
+                            [](const Opt& o) { return o.op == kStage && o.arg == kWindow; }));
   }
 }
 
@@ -144,29 +162,35 @@ TEST(Window, RowsOneAfterTheOtherKeepTheMeaning) {
 TEST(Window, RowsAreMergedWhereLanesWouldBeWasted) {
   const TestRenderer r(64);
   const auto p = to_program(*conv_input_grad(64, 64, 64, 8, 8, 3), r);
-  EXPECT_TRUE(std::any_of(p->applied_opts.begin(), p->applied_opts.end(), [](const Opt& o) { return o.op == kStage && o.arg == kWindow; }));
+  EXPECT_TRUE(std::any_of(p->applied_opts.begin(), p->applied_opts.end(),
+                          [](const Opt& o) { return o.op == kStage && o.arg == kWindow; }));
   check_kernel(conv_input_grad(4, 8, 16, 8, 8, 3), r, {});
   check_kernel(padded_input_grad(2, 16, 16, 7, 7, 3, 1), r, {});
   check_kernel(padded_input_grad(2, 8, 8, 14, 14, 3, 1), r, {});
   check_kernel(conv_input_grad(2, 8, 8, 12, 24, 5), r, {});
   // 24 x 24 outputs are 36 whole vectors.
   const auto large = to_program(*conv_input_grad(64, 32, 32, 24, 24, 5), r);
-  EXPECT_TRUE(std::none_of(large->applied_opts.begin(), large->applied_opts.end(), [](const Opt& o) { return o.op == kPad; }));
+  EXPECT_TRUE(
+      std::none_of(large->applied_opts.begin(), large->applied_opts.end(), [](const Opt& o) { return o.op == kPad; }));
 }
 TEST(Window, RowsThatAreBroadcastInWeightGradients) {
-  // Few input channels and a large filter in steps: lanes go along output channels, and the image is read from a window.
+  // Few input channels and a large filter in steps: lanes go along output channels, and the image is read from a
+  // window.
   WeightGrad s{8, 3, 64, 112, 112, 7, 3, 2};
   const auto p = to_program(*conv_weight_grad(s), TestRenderer(64));
-  EXPECT_TRUE(std::any_of(p->applied_opts.begin(), p->applied_opts.end(), [](const Opt& o) { return o.op == OptOp::kStage && o.arg >= kWindow; }));
+  EXPECT_TRUE(std::any_of(p->applied_opts.begin(), p->applied_opts.end(),
+                          [](const Opt& o) { return o.op == OptOp::kStage && o.arg >= kWindow; }));
   for (int64_t stride : {1, 2, 3}) {
     CodegenOptions o;
-    o.opts = std::vector<Opt>{{OptOp::kVector, 0, 4}, {OptOp::kUpcast, 3, 3}, {OptOp::kStage, -1, kWindow}, {OptOp::kStage, -1, 1}};
+    o.opts = std::vector<Opt>{
+        {OptOp::kVector, 0, 4}, {OptOp::kUpcast, 3, 3}, {OptOp::kStage, -1, kWindow}, {OptOp::kStage, -1, 1}};
     WeightGrad small{2, 2, 8, 9, 11, 3, 1, stride};
     check_kernel(conv_weight_grad(small), TestRenderer(16), o);
   }
 }
 TEST(Window, RowsThatAreBroadcastServeSeveralTiles) {
-  // 56 columns are three and a half vectors: lanes go along output channels, and a window holds whole rows for all tiles of them.
+  // 56 columns are three and a half vectors: lanes go along output channels, and a window holds whole rows for all
+  // tiles of them.
   struct Shape {
     int64_t in, filter, pad, dilation;
   };
@@ -176,18 +200,29 @@ TEST(Window, RowsThatAreBroadcastServeSeveralTiles) {
     auto has = [&](auto&& f) { return std::any_of(opts.begin(), opts.end(), f); };
     EXPECT_TRUE(has([](const Opt& o) { return o.op == kLanes && o.axis == 1; }));
     EXPECT_TRUE(has([](const Opt& o) { return o.op == kStage && o.arg >= kWindow && o.axis == 2; }));
-    EXPECT_TRUE(has([](const Opt& o) { return o.op == OptOp::kSplit && o.axis == 2; })) << "several rows of the output share a window";
-    EXPECT_TRUE(std::none_of(opts.begin(), opts.end(), [](const Opt& o) { return o.op == kPad; })) << "nothing is computed in vain";
+    EXPECT_TRUE(has([](const Opt& o) { return o.op == OptOp::kSplit && o.axis == 2; }))
+        << "several rows of the output share a window";
+    EXPECT_TRUE(std::none_of(opts.begin(), opts.end(), [](const Opt& o) { return o.op == kPad; }))
+        << "nothing is computed in vain";
   }
   const int64_t g = kWindow;
   for (int64_t dilation : {1, 2})
     for (int64_t filter : {2, 3})
       for (int64_t w : {7, 12}) {
-        const auto k = [&] { return dilated_conv(2, 3, 8, 4 + dilation * (filter - 1), w + dilation * (filter - 3), filter, dilation, dilation); };
+        const auto k = [&] {
+          return dilated_conv(2, 3, 8, 4 + dilation * (filter - 1), w + dilation * (filter - 3), filter, dilation,
+                              dilation);
+        };
         with_opts(k(), {{kLanes, 1, 4}, {kTile, 1, 2}, {kStage, -1, 1}, {kStage, 2, g}});
         with_opts(k(), {{kLanes, 1, 4}, {kPad, 3, 4}, {kTile, 3, 4}, {kSwap, 0, 1}, {kStage, 1, 1}, {kStage, 2, g}});
-        with_opts(k(),
-                  {{kLanes, 1, 4}, {kPad, 3, 5}, {kTile, 3, 5}, {kPad, 2, 2}, {OptOp::kSplit, 2, 2}, {kSwap, 0, 1}, {kStage, 1, 1}, {kStage, 2, g}});
+        with_opts(k(), {{kLanes, 1, 4},
+                        {kPad, 3, 5},
+                        {kTile, 3, 5},
+                        {kPad, 2, 2},
+                        {OptOp::kSplit, 2, 2},
+                        {kSwap, 0, 1},
+                        {kStage, 1, 1},
+                        {kStage, 2, g}});
       }
   for (int64_t in : {1, 5})
     for (int64_t w : {9, 20})

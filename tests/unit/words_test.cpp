@@ -16,21 +16,30 @@ struct Blocks {
 };
 KernelPtr product(const Blocks& s, bool whole_bytes = false) {
   KernelMaker k;
-  UOp q = k.param(1, s.rows * s.blocks * s.step, dtypes::uint8), x = k.param(2, s.blocks * s.bytes * 2), scale = k.param(3, s.rows * s.blocks),
-      o = k.param(0, s.rows);
+  UOp q = k.param(1, s.rows * s.blocks * s.step, dtypes::uint8), x = k.param(2, s.blocks * s.bytes * 2),
+      scale = k.param(3, s.rows * s.blocks), o = k.param(0, s.rows);
   UOp row = k.loop(s.rows), block = k.red(s.blocks), half = k.red(2), j = k.red(s.bytes), at = row * s.blocks + block;
-  UOp byte = q.index({at * s.step + j + s.first}).load(), four = UOp::constant(4, dtypes::uint8), low = UOp::constant(15, dtypes::uint8);
-  UOp number = (half < 1).where(whole_bytes ? byte : byte & low, UOp::alu(Ops::SHR, {byte, four})).cast(dtypes::float32);
+  UOp byte = q.index({at * s.step + j + s.first}).load(), four = UOp::constant(4, dtypes::uint8),
+      low = UOp::constant(15, dtypes::uint8);
+  UOp number =
+      (half < 1).where(whole_bytes ? byte : byte & low, UOp::alu(Ops::SHR, {byte, four})).cast(dtypes::float32);
   auto wide = [&](int64_t i) { return q.index({at * s.step + i}).load().cast(dtypes::uint16); };
   UOp by = scale.index({at}).load();
   if (s.halves)
-    by = UOp::alu(Ops::OR, {wide(0), UOp::alu(Ops::SHL, {wide(1), UOp::constant(8, dtypes::uint16)})}).bitcast(dtypes::float16).cast(dtypes::float32);
-  UOp v = (number + UOp::constant(-8.0, dtypes::float32)) * by * x.index({block * (2 * s.bytes) + half * s.bytes + j}).load();
+    by = UOp::alu(Ops::OR, {wide(0), UOp::alu(Ops::SHL, {wide(1), UOp::constant(8, dtypes::uint16)})})
+             .bitcast(dtypes::float16)
+             .cast(dtypes::float32);
+  UOp v = (number + UOp::constant(-8.0, dtypes::float32)) * by *
+          x.index({block * (2 * s.bytes) + half * s.bytes + j}).load();
   return k.finish(o.index({row}).store(v.reduce(Ops::ADD, UOps{block, half, j})).end(UOps{row}));
 }
 
-std::unique_ptr<Renderer> renderer(const std::string& name, const std::string& arch) { return make_renderer(test::target(name, arch)); }
-bool has_words(const Program& p) { return !p.applied_opts.empty() && p.applied_opts[0].op == OptOp::kTc && p.applied_opts[0].arg == kWords; }
+std::unique_ptr<Renderer> renderer(const std::string& name, const std::string& arch) {
+  return make_renderer(test::target(name, arch));
+}
+bool has_words(const Program& p) {
+  return !p.applied_opts.empty() && p.applied_opts[0].op == OptOp::kTc && p.applied_opts[0].arg == kWords;
+}
 
 constexpr char kWide[] = "x86_64,skylake-avx512";
 
@@ -53,8 +62,10 @@ TEST(Words, EveryBlockFillsRegisters) {
     ASSERT_TRUE(has_words(*p));
     EXPECT_EQ(p->source.find("gather"), std::string::npos) << p->source;
     Memory want = random_memory(*k, 1);
-    for (size_t i = 0; i < want[1].size(); i++) want[1][i] = ConstValue(static_cast<int64_t>(i * 2654435761u >> 13 & 255));
-    for (size_t i = 1; s.halves && i < want[1].size(); i += static_cast<size_t>(s.step)) want[1][i] = ConstValue((want[1][i].i & 131) | 44);
+    for (size_t i = 0; i < want[1].size(); i++)
+      want[1][i] = ConstValue(static_cast<int64_t>(i * 2654435761u >> 13 & 255));
+    for (size_t i = 1; s.halves && i < want[1].size(); i += static_cast<size_t>(s.step))
+      want[1][i] = ConstValue((want[1][i].i & 131) | 44);
     Memory got = want;
     {
       ArenaScope scope(*k->arena);
@@ -64,7 +75,8 @@ TEST(Words, EveryBlockFillsRegisters) {
       ArenaScope scope(*p->arena);
       LinearEval(got, {}).run(p->linear);
     }
-    for (size_t i = 0; i < want[0].size(); i++) ASSERT_NEAR(got[0][i].as_double(), want[0][i].as_double(), 1e-3) << "row " << i;
+    for (size_t i = 0; i < want[0].size(); i++)
+      ASSERT_NEAR(got[0][i].as_double(), want[0][i].as_double(), 1e-3) << "row " << i;
     // The machine code of it.
     if (!llvm_plugin_missing().empty()) continue;
     const test::Compiled c = test::compile(p, test::target("LLVM", kWide));
@@ -73,7 +85,8 @@ TEST(Words, EveryBlockFillsRegisters) {
     std::vector<uint8_t> q;
     for (const ConstValue& v : want[1]) q.push_back(static_cast<uint8_t>(v.i));
     for (const ConstValue& v : want[2]) x.push_back(static_cast<float>(v.as_double()));
-    for (size_t i = 0; want.size() > 3 && i < want[3].size(); i++) scale.push_back(static_cast<float>(want[3][i].as_double()));
+    for (size_t i = 0; want.size() > 3 && i < want[3].size(); i++)
+      scale.push_back(static_cast<float>(want[3][i].as_double()));
     void* buffers[] = {out.data(), q.data(), x.data(), scale.data()};
     ArenaScope scope(*p->arena);
     c.kernel(buffers, nullptr, 0, p->thread_extent ? static_cast<int64_t>(p->thread_extent.const_int()) : 1);

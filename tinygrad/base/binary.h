@@ -1,4 +1,5 @@
-/// \file Plain values and texts as bytes, written in order and read back with every length checked. Little endian, as all supported machines are.
+/// \file Plain values and texts as bytes, written in order and read back with every length checked. Little endian, as
+/// all supported machines are.
 #pragma once
 #include <cstdint>
 #include <cstring>

@@ -15,13 +15,15 @@ struct Values;
 }
 
 /// Overrides environment variables until the end of the scope: `Context ctx{{"DEBUG", 2}, {"DEV", "INTERP"}};`.
-/// The override holds on the thread that made it and nests; contexts of a thread end in the reverse order of their making. Throws ValueError
-/// for a name that is not in the table or a value that is not an integer where one is expected; nothing is overridden then.
+/// The override holds on the thread that made it and nests; contexts of a thread end in the reverse order of their
+/// making. Throws ValueError for a name that is not in the table or a value that is not an integer where one is
+/// expected; nothing is overridden then.
 class Context {
  public:
   struct Setting {
     template <std::integral T> Setting(const char* n, T v) : name(n), value(static_cast<int64_t>(v)) {}
-    template <std::convertible_to<std::string_view> T> Setting(const char* n, const T& v) : name(n), value(std::string(std::string_view(v))) {}
+    template <std::convertible_to<std::string_view> T>
+    Setting(const char* n, const T& v) : name(n), value(std::string(std::string_view(v))) {}
     std::string name;
     std::variant<int64_t, std::string> value;
   };

@@ -40,10 +40,13 @@ int64_t checksum(std::string_view table, std::string_view key, std::string_view 
   return static_cast<int64_t>(mix64(h.lo ^ mix64(h.hi)));
 }
 
-std::string_view view(const void* data, int size) { return data ? std::string_view(static_cast<const char*>(data), static_cast<size_t>(size)) : ""; }
+std::string_view view(const void* data, int size) {
+  return data ? std::string_view(static_cast<const char*>(data), static_cast<size_t>(size)) : "";
+}
 
 void report(const std::string& path, std::string_view what) {
-  if (env::DEBUG.get() >= 1) std::fprintf(stderr, "disk cache %s: %.*s\n", path.c_str(), static_cast<int>(what.size()), what.data());
+  if (env::DEBUG.get() >= 1)
+    std::fprintf(stderr, "disk cache %s: %.*s\n", path.c_str(), static_cast<int>(what.size()), what.data());
 }
 
 struct FileId {
@@ -66,8 +69,12 @@ class Bound {
   }
   Bound(const Bound&) = delete;
   Bound& operator=(const Bound&) = delete;
-  Bound& text(std::string_view v) { return sqlite3_bind_text64(s_, ++n_, v.data(), v.size(), SQLITE_STATIC, SQLITE_UTF8), *this; }
-  Bound& blob(std::string_view v) { return sqlite3_bind_blob64(s_, ++n_, v.empty() ? "" : v.data(), v.size(), SQLITE_STATIC), *this; }
+  Bound& text(std::string_view v) {
+    return sqlite3_bind_text64(s_, ++n_, v.data(), v.size(), SQLITE_STATIC, SQLITE_UTF8), *this;
+  }
+  Bound& blob(std::string_view v) {
+    return sqlite3_bind_blob64(s_, ++n_, v.empty() ? "" : v.data(), v.size(), SQLITE_STATIC), *this;
+  }
   Bound& integer(int64_t v) { return sqlite3_bind_int64(s_, ++n_, v), *this; }
   int step() { return sqlite3_step(s_); }
   int64_t integer_at(int column) { return sqlite3_column_int64(s_, column); }
@@ -118,7 +125,8 @@ struct DiskCache::Impl {
   // Another process may be at the same; the second finds everything in place.
   bool create(int& rc) {
     const std::string sql =
-        str("BEGIN IMMEDIATE; CREATE TABLE IF NOT EXISTS entries(tbl TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, sum INTEGER NOT NULL, "
+        str("BEGIN IMMEDIATE; CREATE TABLE IF NOT EXISTS entries(tbl TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT "
+            "NULL, sum INTEGER NOT NULL, "
             "used INTEGER NOT NULL, PRIMARY KEY(tbl, key)); PRAGMA application_id=",
             kOurs, "; PRAGMA user_version=", kFormat, "; COMMIT;");
     if (exec(sql.c_str(), rc)) return true;
@@ -128,14 +136,18 @@ struct DiskCache::Impl {
 
   // One try to open the file and its statements; the result is an SQLite code.
   int open_once() {
-    int rc = sqlite3_open_v2(path.c_str(), &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
+    int rc =
+        sqlite3_open_v2(path.c_str(), &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
     if (rc != SQLITE_OK) return rc;
     sqlite3_busy_timeout(db, kBusyMs);
     opened = file_id(path).value_or(FileId{});
     int64_t ours = 0, format = 0, objects = 0;
-    for (auto [sql, out] :
-         {std::pair{"PRAGMA application_id", &ours}, {"PRAGMA user_version", &format}, {"SELECT COUNT(*) FROM sqlite_master", &objects}}) {
-      auto store = [](void* to, int, char** values, char**) { return *static_cast<int64_t*>(to) = std::atoll(values[0] ? values[0] : "0"), 0; };
+    for (auto [sql, out] : {std::pair{"PRAGMA application_id", &ours},
+                            {"PRAGMA user_version", &format},
+                            {"SELECT COUNT(*) FROM sqlite_master", &objects}}) {
+      auto store = [](void* to, int, char** values, char**) {
+        return *static_cast<int64_t*>(to) = std::atoll(values[0] ? values[0] : "0"), 0;
+      };
       if ((rc = sqlite3_exec(db, sql, store, out, nullptr)) != SQLITE_OK) return rc;
     }
     if (objects != 0 && ours != kOurs) return SQLITE_AUTH;
@@ -151,7 +163,8 @@ struct DiskCache::Impl {
         "DELETE FROM entries",
         "SELECT tbl, COUNT(*), SUM(LENGTH(key) + LENGTH(value)) FROM entries GROUP BY tbl ORDER BY tbl",
         "SELECT COALESCE(SUM(LENGTH(key) + LENGTH(value)), 0) FROM entries",
-        "DELETE FROM entries WHERE rowid IN (SELECT rowid FROM (SELECT rowid, SUM(LENGTH(key) + LENGTH(value)) OVER (ORDER BY used DESC, rowid DESC) "
+        "DELETE FROM entries WHERE rowid IN (SELECT rowid FROM (SELECT rowid, SUM(LENGTH(key) + LENGTH(value)) OVER "
+        "(ORDER BY used DESC, rowid DESC) "
         "AS "
         "total FROM entries) WHERE total > ?)",
         "SELECT key FROM entries WHERE tbl=? ORDER BY key",
@@ -165,7 +178,8 @@ struct DiskCache::Impl {
 
   static bool is_corrupt(int rc) { return (rc & 0xff) == SQLITE_CORRUPT || (rc & 0xff) == SQLITE_NOTADB; }
 
-  // Moves the file this connection had opened aside (whoever named it may want it back), unless another process has replaced it already.
+  // Moves the file this connection had opened aside (whoever named it may want it back), unless another process has
+  // replaced it already.
   void drop_file() {
     close();
     report(path, "corrupt or of another version; moved to .bad and begun anew");
@@ -193,14 +207,17 @@ struct DiskCache::Impl {
     }
     if (is_corrupt(rc) && rebuilt++ < 3) drop_file(), rc = open_once();
     if (rc == SQLITE_OK) return true;
-    report(path, rc == SQLITE_AUTH ? "not usable: a database of another program" : str("not usable: ", sqlite3_errstr(rc)));
-    if (path == env::CACHEDB.get()) env::not_honoured("CACHEDB", str("got ", path, ", which cannot be opened: ", sqlite3_errstr(rc)));
+    report(path,
+           rc == SQLITE_AUTH ? "not usable: a database of another program" : str("not usable: ", sqlite3_errstr(rc)));
+    if (path == env::CACHEDB.get())
+      env::not_honoured("CACHEDB", str("got ", path, ", which cannot be opened: ", sqlite3_errstr(rc)));
     close();
     hopeless = (rc & 0xff) != SQLITE_BUSY;
     return false;
   }
 
-  // What to do with a failed step: a corrupt file goes, anything else (busy, full, read-only) only loses this one operation.
+  // What to do with a failed step: a corrupt file goes, anything else (busy, full, read-only) only loses this one
+  // operation.
   void failed(int rc, std::string_view doing) {
     if (is_corrupt(rc)) {
       if (rebuilt++ < 3) return drop_file();
@@ -219,7 +236,8 @@ struct DiskCache::Impl {
     int64_t total = 0;
     if (Bound b(statements[kTotal]); b.step() == SQLITE_ROW) total = b.integer_at(0);
     if (total <= limit) return;
-    if (const int rc = Bound(statements[kEvict]).integer(limit / 2).step(); rc != SQLITE_DONE) return failed(rc, "evict");
+    if (const int rc = Bound(statements[kEvict]).integer(limit / 2).step(); rc != SQLITE_DONE)
+      return failed(rc, "evict");
     compact();
   }
 
@@ -267,8 +285,13 @@ void DiskCache::put(std::string_view table, std::string_view key, std::span<cons
   std::lock_guard lock(impl_->mutex);
   if (!impl_->open()) return;
   const std::string_view bytes(reinterpret_cast<const char*>(value.data()), value.size());
-  const int rc =
-      Bound(impl_->statements[Impl::kPut]).text(table).blob(key).blob(bytes).integer(checksum(table, key, bytes)).integer(std::time(nullptr)).step();
+  const int rc = Bound(impl_->statements[Impl::kPut])
+                     .text(table)
+                     .blob(key)
+                     .blob(bytes)
+                     .integer(checksum(table, key, bytes))
+                     .integer(std::time(nullptr))
+                     .step();
   if (rc != SQLITE_DONE) return impl_->failed(rc, "put");
   impl_->keep_below_limit();
 }
@@ -281,7 +304,8 @@ void DiskCache::erase(std::string_view table, std::string_view key) {
 void DiskCache::clear(std::string_view table) {
   std::lock_guard lock(impl_->mutex);
   if (!impl_->open()) return;
-  const int rc = table.empty() ? Bound(impl_->statements[Impl::kClearAll]).step() : Bound(impl_->statements[Impl::kClearTable]).text(table).step();
+  const int rc = table.empty() ? Bound(impl_->statements[Impl::kClearAll]).step()
+                               : Bound(impl_->statements[Impl::kClearTable]).text(table).step();
   if (rc != SQLITE_DONE) return impl_->failed(rc, "clear");
   impl_->compact();
 }
@@ -292,7 +316,8 @@ DiskCache::Info DiskCache::info() {
   if (!out.usable) return out;
   Bound b(impl_->statements[Impl::kTables]);
   int rc;
-  while ((rc = b.step()) == SQLITE_ROW) out.tables.push_back({std::string(b.bytes_at(0)), b.integer_at(1), b.integer_at(2)});
+  while ((rc = b.step()) == SQLITE_ROW)
+    out.tables.push_back({std::string(b.bytes_at(0)), b.integer_at(1), b.integer_at(2)});
   std::error_code ec;
   for (const char* part : {"", "-wal"})  // what is written lies in the log until it is moved to the file
     if (const auto size = fs::file_size(impl_->path + part, ec); !ec) out.file_bytes += static_cast<int64_t>(size);
@@ -324,7 +349,8 @@ static DiskCache& of_process() {
   std::unique_ptr<DiskCache>& cache = open[named];
   if (!cache) {
     const int64_t mib = std::clamp<int64_t>(env::CACHE_LIMIT.get(), 1, INT64_MAX >> 20);
-    cache = std::make_unique<DiskCache>(named.empty() ? (fs::path(cache_dir()) / "cache.db").string() : named, mib << 20);
+    cache =
+        std::make_unique<DiskCache>(named.empty() ? (fs::path(cache_dir()) / "cache.db").string() : named, mib << 20);
   }
   return *cache;
 }

@@ -10,8 +10,9 @@
 
 namespace tg {
 
-/// A cache file. It never throws for what the disk does: a place that cannot be written means an empty cache, a corrupt file is dropped and
-/// begun anew, an entry whose checksum does not fit is deleted (DEBUG=1 says so). Safe to use from any thread and after fork().
+/// A cache file. It never throws for what the disk does: a place that cannot be written means an empty cache, a corrupt
+/// file is dropped and begun anew, an entry whose checksum does not fit is deleted (DEBUG=1 says so). Safe to use from
+/// any thread and after fork().
 class DiskCache {
  public:
   struct TableInfo {
@@ -26,7 +27,8 @@ class DiskCache {
   };
   static constexpr int64_t kDefaultLimit = int64_t{1} << 30;
 
-  /// Opens nothing yet. When the stored bytes pass `limit_bytes`, the entries longest unused are removed until half of it is left.
+  /// Opens nothing yet. When the stored bytes pass `limit_bytes`, the entries longest unused are removed until half of
+  /// it is left.
   explicit DiskCache(std::string path, int64_t limit_bytes = kDefaultLimit);
   ~DiskCache();
   DiskCache(const DiskCache&) = delete;
@@ -48,8 +50,8 @@ class DiskCache {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The process's cache in the file that CACHEDB names, by default cache.db in cache_dir(), bounded by CACHE_LIMIT. Does nothing while CACHELEVEL is
-/// 0.
+/// The process's cache in the file that CACHEDB names, by default cache.db in cache_dir(), bounded by CACHE_LIMIT. Does
+/// nothing while CACHELEVEL is 0.
 namespace disk_cache {
 std::optional<std::vector<uint8_t>> get(std::string_view table, std::string_view key);
 void put(std::string_view table, std::string_view key, std::span<const uint8_t> value);

@@ -25,9 +25,10 @@ struct Facts {
   int bits;
 };
 constexpr std::array<Facts, kCount> kFacts{{
-    {"void", 0},    {"bool", 1},        {"weakint", 800}, {"int8", 8},      {"uint8", 8},       {"int16", 16},   {"uint16", 16},
-    {"int32", 32},  {"uint32", 32},     {"int64", 64},    {"uint64", 64},   {"weakfloat", 800}, {"fp8e4m3", 8},  {"fp8e4m3fnuz", 8},
-    {"fp8e5m2", 8}, {"fp8e5m2fnuz", 8}, {"float16", 16},  {"bfloat16", 16}, {"float32", 32},    {"float64", 64},
+    {"void", 0},        {"bool", 1},        {"weakint", 800}, {"int8", 8},        {"uint8", 8},
+    {"int16", 16},      {"uint16", 16},     {"int32", 32},    {"uint32", 32},     {"int64", 64},
+    {"uint64", 64},     {"weakfloat", 800}, {"fp8e4m3", 8},   {"fp8e4m3fnuz", 8}, {"fp8e5m2", 8},
+    {"fp8e5m2fnuz", 8}, {"float16", 16},    {"bfloat16", 16}, {"float32", 32},    {"float64", 64},
 }};
 
 }  // namespace
@@ -44,9 +45,9 @@ std::ostream& operator<<(std::ostream& os, DType d) { return os << d.name(); }
 namespace dtypes {
 
 DType from_name(std::string_view name) {
-  static constexpr std::pair<std::string_view, DType> kAliases[] = {{"half", float16}, {"float", float32}, {"double", float64}, {"char", int8},
-                                                                    {"uchar", uint8},  {"short", int16},   {"ushort", uint16},  {"int", int32},
-                                                                    {"uint", uint32},  {"long", int64},    {"ulong", uint64}};
+  static constexpr std::pair<std::string_view, DType> kAliases[] = {
+      {"half", float16},  {"float", float32}, {"double", float64}, {"char", int8},  {"uchar", uint8}, {"short", int16},
+      {"ushort", uint16}, {"int", int32},     {"uint", uint32},    {"long", int64}, {"ulong", uint64}};
   std::string lower(name);
   for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   for (int i = 0; i < kCount; i++)
@@ -71,7 +72,8 @@ DTypeSet set_from_names(std::string_view names) {
 }
 
 // These are asked for every literal, so a thread remembers what the spelling it saw last means.
-static DType from_env(const env::Str& var, bool (DType::*fits)() const, std::string_view kind, std::pair<std::string, DType>& seen) {
+static DType from_env(const env::Str& var, bool (DType::*fits)() const, std::string_view kind,
+                      std::pair<std::string, DType>& seen) {
   const std::string& spelling = var.get();
   if (spelling == seen.first) return seen.second;
   const DType d = from_name(spelling);
@@ -130,7 +132,8 @@ constexpr Set parents(DType d) {
   return 0;
 }
 
-// Parents come later in the enumeration, so one pass from the top closes the relation, and the lowest common bit is the least upper type.
+// Parents come later in the enumeration, so one pass from the top closes the relation, and the lowest common bit is the
+// least upper type.
 constexpr std::array<Set, kCount> kAncestors = [] {
   std::array<Set, kCount> a{};
   for (int i = kCount - 1; i >= 0; i--) {
@@ -146,7 +149,8 @@ constexpr std::array<Set, kCount> kAncestors = [] {
 
 DType least_upper_dtype(DType a, DType b) {
   const Set common = kAncestors[index(a)] & kAncestors[index(b)];
-  TG_CHECK(DTypeError, common != 0, "[least_upper_dtype] got ", a, " and ", b, ", expected types with a common upper type");
+  TG_CHECK(DTypeError, common != 0, "[least_upper_dtype] got ", a, " and ", b,
+           ", expected types with a common upper type");
   return DType(static_cast<DTypeId>(std::countr_zero(common)));
 }
 
@@ -155,7 +159,9 @@ DType least_upper_float(DType d) {
   return d.is_float() ? d : least_upper_dtype(d, dtypes::default_float());
 }
 
-DType strong_dtype(DType d) { return !d.is_weak() ? d : d == dtypes::weakint ? dtypes::default_int() : dtypes::default_float(); }
+DType strong_dtype(DType d) {
+  return !d.is_weak() ? d : d == dtypes::weakint ? dtypes::default_int() : dtypes::default_float();
+}
 
 DType sum_acc_dtype(DType d) {
   if (d.is_unsigned()) return least_upper_dtype(d, dtypes::uint32);
@@ -215,8 +221,9 @@ double float_max(DType d) {
 
 namespace {
 
-// A float format with `E` exponent bits, `M` mantissa bits and exponent bias `B`. Encoding rounds a double to nearest even, gradual underflow
-// included; the caller has dealt with NaN. The result is the magnitude's code and may be past the largest finite one.
+// A float format with `E` exponent bits, `M` mantissa bits and exponent bias `B`. Encoding rounds a double to nearest
+// even, gradual underflow included; the caller has dealt with NaN. The result is the magnitude's code and may be past
+// the largest finite one.
 template <int E, int M, int B> constexpr uint32_t encode_magnitude(double v) {
   const uint64_t bits = std::bit_cast<uint64_t>(v) & ~(uint64_t{1} << 63);
   const int exponent = static_cast<int>(bits >> 52) - 1023 + B;  // biased exponent in the target format
@@ -234,7 +241,8 @@ template <int E, int M, int B> constexpr uint32_t encode_magnitude(double v) {
 template <int M, int B> constexpr float decode_magnitude(uint32_t code) {
   const uint32_t exponent = code >> M, mantissa = code & ((1u << M) - 1);
   const uint64_t scale = static_cast<uint64_t>(static_cast<int>(exponent ? exponent : 1) - B - M + 1023) << 52;
-  return static_cast<float>(static_cast<double>(exponent ? mantissa | 1u << M : mantissa) * std::bit_cast<double>(scale));
+  return static_cast<float>(static_cast<double>(exponent ? mantissa | 1u << M : mantissa) *
+                            std::bit_cast<double>(scale));
 }
 
 uint16_t double_to_half(double v) {
@@ -292,7 +300,8 @@ uint16_t float_to_half(float f) { return double_to_half(f); }
 
 float half_to_float(uint16_t h) {
   const uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16, code = h & 0x7fff;
-  if (code >= 0x7c00) return std::bit_cast<float>(sign | 0x7f800000u | (code & 0x3ffu) << 13 | (code > 0x7c00 ? 0x400000u : 0u));
+  if (code >= 0x7c00)
+    return std::bit_cast<float>(sign | 0x7f800000u | (code & 0x3ffu) << 13 | (code > 0x7c00 ? 0x400000u : 0u));
   return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(decode_magnitude<10, 15>(code)));
 }
 
@@ -310,7 +319,8 @@ float fp8_to_float(uint8_t b, DType fp8) {
   static const auto tables = [] {
     std::array<std::array<float, 256>, 4> t{};
     for (int kind = 0; kind < 4; kind++) {
-      for (int i = 0; i < 256; i++) t[kind][i] = decode_fp8(static_cast<uint8_t>(i), DType(static_cast<DTypeId>(index(dtypes::fp8e4m3) + kind)));
+      for (int i = 0; i < 256; i++)
+        t[kind][i] = decode_fp8(static_cast<uint8_t>(i), DType(static_cast<DTypeId>(index(dtypes::fp8e4m3) + kind)));
     }
     return t;
   }();
@@ -338,7 +348,8 @@ int128 truncate_int(int128 v, DType d) {
   if (d == dtypes::weakint) return v;
   TG_CHECK(DTypeError, d.is_int(), "[truncate] got ", d, ", expected an integer or bool type");
   const int bits = d.bitsize();
-  const unsigned __int128 mask = (static_cast<unsigned __int128>(1) << bits) - 1, low = static_cast<unsigned __int128>(v) & mask;
+  const unsigned __int128 mask = (static_cast<unsigned __int128>(1) << bits) - 1,
+                          low = static_cast<unsigned __int128>(v) & mask;
   const bool negative = !d.is_unsigned() && (low >> (bits - 1) & 1);
   return static_cast<int128>(negative ? low | ~mask : low);
 }

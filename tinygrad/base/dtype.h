@@ -1,4 +1,5 @@
-/// \file Scalar types, the promotion lattice and host conversions. A DType is one byte; vectors are shapes, pointers are address spaces.
+/// \file Scalar types, the promotion lattice and host conversions. A DType is one byte; vectors are shapes, pointers
+/// are address spaces.
 #pragma once
 #include <cstdint>
 #include <iosfwd>
@@ -15,8 +16,8 @@ enum class DTypeId : uint8_t {
 };
 // clang-format on
 
-/// A scalar type. Weak types (`weakint`, `weakfloat`) are the types of literals and of index arithmetic: they take the type of the
-/// other operand and never reach storage or a renderer.
+/// A scalar type. Weak types (`weakint`, `weakfloat`) are the types of literals and of index arithmetic: they take the
+/// type of the other operand and never reach storage or a renderer.
 class DType {
  public:
   constexpr DType() = default;
@@ -38,7 +39,9 @@ class DType {
     return id_ == DTypeId::kUInt8 || id_ == DTypeId::kUInt16 || id_ == DTypeId::kUInt32 || id_ == DTypeId::kUInt64;
   }
   /// Any integer, weakint included, bool excluded.
-  constexpr bool is_int() const { return id_ == DTypeId::kWeakInt || (id_ >= DTypeId::kInt8 && id_ <= DTypeId::kUInt64); }
+  constexpr bool is_int() const {
+    return id_ == DTypeId::kWeakInt || (id_ >= DTypeId::kInt8 && id_ <= DTypeId::kUInt64);
+  }
   /// Any float, weakfloat included.
   constexpr bool is_float() const { return id_ >= DTypeId::kWeakFloat && id_ <= DTypeId::kFloat64; }
   constexpr bool is_fp8() const { return id_ >= DTypeId::kFp8E4M3 && id_ <= DTypeId::kFp8E5M2FNUZ; }
@@ -58,13 +61,14 @@ struct DTypeSet {
 };
 
 namespace dtypes {
-inline constexpr DType void_{DTypeId::kVoid}, weakint{DTypeId::kWeakInt}, bool_{DTypeId::kBool}, int8{DTypeId::kInt8}, uint8{DTypeId::kUInt8},
-    int16{DTypeId::kInt16}, uint16{DTypeId::kUInt16}, int32{DTypeId::kInt32}, uint32{DTypeId::kUInt32}, int64{DTypeId::kInt64},
-    uint64{DTypeId::kUInt64}, weakfloat{DTypeId::kWeakFloat}, fp8e4m3{DTypeId::kFp8E4M3}, fp8e4m3fnuz{DTypeId::kFp8E4M3FNUZ},
-    fp8e5m2{DTypeId::kFp8E5M2}, fp8e5m2fnuz{DTypeId::kFp8E5M2FNUZ}, float16{DTypeId::kFloat16}, bfloat16{DTypeId::kBFloat16},
+inline constexpr DType void_{DTypeId::kVoid}, weakint{DTypeId::kWeakInt}, bool_{DTypeId::kBool}, int8{DTypeId::kInt8},
+    uint8{DTypeId::kUInt8}, int16{DTypeId::kInt16}, uint16{DTypeId::kUInt16}, int32{DTypeId::kInt32},
+    uint32{DTypeId::kUInt32}, int64{DTypeId::kInt64}, uint64{DTypeId::kUInt64}, weakfloat{DTypeId::kWeakFloat},
+    fp8e4m3{DTypeId::kFp8E4M3}, fp8e4m3fnuz{DTypeId::kFp8E4M3FNUZ}, fp8e5m2{DTypeId::kFp8E5M2},
+    fp8e5m2fnuz{DTypeId::kFp8E5M2FNUZ}, float16{DTypeId::kFloat16}, bfloat16{DTypeId::kBFloat16},
     float32{DTypeId::kFloat32}, float64{DTypeId::kFloat64};
-inline constexpr DType half = float16, float_ = float32, double_ = float64, char_ = int8, uchar = uint8, short_ = int16, ushort = uint16,
-                       int_ = int32, uint = uint32, long_ = int64, ulong = uint64;
+inline constexpr DType half = float16, float_ = float32, double_ = float64, char_ = int8, uchar = uint8, short_ = int16,
+                       ushort = uint16, int_ = int32, uint = uint32, long_ = int64, ulong = uint64;
 
 DType default_float();  ///< DEFAULT_FLOAT, float32 unless the environment says otherwise.
 DType default_int();    ///< DEFAULT_INT, int32 unless the environment says otherwise.
@@ -80,7 +84,8 @@ DType least_upper_dtype(DType a, DType b);
 DType least_upper_float(DType d);
 /// The storage type of a weak type (weakint -> default int, weakfloat -> default float); others unchanged.
 DType strong_dtype(DType d);
-/// Type in which `sum` accumulates: unsigned at least uint32, int and bool at least int32, floats at least SUM_DTYPE (float32).
+/// Type in which `sum` accumulates: unsigned at least uint32, int and bool at least int32, floats at least SUM_DTYPE
+/// (float32).
 DType sum_acc_dtype(DType d);
 /// True when every value of `from` is exactly representable in `to`.
 bool can_lossless_cast(DType from, DType to);

@@ -50,11 +50,13 @@ std::optional<int64_t> parse_int(std::string_view s) {
   if (s.starts_with('+')) s.remove_prefix(1);
   int64_t v = 0;
   const auto [end, ec] = std::from_chars(s.data(), s.data() + s.size(), v);
-  return ec == std::errc{} && end == s.data() + s.size() && !s.empty() && v != Values::kBad ? std::optional(v) : std::nullopt;
+  return ec == std::errc{} && end == s.data() + s.size() && !s.empty() && v != Values::kBad ? std::optional(v)
+                                                                                            : std::nullopt;
 }
 
 const Entry* find_entry(std::string_view name) {
-  // Asked for several times by each call of a captured function: names with the lengths that they have when the table is compiled.
+  // Asked for several times by each call of a captured function: names with the lengths that they have when the table
+  // is compiled.
   static constexpr auto names = [] {
     std::array<std::string_view, std::size(kTable)> out;
     for (size_t i = 0; i < out.size(); i++)
@@ -77,8 +79,9 @@ struct OldFlag {
   const char *name, *dev;
 };
 constexpr OldFlag kOldFlags[] = {
-    {"CPU_LLVM", "CPU:LLVM"}, {"CLANG", "CPU:CLANG"}, {"LLVM", "CPU:LLVM"}, {"INTERP", "INTERP"}, {"PYTHON", "INTERP"}, {"CUDA", "CUDA"},
-    {"NV", "CUDA"},           {"AMD", "AMD"},         {"HIP", "AMD"},       {"METAL", "METAL"},   {"OPENCL", "CL"},     {"CL", "CL"},
+    {"CPU_LLVM", "CPU:LLVM"}, {"CLANG", "CPU:CLANG"}, {"LLVM", "CPU:LLVM"}, {"INTERP", "INTERP"},
+    {"PYTHON", "INTERP"},     {"CUDA", "CUDA"},       {"NV", "CUDA"},       {"AMD", "AMD"},
+    {"HIP", "AMD"},           {"METAL", "METAL"},     {"OPENCL", "CL"},     {"CL", "CL"},
     {"WEBGPU", "WEBGPU"},     {"NULL", "NULL"},       {"GPU", "GPU"},       {"CPU", "CPU"},
 };
 
@@ -98,8 +101,8 @@ std::string range_of(const Entry& e) {
   return str(e.least, e.greatest == e.least + 1 ? " or " : " to ", e.greatest);
 }
 
-// The value that counts when a variable is given one: within its range the value itself. Above it the most that works is what was meant; below
-// it (a negative size, say) there is nothing near that makes sense, so that the default does.
+// The value that counts when a variable is given one: within its range the value itself. Above it the most that works
+// is what was meant; below it (a negative size, say) there is nothing near that makes sense, so that the default does.
 int64_t in_range(const Entry& e, int64_t v) {
   if (v >= e.least && v <= e.greatest) return v;
   const int64_t used = v > e.greatest ? e.greatest : *parse_int(e.fallback);
@@ -115,8 +118,9 @@ int64_t parse_env_int(const Entry& e, const char* v) {
 }
 
 const Values& process_values() {
-  static const Values& values =
-      *new Values(detail::parse([](const char* name) { return std::getenv(name); }));  // never destroyed: destructors of other statics may still read
+  static const Values& values = *new Values(detail::parse([](const char* name) {
+    return std::getenv(name);
+  }));  // never destroyed: destructors of other statics may still read
   return values;
 }
 
@@ -129,8 +133,8 @@ std::string nearest(std::string_view name) {
 
 void apply(Values& values, const Context::Setting& s) {
   const Entry* e = find_entry(s.name == "DEVICE" ? "DEV" : s.name);
-  TG_CHECK(ValueError, e, "[Context] got unknown variable '", s.name, "', expected one of the table that `tg env` prints; the nearest is ",
-           nearest(s.name));
+  TG_CHECK(ValueError, e, "[Context] got unknown variable '", s.name,
+           "', expected one of the table that `tg env` prints; the nearest is ", nearest(s.name));
   const int64_t* number = std::get_if<int64_t>(&s.value);
   if (e->kind == Kind::kStr) {
     TG_CHECK(ValueError, !number, "[Context] got ", s.name, "=", *number, ", expected a string");
@@ -161,7 +165,9 @@ Values parse(const Lookup& lookup) {
   if (dev.empty()) dev = old_spelling_of_dev(lookup);
   // The viewer needs both records.
   if (const int64_t viz = values.ints[int_index::VIZ]; viz != 0 && viz != Values::kBad) {
-    not_honoured("VIZ", "the viewer is yet to come: the profile goes to PROFILE_FILE, rewrites to REWRITES_FILE, for other tools");
+    not_honoured(
+        "VIZ",
+        "the viewer is yet to come: the profile goes to PROFILE_FILE, rewrites to REWRITES_FILE, for other tools");
     if (!lookup("PROFILE")) values.ints[int_index::PROFILE] = 1;
     if (!lookup("TRACK_MATCH_STATS")) values.ints[int_index::TRACK_MATCH_STATS] = 2;
   }
@@ -242,7 +248,8 @@ int num_cpu_threads() {
     int n = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
     std::ifstream quota_file("/sys/fs/cgroup/cpu.max");  // "max 100000" or "150000 100000": microseconds per period
     double quota = 0, period = 0;
-    if (quota_file >> quota >> period && quota > 0 && period > 0) n = std::min(n, static_cast<int>(quota / period + 0.999));
+    if (quota_file >> quota >> period && quota > 0 && period > 0)
+      n = std::min(n, static_cast<int>(quota / period + 0.999));
     return std::max(n, 1);
   }();
   const int64_t asked = NUM_CPU_THREADS.get();
@@ -273,20 +280,26 @@ void print(std::ostream& os) {
     const std::string value = bad                    ? str(raw ? raw : "", " (not an integer)")
                               : e.kind == Kind::kInt ? std::to_string(values.ints[e.index])
                                                      : values.strs[e.index];
-    os << (value == e.fallback ? "  " : "* ") << std::left << std::setw(static_cast<int>(width)) << e.name << " = " << std::setw(10) << value << "  "
-       << e.help << " (" << range_of(e) << (value == e.fallback || !*e.fallback ? "" : str("; default ", e.fallback)) << ")\n";
+    os << (value == e.fallback ? "  " : "* ") << std::left << std::setw(static_cast<int>(width)) << e.name << " = "
+       << std::setw(10) << value << "  " << e.help << " (" << range_of(e)
+       << (value == e.fallback || !*e.fallback ? "" : str("; default ", e.fallback)) << ")\n";
   }
 }
 
 void print_markdown(std::ostream& os) {
-  os << "# Environment variables\n\nMade by `tg env --markdown` from `tinygrad/base/env_table.inc`. `tg env` prints the values in force;\n"
-        "`Context ctx{{\"DEBUG\", 2}};` overrides one for a scope of a C++ program.\n\nA number outside of its range is said on stderr, once: below "
-        "the range the default is used, above it the greatest. A text where\na number belongs is a ValueError when the variable is first used. What "
+  os << "# Environment variables\n\nMade by `tg env --markdown` from `tinygrad/base/env_table.inc`. `tg env` prints "
+        "the values in force;\n"
+        "`Context ctx{{\"DEBUG\", 2}};` overrides one for a scope of a C++ program.\n\nA number outside of its range "
+        "is said on stderr, once: below "
+        "the range the default is used, above it the greatest. A text where\na number belongs is a ValueError when the "
+        "variable is first used. What "
         "a "
-        "device cannot do (`BEAM` where kernels cannot be timed, a\nplugin that is not there) is said in the same way.\n\nOlder spellings are "
+        "device cannot do (`BEAM` where kernels cannot be timed, a\nplugin that is not there) is said in the same "
+        "way.\n\nOlder spellings are "
         "understood where `DEV` is not "
         "set: `DEVICE=CUDA`, and ";
-  for (const OldFlag& f : kOldFlags) os << (&f == kOldFlags ? "" : &f == std::end(kOldFlags) - 1 ? " and " : ", ") << "`" << f.name << "=1`";
+  for (const OldFlag& f : kOldFlags)
+    os << (&f == kOldFlags ? "" : &f == std::end(kOldFlags) - 1 ? " and " : ", ") << "`" << f.name << "=1`";
   os << ".\n";
   for (const Entry& e : kTable) {
     if (e.kind == Kind::kGroup) {

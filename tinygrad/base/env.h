@@ -1,4 +1,5 @@
-/// \file Environment variables: typed handles for the table in env_table.inc. Parsed once; reading is a load and does not call getenv.
+/// \file Environment variables: typed handles for the table in env_table.inc. Parsed once; reading is a load and does
+/// not call getenv.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -56,7 +57,8 @@ inline const Values& values() { return current ? *current : first_use(); }
 class Int {
  public:
   constexpr explicit Int(int index) : index_(index) {}
-  /// The value on this thread. Throws ValueError that names the variable if the environment holds something else than an integer.
+  /// The value on this thread. Throws ValueError that names the variable if the environment holds something else than
+  /// an integer.
   int64_t get() const {
     const int64_t v = detail::values().ints[index_];
     if (v == Values::kBad) [[unlikely]]
@@ -113,25 +115,29 @@ class Adopt {
   const Values* before_;
 };
 
-/// A value by name on this thread: an integer or a string; nothing for a name that is not in the table. Throws ValueError like Int::get.
+/// A value by name on this thread: an integer or a string; nothing for a name that is not in the table. Throws
+/// ValueError like Int::get.
 std::optional<std::variant<int64_t, std::string>> find(std::string_view name);
-/// Changes a variable on this thread: until the innermost Context ends, outside of any for the rest of the thread. Throws as Context does.
+/// Changes a variable on this thread: until the innermost Context ends, outside of any for the rest of the thread.
+/// Throws as Context does.
 void set(const Context::Setting& setting);
 /// All names, in the order of the table.
 std::vector<std::string_view> names();
 
-/// Says on stderr, once in the life of the process, that a variable which was set is not honoured, and why: `tinygrad: [NAME] why`.
+/// Says on stderr, once in the life of the process, that a variable which was set is not honoured, and why: `tinygrad:
+/// [NAME] why`.
 void not_honoured(std::string_view name, const std::string& why);
 
-/// NUM_CPU_THREADS, or the number of processors this process may use (affinity and cgroup quota); at least 1. Many more than there are processors
-/// would only wait for each other: at most 8 for each, or 64.
+/// NUM_CPU_THREADS, or the number of processors this process may use (affinity and cgroup quota); at least 1. Many more
+/// than there are processors would only wait for each other: at most 8 for each, or 64.
 int num_cpu_threads();
 
 /// Prints the table with the values this thread sees, those that differ from the default marked by `*`.
 void print(std::ostream& os);
 /// The table as Markdown, without values: docs/env.md.
 void print_markdown(std::ostream& os);
-/// The numbers a variable may have, as in the table: "0 or 1", "0 to 7", "from 0", "any"; "text" for strings. Empty for a name it does not have.
+/// The numbers a variable may have, as in the table: "0 or 1", "0 to 7", "from 0", "any"; "text" for strings. Empty for
+/// a name it does not have.
 std::string range_text(std::string_view name);
 
 }  // namespace tg::env

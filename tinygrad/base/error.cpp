@@ -7,7 +7,8 @@ void internal_error(const char* file, int line, const char* condition, const std
   // The path from the project's root says enough and is the same on every machine.
   std::string where = file;
   if (const size_t at = where.rfind("tinygrad/"); at != std::string::npos) where.erase(0, at);
-  throw InternalError(str("internal error at ", where, ":", line, ": ", condition, " does not hold", what.empty() ? "" : ": ", what));
+  throw InternalError(
+      str("internal error at ", where, ":", line, ": ", condition, " does not hold", what.empty() ? "" : ": ", what));
 }
 
 }  // namespace tg

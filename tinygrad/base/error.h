@@ -1,4 +1,5 @@
-/// \file Errors. User mistakes are tg::Error subclasses with a message `[op] got X, expected Y`; InternalError is a bug in the library.
+/// \file Errors. User mistakes are tg::Error subclasses with a message `[op] got X, expected Y`; InternalError is a bug
+/// in the library.
 #pragma once
 #include <sstream>
 #include <stdexcept>
@@ -37,7 +38,8 @@ template <class... A> std::string str(const A&... a) {
 
 }  // namespace tg
 
-/// Checks what the user gave: TG_CHECK(ShapeError, n > 0, "[full] got ", n, ", expected a positive size"). The message is built only on failure.
+/// Checks what the user gave: TG_CHECK(ShapeError, n > 0, "[full] got ", n, ", expected a positive size"). The message
+/// is built only on failure.
 #define TG_CHECK(ErrorType, condition, ...)          \
   do {                                               \
     if (!(condition)) [[unlikely]]                   \

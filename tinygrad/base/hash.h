@@ -41,7 +41,8 @@ struct Hash128 {
   std::string to_hex() const {
     static const char* digits = "0123456789abcdef";
     std::string out(32, '0');
-    for (int i = 0; i < 16; i++) out[i] = digits[hi >> (60 - 4 * i) & 15], out[16 + i] = digits[lo >> (60 - 4 * i) & 15];
+    for (int i = 0; i < 16; i++)
+      out[i] = digits[hi >> (60 - 4 * i) & 15], out[16 + i] = digits[lo >> (60 - 4 * i) & 15];
     return out;
   }
 };

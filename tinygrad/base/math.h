@@ -14,11 +14,17 @@ template <class T>
 concept Integer = std::integral<T> || std::same_as<T, int128>;
 
 /// Quotient rounded towards minus infinity, as Python's `//`. The divisor is not 0.
-template <Integer T> constexpr T floordiv(T a, T b) { return static_cast<T>(a / b - (a % b != 0 && (a % b < 0) != (b < 0))); }
+template <Integer T> constexpr T floordiv(T a, T b) {
+  return static_cast<T>(a / b - (a % b != 0 && (a % b < 0) != (b < 0)));
+}
 /// Remainder with the sign of the divisor, as Python's `%`.
-template <Integer T> constexpr T floormod(T a, T b) { return static_cast<T>(a % b + (a % b != 0 && (a % b < 0) != (b < 0) ? b : 0)); }
+template <Integer T> constexpr T floormod(T a, T b) {
+  return static_cast<T>(a % b + (a % b != 0 && (a % b < 0) != (b < 0) ? b : 0));
+}
 /// Quotient rounded towards plus infinity.
-template <Integer T> constexpr T ceildiv(T a, T b) { return static_cast<T>(a / b + (a % b != 0 && (a % b < 0) == (b < 0))); }
+template <Integer T> constexpr T ceildiv(T a, T b) {
+  return static_cast<T>(a / b + (a % b != 0 && (a % b < 0) == (b < 0)));
+}
 /// Least multiple of `m` (> 0) that is at least `a`.
 template <Integer T> constexpr T round_up(T a, T m) { return static_cast<T>(ceildiv(a, m) * m); }
 
@@ -38,7 +44,8 @@ template <class R> constexpr int64_t prod(const R& values) {
   for (const auto& v : values) p *= static_cast<int64_t>(v);
   return p;
 }
-/// Product of sizes (>= 0), or nothing if it is 2^63 or more. A zero anywhere makes it zero, however large the others are.
+/// Product of sizes (>= 0), or nothing if it is 2^63 or more. A zero anywhere makes it zero, however large the others
+/// are.
 template <class R> constexpr std::optional<int64_t> checked_prod(const R& values) {
   int64_t p = 1;
   bool overflow = false;

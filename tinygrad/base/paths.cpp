@@ -1,5 +1,5 @@
-/// \file Where things lie. CMake defines TG_BUILD_LIBDIR, TG_INSTALL_LIBDIR, TG_INSTALL_DATADIR, TG_SOURCE_DATADIR and TG_VERSION for this file
-/// alone.
+/// \file Where things lie. CMake defines TG_BUILD_LIBDIR, TG_INSTALL_LIBDIR, TG_INSTALL_DATADIR, TG_SOURCE_DATADIR and
+/// TG_VERSION for this file alone.
 #include "tinygrad/base/paths.h"
 
 #include <dlfcn.h>
@@ -22,7 +22,8 @@ static std::string env_or_empty(const char* name) {
 
 std::string cache_dir() {
   if (std::string xdg = env_or_empty("XDG_CACHE_HOME"); !xdg.empty()) return (fs::path(xdg) / "tinygrad_cpp").string();
-  if (std::string home = env_or_empty("HOME"); !home.empty()) return (fs::path(home) / ".cache" / "tinygrad_cpp").string();
+  if (std::string home = env_or_empty("HOME"); !home.empty())
+    return (fs::path(home) / ".cache" / "tinygrad_cpp").string();
   std::error_code ec;
   fs::path tmp = fs::temp_directory_path(ec);
   if (ec) tmp = "/tmp";
@@ -57,11 +58,13 @@ std::vector<std::string> installed_data_dirs() {
   std::error_code ec;
   auto add = [&](const fs::path& dir) {
     std::string path = dir.lexically_normal().string();
-    if (fs::is_directory(dir, ec) && std::find(found.begin(), found.end(), path) == found.end()) found.push_back(std::move(path));
+    if (fs::is_directory(dir, ec) && std::find(found.begin(), found.end(), path) == found.end())
+      found.push_back(std::move(path));
   };
   add(TG_INSTALL_DATADIR);
   for (const fs::path& lib : library_search_path())
-    for (const char* up : {"..", "../.."}) add(lib / up / "share" / "tinygrad" / "data");  // lib, or lib/x86_64-linux-gnu
+    for (const char* up : {"..", "../.."})
+      add(lib / up / "share" / "tinygrad" / "data");  // lib, or lib/x86_64-linux-gnu
   return found;
 }
 
@@ -75,10 +78,12 @@ std::vector<std::string> plugin_candidates(std::string_view name, std::string_vi
   std::vector<std::string> found;
   auto add = [&](const fs::path& dir) {
     std::string path = (dir / file).lexically_normal().string();
-    if (fs::exists(path, ec) && std::find(found.begin(), found.end(), path) == found.end()) found.push_back(std::move(path));
+    if (fs::exists(path, ec) && std::find(found.begin(), found.end(), path) == found.end())
+      found.push_back(std::move(path));
   };
   if (Dl_info here; dladdr(reinterpret_cast<const void*>(&plugin_candidates), &here) && here.dli_fname)
-    add(fs::absolute(here.dli_fname, ec).parent_path());  // a shared object with the library in it, such as a Python module
+    add(fs::absolute(here.dli_fname, ec)
+            .parent_path());  // a shared object with the library in it, such as a Python module
   if (const fs::path self = fs::read_symlink("/proc/self/exe", ec); !ec) {
     add(self.parent_path() / ".." / "lib");
     add(self.parent_path());

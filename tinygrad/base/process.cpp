@@ -107,7 +107,8 @@ ProcessResult run_process(const std::vector<std::string>& command, const Process
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
   const auto start = Clock::now();
   pid_t pid = -1;
-  const int failed = posix_spawnp(&pid, argv[0].c_str(), &actions, &attributes, c_array(argv).data(), c_array(env).data());
+  const int failed =
+      posix_spawnp(&pid, argv[0].c_str(), &actions, &attributes, c_array(argv).data(), c_array(env).data());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   TG_CHECK(FileError, failed == 0, "[run_process] ", argv[0], " does not start: ", std::strerror(failed));
@@ -119,7 +120,8 @@ ProcessResult run_process(const std::vector<std::string>& command, const Process
   else ::fcntl(in.write.get(), F_SETFL, O_NONBLOCK);
   char buffer[65536];
   while (out.read.get() >= 0 || err.read.get() >= 0 || in.write.get() >= 0) {
-    pollfd polls[3] = {{in.write.get(), POLLOUT, 0}, {out.read.get(), POLLIN, 0}, {err.read.get(), POLLIN, 0}};  // poll skips fd -1
+    pollfd polls[3] = {
+        {in.write.get(), POLLOUT, 0}, {out.read.get(), POLLIN, 0}, {err.read.get(), POLLIN, 0}};  // poll skips fd -1
     int wait_ms = -1;
     if (options.timeout_s > 0) wait_ms = std::max(0, static_cast<int>((options.timeout_s - since(start)) * 1000) + 1);
     const int ready = ::poll(polls, 3, wait_ms);

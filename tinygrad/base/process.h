@@ -8,10 +8,11 @@
 namespace tg {
 
 struct ProcessOptions {
-  std::vector<std::pair<std::string, std::string>> env = {};  ///< variables added to, or replaced in, the parent's environment
-  std::string input = {};                                     ///< bytes for standard input
-  double timeout_s = 0;                                       ///< the child is killed after that long; 0: never
-  bool inherit_stderr = false;                                ///< the child writes to our standard error instead of `err`
+  std::vector<std::pair<std::string, std::string>> env =
+      {};                       ///< variables added to, or replaced in, the parent's environment
+  std::string input = {};       ///< bytes for standard input
+  double timeout_s = 0;         ///< the child is killed after that long; 0: never
+  bool inherit_stderr = false;  ///< the child writes to our standard error instead of `err`
 };
 
 struct ProcessResult {

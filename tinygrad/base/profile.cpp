@@ -71,7 +71,8 @@ void append_text(std::string& out, std::string_view text) {
 void append_line(std::string& out, const std::string& line) { out += out.size() > 20 ? ",\n" : "\n", out += line; }
 
 std::string named(const char* what, int pid, int tid, std::string_view name) {
-  std::string line = str("{\"ph\":\"M\",\"name\":\"", what, "\",\"pid\":", pid, ",\"tid\":", tid, ",\"args\":{\"name\":");
+  std::string line =
+      str("{\"ph\":\"M\",\"name\":\"", what, "\",\"pid\":", pid, ",\"tid\":", tid, ",\"args\":{\"name\":");
   append_text(line, name);
   return line + "}}";
 }
@@ -92,7 +93,10 @@ void write_at_exit() {
 
 }  // namespace
 
-int64_t now() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+int64_t now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
 
 void record(std::string_view track, std::string name, int64_t begin, int64_t end, std::string details) {
   Recording& r = recording();
@@ -114,9 +118,11 @@ std::string json() {
   for (size_t t = 0; t < r.tracks.size(); t++) {
     const int pid = static_cast<int>(t) + 1;
     append_line(out, named("process_name", pid, 0, r.tracks[t]));
-    append_line(out, str("{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":", pid, ",\"tid\":0,\"args\":{\"sort_index\":", pid, "}}"));
+    append_line(out, str("{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":", pid,
+                         ",\"tid\":0,\"args\":{\"sort_index\":", pid, "}}"));
   }
-  for (const auto& [key, lane] : r.lanes) append_line(out, named("thread_name", key.first + 1, lane, str("thread ", lane)));
+  for (const auto& [key, lane] : r.lanes)
+    append_line(out, named("thread_name", key.first + 1, lane, str("thread ", lane)));
   int64_t origin = r.events.empty() ? 0 : r.events[0].begin;
   for (const Event& e : r.events) origin = std::min(origin, e.begin);
   for (const Event& e : r.events) {

@@ -1,4 +1,5 @@
-/// \file The profile: what host, compiler and devices did when, as a trace that Perfetto and Chrome show. Recorded under PROFILE=1.
+/// \file The profile: what host, compiler and devices did when, as a trace that Perfetto and Chrome show. Recorded
+/// under PROFILE=1.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -14,7 +15,8 @@ int64_t now();
 
 /// One line of the trace: "host" and "compile" have a lane for each thread, any other name is that of a device.
 inline constexpr const char *kHost = "host", *kCompile = "compile";
-/// Records what took from `begin` to `end`; `details` are numbers and texts shown with it: "ops=12 bytes=3". PROFILE_FILE is written at exit.
+/// Records what took from `begin` to `end`; `details` are numbers and texts shown with it: "ops=12 bytes=3".
+/// PROFILE_FILE is written at exit.
 void record(std::string_view track, std::string name, int64_t begin, int64_t end, std::string details = {});
 
 /// Records its own life.

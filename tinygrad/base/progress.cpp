@@ -38,7 +38,8 @@ std::string draw_bar(double fraction, int cells) {
 
 }  // namespace
 
-std::string format_progress(std::string_view label, int64_t done, int64_t total, double seconds, std::string_view note, int columns) {
+std::string format_progress(std::string_view label, int64_t done, int64_t total, double seconds, std::string_view note,
+                            int columns) {
   const double rate = seconds > 0 ? done / seconds : 0;
   char speed[48];
   if (rate <= 0) std::snprintf(speed, sizeof speed, "?it/s");

@@ -8,9 +8,11 @@
 namespace tg {
 
 /// The line shown after `done` of `total` steps (total <= 0: unknown) and `seconds`, cut to `columns`.
-std::string format_progress(std::string_view label, int64_t done, int64_t total, double seconds, std::string_view note, int columns);
+std::string format_progress(std::string_view label, int64_t done, int64_t total, double seconds, std::string_view note,
+                            int columns);
 
-/// Draws on standard error, at most ten times a second when that is a terminal, else a line every ten seconds: logs stay short.
+/// Draws on standard error, at most ten times a second when that is a terminal, else a line every ten seconds: logs
+/// stay short.
 class Progress {
  public:
   explicit Progress(int64_t total, std::string label = "", bool enabled = true);

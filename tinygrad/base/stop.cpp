@@ -11,6 +11,8 @@ StopScope::StopScope(std::stop_token token) : token_(std::move(token)), before_(
 StopScope::StopScope(const std::atomic<bool>& flag) : flag_(&flag), before_(Stop::top_) { Stop::top_ = this; }
 StopScope::~StopScope() { Stop::top_ = before_; }
 
-void Stop::cancelled(const char* what) { throw Cancelled(str("[", what, "] stopped on request, before its results were there")); }
+void Stop::cancelled(const char* what) {
+  throw Cancelled(str("[", what, "] stopped on request, before its results were there"));
+}
 
 }  // namespace tg

@@ -5,8 +5,9 @@
 
 namespace tg {
 
-/// While it lives, what this thread realizes, compiles or replays ends with Cancelled soon after a stop was requested. Scopes nest; any of them
-/// stops. What a stop ends leaves every tensor as it was: from the first kernel that writes to existing storage on, a run is finished.
+/// While it lives, what this thread realizes, compiles or replays ends with Cancelled soon after a stop was requested.
+/// Scopes nest; any of them stops. What a stop ends leaves every tensor as it was: from the first kernel that writes to
+/// existing storage on, a run is finished.
 class StopScope {
  public:
   explicit StopScope(std::stop_token token);

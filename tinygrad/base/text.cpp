@@ -32,7 +32,8 @@ std::string without_color(std::string_view text) {
 
 size_t printed_width(std::string_view text) {
   const std::string plain = without_color(text);
-  return static_cast<size_t>(std::count_if(plain.begin(), plain.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+  return static_cast<size_t>(
+      std::count_if(plain.begin(), plain.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
 static std::string fill(std::string_view text, size_t width) {
@@ -48,7 +49,8 @@ static size_t edits(std::string_view a, std::string_view b) {
   for (size_t i = 0; i < a.size(); i++) {
     size_t diagonal = row[0]++;
     for (size_t j = 0; j < b.size(); j++) {
-      const size_t change = diagonal + (std::toupper(static_cast<unsigned char>(a[i])) != std::toupper(static_cast<unsigned char>(b[j])));
+      const size_t change =
+          diagonal + (std::toupper(static_cast<unsigned char>(a[i])) != std::toupper(static_cast<unsigned char>(b[j])));
       diagonal = row[j + 1];
       row[j + 1] = std::min({change, diagonal + 1, row[j] + 1});
     }
@@ -57,7 +59,8 @@ static size_t edits(std::string_view a, std::string_view b) {
 }
 
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known) {
-  const auto best = std::min_element(known.begin(), known.end(), [&](auto& a, auto& b) { return edits(name, a) < edits(name, b); });
+  const auto best =
+      std::min_element(known.begin(), known.end(), [&](auto& a, auto& b) { return edits(name, a) < edits(name, b); });
   return best == known.end() ? std::string() : *best;
 }
 

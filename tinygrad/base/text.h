@@ -20,7 +20,8 @@ size_t printed_width(std::string_view text);
 std::string pad_right(std::string_view text, size_t width);
 std::string pad_left(std::string_view text, size_t width);
 
-/// The one of `known` that takes the fewest edits from `name`, upper and lower case alike; empty when there is none to choose.
+/// The one of `known` that takes the fewest edits from `name`, upper and lower case alike; empty when there is none to
+/// choose.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known);
 
 std::string human_bytes(double bytes);      ///< "512 B", "1.50 KB", "2.00 GB"; powers of 1000

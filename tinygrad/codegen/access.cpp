@@ -103,7 +103,8 @@ UOp canonical_lanes(UOp index) {
     }
     return index;
   }
-  if (offset || !base) base = base ? fold_add(base, UOp::constant(offset, d)) : offset ? UOp::constant(offset, d) : UOp();
+  if (offset || !base)
+    base = base ? fold_add(base, UOp::constant(offset, d)) : offset ? UOp::constant(offset, d) : UOp();
   if (!stride) return base ? base : UOp::constant(0, d);
   UOp step = fold_mul(leaf.dtype() == d ? leaf : leaf.cast(d), stride);
   // Built as it is classified: the folding constructors would pull the offset out of the base.

@@ -9,8 +9,9 @@ namespace tg {
 
 /// An index as a sum: offset + coefficient * range + ... + anything else.
 struct LinearForm {
-  std::vector<std::pair<UOp, int64_t>> terms;  ///< ranges with a constant coefficient, each once, in order of first visit
-  UOps rest;                                   ///< summands that are not a constant multiple of a range
+  std::vector<std::pair<UOp, int64_t>>
+      terms;  ///< ranges with a constant coefficient, each once, in order of first visit
+  UOps rest;  ///< summands that are not a constant multiple of a range
   int64_t offset = 0;
   int64_t coefficient(UOp range) const {
     for (const auto& [r, c] : terms)
@@ -28,8 +29,8 @@ struct LaneAccess {
   int64_t stride = 0;  ///< elements from lane to lane (kUnit: 1; kBroadcast: 0)
   UOp base;            ///< index of lane 0, a scalar node of the program; empty: 0. kGather: empty
 };
-/// Classifies an INDEX of a linear program. Codegen leaves every index that is linear in the lane as `base + lane`, `base + lane * stride`, `lane` or
-/// `lane * stride`.
+/// Classifies an INDEX of a linear program. Codegen leaves every index that is linear in the lane as `base + lane`,
+/// `base + lane * stride`, `lane` or `lane * stride`.
 LaneAccess classify(UOp index);
 
 /// The index written as classify() wants it: lane-linear indices as scalar base + lane * stride, others unchanged.

@@ -29,7 +29,8 @@ Footprint footprint(const MemoryWalk& a, const LoopSteps& steps, uint64_t whole,
     const auto bytes = static_cast<double>(step);
     double e = extent(at);
     for (uint64_t rest = a.mask & ~a.nonlinear & ~(uint64_t{1} << at); rest; rest &= rest - 1)
-      if (const auto k = static_cast<size_t>(std::countr_zero(rest)); k < a.stride.size() && a.step(k) == a.step(at)) e += extent(k) - 1;
+      if (const auto k = static_cast<size_t>(std::countr_zero(rest)); k < a.stride.size() && a.step(k) == a.step(at))
+        e += extent(k) - 1;
     if (bytes <= run + kLine && f.lines == 1) {
       run += bytes * (e - 1);
     } else {
@@ -87,7 +88,8 @@ double refill_cycles(const std::vector<const MemoryWalk*>& walks, const LoopStep
     for (size_t k = 0; k < level; k++)
       if (a.mask >> loops[k] & 1) places *= steps.trips[loops[k]];
     // Neighbours come together; where the next iteration goes to another page, nothing was fetched ahead.
-    const bool far = here[i].far || (level == 0 && !loops.empty() && static_cast<double>(a.step(loops[0])) * a.itemsize >= kPage);
+    const bool far =
+        here[i].far || (level == 0 && !loops.empty() && static_cast<double>(a.step(loops[0])) * a.itemsize >= kPage);
     const double issue = cache.line * here[i].lines + (far ? cache.far_run : cache.run) * here[i].runs,
                  latency = far ? cache.latency * std::min(here[i].runs, places) : 0;
     cycles += repeat * std::max(issue, latency);

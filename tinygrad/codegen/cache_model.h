@@ -37,8 +37,9 @@ struct Cache {
   double latency;  ///< of a run in a page of its own, at least
 };
 
-/// Cycles in which the loads among `walks` wait for what the cache has lost since it was used last: what the inner loops touch stays as long as it
-/// fits, in lines and in ways, since addresses that are a multiple of the page apart share their sets.
+/// Cycles in which the loads among `walks` wait for what the cache has lost since it was used last: what the inner
+/// loops touch stays as long as it fits, in lines and in ways, since addresses that are a multiple of the page apart
+/// share their sets.
 double refill_cycles(const std::vector<const MemoryWalk*>& walks, const LoopSteps& steps, const Cache& cache);
 
 }  // namespace tg

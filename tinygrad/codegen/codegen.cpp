@@ -48,7 +48,8 @@ struct Pass {
   bool moves_loops = false;  ///< not for kernels whose author has ordered them
 };
 
-/// Copies a kernel into the current graph. Only reads the nodes of `root`, so that several threads may compile kernels of one arena.
+/// Copies a kernel into the current graph. Only reads the nodes of `root`, so that several threads may compile kernels
+/// of one arena.
 UOp import_kernel(UOp root) {
   UOps memo, stack{root}, src;
   auto at = [&](UOp u) -> UOp& {
@@ -74,7 +75,9 @@ UOp import_kernel(UOp root) {
 
 UOp lanes_pass(UOp sink, PassContext&) {
   return rebuild(sink, [](UOp u) {
-    return u.is(Ops::INDEX) && lane_of(u.src(1)) ? UOp::make(Ops::INDEX, u.dtype(), {u.src(0), canonical_lanes(u.src(1))}) : u;
+    return u.is(Ops::INDEX) && lane_of(u.src(1))
+               ? UOp::make(Ops::INDEX, u.dtype(), {u.src(0), canonical_lanes(u.src(1))})
+               : u;
   });
 }
 
@@ -106,8 +109,11 @@ UOp opts_pass(UOp sink, PassContext& c) {
   const KernelInfo& info = sink.arg<KernelInfo>();
   // Integers in two words stay scalars: there is no sum of such lanes.
   const bool kept = has_kept(sink);
-  if (emulates_longs(sink, c.renderer, c.options.emulated) && !c.renderer.has_locals()) return kept ? KernelAxes(sink, c.renderer).finish() : sink;
-  const std::vector<Opt>* given = info.opts_to_apply ? &*info.opts_to_apply : c.options.opts ? &*c.options.opts : nullptr;
+  if (emulates_longs(sink, c.renderer, c.options.emulated) && !c.renderer.has_locals())
+    return kept ? KernelAxes(sink, c.renderer).finish() : sink;
+  const std::vector<Opt>* given = info.opts_to_apply ? &*info.opts_to_apply
+                                  : c.options.opts   ? &*c.options.opts
+                                                     : nullptr;
   if (!given && c.options.noopt && !c.renderer.has_locals()) return sink;
   KernelAxes kernel(sink, c.renderer);
   if (c.options.no_locals && c.renderer.has_locals()) kernel.apply({OptOp::kNoLocals, 0, 0});
@@ -115,7 +121,8 @@ UOp opts_pass(UOp sink, PassContext& c) {
     for (const Opt& o : *given) kernel.apply(o);
   else if (!c.options.noopt) {
     choose_tensor_core(kernel, c.renderer, c.options.tensor_cores, c.options.tensor_core);
-    if (!choose_words(kernel, c.renderer)) apply_heuristic(kernel, kernel.sink(), c.renderer, kernel.sink() == c.predicted ? &c.candidates : nullptr);
+    if (!choose_words(kernel, c.renderer))
+      apply_heuristic(kernel, kernel.sink(), c.renderer, kernel.sink() == c.predicted ? &c.candidates : nullptr);
   }
   c.applied = kernel.applied();
   return c.applied.empty() && !c.renderer.has_locals() && !kept ? sink : kernel.finish();
@@ -138,12 +145,17 @@ const std::vector<Pass>& passes() {
       {"symbolic after opts", nullptr, [](const Renderer&) { return &sym(); }},
       {"grid", [](UOp s, PassContext&) { return add_grid(s); }, nullptr, Walk::kSourcesFirst, false, true},
       {"gates", [](UOp s, PassContext&) { return move_gates(s); }},
-      {"separate reduces", [](UOp s, PassContext&) { return separate_reduces(s); }, nullptr, Walk::kSourcesFirst, false, true},
-      {"skip", [](UOp s, PassContext& c) { return c.renderer.has_locals() ? s : skip_masked(s); }, nullptr, Walk::kSourcesFirst, true, true},
-      {"expand", [](UOp s, PassContext& c) { return expand(s, c.renderer); }, nullptr, Walk::kSourcesFirst, false, true},
-      {"prefetch", [](UOp s, PassContext& c) { return add_prefetches(s, c.renderer); }, nullptr, Walk::kSourcesFirst, false, true},
+      {"separate reduces", [](UOp s, PassContext&) { return separate_reduces(s); }, nullptr, Walk::kSourcesFirst, false,
+       true},
+      {"skip", [](UOp s, PassContext& c) { return c.renderer.has_locals() ? s : skip_masked(s); }, nullptr,
+       Walk::kSourcesFirst, true, true},
+      {"expand", [](UOp s, PassContext& c) { return expand(s, c.renderer); }, nullptr, Walk::kSourcesFirst, false,
+       true},
+      {"prefetch", [](UOp s, PassContext& c) { return add_prefetches(s, c.renderer); }, nullptr, Walk::kSourcesFirst,
+       false, true},
       {"late symbolic", nullptr, [](const Renderer&) { return &pm_expanded(); }},
-      {"lower to target", [](UOp s, PassContext& c) { return lower_to_target(s, c.renderer, ops_to_use(c), c.options.emulated); }},
+      {"lower to target",
+       [](UOp s, PassContext& c) { return lower_to_target(s, c.renderer, ops_to_use(c), c.options.emulated); }},
       {"lanes", lanes_pass},
       {"renderer", nullptr, [](const Renderer& r) { return r.extra_matcher(); }},
   };
@@ -182,11 +194,12 @@ CodegenOptions CodegenOptions::from_env() {
 Hash128 CodegenOptions::hash() const {
   Hash128 h;
   h.add(static_cast<uint64_t>(noopt)), h.add(static_cast<uint64_t>(beam)), h.add(static_cast<uint64_t>(tensor_cores)),
-      h.add(static_cast<uint64_t>(tensor_core)), h.add(static_cast<uint64_t>(transcendental)), h.add(uint64_t{emulated.bits}),
-      h.add(uint64_t{no_locals});
+      h.add(static_cast<uint64_t>(tensor_core)), h.add(static_cast<uint64_t>(transcendental)),
+      h.add(uint64_t{emulated.bits}), h.add(uint64_t{no_locals});
   h.add(opts.has_value());
   if (opts)
-    for (const Opt& o : *opts) h.add(static_cast<uint64_t>(o.op)), h.add(static_cast<uint64_t>(o.axis)), h.add(static_cast<uint64_t>(o.arg));
+    for (const Opt& o : *opts)
+      h.add(static_cast<uint64_t>(o.op)), h.add(static_cast<uint64_t>(o.axis)), h.add(static_cast<uint64_t>(o.arg));
   h.add(stop_after);
   return h;
 }
@@ -212,8 +225,9 @@ void describe_source(Program& p, const std::string& source, UOp sink) {
   p.ast = sink, p.name = "kernel_" + function;
   p.reads.assign(static_cast<size_t>(p.nbuffers), true), p.writes = p.reads;
   p.source = source + "\nvoid " + p.name +
-             "(void* const* buffers, const long long* vars, long long begin, long long end) {\n  (void)vars, (void)begin, (void)end;\n  " + function +
-             "(" + arguments + ");\n}\n";
+             "(void* const* buffers, const long long* vars, long long begin, long long end) {\n  (void)vars, "
+             "(void)begin, (void)end;\n  " +
+             function + "(" + arguments + ");\n}\n";
 }
 }  // namespace
 
@@ -223,7 +237,8 @@ std::shared_ptr<Program> to_program(const Kernel& kernel, const Renderer& render
   program->arena = std::make_shared<Arena>();
   ArenaScope scope(*program->arena);
   UOp sink = import_kernel(kernel.sink);
-  TG_ASSERT(sink.is(Ops::SINK) && sink.arg_kind() == ArgKind::kKernel, "a kernel is a SINK with KernelInfo, not ", sink);
+  TG_ASSERT(sink.is(Ops::SINK) && sink.arg_kind() == ArgKind::kKernel, "a kernel is a SINK with KernelInfo, not ",
+            sink);
   const KernelInfo info = sink.arg<KernelInfo>();
   if (const std::string* source = source_of(sink)) {
     describe_source(*program, *source, sink);
@@ -247,7 +262,8 @@ std::shared_ptr<Program> to_program(const Kernel& kernel, const Renderer& render
       sink = graph_rewrite(sink, *rules, const_cast<Renderer&>(renderer), {.name = pass.name, .walk = pass.walk});
     lowered |= std::string_view(pass.name) == "lower to target";
     if (spec && !lowered) verify(sink, spec_kernel(), pass.name);
-    if (debug >= 5) print_graph(pass.name, sink.toposort(), std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+    if (debug >= 5)
+      print_graph(pass.name, sink.toposort(), std::chrono::duration<double, std::milli>(Clock::now() - start).count());
     if (options.stop_after == pass.name) {
       program->ast = sink;
       return program;

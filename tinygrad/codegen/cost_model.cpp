@@ -12,7 +12,8 @@ namespace tg {
 bool CostModel::aligned(const Access& a, const Candidate& c, Mask lane) const {
   bool ok = a.offset * a.itemsize % 64 == 0 && !a.nonlinear;
   for (size_t i = 0; i < size.size() && ok; i++)
-    if (a.mask >> i & 1 && trips(c, i) * static_cast<double>(c.tile[i]) > 1) ok = a.stride[i] * (lane >> i & 1 ? c.lanes : 1) * a.itemsize % 64 == 0;
+    if (a.mask >> i & 1 && trips(c, i) * static_cast<double>(c.tile[i]) > 1)
+      ok = a.stride[i] * (lane >> i & 1 ? c.lanes : 1) * a.itemsize % 64 == 0;
   return ok;
 }
 double CostModel::distinct(const Access& a, const Candidate& c, Mask lane) const {
@@ -24,14 +25,16 @@ double CostModel::distinct(const Access& a, const Candidate& c, Mask lane) const
     const int64_t own = step(i);
     int64_t extent = c.tile[i];
     for (size_t k = i + 1; k < size.size() && own && !a.store; k++)
-      if (a.mask >> k & 1 && !(done >> k & 1) && std::abs(step(k)) == std::abs(own)) extent += c.tile[k] - 1, done |= Mask{1} << k;
+      if (a.mask >> k & 1 && !(done >> k & 1) && std::abs(step(k)) == std::abs(own))
+        extent += c.tile[k] - 1, done |= Mask{1} << k;
     n *= static_cast<double>(extent);
   }
   return n;
 }
 
 double CostModel::transposed_vector(int itemsize, int lanes, int64_t columns, bool store) const {
-  const double b = static_cast<double>(std::bit_floor(static_cast<uint64_t>(std::min<int64_t>(columns, std::min(lanes, 16))))),
+  const double b = static_cast<double>(
+                   std::bit_floor(static_cast<uint64_t>(std::min<int64_t>(columns, std::min(lanes, 16))))),
                w = std::max(1.0, lanes * itemsize / path_bytes);
   // Rows that are less than a line take as long as single elements of other lines do.
   const double part = std::max(0.0, 1 - b * itemsize / 64), row = store ? 1 + 9 * part : 0.5 + 2.5 * part;
@@ -41,7 +44,8 @@ double CostModel::transposed_vector(int itemsize, int lanes, int64_t columns, bo
 double CostModel::strided_vector(const Access& a, const Candidate& c, int64_t stride) const {
   int64_t columns = 1;
   for (size_t i = 0; i < size.size(); i++)
-    if (a.mask >> i & 1 && !((a.gate | a.nonlinear) >> i & 1) && a.stride[i] == 1) columns = std::max(columns, c.tile[i]);
+    if (a.mask >> i & 1 && !((a.gate | a.nonlinear) >> i & 1) && a.stride[i] == 1)
+      columns = std::max(columns, c.tile[i]);
   // Lanes whose lines all go to the same set of the first level cache leave it before they are full.
   const bool crowded = a.store && !reduces.empty() && stride * a.itemsize % 4096 == 0;
   if (stride > 4 && columns > 1) return transposed_vector(a.itemsize, c.lanes, columns, a.store) * (crowded ? 4 : 1);
@@ -67,10 +71,11 @@ double CostModel::score(const Candidate& c, double bound) const {
   const size_t n = size.size();
   std::vector<double> t(n);
   Mask lane = 0, unrolled = 0, reduce_axes = 0;
-  for (size_t i = 0; i < n; i++) t[i] = trips(c, i), unrolled |= t[i] == 1 ? Mask{1} << i : 0, reduce_axes |= is_reduce[i] ? Mask{1} << i : 0;
+  for (size_t i = 0; i < n; i++)
+    t[i] = trips(c, i), unrolled |= t[i] == 1 ? Mask{1} << i : 0, reduce_axes |= is_reduce[i] ? Mask{1} << i : 0;
   for (int a : c.lane_axes) lane |= Mask{1} << a;
-  // Nest: output axes first, in axis order, then reduce axes. A node runs once per iteration of the loops around it down to the innermost it depends
-  // on.
+  // Nest: output axes first, in axis order, then reduce axes. A node runs once per iteration of the loops around it
+  // down to the innermost it depends on.
   auto instances = [&](Mask m) {
     double inst = 1;
     for (; m; m &= m - 1) inst *= static_cast<double>(c.tile[static_cast<size_t>(std::countr_zero(m))]);
@@ -102,7 +107,8 @@ double CostModel::score(const Candidate& c, double bound) const {
     if (c.staged >> o & 1) body += instances_at[operands[o].place] + 8;
   auto copies_of = [&](const Access& a) {
     bool whole = true;  // taps that are all unrolled share what they read with each other
-    for (Mask m = a.mask & reduce_axes; m && whole; m &= m - 1) whole = t[static_cast<size_t>(std::countr_zero(m))] == 1;
+    for (Mask m = a.mask & reduce_axes; m && whole; m &= m - 1)
+      whole = t[static_cast<size_t>(std::countr_zero(m))] == 1;
     return whole ? distinct(a, c, lane) : instances_at[a.place];
   };
   for (const Access& a : accesses)
@@ -141,14 +147,15 @@ double CostModel::score(const Candidate& c, double bound) const {
       double latency = 4 * std::ceil(per / chains), issue = all * width(m, r.bytes) * 0.5;
       if (latency > issue) extra += iterations * (latency - issue);
       // Accumulators and operands in registers.
-      double regs_each = m & lane ? std::max(1.0, static_cast<double>(c.lanes) * r.bytes / vector_bytes) : 1, live = accs * chains * regs_each,
-             sum = 0, most = 0;
+      double regs_each = m & lane ? std::max(1.0, static_cast<double>(c.lanes) * r.bytes / vector_bytes) : 1,
+             live = accs * chains * regs_each, sum = 0, most = 0;
       auto holds = [&](Mask mask, bool masked = false) {
         double k = instances(mask & ~r.reduced) * ((mask & lane) ? regs_each : 1);
         sum += k, most = std::max(most, masked ? 0 : k);  // single elements under masks are no operands in memory
       };
       for (const Access& a : accesses)
-        if (!a.store && (a.mask & r.reduced) && !(a.mask & ~m) && !is_staged(c, a.operand)) holds(a.mask, a.gated && !(a.mask & lane));
+        if (!a.store && (a.mask & r.reduced) && !(a.mask & ~m) && !is_staged(c, a.operand))
+          holds(a.mask, a.gated && !(a.mask & lane));
       for (size_t o = 0; o < operands.size(); o++) {
         if (c.staged >> o & 1) holds(operands[o].mask);
         if (c.windows >> o & 1 && per > 1) holds(operands[o].mask);  // each tap loads its own
@@ -157,11 +164,14 @@ double CostModel::score(const Candidate& c, double bound) const {
       for (const Reduce& o : reduces)  // sums of dot products run together
         if (&o != &r && o.dot && r.dot) live += instances(o.value & ~o.reduced) * (o.value & lane ? regs_each : 1);
       if (loads_early && per > 1 && accs > 1) live += most;  // the next step's operands beside this one's
-      double masks = 0, branches = 0;  // in the making; with lanes a few elements apart each load is a branch that the sums live across
+      double masks = 0,
+             branches =
+                 0;  // in the making; with lanes a few elements apart each load is a branch that the sums live across
       for (const Access& a : accesses)
         if (a.gate & lane && !(a.mask & ~m) && !is_staged(c, a.operand)) {
           bool apart = false;
-          for (int v : c.lane_axes) apart |= a.mask >> v & 1 && !(a.nonlinear >> v & 1) && std::abs(a.stride[static_cast<size_t>(v)]) > 1;
+          for (int v : c.lane_axes)
+            apart |= a.mask >> v & 1 && !(a.nonlinear >> v & 1) && std::abs(a.stride[static_cast<size_t>(v)]) > 1;
           if (apart) masks = std::max(masks, 2 + 1.5 * copies_of(a)), branches += copies_of(a);
           else if (inner >= 0 && a.gate >> inner & 1) masks = std::max(masks, 3.0);
         }
@@ -170,7 +180,8 @@ double CostModel::score(const Candidate& c, double bound) const {
       if (live > usable) spills += iterations * ((live - usable) * 3 + branches * 8);
       // Setting up, combining chains and folding lanes.
       double outside = iterations / loops;
-      extra += outside * (accs * chains * 1.0 + (r.reduced & lane ? accs * 2 * std::log2(static_cast<double>(c.lanes)) : 0));
+      extra +=
+          outside * (accs * chains * 1.0 + (r.reduced & lane ? accs * 2 * std::log2(static_cast<double>(c.lanes)) : 0));
     } else if (r.reduced & lane) {
       extra += count(r.value & ~r.reduced, r.scope) * 2 * std::log2(static_cast<double>(c.lanes));
     }
@@ -182,9 +193,9 @@ double CostModel::score(const Candidate& c, double bound) const {
     const double loads = count_at[p.place];
     if (is_window(c, static_cast<int>(o))) {
       // Taps are nowhere aligned: every vector lies across two lines.
-      memory +=
-          loads *
-          (p.mask & lane ? std::max(1.0, static_cast<double>(c.lanes) * p.bytes / path_bytes) * std::min(1.0, 0.5 + c.lanes * p.bytes / 128.0) : 0.5);
+      memory += loads * (p.mask & lane ? std::max(1.0, static_cast<double>(c.lanes) * p.bytes / path_bytes) *
+                                             std::min(1.0, 0.5 + c.lanes * p.bytes / 128.0)
+                                       : 0.5);
       if (covered) near += loads / instances_at[p.place] * step_lines(o, c) * 64 / 28;
       double steps = 1;
       for (size_t i = 0; i < n; i++)
@@ -193,7 +204,8 @@ double CostModel::score(const Candidate& c, double bound) const {
       continue;
     }
     memory += loads * 0.5 * (p.mask & lane ? std::max(1.0, static_cast<double>(c.lanes) * p.bytes / path_bytes) : 1);
-    if (p.mask & lane && scratch(p, c, lane) > l1 * 0.75) near += loads * c.lanes * p.bytes / 28;  // panels come from the second level cache
+    if (p.mask & lane && scratch(p, c, lane) > l1 * 0.75)
+      near += loads * c.lanes * p.bytes / 28;  // panels come from the second level cache
   }
   for (const Access& a : accesses) {
     if (is_staged(c, a.operand)) continue;
@@ -206,19 +218,26 @@ double CostModel::score(const Candidate& c, double bound) const {
         if (clamped > 0 && !a.store) spills += k / copies * clamped * 0.1;
       }
     // Masks beyond the mask registers, where they are made outside of the innermost loop.
-    if (a.gate && (inner < 0 || !(a.gate >> inner & 1)) && instances(a.gate) > 6) spills += k / copies * (instances(a.gate) - 6);
+    if (a.gate && (inner < 0 || !(a.gate >> inner & 1)) && instances(a.gate) > 6)
+      spills += k / copies * (instances(a.gate) - 6);
     if (a.mask & lane) {
       double w = std::max(1.0, static_cast<double>(c.lanes) * a.itemsize / path_bytes);
       int64_t stride = 0;
       for (int v : c.lane_axes)
-        if (a.mask >> v & 1) stride = a.near >> v & 1 ? 2 : a.nonlinear >> v & 1 ? -1 : a.stride[static_cast<size_t>(v)];
-      if (stride == 1) each = (a.store ? w : 0.5 * w) * (aligned(a, c, lane) ? 1 : 1 + std::min(1.0, c.lanes * a.itemsize / 64.0));
+        if (a.mask >> v & 1)
+          stride = a.near >> v & 1 ? 2 : a.nonlinear >> v & 1 ? -1 : a.stride[static_cast<size_t>(v)];
+      if (stride == 1)
+        each = (a.store ? w : 0.5 * w) * (aligned(a, c, lane) ? 1 : 1 + std::min(1.0, c.lanes * a.itemsize / 64.0));
       else if (stride == 0) each = a.store ? w : 0.5;
-      else if (stride > 0 && stride <= 4 && !a.store) each = 1.5 * static_cast<double>(stride) * w;  // neighbouring vectors and shuffles
-      else if (stride > 0 && stride <= 4 && interleaved(a, c, stride)) each = (0.5 + 0.5 * static_cast<double>(stride)) * w;
+      else if (stride > 0 && stride <= 4 && !a.store)
+        each = 1.5 * static_cast<double>(stride) * w;  // neighbouring vectors and shuffles
+      else if (stride > 0 && stride <= 4 && interleaved(a, c, stride))
+        each = (0.5 + 0.5 * static_cast<double>(stride)) * w;
       else each = strided_vector(a, c, stride);
       const bool shuffled = stride > 1 && stride <= 4 && !a.store;
-      if (a.gate & lane) each = stride > 4 ? std::max(each, c.lanes * 1.6) : each + mask_cost * w * static_cast<double>(std::max<int64_t>(stride, 1));
+      if (a.gate & lane)
+        each = stride > 4 ? std::max(each, c.lanes * 1.6)
+                          : each + mask_cost * w * static_cast<double>(std::max<int64_t>(stride, 1));
       if (a.gate & lane && shuffled) each += 2;  // a branch
       for (int v : c.lane_axes)
         if (a.mask >> v & 1 && size[static_cast<size_t>(v)] % (c.lanes * c.tile[static_cast<size_t>(v)])) {
@@ -232,7 +251,8 @@ double CostModel::score(const Candidate& c, double bound) const {
     } else if (a.store) {
       each = 1;
     } else if (a.gated && inner >= 0 && a.gate >> inner & 1) {
-      each = 1.2 + 4 * (instances(a.gate | (a.mask & reduce_axes)) - 1) / instances_at[a.place];  // branches; output axes share them
+      each = 1.2 + 4 * (instances(a.gate | (a.mask & reduce_axes)) - 1) /
+                       instances_at[a.place];  // branches; output axes share them
     }
     memory += k * each;
   }
@@ -275,11 +295,12 @@ double CostModel::score(const Candidate& c, double bound) const {
       if (a.store) spread = std::max(spread, 1 + 0.04 * (instances_at[a.place] - 4));
   const double waits = lane_windows(c, lane) || covered ? 1.05
                        : c.windows                      ? 1.3
-                                                        : 1;  // as measured: not all loads of a window are where they are expected
+                                   : 1;  // as measured: not all loads of a window are where they are expected
   // What is certain so far is often too much already; what the caches do takes longest to find out.
   auto total = [&](double moving) {
-    return (std::max({compute + extra, memory, near, moving}) + spills + (products ? 0.1 : 0.25) * std::min(compute, memory) +
-            (products ? 0.3 : 0.6) * loops + (fed ? entries : 0) + filling * (brief ? 3 : 1)) *
+    return (std::max({compute + extra, memory, near, moving}) + spills +
+            (products ? 0.1 : 0.25) * std::min(compute, memory) + (products ? 0.3 : 0.6) * loops + (fed ? entries : 0) +
+            filling * (brief ? 3 : 1)) *
            (1 + 0.0004 * body) * spread * waits;
   };
   if (total(0) >= bound) return INFINITY;
@@ -309,7 +330,9 @@ double CostModel::panel(const Access& a, const Candidate& c, Mask lane, Mask who
     // Axes of one stride slide over each other: y + ky, or y - ky.
     double extent = 1;
     for (size_t k = i; k < size.size(); k++) {
-      if (!(a.mask >> k & 1) || (a.nonlinear >> k & 1) != (a.nonlinear >> i & 1) || (k != i && std::abs(a.stride[k]) != stride)) continue;
+      if (!(a.mask >> k & 1) || (a.nonlinear >> k & 1) != (a.nonlinear >> i & 1) ||
+          (k != i && std::abs(a.stride[k]) != stride))
+        continue;
       extent += (is_reduce[k] || whole >> k & 1 ? (size[k] ? static_cast<double>(size[k]) : kSymbolic)
                                                 : static_cast<double>(c.tile[k]) * (lane >> k & 1 ? c.lanes : 1)) -
                 1;
@@ -323,8 +346,9 @@ double CostModel::unit_run(const Access& a, const Candidate& c, Mask lane) const
   double run = 1;
   for (size_t i = 0; i < size.size(); i++)
     if (a.mask >> i & 1 && !(a.nonlinear >> i & 1) && a.stride[i] == 1)
-      run +=
-          (is_reduce[i] ? (size[i] ? static_cast<double>(size[i]) : kSymbolic) : static_cast<double>(c.tile[i]) * (lane >> i & 1 ? c.lanes : 1)) - 1;
+      run += (is_reduce[i] ? (size[i] ? static_cast<double>(size[i]) : kSymbolic)
+                           : static_cast<double>(c.tile[i]) * (lane >> i & 1 ? c.lanes : 1)) -
+             1;
   return run * a.itemsize;
 }
 
@@ -341,7 +365,8 @@ double CostModel::capacity(const Access& a, const Candidate& c, Mask lane) const
   double window = std::ceil(unit_run(a, c, lane) / kLine) * kLine;
   for (size_t i = 0; i < size.size(); i++) {
     const int64_t stride = a.mask >> i & 1 && !(a.nonlinear >> i & 1) ? std::abs(a.stride[i]) * a.itemsize : 0;
-    if (stride >= 64 && stride < jump) window *= is_reduce[i] ? static_cast<double>(std::max<int64_t>(size[i], 1)) : static_cast<double>(c.tile[i]);
+    if (stride >= 64 && stride < jump)
+      window *= is_reduce[i] ? static_cast<double>(std::max<int64_t>(size[i], 1)) : static_cast<double>(c.tile[i]);
   }
   return l2 * std::min(1.0, window / step);
 }
@@ -372,7 +397,8 @@ double CostModel::accumulating(const Candidate& c) const {
     bool scattered = false;
     for (size_t i = 0; i < size.size(); i++) {
       if (a.mask >> i & 1 && !is_reduce[i]) n *= size[i] ? static_cast<double>(size[i]) : kSymbolic;
-      scattered |= lane >> i & 1 && a.mask >> i & 1 && !is_reduce[i] && (a.nonlinear >> i & 1 || std::abs(a.stride[i]) > 4);
+      scattered |=
+          lane >> i & 1 && a.mask >> i & 1 && !is_reduce[i] && (a.nonlinear >> i & 1 || std::abs(a.stride[i]) > 4);
     }
     cycles += n * (scattered ? 3 : a.itemsize * 2.0 / 12);
   }
@@ -402,7 +428,8 @@ double CostModel::traffic(const Candidate& c, Mask lane, bool in_blocks) const {
     }
     const double sets = capacity(a, c, lane), room = sets < l2 ? std::max(sets, 1.0) * 0.75 : l2 / 2;
     if (total <= room || again(a, c, lane, total)) continue;
-    const double parts = c.blocks > 1 && a.mask >> c.block_axis & 1 ? static_cast<double>(c.blocks) : 1, bytes = panel(a, c, lane) / parts;
+    const double parts = c.blocks > 1 && a.mask >> c.block_axis & 1 ? static_cast<double>(c.blocks) : 1,
+                 bytes = panel(a, c, lane) / parts;
     // A panel that fits is fetched once per place; one that does not, in every iteration around it.
     double moved = bytes * parts * (bytes > room ? all : fetches);
     if (c.staged && !a.store) {
@@ -418,16 +445,19 @@ double CostModel::traffic(const Candidate& c, Mask lane, bool in_blocks) const {
       if (a.mask >> i & 1 && trips(c, i) > 1) inner = static_cast<int>(i);
     const bool close =
         inner >= 0 && (a.nonlinear >> inner & 1 ? a.near >> inner & 1
-                                                : a.stride[static_cast<size_t>(inner)] && std::abs(a.stride[static_cast<size_t>(inner)]) <= 4);
+                                                : a.stride[static_cast<size_t>(inner)] &&
+                                                      std::abs(a.stride[static_cast<size_t>(inner)]) <= 4);
     if (inner >= 0 && !close) {
       double run = a.itemsize;
       // A store through x / c and x % c mostly goes on where it was.
       for (size_t i = 0; i < size.size(); i++)
         if (a.mask >> i & 1 && (a.stride[i] == 1 || (a.store && a.nonlinear >> i & 1)))
-          run *= std::min(static_cast<double>(c.tile[i]) * (lane >> i & 1 ? c.lanes : 1), size[i] ? static_cast<double>(size[i]) : kSymbolic);
+          run *= std::min(static_cast<double>(c.tile[i]) * (lane >> i & 1 ? c.lanes : 1),
+                          size[i] ? static_cast<double>(size[i]) : kSymbolic);
       // Bytes in blocks with their scales: steps within a line are a stream, too.
       // One element at a time, a few bytes apart, as well.
-      const int64_t step = a.nonlinear >> inner & 1 ? 4096 : std::abs(a.stride[static_cast<size_t>(inner)]) * a.itemsize;
+      const int64_t step =
+          a.nonlinear >> inner & 1 ? 4096 : std::abs(a.stride[static_cast<size_t>(inner)]) * a.itemsize;
       const bool packed = step <= (a.itemsize == 1 ? 64 : !a.store && !(a.mask & lane) ? 16 : 0);
       if (!packed) moved *= 1 + 400 / std::max(run, reduces.empty() ? 4.0 : 16.0);
     }
@@ -441,7 +471,8 @@ double CostModel::traffic(const Candidate& c, Mask lane, bool in_blocks) const {
     }
     if (const double spread = std::min(1.0, (rows - 1) / 15); a.store) moved *= 1 + 100 / part * spread * spread;
     if (part < 1024) moved *= std::max(1.0, rows / 16);
-    // Streams of bytes side by side, each less than a line a step, are not fetched ahead: rows one after another, their blocks unrolled.
+    // Streams of bytes side by side, each less than a line a step, are not fetched ahead: rows one after another, their
+    // blocks unrolled.
     for (size_t i = 0; a.itemsize == 1 && !a.store && !reduces.empty() && i < size.size(); i++)
       if (a.mask >> i & 1 && !(a.nonlinear >> i & 1) && !is_reduce[i] && c.tile[i] > 1 && std::abs(a.stride[i]) > 64) {
         moved *= 8;

@@ -1,4 +1,5 @@
-/// \file The cost model of a CPU kernel: cycles of one core for a choice of lanes, tile, panels and blocks, in closed form.
+/// \file The cost model of a CPU kernel: cycles of one core for a choice of lanes, tile, panels and blocks, in closed
+/// form.
 #pragma once
 #include <algorithm>
 #include <limits>
@@ -38,7 +39,8 @@ struct CostModel {
     int bytes;
     bool usable;
     size_t place = 0;
-    std::vector<std::vector<std::pair<size_t, int64_t>>> sums{};  // as a window: axes and coefficients; empty: no two axes slide over each other
+    std::vector<std::vector<std::pair<size_t, int64_t>>>
+        sums{};  // as a window: axes and coefficients; empty: no two axes slide over each other
   };
   struct Reduce {
     Mask value, reduced, scope;
@@ -80,7 +82,8 @@ struct CostModel {
     for (int a : c.lane_axes) lane |= Mask{1} << a;
     return lane;
   }
-  /// Bytes of the longest panel worth its place: shorter ones, and more of them, when the other operand is packed again for each group of panels.
+  /// Bytes of the longest panel worth its place: shorter ones, and more of them, when the other operand is packed again
+  /// for each group of panels.
   double longest_panel(const Candidate& c, Mask lane) const { return packs_again(c, lane) ? l2 / 64 : l2 / 8; }
   /// True when an operand without lanes is packed, too.
   bool packs_again(const Candidate& c, Mask lane) const {
@@ -99,8 +102,8 @@ struct CostModel {
   bool aligned(const Access& a, const Candidate& c, Mask lane) const;
   /// Loads of one iteration: unrolled steps along axes of one stride (y and ky) slide over each other.
   double distinct(const Access& a, const Candidate& c, Mask lane) const;
-  /// Cycles of one vector of an access whose lanes stride over memory: what lies side by side in memory and is unrolled is a block, transposed in
-  /// registers; else a gather or a scatter.
+  /// Cycles of one vector of an access whose lanes stride over memory: what lies side by side in memory and is unrolled
+  /// is a block, transposed in registers; else a gather or a scatter.
   double strided_vector(const Access& a, const Candidate& c, int64_t stride) const;
   /// True when what is unrolled fills the places between the lanes of a store.
   bool interleaved(const Access& a, const Candidate& c, int64_t stride) const;
@@ -108,7 +111,8 @@ struct CostModel {
   double transposed_vector(int itemsize, int lanes, int64_t columns, bool store) const;
   /// Cycles the first level cache waits for the second while operands of a reduction are read.
   double refills(const Candidate& c, Mask lane) const;
-  /// Predicted cycles of one core; infinite for candidates that are out of the question, and for those that certainly take `bound` or more.
+  /// Predicted cycles of one core; infinite for candidates that are out of the question, and for those that certainly
+  /// take `bound` or more.
   double score(const Candidate& c, double bound = std::numeric_limits<double>::infinity()) const;
   static bool is_window(const Candidate& c, int operand) { return operand >= 0 && c.windows >> operand & 1; }
   /// Windows that the lanes walk along; others are broadcast.
@@ -129,7 +133,8 @@ struct CostModel {
     int64_t rows = 1;    ///< as many as this
   };
   Cover cover(const Candidate& c, Mask lane) const;
-  /// Elements side by side in a window that covers all steps of the axes in `whole`: of the sum that memory is read along.
+  /// Elements side by side in a window that covers all steps of the axes in `whole`: of the sum that memory is read
+  /// along.
   double window_run(size_t operand, const Candidate& c, Mask lane, Mask whole) const;
   /// Lines of a window without lanes that one step of the reduction reads.
   double step_lines(size_t operand, const Candidate& c) const;
@@ -140,7 +145,8 @@ struct CostModel {
   /// Output axes whose loops are inside of the window's, so that neighbouring steps share it.
   Mask within(const Candidate& c, Mask lane) const;
   bool is_staged(const Candidate& c, int operand) const { return operand >= 0 && c.staged >> operand & 1; }
-  /// Bytes of an operand for one step of the output loops, and how many such panels are kept at once; `blocks` of the longest reduce loop share them.
+  /// Bytes of an operand for one step of the output loops, and how many such panels are kept at once; `blocks` of the
+  /// longest reduce loop share them.
   double scratch(const Operand& o, const Candidate& c, Mask lane) const;
   int64_t steps_kept(const Candidate& c, Mask lane) const;
   /// Cycles to fill scratch memory, and of those that wait for memory.
@@ -160,7 +166,8 @@ struct CostModel {
   double unit_run(const Access& a, const Candidate& c, Mask lane) const;
   /// Cycles for what the blocks of a reduction add up in memory.
   double accumulating(const Candidate& c) const;
-  /// In how many blocks the reduction should run around the output loops (0: none), and over which axis; `thread` is the axis that stays outside.
+  /// In how many blocks the reduction should run around the output loops (0: none), and over which axis; `thread` is
+  /// the axis that stays outside.
   std::pair<int, int64_t> blocking(const Candidate& c, int thread) const;
   /// Order of the output loops with the least traffic between caches.
   std::vector<int> best_order(const Candidate& c) const;

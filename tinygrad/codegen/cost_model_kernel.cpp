@@ -15,7 +15,9 @@ namespace tg {
 namespace {
 using enum Ops;
 constexpr OpCost<double> kCycles[] = {
-    {ADD | SUB | MUL | MULACC | NEG | TRUNC | SHL | SHR | XOR | OR | AND | MAX | CMPLT | CMPNE | CMPEQ | WHERE | CAST | BITCAST, 1},
+    {ADD | SUB | MUL | MULACC | NEG | TRUNC | SHL | SHR | XOR | OR | AND | MAX | CMPLT | CMPNE | CMPEQ | WHERE | CAST |
+         BITCAST,
+     1},
     {SQRT | RECIPROCAL | FDIV, 6},
     {EXP2 | LOG2, 14},
     {CDIV | CMOD | FLOORDIV | FLOORMOD, 20},
@@ -30,7 +32,9 @@ constexpr double kByLiteral = 4;  // division by a literal
 double CostModel::cost_of(UOp u) {
   if (u.dtype().is_bool() && u.in(AND | OR)) return 0.25;  // masks have units of their own
   // The load chooses, or the multiply-add that the product becomes.
-  if (u.is(WHERE) && u.src(2).is_const() && (u.src(1).is(MUL) || (u.src(1).is(LOAD) && u.src(1).src(0).src(1).is(WHERE)))) return 0;
+  if (u.is(WHERE) && u.src(2).is_const() &&
+      (u.src(1).is(MUL) || (u.src(1).is(LOAD) && u.src(1).src(0).src(1).is(WHERE))))
+    return 0;
   if (u.in(CDIV | CMOD | FLOORDIV | FLOORMOD) && u.src(1).is_const()) return kByLiteral;
   if (u.is(CAST) && (u.dtype().is_weak() || u.src(0).dtype().is_weak())) return 0.5;
   return cost_in(kCycles, u.op(), 1.0);
@@ -38,8 +42,8 @@ double CostModel::cost_of(UOp u) {
 
 CostModel::CostModel(const KernelAxes& kernel, UOp sink, const Renderer& r) {
   const Target& t = r.target();
-  vector_bytes = t.vector_bytes, registers = t.vector_registers, l1 = static_cast<double>(t.l1_bytes), l2 = static_cast<double>(t.l2_bytes),
-  gather = r.has_gather();
+  vector_bytes = t.vector_bytes, registers = t.vector_registers, l1 = static_cast<double>(t.l1_bytes),
+  l2 = static_cast<double>(t.l2_bytes), gather = r.has_gather();
   loads_early = t.arch != "x86_64";
   if (vector_bytes == 64 && t.arch == "x86_64") mask_cost = 0.25;  // masks have registers and units of their own
   blocks = kernel.can_accumulate();
@@ -100,7 +104,8 @@ CostModel::CostModel(const KernelAxes& kernel, UOp sink, const Renderer& r) {
       for (UOp u : whole.toposort())
         if (!elsewhere.count(u)) parts.emplace(u, static_cast<int>(k));
     };
-    leave({}, values[k], part_of), leave(windows[k].masked, windows[k].masked ? windows[k].masked : values[k], part_of_window);
+    leave({}, values[k], part_of),
+        leave(windows[k].masked, windows[k].masked ? windows[k].masked : values[k], part_of_window);
   }
   auto window_of = [&](UOp u) {
     auto it = part_of_window.find(u);
@@ -113,21 +118,26 @@ CostModel::CostModel(const KernelAxes& kernel, UOp sink, const Renderer& r) {
   auto reduced_only = [&](Mask m) { return m & ~reduce_axes ? 0 : m; };
   for (UOp u : order) {
     if (u.in(groups::kAlu | Ops::CAST | Ops::WMMA) || u.is(Ops::LOAD)) {
-      if (Mask m = mask_of(u); m && std::none_of(exclusive.begin(), exclusive.end(), [&](Mask e) { return (m & ~e) == 0; })) exclusive.push_back(m);
+      if (Mask m = mask_of(u);
+          m && std::none_of(exclusive.begin(), exclusive.end(), [&](Mask e) { return (m & ~e) == 0; }))
+        exclusive.push_back(m);
     }
     if (u.in(groups::kElementwise | Ops::WMMA) && !u.dtype().is_weak() && !u.src(0).dtype().is_weak()) {
       int bytes = std::max(u.dtype().itemsize(), u.src(0).dtype().itemsize());
-      if (u.in(groups::kComparison) || u.is(Ops::WHERE)) bytes = u.src(u.nsrc() - 1).dtype().is_weak() ? 4 : u.src(u.nsrc() - 1).dtype().itemsize();
+      if (u.in(groups::kComparison) || u.is(Ops::WHERE))
+        bytes = u.src(u.nsrc() - 1).dtype().is_weak() ? 4 : u.src(u.nsrc() - 1).dtype().itemsize();
       item = std::max(item, bytes);
       Mask m = mask_of(u);
       alu.push_back({m, scope_of(m), cost_of(u), bytes, operand_of(u), window_of(u)});
       if (u.is(Ops::WMMA)) alu.back().alone = 12;  // made of vectors only
       // Words turned on their way to the lanes: other units do it.
       if (u.is(Ops::XOR) && u.dtype() == dtypes::uint32 && u.src(1).is_const_int(0x80808080)) alu.back().cost = 0.25;
-      if (u.is(Ops::WHERE) && u.src(0).is(Ops::CMPLT) && u.src(0).src(0).dtype().is_weak()) alu.back().decides = reduced_only(mask_of(u.src(0)));
+      if (u.is(Ops::WHERE) && u.src(0).is(Ops::CMPLT) && u.src(0).src(0).dtype().is_weak())
+        alu.back().decides = reduced_only(mask_of(u.src(0)));
     } else if (u.is(Ops::CMPLT) || u.is(Ops::CAST)) {
       Mask m = mask_of(u);
-      alu.push_back({m, scope_of(m), u.is(Ops::CMPLT) ? mask_cost : 1, 4, operand_of(u), window_of(u)});  // a mask is made once for several uses
+      alu.push_back({m, scope_of(m), u.is(Ops::CMPLT) ? mask_cost : 1, 4, operand_of(u),
+                     window_of(u)});  // a mask is made once for several uses
       if (u.is(Ops::CMPLT)) alu.back().decides = reduced_only(m);
     }
     if (u.is(Ops::REDUCE)) {
@@ -135,8 +145,8 @@ CostModel::CostModel(const KernelAxes& kernel, UOp sink, const Renderer& r) {
       for (uint32_t i = 1; i < u.nsrc(); i++) own |= Mask{1} << axis.at(u.src(i));
       Mask value = mask_of(u.src(0));
       const bool dot = u.src(0).is(Ops::WMMA);
-      bool mul = dot || ((u.src(0).is(Ops::MUL) || (u.src(0).is(Ops::WHERE) && u.src(0).src(1).is(Ops::MUL))) && u.dtype().is_float() &&
-                         u.arg<ReduceArg>().op == Ops::ADD);
+      bool mul = dot || ((u.src(0).is(Ops::MUL) || (u.src(0).is(Ops::WHERE) && u.src(0).src(1).is(Ops::MUL))) &&
+                         u.dtype().is_float() && u.arg<ReduceArg>().op == Ops::ADD);
       item = std::max(item, u.dtype().itemsize());
       reduces.push_back({value, own, scope_of(value | own), u.dtype().itemsize(), mul, dot});
     }
@@ -173,7 +183,8 @@ CostModel::CostModel(const KernelAxes& kernel, UOp sink, const Renderer& r) {
     for (const Slide& sum : slides(windows[k].value)) {
       operands[k].sums.emplace_back();
       for (const auto& [r, c] : sum)
-        if (auto it = axis.find(r); it != axis.end()) operands[k].sums.back().emplace_back(static_cast<size_t>(it->second), std::abs(c));
+        if (auto it = axis.find(r); it != axis.end())
+          operands[k].sums.back().emplace_back(static_cast<size_t>(it->second), std::abs(c));
       slide |= sum.size() > 1;
     }
     if (!slide) operands[k].sums.clear();
@@ -182,13 +193,15 @@ CostModel::CostModel(const KernelAxes& kernel, UOp sink, const Renderer& r) {
     int64_t k = 0;
     for (const Access& a : accesses)
       // Rows one after the other (merge_rows): only a window reads them, along the rows.
-      if (a.mask >> i & 1 && !(a.nonlinear >> i & 1 && a.operand >= 0 && !operands[static_cast<size_t>(a.operand)].sums.empty()))
+      if (a.mask >> i & 1 &&
+          !(a.nonlinear >> i & 1 && a.operand >= 0 && !operands[static_cast<size_t>(a.operand)].sums.empty()))
         k = std::max(k, a.step(i));
     return k;
   };
   by_stride = natural;
-  std::stable_sort(by_stride.begin(), by_stride.end(),
-                   [&](size_t x, size_t y) { return is_reduce[x] != is_reduce[y] ? is_reduce[y] : is_reduce[x] && farthest(x) > farthest(y); });
+  std::stable_sort(by_stride.begin(), by_stride.end(), [&](size_t x, size_t y) {
+    return is_reduce[x] != is_reduce[y] ? is_reduce[y] : is_reduce[x] && farthest(x) > farthest(y);
+  });
   auto place_of = [&](Mask mask, Mask scope) {
     for (size_t i = 0; i < places.size(); i++)
       if (places[i].mask == mask && places[i].scope == scope) return i;

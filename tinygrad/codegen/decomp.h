@@ -1,42 +1,51 @@
-/// \file Decompositions: what index arithmetic and a target's missing operations and types become before a program is linear.
-/// Each stage is a function on a kernel's SINK that goes by what Renderer::ops() and Renderer::supports() lack. They work on kernel ASTs and on
-/// expanded graphs alike (before the expansion there is less to rewrite), validity having left the indices. The order is: decompose_longs,
-/// lower_index_dtype, decompose_dtypes, decompose_ops, late_patterns; lower_to_target runs them all.
+/// \file Decompositions: what index arithmetic and a target's missing operations and types become before a program is
+/// linear. Each stage is a function on a kernel's SINK that goes by what Renderer::ops() and Renderer::supports() lack.
+/// They work on kernel ASTs and on expanded graphs alike (before the expansion there is less to rewrite), validity
+/// having left the indices. The order is: decompose_longs, lower_index_dtype, decompose_dtypes, decompose_ops,
+/// late_patterns; lower_to_target runs them all.
 #pragma once
 #include "tinygrad/target/renderer.h"
 #include "tinygrad/uop/rewrite.h"
 
 namespace tg {
 
-/// weakint -> int32 where the bounds of a value and of its operands fit, else int64; weakfloat literals -> float32. No weak type is left but in the
-/// shapes of PARAM and BUFFER, which are no values. Ranges and variables get a type of their own; operands of different widths meet in int64.
+/// weakint -> int32 where the bounds of a value and of its operands fit, else int64; weakfloat literals -> float32. No
+/// weak type is left but in the shapes of PARAM and BUFFER, which are no values. Ranges and variables get a type of
+/// their own; operands of different widths meet in int64.
 UOp lower_index_dtype(UOp sink);
 
-/// Types the renderer does not compute in: bfloat16, fp8 and (where missing) float16 are their bits in memory and float32 in registers, rounded after
-/// every operation. Types in `emulated` count as missing. Casts of float64 to float16 go through float32.
+/// Types the renderer does not compute in: bfloat16, fp8 and (where missing) float16 are their bits in memory and
+/// float32 in registers, rounded after every operation. Types in `emulated` count as missing. Casts of float64 to
+/// float16 go through float32.
 UOp decompose_dtypes(UOp sink, const Renderer& renderer, DTypeSet emulated = {});
 
-/// int64 and uint64 as two words each, where the renderer does not compute in int64 or `emulated` has it. Index arithmetic is not touched: this comes
-/// before it gets machine types. Throws NotSupportedError for a sum of the lanes of a vector.
+/// int64 and uint64 as two words each, where the renderer does not compute in int64 or `emulated` has it. Index
+/// arithmetic is not touched: this comes before it gets machine types. Throws NotSupportedError for a sum of the lanes
+/// of a vector.
 UOp decompose_longs(UOp sink, const Renderer& renderer, DTypeSet emulated = {});
 /// Whether decompose_longs has anything to do.
 bool emulates_longs(UOp sink, const Renderer& renderer, DTypeSet emulated);
 
-/// Operations the renderer lacks: FLOORDIV/FLOORMOD, THREEFRY, EXP2, LOG2, SIN, POW, RECIPROCAL, MAX, TRUNC, MULACC, ...
+/// Operations the renderer lacks: FLOORDIV/FLOORMOD, THREEFRY, EXP2, LOG2, SIN, POW, RECIPROCAL, MAX, TRUNC, MULACC,
+/// ...
 UOp decompose_ops(UOp sink, OpSet ops);
 inline UOp decompose_ops(UOp sink, const Renderer& renderer) { return decompose_ops(sink, renderer.ops()); }
 
-/// Operations only the late form has: a + b * -1 -> SUB, x * -1 -> NEG, not(a != b) -> CMPEQ, x * RECIPROCAL(y) -> FDIV, and, in chains that start at
-/// an accumulator, acc + a * b -> MULACC. Nothing else is ever fused: all other arithmetic rounds after each operation.
+/// Operations only the late form has: a + b * -1 -> SUB, x * -1 -> NEG, not(a != b) -> CMPEQ, x * RECIPROCAL(y) ->
+/// FDIV, and, in chains that start at an accumulator, acc + a * b -> MULACC. Nothing else is ever fused: all other
+/// arithmetic rounds after each operation.
 UOp late_patterns(UOp sink, OpSet ops);
 inline UOp late_patterns(UOp sink, const Renderer& renderer) { return late_patterns(sink, renderer.ops()); }
 
 /// All of the above in order, for a renderer of which only `ops` are to be used.
 UOp lower_to_target(UOp sink, const Renderer& renderer, OpSet ops, DTypeSet emulated = {});
-inline UOp lower_to_target(UOp sink, const Renderer& renderer) { return lower_to_target(sink, renderer, renderer.ops()); }
+inline UOp lower_to_target(UOp sink, const Renderer& renderer) {
+  return lower_to_target(sink, renderer, renderer.ops());
+}
 
 // ---- the tables, for pipelines and tests ----
-/// FLOORDIV and FLOORMOD of fixed-width integers: shifts, masks, C's division with the sign set right where bounds do not show that it is.
+/// FLOORDIV and FLOORMOD of fixed-width integers: shifts, masks, C's division with the sign set right where bounds do
+/// not show that it is.
 const PatternMatcher<>& pm_lower_divmod();
 /// THREEFRY and integer POW, which decompose_longs takes apart first.
 const PatternMatcher<>& pm_long_operations();
@@ -48,15 +57,16 @@ const PatternMatcher<>& late_table(OpSet ops);
 // ---- single decompositions. `fma`: MULACC may be used inside. float16: through float32 ----
 /// 2^x of a float; at most 1.25 ulp off, exact on integers, denormal results are rounded once.
 UOp decompose_exp2(UOp x, bool fma);
-/// y where x is y / ln 2 in the making (then 2^x is e^y), or nothing; y where x is pi / 2 + y or pi / 2 - y (then sin x is cos y), or nothing.
-/// Computed from y neither loses what rounding x would.
+/// y where x is y / ln 2 in the making (then 2^x is e^y), or nothing; y where x is pi / 2 + y or pi / 2 - y (then sin x
+/// is cos y), or nothing. Computed from y neither loses what rounding x would.
 UOp natural_exponent(UOp x);
 UOp cosine_argument(UOp x);
 /// log2(x); at most 1.4 ulp off, exact on powers of two; log2(+-0) = -inf, NaN for negative numbers.
 UOp decompose_log2(UOp x, bool fma);
 /// sin(x) for every finite x, however large: float32 at most 0.51 ulp off, float64 at most 2; NaN for infinities.
 UOp decompose_sin(UOp x, bool fma);
-/// The same of a float32 below 2^17 in float32, at most 1.6 ulp off, and as above beyond: for renderers with rare choices and fused multiply-adds.
+/// The same of a float32 below 2^17 in float32, at most 1.6 ulp off, and as above beyond: for renderers with rare
+/// choices and fused multiply-adds.
 UOp decompose_near_sin(UOp x);
 /// pow(x, y) with C's rules for signs, zeros, infinities and integer exponents. float32 at most 1 ulp off, float64 1.5.
 UOp decompose_pow(UOp x, UOp y, bool fma);

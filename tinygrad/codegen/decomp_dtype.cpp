@@ -1,5 +1,6 @@
-/// \file Narrow floats a target does not compute in: bits in memory, float32 in registers. A value of such a type is always exactly representable in
-/// it, so that only results of arithmetic are rounded and writing a value drops bits that are zero.
+/// \file Narrow floats a target does not compute in: bits in memory, float32 in registers. A value of such a type is
+/// always exactly representable in it, so that only results of arithmetic are rounded and writing a value drops bits
+/// that are zero.
 #include <cmath>
 #include <limits>
 
@@ -42,13 +43,16 @@ constexpr uint32_t kSign = 0x80000000u, kMagnitude = 0x7fffffffu;
 UOp rounded(UOp v, DType d) {
   const Narrow n = narrow(d);
   const uint32_t last = 1u << n.shift();
-  auto to_even = [&](UOp b) { return (b + word(last / 2 - 1) + ((b >> word(static_cast<uint32_t>(n.shift()))) & word(1))) & word(~(last - 1)); };
+  auto to_even = [&](UOp b) {
+    return (b + word(last / 2 - 1) + ((b >> word(static_cast<uint32_t>(n.shift()))) & word(1))) & word(~(last - 1));
+  };
   UOp b = bits_of(v);
   if (d == dtypes::bfloat16) return is_nan(v).where(number(kNaN), to_even(b).bitcast(float32));
   UOp sign = b & word(kSign), m = (b & word(kMagnitude)).bitcast(float32);
   // Below the normal numbers the spacing is constant: an addition rounds to it.
   const double spacing = std::ldexp(1.0, 23 + n.least_exponent() - n.mantissa);
-  UOp r = (m < number(std::ldexp(1.0, n.least_exponent()))).where((m + number(spacing)) + number(-spacing), to_even(bits_of(m)).bitcast(float32));
+  UOp r = (m < number(std::ldexp(1.0, n.least_exponent())))
+              .where((m + number(spacing)) + number(-spacing), to_even(bits_of(m)).bitcast(float32));
   r = (number(n.greatest) < r).where(number(n.saturates ? n.greatest : kInf), r);
   if (n.fnuz) {
     r = r.eq(number(0)).where(number(0), (bits_of(r) | sign).bitcast(float32));
@@ -66,11 +70,14 @@ UOp encoded(UOp v, DType d) {
   UOp b = bits_of(v), m = (b & word(kMagnitude)).bitcast(float32);
   const double spacing = std::ldexp(1.0, 23 + n.least_exponent() - n.mantissa);
   UOp small = bits_of(m + number(spacing)) - bits_of(number(spacing));
-  UOp large = (bits_of(m) >> word(static_cast<uint32_t>(n.shift()))) - word(static_cast<uint32_t>(127 - n.bias) << n.mantissa);
+  UOp large =
+      (bits_of(m) >> word(static_cast<uint32_t>(n.shift()))) - word(static_cast<uint32_t>(127 - n.bias) << n.mantissa);
   UOp code = (m < number(std::ldexp(1.0, n.least_exponent()))).where(small, large);
   const int width = n.storage.bitsize();
   const uint32_t top = 1u << (width - 1);
-  const uint32_t infinity = (d == dtypes::float16 ? 0x7c00u : 0x7cu), nan = d == dtypes::float16 ? 0x7e00u : n.fnuz ? 0x80u : 0x7fu;
+  const uint32_t infinity = (d == dtypes::float16 ? 0x7c00u : 0x7cu), nan = d == dtypes::float16 ? 0x7e00u
+                                                                            : n.fnuz             ? 0x80u
+                                                                                                 : 0x7fu;
   if (n.infinity) code = m.eq(number(kInf)).where(word(infinity), code);
   UOp sign = (b >> word(static_cast<uint32_t>(32 - width))) & word(top);
   code = is_nan(v).where(word(nan), n.fnuz ? m.eq(number(0)).where(word(0), code | sign) : code | sign);
@@ -85,7 +92,8 @@ UOp decoded(UOp code, DType d) {
   const uint32_t top = 1u << (width - 1);
   UOp magnitude = c & word(top - 1), sign = (c & word(top)) << word(static_cast<uint32_t>(32 - width));
   // As a float32 with its exponent off by a constant: a multiplication sets it right, denormal numbers included.
-  UOp r = (magnitude << word(static_cast<uint32_t>(n.shift()))).bitcast(float32) * number(std::ldexp(1.0, 127 - n.bias));
+  UOp r =
+      (magnitude << word(static_cast<uint32_t>(n.shift()))).bitcast(float32) * number(std::ldexp(1.0, 127 - n.bias));
   if (n.infinity) {
     const uint32_t infinity = d == dtypes::float16 ? 0x7c00u : 0x7cu;
     r = magnitude.eq(word(infinity)).where(number(kInf), r);
@@ -108,14 +116,18 @@ UOp to_odd(UOp v) {
 }
 
 /// Processors have no such instruction for vectors, and compilers call a function for each lane.
-bool is_double_to_half(UOp u) { return u.is(Ops::CAST) && u.dtype() == dtypes::float16 && u.src(0).dtype() == dtypes::float64; }
+bool is_double_to_half(UOp u) {
+  return u.is(Ops::CAST) && u.dtype() == dtypes::float16 && u.src(0).dtype() == dtypes::float64;
+}
 
 constexpr OpSet kExact = Ops::WHERE | Ops::MAX | Ops::NEG | Ops::TRUNC;  // of exact operands
 
 struct Emulation {
   const Renderer& renderer;
   DTypeSet without;
-  bool emulated(DType d) const { return d.is_float() && !d.is_weak() && d.itemsize() < 4 && (!renderer.supports(d) || without.has(d)); }
+  bool emulated(DType d) const {
+    return d.is_float() && !d.is_weak() && d.itemsize() < 4 && (!renderer.supports(d) || without.has(d));
+  }
 
   UOp converted(UOp v, DType from, DType to) const {  // v stands for a value of type `from`
     if (!emulated(to)) return from == dtypes::float64 && to == dtypes::float16 ? to_odd(v).cast(to) : v.cast(to);
@@ -141,7 +153,8 @@ struct Emulation {
     }
     if (!emulated(d)) return remake(d);
     if (u.is_const()) return UOp::constant(u.const_value(), float32);
-    if (u.in(groups::kDefines)) return remake(u.arg<ParamArg>().addrspace == AddrSpace::kReg ? float32 : narrow(d).storage);
+    if (u.in(groups::kDefines))
+      return remake(u.arg<ParamArg>().addrspace == AddrSpace::kReg ? float32 : narrow(d).storage);
     if (u.in(Ops::INDEX | Ops::AFTER)) return remake(src[0].dtype());
     if (u.is(Ops::LOAD)) {
       if (src[0].dtype() == float32) return remake(float32);

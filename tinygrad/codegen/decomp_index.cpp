@@ -25,12 +25,15 @@ UOp typed(UOp u, UOps src) {
   }
   switch (u.op()) {
     case Ops::CAST: return is_value_of_weak_int(u) ? retyped(src[0], index_dtype(u)) : retyped(src[0], d);
-    case Ops::CONST: return d == dtypes::weakfloat ? UOp::constant(u.const_value(), dtypes::float32) : UOp::constant(u.const_value(), index_dtype(u));
+    case Ops::CONST:
+      return d == dtypes::weakfloat ? UOp::constant(u.const_value(), dtypes::float32)
+                                    : UOp::constant(u.const_value(), index_dtype(u));
     case Ops::PARAM: return UOp::make(u.op(), index_dtype(u), src, u.arg(), u.tag());
     case Ops::RANGE:
     case Ops::SPECIAL: {
       // The counter and its end are of one type.
-      const DType t = fits_int32(bounds_of(u.src(0))) && src[0].dtype() != dtypes::int64 ? dtypes::int32 : dtypes::int64;
+      const DType t =
+          fits_int32(bounds_of(u.src(0))) && src[0].dtype() != dtypes::int64 ? dtypes::int32 : dtypes::int64;
       src[0] = retyped(src[0], t);
       return UOp::make(u.op(), t, src, u.arg(), u.tag());
     }

@@ -62,7 +62,8 @@ Pair shifted_right(Pair a, UOp by, UOp fill, bool is_signed) {
 Pair shift(Ops op, Pair a, Pair count, bool is_signed) {
   UOp fill = op == Ops::SHR && is_signed ? sign_word(a.high) : word(0);
   UOp out = either(is_set(count.high), word(63) < count.low);
-  return choose(out, {fill, fill}, op == Ops::SHL ? shifted_left(a, count.low) : shifted_right(a, count.low, fill, is_signed));
+  return choose(out, {fill, fill},
+                op == Ops::SHL ? shifted_left(a, count.low) : shifted_right(a, count.low, fill, is_signed));
 }
 Pair shift(Ops op, Pair a, int by, bool is_signed) {
   const UOp n = word(static_cast<uint32_t>(by % 32)), rest = word(static_cast<uint32_t>(31 - by % 32));
@@ -160,7 +161,8 @@ class Longs {
     }
     if (d != float64) {
       // A sum that is rounded here and again below: what the first rounding would look at becomes one bit.
-      UOp large = (word(1u << 22) < p.high + word(1u << 21)), odd = is_set(p.low & word(0xfff)).where(word(0x800), word(0));
+      UOp large = (word(1u << 22) < p.high + word(1u << 21)),
+          odd = is_set(p.low & word(0xfff)).where(word(0x800), word(0));
       p.low = large.where((p.low & word(~0xfffu)) | odd, p.low);
     }
     return (high(float64) * UOp::constant(ConstValue(0x1p32), float64) + p.low.cast(float64)).cast(d);
@@ -226,7 +228,9 @@ class Longs {
   Pair computed(UOp u, bool is_signed) const {
     auto a = [&] { return pair(u.src(0)); };
     auto b = [&] { return pair(u.src(1)); };
-    auto power = [&] { return u.src(1).is_const() && is_power_of_two(u.src(1).const_int()) ? log2_of(u.src(1).const_int()) : -1; };
+    auto power = [&] {
+      return u.src(1).is_const() && is_power_of_two(u.src(1).const_int()) ? log2_of(u.src(1).const_int()) : -1;
+    };
     switch (u.op()) {
       case Ops::CONST: return literal(u.const_int());
       case Ops::LOAD: {
@@ -265,7 +269,9 @@ class Longs {
           return {a().low & mask.low, a().high & mask.high};
         }
         return division(u.op(), a(), b(), is_signed);
-      default: throw DTypeError(str("[EMULATED_DTYPES] got ", u.op(), " of ", u.dtype(), ", expected an operation that two words can do"));
+      default:
+        throw DTypeError(
+            str("[EMULATED_DTYPES] got ", u.op(), " of ", u.dtype(), ", expected an operation that two words can do"));
     }
   }
 
@@ -310,7 +316,9 @@ class Longs {
         auto store = [&](UOps& s) { return UOp::make(Ops::STORE, dtypes::void_, s, u.arg(), u.tag()); };
         return UOp::make(Ops::GROUP, dtypes::void_, {store(low), store(high)});
       }
-      default: throw DTypeError(str("[EMULATED_DTYPES] got ", u.op(), " of ", u.src(0).dtype(), ", expected an operation that two words can do"));
+      default:
+        throw DTypeError(str("[EMULATED_DTYPES] got ", u.op(), " of ", u.src(0).dtype(),
+                             ", expected an operation that two words can do"));
     }
   }
 

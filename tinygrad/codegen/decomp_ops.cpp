@@ -21,7 +21,8 @@ int log2_of(int128 v) {
 }
 bool nonnegative(UOp u) { return vmin(u) >= 0; }
 
-/// x + k * c with the least k that makes it non-negative, if that fits the type: then C's division is floor division of x, plus k.
+/// x + k * c with the least k that makes it non-negative, if that fits the type: then C's division is floor division of
+/// x, plus k.
 UOp shifted_up(UOp x, int128 c, int128* k) {
   const Bounds b = bounds_of(x);
   *k = (-b.lo + c - 1) / c;
@@ -75,7 +76,8 @@ UOp lower_cdiv(X x, N0 n) {
   return (x + towards_zero) >> ConstValue(k);
 }
 UOp lower_cmod(X x, N0 n) {
-  return is_power_of_two(n.const_int()) && nonnegative(x) && !x.dtype().is_weak() ? x & ConstValue(n.const_int() - 1) : UOp();
+  return is_power_of_two(n.const_int()) && nonnegative(x) && !x.dtype().is_weak() ? x & ConstValue(n.const_int() - 1)
+                                                                                  : UOp();
 }
 
 // ---- accumulators ----
@@ -108,7 +110,8 @@ UOp lower_trunc(F f) {
   return (magnitude < f.const_like(whole)).where(t.ne(t.const_like(0.0)).where(t, zero), f);
 }
 
-/// Squares and products for each bit of the exponent; as the reference evaluator, a negative one gives the power rounded to zero.
+/// Squares and products for each bit of the exponent; as the reference evaluator, a negative one gives the power
+/// rounded to zero.
 UOp lower_int_pow(X x, Y y) {
   const UOp base = x, e = y, one = base.const_like(1), zero = base.const_like(0);
   UOp r = one, square = base;
@@ -125,7 +128,8 @@ UOp lower_int_pow(X x, Y y) {
 }
 
 /// What a table is made for, so that equal op sets share one.
-const PatternMatcher<>& cached(OpSet key, std::unordered_map<uint64_t, std::unique_ptr<PatternMatcher<>>>& kept, PatternMatcher<> (*make)(OpSet)) {
+const PatternMatcher<>& cached(OpSet key, std::unordered_map<uint64_t, std::unique_ptr<PatternMatcher<>>>& kept,
+                               PatternMatcher<> (*make)(OpSet)) {
   static std::mutex mutex;
   std::lock_guard lock(mutex);
   auto& slot = kept[key.lo * 0x9e3779b97f4a7c15ull ^ key.hi];
@@ -137,10 +141,13 @@ PatternMatcher<> make_decompositions(OpSet ops) {
   PatternMatcher<> t;
   auto missing = [&](Ops op) { return !ops.has(op); };
   if (missing(FLOORDIV) || missing(FLOORMOD)) t = t + pm_lower_divmod();
-  if (missing(THREEFRY)) t = t + PatternMatcher<>{rule(op<THREEFRY>(x, y), [](X x, Y y) { return decompose_threefry(x, y); })};
+  if (missing(THREEFRY))
+    t = t + PatternMatcher<>{rule(op<THREEFRY>(x, y), [](X x, Y y) { return decompose_threefry(x, y); })};
   if (missing(POW)) {
-    t = t + PatternMatcher<>{rule(op<POW>(x, y), [](X x, Y y) { return x.dtype().is_int() ? lower_int_pow(x, y) : UOp(); })};
-    if (ops.has(MULACC)) t = t + PatternMatcher<>{rule(op<POW>(f, g), [](F f, G g) { return decompose_pow(f, g, true); })};
+    t = t + PatternMatcher<>{
+                rule(op<POW>(x, y), [](X x, Y y) { return x.dtype().is_int() ? lower_int_pow(x, y) : UOp(); })};
+    if (ops.has(MULACC))
+      t = t + PatternMatcher<>{rule(op<POW>(f, g), [](F f, G g) { return decompose_pow(f, g, true); })};
     else t = t + PatternMatcher<>{rule(op<POW>(f, g), [](F f, G g) { return decompose_pow(f, g, false); })};
   }
 #define TG_FLOAT_FUNCTION(OP, f_name)                                                                    \
@@ -153,18 +160,25 @@ PatternMatcher<> make_decompositions(OpSet ops) {
   TG_FLOAT_FUNCTION(SIN, decompose_sin)
 #undef TG_FLOAT_FUNCTION
   // Fused float16 would be a fused float32 and a second rounding.
-  t = t + PatternMatcher<>{rule(op<MULACC>(x, y, z), [](X x, Y y, Z z) { return fusable(x.dtype()) ? UOp() : x * y + z; })};
+  t = t +
+      PatternMatcher<>{rule(op<MULACC>(x, y, z), [](X x, Y y, Z z) { return fusable(x.dtype()) ? UOp() : x * y + z; })};
   if (missing(MULACC)) t = t + PatternMatcher<>{rule(op<MULACC>(x, y, z), x * y + z)};
-  if (missing(RECIPROCAL)) t = t + PatternMatcher<>{rule(recip(f), [](F f) { return UOp::alu(FDIV, {f.const_like(1.0), f}); })};
-  if (missing(MAX)) t = t + PatternMatcher<>{rule(max(x, y), [](X x, Y y) { return x.is_const() ? number_max(y, x) : number_max(x, y); })};
+  if (missing(RECIPROCAL))
+    t = t + PatternMatcher<>{rule(recip(f), [](F f) { return UOp::alu(FDIV, {f.const_like(1.0), f}); })};
+  if (missing(MAX))
+    t = t +
+        PatternMatcher<>{rule(max(x, y), [](X x, Y y) { return x.is_const() ? number_max(y, x) : number_max(x, y); })};
   if (missing(TRUNC)) t = t + PatternMatcher<>{rule(op<TRUNC>(f), [](F f) { return lower_trunc(f); })};
   return t;
 }
 
-/// True when g comes out of a reduce before the innermost loops of f begin: one division for all of them, as the kernel says, and not one in each.
+/// True when g comes out of a reduce before the innermost loops of f begin: one division for all of them, as the kernel
+/// says, and not one in each.
 bool reduced_outside(UOp f, UOp g) {
   const UOps &inner = ranges_of(f), &outer = ranges_of(g);
-  if (std::all_of(inner.begin(), inner.end(), [&](UOp r) { return std::find(outer.begin(), outer.end(), r) != outer.end(); })) return false;
+  if (std::all_of(inner.begin(), inner.end(),
+                  [&](UOp r) { return std::find(outer.begin(), outer.end(), r) != outer.end(); }))
+    return false;
   UOp u = g;
   while (u.in(groups::kElementwise)) {
     UOp next;  // a mean and a variance have constants beside them
@@ -272,15 +286,19 @@ const PatternMatcher<>& pm_widen() {
 }
 }  // namespace
 
-UOp decompose_ops(UOp sink, OpSet ops) { return graph_rewrite(sink, op_decompositions(ops), {.name = "decompose operations"}); }
+UOp decompose_ops(UOp sink, OpSet ops) {
+  return graph_rewrite(sink, op_decompositions(ops), {.name = "decompose operations"});
+}
 UOp late_patterns(UOp sink, OpSet ops) { return graph_rewrite(sink, late_table(ops), {.name = "late operations"}); }
 
 UOp lower_to_target(UOp sink, const Renderer& renderer, OpSet ops, DTypeSet emulated) {
   sink = decompose_longs(sink, renderer, emulated);
   sink = lower_index_dtype(sink);
   sink = decompose_dtypes(sink, renderer, emulated);
-  if (ops.has(EXP2) && ops.has(SIN) && renderer.supports(dtypes::float64)) sink = graph_rewrite(sink, pm_widen(), {.name = "widen arguments"});
-  if (!ops.has(SIN) && ops.has(MULACC) && renderer.has_rare_choices()) sink = graph_rewrite(sink, pm_near_sin(), {.name = "near sines"});
+  if (ops.has(EXP2) && ops.has(SIN) && renderer.supports(dtypes::float64))
+    sink = graph_rewrite(sink, pm_widen(), {.name = "widen arguments"});
+  if (!ops.has(SIN) && ops.has(MULACC) && renderer.has_rare_choices())
+    sink = graph_rewrite(sink, pm_near_sin(), {.name = "near sines"});
   sink = decompose_ops(sink, ops);
   return late_patterns(sink, ops);
 }

@@ -12,7 +12,9 @@
 namespace tg {
 namespace {
 AxisType axis_type(UOp r) { return r.arg<RangeArg>().type; }
-bool is_unrolled(UOp r) { return r.is(Ops::RANGE) && (axis_type(r) == AxisType::kUpcast || axis_type(r) == AxisType::kUnroll); }
+bool is_unrolled(UOp r) {
+  return r.is(Ops::RANGE) && (axis_type(r) == AxisType::kUpcast || axis_type(r) == AxisType::kUnroll);
+}
 bool is_vector(UOp r) { return r.is(Ops::RANGE) && axis_type(r) == AxisType::kVector; }
 
 UOp identity(Ops op, DType d) {
@@ -183,7 +185,9 @@ class Expander {
       if (slot(u).group >= 0) return lower_group(groups_[static_cast<size_t>(slot(u).group)]);
       return lower_straight(u);
     }
-    if (u.is(Ops::END)) return std::find(sink_.srcs().begin(), sink_.srcs().end(), u) == sink_.srcs().end() ? define(u, 0, {end(u)}) : finish(u);
+    if (u.is(Ops::END))
+      return std::find(sink_.srcs().begin(), sink_.srcs().end(), u) == sink_.srcs().end() ? define(u, 0, {end(u)})
+                                                                                          : finish(u);
     if (u.is(Ops::SINK)) {
       result_ = close(u);
       slot(u).done = true;
@@ -196,7 +200,8 @@ class Expander {
     out.reserve(count(mask));
     each(mask, masks, [&](const uint32_t* at) {
       bool changed = false;
-      for (uint32_t i = 0; i < u.nsrc(); i++) src[i] = values_[slot(u.src(i)).first + at[i]], changed |= src[i] != u.src(i);
+      for (uint32_t i = 0; i < u.nsrc(); i++)
+        src[i] = values_[slot(u.src(i)).first + at[i]], changed |= src[i] != u.src(i);
       out.push_back(changed ? build(u, src) : u);
     });
     define(u, mask, out);
@@ -216,25 +221,32 @@ class Expander {
   }
 
   static UOp build(UOp u, const UOps& src) {
-    if (u.is(Ops::LOAD) && u.nsrc() == 3 && src[2].is_const()) return src[2].const_int() ? UOp::make(Ops::LOAD, u.dtype(), {src[0]}) : src[1];
+    if (u.is(Ops::LOAD) && u.nsrc() == 3 && src[2].is_const())
+      return src[2].const_int() ? UOp::make(Ops::LOAD, u.dtype(), {src[0]}) : src[1];
     if (u.is(Ops::STORE) && u.nsrc() == 3 && src[2].is_const())
-      return src[2].const_int() ? UOp::make(Ops::STORE, dtypes::void_, {src[0], src[1]}) : UOp::make(Ops::NOOP, dtypes::void_, {});
+      return src[2].const_int() ? UOp::make(Ops::STORE, dtypes::void_, {src[0], src[1]})
+                                : UOp::make(Ops::NOOP, dtypes::void_, {});
     return fold(u.op(), u.dtype(), src, u.arg(), u.tag());
   }
 
   /// acc + a * b as one instruction where the target has it.
   UOp accumulate(Ops op, UOp acc, UOp v) {
-    // A masked term: the accumulator stays where the mask is off, so that the multiply-add underneath stays one instruction.
-    if (op == Ops::ADD && v.is(Ops::WHERE) && v.src(2).is_const() && v.src(2).const_float() == 0 && is_product(v.src(1)))
+    // A masked term: the accumulator stays where the mask is off, so that the multiply-add underneath stays one
+    // instruction.
+    if (op == Ops::ADD && v.is(Ops::WHERE) && v.src(2).is_const() && v.src(2).const_float() == 0 &&
+        is_product(v.src(1)))
       return v.src(0).where(accumulate(op, acc, v.src(1)), acc);
     if (op == Ops::ADD && v.is(Ops::WMMA)) return UOp::make(Ops::WMMA, v.dtype(), {v.src(0), v.src(1), acc}, v.arg());
-    if (op == Ops::ADD && v.is(Ops::MUL) && v.dtype().is_float() && renderer_.ops().has(Ops::MULACC) && renderer_.supports(v.dtype()))
+    if (op == Ops::ADD && v.is(Ops::MUL) && v.dtype().is_float() && renderer_.ops().has(Ops::MULACC) &&
+        renderer_.supports(v.dtype()))
       return UOp::alu(Ops::MULACC, {v.src(0), v.src(1), acc});
     return combine(op, acc, v);
   }
   static bool is_product(UOp v) { return v.is(Ops::WMMA) || (v.is(Ops::MUL) && v.dtype().is_float()); }
   /// Terms that join their accumulator one by one: products, masked or not.
-  static bool is_fused(UOp v) { return is_product(v) || (v.is(Ops::WHERE) && is_product(v.src(1)) && v.src(2).is_const()); }
+  static bool is_fused(UOp v) {
+    return is_product(v) || (v.is(Ops::WHERE) && is_product(v.src(1)) && v.src(2).is_const());
+  }
 
   /// What a reduce reduces: unrolled bits and the lane range, if any.
   struct Shape {
@@ -253,7 +265,8 @@ class Expander {
   std::vector<UOps> terms(UOp u, const Shape& r, uint64_t* mask) {
     uint64_t value = slot(u.src(0)).mask, out = value & ~r.bits;
     std::vector<UOps> t(count(out));
-    each(out | r.bits, {out, value}, [&](const uint32_t* at) { t[at[0]].push_back(values_[slot(u.src(0)).first + at[1]]); });
+    each(out | r.bits, {out, value},
+         [&](const uint32_t* at) { t[at[0]].push_back(values_[slot(u.src(0)).first + at[1]]); });
     *mask = out;
     return t;
   }
@@ -304,7 +317,8 @@ class Expander {
     UOps around;  // one may be inside of more loops than another, see separate_reduces
     for (UOp u : members)
       if (UOps a = loops_of(u); a.size() >= around.size()) around = std::move(a);
-    std::vector<UOps> updates;  // of the first chains of all results, then of the second ones: neighbours use the same operands
+    std::vector<UOps>
+        updates;  // of the first chains of all results, then of the second ones: neighbours use the same operands
     for (size_t i = 0; i < members.size(); i++) {
       Member& m = all[i];
       UOp u = members[i], lane = m.reduced.lane ? m.reduced.lane : lane_of(u.src(0));
@@ -319,7 +333,8 @@ class Expander {
         for (size_t k = 0; k < chains; k++) {
           const UOps& part = parts[k];
           UOp size = UOp::shape_stack(std::vector<int64_t>{lane ? static_cast<int64_t>(lane.src(0).const_int()) : 1});
-          UOp buffer = UOp::make(Ops::BUFFER, u.dtype(), {size}, Arg(ParamArg{registers_++, AddrSpace::kReg, "", "", 0, 0}));
+          UOp buffer =
+              UOp::make(Ops::BUFFER, u.dtype(), {size}, Arg(ParamArg{registers_++, AddrSpace::kReg, "", "", 0, 0}));
           UOps deps{buffer};
           deps.insert(deps.end(), around.begin(), around.end());
           UOp outside = around.empty() ? buffer : UOp::make(Ops::AFTER, u.dtype(), deps);
@@ -348,13 +363,15 @@ class Expander {
         UOps v;
         for (Accumulator& a : accs) v.push_back(a.buffer.after({done}).index({a.at}).load());
         UOp r = tree(m.op, v);
-        out.push_back(m.reduced.lane ? UOp::make(Ops::REDUCE, r.dtype(), {r, m.reduced.lane}, Arg(ReduceArg{m.op, {}})) : r);
+        out.push_back(m.reduced.lane ? UOp::make(Ops::REDUCE, r.dtype(), {r, m.reduced.lane}, Arg(ReduceArg{m.op, {}}))
+                                     : r);
       }
       define(members[i], m.mask, out);
     }
   }
 
-  /// The instances of an effect: those of a store by their addresses, so that lines are written while they are in the cache.
+  /// The instances of an effect: those of a store by their addresses, so that lines are written while they are in the
+  /// cache.
   std::vector<uint32_t> along_memory(UOp effect) {
     const uint64_t mask = slot(effect).mask;
     std::vector<uint32_t> order(count(mask));
@@ -510,7 +527,8 @@ bool implies(UOp gate, UOp condition) {
     return out;
   };
   const UOps held = parts(gate), asked = parts(condition);
-  return std::all_of(asked.begin(), asked.end(), [&](UOp p) { return std::find(held.begin(), held.end(), p) != held.end(); });
+  return std::all_of(asked.begin(), asked.end(),
+                     [&](UOp p) { return std::find(held.begin(), held.end(), p) != held.end(); });
 }
 }  // namespace
 
@@ -533,7 +551,8 @@ UOp move_gates(UOp sink) {
     } else if (v.is(Ops::STORE) && v.src(0).is(Ops::INDEX)) {
       UOp gate = v.nsrc() == 3 ? v.src(2) : UOp(), index = index_of(v.src(0), &gate);
       if (gate) v = UOp::make(Ops::STORE, dtypes::void_, {index, v.src(1), gate});
-    } else if (v.is(Ops::WHERE) && v.src(1).is(Ops::LOAD) && v.src(1).nsrc() == 3 && v.src(0) == v.src(1).src(2) && v.src(2).is_const()) {
+    } else if (v.is(Ops::WHERE) && v.src(1).is(Ops::LOAD) && v.src(1).nsrc() == 3 && v.src(0) == v.src(1).src(2) &&
+               v.src(2).is_const()) {
       v = v.src(1).src(0).load(v.src(2), v.src(0));  // the load itself chooses
     } else if (v.is(Ops::WHERE) && v.src(1).is(Ops::LOAD) && v.src(1).nsrc() == 3 && v.src(1).src(1) == v.src(2) &&
                implies(v.src(1).src(2), v.src(0))) {
@@ -544,9 +563,11 @@ UOp move_gates(UOp sink) {
   return memo.get(sink);
 }
 
-/// Sums of dot products run together although one of them needs fewer loops: alone it would wait for its own few accumulators.
+/// Sums of dot products run together although one of them needs fewer loops: alone it would wait for its own few
+/// accumulators.
 static bool includes(const UOps& all, const UOps& some) {
-  return std::all_of(some.begin(), some.end(), [&](UOp r) { return std::find(all.begin(), all.end(), r) != all.end(); });
+  return std::all_of(some.begin(), some.end(),
+                     [&](UOp r) { return std::find(all.begin(), all.end(), r) != all.end(); });
 }
 
 UOp separate_reduces(UOp sink) {
@@ -602,7 +623,8 @@ const PatternMatcher<>& pm_expanded() {
   using namespace upat;
   static const PatternMatcher<> t =
       symbolic() + PatternMatcher<>{
-                       rule(u = op<Ops::REDUCE>(x, y), [](U u, X x, Y y) { return lane_of(x) ? UOp() : horizontal(u.arg<ReduceArg>().op, x, y); }),
+                       rule(u = op<Ops::REDUCE>(x, y),
+                            [](U u, X x, Y y) { return lane_of(x) ? UOp() : horizontal(u.arg<ReduceArg>().op, x, y); }),
                    };
   return t;
 }

@@ -56,7 +56,9 @@ UOp factored(UOp reduce) {
 
 UOp factor_reduces(UOp sink) {
   return rebuild(sink, [](UOp u) {
-    return u.is(Ops::REDUCE) && u.dtype().is_float() && u.arg<ReduceArg>().op == Ops::ADD && u.src(0).is(Ops::MUL) ? factored(u) : u;
+    return u.is(Ops::REDUCE) && u.dtype().is_float() && u.arg<ReduceArg>().op == Ops::ADD && u.src(0).is(Ops::MUL)
+               ? factored(u)
+               : u;
   });
 }
 

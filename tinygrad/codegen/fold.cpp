@@ -28,7 +28,8 @@ UOp truth(bool v) { return UOp::constant(v); }
 UOp divide(UOp a, int128 c) {  // floor(a / c), c > 0
   if (c == 1) return a;
   Bounds b = bounds_of(a);
-  if (int128 q = floor_div(b.lo, c); b.lo > -kUnbounded && b.hi < kUnbounded && q == floor_div(b.hi, c)) return a.const_like(q);
+  if (int128 q = floor_div(b.lo, c); b.lo > -kUnbounded && b.hi < kUnbounded && q == floor_div(b.hi, c))
+    return a.const_like(q);
   auto [x, o] = split(a);
   if (x && o != 0 && a.dtype().is_weak()) {
     // x//c + o//c when the remainders cannot carry.
@@ -41,7 +42,8 @@ UOp modulo(UOp a, int128 c) {  // a - c * floor(a / c), c > 0
   Bounds b = bounds_of(a);
   if (b.lo > -kUnbounded && b.hi < kUnbounded)
     if (int128 q = floor_div(b.lo, c); q == floor_div(b.hi, c))
-      return a.dtype().is_weak() || q == 0 ? fold_add(a, a.const_like(-q * c)) : UOp::alu(Ops::FLOORMOD, {a, a.const_like(c)});
+      return a.dtype().is_weak() || q == 0 ? fold_add(a, a.const_like(-q * c))
+                                           : UOp::alu(Ops::FLOORMOD, {a, a.const_like(c)});
   auto [x, o] = split(a);
   if (x && o != 0 && a.dtype().is_weak() && o % c == 0) return modulo(x, c);
   return UOp::alu(Ops::FLOORMOD, {a, a.const_like(c)});

@@ -1,4 +1,5 @@
-/// \file Constructors that simplify as they build: what the expander makes is simple at once, without a rewrite over the expanded graph.
+/// \file Constructors that simplify as they build: what the expander makes is simple at once, without a rewrite over
+/// the expanded graph.
 #pragma once
 #include <span>
 

@@ -33,7 +33,8 @@ UOp lower_groups(UOp sink) {
       // One element per thread of the group and per register instance.
       UOps axes;
       for (UOp r : ranges_of(partial))
-        if (is_local(r) || is_group(r) || type_of(r) == AxisType::kUpcast || type_of(r) == AxisType::kUnroll) axes.push_back(r);
+        if (is_local(r) || is_group(r) || type_of(r) == AxisType::kUpcast || type_of(r) == AxisType::kUnroll)
+          axes.push_back(r);
       for (UOp r : across)
         if (std::find(axes.begin(), axes.end(), r) == axes.end()) axes.push_back(r);  // the value may not depend on it
       int64_t size = 1;
@@ -52,8 +53,8 @@ UOp lower_groups(UOp sink) {
         put = add(put, r), get = add(get, other);
         size *= static_cast<int64_t>(r.src(0).const_int());
       }
-      UOp buffer =
-          UOp::make(Ops::BUFFER, u.dtype(), {UOp::shape_stack(std::vector<int64_t>{size})}, Arg(ParamArg{slots++, AddrSpace::kLocal, "", "", 0, 0}));
+      UOp buffer = UOp::make(Ops::BUFFER, u.dtype(), {UOp::shape_stack(std::vector<int64_t>{size})},
+                             Arg(ParamArg{slots++, AddrSpace::kLocal, "", "", 0, 0}));
       // In a loop, all must have read what the iteration before has left.
       UOps around;
       for (UOp r : ranges_of(u))
@@ -109,7 +110,8 @@ UOp add_grid(UOp sink) {
       if (total.nsrc()) {
         int128 n = 1;
         bool known = true;
-        for (size_t k = 0; k + 2 < list->size(); k++) known &= (*list)[k].src(0).is_const(), n *= known ? (*list)[k].src(0).const_int() : 1;
+        for (size_t k = 0; k + 2 < list->size(); k++)
+          known &= (*list)[k].src(0).is_const(), n *= known ? (*list)[k].src(0).const_int() : 1;
         if (known) total = UOp::constant(ConstValue(n), dtypes::weakint);
       }
       UOp rest = UOp::make(Ops::SPECIAL, dtypes::weakint, {total}, Arg(prefix + "2"));

@@ -79,7 +79,8 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
       // Taps inside, so that neighbouring ones find their rows in the first level cache.
       if (broadcast) {
         Candidate b = c;
-        b.staged = all, b.windows = broadcast, b.by_stride = m.by_stride != m.natural && m.cover(b, m.lane_mask(b)).usable;
+        b.staged = all, b.windows = broadcast,
+        b.by_stride = m.by_stride != m.natural && m.cover(b, m.lane_mask(b)).usable;
         starts.push_back(b);
       }
       if (sliding) c.staged = c.windows = sliding, c.by_stride = m.by_stride != m.natural, starts.push_back(c);
@@ -96,7 +97,8 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
   };
   Candidate d;
   // Takes `c` with other tiles where that is better than the best so far.
-  auto try_tile = [&](Candidate& best, const Candidate& c, std::initializer_list<std::pair<size_t, int64_t>> change, double gain) {
+  auto try_tile = [&](Candidate& best, const Candidate& c, std::initializer_list<std::pair<size_t, int64_t>> change,
+                      double gain) {
     for (auto [a, f] : change)
       if (!allowed(c, a, f)) return;
     for (auto [a, f] : change) d.tile[a] = f;
@@ -115,7 +117,8 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
           if (m.size[a] <= 5 && m.size[b] <= 5) try_tile(best, c, {{a, m.size[a]}, {b, m.size[b]}}, 0.98);
           continue;
         }
-        for (auto [f, g] : {std::pair<int64_t, int64_t>{2, 2}, {4, 4}, {8, 2}, {2, 8}}) try_tile(best, c, {{a, f}, {b, g}}, 0.98);
+        for (auto [f, g] : {std::pair<int64_t, int64_t>{2, 2}, {4, 4}, {8, 2}, {2, 8}})
+          try_tile(best, c, {{a, f}, {b, g}}, 0.98);
         // Two short axes as a whole, taps of a filter, beside a third.
         if (m.size[a] > 5 || m.size[b] > 5) continue;
         for (size_t d = 0; d < axes; d++)
@@ -127,10 +130,12 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
     best = c, best.by_stride = true, best.cycles = m.score(best);
     if (best.cycles < c.cycles * 0.98) c = std::move(best);
   }
-  std::stable_sort(starts.begin(), starts.end(), [](const Candidate& a, const Candidate& b) { return a.cycles < b.cycles; });
-  // The best few, and the best without panels: what those cost beside them is known at the end only. Windows of both kinds are as good at first
-  // sight.
-  const bool both = std::any_of(starts.begin(), starts.end(), [&](const Candidate& c) { return c.windows && !m.lane_windows(c, m.lane_mask(c)); });
+  std::stable_sort(starts.begin(), starts.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.cycles < b.cycles; });
+  // The best few, and the best without panels: what those cost beside them is known at the end only. Windows of both
+  // kinds are as good at first sight.
+  const bool both = std::any_of(starts.begin(), starts.end(),
+                                [&](const Candidate& c) { return c.windows && !m.lane_windows(c, m.lane_mask(c)); });
   const size_t few = std::max<size_t>(n, both ? 4 : 3);
   if (starts.size() > few) {
     auto plain = std::find_if(starts.begin(), starts.end(), [](const Candidate& c) { return !c.staged; });
@@ -174,16 +179,20 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
     return true;
   };
   const int cores = std::max(1, renderer.target().cores);
-  std::erase_if(found, [&](Candidate& c) { return !(order_reduces(c) && (c.staged ? m.place_stages(c, cores) : plan(c))); });
+  std::erase_if(found,
+                [&](Candidate& c) { return !(order_reduces(c) && (c.staged ? m.place_stages(c, cores) : plan(c))); });
   for (Candidate& c : found) c.cycles += m.accumulating(c);
-  std::stable_sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) { return a.cycles < b.cycles; });
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.cycles < b.cycles; });
   if (found.size() > n) found.resize(n);
   return found;
 }
 
 void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& renderer) {
   const size_t axes = c.tile.size();
-  auto lanes_at = [&](size_t a) { return std::find(c.lane_axes.begin(), c.lane_axes.end(), static_cast<int>(a)) != c.lane_axes.end() ? c.lanes : 1; };
+  auto lanes_at = [&](size_t a) {
+    return std::find(c.lane_axes.begin(), c.lane_axes.end(), static_cast<int>(a)) != c.lane_axes.end() ? c.lanes : 1;
+  };
   for (size_t a = 0; a < axes; a++) {
     const int axis = static_cast<int>(a);
     const int64_t step = c.tile[a] * lanes_at(a);
@@ -196,14 +205,16 @@ void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& ren
   // The order of the output loops: exchange into place. Axes that are no loop any more keep theirs.
   std::vector<int> want, have;
   auto is_output_loop = [&](int a) {
-    return !kernel.axes()[static_cast<size_t>(a)].reduce && kernel.axes()[static_cast<size_t>(a)].type == AxisType::kLoop;
+    return !kernel.axes()[static_cast<size_t>(a)].reduce &&
+           kernel.axes()[static_cast<size_t>(a)].type == AxisType::kLoop;
   };
   for (int a : c.order)
     if (is_output_loop(a)) want.push_back(a);
   const bool splits = c.split_axis >= 0 && is_output_loop(c.split_axis);
   const bool rows = c.rows_axis >= 0 && is_output_loop(c.rows_axis);
   int split_loop = -1, rows_loop = -1;
-  if (splits) kernel.apply({OptOp::kSplit, c.split_axis, c.split}), split_loop = static_cast<int>(kernel.axes().size()) - 1;
+  if (splits)
+    kernel.apply({OptOp::kSplit, c.split_axis, c.split}), split_loop = static_cast<int>(kernel.axes().size()) - 1;
   if (rows) kernel.apply({OptOp::kSplit, c.rows_axis, c.rows}), rows_loop = static_cast<int>(kernel.axes().size()) - 1;
   for (int a : {rows_loop, split_loop})
     if (a >= 0) want.push_back(a);
@@ -214,7 +225,8 @@ void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& ren
   }
   int thread = -1;
   // What is filled around all loops is filled in every iteration of the threads' one: it must be short.
-  const bool filled_first = std::any_of(c.stages.begin(), c.stages.end(), [](const Candidate::Stage& x) { return x.axis < 0; });
+  const bool filled_first =
+      std::any_of(c.stages.begin(), c.stages.end(), [](const Candidate::Stage& x) { return x.axis < 0; });
   if (c.thread_axis >= 0 && renderer.has_threads() && is_output_loop(c.thread_axis)) {
     thread = c.thread_axis;
   } else if (c.thread_axis == Candidate::kAnyThread && renderer.has_threads() && c.cycles > kThreadCycles) {
@@ -223,11 +235,13 @@ void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& ren
     // Panels are filled once when their own loop is shared out.
     for (int a : c.order) {
       if (thread >= 0 || c.stages.empty() || c.stages_outside < 0 || !is_output_loop(a)) break;
-      if (int64_t n = kernel.axes()[static_cast<size_t>(a)].size; n >= enough || (n >= cores && n % cores == 0)) thread = a;
+      if (int64_t n = kernel.axes()[static_cast<size_t>(a)].size; n >= enough || (n >= cores && n % cores == 0))
+        thread = a;
       if (a == c.stages_outside) break;
     }
     for (int a : want)
-      if (thread < 0 && !filled_first && (kernel.axes()[static_cast<size_t>(a)].size >= enough || kernel.axes()[static_cast<size_t>(a)].size == 0)) {
+      if (thread < 0 && !filled_first &&
+          (kernel.axes()[static_cast<size_t>(a)].size >= enough || kernel.axes()[static_cast<size_t>(a)].size == 0)) {
         thread = a;
         break;
       }
@@ -236,7 +250,8 @@ void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& ren
       double most = 0;
       int64_t longest = 0;
       for (int a : want) {
-        const int64_t known = kernel.axes()[static_cast<size_t>(a)].size, n = known ? known : static_cast<int64_t>(CostModel::kSymbolic);
+        const int64_t known = kernel.axes()[static_cast<size_t>(a)].size,
+                      n = known ? known : static_cast<int64_t>(CostModel::kSymbolic);
         const double busy = static_cast<double>(n) / static_cast<double>((n + cores - 1) / cores);
         if (n > 1 && (busy > most || (busy == most && n > longest))) thread = a, most = busy, longest = n;
       }
@@ -264,7 +279,9 @@ void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& ren
       if (n % p == 0 && (p % cores == 0 || p >= 4 * cores)) parts = p;
     // Where every iteration fills panels of its own, one thread may be faster.
     const int64_t rounds = parts ? parts : n, longest = (rounds + cores - 1) / cores;
-    if (filled_first && n && static_cast<double>(longest) * (c.filling + (c.cycles - c.filling) / static_cast<double>(rounds)) > c.cycles * 0.9)
+    if (filled_first && n &&
+        static_cast<double>(longest) * (c.filling + (c.cycles - c.filling) / static_cast<double>(rounds)) >
+            c.cycles * 0.9)
       thread = -1;
   }
   if (thread >= 0) {
@@ -291,8 +308,8 @@ void plan_candidates(std::vector<Candidate>& list, const KernelAxes& kernel, UOp
   std::erase_if(list, [&](Candidate& c) {
     if (c.lane_axes.size() == 1 && !c.staged) share_lanes(m, c);
     // Panels have lanes along an output axis.
-    if (c.staged &&
-        (c.lane_axes.empty() || std::any_of(c.lane_axes.begin(), c.lane_axes.end(), [&](int a) { return m.is_reduce[static_cast<size_t>(a)]; })))
+    if (c.staged && (c.lane_axes.empty() || std::any_of(c.lane_axes.begin(), c.lane_axes.end(),
+                                                        [&](int a) { return m.is_reduce[static_cast<size_t>(a)]; })))
       return true;
     for (size_t o = 0; o < 32; o++)
       if (c.staged >> o & 1 && (o >= m.operands.size() || !m.operands[o].usable)) return true;
@@ -300,7 +317,8 @@ void plan_candidates(std::vector<Candidate>& list, const KernelAxes& kernel, UOp
     for (size_t o = 0; o < m.operands.size(); o++)
       if (c.windows >> o & 1 && m.operands[o].sums.empty()) return true;
     if (c.staged || !c.stages.empty())
-      c.split_axis = c.rows_axis = -1, c.split = c.rows = 0, c.block_axis = -1, c.blocks = 0, c.stages.clear(), c.stages_outside = -1;
+      c.split_axis = c.rows_axis = -1, c.split = c.rows = 0, c.block_axis = -1, c.blocks = 0, c.stages.clear(),
+      c.stages_outside = -1;
     c.cycles = m.score(c);
     if (!std::isfinite(c.cycles)) return true;
     if (c.staged) {
@@ -315,7 +333,8 @@ void plan_candidates(std::vector<Candidate>& list, const KernelAxes& kernel, UOp
 }
 
 namespace {
-/// Grids: the last output axis along the threads of a group, small tiles, long reduces of few outputs shared by a group.
+/// Grids: the last output axis along the threads of a group, small tiles, long reduces of few outputs shared by a
+/// group.
 void apply_grid_heuristic(KernelAxes& kernel) {
   double outputs = 1;
   int last = -1, longest = -1;

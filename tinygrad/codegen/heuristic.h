@@ -18,8 +18,9 @@ struct Candidate {
   uint32_t windows = 0;           ///< of these, operands whose scratch memory is a window (codegen/window.h)
   int split_axis = -1;            ///< output axis that gets a second loop, inside of all others,
   int64_t split = 0;              ///< of this length
-  int rows_axis = -1;             ///< output axis of a panel without lanes that holds several steps of it: a second loop around the one above,
-  int64_t rows = 0;               ///< of this length
+  int rows_axis =
+      -1;  ///< output axis of a panel without lanes that holds several steps of it: a second loop around the one above,
+  int64_t rows = 0;  ///< of this length
   struct Stage {
     int axis, operand;
   };
@@ -28,23 +29,28 @@ struct Candidate {
   double cycles = 0;          ///< predicted, one core
   double filling = 0;         ///< cycles of these for panels
   static constexpr int kAnyThread = -2;
-  int thread_axis = kAnyThread;  ///< output axis shared by the threads; -1: one thread; kAnyThread: as its size suggests
+  int thread_axis =
+      kAnyThread;  ///< output axis shared by the threads; -1: one thread; kAnyThread: as its size suggests
 };
 
 /// The best candidates of a CPU kernel, best first, at most `n`. What a search starts from.
 std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Renderer& renderer, size_t n);
 
-/// Applies a candidate: padding, lanes, tile, order of loops, and THREAD on the outermost loop when the kernel is worth it.
+/// Applies a candidate: padding, lanes, tile, order of loops, and THREAD on the outermost loop when the kernel is worth
+/// it.
 void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& renderer);
 
-/// For candidates whose lanes, tile or staged operands were changed: where panels are filled and the prediction. Drops what is out of the question.
+/// For candidates whose lanes, tile or staged operands were changed: where panels are filled and the prediction. Drops
+/// what is out of the question.
 void plan_candidates(std::vector<Candidate>& list, const KernelAxes& kernel, UOp sink, const Renderer& renderer);
 
-/// Applies TC where a matrix instruction fits the kernel and the model takes it to be faster. `level` and `select`: CodegenOptions::tensor_cores and
-/// tensor_core.
+/// Applies TC where a matrix instruction fits the kernel and the model takes it to be faster. `level` and `select`:
+/// CodegenOptions::tensor_cores and tensor_core.
 void choose_tensor_core(KernelAxes& kernel, const Renderer& renderer, int level, int select);
 
-/// The default: the best candidate on a CPU, which may be known already; workgroups and small tiles on targets with locals.
-void apply_heuristic(KernelAxes& kernel, UOp sink, const Renderer& renderer, const std::vector<Candidate>* known = nullptr);
+/// The default: the best candidate on a CPU, which may be known already; workgroups and small tiles on targets with
+/// locals.
+void apply_heuristic(KernelAxes& kernel, UOp sink, const Renderer& renderer,
+                     const std::vector<Candidate>* known = nullptr);
 
 }  // namespace tg

@@ -19,7 +19,8 @@ bool depends(UOp u, const UOps& ranges) {
   return std::any_of(ranges.begin(), ranges.end(), [&](UOp r) { return depends_on(u, r); });
 }
 bool same_set(const UOps& a, const UOps& b) {
-  return a.size() == b.size() && std::all_of(a.begin(), a.end(), [&](UOp r) { return std::find(b.begin(), b.end(), r) != b.end(); });
+  return a.size() == b.size() &&
+         std::all_of(a.begin(), a.end(), [&](UOp r) { return std::find(b.begin(), b.end(), r) != b.end(); });
 }
 bool sized(const UOps& ranges) {
   return std::all_of(ranges.begin(), ranges.end(), [](UOp r) { return r.src(0).is_const(); });
@@ -36,7 +37,8 @@ double again(UOp value, const UOps& own) {
   for (UOp u : value.toposort()) {
     if (!depends(u, own)) continue;
     if (u.in(Ops::REDUCE | Ops::AFTER | Ops::STORE)) return 0;
-    if (u.in(groups::kElementwise) && !u.dtype().is_weak() && !u.src(0).dtype().is_weak()) cycles += 0.5 * CostModel::cost_of(u);
+    if (u.in(groups::kElementwise) && !u.dtype().is_weak() && !u.src(0).dtype().is_weak())
+      cycles += 0.5 * CostModel::cost_of(u);
   }
   return cycles;
 }
@@ -68,7 +70,8 @@ UOp keep_one(UOp sink, const Renderer& renderer, int32_t slot) {
       if (!u.in(Ops::REDUCE | Ops::END) || u == reduce) continue;
       UOps r = ranges_at(u);
       std::erase_if(r, [&](UOp x) { return std::find(outer.begin(), outer.end(), x) != outer.end(); });
-      bool fits = r.size() == own.size() && sized(r) && !depends(u, r) && std::find(others.begin(), others.end(), r) == others.end();
+      bool fits = r.size() == own.size() && sized(r) && !depends(u, r) &&
+                  std::find(others.begin(), others.end(), r) == others.end();
       for (size_t i = 0; i < own.size() && fits; i++) fits = r[i] != own[i] && r[i].src(0) == own[i].src(0);
       if (fits) others.push_back(r);
     }
@@ -80,8 +83,8 @@ UOp keep_one(UOp sink, const Renderer& renderer, int32_t slot) {
       UOp v = stack.back();
       stack.pop_back();
       if (!seen.insert(v).second || !depends(v, own)) continue;
-      const bool storable =
-          v.dtype().is_float() && renderer.supports(v.dtype()) && std::all_of(own.begin(), own.end(), [&](UOp r) { return depends_on(v, r); });
+      const bool storable = v.dtype().is_float() && renderer.supports(v.dtype()) &&
+                            std::all_of(own.begin(), own.end(), [&](UOp r) { return depends_on(v, r); });
       UOps around = ranges_of(v);
       std::erase_if(around, [&](UOp r) { return std::find(own.begin(), own.end(), r) != own.end(); });
       const bool kept = storable && same_set(around, outer) && again(v, own) > keeping(v, own, renderer.target());
@@ -90,7 +93,8 @@ UOp keep_one(UOp sink, const Renderer& renderer, int32_t slot) {
         std::vector<std::pair<UOp, UOp>> map;
         for (size_t i = 0; i < own.size(); i++) map.push_back({own[i], others[k][i]});
         UOp w = simplify(v.substitute(map));  // operands in their order
-        if (nodes.count(w) && std::find(before.begin(), before.end(), w) == before.end()) uses.push_back({w, others[k]});
+        if (nodes.count(w) && std::find(before.begin(), before.end(), w) == before.end())
+          uses.push_back({w, others[k]});
       }
       if (uses.empty()) {
         for (UOp s : v.srcs())
@@ -127,7 +131,10 @@ UOp keep_one(UOp sink, const Renderer& renderer, int32_t slot) {
 UOp kept_in(UOp index) {
   UOp base = index.src(0);
   while (base.is(Ops::AFTER)) base = base.src(0);
-  return base.is(Ops::BUFFER) && base.arg<ParamArg>().addrspace == AddrSpace::kLocal && base.arg<ParamArg>().slot >= kFirstSlot ? base : UOp();
+  return base.is(Ops::BUFFER) && base.arg<ParamArg>().addrspace == AddrSpace::kLocal &&
+                 base.arg<ParamArg>().slot >= kFirstSlot
+             ? base
+             : UOp();
 }
 
 bool has_kept(UOp sink) {

@@ -1,4 +1,5 @@
-/// \file The linearizer: a depth-first walk in which a loop's END counts everything used inside the loop, but computed outside, among its sources.
+/// \file The linearizer: a depth-first walk in which a loop's END counts everything used inside the loop, but computed
+/// outside, among its sources.
 #include "tinygrad/codegen/linearize.h"
 
 #include <algorithm>

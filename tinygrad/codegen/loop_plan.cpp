@@ -9,7 +9,9 @@ namespace tg {
 double CostModel::scratch(const Operand& o, const Candidate& c, Mask lane) const {
   double bytes = o.bytes;
   for (size_t i = 0; i < size.size(); i++)
-    if (o.mask >> i & 1) bytes *= is_reduce[i] ? static_cast<double>(size[i]) : static_cast<double>(c.tile[i]) * (lane >> i & 1 ? c.lanes : 1);
+    if (o.mask >> i & 1)
+      bytes *=
+          is_reduce[i] ? static_cast<double>(size[i]) : static_cast<double>(c.tile[i]) * (lane >> i & 1 ? c.lanes : 1);
   return bytes;
 }
 
@@ -18,9 +20,12 @@ double CostModel::window(const Operand& o, const Candidate& c, Mask lane, Mask w
   for (const auto& sum : o.sums) {
     double extent = 1;
     for (auto [i, k] : sum) {
-      const double step =
-          static_cast<double>(c.tile[i]) * (lane >> i & 1 ? c.lanes : 1) * static_cast<double>(static_cast<int>(i) == axis ? steps : 1);
-      extent += static_cast<double>(k) * ((is_reduce[i] ? static_cast<double>(size[i]) : whole >> i & 1 ? step * trips(c, i) : step) - 1);
+      const double step = static_cast<double>(c.tile[i]) * (lane >> i & 1 ? c.lanes : 1) *
+                          static_cast<double>(static_cast<int>(i) == axis ? steps : 1);
+      extent += static_cast<double>(k) * ((is_reduce[i]     ? static_cast<double>(size[i])
+                                           : whole >> i & 1 ? step * trips(c, i)
+                                                            : step) -
+                                          1);
     }
     bytes *= extent;
   }
@@ -52,7 +57,8 @@ bool CostModel::runs_along(size_t operand, const std::vector<std::pair<size_t, i
 double CostModel::window_run(size_t operand, const Candidate& c, Mask lane, Mask whole) const {
   double run = 1;
   for (const auto& sum : operands[operand].sums)
-    if (runs_along(operand, sum)) run = std::max(run, window({.mask = 0, .scope = 0, .bytes = 1, .usable = true, .sums = {sum}}, c, lane, whole));
+    if (runs_along(operand, sum))
+      run = std::max(run, window({.mask = 0, .scope = 0, .bytes = 1, .usable = true, .sums = {sum}}, c, lane, whole));
   return run;
 }
 
@@ -126,9 +132,11 @@ int64_t CostModel::steps_kept(const Candidate& c, Mask lane) const {
   if (lane_windows(c, lane)) return 1;
   double bytes = 0;
   for (size_t o = 0; o < operands.size(); o++)
-    if (c.staged >> o & 1 && operands[o].mask & lane) bytes += std::min(scratch(operands[o], c, lane), longest_panel(c, lane));
+    if (c.staged >> o & 1 && operands[o].mask & lane)
+      bytes += std::min(scratch(operands[o], c, lane), longest_panel(c, lane));
   const auto steps = static_cast<int64_t>(trips(c, static_cast<size_t>(c.lane_axes[0])));
-  int64_t n = std::clamp<int64_t>(static_cast<int64_t>(l2 / 2 / std::max(bytes, 1.0)), 1, packs_again(c, lane) ? 32 : 8);
+  int64_t n =
+      std::clamp<int64_t>(static_cast<int64_t>(l2 / 2 / std::max(bytes, 1.0)), 1, packs_again(c, lane) ? 32 : 8);
   while (steps % n) n--;
   return n;
 }
@@ -161,20 +169,23 @@ std::pair<double, double> CostModel::fill(const Candidate& c, Mask lane) const {
         if ((p.mask | covered.outer) >> i & 1 && !is_reduce[i] && !(inside >> i & 1)) windows *= trips(c, i);
       windows /= static_cast<double>(covered.rows);
     }
-    const double whole = is_window(c, static_cast<int>(o)) ? window(p, c, lane, inside, covered.rows_axis, covered.rows) /
-                                                                 static_cast<double>(p.mask & lane ? 1 : std::max<int64_t>(c.blocks, 1))
-                                                           : 0;
+    const double whole = is_window(c, static_cast<int>(o))
+                             ? window(p, c, lane, inside, covered.rows_axis, covered.rows) /
+                                   static_cast<double>(p.mask & lane ? 1 : std::max<int64_t>(c.blocks, 1))
+                             : 0;
     const double share = whole > 0 ? whole / p.bytes * windows / elements(p.mask) : 1;
     bool vector = (p.mask & lane) != 0, runs = false, gated = false;
     bool transposes = false, narrow = false;  // narrow: lanes of what is unrolled
-    for (size_t i = 0; i < size.size(); i++) narrow |= !(p.mask & lane) && p.mask >> i & 1 && !is_reduce[i] && c.tile[i] % 4 == 0;
+    for (size_t i = 0; i < size.size(); i++)
+      narrow |= !(p.mask & lane) && p.mask >> i & 1 && !is_reduce[i] && c.tile[i] % 4 == 0;
     double each = 0;
     for (const Access& a : accesses) {
       if (a.operand != static_cast<int>(o)) continue;
       const double w = std::max(1.0, static_cast<double>(c.lanes) * a.itemsize / path_bytes);
       int64_t stride = 0;
       for (int v : c.lane_axes)
-        if (a.mask >> v & 1) stride = a.near >> v & 1 ? 2 : a.nonlinear >> v & 1 ? -1 : a.stride[static_cast<size_t>(v)];
+        if (a.mask >> v & 1)
+          stride = a.near >> v & 1 ? 2 : a.nonlinear >> v & 1 ? -1 : a.stride[static_cast<size_t>(v)];
       for (size_t i = 0; i < size.size(); i++) {
         // Along memory, inside of the panel.
         const bool run = a.mask >> i & 1 && !(a.nonlinear >> i & 1) && a.stride[i] == 1 &&
@@ -185,7 +196,8 @@ std::pair<double, double> CostModel::fill(const Candidate& c, Mask lane) const {
       if (stride < 0 && is_window(c, static_cast<int>(o)))
         for (int v : c.lane_axes)
           if (trips(c, static_cast<size_t>(v)) <= 1 || inside >> v & 1) stride = 1;
-      if (stride > 4 && transposes) each += transposed_vector(a.itemsize, c.lanes, 16, false) + static_cast<double>(c.lanes) / 16;
+      if (stride > 4 && transposes)
+        each += transposed_vector(a.itemsize, c.lanes, 16, false) + static_cast<double>(c.lanes) / 16;
       else if (stride < 0 || stride > 4) vector = false;
       else if (stride > 1 && a.gate & lane) each += c.lanes * 1.6;
       else each += stride > 1 ? 1.5 * static_cast<double>(stride) * w : 0.5 * w;
@@ -195,13 +207,20 @@ std::pair<double, double> CostModel::fill(const Candidate& c, Mask lane) const {
       const double run = unit_run(a, c, lane);
       bool far = elements(a.mask) * a.itemsize > l2;
       for (size_t i = 0; i < size.size() && far; i++)
-        if (a.mask >> i & 1 && (is_reduce[i] || lane >> i & 1 || c.tile[i] > 1)) far = a.step(i) == 1 || a.step(i) * a.itemsize >= 4096;
+        if (a.mask >> i & 1 && (is_reduce[i] || lane >> i & 1 || c.tile[i] > 1))
+          far = a.step(i) == 1 || a.step(i) * a.itemsize >= 4096;
       waiting += elements(a.mask) * share * a.itemsize * times / 10 * std::max(far ? 2.3 : 1.0, 64 / run);
     }
     // Tiles are transposed in registers; masked rows go one by one.
-    double cycles = vector ? (each + 1) / c.lanes : runs && !gated ? (narrow ? 0.3 : 0.6) : gated && p.mask & lane ? 3 : runs ? 1.3 : 2.7;
+    double cycles = vector                   ? (each + 1) / c.lanes
+                    : runs && !gated         ? (narrow ? 0.3 : 0.6)
+                    : gated && p.mask & lane ? 3
+                    : runs                   ? 1.3
+                                             : 2.7;
     if (is_window(c, static_cast<int>(o)) && !vector)
-      cycles = p.mask & lane || !runs ? 3 : covered.usable ? 0.2 + 5 / window_run(o, c, lane, inside) : 0.5;  // one by one, or along memory
+      cycles = p.mask & lane || !runs ? 3
+               : covered.usable       ? 0.2 + 5 / window_run(o, c, lane, inside)
+                                      : 0.5;  // one by one, or along memory
     filling += elements(p.mask) * share * times * cycles;
     for (const Alu& a : alu)
       if (a.operand == static_cast<int>(o)) {
@@ -218,14 +237,16 @@ void CostModel::place_covered(Candidate& c, const Cover& covered, Mask lane) con
     if (!is_reduce[i] && trips(c, i) > 1 && covered.outer >> i & 1) c.order.push_back(static_cast<int>(i));
   const int panels_at = c.order.empty() ? -1 : c.order.back();
   for (size_t i : far_first(c))
-    if (!(covered.outer >> i & 1)) (trips(c, i) <= 1 ? rest : covered.whole >> i & 1 ? inside : around).push_back(static_cast<int>(i));
+    if (!(covered.outer >> i & 1))
+      (trips(c, i) <= 1 ? rest : covered.whole >> i & 1 ? inside : around).push_back(static_cast<int>(i));
   c.order.insert(c.order.end(), around.begin(), around.end());
   const int windows_at = c.order.empty() ? -1 : c.order.back();
   c.order.insert(c.order.end(), inside.begin(), inside.end()), c.order.insert(c.order.end(), rest.begin(), rest.end());
   c.rows_axis = covered.rows_axis, c.rows = covered.rows;
   c.stages_outside = panels_at, c.filling = fill(c, lane).first;
   for (size_t o = 0; o < operands.size(); o++)
-    if (c.staged >> o & 1) c.stages.push_back({is_window(c, static_cast<int>(o)) ? windows_at : panels_at, static_cast<int>(o)});
+    if (c.staged >> o & 1)
+      c.stages.push_back({is_window(c, static_cast<int>(o)) ? windows_at : panels_at, static_cast<int>(o)});
 }
 
 bool CostModel::place_stages(Candidate& c, int cores) const {
@@ -235,14 +256,21 @@ bool CostModel::place_stages(Candidate& c, int cores) const {
   double bytes = 0;
   for (size_t o = 0; o < operands.size(); o++)
     if (c.staged >> o & 1 && operands[o].mask & lane)
-      first |= operands[o].mask,
-          bytes += is_window(c, static_cast<int>(o)) ? window(operands[o], c, lane, inside_window) : scratch(operands[o], c, lane);
+      first |= operands[o].mask, bytes += is_window(c, static_cast<int>(o))
+                                              ? window(operands[o], c, lane, inside_window)
+                                              : scratch(operands[o], c, lane);
   // Loops of the panels outside, others inside, so that each panel is filled once.
   std::vector<int> outer, inner, rest, sliding;
   for (size_t i = 0; i < size.size(); i++)
-    if (!is_reduce[i]) (trips(c, i) <= 1 ? rest : inside_window >> i & 1 ? sliding : first >> i & 1 ? outer : inner).push_back(static_cast<int>(i));
+    if (!is_reduce[i])
+      (trips(c, i) <= 1         ? rest
+       : inside_window >> i & 1 ? sliding
+       : first >> i & 1         ? outer
+                                : inner)
+          .push_back(static_cast<int>(i));
   std::stable_partition(outer.begin(), outer.end(), [&](int a) { return !(lane >> a & 1); });
-  // Lanes along what two panels have in common, a batch: whichever loops are outside, one of them would be filled again in each of them.
+  // Lanes along what two panels have in common, a batch: whichever loops are outside, one of them would be filled again
+  // in each of them.
   for (size_t o = 0; o < operands.size(); o++)
     if (c.staged >> o & 1 && operands[o].mask & lane)
       for (int a : outer)
@@ -252,13 +280,17 @@ bool CostModel::place_stages(Candidate& c, int cores) const {
   if (bytes > most && !lane_windows(c, lane)) {
     int longest = -1;
     for (size_t i = 0; i < size.size(); i++)
-      if (is_reduce[i] && !(lane >> i & 1) && (longest < 0 || size[i] > size[static_cast<size_t>(longest)])) longest = static_cast<int>(i);
+      if (is_reduce[i] && !(lane >> i & 1) && (longest < 0 || size[i] > size[static_cast<size_t>(longest)]))
+        longest = static_cast<int>(i);
     int64_t parts = 1;
     if (blocks && longest >= 0) {
       const int64_t n = size[static_cast<size_t>(longest)] / c.tile[static_cast<size_t>(longest)];
-      for (parts = static_cast<int64_t>(bytes / most); parts < n && (parts < 1 || n % parts || bytes / static_cast<double>(parts) > most);) parts++;
+      for (parts = static_cast<int64_t>(bytes / most);
+           parts < n && (parts < 1 || n % parts || bytes / static_cast<double>(parts) > most);)
+        parts++;
       parts = std::min(parts, n);
-      // The loops inside of it count as well: a block is long enough when reading and writing the outputs once more is little beside it.
+      // The loops inside of it count as well: a block is long enough when reading and writing the outputs once more is
+      // little beside it.
       double iterations = static_cast<double>(n / std::max<int64_t>(parts, 1));
       for (size_t i = 0; i < size.size(); i++)
         if (is_reduce[i] && static_cast<int>(i) != longest) iterations *= trips(c, i);
@@ -293,13 +325,17 @@ bool CostModel::place_stages(Candidate& c, int cores) const {
                static_cast<double>(std::max<int64_t>(c.blocks, 1)) *
                (c.split_axis >= 0 && operands[o].mask >> c.split_axis & 1 ? static_cast<double>(c.split) : 1);
   if (bytes > l2) return false;
-  // A panel without lanes that memory crosses: with one step of its axis, short runs far apart are read; several steps make whole lines of them.
+  // A panel without lanes that memory crosses: with one step of its axis, short runs far apart are read; several steps
+  // make whole lines of them.
   const int within_panel = inner.empty() ? -1 : inner.back();
   for (const Access& a : accesses) {
-    if (within_panel < 0 || c.windows || c.rows || !is_staged(c, a.operand) || operands[static_cast<size_t>(a.operand)].mask & lane) continue;
+    if (within_panel < 0 || c.windows || c.rows || !is_staged(c, a.operand) ||
+        operands[static_cast<size_t>(a.operand)].mask & lane)
+      continue;
     const auto i = static_cast<size_t>(within_panel);
     if (!(a.mask >> i & 1) || a.nonlinear >> i & 1 || a.stride[i] != 1 || c.tile[i] * a.itemsize >= 64) continue;
-    const double one = scratch(operands[static_cast<size_t>(a.operand)], c, lane) / static_cast<double>(std::max<int64_t>(c.blocks, 1));
+    const double one = scratch(operands[static_cast<size_t>(a.operand)], c, lane) /
+                       static_cast<double>(std::max<int64_t>(c.blocks, 1));
     const auto n = static_cast<int64_t>(trips(c, i));
     for (int64_t k : {32, 16, 8, 4, 2})
       if (n % k == 0 && n > k && bytes + one * static_cast<double>(k - 1) <= l2 * 0.75) {
@@ -309,7 +345,8 @@ bool CostModel::place_stages(Candidate& c, int cores) const {
   }
   c.order = outer, c.order.insert(c.order.end(), inner.begin(), inner.end());
   if (all >= 0) c.order.push_back(all);
-  c.order.insert(c.order.end(), sliding.begin(), sliding.end()), c.order.insert(c.order.end(), rest.begin(), rest.end());
+  c.order.insert(c.order.end(), sliding.begin(), sliding.end()),
+      c.order.insert(c.order.end(), rest.begin(), rest.end());
   c.stages_outside = last, c.filling = fill(c, lane).first;
   const int inside = inner.empty() ? last : inner.back();
   for (size_t o = 0; o < operands.size(); o++)
@@ -342,7 +379,8 @@ std::vector<int> CostModel::best_order(const Candidate& c) const {
     do {
       double bytes = 0;
       for (const Access& a : accesses) {
-        // The part of the operand one step of the output loops reads, and how often it comes from beyond the second level cache.
+        // The part of the operand one step of the output loops reads, and how often it comes from beyond the second
+        // level cache.
         double bytes_of = panel(a, c, lane), fetches = 1;
         size_t last = 0;
         for (size_t i = 0; i < p.size(); i++)
@@ -366,7 +404,8 @@ std::pair<int, int64_t> CostModel::blocking(const Candidate& c, int thread) cons
   if (!blocks) return {-1, 0};
   Mask lane = 0;
   for (int a : c.lane_axes) lane |= Mask{1} << a;
-  // What all outputs of one step of the thread axis read, per access, where the inner loops use it more than once; what one place reads.
+  // What all outputs of one step of the thread axis read, per access, where the inner loops use it more than once; what
+  // one place reads.
   std::vector<std::pair<Mask, double>> reused;
   bool crowded = false;
   double panels = 0;
@@ -395,9 +434,10 @@ std::pair<int, int64_t> CostModel::blocking(const Candidate& c, int thread) cons
     for (size_t i = 0; i < size.size(); i++)
       if (is_reduce[i] && i != r) inner *= trips(c, i);
     const int64_t steps = size[r] / c.tile[r];
-    for (const auto& [mask, bytes] : reused) (mask >> r & 1 ? per_step : fixed) += bytes / (mask >> r & 1 ? static_cast<double>(steps) : 1);
-    // The longest block whose operands stay in the cache while all outputs use them, better in the first level; outputs are read and written once
-    // more per block.
+    for (const auto& [mask, bytes] : reused)
+      (mask >> r & 1 ? per_step : fixed) += bytes / (mask >> r & 1 ? static_cast<double>(steps) : 1);
+    // The longest block whose operands stay in the cache while all outputs use them, better in the first level; outputs
+    // are read and written once more per block.
     int64_t far = 0, near = 0;
     for (int64_t b = 1; b < steps; b++) {
       const double bytes = fixed + per_step * static_cast<double>(b), iterations = static_cast<double>(b) * inner;
@@ -406,7 +446,8 @@ std::pair<int, int64_t> CostModel::blocking(const Candidate& c, int thread) cons
       if (bytes < 2 * l1 && iterations >= 256) near = b;
     }
     const int64_t b = near ? near : far;
-    if (b && static_cast<double>(b) * inner > length) best = {static_cast<int>(r), steps / b}, length = static_cast<double>(b) * inner;
+    if (b && static_cast<double>(b) * inner > length)
+      best = {static_cast<int>(r), steps / b}, length = static_cast<double>(b) * inner;
   }
   return best;
 }

@@ -1,8 +1,8 @@
 /// \file Rows of a padded operand one after the other: two output ranges become one long range for the lanes.
 ///
-/// A window holds the rows of an image with zeros between them. Where the zeros behind one row serve as the zeros before the next, taps move along
-/// the whole image as if it were one row: row * pitch + column + tap, for any number of columns. Columns beyond the width are computed and not
-/// stored.
+/// A window holds the rows of an image with zeros between them. Where the zeros behind one row serve as the zeros
+/// before the next, taps move along the whole image as if it were one row: row * pitch + column + tap, for any number
+/// of columns. Columns beyond the width are computed and not stored.
 #include <algorithm>
 
 #include "tinygrad/codegen/access.h"
@@ -111,7 +111,8 @@ UOp merge_rows(UOp sink) {
                   up = row.first - (column.lo > column.first ? 1 : 0);
     UOp m = UOp::range(UOp::constant(height * pitch), row.range.arg<RangeArg>()), n = UOp::constant(pitch);
     RangeArg other_arg = column.range.arg<RangeArg>();
-    UOp place = UOp::range(UOp::constant((row.last - row.first + 3) * pitch), other_arg);  // stands for it while the rest is simplified
+    UOp place = UOp::range(UOp::constant((row.last - row.first + 3) * pitch),
+                           other_arg);  // stands for it while the rest is simplified
     UOp r = place / n + up, c = place % n;
     auto in = [](UOp x, int64_t lo, int64_t hi) { return x.ge(UOp::constant(lo)) & (x < UOp::constant(hi)); };
     UOp open = in(r, row.lo, row.hi) & (c < UOp::constant(column.hi - column.lo));

@@ -16,7 +16,9 @@ struct Neighbours {
   const std::vector<KernelAxes::Axis>& axes;
   std::vector<Candidate> planned, placed;  // the model knows the first; it has no opinion about the second
 
-  bool has_lanes(size_t a) const { return std::find(c.lane_axes.begin(), c.lane_axes.end(), static_cast<int>(a)) != c.lane_axes.end(); }
+  bool has_lanes(size_t a) const {
+    return std::find(c.lane_axes.begin(), c.lane_axes.end(), static_cast<int>(a)) != c.lane_axes.end();
+  }
   /// Steps of the loop that is left of an axis; 0: unknown.
   int64_t trips(size_t a) const {
     const int64_t step = c.tile[a] * (has_lanes(a) ? c.lanes : 1);
@@ -39,7 +41,8 @@ struct Neighbours {
       tile({{a, c.tile[a] * 2}}), tile({{a, c.tile[a] / 2}});
       if (axes[a].size <= 16) tile({{a, axes[a].size}});
       for (size_t b = 0; b < axes.size(); b++)
-        if (b != a && c.tile[b] > 1) tile({{a, c.tile[a] * 2}, {b, c.tile[b] / 2}}), tile({{a, c.tile[a] + 1}, {b, c.tile[b] - 1}});
+        if (b != a && c.tile[b] > 1)
+          tile({{a, c.tile[a] * 2}, {b, c.tile[b] / 2}}), tile({{a, c.tile[a] + 1}, {b, c.tile[b] - 1}});
     }
   }
   void tile(std::initializer_list<std::pair<size_t, int64_t>> change) {
@@ -54,7 +57,8 @@ struct Neighbours {
     for (size_t a = 0; a < axes.size(); a++) {
       if (axes[a].size < 2 || (c.lane_axes.size() == 1 && has_lanes(a))) continue;
       Candidate d = c;
-      d.lanes = c.lane_axes.empty() ? most : c.lanes, d.lane_axes = {static_cast<int>(a)}, d.tile[a] = std::min<int64_t>(d.tile[a], 2);
+      d.lanes = c.lane_axes.empty() ? most : c.lanes, d.lane_axes = {static_cast<int>(a)},
+      d.tile[a] = std::min<int64_t>(d.tile[a], 2);
       if (axes[a].size * 2 > d.lanes) planned.push_back(std::move(d));
     }
     for (int n : {c.lanes / 2, c.lanes * 2}) {
@@ -147,10 +151,12 @@ std::vector<Candidate> mutations(const Candidate& c, const KernelAxes& kernel, U
   int item = 8;
   for (UOp u : sink.toposort())
     if (u.is(Ops::STORE)) item = std::min<int>(item, u.src(0).dtype().itemsize());
-  n.tiles(), n.lanes(std::max(2, renderer.target().vector_bytes / std::max(item, 1))), n.panels(std::min<size_t>(stageable(sink).size(), 32));
+  n.tiles(), n.lanes(std::max(2, renderer.target().vector_bytes / std::max(item, 1))),
+      n.panels(std::min<size_t>(stageable(sink).size(), 32));
   plan_candidates(n.planned, kernel, sink, renderer);
   std::erase_if(n.planned, [&](const Candidate& d) { return d.cycles > c.cycles * kHopeless; });
-  std::stable_sort(n.planned.begin(), n.planned.end(), [](const Candidate& a, const Candidate& b) { return a.cycles < b.cycles; });
+  std::stable_sort(n.planned.begin(), n.planned.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.cycles < b.cycles; });
   n.order(), n.splits(), n.blocks();
   if (renderer.has_threads()) n.threads();
   // In turns: what looks best, and what the model has no opinion about.

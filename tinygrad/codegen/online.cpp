@@ -29,7 +29,8 @@ int64_t part(int64_t n, int64_t step, int64_t most) {
   while (d && n % d) d -= step;
   return d;
 }
-/// The size of the parts of n, a multiple of `step` and at most `most`: equal ones if they are not much smaller, else as few as there can be.
+/// The size of the parts of n, a multiple of `step` and at most `most`: equal ones if they are not much smaller, else
+/// as few as there can be.
 int64_t part_or_tail(int64_t n, int64_t step, int64_t most) {
   if (int64_t d = part(n, step, most); 2 * d > most || d == n) return d;
   return ceil_div(ceil_div(n, ceil_div(n, most)), step) * step;
@@ -104,7 +105,8 @@ class Blocks {
     return store_sums(store, update_sums(updated).end(block_loops()));
   }
 
-  /// The kernel of a product: its factor is computed from all of its sums but the last, which go to scratch memory first, the factor in place of one.
+  /// The kernel of a product: its factor is computed from all of its sums but the last, which go to scratch memory
+  /// first, the factor in place of one.
   UOp product(UOp store) {
     const Mask mask = mask_of_factor();
     UOp filled;
@@ -120,7 +122,8 @@ class Blocks {
 
   UOp loop(int64_t n, AxisType type = AxisType::kLoop) { return UOp::range(n, fresh_++, type); }
   /// A range in a loop, `vectors` at most that lie side by side, and lanes.
-  UOp lane_axis(int64_t n, int64_t vectors, UOps& own, AxisType outer = AxisType::kLoop, AxisType side = AxisType::kUpcast) {
+  UOp lane_axis(int64_t n, int64_t vectors, UOps& own, AxisType outer = AxisType::kLoop,
+                AxisType side = AxisType::kUpcast) {
     const int64_t wide = part(n, lanes_, vectors * lanes_);
     UOp i = UOp::constant(int64_t{0});
     auto add = [&](int64_t size, int64_t step, AxisType type) {
@@ -151,7 +154,8 @@ class Blocks {
     UOps deps{buffer}, own;
     deps.insert(deps.end(), outer_.begin(), outer_.end());
     UOp i = lane_axis(size_of(buffer.src(0)), 8, own);
-    UOp init = UOp::make(Ops::AFTER, buffer.dtype(), deps).index({i}).store(UOp::constant(start, buffer.dtype())).end(own);
+    UOp init =
+        UOp::make(Ops::AFTER, buffer.dtype(), deps).index({i}).store(UOp::constant(start, buffer.dtype())).end(own);
     UOps found{buffer, init};
     for (UOp r : block_loops()) found.push_back(r);
     return UOp::make(Ops::AFTER, buffer.dtype(), found);
@@ -193,7 +197,8 @@ class Blocks {
     return r != block_range_ && !in(outer_) && !in(more_);
   }
 
-  /// `value` into `tile`, `beyond` where the mean's range has ended, once `before` has run. `tiles`: sums in it that scratch memory has.
+  /// `value` into `tile`, `beyond` where the mean's range has ended, once `before` has run. `tiles`: sums in it that
+  /// scratch memory has.
   UOp fill(UOp value, UOp tile, double beyond, UOp before, const Map& tiles) {
     UOps own;
     UOp over = lane_axis(block_, kVectors, own);
@@ -211,10 +216,10 @@ class Blocks {
         UOps open;
         for (UOp r : ranges_of(operand))
           if (inside(r)) open.push_back(r);
-        const bool of_block =
-            std::any_of(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(columns), [&](UOp r) { return depends_on(operand, r); });
-        const bool of_rows =
-            std::any_of(own.begin() + static_cast<std::ptrdiff_t>(columns), own.end(), [&](UOp r) { return depends_on(operand, r); });
+        const bool of_block = std::any_of(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(columns),
+                                          [&](UOp r) { return depends_on(operand, r); });
+        const bool of_rows = std::any_of(own.begin() + static_cast<std::ptrdiff_t>(columns), own.end(),
+                                         [&](UOp r) { return depends_on(operand, r); });
         if (of_block && !of_rows && !operand.dtype().is_weak() && plain(operand))
           panels.push_back({operand, stage(operand, open, panels_++, lanes_)});
       }
@@ -231,7 +236,9 @@ class Blocks {
   UOp update_rows(UOp filled) {
     UOps own, least, summed;
     UOp row = row_axis(8, own), first = fold_mul(row, block_), scores = scores_.after({filled});
-    auto reduced = [&](UOps& over) { return fold_add(first, lane_axis(block_, 1, over, AxisType::kReduce, AxisType::kUnroll)); };
+    auto reduced = [&](UOps& over) {
+      return fold_add(first, lane_axis(block_, 1, over, AxisType::kReduce, AxisType::kUnroll));
+    };
     UOp before = at(carried(top_, -INFINITY), row);
     UOp value = at(scores, reduced(least));
     UOp top = UOp::alu(Ops::MAX, {before, value.reduce(Ops::MAX, least)});
@@ -247,7 +254,8 @@ class Blocks {
   UOp update_sums(UOp filled) {
     UOps own;
     // The last block ends with the range: weights beyond it would be 0 times nothing.
-    UOp column = lane_axis(columns_, kVectors, own), row = row_axis(tile_rows_, own), over = loop(block_, AxisType::kReduce);
+    UOp column = lane_axis(columns_, kVectors, own), row = row_axis(tile_rows_, own),
+        over = loop(block_, AxisType::kReduce);
     if (tail_) {
       UOp left = over_ + fold_mul(first_place_, -1);
       over = UOp::range((left < block_).where(left, UOp::constant(block_)), over.arg<RangeArg>());
@@ -323,7 +331,8 @@ class Blocks {
     return masked ? mask_of(masked, 0) : Mask();
   }
 
-  /// Blocks in which the mask lets nothing through for any row of the tile are left away, where that is a question of row and column.
+  /// Blocks in which the mask lets nothing through for any row of the tile are left away, where that is a question of
+  /// row and column.
   void find_open_blocks() {
     blocks_ = over_.is_const() ? UOp::constant(ceil_div(size_of(f_.over), block_)) : ceil_div(over_, block_);
     begin_ = UOp::constant(int64_t{0}), end_ = blocks_;
@@ -331,7 +340,8 @@ class Blocks {
     if (!mask.condition || !mask.condition.is(Ops::CMPLT) || !mask.condition.src(0).dtype().is_int()) return;
     // row * a + over * b + c < 0
     int64_t a = 0, b = 0;
-    UOp c = UOp::constant(int64_t{0}), less = mask.condition.src(mask.contrary ? 1 : 0), more = mask.condition.src(mask.contrary ? 0 : 1);
+    UOp c = UOp::constant(int64_t{0}), less = mask.condition.src(mask.contrary ? 1 : 0),
+        more = mask.condition.src(mask.contrary ? 0 : 1);
     if (mask.contrary) c = fold_add(c, UOp::constant(int64_t{-1}));
     std::vector<std::pair<UOp, int64_t>> stack{{less, 1}, {more, -1}};
     while (!stack.empty()) {
@@ -339,11 +349,13 @@ class Blocks {
       stack.pop_back();
       if (u == f_.row) a += k;
       else if (u == f_.over) b += k;
-      else if (u.is_const() && !u.is_invalid() && u.dtype().is_int()) c = fold_add(c, UOp::constant(k * static_cast<int64_t>(u.const_int())));
+      else if (u.is_const() && !u.is_invalid() && u.dtype().is_int())
+        c = fold_add(c, UOp::constant(k * static_cast<int64_t>(u.const_int())));
       else if (u.is(Ops::ADD)) stack.push_back({u.src(0), k}), stack.push_back({u.src(1), k});
       else if (u.is(Ops::MUL) && u.src(1).is_const() && u.src(1).dtype().is_int())
         stack.push_back({u.src(0), k * static_cast<int64_t>(u.src(1).const_int())});
-      else if (u.is(Ops::CAST) && u.src(0).dtype().is_int() && u.dtype().is_int() && u.dtype().itemsize() >= 4) stack.push_back({u.src(0), k});
+      else if (u.is(Ops::CAST) && u.src(0).dtype().is_int() && u.dtype().is_int() && u.dtype().itemsize() >= 4)
+        stack.push_back({u.src(0), k});
       else if (u.is(Ops::PARAM)) c = fold_add(c, fold_mul(u, k));
       else return;
     }
@@ -379,6 +391,8 @@ class Blocks {
 };
 }  // namespace
 
-UOp online_blocks(UOp sink, const OnlineForm& form, const Renderer& renderer) { return Blocks(sink, form, renderer).run(); }
+UOp online_blocks(UOp sink, const OnlineForm& form, const Renderer& renderer) {
+  return Blocks(sink, form, renderer).run();
+}
 
 }  // namespace tg

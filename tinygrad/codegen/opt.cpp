@@ -84,7 +84,8 @@ void KernelAxes::find_axes() {
       int id = static_cast<int>(axes_.size());
       int64_t n = r.src(0).is_const() ? static_cast<int64_t>(r.src(0).const_int()) : 0;
       bool reduce = list == &reduces, in_order = list == &ordered;
-      axes_.push_back({n, in_order ? AxisType::kLoop : r.arg<RangeArg>().type, id, reduce, false, in_order}), order_.push_back(id);
+      axes_.push_back({n, in_order ? AxisType::kLoop : r.arg<RangeArg>().type, id, reduce, false, in_order}),
+          order_.push_back(id);
       origins_.push_back({r, n, reduce, false, {{id, 1}}});
     }
   }
@@ -93,7 +94,9 @@ void KernelAxes::find_axes() {
 bool KernelAxes::can_accumulate() const {
   if (sink_.nsrc() != 1) return false;
   UOp e = sink_.src(0), store = e.is(Ops::END) ? e.src(0) : e;
-  if (!store.is(Ops::STORE) || !store.src(1).is(Ops::REDUCE) || store.src(0).dtype() != store.src(1).dtype() || !e.is(Ops::END)) return false;
+  if (!store.is(Ops::STORE) || !store.src(1).is(Ops::REDUCE) || store.src(0).dtype() != store.src(1).dtype() ||
+      !e.is(Ops::END))
+    return false;
   if (store.src(0).dtype().itemsize() < 4) return false;  // partial results would be rounded
   int reduces = 0;
   for (UOp u : sink_.toposort()) {
@@ -126,7 +129,9 @@ int KernelAxes::split(int axis, int64_t inner, AxisType type, bool outer) {
 }
 
 void KernelAxes::apply(const Opt& opt) {
-  auto fail = [&](const std::string& why) { throw KernelOptError(str("[opt] ", opt_name(opt.op), " axis ", opt.axis, " arg ", opt.arg, ": ", why)); };
+  auto fail = [&](const std::string& why) {
+    throw KernelOptError(str("[opt] ", opt_name(opt.op), " axis ", opt.axis, " arg ", opt.arg, ": ", why));
+  };
   if (opt.op == OptOp::kNoLocals) {
     no_locals_ = true, applied_.push_back(opt);
     return;
@@ -149,7 +154,8 @@ void KernelAxes::apply(const Opt& opt) {
     else split(opt.axis, n, type);
   };
   const bool loop = a.type == AxisType::kLoop && !a.block && !a.ordered, reduce = a.type == AxisType::kReduce;
-  need(stages_.empty() || opt.op == OptOp::kStage || opt.op == OptOp::kThread, "axes stay as they are once an operand is staged");
+  need(stages_.empty() || opt.op == OptOp::kStage || opt.op == OptOp::kThread,
+       "axes stay as they are once an operand is staged");
   switch (opt.op) {
     case OptOp::kNoLocals: break;
     case OptOp::kTc: {
@@ -163,16 +169,19 @@ void KernelAxes::apply(const Opt& opt) {
     case OptOp::kUpcast: need(loop, "not a loop"), divides(), retype(AxisType::kUpcast); break;
     case OptOp::kUnroll: need(reduce, "not a reduce loop"), divides(), retype(AxisType::kUnroll); break;
     case OptOp::kVector: {
-      need(loop || reduce, "not a loop"), divides(), need(n >= 2 && (n & (n - 1)) == 0, "lanes are a power of two of at least 2");
+      need(loop || reduce, "not a loop"), divides(),
+          need(n >= 2 && (n & (n - 1)) == 0, "lanes are a power of two of at least 2");
       for (const Axis& b : axes_) {
         if (b.type != AxisType::kVector) continue;
-        need(b.size == n, "another axis has lanes of another number"), need(b.origin != a.origin, "the axis has lanes already");
+        need(b.size == n, "another axis has lanes of another number"),
+            need(b.origin != a.origin, "the axis has lanes already");
         UOp x = o.range, y = origins_[static_cast<size_t>(b.origin)].range;
         for (UOp u : sink_.toposort()) {
           if (u.is(Ops::SINK)) continue;
           // What is inside of a reduce counts with the reduced range open, even where the value does not depend on it.
           auto open = [&](UOp r) {
-            return depends_on(u, r) || (u.is(Ops::REDUCE) && std::find(u.srcs().begin() + 1, u.srcs().end(), r) != u.srcs().end());
+            return depends_on(u, r) ||
+                   (u.is(Ops::REDUCE) && std::find(u.srcs().begin() + 1, u.srcs().end(), r) != u.srcs().end());
           };
           const bool both = open(x) && open(y);
           need(!both, "a value depends on two axes of lanes");
@@ -182,19 +191,22 @@ void KernelAxes::apply(const Opt& opt) {
       break;
     }
     case OptOp::kLocal:
-      need(renderer_->has_locals() && !no_locals_, "the target has no workgroups"), need(loop, "not a loop"), divides(), retype(AxisType::kLocal);
+      need(renderer_->has_locals() && !no_locals_, "the target has no workgroups"), need(loop, "not a loop"), divides(),
+          retype(AxisType::kLocal);
       break;
     case OptOp::kGroup:
     case OptOp::kGroupTop:
       if (opt.op == OptOp::kGroupTop && !renderer_->has_locals()) {
-        need(reduce, "not a reduce loop"), divides(), need(can_accumulate(), "the kernel does not store one reduce as it is");
+        need(reduce, "not a reduce loop"), divides(),
+            need(can_accumulate(), "the kernel does not store one reduce as it is");
         for (const Axis& b : axes_) need(!b.block, "there is a loop around the outputs already");
         if (n != a.size) split(opt.axis, n, AxisType::kLoop, true);
         axes_[static_cast<size_t>(opt.axis)].type = AxisType::kLoop, axes_[static_cast<size_t>(opt.axis)].block = true;
         order_.erase(std::find(order_.begin(), order_.end(), opt.axis)), order_.insert(order_.begin(), opt.axis);
         break;
       }
-      need(renderer_->has_locals() && !no_locals_, "the target has no workgroups"), need(reduce, "not a reduce loop"), divides();
+      need(renderer_->has_locals() && !no_locals_, "the target has no workgroups"), need(reduce, "not a reduce loop"),
+          divides();
       if (opt.op == OptOp::kGroup || n == a.size) retype(AxisType::kGroupReduce);
       else split(opt.axis, n, AxisType::kGroupReduce, true);
       break;
@@ -203,7 +215,8 @@ void KernelAxes::apply(const Opt& opt) {
       for (const Axis& b : axes_) need(b.type != AxisType::kThread, "there is a THREAD axis already");
       for (UOp e : sink_.srcs()) {
         need(e.is(Ops::END), "a store is outside of all loops");
-        need(std::find(e.srcs().begin() + 1, e.srcs().end(), o.range) != e.srcs().end(), "a store is outside of this loop");
+        need(std::find(e.srcs().begin() + 1, e.srcs().end(), o.range) != e.srcs().end(),
+             "a store is outside of this loop");
       }
       if (whole) a.type = AxisType::kThread;
       else divides(), split(opt.axis, n, AxisType::kThread, true);
@@ -224,7 +237,8 @@ void KernelAxes::apply(const Opt& opt) {
       need(opt.arg >= 0 && opt.arg < static_cast<int64_t>(axes_.size()), "no such axis");
       need(!a.ordered && !axes_[static_cast<size_t>(opt.arg)].ordered, "the loop stays around the others");
       need(axes_[static_cast<size_t>(opt.arg)].type == a.type, "the axes are of different types");
-      std::iter_swap(std::find(order_.begin(), order_.end(), opt.axis), std::find(order_.begin(), order_.end(), static_cast<int>(opt.arg)));
+      std::iter_swap(std::find(order_.begin(), order_.end(), opt.axis),
+                     std::find(order_.begin(), order_.end(), static_cast<int>(opt.arg)));
       break;
     }
     case OptOp::kStage:
@@ -246,10 +260,12 @@ void KernelAxes::add_stage(const Opt& opt) {
   const int64_t number = window ? opt.arg - kWindow : opt.arg;
   need(number >= 0 && number < static_cast<int64_t>(values.size()), "no such operand");
   UOp value = values[static_cast<size_t>(number)];
-  need(!shared || opt.axis < 0 || summed_over(sink_, value, range(opt.axis)), "the operand is not summed over this loop alone");
+  need(!shared || opt.axis < 0 || summed_over(sink_, value, range(opt.axis)),
+       "the operand is not summed over this loop alone");
   int64_t bytes = scratch_bytes(value, opt.axis, window);
   need(bytes > 0, "the operand can't be staged there");
-  for (const Stage& s : stages_) need(s.value != value, "the operand is staged already"), bytes += scratch_bytes(s.value, s.axis, s.window);
+  for (const Stage& s : stages_)
+    need(s.value != value, "the operand is staged already"), bytes += scratch_bytes(s.value, s.axis, s.window);
   if (shared) need(bytes <= renderer_->target().shared_bytes, "the panels don't fit in the memory of a group");
   else need(bytes <= renderer_->target().l2_bytes, "the panels don't fit in the second level cache");
   stages_.push_back({value, opt.axis, window}), applied_.push_back(opt);
@@ -257,11 +273,13 @@ void KernelAxes::add_stage(const Opt& opt) {
 
 bool KernelAxes::around(int axis, int at) const {
   const Axis& a = axes_[static_cast<size_t>(axis)];
-  if (a.type == AxisType::kThread || a.block || a.ordered || (renderer_->has_locals() && a.type == AxisType::kLoop)) return true;
+  if (a.type == AxisType::kThread || a.block || a.ordered || (renderer_->has_locals() && a.type == AxisType::kLoop))
+    return true;
   if (at < 0) return false;
   const Axis& b = axes_[static_cast<size_t>(at)];
   if (renderer_->has_locals() && a.type != AxisType::kReduce) return false;
-  if (renderer_->has_locals()) return std::find(order_.begin(), order_.end(), axis) <= std::find(order_.begin(), order_.end(), at);
+  if (renderer_->has_locals())
+    return std::find(order_.begin(), order_.end(), axis) <= std::find(order_.begin(), order_.end(), at);
   if (b.type == AxisType::kThread || a.type != AxisType::kLoop) return false;
   return std::find(order_.begin(), order_.end(), axis) <= std::find(order_.begin(), order_.end(), at);
 }
@@ -272,7 +290,8 @@ int64_t KernelAxes::scratch_bytes(UOp value, int axis, bool window) const {
   for (UOp u : sink_.toposort())
     if (u.is(Ops::STORE)) written.push_back(u.src(0).src(0));
   for (UOp u : value.toposort())
-    if (u.is(Ops::LOAD) && std::find(written.begin(), written.end(), u.src(0).src(0)) != written.end()) return 0;  // the loads would move over stores
+    if (u.is(Ops::LOAD) && std::find(written.begin(), written.end(), u.src(0).src(0)) != written.end())
+      return 0;  // the loads would move over stores
   const UOps& open = ranges_of(value);
   int64_t bytes = value.dtype().itemsize();
   if (window) {
@@ -283,7 +302,8 @@ int64_t KernelAxes::scratch_bytes(UOp value, int axis, bool window) const {
         for (const Origin& o : origins_) {
           if (o.range != r) continue;
           for (const Term& t : o.terms)
-            if (!around(t.axis, axis)) extent += std::abs(k) * t.coefficient * (axes_[static_cast<size_t>(t.axis)].size - 1);
+            if (!around(t.axis, axis))
+              extent += std::abs(k) * t.coefficient * (axes_[static_cast<size_t>(t.axis)].size - 1);
         }
       if (bytes > (int64_t{1} << 40) / extent) return 0;
       bytes *= extent;
@@ -292,7 +312,8 @@ int64_t KernelAxes::scratch_bytes(UOp value, int axis, bool window) const {
   }
   for (size_t i = 0; i < axes_.size(); i++) {
     const Axis& a = axes_[i];
-    if (std::find(open.begin(), open.end(), origins_[static_cast<size_t>(a.origin)].range) == open.end() || around(static_cast<int>(i), axis))
+    if (std::find(open.begin(), open.end(), origins_[static_cast<size_t>(a.origin)].range) == open.end() ||
+        around(static_cast<int>(i), axis))
       continue;
     if (a.size == 0 || bytes > (int64_t{1} << 40) / a.size) return 0;
     bytes *= a.size;
@@ -311,7 +332,8 @@ UOp KernelAxes::finish() const {
   };
   // Final ranges: the identifier is the place in the nest, so that the nesting order is the order chosen here.
   UOps ranges(axes_.size());
-  // Vectors side by side come last of what is unrolled: a value for all lanes is used by all of them before the next one needs a register.
+  // Vectors side by side come last of what is unrolled: a value for all lanes is used by all of them before the next
+  // one needs a register.
   std::vector<bool> lanes(origins_.size(), false);
   for (const Axis& a : axes_)
     if (a.type == AxisType::kVector) lanes[static_cast<size_t>(a.origin)] = true;
@@ -326,7 +348,8 @@ UOp KernelAxes::finish() const {
     if (in_grid(a)) a.type = AxisType::kGlobal;
     if (a.type == AxisType::kVector) ranges[axis] = UOp::range(a.size, static_cast<int32_t>(axes_.size()), a.type);
     else if (a.size == 0)
-      ranges[axis] = UOp::range(origins_[static_cast<size_t>(a.origin)].range.src(0), RangeArg{{static_cast<int32_t>(i)}, a.type});
+      ranges[axis] =
+          UOp::range(origins_[static_cast<size_t>(a.origin)].range.src(0), RangeArg{{static_cast<int32_t>(i)}, a.type});
     else ranges[axis] = UOp::range(a.size, static_cast<int32_t>(i), a.type);
   }
   struct Final {
@@ -365,8 +388,9 @@ UOp KernelAxes::finish() const {
     f.raw = f.value;
     if (o.padded) {
       f.guard = fold2(Ops::CMPLT, f.value, UOp::constant(o.size));
-      // A last part of lanes and unrolled instances begins earlier, so that they stay side by side without masks, and does not store again what the
-      // part before has stored. Where all of it is less than a part lanes beyond the end are masked; anything else computes the last element again.
+      // A last part of lanes and unrolled instances begins earlier, so that they stay side by side without masks, and
+      // does not store again what the part before has stored. Where all of it is less than a part lanes beyond the end
+      // are masked; anything else computes the last element again.
       const int64_t last = o.size - 1 - inside;
       const bool whole = std::all_of(o.terms.begin(), o.terms.end(), [&](const Term& t) {
         const size_t a = static_cast<size_t>(t.axis);
@@ -403,7 +427,8 @@ UOp KernelAxes::finish() const {
       bool padded = false;
       for (const auto& [r, k] : sum) {
         const Final& f = map.at(r);
-        const auto& o = *std::find_if(origins_.begin(), origins_.end(), [&, r = r](const Origin& x) { return x.range == r; });
+        const auto& o =
+            *std::find_if(origins_.begin(), origins_.end(), [&, r = r](const Origin& x) { return x.range == r; });
         raw.push_back({r, f.raw}), padded |= o.padded;
         (k < 0 ? lo : hi) += k * (o.size - 1);
         UOp term = fold_mul(f.raw, k);
@@ -428,7 +453,8 @@ UOp KernelAxes::finish() const {
     if (a.type == AxisType::kVector) vector = a.size;
   UOps threads;  // of a workgroup
   for (int i : nest)
-    if (axes_[static_cast<size_t>(i)].type == AxisType::kLocal || axes_[static_cast<size_t>(i)].type == AxisType::kGroupReduce)
+    if (axes_[static_cast<size_t>(i)].type == AxisType::kLocal ||
+        axes_[static_cast<size_t>(i)].type == AxisType::kGroupReduce)
       threads.push_back(ranges[static_cast<size_t>(i)]);
   auto staged = [&](UOp before, UOp after) {
     for (size_t k = 0; k < stages_.size(); k++) {
@@ -440,7 +466,8 @@ UOp KernelAxes::finish() const {
         if (axis == static_cast<int>(ranges.size()) || !around(axis, stages_[k].axis)) over.push_back(r);
       }
       if (renderer_->has_locals())
-        return stage_shared(after, over, threads, stages_[k].axis < 0 ? UOp() : ranges[static_cast<size_t>(stages_[k].axis)],
+        return stage_shared(after, over, threads,
+                            stages_[k].axis < 0 ? UOp() : ranges[static_cast<size_t>(stages_[k].axis)],
                             static_cast<int32_t>(k));
       return stage(after, over, static_cast<int32_t>(k), vector);
     }
@@ -455,7 +482,8 @@ UOp KernelAxes::finish() const {
     }
     return g;
   };
-  // The place of a kept value: the ranges of its reduce, and for each of them those coordinates around it that are not loops.
+  // The place of a kept value: the ranges of its reduce, and for each of them those coordinates around it that are not
+  // loops.
   auto place = [&](UOp index, int64_t* instances) {
     const int64_t n = static_cast<int64_t>(kept_in(index).src(0).src(0).const_int());
     UOp own, other;
@@ -469,7 +497,8 @@ UOp KernelAxes::finish() const {
       for (size_t i = 0; i < axes_.size(); i++) {
         const Axis& a = axes_[i];
         if (origins_[static_cast<size_t>(a.origin)].range != r || a.size == 1) continue;
-        if (a.type == AxisType::kVector) lanes = a.size, other = other ? fold_add(fold_mul(other, a.size), ranges[i]) : ranges[i], step *= a.size;
+        if (a.type == AxisType::kVector)
+          lanes = a.size, other = other ? fold_add(fold_mul(other, a.size), ranges[i]) : ranges[i], step *= a.size;
         else if (a.type == AxisType::kUpcast) {
           UOp term = fold_mul(ranges[i], step);
           other = other ? fold_add(other, term) : term, step *= a.size;
@@ -486,8 +515,11 @@ UOp KernelAxes::finish() const {
   for (UOp u : sink_.toposort()) {
     UOp kept = u.is(Ops::INDEX) ? kept_in(u) : UOp();
     if (int64_t n = 1; kept && (place(u, &n), n > 1))
-      memo.set(kept, UOp::make(Ops::BUFFER, kept.dtype(),
-                               {UOp::shape_stack(std::vector<int64_t>{n * static_cast<int64_t>(kept.src(0).src(0).const_int())})}, kept.arg()));
+      memo.set(
+          kept,
+          UOp::make(Ops::BUFFER, kept.dtype(),
+                    {UOp::shape_stack(std::vector<int64_t>{n * static_cast<int64_t>(kept.src(0).src(0).const_int())})},
+                    kept.arg()));
   }
   for (UOp u : sink_.toposort()) {
     if (auto it = map.find(u); it != map.end()) {
@@ -502,7 +534,8 @@ UOp KernelAxes::finish() const {
     if (u.in(Ops::END | Ops::REDUCE)) {
       for (uint32_t i = ends; i < u.nsrc(); i++) {
         const Final& f = map.at(u.src(i));
-        if (u.is(Ops::REDUCE) && f.guard && !(f.gate && u.arg<ReduceArg>().op == Ops::ADD && zero_where_loads_are(u.src(0), u.src(i)))) {
+        if (u.is(Ops::REDUCE) && f.guard &&
+            !(f.gate && u.arg<ReduceArg>().op == Ops::ADD && zero_where_loads_are(u.src(0), u.src(i)))) {
           UOp s[3] = {f.guard, src[0], identity(u.arg<ReduceArg>().op, u.dtype())};
           src[0] = fold(Ops::WHERE, u.dtype(), s);
         }
@@ -514,7 +547,8 @@ UOp KernelAxes::finish() const {
           // Partial results: the first block starts, the others add to what is there.
           UOp store = src[0], index = store.src(0), reduce = store.src(1);
           UOp later = UOp::alu(Ops::CMPLT, {block, UOp::constant(int64_t{1})}).logical_not(), g = padded_in(own, false);
-          UOp before = UOp::make(Ops::INDEX, index.dtype(), {index.src(0), index.src(1).valid(g ? later & g : later)}).load();
+          UOp before =
+              UOp::make(Ops::INDEX, index.dtype(), {index.src(0), index.src(1).valid(g ? later & g : later)}).load();
           const Ops op = u.src(0).src(1).arg<ReduceArg>().op;
           before = UOp::alu(Ops::WHERE, {later, before, identity(op, reduce.dtype())});
           UOps s(store.srcs().begin(), store.srcs().end());

@@ -1,23 +1,28 @@
 /// \file OptOps: the optimisations of a kernel are splits, types and order of its ranges, nothing else.
 ///
-/// A kernel has a list of axes: first its output ranges, then its reduce ranges, in nesting order. A split keeps the outer part at its place in the
-/// list and appends the inner part (Opt::kThread with an argument appends the inner part as a LOOP, too), so numbers of axes stay valid.
+/// A kernel has a list of axes: first its output ranges, then its reduce ranges, in nesting order. A split keeps the
+/// outer part at its place in the list and appends the inner part (Opt::kThread with an argument appends the inner part
+/// as a LOOP, too), so numbers of axes stay valid.
 ///
-///   kUpcast axis n    inner n of an output axis becomes UPCAST (0: all of it)          kUnroll axis n   inner n of a reduce axis becomes UNROLL (0:
-///   all) kVector axis n    inner n of any axis becomes the lanes; several axes may share    kSplit axis n    inner n becomes a loop of its own
-///   (cache block)
-///                     the lanes when no value depends on two of them                   kSwap axis other exchanges the places of two loops
-///   kThread axis n    outer n of an output axis becomes THREAD (0: all), outermost     kPadTo axis n    size up to a multiple of n; before any split
-///   of the axis kLocal axis n     inner n becomes LOCAL (0: all)                                   kNoLocals        no workgroups kGroup axis n
-///   inner n of a reduce axis becomes GROUP_REDUCE; kGroupTop: outer n. On a target without workgroups kGroupTop makes the outer n a loop around all
-///                     output loops, and what is stored accumulates in memory: every block of the operands is used for all outputs while it is in the
-///                     cache
-///   kStage axis k     operand k (codegen/stage.h) is computed into scratch memory once per iteration of the loop `axis`, an output loop (-1: around
-///   them all). After all splits. k + kWindow: as a window (codegen/window.h). On a target with workgroups into the memory of the group, `axis` is a
-///   reduce loop
+///   kUpcast axis n    inner n of an output axis becomes UPCAST (0: all of it)          kUnroll axis n   inner n of a
+///   reduce axis becomes UNROLL (0: all) kVector axis n    inner n of any axis becomes the lanes; several axes may
+///   share    kSplit axis n    inner n becomes a loop of its own (cache block)
+///                     the lanes when no value depends on two of them                   kSwap axis other exchanges the
+///                     places of two loops
+///   kThread axis n    outer n of an output axis becomes THREAD (0: all), outermost     kPadTo axis n    size up to a
+///   multiple of n; before any split of the axis kLocal axis n     inner n becomes LOCAL (0: all) kNoLocals        no
+///   workgroups kGroup axis n inner n of a reduce axis becomes GROUP_REDUCE; kGroupTop: outer n. On a target without
+///   workgroups kGroupTop makes the outer n a loop around all
+///                     output loops, and what is stored accumulates in memory: every block of the operands is used for
+///                     all outputs while it is in the cache
+///   kStage axis k     operand k (codegen/stage.h) is computed into scratch memory once per iteration of the loop
+///   `axis`, an output loop (-1: around them all). After all splits. k + kWindow: as a window (codegen/window.h). On a
+///   target with workgroups into the memory of the group, `axis` is a reduce loop
 ///
-///   kTc axis n        sums of products over the reduce axis by matrix instruction n of the table (target/tensor_core.h): before anything else. The
-///                     kernel's axes are then those of the packed sum. kWords (codegen/words.h) as n: numbers of a few bits, words as lanes
+///   kTc axis n        sums of products over the reduce axis by matrix instruction n of the table
+///   (target/tensor_core.h): before anything else. The
+///                     kernel's axes are then those of the packed sum. kWords (codegen/words.h) as n: numbers of a few
+///                     bits, words as lanes
 #pragma once
 #include <vector>
 
@@ -39,7 +44,8 @@ class KernelAxes {
     int origin = 0;        ///< which range of the AST it is a part of
     bool reduce = false;   ///< part of a reduce range
     bool block = false;    ///< a loop of a reduce range around the output loops
-    bool ordered = false;  ///< a loop around the output loops in which what one iteration stores a later one reads: it stays as it is
+    bool ordered = false;  ///< a loop around the output loops in which what one iteration stores a later one reads: it
+                           ///< stays as it is
   };
   KernelAxes(UOp sink, const Renderer& renderer);
 
@@ -78,7 +84,8 @@ class KernelAxes {
   void find_axes();
   int split(int axis, int64_t inner, AxisType type, bool outer_gets_type = false);
   void add_stage(const Opt& opt);
-  /// True when `axis` is a loop at or around the loop `at`: what is staged there is computed again in each of its iterations.
+  /// True when `axis` is a loop at or around the loop `at`: what is staged there is computed again in each of its
+  /// iterations.
   bool around(int axis, int at) const;
 
   UOp sink_;
@@ -91,11 +98,11 @@ class KernelAxes {
   bool no_locals_ = false;
 };
 
-/// Fewer and better ranges: output or reduce ranges that every index walks as one merge; a range used only through r / c and r % c splits. Meaning
-/// does not change.
+/// Fewer and better ranges: output or reduce ranges that every index walks as one merge; a range used only through r /
+/// c and r % c splits. Meaning does not change.
 UOp simplify_ranges(UOp sink);
-/// Rows and columns of an output as one range of pitch * height, where a reduction reads an operand that slides along both (codegen/window.h): for
-/// kernels whose panels are windows. The same sink when there is no such operand.
+/// Rows and columns of an output as one range of pitch * height, where a reduction reads an operand that slides along
+/// both (codegen/window.h): for kernels whose panels are windows. The same sink when there is no such operand.
 UOp merge_rows(UOp sink);
 /// Merges ranges (a, b) of one type where every expression walks them as a * size(b) + b.
 UOp merge_ranges(UOp sink);

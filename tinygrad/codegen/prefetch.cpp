@@ -74,7 +74,8 @@ bool is_tap(UOp loop, const LinearForm& f, UOp gate) {
   if (!is_reduce(loop) || !depends_on(gate, loop) || trips(loop) > kLongWindow) return false;
   const int64_t step = std::abs(f.coefficient(loop));
   return std::any_of(f.terms.begin(), f.terms.end(), [&](const auto& t) {
-    return is_loop(t.first) && t.first != loop && t.second && std::abs(t.second) % step == 0 && depends_on(gate, t.first) &&
+    return is_loop(t.first) && t.first != loop && t.second && std::abs(t.second) % step == 0 &&
+           depends_on(gate, t.first) &&
            static_cast<double>(std::abs(t.second)) * trips(t.first) >= static_cast<double>(step) * trips(loop);
   });
 }
@@ -94,7 +95,8 @@ Ahead ahead_of(UOp load, const LoopCosts& costs) {
   std::sort(loops.begin(), loops.end(), [](UOp a, UOp b) { return nests_before(b, a); });
   for (UOp loop : loops) {
     const int64_t step = f.coefficient(loop) * load.dtype().itemsize();
-    const double far = std::max(std::ceil(kAhead / costs.cycles(loop)), std::ceil(static_cast<double>(kLine) / static_cast<double>(std::abs(step))));
+    const double far = std::max(std::ceil(kAhead / costs.cycles(loop)),
+                                std::ceil(static_cast<double>(kLine) / static_cast<double>(std::abs(step))));
     if (far >= trips(loop) && loop != loops.back()) continue;
     const int64_t distance = f.coefficient(loop) * static_cast<int64_t>(std::min(far, trips(loop)));
     UOp index = at.src(1).substitute(map) + distance;
@@ -161,17 +163,20 @@ UOp before_sums(UOp end) {
   return before.is(Ops::AFTER) ? before : UOp();
 }
 bool are_in(const UOps& loops, const UOps& around) {
-  return std::all_of(loops.begin(), loops.end(), [&](UOp r) { return std::find(around.begin(), around.end(), r) != around.end(); });
+  return std::all_of(loops.begin(), loops.end(),
+                     [&](UOp r) { return std::find(around.begin(), around.end(), r) != around.end(); });
 }
 
 /// Prefetches that begin before a reduction does: the AFTER of its first accumulator, and what is asked for.
 using Before = std::vector<std::pair<UOp, UOps>>;
 
-/// What is read for the first time behind a long reduction, partial sums of earlier blocks and other terms, comes while the reduction runs.
+/// What is read for the first time behind a long reduction, partial sums of earlier blocks and other terms, comes while
+/// the reduction runs.
 void behind_reductions(const UOps& order, const LoopCosts& costs, const Renderer& renderer, Before& out) {
   for (UOp end : order) {
     if (!end.is(Ops::END)) continue;
-    UOps stores = end.src(0).is(Ops::GROUP) ? UOps(end.src(0).srcs().begin(), end.src(0).srcs().end()) : UOps{end.src(0)};
+    UOps stores =
+        end.src(0).is(Ops::GROUP) ? UOps(end.src(0).srcs().begin(), end.src(0).srcs().end()) : UOps{end.src(0)};
     UOp before;
     UOps loads, stack;
     std::unordered_set<UOp> known;
@@ -184,7 +189,8 @@ void behind_reductions(const UOps& order, const LoopCosts& costs, const Renderer
       if (u.is(Ops::LOAD) && is_register(u.src(0))) {
         UOp done = u.src(0).src(0);  // AFTER(register, END of the reduction)
         if (before || !done.is(Ops::AFTER) || done.nsrc() < 2 || !done.src(1).is(Ops::END)) continue;
-        if (UOp loop = done.src(1).src(1); costs.cycles(loop) * trips(loop) >= 2 * kAhead) before = before_sums(done.src(1));
+        if (UOp loop = done.src(1).src(1); costs.cycles(loop) * trips(loop) >= 2 * kAhead)
+          before = before_sums(done.src(1));
       } else if (u.is(Ops::LOAD)) {
         if (is_longer(u.src(0).src(0), renderer.target().l2_bytes / 2)) loads.push_back(u);
       } else if (u.in(groups::kElementwise | Ops::REDUCE)) {
@@ -200,11 +206,13 @@ void behind_reductions(const UOps& order, const LoopCosts& costs, const Renderer
       const UOps own = loops_around(u.src(0).src(1));
       if (own.size() + 1 >= around.size() && are_in(own, around)) lines.add(u, 0);
     }
-    if (!lines.prefetches().empty() && lines.prefetches().size() <= kMostLines) out.push_back({before, lines.prefetches()});
+    if (!lines.prefetches().empty() && lines.prefetches().size() <= kMostLines)
+      out.push_back({before, lines.prefetches()});
   }
 }
 
-/// Rows that a reduction walks side by side begin on other pages: their first lines come while the rows before are walked.
+/// Rows that a reduction walks side by side begin on other pages: their first lines come while the rows before are
+/// walked.
 void next_rows(const UOps& order, const Renderer& renderer, Before& out) {
   std::unordered_set<UOp> inner;  // ENDs that another reduction loop is around
   for (UOp end : order)
@@ -214,7 +222,8 @@ void next_rows(const UOps& order, const Renderer& renderer, Before& out) {
     UOp before = before_sums(end), last;
     if (!before) continue;
     std::vector<std::pair<UOp, UOp>> begin;  // of all loops of the reduction
-    for (UOp e = end; e.is(Ops::END); e = e.src(0)) last = e.src(1), begin.push_back({last, UOp::constant(int64_t{0}, last.dtype())});
+    for (UOp e = end; e.is(Ops::END); e = e.src(0))
+      last = e.src(1), begin.push_back({last, UOp::constant(int64_t{0}, last.dtype())});
     const UOps around = loops_around(before);
     Lines lines;
     for (UOp u : end.src(0).toposort()) {
@@ -224,11 +233,15 @@ void next_rows(const UOps& order, const Renderer& renderer, Before& out) {
       UOp next;
       for (UOp r : around)
         if (f.coefficient(r) && (!next || nests_before(next, r))) next = r;
-      if (step <= 0 || step > kLine || static_cast<double>(step) * trips(last) < kLongRow || !next || f.coefficient(next) * size < kPage) continue;
+      if (step <= 0 || step > kLine || static_cast<double>(step) * trips(last) < kLongRow || !next ||
+          f.coefficient(next) * size < kPage)
+        continue;
       lines.add(u, f.coefficient(next), begin);
     }
-    const bool ok = std::all_of(lines.prefetches().begin(), lines.prefetches().end(), [&](UOp p) { return are_in(loops_around(p), around); });
-    if (ok && lines.prefetches().size() > 1 && lines.prefetches().size() <= kMostLines) out.push_back({before, lines.prefetches()});
+    const bool ok = std::all_of(lines.prefetches().begin(), lines.prefetches().end(),
+                                [&](UOp p) { return are_in(loops_around(p), around); });
+    if (ok && lines.prefetches().size() > 1 && lines.prefetches().size() <= kMostLines)
+      out.push_back({before, lines.prefetches()});
   }
 }
 }  // namespace
@@ -251,7 +264,8 @@ UOp add_prefetches(UOp sink, const Renderer& renderer) {
   auto is_reused = [&](UOp u) {
     UOp storage = u.src(0).src(0), lane = lane_of(u), size = storage.src(0).src(0);
     return lane && size.is_const() &&
-           reads[storage.id()] * static_cast<double>(lane.src(0).const_int()) > kFewReads * static_cast<double>(size.const_int());
+           reads[storage.id()] * static_cast<double>(lane.src(0).const_int()) >
+               kFewReads * static_cast<double>(size.const_int());
   };
   std::erase_if(masked, is_reused);
   // By loop; one for each line.
@@ -282,7 +296,8 @@ UOp add_prefetches(UOp sink, const Renderer& renderer) {
     if (!u.is(Ops::END)) return u;
     UOps effects;
     for (UOp r : u.srcs().subspan(1))
-      if (auto it = of_loop.find(r.id()); it != of_loop.end()) effects.insert(effects.end(), it->second.begin(), it->second.end());
+      if (auto it = of_loop.find(r.id()); it != of_loop.end())
+        effects.insert(effects.end(), it->second.begin(), it->second.end());
     if (effects.empty()) return u;
     if (u.src(0).is(Ops::GROUP)) effects.insert(effects.end(), u.src(0).srcs().begin(), u.src(0).srcs().end());
     else effects.push_back(u.src(0));

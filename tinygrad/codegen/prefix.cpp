@@ -19,7 +19,9 @@ int lanes_of(const KernelAxes& kernel, const Renderer& renderer) {
   return std::max(1, renderer.target().vector_bytes / item);
 }
 /// The part of the lanes that does something when `lanes` of them walk an axis of n.
-double used(int64_t n, int lanes) { return static_cast<double>(n) / static_cast<double>((n + lanes - 1) / lanes * lanes); }
+double used(int64_t n, int lanes) {
+  return static_cast<double>(n) / static_cast<double>((n + lanes - 1) / lanes * lanes);
+}
 
 /// True when `u` compares a sum or a difference of a and b with a constant.
 bool compares(UOp u, UOp a, UOp b) {
@@ -69,12 +71,14 @@ std::optional<PrefixAxes> prefix_axes(const KernelAxes& kernel, const Renderer& 
   for (UOp u : inside) {
     if (!u.is(Ops::LOAD)) continue;
     const LinearForm f = linear_form(u.src(0).src(1));
-    if (!f.rest.empty() || f.coefficient(tap) == 0 || std::abs(f.coefficient(tap)) != std::abs(f.coefficient(place))) return {};
+    if (!f.rest.empty() || f.coefficient(tap) == 0 || std::abs(f.coefficient(tap)) != std::abs(f.coefficient(place)))
+      return {};
   }
   const LinearForm stored = linear_form(store.src(0).src(1));
   const int lanes = lanes_of(kernel, renderer);
   const bool along_memory = stored.coefficient(place) == 1;
-  if (along_memory && renderer.target().renderer == "CLANG") return {};  // has no blocks: lanes that stride are taken one by one
+  if (along_memory && renderer.target().renderer == "CLANG")
+    return {};  // has no blocks: lanes that stride are taken one by one
   double most = 0;
   for (int a = n; a-- > 0;) {
     const KernelAxes::Axis& x = axes[static_cast<size_t>(a)];
@@ -91,7 +95,8 @@ std::optional<PrefixAxes> prefix_axes(const KernelAxes& kernel, const Renderer& 
 void apply_prefix(KernelAxes& kernel, const PrefixAxes& p, const Renderer& renderer) {
   const int64_t lanes = lanes_of(kernel, renderer);
   double points = 1;
-  for (const KernelAxes::Axis& a : kernel.axes()) points *= a.reduce ? 1 : static_cast<double>(std::max<int64_t>(a.size, 1));
+  for (const KernelAxes::Axis& a : kernel.axes())
+    points *= a.reduce ? 1 : static_cast<double>(std::max<int64_t>(a.size, 1));
   auto axis = [&](int a) { return kernel.axes()[static_cast<size_t>(a)]; };
   if (lanes > 1) {
     if (axis(p.lanes_axis).size % lanes) kernel.apply({OptOp::kPadTo, p.lanes_axis, lanes});

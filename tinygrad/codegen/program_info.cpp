@@ -70,7 +70,8 @@ std::string kernel_name(UOp ast) {
   std::string name = reduce ? "r" : "E";
   for (UOp r : ranges) {
     UOp n = r.src(0);
-    name += '_' + (n.is_const() ? std::to_string(static_cast<int64_t>(n.const_int())) : "n" + std::to_string(static_cast<int64_t>(vmax(n))));
+    name += '_' + (n.is_const() ? std::to_string(static_cast<int64_t>(n.const_int()))
+                                : "n" + std::to_string(static_cast<int64_t>(vmax(n))));
   }
   if (ranges.empty()) name += "_1";
   return name;
@@ -91,7 +92,8 @@ void describe_parameters(Program& p, UOp ast) {
   p.reads.assign(static_cast<size_t>(p.nbuffers), false), p.writes = p.reads;
   for (UOp u : p.linear) {
     if (u.in(Ops::LOAD | Ops::STORE)) {
-      if (const ParamArg* g = global_param(u.src(0))) (u.is(Ops::LOAD) ? p.reads : p.writes)[static_cast<size_t>(g->slot)] = true;
+      if (const ParamArg* g = global_param(u.src(0)))
+        (u.is(Ops::LOAD) ? p.reads : p.writes)[static_cast<size_t>(g->slot)] = true;
     } else if (u.is(Ops::RANGE) && u.arg<RangeArg>().type == AxisType::kThread) {
       p.thread_extent = u.src(0);
     } else if (u.is(Ops::SPECIAL)) {

@@ -33,7 +33,8 @@ UOp replace_ranges(UOp sink, const std::map<uint32_t, std::pair<UOp, UOps>>& map
     const uint32_t ends = u.in(Ops::END | Ops::REDUCE) ? range_start(u) : u.nsrc();
     for (uint32_t i = 0; i < u.nsrc(); i++) {
       auto it = map.find(u.src(i).id());
-      if (i >= ends && it != map.end()) src.insert(src.end(), it->second.second.begin(), it->second.second.end()), changed = true;
+      if (i >= ends && it != map.end())
+        src.insert(src.end(), it->second.second.begin(), it->second.second.end()), changed = true;
       else src.push_back(memo.get(u.src(i))), changed |= src.back() != u.src(i);
     }
     if (u.in(Ops::END | Ops::REDUCE)) {
@@ -52,14 +53,18 @@ UOp replace_ranges(UOp sink, const std::map<uint32_t, std::pair<UOp, UOps>>& map
 /// r used as r / c and r % c: r becomes the sum of its digits.
 UOp split_digits(UOp sink) {
   std::map<uint32_t, std::vector<int64_t>> radix;
-  std::vector<std::pair<uint32_t, int64_t>> phases;  // output ranges whose remainder by a small number decides what is read
+  std::vector<std::pair<uint32_t, int64_t>>
+      phases;  // output ranges whose remainder by a small number decides what is read
   UOps order = sink.toposort();
   for (UOp u : order) {
     if (!u.is(Ops::FLOORMOD) || !u.src(1).is_const() || !u.dtype().is_weak() || u.src(1).const_int() > kNear) continue;
     for (const auto& [r, k] : linear_form(u.src(0)).terms)
-      if (r.arg<RangeArg>().type == AxisType::kLoop) phases.emplace_back(r.id(), static_cast<int64_t>(u.src(1).const_int()));
+      if (r.arg<RangeArg>().type == AxisType::kLoop)
+        phases.emplace_back(r.id(), static_cast<int64_t>(u.src(1).const_int()));
   }
-  auto phase = [&](UOp r, int64_t c) { return std::find(phases.begin(), phases.end(), std::pair{r.id(), c}) != phases.end(); };
+  auto phase = [&](UOp r, int64_t c) {
+    return std::find(phases.begin(), phases.end(), std::pair{r.id(), c}) != phases.end();
+  };
   // A range with phases may end within the last step.
   auto splits = [&](UOp r, int64_t c) { return size_of(r) > c && (size_of(r) % c == 0 || phase(r, c)); };
   for (UOp u : order) {
@@ -69,13 +74,15 @@ UOp split_digits(UOp sink) {
     if (x.is(Ops::FLOORDIV) && x.src(1).is_const()) c *= static_cast<int64_t>(x.src(1).const_int()), x = x.src(0);
     else if (x.is(Ops::FLOORMOD) && x.src(1).is_const() && x.src(1).const_int() % c == 0) x = x.src(0);
     if (x.is(Ops::RANGE) && c > 1 && splits(x, c)) radix[x.id()].push_back(c);
-    // (r - k + 1) / 2, the gradient of what was read in steps of two: with r = 2 a + b that is a + (b - k + 1) / 2, steps of one along a.
+    // (r - k + 1) / 2, the gradient of what was read in steps of two: with r = 2 a + b that is a + (b - k + 1) / 2,
+    // steps of one along a.
     if (!x.is(Ops::ADD) || c < 2 || c > kNear) continue;
     for (const auto& [r, k] : linear_form(x).terms)
       if ((k == 1 || k == -1) && r.arg<RangeArg>().type == AxisType::kLoop && splits(r, c)) radix[r.id()].push_back(c);
   }
-  // A range that walks an operand of a reduction contiguously stays whole: that access is made in the innermost loop, the ones with digits are not.
-  // Digits of whole registers cost it nothing when it is reduced itself, and phases of a stride are lanes of one phase each, a few elements apart.
+  // A range that walks an operand of a reduction contiguously stays whole: that access is made in the innermost loop,
+  // the ones with digits are not. Digits of whole registers cost it nothing when it is reduced itself, and phases of a
+  // stride are lanes of one phase each, a few elements apart.
   for (UOp u : order) {
     if (!u.is(Ops::REDUCE)) continue;
     for (UOp v : u.src(0).toposort()) {
@@ -83,13 +90,14 @@ UOp split_digits(UOp sink) {
       for (const auto& [r, c] : linear_form(v.src(0).src(1)).terms)
         if (auto it = radix.find(r.id()); it != radix.end() && (c == 1 || c == -1)) {
           const bool reduced = r.arg<RangeArg>().type == AxisType::kReduce;
-          std::erase_if(it->second, [&, r = r](int64_t cut) { return reduced ? cut % kDigitLanes != 0 : !phase(r, cut); });
+          std::erase_if(it->second,
+                        [&, r = r](int64_t cut) { return reduced ? cut % kDigitLanes != 0 : !phase(r, cut); });
           if (it->second.empty()) radix.erase(it);
         }
     }
   }
-  // Without a reduction, a range that what is stored goes along stays whole where only r / c is read, for a small c: neighbouring lanes share
-  // elements, and digits would store in steps of c.
+  // Without a reduction, a range that what is stored goes along stays whole where only r / c is read, for a small c:
+  // neighbouring lanes share elements, and digits would store in steps of c.
   std::vector<uint32_t> along, taken_apart;
   bool reduces = false;
   for (UOp u : order) {
@@ -146,8 +154,9 @@ UOp split_digits(UOp sink) {
   });
 }
 
-/// Merges output ranges (a, b) that every operand of a reduction walks as a * size(b) + b, one of them in steps of one, though what is stored does
-/// not: a long contiguous range in the innermost loop is worth a store through x / c and x % c.
+/// Merges output ranges (a, b) that every operand of a reduction walks as a * size(b) + b, one of them in steps of one,
+/// though what is stored does not: a long contiguous range in the innermost loop is worth a store through x / c and x %
+/// c.
 UOp merge_inside_reduces(UOp sink) {
   UOps order = sink.toposort(), ranges;
   std::vector<LinearForm> forms;
@@ -199,8 +208,9 @@ UOp merge_ranges(UOp sink) {
     }
     if (u.in(Ops::END | Ops::REDUCE)) owners.push_back(UOps(u.srcs().begin() + range_start(u), u.srcs().end()));
     // Maximal integer expressions: sources that continue no sum.
-    const bool sum = u.dtype().is_int() && (u.is(Ops::ADD) || (u.is(Ops::MUL) && (u.src(1).is_const() || u.src(0).is_const())) ||
-                                            (u.is(Ops::WHERE) && u.src(2).is_invalid()));
+    const bool sum =
+        u.dtype().is_int() && (u.is(Ops::ADD) || (u.is(Ops::MUL) && (u.src(1).is_const() || u.src(0).is_const())) ||
+                               (u.is(Ops::WHERE) && u.src(2).is_invalid()));
     const uint32_t ends = u.in(Ops::END | Ops::REDUCE) ? range_start(u) : u.nsrc();
     for (uint32_t i = 0; i < ends; i++) {
       UOp s = u.src(i);
@@ -218,10 +228,13 @@ UOp merge_ranges(UOp sink) {
     again = false;
     for (size_t a = 0; a < ranges.size(); a++)
       for (size_t b = 0; b < ranges.size() && !gone[a]; b++) {
-        if (a == b || gone[b] || size[a] <= 0 || size[b] <= 0 || ranges[a].arg<RangeArg>().type != ranges[b].arg<RangeArg>().type) continue;
+        if (a == b || gone[b] || size[a] <= 0 || size[b] <= 0 ||
+            ranges[a].arg<RangeArg>().type != ranges[b].arg<RangeArg>().type)
+          continue;
         bool ok = true, used = false;
         for (const UOps& o : owners) {
-          bool x = std::find(o.begin(), o.end(), ranges[a]) != o.end(), y = std::find(o.begin(), o.end(), ranges[b]) != o.end();
+          bool x = std::find(o.begin(), o.end(), ranges[a]) != o.end(),
+               y = std::find(o.begin(), o.end(), ranges[b]) != o.end();
           ok &= x == y;
         }
         for (const LinearForm& f : forms) {
@@ -251,8 +264,8 @@ UOp merge_ranges(UOp sink) {
 }
 
 namespace {
-/// A sum of sums is one sum: REDUCE(WHERE(g, REDUCE(v, inner), 0), outer) -> REDUCE(WHERE(g, v, 0), outer, inner), where nothing else uses the inner
-/// one.
+/// A sum of sums is one sum: REDUCE(WHERE(g, REDUCE(v, inner), 0), outer) -> REDUCE(WHERE(g, v, 0), outer, inner),
+/// where nothing else uses the inner one.
 UOp flatten_sums(UOp sink) {
   UOps order = sink.toposort();
   std::vector<uint32_t> uses;
@@ -272,11 +285,13 @@ UOp flatten_sums(UOp sink) {
       const bool masked = u.src(0).is(Ops::WHERE) && is_zero(u.src(0).src(2)) && u.arg<ReduceArg>().op == Ops::ADD;
       UOp before = masked ? u.src(0).src(1) : u.src(0), inner = masked ? v.src(0).src(1) : v.src(0);
       const bool alone = uses[before.id()] == 1 && uses[u.src(0).id()] == 1;
-      if (alone && inner.is(Ops::REDUCE) && inner.arg<ReduceArg>().op == u.arg<ReduceArg>().op && inner.dtype() == u.dtype()) {
+      if (alone && inner.is(Ops::REDUCE) && inner.arg<ReduceArg>().op == u.arg<ReduceArg>().op &&
+          inner.dtype() == u.dtype()) {
         UOps s{masked ? UOp::alu(Ops::WHERE, {v.src(0).src(0), inner.src(0), v.src(0).src(2)}) : inner.src(0)};
         s.insert(s.end(), v.srcs().begin() + 1, v.srcs().end());
         bool distinct = true;
-        for (size_t i = 1; i < inner.nsrc(); i++) distinct &= std::find(s.begin() + 1, s.end(), inner.src(i)) == s.end(), s.push_back(inner.src(i));
+        for (size_t i = 1; i < inner.nsrc(); i++)
+          distinct &= std::find(s.begin() + 1, s.end(), inner.src(i)) == s.end(), s.push_back(inner.src(i));
         if (distinct) v = UOp::make(Ops::REDUCE, u.dtype(), s, u.arg(), u.tag());
       }
     }
@@ -294,8 +309,9 @@ void clauses(UOp gate, UOps* out) {
   }
 }
 
-/// WHERE(g, ... LOAD(INDEX(p, WHERE(g & h, i, Invalid))) ..., c): where g does not hold the value is not used, so the load may do without g if i
-/// stays inside of the buffer. A weight read at an address that the lanes share would else become a masked gather. Elsewhere both have one gate.
+/// WHERE(g, ... LOAD(INDEX(p, WHERE(g & h, i, Invalid))) ..., c): where g does not hold the value is not used, so the
+/// load may do without g if i stays inside of the buffer. A weight read at an address that the lanes share would else
+/// become a masked gather. Elsewhere both have one gate.
 UOp relax_gates(UOp sink) {
   return rebuild(sink, [](UOp v) {
     if (v.is(Ops::WHERE) && !v.src(1).is_invalid() && !v.src(2).is_invalid() && !v.dtype().is_weak()) {
@@ -326,7 +342,9 @@ UOp relax_gates(UOp sink) {
           now = rest ? index.src(1).valid(rest) : index.src(1);
         } else {
           // The same conditions in another order: one mask for both.
-          if (!std::all_of(held.begin(), held.end(), [&](UOp c) { return std::find(all.begin(), all.end(), c) != all.end(); })) continue;
+          if (!std::all_of(held.begin(), held.end(),
+                           [&](UOp c) { return std::find(all.begin(), all.end(), c) != all.end(); }))
+            continue;
           now = index.src(1).valid(rest ? v.src(0) & rest : v.src(0));
         }
         if (now != index) map.push_back({x, UOp::make(Ops::INDEX, x.dtype(), {param, now}).load()});
@@ -342,7 +360,9 @@ UOp relax_gates(UOp sink) {
 }  // namespace
 
 UOp simplify_ranges(UOp sink) {
-  auto simple = [](UOp before, UOp after) { return before == after ? after : graph_rewrite(after, sym(), {.name = "simplify ranges"}); };
+  auto simple = [](UOp before, UOp after) {
+    return before == after ? after : graph_rewrite(after, sym(), {.name = "simplify ranges"});
+  };
   sink = simple(sink, flatten_sums(sink));
   sink = simple(sink, split_digits(sink));
   sink = simple(sink, merge_ranges(sink));

@@ -21,14 +21,16 @@ bool of_loops(UOp u) {
 }
 /// A padded range: rows beyond the end are the last one. It never falls where a range of the tile grows.
 bool is_clamp(UOp u) {
-  if (!u.is(Ops::WHERE) || !u.src(0).is(Ops::CMPLT) || u.src(0).src(0) != u.src(1) || !u.src(2).is_const() || !u.src(0).src(1).is_const())
+  if (!u.is(Ops::WHERE) || !u.src(0).is(Ops::CMPLT) || u.src(0).src(0) != u.src(1) || !u.src(2).is_const() ||
+      !u.src(0).src(1).is_const())
     return false;
   if (u.src(2).const_int() < u.src(0).src(1).const_int() - 1) return false;
   const LinearForm f = linear_form(u.src(1));
   return f.rest.empty() && std::all_of(f.terms.begin(), f.terms.end(), [](const auto& t) { return t.second >= 0; });
 }
 
-/// a < b, or its contrary, somewhere in the tile; empty: not a comparison of that kind, or one that asks nothing of the loops.
+/// a < b, or its contrary, somewhere in the tile; empty: not a comparison of that kind, or one that asks nothing of the
+/// loops.
 UOp somewhere(UOp a, UOp b, bool contrary) {
   std::vector<std::pair<UOp, int64_t>> stack{{a, 1}, {b, -1}}, terms;
   int64_t offset = 0;
@@ -37,7 +39,8 @@ UOp somewhere(UOp a, UOp b, bool contrary) {
     stack.pop_back();
     if (u.is_const() && !u.is_invalid()) offset += k * static_cast<int64_t>(u.const_int());
     else if (u.is(Ops::ADD)) stack.push_back({u.src(0), k}), stack.push_back({u.src(1), k});
-    else if (u.is(Ops::MUL) && u.src(1).is_const()) stack.push_back({u.src(0), k * static_cast<int64_t>(u.src(1).const_int())});
+    else if (u.is(Ops::MUL) && u.src(1).is_const())
+      stack.push_back({u.src(0), k * static_cast<int64_t>(u.src(1).const_int())});
     else if (u.is(Ops::CAST) && u.src(0).dtype().is_int() && u.dtype().is_int()) stack.push_back({u.src(0), k});
     else if (u.is(Ops::RANGE)) {
       auto it = std::find_if(terms.begin(), terms.end(), [&](const auto& t) { return t.first == u; });
@@ -58,8 +61,9 @@ UOp somewhere(UOp a, UOp b, bool contrary) {
       for (UOp inner : ranges_of(r))
         if (!is_loop(inner)) {
           if (!inner.src(0).is_const()) return {};
-          corner.push_back({inner, (k < 0) != contrary ? UOp::constant(inner.src(0).const_value(), inner.dtype()) + ConstValue(-1)
-                                                       : UOp::constant(int64_t{0}, inner.dtype())});
+          corner.push_back({inner, (k < 0) != contrary
+                                       ? UOp::constant(inner.src(0).const_value(), inner.dtype()) + ConstValue(-1)
+                                       : UOp::constant(int64_t{0}, inner.dtype())});
         }
       UOp t = fold_mul(r.substitute(corner), k);
       sum = sum ? fold_add(sum, t) : t;
@@ -69,7 +73,8 @@ UOp somewhere(UOp a, UOp b, bool contrary) {
     }
   }
   if (!sum) return {};
-  return contrary ? UOp::alu(Ops::CMPLT, {UOp::constant(-1 - offset), sum}) : UOp::alu(Ops::CMPLT, {sum, UOp::constant(-offset)});
+  return contrary ? UOp::alu(Ops::CMPLT, {UOp::constant(-1 - offset), sum})
+                  : UOp::alu(Ops::CMPLT, {sum, UOp::constant(-offset)});
 }
 /// What must hold for `condition`, or its contrary, to hold somewhere in the tile; empty: nothing is known.
 UOp somewhere(UOp condition, bool contrary) {
@@ -80,7 +85,8 @@ UOp somewhere(UOp condition, bool contrary) {
     stack.pop_back();
     UOp part;
     if (u.is(no ? Ops::OR : Ops::AND)) stack.push_back({u.src(1), no}), stack.push_back({u.src(0), no});
-    else if (u.is(Ops::CMPNE) && u.src(1).is_const() && u.dtype() == u.src(0).dtype() && u.src(1).const_int()) stack.push_back({u.src(0), !no});
+    else if (u.is(Ops::CMPNE) && u.src(1).is_const() && u.dtype() == u.src(0).dtype() && u.src(1).const_int())
+      stack.push_back({u.src(0), !no});
     else if (u.is(Ops::CMPLT) && u.src(0).dtype().is_int()) part = somewhere(u.src(0), u.src(1), no);
     if (part) all = all ? all & part : part;
   }
@@ -123,7 +129,9 @@ UOp skip_masked(UOp sink) {
     UOp open = somewhere(up.src(0), up.src(2) == value);
     if (!open) continue;
     const UOps &around = ranges_of(reduce), &asked = ranges_of(open);
-    if (!std::all_of(asked.begin(), asked.end(), [&](UOp r) { return std::find(around.begin(), around.end(), r) != around.end(); })) continue;
+    if (!std::all_of(asked.begin(), asked.end(),
+                     [&](UOp r) { return std::find(around.begin(), around.end(), r) != around.end(); }))
+      continue;
     UOp end = UOp::alu(Ops::WHERE, {open, loop.src(0), UOp::constant(int64_t{0})});
     map.push_back({loop, UOp::make(Ops::RANGE, loop.dtype(), {end}, loop.arg(), loop.tag())});
   }

@@ -4,9 +4,10 @@
 
 namespace tg {
 
-/// A reduce that is used only where a condition holds, WHERE(condition, f(reduce), c), does not run for register tiles in which it holds nowhere: its
-/// outermost loop gets the end WHERE(the condition somewhere in the tile, n, 0). Of the condition, comparisons of sums of multiples of ranges count,
-/// each at the corner of the tile where it holds first; what is anything else is taken to hold.
+/// A reduce that is used only where a condition holds, WHERE(condition, f(reduce), c), does not run for register tiles
+/// in which it holds nowhere: its outermost loop gets the end WHERE(the condition somewhere in the tile, n, 0). Of the
+/// condition, comparisons of sums of multiples of ranges count, each at the corner of the tile where it holds first;
+/// what is anything else is taken to hold.
 UOp skip_masked(UOp sink);
 
 }  // namespace tg

@@ -12,13 +12,14 @@
 
 namespace tg {
 namespace {
-constexpr int64_t kRun = 16;                 // elements of a transposing fill that are read side by side: a line of floats
-constexpr int64_t kShortRun = 8;             // what a divisor of the run must have, else its last part overlaps the one before
-constexpr int64_t kFewLanes = 4;             // fewer move no faster than scalars
+constexpr int64_t kRun = 16;      // elements of a transposing fill that are read side by side: a line of floats
+constexpr int64_t kShortRun = 8;  // what a divisor of the run must have, else its last part overlaps the one before
+constexpr int64_t kFewLanes = 4;  // fewer move no faster than scalars
 constexpr int64_t kPage = 4096, kLine = 64;  // bytes
 constexpr int64_t kManyParts = 16;           // of a panel: fewer have ways of the first level cache of their own
 constexpr int64_t kUnrolled = 8;             // vectors of a fill along the lanes that are moved side by side
-constexpr int32_t kFirstRange = 3000;        // identifiers of the loops that fill, beyond those of splits, groups and separated reduces
+constexpr int32_t kFirstRange =
+    3000;  // identifiers of the loops that fill, beyond those of splits, groups and separated reduces
 constexpr int32_t kRangesPerSlot = 64;
 constexpr int32_t kFirstShared = 200;  // slots of panels that a group shares, beyond those of its partial sums
 constexpr int64_t kTurns = 8;          // of a thread that fills them: so many loads are under way at one time
@@ -56,13 +57,14 @@ bool is_gated_along(UOp value, UOp range) {
   return false;
 }
 
-/// Elements from step to step of each range, and of the whole. Parts that begin at the same place of each page would share few sets of the cache
-/// while they are filled side by side: a line lies between them.
+/// Elements from step to step of each range, and of the whole. Parts that begin at the same place of each page would
+/// share few sets of the cache while they are filled side by side: a line lies between them.
 std::vector<int64_t> steps_of(const UOps& over, int64_t itemsize, int64_t* size) {
   std::vector<int64_t> steps(over.size());
   *size = 1;
   for (size_t i = over.size(); i-- > 0; *size *= size_of(over[i])) {
-    if (type_of(over[i]) == AxisType::kLoop && size_of(over[i]) >= kManyParts && *size * itemsize % kPage == 0) *size += kLine / itemsize;
+    if (type_of(over[i]) == AxisType::kLoop && size_of(over[i]) >= kManyParts && *size * itemsize % kPage == 0)
+      *size += kLine / itemsize;
     steps[i] = *size;
   }
   return steps;
@@ -81,7 +83,9 @@ UOp position(const std::vector<int64_t>& steps, const std::vector<UOp>& at) {
 UOps stageable(UOp sink) {
   UOps out;
   auto add = [&](UOp v) {
-    if (v.dtype().is_weak() || v.dtype().is_bool() || ranges_of(v).empty() || std::find(out.begin(), out.end(), v) != out.end()) return;
+    if (v.dtype().is_weak() || v.dtype().is_bool() || ranges_of(v).empty() ||
+        std::find(out.begin(), out.end(), v) != out.end())
+      return;
     bool loads = false;
     for (UOp u : v.toposort()) {
       if (u.is(Ops::REDUCE) || u.is(Ops::AFTER)) return;
@@ -102,11 +106,12 @@ UOp stage(UOp value, UOps over, int32_t slot, int64_t lanes) {
   std::sort(over.begin(), over.end(), outside);
   int64_t size = 0;
   const std::vector<int64_t> steps = steps_of(over, value.dtype().itemsize(), &size);
-  UOp buffer =
-      UOp::make(Ops::BUFFER, value.dtype(), {UOp::shape_stack(std::vector<int64_t>{size})}, Arg(ParamArg{slot, AddrSpace::kLocal, "", "", 0, 0}));
+  UOp buffer = UOp::make(Ops::BUFFER, value.dtype(), {UOp::shape_stack(std::vector<int64_t>{size})},
+                         Arg(ParamArg{slot, AddrSpace::kLocal, "", "", 0, 0}));
 
-  // The loops that fill. Lanes stay lanes where memory is read along them. Else the fill runs along what memory is read along: in blocks of lanes by
-  // parts of the run, transposed in registers, or, where masks change along the run, in runs that are written across the scratch memory.
+  // The loops that fill. Lanes stay lanes where memory is read along them. Else the fill runs along what memory is read
+  // along: in blocks of lanes by parts of the run, transposed in registers, or, where masks change along the run, in
+  // runs that are written across the scratch memory.
   int32_t fresh = kFirstRange + slot * kRangesPerSlot;
   auto loop = [&](int64_t n, AxisType type) { return UOp::range(n, fresh++, type); };
   auto walked_along = [&](size_t i) { return i < over.size() ? stride_along(value, over[i]) : -1; };
@@ -119,7 +124,9 @@ UOp stage(UOp value, UOps over, int32_t slot, int64_t lanes) {
   auto find_run = [&] {
     run = over.size();
     for (size_t i = 0; i < over.size() && !keeps_lanes; i++)
-      if (i != lane && stride_along(value, over[i]) == 1 && (run == over.size() || size_of(over[i]) > size_of(over[run]))) run = i;
+      if (i != lane && stride_along(value, over[i]) == 1 &&
+          (run == over.size() || size_of(over[i]) > size_of(over[run])))
+        run = i;
     transposes = run < over.size() && along > 4 && size_of(over[run]) > 1 && !is_gated_along(value, over[run]);
   };
   find_run();
@@ -127,8 +134,10 @@ UOp stage(UOp value, UOps over, int32_t slot, int64_t lanes) {
   int64_t width = 0;
   if (lane == over.size() && !over.empty() && !is_loop(over.back())) {
     width = std::min(size_of(over.back()) & -size_of(over.back()), lanes);
-    if (width >= kFewLanes) lane = over.size() - 1, along = walked_along(lane), keeps_lanes = along == 0 || along == 1, find_run();
-    if (width < kFewLanes || (!keeps_lanes && !transposes)) lane = over.size(), along = -1, width = 0, keeps_lanes = false, find_run();
+    if (width >= kFewLanes)
+      lane = over.size() - 1, along = walked_along(lane), keeps_lanes = along == 0 || along == 1, find_run();
+    if (width < kFewLanes || (!keeps_lanes && !transposes))
+      lane = over.size(), along = -1, width = 0, keeps_lanes = false, find_run();
   }
   std::vector<UOp> at(over.size());
   UOps own;
@@ -158,7 +167,8 @@ UOp stage(UOp value, UOps over, int32_t slot, int64_t lanes) {
       if (n % d == 0) return put_unrolled(i, d);
     UOp outer = loop((n + part_size - 1) / part_size, AxisType::kLoop), part = loop(part_size, AxisType::kUpcast);
     own.push_back(outer), own.push_back(part);
-    at[i] = fold_add((outer < n / part_size).where(fold_mul(outer, part_size), UOp::constant(n - part_size, outer.dtype())), part);
+    at[i] = fold_add(
+        (outer < n / part_size).where(fold_mul(outer, part_size), UOp::constant(n - part_size, outer.dtype())), part);
   };
   // Loops nest as they walk memory, the longest steps outside, so that lines and pages are read at one time.
   std::vector<std::pair<int64_t, size_t>> loops;
@@ -190,8 +200,11 @@ UOp stage(UOp value, UOps over, int32_t slot, int64_t lanes) {
 
 UOp stage_shared(UOp value, UOps over, const UOps& threads, UOp loop, int32_t slot) {
   // Threads of a group read side by side: their ranges come last.
-  auto rank = [](UOp r) { return is_loop(r) ? 0 : type_of(r) == AxisType::kUnroll ? 1 : type_of(r) == AxisType::kUpcast ? 2 : 3; };
-  std::sort(over.begin(), over.end(), [&](UOp a, UOp b) { return rank(a) != rank(b) ? rank(a) < rank(b) : nests_before(a, b); });
+  auto rank = [](UOp r) {
+    return is_loop(r) ? 0 : type_of(r) == AxisType::kUnroll ? 1 : type_of(r) == AxisType::kUpcast ? 2 : 3;
+  };
+  std::sort(over.begin(), over.end(),
+            [&](UOp a, UOp b) { return rank(a) != rank(b) ? rank(a) < rank(b) : nests_before(a, b); });
   std::vector<int64_t> steps(over.size());
   int64_t size = 1, group = 1;
   for (size_t i = over.size(); i-- > 0; size *= size_of(over[i])) steps[i] = size;
@@ -204,7 +217,8 @@ UOp stage_shared(UOp value, UOps over, const UOps& threads, UOp loop, int32_t sl
   UOps own;
   if (size > group) {
     const int64_t turns = (size + group - 1) / group;
-    own.push_back(UOp::range(turns, kFirstRange + slot * kRangesPerSlot, turns <= kTurns ? AxisType::kUpcast : AxisType::kLoop));
+    own.push_back(
+        UOp::range(turns, kFirstRange + slot * kRangesPerSlot, turns <= kTurns ? AxisType::kUpcast : AxisType::kLoop));
     n = fold_add(n, fold_mul(own[0], group));
   }
   std::vector<std::pair<int64_t, size_t>> walk;

@@ -17,7 +17,9 @@ constexpr double kManyUses = 8;
 struct Sum {
   UOp reduce, x, y;  // the factors before they are widened
 };
-bool is_narrow(DType d) { return d == dtypes::int8 || d == dtypes::uint8 || d == dtypes::int16 || d == dtypes::bfloat16; }
+bool is_narrow(DType d) {
+  return d == dtypes::int8 || d == dtypes::uint8 || d == dtypes::int16 || d == dtypes::bfloat16;
+}
 bool is_word(DType d) { return d == dtypes::int32 || d == dtypes::uint32; }
 
 /// The narrow value a factor was before it was widened, exactly, to `wide`; empty where it was none.
@@ -32,14 +34,18 @@ Sum find_sum(UOp sink) {
   Sum s;
   for (UOp u : sink.toposort()) {
     if (!u.is(Ops::REDUCE)) continue;
-    if (s.reduce || u.arg<ReduceArg>().op != Ops::ADD || !(is_word(u.dtype()) || u.dtype() == dtypes::float32)) return {};
+    if (s.reduce || u.arg<ReduceArg>().op != Ops::ADD || !(is_word(u.dtype()) || u.dtype() == dtypes::float32))
+      return {};
     s.reduce = u;
   }
   if (!s.reduce) return {};
   UOp v = s.reduce.src(0);
-  if (v.is(Ops::MUL)) { s.x = before_widening(v.src(0), s.reduce.dtype()), s.y = before_widening(v.src(1), s.reduce.dtype()); }
+  if (v.is(Ops::MUL)) {
+    s.x = before_widening(v.src(0), s.reduce.dtype()), s.y = before_widening(v.src(1), s.reduce.dtype());
+  }
   // Products of 8 bits that end in 8 bits: what wraps on the way makes no difference.
-  if (v.is(Ops::CAST) && v.src(0).is(Ops::MUL) && v.src(0).dtype().is_int() && v.src(0).dtype().itemsize() == 1 && is_word(v.dtype())) {
+  if (v.is(Ops::CAST) && v.src(0).is(Ops::MUL) && v.src(0).dtype().is_int() && v.src(0).dtype().itemsize() == 1 &&
+      is_word(v.dtype())) {
     for (UOp u : sink.toposort())
       for (UOp src : u.srcs())
         if (src == s.reduce && !(u.is(Ops::CAST) && u.dtype().is_int() && u.dtype().itemsize() == 1)) return {};
@@ -54,7 +60,9 @@ Sum find_sum(UOp sink) {
   return s;
 }
 
-bool opposite(DType a, DType b) { return (a == dtypes::int8 && b == dtypes::uint8) || (a == dtypes::uint8 && b == dtypes::int8); }
+bool opposite(DType a, DType b) {
+  return (a == dtypes::int8 && b == dtypes::uint8) || (a == dtypes::uint8 && b == dtypes::int8);
+}
 
 /// How the factors become operands a and b of an instruction.
 struct Fit {
@@ -71,7 +79,8 @@ bool along_store(UOp sink, UOp value) {
   return false;
 }
 bool fit(const Sum& s, const TensorCore& core, UOp sink, Fit* out) {
-  if (core.threads != 1 || core.m != 1) return false;  // operands of groups of threads are distributed over them elsewhere
+  if (core.threads != 1 || core.m != 1)
+    return false;  // operands of groups of threads are distributed over them elsewhere
   if (is_word(core.out) ? !is_word(s.reduce.dtype()) : core.out != s.reduce.dtype()) return false;
   if (core.a == dtypes::bfloat16) {
     *out = {s.x, s.y, 0};
@@ -105,11 +114,13 @@ bool fit(const Sum& s, const TensorCore& core, UOp sink, Fit* out) {
 
 UOp word(int64_t v) { return UOp::constant(ConstValue(v), uint32); }
 
-/// Narrow numbers of a parameter that lie side by side along the range, from a place that is a multiple of k: one load of a word.
+/// Narrow numbers of a parameter that lie side by side along the range, from a place that is a multiple of k: one load
+/// of a word.
 UOp load_of_words(UOp v, UOp range, UOp words, int64_t k) {
   if (!v.is(Ops::LOAD) || v.nsrc() != 1 || v.dtype().itemsize() * k != 4) return {};
   UOp index = v.src(0);
-  if (!index.src(0).is(Ops::PARAM) || index.src(1).is(Ops::WHERE) || static_cast<int64_t>(range.src(0).const_int()) % k) return {};
+  if (!index.src(0).is(Ops::PARAM) || index.src(1).is(Ops::WHERE) || static_cast<int64_t>(range.src(0).const_int()) % k)
+    return {};
   const LinearForm f = linear_form(index.src(1));
   if (!f.rest.empty() || f.coefficient(range) != 1 || f.offset % k || f.offset < 0) return {};
   UOp at = words;
@@ -122,9 +133,11 @@ UOp load_of_words(UOp v, UOp range, UOp words, int64_t k) {
   return UOp::make(Ops::INDEX, uint32, {index.src(0), at}).load();
 }
 
-/// k numbers `v`, of consecutive places of the range, in one word. Beyond the end of the range they are 0 when `masked`, else anything.
+/// k numbers `v`, of consecutive places of the range, in one word. Beyond the end of the range they are 0 when
+/// `masked`, else anything.
 UOp packed(UOp v, UOp range, UOp words, int64_t k, DType element, bool masked) {
-  if (UOp loaded = v.dtype().itemsize() == element.itemsize() ? load_of_words(v, range, words, k) : UOp()) return loaded;
+  if (UOp loaded = v.dtype().itemsize() == element.itemsize() ? load_of_words(v, range, words, k) : UOp())
+    return loaded;
   const auto n = static_cast<int64_t>(range.src(0).const_int());
   const int bits = static_cast<int>(32 / k);
   const DType raw = bits == 8 ? dtypes::uint8 : dtypes::uint16;
@@ -150,13 +163,15 @@ double uses_of(UOp sink, UOp factor) {
   double uses = 1;
   for (UOp e : sink.srcs())
     for (UOp r : e.srcs().subspan(std::min<size_t>(1, e.nsrc())))
-      if (r.is(Ops::RANGE) && !depends_on(factor, r)) uses *= r.src(0).is_const() ? static_cast<double>(r.src(0).const_int()) : kManyUses;
+      if (r.is(Ops::RANGE) && !depends_on(factor, r))
+        uses *= r.src(0).is_const() ? static_cast<double>(r.src(0).const_int()) : kManyUses;
   return uses;
 }
 /// Words that are put together number by number must be used often enough.
 bool pays(UOp sink, UOp factor, UOp range, const TensorCore& core, DType element) {
   if (uses_of(sink, factor) >= kManyUses) return true;
-  UOp words = UOp::range(UOp::constant((static_cast<int64_t>(range.src(0).const_int()) + core.k - 1) / core.k), range.arg<RangeArg>());
+  UOp words = UOp::range(UOp::constant((static_cast<int64_t>(range.src(0).const_int()) + core.k - 1) / core.k),
+                         range.arg<RangeArg>());
   return factor.dtype().itemsize() == element.itemsize() && load_of_words(factor, range, words, core.k);
 }
 }  // namespace
@@ -182,8 +197,8 @@ std::vector<std::pair<UOp, int>> tensor_core_choices(UOp sink, const Renderer& r
   Fit f;
   for (const TensorCore* core : cores) {
     const auto number = static_cast<int>(core - tensor_core_table().data());
-    if (range && best.second >= core->k && (core->exact || inexact) && (select < 0 || select == number) && fit(s, *core, sink, &f) &&
-        pays(sink, f.a, range, *core, core->a) && pays(sink, f.b, range, *core, core->b))
+    if (range && best.second >= core->k && (core->exact || inexact) && (select < 0 || select == number) &&
+        fit(s, *core, sink, &f) && pays(sink, f.a, range, *core, core->a) && pays(sink, f.b, range, *core, core->b))
       out.emplace_back(range, number);
   }
   return out;
@@ -196,7 +211,9 @@ UOp with_tensor_core(UOp sink, UOp range, int number, const Renderer& renderer) 
   const std::vector<const TensorCore*> known = renderer.tensor_cores();
   const Sum s = find_sum(sink);
   Fit f;
-  if (std::find(known.begin(), known.end(), &core) == known.end() || !s.reduce || !range.src(0).is_const() || !fit(s, core, sink, &f)) return sink;
+  if (std::find(known.begin(), known.end(), &core) == known.end() || !s.reduce || !range.src(0).is_const() ||
+      !fit(s, core, sink, &f))
+    return sink;
   const auto own = std::find(s.reduce.srcs().begin() + 1, s.reduce.srcs().end(), range);
   if (own == s.reduce.srcs().end()) return sink;
   const int64_t n = static_cast<int64_t>(range.src(0).const_int()), k = core.k;

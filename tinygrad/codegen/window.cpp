@@ -26,8 +26,9 @@ std::vector<LinearForm> forms_of(UOp value) {
   std::vector<LinearForm> forms;
   for (UOp u : value.toposort()) {
     if (u.is(Ops::RANGE)) continue;
-    const bool sum = u.dtype().is_int() && (u.is(Ops::ADD) || (u.is(Ops::MUL) && (u.src(1).is_const() || u.src(0).is_const())) ||
-                                            (u.is(Ops::WHERE) && u.src(2).is_invalid()));
+    const bool sum =
+        u.dtype().is_int() && (u.is(Ops::ADD) || (u.is(Ops::MUL) && (u.src(1).is_const() || u.src(0).is_const())) ||
+                               (u.is(Ops::WHERE) && u.src(2).is_invalid()));
     for (uint32_t i = 0; i < u.nsrc(); i++) {
       UOp s = u.src(i);
       if (!s.dtype().is_int() || (sum && !(u.is(Ops::WHERE) && i == 0)) || ranges_of(s).empty()) continue;
@@ -91,7 +92,8 @@ std::vector<Slide> slides(UOp value) {
       if (joined || first->direction != m.direction) continue;
       Slide wide = slide, alone = slide;
       wide.push_back({m.range, m.coefficient});
-      const double apart = (reduce_slide(&alone), static_cast<double>(spread_of(alone).extent)) * static_cast<double>(size_of(m.range));
+      const double apart =
+          (reduce_slide(&alone), static_cast<double>(spread_of(alone).extent)) * static_cast<double>(size_of(m.range));
       Slide reduced = wide;
       if (!reduce_slide(&reduced) || static_cast<double>(spread_of(reduced).extent) > kOverlap * apart) continue;
       slide = std::move(wide), joined = true;
@@ -153,7 +155,8 @@ UOp stage_window(UOp value, const std::vector<Slide>& over, UOp lane, int32_t sl
       const LinearForm f = linear_form(u.src(0));
       bool own = f.rest.empty() && f.terms.size() == a.slide.size();
       for (const auto& [r, k] : a.slide) own &= f.coefficient(r) == k * a.sign * f.coefficient(a.unit);
-      if (own && f.coefficient(a.unit) * a.sign == 1) a.pitch = static_cast<int64_t>(u.src(1).const_int()), a.memory = 1;
+      if (own && f.coefficient(a.unit) * a.sign == 1)
+        a.pitch = static_cast<int64_t>(u.src(1).const_int()), a.memory = 1;
     }
     axes.push_back(std::move(a));
   };
@@ -166,8 +169,9 @@ UOp stage_window(UOp value, const std::vector<Slide>& over, UOp lane, int32_t sl
     }
   }
   // As in memory, the sum of the lanes last.
-  std::stable_sort(axes.begin(), axes.end(),
-                   [](const Axis& a, const Axis& b) { return a.has_lane != b.has_lane ? b.has_lane : std::abs(a.memory) > std::abs(b.memory); });
+  std::stable_sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) {
+    return a.has_lane != b.has_lane ? b.has_lane : std::abs(a.memory) > std::abs(b.memory);
+  });
   int32_t fresh = kFirstRange + (slot + 1) * kRangesPerSlot;  // inner loops are made first: identifiers go down
   UOps own;
   auto loop = [&](int64_t n, AxisType type = AxisType::kLoop) {
@@ -202,7 +206,8 @@ UOp stage_window(UOp value, const std::vector<Slide>& over, UOp lane, int32_t sl
       // One row after the other: what is written beyond the end of one is overwritten by the next.
       UOp quotient, rest;
       for (UOp u : value.toposort()) {
-        if (!u.in(Ops::FLOORMOD | Ops::FLOORDIV) || !u.src(1).is_const_int(a.pitch) || !depends_on(u.src(0), a.unit)) continue;
+        if (!u.in(Ops::FLOORMOD | Ops::FLOORDIV) || !u.src(1).is_const_int(a.pitch) || !depends_on(u.src(0), a.unit))
+          continue;
         (u.is(Ops::FLOORDIV) ? quotient : rest) = u;
       }
       const LinearForm f = linear_form((rest ? rest : quotient).src(0));

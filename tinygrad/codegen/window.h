@@ -1,8 +1,8 @@
 /// \file Windows: panels of operands that slide over memory.
 ///
-/// A convolution reads row y + ky, its input gradient row y - ky: the ranges appear in one sum only. A window is the panel over the values of such
-/// sums, so every element is in it once, where a plain panel has it once for each pair (im2col); padding is part of it, and what reads it has no
-/// masks.
+/// A convolution reads row y + ky, its input gradient row y - ky: the ranges appear in one sum only. A window is the
+/// panel over the values of such sums, so every element is in it once, where a plain panel has it once for each pair
+/// (im2col); padding is part of it, and what reads it has no masks.
 #pragma once
 #include <utility>
 #include <vector>
@@ -16,7 +16,8 @@ constexpr int64_t kWindow = 32;
 
 /// Ranges that a value depends on only through the sum of coefficient * range.
 using Slide = std::vector<std::pair<UOp, int64_t>>;
-/// The ranges open in a value, each in one Slide; coefficients have no common factor, and one of them is 1 or -1. Empty when a size is not constant.
+/// The ranges open in a value, each in one Slide; coefficients have no common factor, and one of them is 1 or -1. Empty
+/// when a size is not constant.
 std::vector<Slide> slides(UOp value);
 
 /// An operand as a window holds it.
@@ -24,11 +25,12 @@ struct WindowOperand {
   UOp value;   ///< with the mask of its product: 0 where the product is masked
   UOp masked;  ///< the WHERE of the product that is not needed any more; empty: there is none
 };
-/// Operand `value` of stageable(sink). A product with a masked operand is 0 there, so the mask goes where the operand is loaded.
+/// Operand `value` of stageable(sink). A product with a masked operand is 0 there, so the mask goes where the operand
+/// is loaded.
 WindowOperand window_operand(UOp sink, UOp value);
 
-/// Replaces `value` by a LOAD from scratch memory that is filled right before the loops in `over` begin: the window over their sums. `lane` is the
-/// range of the lanes, empty without any.
+/// Replaces `value` by a LOAD from scratch memory that is filled right before the loops in `over` begin: the window
+/// over their sums. `lane` is the range of the lanes, empty without any.
 UOp stage_window(UOp value, const std::vector<Slide>& over, UOp lane, int32_t slot);
 /// `value` with loads only where `gate` holds.
 UOp gate_loads(UOp value, UOp gate);

@@ -48,7 +48,9 @@ WordKernel word_kernel(UOp sink, UOp range, const Renderer& renderer) {
     if (reduce) return {};
     reduce = u;
   }
-  if (!reduce || reduce.arg<ReduceArg>().op != Ops::ADD || reduce.dtype() != dtypes::float32 || !reduce.src(0).is(Ops::MUL)) return {};
+  if (!reduce || reduce.arg<ReduceArg>().op != Ops::ADD || reduce.dtype() != dtypes::float32 ||
+      !reduce.src(0).is(Ops::MUL))
+    return {};
   const UOps reduced(reduce.srcs().begin() + 1, reduce.srcs().end());
   const int64_t n = size_of(range);
   if (std::find(reduced.begin(), reduced.end(), range) == reduced.end() || n <= 0 || n % kBytes) return {};
@@ -75,7 +77,8 @@ WordKernel word_kernel(UOp sink, UOp range, const Renderer& renderer) {
   for (uint32_t i = 0; i < 2; i++) {
     UOp a = reduce.src(0).src(i), b = reduce.src(0).src(1 - i);
     const UOps of_a = a.toposort(), of_b = b.toposort();
-    const bool numbers = std::find(of_a.begin(), of_a.end(), load) != of_a.end(), other = std::find(of_b.begin(), of_b.end(), load) == of_b.end();
+    const bool numbers = std::find(of_a.begin(), of_a.end(), load) != of_a.end(),
+               other = std::find(of_b.begin(), of_b.end(), load) == of_b.end();
     if (numbers && other && loads_in(b) && depends_on(b, range)) factor = b, numbers_of = a;
   }
   if (!factor) return {};
@@ -91,7 +94,9 @@ WordKernel word_kernel(UOp sink, UOp range, const Renderer& renderer) {
   if (blocks > 1) {
     for (UOp r : reduced)
       if (int64_t c = f.coefficient(r); r != range && c >= n && (!distance || c < step)) distance = r, step = c;
-    if (!distance || size_of(distance) % blocks || step % 2 || (blocks - 1) * step + n > kReach || size_of(distance) <= 0) return {};
+    if (!distance || size_of(distance) % blocks || step % 2 || (blocks - 1) * step + n > kReach ||
+        size_of(distance) <= 0)
+      return {};
   }
   WordKernel k;
   k.lanes = part(range, 1, kLanes), k.bytes = part(range, 2, kBytes);
@@ -134,8 +139,9 @@ bool choose_words(KernelAxes& kernel, const Renderer& renderer) {
     c.staged = 1u << (operand - operands.begin());
     c.stages = {{-1, static_cast<int>(operand - operands.begin())}};
     double rows = 1, vectors = 1;
-    // Rows side by side load the factor once, which counts when it fills the first level cache. Shorter rows one by one are a single stream that the
-    // processor follows even while others use its caches. Scales of eight registers are in two: of two registers of each row, or of four of one.
+    // Rows side by side load the factor once, which counts when it fills the first level cache. Shorter rows one by one
+    // are a single stream that the processor follows even while others use its caches. Scales of eight registers are in
+    // two: of two registers of each row, or of four of one.
     const int64_t registers = w.registers ? size_of(w.registers) : 1;
     double numbers = 1;
     int tiled = -1;

@@ -1,4 +1,5 @@
-/// \file The search: candidates of the cost model, rounds of mutations, a run-off against the heuristic, and the cache of results.
+/// \file The search: candidates of the cost model, rounds of mutations, a run-off against the heuristic, and the cache
+/// of results.
 #include "tinygrad/engine/beam.h"
 
 #include <algorithm>
@@ -29,7 +30,8 @@ constexpr const char* kTable = "beam";
 constexpr double kWins = 0.98;      ///< of the heuristic's time, in the run-off
 constexpr double kProgress = 0.99;  ///< of the best time: a round that brings less is the last
 constexpr double kTiny = 2e-6;      ///< seconds below which launching is what takes the time
-constexpr double kHopeless = 2.5;   ///< times the best: neither tried when predicted, nor timed any further when measured
+constexpr double kHopeless =
+    2.5;  ///< times the best: neither tried when predicted, nor timed any further when measured
 constexpr int kRounds = 12;
 
 std::atomic<int64_t> searches{0}, compiled{0}, dropped{0};
@@ -95,7 +97,12 @@ struct Tried {
 class Search {
  public:
   Search(const Kernel& kernel, Device& device, const Renderer& renderer, const CodegenOptions& options, Program& ranged)
-      : kernel_(kernel), device_(device), renderer_(renderer), options_(options), sink_(ranged.ast), axes_(sink_, renderer) {}
+      : kernel_(kernel),
+        device_(device),
+        renderer_(renderer),
+        options_(options),
+        sink_(ranged.ast),
+        axes_(sink_, renderer) {}
   OptList run();
 
  private:
@@ -116,10 +123,11 @@ class Search {
   KernelAxes axes_;
   const Clock::time_point begin_ = Clock::now();
   const double seconds_ = static_cast<double>(env::BEAM_TIMEOUT_SEC.get());
-  const int64_t most_ = env::BEAM_CANDIDATES_MAX.get(), upcast_max_ = env::BEAM_UPCAST_MAX.get(), uops_max_ = env::BEAM_UOPS_MAX.get(),
-                debug_ = env::BEAM_DEBUG.get();
+  const int64_t most_ = env::BEAM_CANDIDATES_MAX.get(), upcast_max_ = env::BEAM_UPCAST_MAX.get(),
+                uops_max_ = env::BEAM_UOPS_MAX.get(), debug_ = env::BEAM_DEBUG.get();
   const bool strict_ = env::BEAM_STRICT_MODE.get() != 0;
-  const int threads_ = static_cast<int>(env::PARALLEL.get() > 0 ? std::min<int64_t>(env::PARALLEL.get(), 1024) : env::num_cpu_threads());
+  const int threads_ =
+      static_cast<int>(env::PARALLEL.get() > 0 ? std::min<int64_t>(env::PARALLEL.get(), 1024) : env::num_cpu_threads());
   std::set<std::string> seen_;
   std::vector<Tried> beam_;
   int64_t compiled_ = 0, wrong_ = 0;
@@ -148,7 +156,8 @@ void Search::compile_one(Tried& t) {
   CodegenOptions options = options_;
   options.beam = 0, options.opts = t.opts;
   auto program = to_program(kernel_, renderer_, options);
-  if (static_cast<int64_t>(program->linear.size()) > uops_max_ && !t.kernel.program) throw KernelOptError("too many instructions");
+  if (static_cast<int64_t>(program->linear.size()) > uops_max_ && !t.kernel.program)
+    throw KernelOptError("too many instructions");
   Stop::check("beam");
   program->binary = device_.compiler(renderer_.target()).compile(program->source);
   t.kernel.executable = device_.load(program), t.kernel.program = std::move(program);
@@ -193,7 +202,8 @@ void Search::measure(std::vector<Tried> list, Trial& trial) {
       double once = 0;
       if (!trial.agrees(t.kernel, &once)) {
         wrong_++, dropped++;
-        if (env::DEBUG.get() >= 1 || debug_ >= 1) std::printf("beam: dropped, it computes something else: %s\n", to_text(t.opts).c_str());
+        if (env::DEBUG.get() >= 1 || debug_ >= 1)
+          std::printf("beam: dropped, it computes something else: %s\n", to_text(t.opts).c_str());
         continue;
       }
       t.seconds = once > best * kHopeless && once > 1e-4 ? once : std::min(once, trial.time(t.kernel, best));
@@ -202,7 +212,8 @@ void Search::measure(std::vector<Tried> list, Trial& trial) {
         for (const Opt& o : t.opts) std::printf(" %s", str(o).c_str());
         std::printf("\n");
       }
-      auto place = std::upper_bound(beam_.begin(), beam_.end(), t, [](const Tried& a, const Tried& b) { return a.seconds < b.seconds; });
+      auto place = std::upper_bound(beam_.begin(), beam_.end(), t,
+                                    [](const Tried& a, const Tried& b) { return a.seconds < b.seconds; });
       beam_.insert(place, std::move(t));
     }
     if (beam_.size() > static_cast<size_t>(options_.beam)) beam_.erase(beam_.begin() + options_.beam, beam_.end());
@@ -253,7 +264,8 @@ OptList Search::run() {
       if (next.empty()) break;
       measure(std::move(next), trial);
       if (debug_ >= 1)
-        std::printf("beam: round %d, %lld compiled, best %.2f us\n", round + 1, static_cast<long long>(compiled_), beam_.front().seconds * 1e6);
+        std::printf("beam: round %d, %lld compiled, best %.2f us\n", round + 1, static_cast<long long>(compiled_),
+                    beam_.front().seconds * 1e6);
       if (beam_.front().seconds > best * kProgress) break;
     }
   }
@@ -263,7 +275,8 @@ OptList Search::run() {
   std::vector<const Tried*> rivals{&own};
   std::vector<const CompiledKernel*> kernels{&own.kernel};
   for (const Tried& t : beam_)
-    if (t.opts != own.opts && rivals.size() < (before > 0.05 ? 2 : 5)) rivals.push_back(&t), kernels.push_back(&t.kernel);
+    if (t.opts != own.opts && rivals.size() < (before > 0.05 ? 2 : 5))
+      rivals.push_back(&t), kernels.push_back(&t.kernel);
   if (rivals.size() > 1) {
     const std::vector<double> medians = trial.compare(kernels);
     first = after = medians[0];
@@ -274,7 +287,8 @@ OptList Search::run() {
   if (debug >= 2) {
     std::string line = str("beam ", own.kernel.program->name, ": ", compiled_, " tried, ", wrong_, " wrong, ");
     char numbers[200];
-    std::snprintf(numbers, sizeof numbers, "%.2f s, predicted %.4g -> %.4g cycles, measured %.2f -> %.2f us (%.2fx):", elapsed(),
+    std::snprintf(numbers, sizeof numbers,
+                  "%.2f s, predicted %.4g -> %.4g cycles, measured %.2f -> %.2f us (%.2fx):", elapsed(),
                   own.candidate.cycles, chosen->candidate.cycles, first * 1e6, after * 1e6, first / after);
     line += numbers;
     for (const Opt& o : chosen->opts) line += str(' ', o);
@@ -286,7 +300,8 @@ OptList Search::run() {
 bool searchable(const Kernel& kernel, Device& device, const Renderer& renderer, const CodegenOptions& options) {
   if (options.beam <= 0 || options.noopt || options.opts) return false;
   if (!device.compiles() || !device.host_visible() || renderer.has_locals()) {
-    env::not_honoured("BEAM", str("got ", options.beam, " for ", device.kind(), ", whose kernels cannot be timed here: the heuristic decides"));
+    env::not_honoured("BEAM", str("got ", options.beam, " for ", device.kind(),
+                                  ", whose kernels cannot be timed here: the heuristic decides"));
     return false;
   }
   return !kernel.sink.arg<KernelInfo>().opts_to_apply && !source_of(kernel.sink);
@@ -295,7 +310,8 @@ bool searchable(const Kernel& kernel, Device& device, const Renderer& renderer, 
 
 void add_beam_settings(Hash128& h, const CodegenOptions& options) {
   if (options.beam <= 0) return;
-  for (const env::Int* v : {&env::BEAM_TIMEOUT_SEC, &env::BEAM_CANDIDATES_MAX, &env::BEAM_UPCAST_MAX, &env::BEAM_UOPS_MAX})
+  for (const env::Int* v :
+       {&env::BEAM_TIMEOUT_SEC, &env::BEAM_CANDIDATES_MAX, &env::BEAM_UPCAST_MAX, &env::BEAM_UOPS_MAX})
     h.add(static_cast<uint64_t>(v->get()));
   h.add(static_cast<uint64_t>(env::num_cpu_threads()));
 }
@@ -306,10 +322,12 @@ void clear_beam_cache() {
   known().opts.clear();
 }
 
-std::optional<OptList> beam_opts(const Kernel& kernel, Device& device, const Renderer& renderer, const CodegenOptions& options) {
+std::optional<OptList> beam_opts(const Kernel& kernel, Device& device, const Renderer& renderer,
+                                 const CodegenOptions& options) {
   if (!searchable(kernel, device, renderer, options)) return {};
   Hash128 key;
-  key.add(build_identity()), key.add(renderer.target().key()), key.add(device.kind()), key.add(options.hash()), key.add(kernel.key);
+  key.add(build_identity()), key.add(renderer.target().key()), key.add(device.kind()), key.add(options.hash()),
+      key.add(kernel.key);
   key.add(device.compiler(renderer.target()).cache_key()), add_beam_settings(key, options);
   if (auto opts = recall(key)) return opts;
   // Alone: a second search would disturb the first one's measurements, and may be for the same kernel.
@@ -317,14 +335,17 @@ std::optional<OptList> beam_opts(const Kernel& kernel, Device& device, const Ren
   std::unique_lock lock(one, std::defer_lock);
   while (!lock.try_lock_for(std::chrono::milliseconds(10))) Stop::check("beam");
   if (auto opts = recall(key)) return opts;
-  const Context quiet{{"DEBUG", std::min<int64_t>(env::DEBUG.get(), 2)}};  // candidates' sources and graphs would bury everything
+  const Context quiet{
+      {"DEBUG", std::min<int64_t>(env::DEBUG.get(), 2)}};  // candidates' sources and graphs would bury everything
   CodegenOptions ranges = options;
   ranges.beam = 0, ranges.stop_after = "ranges";
   OptList opts;
   try {
     auto ranged = to_program(kernel, renderer, ranges);
     ArenaScope scope(*ranged->arena);
-    if (is_ordered_by_hand(ranged->ast) || emulates_longs(ranged->ast, renderer, options.emulated) || !runs_on_any_numbers(ranged->ast)) return {};
+    if (is_ordered_by_hand(ranged->ast) || emulates_longs(ranged->ast, renderer, options.emulated) ||
+        !runs_on_any_numbers(ranged->ast))
+      return {};
     opts = Search(kernel, device, renderer, options, *ranged).run();
   } catch (const Cancelled&) { throw; } catch (const std::exception& e) {
     // No room for scratch memory, or the kernel itself does not compile, which is said where that is compiled.

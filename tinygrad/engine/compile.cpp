@@ -24,10 +24,12 @@
 
 namespace tg {
 
-std::atomic<int64_t> GlobalCounters::kernels{0}, GlobalCounters::copies{0}, GlobalCounters::compiled{0}, GlobalCounters::ops{0},
-    GlobalCounters::mem{0}, GlobalCounters::nanoseconds{0}, GlobalCounters::runs{0}, GlobalCounters::run_ns{0}, GlobalCounters::compile_ns{0},
-    GlobalCounters::disk_hits{0};
-void GlobalCounters::reset() { kernels = copies = compiled = ops = mem = nanoseconds = runs = run_ns = compile_ns = disk_hits = 0; }
+std::atomic<int64_t> GlobalCounters::kernels{0}, GlobalCounters::copies{0}, GlobalCounters::compiled{0},
+    GlobalCounters::ops{0}, GlobalCounters::mem{0}, GlobalCounters::nanoseconds{0}, GlobalCounters::runs{0},
+    GlobalCounters::run_ns{0}, GlobalCounters::compile_ns{0}, GlobalCounters::disk_hits{0};
+void GlobalCounters::reset() {
+  kernels = copies = compiled = ops = mem = nanoseconds = runs = run_ns = compile_ns = disk_hits = 0;
+}
 
 namespace {
 constexpr size_t kMaxPrograms = 4096;  // some 30 KB each; no model has as many kernels
@@ -78,15 +80,17 @@ const Renderer& renderer_for(const Target& target) {
   return *r;
 }
 
-/// What launches need of a program that has been compiled: the graph of codegen, most of its memory, goes. The source stays for captures alone.
+/// What launches need of a program that has been compiled: the graph of codegen, most of its memory, goes. The source
+/// stays for captures alone.
 std::shared_ptr<const Program> launchable(const Program& p, bool source) {
   static const auto* nothing = new ArenaRef(std::make_shared<Arena>());
   auto out = std::make_shared<Program>();
-  out->name = p.name, out->applied_opts = p.applied_opts, out->nbuffers = p.nbuffers, out->reads = p.reads, out->writes = p.writes,
-  out->vars = p.vars;
+  out->name = p.name, out->applied_opts = p.applied_opts, out->nbuffers = p.nbuffers, out->reads = p.reads,
+  out->writes = p.writes, out->vars = p.vars;
   out->estimates = p.estimates, out->binary = p.binary;
   if (source) out->source = p.source;
-  const UOp sizes[] = {p.thread_extent, p.global_size[0], p.global_size[1], p.global_size[2], p.local_size[0], p.local_size[1], p.local_size[2]};
+  const UOp sizes[] = {p.thread_extent, p.global_size[0], p.global_size[1], p.global_size[2],
+                       p.local_size[0], p.local_size[1],  p.local_size[2]};
   if (std::none_of(std::begin(sizes), std::end(sizes), [](UOp u) { return bool(u); })) {
     out->arena = *nothing;
     return out;
@@ -95,11 +99,13 @@ std::shared_ptr<const Program> launchable(const Program& p, bool source) {
   ArenaScope scope(*out->arena);
   auto copied = [&](UOp u) { return u ? import_graph(p.arena->graph(), u) : u; };
   out->thread_extent = copied(p.thread_extent);
-  for (int k = 0; k < 3; k++) out->global_size[k] = copied(p.global_size[k]), out->local_size[k] = copied(p.local_size[k]);
+  for (int k = 0; k < 3; k++)
+    out->global_size[k] = copied(p.global_size[k]), out->local_size[k] = copied(p.local_size[k]);
   return out;
 }
 
-CompiledKernelRef compile_one(const Hash128& key, const Kernel& kernel, Device& device, const Target& target, const CodegenOptions& options) {
+CompiledKernelRef compile_one(const Hash128& key, const Kernel& kernel, Device& device, const Target& target,
+                              const CodegenOptions& options) {
   Stop::check("compile");
   profile::Span span(profile::kCompile, "kernel");
   auto compiled = std::make_shared<CompiledKernel>();
@@ -132,15 +138,18 @@ CompiledKernelRef compile_one(const Hash128& key, const Kernel& kernel, Device& 
     compiled->executable = device.load(program);
   }
   if (span.recording()) span.rename(program->name), span.details(stored ? "from the disk cache" : "");
-  compiled->program = native && !stored ? launchable(*program, static_cast<bool>(env::CAPTURE_PROCESS_REPLAY)) : std::move(program);
+  compiled->program =
+      native && !stored ? launchable(*program, static_cast<bool>(env::CAPTURE_PROCESS_REPLAY)) : std::move(program);
   return compiled;
 }
 
 void check_tensor_core(const CodegenOptions& options, const Target& target) {
   if (options.tensor_core < 0) return;
   const std::vector<const TensorCore*> known = renderer_for(target).tensor_cores();
-  if (std::none_of(known.begin(), known.end(), [&](const TensorCore* t) { return t - tensor_core_table().data() == options.tensor_core; }))
-    env::not_honoured("TC_SELECT", str("got ", options.tensor_core, ", which is no instruction of ", target.key(), ": kernels do without"));
+  if (std::none_of(known.begin(), known.end(),
+                   [&](const TensorCore* t) { return t - tensor_core_table().data() == options.tensor_core; }))
+    env::not_honoured("TC_SELECT", str("got ", options.tensor_core, ", which is no instruction of ", target.key(),
+                                       ": kernels do without"));
 }
 
 /// Everything that says which compiler works here, besides the target.
@@ -180,12 +189,16 @@ std::vector<CompiledKernelRef> compile_kernels(std::span<const KernelRef> kernel
     Hash128 tool;
     if (device.compiles()) tool.add(device.compiler(target).cache_key());
     // Great kernels first, so that no thread is left with one at the end.
-    const auto nodes = [&](const std::pair<Hash128, size_t>& m) { return kernels[m.second]->arena->graph().live_nodes(); };
-    std::sort(missing.begin(), missing.end(), [&](auto& a, auto& b) { return nodes(a) != nodes(b) ? nodes(a) > nodes(b) : a.second < b.second; });
+    const auto nodes = [&](const std::pair<Hash128, size_t>& m) {
+      return kernels[m.second]->arena->graph().live_nodes();
+    };
+    std::sort(missing.begin(), missing.end(),
+              [&](auto& a, auto& b) { return nodes(a) != nodes(b) ? nodes(a) > nodes(b) : a.second < b.second; });
     // Searches come first, one at a time: nothing else may run while candidates are timed.
     std::vector<std::optional<std::vector<Opt>>> searched(missing.size());
     if (options.beam > 0)
-      for (size_t m = 0; m < missing.size(); m++) searched[m] = beam_opts(*kernels[missing[m].second], device, renderer_for(target), options);
+      for (size_t m = 0; m < missing.size(); m++)
+        searched[m] = beam_opts(*kernels[missing[m].second], device, renderer_for(target), options);
     const env::Snapshot settings;
     const Stop stop = Stop::current();
     std::atomic<size_t> next{0};

@@ -19,8 +19,9 @@ struct CompiledKernel {
 };
 using CompiledKernelRef = std::shared_ptr<const CompiledKernel>;
 
-/// Compiles and loads kernels for a device under the current settings; equal kernels once, different ones in parallel. The result is aligned with
-/// `kernels`. Throws CompileError before anything is launched; the message says what kernel it is about, with `metadata(i)` where it is given.
+/// Compiles and loads kernels for a device under the current settings; equal kernels once, different ones in parallel.
+/// The result is aligned with `kernels`. Throws CompileError before anything is launched; the message says what kernel
+/// it is about, with `metadata(i)` where it is given.
 std::vector<CompiledKernelRef> compile_kernels(std::span<const KernelRef> kernels, Device& device,
                                                const std::function<std::string(size_t)>& metadata = {});
 

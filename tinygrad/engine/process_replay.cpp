@@ -17,7 +17,8 @@ constexpr const char* kTable = "process_replay";
 std::map<std::string, std::pair<std::string, std::string>> captured(const std::string& path) {
   TG_CHECK(FileError, std::filesystem::exists(path), "[replay-compare] found no file ", path);
   DiskCache cache(path);
-  TG_CHECK(FileError, cache.info().usable, "[replay-compare] got ", path, ", expected a cache file of a run with CAPTURE_PROCESS_REPLAY=1");
+  TG_CHECK(FileError, cache.info().usable, "[replay-compare] got ", path,
+           ", expected a cache file of a run with CAPTURE_PROCESS_REPLAY=1");
   std::map<std::string, std::pair<std::string, std::string>> out;
   for (const std::string& key : cache.keys(kTable)) {
     const auto bytes = cache.get(kTable, key);
@@ -41,8 +42,11 @@ std::vector<std::string_view> lines_of(std::string_view text) {
 }  // namespace
 
 void capture_kernel(const Kernel& kernel, const Target& target, const Program& program) {
-  const std::string key = str(kernel.key.to_hex(), " ", target.device, ":", target.renderer), text = program.name + "\n" + program.source;
-  if (auto known = disk_cache::get(kTable, key); known && std::equal(known->begin(), known->end(), text.begin(), text.end())) return;
+  const std::string key = str(kernel.key.to_hex(), " ", target.device, ":", target.renderer),
+                    text = program.name + "\n" + program.source;
+  if (auto known = disk_cache::get(kTable, key);
+      known && std::equal(known->begin(), known->end(), text.begin(), text.end()))
+    return;
   disk_cache::put(kTable, key, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
 }
 
@@ -52,7 +56,8 @@ ReplayComparison compare_replays(const std::string& before, const std::string& a
   for (const auto& [key, kernel] : a) {
     const auto it = b.find(key);
     if (it == b.end()) c.different.push_back({kernel.first, kernel.second, ""});
-    else if (it->second.second != kernel.second) c.different.push_back({kernel.first, kernel.second, it->second.second});
+    else if (it->second.second != kernel.second)
+      c.different.push_back({kernel.first, kernel.second, it->second.second});
     else c.same++;
   }
   for (const auto& [key, kernel] : b)

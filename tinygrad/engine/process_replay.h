@@ -1,7 +1,8 @@
 /// \file Kernels of two runs compared: what a change of the library did to the code it generates.
 ///
-/// Under CAPTURE_PROCESS_REPLAY=1 every kernel a process compiles is stored in its disk cache: the kernel's identity with its source. Two runs with
-/// caches of their own (CACHEDB=before.db, then CACHEDB=after.db) are compared by `tg replay-compare before.db after.db`.
+/// Under CAPTURE_PROCESS_REPLAY=1 every kernel a process compiles is stored in its disk cache: the kernel's identity
+/// with its source. Two runs with caches of their own (CACHEDB=before.db, then CACHEDB=after.db) are compared by `tg
+/// replay-compare before.db after.db`.
 #pragma once
 #include <iosfwd>
 #include <string>

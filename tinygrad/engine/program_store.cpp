@@ -76,7 +76,8 @@ int find_build_id(dl_phdr_info* info, size_t, void* data) {
     while (p + sizeof(ElfW(Nhdr)) <= end) {
       const auto* note = reinterpret_cast<const ElfW(Nhdr)*>(p);
       const char *name = p + sizeof *note, *desc = name + (note->n_namesz + 3) / 4 * 4;
-      if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && !std::memcmp(name, "GNU", 4)) search->id.assign(desc, note->n_descsz);
+      if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && !std::memcmp(name, "GNU", 4))
+        search->id.assign(desc, note->n_descsz);
       p = desc + (note->n_descsz + 3) / 4 * 4;
     }
   }
@@ -133,7 +134,8 @@ void store_program(const std::string& key, const Program& p) {
   if (p.thread_extent && !p.thread_extent.is_const()) return;
   Writer w;
   w.value(kMagic), w.text(build_identity()), w.text(p.name), w.value<uint64_t>(static_cast<uint64_t>(p.nbuffers));
-  for (size_t i = 0; i < static_cast<size_t>(p.nbuffers); i++) w.value<uint8_t>(static_cast<uint8_t>((p.reads[i] ? 1 : 0) | (p.writes[i] ? 2 : 0)));
+  for (size_t i = 0; i < static_cast<size_t>(p.nbuffers); i++)
+    w.value<uint8_t>(static_cast<uint8_t>((p.reads[i] ? 1 : 0) | (p.writes[i] ? 2 : 0)));
   w.value<uint64_t>(p.vars.size());
   for (const std::string& v : p.vars) w.text(v);
   w.value<uint64_t>(p.applied_opts.size());

@@ -47,7 +47,8 @@ std::shared_ptr<const Compiled> compile_schedule(const Schedule& s) {
   result->calls.resize(s.calls.size());
   std::map<std::string, std::vector<size_t>> by_device;
   for (size_t i = 0; i < s.calls.size(); i++)
-    if (s.calls[i].kind == ScheduleCall::kKernel) by_device[s.buffers[static_cast<size_t>(s.calls[i].buffers[0])].device].push_back(i);
+    if (s.calls[i].kind == ScheduleCall::kKernel)
+      by_device[s.buffers[static_cast<size_t>(s.calls[i].buffers[0])].device].push_back(i);
   for (auto& [device, calls] : by_device) {
     std::vector<KernelRef> kernels;
     for (size_t i : calls) kernels.push_back(s.calls[i].kernel);
@@ -125,7 +126,9 @@ void ScheduleRun::allocate() {
   for (auto& [device, bytes] : s.arenas) arenas[device] = Buffer::create(device, bytes, dtypes::uint8);
   for (size_t i = 0; i < buffers_.size(); i++) {
     const ScheduleBuffer& b = s.buffers[i];
-    if (!buffers_[i]) buffers_[i] = b.offset >= 0 ? arenas.at(b.device)->view(b.size, b.dtype, b.offset) : Buffer::create(b.device, b.size, b.dtype);
+    if (!buffers_[i])
+      buffers_[i] = b.offset >= 0 ? arenas.at(b.device)->view(b.size, b.dtype, b.offset)
+                                  : Buffer::create(b.device, b.size, b.dtype);
     try {
       buffers_[i]->ensure_allocated();
     } catch (const OutOfMemoryError&) { rethrow_about("memory for a result", first_use(s, static_cast<int32_t>(i))); }
@@ -136,10 +139,13 @@ void ScheduleRun::launch(const Step& step, const ScheduleCall& call) {
   const bool timed = env::DEBUG.get() >= 2 || profile::on();
   const int64_t begin = timed ? profile::now() : 0;
   if (!step.kernel) {
-    Buffer &dst = *buffers_[static_cast<size_t>(call.buffers[0])], &src = *buffers_[static_cast<size_t>(call.buffers[1])];
+    Buffer &dst = *buffers_[static_cast<size_t>(call.buffers[0])],
+           &src = *buffers_[static_cast<size_t>(call.buffers[1])];
     try {
       dst.copy_from(src);
-    } catch (const Error&) { rethrow_about(str("a copy from ", src.device_name(), " to ", dst.device_name()), call.metadata); }
+    } catch (const Error&) {
+      rethrow_about(str("a copy from ", src.device_name(), " to ", dst.device_name()), call.metadata);
+    }
     GlobalCounters::copies++, GlobalCounters::mem += dst.nbytes();
     if (timed) report_copy(dst, src, begin);
     return;
@@ -159,7 +165,8 @@ void ScheduleRun::launch(const Step& step, const ScheduleCall& call) {
     if (again) again->compare(p, touched);
   } catch (const std::exception&) { rethrow_about("kernel " + p.name, call.metadata); }
   GlobalCounters::kernels++;
-  GlobalCounters::ops += static_cast<int64_t>(p.estimates.ops), GlobalCounters::mem += static_cast<int64_t>(p.estimates.mem);
+  GlobalCounters::ops += static_cast<int64_t>(p.estimates.ops),
+      GlobalCounters::mem += static_cast<int64_t>(p.estimates.mem);
   if (timed) report_kernel(p, call, schedule_->buffers[static_cast<size_t>(call.buffers[0])].device, begin);
 }
 
@@ -191,7 +198,8 @@ void ScheduleRun::run() {
     if (k) {
       for (size_t i = 0; i < call.buffers.size(); i++) handles_.push_back(buffer(i)->handle());
       for (int32_t v : call.vars) values_.push_back(vars_[static_cast<size_t>(v)].second);
-      // Kernels assume that what they write is nothing else they touch: an input that overlaps an output is read from a copy.
+      // Kernels assume that what they write is nothing else they touch: an input that overlaps an output is read from a
+      // copy.
       for (size_t w = 0; w < call.buffers.size(); w++) {
         if (!k->program->writes[w]) continue;
         const Range written = bytes_of(*buffer(w));
@@ -231,12 +239,14 @@ void ScheduleRun::run() {
     runs->push_back(std::move(r));
   }
   const int64_t end = profile::now();
-  GlobalCounters::runs++, GlobalCounters::compile_ns += compiled_at - start, GlobalCounters::run_ns += end - compiled_at;
+  GlobalCounters::runs++, GlobalCounters::compile_ns += compiled_at - start,
+      GlobalCounters::run_ns += end - compiled_at;
   if (profile::on()) {
     profile::record(profile::kHost, "compile", start, compiled_at);
     profile::record(profile::kHost, "run", compiled_at, end, str(s.calls.size(), " calls"));
   }
-  if (env::DEBUG.get() >= 1) report_run(s, static_cast<double>(compiled_at - start) * 1e-9, static_cast<double>(end - compiled_at) * 1e-9);
+  if (env::DEBUG.get() >= 1)
+    report_run(s, static_cast<double>(compiled_at - start) * 1e-9, static_cast<double>(end - compiled_at) * 1e-9);
 }
 
 void run_schedule(const BoundSchedule& bound) { ScheduleRun(bound).run(); }

@@ -11,12 +11,13 @@ namespace tg {
 /// A schedule bound to memory. Holds the buffers, so it may run after the graph's lock has been released.
 class ScheduleRun {
  public:
-  /// Under a GraphScope: finds the buffers of the inputs and makes those of the results, which are attached to their BUFFER nodes.
+  /// Under a GraphScope: finds the buffers of the inputs and makes those of the results, which are attached to their
+  /// BUFFER nodes.
   explicit ScheduleRun(const BoundSchedule& bound);
   /// Only makes every kernel ready: codegen, compiler, loader. Throws CompileError.
   void compile();
-  /// Compiles, allocates, launches. CompileError and OutOfMemoryError come before the first launch, Cancelled before the first launch that writes to
-  /// storage that was there before.
+  /// Compiles, allocates, launches. CompileError and OutOfMemoryError come before the first launch, Cancelled before
+  /// the first launch that writes to storage that was there before.
   void run();
 
  private:

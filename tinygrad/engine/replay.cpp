@@ -48,7 +48,8 @@ Replay::Replay(ReplayPlan plan) {
   auto add_known = [&](const BufferRef& b, bool written) {
     held[b.get()]++;
     auto [it, fresh] = number.try_emplace(b.get(), 0);
-    if (fresh) it->second = add(b, {ScheduleBuffer::kInput, b->dtype(), b->size(), b->device_name(), -1}), made.back() = written;
+    if (fresh)
+      it->second = add(b, {ScheduleBuffer::kInput, b->dtype(), b->size(), b->device_name(), -1}), made.back() = written;
     return it->second;
   };
   for (const BufferRef& b : plan.inputs) input_number_.push_back(add_known(b, false));
@@ -59,7 +60,8 @@ Replay::Replay(ReplayPlan plan) {
     for (size_t i = 0; i < s.buffers.size(); i++) {
       ScheduleBuffer info = s.buffers[i];
       info.offset = -1;
-      map[i] = info.kind == ScheduleBuffer::kInternal ? add({}, info) : add_known(r.buffers[i], info.kind == ScheduleBuffer::kOutput);
+      map[i] = info.kind == ScheduleBuffer::kInternal ? add({}, info)
+                                                      : add_known(r.buffers[i], info.kind == ScheduleBuffer::kOutput);
     }
     for (size_t c = 0; c < s.calls.size(); c++) {
       ScheduleCall call = s.calls[c];
@@ -82,10 +84,12 @@ Replay::Replay(ReplayPlan plan) {
     const BufferRef& ref = m.buffers[b];
     if (!ref || given[b]) continue;
     // Made here and held by the plan alone (and by m.buffers): nobody will look at it.
-    if (made[b] && !ref->is_view() && ref.use_count() == held[ref.get()] + 1) m.schedule.buffers[b].kind = ScheduleBuffer::kInternal;
+    if (made[b] && !ref->is_view() && ref.use_count() == held[ref.get()] + 1)
+      m.schedule.buffers[b].kind = ScheduleBuffer::kInternal;
   }
   auto writes = [&](size_t c, size_t k) {
-    return m.schedule.calls[c].kind == ScheduleCall::kCopy ? k == 0 : static_cast<bool>(m.kernels[c]->program->writes[k]);
+    return m.schedule.calls[c].kind == ScheduleCall::kCopy ? k == 0
+                                                           : static_cast<bool>(m.kernels[c]->program->writes[k]);
   };
 
   // What depends on nothing that changes runs once.
@@ -125,7 +129,8 @@ Replay::Replay(ReplayPlan plan) {
     if (env::VALIDATE_WITH_CPU) l.call.kernel = call.kernel;
     for (size_t k = 0; k < call.buffers.size(); k++) {
       auto b = static_cast<size_t>(call.buffers[k]);
-      bool w = writes(c, k), r = call.kind == ScheduleCall::kCopy ? !w : static_cast<bool>(m.kernels[c]->program->reads[k]);
+      bool w = writes(c, k),
+           r = call.kind == ScheduleCall::kCopy ? !w : static_cast<bool>(m.kernels[c]->program->reads[k]);
       (w ? written : read)[b] = true;
       if (r) read[b] = true;
     }
@@ -136,7 +141,8 @@ Replay::Replay(ReplayPlan plan) {
         for (size_t k = 0; writes(c, w) && k < numbers.size(); k++) {
           auto a = static_cast<size_t>(call.buffers[w]), b = static_cast<size_t>(call.buffers[k]);
           if (k == w || !(a == b || (buffers_[a] && buffers_[b] && share_memory(*buffers_[a], *buffers_[b])))) continue;
-          BufferRef copy = Buffer::create(m.schedule.buffers[b].device, m.schedule.buffers[b].size, m.schedule.buffers[b].dtype);
+          BufferRef copy =
+              Buffer::create(m.schedule.buffers[b].device, m.schedule.buffers[b].size, m.schedule.buffers[b].dtype);
           auto t = static_cast<int32_t>(buffers_.size());
           buffers_.push_back(copy), positions_.emplace_back();
           Launch before;
@@ -201,7 +207,8 @@ Replay::~Replay() = default;
 
 size_t Replay::calls() const { return launches_.size(); }
 size_t Replay::kernels() const {
-  return static_cast<size_t>(std::count_if(launches_.begin(), launches_.end(), [](const Launch& l) { return bool(l.kernel); }));
+  return static_cast<size_t>(
+      std::count_if(launches_.begin(), launches_.end(), [](const Launch& l) { return bool(l.kernel); }));
 }
 std::vector<std::string> Replay::kernel_names() const {
   std::vector<std::string> out;
@@ -227,8 +234,8 @@ void Replay::patch(size_t b, const BufferRef& to) {
 
 void Replay::allocate() {
   for (auto& [b, info] : planned_)
-    buffers_[b] =
-        info.offset >= 0 ? arenas_.at(info.device)->view(info.size, info.dtype, info.offset) : Buffer::create(info.device, info.size, info.dtype);
+    buffers_[b] = info.offset >= 0 ? arenas_.at(info.device)->view(info.size, info.dtype, info.offset)
+                                   : Buffer::create(info.device, info.size, info.dtype);
   for (size_t b = 0; b < buffers_.size(); b++)
     if (buffers_[b]) patch(b, buffers_[b]);
   allocated_ = true;
@@ -273,7 +280,8 @@ void Replay::run_in_order(size_t begin, size_t end, Stop::Hold& hold, bool timed
 }
 
 void Replay::run(std::span<const BufferRef> inputs, std::span<const BufferRef> outputs, std::span<const int64_t> vars) {
-  TG_ASSERT(inputs.size() == input_number_.size() && outputs.size() == output_number_.size(), "a replay is given what it was made with");
+  TG_ASSERT(inputs.size() == input_number_.size() && outputs.size() == output_number_.size(),
+            "a replay is given what it was made with");
   struct Forget {  // what was given, also when an error ends the run
     Replay& r;
     ~Forget() {
@@ -299,7 +307,8 @@ void Replay::run(std::span<const BufferRef> inputs, std::span<const BufferRef> o
   for (size_t i = 0; i < outputs.size(); i++) patch(static_cast<size_t>(output_number_[i]), outputs[i]);
   for (auto [index, at] : var_patches_) vars_[at] = vars[static_cast<size_t>(index)];
   for (uint32_t l : symbolic_)
-    launches_[l].extent = thread_extent_of(*launches_[l].kernel->program, {vars_.data() + launches_[l].vars, launches_[l].nvars});
+    launches_[l].extent =
+        thread_extent_of(*launches_[l].kernel->program, {vars_.data() + launches_[l].vars, launches_[l].nvars});
   profile::Span span(profile::kHost, "replay");
   const bool timed = env::DEBUG.get() >= 2 || span.recording() || env::VALIDATE_WITH_CPU;
   const int threads = beside_.empty() || timed || env::JIT.get() == 2 || !apart() ? 1 : env::num_cpu_threads();
@@ -316,7 +325,8 @@ void Replay::run(std::span<const BufferRef> inputs, std::span<const BufferRef> o
   for (const BufferRef& b : outputs) write_watch::note(*b);
   GlobalCounters::kernels += static_cast<int64_t>(kernels());
   GlobalCounters::runs++, GlobalCounters::run_ns += profile::now() - start;
-  GlobalCounters::copies += ncopies_, GlobalCounters::ops += static_cast<int64_t>(ops_), GlobalCounters::mem += static_cast<int64_t>(mem_);
+  GlobalCounters::copies += ncopies_, GlobalCounters::ops += static_cast<int64_t>(ops_),
+      GlobalCounters::mem += static_cast<int64_t>(mem_);
 }
 
 }  // namespace tg

@@ -40,24 +40,27 @@ struct ReplayPlan {
   std::vector<BufferRef> outputs;  ///< likewise: results nobody else may see
   /// The index of a variable's value among those each run is given; -1: the value it had.
   std::function<int(const std::string& name, int64_t value)> variable;
-  bool prune =
-      false;  ///< kernels that depend on no input, no variable and nothing that is written run now, and again when what they read was written
+  bool prune = false;  ///< kernels that depend on no input, no variable and nothing that is written run now, and again
+                       ///< when what they read was written
 };
 
 class Replay {
  public:
-  /// Plans the memory of everything between inputs and outputs that nobody else holds. Takes the plan's buffers: what it drops becomes free.
+  /// Plans the memory of everything between inputs and outputs that nobody else holds. Takes the plan's buffers: what
+  /// it drops becomes free.
   explicit Replay(ReplayPlan plan);
   ~Replay();
   /// What read() needs besides external(), as bytes. DeviceError for kernels without code.
   void write(ByteWriter& w) const;
-  /// A replay from bytes: with its external memory, things like its inputs and outputs, and the number of values each run is given. FormatError for
-  /// bytes that are none, DeviceError for code of another machine. Code is checked to be loadable, not to be harmless.
+  /// A replay from bytes: with its external memory, things like its inputs and outputs, and the number of values each
+  /// run is given. FormatError for bytes that are none, DeviceError for code of another machine. Code is checked to be
+  /// loadable, not to be harmless.
   static std::unique_ptr<Replay> read(ByteReader& r, std::vector<BufferRef> external, std::span<const BufferRef> inputs,
                                       std::span<const BufferRef> outputs, size_t nvars);
   Replay(const Replay&) = delete;
 
-  /// Runs everything. Buffers are as those of the plan in size, type and device. An input that shares memory with what is written is copied first.
+  /// Runs everything. Buffers are as those of the plan in size, type and device. An input that shares memory with what
+  /// is written is copied first.
   void run(std::span<const BufferRef> inputs, std::span<const BufferRef> outputs, std::span<const int64_t> vars);
 
   size_t calls() const;  ///< kernels and copies

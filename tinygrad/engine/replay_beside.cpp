@@ -1,4 +1,5 @@
-/// \file Launches of a replay side by side: what each touches, room for their intermediates, and the run on the thread pool.
+/// \file Launches of a replay side by side: what each touches, room for their intermediates, and the run on the thread
+/// pool.
 #include <algorithm>
 #include <unordered_map>
 
@@ -35,7 +36,8 @@ std::vector<LaunchUse> Replay::uses() const {
       const auto at = static_cast<int64_t>(reinterpret_cast<uintptr_t>(buffer.handle()));
       place[b] = {0, at, at + buffer.nbytes(), false};
     } else {
-      place[b] = {bases.try_emplace(&buffer.base(), b + 1).first->second, buffer.offset(), buffer.offset() + buffer.nbytes(), false};
+      place[b] = {bases.try_emplace(&buffer.base(), b + 1).first->second, buffer.offset(),
+                  buffer.offset() + buffer.nbytes(), false};
     }
   }
   for (auto& [b, info] : planned_)
@@ -49,12 +51,14 @@ std::vector<LaunchUse> Replay::uses() const {
     if (use.alone = !l.host; use.alone) continue;
     const Program& p = *l.kernel->program;
     use.ns = estimated_ns(p.estimates);
-    for (size_t k = 0; k < l.buffers.size(); k++) use.accesses.push_back(place[l.buffers[k]]), use.accesses.back().writes = p.writes[k];
+    for (size_t k = 0; k < l.buffers.size(); k++)
+      use.accesses.push_back(place[l.buffers[k]]), use.accesses.back().writes = p.writes[k];
   }
   return out;
 }
 
-/// Intermediates of launches that can run side by side do not take each other's places, as long as that costs little memory.
+/// Intermediates of launches that can run side by side do not take each other's places, as long as that costs little
+/// memory.
 void Replay::plan_intermediates(Schedule& s, const std::vector<uint32_t>& call_of) const {
   const std::vector<SideBySide> stretches = tg::side_by_side(uses());
   std::vector<int32_t> kept_to(s.calls.size());
@@ -73,7 +77,8 @@ void Replay::plan_intermediates(Schedule& s, const std::vector<uint32_t>& call_o
   if (bytes(s) > bytes(narrow) + std::max<int64_t>(bytes(narrow) / 8, int64_t{1} << 20)) s = std::move(narrow);
 }
 
-/// Nothing that is written is memory of something else that was given, or used from outside: then the order found at capture is that of this call.
+/// Nothing that is written is memory of something else that was given, or used from outside: then the order found at
+/// capture is that of this call.
 bool Replay::apart() const {
   auto input = [&](size_t i) -> const Buffer& { return *nth(buffers_, input_number_[i]); };
   for (size_t i = 0; i < input_number_.size(); i++) {

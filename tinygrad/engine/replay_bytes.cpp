@@ -1,4 +1,5 @@
-/// \file Replays as bytes: launches with their machine code (or instructions, on a device that executes those), and where their memory lies.
+/// \file Replays as bytes: launches with their machine code (or instructions, on a device that executes those), and
+/// where their memory lies.
 #include <algorithm>
 #include <unordered_map>
 
@@ -34,7 +35,8 @@ void write_program(ByteWriter& w, const Program& p, const std::string& device) {
   w.text(device), w.text(t.arch), w.size(t.features.size());
   for (const std::string& f : t.features) w.text(f);
   w.text(p.name), w.size(p.reads.size());
-  for (size_t i = 0; i < p.reads.size(); i++) w.value<uint8_t>(static_cast<uint8_t>((p.reads[i] ? 1 : 0) | (p.writes[i] ? 2 : 0)));
+  for (size_t i = 0; i < p.reads.size(); i++)
+    w.value<uint8_t>(static_cast<uint8_t>((p.reads[i] ? 1 : 0) | (p.writes[i] ? 2 : 0)));
   w.size(p.vars.size());
   for (const std::string& v : p.vars) w.text(v);
   w.value(p.estimates), w.value<uint8_t>(d.compiles());
@@ -54,7 +56,8 @@ std::vector<int64_t> parameter_bytes(const ByteReader& r, const Program& p) {
     if (!u.is(Ops::PARAM) || u.arg<ParamArg>().addrspace == AddrSpace::kAlu) continue;
     const int64_t slot = u.arg<ParamArg>().slot;
     r.check(slot >= 0 && slot < p.nbuffers, "an instruction that uses memory it is not given");
-    bytes[static_cast<size_t>(slot)] = std::max(bytes[static_cast<size_t>(slot)], shape_of(u).numel() * u.dtype().itemsize());
+    bytes[static_cast<size_t>(slot)] =
+        std::max(bytes[static_cast<size_t>(slot)], shape_of(u).numel() * u.dtype().itemsize());
   }
   return bytes;
 }
@@ -71,8 +74,8 @@ CompiledKernelRef read_program(ByteReader& r) {
   for (std::string& f : made_for.features) f = r.text();
   const Target& here = d->kind() == "CPU" ? host_processor() : d->target();
   const std::string missing = missing_feature(made_for, here);
-  TG_CHECK(DeviceError, missing.empty(), r.name(), ": got machine code that uses ", missing, ", which ", d->name(), " (", here.arch,
-           here.cpu.empty() ? "" : "," + here.cpu,
+  TG_CHECK(DeviceError, missing.empty(), r.name(), ": got machine code that uses ", missing, ", which ", d->name(),
+           " (", here.arch, here.cpu.empty() ? "" : "," + here.cpu,
            ") has not: capture and save the function on this machine, or there with DEV=CPU:LLVM:", here.arch);
   auto p = std::make_shared<Program>();
   p->name = r.text();
@@ -92,7 +95,8 @@ CompiledKernelRef read_program(ByteReader& r) {
   for (size_t i = 0; i < 7; i++) {
     if (!roots[i]) continue;
     for (UOp u : roots[i].toposort())
-      r.check(u.in(groups::kAlu | Ops::CONST | Ops::PARAM) && u.dtype().is_int() && (!u.is_const() || u.arg_kind() == ArgKind::kInt),
+      r.check(u.in(groups::kAlu | Ops::CONST | Ops::PARAM) && u.dtype().is_int() &&
+                  (!u.is_const() || u.arg_kind() == ArgKind::kInt),
               "a size that is no integer expression");
     (i == 0 ? p->thread_extent : i < 4 ? p->global_size[i - 1] : p->local_size[i - 4]) = roots[i];
   }
@@ -125,9 +129,11 @@ void Replay::write(ByteWriter& w) const {
     const auto external = std::find(external_.begin(), external_.end(), buffers_[b]);
     if (planned != planned_.end()) {
       const ScheduleBuffer& info = planned->second;
-      w.value<uint8_t>(kPlanned), w.text(info.device), w.text(info.dtype.name()), w.value(info.size), w.value(info.offset);
+      w.value<uint8_t>(kPlanned), w.text(info.device), w.text(info.dtype.name()), w.value(info.size),
+          w.value(info.offset);
     } else if (std::find(input_number_.begin(), input_number_.end(), static_cast<int32_t>(b)) != input_number_.end() ||
-               std::find(output_number_.begin(), output_number_.end(), static_cast<int32_t>(b)) != output_number_.end()) {
+               std::find(output_number_.begin(), output_number_.end(), static_cast<int32_t>(b)) !=
+                   output_number_.end()) {
       w.value<uint8_t>(kGiven);
     } else if (external != external_.end()) {
       w.value<uint8_t>(kExternal), w.value(static_cast<uint32_t>(external - external_.begin()));
@@ -175,7 +181,8 @@ std::unique_ptr<Replay> Replay::read(ByteReader& r, std::vector<BufferRef> exter
     b.device = r.text();
     b.dtype = dtypes::from_name(r.text());
     b.size = r.value<int64_t>();
-    r.check(!b.dtype.is_weak() && !b.dtype.is_void() && b.size >= 0 && b.size < kMost / b.dtype.itemsize(), "memory of no size");
+    r.check(!b.dtype.is_weak() && !b.dtype.is_void() && b.size >= 0 && b.size < kMost / b.dtype.itemsize(),
+            "memory of no size");
     return b;
   };
   for (size_t b = 0; b < n; b++) switch (r.below<uint8_t>(4, "an unknown kind of memory")) {
@@ -227,7 +234,8 @@ std::unique_ptr<Replay> Replay::read(ByteReader& r, std::vector<BufferRef> exter
     }
     if (k < 0) copies.emplace_back(l.buffers[0], l.buffers[1]);
     l.nvars = static_cast<uint32_t>(r.size(8)), l.vars = static_cast<uint32_t>(p.vars_.size());
-    r.check(l.nvars == (k >= 0 ? l.kernel->program->vars.size() : 0), "a launch with another number of variables than its kernel takes");
+    r.check(l.nvars == (k >= 0 ? l.kernel->program->vars.size() : 0),
+            "a launch with another number of variables than its kernel takes");
     for (uint32_t v = 0; v < l.nvars; v++) p.vars_.push_back(r.value<int64_t>());
     l.call.metadata = r.text(), l.device = r.text();
     if (!l.kernel) {
@@ -262,7 +270,8 @@ std::unique_ptr<Replay> Replay::read(ByteReader& r, std::vector<BufferRef> exter
   for (const Launch& l : p.launches_) {
     if (!l.kernel || l.kernel->program->linear.empty()) continue;
     const std::vector<int64_t> needed = parameter_bytes(r, *l.kernel->program);
-    for (size_t b = 0; b < needed.size(); b++) r.check(needed[b] <= bytes[l.buffers[b]], "memory that is smaller than its kernel takes");
+    for (size_t b = 0; b < needed.size(); b++)
+      r.check(needed[b] <= bytes[l.buffers[b]], "memory that is smaller than its kernel takes");
   }
   p.input_read_ = read_flags(r, inputs.size(), "another number of inputs"),
   p.input_written_ = read_flags(r, inputs.size(), "another number of inputs");

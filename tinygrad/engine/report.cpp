@@ -28,13 +28,15 @@ void report_kernel(const Program& p, const ScheduleCall& call, const std::string
   GlobalCounters::nanoseconds += end - begin;
   if (profile::on())
     profile::record(device, p.name, begin, end,
-                    str(call.metadata, call.metadata.empty() ? "" : "; ", p.estimates.ops, " operations, ", p.estimates.mem, " bytes"));
+                    str(call.metadata, call.metadata.empty() ? "" : "; ", p.estimates.ops, " operations, ",
+                        p.estimates.mem, " bytes"));
   if (env::DEBUG.get() < 2) return;
   const double seconds = static_cast<double>(end - begin) * 1e-9, gflops = p.estimates.ops / seconds * 1e-9,
                gbytes = p.estimates.mem / seconds * 1e-9;
   std::printf("*** %-7s %5lld %s%-40s%s arg %2d mem %7.3f GB tm %9.2f us (%8.2f GFLOP/s %7.1f GB/s) %s", device.c_str(),
-              static_cast<long long>(GlobalCounters::kernels.load()), color("\x1b[36m"), p.name.c_str(), color("\x1b[0m"), p.nbuffers,
-              static_cast<double>(memory_stats().used) * 1e-9, seconds * 1e6, gflops, gbytes, call.metadata.c_str());
+              static_cast<long long>(GlobalCounters::kernels.load()), color("\x1b[36m"), p.name.c_str(),
+              color("\x1b[0m"), p.nbuffers, static_cast<double>(memory_stats().used) * 1e-9, seconds * 1e6, gflops,
+              gbytes, call.metadata.c_str());
   if (env::DEBUG.get() >= 3)
     for (const Opt& o : p.applied_opts) std::printf(" %s", str(o).c_str());
   std::printf("\n");
@@ -42,18 +44,21 @@ void report_kernel(const Program& p, const ScheduleCall& call, const std::string
 
 void report_copy(const Buffer& dst, const Buffer& src, int64_t begin) {
   const int64_t end = profile::now();
-  if (profile::on()) profile::record(dst.device_name(), "copy", begin, end, str(dst.nbytes(), " bytes from ", src.device_name()));
+  if (profile::on())
+    profile::record(dst.device_name(), "copy", begin, end, str(dst.nbytes(), " bytes from ", src.device_name()));
   if (env::DEBUG.get() < 2) return;
   const double seconds = static_cast<double>(end - begin) * 1e-9;
-  std::printf("*** %-7s       copy %lld bytes from %s tm %9.2f us (%7.1f GB/s)\n", dst.device_name().c_str(), static_cast<long long>(dst.nbytes()),
-              src.device_name().c_str(), seconds * 1e6, static_cast<double>(dst.nbytes()) / seconds * 1e-9);
+  std::printf("*** %-7s       copy %lld bytes from %s tm %9.2f us (%7.1f GB/s)\n", dst.device_name().c_str(),
+              static_cast<long long>(dst.nbytes()), src.device_name().c_str(), seconds * 1e6,
+              static_cast<double>(dst.nbytes()) / seconds * 1e-9);
 }
 
 void report_memory(const Schedule& s) {
   const MemoryNeeds m = s.memory();
   const auto used = memory_stats().used;
   std::printf("memory: results %s, intermediates %s, peak %s\n", human_bytes(static_cast<double>(m.results)).c_str(),
-              human_bytes(static_cast<double>(m.intermediates)).c_str(), human_bytes(static_cast<double>(used + m.peak())).c_str());
+              human_bytes(static_cast<double>(m.intermediates)).c_str(),
+              human_bytes(static_cast<double>(used + m.peak())).c_str());
 }
 
 void rethrow_about(const std::string& what, const std::string& metadata) {
@@ -83,8 +88,8 @@ void report_run(const Schedule& s, double compile_seconds, double run_seconds) {
   }
   std::string names;
   for (const std::string& d : devices) names += (names.empty() ? "" : ",") + d;
-  std::printf("realize %s: %zu kernels (%zu different), compile %.2f ms, run %.2f ms\n", names.c_str(), s.calls.size(), kernels.size(),
-              compile_seconds * 1e3, run_seconds * 1e3);
+  std::printf("realize %s: %zu kernels (%zu different), compile %.2f ms, run %.2f ms\n", names.c_str(), s.calls.size(),
+              kernels.size(), compile_seconds * 1e3, run_seconds * 1e3);
   std::fflush(stdout);
 }
 

@@ -1,4 +1,5 @@
-/// \file Lines printed under DEBUG: two per run (1), one per kernel or copy (2); the same as events under PROFILE; what errors say of kernels.
+/// \file Lines printed under DEBUG: two per run (1), one per kernel or copy (2); the same as events under PROFILE; what
+/// errors say of kernels.
 #pragma once
 #include "tinygrad/runtime/buffer.h"
 #include "tinygrad/schedule/schedule.h"
@@ -10,7 +11,8 @@ void report_kernel(const Program& p, const ScheduleCall& call, const std::string
 void report_copy(const Buffer& dst, const Buffer& src, int64_t begin);
 /// What a run is about to allocate, and the peak it leads to.
 void report_memory(const Schedule& s);
-/// Inside a catch block: throws the error again, of the same type, its message ending with what is known of the kernel or step it is about.
+/// Inside a catch block: throws the error again, of the same type, its message ending with what is known of the kernel
+/// or step it is about.
 [[noreturn]] void rethrow_about(const std::string& what, const std::string& metadata);
 void report_run(const Schedule& s, double compile_seconds, double run_seconds);
 

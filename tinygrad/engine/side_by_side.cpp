@@ -7,9 +7,10 @@
 
 namespace tg {
 namespace {
-constexpr double kPaysNs = 10e3;      // waking a thread takes about half of it
-constexpr double kSmallTaskNs = 1e3;  // smaller ones that wait for the same are one task: taking a task costs about 0.1 us
-constexpr size_t kMost = 1024;        // launches of one graph
+constexpr double kPaysNs = 10e3;  // waking a thread takes about half of it
+constexpr double kSmallTaskNs =
+    1e3;                        // smaller ones that wait for the same are one task: taking a task costs about 0.1 us
+constexpr size_t kMost = 1024;  // launches of one graph
 using Set = std::bitset<kMost>;
 
 /// Who has touched which bytes so far.
@@ -20,11 +21,14 @@ class History {
     std::vector<uint32_t> before;
     for (const MemoryUse& a : use.accesses)
       for (const Touch& t : touched_[a.memory])
-        if (t.launch != i && a.begin < t.access.end && t.access.begin < a.end && (a.writes || t.access.writes)) before.push_back(t.launch);
+        if (t.launch != i && a.begin < t.access.end && t.access.begin < a.end && (a.writes || t.access.writes))
+          before.push_back(t.launch);
     for (const MemoryUse& a : use.accesses) {
       std::vector<Touch>& list = touched_[a.memory];
       // Who comes after a write of all of it comes after what the write came after.
-      if (a.writes) std::erase_if(list, [&](const Touch& t) { return t.launch != i && a.begin <= t.access.begin && t.access.end <= a.end; });
+      if (a.writes)
+        std::erase_if(
+            list, [&](const Touch& t) { return t.launch != i && a.begin <= t.access.begin && t.access.end <= a.end; });
       list.push_back({a, i});
     }
     std::sort(before.begin(), before.end());
@@ -57,7 +61,8 @@ std::vector<std::vector<uint32_t>> direct(std::span<const LaunchUse> list) {
   return out;
 }
 
-/// The launches `first`.. as tasks. A launch joins the task before it where nothing else would wait for it, or a small one that waits for the same.
+/// The launches `first`.. as tasks. A launch joins the task before it where nothing else would wait for it, or a small
+/// one that waits for the same.
 SideBySide group(std::span<const LaunchUse> list, uint32_t first) {
   const std::vector<std::vector<uint32_t>> direct_before = direct(list);
   std::vector<uint32_t> followers(list.size(), 0), task_of(list.size());
@@ -97,7 +102,8 @@ std::vector<SideBySide> side_by_side(std::span<const LaunchUse> list) {
     double ns = 0;
     while (i + n < list.size() && n < kMost && !list[i + n].alone) ns += list[i + n].ns, n++;
     if (n > 1 && ns >= kPaysNs)
-      if (SideBySide s = group(list.subspan(i, n), static_cast<uint32_t>(i)); s.ns - s.longest_ns >= kPaysNs) out.push_back(std::move(s));
+      if (SideBySide s = group(list.subspan(i, n), static_cast<uint32_t>(i)); s.ns - s.longest_ns >= kPaysNs)
+        out.push_back(std::move(s));
     i += std::max<size_t>(n, 1);
   }
   return out;

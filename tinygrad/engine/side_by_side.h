@@ -20,8 +20,8 @@ struct LaunchUse {
   bool alone = false;  ///< uses all threads itself, or must not run beside others
 };
 
-/// Launches [begin, end) as tasks: lists of launches that run one after another. Every launch runs after those before it in the list that it shares
-/// memory with, unless both only read.
+/// Launches [begin, end) as tasks: lists of launches that run one after another. Every launch runs after those before
+/// it in the list that it shares memory with, unless both only read.
 struct SideBySide {
   uint32_t begin = 0, end = 0;
   std::vector<std::vector<uint32_t>> tasks;

@@ -96,7 +96,8 @@ double result_tolerance(UOp sink) {
     }
     if (u.arg<ReduceArg>().op == Ops::MAX) continue;
     double n = 1;
-    for (uint32_t i = range_start(u); i < u.nsrc(); i++) n *= static_cast<double>(std::max<int128>(1, vmax(u.src(i)) + 1));
+    for (uint32_t i = range_start(u); i < u.nsrc(); i++)
+      n *= static_cast<double>(std::max<int128>(1, vmax(u.src(i)) + 1));
     sums = std::max(sums, epsilon(d) * std::sqrt(n));
   }
   return 16 * element + 8 * sums;
@@ -125,7 +126,8 @@ int64_t first_disagreement(DType d, const void* want, const void* got, int64_t n
     const double a = element(d, want, i), b = element(d, got, i);
     if (a == b || (std::isnan(a) && std::isnan(b))) continue;
     if (std::isinf(a) || std::isinf(b)) return i;
-    if (!(std::abs(a - b) <= tolerance * std::max({std::abs(a), std::abs(b), scale}))) return i;  // also where one is NaN
+    if (!(std::abs(a - b) <= tolerance * std::max({std::abs(a), std::abs(b), scale})))
+      return i;  // also where one is NaN
   }
   return -1;
 }
@@ -140,9 +142,11 @@ std::string number_text(DType d, const void* memory, int64_t i) {
 bool results_agree(DType d, const void* want, const void* got, int64_t n, double tolerance) {
   return first_disagreement(d, want, got, n, tolerance, 0) < 0;
 }
-std::string first_difference(DType d, const void* want, const void* got, int64_t n, double tolerance, double magnitude) {
+std::string first_difference(DType d, const void* want, const void* got, int64_t n, double tolerance,
+                             double magnitude) {
   const int64_t i = first_disagreement(d, want, got, n, tolerance, magnitude);
-  return i < 0 ? std::string() : str("element ", i, " is ", number_text(d, got, i), ", expected ", number_text(d, want, i));
+  return i < 0 ? std::string()
+               : str("element ", i, " is ", number_text(d, got, i), ", expected ", number_text(d, want, i));
 }
 
 bool runs_on_any_numbers(UOp sink) {
@@ -246,7 +250,8 @@ bool Trial::agrees(const CompiledKernel& kernel, double* seconds) {
   if (seconds) *seconds = once;
   for (const Param& p : params_)
     if (p.written && p.memory &&
-        !results_agree(p.dtype, p.want.data(), allocator_->host_pointer(p.memory), static_cast<int64_t>(p.bytes) / p.dtype.itemsize(), tolerance_))
+        !results_agree(p.dtype, p.want.data(), allocator_->host_pointer(p.memory),
+                       static_cast<int64_t>(p.bytes) / p.dtype.itemsize(), tolerance_))
       return false;
   return true;
 }

@@ -27,23 +27,27 @@ CompiledKernelRef reference_of(const KernelRef& kernel) {
   return compile_kernels({&kernel, 1}, Device::get("INTERP"))[0];
 }
 
-/// Square root of the number of terms of the longest sum: random signs make partial sums that much greater than their terms.
+/// Square root of the number of terms of the longest sum: random signs make partial sums that much greater than their
+/// terms.
 double partial_sums(UOp sink) {
   double most = 1;
   for (UOp u : sink.toposort()) {
     if (!u.is(Ops::REDUCE) || u.arg<ReduceArg>().op != Ops::ADD) continue;
     double n = 1;
-    for (uint32_t i = range_start(u); i < u.nsrc(); i++) n *= static_cast<double>(std::max<int128>(1, vmax(u.src(i)) + 1));
+    for (uint32_t i = range_start(u); i < u.nsrc(); i++)
+      n *= static_cast<double>(std::max<int128>(1, vmax(u.src(i)) + 1));
     most = std::max(most, std::sqrt(n));
   }
   return most;
 }
 }  // namespace
 
-std::optional<Validation> Validation::begin(const ScheduleCall& call, std::span<Buffer* const> buffers, std::span<const int64_t> vars) {
+std::optional<Validation> Validation::begin(const ScheduleCall& call, std::span<Buffer* const> buffers,
+                                            std::span<const int64_t> vars) {
   if (!env::VALIDATE_WITH_CPU) return std::nullopt;
   if (!call.kernel || source_of(call.kernel->sink)) {
-    env::not_honoured("VALIDATE_WITH_CPU", "kernels of loaded functions and kernels in C are not checked: they have no UOps to interpret");
+    env::not_honoured("VALIDATE_WITH_CPU",
+                      "kernels of loaded functions and kernels in C are not checked: they have no UOps to interpret");
     return std::nullopt;
   }
   if (buffers[0]->device().kind() == "NULL") return std::nullopt;  // it computes nothing that could be right
@@ -52,7 +56,8 @@ std::optional<Validation> Validation::begin(const ScheduleCall& call, std::span<
   try {
     v.reference_ = reference_of(call.kernel);
   } catch (const KernelOptError& e) {  // optimisations that its author fixed for the device at hand
-    env::not_honoured("VALIDATE_WITH_CPU", str("a kernel is not checked, since the interpreter cannot be given it: ", e.what()));
+    env::not_honoured("VALIDATE_WITH_CPU",
+                      str("a kernel is not checked, since the interpreter cannot be given it: ", e.what()));
     return std::nullopt;
   }
   v.vars_.assign(vars.begin(), vars.end());
@@ -65,7 +70,8 @@ void Validation::compare(const Program& launched, std::span<Buffer* const> buffe
   const Program& p = *reference_->program;
   double magnitude = 0;
   for (size_t i = 0; i < buffers.size(); i++)
-    if (p.reads[i]) magnitude = std::max(magnitude, mean_magnitude(buffers[i]->dtype(), memory_[i].data(), buffers[i]->size()));
+    if (p.reads[i])
+      magnitude = std::max(magnitude, mean_magnitude(buffers[i]->dtype(), memory_[i].data(), buffers[i]->size()));
   std::vector<void*> handles;
   for (auto& m : memory_) handles.push_back(m.data());
   LaunchArgs args;
@@ -86,10 +92,12 @@ void Validation::compare(const Program& launched, std::span<Buffer* const> buffe
     Buffer& b = *buffers[i];
     got.resize(static_cast<size_t>(b.nbytes()));
     b.copy_out(got);
-    const std::string difference = first_difference(b.dtype(), memory_[i].data(), got.data(), b.size(), tolerance, magnitude);
+    const std::string difference =
+        first_difference(b.dtype(), memory_[i].data(), got.data(), b.size(), tolerance, magnitude);
     if (!difference.empty())
-      throw InternalError(str("[VALIDATE_WITH_CPU] kernel ", launched.name, " on ", b.device_name(), " differs from the interpreter in buffer ", i,
-                              " (", b.dtype(), ", ", b.size(), " elements): ", difference));
+      throw InternalError(str("[VALIDATE_WITH_CPU] kernel ", launched.name, " on ", b.device_name(),
+                              " differs from the interpreter in buffer ", i, " (", b.dtype(), ", ", b.size(),
+                              " elements): ", difference));
   }
 }
 

@@ -14,10 +14,12 @@ namespace tg {
 /// The second run of one launch.
 class Validation {
  public:
-  /// Copies what the kernel is given, before it runs. Empty unless VALIDATE_WITH_CPU asks for it; kernels without UOps (written in C, or of a loaded
-  /// function) cannot be run again, which is said once.
-  static std::optional<Validation> begin(const ScheduleCall& call, std::span<Buffer* const> buffers, std::span<const int64_t> vars);
-  /// After the launch. InternalError names the kernel, the buffer and the first element that differs by more than rounding explains.
+  /// Copies what the kernel is given, before it runs. Empty unless VALIDATE_WITH_CPU asks for it; kernels without UOps
+  /// (written in C, or of a loaded function) cannot be run again, which is said once.
+  static std::optional<Validation> begin(const ScheduleCall& call, std::span<Buffer* const> buffers,
+                                         std::span<const int64_t> vars);
+  /// After the launch. InternalError names the kernel, the buffer and the first element that differs by more than
+  /// rounding explains.
   void compare(const Program& launched, std::span<Buffer* const> buffers);
 
  private:

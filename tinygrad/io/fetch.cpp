@@ -54,10 +54,11 @@ std::string transfer(const std::string& url, const fs::path& to, uint64_t max_by
   }
   const bool curl = has_program("curl");
   if (!curl && !has_program("wget")) return "neither curl nor wget is installed";
-  std::vector<std::string> command = curl ? std::vector<std::string>{"curl", "-fsSL",    "--proto", "=http,https",    "--connect-timeout",
-                                                                     "15",   "--retry",  "2",       "--max-filesize", std::to_string(max_bytes),
-                                                                     "-o",   to.string()}
-                                          : std::vector<std::string>{"wget", "-q", "--timeout=15", "--tries=3", "-O", to.string()};
+  std::vector<std::string> command =
+      curl ? std::vector<std::string>{"curl", "-fsSL",    "--proto", "=http,https",    "--connect-timeout",
+                                      "15",   "--retry",  "2",       "--max-filesize", std::to_string(max_bytes),
+                                      "-o",   to.string()}
+           : std::vector<std::string>{"wget", "-q", "--timeout=15", "--tries=3", "-O", to.string()};
   for (auto& [key, value] : headers) command.insert(command.end(), {curl ? "-H" : "--header", key + ": " + value});
   command.insert(command.end(), {"--", url});
   const ProcessResult r = run_process(command, {.timeout_s = 1800});
@@ -68,8 +69,8 @@ std::string transfer(const std::string& url, const fs::path& to, uint64_t max_by
 void extract_tar(const std::vector<uint8_t>& archive, const fs::path& to, const std::string& name) {
   for (const TarEntry& e : tar_entries(archive, name)) {
     const fs::path relative = fs::path(e.name).lexically_normal();
-    TG_CHECK(FormatError, !relative.is_absolute() && !relative.empty() && *relative.begin() != "..", "[extract] ", name, ": got the name ", e.name,
-             ", expected one inside the archive");
+    TG_CHECK(FormatError, !relative.is_absolute() && !relative.empty() && *relative.begin() != "..", "[extract] ", name,
+             ": got the name ", e.name, ", expected one inside the archive");
     make_folder((to / relative).parent_path());
     write_file_atomic(to / relative, std::span(archive).subspan(e.offset, e.size));
   }
@@ -77,8 +78,8 @@ void extract_tar(const std::vector<uint8_t>& archive, const fs::path& to, const 
 
 fs::path fetch(const std::string& url, const FetchOptions& o) {
   if (url.starts_with("/") || url.starts_with(".")) return url;
-  TG_CHECK(ValueError, url.starts_with("http://") || url.starts_with("https://") || url.starts_with(kFile), "[fetch] got '", url,
-           "', expected an address with http://, https:// or file://, or a path");
+  TG_CHECK(ValueError, url.starts_with("http://") || url.starts_with("https://") || url.starts_with(kFile),
+           "[fetch] got '", url, "', expected an address with http://, https:// or file://, or a path");
   const fs::path place = place_of(url, o), folder = place.string() + ".extract";
   std::error_code ignored;
   bool usable = fs::is_regular_file(place, ignored) && o.allow_caching && !env::DISABLE_HTTP_CACHE;

@@ -19,15 +19,16 @@ struct FetchOptions {
   uint64_t max_bytes = uint64_t{1} << 36;
 };
 
-/// The local file for an http://, https:// or file:// address; a path that starts with '/' or '.' is returned as it is. Files are complete and
-/// checked before they appear in the cache, so that processes can share it. DISABLE_HTTP_CACHE=1 downloads again. Throws FileError when it cannot be
-/// had, FormatError when it is not what sha256 says, or corrupt.
+/// The local file for an http://, https:// or file:// address; a path that starts with '/' or '.' is returned as it is.
+/// Files are complete and checked before they appear in the cache, so that processes can share it. DISABLE_HTTP_CACHE=1
+/// downloads again. Throws FileError when it cannot be had, FormatError when it is not what sha256 says, or corrupt.
 std::filesystem::path fetch(const std::string& url, const FetchOptions& o = {});
 
 /// Folder of fetched files.
 std::filesystem::path downloads_dir();
 
-/// Copies what is behind `url` to the file `to` with curl or wget (file:// needs neither). Returns what went wrong; empty: nothing.
+/// Copies what is behind `url` to the file `to` with curl or wget (file:// needs neither). Returns what went wrong;
+/// empty: nothing.
 std::string transfer(const std::string& url, const std::filesystem::path& to, uint64_t max_bytes,
                      const std::vector<std::pair<std::string, std::string>>& headers = {});
 

@@ -27,9 +27,11 @@ std::vector<uint8_t> read_file(const std::filesystem::path& path, uint64_t max_b
   const Closer file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   TG_CHECK(FileError, file.fd >= 0, "[read_file] ", path.string(), ": ", std::strerror(errno));
   struct stat info{};
-  TG_CHECK(FileError, ::fstat(file.fd, &info) == 0 && S_ISREG(info.st_mode), "[read_file] ", path.string(), ": not a regular file");
+  TG_CHECK(FileError, ::fstat(file.fd, &info) == 0 && S_ISREG(info.st_mode), "[read_file] ", path.string(),
+           ": not a regular file");
   const auto size = static_cast<uint64_t>(info.st_size);
-  TG_CHECK(FormatError, size <= max_bytes, "[read_file] ", path.string(), ": got ", size, " bytes, expected at most ", max_bytes);
+  TG_CHECK(FormatError, size <= max_bytes, "[read_file] ", path.string(), ": got ", size, " bytes, expected at most ",
+           max_bytes);
   std::vector<uint8_t> bytes(size);
   for (size_t got = 0; got < size;) {
     const ssize_t n = ::read(file.fd, bytes.data() + got, size - got);
@@ -46,7 +48,8 @@ void write_file_atomic(const std::filesystem::path& path, std::span<const uint8_
   write_file_atomic(path, std::span<const std::span<const uint8_t>>(&bytes, 1), op);
 }
 
-void write_file_atomic(const std::filesystem::path& path, std::span<const std::span<const uint8_t>> parts, std::string_view op) {
+void write_file_atomic(const std::filesystem::path& path, std::span<const std::span<const uint8_t>> parts,
+                       std::string_view op) {
   std::string part = path.string() + ".XXXXXX";
   Closer file{::mkostemp(part.data(), O_CLOEXEC)};
   TG_CHECK(FileError, file.fd >= 0, "[", op, "] ", path.string(), ": cannot be written: ", std::strerror(errno));
@@ -70,7 +73,8 @@ MappedFile map_file(const std::filesystem::path& path, std::string_view op) {
   const Closer file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   TG_CHECK(FileError, file.fd >= 0, "[", op, "] ", path.string(), ": ", std::strerror(errno));
   struct stat info{};
-  TG_CHECK(FileError, ::fstat(file.fd, &info) == 0 && S_ISREG(info.st_mode), "[", op, "] ", path.string(), ": not a regular file");
+  TG_CHECK(FileError, ::fstat(file.fd, &info) == 0 && S_ISREG(info.st_mode), "[", op, "] ", path.string(),
+           ": not a regular file");
   const auto size = static_cast<size_t>(info.st_size);
   if (size == 0) return {};
   void* at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.fd, 0);

@@ -9,15 +9,18 @@
 
 namespace tg::io {
 
-/// The bytes of a regular file. Throws FileError when it cannot be read, FormatError when it holds more than `max_bytes`.
+/// The bytes of a regular file. Throws FileError when it cannot be read, FormatError when it holds more than
+/// `max_bytes`.
 std::vector<uint8_t> read_file(const std::filesystem::path& path, uint64_t max_bytes);
 /// Writes beside `path` and renames. Throws FileError that begins with `[op]`, the function the user called.
-void write_file_atomic(const std::filesystem::path& path, std::span<const uint8_t> bytes, std::string_view op = "write_file");
+void write_file_atomic(const std::filesystem::path& path, std::span<const uint8_t> bytes,
+                       std::string_view op = "write_file");
 /// The same for bytes that lie in several places.
-void write_file_atomic(const std::filesystem::path& path, std::span<const std::span<const uint8_t>> parts, std::string_view op = "write_file");
+void write_file_atomic(const std::filesystem::path& path, std::span<const std::span<const uint8_t>> parts,
+                       std::string_view op = "write_file");
 
-/// A file's bytes as memory, read from the disk when they are touched. Writing to them changes this process's copy only. The file must not become
-/// shorter meanwhile; replacing it by a new one is fine.
+/// A file's bytes as memory, read from the disk when they are touched. Writing to them changes this process's copy
+/// only. The file must not become shorter meanwhile; replacing it by a new one is fine.
 struct MappedFile {
   std::span<uint8_t> bytes;
   std::shared_ptr<void> owner;  ///< keeps the mapping

@@ -13,7 +13,9 @@ namespace {
 
 struct Inflater {
   z_stream z{};
-  Inflater() { TG_CHECK(Error, inflateInit2(&z, 16 + MAX_WBITS) == Z_OK, "[gunzip] zlib does not start"); }  // 16: gzip header and CRC
+  Inflater() {
+    TG_CHECK(Error, inflateInit2(&z, 16 + MAX_WBITS) == Z_OK, "[gunzip] zlib does not start");
+  }  // 16: gzip header and CRC
   ~Inflater() { inflateEnd(&z); }
 };
 
@@ -30,7 +32,8 @@ std::vector<uint8_t> gunzip(std::span<const uint8_t> bytes, uint64_t max_bytes, 
   Inflater inflater;
   z_stream& z = inflater.z;
   for (;;) {
-    if (out_at == out.size() && out.size() < max_bytes) out.resize(std::min<uint64_t>(max_bytes, 2 * uint64_t{out.size()}));
+    if (out_at == out.size() && out.size() < max_bytes)
+      out.resize(std::min<uint64_t>(max_bytes, 2 * uint64_t{out.size()}));
     uint8_t overflow;  // one byte past the limit tells "exactly full" from "too large"
     const bool full = out_at == out.size();
     z.next_in = const_cast<Bytef*>(bytes.data() + in_at);
@@ -41,11 +44,13 @@ std::vector<uint8_t> gunzip(std::span<const uint8_t> bytes, uint64_t max_bytes, 
     z.avail_out = room;
     const int status = inflate(&z, Z_NO_FLUSH);
     const size_t took = give - z.avail_in, made = room - z.avail_out;
-    TG_CHECK(FormatError, !full || made == 0, "[gunzip] ", name, ": got more than ", max_bytes, " bytes of content, expected at most that");
+    TG_CHECK(FormatError, !full || made == 0, "[gunzip] ", name, ": got more than ", max_bytes,
+             " bytes of content, expected at most that");
     in_at += took, out_at += made;
     if (status == Z_STREAM_END) {
       if (in_at == bytes.size()) break;
-      TG_CHECK(FormatError, is_gzip(bytes.subspan(in_at)), "[gunzip] ", name, ": ", bytes.size() - in_at, " bytes follow the compressed data");
+      TG_CHECK(FormatError, is_gzip(bytes.subspan(in_at)), "[gunzip] ", name, ": ", bytes.size() - in_at,
+               " bytes follow the compressed data");
       inflateReset(&z);
       continue;
     }

@@ -10,7 +10,8 @@ namespace tg::io {
 bool is_gzip(std::span<const uint8_t> bytes);
 
 /// Decompresses all members of a gzip file. The output grows only as bytes really come out and never past `max_bytes`.
-/// Throws FormatError naming `name` when the data is corrupt, truncated, followed by anything else, or larger than the limit.
+/// Throws FormatError naming `name` when the data is corrupt, truncated, followed by anything else, or larger than the
+/// limit.
 std::vector<uint8_t> gunzip(std::span<const uint8_t> bytes, uint64_t max_bytes, std::string_view name);
 
 }  // namespace tg::io

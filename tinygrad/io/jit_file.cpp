@@ -1,4 +1,5 @@
-/// \file The container: magic, version, sizes, SHA-256 of header and body, body, then memory in blocks of 64 bytes each with a digest of its own.
+/// \file The container: magic, version, sizes, SHA-256 of header and body, body, then memory in blocks of 64 bytes each
+/// with a digest of its own.
 #include "tinygrad/io/jit_file.h"
 
 #include <algorithm>
@@ -11,7 +12,8 @@
 
 namespace tg {
 namespace {
-constexpr char kMagic[8] = {'T', 'G', 'J', 'I', 'T', '\r', '\n', 0x1a};  // no text, and changed by what changes line ends
+constexpr char kMagic[8] = {'T', 'G',  'J',  'I',
+                            'T', '\r', '\n', 0x1a};  // no text, and changed by what changes line ends
 constexpr uint32_t kVersion = 3;
 constexpr size_t kAlign = 64, kHeader = 64;
 
@@ -88,8 +90,9 @@ LoadedJit parse_jit(std::span<const uint8_t> bytes, const NamedTensors& state, c
            " is no file of a captured function, expected one that ", "save_jit or TinyJit.save wrote");
   ByteReader file(bytes, name);
   const auto h = file.value<Header>();
-  TG_CHECK(FormatError, h.version == kVersion && h.format == graph_format(), name, " was saved by another version of the library (format ", h.version,
-           ".", h.format, ", expected ", kVersion, ".", graph_format(), "): save the function again with this one");
+  TG_CHECK(FormatError, h.version == kVersion && h.format == graph_format(), name,
+           " was saved by another version of the library (format ", h.version, ".", h.format, ", expected ", kVersion,
+           ".", graph_format(), "): save the function again with this one");
   file.check(h.body <= file.left(), "an early end");
   const std::span<const uint8_t> body = file.take(h.body);
   file.check(digest_of(h, body) == h.digest, "damaged contents: the checksum differs");
@@ -116,14 +119,15 @@ LoadedJit parse_jit(std::span<const uint8_t> bytes, const NamedTensors& state, c
     throw;
   } catch (const FormatError&) { throw; } catch (const OutOfMemoryError&) {
     throw;
-  } catch (const Error& e) { throw FormatError(name + ": got contents that do not fit together: " + e.what()); } catch (const InternalError& e) {
+  } catch (const Error& e) {
     throw FormatError(name + ": got contents that do not fit together: " + e.what());
-  }
+  } catch (const InternalError& e) { throw FormatError(name + ": got contents that do not fit together: " + e.what()); }
   r.check(r.left() == 0 && memory.size() == blocks.size(), "more than belongs there");
   for (size_t i = 0; i < memory.size(); i++) {
     r.check(static_cast<uint64_t>(memory[i].bytes) == blocks[i].first, "memory of another size");
     const auto data = file.take(blocks[i].first);
-    file.check(Sha256().update(data).finish() == blocks[i].second, "damaged contents: the checksum of its memory differs");
+    file.check(Sha256().update(data).finish() == blocks[i].second,
+               "damaged contents: the checksum of its memory differs");
     skip((kAlign - data.size() % kAlign) % kAlign);
     memory[i].buffer->ensure_allocated();
     memory[i].buffer->copy_in(std::as_bytes(data));

@@ -1,4 +1,5 @@
-/// \file Captured functions in files: what one process captured, another calls without the function, without building graphs and without compiling.
+/// \file Captured functions in files: what one process captured, another calls without the function, without building
+/// graphs and without compiling.
 ///
 ///     auto f = jit([&](const Tensor& x) { return model(x); });
 ///     f(x), f(x);                                  // captured by the second call
@@ -6,9 +7,9 @@
 ///     LoadedJit g = load_jit("model.jit");         // in another process
 ///     Tensor y = g(x)[0];
 ///
-/// A file holds machine code, as a program does: load files whose origin you trust. It runs on every processor that has the instructions it uses,
-/// whatever its number of cores and caches (for those of the machine that saved it, it is tuned). Damage is found by checksums, and nothing in a file
-/// makes reading it go wrong.
+/// A file holds machine code, as a program does: load files whose origin you trust. It runs on every processor that has
+/// the instructions it uses, whatever its number of cores and caches (for those of the machine that saved it, it is
+/// tuned). Damage is found by checksums, and nothing in a file makes reading it go wrong.
 #pragma once
 #include <filesystem>
 #include <span>
@@ -23,8 +24,8 @@ namespace tg {
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
 struct SaveJitOptions {
-  /// Tensors the function uses that are stored by name only, as a model's state dict: load_jit takes them from the state it is given, for example
-  /// what nn::safe_load read. All other memory is part of the file.
+  /// Tensors the function uses that are stored by name only, as a model's state dict: load_jit takes them from the
+  /// state it is given, for example what nn::safe_load read. All other memory is part of the file.
   NamedTensors state = {};
   std::string note = {};  ///< any text; given back by LoadedJit::note
 };
@@ -33,10 +34,12 @@ struct SaveJitOptions {
 class LoadedJit {
  public:
   LoadedJit(std::shared_ptr<JitCore> core, std::string note) : core_(std::move(core)), note_(std::move(note)) {}
-  /// The tensors of the result, in order. Arguments are those of the captured call, in order, of the same shapes, types and devices, and its bound
-  /// variables. JitError where they do not fit.
+  /// The tensors of the result, in order. Arguments are those of the captured call, in order, of the same shapes, types
+  /// and devices, and its bound variables. JitError where they do not fit.
   Tensors operator()(const Tensors& tensors, const std::vector<BoundVariable>& variables = {}) const;
-  template <class... T> Tensors operator()(const Tensor& first, const T&... more) const { return (*this)(Tensors{first, more...}); }
+  template <class... T> Tensors operator()(const Tensor& first, const T&... more) const {
+    return (*this)(Tensors{first, more...});
+  }
   const std::string& name() const { return core_->name(); }
   const std::vector<std::string>& input_names() const { return core_->input_names(); }
   const std::string& note() const { return note_; }
@@ -47,15 +50,20 @@ class LoadedJit {
   std::string note_;
 };
 
-/// Writes a captured function. JitError for one that has not been captured, DeviceError for memory that belongs to no computing device, FileError.
+/// Writes a captured function. JitError for one that has not been captured, DeviceError for memory that belongs to no
+/// computing device, FileError.
 void save_jit(const JitCore& core, const std::filesystem::path& path, const SaveJitOptions& o = {});
-template <class F> void save_jit(const Jit<F>& f, const std::filesystem::path& path, const SaveJitOptions& o = {}) { save_jit(f.core(), path, o); }
+template <class F> void save_jit(const Jit<F>& f, const std::filesystem::path& path, const SaveJitOptions& o = {}) {
+  save_jit(f.core(), path, o);
+}
 /// The same as bytes.
 std::vector<uint8_t> dump_jit(const JitCore& core, const SaveJitOptions& o = {});
 
-/// Reads one. FileError; FormatError for a file that is no such file, of another version of the library, or damaged; DeviceError for code of a
-/// device that is not here or with instructions that this processor lacks; ValueError for a tensor that `state` has not.
+/// Reads one. FileError; FormatError for a file that is no such file, of another version of the library, or damaged;
+/// DeviceError for code of a device that is not here or with instructions that this processor lacks; ValueError for a
+/// tensor that `state` has not.
 LoadedJit load_jit(const std::filesystem::path& path, const NamedTensors& state = {});
-LoadedJit parse_jit(std::span<const uint8_t> bytes, const NamedTensors& state = {}, const std::string& name = "[load_jit] bytes");
+LoadedJit parse_jit(std::span<const uint8_t> bytes, const NamedTensors& state = {},
+                    const std::string& name = "[load_jit] bytes");
 
 }  // namespace tg

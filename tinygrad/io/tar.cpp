@@ -57,7 +57,9 @@ bool parse_pax(std::string_view text, Extended& out) {
     size_t length = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), length);
     const auto digits = static_cast<size_t>(end - text.data());
-    if (error != std::errc() || length > text.size() || length < digits + 3 || text[digits] != ' ' || text[length - 1] != '\n') return false;
+    if (error != std::errc() || length > text.size() || length < digits + 3 || text[digits] != ' ' ||
+        text[length - 1] != '\n')
+      return false;
     const std::string_view record = text.substr(digits + 1, length - digits - 2);
     const size_t equals = record.find('=');
     if (equals == std::string_view::npos) return false;
@@ -94,18 +96,20 @@ std::vector<TarEntry> tar_entries(std::span<const uint8_t> archive, std::string_
     const bool extension = type == 'L' || type == 'K' || type == 'x' || type == 'g';
     const uint64_t size = extension ? *stated : next.size.value_or(*stated);
     at += kBlock;
-    TG_CHECK(FormatError, size <= total - at, "[tar] ", name, ": entry at byte ", at - kBlock, " has ", size, " bytes, ", total - at, " remain");
+    TG_CHECK(FormatError, size <= total - at, "[tar] ", name, ": entry at byte ", at - kBlock, " has ", size,
+             " bytes, ", total - at, " remain");
     const std::string_view content(reinterpret_cast<const char*>(archive.data() + at), size);
     if (type == 'L' || type == 'x') {
-      TG_CHECK(FormatError, size <= kMaxPax, "[tar] ", name, ": extended header at byte ", at - kBlock, " has ", size, " bytes, expected at most ",
-               kMaxPax);
+      TG_CHECK(FormatError, size <= kMaxPax, "[tar] ", name, ": extended header at byte ", at - kBlock, " has ", size,
+               " bytes, expected at most ", kMaxPax);
       const bool good = type == 'x' ? parse_pax(content, next) : size <= kMaxName;
       TG_CHECK(FormatError, good, "[tar] ", name, ": corrupt extended header at byte ", at - kBlock);
       if (type == 'L') next.path = std::string(content.substr(0, content.find('\0')));
     } else if (!extension) {
       if (type == '0' || type == '\0') {
         std::string path(field(header, 0, 100));
-        const std::string_view prefix = field(header, 257, 5) == "ustar" && header[262] == 0 ? field(header, 345, 155) : std::string_view();
+        const std::string_view prefix =
+            field(header, 257, 5) == "ustar" && header[262] == 0 ? field(header, 345, 155) : std::string_view();
         if (!prefix.empty()) path = std::string(prefix) + "/" + path;
         entries.push_back({next.path.value_or(std::move(path)), at, size});
       }

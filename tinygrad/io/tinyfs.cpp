@@ -23,11 +23,12 @@ namespace {
 constexpr size_t kBlock = 4096, kHash = sizeof(ChunkHash), kFan = kChunkBytes / kHash;
 
 void keccak(std::array<uint64_t, 25>& a) {
-  static constexpr uint64_t kRound[24] = {0x0000000000000001, 0x0000000000008082, 0x800000000000808a, 0x8000000080008000, 0x000000000000808b,
-                                          0x0000000080000001, 0x8000000080008081, 0x8000000000008009, 0x000000000000008a, 0x0000000000000088,
-                                          0x0000000080008009, 0x000000008000000a, 0x000000008000808b, 0x800000000000008b, 0x8000000000008089,
-                                          0x8000000000008003, 0x8000000000008002, 0x8000000000000080, 0x000000000000800a, 0x800000008000000a,
-                                          0x8000000080008081, 0x8000000000008080, 0x0000000080000001, 0x8000000080008008};
+  static constexpr uint64_t kRound[24] = {
+      0x0000000000000001, 0x0000000000008082, 0x800000000000808a, 0x8000000080008000, 0x000000000000808b,
+      0x0000000080000001, 0x8000000080008081, 0x8000000000008009, 0x000000000000008a, 0x0000000000000088,
+      0x0000000080008009, 0x000000008000000a, 0x000000008000808b, 0x800000000000008b, 0x8000000000008089,
+      0x8000000000008003, 0x8000000000008002, 0x8000000000000080, 0x000000000000800a, 0x800000008000000a,
+      0x8000000080008081, 0x8000000000008080, 0x0000000080000001, 0x8000000080008008};
   for (uint64_t round : kRound) {
     uint64_t c[5], moved[25];
     for (size_t x = 0; x < 5; x++) c[x] = a[x] ^ a[x + 5] ^ a[x + 10] ^ a[x + 15] ^ a[x + 20];
@@ -39,7 +40,8 @@ void keccak(std::array<uint64_t, 25>& a) {
       x = y, y = ny;
       moved[x + 5 * y] = std::rotl(a[from], (t + 1) * (t + 2) / 2 % 64);
     }
-    for (size_t i = 0; i < 25; i++) a[i] = moved[i] ^ (~moved[i / 5 * 5 + (i + 1) % 5] & moved[i / 5 * 5 + (i + 2) % 5]);
+    for (size_t i = 0; i < 25; i++)
+      a[i] = moved[i] ^ (~moved[i / 5 * 5 + (i + 1) % 5] & moved[i / 5 * 5 + (i + 2) % 5]);
     a[0] ^= round;
   }
 }
@@ -49,7 +51,8 @@ class Connection {
  public:
   explicit Connection(const std::string& endpoint) : name_(endpoint) {
     const size_t colon = endpoint.rfind(':');
-    TG_CHECK(FileError, colon != std::string::npos && colon > 0, "[tinyfs] got the endpoint '", endpoint, "', expected host:port or a folder");
+    TG_CHECK(FileError, colon != std::string::npos && colon > 0, "[tinyfs] got the endpoint '", endpoint,
+             "', expected host:port or a folder");
     addrinfo hints{}, *found = nullptr;
     hints.ai_socktype = SOCK_STREAM;
     const int rc = getaddrinfo(endpoint.substr(0, colon).c_str(), endpoint.substr(colon + 1).c_str(), &hints, &found);
@@ -63,7 +66,8 @@ class Connection {
     TG_CHECK(FileError, fd_ >= 0, "[tinyfs] cannot reach ", endpoint, ": ", why,
              ": start a server there, or set TINYFS_ENDPOINT to another or to a folder");
     timeval limit{env::TINYFS_TIMEOUT.get(), 0};
-    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit), setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit),
+        setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   }
   ~Connection() { close(fd_); }
   Connection(const Connection&) = delete;
@@ -96,7 +100,8 @@ class Connection {
 
  private:
   void check(ssize_t n) const {
-    TG_CHECK(FileError, n > 0, "[tinyfs] lost the connection to ", name_, ": ", n == 0 ? "closed by the server" : std::strerror(errno));
+    TG_CHECK(FileError, n > 0, "[tinyfs] lost the connection to ", name_, ": ",
+             n == 0 ? "closed by the server" : std::strerror(errno));
   }
   std::string name_;
   int fd_ = -1;
@@ -109,7 +114,8 @@ class ServerStore final : public ChunkStore {
     const nlohmann::json info = control_.receive_json();
     TG_CHECK(FormatError, info.is_object(), "[tinyfs] got no table of nodes from ", endpoint);
     for (const auto& [node, places] : info.items())
-      if (places.is_array() && !places.empty() && places.back().is_string()) nodes_[node] = places.back().get<std::string>();
+      if (places.is_array() && !places.empty() && places.back().is_string())
+        nodes_[node] = places.back().get<std::string>();
   }
   std::vector<ChunkHash> store(std::span<const uint8_t> bytes) override {
     control_.send(str("STORE_IN ", bytes.size(), "\r\n")), control_.send(bytes);
@@ -118,7 +124,8 @@ class ServerStore final : public ChunkStore {
     return hashes;
   }
   std::vector<uint8_t> load(std::span<const ChunkHash> hashes, size_t bytes) override {
-    control_.send(str("LOAD_IN ", hashes.size() * kHash, "\r\n")), control_.send({hashes.data()->data(), hashes.size() * kHash});
+    control_.send(str("LOAD_IN ", hashes.size() * kHash, "\r\n")),
+        control_.send({hashes.data()->data(), hashes.size() * kHash});
     const nlohmann::json places = control_.receive_json();
     TG_CHECK(FormatError, places.is_array() && places.size() == hashes.size(), "[tinyfs] got no place for each chunk");
     std::vector<uint8_t> out(bytes);
@@ -161,8 +168,10 @@ class FolderStore final : public ChunkStore {
     std::vector<uint8_t> out;
     for (const ChunkHash& h : hashes) {
       const std::vector<uint8_t> chunk = read_file(folder_ / to_hex(h), kChunkBytes);
-      TG_CHECK(FormatError, chunk.size() == kChunkBytes && chunk_hash(chunk) == h, "[tinyfs] ", (folder_ / to_hex(h)).string(), ": damaged chunk");
-      out.insert(out.end(), chunk.begin(), chunk.begin() + static_cast<std::ptrdiff_t>(std::min(kChunkBytes, bytes - out.size())));
+      TG_CHECK(FormatError, chunk.size() == kChunkBytes && chunk_hash(chunk) == h, "[tinyfs] ",
+               (folder_ / to_hex(h)).string(), ": damaged chunk");
+      out.insert(out.end(), chunk.begin(),
+                 chunk.begin() + static_cast<std::ptrdiff_t>(std::min(kChunkBytes, bytes - out.size())));
     }
     return out;
   }
@@ -232,14 +241,16 @@ std::vector<uint8_t> load_bytes(ChunkStore& store, const ChunkHash& address, siz
   for (size_t level = levels.size(); level-- > 1;) {
     std::vector<ChunkHash> below(levels[level - 1]);
     const std::vector<uint8_t> list = store.load(hashes, below.size() * kHash);
-    TG_CHECK(FormatError, list.size() == below.size() * kHash, "[fs_load] got a list of ", list.size(), " bytes, expected ", below.size() * kHash);
+    TG_CHECK(FormatError, list.size() == below.size() * kHash, "[fs_load] got a list of ", list.size(),
+             " bytes, expected ", below.size() * kHash);
     std::memcpy(below.data(), list.data(), list.size());
     hashes = std::move(below);
   }
   std::vector<uint8_t> bytes = store.load(hashes, hashes.size() * kChunkBytes);
   for (size_t i = 0; i < hashes.size(); i++)
-    TG_CHECK(FormatError, chunk_hash(std::span(bytes).subspan(i * kChunkBytes, kChunkBytes)) == hashes[i], "[fs_load] got chunk ", i,
-             " with other contents than ", to_hex(hashes[i]), " has: it is damaged or missing");
+    TG_CHECK(FormatError, chunk_hash(std::span(bytes).subspan(i * kChunkBytes, kChunkBytes)) == hashes[i],
+             "[fs_load] got chunk ", i, " with other contents than ", to_hex(hashes[i]),
+             " has: it is damaged or missing");
   bytes.resize(size);
   return bytes;
 }

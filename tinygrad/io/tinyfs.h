@@ -1,5 +1,6 @@
-/// \file Content addressed storage: bytes in chunks of 1 MiB, found by their hashes. A file's address is the hash at the root of a tree whose inner
-/// chunks are lists of hashes. The store is a tinyfs server (TINYFS_ENDPOINT=host:port) or a folder of chunk files (TINYFS_ENDPOINT=/path).
+/// \file Content addressed storage: bytes in chunks of 1 MiB, found by their hashes. A file's address is the hash at
+/// the root of a tree whose inner chunks are lists of hashes. The store is a tinyfs server (TINYFS_ENDPOINT=host:port)
+/// or a folder of chunk files (TINYFS_ENDPOINT=/path).
 #pragma once
 #include <array>
 #include <cstdint>
@@ -27,12 +28,14 @@ class ChunkStore {
   /// The first `bytes` of these chunks, one after the other; only the last may be shorter than a chunk.
   virtual std::vector<uint8_t> load(std::span<const ChunkHash> hashes, size_t bytes) = 0;
 };
-/// The store `endpoint` names, by default TINYFS_ENDPOINT, localhost:6767 without one. FileError when it cannot be reached.
+/// The store `endpoint` names, by default TINYFS_ENDPOINT, localhost:6767 without one. FileError when it cannot be
+/// reached.
 std::unique_ptr<ChunkStore> open_store(const std::string& endpoint = {});
 
 /// Stores bytes, filled with zeros to whole chunks, and returns their address. FileError.
 ChunkHash store_bytes(ChunkStore& store, std::vector<uint8_t> bytes);
-/// `size` bytes stored at an address. FileError for chunks that are missing, FormatError for chunks that are not what their address says.
+/// `size` bytes stored at an address. FileError for chunks that are missing, FormatError for chunks that are not what
+/// their address says.
 std::vector<uint8_t> load_bytes(ChunkStore& store, const ChunkHash& address, size_t size);
 
 }  // namespace tg::io

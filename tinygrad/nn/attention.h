@@ -11,15 +11,17 @@ struct MultiheadAttentionOptions {
   bool batch_first = true;  ///< inputs are (batch, time, embed_dim) instead of (time, batch, embed_dim)
 };
 struct AttentionMasks {
-  Tensor mask = {};      ///< (queries, keys), or with axes for batch and heads before: bool (true: may be seen) or added to the scores
+  Tensor mask = {};  ///< (queries, keys), or with axes for batch and heads before: bool (true: may be seen) or added to
+                     ///< the scores
   Tensor key_mask = {};  ///< bool (batch, keys): false for keys nobody may see, such as padding
   bool causal = false;   ///< query i sees keys 0 to i
 };
 
 /// Attention of `heads` heads with projections of query, key, value and result. Names of weights are PyTorch's.
 struct MultiheadAttention {
-  Tensor in_proj_weight, in_proj_bias;    ///< (3 embed_dim, embed_dim): Glorot uniform; (3 embed_dim): zeros
-  Tensor out_proj_weight, out_proj_bias;  ///< (embed_dim, embed_dim): uniform within 1/sqrt(embed_dim); (embed_dim): zeros
+  Tensor in_proj_weight, in_proj_bias;  ///< (3 embed_dim, embed_dim): Glorot uniform; (3 embed_dim): zeros
+  Tensor out_proj_weight,
+      out_proj_bias;  ///< (embed_dim, embed_dim): uniform within 1/sqrt(embed_dim); (embed_dim): zeros
   int64_t embed_dim, heads;
   MultiheadAttentionOptions options;
   /// ValueError unless `heads` divides `embed_dim`.

@@ -19,20 +19,22 @@ constexpr uint64_t kMaxArchiveBytes = uint64_t{1} << 29;  // the real one is 184
 
 void add_batch(CifarBytes& out, int batch, std::span<const uint8_t> bytes, uint64_t records, std::string_view name) {
   const bool test = batch == kTestBatch;
-  parse_cifar10_batch(bytes, records, name, test ? out.test_images : out.train_images, test ? out.test_labels : out.train_labels);
+  parse_cifar10_batch(bytes, records, name, test ? out.test_images : out.train_images,
+                      test ? out.test_labels : out.train_labels);
 }
 
 }  // namespace
 
-void parse_cifar10_batch(std::span<const uint8_t> bytes, uint64_t records, std::string_view name, std::vector<uint8_t>& images,
-                         std::vector<uint8_t>& labels) {
-  TG_CHECK(FormatError, bytes.size() % kCifarRecordBytes == 0 && bytes.size() / kCifarRecordBytes == records, "[cifar] ", name, ": got ",
-           bytes.size(), " bytes, expected ", records, " records of ", kCifarRecordBytes);
+void parse_cifar10_batch(std::span<const uint8_t> bytes, uint64_t records, std::string_view name,
+                         std::vector<uint8_t>& images, std::vector<uint8_t>& labels) {
+  TG_CHECK(FormatError, bytes.size() % kCifarRecordBytes == 0 && bytes.size() / kCifarRecordBytes == records,
+           "[cifar] ", name, ": got ", bytes.size(), " bytes, expected ", records, " records of ", kCifarRecordBytes);
   images.reserve(images.size() + records * kCifarImageBytes);
   labels.reserve(labels.size() + records);
   for (uint64_t i = 0; i < records; i++) {
     const std::span<const uint8_t> record = bytes.subspan(i * kCifarRecordBytes, kCifarRecordBytes);
-    TG_CHECK(FormatError, record[0] < 10, "[cifar] ", name, ": record ", i, " has label ", int{record[0]}, ", expected 0 to 9");
+    TG_CHECK(FormatError, record[0] < 10, "[cifar] ", name, ": record ", i, " has label ", int{record[0]},
+             ", expected 0 to 9");
     labels.push_back(record[0]);
     images.insert(images.end(), record.begin() + 1, record.end());
   }
@@ -56,7 +58,8 @@ CifarBytes parse_cifar10_archive(std::span<const uint8_t> bytes, std::string_vie
 }
 
 CifarBytes read_cifar10(const std::filesystem::path& path, uint64_t records) {
-  if (!std::filesystem::is_directory(path)) return parse_cifar10_archive(io::read_file(path, kMaxArchiveBytes), path.string(), records);
+  if (!std::filesystem::is_directory(path))
+    return parse_cifar10_archive(io::read_file(path, kMaxArchiveBytes), path.string(), records);
   CifarBytes out;
   for (int batch = 0; batch <= kTestBatch; batch++) {
     const std::filesystem::path file = path / kBatches[batch];

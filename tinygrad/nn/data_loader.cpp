@@ -57,8 +57,8 @@ SampleSource SampleSource::of(const Tensors& tensors) {
   Tensors kept;
   for (const Tensor& t : tensors) {
     const Shape shape = t.shape();
-    TG_CHECK(ShapeError, !shape.empty() && shape[0].value() == s.size, "[SampleSource] got shapes ", tensors[0].shape(), " and ", shape,
-             ", expected the same size of the first axis");
+    TG_CHECK(ShapeError, !shape.empty() && shape[0].value() == s.size, "[SampleSource] got shapes ", tensors[0].shape(),
+             " and ", shape, ", expected the same size of the first axis");
     Field f{{}, t.stored_dtype()};
     for (size_t i = 1; i < shape.size(); i++) f.shape.push_back(shape[i].value());
     s.fields.push_back(std::move(f));
@@ -75,11 +75,17 @@ SampleSource SampleSource::of(const Tensors& tensors) {
   return s;
 }
 
-/// One pass over the samples. Workers take the next batch that nobody has, unless `prefetch` are ready; results are kept by number.
+/// One pass over the samples. Workers take the next batch that nobody has, unless `prefetch` are ready; results are
+/// kept by number.
 class DataLoader::Epoch {
  public:
-  Epoch(std::shared_ptr<const SampleSource> source, const DataLoaderOptions& o, std::vector<int64_t> order, int64_t batches)
-      : source_(std::move(source)), o_(o), order_(std::move(order)), batches_(batches), progress_(batches, o.progress, !o.progress.empty()) {
+  Epoch(std::shared_ptr<const SampleSource> source, const DataLoaderOptions& o, std::vector<int64_t> order,
+        int64_t batches)
+      : source_(std::move(source)),
+        o_(o),
+        order_(std::move(order)),
+        batches_(batches),
+        progress_(batches, o.progress, !o.progress.empty()) {
     for (int i = 0; i < o_.workers && i < batches; i++) workers_.emplace_back([this] { work(); });
   }
   ~Epoch() {
@@ -115,7 +121,8 @@ class DataLoader::Epoch {
   };
 
   Rows read(int64_t batch) const {
-    const int64_t first = batch * o_.batch_size, last = std::min(first + o_.batch_size, static_cast<int64_t>(order_.size()));
+    const int64_t first = batch * o_.batch_size,
+                  last = std::min(first + o_.batch_size, static_cast<int64_t>(order_.size()));
     Rows r{last - first, {}};
     std::vector<size_t> sizes;
     for (const Field& f : source_->fields) {
@@ -133,7 +140,8 @@ class DataLoader::Epoch {
   void work() {
     std::unique_lock lock(mutex_);
     while (true) {
-      changed_.wait(lock, [&] { return stop_ || started_ == batches_ || started_ < used_ + std::max<int64_t>(o_.prefetch, 1); });
+      changed_.wait(
+          lock, [&] { return stop_ || started_ == batches_ || started_ < used_ + std::max<int64_t>(o_.prefetch, 1); });
       if (stop_ || started_ == batches_) return;
       const int64_t batch = started_++;
       lock.unlock();
@@ -180,14 +188,17 @@ DataLoader::Iterator& DataLoader::Iterator::operator++() {
 }
 
 DataLoader::DataLoader(SampleSource source, const DataLoaderOptions& o) : o_(o) {
-  TG_CHECK(ValueError, o.batch_size > 0 && o.workers >= 0 && o.prefetch >= 0, "[DataLoader] got batch_size = ", o.batch_size,
-           ", workers = ", o.workers, " and prefetch = ", o.prefetch, ", expected a positive size and no negative numbers");
+  TG_CHECK(ValueError, o.batch_size > 0 && o.workers >= 0 && o.prefetch >= 0,
+           "[DataLoader] got batch_size = ", o.batch_size, ", workers = ", o.workers, " and prefetch = ", o.prefetch,
+           ", expected a positive size and no negative numbers");
   TG_CHECK(ValueError, source.read && source.size >= 0 && !source.fields.empty(),
            "[DataLoader] got a source without fields or without a function to read samples");
   source_ = std::make_shared<const SampleSource>(std::move(source));
 }
 
-int64_t DataLoader::size() const { return o_.drop_last ? source_->size / o_.batch_size : (source_->size + o_.batch_size - 1) / o_.batch_size; }
+int64_t DataLoader::size() const {
+  return o_.drop_last ? source_->size / o_.batch_size : (source_->size + o_.batch_size - 1) / o_.batch_size;
+}
 
 std::vector<int64_t> DataLoader::order(int64_t epoch) const {
   std::vector<int64_t> v(static_cast<size_t>(source_->size));

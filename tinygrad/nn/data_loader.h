@@ -1,7 +1,8 @@
-/// \file Batches of samples: read by worker threads ahead of their use, shuffled by a seed, turned into tensors and transformed on the device.
+/// \file Batches of samples: read by worker threads ahead of their use, shuffled by a seed, turned into tensors and
+/// transformed on the device.
 ///
-///     nn::DataLoader batches(nn::SampleSource::of({images, labels}), {.batch_size = 64, .shuffle = true, .seed = 7, .workers = 2});
-///     for (const Tensors& batch : batches) { const Tensor &x = batch[0], &y = batch[1]; ... }
+///     nn::DataLoader batches(nn::SampleSource::of({images, labels}), {.batch_size = 64, .shuffle = true, .seed = 7,
+///     .workers = 2}); for (const Tensors& batch : batches) { const Tensor &x = batch[0], &y = batch[1]; ... }
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +27,8 @@ struct Field {
 struct SampleSource {
   int64_t size = 0;
   std::vector<Field> fields;
-  /// Writes the fields of sample `index` (row-major, of the fields' types) where `out` points to. Called by several threads at once.
+  /// Writes the fields of sample `index` (row-major, of the fields' types) where `out` points to. Called by several
+  /// threads at once.
   std::function<void(int64_t index, std::span<std::byte* const> out)> read;
   /// The rows of tensors that agree in the size of their first axis.
   static SampleSource of(const Tensors& tensors);
@@ -52,7 +54,8 @@ class DataLoader {
   DataLoader(SampleSource source, const DataLoaderOptions& o = {});
 
   class Epoch;  // data_loader.cpp
-  /// Moves through an epoch once; copies share the position. What `read` throws in a worker is thrown where the batch is asked for.
+  /// Moves through an epoch once; copies share the position. What `read` throws in a worker is thrown where the batch
+  /// is asked for.
   class Iterator {
    public:
     using iterator_category = std::input_iterator_tag;

@@ -20,7 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// One IDX file of a set. The content is what is checked, since compressors differ; Fashion-MNIST is known by its .gz files only.
+/// One IDX file of a set. The content is what is checked, since compressors differ; Fashion-MNIST is known by its .gz
+/// files only.
 struct IdxFile {
   const char* name;
   uint64_t content_bytes;
@@ -34,25 +35,29 @@ struct IdxSet {
   std::array<IdxFile, 4> files;
 };
 
-constexpr IdxSet kMnist{"mnist",
-                        {"https://storage.googleapis.com/cvdf-datasets/mnist/", "https://ossci-datasets.s3.amazonaws.com/mnist/"},
-                        {{{"train-images-idx3-ubyte", 47040016, "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db", 9912422,
-                           "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"},
-                          {"train-labels-idx1-ubyte", 60008, "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5", 28881,
-                           "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"},
-                          {"t10k-images-idx3-ubyte", 7840016, "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7", 1648877,
-                           "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"},
-                          {"t10k-labels-idx1-ubyte", 10008, "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2", 4542,
-                           "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"}}}};
+constexpr IdxSet kMnist{
+    "mnist",
+    {"https://storage.googleapis.com/cvdf-datasets/mnist/", "https://ossci-datasets.s3.amazonaws.com/mnist/"},
+    {{{"train-images-idx3-ubyte", 47040016, "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db", 9912422,
+       "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"},
+      {"train-labels-idx1-ubyte", 60008, "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5", 28881,
+       "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"},
+      {"t10k-images-idx3-ubyte", 7840016, "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7", 1648877,
+       "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"},
+      {"t10k-labels-idx1-ubyte", 10008, "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2", 4542,
+       "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"}}}};
 
-constexpr IdxSet kFashion{
-    "fashion-mnist",
-    {"http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-     "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"},
-    {{{"train-images-idx3-ubyte", 47040016, nullptr, 26421880, "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"},
-      {"train-labels-idx1-ubyte", 60008, nullptr, 29515, "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"},
-      {"t10k-images-idx3-ubyte", 7840016, nullptr, 4422102, "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"},
-      {"t10k-labels-idx1-ubyte", 10008, nullptr, 5148, "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"}}}};
+constexpr IdxSet kFashion{"fashion-mnist",
+                          {"http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+                           "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"},
+                          {{{"train-images-idx3-ubyte", 47040016, nullptr, 26421880,
+                             "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"},
+                            {"train-labels-idx1-ubyte", 60008, nullptr, 29515,
+                             "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"},
+                            {"t10k-images-idx3-ubyte", 7840016, nullptr, 4422102,
+                             "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"},
+                            {"t10k-labels-idx1-ubyte", 10008, nullptr, 5148,
+                             "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"}}}};
 
 constexpr const char* kCifarArchive = "cifar-10-binary.tar.gz";
 constexpr uint64_t kCifarArchiveBytes = 170052171;
@@ -80,7 +85,8 @@ std::vector<uint8_t> load_idx(const fs::path& path, const IdxFile& file, const s
     if (!file.content_sha256) check_digest(bytes, file.gz_sha256, name);
     bytes = io::gunzip(bytes, file.content_bytes, name);
   }
-  TG_CHECK(FormatError, bytes.size() == file.content_bytes, "[datasets] ", name, ": got ", bytes.size(), " bytes, expected ", file.content_bytes);
+  TG_CHECK(FormatError, bytes.size() == file.content_bytes, "[datasets] ", name, ": got ", bytes.size(),
+           " bytes, expected ", file.content_bytes);
   if (file.content_sha256) check_digest(bytes, file.content_sha256, name);
   IdxArray array = parse_idx(bytes, name);
   TG_CHECK(FormatError, array.dtype == dtypes::uint8 && array.shape == shape, "[datasets] ", name,
@@ -95,7 +101,8 @@ std::string list(const std::vector<fs::path>& paths) {
 }
 
 [[noreturn]] void not_found(std::string_view name, const std::vector<fs::path>& searched) {
-  throw FileError(str("[datasets] ", name, " is in none of these directories:", list(searched), "\nput its files in one, or set TINYGRAD_DATA"));
+  throw FileError(str("[datasets] ", name, " is in none of these directories:", list(searched),
+                      "\nput its files in one, or set TINYGRAD_DATA"));
 }
 
 }  // namespace
@@ -147,7 +154,8 @@ void download(const std::vector<std::string>& urls, const fs::path& to, uint64_t
 
 MnistBytes mnist_bytes(bool fashion, const DataOptions& options) {
   const IdxSet& set = fashion ? kFashion : kMnist;
-  const std::vector<fs::path> directories = options.directories.empty() ? search_directories(set.name) : options.directories;
+  const std::vector<fs::path> directories =
+      options.directories.empty() ? search_directories(set.name) : options.directories;
   std::array<fs::path, 4> files;
   const auto complete = [&](const fs::path& directory) {
     for (size_t i = 0; i < 4; i++) {
@@ -165,14 +173,16 @@ MnistBytes mnist_bytes(bool fashion, const DataOptions& options) {
       if (find_idx(cache, file)) continue;
       download({set.urls[0] + gz, set.urls[1] + gz}, cache / gz, file.gz_bytes, file.gz_sha256);
     }
-    TG_CHECK(FileError, complete(cache), "[datasets] ", set.name, " vanished from ", cache.string(), " after the download");
+    TG_CHECK(FileError, complete(cache), "[datasets] ", set.name, " vanished from ", cache.string(),
+             " after the download");
   }
   return {load_idx(files[0], set.files[0], {60000, 28, 28}), load_idx(files[1], set.files[1], {60000}),
           load_idx(files[2], set.files[2], {10000, 28, 28}), load_idx(files[3], set.files[3], {10000})};
 }
 
 CifarBytes cifar_bytes(const DataOptions& options) {
-  const std::vector<fs::path> directories = options.directories.empty() ? search_directories("cifar") : options.directories;
+  const std::vector<fs::path> directories =
+      options.directories.empty() ? search_directories("cifar") : options.directories;
   const auto load_archive = [](const fs::path& path) {
     const std::vector<uint8_t> bytes = io::read_file(path, kCifarArchiveBytes);
     check_digest(bytes, kCifarSha256, path.string());
@@ -187,8 +197,8 @@ CifarBytes cifar_bytes(const DataOptions& options) {
       for (int label = 0; label < 10; label++) {  // the published set is balanced, which stands in for a checksum here
         const auto train = std::count(data.train_labels.begin(), data.train_labels.end(), label);
         const auto test = std::count(data.test_labels.begin(), data.test_labels.end(), label);
-        TG_CHECK(FormatError, train == 5000 && test == 1000, "[datasets] ", batches.string(), ": got ", train, " and ", test, " images of class ",
-                 label, ", expected 5000 and 1000: not the published data");
+        TG_CHECK(FormatError, train == 5000 && test == 1000, "[datasets] ", batches.string(), ": got ", train, " and ",
+                 test, " images of class ", label, ", expected 5000 and 1000: not the published data");
       }
       return data;
     }

@@ -10,11 +10,13 @@ Tensor images(const std::vector<uint8_t>& bytes, int64_t channels, int64_t size,
   const auto n = static_cast<int64_t>(bytes.size()) / (channels * size * size);
   return Tensor::from(std::span(bytes), Shape{n, channels, size, size}, {.device = device}).requires_grad_(false);
 }
-Tensor labels(const std::vector<uint8_t>& bytes, const std::string& device) { return Tensor::from(bytes, {.device = device}).requires_grad_(false); }
+Tensor labels(const std::vector<uint8_t>& bytes, const std::string& device) {
+  return Tensor::from(bytes, {.device = device}).requires_grad_(false);
+}
 
 template <class Bytes> Dataset tensors(const Bytes& b, int64_t channels, int64_t size, const std::string& device) {
-  return {images(b.train_images, channels, size, device), labels(b.train_labels, device), images(b.test_images, channels, size, device),
-          labels(b.test_labels, device)};
+  return {images(b.train_images, channels, size, device), labels(b.train_labels, device),
+          images(b.test_images, channels, size, device), labels(b.test_labels, device)};
 }
 
 }  // namespace

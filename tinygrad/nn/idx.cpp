@@ -22,11 +22,15 @@ constexpr size_t kMaxDims = 8;
 
 IdxArray parse_plain(std::span<const uint8_t> bytes, std::string_view name) {
   TG_CHECK(FormatError, bytes.size() >= 4, "[idx] ", name, ": got ", bytes.size(), " bytes, expected a header");
-  const auto type = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const ElementType& t) { return t.code == bytes[2]; });
+  const auto type =
+      std::find_if(std::begin(kTypes), std::end(kTypes), [&](const ElementType& t) { return t.code == bytes[2]; });
   const size_t ndim = bytes[3];
-  TG_CHECK(FormatError, bytes[0] == 0 && bytes[1] == 0 && type != std::end(kTypes), "[idx] ", name, ": not an IDX file");
-  TG_CHECK(FormatError, ndim >= 1 && ndim <= kMaxDims, "[idx] ", name, ": got ", ndim, " dimensions, expected 1 to ", kMaxDims);
-  TG_CHECK(FormatError, bytes.size() >= 4 + 4 * ndim, "[idx] ", name, ": got ", bytes.size(), " bytes, expected a header of ", 4 + 4 * ndim);
+  TG_CHECK(FormatError, bytes[0] == 0 && bytes[1] == 0 && type != std::end(kTypes), "[idx] ", name,
+           ": not an IDX file");
+  TG_CHECK(FormatError, ndim >= 1 && ndim <= kMaxDims, "[idx] ", name, ": got ", ndim, " dimensions, expected 1 to ",
+           kMaxDims);
+  TG_CHECK(FormatError, bytes.size() >= 4 + 4 * ndim, "[idx] ", name, ": got ", bytes.size(),
+           " bytes, expected a header of ", 4 + 4 * ndim);
   IdxArray array{type->dtype, {}, {}};
   uint64_t need = type->bytes;
   bool overflow = false, empty = false;
@@ -40,10 +44,12 @@ IdxArray parse_plain(std::span<const uint8_t> bytes, std::string_view name) {
   if (empty) need = 0, overflow = false;
   const std::span<const uint8_t> body = bytes.subspan(4 + 4 * ndim);
   TG_CHECK(FormatError, !overflow, "[idx] ", name, ": the sizes in its header overflow");
-  TG_CHECK(FormatError, body.size() == need, "[idx] ", name, ": got ", body.size(), " bytes of elements, expected ", need);
+  TG_CHECK(FormatError, body.size() == need, "[idx] ", name, ": got ", body.size(), " bytes of elements, expected ",
+           need);
   array.data.assign(body.begin(), body.end());
   if (std::endian::native == std::endian::little && type->bytes > 1)
-    for (size_t i = 0; i < array.data.size(); i += type->bytes) std::reverse(array.data.begin() + i, array.data.begin() + i + type->bytes);
+    for (size_t i = 0; i < array.data.size(); i += type->bytes)
+      std::reverse(array.data.begin() + i, array.data.begin() + i + type->bytes);
   return array;
 }
 

@@ -20,8 +20,9 @@ struct IdxArray {
 /// Largest file accepted, and largest content of a compressed one.
 inline constexpr uint64_t kMaxIdxBytes = uint64_t{1} << 32;
 
-/// Parses the content of an IDX file, gzip or plain. `name` stands in the message of the FormatError thrown when the header is not IDX's, has no
-/// or more than 8 dimensions, or when the elements it promises are not exactly the bytes that follow.
+/// Parses the content of an IDX file, gzip or plain. `name` stands in the message of the FormatError thrown when the
+/// header is not IDX's, has no or more than 8 dimensions, or when the elements it promises are not exactly the bytes
+/// that follow.
 IdxArray parse_idx(std::span<const uint8_t> bytes, std::string_view name, uint64_t max_bytes = kMaxIdxBytes);
 /// Reads a file. Throws FileError when it cannot be read, FormatError as above.
 IdxArray read_idx(const std::filesystem::path& path, uint64_t max_bytes = kMaxIdxBytes);

@@ -1,5 +1,5 @@
-/// \file Schedules of the learning rate. They write into the optimizer's `lr` tensor, so that a captured step sees every new rate; call step() after
-/// the optimizer's. The formulas are PyTorch's.
+/// \file Schedules of the learning rate. They write into the optimizer's `lr` tensor, so that a captured step sees
+/// every new rate; call step() after the optimizer's. The formulas are PyTorch's.
 #pragma once
 #include <functional>
 #include <vector>

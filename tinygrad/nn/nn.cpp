@@ -15,7 +15,9 @@ void check_sizes(const char* layer, int64_t a, int64_t b) {
   TG_CHECK(ShapeError, a > 0 && b > 0, "[", layer, "] got sizes ", a, " and ", b, ", expected positive ones");
 }
 
-Tensor uniform(const Shape& shape, double bound) { return Tensor::uniform(shape, {.low = -bound, .high = bound}).is_param_(); }
+Tensor uniform(const Shape& shape, double bound) {
+  return Tensor::uniform(shape, {.low = -bound, .high = bound}).is_param_();
+}
 
 /// With storage from the start, so that the first training step runs the same kernels as the later ones.
 Tensor filled(const Shape& shape, Scalar value, const TensorOptions& o) {
@@ -26,8 +28,11 @@ constexpr bool kParameter = true, kStatistic = false;
 
 /// What has to be added around each axis so that a stride-1 convolution keeps its size, last axis first.
 Ints same_padding(const Ints& kernel, const Conv2dOptions& o) {
-  const auto all_are = [](const Ints& v, int64_t n) { return std::all_of(v.begin(), v.end(), [n](int64_t x) { return x == n; }); };
-  TG_CHECK(ValueError, all_are(o.stride, 1) && all_are(o.padding, 0), "[Conv2d] same = true needs stride 1 and no padding");
+  const auto all_are = [](const Ints& v, int64_t n) {
+    return std::all_of(v.begin(), v.end(), [n](int64_t x) { return x == n; });
+  };
+  TG_CHECK(ValueError, all_are(o.stride, 1) && all_are(o.padding, 0),
+           "[Conv2d] same = true needs stride 1 and no padding");
   Ints out;
   for (size_t i = kernel.size(); i-- > 0;) {
     const int64_t total = o.dilation[o.dilation.size() == 1 ? 0 : i] * (kernel[i] - 1);
@@ -48,12 +53,13 @@ Linear::Linear(int64_t in_features, int64_t out_features, bool with_bias) {
 
 Tensor Linear::operator()(const Tensor& x) const {
   const SInt in = weight.shape()[1];
-  TG_CHECK(ShapeError, x.ndim() > 0 && x.shape().back() == in, "[Linear] got shape ", x.shape(), ", expected (..., ", in, ")");
+  TG_CHECK(ShapeError, x.ndim() > 0 && x.shape().back() == in, "[Linear] got shape ", x.shape(), ", expected (..., ",
+           in, ")");
   {
     GraphScope g;
     const std::string &here = device_of(x.uop()), &there = device_of(weight.uop());
-    TG_CHECK(DeviceError, here.empty() || there.empty() || here == there, "[Linear] got a tensor on ", here, " and a weight on ", there,
-             ", expected one device: move it with .to(device)");
+    TG_CHECK(DeviceError, here.empty() || there.empty() || here == there, "[Linear] got a tensor on ", here,
+             " and a weight on ", there, ", expected one device: move it with .to(device)");
   }
   return x.linear(weight.transpose(), bias);
 }
@@ -61,10 +67,10 @@ Tensor Linear::operator()(const Tensor& x) const {
 Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, const Ints& kernel_size, const Conv2dOptions& o)
     : options{.groups = o.groups, .stride = o.stride, .dilation = o.dilation, .padding = o.padding} {
   check_sizes("Conv2d", in_channels, out_channels);
-  TG_CHECK(ShapeError, o.dilation.size() == 1 || o.dilation.size() == kernel_size.size(), "[Conv2d] got ", o.dilation.size(), " dilations for ",
-           kernel_size.size(), " axes");
-  TG_CHECK(ValueError, o.groups > 0 && in_channels % o.groups == 0 && out_channels % o.groups == 0, "[Conv2d] got groups = ", o.groups,
-           ", expected a divisor of ", in_channels, " and ", out_channels);
+  TG_CHECK(ShapeError, o.dilation.size() == 1 || o.dilation.size() == kernel_size.size(), "[Conv2d] got ",
+           o.dilation.size(), " dilations for ", kernel_size.size(), " axes");
+  TG_CHECK(ValueError, o.groups > 0 && in_channels % o.groups == 0 && out_channels % o.groups == 0,
+           "[Conv2d] got groups = ", o.groups, ", expected a divisor of ", in_channels, " and ", out_channels);
   Shape shape{out_channels, in_channels / o.groups};
   double fan_in = static_cast<double>(in_channels);
   for (int64_t k : kernel_size) {
@@ -80,10 +86,16 @@ Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, const Ints& kernel_siz
 
 Tensor Conv2d::operator()(const Tensor& x) const { return x.conv2d(weight, bias, options); }
 
-ConvTranspose2d::ConvTranspose2d(int64_t in_channels, int64_t out_channels, const Ints& kernel_size, const ConvTranspose2dOptions& o)
-    : options{.groups = o.groups, .stride = o.stride, .dilation = o.dilation, .padding = o.padding, .output_padding = o.output_padding} {
+ConvTranspose2d::ConvTranspose2d(int64_t in_channels, int64_t out_channels, const Ints& kernel_size,
+                                 const ConvTranspose2dOptions& o)
+    : options{.groups = o.groups,
+              .stride = o.stride,
+              .dilation = o.dilation,
+              .padding = o.padding,
+              .output_padding = o.output_padding} {
   // The original draws the values of a convolution first, whose bias it keeps.
-  bias = Conv2d(in_channels, out_channels, kernel_size, {.dilation = o.dilation, .groups = o.groups, .bias = o.bias}).bias;
+  bias =
+      Conv2d(in_channels, out_channels, kernel_size, {.dilation = o.dilation, .groups = o.groups, .bias = o.bias}).bias;
   Shape shape{in_channels, out_channels / o.groups};
   double fan_in = static_cast<double>(in_channels);
   for (int64_t k : kernel_size) {
@@ -97,7 +109,9 @@ Tensor ConvTranspose2d::operator()(const Tensor& x) const { return x.conv_transp
 
 BatchNorm::BatchNorm(int64_t channels, const BatchNormOptions& o) : options(o) {
   check_sizes("BatchNorm", channels, channels);
-  if (o.affine) weight = filled({channels}, 1.0, {.requires_grad = kParameter}), bias = filled({channels}, 0.0, {.requires_grad = kParameter});
+  if (o.affine)
+    weight = filled({channels}, 1.0, {.requires_grad = kParameter}),
+    bias = filled({channels}, 0.0, {.requires_grad = kParameter});
   num_batches_tracked = filled({}, 0, {.dtype = dtypes::int64, .requires_grad = kStatistic});
   if (!o.track_running_stats) return;
   running_mean = filled({channels}, 0.0, {.requires_grad = kStatistic});
@@ -105,7 +119,8 @@ BatchNorm::BatchNorm(int64_t channels, const BatchNormOptions& o) : options(o) {
 }
 
 Tensor BatchNorm::operator()(const Tensor& x) const {
-  TG_CHECK(ShapeError, x.ndim() >= 2, "[BatchNorm] got an input of shape ", x.shape(), ", expected (batch, channels, ...)");
+  TG_CHECK(ShapeError, x.ndim() >= 2, "[BatchNorm] got an input of shape ", x.shape(),
+           ", expected (batch, channels, ...)");
   Shape along_channels(static_cast<size_t>(x.ndim()), SInt(1));
   along_channels[1] = x.shape()[1];
   if (options.track_running_stats && !Tensor::training())
@@ -114,7 +129,8 @@ Tensor BatchNorm::operator()(const Tensor& x) const {
   for (int axis = 0; axis < x.ndim(); axis++)
     if (axis != 1) others.push_back(axis);
   const Tensor mean = x.mean({.axis = others});
-  const Tensor centered = x - mean.detach().reshape(along_channels);  // the variance does not depend on the mean to first order
+  const Tensor centered =
+      x - mean.detach().reshape(along_channels);  // the variance does not depend on the mean to first order
   const Tensor var = centered.square().mean({.axis = others});
   if (options.track_running_stats && Tensor::training()) {
     const double n = static_cast<double>(x.numel()), channels = static_cast<double>(x.shape(1)), m = options.momentum;
@@ -141,8 +157,11 @@ LayerNorm::LayerNorm(Ints sizes, const LayerNormOptions& o) : normalized_shape(s
 Tensor LayerNorm::operator()(const Tensor& x) const {
   const Shape shape = x.shape();
   const size_t n = normalized_shape.size();
-  TG_CHECK(ShapeError, shape.size() >= n && std::equal(normalized_shape.begin(), normalized_shape.end(), shape.end() - static_cast<ptrdiff_t>(n)),
-           "[LayerNorm] got an input of shape ", shape, ", expected the last sizes to be ", Shape(std::span<const int64_t>(normalized_shape)));
+  TG_CHECK(ShapeError,
+           shape.size() >= n &&
+               std::equal(normalized_shape.begin(), normalized_shape.end(), shape.end() - static_cast<ptrdiff_t>(n)),
+           "[LayerNorm] got an input of shape ", shape, ", expected the last sizes to be ",
+           Shape(std::span<const int64_t>(normalized_shape)));
   std::vector<int> axes;
   for (int i = 1; i <= static_cast<int>(n); i++) axes.push_back(-i);
   const Tensor y = x.layernorm(axes, options.eps);
@@ -150,24 +169,27 @@ Tensor LayerNorm::operator()(const Tensor& x) const {
 }
 
 Tensor LayerNorm2d::operator()(const Tensor& x) const {
-  TG_CHECK(ShapeError, x.ndim() >= 2, "[LayerNorm2d] got an input of shape ", x.shape(), ", expected (batch, channels, ...)");
+  TG_CHECK(ShapeError, x.ndim() >= 2, "[LayerNorm2d] got an input of shape ", x.shape(),
+           ", expected (batch, channels, ...)");
   std::vector<int> last{0}, back{0, static_cast<int>(x.ndim()) - 1};
   for (int axis = 2; axis < x.ndim(); axis++) last.push_back(axis), back.push_back(axis - 1);
   last.push_back(1);
   return LayerNorm::operator()(x.permute(last)).permute(back);
 }
 
-GroupNorm::GroupNorm(int64_t groups, int64_t channels, const LayerNormOptions& o) : num_groups(groups), num_channels(channels), options(o) {
+GroupNorm::GroupNorm(int64_t groups, int64_t channels, const LayerNormOptions& o)
+    : num_groups(groups), num_channels(channels), options(o) {
   check_sizes("GroupNorm", groups, channels);
-  TG_CHECK(ValueError, channels % groups == 0, "[GroupNorm] got ", groups, " groups of ", channels, " channels, expected a divisor");
+  TG_CHECK(ValueError, channels % groups == 0, "[GroupNorm] got ", groups, " groups of ", channels,
+           " channels, expected a divisor");
   if (!o.affine) return;
   weight = filled({channels}, 1.0, {.requires_grad = kParameter});
   bias = filled({channels}, 0.0, {.requires_grad = kParameter});
 }
 
 Tensor GroupNorm::operator()(const Tensor& x) const {
-  TG_CHECK(ShapeError, x.ndim() >= 2 && x.shape(1) == num_channels, "[GroupNorm] got an input of shape ", x.shape(), ", expected (batch, ",
-           num_channels, ", ...)");
+  TG_CHECK(ShapeError, x.ndim() >= 2 && x.shape(1) == num_channels, "[GroupNorm] got an input of shape ", x.shape(),
+           ", expected (batch, ", num_channels, ", ...)");
   const Tensor y = x.reshape(x.shape(0), num_groups, -1).layernorm(-1, options.eps).reshape(x.shape());
   if (!weight.defined()) return y;
   Shape along_channels(static_cast<size_t>(x.ndim()), SInt(1));
@@ -181,8 +203,9 @@ RMSNorm::RMSNorm(int64_t dim, const RMSNormOptions& o) : options(o) {
 }
 
 Tensor RMSNorm::operator()(const Tensor& x) const {
-  TG_CHECK(ShapeError, !weight.defined() || (x.ndim() > 0 && x.shape(-1) == weight.shape(0)), "[RMSNorm] got an input of shape ", x.shape(),
-           ", expected the last size to be ", weight.defined() ? weight.shape(0) : 0);
+  TG_CHECK(ShapeError, !weight.defined() || (x.ndim() > 0 && x.shape(-1) == weight.shape(0)),
+           "[RMSNorm] got an input of shape ", x.shape(), ", expected the last size to be ",
+           weight.defined() ? weight.shape(0) : 0);
   const Tensor f = x.dtype() == dtypes::float64 ? x : x.to_float();
   const Tensor y = (f * (f.square().mean(-1, true) + options.eps).rsqrt()).cast(x.dtype());
   return weight.defined() ? y * weight : y;
@@ -194,7 +217,8 @@ Embedding::Embedding(int64_t vocab_size, int64_t embed_size) {
 }
 
 Tensor embedding(const Tensor& weight, const Tensor& indices) {
-  TG_CHECK(DTypeError, indices.dtype().is_int(), "[Embedding] got indices of type ", indices.dtype(), ", expected integers");
+  TG_CHECK(DTypeError, indices.dtype().is_int(), "[Embedding] got indices of type ", indices.dtype(),
+           ", expected integers");
   // Not as an index, which counts from the end when negative.
   Tensor i = indices.dtype().itemsize() < 4 ? indices.cast(dtypes::int32) : indices;
   return weight[indices.dtype().is_unsigned() ? i : (i < 0).where(weight.shape(0), i)];

@@ -1,5 +1,6 @@
-/// \file Layers: structs that hold their parameters as public Tensors and are called with the input. Initial values, and the order in which random
-/// numbers are drawn for them, are those of the Python original: the same seed gives the same weights.
+/// \file Layers: structs that hold their parameters as public Tensors and are called with the input. Initial values,
+/// and the order in which random numbers are drawn for them, are those of the Python original: the same seed gives the
+/// same weights.
 #pragma once
 #include "tinygrad/base/context.h"
 #include "tinygrad/nn/attention.h"
@@ -9,7 +10,8 @@
 
 namespace tg::nn {
 
-/// Training mode until the end of the scope: dropout drops, batch norms use and track batch statistics, optimizers may step.
+/// Training mode until the end of the scope: dropout drops, batch norms use and track batch statistics, optimizers may
+/// step.
 struct Training : Context {
   explicit Training(bool on = true) : Context({{"TRAINING", static_cast<int64_t>(on)}}) {}
 };
@@ -31,8 +33,8 @@ struct Conv2dOptions {
   bool same = false;  ///< pad so that the output has the input's size; needs stride 1 and no padding of one's own
 };
 
-/// Convolution over the last axes: (batch, in, ...) -> (batch, out, ...). A number as kernel size stands for two axes; a list gives one for each
-/// axis.
+/// Convolution over the last axes: (batch, in, ...) -> (batch, out, ...). A number as kernel size stands for two axes;
+/// a list gives one for each axis.
 struct Conv2d {
   Tensor weight, bias;  ///< (out, in / groups, kernel...), (out): uniform within 1/sqrt(in * kernel elements)
   ConvOptions options;
@@ -52,17 +54,20 @@ struct ConvTranspose2dOptions {
   bool bias = true;
 };
 
-/// Transposed convolution over the last axes: (batch, in, ...) -> (batch, out, ...), the gradient of a convolution as a layer of its own.
+/// Transposed convolution over the last axes: (batch, in, ...) -> (batch, out, ...), the gradient of a convolution as a
+/// layer of its own.
 struct ConvTranspose2d {
   Tensor weight, bias;  ///< (in, out / groups, kernel...), (out): uniform within 1/sqrt(in * kernel elements)
   ConvTransposeOptions options;
   ConvTranspose2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, const ConvTranspose2dOptions& o = {})
       : ConvTranspose2d(in_channels, out_channels, Ints{kernel_size, kernel_size}, o) {}
-  ConvTranspose2d(int64_t in_channels, int64_t out_channels, const Ints& kernel_size, const ConvTranspose2dOptions& o = {});
+  ConvTranspose2d(int64_t in_channels, int64_t out_channels, const Ints& kernel_size,
+                  const ConvTranspose2dOptions& o = {});
   Tensor operator()(const Tensor& x) const;
   TG_STATE(weight, bias)
 };
-inline ConvTranspose2d ConvTranspose1d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, const ConvTranspose2dOptions& o = {}) {
+inline ConvTranspose2d ConvTranspose1d(int64_t in_channels, int64_t out_channels, int64_t kernel_size,
+                                       const ConvTranspose2dOptions& o = {}) {
   return ConvTranspose2d(in_channels, out_channels, Ints{kernel_size}, o);
 }
 
@@ -73,8 +78,8 @@ struct BatchNormOptions {
   double momentum = 0.1;
 };
 
-/// Normalizes every channel (axis 1) over batch and space. In training mode with the statistics of the batch, which also move the running ones
-/// (realized with an optimizer's step, or by realize()), else with the running ones.
+/// Normalizes every channel (axis 1) over batch and space. In training mode with the statistics of the batch, which
+/// also move the running ones (realized with an optimizer's step, or by realize()), else with the running ones.
 struct BatchNorm {
   Tensor weight, bias;                                    ///< (channels); undefined without affine
   Tensor num_batches_tracked, running_mean, running_var;  ///< the last two undefined without track_running_stats
@@ -137,7 +142,8 @@ struct RMSNorm {
   TG_STATE(weight)
 };
 
-/// Rows of a table (rows, size) by number: integers (...) -> (..., size). Numbers outside of the table, negative ones among them, give zeros.
+/// Rows of a table (rows, size) by number: integers (...) -> (..., size). Numbers outside of the table, negative ones
+/// among them, give zeros.
 Tensor embedding(const Tensor& weight, const Tensor& indices);
 /// Rows of a table by number, as embedding: integers (...) -> (..., embed_size).
 struct Embedding {

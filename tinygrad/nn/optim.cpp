@@ -12,7 +12,8 @@ namespace {
 
 void check_not_negative(const char* optimizer, std::initializer_list<std::pair<const char*, double>> values) {
   for (const auto& [name, value] : values)
-    TG_CHECK(ValueError, value >= 0 && std::isfinite(value), "[", optimizer, "] got ", name, " = ", value, ", expected a finite number, 0 or more");
+    TG_CHECK(ValueError, value >= 0 && std::isfinite(value), "[", optimizer, "] got ", name, " = ", value,
+             ", expected a finite number, 0 or more");
 }
 
 Tensor number(float value, const std::string& device) {
@@ -37,19 +38,21 @@ Optimizer::Optimizer(const char* name, const Tensors& params, double rate, std::
     : name_(name), fused_(fused.value_or(bool(env::FUSE_OPTIM))) {
   check_not_negative(name, {{"lr", rate}});
   for (const Tensor& p : params) {
-    TG_CHECK(ValueError, p.defined(), "[", name, "] got an undefined tensor among the parameters, expected those of nn::get_parameters(model)");
+    TG_CHECK(ValueError, p.defined(), "[", name,
+             "] got an undefined tensor among the parameters, expected those of nn::get_parameters(model)");
     Tensors& kind = p.requires_grad() == false ? buffers_ : params_;
     if (std::any_of(kind.begin(), kind.end(), [&](const Tensor& t) { return t.is_same(p); })) continue;
     kind.push_back(p);
   }
-  TG_CHECK(ValueError, !params_.empty(), "[", name, "] got ", params.empty() ? "no tensor" : "only tensors with requires_grad(false)",
+  TG_CHECK(ValueError, !params_.empty(), "[", name, "] got ",
+           params.empty() ? "no tensor" : "only tensors with requires_grad(false)",
            ", expected at least one to train: nn::get_parameters(model)");
   for (const Tensor& p : params_) {
     TG_CHECK(DTypeError, p.is_floating_point(), "[", name, "] got a parameter of type ", p.dtype(),
              ", expected floats; requires_grad_(false) marks tensors that are not trained");
     TG_CHECK(ValueError, !fused_ || (p.dtype() == params_[0].dtype() && p.device() == params_[0].device()), "[", name,
-             "] got fused with parameters of ", p.dtype(), " on ", p.device(), " and of ", params_[0].dtype(), " on ", params_[0].device(),
-             ", expected one type and device");
+             "] got fused with parameters of ", p.dtype(), " on ", p.device(), " and of ", params_[0].dtype(), " on ",
+             params_[0].device(), ", expected one type and device");
     if (!p.requires_grad()) p.is_param_(true);
   }
   lr = number(static_cast<float>(rate), params_[0].device());
@@ -58,7 +61,9 @@ Optimizer::Optimizer(const char* name, const Tensors& params, double rate, std::
 Tensors Optimizer::new_state() {
   Tensors out;
   const auto add = [&](const Tensor& zeros) { out.push_back(zeros.contiguous().requires_grad_(false)); };
-  const auto zeros = [](const Shape& shape, const std::string& device) { return Tensor::zeros(shape, {.dtype = dtypes::float32, .device = device}); };
+  const auto zeros = [](const Shape& shape, const std::string& device) {
+    return Tensor::zeros(shape, {.dtype = dtypes::float32, .device = device});
+  };
   int64_t total = 0;
   for (const Tensor& p : params_) total += p.numel();
   if (fused_) add(zeros({total}, params_[0].device()));
@@ -85,10 +90,12 @@ void Optimizer::zero_grad() const {
 }
 
 Tensors Optimizer::schedule_step() {
-  TG_CHECK(ValueError, Tensor::training(), "[", name_, "] a step outside of training mode: put `nn::Training train;` before the forward pass");
+  TG_CHECK(ValueError, Tensor::training(), "[", name_,
+           "] a step outside of training mode: put `nn::Training train;` before the forward pass");
   Tensors values, grads;
   for (size_t i = 0; i < params_.size(); i++) {
-    TG_CHECK(GradientError, params_[i].grad().defined(), "[", name_, "] parameter ", i, " of shape ", params_[i].shape(),
+    TG_CHECK(GradientError, params_[i].grad().defined(), "[", name_, "] parameter ", i, " of shape ",
+             params_[i].shape(),
              " has no gradient: the loss does not depend on it, or backward() was not called since zero_grad()");
     values.push_back(params_[i].detach());
     grads.push_back(params_[i].grad());
@@ -98,10 +105,12 @@ Tensors Optimizer::schedule_step() {
     const Tensor all = updates({flat(values)}, {flat(grads)})[0];
     int64_t at = 0;
     for (size_t i = 0; i < values.size(); at += values[i++].numel())
-      params_[i].assign(values[i] - all(Slice(at, at + values[i].numel())).reshape(values[i].shape()).cast(values[i].dtype()));
+      params_[i].assign(values[i] -
+                        all(Slice(at, at + values[i].numel())).reshape(values[i].shape()).cast(values[i].dtype()));
   } else {
     const Tensors up = updates(values, grads);
-    for (size_t i = 0; i < values.size(); i++) params_[i].assign(values[i] - up[i].to(values[i].device()).cast(values[i].dtype()));
+    for (size_t i = 0; i < values.size(); i++)
+      params_[i].assign(values[i] - up[i].to(values[i].device()).cast(values[i].dtype()));
   }
   Tensors changed = state_;
   changed.insert(changed.end(), params_.begin(), params_.end());
@@ -109,7 +118,8 @@ Tensors Optimizer::schedule_step() {
   return changed;
 }
 
-OptimizerGroup::OptimizerGroup(std::initializer_list<std::reference_wrapper<AnyOptimizer>> optimizers) : optimizers_(optimizers) {
+OptimizerGroup::OptimizerGroup(std::initializer_list<std::reference_wrapper<AnyOptimizer>> optimizers)
+    : optimizers_(optimizers) {
   TG_CHECK(ValueError, !optimizers_.empty(), "[OptimizerGroup] got no optimizer, expected at least one");
 }
 void OptimizerGroup::zero_grad() const {
@@ -126,7 +136,8 @@ Tensors OptimizerGroup::schedule_step() {
 
 // ---- momentum ----
 
-Tensors lars_updates(const Tensors& params, const Tensors& grads, const Tensors& momentum, const Tensor& lr, const LarsOptions& o) {
+Tensors lars_updates(const Tensors& params, const Tensors& grads, const Tensors& momentum, const Tensor& lr,
+                     const LarsOptions& o) {
   Tensors out;
   for (size_t i = 0; i < params.size(); i++) {
     const Tensor p = params[i].detach();
@@ -142,7 +153,8 @@ Tensors lars_updates(const Tensors& params, const Tensors& grads, const Tensors&
       b.assign((o.momentum * b + g.to(b.device()).reshape(b.shape())).cast(b.dtype()));
       g = o.nesterov ? g + o.momentum * b : b;
     }
-    if (!o.ns_coefficients.empty()) g = g.reshape(p.ndim() ? p.shape(0) : 1, -1).newton_schulz(o.ns_steps, o.ns_coefficients).reshape(p.shape());
+    if (!o.ns_coefficients.empty())
+      g = g.reshape(p.ndim() ? p.shape(0) : 1, -1).newton_schulz(o.ns_steps, o.ns_coefficients).reshape(p.shape());
     if (!o.classic) g = g * rate;
     if (!o.decay_first && o.weight_decay > 0) g = g + o.weight_decay * lr * p;
     out.push_back(g.reshape(p.shape()));  // a learning rate of shape (1,) makes a scalar a list
@@ -150,15 +162,19 @@ Tensors lars_updates(const Tensors& params, const Tensors& grads, const Tensors&
   return out;
 }
 
-LARS::LARS(const char* name, const Tensors& params, const LarsOptions& o) : Optimizer(name, params, o.lr, o.fused), o_(o) {
+LARS::LARS(const char* name, const Tensors& params, const LarsOptions& o)
+    : Optimizer(name, params, o.lr, o.fused), o_(o) {
   check_not_negative(name, {{"momentum", o.momentum}, {"weight_decay", o.weight_decay}, {"trust", o.trust}});
   TG_CHECK(ValueError, !o.nesterov || o.momentum > 0, "[", name, "] got nesterov without momentum");
-  TG_CHECK(ValueError, o.ns_coefficients.empty() || (o.ns_steps >= 0 && !fused()), "[", name, "] got ns_steps = ", o.ns_steps,
-           fused() ? " and fused" : "", ", expected no negative number and no fusing: the iteration works on single matrices");
+  TG_CHECK(ValueError, o.ns_coefficients.empty() || (o.ns_steps >= 0 && !fused()), "[", name,
+           "] got ns_steps = ", o.ns_steps, fused() ? " and fused" : "",
+           ", expected no negative number and no fusing: the iteration works on single matrices");
   if (o.momentum > 0) velocity_ = new_state();
   allocate();
 }
-Tensors LARS::updates(const Tensors& params, const Tensors& grads) { return lars_updates(params, grads, velocity_, lr, o_); }
+Tensors LARS::updates(const Tensors& params, const Tensors& grads) {
+  return lars_updates(params, grads, velocity_, lr, o_);
+}
 
 SGD::SGD(const Tensors& params, const SgdOptions& o)
     : LARS("SGD", params,
@@ -186,15 +202,19 @@ Muon::Muon(const Tensors& params, const MuonOptions& o)
 // ---- averages of squares ----
 
 RMSprop::RMSprop(const Tensors& params, const RmsPropOptions& o) : Optimizer("RMSprop", params, o.lr, o.fused), o_(o) {
-  check_not_negative("RMSprop", {{"alpha", o.alpha}, {"eps", o.eps}, {"weight_decay", o.weight_decay}, {"momentum", o.momentum}});
+  check_not_negative("RMSprop",
+                     {{"alpha", o.alpha}, {"eps", o.eps}, {"weight_decay", o.weight_decay}, {"momentum", o.momentum}});
   moments_.square = new_state();
   if (o.centered) moments_.mean = new_state();
   if (o.momentum > 0) moments_.velocity = new_state();
   allocate();
 }
-Tensors RMSprop::updates(const Tensors& params, const Tensors& grads) { return rmsprop_updates(params, grads, moments_, lr, o_); }
+Tensors RMSprop::updates(const Tensors& params, const Tensors& grads) {
+  return rmsprop_updates(params, grads, moments_, lr, o_);
+}
 
-Tensors rmsprop_updates(const Tensors& params, const Tensors& grads, const RmsPropState& state, const Tensor& lr, const RmsPropOptions& o) {
+Tensors rmsprop_updates(const Tensors& params, const Tensors& grads, const RmsPropState& state, const Tensor& lr,
+                        const RmsPropOptions& o) {
   Tensors out;
   for (size_t i = 0; i < params.size(); i++) {
     const Tensor p = params[i].detach(), &square = state.square[i];
@@ -216,13 +236,15 @@ Tensors rmsprop_updates(const Tensors& params, const Tensors& grads, const RmsPr
   return out;
 }
 
-Tensors lamb_updates(const Tensors& params, const Tensors& grads, const LambState& state, const Tensor& lr, const LambOptions& o) {
+Tensors lamb_updates(const Tensors& params, const Tensors& grads, const LambState& state, const Tensor& lr,
+                     const LambOptions& o) {
   state.b1_power.assign(state.b1_power * o.b1);
   state.b2_power.assign(state.b2_power * o.b2);
   Tensors out;
   for (size_t i = 0; i < params.size(); i++) {
     const Tensor p = params[i].detach(), &m = state.m[i], &v = state.v[i];
-    const Tensor g = (grads[i].device() == m.device() ? grads[i] : grads[i].contiguous().to(m.device())).cast(dtypes::float32);
+    const Tensor g =
+        (grads[i].device() == m.device() ? grads[i] : grads[i].contiguous().to(m.device())).cast(dtypes::float32);
     m.assign((o.b1 * m + (1 - o.b1) * g).cast(m.dtype()));
     v.assign((o.b2 * v + (1 - o.b2) * g.square()).cast(v.dtype()));
     const Tensor m_hat = m / (1 - state.b1_power.to(m.device())), v_hat = v / (1 - state.b2_power.to(m.device()));
@@ -237,20 +259,32 @@ Tensors lamb_updates(const Tensors& params, const Tensors& grads, const LambStat
   return out;
 }
 
-LAMB::LAMB(const char* name, const Tensors& params, const LambOptions& o) : Optimizer(name, params, o.lr, o.fused), o_(o) {
+LAMB::LAMB(const char* name, const Tensors& params, const LambOptions& o)
+    : Optimizer(name, params, o.lr, o.fused), o_(o) {
   check_not_negative(name, {{"b1", o.b1}, {"b2", o.b2}, {"eps", o.eps}, {"weight_decay", o.weight_decay}});
-  TG_CHECK(ValueError, o.b1 < 1 && o.b2 < 1, "[", name, "] got b1 = ", o.b1, " and b2 = ", o.b2, ", expected numbers below 1");
+  TG_CHECK(ValueError, o.b1 < 1 && o.b2 < 1, "[", name, "] got b1 = ", o.b1, " and b2 = ", o.b2,
+           ", expected numbers below 1");
   moments_.b1_power = new_number(1);
   moments_.b2_power = new_number(1);
   moments_.m = new_state();
   moments_.v = new_state();
   allocate();
 }
-Tensors LAMB::updates(const Tensors& params, const Tensors& grads) { return lamb_updates(params, grads, moments_, lr, o_); }
+Tensors LAMB::updates(const Tensors& params, const Tensors& grads) {
+  return lamb_updates(params, grads, moments_, lr, o_);
+}
 
 AdamW::AdamW(const Tensors& params, const AdamWOptions& o)
-    : LAMB("AdamW", params, {.lr = o.lr, .b1 = o.b1, .b2 = o.b2, .eps = o.eps, .weight_decay = o.weight_decay, .adam = true, .fused = o.fused}) {}
+    : LAMB("AdamW", params,
+           {.lr = o.lr,
+            .b1 = o.b1,
+            .b2 = o.b2,
+            .eps = o.eps,
+            .weight_decay = o.weight_decay,
+            .adam = true,
+            .fused = o.fused}) {}
 Adam::Adam(const Tensors& params, const AdamOptions& o)
-    : LAMB("Adam", params, {.lr = o.lr, .b1 = o.b1, .b2 = o.b2, .eps = o.eps, .weight_decay = 0, .adam = true, .fused = o.fused}) {}
+    : LAMB("Adam", params,
+           {.lr = o.lr, .b1 = o.b1, .b2 = o.b2, .eps = o.eps, .weight_decay = 0, .adam = true, .fused = o.fused}) {}
 
 }  // namespace tg::nn

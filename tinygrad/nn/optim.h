@@ -1,4 +1,5 @@
-/// \file Optimizers. Parameters and the optimizer's state get storage when it is made, and every step runs the same kernels.
+/// \file Optimizers. Parameters and the optimizer's state get storage when it is made, and every step runs the same
+/// kernels.
 #pragma once
 #include <functional>
 #include <initializer_list>
@@ -16,9 +17,11 @@ class AnyOptimizer {
   virtual ~AnyOptimizer() = default;
   /// Forgets the gradients of all parameters.
   virtual void zero_grad() const = 0;
-  /// Assigns one step lazily and returns what must be realized for it, together with whatever else the caller wants: realize(loss, ...).
+  /// Assigns one step lazily and returns what must be realized for it, together with whatever else the caller wants:
+  /// realize(loss, ...).
   virtual Tensors schedule_step() = 0;
-  /// One step, computed at once. Throws ValueError outside of training mode, GradientError for a parameter without gradient.
+  /// One step, computed at once. Throws ValueError outside of training mode, GradientError for a parameter without
+  /// gradient.
   void step() { realize(schedule_step()); }
 };
 
@@ -30,8 +33,10 @@ class Optimizer : public AnyOptimizer {
   void zero_grad() const override;
   Tensors schedule_step() override;
 
-  const Tensors& params() const { return params_; }    ///< what is trained
-  const Tensors& buffers() const { return buffers_; }  ///< given, but with requires_grad(false): realized with each step, otherwise left alone
+  const Tensors& params() const { return params_; }  ///< what is trained
+  const Tensors& buffers() const {
+    return buffers_;
+  }  ///< given, but with requires_grad(false): realized with each step, otherwise left alone
   /// Momenta, averages and counters, in a fixed order: save and restore them with the model to go on later.
   const Tensors& state() const { return state_; }
   bool fused() const { return fused_; }
@@ -39,7 +44,8 @@ class Optimizer : public AnyOptimizer {
   Tensor lr;
 
  protected:
-  /// `fused` (default: FUSE_OPTIM): all parameters are updated as one flat tensor, in few kernels. They must be of one type and device.
+  /// `fused` (default: FUSE_OPTIM): all parameters are updated as one flat tensor, in few kernels. They must be of one
+  /// type and device.
   Optimizer(const char* name, const Tensors& params, double lr, std::optional<bool> fused = {});
   /// What is to be subtracted from each parameter. Fused: one tensor of all.
   virtual Tensors updates(const Tensors& params, const Tensors& grads) = 0;
@@ -81,8 +87,10 @@ struct LarsOptions {
   std::vector<double> ns_coefficients = {};  ///< none: no iterations
   std::optional<bool> fused = {};
 };
-/// One step of these rules: moves `momentum` (one tensor a parameter; unused when o.momentum is 0) and returns what is to be subtracted.
-Tensors lars_updates(const Tensors& params, const Tensors& grads, const Tensors& momentum, const Tensor& lr, const LarsOptions& o);
+/// One step of these rules: moves `momentum` (one tensor a parameter; unused when o.momentum is 0) and returns what is
+/// to be subtracted.
+Tensors lars_updates(const Tensors& params, const Tensors& grads, const Tensors& momentum, const Tensor& lr,
+                     const LarsOptions& o);
 
 /// Layer-wise adaptive rate scaling: https://arxiv.org/abs/1708.03888
 class LARS : public Optimizer {
@@ -115,7 +123,8 @@ struct MuonOptions {
   std::vector<double> ns_coefficients = {3.4445, -4.775, 2.0315};
   bool nesterov = true;
 };
-/// Momentum whose update is made orthogonal (for matrices; more axes count as columns): https://arxiv.org/abs/2502.16982
+/// Momentum whose update is made orthogonal (for matrices; more axes count as columns):
+/// https://arxiv.org/abs/2502.16982
 class Muon : public LARS {
  public:
   explicit Muon(const Tensors& params, const MuonOptions& o = {});
@@ -133,7 +142,8 @@ struct RmsPropState {
   Tensors square, mean, velocity;
 };
 /// One step: moves the state and returns what is to be subtracted.
-Tensors rmsprop_updates(const Tensors& params, const Tensors& grads, const RmsPropState& state, const Tensor& lr, const RmsPropOptions& o);
+Tensors rmsprop_updates(const Tensors& params, const Tensors& grads, const RmsPropState& state, const Tensor& lr,
+                        const RmsPropOptions& o);
 class RMSprop : public Optimizer {
  public:
   explicit RMSprop(const Tensors& params, const RmsPropOptions& o = {});
@@ -149,13 +159,15 @@ struct LambOptions {
   bool adam = false;  ///< no layer-wise trust ratio: AdamW
   std::optional<bool> fused = {};
 };
-/// What LAMB keeps: averages of gradients and of their squares, and b1^t and b2^t (tensors, so that a captured step counts on).
+/// What LAMB keeps: averages of gradients and of their squares, and b1^t and b2^t (tensors, so that a captured step
+/// counts on).
 struct LambState {
   Tensors m, v;
   Tensor b1_power, b2_power;
 };
 /// One step: moves the state and returns what is to be subtracted.
-Tensors lamb_updates(const Tensors& params, const Tensors& grads, const LambState& state, const Tensor& lr, const LambOptions& o);
+Tensors lamb_updates(const Tensors& params, const Tensors& grads, const LambState& state, const Tensor& lr,
+                     const LambOptions& o);
 
 /// Layer-wise adaptive moments: https://arxiv.org/abs/1904.00962
 class LAMB : public Optimizer {

@@ -16,12 +16,14 @@ Tensor weight(int64_t rows, int64_t columns, int64_t hidden) {
 Tensor zeros(int64_t n) { return Tensor::zeros(Shape{n}).contiguous().is_param_(); }
 
 void check_sizes(const char* layer, int64_t in, int64_t hidden) {
-  TG_CHECK(ShapeError, in > 0 && hidden > 0, "[", layer, "] got sizes ", in, " and ", hidden, ", expected positive ones");
+  TG_CHECK(ShapeError, in > 0 && hidden > 0, "[", layer, "] got sizes ", in, " and ", hidden,
+           ", expected positive ones");
 }
 void check_input(const char* layer, const Tensor& x, int64_t in, const Tensor& h, int64_t hidden) {
-  TG_CHECK(ShapeError, x.ndim() == 2 && x.shape(1) == in, "[", layer, "] got an input of shape ", x.shape(), ", expected (batch, ", in, ")");
-  TG_CHECK(ShapeError, !h.defined() || h.shape() == (Shape{x.shape(0), hidden}), "[", layer, "] got a state of shape ", h.shape(), ", expected (",
-           x.shape(0), ", ", hidden, ")");
+  TG_CHECK(ShapeError, x.ndim() == 2 && x.shape(1) == in, "[", layer, "] got an input of shape ", x.shape(),
+           ", expected (batch, ", in, ")");
+  TG_CHECK(ShapeError, !h.defined() || h.shape() == (Shape{x.shape(0), hidden}), "[", layer, "] got a state of shape ",
+           h.shape(), ", expected (", x.shape(0), ", ", hidden, ")");
 }
 
 void lstm_step(const Tensor& input_gates, const RecurrentWeights& w, Tensors& state) {
@@ -46,7 +48,8 @@ LSTMCell::LSTMCell(int64_t input_size, int64_t hidden_size, bool with_bias) {
 
 LstmState lstm_cell(const Tensor& x, const std::optional<LstmState>& state, const RecurrentWeights& w) {
   const int64_t hidden = w.weight_hh.shape(1);
-  for (const Tensor& t : state ? Tensors{state->h, state->c} : Tensors{Tensor()}) check_input("LSTMCell", x, w.weight_ih.shape(1), t, hidden);
+  for (const Tensor& t : state ? Tensors{state->h, state->c} : Tensors{Tensor()})
+    check_input("LSTMCell", x, w.weight_ih.shape(1), t, hidden);
   const Tensor zero = Tensor::zeros(Shape{x.shape(0), hidden}, {.dtype = x.dtype(), .device = x.device()});
   Tensors s = state ? Tensors{state->h, state->c} : Tensors{zero, zero};
   lstm_step(x.linear(w.weight_ih.transpose(), w.bias_ih), w, s);
@@ -72,7 +75,8 @@ Recurrent::Recurrent(const char* name, int64_t gates, int64_t in, int64_t hidden
     : options(o), input_size(in), hidden_size(hidden), name_(name) {
   check_sizes(name, in, hidden);
   TG_CHECK(ValueError, o.layers > 0, "[", name, "] got ", o.layers, " layers, expected at least one");
-  TG_CHECK(ValueError, o.dropout >= 0 && o.dropout <= 1, "[", name, "] got dropout ", o.dropout, ", expected a probability");
+  TG_CHECK(ValueError, o.dropout >= 0 && o.dropout <= 1, "[", name, "] got dropout ", o.dropout,
+           ", expected a probability");
   const int directions = o.bidirectional ? 2 : 1;
   const double bound = 1 / std::sqrt(static_cast<double>(hidden));
   const auto bias = [&] { return Tensor::uniform({gates * hidden}, {.low = -bound, .high = bound}).is_param_(); };
@@ -89,13 +93,16 @@ Recurrent::Recurrent(const char* name, int64_t gates, int64_t in, int64_t hidden
 Recurrent::Recurrent(const char* name, int64_t gates, std::vector<RecurrentWeights> w, const RecurrentOptions& o)
     : weights(std::move(w)), options(o), name_(name) {
   const size_t count = static_cast<size_t>(o.layers) * (o.bidirectional ? 2 : 1);
-  TG_CHECK(ValueError, o.layers > 0 && weights.size() == count, "[", name, "] got weights for ", weights.size(), " layers and directions, expected ",
-           count);
+  TG_CHECK(ValueError, o.layers > 0 && weights.size() == count, "[", name, "] got weights for ", weights.size(),
+           " layers and directions, expected ", count);
   input_size = weights[0].weight_ih.shape(1), hidden_size = weights[0].weight_hh.shape(1);
   options.bias = weights[0].bias_ih.defined();
   for (const RecurrentWeights& x : weights)
-    TG_CHECK(ShapeError, x.weight_hh.shape() == (Shape{gates * hidden_size, hidden_size}) && x.weight_ih.shape(0) == gates * hidden_size, "[", name,
-             "] got weights of shapes ", x.weight_ih.shape(), " and ", x.weight_hh.shape(), ", expected ", gates * hidden_size, " rows");
+    TG_CHECK(
+        ShapeError,
+        x.weight_hh.shape() == (Shape{gates * hidden_size, hidden_size}) && x.weight_ih.shape(0) == gates * hidden_size,
+        "[", name, "] got weights of shapes ", x.weight_ih.shape(), " and ", x.weight_hh.shape(), ", expected ",
+        gates * hidden_size, " rows");
 }
 
 void Recurrent::visit_state(StateVisitor& visitor) const {
@@ -111,15 +118,15 @@ void Recurrent::visit_state(StateVisitor& visitor) const {
 }
 
 std::pair<Tensor, Tensors> Recurrent::run(const Tensor& x, const Tensors& initial, size_t states, Step step) const {
-  TG_CHECK(ShapeError, x.ndim() == 3 && x.shape(2) == input_size, "[", name_, "] got an input of shape ", x.shape(), ", expected ",
-           options.batch_first ? "(batch, time, " : "(time, batch, ", input_size, ")");
+  TG_CHECK(ShapeError, x.ndim() == 3 && x.shape(2) == input_size, "[", name_, "] got an input of shape ", x.shape(),
+           ", expected ", options.batch_first ? "(batch, time, " : "(time, batch, ", input_size, ")");
   Tensor sequence = options.batch_first ? x.transpose(0, 1) : x;
   const int64_t time = sequence.shape(0), batch = sequence.shape(1);
   TG_CHECK(ShapeError, time > 0, "[", name_, "] got a sequence of no steps, expected at least one");
   const auto count = static_cast<int64_t>(weights.size());
   for (const Tensor& t : initial)
-    TG_CHECK(ShapeError, t.shape() == (Shape{count, batch, hidden_size}), "[", name_, "] got a state of shape ", t.shape(), ", expected (", count,
-             ", ", batch, ", ", hidden_size, ")");
+    TG_CHECK(ShapeError, t.shape() == (Shape{count, batch, hidden_size}), "[", name_, "] got a state of shape ",
+             t.shape(), ", expected (", count, ", ", batch, ", ", hidden_size, ")");
   const size_t directions = options.bidirectional ? 2 : 1;
   std::vector<Tensors> last(states);
   for (size_t layer = 0; layer * directions < weights.size(); layer++) {
@@ -128,12 +135,14 @@ std::pair<Tensor, Tensors> Recurrent::run(const Tensor& x, const Tensors& initia
     for (size_t d = 0; d < directions; d++) {
       const size_t at = layer * directions + d;
       const RecurrentWeights& w = weights[at];
-      // One product for all steps; then step by step, each state stored: otherwise every step would compute all before it again.
+      // One product for all steps; then step by step, each state stored: otherwise every step would compute all before
+      // it again.
       const Tensor gates = sequence.linear(w.weight_ih.transpose(), w.bias_ih).contiguous();
       Tensors state;
       for (size_t s = 0; s < states; s++)
-        state.push_back(initial.empty() ? Tensor::zeros({batch, hidden_size}, {.dtype = x.dtype(), .device = x.device()})
-                                        : initial[s][static_cast<int64_t>(at)]);
+        state.push_back(initial.empty()
+                            ? Tensor::zeros({batch, hidden_size}, {.dtype = x.dtype(), .device = x.device()})
+                            : initial[s][static_cast<int64_t>(at)]);
       Tensors steps;
       for (int64_t t = 0; t < time; t++) {
         step(gates[d ? time - 1 - t : t], w, state);

@@ -12,8 +12,8 @@ namespace tg::nn {
 struct LstmState {
   Tensor h, c;
 };
-/// The weights of one cell, or of one layer in one direction: (gates hidden, in), (gates hidden, hidden), (gates hidden) twice; biases may be
-/// undefined.
+/// The weights of one cell, or of one layer in one direction: (gates hidden, in), (gates hidden, hidden), (gates
+/// hidden) twice; biases may be undefined.
 struct RecurrentWeights {
   Tensor weight_ih, weight_hh, bias_ih, bias_hh;
 };
@@ -21,8 +21,8 @@ struct RecurrentWeights {
 LstmState lstm_cell(const Tensor& x, const std::optional<LstmState>& state, const RecurrentWeights& w);
 Tensor gru_cell(const Tensor& x, const Tensor& h, const RecurrentWeights& w);
 
-/// One step of a long short-term memory: x (batch, in) and the state (batch, hidden) give the next state. Gates in the order input, forget, cell,
-/// output.
+/// One step of a long short-term memory: x (batch, in) and the state (batch, hidden) give the next state. Gates in the
+/// order input, forget, cell, output.
 struct LSTMCell {
   Tensor weight_ih, weight_hh;  ///< (4 hidden, in), (4 hidden, hidden): uniform within 1/sqrt(hidden)
   Tensor bias_ih, bias_hh;      ///< (4 hidden): zeros; undefined without bias
@@ -34,13 +34,16 @@ struct LSTMCell {
   TG_STATE(weight_ih, weight_hh, bias_ih, bias_hh)
 };
 
-/// One step of a gated recurrent unit: x (batch, in) and h (batch, hidden) give the next h. Gates in the order reset, update, new.
+/// One step of a gated recurrent unit: x (batch, in) and h (batch, hidden) give the next h. Gates in the order reset,
+/// update, new.
 struct GRUCell {
   Tensor weight_ih, weight_hh;  ///< (3 hidden, in), (3 hidden, hidden): uniform within 1/sqrt(hidden)
   Tensor bias_ih, bias_hh;      ///< (3 hidden): zeros; undefined without bias
   GRUCell(int64_t input_size, int64_t hidden_size, bool with_bias = true);
   /// `h` undefined: zeros.
-  Tensor operator()(const Tensor& x, const Tensor& h = {}) const { return gru_cell(x, h, {weight_ih, weight_hh, bias_ih, bias_hh}); }
+  Tensor operator()(const Tensor& x, const Tensor& h = {}) const {
+    return gru_cell(x, h, {weight_ih, weight_hh, bias_ih, bias_hh});
+  }
   TG_STATE(weight_ih, weight_hh, bias_ih, bias_hh)
 };
 
@@ -52,7 +55,8 @@ struct RecurrentOptions {
   bool bidirectional = false;
 };
 
-/// What LSTM and GRU share: weights named "weight_ih_l0", "weight_ih_l0_reverse", ... and the walk over layers, directions and time.
+/// What LSTM and GRU share: weights named "weight_ih_l0", "weight_ih_l0_reverse", ... and the walk over layers,
+/// directions and time.
 class Recurrent {
  public:
   std::vector<RecurrentWeights> weights;  ///< layer by layer, forward before reverse
@@ -63,7 +67,8 @@ class Recurrent {
  protected:
   Recurrent(const char* name, int64_t gates, int64_t input_size, int64_t hidden_size, const RecurrentOptions& o);
   Recurrent(const char* name, int64_t gates, std::vector<RecurrentWeights> w, const RecurrentOptions& o);
-  /// `step`: gates of the input (batch, gates * hidden) and the weights change the state, whose first tensor is the output.
+  /// `step`: gates of the input (batch, gates * hidden) and the weights change the state, whose first tensor is the
+  /// output.
   using Step = void (*)(const Tensor& input_gates, const RecurrentWeights& w, Tensors& state);
   /// Output and the last states, each (layers * directions, batch, hidden).
   std::pair<Tensor, Tensors> run(const Tensor& x, const Tensors& initial, size_t states, Step step) const;
@@ -75,7 +80,8 @@ class LSTM : public Recurrent {
  public:
   LSTM(int64_t in, int64_t hidden, const RecurrentOptions& o = {}) : Recurrent("LSTM", 4, in, hidden, o) {}
   /// With weights of one's own, layers * directions of them; options.bias is what they say.
-  explicit LSTM(std::vector<RecurrentWeights> w, const RecurrentOptions& o = {}) : Recurrent("LSTM", 4, std::move(w), o) {}
+  explicit LSTM(std::vector<RecurrentWeights> w, const RecurrentOptions& o = {})
+      : Recurrent("LSTM", 4, std::move(w), o) {}
   struct Result {
     Tensor output;    ///< (time, batch, directions * hidden)
     LstmState state;  ///< after the last step, (layers * directions, batch, hidden) each
@@ -88,7 +94,8 @@ class GRU : public Recurrent {
  public:
   GRU(int64_t in, int64_t hidden, const RecurrentOptions& o = {}) : Recurrent("GRU", 3, in, hidden, o) {}
   /// With weights of one's own, layers * directions of them; options.bias is what they say.
-  explicit GRU(std::vector<RecurrentWeights> w, const RecurrentOptions& o = {}) : Recurrent("GRU", 3, std::move(w), o) {}
+  explicit GRU(std::vector<RecurrentWeights> w, const RecurrentOptions& o = {})
+      : Recurrent("GRU", 3, std::move(w), o) {}
   struct Result {
     Tensor output, h;
   };

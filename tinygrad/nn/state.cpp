@@ -30,7 +30,8 @@ std::string StateVisitor::next_name(std::string_view& names) {
   const size_t begin = names.find_first_not_of(" "), end = std::min(names.find(',', begin), names.size());
   const std::string_view name = names.substr(begin, end - begin);
   names.remove_prefix(std::min(end + 1, names.size()));
-  return std::string(name.substr(0, name.find_last_not_of(" _") + 1));  // a private member's underscore is no part of its name
+  return std::string(
+      name.substr(0, name.find_last_not_of(" _") + 1));  // a private member's underscore is no part of its name
 }
 
 bool StateDict::contains(std::string_view name) const {
@@ -59,16 +60,18 @@ LoadReport load_state_dict(const StateDict& target, const StateDict& source, con
       report.missing.push_back(name);
       continue;
     }
-    TG_CHECK(ShapeError, same_shape(t.shape(), at->second->shape()), "[load_state_dict] ", name, ": got shape ", at->second->shape(), ", expected ",
-             t.shape());
+    TG_CHECK(ShapeError, same_shape(t.shape(), at->second->shape()), "[load_state_dict] ", name, ": got shape ",
+             at->second->shape(), ", expected ", t.shape());
     report.loaded.push_back(name);
     values.erase(at);
   }
   for (const auto& [name, t] : source)
     if (values.contains(name)) report.unexpected.push_back(name);
   TG_CHECK(ValueError, !o.strict || (report.missing.empty() && report.unexpected.empty()), "[load_state_dict] ",
-           report.missing.empty() ? "" : "missing: " + listed(report.missing), report.missing.empty() || report.unexpected.empty() ? "" : "; ",
-           report.unexpected.empty() ? "" : "unexpected: " + listed(report.unexpected), " (strict = false loads what both have)");
+           report.missing.empty() ? "" : "missing: " + listed(report.missing),
+           report.missing.empty() || report.unexpected.empty() ? "" : "; ",
+           report.unexpected.empty() ? "" : "unexpected: " + listed(report.unexpected),
+           " (strict = false loads what both have)");
   Tensors changed, own;
   for (const auto& [name, t] : target)
     if (source.contains(name)) own.push_back(t);
@@ -83,7 +86,8 @@ LoadReport load_state_dict(const StateDict& target, const StateDict& source, con
       continue;
     }
     // Never the same storage. What lies on several devices stays sharded as it is.
-    const bool several = t.devices().size() > 1, sharded = several && value.devices().size() > 1, elsewhere = value.device() != t.device();
+    const bool several = t.devices().size() > 1, sharded = several && value.devices().size() > 1,
+               elsewhere = value.device() != t.device();
     const Tensor there = sharded     ? value.clone()
                          : several   ? value.shard(t.devices(), t.shard_axis())
                          : elsewhere ? value.to(t.device())

@@ -1,5 +1,6 @@
-/// \file Parameters by name. A struct lists its tensors and modules once, `TG_STATE(conv1, bn1, fc)`, and get_parameters, get_state_dict and
-/// load_state_dict find them: tensors as "conv1.weight", elements of vectors, arrays, pairs and tuples as "blocks.0.weight".
+/// \file Parameters by name. A struct lists its tensors and modules once, `TG_STATE(conv1, bn1, fc)`, and
+/// get_parameters, get_state_dict and load_state_dict find them: tensors as "conv1.weight", elements of vectors,
+/// arrays, pairs and tuples as "blocks.0.weight".
 #pragma once
 #include <string>
 #include <string_view>
@@ -9,7 +10,8 @@
 
 #include "tinygrad/tensor/tensor.h"
 
-/// Inside a struct: names the members that hold state, in the order they are to be listed. Tensors are shared handles, so a const module is enough.
+/// Inside a struct: names the members that hold state, in the order they are to be listed. Tensors are shared handles,
+/// so a const module is enough.
 #define TG_STATE(...) \
   void visit_state(::tg::nn::StateVisitor& visitor) const { visitor.members(#__VA_ARGS__ __VA_OPT__(, ) __VA_ARGS__); }
 
@@ -29,7 +31,9 @@ class StateVisitor {
   StateVisitor(StateDict& out, std::string prefix) : out_(out), prefix_(std::move(prefix)) {}
 
   /// Members with their names in one string, as the preprocessor gives them: "a, b".
-  template <class... M> void members([[maybe_unused]] std::string_view names, const M&... m) { (member(next_name(names), m), ...); }
+  template <class... M> void members([[maybe_unused]] std::string_view names, const M&... m) {
+    (member(next_name(names), m), ...);
+  }
 
   template <class M> void member(const std::string& name, const M& m) {
     if constexpr (std::is_same_v<M, Tensor>) {
@@ -58,10 +62,12 @@ class StateVisitor {
                          m.end();
                        })
       for (const auto& e : m) member(std::to_string(i++), e);
-    else if constexpr (requires { std::tuple_size<M>::value; }) std::apply([&](const auto&... e) { (member(std::to_string(i++), e), ...); }, m);
+    else if constexpr (requires { std::tuple_size<M>::value; })
+      std::apply([&](const auto&... e) { (member(std::to_string(i++), e), ...); }, m);
     else
       static_assert(
-          requires { m.visit_state(*this); }, "TG_STATE lists a member that is no Tensor, no struct with TG_STATE and no container of these");
+          requires { m.visit_state(*this); },
+          "TG_STATE lists a member that is no Tensor, no struct with TG_STATE and no container of these");
   }
 
  private:
@@ -77,7 +83,8 @@ template <class M> StateDict get_state_dict(const M& model, std::string prefix =
   StateVisitor(out, std::move(prefix)).contents(model);
   return out;
 }
-/// All tensors of the state, running statistics included; optimizers leave those alone (they have requires_grad(false)) and realize them.
+/// All tensors of the state, running statistics included; optimizers leave those alone (they have requires_grad(false))
+/// and realize them.
 template <class M> Tensors get_parameters(const M& model) {
   Tensors out;
   for (auto& [name, t] : get_state_dict(model)) out.push_back(t);
@@ -93,11 +100,12 @@ struct LoadReport {
   std::vector<std::string> missing;     ///< the model has them, the dictionary has not
   std::vector<std::string> unexpected;  ///< the other way round
 };
-/// For each tensor: whether load_state_dict writes into its storage, where captured functions see the values. Others get storage of their own: those
-/// that have none yet or share it with another tensor, and those on several devices.
+/// For each tensor: whether load_state_dict writes into its storage, where captured functions see the values. Others
+/// get storage of their own: those that have none yet or share it with another tensor, and those on several devices.
 std::vector<bool> written_in_place(const Tensors& tensors);
-/// Gives every tensor of `target` the value of the same name in `source`, on the target's device. Nothing is changed when it throws: ValueError that
-/// lists missing and unexpected names (strict), ShapeError for a shape that differs ((1,) and () are taken for one another).
+/// Gives every tensor of `target` the value of the same name in `source`, on the target's device. Nothing is changed
+/// when it throws: ValueError that lists missing and unexpected names (strict), ShapeError for a shape that differs
+/// ((1,) and () are taken for one another).
 LoadReport load_state_dict(const StateDict& target, const StateDict& source, const LoadOptions& o = {});
 template <class M> LoadReport load_state_dict(const M& model, const StateDict& source, const LoadOptions& o = {}) {
   return load_state_dict(get_state_dict(model), source, o);

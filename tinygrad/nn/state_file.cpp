@@ -12,7 +12,8 @@ void safe_save(const StateDict& tensors, const std::filesystem::path& path, cons
   Tensors values;
   for (const auto& [name, t] : tensors) {
     TG_CHECK(ValueError, t.defined(), "[safe_save] got an undefined tensor for ", name, ", expected one with values");
-    TG_CHECK(DTypeError, !t.dtype().is_weak(), "[safe_save] got ", name, " of ", t.dtype(), ", expected concrete dtypes: cast it");
+    TG_CHECK(DTypeError, !t.dtype().is_weak(), "[safe_save] got ", name, " of ", t.dtype(),
+             ", expected concrete dtypes: cast it");
     io::SafetensorsEntry e{name, t.dtype(), {}, 0, 0};
     for (const SInt& n : t.shape()) e.shape.push_back(n.value());
     entries.push_back(std::move(e));
@@ -20,7 +21,9 @@ void safe_save(const StateDict& tensors, const std::filesystem::path& path, cons
   }
   const std::string header = io::safetensors_header(entries, metadata);
   if (!values.empty()) realize(values);
-  const auto raw = [](const auto& bytes) { return std::span(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()); };
+  const auto raw = [](const auto& bytes) {
+    return std::span(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+  };
   std::vector<std::span<const uint8_t>> parts{raw(header)};
   for (const Tensor& t : values)
     if (t.numel()) parts.push_back(raw(t.bytes()));
@@ -36,8 +39,9 @@ StateDict safe_load(const std::filesystem::path& path, const std::string& device
     const Shape shape{std::span<const int64_t>(e.shape)};
     // What starts between elements cannot be used where it is.
     const bool aligned = reinterpret_cast<uintptr_t>(bytes.data()) % static_cast<uintptr_t>(e.dtype.itemsize()) == 0;
-    const Tensor t = aligned && !bytes.empty() ? Tensor::from_blob(bytes.data(), shape, e.dtype, "CPU", file.owner)
-                                               : Tensor::from_bytes(std::as_bytes(bytes), e.dtype, shape, {.device = "CPU"});
+    const Tensor t = aligned && !bytes.empty()
+                         ? Tensor::from_blob(bytes.data(), shape, e.dtype, "CPU", file.owner)
+                         : Tensor::from_bytes(std::as_bytes(bytes), e.dtype, shape, {.device = "CPU"});
     out.emplace_back(e.name, t.to(device));
   }
   return out;

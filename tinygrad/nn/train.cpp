@@ -13,7 +13,8 @@ Tensors with_gradients(const Tensors& params, const char* op) {
   Tensors out;
   for (const Tensor& p : params)
     if (p.grad().defined()) out.push_back(p);
-  TG_CHECK(GradientError, !out.empty(), "[", op, "] got ", params.size(), " parameters, none of which has a gradient: call backward() first");
+  TG_CHECK(GradientError, !out.empty(), "[", op, "] got ", params.size(),
+           " parameters, none of which has a gradient: call backward() first");
   return out;
 }
 
@@ -26,7 +27,8 @@ Tensor values(const std::vector<double>& v, const Tensor& like) {
 }  // namespace
 
 Tensor clip_grad_norm(const Tensors& params, double max_norm, double p) {
-  TG_CHECK(ValueError, max_norm >= 0 && p > 0, "[clip_grad_norm] got max_norm = ", max_norm, " and p = ", p, ", expected positive numbers");
+  TG_CHECK(ValueError, max_norm >= 0 && p > 0, "[clip_grad_norm] got max_norm = ", max_norm, " and p = ", p,
+           ", expected positive numbers");
   const Tensors some = with_gradients(params, "clip_grad_norm");
   const std::string device = some[0].device();
   Tensors parts;
@@ -44,10 +46,12 @@ Tensor clip_grad_norm(const Tensors& params, double max_norm, double p) {
 
 void clip_grad_value(const Tensors& params, double limit) {
   TG_CHECK(ValueError, limit >= 0, "[clip_grad_value] got ", limit, ", expected no negative number");
-  for (const Tensor& t : with_gradients(params, "clip_grad_value")) t.set_grad(t.grad().clamp(Tensor(-limit), Tensor(limit)));
+  for (const Tensor& t : with_gradients(params, "clip_grad_value"))
+    t.set_grad(t.grad().clamp(Tensor(-limit), Tensor(limit)));
 }
 
-GradAccumulator::GradAccumulator(AnyOptimizer& optimizer, const Tensors& params, int64_t n) : optimizer_(optimizer), params_(params), n_(n) {
+GradAccumulator::GradAccumulator(AnyOptimizer& optimizer, const Tensors& params, int64_t n)
+    : optimizer_(optimizer), params_(params), n_(n) {
   TG_CHECK(ValueError, n > 0, "[GradAccumulator] got n = ", n, ", expected a positive number");
 }
 bool GradAccumulator::backward(const Tensor& loss) {
@@ -55,7 +59,8 @@ bool GradAccumulator::backward(const Tensor& loss) {
     const int64_t losses = count_ - before;
     return losses % n_ == 0
                ? std::string()
-               : str("passes ", losses, " of the ", n_, " losses of a step to a GradAccumulator: replays would do what this call did, step or ",
+               : str("passes ", losses, " of the ", n_,
+                     " losses of a step to a GradAccumulator: replays would do what this call did, step or ",
                      "not. Let the function do all losses of a step, or call backward() outside of it");
   });
   (loss / n_).backward();
@@ -93,20 +98,22 @@ void Ema::swap() const {
 }
 
 LossScaler::LossScaler(const LossScalerOptions& o) : o_(o), value_(o.scale) {
-  TG_CHECK(ValueError, o.scale > 0 && o.growth >= 1 && o.backoff > 0 && o.backoff < 1 && o.interval > 0, "[LossScaler] got scale = ", o.scale,
-           ", growth = ", o.growth, ", backoff = ", o.backoff, " and interval = ", o.interval,
-           ", expected positive numbers, growth at least and backoff below 1");
+  TG_CHECK(ValueError, o.scale > 0 && o.growth >= 1 && o.backoff > 0 && o.backoff < 1 && o.interval > 0,
+           "[LossScaler] got scale = ", o.scale, ", growth = ", o.growth, ", backoff = ", o.backoff,
+           " and interval = ", o.interval, ", expected positive numbers, growth at least and backoff below 1");
   scale_ = Tensor::from(std::vector<float>{static_cast<float>(o.scale)}, Shape{}).requires_grad_(false).realize();
 }
 Tensor LossScaler::scale(const Tensor& loss) const { return loss.to_float() * scale_.to(loss.device()); }
 void LossScaler::unscale(const Tensors& params) {
   TG_CHECK(ValueError, !unscaled_, "[LossScaler] got unscale() twice before a step");
-  for (const Tensor& t : with_gradients(params, "LossScaler")) t.set_grad((t.grad().to_float() / scale_.to(t.device())).cast(t.grad().dtype()));
+  for (const Tensor& t : with_gradients(params, "LossScaler"))
+    t.set_grad((t.grad().to_float() / scale_.to(t.device())).cast(t.grad().dtype()));
   unscaled_ = true;
 }
 void LossScaler::set(double value) {
   value_ = value;
-  scale_.assign(Tensor::from(std::vector<float>{static_cast<float>(value)}, Shape{}, {.device = scale_.device()})).realize();
+  scale_.assign(Tensor::from(std::vector<float>{static_cast<float>(value)}, Shape{}, {.device = scale_.device()}))
+      .realize();
 }
 bool LossScaler::step(AnyOptimizer& optimizer, const Tensors& params) {
   if (!unscaled_) unscale(params);

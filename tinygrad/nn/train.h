@@ -1,4 +1,5 @@
-/// \file What training loops need around an optimizer: clipping and accumulation of gradients, averages of weights, mixed precision, gradient checks.
+/// \file What training loops need around an optimizer: clipping and accumulation of gradients, averages of weights,
+/// mixed precision, gradient checks.
 #pragma once
 #include <functional>
 
@@ -6,8 +7,8 @@
 
 namespace tg::nn {
 
-/// Scales all gradients of `params` so that their common norm is at most `max_norm`; `p`: which norm, infinity too. Returns the norm before, lazily.
-/// Parameters without gradient are left out; GradientError when none has one.
+/// Scales all gradients of `params` so that their common norm is at most `max_norm`; `p`: which norm, infinity too.
+/// Returns the norm before, lazily. Parameters without gradient are left out; GradientError when none has one.
 Tensor clip_grad_norm(const Tensors& params, double max_norm, double p = 2);
 /// Limits every element of the gradients to [-limit, limit].
 void clip_grad_value(const Tensors& params, double limit);
@@ -17,8 +18,8 @@ class GradAccumulator {
  public:
   GradAccumulator(AnyOptimizer& optimizer, const Tensors& params, int64_t n);
   GradAccumulator(Optimizer& optimizer, int64_t n) : GradAccumulator(optimizer, optimizer.params(), n) {}
-  /// Adds the gradients of loss / n, computed at once, and steps (true) with every n-th loss; gradients are forgotten then. In a captured function:
-  /// JitError unless it does all losses of a step.
+  /// Adds the gradients of loss / n, computed at once, and steps (true) with every n-th loss; gradients are forgotten
+  /// then. In a captured function: JitError unless it does all losses of a step.
   bool backward(const Tensor& loss);
 
  private:
@@ -27,7 +28,8 @@ class GradAccumulator {
   int64_t n_, count_ = 0;
 };
 
-/// A moving average of parameters: average = decay * average + (1 - decay) * parameter. Tensors that are no floats are copied.
+/// A moving average of parameters: average = decay * average + (1 - decay) * parameter. Tensors that are no floats are
+/// copied.
 class Ema {
  public:
   explicit Ema(const Tensors& params, double decay = 0.999);
@@ -47,7 +49,8 @@ struct LossScalerOptions {
   double growth = 2, backoff = 0.5;  ///< after `interval` good steps in a row; after a bad one
   int64_t interval = 2000;
 };
-/// Keeps small half-precision gradients from vanishing: the loss is multiplied by a scale that grows as long as gradients stay finite.
+/// Keeps small half-precision gradients from vanishing: the loss is multiplied by a scale that grows as long as
+/// gradients stay finite.
 class LossScaler {
  public:
   explicit LossScaler(const LossScalerOptions& o = {});
@@ -70,7 +73,8 @@ class LossScaler {
 };
 
 /// float32 copies of half-precision parameters, for the optimizer to work on:
-/// `MasterWeights w(get_parameters(model)); Adam adam(w.masters()); ... loss.backward(); w.take_gradients(); adam.step(); w.update();`
+/// `MasterWeights w(get_parameters(model)); Adam adam(w.masters()); ... loss.backward(); w.take_gradients();
+/// adam.step(); w.update();`
 class MasterWeights {
  public:
   explicit MasterWeights(const Tensors& params);

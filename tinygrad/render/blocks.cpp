@@ -6,7 +6,8 @@
 
 namespace tg {
 namespace {
-/// An index as a sum: summands that are no constant with their coefficients, in order of their places in the program, and a constant.
+/// An index as a sum: summands that are no constant with their coefficients, in order of their places in the program,
+/// and a constant.
 struct Sum {
   std::vector<std::pair<int, int64_t>> terms;
   int64_t offset = 0;
@@ -81,13 +82,16 @@ LaneBlocks::LaneBlocks(const LinearView& view, int64_t near, bool words) : view_
       for (j = i + 1; j < sorted.size() && sorted[j].first == sorted[j - 1].first + 1;) j++;
       if (o.words && j - i > 4) j = i + 4;
       if (o.words && j - i == 3) j--;
-      if (j - i < 2 || (!o.words && o.access.stride <= near && static_cast<int64_t>(j - i) != o.access.stride)) continue;
+      if (j - i < 2 || (!o.words && o.access.stride <= near && static_cast<int64_t>(j - i) != o.access.stride))
+        continue;
       LaneBlock b;
       b.words = o.words;
       for (size_t k = i; k < j; k++)
-        b.members.push_back(sorted[k].second), block_of_[static_cast<size_t>(view.position(sorted[k].second))] = static_cast<int>(blocks_.size());
+        b.members.push_back(sorted[k].second),
+            block_of_[static_cast<size_t>(view.position(sorted[k].second))] = static_cast<int>(blocks_.size());
       auto before = [&](UOp x, UOp y) { return view.position(x) < view.position(y); };
-      b.first = *std::min_element(b.members.begin(), b.members.end(), before), b.last = *std::max_element(b.members.begin(), b.members.end(), before);
+      b.first = *std::min_element(b.members.begin(), b.members.end(), before),
+      b.last = *std::max_element(b.members.begin(), b.members.end(), before);
       b.first_at = std::find(b.members.begin(), b.members.end(), b.first) - b.members.begin();
       b.access = view.access(b.first.src(0)), b.gated = static_cast<bool>(o.gate);
       blocks_.push_back(std::move(b)), offsets.push_back(sorted[i].first);
@@ -120,13 +124,16 @@ LaneBlocks::LaneBlocks(const LinearView& view, int64_t near, bool words) : view_
     const DType d = store ? u.src(1).dtype() : u.dtype();
     Sum s = sum_of(view, a.index);
     auto it = std::find_if(open.begin(), open.end(), [&](const Open& o) {
-      return o.store == store && o.access.base == a.base && o.access.stride == a.stride && o.access.lanes == a.lanes && o.dtype == d &&
+      return o.store == store && o.access.base == a.base && o.access.stride == a.stride && o.access.lanes == a.lanes &&
+             o.dtype == d &&
              // Columns that are interleaved may have gates of their own.
-             (store && std::abs(a.stride) <= near ? static_cast<bool>(o.gate) == static_cast<bool>(gate) : o.gate == gate) && o.words == as_words &&
-             o.access.offsets == a.offsets && o.terms == s.terms;
+             (store && std::abs(a.stride) <= near ? static_cast<bool>(o.gate) == static_cast<bool>(gate)
+                                                  : o.gate == gate) &&
+             o.words == as_words && o.access.offsets == a.offsets && o.terms == s.terms;
     });
     if (it == open.end()) it = open.insert(open.end(), {store, a, d, std::move(s.terms), gate, {}, as_words});
-    if (std::none_of(it->found.begin(), it->found.end(), [&](const auto& f) { return f.first == s.offset; })) it->found.emplace_back(s.offset, u);
+    if (std::none_of(it->found.begin(), it->found.end(), [&](const auto& f) { return f.first == s.offset; }))
+      it->found.emplace_back(s.offset, u);
     else if (store) close(*it), it->found.emplace_back(s.offset, u);
   }
   for (Open& o : open) close(o);
@@ -163,7 +170,8 @@ void LaneBlocks::group_words(size_t begin, const std::vector<int64_t>& offsets) 
     auto fits = [&] {
       part.places.clear();
       for (int h : halves) part.places.push_back(h + part.shift);
-      return std::none_of(part.places.begin(), part.places.end(), [&](int p) { return p >= WordGroup::kHalves || (taken >> p & 1); });
+      return std::none_of(part.places.begin(), part.places.end(),
+                          [&](int p) { return p >= WordGroup::kHalves || (taken >> p & 1); });
     };
     auto place = [&] {
       for (part.shift = 0; part.shift < WordGroup::kHalves; part.shift++)
@@ -201,14 +209,17 @@ std::vector<std::pair<int, int>> block_parts(int columns, int most) {
 namespace {
 int log2_of(int n) { return std::bit_width(static_cast<unsigned>(n)) - 1; }
 /// Bits of the place of an element within 16 bytes, of those that are exchanged.
-int bits_within(int registers, int itemsize) { return std::min(log2_of(registers), log2_of(std::max(1, 16 / itemsize))); }
+int bits_within(int registers, int itemsize) {
+  return std::min(log2_of(registers), log2_of(std::max(1, 16 / itemsize)));
+}
 }  // namespace
 
 std::vector<ExchangeStep> exchange_steps(int registers, int lanes, int itemsize) {
   const int all = log2_of(registers), within = bits_within(registers, itemsize);
   std::vector<ExchangeStep> steps;
   for (int j = 0; j < all; j++) {
-    // A bit of the place chooses the register of the result, the others move up or down, and the register it was in takes the free place.
+    // A bit of the place chooses the register of the result, the others move up or down, and the register it was in
+    // takes the free place.
     const int chosen = j < within ? within - 1 : within, free = j < within ? j : all - 1;
     ExchangeStep s{1 << j, {}, {}};
     for (int half = 0; half < 2; half++)

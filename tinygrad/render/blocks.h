@@ -1,40 +1,43 @@
-/// \file Accesses that are blocks of a transposed matrix: lanes that stride over memory, in vectors that lie side by side in it.
+/// \file Accesses that are blocks of a transposed matrix: lanes that stride over memory, in vectors that lie side by
+/// side in it.
 ///
-/// Lane l of member c is at low + l * stride + c. So memory holds rows, of which each member is a column; a renderer loads or stores rows and
-/// transposes in registers, where each member alone would be a gather or a scatter.
+/// Lane l of member c is at low + l * stride + c. So memory holds rows, of which each member is a column; a renderer
+/// loads or stores rows and transposes in registers, where each member alone would be a gather or a scatter.
 #pragma once
 #include "tinygrad/render/linear.h"
 
 namespace tg {
 
-/// Loads, or stores, of one buffer, type and stride, c-th column c of the block. Nothing between the first and the last of them in the program
-/// begins or ends a loop or may change what they read or write.
+/// Loads, or stores, of one buffer, type and stride, c-th column c of the block. Nothing between the first and the last
+/// of them in the program begins or ends a loop or may change what they read or write.
 struct LaneBlock {
   UOps members;
   UOp first, last;       ///< in the order of the program
   int64_t first_at = 0;  ///< column of `first`
   ElementAccess access;  ///< of `first`
   bool gated = false;    ///< all members have the gate of `first`, those of interleaved columns one each
-  bool words = false;    ///< two or four bytes side by side, at places of the lanes that are known: a word for each lane
-  int group = -1;        ///< words of two bytes: LaneBlocks::group()
-  int number = 0;        ///< of this block in the group
+  bool words = false;  ///< two or four bytes side by side, at places of the lanes that are known: a word for each lane
+  int group = -1;      ///< words of two bytes: LaneBlocks::group()
+  int number = 0;      ///< of this block in the group
 };
 
-/// Blocks of words of two bytes, each the same in `run` lanes: one register has room for the words of all of them, and what is computed of them
-/// alone, as numbers from halves, is computed once. Word d of block i (for lanes from d * run) goes to place d * run + i of sixteen.
+/// Blocks of words of two bytes, each the same in `run` lanes: one register has room for the words of all of them, and
+/// what is computed of them alone, as numbers from halves, is computed once. Word d of block i (for lanes from d * run)
+/// goes to place d * run + i of sixteen.
 struct WordGroup {
   static constexpr int kHalves = 32;  ///< of a register
   struct Part {
-    int64_t offset;           ///< bytes from the first block
-    int shift;                ///< in halves: the register is read that much earlier, so that words of different blocks do not meet
+    int64_t offset;  ///< bytes from the first block
+    int shift;  ///< in halves: the register is read that much earlier, so that words of different blocks do not meet
     std::vector<int> places;  ///< of its words in the register
   };
   int run = 1;
   std::vector<Part> parts;
 };
 
-/// Finds the blocks of a program: at least two columns, more than `near` elements between neighbouring lanes. Stores with fewer elements between them
-/// are blocks when they fill all places: rows follow each other without a gap, columns are interleaved. With `words` bytes of words are, too.
+/// Finds the blocks of a program: at least two columns, more than `near` elements between neighbouring lanes. Stores
+/// with fewer elements between them are blocks when they fill all places: rows follow each other without a gap, columns
+/// are interleaved. With `words` bytes of words are, too.
 class LaneBlocks {
  public:
   LaneBlocks(const LinearView& view, int64_t near, bool words = false);
@@ -50,16 +53,19 @@ class LaneBlocks {
   const LinearView& view_;
 };
 
-/// Parts of `columns` neighbouring columns, each of 2, 4, ... `most` of them (start, size); the last may overlap the one before.
+/// Parts of `columns` neighbouring columns, each of 2, 4, ... `most` of them (start, size); the last may overlap the
+/// one before.
 std::vector<std::pair<int, int>> block_parts(int columns, int most);
 
-/// One step of a transposition: register i and i + bit (of those without the bit) become two shuffles of their elements.
+/// One step of a transposition: register i and i + bit (of those without the bit) become two shuffles of their
+/// elements.
 struct ExchangeStep {
   int bit;
   std::vector<int64_t> low, high;  ///< elements of both registers for register i, and for i + bit
 };
-/// The steps after which the number of one of `registers` registers of `lanes` elements and the low bits of an element's place have changed roles:
-/// first those within 16 bytes, as processors have them, then those of 16 bytes as a whole. Both numbers are powers of two.
+/// The steps after which the number of one of `registers` registers of `lanes` elements and the low bits of an
+/// element's place have changed roles: first those within 16 bytes, as processors have them, then those of 16 bytes as
+/// a whole. Both numbers are powers of two.
 std::vector<ExchangeStep> exchange_steps(int registers, int lanes, int itemsize);
 /// Where register `i` of the result is after these steps.
 int exchanged_register(int i, int registers, int itemsize);

@@ -1,4 +1,5 @@
-/// \file C-like languages: names, values, loops, the function as a whole. Arithmetic and memory have files of their own.
+/// \file C-like languages: names, values, loops, the function as a whole. Arithmetic and memory have files of their
+/// own.
 #include "tinygrad/render/cstyle.h"
 
 #include <algorithm>
@@ -15,25 +16,30 @@ constexpr size_t kLongest = 96;             ///< characters of an expression tha
 constexpr int64_t kScratchLimit = 4 << 20;  ///< bytes of scratch memory on a thread's stack
 
 /// Words a variable of the user must not be called.
-constexpr const char* kReserved[] = {"auto",    "break",    "case",     "char",   "const",    "continue", "default",  "do",     "double",
-                                     "else",    "enum",     "extern",   "float",  "for",      "goto",     "if",       "inline", "int",
-                                     "long",    "register", "restrict", "return", "short",    "signed",   "sizeof",   "static", "struct",
-                                     "switch",  "typedef",  "typeof",   "union",  "unsigned", "void",     "volatile", "while",  "asm",
-                                     "buffers", "vars",     "begin",    "end",    "linux",    "unix",     "INLINE",   "kernel"};
+constexpr const char* kReserved[] = {
+    "auto",    "break",    "case",     "char",   "const",    "continue", "default",  "do",     "double",
+    "else",    "enum",     "extern",   "float",  "for",      "goto",     "if",       "inline", "int",
+    "long",    "register", "restrict", "return", "short",    "signed",   "sizeof",   "static", "struct",
+    "switch",  "typedef",  "typeof",   "union",  "unsigned", "void",     "volatile", "while",  "asm",
+    "buffers", "vars",     "begin",    "end",    "linux",    "unix",     "INLINE",   "kernel"};
 
 constexpr CStyle clang_style() {
   CStyle s;
   auto type = [&](DTypeId d, std::string_view name) { s.types[static_cast<size_t>(d)] = name; };
   // int8 is char: comparing vectors of bytes gives vectors of that.
-  type(DTypeId::kBool, "_Bool"), type(DTypeId::kInt8, "char"), type(DTypeId::kUInt8, "unsigned char"), type(DTypeId::kInt16, "short");
-  type(DTypeId::kUInt16, "unsigned short"), type(DTypeId::kInt32, "int"), type(DTypeId::kUInt32, "unsigned"), type(DTypeId::kInt64, "long");
-  type(DTypeId::kUInt64, "unsigned long"), type(DTypeId::kFloat16, "_Float16"), type(DTypeId::kFloat32, "float"), type(DTypeId::kFloat64, "double");
+  type(DTypeId::kBool, "_Bool"), type(DTypeId::kInt8, "char"), type(DTypeId::kUInt8, "unsigned char"),
+      type(DTypeId::kInt16, "short");
+  type(DTypeId::kUInt16, "unsigned short"), type(DTypeId::kInt32, "int"), type(DTypeId::kUInt32, "unsigned"),
+      type(DTypeId::kInt64, "long");
+  type(DTypeId::kUInt64, "unsigned long"), type(DTypeId::kFloat16, "_Float16"), type(DTypeId::kFloat32, "float"),
+      type(DTypeId::kFloat64, "double");
   s.byte = "unsigned char";
   s.prologue = "#define INLINE static inline __attribute__((always_inline))\n\n";
   s.helper = "INLINE ";
   s.restrict_word = "restrict ";
   s.loop = "#pragma clang loop vectorize(disable) interleave(disable) unroll(disable)";
-  s.inf[0] = "__builtin_inff()", s.inf[1] = "__builtin_inf()", s.nan[0] = "__builtin_nanf(\"\")", s.nan[1] = "__builtin_nan(\"\")";
+  s.inf[0] = "__builtin_inff()", s.inf[1] = "__builtin_inf()", s.nan[0] = "__builtin_nanf(\"\")",
+  s.nan[1] = "__builtin_nan(\"\")";
   s.math_prefix = "__builtin_", s.math_suffix[0] = "f16", s.math_suffix[1] = "f";
   s.host_entry = true;
   return s;
@@ -44,7 +50,8 @@ constexpr CStyle kClang = clang_style();
 
 OpSet CStyleRenderer::ops() const {
   using enum Ops;
-  OpSet s = ADD | MUL | SUB | NEG | FDIV | SHL | SHR | CDIV | CMOD | MAX | CMPLT | CMPNE | CMPEQ | XOR | OR | AND | WHERE | SQRT | TRUNC;
+  OpSet s = ADD | MUL | SUB | NEG | FDIV | SHL | SHR | CDIV | CMOD | MAX | CMPLT | CMPNE | CMPEQ | XOR | OR | AND |
+            WHERE | SQRT | TRUNC;
   if (!style_.host_entry || target().has_fma()) s |= MULACC;
   return s;
 }
@@ -57,7 +64,9 @@ ClangRenderer::ClangRenderer(Target t) : CStyleRenderer(std::move(t), kClang) {}
 
 // ---- text ----
 
-void CStyleWriter::line(const std::string& text) { body_ += std::string(static_cast<size_t>(depth_) * 2, ' ') + text + "\n"; }
+void CStyleWriter::line(const std::string& text) {
+  body_ += std::string(static_cast<size_t>(depth_) * 2, ' ') + text + "\n";
+}
 
 std::string CStyleWriter::unique(std::string name) {
   if (names_.insert(name).second) return name;
@@ -76,7 +85,8 @@ CStyleWriter::Expr CStyleWriter::join(std::string text, Prec prec, std::initiali
   for (const Expr* p : parts) e.reads.insert(e.reads.end(), p->reads.begin(), p->reads.end());
   return e;
 }
-/// Sums and products associate to the left; readers know no more of precedence than that, so everything else gets parentheses.
+/// Sums and products associate to the left; readers know no more of precedence than that, so everything else gets
+/// parentheses.
 CStyleWriter::Expr CStyleWriter::infix(const char* op, Prec prec, const Expr& a, const Expr& b) {
   Prec left = prec, right = static_cast<Prec>(prec + 1);
   if (prec == kLess || prec == kEqual) left = right = kAdd;
@@ -88,7 +98,9 @@ CStyleWriter::Expr CStyleWriter::call(const std::string& function, std::initiali
   for (const Expr* a : args) text += (a == *args.begin() ? "" : ", ") + a->text;
   return join(text + ")", kPostfix, args);
 }
-CStyleWriter::Expr CStyleWriter::cast(const std::string& type, const Expr& e) { return join("(" + type + ")" + wrap(e, kUnary), kUnary, {&e}); }
+CStyleWriter::Expr CStyleWriter::cast(const std::string& type, const Expr& e) {
+  return join("(" + type + ")" + wrap(e, kUnary), kUnary, {&e});
+}
 CStyleWriter::Expr CStyleWriter::choose(const Expr& cond, const Expr& yes, const Expr& no) const {
   return join(wrap(cond, kOr) + " ? " + wrap(yes, kOr) + " : " + wrap(no, kTernary), kTernary, {&cond, &yes, &no});
 }
@@ -146,7 +158,8 @@ CStyleWriter::Expr CStyleWriter::literal(const ConstValue& v, DType d) const {
   else if (std::isinf(f)) e = make((f < 0 ? "-" : "") + std::string(style_.inf[doubled]));
   else {
     char text[40];
-    std::to_chars_result r = doubled ? std::to_chars(text, text + sizeof text, f) : std::to_chars(text, text + sizeof text, static_cast<float>(f));
+    std::to_chars_result r = doubled ? std::to_chars(text, text + sizeof text, f)
+                                     : std::to_chars(text, text + sizeof text, static_cast<float>(f));
     std::string s(text, r.ptr);
     if (s.find_first_of(".e") == std::string::npos) s += ".0";
     e = make(s + (doubled ? "" : "f"));
@@ -179,7 +192,8 @@ CStyleWriter::Expr CStyleWriter::value(UOp u, int lanes, int bytes) {
   const DType d = u.dtype();
   const int n = view_.lanes(u);
   const bool fixed = u.is_const() || (n == 1 && is_vector_range(u));
-  Expr e = fixed ? literal(u.is_const() ? u.const_value() : ConstValue(0), d) : use(values_[static_cast<size_t>(view_.position(u))]);
+  Expr e = fixed ? literal(u.is_const() ? u.const_value() : ConstValue(0), d)
+                 : use(values_[static_cast<size_t>(view_.position(u))]);
   if (n == lanes) return d.is_bool() && lanes > 1 ? convert_mask(e, mask_bytes(u), bytes, lanes) : e;
   TG_ASSERT(n == 1, "a vector of ", n, " lanes where ", lanes, " are wanted: ", u);
   return splat(e, d, lanes, bytes);
@@ -199,7 +213,8 @@ void CStyleWriter::give_name(Slot& s) {
   line((s.escapes ? "" : s.type + " ") + name + " = " + s.expr.text + ";");
   s.expr = {name, kPostfix, true, {}};
 }
-/// Sets what a value is: a name of its own when `name`, when it is long or used more than once; else it waits to become part of its user.
+/// Sets what a value is: a name of its own when `name`, when it is long or used more than once; else it waits to become
+/// part of its user.
 void CStyleWriter::define(UOp u, bool first_lane, Expr e, const std::string& type, const char* prefix, bool name) {
   Slot& s = (first_lane ? first_ : values_)[static_cast<size_t>(view_.position(u))];
   s.expr = std::move(e), s.type = type, s.prefix = prefix;
@@ -267,11 +282,13 @@ CStyleWriter::CStyleWriter(const Program& p, const Target& target, const CStyle&
       const size_t base = static_cast<size_t>(view_.position(a.base));
       if (u.is(Ops::STORE)) written_[base] = true;
       // A register is a variable when every access covers all of it.
-      if (a.lanes != a.size || (a.lanes > 1 ? !is_vector_range(a.index) : !a.index.is_const_int(0))) plain_[base] = false;
+      if (a.lanes != a.size || (a.lanes > 1 ? !is_vector_range(a.index) : !a.index.is_const_int(0)))
+        plain_[base] = false;
     }
     if (!u.dtype().is_bool() || in.lanes == 1) continue;
     int bytes = 1;
-    if (u.is(Ops::CAST) || (u.in(groups::kComparison) && !u.src(0).dtype().is_bool())) bytes = u.src(0).dtype().itemsize();
+    if (u.is(Ops::CAST) || (u.in(groups::kComparison) && !u.src(0).dtype().is_bool()))
+      bytes = u.src(0).dtype().itemsize();
     else if (u.in(groups::kAlu))
       for (UOp s : u.srcs())
         if (s.dtype().is_bool() && view_.lanes(s) > 1) bytes = std::max(bytes, mask_bytes(s));
@@ -288,7 +305,9 @@ void CStyleWriter::declare_storage() {
   std::vector<UOp> params, variables;
   for (const LinearInst& in : view_.insts())
     if (in.u.is(Ops::PARAM)) (is_variable(in.u) ? variables : params).push_back(in.u);
-  auto place = [&](UOp u) { return std::pair(is_variable(u) ? int64_t{view_.var_slot(u)} : u.arg<ParamArg>().slot, view_.position(u)); };
+  auto place = [&](UOp u) {
+    return std::pair(is_variable(u) ? int64_t{view_.var_slot(u)} : u.arg<ParamArg>().slot, view_.position(u));
+  };
   auto before = [&](UOp a, UOp b) { return place(a) < place(b); };
   std::sort(params.begin(), params.end(), before), std::sort(variables.begin(), variables.end(), before);
   for (UOp u : variables) {  // their names are the user's, so they come first
@@ -296,7 +315,8 @@ void CStyleWriter::declare_storage() {
     std::string name = given;
     for (char& c : name)
       if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-    const bool letters = std::all_of(given.begin(), given.end(), [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); });
+    const bool letters = std::all_of(given.begin(), given.end(),
+                                     [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); });
     name = unique(letters && !names_.count(name) ? name : "var_" + name);
     values_[static_cast<size_t>(view_.position(u))].expr = {name, kPostfix, true, {}};
     parameters_.push_back({"const " + scalar(u.dtype()) + " " + name, str("vars[", view_.var_slot(u), "]")});
@@ -334,7 +354,8 @@ void CStyleWriter::declare_storage() {
     TG_ASSERT(scratch <= kScratchLimit, "scratch memory of ", scratch, " bytes");
     storage_[at] = fresh(plain_[at] ? "acc" : "buf");
     if (plain_[at]) line(register_type(u) + " " + storage_[at] + ";");
-    else line(str(style_.scratch, memory_type(u.dtype()), " ", storage_[at], "[", n, "] __attribute__((aligned(64)));"));
+    else
+      line(str(style_.scratch, memory_type(u.dtype()), " ", storage_[at], "[", n, "] __attribute__((aligned(64)));"));
   }
 }
 
@@ -343,7 +364,9 @@ void CStyleWriter::open_loop(UOp r) {
   for (Slot* s : std::vector<Slot*>(open_)) give_name(*s);  // not once for each iteration
   const RangeArg& arg = r.arg<RangeArg>();
   const bool thread = is_thread_range(r);
-  std::string name = thread ? "tidx" : arg.type == AxisType::kReduce || arg.type == AxisType::kGroupReduce ? "ridx" : "idx";
+  std::string name = thread                                                                ? "tidx"
+                     : arg.type == AxisType::kReduce || arg.type == AxisType::kGroupReduce ? "ridx"
+                                                                                           : "idx";
   for (size_t i = 0; i < arg.id.size(); i++) name += str(i ? "_" : "", arg.id[i]);
   name = unique(name);
   const std::string t = scalar(r.dtype());
@@ -361,7 +384,8 @@ void CStyleWriter::grid_index(UOp u) {
   const size_t axis = arg.empty() ? 3 : static_cast<size_t>(arg.back() - '0');
   TG_ASSERT(axis < 3 && !style_.group_index[axis].empty(), "an index of a grid in a language without one: ", u);
   const std::string name = unique(arg);
-  line(scalar(u.dtype()) + " " + name + " = " + std::string((arg[0] == 'g' ? style_.group_index : style_.local_index)[axis]) + ";");
+  line(scalar(u.dtype()) + " " + name + " = " +
+       std::string((arg[0] == 'g' ? style_.group_index : style_.local_index)[axis]) + ";");
   values_[static_cast<size_t>(view_.position(u))].expr = {name, kPostfix, true, {}};
 }
 
@@ -378,7 +402,9 @@ void CStyleWriter::instruction(const LinearInst& in) {
     case Ops::PARAM:
     case Ops::BUFFER: return;  // declared
     case Ops::SPECIAL: return grid_index(u);
-    case Ops::BARRIER: TG_ASSERT(!style_.barrier.empty(), "a BARRIER in a language without groups"); return line(std::string(style_.barrier));
+    case Ops::BARRIER:
+      TG_ASSERT(!style_.barrier.empty(), "a BARRIER in a language without groups");
+      return line(std::string(style_.barrier));
     case Ops::RANGE:
       if (!is_vector_range(u)) return open_loop(u);
       if (in.lanes > 1 && in.need_value) {
@@ -424,10 +450,12 @@ std::string CStyleWriter::write() {
   if (threaded_) add(declared, "const long begin, const long end"), add(passed, "begin, end");
   const std::string name = style_.host_entry ? p_.name + "_body" : p_.name;
   const std::string_view kind = style_.host_entry ? style_.helper : style_.function;
-  const std::string out = str(style_.prologue, types, helpers_, kind, "void ", name, "(", declared, ") {\n", escaped_, body_, "}\n");
+  const std::string out =
+      str(style_.prologue, types, helpers_, kind, "void ", name, "(", declared, ") {\n", escaped_, body_, "}\n");
   if (!style_.host_entry) return out;
   // Pointers the compiler may take for distinct are arguments of a function, so the kernel has one of its own.
-  return out + "\nvoid " + p_.name + "(void* const* buffers, const long* vars, long begin, long end) {\n  " + name + "(" + passed + ");\n}\n";
+  return out + "\nvoid " + p_.name + "(void* const* buffers, const long* vars, long begin, long end) {\n  " + name +
+         "(" + passed + ");\n}\n";
 }
 
 }  // namespace tg

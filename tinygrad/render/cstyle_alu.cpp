@@ -1,4 +1,5 @@
-/// \file C-like languages: arithmetic, conversions, horizontal reduces, and the functions a kernel calls for what C has no operator for.
+/// \file C-like languages: arithmetic, conversions, horizontal reduces, and the functions a kernel calls for what C has
+/// no operator for.
 #include <cstring>
 
 #include "tinygrad/render/cstyle_writer.h"
@@ -37,8 +38,8 @@ const char* symbol(Ops op) {
 
 // ---- expressions ----
 
-/// Addition, subtraction, multiplication that wrap. Scalars narrower than int become int and must be cut; a signed overflow is undefined in C,
-/// so those that may happen are computed unsigned. Clang's vectors wrap.
+/// Addition, subtraction, multiplication that wrap. Scalars narrower than int become int and must be cut; a signed
+/// overflow is undefined in C, so those that may happen are computed unsigned. Clang's vectors wrap.
 CStyleWriter::Expr CStyleWriter::integer(Ops op, DType d, const Expr& a, const Expr& b, int lanes, bool wraps) const {
   const Prec prec = op == Ops::MUL ? kMul : kAdd;
   if (lanes > 1 || !wraps || (d.is_unsigned() && d.itemsize() >= 4)) return infix(symbol(op), prec, a, b);
@@ -88,7 +89,8 @@ CStyleWriter::Expr CStyleWriter::shift(UOp u, const Expr& a, const Expr& b, int 
 CStyleWriter::Expr CStyleWriter::divide(UOp u, const Expr& a, const Expr& b, int lanes) {
   const DType d = u.dtype();
   const Bounds by = bounds_of(u.src(1)), of = bounds_of(u.src(0));
-  const bool zero = by.lo <= 0 && by.hi >= 0, overflow = is_signed(d) && by.lo <= -1 && by.hi >= -1 && of.lo <= int_min(d);
+  const bool zero = by.lo <= 0 && by.hi >= 0,
+             overflow = is_signed(d) && by.lo <= -1 && by.hi >= -1 && of.lo <= int_min(d);
   if (zero || overflow) return call(divide_helper(u.op(), d, lanes), {&a, &b});
   return infix(symbol(u.op()), kMul, a, b);
 }
@@ -100,13 +102,19 @@ CStyleWriter::Expr CStyleWriter::maximum(UOp u, const std::vector<Expr>& s, int 
 
 CStyleWriter::Expr CStyleWriter::math(const char* what, DType d, int lanes, std::initializer_list<const Expr*> args) {
   if (lanes > 1) return call(math_helper(what, d, lanes, static_cast<int>(args.size())), args);
-  const Expr e = call(str(style_.math_prefix, what, style_.math_suffix[d == dtypes::float16 ? 0 : d == dtypes::float32 ? 1 : 2]), args);
-  return d == dtypes::float16 ? cast(scalar(d), e) : e;  // these return clang's storage type, whose arithmetic is in float
+  const Expr e = call(str(style_.math_prefix, what,
+                          style_.math_suffix[d == dtypes::float16   ? 0
+                                             : d == dtypes::float32 ? 1
+                                                                    : 2]),
+                      args);
+  return d == dtypes::float16 ? cast(scalar(d), e)
+                              : e;  // these return clang's storage type, whose arithmetic is in float
 }
 
 CStyleWriter::Expr CStyleWriter::convert(const Expr& v, DType from, DType to, int lanes) {
   if (from == to) return v;
-  if (from == dtypes::float16 && to == dtypes::float32 && takes_halves_apart(lanes)) return call(widening_helper(lanes), {&v});
+  if (from == dtypes::float16 && to == dtypes::float32 && takes_halves_apart(lanes))
+    return call(widening_helper(lanes), {&v});
   auto element_wise = [&](const Expr& e, DType d) {
     if (lanes == 1) return cast(scalar(d), e);
     return join("__builtin_convertvector(" + e.text + ", " + vector(d, lanes) + ")", kPostfix, {&e});
@@ -125,7 +133,9 @@ CStyleWriter::Expr CStyleWriter::convert(const Expr& v, DType from, DType to, in
   if (from.is_int() || to.is_float()) return element_wise(v, to);
   if (from == dtypes::float16) return convert(element_wise(v, dtypes::float32), dtypes::float32, to, lanes);
   // Saturating, to a type that is wide enough, so that negative values wrap in unsigned ones.
-  const DType wide = to == dtypes::uint64 ? to : to.itemsize() < 4 || to == dtypes::int32 ? dtypes::int32 : dtypes::int64;
+  const DType wide = to == dtypes::uint64                       ? to
+                     : to.itemsize() < 4 || to == dtypes::int32 ? dtypes::int32
+                                                                : dtypes::int64;
   return convert(call(saturate_helper(from, wide, lanes), {&v}), wide, to, lanes);
 }
 
@@ -152,7 +162,8 @@ CStyleWriter::Expr CStyleWriter::alu(UOp u, const std::vector<Expr>& s, int lane
     default: break;
   }
   if (in.is_bool()) return boolean(u, s, lanes);
-  if (in == dtypes::float16 && takes_halves_apart(lanes) && u.in(groups::kComparison | Ops::MAX | Ops::SQRT | Ops::TRUNC))
+  if (in == dtypes::float16 && takes_halves_apart(lanes) &&
+      u.in(groups::kComparison | Ops::MAX | Ops::SQRT | Ops::TRUNC))
     return in_float(u, s, lanes);
   switch (u.op()) {
     case Ops::WMMA: return call(dot_helper(u.arg<std::string>(), d, lanes), {&s[0], &s[1], &s[2]});
@@ -187,7 +198,8 @@ CStyleWriter::Expr CStyleWriter::alu(UOp u, const std::vector<Expr>& s, int lane
 
 /// x86 without AVX512-FP16 converts vectors of halves but does not compare them: compilers do that lane by lane.
 bool CStyleWriter::takes_halves_apart(int lanes) const {
-  return lanes >= 4 && style_.host_entry && target_.arch == "x86_64" && target_.has("f16c") && !target_.has("avx512fp16");
+  return lanes >= 4 && style_.host_entry && target_.arch == "x86_64" && target_.has("f16c") &&
+         !target_.has("avx512fp16");
 }
 
 /// An operation on halves as one on floats: the same numbers, since it is exact or rounds once from twice as many bits.
@@ -199,7 +211,8 @@ CStyleWriter::Expr CStyleWriter::in_float(UOp u, const std::vector<Expr>& s, int
     const Expr e = infix(symbol(u.op()), u.is(Ops::CMPLT) ? kLess : kEqual, x[0], x[1]);
     return join("__builtin_convertvector(" + e.text + ", " + mask(half.itemsize(), lanes) + ")", kPostfix, {&e});
   }
-  if (!u.is(Ops::MAX)) return convert(math(u.is(Ops::SQRT) ? "sqrt" : "trunc", wide, lanes, {&x[0]}), wide, half, lanes);
+  if (!u.is(Ops::MAX))
+    return convert(math(u.is(Ops::SQRT) ? "sqrt" : "trunc", wide, lanes, {&x[0]}), wide, half, lanes);
   const bool swap = is_number(u.src(0));
   return convert(call(max_helper(wide, lanes, swap || is_number(u.src(1))), {&x[swap], &x[!swap]}), wide, half, lanes);
 }
@@ -212,7 +225,8 @@ void CStyleWriter::arithmetic(const LinearInst& in) {
     const bool choice = u.is(Ops::WHERE);
     const int bytes = in.lanes == 1 ? 0 : d.is_bool() ? mask_bytes(u) : d.itemsize();
     std::vector<Expr> s;
-    for (uint32_t i = 0; i < u.nsrc(); i++) s.push_back(value(u.src(i), choice && i == 0 && view_.lanes(u.src(0)) == 1 ? 1 : in.lanes, bytes));
+    for (uint32_t i = 0; i < u.nsrc(); i++)
+      s.push_back(value(u.src(i), choice && i == 0 && view_.lanes(u.src(0)) == 1 ? 1 : in.lanes, bytes));
     Expr e = alu(u, s, in.lanes);
     std::string t = in.lanes == 1 ? scalar(d) : d.is_bool() ? mask(bytes, in.lanes) : vector(d, in.lanes);
     define(u, false, std::move(e), t);
@@ -231,7 +245,8 @@ void CStyleWriter::arithmetic(const LinearInst& in) {
 
 void CStyleWriter::reduce(const LinearInst& in) {
   UOp u = in.u;
-  for (size_t i = 1; i < u.nsrc(); i++) TG_ASSERT(is_vector_range(u.src(i)), "a reduce over a loop reached the renderer: ", u);
+  for (size_t i = 1; i < u.nsrc(); i++)
+    TG_ASSERT(is_vector_range(u.src(i)), "a reduce over a loop reached the renderer: ", u);
   const int n = view_.lanes(u.src(0));
   TG_ASSERT(n > 1, "a reduce of what is the same in every lane reached the renderer: ", u);
   const DType d = u.dtype();
@@ -239,7 +254,11 @@ void CStyleWriter::reduce(const LinearInst& in) {
   Expr v = value(u.src(0), n, bytes);
   if (n > 1) {
     const Ops op = u.arg<ReduceArg>().op;
-    v = call(reduce_helper(!d.is_bool() ? op : op == Ops::MUL ? Ops::AND : Ops::OR, d.is_bool() ? mask_type(bytes) : d, n), {&v});
+    v = call(reduce_helper(!d.is_bool()     ? op
+                           : op == Ops::MUL ? Ops::AND
+                                            : Ops::OR,
+                           d.is_bool() ? mask_type(bytes) : d, n),
+             {&v});
     if (d.is_bool()) v = infix("!=", kEqual, v, literal(0, dtypes::int32));
   }
   define(u, false, std::move(v), scalar(d));
@@ -255,7 +274,8 @@ void CStyleWriter::helper_text(const std::string& head, const std::string& body)
 
 std::string CStyleWriter::max_helper(DType d, int lanes, bool number) {
   const bool nan = d.is_float() && !number;
-  const std::string name = std::string(nan || !d.is_float() ? "max_" : "max_number_") + tag(d, lanes), t = type(d, lanes);
+  const std::string name = std::string(nan || !d.is_float() ? "max_" : "max_number_") + tag(d, lanes),
+                    t = type(d, lanes);
   if (!helper(name)) return name;
   // Of a < b ? b : a a NaN in a stays, one in b needs a look.
   helper_text(t + " " + name + "(" + t + " a, " + t + " b)",
@@ -263,14 +283,16 @@ std::string CStyleWriter::max_helper(DType d, int lanes, bool number) {
   return name;
 }
 
-/// Halves as floats of which the compiler does not know where they come from: it would compare halves where these are compared.
+/// Halves as floats of which the compiler does not know where they come from: it would compare halves where these are
+/// compared.
 std::string CStyleWriter::widening_helper(int lanes) {
-  const std::string name = "widened_" + tag(dtypes::float16, lanes), from = vector(dtypes::float16, lanes), to = vector(dtypes::float32, lanes);
+  const std::string name = "widened_" + tag(dtypes::float16, lanes), from = vector(dtypes::float16, lanes),
+                    to = vector(dtypes::float32, lanes);
   if (helper_names_.count(name)) return name;
   std::string body;
   if (lanes * dtypes::float32.itemsize() <= std::max(target_.vector_bytes, 16)) {
-    body = "  " + to + " r = __builtin_convertvector(v, " + to + ");\n  __asm__(\"\" : \"+" + (target_.vector_bytes == 64 ? "v" : "x") +
-           "\"(r));\n  return r;\n";
+    body = "  " + to + " r = __builtin_convertvector(v, " + to + ");\n  __asm__(\"\" : \"+" +
+           (target_.vector_bytes == 64 ? "v" : "x") + "\"(r));\n  return r;\n";
   } else {
     auto places = [](int begin, int n) {
       std::string s;
@@ -310,17 +332,22 @@ std::string CStyleWriter::shift_helper(Ops op, DType d, int lanes) {
   const bool left = op == Ops::SHL, sign = is_signed(d);
   const std::string name = (left ? "shl_" : "shr_") + tag(d, lanes), t = type(d, lanes);
   if (!helper(name)) return name;
-  const std::string head = t + " " + name + "(" + t + " a, " + t + " b)", bits = std::to_string(d.bitsize()), last = std::to_string(d.bitsize() - 1);
+  const std::string head = t + " " + name + "(" + t + " a, " + t + " b)", bits = std::to_string(d.bitsize()),
+                    last = std::to_string(d.bitsize() - 1);
   const DType ud = unsigned_of(d);
   if (lanes == 1) {
     const std::string u = scalar(d.itemsize() < 4 ? dtypes::uint32 : ud), in_range = "(" + u + ")b < " + bits;
     if (left) helper_text(head, "  return " + in_range + " ? (" + t + ")((" + u + ")a << b) : 0;\n");
-    else helper_text(head, "  return " + (sign ? "a >> (" + in_range + " ? b : " + last + ")" : in_range + " ? a >> b : 0") + ";\n");
+    else
+      helper_text(head, "  return " +
+                            (sign ? "a >> (" + in_range + " ? b : " + last + ")" : in_range + " ? a >> b : 0") + ";\n");
   } else {
     const std::string u = vector(ud, lanes), m = mask(d.itemsize(), lanes);
     std::string body = "  " + m + " in_range = (" + u + ")b < (" + u + ")" + bits + ";\n";
     if (!left && sign) body += "  return a >> (in_range ? b : (" + t + ")" + last + ");\n";
-    else body += "  return in_range ? a " + std::string(left ? "<<" : ">>") + " (b & (" + t + ")" + last + ") : (" + t + ")0;\n";
+    else
+      body += "  return in_range ? a " + std::string(left ? "<<" : ">>") + " (b & (" + t + ")" + last + ") : (" + t +
+              ")0;\n";
     helper_text(head, body);
   }
   return name;
@@ -328,18 +355,24 @@ std::string CStyleWriter::shift_helper(Ops op, DType d, int lanes) {
 
 /// sqrt, trunc or fma of each lane.
 std::string CStyleWriter::math_helper(const char* what, DType d, int lanes, int args) {
-  const std::string name = std::string(what) + "_" + tag(d, lanes), t = type(d, lanes), builtin = std::string("__builtin_elementwise_") + what;
+  const std::string name = std::string(what) + "_" + tag(d, lanes), t = type(d, lanes),
+                    builtin = std::string("__builtin_elementwise_") + what;
   if (!helper(name)) return name;
   const Expr a{"a[i]", kPostfix, false, {}}, b{"b[i]", kPostfix, false, {}}, c{"c[i]", kPostfix, false, {}};
-  const std::string one = (args == 1 ? math(what, d, 1, {&a}) : args == 2 ? math(what, d, 1, {&a, &b}) : math(what, d, 1, {&a, &b, &c})).text;
+  const std::string one = (args == 1   ? math(what, d, 1, {&a})
+                           : args == 2 ? math(what, d, 1, {&a, &b})
+                                       : math(what, d, 1, {&a, &b, &c}))
+                              .text;
   const std::string rest = args == 1 ? "" : args == 2 ? ", b" : ", b, c";
-  helper_text(t + " " + name + "(" + t + " a" + (args == 1 ? "" : ", " + t + " b") + (args == 3 ? ", " + t + " c" : "") + ")",
-              "#if __has_builtin(" + builtin + ")\n  return " + builtin + "(a" + rest + ");\n#else\n  for (int i = 0; i < " + std::to_string(lanes) +
-                  "; i++) a[i] = " + one + ";\n  return a;\n#endif\n");
+  helper_text(
+      t + " " + name + "(" + t + " a" + (args == 1 ? "" : ", " + t + " b") + (args == 3 ? ", " + t + " c" : "") + ")",
+      "#if __has_builtin(" + builtin + ")\n  return " + builtin + "(a" + rest + ");\n#else\n  for (int i = 0; i < " +
+          std::to_string(lanes) + "; i++) a[i] = " + one + ";\n  return a;\n#endif\n");
   return name;
 }
 
-/// Float to int32, int64 or uint64: truncates, saturates, NaN is 0. To uint64 what is negative saturates as int64 and wraps.
+/// Float to int32, int64 or uint64: truncates, saturates, NaN is 0. To uint64 what is negative saturates as int64 and
+/// wraps.
 std::string CStyleWriter::saturate_helper(DType from, DType to, int lanes) {
   const std::string name = tag(to, lanes) + "_from_" + tag(from, lanes), t = type(to, lanes), f = type(from, lanes);
   if (helper_names_.count(name)) return name;
@@ -353,11 +386,17 @@ std::string CStyleWriter::saturate_helper(DType from, DType to, int lanes) {
   const std::string most = t_splat + literal(int_max(to), to).text, least = t_splat + literal(int_min(to), to).text;
   std::string body;
   if (!v) {
-    if (to == dtypes::uint64) body = "  return x < 0 ? (" + t + ")" + lower + "(x) : x >= " + top + " ? " + most + " : x == x ? (" + t + ")x : 0;\n";
-    else body = "  return x >= " + top + " ? " + most + " : x >= " + bottom + " ? (" + t + ")x : x == x ? " + least + " : 0;\n";
+    if (to == dtypes::uint64)
+      body = "  return x < 0 ? (" + t + ")" + lower + "(x) : x >= " + top + " ? " + most + " : x == x ? (" + t +
+             ")x : 0;\n";
+    else
+      body = "  return x >= " + top + " ? " + most + " : x >= " + bottom + " ? (" + t + ")x : x == x ? " + least +
+             " : 0;\n";
   } else {
     const std::string fm = mask(from.itemsize(), lanes), tm = mask(to.itemsize(), lanes);
-    auto as_result = [&](const std::string& m) { return from.itemsize() == to.itemsize() ? m : "__builtin_convertvector(" + m + ", " + tm + ")"; };
+    auto as_result = [&](const std::string& m) {
+      return from.itemsize() == to.itemsize() ? m : "__builtin_convertvector(" + m + ", " + tm + ")";
+    };
     body = "  " + fm + " high = x >= " + top + ", low = x < " + (lower.empty() ? bottom : "(" + f + ")0") + ";\n";
     body += "  " + t + " r = __builtin_convertvector((high | low | (x != x)) ? (" + f + ")0 : x, " + t + ");\n";
     const std::string below = lower.empty() ? least : "(" + t + ")" + lower + "(x)";
@@ -369,7 +408,9 @@ std::string CStyleWriter::saturate_helper(DType from, DType to, int lanes) {
 
 std::string CStyleWriter::bits_helper(DType from, DType to) {
   const std::string name = tag(to, 1) + "_bits_" + tag(from, 1), t = scalar(to);
-  if (helper(name)) helper_text(t + " " + name + "(" + scalar(from) + " x)", "  " + t + " r;\n  __builtin_memcpy(&r, &x, sizeof r);\n  return r;\n");
+  if (helper(name))
+    helper_text(t + " " + name + "(" + scalar(from) + " x)",
+                "  " + t + " r;\n  __builtin_memcpy(&r, &x, sizeof r);\n  return r;\n");
   return name;
 }
 
@@ -382,7 +423,11 @@ std::string CStyleWriter::combine(Ops op, DType d, const std::string& a, const s
 }
 /// Lanes i and i + half, until one is left.
 std::string CStyleWriter::reduce_helper(Ops op, DType d, int lanes) {
-  const char* word = op == Ops::ADD ? "sum_" : op == Ops::MUL ? "product_" : op == Ops::MAX ? "largest_" : op == Ops::AND ? "all_" : "any_";
+  const char* word = op == Ops::ADD   ? "sum_"
+                     : op == Ops::MUL ? "product_"
+                     : op == Ops::MAX ? "largest_"
+                     : op == Ops::AND ? "all_"
+                                      : "any_";
   const std::string name = word + tag(d, lanes);
   if (helper_names_.count(name)) return name;
   std::string body, v = "a";
@@ -395,8 +440,8 @@ std::string CStyleWriter::reduce_helper(Ops op, DType d, int lanes) {
     body += "  return " + combine(op, d, v + ".lo", v + ".hi", 1) + ";\n";
   } else {  // a lane without a partner stays as it is
     body = str("  for (int n = ", lanes,
-               "; n > 1; n = (n + 1) / 2)\n    for (int i = 0; i + (n + 1) / 2 < n; i++) a[i] = ", combine(op, d, "a[i]", "a[i + (n + 1) / 2]", 1),
-               ";\n  return a[0];\n");
+               "; n > 1; n = (n + 1) / 2)\n    for (int i = 0; i + (n + 1) / 2 < n; i++) a[i] = ",
+               combine(op, d, "a[i]", "a[i + (n + 1) / 2]", 1), ";\n  return a[0];\n");
   }
   helper(name);
   helper_text(scalar(d) + " " + name + "(" + vector(d, lanes) + " a)", body);

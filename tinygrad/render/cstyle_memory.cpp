@@ -1,4 +1,5 @@
-/// \file C-like languages: loads and stores in all their forms (registers, vectors, strided, masked, gather and scatter).
+/// \file C-like languages: loads and stores in all their forms (registers, vectors, strided, masked, gather and
+/// scatter).
 #include <algorithm>
 #include <cstring>
 
@@ -7,12 +8,14 @@
 
 namespace tg {
 namespace {
-constexpr int64_t kShuffledStride = 4;  ///< strides up to this are vector loads and shuffles, wider ones are loaded one by one
+constexpr int64_t kShuffledStride =
+    4;  ///< strides up to this are vector loads and shuffles, wider ones are loaded one by one
 }  // namespace
 
 bool CStyleWriter::in_register(UOp buffer) const { return plain_[static_cast<size_t>(view_.position(buffer))]; }
 
-/// The name of a parameter or of scratch memory; of a parameter whose narrow numbers are read several at once, as a pointer to such words.
+/// The name of a parameter or of scratch memory; of a parameter whose narrow numbers are read several at once, as a
+/// pointer to such words.
 std::string CStyleWriter::storage(const ElementAccess& a, DType d) {
   const std::string& name = storage_[static_cast<size_t>(view_.position(a.base))];
   if (!a.base.is(Ops::PARAM) || a.base.dtype().itemsize() == d.itemsize()) return name;
@@ -24,14 +27,17 @@ CStyleWriter::Expr CStyleWriter::address(const ElementAccess& a, DType d, const 
   return index.text == "0" ? base : infix("+", kAdd, base, index);
 }
 /// Bools are bytes in memory.
-CStyleWriter::Expr CStyleWriter::from_memory(const Expr& e, DType d, int lanes) { return d.is_bool() ? convert(e, dtypes::uint8, d, lanes) : e; }
+CStyleWriter::Expr CStyleWriter::from_memory(const Expr& e, DType d, int lanes) {
+  return d.is_bool() ? convert(e, dtypes::uint8, d, lanes) : e;
+}
 CStyleWriter::Expr CStyleWriter::to_memory(const Expr& e, DType d, int lanes) {
   return d.is_bool() && lanes > 1 ? convert(e, d, dtypes::uint8, lanes) : e;
 }
 
-/// The loaded lanes as they are in memory. `gate`: a mask as wide as an element; lanes without it are `alt` and touch no memory. `ahead`: what else
-/// to fetch, that many elements further on.
-CStyleWriter::Expr CStyleWriter::vector_load(const ElementAccess& a, DType d, const Expr* gate, const Expr* alt, int64_t ahead) {
+/// The loaded lanes as they are in memory. `gate`: a mask as wide as an element; lanes without it are `alt` and touch
+/// no memory. `ahead`: what else to fetch, that many elements further on.
+CStyleWriter::Expr CStyleWriter::vector_load(const ElementAccess& a, DType d, const Expr* gate, const Expr* alt,
+                                             int64_t ahead) {
   const int n = a.lanes;
   const Expr index = !a.affine ? value(a.index, n) : lane0(a.index);
   const Expr at = address(a, d, a.affine ? index : Expr{"0", kPostfix, true, {}});
@@ -66,7 +72,8 @@ void CStyleWriter::load(UOp u) {
     return define(u, false, {storage_[static_cast<size_t>(at)], kPostfix, true, {at}}, register_type(a.base), "val");
   }
   const bool gated = u.nsrc() > 2, vector_gate = gated && view_.lanes(u.src(2)) > 1;
-  if (a.lanes == 1 && vector_gate) a.lanes = lanes, a.affine = true, a.stride = 0;  // one address, each lane with its own gate
+  if (a.lanes == 1 && vector_gate)
+    a.lanes = lanes, a.affine = true, a.stride = 0;  // one address, each lane with its own gate
   Expr e;
   if (vector_gate) {
     const Expr gate = value(u.src(2), a.lanes, m.itemsize()), alt = to_memory(value(u.src(1), a.lanes, 1), d, a.lanes);
@@ -90,14 +97,16 @@ void CStyleWriter::prefetch(UOp u) {
 }
 
 /// `before`: what stands in front of the statement.
-void CStyleWriter::vector_store(const ElementAccess& a, DType d, const Expr& v, const Expr* gate, const std::string& before) {
+void CStyleWriter::vector_store(const ElementAccess& a, DType d, const Expr& v, const Expr* gate,
+                                const std::string& before) {
   const int n = a.lanes;
   const Expr index = !a.affine ? value(a.index, n) : lane0(a.index);
   const Expr at = address(a, d, a.affine ? index : Expr{"0", kPostfix, true, {}});
   const Expr stride{std::to_string(a.stride), kPostfix, true, {}};
   auto statement = [&](const Expr& e) { line(before + e.text + ";"); };
   if (!a.affine) {
-    if (gate) return statement(call(memory_helper("store", d, n, "scatter", a.index.dtype(), true), {&at, &index, gate, &v}));
+    if (gate)
+      return statement(call(memory_helper("store", d, n, "scatter", a.index.dtype(), true), {&at, &index, gate, &v}));
     return statement(call(memory_helper("store", d, n, "scatter", a.index.dtype(), false), {&at, &index, &v}));
   }
   if (gate) {
@@ -141,11 +150,12 @@ void CStyleWriter::store_past_caches(const ElementAccess& a, DType d, const Expr
   const std::string name = "store_past_caches_" + tag(d, a.lanes), t = vector(d, a.lanes), u = unaligned(d, a.lanes);
   if (helper(name))
     helper_text("void " + name + "(" + scalar(d) + "* p, int whole, " + t + " v)",
-                str("#if __has_builtin(__builtin_nontemporal_store)\n  if (whole) __builtin_nontemporal_store(v, (", t, "*)p);\n  else\n#endif\n  *(",
-                    u, "*)p = v;\n"));
+                str("#if __has_builtin(__builtin_nontemporal_store)\n  if (whole) __builtin_nontemporal_store(v, (", t,
+                    "*)p);\n  else\n#endif\n  *(", u, "*)p = v;\n"));
   const Expr at = address(a, d, lane0(a.index));
   const std::string base = storage_[static_cast<size_t>(view_.position(a.base))];
-  line(name + "(" + at.text + ", !((unsigned long)" + base + " % " + std::to_string(Streams::kLine) + "), " + v.text + ");");
+  line(name + "(" + at.text + ", !((unsigned long)" + base + " % " + std::to_string(Streams::kLine) + "), " + v.text +
+       ");");
 }
 
 // ---- helpers ----
@@ -177,7 +187,9 @@ std::string CStyleWriter::shuffle_helper(DType d, int lanes, int64_t stride) {
     const std::string v = str("*(const ", u, "*)(p + ", low + start, ")");
     std::string order;
     for (size_t lane = 0; lane < static_cast<size_t>(n); lane++)
-      order += str(", ", start_of[lane] == start ? (first ? 0 : n) + offset_of[lane] : first ? 0 : static_cast<int64_t>(lane));
+      order += str(", ", start_of[lane] == start ? (first ? 0 : n) + offset_of[lane]
+                         : first                 ? 0
+                                                 : static_cast<int64_t>(lane));
     if (first) body += "  " + t + " r = " + v + ";\n";
     body += "  r = __builtin_shufflevector(r, " + (first ? "r" : v) + order + ");\n";
   }
@@ -185,26 +197,33 @@ std::string CStyleWriter::shuffle_helper(DType d, int lanes, int64_t stride) {
   return name;
 }
 
-/// Masked loads and stores as AVX-512 and AVX2 have them; empty where the target has none. The generic text stands behind.
+/// Masked loads and stores as AVX-512 and AVX2 have them; empty where the target has none. The generic text stands
+/// behind.
 std::string CStyleWriter::masked_words(DType d, int lanes, bool store) {
   const int item = d.itemsize(), bytes = item * lanes;
   if (bytes != 16 && bytes != 32 && bytes != 64) return "";
   const DType word = mask_type(item);
   const std::string all = vector(word, lanes);
-  if (target_.has("avx512f") && target_.has(item < 4 ? "avx512bw" : "avx512dq") && (bytes == 64 || target_.has("avx512vl"))) {
+  if (target_.has("avx512f") && target_.has(item < 4 ? "avx512bw" : "avx512dq") &&
+      (bytes == 64 || target_.has("avx512vl"))) {
     const int which = item == 1 ? 0 : item == 2 ? 1 : item == 4 ? 2 : 3;
     constexpr const char* kKind[] = {"qi", "hi", "si", "di"};
-    const std::string builtin = str("__builtin_ia32_", store ? "store" : "load", "dqu", kKind[which], bytes * 8, "_mask");
+    const std::string builtin =
+        str("__builtin_ia32_", store ? "store" : "load", "dqu", kKind[which], bytes * 8, "_mask");
     const std::string bits = str("__builtin_ia32_cvt", "bwdq"[which], "2mask", bytes * 8, "(m)");
-    const std::string call = builtin + "((" + (store ? "" : "const ") + all + "*)p, (" + all + ")" + (store ? "v" : "r") + ", " + bits + ");\n";
-    return "#if __has_builtin(" + builtin + ")\n  " + (store ? "" : "return (" + vector(d, lanes) + ")") + call + "#else\n";
+    const std::string call = builtin + "((" + (store ? "" : "const ") + all + "*)p, (" + all + ")" +
+                             (store ? "v" : "r") + ", " + bits + ");\n";
+    return "#if __has_builtin(" + builtin + ")\n  " + (store ? "" : "return (" + vector(d, lanes) + ")") + call +
+           "#else\n";
   }
   if (!target_.has("avx2") || item < 4) return "";
   const int chunk = std::min(bytes, 32) / item;
-  const std::string builtin = str("__builtin_ia32_mask", store ? "store" : "load", item == 4 ? "d" : "q", bytes == 16 ? "" : "256");
+  const std::string builtin =
+      str("__builtin_ia32_mask", store ? "store" : "load", item == 4 ? "d" : "q", bytes == 16 ? "" : "256");
   const std::string w = vector(word, chunk);
   auto call = [&](int from, const std::string& mask, const std::string& value) {
-    return str(builtin, "((", store ? "" : "const ", w, "*)", from ? str("(p + ", from, ")") : "p", ", ", mask, value, ")");
+    return str(builtin, "((", store ? "" : "const ", w, "*)", from ? str("(p + ", from, ")") : "p", ", ", mask, value,
+               ")");
   };
   std::string body = "#if __has_builtin(" + builtin + ")\n";
   if (store) {
@@ -222,8 +241,10 @@ std::string CStyleWriter::masked_words(DType d, int lanes, bool store) {
   return body + "#else\n";
 }
 
-/// Lane by lane: what no vector instruction does for all processors. `form`: "" (side by side), "strided", "gather", "scatter".
-std::string CStyleWriter::memory_helper(const char* verb, DType d, int lanes, const char* form, DType index, bool masked) {
+/// Lane by lane: what no vector instruction does for all processors. `form`: "" (side by side), "strided", "gather",
+/// "scatter".
+std::string CStyleWriter::memory_helper(const char* verb, DType d, int lanes, const char* form, DType index,
+                                        bool masked) {
   const bool store = !std::strcmp(verb, "store"), strided = !std::strcmp(form, "strided"), indexed = *form && !strided;
   std::string name = indexed ? form : std::string(verb) + (strided ? "_strided" : "");
   if (masked) name += "_masked";

@@ -51,7 +51,9 @@ class CStyleWriter {
   std::string unaligned(DType d, int lanes);
   std::string type(DType d, int lanes) { return lanes == 1 ? scalar(d) : vector(d, lanes); }
   std::string mask(int bytes, int lanes) { return vector(mask_type(bytes), lanes); }
-  std::string memory_type(DType d) const { return std::string(d.is_bool() ? style_.byte : std::string_view(scalar(d))); }
+  std::string memory_type(DType d) const {
+    return std::string(d.is_bool() ? style_.byte : std::string_view(scalar(d)));
+  }
   static DType mask_type(int bytes);
   static DType stored(DType d) { return d.is_bool() ? dtypes::uint8 : d; }
   static std::string tag(DType d, int lanes);  ///< "f32x8", for names

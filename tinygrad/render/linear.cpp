@@ -18,7 +18,9 @@ int64_t storage_size(UOp base) {
   return n;
 }
 
-int64_t scratch_stride(UOp buffer) { return (storage_size(buffer) * std::max(buffer.dtype().itemsize(), 1) + 63) / 64 * 64 + 64; }
+int64_t scratch_stride(UOp buffer) {
+  return (storage_size(buffer) * std::max(buffer.dtype().itemsize(), 1) + 63) / 64 * 64 + 64;
+}
 
 int64_t thread_scratch_bytes(const LinearView& view) {
   constexpr int64_t kOnStack = 16 << 10;
@@ -95,7 +97,8 @@ void LinearView::analyse(LinearInst& in) const {
   UOp u = in.u;
   switch (u.op()) {
     case Ops::RANGE:
-      if (is_vector_range(u)) in.lanes = static_cast<int>(u.src(0).const_int()), in.affine = true, in.stride = 1, in.first = 0;
+      if (is_vector_range(u))
+        in.lanes = static_cast<int>(u.src(0).const_int()), in.affine = true, in.stride = 1, in.first = 0;
       else in.affine = true;
       return;
     case Ops::CONST:
@@ -157,9 +160,12 @@ void LinearView::analyse(LinearInst& in) const {
 /// Integer arithmetic on the lanes' numbers and literals is known; a sum with it is known up to lane 0.
 void LinearView::find_offsets(LinearInst& in) const {
   UOp u = in.u;
-  constexpr OpSet kKnown = Ops::ADD | Ops::SUB | Ops::MUL | Ops::SHL | Ops::SHR | Ops::AND | Ops::CDIV | Ops::CMOD | Ops::CAST;
+  constexpr OpSet kKnown =
+      Ops::ADD | Ops::SUB | Ops::MUL | Ops::SHL | Ops::SHR | Ops::AND | Ops::CDIV | Ops::CMOD | Ops::CAST;
   if (!u.in(kKnown) || u.dtype().is_bool()) return;
-  auto offset = [](const LinearInst& s, int lane) { return s.lanes == 1 ? 0 : s.affine ? lane * s.stride : s.offsets[static_cast<size_t>(lane)]; };
+  auto offset = [](const LinearInst& s, int lane) {
+    return s.lanes == 1 ? 0 : s.affine ? lane * s.stride : s.offsets[static_cast<size_t>(lane)];
+  };
   bool whole = true, partly = true;
   for (UOp s : u.srcs()) {
     const LinearInst& i = of(s);
@@ -170,7 +176,8 @@ void LinearView::find_offsets(LinearInst& in) const {
     for (int lane = 0; lane < in.lanes; lane++) {
       ConstValue v[2];
       for (uint32_t k = 0; k < u.nsrc(); k++) v[k] = *of(u.src(k)).first + offset(of(u.src(k)), lane);
-      const ConstValue r = u.is(Ops::CAST) ? eval_cast(v[0], u.src(0).dtype(), u.dtype()) : eval_alu(u.op(), u.dtype(), {v, u.nsrc()}, u.dtype());
+      const ConstValue r = u.is(Ops::CAST) ? eval_cast(v[0], u.src(0).dtype(), u.dtype())
+                                           : eval_alu(u.op(), u.dtype(), {v, u.nsrc()}, u.dtype());
       if (lane == 0) in.first = static_cast<int64_t>(r.i);
       in.offsets.push_back(static_cast<int64_t>(r.i) - *in.first);
     }
@@ -182,7 +189,8 @@ void LinearView::find_offsets(LinearInst& in) const {
       partly = u.in(Ops::ADD | Ops::SUB) && never_wraps(u);
     }
     for (int lane = 0; partly && lane < in.lanes; lane++)
-      in.offsets.push_back(offset(of(u.src(0)), lane) + (u.is(Ops::CAST) ? 0 : (u.is(Ops::ADD) ? 1 : -1) * offset(of(u.src(1)), lane)));
+      in.offsets.push_back(offset(of(u.src(0)), lane) +
+                           (u.is(Ops::CAST) ? 0 : (u.is(Ops::ADD) ? 1 : -1) * offset(of(u.src(1)), lane)));
   }
   if (in.affine) in.offsets.clear();
 }

@@ -1,5 +1,5 @@
-/// \file A linear program as its consumers (renderers, interpreter) see it: every instruction with its lanes, its stride along the lanes and who
-/// needs it.
+/// \file A linear program as its consumers (renderers, interpreter) see it: every instruction with its lanes, its
+/// stride along the lanes and who needs it.
 #pragma once
 #include <optional>
 #include <vector>
@@ -14,7 +14,8 @@ struct LinearInst {
   int lanes = 1;        ///< 1: scalar
   bool affine = false;  ///< an integer whose lane l is lane 0 plus l * stride, provably without wrapping
   int64_t stride = 0;
-  std::vector<int64_t> offsets;  ///< lane l minus lane 0, where that is known of an integer that is not affine: lane / 8
+  std::vector<int64_t>
+      offsets;  ///< lane l minus lane 0, where that is known of an integer that is not affine: lane / 8
   std::optional<int64_t> first;  ///< lane 0, where that is known too
   bool need_value = false;       ///< someone uses the value as it is
   bool need_lane0 = false;       ///< someone uses lane 0 as the address of a vector access
@@ -71,9 +72,11 @@ bool never_wraps(UOp u);
 bool shift_in_range(UOp u);
 /// Elements of a PARAM or BUFFER; the maximum when symbolic.
 int64_t storage_size(UOp base);
-/// Bytes from the start of one scratch BUFFER of a host kernel to the next: panels begin on lines, not all on the same sets of a cache.
+/// Bytes from the start of one scratch BUFFER of a host kernel to the next: panels begin on lines, not all on the same
+/// sets of a cache.
 int64_t scratch_stride(UOp buffer);
-/// Scratch memory (AddrSpace::kLocal) a host kernel takes from its thread instead of its stack: all of it, when it is more than a stack should hold.
+/// Scratch memory (AddrSpace::kLocal) a host kernel takes from its thread instead of its stack: all of it, when it is
+/// more than a stack should hold.
 int64_t thread_scratch_bytes(const LinearView& view);
 
 }  // namespace tg

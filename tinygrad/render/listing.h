@@ -1,4 +1,5 @@
-/// \file The renderer of devices that execute linear UOps: every operation and type is native, the source is a listing for people.
+/// \file The renderer of devices that execute linear UOps: every operation and type is native, the source is a listing
+/// for people.
 #pragma once
 #include "tinygrad/target/renderer.h"
 

@@ -12,11 +12,14 @@ namespace tg {
 
 OpSet LlvmRenderer::ops() const {
   using enum Ops;
-  OpSet s = ADD | MUL | SUB | NEG | FDIV | SHL | SHR | CDIV | CMOD | MAX | CMPLT | CMPNE | CMPEQ | XOR | OR | AND | WHERE | SQRT | TRUNC;
+  OpSet s = ADD | MUL | SUB | NEG | FDIV | SHL | SHR | CDIV | CMOD | MAX | CMPLT | CMPNE | CMPEQ | XOR | OR | AND |
+            WHERE | SQRT | TRUNC;
   if (target().has_fma()) s |= MULACC;
   return s;
 }
-bool LlvmRenderer::supports(DType d) const { return d != dtypes::bfloat16 && !d.is_fp8() && !d.is_weak() && !d.is_void(); }
+bool LlvmRenderer::supports(DType d) const {
+  return d != dtypes::bfloat16 && !d.is_fp8() && !d.is_weak() && !d.is_void();
+}
 
 std::string LlvmRenderer::render(const Program& p) const {
   ArenaScope scope(*p.arena);
@@ -85,7 +88,9 @@ const char* plain_word(Ops op, DType d) {
 }
 }  // namespace
 
-std::string LlvmWriter::type(DType d, int lanes) { return lanes == 1 ? scalar_name(d) : str("<", lanes, " x ", scalar_name(d), ">"); }
+std::string LlvmWriter::type(DType d, int lanes) {
+  return lanes == 1 ? scalar_name(d) : str("<", lanes, " x ", scalar_name(d), ">");
+}
 std::string LlvmWriter::memory_type(DType d, int lanes) { return type(d.is_bool() ? dtypes::uint8 : d, lanes); }
 std::string LlvmWriter::suffix(DType d, int lanes) { return lanes == 1 ? mangled(d) : str("v", lanes, mangled(d)); }
 
@@ -110,7 +115,9 @@ std::string LlvmWriter::literal(const ConstValue& v, DType d, int lanes) {
 std::string LlvmWriter::float_literal(double v, DType d) {
   char text[32];
   if (d == dtypes::float16) std::snprintf(text, sizeof text, "0xH%04X", float_to_half(static_cast<float>(v)));
-  else std::snprintf(text, sizeof text, "0x%016llX", static_cast<unsigned long long>(v != v ? 0x7FF8000000000000ull : std::bit_cast<uint64_t>(v)));
+  else
+    std::snprintf(text, sizeof text, "0x%016llX",
+                  static_cast<unsigned long long>(v != v ? 0x7FF8000000000000ull : std::bit_cast<uint64_t>(v)));
   return text;
 }
 
@@ -150,7 +157,8 @@ void LlvmWriter::begin_block(const std::string& label) {
 void LlvmWriter::declare(const std::string& declaration) { declarations_.insert(declaration); }
 
 /// Calls an intrinsic `name` whose arguments all have the type of the result.
-std::string LlvmWriter::intrinsic(const std::string& name, DType d, int lanes, std::initializer_list<std::string> args) {
+std::string LlvmWriter::intrinsic(const std::string& name, DType d, int lanes,
+                                  std::initializer_list<std::string> args) {
   const std::string t = type(d, lanes), full = "@llvm." + name + "." + suffix(d, lanes);
   std::string call = "call " + t + " " + full + "(", declaration = "declare " + t + " " + full + "(";
   size_t i = 0;
@@ -162,11 +170,13 @@ std::string LlvmWriter::intrinsic(const std::string& name, DType d, int lanes, s
   return emit(call + ")");
 }
 
-std::string LlvmWriter::select(const std::string& cond, int cond_lanes, const std::string& yes, const std::string& no, DType d, int lanes) {
+std::string LlvmWriter::select(const std::string& cond, int cond_lanes, const std::string& yes, const std::string& no,
+                               DType d, int lanes) {
   const std::string t = type(d, lanes);
   if (d == dtypes::float16 && takes_halves_apart(lanes)) {
     const DType bits = dtypes::uint16;
-    return bitcast(select(cond, cond_lanes, bitcast(yes, d, bits, lanes), bitcast(no, d, bits, lanes), bits, lanes), bits, d, lanes);
+    return bitcast(select(cond, cond_lanes, bitcast(yes, d, bits, lanes), bitcast(no, d, bits, lanes), bits, lanes),
+                   bits, d, lanes);
   }
   return emit("select " + type(dtypes::bool_, cond_lanes) + " " + cond + ", " + t + " " + yes + ", " + t + " " + no);
 }
@@ -202,8 +212,11 @@ std::string LlvmWriter::divide(UOp u, const std::string& a, const std::string& b
   const bool zero = by.lo <= 0 && by.hi >= 0, overflow = sign && by.lo <= -1 && by.hi >= -1 && of.lo <= int_min(d);
   std::string divisor = b, is_zero, is_minus;
   const std::string one = literal(1, d, lanes), nil = literal(0, d, lanes);
-  if (zero) is_zero = emit("icmp eq " + t + " " + b + ", " + nil), divisor = select(is_zero, lanes, one, divisor, d, lanes);
-  if (overflow) is_minus = emit("icmp eq " + t + " " + b + ", " + literal(-1, d, lanes)), divisor = select(is_minus, lanes, one, divisor, d, lanes);
+  if (zero)
+    is_zero = emit("icmp eq " + t + " " + b + ", " + nil), divisor = select(is_zero, lanes, one, divisor, d, lanes);
+  if (overflow)
+    is_minus = emit("icmp eq " + t + " " + b + ", " + literal(-1, d, lanes)),
+    divisor = select(is_minus, lanes, one, divisor, d, lanes);
   std::string r = emit(word + " " + t + " " + a + ", " + divisor);
   if (overflow) {
     std::string negated = u.is(Ops::CDIV) ? emit("sub " + t + " " + nil + ", " + a) : nil;
@@ -230,8 +243,8 @@ std::string LlvmWriter::convert(const std::string& v, DType from, DType to, int 
   if (from == dtypes::float16) return convert(instr_to_float(v, lanes), dtypes::float32, to, lanes);
   // Saturating, to a signed type that is wide enough, so that negative values wrap in unsigned ones.
   auto saturate = [&](DType wide) {
-    const std::string tw = type(wide, lanes),
-                      name = str("@llvm.fpto", is_signed(wide) ? "s" : "u", "i.sat.", suffix(wide, lanes), ".", suffix(from, lanes));
+    const std::string tw = type(wide, lanes), name = str("@llvm.fpto", is_signed(wide) ? "s" : "u", "i.sat.",
+                                                         suffix(wide, lanes), ".", suffix(from, lanes));
     declare("declare " + tw + " " + name + "(" + tf + ")");
     return emit("call " + tw + " " + name + "(" + tf + " " + v + ")");
   };
@@ -243,7 +256,8 @@ std::string LlvmWriter::convert(const std::string& v, DType from, DType to, int 
   return convert(saturate(wide), wide, to, lanes);
 }
 std::string LlvmWriter::instr_to_float(const std::string& v, int lanes) {
-  const std::string wide = emit("fpext " + type(dtypes::float16, lanes) + " " + v + " to " + type(dtypes::float32, lanes));
+  const std::string wide =
+      emit("fpext " + type(dtypes::float16, lanes) + " " + v + " to " + type(dtypes::float32, lanes));
   return takes_halves_apart(lanes) ? unseen(wide, dtypes::float32, lanes) : wide;
 }
 
@@ -252,7 +266,8 @@ bool LlvmWriter::takes_halves_apart(int lanes) const {
   return lanes >= 4 && target_.arch == "x86_64" && target_.has("f16c") && !target_.has("avx512fp16");
 }
 
-/// The same vector, of which LLVM does not know where it comes from. It would compare halves where widened halves are compared.
+/// The same vector, of which LLVM does not know where it comes from. It would compare halves where widened halves are
+/// compared.
 std::string LlvmWriter::unseen(const std::string& v, DType d, int lanes) {
   const std::string t = type(d, lanes);
   if (lanes * d.itemsize() <= std::max(target_.vector_bytes, 16)) {
@@ -272,9 +287,12 @@ std::string LlvmWriter::in_float(UOp u, const std::vector<std::string>& s, int l
   const DType half = dtypes::float16, wide = dtypes::float32;
   std::vector<std::string> x;
   for (const std::string& v : s) x.push_back(convert(v, half, wide, lanes));
-  if (u.in(groups::kComparison)) return emit(std::string(plain_word(u.op(), wide)) + " " + type(wide, lanes) + " " + x[0] + ", " + x[1]);
+  if (u.in(groups::kComparison))
+    return emit(std::string(plain_word(u.op(), wide)) + " " + type(wide, lanes) + " " + x[0] + ", " + x[1]);
   std::string r;
-  if (u.is(Ops::MAX)) r = is_number(u.src(0)) ? maximum(x[1], x[0], wide, lanes, true) : maximum(x[0], x[1], wide, lanes, is_number(u.src(1)));
+  if (u.is(Ops::MAX))
+    r = is_number(u.src(0)) ? maximum(x[1], x[0], wide, lanes, true)
+                            : maximum(x[0], x[1], wide, lanes, is_number(u.src(1)));
   else r = intrinsic(u.is(Ops::SQRT) ? "sqrt" : "trunc", wide, lanes, {x[0]});
   return convert(r, wide, half, lanes);
 }
@@ -293,7 +311,8 @@ std::string LlvmWriter::bitcast(const std::string& v, DType from, DType to, int 
 std::string LlvmWriter::alu(UOp u, const std::vector<std::string>& s, int lanes) {
   const DType d = u.dtype(), in = u.src(0).dtype();
   const std::string t = type(in, lanes);
-  if (in == dtypes::float16 && takes_halves_apart(lanes) && u.in(groups::kComparison | Ops::MAX | Ops::SQRT | Ops::TRUNC))
+  if (in == dtypes::float16 && takes_halves_apart(lanes) &&
+      u.in(groups::kComparison | Ops::MAX | Ops::SQRT | Ops::TRUNC))
     return in_float(u, s, lanes);
   switch (u.op()) {
     case Ops::CAST: return convert(s[0], in, d, lanes);
@@ -302,7 +321,8 @@ std::string LlvmWriter::alu(UOp u, const std::vector<std::string>& s, int lanes)
     case Ops::WMMA: return dot(u, s[0], s[1], s[2], lanes);
     case Ops::MULACC:
       if (d.is_float()) return intrinsic("fma", d, lanes, {s[0], s[1], s[2]});
-      return emit(str(plain_word(Ops::ADD, d), " ", t, " ", emit(str(plain_word(Ops::MUL, d), " ", t, " ", s[0], ", ", s[1])), ", ", s[2]));
+      return emit(str(plain_word(Ops::ADD, d), " ", t, " ",
+                      emit(str(plain_word(Ops::MUL, d), " ", t, " ", s[0], ", ", s[1])), ", ", s[2]));
     case Ops::MAX:
       if (is_number(u.src(0))) return maximum(s[1], s[0], d, lanes, true);
       return maximum(s[0], s[1], d, lanes, is_number(u.src(1)));
@@ -310,7 +330,8 @@ std::string LlvmWriter::alu(UOp u, const std::vector<std::string>& s, int lanes)
     case Ops::SHR: return shift(u, s[0], s[1], lanes);
     case Ops::CDIV:
     case Ops::CMOD: return d.is_float() ? emit("frem " + t + " " + s[0] + ", " + s[1]) : divide(u, s[0], s[1], lanes);
-    case Ops::NEG: return emit(d.is_float() ? "fneg " + t + " " + s[0] : "sub " + t + " " + literal(0, d, lanes) + ", " + s[0]);
+    case Ops::NEG:
+      return emit(d.is_float() ? "fneg " + t + " " + s[0] : "sub " + t + " " + literal(0, d, lanes) + ", " + s[0]);
     case Ops::SQRT: return intrinsic("sqrt", d, lanes, {s[0]});
     case Ops::TRUNC: return d.is_float() ? intrinsic("trunc", d, lanes, {s[0]}) : s[0];
     case Ops::RECIPROCAL: return emit("fdiv " + t + " " + literal(1.0, d, lanes) + ", " + s[0]);
@@ -334,8 +355,9 @@ std::string LlvmWriter::lane0(UOp u) {
 
 /// Values of which the high half of the bits is all there is.
 static bool is_short(const std::array<ConstValue, 16>& values) {
-  return std::all_of(values.begin(), values.end(),
-                     [](const ConstValue& v) { return !(std::bit_cast<uint32_t>(static_cast<float>(v.as_double())) & 0xffff); });
+  return std::all_of(values.begin(), values.end(), [](const ConstValue& v) {
+    return !(std::bit_cast<uint32_t>(static_cast<float>(v.as_double())) & 0xffff);
+  });
 }
 
 /// The name of a constant vector that is to stay in a register.
@@ -348,11 +370,12 @@ std::string LlvmWriter::constant(const std::string& vector, const std::string& t
   return name;
 }
 
-/// A float for bits 16 to 19 of each word, with zeros in its low half: the high halves of a permutation of halves. Its indices have a fifth bit, the
-/// values are there twice. So two groups of bits, 16 apart, share a shift.
+/// A float for bits 16 to 19 of each word, with zeros in its low half: the high halves of a permutation of halves. Its
+/// indices have a fifth bit, the values are there twice. So two groups of bits, 16 apart, share a shift.
 std::string LlvmWriter::lookup_high(const std::string& words, const std::array<ConstValue, 16>& values) {
   std::string text = "<";
-  for (size_t k = 0; k < 32; k++) text += str(k ? ", i16 " : "i16 ", std::bit_cast<uint32_t>(static_cast<float>(values[k % 16].as_double())) >> 16);
+  for (size_t k = 0; k < 32; k++)
+    text += str(k ? ", i16 " : "i16 ", std::bit_cast<uint32_t>(static_cast<float>(values[k % 16].as_double())) >> 16);
   std::string& mask = literals_["mask of high halves"];
   if (mask.empty()) {
     mask = "%k" + std::to_string(literals_.size());
@@ -362,13 +385,15 @@ std::string LlvmWriter::lookup_high(const std::string& words, const std::array<C
   }
   declare("declare <32 x i16> @llvm.x86.avx512.permvar.hi.512(<32 x i16>, <32 x i16>)");
   const std::string halves = "<32 x i16> ", at = emit("bitcast <16 x i32> " + words + " to <32 x i16>");
-  const std::string of =
-      emit("call <32 x i16> @llvm.x86.avx512.permvar.hi.512(" + halves + constant("<32 x i16>", text + ">") + ", " + halves + at + ")");
-  return emit("bitcast <32 x i16> " + emit("select <32 x i1> " + mask + ", " + halves + of + ", " + halves + "zeroinitializer") + " to <16 x float>");
+  const std::string of = emit("call <32 x i16> @llvm.x86.avx512.permvar.hi.512(" + halves +
+                              constant("<32 x i16>", text + ">") + ", " + halves + at + ")");
+  return emit("bitcast <32 x i16> " +
+              emit("select <32 x i1> " + mask + ", " + halves + of + ", " + halves + "zeroinitializer") +
+              " to <16 x float>");
 }
 
-/// A float that is a function of four bits, two operations or more: a permutation of the sixteen values. Empty where it is none. What it replaces
-/// has been written and is dead, unless someone else uses it.
+/// A float that is a function of four bits, two operations or more: a permutation of the sixteen values. Empty where it
+/// is none. What it replaces has been written and is dead, unless someone else uses it.
 std::string LlvmWriter::lookup(const LinearInst& in) {
   if (in.lanes != 16 || !target_.has("avx512f")) return "";
   const Table16* table = tables_.of(in.u);
@@ -381,8 +406,10 @@ std::string LlvmWriter::lookup(const LinearInst& in) {
   Splat& word = words_[view_.position(in_word ? bytes->first : table->source)];
   if (in_word) {
     if (word.block != block_) return "";
-    shift += 8 * static_cast<int>(std::find(bytes->members.begin(), bytes->members.end(), table->source) - bytes->members.begin());
-  } else if (word.block != block_) word = {block_, 16, convert(value(table->source, 16), table->source.dtype(), index, 16)};
+    shift += 8 * static_cast<int>(std::find(bytes->members.begin(), bytes->members.end(), table->source) -
+                                  bytes->members.begin());
+  } else if (word.block != block_)
+    word = {block_, 16, convert(value(table->source, 16), table->source.dtype(), index, 16)};
   std::string i = word.name, text = "<";
   const bool high = in_word && shift >= 16 && target_.has("avx512bw") && is_short(table->values);
   if (shift - 16 * high) i = emit("lshr " + type(index, 16) + " " + i + ", " + literal(shift - 16 * high, index, 16));
@@ -393,12 +420,13 @@ std::string LlvmWriter::lookup(const LinearInst& in) {
   return emit("call <16 x float> @llvm.x86.avx512.permvar.sf.512(<16 x float> " + values + ", <16 x i32> " + i + ")");
 }
 
-/// p * 2^n as the formulas of exponentials leave it, in two products whose exponents are halves of the low bits of a rounded sum: AVX-512 does it in
-/// one instruction, which takes n as a float. Empty where it is anything else.
+/// p * 2^n as the formulas of exponentials leave it, in two products whose exponents are halves of the low bits of a
+/// rounded sum: AVX-512 does it in one instruction, which takes n as a float. Empty where it is anything else.
 std::string LlvmWriter::scaled(UOp u, int lanes) {
   const DType d = u.dtype();
   const int bytes = lanes * d.itemsize();
-  if (!u.is(Ops::MUL) || (d != dtypes::float32 && d != dtypes::float64) || lanes < 2 || !target_.has("avx512f")) return "";
+  if (!u.is(Ops::MUL) || (d != dtypes::float32 && d != dtypes::float64) || lanes < 2 || !target_.has("avx512f"))
+    return "";
   if (bytes != 64 && ((bytes != 16 && bytes != 32) || !target_.has("avx512vl"))) return "";
   const int mantissa = d == dtypes::float32 ? 23 : 52;
   auto power = [&](UOp x) {  // the exponent in bits that become a float; empty: none
@@ -410,7 +438,9 @@ std::string LlvmWriter::scaled(UOp u, int lanes) {
     if (!second || !second.is(Ops::SUB) || !inner.is(Ops::MUL)) continue;
     for (size_t k = 0; k < 2; k++) {
       UOp first = power(inner.src(1 - k)), bits = second.src(0);
-      if (!first || second.src(1) != first || !first.is(Ops::SHR) || first.src(0) != bits || !first.src(1).is_const_int(1)) continue;
+      if (!first || second.src(1) != first || !first.is(Ops::SHR) || first.src(0) != bits ||
+          !first.src(1).is_const_int(1))
+        continue;
       if (!bits.is(Ops::BITCAST)) continue;
       const double rounder = d == dtypes::float32 ? 0x1.8p23 + 254 : 0x1.8p52 + 2046;
       UOp sum = bits.src(0);
@@ -419,10 +449,11 @@ std::string LlvmWriter::scaled(UOp u, int lanes) {
       if (!rounds || view_.lanes(sum) != lanes) continue;
       const std::string t = type(d, lanes), mask = str("i", std::max(lanes, 8)), wide = str(bytes * 8);
       const std::string name = str("@llvm.x86.avx512.mask.scalef.", d == dtypes::float32 ? "ps." : "pd.", wide);
-      declare("declare " + t + " " + name + "(" + t + ", " + t + ", " + t + ", " + mask + (bytes == 64 ? ", i32 immarg" : "") + ")");
+      declare("declare " + t + " " + name + "(" + t + ", " + t + ", " + t + ", " + mask +
+              (bytes == 64 ? ", i32 immarg" : "") + ")");
       const std::string n = emit("fadd " + t + " " + value(sum, lanes) + ", " + literal(-rounder, d, lanes));
-      return emit("call " + t + " " + name + "(" + t + " " + value(inner.src(k), lanes) + ", " + t + " " + n + ", " + t + " zeroinitializer, " +
-                  mask + " -1" + (bytes == 64 ? ", i32 4" : "") + ")");
+      return emit("call " + t + " " + name + "(" + t + " " + value(inner.src(k), lanes) + ", " + t + " " + n + ", " +
+                  t + " zeroinitializer, " + mask + " -1" + (bytes == 64 ? ", i32 4" : "") + ")");
     }
   }
   return "";
@@ -440,7 +471,8 @@ void LlvmWriter::arithmetic(const LinearInst& in) {
   if (in.need_value && values_[at].empty()) values_[at] = scaled(in.u, in.lanes);
   if (in.need_value && values_[at].empty()) values_[at] = grouped_half(in.u, in.lanes);
   if (in.need_value && values_[at].empty()) {
-    for (uint32_t i = 0; i < in.u.nsrc(); i++) s.push_back(value(in.u.src(i), i == 0 && in.u.is(Ops::WHERE) ? view_.lanes(in.u.src(0)) : in.lanes));
+    for (uint32_t i = 0; i < in.u.nsrc(); i++)
+      s.push_back(value(in.u.src(i), i == 0 && in.u.is(Ops::WHERE) ? view_.lanes(in.u.src(0)) : in.lanes));
     values_[at] = alu(in.u, s, in.lanes);
   }
   if (in.need_lane0 && in.lanes > 1) {
@@ -453,7 +485,8 @@ void LlvmWriter::arithmetic(const LinearInst& in) {
 /// Lanes i and i + half, until one is left.
 void LlvmWriter::reduce(const LinearInst& in) {
   UOp u = in.u;
-  for (size_t i = 1; i < u.nsrc(); i++) TG_ASSERT(is_vector_range(u.src(i)), "a reduce over a loop reached the renderer: ", u);
+  for (size_t i = 1; i < u.nsrc(); i++)
+    TG_ASSERT(is_vector_range(u.src(i)), "a reduce over a loop reached the renderer: ", u);
   const DType d = u.dtype();
   int n = view_.lanes(u.src(0));
   TG_ASSERT(n > 1, "a reduce of what is the same in every lane reached the renderer: ", u);
@@ -499,7 +532,8 @@ void LlvmWriter::find_rare() {
       if (!insts[at].u.in(groups::kElementwise) || users[at].empty() || rarely_[at] >= 0) continue;
       if (std::all_of(users[at].begin(), users[at].end(), [&](int user) {
             return rarely_[static_cast<size_t>(user)] == w ||
-                   (user == w && view_.position(choice.src(2)) == i && view_.position(choice.src(0)) != i && view_.position(choice.src(1)) != i);
+                   (user == w && view_.position(choice.src(2)) == i && view_.position(choice.src(0)) != i &&
+                    view_.position(choice.src(1)) != i);
           }))
         rarely_[at] = w;
     }
@@ -517,10 +551,12 @@ void LlvmWriter::rare_choice(const LinearInst& in) {
   begin_block("F" + id);
   for (size_t i = 0; i < static_cast<size_t>(at); i++)
     if (rarely_[i] == at) instruction(view_.insts()[i]);
-  const std::string rare = value(u.src(2), lanes), chosen = select(cond, wide, usual, rare, u.dtype(), lanes), after = label_;
+  const std::string rare = value(u.src(2), lanes), chosen = select(cond, wide, usual, rare, u.dtype(), lanes),
+                    after = label_;
   line("br label %J" + id);
   begin_block("J" + id);
-  values_[static_cast<size_t>(at)] = emit("phi " + t + " [ " + usual + ", %" + before + " ], [ " + chosen + ", %" + after + " ]");
+  values_[static_cast<size_t>(at)] =
+      emit("phi " + t + " [ " + usual + ", %" + before + " ], [ " + chosen + ", %" + after + " ]");
 }
 
 void LlvmWriter::open_loop(UOp r) {
@@ -529,7 +565,8 @@ void LlvmWriter::open_loop(UOp r) {
   const bool thread = is_thread_range(r);
   const std::string t = "i64", first = thread ? "%begin" : "0";
   std::string last = thread ? "%end" : value(r.src(0), 1);
-  if (!thread && !r.src(0).is_const() && r.dtype().itemsize() < 8) last = emit("sext " + type(r.dtype()) + " " + last + " to i64");
+  if (!thread && !r.src(0).is_const() && r.dtype().itemsize() < 8)
+    last = emit("sext " + type(r.dtype()) + " " + last + " to i64");
   Loop loop{r, "L" + id, first, last, t, false};
   // A loop that may run zero times is entered on a condition; its values are never used behind it.
   std::string pre = from;
@@ -601,7 +638,11 @@ void LlvmWriter::instruction(const LinearInst& in) {
 }
 
 LlvmWriter::LlvmWriter(const Program& p, const Target& target)
-    : p_(p), target_(target), view_(p), streams_(view_, target), blocks_(view_, kShuffledStride, target.has("avx512bw")) {
+    : p_(p),
+      target_(target),
+      view_(p),
+      streams_(view_, target),
+      blocks_(view_, kShuffledStride, target.has("avx512bw")) {
   values_.resize(view_.insts().size()), lane0_.resize(view_.insts().size()), splats_.resize(view_.insts().size());
   pointers_.resize(view_.insts().size()), wide_.resize(view_.insts().size()), find_used(), find_rare();
 }
@@ -616,10 +657,15 @@ std::string LlvmWriter::write() {
     declare("declare void @llvm.x86.sse.sfence()");  // other threads see what was stored before they hear that it is
     line("call void @llvm.x86.sse.sfence()");
   }
-  std::string out = "define void @" + p_.name + "(ptr %buffers, ptr %vars, i64 %begin, i64 %end) #0 {\nentry:\n" + entry_ + body_ + "  ret void\n}\n";
+  std::string out = "define void @" + p_.name + "(ptr %buffers, ptr %vars, i64 %begin, i64 %end) #0 {\nentry:\n" +
+                    entry_ + body_ + "  ret void\n}\n";
   for (const std::string& d : declarations_) out += d + "\n";
-  out += str("attributes #0 = { nounwind \"no-builtins\" \"prefer-vector-width\"=\"", target_.vector_bytes * 8, "\" }\n");
-  out += "!0 = distinct !{!0}\n!1 = !{!\"llvm.loop.unroll.disable\"}\n!2 = !{!\"llvm.loop.vectorize.enable\", i1 false}\n" + metadata_;
+  out +=
+      str("attributes #0 = { nounwind \"no-builtins\" \"prefer-vector-width\"=\"", target_.vector_bytes * 8, "\" }\n");
+  out +=
+      "!0 = distinct !{!0}\n!1 = !{!\"llvm.loop.unroll.disable\"}\n!2 = !{!\"llvm.loop.vectorize.enable\", i1 "
+      "false}\n" +
+      metadata_;
   return out;
 }
 

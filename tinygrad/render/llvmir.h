@@ -4,10 +4,11 @@
 
 namespace tg {
 
-/// Emits `void @name(ptr %buffers, ptr %vars, i64 %begin, i64 %end)` in a closed subset of LLVM IR (17 or newer, opaque pointers).
+/// Emits `void @name(ptr %buffers, ptr %vars, i64 %begin, i64 %end)` in a closed subset of LLVM IR (17 or newer, opaque
+/// pointers).
 ///
-/// Assumes that the memory of a written parameter overlaps no other parameter. Assumes no alignment beyond that of an element: parameters may be
-/// views. Semantics beyond the plain instructions:
+/// Assumes that the memory of a written parameter overlaps no other parameter. Assumes no alignment beyond that of an
+/// element: parameters may be views. Semantics beyond the plain instructions:
 /// - Casts, shifts, division by zero and MAX are as in uop/eval.h, except that the sign of MAX(-0, 0) is open.
 /// - Masked-off lanes touch no memory. Stores of lanes that share an address take effect in lane order.
 class LlvmRenderer final : public Renderer {

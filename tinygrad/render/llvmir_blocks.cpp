@@ -22,7 +22,8 @@ std::string element_type(DType d, const std::string& memory) { return d.itemsize
 std::string vector_of(const std::string& element, int n) { return "<" + str(n) + " x " + element + ">"; }
 }  // namespace
 
-std::string LlvmWriter::shuffle(const std::string& t, const std::string& a, const std::string& b, const std::vector<int64_t>& mask) {
+std::string LlvmWriter::shuffle(const std::string& t, const std::string& a, const std::string& b,
+                                const std::vector<int64_t>& mask) {
   return emit("shufflevector " + t + " " + a + ", " + t + " " + b + ", " + shuffle_mask(mask));
 }
 
@@ -31,7 +32,8 @@ bool LlvmWriter::simplifies_shuffles(int bytes) const {
   return target_.arch == "x86_64" && (bytes == 16 || bytes == 32 || bytes == 64) && bytes <= target_.vector_bytes;
 }
 
-std::vector<std::string> LlvmWriter::exchange(std::vector<std::string> v, const std::string& t, int lanes, int itemsize) {
+std::vector<std::string> LlvmWriter::exchange(std::vector<std::string> v, const std::string& t, int lanes,
+                                              int itemsize) {
   const int n = static_cast<int>(v.size());
   const std::vector<ExchangeStep> steps = exchange_steps(n, lanes, itemsize);
   for (size_t k = 0; k < steps.size(); k++) {
@@ -42,8 +44,8 @@ std::vector<std::string> LlvmWriter::exchange(std::vector<std::string> v, const 
       std::string low = shuffle(t, a, b, s.low);
       b = shuffle(t, a, b, s.high), a = std::move(low);
     }
-    // Each result depends on all registers: LLVM would look along every path through all steps for shuffles to unite, and finds none. No instruction,
-    // but nothing that it sees through.
+    // Each result depends on all registers: LLVM would look along every path through all steps for shuffles to unite,
+    // and finds none. No instruction, but nothing that it sees through.
     if (k % 2 == 1 && k + 1 < steps.size() && simplifies_shuffles(lanes * itemsize))
       for (std::string& x : v) x = emit("call " + t + " asm \"\", \"=v,0\"(" + t + " " + x + ") nounwind memory(none)");
   }
@@ -58,7 +60,8 @@ std::string LlvmWriter::block_address(const LaneBlock& b, DType d) { return addr
 /// The columns of a block; every row is read as it lies in memory.
 std::vector<std::string> LlvmWriter::load_block(const LaneBlock& b, DType d) {
   const int lanes = b.access.lanes, columns = static_cast<int>(b.members.size());
-  const std::string element = element_type(d, memory_type(d)), whole = vector_of(element, lanes), first = block_address(b, d);
+  const std::string element = element_type(d, memory_type(d)), whole = vector_of(element, lanes),
+                    first = block_address(b, d);
   std::vector<std::string> out(static_cast<size_t>(columns));
   for (auto [start, n] : block_parts(columns, std::min(lanes, kColumns))) {
     std::vector<std::string> v;
@@ -66,12 +69,15 @@ std::vector<std::string> LlvmWriter::load_block(const LaneBlock& b, DType d) {
       // Every n-th row, side by side.
       std::vector<std::string> rows;
       for (int64_t row = r; row < lanes; row += n) {
-        const std::string at = emit("getelementptr " + element + ", ptr " + first + ", i64 " + str(row * b.access.stride + start));
-        rows.push_back(emit("load " + vector_of(element, n) + ", ptr " + at + ", align " + str(d.itemsize()) + aliasing(b.access)));
+        const std::string at =
+            emit("getelementptr " + element + ", ptr " + first + ", i64 " + str(row * b.access.stride + start));
+        rows.push_back(emit("load " + vector_of(element, n) + ", ptr " + at + ", align " + str(d.itemsize()) +
+                            aliasing(b.access)));
       }
       for (int width = n; rows.size() > 1; width *= 2) {
         std::vector<std::string> pairs;
-        for (size_t i = 0; i < rows.size(); i += 2) pairs.push_back(shuffle(vector_of(element, width), rows[i], rows[i + 1], counting(0, 2 * width)));
+        for (size_t i = 0; i < rows.size(); i += 2)
+          pairs.push_back(shuffle(vector_of(element, width), rows[i], rows[i + 1], counting(0, 2 * width)));
         rows = std::move(pairs);
       }
       v.push_back(rows[0]);
@@ -80,8 +86,9 @@ std::vector<std::string> LlvmWriter::load_block(const LaneBlock& b, DType d) {
     for (int c = 0; c < n; c++) {
       std::string& column = out[static_cast<size_t>(start + c)];
       if (column.empty())
-        column = element == memory_type(d) ? v[static_cast<size_t>(c)]
-                                           : emit("bitcast " + whole + " " + v[static_cast<size_t>(c)] + " to " + memory_type(d, lanes));
+        column = element == memory_type(d)
+                     ? v[static_cast<size_t>(c)]
+                     : emit("bitcast " + whole + " " + v[static_cast<size_t>(c)] + " to " + memory_type(d, lanes));
     }
   }
   return out;
@@ -89,25 +96,31 @@ std::vector<std::string> LlvmWriter::load_block(const LaneBlock& b, DType d) {
 
 void LlvmWriter::store_block(const LaneBlock& b, DType d, const std::vector<std::string>& columns) {
   const int lanes = b.access.lanes, count = static_cast<int>(columns.size());
-  const std::string element = element_type(d, memory_type(d)), whole = vector_of(element, lanes), first = block_address(b, d);
+  const std::string element = element_type(d, memory_type(d)), whole = vector_of(element, lanes),
+                    first = block_address(b, d);
   for (auto [start, n] : block_parts(count, std::min(lanes, kColumns))) {
     std::vector<std::string> v;
     for (int c = 0; c < n; c++) {
       const std::string& column = columns[static_cast<size_t>(start + c)];
-      v.push_back(element == memory_type(d) ? column : emit("bitcast " + memory_type(d, lanes) + " " + column + " to " + whole));
+      v.push_back(element == memory_type(d) ? column
+                                            : emit("bitcast " + memory_type(d, lanes) + " " + column + " to " + whole));
     }
     v = exchange(std::move(v), whole, lanes, d.itemsize());
     for (int64_t row = 0; row < lanes; row++) {
       const std::string& from = v[static_cast<size_t>(row % n)];
       const std::string part = n == lanes ? from : shuffle(whole, from, "poison", counting(row / n * n, n));
-      const std::string at = emit("getelementptr " + element + ", ptr " + first + ", i64 " + str(row * b.access.stride + start));
-      line("store " + vector_of(element, n) + " " + part + ", ptr " + at + ", align " + str(d.itemsize()) + aliasing(b.access));
+      const std::string at =
+          emit("getelementptr " + element + ", ptr " + first + ", i64 " + str(row * b.access.stride + start));
+      line("store " + vector_of(element, n) + " " + part + ", ptr " + at + ", align " + str(d.itemsize()) +
+           aliasing(b.access));
     }
   }
 }
 
-/// Columns that fill memory without a gap, element by element in turns. `masks`: lanes of each that are stored; empty: all.
-void LlvmWriter::store_interleaved(const LaneBlock& b, DType d, const std::vector<std::string>& columns, const std::vector<std::string>& masks) {
+/// Columns that fill memory without a gap, element by element in turns. `masks`: lanes of each that are stored; empty:
+/// all.
+void LlvmWriter::store_interleaved(const LaneBlock& b, DType d, const std::vector<std::string>& columns,
+                                   const std::vector<std::string>& masks) {
   const int lanes = b.access.lanes, n = static_cast<int>(columns.size());
   const DType m = d.is_bool() ? dtypes::uint8 : d;
   const std::string t = memory_type(d, lanes), mt = type(dtypes::bool_, lanes), first = block_address(b, d);
@@ -117,25 +130,28 @@ void LlvmWriter::store_interleaved(const LaneBlock& b, DType d, const std::vecto
       std::string v = of[0];
       for (int c = 1; c < n; c++) {
         std::vector<int64_t> from;
-        for (int e = part * lanes; e < (part + 1) * lanes; e++) from.push_back(e % n == c ? lanes + e / n : c == 1 ? e / n : e - part * lanes);
+        for (int e = part * lanes; e < (part + 1) * lanes; e++)
+          from.push_back(e % n == c ? lanes + e / n : c == 1 ? e / n : e - part * lanes);
         v = shuffle(vector, v, of[static_cast<size_t>(c)], from);
       }
       return v;
     };
-    const std::string v = joined(t, columns),
-                      at = part ? emit("getelementptr " + memory_type(d) + ", ptr " + first + ", i64 " + str(part * lanes)) : first;
+    const std::string v = joined(t, columns), at = part ? emit("getelementptr " + memory_type(d) + ", ptr " + first +
+                                                               ", i64 " + str(part * lanes))
+                                                        : first;
     if (masks.empty()) {
       line("store " + t + " " + v + ", ptr " + at + ", align " + str(d.itemsize()) + aliasing(b.access));
       continue;
     }
     const std::string name = "@llvm.masked.store." + suffix(m, lanes) + ".p0";
     declare("declare void " + name + "(" + t + ", ptr, i32 immarg, " + mt + ")");
-    line("call void " + name + "(" + t + " " + v + ", ptr " + at + ", i32 " + str(d.itemsize()) + ", " + mt + " " + joined(mt, masks) + ")" +
-         aliasing(b.access));
+    line("call void " + name + "(" + t + " " + v + ", ptr " + at + ", i32 " + str(d.itemsize()) + ", " + mt + " " +
+         joined(mt, masks) + ")" + aliasing(b.access));
   }
 }
 
-/// Two or four bytes for each lane: the registers that hold them all, permuted. Nothing outside of what the lanes need is touched.
+/// Two or four bytes for each lane: the registers that hold them all, permuted. Nothing outside of what the lanes need
+/// is touched.
 std::string LlvmWriter::load_words(const LaneBlock& b) {
   const ElementAccess& a = b.access;
   const auto bytes = static_cast<int64_t>(b.members.size()), halves = bytes / 2;
@@ -153,7 +169,8 @@ std::string LlvmWriter::load_words(const LaneBlock& b) {
     std::string mask = "<";
     for (int64_t i = 0; i < window; i++) mask += str(i ? ", i1 " : "i1 ", i < span ? "true" : "false");
     declare("declare " + t + " @llvm.masked.load.v32i16.p0(ptr, i32 immarg, <32 x i1>, " + t + ")");
-    x = emit("call " + t + " @llvm.masked.load.v32i16.p0(ptr " + at(0) + ", i32 1, <32 x i1> " + mask + ">, " + t + " poison)" + aliasing(a));
+    x = emit("call " + t + " @llvm.masked.load.v32i16.p0(ptr " + at(0) + ", i32 1, <32 x i1> " + mask + ">, " + t +
+             " poison)" + aliasing(a));
   } else {
     x = whole(0);
     if (span > window) y = whole(span - window);
@@ -164,7 +181,8 @@ std::string LlvmWriter::load_words(const LaneBlock& b) {
       const int64_t half = (o - *low) / 2 + k;
       mask.push_back(half < window ? half : half - (span - window) + window);
     }
-  return emit("bitcast " + vector_of("i16", static_cast<int>(mask.size())) + " " + shuffle(t, x, y, mask) + " to " + out);
+  return emit("bitcast " + vector_of("i16", static_cast<int>(mask.size())) + " " + shuffle(t, x, y, mask) + " to " +
+              out);
 }
 
 /// The words of all blocks of a group, in their places. Reads nothing beyond the first and the last of them.
@@ -188,8 +206,10 @@ std::string LlvmWriter::load_group(const LaneBlock& b) {
     }
     std::string mask;
     for (int h = 0; h < WordGroup::kHalves; h++)
-      mask += str(h ? ", i1 " : "i1 ", std::find(part.places.begin(), part.places.end(), h) != part.places.end() ? "true" : "false");
-    words = emit("call " + t + " " + load + "(ptr " + address + ", i32 1, <32 x i1> <" + mask + ">, " + t + " " + words + ")" + aliasing(b.access));
+      mask += str(h ? ", i1 " : "i1 ",
+                  std::find(part.places.begin(), part.places.end(), h) != part.places.end() ? "true" : "false");
+    words = emit("call " + t + " " + load + "(ptr " + address + ", i32 1, <32 x i1> <" + mask + ">, " + t + " " +
+                 words + ")" + aliasing(b.access));
   }
   return shuffle(t, words, "poison", order);
 }
@@ -223,7 +243,8 @@ std::string LlvmWriter::grouped_half(UOp u, int lanes) {
 /// True when every lane of the mask is set.
 std::string LlvmWriter::all_lanes(const std::string& mask, int lanes) {
   const std::string word = "i" + std::to_string(lanes);
-  return emit("icmp eq " + word + " " + emit("bitcast " + type(dtypes::bool_, lanes) + " " + mask + " to " + word) + ", -1");
+  return emit("icmp eq " + word + " " + emit("bitcast " + type(dtypes::bool_, lanes) + " " + mask + " to " + word) +
+              ", -1");
 }
 
 void LlvmWriter::block(UOp u, const LaneBlock& b) {
@@ -235,7 +256,8 @@ void LlvmWriter::block(UOp u, const LaneBlock& b) {
     if (b.words) {
       const auto bytes = static_cast<int>(b.members.size());
       if (b.group >= 0)
-        if (GroupOfHalves& all = word_groups_[b.group]; all.halves.block != block_) all = {{block_, lanes, load_group(b)}, {}};
+        if (GroupOfHalves& all = word_groups_[b.group]; all.halves.block != block_)
+          all = {{block_, lanes, load_group(b)}, {}};
       const std::string word = load_words(b), t = vector_of("i" + str(8 * bytes), lanes);
       words_[view_.position(b.first)] = {block_, lanes, word};
       for (int c = 0; c < bytes; c++) {
@@ -250,7 +272,9 @@ void LlvmWriter::block(UOp u, const LaneBlock& b) {
       }
       return;
     }
-    auto set = [&](size_t c, const std::string& v) { values_[static_cast<size_t>(view_.position(b.members[c]))] = from_memory(v, d, lanes); };
+    auto set = [&](size_t c, const std::string& v) {
+      values_[static_cast<size_t>(view_.position(b.members[c]))] = from_memory(v, d, lanes);
+    };
     if (!b.gated) {
       const std::vector<std::string> columns = load_block(b, d);
       for (size_t c = 0; c < columns.size(); c++) set(c, columns[c]);
@@ -265,12 +289,14 @@ void LlvmWriter::block(UOp u, const LaneBlock& b) {
     begin_block("G" + id);
     std::vector<std::string> some;
     for (size_t c = 0; c < columns.size(); c++)
-      some.push_back(load_masked(b.access, d, mask, to_memory(value(b.members[c].src(1), lanes), d, lanes), static_cast<int64_t>(c) - b.first_at));
+      some.push_back(load_masked(b.access, d, mask, to_memory(value(b.members[c].src(1), lanes), d, lanes),
+                                 static_cast<int64_t>(c) - b.first_at));
     line("br label %J" + id);
     begin_block("J" + id);
     std::vector<std::string> joined;
     for (size_t c = 0; c < columns.size(); c++)
-      joined.push_back(emit("phi " + memory_type(d, lanes) + " [ " + columns[c] + ", %F" + id + " ], [ " + some[c] + ", %G" + id + " ]"));
+      joined.push_back(emit("phi " + memory_type(d, lanes) + " [ " + columns[c] + ", %F" + id + " ], [ " + some[c] +
+                            ", %G" + id + " ]"));
     for (size_t c = 0; c < columns.size(); c++) set(c, joined[c]);
     return;
   }
@@ -291,7 +317,8 @@ void LlvmWriter::block(UOp u, const LaneBlock& b) {
   store_block(b, d, columns);
   line("br label %J" + id);
   begin_block("G" + id);
-  for (size_t c = 0; c < columns.size(); c++) scatter(b.access, d, columns[c], mask, static_cast<int64_t>(c) - b.first_at);
+  for (size_t c = 0; c < columns.size(); c++)
+    scatter(b.access, d, columns[c], mask, static_cast<int64_t>(c) - b.first_at);
   line("br label %J" + id);
   begin_block("J" + id);
 }

@@ -1,4 +1,5 @@
-/// \file LLVM IR: parameters, scratch memory, loads and stores in all their forms (vector, shuffled, masked, gather and scatter).
+/// \file LLVM IR: parameters, scratch memory, loads and stores in all their forms (vector, shuffled, masked, gather and
+/// scatter).
 #include <cmath>
 
 #include "tinygrad/render/llvmir_writer.h"
@@ -36,7 +37,8 @@ void LlvmWriter::entry() {
     for (size_t k = 0; k < scope.size(); k++)
       if (k != i && scope[k]) others += str(others.empty() ? "" : ", ", "!", scope[k]);
     if (scope[i]) scope_lists_[i] = next_metadata_++, metadata_ += str("!", scope_lists_[i], " = !{!", scope[i], "}\n");
-    if (!others.empty()) others_lists_[i] = next_metadata_++, metadata_ += str("!", others_lists_[i], " = !{", others, "}\n");
+    if (!others.empty())
+      others_lists_[i] = next_metadata_++, metadata_ += str("!", others_lists_[i], " = !{", others, "}\n");
   }
   int64_t scratch = 0, offset = 0;
   const int64_t of_thread = thread_scratch_bytes(view_);
@@ -61,16 +63,18 @@ void LlvmWriter::entry() {
       const std::string a = "%va" + std::to_string(at), v = "%v" + std::to_string(at);
       entry_ += str("  ", a, " = getelementptr i64, ptr %vars, i64 ", view_.var_slot(u), "\n");
       if (u.dtype().itemsize() == 8) entry_ += str("  ", v, " = load i64, ptr ", a, "\n");
-      else entry_ += str("  ", v, "w = load i64, ptr ", a, "\n  ", v, " = trunc i64 ", v, "w to ", type(u.dtype()), "\n");
+      else
+        entry_ += str("  ", v, "w = load i64, ptr ", a, "\n  ", v, " = trunc i64 ", v, "w to ", type(u.dtype()), "\n");
       values_[at] = v;
     } else if (u.is(Ops::PARAM)) {
       const int64_t slot = u.arg<ParamArg>().slot;
       TG_ASSERT(slot >= 0 && slot < p_.nbuffers, "parameter ", slot, " of ", p_.nbuffers);
       pointers_[at] = "%p" + std::to_string(slot);
-      entry_ += str("  %pa", slot, " = getelementptr ptr, ptr %buffers, i64 ", slot, "\n  ", pointers_[at], " = load ptr, ptr %pa", slot, "\n");
+      entry_ += str("  %pa", slot, " = getelementptr ptr, ptr %buffers, i64 ", slot, "\n  ", pointers_[at],
+                    " = load ptr, ptr %pa", slot, "\n");
       if (streams_.bypasses_slot(slot)) {
-        entry_ +=
-            str("  %pi", slot, " = ptrtoint ptr ", pointers_[at], " to i64\n  %po", slot, " = and i64 %pi", slot, ", ", Streams::kLine - 1, "\n");
+        entry_ += str("  %pi", slot, " = ptrtoint ptr ", pointers_[at], " to i64\n  %po", slot, " = and i64 %pi", slot,
+                      ", ", Streams::kLine - 1, "\n");
         entry_ += str("  %pb", slot, " = icmp eq i64 %po", slot, ", 0\n");
       }
     } else if (u.is(Ops::LOAD) && u.nsrc() > 2 && !needs_dummy_) {
@@ -81,7 +85,8 @@ void LlvmWriter::entry() {
 }
 
 std::string LlvmWriter::from_memory(const std::string& v, DType d, int lanes) {
-  return d.is_bool() ? emit("icmp ne " + type(dtypes::uint8, lanes) + " " + v + ", " + literal(0, dtypes::uint8, lanes)) : v;
+  return d.is_bool() ? emit("icmp ne " + type(dtypes::uint8, lanes) + " " + v + ", " + literal(0, dtypes::uint8, lanes))
+                     : v;
 }
 std::string LlvmWriter::to_memory(const std::string& v, DType d, int lanes) {
   return d.is_bool() ? emit("zext " + type(d, lanes) + " " + v + " to " + type(dtypes::uint8, lanes)) : v;
@@ -98,17 +103,20 @@ std::string LlvmWriter::aliasing(const ElementAccess& a) const {
 
 /// Our own memory is aligned to 64 bytes, so a register is aligned as a whole; parameters may be views.
 int LlvmWriter::alignment(const ElementAccess& a, DType d) const {
-  if (!a.base.is(Ops::BUFFER) || a.lanes == 1 || !a.index.in(Ops::RANGE | Ops::CONST)) return std::min(d.itemsize(), a.base.dtype().itemsize());
+  if (!a.base.is(Ops::BUFFER) || a.lanes == 1 || !a.index.in(Ops::RANGE | Ops::CONST))
+    return std::min(d.itemsize(), a.base.dtype().itemsize());
   int bytes = a.lanes * d.itemsize(), align = 1;
   while (align < 64 && bytes % (align * 2) == 0) align *= 2;
   return align;
 }
 
-/// An index in lane 0 as a value and a constant. Instances side by side differ in the constant: they share the value's address, and LLVM has no sum
-/// to take apart for each of them.
+/// An index in lane 0 as a value and a constant. Instances side by side differ in the constant: they share the value's
+/// address, and LLVM has no sum to take apart for each of them.
 std::pair<UOp, int64_t> LlvmWriter::split_index(UOp index) const {
   int64_t offset = 0;
-  auto lane = [&](UOp u) { return is_vector_range(u) || (u.is(Ops::MUL) && is_vector_range(strip_after(u.src(0))) && u.src(1).is_const()); };
+  auto lane = [&](UOp u) {
+    return is_vector_range(u) || (u.is(Ops::MUL) && is_vector_range(strip_after(u.src(0))) && u.src(1).is_const());
+  };
   for (index = strip_after(index); index.is(Ops::ADD) && !index.dtype().is_unsigned() && never_wraps(index);) {
     const UOp x = strip_after(index.src(0)), y = strip_after(index.src(1));
     if (y.is_const()) offset += static_cast<int64_t>(y.const_int());
@@ -118,16 +126,20 @@ std::pair<UOp, int64_t> LlvmWriter::split_index(UOp index) const {
   return {index, offset};
 }
 
-/// True for sums and products that addresses are made of. They are computed in 64 bits: what LLVM knows of 32 bits that are widened afterwards it has
-/// to prove for each access and each loop.
-bool LlvmWriter::is_wide_sum(UOp u) { return u.in(Ops::ADD | Ops::MUL) && u.dtype().is_int() && !u.dtype().is_unsigned() && never_wraps(u); }
+/// True for sums and products that addresses are made of. They are computed in 64 bits: what LLVM knows of 32 bits that
+/// are widened afterwards it has to prove for each access and each loop.
+bool LlvmWriter::is_wide_sum(UOp u) {
+  return u.in(Ops::ADD | Ops::MUL) && u.dtype().is_int() && !u.dtype().is_unsigned() && never_wraps(u);
+}
 
 /// Sets used_ and wide_used_.
 void LlvmWriter::find_used() {
   const std::vector<LinearInst>& insts = view_.insts();
   used_.assign(insts.size(), false), wide_used_ = used_;
   auto use = [&](UOp u) { used_[static_cast<size_t>(view_.position(u))] = true; };
-  auto use_wide = [&](UOp u) { (u.dtype().is_unsigned() ? used_ : wide_used_)[static_cast<size_t>(view_.position(u))] = true; };
+  auto use_wide = [&](UOp u) {
+    (u.dtype().is_unsigned() ? used_ : wide_used_)[static_cast<size_t>(view_.position(u))] = true;
+  };
   for (size_t n = insts.size(); n-- > 0;) {
     UOp u = insts[n].u;
     if (wide_used_[n] && is_wide_sum(u)) use_wide(u.src(0)), use_wide(u.src(1));
@@ -154,7 +166,9 @@ std::string LlvmWriter::wide(UOp u) {
   if (u.is(Ops::RANGE) && !is_vector_range(u)) return "%i" + str(at);
   if (u.is_const() || is_vector_range(u) || u.dtype().itemsize() == 8) return lane0(u);
   Splat& once = widened_[at];
-  if (once.block != block_) once = {block_, 1, emit((u.dtype().is_unsigned() ? "zext " : "sext ") + type(u.dtype()) + " " + lane0(u) + " to i64")};
+  if (once.block != block_)
+    once = {block_, 1,
+            emit((u.dtype().is_unsigned() ? "zext " : "sext ") + type(u.dtype()) + " " + lane0(u) + " to i64")};
   return once.name;
 }
 
@@ -190,9 +204,10 @@ std::string LlvmWriter::load_plain(const ElementAccess& a, DType d, const std::s
   return emit("load " + memory_type(d, lanes) + ", ptr " + address + ", align " + std::to_string(align) + aliasing(a));
 }
 
-/// Vectors that cover first to last lane exactly, shuffled together. With a mask, elements that are no lane of it are not touched and masked lanes
-/// are 0.
-std::string LlvmWriter::load_strided(const ElementAccess& a, DType d, const std::string& first, const std::string& lane_mask) {
+/// Vectors that cover first to last lane exactly, shuffled together. With a mask, elements that are no lane of it are
+/// not touched and masked lanes are 0.
+std::string LlvmWriter::load_strided(const ElementAccess& a, DType d, const std::string& first,
+                                     const std::string& lane_mask) {
   const int64_t n = a.lanes, s = std::abs(a.stride), span = (n - 1) * s + 1, low = a.stride < 0 ? -(n - 1) * s : 0;
   const std::string t = memory_type(d, a.lanes);
   std::string result;
@@ -204,20 +219,23 @@ std::string LlvmWriter::load_strided(const ElementAccess& a, DType d, const std:
     if (std::find(starts.begin(), starts.end(), start) == starts.end()) starts.push_back(start);
   }
   for (int64_t start : starts) {
-    std::string at = low + start ? emit("getelementptr " + memory_type(d) + ", ptr " + first + ", i64 " + str(low + start)) : first;
+    std::string at =
+        low + start ? emit("getelementptr " + memory_type(d) + ", ptr " + first + ", i64 " + str(low + start)) : first;
     std::string v;
     if (lane_mask.empty()) {
       v = emit("load " + t + ", ptr " + at + ", align " + str(d.itemsize()) + aliasing(a));
     } else {
       std::vector<int64_t> lane_at(static_cast<size_t>(n), n);  // n: an element between lanes
       for (int64_t lane = 0; lane < n; lane++)
-        if (start_of[static_cast<size_t>(lane)] == start) lane_at[static_cast<size_t>(offset_of[static_cast<size_t>(lane)])] = lane;
-      const std::string mt = type(dtypes::bool_, a.lanes), name = "@llvm.masked.load." + suffix(d.is_bool() ? dtypes::uint8 : d, a.lanes) + ".p0";
+        if (start_of[static_cast<size_t>(lane)] == start)
+          lane_at[static_cast<size_t>(offset_of[static_cast<size_t>(lane)])] = lane;
+      const std::string mt = type(dtypes::bool_, a.lanes),
+                        name = "@llvm.masked.load." + suffix(d.is_bool() ? dtypes::uint8 : d, a.lanes) + ".p0";
       declare("declare " + t + " " + name + "(ptr, i32 immarg, " + mt + ", " + t + ")");
-      const std::string here =
-          emit("shufflevector " + mt + " " + lane_mask + ", " + mt + " zeroinitializer, <" + str(n) + " x i32> " + int_vector("i32", lane_at));
-      v = emit("call " + t + " " + name + "(ptr " + at + ", i32 " + str(d.itemsize()) + ", " + mt + " " + here + ", " + t + " zeroinitializer)" +
-               aliasing(a));
+      const std::string here = emit("shufflevector " + mt + " " + lane_mask + ", " + mt + " zeroinitializer, <" +
+                                    str(n) + " x i32> " + int_vector("i32", lane_at));
+      v = emit("call " + t + " " + name + "(ptr " + at + ", i32 " + str(d.itemsize()) + ", " + mt + " " + here + ", " +
+               t + " zeroinitializer)" + aliasing(a));
     }
     std::vector<int64_t> mask;
     for (int64_t lane = 0; lane < n; lane++) {
@@ -225,7 +243,8 @@ std::string LlvmWriter::load_strided(const ElementAccess& a, DType d, const std:
       mask.push_back(start_of[l] == start ? (result.empty() ? 0 : n) + offset_of[l] : result.empty() ? 0 : lane);
     }
     const std::string m = "<" + str(n) + " x i32> " + int_vector("i32", mask);
-    result = emit("shufflevector " + t + " " + (result.empty() ? v + ", " + t + " poison, " : result + ", " + t + " " + v + ", ") + m);
+    result = emit("shufflevector " + t + " " +
+                  (result.empty() ? v + ", " + t + " poison, " : result + ", " + t + " " + v + ", ") + m);
   }
   return result;
 }
@@ -240,10 +259,12 @@ std::string LlvmWriter::load_near(const ElementAccess& a, DType d) {
   for (int64_t o : a.offsets) mask.push_back(o - *low);
   const std::string t = "<" + str(span) + " x " + memory_type(d) + ">", at = address(a, d, *low);
   const std::string v = emit("load " + t + ", ptr " + at + ", align " + str(d.itemsize()) + aliasing(a));
-  return emit("shufflevector " + t + " " + v + ", " + t + " poison, <" + str(a.lanes) + " x i32> " + int_vector("i32", mask));
+  return emit("shufflevector " + t + " " + v + ", " + t + " poison, <" + str(a.lanes) + " x i32> " +
+              int_vector("i32", mask));
 }
 
-std::string LlvmWriter::load_masked(const ElementAccess& a, DType d, const std::string& mask, const std::string& alt, int64_t offset) {
+std::string LlvmWriter::load_masked(const ElementAccess& a, DType d, const std::string& mask, const std::string& alt,
+                                    int64_t offset) {
   const int n = a.lanes;
   const DType m = d.is_bool() ? dtypes::uint8 : d;
   const std::string t = memory_type(d, n), mt = type(dtypes::bool_, n), align = std::to_string(d.itemsize());
@@ -251,13 +272,14 @@ std::string LlvmWriter::load_masked(const ElementAccess& a, DType d, const std::
   if (a.affine && std::abs(a.stride) == 1) {
     std::string at = address(a, d, a.stride < 0 ? 1 - n : 0);
     auto reverse = [&](const std::string& v, const std::string& type) {
-      return emit("shufflevector " + type + " " + v + ", " + type + " poison, <" + str(n) + " x i32> " + reverse_mask(n));
+      return emit("shufflevector " + type + " " + v + ", " + type + " poison, <" + str(n) + " x i32> " +
+                  reverse_mask(n));
     };
     if (a.stride < 0) masked = reverse(masked, mt), passed = reverse(passed, t);
     const std::string name = "@llvm.masked.load." + suffix(m, n) + ".p0";
     declare("declare " + t + " " + name + "(ptr, i32 immarg, " + mt + ", " + t + ")");
-    std::string v =
-        emit("call " + t + " " + name + "(ptr " + at + ", i32 " + align + ", " + mt + " " + masked + ", " + t + " " + passed + ")" + aliasing(a));
+    std::string v = emit("call " + t + " " + name + "(ptr " + at + ", i32 " + align + ", " + mt + " " + masked + ", " +
+                         t + " " + passed + ")" + aliasing(a));
     return a.stride < 0 ? reverse(v, t) : v;
   }
   if (a.affine && a.stride && std::abs(a.stride) <= kShuffledStride && mask != literal(true, dtypes::bool_, n)) {
@@ -266,8 +288,8 @@ std::string LlvmWriter::load_masked(const ElementAccess& a, DType d, const std::
   }
   const std::string p = "<" + str(n) + " x ptr>", name = "@llvm.masked.gather." + suffix(m, n) + ".v" + str(n) + "p0";
   declare("declare " + t + " " + name + "(" + p + ", i32 immarg, " + mt + ", " + t + ")");
-  return emit("call " + t + " " + name + "(" + p + " " + addresses(a, d, offset) + ", i32 " + align + ", " + mt + " " + masked + ", " + t + " " +
-              passed + ")" + aliasing(a));
+  return emit("call " + t + " " + name + "(" + p + " " + addresses(a, d, offset) + ", i32 " + align + ", " + mt + " " +
+              masked + ", " + t + " " + passed + ")" + aliasing(a));
 }
 
 std::string LlvmWriter::load(UOp u) {
@@ -276,7 +298,8 @@ std::string LlvmWriter::load(UOp u) {
   const int lanes = view_.lanes(u);
   const bool gated = u.nsrc() > 2;
   const int gate_lanes = gated ? view_.lanes(u.src(2)) : 1;
-  if (a.lanes == 1 && gate_lanes > 1) a.lanes = gate_lanes, a.affine = true, a.stride = 0;  // one address, each lane with its own gate
+  if (a.lanes == 1 && gate_lanes > 1)
+    a.lanes = gate_lanes, a.affine = true, a.stride = 0;  // one address, each lane with its own gate
   if (a.lanes == 1) {
     std::string at = address(a, d);
     if (!gated) return from_memory(load_plain(a, d, at, 1), d, 1);
@@ -286,14 +309,20 @@ std::string LlvmWriter::load(UOp u) {
     if (is_zero_literal(u.src(1)) && lanes == 1) return v;
     return select(gate, 1, lanes == 1 ? v : splat(v, d, lanes), value(u.src(1), lanes), d, lanes);
   }
-  const bool near = !a.affine && !a.offsets.empty() &&
-                    *std::max_element(a.offsets.begin(), a.offsets.end()) - *std::min_element(a.offsets.begin(), a.offsets.end()) < a.lanes;
-  if (gated && gate_lanes > 1 && (near || (a.affine && std::abs(a.stride) > 1 && std::abs(a.stride) <= kShuffledStride))) {
+  const bool near =
+      !a.affine && !a.offsets.empty() &&
+      *std::max_element(a.offsets.begin(), a.offsets.end()) - *std::min_element(a.offsets.begin(), a.offsets.end()) <
+          a.lanes;
+  if (gated && gate_lanes > 1 &&
+      (near || (a.affine && std::abs(a.stride) > 1 && std::abs(a.stride) <= kShuffledStride))) {
     // Gates of padding are open nearly everywhere: then vector loads and shuffles do, and no gather.
-    const std::string mask = value(u.src(2), a.lanes), alt = to_memory(value(u.src(1), a.lanes), d, a.lanes), id = std::to_string(next_++);
+    const std::string mask = value(u.src(2), a.lanes), alt = to_memory(value(u.src(1), a.lanes), d, a.lanes),
+                      id = std::to_string(next_++);
     const std::string first = near ? "" : address(a, d);
     const std::string word = "i" + std::to_string(a.lanes), t = memory_type(d, a.lanes);
-    const std::string open = emit("icmp eq " + word + " " + emit("bitcast " + type(dtypes::bool_, a.lanes) + " " + mask + " to " + word) + ", -1");
+    const std::string open =
+        emit("icmp eq " + word + " " + emit("bitcast " + type(dtypes::bool_, a.lanes) + " " + mask + " to " + word) +
+             ", -1");
     line("br i1 " + open + ", label %F" + id + ", label %G" + id);
     begin_block("F" + id);
     const std::string all = near ? load_near(a, d) : load_strided(a, d, first);
@@ -306,7 +335,8 @@ std::string LlvmWriter::load(UOp u) {
   }
   if (gated) {
     if (streams_.ahead(u)) fetch_ahead(u, d, address(a, d));
-    const std::string alt = is_zero_literal(u.src(1)) ? "zeroinitializer" : to_memory(value(u.src(1), a.lanes), d, a.lanes);
+    const std::string alt =
+        is_zero_literal(u.src(1)) ? "zeroinitializer" : to_memory(value(u.src(1), a.lanes), d, a.lanes);
     return from_memory(load_masked(a, d, value(u.src(2), a.lanes), alt), d, a.lanes);
   }
   std::string v;
@@ -343,7 +373,8 @@ void LlvmWriter::fetch_ahead(UOp u, DType d, const std::string& address) {
   }
 }
 
-/// `text`: a store up to its alignment. Only what begins at the start of a line can pass by the caches; views may begin anywhere.
+/// `text`: a store up to its alignment. Only what begins at the start of a line can pass by the caches; views may begin
+/// anywhere.
 void LlvmWriter::store_past_caches(const ElementAccess& a, const std::string& text, int bytes) {
   if (!past_caches_) past_caches_ = next_metadata_++, metadata_ += str("!", past_caches_, " = !{i32 1}\n");
   const std::string id = std::to_string(next_++);
@@ -382,7 +413,9 @@ void LlvmWriter::store(UOp u) {
     std::string at = address(a, d, a.stride < 0 ? 1 - n : 0);
     if (a.stride < 0) {
       v = emit("shufflevector " + t + " " + v + ", " + t + " poison, <" + str(n) + " x i32> " + reverse_mask(n));
-      if (gated) mask = emit("shufflevector " + mt + " " + mask + ", " + mt + " poison, <" + str(n) + " x i32> " + reverse_mask(n));
+      if (gated)
+        mask =
+            emit("shufflevector " + mt + " " + mask + ", " + mt + " poison, <" + str(n) + " x i32> " + reverse_mask(n));
     }
     if (!gated) {
       const std::string text = "store " + t + " " + v + ", ptr " + at + ", align ";
@@ -391,19 +424,21 @@ void LlvmWriter::store(UOp u) {
     }
     const std::string name = "@llvm.masked.store." + suffix(m, n) + ".p0";
     declare("declare void " + name + "(" + t + ", ptr, i32 immarg, " + mt + ")");
-    return line("call void " + name + "(" + t + " " + v + ", ptr " + at + ", i32 " + str(d.itemsize()) + ", " + mt + " " + mask + ")" + aliasing(a));
+    return line("call void " + name + "(" + t + " " + v + ", ptr " + at + ", i32 " + str(d.itemsize()) + ", " + mt +
+                " " + mask + ")" + aliasing(a));
   }
   scatter(a, d, v, mask);
 }
 
-void LlvmWriter::scatter(const ElementAccess& a, DType d, const std::string& v, const std::string& mask, int64_t offset) {
+void LlvmWriter::scatter(const ElementAccess& a, DType d, const std::string& v, const std::string& mask,
+                         int64_t offset) {
   const int n = a.lanes;
   const DType m = d.is_bool() ? dtypes::uint8 : d;
-  const std::string p = "<" + str(n) + " x ptr>", name = "@llvm.masked.scatter." + suffix(m, n) + ".v" + str(n) + "p0", t = memory_type(d, n),
-                    mt = type(dtypes::bool_, n);
+  const std::string p = "<" + str(n) + " x ptr>", name = "@llvm.masked.scatter." + suffix(m, n) + ".v" + str(n) + "p0",
+                    t = memory_type(d, n), mt = type(dtypes::bool_, n);
   declare("declare void " + name + "(" + t + ", " + p + ", i32 immarg, " + mt + ")");
-  line("call void " + name + "(" + t + " " + v + ", " + p + " " + addresses(a, d, offset) + ", i32 " + str(d.itemsize()) + ", " + mt + " " + mask +
-       ")" + aliasing(a));
+  line("call void " + name + "(" + t + " " + v + ", " + p + " " + addresses(a, d, offset) + ", i32 " +
+       str(d.itemsize()) + ", " + mt + " " + mask + ")" + aliasing(a));
 }
 
 }  // namespace tg

@@ -17,7 +17,8 @@
 
 namespace tg {
 
-constexpr int64_t kShuffledStride = 4;  ///< strides up to this are vector loads and shuffles, wider ones gathers or transposed blocks
+constexpr int64_t kShuffledStride =
+    4;  ///< strides up to this are vector loads and shuffles, wider ones gathers or transposed blocks
 
 class LlvmWriter {
  public:
@@ -51,7 +52,8 @@ class LlvmWriter {
   std::string lane0(UOp u);
   std::string splat(const std::string& scalar, DType d, int lanes);
   std::string intrinsic(const std::string& name, DType d, int lanes, std::initializer_list<std::string> args);
-  std::string select(const std::string& cond, int cond_lanes, const std::string& yes, const std::string& no, DType d, int lanes);
+  std::string select(const std::string& cond, int cond_lanes, const std::string& yes, const std::string& no, DType d,
+                     int lanes);
   std::string maximum(const std::string& a, const std::string& b, DType d, int lanes, bool number);
   std::string shift(UOp u, const std::string& a, const std::string& b, int lanes);
   std::string divide(UOp u, const std::string& a, const std::string& b, int lanes);
@@ -91,9 +93,11 @@ class LlvmWriter {
   std::string address(const ElementAccess& a, DType d, int64_t offset = 0);
   std::string addresses(const ElementAccess& a, DType d, int64_t offset = 0);
   std::string load_plain(const ElementAccess& a, DType d, const std::string& address, int lanes);
-  std::string load_strided(const ElementAccess& a, DType d, const std::string& first, const std::string& lane_mask = {});
+  std::string load_strided(const ElementAccess& a, DType d, const std::string& first,
+                           const std::string& lane_mask = {});
   std::string load_near(const ElementAccess& a, DType d);
-  std::string load_masked(const ElementAccess& a, DType d, const std::string& mask, const std::string& alt, int64_t offset = 0);
+  std::string load_masked(const ElementAccess& a, DType d, const std::string& mask, const std::string& alt,
+                          int64_t offset = 0);
   void scatter(const ElementAccess& a, DType d, const std::string& v, const std::string& mask, int64_t offset = 0);
   std::string aliasing(const ElementAccess& a) const;  ///< metadata of an access
   int alignment(const ElementAccess& a, DType d) const;
@@ -107,11 +111,13 @@ class LlvmWriter {
   std::string load_group(const LaneBlock& b);
   std::string grouped_half(UOp u, int lanes);
   void store_block(const LaneBlock& b, DType d, const std::vector<std::string>& columns);
-  void store_interleaved(const LaneBlock& b, DType d, const std::vector<std::string>& columns, const std::vector<std::string>& masks);
+  void store_interleaved(const LaneBlock& b, DType d, const std::vector<std::string>& columns,
+                         const std::vector<std::string>& masks);
   std::string block_address(const LaneBlock& b, DType d);
   std::vector<std::string> exchange(std::vector<std::string> v, const std::string& t, int lanes, int itemsize);
   bool simplifies_shuffles(int bytes) const;
-  std::string shuffle(const std::string& t, const std::string& a, const std::string& b, const std::vector<int64_t>& mask);
+  std::string shuffle(const std::string& t, const std::string& a, const std::string& b,
+                      const std::vector<int64_t>& mask);
   std::string all_lanes(const std::string& mask, int lanes);
 
   const Program& p_;
@@ -124,13 +130,15 @@ class LlvmWriter {
   std::map<std::string, std::string> literals_;
   std::vector<std::string> values_, lane0_, pointers_;
   std::vector<Splat> splats_;
-  std::map<std::array<int, 3>, Splat> starts_;  // by positions of memory and index, and size: where elements at constant distances are counted from
-  std::vector<std::string> wide_;               // by position: scalars, or lane 0, in 64 bits
-  std::map<int, Splat> widened_;                // the same of what is no sum of loops, once a block
-  std::vector<bool> wide_used_;                 // by position: a part of addresses
-  std::vector<int> rarely_;                     // by position: that of the choice that alone needs it, rarely; -1: none
-  std::vector<bool> used_;                      // by position: not only a part of addresses that constants were taken out of
-  std::map<int, Splat> words_;                  // by position: an integer widened to an index of a table; by the first of its bytes: a word
+  std::map<std::array<int, 3>, Splat>
+      starts_;  // by positions of memory and index, and size: where elements at constant distances are counted from
+  std::vector<std::string> wide_;  // by position: scalars, or lane 0, in 64 bits
+  std::map<int, Splat> widened_;   // the same of what is no sum of loops, once a block
+  std::vector<bool> wide_used_;    // by position: a part of addresses
+  std::vector<int> rarely_;        // by position: that of the choice that alone needs it, rarely; -1: none
+  std::vector<bool> used_;         // by position: not only a part of addresses that constants were taken out of
+  std::map<int, Splat>
+      words_;  // by position: an integer widened to an index of a table; by the first of its bytes: a word
   struct GroupOfHalves {
     Splat halves, floats;  ///< all words of a group, and as numbers
   };

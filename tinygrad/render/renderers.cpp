@@ -25,7 +25,8 @@ std::unique_ptr<Renderer> make_renderer(const Target& target) {
     if (target.renderer == e.name) return e.make(target);
     known += str(known.empty() ? "" : ", ", e.name);
   }
-  throw DeviceError(str("[renderer] got ", target.renderer.empty() ? "no name" : target.renderer, ", expected one of ", known));
+  throw DeviceError(
+      str("[renderer] got ", target.renderer.empty() ? "no name" : target.renderer, ", expected one of ", known));
 }
 
 }  // namespace tg

@@ -18,7 +18,8 @@ struct Walk {
   }
   /// True when lane 0 is always at a multiple of n.
   bool at_multiples_of(int64_t n) const {
-    return offset % n == 0 && rest % n == 0 && std::all_of(loops.begin(), loops.end(), [&](const auto& l) { return l.second % n == 0; });
+    return offset % n == 0 && rest % n == 0 &&
+           std::all_of(loops.begin(), loops.end(), [&](const auto& l) { return l.second % n == 0; });
   }
 };
 Walk walk_of(UOp index) {
@@ -42,7 +43,8 @@ Walk walk_of(UOp index) {
     else if (u.is(Ops::ADD)) stack.push_back({u.src(1), k, always}), stack.push_back({u.src(0), k, always});
     else if (u.is(Ops::MUL) && u.src(1).is_const()) stack.push_back({u.src(0), k * constant(1), always});
     else if (u.is(Ops::SHL) && u.src(1).is_const()) stack.push_back({u.src(0), k << constant(1), always});
-    else if (u.is(Ops::MULACC) && u.src(1).is_const()) stack.push_back({u.src(2), k, always}), stack.push_back({u.src(0), k * constant(1), always});
+    else if (u.is(Ops::MULACC) && u.src(1).is_const())
+      stack.push_back({u.src(2), k, always}), stack.push_back({u.src(0), k * constant(1), always});
     else if (u.is(Ops::CAST) && u.src(0).dtype().is_int()) stack.push_back({u.src(0), k, always});
     else if (u.is(Ops::WHERE)) stack.push_back({u.src(2), k, false}), stack.push_back({u.src(1), k, false});
     else if (is_vector_range(u)) continue;
@@ -102,10 +104,12 @@ Streams::Streams(const LinearView& view, const Target& target) : view_(view) {
   for (const Piece& p : stores) {
     const int64_t lanes = p.access.lanes, bytes = lanes * p.bytes;
     if (target.arch != "x86_64" || read[static_cast<size_t>(p.slot)]) continue;
-    if (p.access.size * p.bytes <= target.l3_bytes || bytes < 16 || kLine % bytes || !p.walk.at_multiples_of(lanes)) continue;
+    if (p.access.size * p.bytes <= target.l3_bytes || bytes < 16 || kLine % bytes || !p.walk.at_multiples_of(lanes))
+      continue;
     // Registers shorter than a line: its other parts follow at once.
     if (bytes < kLine) {
-      const auto beside = std::count_if(stores.begin(), stores.end(), [&](const Piece& q) { return q.slot == p.slot && q.loop == p.loop; });
+      const auto beside = std::count_if(stores.begin(), stores.end(),
+                                        [&](const Piece& q) { return q.slot == p.slot && q.loop == p.loop; });
       if (p.loop < 0 || p.walk.along(loops[static_cast<size_t>(p.loop)].range) != beside * lanes) continue;
     }
     flag_of(p).bypass = true, slots_[static_cast<size_t>(p.slot)] = true;
@@ -117,14 +121,19 @@ Streams::Streams(const LinearView& view, const Target& target) : view_(view) {
     const Loop& pass = loops[static_cast<size_t>(p.loop)];
     if (pass.parent < 0 || p.access.size * p.bytes <= target.l2_bytes) continue;
     UOp rows = loops[static_cast<size_t>(pass.parent)].range;
-    const int64_t step = p.walk.along(pass.range), next = p.walk.along(rows), row = step * static_cast<int64_t>(vmax(pass.range.src(0))) * p.bytes;
+    const int64_t step = p.walk.along(pass.range), next = p.walk.along(rows),
+                  row = step * static_cast<int64_t>(vmax(pass.range.src(0))) * p.bytes;
     // The last step of a row may end beyond it.
-    if (step <= 0 || next <= 0 || p.walk.rest || row < 1024 || row > target.l2_bytes / 4 || (next + step) * p.bytes <= row) continue;
+    if (step <= 0 || next <= 0 || p.walk.rest || row < 1024 || row > target.l2_bytes / 4 ||
+        (next + step) * p.bytes <= row)
+      continue;
     std::vector<int> before;  // passes over the same rows
     bool twice = false;
     for (const Piece& q : loads) {
       if (q.u == p.u) break;
-      if (q.slot != p.slot || q.loop < 0 || loops[static_cast<size_t>(q.loop)].parent != pass.parent || q.walk.along(rows) != next) continue;
+      if (q.slot != p.slot || q.loop < 0 || loops[static_cast<size_t>(q.loop)].parent != pass.parent ||
+          q.walk.along(rows) != next)
+        continue;
       if (q.loop == p.loop) twice |= q.walk.offset == p.walk.offset;
       else if (std::find(before.begin(), before.end(), q.loop) == before.end()) before.push_back(q.loop);
     }
@@ -133,8 +142,8 @@ Streams::Streams(const LinearView& view, const Target& target) : view_(view) {
     if (step * p.bytes % kLine == 0 && p.walk.offset * p.bytes % kLine >= p.access.lanes * p.bytes) continue;
     flag_of(p).ahead = next;
     for (const Piece& s : all_stores)
-      if (s.loop > p.loop && loops[static_cast<size_t>(s.loop)].parent == pass.parent && !flag_of(s).bypass && !read[static_cast<size_t>(s.slot)] &&
-          s.bytes == p.bytes && s.walk.along(rows) == next)
+      if (s.loop > p.loop && loops[static_cast<size_t>(s.loop)].parent == pass.parent && !flag_of(s).bypass &&
+          !read[static_cast<size_t>(s.slot)] && s.bytes == p.bytes && s.walk.along(rows) == next)
         flag_of(p).written_later = s.access.base;
   }
 }

@@ -10,7 +10,8 @@
 namespace tg {
 
 template <class T>
-concept ListingText = std::convertible_to<const T&, std::string_view> || std::same_as<T, char> || (std::integral<T> && sizeof(T) > 1);
+concept ListingText =
+    std::convertible_to<const T&, std::string_view> || std::same_as<T, char> || (std::integral<T> && sizeof(T) > 1);
 
 /// As in base/error.h, for strings and integers alone.
 template <ListingText... A> std::string str(const A&... a) {

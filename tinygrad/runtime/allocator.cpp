@@ -25,7 +25,8 @@ class HostAllocator final : public Allocator {
  public:
   void* allocate(size_t bytes) override {
     if (bytes > SIZE_MAX / 2) return nullptr;
-    return bytes >= kHugePage ? map(bytes) : std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+    return bytes >= kHugePage ? map(bytes)
+                              : std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
   }
   void free(void* block, size_t bytes) noexcept override {
     if (bytes >= kHugePage) munmap(block, mapped(bytes));
@@ -123,10 +124,13 @@ struct LruAllocator::State {
     }
     return out;
   }
-  bool over_limit(size_t bytes, int64_t limit) const { return limit > 0 && static_cast<int64_t>(bytes) > limit - stats.used - stats.cached; }
+  bool over_limit(size_t bytes, int64_t limit) const {
+    return limit > 0 && static_cast<int64_t>(bytes) > limit - stats.used - stats.cached;
+  }
 };
 
-LruAllocator::LruAllocator(std::unique_ptr<Allocator> inner, std::string name, int64_t cache_limit, int64_t memory_limit)
+LruAllocator::LruAllocator(std::unique_ptr<Allocator> inner, std::string name, int64_t cache_limit,
+                           int64_t memory_limit)
     : inner_(std::move(inner)), state_(new State) {
   state_->name = std::move(name);
   state_->cache_limit = cache_limit;
@@ -185,9 +189,11 @@ void* LruAllocator::allocate(size_t bytes) {
     }
     if (attempt == 0) free_memory_caches();
   }
-  throw OutOfMemoryError(str("[allocate] ", state_->name, " has no memory for ", human_bytes(static_cast<double>(size)), " (", size,
-                             " bytes): ", human_bytes(static_cast<double>(before.used)), " are used by live buffers, ",
-                             limit > 0 ? "the limit is " + human_bytes(static_cast<double>(limit)) : std::string("there is no limit of ours")));
+  throw OutOfMemoryError(str("[allocate] ", state_->name, " has no memory for ", human_bytes(static_cast<double>(size)),
+                             " (", size, " bytes): ", human_bytes(static_cast<double>(before.used)),
+                             " are used by live buffers, ",
+                             limit > 0 ? "the limit is " + human_bytes(static_cast<double>(limit))
+                                       : std::string("there is no limit of ours")));
 }
 
 void LruAllocator::free(void* block, size_t bytes) noexcept {

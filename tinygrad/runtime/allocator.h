@@ -1,4 +1,5 @@
-/// \file Allocators: raw device memory, and the cache of freed blocks with its statistics that every device puts in front of it.
+/// \file Allocators: raw device memory, and the cache of freed blocks with its statistics that every device puts in
+/// front of it.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +13,8 @@ namespace tg {
 class Allocator {
  public:
   virtual ~Allocator() = default;
-  /// A block of at least `bytes` bytes with undefined contents, aligned to 64 bytes or more; nullptr when memory is exhausted.
+  /// A block of at least `bytes` bytes with undefined contents, aligned to 64 bytes or more; nullptr when memory is
+  /// exhausted.
   virtual void* allocate(size_t bytes) = 0;
   virtual void free(void* block, size_t bytes) noexcept = 0;
   virtual void copy_in(void* dst, const void* src, size_t n) = 0;
@@ -40,10 +42,12 @@ struct MemoryStats {
   int64_t reused = 0;       ///< of these, taken from the cache
 };
 
-/// Keeps freed blocks by size and hands them out again. `LRU=0` turns the cache off; the limit evicts what was freed longest ago.
+/// Keeps freed blocks by size and hands them out again. `LRU=0` turns the cache off; the limit evicts what was freed
+/// longest ago.
 class LruAllocator final : public Allocator {
  public:
-  /// `name` appears in errors. `cache_limit` bounds the cached bytes; `memory_limit` (0: none) and MEMORY_LIMIT bound used + cached bytes.
+  /// `name` appears in errors. `cache_limit` bounds the cached bytes; `memory_limit` (0: none) and MEMORY_LIMIT bound
+  /// used + cached bytes.
   LruAllocator(std::unique_ptr<Allocator> inner, std::string name, int64_t cache_limit, int64_t memory_limit = 0);
   ~LruAllocator() override;
 

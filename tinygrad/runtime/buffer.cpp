@@ -22,22 +22,26 @@ int64_t checked_bytes(int64_t size, DType dtype, const char* op) {
   TG_CHECK(ShapeError, size >= 0, "[", op, "] got ", size, " elements");
   int64_t nbytes = 0;
   const bool overflow = __builtin_mul_overflow(size, static_cast<int64_t>(dtype.itemsize()), &nbytes);
-  TG_CHECK(ShapeError, !overflow, "[", op, "] got ", size, " elements of ", dtype.name(), ", whose bytes do not fit 64 bits");
+  TG_CHECK(ShapeError, !overflow, "[", op, "] got ", size, " elements of ", dtype.name(),
+           ", whose bytes do not fit 64 bits");
   return nbytes;
 }
 
 }  // namespace
 
-Buffer::Buffer(Private, Device& device, int64_t size, DType dtype, int64_t nbytes) : device_(&device), size_(size), nbytes_(nbytes), dtype_(dtype) {}
+Buffer::Buffer(Private, Device& device, int64_t size, DType dtype, int64_t nbytes)
+    : device_(&device), size_(size), nbytes_(nbytes), dtype_(dtype) {}
 
 BufferRef Buffer::create(std::string_view device, int64_t size, DType dtype) {
   const int64_t nbytes = checked_bytes(size, dtype, "buffer");
   return std::make_shared<Buffer>(Private{}, Device::get(device), size, dtype, nbytes);
 }
 
-BufferRef Buffer::from_external(std::string_view device, void* handle, int64_t size, DType dtype, std::shared_ptr<void> owner) {
+BufferRef Buffer::from_external(std::string_view device, void* handle, int64_t size, DType dtype,
+                                std::shared_ptr<void> owner) {
   BufferRef result = create(device, size, dtype);
-  TG_CHECK(ValueError, handle != nullptr || size == 0, "[buffer] got no memory for ", size, " elements of ", dtype.name());
+  TG_CHECK(ValueError, handle != nullptr || size == 0, "[buffer] got no memory for ", size, " elements of ",
+           dtype.name());
   result->external_ = true;
   result->owner_ = std::move(owner);
   result->handle_.store(handle ? handle : empty_block, std::memory_order_release);
@@ -46,8 +50,8 @@ BufferRef Buffer::from_external(std::string_view device, void* handle, int64_t s
 
 BufferRef Buffer::view(int64_t size, DType dtype, int64_t byte_offset) {
   const int64_t nbytes = checked_bytes(size, dtype, "view");
-  TG_CHECK(IndexError, byte_offset >= 0 && byte_offset <= nbytes_ && nbytes <= nbytes_ - byte_offset, "[view] got ", nbytes, " bytes at ",
-           byte_offset, ", the buffer has ", nbytes_);
+  TG_CHECK(IndexError, byte_offset >= 0 && byte_offset <= nbytes_ && nbytes <= nbytes_ - byte_offset, "[view] got ",
+           nbytes, " bytes at ", byte_offset, ", the buffer has ", nbytes_);
   BufferRef result = std::make_shared<Buffer>(Private{}, *device_, size, dtype, nbytes);
   result->offset_ = offset_ + byte_offset;
   result->base_ = base_ ? base_ : shared_from_this();
@@ -69,7 +73,8 @@ void* Buffer::ensure_allocated() {
     block = b.handle_.load(std::memory_order_relaxed);
     if (!block) {
       const int64_t most = env::MAX_BUFFER_SIZE.get();
-      TG_CHECK(OutOfMemoryError, most <= 0 || b.size_ <= most, "[buffer] got ", b.size_, " elements, MAX_BUFFER_SIZE allows ", most);
+      TG_CHECK(OutOfMemoryError, most <= 0 || b.size_ <= most, "[buffer] got ", b.size_,
+               " elements, MAX_BUFFER_SIZE allows ", most);
       block = b.nbytes_ > 0 ? device_->allocator().allocate(static_cast<size_t>(b.nbytes_)) : empty_block;
       b.handle_.store(block, std::memory_order_release);
     }
@@ -90,24 +95,26 @@ void* Buffer::data() {
 }
 
 void Buffer::copy_in(std::span<const std::byte> bytes) {
-  TG_CHECK(ShapeError, static_cast<int64_t>(bytes.size()) == nbytes_, "[copy_in] got ", bytes.size(), " bytes, expected ", nbytes_);
+  TG_CHECK(ShapeError, static_cast<int64_t>(bytes.size()) == nbytes_, "[copy_in] got ", bytes.size(),
+           " bytes, expected ", nbytes_);
   void* block = ensure_allocated();
   write_watch::note(*this);
   if (nbytes_) device_->allocator().copy_in(block, bytes.data(), bytes.size());
 }
 
 void Buffer::copy_out(std::span<std::byte> bytes) {
-  TG_CHECK(ShapeError, static_cast<int64_t>(bytes.size()) == nbytes_, "[copy_out] got room for ", bytes.size(), " bytes, expected ", nbytes_);
-  TG_CHECK(DeviceError, is_allocated() || device_->has_contents() || nbytes_ == 0, "[copy_out] got a buffer of ", nbytes_, " bytes on ",
-           device_name(), " that was never written");
+  TG_CHECK(ShapeError, static_cast<int64_t>(bytes.size()) == nbytes_, "[copy_out] got room for ", bytes.size(),
+           " bytes, expected ", nbytes_);
+  TG_CHECK(DeviceError, is_allocated() || device_->has_contents() || nbytes_ == 0, "[copy_out] got a buffer of ",
+           nbytes_, " bytes on ", device_name(), " that was never written");
   void* block = ensure_allocated();
   if (nbytes_) device_->allocator().copy_out(bytes.data(), block, bytes.size());
 }
 
 void Buffer::copy_from(Buffer& source) {
   TG_CHECK(ShapeError, source.nbytes_ == nbytes_, "[copy] got ", source.nbytes_, " bytes, expected ", nbytes_);
-  TG_CHECK(DeviceError, source.is_allocated() || source.device_->has_contents() || nbytes_ == 0, "[copy] got a buffer of ", nbytes_, " bytes on ",
-           source.device_name(), " that was never written");
+  TG_CHECK(DeviceError, source.is_allocated() || source.device_->has_contents() || nbytes_ == 0,
+           "[copy] got a buffer of ", nbytes_, " bytes on ", source.device_name(), " that was never written");
   void *from = source.ensure_allocated(), *to = ensure_allocated();
   write_watch::note(*this);
   if (nbytes_ == 0) return;
@@ -148,7 +155,8 @@ struct Shard {
 constexpr size_t kShards = 16;
 
 Shard& shard_of(uint64_t id) {
-  static auto* shards = new std::array<Shard, kShards>;  // nodes held by static tensors die after static objects of ours would
+  static auto* shards =
+      new std::array<Shard, kShards>;  // nodes held by static tensors die after static objects of ours would
   return (*shards)[id % kShards];
 }
 

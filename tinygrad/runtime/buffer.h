@@ -1,4 +1,5 @@
-/// \file Buffer: a typed piece of device memory, allocated when first needed, freed when the last reference goes; views share their base.
+/// \file Buffer: a typed piece of device memory, allocated when first needed, freed when the last reference goes; views
+/// share their base.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -22,11 +23,14 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   struct Private {};  // construction through the factories only
 
  public:
-  /// An unallocated buffer of `size` elements. Throws DeviceError for an unknown device, ShapeError when the bytes overflow.
+  /// An unallocated buffer of `size` elements. Throws DeviceError for an unknown device, ShapeError when the bytes
+  /// overflow.
   static BufferRef create(std::string_view device, int64_t size, DType dtype);
   /// Wraps memory owned by someone else: `handle` must stay valid while `owner` (may be empty) or the buffer lives.
-  static BufferRef from_external(std::string_view device, void* handle, int64_t size, DType dtype, std::shared_ptr<void> owner = {});
-  /// Part of this buffer's memory, `byte_offset` from this buffer's begin, possibly as another type. Throws IndexError when it does not fit.
+  static BufferRef from_external(std::string_view device, void* handle, int64_t size, DType dtype,
+                                 std::shared_ptr<void> owner = {});
+  /// Part of this buffer's memory, `byte_offset` from this buffer's begin, possibly as another type. Throws IndexError
+  /// when it does not fit.
   BufferRef view(int64_t size, DType dtype, int64_t byte_offset);
 
   Device& device() const { return *device_; }
@@ -52,7 +56,8 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   /// The host address where memory is host visible (allocating it), else nullptr.
   void* data();
 
-  /// Copies exactly nbytes() from or to the host; throws ShapeError for another size. Reading an unallocated buffer throws DeviceError.
+  /// Copies exactly nbytes() from or to the host; throws ShapeError for another size. Reading an unallocated buffer
+  /// throws DeviceError.
   void copy_in(std::span<const std::byte> bytes);
   void copy_out(std::span<std::byte> bytes);
   /// Copies from a buffer of the same nbytes() on any device.

@@ -97,8 +97,10 @@ class ClangCompiler final : public Compiler {
  private:
   std::string run(const std::string& source, std::vector<std::string> what) const {
     const std::string path = clang_path();
-    TG_CHECK(CompileError, !path.empty(), "[clang] found no clang ", kOldestClang, " or newer (CC=", env::CC.get(), "); CC names one",
-             llvm_plugin_missing().empty() ? ", DEV=CPU:LLVM does without" : ", and the LLVM plugin was not found either");
+    TG_CHECK(
+        CompileError, !path.empty(), "[clang] found no clang ", kOldestClang, " or newer (CC=", env::CC.get(),
+        "); CC names one",
+        llvm_plugin_missing().empty() ? ", DEV=CPU:LLVM does without" : ", and the LLVM plugin was not found either");
     std::vector<std::string> argv{path};
     argv.insert(argv.end(), flags_.begin(), flags_.end());
     argv.insert(argv.end(), what.begin(), what.end());
@@ -124,7 +126,8 @@ std::string clang_path() {
   asked = name;
   found.clear();
   if (name == "clang")  // the plain name may be an old one
-    for (int v = kNewestClang; v >= kOldestClang && found.empty(); --v) found = find_program("clang-" + std::to_string(v));
+    for (int v = kNewestClang; v >= kOldestClang && found.empty(); --v)
+      found = find_program("clang-" + std::to_string(v));
   if (found.empty()) found = find_program(name);
   return found;
 }

@@ -28,7 +28,8 @@ class Compiler {
   std::vector<uint8_t> compile_cached(const std::string& source);
 };
 
-/// The C ABI of host kernels: the kernel runs its outermost THREAD range over [begin, end); one without such a range gets (0, 1).
+/// The C ABI of host kernels: the kernel runs its outermost THREAD range over [begin, end); one without such a range
+/// gets (0, 1).
 using HostKernel = void (*)(void* const* buffers, const int64_t* vars, int64_t begin, int64_t end);
 
 /// One launch. Pointers are borrowed for the call.

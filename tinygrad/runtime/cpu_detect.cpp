@@ -1,4 +1,5 @@
-/// \file Processor detection: cpuid (or the auxiliary vector), cache sizes, and the table of processors that DEV may name.
+/// \file Processor detection: cpuid (or the auxiliary vector), cache sizes, and the table of processors that DEV may
+/// name.
 #include "tinygrad/runtime/cpu_detect.h"
 
 #include <unistd.h>
@@ -65,10 +66,23 @@ struct ForeignFeature {
   const char *arch, *name, *needs;
 };
 constexpr ForeignFeature kForeignFeatures[] = {
-    {kArm, "neon", nullptr},  {kArm, "fullfp16", "neon"},     {kArm, "dotprod", "neon"}, {kArm, "i8mm", "neon"}, {kArm, "bf16", "neon"},
-    {kRiscV, "m", nullptr},   {kRiscV, "a", nullptr},         {kRiscV, "f", nullptr},    {kRiscV, "d", "f"},     {kRiscV, "c", nullptr},
-    {kRiscV, "zba", nullptr}, {kRiscV, "zbb", nullptr},       {kRiscV, "zfh", "f"},      {kRiscV, "v", "d"},     {kRiscV, "zvfh", "v"},
-    {kRiscV, "zvl256b", "v"}, {kRiscV, "zvl512b", "zvl256b"},
+    {kArm, "neon", nullptr},
+    {kArm, "fullfp16", "neon"},
+    {kArm, "dotprod", "neon"},
+    {kArm, "i8mm", "neon"},
+    {kArm, "bf16", "neon"},
+    {kRiscV, "m", nullptr},
+    {kRiscV, "a", nullptr},
+    {kRiscV, "f", nullptr},
+    {kRiscV, "d", "f"},
+    {kRiscV, "c", nullptr},
+    {kRiscV, "zba", nullptr},
+    {kRiscV, "zbb", nullptr},
+    {kRiscV, "zfh", "f"},
+    {kRiscV, "v", "d"},
+    {kRiscV, "zvfh", "v"},
+    {kRiscV, "zvl256b", "v"},
+    {kRiscV, "zvl512b", "zvl256b"},
 };
 constexpr const char* kBaseArm = "neon";
 constexpr const char* kBaseRiscV = "m a f d c";
@@ -80,7 +94,8 @@ const ForeignFeature* find_foreign(std::string_view arch, std::string_view name)
 }
 
 void add_foreign(Features& set, std::string_view arch, std::string_view name) {
-  for (const ForeignFeature* f = find_foreign(arch, name); f; f = f->needs ? find_foreign(arch, f->needs) : nullptr) set.emplace(f->name);
+  for (const ForeignFeature* f = find_foreign(arch, name); f; f = f->needs ? find_foreign(arch, f->needs) : nullptr)
+    set.emplace(f->name);
 }
 
 void remove_foreign(Features& set, std::string_view arch, std::string_view name) {
@@ -123,7 +138,8 @@ constexpr Processor kProcessors[] = {
     {"skylake-avx512", "x86-64-v4", "pclmul aes"},
     {"cascadelake", "skylake-avx512", "avx512vnni"},
     {"cooperlake", "cascadelake", "avx512bf16"},
-    {"icelake-client", "cascadelake", "avx512ifma avx512vbmi avx512vbmi2 avx512bitalg avx512vpopcntdq gfni vaes vpclmulqdq"},
+    {"icelake-client", "cascadelake",
+     "avx512ifma avx512vbmi avx512vbmi2 avx512bitalg avx512vpopcntdq gfni vaes vpclmulqdq"},
     {"icelake-server", "icelake-client", ""},
     {"tigerlake", "icelake-client", ""},
     {"sapphirerapids", "icelake-server", "avx512bf16 avx512fp16 avxvnni"},
@@ -214,7 +230,8 @@ void set_baseline(Target& t, Features& set) {
 
 #if defined(__x86_64__)
 
-/// The answers to cpuid that we look at. Each costs tens of microseconds in a virtual machine, so each is asked for once.
+/// The answers to cpuid that we look at. Each costs tens of microseconds in a virtual machine, so each is asked for
+/// once.
 class Cpuid {
  public:
   struct Leaf {
@@ -245,7 +262,8 @@ class Cpuid {
 /// The name by family and model; the features decide for those not listed.
 std::string processor_name(const Cpuid& cpuid, const Features& set) {
   const uint32_t b = cpuid.reg(0, 0, 1), info = cpuid.reg(1, 0, 0);
-  const uint32_t base_family = info >> 8 & 15, family = base_family == 15 ? base_family + (info >> 20 & 255) : base_family;
+  const uint32_t base_family = info >> 8 & 15,
+                 family = base_family == 15 ? base_family + (info >> 20 & 255) : base_family;
   const uint32_t model = (info >> 4 & 15) | (info >> 16 & 15) << 4;
   const bool amd = b == 0x68747541, intel = b == 0x756e6547;  // "Auth", "Genu"
   if (amd && family == 0x17) return model < 0x30 ? "znver1" : "znver2";
@@ -270,7 +288,10 @@ std::string processor_name(const Cpuid& cpuid, const Features& set) {
       case 0x9e:
       case 0xa5:
       case 0xa6: return "skylake";
-      case 0x55: return set.contains("avx512bf16") ? "cooperlake" : set.contains("avx512vnni") ? "cascadelake" : "skylake-avx512";
+      case 0x55:
+        return set.contains("avx512bf16")   ? "cooperlake"
+               : set.contains("avx512vnni") ? "cascadelake"
+                                            : "skylake-avx512";
       case 0x7d:
       case 0x7e: return "icelake-client";
       case 0x6a:
@@ -380,7 +401,8 @@ std::vector<DeviceSpec> parse_dev(std::string_view dev) {
     if (parts.size() > next) spec.renderer = upper(parts[next]);
     if (parts.size() > next + 1) spec.arch = lower(parts[next + 1]);
     // Once devices of their own.
-    if (spec.renderer.empty() && (spec.device == "CLANG" || spec.device == "LLVM")) spec.renderer = std::exchange(spec.device, "CPU");
+    if (spec.renderer.empty() && (spec.device == "CLANG" || spec.device == "LLVM"))
+      spec.renderer = std::exchange(spec.device, "CPU");
     result.push_back(std::move(spec));
   }
   return result;
@@ -404,8 +426,12 @@ Target parse_processor(std::string_view arch) {
     TG_CHECK(ValueError, parts.size() == 1, "[DEV] got ", arch, ", expected an architecture before the features");
     return t;
   }
-  const std::string name = first == "x86-64" || first == "amd64" ? kX86 : first == "aarch64" ? kArm : first == "riscv" ? kRiscV : first;
-  TG_CHECK(ValueError, name == kX86 || name == kArm || name == kRiscV, "[DEV] got the architecture ", first, ", expected x86_64, arm64 or riscv64");
+  const std::string name = first == "x86-64" || first == "amd64" ? kX86
+                           : first == "aarch64"                  ? kArm
+                           : first == "riscv"                    ? kRiscV
+                                                                 : first;
+  TG_CHECK(ValueError, name == kX86 || name == kArm || name == kRiscV, "[DEV] got the architecture ", first,
+           ", expected x86_64, arm64 or riscv64");
   const bool foreign = name != t.arch, x86 = name == kX86;
   t.arch = name;
   Features set;
@@ -429,7 +455,8 @@ Target parse_processor(std::string_view arch) {
       const bool minus = part[0] == '-';
       if (minus || part[0] == '+') part.erase(0, 1);
       const bool known = x86 ? find_feature(part) != nullptr : find_foreign(name, part) != nullptr;
-      TG_CHECK(ValueError, known, "[DEV] got ", parts[i], ", which is no processor or feature of ", name, " that is known here");
+      TG_CHECK(ValueError, known, "[DEV] got ", parts[i], ", which is no processor or feature of ", name,
+               " that is known here");
       if (minus) removed.push_back(part);
       else if (x86) add_feature(set, part);
       else add_foreign(set, name, part);

@@ -32,10 +32,12 @@ class CpuExecutable final : public Executable {
 
   void launch(const LaunchArgs& args) override {
     if (const Stop stop = Stop::current()) return launch_stoppable(args, stop);
-    if (args.thread_extent <= 1 || args.max_threads == 1) return kernel_(args.buffers, args.vars, 0, args.thread_extent);
+    if (args.thread_extent <= 1 || args.max_threads == 1)
+      return kernel_(args.buffers, args.vars, 0, args.thread_extent);
     const int threads = args.max_threads > 0 ? args.max_threads : env::num_cpu_threads();
     ThreadPool::global().parallel_for(
-        0, args.thread_extent, 1, [&](int64_t begin, int64_t end) { kernel_(args.buffers, args.vars, begin, end); }, threads);
+        0, args.thread_extent, 1, [&](int64_t begin, int64_t end) { kernel_(args.buffers, args.vars, begin, end); },
+        threads);
   }
   HostKernel host_kernel() const override { return kernel_; }
 
@@ -46,7 +48,8 @@ class CpuExecutable final : public Executable {
     const int64_t part = std::max<int64_t>(1, args.thread_extent / kParts);
     const int threads = args.max_threads > 0 ? args.max_threads : env::num_cpu_threads();
     const auto work = [&](int64_t begin, int64_t end) {
-      for (; begin < end && !stop.requested(); begin += part) kernel_(args.buffers, args.vars, begin, std::min(end, begin + part));
+      for (; begin < end && !stop.requested(); begin += part)
+        kernel_(args.buffers, args.vars, begin, std::min(end, begin + part));
     };
     if (args.thread_extent <= 1) kernel_(args.buffers, args.vars, 0, args.thread_extent);
     else if (threads == 1) work(0, args.thread_extent);
@@ -88,8 +91,8 @@ std::string describe_cpu() {
   const Target& host = host_processor();
   const bool llvm = llvm_plugin_missing().empty(), clang = !clang_path().empty();
   TG_CHECK(DeviceError, llvm || clang, "neither the LLVM plugin nor clang was found");
-  return str(host.arch, ",", host.cpu, ", vectors of ", host.vector_bytes, " bytes, ", env::num_cpu_threads(), " threads; renderers",
-             llvm ? " LLVM" : "", clang ? " CLANG" : "");
+  return str(host.arch, ",", host.cpu, ", vectors of ", host.vector_bytes, " bytes, ", env::num_cpu_threads(),
+             " threads; renderers", llvm ? " LLVM" : "", clang ? " CLANG" : "");
 }
 
 }  // namespace tg

@@ -40,7 +40,8 @@ constexpr Kind kKinds[] = {
 struct Alias {
   const char *name, *kind;
 };
-constexpr Alias kAliases[] = {{"CLANG", "CPU"}, {"LLVM", "CPU"}, {"PYTHON", "INTERP"}, {"NV", "CUDA"}, {"HIP", "AMD"}, {"OPENCL", "CL"}};
+constexpr Alias kAliases[] = {{"CLANG", "CPU"}, {"LLVM", "CPU"}, {"PYTHON", "INTERP"},
+                              {"NV", "CUDA"},   {"HIP", "AMD"},  {"OPENCL", "CL"}};
 constexpr const char* kGpuKinds[] = {"CUDA", "AMD", "METAL", "CL"};  // what "GPU" may mean, in order
 
 const Kind* find_kind(std::string_view name) {
@@ -93,12 +94,15 @@ Device* find_opened(std::string_view name) {
 
 }  // namespace
 
-Device::Device(std::string name, std::unique_ptr<LruAllocator> allocator) : allocator_(std::move(allocator)), name_(std::move(name)) {
+Device::Device(std::string name, std::unique_ptr<LruAllocator> allocator)
+    : allocator_(std::move(allocator)), name_(std::move(name)) {
   kind_ = name_.substr(0, name_.find(':'));
 }
 Device::~Device() = default;
 
-std::shared_ptr<Executable> Device::load(const std::shared_ptr<const Program>& program) { return load(program->binary, program->name); }
+std::shared_ptr<Executable> Device::load(const std::shared_ptr<const Program>& program) {
+  return load(program->binary, program->name);
+}
 
 std::string Device::canonical(std::string_view name) {
   if (name.empty()) return default_name();
@@ -107,7 +111,8 @@ std::string Device::canonical(std::string_view name) {
     for (std::string& n : names) {
       TG_CHECK(DeviceError, !n.empty(), "[device] got ", name, ", a list with an empty name");
       n = canonical(n);
-      TG_CHECK(DeviceError, !n.starts_with("DISK"), "[device] got ", name, ", expected devices that compute in a list of several");
+      TG_CHECK(DeviceError, !n.starts_with("DISK"), "[device] got ", name,
+               ", expected devices that compute in a list of several");
     }
     return device_list(names);
   }
@@ -122,7 +127,8 @@ std::string Device::canonical(std::string_view name) {
   if (colon == name.size()) return kind;
   const std::string_view rest = name.substr(colon + 1);
   if (k->takes_path) return kind + ":" + std::string(rest);
-  const bool number = !rest.empty() && rest.size() <= 4 && rest.find_first_not_of("0123456789") == std::string_view::npos;
+  const bool number =
+      !rest.empty() && rest.size() <= 4 && rest.find_first_not_of("0123456789") == std::string_view::npos;
   TG_CHECK(DeviceError, number, "[device] got ", name, ", expected a number after ", kind, ":");
   const int index = std::stoi(std::string(rest));
   return index == 0 ? kind : kind + ":" + std::to_string(index);

@@ -1,4 +1,5 @@
-/// \file Device: memory, compiler and loader of one device behind one interface, and the registry that opens devices by name.
+/// \file Device: memory, compiler and loader of one device behind one interface, and the registry that opens devices by
+/// name.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -25,11 +26,11 @@ struct DeviceInfo {
 /// An opened device; lives until the process ends.
 class Device {
  public:
-  /// Opens (once) the device called e.g. "cpu:1", "DISK:/path", or the default for an empty name. Throws DeviceError that lists the known
-  /// devices, or says what the device lacks.
+  /// Opens (once) the device called e.g. "cpu:1", "DISK:/path", or the default for an empty name. Throws DeviceError
+  /// that lists the known devices, or says what the device lacks.
   static Device& get(std::string_view name = {});
-  /// "cpu:0" -> "CPU", "cuda:1" -> "CUDA:1", "" -> the default; paths keep their case; lists of devices stay lists. Throws DeviceError for an unknown
-  /// kind.
+  /// "cpu:0" -> "CPU", "cuda:1" -> "CUDA:1", "" -> the default; paths keep their case; lists of devices stay lists.
+  /// Throws DeviceError for an unknown kind.
   static std::string canonical(std::string_view name);
   /// The device that DEV (`DEVICE[:RENDERER[:ARCH]]`, ';' separated) names, else the first that opens.
   static std::string default_name();

@@ -1,5 +1,5 @@
-/// \file The DISK device: a file as a buffer, mapped into memory. An existing file is opened for reading and upgraded at the first write; a missing
-/// one is created in the size of the buffer.
+/// \file The DISK device: a file as a buffer, mapped into memory. An existing file is opened for reading and upgraded
+/// at the first write; a missing one is created in the size of the buffer.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -38,15 +38,17 @@ class DiskAllocator final : public Allocator {
     FileDescriptor existing(open(path_.c_str(), O_RDONLY | O_CLOEXEC));
     if (existing.get() >= 0) {
       struct stat info{};
-      TG_CHECK(FileError, fstat(existing.get(), &info) == 0, "[disk] cannot examine ", path_, ": ", std::strerror(errno));
+      TG_CHECK(FileError, fstat(existing.get(), &info) == 0, "[disk] cannot examine ", path_, ": ",
+               std::strerror(errno));
       TG_CHECK(FileError, S_ISREG(info.st_mode), "[disk] got ", path_, ", which is no regular file");
       if (info.st_size == 0 && bytes > 0) {  // made for us to fill
         FileDescriptor empty(open(path_.c_str(), O_RDWR | O_CLOEXEC));
-        TG_CHECK(FileError, empty.get() >= 0 && ftruncate(empty.get(), static_cast<off_t>(bytes)) == 0, "[disk] cannot give ", path_, " ", bytes,
-                 " bytes: ", std::strerror(errno));
+        TG_CHECK(FileError, empty.get() >= 0 && ftruncate(empty.get(), static_cast<off_t>(bytes)) == 0,
+                 "[disk] cannot give ", path_, " ", bytes, " bytes: ", std::strerror(errno));
         return map(empty.get(), bytes, /*writable=*/true);
       }
-      TG_CHECK(FormatError, static_cast<uint64_t>(info.st_size) >= bytes, "[disk] got ", path_, " of ", info.st_size, " bytes, expected ", bytes);
+      TG_CHECK(FormatError, static_cast<uint64_t>(info.st_size) >= bytes, "[disk] got ", path_, " of ", info.st_size,
+               " bytes, expected ", bytes);
       return map(existing.get(), bytes, /*writable=*/false);
     }
     TG_CHECK(FileError, errno == ENOENT, "[disk] cannot open ", path_, ": ", std::strerror(errno));
@@ -86,7 +88,8 @@ class DiskAllocator final : public Allocator {
 
   void* map(int fd, size_t bytes, bool writable) {
     void* block = mmap(nullptr, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
-    TG_CHECK(FileError, block != MAP_FAILED, "[disk] cannot map ", bytes, " bytes of ", path_, ": ", std::strerror(errno));
+    TG_CHECK(FileError, block != MAP_FAILED, "[disk] cannot map ", bytes, " bytes of ", path_, ": ",
+             std::strerror(errno));
     std::lock_guard lock(mutex_);
     mappings_[static_cast<char*>(block)] = {bytes, writable};
     return block;
@@ -102,8 +105,8 @@ class DiskAllocator final : public Allocator {
     FileDescriptor fd(open(path_.c_str(), O_RDWR | O_CLOEXEC));
     TG_CHECK(FileError, fd.get() >= 0, "[disk] cannot write ", path_, ": ", std::strerror(errno));
     struct stat info{};
-    TG_CHECK(FileError, fstat(fd.get(), &info) == 0 && static_cast<uint64_t>(info.st_size) >= it->second.bytes, "[disk] ", path_, " has shrunk to ",
-             info.st_size, " bytes, expected ", it->second.bytes);
+    TG_CHECK(FileError, fstat(fd.get(), &info) == 0 && static_cast<uint64_t>(info.st_size) >= it->second.bytes,
+             "[disk] ", path_, " has shrunk to ", info.st_size, " bytes, expected ", it->second.bytes);
     void* block = mmap(it->first, it->second.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd.get(), 0);
     TG_CHECK(FileError, block != MAP_FAILED, "[disk] cannot map ", path_, " for writing: ", std::strerror(errno));
     it->second.writable = true;
@@ -117,7 +120,8 @@ class DiskAllocator final : public Allocator {
 class DiskDevice final : public Device {
  public:
   DiskDevice(const std::string& name, std::string path)
-      : Device(name, std::make_unique<LruAllocator>(std::make_unique<DiskAllocator>(path), name, /*cache_limit=*/0)), path_(std::move(path)) {}
+      : Device(name, std::make_unique<LruAllocator>(std::make_unique<DiskAllocator>(path), name, /*cache_limit=*/0)),
+        path_(std::move(path)) {}
   bool computes() const override { return false; }
   bool host_visible() const override { return true; }
   bool has_contents() const override { return access(path_.c_str(), F_OK) == 0; }
@@ -137,7 +141,8 @@ class DiskDevice final : public Device {
 
 std::unique_ptr<Device> open_disk(const std::string& name) {
   const size_t colon = name.find(':');
-  TG_CHECK(DeviceError, colon != std::string::npos && colon + 1 < name.size(), "[disk] got no path, expected DISK:/path/of/a/file");
+  TG_CHECK(DeviceError, colon != std::string::npos && colon + 1 < name.size(),
+           "[disk] got no path, expected DISK:/path/of/a/file");
   return std::make_unique<DiskDevice>(name, name.substr(colon + 1));
 }
 std::string describe_disk() { return "DISK:/path, files mapped into memory"; }

@@ -1,4 +1,5 @@
-/// \file ElfImage::load: section headers to one mapping, relocations, protection. Every offset is checked against the bytes before use.
+/// \file ElfImage::load: section headers to one mapping, relocations, protection. Every offset is checked against the
+/// bytes before use.
 #include "tinygrad/runtime/elf_loader.h"
 
 #include <sys/mman.h>
@@ -42,7 +43,8 @@ enum : uint32_t { kProgBits = 1, kSymTab = 2, kStrTab = 3, kRela = 4, kNoBits = 
 enum : uint64_t { kWrite = 1, kAlloc = 2, kExec = 4, kTls = 0x400 };
 enum : uint16_t { kUndefined = 0, kReserved = 0xff00, kAbsolute = 0xfff1 };
 enum : uint8_t { kBindLocal = 0, kTypeFunction = 2, kTypeTls = 6 };
-constexpr uint64_t kMaxImage = uint64_t{1} << 28;  // a kernel is kilobytes; this keeps every displacement within 31 bits
+constexpr uint64_t kMaxImage = uint64_t{1}
+                               << 28;  // a kernel is kilobytes; this keeps every displacement within 31 bits
 constexpr size_t kStubBytes = 16;
 
 #if defined(__x86_64__)
@@ -58,8 +60,8 @@ class Bytes {
  public:
   explicit Bytes(std::span<const uint8_t> bytes) : bytes_(bytes) {}
   std::span<const uint8_t> slice(uint64_t offset, uint64_t size, const char* what) const {
-    TG_CHECK(FormatError, offset <= bytes_.size() && size <= bytes_.size() - offset, "[elf] ", what, " of ", size, " bytes at ", offset,
-             " lies outside the object of ", bytes_.size(), " bytes");
+    TG_CHECK(FormatError, offset <= bytes_.size() && size <= bytes_.size() - offset, "[elf] ", what, " of ", size,
+             " bytes at ", offset, " lies outside the object of ", bytes_.size(), " bytes");
     return bytes_.subspan(offset, size);
   }
   template <class T> T read(uint64_t offset, const char* what) const {
@@ -80,7 +82,8 @@ class Bytes {
 };
 
 std::string text_at(std::span<const uint8_t> strings, uint64_t offset) {
-  TG_CHECK(FormatError, offset < strings.size(), "[elf] name at ", offset, " lies outside the string table of ", strings.size(), " bytes");
+  TG_CHECK(FormatError, offset < strings.size(), "[elf] name at ", offset, " lies outside the string table of ",
+           strings.size(), " bytes");
   const void* end = std::memchr(strings.data() + offset, 0, strings.size() - offset);
   TG_CHECK(FormatError, end != nullptr, "[elf] name at ", offset, " has no end");
   return std::string(reinterpret_cast<const char*>(strings.data() + offset), static_cast<const char*>(end));
@@ -132,12 +135,16 @@ class Loader {
 void Loader::parse() {
   auto header = bytes_.read<FileHeader>(0, "file header");
   static const uint8_t kIdent[7] = {0x7f, 'E', 'L', 'F', 2, 1, 1};  // 64 bits, little endian, version 1
-  TG_CHECK(FormatError, std::memcmp(header.ident, kIdent, sizeof(kIdent)) == 0, "[elf] got bytes that are no little endian ELF64 file");
+  TG_CHECK(FormatError, std::memcmp(header.ident, kIdent, sizeof(kIdent)) == 0,
+           "[elf] got bytes that are no little endian ELF64 file");
   TG_CHECK(FormatError, header.type == 1, "[elf] got file type ", header.type, ", expected a relocatable object");
-  TG_CHECK(FormatError, header.machine == kHostMachine, "[elf] got an object for machine ", header.machine, ", expected ", kHostMachine);
-  TG_CHECK(FormatError, header.shentsize == sizeof(SectionHeader), "[elf] got section headers of ", header.shentsize, " bytes");
+  TG_CHECK(FormatError, header.machine == kHostMachine, "[elf] got an object for machine ", header.machine,
+           ", expected ", kHostMachine);
+  TG_CHECK(FormatError, header.shentsize == sizeof(SectionHeader), "[elf] got section headers of ", header.shentsize,
+           " bytes");
   machine_ = header.machine;
-  sections_ = bytes_.table<SectionHeader>(header.shoff, uint64_t{header.shnum} * sizeof(SectionHeader), "section table");
+  sections_ =
+      bytes_.table<SectionHeader>(header.shoff, uint64_t{header.shnum} * sizeof(SectionHeader), "section table");
   for (size_t i = 0; i < sections_.size(); ++i) {
     if (sections_[i].type != kSymTab) continue;
     TG_CHECK(FormatError, symtab_ == 0, "[elf] got two symbol tables");
@@ -149,7 +156,8 @@ void Loader::parse() {
 
 void Loader::parse_symbols(const SectionHeader& header) {
   symbols_ = bytes_.table<Symbol>(header.offset, header.size, "symbol table");
-  TG_CHECK(FormatError, header.link < sections_.size() && sections_[header.link].type == kStrTab, "[elf] symbol table without names");
+  TG_CHECK(FormatError, header.link < sections_.size() && sections_[header.link].type == kStrTab,
+           "[elf] symbol table without names");
   auto strings = bytes_.slice(sections_[header.link].offset, sections_[header.link].size, "string table");
   names_.resize(symbols_.size());
   resolved_.assign(symbols_.size(), 0);
@@ -158,10 +166,11 @@ void Loader::parse_symbols(const SectionHeader& header) {
     const Symbol& s = symbols_[i];
     if (s.name) names_[i] = text_at(strings, s.name);
     TG_CHECK(FormatError, (s.info & 15) != kTypeTls, "[elf] thread local symbol ", names_[i]);
-    TG_CHECK(FormatError, s.section < kReserved || s.section == kAbsolute, "[elf] symbol ", names_[i], " lies in section ", s.section);
+    TG_CHECK(FormatError, s.section < kReserved || s.section == kAbsolute, "[elf] symbol ", names_[i],
+             " lies in section ", s.section);
     if (s.section == kUndefined || s.section >= kReserved) continue;
-    TG_CHECK(FormatError, s.section < sections_.size() && s.value <= sections_[s.section].size, "[elf] symbol ", names_[i],
-             " lies outside its section");
+    TG_CHECK(FormatError, s.section < sections_.size() && s.value <= sections_[s.section].size, "[elf] symbol ",
+             names_[i], " lies outside its section");
   }
 }
 
@@ -175,13 +184,15 @@ void Loader::collect_slots() {
   for (const SectionHeader& h : sections_) {
     TG_CHECK(FormatError, h.type != kRel || !loaded(h.info), "[elf] got relocations without addends");
     if (h.type != kRela || !loaded(h.info)) continue;
-    TG_CHECK(FormatError, h.link == symtab_, "[elf] relocations refer to section ", h.link, ", expected the symbol table");
+    TG_CHECK(FormatError, h.link == symtab_, "[elf] relocations refer to section ", h.link,
+             ", expected the symbol table");
     for (const Rela& r : bytes_.table<Rela>(h.offset, h.size, "relocation table")) {
       const uint64_t symbol = r.info >> 32;
       const auto type = static_cast<uint32_t>(r.info);
       TG_CHECK(FormatError, symbol < symbols_.size(), "[elf] relocation of symbol ", symbol, " of ", symbols_.size());
       const RelocationNeed need = relocation_need(machine_, type);
-      TG_CHECK(FormatError, need != RelocationNeed::kUnknown, "[elf] got relocation type ", type, ", which the loader does not know");
+      TG_CHECK(FormatError, need != RelocationNeed::kUnknown, "[elf] got relocation type ", type,
+               ", which the loader does not know");
       const bool undefined = symbol != 0 && symbols_[symbol].section == kUndefined;
       if (undefined && !resolved_[symbol]) {
         resolved_[symbol] = reinterpret_cast<uint64_t>(host_symbol(names_[symbol]));
@@ -202,7 +213,8 @@ void Loader::choose_sections() {
     if (!(h.flags & kAlloc) || h.size == 0 || (h.type != kProgBits && h.type != kNoBits)) continue;
     TG_CHECK(FormatError, !(h.flags & kTls), "[elf] thread local section");
     TG_CHECK(FormatError, !(h.flags & kExec) || !(h.flags & kWrite), "[elf] section is writable and executable");
-    TG_CHECK(FormatError, (h.addralign & (h.addralign - 1)) == 0 && h.addralign <= page, "[elf] section alignment of ", h.addralign, " bytes");
+    TG_CHECK(FormatError, (h.addralign & (h.addralign - 1)) == 0 && h.addralign <= page, "[elf] section alignment of ",
+             h.addralign, " bytes");
     TG_CHECK(FormatError, h.size <= kMaxImage, "[elf] section of ", h.size, " bytes is too large");
     if (h.type == kProgBits) bytes_.slice(h.offset, h.size, "section");
     segments_[i] = h.flags & kExec ? kText : h.flags & kWrite ? kData : kConst;
@@ -264,14 +276,22 @@ void Loader::write_stub(uint64_t offset, uint64_t slot_offset) {
 void Loader::relocate(const SectionHeader& header) {
   const uint64_t begin = offsets_[header.info], size = sections_[header.info].size;
   for (const Rela& r : bytes_.table<Rela>(header.offset, header.size, "relocation table")) {
-    TG_CHECK(FormatError, r.offset <= size, "[elf] relocation at ", r.offset, " lies outside its section of ", size, " bytes");
+    TG_CHECK(FormatError, r.offset <= size, "[elf] relocation at ", r.offset, " lies outside its section of ", size,
+             " bytes");
     const size_t symbol = r.info >> 32;
     const bool undefined = symbol != 0 && symbols_[symbol].section == kUndefined;
     const auto base = reinterpret_cast<uint64_t>(base_);
-    Relocation out{
-        machine_, static_cast<uint32_t>(r.info), base_ + begin + r.offset, size - r.offset, base + begin + r.offset, address_of(symbol), r.addend, 0};
+    Relocation out{machine_,
+                   static_cast<uint32_t>(r.info),
+                   base_ + begin + r.offset,
+                   size - r.offset,
+                   base + begin + r.offset,
+                   address_of(symbol),
+                   r.addend,
+                   0};
     if (external_[symbol] != kNoSlot) out.got_slot = base + slot(symbol);
-    if (undefined && !(machine_ == kElfX86_64 && out.type == 1)) out.symbol = base + stub(symbol);  // calls go through the stub
+    if (undefined && !(machine_ == kElfX86_64 && out.type == 1))
+      out.symbol = base + stub(symbol);  // calls go through the stub
     apply_relocation(out);
   }
 }
@@ -295,7 +315,8 @@ void Loader::fill(uint8_t* base) {
 template <class F> void Loader::for_functions(F f) const {
   for (size_t i = 1; i < symbols_.size(); ++i) {
     const Symbol& s = symbols_[i];
-    if ((s.info >> 4) == kBindLocal || (s.info & 15) != kTypeFunction || s.section == kUndefined || s.section == kAbsolute || !loaded(s.section))
+    if ((s.info >> 4) == kBindLocal || (s.info & 15) != kTypeFunction || s.section == kUndefined ||
+        s.section == kAbsolute || !loaded(s.section))
       continue;
     if (!(sections_[s.section].flags & kExec)) continue;
     f(names_[i], offsets_[s.section] + s.value);

@@ -1,4 +1,5 @@
-/// \file A small loader of relocatable ELF64 objects, as compilers emit them for one kernel. Trusts no byte: objects come from a disk cache.
+/// \file A small loader of relocatable ELF64 objects, as compilers emit them for one kernel. Trusts no byte: objects
+/// come from a disk cache.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,8 +14,9 @@ namespace tg {
 /// Code and data of one object in executable memory; unmapped with the last reference.
 class ElfImage {
  public:
-  /// Maps, relocates and protects (written first, executable after, never both). Throws FormatError for anything but a well-formed object of this
-  /// machine whose undefined symbols are all in the list of host_symbol(); OutOfMemoryError when mapping fails.
+  /// Maps, relocates and protects (written first, executable after, never both). Throws FormatError for anything but a
+  /// well-formed object of this machine whose undefined symbols are all in the list of host_symbol(); OutOfMemoryError
+  /// when mapping fails.
   static std::shared_ptr<ElfImage> load(std::span<const uint8_t> object);
   /// Everything load() checks before it maps. Throws FormatError.
   static void check(std::span<const uint8_t> object);
@@ -37,7 +39,8 @@ class ElfImage {
   std::vector<Function> functions_;
 };
 
-/// Address of a function that generated code may call (memory, libm, conversions, 128-bit division); nullptr for every other name.
+/// Address of a function that generated code may call (memory, libm, conversions, 128-bit division); nullptr for every
+/// other name.
 void* host_symbol(std::string_view name);
 
 /// One relocation as the psABI defines it.

@@ -37,7 +37,9 @@ enum Arm : uint32_t {
   kArmGotLd64 = 312
 };
 
-void need_bytes(const Relocation& r, size_t n) { TG_CHECK(FormatError, r.width >= n, "[elf] relocation type ", r.type, " reaches past its section"); }
+void need_bytes(const Relocation& r, size_t n) {
+  TG_CHECK(FormatError, r.width >= n, "[elf] relocation type ", r.type, " reaches past its section");
+}
 
 template <class T> void put(const Relocation& r, T value) {
   need_bytes(r, sizeof(T));
@@ -46,7 +48,8 @@ template <class T> void put(const Relocation& r, T value) {
 
 int32_t narrow_signed(const Relocation& r, uint64_t value) {
   auto wide = static_cast<int64_t>(value);
-  TG_CHECK(FormatError, wide == static_cast<int32_t>(wide), "[elf] relocation type ", r.type, " does not reach its symbol");
+  TG_CHECK(FormatError, wide == static_cast<int32_t>(wide), "[elf] relocation type ", r.type,
+           " does not reach its symbol");
   return static_cast<int32_t>(wide);
 }
 
@@ -60,13 +63,15 @@ void put_bits(const Relocation& r, uint32_t bits, uint32_t mask) {
 
 void put_arm_branch(const Relocation& r) {
   auto delta = static_cast<int64_t>(r.symbol + r.addend - r.address);
-  TG_CHECK(FormatError, delta % 4 == 0 && delta >= -(int64_t{1} << 27) && delta < (int64_t{1} << 27), "[elf] branch does not reach its symbol");
+  TG_CHECK(FormatError, delta % 4 == 0 && delta >= -(int64_t{1} << 27) && delta < (int64_t{1} << 27),
+           "[elf] branch does not reach its symbol");
   put_bits(r, static_cast<uint32_t>(delta >> 2), 0x03ffffff);
 }
 
 void put_arm_page(const Relocation& r, uint64_t target) {
   auto pages = static_cast<int64_t>((target & ~uint64_t{4095}) - (r.address & ~uint64_t{4095})) >> 12;
-  TG_CHECK(FormatError, pages >= -(int64_t{1} << 20) && pages < (int64_t{1} << 20), "[elf] page address does not reach its symbol");
+  TG_CHECK(FormatError, pages >= -(int64_t{1} << 20) && pages < (int64_t{1} << 20),
+           "[elf] page address does not reach its symbol");
   auto p = static_cast<uint32_t>(pages);
   put_bits(r, (p & 3) << 29 | ((p >> 2) & 0x7ffff) << 5, 0x60ffffe0);
 }
@@ -92,7 +97,8 @@ void apply_x86(const Relocation& r) {
       return put<uint32_t>(r, static_cast<uint32_t>(value));
     case kX86GotPcRel:
     case kX86GotPcRelX:
-    case kX86RexGotPcRelX: return put<int32_t>(r, narrow_signed(r, r.got_slot + static_cast<uint64_t>(r.addend) - r.address));
+    case kX86RexGotPcRelX:
+      return put<int32_t>(r, narrow_signed(r, r.got_slot + static_cast<uint64_t>(r.addend) - r.address));
     default: break;
   }
   throw FormatError(str("[elf] got relocation type ", r.type, ", which the loader does not know"));

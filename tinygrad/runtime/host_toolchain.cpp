@@ -26,15 +26,15 @@ struct HostToolchain::State {
     t.renderer = spec.renderer;
     t.cores = threads;
     if (t.renderer.empty()) t.renderer = !llvm_plugin_missing().empty() && !clang_path().empty() ? "CLANG" : "LLVM";
-    TG_CHECK(DeviceError, t.renderer == "LLVM" || t.renderer == "CLANG", "[DEV] ", kind, " has no renderer '", t.renderer,
-             "', expected LLVM or CLANG",
+    TG_CHECK(DeviceError, t.renderer == "LLVM" || t.renderer == "CLANG", "[DEV] ", kind, " has no renderer '",
+             t.renderer, "', expected LLVM or CLANG",
              t.renderer.starts_with("C")   ? ", did you mean: 'CLANG'?"
              : t.renderer.starts_with("L") ? ", did you mean: 'LLVM'?"
                                            : "");
     if (runs) {
       const std::string missing = missing_feature(t, host_processor());
-      TG_CHECK(DeviceError, missing.empty(), "[DEV] got ", spec.arch, ", this processor (", host_processor().arch, ",", host_processor().cpu,
-               ") has no ", missing);
+      TG_CHECK(DeviceError, missing.empty(), "[DEV] got ", spec.arch, ", this processor (", host_processor().arch, ",",
+               host_processor().cpu, ") has no ", missing);
     }
     return t;
   }

@@ -41,7 +41,8 @@ void copy_item(unsigned char* dst, const unsigned char* src, int item) {
 /// What only decoding needs.
 class Interpreter::Decoder {
  public:
-  Decoder(Interpreter& to, const Program& p) : to_(to), p_(p), view_(p), places_(view_.insts().size(), 0), loop_of_(view_.insts().size(), -1) {}
+  Decoder(Interpreter& to, const Program& p)
+      : to_(to), p_(p), view_(p), places_(view_.insts().size(), 0), loop_of_(view_.insts().size(), -1) {}
 
   void run() {
     for (const LinearInst& in : view_.insts()) literals(in);
@@ -112,13 +113,16 @@ class Interpreter::Decoder {
       case Ops::LOAD:
       case Ops::STORE: return access(u);
       case Ops::REDUCE: return reduce(u);
-      default: TG_ASSERT(u.in(groups::kElementwise), "not an instruction of a linear program: ", u); return arithmetic(u, in.lanes);
+      default:
+        TG_ASSERT(u.in(groups::kElementwise), "not an instruction of a linear program: ", u);
+        return arithmetic(u, in.lanes);
     }
   }
 
   void variable(UOp u) {
     Step s{};
-    s.kind = Kind::kVar, s.size = view_.var_slot(u), s.index_type = u.dtype(), s.out = place(u) = reserve(item(u)), s.u = u;
+    s.kind = Kind::kVar, s.size = view_.var_slot(u), s.index_type = u.dtype(), s.out = place(u) = reserve(item(u)),
+    s.u = u;
     push(s);
   }
 
@@ -148,7 +152,8 @@ class Interpreter::Decoder {
     const int lanes = is_load ? view_.lanes(u) : a.lanes;
     const DType d = is_load ? u.dtype() : u.src(1).dtype();
     Step s{};
-    s.kind = is_load ? Kind::kLoad : Kind::kStore, s.lanes = lanes, s.item = static_cast<uint8_t>(eval_itemsize(d)), s.u = u;
+    s.kind = is_load ? Kind::kLoad : Kind::kStore, s.lanes = lanes, s.item = static_cast<uint8_t>(eval_itemsize(d)),
+    s.u = u;
     s.affine = a.affine && a.lanes == lanes && a.stride == 1 && u.nsrc() <= 2 && lanes > 1;
     TG_ASSERT(a.base.dtype().itemsize() == d.itemsize(), "access of ", d, " to ", a.base.dtype(), ": ", u);
     s.index_type = a.index.dtype(), s.index_item = static_cast<uint8_t>(item(a.index)), s.size = a.size;
@@ -163,9 +168,11 @@ class Interpreter::Decoder {
   }
 
   void reduce(UOp u) {
-    for (size_t i = 1; i < u.nsrc(); i++) TG_ASSERT(is_vector_range(u.src(i)), "a reduce over a loop in a linear program: ", u);
+    for (size_t i = 1; i < u.nsrc(); i++)
+      TG_ASSERT(is_vector_range(u.src(i)), "a reduce over a loop in a linear program: ", u);
     Step s{};
-    s.kind = Kind::kReduce, s.lanes = view_.lanes(u.src(0)), s.item = static_cast<uint8_t>(item(u)), s.in[0] = place(u.src(0));
+    s.kind = Kind::kReduce, s.lanes = view_.lanes(u.src(0)), s.item = static_cast<uint8_t>(item(u)),
+    s.in[0] = place(u.src(0));
     s.fn = alu_loop(u.arg<ReduceArg>().op, u.dtype()), s.u = u;
     TG_ASSERT(s.fn, "reduce of ", u.dtype(), ": ", u);
     s.in[1] = reserve(s.item * static_cast<size_t>(s.lanes)), s.out = place(u) = reserve(s.item);
@@ -204,8 +211,9 @@ Interpreter::Interpreter(std::shared_ptr<const Program> program) : program_(std:
 }
 
 void Interpreter::out_of_bounds(const Step& s, int lane, int64_t index) const {
-  throw InternalError(str("[interp] ", program_->name, ": index ", index, " (lane ", lane, ") is outside of the ", s.size, " elements of ",
-                          strip_after(s.u.src(0)).src(0), ", at ", s.u, " with ", strip_after(s.u.src(0))));
+  throw InternalError(str("[interp] ", program_->name, ": index ", index, " (lane ", lane, ") is outside of the ",
+                          s.size, " elements of ", strip_after(s.u.src(0)).src(0), ", at ", s.u, " with ",
+                          strip_after(s.u.src(0))));
 }
 int64_t Interpreter::checked_index(const Step& s, const unsigned char* frame, int lane) const {
   const int64_t i = read_int(frame + s.in[0] + static_cast<size_t>(lane) * s.index_item, s.index_type);
@@ -243,7 +251,8 @@ void Interpreter::store(const Step& s, unsigned char* frame, void* const* buffer
   }
   for (int l = 0; l < s.lanes; l++)
     if (!s.gated || frame[s.in[2] + static_cast<size_t>(l)])
-      copy_item(base + static_cast<size_t>(checked_index(s, frame, l)) * item, value + static_cast<size_t>(l) * item, s.item);
+      copy_item(base + static_cast<size_t>(checked_index(s, frame, l)) * item, value + static_cast<size_t>(l) * item,
+                s.item);
 }
 
 /// Lanes i and i + half, until one is left; the middle one of an odd count waits.

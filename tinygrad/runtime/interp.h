@@ -1,4 +1,5 @@
-/// \file The reference interpreter: executes a linear program as docs/ir.md defines it, checking every access. The oracle for renderers.
+/// \file The reference interpreter: executes a linear program as docs/ir.md defines it, checking every access. The
+/// oracle for renderers.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -14,7 +15,8 @@ class Interpreter {
  public:
   /// Keeps the program alive. InternalError for instructions outside of the linear form.
   explicit Interpreter(std::shared_ptr<const Program> program);
-  /// The program's outermost THREAD range over [begin, end). Throws InternalError naming the node for an access outside of its buffer.
+  /// The program's outermost THREAD range over [begin, end). Throws InternalError naming the node for an access outside
+  /// of its buffer.
   void run(void* const* buffers, const int64_t* vars, int64_t begin, int64_t end) const;
 
  private:

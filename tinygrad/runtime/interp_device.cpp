@@ -12,10 +12,12 @@ class InterpExecutable final : public Executable {
  public:
   explicit InterpExecutable(std::shared_ptr<const Program> program) : interpreter_(std::move(program)) {}
   void launch(const LaunchArgs& args) override {
-    if (args.thread_extent <= 1 || args.max_threads == 1) return interpreter_.run(args.buffers, args.vars, 0, args.thread_extent);
+    if (args.thread_extent <= 1 || args.max_threads == 1)
+      return interpreter_.run(args.buffers, args.vars, 0, args.thread_extent);
     const int threads = args.max_threads > 0 ? args.max_threads : env::num_cpu_threads();
     ThreadPool::global().parallel_for(
-        0, args.thread_extent, 1, [&](int64_t begin, int64_t end) { interpreter_.run(args.buffers, args.vars, begin, end); }, threads);
+        0, args.thread_extent, 1,
+        [&](int64_t begin, int64_t end) { interpreter_.run(args.buffers, args.vars, begin, end); }, threads);
   }
 
  private:
@@ -33,7 +35,8 @@ class InterpCompiler final : public Compiler {
 
 class InterpDevice final : public Device {
  public:
-  explicit InterpDevice(const std::string& name) : Device(name, std::make_unique<LruAllocator>(make_host_allocator(), name, int64_t{1} << 30)) {
+  explicit InterpDevice(const std::string& name)
+      : Device(name, std::make_unique<LruAllocator>(make_host_allocator(), name, int64_t{1} << 30)) {
     target_.device = target_.renderer = "INTERP";
     target_.arch = "interp", target_.vector_bytes = 64, target_.vector_registers = 32;
   }
@@ -44,7 +47,9 @@ class InterpDevice final : public Device {
   std::shared_ptr<Executable> load(std::span<const uint8_t>, const std::string& symbol) override {
     throw FormatError("[load] INTERP takes programs, not bytes: " + symbol);
   }
-  std::shared_ptr<Executable> load(const std::shared_ptr<const Program>& program) override { return std::make_shared<InterpExecutable>(program); }
+  std::shared_ptr<Executable> load(const std::shared_ptr<const Program>& program) override {
+    return std::make_shared<InterpExecutable>(program);
+  }
 
  private:
   Target target_;

@@ -17,9 +17,12 @@ namespace tg {
 namespace {
 
 constexpr const char* kPluginName = "tinygrad_llvm";
-constexpr const char* kInstallHint = "; it is built where LLVM 17 or newer is installed (Debian: llvm-19-dev), TG_LLVM_PLUGIN names it elsewhere";
+constexpr const char* kInstallHint =
+    "; it is built where LLVM 17 or newer is installed (Debian: llvm-19-dev), TG_LLVM_PLUGIN names it elsewhere";
 /// The other compiler, where there is one.
-std::string instead() { return clang_path().empty() ? ", and there is no clang 16 or newer to do without" : ", DEV=CPU:CLANG does without"; }
+std::string instead() {
+  return clang_path().empty() ? ", and there is no clang 16 or newer to do without" : ", DEV=CPU:CLANG does without";
+}
 
 /// The opened plugin; stays open until the process ends.
 struct Plugin {
@@ -62,11 +65,12 @@ Plugin& open_plugin() {
     if (reason.empty()) return *(opened_plugin = new Plugin(plugin));
     reasons += (reasons.empty() ? " (" : "; ") + reason;
   }
-  throw CompileError("[llvm] the plugin " + std::string(kPluginName) + " was not found" + (reasons.empty() ? "" : reasons + ")") + kInstallHint +
-                     instead());
+  throw CompileError("[llvm] the plugin " + std::string(kPluginName) + " was not found" +
+                     (reasons.empty() ? "" : reasons + ")") + kInstallHint + instead());
 }
 
-/// Size and time of the first plugin file there is: another build of it, or another LLVM, must not use what this one compiled.
+/// Size and time of the first plugin file there is: another build of it, or another LLVM, must not use what this one
+/// compiled.
 std::string plugin_identity(const std::string& override_path) {
   for (const std::string& path : plugin_candidates(kPluginName, override_path)) {
     struct stat info;
@@ -77,7 +81,8 @@ std::string plugin_identity(const std::string& override_path) {
 
 class LlvmCompiler final : public Compiler {
  public:
-  explicit LlvmCompiler(const Target& target) : cpu_(target.cpu), features_(target.feature_string()), arch_(target.arch) {
+  explicit LlvmCompiler(const Target& target)
+      : cpu_(target.cpu), features_(target.feature_string()), arch_(target.arch) {
     if (cpu_.starts_with("x86-64")) cpu_ = "generic";
   }
   std::vector<uint8_t> compile(const std::string& source) override { return run(source, false); }
@@ -138,7 +143,8 @@ std::string llvm_plugin_missing() {
     if (stat(path.c_str(), &info) == 0) return {};
   }
   if (const std::string& named = env::TG_LLVM_PLUGIN.get(); !named.empty())
-    env::not_honoured("TG_LLVM_PLUGIN", str("got ", named, ", where there is no plugin: the CPU's kernels are compiled without LLVM"));
+    env::not_honoured("TG_LLVM_PLUGIN",
+                      str("got ", named, ", where there is no plugin: the CPU's kernels are compiled without LLVM"));
   return "the LLVM plugin was not found";
 }
 

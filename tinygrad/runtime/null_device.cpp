@@ -1,4 +1,5 @@
-/// \file The NULL device: compiles for any target, holds no memory, runs nothing. For tests of everything but the results.
+/// \file The NULL device: compiles for any target, holds no memory, runs nothing. For tests of everything but the
+/// results.
 #include <atomic>
 #include <cstring>
 
@@ -30,11 +31,14 @@ class NullExecutable final : public Executable {
 
 class NullDevice final : public Device {
  public:
-  explicit NullDevice(const std::string& name) : Device(name, std::make_unique<LruAllocator>(std::make_unique<NullAllocator>(), name, 0)) {}
+  explicit NullDevice(const std::string& name)
+      : Device(name, std::make_unique<LruAllocator>(std::make_unique<NullAllocator>(), name, 0)) {}
   const Target& target() override { return toolchain_.target(); }
   Compiler& compiler(const Target& target) override { return toolchain_.compiler(target); }
   using Device::load;
-  std::shared_ptr<Executable> load(std::span<const uint8_t>, const std::string&) override { return std::make_shared<NullExecutable>(); }
+  std::shared_ptr<Executable> load(std::span<const uint8_t>, const std::string&) override {
+    return std::make_shared<NullExecutable>();
+  }
 
  private:
   HostToolchain toolchain_{"NULL", /*runs=*/false};

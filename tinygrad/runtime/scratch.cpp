@@ -23,13 +23,15 @@ struct Scratch {
     release();
     const int64_t size = (wanted + kHugePage - 1) / kHugePage * kHugePage;
     mapped = size + kHugePage;
-    mapping = mmap(nullptr, static_cast<size_t>(mapped), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    mapping = mmap(nullptr, static_cast<size_t>(mapped), PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapping == MAP_FAILED) {
       std::fprintf(stderr, "tinygrad: no memory for %lld bytes of scratch memory\n", static_cast<long long>(wanted));
       std::abort();
     }
     const auto first = reinterpret_cast<uintptr_t>(mapping);
-    memory = reinterpret_cast<void*>((first + static_cast<uintptr_t>(kHugePage) - 1) & ~(static_cast<uintptr_t>(kHugePage) - 1));
+    memory = reinterpret_cast<void*>((first + static_cast<uintptr_t>(kHugePage) - 1) &
+                                     ~(static_cast<uintptr_t>(kHugePage) - 1));
 #ifdef MADV_HUGEPAGE
     madvise(memory, static_cast<size_t>(size), MADV_HUGEPAGE);
 #endif

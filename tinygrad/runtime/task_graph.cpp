@@ -1,5 +1,6 @@
-/// \file Tasks that are ready stand in a queue with a place for each task of the graph: the k-th to become ready takes place k, and whoever takes
-/// number k runs it. Numbers are taken only while something is ready, so that nobody who is late or asleep holds a task up.
+/// \file Tasks that are ready stand in a queue with a place for each task of the graph: the k-th to become ready takes
+/// place k, and whoever takes number k runs it. Numbers are taken only while something is ready, so that nobody who is
+/// late or asleep holds a task up.
 #include "tinygrad/runtime/task_graph.h"
 
 #include <algorithm>
@@ -22,7 +23,8 @@ struct TaskGraph::State {
   std::exception_ptr error;
 };
 
-TaskGraph::TaskGraph(std::span<const std::vector<uint32_t>> before) : first_(before.size() + 1), state_(new State(before.size())) {
+TaskGraph::TaskGraph(std::span<const std::vector<uint32_t>> before)
+    : first_(before.size() + 1), state_(new State(before.size())) {
   for (const auto& list : before) {
     waits_.push_back(static_cast<uint32_t>(list.size()));
     for (uint32_t t : list) first_[t + 1]++;
@@ -63,11 +65,13 @@ uint32_t TaskGraph::take() {
       if (s.taken.compare_exchange_weak(k, k + 1, std::memory_order_relaxed)) break;
       continue;
     }
-    if (!spin_until([&] { return s.ready.load(std::memory_order_acquire) != ready; })) s.ready.wait(ready, std::memory_order_acquire);
+    if (!spin_until([&] { return s.ready.load(std::memory_order_acquire) != ready; }))
+      s.ready.wait(ready, std::memory_order_acquire);
     k = s.taken.load(std::memory_order_relaxed);
   }
   uint32_t task = 0;  // its place is filled right after it is counted
-  while (!spin_until([&] { return (task = s.place[k].load(std::memory_order_acquire)) != 0; })) std::this_thread::yield();
+  while (!spin_until([&] { return (task = s.place[k].load(std::memory_order_acquire)) != 0; }))
+    std::this_thread::yield();
   return task - 1;
 }
 
@@ -88,8 +92,10 @@ void TaskGraph::work(Call call, void* context) {
 void TaskGraph::run_all(ThreadPool& pool, int threads, Call call, void* context) {
   if (waits_.empty()) return;
   State& s = *state_;
-  for (size_t t = 0; t < size(); t++) s.left[t].store(waits_[t], std::memory_order_relaxed), s.place[t].store(0, std::memory_order_relaxed);
-  s.taken.store(0, std::memory_order_relaxed), s.ready.store(0, std::memory_order_relaxed), s.failed.store(false, std::memory_order_relaxed);
+  for (size_t t = 0; t < size(); t++)
+    s.left[t].store(waits_[t], std::memory_order_relaxed), s.place[t].store(0, std::memory_order_relaxed);
+  s.taken.store(0, std::memory_order_relaxed), s.ready.store(0, std::memory_order_relaxed),
+      s.failed.store(false, std::memory_order_relaxed);
   for (size_t t = 0; t < size(); t++)
     if (waits_[t] == 0) make_ready(static_cast<uint32_t>(t));
   const auto workers = static_cast<int>(std::min<size_t>(static_cast<size_t>(std::max(threads, 1)), size()));

@@ -1,4 +1,5 @@
-/// \file Tasks of which some wait for others, run on a thread pool by whoever is free. Nothing is allocated and no lock is taken while they run.
+/// \file Tasks of which some wait for others, run on a thread pool by whoever is free. Nothing is allocated and no lock
+/// is taken while they run.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -20,11 +21,14 @@ class TaskGraph {
   size_t size() const { return waits_.size(); }
   /// By task: those it waits for.
   std::vector<std::vector<uint32_t>> waits() const;
-  /// Calls f(t) for every task, on up to `threads` threads, the caller among them, and returns when all are done. What a task wrote is seen by those
-  /// that wait for it. After an exception the remaining tasks are dropped; the first one is rethrown. One run at a time.
+  /// Calls f(t) for every task, on up to `threads` threads, the caller among them, and returns when all are done. What
+  /// a task wrote is seen by those that wait for it. After an exception the remaining tasks are dropped; the first one
+  /// is rethrown. One run at a time.
   template <class F> void run(ThreadPool& pool, int threads, F&& f) {
     using Fn = std::remove_reference_t<F>;
-    run_all(pool, threads, [](void* c, uint32_t t) { (*static_cast<Fn*>(c))(t); }, const_cast<void*>(static_cast<const void*>(&f)));
+    run_all(
+        pool, threads, [](void* c, uint32_t t) { (*static_cast<Fn*>(c))(t); },
+        const_cast<void*>(static_cast<const void*>(&f)));
   }
 
  private:

@@ -27,8 +27,8 @@ int current_cpu() {
 #endif
 }
 
-/// Keeps this thread off one processor. A scheduler may wake a worker on the very processor its caller computes on and, on small virtual machines,
-/// leave it waiting there while others idle.
+/// Keeps this thread off one processor. A scheduler may wake a worker on the very processor its caller computes on and,
+/// on small virtual machines, leave it waiting there while others idle.
 void move_away_from([[maybe_unused]] int cpu) {
 #if defined(__linux__)
   static const cpu_set_t allowed = [] {
@@ -42,7 +42,8 @@ void move_away_from([[maybe_unused]] int cpu) {
 #endif
 }
 
-/// Binds this thread to one processor of those the process may use, worker 0 to the second of them, and so on in a ring.
+/// Binds this thread to one processor of those the process may use, worker 0 to the second of them, and so on in a
+/// ring.
 void pin_worker([[maybe_unused]] size_t worker) {
 #if defined(__linux__)
   cpu_set_t allowed, own;
@@ -95,9 +96,11 @@ struct ThreadPool::State {
     }
   }
 
-  /// Entering and closing are ordered (sequentially consistent): a worker that finds the job open is one the caller waits for.
+  /// Entering and closing are ordered (sequentially consistent): a worker that finds the job open is one the caller
+  /// waits for.
   void join_job() {
-    if (const int cpu = current_cpu(); !pinned && cpu >= 0 && cpu == caller_cpu.load(std::memory_order_relaxed)) [[unlikely]]
+    if (const int cpu = current_cpu(); !pinned && cpu >= 0 && cpu == caller_cpu.load(std::memory_order_relaxed))
+        [[unlikely]]
       move_away_from(cpu);
     inside.fetch_add(1);
     if (open.load() && seats.fetch_sub(1, std::memory_order_relaxed) > 0) take_pieces();
@@ -145,7 +148,8 @@ struct ThreadPool::State {
   }
 };
 
-ThreadPool::ThreadPool(int threads) : state_(new State), size_(std::clamp(threads > 0 ? threads : env::num_cpu_threads(), 1, kMaxThreads)) {}
+ThreadPool::ThreadPool(int threads)
+    : state_(new State), size_(std::clamp(threads > 0 ? threads : env::num_cpu_threads(), 1, kMaxThreads)) {}
 
 ThreadPool::~ThreadPool() {
   if (state_) state_->stop_workers();
@@ -163,7 +167,8 @@ ThreadPool& ThreadPool::global() {
       while (global_pool->state_->busy.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
       global_pool->state_->stop_workers();  // stays busy: later calls run inline
     });
-    // A forked child has none of the threads: it starts with a fresh state and starts its own. The old one is left as it is.
+    // A forked child has none of the threads: it starts with a fresh state and starts its own. The old one is left as
+    // it is.
     pthread_atfork(nullptr, nullptr, [] {
       global_pool->state_.release();
       global_pool->state_.reset(new State);

@@ -1,4 +1,5 @@
-/// \file A persistent thread pool that divides ranges. Threads start when first needed, spin briefly for the next range, then sleep.
+/// \file A persistent thread pool that divides ranges. Threads start when first needed, spin briefly for the next
+/// range, then sleep.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -18,8 +19,9 @@ class ThreadPool {
   static ThreadPool& global();
   int size() const { return size_; }
 
-  /// Calls fn(first, last) on pieces of [begin, end) of at least `grain` items, on up to `max_threads` threads (0: all), the caller among them, and
-  /// returns when all are done. The first exception is rethrown here. When the pool is busy (a nested call, another caller) the range runs inline.
+  /// Calls fn(first, last) on pieces of [begin, end) of at least `grain` items, on up to `max_threads` threads (0:
+  /// all), the caller among them, and returns when all are done. The first exception is rethrown here. When the pool is
+  /// busy (a nested call, another caller) the range runs inline.
   template <class F> void parallel_for(int64_t begin, int64_t end, int64_t grain, F&& fn, int max_threads = 0) {
     using Fn = std::remove_reference_t<F>;
     run(

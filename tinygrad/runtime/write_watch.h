@@ -1,4 +1,5 @@
-/// \file Being told when memory is written: for results that are kept while what they were computed from stays as it is.
+/// \file Being told when memory is written: for results that are kept while what they were computed from stays as it
+/// is.
 #pragma once
 #include <atomic>
 #include <memory>

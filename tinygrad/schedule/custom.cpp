@@ -30,7 +30,8 @@ class UserKernel {
     UOp out = UOp::sink(closed, sink_.arg_kind() == ArgKind::kKernel ? sink_.arg() : Arg(KernelInfo{}));
     UOps open = ranges_of(out);
     if (by_hand_) std::erase_if(open, [](UOp r) { return r.arg<RangeArg>().type == AxisType::kVector; });
-    TG_CHECK(ValueError, open.empty(), "[custom_kernel] got a kernel whose loop ", open[0], " is not ended, expected .end(range) around its effects");
+    TG_CHECK(ValueError, open.empty(), "[custom_kernel] got a kernel whose loop ", open[0],
+             " is not ended, expected .end(range) around its effects");
     return out;
   }
 
@@ -41,8 +42,8 @@ class UserKernel {
       if (u.is(Ops::INDEX) && shape_of(u).empty()) made_.set(u, element(u));
       return;
     }
-    TG_CHECK(ValueError, !u.in(Ops::COPY | Ops::CONTIGUOUS | Ops::STAGE | Ops::FUNCTION | Ops::CALL | Ops::GETTUPLE), "[custom_kernel] got ", u.op(),
-             " in a kernel, expected indexed parameters and arithmetic on them");
+    TG_CHECK(ValueError, !u.in(Ops::COPY | Ops::CONTIGUOUS | Ops::STAGE | Ops::FUNCTION | Ops::CALL | Ops::GETTUPLE),
+             "[custom_kernel] got ", u.op(), " in a kernel, expected indexed parameters and arithmetic on them");
     if (u == sink_ || u.is(Ops::STACK)) {
       UOps src;
       if (u != sink_) {
@@ -74,7 +75,8 @@ class UserKernel {
       return made_.set(u, UOp::range(index_simplify(value(u.src(0))), a, u.dtype()));
     }
     TG_CHECK(ValueError, !(by_hand_ && u.is(Ops::REDUCE)),
-             "[custom_kernel] got a REDUCE in a kernel that orders its own effects, expected one or the ", "other: accumulate with .after(range)");
+             "[custom_kernel] got a REDUCE in a kernel that orders its own effects, expected one or the ",
+             "other: accumulate with .after(range)");
     UOps src;
     for (UOp s : u.srcs()) src.push_back(value(s));
     made_.set(u, u.nsrc() ? u.with_srcs(src) : u);
@@ -88,9 +90,11 @@ class UserKernel {
   }
   UOp place(UOp u) {
     if (u.is(Ops::INDEX) && shape_of(u).empty()) return made_.get(u);
-    TG_CHECK(ValueError, is_place(u), "[custom_kernel] got a load from or a store to ", u.op(), ", expected an indexed parameter");
+    TG_CHECK(ValueError, is_place(u), "[custom_kernel] got a load from or a store to ", u.op(),
+             ", expected an indexed parameter");
     const Shape s = shape_of(u);  // a scalar, or one element
-    TG_CHECK(ShapeError, s.numel() == 1, "[custom_kernel] got a load from or a store to shape ", s, ", expected one element: index every axis");
+    TG_CHECK(ShapeError, s.numel() == 1, "[custom_kernel] got a load from or a store to shape ", s,
+             ", expected one element: index every axis");
     return resolve(u, UOps(s.size(), UOp::constant(int64_t{0})));
   }
   UOp element(UOp u) { return resolve(u, {}); }
@@ -134,18 +138,20 @@ class UserKernel {
     for (size_t axis = 0; axis < idx.size() && axis < shape.size(); axis++)
       if (const IndexCheck c = check_index(idx[axis], valid, shape[axis].max()); c.kind == IndexCheck::kOutside)
         throw IndexError(str("[custom_kernel] ", kernel_name(), "got index ", to_string(c.bounds.lo),
-                             c.bounds.is_const() ? "" : " to " + to_string(c.bounds.hi), " for axis ", axis, " of ", memory_name(view), ", shape ",
-                             shape, ", expected 0 to ", shape[axis].max() - 1, ": shorten the loop or guard the index with valid(condition)"));
+                             c.bounds.is_const() ? "" : " to " + to_string(c.bounds.hi), " for axis ", axis, " of ",
+                             memory_name(view), ", shape ", shape, ", expected 0 to ", shape[axis].max() - 1,
+                             ": shorten the loop or guard the index with valid(condition)"));
   }
-  /// The flat index, valid where it is valid and inside of the storage: what depends on loaded numbers or on variables is checked as the kernel runs,
-  /// since it must not reach other memory whatever they are.
+  /// The flat index, valid where it is valid and inside of the storage: what depends on loaded numbers or on variables
+  /// is checked as the kernel runs, since it must not reach other memory whatever they are.
   UOp inside(UOp storage, UOp flat, UOp valid) {
     const Shape& shape = shape_of(storage);
     int128 n = 1;
     for (const SInt& s : shape) n *= s.max();
     const IndexCheck c = check_index(flat, valid, n);
-    TG_CHECK(IndexError, c.kind != IndexCheck::kOutside, "[custom_kernel] ", kernel_name(), "got element ", to_string(c.bounds.lo), " to ",
-             to_string(c.bounds.hi), " of ", memory_name(storage), ", shape ", shape, ", expected 0 to ", to_string(n - 1));
+    TG_CHECK(IndexError, c.kind != IndexCheck::kOutside, "[custom_kernel] ", kernel_name(), "got element ",
+             to_string(c.bounds.lo), " to ", to_string(c.bounds.hi), " of ", memory_name(storage), ", shape ", shape,
+             ", expected 0 to ", to_string(n - 1));
     if (c.kind == IndexCheck::kUnknown) {
       UOp bare = flat;
       while (bare.is(Ops::WHERE) && bare.src(2).is_invalid()) bare = bare.src(1);
@@ -229,7 +235,8 @@ class UserKernel {
 }  // namespace
 
 UOp kernel_param(size_t slot, const Shape& shape, DType dtype) {
-  return UOp::make(Ops::PARAM, dtype, {shape.stack()}, ParamArg{static_cast<int64_t>(slot), AddrSpace::kGlobal, "", "", 0, 0});
+  return UOp::make(Ops::PARAM, dtype, {shape.stack()},
+                   ParamArg{static_cast<int64_t>(slot), AddrSpace::kGlobal, "", "", 0, 0});
 }
 
 UOp source_kernel(UOp program) {
@@ -243,8 +250,10 @@ UOp source_kernel(UOp program) {
   TG_CHECK(ValueError, sink.arg_kind() == ArgKind::kKernel && !sink.arg<KernelInfo>().name.empty(),
            "[custom_kernel] got a kernel in C without a name, expected that of its function in KernelInfo");
   const std::string& name = sink.arg<KernelInfo>().name;
-  TG_CHECK(ValueError, name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == std::string::npos,
-           "[custom_kernel] got the name '", name, "', expected that of the function in the source");
+  TG_CHECK(
+      ValueError,
+      name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == std::string::npos,
+      "[custom_kernel] got the name '", name, "', expected that of the function in the source");
   UOps params;
   for (UOp u : sink.srcs()) {
     while (u.in(groups::kMovement | Ops::AFTER)) u = u.src(0);
@@ -263,9 +272,12 @@ const std::string* source_of(UOp sink) {
 }
 
 UOp lower_user_kernel(UOp sink) {
-  TG_CHECK(ValueError, sink, "[custom_kernel] got nothing from the kernel function, expected a SINK of its effects: return UOp::sink(effects, info)");
+  TG_CHECK(ValueError, sink,
+           "[custom_kernel] got nothing from the kernel function, expected a SINK of its effects: return "
+           "UOp::sink(effects, info)");
   if (sink.is(Ops::PROGRAM)) return source_kernel(sink);
-  TG_CHECK(ValueError, sink.is(Ops::SINK), "[custom_kernel] got ", sink.op(), " from the kernel function, expected a SINK of its effects");
+  TG_CHECK(ValueError, sink.is(Ops::SINK), "[custom_kernel] got ", sink.op(),
+           " from the kernel function, expected a SINK of its effects");
   return UserKernel(sink).run();
 }
 

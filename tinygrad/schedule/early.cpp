@@ -44,8 +44,9 @@ EarlyContext context_of(UOp sink, const ScheduleOptions& options) {
   return c;
 }
 
-/// A reduction of very much to very little in two steps: the first has enough results for all threads. Splits the outermost reduced axis it can,
-/// so that the first step reads memory in order. Long rows of a softmax have short parts (pair_maxima.cpp), however many they are.
+/// A reduction of very much to very little in two steps: the first has enough results for all threads. Splits the
+/// outermost reduced axis it can, so that the first step reads memory in order. Long rows of a softmax have short parts
+/// (pair_maxima.cpp), however many they are.
 UOp split_reduce(const EarlyContext& c, UOp u, UOp x) {
   const ScheduleOptions& o = c.options;
   if (!o.split_reduces) return {};
@@ -54,13 +55,16 @@ UOp split_reduce(const EarlyContext& c, UOp u, UOp x) {
   int64_t results = out.numel(), inputs = in.numel();
   if (results == 0 || inputs / results < o.split_threshold) return {};
   const ReduceArg& arg = u.arg<ReduceArg>();
-  const bool pairs = std::find(c.softmaxes.begin(), c.softmaxes.end(), std::pair(inputs, results)) != c.softmaxes.end() && arg.axes.size() == 1 &&
-                     static_cast<size_t>(arg.axes[0]) + 1 == in.size() && (arg.op == Ops::MAX || x.is(Ops::EXP2));
+  const bool pairs =
+      std::find(c.softmaxes.begin(), c.softmaxes.end(), std::pair(inputs, results)) != c.softmaxes.end() &&
+      arg.axes.size() == 1 && static_cast<size_t>(arg.axes[0]) + 1 == in.size() &&
+      (arg.op == Ops::MAX || x.is(Ops::EXP2));
   if (results >= 64 && !pairs) return {};
   for (int32_t a : arg.axes) {
     int64_t n = in[static_cast<size_t>(a)];
     for (int64_t d = pairs ? std::max<int64_t>(256, n / kPart) : 256; d >= 8; d--) {
-      if (n % d || n / d < 2 || results * d > (int64_t{1} << o.split_size)) continue;  // parts of one element are the same sum again
+      if (n % d || n / d < 2 || results * d > (int64_t{1} << o.split_size))
+        continue;  // parts of one element are the same sum again
       Shape split = in;
       split[static_cast<size_t>(a)] = d;
       split.insert(split.begin() + a + 1, SInt(n / d));
@@ -154,12 +158,15 @@ const PatternMatcher<>& early_rules() {
   // clang-format on
   return *pm;
 }
-/// Products of narrow floats that only a sum in a wider type reads are made in that type: none is rounded. (Products of integers stay as they are:
-/// those that wrap are numbers a program may have asked for. Matrices and convolutions widen theirs, see tensor/product.h.)
+/// Products of narrow floats that only a sum in a wider type reads are made in that type: none is rounded. (Products of
+/// integers stay as they are: those that wrap are numbers a program may have asked for. Matrices and convolutions widen
+/// theirs, see tensor/product.h.)
 UOp widen_products(UOp sink) {
   const UOps order = sink.toposort();
   auto is_narrow_product = [](UOp sum) {
-    if (!sum.is(Ops::REDUCE) || sum.arg<ReduceArg>().op != Ops::ADD || !sum.src(0).is(Ops::CAST) || !sum.src(0).src(0).is(Ops::MUL)) return false;
+    if (!sum.is(Ops::REDUCE) || sum.arg<ReduceArg>().op != Ops::ADD || !sum.src(0).is(Ops::CAST) ||
+        !sum.src(0).src(0).is(Ops::MUL))
+      return false;
     const DType narrow = sum.src(0).src(0).dtype();
     return narrow.is_float() && narrow != sum.dtype() && can_lossless_cast(narrow, sum.dtype());
   };
@@ -184,7 +191,8 @@ UOp widen_products(UOp sink) {
   }
   return memo.get(sink);
 }
-/// What asks for the sign of x where relu(x) exists and x is used for nothing else asks relu(x) instead, so that x need not be stored for a gradient.
+/// What asks for the sign of x where relu(x) exists and x is used for nothing else asks relu(x) instead, so that x need
+/// not be stored for a gradient.
 UOp signs_of_relu(UOp sink) {
   UOps order = sink.toposort();
   std::vector<int32_t> uses(Graph::current().id_limit(), 0);
@@ -196,7 +204,8 @@ UOp signs_of_relu(UOp sink) {
     if (!u.is(Ops::WHERE) || !u.src(0).is(Ops::CMPLT)) continue;
     UOp c = u.src(0), x = u.src(1);
     bool is_relu = c.src(1) == x && is_zero(c.src(0)) && is_zero(u.src(2));
-    if (is_relu && uses[x.id()] == 2 && uses[c.id()] > 1 && !x.in(Ops::PARAM | Ops::AFTER | Ops::CONTIGUOUS)) relu_of[c] = u;
+    if (is_relu && uses[x.id()] == 2 && uses[c.id()] > 1 && !x.in(Ops::PARAM | Ops::AFTER | Ops::CONTIGUOUS))
+      relu_of[c] = u;
   }
   if (relu_of.empty()) return sink;
   MemoScope memo;

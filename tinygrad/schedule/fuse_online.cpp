@@ -1,8 +1,9 @@
 /// \file Attention over long keys, and its gradient, become kernels that do not store its scores.
 ///
-/// The scores, their maxima, the sums of powers and the probabilities are steps of their own, which products with the values and the gradients need.
-/// Written out in those steps they are weighted means, totals and products (schedule/online.h), which codegen computes in blocks. Nothing else would
-/// be able to: taken literally, every score is computed again for each column. That pays when nobody else reads what is written out.
+/// The scores, their maxima, the sums of powers and the probabilities are steps of their own, which products with the
+/// values and the gradients need. Written out in those steps they are weighted means, totals and products
+/// (schedule/online.h), which codegen computes in blocks. Nothing else would be able to: taken literally, every score
+/// is computed again for each column. That pays when nobody else reads what is written out.
 #include <algorithm>
 #include <unordered_map>
 
@@ -35,7 +36,8 @@ class Steps {
     for (size_t k = 0; k < l.states.size(); k++)
       for (int32_t w : l.states[k].writers) nth(written_, w) = static_cast<int32_t>(k);
   }
-  /// The step that computes what is loaded, when it is an intermediate result that a kernel stores as a whole; -1: it is something else.
+  /// The step that computes what is loaded, when it is an intermediate result that a kernel stores as a whole; -1: it
+  /// is something else.
   int32_t writer(UOp load) const {
     const BufferState& s = nth(l_.states, state_of(load));
     if (s.writers.size() != 1 || nth(buffers_, s.buffer).kind != ScheduleBuffer::kInternal) return -1;
@@ -112,7 +114,8 @@ class Fusion {
       if (!a.alive || to.online || std::find(gone.begin(), gone.end(), a.step) != gone.end()) continue;
       for (int32_t i : a.inside) {
         const std::string& name = nth(l_.steps, i).metadata;
-        if (!name.empty() && to.metadata.find(name) == std::string::npos) to.metadata = to.metadata.empty() ? name : name + ", " + to.metadata;
+        if (!name.empty() && to.metadata.find(name) == std::string::npos)
+          to.metadata = to.metadata.empty() ? name : name + ", " + to.metadata;
       }
       to.value = a.value, to.online = true;
     }
@@ -152,7 +155,8 @@ class Fusion {
       UOp factor, weight;
       UOps rows;
       for (UOp y : factors) {
-        const bool of_columns = std::any_of(step.ranges.begin(), step.ranges.end(), [&](UOp r) { return depends_on(y, r) && !depends_on(x, r); });
+        const bool of_columns = std::any_of(step.ranges.begin(), step.ranges.end(),
+                                            [&](UOp r) { return depends_on(y, r) && !depends_on(x, r); });
         UOp& part = of_columns ? weight : factor;
         part = part ? part * y : y;
       }
@@ -161,7 +165,9 @@ class Fusion {
         if (depends_on(factor, r) && !depends_on(weight, r)) rows.push_back(r);
       if (rows.empty()) continue;
       for (bool whole_rows : {true, false})
-        if (attempt(number, {sum, factor, weight}, rows, whole_rows, whole_rows ? OnlineForm::kMean : OnlineForm::kProduct)) return;
+        if (attempt(number, {sum, factor, weight}, rows, whole_rows,
+                    whole_rows ? OnlineForm::kMean : OnlineForm::kProduct))
+          return;
     }
   }
 
@@ -169,8 +175,8 @@ class Fusion {
   struct Parts {
     UOp sum{}, factor{}, weight{};
   };
-  /// Notes what step `number` is with the scores written out in the factor (without parts: in all of it), and with `whole_rows` what is known of
-  /// their rows, if that is of this kind.
+  /// Notes what step `number` is with the scores written out in the factor (without parts: in all of it), and with
+  /// `whole_rows` what is known of their rows, if that is of this kind.
   bool attempt(int32_t number, const Parts& p, const UOps& rows, bool whole_rows, OnlineForm::Kind kind) {
     const Step& step = nth(l_.steps, number);
     Attempt a{.step = number, .value = {}, .kind = kind};
@@ -189,7 +195,8 @@ class Fusion {
     return true;
   }
 
-  /// Writes out one load of scores, or with `whole_rows` of what is known of a row; false: there is none. `value` gets empty where it cannot be done.
+  /// Writes out one load of scores, or with `whole_rows` of what is known of a row; false: there is none. `value` gets
+  /// empty where it cannot be done.
   bool write_out_one(Attempt& a, UOp& value, const UOps& rows, bool whole_rows) const {
     if (!value) return false;
     const UOps& results = nth(l_.steps, a.step).ranges;
@@ -199,7 +206,9 @@ class Fusion {
       const auto depends = [&](UOp r) { return depends_on(load, r); };
       if (std::none_of(rows.begin(), rows.end(), depends)) continue;
       const UOps& open = ranges_of(load);
-      const bool along = std::any_of(open.begin(), open.end(), [&](UOp r) { return std::find(results.begin(), results.end(), r) == results.end(); });
+      const bool along = std::any_of(open.begin(), open.end(), [&](UOp r) {
+        return std::find(results.begin(), results.end(), r) == results.end();
+      });
       if (!(along ? is_scores(w) : whole_rows && of_row(w))) continue;
       auto rename = renamed_at(load, nth(l_.steps, w));
       value = rename ? value.substitute({{load, nth(l_.steps, w).value.substitute(*rename)}}) : UOp();
@@ -211,8 +220,9 @@ class Fusion {
   /// Scores, something computed from them, or a mask of rows and columns.
   bool is_scores(int32_t step) const {
     const Step& s = nth(l_.steps, step);
-    return s.value.dtype().is_bool() ? loads_in(s.value).empty() && !has(s.value, Ops::REDUCE) && s.value.toposort().size() < kMaskNodes
-                                     : is_large(step);
+    return s.value.dtype().is_bool()
+               ? loads_in(s.value).empty() && !has(s.value, Ops::REDUCE) && s.value.toposort().size() < kMaskNodes
+               : is_large(step);
   }
   bool of_row(int32_t step) const {
     const Step& s = nth(l_.steps, step);
@@ -232,7 +242,8 @@ class Fusion {
       if (a.kind != OnlineForm::kMean) {
         const OnlineForm::Kind other = a.kind == OnlineForm::kTotal ? OnlineForm::kProduct : OnlineForm::kTotal;
         a.alive &= std::any_of(attempts_.begin(), attempts_.end(), [&](const Attempt& b) {
-          return b.alive && b.kind == other && std::any_of(a.inside.begin(), a.inside.end(), [&](int32_t s) { return b.holds(s); });
+          return b.alive && b.kind == other &&
+                 std::any_of(a.inside.begin(), a.inside.end(), [&](int32_t s) { return b.holds(s); });
         });
       }
       if (!a.alive) return true;
@@ -241,8 +252,9 @@ class Fusion {
   }
   /// True when `reader` will not read what step `s` writes.
   bool is_gone(int32_t reader, int32_t s) const {
-    return std::any_of(attempts_.begin(), attempts_.end(),
-                       [&](const Attempt& a) { return a.alive && ((a.step == reader && a.holds(s)) || a.holds(reader)); });
+    return std::any_of(attempts_.begin(), attempts_.end(), [&](const Attempt& a) {
+      return a.alive && ((a.step == reader && a.holds(s)) || a.holds(reader));
+    });
   }
 
   static constexpr size_t kMaskNodes = 40;
@@ -257,7 +269,9 @@ void fuse_online(Lowered& l, const std::vector<ScheduleBuffer>& buffers) {
   bool powers = false;
   for (size_t i = 0; i < l.steps.size(); i++) {
     const Step& s = l.steps[i];
-    if (!s.value || s.copy || s.given || s.in_order || s.buffer < 0 || !nth(buffers, s.buffer).device.starts_with("CPU")) continue;
+    if (!s.value || s.copy || s.given || s.in_order || s.buffer < 0 ||
+        !nth(buffers, s.buffer).device.starts_with("CPU"))
+      continue;
     candidates.push_back(static_cast<int32_t>(i));
     powers |= bytes_of(s) >= kScores && has(s.value, Ops::EXP2);
   }

@@ -1,8 +1,8 @@
 /// \file Chains of reductions over the same rows become one kernel: softmax, layernorm, their gradients.
 ///
-/// A kernel that reduces every row of a large tensor and one that reads both the result and the rows again pass over memory twice. When a row stays
-/// in the cache between the two, one kernel that does both for a row at a time passes over it once. What is reduced is computed in the loop of the
-/// rows, once for a row, so nothing is computed twice.
+/// A kernel that reduces every row of a large tensor and one that reads both the result and the rows again pass over
+/// memory twice. When a row stays in the cache between the two, one kernel that does both for a row at a time passes
+/// over it once. What is reduced is computed in the loop of the rows, once for a row, so nothing is computed twice.
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
@@ -29,7 +29,8 @@ bool linear_terms(UOp index, std::vector<std::pair<UOp, int64_t>>* terms) {
     auto [u, k] = stack.back();
     stack.pop_back();
     if (u.is(Ops::ADD)) stack.push_back({u.src(1), k}), stack.push_back({u.src(0), k});
-    else if (u.is(Ops::MUL) && u.src(1).is_const()) stack.push_back({u.src(0), k * static_cast<int64_t>(u.src(1).const_int())});
+    else if (u.is(Ops::MUL) && u.src(1).is_const())
+      stack.push_back({u.src(0), k * static_cast<int64_t>(u.src(1).const_int())});
     else if (u.is(Ops::RANGE)) terms->push_back({u, k});
     else if (!u.is_const_int(0)) return false;
   }
@@ -46,7 +47,8 @@ bool collides(const Step& s, double length) {
       if (!load.is(Ops::LOAD) || !linear_terms(load.src(0).src(1), &terms)) continue;
       int64_t step = 0;
       for (const auto& [r, k] : terms)
-        if (std::find(u.srcs().begin() + 1, u.srcs().end(), r) != u.srcs().end()) step = step ? std::min(step, std::abs(k)) : std::abs(k);
+        if (std::find(u.srcs().begin() + 1, u.srcs().end(), r) != u.srcs().end())
+          step = step ? std::min(step, std::abs(k)) : std::abs(k);
       step *= load.dtype().itemsize();
       if (step >= kLine && length > static_cast<double>(kWays * (kSets / std::gcd(step, kSets)))) return true;
     }
@@ -90,14 +92,15 @@ std::optional<std::vector<std::pair<UOp, UOp>>> renamed_by_trial(UOp index, cons
   std::iota(order.begin(), order.end(), size_t{0});
   do {
     std::vector<std::pair<UOp, UOp>> rename;
-    for (size_t i = 0; i < own.size() && own[i].src(0) == theirs[order[i]].src(0); i++) rename.push_back({own[i], theirs[order[i]]});
+    for (size_t i = 0; i < own.size() && own[i].src(0) == theirs[order[i]].src(0); i++)
+      rename.push_back({own[i], theirs[order[i]]});
     if (rename.size() == own.size() && simplify(from.index.substitute(rename)) == wanted) return rename;
   } while (std::next_permutation(order.begin(), order.end()));
   return {};
 }
 
-/// What a range with the coefficient k is in an index of these terms: one of them, or several that count through it together, as the heads of a group
-/// do. Takes them away; empty: it is neither.
+/// What a range with the coefficient k is in an index of these terms: one of them, or several that count through it
+/// together, as the heads of a group do. Takes them away; empty: it is neither.
 UOp place_of(UOp range, int64_t k, std::vector<std::pair<UOp, int64_t>>& terms) {
   auto take = [&](int64_t coefficient, UOp size) {
     const auto it = std::find_if(terms.begin(), terms.end(), [&](const auto& t) {
@@ -143,11 +146,14 @@ void fuse_rows(Lowered& l, const std::vector<ScheduleBuffer>& buffers, const Sch
   std::vector<int32_t> candidates;
   for (size_t i = 0; i < l.steps.size(); i++) {
     const Step& s = l.steps[i];
-    if (!s.value || s.copy || s.given || s.in_order || s.buffer < 0 || nth(buffers, s.buffer).kind != ScheduleBuffer::kInternal) continue;
+    if (!s.value || s.copy || s.given || s.in_order || s.buffer < 0 ||
+        nth(buffers, s.buffer).kind != ScheduleBuffer::kInternal)
+      continue;
     const double rows = volume_of(s.ranges);
     if (rows < kRows) continue;
     bool large = false;
-    for (UOp u : s.value.toposort()) large |= u.is(Ops::REDUCE) && volume_of(ranges_of(u.src(0))) >= std::max(rows * kLong, kBeyondCache / 8);
+    for (UOp u : s.value.toposort())
+      large |= u.is(Ops::REDUCE) && volume_of(ranges_of(u.src(0))) >= std::max(rows * kLong, kBeyondCache / 8);
     if (large) candidates.push_back(static_cast<int32_t>(i));
   }
   if (candidates.empty()) return;
@@ -166,7 +172,8 @@ void fuse_rows(Lowered& l, const std::vector<ScheduleBuffer>& buffers, const Sch
       if (u.is(Ops::LOAD)) readers[state_of(u)].push_back(-1);
   std::unordered_map<int32_t, int32_t> state_written;  // by step
   for (size_t k = 0; k < l.states.size(); k++)
-    for (int32_t w : l.states[k].writers) state_written[w] = l.states[k].writers.size() == 1 ? static_cast<int32_t>(k) : -1;
+    for (int32_t w : l.states[k].writers)
+      state_written[w] = l.states[k].writers.size() == 1 ? static_cast<int32_t>(k) : -1;
 
   bool again = true;
   while (again) {
@@ -184,15 +191,19 @@ void fuse_rows(Lowered& l, const std::vector<ScheduleBuffer>& buffers, const Sch
       const int32_t c = users[0];
       Step& to = nth(l.steps, c);
       const StepFacts &fp = nth(facts, p), &fc = nth(facts, c);
-      if (!to.value || to.in_order || fp.gathers || fc.gathers || nth(buffers, from.buffer).device != nth(buffers, to.buffer).device) continue;
-      if (fp.reduces + fc.reduces > kReduces || fp.reads.size() + fc.reads.size() > static_cast<size_t>(std::min<int64_t>(options.max_buffers, 24)))
+      if (!to.value || to.in_order || fp.gathers || fc.gathers ||
+          nth(buffers, from.buffer).device != nth(buffers, to.buffer).device)
+        continue;
+      if (fp.reduces + fc.reduces > kReduces ||
+          fp.reads.size() + fc.reads.size() > static_cast<size_t>(std::min<int64_t>(options.max_buffers, 24)))
         continue;
       const double rows = volume_of(from.ranges), length = fp.longest / rows;
       if (fc.longest > 2.5 * fp.longest || fc.longest < 0.4 * fp.longest) continue;
       // They share a large tensor, and a row of everything they read stays in the cache.
       double shared = 0, row = 0;
       for (const auto& [s, bytes] : fc.reads) {
-        if (auto it = fp.reads.find(s); it != fp.reads.end() && bytes >= rows * length) shared += std::min(bytes, it->second);
+        if (auto it = fp.reads.find(s); it != fp.reads.end() && bytes >= rows * length)
+          shared += std::min(bytes, it->second);
         if (bytes >= rows * length) row += bytes / rows;
       }
       if (collides(from, length)) continue;

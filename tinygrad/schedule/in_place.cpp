@@ -1,4 +1,5 @@
-/// \file Elementwise steps that take over the memory of an input nobody reads after them: they become updates in place, as assignments are.
+/// \file Elementwise steps that take over the memory of an input nobody reads after them: they become updates in place,
+/// as assignments are.
 #include <algorithm>
 #include <charconv>
 #include <unordered_map>
@@ -42,7 +43,8 @@ Uses uses_of(const Lowered& l, const Step& s) {
       const UOp p = u.src(0).src(0);
       const auto state = static_cast<int32_t>(p.tag()) - 1;
       const bool here = u.src(0).src(1) == s.index;
-      auto known = std::find_if(out.reads.begin(), out.reads.end(), [&](const Uses::Read& r) { return r.state == state; });
+      auto known =
+          std::find_if(out.reads.begin(), out.reads.end(), [&](const Uses::Read& r) { return r.state == state; });
       if (known == out.reads.end()) out.reads.push_back({state, here});
       else known->here &= here;
     }
@@ -101,7 +103,9 @@ void update_in_place(Lowered& l, std::vector<ScheduleBuffer>& buffers) {
       const BufferState& from = nth(l.states, r.state);
       const int32_t in = memory_of(from.buffer);
       const ScheduleBuffer& b = nth(buffers, in);
-      if (!r.here || b.kind != ScheduleBuffer::kInternal || from.parent < 0 || nth(readers, r.state) != 1 || nth(children, r.state) != 0) continue;
+      if (!r.here || b.kind != ScheduleBuffer::kInternal || from.parent < 0 || nth(readers, r.state) != 1 ||
+          nth(children, r.state) != 0)
+        continue;
       if (b.dtype != o.dtype || b.size != o.size || b.device != o.device) continue;
       if (o.kind == ScheduleBuffer::kOutput) nth(memory, in) = out;
       else nth(memory, out) = in;

@@ -110,22 +110,25 @@ bool reads_loop(UOp index, UOp loop) {
     const UOp u = stack.back();
     stack.pop_back();
     if (u == loop) return true;
-    if (u.in(groups::kAlu | Ops::CAST | Ops::RANGE) && seen.insert(u).second) stack.insert(stack.end(), u.srcs().begin(), u.srcs().end());
+    if (u.in(groups::kAlu | Ops::CAST | Ops::RANGE) && seen.insert(u).second)
+      stack.insert(stack.end(), u.srcs().begin(), u.srcs().end());
   }
   return false;
 }
 
-/// A loop of the sum whose size is an expression, and that no other part of the sum reads: it ends where the loops around it let it.
+/// A loop of the sum whose size is an expression, and that no other part of the sum reads: it ends where the loops
+/// around it let it.
 const Term* inner_loop(const Linear& sum) {
   for (const Term& t : sum.terms)
     if (t.base.is(Ops::RANGE) && !t.base.src(0).is_const() &&
-        std::none_of(sum.terms.begin(), sum.terms.end(), [&](const Term& o) { return o.base != t.base && reads_loop(o.base, t.base); }))
+        std::none_of(sum.terms.begin(), sum.terms.end(),
+                     [&](const Term& o) { return o.base != t.base && reads_loop(o.base, t.base); }))
       return &t;
   return nullptr;
 }
 
-/// Bounds of a sum of loops, of which inner ones are as long as those around them say (triangles): these are at their begin or their end, as an
-/// expression of the others, so that what depends on both cancels.
+/// Bounds of a sum of loops, of which inner ones are as long as those around them say (triangles): these are at their
+/// begin or their end, as an expression of the others, so that what depends on both cancels.
 Bounds bounds_over_loops(UOp index) {
   auto extreme = [&](bool greatest) {
     Linear sum(index);

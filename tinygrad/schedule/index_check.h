@@ -14,9 +14,9 @@ struct IndexCheck {
   Bounds bounds{};  ///< of the index, where it is valid
 };
 
-/// Compares a weakint index, of which iterations where it is Invalid or `valid` (may be empty) is false do not count, with 0 and `size`. Bounds of
-/// the expression decide where they can, its values at points of its loops where they cannot: every point of small loops, corners and samples of
-/// others.
+/// Compares a weakint index, of which iterations where it is Invalid or `valid` (may be empty) is false do not count,
+/// with 0 and `size`. Bounds of the expression decide where they can, its values at points of its loops where they
+/// cannot: every point of small loops, corners and samples of others.
 IndexCheck check_index(UOp index, UOp valid, int128 size);
 
 }  // namespace tg

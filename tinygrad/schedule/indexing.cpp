@@ -98,13 +98,15 @@ UOp through_broadcast(UOp idx, const Shape& to, const Shape& from) {
   if (to.size() == from.size() && to == from) return idx;
   UOps out;
   size_t skip = to.size() - from.size();
-  for (size_t k = 0; k < from.size(); k++) out.push_back(is_one(from[k]) && !is_one(to[k + skip]) ? zero() : idx.src(k + skip));
+  for (size_t k = 0; k < from.size(); k++)
+    out.push_back(is_one(from[k]) && !is_one(to[k + skip]) ? zero() : idx.src(k + skip));
   return UOp::stack(out);
 }
 
 UOp flat_index(UOp idx, const Shape& shape) {
   UOp flat = zero(), stride = UOp::constant(int64_t{1});
-  for (size_t k = shape.size(); k-- > 0;) flat = add(mul(idx.src(k), stride), flat), stride = mul(stride, shape[k].uop());
+  for (size_t k = shape.size(); k-- > 0;)
+    flat = add(mul(idx.src(k), stride), flat), stride = mul(stride, shape[k].uop());
   return index_simplify(flat);
 }
 
@@ -125,7 +127,8 @@ Access through_movement(UOp op, const Access& at) {
       out.assign(at.idx.srcs().begin(), at.idx.srcs().end());
       for (int64_t a : op.arg<std::vector<int64_t>>()) {
         auto k = static_cast<size_t>(a);
-        out[k] = index_simplify(add(mul(out[k], UOp::constant(int64_t{-1})), add(from[k].uop(), UOp::constant(int64_t{-1}))));
+        out[k] = index_simplify(
+            add(mul(out[k], UOp::constant(int64_t{-1})), add(from[k].uop(), UOp::constant(int64_t{-1}))));
       }
       return {UOp::stack(out), valid};
     }

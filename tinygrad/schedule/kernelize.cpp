@@ -31,7 +31,8 @@ class Importer {
     UOp out = param(0);
     UOps ranges;
     output_ = true;
-    for (size_t k = 0; k < step_.ranges.size(); k++) output_ = k >= step_.in_order, ranges.push_back(import(step_.ranges[k]));
+    for (size_t k = 0; k < step_.ranges.size(); k++)
+      output_ = k >= step_.in_order, ranges.push_back(import(step_.ranges[k]));
     output_ = false;
     UOp index = import(step_.index), value = import(step_.value);
     UOp store = UOp::make(Ops::INDEX, out.dtype(), {out, index}).store(value);
@@ -49,7 +50,8 @@ class Importer {
   UOp param(size_t slot) const {
     const ScheduleBuffer& b = nth(buffers_, step_.buffers[slot]);
     int64_t dims[1] = {b.size};
-    return UOp::make(Ops::PARAM, b.dtype, {UOp::shape_stack(dims)}, ParamArg{static_cast<int64_t>(slot), AddrSpace::kGlobal, "", "", 0, 0});
+    return UOp::make(Ops::PARAM, b.dtype, {UOp::shape_stack(dims)},
+                     ParamArg{static_cast<int64_t>(slot), AddrSpace::kGlobal, "", "", 0, 0});
   }
   UOp read(UOp p) {
     auto state = static_cast<int32_t>(p.tag()) - 1;
@@ -65,7 +67,8 @@ class Importer {
     int32_t number = number_in(a.name, 1);
     size_t n = step_.vars.size();
     step_.vars.push_back(number);
-    return UOp::make(Ops::PARAM, v.dtype(), {}, ParamArg{-1, AddrSpace::kAlu, "", str("v", n < 10 ? "0" : "", n), a.vmin, a.vmax});
+    return UOp::make(Ops::PARAM, v.dtype(), {},
+                     ParamArg{-1, AddrSpace::kAlu, "", str("v", n < 10 ? "0" : "", n), a.vmin, a.vmax});
   }
   UOp range(UOp end) { return UOp::range(end, RangeArg{{ranges_++}, output_ ? AxisType::kLoop : AxisType::kReduce}); }
   UOp resolve(UOp u) const { return is_gather(u) ? nth(l_.gathers, number_in(u.arg<std::string>(), 6)) : u; }

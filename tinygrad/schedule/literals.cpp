@@ -1,4 +1,5 @@
-/// \file Literals that change: a program that makes the same graph again and again with another number in it gets one kernel that reads the number.
+/// \file Literals that change: a program that makes the same graph again and again with another number in it gets one
+/// kernel that reads the number.
 #include <algorithm>
 #include <bit>
 #include <list>
@@ -13,7 +14,8 @@ namespace {
 constexpr size_t kKnown = 1024;       // graphs whose literals are remembered
 constexpr size_t kLargest = 1 << 16;  // nodes of a graph that is looked at: greater ones are not made again and again
 constexpr int kSightings = 5;         // graphs alike but for their literals from which these are read from memory
-constexpr OpSet kReadsValues = Ops::ADD | Ops::SUB | Ops::MUL | Ops::FDIV | Ops::MAX | Ops::NEG | Ops::CMPLT | Ops::CMPNE | Ops::CMPEQ | Ops::WHERE;
+constexpr OpSet kReadsValues = Ops::ADD | Ops::SUB | Ops::MUL | Ops::FDIV | Ops::MAX | Ops::NEG | Ops::CMPLT |
+                               Ops::CMPNE | Ops::CMPEQ | Ops::WHERE;
 constexpr OpSet kSpreads = Ops::RESHAPE | Ops::EXPAND | Ops::PERMUTE;
 
 /// The one device whose memory the graph uses; empty when there are several or none.
@@ -29,8 +31,8 @@ std::string only_device(const NormalGraph& g) {
   return device;
 }
 
-/// Whether `user` may read source `k` from memory as well: arithmetic on values, and what is stored. Sizes, offsets, exponents, shift counts and
-/// divisors of integers decide what code there is, so that they stay.
+/// Whether `user` may read source `k` from memory as well: arithmetic on values, and what is stored. Sizes, offsets,
+/// exponents, shift counts and divisors of integers decide what code there is, so that they stay.
 bool reads_value(UOp user, uint32_t k) { return user.in(kReadsValues) || (user.is(Ops::STORE) && k == 1); }
 
 /// Positions of the literals that only such operations use, ascending.

@@ -13,8 +13,9 @@
 
 namespace tg {
 namespace {
-constexpr double kLong = 2048;  // terms of a sum from which panels, 32 columns or more of floats, fill much of the second level cache
-constexpr double kUses = 32;    // of each number of an operand: fewer, and the operands stream by
+constexpr double kLong =
+    2048;  // terms of a sum from which panels, 32 columns or more of floats, fill much of the second level cache
+constexpr double kUses = 32;  // of each number of an operand: fewer, and the operands stream by
 
 /// The one reduce of a value, when it is a long sum of products, over one range, whose factors are used again and
 /// again. (Panels of convolutions are windows, which seldom fill a cache.)
@@ -29,7 +30,8 @@ UOp long_sum(const Step& s) {
   UOp product = sum.src(0);
   if (product.is(Ops::WHERE)) product = product.src(1);
   const std::span<const UOp> reduced = sum.srcs().subspan(1);
-  if (!product.is(Ops::MUL) || !std::all_of(reduced.begin(), reduced.end(), [](UOp r) { return r.src(0).is_const(); })) return {};
+  if (!product.is(Ops::MUL) || !std::all_of(reduced.begin(), reduced.end(), [](UOp r) { return r.src(0).is_const(); }))
+    return {};
   if (reduced.size() != 1 || volume_of(reduced) <= kLong) return {};
   for (UOp r : s.ranges)
     if (!r.src(0).is_const() || !depends_on(sum, r)) return {};
@@ -52,7 +54,8 @@ void store_long_sums(Lowered& l, std::vector<ScheduleBuffer>& buffers) {
     Shape shape;
     for (UOp r : s.ranges) shape.push_back(SInt(r.src(0)));
     UOp at = flat_index(UOp::stack(s.ranges), shape);
-    const int32_t state = add_internal(l, buffers, sum.dtype(), static_cast<int64_t>(volume_of(s.ranges)), nth(buffers, s.buffer).device);
+    const int32_t state =
+        add_internal(l, buffers, sum.dtype(), static_cast<int64_t>(volume_of(s.ranges)), nth(buffers, s.buffer).device);
     Step& first = l.steps.back();
     first.index = at, first.value = sum, first.ranges = s.ranges, first.metadata = s.metadata;
     const int32_t buffer = nth(l.states, state).buffer;

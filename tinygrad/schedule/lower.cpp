@@ -1,4 +1,5 @@
-/// \file Values as expressions over ranges: one walk from the sources to the users. Keeps every kernel within its budget.
+/// \file Values as expressions over ranges: one walk from the sources to the users. Keeps every kernel within its
+/// budget.
 #include <algorithm>
 #include <map>
 #include <unordered_map>
@@ -19,7 +20,9 @@ UOp chain_base(UOp u) {
 constexpr OpSet kShared = groups::kMovement | Ops::CONST | Ops::STACK | Ops::PARAM | Ops::AFTER;
 
 struct StoredHash {
-  size_t operator()(const std::pair<UOp, std::string>& k) const { return std::hash<UOp>()(k.first) ^ std::hash<std::string>()(k.second); }
+  size_t operator()(const std::pair<UOp, std::string>& k) const {
+    return std::hash<UOp>()(k.first) ^ std::hash<std::string>()(k.second);
+  }
 };
 
 class Lowerer {
@@ -30,7 +33,8 @@ class Lowerer {
     store_step_.assign(r_.nodes.size(), -1);
   }
   Lowered run() {
-    for (size_t b = 0; b < buffers_.size(); b++) l_.states.push_back({static_cast<int32_t>(b), -1, {}});  // state b: buffer b as found
+    for (size_t b = 0; b < buffers_.size(); b++)
+      l_.states.push_back({static_cast<int32_t>(b), -1, {}});  // state b: buffer b as found
     make_steps();
     const Graph& graph = Graph::current();
     const Origin untraced(nullptr);
@@ -40,7 +44,8 @@ class Lowerer {
       for (int32_t k = r_.first[i]; k >= 0; k = nth(r_.instances, k).next) {
         Instance& in = nth(r_.instances, k);
         device_ = &nth(r_.regions, nth(r_.scopes, in.scope).kernel).device;
-        if (const char* name = graph.origin(u); name && !u.in(kShared)) note_origin(nth(region_step_, nth(r_.scopes, in.scope).kernel), name);
+        if (const char* name = graph.origin(u); name && !u.in(kShared))
+          note_origin(nth(region_step_, nth(r_.scopes, in.scope).kernel), name);
         in.value = r_.region[i] >= 0 ? load_region(i, in) : value_of(in);
       }
       int32_t g = r_.region[i];
@@ -222,7 +227,8 @@ class Lowerer {
       else if (arg.op == Ops::ADD) times *= i.src(0).const_int();
     }
     Size s = size(v);
-    if (v.is(Ops::REDUCE) && v.arg<ReduceArg>().op == arg.op) ranges.insert(ranges.end(), v.srcs().begin() + 1, v.srcs().end()), v = v.src(0);
+    if (v.is(Ops::REDUCE) && v.arg<ReduceArg>().op == arg.op)
+      ranges.insert(ranges.end(), v.srcs().begin() + 1, v.srcs().end()), v = v.src(0);
     if (!ranges.empty()) v = v.reduce(arg.op, ranges), set_size(v, {s.ops + 1, s.buffers});
     if (times != 1) v = combine(Ops::MUL, v.dtype(), {v, UOp::constant(ConstValue(times), v.dtype())}, {});
     return u.dtype() == dtypes::weakint ? v.cast(u.dtype()) : v;
@@ -290,7 +296,8 @@ class Lowerer {
         size_t worst = n;
         for (size_t k = 0; k < n; k++) {
           part[k] = count({v + k, 1});
-          if (part[k].ops > 1 && !v[k].dtype().is_weak() && (worst == n || part[k].weight() > part[worst].weight())) worst = k;
+          if (part[k].ops > 1 && !v[k].dtype().is_weak() && (worst == n || part[k].weight() > part[worst].weight()))
+            worst = k;
         }
         if (worst == n) break;
         UOp stored = store(v[worst]);
@@ -401,7 +408,9 @@ class Lowerer {
       written_state(nth(s.reads, k), {id});
     }
   }
-  const Region& region_of_store(int32_t step) const { return r_.regions[r_.regions.size() - 1 - static_cast<size_t>(step)]; }
+  const Region& region_of_store(int32_t step) const {
+    return r_.regions[r_.regions.size() - 1 - static_cast<size_t>(step)];
+  }
 
   Ranged& r_;
   std::vector<ScheduleBuffer>& buffers_;
@@ -410,7 +419,7 @@ class Lowerer {
   Lowered l_;
   std::vector<int32_t> state_of_, store_step_, region_step_;
   std::unordered_map<int32_t, std::vector<std::string_view>> origins_;  // by step
-  std::vector<int32_t> written_;                                        // by buffer: state once its region's step has run
+  std::vector<int32_t> written_;  // by buffer: state once its region's step has run
   std::map<std::pair<int32_t, std::vector<int32_t>>, int32_t> known_;
   std::vector<Size> sizes_;
   std::unordered_map<std::pair<UOp, std::string>, UOp, StoredHash> stored_;  // by value and device: its read
@@ -424,7 +433,8 @@ UOp buffer_param(const ScheduleBuffer& b, int32_t buffer, int32_t state) {
   return UOp::make(Ops::PARAM, b.dtype, {UOp::shape_stack(dims)}, arg, static_cast<uint64_t>(state) + 1);
 }
 
-int32_t add_internal(Lowered& l, std::vector<ScheduleBuffer>& buffers, DType d, int64_t size, const std::string& device) {
+int32_t add_internal(Lowered& l, std::vector<ScheduleBuffer>& buffers, DType d, int64_t size,
+                     const std::string& device) {
   auto b = static_cast<int32_t>(buffers.size());
   buffers.push_back({ScheduleBuffer::kInternal, d, size, device, -1});
   l.states.push_back({b, -1, {}});
@@ -436,7 +446,8 @@ int32_t add_internal(Lowered& l, std::vector<ScheduleBuffer>& buffers, DType d, 
   return static_cast<int32_t>(l.states.size()) - 1;
 }
 
-Lowered lower(Ranged& r, std::vector<ScheduleBuffer>& buffers, const ScheduleOptions& options, std::span<const KernelRef> kernels) {
+Lowered lower(Ranged& r, std::vector<ScheduleBuffer>& buffers, const ScheduleOptions& options,
+              std::span<const KernelRef> kernels) {
   return Lowerer(r, buffers, options, kernels).run();
 }
 

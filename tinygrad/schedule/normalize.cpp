@@ -1,4 +1,5 @@
-/// \file From the global graph to an arena: buffers and variables numbered, so that graphs of one structure have one key.
+/// \file From the global graph to an arena: buffers and variables numbered, so that graphs of one structure have one
+/// key.
 #include <algorithm>
 #include <unordered_map>
 
@@ -15,14 +16,17 @@ UOp resolve(UOp u) {
   Graph& g = Graph::global();
   while (true) {
     if (UOp f = g.forwarded(u)) u = f;
-    else if (u.in(Ops::DETACH | Ops::CONTIGUOUS_BACKWARD) || (u.is(Ops::COPY) && device_of(u.src(0)) == u.arg<std::string>())) u = u.src(0);
+    else if (u.in(Ops::DETACH | Ops::CONTIGUOUS_BACKWARD) ||
+             (u.is(Ops::COPY) && device_of(u.src(0)) == u.arg<std::string>()))
+      u = u.src(0);
     else return u;
   }
 }
 bool is_variable(UOp u) { return u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kAlu; }
 bool is_bound(UOp u) { return u.is(Ops::AFTER) && is_variable(u.src(0)); }
 
-/// The view over the BUFFER without effects: what a view's storage is once they have happened. Empty when `u` is no view of a buffer.
+/// The view over the BUFFER without effects: what a view's storage is once they have happened. Empty when `u` is no
+/// view of a buffer.
 UOp storage_of(UOp u) {
   UOps chain;
   u = resolve(u);
@@ -60,8 +64,8 @@ struct Positions {
   }
 };
 
-/// Integers that index storage, `x[3]`: what differs between the rounds of a loop. In small graphs they are variables, so that all rounds have one
-/// schedule and its kernels.
+/// Integers that index storage, `x[3]`: what differs between the rounds of a loop. In small graphs they are variables,
+/// so that all rounds have one schedule and its kernels.
 struct Integers {
   bool vary = false;
   size_t found = 0;
@@ -102,7 +106,9 @@ KernelRef import_call(UOp sink) {
 }
 
 void visit(UOp root, NormalGraph& g, Positions& at, UOps& stack, Integers& integers) {
-  auto source = [&](UOp u, uint32_t i) { return i == 1 && u.is(Ops::SHRINK) ? integers.offsets_of(u) : resolve(u.src(i)); };
+  auto source = [&](UOp u, uint32_t i) {
+    return i == 1 && u.is(Ops::SHRINK) ? integers.offsets_of(u) : resolve(u.src(i));
+  };
   stack.push_back(root);
   while (!stack.empty()) {
     UOp u = stack.back();
@@ -110,7 +116,8 @@ void visit(UOp root, NormalGraph& g, Positions& at, UOps& stack, Integers& integ
       stack.pop_back();
       continue;
     }
-    uint32_t n = is_bound(u) ? 0 : u.nsrc(), first = u.is(Ops::CALL) ? 1 : 0;  // a CALL's kernel is no part of the graph
+    uint32_t n = is_bound(u) ? 0 : u.nsrc(),
+             first = u.is(Ops::CALL) ? 1 : 0;  // a CALL's kernel is no part of the graph
     size_t before = stack.size();
     for (uint32_t i = n; i-- > first;)
       if (UOp s = source(u, i); !at.has(s)) stack.push_back(s);
@@ -121,15 +128,17 @@ void visit(UOp root, NormalGraph& g, Positions& at, UOps& stack, Integers& integ
     int32_t number = -1;
     if (u.is(Ops::BUFFER)) number = static_cast<int32_t>(g.inputs.size()), g.inputs.push_back(u);
     else if (is_bound(u)) {
-      TG_CHECK(ValueError, u.nsrc() == 2 && u.src(1).is(Ops::STORE) && u.src(1).src(1).is_const(), "[schedule] variable ",
-               u.src(0).arg<ParamArg>().name, " is not bound to a number");
+      TG_CHECK(ValueError, u.nsrc() == 2 && u.src(1).is(Ops::STORE) && u.src(1).src(1).is_const(),
+               "[schedule] variable ", u.src(0).arg<ParamArg>().name, " is not bound to a number");
       number = static_cast<int32_t>(g.vars.size());
       g.vars.emplace_back(u.src(0).arg<ParamArg>().name, static_cast<int64_t>(u.src(1).src(1).const_int()));
     }
     if (u.is(Ops::CALL)) number = static_cast<int32_t>(g.kernels.size()), g.kernels.push_back(import_call(u.src(0)));
-    TG_CHECK(DeviceError, !u.is(Ops::CUSTOM_FUNCTION), "[schedule] got ", u.arg<std::string>(), " on ", device_of(u.src(0)), ", which has no ",
+    TG_CHECK(DeviceError, !u.is(Ops::CUSTOM_FUNCTION), "[schedule] got ", u.arg<std::string>(), " on ",
+             device_of(u.src(0)), ", which has no ",
              u.arg<std::string>() == "encdec" ? "video decoder (hardware of NV devices)" : "function of this name");
-    TG_CHECK(ValueError, !is_variable(u), "[schedule] variable ", u.arg<ParamArg>().name, " is unbound: give it a value with .bind(value)");
+    TG_CHECK(ValueError, !is_variable(u), "[schedule] variable ", u.arg<ParamArg>().name,
+             " is unbound: give it a value with .bind(value)");
     if (u.is(Ops::AFTER) && number < 0) g.stores.emplace_back(u, UOp());
     g.nodes.push_back(u), g.number.push_back(number), g.src_begin.push_back(static_cast<uint32_t>(g.src.size()));
   }
@@ -198,7 +207,8 @@ Hash128 key_of(const NormalGraph& g, const std::vector<bool>& open) {
     if (u.is(Ops::CALL)) {
       h.add(u.src(0).key());
     } else if (!open.empty() && open[i]) {
-      h.add(std::string_view("open")), h.add(holes++);  // which one: two literals that differ may be equal in another graph
+      h.add(std::string_view("open")),
+          h.add(holes++);  // which one: two literals that differ may be equal in another graph
     } else if (g.number[i] >= 0) {
       h.add(static_cast<uint64_t>(g.number[i]));
       const ParamArg& a = (u.is(Ops::BUFFER) ? u : u.src(0)).arg<ParamArg>();
@@ -207,7 +217,8 @@ Hash128 key_of(const NormalGraph& g, const std::vector<bool>& open) {
     for (uint32_t s = g.src_begin[i]; s < g.src_begin[i + 1]; s++) h.add(hash[g.src[s]]);
   }
   for (const RootPlan& p : g.roots) {
-    key.add(static_cast<uint64_t>(p.kind) | static_cast<uint64_t>(p.share) << 8 | static_cast<uint64_t>(p.output + 1) << 16);
+    key.add(static_cast<uint64_t>(p.kind) | static_cast<uint64_t>(p.share) << 8 |
+            static_cast<uint64_t>(p.output + 1) << 16);
     key.add(hash[p.node]);
     if (p.kind != RootPlan::kStorage)
       for (const SInt& s : shape_of(p.root))
@@ -246,13 +257,15 @@ UOp import_normal(const NormalGraph& g, std::vector<ScheduleBuffer>& buffers) {
       for (const SInt& s : dims_of(made[i].src(0))) size *= s.max();
       nth(buffers, g.number[i]) = {ScheduleBuffer::kInput, u.dtype(), size, device, -1};
     } else if (u.is(Ops::CONST) && g.number[i] >= 0) {
-      made[i] = UOp::make(Ops::PARAM, u.dtype(), {Shape().stack()}, ParamArg{g.number[i], AddrSpace::kGlobal, g.literal_device, "", 0, 0});
+      made[i] = UOp::make(Ops::PARAM, u.dtype(), {Shape().stack()},
+                          ParamArg{g.number[i], AddrSpace::kGlobal, g.literal_device, "", 0, 0});
       nth(buffers, g.number[i]) = {ScheduleBuffer::kInput, u.dtype(), 1, g.literal_device, -1};
     } else if (u.is(Ops::CALL)) {
       made[i] = UOp::make(Ops::CALL, dtypes::void_, src, Arg(g.number[i]));
     } else if (g.number[i] >= 0) {
       const ParamArg& a = u.src(0).arg<ParamArg>();
-      made[i] = UOp::make(Ops::PARAM, u.dtype(), {}, ParamArg{-1, AddrSpace::kAlu, "", variable_name(g.number[i]), a.vmin, a.vmax});
+      made[i] = UOp::make(Ops::PARAM, u.dtype(), {},
+                          ParamArg{-1, AddrSpace::kAlu, "", variable_name(g.number[i]), a.vmin, a.vmax});
     } else {
       made[i] = UOp::make(u.op(), u.dtype(), src, u.arg());
     }

@@ -12,14 +12,19 @@ namespace {
 bool is_number(UOp u) { return u.is_const() && !u.is_invalid(); }
 bool sized(UOp range, int64_t multiple) { return range.src(0).is_const() && range.src(0).const_int() % multiple == 0; }
 /// Parts of the range fit, or the last one, which is smaller, is little of all.
-bool long_enough(UOp range, int64_t multiple, int64_t least) { return sized(range, multiple) || vmax(range.src(0)) >= least; }
-bool one_range(UOp reduce, Ops op) { return reduce.is(Ops::REDUCE) && reduce.arg<ReduceArg>().op == op && reduce.nsrc() == 2; }
+bool long_enough(UOp range, int64_t multiple, int64_t least) {
+  return sized(range, multiple) || vmax(range.src(0)) >= least;
+}
+bool one_range(UOp reduce, Ops op) {
+  return reduce.is(Ops::REDUCE) && reduce.arg<ReduceArg>().op == op && reduce.nsrc() == 2;
+}
 /// True when `reduce` has over its own range what `value` is over `range`.
 bool reduces(UOp reduce, UOp value, UOp range) {
   UOp other = reduce.src(1);
   if (other.src(0) != range.src(0)) return false;
   UOp renamed = value.substitute({{range, other}});
-  return renamed == reduce.src(0) || simplify(renamed) == simplify(reduce.src(0));  // sums of index terms are ordered by their ranges
+  return renamed == reduce.src(0) ||
+         simplify(renamed) == simplify(reduce.src(0));  // sums of index terms are ordered by their ranges
 }
 bool has_reduce(UOp u) {
   const UOps order = u.toposort();
@@ -28,7 +33,9 @@ bool has_reduce(UOp u) {
 
 /// EXP2((score - REDUCE(MAX, score)) * k).
 bool match_power(UOp power, OnlineForm& f) {
-  if (!power.is(Ops::EXP2) || !power.src(0).is(Ops::MUL) || !is_number(power.src(0).src(1)) || !(power.src(0).src(1).const_float() > 0)) return false;
+  if (!power.is(Ops::EXP2) || !power.src(0).is(Ops::MUL) || !is_number(power.src(0).src(1)) ||
+      !(power.src(0).src(1).const_float() > 0))
+    return false;
   UOp difference = power.src(0).src(0);
   if (!difference.is(Ops::ADD)) return false;
   for (uint32_t i = 0; i < 2; i++) {
@@ -50,7 +57,8 @@ bool match_sum(UOp sum, OnlineForm& f) {
     if (f.power || !match_power(u, f)) rest.push_back(u);
   if (!f.power) return false;
   for (UOp u : rest) {
-    if (!f.total && u.is(Ops::RECIPROCAL) && one_range(u.src(0), Ops::ADD) && reduces(u.src(0), f.power, f.over)) f.total = u.src(0);
+    if (!f.total && u.is(Ops::RECIPROCAL) && one_range(u.src(0), Ops::ADD) && reduces(u.src(0), f.power, f.over))
+      f.total = u.src(0);
     else f.weight = f.weight ? f.weight * u : u;
   }
   return f.weight && f.weight.dtype() == dtypes::float32 && !has_reduce(f.weight) && has_reduce(f.score);
@@ -62,7 +70,8 @@ bool without(UOp value, const UOps& parts) {
   return !has_reduce(value.substitute(map));
 }
 bool has_sizes(const OnlineForm& f) {
-  return long_enough(f.over, 64, 128) && long_enough(f.row, 32, 64) && (f.kind == OnlineForm::kTotal || sized(f.column, 16));
+  return long_enough(f.over, 64, 128) && long_enough(f.row, 32, 64) &&
+         (f.kind == OnlineForm::kTotal || sized(f.column, 16));
 }
 
 /// The mean that `value` contains.
@@ -75,7 +84,9 @@ std::optional<OnlineForm> mean_form(UOp value, std::span<const UOp> ranges) {
       const bool scored = depends_on(f.score, r), weighted = depends_on(f.weight, r);
       // Rows may be a variable number; then there is no other axis like them.
       if (!r.src(0).is_const() && (!scored || weighted || (f.row && !f.row.src(0).is_const()))) return {};
-      if (scored && !weighted && (!f.row || !r.src(0).is_const() || (f.row.src(0).is_const() && r.src(0).const_int() > f.row.src(0).const_int())))
+      if (scored && !weighted &&
+          (!f.row || !r.src(0).is_const() ||
+           (f.row.src(0).is_const() && r.src(0).const_int() > f.row.src(0).const_int())))
         f.row = r;
       if (!scored) f.column = r, columns += weighted ? 1 : 2;
     }
@@ -84,12 +95,15 @@ std::optional<OnlineForm> mean_form(UOp value, std::span<const UOp> ranges) {
   return {};
 }
 
-/// The largest range that `value` depends on, `other`, where given, does not; empty: there is none, or not all ranges have constant sizes.
+/// The largest range that `value` depends on, `other`, where given, does not; empty: there is none, or not all ranges
+/// have constant sizes.
 UOp largest(std::span<const UOp> ranges, UOp value, UOp other) {
   UOp out;
   for (UOp r : ranges) {
     if (!r.src(0).is_const()) return {};
-    if (depends_on(value, r) && !(other && depends_on(other, r)) && (!out || r.src(0).const_int() > out.src(0).const_int())) out = r;
+    if (depends_on(value, r) && !(other && depends_on(other, r)) &&
+        (!out || r.src(0).const_int() > out.src(0).const_int()))
+      out = r;
   }
   return out;
 }
@@ -125,7 +139,8 @@ std::optional<OnlineForm> total_form(UOp value, std::span<const UOp> ranges) {
   return {};
 }
 
-/// Finds the reduces in f.factor, all of which must be sums of products, and which range of f.sum the blocks are of: the largest they depend on.
+/// Finds the reduces in f.factor, all of which must be sums of products, and which range of f.sum the blocks are of:
+/// the largest they depend on.
 bool find_sums(OnlineForm& f) {
   for (UOp u : f.factor.toposort()) {
     if (!u.is(Ops::REDUCE)) continue;
@@ -133,7 +148,8 @@ bool find_sums(OnlineForm& f) {
     f.sums.push_back(u);
   }
   for (UOp r : f.sum.srcs().subspan(1)) {
-    const bool scored = !f.sums.empty() && std::all_of(f.sums.begin(), f.sums.end(), [&](UOp u) { return depends_on(u, r); });
+    const bool scored =
+        !f.sums.empty() && std::all_of(f.sums.begin(), f.sums.end(), [&](UOp u) { return depends_on(u, r); });
     if (!r.src(0).is_const()) return false;
     if (scored && (!f.over || r.src(0).const_int() > f.over.src(0).const_int())) f.over = r;
   }
@@ -181,7 +197,9 @@ UOps factors_of(UOp product) {
   return out;
 }
 
-bool is_sum_of_products(UOp u) { return u.is(Ops::REDUCE) && u.arg<ReduceArg>().op == Ops::ADD && u.src(0).is(Ops::MUL); }
+bool is_sum_of_products(UOp u) {
+  return u.is(Ops::REDUCE) && u.arg<ReduceArg>().op == Ops::ADD && u.src(0).is(Ops::MUL);
+}
 
 std::optional<OnlineForm> online_form(UOp value, std::span<const UOp> ranges) {
   if (auto f = mean_form(value, ranges)) return f;

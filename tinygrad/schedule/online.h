@@ -1,9 +1,10 @@
 /// \file Attention over long keys, in kernels that do not store its scores: weighted means below a maximum,
-/// sum_j exp((s_j - max s) k) w_j / sum_j exp((s_j - max s) k); what they are divided by, max s + log sum_j exp(s_j - max s); and the products of
-/// their gradients, sum_j f(s_j, ...) w_j.
+/// sum_j exp((s_j - max s) k) w_j / sum_j exp((s_j - max s) k); what they are divided by, max s + log sum_j exp(s_j -
+/// max s); and the products of their gradients, sum_j f(s_j, ...) w_j.
 ///
-/// Plain kernels store the scores s and pass over them for the maximum, the sum and the product. Online (Milakov and Gimelshein 2018, Dao et al.
-/// 2022) the scores are computed in blocks that stay in the cache; a block that raises the maximum scales what was summed before it.
+/// Plain kernels store the scores s and pass over them for the maximum, the sum and the product. Online (Milakov and
+/// Gimelshein 2018, Dao et al. 2022) the scores are computed in blocks that stay in the cache; a block that raises the
+/// maximum scales what was summed before it.
 #pragma once
 #include <optional>
 #include <span>
@@ -15,7 +16,8 @@ namespace tg {
 /// A value that holds one of them once, and its parts.
 struct OnlineForm {
   enum Kind : uint8_t { kMean, kTotal, kProduct } kind = kMean;
-  UOp sum;     ///< REDUCE(ADD, product of `power`, the factor 1 / total and `weight`; over), of a product of `factor` and `weight`; of a total empty
+  UOp sum;  ///< REDUCE(ADD, product of `power`, the factor 1 / total and `weight`; over), of a product of `factor` and
+            ///< `weight`; of a total empty
   UOp factor;  ///< of a product: what its weight is multiplied by, else empty
   UOps sums;   ///< the reduces in `factor`: sums of products that depend on `over`
   UOp power;   ///< EXP2((score - top) * k), k > 0
@@ -25,13 +27,14 @@ struct OnlineForm {
   UOp weight;  ///< w
   UOp over;    ///< the range of the mean
   UOps more;   ///< of a product: further ranges of `sum`, such as that of the heads that share keys
-  UOp row;     ///< the largest range of the result that the scores (of a product: the factor) depend on and the weights do not
+  UOp row;  ///< the largest range of the result that the scores (of a product: the factor) depend on and the weights do
+            ///< not
   UOp column;  ///< the range of the result that the weights depend on and the scores do not; of a total empty
 };
 
-/// The form of the value a kernel stores for each point of `ranges`; none: it is another value, or its sizes do not fit: multiples of 64 or
-/// at least 128 for `over`, multiples of 32 or at least 64 for `row`, multiples of 16 for `column`. Of a mean `over` and `row` may be variable
-/// numbers.
+/// The form of the value a kernel stores for each point of `ranges`; none: it is another value, or its sizes do not
+/// fit: multiples of 64 or at least 128 for `over`, multiples of 32 or at least 64 for `row`, multiples of 16 for
+/// `column`. Of a mean `over` and `row` may be variable numbers.
 std::optional<OnlineForm> online_form(UOp value, std::span<const UOp> ranges);
 
 /// The same for a kernel's AST.

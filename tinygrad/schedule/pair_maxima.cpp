@@ -1,8 +1,9 @@
 /// \file The maximum of a long row and the sum of exponentials below it in one pass over memory.
 ///
-/// The scheduler splits long reductions in parts. A softmax or logsumexp then reads its rows for the maxima of the parts, and, once the maximum of
-/// the row is known, again for the sums. Here the kernel of the maxima also sums each part below its own maximum, while the part is in the cache
-/// (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018); exp(part's maximum - row's maximum) brings the few sums to one scale.
+/// The scheduler splits long reductions in parts. A softmax or logsumexp then reads its rows for the maxima of the
+/// parts, and, once the maximum of the row is known, again for the sums. Here the kernel of the maxima also sums each
+/// part below its own maximum, while the part is in the cache (Milakov and Gimelshein, "Online normalizer calculation
+/// for softmax", 2018); exp(part's maximum - row's maximum) brings the few sums to one scale.
 #include <algorithm>
 #include <cmath>
 
@@ -36,7 +37,8 @@ int64_t step_of(UOp index, UOp range) {
     stack.pop_back();
     if (u == range) step += k;
     else if (u.is(Ops::ADD)) stack.push_back({u.src(1), k}), stack.push_back({u.src(0), k});
-    else if (u.is(Ops::MUL) && u.src(1).is_const()) stack.push_back({u.src(0), k * static_cast<int64_t>(u.src(1).const_int())});
+    else if (u.is(Ops::MUL) && u.src(1).is_const())
+      stack.push_back({u.src(0), k * static_cast<int64_t>(u.src(1).const_int())});
     else if (depends_on(u, range)) return -1;
   }
   return step;
@@ -53,7 +55,9 @@ bool match(UOp value, Sum& s) {
   s.k = power.src(0).src(1);
   if (!s.k.is_const() || s.k.is_invalid() || !(s.k.const_float() > 0)) return false;
   UOp a = power.src(0).src(0).src(0), b = power.src(0).src(0).src(1);
-  auto fixed = [&](UOp u) { return std::none_of(reduced(value).begin(), reduced(value).end(), [&](UOp r) { return depends_on(u, r); }); };
+  auto fixed = [&](UOp u) {
+    return std::none_of(reduced(value).begin(), reduced(value).end(), [&](UOp r) { return depends_on(u, r); });
+  };
   if (fixed(a)) std::swap(a, b);
   s.x = a, s.shift = b;
   return fixed(b) && !fixed(a) && !has(a, Ops::REDUCE | Ops::SPECIAL) && !has(b, Ops::REDUCE | Ops::SPECIAL);
@@ -67,7 +71,9 @@ class Pairs {
     for (size_t i = 0; i < l_.steps.size(); i++) {
       Sum sum;
       if (const Step& s = l_.steps[i]; !s.value || s.copy || s.given || !match(s.value, sum)) continue;
-      if (volume_of(ranges_of(l_.steps[i].value.src(0))) * 4 < kBeyondCache || volume_of(reduced(l_.steps[i].value)) * 4 > kPartInCache) continue;
+      if (volume_of(ranges_of(l_.steps[i].value.src(0))) * 4 < kBeyondCache ||
+          volume_of(reduced(l_.steps[i].value)) * 4 > kPartInCache)
+        continue;
       for (size_t k = 0; k < l_.states.size(); k++)
         if (pair(l_.steps[i], sum, static_cast<int32_t>(k))) break;
     }
@@ -79,8 +85,11 @@ class Pairs {
     if (written.writers.size() != 1 || nth(buffers_, written.buffer).kind != ScheduleBuffer::kInternal) return false;
     Step& maxima = nth(l_.steps, written.writers[0]);
     UOp most = maxima.value;
-    if (&maxima == &sums || !most || maxima.copy || maxima.given || !most.is(Ops::REDUCE) || most.arg<ReduceArg>().op != Ops::MAX) return false;
-    if (most.dtype() != dtypes::float32 || nth(buffers_, maxima.buffer).device != nth(buffers_, sums.buffer).device) return false;
+    if (&maxima == &sums || !most || maxima.copy || maxima.given || !most.is(Ops::REDUCE) ||
+        most.arg<ReduceArg>().op != Ops::MAX)
+      return false;
+    if (most.dtype() != dtypes::float32 || nth(buffers_, maxima.buffer).device != nth(buffers_, sums.buffer).device)
+      return false;
     if (!computed_from(sum.shift, state) || !only_steps_read(state)) return false;
     // The same values, part by part, side by side in memory.
     const std::span<const UOp> own = reduced(most), theirs = reduced(sums.value);
@@ -98,12 +107,16 @@ class Pairs {
     rewrite_readers(state);
     std::vector<std::pair<UOp, UOp>> again;
     UOps over;
-    for (UOp r : own) over.push_back(UOp::range(r.src(0), RangeArg{{fresh_++}, r.arg<RangeArg>().type})), again.push_back({r, over.back()});
+    for (UOp r : own)
+      over.push_back(UOp::range(r.src(0), RangeArg{{fresh_++}, r.arg<RangeArg>().type})),
+          again.push_back({r, over.back()});
     UOp zero = UOp::constant(0, most.dtype()), inf = UOp::constant(INFINITY, most.dtype());
     UOp base = (most.ne(inf) & most.ne(UOp::constant(-INFINITY, most.dtype()))).where(most, zero);
     UOp power = UOp::alu(Ops::EXP2, {(most.src(0).substitute(again) + base * ConstValue(-1.0)) * sum.k});
-    UOp part = place.substitute(*rename), top = buffer.index({part}).load(), total = buffer.index({part + ConstValue(1)}).load();
-    sums.value = total * UOp::alu(Ops::EXP2, {(top.ne(inf).where(top, zero) + with_new_places(sum.shift, state)) * sum.k});
+    UOp part = place.substitute(*rename), top = buffer.index({part}).load(),
+        total = buffer.index({part + ConstValue(1)}).load();
+    sums.value =
+        total * UOp::alu(Ops::EXP2, {(top.ne(inf).where(top, zero) + with_new_places(sum.shift, state)) * sum.k});
     maxima.value = (which < ConstValue(1)).where(most, power.reduce(Ops::ADD, over));
     maxima.index = place + which, maxima.ranges.push_back(which);
     nth(buffers_, maxima.buffer).size *= 2;
@@ -127,7 +140,8 @@ class Pairs {
   }
   bool only_steps_read(int32_t state) const {
     for (const Step& s : l_.steps)
-      if (std::find(s.reads.begin(), s.reads.end(), state) != s.reads.end() || (s.value && reads(s.index, state))) return false;
+      if (std::find(s.reads.begin(), s.reads.end(), state) != s.reads.end() || (s.value && reads(s.index, state)))
+        return false;
     return std::none_of(l_.gathers.begin(), l_.gathers.end(), [&](UOp g) { return g && reads(g, state); });
   }
   static bool walks_memory(UOp most) {

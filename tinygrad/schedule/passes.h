@@ -1,4 +1,5 @@
-/// \file The stages between a tensor graph and a Schedule. Each is one function with a plain result; only schedule.cpp sees them all.
+/// \file The stages between a tensor graph and a Schedule. Each is one function with a plain result; only schedule.cpp
+/// sees them all.
 ///
 ///   normalize -> import_normal -> early_rewrites -> rangeify -> lower -> scatter_sums -> fuse_online -> fuse_rows
 ///   -> store_long_sums -> update_in_place -> kernelize -> order_steps -> plan_memory
@@ -75,11 +76,13 @@ struct NormalGraph {
 NormalGraph normalize(std::span<const UOp> roots);
 /// The key of a graph; of literals that are `open` (by position; may be empty) the values are left out.
 Hash128 key_of(const NormalGraph& g, const std::vector<bool>& open);
-/// Makes inputs of the literals that changed between graphs which are otherwise the same, once several were seen; the key then holds for all of them.
-/// False, and nothing has changed, where there is none. For graphs that are not in the cache.
+/// Makes inputs of the literals that changed between graphs which are otherwise the same, once several were seen; the
+/// key then holds for all of them. False, and nothing has changed, where there is none. For graphs that are not in the
+/// cache.
 bool literals_to_inputs(NormalGraph& g);
-/// The graph in the current arena: a SINK of AFTERs, PARAM{slot} for BUFFER number `slot` (new buffers follow the inputs), PARAM{kAlu, v00}
-/// for variables, CALL(storage...) with a number for a user's kernel. `buffers` receives inputs and outputs.
+/// The graph in the current arena: a SINK of AFTERs, PARAM{slot} for BUFFER number `slot` (new buffers follow the
+/// inputs), PARAM{kAlu, v00} for variables, CALL(storage...) with a number for a user's kernel. `buffers` receives
+/// inputs and outputs.
 UOp import_normal(const NormalGraph& g, std::vector<ScheduleBuffer>& buffers);
 
 // ---- 2. early rewrites ----
@@ -89,7 +92,8 @@ bool is_whole_buffer(UOp u);
 
 // ---- 3. rangeify: which values get storage, and the indices every value is read at ----
 
-/// One way a value is read: at these indices, where `valid`. Values computed in place have as many as there are different reads.
+/// One way a value is read: at these indices, where `valid`. Values computed in place have as many as there are
+/// different reads.
 struct Instance {
   uint32_t node = 0;  ///< position in Ranged::nodes
   int32_t next = -1;  ///< next instance of the same node
@@ -141,13 +145,14 @@ struct BufferState {
 /// One kernel before it has an arena of its own, or a copy.
 struct Step {
   bool copy = false;
-  int32_t buffer = -1;           ///< written
-  int32_t parent = -1;           ///< state of `buffer` that is overwritten
-  UOp index, value;              ///< kernel
-  UOps ranges;                   ///< loops of the result, outermost first
-  bool online = false;           ///< an OnlineForm: codegen knows its loops, there is nothing to optimise
-  size_t in_order = 0;           ///< so many of the loops go in order around all others: what one iteration stores a later one reads
-  KernelRef given;               ///< the user's kernel: no index and value, `reads` and `buffers` are set by lower()
+  int32_t buffer = -1;  ///< written
+  int32_t parent = -1;  ///< state of `buffer` that is overwritten
+  UOp index, value;     ///< kernel
+  UOps ranges;          ///< loops of the result, outermost first
+  bool online = false;  ///< an OnlineForm: codegen knows its loops, there is nothing to optimise
+  size_t in_order =
+      0;            ///< so many of the loops go in order around all others: what one iteration stores a later one reads
+  KernelRef given;  ///< the user's kernel: no index and value, `reads` and `buffers` are set by lower()
   std::vector<int32_t> reads;    ///< by PARAM slot: the state read, -1: written only
   KernelRef kernel;              ///< set by kernelize
   std::vector<int32_t> buffers;  ///< by PARAM slot
@@ -160,35 +165,41 @@ struct Lowered {
   UOps gathers;  ///< by number: the index value
 };
 /// In LOAD(INDEX(PARAM, i)) of values, PARAM{slot = buffer, tag = state + 1}.
-Lowered lower(Ranged& r, std::vector<ScheduleBuffer>& buffers, const ScheduleOptions& options, std::span<const KernelRef> kernels);
+Lowered lower(Ranged& r, std::vector<ScheduleBuffer>& buffers, const ScheduleOptions& options,
+              std::span<const KernelRef> kernels);
 /// A PARAM as values of steps read it.
 UOp buffer_param(const ScheduleBuffer& b, int32_t buffer, int32_t state);
 /// A new internal buffer and its first written state.
-int32_t add_internal(Lowered& l, std::vector<ScheduleBuffer>& buffers, DType d, int64_t size, const std::string& device);
+int32_t add_internal(Lowered& l, std::vector<ScheduleBuffer>& buffers, DType d, int64_t size,
+                     const std::string& device);
 
-/// Moves the scores and the softmax of an attention with long keys into the kernel that multiplies with the values, which then computes them in
-/// blocks (schedule/online.h).
+/// Moves the scores and the softmax of an attention with long keys into the kernel that multiplies with the values,
+/// which then computes them in blocks (schedule/online.h).
 void fuse_online(Lowered& l, const std::vector<ScheduleBuffer>& buffers);
 
-/// Lets the kernel that finds the maxima of parts of long rows sum exponentials below them, too, so that the sum below the maximum of a row does not
-/// read the row again.
+/// Lets the kernel that finds the maxima of parts of long rows sum exponentials below them, too, so that the sum below
+/// the maximum of a row does not read the row again.
 void pair_maxima(Lowered& l, std::vector<ScheduleBuffer>& buffers);
 
-/// How ranges of `from` are named in a LOAD of its result at points of other ranges; none: it is read in another way than it is stored.
+/// How ranges of `from` are named in a LOAD of its result at points of other ranges; none: it is read in another way
+/// than it is stored.
 std::optional<std::vector<std::pair<UOp, UOp>>> renamed_at(UOp load, const Step& from);
 
 /// What two things a comparison, x == y or not (x != y), says to be equal; empty: it says nothing like that.
 std::array<UOp, 2> equal_sides(UOp u);
-/// Sums in each place of what an index sends there (gradients of gathers, scatter_add) become a step that sends each value to its place.
+/// Sums in each place of what an index sends there (gradients of gathers, scatter_add) become a step that sends each
+/// value to its place.
 void scatter_sums(Lowered& l, std::vector<ScheduleBuffer>& buffers);
 
-/// Moves a reduction over rows into the one kernel that reads its result and the same rows again; the steps it moves keep no value.
+/// Moves a reduction over rows into the one kernel that reads its result and the same rows again; the steps it moves
+/// keep no value.
 void fuse_rows(Lowered& l, const std::vector<ScheduleBuffer>& buffers, const ScheduleOptions& options);
 
 /// Stores long sums of products before something is made of them, so that codegen may add them up in memory.
 void store_long_sums(Lowered& l, std::vector<ScheduleBuffer>& buffers);
 
-/// Elementwise steps store into the memory of an input that dies there, when every element is read only where it is stored.
+/// Elementwise steps store into the memory of an input that dies there, when every element is read only where it is
+/// stored.
 void update_in_place(Lowered& l, std::vector<ScheduleBuffer>& buffers);
 
 // ---- 5. kernelize: an AST in an arena of its own for every step; equal ones share it ----
@@ -200,8 +211,8 @@ void kernelize_step(Lowered& l, const std::vector<ScheduleBuffer>& buffers, size
 std::vector<int32_t> order_steps(Lowered& l, std::vector<ScheduleBuffer>& buffers);
 
 // ---- 7. memory ----
-/// Gives internal buffers whose lives do not overlap places in one arena per device. `kept_to`, where given: by call, the call up to which what dies
-/// there keeps its place.
+/// Gives internal buffers whose lives do not overlap places in one arena per device. `kept_to`, where given: by call,
+/// the call up to which what dies there keeps its place.
 void plan_memory(Schedule& s, std::span<const int32_t> kept_to = {});
 
 /// Lists the values that are read, `*` those that are stored.

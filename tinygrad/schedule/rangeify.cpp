@@ -1,4 +1,5 @@
-/// \file Decides which values get storage and at which indices every value is read: one walk from the users to the sources.
+/// \file Decides which values get storage and at which indices every value is read: one walk from the users to the
+/// sources.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -12,19 +13,22 @@
 
 namespace tg {
 namespace {
-constexpr int kMaxInstances = 16;    // reads of one value in different places beyond which it is stored
-constexpr int kCostLimit = 64;       // where counting stops
-constexpr double kReuse = 1.5;       // evaluations per element from which a reduction counts as recomputed
-constexpr double kMany = 8;          // evaluations per element that ask for the strict rules below
-constexpr size_t kLongIndex = 160;   // nodes of an index that further views had better not work on
-constexpr int64_t kDigitLanes = 16;  // digits of a loop's index that are a multiple of this become loops (simplify_ranges)
-constexpr double kMerge = 2.25;      // the same for a sum inside a sum: masks of padding cost less than storing what is summed (im2col)
+constexpr int kMaxInstances = 16;   // reads of one value in different places beyond which it is stored
+constexpr int kCostLimit = 64;      // where counting stops
+constexpr double kReuse = 1.5;      // evaluations per element from which a reduction counts as recomputed
+constexpr double kMany = 8;         // evaluations per element that ask for the strict rules below
+constexpr size_t kLongIndex = 160;  // nodes of an index that further views had better not work on
+constexpr int64_t kDigitLanes =
+    16;  // digits of a loop's index that are a multiple of this become loops (simplify_ranges)
+constexpr double kMerge =
+    2.25;  // the same for a sum inside a sum: masks of padding cost less than storing what is summed (im2col)
 
 // What may be recomputed (costs as in op_cost).
 constexpr int kCheapInReduce = 1;   // an operand of a reduction that reads it many times
 constexpr int kCheapNarrow = 4;     // the same when it reads fewer bytes than it makes: dequantization
 constexpr int kCheapBroadcast = 8;  // a value broadcast along outer loops
-constexpr int kCheapTwice = 24;     // a value that several kernels read once each: one transcendental is cheaper than memory
+constexpr int kCheapTwice =
+    24;  // a value that several kernels read once each: one transcendental is cheaper than memory
 
 constexpr OpSet kLeaf = Ops::PARAM | Ops::AFTER | Ops::CONST | Ops::ARANGE;
 
@@ -62,12 +66,13 @@ class Rangeifier {
     r_.position.assign(Graph::current().id_limit(), 0);
     for (size_t i = 0; i < n; i++) r_.position[r_.nodes[i].id()] = static_cast<uint32_t>(i);
     r_.first.assign(n, -1), r_.region.assign(n, -1);
-    last_.assign(n, -1), count_.assign(n, 0), uses_.assign(n, 0), needed_.assign(n, false), mark_.assign(n, 0), reads_.assign(n, {});
+    last_.assign(n, -1), count_.assign(n, 0), uses_.assign(n, 0), needed_.assign(n, false), mark_.assign(n, 0),
+        reads_.assign(n, {});
     prepare();
     if (first) reduces_ = std::move(first->reduces_), stored_ = std::move(first->stored_);
   }
-  /// Users decide before their sources, so a value may have been stored for what is stored itself: a reduction in it, or its costly
-  /// part. Decides again, from the sources up, with what is known now; true when that stores less.
+  /// Users decide before their sources, so a value may have been stored for what is stored itself: a reduction in it,
+  /// or its costly part. Decides again, from the sources up, with what is known now; true when that stores less.
   bool reconsider() {
     bool better = false;
     std::vector<bool> reduces(reduces_.size(), false);
@@ -88,7 +93,8 @@ class Rangeifier {
  private:
   uint32_t pos(UOp u) const { return r_.position[u.id()]; }
 
-  /// Whether computing this value in place means a reduction there, by what holds of its sources; `known`: stored ones do not count.
+  /// Whether computing this value in place means a reduction there, by what holds of its sources; `known`: stored ones
+  /// do not count.
   bool reduces_here(size_t i, const std::vector<bool>& reduces, bool known) const {
     UOp u = r_.nodes[i];
     if (u.is(Ops::REDUCE)) return true;
@@ -123,8 +129,8 @@ class Rangeifier {
     r_.instances.push_back(in);
     return static_cast<int32_t>(r_.instances.size()) - 1;
   }
-  /// The instance of `u` read there, shared with equal reads. A value with very many is stored, and then each read is its own load; one that cannot
-  /// be stored (weak types) is looked up.
+  /// The instance of `u` read there, shared with equal reads. A value with very many is stored, and then each read is
+  /// its own load; one that cannot be stored (weak types) is looked up.
   int32_t demand(UOp u, UOp idx, UOp valid, int32_t scope, Ops under = Ops::NOOP) {
     uint32_t n = pos(u);
     if (count_[n] <= kMaxInstances)
@@ -135,7 +141,8 @@ class Rangeifier {
         return i;
       }
     if (u.dtype().is_weak() && u.nsrc()) {
-      auto [it, fresh] = weak_.try_emplace({n, idx.id(), valid ? valid.id() + 1 : 0}, static_cast<int32_t>(r_.instances.size()));
+      auto [it, fresh] =
+          weak_.try_emplace({n, idx.id(), valid ? valid.id() + 1 : 0}, static_cast<int32_t>(r_.instances.size()));
       if (!fresh) return it->second;
     }
     int32_t i = add_instance(n, idx, valid, scope, under);
@@ -156,13 +163,15 @@ class Rangeifier {
     s.kernel = static_cast<int32_t>(r_.regions.size());
     for (const SInt& d : shape) {
       idx.push_back(fresh(d, AxisType::kLoop));
-      if (idx.back().is(Ops::RANGE)) region.ranges.push_back(idx.back()), s.ranges++, s.volume *= static_cast<double>(d.max());
+      if (idx.back().is(Ops::RANGE))
+        region.ranges.push_back(idx.back()), s.ranges++, s.volume *= static_cast<double>(d.max());
     }
     return {UOp::stack(idx), new_scope(s)};
   }
   void add_region(Region region) { r_.regions.push_back(std::move(region)), reduced_.push_back(false); }
   int32_t new_buffer_for(UOp u, const std::string& device) {
-    buffers_.push_back({ScheduleBuffer::kInternal, strong_dtype(u.dtype()), static_cast<int64_t>(volume_[pos(u)]), device, -1});
+    buffers_.push_back(
+        {ScheduleBuffer::kInternal, strong_dtype(u.dtype()), static_cast<int64_t>(volume_[pos(u)]), device, -1});
     return static_cast<int32_t>(buffers_.size()) - 1;
   }
 
@@ -176,7 +185,8 @@ class Rangeifier {
     if (u.is(Ops::COPY)) return process_copy(i);
     if (store_value(i)) {
       Region region;
-      region.device = device_of(u).empty() && r_.first[i] >= 0 ? reader_device(nth(r_.instances, r_.first[i])) : device_of(u);
+      region.device =
+          device_of(u).empty() && r_.first[i] >= 0 ? reader_device(nth(r_.instances, r_.first[i])) : device_of(u);
       region.node = i, region.buffer = new_buffer_for(u, region.device);
       auto [idx, scope] = open_kernel(shape_of(u), region);
       r_.region[i] = static_cast<int32_t>(r_.regions.size());
@@ -197,8 +207,8 @@ class Rangeifier {
     while (v.is(Ops::RESHAPE) && uses_[pos(v)] == 1) v = v.src(0);
     Region region;
     region.kind = Region::kStore, region.node = i, region.device = device_of(dest);
-    TG_CHECK(DeviceError, device_of(value).empty() || device_of(value) == region.device, "[assign] got a value on ", device_of(value),
-             ", expected one on ", region.device, ": move it with .to(device)");
+    TG_CHECK(DeviceError, device_of(value).empty() || device_of(value) == region.device, "[assign] got a value on ",
+             device_of(value), ", expected one on ", region.device, ": move it with .to(device)");
     if (v.is(Ops::COPY) && uses_[pos(v)] == 1 && is_whole_buffer(dest)) {
       region.kind = Region::kCopy, region.node = pos(v), region.store = static_cast<int32_t>(i);
       need(v.src(0));
@@ -230,10 +240,13 @@ class Rangeifier {
     needed_[pos(u)] = true;
   }
 
-  const std::string& reader_device(const Instance& in) const { return nth(r_.regions, nth(r_.scopes, in.scope).kernel).device; }
+  const std::string& reader_device(const Instance& in) const {
+    return nth(r_.regions, nth(r_.scopes, in.scope).kernel).device;
+  }
 
   // ---- decisions ----
-  /// Iterations of a loop that read the same element, where codegen takes a loop apart for it: r / 32 is one place in 32 (the scale of a block).
+  /// Iterations of a loop that read the same element, where codegen takes a loop apart for it: r / 32 is one place in
+  /// 32 (the scale of a block).
   static double block_of(UOp idx) {
     std::map<uint32_t, int64_t> block;
     for (UOp u : idx.toposort())
@@ -293,13 +306,15 @@ class Rangeifier {
     if ((reads.evaluations <= kReuse && !reads.reuse) || widens(u)) return false;
     return costs_too_much(u, reads, inline_cost(i));
   }
-  /// Whether a value is read through so many views that do not merge that their index arithmetic, which every further view simplifies again, costs
-  /// more than memory. Views of the value's size alone: others may be larger than what they show.
+  /// Whether a value is read through so many views that do not merge that their index arithmetic, which every further
+  /// view simplifies again, costs more than memory. Views of the value's size alone: others may be larger than what
+  /// they show.
   bool read_at_length(uint32_t i) {
     const UOp u = r_.nodes[i];
     if (u.dtype().is_weak() || !u.in(groups::kElementwise | Ops::RESHAPE | Ops::PERMUTE | Ops::FLIP)) return false;
     for (int32_t k = r_.first[i]; k >= 0; k = nth(r_.instances, k).next)
-      if (const UOp idx = nth(r_.instances, k).idx; terms(idx) > kLongIndex && idx.toposort().size() > kLongIndex) return true;
+      if (const UOp idx = nth(r_.instances, k).idx; terms(idx) > kLongIndex && idx.toposort().size() > kLongIndex)
+        return true;
     return false;
   }
   /// Nodes of an index, each as often as it occurs; where there are many, no less than that.
@@ -324,7 +339,8 @@ class Rangeifier {
     }
     return n;
   }
-  /// index == number of the place: asked again wherever it is read, for what is summed so goes to its place instead (scatter_sums).
+  /// index == number of the place: asked again wherever it is read, for what is summed so goes to its place instead
+  /// (scatter_sums).
   static bool names_place(UOp u) {
     if (!u.dtype().is_bool()) return false;
     UOps stack{u};
@@ -357,7 +373,8 @@ class Rangeifier {
     if (!computed.is(Ops::REDUCE) || count_[i] != 1 || r_.first[i] < 0) return false;
     const Instance& in = nth(r_.instances, r_.first[i]);
     const Scope& s = nth(r_.scopes, in.scope);
-    if (in.under != computed.arg<ReduceArg>().op || static_cast<int>(ranges_of(in.idx).size()) != s.ranges || s.volume > kMerge * volume_[i])
+    if (in.under != computed.arg<ReduceArg>().op || static_cast<int>(ranges_of(in.idx).size()) != s.ranges ||
+        s.volume > kMerge * volume_[i])
       return false;
     // Windows in steps: every phase has taps of its own, which are no operand that a product could keep in registers.
     const UOps parts = in.idx.toposort();
@@ -365,7 +382,8 @@ class Rangeifier {
   }
   /// A cast to a wider type is better repeated than stored.
   bool widens(UOp u) const {
-    return u.is(Ops::CAST) && !u.src(0).dtype().is_weak() && u.src(0).dtype().itemsize() < u.dtype().itemsize() && !u.src(0).in(kLeaf);
+    return u.is(Ops::CAST) && !u.src(0).dtype().is_weak() && u.src(0).dtype().itemsize() < u.dtype().itemsize() &&
+           !u.src(0).in(kLeaf);
   }
 
   Cost inline_cost(uint32_t root) {
@@ -379,7 +397,8 @@ class Rangeifier {
       mark_[i] = epoch_;
       UOp u = r_.nodes[i];
       if (u.is(Ops::CONST) || u.is(Ops::ARANGE)) continue;
-      if (u.in(Ops::PARAM | Ops::AFTER | Ops::CONTIGUOUS | Ops::COPY) || (small && u.is(Ops::REDUCE)) || (stored_[i] && i != root)) {
+      if (u.in(Ops::PARAM | Ops::AFTER | Ops::CONTIGUOUS | Ops::COPY) || (small && u.is(Ops::REDUCE)) ||
+          (stored_[i] && i != root)) {
         if (!small) c.buffers++;
         if (!u.dtype().is_weak() && !small) c.bytes += u.dtype().itemsize();
         continue;
@@ -428,14 +447,16 @@ class Rangeifier {
       }
       case Ops::STACK: {
         UOp at = in.idx.src(0), rest = UOp::stack(in.idx.srcs().subspan(1));
-        for (uint32_t k = 0; k < u.nsrc(); k++) src.push_back(at.is_const() && !at.is_const_int(k) ? -1 : demand(u.src(k), rest, in.valid, in.scope));
+        for (uint32_t k = 0; k < u.nsrc(); k++)
+          src.push_back(at.is_const() && !at.is_const_int(k) ? -1 : demand(u.src(k), rest, in.valid, in.scope));
         break;
       }
       case Ops::INDEX: expand_gather(u, in, src); break;
       default: {
         TG_ASSERT(u.in(groups::kElementwise), "no rule to schedule ", u);
         const Shape& shape = shape_of(u);
-        for (UOp s : u.srcs()) src.push_back(demand(s, through_broadcast(in.idx, shape, shape_of(s)), in.valid, in.scope));
+        for (UOp s : u.srcs())
+          src.push_back(demand(s, through_broadcast(in.idx, shape, shape_of(s)), in.valid, in.scope));
       }
     }
     Instance& out = nth(r_.instances, id);
@@ -444,8 +465,8 @@ class Rangeifier {
     out.src_end = static_cast<uint32_t>(r_.sources.size());
   }
 
-  /// INDEX(x, i0, ...): x is read at the values of the index tensors. Those are not known here: SPECIAL(size, ranges...) named by a number stands
-  /// for one, with the right bounds and ranges.
+  /// INDEX(x, i0, ...): x is read at the values of the index tensors. Those are not known here: SPECIAL(size,
+  /// ranges...) named by a number stands for one, with the right bounds and ranges.
   void expand_gather(UOp u, const Instance& in, std::vector<int32_t>& src) {
     size_t n = u.nsrc() - 1;
     UOp x = u.src(0);
@@ -496,7 +517,8 @@ Ranged rangeify(UOp sink, std::vector<ScheduleBuffer>& buffers) {
 void print_ranged(std::ostream& os, const Ranged& r) {
   for (size_t i = 0; i < r.nodes.size(); i++) {
     if (r.first[i] < 0 && r.region[i] < 0) continue;
-    os << (r.region[i] >= 0 ? "* " : "  ") << i << ' ' << r.nodes[i].op() << ' ' << r.nodes[i].dtype() << ' ' << shape_of(r.nodes[i]);
+    os << (r.region[i] >= 0 ? "* " : "  ") << i << ' ' << r.nodes[i].op() << ' ' << r.nodes[i].dtype() << ' '
+       << shape_of(r.nodes[i]);
     int n = 0;
     for (int32_t k = r.first[i]; k >= 0; k = nth(r.instances, k).next) n++;
     os << " read in " << n << " ways\n";

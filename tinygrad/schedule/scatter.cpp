@@ -1,6 +1,6 @@
-/// \file Sums of what an index sends to a place. A sum over all numbers n, in each place r, of what index(n) == r lets through asks every number in
-/// every place; here each number goes to its own place instead: out[r] starts with the neutral element, then out[index(n)] takes in value(n), n in
-/// order.
+/// \file Sums of what an index sends to a place. A sum over all numbers n, in each place r, of what index(n) == r lets
+/// through asks every number in every place; here each number goes to its own place instead: out[r] starts with the
+/// neutral element, then out[index(n)] takes in value(n), n in order.
 #include <algorithm>
 #include <optional>
 
@@ -11,7 +11,8 @@
 namespace tg {
 namespace {
 constexpr double kWorth = 3;         // how much cheaper it must be
-constexpr double kPlaceCycles = 10;  // of a number that goes to its place: what it adds to is read back from where the one before may have stored it
+constexpr double kPlaceCycles = 10;  // of a number that goes to its place: what it adds to is read back from where the
+                                     // one before may have stored it
 constexpr double kLanes = 16;        // elements that a register holds
 constexpr double kSmall = 1 << 17;   // questions that are asked faster than a second kernel starts
 
@@ -31,7 +32,9 @@ struct Sum {
 
 /// The integer that a comparison's side is, without casts that lose nothing a place could have.
 UOp wide_integer(UOp u) {
-  while (u.is(Ops::CAST) && u.dtype().is_int() && (u.dtype().is_weak() || u.dtype().itemsize() >= 4) && u.src(0).dtype().is_int()) u = u.src(0);
+  while (u.is(Ops::CAST) && u.dtype().is_int() && (u.dtype().is_weak() || u.dtype().itemsize() >= 4) &&
+         u.src(0).dtype().is_int())
+    u = u.src(0);
   return u;
 }
 
@@ -55,7 +58,8 @@ std::optional<Sum> match(UOp reduce, const UOps& outputs) {
   UOps gates;
   while (true) {
     UOp inner = v;  // under a conversion, a change of sign
-    while (inner.is(Ops::CAST) || (inner.in(Ops::MUL | Ops::XOR | Ops::ADD) && inner.src(1).is_const())) inner = inner.src(0);
+    while (inner.is(Ops::CAST) || (inner.in(Ops::MUL | Ops::XOR | Ops::ADD) && inner.src(1).is_const()))
+      inner = inner.src(0);
     if (!inner.is(Ops::WHERE) || inner.src(2).is_invalid() || inner.dtype().is_weak()) break;
     UOp c = inner == v && inner.src(2).is_const() ? inner.src(2) : simplify(v.substitute({{inner, inner.src(2)}}));
     if (!c.is_const() || (s.neutral && c != s.neutral)) break;
@@ -81,7 +85,9 @@ std::optional<Sum> match(UOp reduce, const UOps& outputs) {
     for (size_t k = 0; k < 2 && sides[0] && !names; k++) {
       UOp r = wide_integer(sides[k]), at = sides[1 - k];
       if (!r.is(Ops::RANGE) || !contains(open, r) || contains(s.places, r) || !r.src(0).is_const()) continue;
-      if (!at.dtype().is_int() || (!at.dtype().is_weak() && (at.dtype().itemsize() < 4 || at.dtype() == dtypes::uint64))) continue;
+      if (!at.dtype().is_int() ||
+          (!at.dtype().is_weak() && (at.dtype().itemsize() < 4 || at.dtype() == dtypes::uint64)))
+        continue;
       if (depends_on_any(at, s.places) || depends_on(at, r) || !depends_on_any(at, s.own)) continue;
       if (std::any_of(s.place.begin(), s.place.end(), [&](UOp p) { return depends_on(p, r); })) continue;
       s.places.push_back(r), s.place.push_back(at.cast(dtypes::weakint)), names = true;
@@ -137,7 +143,8 @@ class Scatter {
     UOp valid;
     for (size_t k = 0; k < s.places.size(); k++) {
       UOp p = s.place[k], in = p.ge(UOp::constant(int64_t{0})) & p.lt(s.places[k].src(0));
-      at.push_back({s.places[k], p}), inside.push_back({s.places[k], UOp::alu(Ops::WHERE, {in, p, UOp::constant(int64_t{0})})});
+      at.push_back({s.places[k], p}),
+          inside.push_back({s.places[k], UOp::alu(Ops::WHERE, {in, p, UOp::constant(int64_t{0})})});
       valid = valid ? valid & in : in;
     }
     for (UOp c : s.conditions) valid = valid & c.substitute(inside);
@@ -181,8 +188,8 @@ class Scatter {
       l_.states.push_back({buffer, before, {n}});
       nth(l_.states, after).parent = start;
       Step fill;
-      fill.buffer = buffer, fill.parent = before, fill.index = step.index, fill.value = first, fill.ranges = step.ranges,
-      fill.metadata = step.metadata;
+      fill.buffer = buffer, fill.parent = before, fill.index = step.index, fill.value = first,
+      fill.ranges = step.ranges, fill.metadata = step.metadata;
       step.parent = start;
       l_.steps.push_back(std::move(fill));
     }

@@ -52,7 +52,8 @@ Cache& cache() {
 }
 
 /// Steps and buffers as the caller sees them; internal buffers nobody uses are dropped.
-std::shared_ptr<Schedule> assemble(Lowered& l, const std::vector<int32_t>& order, const std::vector<ScheduleBuffer>& buffers, const NormalGraph& g) {
+std::shared_ptr<Schedule> assemble(Lowered& l, const std::vector<int32_t>& order,
+                                   const std::vector<ScheduleBuffer>& buffers, const NormalGraph& g) {
   auto s = std::make_shared<Schedule>();
   size_t kept = g.inputs.size() + static_cast<size_t>(g.outputs);
   std::vector<int32_t> number(buffers.size(), -1);
@@ -127,7 +128,8 @@ ScheduleOptions ScheduleOptions::from_env() {
 }
 Hash128 ScheduleOptions::hash() const {
   Hash128 h;
-  for (int64_t v : {max_buffers, max_alu, int64_t{split_reduces}, split_threshold, split_size, int64_t{plan_memory}, int64_t{round_products}})
+  for (int64_t v : {max_buffers, max_alu, int64_t{split_reduces}, split_threshold, split_size, int64_t{plan_memory},
+                    int64_t{round_products}})
     h.add(static_cast<uint64_t>(v));
   return h;
 }

@@ -40,9 +40,9 @@ struct MemoryNeeds {
 
 /// A plan, reusable for every graph of the same structure: holds no user memory.
 struct Schedule {
-  std::vector<ScheduleBuffer> buffers;                  ///< inputs first, in the order of BoundSchedule::inputs
-  std::vector<ScheduleCall> calls;                      ///< in execution order
-  std::vector<int32_t> results;                         ///< per root: index of the buffer that holds it; -1: the root needs no kernel
+  std::vector<ScheduleBuffer> buffers;  ///< inputs first, in the order of BoundSchedule::inputs
+  std::vector<ScheduleCall> calls;      ///< in execution order
+  std::vector<int32_t> results;         ///< per root: index of the buffer that holds it; -1: the root needs no kernel
   std::vector<std::pair<std::string, int64_t>> arenas;  ///< device and bytes of the planned arenas for internal buffers
   int64_t nodes = 0;                                    ///< of the graph, for statistics
   mutable std::shared_ptr<const void> compiled;         ///< the engine's: loaded kernels of this schedule
@@ -50,15 +50,17 @@ struct Schedule {
   MemoryNeeds memory(std::string_view device = {}) const;
 };
 
-/// Names of the variables that stand for integers in small graphs begin with it (normalize.cpp); nobody binds them by name.
+/// Names of the variables that stand for integers in small graphs begin with it (normalize.cpp); nobody binds them by
+/// name.
 inline constexpr std::string_view kIntegerVariable = "@";
 
 /// A schedule with what is particular to this call.
 struct BoundSchedule {
   std::shared_ptr<const Schedule> schedule;
-  UOps inputs;                                        ///< nodes of the global graph, one per kInput buffer: a BUFFER, or a CONST it holds
-  UOps results;                                       ///< per root: its storage in the global graph: a BUFFER (new for kOutput) or a view of one
-  std::vector<std::pair<UOp, UOp>> stored;            ///< nodes whose values lie in storage once the schedule has run, for Graph::forward
+  UOps inputs;   ///< nodes of the global graph, one per kInput buffer: a BUFFER, or a CONST it holds
+  UOps results;  ///< per root: its storage in the global graph: a BUFFER (new for kOutput) or a view of one
+  std::vector<std::pair<UOp, UOp>>
+      stored;  ///< nodes whose values lie in storage once the schedule has run, for Graph::forward
   std::vector<std::pair<std::string, int64_t>> vars;  ///< variables' names and values
   std::vector<const char*> origins;                   ///< per root: the user's operation it was made for, or nothing
   bool cache_hit = false;
@@ -66,7 +68,8 @@ struct BoundSchedule {
 
 /// Schedules `roots` (nodes of the global graph; under a GraphScope). Makes new BUFFER nodes for the results, with
 /// device "" where a root has none.
-/// ValueError for a variable without a value, DeviceError where devices mix, Error for assigns that depend on each other in a circle.
+/// ValueError for a variable without a value, DeviceError where devices mix, Error for assigns that depend on each
+/// other in a circle.
 BoundSchedule create_schedule(std::span<const UOp> roots);
 /// A new BUFFER node of the global graph with a fresh slot.
 UOp new_buffer(const Shape& shape, DType dtype, const std::string& device);

@@ -1,4 +1,5 @@
-/// \file The abstract Renderer: what a code generator must know about a language, and the step from linear UOps to text.
+/// \file The abstract Renderer: what a code generator must know about a language, and the step from linear UOps to
+/// text.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -16,12 +17,15 @@ class Renderer {
   virtual ~Renderer() = default;
   const Target& target() const { return target_; }
 
-  /// ALU ops the language has; others are decomposed (EXP2, LOG2, SIN, MULACC, MAX, CMPEQ, SUB, NEG, FDIV, SQRT, TRUNC, THREEFRY, ...).
+  /// ALU ops the language has; others are decomposed (EXP2, LOG2, SIN, MULACC, MAX, CMPEQ, SUB, NEG, FDIV, SQRT, TRUNC,
+  /// THREEFRY, ...).
   virtual OpSet ops() const = 0;
   /// Types it computes in; others are emulated (float16, bfloat16, fp8 through float32).
   virtual bool supports(DType d) const = 0;
   /// Most lanes of the VECTOR axis for values of `d` (1: no vectors).
-  virtual int max_lanes(DType d) const { return d.itemsize() > 0 ? std::max(target_.vector_bytes / d.itemsize(), 1) : 1; }
+  virtual int max_lanes(DType d) const {
+    return d.itemsize() > 0 ? std::max(target_.vector_bytes / d.itemsize(), 1) : 1;
+  }
   virtual bool has_threads() const { return false; }   ///< THREAD ranges
   virtual bool has_locals() const { return false; }    ///< GLOBAL/LOCAL ranges, barriers
   virtual bool has_gather() const { return true; }     ///< vector INDEX that is not unit stride

@@ -7,7 +7,9 @@
 
 namespace tg {
 
-bool Target::has(std::string_view feature) const { return std::binary_search(features.begin(), features.end(), feature); }
+bool Target::has(std::string_view feature) const {
+  return std::binary_search(features.begin(), features.end(), feature);
+}
 
 std::string Target::feature_string() const {
   std::string result;
@@ -16,8 +18,8 @@ std::string Target::feature_string() const {
 }
 
 std::string Target::key() const {
-  return str(device, ":", renderer, ":", arch, ",", cpu, ",", feature_string(), ";v", vector_bytes, ";r", vector_registers, ";l1 ", l1_bytes, ";l2 ",
-             l2_bytes, ";l3 ", l3_bytes, ";c", cores, ";s ", shared_bytes);
+  return str(device, ":", renderer, ":", arch, ",", cpu, ",", feature_string(), ";v", vector_bytes, ";r",
+             vector_registers, ";l1 ", l1_bytes, ";l2 ", l2_bytes, ";l3 ", l3_bytes, ";c", cores, ";s ", shared_bytes);
 }
 
 }  // namespace tg

@@ -1,4 +1,5 @@
-/// \file Target: what the machine a kernel is compiled for can do, as plain data. Detection lives in runtime/cpu_detect.
+/// \file Target: what the machine a kernel is compiled for can do, as plain data. Detection lives in
+/// runtime/cpu_detect.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -1,4 +1,5 @@
-/// \file Matrix and dot product instructions as data: one table of descriptors for processors and GPUs, see docs/kernels.md.
+/// \file Matrix and dot product instructions as data: one table of descriptors for processors and GPUs, see
+/// docs/kernels.md.
 #pragma once
 #include <string_view>
 #include <vector>
@@ -8,10 +9,12 @@
 
 namespace tg {
 
-/// out[n, m] += sum over k of a[m, k] * b[k, n], done by `threads` threads together, each of which holds `elements` of the three.
+/// out[n, m] += sum over k of a[m, k] * b[k, n], done by `threads` threads together, each of which holds `elements` of
+/// the three.
 ///
-/// With one thread the n axis is the lanes: of `a` a thread holds k numbers of one row, of `b` k numbers for each lane, and the k numbers lie side by
-/// side in a word of 32 bits. Such an instruction is elementwise on words: lane = acc + a.word . b.word, whatever the number of lanes.
+/// With one thread the n axis is the lanes: of `a` a thread holds k numbers of one row, of `b` k numbers for each lane,
+/// and the k numbers lie side by side in a word of 32 bits. Such an instruction is elementwise on words: lane = acc +
+/// a.word . b.word, whatever the number of lanes.
 struct TensorCore {
   const char* name;     ///< of the instruction; the argument of WMMA
   const char* arch;     ///< of the target

@@ -66,8 +66,10 @@ Tensor Tensor::leaky_relu(double slope) const {
 }
 Tensor Tensor::hardtanh(double lo, double hi) const {
   OpScope s;
-  if (!dtype().is_float() && lo == std::floor(lo) && hi == std::floor(hi) && std::max(std::abs(lo), std::abs(hi)) < 1e18)
-    return s(clamp(static_cast<int64_t>(lo), static_cast<int64_t>(hi)));  // whole bounds of integers leave them integers
+  if (!dtype().is_float() && lo == std::floor(lo) && hi == std::floor(hi) &&
+      std::max(std::abs(lo), std::abs(hi)) < 1e18)
+    return s(
+        clamp(static_cast<int64_t>(lo), static_cast<int64_t>(hi)));  // whole bounds of integers leave them integers
   return s(clamp(lo, hi));
 }
 Tensor Tensor::hardsigmoid(double alpha, double beta) const {

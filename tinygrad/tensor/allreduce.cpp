@@ -10,7 +10,8 @@ namespace tg::tensor_detail {
 namespace {
 UOp combined(Ops op, UOp sum, UOp x) { return sum ? UOp::alu(op, {sum, x}) : x; }
 
-/// [begin, end) of the elements each of n devices sums; all but the last begin at a multiple of what kernels take at once.
+/// [begin, end) of the elements each of n devices sums; all but the last begin at a multiple of what kernels take at
+/// once.
 std::vector<std::pair<int64_t, int64_t>> chunks_of(int64_t elements, int64_t n) {
   int64_t unit = 32;
   while (elements % unit) unit /= 2;
@@ -23,7 +24,9 @@ std::vector<std::pair<int64_t, int64_t>> chunks_of(int64_t elements, int64_t n) 
   return out;
 }
 
-UOp piece_of(UOp flat, std::pair<int64_t, int64_t> c) { return ops::shrink(flat, {{SInt(c.first), SInt(c.second - c.first)}}); }
+UOp piece_of(UOp flat, std::pair<int64_t, int64_t> c) {
+  return ops::shrink(flat, {{SInt(c.first), SInt(c.second - c.first)}});
+}
 
 /// Chunks, one after the other, as one value.
 UOp reassembled(const UOps& pieces, const std::vector<std::pair<int64_t, int64_t>>& chunks, int64_t elements) {
@@ -54,10 +57,12 @@ UOps allreduced(const UOps& parts, const std::vector<std::string>& devices, Ops 
   for (UOp p : parts) stored.push_back(device_of(p).empty() ? p : UOp::make(Ops::CONTIGUOUS, p.dtype(), {p}));
   const int64_t elements = shape.numel(), ring = env::RING.get(), all2all = env::ALL2ALL.get();
   const bool large = n > 2 && elements > env::RING_ALLREDUCE_THRESHOLD.get();
-  const bool by_all = elements && (all2all >= 2 || (large && all2all == 1)), by_ring = elements && !by_all && (ring >= 2 || (large && ring == 1));
+  const bool by_all = elements && (all2all >= 2 || (large && all2all == 1)),
+             by_ring = elements && !by_all && (ring >= 2 || (large && ring == 1));
   if (!by_all && !by_ring) {
     for (size_t i = 0; i < n; i++)
-      for (UOp p : stored) out[i] = combined(op, out[i], copied(p, devices[i]));  // in one order, so that all get the same
+      for (UOp p : stored)
+        out[i] = combined(op, out[i], copied(p, devices[i]));  // in one order, so that all get the same
     return out;
   }
   const auto chunks = chunks_of(elements, static_cast<int64_t>(n));

@@ -59,7 +59,8 @@ void write_storage(UOp place, UOp value) {
   while (base.in(kViewOps)) base = current_view(base.src(0));
   Tensor owner = Tensor::from_uop(base).realize();
   UOp piece = storage_as(place, place.dtype(), shape_of(place));
-  TG_CHECK(Error, piece, "[assign] got elements of ", device_of(place), " that do not lie in one piece: a non-contiguous view is not supported");
+  TG_CHECK(Error, piece, "[assign] got elements of ", device_of(place),
+           " that do not lie in one piece: a non-contiguous view is not supported");
   UOpRef hold(piece);
   buffer_table::get(static_cast<uint64_t>(piece.arg<ParamArg>().slot))->copy_in(Tensor::from_uop(value).bytes());
 }
@@ -155,12 +156,15 @@ Writes writes_of(const UOps& roots) {
   Writes w;
   MemoScope seen;
   auto& g = Graph::global();
-  auto sources = [&](UOp u) { return g.forwarded(u) ? std::span<const UOp>() : u.srcs().subspan(u.is(Ops::CALL) ? 1 : 0); };
+  auto sources = [&](UOp u) {
+    return g.forwarded(u) ? std::span<const UOp>() : u.srcs().subspan(u.is(Ops::CALL) ? 1 : 0);
+  };
   for (UOp r : roots) {
     auto visit = [&](UOp u) {
       seen.mark(u);
       TG_CHECK(ValueError, !is_stale(u),
-               "[realize] got an expression of a tensor that was overwritten in place after it was built, expected it to be realized (or "
+               "[realize] got an expression of a tensor that was overwritten in place after it was built, expected it "
+               "to be realized (or "
                "differentiated) before the assign");
       auto add_effect = [&](UOp e) {
         if (g.forwarded(e)) return;
@@ -172,7 +176,9 @@ Writes writes_of(const UOps& roots) {
           w.buffers.push_back(b);
           w.last.push_back(e);
           w.blank.push_back(!has_contents(b));
-        } else w.last[static_cast<size_t>(it - w.buffers.begin())] = e;  // sources come first: the latest write is the last one seen
+        } else
+          w.last[static_cast<size_t>(it - w.buffers.begin())] =
+              e;  // sources come first: the latest write is the last one seen
       };
       if (u.is(Ops::CALL))  // everything it writes, whoever asked for it
         for (int32_t k : u.arg<CallInfo>().writes) {
@@ -212,7 +218,9 @@ UOps readers_of(const Writes& w) {
   for (UOp root : live) {
     // A view of a state follows the write; it reads nothing.
     bool follows = true;
-    each_base(root, [&](UOp s) { follows &= s.is(Ops::BUFFER) || std::find(w.effects.begin(), w.effects.end(), s) != w.effects.end(); });
+    each_base(root, [&](UOp s) {
+      follows &= s.is(Ops::BUFFER) || std::find(w.effects.begin(), w.effects.end(), s) != w.effects.end();
+    });
     if (follows) continue;
     walk(root, [&](UOp u) { return reads.has(u); }, sources, visit);
     if (reads.get(root) != no) out.push_back(root);
@@ -225,7 +233,8 @@ namespace {
 UOp successor_of(UOp b) {
   const ParamArg& arg = b.arg<ParamArg>();
   UOp n = new_buffer(shape_of(b), b.dtype(), arg.device);
-  buffer_table::attach(static_cast<uint64_t>(n.arg<ParamArg>().slot), buffer_table::get(static_cast<uint64_t>(arg.slot)));
+  buffer_table::attach(static_cast<uint64_t>(n.arg<ParamArg>().slot),
+                       buffer_table::get(static_cast<uint64_t>(arg.slot)));
   n.node()->flags |= b.node()->flags & Node::kNeedsGrad;
   note_overwritten(b, n);
   return n;
@@ -244,7 +253,8 @@ void finish_effects(const Writes& w, bool read) {
   const auto is_value = [&](UOp e) { return (writes_part(e) || is_value_write(e)) && blank.contains(base_of(e)); };
   for (UOp e : w.effects) {
     UOp b = memory_of(e.src(0));
-    if (auto it = std::find_if(fresh.begin(), fresh.end(), [&](auto& f) { return f.second == b; }); it != fresh.end()) b = it->first;
+    if (auto it = std::find_if(fresh.begin(), fresh.end(), [&](auto& f) { return f.second == b; }); it != fresh.end())
+      b = it->first;
     auto it = fresh.find(b);
     if (it == fresh.end()) {
       b.node()->flags &= static_cast<uint8_t>(~kFreshBuffer);
@@ -255,11 +265,13 @@ void finish_effects(const Writes& w, bool read) {
     if (e.src(1).is(Ops::STORE) && !is_value(e)) e.node()->flags |= kLeafWrite;
   }
   if (w.buffers.empty()) return;
-  // What shows a write that was computed shows the storage from now on. Contents that all come from these writes, in parts or by index, keep their
-  // history as values do; assigning the whole makes a leaf.
+  // What shows a write that was computed shows the storage from now on. Contents that all come from these writes, in
+  // parts or by index, keep their history as values do; assigning the whole makes a leaf.
   const auto shows = [&](UOp b) {
     if (auto it = fresh.find(current(b)); it != fresh.end()) return it->second;
-    if (!is_effect(b) || keeps_call(b) || (read && b.src(1).is(Ops::CALL) && b.src(1).arg<CallInfo>().gradient) || is_value(b)) return UOp();
+    if (!is_effect(b) || keeps_call(b) || (read && b.src(1).is(Ops::CALL) && b.src(1).arg<CallInfo>().gradient) ||
+        is_value(b))
+      return UOp();
     return g.forwarded(b);
   };
   each_live([&](Tensor::Impl& i) {
@@ -267,7 +279,8 @@ void finish_effects(const Writes& w, bool read) {
     UOp u = i.uop, v = with_bases(u, [&](UOp b) {
                      UOp to = shows(b);
                      if (to && leaf) to.node()->flags |= Node::kNeedsGrad;
-                     else if (to && is_effect(b) && (writes_part(b) || is_value_write(b))) note_dropped(to, b, Lost::kUnlessReached);
+                     else if (to && is_effect(b) && (writes_part(b) || is_value_write(b)))
+                       note_dropped(to, b, Lost::kUnlessReached);
                      return to ? to : b;
                    });
     if (v == u) return;
@@ -282,7 +295,9 @@ Tensors pending_writes(bool fresh) {
   GraphScope g;
   each_live([&](Tensor::Impl& i) {
     bool any = false;
-    each_base(current_view(i.uop), [&](UOp u) { any |= is_effect(u) && !Graph::global().forwarded(u) && (fresh || !is_fresh(memory_of(u))); });
+    each_base(current_view(i.uop), [&](UOp u) {
+      any |= is_effect(u) && !Graph::global().forwarded(u) && (fresh || !is_fresh(memory_of(u)));
+    });
     if (any) out.push_back(Tensor(i.shared_from_this()));
   });
   return out;
@@ -307,7 +322,8 @@ void settle(std::vector<Touched>& touched) {
   Writes w;
   each_live([&](Tensor::Impl& i) {
     each_memory(i.uop, [&](UOp b) {
-      if (Touched* t = find(b); t && t->written && std::find(w.buffers.begin(), w.buffers.end(), b) == w.buffers.end()) w.buffers.push_back(b);
+      if (Touched* t = find(b); t && t->written && std::find(w.buffers.begin(), w.buffers.end(), b) == w.buffers.end())
+        w.buffers.push_back(b);
     });
   });
   if (!w.buffers.empty()) {
@@ -375,25 +391,31 @@ std::unordered_map<UOp, UOp> earlier_states(const Tensor& t) {
 /// Assignment to a tensor of several devices: each writes its shard.
 void assign_shards(const Tensor& t, UOp u, UOp v) {
   const int axis = shard_axis(u);
-  TG_CHECK(DeviceError, device_of(v).empty() || shard_axis(v) == axis, "[assign] multi axis mismatch: got a value with shard axis ", shard_axis(v),
-           ", expected ", axis, " (-1: whole on each device): shard the value the same way");
+  TG_CHECK(DeviceError, device_of(v).empty() || shard_axis(v) == axis,
+           "[assign] multi axis mismatch: got a value with shard axis ", shard_axis(v), ", expected ", axis,
+           " (-1: whole on each device): shard the value the same way");
   const size_t n = static_cast<size_t>(device_count(u));
   const Shards to = lower_multi(u), from = lower_multi(v);
-  auto value_of = [&](size_t i) { return from.parts.size() == 1 ? slice_of(from.parts[0], axis, i, n) : from.parts[i]; };
+  auto value_of = [&](size_t i) {
+    return from.parts.size() == 1 ? slice_of(from.parts[0], axis, i, n) : from.parts[i];
+  };
   bool writable = true;
   for (UOp p : to.parts) writable &= bool(writable_state(current_view(p)));
   if (!writable) {
     TG_CHECK(ValueError, !below_views(u).is(Ops::MSTACK),
              "[assign] got a view of a tensor on several devices that no device can write to, expected whole shards");
-    if (t.impl()->requires_grad == false) {  // statistics and the like: from now on there is storage to write to, also in a captured function
+    if (t.impl()->requires_grad ==
+        false) {  // statistics and the like: from now on there is storage to write to, also in a captured function
       const std::vector<std::string> devices = split_devices(device_of(u));
       UOps stored;
       for (size_t i = 0; i < n; i++) stored.push_back(own_storage(value_of(i), devices[i]));
       return set_uop(*t.impl(), join_shards(stored, axis));
     }
-    return set_uop(*t.impl(), device_of(v).empty()
-                                  ? UOp::make(Ops::COPY, v.dtype(), axis < 0 ? UOps{v} : UOps{v, UOp::constant(int64_t{axis})}, Arg(device_of(u)))
-                                  : v);
+    return set_uop(*t.impl(),
+                   device_of(v).empty()
+                       ? UOp::make(Ops::COPY, v.dtype(), axis < 0 ? UOps{v} : UOps{v, UOp::constant(int64_t{axis})},
+                                   Arg(device_of(u)))
+                       : v);
   }
   std::unordered_map<UOp, UOp> after;
   UOps parts;
@@ -439,18 +461,20 @@ const Tensor& Tensor::assign(const Tensor& value) const {
   impl_->thread = Impl::this_thread();
   const Shape want = shape_of(u), got = shape_of(v);
   bool fits = got.size() <= want.size();
-  for (size_t i = 0; fits && i < got.size(); i++) fits = got[got.size() - 1 - i] == want[want.size() - 1 - i] || got[got.size() - 1 - i] == 1;
+  for (size_t i = 0; fits && i < got.size(); i++)
+    fits = got[got.size() - 1 - i] == want[want.size() - 1 - i] || got[got.size() - 1 - i] == 1;
   TG_CHECK(ShapeError, fits, "[assign] got shape ", got, ", expected ", want, " or one that broadcasts to it");
   DType d = strong_dtype(u.dtype());
   if (v.dtype().is_weak() && (d.is_float() || !v.dtype().is_float())) v = ops::cast(v, d);
-  TG_CHECK(DTypeError, v.dtype() == d, "[assign] assign dtype mismatch: got ", v.dtype(), ", expected ", d, ": cast the value");
+  TG_CHECK(DTypeError, v.dtype() == d, "[assign] assign dtype mismatch: got ", v.dtype(), ", expected ", d,
+           ": cast the value");
   if (on_storage_device(u)) {
     write_storage(u, ops::expand(v, want));
     return *this;
   }
   const std::string &here = device_of(u), &there = device_of(v);
-  TG_CHECK(DeviceError, here.empty() || there.empty() || here == there, "[assign] got a value on ", there, " for a tensor on ", here,
-           ", expected one device: move it with .to(device)");
+  TG_CHECK(DeviceError, here.empty() || there.empty() || here == there, "[assign] got a value on ", there,
+           " for a tensor on ", here, ", expected one device: move it with .to(device)");
   v = ops::expand(v, want);
   if (is_multi(u)) {
     assign_shards(*this, u, v);
@@ -461,8 +485,9 @@ const Tensor& Tensor::assign(const Tensor& value) const {
   if (!state) {
     UOp b = u;
     while (b.in(kViewOps)) b = b.src(0);
-    TG_CHECK(ValueError, !b.is(Ops::BUFFER) && !is_effect_target(b),
-             "[assign] got a repeated or padded view of a tensor, expected one whose elements have places of their own");
+    TG_CHECK(
+        ValueError, !b.is(Ops::BUFFER) && !is_effect_target(b),
+        "[assign] got a repeated or padded view of a tensor, expected one whose elements have places of their own");
     if (impl_->requires_grad.value_or(false)) {  // storage, like what is assigned to storage: a leaf once it has run
       v = own_storage(v, device_or_default(u));
       if (UOp b = memory_of(v); b.is(Ops::BUFFER)) b.node()->flags &= static_cast<uint8_t>(~kFreshBuffer);
@@ -470,7 +495,8 @@ const Tensor& Tensor::assign(const Tensor& value) const {
       v.node()->flags |= Node::kNeedsGrad;
     }
     if (b.is_const()) impl_->literal = u;
-    if (writable_state(current_view(v))) v = own_storage(v, device_or_default(v));  // later writes to this one are not writes to the other
+    if (writable_state(current_view(v)))
+      v = own_storage(v, device_or_default(v));  // later writes to this one are not writes to the other
     set_uop(*impl_, v);
   } else {
     impl_->literal = UOpRef();

@@ -29,7 +29,9 @@ bool reduces_last(UOp u, Ops op, UOp x) {
 UOp scores_of(UOp p) {
   if (!p.is(Ops::MUL)) return {};
   UOp power = p.src(0), inverse = unrepeated(p.src(1));
-  if (!power.is(Ops::EXP2) || !inverse.is(Ops::RECIPROCAL) || !reduces_last(unrepeated(inverse.src(0)), Ops::ADD, power)) return {};
+  if (!power.is(Ops::EXP2) || !inverse.is(Ops::RECIPROCAL) ||
+      !reduces_last(unrepeated(inverse.src(0)), Ops::ADD, power))
+    return {};
   UOp exponent = power.src(0), factor = exponent.is(Ops::MUL) ? ops::literal_of(exponent.src(1)) : UOp();
   if (!factor || std::abs(factor.const_float() * std::log(2.0) - 1) > 1e-6 || !exponent.src(0).is(Ops::ADD)) return {};
   UOp s = exponent.src(0).src(0), negative = exponent.src(0).src(1);
@@ -41,9 +43,12 @@ UOp scores_of(UOp p) {
 bool pays(UOp s, UOp v) {
   const Shape &shape = shape_of(s), &values = shape_of(v);
   if (shape.symbolic() || values.symbolic() || shape.size() < 2 || values.size() < 2) return false;
-  if (s.dtype() != dtypes::float32 || v.dtype().is_weak() || is_multi(s) || is_multi(v) || !device_of(s).starts_with("CPU")) return false;
+  if (s.dtype() != dtypes::float32 || v.dtype().is_weak() || is_multi(s) || is_multi(v) ||
+      !device_of(s).starts_with("CPU"))
+    return false;
   const auto fits = [](const SInt& n) { return n.value() >= 128 || n.value() % 64 == 0; };
-  return fits(shape.back()) && fits(shape[shape.size() - 2]) && values.back().value() % 16 == 0 && shape.numel() * s.dtype().itemsize() >= kScores;
+  return fits(shape.back()) && fits(shape[shape.size() - 2]) && values.back().value() % 16 == 0 &&
+         shape.numel() * s.dtype().itemsize() >= kScores;
 }
 }  // namespace
 
@@ -57,20 +62,24 @@ Tensor with_gradient(const Tensor& product, const Tensor& weights, const Tensor&
 
 Grads gradients(UOp g, UOp o, UOp s, UOp v) {
   // Stored once, in the type it has.
-  const bool widened = g.is(Ops::CAST) && g.src(0).dtype().is_float() && g.src(0).dtype().itemsize() < g.dtype().itemsize();
-  const Tensor grad = Tensor::from_uop(widened ? g.src(0) : g).contiguous().cast(g.dtype()), out = Tensor::from_uop(o), scores = Tensor::from_uop(s),
-               value = Tensor::from_uop(v);
+  const bool widened =
+      g.is(Ops::CAST) && g.src(0).dtype().is_float() && g.src(0).dtype().itemsize() < g.dtype().itemsize();
+  const Tensor grad = Tensor::from_uop(widened ? g.src(0) : g).contiguous().cast(g.dtype()), out = Tensor::from_uop(o),
+               scores = Tensor::from_uop(s), value = Tensor::from_uop(v);
   // The same nodes as in the softmax, so that nothing is computed for it alone.
   const Tensor top = scores.max({.axis = -1, .keepdim = true}).detach();
-  const Tensor total = (scores - top).exp().sum({.axis = -1, .keepdim = true}), log_sum = (top + total.log()).contiguous();
+  const Tensor total = (scores - top).exp().sum({.axis = -1, .keepdim = true}),
+               log_sum = (top + total.log()).contiguous();
   const Tensor mean = (grad * out).sum({.axis = -1, .keepdim = true}).contiguous();
   // Closed places have the probability 0, whatever a row is.
-  const bool masked =
-      s.is(Ops::WHERE) && ops::literal_of(s.src(2)) && ops::literal_of(s.src(2)).const_float() == -std::numeric_limits<double>::infinity();
+  const bool masked = s.is(Ops::WHERE) && ops::literal_of(s.src(2)) &&
+                      ops::literal_of(s.src(2)).const_float() == -std::numeric_limits<double>::infinity();
   const Tensor below = (masked ? Tensor::from_uop(s.src(1)) : scores) - log_sum;
-  const Tensor open = masked ? Tensor::from_uop(s.src(0)) : Tensor(), power = below.exp(), p = masked ? open.where(power, 0.0) : power;
+  const Tensor open = masked ? Tensor::from_uop(s.src(0)) : Tensor(), power = below.exp(),
+               p = masked ? open.where(power, 0.0) : power;
   const Tensor dv = p.transpose(-1, -2).dot(grad).cast(value.dtype());
-  const Tensor dp = grad.dot(value.transpose(-1, -2), dtypes::float32), slope = power * (dp - mean), ds = masked ? open.where(slope, 0.0) : slope;
+  const Tensor dp = grad.dot(value.transpose(-1, -2), dtypes::float32), slope = power * (dp - mean),
+               ds = masked ? open.where(slope, 0.0) : slope;
   return {UOp(), ds.uop(), dv.uop()};
 }
 

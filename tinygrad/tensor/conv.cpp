@@ -37,26 +37,29 @@ PadList conv::with_lead(const PadList& p, size_t ndim) {
   return out;
 }
 
-// y[k, o] = x[o * step + k * dilation]. The axis is repeated K times, each row padded to W - d, the whole shifted by (K-1) * d and read in rows of W:
-// row k then starts k * d elements later than row 0. Both this view and its gradient are affine in k and o.
+// y[k, o] = x[o * step + k * dilation]. The axis is repeated K times, each row padded to W - d, the whole shifted by
+// (K-1) * d and read in rows of W: row k then starts k * d elements later than row 0. Both this view and its gradient
+// are affine in k and o.
 //
-// Windows that overlap in steps of s > 1: with k = t * s + r the element is x[(o + t) * s + r], so the rows are those of ceil(K / s) taps t of the
-// dilation s, each read in pieces (o, r), and (t, r) are the taps. The gradient then sums, for every element, over the few t that reach it; steps of
-// s over K rows would be a sum over all K of which one in s counts.
+// Windows that overlap in steps of s > 1: with k = t * s + r the element is x[(o + t) * s + r], so the rows are those
+// of ceil(K / s) taps t of the dilation s, each read in pieces (o, r), and (t, r) are the taps. The gradient then sums,
+// for every element, over the few t that reach it; steps of s over K rows would be a sum over all K of which one in s
+// counts.
 Tensor Tensor::pool_view(const Ints& kernel, const Ints& stride, const Ints& dilation) const {
   OpScope s;
   const Shape sh = shape();
   size_t n = kernel.size(), lead = sh.size() - n;
-  TG_CHECK(ShapeError, sh.size() >= n, "[pool] got shape ", sh, " for a kernel of ", n, " axes, expected at least as many");
+  TG_CHECK(ShapeError, sh.size() >= n, "[pool] got shape ", sh, " for a kernel of ", n,
+           " axes, expected at least as many");
   std::vector<int64_t> step = per_axis(stride, n, "pool", "stride"), dil = per_axis(dilation, n, "pool", "dilation");
   std::vector<int64_t> in(n), out(n), row(n);
   bool overlapping = false;
   for (size_t i = 0; i < n; i++) {
     in[i] = sh[lead + i].value();
-    TG_CHECK(ShapeError, kernel[i] > 0 && step[i] > 0 && dil[i] > 0, "[pool] got kernel ", kernel[i], ", stride ", step[i], ", dilation ", dil[i],
-             ", expected 1 or more");
-    TG_CHECK(ShapeError, dil[i] * (kernel[i] - 1) < in[i], "[pool] got kernel ", kernel[i], " with dilation ", dil[i], " for ", in[i],
-             " elements (shape ", sh, "), expected a kernel that fits");
+    TG_CHECK(ShapeError, kernel[i] > 0 && step[i] > 0 && dil[i] > 0, "[pool] got kernel ", kernel[i], ", stride ",
+             step[i], ", dilation ", dil[i], ", expected 1 or more");
+    TG_CHECK(ShapeError, dil[i] * (kernel[i] - 1) < in[i], "[pool] got kernel ", kernel[i], " with dilation ", dil[i],
+             " for ", in[i], " elements (shape ", sh, "), expected a kernel that fits");
     out[i] = (in[i] - dil[i] * (kernel[i] - 1) - 1) / step[i] + 1;
     overlapping |= kernel[i] > step[i] || dil[i] != 1;
   }
@@ -83,7 +86,8 @@ Tensor Tensor::pool_view(const Ints& kernel, const Ints& stride, const Ints& dil
     std::vector<int64_t> taps = kernel, far = dil, reach = in;
     for (size_t i = 0; i < n; i++) {
       if (kernel[i] <= step[i] || step[i] == 1 || dil[i] != 1) continue;
-      apart[i] = any_apart = true, taps[i] = ceil_div(kernel[i], step[i]), far[i] = step[i], reach[i] = (out[i] + taps[i] - 1) * step[i];
+      apart[i] = any_apart = true, taps[i] = ceil_div(kernel[i], step[i]), far[i] = step[i],
+      reach[i] = (out[i] + taps[i] - 1) * step[i];
     }
     if (any_apart) {
       u = ops::shrink(u, pairs_with(true, [&](size_t i) { return P(0, std::min(in[i], reach[i])); }));
@@ -93,12 +97,16 @@ Tensor Tensor::pool_view(const Ints& kernel, const Ints& stride, const Ints& dil
     auto w = [&](size_t i) { return reach[i] + (taps[i] - 1) * far[i]; };  // the long row
     auto v = [&](size_t i) { return w(i) - (taps[i] > 1 ? far[i] : 0); };
     auto t = [&](size_t i) { return apart[i] ? out[i] * step[i] : (out[i] - 1) * step[i] + 1; };
-    u = ops::expand(ops::reshape(u, shape_with(one, [&](size_t i) { return reach[i]; })), shape_with(k, [&](size_t i) { return reach[i]; }));
+    u = ops::expand(ops::reshape(u, shape_with(one, [&](size_t i) { return reach[i]; })),
+                    shape_with(k, [&](size_t i) { return reach[i]; }));
     u = ops::pad(u, pairs_with(false, none, [&](size_t i) { return P(0, v(i) - reach[i]); }));
     u = ops::reshape(u, shape_with([&](size_t i) { return taps[i] * v(i); }));
-    u = ops::pad(u, pairs_with(false, [&](size_t i) { return taps[i] > 1 ? P((taps[i] - 1) * far[i], far[i]) : P(0, 0); }));
+    u = ops::pad(
+        u, pairs_with(false, [&](size_t i) { return taps[i] > 1 ? P((taps[i] - 1) * far[i], far[i]) : P(0, 0); }));
     u = ops::reshape(u, shape_with(k, w));
-    u = ops::shrink(u, pairs_with(true, [&](size_t i) { return P(0, taps[i]); }, [&](size_t i) { return P((taps[i] - 1) * far[i], t(i)); }));
+    u = ops::shrink(u, pairs_with(
+                           true, [&](size_t i) { return P(0, taps[i]); },
+                           [&](size_t i) { return P((taps[i] - 1) * far[i], t(i)); }));
     bool strided = false;
     for (int64_t d : step) strided |= d != 1;
     if (strided) {
@@ -106,16 +114,17 @@ Tensor Tensor::pool_view(const Ints& kernel, const Ints& stride, const Ints& dil
       auto kept = [&](size_t i) { return apart[i] ? step[i] : 1; };
       u = ops::pad(u, pairs_with(false, none, [&](size_t i) { return P(0, out[i] * step[i] - t(i)); }));
       u = ops::reshape(u, shape_with(k, [&](size_t i) { return out[i]; }, [&](size_t i) { return step[i]; }));
-      u = ops::shrink(
-          u,
-          pairs_with(true, [&](size_t i) { return P(0, taps[i]); }, [&](size_t i) { return P(0, out[i]); }, [&](size_t i) { return P(0, kept(i)); }));
+      u = ops::shrink(u, pairs_with(
+                             true, [&](size_t i) { return P(0, taps[i]); }, [&](size_t i) { return P(0, out[i]); },
+                             [&](size_t i) { return P(0, kept(i)); }));
       std::vector<int> order;
       for (size_t i = 0; i < lead; i++) order.push_back(static_cast<int>(i));
       for (size_t i = 0; i < n; i++)
         for (size_t j : {0, 2, 1}) order.push_back(static_cast<int>(lead + 3 * i + j));
       u = ops::permute(u, order);
       u = ops::reshape(u, shape_with([&](size_t i) { return taps[i] * kept(i); }, [&](size_t i) { return out[i]; }));
-      u = ops::shrink(u, pairs_with(true, [&](size_t i) { return P(0, kernel[i]); }, [&](size_t i) { return P(0, out[i]); }));
+      u = ops::shrink(
+          u, pairs_with(true, [&](size_t i) { return P(0, kernel[i]); }, [&](size_t i) { return P(0, out[i]); }));
     }
     std::vector<int> order;
     for (size_t i = 0; i < lead; i++) order.push_back(static_cast<int>(i));
@@ -127,7 +136,8 @@ Tensor Tensor::pool_view(const Ints& kernel, const Ints& stride, const Ints& dil
   u = ops::shrink(u, pairs_with(true, [&](size_t i) { return P(0, std::min(in[i], out[i] * step[i])); }));
   u = ops::pad(u, pairs_with(false, [&](size_t i) { return P(0, std::max<int64_t>(0, out[i] * step[i] - in[i])); }));
   u = ops::reshape(u, shape_with([&](size_t i) { return out[i]; }, [&](size_t i) { return step[i]; }));
-  u = ops::shrink(u, pairs_with(true, [&](size_t i) { return P(0, out[i]); }, [&](size_t i) { return P(0, kernel[i]); }));
+  u = ops::shrink(u,
+                  pairs_with(true, [&](size_t i) { return P(0, out[i]); }, [&](size_t i) { return P(0, kernel[i]); }));
   std::vector<int> order;
   for (size_t i = 0; i < lead; i++) order.push_back(static_cast<int>(i));
   for (size_t i = 0; i < n; i++) order.push_back(static_cast<int>(lead + 2 * i));
@@ -142,11 +152,13 @@ Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOption
     // Zeros up to the greatest sizes, of whose result the part with these sizes counts.
     size_t n = xs.size() - 2;
     Shape begin(xs.size(), SInt(0));
-    Tensor r = from_uop(UOp::make(Ops::PAD, dtype(), {uop(), begin.stack(), max_shape().stack()})).conv2d(weight, bias, o);
+    Tensor r =
+        from_uop(UOp::make(Ops::PAD, dtype(), {uop(), begin.stack(), max_shape().stack()})).conv2d(weight, bias, o);
     Shape out = r.shape();
     out[0] = xs[0];
     const PadList pads = spatial_pads(o.padding, n, "conv2d");
-    std::vector<int64_t> step = per_axis(o.stride, n, "conv2d", "stride"), dil = per_axis(o.dilation, n, "conv2d", "dilation");
+    std::vector<int64_t> step = per_axis(o.stride, n, "conv2d", "stride"),
+                         dil = per_axis(o.dilation, n, "conv2d", "dilation");
     for (size_t i = 0; i < n; i++) {
       if (!xs[2 + i].symbolic()) continue;
       SInt room = ops::plus(xs[2 + i], pads[i].first + pads[i].second - dil[i] * (ws[2 + i].value() - 1) - 1);
@@ -158,7 +170,8 @@ Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOption
   if (!bias.defined()) return s(r);
   Shape line(static_cast<size_t>(ndim()), SInt(1));
   line[1] = weight.shape(0);
-  TG_CHECK(ShapeError, bias.numel() == weight.shape(0), "[conv2d] got bias ", bias.shape(), ", expected ", weight.shape(0), " elements");
+  TG_CHECK(ShapeError, bias.numel() == weight.shape(0), "[conv2d] got bias ", bias.shape(), ", expected ",
+           weight.shape(0), " elements");
   return s(r + bias.reshape(line));
 }
 
@@ -181,15 +194,17 @@ std::pair<Tensor, Tensor> factors(const Tensor& x, const Tensor& weight, int64_t
   return {v.reshape(split).permute(order), weight.reshape(wsplit)};
 }
 
-// Where columns cost no more than phases: few channels of the input, for the product of columns has the larger tiles; sums so long that storing
-// columns takes no time beside; few columns for an element.
+// Where columns cost no more than phases: few channels of the input, for the product of columns has the larger tiles;
+// sums so long that storing columns takes no time beside; few columns for an element.
 constexpr int64_t kPhaseChannels = 8, kLongSums = 512;
 constexpr double kFewColumns = 2;
 
 /// Whether the gradient of the input is to be a transposed convolution: windows in steps that overlap.
-bool gradient_in_phases(const Tensor& x, const Tensor& weight, int64_t g, const std::vector<int64_t>& step, const std::vector<int64_t>& dil,
-                        const PadList& pads) {
-  if (!x.dtype().is_float() || x.dtype().is_weak() || x.dtype() != weight.dtype() || is_multi(x.uop()) || is_multi(weight.uop())) return false;
+bool gradient_in_phases(const Tensor& x, const Tensor& weight, int64_t g, const std::vector<int64_t>& step,
+                        const std::vector<int64_t>& dil, const PadList& pads) {
+  if (!x.dtype().is_float() || x.dtype().is_weak() || x.dtype() != weight.dtype() || is_multi(x.uop()) ||
+      is_multi(weight.uop()))
+    return false;
   if (x.shape(1) / g < kPhaseChannels || weight.shape(0) / g >= kLongSums) return false;
   bool overlapping = false;
   double columns = 1;
@@ -202,7 +217,8 @@ bool gradient_in_phases(const Tensor& x, const Tensor& weight, int64_t g, const 
 }
 }  // namespace
 
-std::pair<Tensor, Tensor> conv::gradients(const Tensor& g, const Tensor& x, const Tensor& weight, const std::vector<int64_t>& form) {
+std::pair<Tensor, Tensor> conv::gradients(const Tensor& g, const Tensor& x, const Tensor& weight,
+                                          const std::vector<int64_t>& form) {
   const size_t n = form.size() / 4;
   std::vector<int64_t> step, dil;
   PadList pads;
@@ -214,12 +230,14 @@ std::pair<Tensor, Tensor> conv::gradients(const Tensor& g, const Tensor& x, cons
     rest.push_back(x.shape(axis) - ((g.shape(axis) - 1) * f[0] - f[2] - f[3] + f[1] * (weight.shape(axis) - 1) + 1));
     around[2 * (n - 1 - i)] = f[2], around[2 * (n - 1 - i) + 1] = f[3];
   }
-  Tensor dx =
-      g.conv_transpose2d(weight, {}, {.groups = form[0], .stride = Ints(step), .dilation = Ints(dil), .padding = around, .output_padding = rest});
+  Tensor dx = g.conv_transpose2d(
+      weight, {},
+      {.groups = form[0], .stride = Ints(step), .dilation = Ints(dil), .padding = around, .output_padding = rest});
   auto [windows, w] = factors(x.pad(with_lead(pads, n + 2)), weight, form[0], step, dil);
   Shape sums(w.shape());
   Axes summed(std::vector<int>{0});
-  for (size_t i = 0; i < n; i++) sums[3 + i] = windows.shape(static_cast<int>(3 + i)), summed.list.push_back(static_cast<int>(3 + i));
+  for (size_t i = 0; i < n; i++)
+    sums[3 + i] = windows.shape(static_cast<int>(3 + i)), summed.list.push_back(static_cast<int>(3 + i));
   sums[0] = g.shape(0);
   for (size_t i = 3 + n; i < sums.size(); i++) sums[i] = 1;
   return {dx, sum_of_products(windows, g.reshape(sums), summed).reshape(weight.shape())};
@@ -234,27 +252,32 @@ Tensor conv::direct(const Tensor& t, const Tensor& weight, const ConvOptions& o)
   TG_CHECK(ShapeError, xs.size() == ws.size() && xs.size() >= 3, "[conv2d] got input ", xs, " and weight ", ws,
            ", expected equal numbers of axes: (batch, in, ...) and (out, in / groups, ...)");
   size_t n = xs.size() - 2;
-  check_steps(per_axis(o.stride, n, "conv2d", "stride"), "stride"), check_steps(per_axis(o.dilation, n, "conv2d", "dilation"), "dilation");
+  check_steps(per_axis(o.stride, n, "conv2d", "stride"), "stride"),
+      check_steps(per_axis(o.dilation, n, "conv2d", "dilation"), "dilation");
   int64_t bs = xs[0].value(), cin_all = xs[1].value(), cout = ws[0].value(), cin = ws[1].value(), g = o.groups;
-  TG_CHECK(ShapeError, g > 0 && g * cin == cin_all && cout % g == 0, "[conv2d] got input ", xs, " and weight ", ws, " with ", g, " groups, expected ",
-           g, " x ", cin, " input channels and output channels divisible by the groups");
+  TG_CHECK(ShapeError, g > 0 && g * cin == cin_all && cout % g == 0, "[conv2d] got input ", xs, " and weight ", ws,
+           " with ", g, " groups, expected ", g, " x ", cin,
+           " input channels and output channels divisible by the groups");
   Ints kernel;
   for (size_t i = 0; i < n; i++) kernel.push_back(ws[2 + i].value());
   const PadList pads = spatial_pads(o.padding, n, "conv2d");
   Tensor x = t.pad(with_lead(pads, xs.size()));
   for (size_t i = 0; i < n; i++) {
     int64_t d = per_axis(o.dilation, n, "conv2d", "dilation")[i];
-    TG_CHECK(ShapeError, x.shape(static_cast<int>(2 + i)) > d * (kernel[i] - 1), "[conv2d] got input ", xs, " and weight ", ws,
-             ", expected a kernel that fits into the padded input");
+    TG_CHECK(ShapeError, x.shape(static_cast<int>(2 + i)) > d * (kernel[i] - 1), "[conv2d] got input ", xs,
+             " and weight ", ws, ", expected a kernel that fits into the padded input");
   }
-  auto all = [](const Ints& v, int64_t want) { return std::all_of(v.begin(), v.end(), [&](int64_t e) { return e == want; }); };
+  auto all = [](const Ints& v, int64_t want) {
+    return std::all_of(v.begin(), v.end(), [&](int64_t e) { return e == want; });
+  };
   if (env::WINO && all(kernel, 3) && all(o.stride, 1) && all(o.dilation, 1)) {
     const DType factors = least_upper_dtype(t.dtype(), weight.dtype()), wide = wide_dtype(factors, o.dtype);
     if (wide == factors) return winograd(t, weight, g, pads, o.dtype);
     const Tensor r = winograd(t.cast(wide), weight.cast(wide), g, pads, o.dtype);
     return !o.dtype && factors.is_float() ? r.cast(factors) : r;
   }
-  const std::vector<int64_t> step = per_axis(o.stride, n, "conv2d", "stride"), dil = per_axis(o.dilation, n, "conv2d", "dilation");
+  const std::vector<int64_t> step = per_axis(o.stride, n, "conv2d", "stride"),
+                             dil = per_axis(o.dilation, n, "conv2d", "dilation");
   auto [windows, w] = factors(x, weight, g, step, dil);
   Axes inner(std::vector<int>{});
   for (size_t i = 0; i <= n; i++) inner.list.push_back(static_cast<int>(3 + n + i));
@@ -264,21 +287,23 @@ Tensor conv::direct(const Tensor& t, const Tensor& weight, const ConvOptions& o)
   if (r.dtype() == t.dtype() && gradient_in_phases(t, weight, g, step, dil, pads)) {
     std::vector<int64_t> form{g};
     for (size_t i = 0; i < n; i++) form.insert(form.end(), {step[i], dil[i], pads[i].first, pads[i].second});
-    return Tensor::from_uop(UOp::make(Ops::CONTIGUOUS_BACKWARD, r.dtype(), {r.reshape(out).uop(), t.uop(), weight.uop()}, Arg(form)));
+    return Tensor::from_uop(
+        UOp::make(Ops::CONTIGUOUS_BACKWARD, r.dtype(), {r.reshape(out).uop(), t.uop(), weight.uop()}, Arg(form)));
   }
   return r.reshape(out);
 }
 
 namespace {
-/// One axis of a transposed convolution. With k = t * step + r and o + before = q * step + r the output is a sum over the taps t of
-/// x[q - t] w[t * step + r].
+/// One axis of a transposed convolution. With k = t * step + r and o + before = q * step + r the output is a sum over
+/// the taps t of x[q - t] w[t * step + r].
 struct Spread {
   int64_t in, kernel, step, dilation, before, out;
   int64_t taps() const { return step > 1 ? ceil_div(kernel, step) : kernel; }
   int64_t first() const { return floor_div(before, step); }  // row q
   int64_t rows() const { return floor_div(before + out - 1, step) - first() + 1; }
 };
-/// Phases r of an axis that are computed together: [phase, phase + phases), with `taps` taps, in `rows` rows from `first` on.
+/// Phases r of an axis that are computed together: [phase, phase + phases), with `taps` taps, in `rows` rows from
+/// `first` on.
 struct Phases {
   int64_t phase, phases, taps, first, rows;
 };
@@ -289,7 +314,8 @@ Phases phases_of(const Spread& a, int64_t phase, int64_t phases, int64_t taps) {
 }
 
 /// The sums of these phases: (batch, channels, then rows and phases of each axis).
-Tensor spread_part(const Tensor& t, const Tensor& weight, const std::vector<Spread>& axes, const std::vector<Phases>& part, int64_t g) {
+Tensor spread_part(const Tensor& t, const Tensor& weight, const std::vector<Spread>& axes,
+                   const std::vector<Phases>& part, int64_t g) {
   const Shape xs = t.shape(), ws = weight.shape();
   const size_t n = axes.size();
   const int64_t bs = xs[0].value(), cin = ws[0].value() / g, cout = ws[1].value();
@@ -304,15 +330,19 @@ Tensor spread_part(const Tensor& t, const Tensor& weight, const std::vector<Spre
     const Spread& a = axes[i];
     const Phases& p = part[i];
     const int64_t all = a.taps(), step = a.step;
-    grow.push_back({(p.taps - 1) * a.dilation - p.first, p.first + p.rows - a.in}), taps.push_back(p.taps), dilation.push_back(a.dilation);
+    grow.push_back({(p.taps - 1) * a.dilation - p.first, p.first + p.rows - a.in}), taps.push_back(p.taps),
+        dilation.push_back(a.dilation);
     kernel.push_back(a.kernel), tail.push_back({0, all * step - a.kernel}), apart.push_back(all), apart.push_back(step);
-    kept.push_back({0, p.taps}), kept.push_back({p.phase, p.phases}), flipped.push_back(axis(3 + 2 * i)), w_order.push_back(axis(4 + 2 * i));
+    kept.push_back({0, p.taps}), kept.push_back({p.phase, p.phases}), flipped.push_back(axis(3 + 2 * i)),
+        w_order.push_back(axis(4 + 2 * i));
     w_shape.push_back(1), w_shape.push_back(p.phases), image.push_back(p.rows), image.push_back(1);
-    x_order.push_back(axis(4 + 2 * i)), x_order.push_back(axis(5 + 2 * i)), out.push_back(p.rows), out.push_back(p.phases);
+    x_order.push_back(axis(4 + 2 * i)), x_order.push_back(axis(5 + 2 * i)), out.push_back(p.rows),
+        out.push_back(p.phases);
   }
   w_order.push_back(1), w_shape.push_back(cin), x_order.push_back(3), summed.list.push_back(axis(3 + 2 * n));
   for (size_t i = 0; i < n; i++) {
-    image.push_back(taps[i]), w_shape.push_back(taps[i]), w_order.push_back(axis(3 + 2 * i)), x_order.push_back(axis(4 + 2 * n + i));
+    image.push_back(taps[i]), w_shape.push_back(taps[i]), w_order.push_back(axis(3 + 2 * i)),
+        x_order.push_back(axis(4 + 2 * n + i));
     summed.list.push_back(axis(4 + 2 * n + i));
   }
   Tensor w = weight.reshape(kernel).pad(tail).reshape(apart);
@@ -331,19 +361,26 @@ Tensor spread_with_zeros(const Tensor& t, const Tensor& weight, const std::vecto
   Ints dilation;
   for (size_t i = 0; i < axes.size(); i++) {
     const Spread& a = axes[i];
-    split.push_back(a.kernel), merged.push_back(a.kernel), order.push_back(static_cast<int>(3 + i)), spatial.push_back(static_cast<int>(3 + i));
-    wide.push_back(a.in), wide.push_back(1), zeros.push_back({0, 0}), zeros.push_back({0, a.step - 1}), flat.push_back(a.in * a.step);
+    split.push_back(a.kernel), merged.push_back(a.kernel), order.push_back(static_cast<int>(3 + i)),
+        spatial.push_back(static_cast<int>(3 + i));
+    wide.push_back(a.in), wide.push_back(1), zeros.push_back({0, 0}), zeros.push_back({0, a.step - 1}),
+        flat.push_back(a.in * a.step);
     const int64_t size = a.in > 0 ? (a.in - 1) * a.step + 1 : 0, before = (a.kernel - 1) * a.dilation - a.before;
     cut.push_back(size), dilation.push_back(a.dilation);
     grow.push_back({before, a.out + (a.kernel - 1) * a.dilation - before - size});
   }
   Tensor w = weight.reshape(split).permute(order).flip(spatial).reshape(merged);
-  return t.reshape(wide).pad(zeros).reshape(flat).shrink_to(cut).pad(with_lead(grow, xs.size())).conv2d(w, {}, {.groups = g, .dilation = dilation});
+  return t.reshape(wide)
+      .pad(zeros)
+      .reshape(flat)
+      .shrink_to(cut)
+      .pad(with_lead(grow, xs.size()))
+      .conv2d(w, {}, {.groups = g, .dilation = dilation});
 }
 constexpr int64_t kFewPhases = 4;  // which codegen makes instances of
 
-/// The phases as further axes of the result of a convolution: no products with zeros between the elements. Where the kernel is no multiple of the
-/// step its first phases have a tap more than the others: a sum for each kind.
+/// The phases as further axes of the result of a convolution: no products with zeros between the elements. Where the
+/// kernel is no multiple of the step its first phases have a tap more than the others: a sum for each kind.
 Tensor spread_in_phases(const Tensor& t, const Tensor& weight, const std::vector<Spread>& axes, int64_t g) {
   const size_t n = axes.size();
   std::vector<std::vector<Phases>> of(n);
@@ -355,8 +392,9 @@ Tensor spread_in_phases(const Tensor& t, const Tensor& weight, const std::vector
     if (more < a.step && taps > 1) of[i].push_back(phases_of(a, more, a.step - more, taps - 1));
     std::erase_if(of[i], [](const Phases& p) { return p.rows <= 0; });
     // Padding may take all away that x reaches: nothing to gain there.
-    const bool reached =
-        std::all_of(of[i].begin(), of[i].end(), [&](const Phases& p) { return p.first - (p.taps - 1) * a.dilation < a.in && p.first + p.rows > 0; });
+    const bool reached = std::all_of(of[i].begin(), of[i].end(), [&](const Phases& p) {
+      return p.first - (p.taps - 1) * a.dilation < a.in && p.first + p.rows > 0;
+    });
     if (of[i].empty() || !reached) return spread_with_zeros(t, weight, axes, g);
     count *= of[i].size();
   }
@@ -376,7 +414,8 @@ Tensor spread_in_phases(const Tensor& t, const Tensor& weight, const std::vector
         const Phases& p = of[i][k];
         PadList pads(2 + 2 * n, {0, 0});
         pads[2 + 2 * i] = {p.first - a.first(), a.first() + a.rows() - p.first - p.rows};
-        if (of[i].size() == 1) pads[3 + 2 * i] = {p.phase, a.step - p.phase - p.phases};  // phases without a tap are zero
+        if (of[i].size() == 1)
+          pads[3 + 2 * i] = {p.phase, a.step - p.phase - p.phases};  // phases without a tap are zero
         row.push_back(parts[c + k].pad(pads));
       }
       next.push_back(Tensor::cat(row, static_cast<int>(3 + 2 * i)));
@@ -389,7 +428,8 @@ Tensor spread_in_phases(const Tensor& t, const Tensor& weight, const std::vector
   if (many && count == 1) parts[0] = parts[0].contiguous();
   Shape whole{parts[0].shape()[0], parts[0].shape()[1]};
   ops::Pairs seen{{0, whole[0]}, {0, whole[1]}};
-  for (const Spread& a : axes) whole.push_back(a.rows() * a.step), seen.push_back({a.before - a.first() * a.step, a.out});
+  for (const Spread& a : axes)
+    whole.push_back(a.rows() * a.step), seen.push_back({a.before - a.first() * a.step, a.out});
   return Tensor::from_uop(ops::shrink(parts[0].reshape(whole).uop(), seen));
 }
 
@@ -398,7 +438,8 @@ Tensor spread_in_phases(const Tensor& t, const Tensor& weight, const std::vector
 Tensor Tensor::conv_transpose2d(const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& o) const {
   OpScope s;
   const Shape xs = shape(), ws = weight.shape();
-  TG_CHECK(ShapeError, xs.size() == ws.size() && xs.size() >= 3 && xs[1] == ws[0] && o.groups > 0 && ws[0].value() % o.groups == 0,
+  TG_CHECK(ShapeError,
+           xs.size() == ws.size() && xs.size() >= 3 && xs[1] == ws[0] && o.groups > 0 && ws[0].value() % o.groups == 0,
            "[conv_transpose2d] got input ", xs, " and weight ", ws, " with ", o.groups,
            " groups, expected (batch, in, ...) and (in, out / groups, ...)");
   const size_t n = xs.size() - 2;
@@ -408,30 +449,35 @@ Tensor Tensor::conv_transpose2d(const Tensor& weight, const Tensor& bias, const 
   const PadList p = spatial_pads(o.padding, n, "conv_transpose2d");
   if (xs.symbolic()) {
     // Zeros up to the greatest sizes, of whose result the part with these sizes counts.
-    Tensor r =
-        from_uop(UOp::make(Ops::PAD, dtype(), {uop(), Shape(xs.size(), SInt(0)).stack(), max_shape().stack()})).conv_transpose2d(weight, bias, o);
+    Tensor r = from_uop(UOp::make(Ops::PAD, dtype(), {uop(), Shape(xs.size(), SInt(0)).stack(), max_shape().stack()}))
+                   .conv_transpose2d(weight, bias, o);
     Shape out = r.shape();
     out[0] = xs[0];
     for (size_t i = 0; i < n; i++)
-      if (xs[2 + i].symbolic()) out[2 + i] = ops::simplified(SInt((xs[2 + i].uop() - max_shape()[2 + i].value()) * step[i] + out[2 + i].value()));
+      if (xs[2 + i].symbolic())
+        out[2 + i] =
+            ops::simplified(SInt((xs[2 + i].uop() - max_shape()[2 + i].value()) * step[i] + out[2 + i].value()));
     return s(r.shrink_to(out));
   }
   std::vector<Spread> axes;
   bool dense = true, steps = false;
   for (size_t i = 0; i < n; i++) {
     const int64_t m = xs[2 + i].value(), k = ws[2 + i].value();
-    TG_CHECK(ShapeError, k > 0 && step[i] > 0 && dil[i] > 0, "[conv_transpose2d] got kernel ", k, ", stride ", step[i], ", dilation ", dil[i],
-             ", expected 1 or more");
+    TG_CHECK(ShapeError, k > 0 && step[i] > 0 && dil[i] > 0, "[conv_transpose2d] got kernel ", k, ", stride ", step[i],
+             ", dilation ", dil[i], ", expected 1 or more");
     // The step of a single element is as good as any: with that of the kernel each output has one tap.
     const int64_t apart = m == 1 && dil[i] == 1 ? std::max(step[i], k) : step[i];
-    axes.push_back({m, k, apart, dil[i], p[i].first, (m > 0 ? (m - 1) * step[i] + 1 : 0) + (k - 1) * dil[i] - p[i].first - p[i].second + extra[i]});
+    axes.push_back({m, k, apart, dil[i], p[i].first,
+                    (m > 0 ? (m - 1) * step[i] + 1 : 0) + (k - 1) * dil[i] - p[i].first - p[i].second + extra[i]});
     dense &= (apart == 1 || dil[i] == 1) && m > 0 && axes.back().out > 0, steps |= apart > 1;
   }
-  Tensor r = steps && dense ? spread_in_phases(*this, weight, axes, o.groups) : spread_with_zeros(*this, weight, axes, o.groups);
+  Tensor r = steps && dense ? spread_in_phases(*this, weight, axes, o.groups)
+                            : spread_with_zeros(*this, weight, axes, o.groups);
   if (!bias.defined()) return s(r);
   Shape line(xs.size(), SInt(1));
   line[1] = r.shape(1);
-  TG_CHECK(ShapeError, bias.numel() == r.shape(1), "[conv_transpose2d] got bias ", bias.shape(), ", expected ", r.shape(1), " elements");
+  TG_CHECK(ShapeError, bias.numel() == r.shape(1), "[conv_transpose2d] got bias ", bias.shape(), ", expected ",
+           r.shape(1), " elements");
   return s(r + bias.reshape(line));
 }
 
@@ -444,15 +490,17 @@ Pool pool_of(const Tensor& t, const PoolOptions& o, const char* op) {
   Pool p;
   const Shape sh = t.shape();
   size_t n = o.kernel_size.each ? 2 : o.kernel_size.size();
-  TG_CHECK(ShapeError, sh.size() >= n, "[", op, "] got shape ", sh, " for a kernel of ", n, " axes, expected at least as many");
+  TG_CHECK(ShapeError, sh.size() >= n, "[", op, "] got shape ", sh, " for a kernel of ", n,
+           " axes, expected at least as many");
   p.kernel = per_axis(o.kernel_size, n, op, "kernel_size");
   p.stride = o.stride.empty() ? p.kernel : Ints(per_axis(o.stride, n, op, "stride"));
   p.dilation = per_axis(o.dilation, n, op, "dilation");
   p.pads = p.grown = spatial_pads(o.padding, n, op);
   for (size_t i = 0; i < n; i++) {
-    int64_t in = sh[sh.size() - n + i].value() + p.pads[i].first + p.pads[i].second, span = p.dilation[i] * (p.kernel[i] - 1) + 1;
-    TG_CHECK(ShapeError, p.kernel[i] > 0 && p.stride[i] > 0 && p.dilation[i] > 0 && in >= span, "[", op, "] got shape ", sh, " and a kernel of ",
-             p.kernel[i], ", expected a kernel that fits and strides of 1 or more");
+    int64_t in = sh[sh.size() - n + i].value() + p.pads[i].first + p.pads[i].second,
+            span = p.dilation[i] * (p.kernel[i] - 1) + 1;
+    TG_CHECK(ShapeError, p.kernel[i] > 0 && p.stride[i] > 0 && p.dilation[i] > 0 && in >= span, "[", op, "] got shape ",
+             sh, " and a kernel of ", p.kernel[i], ", expected a kernel that fits and strides of 1 or more");
     if (!o.ceil_mode) continue;
     int64_t out = ceil_div(in - span, p.stride[i]) + 1;
     if ((out - 1) * p.stride[i] >= in - p.pads[i].second) out--;  // a window must start inside
@@ -478,7 +526,8 @@ static Tensor max_windows(const Tensor& t, const Pool& p) {
     ops::Pairs pairs(static_cast<size_t>(t.ndim()) - p.grown.size(), {0, 0});
     for (auto [a, b] : p.grown) pairs.push_back({a, b});
     x = Tensor::from_uop(ops::pad(inside, pairs))
-            .where(Tensor::from_uop(ops::pad(t.uop(), pairs)), Tensor::from_uop(UOp::constant(ops::identity_of(Ops::MAX, d), d)));
+            .where(Tensor::from_uop(ops::pad(t.uop(), pairs)),
+                   Tensor::from_uop(UOp::constant(ops::identity_of(Ops::MAX, d), d)));
   }
   return x.pool_view(p.kernel, p.stride, p.dilation);
 }
@@ -507,40 +556,44 @@ std::pair<Tensor, Tensor> Tensor::max_pool2d_with_indices(const PoolOptions& o) 
 Tensor Tensor::max_unpool2d(const Tensor& indices, const PoolOptions& o, const Ints& output_size) const {
   OpScope s;
   const Shape sh = shape();
-  TG_CHECK(ShapeError, sh.size() >= 3 && indices.shape() == sh, "[max_unpool2d] got values ", sh, " and indices ", indices.shape(),
-           ", expected equal shapes (batch, channels, ...)");
+  TG_CHECK(ShapeError, sh.size() >= 3 && indices.shape() == sh, "[max_unpool2d] got values ", sh, " and indices ",
+           indices.shape(), ", expected equal shapes (batch, channels, ...)");
   size_t n = sh.size() - 2;
   Shape out(sh.begin(), sh.begin() + 2), rows = out;
-  std::vector<int64_t> kernel =
-      per_axis(o.kernel_size.size() == 2 && n != 2 ? Ints(o.kernel_size[0]) : o.kernel_size, n, "max_unpool2d", "kernel_size");
+  std::vector<int64_t> kernel = per_axis(o.kernel_size.size() == 2 && n != 2 ? Ints(o.kernel_size[0]) : o.kernel_size,
+                                         n, "max_unpool2d", "kernel_size");
   std::vector<int64_t> step = o.stride.empty() ? kernel : per_axis(o.stride, n, "max_unpool2d", "stride"),
                        dil = per_axis(o.dilation, n, "max_unpool2d", "dilation");
   PadList pads = spatial_pads(o.padding, n, "max_unpool2d");
-  TG_CHECK(ShapeError, output_size.empty() || output_size.size() >= n, "[max_unpool2d] got output_size of ", output_size.size(), " axes, expected ",
-           n);
+  TG_CHECK(ShapeError, output_size.empty() || output_size.size() >= n, "[max_unpool2d] got output_size of ",
+           output_size.size(), " axes, expected ", n);
   for (size_t i = 0; i < n; i++)
-    out.push_back(output_size.empty() ? (sh[2 + i].value() - 1) * step[i] - pads[i].first - pads[i].second + dil[i] * (kernel[i] - 1) + 1
+    out.push_back(output_size.empty() ? (sh[2 + i].value() - 1) * step[i] - pads[i].first - pads[i].second +
+                                            dil[i] * (kernel[i] - 1) + 1
                                       : output_size[output_size.size() - n + i]);
   rows.push_back(Shape(out.begin() + 2, out.end()).numel());
   const Tensor flat = flatten(2), places = indices.flatten(2), empty = full(rows, 0, {.dtype = dtype()});
   if (!dtype().is_float()) return s(empty.scatter(2, places, flat).reshape(out));
   // Windows that overlap may name one place twice: its gradient goes to each of them.
-  auto spread = custom_gradient([&](const Tensor& v, const Tensor& i) { return empty.scatter(2, i, v); },
-                                [](const Tensor& g, const Tensor&, const Tensor& i) { return Tensors{g.gather(2, i), Tensor()}; });
+  auto spread = custom_gradient(
+      [&](const Tensor& v, const Tensor& i) { return empty.scatter(2, i, v); },
+      [](const Tensor& g, const Tensor&, const Tensor& i) { return Tensors{g.gather(2, i), Tensor()}; });
   return s(spread(flat, places).reshape(out));
 }
 
 Tensor Tensor::interpolate(const Ints& size, Interpolation mode, bool align_corners) const {
   OpScope s;
   const Shape sh = shape();
-  TG_CHECK(ShapeError, !size.empty() && size.size() <= sh.size(), "[interpolate] got ", size.size(), " sizes for shape ", sh, ", expected 1 to ",
-           sh.size());
-  TG_CHECK(ValueError, !align_corners || mode == Interpolation::kLinear, "[interpolate] got align_corners with a nearest mode, expected linear");
+  TG_CHECK(ShapeError, !size.empty() && size.size() <= sh.size(), "[interpolate] got ", size.size(),
+           " sizes for shape ", sh, ", expected 1 to ", sh.size());
+  TG_CHECK(ValueError, !align_corners || mode == Interpolation::kLinear,
+           "[interpolate] got align_corners with a nearest mode, expected linear");
   Tensor x = *this;
   for (size_t k = 0; k < size.size(); k++) {
     size_t axis = sh.size() - 1 - k;
     int64_t in = sh[axis].value(), out = size[size.size() - 1 - k];
-    TG_CHECK(ShapeError, out > 0 && in > 0, "[interpolate] got size ", out, " for ", in, " elements, expected 1 or more");
+    TG_CHECK(ShapeError, out > 0 && in > 0, "[interpolate] got size ", out, " for ", in,
+             " elements, expected 1 or more");
     Shape line(sh.size(), SInt(1));
     line[axis] = out;
     auto rows = [&](const Tensor& i) {
@@ -553,7 +606,8 @@ Tensor Tensor::interpolate(const Ints& size, Interpolation mode, bool align_corn
       Tensor num = align_corners ? i * (in - 1) : (i * 2 + 1) * in - out;
       int64_t den = align_corners ? std::max<int64_t>(out - 1, 1) : out * 2;
       num = num.clamp(0, (in - 1) * den);
-      Tensor low = num.floor_div(den), high = (num + (den - 1)).floor_div(den), part = (num % den).to_float() / static_cast<double>(den);
+      Tensor low = num.floor_div(den), high = (num + (den - 1)).floor_div(den),
+             part = (num % den).to_float() / static_cast<double>(den);
       x = rows(low).lerp(rows(high), part.reshape(line));
     } else {
       double scale = static_cast<double>(in) / static_cast<double>(out);
@@ -569,12 +623,17 @@ Tensor Tensor::avg_pool2d(const PoolOptions& o) const {
   Pool p = pool_of(*this, o, "avg_pool2d");
   size_t nd = static_cast<size_t>(ndim());
   Axes inner = last_axes(p.kernel.size());
-  auto windows = [&](const Tensor& t, const PadList& pads) { return t.pad(with_lead(pads, nd)).pool_view(p.kernel, p.stride, p.dilation); };
-  if (!o.count_include_pad) return s(windows(*this, p.grown).sum({.axis = inner}) / windows(ones_like(), p.grown).sum({.axis = inner}));
+  auto windows = [&](const Tensor& t, const PadList& pads) {
+    return t.pad(with_lead(pads, nd)).pool_view(p.kernel, p.stride, p.dilation);
+  };
+  if (!o.count_include_pad)
+    return s(windows(*this, p.grown).sum({.axis = inner}) / windows(ones_like(), p.grown).sum({.axis = inner}));
   if (!o.ceil_mode) return s(windows(*this, p.grown).mean({.axis = inner}));
   PadList rest;
-  for (size_t i = 0; i < p.pads.size(); i++) rest.push_back({p.grown[i].first - p.pads[i].first, p.grown[i].second - p.pads[i].second});
-  return s(windows(*this, p.grown).sum({.axis = inner}) / windows(pad(with_lead(p.pads, nd)).ones_like(), rest).sum({.axis = inner}));
+  for (size_t i = 0; i < p.pads.size(); i++)
+    rest.push_back({p.grown[i].first - p.pads[i].first, p.grown[i].second - p.pads[i].second});
+  return s(windows(*this, p.grown).sum({.axis = inner}) /
+           windows(pad(with_lead(p.pads, nd)).ones_like(), rest).sum({.axis = inner}));
 }
 
 }  // namespace tg

@@ -18,12 +18,14 @@ using namespace tensor_detail;
 namespace {
 void check_shape(const Shape& shape, const char* op) {
   for (const SInt& n : shape)
-    TG_CHECK(ShapeError, n.symbolic() || n.value() >= 0, "[", op, "] got shape ", shape, ", expected sizes that are not negative");
+    TG_CHECK(ShapeError, n.symbolic() || n.value() >= 0, "[", op, "] got shape ", shape,
+             ", expected sizes that are not negative");
   if (!shape.symbolic()) shape.numel();
 }
 
 /// A constant expression as the options want it: with storage where a device is named.
-/// A float constant is a leaf of its own: equal ones that shared a node would get each other's gradient. The tag is no part of any key.
+/// A float constant is a leaf of its own: equal ones that shared a node would get each other's gradient. The tag is no
+/// part of any key.
 UOp own_leaf(UOp u) {
   static uint64_t made = 0;  // under the graph's lock
   return u.dtype().is_float() && device_of(u).empty() ? u.rtag(++made) : u;
@@ -40,8 +42,9 @@ Tensor made(const OpScope& s, UOp u, const TensorOptions& o) {
 }
 
 void check_like(const Tensor& t, const TensorOptions& o, const char* op) {
-  TG_CHECK(DeviceError, o.device.empty() || t.devices().size() == 1, "[", op, "] cannot specify `device` on `*_like` of a multi device tensor: got ",
-           o.device, " for one on ", t.device());
+  TG_CHECK(DeviceError, o.device.empty() || t.devices().size() == 1, "[", op,
+           "] cannot specify `device` on `*_like` of a multi device tensor: got ", o.device, " for one on ",
+           t.device());
 }
 
 struct Flat {
@@ -51,15 +54,17 @@ struct Flat {
 
 void flatten_literal(const Literal& l, size_t depth, Flat& out) {  // as deep as the braces in the program are
   if (!l.is_list) {
-    TG_CHECK(ShapeError, depth == out.shape.size(), "[Tensor] got a number where the lists before it have ", out.shape.size() - depth,
-             " more levels, expected lists of equal depth");
+    TG_CHECK(ShapeError, depth == out.shape.size(), "[Tensor] got a number where the lists before it have ",
+             out.shape.size() - depth, " more levels, expected lists of equal depth");
     out.values.push_back(l.scalar);
     return;
   }
   int64_t n = static_cast<int64_t>(l.list.size());
   if (depth == out.shape.size() && out.values.empty()) out.shape.push_back(n);
-  TG_CHECK(ShapeError, depth < out.shape.size() && out.shape[depth] == n, "[Tensor] got lists of different lengths or depths, expected ",
-           depth < out.shape.size() ? str(out.shape[depth], " elements at level ", depth, ", got ", n) : std::string("numbers at this level"));
+  TG_CHECK(ShapeError, depth < out.shape.size() && out.shape[depth] == n,
+           "[Tensor] got lists of different lengths or depths, expected ",
+           depth < out.shape.size() ? str(out.shape[depth], " elements at level ", depth, ", got ", n)
+                                    : std::string("numbers at this level"));
   for (const Literal& e : l.list) flatten_literal(e, depth + 1, out);
 }
 
@@ -95,7 +100,8 @@ Tensor::Tensor(std::initializer_list<Literal> data, const TensorOptions& o) {
     t = packed<double>(f, [](const Scalar& v) { return v.value.as_double(); }, want);
   } else {
     const bool large = hi > int_max(dtypes::int64);
-    if (!want.dtype) want.dtype = least_upper_dtype(ops::strong_type(lo, dtypes::weakint), ops::strong_type(hi, dtypes::weakint));
+    if (!want.dtype)
+      want.dtype = least_upper_dtype(ops::strong_type(lo, dtypes::weakint), ops::strong_type(hi, dtypes::weakint));
     ops::check_holds(*want.dtype, lo), ops::check_holds(*want.dtype, hi);
     if (large) t = packed<uint64_t>(f, [](const Scalar& v) { return v.value.i; }, want);
     else t = packed<int64_t>(f, [](const Scalar& v) { return v.value.i; }, want);
@@ -135,7 +141,9 @@ static std::vector<std::byte> converted(std::span<const std::byte> data, DType f
       return v;
     };
     double f = from == dtypes::float64 ? get(double{}) : 0;
-    int128 v = from == dtypes::int64 ? get(int64_t{}) : from == dtypes::uint64 ? static_cast<int128>(get(uint64_t{})) : 0;
+    int128 v = from == dtypes::int64    ? get(int64_t{})
+               : from == dtypes::uint64 ? static_cast<int128>(get(uint64_t{}))
+                                        : 0;
     if (from.is_float()) v = to.is_float() || std::isnan(f) || std::abs(f) > 1e30 ? 0 : static_cast<int128>(f);
     else f = static_cast<double>(v);
     if (to.is_int() && !from.is_float()) v = truncate_int(v, to);
@@ -162,17 +170,19 @@ static std::vector<std::byte> converted(std::span<const std::byte> data, DType f
 Tensor Tensor::from_bytes(std::span<const std::byte> data, DType dtype, const Shape& shape, const TensorOptions& o) {
   OpScope s;
   check_shape(shape, "Tensor");
-  TG_CHECK(DTypeError, !dtype.is_weak() && !dtype.is_void(), "[Tensor] got data of type ", dtype, ", expected one with a size");
+  TG_CHECK(DTypeError, !dtype.is_weak() && !dtype.is_void(), "[Tensor] got data of type ", dtype,
+           ", expected one with a size");
   DType want = o.dtype.value_or(dtype);
   TG_CHECK(DTypeError, !want.is_weak() && !want.is_void(), "[Tensor] got dtype ", want, ", expected one with a size");
-  TG_CHECK(ShapeError, static_cast<int64_t>(data.size()) == shape.numel() * dtype.itemsize(), "[Tensor] got ", data.size(), " bytes of ", dtype,
-           " for shape ", shape, ", expected ", shape.numel() * dtype.itemsize());
+  TG_CHECK(ShapeError, static_cast<int64_t>(data.size()) == shape.numel() * dtype.itemsize(), "[Tensor] got ",
+           data.size(), " bytes of ", dtype, " for shape ", shape, ", expected ", shape.numel() * dtype.itemsize());
   std::vector<std::byte> bytes;
   bool on_host = want != dtype && (dtype == dtypes::float64 || dtype == dtypes::int64 || dtype == dtypes::uint64);
   if (on_host) bytes = converted(data, dtype, want), data = bytes, dtype = want;
   const std::string device = Device::canonical(o.device);
   UOp u = new_storage(shape, dtype, is_device_list(device) ? split_devices(device)[0] : device);
-  if (!data.empty()) explaining_memory([&] { buffer_table::get(static_cast<uint64_t>(u.arg<ParamArg>().slot))->copy_in(data); });
+  if (!data.empty())
+    explaining_memory([&] { buffer_table::get(static_cast<uint64_t>(u.arg<ParamArg>().slot))->copy_in(data); });
   Tensor t = s(u);
   if (is_device_list(device)) t = t.to(device);
   if (want != dtype) t = t.cast(want);
@@ -181,9 +191,10 @@ Tensor Tensor::from_bytes(std::span<const std::byte> data, DType dtype, const Sh
 }
 
 void Tensor::check_count(size_t values, const Shape& shape) {
-  const bool known = std::none_of(shape.begin(), shape.end(), [](const SInt& n) { return n.max() < 0; });  // reshape() fills in a -1
-  TG_CHECK(ShapeError, !known || shape.numel() == static_cast<int64_t>(values), "[from] got ", values, " values for shape ", shape, ", expected ",
-           shape.numel());
+  const bool known =
+      std::none_of(shape.begin(), shape.end(), [](const SInt& n) { return n.max() < 0; });  // reshape() fills in a -1
+  TG_CHECK(ShapeError, !known || shape.numel() == static_cast<int64_t>(values), "[from] got ", values,
+           " values for shape ", shape, ", expected ", shape.numel());
 }
 
 Tensor Tensor::from_blob(void* data, const Shape& shape, const TensorOptions& o, std::shared_ptr<void> owner) {
@@ -193,9 +204,11 @@ Tensor Tensor::from_blob(void* data, const Shape& shape, const TensorOptions& o,
            ", expected the type of the elements: from_blob(data, shape, dtypes::float32), or a pointer that has one");
   TG_CHECK(DTypeError, !o.dtype->is_weak(), "[from_blob] got dtype ", *o.dtype, ", expected one with a size");
   std::string name = Device::canonical(o.device);
-  TG_CHECK(DeviceError, !is_device_list(name), "[from_blob] got devices ", name, ", expected one: memory lies in one place");
+  TG_CHECK(DeviceError, !is_device_list(name), "[from_blob] got devices ", name,
+           ", expected one: memory lies in one place");
   UOp u = new_buffer(shape, *o.dtype, name);
-  buffer_table::attach(static_cast<uint64_t>(u.arg<ParamArg>().slot), Buffer::from_external(name, data, shape.numel(), *o.dtype, std::move(owner)));
+  buffer_table::attach(static_cast<uint64_t>(u.arg<ParamArg>().slot),
+                       Buffer::from_external(name, data, shape.numel(), *o.dtype, std::move(owner)));
   Tensor t = s(u);
   if (o.requires_grad) t.requires_grad_(*o.requires_grad);
   return t;
@@ -260,15 +273,17 @@ Tensor Tensor::empty_like(const TensorOptions& o) const {
     Tensor t = empty_like(o.dtype);
     return o.requires_grad ? t.requires_grad_(*o.requires_grad) : t;
   }
-  return empty(max_shape(), {o.dtype.value_or(strong_dtype(dtype())), o.device.empty() ? device() : o.device, o.requires_grad}).shrink_to(shape());
+  return empty(max_shape(),
+               {o.dtype.value_or(strong_dtype(dtype())), o.device.empty() ? device() : o.device, o.requires_grad})
+      .shrink_to(shape());
 }
 
 Tensor Tensor::arange(Scalar start, Scalar stop, Scalar step, const TensorOptions& o) {
   OpScope s;
   bool is_float = start.dtype.is_float() || stop.dtype.is_float() || step.dtype.is_float();
   double a = start.value.as_double(), z = stop.value.as_double(), d = step.value.as_double();
-  TG_CHECK(ValueError, d != 0 && std::isfinite(a) && std::isfinite(z) && std::isfinite(d), "[arange] got start ", a, ", stop ", z, ", step ", d,
-           ", expected finite numbers and a step other than 0");
+  TG_CHECK(ValueError, d != 0 && std::isfinite(a) && std::isfinite(z) && std::isfinite(d), "[arange] got start ", a,
+           ", stop ", z, ", step ", d, ", expected finite numbers and a step other than 0");
   double count = std::ceil((z - a) / d);
   if (!is_float) {
     int128 gap = stop.value.i - start.value.i, by = step.value.i;
@@ -278,10 +293,12 @@ Tensor Tensor::arange(Scalar start, Scalar stop, Scalar step, const TensorOption
   int64_t n = std::max<int64_t>(static_cast<int64_t>(count), 0);
   DType dtype = o.dtype.value_or(is_float ? dtypes::default_float() : dtypes::default_int());
   if (!is_float && n > 0) {
-    int128 first = start.value.i, last = first + static_cast<int128>(n - 1) * step.value.i, lo = std::min(first, last), hi = std::max(first, last);
+    int128 first = start.value.i, last = first + static_cast<int128>(n - 1) * step.value.i, lo = std::min(first, last),
+           hi = std::max(first, last);
     if (!o.dtype && (lo < int_min(dtype) || hi > int_max(dtype))) dtype = dtypes::int64;
-    TG_CHECK(OverflowError, !(dtype.is_int() || dtype.is_bool()) || (lo >= int_min(dtype) && hi <= int_max(dtype)), "[arange] got values from ",
-             static_cast<double>(lo), " to ", static_cast<double>(hi), ", which ", dtype, " cannot hold");
+    TG_CHECK(OverflowError, !(dtype.is_int() || dtype.is_bool()) || (lo >= int_min(dtype) && hi <= int_max(dtype)),
+             "[arange] got values from ", static_cast<double>(lo), " to ", static_cast<double>(hi), ", which ", dtype,
+             " cannot hold");
   }
   if (n == 0) return made(s, ops::full({0}, 0, dtype), o);
   // Counts in integers, then scales once: the same value as a product in the target type.
@@ -294,16 +311,19 @@ Tensor Tensor::arange(Scalar start, Scalar stop, Scalar step, const TensorOption
 
 Tensor Tensor::arange_symbolic(const SInt& start, const SInt& stop, const SInt& step, const TensorOptions& o) {
   OpScope s;
-  if (!start.symbolic() && !stop.symbolic() && !step.symbolic()) return s(arange(start.value(), stop.value(), step.value(), o));
+  if (!start.symbolic() && !stop.symbolic() && !step.symbolic())
+    return s(arange(start.value(), stop.value(), step.value(), o));
   UOp by = step.uop();
   Bounds b = bounds_of(by);
-  TG_CHECK(ValueError, b.lo > 0 || b.hi < 0, "[arange] got step ", step, ", expected one that is always positive or always negative");
+  TG_CHECK(ValueError, b.lo > 0 || b.hi < 0, "[arange] got step ", step,
+           ", expected one that is always positive or always negative");
   UOp gap = stop.uop() - start.uop(), one = UOp::constant(int64_t{1});
   SInt count = start == 0 && step == 1 ? stop : SInt(simplify((gap + by + (b.lo > 0 ? one.neg() : one)) / by));
   DType d = o.dtype.value_or(dtypes::default_int());
   UOp u = ops::arange(std::max<int64_t>(count.max(), 0), d);
   if (count.symbolic())
-    u = ops::shrink(u, {{SInt(0), bounds_of(count.uop()).lo >= 0 ? count : SInt(count.uop().maximum(UOp::constant(int64_t{0})))}});
+    u = ops::shrink(
+        u, {{SInt(0), bounds_of(count.uop()).lo >= 0 ? count : SInt(count.uop().maximum(UOp::constant(int64_t{0})))}});
   return made(s, u * ops::cast(by, d) + ops::cast(start.uop(), d), o);
 }
 
@@ -315,13 +335,15 @@ Tensor Tensor::linspace(double start, double stop, int64_t steps, const TensorOp
   if (steps <= 1) return made(s, ops::full({steps}, start, d), o);
   DType f = dtypes::default_float();
   UOp i = ops::cast(ops::arange(steps, dtypes::int32), f);
-  return made(s, ops::cast(i * i.const_like((stop - start) / static_cast<double>(steps - 1)) + i.const_like(start), d), o);
+  return made(s, ops::cast(i * i.const_like((stop - start) / static_cast<double>(steps - 1)) + i.const_like(start), d),
+              o);
 }
 
 Tensor Tensor::eye(const SInt& n, const std::optional<SInt>& m, const TensorOptions& o) {
   OpScope s;
   const SInt cols = m.value_or(n);
-  TG_CHECK(ShapeError, n.max() >= 0 && cols.max() >= 0, "[eye] got ", n, " rows and ", cols, " columns, expected sizes that are not negative");
+  TG_CHECK(ShapeError, n.max() >= 0 && cols.max() >= 0, "[eye] got ", n, " rows and ", cols,
+           " columns, expected sizes that are not negative");
   DType d = o.dtype.value_or(dtypes::default_float());
   if (n == 0 || cols == 0) return made(s, ops::full({n, cols}, 0, d), o);
   auto number = [](const SInt& size) { return arange_symbolic(0, size, 1, {.dtype = dtypes::int32}); };

@@ -23,9 +23,11 @@ PreparedKernel prepare_kernel(const Tensors& buffers) {
     const std::string& d = device_of(u);
     TG_CHECK(DeviceError, d.empty() || d == device, "[custom_kernel] got a tensor on ", d, " among tensors on ", device,
              ", expected one device: move it with .to(device)");
-    p.buffers.push_back(kernel_param(i, shard_shape(u), ops::strong_type(u)));  // of several devices: each runs it on its shard
+    p.buffers.push_back(
+        kernel_param(i, shard_shape(u), ops::strong_type(u)));  // of several devices: each runs it on its shard
     p.arguments.push_back(has_buffer_identity(u) ? u : own_storage(u, device));
-    if (UOp raw = buffers[i].uop(); raw != u) note_dropped(u, raw, Lost::kUnlessReached);  // the kernel reads storage, which is a leaf
+    if (UOp raw = buffers[i].uop(); raw != u)
+      note_dropped(u, raw, Lost::kUnlessReached);  // the kernel reads storage, which is a leaf
   }
   return p;
 }
@@ -37,8 +39,8 @@ Tensors apply_kernel(const PreparedKernel& prepared, UOp written, const NodeGrad
   src.insert(src.end(), prepared.arguments.begin(), prepared.arguments.end());
   CallInfo info{sink.arg<KernelInfo>().name, false, false, make_gradient(gradient), written_params(sink)};
   for (int32_t w : info.writes)
-    TG_CHECK(IndexError, static_cast<size_t>(w) + 1 < src.size(), "[custom_kernel] got a store to parameter ", w, ", expected one of ",
-             src.size() - 1);
+    TG_CHECK(IndexError, static_cast<size_t>(w) + 1 < src.size(), "[custom_kernel] got a store to parameter ", w,
+             ", expected one of ", src.size() - 1);
   std::vector<int32_t> writes = info.writes;
   UOp call = UOp::make(Ops::CALL, dtypes::void_, src, std::move(info));
   Tensors out, changed;

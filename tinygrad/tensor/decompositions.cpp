@@ -1,4 +1,5 @@
-/// \file QR, SVD and Newton-Schulz of batches of matrices. QR and SVD are kernels (matrix_kernels.h); their gradients are formulas of whole matrices.
+/// \file QR, SVD and Newton-Schulz of batches of matrices. QR and SVD are kernels (matrix_kernels.h); their gradients
+/// are formulas of whole matrices.
 #include <algorithm>
 
 #include "tinygrad/tensor/effects.h"
@@ -26,14 +27,16 @@ struct Matrices {
   DType dtype;
   explicit Matrices(const Tensor& t) : lead(t.shape()), room(t.max_shape()), dtype(t.dtype()) {
     Tensor all = t;
-    if (lead.symbolic()) all = Tensor::from_uop(UOp::make(Ops::PAD, dtype, {t.uop(), Shape(lead.size(), SInt(0)).stack(), room.stack()}));
+    if (lead.symbolic())
+      all = Tensor::from_uop(UOp::make(Ops::PAD, dtype, {t.uop(), Shape(lead.size(), SInt(0)).stack(), room.stack()}));
     // A kernel sees the shard of its device: that must be whole matrices.
     if (const UOp u = all.uop(); is_multi(u) && shard_axis(u) > 0) all = Tensor::from_uop(spread(u, device_of(u), -1));
     const SInt m = room[room.size() - 2], n = room.back();
     lead.resize(lead.size() - 2), room.resize(room.size() - 2);
     x = all.cast(least_upper_dtype(dtype, dtypes::float32)).reshape({ops::product(room), m, n});
     // Stored once for all kernels that read it.
-    if (const UOp u = x.uop(); !is_multi(u) && !has_buffer_identity(current_view(u))) x = Tensor::from_uop(own_storage(u, device_or_default(u)));
+    if (const UOp u = x.uop(); !is_multi(u) && !has_buffer_identity(current_view(u)))
+      x = Tensor::from_uop(own_storage(u, device_or_default(u)));
   }
   /// A result (batch, ...) in the shape and type of the argument.
   Tensor back(const Tensor& t) const {
@@ -47,22 +50,26 @@ Tensor transposed(const Tensor& t) { return t.transpose(-2, -1); }
 Tensor columns(const Tensor& t, int64_t from, int64_t to) { return t(Ellipsis, Slice(from, to)); }
 Tensor rows(const Tensor& t, int64_t from, int64_t to) { return t(Ellipsis, Slice(from, to), Slice()); }
 
-/// In the gradient of a kernel: what it wrote to an argument, the gradient of that, the argument as it was. What was computed and dropped, since
-/// nobody held it, is gone, and with it the claim to its memory: it is computed again, elsewhere.
+/// In the gradient of a kernel: what it wrote to an argument, the gradient of that, the argument as it was. What was
+/// computed and dropped, since nobody held it, is gone, and with it the claim to its memory: it is computed again,
+/// elsewhere.
 bool is_gone(UOp call, size_t i) {
   const UOp place = call.src(i + 1);
   return !Graph::global().forwarded(place.after({call})) && is_stale(base_of(place));
 }
 Tensor argument(UOp call, size_t i) { return Tensor::from_uop(call.src(i + 1)); }
 Tensor written(UOp call, size_t i) { return Tensor::from_uop(call.src(i + 1).after({call})); }
-Tensor arriving(const UOps& gradients, UOp call, size_t i) { return gradients[i] ? Tensor::from_uop(gradients[i]) : argument(call, i).zeros_like(); }
+Tensor arriving(const UOps& gradients, UOp call, size_t i) {
+  return gradients[i] ? Tensor::from_uop(gradients[i]) : argument(call, i).zeros_like();
+}
 
 /// X with R X = B, R upper triangular.
 Tensor solve_upper(const Tensor& r, const Tensor& b) {
   using enum BackSubstitution::Argument;
   auto gradient = [](const UOps& g, UOp call) {
     // R^T is lower triangular: upper with its axes turned around.
-    const Tensor turned = transposed(argument(call, kR)).flip({-2, -1}), db = solve_upper(turned, arriving(g, call, kX).flip(-2)).flip(-2);
+    const Tensor turned = transposed(argument(call, kR)).flip({-2, -1}),
+                 db = solve_upper(turned, arriving(g, call, kX).flip(-2)).flip(-2);
     const Tensor x = is_gone(call, kX) ? solve_upper(argument(call, kR), argument(call, kB)) : written(call, kX);
     UOps out(kArguments);
     out[kR] = (-db.dot(transposed(x)).triu()).uop(), out[kB] = db.uop();
@@ -80,8 +87,9 @@ Tensor grad_thin_qr(const Tensor& q, const Tensor& r, const Tensor& dq, const Te
 
 std::pair<Tensor, Tensor> qr_of(const Tensor& x, int64_t width);
 
-/// What the gradient of the columns of Q behind the n-th means for the first n, which determine them: with E the first n columns of the identity a
-/// product of n reflectors is Q = I - (E - Q1) (I - Q11)^-T (E - Q1)^T (Ballard et al. 2015).
+/// What the gradient of the columns of Q behind the n-th means for the first n, which determine them: with E the first
+/// n columns of the identity a product of n reflectors is Q = I - (E - Q1) (I - Q11)^-T (E - Q1)^T (Ballard et al.
+/// 2015).
 Tensor grad_of_rest(const Tensor& q, int64_t n, const Tensor& drest) {
   const int64_t m = q.shape(-2);
   const Tensor first = columns(q, 0, n), unit = Tensor::eye(m, n, {.dtype = q.dtype()});
@@ -97,7 +105,8 @@ std::pair<Tensor, Tensor> qr_of(const Tensor& x, int64_t width) {
   auto gradient = [](const UOps& g, UOp call) {
     const Tensor a = argument(call, kX), dq = arriving(g, call, kQ), dr = arriving(g, call, kR);
     const int64_t m = a.shape(-2), n = a.shape(-1), w = dq.shape(-1);
-    const auto [q, r] = is_gone(call, kQ) || is_gone(call, kR) ? qr_of(a, w) : std::pair(written(call, kQ), written(call, kR));
+    const auto [q, r] =
+        is_gone(call, kQ) || is_gone(call, kR) ? qr_of(a, w) : std::pair(written(call, kQ), written(call, kR));
     UOps out(kArguments);
     if (m >= n) {
       Tensor first = columns(dq, 0, n);
@@ -144,7 +153,8 @@ UOps grad_svd(const UOps& g, UOp call) {
   auto skew = [](const Tensor& t) { return t - transposed(t); };
   const Tensor along = s.unsqueeze(-2), down = s.unsqueeze(-1), gaps = along.square() - down.square();
   const Tensor values = Tensor::eye(s.shape(-1), s.shape(-1), {.dtype = s.dtype()}) * ds.unsqueeze(-2);
-  const Tensor turns = quotient(skew(transposed(u).dot(du)), gaps) * along + quotient(skew(transposed(v).dot(dv)), gaps) * down;
+  const Tensor turns =
+      quotient(skew(transposed(u).dot(du)), gaps) * along + quotient(skew(transposed(v).dot(dv)), gaps) * down;
   Tensor r = u.dot(turns + values);
   if (u.shape(-2) > u.shape(-1)) r = r + quotient(du - u.dot(transposed(u).dot(du)), along);
   UOps out(7);
@@ -152,7 +162,8 @@ UOps grad_svd(const UOps& g, UOp call) {
   return out;
 }
 
-/// U (batch, m, n), singular values and V^T of x = q r. The gradient is that of x alone, also where a triangle cannot be divided by.
+/// U (batch, m, n), singular values and V^T of x = q r. The gradient is that of x alone, also where a triangle cannot
+/// be divided by.
 Tensors thin_svd(const Tensor& x, const Tensor& q, const Tensor& r) {
   const int64_t n = x.shape(-1);
   return values_of(svd_values(columns(q, 0, n).detach(), rows(r, 0, n).detach()), x, grad_svd);
@@ -191,8 +202,8 @@ Tensor::Svd Tensor::svd(bool full_matrices) const {
 Tensor Tensor::newton_schulz(int steps, const std::vector<double>& coefficients, double eps) const {
   OpScope s;
   check_matrix(*this, "newton_schulz");
-  TG_CHECK(ValueError, steps >= 0 && !coefficients.empty(), "[newton_schulz] got ", steps, " steps and ", coefficients.size(),
-           " coefficients, expected 0 or more, and 1 or more");
+  TG_CHECK(ValueError, steps >= 0 && !coefficients.empty(), "[newton_schulz] got ", steps, " steps and ",
+           coefficients.size(), " coefficients, expected 0 or more, and 1 or more");
   if (shape(-2) > shape(-1)) return s(transpose(-2, -1).newton_schulz(steps, coefficients, eps).transpose(-2, -1));
   Tensor g = *this / (square().sum({-2, -1}, true).sqrt() + eps);
   for (int i = 0; i < steps; i++) {

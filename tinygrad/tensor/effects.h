@@ -1,7 +1,9 @@
-/// \file Writes into storage: what a set of roots overwrites, who still reads the old contents, and what tensors point to afterwards.
+/// \file Writes into storage: what a set of roots overwrites, who still reads the old contents, and what tensors point
+/// to afterwards.
 ///
-/// `assign` is AFTER(S, STORE(view of S, value)), S being a BUFFER or an earlier AFTER on it. Once it has run, the memory gets a new BUFFER node:
-/// expressions of the old contents can never be mistaken for expressions of the new ones, although nodes are shared by structure.
+/// `assign` is AFTER(S, STORE(view of S, value)), S being a BUFFER or an earlier AFTER on it. Once it has run, the
+/// memory gets a new BUFFER node: expressions of the old contents can never be mistaken for expressions of the new
+/// ones, although nodes are shared by structure.
 #pragma once
 #include <functional>
 #include <vector>
@@ -49,19 +51,22 @@ struct Touched {
   /// Nothing new refers to it: no pending write, no expression of its contents.
   bool quiet() const { return !node || node.get().node()->refs.load(std::memory_order_relaxed) == refs; }
 };
-/// Before a replay: computes pending writes to the memory, and pending expressions of what will be overwritten, which then gets new BUFFER nodes.
+/// Before a replay: computes pending writes to the memory, and pending expressions of what will be overwritten, which
+/// then gets new BUFFER nodes.
 void settle(std::vector<Touched>& touched);
 /// Pending writes that tensors hold, to storage others may have seen; `fresh`: to new storage too.
 Tensors pending_writes(bool fresh);
 
-/// For each tensor: whether it has storage that no other live tensor shows, so that a write to it changes this tensor only.
+/// For each tensor: whether it has storage that no other live tensor shows, so that a write to it changes this tensor
+/// only.
 std::vector<bool> sole_owners(const Tensors& tensors);
 /// Tensors whose last write may be pending and is not the first of new storage.
 Tensors writes_with_earlier_state();
 /// The tensor, and all that view its storage, as before its last pending write. False when there is nothing before it.
 bool take_back_write(const Tensor& t);
 
-/// True for the result of a user's kernel whose gradient may be asked for: it stays what it is, forwarded to its storage.
+/// True for the result of a user's kernel whose gradient may be asked for: it stays what it is, forwarded to its
+/// storage.
 bool keeps_call(UOp u);
 /// True for an AFTER with a STORE, possibly under views.
 bool is_effect_target(UOp u);

@@ -1,5 +1,6 @@
-/// \file Exponential, trigonometric, hyperbolic functions and their inverses, erf. Where a formula loses digits there is a polynomial for small
-/// arguments. What the branch not taken gets is chosen so that its value and its gradient are finite: times zero it then is zero.
+/// \file Exponential, trigonometric, hyperbolic functions and their inverses, erf. Where a formula loses digits there
+/// is a polynomial for small arguments. What the branch not taken gets is chosen so that its value and its gradient are
+/// finite: times zero it then is zero.
 #include "tinygrad/tensor/elementary.h"
 
 #include <cmath>
@@ -26,7 +27,8 @@ struct Argument {
   }
   Tensor result(const Tensor& r) const { return r.cast(of); }
   /// c[0] + c[1] * z + ..., with the coefficients of the type.
-  template <size_t N, size_t M> Tensor polynomial(const Tensor& z, const double (&single)[N], const double (&dbl)[M]) const {
+  template <size_t N, size_t M>
+  Tensor polynomial(const Tensor& z, const double (&single)[N], const double (&dbl)[M]) const {
     const std::span<const double> c = twice ? std::span<const double>(dbl) : std::span<const double>(single);
     Tensor r(c.back());
     for (size_t i = c.size() - 1; i-- > 0;) r = r * z + c[i];
@@ -67,7 +69,9 @@ constexpr double kExpm1[] = {0.49999999999999994, 0.16666666666666216, 0.0416666
 // clang-format on
 }  // namespace
 
-Tensor tensor_detail::as_float(const Tensor& t) { return t.dtype().is_float() ? t : t.cast(least_upper_float(t.dtype())); }
+Tensor tensor_detail::as_float(const Tensor& t) {
+  return t.dtype().is_float() ? t : t.cast(least_upper_float(t.dtype()));
+}
 Tensor tensor_detail::expm1_of_negative(const Tensor& t) {
   Argument a(t, "expm1");
   Tensor small = a.x > -kLn2, v = small.where(a.x, 0.0);  // x + x^2 * p(x)
@@ -159,7 +163,8 @@ Tensor Tensor::atanh() const {
   OpScope s;
   Argument a(*this, "atanh");
   Tensor small = a.x * a.x < 0.25, v = a.x.abs();
-  return s(a.result(small.where(a.odd(small.where(a.x, 0.0), kAtanhf, kAtanh), a.x.sign() * (((1.0 + v) / (1.0 - v)).log() * 0.5))));
+  return s(a.result(
+      small.where(a.odd(small.where(a.x, 0.0), kAtanhf, kAtanh), a.x.sign() * (((1.0 + v) / (1.0 - v)).log() * 0.5))));
 }
 Tensor Tensor::erf() const {
   OpScope s;

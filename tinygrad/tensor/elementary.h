@@ -4,8 +4,8 @@
 
 namespace tg::tensor_detail {
 
-/// Integers and bool in the default float, before they are subtracted, negated or multiplied on the way to a float: unsigned and narrow ones would
-/// wrap.
+/// Integers and bool in the default float, before they are subtracted, negated or multiplied on the way to a float:
+/// unsigned and narrow ones would wrap.
 Tensor as_float(const Tensor& x);
 /// exp(x) - 1 of x <= 0, without loss near 0.
 Tensor expm1_of_negative(const Tensor& x);

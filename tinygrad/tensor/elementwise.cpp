@@ -29,7 +29,8 @@ std::pair<UOp, UOp> operands(const Tensor& a, const Tensor& b, const char* op) {
   check_broadcast(x, y, op), check_device(x, y, op);
   return x.dtype() == y.dtype() ? std::pair(x, y) : ops::promote(x, y);
 }
-/// Where an integer literal lies when the type of the other operand does not hold it: 1 above, -1 below; 0 if it does, or is no such literal.
+/// Where an integer literal lies when the type of the other operand does not hold it: 1 above, -1 below; 0 if it does,
+/// or is no such literal.
 int beyond(UOp literal, DType of) {
   UOp c = literal.dtype() == dtypes::weakint && of.is_int() && !of.is_weak() ? ops::literal_of(literal) : UOp();
   return !c ? 0 : c.const_int() > int_max(of) ? 1 : c.const_int() < int_min(of) ? -1 : 0;
@@ -53,8 +54,8 @@ Tensor binary(Ops alu, const Tensor& a, const Tensor& b, const char* op) {
 Tensor bits(Ops alu, const Tensor& a, const Tensor& b, const char* op, bool allow_bool = true) {
   OpScope s(op);
   auto [x, y] = operands(a, b, op);
-  TG_CHECK(DTypeError, x.dtype().is_int() || (allow_bool && x.dtype().is_bool()), "[", op, "] got ", a.dtype(), " and ", b.dtype(),
-           ", expected integers", allow_bool ? " or bool" : "");
+  TG_CHECK(DTypeError, x.dtype().is_int() || (allow_bool && x.dtype().is_bool()), "[", op, "] got ", a.dtype(), " and ",
+           b.dtype(), ", expected integers", allow_bool ? " or bool" : "");
   return s(UOp::alu(alu, {x, y}));
 }
 /// A function of floats: integers become the default float.
@@ -65,7 +66,10 @@ Tensor unary(Ops alu, const Tensor& t, const char* op) {
 }
 /// The type of the same size without a sign.
 DType unsigned_of(DType d) {
-  return d.itemsize() == 1 ? dtypes::uint8 : d.itemsize() == 2 ? dtypes::uint16 : d.itemsize() == 4 ? dtypes::uint32 : dtypes::uint64;
+  return d.itemsize() == 1   ? dtypes::uint8
+         : d.itemsize() == 2 ? dtypes::uint16
+         : d.itemsize() == 4 ? dtypes::uint32
+                             : dtypes::uint64;
 }
 constexpr double kLn2 = std::numbers::ln2;
 }  // namespace
@@ -178,7 +182,8 @@ Tensor Tensor::rshift(const Tensor& o) const { return bits(Ops::SHR, *this, o, "
 Tensor Tensor::bitwise_not() const {
   OpScope s;
   UOp u = uop_of(*this, "bitwise_not");
-  TG_CHECK(DTypeError, u.dtype().is_int() || u.dtype().is_bool(), "[bitwise_not] got ", u.dtype(), ", expected an integer or bool");
+  TG_CHECK(DTypeError, u.dtype().is_int() || u.dtype().is_bool(), "[bitwise_not] got ", u.dtype(),
+           ", expected an integer or bool");
   if (u.dtype().is_bool()) return s(u.logical_not());
   u = ops::cast(u, strong_dtype(u.dtype()));
   return s(u ^ u.const_like(u.dtype().is_unsigned() ? int_max(u.dtype()) : int128(-1)));
@@ -246,7 +251,8 @@ Tensor Tensor::isclose(const Tensor& o, double rtol, double atol, bool equal_nan
   OpScope s;
   auto [a, b] = operands(*this, o, "isclose");
   if (!a.dtype().is_float()) {
-    // As bits without a sign the difference of the greater and the lesser is right also where it wraps. Bools are 0 and 1.
+    // As bits without a sign the difference of the greater and the lesser is right also where it wraps. Bools are 0
+    // and 1.
     const DType d = a.dtype().is_bool() ? dtypes::uint8 : ops::strong_type(UOp::alu(Ops::ADD, {a, b}));
     const Tensor x = from_uop(ops::cast(a, d)), y = from_uop(ops::cast(b, d));
     Tensor distance = x.maximum(y) - x.minimum(y);
@@ -352,7 +358,8 @@ Tensor Tensor::lerp(const Tensor& end, const Tensor& weight) const {
 Tensor Tensor::threefry(const Tensor& seed) const {
   OpScope s;
   auto [x, y] = operands(*this, seed, "threefry");
-  TG_CHECK(DTypeError, x.dtype() == dtypes::uint64, "[threefry] got ", dtype(), " and ", seed.dtype(), ", expected uint64");
+  TG_CHECK(DTypeError, x.dtype() == dtypes::uint64, "[threefry] got ", dtype(), " and ", seed.dtype(),
+           ", expected uint64");
   return s(UOp::alu(Ops::THREEFRY, {x, y}));
 }
 Tensor Tensor::usum(const Tensors& others) const {
@@ -370,7 +377,9 @@ Tensor Tensor::uprod(const Tensors& others) const {
 Tensor Tensor::alu(Ops op, const Tensors& others) const {
   OpScope s;
   UOps src{uop_of(*this, "alu")};
-  for (const Tensor& t : others) src.push_back(uop_of(t, "alu")), check_broadcast(src[0], src.back(), "alu"), check_device(src[0], src.back(), "alu");
+  for (const Tensor& t : others)
+    src.push_back(uop_of(t, "alu")), check_broadcast(src[0], src.back(), "alu"),
+        check_device(src[0], src.back(), "alu");
   if (op == Ops::DETACH) return s(detach());
   TG_CHECK(ValueError, groups::kAlu.has(op), "[alu] got ", name_of(op), ", expected an elementwise operation");
   return s(UOp::alu(op, src));

@@ -18,7 +18,8 @@ struct Flight::Uses {
   std::vector<const void*> used, written;  ///< memory, sorted
 
   bool overwrites(const Uses& o) const {
-    return std::any_of(written.begin(), written.end(), [&](const void* m) { return std::binary_search(o.used.begin(), o.used.end(), m); });
+    return std::any_of(written.begin(), written.end(),
+                       [&](const void* m) { return std::binary_search(o.used.begin(), o.used.end(), m); });
   }
 };
 

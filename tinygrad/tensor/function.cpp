@@ -42,7 +42,9 @@ uint32_t first_source(UOp u) { return u.in(Ops::FUNCTION | Ops::CALL) ? 1 : 0; }
 /// `f` on every node of the graph `root`, sources first, not inside of bodies and kernels of calls.
 template <class F> void walk(UOp root, F f) {
   MemoScope seen;
-  tg::walk(root, [&](UOp u) { return seen.has(u); }, [](UOp u) { return u.srcs().subspan(first_source(u)); }, [&](UOp u) { seen.mark(u), f(u); });
+  tg::walk(
+      root, [&](UOp u) { return seen.has(u); }, [](UOp u) { return u.srcs().subspan(first_source(u)); },
+      [&](UOp u) { seen.mark(u), f(u); });
 }
 
 /// Rebuilds a graph over changed leaves. Arguments of kernels that are no storage then get some.
@@ -74,14 +76,15 @@ class Rebuild {
   std::unordered_map<UOp, UOp> map_, stored_;
 };
 
-/// What a body uses besides parameters: storage, or what was being written to storage when it was traced. `whole`: every value no parameter goes
-/// into.
+/// What a body uses besides parameters: storage, or what was being written to storage when it was traced. `whole`:
+/// every value no parameter goes into.
 UOps captured(UOp body, bool whole) {
   std::unordered_map<UOp, std::pair<bool, bool>> has;  // a PARAM, a BUFFER below
   walk(body, [&](UOp u) {
     auto& h = has[u];
     h = {u.is(Ops::PARAM) && !is_variable(u), u.is(Ops::BUFFER)};
-    for (uint32_t i = first_source(u); i < u.nsrc(); i++) h.first |= has[u.src(i)].first, h.second |= has[u.src(i)].second;
+    for (uint32_t i = first_source(u); i < u.nsrc(); i++)
+      h.first |= has[u.src(i)].first, h.second |= has[u.src(i)].second;
   });
   UOps out, stack{body};
   MemoScope seen;
@@ -113,20 +116,22 @@ struct GradientOfCall final : CallGradient {
   NodeGradient f;
   explicit GradientOfCall(NodeGradient g) : f(std::move(g)) {}
 };
-std::shared_ptr<const CallGradient> make_gradient(NodeGradient f) { return f ? std::make_shared<GradientOfCall>(std::move(f)) : nullptr; }
+std::shared_ptr<const CallGradient> make_gradient(NodeGradient f) {
+  return f ? std::make_shared<GradientOfCall>(std::move(f)) : nullptr;
+}
 
 UOps call_gradients(const UOps& gradients, UOp call) {
   auto* g = dynamic_cast<const GradientOfCall*>(call.arg<CallInfo>().gradient.get());
   TG_ASSERT(g, "no gradient in ", call);
   UOps out = g->f(gradients, call);
-  TG_CHECK(GradientError, out.size() < call.nsrc(), "[gradient] got ", out.size(), " gradients for the ", call.nsrc() - 1, " arguments of ",
-           call.arg<CallInfo>().name);
+  TG_CHECK(GradientError, out.size() < call.nsrc(), "[gradient] got ", out.size(), " gradients for the ",
+           call.nsrc() - 1, " arguments of ", call.arg<CallInfo>().name);
   out.resize(call.nsrc() - 1);
   for (size_t i = 0; i < out.size(); i++) {
     if (!out[i]) continue;
     UOp arg = call.src(i + 1);
-    TG_CHECK(GradientError, shape_of(out[i]) == shape_of(arg), "[gradient] got a gradient of shape ", shape_of(out[i]), " for argument ", i, " of ",
-             call.arg<CallInfo>().name, ", expected ", shape_of(arg));
+    TG_CHECK(GradientError, shape_of(out[i]) == shape_of(arg), "[gradient] got a gradient of shape ", shape_of(out[i]),
+             " for argument ", i, " of ", call.arg<CallInfo>().name, ", expected ", shape_of(arg));
     out[i] = ops::cast(out[i], arg.dtype());
   }
   return out;
@@ -158,7 +163,8 @@ UOp make_function(const UOps& values, const UOps& args, CallInfo info, bool allo
     UOp p = param_like(c, src.size() - 1);
     more.set(c, p), src.push_back(c);
   }
-  TG_CHECK(ValueError, allow_implicit || !count, "[function] ", info.name, " has ", count, " implicit buffer(s), but allow_implicit=False", names);
+  TG_CHECK(ValueError, allow_implicit || !count, "[function] ", info.name, " has ", count,
+           " implicit buffer(s), but allow_implicit=False", names);
   src[0] = src.size() == given ? body : more(body);
   return UOp::make(Ops::FUNCTION, dtypes::void_, src, std::move(info));
 }
@@ -198,11 +204,14 @@ UOp inline_functions(UOp root, bool keep_gradients) {
       out = changed ? u.with_srcs(src) : u;
     }
   };
-  tg::walk(root, [&](UOp u) { return done.contains(u) || leaf(u); }, [&](UOp u) { return u.srcs().subspan(kept(u) ? 1 : 0); }, rebuild);
+  tg::walk(
+      root, [&](UOp u) { return done.contains(u) || leaf(u); },
+      [&](UOp u) { return u.srcs().subspan(kept(u) ? 1 : 0); }, rebuild);
   return at(root);
 }
 
-Tensors call_function(const TensorFunction& f, const Tensors& inputs, const FunctionOptions& options, const TensorGradient& gradient) {
+Tensors call_function(const TensorFunction& f, const Tensors& inputs, const FunctionOptions& options,
+                      const TensorGradient& gradient) {
   OpScope s;
   TG_CHECK(ValueError, f, "[function] got no function, expected one of Tensors that returns Tensors");
   std::vector<UOpRef> before;  // the body may assign to its arguments
@@ -229,8 +238,8 @@ Tensors call_function(const TensorFunction& f, const Tensors& inputs, const Func
       }
       for (size_t p : place) in.push_back(p == SIZE_MAX ? Tensor() : Tensor::from_uop(call.src(p + 1)));
       Tensors r = gradient(grads, in, outs);
-      TG_CHECK(GradientError, r.size() == place.size(), "[custom_gradient] got ", r.size(), " gradients, expected one for each of ", place.size(),
-               " arguments");
+      TG_CHECK(GradientError, r.size() == place.size(), "[custom_gradient] got ", r.size(),
+               " gradients, expected one for each of ", place.size(), " arguments");
       UOps out(call.nsrc() - 1);
       for (size_t i = 0; i < r.size(); i++) {
         if (!r[i].defined() || place[i] == SIZE_MAX) continue;
@@ -312,10 +321,11 @@ Tensor call_body(const Tensors& args, const Tensor& body, std::shared_ptr<const 
     if (!p.is(Ops::PARAM) || p.arg<ParamArg>().slot < 0) return;
     auto slot = static_cast<size_t>(p.arg<ParamArg>().slot);
     TG_CHECK(IndexError, slot < args.size(), "[call] got ", args.size(), " arguments for a body with parameter ", slot);
-    TG_CHECK(ShapeError, shape_of(p) == shape_of(src[slot + 1]), "[call] got an argument of shape ", shape_of(src[slot + 1]), " for parameter ", slot,
-             ", expected ", shape_of(p));
+    TG_CHECK(ShapeError, shape_of(p) == shape_of(src[slot + 1]), "[call] got an argument of shape ",
+             shape_of(src[slot + 1]), " for parameter ", slot, ", expected ", shape_of(p));
   });
-  return s(get_tuple(UOp::make(Ops::FUNCTION, dtypes::void_, src, CallInfo{"call", false, false, std::move(gradient), {}}), 0));
+  return s(get_tuple(
+      UOp::make(Ops::FUNCTION, dtypes::void_, src, CallInfo{"call", false, false, std::move(gradient), {}}), 0));
 }
 
 }  // namespace tg

@@ -1,4 +1,5 @@
-/// \file Calls in tensor graphs: traced functions, gradients of the user's own, kernels of the user's own, recomputation in place of storage.
+/// \file Calls in tensor graphs: traced functions, gradients of the user's own, kernels of the user's own,
+/// recomputation in place of storage.
 #pragma once
 #include <concepts>
 #include <functional>
@@ -9,10 +10,11 @@
 
 namespace tg {
 
-/// Gradients of a call's arguments (an empty UOp: none) from those of its results: of a FUNCTION one per value, of a CALL one per argument; empty
-/// where nothing flows. `call` is the node: its sources from 1 on are the arguments.
+/// Gradients of a call's arguments (an empty UOp: none) from those of its results: of a FUNCTION one per value, of a
+/// CALL one per argument; empty where nothing flows. `call` is the node: its sources from 1 on are the arguments.
 using NodeGradient = std::function<UOps(const UOps& gradients, UOp call)>;
-/// The same on tensors: one gradient per result (zeros where nothing flows), the arguments, the results. Undefined tensors: no gradient.
+/// The same on tensors: one gradient per result (zeros where nothing flows), the arguments, the results. Undefined
+/// tensors: no gradient.
 using TensorGradient = std::function<Tensors(const Tensors& gradients, const Tensors& inputs, const Tensors& outputs)>;
 using TensorFunction = std::function<Tensors(const Tensors& inputs)>;
 /// Gets one UOp per buffer, of its shape and type, and returns the SINK of its effects. See docs/custom.md.
@@ -20,15 +22,16 @@ using KernelFunction = std::function<UOp(const UOps& buffers)>;
 
 struct FunctionOptions {
   std::string name = "function";
-  bool precompile = false;           ///< arguments and results are stored: the body's kernels do not fuse with what is around
+  bool precompile = false;  ///< arguments and results are stored: the body's kernels do not fuse with what is around
   bool precompile_backward = false;  ///< the same for the gradient
-  bool allow_implicit = true;        ///< false: a tensor the body uses without getting it as an argument is a ValueError
+  bool allow_implicit = true;  ///< false: a tensor the body uses without getting it as an argument is a ValueError
 };
 
 // ---- nodes; under a GraphScope ----
 
 std::shared_ptr<const CallGradient> make_gradient(NodeGradient f);
-/// FUNCTION(TUPLE(values), args...): the values with each argument replaced by a PARAM, and further arguments for the storage they use besides.
+/// FUNCTION(TUPLE(values), args...): the values with each argument replaced by a PARAM, and further arguments for the
+/// storage they use besides.
 UOp make_function(const UOps& values, const UOps& args, CallInfo info, bool allow_implicit = true);
 UOp get_tuple(UOp call, size_t i);
 /// The graph with every FUNCTION replaced by its body. `keep_gradients`: those with a gradient of their own stay.
@@ -36,8 +39,10 @@ UOp inline_functions(UOp root, bool keep_gradients = false);
 
 // ---- functions ----
 
-/// f(inputs), traced into one node. Realizing computes the body, differentiating differentiates it, or asks `gradient` if there is one.
-Tensors call_function(const TensorFunction& f, const Tensors& inputs, const FunctionOptions& options = {}, const TensorGradient& gradient = {});
+/// f(inputs), traced into one node. Realizing computes the body, differentiating differentiates it, or asks `gradient`
+/// if there is one.
+Tensors call_function(const TensorFunction& f, const Tensors& inputs, const FunctionOptions& options = {},
+                      const TensorGradient& gradient = {});
 
 /// Tensor::call with a gradient of its own.
 Tensor call_body(const Tensors& args, const Tensor& body, std::shared_ptr<const CallGradient> gradient = {});
@@ -47,40 +52,48 @@ Tensors checkpoint(const TensorFunction& f, const Tensors& inputs);
 
 /// A function of tensors whose gradient is `backward`:
 ///
-///     auto straight = custom_gradient([](const Tensor& x) { return x.round(); }, [](const Tensor& g, const Tensor&) { return g; });
+///     auto straight = custom_gradient([](const Tensor& x) { return x.round(); }, [](const Tensor& g, const Tensor&) {
+///     return g; });
 ///
-/// `forward(x...)` gives a Tensor; `backward(g, x...)` gets the gradient of the result and gives those of x...: a Tensor for one argument, Tensors
-/// for several.
+/// `forward(x...)` gives a Tensor; `backward(g, x...)` gets the gradient of the result and gives those of x...: a
+/// Tensor for one argument, Tensors for several.
 template <class Forward, class Backward> class CustomGradient {
  public:
   CustomGradient(Forward f, Backward b) : forward_(std::move(f)), backward_(std::move(b)) {}
   template <std::convertible_to<Tensor>... X> Tensor operator()(const X&... x) const {
     using I = std::index_sequence_for<X...>;
     auto f = [this](const Tensors& in) { return Tensors{forward(in, I())}; };
-    auto b = [backward = backward_](const Tensors& g, const Tensors& in, const Tensors&) { return gradients(backward, g[0], in, I()); };
+    auto b = [backward = backward_](const Tensors& g, const Tensors& in, const Tensors&) {
+      return gradients(backward, g[0], in, I());
+    };
     return call_function(f, Tensors{Tensor(x)...}, {.name = "custom_gradient"}, b)[0];
   }
 
  private:
-  template <size_t... I> Tensor forward(const Tensors& in, std::index_sequence<I...>) const { return forward_(in[I]...); }
-  template <size_t... I> static Tensors gradients(const Backward& f, const Tensor& g, const Tensors& in, std::index_sequence<I...>) {
+  template <size_t... I> Tensor forward(const Tensors& in, std::index_sequence<I...>) const {
+    return forward_(in[I]...);
+  }
+  template <size_t... I>
+  static Tensors gradients(const Backward& f, const Tensor& g, const Tensors& in, std::index_sequence<I...>) {
     if constexpr (sizeof...(I) == 1) return Tensors{f(g, in[I]...)};
     else return f(g, in[I]...);
   }
   Forward forward_;
   Backward backward_;
 };
-template <class Forward, class Backward> CustomGradient<Forward, Backward> custom_gradient(Forward forward, Backward backward) {
+template <class Forward, class Backward>
+CustomGradient<Forward, Backward> custom_gradient(Forward forward, Backward backward) {
   return {std::move(forward), std::move(backward)};
 }
 
 // ---- kernels ----
 
-/// The tensors once a kernel has run on their storage: those it writes; the others as they are. Those that are no storage are stored first; what the
-/// kernel writes is seen by every tensor that shares the storage, as with assign. All lie on one device. `gradient` gets the gradients of what the
-/// kernel wrote, by argument.
+/// The tensors once a kernel has run on their storage: those it writes; the others as they are. Those that are no
+/// storage are stored first; what the kernel writes is seen by every tensor that shares the storage, as with assign.
+/// All lie on one device. `gradient` gets the gradients of what the kernel wrote, by argument.
 Tensors custom_kernel(const Tensors& buffers, const KernelFunction& kernel, const NodeGradient& gradient = {});
-/// The same in two steps, for callers that write the kernel outside of the graph's lock: what the function gets, and what it gave.
+/// The same in two steps, for callers that write the kernel outside of the graph's lock: what the function gets, and
+/// what it gave.
 struct PreparedKernel {
   std::vector<UOpRef> buffers;      ///< the kernel's parameters
   std::vector<UOpRef> arguments{};  ///< the storage they stand for

@@ -35,7 +35,8 @@ UOp cos_of(UOp u) {
   for (int i : {0, 1}) {
     UOp c = u.is(Ops::ADD) ? ops::literal_of(u.src(i)) : UOp(), y = c ? u.src(1 - i) : UOp();
     if (!c || !y.is(Ops::MUL) || std::abs(c.const_float() - std::numbers::pi / 2) > 1e-6) continue;
-    if (UOp minus = ops::literal_of(y.src(1)); minus && minus.const_float() == -1) return UOp::alu(Ops::SIN, {y.src(0)});
+    if (UOp minus = ops::literal_of(y.src(1)); minus && minus.const_float() == -1)
+      return UOp::alu(Ops::SIN, {y.src(0)});
   }
   return UOp::alu(Ops::SIN, {u * ConstValue(-1.0) + u.const_like(std::numbers::pi / 2)});
 }
@@ -88,7 +89,9 @@ UOp grad_copy(UOp g, UOp x) {
   if (is_multi(x)) return tensor_detail::spread(g, device, shard_axis(x));
   return device.empty() ? g : UOp::make(Ops::COPY, g.dtype(), {g}, Arg(split_devices(device)[0]));
 }
-UOp shard_of(UOp g, uint32_t device) { return UOp::make(Ops::MSELECT, g.dtype(), {g}, Arg(static_cast<int64_t>(device))); }
+UOp shard_of(UOp g, uint32_t device) {
+  return UOp::make(Ops::MSELECT, g.dtype(), {g}, Arg(static_cast<int64_t>(device)));
+}
 UOp grad_unshard(UOp g, UOp u) {
   g = tensor_detail::spread(g, device_of(u), shard_axis(u));
   UOps parts;
@@ -108,7 +111,8 @@ Grads grad_stack(UOp g, UOp u) {
 
 /// A convolution in steps, beside its input and weight.
 Grads grad_conv(UOp g, UOp u, UOp x, UOp w) {
-  auto [dx, dw] = conv::gradients(Tensor::from_uop(g), Tensor::from_uop(x), Tensor::from_uop(w), u.arg<std::vector<int64_t>>());
+  auto [dx, dw] =
+      conv::gradients(Tensor::from_uop(g), Tensor::from_uop(x), Tensor::from_uop(w), u.arg<std::vector<int64_t>>());
   return {UOp(), dx.uop(), dw.uop()};
 }
 
@@ -127,15 +131,16 @@ int arange_axis(UOp index, size_t batch) {
   return axis;
 }
 
-/// x[i0, i1, ...]: each row of the gradient goes to the place its index names, by comparing all places with it. Indices that only count along an axis
-/// of the batch need no comparison: that axis is the place.
+/// x[i0, i1, ...]: each row of the gradient goes to the place its index names, by comparing all places with it. Indices
+/// that only count along an axis of the batch need no comparison: that axis is the place.
 UOp grad_index(UOp g, UOp u) {
   const Shape xs = shape_of(u.src(0)), gs = shape_of(u);
   size_t k = u.nsrc() - 1, rest = xs.size() - k, batch = gs.size() - rest;
   std::vector<int> along(k, -1), taken(batch, 0);
   for (size_t i = 0; i < k; i++) {
     int a = arange_axis(u.src(i + 1), batch);
-    if (a >= 0 && !taken[static_cast<size_t>(a)] && shape_of(u.src(i + 1)).numel() == gs[static_cast<size_t>(a)].value())
+    if (a >= 0 && !taken[static_cast<size_t>(a)] &&
+        shape_of(u.src(i + 1)).numel() == gs[static_cast<size_t>(a)].value())
       along[i] = a, taken[static_cast<size_t>(a)] = 1;
   }
   // Axes of the work: the counted places, the other batch axes (summed), the compared places, the rest.
@@ -182,14 +187,16 @@ UOp grad_index(UOp g, UOp u) {
   v = ops::permute(ops::reshape(ops::expand(v,
                                             [&] {
                                               Shape e = shape_of(v);
-                                              for (size_t c = 0; c < compared.size(); c++) e[batch + c] = xs[static_cast<size_t>(compared[c])];
+                                              for (size_t c = 0; c < compared.size(); c++)
+                                                e[batch + c] = xs[static_cast<size_t>(compared[c])];
                                               return e;
                                             }()),
                                 out),
                    place);
   ops::Pairs grow;
   const Shape now = shape_of(v);
-  for (size_t i = 0; i < xs.size(); i++) grow.push_back({0, xs[i] == now[i] ? SInt(0) : SInt(xs[i].value() - now[i].value())});
+  for (size_t i = 0; i < xs.size(); i++)
+    grow.push_back({0, xs[i] == now[i] ? SInt(0) : SInt(xs[i].value() - now[i].value())});
   return ops::pad(v, grow);
 }
 
@@ -280,14 +287,17 @@ static UOps differentiable_order(std::span<const UOp> roots) {
   return order;
 }
 
-UOps compute_gradient(UOp root, UOp seed, std::span<const UOp> targets) { return compute_gradient({&root, 1}, {&seed, 1}, targets); }
+UOps compute_gradient(UOp root, UOp seed, std::span<const UOp> targets) {
+  return compute_gradient({&root, 1}, {&seed, 1}, targets);
+}
 
 UOps compute_gradient(std::span<const UOp> given, std::span<const UOp> seeds, std::span<const UOp> asked) {
   // Bodies of functions are differentiated as if they stood here; a function with a gradient of its own stays a node.
   UOps roots, targets;
   for (UOp r : given) roots.push_back(inline_functions(r, true));
   for (UOp t : asked) targets.push_back(inline_functions(t, true));
-  // Nodes through which the roots depend on a target. A node that has been computed into a target's storage counts as that target.
+  // Nodes through which the roots depend on a target. A node that has been computed into a target's storage counts as
+  // that target.
   MemoScope target, path, grads;
   std::unordered_map<int64_t, UOp> storage;  // targets that are storage, by slot
   for (UOp t : targets) {
@@ -367,7 +377,8 @@ UOps compute_gradient(std::span<const UOp> given, std::span<const UOp> seeds, st
     }
     // What was a view of shards must be one on the way back.
     constexpr OpSet kByAxis = Ops::RESHAPE | Ops::PAD | Ops::SHRINK | Ops::FLIP | Ops::INDEX | Ops::STACK;
-    if (u.in(kByAxis) && is_multi(u) && shard_axis(v) != shard_axis(u)) v = tensor_detail::spread(v, device_of(u), shard_axis(u));
+    if (u.in(kByAxis) && is_multi(u) && shard_axis(v) != shard_axis(u))
+      v = tensor_detail::spread(v, device_of(u), shard_axis(u));
     Upstream up{v};
     Grads r = pm_gradient().rewrite(u, &up);
     TG_CHECK(GradientError, r.matched, "[gradient] got ", u.op(), ", which has no gradient: detach() its operands");
@@ -384,7 +395,8 @@ UOps compute_gradient(std::span<const UOp> given, std::span<const UOp> seeds, st
   for (UOp t : targets) {
     UOp s = sums.count(t) ? sums[t] : UOp();
     // Sharded like its tensor, so that an optimizer can combine them.
-    if (s && is_multi(t) && is_multi(s) && shard_axis(s) != shard_axis(t)) s = tensor_detail::spread(s, device_of(t), shard_axis(t));
+    if (s && is_multi(t) && is_multi(s) && shard_axis(s) != shard_axis(t))
+      s = tensor_detail::spread(s, device_of(t), shard_axis(t));
     out.push_back(s);
   }
   return out;
@@ -395,8 +407,10 @@ UOps compute_gradient(std::span<const UOp> given, std::span<const UOp> seeds, st
 using namespace tensor_detail;
 
 static constexpr const char* kDroppedHint =
-    "which the result depends on only through a value whose history was dropped: by a write into a part of it after it was read, by a captured "
-    "function, or because PENDING_NODES or PENDING_MB was exceeded. Mark the tensor with requires_grad_() (Python: is_param_(True)) before it is "
+    "which the result depends on only through a value whose history was dropped: by a write into a part of it after it "
+    "was read, by a captured "
+    "function, or because PENDING_NODES or PENDING_MB was exceeded. Mark the tensor with requires_grad_() (Python: "
+    "is_param_(True)) before it is "
     "used, "
     "and call backward() inside of the captured function";
 
@@ -416,7 +430,8 @@ static UOp seed_of(const Tensor& root, const Tensor& seed, const char* op) {
     return ops::full(shape, 1.0, u.dtype());
   }
   UOp s = uop_of(seed, op);
-  if (shape_of(s) != shape && !shape.symbolic() && shape_of(s).numel() == 1 && shape.numel() == 1) s = ops::reshape(s, shape);
+  if (shape_of(s) != shape && !shape.symbolic() && shape_of(s).numel() == 1 && shape.numel() == 1)
+    s = ops::reshape(s, shape);
   TG_CHECK(ShapeError, shape_of(s) == shape, "[", op, "] got a gradient of shape ", shape_of(s), ", expected ", shape);
   return ops::cast(s, u.dtype());
 }
@@ -427,7 +442,8 @@ Tensors Tensor::gradient(const Tensors& targets, const Tensor& seed) const {
   UOps nodes;
   for (const Tensor& t : targets) {
     nodes.push_back(current_view(uop_of(t, "gradient")));
-    TG_CHECK(GradientError, t.dtype().is_float() && !t.dtype().is_weak(), "[gradient] got a target of ", t.dtype(), ", expected a float type");
+    TG_CHECK(GradientError, t.dtype().is_float() && !t.dtype().is_weak(), "[gradient] got a target of ", t.dtype(),
+             ", expected a float type");
     // A pending or kept expression is its own node; a leaf that has been computed is its storage.
     UOp raw = t.uop();
     if (raw != nodes.back() && !raw.is(Ops::BUFFER)) nodes.back() = raw;
@@ -435,8 +451,8 @@ Tensors Tensor::gradient(const Tensors& targets, const Tensor& seed) const {
   UOps grads = compute_gradient(root, start, nodes);
   const DroppedHistory dropped(UOps{inline_functions(root, true)});
   for (size_t i = 0; i < targets.size(); i++) {
-    TG_CHECK(GradientError, !dropped.takes(nodes[i], bool(grads[i])), "[gradient] got target ", i, " of shape ", shape_of(nodes[i]), ", ",
-             kDroppedHint);
+    TG_CHECK(GradientError, !dropped.takes(nodes[i], bool(grads[i])), "[gradient] got target ", i, " of shape ",
+             shape_of(nodes[i]), ", ", kDroppedHint);
   }
   Tensors out;
   for (size_t i = 0; i < targets.size(); i++) out.push_back(grads[i] ? s(grads[i]) : targets[i].zeros_like());
@@ -446,8 +462,8 @@ Tensors Tensor::gradient(const Tensors& targets, const Tensor& seed) const {
 const Tensor& Tensor::backward(const Tensor& seed) const {
   OpScope s;
   UOp root = uop_of(*this, "backward"), start = seed_of(*this, seed, "backward");
-  // The nodes of the graph, each also under the storage it has been computed into; and those with an identity: on a device, or made of constant
-  // tensors, which are leaves of their own.
+  // The nodes of the graph, each also under the storage it has been computed into; and those with an identity: on a
+  // device, or made of constant tensors, which are leaves of their own.
   MemoScope in_graph, placed;
   std::unordered_set<int64_t> overwritten;  // slots of what stands for storage of the graph that was overwritten since
   auto& g = Graph::global();
@@ -483,8 +499,10 @@ const Tensor& Tensor::backward(const Tensor& seed) const {
   bool only_root = std::all_of(chosen.begin(), chosen.end(), [&](auto& p) { return p->uop.get() == root; });
   bool leaf = impl_->requires_grad.value_or(false);
   TG_CHECK(GradientError, leaf || !only_root || !is_realized(),
-           "[backward] got a tensor that depends on no other live float tensor: there is nothing to differentiate for. A tensor that was made from "
-           "values needs requires_grad_(); the result of a computation that was realized has lost its history: call backward() before realize(), or "
+           "[backward] got a tensor that depends on no other live float tensor: there is nothing to differentiate for. "
+           "A tensor that was made from "
+           "values needs requires_grad_(); the result of a computation that was realized has lost its history: call "
+           "backward() before realize(), or "
            "requires_grad_() on the leaves first");
   UOps nodes;
   for (auto& p : chosen) nodes.push_back(p->uop);
@@ -493,7 +511,8 @@ const Tensor& Tensor::backward(const Tensor& seed) const {
   const DroppedHistory dropped(UOps{inlined});
   if (!dropped.empty())  // tensors that are in the graph only behind what was dropped
     each_live([&](Impl& i) {
-      if (!i.grad && i.requires_grad.value_or(true) && i.uop.get().dtype().is_float()) i.gradient_lost |= dropped.takes(i.uop, in_graph.has(i.uop));
+      if (!i.grad && i.requires_grad.value_or(true) && i.uop.get().dtype().is_float())
+        i.gradient_lost |= dropped.takes(i.uop, in_graph.has(i.uop));
     });
   for (size_t i = 0; i < chosen.size(); i++) {
     if (!grads[i] && any_asked) continue;
@@ -505,13 +524,16 @@ const Tensor& Tensor::backward(const Tensor& seed) const {
     Tensor t(chosen[i]), grad;
     if (!grads[i]) grad = t.zeros_like();  // no differentiable way leads there
     else if (given.insert(grads[i]).second) grad = s(grads[i]);
-    else grad = s(own_storage(grads[i], device_or_default(chosen[i]->uop)));  // another tensor has the same gradient: each grows by itself
+    else
+      grad = s(own_storage(
+          grads[i], device_or_default(chosen[i]->uop)));  // another tensor has the same gradient: each grows by itself
     if (!chosen[i]->grad) {
       chosen[i]->grad = grad.impl_;
       continue;
     }
     const Tensor before(chosen[i]->grad), sum = before + grad;
-    if (const UOp u = current_view(before.uop()); has_buffer_below(u) && !writable_state(u)) set_uop(*before.impl_, sum.uop());
+    if (const UOp u = current_view(before.uop()); has_buffer_below(u) && !writable_state(u))
+      set_uop(*before.impl_, sum.uop());
     else before.assign(sum);
   }
   return *this;
@@ -519,13 +541,15 @@ const Tensor& Tensor::backward(const Tensor& seed) const {
 
 Tensor Tensor::grad() const {
   uop_of(*this, "grad");
-  TG_CHECK(GradientError, impl_->grad || !impl_->gradient_lost, "[grad] got a tensor of shape ", shape(), ", ", kDroppedHint);
+  TG_CHECK(GradientError, impl_->grad || !impl_->gradient_lost, "[grad] got a tensor of shape ", shape(), ", ",
+           kDroppedHint);
   if (impl_->grad && impl_->grad_read) *impl_->grad_read = true;
   return Tensor(impl_->grad);
 }
 void Tensor::set_grad(const Tensor& t) const {
   uop_of(*this, "set_grad");
-  if (t.defined()) TG_CHECK(ShapeError, t.shape() == shape(), "[set_grad] got shape ", t.shape(), ", expected ", shape());
+  if (t.defined())
+    TG_CHECK(ShapeError, t.shape() == shape(), "[set_grad] got shape ", t.shape(), ", expected ", shape());
   impl_->grad = t.impl_;
   impl_->gradient_lost = false;
 }
@@ -534,7 +558,8 @@ void Tensor::zero_grad() const { set_grad(Tensor()); }
 const Tensor& Tensor::requires_grad_(bool on) const {
   OpScope s;
   UOp u = uop_of(*this, "requires_grad_");
-  TG_CHECK(DTypeError, !on || u.dtype().is_float(), "[requires_grad_] got a tensor of ", u.dtype(), ", expected a float type");
+  TG_CHECK(DTypeError, !on || u.dtype().is_float(), "[requires_grad_] got a tensor of ", u.dtype(),
+           ", expected a float type");
   if (on && u.dtype().is_weak()) {  // a number: as a parameter it has the default type
     u = ops::strong(u);
     set_uop(*impl_, u);

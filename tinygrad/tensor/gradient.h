@@ -26,8 +26,8 @@ const PatternMatcher<Grads>& pm_gradient();
 /// Elementwise ops without a rule: those of integers and bools alone, whose values no gradient passes.
 inline constexpr OpSet kNoGradient = Ops::SHL | Ops::SHR | Ops::CDIV | Ops::XOR | Ops::OR | Ops::AND | Ops::THREEFRY;
 
-/// Gradients of sum(root * seed) with respect to each target (a node of root's graph); an empty UOp where root does not depend on it through
-/// differentiable ops. Under a GraphScope. GradientError for an op without a rule.
+/// Gradients of sum(root * seed) with respect to each target (a node of root's graph); an empty UOp where root does not
+/// depend on it through differentiable ops. Under a GraphScope. GradientError for an op without a rule.
 UOps compute_gradient(UOp root, UOp seed, std::span<const UOp> targets);
 /// The same of the sum over several roots, each with its seed.
 UOps compute_gradient(std::span<const UOp> roots, std::span<const UOp> seeds, std::span<const UOp> targets);

@@ -12,10 +12,11 @@ namespace {
 constexpr DType u64 = dtypes::uint64;
 
 constexpr std::array<uint64_t, 24> kRoundConstants = {
-    0x0000000000000001, 0x0000000000008082, 0x800000000000808a, 0x8000000080008000, 0x000000000000808b, 0x0000000080000001,
-    0x8000000080008081, 0x8000000000008009, 0x000000000000008a, 0x0000000000000088, 0x0000000080008009, 0x000000008000000a,
-    0x000000008000808b, 0x800000000000008b, 0x8000000000008089, 0x8000000000008003, 0x8000000000008002, 0x8000000000000080,
-    0x000000000000800a, 0x800000008000000a, 0x8000000080008081, 0x8000000000008080, 0x0000000080000001, 0x8000000080008008};
+    0x0000000000000001, 0x0000000000008082, 0x800000000000808a, 0x8000000080008000, 0x000000000000808b,
+    0x0000000080000001, 0x8000000080008081, 0x8000000000008009, 0x000000000000008a, 0x0000000000000088,
+    0x0000000080008009, 0x000000008000000a, 0x000000008000808b, 0x800000000000008b, 0x8000000000008089,
+    0x8000000000008003, 0x8000000000008002, 0x8000000000000080, 0x000000000000800a, 0x800000008000000a,
+    0x8000000080008081, 0x8000000000008080, 0x0000000080000001, 0x8000000080008008};
 
 UOp at(int64_t i) { return UOp::constant(i); }
 UOp rotated(UOp v, int n) { return n == 0 ? v : (v << ConstValue(n)) | (v >> ConstValue(64 - n)); }
@@ -43,23 +44,28 @@ std::array<UOp, 25> round_of(std::array<UOp, 25> a, UOp constant) {
   return a;
 }
 
-/// The sponge in one kernel: p[0] (batch, 25) becomes the state after absorbing p[1] (batch, blocks, words); p[2] are the round constants. The
-/// state is in registers and the rounds are a loop, so that the code is one round long, however many blocks there are.
+/// The sponge in one kernel: p[0] (batch, 25) becomes the state after absorbing p[1] (batch, blocks, words); p[2] are
+/// the round constants. The state is in registers and the rounds are a loop, so that the code is one round long,
+/// however many blocks there are.
 UOp sponge(const UOps& p) {
   const int64_t words = shape_of(p[1])[2].value();
-  auto registers = [](int64_t slot) { return UOp::make(Ops::BUFFER, u64, {Shape{25}.stack()}, ParamArg{slot, AddrSpace::kReg, "", "", 0, 0}); };
+  auto registers = [](int64_t slot) {
+    return UOp::make(Ops::BUFFER, u64, {Shape{25}.stack()}, ParamArg{slot, AddrSpace::kReg, "", "", 0, 0});
+  };
   /// Effects that give register i of `to` the value f(i), for the first n of them.
   auto each = [](UOp to, int64_t n, auto f) {
     UOps stores;
     for (int64_t i = 0; i < n; i++) stores.push_back(to.index({at(i)}).store(f(i)));
     return UOp::make(Ops::GROUP, dtypes::void_, stores);
   };
-  UOp row = UOp::range(shape_of(p[1])[0].value(), 0), block = UOp::range(shape_of(p[1])[1].value(), 1, AxisType::kReduce);
+  UOp row = UOp::range(shape_of(p[1])[0].value(), 0),
+      block = UOp::range(shape_of(p[1])[1].value(), 1, AxisType::kReduce);
   UOp round = UOp::range(int64_t{24}, 2, AxisType::kReduce);
   UOp state = registers(0), next = registers(1);
   state = state.after({each(state.after({row}), 25, [](int64_t) { return UOp::constant(ConstValue(0), u64); })});
   UOp inner = state.after({block});
-  inner = inner.after({each(inner, words, [&](int64_t i) { return inner.index({at(i)}).load() ^ p[1].index({row, block, at(i)}).load(); })});
+  inner = inner.after({each(
+      inner, words, [&](int64_t i) { return inner.index({at(i)}).load() ^ p[1].index({row, block, at(i)}).load(); })});
   UOp before = inner.after({round});
   std::array<UOp, 25> lanes;
   for (size_t i = 0; i < 25; i++) lanes[i] = before.index({at(static_cast<int64_t>(i))}).load();
@@ -79,15 +85,15 @@ UOp sponge(const UOps& p) {
 
 Tensor Tensor::keccak(const std::string& variant) const {
   OpScope s;
-  TG_CHECK(ValueError, variant == "sha3_224" || variant == "sha3_256" || variant == "shake_128", "[keccak] got '", variant,
-           "', expected sha3_224, sha3_256 or shake_128");
+  TG_CHECK(ValueError, variant == "sha3_224" || variant == "sha3_256" || variant == "shake_128", "[keccak] got '",
+           variant, "', expected sha3_224, sha3_256 or shake_128");
   return s(variant == "sha3_224" ? keccak(144, 6) : variant == "sha3_256" ? keccak(136, 6) : keccak(168, 31));
 }
 
 Tensor Tensor::keccak(int64_t rate, int64_t suffix) const {
   OpScope s;
-  TG_CHECK(ValueError, rate > 0 && rate < 200 && rate % 8 == 0 && suffix > 0 && suffix < 256, "[keccak] got rate ", rate, " and suffix ", suffix,
-           ", expected a multiple of 8 below 200 and a byte");
+  TG_CHECK(ValueError, rate > 0 && rate < 200 && rate % 8 == 0 && suffix > 0 && suffix < 256, "[keccak] got rate ",
+           rate, " and suffix ", suffix, ", expected a multiple of 8 below 200 and a byte");
   const Shape sh = shape();
   TG_CHECK(ShapeError, !sh.empty(), "[keccak] got a tensor without axes, expected bytes along the last one");
   if (devices().size() > 1) {  // hashed in one place
@@ -124,7 +130,9 @@ Tensor Tensor::keccak(int64_t rate, int64_t suffix) const {
 Tensor Tensor::hash() const {
   OpScope s;
   constexpr int64_t chunk = 1 << 20;
-  auto one = [](const Tensor& t) { return t.reshape(-1, 4096).keccak("shake_128").reshape(t.shape(0), -1).keccak("shake_128"); };
+  auto one = [](const Tensor& t) {
+    return t.reshape(-1, 4096).keccak("shake_128").reshape(t.shape(0), -1).keccak("shake_128");
+  };
   Tensor data = flatten().bitcast(dtypes::uint8);
   int64_t chunks = (data.numel() + chunk - 1) / chunk;
   while (chunks > 1) {

@@ -48,7 +48,8 @@ std::vector<int64_t> leaves_below(UOp root) {
     n++;
     if (is_storage(u) && u.dtype().is_float()) {
       out.push_back(slot_of(u));
-      if (auto it = dropped().find(slot_of(u)); it != dropped().end()) out.insert(out.end(), it->second.leaves->begin(), it->second.leaves->end());
+      if (auto it = dropped().find(slot_of(u)); it != dropped().end())
+        out.insert(out.end(), it->second.leaves->begin(), it->second.leaves->end());
     }
     if (is_leaf_write(u) && u != root) continue;
     for (UOp s : u.srcs().subspan(u.is(Ops::CALL) ? 1 : 0)) stack.push_back(s);

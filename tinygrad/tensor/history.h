@@ -1,8 +1,9 @@
-/// \file The history of a computed tensor: the expression it was computed from, which gradients need after its value is there.
+/// \file The history of a computed tensor: the expression it was computed from, which gradients need after its value is
+/// there.
 ///
-/// Reading a value (item, numpy, printing) keeps it. realize() drops it, as in tinygrad, unless it leads to a tensor that is marked (a parameter,
-/// requires_grad_()) or is that of a loss. Where it is dropped for another reason that is noted, so that a gradient which would have to pass is an
-/// error instead of zeros.
+/// Reading a value (item, numpy, printing) keeps it. realize() drops it, as in tinygrad, unless it leads to a tensor
+/// that is marked (a parameter, requires_grad_()) or is that of a loss. Where it is dropped for another reason that is
+/// noted, so that a gradient which would have to pass is an error instead of zeros.
 #pragma once
 #include <memory>
 #include <unordered_map>
@@ -36,8 +37,8 @@ Leaves leaves_of(const UOps& storage);
 void note_dropped(UOp storage, UOp expression, Lost lost);
 /// Notes that `storage` was computed from these leaves: the result of a captured function.
 void note_dropped(UOp storage, const Leaves& from, Lost lost);
-/// Notes that the memory of `before` was overwritten and that `now` stands for its contents: gradients of what was computed from the old ones
-/// belong to the same tensor.
+/// Notes that the memory of `before` was overwritten and that `now` stands for its contents: gradients of what was
+/// computed from the old ones belong to the same tensor.
 void note_overwritten(UOp before, UOp now);
 /// Slot of the BUFFER that stands for the memory now.
 int64_t latest_slot(UOp buffer);

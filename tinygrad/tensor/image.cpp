@@ -1,5 +1,5 @@
-/// \file Products and convolutions in the layouts of texture memory, whose elements are rows of four channels. A device without textures computes the
-/// same values from plain storage.
+/// \file Products and convolutions in the layouts of texture memory, whose elements are rows of four channels. A device
+/// without textures computes the same values from plain storage.
 #include "tinygrad/tensor/conv.h"
 #include "tinygrad/tensor/impl.h"
 
@@ -9,11 +9,14 @@ using namespace tensor_detail;
 Tensor Tensor::image_conv2d(const Tensor& weight, const Tensor& bias, const ConvOptions& o) const {
   OpScope s;
   const Shape xs = shape(), ws = weight.shape();
-  TG_CHECK(ShapeError, xs.size() == 4 && ws.size() == 4, "[image_conv2d] got input ", xs, " and weight ", ws, ", expected four axes each");
+  TG_CHECK(ShapeError, xs.size() == 4 && ws.size() == 4, "[image_conv2d] got input ", xs, " and weight ", ws,
+           ", expected four axes each");
   const int64_t g = o.groups, cin = ws[1].value(), cout = ws[0].value();
-  TG_CHECK(ShapeError, g > 0 && g * cin == xs[1].value() && cout % g == 0, "[image_conv2d] got input ", xs, " and weight ", ws, " with ", g,
-           " groups, expected ", g, " x ", cin, " input channels and output channels divisible by the groups");
-  const int64_t bs = xs[0].value(), h = xs[2].value(), w = xs[3].value(), kh = ws[2].value(), kw = ws[3].value(), rcout = cout / g;
+  TG_CHECK(ShapeError, g > 0 && g * cin == xs[1].value() && cout % g == 0, "[image_conv2d] got input ", xs,
+           " and weight ", ws, " with ", g, " groups, expected ", g, " x ", cin,
+           " input channels and output channels divisible by the groups");
+  const int64_t bs = xs[0].value(), h = xs[2].value(), w = xs[3].value(), kh = ws[2].value(), kw = ws[3].value(),
+                rcout = cout / g;
   auto fours = [](int64_t n) { return (n + 3) / 4 * 4; };
   // Channels come in fours, except where each group has one and the groups come in fours.
   const int64_t in4 = cin == 1 && g % 4 == 0 ? 1 : fours(cin), out4 = rcout == 1 && g % 4 == 0 ? 1 : fours(rcout);
@@ -22,12 +25,18 @@ Tensor Tensor::image_conv2d(const Tensor& weight, const Tensor& bias, const Conv
   // Rows of pixels, channels innermost; of the weight four output channels innermost.
   x = x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2);
   if (out4 * g % 4 == 0)
-    k = k.reshape(g * out4 / 4, 4, in4, kh, kw).permute(0, 3, 2, 4, 1).contiguous().permute(0, 4, 2, 1, 3).reshape(g * out4, in4, kh, kw);
+    k = k.reshape(g * out4 / 4, 4, in4, kh, kw)
+            .permute(0, 3, 2, 4, 1)
+            .contiguous()
+            .permute(0, 4, 2, 1, 3)
+            .reshape(g * out4, in4, kh, kw);
   ConvOptions plain = o;
   plain.dtype = o.dtype.value_or(least_upper_dtype(least_upper_dtype(dtype(), weight.dtype()), dtypes::float32));
   Tensor y = conv::direct(x, k, plain);
   const Shape ys = y.shape();
-  y = y.reshape({bs, g, out4, ys[2].value(), ys[3].value()}).shrink_to({-1, -1, rcout, -1, -1}).reshape({bs, cout, ys[2].value(), ys[3].value()});
+  y = y.reshape({bs, g, out4, ys[2].value(), ys[3].value()})
+          .shrink_to({-1, -1, rcout, -1, -1})
+          .reshape({bs, cout, ys[2].value(), ys[3].value()});
   if (bias.defined()) y = y + bias.reshape(1, -1, 1, 1);
   return s(y);
 }
@@ -35,9 +44,10 @@ Tensor Tensor::image_conv2d(const Tensor& weight, const Tensor& bias, const Conv
 Tensor Tensor::image_dot(const Tensor& w, std::optional<DType> dtype) const {
   OpScope s;
   const Shape a = shape(), b = w.shape();
-  TG_CHECK(ShapeError, !a.empty() && !b.empty(), "[image_dot] got shapes ", a, " and ", b, ", expected at least one axis each");
-  TG_CHECK(ShapeError, a.back() == b[b.size() - std::min<size_t>(b.size(), 2)], "[image_dot] got shapes ", a, " and ", b,
-           ", expected equal inner sizes");
+  TG_CHECK(ShapeError, !a.empty() && !b.empty(), "[image_dot] got shapes ", a, " and ", b,
+           ", expected at least one axis each");
+  TG_CHECK(ShapeError, a.back() == b[b.size() - std::min<size_t>(b.size(), 2)], "[image_dot] got shapes ", a, " and ",
+           b, ", expected equal inner sizes");
   // One matrix times many rows is a convolution of 1x1 kernels; batches of matrices have no such form.
   if (b.size() != 2 || a.size() < 2) return s(dot(w, dtype));
   const int64_t k = b[0].value(), n = b[1].value();

@@ -38,11 +38,13 @@ namespace tensor_detail {
 /// Calls `f` for every live tensor, in order of creation. Under a GraphScope.
 void each_live(const std::function<void(Tensor::Impl&)>& f);
 
-/// Opened by every public method: the graph is current, and with EAGER=1 the result of the outermost method is realized at once.
+/// Opened by every public method: the graph is current, and with EAGER=1 the result of the outermost method is realized
+/// at once.
 class OpScope {
  public:
   /// The outermost method names what nodes are made for (TRACEMETA).
-  explicit OpScope(const char* method = __builtin_FUNCTION()) : origin_(depth() ? Origin::current() : origin_of(method)) {
+  explicit OpScope(const char* method = __builtin_FUNCTION())
+      : origin_(depth() ? Origin::current() : origin_of(method)) {
     if (depth() == 0) bound_pending();  // before the method looks at its tensors
     depth()++;
   }

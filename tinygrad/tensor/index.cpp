@@ -18,7 +18,8 @@ bool ParsedIndex::whole() const {
   if (result.size() != axes.size()) return false;
   for (size_t i = 0; i < axes.size(); i++) {
     const AxisIndex& a = axes[i];
-    if (result[i] != static_cast<int>(i) || a.rows.defined() || a.flip || !(a.begin == 0) || !(a.size == shape[i])) return false;
+    if (result[i] != static_cast<int>(i) || a.rows.defined() || a.flip || !(a.begin == 0) || !(a.size == shape[i]))
+      return false;
   }
   return true;
 }
@@ -53,8 +54,8 @@ SInt distance(const SInt& b, const SInt& e, const char* op, const Shape& shape) 
 
 AxisIndex parse_integer(const SInt& i, const SInt& n, int axis, const Shape& shape, const char* op) {
   Bounds bi = bounds(i), bn = bounds(n);
-  TG_CHECK(IndexError, bi.lo < bn.hi && bi.hi >= -bn.hi, "[", op, "] got index ", i, " for axis ", axis, " of shape ", shape,
-           ", which is out of bounds, expected ", -n.max(), " to ", n.max() - 1);
+  TG_CHECK(IndexError, bi.lo < bn.hi && bi.hi >= -bn.hi, "[", op, "] got index ", i, " for axis ", axis, " of shape ",
+           shape, ", which is out of bounds, expected ", -n.max(), " to ", n.max() - 1);
   AxisIndex a;
   a.begin = bi.lo >= 0 || (i.symbolic() && bi.hi >= 0) ? i : ops::plus(i, n);
   a.size = 1, a.drop = true;
@@ -71,8 +72,8 @@ AxisIndex parse_slice(const Slice& s, const SInt& n, int axis, const Shape& shap
   auto negative = [](const std::optional<SInt>& v) { return v && !v->symbolic() && v->value() < 0; };
   if (n.symbolic()) symbolic |= !stop || negative(start) || negative(stop);
   if (symbolic) {
-    TG_CHECK(ValueError, step == 1, "[", op, "] got a slice of step ", step, " with symbolic bounds for axis ", axis, " of shape ", shape,
-             ", which is not supported: expected step 1");
+    TG_CHECK(ValueError, step == 1, "[", op, "] got a slice of step ", step, " with symbolic bounds for axis ", axis,
+             " of shape ", shape, ", which is not supported: expected step 1");
     auto bound = [&](const std::optional<SInt>& v, SInt without) {
       if (!v) return without;
       return negative(v) ? ops::plus(n, *v) : *v;
@@ -90,7 +91,8 @@ AxisIndex parse_slice(const Slice& s, const SInt& n, int axis, const Shape& shap
     return std::clamp<int64_t>(k, back ? -1 : 0, back ? size - 1 : size);
   };
   int64_t from = bound(start, back ? size - 1 : 0), to = bound(stop, back ? -1 : size);
-  int64_t reach = back ? from - to : to - from, k = back ? -std::max(step, -std::max<int64_t>(size, 1)) : std::min(step, std::max<int64_t>(size, 1));
+  int64_t reach = back ? from - to : to - from,
+          k = back ? -std::max(step, -std::max<int64_t>(size, 1)) : std::min(step, std::max<int64_t>(size, 1));
   int64_t count = reach > 0 ? (reach + k - 1) / k : 0;
   // Backwards from `from` are the same positions forwards, flipped.
   a.begin = count == 0 ? std::min(from < 0 ? 0 : from, size) : back ? from - (count - 1) * k : from;
@@ -98,7 +100,8 @@ AxisIndex parse_slice(const Slice& s, const SInt& n, int axis, const Shape& shap
   return a;
 }
 
-/// Windows of `step` elements per row: where the first one begins, so that all lie inside the axis; -1 when they do not fit.
+/// Windows of `step` elements per row: where the first one begins, so that all lie inside the axis; -1 when they do not
+/// fit.
 int64_t window_of(const AxisIndex& a, int64_t n) {
   int64_t rows = a.size.value(), begin = a.begin.value();
   if (rows * a.step > n) return -1;
@@ -118,7 +121,8 @@ ParsedIndex parse_index(const std::vector<Index>& indices, const Tensor& source,
     else if (i.kind != Index::kNone) used += is_mask(i) ? static_cast<size_t>(i.tensor.ndim()) : 1;
   }
   TG_CHECK(IndexError, dots <= 1, "[", op, "] got ", dots, " ellipses, expected a single ellipsis");
-  TG_CHECK(IndexError, used <= shape.size(), "[", op, "] got too many indices (", used, ") for shape ", shape, ", expected at most ", shape.size());
+  TG_CHECK(IndexError, used <= shape.size(), "[", op, "] got too many indices (", used, ") for shape ", shape,
+           ", expected at most ", shape.size());
   auto add = [&](AxisIndex a) {
     if (!a.drop) p.result.push_back(static_cast<int>(p.axes.size()));
     p.axes.push_back(std::move(a));
@@ -141,8 +145,8 @@ ParsedIndex parse_index(const std::vector<Index>& indices, const Tensor& source,
       Tensor t = i.list && i.tensor.device() != source.device() ? i.tensor.to(source.device()) : i.tensor;
       if (i.list && t.numel() == 0 && t.dtype().is_float()) t = t.cast(dtypes::default_int());
       const std::string &here = device_of(source.uop()), &there = device_of(t.uop());
-      TG_CHECK(DeviceError, here.empty() || there.empty() || here == there, "[", op, "] got an index on ", there, " for a tensor on ", here,
-               ", expected one device: move it with .to(device)");
+      TG_CHECK(DeviceError, here.empty() || there.empty() || here == there, "[", op, "] got an index on ", there,
+               " for a tensor on ", here, ", expected one device: move it with .to(device)");
       if (is_mask(i)) {
         const Shape ms = t.shape();
         bool fits = !ms.empty();
@@ -180,7 +184,8 @@ Tensor basic_view(const Tensor& t, const ParsedIndex& p) {
     if (a.flip) back.push_back(static_cast<int>(i));
     if (!strided(a)) {
       range.push_back({a.begin, ops::plus(a.begin, a.size)});
-      grow.push_back({0, 0}), split.push_back(a.size), split.push_back(1), first.push_back({0, a.size}), first.push_back({0, 1});
+      grow.push_back({0, 0}), split.push_back(a.size), split.push_back(1), first.push_back({0, a.size}),
+          first.push_back({0, 1});
       continue;
     }
     any = true;
@@ -188,7 +193,8 @@ Tensor basic_view(const Tensor& t, const ParsedIndex& p) {
     int64_t n = p.shape[i].value(), rows = a.size.value(), window = window_of(a, n), at = 0, over = 0;
     if (window >= 0) at = a.begin.value() - window, range.push_back({window, window + rows * a.step});
     else over = a.begin.value() + rows * a.step - n, grows = true, range.push_back({a.begin, n});
-    grow.push_back({0, over}), split.push_back(rows), split.push_back(a.step), first.push_back({0, rows}), first.push_back({at, at + 1});
+    grow.push_back({0, over}), split.push_back(rows), split.push_back(a.step), first.push_back({0, rows}),
+        first.push_back({at, at + 1});
   }
   Tensor x = t.shrink(range);
   if (any) {
@@ -204,7 +210,9 @@ Tensor number_line(const SInt& n, size_t axis, size_t ndim) {
   return Tensor::arange_symbolic(0, n).reshape(line);
 }
 
-Tensor size_tensor(const SInt& n) { return n.symbolic() ? Tensor::from_uop(ops::scalar_of(n, dtypes::default_int())) : Tensor(n.value()); }
+Tensor size_tensor(const SInt& n) {
+  return n.symbolic() ? Tensor::from_uop(ops::scalar_of(n, dtypes::default_int())) : Tensor(n.value());
+}
 
 Gathered gathered_of(const ParsedIndex& p, const char* op) {
   Gathered g;
@@ -225,7 +233,9 @@ Gathered gathered_of(const ParsedIndex& p, const char* op) {
       g.rows.push_back(i);
       try {
         g.valid = g.valid.defined() ? g.valid & valid : valid;
-      } catch (const ShapeError& e) { throw IndexError(str("[", op, "] got indices that do not broadcast: ", e.what())); }
+      } catch (const ShapeError& e) {
+        throw IndexError(str("[", op, "] got indices that do not broadcast: ", e.what()));
+      }
     } else {
       g.rows.push_back(i), shapes.push_back(&shape_of(i.uop()));
     }
@@ -257,7 +267,8 @@ Tensor Tensor::index(const std::vector<Index>& indices) const {
   const Shape full = shape_of(u);
   bool empty = !p.shape.symbolic() && !full.symbolic() && (p.shape.numel() == 0 || full.numel() == 0);
   Tensor r = empty ? from_uop(ops::full(full, 0, strong_dtype(src[0].dtype()))) : from_uop(u);
-  if (empty && full.numel() == 0) r = x.flatten().shrink({{0, 0}}).reshape(full).cast(r.dtype());  // it has a gradient, zeros
+  if (empty && full.numel() == 0)
+    r = x.flatten().shrink({{0, 0}}).reshape(full).cast(r.dtype());  // it has a gradient, zeros
   if (g.valid.defined() && !empty) {
     Shape wide = g.valid.shape();
     wide.insert(wide.begin(), g.shape.size() - wide.size(), SInt(1));
@@ -299,14 +310,16 @@ Tensor places_of(const Tensor& mask, int64_t count) {
     const UOp seen = s.registers(1, d), zero = UOp::constant(int64_t{0});
     s.write(seen, {zero}, UOp::constant(0, d));
     s.loop(n, [&](UOp i) {
-      // Every number is written, over the one before unless that is to stay: no branch to predict. The last place is for what nobody wants.
+      // Every number is written, over the one before unless that is to stay: no branch to predict. The last place is
+      // for what nobody wants.
       const UOp at = s.read(seen, {zero});
       s.write(p[0], {at.minimum(UOp::constant(count, d)).cast(dtypes::weakint)}, i.cast(d));
       s.write(seen, {zero}, at + s.read(p[1], {i}).cast(d));
     });
     return s.sink("places");
   };
-  return custom_kernel({Tensor::empty({count + 1}, {.dtype = d, .device = m.device()}), m}, kernel)[0].shrink({{0, count}});
+  return custom_kernel({Tensor::empty({count + 1}, {.dtype = d, .device = m.device()}), m}, kernel)[0].shrink(
+      {{0, count}});
 }
 
 /// How many elements a selection has: the size asked for, or as many as the mask holds.

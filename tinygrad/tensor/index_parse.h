@@ -31,10 +31,12 @@ struct ParsedIndex {
 /// IndexError, ValueError that name `op`.
 ParsedIndex parse_index(const std::vector<Index>& indices, const Tensor& source, const char* op);
 
-/// Slices, integers and new axes: a view whose elements have places of their own. Steps that do not fit into the axis pass through padding.
+/// Slices, integers and new axes: a view whose elements have places of their own. Steps that do not fit into the axis
+/// pass through padding.
 Tensor basic_view(const Tensor& t, const ParsedIndex& p);
 
-/// What is gathered: indices 0 or more, where they are in range (undefined: everywhere), and the shape they broadcast to.
+/// What is gathered: indices 0 or more, where they are in range (undefined: everywhere), and the shape they broadcast
+/// to.
 struct Gathered {
   std::vector<int> places;  ///< axes of the basic result
   Tensors rows;

@@ -1,4 +1,5 @@
-/// \file Capture and replay of functions on tensors: what is an input, what is a result, and what lies between two calls.
+/// \file Capture and replay of functions on tensors: what is an input, what is a result, and what lies between two
+/// calls.
 #include "tinygrad/tensor/jit.h"
 
 #include <algorithm>
@@ -19,7 +20,10 @@ using namespace tensor_detail;
 
 namespace tensor_detail {
 bool is_variable(UOp u) { return u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kAlu; }
-bool is_bound(UOp u) { return u.is(Ops::AFTER) && u.nsrc() == 2 && is_variable(u.src(0)) && u.src(1).is(Ops::STORE) && u.src(1).src(1).is_const(); }
+bool is_bound(UOp u) {
+  return u.is(Ops::AFTER) && u.nsrc() == 2 && is_variable(u.src(0)) && u.src(1).is(Ops::STORE) &&
+         u.src(1).src(1).is_const();
+}
 
 }  // namespace tensor_detail
 
@@ -28,7 +32,8 @@ namespace {
 bool is_whole(UOp p) { return p.is(Ops::PARAM); }
 /// A pattern that is all of such a buffer.
 bool is_pattern_of(UOp p, UOp b) {
-  return p.is(Ops::PARAM) && p.dtype() == b.dtype() && p.src(0) == b.src(0) && p.arg<ParamArg>().device == b.arg<ParamArg>().device;
+  return p.is(Ops::PARAM) && p.dtype() == b.dtype() && p.src(0) == b.src(0) &&
+         p.arg<ParamArg>().device == b.arg<ParamArg>().device;
 }
 }  // namespace
 
@@ -61,7 +66,8 @@ UOp buffer_below(UOp u) {
 BufferRef memory_of_node(UOp b) { return buffer_table::get(static_cast<uint64_t>(b.arg<ParamArg>().slot)); }
 
 UOp view_pattern(UOp u, std::vector<std::pair<std::string, int64_t>>* vars) {
-  UOp b = buffer_below(u), p = UOp::make(Ops::PARAM, b.dtype(), {b.src(0)}, ParamArg{0, AddrSpace::kGlobal, b.arg<ParamArg>().device, "", 0, 0});
+  UOp b = buffer_below(u), p = UOp::make(Ops::PARAM, b.dtype(), {b.src(0)},
+                                         ParamArg{0, AddrSpace::kGlobal, b.arg<ParamArg>().device, "", 0, 0});
   if (u == b) return p;
   std::vector<std::pair<UOp, UOp>> map{{b, p}};
   for (UOp v : u.toposort())
@@ -85,7 +91,8 @@ std::string unbound_text(UOp u) {
 }  // namespace tensor_detail
 
 namespace {
-/// The pattern of an input: only where its elements lie. detach() changes nothing of that, nor does the shape of storage that is shown as a whole.
+/// The pattern of an input: only where its elements lie. detach() changes nothing of that, nor does the shape of
+/// storage that is shown as a whole.
 UOp input_pattern(UOp view) {
   const UOp b = buffer_below(view);
   UOps chain;
@@ -93,7 +100,8 @@ UOp input_pattern(UOp view) {
     if (!u.is(Ops::DETACH)) chain.push_back(u);
   if (std::all_of(chain.begin(), chain.end(), [](UOp u) { return u.is(Ops::RESHAPE) && !shape_of(u).symbolic(); })) {
     const UOp dims = chain.empty() ? b.src(0) : chain[0].src(1);
-    return UOp::make(Ops::PARAM, b.dtype(), {dims}, ParamArg{0, AddrSpace::kGlobal, b.arg<ParamArg>().device, "", 0, 0});
+    return UOp::make(Ops::PARAM, b.dtype(), {dims},
+                     ParamArg{0, AddrSpace::kGlobal, b.arg<ParamArg>().device, "", 0, 0});
   }
   UOp r = b;
   for (size_t i = chain.size(); i-- > 0;) {
@@ -109,7 +117,8 @@ JitCore::~JitCore() = default;
 void JitCore::check_not_capturing(const char* what) {
   TG_CHECK(JitError, !capturing() || !env::CAPTURING, "[", what,
            "] got a read of values inside a function that is being captured: the values of this call ",
-           "would be used in every later one. Return the tensor and read it outside, or keep the computation on tensors (where, masked sizes)");
+           "would be used in every later one. Return the tensor and read it outside, or keep the computation on "
+           "tensors (where, masked sizes)");
 }
 long JitCore::handles(const Tensor& t) { return t.defined() ? t.impl()->weak_from_this().use_count() : 0; }
 
@@ -139,8 +148,10 @@ std::vector<JitCore::Input> JitCore::check_inputs(const JitInputs& in) {
     for (size_t i = 0; i < in.tensors.size(); i++) {
       UOp u = current_view(uop_of(in.tensors[i], "jit")), b = buffer_below(u);
       const bool fill = !b && device_of(u).empty() && (u.tag() || !shape_of(u).empty());
-      TG_CHECK(JitError, b || fill || (!device_of(u).empty() && !u.dtype().is_weak()), "[jit] got a constant or a weak tensor as ", name(i), " of ",
-               name_, ", expected a tensor with storage (JIT inputs must be real buffers): use .clone(), or keep it inside the function");
+      TG_CHECK(JitError, b || fill || (!device_of(u).empty() && !u.dtype().is_weak()),
+               "[jit] got a constant or a weak tensor as ", name(i), " of ", name_,
+               ", expected a tensor with storage (JIT inputs must be real buffers): use .clone(), or keep it inside "
+               "the function");
       if (fill && round == 0) {  // what ones() and the like made: it gets storage on its device
         Tensor stored = in.tensors[i].clone();
         set_uop(*in.tensors[i].impl(), stored.uop()), pending.push_back(in.tensors[i]);
@@ -161,8 +172,8 @@ std::vector<JitCore::Input> JitCore::check_inputs(const JitInputs& in) {
   }
   for (size_t i = 0; i < out.size(); i++)
     for (size_t k = 0; k < i; k++)
-      TG_CHECK(JitError, &out[i].memory->base() != &out[k].memory->base(), "[jit] got duplicate inputs: ", name(k), " and ", name(i), " of ", name_,
-               " share memory, expected different tensors: clone() one of them");
+      TG_CHECK(JitError, &out[i].memory->base() != &out[k].memory->base(), "[jit] got duplicate inputs: ", name(k),
+               " and ", name(i), " of ", name_, " share memory, expected different tensors: clone() one of them");
   return out;
 }
 
@@ -176,7 +187,8 @@ Tensors JitCore::run_uncaptured(const JitInputs& in, const Body& body) {
   if (count_ == 0) {  // whoever looks at the gradient of an argument now will look at those of replays
     gradient_read_.assign(in.tensors.size(), nullptr);
     for (size_t i = 0; i < in.tensors.size(); i++)
-      if (Tensor::Impl& input = *in.tensors[i].impl(); input.grad) gradient_read_[i] = input.grad_read = std::make_shared<bool>(false);
+      if (Tensor::Impl& input = *in.tensors[i].impl(); input.grad)
+        gradient_read_[i] = input.grad_read = std::make_shared<bool>(false);
     count_ = 1;
   }
   return out;
@@ -193,45 +205,50 @@ Tensors JitCore::call_single(const JitInputs& in, const Body& body) {
 Tensors JitCore::run(const JitInputs& in, std::vector<Input> inputs) {
   State& s = *state_;
   auto name = [&](size_t i) { return i < in.names.size() ? in.names[i] : str("tensor ", i); };
-  TG_CHECK(JitError, inputs.size() == s.patterns.size(), "[jit] got ", inputs.size(), " tensors for ", name_, ", expected ", s.patterns.size(),
-           " as in the call that was captured");
+  TG_CHECK(JitError, inputs.size() == s.patterns.size(), "[jit] got ", inputs.size(), " tensors for ", name_,
+           ", expected ", s.patterns.size(), " as in the call that was captured");
   TG_CHECK(JitError, in.names == s.names, "[jit] got the arguments of ", name_,
            " passed in another way than when it was captured, expected the same ", "positional and keyword arguments");
   if (loaded_) {  // values of another process can be compared where their text tells them
     for (auto& [what, text] : in.constants)
       for (auto& [known, then] : s.constants)
-        TG_CHECK(JitError, what != known || text == then, "[jit] got ", what, " = ", text, " for ", name_, ", which was captured with ", then);
+        TG_CHECK(JitError, what != known || text == then, "[jit] got ", what, " = ", text, " for ", name_,
+                 ", which was captured with ", then);
   }
   for (const auto& constant : in.constants)
-    if (constant.first.starts_with(kShardingOf) && std::find(s.constants.begin(), s.constants.end(), constant) == s.constants.end())
-      throw JitError(
-          str("[jit] got ", constant.first, " = ", constant.second, " for ", name_, ", which was captured with another: shard it the same way"));
+    if (constant.first.starts_with(kShardingOf) &&
+        std::find(s.constants.begin(), s.constants.end(), constant) == s.constants.end())
+      throw JitError(str("[jit] got ", constant.first, " = ", constant.second, " for ", name_,
+                         ", which was captured with another: shard it the same way"));
 
-  TG_CHECK(JitError, in.variables.size() == s.arguments.size(), "[jit] got ", in.variables.size(), " bound variables for ", name_, ", expected ",
-           s.arguments.size(), " as in the call that was captured");
+  TG_CHECK(JitError, in.variables.size() == s.arguments.size(), "[jit] got ", in.variables.size(),
+           " bound variables for ", name_, ", expected ", s.arguments.size(), " as in the call that was captured");
   for (size_t v = 0; v < in.variables.size(); v++) {
     GraphScope scope;
     const std::string now = unbound_text(in.variables[v]);
-    TG_CHECK(JitError, now == s.arguments[v], "[jit] got variable ", now, " for ", name_, ", which was captured with ", s.arguments[v],
-             " in its place: pass the same variables in the same order, or reset()");
+    TG_CHECK(JitError, now == s.arguments[v], "[jit] got variable ", now, " for ", name_, ", which was captured with ",
+             s.arguments[v], " in its place: pass the same variables in the same order, or reset()");
   }
 
-  // What was captured as whole storage may be given as a part of some: it is copied, unless the function writes to it or returns it.
+  // What was captured as whole storage may be given as a part of some: it is copied, unless the function writes to it
+  // or returns it.
   auto copy_of_view = [&](size_t i) {
     return is_whole(s.patterns[i]) && !replay_->writes_input(i) &&
-           std::none_of(s.outputs.begin(), s.outputs.end(), [&](const Output& o) { return o.kind == Output::kInput && o.index == i; });
+           std::none_of(s.outputs.begin(), s.outputs.end(),
+                        [&](const Output& o) { return o.kind == Output::kInput && o.index == i; });
   };
   std::vector<size_t> views;
   std::optional<GraphScope> g(std::in_place);
   for (size_t i = 0; i < inputs.size(); i++) {
     if (inputs[i].pattern.get() == s.patterns[i].get()) continue;
     UOp got = inputs[i].pattern, want = s.patterns[i];
-    TG_CHECK(JitError, shape_of(got) == shape_of(want), "[jit] got ", name(i), " of shape ", shape_of(got), " for ", name_,
-             ", which was captured with ", shape_of(want), ": use a bound variable for sizes that change, or reset()");
-    TG_CHECK(JitError, got.dtype() == want.dtype(), "[jit] got ", name(i), " of ", got.dtype(), " for ", name_, ", which was captured with ",
-             want.dtype());
-    TG_CHECK(JitError, device_of(got) == device_of(want), "[jit] got ", name(i), " on ", device_of(got), " for ", name_, ", which was captured on ",
-             device_of(want));
+    TG_CHECK(JitError, shape_of(got) == shape_of(want), "[jit] got ", name(i), " of shape ", shape_of(got), " for ",
+             name_, ", which was captured with ", shape_of(want),
+             ": use a bound variable for sizes that change, or reset()");
+    TG_CHECK(JitError, got.dtype() == want.dtype(), "[jit] got ", name(i), " of ", got.dtype(), " for ", name_,
+             ", which was captured with ", want.dtype());
+    TG_CHECK(JitError, device_of(got) == device_of(want), "[jit] got ", name(i), " on ", device_of(got), " for ", name_,
+             ", which was captured on ", device_of(want));
     TG_CHECK(JitError, copy_of_view(i), "[jit] got ", name(i), " as another view of its storage than when ", name_,
              " was captured, expected the same offsets and strides: call clone() on it before each call");
     views.push_back(i);
@@ -250,15 +267,18 @@ Tensors JitCore::run(const JitInputs& in, std::vector<Input> inputs) {
     if (UOp u = current_view(t.uop()); !u.is(Ops::BUFFER)) view_pattern(u, &bound);
   for (UOp v : in.variables)
     for (UOp u : v.toposort())
-      if (is_bound(u)) bound.emplace_back(u.src(0).arg<ParamArg>().name, static_cast<int64_t>(u.src(1).src(1).const_int()));
+      if (is_bound(u))
+        bound.emplace_back(u.src(0).arg<ParamArg>().name, static_cast<int64_t>(u.src(1).src(1).const_int()));
   for (size_t v = 0; v < s.variables.size(); v++) {
     bool found = false;
     for (auto& [n, value] : bound)
       if (n == s.variables[v]) {
-        TG_CHECK(JitError, !found || vars[v] == value, "[jit] got variable ", n, " bound to ", vars[v], " and to ", value);
+        TG_CHECK(JitError, !found || vars[v] == value, "[jit] got variable ", n, " bound to ", vars[v], " and to ",
+                 value);
         vars[v] = value, found = true;
       }
-    TG_CHECK(JitError, found, "[jit] got no value for variable ", s.variables[v], " of ", name_, ", which was captured with one");
+    TG_CHECK(JitError, found, "[jit] got no value for variable ", s.variables[v], " of ", name_,
+             ", which was captured with one");
   }
 
   // Pending writes to what is read, pending reads of what is written.
@@ -283,7 +303,8 @@ Tensors JitCore::run(const JitInputs& in, std::vector<Input> inputs) {
     for (size_t d = drawn.size(); d-- > 0;) rng::take_back(s.draws[d].device, drawn[d].first, drawn[d].second);
   };
   for (BufferRef& b : s.fresh) {
-    if (b.use_count() != 1) b = Buffer::create(b->device_name(), b->size(), b->dtype());  // somebody still looks at the last result
+    if (b.use_count() != 1)
+      b = Buffer::create(b->device_name(), b->size(), b->dtype());  // somebody still looks at the last result
     fresh.push_back(b);
   }
   g.reset();  // running needs no graph
@@ -311,7 +332,8 @@ Tensors JitCore::run(const JitInputs& in, std::vector<Input> inputs) {
       out.push_back(o.fixed);
       continue;
     }
-    UOp p = o.pattern, b = o.kind == Output::kFresh ? nodes[o.index] : buffer_below(current_view(in.tensors[o.index].uop()));
+    UOp p = o.pattern,
+        b = o.kind == Output::kFresh ? nodes[o.index] : buffer_below(current_view(in.tensors[o.index].uop()));
     std::vector<std::pair<UOp, UOp>> map;
     const auto shown = [&](UOp param) {
       return b.src(0) == param.src(0) ? b : ops::reshape(b, shape_of(param));
@@ -324,7 +346,8 @@ Tensors JitCore::run(const JitInputs& in, std::vector<Input> inputs) {
           if (!is_variable(u)) map.emplace_back(u, shown(u));
           else
             for (size_t v = 0; v < s.variables.size(); v++)
-              if (u.arg<ParamArg>().name == s.variables[v]) map.emplace_back(u, u.after({u.store(UOp::constant(vars[v]))}));
+              if (u.arg<ParamArg>().name == s.variables[v])
+                map.emplace_back(u, u.after({u.store(UOp::constant(vars[v]))}));
         }
       p = p.substitute(map);
     }

@@ -1,4 +1,5 @@
-/// \file jit(f): a function that is run twice, recorded the second time, and from then on replayed as a flat list of launches.
+/// \file jit(f): a function that is run twice, recorded the second time, and from then on replayed as a flat list of
+/// launches.
 #pragma once
 #include <array>
 #include <functional>
@@ -45,12 +46,14 @@ class JitCore {
 
   struct Body {
     std::function<Tensors()> run;  ///< runs the function and returns the tensors of its result
-    /// Whether somebody else holds the handle of result i too: then it stays in its storage, and others see what replays write.
+    /// Whether somebody else holds the handle of result i too: then it stays in its storage, and others see what
+    /// replays write.
     std::function<bool(size_t)> shared{};
   };
-  /// Calls `body`, or replays what it did. Result: its tensors, in storage that no earlier result holds. A call that differs in what is captured as
-  /// it is (constants, flags, which gradients are there) is captured by itself, up to kMostCaptures of them; from then on the function runs. JitError
-  /// for inputs that do not fit what was captured, and for what cannot be captured. `served`: number of the capture the result came from.
+  /// Calls `body`, or replays what it did. Result: its tensors, in storage that no earlier result holds. A call that
+  /// differs in what is captured as it is (constants, flags, which gradients are there) is captured by itself, up to
+  /// kMostCaptures of them; from then on the function runs. JitError for inputs that do not fit what was captured, and
+  /// for what cannot be captured. `served`: number of the capture the result came from.
   Tensors call(const JitInputs& in, const Body& body, size_t* served = nullptr);
   static constexpr size_t kMostCaptures = 8;
   void reset();                         ///< forgets the capture and the memory it holds
@@ -61,11 +64,14 @@ class JitCore {
   const std::string& name() const { return name_; }
   /// Of the tensors it was captured with, in order.
   const std::vector<std::string>& input_names() const;
-  /// Everything but the contents of `memory`, as bytes. Memory that tensors of `state` hold is left out: they are given to read() again. See
-  /// io/jit_file.h.
-  void write(ByteWriter& w, std::vector<StoredMemory>& memory, const std::vector<std::pair<std::string, Tensor>>& state) const;
-  /// A captured function that can be called; `memory` is what the caller fills. FormatError, DeviceError; ValueError for tensors missing in `state`.
-  static std::shared_ptr<JitCore> read(ByteReader& r, const std::vector<std::pair<std::string, Tensor>>& state, std::vector<StoredMemory>& memory);
+  /// Everything but the contents of `memory`, as bytes. Memory that tensors of `state` hold is left out: they are given
+  /// to read() again. See io/jit_file.h.
+  void write(ByteWriter& w, std::vector<StoredMemory>& memory,
+             const std::vector<std::pair<std::string, Tensor>>& state) const;
+  /// A captured function that can be called; `memory` is what the caller fills. FormatError, DeviceError; ValueError
+  /// for tensors missing in `state`.
+  static std::shared_ptr<JitCore> read(ByteReader& r, const std::vector<std::pair<std::string, Tensor>>& state,
+                                       std::vector<StoredMemory>& memory);
 
   /// How many handles a tensor has.
   static long handles(const Tensor& t);
@@ -73,8 +79,8 @@ class JitCore {
   static bool capturing();
   /// JitError while one is: `what` reads a value that would be frozen.
   static void check_not_capturing(const char* what);
-  /// For what counts on the host and decides by it. While a function is being captured on this thread: `problem` is asked once it has run, once for
-  /// each owner, and text is a JitError.
+  /// For what counts on the host and decides by it. While a function is being captured on this thread: `problem` is
+  /// asked once it has run, once for each owner, and text is a JitError.
   static void at_capture_end(const void* owner, std::function<std::string()> problem);
 
  private:
@@ -102,12 +108,13 @@ class JitCore {
   std::unique_ptr<Replay> replay_;
   std::unique_ptr<State> state_;
   std::unique_ptr<Trial> trial_;
-  std::shared_ptr<const Multi> multi_;                ///< of the last call that ran the function
-  std::vector<Recorded> others_;                      ///< captures of calls with other constants, flags or gradients
-  size_t capture_ = 0, captures_ = 0;                 ///< number of the current one; how many there have been
-  std::vector<std::shared_ptr<bool>> gradient_read_;  ///< by input of the first call: whether somebody looked at its gradient
-  bool sharded() const;                               ///< arguments or results lie on several devices
-  void set_whole_results(size_t n);                   ///< of a loaded function: none does
+  std::shared_ptr<const Multi> multi_;  ///< of the last call that ran the function
+  std::vector<Recorded> others_;        ///< captures of calls with other constants, flags or gradients
+  size_t capture_ = 0, captures_ = 0;   ///< number of the current one; how many there have been
+  std::vector<std::shared_ptr<bool>>
+      gradient_read_;                ///< by input of the first call: whether somebody looked at its gradient
+  bool sharded() const;              ///< arguments or results lie on several devices
+  void set_whole_results(size_t n);  ///< of a loaded function: none does
   bool loaded_ = false;
   Tensors held_;  ///< a loaded function: tensors of its state
   std::recursive_mutex mutex_;
@@ -124,7 +131,8 @@ template <class A, class B> struct IsTuple<std::pair<A, B>> : std::true_type {};
 template <class T> struct IsOptional : std::false_type {};
 template <class T> struct IsOptional<std::optional<T>> : std::true_type {};
 
-/// `f` on every tensor, variable and other value in `v`; structs take part by a member `template <class F> void visit_tensors(F&& f)`.
+/// `f` on every tensor, variable and other value in `v`; structs take part by a member `template <class F> void
+/// visit_tensors(F&& f)`.
 template <class T, class F> void visit(T& v, F&& f) {
   using U = std::remove_cvref_t<T>;
   if constexpr (std::is_same_v<U, Tensor> || std::is_same_v<U, BoundVariable>) f(v);
@@ -150,7 +158,8 @@ template <class T> std::string text_of(const T& v) {
 /// A jitted callable. Copies share what was captured.
 template <class F> class Jit {
  public:
-  Jit(F f, std::string name, bool prune) : f_(std::move(f)), shared_(std::make_shared<Shared>(std::move(name), prune)) {}
+  Jit(F f, std::string name, bool prune)
+      : f_(std::move(f)), shared_(std::make_shared<Shared>(std::move(name), prune)) {}
 
   template <class... A> auto operator()(A&&... args) const {
     using R = std::invoke_result_t<F&, A&...>;
@@ -158,7 +167,8 @@ template <class F> class Jit {
     size_t n = 0;
     [[maybe_unused]] auto add = [&](auto& x) {
       using U = std::remove_cvref_t<decltype(x)>;
-      if constexpr (std::is_same_v<U, Tensor>) in.tensors.push_back(x), in.names.push_back("argument " + std::to_string(n));
+      if constexpr (std::is_same_v<U, Tensor>)
+        in.tensors.push_back(x), in.names.push_back("argument " + std::to_string(n));
       else if constexpr (std::is_same_v<U, BoundVariable>) in.variables.push_back(x.uop());
       else in.constants.emplace_back("argument " + std::to_string(n), jit_detail::text_of(x));
     };
@@ -199,8 +209,9 @@ template <class F> class Jit {
     jit_detail::visit(v, [&](auto& x) {
       if constexpr (std::is_same_v<std::remove_cvref_t<decltype(x)>, Tensor>) g(x);
       else
-        static_assert(std::is_same_v<std::remove_cvref_t<decltype(x)>, BoundVariable>,
-                      "a jitted function returns tensors only: other values would be those of the captured call forever");
+        static_assert(
+            std::is_same_v<std::remove_cvref_t<decltype(x)>, BoundVariable>,
+            "a jitted function returns tensors only: other values would be those of the captured call forever");
     });
   }
   template <class V> static Tensors tensors_of(V& v) {
@@ -231,10 +242,14 @@ template <class F> class Jit {
 
 struct JitOptions {
   std::string name = "function";  ///< in errors
-  bool prune = false;             ///< kernels that depend on no argument, no random number and nothing that is written run once only
+  bool prune =
+      false;  ///< kernels that depend on no argument, no random number and nothing that is written run once only
 };
-/// `f` with capture and replay: the first call runs it, the second records it, later ones replay. Arguments are tensors, bound variables, and lists,
-/// tuples and structs of them; other values must stay what they were. See docs/jit.md for what a captured function may do.
-template <class F> Jit<std::decay_t<F>> jit(F&& f, const JitOptions& o = {}) { return Jit<std::decay_t<F>>(std::forward<F>(f), o.name, o.prune); }
+/// `f` with capture and replay: the first call runs it, the second records it, later ones replay. Arguments are
+/// tensors, bound variables, and lists, tuples and structs of them; other values must stay what they were. See
+/// docs/jit.md for what a captured function may do.
+template <class F> Jit<std::decay_t<F>> jit(F&& f, const JitOptions& o = {}) {
+  return Jit<std::decay_t<F>>(std::forward<F>(f), o.name, o.prune);
+}
 
 }  // namespace tg

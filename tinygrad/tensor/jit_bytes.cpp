@@ -31,7 +31,8 @@ struct Storage {
   std::unordered_map<const Buffer*, uint32_t> number;  // of bases
   std::vector<uint32_t> base_of;
   uint32_t add(const BufferRef& b) {
-    if (auto it = std::find(parts.begin(), parts.end(), b); it != parts.end()) return static_cast<uint32_t>(it - parts.begin());
+    if (auto it = std::find(parts.begin(), parts.end(), b); it != parts.end())
+      return static_cast<uint32_t>(it - parts.begin());
     auto [it, fresh] = number.try_emplace(&b->base(), static_cast<uint32_t>(bases.size()));
     if (fresh) bases.push_back(b->base().shared_from_this());
     parts.push_back(b), base_of.push_back(it->second);
@@ -48,9 +49,12 @@ UOp storage_of(UOp pattern) {
 int64_t elements_of(UOp param) { return dims_of(param.src(0)).numel(); }
 }  // namespace
 
-void JitCore::write(ByteWriter& w, std::vector<StoredMemory>& memory, const std::vector<std::pair<std::string, Tensor>>& state) const {
-  TG_CHECK(JitError, replay_, "[save] got ", name_, " before it was captured, expected a function that has been called twice");
-  TG_CHECK(JitError, !sharded(), "[save] got ", name_, ", which was captured with sharded tensors, expected whole ones");
+void JitCore::write(ByteWriter& w, std::vector<StoredMemory>& memory,
+                    const std::vector<std::pair<std::string, Tensor>>& state) const {
+  TG_CHECK(JitError, replay_, "[save] got ", name_,
+           " before it was captured, expected a function that has been called twice");
+  TG_CHECK(JitError, !sharded(), "[save] got ", name_,
+           ", which was captured with sharded tensors, expected whole ones");
   TG_CHECK(JitError, state.empty() || !replay_->pruned(), "[save] got ", name_,
            ", whose pruned kernels were computed from this process's tensors, with ",
            "tensors to leave out, expected none: save it whole, or capture it without prune");
@@ -83,7 +87,9 @@ void JitCore::write(ByteWriter& w, std::vector<StoredMemory>& memory, const std:
   }
   w.text(name_), write_texts(w, s.names), write_texts(w, s.arguments), write_texts(w, s.variables);
   std::vector<std::pair<std::string, std::string>> constants = s.constants;
-  std::erase_if(constants, [](auto& c) { return c.second.starts_with("<") || c.second.starts_with("0x"); });  // addresses of this process
+  std::erase_if(constants, [](auto& c) {
+    return c.second.starts_with("<") || c.second.starts_with("0x");
+  });  // addresses of this process
   w.size(constants.size());
   for (auto& [name, text] : constants) w.text(name), w.text(text);
   w.size(s.draws.size());
@@ -94,7 +100,8 @@ void JitCore::write(ByteWriter& w, std::vector<StoredMemory>& memory, const std:
   w.bytes.insert(w.bytes.end(), rest.bytes.begin(), rest.bytes.end());
   w.size(storage.bases.size());
   for (const BufferRef& b : storage.bases) {
-    TG_CHECK(DeviceError, Device::get(b->device_name()).computes(), "[save] got memory of ", b->device_name(), " used by ", name_,
+    TG_CHECK(DeviceError, Device::get(b->device_name()).computes(), "[save] got memory of ", b->device_name(),
+             " used by ", name_,
              ", expected memory of a device that computes: call .to() or .clone() before the capture");
     auto it = std::find_if(named.begin(), named.end(), [&](auto& n) { return n.second == b; });
     w.text(b->device_name()), w.text(b->dtype().name()), w.value(b->size()), w.text(it == named.end() ? "" : it->first);
@@ -102,12 +109,14 @@ void JitCore::write(ByteWriter& w, std::vector<StoredMemory>& memory, const std:
   }
   w.size(storage.parts.size());
   for (size_t i = 0; i < storage.parts.size(); i++)
-    w.value(storage.base_of[i]), w.text(storage.parts[i]->dtype().name()), w.value(storage.parts[i]->size()), w.value(storage.parts[i]->offset());
+    w.value(storage.base_of[i]), w.text(storage.parts[i]->dtype().name()), w.value(storage.parts[i]->size()),
+        w.value(storage.parts[i]->offset());
   w.size(replay_->external().size());
   replay_->write(w);
 }
 
-std::shared_ptr<JitCore> JitCore::read(ByteReader& r, const std::vector<std::pair<std::string, Tensor>>& given, std::vector<StoredMemory>& memory) {
+std::shared_ptr<JitCore> JitCore::read(ByteReader& r, const std::vector<std::pair<std::string, Tensor>>& given,
+                                       std::vector<StoredMemory>& memory) {
   auto core = std::make_shared<JitCore>(r.text());
   auto state = std::make_unique<State>();
   State& s = *state;
@@ -138,7 +147,8 @@ std::shared_ptr<JitCore> JitCore::read(ByteReader& r, const std::vector<std::pai
   r.check(roots.size() == ninputs + nfresh + s.outputs.size(), "another number of views than tensors");
   for (UOp u : roots) {
     r.check(bool(u), "a view of nothing");
-    for (UOp n : u.toposort()) r.check(n.in(kViewOps | groups::kElementwise | Ops::PARAM | Ops::CONST | Ops::STACK), "a view that computes");
+    for (UOp n : u.toposort())
+      r.check(n.in(kViewOps | groups::kElementwise | Ops::PARAM | Ops::CONST | Ops::STACK), "a view that computes");
     if (!u.is(Ops::STACK)) verify(u, spec_tensor(), "load_jit");
   }
   auto root = roots.begin();
@@ -149,7 +159,8 @@ std::shared_ptr<JitCore> JitCore::read(ByteReader& r, const std::vector<std::pai
     inputs.push_back(Buffer::create(p.arg<ParamArg>().device, elements_of(p), p.dtype()));
   }
   for (size_t i = 0; i < nfresh; i++, root++) {
-    r.check(root->is(Ops::STACK) && dims_of(*root).numel() == s.fresh[i]->size(), "a result whose shape does not fit its memory");
+    r.check(root->is(Ops::STACK) && dims_of(*root).numel() == s.fresh[i]->size(),
+            "a result whose shape does not fit its memory");
     s.fresh_nodes.emplace_back(*root);
   }
   for (Output& o : s.outputs) {
@@ -172,11 +183,13 @@ std::shared_ptr<JitCore> JitCore::read(ByteReader& r, const std::vector<std::pai
       continue;
     }
     auto it = std::find_if(given.begin(), given.end(), [&](auto& n) { return n.first == name; });
-    TG_CHECK(ValueError, it != given.end(), "[load_jit] got no tensor ", name, " in the state, expected it as when the function was saved");
+    TG_CHECK(ValueError, it != given.end(), "[load_jit] got no tensor ", name,
+             " in the state, expected it as when the function was saved");
     Tensor t = it->second.to(b->device_name()).contiguous().realize();
     UOp node = buffer_below(current_view(t.uop()));
-    TG_CHECK(ValueError, node && node.dtype() == b->dtype() && memory_of_node(node)->size() == b->size(), "[load_jit] got tensor ", name, " as ",
-             t.dtype(), " ", t.shape(), ", expected ", b->size(), " elements of ", b->dtype());
+    TG_CHECK(ValueError, node && node.dtype() == b->dtype() && memory_of_node(node)->size() == b->size(),
+             "[load_jit] got tensor ", name, " as ", t.dtype(), " ", t.shape(), ", expected ", b->size(),
+             " elements of ", b->dtype());
     b = memory_of_node(node);
     core->held_.push_back(t);
   }
@@ -185,8 +198,8 @@ std::shared_ptr<JitCore> JitCore::read(ByteReader& r, const std::vector<std::pai
     const BufferRef& base = bases[r.below<uint32_t>(bases.size(), "memory that is not in the file")];
     const DType d = dtypes::from_name(r.text());
     const auto size = r.value<int64_t>(), offset = r.value<int64_t>();
-    r.check(!d.is_weak() && !d.is_void() && size >= 0 && size < kMost / d.itemsize() && offset >= 0 && offset % d.itemsize() == 0 &&
-                offset <= base->nbytes() - size * d.itemsize(),
+    r.check(!d.is_weak() && !d.is_void() && size >= 0 && size < kMost / d.itemsize() && offset >= 0 &&
+                offset % d.itemsize() == 0 && offset <= base->nbytes() - size * d.itemsize(),
             "a part outside of its memory");
     p = offset == 0 && size == base->size() && d == base->dtype() ? base : base->view(size, d, offset);
   }
@@ -197,8 +210,9 @@ std::shared_ptr<JitCore> JitCore::read(ByteReader& r, const std::vector<std::pai
     if (o.kind != Output::kFixed) continue;
     UOp view = o.pattern, p = storage_of(view);
     if (p) {
-      r.check(o.index < parts.size() && elements_of(p) == parts[o.index]->size() && p.dtype() == parts[o.index]->dtype(),
-              "a result of another size than its memory");
+      r.check(
+          o.index < parts.size() && elements_of(p) == parts[o.index]->size() && p.dtype() == parts[o.index]->dtype(),
+          "a result of another size than its memory");
       UOp& node = node_of[o.index];
       if (!node) {
         node = new_buffer(dims_of(p.src(0)), p.dtype(), parts[o.index]->device_name());
@@ -209,8 +223,8 @@ std::shared_ptr<JitCore> JitCore::read(ByteReader& r, const std::vector<std::pai
     }
     o.fixed = Tensor::from_uop(view), o.pattern = UOpRef();
   }
-  core->replay_ =
-      Replay::read(r, {parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(nexternal)}, inputs, s.fresh, s.variables.size() + s.draws.size());
+  core->replay_ = Replay::read(r, {parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(nexternal)}, inputs,
+                               s.fresh, s.variables.size() + s.draws.size());
   for (size_t i = 0; i < core->replay_->external().size(); i++)
     s.touched.push_back({core->replay_->external()[i], core->replay_->writes_external(i)});
   settle(s.touched);

@@ -1,8 +1,9 @@
-/// \file Capturing a function: running it with everything recorded, and making sense of what it leaves outside of its results.
+/// \file Capturing a function: running it with everything recorded, and making sense of what it leaves outside of its
+/// results.
 ///
-/// A function that replaces tensors outside (m.h = cell(m.h, x), self.attn = ...) is run once more: what both runs left are slots. A slot whose
-/// earlier tensor the function reads is state: its new value goes into the earlier storage, so that replays go on from there. The others are stored
-/// where replays write them again.
+/// A function that replaces tensors outside (m.h = cell(m.h, x), self.attn = ...) is run once more: what both runs left
+/// are slots. A slot whose earlier tensor the function reads is state: its new value goes into the earlier storage, so
+/// that replays go on from there. The others are stored where replays write them again.
 #include "tinygrad/tensor/jit_capture.h"
 
 #include <algorithm>
@@ -32,7 +33,8 @@ struct Recording {
   std::unordered_set<const Node*>* hidden;
   rng::TrainingRead* training;
   EndChecks checks{}, *checks_before = std::exchange(t_end_checks, &checks);
-  Recording(std::vector<RecordedRun>* r, std::vector<rng::Draw>* d, std::unordered_set<const Node*>* h, rng::TrainingRead* t)
+  Recording(std::vector<RecordedRun>* r, std::vector<rng::Draw>* d, std::unordered_set<const Node*>* h,
+            rng::TrainingRead* t)
       : runs(record_runs(r)), draws(rng::record(d)), hidden(Graph::hide_forwards(h)), training(rng::watch_training(t)) {
     t_capturing++;
     forget_lowered();
@@ -48,8 +50,8 @@ struct Recording {
   }
 };
 
-/// Nodes computed earlier that no live tensor shows: a replay has to compute them as well (nodes are shared by structure). Those that need contents
-/// which were overwritten since stay what they were computed into.
+/// Nodes computed earlier that no live tensor shows: a replay has to compute them as well (nodes are shared by
+/// structure). Those that need contents which were overwritten since stay what they were computed into.
 std::unordered_set<const Node*> computed_before() {
   GraphScope g;
   std::unordered_set<const Node*> live;
@@ -63,7 +65,9 @@ std::unordered_set<const Node*> computed_before() {
   });
   std::unordered_set<const Node*> hidden = Graph::global().computed([&](const Node* n) { return live.contains(n); });
   MemoScope seen, lost;
-  const auto sources = [&](UOp u) { return Graph::global().forwarded(u) && !hidden.contains(u.node()) ? std::span<const UOp>() : u.srcs(); };
+  const auto sources = [&](UOp u) {
+    return Graph::global().forwarded(u) && !hidden.contains(u.node()) ? std::span<const UOp>() : u.srcs();
+  };
   for (UOp root : roots)
     tg::walk(
         root, [&](UOp u) { return seen.has(u); }, sources,
@@ -97,7 +101,8 @@ std::unordered_set<const Buffer*> made_by(const std::vector<RecordedRun>& runs) 
   std::unordered_set<const Buffer*> made, seen;
   for (const RecordedRun& r : runs)
     for (size_t i = 0; i < r.buffers.size(); i++)
-      if (r.buffers[i] && seen.insert(r.buffers[i].get()).second && (r.schedule->buffers[i].kind == ScheduleBuffer::kOutput || r.blank[i]))
+      if (r.buffers[i] && seen.insert(r.buffers[i].get()).second &&
+          (r.schedule->buffers[i].kind == ScheduleBuffer::kOutput || r.blank[i]))
         made.insert(r.buffers[i].get());
   return made;
 }
@@ -114,8 +119,9 @@ bool is_read(UOp buffer, UOp expression) {
   return false;
 }
 
-/// While it lives, tensors of this thread that keep a history show their storage only: the same expression in the function is computed by every
-/// replay, and gradients grow in their storage. Histories that lead to marked tensors stay, for gradients taken in the function.
+/// While it lives, tensors of this thread that keep a history show their storage only: the same expression in the
+/// function is computed by every replay, and gradients grow in their storage. Histories that lead to marked tensors
+/// stay, for gradients taken in the function.
 class StorageOnly {
  public:
   StorageOnly() {
@@ -124,7 +130,8 @@ class StorageOnly {
     each_live([&](Tensor::Impl& i) { gradients.insert(i.grad.get()); });
     each_live([&](Tensor::Impl& i) {
       const UOp raw = i.uop, u = current_view(raw);
-      if (i.thread != Tensor::Impl::this_thread() || raw == u || !is_stored(u) || (raw.node()->flags & Node::kNeedsGrad && !gradients.contains(&i)))
+      if (i.thread != Tensor::Impl::this_thread() || raw == u || !is_stored(u) ||
+          (raw.node()->flags & Node::kNeedsGrad && !gradients.contains(&i)))
         return;
       changed_.push_back({i.weak_from_this(), raw, u});
       set_uop(i, u);
@@ -148,7 +155,9 @@ class StorageOnly {
 
 bool JitCore::capturing() { return t_capturing > 0; }
 void JitCore::at_capture_end(const void* owner, std::function<std::string()> problem) {
-  if (!t_end_checks || std::any_of(t_end_checks->begin(), t_end_checks->end(), [&](auto& c) { return c.first == owner; })) return;
+  if (!t_end_checks ||
+      std::any_of(t_end_checks->begin(), t_end_checks->end(), [&](auto& c) { return c.first == owner; }))
+    return;
   t_end_checks->emplace_back(owner, std::move(problem));
 }
 
@@ -160,11 +169,13 @@ bool JitCore::Capture::is_wanted(size_t input) const {
   return input < read.size() && read[input] && *read[input];
 }
 
-/// Computes what is pending and no part of the function: writes, gradients it adds to, and what an earlier try found to be computed by its writes.
+/// Computes what is pending and no part of the function: writes, gradients it adds to, and what an earlier try found to
+/// be computed by its writes.
 void JitCore::Capture::store_pending() {
   Tensors pending = own_pending_writes(true);
   for (size_t i = 0; i < in_.tensors.size(); i++)
-    if (const auto& grad = in_.tensors[i].impl()->grad; grad && (is_wanted(i) || in_.tensors[i].requires_grad().value_or(false)))
+    if (const auto& grad = in_.tensors[i].impl()->grad;
+        grad && (is_wanted(i) || in_.tensors[i].requires_grad().value_or(false)))
       pending.push_back(Tensor(grad));
   if (core_.trial_) {
     store_slots(pending);
@@ -177,7 +188,8 @@ void JitCore::Capture::store_pending() {
       const UOp u = current_view(i.uop);
       if (is_stored(u) || device_of(u).empty() || u.dtype().is_weak() || shape_of(u).symbolic()) return;
       for (UOp n : u.toposort())
-        if (n.is(Ops::BUFFER) && n.arg<ParamArg>().addrspace == AddrSpace::kGlobal && written.contains(memory_of_node(n).get()))
+        if (n.is(Ops::BUFFER) && n.arg<ParamArg>().addrspace == AddrSpace::kGlobal &&
+            written.contains(memory_of_node(n).get()))
           return pending.push_back(Tensor(i.shared_from_this()));
     });
   }
@@ -222,7 +234,8 @@ void JitCore::Capture::record() {
   // What runs once must stay as it was left: no updates of it in place. The replay plans its memory itself.
   std::optional<Context> apart, search;
   if (core_.prune_) apart.emplace(std::initializer_list<Context::Setting>{{"NO_MEMORY_PLANNER", 1}});
-  if (const int64_t width = env::JITBEAM.get(); width >= 0) search.emplace(std::initializer_list<Context::Setting>{{"BEAM", width}});
+  if (const int64_t width = env::JITBEAM.get(); width >= 0)
+    search.emplace(std::initializer_list<Context::Setting>{{"BEAM", width}});
   Recording recording(&plan_.runs, &state_->draws, &hidden, &training_);
   out_ = body_.run();
   for (auto& [owner, problem] : recording.checks)
@@ -232,15 +245,16 @@ void JitCore::Capture::record() {
   for (size_t i = 0; i < out_.size(); i++) shared_.push_back(body_.shared && body_.shared(i));
   state_->gradients = outside_.gradients(in_.tensors);
   for (size_t i = 0; i < in_.tensors.size(); i++) {
-    state_->inputs.push_back(
-        {outside_.of_input(in_.tensors[i], is_wanted(i)), outside_.had_gradient(in_.tensors[i]), in_.tensors[i].impl()->weak_from_this()});
+    state_->inputs.push_back({outside_.of_input(in_.tensors[i], is_wanted(i)), outside_.had_gradient(in_.tensors[i]),
+                              in_.tensors[i].impl()->weak_from_this()});
     if (state_->inputs[i].gradient == InputGradient::kGiven) out_.push_back(Tensor(in_.tensors[i].impl()->grad));
   }
   shared_.resize(out_.size(), false);
   Tensors all = out_;
   for (const LeftGradient& l : state_->gradients) all.push_back(Tensor(l.grad));
   realize_results(all);
-  if (Tensors writes = own_pending_writes(false); !writes.empty()) realize(writes);  // batch norm's statistics, counters: part of the step
+  if (Tensors writes = own_pending_writes(false); !writes.empty())
+    realize(writes);  // batch norm's statistics, counters: part of the step
   left_ = find_left();
   if (!left_.empty()) {
     collect_garbage();
@@ -262,7 +276,9 @@ Tensors JitCore::Capture::find_left() const {
 void JitCore::Capture::keep_slots() {
   Trial& trial = *core_.trial_;
   // An expression that is the same in every call is no state.
-  const auto same = [&](const Tensor& t, const Trial::Slot& s) { return !is_stored(t.uop()) && t.uop().key() == s.expression; };
+  const auto same = [&](const Tensor& t, const Trial::Slot& s) {
+    return !is_stored(t.uop()) && t.uop().key() == s.expression;
+  };
   {
     GraphScope g;
     for (size_t k = 0; k < std::min(left_.size(), trial.left.size());) {
@@ -288,7 +304,8 @@ void JitCore::Capture::keep_slots() {
     const bool state = s.storage && (is_read(memory_of_node(s.storage).get(), plan_.runs) || is_read(s.storage, value));
     if (auto earlier = s.impl.lock()) {
       TG_CHECK(JitError, s.result, "[jit] ", core_.name_, " leaves a tensor of shape ", t.shape(),
-               " outside of its results in each call and keeps the earlier ones (a list?): return it, or assign() to existing storage");
+               " outside of its results in each call and keeps the earlier ones (a list?): return it, or assign() to "
+               "existing storage");
       if (state) restore.emplace_back(earlier, s.before);
     }
     if (!state) {
@@ -296,7 +313,8 @@ void JitCore::Capture::keep_slots() {
       continue;
     }
     for (size_t i = 0; i < out_.size(); i++)
-      if (out_[i].is_same(t)) out_[i] = Tensor::from_uop(value), shared_[i] = false;  // a result of its own; the slot shows the state
+      if (out_[i].is_same(t))
+        out_[i] = Tensor::from_uop(value), shared_[i] = false;  // a result of its own; the slot shows the state
     const UOp view = ops::reshape(s.storage, shape_of(value));
     set_uop(*t.impl(), UOp(s.storage).after({view.store(value)}));
     back.push_back(t);
@@ -306,7 +324,8 @@ void JitCore::Capture::keep_slots() {
   for (auto& [impl, before] : restore) set_uop(*impl, before);
 }
 
-/// Whether this run only shows what the function leaves outside, and the next call has to look again. Notes it for that.
+/// Whether this run only shows what the function leaves outside, and the next call has to look again. Notes it for
+/// that.
 bool JitCore::Capture::needs_another_run() {
   bool computed = false;  // what was pending outside before: once, for good
   {
@@ -317,8 +336,10 @@ bool JitCore::Capture::needs_another_run() {
   const bool first = !core_.trial_;
   if (first ? left_.empty() && changed_.empty() && !computed : settled_ && changed_.empty()) return false;
   if (!first && left_.empty() && changed_.empty()) return false;  // made once: this call did not
-  TG_CHECK(JitError, ++core_.again_ < kMostTries, "[jit] ", core_.name_, " leaves other tensors outside of its results in each call (",
-           left_.empty() ? changed_.size() : left_.size(), " in this one): return them, or assign() to existing storage");
+  TG_CHECK(JitError, ++core_.again_ < kMostTries, "[jit] ", core_.name_,
+           " leaves other tensors outside of its results in each call (",
+           left_.empty() ? changed_.size() : left_.size(),
+           " in this one): return them, or assign() to existing storage");
   auto trial = std::make_unique<Trial>();
   GraphScope g;
   for (const Tensor& t : left_) {
@@ -342,7 +363,8 @@ Tensors JitCore::Capture::run() {
       if (!is_stored(u) && !device_of(u).empty()) waiting_.push_back(i.weak_from_this());
     });
   }
-  for (const char* flag : {"DEFAULT_FLOAT", "DEFAULT_INT", "SUM_DTYPE"}) state_->flags.emplace_back(flag, flag_text(flag));
+  for (const char* flag : {"DEFAULT_FLOAT", "DEFAULT_INT", "SUM_DTYPE"})
+    state_->flags.emplace_back(flag, flag_text(flag));
   outside_ = Outside();
   record();
   if (training_.seen) state_->flags.emplace_back("TRAINING", flag_text("TRAINING"));
@@ -357,14 +379,17 @@ Tensors JitCore::Capture::run() {
   return results();
 }
 
-Tensors JitCore::Capture::results() const { return {out_.begin(), out_.begin() + static_cast<std::ptrdiff_t>(results_)}; }
+Tensors JitCore::Capture::results() const {
+  return {out_.begin(), out_.begin() + static_cast<std::ptrdiff_t>(results_)};
+}
 
 void JitCore::Capture::check_something_captured() const {
   const auto view_of_input = [&](const Tensor& t) {
     UOp u = current_view(t.uop()), b = buffer_below(u);
     const Shape shape = shape_of(u);
     return (!shape.symbolic() && shape.numel() == 0) ||
-           (b && std::any_of(inputs_.begin(), inputs_.end(), [&](const Input& i) { return i.memory == memory_of_node(b); }));
+           (b &&
+            std::any_of(inputs_.begin(), inputs_.end(), [&](const Input& i) { return i.memory == memory_of_node(b); }));
   };
   GraphScope scope;
   const bool views = !out_.empty() && std::all_of(out_.begin(), out_.end(), view_of_input);
@@ -385,7 +410,8 @@ void JitCore::Capture::describe_arguments() {
   for (UOp v : in_.variables) {
     state_->arguments.push_back(unbound_text(v));
     for (UOp u : v.toposort())
-      if (is_bound(u)) bound_.emplace_back(u.src(0).arg<ParamArg>().name, static_cast<int64_t>(u.src(1).src(1).const_int()));
+      if (is_bound(u))
+        bound_.emplace_back(u.src(0).arg<ParamArg>().name, static_cast<int64_t>(u.src(1).src(1).const_int()));
   }
   std::vector<std::string>& names = state_->variables;
   for (auto& [name, value] : bound_)
@@ -399,7 +425,8 @@ bool JitCore::Capture::owns_storage(size_t i) const {
   uint32_t handles = 0;
   for (size_t k = 0; k < out_.size(); k++) {
     const auto end = out_.begin() + static_cast<std::ptrdiff_t>(k);
-    handles += out_[k].uop() == u && std::none_of(out_.begin(), end, [&](const Tensor& t) { return t.is_same(out_[k]); });
+    handles +=
+        out_[k].uop() == u && std::none_of(out_.begin(), end, [&](const Tensor& t) { return t.is_same(out_[k]); });
   }
   for (UOp n = u;; n = n.src(0)) {
     if (n.node()->refs.load() != (n == u ? handles : 1)) return false;
@@ -452,7 +479,8 @@ void JitCore::Capture::finish() {
     }
     if (name.starts_with(kIntegerVariable)) return -1;
     for (auto& [n, at_capture] : bound_)
-      if (n == name && at_capture == value) return static_cast<int>(std::find(s.variables.begin(), s.variables.end(), name) - s.variables.begin());
+      if (n == name && at_capture == value)
+        return static_cast<int>(std::find(s.variables.begin(), s.variables.end(), name) - s.variables.begin());
     free_ = name;
     return -1;
   };

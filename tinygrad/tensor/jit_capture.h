@@ -15,7 +15,8 @@ namespace tg {
 class JitCore::Capture {
  public:
   Capture(JitCore& core, const JitInputs& in, const Body& body, std::vector<Input> inputs);
-  /// Runs the function. Replays do the same from then on, unless what it left outside needs another look. JitError for what cannot be captured.
+  /// Runs the function. Replays do the same from then on, unless what it left outside needs another look. JitError for
+  /// what cannot be captured.
   Tensors run();
 
  private:

@@ -1,4 +1,5 @@
-/// \file Jitted functions on tensors of several devices: to capture and replay, each shard is an argument or a result of its own.
+/// \file Jitted functions on tensors of several devices: to capture and replay, each shard is an argument or a result
+/// of its own.
 #include <algorithm>
 
 #include "tinygrad/base/env.h"
@@ -46,7 +47,8 @@ JitInputs flat_inputs(const JitInputs& in, const std::string& function) {
     const std::vector<std::string> devices = t.devices();
     for (size_t k = 0; k < s.parts.size(); k++) {
       TG_CHECK(JitError, !device_of(s.parts[k]).empty(), "[jit] got a constant as ", name, " of ", function,
-               ", expected a tensor with storage (JIT inputs must be real buffers): use .clone(), or keep it inside the function");
+               ", expected a tensor with storage (JIT inputs must be real buffers): use .clone(), or keep it inside "
+               "the function");
       out.tensors.push_back(Tensor::from_uop(s.parts[k])), out.names.push_back(str(name, " on ", devices[k]));
     }
     out.constants.emplace_back(kShardingOf + name, str("axis ", s.axis, " over ", t.device()));
@@ -57,8 +59,10 @@ JitInputs flat_inputs(const JitInputs& in, const std::string& function) {
 }  // namespace
 
 bool JitCore::sharded() const {
-  return (multi_ && std::any_of(multi_->results.begin(), multi_->results.end(), [](const Multi::Result& r) { return r.count > 0; })) ||
-         std::any_of(input_names().begin(), input_names().end(), [](const std::string& n) { return n.find(" on ") != std::string::npos; });
+  return (multi_ && std::any_of(multi_->results.begin(), multi_->results.end(),
+                                [](const Multi::Result& r) { return r.count > 0; })) ||
+         std::any_of(input_names().begin(), input_names().end(),
+                     [](const std::string& n) { return n.find(" on ") != std::string::npos; });
 }
 void JitCore::set_whole_results(size_t n) {
   auto m = std::make_shared<Multi>();
@@ -68,11 +72,13 @@ void JitCore::set_whole_results(size_t n) {
 
 Tensors JitCore::call(const JitInputs& in, const Body& body, size_t* served) {
   std::lock_guard lock(mutex_);
-  TG_CHECK(JitError, !capturing() || !loaded_, "[jit] got a call of ", name_, ", which was loaded, inside a function that is being captured");
+  TG_CHECK(JitError, !capturing() || !loaded_, "[jit] got a call of ", name_,
+           ", which was loaded, inside a function that is being captured");
   if (capturing()) return body.run();  // part of what is being captured
   if (env::JIT && !choose(in)) return run_uncaptured(in, body);
   const bool replays = static_cast<bool>(replay_);
-  Tensors out = any_multi(in.tensors) || (replays && sharded()) || (!replays && !loaded_) ? call_whole(in, body) : call_single(in, body);
+  Tensors out = any_multi(in.tensors) || (replays && sharded()) || (!replays && !loaded_) ? call_whole(in, body)
+                                                                                          : call_single(in, body);
   if (served) *served = capture_;
   if (!replays && replay_) merge_equal();
   return out;
@@ -96,8 +102,10 @@ Tensors JitCore::call_whole(const JitInputs& in, const Body& body) {
       if (!s.parts.empty() && !device_of(s.parts[0]).empty()) {
         r = {s.parts.size(), s.axis, results[i].requires_grad()}, whole[i] = std::move(results[i]);
         for (UOp p : s.parts) flat.push_back(Tensor::from_uop(p));
-        // Its shards stand for it from here on; what only we would see of it must not keep them from being storage of their own.
-        if (handles(whole[i]) <= 2 && !(body.shared && body.shared(i))) set_uop(*whole[i].impl(), UOp::constant(0, u.dtype()));
+        // Its shards stand for it from here on; what only we would see of it must not keep them from being storage of
+        // their own.
+        if (handles(whole[i]) <= 2 && !(body.shared && body.shared(i)))
+          set_uop(*whole[i].impl(), UOp::constant(0, u.dtype()));
       } else flat.push_back(std::move(results[i]));
       made->owner.resize(flat.size(), i), made->results.push_back(r);
     }

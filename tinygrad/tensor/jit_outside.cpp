@@ -87,7 +87,8 @@ InputGradient Outside::of_input(const Tensor& input, bool wanted) const {
   const One* before = find(&i);
   if (!i.grad) return InputGradient::kNone;
   wanted |= i.requires_grad.value_or(false);
-  if (before && before->had_grad && same(before->grad, i.grad.get())) return wanted ? InputGradient::kAdded : InputGradient::kUnwanted;
+  if (before && before->had_grad && same(before->grad, i.grad.get()))
+    return wanted ? InputGradient::kAdded : InputGradient::kUnwanted;
   return wanted ? InputGradient::kGiven : InputGradient::kUnwanted;
 }
 
@@ -117,7 +118,8 @@ Tensors Outside::left(const Tensors& inputs, const Tensors& results, const std::
       stored = true;
       ours |= made.contains(m.get()) && !memory_.contains(m.get()) && !returned.contains(m.get());
     });
-    if (ours || (!stored && !u.dtype().is_void() && !shape_of(u).symbolic())) out.push_back(Tensor(i.shared_from_this()));
+    if (ours || (!stored && !u.dtype().is_void() && !shape_of(u).symbolic()))
+      out.push_back(Tensor(i.shared_from_this()));
   });
   return out;
 }
@@ -144,10 +146,13 @@ std::string Outside::stale_reads(const Tensors& inputs, const std::vector<Record
   for (const RecordedRun& r : runs)
     for (size_t b = 0; b < r.buffers.size(); b++) {
       const BufferRef& m = r.buffers[b];
-      if (!m || r.schedule->buffers[b].kind == ScheduleBuffer::kOutput || given.contains(m.get()) || alive.contains(m.get())) continue;
+      if (!m || r.schedule->buffers[b].kind == ScheduleBuffer::kOutput || given.contains(m.get()) ||
+          alive.contains(m.get()))
+        continue;
       auto it = memory_.find(m.get());
       if (it != memory_.end() && it->second.lock() == m)
-        return str("reads a tensor of ", m->size(), " elements of ", m->dtype(), " and puts another in its place: assign() to it");
+        return str("reads a tensor of ", m->size(), " elements of ", m->dtype(),
+                   " and puts another in its place: assign() to it");
     }
   return {};
 }

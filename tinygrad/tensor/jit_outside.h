@@ -45,8 +45,8 @@ class Outside {
 
   bool had_gradient(const Tensor& t) const;
 
-  /// Tensors that this thread made since and that somebody else than `inputs`, `results` and their gradients holds, oldest first: pending ones, and
-  /// those in memory the function made (`made`).
+  /// Tensors that this thread made since and that somebody else than `inputs`, `results` and their gradients holds,
+  /// oldest first: pending ones, and those in memory the function made (`made`).
   Tensors left(const Tensors& inputs, const Tensors& results, const std::vector<LeftGradient>& gradients,
                const std::unordered_set<const Buffer*>& made) const;
   /// Tensors without storage whose expression this thread has changed: assigning to constants does that.

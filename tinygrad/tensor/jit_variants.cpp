@@ -1,5 +1,6 @@
-/// \file Several captures of one function: calls that differ in what is captured as it is (constants, flags, which gradients are there) replay a
-/// record of their own. A constant whose other values gave the same record three times does not matter.
+/// \file Several captures of one function: calls that differ in what is captured as it is (constants, flags, which
+/// gradients are there) replay a record of their own. A constant whose other values gave the same record three times
+/// does not matter.
 #include <algorithm>
 
 #include "tinygrad/base/binary.h"
@@ -24,7 +25,8 @@ std::vector<std::string> differing(const Constants& a, const Constants& b) {
 }
 bool same_gradients(const std::vector<LeftGradient>& a, const std::vector<LeftGradient>& b) {
   const auto same = [](const LeftGradient& x, const LeftGradient& y) {
-    return x.owner.lock() == y.owner.lock() && x.absent == y.absent && x.grown == y.grown && (!x.grown || x.grad == y.grad);
+    return x.owner.lock() == y.owner.lock() && x.absent == y.absent && x.grown == y.grown &&
+           (!x.grown || x.grad == y.grad);
   };
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), same);
 }
@@ -34,14 +36,16 @@ bool JitCore::State::accepts(const Constants& given) const {
   const auto like = [&](const Constants& known) {
     if (known.size() < given.size()) return false;
     for (size_t i = 0; i < given.size(); i++)
-      if (given[i] != known[i] && (given[i].first != known[i].first || std::find(ignored.begin(), ignored.end(), given[i].first) == ignored.end()))
+      if (given[i] != known[i] && (given[i].first != known[i].first ||
+                                   std::find(ignored.begin(), ignored.end(), given[i].first) == ignored.end()))
         return false;
     return true;
   };
   return like(constants) || std::any_of(alike.begin(), alike.end(), like);
 }
 
-/// Whether the current capture is one of calls like this. Arguments of another kind fit: replaying them is the error that says so.
+/// Whether the current capture is one of calls like this. Arguments of another kind fit: replaying them is the error
+/// that says so.
 bool JitCore::fits(const JitInputs& in) const {
   const State& s = *state_;
   if (!s.accepts(in.constants)) return false;
@@ -59,7 +63,8 @@ bool JitCore::fits(const JitInputs& in) const {
   return true;
 }
 
-/// Makes a capture that fits this call the current one, or none, so that the call is captured. False when there are enough already.
+/// Makes a capture that fits this call the current one, or none, so that the call is captured. False when there are
+/// enough already.
 bool JitCore::choose(const JitInputs& in) {
   if (!replay_ || loaded_ || fits(in)) return true;
   const auto swap = [&](Recorded& o) {
@@ -97,17 +102,22 @@ bool JitCore::merge_equal() {
   std::vector<StoredMemory> memory;
   const auto bytes = bytes_of(memory);
   const auto alike = [&](const State& other, const std::vector<StoredMemory>& there) {
-    if (memory.size() != there.size() || !same_gradients(state_->gradients, other.gradients) || state_->flags != other.flags) return false;
+    if (memory.size() != there.size() || !same_gradients(state_->gradients, other.gradients) ||
+        state_->flags != other.flags)
+      return false;
     for (size_t i = 0; i < memory.size(); i++) {
       const auto made = [&](const State& s, const BufferRef& b) {
         for (size_t t = 0; t < s.touched.size(); t++)
           if (&s.touched[t].memory->base() == b.get()) return static_cast<bool>(s.made_external[t]);
         return false;
       };
-      if (memory[i].buffer != there[i].buffer && !(made(*state_, memory[i].buffer) && made(other, there[i].buffer))) return false;
+      if (memory[i].buffer != there[i].buffer && !(made(*state_, memory[i].buffer) && made(other, there[i].buffer)))
+        return false;
     }
     for (size_t i = 0; i < state_->inputs.size(); i++)
-      if (state_->inputs[i].gradient != other.inputs[i].gradient || state_->inputs[i].had_gradient != other.inputs[i].had_gradient) return false;
+      if (state_->inputs[i].gradient != other.inputs[i].gradient ||
+          state_->inputs[i].had_gradient != other.inputs[i].had_gradient)
+        return false;
     return true;
   };
   if (bytes.empty()) return false;
@@ -130,8 +140,11 @@ bool JitCore::merge_equal() {
     const std::vector<std::string> names = differing(kept.constants, state_->constants);
     kept.alike.push_back(state_->constants);
     for (const std::string& name : names) {
-      const auto differs = [&](const Constants& c) { return std::ranges::count(differing(kept.constants, c), name) > 0; };
-      if (std::ranges::count_if(kept.alike, differs) >= static_cast<std::ptrdiff_t>(kAgreeing)) kept.ignored.push_back(name);
+      const auto differs = [&](const Constants& c) {
+        return std::ranges::count(differing(kept.constants, c), name) > 0;
+      };
+      if (std::ranges::count_if(kept.alike, differs) >= static_cast<std::ptrdiff_t>(kAgreeing))
+        kept.ignored.push_back(name);
     }
     replay_ = std::move(other.replay);
     state_ = std::move(other.state);

@@ -16,10 +16,11 @@ Tensor Tensor::dot(const Tensor& w, std::optional<DType> dtype) const {
   OpScope s;
   uop_of(*this, "dot"), uop_of(w, "dot");
   const Shape a = shape(), b = w.shape();
-  TG_CHECK(ShapeError, !a.empty() && !b.empty(), "[dot] got shapes ", a, " and ", b, ", expected at least one axis each");
+  TG_CHECK(ShapeError, !a.empty() && !b.empty(), "[dot] got shapes ", a, " and ", b,
+           ", expected at least one axis each");
   size_t inner = b.size() - std::min<size_t>(b.size(), 2);
-  TG_CHECK(ShapeError, a.back() == b[inner], "[dot] got shapes ", a, " and ", b, ", expected equal inner sizes: ", a.back(), " and ", b[inner],
-           " differ");
+  TG_CHECK(ShapeError, a.back() == b[inner], "[dot] got shapes ", a, " and ", b,
+           ", expected equal inner sizes: ", a.back(), " and ", b[inner], " differ");
   if (a.size() > 2 && b.size() > 2) {
     Shape la(a.begin(), a.end() - 2), lb(b.begin(), b.end() - 2);
     const Shape* both[] = {&la, &lb};
@@ -48,7 +49,8 @@ static Tensor above(const Tensor& t, const SInt& diagonal, int64_t more, const c
   TG_CHECK(ShapeError, sh.size() >= 2, "[", op, "] got shape ", sh, ", expected at least two axes");
   auto count = [](const SInt& n) { return Tensor::arange(n.max()).shrink({{0, n}}); };
   Tensor row = count(sh[sh.size() - 2]).unsqueeze(-1), d = Tensor(more);
-  d = diagonal.symbolic() ? Tensor::from_uop(diagonal.uop().cast(dtypes::default_int())) + more : Tensor(diagonal.value() + more);
+  d = diagonal.symbolic() ? Tensor::from_uop(diagonal.uop().cast(dtypes::default_int())) + more
+                          : Tensor(diagonal.value() + more);
   return row + d <= count(sh.back());
 }
 Tensor Tensor::triu(const SInt& diagonal) const {
@@ -67,9 +69,11 @@ Tensor Tensor::einsum(const std::string& formula, const Tensors& operands, std::
     if (c != ' ') f += c;
   size_t arrow = f.find("->");
   for (size_t i = 0; i < f.size(); i++) {
-    const bool known = std::isalpha(static_cast<unsigned char>(f[i])) || f[i] == ',' || i == arrow || i == arrow + 1 || f.substr(i, 3) == "..." ||
-                       (i >= 1 && f.substr(i - 1, 3) == "...") || (i >= 2 && f.substr(i - 2, 3) == "...");
-    TG_CHECK(ValueError, known, "[einsum] got '", f[i], "' in '", formula, "', expected letters, ',', '...' and one '->'");
+    const bool known = std::isalpha(static_cast<unsigned char>(f[i])) || f[i] == ',' || i == arrow || i == arrow + 1 ||
+                       f.substr(i, 3) == "..." || (i >= 1 && f.substr(i - 1, 3) == "...") ||
+                       (i >= 2 && f.substr(i - 2, 3) == "...");
+    TG_CHECK(ValueError, known, "[einsum] got '", f[i], "' in '", formula,
+             "', expected letters, ',', '...' and one '->'");
   }
   std::string left = f.substr(0, arrow);
   std::vector<std::string> terms{""};
@@ -77,13 +81,15 @@ Tensor Tensor::einsum(const std::string& formula, const Tensors& operands, std::
     if (c == ',') terms.emplace_back();
     else terms.back() += c;
   }
-  TG_CHECK(ValueError, terms.size() == operands.size(), "[einsum] got ", operands.size(), " tensors for '", formula, "', expected ", terms.size());
+  TG_CHECK(ValueError, terms.size() == operands.size(), "[einsum] got ", operands.size(), " tensors for '", formula,
+           "', expected ", terms.size());
   // An ellipsis stands for unnamed axes; they get names of their own, aligned at the right.
   size_t dots = 0;
   for (size_t i = 0; i < terms.size(); i++)
     if (terms[i].find("...") != std::string::npos) {
       size_t named = terms[i].size() - 3, n = static_cast<size_t>(operands[i].ndim());
-      TG_CHECK(ValueError, n >= named, "[einsum] got shape ", operands[i].shape(), " for '", terms[i], "', expected at least ", named, " axes");
+      TG_CHECK(ValueError, n >= named, "[einsum] got shape ", operands[i].shape(), " for '", terms[i],
+               "', expected at least ", named, " axes");
       dots = std::max(dots, n - named);
     }
   auto dot_names = [&](size_t n) {
@@ -102,8 +108,8 @@ Tensor Tensor::einsum(const std::string& formula, const Tensors& operands, std::
     std::string& t = terms[i];
     size_t extra = t.find("...") == std::string::npos ? 0 : static_cast<size_t>(x[i].ndim()) - (t.size() - 3);
     t = replaced(t, extra);
-    TG_CHECK(ValueError, static_cast<int64_t>(t.size()) == x[i].ndim(), "[einsum] got shape ", x[i].shape(), " for term ", i, " of '", formula,
-             "', expected ", t.size(), " axes");
+    TG_CHECK(ValueError, static_cast<int64_t>(t.size()) == x[i].ndim(), "[einsum] got shape ", x[i].shape(),
+             " for term ", i, " of '", formula, "', expected ", t.size(), " axes");
     for (char c : t) uses[c]++;
     // A letter twice in one term: its diagonal.
     for (size_t a = 0; a < t.size(); a++)
@@ -121,8 +127,8 @@ Tensor Tensor::einsum(const std::string& formula, const Tensors& operands, std::
     for (size_t a = 0; a < t.size(); a++) {
       const SInt n = x[i].shape()[a];
       SInt& known = size.try_emplace(t[a], n).first->second;
-      TG_CHECK(ShapeError, known == n || n == 1 || known == 1, "[einsum] got sizes ", known, " and ", n, " for one letter of '", formula,
-               "', expected equal ones");
+      TG_CHECK(ShapeError, known == n || n == 1 || known == 1, "[einsum] got sizes ", known, " and ", n,
+               " for one letter of '", formula, "', expected equal ones");
       if (known == 1) known = n;
     }
   }
@@ -135,8 +141,10 @@ Tensor Tensor::einsum(const std::string& formula, const Tensors& operands, std::
   for (auto [c, n] : size)
     if (all.find(c) == std::string::npos) all += c;
   for (size_t i = 0; i < out.size(); i++) {
-    TG_CHECK(ValueError, size.count(out[i]), "[einsum] got letter '", out[i], "' in the result of '", formula, "', expected letters of the operands");
-    TG_CHECK(ValueError, out.find(out[i]) == i, "[einsum] got letter '", out[i], "' twice in the result of '", formula, "', expected different ones");
+    TG_CHECK(ValueError, size.count(out[i]), "[einsum] got letter '", out[i], "' in the result of '", formula,
+             "', expected letters of the operands");
+    TG_CHECK(ValueError, out.find(out[i]) == i, "[einsum] got letter '", out[i], "' twice in the result of '", formula,
+             "', expected different ones");
   }
   DType factors = x[0].dtype();
   for (const Tensor& t : x) factors = least_upper_dtype(factors, t.dtype());
@@ -164,17 +172,18 @@ Tensor Tensor::einsum(const std::string& formula, const Tensors& operands, std::
   return s(wide != factors && !dtype && factors.is_float() ? sum.cast(factors) : sum);
 }
 
-Tensor Tensor::scaled_dot_product_attention(const Tensor& key, const Tensor& value, const Tensor& mask, double dropout_p, bool causal,
-                                            bool enable_gqa) const {
+Tensor Tensor::scaled_dot_product_attention(const Tensor& key, const Tensor& value, const Tensor& mask,
+                                            double dropout_p, bool causal, bool enable_gqa) const {
   OpScope s;
   const char* op = "scaled_dot_product_attention";
-  TG_CHECK(ShapeError, ndim() >= 2 && key.ndim() >= 2 && value.ndim() >= 2, "[", op, "] got shapes ", shape(), ", ", key.shape(), " and ",
-           value.shape(), ", expected at least two axes each");
+  TG_CHECK(ShapeError, ndim() >= 2 && key.ndim() >= 2 && value.ndim() >= 2, "[", op, "] got shapes ", shape(), ", ",
+           key.shape(), " and ", value.shape(), ", expected at least two axes each");
   TG_CHECK(ValueError, !(causal && mask.defined()), "[", op, "] got a mask and causal, expected one of them");
   if (enable_gqa) {
     auto heads = [&](const Tensor& t) {
-      TG_CHECK(ShapeError, ndim() >= 3 && t.ndim() >= 3 && t.shape(-3) > 0 && shape(-3) % t.shape(-3) == 0, "[", op, "] got shapes ", shape(),
-               " and ", t.shape(), ", expected a number of heads (axis -3) that divides the query's");
+      TG_CHECK(ShapeError, ndim() >= 3 && t.ndim() >= 3 && t.shape(-3) > 0 && shape(-3) % t.shape(-3) == 0, "[", op,
+               "] got shapes ", shape(), " and ", t.shape(),
+               ", expected a number of heads (axis -3) that divides the query's");
       return t.repeat_interleave(shape(-3) / t.shape(-3), -3);
     };
     return s(scaled_dot_product_attention(heads(key), heads(value), mask, dropout_p, causal));

@@ -6,11 +6,16 @@ namespace tg {
 using namespace tensor_detail;
 
 namespace {
-Tensor finished(const Tensor& t, Reduction r) { return r == Reduction::kMean ? t.mean() : r == Reduction::kSum ? t.sum() : t; }
+Tensor finished(const Tensor& t, Reduction r) {
+  return r == Reduction::kMean ? t.mean() : r == Reduction::kSum ? t.sum() : t;
+}
 
-void check_smoothing(double v, const char* op) { TG_CHECK(ValueError, v >= 0 && v <= 1, "[", op, "] got label_smoothing ", v, ", expected 0 to 1"); }
+void check_smoothing(double v, const char* op) {
+  TG_CHECK(ValueError, v >= 0 && v <= 1, "[", op, "] got label_smoothing ", v, ", expected 0 to 1");
+}
 void check_labels(const Tensor& y, const Shape& want, const char* op, const Shape& logits) {
-  TG_CHECK(ShapeError, y.shape() == want, "[", op, "] got labels ", y.shape(), " for logits ", logits, ", expected ", want);
+  TG_CHECK(ShapeError, y.shape() == want, "[", op, "] got labels ", y.shape(), " for logits ", logits, ", expected ",
+           want);
 }
 }  // namespace
 
@@ -23,8 +28,8 @@ Tensor Tensor::sparse_categorical_crossentropy(const Tensor& y, const CrossEntro
   TG_CHECK(DTypeError, y.dtype().is_int(), "[", op, "] got labels of ", y.dtype(), ", expected integers");
   const Shape lead(sh.begin(), sh.end() - 1), ys = y.shape();
   const Shape* both[] = {&lead, &ys};
-  TG_CHECK(ShapeError, lead == ys || broadcast_shapes(both, op) == ys, "[", op, "] got labels ", ys, " for logits ", sh, ", expected ", lead,
-           " or what that broadcasts to");
+  TG_CHECK(ShapeError, lead == ys || broadcast_shapes(both, op) == ys, "[", op, "] got labels ", ys, " for logits ", sh,
+           ", expected ", lead, " or what that broadcasts to");
   int64_t classes = sh.back().value();
   Tensor logp = log_softmax(-1);
   Tensor hit = y.unsqueeze(-1) == arange(classes);
@@ -78,7 +83,8 @@ Tensor Tensor::nll_loss(const Tensor& y, const Tensor& weight, const CrossEntrop
   check_labels(y, labels, "nll_loss", sh);
   TG_CHECK(DTypeError, y.dtype().is_int(), "[nll_loss] got labels of ", y.dtype(), ", expected integers");
   if (weight.defined())
-    TG_CHECK(ShapeError, weight.shape() == Shape{sh[1].value()}, "[nll_loss] got weight ", weight.shape(), ", expected (", sh[1], ",)");
+    TG_CHECK(ShapeError, weight.shape() == Shape{sh[1].value()}, "[nll_loss] got weight ", weight.shape(),
+             ", expected (", sh[1], ",)");
   Tensor w = weight.defined() ? weight[y] : Tensor();
   if (o.ignore_index) {
     Tensor counts = (y != *o.ignore_index).cast(as_float(*this).dtype());

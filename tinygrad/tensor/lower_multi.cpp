@@ -59,7 +59,9 @@ using Names = std::vector<std::string>;
 UOp brought(const Shards& s, const Names& from, int axis, size_t i, size_t n, const std::string& device) {
   if (s.parts.size() == 1) return copied(slice_of(s.parts[0], axis, i, n), device);
   if (s.axis < 0) {  // everybody has it
-    size_t k = i < from.size() && from[i] == device ? i : static_cast<size_t>(std::find(from.begin(), from.end(), device) - from.begin());
+    size_t k = i < from.size() && from[i] == device
+                   ? i
+                   : static_cast<size_t>(std::find(from.begin(), from.end(), device) - from.begin());
     return copied(slice_of(s.parts[k == from.size() ? 0 : k], axis, i, n), device);
   }
   if (s.axis == axis && from.size() == n) return copied(s.parts[i], device);
@@ -144,10 +146,12 @@ class Lowering {
         return out;
       case Ops::UNSHARD:
         out.parts = get(u.src(0)).parts;
-        TG_CHECK(ShapeError, get(u.src(0)).axis < 0, "[unshard] got a tensor that is sharded along axis ", get(u.src(0)).axis, " already");
+        TG_CHECK(ShapeError, get(u.src(0)).axis < 0, "[unshard] got a tensor that is sharded along axis ",
+                 get(u.src(0)).axis, " already");
         return out;
       case Ops::COPY:
-        for (size_t i = 0; i < n; i++) out.parts[i] = brought(get(u.src(0)), split_devices(device_of(u.src(0))), axis, i, n, devices[i]);
+        for (size_t i = 0; i < n; i++)
+          out.parts[i] = brought(get(u.src(0)), split_devices(device_of(u.src(0))), axis, i, n, devices[i]);
         return out;
       case Ops::ALLREDUCE: out.parts = allreduced(get(u.src(0)).parts, devices, u.arg<ReduceArg>().op); return out;
       case Ops::REDUCE: return reduced(u, devices, out);
@@ -162,10 +166,13 @@ class Lowering {
 
   /// A node of one device, or of none, over values of several.
   UOp single(UOp u, const Names& device) {
-    if (u.is(Ops::MSELECT)) return get(u.src(0)).parts.at(static_cast<size_t>(static_cast<int64_t>(u.node()->arg_bits)));
-    if (u.is(Ops::COPY) && is_multi(u.src(0))) return brought(get(u.src(0)), split_devices(device_of(u.src(0))), -1, 0, 1, device[0]);
+    if (u.is(Ops::MSELECT))
+      return get(u.src(0)).parts.at(static_cast<size_t>(static_cast<int64_t>(u.node()->arg_bits)));
+    if (u.is(Ops::COPY) && is_multi(u.src(0)))
+      return brought(get(u.src(0)), split_devices(device_of(u.src(0))), -1, 0, 1, device[0]);
     UOps src;
-    for (size_t i = 0; i < u.nsrc(); i++) src.push_back(i == 0 && u.is(Ops::CALL) ? u.src(0) : get(u.src(i)).parts.at(0));
+    for (size_t i = 0; i < u.nsrc(); i++)
+      src.push_back(i == 0 && u.is(Ops::CALL) ? u.src(0) : get(u.src(i)).parts.at(0));
     return u.with_srcs(src);
   }
 
@@ -217,7 +224,8 @@ class Lowering {
     } else if (u.is(Ops::STORE)) {
       src[1] = at(src[1], shard_axis(src[0])), src[0] = get(src[0]).parts[i];
     } else if (u.is(Ops::CALL)) {
-      for (size_t s = 1; s < src.size(); s++) src[s] = get(src[s]).parts.size() == 1 ? get(src[s]).parts[0] : get(src[s]).parts[i];
+      for (size_t s = 1; s < src.size(); s++)
+        src[s] = get(src[s]).parts.size() == 1 ? get(src[s]).parts[0] : get(src[s]).parts[i];
     } else if (u.in(groups::kMovement)) {
       return moved(u, get(src[0]).parts[i], axis, static_cast<int64_t>(n));
     } else {
@@ -252,7 +260,8 @@ Lowering& lowering() {
 Shards lower_multi(UOp u) {
   u = inline_functions(u);
   if (!has_multi(u)) return {{u}, -1};
-  const int64_t settings = env::RING.get() | env::ALL2ALL.get() << 8 | env::ALLREDUCE_CAST.get() << 16 | env::RING_ALLREDUCE_THRESHOLD.get() << 24;
+  const int64_t settings = env::RING.get() | env::ALL2ALL.get() << 8 | env::ALLREDUCE_CAST.get() << 16 |
+                           env::RING_ALLREDUCE_THRESHOLD.get() << 24;
   if (lowering().settings != settings) lowering().clear(), lowering().settings = settings;
   return lowering().run(u);
 }

@@ -13,8 +13,8 @@ struct Shards {
   UOps parts;     ///< by device; one for a value of one device or of none
   int axis = -1;  ///< the parts are slices along it; -1: each is the whole value
 };
-/// The graphs of a value of the global graph, functions inlined; a value that has nothing to do with several devices is itself. Equal values give
-/// equal graphs, so what was computed for one is found by the next. Under a GraphScope.
+/// The graphs of a value of the global graph, functions inlined; a value that has nothing to do with several devices is
+/// itself. Equal values give equal graphs, so what was computed for one is found by the next. Under a GraphScope.
 Shards lower_multi(UOp u);
 /// The value written to new storage on each device of the list, sharded as it is.
 UOp own_shards(UOp u, const std::string& devices);
@@ -24,8 +24,8 @@ UOp spread(UOp u, const std::string& devices, int axis);
 UOp placed_like(UOp u, UOp like);
 /// A tensor of several devices as one on a single device, for reading: gathered, or the whole that the first one has.
 UOp gathered(UOp u);
-/// Drops what lower_multi remembers on this thread, if it is no more than `most` nodes: after realizing, and where other values count as computed.
-/// After an assignment a large graph is kept for the next one.
+/// Drops what lower_multi remembers on this thread, if it is no more than `most` nodes: after realizing, and where
+/// other values count as computed. After an assignment a large graph is kept for the next one.
 void forget_lowered(size_t most = SIZE_MAX);
 
 /// Slice `i` of `n` equal ones along `axis`; the whole value with axis -1. ShapeError when they would not be equal.
@@ -34,7 +34,8 @@ UOp slice_of(UOp x, int axis, size_t i, size_t n);
 UOp copied(UOp x, const std::string& device);
 /// The pieces one after the other along an axis.
 UOp concatenated(const UOps& pieces, int axis);
-/// parts[0] `op` parts[1] ..., on each of the devices. Small values go from all devices to all; large ones in chunks, see RING and ALL2ALL.
+/// parts[0] `op` parts[1] ..., on each of the devices. Small values go from all devices to all; large ones in chunks,
+/// see RING and ALL2ALL.
 UOps allreduced(const UOps& parts, const std::vector<std::string>& devices, Ops op);
 
 }  // namespace tg::tensor_detail

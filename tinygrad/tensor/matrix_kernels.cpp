@@ -26,14 +26,18 @@ UOp quotient(UOp a, UOp b) {
 
 int64_t padded(int64_t size) { return (size + kLanes - 1) / kLanes * kLanes; }
 
-/// H x for the reflector H = I - tau v v^T, in the rows from k on of one matrix of a batch, whose rows are padded to whole vectors. The columns
-/// before the k-th have nothing but zeros there, so that a vector may begin before `first`. `sums`: scratch.
+/// H x for the reflector H = I - tau v v^T, in the rows from k on of one matrix of a batch, whose rows are padded to
+/// whole vectors. The columns before the k-th have nothing but zeros there, so that a vector may begin before `first`.
+/// `sums`: scratch.
 struct Reflection {
   UOp v, tau, sums, batch, k;
   int64_t rows, columns;
   void apply(Steps& s, UOp x, UOp first) const {
-    const UOp before = first / ConstValue(kLanes), vectors = whole(padded(columns) / kLanes) - before, height = whole(rows) - k;
-    auto each = [&](auto&& body) { s.loop(vectors, [&](UOp c) { s.lanes(kLanes, [&](UOp l) { body((before + c) * kLanes + l); }); }); };
+    const UOp before = first / ConstValue(kLanes), vectors = whole(padded(columns) / kLanes) - before,
+              height = whole(rows) - k;
+    auto each = [&](auto&& body) {
+      s.loop(vectors, [&](UOp c) { s.lanes(kLanes, [&](UOp l) { body((before + c) * kLanes + l); }); });
+    };
     each([&](UOp c) { s.write(sums, {batch, c}, sums.const_like(0)); });
     s.loop(height, [&](UOp i) {
       const UOp vi = s.read(v, {batch, k, k + i});
@@ -41,7 +45,10 @@ struct Reflection {
     });
     s.loop(height, [&](UOp i) {
       const UOp factor = s.read(v, {batch, k, k + i}) * s.read(tau, {batch, k});
-      each([&](UOp c) { s.write(x, {batch, k + i, c}, s.read(x, {batch, k + i, c}) + factor * s.read(sums, {batch, c}) * sums.const_like(-1)); });
+      each([&](UOp c) {
+        s.write(x, {batch, k + i, c},
+                s.read(x, {batch, k + i, c}) + factor * s.read(sums, {batch, c}) * sums.const_like(-1));
+      });
     });
   }
 };
@@ -51,9 +58,11 @@ UOp householder_kernel(const UOps& p) {
   using enum Householder::Argument;
   const UOp v = p[kReflectors], tau = p[kFactors], sums = p[kSums], r = p[kWorkR], q = p[kWorkQ], x = p[kX];
   const Shape shape = shape_of(x);
-  const int64_t batch = shape[0].value(), m = shape[1].value(), n = shape[2].value(), columns = shape_of(p[kQ])[2].value(), count = std::min(m, n);
+  const int64_t batch = shape[0].value(), m = shape[1].value(), n = shape[2].value(),
+                columns = shape_of(p[kQ])[2].value(), count = std::min(m, n);
   Steps s;
-  const UOp t = s.registers(4, x.dtype()), zero = whole(0), none = UOp::constant(0.0, x.dtype()), one = UOp::constant(1.0, x.dtype());
+  const UOp t = s.registers(4, x.dtype()), zero = whole(0), none = UOp::constant(0.0, x.dtype()),
+            one = UOp::constant(1.0, x.dtype());
   const UOp largest = whole(0), length = whole(1), head = whole(2);
   s.loop(batch, [&](UOp b) {
     s.loop(m, [&](UOp i) {
@@ -65,7 +74,8 @@ UOp householder_kernel(const UOps& p) {
       // The length of the column below the diagonal, scaled so that squares neither overflow nor vanish.
       s.write(t, {largest}, none);
       s.write(t, {length}, none);
-      s.loop(height, [&](UOp i) { s.write(t, {largest}, s.read(t, {largest}).maximum(absolute(s.read(r, {b, k + i, k})))); });
+      s.loop(height,
+             [&](UOp i) { s.write(t, {largest}, s.read(t, {largest}).maximum(absolute(s.read(r, {b, k + i, k})))); });
       s.loop(height, [&](UOp i) {
         const UOp y = quotient(s.read(r, {b, k + i, k}), s.read(t, {largest}));
         s.write(t, {length}, s.read(t, {length}) + y * y);
@@ -74,7 +84,9 @@ UOp householder_kernel(const UOps& p) {
       s.write(t, {length}, (first < none).where(norm.neg(), norm));  // away from zero: nothing cancels
       s.write(t, {head}, s.read(r, {b, k, k}) + s.read(t, {length}));
       s.write(tau, {b, k}, quotient(s.read(t, {head}), s.read(t, {length})));
-      s.loop(height, [&](UOp i) { s.write(v, {b, k, k + i}, i.eq(zero).where(one, quotient(s.read(r, {b, k + i, k}), s.read(t, {head})))); });
+      s.loop(height, [&](UOp i) {
+        s.write(v, {b, k, k + i}, i.eq(zero).where(one, quotient(s.read(r, {b, k + i, k}), s.read(t, {head}))));
+      });
       Reflection{v, tau, sums, b, k, m, n}.apply(s, r, k + 1);
       s.write(r, {b, k, k}, s.read(t, {length}).neg());
       s.loop(height + -1, [&](UOp i) { s.write(r, {b, k + i + 1, k}, none); });
@@ -96,16 +108,18 @@ UOp householder_kernel(const UOps& p) {
 UOp jacobi_kernel(const UOps& p) {
   const UOp w = p[0], vt = p[1], x = p[2];
   const Shape shape = shape_of(w);  // the rows are padded to a multiple of the lanes
-  const int64_t batch = shape[0].value(), n = shape[1].value(), length = shape[2].value(), turned = shape_of(vt)[2].value(),
-                rows = shape_of(x)[1].value();
+  const int64_t batch = shape[0].value(), n = shape[1].value(), length = shape[2].value(),
+                turned = shape_of(vt)[2].value(), rows = shape_of(x)[1].value();
   const DType d = x.dtype();
-  const UOp none = UOp::constant(0.0, d), one = UOp::constant(1.0, d), zero = whole(0), no = UOp::constant(0, dtypes::int32);
+  const UOp none = UOp::constant(0.0, d), one = UOp::constant(1.0, d), zero = whole(0),
+            no = UOp::constant(0, dtypes::int32);
   // Rounding leaves products of orthogonal columns this large.
-  const double rounding = d == dtypes::float64 ? std::numeric_limits<double>::epsilon() : double{std::numeric_limits<float>::epsilon()};
+  const double rounding =
+      d == dtypes::float64 ? std::numeric_limits<double>::epsilon() : double{std::numeric_limits<float>::epsilon()};
   const double least = rounding * std::sqrt(static_cast<double>(rows));
   Steps s;
-  const UOp alphas = s.registers(kLanes, d), betas = s.registers(kLanes, d), gammas = s.registers(kLanes, d), t = s.registers(6, d),
-            flags = s.registers(3, dtypes::int32);
+  const UOp alphas = s.registers(kLanes, d), betas = s.registers(kLanes, d), gammas = s.registers(kLanes, d),
+            t = s.registers(6, d), flags = s.registers(3, dtypes::int32);
   const UOp alpha = whole(0), beta = whole(1), gamma = whole(2), tangent = whole(3), sine = whole(4), part = whole(5);
   const UOp rotated = whole(0), before = whole(1), turns = whole(2);  // in this sweep, in the one before, this pair
   auto where_set = [&](UOp flag, int64_t size) { return s.read(flags, {flag}).ne(no).where(whole(size), zero); };
@@ -191,16 +205,19 @@ UOp back_substitution_kernel(const UOps& p) {
 }
 
 /// Scratch or a result of a kernel, on the device of what it reads.
-Tensor room(const Tensor& like, const Shape& shape) { return Tensor::empty(shape, {.dtype = like.dtype(), .device = like.device()}); }
+Tensor room(const Tensor& like, const Shape& shape) {
+  return Tensor::empty(shape, {.dtype = like.dtype(), .device = like.device()});
+}
 }  // namespace
 
 Householder householder(const Tensor& x, int64_t columns, const NodeGradient& gradient) {
   const Shape shape = x.shape();
   const SInt b = shape[0];
   const int64_t m = shape[1].value(), n = shape[2].value(), count = std::min(m, n);
-  const Tensors done = custom_kernel({room(x, {b, m, n}), room(x, {b, m, columns}), room(x, {b, count, m}), room(x, {b, count}),
-                                      room(x, {b, padded(std::max(columns, n))}), room(x, {b, m, padded(n)}), room(x, {b, m, padded(columns)}), x},
-                                     householder_kernel, gradient);
+  const Tensors done = custom_kernel(
+      {room(x, {b, m, n}), room(x, {b, m, columns}), room(x, {b, count, m}), room(x, {b, count}),
+       room(x, {b, padded(std::max(columns, n))}), room(x, {b, m, padded(n)}), room(x, {b, m, padded(columns)}), x},
+      householder_kernel, gradient);
   return {done[Householder::kQ], done[Householder::kR]};
 }
 

@@ -1,5 +1,5 @@
-/// \file Matrix decompositions as one kernel each, over batches of row-major matrices of float32 or float64. Their gradients are
-/// decompositions.cpp's.
+/// \file Matrix decompositions as one kernel each, over batches of row-major matrices of float32 or float64. Their
+/// gradients are decompositions.cpp's.
 #pragma once
 #include <utility>
 
@@ -14,8 +14,8 @@ struct Householder {
 };
 Householder householder(const Tensor& x, int64_t columns, const NodeGradient& gradient = {});
 
-/// Rotates the columns of x (batch, m, n), m >= n, until they are orthogonal (one-sided Jacobi): x V and V, both transposed, so that the columns
-/// are rows: (batch, n, m) and (batch, n, n).
+/// Rotates the columns of x (batch, m, n), m >= n, until they are orthogonal (one-sided Jacobi): x V and V, both
+/// transposed, so that the columns are rows: (batch, n, m) and (batch, n, n).
 std::pair<Tensor, Tensor> jacobi(const Tensor& x);
 
 /// X (batch, n, k) with R X = B for R (batch, n, n), of which only the upper triangle is read.

@@ -17,7 +17,8 @@ Tensor Tensor::reshape(const Shape& want) const {
   for (size_t i = 0; i < to.size(); i++) {
     if (to[i].symbolic()) continue;
     int64_t n = to[i].value();
-    TG_CHECK(ShapeError, n >= -1, "[reshape] got ", want, " for shape ", from, ", expected sizes of 0 or more, or one -1");
+    TG_CHECK(ShapeError, n >= -1, "[reshape] got ", want, " for shape ", from,
+             ", expected sizes of 0 or more, or one -1");
     if (n != -1) continue;
     TG_CHECK(ShapeError, unknown < 0, "[reshape] got ", want, " for shape ", from, ", expected at most one -1");
     unknown = static_cast<int>(i);
@@ -37,14 +38,17 @@ Tensor Tensor::reshape(const Shape& want) const {
       to[static_cast<size_t>(unknown)] = k == 1 ? n : ops::simplified(SInt(n.uop() / k.uop()));
     } else {
       int64_t k = known.numel(), n = rest.numel();
-      TG_CHECK(ShapeError, k > 0 && n % k == 0, "[reshape] got ", want, " for shape ", from, ", expected sizes whose product divides ", n);
+      TG_CHECK(ShapeError, k > 0 && n % k == 0, "[reshape] got ", want, " for shape ", from,
+               ", expected sizes whose product divides ", n);
       to[static_cast<size_t>(unknown)] = n / k;
     }
   }
   if (!from.symbolic() && !to.symbolic())
-    TG_CHECK(ShapeError, from.numel() == to.numel(), "[reshape] got ", want, " (", to.numel(), " elements) for shape ", from, ", expected ",
-             from.numel(), " elements");
-  else TG_CHECK(ShapeError, ops::product(from) == ops::product(to), "[reshape] got ", want, " for shape ", from, ", expected as many elements");
+    TG_CHECK(ShapeError, from.numel() == to.numel(), "[reshape] got ", want, " (", to.numel(), " elements) for shape ",
+             from, ", expected ", from.numel(), " elements");
+  else
+    TG_CHECK(ShapeError, ops::product(from) == ops::product(to), "[reshape] got ", want, " for shape ", from,
+             ", expected as many elements");
   return from == to ? *this : s(ops::reshape(u, to));
 }
 
@@ -52,7 +56,8 @@ Tensor Tensor::expand(const Shape& want) const {
   OpScope s;
   UOp u = uop_of(*this, "expand");
   const Shape from = shape_of(u);
-  TG_CHECK(ShapeError, want.size() >= from.size(), "[expand] got ", want, " for shape ", from, ", expected at least as many axes");
+  TG_CHECK(ShapeError, want.size() >= from.size(), "[expand] got ", want, " for shape ", from,
+           ", expected at least as many axes");
   Shape to = ops::const_last(want);
   size_t lead = to.size() - from.size();
   for (size_t i = 0; i < to.size(); i++) {
@@ -60,7 +65,8 @@ Tensor Tensor::expand(const Shape& want) const {
     if (to[i] == -1) to[i] = have;
     TG_CHECK(ShapeError, have == to[i] || have == 1, "[expand] got ", want, " for shape ", from,
              ", expected sizes equal to the old ones where those are not 1");
-    TG_CHECK(ShapeError, to[i].symbolic() || to[i].value() >= 0, "[expand] got ", want, ", expected sizes that are not negative");
+    TG_CHECK(ShapeError, to[i].symbolic() || to[i].value() >= 0, "[expand] got ", want,
+             ", expected sizes that are not negative");
   }
   if (!to.symbolic()) to.numel();
   return from == to ? *this : s(ops::expand(u, to));
@@ -75,7 +81,8 @@ Tensor Tensor::permute(const std::vector<int>& order) const {
   seen = axes, std::sort(seen.begin(), seen.end());
   bool ok = axes.size() == shape.size();
   for (size_t i = 0; i < seen.size(); i++) ok &= seen[i] == static_cast<int>(i);
-  TG_CHECK(ShapeError, ok, "[permute] got order ", Shape(order.begin(), order.end()), " for shape ", shape, ", expected each axis once");
+  TG_CHECK(ShapeError, ok, "[permute] got order ", Shape(order.begin(), order.end()), " for shape ", shape,
+           ", expected each axis once");
   return s(ops::permute(u, axes));
 }
 
@@ -93,13 +100,15 @@ Tensor Tensor::shrink(const std::vector<std::pair<SInt, SInt>>& ranges) const {
   OpScope s;
   UOp u = uop_of(*this, "shrink");
   const Shape shape = shape_of(u);
-  TG_CHECK(ShapeError, ranges.size() == shape.size(), "[shrink] got ", ranges.size(), " ranges for shape ", shape, ", expected ", shape.size());
+  TG_CHECK(ShapeError, ranges.size() == shape.size(), "[shrink] got ", ranges.size(), " ranges for shape ", shape,
+           ", expected ", shape.size());
   ops::Pairs offset_size;
   for (size_t i = 0; i < ranges.size(); i++) {
     auto& [begin, end] = ranges[i];
     if (!begin.symbolic() && !end.symbolic()) {
-      TG_CHECK(ShapeError, 0 <= begin.value() && begin.value() <= end.value() && end.value() <= shape[i].max(), "[shrink] got [", begin, ", ", end,
-               ") for axis ", i, " of shape ", shape, ", expected 0 <= begin <= end <= size");
+      TG_CHECK(ShapeError, 0 <= begin.value() && begin.value() <= end.value() && end.value() <= shape[i].max(),
+               "[shrink] got [", begin, ", ", end, ") for axis ", i, " of shape ", shape,
+               ", expected 0 <= begin <= end <= size");
       offset_size.push_back({begin, end.value() - begin.value()});
     } else {
       // begin + n keeps its size n when begin is symbolic.
@@ -118,7 +127,8 @@ Tensor Tensor::shrink(const std::vector<std::pair<SInt, SInt>>& ranges) const {
 Tensor Tensor::shrink_to(const Shape& want) const {
   OpScope s;
   const Shape sh = shape();
-  TG_CHECK(ShapeError, want.size() == sh.size(), "[shrink_to] got ", want, " for shape ", sh, ", expected as many axes");
+  TG_CHECK(ShapeError, want.size() == sh.size(), "[shrink_to] got ", want, " for shape ", sh,
+           ", expected as many axes");
   std::vector<std::pair<SInt, SInt>> r;
   for (size_t i = 0; i < sh.size(); i++) r.push_back({0, want[i] == -1 ? sh[i] : want[i]});
   return s(shrink(r));
@@ -139,8 +149,8 @@ Tensor pad_constant(const OpScope& s, const Tensor& t, const PadList& p, const S
       keep.push_back({0, sh[i]});
     } else {
       int64_t n = sh[i].value();
-      TG_CHECK(ShapeError, n + std::min<int64_t>(a, 0) + std::min<int64_t>(b, 0) >= 0, "[pad] got (", a, ", ", b, ") for axis ", i, " of shape ", sh,
-               ", expected to keep 0 or more elements");
+      TG_CHECK(ShapeError, n + std::min<int64_t>(a, 0) + std::min<int64_t>(b, 0) >= 0, "[pad] got (", a, ", ", b,
+               ") for axis ", i, " of shape ", sh, ", expected to keep 0 or more elements");
       keep.push_back({std::max<int64_t>(-a, 0), n + std::min<int64_t>(b, 0)});
     }
     grow.push_back({std::max<int64_t>(a, 0), std::max<int64_t>(b, 0)});
@@ -154,10 +164,12 @@ Tensor pad_constant(const OpScope& s, const Tensor& t, const PadList& p, const S
 
 Tensor pad_edges(Tensor x, const PadList& p, bool reflect) {
   for (size_t d = 0; d < p.size(); d++) {
-    int64_t n = x.shape(static_cast<int>(d)), before = std::max<int64_t>(p[d].first, 0), after = std::max<int64_t>(p[d].second, 0);
-    TG_CHECK(ShapeError, !reflect || (before < std::max<int64_t>(n, 1) && after < std::max<int64_t>(n, 1)), "[pad] got (", before, ", ", after,
-             ") to reflect an axis of ", n, ", expected less than its size");
-    TG_CHECK(ShapeError, n > 0 || before + after == 0, "[pad] got an empty axis ", d, " of shape ", x.shape(), ", expected elements to repeat");
+    int64_t n = x.shape(static_cast<int>(d)), before = std::max<int64_t>(p[d].first, 0),
+            after = std::max<int64_t>(p[d].second, 0);
+    TG_CHECK(ShapeError, !reflect || (before < std::max<int64_t>(n, 1) && after < std::max<int64_t>(n, 1)),
+             "[pad] got (", before, ", ", after, ") to reflect an axis of ", n, ", expected less than its size");
+    TG_CHECK(ShapeError, n > 0 || before + after == 0, "[pad] got an empty axis ", d, " of shape ", x.shape(),
+             ", expected elements to repeat");
     auto part = [&](int64_t from, int64_t to) {
       std::vector<std::pair<SInt, SInt>> r;
       for (const SInt& m : x.shape()) r.push_back({0, m});
@@ -170,9 +182,12 @@ Tensor pad_edges(Tensor x, const PadList& p, bool reflect) {
       return t.expand(sh);
     };
     Tensors pieces;
-    if (before) pieces.push_back(reflect ? part(1, before + 1).flip(static_cast<int>(d)) : repeated(part(0, 1), before));
+    if (before)
+      pieces.push_back(reflect ? part(1, before + 1).flip(static_cast<int>(d)) : repeated(part(0, 1), before));
     pieces.push_back(x);
-    if (after) pieces.push_back(reflect ? part(n - 1 - after, n - 1).flip(static_cast<int>(d)) : repeated(part(n - 1, n), after));
+    if (after)
+      pieces.push_back(reflect ? part(n - 1 - after, n - 1).flip(static_cast<int>(d))
+                               : repeated(part(n - 1, n), after));
     if (pieces.size() > 1) x = Tensor::cat(pieces, static_cast<int>(d));
   }
   PadList shrinks;
@@ -184,24 +199,27 @@ Tensor pad_edges(Tensor x, const PadList& p, bool reflect) {
 Tensor Tensor::pad(const PadList& padding, const PadOptions& o) const {
   OpScope s;
   const Shape sh = shape();
-  TG_CHECK(ShapeError, padding.size() == sh.size(), "[pad] got ", padding.size(), " pairs for shape ", sh, ", expected ", sh.size());
+  TG_CHECK(ShapeError, padding.size() == sh.size(), "[pad] got ", padding.size(), " pairs for shape ", sh,
+           ", expected ", sh.size());
   for (auto [before, after] : padding) {
     constexpr int64_t kLimit = int64_t{1} << 60;
-    TG_CHECK(ShapeError, before < kLimit && before > -kLimit && after < kLimit && after > -kLimit, "[pad] got (", before, ", ", after, ") for shape ",
-             sh, ", which is too many elements");
+    TG_CHECK(ShapeError, before < kLimit && before > -kLimit && after < kLimit && after > -kLimit, "[pad] got (",
+             before, ", ", after, ") for shape ", sh, ", which is too many elements");
   }
   if (o.mode == PadOptions::kConstant) return s(pad_constant(s, *this, padding, o.value));
   if (o.mode != PadOptions::kCircular) return s(pad_edges(*this, padding, o.mode == PadOptions::kReflect));
   PadList shrinks, grow;
   for (auto [a, b] : padding)
-    shrinks.push_back({std::min<int64_t>(a, 0), std::min<int64_t>(b, 0)}), grow.push_back({std::max<int64_t>(a, 0), std::max<int64_t>(b, 0)});
+    shrinks.push_back({std::min<int64_t>(a, 0), std::min<int64_t>(b, 0)}),
+        grow.push_back({std::max<int64_t>(a, 0), std::max<int64_t>(b, 0)});
   Tensor x = pad(shrinks);
   Ints repeats;
   std::vector<std::pair<SInt, SInt>> range;
   for (size_t i = 0; i < grow.size(); i++) {
     auto [a, b] = grow[i];
     int64_t n = x.shape(static_cast<int>(i));
-    TG_CHECK(ShapeError, a <= n && b <= n, "[pad] got (", a, ", ", b, ") to wrap an axis of ", n, ", expected at most its size");
+    TG_CHECK(ShapeError, a <= n && b <= n, "[pad] got (", a, ", ", b, ") to wrap an axis of ", n,
+             ", expected at most its size");
     repeats.push_back(1 + (a > 0) + (b > 0));
     range.push_back({a > 0 ? n - a : 0, (a > 0 ? n : 0) + n + b});
   }
@@ -215,11 +233,12 @@ Tensor Tensor::pad(const std::vector<std::pair<SInt, SInt>>& padding, const PadO
     if (!a.symbolic() && !b.symbolic()) numbers.push_back({a.value(), b.value()});
   if (numbers.size() == padding.size()) return s(pad(numbers, o));
   const Shape sh = shape();
-  TG_CHECK(ShapeError, padding.size() == sh.size() && o.mode == PadOptions::kConstant, "[pad] got ", padding.size(), " symbolic pairs for shape ", sh,
-           ", expected ", sh.size(), " and a constant");
+  TG_CHECK(ShapeError, padding.size() == sh.size() && o.mode == PadOptions::kConstant, "[pad] got ", padding.size(),
+           " symbolic pairs for shape ", sh, ", expected ", sh.size(), " and a constant");
   for (auto& [a, b] : padding)
     for (const SInt& n : {a, b})
-      TG_CHECK(ShapeError, n.symbolic() || n.value() >= 0, "[pad] got ", n, " beside symbolic amounts, expected 0 or more");
+      TG_CHECK(ShapeError, n.symbolic() || n.value() >= 0, "[pad] got ", n,
+               " beside symbolic amounts, expected 0 or more");
   UOp r = ops::pad(uop(), padding);
   if (o.value.value.as_double() == 0) return s(r);
   Tensor inside = s(ops::pad(ops::full(sh, true, dtypes::bool_), padding));
@@ -229,8 +248,8 @@ Tensor Tensor::pad(const std::vector<std::pair<SInt, SInt>>& padding, const PadO
 Tensor Tensor::pad(const Ints& padding, const PadOptions& o) const {
   OpScope s;
   const Shape sh = shape();
-  TG_CHECK(ShapeError, padding.size() % 2 == 0 && padding.size() <= 2 * sh.size(), "[pad] got ", padding.size(), " numbers for shape ", sh,
-           ", expected pairs for at most ", sh.size(), " axes");
+  TG_CHECK(ShapeError, padding.size() % 2 == 0 && padding.size() <= 2 * sh.size(), "[pad] got ", padding.size(),
+           " numbers for shape ", sh, ", expected pairs for at most ", sh.size(), " axes");
   PadList p(sh.size(), {0, 0});
   for (size_t i = 0; i < padding.size() / 2; i++) p[sh.size() - 1 - i] = {padding[2 * i], padding[2 * i + 1]};
   return s(pad(p, o));
@@ -282,7 +301,8 @@ Tensor Tensor::flatten(int start, int end) const {
   const Shape sh = shape();
   if (sh.empty()) return s(reshape({1}));
   int a = axis_of(start, sh.size(), "flatten", sh), b = axis_of(end, sh.size(), "flatten", sh);
-  TG_CHECK(ShapeError, a <= b, "[flatten] got axes ", start, " to ", end, " for shape ", sh, ", expected the first before the last");
+  TG_CHECK(ShapeError, a <= b, "[flatten] got axes ", start, " to ", end, " for shape ", sh,
+           ", expected the first before the last");
   Shape out(sh.begin(), sh.begin() + a);
   out.push_back(ops::product(Shape(sh.begin() + a, sh.begin() + b + 1)));
   out.insert(out.end(), sh.begin() + b + 1, sh.end());
@@ -301,7 +321,8 @@ Tensor Tensor::unflatten(int axis, const Shape& sizes) const {
 Tensor Tensor::repeat(const Ints& repeats) const {
   OpScope s;
   Shape base = shape();
-  TG_CHECK(ShapeError, repeats.size() >= base.size(), "[repeat] got ", repeats.size(), " numbers for shape ", base, ", expected one for each axis");
+  TG_CHECK(ShapeError, repeats.size() >= base.size(), "[repeat] got ", repeats.size(), " numbers for shape ", base,
+           ", expected one for each axis");
   base.insert(base.begin(), repeats.size() - base.size(), SInt(1));
   Shape split, wide, out;
   for (size_t i = 0; i < base.size(); i++) {
@@ -333,7 +354,8 @@ Tensors Tensor::split(const std::vector<int64_t>& sizes, int axis) const {
   TG_CHECK(ShapeError, !sh.empty(), "[split] got a tensor without axes");
   const int64_t n = number_of(sh, static_cast<int>(a), "split");
   int64_t total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
-  TG_CHECK(ShapeError, total == n, "[split] got sizes that add up to ", total, " for axis ", axis, " of shape ", sh, ", expected ", sh[a]);
+  TG_CHECK(ShapeError, total == n, "[split] got sizes that add up to ", total, " for axis ", axis, " of shape ", sh,
+           ", expected ", sh[a]);
   std::vector<std::pair<SInt, SInt>> r;
   for (const SInt& d : sh) r.push_back({0, d});
   Tensors out;
@@ -345,7 +367,8 @@ Tensors Tensor::split(int64_t size, int axis) const {
   OpScope s;
   const Shape sh = shape();
   size_t a = static_cast<size_t>(axis_of(axis, sh.size(), "split", sh));
-  TG_CHECK(ShapeError, !sh.empty() && size > 0, "[split] got size ", size, " for shape ", sh, ", expected 1 or more, and an axis");
+  TG_CHECK(ShapeError, !sh.empty() && size > 0, "[split] got size ", size, " for shape ", sh,
+           ", expected 1 or more, and an axis");
   std::vector<int64_t> sizes;
   int64_t n = number_of(sh, static_cast<int>(a), "split");
   for (int64_t at = 0; at < n; at += size) sizes.push_back(std::min(size, n - at));
@@ -368,8 +391,8 @@ Tensor Tensor::unfold(int axis, int64_t size, int64_t step) const {
   int a = axis_of(axis, sh.size(), "unfold", sh), last = static_cast<int>(sh.size()) - 1;
   TG_CHECK(IndexError, !sh.empty(), "[unfold] got a tensor without axes");
   int64_t n = number_of(sh, a, "unfold");
-  TG_CHECK(ShapeError, size >= 0 && size <= n && step > 0, "[unfold] got size ", size, " and step ", step, " for axis ", axis, " of shape ", sh,
-           ", expected 0 <= size <= ", n, " and step > 0");
+  TG_CHECK(ShapeError, size >= 0 && size <= n && step > 0, "[unfold] got size ", size, " and step ", step, " for axis ",
+           axis, " of shape ", sh, ", expected 0 <= size <= ", n, " and step > 0");
   if (size == 0) {
     Shape out = sh;
     out[static_cast<size_t>(a)] = n / step + 1, out.push_back(0);
@@ -386,8 +409,8 @@ Tensor Tensor::roll(const Ints& shifts, const Axes& axes) const {
     TG_CHECK(ShapeError, shifts.size() == 1, "[roll] got ", shifts.size(), " shifts and no axes, expected one");
     return s(flatten().roll(shifts, Axes(0)).reshape(sh));
   }
-  TG_CHECK(ShapeError, shifts.size() == axes.list.size(), "[roll] got ", shifts.size(), " shifts for ", axes.list.size(),
-           " axes, expected one for each");
+  TG_CHECK(ShapeError, shifts.size() == axes.list.size(), "[roll] got ", shifts.size(), " shifts for ",
+           axes.list.size(), " axes, expected one for each");
   Tensor x = *this;
   for (size_t i = 0; i < shifts.size(); i++) {
     int a = axis_of(axes.list[i], sh.size(), "roll", sh);
@@ -407,7 +430,8 @@ Tensor Tensor::diagonal(int offset, int axis1, int axis2) const {
   OpScope s;
   const Shape sh = shape();
   int a = axis_of(axis1, sh.size(), "diagonal", sh), b = axis_of(axis2, sh.size(), "diagonal", sh);
-  TG_CHECK(ShapeError, a != b && sh.size() >= 2, "[diagonal] got axes ", axis1, " and ", axis2, " for shape ", sh, ", expected two different ones");
+  TG_CHECK(ShapeError, a != b && sh.size() >= 2, "[diagonal] got axes ", axis1, " and ", axis2, " for shape ", sh,
+           ", expected two different ones");
   std::vector<int> order;
   for (int i = 0; i < static_cast<int>(sh.size()); i++)
     if (i != a && i != b) order.push_back(i);
@@ -455,7 +479,8 @@ Tensor Tensor::cat(const Tensors& tensors, int axis) {
     const Shape sh = t.shape();
     bool fits = sh.size() == first.size();
     for (size_t i = 0; fits && i < sh.size(); i++) fits = i == a || sh[i] == first[i];
-    TG_CHECK(ShapeError, fits, "[cat] got shapes ", first, " and ", sh, ", expected equal sizes except along axis ", axis);
+    TG_CHECK(ShapeError, fits, "[cat] got shapes ", first, " and ", sh, ", expected equal sizes except along axis ",
+             axis);
     d = least_upper_dtype(d, t.dtype()), equal &= sh == first && !sh[a].symbolic(), total = ops::plus(total, sh[a]);
   }
   if (tensors.size() == 1) return tensors[0];
@@ -492,7 +517,8 @@ Tensor Tensor::stack(const Tensors& tensors, int axis) {
   int a = axis_of(axis, first.size() + 1, "stack", first);
   DType d = tensors[0].dtype();
   for (const Tensor& t : tensors) {
-    TG_CHECK(ShapeError, t.shape() == first, "[stack] got shapes ", first, " and ", t.shape(), ", expected equal shapes");
+    TG_CHECK(ShapeError, t.shape() == first, "[stack] got shapes ", first, " and ", t.shape(),
+             ", expected equal shapes");
     d = least_upper_dtype(d, t.dtype());
   }
   UOps parts;

@@ -20,7 +20,8 @@ UOp own_shards(UOp u, const std::string& devices) {
   static int64_t made = 0;  // under the graph's lock
   if (device_of(u) != devices) u = spread(u, devices, -1);
   const Shards s = lower_multi(u);
-  // Where nothing lies on a device yet there is no history either: storage is made now. Else a CONTIGUOUS like no other.
+  // Where nothing lies on a device yet there is no history either: storage is made now. Else a CONTIGUOUS like no
+  // other.
   if (std::none_of(s.parts.begin(), s.parts.end(), [](UOp p) { return device_of(p).empty(); }))
     return UOp::make(Ops::CONTIGUOUS, u.dtype(), {u}, Arg(++made));
   const std::vector<std::string> names = split_devices(devices);
@@ -52,15 +53,16 @@ Tensor Tensor::shard(const std::vector<std::string>& devices, std::optional<int>
   OpScope s;
   UOp u = uop_of(*this, "shard");
   TG_CHECK(ValueError, !devices.empty(), "[shard] got no devices, expected at least one");
-  TG_CHECK(DeviceError, !is_multi(u), "[shard] can't shard a multi-device tensor: got one on ", device_of(u), ", expected one device");
+  TG_CHECK(DeviceError, !is_multi(u), "[shard] can't shard a multi-device tensor: got one on ", device_of(u),
+           ", expected one device");
   if (devices.size() == 1) return to(devices[0]);
   const std::string names = Device::canonical(device_list(devices));
   const Shape shape = shape_of(u);
   const int a = axis ? axis_of(*axis, shape.size(), "shard", shape) : -1;
   if (a >= 0 && !shape.empty()) {
     const int64_t n = shape[static_cast<size_t>(a)].value(), count = static_cast<int64_t>(devices.size());
-    TG_CHECK(ShapeError, n % count == 0, "[shard] multi axis uneven: got size ", n, " along axis ", a, " of shape ", shape, " for ", count,
-             " devices, expected a multiple");
+    TG_CHECK(ShapeError, n % count == 0, "[shard] multi axis uneven: got size ", n, " along axis ", a, " of shape ",
+             shape, " for ", count, " devices, expected a multiple");
   }
   if (on_storage_device(u)) return to(split_devices(names)[0]).shard(devices, axis);
   Tensor t = s(spread(u, names, shape.empty() ? -1 : a));  // a scalar has no slices

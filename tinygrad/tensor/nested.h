@@ -22,7 +22,8 @@ template <class T> struct Of<std::vector<T>> : OfSequence<T> {};
 template <class T, size_t N> struct Of<std::array<T, N>> : OfSequence<T> {};
 template <class T> using Number = typename Of<T>::Number;
 
-/// A vector of vectors, an array, an array of vectors, ... of numbers. A plain vector of numbers has constructors of its own.
+/// A vector of vectors, an array, an array of vectors, ... of numbers. A plain vector of numbers has constructors of
+/// its own.
 template <class T> struct IsVector : std::false_type {};
 template <class T> struct IsVector<std::vector<T>> : std::bool_constant<std::is_arithmetic_v<T>> {};
 template <class T>
@@ -49,8 +50,9 @@ template <class T> struct Flat {
     }
   }
   template <class R> void add(const R& rows, size_t level) {
-    TG_CHECK(ShapeError, static_cast<int64_t>(rows.size()) == shape[level], "[Tensor] got rows of different lengths: ", shape[level], " and ",
-             rows.size(), " elements along axis ", level, ", expected equal ones");
+    TG_CHECK(ShapeError, static_cast<int64_t>(rows.size()) == shape[level],
+             "[Tensor] got rows of different lengths: ", shape[level], " and ", rows.size(), " elements along axis ",
+             level, ", expected equal ones");
     for (const auto& r : rows) {
       if constexpr (Of<R>::depth > 1) add(r, level + 1);
       else values.push_back(static_cast<Stored>(r));

@@ -19,9 +19,15 @@ Shape const_last(Shape s) {
       n = SInt(UOp::make(u.op(), u.dtype(), {u.src(1), u.src(0)}));
   return s;
 }
-SInt plus(const SInt& a, const SInt& b) { return a.symbolic() || b.symbolic() ? simplified(SInt(a.uop() + b.uop())) : SInt(a.value() + b.value()); }
-SInt minus(const SInt& a, const SInt& b) { return a.symbolic() || b.symbolic() ? simplified(SInt(a.uop() - b.uop())) : SInt(a.value() - b.value()); }
-SInt times(const SInt& a, const SInt& b) { return a.symbolic() || b.symbolic() ? simplified(SInt(a.uop() * b.uop())) : SInt(a.value() * b.value()); }
+SInt plus(const SInt& a, const SInt& b) {
+  return a.symbolic() || b.symbolic() ? simplified(SInt(a.uop() + b.uop())) : SInt(a.value() + b.value());
+}
+SInt minus(const SInt& a, const SInt& b) {
+  return a.symbolic() || b.symbolic() ? simplified(SInt(a.uop() - b.uop())) : SInt(a.value() - b.value());
+}
+SInt times(const SInt& a, const SInt& b) {
+  return a.symbolic() || b.symbolic() ? simplified(SInt(a.uop() * b.uop())) : SInt(a.value() * b.value());
+}
 SInt product(const Shape& s) {
   if (!s.symbolic()) return s.numel();
   SInt n = 1;
@@ -40,12 +46,18 @@ int64_t value_of(const SInt& a) {
     if (u.is(Ops::AFTER) && u.nsrc() == 2 && u.src(1).is(Ops::STORE)) values.emplace_back(u, u.src(1).src(1));
   return SInt(simplify(a.uop().substitute(values))).value();
 }
-UOp scalar_of(const SInt& a, DType d) { return a.symbolic() ? a.uop().cast(dtypes::default_int()).cast(d) : UOp::constant(a.value()).cast(d); }
+UOp scalar_of(const SInt& a, DType d) {
+  return a.symbolic() ? a.uop().cast(dtypes::default_int()).cast(d) : UOp::constant(a.value()).cast(d);
+}
 
 // Views of views are not merged here: the view in between may be a tensor that wants a gradient.
-UOp reshape(UOp x, const Shape& shape) { return shape_of(x) == shape ? x : UOp::make(Ops::RESHAPE, x.dtype(), {x, shape.stack()}); }
+UOp reshape(UOp x, const Shape& shape) {
+  return shape_of(x) == shape ? x : UOp::make(Ops::RESHAPE, x.dtype(), {x, shape.stack()});
+}
 
-UOp expand(UOp x, const Shape& shape) { return shape_of(x) == shape ? x : UOp::make(Ops::EXPAND, x.dtype(), {x, shape.stack()}); }
+UOp expand(UOp x, const Shape& shape) {
+  return shape_of(x) == shape ? x : UOp::make(Ops::EXPAND, x.dtype(), {x, shape.stack()});
+}
 
 UOp permute(UOp x, const std::vector<int>& order) {
   bool same = true;
@@ -144,7 +156,8 @@ std::optional<Bounds> known_bounds(UOp weak) {
 DType type_holding(Bounds b) {
   const DType d = strong_dtype(dtypes::weakint);
   if (b.lo >= int_min(d) && b.hi <= int_max(d)) return d;
-  TG_CHECK(OverflowError, b.lo >= INT64_MIN && b.hi <= INT64_MAX, "[Tensor] got the integer ", to_string(b.hi > INT64_MAX ? b.hi : b.lo),
+  TG_CHECK(OverflowError, b.lo >= INT64_MIN && b.hi <= INT64_MAX, "[Tensor] got the integer ",
+           to_string(b.hi > INT64_MAX ? b.hi : b.lo),
            ", which int64 cannot hold, expected one it can, or dtype uint64");
   return dtypes::int64;
 }
@@ -163,7 +176,9 @@ DType own_type(UOp weak) {
 }  // namespace
 
 DType strong_type(UOp x) { return x.dtype().is_weak() ? own_type(x) : x.dtype(); }
-DType strong_type(ConstValue v, DType weak) { return weak == dtypes::weakint ? type_holding({v.i, v.i}) : strong_dtype(weak); }
+DType strong_type(ConstValue v, DType weak) {
+  return weak == dtypes::weakint ? type_holding({v.i, v.i}) : strong_dtype(weak);
+}
 void check_holds(DType d, UOp weak) {
   if (std::optional<Bounds> b = known_bounds(weak)) check_holds(d, *b);
 }
@@ -200,7 +215,8 @@ UOp commit(UOp root, DType d) {
       memo.set(u, (u.src(0).dtype().is_weak() ? memo.get(u.src(0)) : u.src(0)).cast(t));
     } else if (inner) {
       src.clear();
-      for (size_t i = 0; i < u.nsrc(); i++) src.push_back(i < n && u.src(i).dtype().is_weak() ? memo.get(u.src(i)) : u.src(i));
+      for (size_t i = 0; i < u.nsrc(); i++)
+        src.push_back(i < n && u.src(i).dtype().is_weak() ? memo.get(u.src(i)) : u.src(i));
       memo.set(u, UOp::make(u.op(), t, src, u.arg(), u.tag()));
     } else {
       memo.set(u, u.cast(t));

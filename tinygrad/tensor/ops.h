@@ -1,5 +1,5 @@
-/// \file Tensor-level nodes as functions on UOps: movement, reduces, casts. Used by the Tensor methods and by gradient rules; arguments are checked
-/// by the callers.
+/// \file Tensor-level nodes as functions on UOps: movement, reduces, casts. Used by the Tensor methods and by gradient
+/// rules; arguments are checked by the callers.
 #pragma once
 #include <cstdint>
 #include <utility>
@@ -34,8 +34,9 @@ UOp shrink(UOp x, const Pairs& offset_size);
 UOp pad(UOp x, const Pairs& before_after);  ///< zeros
 UOp flip(UOp x, const std::vector<int>& axes);
 UOp reduce(Ops op, UOp x, const std::vector<int>& axes);  ///< in x's dtype; the axes stay, as size 1
-/// A reduce, perhaps under movement, as a node of its own: it is not replaced by the storage of `x` once that is computed. For comparing a maximum
-/// with what it is of, which are equal only when both come from the same kernels. Scheduled together, the two are one.
+/// A reduce, perhaps under movement, as a node of its own: it is not replaced by the storage of `x` once that is
+/// computed. For comparing a maximum with what it is of, which are equal only when both come from the same kernels.
+/// Scheduled together, the two are one.
 UOp computed_anew(UOp x);
 UOp cast(UOp x, DType d);     ///< literals are retyped, also behind views, and checked; weak: see commit
 UOp convert(UOp x, DType d);  ///< the same as in C: integers wrap
@@ -51,15 +52,16 @@ ConstValue identity_of(Ops op, DType d);
 std::pair<UOp, UOp> promote(UOp a, UOp b);
 /// The same in a type that can be computed in, for results of another type (comparisons).
 std::pair<UOp, UOp> promote_strong(UOp a, UOp b);
-/// A weak expression computed in type `d`, or in the default type of its kind where that is wider, and cast to `d`. Others are cast.
+/// A weak expression computed in type `d`, or in the default type of its kind where that is wider, and cast to `d`.
+/// Others are cast.
 UOp commit(UOp x, DType d);
 /// A weak expression in the type it is computed in when nothing else is said; others as they are.
 UOp strong(UOp x);
 /// That type: the default one of its kind, int64 for integers it cannot hold; OverflowError for those int64 cannot.
 DType strong_type(UOp x);
 DType strong_type(ConstValue v, DType weak);
-/// OverflowError for an integer literal (a weak expression of known values) that type `d` cannot hold, with a sign or without: as -1 a uint8 may be
-/// written, as 300 it may not.
+/// OverflowError for an integer literal (a weak expression of known values) that type `d` cannot hold, with a sign or
+/// without: as -1 a uint8 may be written, as 300 it may not.
 void check_holds(DType d, UOp weak);
 void check_holds(DType d, ConstValue v);
 

@@ -1,4 +1,5 @@
-/// \file Arguments of Tensor methods: scalars, nested literals, axes, slices and the option structs for designated initializers.
+/// \file Arguments of Tensor methods: scalars, nested literals, axes, slices and the option structs for designated
+/// initializers.
 #pragma once
 #include <concepts>
 #include <cstdint>
@@ -39,7 +40,8 @@ struct Scalar {
   Scalar() = default;
   template <Arithmetic T> Scalar(T v) {
     if constexpr (std::is_same_v<T, bool>) value = ConstValue(v), dtype = dtypes::bool_;
-    else if constexpr (std::is_floating_point_v<T>) value = ConstValue(static_cast<double>(v)), dtype = dtypes::weakfloat;
+    else if constexpr (std::is_floating_point_v<T>)
+      value = ConstValue(static_cast<double>(v)), dtype = dtypes::weakfloat;
     else if constexpr (std::is_signed_v<T>) value = ConstValue(static_cast<int64_t>(v));
     else value = ConstValue(static_cast<uint64_t>(v));
   }
@@ -97,7 +99,8 @@ struct ArgOptions {
 struct ConvOptions {
   int64_t groups = 1;
   Ints stride = 1, dilation = 1;
-  Ints padding = 0;  ///< one number, one for each spatial axis, or {left, right, top, bottom, ...} (last axis first); negative ones crop
+  Ints padding = 0;  ///< one number, one for each spatial axis, or {left, right, top, bottom, ...} (last axis first);
+                     ///< negative ones crop
   std::optional<DType> dtype = {};  ///< of the result, and of the accumulator
 };
 struct ConvTransposeOptions {
@@ -151,7 +154,8 @@ inline constexpr NoneType None{};
 struct EllipsisType {};
 inline constexpr EllipsisType Ellipsis{};
 
-/// Python's slice: `Slice(1, 3)`, `Slice(None, None, -1)`, `Slice()` for a whole axis. Bounds may be symbolic: `Slice(pos, pos + 1)`.
+/// Python's slice: `Slice(1, 3)`, `Slice(None, None, -1)`, `Slice()` for a whole axis. Bounds may be symbolic:
+/// `Slice(pos, pos + 1)`.
 struct Slice {
   struct Bound {
     std::optional<SInt> value;
@@ -169,7 +173,8 @@ struct Slice {
   std::optional<int64_t> step;
   Slice() = default;
   Slice(Bound end) : stop(std::move(end)) {}
-  Slice(Bound begin, Bound end, std::optional<int64_t> stride = {}) : start(std::move(begin)), stop(std::move(end)), step(stride) {}
+  Slice(Bound begin, Bound end, std::optional<int64_t> stride = {})
+      : start(std::move(begin)), stop(std::move(end)), step(stride) {}
   Slice(Bound begin, Bound end, NoneType) : start(std::move(begin)), stop(std::move(end)) {}
 };
 

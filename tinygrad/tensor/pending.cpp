@@ -43,7 +43,8 @@ Expression expression_of(UOp root, MemoScope& seen, const std::unordered_set<con
       continue;
     }
     if (u.is(Ops::PARAM)) e.computes = false;
-    for (UOp s : u.srcs().subspan(u.is(Ops::CALL) ? 1 : 0)) stack.push_back(s);  // a kernel's parameters and registers are its own
+    for (UOp s : u.srcs().subspan(u.is(Ops::CALL) ? 1 : 0))
+      stack.push_back(s);  // a kernel's parameters and registers are its own
   }
   return e;
 }
@@ -100,7 +101,8 @@ void bound_pending_now() {
   struct Done {
     ~Done() {
       looking = false;
-      pending_rest = {Graph::global().live_nodes(), allocated_bytes() >> 20};  // an error comes again only with as much more
+      pending_rest = {Graph::global().live_nodes(),
+                      allocated_bytes() >> 20};  // an error comes again only with as much more
     }
   } done;
   const int64_t most_mib = env::PENDING_MB.get();

@@ -15,7 +15,8 @@ constexpr int64_t kSummaryAbove = 1000, kEdge = 3;
 std::string digits(double v, bool single, std::chars_format format, int precision = -1) {
   char buf[512];
   auto put = [&](auto x) {
-    return precision < 0 ? std::to_chars(buf, buf + sizeof buf, x, format) : std::to_chars(buf, buf + sizeof buf, x, format, precision);
+    return precision < 0 ? std::to_chars(buf, buf + sizeof buf, x, format)
+                         : std::to_chars(buf, buf + sizeof buf, x, format, precision);
   };
   auto end = single ? put(static_cast<float>(v)).ptr : put(v).ptr;
   return std::string(buf, end);
@@ -66,7 +67,10 @@ std::vector<std::string> texts(const std::vector<ConstValue>& v, DType d) {
     size_t after = 0;
     for (const ConstValue& c : v) {
       double x = c.as_double();
-      out.push_back(std::isnan(x) ? "nan" : std::isinf(x) ? (x < 0 ? "-inf" : "inf") : science ? scientific(x, single) : fixed(x, single));
+      out.push_back(std::isnan(x)   ? "nan"
+                    : std::isinf(x) ? (x < 0 ? "-inf" : "inf")
+                    : science       ? scientific(x, single)
+                                    : fixed(x, single));
       if (!std::isfinite(x)) continue;
       size_t dot = out.back().find('.'), end = science ? out.back().find('e') : out.back().size();
       after = std::max(after, end - dot - 1);

@@ -1,5 +1,6 @@
-/// \file Random numbers: threefry2x32 over a counter per device. The host advances the counter when a tensor is made, so values depend on seed, order
-/// of creation and sizes only; a kernel receives its key as a variable and makes all numbers itself.
+/// \file Random numbers: threefry2x32 over a counter per device. The host advances the counter when a tensor is made,
+/// so values depend on seed, order of creation and sizes only; a kernel receives its key as a variable and makes all
+/// numbers itself.
 #include "tinygrad/tensor/random.h"
 
 #include <algorithm>
@@ -46,7 +47,8 @@ uint64_t next_key(const std::string& device, int64_t words) {
   if (it == st.devices.end()) {
     // The first word of a device's key is the end of the hash of its number in order of first use.
     uint32_t n = static_cast<uint32_t>(st.devices.size());
-    const uint8_t number[] = {static_cast<uint8_t>(n >> 24), static_cast<uint8_t>(n >> 16), static_cast<uint8_t>(n >> 8), static_cast<uint8_t>(n)};
+    const uint8_t number[] = {static_cast<uint8_t>(n >> 24), static_cast<uint8_t>(n >> 16),
+                              static_cast<uint8_t>(n >> 8), static_cast<uint8_t>(n)};
     Sha256Digest digest = Sha256().update(number).finish();
     uint32_t low = 0;
     for (size_t i = digest.size() - 4; i < digest.size(); i++) low = low << 8 | digest[i];
@@ -77,7 +79,8 @@ void take_back(const std::string& device, uint64_t before, uint64_t after) {
 void set_counter(const std::string& device, uint64_t words) {
   std::lock_guard lock(streams().mutex);
   auto it = streams().devices.find(device);
-  TG_CHECK(ValueError, it != streams().devices.end(), "[set_counter] got device ", device, ", expected one that random numbers were drawn on");
+  TG_CHECK(ValueError, it != streams().devices.end(), "[set_counter] got device ", device,
+           ", expected one that random numbers were drawn on");
   it->second.counter = words;
 }
 TrainingRead* watch_training(TrainingRead* t) { return std::exchange(t_training, t); }
@@ -100,7 +103,8 @@ constexpr DType u32 = dtypes::uint32, u64 = dtypes::uint64;
 
 /// `n` words of the next n of the device's stream: the low halves of ceil(n / 2) blocks, then the high halves.
 Tensor random_words(const std::string& device, int64_t n) {
-  if (constexpr int64_t most = 0xffffffff; n > most) {  // a counter has 32 bits: each part has a key, and so a kernel, of its own
+  if (constexpr int64_t most = 0xffffffff;
+      n > most) {  // a counter has 32 bits: each part has a key, and so a kernel, of its own
     Tensors parts;
     for (int64_t at = 0; at < n; at += most)
       parts.push_back(Tensor::from_uop(own_storage(random_words(device, std::min(most, n - at)).uop(), device)));
@@ -120,8 +124,10 @@ Tensor random_words(const std::string& device, int64_t n) {
 Tensor unit(const Shape& shape, DType d, const std::string& device, const char* op) {
   TG_CHECK(DTypeError, d.is_float() && !d.is_weak(), "[", op, "] got dtype ", d, ", expected a float type");
   for (const SInt& n : shape)
-    TG_CHECK(ShapeError, n.symbolic() || n.value() >= 0, "[", op, "] got shape ", shape, ", expected sizes that are not negative");
-  if (shape.symbolic()) return unit(ops::greatest(shape), d, device, op).shrink_to(shape);  // as many draws for every value of the variable
+    TG_CHECK(ShapeError, n.symbolic() || n.value() >= 0, "[", op, "] got shape ", shape,
+             ", expected sizes that are not negative");
+  if (shape.symbolic())
+    return unit(ops::greatest(shape), d, device, op).shrink_to(shape);  // as many draws for every value of the variable
   int64_t n = shape.numel();
   if (n == 0) return Tensor::from_uop(ops::full(shape, 0, d));
   int size = d.itemsize();
@@ -157,17 +163,20 @@ Tensor scaled(const Shape& shape, double low, double high, DType d, const std::s
 /// One device at a time: there is a stream of numbers for each.
 std::string one_device(const std::string& name, const char* op) {
   std::string device = Device::canonical(name);
-  TG_CHECK(ValueError, !is_device_list(device), "[", op, "] got devices ", device, ", expected one: shard the tensor afterwards");
+  TG_CHECK(ValueError, !is_device_list(device), "[", op, "] got devices ", device,
+           ", expected one: shard the tensor afterwards");
   return device;
 }
-/// A tensor sharded like `u`, each shard of which `make` makes on its device; where all have the same, that on the default device.
+/// A tensor sharded like `u`, each shard of which `make` makes on its device; where all have the same, that on the
+/// default device.
 template <class F> Tensor made_like(UOp u, F make) {
   const std::string devices = device_of(u);
   const int axis = tg::shard_axis(u);
   if (axis < 0) return Tensor::from_uop(spread(make(shape_of(u), Device::default_name()).uop(), devices, -1));
   UOps parts;
   std::vector<Tensor> hold;
-  for (const std::string& d : split_devices(devices)) hold.push_back(make(shard_shape(u), d)), parts.push_back(hold.back().uop());
+  for (const std::string& d : split_devices(devices))
+    hold.push_back(make(shard_shape(u), d)), parts.push_back(hold.back().uop());
   return Tensor::from_uop(join_shards(parts, axis));
 }
 int64_t fan_in(const Shape& shape) { return shape.empty() ? 1 : Shape(shape.begin() + 1, shape.end()).numel(); }
@@ -189,7 +198,8 @@ Tensor Tensor::randn(const Shape& shape, const TensorOptions& o) {
   return stored(s, unit_normal(shape, device).cast(d), device, o.requires_grad);
 }
 Tensor Tensor::randn_like(std::optional<DType> dtype) const { return randn_like(TensorOptions{.dtype = dtype}); }
-/// f(shape, options) with this tensor's type and device where the options name none; of several devices once for each shard.
+/// f(shape, options) with this tensor's type and device where the options name none; of several devices once for each
+/// shard.
 template <class F> static Tensor like(const Tensor& t, TensorOptions o, const char* op, F f) {
   OpScope s(op);
   UOp u = uop_of(t, op);
@@ -198,7 +208,8 @@ template <class F> static Tensor like(const Tensor& t, TensorOptions o, const ch
     if (o.device.empty()) o.device = t.device();
     return s(f(t.shape(), o));
   }
-  TG_CHECK(DeviceError, o.device.empty(), "[", op, "] cannot specify `device` on `*_like` of a multi device tensor: got ", o.device, " for one on ",
+  TG_CHECK(DeviceError, o.device.empty(), "[", op,
+           "] cannot specify `device` on `*_like` of a multi device tensor: got ", o.device, " for one on ",
            device_of(u));
   return s(made_like(u, [&](const Shape& shape, const std::string& device) {
     o.device = device;
@@ -215,8 +226,8 @@ Tensor Tensor::randn_like(const TensorOptions& o) const {
 Tensor Tensor::random_bits(const Tensor& key, const Tensor& counter, int64_t num) {
   OpScope s;
   for (const Tensor* t : {&key, &counter})
-    TG_CHECK(ShapeError, t->shape() == Shape{2} && t->dtype() == u32, "[random_bits] got ", t->dtype(), " of shape ", t->shape(),
-             ", expected two uint32 words each for key and counter");
+    TG_CHECK(ShapeError, t->shape() == Shape{2} && t->dtype() == u32, "[random_bits] got ", t->dtype(), " of shape ",
+             t->shape(), ", expected two uint32 words each for key and counter");
   TG_CHECK(ShapeError, num >= 0 && num <= 0xffffffffll, "[random_bits] got ", num, ", expected 0 to ", 0xffffffffll);
   if (num == 0) return counter.shrink({{0, 0}});
   auto joined = [](const Tensor& high, const Tensor& low) { return (high.cast(u64) << 32) | low.cast(u64); };
@@ -231,20 +242,23 @@ Tensor Tensor::normal(const Shape& shape, const NormalOptions& o) {
   OpScope s;
   TG_CHECK(ValueError, o.std >= 0, "[normal] got std ", o.std, ", expected 0 or more");
   std::string device = one_device(o.device, "normal");
-  return stored(s, o.std * unit_normal(shape, device).cast(o.dtype.value_or(dtypes::default_float())) + o.mean, device, o.requires_grad);
+  return stored(s, o.std * unit_normal(shape, device).cast(o.dtype.value_or(dtypes::default_float())) + o.mean, device,
+                o.requires_grad);
 }
 
 Tensor Tensor::uniform(const Shape& shape, const UniformOptions& o) {
   OpScope s;
   TG_CHECK(ValueError, o.low < o.high, "[uniform] got low ", o.low, " and high ", o.high, ", expected low < high");
   std::string device = one_device(o.device, "uniform");
-  return stored(s, scaled(shape, o.low, o.high, o.dtype.value_or(dtypes::default_float()), device), device, o.requires_grad);
+  return stored(s, scaled(shape, o.low, o.high, o.dtype.value_or(dtypes::default_float()), device), device,
+                o.requires_grad);
 }
 
 Tensor Tensor::randint(const Shape& shape, const RandintOptions& o) {
   OpScope s;
   TG_CHECK(ValueError, o.low < o.high, "[randint] got low ", o.low, " and high ", o.high, ", expected low < high");
-  TG_CHECK(DTypeError, o.dtype.is_int() && !o.dtype.is_weak(), "[randint] got dtype ", o.dtype, ", expected an integer type");
+  TG_CHECK(DTypeError, o.dtype.is_int() && !o.dtype.is_weak(), "[randint] got dtype ", o.dtype,
+           ", expected an integer type");
   std::string device = one_device(o.device, "randint");
   return stored(s, scaled(shape, static_cast<double>(o.low), static_cast<double>(o.high), o.dtype, device), device, {});
 }
@@ -252,17 +266,20 @@ Tensor Tensor::randint(const Shape& shape, const RandintOptions& o) {
 Tensor Tensor::scaled_uniform(const Shape& shape, const TensorOptions& o) {
   OpScope s;
   std::string device = one_device(o.device, "scaled_uniform");
-  Tensor t = scaled(shape, -1, 1, o.dtype.value_or(dtypes::default_float()), device) * std::pow(static_cast<double>(shape.numel()), -0.5);
+  Tensor t = scaled(shape, -1, 1, o.dtype.value_or(dtypes::default_float()), device) *
+             std::pow(static_cast<double>(shape.numel()), -0.5);
   return stored(s, t, device, o.requires_grad);
 }
 Tensor Tensor::glorot_uniform(const Shape& shape, const TensorOptions& o) {
   TG_CHECK(ShapeError, !shape.empty(), "[glorot_uniform] got shape ", shape, ", expected at least one axis");
   double bound = std::sqrt(6.0 / static_cast<double>(shape[0].value() + fan_in(shape)));
-  return uniform(shape, {.low = -bound, .high = bound, .dtype = o.dtype, .device = o.device, .requires_grad = o.requires_grad});
+  return uniform(
+      shape, {.low = -bound, .high = bound, .dtype = o.dtype, .device = o.device, .requires_grad = o.requires_grad});
 }
 Tensor Tensor::kaiming_uniform(const Shape& shape, double a, const TensorOptions& o) {
   double bound = std::sqrt(6.0 / (1 + a * a) / static_cast<double>(fan_in(shape)));
-  return uniform(shape, {.low = -bound, .high = bound, .dtype = o.dtype, .device = o.device, .requires_grad = o.requires_grad});
+  return uniform(
+      shape, {.low = -bound, .high = bound, .dtype = o.dtype, .device = o.device, .requires_grad = o.requires_grad});
 }
 Tensor Tensor::kaiming_normal(const Shape& shape, double a, const TensorOptions& o) {
   double std = std::sqrt(2.0 / (1 + a * a) / static_cast<double>(fan_in(shape)));
@@ -277,8 +294,8 @@ Tensor Tensor::randperm(int64_t n, const TensorOptions& o) {
 Tensor Tensor::multinomial(int64_t samples, bool replacement) const {
   OpScope s;
   const Shape sh = shape();
-  TG_CHECK(ShapeError, (sh.size() == 1 || sh.size() == 2) && samples > 0, "[multinomial] got shape ", sh, " and ", samples,
-           " samples, expected 1 or 2 axes and 1 or more samples");
+  TG_CHECK(ShapeError, (sh.size() == 1 || sh.size() == 2) && samples > 0, "[multinomial] got shape ", sh, " and ",
+           samples, " samples, expected 1 or 2 axes and 1 or more samples");
   Tensor w = sh.size() == 1 ? unsqueeze(0) : *this;
   TG_CHECK(ValueError, replacement || samples <= w.shape(1), "[multinomial] got ", samples, " samples of ", w.shape(1),
            " without replacement, expected at most as many");
@@ -297,7 +314,8 @@ Tensor Tensor::dropout(double p) const {
   if (!training() || p == 0) return *this;
   if (p == 1) return s(zeros_like());
   TG_CHECK(ValueError, !shape().symbolic(), "[dropout] got shape ", shape(),
-           ", which is not supported: another size drops other elements. Expected sizes that are numbers, or a mask made with rand");
+           ", which is not supported: another size drops other elements. Expected sizes that are numbers, or a mask "
+           "made with rand");
   auto mask = [p](const Shape& shape, const std::string& device) {
     Tensor keep = unit(shape, dtypes::default_float(), device, "dropout") >= p;
     return Tensor::from_uop(own_storage(keep.uop(), device));  // the backward pass reads it again

@@ -36,7 +36,8 @@ bool has_value(UOp u) {
     else spread |= b.is(Ops::COPY), b = b.src(0);
   }
   b = current(b);
-  if (b.is(Ops::MSTACK)) return !spread && std::all_of(b.srcs().begin(), b.srcs().end(), has_value);  // shards have one device each
+  if (b.is(Ops::MSTACK))
+    return !spread && std::all_of(b.srcs().begin(), b.srcs().end(), has_value);  // shards have one device each
   return (!spread && b.is(Ops::BUFFER)) || b.is_const();
 }
 
@@ -76,9 +77,11 @@ void add_multi(Plan& p, UOp u) {
     UOp part = current_view(s.parts[i]);
     for (; apart && part.is(Ops::CONTIGUOUS) && has_value(part.src(0));) part = current_view(part.src(0));
     UOp root = part;
-    const bool twice = std::find(s.parts.begin(), s.parts.begin() + static_cast<long>(i), s.parts[i]) != s.parts.begin() + static_cast<long>(i);
+    const bool twice = std::find(s.parts.begin(), s.parts.begin() + static_cast<long>(i), s.parts[i]) !=
+                       s.parts.begin() + static_cast<long>(i);
     const auto known = std::find(p.sources.begin(), p.sources.end(), part);
-    if (device_of(part).empty() || shape_of(part).symbolic() || part.is(Ops::DETACH) || twice || (apart && has_value(part))) {
+    if (device_of(part).empty() || shape_of(part).symbolic() || part.is(Ops::DETACH) || twice ||
+        (apart && has_value(part))) {
       root = own_storage(part, devices[i]);
       push_root(p, root, root);
     } else if (known != p.sources.end()) {
@@ -95,18 +98,22 @@ void add_root(Plan& p, UOp u) {
   u = current_view(u);
   while (u.is(Ops::RESHAPE)) u = current_view(u.src(0));                      // the same storage
   while (on_storage_device(u) && u.in(kViewOps)) u = current_view(u.src(0));  // a part of a file that is copied first
-  if (u.dtype().is_weak() || has_value(u) || is_empty(shape_of(u)) || std::find(p.sources.begin(), p.sources.end(), u) != p.sources.end()) return;
+  if (u.dtype().is_weak() || has_value(u) || is_empty(shape_of(u)) ||
+      std::find(p.sources.begin(), p.sources.end(), u) != p.sources.end())
+    return;
   if (has_multi(u)) return add_multi(p, u);
   UOp root = inline_functions(u);
   if (has_multi(root)) return add_multi(p, u);
-  if (root != u && has_value(root)) return Graph::global().forward(u, current_view(root));  // a function that returns an argument
+  if (root != u && has_value(root))
+    return Graph::global().forward(u, current_view(root));  // a function that returns an argument
   if (device_of(u).empty() || shape_of(u).symbolic()) root = own_storage(root, device_or_default(u));
   // In the storage of its source it would be its source, and gradients would flow into that.
   else if (root.is(Ops::DETACH)) root = own_storage(root, device_of(root));
   push_root(p, root, u);
 }
 
-/// Values that live tensors hold and that are stored on the way: they are kept, instead of computed again when those are realized.
+/// Values that live tensors hold and that are stored on the way: they are kept, instead of computed again when those
+/// are realized.
 void add_held(Plan& p) {
   MemoScope inside;
   UOps stack = p.roots;
@@ -174,8 +181,8 @@ bool keeps_history(UOp u) {
   return has_history(u) || is_loss(u);
 }
 
-/// Whether an expression is large, holds on to much memory, or goes on behind values that were computed: the rest is kept without a look at all live
-/// tensors.
+/// Whether an expression is large, holds on to much memory, or goes on behind values that were computed: the rest is
+/// kept without a look at all live tensors.
 bool holds_much(UOp root) {
   constexpr size_t kManyNodes = 256;
   constexpr int64_t kMuchMemory = 64 << 10;
@@ -226,13 +233,17 @@ std::string largest_tensors() {
     Buffer* memory = &m->base();
     for (const Line& l : all)
       if (l.memory == memory) return;
-    all.push_back({memory, str(shape_of(u), " ", u.dtype(), " on ", m->device_name(), m->made_by() ? str(", made by ", m->made_by()) : "")});
-    for (size_t k = all.size() - 1; k > 0 && all[k].memory->nbytes() > all[k - 1].memory->nbytes(); k--) std::swap(all[k], all[k - 1]);
+    all.push_back({memory, str(shape_of(u), " ", u.dtype(), " on ", m->device_name(),
+                               m->made_by() ? str(", made by ", m->made_by()) : "")});
+    for (size_t k = all.size() - 1; k > 0 && all[k].memory->nbytes() > all[k - 1].memory->nbytes(); k--)
+      std::swap(all[k], all[k - 1]);
     if (all.size() > kListed) all.pop_back();
   });
   if (all.empty()) return str("; none of the ", tensors, " live tensors has storage");
   std::string out = str("; the largest of ", tensors, " live tensors:");
-  for (const Line& l : all) out += str("\n  ", human_bytes(static_cast<double>(l.memory->nbytes())), " (", l.memory->nbytes(), " bytes) ", l.text);
+  for (const Line& l : all)
+    out +=
+        str("\n  ", human_bytes(static_cast<double>(l.memory->nbytes())), " (", l.memory->nbytes(), " bytes) ", l.text);
   return out;
 }
 }  // namespace
@@ -275,9 +286,10 @@ static void realize_all(const Tensors& tensors, bool keep) {
       } catch (const OutOfMemoryError& e) {
         const MemoryNeeds m = bound.schedule->memory();
         run.reset(), results.clear(), shared.clear();  // what was allocated for it
-        if (m.peak() == 0) throw;                      // what there is no room for is no result of this schedule: the message has its size
-        throw OutOfMemoryError(str(e.what(), "; results of ", human_bytes(static_cast<double>(m.results)), " and intermediates of ",
-                                   human_bytes(static_cast<double>(m.intermediates)), " were to be computed"));
+        if (m.peak() == 0) throw;  // what there is no room for is no result of this schedule: the message has its size
+        throw OutOfMemoryError(str(e.what(), "; results of ", human_bytes(static_cast<double>(m.results)),
+                                   " and intermediates of ", human_bytes(static_cast<double>(m.intermediates)),
+                                   " were to be computed"));
       }
     });
   }
@@ -307,8 +319,8 @@ static void realize_all(const Tensors& tensors, bool keep) {
   }
 }
 
-/// A write that there is no memory to compute would keep its storage unreadable for ever: each pending one is tried by itself, and taken back when
-/// that fails as well.
+/// A write that there is no memory to compute would keep its storage unreadable for ever: each pending one is tried by
+/// itself, and taken back when that fails as well.
 static void take_back_writes() {
   if (JitCore::capturing()) return;
   for (const Tensor& t : writes_with_earlier_state())
@@ -316,7 +328,9 @@ static void take_back_writes() {
       again = false;
       try {
         realize_all({t}, false);
-      } catch (const OutOfMemoryError&) { again = take_back_write(t); } catch (const Error&) {  // left to whoever reads it
+      } catch (const OutOfMemoryError&) {
+        again = take_back_write(t);
+      } catch (const Error&) {  // left to whoever reads it
       }
     }
 }
@@ -391,7 +405,8 @@ bool literal_bytes(const Tensor& t, std::vector<std::byte>& out) {
   return true;
 }
 
-/// What own_storage gives a symbolic tensor: the first elements of each axis of storage that has room for the greatest sizes. Else nothing.
+/// What own_storage gives a symbolic tensor: the first elements of each axis of storage that has room for the greatest
+/// sizes. Else nothing.
 UOp room_of(UOp v) {
   if (!v.is(Ops::SHRINK) || shape_of(v.src(0)) != ops::greatest(shape_of(v))) return {};
   for (UOp offset : v.src(1).srcs())
@@ -400,7 +415,8 @@ UOp room_of(UOp v) {
   return b.is(Ops::BUFFER) ? b : UOp();
 }
 
-/// Elements of a tensor with symbolic sizes, row-major. Gathered on the host: a kernel would be another one for every value.
+/// Elements of a tensor with symbolic sizes, row-major. Gathered on the host: a kernel would be another one for every
+/// value.
 std::vector<std::byte> bytes_with_values(const Tensor& t) {
   realize_pending({t}, true);
   Tensor x, room;
@@ -505,7 +521,8 @@ std::span<const std::byte> Tensor::data_bytes(size_t size, bool is_bool, bool is
 ConstValue Tensor::item_value(bool integer) const {
   TG_CHECK(ShapeError, numel() == 1, "[item] got shape ", shape(), ", expected one element: use to_vector or data");
   DType d = stored_dtype();
-  TG_CHECK(DTypeError, !integer || !d.is_float(), "[item] got a tensor of ", d, " read as an integer, expected item<float>() or a cast");
+  TG_CHECK(DTypeError, !integer || !d.is_float(), "[item] got a tensor of ", d,
+           " read as an integer, expected item<float>() or a cast");
   return load_const(bytes().data(), d);
 }
 
@@ -519,7 +536,8 @@ std::vector<double> Tensor::to_doubles() const {
 }
 std::vector<int128> Tensor::to_ints() const {
   DType d = stored_dtype();
-  TG_CHECK(DTypeError, !d.is_float(), "[to_vector] got a tensor of ", d, " read as integers, expected a float type or a cast");
+  TG_CHECK(DTypeError, !d.is_float(), "[to_vector] got a tensor of ", d,
+           " read as integers, expected a float type or a cast");
   std::span<const std::byte> b = bytes();
   size_t size = static_cast<size_t>(d.itemsize());
   std::vector<int128> out(b.size() / size);
@@ -527,8 +545,8 @@ std::vector<int128> Tensor::to_ints() const {
   return out;
 }
 void Tensor::check_fits(int128 v, int128 lo, int128 hi) {
-  TG_CHECK(ValueError, v >= lo && v <= hi, "[item] got ", static_cast<double>(v), ", expected a value between ", static_cast<double>(lo), " and ",
-           static_cast<double>(hi));
+  TG_CHECK(ValueError, v >= lo && v <= hi, "[item] got ", static_cast<double>(v), ", expected a value between ",
+           static_cast<double>(lo), " and ", static_cast<double>(hi));
 }
 
 }  // namespace tg

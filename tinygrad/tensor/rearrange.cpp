@@ -38,9 +38,10 @@ std::vector<std::vector<std::string>> parse(const std::string& side, const std::
     const auto letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || (c & 0x80); };
     TG_CHECK(ValueError,
              word == "1" || word == "..." ||
-                 (std::all_of(word.begin(), word.end(), letter) && !std::isdigit(static_cast<unsigned char>(word[0])) && word[0] != '_' &&
-                  word.back() != '_'),
-             "[rearrange] got the name '", word, "' in '", formula, "', expected letters, digits and inner underscores, a letter first");
+                 (std::all_of(word.begin(), word.end(), letter) && !std::isdigit(static_cast<unsigned char>(word[0])) &&
+                  word[0] != '_' && word.back() != '_'),
+             "[rearrange] got the name '", word, "' in '", formula,
+             "', expected letters, digits and inner underscores, a letter first");
     if (!open) groups.emplace_back();
     if (word != "1") groups.back().push_back(word == "..." && !open ? kDots : word);
   }
@@ -52,8 +53,8 @@ std::vector<std::vector<std::string>> parse(const std::string& side, const std::
 Tensor Tensor::rearrange(const std::string& formula, const std::vector<std::pair<std::string, int64_t>>& sizes) const {
   OpScope s;
   size_t arrow = formula.find("->");
-  TG_CHECK(ValueError, arrow != std::string::npos && formula.find("->", arrow + 2) == std::string::npos, "[rearrange] got '", formula,
-           "', expected one ->");
+  TG_CHECK(ValueError, arrow != std::string::npos && formula.find("->", arrow + 2) == std::string::npos,
+           "[rearrange] got '", formula, "', expected one ->");
   auto left = parse(formula.substr(0, arrow), formula), right = parse(formula.substr(arrow + 2), formula);
   const Shape sh = shape();
   for (auto& [name, n] : sizes) {
@@ -62,13 +63,15 @@ Tensor Tensor::rearrange(const std::string& formula, const std::vector<std::pair
     TG_CHECK(ValueError, known, "[rearrange] got a size for '", name, "', expected names of '", formula, "'");
   }
   for (auto& g : left)
-    TG_CHECK(ValueError, std::find(g.begin(), g.end(), "...") == g.end(), "[rearrange] got an ellipsis in parentheses on the left of '", formula,
+    TG_CHECK(ValueError, std::find(g.begin(), g.end(), "...") == g.end(),
+             "[rearrange] got an ellipsis in parentheses on the left of '", formula,
              "', expected it there on the right only");
   // The ellipsis becomes as many axes as are left.
   auto is_dots = [](const std::vector<std::string>& g) { return g.size() == 1 && g[0] == kDots; };
   size_t dots = static_cast<size_t>(std::count_if(left.begin(), left.end(), is_dots));
-  TG_CHECK(ValueError, dots <= 1 && left.size() - dots <= sh.size() && (dots || left.size() == sh.size()), "[rearrange] got shape ", sh, " for '",
-           formula, "', expected ", left.size() - dots, dots ? " or more axes" : " axes");
+  TG_CHECK(ValueError, dots <= 1 && left.size() - dots <= sh.size() && (dots || left.size() == sh.size()),
+           "[rearrange] got shape ", sh, " for '", formula, "', expected ", left.size() - dots,
+           dots ? " or more axes" : " axes");
   size_t extra = sh.size() - (left.size() - dots);
   std::vector<std::string> dot_names;
   for (size_t i = 0; i < extra && dots; i++) dot_names.push_back(str("...", i));
@@ -96,18 +99,18 @@ Tensor Tensor::rearrange(const std::string& formula, const std::vector<std::pair
     int64_t n = sh[i].value(), known = 1;
     std::string unknown;
     for (const std::string& name : left[i]) {
-      TG_CHECK(ValueError, std::find(names.begin(), names.end(), name) == names.end(), "[rearrange] got '", name, "' twice on one side of '", formula,
-               "'");
+      TG_CHECK(ValueError, std::find(names.begin(), names.end(), name) == names.end(), "[rearrange] got '", name,
+               "' twice on one side of '", formula, "'");
       names.push_back(name);
       if (auto it = size.find(name); it != size.end()) known *= it->second;
       else {
-        TG_CHECK(ValueError, unknown.empty(), "[rearrange] got '", formula, "', expected at most one unknown size in a group: give ", unknown, " or ",
-                 name);
+        TG_CHECK(ValueError, unknown.empty(), "[rearrange] got '", formula,
+                 "', expected at most one unknown size in a group: give ", unknown, " or ", name);
         unknown = name;
       }
     }
-    TG_CHECK(ShapeError, known > 0 && (unknown.empty() ? known == n : n % known == 0), "[rearrange] got axis ", i, " of shape ", sh, " for '",
-             formula, "', expected ", unknown.empty() ? "" : "a multiple of ", known);
+    TG_CHECK(ShapeError, known > 0 && (unknown.empty() ? known == n : n % known == 0), "[rearrange] got axis ", i,
+             " of shape ", sh, " for '", formula, "', expected ", unknown.empty() ? "" : "a multiple of ", known);
     if (!unknown.empty()) size[unknown] = n / known;
     for (const std::string& name : left[i]) split.push_back(size[name]);
   }
@@ -122,7 +125,8 @@ Tensor Tensor::rearrange(const std::string& formula, const std::vector<std::pair
     }
     merged.push_back(n);
   }
-  TG_CHECK(ValueError, order.size() == names.size(), "[rearrange] got '", formula, "', expected the same names on both sides");
+  TG_CHECK(ValueError, order.size() == names.size(), "[rearrange] got '", formula,
+           "', expected the same names on both sides");
   return s(reshape(split).permute(order).reshape(merged));
 }
 

@@ -99,7 +99,8 @@ std::pair<Tensor, Tensor> Tensor::var_mean(const VarOptions& o) const {
   else n = std::max(0.0, static_cast<double>(all.value()) - o.correction);
   DType out = is_floating_point() ? dtype() : dtypes::float32;
   Tensor squares = (*this - m).square();
-  Tensor v = (squares.cast(sum_acc_dtype(squares.dtype())).sum({.axis = o.axis, .keepdim = o.keepdim}) / n).cast(out);  // n may not fit half
+  Tensor v = (squares.cast(sum_acc_dtype(squares.dtype())).sum({.axis = o.axis, .keepdim = o.keepdim}) / n)
+                 .cast(out);  // n may not fit half
   if (!o.keepdim) m = m.reshape(v.shape());
   return {v, m};
 }
@@ -158,8 +159,9 @@ Tensor Tensor::argmax(const ArgOptions& o) const {
 Tensor Tensor::argmin(const ArgOptions& o) const {
   OpScope s;
   if (o.axis) check_axes(*this, *o.axis, "argmin");
-  const int64_t n =
-      shape().empty() || !o.axis ? max_numel() : max_shape()[static_cast<size_t>(axis_of(*o.axis, shape().size(), "argmin", shape()))].value();
+  const int64_t n = shape().empty() || !o.axis
+                        ? max_numel()
+                        : max_shape()[static_cast<size_t>(axis_of(*o.axis, shape().size(), "argmin", shape()))].value();
   TG_CHECK(ShapeError, n > 0, "[argmin] got shape ", shape(), ", expected at least one element along the axis");
   return s((dtype().is_float() ? -*this : ~*this).argmax(o));
 }
@@ -167,7 +169,8 @@ Tensor Tensor::argmin(const ArgOptions& o) const {
 // ---- normalisations ----
 
 namespace {
-/// What is below the greatest element, and the type of the result. Narrow floats are widened to the type of their sums: the result alone is rounded.
+/// What is below the greatest element, and the type of the result. Narrow floats are widened to the type of their sums:
+/// the result alone is rounded.
 std::pair<Tensor, DType> below_top(const Tensor& t, const Axes& axis, std::optional<DType> dtype, const char* name) {
   check_axes(t, axis, name);
   Tensor x = !t.dtype().is_float() && dtype && dtype->is_float() ? t.cast(*dtype) : as_float(t);
@@ -210,14 +213,15 @@ Tensor Tensor::rms_norm(int axis, double eps) const {
   Tensor x = cast(least_upper_dtype(dtype(), dtypes::float32));
   return s((x * (x.square().mean({.axis = axis, .keepdim = true}) + eps).rsqrt()).cast(dtype()));
 }
-Tensor Tensor::batchnorm(const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& invstd, const Axes& axis) const {
+Tensor Tensor::batchnorm(const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& invstd,
+                         const Axes& axis) const {
   OpScope s;
   const Shape sh = shape();
   Shape line(sh.size(), SInt(1));
   for (int a : axes_of(axis, "batchnorm", sh)) line[static_cast<size_t>(a)] = sh[static_cast<size_t>(a)];
   auto along = [&](const Tensor& t) {
-    TG_CHECK(ShapeError, t.numel() == line.numel() || t.ndim() == static_cast<int64_t>(sh.size()), "[batchnorm] got statistics of shape ", t.shape(),
-             " for ", sh, ", expected ", line.numel(), " elements");
+    TG_CHECK(ShapeError, t.numel() == line.numel() || t.ndim() == static_cast<int64_t>(sh.size()),
+             "[batchnorm] got statistics of shape ", t.shape(), " for ", sh, ", expected ", line.numel(), " elements");
     return t.numel() == line.numel() ? t.reshape(line) : t;
   };
   Tensor x = *this - along(mean);
@@ -241,8 +245,9 @@ int64_t prefix_chunk(int64_t n) {
   return kChunk;
 }
 
-/// Reduce of every prefix of the last axis. Short axes: of windows of n over the axis padded with n - 1 neutral elements. Others in chunks, each of
-/// which continues from the reduce of all chunks before it: memory is read twice, once for what each chunk adds up to.
+/// Reduce of every prefix of the last axis. Short axes: of windows of n over the axis padded with n - 1 neutral
+/// elements. Others in chunks, each of which continues from the reduce of all chunks before it: memory is read twice,
+/// once for what each chunk adds up to.
 Tensor prefix(const Tensor& t, Ops op) {
   const Shape sh = t.shape();
   const int64_t n = sh.back().value(), c = prefix_chunk(n), chunks = (n + c - 1) / c;
@@ -256,9 +261,12 @@ Tensor prefix(const Tensor& t, Ops op) {
     UOp inside = ops::pad(ops::full(x.shape(), true, dtypes::bool_), p);
     return Tensor::from_uop(inside.where(v, v.const_like(zero)));
   };
-  auto over = [&](const Tensor& x) { return Tensor::from_uop(reduced(op, x.uop(), Axes(-1), false, x.dtype(), "prefix")); };
+  auto over = [&](const Tensor& x) {
+    return Tensor::from_uop(reduced(op, x.uop(), Axes(-1), false, x.dtype(), "prefix"));
+  };
   auto windows = [&](const Tensor& x, int64_t length) {
-    // Maxima are masked where they are read, so that nothing is stored with its neutral elements. The gradient of a product would store all windows.
+    // Maxima are masked where they are read, so that nothing is stored with its neutral elements. The gradient of a
+    // product would store all windows.
     if (op != Ops::MAX) return over(padded(x, length - 1, 0).pool_view(length));
     ops::Pairs p(static_cast<size_t>(x.ndim()), {0, 0});
     p.back() = {length - 1, 0};
@@ -273,7 +281,8 @@ Tensor prefix(const Tensor& t, Ops op) {
   std::vector<std::pair<SInt, SInt>> keep;
   for (const SInt& d : totals) keep.push_back({0, d});
   keep.back() = {0, chunks - 1};
-  const Tensor before = padded(prefix(over(parts).contiguous(), op).shrink(keep), 1, 0).unsqueeze(-1), inner = windows(parts, c);
+  const Tensor before = padded(prefix(over(parts).contiguous(), op).shrink(keep), 1, 0).unsqueeze(-1),
+               inner = windows(parts, c);
   const Tensor both = op == Ops::ADD ? inner + before : op == Ops::MUL ? inner * before : inner.maximum(before);
   return both.reshape(flat).shrink_to(sh);
 }
@@ -305,14 +314,17 @@ Tensor Tensor::cumprod(int axis) const {
 std::pair<Tensor, Tensor> Tensor::cummax(int axis) const {
   OpScope s;
   const Shape sh = shape();
-  if (sh.empty() || max_numel() == 0) return {prefix_along(*this, axis, Ops::MAX, stored_dtype(), "cummax"), zeros_like(dtypes::int32)};
+  if (sh.empty() || max_numel() == 0)
+    return {prefix_along(*this, axis, Ops::MAX, stored_dtype(), "cummax"), zeros_like(dtypes::int32)};
   const DType places = place_dtype(sh[static_cast<size_t>(axis_of(axis, sh.size(), "cummax", sh))].max());
-  // Stored, since another kernel may round the same elements otherwise: the maximum changes only where a greater one is seen.
+  // Stored, since another kernel may round the same elements otherwise: the maximum changes only where a greater one is
+  // seen.
   const Tensor v = prefix_along(contiguous(), axis, Ops::MAX, stored_dtype(), "cummax");
   const Tensor top = v.detach().transpose(axis, -1).contiguous();
   std::vector<std::pair<SInt, SInt>> shift(sh.size(), {0, 0});
   shift.back() = {1, 0};
-  const Tensor earlier = top.pad(shift).shrink_to(top.shape()), number = arange_symbolic(0, top.shape().back(), 1, {.dtype = places});
+  const Tensor earlier = top.pad(shift).shrink_to(top.shape()),
+               number = arange_symbolic(0, top.shape().back(), 1, {.dtype = places});
   Tensor greater = top != earlier;
   if (top.dtype().is_float()) greater = greater & !(top.isnan() & earlier.isnan());
   const Tensor index = prefix_along(greater.where(number, 0), -1, Ops::MAX, places, "cummax");
@@ -336,7 +348,8 @@ Tensor prefix_logsumexp(const Tensor& x) {
     return seen.where(t.unsqueeze(-2), none).logsumexp(-1);
   };
   if (n.symbolic() || x.max_numel() * n.value() <= kAtOnce || n.value() <= prefix_chunk(n.value())) return direct(x);
-  if (x.dtype().is_float() && x.dtype().itemsize() < 4) return prefix_logsumexp(x.cast(dtypes::float32)).cast(x.dtype());  // rounded once
+  if (x.dtype().is_float() && x.dtype().itemsize() < 4)
+    return prefix_logsumexp(x.cast(dtypes::float32)).cast(x.dtype());  // rounded once
   const int64_t c = prefix_chunk(n.value()), chunks = (n.value() + c - 1) / c;
   auto padded = [&](const Tensor& t, int64_t before, int64_t after) {
     std::vector<std::pair<SInt, SInt>> p(static_cast<size_t>(t.ndim()), {0, 0});
@@ -350,7 +363,8 @@ Tensor prefix_logsumexp(const Tensor& x) {
   for (const SInt& d : split) last.push_back({0, d});
   for (const SInt& d : totals) but_last.push_back({0, d});
   last.back() = {c - 1, c}, but_last.back() = {0, chunks - 1};
-  const Tensor before = padded(prefix_logsumexp(inner.shrink(last).reshape(totals)).shrink(but_last), 1, 0).contiguous().unsqueeze(-1);
+  const Tensor before =
+      padded(prefix_logsumexp(inner.shrink(last).reshape(totals)).shrink(but_last), 1, 0).contiguous().unsqueeze(-1);
   return inner.logaddexp(before).reshape(flat).shrink_to(sh);
 }
 }  // namespace

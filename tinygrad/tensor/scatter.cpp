@@ -12,11 +12,13 @@ void check_index(const Tensor& t, int axis, const Tensor& index, const char* op)
   const Shape x = t.shape(), i = index.shape();
   TG_CHECK(DTypeError, index.dtype().is_int(), "[", op, "] got an index of ", index.dtype(), ", expected integers");
   bool fits = x.size() == i.size() && !x.empty();
-  for (size_t a = 0; fits && a < x.size(); a++) fits = static_cast<int>(a) == axis || i[a] == x[a] || i[a].max() <= x[a].value();
-  TG_CHECK(ShapeError, fits, "[", op, "] got index ", i, " for shape ", x, ", expected as many axes, none larger except axis ", axis);
+  for (size_t a = 0; fits && a < x.size(); a++)
+    fits = static_cast<int>(a) == axis || i[a] == x[a] || i[a].max() <= x[a].value();
+  TG_CHECK(ShapeError, fits, "[", op, "] got index ", i, " for shape ", x,
+           ", expected as many axes, none larger except axis ", axis);
   const std::string &here = device_of(t.uop()), &there = device_of(index.uop());
-  TG_CHECK(DeviceError, here.empty() || there.empty() || here == there, "[", op, "] got an index on ", there, " for a tensor on ", here,
-           ", expected one device: move it with .to(device)");
+  TG_CHECK(DeviceError, here.empty() || there.empty() || here == there, "[", op, "] got an index on ", there,
+           " for a tensor on ", here, ", expected one device: move it with .to(device)");
 }
 }  // namespace
 
@@ -37,7 +39,8 @@ Tensor Tensor::gather(int axis, const Tensor& index) const {
     i = valid.where(i, 0);
   }
   UOps src{uop()};
-  for (size_t k = 0; k < sh.size(); k++) src.push_back(static_cast<int>(k) == a ? i.uop() : number_line(is[k], k, sh.size()).uop());
+  for (size_t k = 0; k < sh.size(); k++)
+    src.push_back(static_cast<int>(k) == a ? i.uop() : number_line(is[k], k, sh.size()).uop());
   Tensor r = from_uop(UOp::make(Ops::INDEX, src[0].dtype(), src));
   return s(valid.defined() ? valid.where(r, Tensor(0).cast(r.dtype())) : r);
 }
@@ -53,10 +56,12 @@ Hits hits_of(const Tensor& t, int axis, const Tensor& index, const Tensor& src, 
   const Shape ss = src.shape(), xs = index.shape();
   bool fits = ss.empty() || ss.size() == xs.size();
   for (size_t a = 0; fits && a < ss.size(); a++) fits = ss[a] == xs[a] || ss[a].value() >= xs[a].max();
-  TG_CHECK(ShapeError, fits, "[", op, "] got source ", ss, " and index ", xs, ", expected a number, or as many axes and none smaller");
+  TG_CHECK(ShapeError, fits, "[", op, "] got source ", ss, " and index ", xs,
+           ", expected a number, or as many axes and none smaller");
   bool number = ops::literal_of(src.uop()) && src.dtype().is_weak();
   Tensor v = number || (ss.empty() && src.dtype().is_bool()) ? Tensor::from_uop(ops::cast(src.uop(), t.dtype())) : src;
-  TG_CHECK(DTypeError, v.dtype() == t.dtype(), "[", op, "] got source ", v.dtype(), " for ", t.dtype(), ", expected the same type");
+  TG_CHECK(DTypeError, v.dtype() == t.dtype(), "[", op, "] got source ", v.dtype(), " for ", t.dtype(),
+           ", expected the same type");
   v = ss.empty() ? v.expand(xs) : v.shrink_to(xs);
   Hits h;
   Tensor i = index.transpose(axis, -1);
@@ -93,7 +98,8 @@ Tensor Tensor::scatter_add(int axis, const Tensor& index, const Tensor& src) con
   return s(*this + value.transpose(a, -1));
 }
 
-Tensor Tensor::scatter_reduce(int axis, const Tensor& index, const Tensor& src, ScatterReduce how, bool include_self) const {
+Tensor Tensor::scatter_reduce(int axis, const Tensor& index, const Tensor& src, ScatterReduce how,
+                              bool include_self) const {
   OpScope s;
   const Shape sh = shape();
   int a = axis_of(axis, sh.size(), "scatter_reduce", sh);
@@ -105,11 +111,14 @@ Tensor Tensor::scatter_reduce(int axis, const Tensor& index, const Tensor& src, 
   auto old = [&](const Tensor& neutral) { return include_self ? x : written.where(neutral, x); };
   Tensor zero = literal(0), one = literal(1), lowest = literal(ops::identity_of(Ops::MAX, d)), r;
   if (d.is_float()) zero = literal(0.0), one = literal(1.0);
-  auto spread = [&](const Tensor& t, const Tensor& neutral) {  // t (reduced over the indices) on the tensor's whole shape
+  auto spread = [&](const Tensor& t,
+                    const Tensor& neutral) {  // t (reduced over the indices) on the tensor's whole shape
     return written.where(t.pad(h.grow), neutral);
   };
   switch (how) {
-    case ScatterReduce::kSum: r = old(zero) + spread(h.hit.where(h.src, zero).sum({.axis = -1, .dtype = d}), zero); break;
+    case ScatterReduce::kSum:
+      r = old(zero) + spread(h.hit.where(h.src, zero).sum({.axis = -1, .dtype = d}), zero);
+      break;
     case ScatterReduce::kProd: r = old(one) * spread(h.hit.where(h.src, one).prod(-1), one); break;
     case ScatterReduce::kMax: r = old(lowest).maximum(spread(h.hit.where(h.src, lowest).max(-1), lowest)); break;
     case ScatterReduce::kMin: {

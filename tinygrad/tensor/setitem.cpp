@@ -17,12 +17,14 @@ namespace {
 /// `v` in the type of `t`: numbers are converted, everything else must have it.
 Tensor value_for(const Tensor& t, const Tensor& v, const char* op) {
   uop_of(t, op), uop_of(v, op);
-  TG_CHECK(DTypeError, !t.dtype().is_weak(), "[", op, "] got a number, which has no elements to write to, expected a tensor with a type: cast it");
+  TG_CHECK(DTypeError, !t.dtype().is_weak(), "[", op,
+           "] got a number, which has no elements to write to, expected a tensor with a type: cast it");
   DType d = t.dtype();
   if (v.dtype() == d) return v;
-  if (ops::literal_of(v.uop()) && (v.ndim() == 0 || v.dtype().is_weak())) return Tensor::from_uop(ops::cast(v.uop(), d));
-  TG_CHECK(DTypeError, v.dtype().is_weak() && (d.is_float() || !v.dtype().is_float()), "[", op, "] got a value of ", v.dtype(), " for ", d,
-           " (dtype mismatch), expected the same type: cast it");
+  if (ops::literal_of(v.uop()) && (v.ndim() == 0 || v.dtype().is_weak()))
+    return Tensor::from_uop(ops::cast(v.uop(), d));
+  TG_CHECK(DTypeError, v.dtype().is_weak() && (d.is_float() || !v.dtype().is_float()), "[", op, "] got a value of ",
+           v.dtype(), " for ", d, " (dtype mismatch), expected the same type: cast it");
   return v.cast(d);
 }
 
@@ -37,11 +39,13 @@ Tensor broadcast_value(Tensor v, const Shape& want, const char* op) {
     const SInt &h = have[have.size() - 1 - i], &w = want[want.size() - 1 - i];
     fits = h == w || h == 1;
   }
-  TG_CHECK(ShapeError, fits, "[", op, "] got a value of shape ", v.shape(), " for elements of shape ", want, ", expected one that broadcasts to it");
+  TG_CHECK(ShapeError, fits, "[", op, "] got a value of shape ", v.shape(), " for elements of shape ", want,
+           ", expected one that broadcasts to it");
   return (drop ? v.reshape(have) : v).expand(want);
 }
 
-/// A value of the basic view's elements (axes of the source, 1 for integers) where they lie in the source, zeros elsewhere.
+/// A value of the basic view's elements (axes of the source, 1 for integers) where they lie in the source, zeros
+/// elsewhere.
 Tensor placed(Tensor v, const ParsedIndex& p) {
   std::vector<int> back;
   bool strided = false;
@@ -120,7 +124,8 @@ Tensor scattered(const Tensor& view, const Gathered& g, Tensor v, bool accumulat
 }
 
 /// Where there is one mask only and the value does not depend on how many elements it selects: no need to know them.
-std::optional<Tensor> masked_value(const Tensor& t, const std::vector<Index>& indices, Tensor v, std::vector<Index>& without, const char* op) {
+std::optional<Tensor> masked_value(const Tensor& t, const std::vector<Index>& indices, Tensor v,
+                                   std::vector<Index>& without, const char* op) {
   const Tensor* mask = nullptr;
   size_t after = 0;  // axes of the result behind the mask's
   size_t used = 0;
@@ -164,7 +169,8 @@ struct Update {
   ParsedIndex p;
   Tensor value;  ///< undefined: nothing is written
 };
-Update update_of(const Tensor& t, const std::vector<Index>& indices, const Tensor& value, bool accumulate, const char* op) {
+Update update_of(const Tensor& t, const std::vector<Index>& indices, const Tensor& value, bool accumulate,
+                 const char* op) {
   Tensor v = value_for(t, value, op);
   Update u;
   std::vector<Index> without;
@@ -225,8 +231,10 @@ void Tensor::setitem(const std::vector<Index>& indices, const Tensor& value) con
   Update u = update_of(*this, indices, value, false, "setitem");
   if (!u.value.defined()) return;
   UOp here = current_view(uop());
-  // Storage knows nothing of the history a computed tensor keeps for its gradient: what stays of it goes on in an expression.
-  if (here != uop() && dtype().is_float() && history_need(uop(), shown_nodes()) != HistoryNeed::kNone && !shares_storage(*this)) {
+  // Storage knows nothing of the history a computed tensor keeps for its gradient: what stays of it goes on in an
+  // expression.
+  if (here != uop() && dtype().is_float() && history_need(uop(), shown_nodes()) != HistoryNeed::kNone &&
+      !shares_storage(*this)) {
     replace(merged(*this, u));
     return;
   }
@@ -234,8 +242,8 @@ void Tensor::setitem(const std::vector<Index>& indices, const Tensor& value) con
   if (is_multi(here)) {  // each device writes to its shard, where all are written alike
     const int a = tg::shard_axis(here);
     const AxisIndex* along = a < 0 ? nullptr : &u.p.axes[static_cast<size_t>(a)];
-    in_place =
-        here.in(Ops::UNSHARD | Ops::MSTACK) && (!along || (along->begin == 0 && along->size == u.p.shape[static_cast<size_t>(a)] && !along->flip));
+    in_place = here.in(Ops::UNSHARD | Ops::MSTACK) &&
+               (!along || (along->begin == 0 && along->size == u.p.shape[static_cast<size_t>(a)] && !along->flip));
   }
   if (in_place) basic_view(*this, u.p).assign(u.value);
   else assign(merged(*this, u));

@@ -1,5 +1,5 @@
-/// \file Sorting: by counting for short axes (one kernel), by a bitonic network for long ones. The first k of many: only chunks with large maxima are
-/// sorted.
+/// \file Sorting: by counting for short axes (one kernel), by a bitonic network for long ones. The first k of many:
+/// only chunks with large maxima are sorted.
 #include <algorithm>
 #include <bit>
 
@@ -10,12 +10,13 @@ namespace tg {
 using namespace tensor_detail;
 
 namespace {
-constexpr int64_t kCountUpTo = 1024;                // n^2 comparisons against log(n)^2 / 2 small kernels
-constexpr int64_t kCountAtOnce = int64_t{1} << 22;  // comparisons that take no longer than finding out which of them matter
-constexpr int64_t kLeastChunk = 8;                  // shorter ones leave too many candidates
+constexpr int64_t kCountUpTo = 1024;  // n^2 comparisons against log(n)^2 / 2 small kernels
+constexpr int64_t kCountAtOnce = int64_t{1}
+                                 << 22;  // comparisons that take no longer than finding out which of them matter
+constexpr int64_t kLeastChunk = 8;       // shorter ones leave too many candidates
 
-/// The first `wanted` of the last axis in order, by counting: the place of an element is the number of those before it. Equal ones keep their order,
-/// NaN counts as the greatest.
+/// The first `wanted` of the last axis in order, by counting: the place of an element is the number of those before it.
+/// Equal ones keep their order, NaN counts as the greatest.
 Tensor order_by_counting(const Tensor& x, bool descending, int64_t wanted) {
   int64_t n = x.shape(-1);
   Tensor rows = x.unsqueeze(-1), cols = x.unsqueeze(-2);
@@ -27,7 +28,9 @@ Tensor order_by_counting(const Tensor& x, bool descending, int64_t wanted) {
   }
   Tensor count = Tensor::arange(n), earlier = count.unsqueeze(-1) > count;
   Tensor place = (before | (same & earlier)).sum({.axis = -1, .dtype = dtypes::int32}).contiguous();
-  return (place.unsqueeze(-2) == Tensor::arange(wanted).unsqueeze(-1)).where(count, 0).sum({.axis = -1, .dtype = dtypes::int32});
+  return (place.unsqueeze(-2) == Tensor::arange(wanted).unsqueeze(-1))
+      .where(count, 0)
+      .sum({.axis = -1, .dtype = dtypes::int32});
 }
 
 /// Bits of floats as integers in the same order: every NaN the greatest, -0 like 0.
@@ -55,12 +58,14 @@ Tensor rank_keys(const Tensor& x, bool descending) {
   return descending ? key : ~key;
 }
 
-/// Values of at most 32 bits as int64 keys in the same order (upper half), with the place below: all different, so the order is stable.
+/// Values of at most 32 bits as int64 keys in the same order (upper half), with the place below: all different, so the
+/// order is stable.
 Keys narrow_keys(const Tensor& x, bool descending) {
   DType d = x.dtype();
   Tensor key;
   if (d.is_float()) {
-    Tensor b = d.itemsize() == 4 ? ordered_bits(x, dtypes::int32, INT32_MAX) : ordered_bits(x, dtypes::int16, INT16_MAX);
+    Tensor b =
+        d.itemsize() == 4 ? ordered_bits(x, dtypes::int32, INT32_MAX) : ordered_bits(x, dtypes::int16, INT16_MAX);
     key = x.isnan().where(static_cast<int64_t>(INT32_MAX), b.to_long());
   } else {
     key = x.to_long();
@@ -77,10 +82,12 @@ Keys wide_keys(const Tensor& x, bool descending) {
   return {key, Tensor::arange(x.shape(-1)).cast(place_dtype(x.shape(-1))).expand(x.shape())};
 }
 
-/// Sorts the last axis: blocks of 2m are merged from two sorted halves, first element against last, then at halving distances. Returns the places.
+/// Sorts the last axis: blocks of 2m are merged from two sorted halves, first element against last, then at halving
+/// distances. Returns the places.
 Tensor bitonic(Keys keys) {
   const Shape sh = keys.key.shape();
-  int64_t n = sh.back().value(), full = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))), rows = Shape(sh.begin(), sh.end() - 1).numel();
+  int64_t n = sh.back().value(), full = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))),
+          rows = Shape(sh.begin(), sh.end() - 1).numel();
   const bool paired = keys.place.defined();
   auto prepared = [&](const Tensor& t, int64_t filler) {
     Tensor r = t.reshape(rows, n);
@@ -117,10 +124,13 @@ Tensor bitonic(Keys keys) {
 Tensor order(const Tensor& x, bool descending) {
   const int64_t n = x.shape(-1);
   if (n <= kCountUpTo) return order_by_counting(x, descending, n).contiguous();
-  return bitonic(x.dtype().itemsize() <= 4 && n <= int64_t{UINT32_MAX} ? narrow_keys(x, descending) : wide_keys(x, descending)).contiguous();
+  return bitonic(x.dtype().itemsize() <= 4 && n <= int64_t{UINT32_MAX} ? narrow_keys(x, descending)
+                                                                       : wide_keys(x, descending))
+      .contiguous();
 }
 
-/// Length of the chunks among whose maxima the k greatest of n are looked for, about sqrt(n / k): as many maxima as candidates. 1: sort everything.
+/// Length of the chunks among whose maxima the k greatest of n are looked for, about sqrt(n / k): as many maxima as
+/// candidates. 1: sort everything.
 int64_t chunk_length(int64_t others, int64_t n, int64_t k) {
   if (n <= kCountUpTo && others * n * n <= kCountAtOnce) return 1;
   int64_t c = 1;
@@ -128,8 +138,9 @@ int64_t chunk_length(int64_t others, int64_t n, int64_t k) {
   return c < kLeastChunk ? 1 : c;
 }
 
-/// Places of the k greatest of the last axis in order, the first of equals first. What is among the k greatest lies in the k chunks with the greatest
-/// maxima, of equal maxima the first. These chunks follow each other as in the axis, so candidates that are equal keep their order.
+/// Places of the k greatest of the last axis in order, the first of equals first. What is among the k greatest lies in
+/// the k chunks with the greatest maxima, of equal maxima the first. These chunks follow each other as in the axis, so
+/// candidates that are equal keep their order.
 Tensor places_of_greatest(const Tensor& keys, int64_t k) {
   const Shape sh = keys.shape();
   const int64_t n = sh.back().value();
@@ -146,8 +157,10 @@ Tensor places_of_greatest(const Tensor& keys, int64_t k) {
   }
   const ConstValue lowest = ops::identity_of(Ops::MAX, keys.dtype());
   Tensor padded = keys;
-  if (n % c) padded = Tensor::cat({keys, Tensor::from_uop(ops::full(with_last({chunks * c - n}), lowest, keys.dtype()))}, -1);
-  const Tensor best = places_of_greatest(padded.reshape(with_last({chunks, c})).max(-1).contiguous(), k).cast(place_dtype(n));
+  if (n % c)
+    padded = Tensor::cat({keys, Tensor::from_uop(ops::full(with_last({chunks * c - n}), lowest, keys.dtype()))}, -1);
+  const Tensor best =
+      places_of_greatest(padded.reshape(with_last({chunks, c})).max(-1).contiguous(), k).cast(place_dtype(n));
   const Tensor chunk = best.gather(-1, order(best, false)).contiguous();
   const Tensor at = (chunk.unsqueeze(-1) * c + Tensor::arange(c)).reshape(with_last({k * c}));
   Tensor candidates = keys.gather(-1, at);
@@ -175,11 +188,13 @@ std::pair<Tensor, Tensor> Tensor::topk(int64_t k, int axis, bool largest, bool s
   const int a = axis_of(axis, sh.size(), "topk", sh);
   TG_CHECK(IndexError, !sh.empty(), "[topk] got a tensor without axes");
   int64_t n = number_of(sh, a, "topk");
-  TG_CHECK(ValueError, k >= 0 && k <= n, "[topk] got k = ", k, " for axis ", axis, " of shape ", sh, ", expected 0 to ", n);
+  TG_CHECK(ValueError, k >= 0 && k <= n, "[topk] got k = ", k, " for axis ", axis, " of shape ", sh, ", expected 0 to ",
+           n);
   const int last = static_cast<int>(sh.size()) - 1;
   if (max_numel() && k && (k == 1 || chunk_length(max_numel() / n, n, k) > 1)) {
     const Tensor x = transpose(a, last).cast(stored_dtype());
-    const Tensor index = places_of_greatest(rank_keys(x.dtype().is_fp8() ? x.detach().to_float() : x.detach(), largest), k);
+    const Tensor index =
+        places_of_greatest(rank_keys(x.dtype().is_fp8() ? x.detach().to_float() : x.detach(), largest), k);
     return {s(x.gather(last, index).transpose(a, last)), s(index.transpose(a, last))};
   }
   auto [v, i] = sort(axis, largest);

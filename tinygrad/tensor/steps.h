@@ -9,8 +9,8 @@
 
 namespace tg {
 
-/// Writes the effects of a kernel one after the other: each read sees all writes before it. What a value was read from may be overwritten once it
-/// has been used; one that is needed later belongs into a register.
+/// Writes the effects of a kernel one after the other: each read sees all writes before it. What a value was read from
+/// may be overwritten once it has been used; one that is needed later belongs into a register.
 ///
 ///     Steps s;
 ///     s.loop(n, [&](UOp i) { s.write(sum, {zero}, s.read(sum, {zero}) + s.read(x, {i})); });

@@ -74,7 +74,8 @@ Tensor OpScope::operator()(Tensor t) const {
 
 int axis_of(int axis, size_t ndim, const char* op, const Shape& shape) {
   int n = static_cast<int>(std::max<size_t>(ndim, 1));
-  TG_CHECK(IndexError, axis >= -n && axis < n, "[", op, "] got axis ", axis, " for shape ", shape, ", expected one of ", -n, " to ", n - 1);
+  TG_CHECK(IndexError, axis >= -n && axis < n, "[", op, "] got axis ", axis, " for shape ", shape, ", expected one of ",
+           -n, " to ", n - 1);
   return axis < 0 ? axis + n : axis;
 }
 
@@ -89,14 +90,15 @@ std::vector<int> axes_of(const Axes& axes, const char* op, const Shape& shape) {
     if (!shape.empty()) out.push_back(axis);
   }
   std::sort(out.begin(), out.end());
-  TG_CHECK(ValueError, std::adjacent_find(out.begin(), out.end()) == out.end(), "[", op, "] got an axis twice for shape ", shape);
+  TG_CHECK(ValueError, std::adjacent_find(out.begin(), out.end()) == out.end(), "[", op,
+           "] got an axis twice for shape ", shape);
   return out;
 }
 
 int64_t number_of(const Shape& shape, int axis, const char* op) {
   const SInt& n = shape[static_cast<size_t>(axis)];
-  TG_CHECK(ShapeError, !n.symbolic(), "[", op, "] got shape ", shape, ", expected sizes that are numbers along axis ", axis,
-           ": shrink it to a concrete size first");
+  TG_CHECK(ShapeError, !n.symbolic(), "[", op, "] got shape ", shape, ", expected sizes that are numbers along axis ",
+           axis, ": shrink it to a concrete size first");
   return n.value();
 }
 
@@ -137,7 +139,8 @@ UOp new_storage(const Shape& shape, DType dtype, const std::string& device) {
 UOp own_storage(UOp u, const std::string& device) {
   u = ops::strong(u);
   if (is_device_list(device)) return own_shards(u, device);
-  if (const Shape shape = shape_of(u); shape.symbolic()) {  // room for the greatest sizes, of which the first elements of each axis are used
+  if (const Shape shape = shape_of(u);
+      shape.symbolic()) {  // room for the greatest sizes, of which the first elements of each axis are used
     Shape most;
     ops::Pairs part;
     for (const SInt& n : shape) most.push_back(n.max()), part.push_back({0, n});
@@ -239,8 +242,9 @@ Tensor Tensor::bitcast(DType d) const {
   if (from == to) return s(u.bitcast(d));
   static constexpr DType uints[] = {{}, dtypes::uint8, dtypes::uint16, {}, dtypes::uint32, {}, {}, {}, dtypes::uint64};
   Shape shape = shape_of(u);
-  TG_CHECK(ShapeError, !shape.empty() && shape.back().value() * from % to == 0, "[bitcast] got shape ", shape, " of ", u.dtype(),
-           ", expected a last axis whose ", from, "-byte elements fill whole elements of ", d, " (", to, " bytes)");
+  TG_CHECK(ShapeError, !shape.empty() && shape.back().value() * from % to == 0, "[bitcast] got shape ", shape, " of ",
+           u.dtype(), ", expected a last axis whose ", from, "-byte elements fill whole elements of ", d, " (", to,
+           " bytes)");
   if (on_storage_device(u)) {
     Shape reshaped = shape;
     reshaped.back() = shape.back().value() * from / to;
@@ -277,25 +281,30 @@ Tensor Tensor::detach() const { return edge(*this, Ops::DETACH, "detach"); }
 Tensor Tensor::contiguous_backward() const {
   OpScope s;
   UOp u = uop_of(*this, "contiguous_backward");
-  return Tensor(std::make_shared<Impl>(UOp::make(Ops::CONTIGUOUS_BACKWARD, u.dtype(), {u})));  // its value is there: nothing to compute with EAGER=1
+  return Tensor(std::make_shared<Impl>(
+      UOp::make(Ops::CONTIGUOUS_BACKWARD, u.dtype(), {u})));  // its value is there: nothing to compute with EAGER=1
 }
 
 Tensor Tensor::contiguous() const {
   OpScope s;
   UOp u = uop_of(*this, "contiguous");
-  if (u.is(Ops::CONTIGUOUS) || u.dtype().is_weak() || has_buffer_identity(current_view(u))) return *this;  // weak: stored nowhere
+  if (u.is(Ops::CONTIGUOUS) || u.dtype().is_weak() || has_buffer_identity(current_view(u)))
+    return *this;  // weak: stored nowhere
   // A constant has no device to be contiguous on: it gets storage on the default one.
   if (device_of(u).empty()) return s(own_storage(u, Device::default_name()));
   if (is_multi(u) && device_of(lower_multi(u).parts[0]).empty()) return s(own_storage(u, device_of(u)));
   return s(UOp::make(Ops::CONTIGUOUS, u.dtype(), {u}));
 }
 
-static void copy_marks(Tensor::Impl& to, const Tensor::Impl& from) { to.requires_grad = from.requires_grad, to.asked = from.asked; }
+static void copy_marks(Tensor::Impl& to, const Tensor::Impl& from) {
+  to.requires_grad = from.requires_grad, to.asked = from.asked;
+}
 
 Tensor Tensor::clone(const std::string& device) const {
   OpScope s;
   UOp u = uop_of(*this, "clone");
-  Tensor t = device.empty() ? s(own_storage(u, device_or_default(u))) : s(own_storage(to(device).uop(), Device::canonical(device)));
+  Tensor t = device.empty() ? s(own_storage(u, device_or_default(u)))
+                            : s(own_storage(to(device).uop(), Device::canonical(device)));
   copy_marks(*t.impl_, *impl_);
   if (impl_->grad) t.impl_->grad = Tensor(impl_->grad).clone(device).impl_;
   return t;

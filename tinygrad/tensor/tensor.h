@@ -1,5 +1,5 @@
-/// \file Tensor: what users hold. A shared handle of a lazy expression: methods build graph nodes and check shapes, types and devices at once;
-/// nothing is computed before `realize`, `item`, `data` or printing asks for it.
+/// \file Tensor: what users hold. A shared handle of a lazy expression: methods build graph nodes and check shapes,
+/// types and devices at once; nothing is computed before `realize`, `item`, `data` or printing asks for it.
 #pragma once
 #include <concepts>
 #include <functional>
@@ -37,27 +37,36 @@ class Tensor {
   Tensor(const Tensor&) = default;
   Tensor(Tensor&&) noexcept = default;
   ~Tensor() = default;
-  /// Makes this handle another name of `t`; nothing is written. What a call returned is no handle anybody holds: elements are written by at().
+  /// Makes this handle another name of `t`; nothing is written. What a call returned is no handle anybody holds:
+  /// elements are written by at().
   Tensor& operator=(const Tensor& t) & = default;
   Tensor& operator=(Tensor&& t) & noexcept = default;
   template <std::convertible_to<Tensor> T> void operator=(T&&) && {
-    static_assert(sizeof(T) == 0, "x[i] = v and x(i, j) = v would change nothing: elements are written by x.at(i) = v and x.at(i, j) = v");
+    static_assert(
+        sizeof(T) == 0,
+        "x[i] = v and x(i, j) = v would change nothing: elements are written by x.at(i) = v and x.at(i, j) = v");
   }
   /// A number. It has no device and takes the type of the other operand (dtype weakint, weakfloat or bool).
   template <Arithmetic T> Tensor(T v) : Tensor(scalar(v)) {}
-  /// Nested lists: `Tensor({{1.f, 2.f}, {3.f, 4.f}})`. Floats give the default float, integers the default int (int64 when one does not fit), bools
-  /// bool.
+  /// Nested lists: `Tensor({{1.f, 2.f}, {3.f, 4.f}})`. Floats give the default float, integers the default int (int64
+  /// when one does not fit), bools bool.
   Tensor(std::initializer_list<Literal> data, const TensorOptions& o = {});
-  template <std::same_as<DType> D> Tensor(std::initializer_list<Literal> data, D dtype) : Tensor(data, TensorOptions{.dtype = dtype}) {}
+  template <std::same_as<DType> D>
+  Tensor(std::initializer_list<Literal> data, D dtype) : Tensor(data, TensorOptions{.dtype = dtype}) {}
   /// A vector's or span's elements as a 1-d tensor of their type (copied).
-  template <Arithmetic T> explicit Tensor(const std::vector<T>& data, const TensorOptions& o = {}) : Tensor(from(data, o)) {}
-  template <Arithmetic T, std::same_as<DType> D> Tensor(const std::vector<T>& data, D dtype) : Tensor(data, TensorOptions{.dtype = dtype}) {}
-  /// Nested vectors and arrays, a row each: `std::vector<std::vector<float>>`, `std::array<int, 3>`. ShapeError when rows differ in length.
+  template <Arithmetic T>
+  explicit Tensor(const std::vector<T>& data, const TensorOptions& o = {}) : Tensor(from(data, o)) {}
+  template <Arithmetic T, std::same_as<DType> D>
+  Tensor(const std::vector<T>& data, D dtype) : Tensor(data, TensorOptions{.dtype = dtype}) {}
+  /// Nested vectors and arrays, a row each: `std::vector<std::vector<float>>`, `std::array<int, 3>`. ShapeError when
+  /// rows differ in length.
   template <nested::Rows T> explicit Tensor(const T& rows, const TensorOptions& o = {}) : Tensor(from(rows, o)) {}
-  template <nested::Rows T, std::same_as<DType> D> Tensor(const T& rows, D dtype) : Tensor(rows, TensorOptions{.dtype = dtype}) {}
+  template <nested::Rows T, std::same_as<DType> D>
+  Tensor(const T& rows, D dtype) : Tensor(rows, TensorOptions{.dtype = dtype}) {}
   template <nested::Rows T> static Tensor from(const T& rows, const TensorOptions& o = {}) {
     const nested::Flat<T> f(rows);
-    return from_bytes(std::as_bytes(std::span(f.values)), dtype_of_v<nested::Number<T>>, Shape(std::span<const int64_t>(f.shape)), o);
+    return from_bytes(std::as_bytes(std::span(f.values)), dtype_of_v<nested::Number<T>>,
+                      Shape(std::span<const int64_t>(f.shape)), o);
   }
   template <Arithmetic T> static Tensor from(const std::vector<T>& data, const TensorOptions& o = {}) {
     if constexpr (std::is_same_v<T, bool>) {
@@ -65,35 +74,43 @@ class Tensor {
       return from_bytes(std::as_bytes(std::span(bytes)), dtypes::bool_, {static_cast<int64_t>(data.size())}, o);
     } else return from(std::span<const T>(data), {static_cast<int64_t>(data.size())}, o);
   }
-  template <Arithmetic T> static Tensor from(const std::vector<T>& data, const Shape& shape, const TensorOptions& o = {}) {
+  template <Arithmetic T>
+  static Tensor from(const std::vector<T>& data, const Shape& shape, const TensorOptions& o = {}) {
     check_count(data.size(), shape);
     return from(data, o).reshape(shape);
   }
   template <Arithmetic T> static Tensor from(std::span<const T> data, const Shape& shape, const TensorOptions& o = {}) {
     return from_bytes(std::as_bytes(data), dtype_of_v<T>, shape, o);
   }
-  /// Row-major elements of type `dtype` as bytes. ShapeError when their number does not fit the shape. Another `o.dtype` converts.
-  static Tensor from_bytes(std::span<const std::byte> data, DType dtype, const Shape& shape, const TensorOptions& o = {});
+  /// Row-major elements of type `dtype` as bytes. ShapeError when their number does not fit the shape. Another
+  /// `o.dtype` converts.
+  static Tensor from_bytes(std::span<const std::byte> data, DType dtype, const Shape& shape,
+                           const TensorOptions& o = {});
   /// The tensor of a graph node: must be called under a GraphScope.
   static Tensor from_uop(UOp u);
-  /// Wraps memory; host memory for the CPU, a device address otherwise. It must live as long as the tensor: the caller sees to it, or `owner` does.
-  /// The type is `o.dtype`, else that of the pointer; a void pointer has none, which is a DTypeError.
+  /// Wraps memory; host memory for the CPU, a device address otherwise. It must live as long as the tensor: the caller
+  /// sees to it, or `owner` does. The type is `o.dtype`, else that of the pointer; a void pointer has none, which is a
+  /// DTypeError.
   static Tensor from_blob(void* data, const Shape& shape, const TensorOptions& o, std::shared_ptr<void> owner = {});
   template <std::same_as<DType> D>
-  static Tensor from_blob(void* data, const Shape& shape, D dtype, const std::string& device = {}, std::shared_ptr<void> owner = {}) {
+  static Tensor from_blob(void* data, const Shape& shape, D dtype, const std::string& device = {},
+                          std::shared_ptr<void> owner = {}) {
     return from_blob(data, shape, TensorOptions{.dtype = dtype, .device = device}, std::move(owner));
   }
   template <Arithmetic T>
     requires(!std::is_const_v<T>)
   static Tensor from_blob(T* data, const Shape& shape, const TensorOptions& o = {}, std::shared_ptr<void> owner = {}) {
-    return from_blob(static_cast<void*>(data), shape, {o.dtype.value_or(dtype_of_v<T>), o.device, o.requires_grad}, std::move(owner));
+    return from_blob(static_cast<void*>(data), shape, {o.dtype.value_or(dtype_of_v<T>), o.device, o.requires_grad},
+                     std::move(owner));
   }
   static Tensor scalar(Scalar v, std::optional<DType> dtype = {});
   /// A short vector of literals without storage, of the type given or the values' common one.
   static Tensor constants(const std::vector<Scalar>& values, std::optional<DType> dtype = {});
-  /// A file's elements (uint8 unless o.dtype says otherwise) on the DISK device, copied to o.device when one is named. FileError when there is none.
+  /// A file's elements (uint8 unless o.dtype says otherwise) on the DISK device, copied to o.device when one is named.
+  /// FileError when there is none.
   static Tensor from_file(const std::string& path, const TensorOptions& o = {});
-  /// The bytes behind an http(s) or file address as uint8 on the DISK device: downloaded once, then read from the cache (see io/fetch.h).
+  /// The bytes behind an http(s) or file address as uint8 on the DISK device: downloaded once, then read from the cache
+  /// (see io/fetch.h).
   static Tensor from_url(const std::string& url, bool gunzip = false, const TensorOptions& o = {});
 
   /// Constants need no storage until they are assigned to. A negative or overflowing size is a ShapeError.
@@ -102,24 +119,32 @@ class Tensor {
   static Tensor ones(const Shape& shape, const TensorOptions& o = {});
   /// Storage with undefined contents.
   static Tensor empty(const Shape& shape, const TensorOptions& o = {});
-  static Tensor invalids(const Shape& shape, const TensorOptions& o = {}) { return empty(shape, o); }  ///< scratch nobody reads before it is written
-  /// The same by sizes, with or without options, or with a type: zeros(2, 3), zeros(2, 3, {.device = "CPU"}), zeros(2, 3, dtypes::int32),
-  /// zeros({2, 3}, dtypes::int32).
-#define TG_BY_SIZES(name)                                                                                                                        \
-  template <std::integral... I> static Tensor name(I... sizes) { return name(Shape{static_cast<int64_t>(sizes)...}); }                           \
-  template <std::integral A> static Tensor name(A a, const TensorOptions& o) { return name(sizes_of(a), o); }                                    \
-  template <std::integral A, std::integral B> static Tensor name(A a, B b, const TensorOptions& o) { return name(sizes_of(a, b), o); }           \
-  template <std::integral A, std::integral B, std::integral C> static Tensor name(A a, B b, C c, const TensorOptions& o) {                       \
-    return name(sizes_of(a, b, c), o);                                                                                                           \
-  }                                                                                                                                              \
-  template <std::integral A, std::integral B, std::integral C, std::integral D> static Tensor name(A a, B b, C c, D d, const TensorOptions& o) { \
-    return name(sizes_of(a, b, c, d), o);                                                                                                        \
-  }                                                                                                                                              \
-  template <std::same_as<DType> D> static Tensor name(const Shape& shape, D dtype) { return name(shape, TensorOptions{.dtype = dtype}); }        \
-  template <class... A>                                                                                                                          \
-    requires SizesAndType<A...>                                                                                                                  \
-  static Tensor name(A... a) {                                                                                                                   \
-    return name(sizes_of(a...), TensorOptions{.dtype = std::get<DType>(std::tuple(a...))});                                                      \
+  static Tensor invalids(const Shape& shape, const TensorOptions& o = {}) {
+    return empty(shape, o);
+  }  ///< scratch nobody reads before it is written
+  /// The same by sizes, with or without options, or with a type: zeros(2, 3), zeros(2, 3, {.device = "CPU"}), zeros(2,
+  /// 3, dtypes::int32), zeros({2, 3}, dtypes::int32).
+#define TG_BY_SIZES(name)                                                                                              \
+  template <std::integral... I> static Tensor name(I... sizes) { return name(Shape{static_cast<int64_t>(sizes)...}); } \
+  template <std::integral A> static Tensor name(A a, const TensorOptions& o) { return name(sizes_of(a), o); }          \
+  template <std::integral A, std::integral B> static Tensor name(A a, B b, const TensorOptions& o) {                   \
+    return name(sizes_of(a, b), o);                                                                                    \
+  }                                                                                                                    \
+  template <std::integral A, std::integral B, std::integral C>                                                         \
+  static Tensor name(A a, B b, C c, const TensorOptions& o) {                                                          \
+    return name(sizes_of(a, b, c), o);                                                                                 \
+  }                                                                                                                    \
+  template <std::integral A, std::integral B, std::integral C, std::integral D>                                        \
+  static Tensor name(A a, B b, C c, D d, const TensorOptions& o) {                                                     \
+    return name(sizes_of(a, b, c, d), o);                                                                              \
+  }                                                                                                                    \
+  template <std::same_as<DType> D> static Tensor name(const Shape& shape, D dtype) {                                   \
+    return name(shape, TensorOptions{.dtype = dtype});                                                                 \
+  }                                                                                                                    \
+  template <class... A>                                                                                                \
+    requires SizesAndType<A...>                                                                                        \
+  static Tensor name(A... a) {                                                                                         \
+    return name(sizes_of(a...), TensorOptions{.dtype = std::get<DType>(std::tuple(a...))});                            \
   }
   TG_BY_SIZES(zeros)
   TG_BY_SIZES(ones)
@@ -137,21 +162,27 @@ class Tensor {
   Tensor empty_like(const TensorOptions& o) const;
   Tensor rand_like(const TensorOptions& o) const;
   Tensor randn_like(const TensorOptions& o) const;
-  /// start, start + step, ... below (step < 0: above) stop: default int (int64 when needed), or default float when an argument is a float.
+  /// start, start + step, ... below (step < 0: above) stop: default int (int64 when needed), or default float when an
+  /// argument is a float.
   static Tensor arange(Scalar start, Scalar stop, Scalar step = 1, const TensorOptions& o = {});
   static Tensor arange(Scalar stop) { return arange(0, stop); }
   static Tensor arange(Scalar stop, const TensorOptions& o) { return arange(0, stop, 1, o); }
   static Tensor arange(Scalar start, Scalar stop, const TensorOptions& o) { return arange(start, stop, 1, o); }
-  template <std::same_as<DType> D> static Tensor arange(Scalar stop, D dtype) { return arange(0, stop, 1, TensorOptions{.dtype = dtype}); }
+  template <std::same_as<DType> D> static Tensor arange(Scalar stop, D dtype) {
+    return arange(0, stop, 1, TensorOptions{.dtype = dtype});
+  }
   template <std::same_as<DType> D> static Tensor arange(Scalar start, Scalar stop, D dtype) {
     return arange(start, stop, 1, TensorOptions{.dtype = dtype});
   }
-  /// The same of integers that may be symbolic: the size is then symbolic as well. ValueError for a step whose sign is not known.
+  /// The same of integers that may be symbolic: the size is then symbolic as well. ValueError for a step whose sign is
+  /// not known.
   static Tensor arange_symbolic(const SInt& start, const SInt& stop, const SInt& step = 1, const TensorOptions& o = {});
   static Tensor linspace(double start, double stop, int64_t steps, const TensorOptions& o = {});
   static Tensor eye(const SInt& n, const std::optional<SInt>& m = {}, const TensorOptions& o = {});
   static Tensor eye(const SInt& n, const TensorOptions& o) { return eye(n, n, o); }
-  template <std::same_as<DType> D> static Tensor eye(const SInt& n, D dtype) { return eye(n, n, TensorOptions{.dtype = dtype}); }
+  template <std::same_as<DType> D> static Tensor eye(const SInt& n, D dtype) {
+    return eye(n, n, TensorOptions{.dtype = dtype});
+  }
   /// Coordinates of a grid from 1-d tensors; `ij`: the first varies along axis 0.
   static Tensors meshgrid(const Tensors& t, bool ij = true);
 
@@ -172,12 +203,14 @@ class Tensor {
   static Tensor kaiming_normal(const Shape& shape, double a = 0.01, const TensorOptions& o = {});
   Tensor rand_like(std::optional<DType> dtype = {}) const;
   Tensor randn_like(std::optional<DType> dtype = {}) const;
-  /// `num` words of threefry bits for a key and a counter of two uint32 words each (low first). ShapeError for more than 2^32 - 1.
+  /// `num` words of threefry bits for a key and a counter of two uint32 words each (low first). ShapeError for more
+  /// than 2^32 - 1.
   static Tensor random_bits(const Tensor& key, const Tensor& counter, int64_t num);
   static Tensor randperm(int64_t n, const TensorOptions& o = {});
   /// Indices drawn with the weights this tensor's rows (or the one row) give, int32.
   Tensor multinomial(int64_t samples = 1, bool replacement = false) const;
-  /// Zeroes elements with probability p and scales the others by 1/(1-p) in training mode (`Tensor::training()`), else the tensor itself.
+  /// Zeroes elements with probability p and scales the others by 1/(1-p) in training mode (`Tensor::training()`), else
+  /// the tensor itself.
   Tensor dropout(double p = 0.5) const;
   static bool training();  ///< TRAINING of this thread: `Context ctx{{"TRAINING", 1}}`
 
@@ -196,19 +229,22 @@ class Tensor {
   int64_t max_numel() const { return max_shape().numel(); }
   int64_t nbytes() const;
   int64_t element_size() const;
-  /// The type of the values when stored: dtype(), for what is made of literals alone the default type of their kind, or int64 where that is too
-  /// narrow.
+  /// The type of the values when stored: dtype(), for what is made of literals alone the default type of their kind, or
+  /// int64 where that is too narrow.
   DType stored_dtype() const;
-  std::string device() const;  ///< canonical name, of several devices a list ("CPU,CPU:1"); of a constant without one: the default device
+  std::string device() const;  ///< canonical name, of several devices a list ("CPU,CPU:1"); of a constant without one:
+                               ///< the default device
   std::vector<std::string> devices() const;
-  std::optional<int> shard_axis() const;  ///< the axis along which each of several devices has a slice; none: each has the whole tensor
+  std::optional<int> shard_axis()
+      const;  ///< the axis along which each of several devices has a slice; none: each has the whole tensor
   bool is_floating_point() const { return dtype().is_float(); }
   bool is_same(const Tensor& o) const { return impl_ == o.impl_; }  ///< the same handle
 
   // ---- types ----
   Tensor cast(DType d) const;
   Tensor cast(std::string_view name) const { return cast(dtypes::from_name(name)); }  ///< "float16", "half", "int", ...
-  /// The same bits as another type. Of different sizes: the last axis shrinks or grows; DTypeError when it does not divide.
+  /// The same bits as another type. Of different sizes: the last axis shrinks or grows; DTypeError when it does not
+  /// divide.
   Tensor bitcast(DType d) const;
   Tensor to_float() const { return cast(dtypes::float32); }
   Tensor half() const { return cast(dtypes::float16); }
@@ -336,7 +372,9 @@ class Tensor {
   Tensor sub(const Tensor& o) const;
   Tensor mul(const Tensor& o) const;
   Tensor div(const Tensor& o) const;  ///< true division: integers give the default float
-  Tensor div(const Tensor& o, Rounding r) const { return r == Rounding::kFloor ? floor_div(o) : r == Rounding::kTrunc ? trunc_div(o) : div(o); }
+  Tensor div(const Tensor& o, Rounding r) const {
+    return r == Rounding::kFloor ? floor_div(o) : r == Rounding::kTrunc ? trunc_div(o) : div(o);
+  }
   Tensor floor_div(const Tensor& o) const;  ///< rounds down
   Tensor trunc_div(const Tensor& o) const;  ///< rounds to zero
   Tensor mod(const Tensor& o) const;        ///< the sign of the divisor
@@ -361,7 +399,8 @@ class Tensor {
   /// This and all `others` added (bool: or), multiplied (bool: and).
   Tensor usum(const Tensors& others) const;
   Tensor uprod(const Tensors& others) const;
-  /// One graph operation on this and `others`, broadcast and of one type already (comparisons, selection and casts as the op demands).
+  /// One graph operation on this and `others`, broadcast and of one type already (comparisons, selection and casts as
+  /// the op demands).
   Tensor alu(Ops op, const Tensors& others = {}) const;
   /// `v` as a tensor of this tensor's kind: of its type when that can hold it.
   Tensor ufix(Scalar v) const;
@@ -375,7 +414,9 @@ class Tensor {
   Tensor name(const ReduceOptions& o) const;                                                                          \
   Tensor name() const { return name(ReduceOptions{}); }                                                               \
   Tensor name(int axis, bool keepdim = false) const { return name(ReduceOptions{.axis = axis, .keepdim = keepdim}); } \
-  Tensor name(std::initializer_list<int> axes, bool keepdim = false) const { return name(ReduceOptions{.axis = axes, .keepdim = keepdim}); }
+  Tensor name(std::initializer_list<int> axes, bool keepdim = false) const {                                          \
+    return name(ReduceOptions{.axis = axes, .keepdim = keepdim});                                                     \
+  }
   TG_REDUCE(sum)  // accumulates in sum_acc_dtype: small integers and bool give int32/uint32
   TG_REDUCE(prod)
   TG_REDUCE(max)
@@ -407,7 +448,8 @@ class Tensor {
   Tensor normalize(double p = 2, int axis = 1, double eps = 1e-12) const;
   Tensor layernorm(const Axes& axis = -1, double eps = 1e-5) const;
   /// (x - mean) * invstd * weight + bias; each has the sizes of the axes `axis`; weight and bias may be undefined.
-  Tensor batchnorm(const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& invstd, const Axes& axis = 1) const;
+  Tensor batchnorm(const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& invstd,
+                   const Axes& axis = 1) const;
   Tensor rms_norm(int axis = -1, double eps = 1e-6) const;
   /// Values and indices, sorted along one axis; stable.
   std::pair<Tensor, Tensor> sort(int axis = -1, bool descending = false) const;
@@ -418,12 +460,15 @@ class Tensor {
   /// NumPy's matmul for any number of axes >= 1; accumulates and returns `dtype` when given.
   Tensor dot(const Tensor& w, std::optional<DType> dtype = {}) const;
   Tensor matmul(const Tensor& w, std::optional<DType> dtype = {}) const { return dot(w, dtype); }
-  Tensor matmul(const Tensor& w, bool reverse, std::optional<DType> dtype = {}) const { return reverse ? w.dot(*this, dtype) : dot(w, dtype); }
+  Tensor matmul(const Tensor& w, bool reverse, std::optional<DType> dtype = {}) const {
+    return reverse ? w.dot(*this, dtype) : dot(w, dtype);
+  }
   template <class T>
     requires(!std::convertible_to<const T&, Tensor>)
   Tensor dot(const T&) const {
     static_assert(std::convertible_to<const T&, Tensor>,
-                  "dot() takes a tensor. A layer is called instead: layer(x), or its weight is used: x.dot(layer.weight.transpose())");
+                  "dot() takes a tensor. A layer is called instead: layer(x), or its weight is used: "
+                  "x.dot(layer.weight.transpose())");
     return *this;
   }
   template <class T>
@@ -438,7 +483,8 @@ class Tensor {
   /// Q (..., m, m) and R (..., m, n) by Householder reflections.
   std::pair<Tensor, Tensor> qr() const;
   struct Svd;
-  /// U, S (descending) and V^T by one-sided Jacobi rotations; not full: U (..., m, k), V^T (..., k, n), k the smaller size.
+  /// U, S (descending) and V^T by one-sided Jacobi rotations; not full: U (..., m, k), V^T (..., k, n), k the smaller
+  /// size.
   Svd svd(bool full_matrices = true) const;
   /// The iteration of an odd matrix polynomial that brings singular values towards 1 (Muon).
   Tensor newton_schulz(int steps, const std::vector<double>& coefficients, double eps = 1e-7) const;
@@ -450,10 +496,10 @@ class Tensor {
   Tensor hash() const;
   /// Letters name axes, "..." stands for unnamed ones; without "->" the letters used once are kept, sorted.
   static Tensor einsum(const std::string& formula, const Tensors& operands, std::optional<DType> dtype = {});
-  /// softmax(q k^T / sqrt(d)) v over the last two axes; `mask` (may be undefined): bool (true: keep) or added. enable_gqa: each head of key and value
-  /// (axis -3) serves several heads of this.
-  Tensor scaled_dot_product_attention(const Tensor& key, const Tensor& value, const Tensor& mask = {}, double dropout_p = 0, bool causal = false,
-                                      bool enable_gqa = false) const;
+  /// softmax(q k^T / sqrt(d)) v over the last two axes; `mask` (may be undefined): bool (true: keep) or added.
+  /// enable_gqa: each head of key and value (axis -3) serves several heads of this.
+  Tensor scaled_dot_product_attention(const Tensor& key, const Tensor& value, const Tensor& mask = {},
+                                      double dropout_p = 0, bool causal = false, bool enable_gqa = false) const;
 
   // ---- convolution and pooling (conv.cpp), any number of spatial axes ----
   /// x (batch, in, ...), weight (out, in / groups, kernel...), bias (out) or undefined.
@@ -467,53 +513,63 @@ class Tensor {
   Tensor avg_pool2d(const PoolOptions& o = {}) const;
   /// Also where each maximum lies: positions in the flattened spatial axes, int32.
   std::pair<Tensor, Tensor> max_pool2d_with_indices(const PoolOptions& o = {}) const;
-  /// Puts pooled values back to their positions, zeros elsewhere. `output_size`: of the spatial axes, when the pooling does not determine it.
+  /// Puts pooled values back to their positions, zeros elsewhere. `output_size`: of the spatial axes, when the pooling
+  /// does not determine it.
   Tensor max_unpool2d(const Tensor& indices, const PoolOptions& o = {}, const Ints& output_size = {}) const;
   /// Resizes the last axes to `size`.
   Tensor interpolate(const Ints& size, Interpolation mode = Interpolation::kLinear, bool align_corners = false) const;
 
-  // ---- losses (loss.cpp) ----  A label outside of the classes is no error: it belongs to none of them and has no loss.
+  // ---- losses (loss.cpp) ----  A label outside of the classes is no error: it belongs to none of them and has no
+  // loss.
   /// Integer labels Y for logits (..., classes).
   Tensor sparse_categorical_crossentropy(const Tensor& y, const CrossEntropyOptions& o = {}) const;
   /// Labels (integers) or probabilities Y for logits with classes on axis 1 (0 for 1-d).
   Tensor cross_entropy(const Tensor& y, const CrossEntropyOptions& o = {}) const;
   Tensor nll_loss(const Tensor& y, const Tensor& weight = {}, const CrossEntropyOptions& o = {}) const;
   Tensor binary_crossentropy(const Tensor& y, Reduction r = Reduction::kMean) const;
-  Tensor binary_crossentropy_logits(const Tensor& y, Reduction r = Reduction::kMean, const Tensor& pos_weight = {}) const;
+  Tensor binary_crossentropy_logits(const Tensor& y, Reduction r = Reduction::kMean,
+                                    const Tensor& pos_weight = {}) const;
   Tensor mse_loss(const Tensor& y, Reduction r = Reduction::kMean) const;
 
   // ---- indexing (index.cpp, setitem.cpp, scatter.cpp) ----
-  /// NumPy's indexing: `x(1, Slice(0, 4), None, Ellipsis, rows)`. Integers, slices of any step, None (a new axis) and Ellipsis give views. Integer
-  /// tensors or lists gather: neighbouring ones are replaced in place by the axes they broadcast to, others put those first; negative elements count
-  /// from the end, elements beyond the size give 0. A bool tensor stands for the positions where it holds, and is computed at once.
-  /// Integers beyond the size, too many indices, float indices, indices that do not broadcast: IndexError. Nothing but whole axes: the tensor itself.
+  /// NumPy's indexing: `x(1, Slice(0, 4), None, Ellipsis, rows)`. Integers, slices of any step, None (a new axis) and
+  /// Ellipsis give views. Integer tensors or lists gather: neighbouring ones are replaced in place by the axes they
+  /// broadcast to, others put those first; negative elements count from the end, elements beyond the size give 0. A
+  /// bool tensor stands for the positions where it holds, and is computed at once. Integers beyond the size, too many
+  /// indices, float indices, indices that do not broadcast: IndexError. Nothing but whole axes: the tensor itself.
   template <class... I> Tensor operator()(I&&... i) const;
   Tensor index(const std::vector<Index>& indices) const;
   Tensor operator[](int64_t i) const;
   Tensor operator[](const Tensor& rows) const;
   Tensor operator[](const Slice& s) const;
   /// x(..., Slice(start, stop, step), ...) along one axis: a view.
-  Tensor slice(int axis, const Slice::Bound& start, const Slice::Bound& stop = None, std::optional<int64_t> step = {}) const;
+  Tensor slice(int axis, const Slice::Bound& start, const Slice::Bound& stop = None,
+               std::optional<int64_t> step = {}) const;
   /// Elements to write: `x.at(Slice(1, 3), 0) = v`, `x.at(rows) += 1`.
   template <class... I> TensorItem at(I&&... i) const;
-  /// Writes `value` (broadcast) to the elements `indices` name; of several values for one element the last stays. A tensor with storage is written in
-  /// place, and everything that views the storage sees it; the expression of another one is replaced by one with the new elements. Gradients flow to
-  /// the value and to what was not overwritten. ShapeError, DTypeError (numbers take the tensor's type), DeviceError, IndexError.
+  /// Writes `value` (broadcast) to the elements `indices` name; of several values for one element the last stays. A
+  /// tensor with storage is written in place, and everything that views the storage sees it; the expression of another
+  /// one is replaced by one with the new elements. Gradients flow to the value and to what was not overwritten.
+  /// ShapeError, DTypeError (numbers take the tensor's type), DeviceError, IndexError.
   void setitem(const std::vector<Index>& indices, const Tensor& value) const;
-  /// A copy with `value` (broadcast) at the elements `indices` name. With `accumulate` it is added, once for each time an element is named.
+  /// A copy with `value` (broadcast) at the elements `indices` name. With `accumulate` it is added, once for each time
+  /// an element is named.
   Tensor index_put(const std::vector<Index>& indices, const Tensor& value, bool accumulate = false) const;
-  /// Is there another live tensor, no view of this one's storage, that was computed from this tensor and is still pending, apart from `besides` and
-  /// what that is made of? It goes on reading the old elements after a setitem.
+  /// Is there another live tensor, no view of this one's storage, that was computed from this tensor and is still
+  /// pending, apart from `besides` and what that is made of? It goes on reading the old elements after a setitem.
   bool has_other_uses(const Tensors& besides = {}) const;
   /// The element `index` names along `axis`, at each place of index; 0 where it is negative or beyond the size.
   Tensor gather(int axis, const Tensor& index) const;
-  /// A copy with `src` (a number, or at least as large as index) written at `index` along `axis` (the last one wins; negative or beyond
-  /// the size: dropped).
+  /// A copy with `src` (a number, or at least as large as index) written at `index` along `axis` (the last one wins;
+  /// negative or beyond the size: dropped).
   Tensor scatter(int axis, const Tensor& index, const Tensor& src) const;
   Tensor scatter_add(int axis, const Tensor& index, const Tensor& src) const;
-  /// Combines `src` with what lies at `index`. Without include_self the old values of places that are written do not count.
-  Tensor scatter_reduce(int axis, const Tensor& index, const Tensor& src, ScatterReduce how, bool include_self = true) const;
-  /// The elements where `mask` holds, in order. With `size` the result has that many (cut off, or filled with `fill`) and nothing is computed now.
+  /// Combines `src` with what lies at `index`. Without include_self the old values of places that are written do not
+  /// count.
+  Tensor scatter_reduce(int axis, const Tensor& index, const Tensor& src, ScatterReduce how,
+                        bool include_self = true) const;
+  /// The elements where `mask` holds, in order. With `size` the result has that many (cut off, or filled with `fill`)
+  /// and nothing is computed now.
   Tensor masked_select(const Tensor& mask, std::optional<int64_t> size = {}, const Tensor& fill = 0) const;
   /// Coordinates of the elements that are not 0, int32 (count, axes); `size` as in masked_select.
   Tensor nonzero(std::optional<int64_t> size = {}, const Tensor& fill = 0) const;
@@ -524,16 +580,17 @@ class Tensor {
 
   // ---- graph edges ----
   Tensor detach() const;
-  Tensor contiguous() const;           ///< the value row-major in storage; the tensor itself when it lies in storage like that
+  Tensor contiguous() const;  ///< the value row-major in storage; the tensor itself when it lies in storage like that
   Tensor contiguous_backward() const;  ///< itself; its gradient is made contiguous
   Tensor to(const std::string& device) const;
   template <std::same_as<DType> D> Tensor to(D dtype) const { return cast(dtype); }
   const Tensor& to_(const std::string& device) const;  ///< moves this handle, and its gradient
-  /// On several devices (multi.cpp): the whole tensor on each, or with `axis` a slice on each. DeviceError when it lies on several already;
-  /// ShapeError when the slices would not be equal. See docs/multi.md.
+  /// On several devices (multi.cpp): the whole tensor on each, or with `axis` a slice on each. DeviceError when it lies
+  /// on several already; ShapeError when the slices would not be equal. See docs/multi.md.
   Tensor shard(const std::vector<std::string>& devices, std::optional<int> axis = {}) const;
-  const Tensor& shard_(const std::vector<std::string>& devices, std::optional<int> axis = {}) const;  ///< moves this handle
-  Tensor shard_like(const Tensor& other) const;                                                       ///< on the devices of `other`, along its axis
+  const Tensor& shard_(const std::vector<std::string>& devices,
+                       std::optional<int> axis = {}) const;  ///< moves this handle
+  Tensor shard_like(const Tensor& other) const;              ///< on the devices of `other`, along its axis
   Tensor clone(const std::string& device = {}) const;  ///< a copy in storage of its own, with a copy of the gradient
 
   // ---- effects (realize.cpp, assign.cpp) ----
@@ -541,8 +598,9 @@ class Tensor {
   Tensor realize() const;
   /// The kernels `realize` would run.
   BoundSchedule schedule() const;
-  /// Writes `value` (broadcast) into this tensor's storage; every tensor that views the storage sees it, pending expressions built before read
-  /// the old value. A tensor without storage takes the new value's expression. ShapeError, DTypeError, DeviceError when it does not fit.
+  /// Writes `value` (broadcast) into this tensor's storage; every tensor that views the storage sees it, pending
+  /// expressions built before read the old value. A tensor without storage takes the new value's expression.
+  /// ShapeError, DTypeError, DeviceError when it does not fit.
   const Tensor& assign(const Tensor& value) const;
   /// Points this handle to another expression of the same shape.
   const Tensor& replace(const Tensor& value) const;
@@ -567,25 +625,29 @@ class Tensor {
 #undef TG_UPDATE
 
   // ---- values ----
-  /// The value of a tensor with one element. DTypeError when T cannot hold such values (a float read as an integer), ValueError when it does not fit.
+  /// The value of a tensor with one element. DTypeError when T cannot hold such values (a float read as an integer),
+  /// ValueError when it does not fit.
   template <Arithmetic T> T item() const;
-  /// All elements, row-major, in host memory this tensor keeps alive until it is assigned or dies. T must be the dtype's own C++ type (uint16_t:
-  /// half, bfloat16).
+  /// All elements, row-major, in host memory this tensor keeps alive until it is assigned or dies. T must be the
+  /// dtype's own C++ type (uint16_t: half, bfloat16).
   template <class T> std::span<const T> data() const {
-    std::span<const std::byte> b = data_bytes(sizeof(T), std::is_same_v<T, bool>, std::is_floating_point_v<T>, std::is_signed_v<T>);
+    std::span<const std::byte> b =
+        data_bytes(sizeof(T), std::is_same_v<T, bool>, std::is_floating_point_v<T>, std::is_signed_v<T>);
     return {reinterpret_cast<const T*>(b.data()), b.size() / sizeof(T)};
   }
-  /// The address of data<T>(). What is behind it is read only: kernels in flight or kept values would not see a write. from_blob shares memory.
+  /// The address of data<T>(). What is behind it is read only: kernels in flight or kept values would not see a write.
+  /// from_blob shares memory.
   template <class T> const T* data_ptr() const { return data<T>().data(); }
   /// All elements, row-major, converted as `item` does.
   template <Arithmetic T> std::vector<T> to_vector() const;
   std::span<const std::byte> bytes() const;
 
   // ---- gradients (gradient.cpp) ----
-  /// d(sum of this * seed)/d(target) for each target, lazily. `seed` is needed unless this is a scalar. GradientError for targets that are no floats.
+  /// d(sum of this * seed)/d(target) for each target, lazily. `seed` is needed unless this is a scalar. GradientError
+  /// for targets that are no floats.
   Tensors gradient(const Tensors& targets, const Tensor& seed = {}) const;
-  /// Adds gradients to `.grad()` of the tensors this one depends on: where some were asked for by requires_grad_(), of those and of parameters; else
-  /// of every live float tensor that was not excluded by requires_grad_(false).
+  /// Adds gradients to `.grad()` of the tensors this one depends on: where some were asked for by requires_grad_(), of
+  /// those and of parameters; else of every live float tensor that was not excluded by requires_grad_(false).
   const Tensor& backward(const Tensor& seed = {}) const;
   Tensor grad() const;  ///< undefined when there is none
   void set_grad(const Tensor& g) const;
@@ -594,7 +656,8 @@ class Tensor {
   const Tensor& requires_grad_(bool on = true) const;
   /// Whether optimizers train this tensor: true unless is_param_(false) or requires_grad_(false) said otherwise.
   bool is_param() const;
-  /// Marks the tensor as one that layers own: trained (its gradients survive realize), or a statistic that gets no gradient.
+  /// Marks the tensor as one that layers own: trained (its gradients survive realize), or a statistic that gets no
+  /// gradient.
   const Tensor& is_param_(bool on = true) const;
 
   // ---- calls (function.cpp; more in function.h) ----
@@ -621,7 +684,8 @@ struct Tensor::Svd {
   Tensor u, s, vt;
 };
 
-/// One entry of an index expression: an integer (may be symbolic), a slice, None, Ellipsis, a tensor or a list of integers or bools.
+/// One entry of an index expression: an integer (may be symbolic), a slice, None, Ellipsis, a tensor or a list of
+/// integers or bools.
 struct Index {
   enum Kind : uint8_t { kInt, kSlice, kNone, kEllipsis, kTensor } kind;
   Slice slice;        ///< its start: the integer of kInt
@@ -638,7 +702,9 @@ struct Index {
   Index(std::initializer_list<Literal> l) : kind(kTensor), tensor(l), list(true) {}
   template <std::integral T> Index(const std::vector<T>& v) : kind(kTensor), tensor(Tensor::from(v)), list(true) {}
 };
-template <class... I> Tensor Tensor::operator()(I&&... i) const { return index(std::vector<Index>{Index(std::forward<I>(i))...}); }
+template <class... I> Tensor Tensor::operator()(I&&... i) const {
+  return index(std::vector<Index>{Index(std::forward<I>(i))...});
+}
 
 /// Elements of a tensor as something to write to. Reads as `tensor.index(...)`.
 class TensorItem {

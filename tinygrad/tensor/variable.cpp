@@ -21,7 +21,8 @@ Variable::Variable(std::string name, int64_t vmin, int64_t vmax) : name_(std::mo
            ", expected a name and bounds in order");
 }
 BoundVariable Variable::bind(int64_t value) const {
-  TG_CHECK(ValueError, value >= vmin_ && value <= vmax_, "[Variable] got ", value, " for ", name_, ", expected ", vmin_, " to ", vmax_);
+  TG_CHECK(ValueError, value >= vmin_ && value <= vmax_, "[Variable] got ", value, " for ", name_, ", expected ", vmin_,
+           " to ", vmax_);
   GraphScope g;
   UOp p = UOp::variable(name_, vmin_, vmax_);
   return BoundVariable(UOpRef(p.after({p.store(UOp::constant(value))})), value);

@@ -1,4 +1,5 @@
-/// \file Variable: an integer whose value is no part of a graph's structure, so that one schedule and one kernel serve all values.
+/// \file Variable: an integer whose value is no part of a graph's structure, so that one schedule and one kernel serve
+/// all values.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -7,7 +8,8 @@
 
 namespace tg {
 
-/// A variable with a value, or a sum of one and a number: an offset or size of views (`x.shrink({{i, i + 1}})`), or a scalar tensor.
+/// A variable with a value, or a sum of one and a number: an offset or size of views (`x.shrink({{i, i + 1}})`), or a
+/// scalar tensor.
 class BoundVariable {
  public:
   /// For offsets and sizes. Valid while this object, or a tensor made with it, lives.
@@ -39,7 +41,8 @@ class Variable {
   int64_t vmin_, vmax_;
 };
 
-/// The elements there are with the values of the variables: a view whose sizes are numbers. ShapeError where a variable has no value.
+/// The elements there are with the values of the variables: a view whose sizes are numbers. ShapeError where a variable
+/// has no value.
 Tensor with_values(const Tensor& t);
 
 }  // namespace tg

@@ -1,4 +1,5 @@
-/// \file Winograd's convolution: tiles of 6 inputs and the kernel are transformed, multiplied element by element, and transformed to 4 outputs.
+/// \file Winograd's convolution: tiles of 6 inputs and the kernel are transformed, multiplied element by element, and
+/// transformed to 4 outputs.
 #include "tinygrad/tensor/conv.h"
 
 namespace tg::conv {
@@ -14,7 +15,8 @@ const Matrix kKernel = {{1.0 / 4, 0, 0}, {-1.0 / 6, -1.0 / 6, -1.0 / 6}, {-1.0 /
 const Matrix kOutput = {{1, 1, 1, 1, 1, 0}, {0, 1, -1, 2, -2, 0}, {0, 1, 1, 4, 4, 0}, {0, 1, -1, 8, -8, 1}};
 // clang-format on
 
-/// The matrix applied along each of the last n axes. Its columns are literals beside a new axis, so no constant is stored.
+/// The matrix applied along each of the last n axes. Its columns are literals beside a new axis, so no constant is
+/// stored.
 Tensor transformed(Tensor x, const Matrix& m, size_t n) {
   const size_t nd = static_cast<size_t>(x.ndim());
   for (size_t axis = nd - n; axis < nd; axis++) {
@@ -37,7 +39,8 @@ Tensor transformed(Tensor x, const Matrix& m, size_t n) {
 
 }  // namespace
 
-Tensor winograd(const Tensor& x, const Tensor& weight, int64_t groups, const PadList& pads, std::optional<DType> dtype) {
+Tensor winograd(const Tensor& x, const Tensor& weight, int64_t groups, const PadList& pads,
+                std::optional<DType> dtype) {
   const Shape xs = x.shape(), ws = weight.shape();
   const size_t n = pads.size();
   const int64_t bs = xs[0].value(), cout = ws[0].value(), cin = ws[1].value(), rcout = cout / groups;

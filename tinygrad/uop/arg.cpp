@@ -15,7 +15,8 @@ const char* const kOpNames[] = {
     TG_FOR_EACH_OP(X)
 #undef X
 };
-const char* const kAxisNames[] = {"DEVICE", "LOOP", "THREAD", "GLOBAL", "WARP", "LOCAL", "GROUP_REDUCE", "REDUCE", "UPCAST", "UNROLL", "VECTOR"};
+const char* const kAxisNames[] = {"DEVICE",       "LOOP",   "THREAD", "GLOBAL", "WARP",  "LOCAL",
+                                  "GROUP_REDUCE", "REDUCE", "UPCAST", "UNROLL", "VECTOR"};
 const char* const kOptNames[] = {"TC",       "UPCAST",   "UNROLL", "VECTOR", "LOCAL", "THREAD", "GROUP",
                                  "GROUPTOP", "NOLOCALS", "PADTO",  "SWAP",   "SPLIT", "STAGE"};
 
@@ -46,7 +47,9 @@ std::ostream& operator<<(std::ostream& os, AddrSpace a) {
   static const char* names[] = {"GLOBAL", "LOCAL", "REG", "ALU"};
   return os << names[static_cast<int>(a)];
 }
-std::ostream& operator<<(std::ostream& os, const Opt& o) { return os << kOptNames[static_cast<int>(o.op)] << '(' << o.axis << ", " << o.arg << ')'; }
+std::ostream& operator<<(std::ostream& os, const Opt& o) {
+  return os << kOptNames[static_cast<int>(o.op)] << '(' << o.axis << ", " << o.arg << ')';
+}
 
 Hash128 RangeArg::hash() const {
   Hash128 h = hash_ints(id);
@@ -73,7 +76,8 @@ Hash128 KernelInfo::hash() const {
   Hash128 h;
   auto add_opts = [&](const std::vector<Opt>& opts) {
     h.add(opts.size());
-    for (const Opt& o : opts) h.add(static_cast<uint64_t>(o.op)), h.add(static_cast<uint64_t>(o.axis)), h.add(static_cast<uint64_t>(o.arg));
+    for (const Opt& o : opts)
+      h.add(static_cast<uint64_t>(o.op)), h.add(static_cast<uint64_t>(o.axis)), h.add(static_cast<uint64_t>(o.arg));
   };
   h.add(name), add_opts(applied_opts), h.add(opts_to_apply.has_value());
   if (opts_to_apply) add_opts(*opts_to_apply);
@@ -88,7 +92,8 @@ CallGradient::CallGradient() : id(next_gradient()) {}
 
 Hash128 CallInfo::hash() const {
   Hash128 h = hash_ints(writes);
-  h.add(name), h.add(static_cast<uint64_t>(precompile) | static_cast<uint64_t>(precompile_backward) << 1), h.add(gradient ? gradient->id : 0);
+  h.add(name), h.add(static_cast<uint64_t>(precompile) | static_cast<uint64_t>(precompile_backward) << 1),
+      h.add(gradient ? gradient->id : 0);
   return h;
 }
 
@@ -101,15 +106,19 @@ Arg::Arg(int128 v) {
     kind_ = ArgKind::kBigInt, bits_ = reinterpret_cast<uint64_t>(static_cast<ArgBox*>(new ArgBoxOf<int128>(v, h)));
   }
 }
-Arg::Arg(double v) : kind_(ArgKind::kFloat), bits_(std::bit_cast<uint64_t>(std::isnan(v) ? std::numeric_limits<double>::quiet_NaN() : v)) {}
+Arg::Arg(double v)
+    : kind_(ArgKind::kFloat),
+      bits_(std::bit_cast<uint64_t>(std::isnan(v) ? std::numeric_limits<double>::quiet_NaN() : v)) {}
 Arg::Arg(std::string s) {
   Hash128 h;
   h.add(s);
-  kind_ = ArgKind::kString, bits_ = reinterpret_cast<uint64_t>(static_cast<ArgBox*>(new ArgBoxOf<std::string>(std::move(s), h)));
+  kind_ = ArgKind::kString,
+  bits_ = reinterpret_cast<uint64_t>(static_cast<ArgBox*>(new ArgBoxOf<std::string>(std::move(s), h)));
 }
 Arg::Arg(std::vector<int64_t> v) {
   Hash128 h = hash_ints(v);
-  kind_ = ArgKind::kInts, bits_ = reinterpret_cast<uint64_t>(static_cast<ArgBox*>(new ArgBoxOf<std::vector<int64_t>>(std::move(v), h)));
+  kind_ = ArgKind::kInts,
+  bits_ = reinterpret_cast<uint64_t>(static_cast<ArgBox*>(new ArgBoxOf<std::vector<int64_t>>(std::move(v), h)));
 }
 
 bool Arg::same_box(uint64_t a, uint64_t b) {
@@ -117,7 +126,8 @@ bool Arg::same_box(uint64_t a, uint64_t b) {
   return x->hash == y->hash && x->equals(*y);
 }
 void Arg::bad_kind(ArgKind got, ArgKind want) {
-  internal_error(__FILE__, __LINE__, "kind", str("argument of kind ", static_cast<int>(got), " read as kind ", static_cast<int>(want)));
+  internal_error(__FILE__, __LINE__, "kind",
+                 str("argument of kind ", static_cast<int>(got), " read as kind ", static_cast<int>(want)));
 }
 Hash128 Arg::hash(ArgKind k, uint64_t bits) {
   Hash128 h;
@@ -151,7 +161,9 @@ void Arg::print(std::ostream& os, ArgKind k, uint64_t bits) {
       break;
     }
     case ArgKind::kReduce: os << view<ReduceArg>(k, bits).op << ' ', ints(view<ReduceArg>(k, bits).axes); break;
-    case ArgKind::kStage: os << view<StageArg>(k, bits).addrspace << (view<StageArg>(k, bits).removable ? "" : " kept"); break;
+    case ArgKind::kStage:
+      os << view<StageArg>(k, bits).addrspace << (view<StageArg>(k, bits).removable ? "" : " kept");
+      break;
     case ArgKind::kCall: {
       const auto& c = view<CallInfo>(k, bits);
       os << '"' << c.name << '"' << (c.precompile ? " precompile" : "") << (c.gradient ? " with gradient" : "");

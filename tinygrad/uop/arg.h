@@ -19,13 +19,39 @@ namespace tg {
 enum class AddrSpace : uint8_t { kGlobal, kLocal, kReg, kAlu };
 
 /// What a RANGE is for. The order is the nesting order, outermost first; see docs/ir.md.
-enum class AxisType : uint8_t { kDevice, kLoop, kThread, kGlobal, kWarp, kLocal, kGroupReduce, kReduce, kUpcast, kUnroll, kVector };
+enum class AxisType : uint8_t {
+  kDevice,
+  kLoop,
+  kThread,
+  kGlobal,
+  kWarp,
+  kLocal,
+  kGroupReduce,
+  kReduce,
+  kUpcast,
+  kUnroll,
+  kVector
+};
 const char* name_of(AxisType t);
 std::ostream& operator<<(std::ostream&, AxisType);
 std::ostream& operator<<(std::ostream&, AddrSpace);
 
 /// Which argument a node carries.
-enum class ArgKind : uint8_t { kNone, kInt, kFloat, kInvalid, kBigInt, kString, kInts, kRange, kParam, kReduce, kStage, kKernel, kCall };
+enum class ArgKind : uint8_t {
+  kNone,
+  kInt,
+  kFloat,
+  kInvalid,
+  kBigInt,
+  kString,
+  kInts,
+  kRange,
+  kParam,
+  kReduce,
+  kStage,
+  kKernel,
+  kCall
+};
 
 /// Argument of RANGE: identity (`id`, then one entry per split) and purpose.
 struct RangeArg {
@@ -48,7 +74,8 @@ struct ParamArg {
   Hash128 hash() const;
 };
 
-/// Argument of REDUCE. Tensor form: `axes` (ascending) are reduced and stay as size 1; kernel form: no axes, the ranges are sources.
+/// Argument of REDUCE. Tensor form: `axes` (ascending) are reduced and stay as size 1; kernel form: no axes, the ranges
+/// are sources.
 struct ReduceArg {
   Ops op = Ops::ADD;
   std::vector<int32_t> axes;
@@ -68,7 +95,21 @@ struct StageArg {
 };
 
 /// Kinds of kernel optimisation; see codegen/opt.h for the meaning of axis and arg.
-enum class OptOp : uint8_t { kTc, kUpcast, kUnroll, kVector, kLocal, kThread, kGroup, kGroupTop, kNoLocals, kPadTo, kSwap, kSplit, kStage };
+enum class OptOp : uint8_t {
+  kTc,
+  kUpcast,
+  kUnroll,
+  kVector,
+  kLocal,
+  kThread,
+  kGroup,
+  kGroupTop,
+  kNoLocals,
+  kPadTo,
+  kSwap,
+  kSplit,
+  kStage
+};
 struct Opt {
   OptOp op;
   int32_t axis = 0;
@@ -97,7 +138,7 @@ struct CallGradient {
 /// Argument of FUNCTION and CALL.
 struct CallInfo {
   std::string name;
-  bool precompile = false;           ///< FUNCTION: arguments and results are stored, so the body makes kernels of its own
+  bool precompile = false;  ///< FUNCTION: arguments and results are stored, so the body makes kernels of its own
   bool precompile_backward = false;  ///< the same for its gradient
   std::shared_ptr<const CallGradient> gradient{};
   std::vector<int32_t> writes{};  ///< CALL: the arguments its kernel writes, ascending
@@ -120,7 +161,8 @@ template <class T> struct ArgBoxOf final : ArgBox {
   bool equals(const ArgBox& o) const override { return value == static_cast<const ArgBoxOf&>(o).value; }
 };
 
-/// A node's argument: 16 bytes; integers of 64 bits, floats and Invalid inline. Floats compare by bits, every NaN being the same.
+/// A node's argument: 16 bytes; integers of 64 bits, floats and Invalid inline. Floats compare by bits, every NaN being
+/// the same.
 class Arg {
  public:
   Arg() = default;
@@ -175,7 +217,8 @@ class Arg {
     if (boxed(k)) reinterpret_cast<ArgBox*>(bits)->refs.fetch_add(1, std::memory_order_relaxed);
   }
   static void release(ArgKind k, uint64_t bits) {
-    if (boxed(k) && reinterpret_cast<ArgBox*>(bits)->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) delete reinterpret_cast<ArgBox*>(bits);
+    if (boxed(k) && reinterpret_cast<ArgBox*>(bits)->refs.fetch_sub(1, std::memory_order_acq_rel) == 1)
+      delete reinterpret_cast<ArgBox*>(bits);
   }
   static void print(std::ostream&, ArgKind k, uint64_t bits);
   template <class T> static const T& view(ArgKind k, uint64_t bits) {

@@ -31,7 +31,8 @@ std::optional<Split> split_with(const Linear& x, int128 g, const std::vector<int
   return s;
 }
 
-/// Looks for a remainder whose range lies in one period: each coefficient modulo g, of the nearer sign first, then of either.
+/// Looks for a remainder whose range lies in one period: each coefficient modulo g, of the nearer sign first, then of
+/// either.
 std::optional<Split> split_by(const Linear& x, int128 g) {
   std::vector<int128> rest(x.terms.size());
   std::vector<size_t> open;  // terms with a choice
@@ -52,8 +53,12 @@ std::optional<Split> split_by(const Linear& x, int128 g) {
   return {};
 }
 
-UOp divided(const Linear& x, int128 c) { return c == 1 ? x.build() : UOp::alu(Ops::FLOORDIV, {x.build(), UOp::constant(c, dtypes::weakint)}); }
-UOp modulo(const Linear& x, int128 c) { return UOp::alu(Ops::FLOORMOD, {x.build(), UOp::constant(c, dtypes::weakint)}); }
+UOp divided(const Linear& x, int128 c) {
+  return c == 1 ? x.build() : UOp::alu(Ops::FLOORDIV, {x.build(), UOp::constant(c, dtypes::weakint)});
+}
+UOp modulo(const Linear& x, int128 c) {
+  return UOp::alu(Ops::FLOORMOD, {x.build(), UOp::constant(c, dtypes::weakint)});
+}
 /// q * k + the sum.
 UOp plus(UOp q, int128 k, const Linear& rest) {
   Linear out = rest;
@@ -75,7 +80,8 @@ UOp fold_by_literal(bool div, UOp x, int128 c) {
   // Quotient (or remainder) without a division.
   if (auto s = split_by(l, c)) return (div ? s->quotient : s->rest).build();
   const Term* lone = l.terms.size() == 1 && l.terms[0].coef == 1 ? &l.terms[0] : nullptr;
-  if (div && lone && lone->base.is(Ops::FLOORDIV) && lone->base.src(1).is_const()) {  // (y//d + a)//c -> (y + a*d)//(c*d)
+  if (div && lone && lone->base.is(Ops::FLOORDIV) &&
+      lone->base.src(1).is_const()) {  // (y//d + a)//c -> (y + a*d)//(c*d)
     int128 d = lone->base.src(1).const_int();
     Linear y(lone->base.src(0));
     y.c += l.c * d;
@@ -83,12 +89,14 @@ UOp fold_by_literal(bool div, UOp x, int128 c) {
   }
   if (div && lone && l.c == 0 && lone->base.is(Ops::FLOORMOD))  // (y % (k*c))//c -> (y//c) % k
     if (auto k = divides(lone->base.src(1), c); k && vmin(*k) > 0) return divided(Linear(lone->base.src(0)), c) % *k;
-  // What is a multiple of c leaves the division: whole periods of the constant, of coefficients, and (modulo only) of inner moduli.
+  // What is a multiple of c leaves the division: whole periods of the constant, of coefficients, and (modulo only) of
+  // inner moduli.
   Linear in, out;
   in.c = floormod(l.c, c), out.c = floordiv(l.c, c);
   bool changed = in.c != l.c;
   for (const Term& t : l.terms) {
-    if (!div && t.base.is(Ops::FLOORMOD) && divides(t.base.src(1), c) && (vmin(t.base.src(1)) > 0 || vmax(t.base.src(1)) < 0)) {
+    if (!div && t.base.is(Ops::FLOORMOD) && divides(t.base.src(1), c) &&
+        (vmin(t.base.src(1)) > 0 || vmax(t.base.src(1)) < 0)) {
       in.add(t.base.src(0), t.coef % c), changed = true;
       continue;
     }
@@ -105,7 +113,8 @@ UOp fold_by_literal(bool div, UOp x, int128 c) {
   int128 common = c;
   for (const Term& t : l.terms) common = gcd128(common, t.coef);
   auto consider = [&](int128 g) {
-    if (g > 1 && g < c && c % g == 0 && std::find(candidates.begin(), candidates.end(), g) == candidates.end()) candidates.push_back(g);
+    if (g > 1 && g < c && c % g == 0 && std::find(candidates.begin(), candidates.end(), g) == candidates.end())
+      candidates.push_back(g);
   };
   consider(common);
   for (const Term& t : l.terms) consider(gcd128(t.coef, c));
@@ -113,7 +122,8 @@ UOp fold_by_literal(bool div, UOp x, int128 c) {
   std::optional<Split> best;
   int128 best_g = 0;
   for (int128 g : candidates)
-    if (auto s = split_by(l, g); s && (!best || s->quotient.terms.size() < best->quotient.terms.size())) best = std::move(s), best_g = g;
+    if (auto s = split_by(l, g); s && (!best || s->quotient.terms.size() < best->quotient.terms.size()))
+      best = std::move(s), best_g = g;
   if (!best) return {};
   if (div) return divided(best->quotient, c / best_g);
   return plus(modulo(best->quotient, c / best_g), best_g, best->rest);
@@ -165,8 +175,8 @@ UOp fold_divmod(UOp u) {
 
 // ---- recombination: (b % d) * m + (b // d) * (d * m) = b * m ----
 
-/// The b with quotient == b // d and b congruent to `base` modulo d. Both may have moved: (y//c + a)//d is stored as (y + a*c)//(c*d), and
-/// constants leave a division by whole periods.
+/// The b with quotient == b // d and b congruent to `base` modulo d. Both may have moved: (y//c + a)//d is stored as (y
+/// + a*c)//(c*d), and constants leave a division by whole periods.
 std::optional<Linear> dividend(UOp quotient, UOp base, int128 d) {
   auto [q, shift] = pop_const(quotient);
   if (!q.is(Ops::FLOORDIV) || !q.src(1).is_const()) return {};

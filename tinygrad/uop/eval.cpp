@@ -91,7 +91,8 @@ template <class T> T shl(T a, T n) {
   return n < 0 || n >= T(kBits<T> < 127 ? kBits<T> : 127) ? T(0) : static_cast<T>(Wide<T>(a) << static_cast<int>(n));
 }
 template <class T> T shr(T a, T n) {
-  return n < 0 || n >= T(kBits<T> < 127 ? kBits<T> : 127) ? (a < 0 ? T(-1) : T(0)) : static_cast<T>(a >> static_cast<int>(n));
+  return n < 0 || n >= T(kBits<T> < 127 ? kBits<T> : 127) ? (a < 0 ? T(-1) : T(0))
+                                                          : static_cast<T>(a >> static_cast<int>(n));
 }
 template <class T> T ipow(T a, T n) {
   if (n < 0) return a == 1 ? T(1) : a == T(-1) ? (n % 2 == 0 ? T(1) : T(-1)) : T(0);
@@ -103,7 +104,9 @@ template <class T> T ipow(T a, T n) {
 
 // ---- floats: functions of narrow types are computed wider and rounded once ----
 template <class C> C wider(double (*f)(double), C x) { return static_cast<C>(f(static_cast<double>(x))); }
-template <class C> C fmax_nan(C a, C b) { return a != a ? a : b != b ? b : a == b ? (std::signbit(a) ? b : a) : a < b ? b : a; }
+template <class C> C fmax_nan(C a, C b) {
+  return a != a ? a : b != b ? b : a == b ? (std::signbit(a) ? b : a) : a < b ? b : a;
+}
 
 template <class E, class F> void loop1(void* out, const void* const* in, size_t n, F f) {
   auto* o = static_cast<typename E::S*>(out);
@@ -157,7 +160,9 @@ template <class E> EvalLoop float_loop(Ops op) {
     case Ops::MUL: return binary<E>([](C a, C b) { return a * b; });
     case Ops::FDIV: return binary<E>([](C a, C b) { return a / b; });
     case Ops::MAX: return binary<E>([](C a, C b) { return fmax_nan(a, b); });
-    case Ops::POW: return binary<E>([](C a, C b) { return static_cast<C>(std::pow(static_cast<double>(a), static_cast<double>(b))); });
+    case Ops::POW:
+      return binary<E>(
+          [](C a, C b) { return static_cast<C>(std::pow(static_cast<double>(a), static_cast<double>(b))); });
     case Ops::FLOORDIV: return binary<E>([](C a, C b) { return std::floor(a / b); });
     case Ops::CMOD: return binary<E>([](C a, C b) { return std::fmod(a, b); });
     case Ops::FLOORMOD:
@@ -226,8 +231,11 @@ EvalLoop bool_loop(Ops op) {
 }
 
 // ---- casts ----
-int128 clamped(double v, double lo, double hi, int128 most) { return v != v ? 0 : v >= hi ? most : static_cast<int128>(v < lo ? lo : v); }
-/// Truncates and saturates to int32, int64 (uint32 and wider; what is positive in uint64 to that); the caller then keeps the low bits. NaN gives 0.
+int128 clamped(double v, double lo, double hi, int128 most) {
+  return v != v ? 0 : v >= hi ? most : static_cast<int128>(v < lo ? lo : v);
+}
+/// Truncates and saturates to int32, int64 (uint32 and wider; what is positive in uint64 to that); the caller then
+/// keeps the low bits. NaN gives 0.
 template <class T> int128 float_to_int(double v) {
   if constexpr (sizeof(T) == 16) return std::isfinite(v) && std::fabs(v) < 0x1p126 ? static_cast<int128>(v) : 0;
   else if constexpr (sizeof(T) < 4 || std::is_same_v<T, int32_t>) return clamped(v, -0x1p31, 0x1p31, INT32_MAX);
@@ -240,7 +248,8 @@ template <class From, class To, DTypeId D> typename To::S convert(typename From:
   if constexpr (std::is_same_v<To, Bool>) return v != 0;
   else if constexpr (std::is_floating_point_v<typename From::C> && !std::is_floating_point_v<T>)
     return To::put(static_cast<T>(float_to_int<T>(static_cast<double>(v))));
-  else if constexpr (std::is_same_v<To, Plain<T>> || std::is_same_v<typename From::C, float>) return To::put(static_cast<T>(v));
+  else if constexpr (std::is_same_v<To, Plain<T>> || std::is_same_v<typename From::C, float>)
+    return To::put(static_cast<T>(v));
   else return To::put(static_cast<float>(truncate_float(static_cast<double>(v), DType(D))));  // one rounding, not two
 }
 template <class From, class To, DTypeId D> void convert_loop(void* out, const void* const* in, size_t n) {
@@ -284,7 +293,8 @@ EvalLoop alu_loop(Ops op, DType d) {
 
 EvalLoop cast_loop(DType from, DType to) {
   return with_element(from, [&](auto f) -> EvalLoop {
-    return with_element(to, [&](auto t) -> EvalLoop { return convert_loop<decltype(f), decltype(t), IdOf<decltype(t)>::value>; });
+    return with_element(
+        to, [&](auto t) -> EvalLoop { return convert_loop<decltype(f), decltype(t), IdOf<decltype(t)>::value>; });
   });
 }
 
@@ -345,7 +355,8 @@ ConstValue eval_cast(ConstValue v, DType from, DType to) {
 }
 
 ConstValue eval_bitcast(ConstValue v, DType from, DType to) {
-  TG_CHECK(DTypeError, from.itemsize() == to.itemsize(), "[bitcast] got ", from, " to ", to, ", expected types of one size");
+  TG_CHECK(DTypeError, from.itemsize() == to.itemsize(), "[bitcast] got ", from, " to ", to,
+           ", expected types of one size");
   if (v.kind == ConstValue::kInvalid) return v;
   Cell a;
   store_const(&a, v, from);

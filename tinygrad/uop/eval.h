@@ -1,5 +1,5 @@
-/// \file What the ops compute, exactly: on single literals (folding) and on arrays as they are stored (interpreters, tests). One definition serves
-/// both.
+/// \file What the ops compute, exactly: on single literals (folding) and on arrays as they are stored (interpreters,
+/// tests). One definition serves both.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -8,21 +8,22 @@
 
 namespace tg {
 
-/// The value of an ALU op on literals. `operand` is the type of the operands, of WHERE's branches and of shift counts; `result` is the node's
-/// (bool for a comparison, else `operand`). Fixed-width integers wrap, floats round once to their type. Integer division and modulo by zero
-/// give 0; a shift count outside the width shifts everything out. bool: ADD and MAX are or, MUL is and. MAX of a NaN is NaN. An Invalid
-/// operand makes the result Invalid, except in the branch a WHERE does not take.
+/// The value of an ALU op on literals. `operand` is the type of the operands, of WHERE's branches and of shift counts;
+/// `result` is the node's (bool for a comparison, else `operand`). Fixed-width integers wrap, floats round once to
+/// their type. Integer division and modulo by zero give 0; a shift count outside the width shifts everything out. bool:
+/// ADD and MAX are or, MUL is and. MAX of a NaN is NaN. An Invalid operand makes the result Invalid, except in the
+/// branch a WHERE does not take.
 ConstValue eval_alu(Ops op, DType result, std::span<const ConstValue> operands, DType operand);
-/// CAST: floats to integers truncate; beyond int32 (for int32 and narrower types) or int64 (for the others) they saturate, then wrap to the width,
-/// so that -1.0 is 255 as uint8; NaN gives 0. Anything to bool is `!= 0`.
+/// CAST: floats to integers truncate; beyond int32 (for int32 and narrower types) or int64 (for the others) they
+/// saturate, then wrap to the width, so that -1.0 is 255 as uint8; NaN gives 0. Anything to bool is `!= 0`.
 ConstValue eval_cast(ConstValue v, DType from, DType to);
 /// BITCAST between types of one width (bool counts as a byte); DTypeError otherwise.
 ConstValue eval_bitcast(ConstValue v, DType from, DType to);
 /// The 64 bits of threefry2x32 with 20 rounds: counters and key packed low word first.
 uint64_t threefry2x32(uint64_t x, uint64_t key);
 
-/// Computes `n` elements. Arrays hold elements as buffers store them (bool: a byte of 0 or 1; half, bfloat16 and fp8: their bits); weakint is
-/// int128, weakfloat double. A WHERE's first input is bool; comparisons write bool.
+/// Computes `n` elements. Arrays hold elements as buffers store them (bool: a byte of 0 or 1; half, bfloat16 and fp8:
+/// their bits); weakint is int128, weakfloat double. A WHERE's first input is bool; comparisons write bool.
 using EvalLoop = void (*)(void* out, const void* const* in, size_t n);
 /// The loop of an ALU op over operands of one type; null where the op is not defined on it.
 EvalLoop alu_loop(Ops op, DType operand);

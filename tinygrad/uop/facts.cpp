@@ -82,7 +82,8 @@ Bounds alu_bounds(UOp u, const auto& get) {
     case Ops::MUL: return corners(a(), b(), mul_sat);
     case Ops::MAX: return {std::max(a().lo, b().lo), std::max(a().hi, b().hi)};
     case Ops::FLOORDIV: return b().lo > 0 || b().hi < 0 ? corners(a(), b(), floordiv) : full;
-    case Ops::CDIV: return b().lo > 0 || b().hi < 0 ? corners(a(), b(), [](int128 x, int128 y) { return x / y; }) : full;
+    case Ops::CDIV:
+      return b().lo > 0 || b().hi < 0 ? corners(a(), b(), [](int128 x, int128 y) { return x / y; }) : full;
     case Ops::FLOORMOD:
       if (u.dtype().is_float()) return full;
       if (b().lo > 0) {
@@ -99,8 +100,12 @@ Bounds alu_bounds(UOp u, const auto& get) {
       if (a().lo >= 0) return a().hi < b().lo ? a() : Bounds{0, std::min(a().hi, b().hi - 1)};
       return {std::max(a().lo, -(b().hi - 1)), a().hi <= 0 ? 0 : std::min(a().hi, b().hi - 1)};
     case Ops::SHL:
-      return b().is_const() && b().lo >= 0 && b().lo < 120 ? corners(a(), {int128(1) << int(b().lo), int128(1) << int(b().lo)}, mul_sat) : full;
-    case Ops::SHR: return b().is_const() && b().lo >= 0 && b().lo < 120 ? Bounds{a().lo >> int(b().lo), a().hi >> int(b().lo)} : full;
+      return b().is_const() && b().lo >= 0 && b().lo < 120
+                 ? corners(a(), {int128(1) << int(b().lo), int128(1) << int(b().lo)}, mul_sat)
+                 : full;
+    case Ops::SHR:
+      return b().is_const() && b().lo >= 0 && b().lo < 120 ? Bounds{a().lo >> int(b().lo), a().hi >> int(b().lo)}
+                                                           : full;
     case Ops::AND:
       if (u.dtype().is_bool()) return {std::min(a().lo, b().lo), std::min(a().hi, b().hi)};
       if (b().lo >= 0 && a().lo >= 0) return {0, std::min(a().hi, b().hi)};
@@ -112,8 +117,10 @@ Bounds alu_bounds(UOp u, const auto& get) {
         return {std::max(a().lo, b().lo), fill_ones(std::max(a().hi, b().hi))};
       return full;
     case Ops::XOR:
-      if (u.dtype().is_bool()) return a().is_const() && b().is_const() ? Bounds{a().lo ^ b().lo, a().lo ^ b().lo} : Bounds{0, 1};
-      if (a().lo >= 0 && b().lo >= 0 && a().hi < kUnbounded && b().hi < kUnbounded) return {0, fill_ones(std::max(a().hi, b().hi))};
+      if (u.dtype().is_bool())
+        return a().is_const() && b().is_const() ? Bounds{a().lo ^ b().lo, a().lo ^ b().lo} : Bounds{0, 1};
+      if (a().lo >= 0 && b().lo >= 0 && a().hi < kUnbounded && b().hi < kUnbounded)
+        return {0, fill_ones(std::max(a().hi, b().hi))};
       return full;
     case Ops::CMPLT: {
       if (!(u.src(0).dtype().is_int() || u.src(0).dtype().is_bool())) return {0, 1};
@@ -146,9 +153,12 @@ Bounds compute_bounds(UOp u, const auto& get) {
   Bounds r = full;
   if (u.in(groups::kAlu)) r = alu_bounds(u, get);
   else if (u.is(Ops::CONST)) r = u.is_invalid() ? full : Bounds{u.const_int(), u.const_int()};
-  else if (u.is(Ops::RANGE) || u.is(Ops::SPECIAL)) r = u.nsrc() ? Bounds{0, std::max<int128>(0, add_sat(get(u.src(0)).hi, -1))} : full;
-  else if (u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kAlu) r = {u.arg<ParamArg>().vmin, u.arg<ParamArg>().vmax};
-  else if (u.is(Ops::CAST) && (u.src(0).dtype().is_int() || u.src(0).dtype().is_bool())) r = u.dtype().is_bool() ? full : get(u.src(0));
+  else if (u.is(Ops::RANGE) || u.is(Ops::SPECIAL))
+    r = u.nsrc() ? Bounds{0, std::max<int128>(0, add_sat(get(u.src(0)).hi, -1))} : full;
+  else if (u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kAlu)
+    r = {u.arg<ParamArg>().vmin, u.arg<ParamArg>().vmax};
+  else if (u.is(Ops::CAST) && (u.src(0).dtype().is_int() || u.src(0).dtype().is_bool()))
+    r = u.dtype().is_bool() ? full : get(u.src(0));
   else if (u.is(Ops::STACK) && u.nsrc()) {
     r = get(u.src(0));
     for (UOp s : u.srcs()) r = {std::min(r.lo, get(s).lo), std::max(r.hi, get(s).hi)};
@@ -169,7 +179,8 @@ Shape call_shape(UOp call, Shape s) {
   for (SInt& d : s) {
     if (!d.symbolic()) continue;
     for (UOp v : d.uop().variables())
-      if (int64_t slot = v.arg<ParamArg>().slot; slot >= 0) map.emplace_back(v, call.src(static_cast<size_t>(slot) + 1));
+      if (int64_t slot = v.arg<ParamArg>().slot; slot >= 0)
+        map.emplace_back(v, call.src(static_cast<size_t>(slot) + 1));
     d = SInt(d.uop().substitute(map));
   }
   return s;
@@ -217,7 +228,8 @@ Shape compute_shape(UOp u, const auto& get) {
       for (size_t i = 1; i < u.nsrc(); i++) idx.push_back(&get(u.src(i)));
       Shape s = broadcast_shapes(idx, "index");
       const Shape& x = get(u.src(0));
-      TG_CHECK(IndexError, u.nsrc() - 1 <= std::max<size_t>(x.size(), 1), "[index] got ", u.nsrc() - 1, " indices for shape ", x);
+      TG_CHECK(IndexError, u.nsrc() - 1 <= std::max<size_t>(x.size(), 1), "[index] got ", u.nsrc() - 1,
+               " indices for shape ", x);
       for (size_t i = u.nsrc() - 1; i < x.size(); i++) s.push_back(x[i]);
       return s;
     }
@@ -239,7 +251,8 @@ Shape compute_shape(UOp u, const auto& get) {
     }
     case Ops::MSTACK:
       for (UOp s : u.srcs())
-        TG_CHECK(ShapeError, get(s) == get(u.src(0)), "[mstack] got shards of shapes ", get(u.src(0)), " and ", get(s), ", expected equal shapes");
+        TG_CHECK(ShapeError, get(s) == get(u.src(0)), "[mstack] got shards of shapes ", get(u.src(0)), " and ", get(s),
+                 ", expected equal shapes");
       return same();
     case Ops::MSELECT: return shard_shape(u.src(0));
     case Ops::UNSHARD: {
@@ -250,7 +263,8 @@ Shape compute_shape(UOp u, const auto& get) {
     }
     case Ops::STAGE: {
       Shape s;
-      for (size_t i = 1; i < u.nsrc(); i++) s.push_back(SInt(u.src(i).is(Ops::RANGE) ? u.src(i).src(0) : UOp::constant(int64_t{1})));
+      for (size_t i = 1; i < u.nsrc(); i++)
+        s.push_back(SInt(u.src(i).is(Ops::RANGE) ? u.src(i).src(0) : UOp::constant(int64_t{1})));
       const Shape& v = get(u.src(0));
       s.insert(s.end(), v.begin(), v.end());
       return s;
@@ -317,11 +331,14 @@ std::ostream& operator<<(std::ostream& os, const SInt& s) {
   return os;
 }
 void SInt::refuse_symbolic() const {
-  throw ShapeError(str("[shape] got the symbolic size ", *this, ", expected a number here: shrink it to concrete sizes first"));
+  throw ShapeError(
+      str("[shape] got the symbolic size ", *this, ", expected a number here: shrink it to concrete sizes first"));
 }
 void Shape::no_axis(size_t axis) const {
-  if (empty()) throw IndexError(str("[shape] got axis ", static_cast<int64_t>(axis), " of shape (), which has no axes"));
-  throw IndexError(str("[shape] got axis ", static_cast<int64_t>(axis), " of shape ", *this, ", expected 0 to ", size() - 1));
+  if (empty())
+    throw IndexError(str("[shape] got axis ", static_cast<int64_t>(axis), " of shape (), which has no axes"));
+  throw IndexError(
+      str("[shape] got axis ", static_cast<int64_t>(axis), " of shape ", *this, ", expected 0 to ", size() - 1));
 }
 std::ostream& operator<<(std::ostream& os, const Shape& s) {
   os << '(';
@@ -466,7 +483,8 @@ const std::string& device_of(UOp u) {
         } else if (n.is(Ops::MSELECT)) {
           const std::vector<std::string> all = split_devices(*g.facts(n.src(0)).device);
           const auto i = static_cast<size_t>(static_cast<int64_t>(n.node()->arg_bits));
-          TG_CHECK(IndexError, i < all.size(), "[mselect] got ", i, ", expected the number of one of ", all.size(), " devices");
+          TG_CHECK(IndexError, i < all.size(), "[mselect] got ", i, ", expected the number of one of ", all.size(),
+                   " devices");
           d = kept_name(all[i]);
         } else if (n.is(Ops::GETTUPLE)) {  // made where the body says, else where the arguments are
           d = g.facts(tuple_element(n)).device;
@@ -515,7 +533,8 @@ Shape broadcast_shapes(std::span<const Shape* const> shapes, const char* op) {
       }
       std::string all;
       for (const Shape* q : shapes) all += str(all.empty() ? "" : " and ", *q);
-      throw ShapeError(str("[", op, "] shapes ", all, " do not broadcast: sizes ", o, " and ", d, " differ and neither is 1"));
+      throw ShapeError(
+          str("[", op, "] shapes ", all, " do not broadcast: sizes ", o, " and ", d, " differ and neither is 1"));
     }
   }
   return out;
@@ -529,12 +548,14 @@ Shape dims_of(UOp stack) {
 }
 
 UOp base_of(UOp u) {
-  while (u.in(groups::kMovement | Ops::AFTER | Ops::CONTIGUOUS | Ops::DETACH | Ops::CONTIGUOUS_BACKWARD | Ops::BITCAST)) u = u.src(0);
+  while (u.in(groups::kMovement | Ops::AFTER | Ops::CONTIGUOUS | Ops::DETACH | Ops::CONTIGUOUS_BACKWARD | Ops::BITCAST))
+    u = u.src(0);
   return u;
 }
 bool has_buffer_identity(UOp u) {
   while (u.in(Ops::RESHAPE | Ops::AFTER | Ops::UNSHARD)) u = u.src(0);
-  if (u.is(Ops::MSTACK)) return std::all_of(u.srcs().begin(), u.srcs().end(), has_buffer_identity);  // of one device each
+  if (u.is(Ops::MSTACK))
+    return std::all_of(u.srcs().begin(), u.srcs().end(), has_buffer_identity);  // of one device each
   return u.in(groups::kDefines);
 }
 

@@ -1,4 +1,5 @@
-/// \file Derived facts of nodes: shape, integer bounds, open ranges, device. Each is one exhaustive rule per op, cached, computed without recursion.
+/// \file Derived facts of nodes: shape, integer bounds, open ranges, device. Each is one exhaustive rule per op,
+/// cached, computed without recursion.
 #pragma once
 #include <concepts>
 #include <iosfwd>
@@ -129,11 +130,13 @@ const Shape& shape_of(UOp u);
 Bounds bounds_of(UOp u);
 inline int128 vmin(UOp u) { return bounds_of(u).lo; }
 inline int128 vmax(UOp u) { return bounds_of(u).hi; }
-/// Loops this value is inside of: RANGEs (and SPECIALs are not among them) it depends on that are not ended, sorted by AxisType, then id.
+/// Loops this value is inside of: RANGEs (and SPECIALs are not among them) it depends on that are not ended, sorted by
+/// AxisType, then id.
 const UOps& ranges_of(UOp u);
 /// True when `range` is one of them.
 bool depends_on(UOp u, UOp range);
-/// Name of the device the value lives on; "" for constants and pure arithmetic on them. DeviceError when sources disagree.
+/// Name of the device the value lives on; "" for constants and pure arithmetic on them. DeviceError when sources
+/// disagree.
 const std::string& device_of(UOp u);
 /// Lanes of the value: the size of the VECTOR range it depends on, 1 without one.
 int lanes_of(UOp u);
@@ -146,7 +149,8 @@ Shape broadcast_shapes(std::span<const Shape* const> shapes, const char* op);
 Shape dims_of(UOp stack);
 /// Storage behind a view: strips movement ops, AFTER, CONTIGUOUS, DETACH, BITCAST of the same width are kept out.
 UOp base_of(UOp u);
-/// True for a BUFFER or PARAM, possibly under RESHAPE, or one on each of several devices: storage a tensor can own and assign to.
+/// True for a BUFFER or PARAM, possibly under RESHAPE, or one on each of several devices: storage a tensor can own and
+/// assign to.
 bool has_buffer_identity(UOp u);
 
 }  // namespace tg

@@ -31,7 +31,9 @@ thread_local std::unordered_set<const Node*>* t_hidden = nullptr;
 void (*g_buffer_death)(int64_t) = nullptr;
 void (*g_wait)(std::recursive_mutex&) = [](std::recursive_mutex& m) { m.lock(); };
 
-uint32_t slot_hash(const Hash128& h, uint64_t tag) { return static_cast<uint32_t>((h.lo ^ (tag * 0x9e3779b97f4a7c15ull)) >> 16); }
+uint32_t slot_hash(const Hash128& h, uint64_t tag) {
+  return static_cast<uint32_t>((h.lo ^ (tag * 0x9e3779b97f4a7c15ull)) >> 16);
+}
 }  // namespace
 
 Graph::Graph(Kind kind) : kind_(kind) { set_table(kind == Kind::kGlobal ? 1 << 14 : 1 << 8); }
@@ -96,15 +98,18 @@ UOp Graph::intern(Ops op, DType dtype, std::span<const UOp> src, const Arg& arg,
     if (table_[i].hash != home) continue;
     const Node* n = by_id_[table_[i].id - 1];
     if (n->hash == h && n->op == op && n->dtype == dtype && n->tag == tag && n->nsrc == src.size() &&
-        std::equal(src.begin(), src.end(), n->src_begin()) && Arg::equal(n->arg_kind, n->arg_bits, arg.kind(), arg.bits()))
+        std::equal(src.begin(), src.end(), n->src_begin()) &&
+        Arg::equal(n->arg_kind, n->arg_bits, arg.kind(), arg.bits()))
       return UOp(n);
   }
   Node* n = new (allocate(src.size())) Node{};
-  n->op = op, n->dtype = dtype, n->arg_kind = arg.kind(), n->arg_bits = arg.bits(), n->nsrc = static_cast<uint32_t>(src.size());
+  n->op = op, n->dtype = dtype, n->arg_kind = arg.kind(), n->arg_bits = arg.bits(),
+  n->nsrc = static_cast<uint32_t>(src.size());
   n->hash = h, n->tag = tag;
   Arg::retain(n->arg_kind, n->arg_bits);
   if (op == Ops::FUNCTION) n->flags = Node::kCalls;
-  else if (op == Ops::MSTACK || (op == Ops::COPY && arg.kind() == ArgKind::kString && is_device_list(arg.as<std::string>())) ||
+  else if (op == Ops::MSTACK ||
+           (op == Ops::COPY && arg.kind() == ArgKind::kString && is_device_list(arg.as<std::string>())) ||
            (op == Ops::PARAM && is_device_list(arg.as<ParamArg>().device)))
     n->flags = Node::kMulti;
   UOp* dst = reinterpret_cast<UOp*>(n + 1);
@@ -204,10 +209,13 @@ UOp Graph::forwarded(UOp u) const {
   return is_outdated(to) ? UOp() : to;
 }
 
-std::unordered_set<const Node*>* Graph::hide_forwards(std::unordered_set<const Node*>* hidden) { return std::exchange(t_hidden, hidden); }
+std::unordered_set<const Node*>* Graph::hide_forwards(std::unordered_set<const Node*>* hidden) {
+  return std::exchange(t_hidden, hidden);
+}
 
 void Graph::release_locked(const Node* n) {
-  if (n->refs.fetch_sub(1, std::memory_order_acq_rel) == 1 && !(n->flags & Node::kInZeroList)) n->flags |= Node::kInZeroList, zero_list_.push_back(n);
+  if (n->refs.fetch_sub(1, std::memory_order_acq_rel) == 1 && !(n->flags & Node::kInZeroList))
+    n->flags |= Node::kInZeroList, zero_list_.push_back(n);
 }
 
 void Graph::drop_sources(const Node* n, std::vector<const Node*>& pending) {

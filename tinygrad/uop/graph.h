@@ -1,5 +1,5 @@
-/// \file The homes of nodes. Tensor graphs live in ONE global graph: counted nodes, one lock taken by GraphScope at the API boundary.
-/// Schedules and kernels live in Arenas: own table, dense ids, no lock, no counts, freed whole.
+/// \file The homes of nodes. Tensor graphs live in ONE global graph: counted nodes, one lock taken by GraphScope at the
+/// API boundary. Schedules and kernels live in Arenas: own table, dense ids, no lock, no counts, freed whole.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -74,7 +74,8 @@ class Graph {
       if (from->op != Ops::AFTER && !keep(from)) out.insert(from);
     return out;
   }
-  /// While set, these nodes count as not computed on this thread; what is computed anew leaves the set. Returns what was set before.
+  /// While set, these nodes count as not computed on this thread; what is computed anew leaves the set. Returns what
+  /// was set before.
   static std::unordered_set<const Node*>* hide_forwards(std::unordered_set<const Node*>* hidden);
   /// Called (under the lock) with the slot of each BUFFER node that dies.
   static void set_buffer_death_hook(void (*hook)(int64_t slot));
@@ -141,8 +142,8 @@ class Origin {
   static constinit thread_local const char* current_;
 };
 
-/// Opens the global graph on this thread: takes the lock, makes it current; at the outermost end frees what nobody owns.
-/// Every UOp handle built inside stays valid until then, or longer if a UOpRef or another node holds it.
+/// Opens the global graph on this thread: takes the lock, makes it current; at the outermost end frees what nobody
+/// owns. Every UOp handle built inside stays valid until then, or longer if a UOpRef or another node holds it.
 class GraphScope {
  public:
   GraphScope();
@@ -215,8 +216,8 @@ class MemoScope {
   MemoTable* t_;
 };
 
-/// Copies `root` and all it depends on from graph `from` into the current graph. `replace(u)` may return a node of the current graph to
-/// stand for `u` (its sources are then not visited), or nothing.
+/// Copies `root` and all it depends on from graph `from` into the current graph. `replace(u)` may return a node of the
+/// current graph to stand for `u` (its sources are then not visited), or nothing.
 template <class F> UOp import_graph(Graph& from, UOp root, F&& replace) {
   MemoScope memo(from);
   std::vector<UOp> stack{root};

@@ -4,8 +4,9 @@
 
 namespace tg {
 
-/// Called where another thread holds the global graph; returns with the lock taken. A host language with a lock of its own gives that up meanwhile,
-/// so that whoever holds the graph may take it. Set once, before threads are made; by default the thread just waits.
+/// Called where another thread holds the global graph; returns with the lock taken. A host language with a lock of its
+/// own gives that up meanwhile, so that whoever holds the graph may take it. Set once, before threads are made; by
+/// default the thread just waits.
 void set_graph_wait(void (*wait)(std::recursive_mutex& lock));
 /// Takes any other lock that a thread may hold for long in the same way.
 void wait_for(std::recursive_mutex& lock);

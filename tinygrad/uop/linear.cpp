@@ -50,7 +50,8 @@ void Linear::add(const Linear& o, int128 k) {
 }
 
 void Linear::normalize() {
-  std::sort(terms.begin(), terms.end(), [](const Term& a, const Term& b) { return a.base != b.base && structural_less(a.base, b.base); });
+  std::sort(terms.begin(), terms.end(),
+            [](const Term& a, const Term& b) { return a.base != b.base && structural_less(a.base, b.base); });
   size_t n = 0;
   for (size_t i = 0; i < terms.size(); i++) {
     if (n && terms[n - 1].base == terms[i].base) terms[n - 1].coef += terms[i].coef;
@@ -66,7 +67,9 @@ Bounds Linear::bounds() const {
   return b;
 }
 
-UOp build_term(const Term& t, DType d) { return t.coef == 1 ? t.base : UOp::alu(Ops::MUL, {t.base, UOp::constant(t.coef, d)}); }
+UOp build_term(const Term& t, DType d) {
+  return t.coef == 1 ? t.base : UOp::alu(Ops::MUL, {t.base, UOp::constant(t.coef, d)});
+}
 
 UOp Linear::build(DType d) const {
   UOp u;

@@ -1,5 +1,5 @@
-/// \file Integer expressions as sums: coef * base + ... + constant. What the rules on index arithmetic compute with, so that only final results
-/// become nodes.
+/// \file Integer expressions as sums: coef * base + ... + constant. What the rules on index arithmetic compute with, so
+/// that only final results become nodes.
 #pragma once
 #include <optional>
 #include <vector>

@@ -84,8 +84,8 @@ int compute_axis(UOp u, const auto& get) {
     }
     case Ops::FLIP: {
       const auto& axes = u.arg<std::vector<int64_t>>();
-      TG_CHECK(ShapeError, same() < 0 || std::find(axes.begin(), axes.end(), same()) == axes.end(), "[flip] flipping not supported on sharded axis ",
-               same(), ": gather the tensor first with .to(device)");
+      TG_CHECK(ShapeError, same() < 0 || std::find(axes.begin(), axes.end(), same()) == axes.end(),
+               "[flip] flipping not supported on sharded axis ", same(), ": gather the tensor first with .to(device)");
       return same();
     }
     case Ops::PAD:
@@ -95,10 +95,12 @@ int compute_axis(UOp u, const auto& get) {
       const size_t i = static_cast<size_t>(a);
       const Shape &from = shape_of(u.src(0)), &to = shape_of(u), at = dims_of(u.src(1));
       if (at[i] == 0 && to[i] == from[i]) return a;
-      TG_CHECK(ShapeError, u.is(Ops::SHRINK), "[pad] padding not supported on sharded axis ", a, ": gather the tensor first with .to(device)");
+      TG_CHECK(ShapeError, u.is(Ops::SHRINK), "[pad] padding not supported on sharded axis ", a,
+               ": gather the tensor first with .to(device)");
       const int64_t n = from[i].value() / device_count(u);
-      TG_CHECK(ShapeError, !at[i].symbolic() && to[i] == n && at[i].value() % n == 0, "[shrink] got elements from ", at[i], ", ", to[i],
-               " of them, of sharded axis ", a, ": shrinking not supported, expected one whole shard of ", n, " elements or all of them");
+      TG_CHECK(ShapeError, !at[i].symbolic() && to[i] == n && at[i].value() % n == 0, "[shrink] got elements from ",
+               at[i], ", ", to[i], " of them, of sharded axis ", a,
+               ": shrinking not supported, expected one whole shard of ", n, " elements or all of them");
       return -1;  // what one device has, on all of them
     }
     case Ops::REDUCE: {
@@ -119,7 +121,8 @@ int compute_axis(UOp u, const auto& get) {
       int found = -1;
       std::vector<int> seen;
       for (UOp s : u.srcs()) {
-        int a = u.is(Ops::STACK) ? (get(s) < 0 ? -1 : get(s) + 1) : aligned(s, static_cast<int64_t>(shape_of(u).size()));
+        int a =
+            u.is(Ops::STACK) ? (get(s) < 0 ? -1 : get(s) + 1) : aligned(s, static_cast<int64_t>(shape_of(u).size()));
         if (a >= 0 && std::find(seen.begin(), seen.end(), a) == seen.end()) seen.push_back(a), found = a;
       }
       return found;
@@ -144,7 +147,8 @@ int shard_axis(UOp u) {
       if (!known(s)) stack.push_back(s);
     if (stack.size() != before) continue;
     // What lies on one device, or nowhere yet, has no shards.
-    const int a = n.in(Ops::TUPLE | Ops::FUNCTION | Ops::SINK) || !is_device_list(device_of(n)) ? -1 : compute_axis(n, get);
+    const int a =
+        n.in(Ops::TUPLE | Ops::FUNCTION | Ops::SINK) || !is_device_list(device_of(n)) ? -1 : compute_axis(n, get);
     g.facts(n).axis = static_cast<int8_t>(a), stack.pop_back();
   }
   return g.facts(u).axis;

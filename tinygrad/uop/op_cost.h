@@ -10,7 +10,8 @@ template <class Cost> struct OpCost {
   OpSet ops;
   Cost cost;
 };
-/// All ops of a table: a table asserts that it has every op it must know, so that a new one does not get a cost by oversight.
+/// All ops of a table: a table asserts that it has every op it must know, so that a new one does not get a cost by
+/// oversight.
 template <class Cost, size_t N> constexpr OpSet ops_of(const OpCost<Cost> (&table)[N]) {
   OpSet all;
   for (const OpCost<Cost>& row : table) all |= row.ops;

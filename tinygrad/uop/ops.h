@@ -1,4 +1,5 @@
-/// \file The list of operations and its groups. The order is the canonical order: it is the first key wherever nodes are sorted.
+/// \file The list of operations and its groups. The order is the canonical order: it is the first key wherever nodes
+/// are sorted.
 #pragma once
 #include <cstdint>
 #include <iosfwd>
@@ -62,8 +63,8 @@ constexpr OpSet operator|(Ops a, Ops b) { return OpSet(a) | OpSet(b); }
 namespace groups {
 using enum Ops;
 inline constexpr OpSet kUnary = EXP2 | LOG2 | SIN | SQRT | RECIPROCAL | NEG | TRUNC;
-inline constexpr OpSet kBinary =
-    ADD | MUL | SHL | SHR | CDIV | MAX | CMOD | CMPLT | CMPNE | CMPEQ | XOR | OR | AND | THREEFRY | SUB | FDIV | POW | FLOORDIV | FLOORMOD;
+inline constexpr OpSet kBinary = ADD | MUL | SHL | SHR | CDIV | MAX | CMOD | CMPLT | CMPNE | CMPEQ | XOR | OR | AND |
+                                 THREEFRY | SUB | FDIV | POW | FLOORDIV | FLOORMOD;
 inline constexpr OpSet kTernary = WHERE | MULACC;
 inline constexpr OpSet kAlu = kUnary | kBinary | kTernary;
 inline constexpr OpSet kElementwise = kAlu | CAST | BITCAST;

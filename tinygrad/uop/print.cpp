@@ -92,7 +92,8 @@ Spelled spell(UOp u, const auto& of) {
     }
     case Ops::LOAD: return u.nsrc() == 1 ? of(u.src(0)) : call("load");
     case Ops::AFTER: return of(u.src(0));
-    case Ops::STORE: return {of(u.src(0)).text + " = " + of(u.src(1)).text + (u.nsrc() > 2 ? " if " + of(u.src(2)).text : ""), 0};
+    case Ops::STORE:
+      return {of(u.src(0)).text + " = " + of(u.src(1)).text + (u.nsrc() > 2 ? " if " + of(u.src(2)).text : ""), 0};
     case Ops::WHERE: return {at(0, 11) + " ? " + at(1, 11) + " : " + at(2, 10), 10};
     case Ops::MAX: return call("max");
     case Ops::CAST: return call(std::string(u.dtype().name()));
@@ -258,7 +259,11 @@ std::string print_linear(std::span<const UOp> program) {
     size_t n = number.size();
     number.emplace(u, n);
     if (u.in(Ops::END | Ops::ENDIF) && depth) depth--;
-    os << '%' << n << (n < 10 ? "  " : n < 100 ? " " : "") << std::string(depth * 2 + 1, ' ') << "= " << u.op() << ' ' << u.dtype();
+    os << '%' << n
+       << (n < 10    ? "  "
+           : n < 100 ? " "
+                     : "")
+       << std::string(depth * 2 + 1, ' ') << "= " << u.op() << ' ' << u.dtype();
     print_arg(os, u);
     if (u.nsrc()) {
       os << " (";

@@ -59,7 +59,8 @@ class RewriteRecord {
   }
   void rewrite(upat::Loc at, UOp before, UOp after) {
     std::lock_guard lock(mutex_);
-    file_ << place_of(at) << "  %" << before.id() << " = " << before << "  ->  %" << after.id() << " = " << after << '\n';
+    file_ << place_of(at) << "  %" << before.id() << " = " << before << "  ->  %" << after.id() << " = " << after
+          << '\n';
   }
 
  private:
@@ -96,13 +97,16 @@ std::string match_stats_table() {
       std::string t = std::to_string(v);
       return std::string(t.size() < 10 ? 10 - t.size() : 0, ' ') + t;
     };
-    out += column(s->tries) + " " + column(s->hits) + " " + column(s->nanoseconds / 1000) + "  " + place_of(s->at) + "\n";
+    out +=
+        column(s->tries) + " " + column(s->hits) + " " + column(s->nanoseconds / 1000) + "  " + place_of(s->at) + "\n";
   }
   return out;
 }
 
 uint64_t match_clock() {
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+          .count());
 }
 void count_match(MatchStats& stats, uint64_t begin, bool hit, UOp before, UOp after) {
   stats.nanoseconds.fetch_add(match_clock() - begin, std::memory_order_relaxed);
@@ -199,8 +203,8 @@ UOp rewrite_sources_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, bo
       f.stage = Frame::kLink, f.current = out, f.built = built;
       UOp node = f.node;
       // `out` in progress further down the stack would wait for itself.
-      TG_ASSERT(!open.has(out), "rewrite '", name, "' runs in a circle: ", node, " becomes ", out, "\n  ", render_expr(node), "\n  ",
-                render_expr(out));
+      TG_ASSERT(!open.has(out), "rewrite '", name, "' runs in a circle: ", node, " becomes ", out, "\n  ",
+                render_expr(node), "\n  ", render_expr(out));
       open.mark(node), open.mark(built);
       TG_ASSERT(++pending <= limit, "rewrite '", name, "' has more than ", limit,
                 " results of rules pending (REWRITE_STACK_LIMIT) and would go on: ", node, " becomes ", out);
@@ -232,7 +236,8 @@ UOp rewrite_users_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, cons
         continue;
       }
       for (int64_t step = 0;; step++) {
-        TG_ASSERT(step < std::min<int64_t>(limit, 1000), "rewrite '", name, "' does not end at ", f.node, " (REWRITE_STACK_LIMIT)");
+        TG_ASSERT(step < std::min<int64_t>(limit, 1000), "rewrite '", name, "' does not end at ", f.node,
+                  " (REWRITE_STACK_LIMIT)");
         counters.visited++;
         UOp out = pm.rewrite(f.current, ctx);
         if (!out) break;
@@ -264,8 +269,10 @@ UOp rewrite_users_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, cons
 }
 }  // namespace
 
-UOp graph_rewrite(UOp root, const PatternMatcher<UOp>& pm, const RewriteOptions& o, void* ctx, const std::type_info* ctx_type) {
-  TG_ASSERT(!pm.ctx_type() || (ctx_type && *ctx_type == *pm.ctx_type()), "rewrite '", o.name, "' needs a context of type ", pm.ctx_type()->name());
+UOp graph_rewrite(UOp root, const PatternMatcher<UOp>& pm, const RewriteOptions& o, void* ctx,
+                  const std::type_info* ctx_type) {
+  TG_ASSERT(!pm.ctx_type() || (ctx_type && *ctx_type == *pm.ctx_type()), "rewrite '", o.name,
+            "' needs a context of type ", pm.ctx_type()->name());
   if (RewriteRecord* r = record()) r->pass(o.name);
   return o.walk == Walk::kUsersFirst ? rewrite_users_first(root, pm, ctx, o.name)
                                      : rewrite_sources_first(root, pm, ctx, o.walk == Walk::kOnce, o.name);

@@ -18,13 +18,15 @@ struct MatchStats {
   upat::Loc at;
   std::atomic<uint64_t> tries{0}, hits{0}, nanoseconds{0};
 };
-/// Whether rules count: TRACK_MATCH_STATS at the start of the program; tests set it. The counts are printed at exit when the variable asked for them.
+/// Whether rules count: TRACK_MATCH_STATS at the start of the program; tests set it. The counts are printed at exit
+/// when the variable asked for them.
 extern std::atomic<bool> track_match_stats;
 /// The counters of a new rule; they live as long as the program.
 MatchStats* new_match_stats(upat::Loc at);
 /// All rules that were tried, the most expensive first: tries, hits, time, file:line.
 std::string match_stats_table();
-/// Counts one attempt that began at `begin` (match_clock()) and, with TRACK_MATCH_STATS=2, writes down what it did to `before`.
+/// Counts one attempt that began at `begin` (match_clock()) and, with TRACK_MATCH_STATS=2, writes down what it did to
+/// `before`.
 void count_match(MatchStats& stats, uint64_t begin, bool hit, UOp before, UOp after);
 uint64_t match_clock();
 
@@ -70,7 +72,8 @@ template <class T, uint32_t binds> constexpr bool bound() {
 }
 
 template <class Result, Pat P, class Fn, class... A> Rule<Result> make_rule(P p, Fn, Sig<A...>, Loc at) {
-  static_assert((bound<A, P::binds>() && ...), "a rule body names a capture its pattern does not bind (or takes its context by value)");
+  static_assert((bound<A, P::binds>() && ...),
+                "a rule body names a capture its pattern does not bind (or takes its context by value)");
   const std::type_info* ctx = nullptr;
   ((Capture<A> ? void() : void(ctx = &typeid(std::remove_cvref_t<A>))), ...);
   return {p.roots(),
@@ -128,7 +131,8 @@ Rule<UOp> rule(P p, L v, Loc at = Loc()) {
 }
 }  // namespace upat
 
-/// A table of rules: a value; `a + b` tries a's rules first. Tables are functions returning a static, so that none is used before it is made.
+/// A table of rules: a value; `a + b` tries a's rules first. Tables are functions returning a static, so that none is
+/// used before it is made.
 template <class Result = UOp> class PatternMatcher {
  public:
   PatternMatcher() = default;
@@ -141,7 +145,8 @@ template <class Result = UOp> class PatternMatcher {
     return m;
   }
 
-  /// First non-empty result, other than the node itself, of the rules in table order. `ctx` must be of the type the bodies take.
+  /// First non-empty result, other than the node itself, of the rules in table order. `ctx` must be of the type the
+  /// bodies take.
   Result rewrite(UOp u, void* ctx = nullptr) const {
     const bool track = track_match_stats.load(std::memory_order_relaxed);
     const OpSet children = u.src_ops();
@@ -170,7 +175,8 @@ template <class Result = UOp> class PatternMatcher {
     for (int o = 0; o < kOpCount; o++)
       if (r->roots.has(static_cast<Ops>(o))) by_op_[static_cast<size_t>(o)].push_back(r.get());
     if (r->ctx) {
-      TG_ASSERT(!ctx_ || *ctx_ == *r->ctx, "rules of one table take different contexts: ", ctx_->name(), " and ", r->ctx->name());
+      TG_ASSERT(!ctx_ || *ctx_ == *r->ctx, "rules of one table take different contexts: ", ctx_->name(), " and ",
+                r->ctx->name());
       ctx_ = r->ctx;
     }
     roots_ |= r->roots;
@@ -199,13 +205,15 @@ struct RewriteCounters {
 };
 RewriteCounters& rewrite_counters();
 
-/// Applies a table to everything `root` depends on (nodes of the current graph). InternalError when rules run in a circle, or
-/// grow the graph for ever (REWRITE_STACK_LIMIT).
-UOp graph_rewrite(UOp root, const PatternMatcher<UOp>& pm, const RewriteOptions& options, void* ctx, const std::type_info* ctx_type);
+/// Applies a table to everything `root` depends on (nodes of the current graph). InternalError when rules run in a
+/// circle, or grow the graph for ever (REWRITE_STACK_LIMIT).
+UOp graph_rewrite(UOp root, const PatternMatcher<UOp>& pm, const RewriteOptions& options, void* ctx,
+                  const std::type_info* ctx_type);
 inline UOp graph_rewrite(UOp root, const PatternMatcher<UOp>& pm, const RewriteOptions& options = {}) {
   return graph_rewrite(root, pm, options, nullptr, nullptr);
 }
-template <class Ctx> UOp graph_rewrite(UOp root, const PatternMatcher<UOp>& pm, Ctx& ctx, const RewriteOptions& options = {}) {
+template <class Ctx>
+UOp graph_rewrite(UOp root, const PatternMatcher<UOp>& pm, Ctx& ctx, const RewriteOptions& options = {}) {
   return graph_rewrite(root, pm, options, const_cast<std::remove_const_t<Ctx>*>(&ctx), &typeid(Ctx));
 }
 

@@ -48,13 +48,18 @@ void write_arg(ByteWriter& w, UOp u) {
     case ArgKind::kBigInt: w.value<int128>(u.arg<int128>()); break;
     case ArgKind::kString: w.text(u.arg<std::string>()); break;
     case ArgKind::kInts: write_ints(w, u.arg<std::vector<int64_t>>()); break;
-    case ArgKind::kRange: write_ints(w, u.arg<RangeArg>().id), w.value(static_cast<uint8_t>(u.arg<RangeArg>().type)); break;
+    case ArgKind::kRange:
+      write_ints(w, u.arg<RangeArg>().id), w.value(static_cast<uint8_t>(u.arg<RangeArg>().type));
+      break;
     case ArgKind::kParam: {
       const ParamArg& a = u.arg<ParamArg>();
-      w.value(a.slot), w.value(static_cast<uint8_t>(a.addrspace)), w.text(a.device), w.text(a.name), w.value(a.vmin), w.value(a.vmax);
+      w.value(a.slot), w.value(static_cast<uint8_t>(a.addrspace)), w.text(a.device), w.text(a.name), w.value(a.vmin),
+          w.value(a.vmax);
       break;
     }
-    case ArgKind::kReduce: w.value(static_cast<uint8_t>(u.arg<ReduceArg>().op)), write_ints(w, u.arg<ReduceArg>().axes); break;
+    case ArgKind::kReduce:
+      w.value(static_cast<uint8_t>(u.arg<ReduceArg>().op)), write_ints(w, u.arg<ReduceArg>().axes);
+      break;
     case ArgKind::kStage: {
       const StageArg& a = u.arg<StageArg>();
       w.value(static_cast<uint8_t>(a.addrspace)), w.text(a.device), w.value<uint8_t>(a.removable);
@@ -77,11 +82,13 @@ void write_arg(ByteWriter& w, UOp u) {
 }
 
 AddrSpace read_addrspace(ByteReader& r) {
-  return static_cast<AddrSpace>(r.below<uint8_t>(static_cast<uint8_t>(AddrSpace::kAlu) + 1, "an unknown kind of memory"));
+  return static_cast<AddrSpace>(
+      r.below<uint8_t>(static_cast<uint8_t>(AddrSpace::kAlu) + 1, "an unknown kind of memory"));
 }
 
 Arg read_arg(ByteReader& r) {
-  switch (static_cast<ArgKind>(r.below<uint8_t>(static_cast<uint8_t>(ArgKind::kCall) + 1, "an unknown kind of argument"))) {
+  switch (
+      static_cast<ArgKind>(r.below<uint8_t>(static_cast<uint8_t>(ArgKind::kCall) + 1, "an unknown kind of argument"))) {
     case ArgKind::kNone: return {};
     case ArgKind::kInvalid: return Arg::invalid();
     case ArgKind::kInt: return Arg(r.value<int64_t>());
@@ -91,7 +98,8 @@ Arg read_arg(ByteReader& r) {
     case ArgKind::kInts: return Arg(read_ints<int64_t>(r));
     case ArgKind::kRange: {
       RangeArg a{read_ints<int32_t>(r)};
-      a.type = static_cast<AxisType>(r.below<uint8_t>(static_cast<uint8_t>(AxisType::kVector) + 1, "an unknown kind of range"));
+      a.type = static_cast<AxisType>(
+          r.below<uint8_t>(static_cast<uint8_t>(AxisType::kVector) + 1, "an unknown kind of range"));
       return a;
     }
     case ArgKind::kParam: {
@@ -129,7 +137,8 @@ Arg read_arg(ByteReader& r) {
 uint32_t graph_format() {
   Hash128 h;
   for (int op = 0; op < kOpCount; op++) h.add(std::string_view(name_of(static_cast<Ops>(op))));
-  for (int axis = 0; axis <= static_cast<int>(AxisType::kVector); axis++) h.add(std::string_view(name_of(static_cast<AxisType>(axis))));
+  for (int axis = 0; axis <= static_cast<int>(AxisType::kVector); axis++)
+    h.add(std::string_view(name_of(static_cast<AxisType>(axis))));
   for (int opt = 0; opt <= static_cast<int>(OptOp::kStage); opt++) h.add(str(Opt{static_cast<OptOp>(opt)}));
   h.add(static_cast<uint64_t>(ArgKind::kCall)), h.add(static_cast<uint64_t>(AddrSpace::kAlu));
   return static_cast<uint32_t>(h.lo ^ h.lo >> 32);
@@ -153,7 +162,8 @@ void write_graph(ByteWriter& w, const UOps& roots) {
   for (DType d : spelled) w.text(d.name());
   w.size(order.size());
   for (UOp u : order) {
-    w.value(static_cast<uint8_t>(u.op())), w.value(static_cast<uint32_t>(std::find(spelled.begin(), spelled.end(), u.dtype()) - spelled.begin())),
+    w.value(static_cast<uint8_t>(u.op())),
+        w.value(static_cast<uint32_t>(std::find(spelled.begin(), spelled.end(), u.dtype()) - spelled.begin())),
         w.value(u.tag()), w.value(u.nsrc());
     for (UOp s : u.srcs()) w.value(place.at(s));
     write_arg(w, u);
@@ -177,7 +187,8 @@ UOps read_graph(ByteReader& r) {
     const auto n = r.value<uint32_t>();
     r.check(n <= r.left() / 4, "a count that is larger than the file");
     src.clear();
-    for (uint32_t k = 0; k < n; k++) src.push_back(order[r.below<uint32_t>(i, "a source that does not come before its user")]);
+    for (uint32_t k = 0; k < n; k++)
+      src.push_back(order[r.below<uint32_t>(i, "a source that does not come before its user")]);
     const Arg arg = read_arg(r);
     // Such a node would own memory: that of another tensor, or none.
     r.check(op != Ops::BUFFER || (arg.kind() == ArgKind::kParam && arg.as<ParamArg>().addrspace != AddrSpace::kGlobal),
@@ -186,7 +197,8 @@ UOps read_graph(ByteReader& r) {
   }
   UOps roots(r.size(4));
   for (UOp& root : roots)
-    if (const auto at = r.value<uint32_t>(); at != kEmpty) r.check(at < order.size(), "a root that is no node"), root = order[at];
+    if (const auto at = r.value<uint32_t>(); at != kEmpty)
+      r.check(at < order.size(), "a root that is no node"), root = order[at];
   return roots;
 }
 

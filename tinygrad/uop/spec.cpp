@@ -30,7 +30,9 @@ bool is_int_stack(UOp u) {
   return u.is(Ops::STACK) && all_srcs(u, 0, [](UOp s) { return s.dtype().is_int(); });
 }
 /// Narrow numbers of a parameter, several at once.
-bool reads_words(UOp u) { return u.dtype() == dtypes::uint32 && u.nsrc() >= 1 && u.src(0).is(Ops::PARAM) && u.src(0).dtype().itemsize() < 4; }
+bool reads_words(UOp u) {
+  return u.dtype() == dtypes::uint32 && u.nsrc() >= 1 && u.src(0).is(Ops::PARAM) && u.src(0).dtype().itemsize() < 4;
+}
 bool same_type(UOp u) { return u.nsrc() >= 1 && u.dtype() == u.src(0).dtype(); }
 
 uint32_t arity(Ops op) { return groups::kUnary.has(op) ? 1 : groups::kBinary.has(op) ? 2 : 3; }
@@ -56,7 +58,8 @@ Verdict check_const(UOp u) {
     case ArgKind::kInt:
     case ArgKind::kBigInt: {
       if (!u.dtype().is_int() && !u.dtype().is_bool()) return must(false, "an integer literal has an integer type");
-      return must(u.dtype().is_weak() || truncate_int(u.const_int(), u.dtype()) == u.const_int(), "a literal fits its type");
+      return must(u.dtype().is_weak() || truncate_int(u.const_int(), u.dtype()) == u.const_int(),
+                  "a literal fits its type");
     }
     case ArgKind::kFloat: return must(u.dtype().is_float(), "a float literal has a float type");
     default: return must(false, "a CONST carries a number");
@@ -74,7 +77,8 @@ Verdict check_permute(UOp u) {
 Verdict check_flip(UOp u) {
   if (u.nsrc() != 1 || u.arg_kind() != ArgKind::kInts || !same_type(u)) return must(false, "FLIP(x), axes");
   for (int64_t a : u.arg<std::vector<int64_t>>())
-    if (a < 0 || a >= static_cast<int64_t>(shape_of(u.src(0)).size())) return must(false, "axes are axes of the source");
+    if (a < 0 || a >= static_cast<int64_t>(shape_of(u.src(0)).size()))
+      return must(false, "axes are axes of the source");
   return kOk;
 }
 Verdict check_reduce_axes(UOp u) {
@@ -82,12 +86,14 @@ Verdict check_reduce_axes(UOp u) {
   const ReduceArg& a = u.arg<ReduceArg>();
   if (!groups::kReduce.has(a.op)) return must(false, "reduces are ADD, MUL or MAX");
   for (size_t i = 0; i < a.axes.size(); i++)
-    if (a.axes[i] < 0 || a.axes[i] >= static_cast<int32_t>(shape_of(u.src(0)).size()) || (i && a.axes[i] <= a.axes[i - 1]))
+    if (a.axes[i] < 0 || a.axes[i] >= static_cast<int32_t>(shape_of(u.src(0)).size()) ||
+        (i && a.axes[i] <= a.axes[i - 1]))
       return must(false, "axes ascend and exist");
   return kOk;
 }
 Verdict check_pad(UOp u) {
-  if (u.nsrc() != 3 || !same_type(u) || !is_int_stack(u.src(1)) || !is_int_stack(u.src(2))) return must(false, "(x, offsets, sizes)");
+  if (u.nsrc() != 3 || !same_type(u) || !is_int_stack(u.src(1)) || !is_int_stack(u.src(2)))
+    return must(false, "(x, offsets, sizes)");
   size_t n = shape_of(u.src(0)).size();
   return must(u.src(1).nsrc() == n && u.src(2).nsrc() == n, "an offset and a size per axis");
 }
@@ -95,7 +101,9 @@ bool same_elements(UOp u) {
   const Shape &a = shape_of(u), &b = shape_of(u.src(0));
   return a.symbolic() || b.symbolic() || a.numel() == b.numel();
 }
-bool is_alu_param(UOp u) { return u.is(Ops::PARAM) && u.arg_kind() == ArgKind::kParam && u.arg<ParamArg>().addrspace == AddrSpace::kAlu; }
+bool is_alu_param(UOp u) {
+  return u.is(Ops::PARAM) && u.arg_kind() == ArgKind::kParam && u.arg<ParamArg>().addrspace == AddrSpace::kAlu;
+}
 
 const Spec& spec_shared() {
   // clang-format off
@@ -203,7 +211,8 @@ namespace {
       break;
     }
   }
-  throw InternalError(str("after '", stage, "': ", u, "\n  ", why[0] ? why : "no rule of this level knows such a node", "\n", tree));
+  throw InternalError(
+      str("after '", stage, "': ", u, "\n  ", why[0] ? why : "no rule of this level knows such a node", "\n", tree));
 }
 }  // namespace
 
@@ -233,9 +242,11 @@ void verify_program(std::span<const UOp> program, const char* stage) {
         for (UOp e : s.srcs())
           if (!seen.count(e)) broken(u, "an effect of its GROUP stands behind it", stage);
       } else if (!seen.count(s)) broken(u, "a source stands behind its user", stage);
-      else if (s.is(Ops::RANGE) && !u.is(Ops::END) && closed.count(s) && !u.is(Ops::AFTER)) broken(u, "it uses a range whose loop is over", stage);
+      else if (s.is(Ops::RANGE) && !u.is(Ops::END) && closed.count(s) && !u.is(Ops::AFTER))
+        broken(u, "it uses a range whose loop is over", stage);
     }
-    if (std::count_if(ranges_of(u).begin(), ranges_of(u).end(), is_lane) > 1) broken(u, "a value with lanes of two VECTOR ranges", stage);
+    if (std::count_if(ranges_of(u).begin(), ranges_of(u).end(), is_lane) > 1)
+      broken(u, "a value with lanes of two VECTOR ranges", stage);
     if (u.is(Ops::RANGE)) {
       if (!is_lane(u)) open.push_back(u);
     }

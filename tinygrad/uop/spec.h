@@ -18,11 +18,14 @@ const Spec& spec_tensor();   ///< docs/ir.md, section 1: tensor graphs
 const Spec& spec_kernel();   ///< section 3: kernel ASTs, optimised ones included, until index types are lowered
 const Spec& spec_program();  ///< section 4: nodes of linear programs
 
-/// Checks every node `root` depends on. InternalError naming the stage, the rule that broke, the node with its neighbourhood.
+/// Checks every node `root` depends on. InternalError naming the stage, the rule that broke, the node with its
+/// neighbourhood.
 void verify(UOp root, const Spec& spec, const char* stage);
-/// Checks one node as far as that can be done without knowing the level it is for (SPEC=2: as it is made). InternalError like verify's.
+/// Checks one node as far as that can be done without knowing the level it is for (SPEC=2: as it is made).
+/// InternalError like verify's.
 void verify_made(UOp u);
-/// Checks a linear program: every instruction, that sources stand before users, that loops nest and each is closed once, at most one VECTOR range.
+/// Checks a linear program: every instruction, that sources stand before users, that loops nest and each is closed
+/// once, at most one VECTOR range.
 void verify_program(std::span<const UOp> program, const char* stage);
 
 }  // namespace tg

@@ -90,7 +90,8 @@ UOp symbolic_gcd(std::span<const UOp> us) {
       }
       UOps both;
       for (UOp f : common)
-        if (auto it = std::find(factors.begin(), factors.end(), f); it != factors.end()) both.push_back(f), factors.erase(it);
+        if (auto it = std::find(factors.begin(), factors.end(), f); it != factors.end())
+          both.push_back(f), factors.erase(it);
       common = std::move(both);
     }
   }
@@ -120,17 +121,21 @@ UOp fold_literals(UOp u) {
   DType operand = u.src(u.nsrc() - 1).dtype();
   return UOp::constant(eval_alu(u.op(), u.dtype(), std::span<const ConstValue>(v, u.nsrc()), operand), u.dtype());
 }
-UOp alu2(Ops o, UOp p, UOp q) { return p.is_const() && q.is_const() ? fold_literals(UOp::alu(o, {p, q})) : UOp::alu(o, {p, q}); }
+UOp alu2(Ops o, UOp p, UOp q) {
+  return p.is_const() && q.is_const() ? fold_literals(UOp::alu(o, {p, q})) : UOp::alu(o, {p, q});
+}
 
 /// A literal to the right; weakint operands in structural order.
 UOp order_operands(UOp u) {
   UOp p = u.src(0), q = u.src(1);
-  if (q.is_const() || p == q || (is_weak(u) && u.in(Ops::ADD | Ops::MUL))) return {};  // sums and products have an order of their own
+  if (q.is_const() || p == q || (is_weak(u) && u.in(Ops::ADD | Ops::MUL)))
+    return {};  // sums and products have an order of their own
   bool swap = p.is_const() || (p.dtype() == dtypes::weakint && structural_less(q, p));
   return swap ? u.with_srcs(UOps{q, p}) : UOp();
 }
 
-// Sums and products of weakint in normal form. Sources are in normal form when this is asked, so one look at the last operand tells.
+// Sums and products of weakint in normal form. Sources are in normal form when this is asked, so one look at the last
+// operand tells.
 UOp normal_sum(UOp u) {
   UOp l = u.src(0), r = u.src(1);
   bool tail = l.is(Ops::ADD) && l.src(1).is_const();
@@ -184,7 +189,8 @@ UOp fold_less_than(UOp x, int128 c) {
     const Term& t = l.terms[0];
     if (t.coef < 0) return lt(t.base, weak(floordiv(c, t.coef) + 1)).logical_not();  // -k*x < c: x > c/-k
     if (t.coef > 1) return lt(t.base, weak(ceildiv(c, t.coef)));
-    if (x.is(Ops::FLOORDIV) && x.src(1).is_const() && x.src(1).const_int() > 0) return lt(x.src(0), weak(c * x.src(1).const_int()));
+    if (x.is(Ops::FLOORDIV) && x.src(1).is_const() && x.src(1).const_int() > 0)
+      return lt(x.src(0), weak(c * x.src(1).const_int()));
     return {};
   }
   // Positive coefficients of what is not negative: the sum is less than 1 when every term is 0.
@@ -228,7 +234,8 @@ UOp fold_difference(UOp x, UOp y, bool ne) {
     if (t.coef > 0) left.terms.push_back(t);
     else right.terms.push_back({t.base, -t.coef});
   }
-  if (left.terms.empty() || right.terms.empty()) return ne ? UOp::alu(Ops::CMPNE, {d.build(), weak(0)}) : lt(d.build(), weak(0));
+  if (left.terms.empty() || right.terms.empty())
+    return ne ? UOp::alu(Ops::CMPNE, {d.build(), weak(0)}) : lt(d.build(), weak(0));
   (d.c > 0 ? left : right).c = d.c > 0 ? d.c : -d.c;
   UOp l = left.build(), r = right.build();
   if (l == x && r == y) return {};
@@ -274,9 +281,9 @@ bool uses_condition(UOp u, UOp c) {
   }
   return false;
 }
-/// Stays among elementwise nodes: a LOAD in a branch is executed whatever the condition is, so its own gate must not be decided by it. A branch of
-/// which much would have to be written twice stays as it is: gradients of chains of functions with two branches (tanh) would double with each of
-/// them.
+/// Stays among elementwise nodes: a LOAD in a branch is executed whatever the condition is, so its own gate must not be
+/// decided by it. A branch of which much would have to be written twice stays as it is: gradients of chains of
+/// functions with two branches (tanh) would double with each of them.
 UOp replace_condition(UOp u, UOp c, bool value) {
   if (!uses_condition(u, c)) return u;
   constexpr int kMostCopied = 32;
@@ -323,7 +330,8 @@ UOp expand_pow(UOp x, double c) {
     if (!(std::abs(c) <= 64)) return {};
     if (c < 0) return UOp::alu(Ops::RECIPROCAL, {UOp::alu(Ops::POW, {x, lit(-c)})});
     if (c == 0.5) return UOp::alu(Ops::SQRT, {x});
-    if (std::trunc(c) != c) return std::trunc(c - 0.5) == c - 0.5 ? UOp::alu(Ops::POW, {x, lit(c - 0.5)}) * UOp::alu(Ops::SQRT, {x}) : UOp();
+    if (std::trunc(c) != c)
+      return std::trunc(c - 0.5) == c - 0.5 ? UOp::alu(Ops::POW, {x, lit(c - 0.5)}) * UOp::alu(Ops::SQRT, {x}) : UOp();
   }
   if (c == 1) return x;
   UOp half = UOp::alu(Ops::POW, {x, lit(std::floor(c / 2))}), r = half * half;
@@ -366,8 +374,9 @@ UOp hoist_factor(UOp red) {
   UOps inside, outside;
   for (UOp f : split_terms(red.src(0), Ops::MUL)) {
     const UOps& open = ranges_of(f);
-    bool varies =
-        std::any_of(open.begin(), open.end(), [&](UOp r) { return std::find(red.srcs().begin() + 1, red.srcs().end(), r) != red.srcs().end(); });
+    bool varies = std::any_of(open.begin(), open.end(), [&](UOp r) {
+      return std::find(red.srcs().begin() + 1, red.srcs().end(), r) != red.srcs().end();
+    });
     (varies ? inside : outside).push_back(f);
   }
   if (outside.empty()) return {};

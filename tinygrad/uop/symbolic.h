@@ -1,5 +1,5 @@
-/// \file The algebra of the IR as rule tables, and what index arithmetic needs of it. Integer rules on weakint treat it as unbounded; on fixed-width
-/// integers they hold modulo 2^bits; float rules keep IEEE results.
+/// \file The algebra of the IR as rule tables, and what index arithmetic needs of it. Integer rules on weakint treat it
+/// as unbounded; on fixed-width integers they hold modulo 2^bits; float rules keep IEEE results.
 #pragma once
 #include <optional>
 #include <utility>
@@ -16,14 +16,15 @@ const PatternMatcher<UOp>& symbolic();
 /// + validity and rules for whole kernels (ranges of size one, gates of stores, invariant factors of integer sums).
 const PatternMatcher<UOp>& sym();
 
-/// WHERE(valid, x, Invalid) moves outward through what uses it; an access at an Invalid index disappears (a load gives 0).
+/// WHERE(valid, x, Invalid) moves outward through what uses it; an access at an Invalid index disappears (a load gives
+/// 0).
 const PatternMatcher<UOp>& pm_invalid();
 /// FLOORDIV and FLOORMOD of weakint, and their recombination.
 const PatternMatcher<UOp>& pm_divmod();
 /// Gates simplify each other, and indices under the gate that guards them.
 const PatternMatcher<UOp>& pm_simplify_valid();
-/// WHERE(valid, LOAD(INDEX(p, WHERE(gate, i, Invalid))), 0): clauses of the gate that `valid` implies and that the buffer's size makes needless go; a
-/// `valid` that the gate contains goes, since a load at an Invalid index gives 0.
+/// WHERE(valid, LOAD(INDEX(p, WHERE(gate, i, Invalid))), 0): clauses of the gate that `valid` implies and that the
+/// buffer's size makes needless go; a `valid` that the gate contains goes, since a load at an Invalid index gives 0.
 const PatternMatcher<UOp>& pm_load_validity();
 /// The order of commutative weakint operands only, for comparing expressions.
 const PatternMatcher<UOp>& canonical_order();
@@ -49,7 +50,8 @@ std::pair<UOp, int128> pop_const(UOp u, Ops op = Ops::ADD);
 UOp join_terms(Ops op, std::span<const UOp> us, DType d);
 
 // ---- validity ----
-/// What a clause says: expr <= bound (upper) or expr >= bound; `exact` when it says no more than that. Nothing for clauses of another form.
+/// What a clause says: expr <= bound (upper) or expr >= bound; `exact` when it says no more than that. Nothing for
+/// clauses of another form.
 struct Clause {
   UOp expr;
   bool upper;

@@ -17,7 +17,9 @@ UOp UOp::make(Ops op, DType dtype, std::span<const UOp> src, const Arg& arg, uin
 
 Arg UOp::arg() const { return Arg::share(n_->arg_kind, n_->arg_bits); }
 
-bool UOp::is_const_int(int128 v) const { return is(Ops::CONST) && arg_kind() != ArgKind::kFloat && !is_invalid() && const_int() == v; }
+bool UOp::is_const_int(int128 v) const {
+  return is(Ops::CONST) && arg_kind() != ArgKind::kFloat && !is_invalid() && const_int() == v;
+}
 bool UOp::is_invalid() const { return is(Ops::CONST) && arg_kind() == ArgKind::kInvalid; }
 int128 UOp::const_int() const {
   TG_ASSERT(is(Ops::CONST), "not a literal: ", *this);
@@ -53,8 +55,8 @@ UOp UOp::alu(Ops op, std::span<const UOp> src) {
   std::copy(src.begin(), src.end(), s);
   DType d;
   for (size_t i = first; i < n; i++)
-    if (!s[i].is_invalid() &&
-        (d.is_void() || (d.is_weak() && !s[i].dtype().is_weak()) || (d == dtypes::weakint && s[i].dtype() == dtypes::weakfloat)))
+    if (!s[i].is_invalid() && (d.is_void() || (d.is_weak() && !s[i].dtype().is_weak()) ||
+                               (d == dtypes::weakint && s[i].dtype() == dtypes::weakfloat)))
       d = s[i].dtype();
   for (size_t i = first; i < n; i++) {
     if (s[i].is_invalid() || s[i].dtype() == d) continue;
@@ -77,7 +79,9 @@ UOp UOp::variable(std::string name, int64_t lo, int64_t hi, DType d) {
   TG_CHECK(ValueError, lo <= hi, "[variable] ", name, ": got bounds ", lo, " > ", hi);
   return make(Ops::PARAM, d, {}, Arg(ParamArg{-1, AddrSpace::kAlu, "", std::move(name), lo, hi}));
 }
-UOp UOp::stack(std::span<const UOp> src) { return make(Ops::STACK, src.empty() ? dtypes::weakint : src[0].dtype(), src); }
+UOp UOp::stack(std::span<const UOp> src) {
+  return make(Ops::STACK, src.empty() ? dtypes::weakint : src[0].dtype(), src);
+}
 UOp UOp::shape_stack(std::span<const int64_t> dims) {
   UOps d;
   for (int64_t v : dims) d.push_back(constant(v));
@@ -110,7 +114,9 @@ UOp UOp::neg() const { return dtype().is_bool() ? logical_not() : *this * ConstV
 UOp UOp::minimum(UOp o) const {
   if (dtype().is_float()) return neg().maximum(o.neg()).neg();
   auto inv = [](UOp u) {
-    return u.dtype().is_bool() ? u.logical_not() : u.dtype().is_weak() ? u * ConstValue(-1) + ConstValue(-1) : u ^ u.const_like(int128(-1));
+    return u.dtype().is_bool()   ? u.logical_not()
+           : u.dtype().is_weak() ? u * ConstValue(-1) + ConstValue(-1)
+                                 : u ^ u.const_like(int128(-1));
   };
   return inv(inv(*this).maximum(inv(o.cast(dtype()))));
 }
@@ -124,7 +130,9 @@ UOps UOp::toposort() const {
   Graph& g = Graph::current().owns(*this) ? Graph::current() : Graph::global();
   MemoScope seen(g);
   UOps out;
-  walk(*this, [&](UOp u) { return seen.has(u); }, [](UOp u) { return u.srcs(); }, [&](UOp u) { seen.mark(u), out.push_back(u); });
+  walk(
+      *this, [&](UOp u) { return seen.has(u); }, [](UOp u) { return u.srcs(); },
+      [&](UOp u) { seen.mark(u), out.push_back(u); });
   return out;
 }
 
@@ -179,7 +187,9 @@ UOp operator|(UOp a, UOp b) { return UOp::alu(Ops::OR, {a, b}); }
 UOp operator^(UOp a, UOp b) { return UOp::alu(Ops::XOR, {a, b}); }
 UOp operator-(UOp a, UOp b) { return a + b.neg(); }
 UOp operator-(UOp a, ConstValue b) { return a + (b.is_int() ? ConstValue(-b.i) : ConstValue(-b.f)); }
-UOp operator/(UOp a, UOp b) { return a.dtype().is_float() ? a * UOp::alu(Ops::RECIPROCAL, {b}) : UOp::alu(Ops::FLOORDIV, {a, b}); }
+UOp operator/(UOp a, UOp b) {
+  return a.dtype().is_float() ? a * UOp::alu(Ops::RECIPROCAL, {b}) : UOp::alu(Ops::FLOORDIV, {a, b});
+}
 UOp operator/(UOp a, ConstValue b) { return a / a.const_like(b); }
 
 std::ostream& operator<<(std::ostream& os, UOp u) {

@@ -1,5 +1,6 @@
-/// \file The one node type of the IR. A UOp is (op, dtype, sources, argument, tag), immutable and hash-consed within its graph:
-/// structural equality is pointer equality. A UOp handle is a bare pointer and owns nothing; see graph.h for who does.
+/// \file The one node type of the IR. A UOp is (op, dtype, sources, argument, tag), immutable and hash-consed within
+/// its graph: structural equality is pointer equality. A UOp handle is a bare pointer and owns nothing; see graph.h for
+/// who does.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -46,8 +47,9 @@ struct ConstValue {
   double as_double() const { return kind == kFloat ? f : static_cast<double>(i); }
 };
 
-/// Handle of a node. Cheap to copy and compare; valid as long as its graph keeps the node (see GraphScope, Arena, UOpRef). The empty handle `UOp()`
-/// is a null pointer: it may be compared, tested and asked is() and in(), nothing else.
+/// Handle of a node. Cheap to copy and compare; valid as long as its graph keeps the node (see GraphScope, Arena,
+/// UOpRef). The empty handle `UOp()` is a null pointer: it may be compared, tested and asked is() and in(), nothing
+/// else.
 class UOp {
  public:
   constexpr UOp() = default;
@@ -65,7 +67,8 @@ class UOp {
   Arg arg() const;
   inline uint64_t tag() const;  ///< 0: none
   inline uint32_t id() const;   ///< dense within the graph; for side tables, never for order
-  /// Merkle hash of (op, dtype, arg, sources' keys): the content identity, equal in every run. The tag is not part of it.
+  /// Merkle hash of (op, dtype, arg, sources' keys): the content identity, equal in every run. The tag is not part of
+  /// it.
   inline const Hash128& key() const;
   inline OpSet src_ops() const;  ///< ops of the direct sources
   /// The typed argument, e.g. `u.arg<RangeArg>().type`; InternalError when it is of another kind.
@@ -92,17 +95,20 @@ class UOp {
   static UOp constant(bool v) { return constant(ConstValue(v), dtypes::bool_); }
   static UOp invalid();                                                ///< Invalid, of bool type
   UOp const_like(ConstValue v) const { return constant(v, dtype()); }  ///< scalar CONST of this node's type
-  /// An ALU node; its dtype follows from op and sources (comparison -> bool, WHERE -> branches). A weak literal operand takes the
-  /// type of the other operands. InternalError when operand types differ otherwise.
+  /// An ALU node; its dtype follows from op and sources (comparison -> bool, WHERE -> branches). A weak literal operand
+  /// takes the type of the other operands. InternalError when operand types differ otherwise.
   static UOp alu(Ops op, std::span<const UOp> src);
-  static UOp alu(Ops op, std::initializer_list<UOp> src) { return alu(op, std::span<const UOp>(src.begin(), src.size())); }
+  static UOp alu(Ops op, std::initializer_list<UOp> src) {
+    return alu(op, std::span<const UOp>(src.begin(), src.size()));
+  }
   UOp cast(DType d) const;  ///< this node when it already has type d
   UOp bitcast(DType d) const;
   static UOp range(UOp end, RangeArg arg, DType d = dtypes::weakint);
   static UOp range(int64_t end, int32_t id, AxisType type = AxisType::kLoop);
   static UOp variable(std::string name, int64_t vmin, int64_t vmax, DType d = dtypes::weakint);
   static UOp stack(std::span<const UOp> src);
-  static UOp shape_stack(std::span<const int64_t> dims);  ///< STACK of weakint CONSTs: the shape operand of movement ops, BUFFER, PARAM
+  static UOp shape_stack(
+      std::span<const int64_t> dims);  ///< STACK of weakint CONSTs: the shape operand of movement ops, BUFFER, PARAM
   static UOp sink(std::span<const UOp> src, const Arg& arg = {}) { return make(Ops::SINK, dtypes::void_, src, arg); }
   UOp index(std::initializer_list<UOp> idx) const;
   UOp load() const { return make(Ops::LOAD, dtype(), {*this}); }
@@ -210,7 +216,8 @@ UOp operator<<(UOp a, ConstValue b);
 UOp operator>>(UOp a, ConstValue b);
 UOp operator<(UOp a, ConstValue b);
 
-/// dtype that follows from op and sources; void for effects. Ops whose type is free (CAST, CONST, BUFFER, PARAM, ...) are not asked.
+/// dtype that follows from op and sources; void for effects. Ops whose type is free (CAST, CONST, BUFFER, PARAM, ...)
+/// are not asked.
 DType derive_dtype(Ops op, std::span<const UOp> src);
 
 /// One line: op, dtype, argument, ids of the sources.

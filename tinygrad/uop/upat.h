@@ -1,9 +1,12 @@
-/// \file The pattern language. A pattern is a value whose TYPE is its shape, so matching inlines to loads and compares. Names in a pattern
-/// (`x`, `c0`, `i`) come back in a rule's body as typed captures (`X`, `C0`, `I`), in any order; a name the pattern does not bind is a compile error.
+/// \file The pattern language. A pattern is a value whose TYPE is its shape, so matching inlines to loads and compares.
+/// Names in a pattern
+/// (`x`, `c0`, `i`) come back in a rule's body as typed captures (`X`, `C0`, `I`), in any order; a name the pattern
+/// does not bind is a compile error.
 ///
 ///   rule(x * 1, x)                                             the result is a pattern too
 ///   rule((x + c0) + c1, [](X x, C0 a, C1 b) { ... })           a body; return {} to decline
-///   rule(u = op<Ops::CAST>(x), [](const Renderer& r, U u) {})  a reference parameter that is no capture is the rewrite's context
+///   rule(u = op<Ops::CAST>(x), [](const Renderer& r, U u) {})  a reference parameter that is no capture is the
+///   rewrite's context
 #pragma once
 #include <tuple>
 #include <type_traits>
@@ -113,21 +116,28 @@ template <uint32_t B, int I, class K> inline bool bind(UOp u, UOp* s, K&& k) {
   return k();
 }
 template <uint32_t B, class K> inline bool match(const Any&, UOp, UOp*, K&& k) { return k(); }
-template <uint32_t B, class K> inline bool match(const Lit& l, UOp u, UOp*, K&& k) { return u.op() == Ops::CONST && literal_equals(u, l.v) && k(); }
-template <uint32_t B, int I, class T, class K> inline bool match(const Var<I, T>&, UOp u, UOp* s, K&& k) { return T::test(u) && bind<B, I>(u, s, k); }
+template <uint32_t B, class K> inline bool match(const Lit& l, UOp u, UOp*, K&& k) {
+  return u.op() == Ops::CONST && literal_equals(u, l.v) && k();
+}
+template <uint32_t B, int I, class T, class K> inline bool match(const Var<I, T>&, UOp u, UOp* s, K&& k) {
+  return T::test(u) && bind<B, I>(u, s, k);
+}
 
 template <class T> constexpr bool has_rest() {
   if constexpr (std::tuple_size_v<T> == 0) return false;
   else return std::is_same_v<std::tuple_element_t<std::tuple_size_v<T> - 1, T>, Rest>;
 }
-template <class T> constexpr bool count_fits(uint32_t n) { return has_rest<T>() ? n + 1 >= std::tuple_size_v<T> : n == std::tuple_size_v<T>; }
+template <class T> constexpr bool count_fits(uint32_t n) {
+  return has_rest<T>() ? n + 1 >= std::tuple_size_v<T> : n == std::tuple_size_v<T>;
+}
 
 template <uint32_t B, size_t N, class T, class K> inline bool match_all(const T& pats, const UOp* src, UOp* s, K&& k) {
   if constexpr (N == std::tuple_size_v<T>) return k();
   else {
     using P = std::tuple_element_t<N, T>;
     if constexpr (std::is_same_v<P, Rest>) return k();
-    else return match<B>(std::get<N>(pats), src[N], s, [&] { return match_all<(B | P::binds), N + 1>(pats, src, s, k); });
+    else
+      return match<B>(std::get<N>(pats), src[N], s, [&] { return match_all<(B | P::binds), N + 1>(pats, src, s, k); });
   }
 }
 template <uint32_t B, Ops O, class... S, class K> inline bool match(const OpP<O, S...>& p, UOp u, UOp* s, K&& k) {
@@ -142,7 +152,8 @@ template <uint32_t B, Ops O, class... S, class K> inline bool match(const OpP<O,
   return false;
 }
 template <uint32_t B, class... S, class K> inline bool match(const AnyOf<S...>& p, UOp u, UOp* s, K&& k) {
-  return p.set.has(u.op()) && (sizeof...(S) == 0 || count_fits<std::tuple<S...>>(u.nsrc())) && match_all<B, 0>(p.src, u.srcs().data(), s, k);
+  return p.set.has(u.op()) && (sizeof...(S) == 0 || count_fits<std::tuple<S...>>(u.nsrc())) &&
+         match_all<B, 0>(p.src, u.srcs().data(), s, k);
 }
 template <uint32_t B, class P, int I, class K> inline bool match(const As<P, I>& p, UOp u, UOp* s, K&& k) {
   return bind<B, I>(u, s, [&] { return match<(B | 1u << I)>(p.p, u, s, k); });
@@ -199,7 +210,9 @@ TG_UPAT_BINARY(!=, CMPNE)
 #undef TG_UPAT_BINARY
 template <Pat A, Pat B> constexpr auto max(A a, B b) { return OpP<Ops::MAX, A, B>{{}, {a, b}}; }
 template <Pat A, Pat B, Pat D> constexpr auto where(A a, B b, D d) { return OpP<Ops::WHERE, A, B, D>{{}, {a, b, d}}; }
-template <Pat A, Pat B> auto where(A a, B b, double d) { return OpP<Ops::WHERE, A, B, Lit>{{}, {a, b, Lit{{}, ConstValue(d)}}}; }
+template <Pat A, Pat B> auto where(A a, B b, double d) {
+  return OpP<Ops::WHERE, A, B, Lit>{{}, {a, b, Lit{{}, ConstValue(d)}}};
+}
 template <Pat A> auto recip(A a) { return OpP<Ops::RECIPROCAL, A>{{}, {a}}; }
 /// Logical not as it is built: != true.
 template <Pat A> auto not_(A a) { return OpP<Ops::CMPNE, A, Lit>{{}, {a, Lit{{}, ConstValue(true)}}}; }

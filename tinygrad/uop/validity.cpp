@@ -8,7 +8,8 @@ namespace tg {
 namespace {
 using namespace upat;
 
-/// True when a node the predicate likes is reachable without passing a memory access. Gives up (false) beyond `limit` nodes.
+/// True when a node the predicate likes is reachable without passing a memory access. Gives up (false) beyond `limit`
+/// nodes.
 template <class F> bool any_reachable(UOp u, F&& wanted, size_t limit = 512) {
   MemoScope seen;
   UOps stack{u};
@@ -31,7 +32,8 @@ bool contains_ops(UOp u, OpSet ops) {
 }
 
 /// Ops that tighter bounds can simplify; a sum of products has none.
-constexpr OpSet kBoundSensitive = Ops::FLOORDIV | Ops::FLOORMOD | Ops::CMPLT | Ops::CMPNE | Ops::MAX | Ops::WHERE | Ops::CDIV | Ops::CMOD | Ops::CAST;
+constexpr OpSet kBoundSensitive =
+    Ops::FLOORDIV | Ops::FLOORMOD | Ops::CMPLT | Ops::CMPNE | Ops::MAX | Ops::WHERE | Ops::CDIV | Ops::CMOD | Ops::CAST;
 
 UOp stand_in(int index, Bounds b) {
   return UOp::variable(str("given", index), static_cast<int64_t>(std::max<int128>(b.lo, INT64_MIN)),
@@ -200,8 +202,9 @@ UOp uop_given_valid(UOp valid, UOp u, bool try_simplex) {
   }
   if (known.empty()) return u;
   // Larger expressions first: they contain the smaller ones, which then get a turn of their own.
-  std::stable_sort(known.begin(), known.end(),
-                   [](const Known& a, const Known& b) { return split_add_terms(a.expr).size() > split_add_terms(b.expr).size(); });
+  std::stable_sort(known.begin(), known.end(), [](const Known& a, const Known& b) {
+    return split_add_terms(a.expr).size() > split_add_terms(b.expr).size();
+  });
   auto simplified_with = [&](UOp v, std::span<const std::pair<UOp, UOp>> standins) {
     UOp r = v;
     std::vector<std::pair<UOp, UOp>> back;
@@ -209,11 +212,13 @@ UOp uop_given_valid(UOp valid, UOp u, bool try_simplex) {
       if (UOp s = replace_sum(r, expr, standin); s != r) r = s, back.push_back({standin, expr});
     if (r == v) return v;
     UOp simple = simplify(r);
-    for (size_t i = back.size(); i-- > 0;) simple = simple.substitute({back[i]});  // an expression may contain another's stand-in
+    for (size_t i = back.size(); i-- > 0;)
+      simple = simple.substitute({back[i]});  // an expression may contain another's stand-in
     return simplify(simple);
   };
   std::vector<std::pair<UOp, UOp>> standins;
-  for (size_t i = 0; i < known.size(); i++) standins.push_back({known[i].expr, stand_in(static_cast<int>(i), known[i].b)});
+  for (size_t i = 0; i < known.size(); i++)
+    standins.push_back({known[i].expr, stand_in(static_cast<int>(i), known[i].b)});
   u = simplified_with(u, standins);
   if (standins.size() > 1)
     for (auto& s : standins) u = simplified_with(u, {&s, 1});
@@ -222,7 +227,8 @@ UOp uop_given_valid(UOp valid, UOp u, bool try_simplex) {
   for (const Known& k : known) {
     if (!k.expr.is(Ops::ADD) || k.b.lo != 1) continue;
     UOps parts = split_add_terms(k.expr);
-    if (!std::all_of(parts.begin(), parts.end(), [](UOp p) { return p.in(groups::kIrreducible) && vmin(p) >= 0; })) continue;
+    if (!std::all_of(parts.begin(), parts.end(), [](UOp p) { return p.in(groups::kIrreducible) && vmin(p) >= 0; }))
+      continue;
     UOp common;
     for (UOp p : parts) {
       if (vmax(p) < 1) continue;

@@ -6,8 +6,8 @@
 
 namespace tg {
 
-/// Calls `visit(u)` on `root` and the nodes below it that `done(u)` does not hold of, each after those of `sources(u)`, first sources first. `visit`
-/// makes `done` hold.
+/// Calls `visit(u)` on `root` and the nodes below it that `done(u)` does not hold of, each after those of `sources(u)`,
+/// first sources first. `visit` makes `done` hold.
 template <class Done, class Sources, class Visit> void walk(UOp root, Done&& done, Sources&& sources, Visit&& visit) {
   UOps stack{root};
   while (!stack.empty()) {

@@ -1,4 +1,5 @@
-/// \file Programs on arrays as they are written with xtensor, Eigen and NumPy: views, masks, stencils, decompositions, memory of the caller.
+/// \file Programs on arrays as they are written with xtensor, Eigen and NumPy: views, masks, stencils, decompositions,
+/// memory of the caller.
 #include <thread>
 
 #include "programs.h"
@@ -71,7 +72,8 @@ TEST(Arrays, ImagesFromMemory) {
 }
 
 TEST(Arrays, KMeans) {
-  const Tensor points = Tensor::cat({wave({10, 2}, 0, 0.3), wave({10, 2}, 1, 0.3) + 3, wave({10, 2}, 2, 0.3) - Tensor({3.f, -3.f})});
+  const Tensor points =
+      Tensor::cat({wave({10, 2}, 0, 0.3), wave({10, 2}, 1, 0.3) + 3, wave({10, 2}, 2, 0.3) - Tensor({3.f, -3.f})});
   Tensor centers = points[Tensor({0, 1, 12})], nearest;
   for (int k = 0; k < 6; k++) {
     nearest = (points.unsqueeze(1) - centers.unsqueeze(0)).square().sum(-1).argmin(1);
@@ -99,7 +101,8 @@ TEST(Arrays, KernelOfOnesOwn) {
   const Tensor x = wave({1000}), y = wave({1000}, 1);
   const Tensor z = custom_kernel({Tensor::empty(1000), x, y}, [](const UOps& p) {
     const UOp i = UOp::range(shape_of(p[0])[0], 0);
-    return UOp::sink(UOps{p[0].index({i}).store(p[1].index({i}) * ConstValue(2.0) + p[2].index({i})).end(UOps{i})}, KernelInfo{.name = "saxpy"});
+    return UOp::sink(UOps{p[0].index({i}).store(p[1].index({i}) * ConstValue(2.0) + p[2].index({i})).end(UOps{i})},
+                     KernelInfo{.name = "saxpy"});
   })[0];
   EXPECT_EQ(z.to_vector<float>(), (x * 2 + y).to_vector<float>());
 }
@@ -135,14 +138,17 @@ template <class E, class F> std::string message(F f) {
 /// The everyday mistakes: the message names the call and the shapes, and the tensors can be used afterwards.
 TEST(Arrays, MistakesAndAfter) {
   const Tensor a = wave({2, 3}), b = wave({2, 4});
-  EXPECT_EQ(message<ShapeError>([&] { return a + b; }), "[add] shapes (2, 3) and (2, 4) do not broadcast: sizes 3 and 4 differ and neither is 1");
+  EXPECT_EQ(message<ShapeError>([&] { return a + b; }),
+            "[add] shapes (2, 3) and (2, 4) do not broadcast: sizes 3 and 4 differ and neither is 1");
   EXPECT_EQ(message<ShapeError>([&] { return a.dot(b); }).substr(0, 36), "[dot] got shapes (2, 3) and (2, 4), ");
   EXPECT_EQ(message<IndexError>([&] { return a.shape()[2]; }), "[shape] got axis 2 of shape (2, 3), expected 0 to 1");
   EXPECT_EQ(message<ShapeError>([&] { return Tensor(std::vector<std::vector<int>>{{1, 2}, {3}}); }),
             "[Tensor] got rows of different lengths: 2 and 1 elements along axis 1, expected equal ones");
   void* memory = nullptr;
-  EXPECT_EQ(message<DTypeError>([&] { return Tensor::from_blob(memory, {3}, {}); }).substr(0, 40), "[from_blob] got no dtype for shape (3,),");
-  EXPECT_EQ(message<DTypeError>([&] { return a.cast("flaot16"); }).substr(0, 40), "[dtype] got 'flaot16', expected one of b");
+  EXPECT_EQ(message<DTypeError>([&] { return Tensor::from_blob(memory, {3}, {}); }).substr(0, 40),
+            "[from_blob] got no dtype for shape (3,),");
+  EXPECT_EQ(message<DTypeError>([&] { return a.cast("flaot16"); }).substr(0, 40),
+            "[dtype] got 'flaot16', expected one of b");
   EXPECT_EQ(message<Error>([&] { return a(0, 5).item<float>(); }).substr(0, 7), "[index]");
   EXPECT_NEAR((a * 2).sum().item<float>(), 2 * a.sum().item<float>(), 1e-5);
 }

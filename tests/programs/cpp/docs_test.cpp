@@ -83,7 +83,8 @@ TEST(Docs, RewritingPagePrints) {
 }
 
 TEST(Docs, CustomPage) {
-  auto straight = custom_gradient([](const Tensor& x) { return x.round(); }, [](const Tensor& g, const Tensor&) { return g; });
+  auto straight =
+      custom_gradient([](const Tensor& x) { return x.round(); }, [](const Tensor& g, const Tensor&) { return g; });
   const Tensor x = Tensor({1.4f, 2.6f}).requires_grad_();
   straight(x).sum().backward();
   EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{1, 1}));

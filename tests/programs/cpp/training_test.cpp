@@ -113,7 +113,8 @@ TEST(Training, ConvNet) {
 }
 
 TEST(Training, SavedAndResumed) {
-  const std::filesystem::path file = std::filesystem::temp_directory_path() / ("resumed-" + std::to_string(getpid()) + ".safetensors");
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / ("resumed-" + std::to_string(getpid()) + ".safetensors");
   Mlp whole, first, second;
   nn::SGD a(nn::get_parameters(whole), {.lr = 0.1}), b(nn::get_parameters(first), {.lr = 0.1});
   std::vector<double> straight = train(whole, a, 4), resumed = train(first, b, 2);
@@ -127,9 +128,10 @@ TEST(Training, SavedAndResumed) {
 }
 
 TEST(Training, StraightThroughRounding) {
-  const auto quantize = custom_gradient(
-      [](const Tensor& x, const Tensor& s) { return (x / s).round() * s; },
-      [](const Tensor& g, const Tensor& x, const Tensor& s) { return Tensors{g * (x.abs() < 0.8), (g * ((x / s).round() - x / s)).sum()}; });
+  const auto quantize = custom_gradient([](const Tensor& x, const Tensor& s) { return (x / s).round() * s; },
+                                        [](const Tensor& g, const Tensor& x, const Tensor& s) {
+                                          return Tensors{g * (x.abs() < 0.8), (g * ((x / s).round() - x / s)).sum()};
+                                        });
   const Tensor x = wave({12}).requires_grad_(), s = Tensor::full({}, 0.25f).requires_grad_();
   const Tensor y = quantize(x, s);
   (y * wave({12}, 1)).sum().backward();
@@ -174,8 +176,10 @@ TEST(Training, TransformerBlock) {
   for (const Shape& s : {Shape{8, 24}, Shape{8, 8}, Shape{8, 16}, Shape{16, 8}})
     p.push_back(wave(s, static_cast<double>(p.size()), 0.2).requires_grad_());
   Tensors qkv;
-  for (const Tensor& t : x.layernorm().dot(p[0]).chunk(3, -1)) qkv.push_back(t.rearrange("b t (h d) -> b h t d", {{"h", 2}}));
-  const Tensor attended = qkv[0].scaled_dot_product_attention(qkv[1], qkv[2], {}, 0, /*causal=*/true).rearrange("b h t d -> b t (h d)");
+  for (const Tensor& t : x.layernorm().dot(p[0]).chunk(3, -1))
+    qkv.push_back(t.rearrange("b t (h d) -> b h t d", {{"h", 2}}));
+  const Tensor attended =
+      qkv[0].scaled_dot_product_attention(qkv[1], qkv[2], {}, 0, /*causal=*/true).rearrange("b h t d -> b t (h d)");
   const Tensor h = x + attended.dot(p[1]);
   const Tensor y = h + h.layernorm().dot(p[2]).gelu().dot(p[3]);
   y.square().mean().backward();

@@ -12,7 +12,8 @@ struct TgLlvmRequest {
   size_t ir_size;        ///< without the terminator
   const char* triple;    ///< empty: that of the host
   const char* cpu;       ///< processor to tune for; an unknown one is ignored
-  const char* features;  ///< "+avx2,+fma,...": all that the code may use beyond the architecture's baseline; unknown ones are ignored
+  const char* features;  ///< "+avx2,+fma,...": all that the code may use beyond the architecture's baseline; unknown
+                         ///< ones are ignored
   int opt_level;         ///< 0: as written, 1: short pass list, 2: the same with full instruction selection
   int assembly;          ///< 1: text instead of an object
 };

@@ -48,11 +48,13 @@ constexpr OptLevel kOptNone = OptLevel::None, kOptLess = OptLevel::Less, kOptDef
 #else
 using OptLevel = llvm::CodeGenOpt::Level;
 constexpr auto kObjectFile = llvm::CGFT_ObjectFile, kAssemblyFile = llvm::CGFT_AssemblyFile;
-constexpr OptLevel kOptNone = llvm::CodeGenOpt::None, kOptLess = llvm::CodeGenOpt::Less, kOptDefault = llvm::CodeGenOpt::Default;
+constexpr OptLevel kOptNone = llvm::CodeGenOpt::None, kOptLess = llvm::CodeGenOpt::Less,
+                   kOptDefault = llvm::CodeGenOpt::Default;
 #endif
 
-/// Where a fatal error of LLVM (an operation without instructions, say) goes instead of exit(). The frames in between have no destructors to
-/// run that matter: everything LLVM allocated for this compilation is leaked on purpose, its state being unknown.
+/// Where a fatal error of LLVM (an operation without instructions, say) goes instead of exit(). The frames in between
+/// have no destructors to run that matter: everything LLVM allocated for this compilation is leaked on purpose, its
+/// state being unknown.
 struct Escape {
   std::jmp_buf jump;
   std::string* message;
@@ -74,9 +76,11 @@ void initialize_once() {
     llvm::InitializeNativeTargetAsmPrinter();
     llvm::InitializeNativeTargetAsmParser();
     llvm::install_fatal_error_handler(on_fatal_error);
-    // A pass that is quadratic in the length of integer chains, and gains something only where masks are computed in general registers.
+    // A pass that is quadratic in the length of integer chains, and gains something only where masks are computed in
+    // general registers.
     auto& options = llvm::cl::getRegisteredOptions();
-    if (auto it = options.find("disable-x86-domain-reassignment"); it != options.end()) static_cast<llvm::cl::opt<bool>*>(it->second)->setValue(true);
+    if (auto it = options.find("disable-x86-domain-reassignment"); it != options.end())
+      static_cast<llvm::cl::opt<bool>*>(it->second)->setValue(true);
   });
 }
 
@@ -115,15 +119,16 @@ std::string known_features([[maybe_unused]] const llvm::MCSubtargetInfo& info, l
     llvm::StringRef name = part.drop_while([](char c) { return c == '+' || c == '-'; });
     bool known = true;
 #if LLVM_VERSION_MAJOR >= 19
-    known = llvm::any_of(info.getAllProcessorFeatures(), [&](const llvm::SubtargetFeatureKV& kv) { return name == kv.Key; });
+    known = llvm::any_of(info.getAllProcessorFeatures(),
+                         [&](const llvm::SubtargetFeatureKV& kv) { return name == kv.Key; });
 #endif
     if (known) result += (result.empty() ? "" : ",") + part.str();
   }
   return result;
 }
 
-/// What compilations for one processor share: the code generator and the lists of passes, whose set-up takes longer than a small kernel. One
-/// compilation uses it at a time.
+/// What compilations for one processor share: the code generator and the lists of passes, whose set-up takes longer
+/// than a small kernel. One compilation uses it at a time.
 class Machine {
  public:
   /// Null, with the reason in `error`, where there is no code generator.
@@ -137,7 +142,8 @@ class Machine {
  private:
   Machine(const TgLlvmRequest& request, std::string tune, std::unique_ptr<llvm::TargetMachine> target);
   static std::string key_of(const TgLlvmRequest& r) {
-    return std::string(r.triple) + ';' + r.cpu + ';' + r.features + ';' + std::to_string(r.opt_level) + ';' + std::to_string(r.assembly);
+    return std::string(r.triple) + ';' + r.cpu + ';' + r.features + ';' + std::to_string(r.opt_level) + ';' +
+           std::to_string(r.assembly);
   }
 
   const std::string key_, tune_;
@@ -170,7 +176,9 @@ std::unique_ptr<Machine> Machine::make(const TgLlvmRequest& request, std::string
   initialize_foreign(triple);
   const llvm::Target* target = llvm::TargetRegistry::lookupTarget(text, error);
   if (!target) return nullptr;
-  const char* baseline = triple.getArch() == llvm::Triple::x86_64 ? "x86-64" : triple.isRISCV64() ? "generic-rv64" : "generic";
+  const char* baseline = triple.getArch() == llvm::Triple::x86_64 ? "x86-64"
+                         : triple.isRISCV64()                     ? "generic-rv64"
+                                                                  : "generic";
   std::unique_ptr<llvm::MCSubtargetInfo> info(target->createMCSubtargetInfo(text, baseline, ""));
   std::string features = info ? known_features(*info, request.features) : std::string();
   bool tunable = info && *request.cpu && info->isCPUStringValid(request.cpu);
@@ -193,10 +201,15 @@ std::unique_ptr<Machine> Machine::make(const TgLlvmRequest& request, std::string
 }
 
 Machine::Machine(const TgLlvmRequest& request, std::string tune, std::unique_ptr<llvm::TargetMachine> target)
-    : key_(key_of(request)), tune_(std::move(tune)), target_(std::move(target)), libraries_(target_->getTargetTriple()), builder_(target_.get()) {
+    : key_(key_of(request)),
+      tune_(std::move(tune)),
+      target_(std::move(target)),
+      libraries_(target_->getTargetTriple()),
+      builder_(target_.get()) {
   // No function of the C library is known here, so none is invented from loops or arithmetic.
   libraries_.disableAllFunctions();
-  functions_.registerPass([&] { return llvm::TargetLibraryAnalysis(libraries_); });  // first, so that it wins over the default
+  functions_.registerPass(
+      [&] { return llvm::TargetLibraryAnalysis(libraries_); });  // first, so that it wins over the default
   builder_.registerModuleAnalyses(modules_);
   builder_.registerCGSCCAnalyses(components_);
   builder_.registerFunctionAnalyses(functions_);
@@ -213,7 +226,8 @@ Machine::Machine(const TgLlvmRequest& request, std::string tune, std::unique_ptr
   passes_.addPass(llvm::SimplifyCFGPass());
 
   emit_.add(new llvm::TargetLibraryInfoWrapperPass(libraries_));
-  writes_ = !target_->addPassesToEmitFile(emit_, stream_, nullptr, request.assembly ? kAssemblyFile : kObjectFile, /*DisableVerify=*/true);
+  writes_ = !target_->addPassesToEmitFile(emit_, stream_, nullptr, request.assembly ? kAssemblyFile : kObjectFile,
+                                          /*DisableVerify=*/true);
 }
 
 void Machine::describe(llvm::Module& module) const {
