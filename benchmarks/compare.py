@@ -61,7 +61,7 @@ class Comparison:
       if self.workers[key] is None: raise Failed("does not start (see above)")
       return self.workers[key]
     self.workers[key] = None
-    program = Program([self.python, str(HERE / "peers" / "worker.py"), peer, str(threads)], environment.variables(threads), self.log)
+    program = Program([self.python, str(HERE / "peers" / "worker.py"), peer, str(threads)], environment.variables(threads, peer), self.log)
     answer = program.line(self.o.setup_time)
     if not answer.startswith("peer "):
       program.finish()
@@ -115,8 +115,7 @@ def machine(tg: pathlib.Path, threads: list[int]) -> dict:
   for n in threads:
     r = subprocess.run([str(tg), "bench", "--json", "--pin", "--threads", str(n), "--filter", "^roofline"], capture_output=True, text=True, check=True)
     peaks[str(n)] = {row["name"].removeprefix("roofline_"): row["max"] for row in map(json.loads, r.stdout.splitlines())}
-  model = next((l.split(":", 1)[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), "unknown processor")
-  flags = next((l.split(":", 1)[1].split() for l in open("/proc/cpuinfo") if l.startswith("flags")), [])
+  model, flags = environment.processor("model name") or "unknown processor", environment.processor("flags").split()
   isa = next((name for flag, name in (("avx512f", "AVX-512"), ("avx2", "AVX2")) if flag in flags), "")
   return {"machine": f"{model}{', ' + isa if isa else ''}", "peaks": peaks}
 

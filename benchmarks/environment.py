@@ -68,8 +68,9 @@ def interpreter(base: str, peers: list[str], folder: pathlib.Path | None, instal
   return python
 
 
-def processor_flags() -> set[str]:
-  with open("/proc/cpuinfo") as f: return next((set(l.split(":", 1)[1].split()) for l in f if l.startswith("flags")), set())
+def processor(field: str) -> str:
+  """A line of /proc/cpuinfo, "" where there is none."""
+  with open("/proc/cpuinfo") as f: return next((l.split(":", 1)[1].strip() for l in f if l.startswith(field)), "")
 
 
 def openblas_kernels(flags: set[str]) -> dict[str, str]:
@@ -78,10 +79,26 @@ def openblas_kernels(flags: set[str]) -> dict[str, str]:
   return {"OPENBLAS_CORETYPE": "SkylakeX"} if {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= flags else {}
 
 
-def variables(threads: int) -> dict[str, str]:
-  """Every program has this many threads, which wait without spinning, and keeps the memory it has freed."""
-  n = str(threads)
-  return {**openblas_kernels(processor_flags()), **os.environ, "OMP_NUM_THREADS": n, "MKL_NUM_THREADS": n, "OPENBLAS_NUM_THREADS": n, "NUM_CPU_THREADS": n, "OMP_WAIT_POLICY": "passive",
+def mkl_kernels(vendor: str, flags: set[str], folder: pathlib.Path) -> dict[str, str]:
+  """Makes MKL use AVX-512 on processors of other makers: it asks a function of its own who made this one, which a library that is loaded before it can answer.
+  Without a C compiler it runs what it chooses, and its peer's version says so."""
+  library = folder / "mkl_takes_this_for_intel.so"
+  if vendor == "GenuineIntel" or "avx512f" not in flags: return {}
+  if not library.exists():
+    folder.mkdir(parents=True, exist_ok=True)
+    try: subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(library)], input="int mkl_serv_intel_cpu_true(void) { return 1; }", text=True, check=True,
+                        capture_output=True)
+    except (OSError, subprocess.CalledProcessError): return {}
+  return {"LD_PRELOAD": str(library)}
+
+
+def variables(threads: int, peer: str = "") -> dict[str, str]:
+  """Every program has this many threads, which wait without spinning, and keeps the memory it has freed. Libraries that choose badly are told which kernels to use,
+  whatever the machine's own settings for them are."""
+  n, flags = str(threads), set(processor("flags").split())
+  inherited = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
+  told = mkl_kernels(processor("vendor_id"), flags, ROOT / "build") if peer.startswith("torch") else {}
+  return {**inherited, **openblas_kernels(flags), **told, "OMP_NUM_THREADS": n, "MKL_NUM_THREADS": n, "OPENBLAS_NUM_THREADS": n, "NUM_CPU_THREADS": n, "OMP_WAIT_POLICY": "passive",
           "KMP_BLOCKTIME": "0", "GOMP_SPINCOUNT": "0", "OPENBLAS_THREAD_TIMEOUT": "4", "MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 34),
           "MALLOC_TOP_PAD_": str(1 << 26), "DEV": "CPU", "CUDA_VISIBLE_DEVICES": "", "TORCHINDUCTOR_CACHE_DIR": str(ROOT / "build" / "compare-inductor"),
           "PYTHONDONTWRITEBYTECODE": "1"}

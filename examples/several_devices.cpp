@@ -18,8 +18,14 @@ static float train(bool several) {
   const Tensor points = Tensor::uniform({64, 2}, {.low = -1, .high = 1}),
                want = points.square().sum({.axis = 1, .keepdim = true}).sqrt();
   Tensor x = points.realize(), y = want.realize();
-  if (several) x.shard_(kTwo, 0), y.shard_(kTwo, 0), w1.shard_(kTwo), w2.shard_(kTwo);
-  w1.requires_grad_(), w2.requires_grad_();
+  if (several) {
+    x.shard_(kTwo, 0);
+    y.shard_(kTwo, 0);
+    w1.shard_(kTwo);
+    w2.shard_(kTwo);
+  }
+  w1.requires_grad_();
+  w2.requires_grad_();
   nn::Adam optimizer({w1, w2}, {.lr = 0.01});
   Tensor loss;
   for (int step = 0; step < 50; step++) {

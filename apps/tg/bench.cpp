@@ -77,7 +77,10 @@ void apply_threads(CommandLine& options) {
   TG_CHECK(Error, ::sched_getaffinity(0, sizeof allowed, &allowed) == 0,
            "[bench] --pin: the processors this process may use are unknown");
   for (int cpu = 0, left = options.threads; cpu < CPU_SETSIZE && left > 0; cpu++)
-    if (CPU_ISSET(cpu, &allowed)) CPU_SET(cpu, &wanted), left--;
+    if (CPU_ISSET(cpu, &allowed)) {
+      CPU_SET(cpu, &wanted);
+      left--;
+    }
   TG_CHECK(Error, ::sched_setaffinity(0, sizeof wanted, &wanted) == 0, "[bench] --pin: the system does not allow it");
 }
 

@@ -58,8 +58,10 @@ constexpr Map kSin{"sin",
 Samples elementwise(const Context& c, const Map& map) {
   Tensors x;
   std::vector<std::span<const float>> values;
-  for (size_t i = 0; i < map.inputs; i++)
-    x.push_back(input({map.count}, i + 1, map.scale)), values.push_back(x[i].data<float>());
+  for (size_t i = 0; i < map.inputs; i++) {
+    x.push_back(input({map.count}, i + 1, map.scale));
+    values.push_back(x[i].data<float>());
+  }
   check_samples(
       map.what, map.compute(x),
       [&](size_t at) {
@@ -166,7 +168,8 @@ Samples attention(const Context& c) {
           for (size_t i = 0; i < d; i++)
             dot += static_cast<double>(queries[head + time * d + i]) * keys[head + s * d + i];
           const double p = std::exp(dot / std::sqrt(static_cast<double>(kDepth)));
-          sum += p * values[head + s * d + column], total += p;
+          sum += p * values[head + s * d + column];
+          total += p;
         }
         return Sum{sum / total, 1};
       },

@@ -74,7 +74,10 @@ Samples gpt_forward(Context& c) {
   const std::vector<double> expected = GptReference(g.block).forward(g.x.data<float>(), Gpt::kChecked);
   for (size_t i = 0; i < expected.size(); i++)
     check_close("gpt2 block", i, got[i], {expected[i], 1 + std::abs(expected[i])}, 1e-5);
-  return c.time({.flops = g.forward_flops()}, [&] { g.block(g.x).realize(), Device::synchronize(); });
+  return c.time({.flops = g.forward_flops()}, [&] {
+    g.block(g.x).realize();
+    Device::synchronize();
+  });
 }
 
 /// Entries of the gradient against differences of the float64 reference, for an output gradient that is zero after the
@@ -114,7 +117,10 @@ Samples gpt_train(const Context& c, int64_t tokens) {
   const Gpt g(tokens);
   check_gpt_gradients(g);
   const Tensor dy = g.sequence(9);
-  return c.time({.flops = 3 * g.forward_flops()}, [&] { realize(g.gradients(dy)), Device::synchronize(); });
+  return c.time({.flops = 3 * g.forward_flops()}, [&] {
+    realize(g.gradients(dy));
+    Device::synchronize();
+  });
 }
 
 // ---- training on MNIST ----
@@ -219,7 +225,10 @@ double resnet_compile() {
         const std::vector<double> bias =
             r[net.trained.size()].to_vector<double>();  // of the last layer: softmax - label, which sums to zero
         double sum = 0, magnitude = 0;
-        for (double v : bias) sum += v, magnitude += std::abs(v);
+        for (double v : bias) {
+          sum += v;
+          magnitude += std::abs(v);
+        }
         BENCH_CHECK(bias.size() == ResNet::kClasses && magnitude > 0.5 && magnitude <= 2.0001 && std::abs(sum) < 1e-4,
                     "[bench] ResNet-18: gradient of the last bias sums to ", sum, ", magnitudes to ", magnitude);
         for (const Tensor& t : r)
@@ -378,7 +387,8 @@ Samples jit_replay(Context& c) {
     return t;
   });
   const Tensor x = Tensor::from(std::vector<float>{0, 1, 2, 3}).realize();
-  f(x), f(x);
+  f(x);
+  f(x);
   BENCH_CHECK(f.core().captured() && f.core().replay()->kernels() == kKernels,
               "[bench] the replay has another number of kernels than ", kKernels);
   return c.time_inner({}, [&] {

@@ -140,7 +140,10 @@ template <class Prepare> std::vector<double> run_together(int threads, size_t ru
       sync.arrive_and_wait();
       if (t != 0 || run == 0) continue;
       auto begin = spans[0].begin, end = spans[0].end;
-      for (const Span& s : spans) begin = std::min(begin, s.begin), end = std::max(end, s.end);
+      for (const Span& s : spans) {
+        begin = std::min(begin, s.begin);
+        end = std::max(end, s.end);
+      }
       seconds.push_back(std::chrono::duration<double>(end - begin).count());
     }
   };
@@ -188,7 +191,9 @@ ProbeRuns probe_triad(int threads, size_t runs, bool streaming) {
   ProbeRuns r;
   std::vector<Array> a(threads), b(threads), c(threads);
   r.seconds = run_together(threads, runs, [&](int t) {
-    a[t] = make_array(n, 0), b[t] = make_array(n, 1), c[t] = make_array(n, 2);
+    a[t] = make_array(n, 0);
+    b[t] = make_array(n, 1);
+    c[t] = make_array(n, 2);
     return [&, t] { isa().triad(a[t].get(), b[t].get(), c[t].get(), 3, n, streaming); };
   });
   r.bytes_read = 2.0 * n * sizeof(float) * threads;

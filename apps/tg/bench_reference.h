@@ -18,7 +18,10 @@ std::vector<size_t> sample(size_t n, size_t count);
 /// A sum in float64 with the sum of magnitudes, which scales the error allowed to float32.
 struct Sum {
   double value = 0, magnitude = 0;
-  void add(double x) { value += x, magnitude += x < 0 ? -x : x; }
+  void add(double x) {
+    value += x;
+    magnitude += x < 0 ? -x : x;
+  }
 };
 /// WrongResult unless |got - expected| <= tolerance * magnitude.
 void check_close(const char* what, size_t at, double got, const Sum& expected, double tolerance);

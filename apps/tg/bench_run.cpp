@@ -28,13 +28,15 @@ constexpr double kRequestedSample =
 Samples collect_on_request(const Work& work, const std::function<double()>& sample) {
   Samples s{{}, work, true, true};
   const auto repeats = static_cast<int>(std::clamp(std::ceil(kRequestedSample / std::max(sample(), 1e-9)), 1.0, 200.0));
-  std::printf("ready\n"), std::fflush(stdout);
+  std::printf("ready\n");
+  std::fflush(stdout);
   for (std::string line; std::getline(std::cin, line);) {
     double sum = 0;
     if (repeats > 1) sample();
     for (int i = 0; i < repeats; i++) sum += sample();
     s.seconds.push_back(sum / repeats);
-    std::printf("%.9g\n", s.seconds.back()), std::fflush(stdout);
+    std::printf("%.9g\n", s.seconds.back());
+    std::fflush(stdout);
   }
   return s;
 }

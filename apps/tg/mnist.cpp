@@ -91,7 +91,10 @@ int train(const Options& o) {
         loss = batch_loss.item<float>();
       }
       // The first step compiles.
-      if (step > 0 || o.steps == 1) seconds += std::chrono::duration<double>(Clock::now() - start).count(), timed++;
+      if (step > 0 || o.steps == 1) {
+        seconds += std::chrono::duration<double>(Clock::now() - start).count();
+        timed++;
+      }
       TG_CHECK(Error, std::isfinite(loss), "[mnist] the loss is ", loss, " after ", step + 1,
                " steps: try a smaller --lr");
       if (losses.is_open()) losses << str(std::setprecision(9), loss, "\n");

@@ -1,4 +1,5 @@
 """PyTorch: eager, into given tensors where it can, and torch.compile."""
+import os
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -55,7 +56,8 @@ class Peer:
     torch.set_num_threads(threads)
     torch.set_num_interop_threads(1)
     self.compiled = name == "torch_compile"
-    self.version = torch.__version__
+    told = "mkl_takes_this_for_intel" in os.environ.get("LD_PRELOAD", "")
+    self.version = torch.__version__ + (", MKL told to use AVX-512" if told else "")
 
   def _operands(self, row): return [torch.from_numpy(v) for v in inputs.operands(row)]
 

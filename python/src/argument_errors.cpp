@@ -82,7 +82,9 @@ void explain(PyObject* function, PyObject* const* args, size_t nargsf, PyObject*
                                                       : message_for(function, args, positional_count(nargsf), names);
       PyObject* kind = nameless ? type : PyExc_TypeError;
       PyErr_SetString(kind, better.c_str());
-      Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(trace);
+      Py_XDECREF(type);
+      Py_XDECREF(value);
+      Py_XDECREF(trace);
       return;
     }
   } catch (const std::exception&) {}

@@ -24,7 +24,10 @@ template <class F> void split(const std::string& s, char separator, F&& f) {
     else if (c == '\'' || c == '"') quote = c;
     else if (std::strchr("([{", c)) depth++;
     else if (std::strchr(")]}", c)) depth -= depth > 0;
-    else if (c == separator && !depth) piece(i), start = i + 1;
+    else if (c == separator && !depth) {
+      piece(i);
+      start = i + 1;
+    }
   }
   piece(s.size());
 }

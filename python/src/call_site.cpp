@@ -20,7 +20,10 @@ std::string call_site() {
     nb::object code = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(f)));
     nb::object file = nb::steal(PyObject_GetAttrString(code.ptr(), "co_filename"));
     const char* path = file.is_valid() ? PyUnicode_AsUTF8(file.ptr()) : nullptr;
-    if (!path) return PyErr_Clear(), std::string();
+    if (!path) {
+      PyErr_Clear();
+      return std::string();
+    }
     if (std::string_view name(path); package_folder().empty() || !name.starts_with(package_folder()))
       return str(name.substr(name.rfind('/') + 1), ':', PyFrame_GetLineNumber(f));
     frame = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetBack(f)));

@@ -31,8 +31,10 @@ void bind_counters(nb::module_& m) {
       "counter_set",
       [](std::string_view name, double v) {
         const auto whole = static_cast<int64_t>(v);
-        if (name == "kernel_count") GlobalCounters::copies = 0, GlobalCounters::kernels = whole;
-        else if (name == "global_ops") GlobalCounters::ops = whole;
+        if (name == "kernel_count") {
+          GlobalCounters::copies = 0;
+          GlobalCounters::kernels = whole;
+        } else if (name == "global_ops") GlobalCounters::ops = whole;
         else if (name == "global_mem") GlobalCounters::mem = whole;
         else if (name == "time_sum_s") GlobalCounters::nanoseconds = static_cast<int64_t>(v * 1e9);
         else throw nb::key_error(std::string(name).c_str());
@@ -58,7 +60,10 @@ void bind_counters(nb::module_& m) {
       [](std::string_view device) {
         const MemoryStats s = memory_stats(device);
         nb::dict d;
-        d["used"] = s.used, d["peak"] = s.peak, d["cached"] = s.cached, d["allocations"] = s.allocations,
+        d["used"] = s.used;
+        d["peak"] = s.peak;
+        d["cached"] = s.cached;
+        d["allocations"] = s.allocations;
         d["reused"] = s.reused;
         return d;
       },

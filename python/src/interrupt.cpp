@@ -34,7 +34,8 @@ bool wanted() {
 InterruptScope::InterruptScope() {
   if (active || !wanted()) return;
   struct sigaction ours{};
-  ours.sa_handler = on_interrupt, ours.sa_flags = SA_ONSTACK;
+  ours.sa_handler = on_interrupt;
+  ours.sa_flags = SA_ONSTACK;
   sigemptyset(&ours.sa_mask);
   interrupted = false;
   if (sigaction(SIGINT, &ours, &pythons) != 0) return;

@@ -97,7 +97,8 @@ class Rewriter {
     while (!stack.empty()) {
       Frame& f = stack.back();
       if (done_.contains(f.node)) {
-        open.erase(f.node), stack.pop_back();
+        open.erase(f.node);
+        stack.pop_back();
         continue;
       }
       if (f.stage == Frame::kEnter) {
@@ -125,7 +126,8 @@ class Rewriter {
             continue;
           }
         }
-        f.current = out, f.stage = Frame::kLink;
+        f.current = out;
+        f.stage = Frame::kLink;
         if (done_.contains(out)) continue;
         if (open.contains(out) && out != f.node) circle(out);
         if (out == f.node) circle(out);
@@ -215,7 +217,9 @@ class Rewriter {
     for (UOp s : n.srcs()) {
       const auto it = done_.find(s);
       if (it == done_.end()) circle(s);
-      src.push_back(it->second), changed |= it->second != s, types |= it->second.dtype() != s.dtype();
+      src.push_back(it->second);
+      changed |= it->second != s;
+      types |= it->second.dtype() != s.dtype();
     }
     if (!changed) return n;
     GraphScope g;

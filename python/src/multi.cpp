@@ -74,7 +74,8 @@ void bind_uop_multi(nb::class_<PyUOp>& c) {
           GraphScope g;
           const int a = shard_axis(u.get());
           TG_CHECK(ShapeError, a >= 0, "[bounds] is not defined when axis is None");
-          size = shard_shape(u.get())[static_cast<size_t>(a)].value(), count = device_count(u.get());
+          size = shard_shape(u.get())[static_cast<size_t>(a)].value();
+          count = device_count(u.get());
         }
         nb::list out;
         for (int64_t i = 0; i < count; i++) out.append(nb::make_tuple(i * size, (i + 1) * size));

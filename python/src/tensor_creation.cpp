@@ -56,7 +56,10 @@ void bind_tensor_creation(TensorClass& c) {
       "arange",
       [](nb::object start, nb::object stop, nb::object step, nb::kwargs k) {
         TensorOptions o = options_from(k, "arange");
-        if (stop.is_none()) stop = start, start = nb::int_(0);
+        if (stop.is_none()) {
+          stop = start;
+          start = nb::int_(0);
+        }
         if (nb::isinstance<PyUOp>(start) || nb::isinstance<PyUOp>(stop) || nb::isinstance<PyUOp>(step))
           return Tensor::arange_symbolic(nb::cast<SInt>(start), nb::cast<SInt>(stop), nb::cast<SInt>(step), o);
         return Tensor::arange(nb::cast<Scalar>(start), nb::cast<Scalar>(stop), nb::cast<Scalar>(step), o);

@@ -62,7 +62,10 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
     int64_t size = t.element_size(), stride = size;
     for (int64_t d : t.shape().ints()) e->shape.push_back(d);
     e->strides.resize(e->shape.size());
-    for (size_t i = e->shape.size(); i-- > 0;) e->strides[i] = stride, stride *= e->shape[i];
+    for (size_t i = e->shape.size(); i-- > 0;) {
+      e->strides[i] = stride;
+      stride *= e->shape[i];
+    }
     static char empty;
     view->buf = bytes.empty() ? static_cast<void*>(&empty) : const_cast<std::byte*>(bytes.data());
     view->obj = self;

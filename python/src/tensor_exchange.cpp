@@ -26,7 +26,12 @@ class Graveyard {
       std::lock_guard lock(mutex());
       list().push_back(a);
     }
-    Py_AddPendingCall([](void*) { return drain(), 0; }, nullptr);
+    Py_AddPendingCall(
+        [](void*) {
+          drain();
+          return 0;
+        },
+        nullptr);
   }
   static void drain() {
     std::vector<Array*> dead;
@@ -108,8 +113,10 @@ Tensor from_dlpack(nb::object source) {
   // The axes as they lie in memory, the widest step first.
   Shape shape;
   std::vector<int> axes, places(array->ndim());
-  for (size_t i = 0; i < array->ndim(); i++)
-    shape.push_back(static_cast<int64_t>(array->shape(i))), axes.push_back(static_cast<int>(i));
+  for (size_t i = 0; i < array->ndim(); i++) {
+    shape.push_back(static_cast<int64_t>(array->shape(i)));
+    axes.push_back(static_cast<int>(i));
+  }
   auto stride = [&](int axis) {
     return shape[static_cast<size_t>(axis)] == 1 ? INT64_MAX : array->stride(static_cast<size_t>(axis));
   };

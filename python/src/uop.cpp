@@ -105,7 +105,8 @@ nb::object infer(UOp u, const nb::dict& values) {
 
 nb::bytes key_bytes(UOp u) {
   unsigned char b[16];
-  std::memcpy(b, &u.key().lo, 8), std::memcpy(b + 8, &u.key().hi, 8);
+  std::memcpy(b, &u.key().lo, 8);
+  std::memcpy(b + 8, &u.key().hi, 8);
   return nb::bytes(b, sizeof b);
 }
 
@@ -182,7 +183,8 @@ std::optional<Literal> literal_from(nb::handle h) {
 void promote(UOp& a, UOp& b) {
   if (a.dtype() == b.dtype() || a.is_invalid() || b.is_invalid()) return;
   const DType d = least_upper_dtype(a.dtype(), b.dtype());
-  a = a.cast(d), b = b.cast(d);
+  a = a.cast(d);
+  b = b.cast(d);
 }
 
 void bind_uop(nb::module_& m) {
@@ -193,7 +195,8 @@ void bind_uop(nb::module_& m) {
         if (bytes.is_none()) return node;
         nb::bytes data = nb::cast<nb::bytes>(bytes);
         BufferRef b = Buffer::create(device, dims_of(node_of(shape)).numel(), d);
-        b->ensure_allocated(), b->copy_in({static_cast<const std::byte*>(data.data()), data.size()});
+        b->ensure_allocated();
+        b->copy_in({static_cast<const std::byte*>(data.data()), data.size()});
         buffer_table::attach(static_cast<uint64_t>(node_of(node).arg<ParamArg>().slot), b);
         return node;
       },
@@ -348,8 +351,10 @@ void bind_uop(nb::module_& m) {
           if (name == "op") op = require_op(value);
           else if (name == "dtype") dtype = nb::cast<DType>(value);
           else if (name == "src") src = nodes_of(value);
-          else if (name == "arg") arg = nb::borrow(value), new_arg = true;
-          else if (name == "tag") tag = tag_from(value);
+          else if (name == "arg") {
+            arg = nb::borrow(value);
+            new_arg = true;
+          } else if (name == "tag") tag = tag_from(value);
           else throw nb::type_error(str("replace() got an unexpected keyword argument '", name, "'").c_str());
         }
         const Arg a = new_arg ? arg_from(op, arg, dtype) : u.arg();

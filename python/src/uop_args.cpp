@@ -104,8 +104,10 @@ ParamArg param_from(nb::handle h, std::optional<DType>& dtype) {
   ParamArg a;
   if (nb::object name = h.attr("name"); !name.is_none()) a.name = nb::cast<std::string>(name);
   if (nb::object device = h.attr("device"); !device.is_none()) a.device = nb::cast<std::string>(device);
-  if (nb::object bounds = h.attr("vmin_vmax"); !bounds.is_none())
-    a.vmin = nb::cast<int64_t>(bounds[0]), a.vmax = nb::cast<int64_t>(bounds[1]);
+  if (nb::object bounds = h.attr("vmin_vmax"); !bounds.is_none()) {
+    a.vmin = nb::cast<int64_t>(bounds[0]);
+    a.vmax = nb::cast<int64_t>(bounds[1]);
+  }
   a.slot = nb::cast<int64_t>(h.attr("slot"));
   a.addrspace = space_from(h.attr("addrspace"));
   if (nb::object d = h.attr("dtype"); !d.is_none()) dtype = dtype_from(d);

@@ -156,7 +156,10 @@ void bind_uop_build(nb::class_<PyUOp>& c) {
       [](int64_t slot, DType d, std::optional<Shape> shape, const std::optional<std::string>& device,
          const std::optional<std::pair<int64_t, int64_t>>& bounds, const std::optional<std::string>& name, nb::handle) {
         ParamArg a{slot, bounds ? AddrSpace::kAlu : AddrSpace::kGlobal, device.value_or(""), name.value_or("")};
-        if (bounds) a.vmin = bounds->first, a.vmax = bounds->second;
+        if (bounds) {
+          a.vmin = bounds->first;
+          a.vmax = bounds->second;
+        }
         return made([&] {
           UOps src;
           if (!bounds) src.push_back(shape_node(shape.value_or(Shape{})));

@@ -20,7 +20,8 @@ template <class F> UOpObject binary(const PyUOp& a, nb::handle b, bool reflected
 
 UOp divide(UOp x, UOp y) {
   const DType d = least_upper_float(x.dtype());
-  x = x.cast(d), y = y.cast(d);
+  x = x.cast(d);
+  y = y.cast(d);
   return x * UOp::alu(Ops::RECIPROCAL, {y});
 }
 UOp alu(Ops op, UOp x, UOp y) { return UOp::alu(op, {x, y}); }

@@ -41,8 +41,10 @@ nb::object make(nb::handle op, nb::handle dtype, nb::handle src, nb::object arg,
   p.name = name.value_or("");
   if (p.name == "ctx") throw nb::value_error("UPat can't be named ctx");
   p.any = is_any;
-  if (is_pattern(src)) p.sources = Pattern::Sources::kEach, p.src.push_back(nb::borrow(src));
-  else if (!src.is_none()) {
+  if (is_pattern(src)) {
+    p.sources = Pattern::Sources::kEach;
+    p.src.push_back(nb::borrow(src));
+  } else if (!src.is_none()) {
     p.sources = PyList_Check(src.ptr()) ? Pattern::Sources::kPermuted : Pattern::Sources::kThese;
     for (nb::handle h : nb::iter(src)) {
       if (!is_pattern(h))
@@ -258,8 +260,10 @@ void bind_upat(nb::module_& m) {
         Bindings b;
         std::vector<std::string> names;
         names.reserve(nb::len(store));
-        for (auto [name, node] : store)
-          names.push_back(nb::cast<std::string>(name)), b.push(names.back(), node_of(node));
+        for (auto [name, node] : store) {
+          names.push_back(nb::cast<std::string>(name));
+          b.push(names.back(), node_of(node));
+        }
         match(p, u.get(), b, [&] {
           nb::dict d;
           for (const auto& [name, node] : b.all()) d[name->c_str()] = wrap(UOpRef(node));

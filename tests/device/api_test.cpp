@@ -116,7 +116,8 @@ TEST(Api, BlobAndSequential) {
 
 TEST(Api, DevicesAndMarks) {
   Tensor x({1.f, 2.f}, {.device = "CPU"});
-  x.requires_grad_(), (x * 3).sum().backward();
+  x.requires_grad_();
+  (x * 3).sum().backward();
   Tensor c = x.clone();
   EXPECT_THAT(c.grad().to_vector<float>(), ElementsAre(3, 3));
   x.to_("INTERP");
@@ -159,7 +160,10 @@ TEST(Api, RandomLike) {
     n = h.randn_like({.dtype = dtypes::float32}).to_vector<float>();
   double mean = 0, square = 0;
   for (float v : u) ASSERT_TRUE(v >= 0 && v < 1);
-  for (float v : n) mean += v / 300, square += v * v / 300;
+  for (float v : n) {
+    mean += v / 300;
+    square += v * v / 300;
+  }
   EXPECT_NEAR(mean, 0, 0.25);
   EXPECT_NEAR(square, 1, 0.4);
   std::vector<int> drawn = Tensor({0.0, 3.0, 0.0, 1.0}).multinomial(50, true).to_vector<int>();
@@ -243,9 +247,13 @@ TEST(Fetch, Unpacks) {
   // A tar archive of one file, and one whose name leaves the folder.
   auto archive = [](const std::string& name) {
     std::string head(512, '\0');
-    head.replace(0, name.size(), name), head.replace(100, 7, "0000644"), head.replace(124, 11, "00000000003"),
-        head.replace(136, 11, "00000000000");
-    head[156] = '0', head.replace(257, 8, std::string("ustar\00000", 8)), head.replace(148, 8, "        ");
+    head.replace(0, name.size(), name);
+    head.replace(100, 7, "0000644");
+    head.replace(124, 11, "00000000003");
+    head.replace(136, 11, "00000000000");
+    head[156] = '0';
+    head.replace(257, 8, std::string("ustar\00000", 8));
+    head.replace(148, 8, "        ");
     unsigned sum = 0;
     for (unsigned char c : head) sum += c;
     char text[8];

@@ -35,13 +35,18 @@ struct Case {
     return Tensor::from(normal(h * n * d, seed), Shape{1, h, n, d}).cast(type).realize();
   }
   Case& fill() {
-    q = make(heads, rows, inner, 1), k = make(heads / group, over, inner, 2), v = make(heads / group, over, columns, 3);
+    q = make(heads, rows, inner, 1);
+    k = make(heads / group, over, inner, 2);
+    v = make(heads / group, over, columns, 3);
     g = make(heads, rows, columns, 4);
     for (Tensor* t : {&q, &k, &v}) t->requires_grad_();
     const auto numbers = [](const Tensor& t) { return t.cast(dtypes::float32).to_vector<float>(); };
     const std::vector<float> Q = numbers(q), K = numbers(k), V = numbers(v), G = numbers(g);
-    o.assign(G.size(), 0), dq.assign(Q.size(), 0), dk.assign(K.size(), 0), dv.assign(V.size(), 0),
-        dmask.assign(static_cast<size_t>(rows * over), 0);
+    o.assign(G.size(), 0);
+    dq.assign(Q.size(), 0);
+    dk.assign(K.size(), 0);
+    dv.assign(V.size(), 0);
+    dmask.assign(static_cast<size_t>(rows * over), 0);
     const double scale = 1 / std::sqrt(static_cast<double>(inner));
     std::vector<double> p(static_cast<size_t>(over)), dp(p.size());
     const auto at = [](auto& x, int64_t row, int64_t width) { return x.data() + row * width; };
@@ -96,8 +101,10 @@ struct Case {
     all.push_back(out);
     realize(all);
     const int64_t kernels = GlobalCounters::kernels - before;
-    expect_close(all[3], o, "o"), expect_close(all[2], dv, "dv"), expect_close(all[0], dq, "dq"),
-        expect_close(all[1], dk, "dk");
+    expect_close(all[3], o, "o");
+    expect_close(all[2], dv, "dv");
+    expect_close(all[0], dq, "dq");
+    expect_close(all[1], dk, "dk");
     return kernels;
   }
   Tensor attend(bool causal = false, const Tensor& m = {}) const {
@@ -139,7 +146,9 @@ TEST(AttentionGradient, AfterTheResultWasRead) {
   const Tensors all = out.gradient({a.q, a.k, a.v}, a.g);
   realize(all);
   if (fuses()) { EXPECT_LE(GlobalCounters::kernels - before, kKernels); }
-  a.expect_close(all[0], a.dq, "dq"), a.expect_close(all[1], a.dk, "dk"), a.expect_close(all[2], a.dv, "dv");
+  a.expect_close(all[0], a.dq, "dq");
+  a.expect_close(all[1], a.dk, "dk");
+  a.expect_close(all[2], a.dv, "dv");
 }
 
 /// Fewer scores than are worth it stay in the cache.
@@ -152,7 +161,9 @@ TEST(AttentionGradient, ShortOnesAreKept) {
 
 int64_t bytes_of_step(int64_t length, bool causal) {
   Case a{.heads = 2, .rows = length, .over = length};
-  a.q = a.make(2, length, 16, 1), a.k = a.make(2, length, 16, 2), a.v = a.make(2, length, 16, 3),
+  a.q = a.make(2, length, 16, 1);
+  a.k = a.make(2, length, 16, 2);
+  a.v = a.make(2, length, 16, 3);
   a.g = a.make(2, length, 16, 4);
   const int64_t before = memory_stats().used;
   reset_memory_stats();
@@ -175,7 +186,10 @@ TEST(AttentionGradient, Masks) {
   std::vector<int8_t> bits;
   std::vector<float> added;
   for (int64_t i = 0; i < n; i++)
-    for (int64_t j = 0; j < n; j++) bits.push_back(open(i, j)), added.push_back(static_cast<float>((i * j) % 5));
+    for (int64_t j = 0; j < n; j++) {
+      bits.push_back(open(i, j));
+      added.push_back(static_cast<float>((i * j) % 5));
+    }
   const Tensor keep = Tensor::from(bits, Shape{n, n}).cast(dtypes::bool_).realize();
   Tensor bias = Tensor::from(added, Shape{n, n}).realize();
   Case a{.rows = n, .over = n, .mask = [&](int64_t i, int64_t j) { return open(i, j) ? 0 : -kInf; }};
@@ -190,7 +204,9 @@ TEST(AttentionGradient, Masks) {
   bias.requires_grad_();
   const Tensors all = b.attend(false, bias).gradient({b.q, b.k, b.v, bias}, b.g);
   realize(all);
-  b.expect_close(all[0], b.dq, "dq"), b.expect_close(all[1], b.dk, "dk"), b.expect_close(all[2], b.dv, "dv");
+  b.expect_close(all[0], b.dq, "dq");
+  b.expect_close(all[1], b.dk, "dk");
+  b.expect_close(all[2], b.dv, "dv");
   b.expect_close(all[3], b.dmask, "dmask");
 }
 
@@ -289,8 +305,11 @@ TEST(AttentionGradient, InJit) {
   });
   for (int i = 0; i < 4; i++) {
     const Tensors all = step((a.q.detach() * (i == 3 ? 1 : 0.5 * i)).realize(), a.g);
-    if (i == 3)
-      a.expect_close(all[0], a.dq, "dq"), a.expect_close(all[1], a.dk, "dk"), a.expect_close(all[2], a.dv, "dv");
+    if (i == 3) {
+      a.expect_close(all[0], a.dq, "dq");
+      a.expect_close(all[1], a.dk, "dk");
+      a.expect_close(all[2], a.dv, "dv");
+    }
   }
 }
 

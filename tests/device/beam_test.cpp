@@ -37,7 +37,8 @@ template <class F> void same_with_beam(F f) {
 }
 int64_t searches_of(const auto& f) {
   const int64_t before = beam_counters().searches;
-  clear_kernel_cache(), clear_schedule_cache();
+  clear_kernel_cache();
+  clear_schedule_cache();
   f();
   return beam_counters().searches - before;
 }
@@ -152,7 +153,10 @@ TEST(Beam, AStopEndsIt) {
   const int64_t before = beam_counters().searches;
   {
     std::stop_source source;
-    std::jthread thread([&] { std::this_thread::sleep_for(std::chrono::milliseconds(300)), source.request_stop(); });
+    std::jthread thread([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      source.request_stop();
+    });
     const StopScope scope(source.get_token());
     const auto begin = std::chrono::steady_clock::now();
     EXPECT_THROW(c.realize(), Cancelled);

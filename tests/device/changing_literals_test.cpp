@@ -16,7 +16,8 @@ namespace {
 /// Kernels that are compiled (or loaded from the disk) while `f` runs for 0 to n - 1; without the first `known` of
 /// them.
 template <class F> int64_t kernels_of(int n, int known, F f) {
-  clear_kernel_cache(), clear_schedule_cache();
+  clear_kernel_cache();
+  clear_schedule_cache();
   for (int i = 0; i < known; i++) f(i);
   GlobalCounters::reset();
   for (int i = known; i < n; i++) f(i);

@@ -203,7 +203,8 @@ TEST(Chains, OfViewsThatDoNotMerge) {
   Tensor y = stored(Tensor::arange(6).reshape(2, 3).to_float()), v = y;
   Floats want = y.to_vector<float>();
   for (int k = 0; k < 400; k++) {
-    y = (y.permute({1, 0}) * 0.5 + 1).reshape(2, 3), v = v.permute({1, 0}).reshape(2, 3);
+    y = (y.permute({1, 0}) * 0.5 + 1).reshape(2, 3);
+    v = v.permute({1, 0}).reshape(2, 3);
     Floats next;
     for (size_t c = 0; c < 3; c++)
       for (size_t r = 0; r < 2; r++) next.push_back(want[r * 3 + c] * 0.5f + 1);
@@ -219,7 +220,10 @@ TEST(Chains, OfSines) {
   double want[2] = {0.5, 1.0}, slope[2] = {1, 1};
   for (int k = 0; k < 300; k++) {
     y = y.sin();
-    for (int i = 0; i < 2; i++) slope[i] *= std::cos(want[i]), want[i] = std::sin(want[i]);
+    for (int i = 0; i < 2; i++) {
+      slope[i] *= std::cos(want[i]);
+      want[i] = std::sin(want[i]);
+    }
   }
   const Tensor g = y.sum().gradient({x})[0];
   for (int i = 0; i < 2; i++) {
@@ -234,9 +238,11 @@ TEST(Selections, OfManyElements) {
   const Ints32 all = x.to_vector<int32_t>();
   Ints32 want, rows;
   for (size_t i = 0; i < all.size(); i++)
-    if (all[i] > 300)
-      want.push_back(all[i]), rows.push_back(static_cast<int32_t>(i / 1000)),
-          rows.push_back(static_cast<int32_t>(i % 1000));
+    if (all[i] > 300) {
+      want.push_back(all[i]);
+      rows.push_back(static_cast<int32_t>(i / 1000));
+      rows.push_back(static_cast<int32_t>(i % 1000));
+    }
   EXPECT_EQ(x.masked_select(x > 300).to_vector<int32_t>(), want);
   EXPECT_EQ((x > 300).nonzero().to_vector<int32_t>(), rows);
   const Tensor y = x.to_float().realize();

@@ -75,7 +75,8 @@ TEST(Counters, AReplayWithoutMemory) {
   auto f = jit([](const Tensor& x) { return ((x + 1).contiguous() * x.sum()).contiguous().sum(); });
   const auto input = [&](float v) { return stored(n, v); };
   for (int i = 0; i < 3; i++) EXPECT_EQ(f(input(0)).item<float>(), 0);
-  f.core().free_intermediates(), free_memory_caches();
+  f.core().free_intermediates();
+  free_memory_caches();
   const Tensor x = input(1.f / 1024);
   const float expected = (static_cast<float>(n) + 1024) * 1024;
   {

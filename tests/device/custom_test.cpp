@@ -350,7 +350,10 @@ TEST(Function, NestsAndAssigns) {
   };
   Tensor a = Tensor({1.f, 2.f}).contiguous().realize();
   EXPECT_EQ(call_function(outer, {a})[0].to_vector<float>(), (Floats{15, 48}));
-  auto bump = [](const Tensors& in) { return in[0].assign(in[0] + 1), Tensors{in[0] * 10}; };
+  auto bump = [](const Tensors& in) {
+    in[0].assign(in[0] + 1);
+    return Tensors{in[0] * 10};
+  };
   EXPECT_EQ(call_function(bump, {a})[0].to_vector<float>(), (Floats{20, 30}));
   EXPECT_EQ(a.to_vector<float>(), (Floats{2, 3}));
 }

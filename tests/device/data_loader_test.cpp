@@ -110,7 +110,10 @@ TEST(DataLoader, RowsOfTensorsAndTransforms) {
       SampleSource::of({x, y}),
       {.batch_size = 2, .workers = 1, .transforms = {[](const Tensors& b) { return Tensors{b[0] * 2, b[1]}; }}});
   Tensors xs, ys;
-  for (const Tensors& batch : loader) xs.push_back(batch[0]), ys.push_back(batch[1]);
+  for (const Tensors& batch : loader) {
+    xs.push_back(batch[0]);
+    ys.push_back(batch[1]);
+  }
   EXPECT_EQ(Tensor::cat(xs).to_vector<float>(), (x * 2).to_vector<float>());
   EXPECT_EQ(Tensor::cat(ys).to_vector<int>(), y.to_vector<int>());
 }
@@ -155,8 +158,10 @@ TEST(Transforms, CropsAreWindowsOfTheImage) {
     bool found = false;
     for (int i = 0; i <= 2 && !found; i++)
       for (int j = 0; j <= 4 && !found; j++)
-        if (x(n, Slice(), Slice(i, i + 4), Slice(j, j + 3)).to_vector<float>() == one)
-          found = true, seen.insert({i, j});
+        if (x(n, Slice(), Slice(i, i + 4), Slice(j, j + 3)).to_vector<float>() == one) {
+          found = true;
+          seen.insert({i, j});
+        }
     EXPECT_TRUE(found) << "image " << n;
   }
   EXPECT_GT(seen.size(), 4u);

@@ -98,7 +98,8 @@ TEST_P(DTypes, SumsAndExtremes) {
     for (double x : t.to_vector<double>()) EXPECT_EQ(x, v.as_double()) << d;
   };
   EXPECT_EQ(none.sum(1).dtype(), d.is_float() ? d : sum_acc_dtype(d));
-  all(none.sum(1), 0), all(none.prod(1), 1);
+  all(none.sum(1), 0);
+  all(none.prod(1), 1);
   auto infinity = [&](double sign) {
     return d == dtypes::fp8e4m3 || d == dtypes::fp8e4m3fnuz || d == dtypes::fp8e5m2fnuz ? truncate_float(sign * 1e30, d)
                                                                                         : sign * INFINITY;

@@ -200,9 +200,13 @@ TEST(FusedRows, NoNumbersStayInTheirRow) {
   std::vector<float> v = values(9);
   const float inf = std::numeric_limits<float>::infinity();
   auto row = [&](int64_t r) { return v.begin() + r * kColumns; };
-  row(3)[17] = std::numeric_limits<float>::quiet_NaN(), row(5)[1999] = inf;
-  std::fill(row(7), row(8), -inf), std::fill(row(9), row(10) - 1, -inf);
-  row(11)[0] = -inf, row(12)[5] = 3e38f, row(13)[6] = -3e38f;
+  row(3)[17] = std::numeric_limits<float>::quiet_NaN();
+  row(5)[1999] = inf;
+  std::fill(row(7), row(8), -inf);
+  std::fill(row(9), row(10) - 1, -inf);
+  row(11)[0] = -inf;
+  row(12)[5] = 3e38f;
+  row(13)[6] = -3e38f;
   const Tensor x = Tensor::from(v, Shape{kRows, kColumns}).realize();
   const std::vector<float> out = x.softmax().to_vector<float>();
   for (int64_t r = 0; r < 20; r++) {

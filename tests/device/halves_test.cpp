@@ -23,8 +23,10 @@ struct Halves {
       bits[static_cast<size_t>(i)] = static_cast<uint16_t>(i);
       others[static_cast<size_t>(i)] = static_cast<uint16_t>(i % 5 ? i * 40503 + 7 : i ^ (i % 2 ? 0x8000 : 0));
     }
-    x = Tensor::from(bits).bitcast(float16).realize(), y = Tensor::from(others).bitcast(float16).realize();
-    a = x.cast(float32).to_vector<float>(), b = y.cast(float32).to_vector<float>();
+    x = Tensor::from(bits).bitcast(float16).realize();
+    y = Tensor::from(others).bitcast(float16).realize();
+    a = x.cast(float32).to_vector<float>();
+    b = y.cast(float32).to_vector<float>();
   }
 };
 

@@ -75,7 +75,10 @@ TEST(History, OfIndexedWritesIntoACopyThatWasRead) {
   for (const bool by_tensor : {false, true})
     for (const bool marked : {false, true}) {
       const Tensor x = plain({1, 2, 3}), v = plain({5});
-      if (marked) x.requires_grad_(), v.requires_grad_();
+      if (marked) {
+        x.requires_grad_();
+        v.requires_grad_();
+      }
       const Tensor y = x.clone();
       y.setitem({by_tensor ? Index(Tensor({1})) : Index(Slice(1, 2))}, v * 2);
       if (marked) y.realize();
@@ -144,7 +147,8 @@ TEST(History, LeavesAreFoundAfterTheyWereOverwritten) {
     realize(Tensors{linear, square});
     EXPECT_EQ(floats(linear), (Floats{2, 4, 6}));
     Tensor kept = w * 3, needs = w * w * w;
-    floats(kept), floats(needs);
+    floats(kept);
+    floats(needs);
     for (int i = 0; i < steps; i++) w.assign(w - 1).realize();
     EXPECT_EQ(floats(kept.sum().gradient({w})[0]), (Floats{3, 3, 3}));
     kept.sum().backward();

@@ -83,7 +83,10 @@ TEST(Index, Variables) {
     EXPECT_EQ(x(Slice(None, b)).sum().item<int>(), i * (2 * i - 1));
   }
   Tensor cache = Tensor::zeros({4, 2}, {.dtype = dtypes::int32}).contiguous().realize();
-  for (int i = 0; i < 3; i++) cache.at(v.bind(i)) = i + 1, cache.realize();
+  for (int i = 0; i < 3; i++) {
+    cache.at(v.bind(i)) = i + 1;
+    cache.realize();
+  }
   EXPECT_EQ(ints(cache), (V{1, 1, 2, 2, 3, 3, 0, 0}));
 }
 
@@ -125,7 +128,10 @@ TEST(Write, UpdatesAndLists) {
   x.at(Slice(0, 2)) = x.at(Slice(2, 4));
   EXPECT_EQ(floats(x), (F{2, 3, 2, 3}));
   Tensor n = stored({4});
-  n.at(Slice(2, None)) ^= 5, n.at(1) <<= 4, n.at(0) |= 3, n.at(Tensor({0, 0})) += 1;
+  n.at(Slice(2, None)) ^= 5;
+  n.at(1) <<= 4;
+  n.at(0) |= 3;
+  n.at(Tensor({0, 0})) += 1;
   EXPECT_EQ(ints(n), (V{4, 16, 7, 6})) << "an element named twice is updated once";
   EXPECT_EQ(ints(n.at(1)), (V{16}));
 }
@@ -294,7 +300,8 @@ TEST(Assign, ReadersOfSeveralStates) {
   EXPECT_EQ((F{y0.item<float>(), y1.item<float>(), y2.item<float>(), x.item<float>()}), (F{0, 1, 2, 3}));
   Tensor a = Tensor::full({4}, 2.0).contiguous().realize(), b = Tensor::full({4}, 3.0).contiguous().realize(),
          c = a + 9;
-  a += b, b += c;
+  a += b;
+  b += c;
   realize(a, b);
   EXPECT_EQ(floats(a), F(4, 5.f));
   EXPECT_EQ(floats(b), F(4, 14.f)) << "c is made of the old a";

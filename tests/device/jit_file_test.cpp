@@ -28,7 +28,8 @@ TEST_F(JitFile, ComputesTheSameWithoutCompiling) {
   auto f = jit([](const Tensor& a, const Tensor& b) { return ((a + b).contiguous() * 2).sum() + a; }, {.name = "f"});
   for (int i = 0; i < 3; i++) f(vec(1, 2), vec(3, 4));
   const std::vector<uint8_t> bytes = dump_jit(f.core(), {.note = "kept"});
-  f.reset(), clear_kernel_cache();
+  f.reset();
+  clear_kernel_cache();
   LoadedJit g = parse_jit(bytes);
   EXPECT_EQ(g.name(), "f");
   EXPECT_EQ(g.note(), "kept");
@@ -118,7 +119,8 @@ TEST_F(JitFile, RunsWithAnotherNumberOfCores) {
     std::vector<uint8_t> bytes;
     {
       const Context cores{{"NUM_CPU_THREADS", saved}};
-      clear_kernel_cache(), clear_schedule_cache();
+      clear_kernel_cache();
+      clear_schedule_cache();
       auto f = jit(g);
       for (int i = 0; i < 2; i++) f(a, b);
       bytes = dump_jit(f.core());

@@ -20,7 +20,10 @@ Tensor vec(float a, float b) { return Tensor({a, b}).contiguous().realize(); }
 
 TEST(Jit, ReplaysWithOtherInputs) {
   int runs = 0;
-  auto f = jit([&](const Tensor& a, const Tensor& b) { return runs++, (a + b) * 2; });
+  auto f = jit([&](const Tensor& a, const Tensor& b) {
+    runs++;
+    return (a + b) * 2;
+  });
   for (int i = 0; i < 5; i++) {
     float k = static_cast<float>(i);
     EXPECT_EQ(floats(f(vec(k, 1), vec(2, k))), (Floats{2 * k + 4, 2 + 2 * k}));
@@ -83,7 +86,8 @@ TEST(Jit, Variables) {
 TEST(Jit, ViewsAsInputsKeepTheirOffset) {
   auto f = jit([](const Tensor& a) { return a + 1; });
   Tensor base = Tensor::arange(10).to_float().realize();
-  f(base.shrink({{2, 4}})), f(base.shrink({{2, 4}}));
+  f(base.shrink({{2, 4}}));
+  f(base.shrink({{2, 4}}));
   EXPECT_EQ(floats(f(base.shrink({{2, 4}}))), (Floats{3, 4}));
   if (env::JIT) EXPECT_THROW(f(base.shrink({{3, 5}})), JitError);
 }
@@ -101,7 +105,8 @@ TEST(JitFootgun, EarlierResultIsNotOverwritten) {
 
 TEST(JitFootgun, ExpressionOfAnEarlierResult) {
   auto f = jit([](const Tensor& x) { return x * 2; });
-  f(vec(1, 1)), f(vec(1, 1));
+  f(vec(1, 1));
+  f(vec(1, 1));
   Tensor later = f(vec(5, 6)) + 1;
   f(vec(7, 8));
   EXPECT_EQ(floats(later), (Floats{11, 13}));
@@ -153,7 +158,10 @@ TEST(JitFootgun, ViewOfAnInputThatIsWrittenOrReturned) {
   Tensor rows = Tensor::arange(4).to_float().reshape(2, 2).contiguous().realize();
   auto write = jit([](Tensor a) { return a.assign(a + 1).realize(); });
   auto back = jit([](const Tensor& a) { return std::make_pair(a, a + 1); });
-  for (int i = 0; i < 2; i++) write(vec(1, 2)), back(vec(1, 2));
+  for (int i = 0; i < 2; i++) {
+    write(vec(1, 2));
+    back(vec(1, 2));
+  }
   EXPECT_THROW(write(rows[1]), JitError) << "a copy would take the write";
   EXPECT_THROW(back(rows[1]), JitError);
   EXPECT_EQ(floats(rows), (Floats{0, 1, 2, 3}));
@@ -187,7 +195,8 @@ TEST(JitFootgun, ConstantInput) {
 
 TEST(JitFootgun, ChangedShapeTypeOrDevice) {
   auto f = jit([](const Tensor& a) { return a + 1; });
-  f(vec(1, 2)), f(vec(1, 2));
+  f(vec(1, 2));
+  f(vec(1, 2));
   if (!env::JIT) GTEST_SKIP() << "JIT=0 runs the function itself: nothing is captured";
   EXPECT_THROW(f(Tensor({1.f, 2.f, 3.f}).contiguous().realize()), JitError);
   EXPECT_THROW(f(Tensor({1, 2}).contiguous().realize()), JitError);
@@ -198,7 +207,8 @@ TEST(JitFootgun, ChangedShapeTypeOrDevice) {
 
 TEST(JitFootgun, ChangedConstantArgument) {
   auto f = jit([](const Tensor& a, int k) { return a * k; });
-  f(vec(1, 2), 3), f(vec(1, 2), 3);
+  f(vec(1, 2), 3);
+  f(vec(1, 2), 3);
   EXPECT_EQ(floats(f(vec(2, 3), 3)), (Floats{6, 9}));
   for (int i = 0; i < 3; i++) {
     const float v = static_cast<float>(i);
@@ -238,7 +248,8 @@ struct Scaler {
 TEST(JitFootgun, MethodOfAnotherInstance) {
   Scaler a{vec(2, 2)}, b{vec(3, 3)};
   auto f = jit(&Scaler::forward);
-  f(&a, vec(1, 2)), f(&a, vec(1, 2));
+  f(&a, vec(1, 2));
+  f(&a, vec(1, 2));
   EXPECT_EQ(floats(f(&a, vec(1, 2))), (Floats{2, 4}));
   for (int i = 0; i < 3; i++) {
     EXPECT_EQ(floats(f(&b, vec(1, 2))), (Floats{3, 6}));
@@ -280,7 +291,10 @@ TEST(JitFootgun, Nested) {
 
 TEST(JitFootgun, StateIsUpdated) {
   Tensor count = Tensor::zeros(2).contiguous().realize();
-  auto f = jit([&](const Tensor& a) { return count.assign(count + a), count * 10; });
+  auto f = jit([&](const Tensor& a) {
+    count.assign(count + a);
+    return count * 10;
+  });
   Tensor r;
   for (int i = 0; i < 5; i++) r = f(vec(1, 2));
   EXPECT_EQ(floats(count), (Floats{5, 10}));
@@ -296,7 +310,8 @@ TEST(JitFootgun, PendingAssignInsideIsPartOfTheStep) {
   Floats want{0, 0};
   for (int i = 0; i < 5; i++) {
     float k = static_cast<float>(i);
-    f(vec(k, 1)), want = {want[0] / 2 + k / 2, want[1] / 2 + 0.5f};
+    f(vec(k, 1));
+    want = {want[0] / 2 + k / 2, want[1] / 2 + 0.5f};
   }
   EXPECT_EQ(floats(mean), want);
 }
@@ -312,8 +327,13 @@ TEST(JitFootgun, PendingAssignBeforeACallIsSeen) {
 
 TEST(JitFootgun, PendingExpressionOfStateReadsTheOldValue) {
   Tensor state = Tensor::zeros(2).contiguous().realize();
-  auto f = jit([&](const Tensor& a) { return state.assign(state + a), state.sum(); });
-  f(vec(1, 1)), f(vec(1, 1)), f(vec(1, 1));
+  auto f = jit([&](const Tensor& a) {
+    state.assign(state + a);
+    return state.sum();
+  });
+  f(vec(1, 1));
+  f(vec(1, 1));
+  f(vec(1, 1));
   Tensor before = state * 100, again;
   f(vec(1, 1));
   again = state * 100;
@@ -336,8 +356,13 @@ TEST(JitFootgun, InputIsUpdatedInPlace) {
 
 TEST(JitFootgun, StateAsInput) {
   Tensor state = vec(1, 2);
-  auto f = jit([&](const Tensor& a) { return state.assign(a * 2 + state), state + 0; });
-  f(vec(1, 1)), f(vec(1, 1)), f(vec(1, 1));
+  auto f = jit([&](const Tensor& a) {
+    state.assign(a * 2 + state);
+    return state + 0;
+  });
+  f(vec(1, 1));
+  f(vec(1, 1));
+  f(vec(1, 1));
   Floats before = floats(state);
   f(state);
   EXPECT_EQ(floats(state), (Floats{before[0] * 3, before[1] * 3}));
@@ -396,7 +421,8 @@ TEST(JitFootgun, WorkDoneBeforeTheCaptureIsCapturedToo) {
   Tensor w = vec(1, 2).requires_grad_(), x = vec(3, 4), warm, captured;
   auto f = jit([&](const Tensor& a) { return (w * 2 + a).sum(); });
   Tensor history = (w * 2).sum().realize();  // keeps w * 2
-  warm = f(x), captured = f(x);
+  warm = f(x);
+  captured = f(x);
   w.assign(w.detach() * 10).realize();
   EXPECT_EQ(f(x).item<float>(), 2 * 30 + 7);
   EXPECT_EQ(warm.item<float>(), 2 * 3 + 7);
@@ -405,7 +431,10 @@ TEST(JitFootgun, WorkDoneBeforeTheCaptureIsCapturedToo) {
 TEST(JitFootgun, NoJitRunsTheFunction) {
   Context off{{"JIT", 0}};
   int runs = 0;
-  auto f = jit([&](const Tensor& a) { return runs++, a + 1; });
+  auto f = jit([&](const Tensor& a) {
+    runs++;
+    return a + 1;
+  });
   for (int i = 0; i < 4; i++) EXPECT_EQ(floats(f(vec(static_cast<float>(i), 0))), (Floats{1.f + i, 1}));
   EXPECT_EQ(runs, 4);
   EXPECT_FALSE(f.core().captured());
@@ -473,7 +502,8 @@ TEST(JitFootgun, TensorsThatAreCollectedAreRefused) {
     all.push_back(x * 2);
     return x + 1;
   });
-  f(vec(1, 1)), f(vec(1, 1));
+  f(vec(1, 1));
+  f(vec(1, 1));
   EXPECT_THROW(f(vec(1, 1)), JitError);
 }
 
@@ -515,7 +545,10 @@ TEST(JitFootgun, FlagsAreThoseOfTheCallAndFreeVariablesAreRefused) {
 TEST(Jit, Prune) {
   if (!env::JIT) GTEST_SKIP() << "JIT=0 runs the function itself: nothing is captured";
   Tensor w = vec(3, 4), seen = Tensor::zeros(2).contiguous().realize();
-  auto body = [&](const Tensor& x) { return seen.assign(seen + 1), (w * 2).contiguous() + x + seen; };
+  auto body = [&](const Tensor& x) {
+    seen.assign(seen + 1);
+    return (w * 2).contiguous() + x + seen;
+  };
   auto all = jit(body), pruned = jit(body, {.prune = true});
   for (int i = 0; i < 4; i++) EXPECT_EQ(floats(all(vec(1, 1))), (Floats{8.f + i, 10.f + i}));
   for (int i = 4; i < 8; i++) EXPECT_EQ(floats(pruned(vec(1, 1))), (Floats{8.f + i, 10.f + i}));
@@ -525,7 +558,8 @@ TEST(Jit, Prune) {
 TEST(Jit, IntermediatesAreFreedAndMadeAgain) {
   auto f = jit([](const Tensor& x) { return ((x * 2).contiguous().realize() + 1).contiguous().realize().sum(); });
   for (int i = 0; i < 4; i++) EXPECT_EQ(f(vec(1, 2)).item<float>(), 8);
-  f.core().free_intermediates(), f.core().free_intermediates();
+  f.core().free_intermediates();
+  f.core().free_intermediates();
   EXPECT_EQ(f(vec(2, 2)).item<float>(), 10);
 }
 
@@ -533,9 +567,11 @@ TEST(Jit, TrainingStep) {
   auto train = [](bool with_jit) {
     Tensor::manual_seed(5);
     Tensor w = (Tensor::randn(4, 3) * 0.1).realize(), b = Tensor::zeros(3).contiguous().realize();
-    w.requires_grad_(), b.requires_grad_();
+    w.requires_grad_();
+    b.requires_grad_();
     auto step = [&](const Tensor& x, const Tensor& y) {
-      w.zero_grad(), b.zero_grad();
+      w.zero_grad();
+      b.zero_grad();
       Tensor loss = (x.matmul(w) + b - y).square().mean();
       loss.backward();
       for (const Tensor& p : {w, b}) p.assign(p.detach() - p.grad() * 0.1);
@@ -584,7 +620,8 @@ TEST(Jit, IndependentKernelsRunSideBySide) {
   size_t beside = 0;
   for (uint32_t seed = 0; seed < 8; seed++) {
     auto f = jit([&](const Tensor& x) { return web(x, w, seed, 5, 5); });
-    f(inputs[0]), f(inputs[1]);
+    f(inputs[0]);
+    f(inputs[1]);
     for (const SideBySide& s : f.core().replay()->side_by_side()) {
       beside += s.tasks.size();
       EXPECT_LT(s.longest_ns, s.ns / 2) << "the web is wider than two";

@@ -89,7 +89,8 @@ TEST(LongRows, NumbersThatAreNone) {
   for (int64_t i = kLength - 3; i < kLength; i++) row(1)[i] = -200;  // exp(200) is beyond float32
   row(2)[70000] = kInf;
   row(3)[5] = std::nanf("");
-  row(4)[5] = kInf, row(4)[200000] = -kInf;
+  row(4)[5] = kInf;
+  row(4)[200000] = -kInf;
   std::fill_n(row(5), kLength / 2, -1e30f);
   row(6)[100] = 3e38f;
   const Tensor x = Tensor::from(v, Shape{kRows, kLength}).realize();

@@ -45,7 +45,8 @@ TEST(LongSums, AreStoredBeforeWhatIsMadeOfThem) {
         for (int64_t l = 0; l < c.k; l++) {
           const double p = static_cast<double>(a[static_cast<size_t>(i * c.k + l)]) *
                            b[static_cast<size_t>(c.transposed ? j * c.k + l : l * c.n + j)];
-          want += p, magnitude += std::abs(p);
+          want += p;
+          magnitude += std::abs(p);
         }
         ASSERT_NEAR(got[static_cast<size_t>(i * c.n + j)], std::max(want, 0.0), magnitude * 1e-5) << i << ' ' << j;
       }

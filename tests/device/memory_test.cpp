@@ -151,7 +151,8 @@ TEST(Memory, UpdatesInPlaceNeedNone) {
   if (env::EAGER) GTEST_SKIP() << "nothing is left to schedule";
   Tensor w = stored(256, 256, 1), m = stored(256, 256, 0);
   const Tensor g = stored(256, 256, 0.5f);
-  m.assign(m * 0.5f + g), w.assign(w - m * 0.125f);
+  m.assign(m * 0.5f + g);
+  w.assign(w - m * 0.125f);
   const BoundSchedule s = schedule({m, w});
   EXPECT_EQ(s.schedule->memory().peak(), 0);
   realize({m, w});
@@ -168,7 +169,10 @@ TEST(Pending, ALoopOfAddsIsComputedOnTheWay) {
   Tensor x = Tensor({1.f, 2.f}).realize();
   const size_t before = nodes();
   size_t most = 0;
-  for (int i = 0; i < 3000; i++) x = x + 1, most = std::max(most, nodes());
+  for (int i = 0; i < 3000; i++) {
+    x = x + 1;
+    most = std::max(most, nodes());
+  }
   EXPECT_LT(most, before + 1200);
   EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{3001, 3002}));
 }
@@ -179,7 +183,9 @@ TEST(Pending, TwoLoopsAndAssignments) {
   const size_t before = nodes();
   size_t most = 0;
   for (int i = 0; i < 600; i++) {
-    x = x + 1, y = y + x * 0.5f, z.assign(z + 1);
+    x = x + 1;
+    y = y + x * 0.5f;
+    z.assign(z + 1);
     most = std::max(most, nodes());
   }
   EXPECT_LT(most, before + 2500);
@@ -192,7 +198,10 @@ TEST(Pending, GradientsAreWhatTheyWere) {
   const Context few{{"PENDING_NODES", 200}};
   const Tensor w = Tensor({2.f, 3.f}).realize(), marked = Tensor({1.f, -1.f}).requires_grad_();
   Tensor x = w, y = marked;
-  for (int i = 0; i < 300; i++) x = x + w, y = y + marked * 2;
+  for (int i = 0; i < 300; i++) {
+    x = x + w;
+    y = y + marked * 2;
+  }
   EXPECT_EQ(x.sum().gradient({w})[0].to_vector<float>(), (std::vector<float>{301, 301}));
   y.sum().backward();
   EXPECT_EQ(marked.grad().to_vector<float>(), (std::vector<float>{601, 601}));

@@ -126,9 +126,12 @@ TEST(Multi, AssignsShardByShard) {
 TEST(Multi, SetItem) {
   for (std::optional<int> axis : {std::optional<int>(), std::optional<int>(0)}) {
     const Tensor x = Tensor::arange(16).clone().realize(), s = x.shard(devices(4), axis).realize();
-    s.setitem({5}, Tensor(99)), x.setitem({5}, Tensor(99));
-    s.setitem({Slice(2, 9)}, Tensor(7)), x.setitem({Slice(2, 9)}, Tensor(7));
-    s.setitem({Slice(None, None, 4)}, Tensor(1)), x.setitem({Slice(None, None, 4)}, Tensor(1));
+    s.setitem({5}, Tensor(99));
+    x.setitem({5}, Tensor(99));
+    s.setitem({Slice(2, 9)}, Tensor(7));
+    x.setitem({Slice(2, 9)}, Tensor(7));
+    s.setitem({Slice(None, None, 4)}, Tensor(1));
+    x.setitem({Slice(None, None, 4)}, Tensor(1));
     EXPECT_EQ(s.to_vector<int>(), x.to_vector<int>());
     EXPECT_EQ(s.devices().size(), 4u);
   }
@@ -136,7 +139,8 @@ TEST(Multi, SetItem) {
 
 TEST(Multi, Gradients) {
   const Tensor x = numbers({4, 6}), w = numbers({6, 3}, 2);
-  x.requires_grad_(), w.requires_grad_();
+  x.requires_grad_();
+  w.requires_grad_();
   (x.matmul(w).relu() * 2).sum().backward();
   for (std::optional<int> a : kAxes)
     for (std::optional<int> b : kAxes) {
@@ -171,12 +175,19 @@ Tensors trained(std::optional<int> data, std::optional<int> weight, bool several
   Context training{{"TRAINING", 1}};
   Tensors p{numbers({6, 8}) * 0.1, numbers({8}, 3) * 0.1, numbers({8, 2}, 1) * 0.1};
   for (Tensor& t : p) t = t.clone().realize();
-  if (several) p[0].shard_(devices(2), weight), p[1].shard_(devices(2)), p[2].shard_(devices(2));
+  if (several) {
+    p[0].shard_(devices(2), weight);
+    p[1].shard_(devices(2));
+    p[2].shard_(devices(2));
+  }
   for (const Tensor& t : p) t.requires_grad_();
   auto optimizer = make(p);
   for (int step = 0; step < 2; step++) {
     Tensor x = numbers({4, 6}, step), y = numbers({4, 2}, 2 * step);
-    if (several) x.shard_(devices(2), data), y.shard_(devices(2), data);
+    if (several) {
+      x.shard_(devices(2), data);
+      y.shard_(devices(2), data);
+    }
     optimizer->zero_grad();
     const Tensor loss = ((x.matmul(p[0]) + p[1]).relu().matmul(p[2]) - y).square().mean();
     loss.backward();
@@ -284,7 +295,8 @@ TEST(Multi, StatisticsInACapturedFunction) {
 
 TEST(Multi, StateDict) {
   const nn::Linear source(4, 6), target(4, 6), back(4, 6);
-  target.weight.shard_(devices(2), 0), target.bias.shard_(devices(2));
+  target.weight.shard_(devices(2), 0);
+  target.bias.shard_(devices(2));
   nn::load_state_dict(target, nn::get_state_dict(source));
   EXPECT_EQ(target.weight.shard_axis(), 0);
   EXPECT_EQ(target.bias.shard_axis(), std::nullopt);

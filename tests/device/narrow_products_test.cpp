@@ -71,7 +71,8 @@ void check_matmul(DType a_type, DType b_type, DType out, std::optional<DType> dt
         double want = 0, magnitude = 0;
         for (int64_t l = 0; l < k; l++) {
           const double p = at(a, t.a, q, m, k, i, l) * at(b, t.b, q, k, n, l, j);
-          want += p, magnitude += std::abs(p);
+          want += p;
+          magnitude += std::abs(p);
         }
         const double x = got[static_cast<size_t>((q * m + i) * n + j)];
         ASSERT_LE(std::abs(x - want), bound(out, static_cast<double>(k), magnitude, want))
@@ -141,7 +142,8 @@ TEST(NarrowProducts, LargeMatrices) {
           for (int64_t l = 0; l < k; l++) {
             const double p = a.values[static_cast<size_t>(t.a ? l * m + i : i * k + l)] *
                              b.values[static_cast<size_t>(t.b ? j * k + l : l * n + j)];
-            want += p, magnitude += std::abs(p);
+            want += p;
+            magnitude += std::abs(p);
           }
           ASSERT_LE(std::abs(got[0][static_cast<size_t>(i * n + j)] - want),
                     bound(c.out, static_cast<double>(k), magnitude, want))
@@ -167,7 +169,8 @@ TEST(NarrowProducts, VectorsAndMatrices) {
         for (int64_t l = 0; l < k; l++) {
           const double p =
               a.values[static_cast<size_t>(turned ? l * m + i : i * k + l)] * v.values[static_cast<size_t>(l)];
-          want += p, magnitude += std::abs(p);
+          want += p;
+          magnitude += std::abs(p);
         }
         ASSERT_LE(std::abs(got[static_cast<size_t>(i)] - want), bound(out, static_cast<double>(k), magnitude, want))
             << i;
@@ -238,7 +241,8 @@ TEST(NarrowProducts, GradientsAreRoundedOnce) {
         double want = 0, magnitude = 0;
         for (int64_t j = 0; j < n; j++) {
           const double p = g.values[static_cast<size_t>(i * n + j)] * b.values[static_cast<size_t>(l * n + j)];
-          want += p, magnitude += std::abs(p);
+          want += p;
+          magnitude += std::abs(p);
         }
         ASSERT_LE(std::abs(dx[static_cast<size_t>(i * k + l)] - want),
                   bound(d, static_cast<double>(n), magnitude, want))
@@ -249,7 +253,8 @@ TEST(NarrowProducts, GradientsAreRoundedOnce) {
         double want = 0, magnitude = 0;
         for (int64_t i = 0; i < m; i++) {
           const double p = g.values[static_cast<size_t>(i * n + j)] * a.values[static_cast<size_t>(i * k + l)];
-          want += p, magnitude += std::abs(p);
+          want += p;
+          magnitude += std::abs(p);
         }
         ASSERT_LE(std::abs(dy[static_cast<size_t>(l * n + j)] - want),
                   bound(d, static_cast<double>(m), magnitude, want))
@@ -279,7 +284,8 @@ TEST(NarrowProducts, Convolutions) {
                   if (py < 0 || py >= 9 || px < 0 || px >= 11) continue;
                   const double p = x.values[static_cast<size_t>(((b * 5 + c) * 9 + py) * 11 + px)] *
                                    w.values[static_cast<size_t>(((o * 5 + c) * 3 + ky) * 3 + kx)];
-                  want += p, magnitude += std::abs(p);
+                  want += p;
+                  magnitude += std::abs(p);
                 }
             ASSERT_LE(std::abs(got[at] - want), bound(out, 45, magnitude, want))
                 << b << ' ' << o << ' ' << i << ' ' << j;

@@ -248,7 +248,9 @@ TEST(State, CapturedFunctionsSeeLoadedValues) {
   const Block other;
   const auto again = tg::jit([&](const Tensor& x) { return other(x); });
   const auto next = [&] { return again(Tensor::ones(1, 2).contiguous().realize()).to_vector<float>(); };
-  next(), next(), next();
+  next();
+  next();
+  next();
   load_state_dict(other, values);
   EXPECT_EQ(next(), std::vector<float>(first.size(), 0));
 }

@@ -123,7 +123,8 @@ TEST(OnlineAttention, Shapes) {
                                                                          {1, 1024, 300, 16, 20}}) {
     SCOPED_TRACE(str(h, ' ', t, ' ', n, ' ', d, ' ', c));
     const Attention a(h, t, n, d, c), causal(h, t, n, d, c, true);
-    a.expect(a.run(), 31), causal.expect(causal.run(), 31);
+    a.expect(a.run(), 31);
+    causal.expect(causal.run(), 31);
   }
 }
 
@@ -212,9 +213,8 @@ TEST(OnlineAttention, HalfAndBFloat16) {
         std::vector<int8_t> open;
         for (int64_t i = 0; i < t * n && (*mask == 'b' || *mask == 'a'); i++) {
           const bool closed = i % 7 == 3 || (i / n > 100 && i % n < 60);
-          open.push_back(!closed), a.mask.push_back(*mask == 'a' ? static_cast<float>(i % 5)
-                                                    : closed     ? -INFINITY
-                                                                 : 0.f);
+          open.push_back(!closed);
+          a.mask.push_back(*mask == 'a' ? static_cast<float>(i % 5) : closed ? -INFINITY : 0.f);
         }
         if (*mask == 'b') m = Tensor::from(open, Shape{t, n}).cast(dtypes::bool_).realize();
         if (*mask == 'a') m = Tensor::from(a.mask, Shape{t, n}).cast(d).realize();
@@ -242,7 +242,9 @@ TEST(OnlineAttention, VariableNumberOfRows) {
           for (int64_t i = 0; i < n * inner; i++)
             to[static_cast<size_t>(h * n * inner + i)] = from[static_cast<size_t>(h * all * inner + i)];
       };
-      part(a.q, whole.q, rows, 256), part(a.k, whole.k, a.over, most), part(a.v, whole.v, a.over, most);
+      part(a.q, whole.q, rows, 256);
+      part(a.k, whole.k, a.over, most);
+      part(a.v, whole.v, a.over, most);
       a.mask.assign(static_cast<size_t>(rows * a.over), 0.f);
       for (int64_t i = 0; i < rows; i++)
         for (int64_t j = i + start + 1; j < a.over; j++)

@@ -43,8 +43,11 @@ TEST_P(DeviceOps, Gradient) {
   std::vector<std::vector<double>> want;
   for (size_t i = 0; i < r.inputs.size(); i++) in.push_back(input(r.inputs[i], static_cast<int64_t>(i) + 1));
   for (size_t i = 0; i < in.size(); i++)
-    if (in[i].dtype() == dtypes::float32)
-      in[i].requires_grad_(), targets.push_back(in[i]), want.push_back(r.gradients[i]);
+    if (in[i].dtype() == dtypes::float32) {
+      in[i].requires_grad_();
+      targets.push_back(in[i]);
+      want.push_back(r.gradients[i]);
+    }
   Tensor out = c.call(in),
          seed = Tensor::from(input_values(out.numel(), 77, -1, 1), out.shape(), {.dtype = dtypes::float32});
   Tensors grads = out.gradient(targets, seed);

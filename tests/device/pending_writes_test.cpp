@@ -21,7 +21,8 @@ void expect_states(bool outputs, bool window_first, bool stored) {
     window.assign(all(Slice(1, 3)));
     sum.assign(sum * 0.5 + all.sum());
     s = s * 0.5f + w0 + w1 + x;
-    w0 = w1, w1 = x;
+    w0 = w1;
+    w1 = x;
     if (outputs) out.realize();
   }
   if (window_first) window.realize();

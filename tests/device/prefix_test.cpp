@@ -63,8 +63,10 @@ TEST(Prefix, PlacesOfMaximaAreTheFirst) {
     std::vector<int64_t> most, least;
     for (int64_t r = 0; r < rows; r++) {
       const auto row = v.begin() + static_cast<std::ptrdiff_t>(r * n);
-      for (int64_t i = 1; i <= n; i++)
-        most.push_back(std::max_element(row, row + i) - row), least.push_back(std::min_element(row, row + i) - row);
+      for (int64_t i = 1; i <= n; i++) {
+        most.push_back(std::max_element(row, row + i) - row);
+        least.push_back(std::min_element(row, row + i) - row);
+      }
     }
     const Tensor x = Tensor::from(v, Shape{rows, n}).realize();
     EXPECT_EQ(x.cummax(1).second.to_vector<int64_t>(), most) << n;
@@ -86,8 +88,10 @@ TEST(Prefix, LogarithmsOfSums) {
       double most = -INFINITY, sum = 0;  // below the maximum
       for (int64_t i = 0; i < n; i++) {
         const auto at = static_cast<size_t>(r * n + i);
-        if (v[at] > most) sum = std::exp(most - v[at]) * sum + 1, most = v[at];
-        else if (v[at] > -INFINITY) sum += std::exp(v[at] - most);
+        if (v[at] > most) {
+          sum = std::exp(most - v[at]) * sum + 1;
+          most = v[at];
+        } else if (v[at] > -INFINITY) sum += std::exp(v[at] - most);
         const double want = sum ? most + std::log(sum) : -INFINITY;
         for (float x : {got[at], across[at]})
           if (std::isinf(want)) ASSERT_EQ(x, want) << at;

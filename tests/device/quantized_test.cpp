@@ -116,7 +116,8 @@ TEST_P(Quantized, MatrixTimesVector) {
         const double term = f.element(&data[static_cast<size_t>((i * blocks + k / f.elements) * f.bytes)],
                                       static_cast<int>(k % f.elements)) *
                             static_cast<double>(v[static_cast<size_t>(k)]);
-        want += term, size += std::abs(term);
+        want += term;
+        size += std::abs(term);
       }
       EXPECT_NEAR(got[static_cast<size_t>(i)], want, 1e-6 * size) << "row " << i;
     }

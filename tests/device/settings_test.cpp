@@ -181,7 +181,8 @@ class Search : public ::testing::Test {
     const Context beam{{"BEAM", 2}, {"BEAM_CANDIDATES_MAX", 14}, {"IGNORE_BEAM_CACHE", 1}};
     const Context ctx(more);
     return printed([&] {
-      clear_kernel_cache(), clear_schedule_cache();
+      clear_kernel_cache();
+      clear_schedule_cache();
       a.matmul(b).realize();
     });
   }

@@ -25,7 +25,10 @@ struct StopAfter {
   std::stop_source source;
   std::jthread thread;
   explicit StopAfter(milliseconds ms)
-      : thread([this, ms] { std::this_thread::sleep_for(ms), source.request_stop(); }) {}
+      : thread([this, ms] {
+          std::this_thread::sleep_for(ms);
+          source.request_stop();
+        }) {}
 };
 
 TEST(Stop, NothingRunsOnceItIsRequested) {
@@ -108,7 +111,9 @@ TEST(Stop, AssignmentsHappenTogetherOrNotAtAll) {
       StopAfter stop{milliseconds(round)};
       const StopScope scope(stop.source.get_token());
       try {
-        u.assign(next_u), v.assign(next_v), realize({u, v});
+        u.assign(next_u);
+        v.assign(next_v);
+        realize({u, v});
       } catch (const Cancelled&) { cancelled = true; }
     }
     (cancelled ? stopped : done)++;

@@ -91,7 +91,8 @@ TEST(Assign, SeveralTimes) {
   EXPECT_EQ(values(x), (V{11, 19}));
   Tensor a({1.f}), b({2.f});
   Tensor old_a = a + 0;
-  a.assign(b), b.assign(old_a);
+  a.assign(b);
+  b.assign(old_a);
   realize(a, b);
   EXPECT_EQ(values(a), (V{2}));
   EXPECT_EQ(values(b), (V{1}));

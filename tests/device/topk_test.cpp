@@ -49,8 +49,10 @@ TEST(Topk, FirstOfManyAndOfFew) {
         Longs want;
         Floats top;
         for (int64_t r = 0; r < rows; r++)
-          for (int64_t i : order_of(v, r, n, k, largest))
-            want.push_back(i), top.push_back(v[static_cast<size_t>(r * n + i)]);
+          for (int64_t i : order_of(v, r, n, k, largest)) {
+            want.push_back(i);
+            top.push_back(v[static_cast<size_t>(r * n + i)]);
+          }
         const auto [value, place] = x.topk(k, 1, largest);
         EXPECT_EQ(place.dtype(), dtypes::int32);
         EXPECT_EQ(place.to_vector<int64_t>(), want);

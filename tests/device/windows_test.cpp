@@ -85,7 +85,9 @@ TEST(Windows, ConvolutionsAndTheirGradients) {
           for (size_t q = 0; q < kOut; q++) {
             const size_t i = (b * channels + p) * in + static_cast<size_t>(at), j = (q * channels + p) * taps + k,
                          r = (b * kOut + q) * out + o;
-            y[r] += x[i] * w[j], dx[i] += g[r] * w[j], dw[j] += g[r] * x[i];
+            y[r] += x[i] * w[j];
+            dx[i] += g[r] * w[j];
+            dw[j] += g[r] * x[i];
           }
     });
     const Tensor tx = Tensor::from(x, {kBatch, channels, c.y.size, c.x.size}),
@@ -123,7 +125,9 @@ TEST(Windows, TransposedConvolutionsAndTheirGradients) {
   auto below = [&](int64_t k) { return static_cast<int64_t>(random() % static_cast<uint32_t>(k)); };
   auto axis = [&] {
     Spread a{1 + below(9), 1 + below(6), 1 + below(4), 0, 0, 0, 1 + below(4) / 3};
-    a.extra = below(a.step), a.before = below(a.kernel), a.after = below(a.kernel);
+    a.extra = below(a.step);
+    a.before = below(a.kernel);
+    a.after = below(a.kernel);
     while (a.out() < 1) a.size++;
     return a;
   };
@@ -147,7 +151,9 @@ TEST(Windows, TransposedConvolutionsAndTheirGradients) {
                   const size_t i = count((b * kGroups * kIn + c) * in + iy * x.size + ix),
                                j = count((c * kOut + o) * taps + ky * x.kernel + kx),
                                k = count((b * kGroups * kOut + c / kIn * kOut + o) * out + oy * x.out() + ox);
-                  r[k] += v[i] * w[j], dx[i] += g[k] * w[j], dw[j] += g[k] * v[i];
+                  r[k] += v[i] * w[j];
+                  dx[i] += g[k] * w[j];
+                  dw[j] += g[k] * v[i];
                 }
           }
     const Tensor tx = Tensor::from(v, {kBatch, kGroups * kIn, y.size, x.size}),
@@ -243,7 +249,10 @@ TEST(Windows, PoolingsAndTheirGradients) {
     for (size_t p = 0; p < kPlanes; p++) {
       const float* v = x.data() + p * in;
       c.each([&](size_t r, size_t, int64_t at) {
-        if (at >= 0) y[p * out + r] = std::max(y[p * out + r], v[at]), total[p * out + r] += v[at];
+        if (at >= 0) {
+          y[p * out + r] = std::max(y[p * out + r], v[at]);
+          total[p * out + r] += v[at];
+        }
       });
       c.each([&](size_t r, size_t, int64_t at) { ties[p * out + r] += at >= 0 && v[at] == y[p * out + r]; });
       c.each([&](size_t r, size_t, int64_t at) {

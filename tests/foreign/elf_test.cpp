@@ -136,7 +136,8 @@ TEST(HostSymbol, ClosedList) {
   auto narrow = reinterpret_cast<float (*)(double)>(host_symbol("__truncdfhf2"));
   const float result = narrow(1.0 + 0x1p-11 - 0x1p-40), above = narrow(1.0 + 0x1p-11 + 0x1p-40);
   uint32_t bits, bits_above;
-  std::memcpy(&bits, &result, 4), std::memcpy(&bits_above, &above, 4);
+  std::memcpy(&bits, &result, 4);
+  std::memcpy(&bits_above, &above, 4);
   EXPECT_EQ(bits & 0xffff, 0x3c00u);
   EXPECT_EQ(bits_above & 0xffff, 0x3c01u);
 }

@@ -70,7 +70,8 @@ TEST(ForeignTinyfs, DamagedAndMissingChunks) {
 TEST(ForeignTinyfs, ServerThatNeverAnswers) {
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in at{};
-  at.sin_family = AF_INET, at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof at;
   ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&at), size), 0);
   ASSERT_EQ(listen(listener, 1), 0);

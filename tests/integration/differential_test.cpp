@@ -59,7 +59,10 @@ class RandomProgram {
       case 3: return n ? t.flip(axis) : t;
       case 4: {
         std::vector<std::pair<int64_t, int64_t>> p(static_cast<size_t>(n), {0, 0});
-        for (auto& [a, b] : p) a = below(3), b = below(3);
+        for (auto& [a, b] : p) {
+          a = below(3);
+          b = below(3);
+        }
         return t.pad(p);
       }
       case 5: {

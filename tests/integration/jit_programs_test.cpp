@@ -23,7 +23,9 @@ Tensor bounded(const Tensor& t) { return t.clamp(-9, 9); }
 class Program {
  public:
   explicit Program(uint32_t seed) : random_(seed) {
-    inputs_ = 1 + below(3), states_ = below(3), results_ = 1 + below(3);
+    inputs_ = 1 + below(3);
+    states_ = below(3);
+    results_ = 1 + below(3);
     const int n = 2 + below(7);
     for (int i = 0; i < n; i++) steps_.push_back({below(20), below(1000), below(1000), below(1000)});
     for (int i = 0; i < results_; i++) chosen_.push_back(below(1000));
@@ -121,8 +123,10 @@ class Program {
           }
           Tensor& state = states[static_cast<size_t>(s.extra) % states.size()];
           if (s.op == 16) state.assign(bounded(state + a));
-          else if (s.op == 17) state.assign(a.detach() + 0), state.realize();
-          else if (s.op == 18) state.at(Slice(0, 2)) = b.shrink({{1, 3}, {0, kColumns}}) + 1;
+          else if (s.op == 17) {
+            state.assign(a.detach() + 0);
+            state.realize();
+          } else if (s.op == 18) state.at(Slice(0, 2)) = b.shrink({{1, 3}, {0, kColumns}}) + 1;
           else state.at(s.extra % kRows) = a(0);
           r = bounded(state + 1);
         }

@@ -74,7 +74,8 @@ class KernelFuzz {
         WeightGrad s{1 + below(20),      1 + below(5), 1 + below(34), 1 + below(12), 1 + below(30),
                      pick({1, 2, 3, 5}), below(3),     1 + below(2),  1 + below(2)};
         s.groups = 1 + below(3) / 2 * below(4);
-        s.h += s.dilation * (s.f - 1), s.w += s.dilation * (s.f - 1);
+        s.h += s.dilation * (s.f - 1);
+        s.w += s.dilation * (s.f - 1);
         *name = str("weights ", s.bs, " ", s.ic, " ", s.oc, " ", s.h, " ", s.w, " ", s.f, " ", s.pad, " ", s.stride,
                     " ", s.dilation, " ", s.groups);
         return conv_weight_grad(s);
@@ -136,7 +137,8 @@ test::Memory inputs_of(const Program& p, uint32_t seed, std::vector<DType>* type
     if (!u.is(Ops::PARAM) || u.arg<ParamArg>().addrspace != AddrSpace::kGlobal) continue;
     const auto slot = static_cast<size_t>(u.arg<ParamArg>().slot);
     const auto n = static_cast<size_t>(u.src(0).src(0).const_int());
-    (*types)[slot] = u.dtype(), memory[slot].resize(n * eval_itemsize(u.dtype()));
+    (*types)[slot] = u.dtype();
+    memory[slot].resize(n * eval_itemsize(u.dtype()));
     for (size_t i = 0; i < n; i++)
       store_const(memory[slot].data() + i * eval_itemsize(u.dtype()),
                   ConstValue(static_cast<double>(static_cast<int>(random() % 17) - 8) * 0.5), u.dtype());
@@ -154,7 +156,8 @@ TEST(KernelFuzz, EveryOptimisationComputesWhatTheKernelMeans) {
     std::string name;
     const KernelPtr k = fuzz.kernel(&name);
     Target target = host_processor();
-    target.device = "CPU", target.renderer = "LLVM";
+    target.device = "CPU";
+    target.renderer = "LLVM";
     static constexpr const char* kLesser[] = {"x86_64,x86-64-v3", "x86_64,haswell", "x86_64"};  // AVX2, and SSE2 alone
     if (const int which = fuzz.below(6); which < 3)
       if (const Target lesser = test::target("LLVM", kLesser[which]); test::runs_here(lesser)) target = lesser;
@@ -164,7 +167,10 @@ TEST(KernelFuzz, EveryOptimisationComputesWhatTheKernelMeans) {
     plain.noopt = true;
     const std::vector<Opt> list = fuzz.opts(k, *renderer);
     if (!list.empty()) chosen.opts = list;
-    for (const Opt& o : list) name += str(' ', o), staged += o.op == OptOp::kStage;
+    for (const Opt& o : list) {
+      name += str(' ', o);
+      staged += o.op == OptOp::kStage;
+    }
     SCOPED_TRACE(str("round ", i, ": ", name, " for ", target.cpu));
     std::shared_ptr<Program> p;
     try {
@@ -199,7 +205,9 @@ TEST(KernelFuzz, EveryOptimisationComputesWhatTheKernelMeans) {
 TEST(KernelFuzz, WeightGradientsOfALargeBatchRunInBlocks) {
   if (!llvm_plugin_missing().empty()) GTEST_SKIP() << llvm_plugin_missing();
   Target target = host_processor();
-  target.device = "CPU", target.renderer = "LLVM", target.cores = 2;
+  target.device = "CPU";
+  target.renderer = "LLVM";
+  target.cores = 2;
   const auto renderer = make_renderer(target);
   CodegenOptions plain;
   plain.noopt = true;
@@ -221,7 +229,10 @@ TEST(KernelFuzz, WeightGradientsOfALargeBatchRunInBlocks) {
     EXPECT_LT(at, 0) << "element " << at;
     if (target.vector_bytes < 64 || s.oc != 32 || s.f == 1) continue;
     int staged = 0, blocks = 0;
-    for (const Opt& o : p->applied_opts) staged += o.op == OptOp::kStage, blocks += o.op == OptOp::kGroupTop;
+    for (const Opt& o : p->applied_opts) {
+      staged += o.op == OptOp::kStage;
+      blocks += o.op == OptOp::kGroupTop;
+    }
     EXPECT_EQ(staged, 1) << s.bs;
     EXPECT_EQ(blocks, 1) << s.bs;
   }

@@ -28,7 +28,9 @@ void run() {
   EXPECT_EQ(g[0].item<float>(), 1);
   EXPECT_EQ(g[1].item<float>(), 1);
   EXPECT_EQ(sum.item<float>(), static_cast<float>(kAdds));
-  leaves.clear(), g.clear(), sum = Tensor();
+  leaves.clear();
+  g.clear();
+  sum = Tensor();
   std::cout << kAdds << " adds in " << seconds() << " s\n";
   EXPECT_LT(seconds(), 100);
 }

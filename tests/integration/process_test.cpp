@@ -63,7 +63,10 @@ TEST(Processes, KilledWhileTheyFillOneCache) {
   for (int round = 0; round < 10 && std::chrono::steady_clock::now() - begin < std::chrono::seconds(8); round++) {
     const pid_t a = start("gpt2_block_compile", db), b = start("gpt2_block_compile", db);
     std::this_thread::sleep_for(std::chrono::milliseconds(120 + 70 * round));
-    for (pid_t p : {a, b}) kill(p, SIGKILL), waitpid(p, nullptr, 0);
+    for (pid_t p : {a, b}) {
+      kill(p, SIGKILL);
+      waitpid(p, nullptr, 0);
+    }
   }
   const ProcessResult r = child("gpt2_block_compile", db);
   EXPECT_TRUE(r.ok()) << r.err;
@@ -121,8 +124,11 @@ TEST(Processes, TheSameKernelsEveryTime) {
     const ProcessResult r = child("gpt2_block_compile", db(name), env, threads);
     EXPECT_TRUE(r.ok()) << r.err;
   };
-  captured("a", "1", 2), captured("b", "2", 2), captured("c", "0", 2), captured("one", "0", 1),
-      captured("one_again", "2", 1);
+  captured("a", "1", 2);
+  captured("b", "2", 2);
+  captured("c", "0", 2);
+  captured("one", "0", 1);
+  captured("one_again", "2", 1);
   for (auto [x, y] : {std::pair{"a", "b"}, {"a", "c"}, {"one", "one_again"}}) {
     const ReplayComparison c = compare_replays(db(x), db(y));
     EXPECT_GT(c.same, 30);

@@ -149,7 +149,8 @@ TEST(Threads, ThoseOfTheProgramShareThePool) {
   });
   for (std::thread& t : threads) t.join();
   const double at_once = std::chrono::duration<double>(Clock::now() - begin).count();
-  done = true, watch.join();
+  done = true;
+  watch.join();
   EXPECT_EQ(wrong, 0);
   EXPECT_LE(most, before + kThreads + 1 + kOfPool - 1)
       << "the program's threads, the one that watches, the pool's workers";

@@ -124,8 +124,10 @@ inline Dense reduced(UOp u, const DenseArray& x) {
     size_t o = static_cast<size_t>(std::inner_product(at.begin(), at.end(), st.begin(), int64_t{0}));
     ConstValue v = x.at(i);
     // Floats accumulate in double and round once: the order of additions does not matter here.
-    if (!seen[o]) acc[o] = v, seen[o] = 1;
-    else if (is_float && r.op == Ops::ADD) acc[o].f += v.f;
+    if (!seen[o]) {
+      acc[o] = v;
+      seen[o] = 1;
+    } else if (is_float && r.op == Ops::ADD) acc[o].f += v.f;
     else if (is_float && r.op == Ops::MUL) acc[o].f *= v.f;
     else {
       ConstValue both[] = {acc[o], v};
@@ -146,7 +148,10 @@ inline Dense elementwise(UOp u, const std::vector<Dense>& in) {
   auto out = dense(u.dtype(), shape_of(u).ints());
   std::vector<Dense> wide;
   std::vector<const void*> data;
-  for (const Dense& d : in) wide.push_back(broadcast(d, out->shape)), data.push_back(wide.back()->data.data());
+  for (const Dense& d : in) {
+    wide.push_back(broadcast(d, out->shape));
+    data.push_back(wide.back()->data.data());
+  }
   EvalLoop loop =
       u.is(Ops::CAST) ? cast_loop(in[0]->dtype, u.dtype()) : alu_loop(u.op(), in[u.is(Ops::WHERE) ? 1 : 0]->dtype);
   if (!loop) throw Error(str("oracle: ", u.op(), " is not defined on ", in[0]->dtype));

@@ -42,7 +42,10 @@ TEST_P(Ops, MatchesPyTorch) {
   Tensors targets;
   std::vector<std::vector<double>> want;
   for (size_t i = 0; i < in.size(); i++)
-    if (in[i].dtype() == dtypes::float32) targets.push_back(in[i]), want.push_back(r.gradients[i]);
+    if (in[i].dtype() == dtypes::float32) {
+      targets.push_back(in[i]);
+      want.push_back(r.gradients[i]);
+    }
   Tensors grads = out.gradient(targets, seed);
   for (size_t i = 0; i < targets.size(); i++) {
     EXPECT_EQ(grads[i].shape(), targets[i].shape());

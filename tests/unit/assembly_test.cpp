@@ -90,7 +90,8 @@ struct Compiled {
 /// A kernel for another processor; one operand depends on the output axis `row_axis`, the other on all others.
 Compiled compile_for(const KernelPtr& k, const std::string& processor, int row_axis) {
   Target t = parse_processor(processor);
-  t.device = "CPU", t.renderer = "LLVM";
+  t.device = "CPU";
+  t.renderer = "LLVM";
   const auto renderer = make_renderer(t);
   const auto p = to_program(*k, *renderer, CodegenOptions());
   const std::string text = make_llvm_compiler(t)->assembly(p->source);
@@ -107,7 +108,8 @@ Compiled compile_for(const KernelPtr& k, const std::string& processor, int row_a
 std::string cannot_compile(const std::string& processor) {
   if (std::string why = llvm_plugin_missing(); !why.empty()) return why;
   Target t = parse_processor(processor);
-  t.device = "CPU", t.renderer = "LLVM";
+  t.device = "CPU";
+  t.renderer = "LLVM";
   try {
     make_llvm_compiler(t)->assembly("define void @f() { ret void }");
   } catch (const CompileError& e) {
@@ -141,7 +143,8 @@ TEST_P(Assembly, MatmulLoadsTheEdgesOfItsTileAndSpillsNothing) {
 /// Whole kernels whose lanes stride over memory: vectors are transposed, no element moves alone.
 TEST_P(Assembly, TransposingMovesVectors) {
   Target t = parse_processor(GetParam());
-  t.device = "CPU", t.renderer = "LLVM";
+  t.device = "CPU";
+  t.renderer = "LLVM";
   const auto renderer = make_renderer(t);
   const auto compiler = make_llvm_compiler(t);
   const int64_t lanes = t.vector_bytes / 4;
@@ -213,7 +216,8 @@ TEST(AssemblyForms, HalvesAreComparedAsVectors) {
       SCOPED_TRACE(std::string(processor) + (computed == dtypes::float16 ? "" : " widened"));
       if (const std::string why = cannot_compile(processor); !why.empty()) GTEST_SKIP() << why;
       Target t = parse_processor(processor);
-      t.device = "CPU", t.renderer = "LLVM";
+      t.device = "CPU";
+      t.renderer = "LLVM";
       const std::string text =
           make_llvm_compiler(t)->assembly(to_program(*of_halves(4096, computed), *make_renderer(t), {})->source);
       for (const char* scalar : {"comiss", "cmpltss", "cmpss", "sqrtss", "cmpltsh"})

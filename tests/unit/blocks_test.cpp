@@ -53,7 +53,8 @@ TEST(Blocks, EveryTypeAndSize) {
             if (d.is_bool())
               for (uint8_t& b : want[0]) b &= 1;
             Memory got = want;
-            run_interp(p, want), compiled(got);
+            run_interp(p, want);
+            compiled(got);
             EXPECT_EQ(got, want) << d << " " << lanes << " lanes, " << columns << " columns\n" << compiled.source;
           }
 }
@@ -73,7 +74,8 @@ TEST(Blocks, ColumnsThatFillMemoryAreInterleaved) {
           if (d.is_bool())
             for (uint8_t& b : want[0]) b &= 1;
           Memory got = want;
-          run_interp(p, want), compiled(got);
+          run_interp(p, want);
+          compiled(got);
           EXPECT_EQ(got, want) << d << " " << lanes << " lanes, " << columns << " columns\n" << compiled.source;
         }
   // With places left between them they are none.
@@ -129,9 +131,10 @@ TEST(Blocks, StepsTranspose) {
             std::vector<int64_t> both = v[static_cast<size_t>(i)];
             const std::vector<int64_t>& other = v[static_cast<size_t>(i | s.bit)];
             both.insert(both.end(), other.begin(), other.end());
-            for (size_t e = 0; e < static_cast<size_t>(lanes); e++)
-              v[static_cast<size_t>(i)][e] = both[static_cast<size_t>(s.low[e])],
+            for (size_t e = 0; e < static_cast<size_t>(lanes); e++) {
+              v[static_cast<size_t>(i)][e] = both[static_cast<size_t>(s.low[e])];
               v[static_cast<size_t>(i | s.bit)][e] = both[static_cast<size_t>(s.high[e])];
+            }
           }
         for (int r = 0; r < n; r++)
           for (int e = 0; e < lanes; e++)

@@ -225,7 +225,9 @@ TEST(LruAllocator, EvictsWhatWasFreedLongestAgo) {
   int live = 0;
   LruAllocator a(std::make_unique<CountingAllocator>(&live), "TEST", 250);
   void *x = a.allocate(100), *y = a.allocate(101), *z = a.allocate(102), *big = a.allocate(300);
-  a.free(x, 100), a.free(y, 101), a.free(z, 102);
+  a.free(x, 100);
+  a.free(y, 101);
+  a.free(z, 102);
   EXPECT_EQ(a.stats().cached, 203);
   EXPECT_EQ(live, 3);
   EXPECT_EQ(a.allocate(101), y);
@@ -253,7 +255,8 @@ TEST(LruAllocator, FreesCachesAndRetriesThenNamesSizes) {
     EXPECT_NE(std::string(e.what()).find("TEST"), std::string::npos) << e.what();
   }
   EXPECT_EQ(a.stats().used, 1000) << "a failure leaves the count as it was";
-  a.free(y, 300), a.free(z, 700);
+  a.free(y, 300);
+  a.free(z, 700);
 }
 
 TEST(LruAllocator, MemoryLimit) {
@@ -285,7 +288,8 @@ TEST(HostAllocator, LargeBlocksAreAlignedAndReturned) {
     auto* p = static_cast<char*>(a->allocate(n));
     ASSERT_NE(p, nullptr);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(p) % (n >= (size_t{2} << 20) ? size_t{2} << 20 : 64), 0u) << n;
-    p[0] = 1, p[n - 1] = 1;
+    p[0] = 1;
+    p[n - 1] = 1;
     a->free(p, n);
   }
   EXPECT_EQ(a->allocate(SIZE_MAX / 2 + 1), nullptr);

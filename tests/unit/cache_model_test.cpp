@@ -10,7 +10,10 @@ constexpr Cache kL1{64, 8, 2, 1, 3, 10};  // 32 KB
 /// `rows` x 16 floats, `pitch` floats apart, read again by each of `again` outer iterations; axes: again, rows, row.
 double cycles(double again, double rows, int64_t pitch) {
   MemoryWalk w;
-  w.mask = 6, w.scope = 7, w.stride = {0, pitch, 1}, w.itemsize = 4;
+  w.mask = 6;
+  w.scope = 7;
+  w.stride = {0, pitch, 1};
+  w.itemsize = 4;
   w.sort_strides();
   const LoopSteps s{{again, rows, 16}, {1, 1, 16}, {again, rows, 1}, {0, 1, 2}};
   return refill_cycles({&w}, s, kL1);
@@ -26,7 +29,10 @@ TEST(CacheModel, RowsAPageApartShareTheirSets) {
 TEST(CacheModel, AxesOfOneStrideSlideOverEachOther) {
   // x + k: 16 places and 3 taps touch 18 floats.
   MemoryWalk w;
-  w.mask = 3, w.scope = 3, w.stride = {1, 1}, w.itemsize = 4;
+  w.mask = 3;
+  w.scope = 3;
+  w.stride = {1, 1};
+  w.itemsize = 4;
   w.sort_strides();
   EXPECT_EQ(w.by_stride.size(), 1u);
   const LoopSteps s{{16, 3}, {16, 3}, {1, 1}, {0, 1}};
@@ -35,7 +41,9 @@ TEST(CacheModel, AxesOfOneStrideSlideOverEachOther) {
 TEST(CacheModel, StoresAndNothingCostNothing) {
   EXPECT_EQ(refill_cycles({}, LoopSteps{{4}, {1}, {4}, {0}}, kL1), 0);
   MemoryWalk w;
-  w.store = true, w.mask = w.scope = 1, w.stride = {1 << 20};
+  w.store = true;
+  w.mask = w.scope = 1;
+  w.stride = {1 << 20};
   w.sort_strides();
   EXPECT_EQ(refill_cycles({&w}, LoopSteps{{4}, {1}, {4}, {0}}, kL1), 0);
 }

@@ -503,8 +503,15 @@ TEST(Codegen, KeepsRowsOfReducesWhole) {
   auto make = [](bool split) {
     KernelMaker k;
     UOp in = k.param(1, 34), w = k.param(2, 3), o = k.param(0, 32), x, hi, lo;
-    if (split) hi = k.loop(16), lo = k.loop(2), x = hi * 2 + lo;
-    else x = k.loop(32), hi = x / 2, lo = x % 2;
+    if (split) {
+      hi = k.loop(16);
+      lo = k.loop(2);
+      x = hi * 2 + lo;
+    } else {
+      x = k.loop(32);
+      hi = x / 2;
+      lo = x % 2;
+    }
     UOp r = k.red(3), v = (in.index({x + r}).load() * w.index({r}).load()).reduce(Ops::ADD, UOps{r});
     return k.finish(o.index({lo * 16 + hi}).store(v).end(split ? UOps{hi, lo} : UOps{x}));
   };
@@ -558,7 +565,8 @@ TEST(Codegen, FactorsLeaveUnrolledSums) {
   };
   auto reduces = [](const KernelPtr& k, std::vector<Opt> opts) {
     CodegenOptions options;
-    options.opts = std::move(opts), options.stop_after = "factor";
+    options.opts = std::move(opts);
+    options.stop_after = "factor";
     auto p = to_program(*k, TestRenderer(16), options);
     ArenaScope scope(*p->arena);
     size_t n = 0;
@@ -569,9 +577,12 @@ TEST(Codegen, FactorsLeaveUnrolledSums) {
   EXPECT_EQ(reduces(make(true), inner), 2u);
   EXPECT_EQ(reduces(make(true), outer), 1u);
   EXPECT_EQ(reduces(make(false), inner), 1u);
-  for (const auto& opts : {inner, outer}) with_opts(make(true), opts), with_opts(make(false), opts);
-  with_opts(make(true), {{OptOp::kUnroll, 1, 2}, {OptOp::kUnroll, 0, 3}}),
-      with_opts(make(true), {{OptOp::kVector, 0, 4}, {OptOp::kUnroll, 1, 4}});
+  for (const auto& opts : {inner, outer}) {
+    with_opts(make(true), opts);
+    with_opts(make(false), opts);
+  }
+  with_opts(make(true), {{OptOp::kUnroll, 1, 2}, {OptOp::kUnroll, 0, 3}});
+  with_opts(make(true), {{OptOp::kVector, 0, 4}, {OptOp::kUnroll, 1, 4}});
 }
 
 TEST(Codegen, DeterministicNamesAndOrder) {

@@ -168,8 +168,10 @@ TEST_F(Llvm, HalfConversionsOnTheBaseline) {  // no F16C there: calls to our con
     uint16_t half, from_double;
     float wide;
     double wide_double;
-    std::memcpy(&half, data + 4, 2), std::memcpy(&wide, data + 8, 4), std::memcpy(&from_double, data + 12, 2),
-        std::memcpy(&wide_double, data + 16, 8);
+    std::memcpy(&half, data + 4, 2);
+    std::memcpy(&wide, data + 8, 4);
+    std::memcpy(&from_double, data + 12, 2);
+    std::memcpy(&wide_double, data + 16, 8);
     EXPECT_EQ(half, float_to_half(x)) << x;
     EXPECT_EQ(wide, half_to_float(half)) << x;
     EXPECT_EQ(from_double, half) << x;

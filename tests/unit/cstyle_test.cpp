@@ -186,7 +186,8 @@ TEST_F(CStyle, RegistersAndLoops) {
     p = program_of(arena, group({one, two}), 1, {"n"});
     // Put the sum that nothing in the loop needs into it.
     UOps& list = p->linear;
-    std::erase(list, twice), list.insert(std::find(list.begin(), list.end(), old_a), twice);
+    std::erase(list, twice);
+    list.insert(std::find(list.begin(), list.end(), old_a), twice);
   }
   for (int64_t n : {1, 2, 19}) expect_same(p, {Bytes(16)}, {dtypes::int32}, {n});
   Memory m{Bytes(16)};
@@ -268,9 +269,12 @@ TEST_F(CStyle, NamesViewsLiterals) {
         UOp c = UOp::constant(v, d), x = param(slot + 1, d, 4).index({i32(0)}).load();
         stores.push_back(param(slot, d, 64).index({i32(at++)}).store(c));
         stores.push_back(param(slot, d, 64).index({i32(at++)}).store(x + c));
-        stores.push_back(param(slot, d, 64).index({i32(at) + lane}).store(c)), at += 4;
+        stores.push_back(param(slot, d, 64).index({i32(at) + lane}).store(c));
+        at += 4;
       }
-      types.push_back(d), types.push_back(d), slot += 2;
+      types.push_back(d);
+      types.push_back(d);
+      slot += 2;
     }
     p = program_of(arena, group(stores), slot, names);
   }
@@ -326,8 +330,10 @@ struct RandomKernel {
     if (lanes > 1) at = at + range(lanes, 1, AxisType::kVector);
     UOps pool, stores;
     for (DType d : kinds)
-      for (UOp index : {at, loop})
-        types.push_back(d), pool.push_back(param(static_cast<int>(types.size()) - 1, d, kCount).index({index}).load());
+      for (UOp index : {at, loop}) {
+        types.push_back(d);
+        pool.push_back(param(static_cast<int>(types.size()) - 1, d, kCount).index({index}).load());
+      }
     auto pick = [&](auto&& fits) {
       for (;;)
         if (UOp u = pool[below(pool.size())]; fits(u.dtype())) return u;

@@ -63,7 +63,10 @@ class Function {
     const size_t n = in[0].size() / eval_itemsize(in_[0]), blocks = (n + kLanes - 1) / kLanes;
     Memory m(1);
     m[0].resize(blocks * kLanes * eval_itemsize(out_));
-    for (size_t i = 0; i < in.size(); i++) m.push_back(in[i]), m.back().resize(blocks * kLanes * eval_itemsize(in_[i]));
+    for (size_t i = 0; i < in.size(); i++) {
+      m.push_back(in[i]);
+      m.back().resize(blocks * kLanes * eval_itemsize(in_[i]));
+    }
     if (code_.kernel) code_(m, {static_cast<int64_t>(blocks)});
     else run_interp(program_, m, {static_cast<int64_t>(blocks)});
     m[0].resize(n * eval_itemsize(out_));
@@ -379,7 +382,10 @@ TEST(Decomp, NearSines) {
 }
 TEST(Decomp, ExactPoints) {
   std::vector<float> powers, exponents;
-  for (int e = -149; e < 128; e++) powers.push_back(std::ldexp(1.0f, e)), exponents.push_back(static_cast<float>(e));
+  for (int e = -149; e < 128; e++) {
+    powers.push_back(std::ldexp(1.0f, e));
+    exponents.push_back(static_cast<float>(e));
+  }
   for (bool fma : {false, true}) {
     EXPECT_EQ(worst_error(Ops::LOG2, powers, fma).ulps, 0);
     EXPECT_EQ(worst_error(Ops::EXP2, exponents, fma).ulps, 0);
@@ -415,7 +421,10 @@ TEST(Decomp, PowersOfFloat32) {
                            0.5f, -0.5f, 1.5f, -1.5f, 16777215.f, -16777215.f, 16777216.f, 1e-40f, -1e-40f, 3e38f};
   std::vector<float> x, y;
   for (float a : special)
-    for (float b : special) x.push_back(a), y.push_back(b);
+    for (float b : special) {
+      x.push_back(a);
+      y.push_back(b);
+    }
   std::mt19937 random(1);
   for (int i = 0; i < 100000; i++) {
     x.push_back(
@@ -433,7 +442,10 @@ TEST(Decomp, PowersOfFloat64) {
                             -3., 0.5, -0.5, 1.5, -1.5,     9007199254740991., 1e308, 1e-310, -1e-310};
   std::vector<double> x, y;
   for (double a : special)
-    for (double b : special) x.push_back(a), y.push_back(b);
+    for (double b : special) {
+      x.push_back(a);
+      y.push_back(b);
+    }
   std::mt19937_64 random(1);
   for (int i = 0; i < 100000; i++) {
     const int range = random() % 2 ? 40 : 1;  // near 1 the exponents are large

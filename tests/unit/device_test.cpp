@@ -200,9 +200,15 @@ TEST(Processor, OfOtherArchitectures) {
 TEST(Target, KeyHoldsWhatChangesCode) {
   const Target base = host_processor();
   std::vector<Target> variants(9, base);
-  variants[0].device += "x", variants[1].renderer += "x", variants[2].arch += "x", variants[3].cpu += "x",
-      variants[4].features.push_back("zzz");
-  variants[5].vector_bytes *= 2, variants[6].vector_registers *= 2, variants[7].l2_bytes *= 2, variants[8].cores += 1;
+  variants[0].device += "x";
+  variants[1].renderer += "x";
+  variants[2].arch += "x";
+  variants[3].cpu += "x";
+  variants[4].features.push_back("zzz");
+  variants[5].vector_bytes *= 2;
+  variants[6].vector_registers *= 2;
+  variants[7].l2_bytes *= 2;
+  variants[8].cores += 1;
   for (size_t i = 0; i < variants.size(); ++i) EXPECT_NE(variants[i].key(), base.key()) << i;
 }
 

@@ -39,12 +39,14 @@ class AstEval {
   AstEval(Memory& memory, Vars vars = {}) : memory_(memory), before_(memory), vars_(std::move(vars)) {}
   /// Executes a kernel, or any effect, with these values of the ranges it does not close.
   void run(UOp effect, std::unordered_map<UOp, int64_t> ranges = {}) {
-    env_ = std::move(ranges), memo_.clear();
+    env_ = std::move(ranges);
+    memo_.clear();
     execute(effect);
   }
   /// The value of an expression.
   ConstValue value_at(UOp u, std::unordered_map<UOp, int64_t> ranges) {
-    env_ = std::move(ranges), memo_.clear();
+    env_ = std::move(ranges);
+    memo_.clear();
     return value(u);
   }
 
@@ -68,10 +70,12 @@ class AstEval {
     if (ranges[i].is_const()) return loop(ranges, i + 1, body);  // of size one, folded away
     auto n = static_cast<int64_t>(value(ranges[i].src(0)).i);
     for (int64_t v = 0; v < n; v++) {
-      env_[ranges[i]] = v, memo_.clear();
+      env_[ranges[i]] = v;
+      memo_.clear();
       loop(ranges, i + 1, body);
     }
-    env_.erase(ranges[i]), memo_.clear();
+    env_.erase(ranges[i]);
+    memo_.clear();
   }
   ConstValue value(UOp u) {
     if (auto it = memo_.find(u); it != memo_.end()) return it->second;
@@ -148,12 +152,15 @@ class LinearEval {
           val_[linear[pc]] = {0};
           continue;
         }
-        loops.push_back({pc, first, last}), val_[u] = {first};
+        loops.push_back({pc, first, last});
+        val_[u] = {first};
       } else if (u.is(Ops::END)) {
         Open& l = loops.back();
         if (linear[l.at] != u.src(1)) throw std::logic_error("END of another loop");
-        if (++l.i < l.n) val_[linear[l.at]] = {l.i}, pc = l.at;
-        else loops.pop_back();
+        if (++l.i < l.n) {
+          val_[linear[l.at]] = {l.i};
+          pc = l.at;
+        } else loops.pop_back();
         val_[u] = {0};
       } else {
         val_[u] = compute(u);
@@ -258,7 +265,10 @@ class LinearEval {
 inline void run_grid(const Program& p, Memory& memory, const Vars& vars = {}) {
   auto size = [](UOp u) { return u ? static_cast<int64_t>(u.const_int()) : 1; };
   int64_t g[3], l[3];
-  for (int i = 0; i < 3; i++) g[i] = size(p.global_size[i]), l[i] = size(p.local_size[i]);
+  for (int i = 0; i < 3; i++) {
+    g[i] = size(p.global_size[i]);
+    l[i] = size(p.local_size[i]);
+  }
   for (int64_t group = 0; group < g[0] * g[1] * g[2]; group++) {
     auto locals = std::make_shared<std::map<int64_t, Values>>();
     std::vector<LinearEval> threads;
@@ -267,8 +277,10 @@ inline void run_grid(const Program& p, Memory& memory, const Vars& vars = {}) {
       threads.back().locals = locals;
       int64_t a = group, b = t;
       for (int i = 0; i < 3; i++) {
-        threads.back().special["gidx" + std::to_string(i)] = a % g[i], a /= g[i];
-        threads.back().special["lidx" + std::to_string(i)] = b % l[i], b /= l[i];
+        threads.back().special["gidx" + std::to_string(i)] = a % g[i];
+        a /= g[i];
+        threads.back().special["lidx" + std::to_string(i)] = b % l[i];
+        b /= l[i];
       }
     }
     for (bool done = false; !done;)

@@ -26,8 +26,12 @@ class TestRenderer : public Renderer {
  private:
   static Target target(int bytes, int cores) {
     Target t;
-    t.device = "TEST", t.renderer = "TEST", t.arch = "x86_64", t.vector_bytes = bytes,
-    t.vector_registers = bytes == 64 ? 32 : 16, t.cores = cores;
+    t.device = "TEST";
+    t.renderer = "TEST";
+    t.arch = "x86_64";
+    t.vector_bytes = bytes;
+    t.vector_registers = bytes == 64 ? 32 : 16;
+    t.cores = cores;
     return t;
   }
   bool threads_, locals_;
@@ -47,7 +51,8 @@ struct KernelMaker {
   std::shared_ptr<Kernel> finish(UOps effects) {
     auto k = std::make_shared<Kernel>();
     k->sink = UOp::sink(effects, Arg(KernelInfo{}));
-    k->arena = arena, k->key = k->sink.key();
+    k->arena = arena;
+    k->key = k->sink.key();
     scope.reset();
     return k;
   }
@@ -91,8 +96,12 @@ inline std::shared_ptr<Program> check_kernel(const KernelPtr& k, const Renderer&
       run_grid(*p, got, vars);
     } else if (extent > 1) {
       LinearEval a(got, vars), b(got, vars);
-      a.begin = extent / 3, a.end = extent, a.run(p->linear);
-      b.begin = 0, b.end = extent / 3, b.run(p->linear);
+      a.begin = extent / 3;
+      a.end = extent;
+      a.run(p->linear);
+      b.begin = 0;
+      b.end = extent / 3;
+      b.run(p->linear);
     } else {
       LinearEval(got, vars).run(p->linear);
     }

@@ -69,7 +69,8 @@ TEST(Lanes, NearLoads) {
           const auto at = [&](int64_t x) {
             return round % 3 == 0 ? x / c : round % 3 == 1 ? x % c : -(x >> (c % 3 + 1));
           };
-          low = std::min(low, at(l * a + b) - at(b)), high = std::max(high, at(l * a + b) - at(b));
+          low = std::min(low, at(l * a + b) - at(b));
+          high = std::max(high, at(l * a + b) - at(b));
         }
         if (high - low < lanes) EXPECT_EQ(compiled.source.find("gather"), std::string::npos) << compiled.source;
         if (!compiled.kernel) continue;

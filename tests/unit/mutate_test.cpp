@@ -18,7 +18,8 @@ struct Base {
   Base(const Kernel& k, const Renderer& r) {
     CodegenOptions o;
     o.stop_after = "ranges";
-    program = to_program(k, r, o), scope = std::make_unique<ArenaScope>(*program->arena),
+    program = to_program(k, r, o);
+    scope = std::make_unique<ArenaScope>(*program->arena);
     axes = std::make_unique<KernelAxes>(program->ast, r);
   }
   std::optional<std::vector<Opt>> apply(const Candidate& c, const Renderer& r) const {
@@ -61,7 +62,8 @@ TEST(Mutations, KeepTheMeaning) {
           for (const Opt& o : *opts)
             instances *= o.op == OptOp::kUpcast || o.op == OptOp::kUnroll ? static_cast<double>(o.arg) : 1;
           if (instances > 32) continue;
-          lists.push_back(*opts), c = d;
+          lists.push_back(*opts);
+          c = d;
         }
       }
     }
@@ -69,7 +71,8 @@ TEST(Mutations, KeepTheMeaning) {
       SCOPED_TRACE(name + ": " + text(opts));
       CodegenOptions o;
       o.opts = opts;
-      check_kernel(k, r, o), applied++;
+      check_kernel(k, r, o);
+      applied++;
     }
   }
   EXPECT_GT(applied, 200);
@@ -92,7 +95,10 @@ TEST(Mutations, ReachEveryKindOfOpt) {
       if (!opts) continue;
       EXPECT_EQ(text(*opts), text(*base.apply(again[i], r))) << "deterministic";
       different.insert(text(*opts));
-      for (const Opt& o : *opts) kinds.insert(o.op), panels_around_all |= o.op == OptOp::kStage && o.axis == -1;
+      for (const Opt& o : *opts) {
+        kinds.insert(o.op);
+        panels_around_all |= o.op == OptOp::kStage && o.axis == -1;
+      }
     }
   }
   for (OptOp op : {OptOp::kUpcast, OptOp::kUnroll, OptOp::kVector, OptOp::kPadTo, OptOp::kThread, OptOp::kSplit,

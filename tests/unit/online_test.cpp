@@ -90,9 +90,14 @@ void check(const Sizes& n, const Renderer& r, const std::function<void(Memory&)>
   ArenaScope scope(*p->arena);
   const auto extent = p->thread_extent ? static_cast<int64_t>(p->thread_extent.const_int()) : 1;
   LinearEval a(memory, vars), b(memory, vars);
-  if (extent > 1)
-    a.begin = extent / 2, a.end = extent, a.run(p->linear), b.begin = 0, b.end = extent / 2, b.run(p->linear);
-  else a.run(p->linear);
+  if (extent > 1) {
+    a.begin = extent / 2;
+    a.end = extent;
+    a.run(p->linear);
+    b.begin = 0;
+    b.end = extent / 2;
+    b.run(p->linear);
+  } else a.run(p->linear);
   for (size_t i = 0; i < want.size(); i++) {
     const double got = memory[0][i].as_double();
     if (n.variable_rows && static_cast<int64_t>(i) / n.columns % n.rows >= rows) {
@@ -190,7 +195,10 @@ Memory run_in_parts(const KernelPtr& k, const Renderer& r, const CodegenOptions&
   ArenaScope scope(*p->arena);
   const auto extent = p->thread_extent ? static_cast<int64_t>(p->thread_extent.const_int()) : 1;
   LinearEval a(memory, {}), b(memory, {});
-  a.begin = extent / 2, a.end = extent, b.begin = 0, b.end = extent / 2;
+  a.begin = extent / 2;
+  a.end = extent;
+  b.begin = 0;
+  b.end = extent / 2;
   a.run(p->linear);
   if (extent > 1) b.run(p->linear);
   return memory;
@@ -274,7 +282,8 @@ TEST(Online, Totals) {
           for (int64_t d = 0; d < inner; d++)
             sum += m[1][static_cast<size_t>(row * inner + d)].as_double() *
                    m[2][static_cast<size_t>((row / t * n + c) * inner + d)].as_double();
-          x.push_back(sum), top = std::max(top, sum);
+          x.push_back(sum);
+          top = std::max(top, sum);
         }
         for (double v : x) total += std::exp2((v - top) * 1.5);
         ASSERT_NEAR(m[0][static_cast<size_t>(row)].as_double(), top + std::log2(total), 1e-5) << "row " << row;
@@ -336,7 +345,9 @@ TEST(Online, ResultsDoNotDependOnTheProcessorsCores) {
   LinearEval(whole, {}).run(p->linear);
   for (int64_t i = extent; i-- > 0;) {
     LinearEval one(parts, {});
-    one.begin = i, one.end = i + 1, one.run(p->linear);
+    one.begin = i;
+    one.end = i + 1;
+    one.run(p->linear);
   }
   for (size_t i = 0; i < whole[0].size(); i++) ASSERT_EQ(whole[0][i].as_double(), parts[0][i].as_double()) << i;
 }

@@ -31,7 +31,8 @@ TEST(Pooling, PhasesOfAStrideAreRangesOfTheirOwn) {
     int64_t phases = 0, whole = 0;
     for (UOp u : simplify_ranges(k->sink).toposort()) {
       if (!u.is(Ops::RANGE) || u.arg<RangeArg>().type != AxisType::kLoop) continue;
-      phases += u.src(0).is_const_int(step), whole += u.src(0).is_const_int(h);
+      phases += u.src(0).is_const_int(step);
+      whole += u.src(0).is_const_int(h);
     }
     EXPECT_EQ(phases, 2) << h;
     EXPECT_EQ(whole, 0) << h;

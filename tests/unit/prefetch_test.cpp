@@ -88,8 +88,10 @@ TEST(Prefetch, PartialSumsComeWhileTheNextOnesAreMade) {
   size_t loops = 0;
   for (UOp u : p->linear) loops += u.is(Ops::RANGE) && u.arg<RangeArg>().type != AxisType::kVector;
   std::vector<int64_t> offsets;
-  for (const auto& [at, offset] : sums)
-    EXPECT_EQ(at, loops - 1) << "before the loop of the sum", offsets.push_back(offset);
+  for (const auto& [at, offset] : sums) {
+    EXPECT_EQ(at, loops - 1) << "before the loop of the sum";
+    offsets.push_back(offset);
+  }
   std::sort(offsets.begin(), offsets.end());
   for (size_t i = 0; i < offsets.size(); i++) EXPECT_EQ(offsets[i], static_cast<int64_t>(i / 2 * 512 + i % 2 * 16));
   // Nothing is read where there is one block; little is waited for where the results stay in the cache, and nothing
@@ -112,7 +114,10 @@ TEST(Prefetch, RowsBeginAhead) {
   size_t loops = 0;
   for (UOp u : p->linear) loops += u.is(Ops::RANGE) && u.arg<RangeArg>().type != AxisType::kVector;
   std::vector<int64_t> offsets;
-  for (const auto& [at, offset] : rows) EXPECT_EQ(at, loops - 1), offsets.push_back(offset);
+  for (const auto& [at, offset] : rows) {
+    EXPECT_EQ(at, loops - 1);
+    offsets.push_back(offset);
+  }
   std::sort(offsets.begin(), offsets.end());
   for (size_t i = 0; i < offsets.size(); i++) EXPECT_EQ(offsets[i], static_cast<int64_t>((8 + i) * 1024));
   // Columns are walked from row to row; short matrices are in the cache; one row is followed by the next.

@@ -39,10 +39,13 @@ inline UOp end(UOp effect, UOp r) { return effect.end(std::vector<UOp>{r}); }
 inline std::shared_ptr<Program> program_of(ArenaRef arena, UOp effect, int nbuffers,
                                            std::vector<std::string> vars = {}) {
   auto p = std::make_shared<Program>();
-  p->name = "kernel", p->arena = std::move(arena), p->ast = UOp::sink(std::vector<UOp>{effect});
+  p->name = "kernel";
+  p->arena = std::move(arena);
+  p->ast = UOp::sink(std::vector<UOp>{effect});
   for (UOp u : p->ast.toposort())
     if (!u.dtype().is_weak()) p->linear.push_back(u);
-  p->nbuffers = nbuffers, p->vars = std::move(vars);
+  p->nbuffers = nbuffers;
+  p->vars = std::move(vars);
   return p;
 }
 
@@ -59,7 +62,8 @@ inline void run_interp(const std::shared_ptr<Program>& p, Memory& m, const std::
 /// A processor of the x86-64 line by its features; `available` says whether this machine runs its code.
 inline Target target(const std::string& renderer, const std::string& arch) {
   Target t = parse_processor(arch);
-  t.device = "CPU", t.renderer = renderer;
+  t.device = "CPU";
+  t.renderer = renderer;
   return t;
 }
 inline bool runs_here(const Target& t) { return missing_feature(t, host_processor()).empty(); }

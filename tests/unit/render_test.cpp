@@ -78,12 +78,15 @@ TEST_P(Render, Arithmetic) {
                 : groups::kUnary.has(op) ? UOp::alu(op, {a})
                 : op == MULACC           ? UOp::alu(op, {a, b, a})
                                          : UOp::alu(op, {a, b});
-        e.out(v), done.push_back({op, v.dtype()});
+        e.out(v);
+        done.push_back({op, v.dtype()});
       }
       p = e.program();
     }
     Memory m(static_cast<size_t>(e.slots));
-    m[0] = inputs(d, e.kCount, 1), m[1] = inputs(d, e.kCount, 2), m[2] = inputs(dtypes::bool_, e.kCount, 3);
+    m[0] = inputs(d, e.kCount, 1);
+    m[1] = inputs(d, e.kCount, 2);
+    m[2] = inputs(dtypes::bool_, e.kCount, 3);
     Memory expected = m;
     for (size_t k = 0; k < done.size(); k++) {
       m[3 + k].resize(static_cast<size_t>(e.kCount) * eval_itemsize(done[k].second));
@@ -123,8 +126,14 @@ TEST_P(Render, Conversions) {
       ArenaScope scope(*e.arena);
       UOp a = e.in(d);
       for (DType to : all_types()) {
-        if (to != d) e.out(a.cast(to)), done.push_back({false, to});
-        if (to != d && to.itemsize() == d.itemsize()) e.out(a.bitcast(to)), done.push_back({true, to});
+        if (to != d) {
+          e.out(a.cast(to));
+          done.push_back({false, to});
+        }
+        if (to != d && to.itemsize() == d.itemsize()) {
+          e.out(a.bitcast(to));
+          done.push_back({true, to});
+        }
       }
       p = e.program();
     }
@@ -134,7 +143,8 @@ TEST_P(Render, Conversions) {
     for (size_t k = 0; k < done.size(); k++) {
       const DType to = done[k].second;
       const size_t item = eval_itemsize(to), n = static_cast<size_t>(e.kCount);
-      m[1 + k].resize(n * item), expected[1 + k].resize(n * item);
+      m[1 + k].resize(n * item);
+      expected[1 + k].resize(n * item);
       for (size_t i = 0; i < n; i++) {
         const ConstValue v = load_const(&m[0][i * eval_itemsize(d)], d);
         if (!done[k].first) store_const(&expected[1 + k][i * item], eval_cast(v, d, to), to);
@@ -203,18 +213,23 @@ TEST_P(Render, Memory) {
           effects.push_back(g ? gated_store(i, v, g) : i.store(v));
         };
         UOp v = in.index({unit}).load();
-        store(unit, v, gate), store(unit, alt), store(unit, v, one);
+        store(unit, v, gate);
+        store(unit, alt);
+        store(unit, v, one);
         store(lane * constant(-1) + (base + constant(200)), v);
         store(lane * constant(-1) + (base + constant(200)), v, gate);
         store(lane * constant(3) + base * constant(3), v);
         store(lane * constant(3) + base * constant(3), v, gate);
-        store(where, v), store(where, v, gate);
+        store(where, v);
+        store(where, v, gate);
         store(r, alt, one);
         p = program_of(arena, end(group(effects), r), slots);
       }
       Memory m(static_cast<size_t>(slots));
       for (Bytes& b : m) b.assign(static_cast<size_t>(kBig) * eval_itemsize(d), 0);
-      m[0] = inputs(d, kBig, 5), m[2] = inputs(dtypes::bool_, kBig, 6), m[3] = inputs(dtypes::bool_, 8, 8);
+      m[0] = inputs(d, kBig, 5);
+      m[2] = inputs(dtypes::bool_, kBig, 6);
+      m[3] = inputs(dtypes::bool_, 8, 8);
       m[1].resize(kBig * 4);
       std::mt19937 random(7);
       for (size_t i = 0; i < kBig; i++) {
@@ -264,9 +279,14 @@ TEST_P(Render, Reductions) {
         UOp second = out2.index({row}).store(accumulate(j, 1));
         // Two loops in one: the order of the list is the order of execution.
         auto q = std::make_shared<Program>();
-        q->name = "kernel", q->arena = arena, q->nbuffers = 3, q->vars = {"n"};
+        q->name = "kernel";
+        q->arena = arena;
+        q->nbuffers = 3;
+        q->vars = {"n"};
         UOps all = end(group({first, second}), row).toposort();
-        q->linear.push_back(n), q->linear.push_back(row.src(0)), q->linear.push_back(row);
+        q->linear.push_back(n);
+        q->linear.push_back(row.src(0));
+        q->linear.push_back(row);
         // What depends on the row alone stands in front of the inner loops.
         auto early = [&](UOp u) {
           return u.in(groups::kElementwise | Ops::CONST) && !u.depends_on(k) && !u.depends_on(j) &&
@@ -281,9 +301,12 @@ TEST_P(Render, Reductions) {
       }
       for (int64_t n : {int64_t{0}, int64_t{1}, kColumns / lanes}) {
         Memory m(3);
-        m[0].assign(kRows * eval_itemsize(d), 0), m[1] = m[0], m[2] = inputs(d, kRows * kColumns, 9);
+        m[0].assign(kRows * eval_itemsize(d), 0);
+        m[1] = m[0];
+        m[2] = inputs(d, kRows * kColumns, 9);
         Memory expected = m;
-        run_interp(p, expected, {n}, 0, 3), run_interp(p, expected, {n}, 3, 5);
+        run_interp(p, expected, {n}, 0, 3);
+        run_interp(p, expected, {n}, 3, 5);
         // One row by hand: lane-wise partials, then the tree.
         const size_t item = eval_itemsize(d);
         Bytes partial(item * static_cast<size_t>(lanes));
@@ -302,7 +325,8 @@ TEST_P(Render, Reductions) {
                   0);
         Compiled code = compile(p, t);
         if (!code.kernel) continue;
-        code(m, {n}, 0, 3), code(m, {n}, 3, 5);
+        code(m, {n}, 0, 3);
+        code(m, {n}, 3, 5);
         for (size_t k = 0; k < 2; k++)
           EXPECT_LT(first_difference(m[k], expected[k], d, op == Ops::MAX), 0)
               << op << " of " << d << ", n = " << n << "\n"

@@ -11,7 +11,10 @@ UOp not_(UOp u) { return UOp::alu(Ops::CMPNE, {u, u.const_like(true)}); }
 UOp sum_in_places(UOp index, UOp v, int64_t places, DType d = dtypes::int32) {
   const int64_t n = shape_of(v)[0].value(), c = shape_of(v)[1].value();
   UOp line = reshape(arange(places), {1, places, 1}), at = reshape(index, {n, 1, 1});
-  if (d != dtypes::int32) line = line.cast(d), at = at.cast(d);
+  if (d != dtypes::int32) {
+    line = line.cast(d);
+    at = at.cast(d);
+  }
   UOp hit = not_(UOp::alu(Ops::CMPNE, {at, line})), wide = expand(reshape(v, {n, 1, c}), {n, places, c});
   return reshape(sum(UOp::alu(Ops::WHERE, {expand(hit, {n, places, c}), wide, wide.const_like(0.0)}), {0}),
                  {places, c});

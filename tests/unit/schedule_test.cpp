@@ -24,7 +24,8 @@ size_t check(std::initializer_list<UOp> roots, double tolerance = 1e-5) {
       for (ConstValue& x : v)
         x = u.dtype().is_float() ? ConstValue(static_cast<double>(static_cast<int>(rng() % 41) - 20) / 8)
                                  : ConstValue(static_cast<int64_t>(u.dtype().is_bool() ? rng() % 2 : rng() % 8));
-      dense.buffers[u] = v, memory[u.arg<ParamArg>().slot] = v;
+      dense.buffers[u] = v;
+      memory[u.arg<ParamArg>().slot] = v;
     }
   BoundSchedule s = create_schedule(r);
   run_schedule(s, memory);
@@ -80,16 +81,21 @@ UOp conv3x3(UOp x, UOp w) {
     Shape s = shape_of(t);
     int64_t in = s[axis];
     Shape one = s, many = s, flat = s, cut = s, rows = s;
-    one.insert(one.begin() + static_cast<int64_t>(axis), 1), many.insert(many.begin() + static_cast<int64_t>(axis), 3);
-    flat[axis] = 3 * in, cut[axis] = 3 * (in + 1);
+    one.insert(one.begin() + static_cast<int64_t>(axis), 1);
+    many.insert(many.begin() + static_cast<int64_t>(axis), 3);
+    flat[axis] = 3 * in;
+    cut[axis] = 3 * (in + 1);
     t = reshape(expand(reshape(t, one), many), flat);
     Shape zero(s.size(), SInt(0)), more = flat;
     more[axis] = 4 * in;
-    one = s, many = s;
-    one.insert(one.begin() + static_cast<int64_t>(axis), 1), many.insert(many.begin() + static_cast<int64_t>(axis), 4);
+    one = s;
+    many = s;
+    one.insert(one.begin() + static_cast<int64_t>(axis), 1);
+    many.insert(many.begin() + static_cast<int64_t>(axis), 4);
     t = reshape(expand(reshape(reshape(shrink(t, zero, s), s), one), many), more);
     t = shrink(t, zero, cut);
-    rows[axis] = 3, rows.insert(rows.begin() + static_cast<int64_t>(axis) + 1, SInt(in + 1));
+    rows[axis] = 3;
+    rows.insert(rows.begin() + static_cast<int64_t>(axis) + 1, SInt(in + 1));
     t = reshape(t, rows);
     Shape zero2(rows.size(), SInt(0)), last = rows;
     last[axis + 1] = out;
@@ -550,12 +556,14 @@ class Fuzz {
         std::vector<int64_t> d = s.ints();
         if (n >= 2 && pick(2)) {
           size_t k = pick(n - 1);
-          d[k] *= d[k + 1], d.erase(d.begin() + static_cast<int64_t>(k) + 1);
+          d[k] *= d[k + 1];
+          d.erase(d.begin() + static_cast<int64_t>(k) + 1);
         } else if (n) {
           size_t k = pick(n);
           for (int64_t f = d[k]; f >= 1; f--)
             if (d[k] % f == 0 && (f == 1 || pick(2))) {
-              d[k] /= f, d.insert(d.begin() + static_cast<int64_t>(k) + static_cast<int64_t>(pick(2)), f);
+              d[k] /= f;
+              d.insert(d.begin() + static_cast<int64_t>(k) + static_cast<int64_t>(pick(2)), f);
               break;
             }
         }
@@ -571,14 +579,18 @@ class Fuzz {
       case 3: return n ? flip(x, {static_cast<int64_t>(pick(n))}) : UOp();
       case 4: {
         Shape off, size;
-        for (size_t k = 0; k < n; k++)
-          off.push_back(in(0, 2)), size.push_back(s[k].value() + off[k].value() + in(0, 2));
+        for (size_t k = 0; k < n; k++) {
+          off.push_back(in(0, 2));
+          size.push_back(s[k].value() + off[k].value() + in(0, 2));
+        }
         return pad(x, off, size);
       }
       case 5: {
         Shape off, size;
-        for (size_t k = 0; k < n; k++)
-          size.push_back(in(1, s[k])), off.push_back(in(0, s[k].value() - size[k].value()));
+        for (size_t k = 0; k < n; k++) {
+          size.push_back(in(1, s[k]));
+          off.push_back(in(0, s[k].value() - size[k].value()));
+        }
         return shrink(x, off, size);
       }
       case 6: {
@@ -780,12 +792,19 @@ TEST(ScheduleAssign, RandomPrograms) {
     std::vector<State> states;  // every state a buffer ever had
     size_t now[3];              // the current ones
     UOp base[3];
-    for (size_t b = 0; b < 3; b++) base[b] = w.iota(6), now[b] = b, states.push_back({base[b], w.at(base[b])});
+    for (size_t b = 0; b < 3; b++) {
+      base[b] = w.iota(6);
+      now[b] = b;
+      states.push_back({base[b], w.at(base[b])});
+    }
     std::vector<State> roots;
     auto value = [&]() -> State {
       State a = states[pick(3) ? now[pick(3)] : pick(states.size())], b = states[now[pick(3)]];
       for (State* s : {&a, &b})
-        if (!pick(3)) s->node = flip(s->node, {0}), std::reverse(s->value.begin(), s->value.end());
+        if (!pick(3)) {
+          s->node = flip(s->node, {0});
+          std::reverse(s->value.begin(), s->value.end());
+        }
       State out{a.node + b.node * 2.0, a.value};
       for (size_t i = 0; i < 6; i++) out.value[i] += 2 * b.value[i];
       if (!pick(5)) {
@@ -808,7 +827,8 @@ TEST(ScheduleAssign, RandomPrograms) {
       int64_t at = static_cast<int64_t>(pick(static_cast<size_t>(7 - size)));
       s.node = s.node.after({shrink(s.node, {from}, {size}).store(shrink(v.node, {at}, {size}))});
       for (int64_t i = 0; i < size; i++) s.value[static_cast<size_t>(from + i)] = v.value[static_cast<size_t>(at + i)];
-      now[b] = states.size(), states.push_back(s);
+      now[b] = states.size();
+      states.push_back(s);
     }
     for (size_t b : now)
       if (states[b].node.is(Ops::AFTER)) roots.push_back(states[b]);

@@ -60,7 +60,10 @@ class Dense {
  private:
   static std::vector<int64_t> unflatten(int64_t i, const std::vector<int64_t>& shape) {
     std::vector<int64_t> idx(shape.size());
-    for (size_t k = shape.size(); k-- > 0;) idx[k] = i % shape[k], i /= shape[k];
+    for (size_t k = shape.size(); k-- > 0;) {
+      idx[k] = i % shape[k];
+      i /= shape[k];
+    }
     return idx;
   }
   static int64_t flatten(const std::vector<int64_t>& idx, const std::vector<int64_t>& shape) {
@@ -189,7 +192,10 @@ class KernelRun {
       : buffers_(std::move(buffers)), vars_(std::move(vars)), scope_(*k.arena) {
     for (UOp effect : k.sink.srcs()) {
       UOps ranges;
-      if (effect.is(Ops::END)) ranges.assign(effect.srcs().begin() + 1, effect.srcs().end()), effect = effect.src(0);
+      if (effect.is(Ops::END)) {
+        ranges.assign(effect.srcs().begin() + 1, effect.srcs().end());
+        effect = effect.src(0);
+      }
       loop(ranges, 0, [&] {
         memo_.assign(1, {});
         ConstValue at = eval(effect.src(0).src(1)), v = eval(effect.src(1));
@@ -211,7 +217,10 @@ class KernelRun {
       return;
     }
     auto end = static_cast<int64_t>(eval(ranges[k].src(0)).i);
-    for (int64_t i = 0; i < end; i++) at_[ranges[k]] = i, loop(ranges, k + 1, body);
+    for (int64_t i = 0; i < end; i++) {
+      at_[ranges[k]] = i;
+      loop(ranges, k + 1, body);
+    }
     at_.erase(ranges[k]);
   }
   ConstValue eval(UOp u) {

@@ -40,7 +40,10 @@ Counts counts_of(const Program& p) {
     c.barriers += u.is(Ops::BARRIER);
     if (!u.is(Ops::LOAD) || !u.src(0).is(Ops::INDEX)) continue;
     if (is_shared(u.src(0))) c.shared++;
-    else if (const UOp base = u.src(0).src(0); base.is(Ops::PARAM)) c.global++, c.depth = std::max(c.depth, depth);
+    else if (const UOp base = u.src(0).src(0); base.is(Ops::PARAM)) {
+      c.global++;
+      c.depth = std::max(c.depth, depth);
+    }
   }
   return c;
 }
@@ -54,7 +57,8 @@ TEST(SharedPanels, OfAProductAreLoadedOnceForAGroup) {
     // Groups of 4 x 8 threads, tiles of 2 x 2, 8 steps of the sum at a time: panels of 64 and of 128 elements.
     const std::vector<Opt> tile{{kLocal, 0, 4}, {kLocal, 1, 8}, {kTile, 0, 2}, {kTile, 1, 2}, {kSplit, 2, 8}};
     std::vector<Opt> staged = tile;
-    staged.push_back({kStage, 2, 0}), staged.push_back({kStage, 2, 1});
+    staged.push_back({kStage, 2, 0});
+    staged.push_back({kStage, 2, 1});
     const Counts plain = counts_of(*with_opts(mm(16, 32, 48, t), tile)),
                  c = counts_of(*with_opts(mm(16, 32, 48, t), staged));
     EXPECT_EQ(plain.global, 4);
@@ -187,7 +191,8 @@ TEST(SharedPanels, RandomOptsKeepTheMeaning) {
           try {
             axes.apply(opt);
           } catch (const KernelOptError&) { continue; }
-          opts.push_back(opt), staged += op == kStage;
+          opts.push_back(opt);
+          staged += op == kStage;
           instances = 1;
           for (const auto& a : axes.axes())
             if (a.type == AxisType::kUpcast || a.type == AxisType::kUnroll) instances *= static_cast<double>(a.size);

@@ -74,7 +74,8 @@ TEST(SideBySide, NothingIsMissed) {
         const int64_t begin = below(12), end = begin + 1 + below(6);
         l.accesses.push_back({static_cast<uint64_t>(below(4)), begin, end, k == 0});
       }
-      l.ns = below(2) ? kLong : 1e3, l.alone = below(15) == 0;
+      l.ns = below(2) ? kLong : 1e3;
+      l.alone = below(15) == 0;
     }
     for (SideBySide& s : side_by_side(list)) {
       found++;
@@ -92,7 +93,9 @@ TEST(SideBySide, NothingIsMissed) {
         for (uint32_t at = 0; at < s.tasks[t].size(); at++) {
           const uint32_t i = s.tasks[t][at];
           ASSERT_FALSE(seen[i] || list[i].alone);
-          seen[i] = true, task_of[i] = t, when[i] = at;
+          seen[i] = true;
+          task_of[i] = t;
+          when[i] = at;
         }
       for (uint32_t i = s.begin; i < s.end; i++) {
         ASSERT_TRUE(seen[i]);

@@ -33,7 +33,9 @@ KernelPtr products(int64_t n, int64_t from = 0, bool in_place = false) {
 
 TEST_P(StreamsAssembly, WhatIsLargerThanTheCachesIsStoredPastThem) {
   Target t = parse_processor(std::string("x86_64,") + GetParam());
-  t.device = "CPU", t.renderer = "LLVM", t.l3_bytes = 16 << 20;
+  t.device = "CPU";
+  t.renderer = "LLVM";
+  t.l3_bytes = 16 << 20;
   auto assembly = [&](const KernelPtr& k) {
     return make_llvm_compiler(t)->assembly(to_program(*k, *make_renderer(t), CodegenOptions())->source);
   };
@@ -50,7 +52,9 @@ TEST_P(StreamsAssembly, WhatIsLargerThanTheCachesIsStoredPastThem) {
 
 TEST_P(StreamsAssembly, SoftmaxComputesEachExponentialOnceAndFetchesTheNextRow) {
   Target t = parse_processor(std::string("x86_64,") + GetParam());
-  t.device = "CPU", t.renderer = "LLVM", t.l3_bytes = 16 << 20;
+  t.device = "CPU";
+  t.renderer = "LLVM";
+  t.l3_bytes = 16 << 20;
   auto program = [&](int64_t rows, int64_t columns) {
     return to_program(*softmax(rows, columns), *make_renderer(t), CodegenOptions());
   };
@@ -69,7 +73,9 @@ TEST_P(StreamsAssembly, SoftmaxComputesEachExponentialOnceAndFetchesTheNextRow) 
 
 TEST_P(StreamsAssembly, RowsOfOddLengthsFetchTheNextOneAndTheLinesTheyWillStore) {
   Target t = parse_processor(std::string("x86_64,") + GetParam());
-  t.device = "CPU", t.renderer = "LLVM", t.l3_bytes = 16 << 20;
+  t.device = "CPU";
+  t.renderer = "LLVM";
+  t.l3_bytes = 16 << 20;
   auto source = [&](int64_t rows, int64_t columns) {
     return to_program(*softmax(rows, columns), *make_renderer(t), CodegenOptions())->source;
   };

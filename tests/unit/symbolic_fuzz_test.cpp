@@ -198,10 +198,12 @@ class Values {
     UOp i = UOp::range(4, 0);
     for (int k = 0; k < 3; k++) {
       UOp p = UOp::make(Ops::PARAM, d, {UOp::shape_stack(std::vector<int64_t>{4})}, Arg(ParamArg{k}));
-      leaves_.push_back(p.index({i}).load()), pool_.push_back(leaves_.back());
+      leaves_.push_back(p.index({i}).load());
+      pool_.push_back(leaves_.back());
     }
     UOp c = UOp::make(Ops::PARAM, dtypes::bool_, {UOp::shape_stack(std::vector<int64_t>{4})}, Arg(ParamArg{3}));
-    leaves_.push_back(c.index({i}).load()), bools_.push_back(leaves_.back());
+    leaves_.push_back(c.index({i}).load());
+    bools_.push_back(leaves_.back());
 #define X(name)                                                                                                   \
   if (groups::kAlu.without(groups::kComparison | Ops::WHERE | Ops::POW).has(Ops::name) && alu_loop(Ops::name, d)) \
     ops_.push_back(Ops::name);
@@ -397,7 +399,9 @@ class Pair {
     return all;
   }
   void draw(std::mt19937_64& rng) {
-    memory_.assign(8, {}), vars_.clear(), ranges_.clear();
+    memory_.assign(8, {});
+    vars_.clear();
+    ranges_.clear();
     for (UOp u : leaves()) {
       if (!u.is(Ops::PARAM)) continue;
       const ParamArg& p = u.arg<ParamArg>();
@@ -524,7 +528,8 @@ TEST(SymbolicFuzz, EveryRuleIsSeenAtWork) {
           << "never fired: " << r->stats->at.file << ':' << r->stats->at.line << " (tried " << r->stats->tries
           << " times). Random expressions do not reach the rule: give it a line same(before, after) in special_cases()";
   };
-  check(sym()), check(pm_load_validity());
+  check(sym());
+  check(pm_load_validity());
 }
 
 }  // namespace

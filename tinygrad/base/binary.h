@@ -20,7 +20,10 @@ class ByteWriter {
     const auto* p = reinterpret_cast<const uint8_t*>(&v);
     bytes.insert(bytes.end(), p, p + sizeof v);
   }
-  void text(std::string_view s) { value<uint64_t>(s.size()), bytes.insert(bytes.end(), s.begin(), s.end()); }
+  void text(std::string_view s) {
+    value<uint64_t>(s.size());
+    bytes.insert(bytes.end(), s.begin(), s.end());
+  }
   void size(size_t n) { value<uint64_t>(n); }
   std::vector<uint8_t> bytes;
 };
@@ -32,7 +35,9 @@ class ByteReader {
   template <class T> T value() {
     static_assert(std::is_trivially_copyable_v<T> && !std::is_same_v<T, bool>);
     T v;
-    need(sizeof v), std::memcpy(&v, left_.data(), sizeof v), left_ = left_.subspan(sizeof v);
+    need(sizeof v);
+    std::memcpy(&v, left_.data(), sizeof v);
+    left_ = left_.subspan(sizeof v);
     return v;
   }
   bool flag() {

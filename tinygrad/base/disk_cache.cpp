@@ -36,7 +36,9 @@ constexpr int64_t kPutsPerCheck = 256;  // how often a writer looks at the total
 // The checksum binds the bytes to their place: an entry that lands under another key is as bad as a flipped bit.
 int64_t checksum(std::string_view table, std::string_view key, std::string_view value) {
   Hash128 h;
-  h.add(table), h.add(key), h.add(value);
+  h.add(table);
+  h.add(key);
+  h.add(value);
   return static_cast<int64_t>(mix64(h.lo ^ mix64(h.hi)));
 }
 
@@ -70,12 +72,17 @@ class Bound {
   Bound(const Bound&) = delete;
   Bound& operator=(const Bound&) = delete;
   Bound& text(std::string_view v) {
-    return sqlite3_bind_text64(s_, ++n_, v.data(), v.size(), SQLITE_STATIC, SQLITE_UTF8), *this;
+    sqlite3_bind_text64(s_, ++n_, v.data(), v.size(), SQLITE_STATIC, SQLITE_UTF8);
+    return *this;
   }
   Bound& blob(std::string_view v) {
-    return sqlite3_bind_blob64(s_, ++n_, v.empty() ? "" : v.data(), v.size(), SQLITE_STATIC), *this;
+    sqlite3_bind_blob64(s_, ++n_, v.empty() ? "" : v.data(), v.size(), SQLITE_STATIC);
+    return *this;
   }
-  Bound& integer(int64_t v) { return sqlite3_bind_int64(s_, ++n_, v), *this; }
+  Bound& integer(int64_t v) {
+    sqlite3_bind_int64(s_, ++n_, v);
+    return *this;
+  }
   int step() { return sqlite3_step(s_); }
   int64_t integer_at(int column) { return sqlite3_column_int64(s_, column); }
   std::string_view bytes_at(int column) {
@@ -107,7 +114,10 @@ struct DiskCache::Impl {
   ~Impl() { close(); }
 
   void close() {
-    for (sqlite3_stmt*& s : statements) sqlite3_finalize(s), s = nullptr;
+    for (sqlite3_stmt*& s : statements) {
+      sqlite3_finalize(s);
+      s = nullptr;
+    }
     sqlite3_close(db);
     db = nullptr;
   }
@@ -146,7 +156,8 @@ struct DiskCache::Impl {
                             {"PRAGMA user_version", &format},
                             {"SELECT COUNT(*) FROM sqlite_master", &objects}}) {
       auto store = [](void* to, int, char** values, char**) {
-        return *static_cast<int64_t*>(to) = std::atoll(values[0] ? values[0] : "0"), 0;
+        *static_cast<int64_t*>(to) = std::atoll(values[0] ? values[0] : "0");
+        return 0;
       };
       if ((rc = sqlite3_exec(db, sql, store, out, nullptr)) != SQLITE_OK) return rc;
     }
@@ -205,7 +216,10 @@ struct DiskCache::Impl {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
       rc = open_once();
     }
-    if (is_corrupt(rc) && rebuilt++ < 3) drop_file(), rc = open_once();
+    if (is_corrupt(rc) && rebuilt++ < 3) {
+      drop_file();
+      rc = open_once();
+    }
     if (rc == SQLITE_OK) return true;
     report(path,
            rc == SQLITE_AUTH ? "not usable: a database of another program" : str("not usable: ", sqlite3_errstr(rc)));

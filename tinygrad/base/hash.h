@@ -29,7 +29,10 @@ struct Hash128 {
     hi = (hi + v + lo) * 0xd6e8feb86659fd93ull;
     hi ^= hi >> 29;
   }
-  constexpr void add(Hash128 h) { add(h.lo), add(h.hi); }
+  constexpr void add(Hash128 h) {
+    add(h.lo);
+    add(h.hi);
+  }
   void add(std::string_view s) {
     add(s.size());
     for (size_t i = 0; i < s.size(); i += 8) {
@@ -41,8 +44,10 @@ struct Hash128 {
   std::string to_hex() const {
     static const char* digits = "0123456789abcdef";
     std::string out(32, '0');
-    for (int i = 0; i < 16; i++)
-      out[i] = digits[hi >> (60 - 4 * i) & 15], out[16 + i] = digits[lo >> (60 - 4 * i) & 15];
+    for (int i = 0; i < 16; i++) {
+      out[i] = digits[hi >> (60 - 4 * i) & 15];
+      out[16 + i] = digits[lo >> (60 - 4 * i) & 15];
+    }
     return out;
   }
 };

@@ -73,7 +73,8 @@ std::vector<char*> c_array(std::vector<std::string>& strings) {
 class NoSigpipe {
  public:
   NoSigpipe() {
-    sigemptyset(&set_), sigaddset(&set_, SIGPIPE);
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGPIPE);
     pthread_sigmask(SIG_BLOCK, &set_, &old_);
   }
   ~NoSigpipe() {
@@ -112,7 +113,9 @@ ProcessResult run_process(const std::vector<std::string>& command, const Process
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   TG_CHECK(FileError, failed == 0, "[run_process] ", argv[0], " does not start: ", std::strerror(failed));
-  in.read.close(), out.write.close(), err.write.close();
+  in.read.close();
+  out.write.close();
+  err.write.close();
 
   ProcessResult r;
   size_t written = 0;

@@ -58,8 +58,10 @@ int lane_of(Recording& r, int track, std::string_view name) {
 void append_text(std::string& out, std::string_view text) {
   out += '"';
   for (char c : text) {
-    if (c == '"' || c == '\\') out += '\\', out += c;
-    else if (static_cast<unsigned char>(c) < 0x20) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
       char code[8];
       std::snprintf(code, sizeof code, "\\u%04x", c);
       out += code;
@@ -68,7 +70,10 @@ void append_text(std::string& out, std::string_view text) {
   out += '"';
 }
 
-void append_line(std::string& out, const std::string& line) { out += out.size() > 20 ? ",\n" : "\n", out += line; }
+void append_line(std::string& out, const std::string& line) {
+  out += out.size() > 20 ? ",\n" : "\n";
+  out += line;
+}
 
 std::string named(const char* what, int pid, int tid, std::string_view name) {
   std::string line =
@@ -87,7 +92,8 @@ void write_at_exit() {
   try {
     if (events() == 0) return;
     const std::string path = file_of(recording().file);
-    write(path), std::fprintf(stderr, "profile: %s\n", path.c_str());
+    write(path);
+    std::fprintf(stderr, "profile: %s\n", path.c_str());
   } catch (const Error& e) { std::fprintf(stderr, "%s\n", e.what()); }
 }
 
@@ -102,7 +108,10 @@ void record(std::string_view track, std::string name, int64_t begin, int64_t end
   Recording& r = recording();
   std::lock_guard lock(r.mutex);
   r.file = env::PROFILE_FILE.get();
-  if (!r.at_exit) r.at_exit = true, std::atexit(write_at_exit);
+  if (!r.at_exit) {
+    r.at_exit = true;
+    std::atexit(write_at_exit);
+  }
   if (r.events.size() >= kMaxEvents) {
     r.dropped++;
     return;
@@ -131,7 +140,11 @@ std::string json() {
                   static_cast<double>(e.end - e.begin) * 1e-3);
     std::string line = str("{\"ph\":\"X\",\"pid\":", e.track + 1, ",\"tid\":", e.lane, ",", times, ",\"name\":");
     append_text(line, e.name);
-    if (!e.details.empty()) line += ",\"args\":{\"details\":", append_text(line, e.details), line += "}";
+    if (!e.details.empty()) {
+      line += ",\"args\":{\"details\":";
+      append_text(line, e.details);
+      line += "}";
+    }
     append_line(out, line + "}");
   }
   out += str("\n],\"displayTimeUnit\":\"ms\",\"otherData\":{\"dropped\":", r.dropped, "}}\n");
@@ -148,7 +161,11 @@ void write(const std::string& path) {
 void clear() {
   Recording& r = recording();
   std::lock_guard lock(r.mutex);
-  r.events.clear(), r.tracks.clear(), r.lanes.clear(), r.lane_count.clear(), r.dropped = 0;
+  r.events.clear();
+  r.tracks.clear();
+  r.lanes.clear();
+  r.lane_count.clear();
+  r.dropped = 0;
 }
 
 int64_t events() {

@@ -56,7 +56,10 @@ std::string format_progress(std::string_view label, int64_t done, int64_t total,
   } else {
     tail = std::to_string(done) + "it [" + clock_time(seconds) + ", " + speed;
   }
-  if (!note.empty()) tail += ", ", tail += note;
+  if (!note.empty()) {
+    tail += ", ";
+    tail += note;
+  }
   tail += "]";
   if (total <= 0) return (head + tail).substr(0, std::max(0, columns));
   const int cells = std::min(columns - static_cast<int>(head.size() + tail.size()) - 2, 40);

@@ -37,7 +37,14 @@ void compress_portable(std::array<uint32_t, 8>& state, const uint8_t* p) {
     const uint32_t t1 =
         h + (std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25)) + ((e & f) ^ (~e & g)) + kRound[i] + w[i];
     const uint32_t t2 = (std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
-    h = g, g = f, f = e, e = d + t1, d = c, c = b, b = a, a = t1 + t2;
+    h = g;
+    g = f;
+    f = e;
+    e = d + t1;
+    d = c;
+    c = b;
+    b = a;
+    a = t1 + t2;
   }
   const uint32_t add[8] = {a, b, c, d, e, f, g, h};
   for (int i = 0; i < 8; i++) state[i] += add[i];
@@ -93,7 +100,8 @@ Sha256& Sha256::update(std::span<const uint8_t> bytes) {
   if (held != 0) {
     const size_t take = std::min(bytes.size(), 64 - held);
     std::memcpy(block_.data() + held, bytes.data(), take);
-    bytes = bytes.subspan(take), held += take;
+    bytes = bytes.subspan(take);
+    held += take;
     if (held < 64) return *this;
     compress(block_.data());
   }
@@ -115,7 +123,10 @@ Sha256Digest Sha256::finish() {
 
 std::string to_hex(std::span<const uint8_t> bytes) {
   std::string s;
-  for (uint8_t b : bytes) s += "0123456789abcdef"[b >> 4], s += "0123456789abcdef"[b & 15];
+  for (uint8_t b : bytes) {
+    s += "0123456789abcdef"[b >> 4];
+    s += "0123456789abcdef"[b & 15];
+  }
   return s;
 }
 

@@ -67,7 +67,10 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
 // Three significant digits, the unit chosen so that one to three stand before the point.
 static std::string scaled(double v, const char* const* units, size_t n) {
   size_t unit = 0;
-  while (unit + 1 < n && std::abs(v) >= 999.5) v /= 1000, unit++;
+  while (unit + 1 < n && std::abs(v) >= 999.5) {
+    v /= 1000;
+    unit++;
+  }
   const double a = std::abs(v);
   return fmt::format("{:.{}f} {}", v, a >= 99.95 ? 0 : a >= 9.995 ? 1 : 2, units[unit]);
 }

@@ -23,7 +23,8 @@ LinearForm linear_form(UOp index) {
     auto [u, k] = stack.back();
     stack.pop_back();
     if (u.is(Ops::ADD)) {
-      stack.push_back({u.src(1), k}), stack.push_back({u.src(0), k});
+      stack.push_back({u.src(1), k});
+      stack.push_back({u.src(0), k});
     } else if (u.is(Ops::MUL) && u.src(1).is_const()) {
       stack.push_back({u.src(0), k * static_cast<int64_t>(u.src(1).const_int())});
     } else if (u.is(Ops::MUL) && u.src(0).is_const()) {
@@ -35,7 +36,10 @@ LinearForm linear_form(UOp index) {
     } else if (u.is(Ops::RANGE)) {
       bool found = false;
       for (auto& [r, c] : out.terms)
-        if (r == u) c += k, found = true;
+        if (r == u) {
+          c += k;
+          found = true;
+        }
       if (!found) out.terms.push_back({u, k});
     } else {
       out.rest.push_back(u);
@@ -82,11 +86,13 @@ UOp canonical_lanes(UOp index) {
       continue;
     }
     if (lane_leaf(u)) {
-      stride += k, leaf = u;
+      stride += k;
+      leaf = u;
       continue;
     }
     if (u.is(Ops::ADD)) {
-      stack.push_back({u.src(1), k}), stack.push_back({u.src(0), k});
+      stack.push_back({u.src(1), k});
+      stack.push_back({u.src(0), k});
       continue;
     }
     if (u.is(Ops::MUL) && u.src(1).is_const()) {
@@ -98,7 +104,8 @@ UOp canonical_lanes(UOp index) {
       continue;
     }
     if (u.is(Ops::MULACC) && u.src(1).is_const()) {
-      stack.push_back({u.src(2), k}), stack.push_back({u.src(0), k * static_cast<int64_t>(u.src(1).const_int())});
+      stack.push_back({u.src(2), k});
+      stack.push_back({u.src(0), k * static_cast<int64_t>(u.src(1).const_int())});
       continue;
     }
     return index;

@@ -34,7 +34,9 @@ Footprint footprint(const MemoryWalk& a, const LoopSteps& steps, uint64_t whole,
     if (bytes <= run + kLine && f.lines == 1) {
       run += bytes * (e - 1);
     } else {
-      f.lines *= e, f.runs *= e, f.far |= e > 1 && bytes >= kPage;
+      f.lines *= e;
+      f.runs *= e;
+      f.far |= e > 1 && bytes >= kPage;
       double places = 1;
       for (int64_t s = step; places < sets && s % period != 0; s *= 2) places *= 2;
       f.sets *= std::min(places, e);
@@ -42,7 +44,8 @@ Footprint footprint(const MemoryWalk& a, const LoopSteps& steps, uint64_t whole,
     if (!(whole >> at & 1) && step * static_cast<int64_t>(steps.step[at]) % kLineBytes != 0) aligned = false;
   }
   const double lines = aligned ? std::ceil(run / kLine) : (run - a.itemsize) / kLine + 1;
-  f.lines *= lines, f.sets = std::min(sets, f.sets * std::ceil(lines));
+  f.lines *= lines;
+  f.sets = std::min(sets, f.sets * std::ceil(lines));
   return f;
 }
 }  // namespace
@@ -62,7 +65,8 @@ double refill_cycles(const std::vector<const MemoryWalk*>& walks, const LoopStep
   // Asked for each candidate of a kernel: memory for the lists is kept.
   thread_local std::vector<size_t> loops;  // innermost first
   thread_local std::vector<Footprint> here;
-  loops.clear(), here.resize(walks.size());
+  loops.clear();
+  here.resize(walks.size());
   for (size_t i = steps.nest.size(); i-- > 0;)
     if (steps.trips[steps.nest[i]] > 1) loops.push_back(steps.nest[i]);
   uint64_t whole = 0;

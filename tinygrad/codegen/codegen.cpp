@@ -68,7 +68,8 @@ UOp import_kernel(UOp root) {
     if (stack.size() != before) continue;
     src.clear();
     for (UOp s : u.srcs()) src.push_back(at(s));
-    at(u) = UOp::make(u.op(), u.dtype(), src, u.arg(), u.tag()), stack.pop_back();
+    at(u) = UOp::make(u.op(), u.dtype(), src, u.arg(), u.tag());
+    stack.pop_back();
   }
   return at(root);
 }
@@ -168,7 +169,10 @@ std::string function_name(const std::string& name) {
   std::string out;
   for (char c : name) {
     if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_') out += c;
-    else out += kHex[static_cast<uint8_t>(c) >> 4], out += kHex[c & 15];
+    else {
+      out += kHex[static_cast<uint8_t>(c) >> 4];
+      out += kHex[c & 15];
+    }
   }
   return out.empty() || (out[0] >= '0' && out[0] <= '9') ? "k_" + out : out;
 }
@@ -193,13 +197,20 @@ CodegenOptions CodegenOptions::from_env() {
 
 Hash128 CodegenOptions::hash() const {
   Hash128 h;
-  h.add(static_cast<uint64_t>(noopt)), h.add(static_cast<uint64_t>(beam)), h.add(static_cast<uint64_t>(tensor_cores)),
-      h.add(static_cast<uint64_t>(tensor_core)), h.add(static_cast<uint64_t>(transcendental)),
-      h.add(uint64_t{emulated.bits}), h.add(uint64_t{no_locals});
+  h.add(static_cast<uint64_t>(noopt));
+  h.add(static_cast<uint64_t>(beam));
+  h.add(static_cast<uint64_t>(tensor_cores));
+  h.add(static_cast<uint64_t>(tensor_core));
+  h.add(static_cast<uint64_t>(transcendental));
+  h.add(uint64_t{emulated.bits});
+  h.add(uint64_t{no_locals});
   h.add(opts.has_value());
   if (opts)
-    for (const Opt& o : *opts)
-      h.add(static_cast<uint64_t>(o.op)), h.add(static_cast<uint64_t>(o.axis)), h.add(static_cast<uint64_t>(o.arg));
+    for (const Opt& o : *opts) {
+      h.add(static_cast<uint64_t>(o.op));
+      h.add(static_cast<uint64_t>(o.axis));
+      h.add(static_cast<uint64_t>(o.arg));
+    }
   h.add(stop_after);
   return h;
 }
@@ -222,8 +233,10 @@ void describe_source(Program& p, const std::string& source, UOp sink) {
     arguments += (arguments.empty() ? "" : ", ") + ("buffers[" + std::to_string(slot) + "]");
     p.estimates.mem += static_cast<double>(shape_of(u).numel()) * static_cast<double>(u.dtype().itemsize());
   }
-  p.ast = sink, p.name = "kernel_" + function;
-  p.reads.assign(static_cast<size_t>(p.nbuffers), true), p.writes = p.reads;
+  p.ast = sink;
+  p.name = "kernel_" + function;
+  p.reads.assign(static_cast<size_t>(p.nbuffers), true);
+  p.writes = p.reads;
   p.source = source + "\nvoid " + p.name +
              "(void* const* buffers, const long long* vars, long long begin, long long end) {\n  (void)vars, "
              "(void)begin, (void)end;\n  " +

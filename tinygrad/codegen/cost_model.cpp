@@ -25,8 +25,10 @@ double CostModel::distinct(const Access& a, const Candidate& c, Mask lane) const
     const int64_t own = step(i);
     int64_t extent = c.tile[i];
     for (size_t k = i + 1; k < size.size() && own && !a.store; k++)
-      if (a.mask >> k & 1 && !(done >> k & 1) && std::abs(step(k)) == std::abs(own))
-        extent += c.tile[k] - 1, done |= Mask{1} << k;
+      if (a.mask >> k & 1 && !(done >> k & 1) && std::abs(step(k)) == std::abs(own)) {
+        extent += c.tile[k] - 1;
+        done |= Mask{1} << k;
+      }
     n *= static_cast<double>(extent);
   }
   return n;
@@ -57,11 +59,16 @@ double CostModel::refills(const Candidate& c, Mask lane) const {
   // Asked for each candidate: memory for the lists is kept.
   thread_local std::vector<const MemoryWalk*> walks;
   thread_local LoopSteps steps;
-  walks.clear(), steps.size.clear(), steps.step.clear(), steps.trips.clear(), steps.nest = nest(c);
+  walks.clear();
+  steps.size.clear();
+  steps.step.clear();
+  steps.trips.clear();
+  steps.nest = nest(c);
   for (const Access& a : accesses)
     if (!is_staged(c, a.operand) && !a.kept) walks.push_back(&a);
   for (size_t i = 0; i < size.size(); i++) {
-    steps.size.push_back(size[i] ? static_cast<double>(size[i]) : kSymbolic), steps.trips.push_back(trips(c, i));
+    steps.size.push_back(size[i] ? static_cast<double>(size[i]) : kSymbolic);
+    steps.trips.push_back(trips(c, i));
     steps.step.push_back(static_cast<double>(c.tile[i]) * (lane >> i & 1 ? c.lanes : 1));
   }
   return refill_cycles(walks, steps, {64, l1 / 4096, 2, 1, 3, 10});
@@ -71,8 +78,11 @@ double CostModel::score(const Candidate& c, double bound) const {
   const size_t n = size.size();
   std::vector<double> t(n);
   Mask lane = 0, unrolled = 0, reduce_axes = 0;
-  for (size_t i = 0; i < n; i++)
-    t[i] = trips(c, i), unrolled |= t[i] == 1 ? Mask{1} << i : 0, reduce_axes |= is_reduce[i] ? Mask{1} << i : 0;
+  for (size_t i = 0; i < n; i++) {
+    t[i] = trips(c, i);
+    unrolled |= t[i] == 1 ? Mask{1} << i : 0;
+    reduce_axes |= is_reduce[i] ? Mask{1} << i : 0;
+  }
   for (int a : c.lane_axes) lane |= Mask{1} << a;
   // Nest: output axes first, in axis order, then reduce axes. A node runs once per iteration of the loops around it
   // down to the innermost it depends on.
@@ -151,7 +161,8 @@ double CostModel::score(const Candidate& c, double bound) const {
              live = accs * chains * regs_each, sum = 0, most = 0;
       auto holds = [&](Mask mask, bool masked = false) {
         double k = instances(mask & ~r.reduced) * ((mask & lane) ? regs_each : 1);
-        sum += k, most = std::max(most, masked ? 0 : k);  // single elements under masks are no operands in memory
+        sum += k;
+        most = std::max(most, masked ? 0 : k);  // single elements under masks are no operands in memory
       };
       for (const Access& a : accesses)
         if (!a.store && (a.mask & r.reduced) && !(a.mask & ~m) && !is_staged(c, a.operand))
@@ -172,8 +183,10 @@ double CostModel::score(const Candidate& c, double bound) const {
           bool apart = false;
           for (int v : c.lane_axes)
             apart |= a.mask >> v & 1 && !(a.nonlinear >> v & 1) && std::abs(a.stride[static_cast<size_t>(v)]) > 1;
-          if (apart) masks = std::max(masks, 2 + 1.5 * copies_of(a)), branches += copies_of(a);
-          else if (inner >= 0 && a.gate >> inner & 1) masks = std::max(masks, 3.0);
+          if (apart) {
+            masks = std::max(masks, 2 + 1.5 * copies_of(a));
+            branches += copies_of(a);
+          } else if (inner >= 0 && a.gate >> inner & 1) masks = std::max(masks, 3.0);
         }
       live += masks;
       const double usable = registers > 16 ? registers - 2 : registers;  // schedulers want some to spare
@@ -263,11 +276,15 @@ double CostModel::score(const Candidate& c, double bound) const {
   for (const Reduce& r : reduces) {
     if (std::find(seen.begin(), seen.end(), r.scope) != seen.end()) continue;
     const double iterations = count_at[r.place] / instances_at[r.place];
-    seen.push_back(r.scope), loops += iterations;
+    seen.push_back(r.scope);
+    loops += iterations;
     // A few iterations altogether: their end is not foreseen, and nothing overlaps with what comes before and after.
     double all = 1, around = 1;
     for (size_t i = 0; i < n; i++)
-      if (r.reduced >> i & 1) all *= t[i], around *= static_cast<int>(i) == inner ? 1 : t[i];
+      if (r.reduced >> i & 1) {
+        all *= t[i];
+        around *= static_cast<int>(i) == inner ? 1 : t[i];
+      }
     brief &= all <= 27;
     if (all > 1 && all <= 27) entries += iterations / all * around * 15;
   }
@@ -355,8 +372,10 @@ double CostModel::unit_run(const Access& a, const Candidate& c, Mask lane) const
 double CostModel::capacity(const Access& a, const Candidate& c, Mask lane) const {
   int64_t longest = 0, jump = 0;
   for (size_t i = 0; i < size.size(); i++)
-    if (a.mask >> i & 1 && !(a.nonlinear >> i & 1) && is_reduce[i] && size[i] > longest && a.stride[i])
-      longest = size[i], jump = std::abs(a.stride[i]);
+    if (a.mask >> i & 1 && !(a.nonlinear >> i & 1) && is_reduce[i] && size[i] > longest && a.stride[i]) {
+      longest = size[i];
+      jump = std::abs(a.stride[i]);
+    }
   constexpr double kWay = 64 << 10, kLine = 64;  // of a cache of 16 ways
   jump *= a.itemsize;
   const double step = std::min(static_cast<double>(jump & -jump), kWay);

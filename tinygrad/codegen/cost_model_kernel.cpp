@@ -42,8 +42,11 @@ double CostModel::cost_of(UOp u) {
 
 CostModel::CostModel(const KernelAxes& kernel, UOp sink, const Renderer& r) {
   const Target& t = r.target();
-  vector_bytes = t.vector_bytes, registers = t.vector_registers, l1 = static_cast<double>(t.l1_bytes),
-  l2 = static_cast<double>(t.l2_bytes), gather = r.has_gather();
+  vector_bytes = t.vector_bytes;
+  registers = t.vector_registers;
+  l1 = static_cast<double>(t.l1_bytes);
+  l2 = static_cast<double>(t.l2_bytes);
+  gather = r.has_gather();
   loads_early = t.arch != "x86_64";
   if (vector_bytes == 64 && t.arch == "x86_64") mask_cost = 0.25;  // masks have registers and units of their own
   blocks = kernel.can_accumulate();
@@ -52,7 +55,8 @@ CostModel::CostModel(const KernelAxes& kernel, UOp sink, const Renderer& r) {
   std::unordered_map<UOp, int> axis;
   for (size_t i = 0; i < kernel.axes().size(); i++) {
     axis[kernel.range(static_cast<int>(i))] = static_cast<int>(i);
-    size.push_back(kernel.axes()[i].size), is_reduce.push_back(kernel.axes()[i].reduce);
+    size.push_back(kernel.axes()[i].size);
+    is_reduce.push_back(kernel.axes()[i].reduce);
   }
   auto mask_of = [&](UOp u) {
     Mask m = 0;
@@ -73,7 +77,8 @@ CostModel::CostModel(const KernelAxes& kernel, UOp sink, const Renderer& r) {
     for (uint32_t i = 1; i < u.nsrc(); i++)
       if (auto it = axis.find(u.src(i)); it != axis.end()) own |= Mask{1} << it->second;
     if (u.is(Ops::END)) {
-      stored &= own, output |= own;
+      stored &= own;
+      output |= own;
       continue;
     }
     for (size_t i = 0; i < size.size(); i++)
@@ -104,8 +109,8 @@ CostModel::CostModel(const KernelAxes& kernel, UOp sink, const Renderer& r) {
       for (UOp u : whole.toposort())
         if (!elsewhere.count(u)) parts.emplace(u, static_cast<int>(k));
     };
-    leave({}, values[k], part_of),
-        leave(windows[k].masked, windows[k].masked ? windows[k].masked : values[k], part_of_window);
+    leave({}, values[k], part_of);
+    leave(windows[k].masked, windows[k].masked ? windows[k].masked : values[k], part_of_window);
   }
   auto window_of = [&](UOp u) {
     auto it = part_of_window.find(u);
@@ -153,9 +158,13 @@ CostModel::CostModel(const KernelAxes& kernel, UOp sink, const Renderer& r) {
     if (u.in(Ops::LOAD | Ops::STORE) && u.src(0).is(Ops::INDEX)) {
       Access a;
       UOp index = u.src(0).src(1);
-      a.store = u.is(Ops::STORE), a.itemsize = u.src(0).dtype().itemsize();
+      a.store = u.is(Ops::STORE);
+      a.itemsize = u.src(0).dtype().itemsize();
       item = std::max(item, a.itemsize);
-      a.mask = mask_of(index), a.gate = 0, a.nonlinear = 0, a.near = 0;
+      a.mask = mask_of(index);
+      a.gate = 0;
+      a.nonlinear = 0;
+      a.near = 0;
       if (index.is(Ops::WHERE) && index.src(2).is_invalid()) a.gate = mask_of(index.src(0));
       a.gated = index.is(Ops::WHERE);
       LinearForm f = linear_form(index);
@@ -167,7 +176,10 @@ CostModel::CostModel(const KernelAxes& kernel, UOp sink, const Renderer& r) {
       for (size_t i = 0; i < size.size(); i++) a.stride.push_back(f.coefficient(kernel.range(static_cast<int>(i))));
       a.sort_strides();
       if (a.store) a.mask |= mask_of(u.src(1));
-      a.scope = scope_of(a.mask), a.operand = operand_of(u), a.base = u.src(0).src(0), a.kept = bool(kept_in(u.src(0)));
+      a.scope = scope_of(a.mask);
+      a.operand = operand_of(u);
+      a.base = u.src(0).src(0);
+      a.kept = bool(kept_in(u.src(0)));
       accesses.push_back(std::move(a));
     }
   }

@@ -178,7 +178,10 @@ UOp decompose_dtypes(UOp sink, const Renderer& renderer, DTypeSet emulated) {
   for (UOp u : order) {
     src.clear();
     bool changed = e.emulated(u.dtype()) || is_double_to_half(u);
-    for (UOp s : u.srcs()) src.push_back(memo.get(s)), changed |= src.back() != s;
+    for (UOp s : u.srcs()) {
+      src.push_back(memo.get(s));
+      changed |= src.back() != s;
+    }
     memo.set(u, changed ? e.node(u, src) : u);
   }
   return memo.get(sink);

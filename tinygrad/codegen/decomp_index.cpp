@@ -58,7 +58,10 @@ UOp lower_index_dtype(UOp sink) {
     }
     src.clear();
     bool changed = u.dtype().is_weak();
-    for (UOp s : u.srcs()) src.push_back(memo.get(s)), changed |= src.back() != s;
+    for (UOp s : u.srcs()) {
+      src.push_back(memo.get(s));
+      changed |= src.back() != s;
+    }
     memo.set(u, changed ? typed(u, src) : u);
   }
   return memo.get(sink);

@@ -99,10 +99,12 @@ Pair division(Ops op, Pair a, Pair b, bool is_signed) {
   }
   UOp na = negative(a, true), nb = negative(b, true), apart = na.ne(nb);
   auto [q, r] = divided(choose(na, negated(a), a), choose(nb, negated(b), b));
-  q = choose(apart, negated(q), q), r = choose(na, negated(r), r);
+  q = choose(apart, negated(q), q);
+  r = choose(na, negated(r), r);
   if (floor) {
     UOp wrong = both(apart, is_set(r.low | r.high));
-    q = choose(wrong, sum(q, literal(-1)), q), r = choose(wrong, sum(r, b), r);
+    q = choose(wrong, sum(q, literal(-1)), q);
+    r = choose(wrong, sum(r, b), r);
   }
   return quotient ? q : r;
 }
@@ -110,7 +112,10 @@ Pair division(Ops op, Pair a, Pair b, bool is_signed) {
 bool is_power_of_two(int128 v) { return v > 0 && (v & (v - 1)) == 0; }
 int log2_of(int128 v) {
   int k = 0;
-  while (v > 1) v >>= 1, k++;
+  while (v > 1) {
+    v >>= 1;
+    k++;
+  }
   return k;
 }
 
@@ -134,7 +139,10 @@ class Longs {
     TG_ASSERT(low_.has(u), "no words for ", u);
     return {low_.get(u), high_.get(u)};
   }
-  void set(UOp u, Pair p) { low_.set(u, p.low), high_.set(u, p.high); }
+  void set(UOp u, Pair p) {
+    low_.set(u, p.low);
+    high_.set(u, p.high);
+  }
 
   /// Truncates; saturates as every cast to a 64-bit integer.
   Pair from_float(UOp f, bool is_signed) const {
@@ -293,7 +301,10 @@ class Longs {
   /// Nodes of other types, some of which read longs.
   UOp rest(UOp u) const {
     bool reads = false, same = true;
-    for (UOp s : u.srcs()) reads |= low_.has(s), same &= !low_.has(s) && other_.get(s) == s;
+    for (UOp s : u.srcs()) {
+      reads |= low_.has(s);
+      same &= !low_.has(s) && other_.get(s) == s;
+    }
     if (same) return u;
     if (!reads) return rest(u, u.dtype());
     const bool is_signed = u.src(0).dtype() == int64;
@@ -312,7 +323,10 @@ class Longs {
       case Ops::STORE: {
         const Pair at = pair(u.src(0)), v = pair(u.src(1));
         UOps low{at.low, v.low}, high{at.high, v.high};
-        if (u.nsrc() > 2) low.push_back(other_.get(u.src(2))), high.push_back(other_.get(u.src(2)));
+        if (u.nsrc() > 2) {
+          low.push_back(other_.get(u.src(2)));
+          high.push_back(other_.get(u.src(2)));
+        }
         auto store = [&](UOps& s) { return UOp::make(Ops::STORE, dtypes::void_, s, u.arg(), u.tag()); };
         return UOp::make(Ops::GROUP, dtypes::void_, {store(low), store(high)});
       }

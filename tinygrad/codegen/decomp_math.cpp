@@ -225,7 +225,8 @@ struct Turns {
     UOp p = x * piece, whole = UOp::alu(Ops::TRUNC, {p * ConstValue(0.5)});
     UOp part = muladd(whole, whole.const_like(-2.0), p, fma);
     if (!sum) {
-      sum = part, lost = p.const_like(0.0);
+      sum = part;
+      lost = p.const_like(0.0);
       return;
     }
     UOp next = sum + part;

@@ -16,7 +16,10 @@ using enum Ops;
 bool is_power_of_two(int128 v) { return v > 0 && (v & (v - 1)) == 0; }
 int log2_of(int128 v) {
   int k = 0;
-  while (v > 1) v >>= 1, k++;
+  while (v > 1) {
+    v >>= 1;
+    k++;
+  }
   return k;
 }
 bool nonnegative(UOp u) { return vmin(u) >= 0; }
@@ -253,8 +256,12 @@ UOp decompose_threefry(UOp counter, UOp key) {
   const UOp k0 = low(key), k1 = high(key), ks[3] = {k1, k0 ^ k1 ^ k0.const_like(0x1bd11bda), k0};
   UOp a = low(counter) + k0, b = high(counter) + k1;
   for (int i = 0; i < 5; i++) {
-    for (int r : kRotations[i % 2]) a = a + b, b = a ^ ((b << ConstValue(r)) | (b >> ConstValue(32 - r)));
-    a = a + ks[i % 3], b = b + ks[(i + 1) % 3] + ConstValue(i + 1);
+    for (int r : kRotations[i % 2]) {
+      a = a + b;
+      b = a ^ ((b << ConstValue(r)) | (b >> ConstValue(32 - r)));
+    }
+    a = a + ks[i % 3];
+    b = b + ks[(i + 1) % 3] + ConstValue(i + 1);
   }
   return (b.cast(uint64) << ConstValue(32)) | a.cast(uint64);
 }

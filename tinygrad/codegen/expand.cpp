@@ -95,7 +95,8 @@ class Expander {
           for (UOp m : groups_[static_cast<size_t>(slot(n).group)]) need(m);
         else need(n);
         if (stack.size() != before) continue;
-        step(n), stack.pop_back();
+        step(n);
+        stack.pop_back();
       }
     }
     return result_;
@@ -124,8 +125,12 @@ class Expander {
       if (loops.empty()) continue;
       size_t g = 0;
       while (g < keys.size() && keys[g] != loops) g++;
-      if (g == keys.size()) keys.push_back(loops), groups_.push_back({});
-      groups_[g].push_back(u), slot(u).group = static_cast<int32_t>(g);
+      if (g == keys.size()) {
+        keys.push_back(loops);
+        groups_.push_back({});
+      }
+      groups_[g].push_back(u);
+      slot(u).group = static_cast<int32_t>(g);
     }
   }
   static UOps reduce_loops(UOp reduce) {
@@ -170,7 +175,9 @@ class Expander {
 
   void define(UOp u, uint64_t mask, const UOps& instances) {
     Slot& s = slot(u);
-    s.mask = mask, s.first = static_cast<uint32_t>(values_.size()), s.done = true;
+    s.mask = mask;
+    s.first = static_cast<uint32_t>(values_.size());
+    s.done = true;
     values_.insert(values_.end(), instances.begin(), instances.end());
   }
 
@@ -195,13 +202,18 @@ class Expander {
     }
     uint64_t mask = 0;
     std::vector<uint64_t> masks;
-    for (UOp s : u.srcs()) masks.push_back(slot(s).mask), mask |= slot(s).mask;
+    for (UOp s : u.srcs()) {
+      masks.push_back(slot(s).mask);
+      mask |= slot(s).mask;
+    }
     UOps out, src(u.nsrc());
     out.reserve(count(mask));
     each(mask, masks, [&](const uint32_t* at) {
       bool changed = false;
-      for (uint32_t i = 0; i < u.nsrc(); i++)
-        src[i] = values_[slot(u.src(i)).first + at[i]], changed |= src[i] != u.src(i);
+      for (uint32_t i = 0; i < u.nsrc(); i++) {
+        src[i] = values_[slot(u.src(i)).first + at[i]];
+        changed |= src[i] != u.src(i);
+      }
       out.push_back(changed ? build(u, src) : u);
     });
     define(u, mask, out);
@@ -418,7 +430,10 @@ class Expander {
           next.push_back(std::move(e));
           continue;
         }
-        if (effects.empty()) place = next.size(), next.push_back({});
+        if (effects.empty()) {
+          place = next.size();
+          next.push_back({});
+        }
         effects.push_back(e.effect);
         for (UOp r : e.close)
           if (r != ranges[i] && std::find(rest.begin(), rest.end(), r) == rest.end()) rest.push_back(r);
@@ -463,7 +478,8 @@ UOp rename_range(UOp value, UOp range, UOp fresh) {
     }
     const UOps& open = ranges_of(u);
     if (std::find(open.begin(), open.end(), range) == open.end()) {
-      memo.mark(u), stack.pop_back();
+      memo.mark(u);
+      stack.pop_back();
       continue;
     }
     size_t before = stack.size();
@@ -472,7 +488,8 @@ UOp rename_range(UOp value, UOp range, UOp fresh) {
     if (stack.size() != before) continue;
     src.clear();
     for (UOp s : u.srcs()) src.push_back(memo.get(s));
-    memo.set(u, u.with_srcs(src)), stack.pop_back();
+    memo.set(u, u.with_srcs(src));
+    stack.pop_back();
   }
   return memo.get(value);
 }
@@ -521,8 +538,10 @@ bool implies(UOp gate, UOp condition) {
     while (!stack.empty()) {
       UOp v = stack.back();
       stack.pop_back();
-      if (v.is(Ops::AND)) stack.push_back(v.src(0)), stack.push_back(v.src(1));
-      else out.push_back(v);
+      if (v.is(Ops::AND)) {
+        stack.push_back(v.src(0));
+        stack.push_back(v.src(1));
+      } else out.push_back(v);
     }
     return out;
   };
@@ -538,7 +557,10 @@ UOp move_gates(UOp sink) {
   for (UOp u : sink.toposort()) {
     bool changed = false;
     src.clear();
-    for (UOp s : u.srcs()) src.push_back(memo.get(s)), changed |= src.back() != s;
+    for (UOp s : u.srcs()) {
+      src.push_back(memo.get(s));
+      changed |= src.back() != s;
+    }
     UOp v = changed ? u.with_srcs(src) : u;
     auto index_of = [&](UOp x, UOp* gate) {
       UOp i = strip_invalid(x.src(1), gate);
@@ -603,7 +625,8 @@ UOp separate_reduces(UOp sink) {
         }
         const bool joins = u.src(0).is(Ops::WMMA) && (includes(it->around, around) || includes(around, it->around));
         if (it->level == l && (it->around == around || joins) && it->loops == loops) continue;
-        clash = u, range = r;
+        clash = u;
+        range = r;
         break;
       }
     }

@@ -14,8 +14,10 @@ void factors(UOp u, UOps* out) {
   while (!stack.empty()) {
     UOp v = stack.back();
     stack.pop_back();
-    if (v.is(Ops::MUL)) stack.push_back(v.src(1)), stack.push_back(v.src(0));
-    else out->push_back(v);
+    if (v.is(Ops::MUL)) {
+      stack.push_back(v.src(1));
+      stack.push_back(v.src(0));
+    } else out->push_back(v);
   }
 }
 UOp product(const UOps& f) {

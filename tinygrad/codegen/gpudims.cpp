@@ -24,7 +24,10 @@ UOp lower_groups(UOp sink) {
   for (UOp u : sink.toposort()) {
     src.clear();
     bool changed = false;
-    for (UOp s : u.srcs()) src.push_back(memo.get(s)), changed |= src.back() != s;
+    for (UOp s : u.srcs()) {
+      src.push_back(memo.get(s));
+      changed |= src.back() != s;
+    }
     UOp v = changed ? u.with_srcs(src) : u;
     if (u.is(Ops::REDUCE) && std::any_of(u.srcs().begin() + 1, u.srcs().end(), is_group)) {
       UOps own{src[0]}, across;
@@ -44,13 +47,15 @@ UOp lower_groups(UOp sink) {
         UOp r = axes[i], other = r;
         if (std::find(across.begin(), across.end(), r) != across.end()) {
           other = UOp::range(r.src(0), RangeArg{{2000 + fresh++}, AxisType::kReduce});
-          over.push_back(other), groups.push_back(r);
+          over.push_back(other);
+          groups.push_back(r);
         }
         auto add = [&](UOp sum, UOp x) {
           UOp t = fold_mul(x, size);
           return sum ? fold_add(sum, t) : t;
         };
-        put = add(put, r), get = add(get, other);
+        put = add(put, r);
+        get = add(get, other);
         size *= static_cast<int64_t>(r.src(0).const_int());
       }
       UOp buffer = UOp::make(Ops::BUFFER, u.dtype(), {UOp::shape_stack(std::vector<int64_t>{size})},
@@ -93,7 +98,8 @@ UOp add_grid(UOp sink) {
     else if (is_local(u) || is_group(u)) local.push_back(u);
   }
   if (global.empty() && local.empty()) return sink;
-  std::sort(global.begin(), global.end(), nests_before), std::sort(local.begin(), local.end(), nests_before);
+  std::sort(global.begin(), global.end(), nests_before);
+  std::sort(local.begin(), local.end(), nests_before);
   sink = lower_groups(sink);
   std::vector<std::pair<UOp, UOp>> map;
   for (UOps* list : {&global, &local}) {
@@ -110,8 +116,10 @@ UOp add_grid(UOp sink) {
       if (total.nsrc()) {
         int128 n = 1;
         bool known = true;
-        for (size_t k = 0; k + 2 < list->size(); k++)
-          known &= (*list)[k].src(0).is_const(), n *= known ? (*list)[k].src(0).const_int() : 1;
+        for (size_t k = 0; k + 2 < list->size(); k++) {
+          known &= (*list)[k].src(0).is_const();
+          n *= known ? (*list)[k].src(0).const_int() : 1;
+        }
         if (known) total = UOp::constant(ConstValue(n), dtypes::weakint);
       }
       UOp rest = UOp::make(Ops::SPECIAL, dtypes::weakint, {total}, Arg(prefix + "2"));
@@ -137,7 +145,8 @@ UOp add_grid(UOp sink) {
         changed = true;
         continue;
       }
-      src.push_back(memo.get(s)), changed |= src.back() != s;
+      src.push_back(memo.get(s));
+      changed |= src.back() != s;
     }
     if (u.is(Ops::END) && src.size() == 1) memo.set(u, src[0]);
     else memo.set(u, changed ? fold(u.op(), u.dtype(), src, u.arg(), u.tag()) : u);

@@ -29,7 +29,8 @@ void share_lanes(const CostModel& m, Candidate& c) {
     for (const CostModel::Access& a : m.accesses) {
       if (!(a.mask >> i & 1)) continue;
       bool linear = !(a.nonlinear >> i & 1);
-      ok &= linear && (a.stride[i] == 1 || a.stride[i] == 0), unit |= linear && a.stride[i] == 1;
+      ok &= linear && (a.stride[i] == 1 || a.stride[i] == 0);
+      unit |= linear && a.stride[i] == 1;
     }
     if (ok && unit) c.lane_axes.push_back(static_cast<int>(i));
   }
@@ -50,12 +51,16 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
     if (m.size[v] < 2) continue;
     bool unit = false, any = false;
     for (const CostModel::Access& a : m.accesses)
-      if (a.mask >> v & 1) any = true, unit |= !(a.nonlinear >> v & 1) && a.stride[v] == 1;
+      if (a.mask >> v & 1) {
+        any = true;
+        unit |= !(a.nonlinear >> v & 1) && a.stride[v] == 1;
+      }
     if (any && !unit) continue;  // only gathers along this axis
     for (int lanes = most; lanes >= 2 && lanes >= most / 4; lanes /= 2) {
       if (m.size[v] * 2 <= lanes && lanes > 2 && lanes > most / 4) continue;
       Candidate c = scalar;
-      c.lanes = lanes, c.lane_axes = {static_cast<int>(v)};
+      c.lanes = lanes;
+      c.lane_axes = {static_cast<int>(v)};
       share_lanes(m, c);
       starts.push_back(c);
     }
@@ -72,18 +77,28 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
     }
     if (!along) continue;
     Candidate c = scalar;
-    c.lanes = most, c.lane_axes = {static_cast<int>(v)}, c.staged = along;
+    c.lanes = most;
+    c.lane_axes = {static_cast<int>(v)};
+    c.staged = along;
     if (most >= 2 && m.size[v] * 2 > most) {
       starts.push_back(c);
-      if (all != along) c.staged = all, starts.push_back(c);
+      if (all != along) {
+        c.staged = all;
+        starts.push_back(c);
+      }
       // Taps inside, so that neighbouring ones find their rows in the first level cache.
       if (broadcast) {
         Candidate b = c;
-        b.staged = all, b.windows = broadcast,
+        b.staged = all;
+        b.windows = broadcast;
         b.by_stride = m.by_stride != m.natural && m.cover(b, m.lane_mask(b)).usable;
         starts.push_back(b);
       }
-      if (sliding) c.staged = c.windows = sliding, c.by_stride = m.by_stride != m.natural, starts.push_back(c);
+      if (sliding) {
+        c.staged = c.windows = sliding;
+        c.by_stride = m.by_stride != m.natural;
+        starts.push_back(c);
+      }
     }
   }
   static const int64_t factors[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16};
@@ -127,7 +142,9 @@ std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Rend
       }
     c = std::move(best);
     if (m.by_stride == m.natural || c.staged) continue;
-    best = c, best.by_stride = true, best.cycles = m.score(best);
+    best = c;
+    best.by_stride = true;
+    best.cycles = m.score(best);
     if (best.cycles < c.cycles * 0.98) c = std::move(best);
   }
   std::stable_sort(starts.begin(), starts.end(),
@@ -213,9 +230,14 @@ void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& ren
   const bool splits = c.split_axis >= 0 && is_output_loop(c.split_axis);
   const bool rows = c.rows_axis >= 0 && is_output_loop(c.rows_axis);
   int split_loop = -1, rows_loop = -1;
-  if (splits)
-    kernel.apply({OptOp::kSplit, c.split_axis, c.split}), split_loop = static_cast<int>(kernel.axes().size()) - 1;
-  if (rows) kernel.apply({OptOp::kSplit, c.rows_axis, c.rows}), rows_loop = static_cast<int>(kernel.axes().size()) - 1;
+  if (splits) {
+    kernel.apply({OptOp::kSplit, c.split_axis, c.split});
+    split_loop = static_cast<int>(kernel.axes().size()) - 1;
+  }
+  if (rows) {
+    kernel.apply({OptOp::kSplit, c.rows_axis, c.rows});
+    rows_loop = static_cast<int>(kernel.axes().size()) - 1;
+  }
   for (int a : {rows_loop, split_loop})
     if (a >= 0) want.push_back(a);
   for (size_t a = 0; a < axes; a++) {
@@ -253,7 +275,11 @@ void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& ren
         const int64_t known = kernel.axes()[static_cast<size_t>(a)].size,
                       n = known ? known : static_cast<int64_t>(CostModel::kSymbolic);
         const double busy = static_cast<double>(n) / static_cast<double>((n + cores - 1) / cores);
-        if (n > 1 && (busy > most || (busy == most && n > longest))) thread = a, most = busy, longest = n;
+        if (n > 1 && (busy > most || (busy == most && n > longest))) {
+          thread = a;
+          most = busy;
+          longest = n;
+        }
       }
     }
   }
@@ -268,7 +294,8 @@ void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& ren
   std::vector<int> reduces;
   for (int a : c.reduce_order)
     if (kernel.axes()[static_cast<size_t>(a)].type == AxisType::kReduce) reduces.push_back(a);
-  have = reduces, std::sort(have.begin(), have.end());
+  have = reduces;
+  std::sort(have.begin(), have.end());
   arrange(have, reduces);
   if (c.blocks > 1) kernel.apply({OptOp::kGroupTop, c.block_axis, c.blocks});
   int part = thread;  // the loop inside of the threads' one
@@ -316,9 +343,14 @@ void plan_candidates(std::vector<Candidate>& list, const KernelAxes& kernel, UOp
     c.windows &= c.staged;
     for (size_t o = 0; o < m.operands.size(); o++)
       if (c.windows >> o & 1 && m.operands[o].sums.empty()) return true;
-    if (c.staged || !c.stages.empty())
-      c.split_axis = c.rows_axis = -1, c.split = c.rows = 0, c.block_axis = -1, c.blocks = 0, c.stages.clear(),
+    if (c.staged || !c.stages.empty()) {
+      c.split_axis = c.rows_axis = -1;
+      c.split = c.rows = 0;
+      c.block_axis = -1;
+      c.blocks = 0;
+      c.stages.clear();
       c.stages_outside = -1;
+    }
     c.cycles = m.score(c);
     if (!std::isfinite(c.cycles)) return true;
     if (c.staged) {
@@ -342,8 +374,10 @@ void apply_grid_heuristic(KernelAxes& kernel) {
   for (int a = 0; a < n; a++) {
     const KernelAxes::Axis& x = kernel.axes()[static_cast<size_t>(a)];
     if (x.size <= 1) continue;
-    if (!x.reduce) outputs *= static_cast<double>(x.size), last = a;
-    else if (longest < 0 || x.size > kernel.axes()[static_cast<size_t>(longest)].size) longest = a;
+    if (!x.reduce) {
+      outputs *= static_cast<double>(x.size);
+      last = a;
+    } else if (longest < 0 || x.size > kernel.axes()[static_cast<size_t>(longest)].size) longest = a;
   }
   if (longest >= 0 && outputs <= 2048 && !kernel.no_locals())
     for (int64_t g : {16, 8, 4})
@@ -388,7 +422,10 @@ void choose_tensor_core(KernelAxes& kernel, const Renderer& renderer, int level,
     int axis = 0;
     while (plain.range(axis) != range) axis++;
     k.apply({OptOp::kTc, axis, number});
-    if (const double cycles = predicted(k); cycles < least) least = cycles, kernel = std::move(k);
+    if (const double cycles = predicted(k); cycles < least) {
+      least = cycles;
+      kernel = std::move(k);
+    }
   }
 }
 

@@ -112,7 +112,8 @@ UOp keep_one(UOp sink, const Renderer& renderer, int32_t slot) {
             sum = sum ? sum + term : term;
           }
         };
-        add(inner), add(outer);
+        add(inner);
+        add(outer);
         return sum;
       };
       UOp first = UOp::make(Ops::AFTER, v.dtype(), {v, scratch.index({position(own)}).store(v)});
@@ -153,7 +154,10 @@ UOp keep_values(UOp sink, const Renderer& renderer) {
   if (!reduces || cost < 3) return sink;
   UOp kept = simplify(separate_reduces(sink));
   int32_t slot = kFirstSlot;
-  while (UOp next = keep_one(kept, renderer, slot)) kept = next, slot++;
+  while (UOp next = keep_one(kept, renderer, slot)) {
+    kept = next;
+    slot++;
+  }
   return slot > kFirstSlot ? kept : sink;
 }
 

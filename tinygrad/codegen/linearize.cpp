@@ -25,12 +25,18 @@ class Linearizer {
   explicit Linearizer(UOp sink) : sink_(sink), order_(sink.toposort()) {
     uint32_t limit = 0;
     for (UOp u : order_) limit = std::max(limit, u.id() + 1);
-    block_.assign(limit, -1), last_use_.assign(limit, -1), loop_of_.assign(limit, -1), emitted_.assign(limit, false);
+    block_.assign(limit, -1);
+    last_use_.assign(limit, -1);
+    loop_of_.assign(limit, -1);
+    emitted_.assign(limit, false);
   }
 
   UOps run() {
     for (UOp u : order_)
-      if (is_loop(u)) loop_of_[u.id()] = static_cast<int>(loops_.size()), loops_.push_back({u, {}, 0, -1, {}, false});
+      if (is_loop(u)) {
+        loop_of_[u.id()] = static_cast<int>(loops_.size());
+        loops_.push_back({u, {}, 0, -1, {}, false});
+      }
     for (UOp u : order_) {
       if (!u.is(Ops::END)) continue;
       for (size_t i = 1; i < u.nsrc(); i++) {
@@ -71,8 +77,10 @@ class Linearizer {
         if (is_loop(r) && !loop(r).known) stack.push_back(loop_of_[r.id()]);
       TG_ASSERT(steps <= 2 * loops_.size() * loops_.size() + 2, "loops run in a circle at ", l.range);
       if (stack.size() != before) continue;
-      l.parent = innermost(l.end), l.depth = l.parent < 0 ? 1 : loops_[static_cast<size_t>(l.parent)].depth + 1;
-      l.known = true, stack.pop_back();
+      l.parent = innermost(l.end);
+      l.depth = l.parent < 0 ? 1 : loops_[static_cast<size_t>(l.parent)].depth + 1;
+      l.known = true;
+      stack.pop_back();
       // Everything around must be one chain.
       for (UOp r : ranges_of(l.end)) {
         if (!is_loop(r)) continue;
@@ -132,7 +140,8 @@ class Linearizer {
         child = u.src(next);
       }
       if (!child) {
-        emit(u), stack.pop_back();
+        emit(u);
+        stack.pop_back();
         continue;
       }
       next++;

@@ -39,7 +39,10 @@ CostModel::Mask CostModel::within(const Candidate& c, Mask lane) const {
     double bytes = 0;
     bool used = false;
     for (size_t o = 0; o < operands.size(); o++)
-      if (windows >> o & 1) bytes += window(operands[o], c, lane, m | Mask{1} << i), used |= operands[o].mask >> i & 1;
+      if (windows >> o & 1) {
+        bytes += window(operands[o], c, lane, m | Mask{1} << i);
+        used |= operands[o].mask >> i & 1;
+      }
     if (is_reduce[i] || !used || trips(c, i) <= 1) continue;
     if (bytes > l2 * 0.4) break;
     m |= Mask{1} << i;
@@ -122,7 +125,10 @@ CostModel::Cover CostModel::cover(const Candidate& c, Mask lane) const {
     }
     int64_t rows = std::min<int64_t>(n, 16);
     while (rows > 1 && (n % rows || !fits(found.whole, static_cast<int>(i), rows))) rows--;
-    if (rows > 1) found.rows_axis = static_cast<int>(i), found.rows = rows;
+    if (rows > 1) {
+      found.rows_axis = static_cast<int>(i);
+      found.rows = rows;
+    }
     break;
   }
   return found;
@@ -190,7 +196,8 @@ std::pair<double, double> CostModel::fill(const Candidate& c, Mask lane) const {
         // Along memory, inside of the panel.
         const bool run = a.mask >> i & 1 && !(a.nonlinear >> i & 1) && a.stride[i] == 1 &&
                          (is_reduce[i] || lane >> i & 1 || inside >> i & 1 ? size[i] : c.tile[i]) >= 4;
-        runs |= run, transposes |= run && !(a.gate >> i & 1) && !(lane >> i & 1);
+        runs |= run;
+        transposes |= run && !(a.gate >> i & 1) && !(lane >> i & 1);
       }
       // Rows one after the other: the window is filled row by row when it holds all of them.
       if (stride < 0 && is_window(c, static_cast<int>(o)))
@@ -241,9 +248,12 @@ void CostModel::place_covered(Candidate& c, const Cover& covered, Mask lane) con
       (trips(c, i) <= 1 ? rest : covered.whole >> i & 1 ? inside : around).push_back(static_cast<int>(i));
   c.order.insert(c.order.end(), around.begin(), around.end());
   const int windows_at = c.order.empty() ? -1 : c.order.back();
-  c.order.insert(c.order.end(), inside.begin(), inside.end()), c.order.insert(c.order.end(), rest.begin(), rest.end());
-  c.rows_axis = covered.rows_axis, c.rows = covered.rows;
-  c.stages_outside = panels_at, c.filling = fill(c, lane).first;
+  c.order.insert(c.order.end(), inside.begin(), inside.end());
+  c.order.insert(c.order.end(), rest.begin(), rest.end());
+  c.rows_axis = covered.rows_axis;
+  c.rows = covered.rows;
+  c.stages_outside = panels_at;
+  c.filling = fill(c, lane).first;
   for (size_t o = 0; o < operands.size(); o++)
     if (c.staged >> o & 1)
       c.stages.push_back({is_window(c, static_cast<int>(o)) ? windows_at : panels_at, static_cast<int>(o)});
@@ -251,14 +261,18 @@ void CostModel::place_covered(Candidate& c, const Cover& covered, Mask lane) con
 
 bool CostModel::place_stages(Candidate& c, int cores) const {
   const Mask lane = lane_mask(c), inside_window = within(c, lane);
-  if (const Cover covered = cover(c, lane); covered.usable) return place_covered(c, covered, lane), true;
+  if (const Cover covered = cover(c, lane); covered.usable) {
+    place_covered(c, covered, lane);
+    return true;
+  }
   Mask first = 0;
   double bytes = 0;
   for (size_t o = 0; o < operands.size(); o++)
-    if (c.staged >> o & 1 && operands[o].mask & lane)
-      first |= operands[o].mask, bytes += is_window(c, static_cast<int>(o))
-                                              ? window(operands[o], c, lane, inside_window)
-                                              : scratch(operands[o], c, lane);
+    if (c.staged >> o & 1 && operands[o].mask & lane) {
+      first |= operands[o].mask;
+      bytes += is_window(c, static_cast<int>(o)) ? window(operands[o], c, lane, inside_window)
+                                                 : scratch(operands[o], c, lane);
+    }
   // Loops of the panels outside, others inside, so that each panel is filled once.
   std::vector<int> outer, inner, rest, sliding;
   for (size_t i = 0; i < size.size(); i++)
@@ -296,7 +310,11 @@ bool CostModel::place_stages(Candidate& c, int cores) const {
         if (is_reduce[i] && static_cast<int>(i) != longest) iterations *= trips(c, i);
       if (iterations < 32) parts = 1;
     }
-    if (parts > 1) c.block_axis = longest, c.blocks = parts, bytes /= static_cast<double>(parts);
+    if (parts > 1) {
+      c.block_axis = longest;
+      c.blocks = parts;
+      bytes /= static_cast<double>(parts);
+    }
   }
   if (bytes > l2 / 2) return false;
   // Several panels at once, so that what is not staged comes from far away less often.
@@ -305,7 +323,9 @@ bool CostModel::place_stages(Candidate& c, int cores) const {
     const auto n = static_cast<int64_t>(trips(c, static_cast<size_t>(last)));
     // All of them, where they need not be shared out: the other operand is packed once.
     if (cores == 1 && packs_again(c, lane) && steps_kept(c, lane) == n && bytes * static_cast<double>(n) <= l2 / 2) {
-      all = last, bytes *= static_cast<double>(n), outer.pop_back();
+      all = last;
+      bytes *= static_cast<double>(n);
+      outer.pop_back();
       last = outer.empty() ? -1 : outer.back();
     }
     double others = 1;
@@ -315,7 +335,8 @@ bool CostModel::place_stages(Candidate& c, int cores) const {
       const double left = others * static_cast<double>(n / k);
       if (n % k || k == n || bytes * static_cast<double>(k) > l2 / 2) continue;
       if (left < 4 * cores && static_cast<int64_t>(left) % cores) continue;
-      c.split_axis = last, c.split = k;
+      c.split_axis = last;
+      c.split = k;
       break;
     }
   }
@@ -339,15 +360,18 @@ bool CostModel::place_stages(Candidate& c, int cores) const {
     const auto n = static_cast<int64_t>(trips(c, i));
     for (int64_t k : {32, 16, 8, 4, 2})
       if (n % k == 0 && n > k && bytes + one * static_cast<double>(k - 1) <= l2 * 0.75) {
-        c.rows_axis = within_panel, c.rows = k;
+        c.rows_axis = within_panel;
+        c.rows = k;
         break;
       }
   }
-  c.order = outer, c.order.insert(c.order.end(), inner.begin(), inner.end());
+  c.order = outer;
+  c.order.insert(c.order.end(), inner.begin(), inner.end());
   if (all >= 0) c.order.push_back(all);
-  c.order.insert(c.order.end(), sliding.begin(), sliding.end()),
-      c.order.insert(c.order.end(), rest.begin(), rest.end());
-  c.stages_outside = last, c.filling = fill(c, lane).first;
+  c.order.insert(c.order.end(), sliding.begin(), sliding.end());
+  c.order.insert(c.order.end(), rest.begin(), rest.end());
+  c.stages_outside = last;
+  c.filling = fill(c, lane).first;
   const int inside = inner.empty() ? last : inner.back();
   for (size_t o = 0; o < operands.size(); o++)
     if (c.staged >> o & 1) c.stages.push_back({operands[o].mask & lane ? last : inside, static_cast<int>(o)});
@@ -390,7 +414,8 @@ std::vector<int> CostModel::best_order(const Candidate& c) const {
         bytes += bytes_of * fetches;
       }
       if (bytes < least * 0.99) {
-        least = bytes, perm.clear();
+        least = bytes;
+        perm.clear();
         for (int i : p) perm.push_back(loops[static_cast<size_t>(i)]);
       }
     } while (std::next_permutation(p.begin(), p.end()));
@@ -446,8 +471,10 @@ std::pair<int, int64_t> CostModel::blocking(const Candidate& c, int thread) cons
       if (bytes < 2 * l1 && iterations >= 256) near = b;
     }
     const int64_t b = near ? near : far;
-    if (b && static_cast<double>(b) * inner > length)
-      best = {static_cast<int>(r), steps / b}, length = static_cast<double>(b) * inner;
+    if (b && static_cast<double>(b) * inner > length) {
+      best = {static_cast<int>(r), steps / b};
+      length = static_cast<double>(b) * inner;
+    }
   }
   return best;
 }

@@ -77,7 +77,10 @@ UOp merge_rows(UOp sink) {
       l.slide = s;
       size_t outputs = 0;
       for (const auto& [r, k] : s)
-        if (r.arg<RangeArg>().type == AxisType::kLoop) l.range = r, outputs++;
+        if (r.arg<RangeArg>().type == AxisType::kLoop) {
+          l.range = r;
+          outputs++;
+        }
       for (auto& [r, k] : l.slide)
         if (r == l.range && k < 0) {
           for (auto& t : l.slide) t.second = -t.second;
@@ -87,7 +90,8 @@ UOp merge_rows(UOp sink) {
         if (r == l.range && k == 1) l.memory = address.coefficient(r);
         (k < 0 ? l.first : l.last) += k * (size_of(r) - 1);
       }
-      l.lo = l.first, l.hi = l.last + 1;
+      l.lo = l.first;
+      l.hi = l.last + 1;
       if (s.size() == 2 && outputs == 1 && l.memory > 0) lines.push_back(std::move(l));
     }
     if (lines.size() != 2) continue;
@@ -100,8 +104,10 @@ UOp merge_rows(UOp sink) {
     while (!stack.empty() && known) {
       UOp u = stack.back();
       stack.pop_back();
-      if (u.is(Ops::AND)) stack.push_back(u.src(0)), stack.push_back(u.src(1));
-      else known = bound(u, &row) || bound(u, &column);
+      if (u.is(Ops::AND)) {
+        stack.push_back(u.src(0));
+        stack.push_back(u.src(1));
+      } else known = bound(u, &row) || bound(u, &column);
     }
     const int64_t width = size_of(column.range), height = size_of(row.range);
     if (!known || column.hi <= column.lo || row.hi <= row.lo) continue;

@@ -38,11 +38,14 @@ struct Neighbours {
         const std::ptrdiff_t i = at - std::begin(kFactors) + step;
         if (i >= 0 && i < std::end(kFactors) - std::begin(kFactors)) tile({{a, kFactors[i]}});
       }
-      tile({{a, c.tile[a] * 2}}), tile({{a, c.tile[a] / 2}});
+      tile({{a, c.tile[a] * 2}});
+      tile({{a, c.tile[a] / 2}});
       if (axes[a].size <= 16) tile({{a, axes[a].size}});
       for (size_t b = 0; b < axes.size(); b++)
-        if (b != a && c.tile[b] > 1)
-          tile({{a, c.tile[a] * 2}, {b, c.tile[b] / 2}}), tile({{a, c.tile[a] + 1}, {b, c.tile[b] - 1}});
+        if (b != a && c.tile[b] > 1) {
+          tile({{a, c.tile[a] * 2}, {b, c.tile[b] / 2}});
+          tile({{a, c.tile[a] + 1}, {b, c.tile[b] - 1}});
+        }
     }
   }
   void tile(std::initializer_list<std::pair<size_t, int64_t>> change) {
@@ -57,7 +60,8 @@ struct Neighbours {
     for (size_t a = 0; a < axes.size(); a++) {
       if (axes[a].size < 2 || (c.lane_axes.size() == 1 && has_lanes(a))) continue;
       Candidate d = c;
-      d.lanes = c.lane_axes.empty() ? most : c.lanes, d.lane_axes = {static_cast<int>(a)},
+      d.lanes = c.lane_axes.empty() ? most : c.lanes;
+      d.lane_axes = {static_cast<int>(a)};
       d.tile[a] = std::min<int64_t>(d.tile[a], 2);
       if (axes[a].size * 2 > d.lanes) planned.push_back(std::move(d));
     }
@@ -69,7 +73,8 @@ struct Neighbours {
     }
     if (!c.lane_axes.empty()) {
       Candidate d = c;
-      d.lanes = 1, d.lane_axes.clear();
+      d.lanes = 1;
+      d.lane_axes.clear();
       planned.push_back(std::move(d));
     }
   }
@@ -78,14 +83,16 @@ struct Neighbours {
       Candidate d = c;
       d.staged ^= 1u << o;
       planned.push_back(d);
-      d.staged |= 1u << o, d.windows ^= 1u << o;
+      d.staged |= 1u << o;
+      d.windows ^= 1u << o;
       planned.push_back(std::move(d));
     }
     for (size_t s = 0; s < c.stages.size(); s++)
       for (int a = -1; a < static_cast<int>(axes.size()); a++) {
         if (a == c.stages[s].axis || (a >= 0 && !is_loop(static_cast<size_t>(a)))) continue;
         Candidate d = c;
-        d.stages[s].axis = a, placed.push_back(std::move(d));
+        d.stages[s].axis = a;
+        placed.push_back(std::move(d));
       }
   }
   void order() {
@@ -95,7 +102,8 @@ struct Neighbours {
     for (size_t i = 0; i < loops.size(); i++)
       for (size_t j = i + 1; j < loops.size(); j++) {
         Candidate d = c;
-        std::swap(d.order[loops[i]], d.order[loops[j]]), placed.push_back(std::move(d));
+        std::swap(d.order[loops[i]], d.order[loops[j]]);
+        placed.push_back(std::move(d));
       }
     std::vector<int> reduces = c.reduce_order;
     for (size_t a = 0; a < axes.size() && c.reduce_order.empty(); a++)
@@ -103,13 +111,17 @@ struct Neighbours {
     for (size_t i = 0; i < reduces.size(); i++)
       for (size_t j = i + 1; j < reduces.size(); j++) {
         Candidate d = c;
-        d.reduce_order = reduces, std::swap(d.reduce_order[i], d.reduce_order[j]), placed.push_back(std::move(d));
+        d.reduce_order = reduces;
+        std::swap(d.reduce_order[i], d.reduce_order[j]);
+        placed.push_back(std::move(d));
       }
   }
   void splits() {
     if (c.split_axis >= 0) {
       Candidate d = c;
-      d.split_axis = -1, d.split = 0, placed.push_back(std::move(d));
+      d.split_axis = -1;
+      d.split = 0;
+      placed.push_back(std::move(d));
     }
     for (size_t a = 0; a < axes.size(); a++) {
       if (!is_loop(a)) continue;
@@ -117,14 +129,18 @@ struct Neighbours {
       for (int64_t k : {here ? c.split * 2 : 2, here ? c.split / 2 : 4, here ? c.split * 4 : 8}) {
         if (k < 2 || trips(a) == 0 || trips(a) % k || k >= trips(a)) continue;
         Candidate d = c;
-        d.split_axis = static_cast<int>(a), d.split = k, placed.push_back(std::move(d));
+        d.split_axis = static_cast<int>(a);
+        d.split = k;
+        placed.push_back(std::move(d));
       }
     }
   }
   void blocks() {
     if (c.blocks > 1) {
       Candidate d = c;
-      d.block_axis = -1, d.blocks = 0, placed.push_back(std::move(d));
+      d.block_axis = -1;
+      d.blocks = 0;
+      placed.push_back(std::move(d));
     }
     for (size_t a = 0; a < axes.size(); a++) {
       if (!axes[a].reduce) continue;
@@ -132,7 +148,9 @@ struct Neighbours {
       for (int64_t k : {here ? c.blocks * 2 : 2, here ? c.blocks / 2 : 4, here ? c.blocks * 4 : 8}) {
         if (k < 2 || trips(a) == 0 || trips(a) % k || trips(a) / k < 16) continue;
         Candidate d = c;
-        d.block_axis = static_cast<int>(a), d.blocks = k, placed.push_back(std::move(d));
+        d.block_axis = static_cast<int>(a);
+        d.blocks = k;
+        placed.push_back(std::move(d));
       }
     }
   }
@@ -140,7 +158,8 @@ struct Neighbours {
     for (int a = -1; a < static_cast<int>(axes.size()); a++) {
       if (a == c.thread_axis || (a >= 0 && !is_loop(static_cast<size_t>(a)))) continue;
       Candidate d = c;
-      d.thread_axis = a, placed.push_back(std::move(d));
+      d.thread_axis = a;
+      placed.push_back(std::move(d));
     }
   }
 };
@@ -151,13 +170,16 @@ std::vector<Candidate> mutations(const Candidate& c, const KernelAxes& kernel, U
   int item = 8;
   for (UOp u : sink.toposort())
     if (u.is(Ops::STORE)) item = std::min<int>(item, u.src(0).dtype().itemsize());
-  n.tiles(), n.lanes(std::max(2, renderer.target().vector_bytes / std::max(item, 1))),
-      n.panels(std::min<size_t>(stageable(sink).size(), 32));
+  n.tiles();
+  n.lanes(std::max(2, renderer.target().vector_bytes / std::max(item, 1)));
+  n.panels(std::min<size_t>(stageable(sink).size(), 32));
   plan_candidates(n.planned, kernel, sink, renderer);
   std::erase_if(n.planned, [&](const Candidate& d) { return d.cycles > c.cycles * kHopeless; });
   std::stable_sort(n.planned.begin(), n.planned.end(),
                    [](const Candidate& a, const Candidate& b) { return a.cycles < b.cycles; });
-  n.order(), n.splits(), n.blocks();
+  n.order();
+  n.splits();
+  n.blocks();
   if (renderer.has_threads()) n.threads();
   // In turns: what looks best, and what the model has no opinion about.
   std::vector<Candidate> all;

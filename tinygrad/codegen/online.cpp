@@ -131,7 +131,9 @@ class Blocks {
       own.push_back(loop(size, type));
       i = fold_add(i, fold_mul(own.back(), step));
     };
-    add(n / wide, wide, outer), add(wide / lanes_, lanes_, side), add(lanes_, 1, AxisType::kVector);
+    add(n / wide, wide, outer);
+    add(wide / lanes_, lanes_, side);
+    add(lanes_, 1, AxisType::kVector);
     return i;
   }
   /// The loop over groups of `side` rows of a tile.
@@ -141,7 +143,8 @@ class Blocks {
   }
   /// Rows of a tile in a loop, several side by side.
   UOp row_axis(int64_t side, UOps& own) {
-    own.push_back(rows_of_tile(side)), own.push_back(loop(side, AxisType::kUpcast));
+    own.push_back(rows_of_tile(side));
+    own.push_back(loop(side, AxisType::kUpcast));
     return fold_add(fold_mul(own[own.size() - 2], side), own.back());
   }
   UOp scratch(int64_t n) {
@@ -272,7 +275,8 @@ class Blocks {
     UOp left = UOp::range(count, RangeArg{{fresh_++}, AxisType::kReduce}), i = loop(block_, AxisType::kReduce);
     UOp over = (first + left) * ConstValue(block_) + i;
     Map map = around_;
-    map.push_back({f_.over, over}), map.push_back({f_.column, column});
+    map.push_back({f_.over, over});
+    map.push_back({f_.column, column});
     UOps closed{left, i};
     for (size_t k = 0; k < more_.size(); k++) {
       const auto again = std::find_if(map.begin(), map.end(), [&](const auto& m) { return m.first == f_.more[k]; });
@@ -316,8 +320,10 @@ class Blocks {
     if (!value.is(Ops::WHERE)) return {};
     Mask m{value.src(0), is_closed(value.src(1))};
     if (!m.contrary && !is_closed(value.src(2))) return {};
-    while (m.condition.is(Ops::CMPNE) && m.condition.src(1).is_const() && m.condition.src(1).dtype().is_bool())
-      m.contrary ^= m.condition.src(1).const_int() != 0, m.condition = m.condition.src(0);
+    while (m.condition.is(Ops::CMPNE) && m.condition.src(1).is_const() && m.condition.src(1).dtype().is_bool()) {
+      m.contrary ^= m.condition.src(1).const_int() != 0;
+      m.condition = m.condition.src(0);
+    }
     return m;
   }
   /// The same of a product's factor, which may be scaled.
@@ -335,7 +341,8 @@ class Blocks {
   /// row and column.
   void find_open_blocks() {
     blocks_ = over_.is_const() ? UOp::constant(ceil_div(size_of(f_.over), block_)) : ceil_div(over_, block_);
-    begin_ = UOp::constant(int64_t{0}), end_ = blocks_;
+    begin_ = UOp::constant(int64_t{0});
+    end_ = blocks_;
     const Mask mask = f_.kind == OnlineForm::kProduct ? mask_of_factor() : mask_of(simplify(f_.score), -INFINITY);
     if (!mask.condition || !mask.condition.is(Ops::CMPLT) || !mask.condition.src(0).dtype().is_int()) return;
     // row * a + over * b + c < 0
@@ -351,8 +358,10 @@ class Blocks {
       else if (u == f_.over) b += k;
       else if (u.is_const() && !u.is_invalid() && u.dtype().is_int())
         c = fold_add(c, UOp::constant(k * static_cast<int64_t>(u.const_int())));
-      else if (u.is(Ops::ADD)) stack.push_back({u.src(0), k}), stack.push_back({u.src(1), k});
-      else if (u.is(Ops::MUL) && u.src(1).is_const() && u.src(1).dtype().is_int())
+      else if (u.is(Ops::ADD)) {
+        stack.push_back({u.src(0), k});
+        stack.push_back({u.src(1), k});
+      } else if (u.is(Ops::MUL) && u.src(1).is_const() && u.src(1).dtype().is_int())
         stack.push_back({u.src(0), k * static_cast<int64_t>(u.src(1).const_int())});
       else if (u.is(Ops::CAST) && u.src(0).dtype().is_int() && u.dtype().is_int() && u.dtype().itemsize() >= 4)
         stack.push_back({u.src(0), k});

@@ -40,10 +40,14 @@ bool zero_where_loads_are(UOp u, UOp range) {
       continue;
     }
     // 0 * x is 0 only where x is finite: both factors must vanish.
-    if (v.in(Ops::MUL | Ops::ADD)) stack.push_back(v.src(0)), stack.push_back(v.src(1));
-    else if (v.is(Ops::CAST) && !v.dtype().is_weak()) stack.push_back(v.src(0));
-    else if (v.is(Ops::WHERE)) stack.push_back(v.src(1)), stack.push_back(v.src(2));
-    else return false;
+    if (v.in(Ops::MUL | Ops::ADD)) {
+      stack.push_back(v.src(0));
+      stack.push_back(v.src(1));
+    } else if (v.is(Ops::CAST) && !v.dtype().is_weak()) stack.push_back(v.src(0));
+    else if (v.is(Ops::WHERE)) {
+      stack.push_back(v.src(1));
+      stack.push_back(v.src(2));
+    } else return false;
   }
   return true;
 }
@@ -68,7 +72,9 @@ UOp identity(Ops op, DType d) {
 KernelAxes::KernelAxes(UOp sink, const Renderer& renderer) : sink_(sink), renderer_(&renderer) { find_axes(); }
 
 void KernelAxes::find_axes() {
-  axes_.clear(), order_.clear(), origins_.clear();
+  axes_.clear();
+  order_.clear();
+  origins_.clear();
   UOps loops, reduces, ordered;
   for (UOp u : sink_.toposort()) {
     if (u.is(Ops::END))
@@ -84,8 +90,8 @@ void KernelAxes::find_axes() {
       int id = static_cast<int>(axes_.size());
       int64_t n = r.src(0).is_const() ? static_cast<int64_t>(r.src(0).const_int()) : 0;
       bool reduce = list == &reduces, in_order = list == &ordered;
-      axes_.push_back({n, in_order ? AxisType::kLoop : r.arg<RangeArg>().type, id, reduce, false, in_order}),
-          order_.push_back(id);
+      axes_.push_back({n, in_order ? AxisType::kLoop : r.arg<RangeArg>().type, id, reduce, false, in_order});
+      order_.push_back(id);
       origins_.push_back({r, n, reduce, false, {{id, 1}}});
     }
   }
@@ -133,7 +139,8 @@ void KernelAxes::apply(const Opt& opt) {
     throw KernelOptError(str("[opt] ", opt_name(opt.op), " axis ", opt.axis, " arg ", opt.arg, ": ", why));
   };
   if (opt.op == OptOp::kNoLocals) {
-    no_locals_ = true, applied_.push_back(opt);
+    no_locals_ = true;
+    applied_.push_back(opt);
     return;
   }
   if (opt.op == OptOp::kStage && opt.axis == -1) return add_stage(opt);
@@ -159,22 +166,33 @@ void KernelAxes::apply(const Opt& opt) {
   switch (opt.op) {
     case OptOp::kNoLocals: break;
     case OptOp::kTc: {
-      need(applied_.empty(), "axes are found anew"), need(reduce, "not a reduce loop");
+      need(applied_.empty(), "axes are found anew");
+      need(reduce, "not a reduce loop");
       UOp with = opt.arg == kWords ? word_kernel(sink_, range(opt.axis), *renderer_).sink
                                    : with_tensor_core(sink_, range(opt.axis), static_cast<int>(opt.arg), *renderer_);
       need(with && with != sink_, "the instruction does not fit");
-      sink_ = with, find_axes();
+      sink_ = with;
+      find_axes();
       break;
     }
-    case OptOp::kUpcast: need(loop, "not a loop"), divides(), retype(AxisType::kUpcast); break;
-    case OptOp::kUnroll: need(reduce, "not a reduce loop"), divides(), retype(AxisType::kUnroll); break;
+    case OptOp::kUpcast:
+      need(loop, "not a loop");
+      divides();
+      retype(AxisType::kUpcast);
+      break;
+    case OptOp::kUnroll:
+      need(reduce, "not a reduce loop");
+      divides();
+      retype(AxisType::kUnroll);
+      break;
     case OptOp::kVector: {
-      need(loop || reduce, "not a loop"), divides(),
-          need(n >= 2 && (n & (n - 1)) == 0, "lanes are a power of two of at least 2");
+      need(loop || reduce, "not a loop");
+      divides();
+      need(n >= 2 && (n & (n - 1)) == 0, "lanes are a power of two of at least 2");
       for (const Axis& b : axes_) {
         if (b.type != AxisType::kVector) continue;
-        need(b.size == n, "another axis has lanes of another number"),
-            need(b.origin != a.origin, "the axis has lanes already");
+        need(b.size == n, "another axis has lanes of another number");
+        need(b.origin != a.origin, "the axis has lanes already");
         UOp x = o.range, y = origins_[static_cast<size_t>(b.origin)].range;
         for (UOp u : sink_.toposort()) {
           if (u.is(Ops::SINK)) continue;
@@ -191,27 +209,34 @@ void KernelAxes::apply(const Opt& opt) {
       break;
     }
     case OptOp::kLocal:
-      need(renderer_->has_locals() && !no_locals_, "the target has no workgroups"), need(loop, "not a loop"), divides(),
-          retype(AxisType::kLocal);
+      need(renderer_->has_locals() && !no_locals_, "the target has no workgroups");
+      need(loop, "not a loop");
+      divides();
+      retype(AxisType::kLocal);
       break;
     case OptOp::kGroup:
     case OptOp::kGroupTop:
       if (opt.op == OptOp::kGroupTop && !renderer_->has_locals()) {
-        need(reduce, "not a reduce loop"), divides(),
-            need(can_accumulate(), "the kernel does not store one reduce as it is");
+        need(reduce, "not a reduce loop");
+        divides();
+        need(can_accumulate(), "the kernel does not store one reduce as it is");
         for (const Axis& b : axes_) need(!b.block, "there is a loop around the outputs already");
         if (n != a.size) split(opt.axis, n, AxisType::kLoop, true);
-        axes_[static_cast<size_t>(opt.axis)].type = AxisType::kLoop, axes_[static_cast<size_t>(opt.axis)].block = true;
-        order_.erase(std::find(order_.begin(), order_.end(), opt.axis)), order_.insert(order_.begin(), opt.axis);
+        axes_[static_cast<size_t>(opt.axis)].type = AxisType::kLoop;
+        axes_[static_cast<size_t>(opt.axis)].block = true;
+        order_.erase(std::find(order_.begin(), order_.end(), opt.axis));
+        order_.insert(order_.begin(), opt.axis);
         break;
       }
-      need(renderer_->has_locals() && !no_locals_, "the target has no workgroups"), need(reduce, "not a reduce loop"),
-          divides();
+      need(renderer_->has_locals() && !no_locals_, "the target has no workgroups");
+      need(reduce, "not a reduce loop");
+      divides();
       if (opt.op == OptOp::kGroup || n == a.size) retype(AxisType::kGroupReduce);
       else split(opt.axis, n, AxisType::kGroupReduce, true);
       break;
     case OptOp::kThread:
-      need(renderer_->has_threads(), "the target has no threads"), need(loop, "not a loop");
+      need(renderer_->has_threads(), "the target has no threads");
+      need(loop, "not a loop");
       for (const Axis& b : axes_) need(b.type != AxisType::kThread, "there is a THREAD axis already");
       for (UOp e : sink_.srcs()) {
         need(e.is(Ops::END), "a store is outside of all loops");
@@ -219,18 +244,27 @@ void KernelAxes::apply(const Opt& opt) {
              "a store is outside of this loop");
       }
       if (whole) a.type = AxisType::kThread;
-      else divides(), split(opt.axis, n, AxisType::kThread, true);
+      else {
+        divides();
+        split(opt.axis, n, AxisType::kThread, true);
+      }
       break;
     case OptOp::kSplit:
-      need(loop || reduce, "not a loop"), divides(), need(n > 1 && n < a.size, "nothing to split");
+      need(loop || reduce, "not a loop");
+      divides();
+      need(n > 1 && n < a.size, "nothing to split");
       split(opt.axis, n, a.type);
       break;
     case OptOp::kPadTo: {
-      need(a.size > 0, "the axis has a symbolic size"), need(opt.arg > 0, "expected a positive multiple"),
-          need(o.terms.size() == 1, "the axis is split already");
+      need(a.size > 0, "the axis has a symbolic size");
+      need(opt.arg > 0, "expected a positive multiple");
+      need(o.terms.size() == 1, "the axis is split already");
       need(loop || reduce, "not a loop");
       int64_t padded = (a.size + opt.arg - 1) / opt.arg * opt.arg;
-      if (padded != a.size) a.size = padded, o.padded = true;
+      if (padded != a.size) {
+        a.size = padded;
+        o.padded = true;
+      }
       break;
     }
     case OptOp::kSwap: {
@@ -264,11 +298,14 @@ void KernelAxes::add_stage(const Opt& opt) {
        "the operand is not summed over this loop alone");
   int64_t bytes = scratch_bytes(value, opt.axis, window);
   need(bytes > 0, "the operand can't be staged there");
-  for (const Stage& s : stages_)
-    need(s.value != value, "the operand is staged already"), bytes += scratch_bytes(s.value, s.axis, s.window);
+  for (const Stage& s : stages_) {
+    need(s.value != value, "the operand is staged already");
+    bytes += scratch_bytes(s.value, s.axis, s.window);
+  }
   if (shared) need(bytes <= renderer_->target().shared_bytes, "the panels don't fit in the memory of a group");
   else need(bytes <= renderer_->target().l2_bytes, "the panels don't fit in the second level cache");
-  stages_.push_back({value, opt.axis, window}), applied_.push_back(opt);
+  stages_.push_back({value, opt.axis, window});
+  applied_.push_back(opt);
 }
 
 bool KernelAxes::around(int axis, int at) const {
@@ -403,7 +440,8 @@ UOp KernelAxes::finish() const {
           if (UOp r = ranges[static_cast<size_t>(t.axis)]; axes_[static_cast<size_t>(t.axis)].size > 1 && !is_loop(r))
             unrolled = unrolled ? fold_add(unrolled, fold_mul(r, t.coefficient)) : fold_mul(r, t.coefficient);
         f.guard = fold2(Ops::CMPLT, loops, fold_add(unrolled, UOp::constant(last + 1)));
-        f.value = fold_add(fold(Ops::WHERE, loops.dtype(), s), unrolled), f.gate = false;
+        f.value = fold_add(fold(Ops::WHERE, loops.dtype(), s), unrolled);
+        f.gate = false;
       } else if (!f.gate) {
         UOp s[3] = {f.guard, f.value, UOp::constant(o.size - 1)};
         f.value = fold(Ops::WHERE, f.value.dtype(), s);
@@ -429,7 +467,8 @@ UOp KernelAxes::finish() const {
         const Final& f = map.at(r);
         const auto& o =
             *std::find_if(origins_.begin(), origins_.end(), [&, r = r](const Origin& x) { return x.range == r; });
-        raw.push_back({r, f.raw}), padded |= o.padded;
+        raw.push_back({r, f.raw});
+        padded |= o.padded;
         (k < 0 ? lo : hi) += k * (o.size - 1);
         UOp term = fold_mul(f.raw, k);
         whole = whole ? fold_add(whole, term) : term;
@@ -497,11 +536,14 @@ UOp KernelAxes::finish() const {
       for (size_t i = 0; i < axes_.size(); i++) {
         const Axis& a = axes_[i];
         if (origins_[static_cast<size_t>(a.origin)].range != r || a.size == 1) continue;
-        if (a.type == AxisType::kVector)
-          lanes = a.size, other = other ? fold_add(fold_mul(other, a.size), ranges[i]) : ranges[i], step *= a.size;
-        else if (a.type == AxisType::kUpcast) {
+        if (a.type == AxisType::kVector) {
+          lanes = a.size;
+          other = other ? fold_add(fold_mul(other, a.size), ranges[i]) : ranges[i];
+          step *= a.size;
+        } else if (a.type == AxisType::kUpcast) {
           UOp term = fold_mul(ranges[i], step);
-          other = other ? fold_add(other, term) : term, step *= a.size;
+          other = other ? fold_add(other, term) : term;
+          step *= a.size;
         }
       }
     }
@@ -530,7 +572,10 @@ UOp KernelAxes::finish() const {
     bool changed = false;
     src.clear();
     const uint32_t ends = u.in(Ops::END | Ops::REDUCE) ? range_start(u) : u.nsrc();
-    for (uint32_t i = 0; i < ends; i++) src.push_back(memo.get(u.src(i))), changed |= src.back() != u.src(i);
+    for (uint32_t i = 0; i < ends; i++) {
+      src.push_back(memo.get(u.src(i)));
+      changed |= src.back() != u.src(i);
+    }
     if (u.in(Ops::END | Ops::REDUCE)) {
       for (uint32_t i = ends; i < u.nsrc(); i++) {
         const Final& f = map.at(u.src(i));
@@ -553,7 +598,8 @@ UOp KernelAxes::finish() const {
           before = UOp::alu(Ops::WHERE, {later, before, identity(op, reduce.dtype())});
           UOps s(store.srcs().begin(), store.srcs().end());
           s[1] = UOp::alu(op, {before, reduce});
-          src[0] = store.with_srcs(s), src.push_back(block);
+          src[0] = store.with_srcs(s);
+          src.push_back(block);
         }
         if (UOp g = padded_in(own, false)) {
           UOp store = src[0], index = store.src(0);

@@ -38,7 +38,10 @@ class LoopCosts {
         if (is_loop(r)) loops.push_back(r);
       std::sort(loops.begin(), loops.end(), nests_before);
       double times = 0.5;
-      for (size_t i = loops.size(); i-- > 0;) cycles_[loops[i].id()] += times, times *= trips(loops[i]);
+      for (size_t i = loops.size(); i-- > 0;) {
+        cycles_[loops[i].id()] += times;
+        times *= trips(loops[i]);
+      }
     }
   }
   /// Cycles of one iteration, inner loops included, two instructions each.
@@ -222,8 +225,10 @@ void next_rows(const UOps& order, const Renderer& renderer, Before& out) {
     UOp before = before_sums(end), last;
     if (!before) continue;
     std::vector<std::pair<UOp, UOp>> begin;  // of all loops of the reduction
-    for (UOp e = end; e.is(Ops::END); e = e.src(0))
-      last = e.src(1), begin.push_back({last, UOp::constant(int64_t{0}, last.dtype())});
+    for (UOp e = end; e.is(Ops::END); e = e.src(0)) {
+      last = e.src(1);
+      begin.push_back({last, UOp::constant(int64_t{0}, last.dtype())});
+    }
     const UOps around = loops_around(before);
     Lines lines;
     for (UOp u : end.src(0).toposort()) {
@@ -284,7 +289,8 @@ UOp add_prefetches(UOp sink, const Renderer& renderer) {
     seen.push_back({a, std::move(f)});
   }
   Before before_reductions;
-  behind_reductions(order, costs, renderer, before_reductions), next_rows(order, renderer, before_reductions);
+  behind_reductions(order, costs, renderer, before_reductions);
+  next_rows(order, renderer, before_reductions);
   if (of_loop.empty() && before_reductions.empty()) return sink;
   return rebuild(sink, [&](UOp u) {
     if (u.is(Ops::AFTER)) {

@@ -86,7 +86,10 @@ std::optional<PrefixAxes> prefix_axes(const KernelAxes& kernel, const Renderer& 
     const int64_t step = stored.coefficient(kernel.range(a));
     if (along_memory ? step == 0 : step != 1) continue;
     const double part = used(x.size, lanes);
-    if (p.lanes_axis < 0 || (most < kWholeLanes && part > most)) p.lanes_axis = a, most = part;
+    if (p.lanes_axis < 0 || (most < kWholeLanes && part > most)) {
+      p.lanes_axis = a;
+      most = part;
+    }
   }
   if (p.lanes_axis < 0) return {};
   return p;

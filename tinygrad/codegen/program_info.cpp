@@ -85,11 +85,14 @@ void describe_parameters(Program& p, UOp ast) {
     else params.push_back(u);
   }
   std::sort(vars.begin(), vars.end(), [](UOp a, UOp b) { return a.arg<ParamArg>().name < b.arg<ParamArg>().name; });
-  p.vars.clear(), p.nbuffers = 0, p.thread_extent = {};
+  p.vars.clear();
+  p.nbuffers = 0;
+  p.thread_extent = {};
   for (UOp v : vars)
     if (p.vars.empty() || p.vars.back() != v.arg<ParamArg>().name) p.vars.push_back(v.arg<ParamArg>().name);
   for (UOp u : params) p.nbuffers = std::max(p.nbuffers, static_cast<int>(u.arg<ParamArg>().slot) + 1);
-  p.reads.assign(static_cast<size_t>(p.nbuffers), false), p.writes = p.reads;
+  p.reads.assign(static_cast<size_t>(p.nbuffers), false);
+  p.writes = p.reads;
   for (UOp u : p.linear) {
     if (u.in(Ops::LOAD | Ops::STORE)) {
       if (const ParamArg* g = global_param(u.src(0)))

@@ -33,9 +33,13 @@ UOp replace_ranges(UOp sink, const std::map<uint32_t, std::pair<UOp, UOps>>& map
     const uint32_t ends = u.in(Ops::END | Ops::REDUCE) ? range_start(u) : u.nsrc();
     for (uint32_t i = 0; i < u.nsrc(); i++) {
       auto it = map.find(u.src(i).id());
-      if (i >= ends && it != map.end())
-        src.insert(src.end(), it->second.second.begin(), it->second.second.end()), changed = true;
-      else src.push_back(memo.get(u.src(i))), changed |= src.back() != u.src(i);
+      if (i >= ends && it != map.end()) {
+        src.insert(src.end(), it->second.second.begin(), it->second.second.end());
+        changed = true;
+      } else {
+        src.push_back(memo.get(u.src(i)));
+        changed |= src.back() != u.src(i);
+      }
     }
     if (u.in(Ops::END | Ops::REDUCE)) {
       // A merged pair names one range twice.
@@ -71,8 +75,10 @@ UOp split_digits(UOp sink) {
     if (!u.in(Ops::FLOORDIV | Ops::FLOORMOD) || !u.src(1).is_const() || !u.dtype().is_weak()) continue;
     auto c = static_cast<int64_t>(u.src(1).const_int());
     UOp x = u.src(0);
-    if (x.is(Ops::FLOORDIV) && x.src(1).is_const()) c *= static_cast<int64_t>(x.src(1).const_int()), x = x.src(0);
-    else if (x.is(Ops::FLOORMOD) && x.src(1).is_const() && x.src(1).const_int() % c == 0) x = x.src(0);
+    if (x.is(Ops::FLOORDIV) && x.src(1).is_const()) {
+      c *= static_cast<int64_t>(x.src(1).const_int());
+      x = x.src(0);
+    } else if (x.is(Ops::FLOORMOD) && x.src(1).is_const() && x.src(1).const_int() % c == 0) x = x.src(0);
     if (x.is(Ops::RANGE) && c > 1 && splits(x, c)) radix[x.id()].push_back(c);
     // (r - k + 1) / 2, the gradient of what was read in steps of two: with r = 2 a + b that is a + (b - k + 1) / 2,
     // steps of one along a.
@@ -149,7 +155,10 @@ UOp split_digits(UOp sink) {
       if (depends_on(v.src(1), digit)) gate = gate ? gate & inside : inside;
     if (!gate) return v;
     UOp index = v.src(1);
-    if (index.is(Ops::WHERE) && index.src(2).is_invalid()) gate = index.src(0) & gate, index = index.src(1);
+    if (index.is(Ops::WHERE) && index.src(2).is_invalid()) {
+      gate = index.src(0) & gate;
+      index = index.src(1);
+    }
     return UOp::make(Ops::INDEX, v.dtype(), {v.src(0), index.valid(gate)});
   });
 }
@@ -179,7 +188,8 @@ UOp merge_inside_reduces(UOp sink) {
       bool ok = true, unit = false;
       for (const LinearForm& f : forms) {
         int64_t x = f.coefficient(a), y = f.coefficient(b);
-        ok &= x == y * size_of(b), unit |= y == 1;
+        ok &= x == y * size_of(b);
+        unit |= y == 1;
       }
       for (UOp u : order) {
         if (!u.is(Ops::END)) continue;
@@ -189,7 +199,8 @@ UOp merge_inside_reduces(UOp sink) {
       if (!ok || !unit) continue;
       UOp wide = UOp::range(UOp::constant(size_of(a) * size_of(b)), b.arg<RangeArg>()), n = UOp::constant(size_of(b));
       std::map<uint32_t, std::pair<UOp, UOps>> map;
-      map[a.id()] = {wide / n, {wide}}, map[b.id()] = {wide % n, {wide}};
+      map[a.id()] = {wide / n, {wide}};
+      map[b.id()] = {wide % n, {wide}};
       return graph_rewrite(replace_ranges(sink, map), sym(), {.name = "merge inside reduces"});
     }
   return sink;
@@ -240,10 +251,13 @@ UOp merge_ranges(UOp sink) {
         for (const LinearForm& f : forms) {
           if (!ok) break;
           int64_t x = f.coefficient(ranges[a]), y = f.coefficient(ranges[b]);
-          ok &= x == y * size[b], used |= y != 0;
+          ok &= x == y * size[b];
+          used |= y != 0;
         }
         if (!ok || (!used && size[a] * size[b] > INT32_MAX)) continue;
-        size[b] *= size[a], gone[a] = true, again = any = true;
+        size[b] *= size[a];
+        gone[a] = true;
+        again = any = true;
         members[b].push_back(a);
       }
   }
@@ -279,7 +293,10 @@ UOp flatten_sums(UOp sink) {
   for (UOp u : order) {
     src.clear();
     bool changed = false;
-    for (UOp s : u.srcs()) src.push_back(memo.get(s)), changed |= src.back() != s;
+    for (UOp s : u.srcs()) {
+      src.push_back(memo.get(s));
+      changed |= src.back() != s;
+    }
     UOp v = changed ? u.with_srcs(src) : u;
     if (u.is(Ops::REDUCE)) {
       const bool masked = u.src(0).is(Ops::WHERE) && is_zero(u.src(0).src(2)) && u.arg<ReduceArg>().op == Ops::ADD;
@@ -290,8 +307,10 @@ UOp flatten_sums(UOp sink) {
         UOps s{masked ? UOp::alu(Ops::WHERE, {v.src(0).src(0), inner.src(0), v.src(0).src(2)}) : inner.src(0)};
         s.insert(s.end(), v.srcs().begin() + 1, v.srcs().end());
         bool distinct = true;
-        for (size_t i = 1; i < inner.nsrc(); i++)
-          distinct &= std::find(s.begin() + 1, s.end(), inner.src(i)) == s.end(), s.push_back(inner.src(i));
+        for (size_t i = 1; i < inner.nsrc(); i++) {
+          distinct &= std::find(s.begin() + 1, s.end(), inner.src(i)) == s.end();
+          s.push_back(inner.src(i));
+        }
         if (distinct) v = UOp::make(Ops::REDUCE, u.dtype(), s, u.arg(), u.tag());
       }
     }
@@ -304,8 +323,10 @@ void clauses(UOp gate, UOps* out) {
   while (!stack.empty()) {
     UOp u = stack.back();
     stack.pop_back();
-    if (u.is(Ops::AND)) stack.push_back(u.src(0)), stack.push_back(u.src(1));
-    else out->push_back(u);
+    if (u.is(Ops::AND)) {
+      stack.push_back(u.src(0));
+      stack.push_back(u.src(1));
+    } else out->push_back(u);
   }
 }
 
@@ -351,7 +372,8 @@ UOp relax_gates(UOp sink) {
       }
       if (!map.empty()) {
         UOps s(v.srcs().begin(), v.srcs().end());
-        s[1] = s[1].substitute(map), v = v.with_srcs(s);
+        s[1] = s[1].substitute(map);
+        v = v.with_srcs(s);
       }
     }
     return v;

@@ -11,7 +11,10 @@ template <class F> UOp rebuild(UOp root, F&& f) {
   for (UOp u : root.toposort()) {
     src.clear();
     bool changed = false;
-    for (UOp s : u.srcs()) src.push_back(memo.get(s)), changed |= src.back() != s;
+    for (UOp s : u.srcs()) {
+      src.push_back(memo.get(s));
+      changed |= src.back() != s;
+    }
     memo.set(u, f(changed ? u.with_srcs(src) : u));
   }
   return memo.get(root);

@@ -38,8 +38,10 @@ UOp somewhere(UOp a, UOp b, bool contrary) {
     auto [u, k] = stack.back();
     stack.pop_back();
     if (u.is_const() && !u.is_invalid()) offset += k * static_cast<int64_t>(u.const_int());
-    else if (u.is(Ops::ADD)) stack.push_back({u.src(0), k}), stack.push_back({u.src(1), k});
-    else if (u.is(Ops::MUL) && u.src(1).is_const())
+    else if (u.is(Ops::ADD)) {
+      stack.push_back({u.src(0), k});
+      stack.push_back({u.src(1), k});
+    } else if (u.is(Ops::MUL) && u.src(1).is_const())
       stack.push_back({u.src(0), k * static_cast<int64_t>(u.src(1).const_int())});
     else if (u.is(Ops::CAST) && u.src(0).dtype().is_int() && u.dtype().is_int()) stack.push_back({u.src(0), k});
     else if (u.is(Ops::RANGE)) {
@@ -84,8 +86,10 @@ UOp somewhere(UOp condition, bool contrary) {
     auto [u, no] = stack.back();
     stack.pop_back();
     UOp part;
-    if (u.is(no ? Ops::OR : Ops::AND)) stack.push_back({u.src(1), no}), stack.push_back({u.src(0), no});
-    else if (u.is(Ops::CMPNE) && u.src(1).is_const() && u.dtype() == u.src(0).dtype() && u.src(1).const_int())
+    if (u.is(no ? Ops::OR : Ops::AND)) {
+      stack.push_back({u.src(1), no});
+      stack.push_back({u.src(0), no});
+    } else if (u.is(Ops::CMPNE) && u.src(1).is_const() && u.dtype() == u.src(0).dtype() && u.src(1).const_int())
       stack.push_back({u.src(0), !no});
     else if (u.is(Ops::CMPLT) && u.src(0).dtype().is_int()) part = somewhere(u.src(0), u.src(1), no);
     if (part) all = all ? all & part : part;
@@ -123,7 +127,8 @@ UOp skip_masked(UOp sink) {
       if (above.size() != 1 || !above[0].in(groups::kElementwise)) break;
       up = above[0];
       if (up.is(Ops::WHERE)) break;
-      value = up, up = UOp();
+      value = up;
+      up = UOp();
     }
     if (!up || !up.is(Ops::WHERE) || up.src(0) == value || up.src(1) == up.src(2)) continue;
     UOp open = somewhere(up.src(0), up.src(2) == value);

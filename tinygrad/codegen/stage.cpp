@@ -97,7 +97,10 @@ UOps stageable(UOp sink) {
     if (!u.is(Ops::REDUCE) || u.arg<ReduceArg>().op != Ops::ADD) continue;
     UOp v = u.src(0);
     if (v.is(Ops::WHERE) && v.src(2).is_const() && v.src(2).const_float() == 0) v = v.src(1);
-    if (v.in(Ops::MUL | Ops::WMMA)) add(v.src(0)), add(v.src(1));
+    if (v.in(Ops::MUL | Ops::WMMA)) {
+      add(v.src(0));
+      add(v.src(1));
+    }
   }
   return out;
 }
@@ -134,14 +137,26 @@ UOp stage(UOp value, UOps over, int32_t slot, int64_t lanes) {
   int64_t width = 0;
   if (lane == over.size() && !over.empty() && !is_loop(over.back())) {
     width = std::min(size_of(over.back()) & -size_of(over.back()), lanes);
-    if (width >= kFewLanes)
-      lane = over.size() - 1, along = walked_along(lane), keeps_lanes = along == 0 || along == 1, find_run();
-    if (width < kFewLanes || (!keeps_lanes && !transposes))
-      lane = over.size(), along = -1, width = 0, keeps_lanes = false, find_run();
+    if (width >= kFewLanes) {
+      lane = over.size() - 1;
+      along = walked_along(lane);
+      keeps_lanes = along == 0 || along == 1;
+      find_run();
+    }
+    if (width < kFewLanes || (!keeps_lanes && !transposes)) {
+      lane = over.size();
+      along = -1;
+      width = 0;
+      keeps_lanes = false;
+      find_run();
+    }
   }
   std::vector<UOp> at(over.size());
   UOps own;
-  auto put = [&](size_t i, UOp r) { at[i] = r, own.push_back(r); };
+  auto put = [&](size_t i, UOp r) {
+    at[i] = r;
+    own.push_back(r);
+  };
   // A loop of which the inner part, the greatest divisor up to `most`, is unrolled.
   auto put_unrolled = [&](size_t i, int64_t most) {
     const int64_t n = size_of(over[i]);
@@ -150,7 +165,8 @@ UOp stage(UOp value, UOps over, int32_t slot, int64_t lanes) {
     if (n == inner) return put(i, loop(n, AxisType::kUpcast));
     if (inner == 1) return put(i, loop(n, AxisType::kLoop));
     UOp outer = loop(n / inner, AxisType::kLoop), part = loop(inner, AxisType::kUpcast);
-    own.push_back(outer), own.push_back(part);
+    own.push_back(outer);
+    own.push_back(part);
     at[i] = fold_add(fold_mul(outer, inner), part);
   };
   auto put_lanes = [&](size_t i) {
@@ -166,7 +182,8 @@ UOp stage(UOp value, UOps over, int32_t slot, int64_t lanes) {
     for (int64_t d = std::min(n, part_size); d >= kShortRun || d == n; d--)
       if (n % d == 0) return put_unrolled(i, d);
     UOp outer = loop((n + part_size - 1) / part_size, AxisType::kLoop), part = loop(part_size, AxisType::kUpcast);
-    own.push_back(outer), own.push_back(part);
+    own.push_back(outer);
+    own.push_back(part);
     at[i] = fold_add(
         (outer < n / part_size).where(fold_mul(outer, part_size), UOp::constant(n - part_size, outer.dtype())), part);
   };
@@ -231,10 +248,14 @@ UOp stage_shared(UOp value, UOps over, const UOps& threads, UOp loop, int32_t sl
     const size_t i = walk[k].second;
     UOp digit = passed == 1 ? n : UOp::alu(Ops::FLOORDIV, {n, UOp::constant(passed)});
     at[i] = k ? UOp::alu(Ops::FLOORMOD, {digit, UOp::constant(size_of(over[i]))}) : digit;
-    map.push_back({over[i], at[i]}), passed *= size_of(over[i]);
+    map.push_back({over[i], at[i]});
+    passed *= size_of(over[i]);
   }
   UOp filled = value.substitute(map), place = position(steps, at);
-  if (size % group) filled = gate_loads(filled, n < size), place = place.valid(n < size);
+  if (size % group) {
+    filled = gate_loads(filled, n < size);
+    place = place.valid(n < size);
+  }
   UOp empty = loop ? buffer.after({UOp::make(Ops::BARRIER, dtypes::void_, {loop})}) : buffer;
   UOp store = empty.index({place}).store(filled);
   if (!own.empty()) store = store.end(own);

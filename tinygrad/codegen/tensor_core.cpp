@@ -41,7 +41,8 @@ Sum find_sum(UOp sink) {
   if (!s.reduce) return {};
   UOp v = s.reduce.src(0);
   if (v.is(Ops::MUL)) {
-    s.x = before_widening(v.src(0), s.reduce.dtype()), s.y = before_widening(v.src(1), s.reduce.dtype());
+    s.x = before_widening(v.src(0), s.reduce.dtype());
+    s.y = before_widening(v.src(1), s.reduce.dtype());
   }
   // Products of 8 bits that end in 8 bits: what wraps on the way makes no difference.
   if (v.is(Ops::CAST) && v.src(0).is(Ops::MUL) && v.src(0).dtype().is_int() && v.src(0).dtype().itemsize() == 1 &&
@@ -49,7 +50,8 @@ Sum find_sum(UOp sink) {
     for (UOp u : sink.toposort())
       for (UOp src : u.srcs())
         if (src == s.reduce && !(u.is(Ops::CAST) && u.dtype().is_int() && u.dtype().itemsize() == 1)) return {};
-    s.x = v.src(0).src(0), s.y = v.src(0).src(1);
+    s.x = v.src(0).src(0);
+    s.y = v.src(0).src(1);
   }
   if (!s.x || !s.y) return {};
   for (UOp f : {s.x, s.y}) {
@@ -191,7 +193,10 @@ std::vector<std::pair<UOp, int>> tensor_core_choices(UOp sink, const Renderer& r
     for (UOp f : {s.x, s.y})
       for (UOp u : f.toposort()) unit |= u.is(Ops::LOAD) && linear_form(u.src(0).src(1)).coefficient(r) == 1;
     const std::pair<bool, int64_t> score{unit, static_cast<int64_t>(r.src(0).const_int())};
-    if (score > best) range = r, best = score;
+    if (score > best) {
+      range = r;
+      best = score;
+    }
   }
   std::vector<std::pair<UOp, int>> out;
   Fit f;

@@ -45,7 +45,8 @@ Spread spread_of(const Slide& s) {
   Spread out;
   for (const auto& [r, k] : s) {
     const int64_t most = k * (size_of(r) - 1);
-    out.extent += std::abs(most), out.lo += std::min<int64_t>(most, 0);
+    out.extent += std::abs(most);
+    out.lo += std::min<int64_t>(most, 0);
   }
   return out;
 }
@@ -54,7 +55,10 @@ bool reduce_slide(Slide* s) {
   int64_t g = 0;
   for (const auto& [r, k] : *s) g = std::gcd(g, k);
   bool unit = false;
-  for (auto& [r, k] : *s) k /= g, unit |= std::abs(k) == 1;
+  for (auto& [r, k] : *s) {
+    k /= g;
+    unit |= std::abs(k) == 1;
+  }
   return unit;
 }
 }  // namespace
@@ -72,7 +76,10 @@ std::vector<Slide> slides(UOp value) {
     if (size_of(r) <= 0) return {};
     Member m{r, {}, 0};
     int64_t g = 0;
-    for (const LinearForm& f : forms) m.direction.push_back(f.coefficient(r)), g = std::gcd(g, m.direction.back());
+    for (const LinearForm& f : forms) {
+      m.direction.push_back(f.coefficient(r));
+      g = std::gcd(g, m.direction.back());
+    }
     if (g == 0) {
       out.push_back({{r, 1}});  // in no sum: by itself
       continue;
@@ -96,11 +103,15 @@ std::vector<Slide> slides(UOp value) {
           (reduce_slide(&alone), static_cast<double>(spread_of(alone).extent)) * static_cast<double>(size_of(m.range));
       Slide reduced = wide;
       if (!reduce_slide(&reduced) || static_cast<double>(spread_of(reduced).extent) > kOverlap * apart) continue;
-      slide = std::move(wide), joined = true;
+      slide = std::move(wide);
+      joined = true;
     }
     if (!joined) found.push_back({&m, {{m.range, m.coefficient}}});
   }
-  for (auto& [first, slide] : found) reduce_slide(&slide), out.push_back(std::move(slide));
+  for (auto& [first, slide] : found) {
+    reduce_slide(&slide);
+    out.push_back(std::move(slide));
+  }
   return out;
 }
 
@@ -145,18 +156,26 @@ UOp stage_window(UOp value, const std::vector<Slide>& over, UOp lane, int32_t sl
     Axis a;
     for (const auto& [r, k] : s) {
       a.has_lane |= is_lane(r);
-      if (std::abs(k) == 1 && !a.unit) a.unit = r, a.sign = k;
+      if (std::abs(k) == 1 && !a.unit) {
+        a.unit = r;
+        a.sign = k;
+      }
     }
     const Spread spread = spread_of(s);
-    a.lo = spread.lo, a.extent = spread.extent, a.memory = address.coefficient(a.unit) * a.sign, a.slide = std::move(s);
+    a.lo = spread.lo;
+    a.extent = spread.extent;
+    a.memory = address.coefficient(a.unit) * a.sign;
+    a.slide = std::move(s);
     // Rows that follow each other: x / pitch and x % pitch of this sum and of nothing else.
     for (UOp u : value.toposort()) {
       if (!u.is(Ops::FLOORMOD) || !u.src(1).is_const() || !depends_on(u.src(0), a.unit)) continue;
       const LinearForm f = linear_form(u.src(0));
       bool own = f.rest.empty() && f.terms.size() == a.slide.size();
       for (const auto& [r, k] : a.slide) own &= f.coefficient(r) == k * a.sign * f.coefficient(a.unit);
-      if (own && f.coefficient(a.unit) * a.sign == 1)
-        a.pitch = static_cast<int64_t>(u.src(1).const_int()), a.memory = 1;
+      if (own && f.coefficient(a.unit) * a.sign == 1) {
+        a.pitch = static_cast<int64_t>(u.src(1).const_int());
+        a.memory = 1;
+      }
     }
     axes.push_back(std::move(a));
   };
@@ -212,9 +231,11 @@ UOp stage_window(UOp value, const std::vector<Slide>& over, UOp lane, int32_t sl
       }
       const LinearForm f = linear_form((rest ? rest : quotient).src(0));
       int64_t begin = a.lo + f.offset, first = begin >= 0 ? begin / a.pitch : -((-begin + a.pitch - 1) / a.pitch);
-      a.extent += begin - first * a.pitch, a.lo = first * a.pitch - f.offset;
+      a.extent += begin - first * a.pitch;
+      a.lo = first * a.pitch - f.offset;
       const int64_t rows = (a.extent + a.pitch - 1) / a.pitch;
-      a.extent = rows * a.pitch, slack = lanes;
+      a.extent = rows * a.pitch;
+      slack = lanes;
       UOp column = run(a.pitch), row = loop(rows);
       at = fold_add(fold_mul(row, a.pitch), column);
       if (quotient) map.push_back({quotient, fold_add(row, UOp::constant(first))});
@@ -235,7 +256,8 @@ UOp stage_window(UOp value, const std::vector<Slide>& over, UOp lane, int32_t sl
     UOp base = fold_add(at, UOp::constant(a.lo));
     map.push_back({a.unit, a.sign == 1 ? base : fold_mul(base, -1)});
     UOp here = fold_mul(at, stride), there = fold_mul(fold_add(sum, UOp::constant(-a.lo)), stride);
-    filled = filled ? fold_add(here, filled) : here, read = read ? fold_add(there, read) : there;
+    filled = filled ? fold_add(here, filled) : here;
+    read = read ? fold_add(there, read) : there;
     stride *= a.extent;
   }
   UOp buffer = UOp::make(Ops::BUFFER, value.dtype(), {UOp::shape_stack(std::vector<int64_t>{stride + slack})},

@@ -62,7 +62,8 @@ WordKernel word_kernel(UOp sink, UOp range, const Renderer& renderer) {
     LinearForm form = linear_form(u.src(0).src(1));
     if (form.coefficient(range) != 1 || !form.rest.empty() || u.src(0).src(1).is(Ops::WHERE)) continue;
     if (load) return {};
-    load = u, f = std::move(form);
+    load = u;
+    f = std::move(form);
   }
   if (!load) return {};
   for (UOp u : order)
@@ -79,7 +80,10 @@ WordKernel word_kernel(UOp sink, UOp range, const Renderer& renderer) {
     const UOps of_a = a.toposort(), of_b = b.toposort();
     const bool numbers = std::find(of_a.begin(), of_a.end(), load) != of_a.end(),
                other = std::find(of_b.begin(), of_b.end(), load) == of_b.end();
-    if (numbers && other && loads_in(b) && depends_on(b, range)) factor = b, numbers_of = a;
+    if (numbers && other && loads_in(b) && depends_on(b, range)) {
+      factor = b;
+      numbers_of = a;
+    }
   }
   if (!factor) return {};
   for (UOp u : numbers_of.toposort())
@@ -93,13 +97,17 @@ WordKernel word_kernel(UOp sink, UOp range, const Renderer& renderer) {
   int64_t step = 0;
   if (blocks > 1) {
     for (UOp r : reduced)
-      if (int64_t c = f.coefficient(r); r != range && c >= n && (!distance || c < step)) distance = r, step = c;
+      if (int64_t c = f.coefficient(r); r != range && c >= n && (!distance || c < step)) {
+        distance = r;
+        step = c;
+      }
     if (!distance || size_of(distance) % blocks || step % 2 || (blocks - 1) * step + n > kReach ||
         size_of(distance) <= 0)
       return {};
   }
   WordKernel k;
-  k.lanes = part(range, 1, kLanes), k.bytes = part(range, 2, kBytes);
+  k.lanes = part(range, 1, kLanes);
+  k.bytes = part(range, 2, kBytes);
   std::vector<std::pair<UOp, UOp>> map;
   UOp word = k.lanes;
   if (blocks > 1) {
@@ -115,7 +123,10 @@ WordKernel word_kernel(UOp sink, UOp range, const Renderer& renderer) {
   for (UOp r : reduced) {
     if (r == distance) src.push_back(k.registers);
     if (r == range && !distance && k.registers) src.push_back(k.registers);
-    if (r == range) src.push_back(k.lanes), src.push_back(k.bytes);
+    if (r == range) {
+      src.push_back(k.lanes);
+      src.push_back(k.bytes);
+    }
     if (r != distance && r != range) src.push_back(r);
   }
   k.sink = sink.substitute({{reduce, UOp::make(Ops::REDUCE, reduce.dtype(), src, reduce.arg(), reduce.tag())}});
@@ -160,12 +171,15 @@ bool choose_words(KernelAxes& kernel, const Renderer& renderer) {
       else if (r == w.bytes || (x.reduce && x.size <= kShortAxis)) tile = x.size;
       else if (r == w.registers) tile = x.size % 4 == 0 && tiled < 0 ? 4 : x.size % 2 == 0 ? 2 : 1;
       else if (a == tiled) tile = kRows;
-      if (!x.reduce) c.order.push_back(a), rows *= static_cast<double>(x.size);
-      else if (r != w.lanes) vectors *= static_cast<double>(x.size);
+      if (!x.reduce) {
+        c.order.push_back(a);
+        rows *= static_cast<double>(x.size);
+      } else if (r != w.lanes) vectors *= static_cast<double>(x.size);
       c.tile.push_back(tile);
     }
     if (rows < kLeastRows) continue;
-    c.filling = vectors * kLanes * 2, c.cycles = rows * vectors * kCyclesPerVector + c.filling;
+    c.filling = vectors * kLanes * 2;
+    c.cycles = rows * vectors * kCyclesPerVector + c.filling;
     apply_candidate(k, c, renderer);
     kernel = std::move(k);
     return true;

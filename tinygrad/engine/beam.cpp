@@ -61,7 +61,8 @@ std::optional<OptList> from_text(const std::string& text) {
   if (!(in >> version) || version != 1) return {};
   for (Opt o{OptOp::kTc}; in >> op;) {
     if (!(in >> o.axis >> o.arg) || op < 0 || op > static_cast<int>(OptOp::kStage)) return {};
-    o.op = static_cast<OptOp>(op), opts.push_back(o);
+    o.op = static_cast<OptOp>(op);
+    opts.push_back(o);
   }
   return in.eof() ? std::optional(opts) : std::nullopt;
 }
@@ -147,20 +148,23 @@ bool Search::add(Candidate c, std::vector<Tried>& to) {
     t.opts = axes.applied();
   }
   if (!seen_.insert(to_text(t.opts)).second) return false;
-  t.candidate = std::move(c), to.push_back(std::move(t));
+  t.candidate = std::move(c);
+  to.push_back(std::move(t));
   return true;
 }
 
 void Search::compile_one(Tried& t) {
   Stop::check("beam");
   CodegenOptions options = options_;
-  options.beam = 0, options.opts = t.opts;
+  options.beam = 0;
+  options.opts = t.opts;
   auto program = to_program(kernel_, renderer_, options);
   if (static_cast<int64_t>(program->linear.size()) > uops_max_ && !t.kernel.program)
     throw KernelOptError("too many instructions");
   Stop::check("beam");
   program->binary = device_.compiler(renderer_.target()).compile(program->source);
-  t.kernel.executable = device_.load(program), t.kernel.program = std::move(program);
+  t.kernel.executable = device_.load(program);
+  t.kernel.program = std::move(program);
 }
 
 void Search::compile(std::vector<Tried>& list) {
@@ -172,7 +176,8 @@ void Search::compile(std::vector<Tried>& list) {
     const Stop::Adopt stoppable(stop);
     for (size_t i; (i = next++) < list.size() && time_left();) {
       try {
-        compile_one(list[i]), done++;
+        compile_one(list[i]);
+        done++;
       } catch (const KernelOptError&) {
       } catch (const CompileError&) {
         if (strict_) throw;
@@ -184,7 +189,8 @@ void Search::compile(std::vector<Tried>& list) {
   const int threads = static_cast<int>(std::min<size_t>(static_cast<size_t>(std::max(threads_, 1)), list.size()));
   if (threads <= 1) work(0, 1);
   else ThreadPool::global().parallel_for(0, threads, 1, work, threads);
-  compiled_ += static_cast<int64_t>(done), tg::compiled += static_cast<int64_t>(done);
+  compiled_ += static_cast<int64_t>(done);
+  tg::compiled += static_cast<int64_t>(done);
   std::erase_if(list, [](const Tried& t) { return !t.kernel.executable; });
 }
 
@@ -201,7 +207,8 @@ void Search::measure(std::vector<Tried> list, Trial& trial) {
       const double best = beam_.front().seconds;
       double once = 0;
       if (!trial.agrees(t.kernel, &once)) {
-        wrong_++, dropped++;
+        wrong_++;
+        dropped++;
         if (env::DEBUG.get() >= 1 || debug_ >= 1)
           std::printf("beam: dropped, it computes something else: %s\n", to_text(t.opts).c_str());
         continue;
@@ -232,11 +239,14 @@ OptList Search::run() {
     if (best.empty()) return {};
     KernelAxes axes(axes_);
     apply_candidate(axes, best[0], renderer_);
-    own.opts = axes.applied(), own.candidate = std::move(best[0]);
+    own.opts = axes.applied();
+    own.candidate = std::move(best[0]);
   }
   seen_.insert(to_text(own.opts));
   own.kernel.program = std::make_shared<Program>();  // not bounded in size
-  compile_one(own), compiled_++, tg::compiled++;
+  compile_one(own);
+  compiled_++;
+  tg::compiled++;
   Trial trial(sink_);
   trial.remember(own.kernel);
   own.seconds = trial.time(own.kernel, std::numeric_limits<double>::infinity());
@@ -259,7 +269,10 @@ OptList Search::run() {
       for (size_t i = 0, more = 1; more && next.size() < share; i++) {
         more = 0;
         for (auto& w : ways)
-          if (i < w.size()) more = 1, add(std::move(w[i]), next);
+          if (i < w.size()) {
+            more = 1;
+            add(std::move(w[i]), next);
+          }
       }
       if (next.empty()) break;
       measure(std::move(next), trial);
@@ -275,13 +288,18 @@ OptList Search::run() {
   std::vector<const Tried*> rivals{&own};
   std::vector<const CompiledKernel*> kernels{&own.kernel};
   for (const Tried& t : beam_)
-    if (t.opts != own.opts && rivals.size() < (before > 0.05 ? 2 : 5))
-      rivals.push_back(&t), kernels.push_back(&t.kernel);
+    if (t.opts != own.opts && rivals.size() < (before > 0.05 ? 2 : 5)) {
+      rivals.push_back(&t);
+      kernels.push_back(&t.kernel);
+    }
   if (rivals.size() > 1) {
     const std::vector<double> medians = trial.compare(kernels);
     first = after = medians[0];
     for (size_t i = 1; i < rivals.size(); i++)
-      if (medians[i] < first * kWins && medians[i] < after) chosen = rivals[i], after = medians[i];
+      if (medians[i] < first * kWins && medians[i] < after) {
+        chosen = rivals[i];
+        after = medians[i];
+      }
   }
   searches++;
   if (debug >= 2) {
@@ -326,9 +344,13 @@ std::optional<OptList> beam_opts(const Kernel& kernel, Device& device, const Ren
                                  const CodegenOptions& options) {
   if (!searchable(kernel, device, renderer, options)) return {};
   Hash128 key;
-  key.add(build_identity()), key.add(renderer.target().key()), key.add(device.kind()), key.add(options.hash()),
-      key.add(kernel.key);
-  key.add(device.compiler(renderer.target()).cache_key()), add_beam_settings(key, options);
+  key.add(build_identity());
+  key.add(renderer.target().key());
+  key.add(device.kind());
+  key.add(options.hash());
+  key.add(kernel.key);
+  key.add(device.compiler(renderer.target()).cache_key());
+  add_beam_settings(key, options);
   if (auto opts = recall(key)) return opts;
   // Alone: a second search would disturb the first one's measurements, and may be for the same kernel.
   static std::timed_mutex one;
@@ -338,7 +360,8 @@ std::optional<OptList> beam_opts(const Kernel& kernel, Device& device, const Ren
   const Context quiet{
       {"DEBUG", std::min<int64_t>(env::DEBUG.get(), 2)}};  // candidates' sources and graphs would bury everything
   CodegenOptions ranges = options;
-  ranges.beam = 0, ranges.stop_after = "ranges";
+  ranges.beam = 0;
+  ranges.stop_after = "ranges";
   OptList opts;
   try {
     auto ranged = to_program(kernel, renderer, ranges);

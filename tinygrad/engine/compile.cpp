@@ -51,12 +51,17 @@ class ProgramCache {
   void put(const Hash128& key, CompiledKernelRef kernel) {
     std::lock_guard lock(mutex_);
     if (map_.contains(key)) return;
-    order_.emplace_front(key, std::move(kernel)), map_[key] = order_.begin();
-    if (map_.size() > kMaxPrograms) map_.erase(order_.back().first), order_.pop_back();
+    order_.emplace_front(key, std::move(kernel));
+    map_[key] = order_.begin();
+    if (map_.size() > kMaxPrograms) {
+      map_.erase(order_.back().first);
+      order_.pop_back();
+    }
   }
   void clear() {
     std::lock_guard lock(mutex_);
-    map_.clear(), order_.clear();
+    map_.clear();
+    order_.clear();
   }
 
  private:
@@ -85,9 +90,14 @@ const Renderer& renderer_for(const Target& target) {
 std::shared_ptr<const Program> launchable(const Program& p, bool source) {
   static const auto* nothing = new ArenaRef(std::make_shared<Arena>());
   auto out = std::make_shared<Program>();
-  out->name = p.name, out->applied_opts = p.applied_opts, out->nbuffers = p.nbuffers, out->reads = p.reads,
-  out->writes = p.writes, out->vars = p.vars;
-  out->estimates = p.estimates, out->binary = p.binary;
+  out->name = p.name;
+  out->applied_opts = p.applied_opts;
+  out->nbuffers = p.nbuffers;
+  out->reads = p.reads;
+  out->writes = p.writes;
+  out->vars = p.vars;
+  out->estimates = p.estimates;
+  out->binary = p.binary;
   if (source) out->source = p.source;
   const UOp sizes[] = {p.thread_extent, p.global_size[0], p.global_size[1], p.global_size[2],
                        p.local_size[0], p.local_size[1],  p.local_size[2]};
@@ -99,8 +109,10 @@ std::shared_ptr<const Program> launchable(const Program& p, bool source) {
   ArenaScope scope(*out->arena);
   auto copied = [&](UOp u) { return u ? import_graph(p.arena->graph(), u) : u; };
   out->thread_extent = copied(p.thread_extent);
-  for (int k = 0; k < 3; k++)
-    out->global_size[k] = copied(p.global_size[k]), out->local_size[k] = copied(p.local_size[k]);
+  for (int k = 0; k < 3; k++) {
+    out->global_size[k] = copied(p.global_size[k]);
+    out->local_size[k] = copied(p.local_size[k]);
+  }
   return out;
 }
 
@@ -137,7 +149,10 @@ CompiledKernelRef compile_one(const Hash128& key, const Kernel& kernel, Device& 
     }
     compiled->executable = device.load(program);
   }
-  if (span.recording()) span.rename(program->name), span.details(stored ? "from the disk cache" : "");
+  if (span.recording()) {
+    span.rename(program->name);
+    span.details(stored ? "from the disk cache" : "");
+  }
   compiled->program =
       native && !stored ? launchable(*program, static_cast<bool>(env::CAPTURE_PROCESS_REPLAY)) : std::move(program);
   return compiled;
@@ -153,13 +168,17 @@ void check_tensor_core(const CodegenOptions& options, const Target& target) {
 }
 
 /// Everything that says which compiler works here, besides the target.
-void add_compiler(Hash128& h) { h.add(env::CC.get()), h.add(env::TG_LLVM_PLUGIN.get()); }
+void add_compiler(Hash128& h) {
+  h.add(env::CC.get());
+  h.add(env::TG_LLVM_PLUGIN.get());
+}
 }  // namespace
 
 Hash128 codegen_settings_hash() {
   const CodegenOptions options = CodegenOptions::from_env();
   Hash128 h = options.hash();
-  add_compiler(h), add_beam_settings(h, options);
+  add_compiler(h);
+  add_beam_settings(h, options);
   return h;
 }
 void clear_kernel_cache() { cache().clear(); }
@@ -169,8 +188,11 @@ std::vector<CompiledKernelRef> compile_kernels(std::span<const KernelRef> kernel
   const Target& target = device.target();
   CodegenOptions options = CodegenOptions::from_env();
   Hash128 base;
-  base.add(target.key()), base.add(device.kind()), base.add(options.hash());
-  add_compiler(base), add_beam_settings(base, options);
+  base.add(target.key());
+  base.add(device.kind());
+  base.add(options.hash());
+  add_compiler(base);
+  add_beam_settings(base, options);
   const bool capture = static_cast<bool>(env::CAPTURE_PROCESS_REPLAY);
   std::vector<CompiledKernelRef> out(kernels.size());
   std::unordered_map<Hash128, size_t, KeyHash> first;  // key -> first position that needs it
@@ -210,7 +232,10 @@ std::vector<CompiledKernelRef> compile_kernels(std::span<const KernelRef> kernel
         Hash128 stored = key;
         stored.add(tool);
         CodegenOptions used = options;
-        if (searched[m]) used.opts = std::move(searched[m]), stored.add(used.hash());
+        if (searched[m]) {
+          used.opts = std::move(searched[m]);
+          stored.add(used.hash());
+        }
         try {
           out[i] = compile_one(stored, *kernels[i], device, target, used);
         } catch (...) {

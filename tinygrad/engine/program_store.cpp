@@ -21,7 +21,10 @@ class Writer {
   template <class T> void value(T v) {
     bytes.insert(bytes.end(), reinterpret_cast<const uint8_t*>(&v), reinterpret_cast<const uint8_t*>(&v) + sizeof v);
   }
-  void text(std::string_view s) { value<uint64_t>(s.size()), bytes.insert(bytes.end(), s.begin(), s.end()); }
+  void text(std::string_view s) {
+    value<uint64_t>(s.size());
+    bytes.insert(bytes.end(), s.begin(), s.end());
+  }
   std::vector<uint8_t> bytes;
 };
 
@@ -31,13 +34,20 @@ class Reader {
   explicit Reader(std::span<const uint8_t> b) : left_(b) {}
   template <class T> T value() {
     T v{};
-    if (left_.size() < sizeof v) return ok = false, v;
-    std::memcpy(&v, left_.data(), sizeof v), left_ = left_.subspan(sizeof v);
+    if (left_.size() < sizeof v) {
+      ok = false;
+      return v;
+    }
+    std::memcpy(&v, left_.data(), sizeof v);
+    left_ = left_.subspan(sizeof v);
     return v;
   }
   std::string text() {
     auto n = value<uint64_t>();
-    if (n > left_.size()) return ok = false, std::string();
+    if (n > left_.size()) {
+      ok = false;
+      return std::string();
+    }
     std::string s(reinterpret_cast<const char*>(left_.data()), n);
     left_ = left_.subspan(n);
     return s;
@@ -108,12 +118,14 @@ std::shared_ptr<Program> load_stored_program(const std::string& key) {
   p->nbuffers = static_cast<int>(r.count(1 << 20));
   for (int i = 0; i < p->nbuffers && r.ok; i++) {
     auto flags = r.value<uint8_t>();
-    p->reads.push_back(flags & 1), p->writes.push_back(flags & 2);
+    p->reads.push_back(flags & 1);
+    p->writes.push_back(flags & 2);
   }
   for (uint64_t n = r.count(1 << 16); n > 0 && r.ok; n--) p->vars.push_back(r.text());
   for (uint64_t n = r.count(1 << 16); n > 0 && r.ok; n--) {
     Opt o{static_cast<OptOp>(r.value<uint8_t>())};
-    o.axis = r.value<int32_t>(), o.arg = r.value<int64_t>();
+    o.axis = r.value<int32_t>();
+    o.arg = r.value<int64_t>();
     p->applied_opts.push_back(o);
   }
   auto extent = r.value<int64_t>();
@@ -133,13 +145,20 @@ void store_program(const std::string& key, const Program& p) {
   if (!env::CCACHE || build_identity().empty()) return;
   if (p.thread_extent && !p.thread_extent.is_const()) return;
   Writer w;
-  w.value(kMagic), w.text(build_identity()), w.text(p.name), w.value<uint64_t>(static_cast<uint64_t>(p.nbuffers));
+  w.value(kMagic);
+  w.text(build_identity());
+  w.text(p.name);
+  w.value<uint64_t>(static_cast<uint64_t>(p.nbuffers));
   for (size_t i = 0; i < static_cast<size_t>(p.nbuffers); i++)
     w.value<uint8_t>(static_cast<uint8_t>((p.reads[i] ? 1 : 0) | (p.writes[i] ? 2 : 0)));
   w.value<uint64_t>(p.vars.size());
   for (const std::string& v : p.vars) w.text(v);
   w.value<uint64_t>(p.applied_opts.size());
-  for (const Opt& o : p.applied_opts) w.value(static_cast<uint8_t>(o.op)), w.value(o.axis), w.value(o.arg);
+  for (const Opt& o : p.applied_opts) {
+    w.value(static_cast<uint8_t>(o.op));
+    w.value(o.axis);
+    w.value(o.arg);
+  }
   w.value<int64_t>(p.thread_extent ? static_cast<int64_t>(p.thread_extent.const_int()) : -1);
   w.value(p.estimates);
   w.text({reinterpret_cast<const char*>(p.binary.data()), p.binary.size()});

@@ -105,7 +105,10 @@ ScheduleRun::ScheduleRun(const BoundSchedule& bound) : schedule_(bound.schedule)
     TG_ASSERT(node.is(Ops::BUFFER), "not storage: ", node);
     auto id = static_cast<uint64_t>(node.arg<ParamArg>().slot);
     BufferRef buffer = buffer_table::get(id);
-    if (!buffer) buffer = Buffer::create(b.device, b.size, b.dtype), buffer_table::attach(id, buffer);
+    if (!buffer) {
+      buffer = Buffer::create(b.device, b.size, b.dtype);
+      buffer_table::attach(id, buffer);
+    }
     return buffer;
   };
   for (size_t i = 0; i < bound.inputs.size(); i++) buffers_[i] = find(bound.inputs[i], s.buffers[i]);
@@ -146,15 +149,18 @@ void ScheduleRun::launch(const Step& step, const ScheduleCall& call) {
     } catch (const Error&) {
       rethrow_about(str("a copy from ", src.device_name(), " to ", dst.device_name()), call.metadata);
     }
-    GlobalCounters::copies++, GlobalCounters::mem += dst.nbytes();
+    GlobalCounters::copies++;
+    GlobalCounters::mem += dst.nbytes();
     if (timed) report_copy(dst, src, begin);
     return;
   }
   for (auto& [to, from] : step.copies) to->copy_from(*from);
   const Program& p = *step.kernel->program;
   LaunchArgs args;
-  args.buffers = handles_.data() + step.handles, args.nbuffers = static_cast<int>(call.buffers.size());
-  args.vars = values_.data() + step.vars, args.nvars = static_cast<int>(call.vars.size());
+  args.buffers = handles_.data() + step.handles;
+  args.nbuffers = static_cast<int>(call.buffers.size());
+  args.vars = values_.data() + step.vars;
+  args.nvars = static_cast<int>(call.vars.size());
   args.thread_extent = step.extent;
   std::vector<Buffer*> touched;
   if (env::VALIDATE_WITH_CPU)
@@ -165,8 +171,8 @@ void ScheduleRun::launch(const Step& step, const ScheduleCall& call) {
     if (again) again->compare(p, touched);
   } catch (const std::exception&) { rethrow_about("kernel " + p.name, call.metadata); }
   GlobalCounters::kernels++;
-  GlobalCounters::ops += static_cast<int64_t>(p.estimates.ops),
-      GlobalCounters::mem += static_cast<int64_t>(p.estimates.mem);
+  GlobalCounters::ops += static_cast<int64_t>(p.estimates.ops);
+  GlobalCounters::mem += static_cast<int64_t>(p.estimates.mem);
   if (timed) report_kernel(p, call, schedule_->buffers[static_cast<size_t>(call.buffers[0])].device, begin);
 }
 
@@ -224,7 +230,8 @@ void ScheduleRun::run() {
       launch(steps[c], s.calls[c]);
     }
   }
-  handles_.clear(), values_.clear();
+  handles_.clear();
+  values_.clear();
   if (write_watch::watched)
     for (size_t c = 0; c < steps.size(); c++)
       for (size_t k = 0; k < s.calls[c].buffers.size(); k++)
@@ -239,8 +246,9 @@ void ScheduleRun::run() {
     runs->push_back(std::move(r));
   }
   const int64_t end = profile::now();
-  GlobalCounters::runs++, GlobalCounters::compile_ns += compiled_at - start,
-      GlobalCounters::run_ns += end - compiled_at;
+  GlobalCounters::runs++;
+  GlobalCounters::compile_ns += compiled_at - start;
+  GlobalCounters::run_ns += end - compiled_at;
   if (profile::on()) {
     profile::record(profile::kHost, "compile", start, compiled_at);
     profile::record(profile::kHost, "run", compiled_at, end, str(s.calls.size(), " calls"));

@@ -42,14 +42,18 @@ Replay::Replay(ReplayPlan plan) {
   std::unordered_map<const Buffer*, long> held;  // references the plan itself has
   std::vector<bool> made;                        // written before anything read it
   auto add = [&](const BufferRef& b, ScheduleBuffer info) {
-    m.schedule.buffers.push_back(std::move(info)), m.buffers.push_back(b), made.push_back(false);
+    m.schedule.buffers.push_back(std::move(info));
+    m.buffers.push_back(b);
+    made.push_back(false);
     return static_cast<int32_t>(m.buffers.size()) - 1;
   };
   auto add_known = [&](const BufferRef& b, bool written) {
     held[b.get()]++;
     auto [it, fresh] = number.try_emplace(b.get(), 0);
-    if (fresh)
-      it->second = add(b, {ScheduleBuffer::kInput, b->dtype(), b->size(), b->device_name(), -1}), made.back() = written;
+    if (fresh) {
+      it->second = add(b, {ScheduleBuffer::kInput, b->dtype(), b->size(), b->device_name(), -1});
+      made.back() = written;
+    }
     return it->second;
   };
   for (const BufferRef& b : plan.inputs) input_number_.push_back(add_known(b, false));
@@ -70,10 +74,13 @@ Replay::Replay(ReplayPlan plan) {
       std::vector<int64_t> value;
       for (int32_t v : call.vars) {
         auto& [name, at_capture] = nth(r.vars, v);
-        index.push_back(plan.variable ? plan.variable(name, at_capture) : -1), value.push_back(at_capture);
+        index.push_back(plan.variable ? plan.variable(name, at_capture) : -1);
+        value.push_back(at_capture);
       }
-      m.schedule.calls.push_back(std::move(call)), m.kernels.push_back(r.kernels[c]);
-      m.vars.push_back(std::move(index)), m.value.push_back(std::move(value));
+      m.schedule.calls.push_back(std::move(call));
+      m.kernels.push_back(r.kernels[c]);
+      m.vars.push_back(std::move(index));
+      m.value.push_back(std::move(value));
     }
   }
   const size_t n = m.buffers.size();
@@ -121,11 +128,14 @@ Replay::Replay(ReplayPlan plan) {
   std::vector<bool> read(n, false), written(n, false), is_output(n, false);
   std::vector<uint32_t> call_of;  // by launch
   for (int32_t i : output_number_) is_output[static_cast<size_t>(i)] = true;
-  buffers_ = m.buffers, positions_.resize(n);
+  buffers_ = m.buffers;
+  positions_.resize(n);
   for (size_t c = 0; c < calls; c++) {
     ScheduleCall& call = m.schedule.calls[c];
     Launch l;
-    l.kernel = m.kernels[c], l.call.metadata = call.metadata, l.call.kind = call.kind;
+    l.kernel = m.kernels[c];
+    l.call.metadata = call.metadata;
+    l.call.kind = call.kind;
     if (env::VALIDATE_WITH_CPU) l.call.kernel = call.kernel;
     for (size_t k = 0; k < call.buffers.size(); k++) {
       auto b = static_cast<size_t>(call.buffers[k]);
@@ -144,17 +154,21 @@ Replay::Replay(ReplayPlan plan) {
           BufferRef copy =
               Buffer::create(m.schedule.buffers[b].device, m.schedule.buffers[b].size, m.schedule.buffers[b].dtype);
           auto t = static_cast<int32_t>(buffers_.size());
-          buffers_.push_back(copy), positions_.emplace_back();
+          buffers_.push_back(copy);
+          positions_.emplace_back();
           Launch before;
-          before.buffers = {static_cast<uint32_t>(t), static_cast<uint32_t>(b)}, before.call.kind = ScheduleCall::kCopy;
+          before.buffers = {static_cast<uint32_t>(t), static_cast<uint32_t>(b)};
+          before.call.kind = ScheduleCall::kCopy;
           (once[c] ? once_ : launches_).push_back(std::move(before));
           if (!once[c]) call_of.push_back(static_cast<uint32_t>(c));
           numbers[k] = t;
         }
-    l.handles = static_cast<uint32_t>(handles_.size()), l.vars = static_cast<uint32_t>(vars_.size());
+    l.handles = static_cast<uint32_t>(handles_.size());
+    l.vars = static_cast<uint32_t>(vars_.size());
     for (int32_t b : numbers) {
       l.buffers.push_back(static_cast<uint32_t>(b));
-      nth(positions_, b).push_back(static_cast<uint32_t>(handles_.size())), handles_.push_back(nullptr);
+      nth(positions_, b).push_back(static_cast<uint32_t>(handles_.size()));
+      handles_.push_back(nullptr);
     }
     for (size_t v = 0; v < m.vars[c].size(); v++) {
       if (m.vars[c][v] >= 0) var_patches_.emplace_back(m.vars[c][v], static_cast<uint32_t>(vars_.size()));
@@ -168,7 +182,10 @@ Replay::Replay(ReplayPlan plan) {
       l.extent = thread_extent_of(p, {vars_.data() + l.vars, l.nvars});
       if (!p.thread_extent) l.host = l.kernel->executable->host_kernel();
       if (follows && !once[c]) symbolic_.push_back(static_cast<uint32_t>(launches_.size()));
-      if (!once[c]) ops_ += p.estimates.ops, mem_ += p.estimates.mem;
+      if (!once[c]) {
+        ops_ += p.estimates.ops;
+        mem_ += p.estimates.mem;
+      }
     } else if (!once[c]) ncopies_++;
     for (size_t k = 0; !once[c] && k < call.buffers.size(); k++) {
       const auto b = static_cast<size_t>(call.buffers[k]);
@@ -180,13 +197,16 @@ Replay::Replay(ReplayPlan plan) {
   }
   if (!env::NO_MEMORY_PLANNER) plan_intermediates(m.schedule, call_of);
   for (size_t i = 0; i < input_number_.size(); i++) {
-    input_read_.push_back(nth(read, input_number_[i])), input_written_.push_back(nth(written, input_number_[i]));
+    input_read_.push_back(nth(read, input_number_[i]));
+    input_written_.push_back(nth(written, input_number_[i]));
   }
   for (size_t b = 0; b < n; b++) {
     if (m.schedule.buffers[b].kind == ScheduleBuffer::kInternal) {
-      planned_.emplace_back(b, m.schedule.buffers[b]), buffers_[b].reset();
+      planned_.emplace_back(b, m.schedule.buffers[b]);
+      buffers_[b].reset();
     } else if (!given[b]) {
-      external_.push_back(buffers_[b]), external_written_.push_back(written[b] && !constant[b]);
+      external_.push_back(buffers_[b]);
+      external_written_.push_back(written[b] && !constant[b]);
     }
   }
   for (auto& [device, bytes] : m.schedule.arenas) arenas_[device] = Buffer::create(device, bytes, dtypes::uint8);
@@ -250,8 +270,10 @@ void Replay::launch_slow(const Launch& l) {
     return;
   }
   LaunchArgs args;
-  args.buffers = handles_.data() + l.handles, args.nbuffers = static_cast<int>(l.buffers.size());
-  args.vars = vars_.data() + l.vars, args.nvars = static_cast<int>(l.nvars);
+  args.buffers = handles_.data() + l.handles;
+  args.nbuffers = static_cast<int>(l.buffers.size());
+  args.vars = vars_.data() + l.vars;
+  args.nvars = static_cast<int>(l.nvars);
   args.thread_extent = l.extent;
   std::vector<Buffer*> touched;
   if (env::VALIDATE_WITH_CPU)
@@ -299,7 +321,8 @@ void Replay::run(std::span<const BufferRef> inputs, std::span<const BufferRef> o
     for (size_t e = 0; e < external_.size(); e++)
       if (external_written_[e] && share_memory(*external_[e], *b)) {
         BufferRef copy = Buffer::create(b->device_name(), b->size(), b->dtype());
-        copy->copy_from(*b), b = copy;
+        copy->copy_from(*b);
+        b = copy;
         break;
       }
     patch(static_cast<size_t>(input_number_[i]), b);
@@ -316,7 +339,11 @@ void Replay::run(std::span<const BufferRef> inputs, std::span<const BufferRef> o
   size_t next = 0;
   if (threads > 1)
     for (SideBySide& s : beside_)
-      if (s.pays(threads)) run_in_order(next, s.begin, hold, false), run_beside(s, threads, hold), next = s.end;
+      if (s.pays(threads)) {
+        run_in_order(next, s.begin, hold, false);
+        run_beside(s, threads, hold);
+        next = s.end;
+      }
   run_in_order(next, launches_.size(), hold, timed);
   for (size_t e = 0; e < external_.size(); e++)
     if (external_written_[e]) write_watch::note(*external_[e]);
@@ -324,9 +351,11 @@ void Replay::run(std::span<const BufferRef> inputs, std::span<const BufferRef> o
     if (input_written_[i]) write_watch::note(*inputs[i]);
   for (const BufferRef& b : outputs) write_watch::note(*b);
   GlobalCounters::kernels += static_cast<int64_t>(kernels());
-  GlobalCounters::runs++, GlobalCounters::run_ns += profile::now() - start;
-  GlobalCounters::copies += ncopies_, GlobalCounters::ops += static_cast<int64_t>(ops_),
-      GlobalCounters::mem += static_cast<int64_t>(mem_);
+  GlobalCounters::runs++;
+  GlobalCounters::run_ns += profile::now() - start;
+  GlobalCounters::copies += ncopies_;
+  GlobalCounters::ops += static_cast<int64_t>(ops_);
+  GlobalCounters::mem += static_cast<int64_t>(mem_);
 }
 
 }  // namespace tg

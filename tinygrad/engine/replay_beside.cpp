@@ -51,8 +51,10 @@ std::vector<LaunchUse> Replay::uses() const {
     if (use.alone = !l.host; use.alone) continue;
     const Program& p = *l.kernel->program;
     use.ns = estimated_ns(p.estimates);
-    for (size_t k = 0; k < l.buffers.size(); k++)
-      use.accesses.push_back(place[l.buffers[k]]), use.accesses.back().writes = p.writes[k];
+    for (size_t k = 0; k < l.buffers.size(); k++) {
+      use.accesses.push_back(place[l.buffers[k]]);
+      use.accesses.back().writes = p.writes[k];
+    }
   }
   return out;
 }

@@ -32,14 +32,18 @@ void write_program(ByteWriter& w, const Program& p, const std::string& device) {
   TG_CHECK(DeviceError, d.compiles() ? !p.binary.empty() : !p.linear.empty(), "[save] got kernel ", p.name,
            " without code, expected one compiled here");
   const Target& t = d.target();
-  w.text(device), w.text(t.arch), w.size(t.features.size());
+  w.text(device);
+  w.text(t.arch);
+  w.size(t.features.size());
   for (const std::string& f : t.features) w.text(f);
-  w.text(p.name), w.size(p.reads.size());
+  w.text(p.name);
+  w.size(p.reads.size());
   for (size_t i = 0; i < p.reads.size(); i++)
     w.value<uint8_t>(static_cast<uint8_t>((p.reads[i] ? 1 : 0) | (p.writes[i] ? 2 : 0)));
   w.size(p.vars.size());
   for (const std::string& v : p.vars) w.text(v);
-  w.value(p.estimates), w.value<uint8_t>(d.compiles());
+  w.value(p.estimates);
+  w.value<uint8_t>(d.compiles());
   UOps roots{p.thread_extent};
   for (UOp u : p.global_size) roots.push_back(u);
   for (UOp u : p.local_size) roots.push_back(u);
@@ -70,7 +74,8 @@ CompiledKernelRef read_program(ByteReader& r) {
   } catch (const Error& e) { throw DeviceError(r.name() + ": got kernels for a device that is not here: " + e.what()); }
   // Cores, caches and the choice of compiler made the code what it is, but any processor with its instructions runs it.
   Target made_for;
-  made_for.arch = r.text(), made_for.features.resize(r.size(8));
+  made_for.arch = r.text();
+  made_for.features.resize(r.size(8));
   for (std::string& f : made_for.features) f = r.text();
   const Target& here = d->kind() == "CPU" ? host_processor() : d->target();
   const std::string missing = missing_feature(made_for, here);
@@ -82,7 +87,8 @@ CompiledKernelRef read_program(ByteReader& r) {
   p->nbuffers = static_cast<int>(r.size());
   for (int i = 0; i < p->nbuffers; i++) {
     const auto flags = r.below<uint8_t>(4, "an unknown access");
-    p->reads.push_back(flags & 1), p->writes.push_back(flags & 2);
+    p->reads.push_back(flags & 1);
+    p->writes.push_back(flags & 2);
   }
   p->vars.resize(r.size(8));
   for (std::string& v : p->vars) v = r.text();
@@ -129,24 +135,36 @@ void Replay::write(ByteWriter& w) const {
     const auto external = std::find(external_.begin(), external_.end(), buffers_[b]);
     if (planned != planned_.end()) {
       const ScheduleBuffer& info = planned->second;
-      w.value<uint8_t>(kPlanned), w.text(info.device), w.text(info.dtype.name()), w.value(info.size),
-          w.value(info.offset);
+      w.value<uint8_t>(kPlanned);
+      w.text(info.device);
+      w.text(info.dtype.name());
+      w.value(info.size);
+      w.value(info.offset);
     } else if (std::find(input_number_.begin(), input_number_.end(), static_cast<int32_t>(b)) != input_number_.end() ||
                std::find(output_number_.begin(), output_number_.end(), static_cast<int32_t>(b)) !=
                    output_number_.end()) {
       w.value<uint8_t>(kGiven);
     } else if (external != external_.end()) {
-      w.value<uint8_t>(kExternal), w.value(static_cast<uint32_t>(external - external_.begin()));
+      w.value<uint8_t>(kExternal);
+      w.value(static_cast<uint32_t>(external - external_.begin()));
     } else {
       const Buffer& s = *buffers_[b];
-      w.value<uint8_t>(kScratch), w.text(s.device_name()), w.text(s.dtype().name()), w.value(s.size());
+      w.value<uint8_t>(kScratch);
+      w.text(s.device_name());
+      w.text(s.dtype().name());
+      w.value(s.size());
     }
   }
   w.size(arenas_.size());
-  for (auto& [device, arena] : arenas_) w.text(device), w.value(arena->nbytes());
+  for (auto& [device, arena] : arenas_) {
+    w.text(device);
+    w.value(arena->nbytes());
+  }
   for (const Launch& l : launches_)
-    if (l.kernel && number.try_emplace(l.kernel.get(), static_cast<int32_t>(kernels.size())).second)
-      kernels.push_back(l.kernel), devices.push_back(l.device);
+    if (l.kernel && number.try_emplace(l.kernel.get(), static_cast<int32_t>(kernels.size())).second) {
+      kernels.push_back(l.kernel);
+      devices.push_back(l.device);
+    }
   w.size(kernels.size());
   for (size_t k = 0; k < kernels.size(); k++) write_program(w, *kernels[k]->program, devices[k]);
   w.size(launches_.size());
@@ -156,15 +174,21 @@ void Replay::write(ByteWriter& w) const {
     for (uint32_t b : l.buffers) w.value(b);
     w.size(l.nvars);
     for (uint32_t v = 0; v < l.nvars; v++) w.value(vars_[l.vars + v]);
-    w.text(l.call.metadata), w.text(l.device);
+    w.text(l.call.metadata);
+    w.text(l.device);
   }
   w.size(var_patches_.size());
-  for (auto [index, at] : var_patches_) w.value<int32_t>(index), w.value(at);
+  for (auto [index, at] : var_patches_) {
+    w.value<int32_t>(index);
+    w.value(at);
+  }
   for (const auto* numbers : {&input_number_, &output_number_}) {
     w.size(numbers->size());
     for (int32_t n : *numbers) w.value(n);
   }
-  write_flags(w, input_read_), write_flags(w, input_written_), write_flags(w, external_written_);
+  write_flags(w, input_read_);
+  write_flags(w, input_written_);
+  write_flags(w, external_written_);
 }
 
 std::unique_ptr<Replay> Replay::read(ByteReader& r, std::vector<BufferRef> external, std::span<const BufferRef> inputs,
@@ -173,7 +197,8 @@ std::unique_ptr<Replay> Replay::read(ByteReader& r, std::vector<BufferRef> exter
   Replay& p = *out;
   p.external_ = std::move(external);
   const size_t n = r.size();
-  p.buffers_.resize(n), p.positions_.resize(n);
+  p.buffers_.resize(n);
+  p.positions_.resize(n);
   std::vector<int64_t> bytes(n, -1);
   std::vector<bool> given(n, false);
   auto info = [&] {
@@ -194,13 +219,15 @@ std::unique_ptr<Replay> Replay::read(ByteReader& r, std::vector<BufferRef> exter
       }
       case kPlanned: {
         ScheduleBuffer s = info();
-        s.offset = r.value<int64_t>(), bytes[b] = s.size * s.dtype.itemsize();
+        s.offset = r.value<int64_t>();
+        bytes[b] = s.size * s.dtype.itemsize();
         p.planned_.emplace_back(b, s);
         break;
       }
       default: {
         ScheduleBuffer s = info();
-        p.buffers_[b] = Buffer::create(s.device, s.size, s.dtype), bytes[b] = s.size * s.dtype.itemsize();
+        p.buffers_[b] = Buffer::create(s.device, s.size, s.dtype);
+        bytes[b] = s.size * s.dtype.itemsize();
       }
     }
   for (size_t a = r.size(16); a > 0; a--) {
@@ -230,14 +257,17 @@ std::unique_ptr<Replay> Replay::read(ByteReader& r, std::vector<BufferRef> exter
     l.handles = static_cast<uint32_t>(p.handles_.size());
     for (uint32_t& b : l.buffers) {
       b = r.below<uint32_t>(n, "memory that is not in the file");
-      p.positions_[b].push_back(static_cast<uint32_t>(p.handles_.size())), p.handles_.push_back(nullptr);
+      p.positions_[b].push_back(static_cast<uint32_t>(p.handles_.size()));
+      p.handles_.push_back(nullptr);
     }
     if (k < 0) copies.emplace_back(l.buffers[0], l.buffers[1]);
-    l.nvars = static_cast<uint32_t>(r.size(8)), l.vars = static_cast<uint32_t>(p.vars_.size());
+    l.nvars = static_cast<uint32_t>(r.size(8));
+    l.vars = static_cast<uint32_t>(p.vars_.size());
     r.check(l.nvars == (k >= 0 ? l.kernel->program->vars.size() : 0),
             "a launch with another number of variables than its kernel takes");
     for (uint32_t v = 0; v < l.nvars; v++) p.vars_.push_back(r.value<int64_t>());
-    l.call.metadata = r.text(), l.device = r.text();
+    l.call.metadata = r.text();
+    l.device = r.text();
     if (!l.kernel) {
       p.ncopies_++;
       continue;
@@ -249,7 +279,8 @@ std::unique_ptr<Replay> Replay::read(ByteReader& r, std::vector<BufferRef> exter
     r.check(l.extent >= 0 && l.extent < int64_t{1} << 31, "an extent out of range");
     if (!program.thread_extent) l.host = l.kernel->executable->host_kernel();
     else if (!program.thread_extent.is_const()) p.symbolic_.push_back(static_cast<uint32_t>(i));
-    p.ops_ += program.estimates.ops, p.mem_ += program.estimates.mem;
+    p.ops_ += program.estimates.ops;
+    p.mem_ += program.estimates.mem;
   }
   for (size_t v = r.size(8); v > 0; v--) {
     const auto index = static_cast<int>(r.below<int32_t>(nvars, "a variable that is not in the file"));
@@ -264,7 +295,8 @@ std::unique_ptr<Replay> Replay::read(ByteReader& r, std::vector<BufferRef> exter
       bytes[at] = b->nbytes();
     }
   };
-  numbers(p.input_number_, inputs), numbers(p.output_number_, outputs);
+  numbers(p.input_number_, inputs);
+  numbers(p.output_number_, outputs);
   r.check(std::find(bytes.begin(), bytes.end(), -1) == bytes.end(), "memory that nobody gives");
   for (auto [a, b] : copies) r.check(bytes[a] == bytes[b], "a copy between different sizes");
   for (const Launch& l : p.launches_) {
@@ -273,7 +305,7 @@ std::unique_ptr<Replay> Replay::read(ByteReader& r, std::vector<BufferRef> exter
     for (size_t b = 0; b < needed.size(); b++)
       r.check(needed[b] <= bytes[l.buffers[b]], "memory that is smaller than its kernel takes");
   }
-  p.input_read_ = read_flags(r, inputs.size(), "another number of inputs"),
+  p.input_read_ = read_flags(r, inputs.size(), "another number of inputs");
   p.input_written_ = read_flags(r, inputs.size(), "another number of inputs");
   p.external_written_ = read_flags(r, p.external_.size(), "another amount of memory");
   p.beside_ = tg::side_by_side(p.uses());

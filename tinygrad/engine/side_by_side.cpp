@@ -54,9 +54,14 @@ std::vector<std::vector<uint32_t>> direct(std::span<const LaunchUse> list) {
     Set known;
     std::vector<uint32_t> kept;
     for (size_t k = before.size(); k-- > 0;)  // the latest first: it may come after the others
-      if (!known[before[k]]) kept.push_back(before[k]), known.set(before[k]), known |= all[before[k]];
+      if (!known[before[k]]) {
+        kept.push_back(before[k]);
+        known.set(before[k]);
+        known |= all[before[k]];
+      }
     std::reverse(kept.begin(), kept.end());
-    out.push_back(std::move(kept)), all.push_back(known);
+    out.push_back(std::move(kept));
+    all.push_back(known);
   }
   return out;
 }
@@ -80,14 +85,22 @@ SideBySide group(std::span<const LaunchUse> list, uint32_t first) {
     else
       for (uint32_t t = 0; t < tasks.size() && task == tasks.size(); t++)
         if (ns[t] < kSmallTaskNs && before[t] == waits) task = t;
-    if (task == tasks.size()) tasks.emplace_back(), before.push_back(std::move(waits)), ns.push_back(0);
-    task_of[i] = task, tasks[task].push_back(first + i), ns[task] += list[i].ns;
+    if (task == tasks.size()) {
+      tasks.emplace_back();
+      before.push_back(std::move(waits));
+      ns.push_back(0);
+    }
+    task_of[i] = task;
+    tasks[task].push_back(first + i);
+    ns[task] += list[i].ns;
   }
   SideBySide out{first, first + static_cast<uint32_t>(list.size()), std::move(tasks), 0, 0, TaskGraph(before)};
   std::vector<double> done(ns.size(), 0);  // when each is done with a thread for everybody
   for (size_t t = 0; t < ns.size(); t++) {
     for (uint32_t b : before[t]) done[t] = std::max(done[t], done[b]);
-    done[t] += ns[t], out.ns += ns[t], out.longest_ns = std::max(out.longest_ns, done[t]);
+    done[t] += ns[t];
+    out.ns += ns[t];
+    out.longest_ns = std::max(out.longest_ns, done[t]);
   }
   return out;
 }
@@ -100,7 +113,10 @@ std::vector<SideBySide> side_by_side(std::span<const LaunchUse> list) {
   for (size_t i = 0; i < list.size();) {
     size_t n = 0;
     double ns = 0;
-    while (i + n < list.size() && n < kMost && !list[i + n].alone) ns += list[i + n].ns, n++;
+    while (i + n < list.size() && n < kMost && !list[i + n].alone) {
+      ns += list[i + n].ns;
+      n++;
+    }
     if (n > 1 && ns >= kPaysNs)
       if (SideBySide s = group(list.subspan(i, n), static_cast<uint32_t>(i)); s.ns - s.longest_ns >= kPaysNs)
         out.push_back(std::move(s));

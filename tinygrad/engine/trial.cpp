@@ -41,7 +41,8 @@ class Loaded {
 };
 
 uint64_t noise(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL, x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
   return x ^ (x >> 31);
 }
 template <class T, class F> void each(void* memory, size_t bytes, uint64_t seed, F&& value) {
@@ -108,7 +109,10 @@ double mean_magnitude(DType d, const void* memory, int64_t n) {
   double sum = 0;
   int64_t finite = 0;
   for (int64_t i = 0; i < n; i++)
-    if (const double v = std::abs(element(d, memory, i)); std::isfinite(v)) sum += v, finite++;
+    if (const double v = std::abs(element(d, memory, i)); std::isfinite(v)) {
+      sum += v;
+      finite++;
+    }
   return sum / static_cast<double>(std::max<int64_t>(finite, 1));
 }
 
@@ -172,7 +176,10 @@ Trial::Trial(UOp sink) : allocator_(make_host_allocator()), tolerance_(result_to
       continue;
     }
     const auto slot = static_cast<size_t>(p.slot);
-    if (params_.size() <= slot) params_.resize(slot + 1), read.resize(slot + 1);
+    if (params_.size() <= slot) {
+      params_.resize(slot + 1);
+      read.resize(slot + 1);
+    }
     params_[slot].dtype = u.dtype();
     params_[slot].bytes = static_cast<size_t>(vmax(u.src(0).src(0))) * static_cast<size_t>(u.dtype().itemsize());
   }
@@ -227,8 +234,10 @@ double Trial::launch(const CompiledKernel& kernel) {
         break;
       }
   LaunchArgs args;
-  args.buffers = handles_.data(), args.nbuffers = static_cast<int>(handles_.size());
-  args.vars = vars.data(), args.nvars = static_cast<int>(vars.size());
+  args.buffers = handles_.data();
+  args.nbuffers = static_cast<int>(handles_.size());
+  args.vars = vars.data();
+  args.nvars = static_cast<int>(vars.size());
   args.thread_extent = thread_extent_of(p, vars);
   const auto begin = std::chrono::steady_clock::now();
   kernel.executable->launch(args);
@@ -236,7 +245,8 @@ double Trial::launch(const CompiledKernel& kernel) {
 }
 
 void Trial::remember(const CompiledKernel& kernel) {
-  fill_written(), launch(kernel);
+  fill_written();
+  launch(kernel);
   for (Param& p : params_)
     if (p.written && p.memory) {
       const auto* bytes = static_cast<const char*>(allocator_->host_pointer(p.memory));
@@ -264,7 +274,8 @@ double Trial::time(const CompiledKernel& kernel, double best) {
     if (least > best * 1.4 || (i >= 1 && least > 0.2)) break;
     Stop::check("beam");
     const double s = launch(kernel);
-    least = std::min(least, s), total += s;
+    least = std::min(least, s);
+    total += s;
   }
   return least;
 }
@@ -277,7 +288,8 @@ std::vector<double> Trial::compare(std::span<const CompiledKernel* const> kernel
   for (int i = 0; i < 5 || (i < 41 && total < 0.2); i++) {
     for (size_t k = 0; k < kernels.size(); k++) {
       Stop::check("beam");
-      seconds[k].push_back(launch(*kernels[k])), total += seconds[k].back();
+      seconds[k].push_back(launch(*kernels[k]));
+      total += seconds[k].back();
     }
     if (total > 1 && i >= 1) break;
   }

@@ -75,8 +75,10 @@ void Validation::compare(const Program& launched, std::span<Buffer* const> buffe
   std::vector<void*> handles;
   for (auto& m : memory_) handles.push_back(m.data());
   LaunchArgs args;
-  args.buffers = handles.data(), args.nbuffers = static_cast<int>(handles.size());
-  args.vars = vars_.data(), args.nvars = static_cast<int>(vars_.size());
+  args.buffers = handles.data();
+  args.nbuffers = static_cast<int>(handles.size());
+  args.vars = vars_.data();
+  args.nvars = static_cast<int>(vars_.size());
   args.thread_extent = thread_extent_of(p, vars_);
   reference_->executable->launch(args);
 

@@ -46,7 +46,8 @@ std::vector<uint8_t> gunzip(std::span<const uint8_t> bytes, uint64_t max_bytes, 
     const size_t took = give - z.avail_in, made = room - z.avail_out;
     TG_CHECK(FormatError, !full || made == 0, "[gunzip] ", name, ": got more than ", max_bytes,
              " bytes of content, expected at most that");
-    in_at += took, out_at += made;
+    in_at += took;
+    out_at += made;
     if (status == Z_STREAM_END) {
       if (in_at == bytes.size()) break;
       TG_CHECK(FormatError, is_gzip(bytes.subspan(in_at)), "[gunzip] ", name, ": ", bytes.size() - in_at,

@@ -41,20 +41,24 @@ template <class F> void write_pieces(const JitCore& core, const SaveJitOptions& 
   std::vector<StoredMemory> memory;
   std::vector<std::vector<std::byte>> copies;
   core.write(rest, memory, o.state);
-  w.text(o.note), w.size(memory.size());
+  w.text(o.note);
+  w.size(memory.size());
   std::vector<std::span<const uint8_t>> blocks;
   static constexpr uint8_t zeros[kAlign] = {};
   Header h{};
   for (const StoredMemory& m : memory) {
     blocks.push_back(bytes_of(*m.buffer, copies));
-    w.size(blocks.back().size()), w.value(Sha256().update(blocks.back()).finish());
+    w.size(blocks.back().size());
+    w.value(Sha256().update(blocks.back()).finish());
     if (size_t odd = blocks.back().size() % kAlign) blocks.push_back({zeros, kAlign - odd});
   }
   for (auto b : blocks) h.memory += b.size();
   w.bytes.insert(w.bytes.end(), rest.bytes.begin(), rest.bytes.end());
   h.body = w.bytes.size();
   std::copy(std::begin(kMagic), std::end(kMagic), h.magic);
-  h.version = kVersion, h.format = graph_format(), h.digest = digest_of(h, w.bytes);
+  h.version = kVersion;
+  h.format = graph_format();
+  h.digest = digest_of(h, w.bytes);
   std::vector<std::span<const uint8_t>> pieces{{reinterpret_cast<const uint8_t*>(&h), sizeof h}, w.bytes};
   if (size_t odd = w.bytes.size() % kAlign) pieces.push_back({zeros, kAlign - odd});
   pieces.insert(pieces.end(), blocks.begin(), blocks.end());
@@ -101,7 +105,8 @@ LoadedJit parse_jit(std::span<const uint8_t> bytes, const NamedTensors& state, c
   std::vector<std::pair<uint64_t, Sha256Digest>> blocks(r.size(40));
   uint64_t total = 0;
   for (auto& [size, digest] : blocks) {
-    size = r.value<uint64_t>(), digest = r.value<Sha256Digest>();
+    size = r.value<uint64_t>();
+    digest = r.value<Sha256Digest>();
     r.check(size <= bytes.size(), "a count that is larger than the file");
     total += (size + kAlign - 1) / kAlign * kAlign;
   }

@@ -37,7 +37,8 @@ void keccak(std::array<uint64_t, 25>& a) {
     moved[0] = a[0];
     for (int t = 0; t < 24; t++) {  // the walk that visits all lanes but the first, each turned by a triangular number
       const size_t from = x + 5 * y, ny = (2 * x + 3 * y) % 5;
-      x = y, y = ny;
+      x = y;
+      y = ny;
       moved[x + 5 * y] = std::rotl(a[from], (t + 1) * (t + 2) / 2 % 64);
     }
     for (size_t i = 0; i < 25; i++)
@@ -60,14 +61,18 @@ class Connection {
     std::string why;
     for (addrinfo* a = found; a && fd_ < 0; a = a->ai_next) {
       fd_ = socket(a->ai_family, a->ai_socktype, a->ai_protocol);
-      if (fd_ >= 0 && connect(fd_, a->ai_addr, a->ai_addrlen) != 0) why = std::strerror(errno), close(fd_), fd_ = -1;
+      if (fd_ >= 0 && connect(fd_, a->ai_addr, a->ai_addrlen) != 0) {
+        why = std::strerror(errno);
+        close(fd_);
+        fd_ = -1;
+      }
     }
     freeaddrinfo(found);
     TG_CHECK(FileError, fd_ >= 0, "[tinyfs] cannot reach ", endpoint, ": ", why,
              ": start a server there, or set TINYFS_ENDPOINT to another or to a folder");
     timeval limit{env::TINYFS_TIMEOUT.get(), 0};
-    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit),
-        setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   }
   ~Connection() { close(fd_); }
   Connection(const Connection&) = delete;
@@ -90,7 +95,8 @@ class Connection {
   nlohmann::json receive_json() {
     std::string line;
     for (uint8_t c = 0; c != '\n';) {
-      receive({&c, 1}), line += static_cast<char>(c);
+      receive({&c, 1});
+      line += static_cast<char>(c);
       TG_CHECK(FormatError, line.size() < size_t{1} << 26, "[tinyfs] got an endless line from ", name_);
     }
     nlohmann::json j = nlohmann::json::parse(line, nullptr, false);
@@ -118,14 +124,15 @@ class ServerStore final : public ChunkStore {
         nodes_[node] = places.back().get<std::string>();
   }
   std::vector<ChunkHash> store(std::span<const uint8_t> bytes) override {
-    control_.send(str("STORE_IN ", bytes.size(), "\r\n")), control_.send(bytes);
+    control_.send(str("STORE_IN ", bytes.size(), "\r\n"));
+    control_.send(bytes);
     std::vector<ChunkHash> hashes(bytes.size() / kChunkBytes);
     control_.receive({hashes.data()->data(), hashes.size() * kHash});
     return hashes;
   }
   std::vector<uint8_t> load(std::span<const ChunkHash> hashes, size_t bytes) override {
-    control_.send(str("LOAD_IN ", hashes.size() * kHash, "\r\n")),
-        control_.send({hashes.data()->data(), hashes.size() * kHash});
+    control_.send(str("LOAD_IN ", hashes.size() * kHash, "\r\n"));
+    control_.send({hashes.data()->data(), hashes.size() * kHash});
     const nlohmann::json places = control_.receive_json();
     TG_CHECK(FormatError, places.is_array() && places.size() == hashes.size(), "[tinyfs] got no place for each chunk");
     std::vector<uint8_t> out(bytes);
@@ -135,7 +142,8 @@ class ServerStore final : public ChunkStore {
       auto& connection = data_[node->second];
       if (!connection) connection = std::make_unique<Connection>(node->second);
       const size_t size = std::min(kChunkBytes, bytes - i * kChunkBytes);
-      connection->send(str("CHUNK_OUT ", size, "\r\n")), connection->send(hashes[i]);
+      connection->send(str("CHUNK_OUT ", size, "\r\n"));
+      connection->send(hashes[i]);
       connection->receive(std::span(out).subspan(i * kChunkBytes, size));
     }
     return out;
@@ -189,14 +197,16 @@ ChunkHash shake128(std::span<const uint8_t> bytes) {
   auto absorb = [&](const uint8_t* block) {
     for (size_t i = 0; i < kRate / 8; i++) {
       uint64_t lane;
-      std::memcpy(&lane, block + 8 * i, 8), state[i] ^= lane;
+      std::memcpy(&lane, block + 8 * i, 8);
+      state[i] ^= lane;
     }
     keccak(state);
   };
   for (; bytes.size() >= kRate; bytes = bytes.subspan(kRate)) absorb(bytes.data());
   uint8_t last[kRate] = {};
   std::copy(bytes.begin(), bytes.end(), last);
-  last[bytes.size()] ^= 0x1f, last[kRate - 1] ^= 0x80;
+  last[bytes.size()] ^= 0x1f;
+  last[kRate - 1] ^= 0x80;
   absorb(last);
   ChunkHash h;
   std::memcpy(h.data(), state.data(), h.size());

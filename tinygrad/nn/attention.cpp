@@ -24,7 +24,10 @@ MultiheadAttention::MultiheadAttention(int64_t embed, int64_t head_count, const 
 MultiheadAttention::MultiheadAttention(int64_t head_count, const Tensors& w, const MultiheadAttentionOptions& o)
     : heads(head_count), options(o) {
   TG_CHECK(ValueError, w.size() == 4, "[MultiheadAttention] got ", w.size(), " weights, expected 4");
-  in_proj_weight = w[0], in_proj_bias = w[1], out_proj_weight = w[2], out_proj_bias = w[3];
+  in_proj_weight = w[0];
+  in_proj_bias = w[1];
+  out_proj_weight = w[2];
+  out_proj_bias = w[3];
   embed_dim = in_proj_weight.shape(-1);
   TG_CHECK(ValueError, heads > 0 && embed_dim % heads == 0, "[MultiheadAttention] got ", heads, " heads for embed_dim ",
            embed_dim, ", expected a divisor");

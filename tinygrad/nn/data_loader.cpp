@@ -183,7 +183,10 @@ DataLoader::Iterator::Iterator(std::shared_ptr<Epoch> e) : epoch_(std::move(e)) 
 DataLoader::Iterator& DataLoader::Iterator::operator++() {
   TG_CHECK(IndexError, epoch_, "[DataLoader] moved beyond the last batch");
   if (std::optional<Tensors> b = epoch_->next()) batch_ = std::move(*b);
-  else epoch_.reset(), batch_.clear();
+  else {
+    epoch_.reset();
+    batch_.clear();
+  }
   return *this;
 }
 

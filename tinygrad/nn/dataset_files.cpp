@@ -115,7 +115,10 @@ std::vector<fs::path> search_directories(std::string_view name) {
     p = p.lexically_normal();
     if (std::find(found.begin(), found.end(), p) == found.end()) found.push_back(std::move(p));
   };
-  if (const fs::path data = env::TINYGRAD_DATA.get(); !data.empty()) add(data / name), add(data);
+  if (const fs::path data = env::TINYGRAD_DATA.get(); !data.empty()) {
+    add(data / name);
+    add(data);
+  }
   add(cache_directory(name));
   if (const fs::path source = source_data_dir(); !source.empty()) add(source / name);
   for (const std::string& data : installed_data_dirs()) add(fs::path(data) / name);

@@ -41,7 +41,10 @@ IdxArray parse_plain(std::span<const uint8_t> bytes, std::string_view name) {
     if (size == 0) empty = true;
     else overflow |= __builtin_mul_overflow(need, size, &need);
   }
-  if (empty) need = 0, overflow = false;
+  if (empty) {
+    need = 0;
+    overflow = false;
+  }
   const std::span<const uint8_t> body = bytes.subspan(4 + 4 * ndim);
   TG_CHECK(FormatError, !overflow, "[idx] ", name, ": the sizes in its header overflow");
   TG_CHECK(FormatError, body.size() == need, "[idx] ", name, ": got ", body.size(), " bytes of elements, expected ",

@@ -130,9 +130,14 @@ void ReduceLROnPlateau::step(double metric) {
   const double mark = std::isinf(best_) ? best_
                       : o_.relative     ? best_ * (1 + sign * o_.threshold)
                                         : best_ + sign * o_.threshold;
-  if (sign * metric > sign * mark) best_ = metric, bad_ = 0;
-  else bad_++;
-  if (cooling_ > 0) cooling_--, bad_ = 0;
+  if (sign * metric > sign * mark) {
+    best_ = metric;
+    bad_ = 0;
+  } else bad_++;
+  if (cooling_ > 0) {
+    cooling_--;
+    bad_ = 0;
+  }
   if (bad_ <= o_.patience) return;
   if (const double next = std::max(rate() * o_.factor, o_.min_lr); rate() - next > 1e-8) write(next);
   cooling_ = o_.cooldown;

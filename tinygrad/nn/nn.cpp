@@ -109,9 +109,10 @@ Tensor ConvTranspose2d::operator()(const Tensor& x) const { return x.conv_transp
 
 BatchNorm::BatchNorm(int64_t channels, const BatchNormOptions& o) : options(o) {
   check_sizes("BatchNorm", channels, channels);
-  if (o.affine)
-    weight = filled({channels}, 1.0, {.requires_grad = kParameter}),
+  if (o.affine) {
+    weight = filled({channels}, 1.0, {.requires_grad = kParameter});
     bias = filled({channels}, 0.0, {.requires_grad = kParameter});
+  }
   num_batches_tracked = filled({}, 0, {.dtype = dtypes::int64, .requires_grad = kStatistic});
   if (!o.track_running_stats) return;
   running_mean = filled({channels}, 0.0, {.requires_grad = kStatistic});
@@ -172,7 +173,10 @@ Tensor LayerNorm2d::operator()(const Tensor& x) const {
   TG_CHECK(ShapeError, x.ndim() >= 2, "[LayerNorm2d] got an input of shape ", x.shape(),
            ", expected (batch, channels, ...)");
   std::vector<int> last{0}, back{0, static_cast<int>(x.ndim()) - 1};
-  for (int axis = 2; axis < x.ndim(); axis++) last.push_back(axis), back.push_back(axis - 1);
+  for (int axis = 2; axis < x.ndim(); axis++) {
+    last.push_back(axis);
+    back.push_back(axis - 1);
+  }
   last.push_back(1);
   return LayerNorm::operator()(x.permute(last)).permute(back);
 }

@@ -43,7 +43,10 @@ LSTMCell::LSTMCell(int64_t input_size, int64_t hidden_size, bool with_bias) {
   check_sizes("LSTMCell", input_size, hidden_size);
   weight_ih = weight(4 * hidden_size, input_size, hidden_size);
   weight_hh = weight(4 * hidden_size, hidden_size, hidden_size);
-  if (with_bias) bias_ih = zeros(4 * hidden_size), bias_hh = zeros(4 * hidden_size);
+  if (with_bias) {
+    bias_ih = zeros(4 * hidden_size);
+    bias_hh = zeros(4 * hidden_size);
+  }
 }
 
 LstmState lstm_cell(const Tensor& x, const std::optional<LstmState>& state, const RecurrentWeights& w) {
@@ -60,7 +63,10 @@ GRUCell::GRUCell(int64_t input_size, int64_t hidden_size, bool with_bias) {
   check_sizes("GRUCell", input_size, hidden_size);
   weight_ih = weight(3 * hidden_size, input_size, hidden_size);
   weight_hh = weight(3 * hidden_size, hidden_size, hidden_size);
-  if (with_bias) bias_ih = zeros(3 * hidden_size), bias_hh = zeros(3 * hidden_size);
+  if (with_bias) {
+    bias_ih = zeros(3 * hidden_size);
+    bias_hh = zeros(3 * hidden_size);
+  }
 }
 
 Tensor gru_cell(const Tensor& x, const Tensor& h, const RecurrentWeights& w) {
@@ -85,7 +91,10 @@ Recurrent::Recurrent(const char* name, int64_t gates, int64_t in, int64_t hidden
       RecurrentWeights w;
       w.weight_ih = weight(gates * hidden, layer ? directions * hidden : in, hidden);
       w.weight_hh = weight(gates * hidden, hidden, hidden);
-      if (o.bias) w.bias_ih = bias(), w.bias_hh = bias();
+      if (o.bias) {
+        w.bias_ih = bias();
+        w.bias_hh = bias();
+      }
       weights.push_back(w);
     }
 }
@@ -95,7 +104,8 @@ Recurrent::Recurrent(const char* name, int64_t gates, std::vector<RecurrentWeigh
   const size_t count = static_cast<size_t>(o.layers) * (o.bidirectional ? 2 : 1);
   TG_CHECK(ValueError, o.layers > 0 && weights.size() == count, "[", name, "] got weights for ", weights.size(),
            " layers and directions, expected ", count);
-  input_size = weights[0].weight_ih.shape(1), hidden_size = weights[0].weight_hh.shape(1);
+  input_size = weights[0].weight_ih.shape(1);
+  hidden_size = weights[0].weight_hh.shape(1);
   options.bias = weights[0].bias_ih.defined();
   for (const RecurrentWeights& x : weights)
     TG_CHECK(

@@ -23,13 +23,15 @@ Sum sum_of(const LinearView& view, UOp index) {
     if (u.is(Ops::CONST)) {
       out.offset += k * constant(u);
     } else if (u.is(Ops::ADD)) {
-      stack.push_back({u.src(0), k}), stack.push_back({u.src(1), k});
+      stack.push_back({u.src(0), k});
+      stack.push_back({u.src(1), k});
     } else if (u.is(Ops::MUL) && u.src(1).is_const()) {
       stack.push_back({u.src(0), k * constant(u.src(1))});
     } else if (u.is(Ops::SHL) && u.src(1).is_const()) {
       stack.push_back({u.src(0), k << constant(u.src(1))});
     } else if (u.is(Ops::MULACC) && u.src(1).is_const()) {
-      stack.push_back({u.src(2), k}), stack.push_back({u.src(0), k * constant(u.src(1))});
+      stack.push_back({u.src(2), k});
+      stack.push_back({u.src(0), k * constant(u.src(1))});
     } else {
       out.terms.emplace_back(view.position(u), k);
     }
@@ -86,15 +88,18 @@ LaneBlocks::LaneBlocks(const LinearView& view, int64_t near, bool words) : view_
         continue;
       LaneBlock b;
       b.words = o.words;
-      for (size_t k = i; k < j; k++)
-        b.members.push_back(sorted[k].second),
-            block_of_[static_cast<size_t>(view.position(sorted[k].second))] = static_cast<int>(blocks_.size());
+      for (size_t k = i; k < j; k++) {
+        b.members.push_back(sorted[k].second);
+        block_of_[static_cast<size_t>(view.position(sorted[k].second))] = static_cast<int>(blocks_.size());
+      }
       auto before = [&](UOp x, UOp y) { return view.position(x) < view.position(y); };
-      b.first = *std::min_element(b.members.begin(), b.members.end(), before),
+      b.first = *std::min_element(b.members.begin(), b.members.end(), before);
       b.last = *std::max_element(b.members.begin(), b.members.end(), before);
       b.first_at = std::find(b.members.begin(), b.members.end(), b.first) - b.members.begin();
-      b.access = view.access(b.first.src(0)), b.gated = static_cast<bool>(o.gate);
-      blocks_.push_back(std::move(b)), offsets.push_back(sorted[i].first);
+      b.access = view.access(b.first.src(0));
+      b.gated = static_cast<bool>(o.gate);
+      blocks_.push_back(std::move(b));
+      offsets.push_back(sorted[i].first);
     }
     if (o.words) group_words(begin, offsets);
     o.found.clear();
@@ -134,7 +139,10 @@ LaneBlocks::LaneBlocks(const LinearView& view, int64_t near, bool words) : view_
     if (it == open.end()) it = open.insert(open.end(), {store, a, d, std::move(s.terms), gate, {}, as_words});
     if (std::none_of(it->found.begin(), it->found.end(), [&](const auto& f) { return f.first == s.offset; }))
       it->found.emplace_back(s.offset, u);
-    else if (store) close(*it), it->found.emplace_back(s.offset, u);
+    else if (store) {
+      close(*it);
+      it->found.emplace_back(s.offset, u);
+    }
   }
   for (Open& o : open) close(o);
 }
@@ -157,11 +165,15 @@ void LaneBlocks::group_words(size_t begin, const std::vector<int64_t>& offsets) 
   std::vector<size_t> members;
   auto finish = [&] {
     if (members.size() > 1) {
-      for (size_t i = 0; i < members.size(); i++)
-        blocks_[members[i]].group = static_cast<int>(groups_.size()), blocks_[members[i]].number = static_cast<int>(i);
+      for (size_t i = 0; i < members.size(); i++) {
+        blocks_[members[i]].group = static_cast<int>(groups_.size());
+        blocks_[members[i]].number = static_cast<int>(i);
+      }
       groups_.push_back(std::move(g));
     }
-    g = {static_cast<int>(run), {}}, taken = 0, members.clear();
+    g = {static_cast<int>(run), {}};
+    taken = 0;
+    members.clear();
   };
   finish();
   for (size_t k = begin; k < blocks_.size(); k++) {
@@ -184,7 +196,8 @@ void LaneBlocks::group_words(size_t begin, const std::vector<int64_t>& offsets) 
     }
     part.offset = offsets[k - begin] - (members.empty() ? offsets[k - begin] : offsets[members[0] - begin]);
     for (int p : part.places) taken |= 1u << p;
-    g.parts.push_back(std::move(part)), members.push_back(k);
+    g.parts.push_back(std::move(part));
+    members.push_back(k);
   }
   finish();
 }

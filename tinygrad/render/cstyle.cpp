@@ -27,20 +27,30 @@ constexpr CStyle clang_style() {
   CStyle s;
   auto type = [&](DTypeId d, std::string_view name) { s.types[static_cast<size_t>(d)] = name; };
   // int8 is char: comparing vectors of bytes gives vectors of that.
-  type(DTypeId::kBool, "_Bool"), type(DTypeId::kInt8, "char"), type(DTypeId::kUInt8, "unsigned char"),
-      type(DTypeId::kInt16, "short");
-  type(DTypeId::kUInt16, "unsigned short"), type(DTypeId::kInt32, "int"), type(DTypeId::kUInt32, "unsigned"),
-      type(DTypeId::kInt64, "long");
-  type(DTypeId::kUInt64, "unsigned long"), type(DTypeId::kFloat16, "_Float16"), type(DTypeId::kFloat32, "float"),
-      type(DTypeId::kFloat64, "double");
+  type(DTypeId::kBool, "_Bool");
+  type(DTypeId::kInt8, "char");
+  type(DTypeId::kUInt8, "unsigned char");
+  type(DTypeId::kInt16, "short");
+  type(DTypeId::kUInt16, "unsigned short");
+  type(DTypeId::kInt32, "int");
+  type(DTypeId::kUInt32, "unsigned");
+  type(DTypeId::kInt64, "long");
+  type(DTypeId::kUInt64, "unsigned long");
+  type(DTypeId::kFloat16, "_Float16");
+  type(DTypeId::kFloat32, "float");
+  type(DTypeId::kFloat64, "double");
   s.byte = "unsigned char";
   s.prologue = "#define INLINE static inline __attribute__((always_inline))\n\n";
   s.helper = "INLINE ";
   s.restrict_word = "restrict ";
   s.loop = "#pragma clang loop vectorize(disable) interleave(disable) unroll(disable)";
-  s.inf[0] = "__builtin_inff()", s.inf[1] = "__builtin_inf()", s.nan[0] = "__builtin_nanf(\"\")",
+  s.inf[0] = "__builtin_inff()";
+  s.inf[1] = "__builtin_inf()";
+  s.nan[0] = "__builtin_nanf(\"\")";
   s.nan[1] = "__builtin_nan(\"\")";
-  s.math_prefix = "__builtin_", s.math_suffix[0] = "f16", s.math_suffix[1] = "f";
+  s.math_prefix = "__builtin_";
+  s.math_suffix[0] = "f16";
+  s.math_suffix[1] = "f";
   s.host_entry = true;
   return s;
 }
@@ -90,7 +100,10 @@ CStyleWriter::Expr CStyleWriter::join(std::string text, Prec prec, std::initiali
 CStyleWriter::Expr CStyleWriter::infix(const char* op, Prec prec, const Expr& a, const Expr& b) {
   Prec left = prec, right = static_cast<Prec>(prec + 1);
   if (prec == kLess || prec == kEqual) left = right = kAdd;
-  else if (prec < kAdd) left = a.prec == prec && prec != kShift ? prec : kUnary, right = kUnary;
+  else if (prec < kAdd) {
+    left = a.prec == prec && prec != kShift ? prec : kUnary;
+    right = kUnary;
+  }
   return join(wrap(a, left) + " " + op + " " + wrap(b, right), prec, {&a, &b});
 }
 CStyleWriter::Expr CStyleWriter::call(const std::string& function, std::initializer_list<const Expr*> args) {
@@ -122,7 +135,8 @@ std::string CStyleWriter::vector(DType d, int lanes) {
   return tag(d, lanes);
 }
 std::string CStyleWriter::unaligned(DType d, int lanes) {
-  vector(d, lanes), unaligned_.insert({d.id(), lanes});
+  vector(d, lanes);
+  unaligned_.insert({d.id(), lanes});
   return tag(d, lanes) + "_u";
 }
 DType CStyleWriter::mask_type(int bytes) {
@@ -165,7 +179,8 @@ CStyleWriter::Expr CStyleWriter::literal(const ConstValue& v, DType d) const {
     e = make(s + (doubled ? "" : "f"));
   }
   if (d != dtypes::float16) return e;
-  e = cast(scalar(d), e), e.atom = true;
+  e = cast(scalar(d), e);
+  e.atom = true;
   return e;
 }
 
@@ -217,7 +232,9 @@ void CStyleWriter::give_name(Slot& s) {
 /// part of its user.
 void CStyleWriter::define(UOp u, bool first_lane, Expr e, const std::string& type, const char* prefix, bool name) {
   Slot& s = (first_lane ? first_ : values_)[static_cast<size_t>(view_.position(u))];
-  s.expr = std::move(e), s.type = type, s.prefix = prefix;
+  s.expr = std::move(e);
+  s.type = type;
+  s.prefix = prefix;
   if (s.uses <= 0 || (s.expr.atom && s.expr.reads.empty())) return;
   if (name || s.escapes || (!s.expr.atom && (s.uses > 1 || s.expr.text.size() > kLongest))) give_name(s);
   else open_.push_back(&s);
@@ -236,14 +253,16 @@ void CStyleWriter::count_uses() {
   auto count = [&](UOp u, bool first_lane) {
     const size_t at = static_cast<size_t>(view_.position(u));
     Slot& s = (first_lane && view_.lanes(u) > 1 ? first_ : values_)[at];
-    s.uses++, s.escapes = s.escapes || closed[static_cast<size_t>(loop_of[at])];
+    s.uses++;
+    s.escapes = s.escapes || closed[static_cast<size_t>(loop_of[at])];
   };
   for (const LinearInst& in : view_.insts()) {
     UOp u = in.u;
     if (u.is(Ops::END)) {
       for (UOp r : u.srcs().subspan(1)) {
         if (!r.is(Ops::RANGE) || is_vector_range(r)) continue;
-        closed[static_cast<size_t>(now)] = true, now = outer[static_cast<size_t>(now)];
+        closed[static_cast<size_t>(now)] = true;
+        now = outer[static_cast<size_t>(now)];
       }
     }
     loop_of[static_cast<size_t>(view_.position(u))] = now;
@@ -254,7 +273,9 @@ void CStyleWriter::count_uses() {
     } else if (u.is(Ops::RANGE)) {
       if (is_vector_range(u)) continue;
       count(u.src(0), false);
-      outer.push_back(now), closed.push_back(false), now = static_cast<int>(outer.size()) - 1;
+      outer.push_back(now);
+      closed.push_back(false);
+      now = static_cast<int>(outer.size()) - 1;
     } else if (u.is(Ops::REDUCE)) {
       count(u.src(0), false);
     } else if (u.in(groups::kElementwise)) {
@@ -271,7 +292,12 @@ void CStyleWriter::count_uses() {
 CStyleWriter::CStyleWriter(const Program& p, const Target& target, const CStyle& style)
     : p_(p), target_(target), style_(style), view_(p), streams_(view_, target) {
   const size_t n = view_.insts().size();
-  values_.resize(n), first_.resize(n), storage_.resize(n), mask_bytes_.resize(n), plain_.resize(n), written_.resize(n);
+  values_.resize(n);
+  first_.resize(n);
+  storage_.resize(n);
+  mask_bytes_.resize(n);
+  plain_.resize(n);
+  written_.resize(n);
   for (const char* w : kReserved) names_.insert(w);
   for (const LinearInst& in : view_.insts()) {
     UOp u = in.u;
@@ -309,7 +335,8 @@ void CStyleWriter::declare_storage() {
     return std::pair(is_variable(u) ? int64_t{view_.var_slot(u)} : u.arg<ParamArg>().slot, view_.position(u));
   };
   auto before = [&](UOp a, UOp b) { return place(a) < place(b); };
-  std::sort(params.begin(), params.end(), before), std::sort(variables.begin(), variables.end(), before);
+  std::sort(params.begin(), params.end(), before);
+  std::sort(variables.begin(), variables.end(), before);
   for (UOp u : variables) {  // their names are the user's, so they come first
     const std::string& given = u.arg<ParamArg>().name;
     std::string name = given;
@@ -375,7 +402,8 @@ void CStyleWriter::open_loop(UOp r) {
   if (!style_.loop.empty()) line(std::string(style_.loop));
   if (thread) line("for (" + t + " " + name + " = begin; " + name + " < end; " + name + "++) {");
   else line("for (" + t + " " + name + " = 0; " + name + " < " + wrap(end, kShift) + "; " + name + "++) {");
-  depth_++, loops_.push_back(r);
+  depth_++;
+  loops_.push_back(r);
   values_[static_cast<size_t>(view_.position(r))].expr = {name, kPostfix, true, {}};
 }
 
@@ -417,7 +445,8 @@ void CStyleWriter::instruction(const LinearInst& in) {
       for (size_t i = u.nsrc(); i-- > 1;) {
         if (!u.src(i).is(Ops::RANGE) || is_vector_range(u.src(i))) continue;
         TG_ASSERT(!loops_.empty() && loops_.back() == u.src(i), "END of a loop that is not the innermost: ", u);
-        loops_.pop_back(), depth_--;
+        loops_.pop_back();
+        depth_--;
         line("}");
       }
       return;
@@ -446,8 +475,14 @@ std::string CStyleWriter::write() {
   }
   if (words_) types += str("typedef ", scalar(dtypes::uint32), " words __attribute__((aligned(1), may_alias));\n");
   if (!types.empty()) types += "\n";
-  for (const auto& [declaration, argument] : parameters_) add(declared, declaration), add(passed, argument);
-  if (threaded_) add(declared, "const long begin, const long end"), add(passed, "begin, end");
+  for (const auto& [declaration, argument] : parameters_) {
+    add(declared, declaration);
+    add(passed, argument);
+  }
+  if (threaded_) {
+    add(declared, "const long begin, const long end");
+    add(passed, "begin, end");
+  }
   const std::string name = style_.host_entry ? p_.name + "_body" : p_.name;
   const std::string_view kind = style_.host_entry ? style_.helper : style_.function;
   const std::string out =

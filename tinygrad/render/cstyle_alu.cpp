@@ -303,7 +303,8 @@ std::string CStyleWriter::widening_helper(int lanes) {
     auto half = [&](int begin) { return part + "(__builtin_shufflevector(v, v" + places(begin, lanes / 2) + "))"; };
     body = "  return __builtin_shufflevector(" + half(0) + ", " + half(lanes / 2) + places(0, lanes) + ");\n";
   }
-  helper(name), helper_text(to + " " + name + "(" + from + " v)", body);
+  helper(name);
+  helper_text(to + " " + name + "(" + from + " v)", body);
   return name;
 }
 

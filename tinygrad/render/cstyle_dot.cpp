@@ -49,7 +49,8 @@ std::string CStyleWriter::dot_helper(const std::string& instruction, DType d, in
     body = "  __asm__(\"" + std::string(evex ? "" : "%{vex%} ") + instruction + " %2, %1, %0\" : \"+" + in +
            "\"(c) : \"" + in + "\"(a), \"" + in + "\"(b));\n  return c;\n";
   }
-  helper(name), helper_text(head, body);
+  helper(name);
+  helper_text(head, body);
   return name;
 }
 

@@ -72,8 +72,11 @@ void CStyleWriter::load(UOp u) {
     return define(u, false, {storage_[static_cast<size_t>(at)], kPostfix, true, {at}}, register_type(a.base), "val");
   }
   const bool gated = u.nsrc() > 2, vector_gate = gated && view_.lanes(u.src(2)) > 1;
-  if (a.lanes == 1 && vector_gate)
-    a.lanes = lanes, a.affine = true, a.stride = 0;  // one address, each lane with its own gate
+  if (a.lanes == 1 && vector_gate) {
+    a.lanes = lanes;
+    a.affine = true;
+    a.stride = 0;
+  }  // one address, each lane with its own gate
   Expr e;
   if (vector_gate) {
     const Expr gate = value(u.src(2), a.lanes, m.itemsize()), alt = to_memory(value(u.src(1), a.lanes, 1), d, a.lanes);
@@ -178,7 +181,8 @@ std::string CStyleWriter::shuffle_helper(DType d, int lanes, int64_t stride) {
   std::vector<int64_t> starts, start_of, offset_of;
   for (int64_t lane = 0; lane < n; lane++) {
     const int64_t element = (stride < 0 ? n - 1 - lane : lane) * s, start = std::min(element / n * n, span - n);
-    start_of.push_back(start), offset_of.push_back(element - start);
+    start_of.push_back(start);
+    offset_of.push_back(element - start);
     if (std::find(starts.begin(), starts.end(), start) == starts.end()) starts.push_back(start);
   }
   std::string body;

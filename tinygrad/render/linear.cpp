@@ -35,8 +35,14 @@ bool never_wraps(UOp u) {
   Bounds a = bounds_of(u.src(0)), b = bounds_of(u.src(1));
   int128 lo, hi;
   switch (u.op()) {
-    case Ops::ADD: lo = a.lo + b.lo, hi = a.hi + b.hi; break;
-    case Ops::SUB: lo = a.lo - b.hi, hi = a.hi - b.lo; break;
+    case Ops::ADD:
+      lo = a.lo + b.lo;
+      hi = a.hi + b.hi;
+      break;
+    case Ops::SUB:
+      lo = a.lo - b.hi;
+      hi = a.hi - b.lo;
+      break;
     case Ops::MUL:
     case Ops::SHL: {
       if (u.is(Ops::SHL)) {
@@ -46,7 +52,8 @@ bool never_wraps(UOp u) {
       constexpr int128 kMost = int128(1) << 62;
       if (a.lo < -kMost || a.hi > kMost || b.lo < -kMost || b.hi > kMost) return false;
       int128 v[4] = {a.lo * b.lo, a.lo * b.hi, a.hi * b.lo, a.hi * b.hi};
-      lo = *std::min_element(v, v + 4), hi = *std::max_element(v, v + 4);
+      lo = *std::min_element(v, v + 4);
+      hi = *std::max_element(v, v + 4);
       break;
     }
     default: return false;
@@ -97,9 +104,12 @@ void LinearView::analyse(LinearInst& in) const {
   UOp u = in.u;
   switch (u.op()) {
     case Ops::RANGE:
-      if (is_vector_range(u))
-        in.lanes = static_cast<int>(u.src(0).const_int()), in.affine = true, in.stride = 1, in.first = 0;
-      else in.affine = true;
+      if (is_vector_range(u)) {
+        in.lanes = static_cast<int>(u.src(0).const_int());
+        in.affine = true;
+        in.stride = 1;
+        in.first = 0;
+      } else in.affine = true;
       return;
     case Ops::CONST:
       if (u.dtype().is_int() && u.is_const() && !u.is_invalid()) in.first = static_cast<int64_t>(u.const_int());
@@ -138,12 +148,16 @@ void LinearView::analyse(LinearInst& in) const {
       break;
     case Ops::MUL:
       for (size_t i = 0; i < 2; i++)
-        if (u.src(1 - i).is_const() && src(i).affine && never_wraps(u))
-          in.affine = true, in.stride = src(i).stride * static_cast<int64_t>(u.src(1 - i).const_int());
+        if (u.src(1 - i).is_const() && src(i).affine && never_wraps(u)) {
+          in.affine = true;
+          in.stride = src(i).stride * static_cast<int64_t>(u.src(1 - i).const_int());
+        }
       break;
     case Ops::SHL:
-      if (u.src(1).is_const() && src(0).affine && never_wraps(u))
-        in.affine = true, in.stride = src(0).stride << static_cast<int>(u.src(1).const_int());
+      if (u.src(1).is_const() && src(0).affine && never_wraps(u)) {
+        in.affine = true;
+        in.stride = src(0).stride << static_cast<int>(u.src(1).const_int());
+      }
       break;
     case Ops::CAST: {
       Bounds b = u.src(0).dtype().is_int() ? bounds_of(u.src(0)) : Bounds{0, 1};
@@ -240,12 +254,17 @@ ElementAccess LinearView::access(UOp index) const {
   index = strip_after(index);
   TG_ASSERT(index.is(Ops::INDEX) && index.nsrc() == 2, "not a flat access: ", index);
   ElementAccess a;
-  a.base = strip_after(index.src(0)), a.index = index.src(1);
+  a.base = strip_after(index.src(0));
+  a.index = index.src(1);
   TG_ASSERT(a.base.in(groups::kDefines) && !is_variable(a.base), "index into no storage: ", a.base);
   const LinearInst& i = of(a.index);
   TG_ASSERT(i.u.dtype().is_int() && !i.u.dtype().is_weak(), "index of type ", i.u.dtype());
-  a.lanes = i.lanes, a.affine = i.affine, a.stride = i.stride, a.offsets = i.offsets;
-  a.size = storage_size(a.base), a.space = a.base.arg<ParamArg>().addrspace;
+  a.lanes = i.lanes;
+  a.affine = i.affine;
+  a.stride = i.stride;
+  a.offsets = i.offsets;
+  a.size = storage_size(a.base);
+  a.space = a.base.arg<ParamArg>().addrspace;
   return a;
 }
 

@@ -151,7 +151,8 @@ std::string LlvmWriter::emit(const std::string& instruction) {
 
 void LlvmWriter::begin_block(const std::string& label) {
   body_ += label + ":\n";
-  label_ = label, block_++;
+  label_ = label;
+  block_++;
 }
 
 void LlvmWriter::declare(const std::string& declaration) { declarations_.insert(declaration); }
@@ -212,11 +213,14 @@ std::string LlvmWriter::divide(UOp u, const std::string& a, const std::string& b
   const bool zero = by.lo <= 0 && by.hi >= 0, overflow = sign && by.lo <= -1 && by.hi >= -1 && of.lo <= int_min(d);
   std::string divisor = b, is_zero, is_minus;
   const std::string one = literal(1, d, lanes), nil = literal(0, d, lanes);
-  if (zero)
-    is_zero = emit("icmp eq " + t + " " + b + ", " + nil), divisor = select(is_zero, lanes, one, divisor, d, lanes);
-  if (overflow)
-    is_minus = emit("icmp eq " + t + " " + b + ", " + literal(-1, d, lanes)),
+  if (zero) {
+    is_zero = emit("icmp eq " + t + " " + b + ", " + nil);
+    divisor = select(is_zero, lanes, one, divisor, d, lanes);
+  }
+  if (overflow) {
+    is_minus = emit("icmp eq " + t + " " + b + ", " + literal(-1, d, lanes));
     divisor = select(is_minus, lanes, one, divisor, d, lanes);
+  }
   std::string r = emit(word + " " + t + " " + a + ", " + divisor);
   if (overflow) {
     std::string negated = u.is(Ops::CDIV) ? emit("sub " + t + " " + nil + ", " + a) : nil;
@@ -508,7 +512,8 @@ void LlvmWriter::reduce(const LinearInst& in) {
       std::string keep = lane(half - 1);
       r = emit("insertelement " + type(d, half) + " " + r + ", " + type(d) + " " + keep + ", i64 " + str(half - 1));
     }
-    v = r, n = half;
+    v = r;
+    n = half;
   }
   values_[static_cast<size_t>(view_.position(u))] = v;
 }
@@ -573,7 +578,8 @@ void LlvmWriter::open_loop(UOp r) {
   if (thread || vmin(r.src(0)) < 1) {
     std::string enter = emit("icmp slt " + t + " " + first + ", " + last);
     line("br i1 " + enter + ", label %P" + id + ", label %X" + id);
-    begin_block("P" + id), pre = "P" + id;
+    begin_block("P" + id);
+    pre = "P" + id;
   }
   line("br label %L" + id);
   begin_block("L" + id);
@@ -643,8 +649,13 @@ LlvmWriter::LlvmWriter(const Program& p, const Target& target)
       view_(p),
       streams_(view_, target),
       blocks_(view_, kShuffledStride, target.has("avx512bw")) {
-  values_.resize(view_.insts().size()), lane0_.resize(view_.insts().size()), splats_.resize(view_.insts().size());
-  pointers_.resize(view_.insts().size()), wide_.resize(view_.insts().size()), find_used(), find_rare();
+  values_.resize(view_.insts().size());
+  lane0_.resize(view_.insts().size());
+  splats_.resize(view_.insts().size());
+  pointers_.resize(view_.insts().size());
+  wide_.resize(view_.insts().size());
+  find_used();
+  find_rare();
 }
 
 std::string LlvmWriter::write() {

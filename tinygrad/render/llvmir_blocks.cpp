@@ -42,7 +42,8 @@ std::vector<std::string> LlvmWriter::exchange(std::vector<std::string> v, const 
       if (i & s.bit) continue;
       std::string &a = v[static_cast<size_t>(i)], &b = v[static_cast<size_t>(i | s.bit)];
       std::string low = shuffle(t, a, b, s.low);
-      b = shuffle(t, a, b, s.high), a = std::move(low);
+      b = shuffle(t, a, b, s.high);
+      a = std::move(low);
     }
     // Each result depends on all registers: LLVM would look along every path through all steps for shuffles to unite,
     // and finds none. No instruction, but nothing that it sees through.
@@ -225,7 +226,8 @@ std::string LlvmWriter::grouped_half(UOp u, int lanes) {
     const bool high = s.is(Ops::SHL) && s.src(1).is_const_int(8);
     if (high) s = s.src(0);
     if (!s.is(Ops::CAST) || s.dtype() != dtypes::uint16 || !s.src(0).is(Ops::LOAD)) return "";
-    bytes[high] = s.src(0), b = blocks_.of(bytes[high]);
+    bytes[high] = s.src(0);
+    b = blocks_.of(bytes[high]);
   }
   if (!b || b->group < 0 || bytes[0] != b->members[0] || bytes[1] != b->members[1]) return "";
   GroupOfHalves& all = word_groups_[b->group];

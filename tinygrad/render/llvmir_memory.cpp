@@ -29,16 +29,25 @@ void LlvmWriter::entry() {
       UOp base = view_.access(in.u.src(0)).base;
       if (!base.is(Ops::PARAM)) continue;
       int& s = scope.at(static_cast<size_t>(base.arg<ParamArg>().slot));
-      if (!s) s = next_metadata_++, metadata_ += str("!", s, " = distinct !{!", s, ", !0}\n");
+      if (!s) {
+        s = next_metadata_++;
+        metadata_ += str("!", s, " = distinct !{!", s, ", !0}\n");
+      }
     }
-  scope_lists_.assign(scope.size(), 0), others_lists_.assign(scope.size(), 0);
+  scope_lists_.assign(scope.size(), 0);
+  others_lists_.assign(scope.size(), 0);
   for (size_t i = 0; i < scope.size(); i++) {
     std::string others;
     for (size_t k = 0; k < scope.size(); k++)
       if (k != i && scope[k]) others += str(others.empty() ? "" : ", ", "!", scope[k]);
-    if (scope[i]) scope_lists_[i] = next_metadata_++, metadata_ += str("!", scope_lists_[i], " = !{!", scope[i], "}\n");
-    if (!others.empty())
-      others_lists_[i] = next_metadata_++, metadata_ += str("!", others_lists_[i], " = !{", others, "}\n");
+    if (scope[i]) {
+      scope_lists_[i] = next_metadata_++;
+      metadata_ += str("!", scope_lists_[i], " = !{!", scope[i], "}\n");
+    }
+    if (!others.empty()) {
+      others_lists_[i] = next_metadata_++;
+      metadata_ += str("!", others_lists_[i], " = !{", others, "}\n");
+    }
   }
   int64_t scratch = 0, offset = 0;
   const int64_t of_thread = thread_scratch_bytes(view_);
@@ -135,15 +144,18 @@ bool LlvmWriter::is_wide_sum(UOp u) {
 /// Sets used_ and wide_used_.
 void LlvmWriter::find_used() {
   const std::vector<LinearInst>& insts = view_.insts();
-  used_.assign(insts.size(), false), wide_used_ = used_;
+  used_.assign(insts.size(), false);
+  wide_used_ = used_;
   auto use = [&](UOp u) { used_[static_cast<size_t>(view_.position(u))] = true; };
   auto use_wide = [&](UOp u) {
     (u.dtype().is_unsigned() ? used_ : wide_used_)[static_cast<size_t>(view_.position(u))] = true;
   };
   for (size_t n = insts.size(); n-- > 0;) {
     UOp u = insts[n].u;
-    if (wide_used_[n] && is_wide_sum(u)) use_wide(u.src(0)), use_wide(u.src(1));
-    else if (wide_used_[n] && !u.is(Ops::RANGE)) used_[n] = true;
+    if (wide_used_[n] && is_wide_sum(u)) {
+      use_wide(u.src(0));
+      use_wide(u.src(1));
+    } else if (wide_used_[n] && !u.is(Ops::RANGE)) used_[n] = true;
     if (u.in(Ops::LOAD | Ops::STORE | Ops::CUSTOM)) {
       UOp index = strip_after(u.src(0)).src(1);
       const LinearInst& i = view_.of(index);
@@ -195,7 +207,10 @@ std::string LlvmWriter::addresses(const ElementAccess& a, DType d, int64_t offse
   }
   std::string i = value(a.index, a.lanes);
   DType t = a.index.dtype();
-  if (t.is_unsigned() && t.itemsize() < 8) i = convert(i, t, dtypes::int64, a.lanes), t = dtypes::int64;
+  if (t.is_unsigned() && t.itemsize() < 8) {
+    i = convert(i, t, dtypes::int64, a.lanes);
+    t = dtypes::int64;
+  }
   return emit(gep + pointers_[static_cast<size_t>(view_.position(a.base))] + ", " + type(t, a.lanes) + " " + i);
 }
 
@@ -215,7 +230,8 @@ std::string LlvmWriter::load_strided(const ElementAccess& a, DType d, const std:
   std::vector<int64_t> start_of, offset_of;
   for (int64_t lane = 0; lane < n; lane++) {
     const int64_t element = (a.stride < 0 ? n - 1 - lane : lane) * s, start = std::min(element / n * n, span - n);
-    start_of.push_back(start), offset_of.push_back(element - start);
+    start_of.push_back(start);
+    offset_of.push_back(element - start);
     if (std::find(starts.begin(), starts.end(), start) == starts.end()) starts.push_back(start);
   }
   for (int64_t start : starts) {
@@ -275,7 +291,10 @@ std::string LlvmWriter::load_masked(const ElementAccess& a, DType d, const std::
       return emit("shufflevector " + type + " " + v + ", " + type + " poison, <" + str(n) + " x i32> " +
                   reverse_mask(n));
     };
-    if (a.stride < 0) masked = reverse(masked, mt), passed = reverse(passed, t);
+    if (a.stride < 0) {
+      masked = reverse(masked, mt);
+      passed = reverse(passed, t);
+    }
     const std::string name = "@llvm.masked.load." + suffix(m, n) + ".p0";
     declare("declare " + t + " " + name + "(ptr, i32 immarg, " + mt + ", " + t + ")");
     std::string v = emit("call " + t + " " + name + "(ptr " + at + ", i32 " + align + ", " + mt + " " + masked + ", " +
@@ -298,8 +317,11 @@ std::string LlvmWriter::load(UOp u) {
   const int lanes = view_.lanes(u);
   const bool gated = u.nsrc() > 2;
   const int gate_lanes = gated ? view_.lanes(u.src(2)) : 1;
-  if (a.lanes == 1 && gate_lanes > 1)
-    a.lanes = gate_lanes, a.affine = true, a.stride = 0;  // one address, each lane with its own gate
+  if (a.lanes == 1 && gate_lanes > 1) {
+    a.lanes = gate_lanes;
+    a.affine = true;
+    a.stride = 0;
+  }  // one address, each lane with its own gate
   if (a.lanes == 1) {
     std::string at = address(a, d);
     if (!gated) return from_memory(load_plain(a, d, at, 1), d, 1);
@@ -342,8 +364,10 @@ std::string LlvmWriter::load(UOp u) {
   std::string v;
   if (a.affine && std::abs(a.stride) <= kShuffledStride) {
     std::string first = address(a, d);
-    if (a.stride == 1) v = load_plain(a, d, first, a.lanes), fetch_ahead(u, d, first);
-    else if (a.stride == 0) v = splat(load_plain(a, d, first, 1), d.is_bool() ? dtypes::uint8 : d, a.lanes);
+    if (a.stride == 1) {
+      v = load_plain(a, d, first, a.lanes);
+      fetch_ahead(u, d, first);
+    } else if (a.stride == 0) v = splat(load_plain(a, d, first, 1), d.is_bool() ? dtypes::uint8 : d, a.lanes);
     else v = load_strided(a, d, first);
   } else if (std::string near = load_near(a, d); !near.empty()) {
     v = near;
@@ -376,7 +400,10 @@ void LlvmWriter::fetch_ahead(UOp u, DType d, const std::string& address) {
 /// `text`: a store up to its alignment. Only what begins at the start of a line can pass by the caches; views may begin
 /// anywhere.
 void LlvmWriter::store_past_caches(const ElementAccess& a, const std::string& text, int bytes) {
-  if (!past_caches_) past_caches_ = next_metadata_++, metadata_ += str("!", past_caches_, " = !{i32 1}\n");
+  if (!past_caches_) {
+    past_caches_ = next_metadata_++;
+    metadata_ += str("!", past_caches_, " = !{i32 1}\n");
+  }
   const std::string id = std::to_string(next_++);
   line(str("br i1 %pb", a.base.arg<ParamArg>().slot, ", label %S", id, ", label %T", id));
   begin_block("S" + id);

@@ -42,7 +42,11 @@ class LlvmWriter {
   static std::string suffix(DType d, int lanes);  ///< "v8f32"
   std::string literal(const ConstValue& v, DType d, int lanes = 1);
   static std::string float_literal(double v, DType d);
-  void line(const std::string& text) { body_ += "  ", body_ += text, body_ += '\n'; }
+  void line(const std::string& text) {
+    body_ += "  ";
+    body_ += text;
+    body_ += '\n';
+  }
   std::string emit(const std::string& instruction);
   void begin_block(const std::string& label);
   void declare(const std::string& declaration);

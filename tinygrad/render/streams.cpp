@@ -40,14 +40,19 @@ Walk walk_of(UOp index) {
     };
     if (u.is(Ops::CONST) && always) w.offset += k * static_cast<int64_t>(u.const_int());
     else if (u.is(Ops::CONST)) divides(k * static_cast<int64_t>(u.const_int()));
-    else if (u.is(Ops::ADD)) stack.push_back({u.src(1), k, always}), stack.push_back({u.src(0), k, always});
-    else if (u.is(Ops::MUL) && u.src(1).is_const()) stack.push_back({u.src(0), k * constant(1), always});
+    else if (u.is(Ops::ADD)) {
+      stack.push_back({u.src(1), k, always});
+      stack.push_back({u.src(0), k, always});
+    } else if (u.is(Ops::MUL) && u.src(1).is_const()) stack.push_back({u.src(0), k * constant(1), always});
     else if (u.is(Ops::SHL) && u.src(1).is_const()) stack.push_back({u.src(0), k << constant(1), always});
-    else if (u.is(Ops::MULACC) && u.src(1).is_const())
-      stack.push_back({u.src(2), k, always}), stack.push_back({u.src(0), k * constant(1), always});
-    else if (u.is(Ops::CAST) && u.src(0).dtype().is_int()) stack.push_back({u.src(0), k, always});
-    else if (u.is(Ops::WHERE)) stack.push_back({u.src(2), k, false}), stack.push_back({u.src(1), k, false});
-    else if (is_vector_range(u)) continue;
+    else if (u.is(Ops::MULACC) && u.src(1).is_const()) {
+      stack.push_back({u.src(2), k, always});
+      stack.push_back({u.src(0), k * constant(1), always});
+    } else if (u.is(Ops::CAST) && u.src(0).dtype().is_int()) stack.push_back({u.src(0), k, always});
+    else if (u.is(Ops::WHERE)) {
+      stack.push_back({u.src(2), k, false});
+      stack.push_back({u.src(1), k, false});
+    } else if (is_vector_range(u)) continue;
     else if (u.is(Ops::RANGE) && always) {
       auto it = std::find_if(w.loops.begin(), w.loops.end(), [&](const auto& l) { return l.first == u; });
       if (it == w.loops.end()) w.loops.push_back({u, k});
@@ -71,7 +76,8 @@ struct Piece {
 }  // namespace
 
 Streams::Streams(const LinearView& view, const Target& target) : view_(view) {
-  flags_.resize(view.insts().size()), slots_.assign(static_cast<size_t>(view.program().nbuffers), false);
+  flags_.resize(view.insts().size());
+  slots_.assign(static_cast<size_t>(view.program().nbuffers), false);
   struct Loop {
     UOp range;
     int parent;
@@ -83,7 +89,8 @@ Streams::Streams(const LinearView& view, const Target& target) : view_(view) {
   for (const LinearInst& in : view.insts()) {
     UOp u = in.u;
     if (u.is(Ops::RANGE) && !is_vector_range(u)) {
-      loops.push_back({u, nest.back()}), nest.push_back(static_cast<int>(loops.size()) - 1);
+      loops.push_back({u, nest.back()});
+      nest.push_back(static_cast<int>(loops.size()) - 1);
     } else if (u.is(Ops::END)) {
       for (size_t i = 1; i < u.nsrc(); i++)
         if (u.src(i).is(Ops::RANGE) && !is_vector_range(u.src(i))) nest.pop_back();
@@ -112,7 +119,8 @@ Streams::Streams(const LinearView& view, const Target& target) : view_(view) {
                                         [&](const Piece& q) { return q.slot == p.slot && q.loop == p.loop; });
       if (p.loop < 0 || p.walk.along(loops[static_cast<size_t>(p.loop)].range) != beside * lanes) continue;
     }
-    flag_of(p).bypass = true, slots_[static_cast<size_t>(p.slot)] = true;
+    flag_of(p).bypass = true;
+    slots_[static_cast<size_t>(p.slot)] = true;
   }
 
   // The second pass over a row fetches the next one, wherever the passes are loops side by side.

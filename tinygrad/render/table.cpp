@@ -34,7 +34,10 @@ std::optional<Table16> Tables::made_of(UOp u) const {
     if (u.src(k).is_const() && !u.src(k).is_invalid()) continue;
     auto it = known_.find(u.src(k).id());
     if (it == known_.end() || (t.source && (it->second.source != t.source || it->second.shift != t.shift))) return {};
-    in[k] = &it->second, t.source = in[k]->source, t.shift = in[k]->shift, t.ops += in[k]->ops;
+    in[k] = &it->second;
+    t.source = in[k]->source;
+    t.shift = in[k]->shift;
+    t.ops += in[k]->ops;
   }
   const DType operand = u.is(Ops::WHERE) ? u.dtype() : u.src(0).dtype();
   if (!t.source || (groups::kAlu.has(u.op()) && !u.is(Ops::WHERE) && !alu_loop(u.op(), operand))) return {};
@@ -55,10 +58,13 @@ std::optional<Table16> Tables::taken(UOp u) {
   if (!d.is_int() || d.is_weak() || d.itemsize() > 4) return {};
   Table16 t;
   int64_t mask = 0;
-  if (u.is(Ops::AND) && u.src(1).is_const() && u.src(1).const_int() > 0 && u.src(1).const_int() < 16)
-    mask = static_cast<int64_t>(u.src(1).const_int()), std::tie(t.source, t.shift) = shifted(u.src(0));
-  else if (u.is(Ops::SHR) && d.is_unsigned() && shifted(u).first != u && d.bitsize() - shifted(u).second <= 4)
-    mask = 15, std::tie(t.source, t.shift) = shifted(u);
+  if (u.is(Ops::AND) && u.src(1).is_const() && u.src(1).const_int() > 0 && u.src(1).const_int() < 16) {
+    mask = static_cast<int64_t>(u.src(1).const_int());
+    std::tie(t.source, t.shift) = shifted(u.src(0));
+  } else if (u.is(Ops::SHR) && d.is_unsigned() && shifted(u).first != u && d.bitsize() - shifted(u).second <= 4) {
+    mask = 15;
+    std::tie(t.source, t.shift) = shifted(u);
+  }
   if (!mask || t.source.is_const()) return {};
   for (size_t i = 0; i < 16; i++) t.values[i] = ConstValue(static_cast<int64_t>(i) & mask);
   t.ops = 1;

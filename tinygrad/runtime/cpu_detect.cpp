@@ -58,7 +58,10 @@ const Feature* find_feature(std::string_view name) {
 
 void add_feature(Features& set, std::string_view name) {
   for (const Feature* f = find_feature(name); f; f = f->needs ? find_feature(f->needs) : nullptr) set.emplace(f->name);
-  if (name == "avx512f") add_feature(set, "f16c"), add_feature(set, "fma");  // as every such processor and LLVM have it
+  if (name == "avx512f") {
+    add_feature(set, "f16c");
+    add_feature(set, "fma");
+  }  // as every such processor and LLVM have it
 }
 
 /// Features of the other architectures, which no instruction tells, and what they build upon.
@@ -449,7 +452,10 @@ Target parse_processor(std::string_view arch) {
       t.cpu = part;
       add_processor(set, p);
     } else if (other != std::end(kForeignProcessors)) {
-      t.cpu = part, t.l1_bytes = other->l1, t.l2_bytes = other->l2, t.l3_bytes = other->l3;
+      t.cpu = part;
+      t.l1_bytes = other->l1;
+      t.l2_bytes = other->l2;
+      t.l3_bytes = other->l3;
       for (std::string_view f : split(other->adds, ' ')) add_foreign(set, name, f);
     } else {
       const bool minus = part[0] == '-';

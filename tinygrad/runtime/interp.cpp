@@ -83,8 +83,12 @@ class Interpreter::Decoder {
     if (n == lanes) return place(u);
     TG_ASSERT(n == 1, "a vector of ", n, " lanes where ", lanes, " are wanted: ", u);
     Step s{};
-    s.kind = Kind::kSplat, s.lanes = lanes, s.item = static_cast<uint8_t>(item(u)), s.in[0] = place(u),
-    s.out = reserve(item(u) * static_cast<size_t>(lanes)), s.u = u;
+    s.kind = Kind::kSplat;
+    s.lanes = lanes;
+    s.item = static_cast<uint8_t>(item(u));
+    s.in[0] = place(u);
+    s.out = reserve(item(u) * static_cast<size_t>(lanes));
+    s.u = u;
     push(s);
     return s.out;
   }
@@ -121,7 +125,10 @@ class Interpreter::Decoder {
 
   void variable(UOp u) {
     Step s{};
-    s.kind = Kind::kVar, s.size = view_.var_slot(u), s.index_type = u.dtype(), s.out = place(u) = reserve(item(u)),
+    s.kind = Kind::kVar;
+    s.size = view_.var_slot(u);
+    s.index_type = u.dtype();
+    s.out = place(u) = reserve(item(u));
     s.u = u;
     push(s);
   }
@@ -129,9 +136,11 @@ class Interpreter::Decoder {
   void open(UOp r) {
     Step s{};
     s.kind = is_thread_range(r) ? Kind::kThreadLoop : Kind::kLoop;
-    s.out = place(r) = reserve(8);                     // the counter as the program sees it
-    s.in[0] = place(r.src(0)), s.in[1] = reserve(16);  // and as int64 with its end
-    s.index_type = r.dtype(), s.u = r;
+    s.out = place(r) = reserve(8);  // the counter as the program sees it
+    s.in[0] = place(r.src(0));
+    s.in[1] = reserve(16);  // and as int64 with its end
+    s.index_type = r.dtype();
+    s.u = r;
     loop_of_[static_cast<size_t>(view_.position(r))] = static_cast<int>(to_.steps_.size());
     open_.push_back(r);
     push(s);
@@ -141,7 +150,8 @@ class Interpreter::Decoder {
     open_.pop_back();
     const size_t begin = static_cast<size_t>(loop_of_[static_cast<size_t>(view_.position(r))]);
     Step s = to_.steps_[begin];
-    s.kind = Kind::kEnd, s.base = static_cast<int64_t>(begin) + 1;
+    s.kind = Kind::kEnd;
+    s.base = static_cast<int64_t>(begin) + 1;
     push(s);
     to_.steps_[begin].base = static_cast<int64_t>(to_.steps_.size());
   }
@@ -152,17 +162,24 @@ class Interpreter::Decoder {
     const int lanes = is_load ? view_.lanes(u) : a.lanes;
     const DType d = is_load ? u.dtype() : u.src(1).dtype();
     Step s{};
-    s.kind = is_load ? Kind::kLoad : Kind::kStore, s.lanes = lanes, s.item = static_cast<uint8_t>(eval_itemsize(d)),
+    s.kind = is_load ? Kind::kLoad : Kind::kStore;
+    s.lanes = lanes;
+    s.item = static_cast<uint8_t>(eval_itemsize(d));
     s.u = u;
     s.affine = a.affine && a.lanes == lanes && a.stride == 1 && u.nsrc() <= 2 && lanes > 1;
     TG_ASSERT(a.base.dtype().itemsize() == d.itemsize(), "access of ", d, " to ", a.base.dtype(), ": ", u);
-    s.index_type = a.index.dtype(), s.index_item = static_cast<uint8_t>(item(a.index)), s.size = a.size;
+    s.index_type = a.index.dtype();
+    s.index_item = static_cast<uint8_t>(item(a.index));
+    s.size = a.size;
     s.buffer_in_frame = a.base.is(Ops::BUFFER);
     s.base = s.buffer_in_frame ? static_cast<int64_t>(place(a.base)) : a.base.arg<ParamArg>().slot;
     TG_ASSERT(s.buffer_in_frame || (s.base >= 0 && s.base < p_.nbuffers), "parameter ", s.base, " of ", p_.nbuffers);
     s.in[0] = operand(a.index, lanes);
     if (u.nsrc() > 1) s.in[1] = operand(u.src(1), lanes);
-    if (u.nsrc() > 2) s.in[2] = operand(u.src(2), lanes), s.gated = true;
+    if (u.nsrc() > 2) {
+      s.in[2] = operand(u.src(2), lanes);
+      s.gated = true;
+    }
     if (is_load) s.out = place(u) = reserve(s.item * static_cast<size_t>(lanes));
     push(s);
   }
@@ -171,17 +188,24 @@ class Interpreter::Decoder {
     for (size_t i = 1; i < u.nsrc(); i++)
       TG_ASSERT(is_vector_range(u.src(i)), "a reduce over a loop in a linear program: ", u);
     Step s{};
-    s.kind = Kind::kReduce, s.lanes = view_.lanes(u.src(0)), s.item = static_cast<uint8_t>(item(u)),
+    s.kind = Kind::kReduce;
+    s.lanes = view_.lanes(u.src(0));
+    s.item = static_cast<uint8_t>(item(u));
     s.in[0] = place(u.src(0));
-    s.fn = alu_loop(u.arg<ReduceArg>().op, u.dtype()), s.u = u;
+    s.fn = alu_loop(u.arg<ReduceArg>().op, u.dtype());
+    s.u = u;
     TG_ASSERT(s.fn, "reduce of ", u.dtype(), ": ", u);
-    s.in[1] = reserve(s.item * static_cast<size_t>(s.lanes)), s.out = place(u) = reserve(s.item);
+    s.in[1] = reserve(s.item * static_cast<size_t>(s.lanes));
+    s.out = place(u) = reserve(s.item);
     push(s);
   }
 
   void arithmetic(UOp u, int lanes) {
     Step s{};
-    s.lanes = lanes, s.nin = static_cast<int>(u.nsrc()), s.item = static_cast<uint8_t>(item(u)), s.u = u;
+    s.lanes = lanes;
+    s.nin = static_cast<int>(u.nsrc());
+    s.item = static_cast<uint8_t>(item(u));
+    s.u = u;
     for (uint32_t i = 0; i < u.nsrc(); i++) s.in[i] = operand(u.src(i), lanes);
     const DType in = u.src(0).dtype();
     if (u.is(Ops::BITCAST)) {
@@ -292,8 +316,10 @@ void Interpreter::run(void* const* buffers, const int64_t* vars, int64_t begin, 
       case Kind::kLoop:
       case Kind::kThreadLoop: {
         int64_t state[2] = {0, 0};
-        if (s.kind == Kind::kThreadLoop) state[0] = begin, state[1] = end;
-        else state[1] = read_int(frame + s.in[0], s.u.src(0).dtype());
+        if (s.kind == Kind::kThreadLoop) {
+          state[0] = begin;
+          state[1] = end;
+        } else state[1] = read_int(frame + s.in[0], s.u.src(0).dtype());
         std::memcpy(frame + s.in[1], state, sizeof state);
         write_int(out, s.index_type, state[0]);
         if (state[0] >= state[1]) {

@@ -38,7 +38,9 @@ class InterpDevice final : public Device {
   explicit InterpDevice(const std::string& name)
       : Device(name, std::make_unique<LruAllocator>(make_host_allocator(), name, int64_t{1} << 30)) {
     target_.device = target_.renderer = "INTERP";
-    target_.arch = "interp", target_.vector_bytes = 64, target_.vector_registers = 32;
+    target_.arch = "interp";
+    target_.vector_bytes = 64;
+    target_.vector_registers = 32;
   }
   bool host_visible() const override { return true; }
   bool compiles() const override { return false; }

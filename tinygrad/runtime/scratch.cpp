@@ -17,7 +17,8 @@ struct Scratch {
 
   void release() {
     if (mapping) munmap(mapping, static_cast<size_t>(mapped));
-    mapping = memory = nullptr, mapped = bytes = 0;
+    mapping = memory = nullptr;
+    mapped = bytes = 0;
   }
   void grow(int64_t wanted) {
     release();

@@ -92,10 +92,13 @@ void TaskGraph::work(Call call, void* context) {
 void TaskGraph::run_all(ThreadPool& pool, int threads, Call call, void* context) {
   if (waits_.empty()) return;
   State& s = *state_;
-  for (size_t t = 0; t < size(); t++)
-    s.left[t].store(waits_[t], std::memory_order_relaxed), s.place[t].store(0, std::memory_order_relaxed);
-  s.taken.store(0, std::memory_order_relaxed), s.ready.store(0, std::memory_order_relaxed),
-      s.failed.store(false, std::memory_order_relaxed);
+  for (size_t t = 0; t < size(); t++) {
+    s.left[t].store(waits_[t], std::memory_order_relaxed);
+    s.place[t].store(0, std::memory_order_relaxed);
+  }
+  s.taken.store(0, std::memory_order_relaxed);
+  s.ready.store(0, std::memory_order_relaxed);
+  s.failed.store(false, std::memory_order_relaxed);
   for (size_t t = 0; t < size(); t++)
     if (waits_[t] == 0) make_ready(static_cast<uint32_t>(t));
   const auto workers = static_cast<int>(std::min<size_t>(static_cast<size_t>(std::max(threads, 1)), size()));

@@ -23,7 +23,8 @@ void WriteWatch::add(const BufferRef& b) {
   auto [first, last] = t.flags.equal_range(&b->base());
   for (; first != last; ++first)
     if (first->second == written_) return;
-  t.flags.emplace(&b->base(), written_), write_watch::watched++;
+  t.flags.emplace(&b->base(), written_);
+  write_watch::watched++;
 }
 WriteWatch::~WriteWatch() {
   if (!write_watch::watched) return;

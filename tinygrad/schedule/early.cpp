@@ -180,12 +180,16 @@ UOp widen_products(UOp sink) {
   for (UOp u : order) {
     src.clear();
     bool changed = false;
-    for (UOp s : u.srcs()) src.push_back(memo.get(s)), changed |= src.back() != s;
+    for (UOp s : u.srcs()) {
+      src.push_back(memo.get(s));
+      changed |= src.back() != s;
+    }
     origin.set(Graph::current().origin(u));
     if (is_narrow_product(u) && uses[u.src(0).id()] == 1 && uses[u.src(0).src(0).id()] == 1) {
       UOp product = u.src(0).src(0);
       auto widened = [&](UOp factor) { return memo.get(factor).cast(product.dtype()).cast(u.dtype()); };
-      src[0] = UOp::alu(Ops::MUL, {widened(product.src(0)), widened(product.src(1))}), changed = true;
+      src[0] = UOp::alu(Ops::MUL, {widened(product.src(0)), widened(product.src(1))});
+      changed = true;
     }
     memo.set(u, changed ? u.with_srcs(src) : u);
   }
@@ -220,7 +224,8 @@ UOp signs_of_relu(UOp sink) {
         UOp relu = UOp::alu(Ops::WHERE, {m, m.src(1), it->second.src(2)});
         m = UOp::alu(Ops::CMPLT, {m.src(0), relu});
       }
-      src.push_back(m), changed |= m != s;
+      src.push_back(m);
+      changed |= m != s;
     }
     origin.set(Graph::current().origin(u));
     memo.set(u, changed ? u.with_srcs(src) : u);

@@ -26,7 +26,10 @@ class Steps {
     };
     for (size_t i = 0; i < l.steps.size(); i++) {
       const Step& s = l.steps[i];
-      if (s.value) reads(s.value, static_cast<int32_t>(i)), reads(s.index, static_cast<int32_t>(i));
+      if (s.value) {
+        reads(s.value, static_cast<int32_t>(i));
+        reads(s.index, static_cast<int32_t>(i));
+      }
       for (int32_t state : s.reads)
         if (state >= 0) readers_[state].push_back(-1);  // a copy or a user's kernel
     }
@@ -117,7 +120,8 @@ class Fusion {
         if (!name.empty() && to.metadata.find(name) == std::string::npos)
           to.metadata = to.metadata.empty() ? name : name + ", " + to.metadata;
       }
-      to.value = a.value, to.online = true;
+      to.value = a.value;
+      to.online = true;
     }
     for (int32_t i : gone) nth(l_.steps, i).value = UOp();
   }

@@ -28,8 +28,10 @@ bool linear_terms(UOp index, std::vector<std::pair<UOp, int64_t>>* terms) {
   while (!stack.empty()) {
     auto [u, k] = stack.back();
     stack.pop_back();
-    if (u.is(Ops::ADD)) stack.push_back({u.src(1), k}), stack.push_back({u.src(0), k});
-    else if (u.is(Ops::MUL) && u.src(1).is_const())
+    if (u.is(Ops::ADD)) {
+      stack.push_back({u.src(1), k});
+      stack.push_back({u.src(0), k});
+    } else if (u.is(Ops::MUL) && u.src(1).is_const())
       stack.push_back({u.src(0), k * static_cast<int64_t>(u.src(1).const_int())});
     else if (u.is(Ops::RANGE)) terms->push_back({u, k});
     else if (!u.is_const_int(0)) return false;
@@ -71,7 +73,10 @@ StepFacts facts_of(const Step& s) {
   for (UOp root : roots)
     for (UOp u : root.toposort()) {
       f.gathers |= u.is(Ops::SPECIAL);
-      if (u.is(Ops::REDUCE)) f.reduces++, f.longest = std::max(f.longest, volume_of(ranges_of(u.src(0))));
+      if (u.is(Ops::REDUCE)) {
+        f.reduces++;
+        f.longest = std::max(f.longest, volume_of(ranges_of(u.src(0))));
+      }
       if (!u.is(Ops::LOAD)) continue;
       UOps& known = f.loads[state_of(u)];
       if (std::find(known.begin(), known.end(), u) == known.end()) known.push_back(u);
@@ -230,7 +235,8 @@ void fuse_rows(Lowered& l, const std::vector<ScheduleBuffer>& buffers, const Sch
         std::replace(list.begin(), list.end(), p, c);
       }
       readers.erase(state);
-      from.value = UOp(), nth(facts, p) = {};
+      from.value = UOp();
+      nth(facts, p) = {};
       nth(facts, c) = facts_of(to);
       again = true;
     }

@@ -109,7 +109,8 @@ void update_in_place(Lowered& l, std::vector<ScheduleBuffer>& buffers) {
       if (b.dtype != o.dtype || b.size != o.size || b.device != o.device) continue;
       if (o.kind == ScheduleBuffer::kOutput) nth(memory, in) = out;
       else nth(memory, out) = in;
-      nth(l.states, to).parent = s.parent = r.state, nth(children, r.state)++;
+      nth(l.states, to).parent = s.parent = r.state;
+      nth(children, r.state)++;
       break;
     }
   }

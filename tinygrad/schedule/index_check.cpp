@@ -28,9 +28,13 @@ class AtPoints {
     for (UOp u : order_) {
       if (u.in(Ops::RANGE | Ops::SPECIAL)) {
         if (!u.src(0).is_const()) known_ = false;
-        else loops_.push_back(u), sizes_.push_back(static_cast<int64_t>(std::max<int128>(u.src(0).const_int(), 0)));
+        else {
+          loops_.push_back(u);
+          sizes_.push_back(static_cast<int64_t>(std::max<int128>(u.src(0).const_int(), 0)));
+        }
       } else if (!u.in(groups::kAlu | Ops::CONST | Ops::CAST)) known_ = false;
-      place_[u] = values_.size(), values_.emplace_back();
+      place_[u] = values_.size();
+      values_.emplace_back();
     }
   }
   /// False where it depends on more than loops of known size.
@@ -135,7 +139,10 @@ Bounds bounds_over_loops(UOp index) {
     while (const Term* inner = inner_loop(sum)) {
       const auto [loop, coef] = *inner;
       sum.add(loop, -coef);
-      if ((coef > 0) == greatest) sum.add(Linear(index_simplify(loop.src(0))), coef), sum.c -= coef;
+      if ((coef > 0) == greatest) {
+        sum.add(Linear(index_simplify(loop.src(0))), coef);
+        sum.c -= coef;
+      }
       sum.normalize();
     }
     return sum.bounds();
@@ -146,7 +153,10 @@ Bounds bounds_over_loops(UOp index) {
 
 IndexCheck check_index(UOp index, UOp valid, int128 size) {
   UOp i = index_simplify(index);
-  while (i.is(Ops::WHERE) && i.src(2).is_invalid()) valid = and_valid(valid, i.src(0)), i = i.src(1);
+  while (i.is(Ops::WHERE) && i.src(2).is_invalid()) {
+    valid = and_valid(valid, i.src(0));
+    i = i.src(1);
+  }
   if (i.is_invalid()) return {IndexCheck::kInside, {}};
   if (valid) {
     valid = index_simplify(valid);
@@ -165,7 +175,8 @@ IndexCheck check_index(UOp index, UOp valid, int128 size) {
     const std::optional<int128> v = e.at(p);
     if (!v) continue;
     seen = any ? Bounds{std::min(seen.lo, *v), std::max(seen.hi, *v)} : Bounds{*v, *v};
-    any = true, outside |= !inside(*v);
+    any = true;
+    outside |= !inside(*v);
   }
   if (outside) return {IndexCheck::kOutside, seen};
   if (all) return {IndexCheck::kInside, seen};

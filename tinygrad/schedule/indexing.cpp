@@ -29,7 +29,10 @@ UOp mod(UOp a, UOp b) { return b.is_const_int(1) ? zero() : a % b; }
 /// One group of axes with equal products: splits the flat position over `to` into axes of `from`.
 void regroup(std::span<const UOp> idx, std::span<const SInt> to, std::span<const SInt> from, UOps& out) {
   UOp flat = zero(), stride = UOp::constant(int64_t{1});
-  for (size_t k = to.size(); k-- > 0;) flat = add(mul(idx[k], stride), flat), stride = mul(stride, to[k].uop());
+  for (size_t k = to.size(); k-- > 0;) {
+    flat = add(mul(idx[k], stride), flat);
+    stride = mul(stride, to[k].uop());
+  }
   if (from.empty()) return;
   if (from.size() == 1) {
     out.push_back(to.size() > 1 ? index_simplify(flat) : flat);
@@ -50,7 +53,10 @@ UOp reshape_index(UOp idx, const Shape& to, const Shape& from) {
   UOps in;
   std::vector<SInt> b, a;
   for (size_t k = 0; k < to.size(); k++)
-    if (!is_one(to[k])) b.push_back(to[k]), in.push_back(idx.src(k));
+    if (!is_one(to[k])) {
+      b.push_back(to[k]);
+      in.push_back(idx.src(k));
+    }
   for (const SInt& s : from)
     if (!is_one(s)) a.push_back(s);
   UOps got;
@@ -58,7 +64,9 @@ UOp reshape_index(UOp idx, const Shape& to, const Shape& from) {
   while (i < a.size() || j < b.size()) {
     size_t i0 = i, j0 = j;
     if (i < a.size() && j < b.size() && a[i] == b[j]) {
-      got.push_back(in[j]), i++, j++;
+      got.push_back(in[j]);
+      i++;
+      j++;
       continue;
     }
     int64_t pa = 1, pb = 1;
@@ -67,7 +75,8 @@ UOp reshape_index(UOp idx, const Shape& to, const Shape& from) {
       bool take_a = j == b.size() || (i < a.size() && pa <= pb);
       const SInt& s = take_a ? a[i] : b[j];
       if (s.symbolic()) {
-        i = a.size(), j = b.size();
+        i = a.size();
+        j = b.size();
         break;
       }  // no way to see where groups end: all that is left is one group
       if (take_a) pa *= a[i++].value();
@@ -105,8 +114,10 @@ UOp through_broadcast(UOp idx, const Shape& to, const Shape& from) {
 
 UOp flat_index(UOp idx, const Shape& shape) {
   UOp flat = zero(), stride = UOp::constant(int64_t{1});
-  for (size_t k = shape.size(); k-- > 0;)
-    flat = add(mul(idx.src(k), stride), flat), stride = mul(stride, shape[k].uop());
+  for (size_t k = shape.size(); k-- > 0;) {
+    flat = add(mul(idx.src(k), stride), flat);
+    stride = mul(stride, shape[k].uop());
+  }
   return index_simplify(flat);
 }
 

@@ -26,13 +26,16 @@ class Importer {
     auto kernel = std::make_shared<Kernel>();
     kernel->arena = std::make_shared<Arena>();
     ArenaScope scope(*kernel->arena);
-    step_.buffers = {step_.buffer}, step_.reads = {-1};
+    step_.buffers = {step_.buffer};
+    step_.reads = {-1};
     states_ = {step_.parent};
     UOp out = param(0);
     UOps ranges;
     output_ = true;
-    for (size_t k = 0; k < step_.ranges.size(); k++)
-      output_ = k >= step_.in_order, ranges.push_back(import(step_.ranges[k]));
+    for (size_t k = 0; k < step_.ranges.size(); k++) {
+      output_ = k >= step_.in_order;
+      ranges.push_back(import(step_.ranges[k]));
+    }
     output_ = false;
     UOp index = import(step_.index), value = import(step_.value);
     UOp store = UOp::make(Ops::INDEX, out.dtype(), {out, index}).store(value);
@@ -57,7 +60,8 @@ class Importer {
     auto state = static_cast<int32_t>(p.tag()) - 1;
     size_t slot = static_cast<size_t>(std::find(states_.begin(), states_.end(), state) - states_.begin());
     if (slot == states_.size()) {
-      states_.push_back(state), step_.reads.push_back(state);
+      states_.push_back(state);
+      step_.reads.push_back(state);
       step_.buffers.push_back(nth(l_.states, state).buffer);
     } else if (slot == 0) step_.reads[0] = state;
     return param(slot);
@@ -118,7 +122,10 @@ bool reads_ahead(const Lowered& l, const Step& s) {
   UOps stack{s.value, s.index};
   auto push = [&](UOp u) {
     if (is_gather(u)) u = nth(l.gathers, number_in(u.arg<std::string>(), 6));
-    if (!seen.has(u)) seen.mark(u), stack.push_back(u);
+    if (!seen.has(u)) {
+      seen.mark(u);
+      stack.push_back(u);
+    }
   };
   while (!stack.empty()) {
     UOp u = stack.back();
@@ -161,12 +168,17 @@ void kernelize(Lowered& l, std::vector<ScheduleBuffer>& buffers) {
       UOps ranges = l.steps[i].ranges;
       Shape shape;
       int64_t n = 1;
-      for (UOp r : ranges) shape.push_back(SInt(r.src(0))), n *= shape.back().max();
+      for (UOp r : ranges) {
+        shape.push_back(SInt(r.src(0)));
+        n *= shape.back().max();
+      }
       UOp flat = flat_index(UOp::stack(ranges), shape), value = l.steps[i].value;
       const std::string device = buffers[b].device;
       int32_t state = add_internal(l, buffers, value.dtype(), n, device);
       Step& first = l.steps.back();
-      first.index = flat, first.value = value, first.ranges = ranges;
+      first.index = flat;
+      first.value = value;
+      first.ranges = ranges;
       UOp p = buffer_param(buffers.back(), static_cast<int32_t>(buffers.size()) - 1, state);
       l.steps[i].value = UOp::make(Ops::INDEX, p.dtype(), {p, flat}).load();
     }

@@ -50,8 +50,10 @@ std::vector<uint32_t> free_literals(const NormalGraph& g) {
     for (uint32_t s = g.src_begin[i]; s < g.src_begin[i + 1]; s++) {
       const uint32_t from = g.src[s], k = s - g.src_begin[i];
       if (!spread[from]) continue;
-      if (u.in(kSpreads) && k == 0) spread[i] = true, literal[i] = literal[from];
-      else if (!reads_value(u, k)) free[literal[from]] = false;
+      if (u.in(kSpreads) && k == 0) {
+        spread[i] = true;
+        literal[i] = literal[from];
+      } else if (!reads_value(u, k)) free[literal[from]] = false;
     }
   }
   for (const RootPlan& p : g.roots)
@@ -80,7 +82,10 @@ std::vector<bool> note(const Hash128& key, std::vector<uint64_t> values) {
   if (fresh) {
     entries.push_front({key, values, std::vector<bool>(values.size()), 0});
     it->second = entries.begin();
-    if (entries.size() > kKnown) by_key.erase(entries.back().key), entries.pop_back();
+    if (entries.size() > kKnown) {
+      by_key.erase(entries.back().key);
+      entries.pop_back();
+    }
   } else entries.splice(entries.begin(), entries, it->second);
   Sightings& s = entries.front();
   for (size_t k = 0; k < values.size(); k++)
@@ -108,9 +113,11 @@ bool literals_to_inputs(NormalGraph& g) {
   for (size_t k = 0; k < free.size(); k++) {
     open[free[k]] = varies[k];
     if (!varies[k]) continue;
-    g.number[free[k]] = static_cast<int32_t>(g.inputs.size()), g.inputs.push_back(g.nodes[free[k]]);
+    g.number[free[k]] = static_cast<int32_t>(g.inputs.size());
+    g.inputs.push_back(g.nodes[free[k]]);
   }
-  g.literal_device = device, g.key = key_of(g, open);
+  g.literal_device = device;
+  g.key = key_of(g, open);
   return true;
 }
 

@@ -57,7 +57,10 @@ void store_long_sums(Lowered& l, std::vector<ScheduleBuffer>& buffers) {
     const int32_t state =
         add_internal(l, buffers, sum.dtype(), static_cast<int64_t>(volume_of(s.ranges)), nth(buffers, s.buffer).device);
     Step& first = l.steps.back();
-    first.index = at, first.value = sum, first.ranges = s.ranges, first.metadata = s.metadata;
+    first.index = at;
+    first.value = sum;
+    first.ranges = s.ranges;
+    first.metadata = s.metadata;
     const int32_t buffer = nth(l.states, state).buffer;
     UOp param = buffer_param(nth(buffers, buffer), buffer, state);
     UOp stored = UOp::make(Ops::INDEX, param.dtype(), {param, at}).load();

@@ -182,7 +182,8 @@ class Lowerer {
           UOps src(v.srcs().begin(), v.srcs().end());
           Size s = size(v);
           src[0] = UOp::alu(Ops::WHERE, {here, src[0], UOp::constant(0, v.dtype())});
-          v = v.with_srcs(src), set_size(v, {s.ops + 1, s.buffers});
+          v = v.with_srcs(src);
+          set_size(v, {s.ops + 1, s.buffers});
           return v;
         }
         return here ? combine(Ops::WHERE, v.dtype(), {here, v, UOp::constant(0, v.dtype())}, {}) : v;
@@ -227,9 +228,14 @@ class Lowerer {
       else if (arg.op == Ops::ADD) times *= i.src(0).const_int();
     }
     Size s = size(v);
-    if (v.is(Ops::REDUCE) && v.arg<ReduceArg>().op == arg.op)
-      ranges.insert(ranges.end(), v.srcs().begin() + 1, v.srcs().end()), v = v.src(0);
-    if (!ranges.empty()) v = v.reduce(arg.op, ranges), set_size(v, {s.ops + 1, s.buffers});
+    if (v.is(Ops::REDUCE) && v.arg<ReduceArg>().op == arg.op) {
+      ranges.insert(ranges.end(), v.srcs().begin() + 1, v.srcs().end());
+      v = v.src(0);
+    }
+    if (!ranges.empty()) {
+      v = v.reduce(arg.op, ranges);
+      set_size(v, {s.ops + 1, s.buffers});
+    }
     if (times != 1) v = combine(Ops::MUL, v.dtype(), {v, UOp::constant(ConstValue(times), v.dtype())}, {});
     return u.dtype() == dtypes::weakint ? v.cast(u.dtype()) : v;
   }
@@ -248,7 +254,10 @@ class Lowerer {
   bool fits(Size s) const { return s.ops <= o_.max_alu && s.buffers < o_.max_buffers; }
   static Size sum(Ops op, std::span<const Size> parts) {
     Size s{weight_of(op), 0};
-    for (const Size& p : parts) s.ops += p.ops, s.buffers += p.buffers;
+    for (const Size& p : parts) {
+      s.ops += p.ops;
+      s.buffers += p.buffers;
+    }
     return s;
   }
   /// What an operation counts as: functions become polynomials.
@@ -273,7 +282,8 @@ class Lowerer {
       if (seen.has(v) || v.in(groups::kIrreducible)) continue;
       seen.mark(v);
       if (v.is(Ops::LOAD)) {
-        slots.push_back(v.src(0).src(0).arg<ParamArg>().slot), s.ops++;
+        slots.push_back(v.src(0).src(0).arg<ParamArg>().slot);
+        s.ops++;
         continue;
       }
       s.ops += weight_of(v.op());
@@ -288,10 +298,14 @@ class Lowerer {
     UOp v[3];
     Size part[3];
     size_t n = values.size();
-    for (size_t k = 0; k < n; k++) v[k] = values[k], part[k] = size(v[k]);
+    for (size_t k = 0; k < n; k++) {
+      v[k] = values[k];
+      part[k] = size(v[k]);
+    }
     Size total = sum(op, {part, n});
     if (!fits(total)) {
-      total = count({v, n}), total.ops += weight_of(op);
+      total = count({v, n});
+      total.ops += weight_of(op);
       while (!fits(total)) {
         size_t worst = n;
         for (size_t k = 0; k < n; k++) {
@@ -304,7 +318,8 @@ class Lowerer {
         for (size_t k = 0; k < n; k++)
           if (k != worst && v[k] == v[worst]) v[k] = stored;
         v[worst] = stored;
-        total = count({v, n}), total.ops += weight_of(op);
+        total = count({v, n});
+        total.ops += weight_of(op);
       }
     }
     UOp out = UOp::make(op, dtype, std::span<const UOp>(v, n), arg);
@@ -324,11 +339,16 @@ class Lowerer {
     UOps ranges = ranges_of(v);
     Shape shape;
     int64_t n = 1;
-    for (UOp r : ranges) shape.push_back(SInt(r.src(0))), n *= shape.back().max();
+    for (UOp r : ranges) {
+      shape.push_back(SInt(r.src(0)));
+      n *= shape.back().max();
+    }
     UOp flat = flat_index(UOp::stack(ranges), shape);
     int32_t state = add_internal(l_, buffers_, v.dtype(), n, device);
     Step& s = l_.steps.back();
-    s.index = flat, s.value = v, s.ranges = ranges;
+    s.index = flat;
+    s.value = v;
+    s.ranges = ranges;
     return it->second = load(state, flat, UOp(), v.dtype());
   }
   /// Device of the buffers a value reads.
@@ -368,7 +388,8 @@ class Lowerer {
     UOp dest = r_.nodes[i].src(0);
     int32_t parent = state_of(dest), buffer = nth(l_.states, parent).buffer;
     Step& s = nth(l_.steps, id);
-    s.buffer = buffer, s.parent = parent;
+    s.buffer = buffer;
+    s.parent = parent;
     if (s.copy) return;
     const Region& g = region_of_store(id);
     const Instance& body = nth(r_.instances, g.body);
@@ -401,10 +422,14 @@ class Lowerer {
     if (const char* name = Graph::current().origin(u)) note_origin(id, name);
     for (size_t k = 0; k < s.reads.size(); k++) {
       int32_t state = argument_state(u.src(k));
-      s.buffers.push_back(nth(l_.states, state).buffer), s.reads[k] = state;
+      s.buffers.push_back(nth(l_.states, state).buffer);
+      s.reads[k] = state;
     }
     for (int32_t k : written_params(kernel->sink)) {
-      if (s.buffer < 0) s.buffer = nth(s.buffers, k), s.parent = nth(s.reads, k);
+      if (s.buffer < 0) {
+        s.buffer = nth(s.buffers, k);
+        s.parent = nth(s.reads, k);
+      }
       written_state(nth(s.reads, k), {id});
     }
   }
@@ -441,7 +466,8 @@ int32_t add_internal(Lowered& l, std::vector<ScheduleBuffer>& buffers, DType d, 
   auto empty = static_cast<int32_t>(l.states.size()) - 1;
   l.states.push_back({b, empty, {static_cast<int32_t>(l.steps.size())}});
   Step s;
-  s.buffer = b, s.parent = empty;
+  s.buffer = b;
+  s.parent = empty;
   l.steps.push_back(std::move(s));
   return static_cast<int32_t>(l.states.size()) - 1;
 }

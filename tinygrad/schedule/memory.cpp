@@ -19,7 +19,10 @@ class FreeList {
       // Grow; a free range at the end is used for its part.
       int64_t at = end_;
       if (!free_.empty())
-        if (auto last = std::prev(free_.end()); last->first + last->second == end_) at = last->first, free_.erase(last);
+        if (auto last = std::prev(free_.end()); last->first + last->second == end_) {
+          at = last->first;
+          free_.erase(last);
+        }
       end_ = at + bytes;
       return at;
     }
@@ -31,9 +34,15 @@ class FreeList {
   void give(int64_t at, int64_t bytes) {
     auto it = free_.emplace(at, bytes).first;
     auto next = std::next(it);
-    if (next != free_.end() && at + it->second == next->first) it->second += next->second, free_.erase(next);
+    if (next != free_.end() && at + it->second == next->first) {
+      it->second += next->second;
+      free_.erase(next);
+    }
     if (it != free_.begin())
-      if (auto prev = std::prev(it); prev->first + prev->second == at) prev->second += it->second, free_.erase(it);
+      if (auto prev = std::prev(it); prev->first + prev->second == at) {
+        prev->second += it->second;
+        free_.erase(it);
+      }
   }
   int64_t end() const { return end_; }
 

@@ -54,7 +54,10 @@ struct Positions {
   uint32_t epoch = 0;
   void begin(size_t n) {
     if (slots.size() < n) slots.resize(n + n / 2);
-    if (++epoch == 0) std::fill(slots.begin(), slots.end(), 0), epoch = 1;
+    if (++epoch == 0) {
+      std::fill(slots.begin(), slots.end(), 0);
+      epoch = 1;
+    }
   }
   bool has(UOp u) const { return u.id() < slots.size() && slots[u.id()] >> 32 == epoch; }
   uint32_t get(UOp u) const { return static_cast<uint32_t>(slots[u.id()]); }
@@ -101,7 +104,8 @@ KernelRef import_call(UOp sink) {
   auto kernel = std::make_shared<Kernel>();
   kernel->arena = std::make_shared<Arena>();
   ArenaScope scope(*kernel->arena);
-  kernel->sink = import_graph(Graph::global(), sink), kernel->key = kernel->sink.key();
+  kernel->sink = import_graph(Graph::global(), sink);
+  kernel->key = kernel->sink.key();
   return kernel;
 }
 
@@ -126,21 +130,28 @@ void visit(UOp root, NormalGraph& g, Positions& at, UOps& stack, Integers& integ
     at.set(u, g.nodes.size());
     for (uint32_t i = first; i < n; i++) g.src.push_back(at.get(source(u, i)));
     int32_t number = -1;
-    if (u.is(Ops::BUFFER)) number = static_cast<int32_t>(g.inputs.size()), g.inputs.push_back(u);
-    else if (is_bound(u)) {
+    if (u.is(Ops::BUFFER)) {
+      number = static_cast<int32_t>(g.inputs.size());
+      g.inputs.push_back(u);
+    } else if (is_bound(u)) {
       TG_CHECK(ValueError, u.nsrc() == 2 && u.src(1).is(Ops::STORE) && u.src(1).src(1).is_const(),
                "[schedule] variable ", u.src(0).arg<ParamArg>().name, " is not bound to a number");
       number = static_cast<int32_t>(g.vars.size());
       g.vars.emplace_back(u.src(0).arg<ParamArg>().name, static_cast<int64_t>(u.src(1).src(1).const_int()));
     }
-    if (u.is(Ops::CALL)) number = static_cast<int32_t>(g.kernels.size()), g.kernels.push_back(import_call(u.src(0)));
+    if (u.is(Ops::CALL)) {
+      number = static_cast<int32_t>(g.kernels.size());
+      g.kernels.push_back(import_call(u.src(0)));
+    }
     TG_CHECK(DeviceError, !u.is(Ops::CUSTOM_FUNCTION), "[schedule] got ", u.arg<std::string>(), " on ",
              device_of(u.src(0)), ", which has no ",
              u.arg<std::string>() == "encdec" ? "video decoder (hardware of NV devices)" : "function of this name");
     TG_CHECK(ValueError, !is_variable(u), "[schedule] variable ", u.arg<ParamArg>().name,
              " is unbound: give it a value with .bind(value)");
     if (u.is(Ops::AFTER) && number < 0) g.stores.emplace_back(u, UOp());
-    g.nodes.push_back(u), g.number.push_back(number), g.src_begin.push_back(static_cast<uint32_t>(g.src.size()));
+    g.nodes.push_back(u);
+    g.number.push_back(number);
+    g.src_begin.push_back(static_cast<uint32_t>(g.src.size()));
   }
 }
 
@@ -186,8 +197,10 @@ NormalGraph walk(std::span<const UOp> roots, Integers& integers) {
     p.node = at.get(value);
     if (p.kind != RootPlan::kNew) continue;
     output_of.resize(g.nodes.size(), -1);
-    if (int32_t& o = output_of[p.node]; o >= 0) p.kind = RootPlan::kAlias, p.output = o;
-    else p.output = o = g.outputs++;
+    if (int32_t& o = output_of[p.node]; o >= 0) {
+      p.kind = RootPlan::kAlias;
+      p.output = o;
+    } else p.output = o = g.outputs++;
   }
   for (auto& [after, storage] : g.stores) storage = storage_of(after);
   return g;
@@ -207,12 +220,14 @@ Hash128 key_of(const NormalGraph& g, const std::vector<bool>& open) {
     if (u.is(Ops::CALL)) {
       h.add(u.src(0).key());
     } else if (!open.empty() && open[i]) {
-      h.add(std::string_view("open")),
-          h.add(holes++);  // which one: two literals that differ may be equal in another graph
+      h.add(std::string_view("open"));
+      h.add(holes++);  // which one: two literals that differ may be equal in another graph
     } else if (g.number[i] >= 0) {
       h.add(static_cast<uint64_t>(g.number[i]));
       const ParamArg& a = (u.is(Ops::BUFFER) ? u : u.src(0)).arg<ParamArg>();
-      h.add(a.device), h.add(static_cast<uint64_t>(a.vmin)), h.add(static_cast<uint64_t>(a.vmax));
+      h.add(a.device);
+      h.add(static_cast<uint64_t>(a.vmin));
+      h.add(static_cast<uint64_t>(a.vmax));
     } else if (u.arg_kind() != ArgKind::kNone) h.add(Arg::hash(u.arg_kind(), u.node()->arg_bits));
     for (uint32_t s = g.src_begin[i]; s < g.src_begin[i + 1]; s++) h.add(hash[g.src[s]]);
   }

@@ -42,7 +42,9 @@ bool match_power(UOp power, OnlineForm& f) {
     UOp negative = difference.src(i), score = difference.src(1 - i);
     if (!negative.is(Ops::MUL) || !is_number(negative.src(1)) || negative.src(1).const_float() != -1) continue;
     if (!one_range(negative.src(0), Ops::MAX) || !reduces(negative.src(0), score, f.over)) continue;
-    f.power = power, f.top = negative.src(0), f.score = score;
+    f.power = power;
+    f.top = negative.src(0);
+    f.score = score;
     return score.dtype() == dtypes::float32;
   }
   return false;
@@ -51,7 +53,8 @@ bool match_power(UOp power, OnlineForm& f) {
 bool match_sum(UOp sum, OnlineForm& f) {
   f = {};
   if (!one_range(sum, Ops::ADD) || !sum.src(0).is(Ops::MUL)) return false;
-  f.sum = sum, f.over = sum.src(1);
+  f.sum = sum;
+  f.over = sum.src(1);
   UOps rest;
   for (UOp u : factors_of(sum.src(0)))
     if (f.power || !match_power(u, f)) rest.push_back(u);
@@ -88,7 +91,10 @@ std::optional<OnlineForm> mean_form(UOp value, std::span<const UOp> ranges) {
           (!f.row || !r.src(0).is_const() ||
            (f.row.src(0).is_const() && r.src(0).const_int() > f.row.src(0).const_int())))
         f.row = r;
-      if (!scored) f.column = r, columns += weighted ? 1 : 2;
+      if (!scored) {
+        f.column = r;
+        columns += weighted ? 1 : 2;
+      }
     }
     if (f.row && columns == 1 && has_sizes(f)) return f;
   }
@@ -124,7 +130,9 @@ std::optional<OnlineForm> total_form(UOp value, std::span<const UOp> ranges) {
   for (UOp u : value.toposort()) {
     if (!one_range(u, Ops::ADD) || !u.src(1).src(0).is_const()) continue;
     OnlineForm f;
-    f.kind = OnlineForm::kTotal, f.over = u.src(1), f.total = u;
+    f.kind = OnlineForm::kTotal;
+    f.over = u.src(1);
+    f.total = u;
     if (!match_power(u.src(0), f) || !has_reduce(f.score)) continue;
     // Outside of the powers the maximum has a range of its own.
     UOps parts{u};
@@ -163,7 +171,8 @@ std::optional<OnlineForm> product_form(UOp value, std::span<const UOp> ranges) {
   for (UOp u : value.toposort()) {
     if (!is_sum_of_products(u) || u.dtype() != dtypes::float32 || !without(value, {u})) continue;
     OnlineForm f;
-    f.kind = OnlineForm::kProduct, f.sum = u;
+    f.kind = OnlineForm::kProduct;
+    f.sum = u;
     const UOps factors = factors_of(u.src(0));
     for (UOp r : ranges) {
       bool scored = false;
@@ -191,8 +200,10 @@ UOps factors_of(UOp product) {
   while (!stack.empty()) {
     UOp u = stack.back();
     stack.pop_back();
-    if (u.is(Ops::MUL)) stack.push_back(u.src(1)), stack.push_back(u.src(0));
-    else out.push_back(u);
+    if (u.is(Ops::MUL)) {
+      stack.push_back(u.src(1));
+      stack.push_back(u.src(0));
+    } else out.push_back(u);
   }
   return out;
 }

@@ -57,7 +57,10 @@ std::vector<Edge> edges_of(const Lowered& l) {
 /// Kahn's algorithm, the lowest number first. Steps of a cycle are missing from the result.
 std::vector<int32_t> sort_steps(size_t n, const std::vector<Edge>& edges) {
   std::vector<int32_t> missing(n, 0), begin(n + 1, 0), next(edges.size()), order;
-  for (const Edge& e : edges) begin[static_cast<size_t>(e.before) + 1]++, nth(missing, e.after)++;
+  for (const Edge& e : edges) {
+    begin[static_cast<size_t>(e.before) + 1]++;
+    nth(missing, e.after)++;
+  }
   for (size_t i = 0; i < n; i++) begin[i + 1] += begin[i];
   std::vector<int32_t> fill(begin.begin(), begin.end() - 1);
   for (const Edge& e : edges) nth(next, nth(fill, e.before)++) = e.after;
@@ -87,7 +90,10 @@ const Edge* breakable(size_t n, const std::vector<Edge>& edges, const std::vecto
   size_t at = 0;
   while (done[at]) at++;
   std::vector<bool> met(n, false);
-  while (!met[at]) met[at] = true, at = static_cast<size_t>(into[at]->before);
+  while (!met[at]) {
+    met[at] = true;
+    at = static_cast<size_t>(into[at]->before);
+  }
   size_t start = at;
   do {
     if (into[at]->slot >= 0) return into[at];
@@ -112,9 +118,12 @@ std::vector<int32_t> order_steps(Lowered& l, std::vector<ScheduleBuffer>& buffer
     int32_t state = add_internal(l, buffers, b.dtype, b.size, b.device);
     Step& copy = l.steps.back();
     UOp p = buffer_param(b, buffer, old);
-    copy.index = range, copy.value = UOp::make(Ops::INDEX, b.dtype, {p, range}).load(), copy.ranges = {range};
+    copy.index = range;
+    copy.value = UOp::make(Ops::INDEX, b.dtype, {p, range}).load();
+    copy.ranges = {range};
     kernelize_step(l, buffers, l.steps.size() - 1);
-    l.steps[step].reads[slot] = state, l.steps[step].buffers[slot] = nth(l.states, state).buffer;
+    l.steps[step].reads[slot] = state;
+    l.steps[step].buffers[slot] = nth(l.states, state).buffer;
   }
 }
 

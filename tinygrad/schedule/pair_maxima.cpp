@@ -36,8 +36,10 @@ int64_t step_of(UOp index, UOp range) {
     auto [u, k] = stack.back();
     stack.pop_back();
     if (u == range) step += k;
-    else if (u.is(Ops::ADD)) stack.push_back({u.src(1), k}), stack.push_back({u.src(0), k});
-    else if (u.is(Ops::MUL) && u.src(1).is_const())
+    else if (u.is(Ops::ADD)) {
+      stack.push_back({u.src(1), k});
+      stack.push_back({u.src(0), k});
+    } else if (u.is(Ops::MUL) && u.src(1).is_const())
       stack.push_back({u.src(0), k * static_cast<int64_t>(u.src(1).const_int())});
     else if (depends_on(u, range)) return -1;
   }
@@ -59,7 +61,8 @@ bool match(UOp value, Sum& s) {
     return std::none_of(reduced(value).begin(), reduced(value).end(), [&](UOp r) { return depends_on(u, r); });
   };
   if (fixed(a)) std::swap(a, b);
-  s.x = a, s.shift = b;
+  s.x = a;
+  s.shift = b;
   return fixed(b) && !fixed(a) && !has(a, Ops::REDUCE | Ops::SPECIAL) && !has(b, Ops::REDUCE | Ops::SPECIAL);
 }
 
@@ -107,9 +110,10 @@ class Pairs {
     rewrite_readers(state);
     std::vector<std::pair<UOp, UOp>> again;
     UOps over;
-    for (UOp r : own)
-      over.push_back(UOp::range(r.src(0), RangeArg{{fresh_++}, r.arg<RangeArg>().type})),
-          again.push_back({r, over.back()});
+    for (UOp r : own) {
+      over.push_back(UOp::range(r.src(0), RangeArg{{fresh_++}, r.arg<RangeArg>().type}));
+      again.push_back({r, over.back()});
+    }
     UOp zero = UOp::constant(0, most.dtype()), inf = UOp::constant(INFINITY, most.dtype());
     UOp base = (most.ne(inf) & most.ne(UOp::constant(-INFINITY, most.dtype()))).where(most, zero);
     UOp power = UOp::alu(Ops::EXP2, {(most.src(0).substitute(again) + base * ConstValue(-1.0)) * sum.k});
@@ -118,7 +122,8 @@ class Pairs {
     sums.value =
         total * UOp::alu(Ops::EXP2, {(top.ne(inf).where(top, zero) + with_new_places(sum.shift, state)) * sum.k});
     maxima.value = (which < ConstValue(1)).where(most, power.reduce(Ops::ADD, over));
-    maxima.index = place + which, maxima.ranges.push_back(which);
+    maxima.index = place + which;
+    maxima.ranges.push_back(which);
     nth(buffers_, maxima.buffer).size *= 2;
     return true;
   }

@@ -36,8 +36,11 @@ void print_schedule(std::ostream& os, const Schedule& s) {
     os << "call " << i << ": ";
     for (size_t k = 0; k < c.buffers.size(); k++) os << (k == 1 ? " <- " : k ? ", " : "") << 'b' << c.buffers[k];
     if (c.kind == ScheduleCall::kCopy) os << " copy";
-    else
-      os << "; loops ", print_loops(os, *c.kernel, *c.kernel->arena), os << "; " << c.kernel->key.to_hex().substr(0, 8);
+    else {
+      os << "; loops ";
+      print_loops(os, *c.kernel, *c.kernel->arena);
+      os << "; " << c.kernel->key.to_hex().substr(0, 8);
+    }
     os << '\n';
   }
 }

@@ -65,11 +65,19 @@ class Rangeifier {
     size_t n = r_.nodes.size();
     r_.position.assign(Graph::current().id_limit(), 0);
     for (size_t i = 0; i < n; i++) r_.position[r_.nodes[i].id()] = static_cast<uint32_t>(i);
-    r_.first.assign(n, -1), r_.region.assign(n, -1);
-    last_.assign(n, -1), count_.assign(n, 0), uses_.assign(n, 0), needed_.assign(n, false), mark_.assign(n, 0),
-        reads_.assign(n, {});
+    r_.first.assign(n, -1);
+    r_.region.assign(n, -1);
+    last_.assign(n, -1);
+    count_.assign(n, 0);
+    uses_.assign(n, 0);
+    needed_.assign(n, false);
+    mark_.assign(n, 0);
+    reads_.assign(n, {});
     prepare();
-    if (first) reduces_ = std::move(first->reduces_), stored_ = std::move(first->stored_);
+    if (first) {
+      reduces_ = std::move(first->reduces_);
+      stored_ = std::move(first->stored_);
+    }
   }
   /// Users decide before their sources, so a value may have been stored for what is stored itself: a reduction in it,
   /// or its costly part. Decides again, from the sources up, with what is known now; true when that stores less.
@@ -109,7 +117,9 @@ class Rangeifier {
   /// Facts of nodes, sources first.
   void prepare() {
     size_t n = r_.nodes.size();
-    volume_.assign(n, 1), reduces_.assign(n, false), stored_.assign(n, false);
+    volume_.assign(n, 1);
+    reduces_.assign(n, false);
+    stored_.assign(n, false);
     for (size_t i = 0; i < n; i++) {
       UOp u = r_.nodes[i];
       for (UOp s : u.srcs()) uses_[pos(s)]++;
@@ -125,7 +135,11 @@ class Rangeifier {
   }
   int32_t add_instance(uint32_t node, UOp idx, UOp valid, int32_t scope, Ops under) {
     Instance in;
-    in.node = node, in.idx = idx, in.valid = valid, in.scope = scope, in.under = under;
+    in.node = node;
+    in.idx = idx;
+    in.valid = valid;
+    in.scope = scope;
+    in.under = under;
     r_.instances.push_back(in);
     return static_cast<int32_t>(r_.instances.size()) - 1;
   }
@@ -148,7 +162,8 @@ class Rangeifier {
     int32_t i = add_instance(n, idx, valid, scope, under);
     if (last_[n] < 0) r_.first[n] = i;
     else nth(r_.instances, last_[n]).next = i;
-    last_[n] = i, count_[n]++;
+    last_[n] = i;
+    count_[n]++;
     return i;
   }
   int32_t new_scope(const Scope& s) {
@@ -163,12 +178,18 @@ class Rangeifier {
     s.kernel = static_cast<int32_t>(r_.regions.size());
     for (const SInt& d : shape) {
       idx.push_back(fresh(d, AxisType::kLoop));
-      if (idx.back().is(Ops::RANGE))
-        region.ranges.push_back(idx.back()), s.ranges++, s.volume *= static_cast<double>(d.max());
+      if (idx.back().is(Ops::RANGE)) {
+        region.ranges.push_back(idx.back());
+        s.ranges++;
+        s.volume *= static_cast<double>(d.max());
+      }
     }
     return {UOp::stack(idx), new_scope(s)};
   }
-  void add_region(Region region) { r_.regions.push_back(std::move(region)), reduced_.push_back(false); }
+  void add_region(Region region) {
+    r_.regions.push_back(std::move(region));
+    reduced_.push_back(false);
+  }
   int32_t new_buffer_for(UOp u, const std::string& device) {
     buffers_.push_back(
         {ScheduleBuffer::kInternal, strong_dtype(u.dtype()), static_cast<int64_t>(volume_[pos(u)]), device, -1});
@@ -187,7 +208,8 @@ class Rangeifier {
       Region region;
       region.device =
           device_of(u).empty() && r_.first[i] >= 0 ? reader_device(nth(r_.instances, r_.first[i])) : device_of(u);
-      region.node = i, region.buffer = new_buffer_for(u, region.device);
+      region.node = i;
+      region.buffer = new_buffer_for(u, region.device);
       auto [idx, scope] = open_kernel(shape_of(u), region);
       r_.region[i] = static_cast<int32_t>(r_.regions.size());
       region.body = add_instance(i, idx, UOp(), scope, Ops::NOOP);
@@ -206,11 +228,15 @@ class Rangeifier {
     UOp v = value;
     while (v.is(Ops::RESHAPE) && uses_[pos(v)] == 1) v = v.src(0);
     Region region;
-    region.kind = Region::kStore, region.node = i, region.device = device_of(dest);
+    region.kind = Region::kStore;
+    region.node = i;
+    region.device = device_of(dest);
     TG_CHECK(DeviceError, device_of(value).empty() || device_of(value) == region.device, "[assign] got a value on ",
              device_of(value), ", expected one on ", region.device, ": move it with .to(device)");
     if (v.is(Ops::COPY) && uses_[pos(v)] == 1 && is_whole_buffer(dest)) {
-      region.kind = Region::kCopy, region.node = pos(v), region.store = static_cast<int32_t>(i);
+      region.kind = Region::kCopy;
+      region.node = pos(v);
+      region.store = static_cast<int32_t>(i);
       need(v.src(0));
       add_region(std::move(region));
       return;
@@ -222,13 +248,17 @@ class Rangeifier {
   }
   void process_call(uint32_t i) {
     Region region;
-    region.kind = Region::kCall, region.node = i, region.device = device_of(r_.nodes[i]);
+    region.kind = Region::kCall;
+    region.node = i;
+    region.device = device_of(r_.nodes[i]);
     for (UOp s : r_.nodes[i].srcs()) need(s);
     add_region(std::move(region));
   }
   void process_copy(uint32_t i) {
     Region region;
-    region.kind = Region::kCopy, region.node = i, region.device = device_of(r_.nodes[i]);
+    region.kind = Region::kCopy;
+    region.node = i;
+    region.device = device_of(r_.nodes[i]);
     region.buffer = new_buffer_for(r_.nodes[i], region.device);
     r_.region[i] = static_cast<int32_t>(r_.regions.size());
     need(r_.nodes[i].src(0));
@@ -292,7 +322,9 @@ class Rangeifier {
       bool inside = s.reduces > 0 && !used.empty() && used.back().arg<RangeArg>().type == AxisType::kReduce;
       // What a mask of a sum leaves out, columns that go back to an image, reads no memory.
       reads.evaluations += in.valid && s.reduces > 0 && times <= kMerge ? 1 : std::max(times, 1.0);
-      reads.reuse |= again, reads.in_reduce |= reduces_[i] ? s.reduces > 0 : inside && again, gated |= bool(in.valid);
+      reads.reuse |= again;
+      reads.in_reduce |= reduces_[i] ? s.reduces > 0 : inside && again;
+      gated |= bool(in.valid);
     }
     if (reduces_[i]) {
       if (n > 1 || reads.reuse || reads.in_reduce || gated) return !widens(u);
@@ -329,7 +361,10 @@ class Rangeifier {
       bool ready = true;
       for (UOp s : v.srcs()) {
         const size_t t = s.id() < terms_.size() ? terms_[s.id()] : 0;
-        if (!t) stack.push_back(s), ready = false;
+        if (!t) {
+          stack.push_back(s);
+          ready = false;
+        }
         sum += t;
       }
       if (!ready) continue;
@@ -348,8 +383,10 @@ class Rangeifier {
       UOp v = stack.back();
       stack.pop_back();
       if (v.in(groups::kMovement)) stack.push_back(v.src(0));
-      else if (v.is(Ops::AND)) stack.push_back(v.src(0)), stack.push_back(v.src(1));
-      else if (v.in(Ops::CMPEQ | Ops::CMPNE))
+      else if (v.is(Ops::AND)) {
+        stack.push_back(v.src(0));
+        stack.push_back(v.src(1));
+      } else if (v.in(Ops::CMPEQ | Ops::CMPNE))
         for (UOp s : v.srcs()) {
           if (s.dtype().is_bool()) stack.push_back(s);  // not (x != y)
           while (s.in(groups::kMovement | Ops::CAST)) s = s.src(0);
@@ -440,7 +477,11 @@ class Rangeifier {
         for (int32_t a : u.arg<ReduceArg>().axes) {
           auto k = static_cast<size_t>(a);
           idx[k] = fresh(shape[k], AxisType::kReduce);
-          if (idx[k].is(Ops::RANGE)) s.ranges++, s.reduces++, s.volume *= static_cast<double>(shape[k].max());
+          if (idx[k].is(Ops::RANGE)) {
+            s.ranges++;
+            s.reduces++;
+            s.volume *= static_cast<double>(shape[k].max());
+          }
         }
         src.push_back(demand(u.src(0), UOp::stack(idx), in.valid, new_scope(s), u.arg<ReduceArg>().op));
         break;

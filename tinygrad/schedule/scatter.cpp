@@ -49,7 +49,8 @@ bool is_neutral(Ops op, UOp c, UOp value) {
 
 std::optional<Sum> match(UOp reduce, const UOps& outputs) {
   Sum s;
-  s.reduce = reduce, s.op = reduce.arg<ReduceArg>().op;
+  s.reduce = reduce;
+  s.op = reduce.arg<ReduceArg>().op;
   s.own.assign(reduce.srcs().begin() + 1, reduce.srcs().end());
   const UOps& open = ranges_of(reduce);
   if (!std::all_of(open.begin(), open.end(), [&](UOp r) { return contains(outputs, r); })) return {};
@@ -63,13 +64,17 @@ std::optional<Sum> match(UOp reduce, const UOps& outputs) {
     if (!inner.is(Ops::WHERE) || inner.src(2).is_invalid() || inner.dtype().is_weak()) break;
     UOp c = inner == v && inner.src(2).is_const() ? inner.src(2) : simplify(v.substitute({{inner, inner.src(2)}}));
     if (!c.is_const() || (s.neutral && c != s.neutral)) break;
-    s.neutral = c, gates.push_back(inner.src(0)), v = v.substitute({{inner, inner.src(1)}});
+    s.neutral = c;
+    gates.push_back(inner.src(0));
+    v = v.substitute({{inner, inner.src(1)}});
   }
   if (!s.neutral) {
     UOp hit = v;
     while (hit.is(Ops::CAST) && s.op == Ops::ADD && !hit.dtype().is_bool()) hit = hit.src(0);
     if (!hit.dtype().is_bool() || (hit == v && s.op != Ops::MAX)) return {};
-    gates.push_back(hit), v = UOp::constant(1, reduce.dtype()), s.neutral = UOp::constant(0, reduce.dtype());
+    gates.push_back(hit);
+    v = UOp::constant(1, reduce.dtype());
+    s.neutral = UOp::constant(0, reduce.dtype());
   }
   s.value = v;
   if (!is_neutral(s.op, s.neutral, s.value)) return {};
@@ -77,7 +82,8 @@ std::optional<Sum> match(UOp reduce, const UOps& outputs) {
     UOp g = gates.back();
     gates.pop_back();
     if (g.is(Ops::AND)) {
-      gates.push_back(g.src(1)), gates.push_back(g.src(0));
+      gates.push_back(g.src(1));
+      gates.push_back(g.src(0));
       continue;
     }
     bool names = false;
@@ -90,7 +96,9 @@ std::optional<Sum> match(UOp reduce, const UOps& outputs) {
         continue;
       if (depends_on_any(at, s.places) || depends_on(at, r) || !depends_on_any(at, s.own)) continue;
       if (std::any_of(s.place.begin(), s.place.end(), [&](UOp p) { return depends_on(p, r); })) continue;
-      s.places.push_back(r), s.place.push_back(at.cast(dtypes::weakint)), names = true;
+      s.places.push_back(r);
+      s.place.push_back(at.cast(dtypes::weakint));
+      names = true;
     }
     if (!names) s.conditions.push_back(g);
   }
@@ -143,14 +151,15 @@ class Scatter {
     UOp valid;
     for (size_t k = 0; k < s.places.size(); k++) {
       UOp p = s.place[k], in = p.ge(UOp::constant(int64_t{0})) & p.lt(s.places[k].src(0));
-      at.push_back({s.places[k], p}),
-          inside.push_back({s.places[k], UOp::alu(Ops::WHERE, {in, p, UOp::constant(int64_t{0})})});
+      at.push_back({s.places[k], p});
+      inside.push_back({s.places[k], UOp::alu(Ops::WHERE, {in, p, UOp::constant(int64_t{0})})});
       valid = valid ? valid & in : in;
     }
     for (UOp c : s.conditions) valid = valid & c.substitute(inside);
     step.index = index.substitute(at).valid(valid);
     step.value = UOp::alu(s.op, {read(state, step.index), s.value.substitute(inside)});
-    step.ranges = s.own, step.in_order = s.own.size();
+    step.ranges = s.own;
+    step.in_order = s.own.size();
     for (UOp r : outputs)
       if (!contains(s.places, r)) step.ranges.push_back(r);
   }
@@ -188,8 +197,12 @@ class Scatter {
       l_.states.push_back({buffer, before, {n}});
       nth(l_.states, after).parent = start;
       Step fill;
-      fill.buffer = buffer, fill.parent = before, fill.index = step.index, fill.value = first,
-      fill.ranges = step.ranges, fill.metadata = step.metadata;
+      fill.buffer = buffer;
+      fill.parent = before;
+      fill.index = step.index;
+      fill.value = first;
+      fill.ranges = step.ranges;
+      fill.metadata = step.metadata;
       step.parent = start;
       l_.steps.push_back(std::move(fill));
     }
@@ -217,18 +230,24 @@ class Scatter {
     l_.states.push_back({b, empty, {fill}});
     l_.states.push_back({b, empty + 1, {fill + 1}});
     Step first, second;
-    first.buffer = second.buffer = b, first.parent = empty, second.parent = empty + 1;
-    first.index = index, first.value = s.neutral, first.ranges = outputs;
+    first.buffer = second.buffer = b;
+    first.parent = empty;
+    second.parent = empty + 1;
+    first.index = index;
+    first.value = s.neutral;
+    first.ranges = outputs;
     first.metadata = second.metadata = l_.steps[i].metadata;
     send(second, s, empty + 1, index, outputs);
     l_.steps[i].value = l_.steps[i].value.substitute({{s.reduce, read(empty + 2, index)}});
-    l_.steps.push_back(std::move(first)), l_.steps.push_back(std::move(second));
+    l_.steps.push_back(std::move(first));
+    l_.steps.push_back(std::move(second));
   }
 
   /// True when what is sent, or where to, is read from this buffer, or can't be told.
   bool reads(const Sum& s, int32_t buffer) const {
     UOps roots = s.conditions;
-    roots.insert(roots.end(), s.place.begin(), s.place.end()), roots.push_back(s.value);
+    roots.insert(roots.end(), s.place.begin(), s.place.end());
+    roots.push_back(s.value);
     for (UOp root : roots)
       for (UOp u : root.toposort())
         if (u.is(Ops::SPECIAL) || (u.is(Ops::LOAD) && nth(l_.states, state_of(u)).buffer == buffer)) return true;

@@ -39,11 +39,15 @@ struct Cache {
     if (by_key.count(key)) return;
     entries.push_front({key, std::move(s)});
     by_key[key] = entries.begin();
-    if (entries.size() > kCacheSize) by_key.erase(entries.back().key), entries.pop_back();
+    if (entries.size() > kCacheSize) {
+      by_key.erase(entries.back().key);
+      entries.pop_back();
+    }
   }
   void clear() {
     std::lock_guard lock(mutex);
-    entries.clear(), by_key.clear();
+    entries.clear();
+    by_key.clear();
   }
 };
 Cache& cache() {
@@ -57,16 +61,24 @@ std::shared_ptr<Schedule> assemble(Lowered& l, const std::vector<int32_t>& order
   auto s = std::make_shared<Schedule>();
   size_t kept = g.inputs.size() + static_cast<size_t>(g.outputs);
   std::vector<int32_t> number(buffers.size(), -1);
-  for (size_t b = 0; b < kept; b++) number[b] = static_cast<int32_t>(b), s->buffers.push_back(buffers[b]);
+  for (size_t b = 0; b < kept; b++) {
+    number[b] = static_cast<int32_t>(b);
+    s->buffers.push_back(buffers[b]);
+  }
   for (int32_t i : order) {
     Step& step = nth(l.steps, i);
     if (!step.copy && !step.kernel) continue;
     ScheduleCall call;
     call.kind = step.copy ? ScheduleCall::kCopy : ScheduleCall::kKernel;
-    call.kernel = step.kernel, call.vars = step.vars, call.metadata = step.metadata;
+    call.kernel = step.kernel;
+    call.vars = step.vars;
+    call.metadata = step.metadata;
     for (int32_t b : step.buffers) {
       int32_t& n = nth(number, b);
-      if (n < 0) n = static_cast<int32_t>(s->buffers.size()), s->buffers.push_back(nth(buffers, b));
+      if (n < 0) {
+        n = static_cast<int32_t>(s->buffers.size());
+        s->buffers.push_back(nth(buffers, b));
+      }
       call.buffers.push_back(n);
     }
     s->calls.push_back(std::move(call));

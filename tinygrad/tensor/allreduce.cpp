@@ -19,7 +19,8 @@ std::vector<std::pair<int64_t, int64_t>> chunks_of(int64_t elements, int64_t n) 
   std::vector<std::pair<int64_t, int64_t>> out;
   for (int64_t i = 0, at = 0; i < n; i++) {
     const int64_t size = (units / n + (i < units % n)) * unit;
-    out.emplace_back(at, at + size), at += size;
+    out.emplace_back(at, at + size);
+    at += size;
   }
   return out;
 }
@@ -46,7 +47,10 @@ UOps allreduced(const UOps& parts, const std::vector<std::string>& devices, Ops 
   if (shape.symbolic()) {  // everything there is room for goes round
     Shape most, zero(shape.size(), SInt(0));
     ops::Pairs kept;
-    for (const SInt& s : shape) most.push_back(s.max()), kept.push_back({0, s});
+    for (const SInt& s : shape) {
+      most.push_back(s.max());
+      kept.push_back({0, s});
+    }
     UOps whole;
     for (UOp p : parts) whole.push_back(UOp::make(Ops::PAD, p.dtype(), {p, zero.stack(), most.stack()}));
     whole = allreduced(whole, devices, op);
@@ -81,10 +85,14 @@ UOps allreduced(const UOps& parts, const std::vector<std::string>& devices, Ops 
     size_t at = c;
     for (size_t step = 1; step < n; step++) {
       const size_t next = (at + 1) % n;
-      sum = combined(op, copied(sum, devices[next]), piece_of(stored[next], chunks[c])), at = next;
+      sum = combined(op, copied(sum, devices[next]), piece_of(stored[next], chunks[c]));
+      at = next;
     }
     pieces[at][c] = sum;
-    for (size_t step = 1; step < n; step++) at = (at + 1) % n, pieces[at][c] = sum = copied(sum, devices[at]);
+    for (size_t step = 1; step < n; step++) {
+      at = (at + 1) % n;
+      pieces[at][c] = sum = copied(sum, devices[at]);
+    }
   }
   for (size_t i = 0; i < n; i++) out[i] = ops::reshape(reassembled(pieces[i], chunks, elements), shape);
   return out;

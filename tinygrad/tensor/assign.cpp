@@ -73,7 +73,8 @@ std::pair<UOp, UOp> target_of(UOp u, UOp state, UOp v) {
   UOp place = state;
   for (size_t i = chain.size(); i-- > 0;) {
     UOps src(chain[i].srcs().begin(), chain[i].srcs().end());
-    src[0] = place, place = UOp::make(chain[i].op(), state.dtype(), src, chain[i].arg());
+    src[0] = place;
+    place = UOp::make(chain[i].op(), state.dtype(), src, chain[i].arg());
   }
   return {place, v.dtype() == state.dtype() ? v : v.bitcast(state.dtype())};
 }
@@ -82,12 +83,16 @@ std::pair<UOp, UOp> target_of(UOp u, UOp state, UOp v) {
 UOp rebased(UOp u, UOp from, UOp to) {
   UOps chain;
   UOp b = u;
-  while (b != from && b.in(kViewOps)) chain.push_back(b), b = b.src(0);
+  while (b != from && b.in(kViewOps)) {
+    chain.push_back(b);
+    b = b.src(0);
+  }
   if (b != from) return u;
   UOp r = to;
   for (size_t i = chain.size(); i-- > 0;) {
     UOps src(chain[i].srcs().begin(), chain[i].srcs().end());
-    src[0] = r, r = chain[i].with_srcs(src);
+    src[0] = r;
+    r = chain[i].with_srcs(src);
   }
   return r;
 }
@@ -113,7 +118,8 @@ UOp with_bases(UOp u, const std::function<UOp(UOp)>& to) {
   bool changed = false;
   for (UOp s : b.srcs()) {
     UOp x = below_views(s), t = to(x);
-    parts.push_back(t == x ? s : rebased(s, x, t)), changed |= t != x;
+    parts.push_back(t == x ? s : rebased(s, x, t));
+    changed |= t != x;
   }
   return changed ? rebased(u, b, b.with_srcs(parts)) : u;
 }
@@ -183,7 +189,10 @@ Writes writes_of(const UOps& roots) {
       if (u.is(Ops::CALL))  // everything it writes, whoever asked for it
         for (int32_t k : u.arg<CallInfo>().writes) {
           UOp e = u.src(static_cast<size_t>(k) + 1).after({u});
-          if (!seen.has(e)) seen.mark(e), add_effect(e);
+          if (!seen.has(e)) {
+            seen.mark(e);
+            add_effect(e);
+          }
         }
       else if (is_effect(u)) add_effect(u);
       else if (u.is(Ops::CONTIGUOUS) && u != r && !g.forwarded(u)) w.contiguous = true;
@@ -306,7 +315,10 @@ Tensors pending_writes(bool fresh) {
 void settle(std::vector<Touched>& touched) {
   GraphScope scope;
   std::unordered_map<const Buffer*, size_t> index;
-  for (size_t i = 0; i < touched.size(); i++) index.emplace(touched[i].memory.get(), i), touched[i].node = UOpRef();
+  for (size_t i = 0; i < touched.size(); i++) {
+    index.emplace(touched[i].memory.get(), i);
+    touched[i].node = UOpRef();
+  }
   auto find = [&](UOp buffer) -> Touched* {
     if (!buffer.is(Ops::BUFFER)) return nullptr;
     auto it = index.find(buffer_table::get(static_cast<uint64_t>(buffer.arg<ParamArg>().slot)).get());
@@ -423,7 +435,8 @@ void assign_shards(const Tensor& t, UOp u, UOp v) {
     UOp p = current_view(to.parts[i]), state = writable_state(p);
     auto [place, stored] = target_of(p, state, value_of(i));
     UOp done = state.after({place.store(stored)});
-    after[state] = done, parts.push_back(rebased(p, state, done));
+    after[state] = done;
+    parts.push_back(rebased(p, state, done));
     if (UOp b = memory_of(done); is_fresh(b)) b.node()->flags &= static_cast<uint8_t>(~kFreshBuffer);
   }
   UOpRef hold = join_shards(parts, axis);
@@ -444,7 +457,10 @@ Tensors writes_with_earlier_state() {
 }
 bool take_back_write(const Tensor& t) {
   GraphScope g;
-  if (const std::unordered_map<UOp, UOp> states = earlier_states(t); !states.empty()) return follow(states), true;
+  if (const std::unordered_map<UOp, UOp> states = earlier_states(t); !states.empty()) {
+    follow(states);
+    return true;
+  }
   if (!t.impl()->literal) return false;
   const UOpRef before = std::exchange(t.impl()->literal, UOpRef());
   set_uop(*t.impl(), before);

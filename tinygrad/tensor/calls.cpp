@@ -28,7 +28,8 @@ void callify(const Tensors& tensors) {
     if (device_of(u).empty() || has_buffer_identity(u) || has_effects(u) ||
         std::find(values.begin(), values.end(), u) != values.end())
       continue;
-    pending.push_back(t), values.push_back(u);
+    pending.push_back(t);
+    values.push_back(u);
   }
   if (values.empty()) return;
   UOp call = make_function(values, {}, {"callify", true, true, nullptr, {}});

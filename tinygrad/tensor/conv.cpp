@@ -86,7 +86,9 @@ Tensor Tensor::pool_view(const Ints& kernel, const Ints& stride, const Ints& dil
     std::vector<int64_t> taps = kernel, far = dil, reach = in;
     for (size_t i = 0; i < n; i++) {
       if (kernel[i] <= step[i] || step[i] == 1 || dil[i] != 1) continue;
-      apart[i] = any_apart = true, taps[i] = ceil_div(kernel[i], step[i]), far[i] = step[i],
+      apart[i] = any_apart = true;
+      taps[i] = ceil_div(kernel[i], step[i]);
+      far[i] = step[i];
       reach[i] = (out[i] + taps[i] - 1) * step[i];
     }
     if (any_apart) {
@@ -147,7 +149,8 @@ Tensor Tensor::pool_view(const Ints& kernel, const Ints& stride, const Ints& dil
 
 Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOptions& o) const {
   OpScope s;
-  uop_of(*this, "conv2d"), uop_of(weight, "conv2d");
+  uop_of(*this, "conv2d");
+  uop_of(weight, "conv2d");
   if (const Shape xs = shape(), ws = weight.shape(); xs.symbolic() && xs.size() == ws.size() && xs.size() >= 3) {
     // Zeros up to the greatest sizes, of whose result the part with these sizes counts.
     size_t n = xs.size() - 2;
@@ -188,9 +191,16 @@ std::pair<Tensor, Tensor> factors(const Tensor& x, const Tensor& weight, int64_t
   Shape split{v.shape(0), g, 1, cin}, wsplit{1, g, cout / g};
   for (size_t i = 0; i < 2 * n; i++) split.push_back(v.shape(static_cast<int>(2 + i)));
   std::vector<int> order{0, 1, 2};
-  for (size_t i = 0; i < n; i++) order.push_back(static_cast<int>(4 + i)), wsplit.push_back(1);
-  order.push_back(3), wsplit.push_back(cin);
-  for (size_t i = 0; i < n; i++) order.push_back(static_cast<int>(4 + n + i)), wsplit.push_back(kernel[i]);
+  for (size_t i = 0; i < n; i++) {
+    order.push_back(static_cast<int>(4 + i));
+    wsplit.push_back(1);
+  }
+  order.push_back(3);
+  wsplit.push_back(cin);
+  for (size_t i = 0; i < n; i++) {
+    order.push_back(static_cast<int>(4 + n + i));
+    wsplit.push_back(kernel[i]);
+  }
   return {v.reshape(split).permute(order), weight.reshape(wsplit)};
 }
 
@@ -211,7 +221,8 @@ bool gradient_in_phases(const Tensor& x, const Tensor& weight, int64_t g, const 
   for (size_t i = 0; i < step.size(); i++) {
     if ((step[i] > 1 && dil[i] > 1) || pads[i].first < 0 || pads[i].second < 0) return false;
     const int64_t k = weight.shape(static_cast<int>(2 + i));
-    overlapping |= step[i] > 1 && k > step[i], columns *= static_cast<double>(k) / static_cast<double>(step[i]);
+    overlapping |= step[i] > 1 && k > step[i];
+    columns *= static_cast<double>(k) / static_cast<double>(step[i]);
   }
   return overlapping && columns >= kFewColumns;
 }
@@ -225,10 +236,13 @@ std::pair<Tensor, Tensor> conv::gradients(const Tensor& g, const Tensor& x, cons
   Ints rest, around(std::vector<int64_t>(2 * n));
   for (size_t i = 0; i < n; i++) {
     const int64_t* f = form.data() + 1 + 4 * i;
-    step.push_back(f[0]), dil.push_back(f[1]), pads.push_back({f[2], f[3]});
+    step.push_back(f[0]);
+    dil.push_back(f[1]);
+    pads.push_back({f[2], f[3]});
     const int axis = static_cast<int>(2 + i);
     rest.push_back(x.shape(axis) - ((g.shape(axis) - 1) * f[0] - f[2] - f[3] + f[1] * (weight.shape(axis) - 1) + 1));
-    around[2 * (n - 1 - i)] = f[2], around[2 * (n - 1 - i) + 1] = f[3];
+    around[2 * (n - 1 - i)] = f[2];
+    around[2 * (n - 1 - i) + 1] = f[3];
   }
   Tensor dx = g.conv_transpose2d(
       weight, {},
@@ -236,8 +250,10 @@ std::pair<Tensor, Tensor> conv::gradients(const Tensor& g, const Tensor& x, cons
   auto [windows, w] = factors(x.pad(with_lead(pads, n + 2)), weight, form[0], step, dil);
   Shape sums(w.shape());
   Axes summed(std::vector<int>{0});
-  for (size_t i = 0; i < n; i++)
-    sums[3 + i] = windows.shape(static_cast<int>(3 + i)), summed.list.push_back(static_cast<int>(3 + i));
+  for (size_t i = 0; i < n; i++) {
+    sums[3 + i] = windows.shape(static_cast<int>(3 + i));
+    summed.list.push_back(static_cast<int>(3 + i));
+  }
   sums[0] = g.shape(0);
   for (size_t i = 3 + n; i < sums.size(); i++) sums[i] = 1;
   return {dx, sum_of_products(windows, g.reshape(sums), summed).reshape(weight.shape())};
@@ -252,8 +268,8 @@ Tensor conv::direct(const Tensor& t, const Tensor& weight, const ConvOptions& o)
   TG_CHECK(ShapeError, xs.size() == ws.size() && xs.size() >= 3, "[conv2d] got input ", xs, " and weight ", ws,
            ", expected equal numbers of axes: (batch, in, ...) and (out, in / groups, ...)");
   size_t n = xs.size() - 2;
-  check_steps(per_axis(o.stride, n, "conv2d", "stride"), "stride"),
-      check_steps(per_axis(o.dilation, n, "conv2d", "dilation"), "dilation");
+  check_steps(per_axis(o.stride, n, "conv2d", "stride"), "stride");
+  check_steps(per_axis(o.dilation, n, "conv2d", "dilation"), "dilation");
   int64_t bs = xs[0].value(), cin_all = xs[1].value(), cout = ws[0].value(), cin = ws[1].value(), g = o.groups;
   TG_CHECK(ShapeError, g > 0 && g * cin == cin_all && cout % g == 0, "[conv2d] got input ", xs, " and weight ", ws,
            " with ", g, " groups, expected ", g, " x ", cin,
@@ -330,19 +346,35 @@ Tensor spread_part(const Tensor& t, const Tensor& weight, const std::vector<Spre
     const Spread& a = axes[i];
     const Phases& p = part[i];
     const int64_t all = a.taps(), step = a.step;
-    grow.push_back({(p.taps - 1) * a.dilation - p.first, p.first + p.rows - a.in}), taps.push_back(p.taps),
-        dilation.push_back(a.dilation);
-    kernel.push_back(a.kernel), tail.push_back({0, all * step - a.kernel}), apart.push_back(all), apart.push_back(step);
-    kept.push_back({0, p.taps}), kept.push_back({p.phase, p.phases}), flipped.push_back(axis(3 + 2 * i)),
-        w_order.push_back(axis(4 + 2 * i));
-    w_shape.push_back(1), w_shape.push_back(p.phases), image.push_back(p.rows), image.push_back(1);
-    x_order.push_back(axis(4 + 2 * i)), x_order.push_back(axis(5 + 2 * i)), out.push_back(p.rows),
-        out.push_back(p.phases);
+    grow.push_back({(p.taps - 1) * a.dilation - p.first, p.first + p.rows - a.in});
+    taps.push_back(p.taps);
+    dilation.push_back(a.dilation);
+    kernel.push_back(a.kernel);
+    tail.push_back({0, all * step - a.kernel});
+    apart.push_back(all);
+    apart.push_back(step);
+    kept.push_back({0, p.taps});
+    kept.push_back({p.phase, p.phases});
+    flipped.push_back(axis(3 + 2 * i));
+    w_order.push_back(axis(4 + 2 * i));
+    w_shape.push_back(1);
+    w_shape.push_back(p.phases);
+    image.push_back(p.rows);
+    image.push_back(1);
+    x_order.push_back(axis(4 + 2 * i));
+    x_order.push_back(axis(5 + 2 * i));
+    out.push_back(p.rows);
+    out.push_back(p.phases);
   }
-  w_order.push_back(1), w_shape.push_back(cin), x_order.push_back(3), summed.list.push_back(axis(3 + 2 * n));
+  w_order.push_back(1);
+  w_shape.push_back(cin);
+  x_order.push_back(3);
+  summed.list.push_back(axis(3 + 2 * n));
   for (size_t i = 0; i < n; i++) {
-    image.push_back(taps[i]), w_shape.push_back(taps[i]), w_order.push_back(axis(3 + 2 * i)),
-        x_order.push_back(axis(4 + 2 * n + i));
+    image.push_back(taps[i]);
+    w_shape.push_back(taps[i]);
+    w_order.push_back(axis(3 + 2 * i));
+    x_order.push_back(axis(4 + 2 * n + i));
     summed.list.push_back(axis(4 + 2 * n + i));
   }
   Tensor w = weight.reshape(kernel).pad(tail).reshape(apart);
@@ -361,12 +393,18 @@ Tensor spread_with_zeros(const Tensor& t, const Tensor& weight, const std::vecto
   Ints dilation;
   for (size_t i = 0; i < axes.size(); i++) {
     const Spread& a = axes[i];
-    split.push_back(a.kernel), merged.push_back(a.kernel), order.push_back(static_cast<int>(3 + i)),
-        spatial.push_back(static_cast<int>(3 + i));
-    wide.push_back(a.in), wide.push_back(1), zeros.push_back({0, 0}), zeros.push_back({0, a.step - 1}),
-        flat.push_back(a.in * a.step);
+    split.push_back(a.kernel);
+    merged.push_back(a.kernel);
+    order.push_back(static_cast<int>(3 + i));
+    spatial.push_back(static_cast<int>(3 + i));
+    wide.push_back(a.in);
+    wide.push_back(1);
+    zeros.push_back({0, 0});
+    zeros.push_back({0, a.step - 1});
+    flat.push_back(a.in * a.step);
     const int64_t size = a.in > 0 ? (a.in - 1) * a.step + 1 : 0, before = (a.kernel - 1) * a.dilation - a.before;
-    cut.push_back(size), dilation.push_back(a.dilation);
+    cut.push_back(size);
+    dilation.push_back(a.dilation);
     grow.push_back({before, a.out + (a.kernel - 1) * a.dilation - before - size});
   }
   Tensor w = weight.reshape(split).permute(order).flip(spatial).reshape(merged);
@@ -428,8 +466,10 @@ Tensor spread_in_phases(const Tensor& t, const Tensor& weight, const std::vector
   if (many && count == 1) parts[0] = parts[0].contiguous();
   Shape whole{parts[0].shape()[0], parts[0].shape()[1]};
   ops::Pairs seen{{0, whole[0]}, {0, whole[1]}};
-  for (const Spread& a : axes)
-    whole.push_back(a.rows() * a.step), seen.push_back({a.before - a.first() * a.step, a.out});
+  for (const Spread& a : axes) {
+    whole.push_back(a.rows() * a.step);
+    seen.push_back({a.before - a.first() * a.step, a.out});
+  }
   return Tensor::from_uop(ops::shrink(parts[0].reshape(whole).uop(), seen));
 }
 
@@ -469,7 +509,8 @@ Tensor Tensor::conv_transpose2d(const Tensor& weight, const Tensor& bias, const 
     const int64_t apart = m == 1 && dil[i] == 1 ? std::max(step[i], k) : step[i];
     axes.push_back({m, k, apart, dil[i], p[i].first,
                     (m > 0 ? (m - 1) * step[i] + 1 : 0) + (k - 1) * dil[i] - p[i].first - p[i].second + extra[i]});
-    dense &= (apart == 1 || dil[i] == 1) && m > 0 && axes.back().out > 0, steps |= apart > 1;
+    dense &= (apart == 1 || dil[i] == 1) && m > 0 && axes.back().out > 0;
+    steps |= apart > 1;
   }
   Tensor r = steps && dense ? spread_in_phases(*this, weight, axes, o.groups)
                             : spread_with_zeros(*this, weight, axes, o.groups);

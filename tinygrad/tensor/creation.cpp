@@ -82,8 +82,12 @@ Tensor::Tensor(std::initializer_list<Literal> data, const TensorOptions& o) {
   bool all_bool = !f.values.empty(), any_float = f.values.empty();
   int128 lo = 0, hi = 0;
   for (const Scalar& v : f.values) {
-    all_bool &= v.dtype.is_bool(), any_float |= v.dtype.is_float();
-    if (v.value.is_int()) lo = std::min(lo, v.value.i), hi = std::max(hi, v.value.i);
+    all_bool &= v.dtype.is_bool();
+    any_float |= v.dtype.is_float();
+    if (v.value.is_int()) {
+      lo = std::min(lo, v.value.i);
+      hi = std::max(hi, v.value.i);
+    }
   }
   TensorOptions want = o;
   Tensor t;
@@ -102,7 +106,8 @@ Tensor::Tensor(std::initializer_list<Literal> data, const TensorOptions& o) {
     const bool large = hi > int_max(dtypes::int64);
     if (!want.dtype)
       want.dtype = least_upper_dtype(ops::strong_type(lo, dtypes::weakint), ops::strong_type(hi, dtypes::weakint));
-    ops::check_holds(*want.dtype, lo), ops::check_holds(*want.dtype, hi);
+    ops::check_holds(*want.dtype, lo);
+    ops::check_holds(*want.dtype, hi);
     if (large) t = packed<uint64_t>(f, [](const Scalar& v) { return v.value.i; }, want);
     else t = packed<int64_t>(f, [](const Scalar& v) { return v.value.i; }, want);
   }
@@ -126,7 +131,10 @@ Tensor Tensor::constants(const std::vector<Scalar>& values, std::optional<DType>
       if (d == dtypes::weakint) dtype = least_upper_dtype(*dtype, ops::strong_type(v.value, d));
   }
   UOps parts;
-  for (const Scalar& v : values) ops::check_holds(*dtype, v.value), parts.push_back(UOp::constant(v.value, *dtype));
+  for (const Scalar& v : values) {
+    ops::check_holds(*dtype, v.value);
+    parts.push_back(UOp::constant(v.value, *dtype));
+  }
   return s(UOp::stack(parts));
 }
 
@@ -178,7 +186,11 @@ Tensor Tensor::from_bytes(std::span<const std::byte> data, DType dtype, const Sh
            data.size(), " bytes of ", dtype, " for shape ", shape, ", expected ", shape.numel() * dtype.itemsize());
   std::vector<std::byte> bytes;
   bool on_host = want != dtype && (dtype == dtypes::float64 || dtype == dtypes::int64 || dtype == dtypes::uint64);
-  if (on_host) bytes = converted(data, dtype, want), data = bytes, dtype = want;
+  if (on_host) {
+    bytes = converted(data, dtype, want);
+    data = bytes;
+    dtype = want;
+  }
   const std::string device = Device::canonical(o.device);
   UOp u = new_storage(shape, dtype, is_device_list(device) ? split_devices(device)[0] : device);
   if (!data.empty())

@@ -47,7 +47,8 @@ Tensors apply_kernel(const PreparedKernel& prepared, UOp written, const NodeGrad
   for (size_t i = 1; i < src.size(); i++) out.push_back(Tensor::from_uop(src[i]));
   for (int32_t w : writes) {
     auto i = static_cast<size_t>(w);
-    out[i] = Tensor::from_uop(src[i + 1].after({call})), changed.push_back(out[i]);
+    out[i] = Tensor::from_uop(src[i + 1].after({call}));
+    changed.push_back(out[i]);
   }
   for (const Tensor& t : changed) s(t);
   return out;

@@ -32,7 +32,8 @@ struct Matrices {
     // A kernel sees the shard of its device: that must be whole matrices.
     if (const UOp u = all.uop(); is_multi(u) && shard_axis(u) > 0) all = Tensor::from_uop(spread(u, device_of(u), -1));
     const SInt m = room[room.size() - 2], n = room.back();
-    lead.resize(lead.size() - 2), room.resize(room.size() - 2);
+    lead.resize(lead.size() - 2);
+    room.resize(room.size() - 2);
     x = all.cast(least_upper_dtype(dtype, dtypes::float32)).reshape({ops::product(room), m, n});
     // Stored once for all kernels that read it.
     if (const UOp u = x.uop(); !is_multi(u) && !has_buffer_identity(current_view(u)))
@@ -41,7 +42,10 @@ struct Matrices {
   /// A result (batch, ...) in the shape and type of the argument.
   Tensor back(const Tensor& t) const {
     Shape all = room, wanted = lead;
-    for (size_t i = 1; i < t.shape().size(); i++) all.push_back(t.shape()[i]), wanted.push_back(t.shape()[i]);
+    for (size_t i = 1; i < t.shape().size(); i++) {
+      all.push_back(t.shape()[i]);
+      wanted.push_back(t.shape()[i]);
+    }
     return t.reshape(all).shrink_to(wanted).cast(dtype);
   }
 };
@@ -72,7 +76,8 @@ Tensor solve_upper(const Tensor& r, const Tensor& b) {
                  db = solve_upper(turned, arriving(g, call, kX).flip(-2)).flip(-2);
     const Tensor x = is_gone(call, kX) ? solve_upper(argument(call, kR), argument(call, kB)) : written(call, kX);
     UOps out(kArguments);
-    out[kR] = (-db.dot(transposed(x)).triu()).uop(), out[kB] = db.uop();
+    out[kR] = (-db.dot(transposed(x)).triu()).uop();
+    out[kB] = db.uop();
     return out;
   };
   return back_substitution(r, b, gradient);
@@ -208,7 +213,10 @@ Tensor Tensor::newton_schulz(int steps, const std::vector<double>& coefficients,
   Tensor g = *this / (square().sum({-2, -1}, true).sqrt() + eps);
   for (int i = 0; i < steps; i++) {
     Tensor a = g.dot(g.transpose(-2, -1)), power = g, sum = coefficients[0] * g;
-    for (size_t c = 1; c < coefficients.size(); c++) power = a.dot(power), sum = sum + coefficients[c] * power;
+    for (size_t c = 1; c < coefficients.size(); c++) {
+      power = a.dot(power);
+      sum = sum + coefficients[c] * power;
+    }
     g = sum;
   }
   return s(g);

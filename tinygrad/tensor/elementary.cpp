@@ -23,7 +23,8 @@ struct Argument {
   bool twice;  ///< float64
   Argument(const Tensor& t, const char* op) : of(least_upper_float(uop_of(t, op).dtype())) {
     const DType in = of.is_weak() ? of : least_upper_dtype(of, dtypes::float32);
-    x = t.cast(in), twice = strong_dtype(in) == dtypes::float64;
+    x = t.cast(in);
+    twice = strong_dtype(in) == dtypes::float64;
   }
   Tensor result(const Tensor& r) const { return r.cast(of); }
   /// c[0] + c[1] * z + ..., with the coefficients of the type.

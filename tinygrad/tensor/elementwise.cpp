@@ -26,7 +26,8 @@ void check_device(UOp a, UOp b, const char* op) {
 /// Both operands in their common type, checked.
 std::pair<UOp, UOp> operands(const Tensor& a, const Tensor& b, const char* op) {
   UOp x = uop_of(a, op), y = uop_of(b, op);
-  check_broadcast(x, y, op), check_device(x, y, op);
+  check_broadcast(x, y, op);
+  check_device(x, y, op);
   return x.dtype() == y.dtype() ? std::pair(x, y) : ops::promote(x, y);
 }
 /// Where an integer literal lies when the type of the other operand does not hold it: 1 above, -1 below; 0 if it does,
@@ -38,7 +39,8 @@ int beyond(UOp literal, DType of) {
 Tensor compare(Ops alu, const Tensor& a, const Tensor& b, const char* op) {
   OpScope s(op);
   UOp x = uop_of(a, op), y = uop_of(b, op);
-  check_broadcast(x, y, op), check_device(x, y, op);
+  check_broadcast(x, y, op);
+  check_device(x, y, op);
   if (const int left = beyond(x, y.dtype()), right = beyond(y, x.dtype()); left || right) {
     const Shape* both[] = {&shape_of(x), &shape_of(y)};
     return s(ops::full(broadcast_shapes(both, op), alu == Ops::CMPNE || right > 0 || left < 0, dtypes::bool_));
@@ -99,7 +101,8 @@ Tensor Tensor::sub(const Tensor& o) const {
   auto [x, y] = operands(*this, o, "sub");
   if (x.dtype().is_bool()) {
     DType d = dtypes::default_int();
-    x = ops::cast(x, d), y = ops::cast(y, d);
+    x = ops::cast(x, d);
+    y = ops::cast(y, d);
   }
   return s(x - y);
 }
@@ -216,7 +219,9 @@ Tensor Tensor::where(const Tensor& x, const Tensor& y) const {
   UOp c = uop_of(*this, "where");
   TG_CHECK(DTypeError, c.dtype().is_bool(), "[where] got a condition of ", c.dtype(), ", expected bool: compare first");
   auto [a, b] = operands(x, y, "where");
-  check_broadcast(c, UOp::alu(Ops::ADD, {a, b}), "where"), check_device(c, a, "where"), check_device(c, b, "where");
+  check_broadcast(c, UOp::alu(Ops::ADD, {a, b}), "where");
+  check_device(c, a, "where");
+  check_device(c, b, "where");
   return s(c.where(a, b));
 }
 Tensor Tensor::masked_fill(const Tensor& mask, const Tensor& value) const {
@@ -377,9 +382,11 @@ Tensor Tensor::uprod(const Tensors& others) const {
 Tensor Tensor::alu(Ops op, const Tensors& others) const {
   OpScope s;
   UOps src{uop_of(*this, "alu")};
-  for (const Tensor& t : others)
-    src.push_back(uop_of(t, "alu")), check_broadcast(src[0], src.back(), "alu"),
-        check_device(src[0], src.back(), "alu");
+  for (const Tensor& t : others) {
+    src.push_back(uop_of(t, "alu"));
+    check_broadcast(src[0], src.back(), "alu");
+    check_device(src[0], src.back(), "alu");
+  }
   if (op == Ops::DETACH) return s(detach());
   TG_CHECK(ValueError, groups::kAlu.has(op), "[alu] got ", name_of(op), ", expected an elementwise operation");
   return s(UOp::alu(op, src));

@@ -65,7 +65,8 @@ bool Flight::start(const BoundSchedule& bound, const Writes& writes) {
   for (UOp e : writes.effects) add_memory(e.src(0), uses->written);
   uses->used = uses->written;
   for (UOp b : bound.inputs) add_memory(b, uses->used);
-  sort_unique(uses->written), sort_unique(uses->used);
+  sort_unique(uses->written);
+  sort_unique(uses->used);
   std::lock_guard lock(list().mutex);
   if (graph_scope_depth() == 1)
     for (const auto& o : list().flights)

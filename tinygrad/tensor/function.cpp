@@ -44,7 +44,10 @@ template <class F> void walk(UOp root, F f) {
   MemoScope seen;
   tg::walk(
       root, [&](UOp u) { return seen.has(u); }, [](UOp u) { return u.srcs().subspan(first_source(u)); },
-      [&](UOp u) { seen.mark(u), f(u); });
+      [&](UOp u) {
+        seen.mark(u);
+        f(u);
+      });
 }
 
 /// Rebuilds a graph over changed leaves. Arguments of kernels that are no storage then get some.
@@ -59,7 +62,8 @@ class Rebuild {
       for (size_t i = first_source(u); i < src.size(); i++) {
         UOp m = map_.at(src[i]);
         if (u.is(Ops::CALL) || (i == 0 && u.is(Ops::AFTER) && u.nsrc() == 2 && u.src(1).is(Ops::CALL))) m = stored(m);
-        changed |= m != src[i], src[i] = m;
+        changed |= m != src[i];
+        src[i] = m;
       }
       map_[u] = changed ? u.with_srcs(src) : u;
     });
@@ -83,8 +87,10 @@ UOps captured(UOp body, bool whole) {
   walk(body, [&](UOp u) {
     auto& h = has[u];
     h = {u.is(Ops::PARAM) && !is_variable(u), u.is(Ops::BUFFER)};
-    for (uint32_t i = first_source(u); i < u.nsrc(); i++)
-      h.first |= has[u.src(i)].first, h.second |= has[u.src(i)].second;
+    for (uint32_t i = first_source(u); i < u.nsrc(); i++) {
+      h.first |= has[u.src(i)].first;
+      h.second |= has[u.src(i)].second;
+    }
   });
   UOps out, stack{body};
   MemoScope seen;
@@ -148,7 +154,8 @@ UOp make_function(const UOps& values, const UOps& args, CallInfo info, bool allo
   Rebuild r;
   auto add = [&](UOp a) {
     if (std::find(src.begin() + 1, src.end(), a) != src.end()) return;
-    r.set(a, param_like(a, src.size() - 1)), src.push_back(a);
+    r.set(a, param_like(a, src.size() - 1));
+    src.push_back(a);
   };
   for (UOp a : args) add(a);
   UOp body = r(UOp::make(Ops::TUPLE, dtypes::void_, values));
@@ -161,7 +168,8 @@ UOp make_function(const UOps& values, const UOps& args, CallInfo info, bool allo
     if (c.is(Ops::BUFFER) && !is_fresh(c) && has_memory(c))  // scratch of the body's own has none yet
       names += str("\n  ", count++, ": dtype=", c.dtype(), ", size=", shape_of(c).numel(), ", device=", device_of(c));
     UOp p = param_like(c, src.size() - 1);
-    more.set(c, p), src.push_back(c);
+    more.set(c, p);
+    src.push_back(c);
   }
   TG_CHECK(ValueError, allow_implicit || !count, "[function] ", info.name, " has ", count,
            " implicit buffer(s), but allow_implicit=False", names);
@@ -200,7 +208,10 @@ UOp inline_functions(UOp root, bool keep_gradients) {
     } else {
       bool changed = false;
       UOps src;
-      for (UOp s : u.srcs()) src.push_back(at(s)), changed |= src.back() != s;
+      for (UOp s : u.srcs()) {
+        src.push_back(at(s));
+        changed |= src.back() != s;
+      }
       out = changed ? u.with_srcs(src) : u;
     }
   };
@@ -272,12 +283,16 @@ UOps recompute(const UOps& gradients, UOp call) {
       src.insert(src.end(), waits.begin(), waits.end());
       later = UOp::make(Ops::AFTER, a.dtype(), src);
     }
-    again.set(p, later), targets.push_back(later);
+    again.set(p, later);
+    targets.push_back(later);
   }
   UOp body = again(inline_functions(call.src(0)));
   UOps used;
   for (size_t i = 0; i < seeds.size(); i++)
-    if (seeds[i]) roots.push_back(body.src(i)), used.push_back(seeds[i]);
+    if (seeds[i]) {
+      roots.push_back(body.src(i));
+      used.push_back(seeds[i]);
+    }
   UOps grads = compute_gradient(roots, used, targets);
   for (size_t i = 0; i < out.size(); i++)
     if (call.src(i + 1).dtype().is_float()) out[i] = grads[i];

@@ -140,8 +140,10 @@ UOp grad_index(UOp g, UOp u) {
   for (size_t i = 0; i < k; i++) {
     int a = arange_axis(u.src(i + 1), batch);
     if (a >= 0 && !taken[static_cast<size_t>(a)] &&
-        shape_of(u.src(i + 1)).numel() == gs[static_cast<size_t>(a)].value())
-      along[i] = a, taken[static_cast<size_t>(a)] = 1;
+        shape_of(u.src(i + 1)).numel() == gs[static_cast<size_t>(a)].value()) {
+      along[i] = a;
+      taken[static_cast<size_t>(a)] = 1;
+    }
   }
   // Axes of the work: the counted places, the other batch axes (summed), the compared places, the rest.
   std::vector<int> batch_order, compared;
@@ -181,9 +183,18 @@ UOp grad_index(UOp g, UOp u) {
   std::vector<int> place(k);
   int next = 0;
   for (size_t i = 0; i < k; i++)
-    if (along[i] >= 0) place[i] = next++, out.push_back(gs[static_cast<size_t>(along[i])]);
-  for (int c : compared) place[static_cast<size_t>(c)] = next++, out.push_back(xs[static_cast<size_t>(c)]);
-  for (size_t i = 0; i < rest; i++) place.push_back(next++), out.push_back(xs[k + i]);
+    if (along[i] >= 0) {
+      place[i] = next++;
+      out.push_back(gs[static_cast<size_t>(along[i])]);
+    }
+  for (int c : compared) {
+    place[static_cast<size_t>(c)] = next++;
+    out.push_back(xs[static_cast<size_t>(c)]);
+  }
+  for (size_t i = 0; i < rest; i++) {
+    place.push_back(next++);
+    out.push_back(xs[k + i]);
+  }
   v = ops::permute(ops::reshape(ops::expand(v,
                                             [&] {
                                               Shape e = shape_of(v);
@@ -260,7 +271,8 @@ std::pair<UOp, UOp> grad_assign(UOp g, UOp u) {
   UOp value = g;
   for (size_t i = chain.size(); i-- > 0;) {
     UOps src(chain[i].srcs().begin(), chain[i].srcs().end());
-    src[0] = value, value = UOp::make(chain[i].op(), g.dtype(), src, chain[i].arg());
+    src[0] = value;
+    value = UOp::make(chain[i].op(), g.dtype(), src, chain[i].arg());
   }
   UOp written = ops::full(shape_of(dest), true, dtypes::bool_);
   for (UOp v : chain) {
@@ -372,7 +384,8 @@ UOps compute_gradient(std::span<const UOp> given, std::span<const UOp> seeds, st
         continue;
       }
       auto [old, value] = grad_assign(v, u);
-      accumulate(u.src(0), old), accumulate(u.src(1).src(1), value);
+      accumulate(u.src(0), old);
+      accumulate(u.src(1).src(1), value);
       continue;
     }
     // What was a view of shards must be one on the way back.
@@ -473,7 +486,10 @@ const Tensor& Tensor::backward(const Tensor& seed) const {
       bool own = u.tag() || !device_of(u).empty();
       for (UOp x : u.srcs()) own |= placed.has(x);
       if (own) placed.mark(u);
-      if (UOp f = g.forwarded(u)) in_graph.mark(f), placed.mark(f);
+      if (UOp f = g.forwarded(u)) {
+        in_graph.mark(f);
+        placed.mark(f);
+      }
       if (is_stale(u)) overwritten.insert(latest_slot(u));
     }
   };
@@ -487,13 +503,18 @@ const Tensor& Tensor::backward(const Tensor& seed) const {
     if (!u.dtype().is_float() || u.dtype().is_weak()) return;
     const bool before = u.is(Ops::BUFFER) && overwritten.contains(u.arg<ParamArg>().slot);
     if (before) placed.mark(u);
-    if (UOp b = current_view(u); b.is(Ops::BUFFER) && in_graph.has(b)) in_graph.mark(u), placed.mark(u);
+    if (UOp b = current_view(u); b.is(Ops::BUFFER) && in_graph.has(b)) {
+      in_graph.mark(u);
+      placed.mark(u);
+    }
     if (!before && !in_graph.has(inline_functions(u, true))) return;
     auto p = i.weak_from_this().lock();
     if (!p) return;
     any_asked |= i.asked;
-    if (i.requires_grad.value_or(false)) asked.push_back(p), others.push_back(std::move(p));
-    else if (!i.requires_grad && placed.has(u)) others.push_back(std::move(p));
+    if (i.requires_grad.value_or(false)) {
+      asked.push_back(p);
+      others.push_back(std::move(p));
+    } else if (!i.requires_grad && placed.has(u)) others.push_back(std::move(p));
   });
   auto& chosen = any_asked ? asked : others;
   bool only_root = std::all_of(chosen.begin(), chosen.end(), [&](auto& p) { return p->uop.get() == root; });

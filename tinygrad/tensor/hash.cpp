@@ -33,7 +33,8 @@ std::array<UOp, 25> round_of(std::array<UOp, 25> a, UOp constant) {
   for (int t = 0; t < 24; t++) {
     size_t nx = y, ny = (2 * x + 3 * y) % 5;
     b[nx + 5 * ny] = rotated(a[x + 5 * y], (t + 1) * (t + 2) / 2 % 64);
-    x = nx, y = ny;
+    x = nx;
+    y = ny;
   }
   for (size_t i = 0; i < 25; i++) {
     size_t row = i / 5 * 5, col = i % 5;
@@ -105,7 +106,8 @@ Tensor Tensor::keccak(int64_t rate, int64_t suffix) const {
   const SInt batch = lead.size() == 1 ? lead[0] : SInt(lead.numel());  // one symbolic axis is fine
   int64_t n = bytes.shape(-1), blocks = n / rate + 1, padding = blocks * rate - n;
   std::vector<uint8_t> tail(static_cast<size_t>(padding), 0);
-  tail.front() ^= static_cast<uint8_t>(suffix), tail.back() ^= 0x80;
+  tail.front() ^= static_cast<uint8_t>(suffix);
+  tail.back() ^= 0x80;
   auto rows = [&](std::initializer_list<int64_t> rest) {
     Shape r(rest);
     r.insert(r.begin(), batch);

@@ -58,7 +58,8 @@ AxisIndex parse_integer(const SInt& i, const SInt& n, int axis, const Shape& sha
            shape, ", which is out of bounds, expected ", -n.max(), " to ", n.max() - 1);
   AxisIndex a;
   a.begin = bi.lo >= 0 || (i.symbolic() && bi.hi >= 0) ? i : ops::plus(i, n);
-  a.size = 1, a.drop = true;
+  a.size = 1;
+  a.drop = true;
   return a;
 }
 
@@ -96,7 +97,9 @@ AxisIndex parse_slice(const Slice& s, const SInt& n, int axis, const Shape& shap
   int64_t count = reach > 0 ? (reach + k - 1) / k : 0;
   // Backwards from `from` are the same positions forwards, flipped.
   a.begin = count == 0 ? std::min(from < 0 ? 0 : from, size) : back ? from - (count - 1) * k : from;
-  a.size = count, a.step = k, a.flip = back && count > 1;
+  a.size = count;
+  a.step = k;
+  a.flip = back && count > 1;
   return a;
 }
 
@@ -130,7 +133,8 @@ ParsedIndex parse_index(const std::vector<Index>& indices, const Tensor& source,
   auto whole = [&](size_t count) {
     for (size_t k = 0; k < count; k++) {
       AxisIndex a;
-      a.size = shape[p.axes.size()], add(std::move(a));
+      a.size = shape[p.axes.size()];
+      add(std::move(a));
     }
   };
   for (const Index& i : indices) {
@@ -156,14 +160,18 @@ ParsedIndex parse_index(const std::vector<Index>& indices, const Tensor& source,
         Tensor where = t.nonzero();
         for (size_t k = 0; k < ms.size(); k++) {
           AxisIndex a;
-          a.size = shape[p.axes.size()], a.rows = where(Slice(), k), add(std::move(a));
+          a.size = shape[p.axes.size()];
+          a.rows = where(Slice(), k);
+          add(std::move(a));
         }
         continue;
       }
       TG_CHECK(IndexError, t.dtype().is_int(), "[", op, "] got an index of ", t.dtype(), " for axis ", axis,
                ", which is not supported: expected integers, or bools as a mask");
       AxisIndex a;
-      a.size = shape[p.axes.size()], a.rows = t, add(std::move(a));
+      a.size = shape[p.axes.size()];
+      a.rows = t;
+      add(std::move(a));
     }
   }
   whole(shape.size() - p.axes.size());
@@ -184,17 +192,29 @@ Tensor basic_view(const Tensor& t, const ParsedIndex& p) {
     if (a.flip) back.push_back(static_cast<int>(i));
     if (!strided(a)) {
       range.push_back({a.begin, ops::plus(a.begin, a.size)});
-      grow.push_back({0, 0}), split.push_back(a.size), split.push_back(1), first.push_back({0, a.size}),
-          first.push_back({0, 1});
+      grow.push_back({0, 0});
+      split.push_back(a.size);
+      split.push_back(1);
+      first.push_back({0, a.size});
+      first.push_back({0, 1});
       continue;
     }
     any = true;
     // Rows of `step` elements, of which one counts.
     int64_t n = p.shape[i].value(), rows = a.size.value(), window = window_of(a, n), at = 0, over = 0;
-    if (window >= 0) at = a.begin.value() - window, range.push_back({window, window + rows * a.step});
-    else over = a.begin.value() + rows * a.step - n, grows = true, range.push_back({a.begin, n});
-    grow.push_back({0, over}), split.push_back(rows), split.push_back(a.step), first.push_back({0, rows}),
-        first.push_back({at, at + 1});
+    if (window >= 0) {
+      at = a.begin.value() - window;
+      range.push_back({window, window + rows * a.step});
+    } else {
+      over = a.begin.value() + rows * a.step - n;
+      grows = true;
+      range.push_back({a.begin, n});
+    }
+    grow.push_back({0, over});
+    split.push_back(rows);
+    split.push_back(a.step);
+    first.push_back({0, rows});
+    first.push_back({at, at + 1});
   }
   Tensor x = t.shrink(range);
   if (any) {
@@ -237,7 +257,8 @@ Gathered gathered_of(const ParsedIndex& p, const char* op) {
         throw IndexError(str("[", op, "] got indices that do not broadcast: ", e.what()));
       }
     } else {
-      g.rows.push_back(i), shapes.push_back(&shape_of(i.uop()));
+      g.rows.push_back(i);
+      shapes.push_back(&shape_of(i.uop()));
     }
   }
   try {

@@ -84,7 +84,8 @@ std::string unbound_text(UOp u) {
   for (UOp v : u.toposort())
     if (is_bound(v)) {
       const ParamArg& p = v.src(0).arg<ParamArg>();
-      out += str(out.empty() ? "" : ", ", p.name, " from ", p.vmin, " to ", p.vmax), map.emplace_back(v, v.src(0));
+      out += str(out.empty() ? "" : ", ", p.name, " from ", p.vmin, " to ", p.vmax);
+      map.emplace_back(v, v.src(0));
     }
   return is_bound(u) ? out : str("expression ", u.substitute(map).key().to_hex().substr(0, 8), " of ", out);
 }
@@ -106,7 +107,8 @@ UOp input_pattern(UOp view) {
   UOp r = b;
   for (size_t i = chain.size(); i-- > 0;) {
     UOps src(chain[i].srcs().begin(), chain[i].srcs().end());
-    src[0] = r, r = chain[i].with_srcs(src);
+    src[0] = r;
+    r = chain[i].with_srcs(src);
   }
   return view_pattern(r, nullptr);
 }
@@ -154,7 +156,8 @@ std::vector<JitCore::Input> JitCore::check_inputs(const JitInputs& in) {
                "the function");
       if (fill && round == 0) {  // what ones() and the like made: it gets storage on its device
         Tensor stored = in.tensors[i].clone();
-        set_uop(*in.tensors[i].impl(), stored.uop()), pending.push_back(in.tensors[i]);
+        set_uop(*in.tensors[i].impl(), stored.uop());
+        pending.push_back(in.tensors[i]);
         continue;
       }
       if (!b) {
@@ -162,7 +165,8 @@ std::vector<JitCore::Input> JitCore::check_inputs(const JitInputs& in) {
         pending.push_back(in.tensors[i]);
         continue;
       }
-      out[i].node = b, out[i].memory = memory_of_node(b);
+      out[i].node = b;
+      out[i].memory = memory_of_node(b);
       const UOp known = state_ && i < state_->patterns.size() ? state_->patterns[i].get() : UOp();
       out[i].pattern = known && u == b && is_pattern_of(known, b) ? known : input_pattern(u);
     }
@@ -275,7 +279,8 @@ Tensors JitCore::run(const JitInputs& in, std::vector<Input> inputs) {
       if (n == s.variables[v]) {
         TG_CHECK(JitError, !found || vars[v] == value, "[jit] got variable ", n, " bound to ", vars[v], " and to ",
                  value);
-        vars[v] = value, found = true;
+        vars[v] = value;
+        found = true;
       }
     TG_CHECK(JitError, found, "[jit] got no value for variable ", s.variables[v], " of ", name_,
              ", which was captured with one");

@@ -167,9 +167,10 @@ template <class F> class Jit {
     size_t n = 0;
     [[maybe_unused]] auto add = [&](auto& x) {
       using U = std::remove_cvref_t<decltype(x)>;
-      if constexpr (std::is_same_v<U, Tensor>)
-        in.tensors.push_back(x), in.names.push_back("argument " + std::to_string(n));
-      else if constexpr (std::is_same_v<U, BoundVariable>) in.variables.push_back(x.uop());
+      if constexpr (std::is_same_v<U, Tensor>) {
+        in.tensors.push_back(x);
+        in.names.push_back("argument " + std::to_string(n));
+      } else if constexpr (std::is_same_v<U, BoundVariable>) in.variables.push_back(x.uop());
       else in.constants.emplace_back("argument " + std::to_string(n), jit_detail::text_of(x));
     };
     ((jit_detail::visit(args, add), n++), ...);

@@ -35,7 +35,8 @@ struct Storage {
       return static_cast<uint32_t>(it - parts.begin());
     auto [it, fresh] = number.try_emplace(&b->base(), static_cast<uint32_t>(bases.size()));
     if (fresh) bases.push_back(b->base().shared_from_this());
-    parts.push_back(b), base_of.push_back(it->second);
+    parts.push_back(b);
+    base_of.push_back(it->second);
     return static_cast<uint32_t>(parts.size()) - 1;
   }
 };
@@ -82,20 +83,36 @@ void JitCore::write(ByteWriter& w, std::vector<StoredMemory>& memory,
       view = b ? view_pattern(u, nullptr) : u;
       if (b) index = storage.add(memory_of_node(b));
     }
-    rest.value<uint8_t>(o.kind), rest.value(index), rest.value<uint8_t>(o.requires_grad ? 1 + *o.requires_grad : 0);
+    rest.value<uint8_t>(o.kind);
+    rest.value(index);
+    rest.value<uint8_t>(o.requires_grad ? 1 + *o.requires_grad : 0);
     roots.push_back(view);
   }
-  w.text(name_), write_texts(w, s.names), write_texts(w, s.arguments), write_texts(w, s.variables);
+  w.text(name_);
+  write_texts(w, s.names);
+  write_texts(w, s.arguments);
+  write_texts(w, s.variables);
   std::vector<std::pair<std::string, std::string>> constants = s.constants;
   std::erase_if(constants, [](auto& c) {
     return c.second.starts_with("<") || c.second.starts_with("0x");
   });  // addresses of this process
   w.size(constants.size());
-  for (auto& [name, text] : constants) w.text(name), w.text(text);
+  for (auto& [name, text] : constants) {
+    w.text(name);
+    w.text(text);
+  }
   w.size(s.draws.size());
-  for (const rng::Draw& d : s.draws) w.text(d.device), w.value(d.words);
-  w.size(s.patterns.size()), w.size(s.fresh.size());
-  for (const BufferRef& b : s.fresh) w.text(b->device_name()), w.text(b->dtype().name()), w.value(b->size());
+  for (const rng::Draw& d : s.draws) {
+    w.text(d.device);
+    w.value(d.words);
+  }
+  w.size(s.patterns.size());
+  w.size(s.fresh.size());
+  for (const BufferRef& b : s.fresh) {
+    w.text(b->device_name());
+    w.text(b->dtype().name());
+    w.value(b->size());
+  }
   write_graph(w, roots);
   w.bytes.insert(w.bytes.end(), rest.bytes.begin(), rest.bytes.end());
   w.size(storage.bases.size());
@@ -104,13 +121,22 @@ void JitCore::write(ByteWriter& w, std::vector<StoredMemory>& memory,
              " used by ", name_,
              ", expected memory of a device that computes: call .to() or .clone() before the capture");
     auto it = std::find_if(named.begin(), named.end(), [&](auto& n) { return n.second == b; });
-    w.text(b->device_name()), w.text(b->dtype().name()), w.value(b->size()), w.text(it == named.end() ? "" : it->first);
-    if (it == named.end()) b->ensure_allocated(), memory.push_back({b, b->nbytes()});
+    w.text(b->device_name());
+    w.text(b->dtype().name());
+    w.value(b->size());
+    w.text(it == named.end() ? "" : it->first);
+    if (it == named.end()) {
+      b->ensure_allocated();
+      memory.push_back({b, b->nbytes()});
+    }
   }
   w.size(storage.parts.size());
-  for (size_t i = 0; i < storage.parts.size(); i++)
-    w.value(storage.base_of[i]), w.text(storage.parts[i]->dtype().name()), w.value(storage.parts[i]->size()),
-        w.value(storage.parts[i]->offset());
+  for (size_t i = 0; i < storage.parts.size(); i++) {
+    w.value(storage.base_of[i]);
+    w.text(storage.parts[i]->dtype().name());
+    w.value(storage.parts[i]->size());
+    w.value(storage.parts[i]->offset());
+  }
   w.size(replay_->external().size());
   replay_->write(w);
 }
@@ -120,12 +146,18 @@ std::shared_ptr<JitCore> JitCore::read(ByteReader& r, const std::vector<std::pai
   auto core = std::make_shared<JitCore>(r.text());
   auto state = std::make_unique<State>();
   State& s = *state;
-  s.names = read_texts(r), s.arguments = read_texts(r), s.variables = read_texts(r);
+  s.names = read_texts(r);
+  s.arguments = read_texts(r);
+  s.variables = read_texts(r);
   s.constants.resize(r.size(16));
-  for (auto& [name, text] : s.constants) name = r.text(), text = r.text();
+  for (auto& [name, text] : s.constants) {
+    name = r.text();
+    text = r.text();
+  }
   s.draws.resize(r.size(16));
   for (rng::Draw& d : s.draws) {
-    d.device = r.text(), d.words = r.value<int64_t>();
+    d.device = r.text();
+    d.words = r.value<int64_t>();
     r.check(d.words > 0 && d.words < int64_t{1} << 32, "a number of random words out of range");
   }
   const auto ninputs = static_cast<size_t>(r.value<uint64_t>()), nfresh = r.size(24);
@@ -221,7 +253,8 @@ std::shared_ptr<JitCore> JitCore::read(ByteReader& r, const std::vector<std::pai
       r.check(node.src(0) == p.src(0), "two shapes of one memory");
       view = view.substitute({{p, node}});
     }
-    o.fixed = Tensor::from_uop(view), o.pattern = UOpRef();
+    o.fixed = Tensor::from_uop(view);
+    o.pattern = UOpRef();
   }
   core->replay_ = Replay::read(r, {parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(nexternal)}, inputs,
                                s.fresh, s.variables.size() + s.draws.size());
@@ -230,7 +263,9 @@ std::shared_ptr<JitCore> JitCore::read(ByteReader& r, const std::vector<std::pai
   settle(s.touched);
   core->set_whole_results(s.outputs.size());
   s.results = s.outputs.size();
-  core->state_ = std::move(state), core->count_ = 2, core->loaded_ = true;
+  core->state_ = std::move(state);
+  core->count_ = 2;
+  core->loaded_ = true;
   return core;
 }
 

@@ -313,8 +313,10 @@ void JitCore::Capture::keep_slots() {
       continue;
     }
     for (size_t i = 0; i < out_.size(); i++)
-      if (out_[i].is_same(t))
-        out_[i] = Tensor::from_uop(value), shared_[i] = false;  // a result of its own; the slot shows the state
+      if (out_[i].is_same(t)) {
+        out_[i] = Tensor::from_uop(value);
+        shared_[i] = false;
+      }  // a result of its own; the slot shows the state
     const UOp view = ops::reshape(s.storage, shape_of(value));
     set_uop(*t.impl(), UOp(s.storage).after({view.store(value)}));
     back.push_back(t);

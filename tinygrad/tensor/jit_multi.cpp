@@ -40,7 +40,8 @@ JitInputs flat_inputs(const JitInputs& in, const std::string& function) {
     const Tensor& t = in.tensors[i];
     const std::string name = i < in.names.size() ? in.names[i] : str("tensor ", i);
     if (!t.defined() || !is_multi(t.uop())) {
-      out.tensors.push_back(t), out.names.push_back(name);
+      out.tensors.push_back(t);
+      out.names.push_back(name);
       continue;
     }
     const Shards s = lower_multi(current_view(t.uop()));
@@ -49,7 +50,8 @@ JitInputs flat_inputs(const JitInputs& in, const std::string& function) {
       TG_CHECK(JitError, !device_of(s.parts[k]).empty(), "[jit] got a constant as ", name, " of ", function,
                ", expected a tensor with storage (JIT inputs must be real buffers): use .clone(), or keep it inside "
                "the function");
-      out.tensors.push_back(Tensor::from_uop(s.parts[k])), out.names.push_back(str(name, " on ", devices[k]));
+      out.tensors.push_back(Tensor::from_uop(s.parts[k]));
+      out.names.push_back(str(name, " on ", devices[k]));
     }
     out.constants.emplace_back(kShardingOf + name, str("axis ", s.axis, " over ", t.device()));
   }
@@ -66,7 +68,10 @@ bool JitCore::sharded() const {
 }
 void JitCore::set_whole_results(size_t n) {
   auto m = std::make_shared<Multi>();
-  for (size_t i = 0; i < n; i++) m->results.emplace_back(), m->owner.push_back(i);
+  for (size_t i = 0; i < n; i++) {
+    m->results.emplace_back();
+    m->owner.push_back(i);
+  }
   multi_ = std::move(m);
 }
 
@@ -93,21 +98,25 @@ Tensors JitCore::call_whole(const JitInputs& in, const Body& body) {
   const auto run = [&] {
     Tensors results = body.run(), flat;
     GraphScope g;
-    ran = true, *made = Multi(), whole.assign(results.size(), Tensor());
+    ran = true;
+    *made = Multi();
+    whole.assign(results.size(), Tensor());
     for (size_t i = 0; i < results.size(); i++) {
       Multi::Result r;
       UOp u = results[i].defined() ? ops::strong(current_view(results[i].uop())) : UOp();
       Shards s;
       if (u && is_multi(u)) s = lower_multi(u);
       if (!s.parts.empty() && !device_of(s.parts[0]).empty()) {
-        r = {s.parts.size(), s.axis, results[i].requires_grad()}, whole[i] = std::move(results[i]);
+        r = {s.parts.size(), s.axis, results[i].requires_grad()};
+        whole[i] = std::move(results[i]);
         for (UOp p : s.parts) flat.push_back(Tensor::from_uop(p));
         // Its shards stand for it from here on; what only we would see of it must not keep them from being storage of
         // their own.
         if (handles(whole[i]) <= 2 && !(body.shared && body.shared(i)))
           set_uop(*whole[i].impl(), UOp::constant(0, u.dtype()));
       } else flat.push_back(std::move(results[i]));
-      made->owner.resize(flat.size(), i), made->results.push_back(r);
+      made->owner.resize(flat.size(), i);
+      made->results.push_back(r);
     }
     return flat;
   };
@@ -131,8 +140,13 @@ Tensors JitCore::call_whole(const JitInputs& in, const Body& body) {
     UOps parts;
     for (size_t k = 0; k < r.count; k++) parts.push_back(current_view(flat[at++].uop()));
     UOp u = join_shards(parts, r.axis);
-    if (ran) set_uop(*whole[i].impl(), u), out.push_back(whole[i]);
-    else out.push_back(Tensor::from_uop(u)), out.back().impl()->requires_grad = r.requires_grad;
+    if (ran) {
+      set_uop(*whole[i].impl(), u);
+      out.push_back(whole[i]);
+    } else {
+      out.push_back(Tensor::from_uop(u));
+      out.back().impl()->requires_grad = r.requires_grad;
+    }
   }
   return out;
 }

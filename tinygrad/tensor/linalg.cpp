@@ -14,7 +14,8 @@ using namespace tensor_detail;
 
 Tensor Tensor::dot(const Tensor& w, std::optional<DType> dtype) const {
   OpScope s;
-  uop_of(*this, "dot"), uop_of(w, "dot");
+  uop_of(*this, "dot");
+  uop_of(w, "dot");
   const Shape a = shape(), b = w.shape();
   TG_CHECK(ShapeError, !a.empty() && !b.empty(), "[dot] got shapes ", a, " and ", b,
            ", expected at least one axis each");
@@ -120,7 +121,9 @@ Tensor Tensor::einsum(const std::string& formula, const Tensors& operands, std::
         }
         x[i] = x[i].diagonal(0, static_cast<int>(a), static_cast<int>(b));
         char c = t[a];
-        t.erase(b, 1), t.erase(a, 1), t += c;
+        t.erase(b, 1);
+        t.erase(a, 1);
+        t += c;
         b = a + 1;
         if (a >= t.size()) break;
       }
@@ -160,7 +163,8 @@ Tensor Tensor::einsum(const std::string& formula, const Tensors& operands, std::
         shape.push_back(1);
         continue;
       }
-      order.push_back(static_cast<int>(at)), shape.push_back(x[i].shape()[at]);
+      order.push_back(static_cast<int>(at));
+      shape.push_back(x[i].shape()[at]);
     }
     Tensor t = x[i].permute(order).reshape(shape);
     p = p.defined() ? p * t : t;

@@ -34,7 +34,10 @@ Tensor Tensor::sparse_categorical_crossentropy(const Tensor& y, const CrossEntro
   Tensor logp = log_softmax(-1);
   Tensor hit = y.unsqueeze(-1) == arange(classes);
   Tensor counts;
-  if (o.ignore_index) counts = y != *o.ignore_index, hit = hit & counts.unsqueeze(-1);
+  if (o.ignore_index) {
+    counts = y != *o.ignore_index;
+    hit = hit & counts.unsqueeze(-1);
+  }
   Tensor loss = (logp * hit.cast(logp.dtype())).sum(-1);
   if (o.label_smoothing > 0) {
     Tensor even = logp.mean(-1);

@@ -34,7 +34,10 @@ UOp copied(UOp x, const std::string& device) {
   // Storage has room for the greatest sizes: all of it goes.
   Shape most, zero(shape.size(), SInt(0));
   ops::Pairs kept;
-  for (const SInt& n : shape) most.push_back(n.max()), kept.push_back({0, n});
+  for (const SInt& n : shape) {
+    most.push_back(n.max());
+    kept.push_back({0, n});
+  }
   UOp padded = UOp::make(Ops::PAD, x.dtype(), {x, zero.stack(), most.stack()});
   return ops::shrink(UOp::make(Ops::COPY, x.dtype(), {padded}, Arg(device)), kept);
 }
@@ -88,13 +91,15 @@ class Lowering {
       if (UOp f = Graph::global().forwarded(u)) {
         if (has_multi(f) && !done_.contains(f.node())) stack.push_back(f);
         if (stack.size() != before) continue;
-        keep(u, get(f)), stack.pop_back();
+        keep(u, get(f));
+        stack.pop_back();
         continue;
       }
       for (size_t i = u.nsrc(); i-- > (u.is(Ops::CALL) ? 1 : 0);)
         if (has_multi(u.src(i)) && !done_.contains(u.src(i).node())) stack.push_back(u.src(i));
       if (stack.size() != before) continue;
-      keep(u, lowered(u)), stack.pop_back();
+      keep(u, lowered(u));
+      stack.pop_back();
     }
     return get(root);
   }
@@ -222,7 +227,8 @@ class Lowering {
       src[0] = at(src[0], axis < 0 || of_index ? -1 : axis - batch + k);
       for (size_t s = 1; s < src.size(); s++) src[s] = at(src[s], of_index ? axis - batch + rank(src[s]) : -1);
     } else if (u.is(Ops::STORE)) {
-      src[1] = at(src[1], shard_axis(src[0])), src[0] = get(src[0]).parts[i];
+      src[1] = at(src[1], shard_axis(src[0]));
+      src[0] = get(src[0]).parts[i];
     } else if (u.is(Ops::CALL)) {
       for (size_t s = 1; s < src.size(); s++)
         src[s] = get(src[s]).parts.size() == 1 ? get(src[s]).parts[0] : get(src[s]).parts[i];
@@ -262,7 +268,10 @@ Shards lower_multi(UOp u) {
   if (!has_multi(u)) return {{u}, -1};
   const int64_t settings = env::RING.get() | env::ALL2ALL.get() << 8 | env::ALLREDUCE_CAST.get() << 16 |
                            env::RING_ALLREDUCE_THRESHOLD.get() << 24;
-  if (lowering().settings != settings) lowering().clear(), lowering().settings = settings;
+  if (lowering().settings != settings) {
+    lowering().clear();
+    lowering().settings = settings;
+  }
   return lowering().run(u);
 }
 void forget_lowered(size_t most) {

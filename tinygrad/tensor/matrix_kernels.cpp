@@ -144,7 +144,9 @@ UOp jacobi_kernel(const UOps& p) {
                 s.write(sum, {l}, s.read(sum, {l}) + s.read(w, {b, x, at}) * s.read(w, {b, y, at}));
               });
             };
-            products(alphas, i, i), products(betas, j, j), products(gammas, i, j);
+            products(alphas, i, i);
+            products(betas, j, j);
+            products(gammas, i, j);
           });
           for (auto [which, sum] : {std::pair{alpha, alphas}, {beta, betas}, {gamma, gammas}}) {
             for (int64_t half = kLanes / 2; half > 0; half /= 2)

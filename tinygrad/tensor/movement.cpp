@@ -30,8 +30,10 @@ Tensor Tensor::reshape(const Shape& want) const {
     // Symbolic sizes that appear on both sides cancel.
     for (size_t i = 0; i < known.size();) {
       auto it = known[i].symbolic() ? std::find(rest.begin(), rest.end(), known[i]) : rest.end();
-      if (it != rest.end()) rest.erase(it), known.erase(known.begin() + static_cast<long>(i));
-      else i++;
+      if (it != rest.end()) {
+        rest.erase(it);
+        known.erase(known.begin() + static_cast<long>(i));
+      } else i++;
     }
     if (known.symbolic() || rest.symbolic()) {
       SInt k = ops::product(known), n = ops::product(rest);
@@ -78,7 +80,8 @@ Tensor Tensor::permute(const std::vector<int>& order) const {
   const Shape shape = shape_of(u);
   std::vector<int> axes, seen;
   for (int a : order) axes.push_back(axis_of(a, shape.size(), "permute", shape));
-  seen = axes, std::sort(seen.begin(), seen.end());
+  seen = axes;
+  std::sort(seen.begin(), seen.end());
   bool ok = axes.size() == shape.size();
   for (size_t i = 0; i < seen.size(); i++) ok &= seen[i] == static_cast<int>(i);
   TG_CHECK(ShapeError, ok, "[permute] got order ", Shape(order.begin(), order.end()), " for shape ", shape,
@@ -209,9 +212,10 @@ Tensor Tensor::pad(const PadList& padding, const PadOptions& o) const {
   if (o.mode == PadOptions::kConstant) return s(pad_constant(s, *this, padding, o.value));
   if (o.mode != PadOptions::kCircular) return s(pad_edges(*this, padding, o.mode == PadOptions::kReflect));
   PadList shrinks, grow;
-  for (auto [a, b] : padding)
-    shrinks.push_back({std::min<int64_t>(a, 0), std::min<int64_t>(b, 0)}),
-        grow.push_back({std::max<int64_t>(a, 0), std::max<int64_t>(b, 0)});
+  for (auto [a, b] : padding) {
+    shrinks.push_back({std::min<int64_t>(a, 0), std::min<int64_t>(b, 0)});
+    grow.push_back({std::max<int64_t>(a, 0), std::max<int64_t>(b, 0)});
+  }
   Tensor x = pad(shrinks);
   Ints repeats;
   std::vector<std::pair<SInt, SInt>> range;
@@ -327,8 +331,10 @@ Tensor Tensor::repeat(const Ints& repeats) const {
   Shape split, wide, out;
   for (size_t i = 0; i < base.size(); i++) {
     TG_CHECK(ShapeError, repeats[i] >= 0, "[repeat] got ", repeats[i], ", expected 0 or more repeats");
-    split.push_back(1), split.push_back(base[i]);
-    wide.push_back(repeats[i]), wide.push_back(base[i]);
+    split.push_back(1);
+    split.push_back(base[i]);
+    wide.push_back(repeats[i]);
+    wide.push_back(base[i]);
     out.push_back(ops::times(base[i], repeats[i]));
   }
   return s(reshape(split).expand(wide).reshape(out));
@@ -360,7 +366,11 @@ Tensors Tensor::split(const std::vector<int64_t>& sizes, int axis) const {
   for (const SInt& d : sh) r.push_back({0, d});
   Tensors out;
   int64_t at = 0;
-  for (int64_t size : sizes) r[a] = {at, at + size}, at += size, out.push_back(shrink(r));
+  for (int64_t size : sizes) {
+    r[a] = {at, at + size};
+    at += size;
+    out.push_back(shrink(r));
+  }
   return out;
 }
 Tensors Tensor::split(int64_t size, int axis) const {
@@ -395,7 +405,8 @@ Tensor Tensor::unfold(int axis, int64_t size, int64_t step) const {
            axis, " of shape ", sh, ", expected 0 <= size <= ", n, " and step > 0");
   if (size == 0) {
     Shape out = sh;
-    out[static_cast<size_t>(a)] = n / step + 1, out.push_back(0);
+    out[static_cast<size_t>(a)] = n / step + 1;
+    out.push_back(0);
     return s(ops::full(out, 0, dtype()));
   }
   // transpose(pool of the last axis): (..., o, k) with o back in its place.
@@ -435,7 +446,8 @@ Tensor Tensor::diagonal(int offset, int axis1, int axis2) const {
   std::vector<int> order;
   for (int i = 0; i < static_cast<int>(sh.size()); i++)
     if (i != a && i != b) order.push_back(i);
-  order.push_back(a), order.push_back(b);
+  order.push_back(a);
+  order.push_back(b);
   Tensor x = permute(order);
   int64_t rows = x.shape(-2), cols = x.shape(-1),
           n = std::max<int64_t>(0, offset >= 0 ? std::min(rows, cols - offset) : std::min(rows + offset, cols));
@@ -450,7 +462,8 @@ Tensor Tensor::diagonal(int offset, int axis1, int axis2) const {
   std::vector<std::pair<SInt, SInt>> r;
   for (const SInt& m : lead) r.push_back({0, m});
   int64_t r0 = std::max(0, -offset), c0 = std::max(0, offset);
-  r.push_back({r0, r0 + n}), r.push_back({c0, c0 + n});
+  r.push_back({r0, r0 + n});
+  r.push_back({c0, c0 + n});
   // Rows one element longer: the diagonal becomes a column.
   x = x.shrink(r).reshape(with({n * n}));
   PadList p(lead.size(), {0, 0});
@@ -481,7 +494,9 @@ Tensor Tensor::cat(const Tensors& tensors, int axis) {
     for (size_t i = 0; fits && i < sh.size(); i++) fits = i == a || sh[i] == first[i];
     TG_CHECK(ShapeError, fits, "[cat] got shapes ", first, " and ", sh, ", expected equal sizes except along axis ",
              axis);
-    d = least_upper_dtype(d, t.dtype()), equal &= sh == first && !sh[a].symbolic(), total = ops::plus(total, sh[a]);
+    d = least_upper_dtype(d, t.dtype());
+    equal &= sh == first && !sh[a].symbolic();
+    total = ops::plus(total, sh[a]);
   }
   if (tensors.size() == 1) return tensors[0];
   if (equal) {  // a new axis beside `a`, merged with it
@@ -502,7 +517,8 @@ Tensor Tensor::cat(const Tensors& tensors, int axis) {
   out[a] = total;
   for (const Tensor& t : tensors) {
     SInt n = shape_of(t.uop())[a];
-    offset[a] = at, at = ops::plus(at, n);
+    offset[a] = at;
+    at = ops::plus(at, n);
     if (n == 0) continue;
     UOp v = ops::cast(t.uop(), d), u = n == total ? v : UOp::make(Ops::PAD, d, {v, offset.stack(), out.stack()});
     sum = !sum ? u : d.is_bool() ? sum | u : sum + u;

@@ -66,7 +66,8 @@ Tensor Tensor::shard(const std::vector<std::string>& devices, std::optional<int>
   }
   if (on_storage_device(u)) return to(split_devices(names)[0]).shard(devices, axis);
   Tensor t = s(spread(u, names, shape.empty() ? -1 : a));  // a scalar has no slices
-  t.impl_->requires_grad = impl_->requires_grad, t.impl_->asked = impl_->asked;
+  t.impl_->requires_grad = impl_->requires_grad;
+  t.impl_->asked = impl_->asked;
   if (impl_->grad) t.impl_->grad = Tensor(impl_->grad).shard(devices, axis).impl_;
   return t;
 }
@@ -74,7 +75,8 @@ Tensor Tensor::shard(const std::vector<std::string>& devices, std::optional<int>
 const Tensor& Tensor::shard_(const std::vector<std::string>& devices, std::optional<int> axis) const {
   OpScope s;
   const Tensor t = shard(devices, axis);
-  set_uop(*impl_, t.uop()), impl_->grad = t.impl_->grad;
+  set_uop(*impl_, t.uop());
+  impl_->grad = t.impl_->grad;
   return *this;
 }
 

@@ -73,7 +73,8 @@ UOp shrink(UOp x, const Pairs& offset_size) {
   for (size_t i = 0; i < offset_size.size(); i++) {
     auto& [offset, size] = offset_size[i];
     same &= offset == 0 && size == s[i];
-    offsets.push_back(offset), sizes.push_back(size);
+    offsets.push_back(offset);
+    sizes.push_back(size);
   }
   return same ? x : UOp::make(Ops::SHRINK, x.dtype(), {x, offsets.stack(), sizes.stack()});
 }
@@ -118,7 +119,10 @@ UOp reduce(Ops op, UOp x, const std::vector<int>& axes) {
   Shape s = shape_of(x), out = s;
   std::vector<int32_t> arg;
   for (int a : axes)
-    if (SInt& n = out[static_cast<size_t>(a)]; n != 1) arg.push_back(a), n = 1;
+    if (SInt& n = out[static_cast<size_t>(a)]; n != 1) {
+      arg.push_back(a);
+      n = 1;
+    }
   if (arg.empty()) return x;
   std::sort(arg.begin(), arg.end());
   // Nothing to sum; what may want a gradient, zeros, stays in the graph.
@@ -129,11 +133,15 @@ UOp reduce(Ops op, UOp x, const std::vector<int>& axes) {
 
 UOp computed_anew(UOp x) {
   UOps chain;
-  while (x.in(groups::kMovement)) chain.push_back(x), x = x.src(0);
+  while (x.in(groups::kMovement)) {
+    chain.push_back(x);
+    x = x.src(0);
+  }
   if (x.is(Ops::REDUCE)) x = x.rtag(1);
   for (size_t i = chain.size(); i-- > 0;) {
     UOps src(chain[i].srcs().begin(), chain[i].srcs().end());
-    src[0] = x, x = chain[i].with_srcs(src);
+    src[0] = x;
+    x = chain[i].with_srcs(src);
   }
   return x;
 }
@@ -255,7 +263,8 @@ std::pair<UOp, UOp> promote(UOp a, UOp b) {
 std::pair<UOp, UOp> promote_strong(UOp a, UOp b) {
   const DType d = least_upper_dtype(a.dtype(), b.dtype());
   if (!d.is_weak()) return {cast(a, d), cast(b, d)};
-  a = cast(a, d), b = cast(b, d);
+  a = cast(a, d);
+  b = cast(b, d);
   const DType t = least_upper_dtype(own_type(a), own_type(b));
   return {cast(a, t), cast(b, t)};
 }

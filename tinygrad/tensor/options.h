@@ -39,10 +39,13 @@ struct Scalar {
   DType dtype = dtypes::weakint;
   Scalar() = default;
   template <Arithmetic T> Scalar(T v) {
-    if constexpr (std::is_same_v<T, bool>) value = ConstValue(v), dtype = dtypes::bool_;
-    else if constexpr (std::is_floating_point_v<T>)
-      value = ConstValue(static_cast<double>(v)), dtype = dtypes::weakfloat;
-    else if constexpr (std::is_signed_v<T>) value = ConstValue(static_cast<int64_t>(v));
+    if constexpr (std::is_same_v<T, bool>) {
+      value = ConstValue(v);
+      dtype = dtypes::bool_;
+    } else if constexpr (std::is_floating_point_v<T>) {
+      value = ConstValue(static_cast<double>(v));
+      dtype = dtypes::weakfloat;
+    } else if constexpr (std::is_signed_v<T>) value = ConstValue(static_cast<int64_t>(v));
     else value = ConstValue(static_cast<uint64_t>(v));
   }
 };

@@ -34,7 +34,8 @@ Expression expression_of(UOp root, MemoScope& seen, const std::unordered_set<con
     UOp u = current(stack.back());
     stack.pop_back();
     if (seen.has(u)) continue;
-    seen.mark(u), e.nodes++;
+    seen.mark(u);
+    e.nodes++;
     if (u.is(Ops::BUFFER)) {
       if (BufferRef b = buffer_table::get(static_cast<uint64_t>(u.arg<ParamArg>().slot)); b && b->is_allocated()) {
         e.read += b->nbytes();

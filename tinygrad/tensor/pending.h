@@ -27,7 +27,8 @@ inline void bound_pending() {
   const size_t nodes = Graph::global().live_nodes(), most = static_cast<size_t>(env::PENDING_NODES.get());
   const int64_t mib = allocated_bytes() >> 20, most_mib = env::PENDING_MB.get();
   PendingRest& rest = pending_rest;
-  rest.nodes = std::min(rest.nodes, nodes), rest.mib = std::min(rest.mib, mib);
+  rest.nodes = std::min(rest.nodes, nodes);
+  rest.mib = std::min(rest.mib, mib);
   if ((nodes - rest.nodes >= std::max(most, rest.nodes / 2) && most > 0) ||
       (mib - rest.mib >= std::max(most_mib, rest.mib / 2) && most_mib > 0)) [[unlikely]]
     bound_pending_now();

@@ -53,8 +53,10 @@ std::vector<std::string> texts(const std::vector<ConstValue>& v, DType d) {
         std::string s;
         int128 n = c.i;
         bool neg = n < 0;
-        do s += static_cast<char>('0' + static_cast<int>(neg ? -(n % 10) : n % 10)), n /= 10;
-        while (n);
+        do {
+          s += static_cast<char>('0' + static_cast<int>(neg ? -(n % 10) : n % 10));
+          n /= 10;
+        } while (n);
         if (neg) s += '-';
         return std::string(s.rbegin(), s.rend());
       }());
@@ -62,7 +64,10 @@ std::vector<std::string> texts(const std::vector<ConstValue>& v, DType d) {
     bool single = d != dtypes::float64;
     double lo = INFINITY, hi = 0;
     for (const ConstValue& c : v)
-      if (double a = std::abs(c.as_double()); std::isfinite(a) && a != 0) lo = std::min(lo, a), hi = std::max(hi, a);
+      if (double a = std::abs(c.as_double()); std::isfinite(a) && a != 0) {
+        lo = std::min(lo, a);
+        hi = std::max(hi, a);
+      }
     bool science = hi >= 1e8 || (hi > 0 && (lo < 1e-4 || hi / lo > 1000));
     size_t after = 0;
     for (const ConstValue& c : v) {
@@ -107,7 +112,10 @@ std::ostream& operator<<(std::ostream& os, const Tensor& t) {
   std::vector<std::vector<int64_t>> shown(nd);
   for (size_t a = 0; a < nd; a++)
     for (int64_t i = 0; i < shape[a]; i++) {
-      if (summary && shape[a] > 2 * kEdge && i == kEdge) shown[a].push_back(-1), i = shape[a] - kEdge;
+      if (summary && shape[a] > 2 * kEdge && i == kEdge) {
+        shown[a].push_back(-1);
+        i = shape[a] - kEdge;
+      }
       shown[a].push_back(i);
     }
   std::vector<int64_t> stride(nd, 1);
@@ -155,10 +163,15 @@ std::ostream& operator<<(std::ostream& os, const Tensor& t) {
     if (axis == nd - 1 && at[nd - 1] > 0) {
       if (column + 1 + word.size() > kLineWidth - nd) {
         while (out.back() == ' ') out.pop_back();
-        out += '\n' + std::string(nd, ' '), column = nd;
-      } else out += ' ', column++;
+        out += '\n' + std::string(nd, ' ');
+        column = nd;
+      } else {
+        out += ' ';
+        column++;
+      }
     }
-    out += word, column += word.size();
+    out += word;
+    column += word.size();
     size_t rolled = next(axis);
     more = rolled <= axis;
     // `rolled` axes ended: close them, start a new line and open as many again.

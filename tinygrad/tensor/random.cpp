@@ -90,7 +90,8 @@ std::vector<Draw>* record(std::vector<Draw>* draws) { return std::exchange(t_rec
 void Tensor::manual_seed(uint64_t seed) {
   Streams& st = streams();
   std::lock_guard lock(st.mutex);
-  st.seed = seed, st.devices.clear();
+  st.seed = seed;
+  st.devices.clear();
 }
 bool Tensor::training() {
   const bool on = bool(env::TRAINING);
@@ -175,8 +176,10 @@ template <class F> Tensor made_like(UOp u, F make) {
   if (axis < 0) return Tensor::from_uop(spread(make(shape_of(u), Device::default_name()).uop(), devices, -1));
   UOps parts;
   std::vector<Tensor> hold;
-  for (const std::string& d : split_devices(devices))
-    hold.push_back(make(shard_shape(u), d)), parts.push_back(hold.back().uop());
+  for (const std::string& d : split_devices(devices)) {
+    hold.push_back(make(shard_shape(u), d));
+    parts.push_back(hold.back().uop());
+  }
   return Tensor::from_uop(join_shards(parts, axis));
 }
 int64_t fan_in(const Shape& shape) { return shape.empty() ? 1 : Shape(shape.begin() + 1, shape.end()).numel(); }

@@ -33,7 +33,10 @@ bool has_value(UOp u) {
   while (b.in(kViewOps) || (b.is(Ops::COPY) && is_multi(b))) {
     if (UOp f = current(b); f != b) b = f;
     else if (b.in(Ops::PAD)) return false;
-    else spread |= b.is(Ops::COPY), b = b.src(0);
+    else {
+      spread |= b.is(Ops::COPY);
+      b = b.src(0);
+    }
   }
   b = current(b);
   if (b.is(Ops::MSTACK))
@@ -61,7 +64,10 @@ bool is_empty(const Shape& s) {
 }
 
 void push_root(Plan& p, UOp root, UOp source) {
-  p.roots.push_back(root), p.sources.push_back(source), p.held.push_back(source), p.held.push_back(root);
+  p.roots.push_back(root);
+  p.sources.push_back(source);
+  p.held.push_back(source);
+  p.held.push_back(root);
 }
 
 /// The roots of a value of several devices, or of one that is made of such.
@@ -143,7 +149,8 @@ Plan plan(const Tensors& tensors) {
   if (p.roots.empty()) return p;
   for (size_t n = 0; n != p.roots.size();) {  // readers may be writes themselves
     const bool first = n == 0;
-    n = p.roots.size(), p.writes = writes_of(p.roots);
+    n = p.roots.size();
+    p.writes = writes_of(p.roots);
     if (first && p.writes.contiguous) add_held(p);
     if (p.writes.buffers.empty()) break;
     for (UOp reader : readers_of(p.writes)) add_root(p, reader);
@@ -270,7 +277,8 @@ static void realize_all(const Tensors& tensors, bool keep) {
     if (p.roots.empty()) return true;
     bound = create_schedule(p.roots);
     if (!flight.start(bound, p.writes)) {
-      p = {}, bound = {};
+      p = {};
+      bound = {};
       return false;
     }
     run.emplace(bound);
@@ -285,7 +293,9 @@ static void realize_all(const Tensors& tensors, bool keep) {
         run->run();
       } catch (const OutOfMemoryError& e) {
         const MemoryNeeds m = bound.schedule->memory();
-        run.reset(), results.clear(), shared.clear();  // what was allocated for it
+        run.reset();
+        results.clear();
+        shared.clear();            // what was allocated for it
         if (m.peak() == 0) throw;  // what there is no room for is no result of this schedule: the message has its size
         throw OutOfMemoryError(str(e.what(), "; results of ", human_bytes(static_cast<double>(m.results)),
                                    " and intermediates of ", human_bytes(static_cast<double>(m.intermediates)),
@@ -469,12 +479,14 @@ std::span<const std::byte> Tensor::bytes() const {
       one = from_uop(gathered(uop()));
     }
     std::span<const std::byte> there = one.bytes();
-    i.keep = {}, i.host.assign(there.begin(), there.end());
+    i.keep = {};
+    i.host.assign(there.begin(), there.end());
     return i.host;
   }
   if (shape().symbolic()) {
     std::vector<std::byte> host = bytes_with_values(*this);
-    i.keep = {}, i.host = std::move(host);
+    i.keep = {};
+    i.host = std::move(host);
     return i.host;
   }
   if (needs_another_device(*this)) {

@@ -17,9 +17,15 @@ std::vector<std::vector<std::string>> parse(const std::string& side, const std::
   std::string spaced;
   for (size_t i = 0; i < side.size(); i++) {
     if (side[i] == '(' || side[i] == ')') spaced += std::string(" ") + side[i] + ' ';
-    else if (side.compare(i, 3, "...") == 0) spaced += "...", i += 2;
-    else if (side.compare(i, 3, "\u2026") == 0) spaced += "...", i += 2;  // one character that looks like it
-    else spaced += side[i];
+    else if (side.compare(i, 3, "...") == 0) {
+      spaced += "...";
+      i += 2;
+    } else if (side.compare(i, 3, "\u2026") == 0) {
+      spaced += "...";
+      i += 2;
+    }  // one character that looks like it
+    else
+      spaced += side[i];
   }
   std::vector<std::vector<std::string>> groups;
   std::istringstream in(spaced);
@@ -28,7 +34,8 @@ std::vector<std::vector<std::string>> parse(const std::string& side, const std::
     TG_CHECK(ValueError, !(word == "(" && open) && !(word == ")" && !open), "[rearrange] got '", formula,
              "', expected parentheses that match and are not nested");
     if (word == "(") {
-      groups.emplace_back(), open = true;
+      groups.emplace_back();
+      open = true;
       continue;
     }
     if (word == ")") {
@@ -91,7 +98,8 @@ Tensor Tensor::rearrange(const std::string& formula, const std::vector<std::pair
     }
     side = out;
   };
-  expand_dots(left), expand_dots(right);
+  expand_dots(left);
+  expand_dots(right);
   std::map<std::string, int64_t> size(sizes.begin(), sizes.end());
   std::vector<std::string> names, wanted;
   Shape split;
@@ -121,7 +129,8 @@ Tensor Tensor::rearrange(const std::string& formula, const std::vector<std::pair
     for (const std::string& name : g) {
       auto it = std::find(names.begin(), names.end(), name);
       TG_CHECK(ValueError, it != names.end(), "[rearrange] got '", name, "' only on the right of '", formula, "'");
-      order.push_back(static_cast<int>(it - names.begin())), n *= size[name];
+      order.push_back(static_cast<int>(it - names.begin()));
+      n *= size[name];
     }
     merged.push_back(n);
   }

@@ -276,7 +276,10 @@ Tensor prefix(const Tensor& t, Ops op) {
   };
   if (n <= c || t.max_numel() * n <= kAtOnce) return windows(t, n);
   Shape split = sh, totals = sh, flat = sh;
-  split.back() = chunks, split.push_back(c), totals.back() = chunks, flat.back() = chunks * c;
+  split.back() = chunks;
+  split.push_back(c);
+  totals.back() = chunks;
+  flat.back() = chunks * c;
   const Tensor parts = padded(t, 0, chunks * c - n).reshape(split);
   std::vector<std::pair<SInt, SInt>> keep;
   for (const SInt& d : totals) keep.push_back({0, d});
@@ -357,12 +360,16 @@ Tensor prefix_logsumexp(const Tensor& x) {
     return before || after ? t.pad(p, {.value = none}) : t;
   };
   Shape split = sh, totals = sh, flat = sh;
-  split.back() = chunks, split.push_back(c), totals.back() = chunks, flat.back() = chunks * c;
+  split.back() = chunks;
+  split.push_back(c);
+  totals.back() = chunks;
+  flat.back() = chunks * c;
   const Tensor inner = direct(padded(x, 0, chunks * c - n.value()).reshape(split)).contiguous();
   std::vector<std::pair<SInt, SInt>> last, but_last;
   for (const SInt& d : split) last.push_back({0, d});
   for (const SInt& d : totals) but_last.push_back({0, d});
-  last.back() = {c - 1, c}, but_last.back() = {0, chunks - 1};
+  last.back() = {c - 1, c};
+  but_last.back() = {0, chunks - 1};
   const Tensor before =
       padded(prefix_logsumexp(inner.shrink(last).reshape(totals)).shrink(but_last), 1, 0).contiguous().unsqueeze(-1);
   return inner.logaddexp(before).reshape(flat).shrink_to(sh);

@@ -110,7 +110,10 @@ Tensor Tensor::scatter_reduce(int axis, const Tensor& index, const Tensor& src, 
   auto literal = [&](ConstValue v) { return from_uop(UOp::constant(v, d)); };
   auto old = [&](const Tensor& neutral) { return include_self ? x : written.where(neutral, x); };
   Tensor zero = literal(0), one = literal(1), lowest = literal(ops::identity_of(Ops::MAX, d)), r;
-  if (d.is_float()) zero = literal(0.0), one = literal(1.0);
+  if (d.is_float()) {
+    zero = literal(0.0);
+    one = literal(1.0);
+  }
   auto spread = [&](const Tensor& t,
                     const Tensor& neutral) {  // t (reduced over the indices) on the tensor's whole shape
     return written.where(t.pad(h.grow), neutral);

@@ -16,7 +16,8 @@ using namespace tensor_detail;
 namespace {
 /// `v` in the type of `t`: numbers are converted, everything else must have it.
 Tensor value_for(const Tensor& t, const Tensor& v, const char* op) {
-  uop_of(t, op), uop_of(v, op);
+  uop_of(t, op);
+  uop_of(v, op);
   TG_CHECK(DTypeError, !t.dtype().is_weak(), "[", op,
            "] got a number, which has no elements to write to, expected a tensor with a type: cast it");
   DType d = t.dtype();
@@ -61,12 +62,17 @@ Tensor placed(Tensor v, const ParsedIndex& p) {
     for (size_t i = 0; i < p.axes.size(); i++) {
       const AxisIndex& a = p.axes[i];
       int64_t step = a.size.symbolic() || a.size.value() <= 1 ? 1 : a.step;
-      apart.push_back(a.size), apart.push_back(1), grow.push_back({0, 0}), grow.push_back({0, step - 1});
+      apart.push_back(a.size);
+      apart.push_back(1);
+      grow.push_back({0, 0});
+      grow.push_back({0, step - 1});
       if (step == 1) {
-        spread.push_back(a.size), inside.push_back({0, a.size});
+        spread.push_back(a.size);
+        inside.push_back({0, a.size});
       } else {
         int64_t n = a.size.value() * step;
-        spread.push_back(n), inside.push_back({0, std::min(n, p.shape[i].value() - a.begin.value())});
+        spread.push_back(n);
+        inside.push_back({0, std::min(n, p.shape[i].value() - a.begin.value())});
       }
     }
     v = v.reshape(apart).pad(grow).reshape(spread).shrink(inside);
@@ -113,7 +119,8 @@ Tensor scattered(const Tensor& view, const Gathered& g, Tensor v, bool accumulat
   v = v.permute(front).reshape(rows);
   if (accumulate) {
     Shape hs = places, shape(k, SInt(1));
-    hs.push_back(many), hs.insert(hs.end(), rows.size() - 1, SInt(1));
+    hs.push_back(many);
+    hs.insert(hs.end(), rows.size() - 1, SInt(1));
     shape.insert(shape.end(), rows.begin(), rows.end());
     Tensor sum = hit.reshape(hs).where(v.reshape(shape), 0).sum({.axis = static_cast<int>(k), .dtype = view.dtype()});
     return view + sum.permute(back);
@@ -131,18 +138,23 @@ std::optional<Tensor> masked_value(const Tensor& t, const std::vector<Index>& in
   size_t used = 0;
   for (const Index& i : indices) {
     if (i.kind != Index::kTensor) {
-      without.push_back(i), after += mask && i.kind != Index::kInt && i.kind != Index::kEllipsis;
+      without.push_back(i);
+      after += mask && i.kind != Index::kInt && i.kind != Index::kEllipsis;
       used += i.kind != Index::kNone && i.kind != Index::kEllipsis;
       continue;
     }
     if (mask || !i.tensor.dtype().is_bool() || i.tensor.ndim() == 0) return {};
-    mask = &i.tensor, used += static_cast<size_t>(i.tensor.ndim());
+    mask = &i.tensor;
+    used += static_cast<size_t>(i.tensor.ndim());
     without.insert(without.end(), static_cast<size_t>(mask->ndim()), Index(Slice()));
   }
   size_t ndim = static_cast<size_t>(t.ndim());
   if (!mask || used > ndim) return {};
   bool dots_before = false, seen = false;
-  for (const Index& i : indices) seen |= i.kind == Index::kTensor, dots_before |= i.kind == Index::kEllipsis && !seen;
+  for (const Index& i : indices) {
+    seen |= i.kind == Index::kTensor;
+    dots_before |= i.kind == Index::kEllipsis && !seen;
+  }
   if (!dots_before) after += ndim - used;
   Shape vs = v.shape();
   size_t k = static_cast<size_t>(mask->ndim());
@@ -176,7 +188,8 @@ Update update_of(const Tensor& t, const std::vector<Index>& indices, const Tenso
   std::vector<Index> without;
   if (!accumulate)
     if (auto masked = masked_value(t, indices, v, without, op)) {
-      u.p = parse_index(without, t, op), u.value = *masked;
+      u.p = parse_index(without, t, op);
+      u.value = *masked;
       return u;
     }
   u.p = parse_index(indices, t, op);

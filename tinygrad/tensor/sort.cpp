@@ -110,7 +110,8 @@ Tensor bitonic(Keys keys) {
       return;
     }
     Tensor p = half(keys.place, 0), q = half(keys.place, 1), swap = (a > b) | ((a == b) & (p > q));
-    keys.place = joined(swap.where(q, p), swap.where(p, q)), keys.key = joined(a.minimum(b), a.maximum(b));
+    keys.place = joined(swap.where(q, p), swap.where(p, q));
+    keys.key = joined(a.minimum(b), a.maximum(b));
   };
   for (int64_t m = 1; m < full; m *= 2) {
     exchange({rows, full / (2 * m), 2, m}, true);

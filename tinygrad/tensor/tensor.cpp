@@ -63,7 +63,9 @@ int& OpScope::depth() {
 }
 
 Tensor OpScope::operator()(UOp u) const {
-  shape_of(u), device_of(u), tg::shard_axis(u);
+  shape_of(u);
+  device_of(u);
+  tg::shard_axis(u);
   return (*this)(Tensor(std::make_shared<Tensor::Impl>(u)));
 }
 Tensor OpScope::operator()(Tensor t) const {
@@ -143,7 +145,10 @@ UOp own_storage(UOp u, const std::string& device) {
       shape.symbolic()) {  // room for the greatest sizes, of which the first elements of each axis are used
     Shape most;
     ops::Pairs part;
-    for (const SInt& n : shape) most.push_back(n.max()), part.push_back({0, n});
+    for (const SInt& n : shape) {
+      most.push_back(n.max());
+      part.push_back({0, n});
+    }
     UOp b = new_storage(most, u.dtype(), device);
     mark_fresh(b);
     UOp copy = b.after({ops::shrink(b, part).store(u)});
@@ -170,7 +175,8 @@ std::string device_or_default(UOp u) {
 void set_uop(Tensor::Impl& t, UOp u) {
   if (t.uop.get() == u) return;
   t.uop = UOpRef(u);
-  t.host.clear(), t.keep.reset();
+  t.host.clear();
+  t.keep.reset();
 }
 
 }  // namespace tensor_detail
@@ -261,7 +267,8 @@ Tensor Tensor::bitcast(DType d) const {
   }
   int64_t k = to / from;
   Shape split = shape;
-  split.back() = shape.back().value() / k, split.push_back(k);
+  split.back() = shape.back().value() / k;
+  split.push_back(k);
   Tensor parts = bits.reshape(split).cast(uints[to]), joined;
   for (int64_t i = 0; i < k; i++) {
     Tensor part = parts(Ellipsis, i) << static_cast<int>(8 * from * i);
@@ -297,7 +304,8 @@ Tensor Tensor::contiguous() const {
 }
 
 static void copy_marks(Tensor::Impl& to, const Tensor::Impl& from) {
-  to.requires_grad = from.requires_grad, to.asked = from.asked;
+  to.requires_grad = from.requires_grad;
+  to.asked = from.asked;
 }
 
 Tensor Tensor::clone(const std::string& device) const {

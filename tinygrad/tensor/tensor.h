@@ -785,7 +785,10 @@ template <Arithmetic T> T Tensor::item() const {
   ConstValue v = item_value(integer);
   if constexpr (!integer) return static_cast<T>(v.as_double());
   else if constexpr (std::is_same_v<T, bool>) return v.i != 0;
-  else return check_fits(v.i, int_min(dtype_of_v<T>), int_max(dtype_of_v<T>)), static_cast<T>(v.i);
+  else {
+    check_fits(v.i, int_min(dtype_of_v<T>), int_max(dtype_of_v<T>));
+    return static_cast<T>(v.i);
+  }
 }
 template <Arithmetic T> std::vector<T> Tensor::to_vector() const {
   if constexpr (std::is_floating_point_v<T>) {

@@ -49,9 +49,15 @@ Tensor winograd(const Tensor& x, const Tensor& weight, int64_t groups, const Pad
   for (size_t i = 0; i < n; i++) {
     const int64_t size = xs[2 + i].value() + pads[i].first + pads[i].second - 2, tiles = (size + 3) / 4;
     grown[i].second += tiles * 4 - size;
-    out.push_back(size), whole.push_back(tiles * 4), dshape.push_back(tiles), wshape.push_back(1);
+    out.push_back(size);
+    whole.push_back(tiles * 4);
+    dshape.push_back(tiles);
+    wshape.push_back(1);
   }
-  for (size_t i = 0; i < n; i++) dshape.push_back(6), wshape.push_back(6);
+  for (size_t i = 0; i < n; i++) {
+    dshape.push_back(6);
+    wshape.push_back(6);
+  }
   const Ints six(std::vector<int64_t>(n, 6)), four(std::vector<int64_t>(n, 4));
   // Stored once each. The gradient of the overlapping tiles is stored before it is added up.
   const Tensor tiles = x.pad(with_lead(grown, xs.size())).pool_view(six, four).contiguous_backward();
@@ -60,7 +66,10 @@ Tensor winograd(const Tensor& x, const Tensor& weight, int64_t groups, const Pad
   Tensor y = transformed((d * w).sum({.axis = 3, .dtype = dtype}), kOutput, n);
   // (bs, groups, rcout, tiles..., 4...) -> each axis' tiles beside their outputs.
   std::vector<int> order{0, 1, 2};
-  for (size_t i = 0; i < n; i++) order.push_back(static_cast<int>(3 + i)), order.push_back(static_cast<int>(3 + n + i));
+  for (size_t i = 0; i < n; i++) {
+    order.push_back(static_cast<int>(3 + i));
+    order.push_back(static_cast<int>(3 + n + i));
+  }
   return y.permute(order).reshape(whole).shrink_to(out).contiguous().contiguous_backward();
 }
 

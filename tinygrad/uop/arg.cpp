@@ -32,8 +32,10 @@ void print_int128(std::ostream& os, int128 v) {
   int n = 0;
   bool neg = v < 0;
   unsigned __int128 u = neg ? -static_cast<unsigned __int128>(v) : static_cast<unsigned __int128>(v);
-  do buf[n++] = static_cast<char>('0' + static_cast<int>(u % 10)), u /= 10;
-  while (u);
+  do {
+    buf[n++] = static_cast<char>('0' + static_cast<int>(u % 10));
+    u /= 10;
+  } while (u);
   if (neg) os << '-';
   while (n) os << buf[--n];
 }
@@ -58,8 +60,12 @@ Hash128 RangeArg::hash() const {
 }
 Hash128 ParamArg::hash() const {
   Hash128 h;
-  h.add(static_cast<uint64_t>(slot)), h.add(static_cast<uint64_t>(addrspace)), h.add(device), h.add(name);
-  h.add(static_cast<uint64_t>(vmin)), h.add(static_cast<uint64_t>(vmax));
+  h.add(static_cast<uint64_t>(slot));
+  h.add(static_cast<uint64_t>(addrspace));
+  h.add(device);
+  h.add(name);
+  h.add(static_cast<uint64_t>(vmin));
+  h.add(static_cast<uint64_t>(vmax));
   return h;
 }
 Hash128 ReduceArg::hash() const {
@@ -69,17 +75,24 @@ Hash128 ReduceArg::hash() const {
 }
 Hash128 StageArg::hash() const {
   Hash128 h;
-  h.add(static_cast<uint64_t>(addrspace)), h.add(device), h.add(removable);
+  h.add(static_cast<uint64_t>(addrspace));
+  h.add(device);
+  h.add(removable);
   return h;
 }
 Hash128 KernelInfo::hash() const {
   Hash128 h;
   auto add_opts = [&](const std::vector<Opt>& opts) {
     h.add(opts.size());
-    for (const Opt& o : opts)
-      h.add(static_cast<uint64_t>(o.op)), h.add(static_cast<uint64_t>(o.axis)), h.add(static_cast<uint64_t>(o.arg));
+    for (const Opt& o : opts) {
+      h.add(static_cast<uint64_t>(o.op));
+      h.add(static_cast<uint64_t>(o.axis));
+      h.add(static_cast<uint64_t>(o.arg));
+    }
   };
-  h.add(name), add_opts(applied_opts), h.add(opts_to_apply.has_value());
+  h.add(name);
+  add_opts(applied_opts);
+  h.add(opts_to_apply.has_value());
   if (opts_to_apply) add_opts(*opts_to_apply);
   return h;
 }
@@ -92,18 +105,22 @@ CallGradient::CallGradient() : id(next_gradient()) {}
 
 Hash128 CallInfo::hash() const {
   Hash128 h = hash_ints(writes);
-  h.add(name), h.add(static_cast<uint64_t>(precompile) | static_cast<uint64_t>(precompile_backward) << 1),
-      h.add(gradient ? gradient->id : 0);
+  h.add(name);
+  h.add(static_cast<uint64_t>(precompile) | static_cast<uint64_t>(precompile_backward) << 1);
+  h.add(gradient ? gradient->id : 0);
   return h;
 }
 
 Arg::Arg(int128 v) {
   if (v >= std::numeric_limits<int64_t>::min() && v <= std::numeric_limits<int64_t>::max()) {
-    kind_ = ArgKind::kInt, bits_ = static_cast<uint64_t>(static_cast<int64_t>(v));
+    kind_ = ArgKind::kInt;
+    bits_ = static_cast<uint64_t>(static_cast<int64_t>(v));
   } else {
     Hash128 h;
-    h.add(static_cast<uint64_t>(v)), h.add(static_cast<uint64_t>(v >> 64));
-    kind_ = ArgKind::kBigInt, bits_ = reinterpret_cast<uint64_t>(static_cast<ArgBox*>(new ArgBoxOf<int128>(v, h)));
+    h.add(static_cast<uint64_t>(v));
+    h.add(static_cast<uint64_t>(v >> 64));
+    kind_ = ArgKind::kBigInt;
+    bits_ = reinterpret_cast<uint64_t>(static_cast<ArgBox*>(new ArgBoxOf<int128>(v, h)));
   }
 }
 Arg::Arg(double v)
@@ -112,12 +129,12 @@ Arg::Arg(double v)
 Arg::Arg(std::string s) {
   Hash128 h;
   h.add(s);
-  kind_ = ArgKind::kString,
+  kind_ = ArgKind::kString;
   bits_ = reinterpret_cast<uint64_t>(static_cast<ArgBox*>(new ArgBoxOf<std::string>(std::move(s), h)));
 }
 Arg::Arg(std::vector<int64_t> v) {
   Hash128 h = hash_ints(v);
-  kind_ = ArgKind::kInts,
+  kind_ = ArgKind::kInts;
   bits_ = reinterpret_cast<uint64_t>(static_cast<ArgBox*>(new ArgBoxOf<std::vector<int64_t>>(std::move(v), h)));
 }
 
@@ -151,7 +168,10 @@ void Arg::print(std::ostream& os, ArgKind k, uint64_t bits) {
     case ArgKind::kBigInt: print_int128(os, view<int128>(k, bits)); break;
     case ArgKind::kString: os << '"' << view<std::string>(k, bits) << '"'; break;
     case ArgKind::kInts: ints(view<std::vector<int64_t>>(k, bits)); break;
-    case ArgKind::kRange: ints(view<RangeArg>(k, bits).id), os << ' ' << view<RangeArg>(k, bits).type; break;
+    case ArgKind::kRange:
+      ints(view<RangeArg>(k, bits).id);
+      os << ' ' << view<RangeArg>(k, bits).type;
+      break;
     case ArgKind::kParam: {
       const auto& p = view<ParamArg>(k, bits);
       os << "slot=" << p.slot;
@@ -160,7 +180,10 @@ void Arg::print(std::ostream& os, ArgKind k, uint64_t bits) {
       if (!p.name.empty()) os << ' ' << p.name << " in [" << p.vmin << ", " << p.vmax << ']';
       break;
     }
-    case ArgKind::kReduce: os << view<ReduceArg>(k, bits).op << ' ', ints(view<ReduceArg>(k, bits).axes); break;
+    case ArgKind::kReduce:
+      os << view<ReduceArg>(k, bits).op << ' ';
+      ints(view<ReduceArg>(k, bits).axes);
+      break;
     case ArgKind::kStage:
       os << view<StageArg>(k, bits).addrspace << (view<StageArg>(k, bits).removable ? "" : " kept");
       break;

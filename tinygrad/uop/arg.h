@@ -187,14 +187,20 @@ class Arg {
   /// The argument a node stores, sharing its box.
   static Arg share(ArgKind k, uint64_t bits) {
     Arg a;
-    a.kind_ = k, a.bits_ = bits, retain(k, bits);
+    a.kind_ = k;
+    a.bits_ = bits;
+    retain(k, bits);
     return a;
   }
 
   Arg(const Arg& o) : kind_(o.kind_), bits_(o.bits_) { retain(); }
-  Arg(Arg&& o) noexcept : kind_(o.kind_), bits_(o.bits_) { o.kind_ = ArgKind::kNone, o.bits_ = 0; }
+  Arg(Arg&& o) noexcept : kind_(o.kind_), bits_(o.bits_) {
+    o.kind_ = ArgKind::kNone;
+    o.bits_ = 0;
+  }
   Arg& operator=(Arg o) noexcept {
-    std::swap(kind_, o.kind_), std::swap(bits_, o.bits_);
+    std::swap(kind_, o.kind_);
+    std::swap(bits_, o.bits_);
     return *this;
   }
   ~Arg() { release(); }
@@ -235,7 +241,8 @@ class Arg {
  private:
   template <class T> void box(T v) {
     Hash128 h = v.hash();
-    kind_ = T::kind, bits_ = reinterpret_cast<uint64_t>(static_cast<ArgBox*>(new ArgBoxOf<T>(std::move(v), h)));
+    kind_ = T::kind;
+    bits_ = reinterpret_cast<uint64_t>(static_cast<ArgBox*>(new ArgBoxOf<T>(std::move(v), h)));
   }
   void retain() const { retain(kind_, bits_); }
   void release() const { release(kind_, bits_); }

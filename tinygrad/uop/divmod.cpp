@@ -22,12 +22,14 @@ std::optional<Split> split_with(const Linear& x, int128 g, const std::vector<int
     if (rest_coefs[i]) s.rest.terms.push_back({t.base, rest_coefs[i]});
     if (t.coef != rest_coefs[i]) s.quotient.terms.push_back({t.base, (t.coef - rest_coefs[i]) / g});
   }
-  s.rest.c = floormod(x.c, g), s.quotient.c = floordiv(x.c, g);
+  s.rest.c = floormod(x.c, g);
+  s.quotient.c = floordiv(x.c, g);
   Bounds b = s.rest.bounds();
   if (b.lo <= -kUnbounded || b.hi >= kUnbounded) return {};
   int128 k = floordiv(b.lo, g);
   if (floordiv(b.hi, g) != k) return {};
-  s.rest.c -= k * g, s.quotient.c += k;
+  s.rest.c -= k * g;
+  s.quotient.c += k;
   return s;
 }
 
@@ -62,7 +64,8 @@ UOp modulo(const Linear& x, int128 c) {
 /// q * k + the sum.
 UOp plus(UOp q, int128 k, const Linear& rest) {
   Linear out = rest;
-  out.add(q, k), out.normalize();
+  out.add(q, k);
+  out.normalize();
   return out.build();
 }
 
@@ -92,17 +95,22 @@ UOp fold_by_literal(bool div, UOp x, int128 c) {
   // What is a multiple of c leaves the division: whole periods of the constant, of coefficients, and (modulo only) of
   // inner moduli.
   Linear in, out;
-  in.c = floormod(l.c, c), out.c = floordiv(l.c, c);
+  in.c = floormod(l.c, c);
+  out.c = floordiv(l.c, c);
   bool changed = in.c != l.c;
   for (const Term& t : l.terms) {
     if (!div && t.base.is(Ops::FLOORMOD) && divides(t.base.src(1), c) &&
         (vmin(t.base.src(1)) > 0 || vmax(t.base.src(1)) < 0)) {
-      in.add(t.base.src(0), t.coef % c), changed = true;
+      in.add(t.base.src(0), t.coef % c);
+      changed = true;
       continue;
     }
     int128 r = t.coef % c;
     if (r) in.terms.push_back({t.base, r});
-    if (r != t.coef) out.terms.push_back({t.base, (t.coef - r) / c}), changed = true;
+    if (r != t.coef) {
+      out.terms.push_back({t.base, (t.coef - r) / c});
+      changed = true;
+    }
   }
   if (changed) {
     in.normalize();
@@ -122,8 +130,10 @@ UOp fold_by_literal(bool div, UOp x, int128 c) {
   std::optional<Split> best;
   int128 best_g = 0;
   for (int128 g : candidates)
-    if (auto s = split_by(l, g); s && (!best || s->quotient.terms.size() < best->quotient.terms.size()))
-      best = std::move(s), best_g = g;
+    if (auto s = split_by(l, g); s && (!best || s->quotient.terms.size() < best->quotient.terms.size())) {
+      best = std::move(s);
+      best_g = g;
+    }
   if (!best) return {};
   if (div) return divided(best->quotient, c / best_g);
   return plus(modulo(best->quotient, c / best_g), best_g, best->rest);
@@ -152,7 +162,8 @@ UOp fold_by_expression(bool div, UOp x, UOp y) {
     if (auto q = divide_exact(u, y)) quotient.add(*q, 1);
     else rest.add(u, 1);
   }
-  quotient.normalize(), rest.normalize();
+  quotient.normalize();
+  rest.normalize();
   if (quotient.is_const() && quotient.c == 0) return {};
   UOp r = UOp::alu(div ? Ops::FLOORDIV : Ops::FLOORMOD, {rest.build(), y});
   return div ? plus(r, 1, quotient) : r;
@@ -182,9 +193,11 @@ std::optional<Linear> dividend(UOp quotient, UOp base, int128 d) {
   if (!q.is(Ops::FLOORDIV) || !q.src(1).is_const()) return {};
   auto [num, a] = pop_const(base);
   int128 by = q.src(1).const_int(), period;
-  if (d > 0 && num.is(Ops::FLOORDIV) && num.src(1).is_const() && by == num.src(1).const_int() * d)
-    a *= num.src(1).const_int(), num = num.src(0), period = by;
-  else if (by == d) period = d;
+  if (d > 0 && num.is(Ops::FLOORDIV) && num.src(1).is_const() && by == num.src(1).const_int() * d) {
+    a *= num.src(1).const_int();
+    num = num.src(0);
+    period = by;
+  } else if (by == d) period = d;
   else return {};
   auto [x, xa] = pop_const(num);
   auto [p, pa] = pop_const(q.src(0));
@@ -227,7 +240,8 @@ UOp recombine(UOp u) {
     if (found) {
       Linear all(u);
       std::erase_if(all.terms, [&](const Term& k) { return k.base == t.base || k.base == last.base; });
-      all.add(*found, 1), all.normalize();
+      all.add(*found, 1);
+      all.normalize();
       return all.build();
     }
     if (!more) break;

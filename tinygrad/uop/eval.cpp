@@ -275,8 +275,12 @@ uint64_t threefry2x32(uint64_t x, uint64_t key) {
   const uint32_t ks[3] = {k1, k0 ^ k1 ^ 0x1bd11bdau, k0};
   uint32_t a = static_cast<uint32_t>(x) + k0, b = static_cast<uint32_t>(x >> 32) + k1;
   for (uint32_t i = 0; i < 5; i++) {
-    for (int r : kRotations[i % 2]) a += b, b = a ^ (b << r | b >> (32 - r));
-    a += ks[i % 3], b += ks[(i + 1) % 3] + i + 1;
+    for (int r : kRotations[i % 2]) {
+      a += b;
+      b = a ^ (b << r | b >> (32 - r));
+    }
+    a += ks[i % 3];
+    b += ks[(i + 1) % 3] + i + 1;
   }
   return static_cast<uint64_t>(b) << 32 | a;
 }
@@ -337,7 +341,8 @@ ConstValue eval_alu(Ops op, DType result, std::span<const ConstValue> operands, 
   TG_ASSERT(operands.size() <= 3, op, " of ", operands.size(), " operands");
   for (size_t i = 0; i < operands.size(); i++) {
     if (operands[i].kind == ConstValue::kInvalid) return operands[i];
-    store_const(&cells[i], operands[i], operand), in[i] = &cells[i];
+    store_const(&cells[i], operands[i], operand);
+    in[i] = &cells[i];
   }
   EvalLoop f = alu_loop(op, operand);
   TG_ASSERT(f, op, " is not defined on ", operand);

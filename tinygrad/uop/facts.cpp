@@ -33,7 +33,10 @@ template <class Has, class Compute> void ensure(UOp u, Has has, Compute compute)
     size_t before = stack.size();
     for (UOp s : n.srcs())
       if (!has(s)) stack.push_back(s);
-    if (stack.size() == before) compute(n), stack.pop_back();
+    if (stack.size() == before) {
+      compute(n);
+      stack.pop_back();
+    }
   }
 }
 
@@ -349,7 +352,10 @@ int64_t SInt::max() const { return sym_ ? static_cast<int64_t>(vmax(sym_)) : v_;
 int64_t Shape::numel() const {
   int64_t n = 1;
   bool over = false, zero = false;
-  for (const SInt& s : *this) zero |= s == 0, over |= __builtin_mul_overflow(n, s.value(), &n);
+  for (const SInt& s : *this) {
+    zero |= s == 0;
+    over |= __builtin_mul_overflow(n, s.value(), &n);
+  }
   TG_CHECK(ShapeError, zero || (!over && n < (int64_t{1} << 62)), "[shape] ", *this, " has too many elements");
   return zero ? 0 : n;
 }
@@ -435,7 +441,10 @@ const UOps& ranges_of(UOp u) {
             only = &r;
             continue;
           }
-          if (shared) all = **only, shared = false;
+          if (shared) {
+            all = **only;
+            shared = false;
+          }
           UOps merged;
           std::set_union(all.begin(), all.end(), r->begin(), r->end(), std::back_inserter(merged), range_less);
           all = std::move(merged);
@@ -519,7 +528,10 @@ static bool same_size(const SInt& a, const SInt& b) {
 Shape broadcast_shapes(std::span<const Shape* const> shapes, const char* op) {
   size_t n = 0;
   bool equal = true;
-  for (const Shape* s : shapes) n = std::max(n, s->size()), equal &= *s == *shapes[0];
+  for (const Shape* s : shapes) {
+    n = std::max(n, s->size());
+    equal &= *s == *shapes[0];
+  }
   if (equal) return shapes.empty() ? Shape{} : *shapes[0];
   Shape out(n, SInt(1));
   for (const Shape* s : shapes) {

@@ -78,10 +78,12 @@ void* Graph::allocate(size_t nsrc) {
   if (bytes > bump_left_) {
     size_t chunk = std::max<size_t>(bytes, size_t{1} << std::min<size_t>(14 + 2 * chunks_.size(), 22));
     chunks_.push_back(map_memory(chunk));
-    bump_ = static_cast<char*>(chunks_.back().get()), bump_left_ = chunk;
+    bump_ = static_cast<char*>(chunks_.back().get());
+    bump_left_ = chunk;
   }
   void* p = bump_;
-  bump_ += bytes, bump_left_ -= bytes;
+  bump_ += bytes;
+  bump_left_ -= bytes;
   return p;
 }
 
@@ -103,9 +105,13 @@ UOp Graph::intern(Ops op, DType dtype, std::span<const UOp> src, const Arg& arg,
       return UOp(n);
   }
   Node* n = new (allocate(src.size())) Node{};
-  n->op = op, n->dtype = dtype, n->arg_kind = arg.kind(), n->arg_bits = arg.bits(),
+  n->op = op;
+  n->dtype = dtype;
+  n->arg_kind = arg.kind();
+  n->arg_bits = arg.bits();
   n->nsrc = static_cast<uint32_t>(src.size());
-  n->hash = h, n->tag = tag;
+  n->hash = h;
+  n->tag = tag;
   Arg::retain(n->arg_kind, n->arg_bits);
   if (op == Ops::FUNCTION) n->flags = Node::kCalls;
   else if (op == Ops::MSTACK ||
@@ -119,15 +125,24 @@ UOp Graph::intern(Ops op, DType dtype, std::span<const UOp> src, const Arg& arg,
     n->flags |= src[k].node()->flags & (Node::kNeedsGrad | Node::kCalls | Node::kMulti);
     if (kind_ == Kind::kGlobal) src[k].node()->refs.fetch_add(1, std::memory_order_relaxed);
   }
-  if (!free_ids_.empty()) n->id = free_ids_.back(), free_ids_.pop_back(), by_id_[n->id] = n;
-  else n->id = next_id_++, by_id_.push_back(n);
+  if (!free_ids_.empty()) {
+    n->id = free_ids_.back();
+    free_ids_.pop_back();
+    by_id_[n->id] = n;
+  } else {
+    n->id = next_id_++;
+    by_id_.push_back(n);
+  }
   if (const char* origin = Origin::current(); origin || n->id < origins_.size()) {
     if (n->id >= origins_.size()) origins_.resize(n->id + n->id / 2 + 64);
     origins_[n->id] = origin;
   }
-  if (kind_ == Kind::kGlobal) n->flags |= Node::kInZeroList, zero_list_.push_back(n);
-  else if (Arg::boxed(n->arg_kind)) boxed_.push_back(n);
-  live_++, built_++;
+  if (kind_ == Kind::kGlobal) {
+    n->flags |= Node::kInZeroList;
+    zero_list_.push_back(n);
+  } else if (Arg::boxed(n->arg_kind)) boxed_.push_back(n);
+  live_++;
+  built_++;
   table_[i] = {home, n->id + 1};
   if (live_ * 10 > table_size_ * 6) rebuild(table_size_ * 2);
   if (env::SPEC.get() >= 2) [[unlikely]]
@@ -137,7 +152,8 @@ UOp Graph::intern(Ops op, DType dtype, std::span<const UOp> src, const Arg& arg,
 
 void Graph::set_table(size_t size) {
   table_memory_ = map_memory(size * sizeof(Slot));
-  table_ = static_cast<Slot*>(table_memory_.get()), table_size_ = size;
+  table_ = static_cast<Slot*>(table_memory_.get());
+  table_size_ = size;
   std::memset(table_memory_.get(), 0, size * sizeof(Slot));
 }
 void Graph::rebuild(size_t size) {
@@ -158,7 +174,10 @@ void Graph::erase(const Node* n) {
   for (size_t j = i;;) {
     j = (j + 1) & mask;
     if (!table_[j].id) break;
-    if (((j - table_[j].hash) & mask) >= ((j - i) & mask)) table_[i] = table_[j], i = j;
+    if (((j - table_[j].hash) & mask) >= ((j - i) & mask)) {
+      table_[i] = table_[j];
+      i = j;
+    }
   }
   table_[i] = {};
 }
@@ -214,8 +233,10 @@ std::unordered_set<const Node*>* Graph::hide_forwards(std::unordered_set<const N
 }
 
 void Graph::release_locked(const Node* n) {
-  if (n->refs.fetch_sub(1, std::memory_order_acq_rel) == 1 && !(n->flags & Node::kInZeroList))
-    n->flags |= Node::kInZeroList, zero_list_.push_back(n);
+  if (n->refs.fetch_sub(1, std::memory_order_acq_rel) == 1 && !(n->flags & Node::kInZeroList)) {
+    n->flags |= Node::kInZeroList;
+    zero_list_.push_back(n);
+  }
 }
 
 void Graph::drop_sources(const Node* n, std::vector<const Node*>& pending) {
@@ -224,7 +245,8 @@ void Graph::drop_sources(const Node* n, std::vector<const Node*>& pending) {
   };
   if (n->flags & Node::kForwarded) {
     auto it = forwards_.find(n);
-    drop(it->second), forwards_.erase(it);
+    drop(it->second);
+    forwards_.erase(it);
   }
   for (uint32_t i = 0; i < n->nsrc; i++) drop(n->src_begin()[i].node());
 }
@@ -237,7 +259,8 @@ void Graph::recycle(const Node* n) {
   const size_t c = n->id / kFactChunk;
   if (c < facts_.size() && facts_[c]) facts_[c][n->id % kFactChunk] = Facts();
   if (c < bounds_.size() && bounds_[c]) bounds_[c][n->id % kFactChunk] = {1, 0};
-  by_id_[n->id] = nullptr, free_ids_.push_back(n->id);
+  by_id_[n->id] = nullptr;
+  free_ids_.push_back(n->id);
   if (n->nsrc > kSmall) ::operator delete(const_cast<Node*>(n));
   else free_nodes_[n->nsrc].push_back(const_cast<Node*>(n));
 }
@@ -255,7 +278,8 @@ void Graph::sweep_once() {
     while (!pending.empty()) {
       const Node* n = pending.back();
       pending.pop_back();
-      dead.push_back(n), drop_sources(n, pending);
+      dead.push_back(n);
+      drop_sources(n, pending);
     }
   }
   live_ -= dead.size();
@@ -272,7 +296,10 @@ void Graph::sweep_once() {
     rebuild(size);
     return;
   }
-  for (const Node* n : dead) erase(n), recycle(n);
+  for (const Node* n : dead) {
+    erase(n);
+    recycle(n);
+  }
 }
 
 void set_graph_wait(void (*wait)(std::recursive_mutex&)) { g_wait = wait; }

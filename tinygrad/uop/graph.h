@@ -229,7 +229,8 @@ template <class F> UOp import_graph(Graph& from, UOp root, F&& replace) {
       continue;
     }
     if (UOp r = replace(u)) {
-      memo.set(u, r), stack.pop_back();
+      memo.set(u, r);
+      stack.pop_back();
       continue;
     }
     size_t before = stack.size();
@@ -238,7 +239,8 @@ template <class F> UOp import_graph(Graph& from, UOp root, F&& replace) {
     if (stack.size() != before) continue;
     src.clear();
     for (UOp s : u.srcs()) src.push_back(memo.get(s));
-    memo.set(u, UOp::make(u.op(), u.dtype(), src, u.arg(), u.tag())), stack.pop_back();
+    memo.set(u, UOp::make(u.op(), u.dtype(), src, u.arg(), u.tag()));
+    stack.pop_back();
   }
   return memo.get(root);
 }

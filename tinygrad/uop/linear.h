@@ -14,7 +14,8 @@ constexpr int128 gcd128(int128 a, int128 b) {
   if (b < 0) b = -b;
   while (b) {
     int128 t = a % b;
-    a = b, b = t;
+    a = b;
+    b = t;
   }
   return a;
 }
@@ -36,7 +37,10 @@ struct Linear {
 
   Linear() = default;
   /// Reads a tree of ADDs (any integer type).
-  explicit Linear(UOp u) { add(u, 1), normalize(); }
+  explicit Linear(UOp u) {
+    add(u, 1);
+    normalize();
+  }
   /// += k * u, not normalized yet.
   void add(UOp u, int128 k);
   void add(const Linear& o, int128 k);

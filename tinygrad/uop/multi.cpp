@@ -123,7 +123,10 @@ int compute_axis(UOp u, const auto& get) {
       for (UOp s : u.srcs()) {
         int a =
             u.is(Ops::STACK) ? (get(s) < 0 ? -1 : get(s) + 1) : aligned(s, static_cast<int64_t>(shape_of(u).size()));
-        if (a >= 0 && std::find(seen.begin(), seen.end(), a) == seen.end()) seen.push_back(a), found = a;
+        if (a >= 0 && std::find(seen.begin(), seen.end(), a) == seen.end()) {
+          seen.push_back(a);
+          found = a;
+        }
       }
       return found;
   }
@@ -149,7 +152,8 @@ int shard_axis(UOp u) {
     // What lies on one device, or nowhere yet, has no shards.
     const int a =
         n.in(Ops::TUPLE | Ops::FUNCTION | Ops::SINK) || !is_device_list(device_of(n)) ? -1 : compute_axis(n, get);
-    g.facts(n).axis = static_cast<int8_t>(a), stack.pop_back();
+    g.facts(n).axis = static_cast<int8_t>(a);
+    stack.pop_back();
   }
   return g.facts(u).axis;
 }

@@ -41,16 +41,19 @@ struct OpSet {
   constexpr bool has(Ops op) const { return (static_cast<int>(op) < 64 ? lo : hi) >> (static_cast<int>(op) & 63) & 1; }
   constexpr OpSet operator|(OpSet o) const {
     OpSet r;
-    r.lo = lo | o.lo, r.hi = hi | o.hi;
+    r.lo = lo | o.lo;
+    r.hi = hi | o.hi;
     return r;
   }
   constexpr OpSet without(OpSet o) const {
     OpSet r;
-    r.lo = lo & ~o.lo, r.hi = hi & ~o.hi;
+    r.lo = lo & ~o.lo;
+    r.hi = hi & ~o.hi;
     return r;
   }
   constexpr OpSet& operator|=(OpSet o) {
-    lo |= o.lo, hi |= o.hi;
+    lo |= o.lo;
+    hi |= o.hi;
     return *this;
   }
   constexpr bool subset_of(OpSet o) const { return !(lo & ~o.lo) && !(hi & ~o.hi); }

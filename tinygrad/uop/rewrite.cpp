@@ -110,7 +110,8 @@ uint64_t match_clock() {
 }
 void count_match(MatchStats& stats, uint64_t begin, bool hit, UOp before, UOp after) {
   stats.nanoseconds.fetch_add(match_clock() - begin, std::memory_order_relaxed);
-  stats.tries.fetch_add(1, std::memory_order_relaxed), stats.hits.fetch_add(hit, std::memory_order_relaxed);
+  stats.tries.fetch_add(1, std::memory_order_relaxed);
+  stats.hits.fetch_add(hit, std::memory_order_relaxed);
   if (hit && after)
     if (RewriteRecord* r = record()) r->rewrite(stats.at, before, after);
 }
@@ -173,7 +174,8 @@ UOp rewrite_sources_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, bo
       for (UOp s : n.srcs()) {
         UOp m = memo.get(s);
         TG_ASSERT(m, "rewrite '", name, "' runs in a circle at ", s);
-        src.push_back(m), changed |= m != s;
+        src.push_back(m);
+        changed |= m != s;
       }
       if (traced) origin.set(graph.origin(n));
       UOp built = changed ? n.with_srcs(src) : n;
@@ -192,20 +194,26 @@ UOp rewrite_sources_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, bo
       }
       counters.fired++;
       if (once) {
-        memo.set(f.node, out), stack.pop_back();
+        memo.set(f.node, out);
+        stack.pop_back();
         continue;
       }
       if (memo.has(out)) {
         UOp final = memo.get(out);
-        memo.set(f.node, final), memo.set(built, final), stack.pop_back();
+        memo.set(f.node, final);
+        memo.set(built, final);
+        stack.pop_back();
         continue;
       }
-      f.stage = Frame::kLink, f.current = out, f.built = built;
+      f.stage = Frame::kLink;
+      f.current = out;
+      f.built = built;
       UOp node = f.node;
       // `out` in progress further down the stack would wait for itself.
       TG_ASSERT(!open.has(out), "rewrite '", name, "' runs in a circle: ", node, " becomes ", out, "\n  ",
                 render_expr(node), "\n  ", render_expr(out));
-      open.mark(node), open.mark(built);
+      open.mark(node);
+      open.mark(built);
       TG_ASSERT(++pending <= limit, "rewrite '", name, "' has more than ", limit,
                 " results of rules pending (REWRITE_STACK_LIMIT) and would go on: ", node, " becomes ", out);
       stack.push_back({out, out, {}, Frame::kEnter});
@@ -214,7 +222,9 @@ UOp rewrite_sources_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, bo
     UOp final = memo.get(f.current);
     pending--;
     TG_ASSERT(final, "rewrite '", name, "' lost ", f.current);
-    memo.set(f.node, final), memo.set(f.built, final), stack.pop_back();
+    memo.set(f.node, final);
+    memo.set(f.built, final);
+    stack.pop_back();
   }
   return memo.get(root);
 }
@@ -241,13 +251,15 @@ UOp rewrite_users_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, cons
         counters.visited++;
         UOp out = pm.rewrite(f.current, ctx);
         if (!out) break;
-        counters.fired++, f.current = out;
+        counters.fired++;
+        f.current = out;
         if (memo.has(out)) break;
       }
       f.stage = Frame::kRebuild;
       UOp n = f.current;
       if (n != f.node && memo.has(n)) {
-        memo.set(f.node, memo.get(n)), stack.pop_back();
+        memo.set(f.node, memo.get(n));
+        stack.pop_back();
         continue;
       }
       for (size_t i = n.nsrc(); i-- > 0;)
@@ -260,10 +272,13 @@ UOp rewrite_users_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, cons
     for (UOp s : n.srcs()) {
       UOp m = memo.get(s);
       TG_ASSERT(m, "rewrite '", name, "' runs in a circle at ", s);
-      src.push_back(m), changed |= m != s;
+      src.push_back(m);
+      changed |= m != s;
     }
     UOp built = changed ? n.with_srcs(src) : n;
-    memo.set(f.node, built), memo.set(n, built), stack.pop_back();
+    memo.set(f.node, built);
+    memo.set(n, built);
+    stack.pop_back();
   }
   return memo.get(root);
 }

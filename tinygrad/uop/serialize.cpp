@@ -26,13 +26,18 @@ template <class T> std::vector<T> read_ints(ByteReader& r) {
 }
 void write_opts(ByteWriter& w, const std::vector<Opt>& opts) {
   w.size(opts.size());
-  for (const Opt& o : opts) w.value(static_cast<uint8_t>(o.op)), w.value(o.axis), w.value(o.arg);
+  for (const Opt& o : opts) {
+    w.value(static_cast<uint8_t>(o.op));
+    w.value(o.axis);
+    w.value(o.arg);
+  }
 }
 std::vector<Opt> read_opts(ByteReader& r) {
   std::vector<Opt> opts(r.size(13));
   for (Opt& o : opts) {
     o.op = static_cast<OptOp>(r.below<uint8_t>(static_cast<uint8_t>(OptOp::kStage) + 1, "an unknown optimisation"));
-    o.axis = r.value<int32_t>(), o.arg = r.value<int64_t>();
+    o.axis = r.value<int32_t>();
+    o.arg = r.value<int64_t>();
   }
   return opts;
 }
@@ -49,25 +54,35 @@ void write_arg(ByteWriter& w, UOp u) {
     case ArgKind::kString: w.text(u.arg<std::string>()); break;
     case ArgKind::kInts: write_ints(w, u.arg<std::vector<int64_t>>()); break;
     case ArgKind::kRange:
-      write_ints(w, u.arg<RangeArg>().id), w.value(static_cast<uint8_t>(u.arg<RangeArg>().type));
+      write_ints(w, u.arg<RangeArg>().id);
+      w.value(static_cast<uint8_t>(u.arg<RangeArg>().type));
       break;
     case ArgKind::kParam: {
       const ParamArg& a = u.arg<ParamArg>();
-      w.value(a.slot), w.value(static_cast<uint8_t>(a.addrspace)), w.text(a.device), w.text(a.name), w.value(a.vmin),
-          w.value(a.vmax);
+      w.value(a.slot);
+      w.value(static_cast<uint8_t>(a.addrspace));
+      w.text(a.device);
+      w.text(a.name);
+      w.value(a.vmin);
+      w.value(a.vmax);
       break;
     }
     case ArgKind::kReduce:
-      w.value(static_cast<uint8_t>(u.arg<ReduceArg>().op)), write_ints(w, u.arg<ReduceArg>().axes);
+      w.value(static_cast<uint8_t>(u.arg<ReduceArg>().op));
+      write_ints(w, u.arg<ReduceArg>().axes);
       break;
     case ArgKind::kStage: {
       const StageArg& a = u.arg<StageArg>();
-      w.value(static_cast<uint8_t>(a.addrspace)), w.text(a.device), w.value<uint8_t>(a.removable);
+      w.value(static_cast<uint8_t>(a.addrspace));
+      w.text(a.device);
+      w.value<uint8_t>(a.removable);
       break;
     }
     case ArgKind::kKernel: {
       const KernelInfo& a = u.arg<KernelInfo>();
-      w.text(a.name), write_opts(w, a.applied_opts), w.value<uint8_t>(a.opts_to_apply.has_value());
+      w.text(a.name);
+      write_opts(w, a.applied_opts);
+      w.value<uint8_t>(a.opts_to_apply.has_value());
       if (a.opts_to_apply) write_opts(w, *a.opts_to_apply);
       break;
     }
@@ -75,7 +90,10 @@ void write_arg(ByteWriter& w, UOp u) {
       const CallInfo& a = u.arg<CallInfo>();
       TG_CHECK(ValueError, !a.gradient, "[save] got a call of ", a.name,
                " with a gradient of its own, expected a graph without functions of this process");
-      w.text(a.name), w.value<uint8_t>(a.precompile), w.value<uint8_t>(a.precompile_backward), write_ints(w, a.writes);
+      w.text(a.name);
+      w.value<uint8_t>(a.precompile);
+      w.value<uint8_t>(a.precompile_backward);
+      write_ints(w, a.writes);
       break;
     }
   }
@@ -104,8 +122,12 @@ Arg read_arg(ByteReader& r) {
     }
     case ArgKind::kParam: {
       ParamArg a;
-      a.slot = r.value<int64_t>(), a.addrspace = read_addrspace(r), a.device = r.text(), a.name = r.text();
-      a.vmin = r.value<int64_t>(), a.vmax = r.value<int64_t>();
+      a.slot = r.value<int64_t>();
+      a.addrspace = read_addrspace(r);
+      a.device = r.text();
+      a.name = r.text();
+      a.vmin = r.value<int64_t>();
+      a.vmax = r.value<int64_t>();
       return a;
     }
     case ArgKind::kReduce: {
@@ -120,13 +142,17 @@ Arg read_arg(ByteReader& r) {
     }
     case ArgKind::kKernel: {
       KernelInfo a;
-      a.name = r.text(), a.applied_opts = read_opts(r);
+      a.name = r.text();
+      a.applied_opts = read_opts(r);
       if (r.flag()) a.opts_to_apply = read_opts(r);
       return a;
     }
     case ArgKind::kCall: {
       CallInfo a;
-      a.name = r.text(), a.precompile = r.flag(), a.precompile_backward = r.flag(), a.writes = read_ints<int32_t>(r);
+      a.name = r.text();
+      a.precompile = r.flag();
+      a.precompile_backward = r.flag();
+      a.writes = read_ints<int32_t>(r);
       return a;
     }
   }
@@ -140,7 +166,8 @@ uint32_t graph_format() {
   for (int axis = 0; axis <= static_cast<int>(AxisType::kVector); axis++)
     h.add(std::string_view(name_of(static_cast<AxisType>(axis))));
   for (int opt = 0; opt <= static_cast<int>(OptOp::kStage); opt++) h.add(str(Opt{static_cast<OptOp>(opt)}));
-  h.add(static_cast<uint64_t>(ArgKind::kCall)), h.add(static_cast<uint64_t>(AddrSpace::kAlu));
+  h.add(static_cast<uint64_t>(ArgKind::kCall));
+  h.add(static_cast<uint64_t>(AddrSpace::kAlu));
   return static_cast<uint32_t>(h.lo ^ h.lo >> 32);
 }
 
@@ -162,9 +189,10 @@ void write_graph(ByteWriter& w, const UOps& roots) {
   for (DType d : spelled) w.text(d.name());
   w.size(order.size());
   for (UOp u : order) {
-    w.value(static_cast<uint8_t>(u.op())),
-        w.value(static_cast<uint32_t>(std::find(spelled.begin(), spelled.end(), u.dtype()) - spelled.begin())),
-        w.value(u.tag()), w.value(u.nsrc());
+    w.value(static_cast<uint8_t>(u.op()));
+    w.value(static_cast<uint32_t>(std::find(spelled.begin(), spelled.end(), u.dtype()) - spelled.begin()));
+    w.value(u.tag());
+    w.value(u.nsrc());
     for (UOp s : u.srcs()) w.value(place.at(s));
     write_arg(w, u);
   }
@@ -197,8 +225,10 @@ UOps read_graph(ByteReader& r) {
   }
   UOps roots(r.size(4));
   for (UOp& root : roots)
-    if (const auto at = r.value<uint32_t>(); at != kEmpty)
-      r.check(at < order.size(), "a root that is no node"), root = order[at];
+    if (const auto at = r.value<uint32_t>(); at != kEmpty) {
+      r.check(at < order.size(), "a root that is no node");
+      root = order[at];
+    }
   return roots;
 }
 

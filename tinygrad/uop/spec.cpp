@@ -187,7 +187,8 @@ const Spec& spec_program() {
   static const Spec s = Spec{
       rule(u = any_of(groups::kAlu | Ops::CAST | Ops::BITCAST | Ops::LOAD | Ops::STORE | Ops::INDEX | Ops::RANGE | Ops::REDUCE), [](U u) {
         bool weak = u.dtype().is_weak(), invalid = false;
-        for (UOp x : u.srcs()) weak |= x.dtype().is_weak(), invalid |= x.is_invalid();
+        for (UOp x : u.srcs()) { weak |= x.dtype().is_weak();
+invalid |= x.is_invalid(); }
         return weak ? must(false, "no weak types in programs") : unless(!invalid, "no Invalid in programs");
       }),
       rule(u = node<Ops::PARAM>(),                   [](U u) { return unless(!u.dtype().is_weak(), "no weak types in programs"); }),
@@ -252,7 +253,8 @@ void verify_program(std::span<const UOp> program, const char* stage) {
     }
     if (u.is(Ops::END)) {
       if (open.empty() || open.back() != u.src(1)) broken(u, "it closes a loop that is not the innermost", stage);
-      open.pop_back(), closed.insert(u.src(1));
+      open.pop_back();
+      closed.insert(u.src(1));
     }
     if (!seen.insert(u).second) broken(u, "it stands in the program twice", stage);
   }

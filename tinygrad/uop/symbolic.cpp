@@ -16,8 +16,10 @@ UOps split_terms(UOp u, Ops o) {
   while (!stack.empty()) {
     UOp n = stack.back();
     stack.pop_back();
-    if (n.is(o)) stack.push_back(n.src(1)), stack.push_back(n.src(0));
-    else out.push_back(n);
+    if (n.is(o)) {
+      stack.push_back(n.src(1));
+      stack.push_back(n.src(0));
+    } else out.push_back(n);
   }
   return out;
 }
@@ -80,18 +82,24 @@ UOp symbolic_gcd(std::span<const UOp> us) {
   for (UOp u : us) {
     Linear l(u);
     g = gcd128(g, l.c);
-    if (l.c) common.clear(), first = false;
+    if (l.c) {
+      common.clear();
+      first = false;
+    }
     for (const Term& t : l.terms) {
       g = gcd128(g, t.coef);
       UOps factors = split_terms(t.base, Ops::MUL);
       if (first) {
-        common = std::move(factors), first = false;
+        common = std::move(factors);
+        first = false;
         continue;
       }
       UOps both;
       for (UOp f : common)
-        if (auto it = std::find(factors.begin(), factors.end(), f); it != factors.end())
-          both.push_back(f), factors.erase(it);
+        if (auto it = std::find(factors.begin(), factors.end(), f); it != factors.end()) {
+          both.push_back(f);
+          factors.erase(it);
+        }
       common = std::move(both);
     }
   }
@@ -181,7 +189,8 @@ UOp fold_less_than(UOp x, int128 c) {
   Linear l(x);
   if (l.terms.size() > 64) return {};
   if (l.c) {
-    c -= l.c, l.c = 0;
+    c -= l.c;
+    l.c = 0;
     return lt(l.build(), weak(c));
   }
   if (l.terms.empty()) return {};
@@ -222,7 +231,8 @@ UOp fold_difference(UOp x, UOp y, bool ne) {
   if (before > 32) return {};
   Linear o(y);
   before += o.terms.size() + (o.c != 0);
-  d.add(o, -1), d.normalize();
+  d.add(o, -1);
+  d.normalize();
   Bounds b = d.bounds();
   if (ne && (b.lo > 0 || b.hi < 0)) return bool_const(true);
   if (ne && b.lo == 0 && b.hi == 0) return bool_const(false);
@@ -298,7 +308,8 @@ UOp replace_condition(UOp u, UOp c, bool value) {
       continue;
     }
     if (!s.in(groups::kElementwise)) {
-      memo.mark(s), stack.pop_back();
+      memo.mark(s);
+      stack.pop_back();
       continue;
     }
     size_t before = stack.size();
@@ -307,9 +318,13 @@ UOp replace_condition(UOp u, UOp c, bool value) {
     if (stack.size() != before) continue;
     src.clear();
     bool changed = false;
-    for (UOp k : s.srcs()) src.push_back(memo.get(k)), changed |= src.back() != k;
+    for (UOp k : s.srcs()) {
+      src.push_back(memo.get(k));
+      changed |= src.back() != k;
+    }
     if (changed && ++copied > kMostCopied) return u;
-    memo.set(s, changed ? s.with_srcs(src) : s), stack.pop_back();
+    memo.set(s, changed ? s.with_srcs(src) : s);
+    stack.pop_back();
   }
   return memo.get(u);
 }

@@ -132,7 +132,10 @@ UOps UOp::toposort() const {
   UOps out;
   walk(
       *this, [&](UOp u) { return seen.has(u); }, [](UOp u) { return u.srcs(); },
-      [&](UOp u) { seen.mark(u), out.push_back(u); });
+      [&](UOp u) {
+        seen.mark(u);
+        out.push_back(u);
+      });
   return out;
 }
 
@@ -153,8 +156,12 @@ UOp UOp::substitute(std::span<const std::pair<UOp, UOp>> map) const {
     if (stack.size() != before) continue;
     bool changed = false;
     src.clear();
-    for (UOp s : u.srcs()) src.push_back(memo.get(s)), changed |= src.back() != s;
-    memo.set(u, changed ? u.with_srcs(src) : u), stack.pop_back();
+    for (UOp s : u.srcs()) {
+      src.push_back(memo.get(s));
+      changed |= src.back() != s;
+    }
+    memo.set(u, changed ? u.with_srcs(src) : u);
+    stack.pop_back();
   }
   return memo.get(*this);
 }

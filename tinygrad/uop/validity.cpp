@@ -76,12 +76,20 @@ UOp replace_sum(UOp u, UOp expr, UOp by) {
       for (const Term& t : l.terms)
         if (!memo.has(t.base)) stack.push_back(t.base);
       if (stack.size() != before) continue;
-      if (k) l.add(part, -k), l.terms.push_back({by, k}), l.normalize();
+      if (k) {
+        l.add(part, -k);
+        l.terms.push_back({by, k});
+        l.normalize();
+      }
       bool changed = k != 0;
       for (Term& t : l.terms)
-        if (UOp m = memo.get(t.base); m && m != t.base) t.base = m, changed = true;
+        if (UOp m = memo.get(t.base); m && m != t.base) {
+          t.base = m;
+          changed = true;
+        }
       if (changed) l.normalize();
-      memo.set(n, changed ? l.build() : n), stack.pop_back();
+      memo.set(n, changed ? l.build() : n);
+      stack.pop_back();
       continue;
     }
     size_t before = stack.size();
@@ -90,8 +98,12 @@ UOp replace_sum(UOp u, UOp expr, UOp by) {
     if (stack.size() != before) continue;
     bool changed = false;
     src.clear();
-    for (UOp s : n.srcs()) src.push_back(memo.get(s)), changed |= src.back() != s;
-    memo.set(n, changed ? n.with_srcs(src) : n), stack.pop_back();
+    for (UOp s : n.srcs()) {
+      src.push_back(memo.get(s));
+      changed |= src.back() != s;
+    }
+    memo.set(n, changed ? n.with_srcs(src) : n);
+    stack.pop_back();
   }
   return memo.get(u);
 }
@@ -183,7 +195,10 @@ UOp uop_given_valid(UOp valid, UOp u, bool try_simplex) {
     auto c = parse_clause(clause);
     if (!c || c->expr.is_const()) continue;
     auto it = std::find_if(known.begin(), known.end(), [&](const Known& k) { return k.expr == c->expr; });
-    if (it == known.end()) known.push_back({c->expr, bounds_of(c->expr)}), it = known.end() - 1;
+    if (it == known.end()) {
+      known.push_back({c->expr, bounds_of(c->expr)});
+      it = known.end() - 1;
+    }
     if (c->upper) it->b.hi = std::min(it->b.hi, c->bound);
     else it->b.lo = std::max(it->b.lo, c->bound);
   }
@@ -209,7 +224,10 @@ UOp uop_given_valid(UOp valid, UOp u, bool try_simplex) {
     UOp r = v;
     std::vector<std::pair<UOp, UOp>> back;
     for (auto& [expr, standin] : standins)
-      if (UOp s = replace_sum(r, expr, standin); s != r) r = s, back.push_back({standin, expr});
+      if (UOp s = replace_sum(r, expr, standin); s != r) {
+        r = s;
+        back.push_back({standin, expr});
+      }
     if (r == v) return v;
     UOp simple = simplify(r);
     for (size_t i = back.size(); i-- > 0;)

@@ -37,7 +37,8 @@ TEST(Docs, TensorPage) {
   Tensor x({{1.f, 2.f}, {3.f, 4.f}}), w = Tensor::randn(2, 3);
   Tensor y = (x.dot(w) + 1).relu().sum({.axis = {1}, .keepdim = true});
   EXPECT_EQ(y(Slice(0, 1), None, Ellipsis).shape(), (Shape{1, 1, 1}));
-  x.requires_grad_(), y.sum().backward();
+  x.requires_grad_();
+  y.sum().backward();
   EXPECT_EQ(x.grad().shape(), (Shape{2, 2}));
 }
 

@@ -93,8 +93,10 @@ TEST(Training, ConvNet) {
     Tensor operator()(const Tensor& x) const { return fc(norm(conv(x)).relu().max_pool2d().flatten(1)); }
     TG_STATE(conv, norm, fc)
   } net;
-  net.conv.weight.assign(wave({4, 1, 3, 3}, 0.2, 0.3)), net.conv.bias.assign(Tensor::zeros(4));
-  net.fc.weight.assign(wave({4, 144}, 0.9, 0.1)), net.fc.bias.assign(Tensor::zeros(4));
+  net.conv.weight.assign(wave({4, 1, 3, 3}, 0.2, 0.3));
+  net.conv.bias.assign(Tensor::zeros(4));
+  net.fc.weight.assign(wave({4, 144}, 0.9, 0.1));
+  net.fc.bias.assign(Tensor::zeros(4));
   const Tensor x = wave({4, 1, 12, 12}), y = Tensor::arange(4);
   nn::SGD optimizer(nn::get_parameters(net), {.lr = 0.05});
   std::vector<double> losses;

@@ -247,7 +247,10 @@ void Machine::describe(llvm::Module& module) const {
 void Machine::optimize(llvm::Module& module) {
   for (llvm::Function& f : module)
     if (!f.isDeclaration()) passes_.run(f, functions_);
-  loops_.clear(), functions_.clear(), components_.clear(), modules_.clear();  // the module goes away
+  loops_.clear();
+  functions_.clear();
+  components_.clear();
+  modules_.clear();  // the module goes away
 }
 
 const llvm::SmallVectorImpl<char>& Machine::emit(llvm::Module& module) {
