@@ -9,11 +9,11 @@ namespace tg {
 using namespace tensor_detail;
 
 namespace {
-/// Where an activation keeps its argument. NaN is kept.
+/// Returns where an activation passes its argument through: above 0, and for NaN.
 Tensor positive(const Tensor& x) { return x.dtype().is_float() ? (x > 0) | x.isnan() : x > 0; }
-/// relu, and no more than `limit`; the gradient of what is cut is 0.
+/// Returns relu(x) cut off at `limit`, with gradient 0 where it is cut.
 Tensor ramp(const Tensor& x, const Tensor& limit) { return (x >= limit).where(limit, x.relu()); }
-/// x above 0, below it what f makes of the negative x; 0 and NaN go to f too.
+/// Returns x above 0 and f(min(x, 0)) below; 0 and NaN go to f as well.
 template <class F> Tensor bent(const Tensor& x, F&& f) {
   Tensor up = x > 0;
   return up.where(x, f(up.where(0.0, x)));
@@ -69,7 +69,7 @@ Tensor Tensor::hardtanh(double lo, double hi) const {
   if (!dtype().is_float() && lo == std::floor(lo) && hi == std::floor(hi) &&
       std::max(std::abs(lo), std::abs(hi)) < 1e18)
     return s(
-        clamp(static_cast<int64_t>(lo), static_cast<int64_t>(hi)));  // whole bounds of integers leave them integers
+        clamp(static_cast<int64_t>(lo), static_cast<int64_t>(hi)));  // integer bounds keep an integer type
   return s(clamp(lo, hi));
 }
 Tensor Tensor::hardsigmoid(double alpha, double beta) const {

@@ -41,10 +41,10 @@ PadList conv::with_lead(const PadList& p, size_t ndim) {
 // (K-1) * d and read in rows of W: row k then starts k * d elements later than row 0. Both this view and its gradient
 // are affine in k and o.
 //
-// Windows that overlap in steps of s > 1: with k = t * s + r the element is x[(o + t) * s + r], so the rows are those
-// of ceil(K / s) taps t of the dilation s, each read in pieces (o, r), and (t, r) are the taps. The gradient then sums,
-// for every element, over the few t that reach it; steps of s over K rows would be a sum over all K of which one in s
-// counts.
+// Overlapping windows of stride s > 1: with k = t * s + r the element is x[(o + t) * s + r], so the rows are those of
+// ceil(K / s) taps t of dilation s, each read in pieces (o, r), and (t, r) are the taps. The gradient then sums, for
+// every element, over the few t that reach it; a strided view of K rows would sum over all K, of which one in s
+// contributes.
 Tensor Tensor::pool_view(const Ints& kernel, const Ints& stride, const Ints& dilation) const {
   OpScope s;
   const Shape sh = shape();
@@ -64,7 +64,7 @@ Tensor Tensor::pool_view(const Ints& kernel, const Ints& stride, const Ints& dil
     overlapping |= kernel[i] > step[i] || dil[i] != 1;
   }
   UOp u = uop();
-  // A shape or a list of pairs: the leading axes as they are, then one or two entries an axis.
+  // A shape or a list of pairs: the leading axes unchanged, then one or two entries per axis.
   auto shape_with = [&](auto... f) {
     Shape r(sh.begin(), sh.begin() + static_cast<long>(lead));
     for (size_t i = 0; i < n; i++) (r.push_back(f(i)), ...);
@@ -80,7 +80,7 @@ Tensor Tensor::pool_view(const Ints& kernel, const Ints& stride, const Ints& dil
   if (overlapping) {
     auto one = [](size_t) { return int64_t{1}; };
     auto none = [](size_t) { return P(0, 0); };
-    // Axes taken apart: their taps, how far those lie apart, and what of x they reach.
+    // Split axes: their taps, the distance between taps, and the extent of x they reach.
     std::vector<bool> apart(n);
     bool any_apart = false;
     std::vector<int64_t> taps = kernel, far = dil, reach = in;
@@ -96,7 +96,7 @@ Tensor Tensor::pool_view(const Ints& kernel, const Ints& stride, const Ints& dil
       u = ops::pad(u, pairs_with(false, [&](size_t i) { return P(0, std::max<int64_t>(0, reach[i] - in[i])); }));
     }
     auto k = [&](size_t i) { return taps[i]; };
-    auto w = [&](size_t i) { return reach[i] + (taps[i] - 1) * far[i]; };  // the long row
+    auto w = [&](size_t i) { return reach[i] + (taps[i] - 1) * far[i]; };  // the padded row
     auto v = [&](size_t i) { return w(i) - (taps[i] > 1 ? far[i] : 0); };
     auto t = [&](size_t i) { return apart[i] ? out[i] * step[i] : (out[i] - 1) * step[i] + 1; };
     u = ops::expand(ops::reshape(u, shape_with(one, [&](size_t i) { return reach[i]; })),
@@ -112,7 +112,7 @@ Tensor Tensor::pool_view(const Ints& kernel, const Ints& stride, const Ints& dil
     bool strided = false;
     for (int64_t d : step) strided |= d != 1;
     if (strided) {
-      // Rows of `step`: all of a row is taps, or its first element counts.
+      // Rows of length `step`: either every element of a row is a tap, or only the first one is used.
       auto kept = [&](size_t i) { return apart[i] ? step[i] : 1; };
       u = ops::pad(u, pairs_with(false, none, [&](size_t i) { return P(0, out[i] * step[i] - t(i)); }));
       u = ops::reshape(u, shape_with(k, [&](size_t i) { return out[i]; }, [&](size_t i) { return step[i]; }));
@@ -134,7 +134,7 @@ Tensor Tensor::pool_view(const Ints& kernel, const Ints& stride, const Ints& dil
     for (size_t i = 0; i < n; i++) order.push_back(static_cast<int>(lead + 2 * i));
     return s(ops::permute(u, order));
   }
-  // Windows that do not overlap: rows of `step`, of which the first `kernel` elements count.
+  // Windows that do not overlap: rows of length `step`, of which the first `kernel` elements are used.
   u = ops::shrink(u, pairs_with(true, [&](size_t i) { return P(0, std::min(in[i], out[i] * step[i])); }));
   u = ops::pad(u, pairs_with(false, [&](size_t i) { return P(0, std::max<int64_t>(0, out[i] * step[i] - in[i])); }));
   u = ops::reshape(u, shape_with([&](size_t i) { return out[i]; }, [&](size_t i) { return step[i]; }));
@@ -152,7 +152,7 @@ Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOption
   uop_of(*this, "conv2d");
   uop_of(weight, "conv2d");
   if (const Shape xs = shape(), ws = weight.shape(); xs.symbolic() && xs.size() == ws.size() && xs.size() >= 3) {
-    // Zeros up to the greatest sizes, of whose result the part with these sizes counts.
+    // Pads to the maximum sizes, computes, and cuts the result back to these sizes.
     size_t n = xs.size() - 2;
     Shape begin(xs.size(), SInt(0));
     Tensor r =
@@ -179,7 +179,7 @@ Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOption
 }
 
 namespace {
-/// The windows of x, (batch, groups, 1, out..., in, kernel...), and the weight that they are multiplied with.
+/// Returns the windows of x, (batch, groups, 1, out..., in, kernel...), and the weight they are multiplied by.
 std::pair<Tensor, Tensor> factors(const Tensor& x, const Tensor& weight, int64_t g, const std::vector<int64_t>& step,
                                   const std::vector<int64_t>& dil) {
   const Shape ws = weight.shape();
@@ -204,12 +204,12 @@ std::pair<Tensor, Tensor> factors(const Tensor& x, const Tensor& weight, int64_t
   return {v.reshape(split).permute(order), weight.reshape(wsplit)};
 }
 
-// Where columns cost no more than phases: few channels of the input, for the product of columns has the larger tiles;
-// sums so long that storing columns takes no time beside; few columns for an element.
+// Thresholds below which columns cost no more than polyphase components: few input channels (the product of columns has
+// the larger tiles), and sums so long that storing columns takes negligible time in comparison.
 constexpr int64_t kPhaseChannels = 8, kLongSums = 512;
 constexpr double kFewColumns = 2;
 
-/// Whether the gradient of the input is to be a transposed convolution: windows in steps that overlap.
+/// Whether the gradient of the input becomes a transposed convolution: overlapping strided windows.
 bool gradient_in_phases(const Tensor& x, const Tensor& weight, int64_t g, const std::vector<int64_t>& step,
                         const std::vector<int64_t>& dil, const PadList& pads) {
   if (!x.dtype().is_float() || x.dtype().is_weak() || x.dtype() != weight.dtype() || is_multi(x.uop()) ||
@@ -318,8 +318,8 @@ struct Spread {
   int64_t first() const { return floor_div(before, step); }  // row q
   int64_t rows() const { return floor_div(before + out - 1, step) - first() + 1; }
 };
-/// Phases r of an axis that are computed together: [phase, phase + phases), with `taps` taps, in `rows` rows from
-/// `first` on.
+/// The polyphase components r in [phase, phase + phases) of an axis, computed together with `taps` taps, in `rows` rows
+/// from `first` on.
 struct Phases {
   int64_t phase, phases, taps, first, rows;
 };
@@ -329,7 +329,7 @@ Phases phases_of(const Spread& a, int64_t phase, int64_t phases, int64_t taps) {
   return {phase, phases, taps, first, last - first + 1};
 }
 
-/// The sums of these phases: (batch, channels, then rows and phases of each axis).
+/// Returns the sums of these components: (batch, channels, then rows and components of each axis).
 Tensor spread_part(const Tensor& t, const Tensor& weight, const std::vector<Spread>& axes,
                    const std::vector<Phases>& part, int64_t g) {
   const Shape xs = t.shape(), ws = weight.shape();
@@ -383,7 +383,7 @@ Tensor spread_part(const Tensor& t, const Tensor& weight, const std::vector<Spre
   return sum_of_products(x, w, summed).reshape(out);
 }
 
-/// Zeros between the elements of the input, and a convolution with the reversed kernel.
+/// Inserts zeros between the elements of the input and convolves with the reversed kernel.
 Tensor spread_with_zeros(const Tensor& t, const Tensor& weight, const std::vector<Spread>& axes, int64_t g) {
   const Shape xs = t.shape(), ws = weight.shape();
   Shape split{g, ws[0].value() / g, ws[1].value()}, merged{ws[1].value() * g, ws[0].value() / g};
@@ -415,10 +415,11 @@ Tensor spread_with_zeros(const Tensor& t, const Tensor& weight, const std::vecto
       .pad(with_lead(grow, xs.size()))
       .conv2d(w, {}, {.groups = g, .dilation = dilation});
 }
-constexpr int64_t kFewPhases = 4;  // which codegen makes instances of
+constexpr int64_t kFewPhases = 4;  // codegen unrolls up to this many
 
-/// The phases as further axes of the result of a convolution: no products with zeros between the elements. Where the
-/// kernel is no multiple of the step its first phases have a tap more than the others: a sum for each kind.
+/// Computes the polyphase components as further axes of a convolution's result: no products with inserted zeros. Where
+/// the kernel is no multiple of the stride, its first components have one more tap than the others: one sum for each
+/// kind.
 Tensor spread_in_phases(const Tensor& t, const Tensor& weight, const std::vector<Spread>& axes, int64_t g) {
   const size_t n = axes.size();
   std::vector<std::vector<Phases>> of(n);
@@ -429,14 +430,14 @@ Tensor spread_in_phases(const Tensor& t, const Tensor& weight, const std::vector
     of[i].push_back(phases_of(a, 0, more, taps));
     if (more < a.step && taps > 1) of[i].push_back(phases_of(a, more, a.step - more, taps - 1));
     std::erase_if(of[i], [](const Phases& p) { return p.rows <= 0; });
-    // Padding may take all away that x reaches: nothing to gain there.
+    // Padding may cut off everything x reaches: nothing to gain there.
     const bool reached = std::all_of(of[i].begin(), of[i].end(), [&](const Phases& p) {
       return p.first - (p.taps - 1) * a.dilation < a.in && p.first + p.rows > 0;
     });
     if (of[i].empty() || !reached) return spread_with_zeros(t, weight, axes, g);
     count *= of[i].size();
   }
-  // All kinds of phases of the axes from `i` on, the last one fastest.
+  // Enumerates the kinds of components of the axes from `i` on, the last one fastest.
   Tensors parts;
   for (size_t c = 0; c < count; c++) {
     std::vector<Phases> part(n);
@@ -453,14 +454,14 @@ Tensor spread_in_phases(const Tensor& t, const Tensor& weight, const std::vector
         PadList pads(2 + 2 * n, {0, 0});
         pads[2 + 2 * i] = {p.first - a.first(), a.first() + a.rows() - p.first - p.rows};
         if (of[i].size() == 1)
-          pads[3 + 2 * i] = {p.phase, a.step - p.phase - p.phases};  // phases without a tap are zero
+          pads[3 + 2 * i] = {p.phase, a.step - p.phase - p.phases};  // components without a tap are zero
         row.push_back(parts[c + k].pad(pads));
       }
       next.push_back(Tensor::cat(row, static_cast<int>(3 + 2 * i)));
     }
     parts = next;
   }
-  // Many phases of which padding cuts some off are stored next to each other, for no loop could walk them and the rows.
+  // Many components of which padding cuts some off are stored next to each other: no loop could walk them and the rows.
   bool many = false;
   for (const Spread& a : axes) many |= a.step > kFewPhases && a.before % a.step != 0;
   if (many && count == 1) parts[0] = parts[0].contiguous();
@@ -488,7 +489,7 @@ Tensor Tensor::conv_transpose2d(const Tensor& weight, const Tensor& bias, const 
                              extra = per_axis(o.output_padding, n, "conv_transpose2d", "output_padding");
   const PadList p = spatial_pads(o.padding, n, "conv_transpose2d");
   if (xs.symbolic()) {
-    // Zeros up to the greatest sizes, of whose result the part with these sizes counts.
+    // Pads to the maximum sizes, computes, and cuts the result back to these sizes.
     Tensor r = from_uop(UOp::make(Ops::PAD, dtype(), {uop(), Shape(xs.size(), SInt(0)).stack(), max_shape().stack()}))
                    .conv_transpose2d(weight, bias, o);
     Shape out = r.shape();
@@ -505,7 +506,7 @@ Tensor Tensor::conv_transpose2d(const Tensor& weight, const Tensor& bias, const 
     const int64_t m = xs[2 + i].value(), k = ws[2 + i].value();
     TG_CHECK(ShapeError, k > 0 && step[i] > 0 && dil[i] > 0, "[conv_transpose2d] got kernel ", k, ", stride ", step[i],
              ", dilation ", dil[i], ", expected 1 or more");
-    // The step of a single element is as good as any: with that of the kernel each output has one tap.
+    // The stride of a single element is arbitrary: with the kernel's own stride each output has one tap.
     const int64_t apart = m == 1 && dil[i] == 1 ? std::max(step[i], k) : step[i];
     axes.push_back({m, k, apart, dil[i], p[i].first,
                     (m > 0 ? (m - 1) * step[i] + 1 : 0) + (k - 1) * dil[i] - p[i].first - p[i].second + extra[i]});
@@ -556,7 +557,7 @@ Axes last_axes(size_t n) {
 }
 }  // namespace
 
-/// The windows of a max pooling: padding is lower than everything.
+/// Returns the windows of a max pooling; padding is lower than every value.
 static Tensor max_windows(const Tensor& t, const Pool& p) {
   bool padded = false;
   for (auto [a, b] : p.grown) padded |= a != 0 || b != 0;
@@ -587,7 +588,7 @@ std::pair<Tensor, Tensor> Tensor::max_pool2d_with_indices(const PoolOptions& o) 
   const Shape sh = shape();
   Shape spatial(sh.end() - static_cast<long>(p.kernel.size()), sh.end());
   int64_t n = spatial.numel();
-  // Positions count down, so that the first of equals is the greatest; padding is below all of them.
+  // Positions count down, so that the first of equal elements has the largest; padding is below all of them.
   Tensor position = max_windows(arange(n, 0, -1, {.dtype = dtypes::int32}).reshape(spatial), p);
   Tensor same = windows == from_uop(ops::computed_anew(uop_of(top, "max_pool2d")));
   Tensor index = n - same.where(position, INT32_MIN).max({.axis = inner});
@@ -615,7 +616,7 @@ Tensor Tensor::max_unpool2d(const Tensor& indices, const PoolOptions& o, const I
   rows.push_back(Shape(out.begin() + 2, out.end()).numel());
   const Tensor flat = flatten(2), places = indices.flatten(2), empty = full(rows, 0, {.dtype = dtype()});
   if (!dtype().is_float()) return s(empty.scatter(2, places, flat).reshape(out));
-  // Windows that overlap may name one place twice: its gradient goes to each of them.
+  // Overlapping windows may name one position twice: its gradient goes to each of them.
   auto spread = custom_gradient(
       [&](const Tensor& v, const Tensor& i) { return empty.scatter(2, i, v); },
       [](const Tensor& g, const Tensor&, const Tensor& i) { return Tensors{g.gather(2, i), Tensor()}; });

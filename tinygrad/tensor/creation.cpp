@@ -23,9 +23,9 @@ void check_shape(const Shape& shape, const char* op) {
   if (!shape.symbolic()) shape.numel();
 }
 
-/// A constant expression as the options want it: with storage where a device is named.
-/// A float constant is a leaf of its own: equal ones that shared a node would get each other's gradient. The tag is no
-/// part of any key.
+/// Returns a constant expression as the options ask: with storage where a device is named.
+/// Makes a float constant a leaf of its own: equal constants that shared a node would get each other's gradient. The
+/// tag is part of no key.
 UOp own_leaf(UOp u) {
   static uint64_t made = 0;  // under the graph's lock
   return u.dtype().is_float() && device_of(u).empty() ? u.rtag(++made) : u;
@@ -52,7 +52,7 @@ struct Flat {
   std::vector<int64_t> shape;
 };
 
-void flatten_literal(const Literal& l, size_t depth, Flat& out) {  // as deep as the braces in the program are
+void flatten_literal(const Literal& l, size_t depth, Flat& out) {  // recursion as deep as the braces in the program
   if (!l.is_list) {
     TG_CHECK(ShapeError, depth == out.shape.size(), "[Tensor] got a number where the lists before it have ",
              out.shape.size() - depth, " more levels, expected lists of equal depth");
@@ -204,7 +204,7 @@ Tensor Tensor::from_bytes(std::span<const std::byte> data, DType dtype, const Sh
 
 void Tensor::check_count(size_t values, const Shape& shape) {
   const bool known =
-      std::none_of(shape.begin(), shape.end(), [](const SInt& n) { return n.max() < 0; });  // reshape() fills in a -1
+      std::none_of(shape.begin(), shape.end(), [](const SInt& n) { return n.max() < 0; });  // reshape() would fill in a -1
   TG_CHECK(ShapeError, !known || shape.numel() == static_cast<int64_t>(values), "[from] got ", values,
            " values for shape ", shape, ", expected ", shape.numel());
 }

@@ -20,7 +20,7 @@ void check_matrix(const Tensor& t, const char* op) {
   TG_CHECK(DTypeError, t.dtype().is_float(), "[", op, "] got ", t.dtype(), ", expected floats");
 }
 
-/// Matrices one after the other along one axis, in a type that decompositions are computed in.
+/// A batch of matrices along one axis, in a type that decompositions are computed in.
 struct Matrices {
   Tensor x;          ///< (batch, m, n)
   Shape lead, room;  ///< the batch as it was; symbolic sizes at their greatest
@@ -29,7 +29,7 @@ struct Matrices {
     Tensor all = t;
     if (lead.symbolic())
       all = Tensor::from_uop(UOp::make(Ops::PAD, dtype, {t.uop(), Shape(lead.size(), SInt(0)).stack(), room.stack()}));
-    // A kernel sees the shard of its device: that must be whole matrices.
+    // A kernel sees its device's shard, which must hold whole matrices.
     if (const UOp u = all.uop(); is_multi(u) && shard_axis(u) > 0) all = Tensor::from_uop(spread(u, device_of(u), -1));
     const SInt m = room[room.size() - 2], n = room.back();
     lead.resize(lead.size() - 2);
@@ -39,7 +39,7 @@ struct Matrices {
     if (const UOp u = x.uop(); !is_multi(u) && !has_buffer_identity(current_view(u)))
       x = Tensor::from_uop(own_storage(u, device_or_default(u)));
   }
-  /// A result (batch, ...) in the shape and type of the argument.
+  /// Reshapes and casts a result (batch, ...) to the argument's form.
   Tensor back(const Tensor& t) const {
     Shape all = room, wanted = lead;
     for (size_t i = 1; i < t.shape().size(); i++) {
@@ -54,8 +54,8 @@ Tensor transposed(const Tensor& t) { return t.transpose(-2, -1); }
 Tensor columns(const Tensor& t, int64_t from, int64_t to) { return t(Ellipsis, Slice(from, to)); }
 Tensor rows(const Tensor& t, int64_t from, int64_t to) { return t(Ellipsis, Slice(from, to), Slice()); }
 
-/// In the gradient of a kernel: what it wrote to an argument, the gradient of that, the argument as it was. What was
-/// computed and dropped, since nobody held it, is gone, and with it the claim to its memory: it is computed again,
+/// Whether a result of the kernel was dropped, asked in its gradient (whose inputs are what the kernel wrote, the
+/// gradients of that, and the arguments). A result nobody held has given up its memory and is computed again,
 /// elsewhere.
 bool is_gone(UOp call, size_t i) {
   const UOp place = call.src(i + 1);
@@ -67,11 +67,11 @@ Tensor arriving(const UOps& gradients, UOp call, size_t i) {
   return gradients[i] ? Tensor::from_uop(gradients[i]) : argument(call, i).zeros_like();
 }
 
-/// X with R X = B, R upper triangular.
+/// Solves R X = B, R upper triangular.
 Tensor solve_upper(const Tensor& r, const Tensor& b) {
   using enum BackSubstitution::Argument;
   auto gradient = [](const UOps& g, UOp call) {
-    // R^T is lower triangular: upper with its axes turned around.
+    // R^T is lower triangular: upper with its axes reversed.
     const Tensor turned = transposed(argument(call, kR)).flip({-2, -1}),
                  db = solve_upper(turned, arriving(g, call, kX).flip(-2)).flip(-2);
     const Tensor x = is_gone(call, kX) ? solve_upper(argument(call, kR), argument(call, kB)) : written(call, kX);
@@ -83,7 +83,7 @@ Tensor solve_upper(const Tensor& r, const Tensor& b) {
   return back_substitution(r, b, gradient);
 }
 
-/// The gradient of A = Q R, m >= n, from those of Q (m, n) and R (n, n): Walter and Lehmann 2010.
+/// Returns the gradient of A = Q R, m >= n, from those of Q (m, n) and R (n, n): Walter and Lehmann 2010.
 Tensor grad_thin_qr(const Tensor& q, const Tensor& r, const Tensor& dq, const Tensor& dr) {
   const Tensor m = r.dot(transposed(dr.triu())) - transposed(dq).dot(q);
   const Tensor b = dq + q.dot(m.tril() + transposed(m.tril(-1)));
@@ -92,9 +92,9 @@ Tensor grad_thin_qr(const Tensor& q, const Tensor& r, const Tensor& dq, const Te
 
 std::pair<Tensor, Tensor> qr_of(const Tensor& x, int64_t width);
 
-/// What the gradient of the columns of Q behind the n-th means for the first n, which determine them: with E the first
-/// n columns of the identity a product of n reflectors is Q = I - (E - Q1) (I - Q11)^-T (E - Q1)^T (Ballard et al.
-/// 2015).
+/// Returns what the gradient of the columns of Q after the n-th contributes to the first n, which determine them: with
+/// E the first n columns of the identity a product of n reflectors is Q = I - (E - Q1) (I - Q11)^-T (E - Q1)^T (Ballard
+/// et al. 2015).
 Tensor grad_of_rest(const Tensor& q, int64_t n, const Tensor& drest) {
   const int64_t m = q.shape(-2);
   const Tensor first = columns(q, 0, n), unit = Tensor::eye(m, n, {.dtype = q.dtype()});
@@ -104,7 +104,7 @@ Tensor grad_of_rest(const Tensor& q, int64_t n, const Tensor& drest) {
   return Tensor::cat({z.dot(transposed(l)), transposed(l)}, -2) - drest.dot(transposed(z));
 }
 
-/// Q (batch, m, width) and R (batch, m, n).
+/// Returns Q (batch, m, width) and R (batch, m, n).
 std::pair<Tensor, Tensor> qr_of(const Tensor& x, int64_t width) {
   using enum Householder::Argument;
   auto gradient = [](const UOps& g, UOp call) {
@@ -128,20 +128,20 @@ std::pair<Tensor, Tensor> qr_of(const Tensor& x, int64_t width) {
   return {h.q, h.r};
 }
 
-/// From x = q r, r (batch, n, n): U of q's shape, the singular values, and V^T.
+/// Returns, from x = q r with r (batch, n, n): U of q's shape, the singular values, and V^T.
 Tensors svd_values(const Tensor& q, const Tensor& r) {
   Tensor size = r.abs().max({.axis = {-2, -1}, .keepdim = true});
   size = (size != 0).where(size, 1.0).contiguous();
   auto [turned, vt] = jacobi(r / size);
   auto [s, order] = turned.square().sum(-1).sqrt().contiguous().sort(-1, true);
   const Tensor which = order.unsqueeze(-1).expand(vt.shape());
-  // The columns are orthogonal: their QR has a diagonal R, and columns of Q also where a singular value is 0.
+  // The columns are orthogonal, so their QR has a diagonal R, and Q has columns also where a singular value is 0.
   auto [u, diagonal] = householder(transposed(turned.gather(-2, which)), r.shape(-1));
   const Tensor sign = (diagonal.diagonal(0, -2, -1) < 0).where(-1.0, 1.0).cast(r.dtype());
   return {q.dot(u * sign.unsqueeze(-2)), s * size.squeeze(-1), vt.gather(-2, which)};
 }
 
-/// a / b, and nothing where there is nothing to divide.
+/// Returns a / b, and 0 where b is 0.
 Tensor quotient(const Tensor& a, const Tensor& b) { return (a == 0).where(0.0, a / (a == 0).where(1.0, b)); }
 
 Tensors thin_svd(const Tensor& x, const Tensor& q, const Tensor& r);
@@ -167,8 +167,8 @@ UOps grad_svd(const UOps& g, UOp call) {
   return out;
 }
 
-/// U (batch, m, n), singular values and V^T of x = q r. The gradient is that of x alone, also where a triangle cannot
-/// be divided by.
+/// Returns U (batch, m, n), the singular values and V^T of x = q r. The gradient is that of x alone, also where a
+/// triangle is singular.
 Tensors thin_svd(const Tensor& x, const Tensor& q, const Tensor& r) {
   const int64_t n = x.shape(-1);
   return values_of(svd_values(columns(q, 0, n).detach(), rows(r, 0, n).detach()), x, grad_svd);

@@ -1,6 +1,6 @@
-/// \file Exponential, trigonometric, hyperbolic functions and their inverses, erf. Where a formula loses digits there
-/// is a polynomial for small arguments. What the branch not taken gets is chosen so that its value and its gradient are
-/// finite: times zero it then is zero.
+/// \file Exponential, trigonometric and hyperbolic functions, their inverses, and erf. Where a formula loses digits,
+/// small arguments use a polynomial. The branch not taken gets an argument whose value and gradient are finite, so that
+/// times zero it is zero.
 #include "tinygrad/tensor/elementary.h"
 
 #include <cmath>
@@ -27,7 +27,7 @@ struct Argument {
     twice = strong_dtype(in) == dtypes::float64;
   }
   Tensor result(const Tensor& r) const { return r.cast(of); }
-  /// c[0] + c[1] * z + ..., with the coefficients of the type.
+  /// Evaluates c[0] + c[1] * z + ..., with the coefficients of the type.
   template <size_t N, size_t M>
   Tensor polynomial(const Tensor& z, const double (&single)[N], const double (&dbl)[M]) const {
     const std::span<const double> c = twice ? std::span<const double>(dbl) : std::span<const double>(single);
@@ -35,7 +35,7 @@ struct Argument {
     for (size_t i = c.size() - 1; i-- > 0;) r = r * z + c[i];
     return r;
   }
-  /// v + v^3 * (c[0] + c[1] * v^2 + ...)
+  /// Evaluates v + v^3 * (c[0] + c[1] * v^2 + ...).
   template <size_t N, size_t M> Tensor odd(const Tensor& v, const double (&single)[N], const double (&dbl)[M]) const {
     Tensor z = v * v;
     return v * (1.0 + z * polynomial(z, single, dbl));  // keeps -0
@@ -100,7 +100,7 @@ Tensor Tensor::tan() const {
 }
 
 namespace {
-/// asin of what is below 1/2, or of sqrt((1 - |x|) / 2): `small` says which.
+/// Returns asin of v where `small` holds (|v| < 1/2), of sqrt((1 - |x|) / 2) elsewhere.
 std::pair<Tensor, Tensor> reduced_asin(const Argument& a) {
   Tensor square = a.x * a.x, small = square <= 0.25, rest = (1.0 - a.x.abs()) * 0.5;
   Tensor v = small.where(a.x, small.where(1.0, rest).sqrt()), z = small.where(square, rest);
@@ -126,7 +126,7 @@ Tensor Tensor::atan() const {
   return s(a.result(large.where(a.x.sign() * kHalfPi - r, r)));
 }
 
-// Halves of the exponential twice, since e^x may overflow where half of it does not.
+// Two half-size exponentials are added twice, since e^x may overflow where half of it does not.
 Tensor Tensor::sinh() const {
   OpScope s;
   Argument a(*this, "sinh");
@@ -156,7 +156,7 @@ Tensor Tensor::asinh() const {
 Tensor Tensor::acosh() const {
   OpScope s;
   Argument a(*this, "acosh");
-  // Of -x with a minus, and no number: as in PyTorch there is a gradient below -1, though no value.
+  // Negated for -x, and NaN: as in PyTorch there is a gradient below -1, though no value.
   Tensor v = 2.0 * ((a.x.abs() - 1.0) * 0.5).sqrt().asinh();
   return s(a.result(a.x.sign() * v + (a.x < 1).where(std::numeric_limits<double>::quiet_NaN(), 0.0)));
 }
@@ -177,7 +177,7 @@ Tensor Tensor::erf() const {
 Tensor Tensor::logaddexp(const Tensor& o) const {
   OpScope s;
   if (!dtype().is_float() && !o.dtype().is_float()) return s(as_float(*this).logaddexp(as_float(o)));
-  Tensor distance = (*this != o).where(-(*this - o).abs(), 0.0);  // 0 of equal infinities too
+  Tensor distance = (*this != o).where(-(*this - o).abs(), 0.0);  // 0 for equal infinities too
   return s(maximum(o) + tensor_detail::log1p_below_one(distance.exp()));
 }
 

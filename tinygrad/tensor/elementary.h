@@ -1,15 +1,15 @@
-/// \file Functions of one float that Tensor's are built of.
+/// \file Functions of one float that Tensor's own are built from.
 #pragma once
 #include "tinygrad/tensor/tensor.h"
 
 namespace tg::tensor_detail {
 
-/// Integers and bool in the default float, before they are subtracted, negated or multiplied on the way to a float:
-/// unsigned and narrow ones would wrap.
+/// Converts integers and bool to the default float, before they are subtracted, negated or multiplied on the way to a
+/// float: unsigned and narrow ones would wrap.
 Tensor as_float(const Tensor& x);
-/// exp(x) - 1 of x <= 0, without loss near 0.
+/// Computes exp(x) - 1 for x <= 0, without cancellation near 0.
 Tensor expm1_of_negative(const Tensor& x);
-/// log(1 + x) of 0 <= x <= 1, without loss near 0.
+/// Computes log(1 + x) for 0 <= x <= 1, without cancellation near 0.
 Tensor log1p_below_one(const Tensor& x);
 
 }  // namespace tg::tensor_detail

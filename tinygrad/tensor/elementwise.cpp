@@ -1,4 +1,4 @@
-/// \file Elementwise operations: arithmetic, comparison, bits, and the functions built of them.
+/// \file Elementwise operations: arithmetic, comparison, bits, and the functions built from them.
 #include <cmath>
 #include <numbers>
 #include <tuple>
@@ -15,7 +15,7 @@ void check_broadcast(UOp a, UOp b, const char* op) {
   const Shape *x = &shape_of(a), *y = &shape_of(b);
   if (*x == *y) return;
   const Shape* both[] = {x, y};
-  if (Shape all = broadcast_shapes(both, op); !all.symbolic()) all.numel();  // throws when it has too many elements
+  if (Shape all = broadcast_shapes(both, op); !all.symbolic()) all.numel();  // throws when the result has too many elements
 }
 void check_device(UOp a, UOp b, const char* op) {
   const std::string &x = device_of(a), &y = device_of(b);
@@ -23,15 +23,15 @@ void check_device(UOp a, UOp b, const char* op) {
            ", expected one device: move one with .to(device)");
 }
 
-/// Both operands in their common type, checked.
+/// Returns both operands in their common type, checked.
 std::pair<UOp, UOp> operands(const Tensor& a, const Tensor& b, const char* op) {
   UOp x = uop_of(a, op), y = uop_of(b, op);
   check_broadcast(x, y, op);
   check_device(x, y, op);
   return x.dtype() == y.dtype() ? std::pair(x, y) : ops::promote(x, y);
 }
-/// Where an integer literal lies when the type of the other operand does not hold it: 1 above, -1 below; 0 if it does,
-/// or is no such literal.
+/// Returns 1 if an integer literal is above the range of the other operand's type, -1 if below, 0 if it fits or is no
+/// such literal.
 int beyond(UOp literal, DType of) {
   UOp c = literal.dtype() == dtypes::weakint && of.is_int() && !of.is_weak() ? ops::literal_of(literal) : UOp();
   return !c ? 0 : c.const_int() > int_max(of) ? 1 : c.const_int() < int_min(of) ? -1 : 0;
@@ -60,13 +60,13 @@ Tensor bits(Ops alu, const Tensor& a, const Tensor& b, const char* op, bool allo
            b.dtype(), ", expected integers", allow_bool ? " or bool" : "");
   return s(UOp::alu(alu, {x, y}));
 }
-/// A function of floats: integers become the default float.
+/// Builds a function of floats: integers become the default float.
 Tensor unary(Ops alu, const Tensor& t, const char* op) {
   OpScope s(op);
   UOp u = uop_of(t, op);
   return s(UOp::alu(alu, {ops::cast(u, least_upper_float(u.dtype()))}));
 }
-/// The type of the same size without a sign.
+/// Returns the unsigned type of the same size.
 DType unsigned_of(DType d) {
   return d.itemsize() == 1   ? dtypes::uint8
          : d.itemsize() == 2 ? dtypes::uint16
@@ -80,7 +80,8 @@ constexpr double kLn2 = std::numbers::ln2;
 
 Tensor Tensor::add(const Tensor& o) const { return binary(Ops::ADD, *this, o, "add"); }
 Tensor Tensor::mul(const Tensor& o) const { return binary(Ops::MUL, *this, o, "mul"); }
-/// The greater or lesser of both, one of which is a literal out of the other's range: decided by where it lies.
+/// Returns the maximum or minimum of both where one is a literal outside of the other's range, which decides the
+/// result.
 static std::optional<Tensor> extreme_of_literal(const Tensor& a, const Tensor& b, int wanted, const char* op) {
   OpScope s(op);
   for (bool swapped : {false, true}) {
@@ -109,8 +110,9 @@ Tensor Tensor::sub(const Tensor& o) const {
 Tensor Tensor::div(const Tensor& o) const {
   OpScope s;
   auto [x, y] = operands(*this, o, "div");
-  // Of 16 bits and fewer in float32: the reciprocal of a small number may overflow where the quotient does not.
-  // Integers, literals among them too, become floats as they are: -1 beside uint8 is no 255.
+  // Types of 16 bits and fewer compute in float32: the reciprocal of a small value may overflow where the quotient does
+  // not.
+  // Integers, literals included, become floats unchanged: -1 next to uint8 is no 255.
   if (!x.dtype().is_float()) {
     const DType d = dtypes::default_float();
     return s(ops::cast(uop_of(*this, "div"), d) * UOp::alu(Ops::RECIPROCAL, {ops::cast(uop_of(o, "div"), d)}));
@@ -169,7 +171,7 @@ Tensor Tensor::pow(const Tensor& o) const {
     }
     if (e == 0.5 && x.dtype().is_float()) return s(from_uop(x).sqrt());
   }
-  if (x.dtype().is_bool()) return s(x | y.logical_not());  // 0 only as 0 to the power of 1
+  if (x.dtype().is_bool()) return s(x | y.logical_not());  // 0 only for 0 to the power of 1
   return s(UOp::alu(Ops::POW, {x, y}));
 }
 Tensor Tensor::neg() const {
@@ -201,7 +203,7 @@ Tensor Tensor::eq(const Tensor& o) const {
   OpScope s;
   return s(ne(o).logical_not());
 }
-// Of floats "not greater" is no "less or equal": both are false of NaN.
+// For floats "not greater" is not "less or equal": both are false for NaN.
 Tensor Tensor::le(const Tensor& o) const {
   OpScope s;
   return s(dtype().is_float() || o.dtype().is_float() ? lt(o) | eq(o) : gt(o).logical_not());
@@ -231,7 +233,7 @@ Tensor Tensor::masked_fill(const Tensor& mask, const Tensor& value) const {
 Tensor Tensor::clamp(const std::optional<Tensor>& lo, const std::optional<Tensor>& hi) const {
   OpScope s;
   TG_CHECK(ValueError, lo || hi, "[clamp] got no bound, expected a lower or an upper one");
-  // A literal that no value of the type can reach is no bound.
+  // A literal that no value of the type can reach does not bound it.
   auto out_of_reach = [&](const Tensor& bound, int side) { return beyond(uop_of(bound, "clamp"), dtype()) == side; };
   Tensor r = lo && !out_of_reach(*lo, -1) ? (*this < *lo).where(*lo, *this) : *this;
   return s(hi && !out_of_reach(*hi, 1) ? (r > *hi).where(*hi, r) : r);
@@ -256,8 +258,7 @@ Tensor Tensor::isclose(const Tensor& o, double rtol, double atol, bool equal_nan
   OpScope s;
   auto [a, b] = operands(*this, o, "isclose");
   if (!a.dtype().is_float()) {
-    // As bits without a sign the difference of the greater and the lesser is right also where it wraps. Bools are 0
-    // and 1.
+    // As unsigned bits the difference of the larger and the smaller is right also where it wraps. Bools are 0 and 1.
     const DType d = a.dtype().is_bool() ? dtypes::uint8 : ops::strong_type(UOp::alu(Ops::ADD, {a, b}));
     const Tensor x = from_uop(ops::cast(a, d)), y = from_uop(ops::cast(b, d));
     Tensor distance = x.maximum(y) - x.minimum(y);
@@ -297,7 +298,7 @@ Tensor Tensor::square() const {
   OpScope s;
   return s(*this * *this);
 }
-/// -1, 1, or `rest` of zeros and NaN.
+/// Returns -1, 1, or `rest` for zeros and NaN.
 static UOp sign_or(UOp v, UOp rest) {
   UOp zero = v.const_like(0);
   return (v < zero).where(v.const_like(-1), (zero < v).where(v.const_like(1), rest));
@@ -313,7 +314,7 @@ Tensor Tensor::abs() const {
   OpScope s;
   UOp u = uop_of(*this, "abs");
   if (u.dtype().is_bool() || u.dtype().is_unsigned()) return *this;
-  // Zeros times themselves, so that -0 becomes 0; as a factor they have no gradient.
+  // Zeros are multiplied by themselves, so that -0 becomes 0; as factors they have no gradient.
   UOp v = ops::strong(u), rest = v.dtype().is_float() ? UOp::make(Ops::DETACH, v.dtype(), {v}) : v.const_like(0);
   return s(ops::cast(v * sign_or(v, rest), u.dtype()));
 }
@@ -335,7 +336,8 @@ Tensor Tensor::floor() const {
 Tensor Tensor::round() const {
   OpScope s;
   if (!dtype().is_float()) return *this;
-  // Away from the whole part when the fraction is more than a half, or a half and the whole part odd. Keeps -0.
+  // Rounds away from the integral part when the fraction is above a half, or is a half and the integral part odd. Keeps
+  // -0.
   Tensor whole = trunc(), fraction = (*this - whole).abs(), half = whole * 0.5;
   Tensor up = (fraction > 0.5) | ((fraction == 0.5) & (half.trunc() != half));
   return s(up.where(whole + (*this < 0).where(-1.0, 1.0), whole));
@@ -353,7 +355,7 @@ Tensor Tensor::copysign(const Tensor& o) const {
 Tensor Tensor::lerp(const Tensor& end, const Tensor& weight) const {
   OpScope s;
   if (dtype() == dtypes::uint8 && !weight.dtype().is_weak()) {
-    // Whole numbers between bytes: the weight in 128ths, the difference with its sign.
+    // Integer interpolation between bytes: the weight in 128ths, the difference signed.
     Tensor w = (weight * 128.0 + 0.5).cast(dtypes::int16), from = cast(dtypes::int16);
     return s((from + (((end.cast(dtypes::int16) - from) * w + 64) >> 7)).cast(dtypes::uint8));
   }

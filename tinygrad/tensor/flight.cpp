@@ -1,4 +1,4 @@
-/// \file The list of runs under way and what memory they use.
+/// \file The list of running schedules and the memory they use.
 #include "tinygrad/tensor/flight.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct List {
   std::mutex mutex;
   std::vector<std::shared_ptr<Flight::Uses>> flights;
 };
-/// A forked child has the thread that forked alone: nothing else is under way there.
+/// A forked child has only the thread that forked: nothing else is running there.
 List& list() {
   static List* l = [] {
 #ifdef __unix__
@@ -43,7 +43,7 @@ List& list() {
   return *l;
 }
 
-/// The memory of a BUFFER, whatever views of it there are; its node while it has none.
+/// Returns the identity of a BUFFER's memory, whichever views of it there are; its node while it has none.
 const void* memory_behind(UOp buffer) {
   const BufferRef b = buffer_table::get(static_cast<uint64_t>(buffer.arg<ParamArg>().slot));
   return b ? static_cast<const void*>(&b->base()) : buffer.node();

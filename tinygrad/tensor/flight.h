@@ -1,6 +1,6 @@
-/// \file Runs under way in several threads. What a run overwrites no other may read or write meanwhile: the graph's
-/// lock is not held while kernels run, so a second thread that plans now would see a write as pending that is being
-/// made, and make it again.
+/// \file Schedules running in several threads. What one overwrites, no other may read or write meanwhile: the graph's
+/// lock is not held while kernels run, so a second thread that plans now would see a write in progress as pending and
+/// make it again.
 #pragma once
 #include <memory>
 
@@ -15,9 +15,9 @@ class Flight {
   Flight() = default;
   Flight(const Flight&) = delete;
   ~Flight();
-  /// Under a GraphScope, with what was planned: true when it may run. False when it overwrites what another thread's
-  /// run uses, or uses what that overwrites: let the graph go, wait(), plan again. A thread that holds the graph from
-  /// outside cannot wait for one that needs it to finish: it runs.
+  /// Registers the run, under the GraphScope it was planned in; returns true when it may start. Returns false when it
+  /// overwrites what another thread's run uses, or uses what that run overwrites: release the graph, wait(), plan
+  /// again. A thread that holds the graph from outside cannot wait for one that needs it to finish: it runs.
   bool start(const BoundSchedule& bound, const Writes& writes);
   void wait();
 

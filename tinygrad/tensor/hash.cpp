@@ -21,13 +21,13 @@ constexpr std::array<uint64_t, 24> kRoundConstants = {
 UOp at(int64_t i) { return UOp::constant(i); }
 UOp rotated(UOp v, int n) { return n == 0 ? v : (v << ConstValue(n)) | (v >> ConstValue(64 - n)); }
 
-/// One round of the permutation. Lane (x, y) is at index x + 5 y.
+/// Applies one round of the permutation. Lane (x, y) is at index x + 5 y.
 std::array<UOp, 25> round_of(std::array<UOp, 25> a, UOp constant) {
   UOp c[5], d[5];
   for (size_t x = 0; x < 5; x++) c[x] = a[x] ^ a[x + 5] ^ a[x + 10] ^ a[x + 15] ^ a[x + 20];
   for (size_t x = 0; x < 5; x++) d[x] = c[(x + 4) % 5] ^ rotated(c[(x + 1) % 5], 1);
   for (size_t i = 0; i < 25; i++) a[i] = a[i] ^ d[i % 5];
-  // Each lane turns by a triangular number of bits and moves along the cycle (x, y) -> (y, 2x + 3y).
+  // Each lane rotates by a triangular number of bits and moves along the cycle (x, y) -> (y, 2x + 3y).
   std::array<UOp, 25> b = a;
   size_t x = 1, y = 0;
   for (int t = 0; t < 24; t++) {
@@ -45,15 +45,15 @@ std::array<UOp, 25> round_of(std::array<UOp, 25> a, UOp constant) {
   return a;
 }
 
-/// The sponge in one kernel: p[0] (batch, 25) becomes the state after absorbing p[1] (batch, blocks, words); p[2] are
-/// the round constants. The state is in registers and the rounds are a loop, so that the code is one round long,
+/// Builds the sponge as one kernel: p[0] (batch, 25) becomes the state after absorbing p[1] (batch, blocks, words);
+/// p[2] holds the round constants. The state is in registers and the rounds are a loop, so the code is one round long,
 /// however many blocks there are.
 UOp sponge(const UOps& p) {
   const int64_t words = shape_of(p[1])[2].value();
   auto registers = [](int64_t slot) {
     return UOp::make(Ops::BUFFER, u64, {Shape{25}.stack()}, ParamArg{slot, AddrSpace::kReg, "", "", 0, 0});
   };
-  /// Effects that give register i of `to` the value f(i), for the first n of them.
+  /// Returns stores of f(i) to the first n registers of `to`.
   auto each = [](UOp to, int64_t n, auto f) {
     UOps stores;
     for (int64_t i = 0; i < n; i++) stores.push_back(to.index({at(i)}).store(f(i)));
@@ -97,13 +97,13 @@ Tensor Tensor::keccak(int64_t rate, int64_t suffix) const {
            rate, " and suffix ", suffix, ", expected a multiple of 8 below 200 and a byte");
   const Shape sh = shape();
   TG_CHECK(ShapeError, !sh.empty(), "[keccak] got a tensor without axes, expected bytes along the last one");
-  if (devices().size() > 1) {  // hashed in one place
+  if (devices().size() > 1) {  // hashed on one device
     Tensor digests = to(devices()[0]).keccak(rate, suffix);
     return s(!shard_axis() || *shard_axis() + 1 < ndim() ? digests.shard(devices(), shard_axis()) : digests);
   }
   Tensor bytes = bitcast(dtypes::uint8);
   Shape lead(sh.begin(), sh.end() - 1), out = lead;
-  const SInt batch = lead.size() == 1 ? lead[0] : SInt(lead.numel());  // one symbolic axis is fine
+  const SInt batch = lead.size() == 1 ? lead[0] : SInt(lead.numel());  // one symbolic axis is supported
   int64_t n = bytes.shape(-1), blocks = n / rate + 1, padding = blocks * rate - n;
   std::vector<uint8_t> tail(static_cast<size_t>(padding), 0);
   tail.front() ^= static_cast<uint8_t>(suffix);

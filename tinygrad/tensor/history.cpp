@@ -1,4 +1,4 @@
-/// \file Which histories matter, and which were dropped.
+/// \file Decides which histories matter, and records which were dropped.
 #include "tinygrad/tensor/history.h"
 
 #include <algorithm>
@@ -9,23 +9,24 @@
 
 namespace tg::tensor_detail {
 namespace {
-/// Graphs beyond this are not searched for what they depend on: realizing must not take longer than computing.
+/// Graphs with more nodes are not searched for dependencies: realizing must not take longer than computing.
 constexpr size_t kSearched = 4096;
 
 struct Dropped {
   Leaves leaves;
   Lost lost = Lost::kUnlessReached;
 };
-/// By slot of a BUFFER: the storage it was computed from. Under the graph's lock; entries go when their BUFFER dies.
+/// By slot of a BUFFER: the storage it was computed from. Guarded by the graph's lock; entries are erased when their
+/// BUFFER dies.
 std::unordered_map<int64_t, Dropped>& dropped() {
   static auto* d = new std::unordered_map<int64_t, Dropped>;
   return *d;
 }
 
-/// Which BUFFER stands for the memory of an overwritten one now, by slots. BUFFERs in between may die.
+/// By slot, the BUFFER that now stands for the memory of an overwritten one. BUFFERs in between may die.
 struct Successors {
   std::unordered_map<int64_t, int64_t> latest;
-  std::unordered_map<int64_t, std::vector<int64_t>> earlier;  // the inverse; may name dead ones
+  std::unordered_map<int64_t, std::vector<int64_t>> earlier;  // the inverse; may name dead BUFFERs
 };
 Successors& successors() {
   static auto* s = new Successors;
@@ -35,7 +36,7 @@ Successors& successors() {
 int64_t slot_of(UOp buffer) { return buffer.arg<ParamArg>().slot; }
 bool is_storage(UOp u) { return u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kGlobal; }
 
-/// Slots of float storage below `root`, computed or not; what lies behind dropped histories included.
+/// Returns the slots of float storage below `root`, computed or not, including what is behind dropped histories.
 std::vector<int64_t> leaves_below(UOp root) {
   std::vector<int64_t> out;
   MemoScope seen;

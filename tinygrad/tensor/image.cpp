@@ -22,7 +22,7 @@ Tensor Tensor::image_conv2d(const Tensor& weight, const Tensor& bias, const Conv
   const int64_t in4 = cin == 1 && g % 4 == 0 ? 1 : fours(cin), out4 = rcout == 1 && g % 4 == 0 ? 1 : fours(rcout);
   Tensor x = reshape(bs, g, cin, h, w).pad_to({-1, -1, in4, -1, -1}).reshape(bs, g * in4, h, w);
   Tensor k = weight.reshape(g, rcout, cin, kh, kw).pad_to({-1, out4, in4, -1, -1}).reshape(g * out4, in4, kh, kw);
-  // Rows of pixels, channels innermost; of the weight four output channels innermost.
+  // Rows of pixels, channels innermost; for the weight four output channels innermost.
   x = x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2);
   if (out4 * g % 4 == 0)
     k = k.reshape(g * out4 / 4, 4, in4, kh, kw)
@@ -48,7 +48,7 @@ Tensor Tensor::image_dot(const Tensor& w, std::optional<DType> dtype) const {
            ", expected at least one axis each");
   TG_CHECK(ShapeError, a.back() == b[b.size() - std::min<size_t>(b.size(), 2)], "[image_dot] got shapes ", a, " and ",
            b, ", expected equal inner sizes");
-  // One matrix times many rows is a convolution of 1x1 kernels; batches of matrices have no such form.
+  // One matrix times many rows is a convolution with 1x1 kernels; batches of matrices have no such form.
   if (b.size() != 2 || a.size() < 2) return s(dot(w, dtype));
   const int64_t k = b[0].value(), n = b[1].value();
   Tensor rows = reshape(-1, k).transpose().reshape(1, k, -1, 1);

@@ -1,4 +1,4 @@
-/// \file Inside of a Tensor, the list of live tensors and the scope every public method opens.
+/// \file Internals of a Tensor, the list of live tensors, and the scope that every public method opens.
 #pragma once
 #include <functional>
 #include <mutex>
@@ -24,7 +24,7 @@ struct Tensor::Impl : std::enable_shared_from_this<Tensor::Impl> {
   UOpRef literal;                             ///< of one that was assigned to and never had storage: what it was before
   const void* thread = this_thread();         ///< that made it, or assigned to it last
   Impl *previous = nullptr, *next = nullptr;  ///< live tensors, oldest first
-  /// Something that tells threads apart.
+  /// Returns a value that identifies the calling thread.
   static const void* this_thread() {
     static thread_local const char here = 0;
     return &here;
@@ -38,11 +38,11 @@ namespace tensor_detail {
 /// Calls `f` for every live tensor, in order of creation. Under a GraphScope.
 void each_live(const std::function<void(Tensor::Impl&)>& f);
 
-/// Opened by every public method: the graph is current, and with EAGER=1 the result of the outermost method is realized
+/// Opened by every public method: makes the graph current, and with EAGER=1 realizes the result of the outermost method
 /// at once.
 class OpScope {
  public:
-  /// The outermost method names what nodes are made for (TRACEMETA).
+  /// The outermost method is recorded as the origin of new nodes (TRACEMETA).
   explicit OpScope(const char* method = __builtin_FUNCTION())
       : origin_(depth() ? Origin::current() : origin_of(method)) {
     if (depth() == 0) bound_pending();  // before the method looks at its tensors
@@ -50,7 +50,7 @@ class OpScope {
   }
   ~OpScope() { depth()--; }
   OpScope(const OpScope&) = delete;
-  /// The tensor of a node; checks its shape and device now, so that errors appear at the line of the mistake.
+  /// Returns the tensor of a node; checks its shape and device now, so that errors appear at the faulty line.
   Tensor operator()(UOp u) const;
   Tensor operator()(Tensor t) const;
 
@@ -60,32 +60,32 @@ class OpScope {
   Origin origin_;
 };
 
-/// Position of `axis` (negative: from the end); IndexError that names `op` otherwise.
+/// Returns the position of `axis` (negative: from the end); IndexError naming `op` otherwise.
 int axis_of(int axis, size_t ndim, const char* op, const Shape& shape);
-/// Sorted positions of the axes; ValueError for one named twice.
+/// Returns the sorted positions of the axes; ValueError for one named twice.
 std::vector<int> axes_of(const Axes& axes, const char* op, const Shape& shape);
-/// The size of `axis` (a position); ShapeError that names `op` when it is symbolic.
+/// Returns the size of `axis` (a position); ShapeError naming `op` when it is symbolic.
 int64_t number_of(const Shape& shape, int axis, const char* op);
-/// The type of places in an axis of `n` elements: int32 where it holds them.
+/// Returns the type of positions in an axis of `n` elements: int32 if it can hold them.
 inline DType place_dtype(int64_t n) { return n > INT32_MAX ? dtypes::int64 : dtypes::int32; }
-/// `v` for each of n axes: one number is repeated; ShapeError for another count.
+/// Returns one value per axis for n axes, repeating a single one; ShapeError for another count.
 std::vector<int64_t> per_axis(const Ints& v, size_t n, const char* op, const char* what);
-/// The Impl's node; ValueError when the tensor is undefined.
+/// Returns the Impl's node; ValueError when the tensor is undefined.
 UOp uop_of(const Tensor& t, const char* op);
-/// New storage with a Buffer behind it, allocated on first use.
+/// Creates storage with a Buffer, allocated on first use.
 UOp new_storage(const Shape& shape, DType dtype, const std::string& device);
-/// Storage whose raw contents nobody has seen: writing it needs no care.
+/// Marks storage whose raw contents nobody has seen: writing it needs no care.
 void mark_fresh(UOp buffer);
 bool is_fresh(UOp buffer);
-/// `u` written to new storage, in its strong type: AFTER(B, STORE(B, u)).
+/// Writes `u` to new storage, in its strong type: AFTER(B, STORE(B, u)).
 UOp own_storage(UOp u, const std::string& device);
-/// The node a handle points to now: its buffer once it has been computed.
+/// Returns the node a handle points to now: its buffer once it has been computed.
 UOp current(UOp u);
-/// realize(); `keep`: what they were computed from stays known to gradients.
+/// Realizes; `keep`: gradients still know what the tensors were computed from.
 void realize_pending(const Tensors& tensors, bool keep);
-/// Runs `f`; an OutOfMemoryError it throws gets a list of the largest live tensors.
+/// Runs `f`; adds a list of the largest live tensors to an OutOfMemoryError it throws.
 void explaining_memory(const std::function<void()>& f);
-/// The device a tensor without one is computed on.
+/// Returns the node's device, or the one a tensor without a device is computed on.
 std::string device_or_default(UOp u);
 void set_uop(Tensor::Impl& t, UOp u);
 

@@ -1,4 +1,4 @@
-/// \file Indexing: integers, slices, new axes, integer and bool tensors; selections by a mask.
+/// \file Indexing: integers, slices, new axes, integer and bool tensors; selection by a mask.
 #include <algorithm>
 
 #include "tinygrad/tensor/function.h"
@@ -40,7 +40,7 @@ std::vector<int> ParsedIndex::gathered() const {
 namespace {
 Bounds bounds(const SInt& v) { return v.symbolic() ? bounds_of(v.uop()) : Bounds{v.value(), v.value()}; }
 
-/// e - b when that is known to be 0 or more.
+/// Returns e - b when that is known to be 0 or more.
 SInt distance(const SInt& b, const SInt& e, const char* op, const Shape& shape) {
   if (b == 0) return e;
   UOp ub = b.uop(), ue = e.uop();
@@ -103,8 +103,8 @@ AxisIndex parse_slice(const Slice& s, const SInt& n, int axis, const Shape& shap
   return a;
 }
 
-/// Windows of `step` elements per row: where the first one begins, so that all lie inside the axis; -1 when they do not
-/// fit.
+/// Returns where the first window of `step` elements per row begins so that all windows are inside the axis; -1 when
+/// they do not fit.
 int64_t window_of(const AxisIndex& a, int64_t n) {
   int64_t rows = a.size.value(), begin = a.begin.value();
   if (rows * a.step > n) return -1;
@@ -200,7 +200,7 @@ Tensor basic_view(const Tensor& t, const ParsedIndex& p) {
       continue;
     }
     any = true;
-    // Rows of `step` elements, of which one counts.
+    // Rows of `step` elements, of which one is used.
     int64_t n = p.shape[i].value(), rows = a.size.value(), window = window_of(a, n), at = 0, over = 0;
     if (window >= 0) {
       at = a.begin.value() - window;
@@ -289,7 +289,7 @@ Tensor Tensor::index(const std::vector<Index>& indices) const {
   bool empty = !p.shape.symbolic() && !full.symbolic() && (p.shape.numel() == 0 || full.numel() == 0);
   Tensor r = empty ? from_uop(ops::full(full, 0, strong_dtype(src[0].dtype()))) : from_uop(u);
   if (empty && full.numel() == 0)
-    r = x.flatten().shrink({{0, 0}}).reshape(full).cast(r.dtype());  // it has a gradient, zeros
+    r = x.flatten().shrink({{0, 0}}).reshape(full).cast(r.dtype());  // has a gradient: zeros
   if (g.valid.defined() && !empty) {
     Shape wide = g.valid.shape();
     wide.insert(wide.begin(), g.shape.size() - wide.size(), SInt(1));
@@ -320,7 +320,7 @@ Tensor Tensor::slice(int axis, const Slice::Bound& start, const Slice::Bound& st
 }
 
 namespace {
-/// The places at which a flat mask holds, in order; what else fits into `count` is undefined.
+/// Returns the positions at which a flat mask holds, in order; what else fits into `count` is undefined.
 Tensor places_of(const Tensor& mask, int64_t count) {
   const int64_t n = mask.numel();
   const DType d = place_dtype(n);
@@ -331,8 +331,8 @@ Tensor places_of(const Tensor& mask, int64_t count) {
     const UOp seen = s.registers(1, d), zero = UOp::constant(int64_t{0});
     s.write(seen, {zero}, UOp::constant(0, d));
     s.loop(n, [&](UOp i) {
-      // Every number is written, over the one before unless that is to stay: no branch to predict. The last place is
-      // for what nobody wants.
+      // Every position is written, over the previous one unless that one is kept: no branch to predict. The last slot
+      // takes what is discarded.
       const UOp at = s.read(seen, {zero});
       s.write(p[0], {at.minimum(UOp::constant(count, d)).cast(dtypes::weakint)}, i.cast(d));
       s.write(seen, {zero}, at + s.read(p[1], {i}).cast(d));
@@ -343,13 +343,13 @@ Tensor places_of(const Tensor& mask, int64_t count) {
       {{0, count}});
 }
 
-/// How many elements a selection has: the size asked for, or as many as the mask holds.
+/// Returns the number of elements of a selection: the size asked for, or as many as the mask holds.
 int64_t selected(const Tensor& mask, std::optional<int64_t> size, const char* op) {
   TG_CHECK(ShapeError, !size || *size >= 0, "[", op, "] got size ", *size, ", expected 0 or more");
   return size ? *size : mask.numel() ? mask.sum({.dtype = dtypes::int64}).item<int64_t>() : 0;
 }
 
-/// `r` where fewer elements than its first axis has are selected: `fill` behind the last.
+/// Returns `r` with `fill` after the last selected element, where fewer are selected than its first axis has.
 Tensor filled(const Tensor& r, const Tensor& mask, const Tensor& fill) {
   Tensor some = Tensor::arange(r.shape(0)) < mask.sum({.dtype = dtypes::int64});
   return some
@@ -385,7 +385,7 @@ Tensor Tensor::nonzero(std::optional<int64_t> size, const Tensor& fill) const {
   if (count == 0 || mask.numel() == 0) return s(fill.cast(d).expand({count, axes}));
   const Tensor place = places_of(mask, count);
   Tensors columns;
-  int64_t below = mask.numel();  // elements that differ in the axes from here on
+  int64_t below = mask.numel();  // elements that differ in the remaining axes
   for (const SInt& n : sh) {
     const int64_t above = below;
     below /= n.value();

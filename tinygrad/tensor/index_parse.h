@@ -1,4 +1,4 @@
-/// \file What an index expression means for the axes of a tensor.
+/// \file The meaning of an index expression for the axes of a tensor.
 #pragma once
 #include <utility>
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace tg::tensor_detail {
 
-/// What one axis of the source becomes: the positions begin, begin + step, ..., `size` of them.
+/// One axis of the source after indexing: the positions begin, begin + step, ..., `size` of them.
 struct AxisIndex {
   SInt begin = 0, size = 0;
   int64_t step = 1;   ///< positive
@@ -21,22 +21,21 @@ struct ParsedIndex {
   std::vector<int> result;      ///< axes of the basic result: a source axis, or -1 for a new one
   std::vector<UOpRef> keep;     ///< symbolic bounds
 
-  /// Everything, as it is.
+  /// Whether the axis is taken whole and in order.
   bool whole() const;
-  /// Of the basic result, in which gathered axes are still whole.
+  /// Returns the shape of the basic result, in which gathered axes are still whole.
   Shape basic_shape() const;
-  /// Axes of the basic result that are gathered.
+  /// Returns the gathered axes of the basic result.
   std::vector<int> gathered() const;
 };
-/// IndexError, ValueError that name `op`.
+/// Parses an index expression; throws IndexError or ValueError naming `op`.
 ParsedIndex parse_index(const std::vector<Index>& indices, const Tensor& source, const char* op);
 
-/// Slices, integers and new axes: a view whose elements have places of their own. Steps that do not fit into the axis
-/// pass through padding.
+/// Applies slices, integers and new axes: a view whose elements have positions of their own. Strides that do not fit
+/// into the axis go through padding.
 Tensor basic_view(const Tensor& t, const ParsedIndex& p);
 
-/// What is gathered: indices 0 or more, where they are in range (undefined: everywhere), and the shape they broadcast
-/// to.
+/// The gather indices, 0 or more, where they are in range (undefined: everywhere), and the shape they broadcast to.
 struct Gathered {
   std::vector<int> places;  ///< axes of the basic result
   Tensors rows;
@@ -46,9 +45,9 @@ struct Gathered {
 };
 Gathered gathered_of(const ParsedIndex& p, const char* op);
 
-/// A line of numbers 0..n-1 along one of `ndim` axes.
+/// Returns 0..n-1 along one of `ndim` axes.
 Tensor number_line(const SInt& n, size_t axis, size_t ndim);
-/// A size as an integer scalar: a literal, or the value of a symbolic one.
+/// Returns a size as an integer scalar: a literal, or the value of a symbolic size.
 Tensor size_tensor(const SInt& n);
 
 }  // namespace tg::tensor_detail

@@ -44,7 +44,7 @@ Tensor Tensor::linear(const Tensor& weight, const Tensor& bias, std::optional<DT
   return s(bias.defined() ? x + bias : x);
 }
 
-/// Where column - row is at least `diagonal` + `more`. Sizes and diagonal may be symbolic.
+/// Returns where column - row >= `diagonal` + `more`. Sizes and diagonal may be symbolic.
 static Tensor above(const Tensor& t, const SInt& diagonal, int64_t more, const char* op) {
   const Shape sh = t.shape();
   TG_CHECK(ShapeError, sh.size() >= 2, "[", op, "] got shape ", sh, ", expected at least two axes");
@@ -84,7 +84,7 @@ Tensor Tensor::einsum(const std::string& formula, const Tensors& operands, std::
   }
   TG_CHECK(ValueError, terms.size() == operands.size(), "[einsum] got ", operands.size(), " tensors for '", formula,
            "', expected ", terms.size());
-  // An ellipsis stands for unnamed axes; they get names of their own, aligned at the right.
+  // An ellipsis stands for unnamed axes; they get fresh names, aligned at the right.
   size_t dots = 0;
   for (size_t i = 0; i < terms.size(); i++)
     if (terms[i].find("...") != std::string::npos) {
@@ -103,7 +103,7 @@ Tensor Tensor::einsum(const std::string& formula, const Tensors& operands, std::
     return at == std::string::npos ? t : t.replace(at, 3, dot_names(n));
   };
   std::map<char, SInt> size;
-  std::map<char, int> uses;  // of each letter in the terms as they were given
+  std::map<char, int> uses;  // of each letter in the terms as given
   Tensors x = operands;
   for (size_t i = 0; i < terms.size(); i++) {
     std::string& t = terms[i];
@@ -112,7 +112,7 @@ Tensor Tensor::einsum(const std::string& formula, const Tensors& operands, std::
     TG_CHECK(ValueError, static_cast<int64_t>(t.size()) == x[i].ndim(), "[einsum] got shape ", x[i].shape(),
              " for term ", i, " of '", formula, "', expected ", t.size(), " axes");
     for (char c : t) uses[c]++;
-    // A letter twice in one term: its diagonal.
+    // A letter twice in one term selects its diagonal.
     for (size_t a = 0; a < t.size(); a++)
       for (size_t b = a + 1; b < t.size();) {
         if (t[a] != t[b]) {
@@ -198,7 +198,7 @@ Tensor Tensor::scaled_dot_product_attention(const Tensor& key, const Tensor& val
   Tensor m = causal ? full(Shape(qs.end() - 2, qs.end()), true).tril() : mask;
   if (m.defined()) qk = m.dtype().is_bool() ? m.where(qk, -std::numeric_limits<double>::infinity()) : qk + m;
   if (env::ROUND_PRODUCTS || !dtype().is_float()) return s(qk.cast(dtype()).softmax(-1).dropout(dropout_p).dot(value));
-  // The scores of narrow floats stay in the type of their sums until the result.
+  // The scores of narrow floats stay in their accumulation type until the result.
   return s(qk.softmax(-1).dropout(dropout_p).dot(value).cast(least_upper_dtype(dtype(), value.dtype())));
 }
 

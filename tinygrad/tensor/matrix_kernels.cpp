@@ -13,12 +13,12 @@ namespace tg::tensor_detail {
 
 namespace {
 constexpr int64_t kLanes = 16;   // partial sums of a dot product, so that it can be computed in vectors
-constexpr int64_t kSweeps = 30;  // of all pairs of columns; about ten suffice, the others then do nothing
+constexpr int64_t kSweeps = 30;  // over all pairs of columns; about ten suffice, the others then do nothing
 
 UOp whole(int64_t v) { return UOp::constant(v); }
 UOp absolute(UOp v) { return v.maximum(v.neg()); }
 UOp root(UOp v) { return UOp::alu(Ops::SQRT, {v}); }
-/// a / b, or 0 where b is 0.
+/// Returns a / b, or 0 where b is 0.
 UOp quotient(UOp a, UOp b) {
   const UOp zero = b.const_like(0);
   return b.ne(zero).where(a / b.ne(zero).where(b, b.const_like(1)), zero);
@@ -26,9 +26,9 @@ UOp quotient(UOp a, UOp b) {
 
 int64_t padded(int64_t size) { return (size + kLanes - 1) / kLanes * kLanes; }
 
-/// H x for the reflector H = I - tau v v^T, in the rows from k on of one matrix of a batch, whose rows are padded to
-/// whole vectors. The columns before the k-th have nothing but zeros there, so that a vector may begin before `first`.
-/// `sums`: scratch.
+/// Applies the reflector H = I - tau v v^T to the rows from k on of one matrix of a batch, whose rows are padded to
+/// whole vectors. The columns before the k-th are zero there, so that a vector may begin before `first`. `sums` is
+/// scratch.
 struct Reflection {
   UOp v, tau, sums, batch, k;
   int64_t rows, columns;
@@ -53,7 +53,8 @@ struct Reflection {
   }
 };
 
-/// R, Q, the reflectors with their factors, sums, R and Q with rows of whole vectors; the matrix.
+/// Builds the QR kernel from: R, Q, the reflectors with their factors, sums, R and Q with rows of whole vectors; the
+/// matrix.
 UOp householder_kernel(const UOps& p) {
   using enum Householder::Argument;
   const UOp v = p[kReflectors], tau = p[kFactors], sums = p[kSums], r = p[kWorkR], q = p[kWorkQ], x = p[kX];
@@ -81,7 +82,7 @@ UOp householder_kernel(const UOps& p) {
         s.write(t, {length}, s.read(t, {length}) + y * y);
       });
       const UOp first = s.read(r, {b, k, k}), norm = root(s.read(t, {length})) * s.read(t, {largest});
-      s.write(t, {length}, (first < none).where(norm.neg(), norm));  // away from zero: nothing cancels
+      s.write(t, {length}, (first < none).where(norm.neg(), norm));  // away from zero: no cancellation
       s.write(t, {head}, s.read(r, {b, k, k}) + s.read(t, {length}));
       s.write(tau, {b, k}, quotient(s.read(t, {head}), s.read(t, {length})));
       s.loop(height, [&](UOp i) {
@@ -104,7 +105,7 @@ UOp householder_kernel(const UOps& p) {
   return s.sink("householder");
 }
 
-/// x V and V, transposed; the matrix.
+/// Builds the kernel that computes x V and V, transposed, of the matrix.
 UOp jacobi_kernel(const UOps& p) {
   const UOp w = p[0], vt = p[1], x = p[2];
   const Shape shape = shape_of(w);  // the rows are padded to a multiple of the lanes
@@ -113,7 +114,7 @@ UOp jacobi_kernel(const UOps& p) {
   const DType d = x.dtype();
   const UOp none = UOp::constant(0.0, d), one = UOp::constant(1.0, d), zero = whole(0),
             no = UOp::constant(0, dtypes::int32);
-  // Rounding leaves products of orthogonal columns this large.
+  // Rounding leaves products of orthogonal columns as large as this.
   const double rounding =
       d == dtypes::float64 ? std::numeric_limits<double>::epsilon() : double{std::numeric_limits<float>::epsilon()};
   const double least = rounding * std::sqrt(static_cast<double>(rows));
@@ -185,7 +186,7 @@ UOp jacobi_kernel(const UOps& p) {
   return s.sink("jacobi");
 }
 
-/// X; R, B.
+/// Builds the kernel that solves for X, given R and B.
 UOp back_substitution_kernel(const UOps& p) {
   const UOp x = p[0], r = p[1], y = p[2];
   const Shape shape = shape_of(x);
@@ -206,7 +207,7 @@ UOp back_substitution_kernel(const UOps& p) {
   return s.sink("back_substitution");
 }
 
-/// Scratch or a result of a kernel, on the device of what it reads.
+/// Allocates scratch or a result of a kernel, on the device of what it reads.
 Tensor room(const Tensor& like, const Shape& shape) {
   return Tensor::empty(shape, {.dtype = like.dtype(), .device = like.device()});
 }

@@ -1,5 +1,5 @@
-/// \file Matrix decompositions as one kernel each, over batches of row-major matrices of float32 or float64. Their
-/// gradients are decompositions.cpp's.
+/// \file Matrix decompositions as one kernel each, over batches of row-major float32 or float64 matrices. Their
+/// gradients are in decompositions.cpp.
 #pragma once
 #include <utility>
 
@@ -7,7 +7,7 @@
 
 namespace tg::tensor_detail {
 
-/// Householder's QR of x (batch, m, n): Q (batch, m, columns) with columns from min(m, n) to m, and R (batch, m, n).
+/// Householder's QR of x (batch, m, n): Q (batch, m, columns) with min(m, n) to m columns, and R (batch, m, n).
 struct Householder {
   enum Argument : size_t { kR, kQ, kReflectors, kFactors, kSums, kWorkR, kWorkQ, kX, kArguments };
   Tensor q, r;
@@ -24,7 +24,8 @@ struct BackSubstitution {
 };
 Tensor back_substitution(const Tensor& r, const Tensor& b, const NodeGradient& gradient = {});
 
-/// The values in storage of their own, as a function of `x`: the kernel's arguments are that storage, the values, x.
+/// Returns the values in storage of their own, as a function of `x`: the kernel's arguments are that storage, the
+/// values, x.
 Tensors values_of(const Tensors& values, const Tensor& x, const NodeGradient& gradient);
 
 }  // namespace tg::tensor_detail

@@ -1,4 +1,4 @@
-/// \file Movement: reshape, expand, permute, pad, shrink, flip and what is built of them. Nothing is copied.
+/// \file Movement: reshape, expand, permute, pad, shrink, flip and what is built from them. Nothing is copied.
 #include <algorithm>
 #include <numeric>
 
@@ -409,7 +409,7 @@ Tensor Tensor::unfold(int axis, int64_t size, int64_t step) const {
     out.push_back(0);
     return s(ops::full(out, 0, dtype()));
   }
-  // transpose(pool of the last axis): (..., o, k) with o back in its place.
+  // transpose(pool of the last axis): (..., o, k) with o back in its position.
   return s(transpose(a, last).pool_view(size, step).transpose(a, last));
 }
 
@@ -499,7 +499,7 @@ Tensor Tensor::cat(const Tensors& tensors, int axis) {
     total = ops::plus(total, sh[a]);
   }
   if (tensors.size() == 1) return tensors[0];
-  if (equal) {  // a new axis beside `a`, merged with it
+  if (equal) {  // a new axis next to `a`, merged with it
     UOps parts;
     for (const Tensor& t : tensors) parts.push_back(ops::cast(t.uop(), d));
     std::vector<int> order;

@@ -1,4 +1,4 @@
-/// \file Nested vectors and arrays of numbers, read as the rows of a tensor.
+/// \file Nested vectors and arrays of values, read as the rows of a tensor.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace tg::nested {
 
-/// The numbers in nested vectors and arrays, and how deep they lie; `Number` is void for anything else.
+/// Element type and nesting depth of vectors and arrays; `Number` is void for anything else.
 template <class T> struct Of {
   using Number = std::conditional_t<std::is_arithmetic_v<T>, T, void>;
   static constexpr size_t depth = 0;
@@ -22,14 +22,13 @@ template <class T> struct Of<std::vector<T>> : OfSequence<T> {};
 template <class T, size_t N> struct Of<std::array<T, N>> : OfSequence<T> {};
 template <class T> using Number = typename Of<T>::Number;
 
-/// A vector of vectors, an array, an array of vectors, ... of numbers. A plain vector of numbers has constructors of
-/// its own.
+/// A vector of vectors, an array, an array of vectors, ... of values. A plain vector has constructors of its own.
 template <class T> struct IsVector : std::false_type {};
 template <class T> struct IsVector<std::vector<T>> : std::bool_constant<std::is_arithmetic_v<T>> {};
 template <class T>
 concept Rows = Of<T>::depth > 0 && !std::is_void_v<Number<T>> && !IsVector<T>::value;
 
-/// The numbers row by row; bools as bytes, as tensors store them.
+/// The values row by row; bools as bytes, as tensors store them.
 template <class T> struct Flat {
   using Stored = std::conditional_t<std::is_same_v<Number<T>, bool>, uint8_t, Number<T>>;
   std::vector<int64_t> shape;
@@ -41,7 +40,7 @@ template <class T> struct Flat {
   }
 
  private:
-  /// Reads the sizes off the first row of each level; a level below an empty one has size 0.
+  /// Reads the sizes from the first row of each level; a level below an empty one has size 0.
   template <class R> void measure(const R& rows) {
     shape.push_back(static_cast<int64_t>(rows.size()));
     if constexpr (Of<R>::depth > 1) {

@@ -50,7 +50,7 @@ UOp scalar_of(const SInt& a, DType d) {
   return a.symbolic() ? a.uop().cast(dtypes::default_int()).cast(d) : UOp::constant(a.value()).cast(d);
 }
 
-// Views of views are not merged here: the view in between may be a tensor that wants a gradient.
+// Nested views are not merged here: the inner view may be a tensor that wants a gradient.
 UOp reshape(UOp x, const Shape& shape) {
   return shape_of(x) == shape ? x : UOp::make(Ops::RESHAPE, x.dtype(), {x, shape.stack()});
 }
@@ -125,7 +125,7 @@ UOp reduce(Ops op, UOp x, const std::vector<int>& axes) {
     }
   if (arg.empty()) return x;
   std::sort(arg.begin(), arg.end());
-  // Nothing to sum; what may want a gradient, zeros, stays in the graph.
+  // Nothing to sum; a node that may want a gradient (zeros) stays in the graph.
   const bool differentiable = x.dtype().is_float() && !x.dtype().is_weak() && !device_of(x).empty();
   if (!s.symbolic() && s.numel() == 0 && !differentiable) return full(out, identity_of(op, x.dtype()), x.dtype());
   return UOp::make(Ops::REDUCE, x.dtype(), {x}, Arg(ReduceArg{op, std::move(arg)}));
@@ -153,7 +153,7 @@ UOp literal_of(UOp x) {
 }
 
 namespace {
-/// Bounds of a weak integer expression, or of one value, that are worth something: not those of the type.
+/// Returns the bounds of a weak integer expression, or of one value, if they are tighter than the type's.
 std::optional<Bounds> known_bounds(UOp weak) {
   if (weak.dtype() != dtypes::weakint) return {};
   if (UOp c = literal_of(weak)) return Bounds{c.const_int(), c.const_int()};
@@ -176,7 +176,7 @@ void check_holds(DType d, Bounds b) {
            to_string(b.hi >= int128(1) << bits ? b.hi : b.lo), " for ", d,
            ", which cannot hold it: cast the tensor to a wider type, or the integer with .cast");
 }
-/// The type a weak expression is computed in when nothing more is said.
+/// Returns the type a weak expression is computed in by default.
 DType own_type(UOp weak) {
   const std::optional<Bounds> b = known_bounds(weak);
   return b ? type_holding(*b) : strong_dtype(weak.dtype());

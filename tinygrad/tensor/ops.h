@@ -19,11 +19,11 @@ SInt times(const SInt& a, const SInt& b);
 SInt product(const Shape& s);
 Shape greatest(const Shape& s);  ///< symbolic sizes at their greatest: what storage has room for
 SInt simplified(const SInt& a);
-/// As users write them, but for 2 * n, which becomes n * 2.
+/// Writes constants last, as users do, except that 2 * n becomes n * 2.
 Shape const_last(Shape s);
-/// The size all variables' values give. ShapeError for an unbound one.
+/// Evaluates a size with the variables' values. ShapeError for an unbound one.
 int64_t value_of(const SInt& a);
-/// A size as a scalar of type `d`.
+/// Returns a size as a scalar of type `d`.
 UOp scalar_of(const SInt& a, DType d);
 
 // Each returns x itself where nothing changes.
@@ -34,34 +34,35 @@ UOp shrink(UOp x, const Pairs& offset_size);
 UOp pad(UOp x, const Pairs& before_after);  ///< zeros
 UOp flip(UOp x, const std::vector<int>& axes);
 UOp reduce(Ops op, UOp x, const std::vector<int>& axes);  ///< in x's dtype; the axes stay, as size 1
-/// A reduce, perhaps under movement, as a node of its own: it is not replaced by the storage of `x` once that is
-/// computed. For comparing a maximum with what it is of, which are equal only when both come from the same kernels.
-/// Scheduled together, the two are one.
+/// Wraps a reduce, perhaps under movement, in a node of its own that is not replaced by the storage of `x` once that is
+/// computed. For comparing a maximum with the values it was taken over, which are equal only when both come from the
+/// same kernels. Scheduled together, the two are one.
 UOp computed_anew(UOp x);
 UOp cast(UOp x, DType d);     ///< literals are retyped, also behind views, and checked; weak: see commit
 UOp convert(UOp x, DType d);  ///< the same as in C: integers wrap
 UOp full(const Shape& shape, ConstValue v, DType d);
 UOp arange(int64_t n, DType d);
-/// The literal behind views that repeat it, or nothing.
+/// Returns the literal behind views that repeat it, or null.
 UOp literal_of(UOp x);
-/// Sum over the axes `x` was broadcast along, so that it has `shape` again. Accumulates in sum_acc_dtype.
+/// Sums over the axes `x` was broadcast along, so that it has `shape` again. Accumulates in sum_acc_dtype.
 UOp sum_to(UOp x, const Shape& shape);
-/// The neutral element of a reduce.
+/// Returns the identity element of a reduce.
 ConstValue identity_of(Ops op, DType d);
-/// a and b in their least upper type, which is weak where no operand or only integers and float literals say more.
+/// Returns a and b in their least upper type, which is weak if both operands are integers or literals.
 std::pair<UOp, UOp> promote(UOp a, UOp b);
-/// The same in a type that can be computed in, for results of another type (comparisons).
+/// Does so in a type that can be computed in, for results of another type (comparisons).
 std::pair<UOp, UOp> promote_strong(UOp a, UOp b);
-/// A weak expression computed in type `d`, or in the default type of its kind where that is wider, and cast to `d`.
-/// Others are cast.
+/// Computes a weak expression in type `d`, or in the default type of its kind where that is wider, and casts to `d`.
+/// Casts others.
 UOp commit(UOp x, DType d);
-/// A weak expression in the type it is computed in when nothing else is said; others as they are.
+/// Returns a weak expression in the type it is computed in by default; others unchanged.
 UOp strong(UOp x);
-/// That type: the default one of its kind, int64 for integers it cannot hold; OverflowError for those int64 cannot.
+/// Returns that type: the default one of its kind, int64 for integers it cannot hold; OverflowError for those int64
+/// cannot.
 DType strong_type(UOp x);
 DType strong_type(ConstValue v, DType weak);
-/// OverflowError for an integer literal (a weak expression of known values) that type `d` cannot hold, with a sign or
-/// without: as -1 a uint8 may be written, as 300 it may not.
+/// Throws OverflowError for an integer literal (a weak expression of known values) that type `d` cannot hold, signed or
+/// unsigned: a uint8 may be written as -1, but not as 300.
 void check_holds(DType d, UOp weak);
 void check_holds(DType d, ConstValue v);
 

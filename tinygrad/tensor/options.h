@@ -33,7 +33,7 @@ template <class... A> Shape sizes_of(const A&... a) {
   return s;
 }
 
-/// A number with the type a literal has: bool, weakint or weakfloat.
+/// A value with the type a literal has: bool, weakint or weakfloat.
 struct Scalar {
   ConstValue value;
   DType dtype = dtypes::weakint;
@@ -50,7 +50,7 @@ struct Scalar {
   }
 };
 
-/// A number or a list of literals: `{{1, 2}, {3, 4}}`. All lists of one level must have the same length.
+/// A value or a list of literals: `{{1, 2}, {3, 4}}`. All lists of one level must have the same length.
 struct Literal {
   bool is_list = false;
   Scalar scalar;
@@ -68,7 +68,7 @@ struct Ints : std::vector<int64_t> {
   bool each = false;  ///< a plain number, for every axis there is; a list of one is for one axis
 };
 
-/// Axes to work on; by default all of them. Negative ones count from the end.
+/// Axes to work on; all of them by default. Negative ones count from the end.
 struct Axes {
   bool all = true;
   std::vector<int> list;
@@ -120,14 +120,14 @@ struct PoolOptions {
 enum class Interpolation : uint8_t { kLinear, kNearest, kNearestExact };
 enum class Rounding : uint8_t { kNone, kTrunc, kFloor };
 enum class ScatterReduce : uint8_t { kSum, kProd, kMean, kMax, kMin };
-/// What becomes of the losses of the single elements.
+/// How the losses of the individual elements are combined.
 enum class Reduction : uint8_t { kMean, kSum, kNone };
 struct CrossEntropyOptions {
   Reduction reduction = Reduction::kMean;
   double label_smoothing = 0;
   std::optional<int64_t> ignore_index = {};  ///< labels that count for nothing
 };
-/// `value` takes part in the result's type: a tensor of integers padded with 0.5 is weakfloat.
+/// `value` takes part in type promotion: a tensor of integers padded with 0.5 is weakfloat.
 struct PadOptions {
   Scalar value = 0;
   enum Mode : uint8_t { kConstant, kReflect, kReplicate, kCircular } mode = kConstant;

@@ -1,4 +1,4 @@
-/// \file Origins with lines are spelled once and kept: nodes hold pointers.
+/// \file Interns origins with lines: nodes hold pointers.
 #include "tinygrad/tensor/origin.h"
 
 #include <atomic>

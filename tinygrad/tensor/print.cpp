@@ -22,7 +22,7 @@ std::string digits(double v, bool single, std::chars_format format, int precisio
   return std::string(buf, end);
 }
 
-/// Fixed notation with as many decimals as needed, at most 8: "1.", "0.5".
+/// Formats in fixed notation with as many decimals as needed, at most 8: "1.", "0.5".
 std::string fixed(double v, bool single) {
   std::string s = digits(v, single, std::chars_format::fixed);
   size_t dot = s.find('.');
@@ -44,7 +44,7 @@ std::string scientific(double v, bool single) {
   return s;
 }
 
-/// The texts of all elements, of equal width.
+/// Returns the texts of all elements, padded to equal width.
 std::vector<std::string> texts(const std::vector<ConstValue>& v, DType d) {
   std::vector<std::string> out;
   if (!d.is_float()) {
@@ -108,7 +108,7 @@ std::ostream& operator<<(std::ostream& os, const Tensor& t) {
   int64_t total = t.numel();
   bool summary = total > kSummaryAbove;
   if (total == 0) return os << "[]";
-  // Which coordinates of each axis are shown (-1: dots).
+  // The displayed coordinates of each axis (-1: dots).
   std::vector<std::vector<int64_t>> shown(nd);
   for (size_t a = 0; a < nd; a++)
     for (int64_t i = 0; i < shape[a]; i++) {
@@ -120,10 +120,10 @@ std::ostream& operator<<(std::ostream& os, const Tensor& t) {
     }
   std::vector<int64_t> stride(nd, 1);
   for (size_t a = nd; a-- > 1;) stride[a - 1] = stride[a] * shape[a];
-  // An odometer over the shown coordinates; rows of dots take one step on their axis.
+  // An odometer over the displayed coordinates; rows of dots count as one on their axis.
   std::vector<size_t> at(nd, 0);
   std::vector<ConstValue> values;
-  auto next = [&](size_t from) {  // advances axis `from`; how many axes rolled over
+  auto next = [&](size_t from) {  // advances axis `from`; returns how many axes rolled over
     for (size_t a = from + 1; a-- > 0;) {
       if (++at[a] < shown[a].size()) return from - a;
       at[a] = 0;
@@ -174,7 +174,7 @@ std::ostream& operator<<(std::ostream& os, const Tensor& t) {
     column += word.size();
     size_t rolled = next(axis);
     more = rolled <= axis;
-    // `rolled` axes ended: close them, start a new line and open as many again.
+    // `rolled` axes ended: close them, start a new line and open as many.
     if (!more) out += std::string(dots < 0 ? nd : axis + 1, ']');
     else if (axis < nd - 1 || rolled > 0) {
       size_t keep = axis + 1 - rolled;  // axes that stay open

@@ -1,4 +1,4 @@
-/// \file Sums of products: what matrices, convolutions and einsum are made of.
+/// \file Sums of products: the core of matrix products, convolutions and einsum.
 #include "tinygrad/tensor/product.h"
 
 #include "tinygrad/base/env.h"
@@ -14,7 +14,7 @@ DType wide_dtype(DType d, std::optional<DType> sum) {
 Tensor sum_of_products(const Tensor& x, const Tensor& y, const Axes& axes, std::optional<DType> dtype) {
   const DType factors = least_upper_dtype(x.dtype(), y.dtype()), wide = wide_dtype(factors, dtype);
   if (wide == factors) return (x * y).sum({.axis = axes, .dtype = dtype});
-  // In their common type first: a literal is rounded to that of the other factor.
+  // Casts to the common type first: a literal is rounded to the other factor's type.
   const Tensor sum = (x.cast(factors).cast(wide) * y.cast(factors).cast(wide)).sum({.axis = axes, .dtype = wide});
   return !dtype && factors.is_float() ? sum.cast(factors) : sum;
 }

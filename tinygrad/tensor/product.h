@@ -1,4 +1,4 @@
-/// \file Sums of products: what matrices, convolutions and einsum are made of.
+/// \file Sums of products: the core of matrix products, convolutions and einsum.
 #pragma once
 #include <optional>
 
@@ -7,12 +7,12 @@
 
 namespace tg::tensor_detail {
 
-/// The type in which numbers of type `d` are multiplied when their products are summed in `sum` (or in what Tensor::sum
-/// takes): that of the sum where it holds all of them, so that no product is rounded or wraps. With ROUND_PRODUCTS=1
-/// always `d`.
+/// Returns the type in which values of type `d` are multiplied when their products are summed in `sum` (or in the
+/// accumulation type of Tensor::sum): the sum's type if it holds all products, so that none is rounded or wraps. With
+/// ROUND_PRODUCTS=1 always `d`.
 DType wide_dtype(DType d, std::optional<DType> sum = {});
 
-/// (x * y).sum({axes, dtype}) with factors in their wide_dtype; shape and type of the result are the same.
+/// Computes (x * y).sum({axes, dtype}) with factors in their wide_dtype; shape and type of the result are the same.
 Tensor sum_of_products(const Tensor& x, const Tensor& y, const Axes& axes, std::optional<DType> dtype = {});
 
 }  // namespace tg::tensor_detail

@@ -1,6 +1,6 @@
 /// \file Random numbers: threefry2x32 over a counter per device. The host advances the counter when a tensor is made,
-/// so values depend on seed, order of creation and sizes only; a kernel receives its key as a variable and makes all
-/// numbers itself.
+/// so values depend only on seed, order of creation and sizes; a kernel receives its key as a variable and generates
+/// all values itself.
 #include "tinygrad/tensor/random.h"
 
 #include <algorithm>
@@ -45,7 +45,7 @@ uint64_t next_key(const std::string& device, int64_t words) {
   std::lock_guard lock(st.mutex);
   auto it = st.devices.find(device);
   if (it == st.devices.end()) {
-    // The first word of a device's key is the end of the hash of its number in order of first use.
+    // The first word of a device's key is the last word of the hash of its index in order of first use.
     uint32_t n = static_cast<uint32_t>(st.devices.size());
     const uint8_t number[] = {static_cast<uint8_t>(n >> 24), static_cast<uint8_t>(n >> 16),
                               static_cast<uint8_t>(n >> 8), static_cast<uint8_t>(n)};
@@ -102,10 +102,10 @@ bool Tensor::training() {
 namespace {
 constexpr DType u32 = dtypes::uint32, u64 = dtypes::uint64;
 
-/// `n` words of the next n of the device's stream: the low halves of ceil(n / 2) blocks, then the high halves.
+/// Returns `n` words, the next n of the device's stream: the low halves of ceil(n / 2) blocks, then the high halves.
 Tensor random_words(const std::string& device, int64_t n) {
   if (constexpr int64_t most = 0xffffffff;
-      n > most) {  // a counter has 32 bits: each part has a key, and so a kernel, of its own
+      n > most) {  // a counter has 32 bits: each part has its own key, and so its own kernel
     Tensors parts;
     for (int64_t at = 0; at < n; at += most)
       parts.push_back(Tensor::from_uop(own_storage(random_words(device, std::min(most, n - at)).uop(), device)));
@@ -114,21 +114,21 @@ Tensor random_words(const std::string& device, int64_t n) {
   int64_t key = static_cast<int64_t>(rng::next_key(device, n)), half = (n + 1) / 2;
   UOp var = UOp::variable(rng::kKeyVariable, INT64_MIN, INT64_MAX);
   UOp k = var.after({var.store(UOp::constant(key))}).cast(u64);
-  // Each word computes its block for itself: cheaper than storing the blocks, and one kernel.
+  // Each word recomputes its block: cheaper than storing the blocks, and one kernel.
   UOp i = ops::arange(n, u32), count = i.const_like(half), first = i < count, block = first.where(i, i - count);
   UOp x = UOp::alu(Ops::OR, {UOp::alu(Ops::SHL, {(block + count).cast(u64), UOp::constant(32, u64)}), block.cast(u64)});
   x = UOp::alu(Ops::THREEFRY, {x, k});
   return Tensor::from_uop(first.where(x, UOp::alu(Ops::SHR, {x, x.const_like(32)})).cast(u32));
 }
 
-/// Uniform in [0, 1): the bits fill the mantissa of a number in [1, 2).
+/// Returns uniform values in [0, 1): the bits fill the mantissa of a value in [1, 2).
 Tensor unit(const Shape& shape, DType d, const std::string& device, const char* op) {
   TG_CHECK(DTypeError, d.is_float() && !d.is_weak(), "[", op, "] got dtype ", d, ", expected a float type");
   for (const SInt& n : shape)
     TG_CHECK(ShapeError, n.symbolic() || n.value() >= 0, "[", op, "] got shape ", shape,
              ", expected sizes that are not negative");
   if (shape.symbolic())
-    return unit(ops::greatest(shape), d, device, op).shrink_to(shape);  // as many draws for every value of the variable
+    return unit(ops::greatest(shape), d, device, op).shrink_to(shape);  // the same number of draws for every value of the variable
   int64_t n = shape.numel();
   if (n == 0) return Tensor::from_uop(ops::full(shape, 0, d));
   int size = d.itemsize();
@@ -144,9 +144,9 @@ Tensor unit(const Shape& shape, DType d, const std::string& device, const char* 
   return Tensor::from_uop(ops::reshape(u, shape));
 }
 
-/// What a random tensor is once its expression is known: stored once, on its device.
+/// Stores a random tensor's expression once, on its device.
 Tensor stored(const OpScope& s, const Tensor& t, const std::string& device, std::optional<bool> requires_grad) {
-  Tensor r = s(own_storage(t.uop(), device));  // the numbers depend on no buffer: the storage says where they are made
+  Tensor r = s(own_storage(t.uop(), device));  // the values depend on no buffer: the storage names their device
   if (requires_grad) r.requires_grad_(*requires_grad);
   return r;
 }
@@ -154,22 +154,22 @@ Tensor unit_normal(const Shape& shape, const std::string& device) {
   Shape two = shape;
   two.insert(two.begin(), SInt(2));
   Tensor u = unit(two, dtypes::float32, device, "randn");
-  // Box and Muller.
+  // The Box-Muller transform.
   return (u[0] * (2 * std::numbers::pi)).cos() * ((1 - u[1]).log() * -2.0).sqrt();
 }
 Tensor scaled(const Shape& shape, double low, double high, DType d, const std::string& device) {
   return ((high - low) * unit(shape, dtypes::default_float(), device, "uniform")).cast(d) +
          (d.is_int() ? Tensor(static_cast<int64_t>(low)) : Tensor(low));
 }
-/// One device at a time: there is a stream of numbers for each.
+/// Checks that there is one device: each has its own stream.
 std::string one_device(const std::string& name, const char* op) {
   std::string device = Device::canonical(name);
   TG_CHECK(ValueError, !is_device_list(device), "[", op, "] got devices ", device,
            ", expected one: shard the tensor afterwards");
   return device;
 }
-/// A tensor sharded like `u`, each shard of which `make` makes on its device; where all have the same, that on the
-/// default device.
+/// Returns a tensor sharded like `u`, each shard made by `make` on its device; where all devices hold the same, made on
+/// the default device.
 template <class F> Tensor made_like(UOp u, F make) {
   const std::string devices = device_of(u);
   const int axis = tg::shard_axis(u);
@@ -201,7 +201,7 @@ Tensor Tensor::randn(const Shape& shape, const TensorOptions& o) {
   return stored(s, unit_normal(shape, device).cast(d), device, o.requires_grad);
 }
 Tensor Tensor::randn_like(std::optional<DType> dtype) const { return randn_like(TensorOptions{.dtype = dtype}); }
-/// f(shape, options) with this tensor's type and device where the options name none; of several devices once for each
+/// Calls f(shape, options) with this tensor's type and device where the options name none; for several devices once per
 /// shard.
 template <class F> static Tensor like(const Tensor& t, TensorOptions o, const char* op, F f) {
   OpScope s(op);

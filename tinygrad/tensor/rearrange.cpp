@@ -1,4 +1,4 @@
-/// \file rearrange: axes by name, as einops writes them.
+/// \file rearrange: axes by name, in the notation of einops.
 #include <algorithm>
 #include <cctype>
 #include <map>
@@ -10,9 +10,9 @@ namespace tg {
 using namespace tensor_detail;
 
 namespace {
-constexpr const char* kDots = "*";  // an ellipsis outside parentheses: a group for each of its axes
+constexpr const char* kDots = "*";  // an ellipsis outside of parentheses: one group per axis
 
-/// One side of a formula: groups of names; "1" is an empty group.
+/// Parses one side of a formula: groups of names; "1" is an empty group.
 std::vector<std::vector<std::string>> parse(const std::string& side, const std::string& formula) {
   std::string spaced;
   for (size_t i = 0; i < side.size(); i++) {
@@ -23,7 +23,7 @@ std::vector<std::vector<std::string>> parse(const std::string& side, const std::
     } else if (side.compare(i, 3, "\u2026") == 0) {
       spaced += "...";
       i += 2;
-    }  // one character that looks like it
+    }  // one character that looks like an ellipsis
     else
       spaced += side[i];
   }
@@ -73,7 +73,7 @@ Tensor Tensor::rearrange(const std::string& formula, const std::vector<std::pair
     TG_CHECK(ValueError, std::find(g.begin(), g.end(), "...") == g.end(),
              "[rearrange] got an ellipsis in parentheses on the left of '", formula,
              "', expected it there on the right only");
-  // The ellipsis becomes as many axes as are left.
+  // The ellipsis stands for the remaining axes.
   auto is_dots = [](const std::vector<std::string>& g) { return g.size() == 1 && g[0] == kDots; };
   size_t dots = static_cast<size_t>(std::count_if(left.begin(), left.end(), is_dots));
   TG_CHECK(ValueError, dots <= 1 && left.size() - dots <= sh.size() && (dots || left.size() == sh.size()),

@@ -1,4 +1,4 @@
-/// \file Reduces, normalisations, prefix sums.
+/// \file Reductions, normalisations, prefix sums.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -19,7 +19,7 @@ Shape without(const Shape& shape, const std::vector<int>& axes) {
   return out;
 }
 
-/// Reduces in type `acc`; the axes stay as size 1 with keepdim.
+/// Reduces in type `acc`; the axes stay with size 1 with keepdim.
 UOp reduced(Ops op, UOp u, const Axes& which, bool keepdim, DType acc, const char* name) {
   const Shape shape = shape_of(u);
   std::vector<int> axes = axes_of(which, name, shape);
@@ -27,13 +27,13 @@ UOp reduced(Ops op, UOp u, const Axes& which, bool keepdim, DType acc, const cha
   return keepdim ? r : ops::reshape(r, without(shape, axes));
 }
 
-/// A result that was computed in the wide type of `d`.
+/// Returns a result that was computed in the wide type of `d` in `d`.
 Tensor narrowed(const Tensor& t, DType d) { return wide_dtype(d) == d ? t : t.cast(d); }
 
-/// For methods made of others: errors name the method that was called.
+/// Checks axes for methods built from others: errors name the method that was called.
 void check_axes(const Tensor& t, const Axes& axes, const char* name) { axes_of(axes, name, t.shape()); }
 
-/// Elements that one result is made of.
+/// Returns the number of elements reduced to one result.
 SInt count(const Shape& shape, const Axes& which, const char* name) {
   SInt n = 1;
   for (int a : axes_of(which, name, shape)) n = ops::times(n, shape[static_cast<size_t>(a)]);
@@ -126,7 +126,7 @@ Tensor Tensor::logsumexp(const ReduceOptions& o) const {
   const DType out = x.dtype();
   x = x.cast(wide_dtype(out));
   Tensor m = x.max({.axis = o.axis, .keepdim = true}).detach();
-  m = m.isinf().where(0, m);  // inf - inf is no number
+  m = m.isinf().where(0, m);  // inf - inf is NaN
   Tensor r = (x - m).exp().sum({.axis = o.axis, .keepdim = o.keepdim}).log();
   return s(narrowed(r + (o.keepdim ? m : m.reshape(r.shape())), out));
 }
@@ -146,7 +146,7 @@ Tensor Tensor::argmax(const ArgOptions& o) const {
   TG_CHECK(ShapeError, n > 0, "[argmax] got shape ", sh, ", expected at least one element along axis ", a);
   const DType d = place_dtype(n);
   if (max_numel() == 0) return s(sum({.axis = a, .keepdim = o.keepdim}).zeros_like(d));
-  // Counts down, so that the first of equals is the greatest.
+  // Counts down, so that the first of equal elements has the largest position.
   Shape line(sh.size(), SInt(1));
   line[static_cast<size_t>(a)] = size;
   Tensor down = size.symbolic() ? n - arange_symbolic(0, size, 1, {.dtype = d}) : arange(n, 0, -1, {.dtype = d});
@@ -169,8 +169,8 @@ Tensor Tensor::argmin(const ArgOptions& o) const {
 // ---- normalisations ----
 
 namespace {
-/// What is below the greatest element, and the type of the result. Narrow floats are widened to the type of their sums:
-/// the result alone is rounded.
+/// Returns x minus its maximum, and the type of the result. Narrow floats are widened to their accumulation type: only
+/// the result is rounded.
 std::pair<Tensor, DType> below_top(const Tensor& t, const Axes& axis, std::optional<DType> dtype, const char* name) {
   check_axes(t, axis, name);
   Tensor x = !t.dtype().is_float() && dtype && dtype->is_float() ? t.cast(*dtype) : as_float(t);
@@ -235,9 +235,9 @@ Tensor Tensor::batchnorm(const Tensor& weight, const Tensor& bias, const Tensor&
 namespace {
 constexpr int64_t kChunk = 16;                       // of a prefix: its elements are in registers
 constexpr int64_t kLeastChunk = 8, kMostChunk = 24;  // of axes that 16 does not divide
-constexpr int64_t kAtOnce = int64_t{1} << 16;        // so few additions that more kernels take longer
+constexpr int64_t kAtOnce = int64_t{1} << 16;        // with so few additions more kernels take longer
 
-/// Length of the chunks that a prefix of n is computed in: one that divides n, if there is one.
+/// Returns the length of the chunks that a prefix of n is computed in: a divisor of n, if there is one.
 int64_t prefix_chunk(int64_t n) {
   for (int64_t off = 0; off <= kMostChunk - kChunk; off++)
     for (int64_t c : {kChunk + off, kChunk - off})
@@ -245,9 +245,9 @@ int64_t prefix_chunk(int64_t n) {
   return kChunk;
 }
 
-/// Reduce of every prefix of the last axis. Short axes: of windows of n over the axis padded with n - 1 neutral
-/// elements. Others in chunks, each of which continues from the reduce of all chunks before it: memory is read twice,
-/// once for what each chunk adds up to.
+/// Reduces every prefix of the last axis. Short axes: as windows of n over the axis padded with n - 1 identity
+/// elements. Others in chunks, each continuing from the reduce of all chunks before it: memory is read twice, once for
+/// the chunk totals.
 Tensor prefix(const Tensor& t, Ops op) {
   const Shape sh = t.shape();
   const int64_t n = sh.back().value(), c = prefix_chunk(n), chunks = (n + c - 1) / c;
@@ -265,7 +265,7 @@ Tensor prefix(const Tensor& t, Ops op) {
     return Tensor::from_uop(reduced(op, x.uop(), Axes(-1), false, x.dtype(), "prefix"));
   };
   auto windows = [&](const Tensor& x, int64_t length) {
-    // Maxima are masked where they are read, so that nothing is stored with its neutral elements. The gradient of a
+    // Maxima are masked where they are read, so that nothing is stored with identity elements. The gradient of a
     // product would store all windows.
     if (op != Ops::MAX) return over(padded(x, length - 1, 0).pool_view(length));
     ops::Pairs p(static_cast<size_t>(x.ndim()), {0, 0});
@@ -297,7 +297,7 @@ Tensor prefix_along(const Tensor& t, int axis, Ops op, DType acc, const char* na
   Tensor x = t.cast(acc).transpose(a, last);
   const SInt n = x.shape().back();
   if (!n.symbolic()) return prefix(x, op).transpose(a, last);
-  // What follows an element does not count, so a symbolic axis is computed at its greatest size.
+  // Elements after a position do not affect it, so a symbolic axis is computed at its maximum size.
   std::vector<std::pair<SInt, SInt>> grow(sh.size(), {0, 0});
   grow.back() = {0, ops::minus(n.max(), n)};
   return prefix(x.pad(grow), op).shrink_to(x.shape()).transpose(a, last);
@@ -320,8 +320,8 @@ std::pair<Tensor, Tensor> Tensor::cummax(int axis) const {
   if (sh.empty() || max_numel() == 0)
     return {prefix_along(*this, axis, Ops::MAX, stored_dtype(), "cummax"), zeros_like(dtypes::int32)};
   const DType places = place_dtype(sh[static_cast<size_t>(axis_of(axis, sh.size(), "cummax", sh))].max());
-  // Stored, since another kernel may round the same elements otherwise: the maximum changes only where a greater one is
-  // seen.
+  // Stored, since another kernel may round the same elements differently: the maximum changes only where a larger one
+  // is seen.
   const Tensor v = prefix_along(contiguous(), axis, Ops::MAX, stored_dtype(), "cummax");
   const Tensor top = v.detach().transpose(axis, -1).contiguous();
   std::vector<std::pair<SInt, SInt>> shift(sh.size(), {0, 0});
@@ -340,7 +340,7 @@ std::pair<Tensor, Tensor> Tensor::cummin(int axis) const {
   return {inverse(v), i};
 }
 namespace {
-/// Logarithm of the sum of exponentials of every prefix of the last axis, in chunks as prefix().
+/// Returns the log-sum-exp of every prefix of the last axis, in chunks as prefix().
 Tensor prefix_logsumexp(const Tensor& x) {
   const Shape sh = x.shape();
   const SInt n = sh.back();

@@ -46,7 +46,8 @@ Tensor Tensor::gather(int axis, const Tensor& index) const {
 }
 
 namespace {
-/// For each place along the (last) axis and each index: does the index name the place? (..., places, indices)
+/// The one-hot mask of indices: for each position along the (last) axis and each index, whether the index names the
+/// position: (..., positions, indices).
 struct Hits {
   Tensor hit, src;
   std::vector<std::pair<SInt, SInt>> grow;  ///< from the index's leading sizes to the tensor's
@@ -115,7 +116,7 @@ Tensor Tensor::scatter_reduce(int axis, const Tensor& index, const Tensor& src, 
     one = literal(1.0);
   }
   auto spread = [&](const Tensor& t,
-                    const Tensor& neutral) {  // t (reduced over the indices) on the tensor's whole shape
+                    const Tensor& neutral) {  // t, reduced over the indices, in the tensor's whole shape
     return written.where(t.pad(h.grow), neutral);
   };
   switch (how) {

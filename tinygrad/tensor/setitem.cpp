@@ -1,4 +1,4 @@
-/// \file Writing to elements: in place through a view where there is storage, as a new expression elsewhere.
+/// \file Writing elements: in place through a view where there is storage, as a new expression elsewhere.
 #include <algorithm>
 #include <unordered_set>
 
@@ -14,7 +14,7 @@ namespace tg {
 using namespace tensor_detail;
 
 namespace {
-/// `v` in the type of `t`: numbers are converted, everything else must have it.
+/// Returns `v` in the type of `t`: literals are converted, everything else must have it.
 Tensor value_for(const Tensor& t, const Tensor& v, const char* op) {
   uop_of(t, op);
   uop_of(v, op);
@@ -29,7 +29,7 @@ Tensor value_for(const Tensor& t, const Tensor& v, const char* op) {
   return v.cast(d);
 }
 
-/// Without leading axes of size 1 it has more of than `want`, then broadcast.
+/// Drops leading axes of size 1 beyond those of `want`, then broadcasts.
 Tensor broadcast_value(Tensor v, const Shape& want, const char* op) {
   Shape have = v.shape();
   size_t drop = 0;
@@ -45,8 +45,8 @@ Tensor broadcast_value(Tensor v, const Shape& want, const char* op) {
   return (drop ? v.reshape(have) : v).expand(want);
 }
 
-/// A value of the basic view's elements (axes of the source, 1 for integers) where they lie in the source, zeros
-/// elsewhere.
+/// Returns a value of the basic view's elements (axes of the source, 1 for integers) at their positions in the source,
+/// with zeros elsewhere.
 Tensor placed(Tensor v, const ParsedIndex& p) {
   std::vector<int> back;
   bool strided = false;
@@ -83,7 +83,7 @@ Tensor placed(Tensor v, const ParsedIndex& p) {
   return Tensor::from_uop(UOp::make(Ops::PAD, v.dtype(), {v.uop(), begin.stack(), p.shape.stack()}));
 }
 
-/// The basic view with `v` (of the shape of the whole index result) at the gathered places, or added there.
+/// Returns the basic view with `v` (in the shape of the whole index result) written or added at the gathered positions.
 Tensor scattered(const Tensor& view, const Gathered& g, Tensor v, bool accumulate) {
   size_t k = g.places.size(), nb = g.shape.size();
   const Shape vs = view.shape();
@@ -125,16 +125,16 @@ Tensor scattered(const Tensor& view, const Gathered& g, Tensor v, bool accumulat
     Tensor sum = hit.reshape(hs).where(v.reshape(shape), 0).sum({.axis = static_cast<int>(k), .dtype = view.dtype()});
     return view + sum.permute(back);
   }
-  Tensor last = hit.where(Tensor::arange(1, many + 1), 0).max(-1);  // the number of the one that stays, 0: none
+  Tensor last = hit.where(Tensor::arange(1, many + 1), 0).max(-1);  // the number of the write that is kept, 0: none
   Tensor chosen = v[(last - 1).maximum(0)];
   return (last > 0).reshape(spread).permute(back).where(chosen.permute(back), view);
 }
 
-/// Where there is one mask only and the value does not depend on how many elements it selects: no need to know them.
+/// Handles a single mask with a value that does not depend on how many elements it selects: no need to count them.
 std::optional<Tensor> masked_value(const Tensor& t, const std::vector<Index>& indices, Tensor v,
                                    std::vector<Index>& without, const char* op) {
   const Tensor* mask = nullptr;
-  size_t after = 0;  // axes of the result behind the mask's
+  size_t after = 0;  // axes of the result after the mask's
   size_t used = 0;
   for (const Index& i : indices) {
     if (i.kind != Index::kTensor) {
@@ -176,7 +176,7 @@ std::optional<Tensor> masked_value(const Tensor& t, const std::vector<Index>& in
   return mask->reshape(wide).where(broadcast_value(v, view, op), basic_view(t, p));
 }
 
-/// What lies at the basic view afterwards.
+/// The new contents of the basic view.
 struct Update {
   ParsedIndex p;
   Tensor value;  ///< undefined: nothing is written
@@ -209,7 +209,7 @@ Update update_of(const Tensor& t, const std::vector<Index>& indices, const Tenso
   return u;
 }
 
-/// The whole tensor with the update in it.
+/// Returns the whole tensor with the update applied.
 Tensor merged(const Tensor& t, const Update& u) {
   Shape rows;
   for (const AxisIndex& a : u.p.axes) rows.push_back(a.size);
@@ -218,7 +218,7 @@ Tensor merged(const Tensor& t, const Update& u) {
   Tensor written = placed(Tensor::from_uop(ops::full(rows, true, dtypes::bool_)), u.p);
   return written.where(placed(v, u.p), t);
 }
-/// Whether another live tensor shows a part of the same storage: it has to see writes.
+/// Returns whether another live tensor shows a part of the same storage, and so has to see writes.
 bool shares_storage(const Tensor& t) {
   std::unordered_set<UOp> bases;
   each_base(current_view(t.uop()), [&](UOp b) { bases.insert(b); });
@@ -244,15 +244,15 @@ void Tensor::setitem(const std::vector<Index>& indices, const Tensor& value) con
   Update u = update_of(*this, indices, value, false, "setitem");
   if (!u.value.defined()) return;
   UOp here = current_view(uop());
-  // Storage knows nothing of the history a computed tensor keeps for its gradient: what stays of it goes on in an
-  // expression.
+  // Storage does not carry the history that a computed tensor keeps for its gradient: what is left of it continues in
+  // an expression.
   if (here != uop() && dtype().is_float() && history_need(uop(), shown_nodes()) != HistoryNeed::kNone &&
       !shares_storage(*this)) {
     replace(merged(*this, u));
     return;
   }
   bool in_place = bool(writable_state(here));
-  if (is_multi(here)) {  // each device writes to its shard, where all are written alike
+  if (is_multi(here)) {  // each device writes its shard, if all are written alike
     const int a = tg::shard_axis(here);
     const AxisIndex* along = a < 0 ? nullptr : &u.p.axes[static_cast<size_t>(a)];
     in_place = here.in(Ops::UNSHARD | Ops::MSTACK) &&

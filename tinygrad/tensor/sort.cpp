@@ -1,5 +1,5 @@
 /// \file Sorting: by counting for short axes (one kernel), by a bitonic network for long ones. The first k of many:
-/// only chunks with large maxima are sorted.
+/// sorts only chunks with large maxima.
 #include <algorithm>
 #include <bit>
 
@@ -12,11 +12,11 @@ using namespace tensor_detail;
 namespace {
 constexpr int64_t kCountUpTo = 1024;  // n^2 comparisons against log(n)^2 / 2 small kernels
 constexpr int64_t kCountAtOnce = int64_t{1}
-                                 << 22;  // comparisons that take no longer than finding out which of them matter
+                                 << 22;  // comparisons that take no longer than finding out which are needed
 constexpr int64_t kLeastChunk = 8;       // shorter ones leave too many candidates
 
-/// The first `wanted` of the last axis in order, by counting: the place of an element is the number of those before it.
-/// Equal ones keep their order, NaN counts as the greatest.
+/// Returns the first `wanted` of the last axis in order, by counting: the rank of an element is the number of elements
+/// before it. The order is stable, NaN counts as the largest.
 Tensor order_by_counting(const Tensor& x, bool descending, int64_t wanted) {
   int64_t n = x.shape(-1);
   Tensor rows = x.unsqueeze(-1), cols = x.unsqueeze(-2);
@@ -33,18 +33,18 @@ Tensor order_by_counting(const Tensor& x, bool descending, int64_t wanted) {
       .sum({.axis = -1, .dtype = dtypes::int32});
 }
 
-/// Bits of floats as integers in the same order: every NaN the greatest, -0 like 0.
+/// Returns the bits of floats as integers in the same order: every NaN largest, -0 equal to 0.
 Tensor ordered_bits(const Tensor& x, DType bits, int64_t magnitude) {
   Tensor b = (x == 0).where(x.zeros_like(), x).bitcast(bits);
   return b ^ ((b >> (8 * bits.itemsize() - 1)) & Tensor(magnitude));
 }
 
-/// What a network sorts by: `key`, and among equal ones `place`. The key alone where it contains the place.
+/// The sort keys of a network: `key`, ties broken by `place`. The key alone where it contains the position.
 struct Keys {
   Tensor key, place;
 };
 
-/// Integers that are greatest for what comes first in order. Equal ones stay equal.
+/// Returns integers that are largest for what comes first in order. Equal elements stay equal.
 Tensor rank_keys(const Tensor& x, bool descending) {
   const DType d = x.dtype();
   Tensor key = x;
@@ -58,8 +58,8 @@ Tensor rank_keys(const Tensor& x, bool descending) {
   return descending ? key : ~key;
 }
 
-/// Values of at most 32 bits as int64 keys in the same order (upper half), with the place below: all different, so the
-/// order is stable.
+/// Returns values of at most 32 bits as int64 keys in the same order (upper half), with the position below: all
+/// distinct, so that the order is stable.
 Keys narrow_keys(const Tensor& x, bool descending) {
   DType d = x.dtype();
   Tensor key;
@@ -83,7 +83,7 @@ Keys wide_keys(const Tensor& x, bool descending) {
 }
 
 /// Sorts the last axis: blocks of 2m are merged from two sorted halves, first element against last, then at halving
-/// distances. Returns the places.
+/// distances. Returns the positions.
 Tensor bitonic(Keys keys) {
   const Shape sh = keys.key.shape();
   int64_t n = sh.back().value(), full = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))),
@@ -121,7 +121,7 @@ Tensor bitonic(Keys keys) {
   return place.shrink_to({rows, n}).reshape(sh).cast(place_dtype(n));
 }
 
-/// Order of the whole last axis.
+/// Returns the order of the whole last axis.
 Tensor order(const Tensor& x, bool descending) {
   const int64_t n = x.shape(-1);
   if (n <= kCountUpTo) return order_by_counting(x, descending, n).contiguous();
@@ -130,8 +130,8 @@ Tensor order(const Tensor& x, bool descending) {
       .contiguous();
 }
 
-/// Length of the chunks among whose maxima the k greatest of n are looked for, about sqrt(n / k): as many maxima as
-/// candidates. 1: sort everything.
+/// Returns the length of the chunks whose maxima select the candidates for the k largest of n, about sqrt(n / k): as
+/// many maxima as candidates. 1: sort everything.
 int64_t chunk_length(int64_t others, int64_t n, int64_t k) {
   if (n <= kCountUpTo && others * n * n <= kCountAtOnce) return 1;
   int64_t c = 1;
@@ -139,9 +139,9 @@ int64_t chunk_length(int64_t others, int64_t n, int64_t k) {
   return c < kLeastChunk ? 1 : c;
 }
 
-/// Places of the k greatest of the last axis in order, the first of equals first. What is among the k greatest lies in
-/// the k chunks with the greatest maxima, of equal maxima the first. These chunks follow each other as in the axis, so
-/// candidates that are equal keep their order.
+/// Returns the positions of the k largest of the last axis in order, the first of equals first. The k largest are in
+/// the k chunks with the largest maxima (of equal maxima the first). These chunks keep the order of the axis, so equal
+/// candidates keep theirs.
 Tensor places_of_greatest(const Tensor& keys, int64_t k) {
   const Shape sh = keys.shape();
   const int64_t n = sh.back().value();

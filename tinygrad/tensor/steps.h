@@ -1,4 +1,4 @@
-/// \file Kernels as programs of loops and stores in order, for algorithms that are no expression of whole tensors.
+/// \file Kernels as ordered loops and stores, for algorithms that are no expression of whole tensors.
 #pragma once
 #include <initializer_list>
 #include <utility>
@@ -9,15 +9,15 @@
 
 namespace tg {
 
-/// Writes the effects of a kernel one after the other: each read sees all writes before it. What a value was read from
-/// may be overwritten once it has been used; one that is needed later belongs into a register.
+/// Emits the effects of a kernel in order: each read sees all writes before it. The source of a value may be
+/// overwritten once the value has been used; a value needed later belongs in a register.
 ///
 ///     Steps s;
 ///     s.loop(n, [&](UOp i) { s.write(sum, {zero}, s.read(sum, {zero}) + s.read(x, {i})); });
 ///     return s.sink("sum");
 class Steps {
  public:
-  /// `size` elements that only this kernel sees.
+  /// Declares `size` elements private to this kernel.
   UOp registers(int64_t size, DType dtype) {
     return UOp::make(Ops::BUFFER, dtype, {Shape{size}.stack()}, ParamArg{registers_++, AddrSpace::kReg, "", "", 0, 0});
   }
@@ -26,7 +26,7 @@ class Steps {
     last_ = place(buffer, at).store(value);
     entered_.clear();
   }
-  /// `body(i)` for i from 0 to size - 1. The size may depend on the loops around.
+  /// Runs `body(i)` for i from 0 to size - 1. The size may depend on the enclosing loops.
   template <class F> void loop(UOp size, F&& body) {
     size = index_simplify(size);
     if (size.is_const_int(0)) return;
@@ -38,7 +38,7 @@ class Steps {
     else last_ = last_.end(UOps{i});
   }
   template <class F> void loop(int64_t size, F&& body) { loop(UOp::constant(size), std::forward<F>(body)); }
-  /// The writes of `body(l)` for all l below `width` at once, as vectors; none may read what another lane writes.
+  /// Emits the writes of `body(l)` for all l below `width` at once, as vectors; none may read what another lane writes.
   template <class F> void lanes(int64_t width, F&& body) {
     if (width == 1) return body(UOp::constant(int64_t{0}));
     const UOp l = UOp::range(width, loops_++, AxisType::kVector);

@@ -1,4 +1,4 @@
-/// \file The handle: registry of live tensors, scope of a method, what a tensor is, casts and graph edges.
+/// \file The handle: registry of live tensors, method scope, properties, casts and graph edges.
 #include "tinygrad/tensor/tensor.h"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ Tensor::Impl::~Impl() {
 namespace tensor_detail {
 
 void each_live(const std::function<void(Tensor::Impl&)>& f) {
-  // The tensors are held while `f` runs, and the list is not locked: the last owner of one may let go of it meanwhile.
+  // The tensors are held while `f` runs, and the list is unlocked: the last owner of one may release it meanwhile.
   LiveList& l = live();
   std::vector<std::shared_ptr<Tensor::Impl>> all;
   {
@@ -115,7 +115,7 @@ UOp uop_of(const Tensor& t, const char* op) {
   return t.impl()->uop.get();
 }
 
-/// Lets go of the memory of a BUFFER node that dies, whoever attached it.
+/// Releases the memory of a BUFFER node that dies, whoever attached it.
 [[maybe_unused]] const bool g_hooked = [] {
   Graph::set_buffer_death_hook([](int64_t slot) {
     buffer_table::release(static_cast<uint64_t>(slot));
@@ -142,7 +142,7 @@ UOp own_storage(UOp u, const std::string& device) {
   u = ops::strong(u);
   if (is_device_list(device)) return own_shards(u, device);
   if (const Shape shape = shape_of(u);
-      shape.symbolic()) {  // room for the greatest sizes, of which the first elements of each axis are used
+      shape.symbolic()) {  // memory for the maximum sizes, of which the first elements of each axis are used
     Shape most;
     ops::Pairs part;
     for (const SInt& n : shape) {
@@ -192,7 +192,7 @@ Tensors live_tensors() {
   return out;
 }
 
-// ---- what it is ----
+// ---- properties ----
 
 UOp Tensor::uop() const { return uop_of(*this, "uop"); }
 DType Tensor::dtype() const { return uop_of(*this, "dtype").dtype(); }
@@ -289,14 +289,14 @@ Tensor Tensor::contiguous_backward() const {
   OpScope s;
   UOp u = uop_of(*this, "contiguous_backward");
   return Tensor(std::make_shared<Impl>(
-      UOp::make(Ops::CONTIGUOUS_BACKWARD, u.dtype(), {u})));  // its value is there: nothing to compute with EAGER=1
+      UOp::make(Ops::CONTIGUOUS_BACKWARD, u.dtype(), {u})));  // already computed: nothing to do with EAGER=1
 }
 
 Tensor Tensor::contiguous() const {
   OpScope s;
   UOp u = uop_of(*this, "contiguous");
   if (u.is(Ops::CONTIGUOUS) || u.dtype().is_weak() || has_buffer_identity(current_view(u)))
-    return *this;  // weak: stored nowhere
+    return *this;  // weak: never stored
   // A constant has no device to be contiguous on: it gets storage on the default one.
   if (device_of(u).empty()) return s(own_storage(u, Device::default_name()));
   if (is_multi(u) && device_of(lower_multi(u).parts[0]).empty()) return s(own_storage(u, device_of(u)));

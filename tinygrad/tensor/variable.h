@@ -1,4 +1,4 @@
-/// \file Variable: an integer whose value is no part of a graph's structure, so that one schedule and one kernel serve
+/// \file Variable: an integer whose value is not part of a graph's structure, so that one schedule and one kernel serve
 /// all values.
 #pragma once
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace tg {
 
-/// A variable with a value, or a sum of one and a number: an offset or size of views (`x.shrink({{i, i + 1}})`), or a
-/// scalar tensor.
+/// A variable with a value, or the sum of one and an integer: an offset or size of views (`x.shrink({{i, i + 1}})`), or
+/// a scalar tensor.
 class BoundVariable {
  public:
   /// For offsets and sizes. Valid while this object, or a tensor made with it, lives.
   operator SInt() const;
   BoundVariable operator+(int64_t n) const;
-  /// A scalar of the default int.
+  /// Returns a scalar of the default int.
   Tensor tensor() const;
   int64_t value() const { return value_; }
   UOp uop() const { return uop_.get(); }  ///< AFTER(PARAM, STORE(PARAM, value)), or a sum with it
@@ -28,9 +28,9 @@ class BoundVariable {
 };
 class Variable {
  public:
-  /// ValueError when vmin > vmax.
+  /// Throws ValueError when vmin > vmax.
   Variable(std::string name, int64_t vmin, int64_t vmax);
-  /// ValueError when the value is outside of the bounds.
+  /// Binds a value; throws ValueError when it is out of bounds.
   BoundVariable bind(int64_t value) const;
   const std::string& name() const { return name_; }
   int64_t vmin() const { return vmin_; }
@@ -41,8 +41,8 @@ class Variable {
   int64_t vmin_, vmax_;
 };
 
-/// The elements there are with the values of the variables: a view whose sizes are numbers. ShapeError where a variable
-/// has no value.
+/// Returns the elements that exist for the variables' values: a view whose sizes are integers. ShapeError for an
+/// unbound variable.
 Tensor with_values(const Tensor& t);
 
 }  // namespace tg

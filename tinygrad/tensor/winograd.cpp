@@ -1,4 +1,4 @@
-/// \file Winograd's convolution: tiles of 6 inputs and the kernel are transformed, multiplied element by element, and
+/// \file Winograd convolution: tiles of 6 inputs and the kernel are transformed, multiplied elementwise, and
 /// transformed to 4 outputs.
 #include "tinygrad/tensor/conv.h"
 
@@ -15,7 +15,7 @@ const Matrix kKernel = {{1.0 / 4, 0, 0}, {-1.0 / 6, -1.0 / 6, -1.0 / 6}, {-1.0 /
 const Matrix kOutput = {{1, 1, 1, 1, 1, 0}, {0, 1, -1, 2, -2, 0}, {0, 1, 1, 4, 4, 0}, {0, 1, -1, 8, -8, 1}};
 // clang-format on
 
-/// The matrix applied along each of the last n axes. Its columns are literals beside a new axis, so no constant is
+/// Applies the matrix along each of the last n axes. Its columns are literals next to a new axis, so no constant is
 /// stored.
 Tensor transformed(Tensor x, const Matrix& m, size_t n) {
   const size_t nd = static_cast<size_t>(x.ndim());
@@ -64,7 +64,7 @@ Tensor winograd(const Tensor& x, const Tensor& weight, int64_t groups, const Pad
   const Tensor d = transformed(tiles, kInput, n).contiguous().reshape(dshape);
   const Tensor w = transformed(weight, kKernel, n).contiguous().reshape(wshape);
   Tensor y = transformed((d * w).sum({.axis = 3, .dtype = dtype}), kOutput, n);
-  // (bs, groups, rcout, tiles..., 4...) -> each axis' tiles beside their outputs.
+  // (bs, groups, rcout, tiles..., 4...) -> each axis' tiles next to their outputs.
   std::vector<int> order{0, 1, 2};
   for (size_t i = 0; i < n; i++) {
     order.push_back(static_cast<int>(3 + i));
