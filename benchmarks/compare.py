@@ -15,6 +15,7 @@ from sampling import Failed, Program, interleave, parse_seconds, result
 
 HERE = pathlib.Path(__file__).resolve().parent
 PEERS = ["torch", "torch_compile", "tinygrad", "onnxruntime", "numpy", "llama", "llama_native"]
+ON_REQUEST = ["torch_avx512"]  # PyTorch whose MKL is told to use AVX-512 where it would not
 QUANTIZED = ["tinygrad", "llama", "llama_native"]  # peers with products of GGML's formats
 OURS = "tg"
 
@@ -38,7 +39,8 @@ def parse_threads(text: str) -> list[int]:
 
 def parse_peers(text: str) -> list[str]:
   names = [t for t in text.split(",") if t]
-  if unknown := [n for n in names if n not in PEERS]: raise argparse.ArgumentTypeError(f"got {', '.join(unknown)}, expected some of {', '.join(PEERS)}")
+  if unknown := [n for n in names if n not in PEERS + ON_REQUEST]:
+    raise argparse.ArgumentTypeError(f"got {', '.join(unknown)}, expected some of {', '.join(PEERS + ON_REQUEST)}")
   return names
 
 
@@ -133,7 +135,7 @@ def main() -> int:
   p.add_argument("--threads", type=parse_threads, default=[1, 2], metavar="N[,M]", help="numbers of threads (default 1,2)")
   p.add_argument("--pairs", type=int, default=15, metavar="N", help="rounds at least (default 15)")
   p.add_argument("--time", type=float, default=2, metavar="S", help="short rows have up to three times as many rounds within S seconds (default 2)")
-  p.add_argument("--peers", type=parse_peers, default=PEERS, metavar="A,B", help=f"some of {', '.join(PEERS)}")
+  p.add_argument("--peers", type=parse_peers, default=PEERS, metavar="A,B", help=f"some of {', '.join(PEERS)}; on request: {', '.join(ON_REQUEST)}")
   p.add_argument("--list", action="store_true", help="only list the rows")
   p.add_argument("--python", default=environment.default_python(), help="interpreter of the peers (default: the variable PYTHON, else this one)")
   p.add_argument("--venv", type=pathlib.Path, metavar="DIR", help="environment of the peers; made when it is missing")

@@ -4,7 +4,8 @@ import hashlib, os, pathlib, subprocess, sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # What each peer imports, and the packages that bring it.
-MODULES = {"torch": {"torch": "torch", "numpy": "numpy"}, "torch_compile": {"torch": "torch", "numpy": "numpy"},
+MODULES = {"torch": {"torch": "torch", "numpy": "numpy"}, "torch_avx512": {"torch": "torch", "numpy": "numpy"},
+           "torch_compile": {"torch": "torch", "numpy": "numpy"},
            "tinygrad": {"tinygrad": "tinygrad", "numpy": "numpy"}, "onnxruntime": {"onnxruntime": "onnxruntime", "onnx": "onnx", "numpy": "numpy"},
            "numpy": {"numpy": "numpy"}, "llama": {"xllamacpp": "xllamacpp", "numpy": "numpy"},
            "llama_native": {"llama_cpp": "llama-cpp-python", "numpy": "numpy"}}
@@ -81,7 +82,7 @@ def openblas_kernels(flags: set[str]) -> dict[str, str]:
 
 def mkl_kernels(vendor: str, flags: set[str], folder: pathlib.Path) -> dict[str, str]:
   """Makes MKL use AVX-512 on processors of other makers: it asks a function of its own who made this one, which a library that is loaded before it can answer.
-  Without a C compiler it runs what it chooses, and its peer's version says so."""
+  Without a C compiler it runs what it chooses, and the peer's version says so."""
   library = folder / "mkl_takes_this_for_intel.so"
   if vendor == "GenuineIntel" or "avx512f" not in flags: return {}
   if not library.exists():
@@ -97,7 +98,7 @@ def variables(threads: int, peer: str = "") -> dict[str, str]:
   whatever the machine's own settings for them are."""
   n, flags = str(threads), set(processor("flags").split())
   inherited = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
-  told = mkl_kernels(processor("vendor_id"), flags, ROOT / "build") if peer.startswith("torch") else {}
+  told = mkl_kernels(processor("vendor_id"), flags, ROOT / "build") if peer == "torch_avx512" else {}
   return {**inherited, **openblas_kernels(flags), **told, "OMP_NUM_THREADS": n, "MKL_NUM_THREADS": n, "OPENBLAS_NUM_THREADS": n, "NUM_CPU_THREADS": n, "OMP_WAIT_POLICY": "passive",
           "KMP_BLOCKTIME": "0", "GOMP_SPINCOUNT": "0", "OPENBLAS_THREAD_TIMEOUT": "4", "MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 34),
           "MALLOC_TOP_PAD_": str(1 << 26), "DEV": "CPU", "CUDA_VISIBLE_DEVICES": "", "TORCHINDUCTOR_CACHE_DIR": str(ROOT / "build" / "compare-inductor"),

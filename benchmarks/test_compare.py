@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Tests of the driver, without peers and without times: selection, turns, statistics, output, report."""
-import argparse, json, pathlib, re, sys, tempfile, unittest
+import argparse, json, pathlib, re, sys, tempfile, unittest, unittest.mock
 import xml.etree.ElementTree as xml
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import compare, report, sampling
+import compare, environment, report, sampling
 from rows import BY_NAME, ROWS
 
 ECHO = "import sys\nprint('ready', flush=True)\nfor line in sys.stdin: print(sys.argv[1], flush=True)"
@@ -17,6 +17,27 @@ class Script:
     value = self.values[min(self.taken, len(self.values) - 1)]
     self.taken += 1
     return sampling.parse_seconds(f"cannot {value}" if isinstance(value, str) else str(value))
+
+
+class Kernels(unittest.TestCase):
+  def test_openblas_is_told_what_the_processor_has(self):
+    avx512 = {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
+    self.assertEqual(environment.openblas_kernels({"avx2"}), {})
+    self.assertEqual(environment.openblas_kernels(avx512), {"OPENBLAS_CORETYPE": "SkylakeX"})
+    self.assertEqual(environment.openblas_kernels(avx512 | {"avx512_bf16"}), {"OPENBLAS_CORETYPE": "Cooperlake"})
+
+  def test_settings_of_the_machine_do_not_choose_kernels(self):
+    with unittest.mock.patch.dict("os.environ", {"OPENBLAS_CORETYPE": "Haswell", "OPENBLAS_L2_SIZE": "1"}):
+      told = environment.variables(1)
+    self.assertNotIn("OPENBLAS_L2_SIZE", told)
+    self.assertNotEqual(told.get("OPENBLAS_CORETYPE"), "Haswell")
+
+  def test_mkl_is_told_only_where_it_would_not_use_what_there_is(self):
+    with tempfile.TemporaryDirectory() as folder:
+      self.assertEqual(environment.mkl_kernels("GenuineIntel", {"avx512f"}, pathlib.Path(folder)), {})
+      self.assertEqual(environment.mkl_kernels("AuthenticAMD", {"avx2"}, pathlib.Path(folder)), {})
+      for path in environment.mkl_kernels("AuthenticAMD", {"avx512f"}, pathlib.Path(folder)).values():
+        self.assertTrue(pathlib.Path(path).exists())
 
 
 class Rows(unittest.TestCase):

@@ -8,6 +8,13 @@ from rows import RESNET_LABELS
 from worker import Work
 
 
+def kernels_of_mkl() -> str:
+  """What MKL's products use: it takes AVX-512 on Intel's processors, and elsewhere when it is told that this is one."""
+  with open("/proc/cpuinfo") as f: intel = "GenuineIntel" in f.read()
+  told = "mkl_takes_this_for_intel" in os.environ.get("LD_PRELOAD", "")
+  return f"MKL {'told to use AVX-512' if told else 'by its own choice' if intel else 'without AVX-512'}"
+
+
 def product_of_casts(a, b): return (a.float() @ b.float()).half()
 
 
@@ -69,8 +76,7 @@ class Peer:
     torch.set_num_threads(threads)
     torch.set_num_interop_threads(1)
     self.compiled = name == "torch_compile"
-    told = "mkl_takes_this_for_intel" in os.environ.get("LD_PRELOAD", "")
-    self.version = torch.__version__ + (", MKL told to use AVX-512" if told else "")
+    self.version = f"{torch.__version__} ({kernels_of_mkl()})"
 
   def _operands(self, row): return [torch.from_numpy(v) for v in inputs.operands(row)]
 
