@@ -68,8 +68,7 @@ Tensor Tensor::hardtanh(double lo, double hi) const {
   OpScope s;
   if (!dtype().is_float() && lo == std::floor(lo) && hi == std::floor(hi) &&
       std::max(std::abs(lo), std::abs(hi)) < 1e18)
-    return s(
-        clamp(static_cast<int64_t>(lo), static_cast<int64_t>(hi)));  // integer bounds keep an integer type
+    return s(clamp(static_cast<int64_t>(lo), static_cast<int64_t>(hi)));  // integer bounds keep an integer type
   return s(clamp(lo, hi));
 }
 Tensor Tensor::hardsigmoid(double alpha, double beta) const {

@@ -23,7 +23,6 @@ void check_shape(const Shape& shape, const char* op) {
   if (!shape.symbolic()) shape.numel();
 }
 
-/// Returns a constant expression as the options ask: with storage where a device is named.
 /// Makes a float constant a leaf of its own: equal constants that shared a node would get each other's gradient. The
 /// tag is part of no key.
 UOp own_leaf(UOp u) {
@@ -31,6 +30,7 @@ UOp own_leaf(UOp u) {
   return u.dtype().is_float() && device_of(u).empty() ? u.rtag(++made) : u;
 }
 
+/// Returns a constant expression as the options ask: on another device than the default one with storage.
 Tensor made(const OpScope& s, UOp u, const TensorOptions& o) {
   Tensor t = s(own_leaf(u));
   if (!o.device.empty()) {
@@ -203,8 +203,8 @@ Tensor Tensor::from_bytes(std::span<const std::byte> data, DType dtype, const Sh
 }
 
 void Tensor::check_count(size_t values, const Shape& shape) {
-  const bool known =
-      std::none_of(shape.begin(), shape.end(), [](const SInt& n) { return n.max() < 0; });  // reshape() would fill in a -1
+  // reshape() would fill in a -1
+  const bool known = std::none_of(shape.begin(), shape.end(), [](const SInt& n) { return n.max() < 0; });
   TG_CHECK(ShapeError, !known || shape.numel() == static_cast<int64_t>(values), "[from] got ", values,
            " values for shape ", shape, ", expected ", shape.numel());
 }

@@ -15,7 +15,7 @@ void check_broadcast(UOp a, UOp b, const char* op) {
   const Shape *x = &shape_of(a), *y = &shape_of(b);
   if (*x == *y) return;
   const Shape* both[] = {x, y};
-  if (Shape all = broadcast_shapes(both, op); !all.symbolic()) all.numel();  // throws when the result has too many elements
+  if (Shape all = broadcast_shapes(both, op); !all.symbolic()) all.numel();  // throws when there are too many elements
 }
 void check_device(UOp a, UOp b, const char* op) {
   const std::string &x = device_of(a), &y = device_of(b);

@@ -128,7 +128,8 @@ Tensor unit(const Shape& shape, DType d, const std::string& device, const char* 
     TG_CHECK(ShapeError, n.symbolic() || n.value() >= 0, "[", op, "] got shape ", shape,
              ", expected sizes that are not negative");
   if (shape.symbolic())
-    return unit(ops::greatest(shape), d, device, op).shrink_to(shape);  // the same number of draws for every value of the variable
+    // The same number of draws for every value of the variable.
+    return unit(ops::greatest(shape), d, device, op).shrink_to(shape);
   int64_t n = shape.numel();
   if (n == 0) return Tensor::from_uop(ops::full(shape, 0, d));
   int size = d.itemsize();

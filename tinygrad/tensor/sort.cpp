@@ -10,10 +10,9 @@ namespace tg {
 using namespace tensor_detail;
 
 namespace {
-constexpr int64_t kCountUpTo = 1024;  // n^2 comparisons against log(n)^2 / 2 small kernels
-constexpr int64_t kCountAtOnce = int64_t{1}
-                                 << 22;  // comparisons that take no longer than finding out which are needed
-constexpr int64_t kLeastChunk = 8;       // shorter ones leave too many candidates
+constexpr int64_t kCountUpTo = 1024;                // n^2 comparisons against log(n)^2 / 2 small kernels
+constexpr int64_t kCountAtOnce = int64_t{1} << 22;  // comparisons that take no longer than finding out which are needed
+constexpr int64_t kLeastChunk = 8;                  // shorter ones leave too many candidates
 
 /// Returns the first `wanted` of the last axis in order, by counting: the rank of an element is the number of elements
 /// before it. The order is stable, NaN counts as the largest.

@@ -8,12 +8,15 @@ namespace {
 using Matrix = std::vector<std::vector<double>>;
 
 // F(4, 3) for the points 0, 1, -1, 2, -2 and infinity.
-// clang-format off
-const Matrix kInput = {{4, 0, -5, 0, 1, 0}, {0, -4, -4, 1, 1, 0}, {0, 4, -4, -1, 1, 0}, {0, -2, -1, 2, 1, 0}, {0, 2, -1, -2, 1, 0}, {0, 4, 0, -5, 0, 1}};
-const Matrix kKernel = {{1.0 / 4, 0, 0}, {-1.0 / 6, -1.0 / 6, -1.0 / 6}, {-1.0 / 6, 1.0 / 6, -1.0 / 6}, {1.0 / 24, 1.0 / 12, 1.0 / 6},
-                        {1.0 / 24, -1.0 / 12, 1.0 / 6}, {0, 0, 1}};
+const Matrix kInput = {{4, 0, -5, 0, 1, 0},  {0, -4, -4, 1, 1, 0}, {0, 4, -4, -1, 1, 0},
+                       {0, -2, -1, 2, 1, 0}, {0, 2, -1, -2, 1, 0}, {0, 4, 0, -5, 0, 1}};
+const Matrix kKernel = {{1.0 / 4, 0, 0},
+                        {-1.0 / 6, -1.0 / 6, -1.0 / 6},
+                        {-1.0 / 6, 1.0 / 6, -1.0 / 6},
+                        {1.0 / 24, 1.0 / 12, 1.0 / 6},
+                        {1.0 / 24, -1.0 / 12, 1.0 / 6},
+                        {0, 0, 1}};
 const Matrix kOutput = {{1, 1, 1, 1, 1, 0}, {0, 1, -1, 2, -2, 0}, {0, 1, 1, 4, 4, 0}, {0, 1, -1, 8, -8, 1}};
-// clang-format on
 
 /// Applies the matrix along each of the last n axes. Its columns are literals next to a new axis, so no constant is
 /// stored.
