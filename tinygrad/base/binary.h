@@ -1,5 +1,5 @@
 /// \file Plain values and texts as bytes, written in order and read back with every length checked. Little endian, as
-/// all supported machines are.
+/// are all supported machines.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -28,7 +28,7 @@ class ByteWriter {
   std::vector<uint8_t> bytes;
 };
 
-/// Throws FormatError naming what is read for anything that does not fit; nothing that is read is trusted.
+/// Throws FormatError naming the field for anything that does not fit; nothing that is read is trusted.
 class ByteReader {
  public:
   ByteReader(std::span<const uint8_t> bytes, std::string name) : left_(bytes), name_(std::move(name)) {}
@@ -45,13 +45,13 @@ class ByteReader {
     check(v <= 1, "a flag that is neither 0 nor 1");
     return v != 0;
   }
-  /// A number below `end`.
+  /// Reads an integer below `end`.
   template <class T> T below(uint64_t end, const char* what) {
     const T v = value<T>();
     check(v >= T(0) && static_cast<uint64_t>(v) < end, what);
     return v;
   }
-  /// How many things of at least `bytes_each` bytes follow.
+  /// Reads a count of items of at least `bytes_each` bytes each.
   size_t size(size_t bytes_each = 1) {
     const auto n = value<uint64_t>();
     check(n <= left_.size() / bytes_each, "a count that is larger than the file");

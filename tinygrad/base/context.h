@@ -14,10 +14,10 @@ namespace env {
 struct Values;
 }
 
-/// Overrides environment variables until the end of the scope: `Context ctx{{"DEBUG", 2}, {"DEV", "INTERP"}};`.
-/// The override holds on the thread that made it and nests; contexts of a thread end in the reverse order of their
-/// making. Throws ValueError for a name that is not in the table or a value that is not an integer where one is
-/// expected; nothing is overridden then.
+/// Overrides environment variables until the end of the scope: `Context ctx{{"DEBUG", 2}, {"DEV", "INTERP"}};`. The
+/// override holds on the thread that made it and nests; contexts of a thread end in reverse order of construction.
+/// Throws ValueError for a name that is not in the table or a value that is not an integer where one is expected;
+/// nothing is overridden then.
 class Context {
  public:
   struct Setting {

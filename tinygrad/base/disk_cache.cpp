@@ -27,13 +27,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int kFormat = 1;              // user_version of the file; one of ours with another number is begun anew
-constexpr int kOurs = 0x74676370;       // application_id; a database of somebody else is left alone
+constexpr int kFormat = 1;              // user_version of the file; ours with another number is recreated
+constexpr int kOurs = 0x74676370;       // application_id; a database of another program is left alone
 constexpr int kBusyMs = 3000;           // longest wait for another process's write
-constexpr int64_t kUsedGrain = 86400;   // a hit renews the time of use at most once a day, so that hits do not write
+constexpr int64_t kUsedGrain = 86400;   // a hit renews the access time at most once a day, so that hits do not write
 constexpr int64_t kPutsPerCheck = 256;  // how often a writer looks at the total size
 
-// The checksum binds the bytes to their place: an entry that lands under another key is as bad as a flipped bit.
+// The checksum binds the bytes to their key: an entry stored under another key is as bad as a flipped bit.
 int64_t checksum(std::string_view table, std::string_view key, std::string_view value) {
   Hash128 h;
   h.add(table);
@@ -107,8 +107,8 @@ struct DiskCache::Impl {
   sqlite3_stmt* statements[kStatements] = {};
   FileId opened;
   pid_t pid = 0;
-  bool hopeless = false;  // cannot be opened here; asked once
-  int rebuilt = 0;        // corrupt files dropped so far; a disk that corrupts again and again is left alone
+  bool hopeless = false;  // cannot be opened here; tried once
+  int rebuilt = 0;        // corrupt files dropped so far; a disk that keeps corrupting is left alone
   int64_t puts = 0;
 
   ~Impl() { close(); }
@@ -132,7 +132,7 @@ struct DiskCache::Impl {
 
   bool exec(const char* sql, int& rc) { return (rc = sqlite3_exec(db, sql, nullptr, nullptr, nullptr)) == SQLITE_OK; }
 
-  // Another process may be at the same; the second finds everything in place.
+  // Another process may be doing the same; the second one finds everything in place.
   bool create(int& rc) {
     const std::string sql =
         str("BEGIN IMMEDIATE; CREATE TABLE IF NOT EXISTS entries(tbl TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT "
@@ -144,7 +144,7 @@ struct DiskCache::Impl {
     return false;
   }
 
-  // One try to open the file and its statements; the result is an SQLite code.
+  // Tries once to open the file and its statements; returns an SQLite code.
   int open_once() {
     int rc =
         sqlite3_open_v2(path.c_str(), &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
@@ -189,7 +189,7 @@ struct DiskCache::Impl {
 
   static bool is_corrupt(int rc) { return (rc & 0xff) == SQLITE_CORRUPT || (rc & 0xff) == SQLITE_NOTADB; }
 
-  // Moves the file this connection had opened aside (whoever named it may want it back), unless another process has
+  // Renames the file this connection had opened (whoever named it may want it back), unless another process has
   // replaced it already.
   void drop_file() {
     close();
@@ -210,7 +210,7 @@ struct DiskCache::Impl {
     std::error_code ec;
     if (const fs::path parent = fs::path(path).parent_path(); !parent.empty()) fs::create_directories(parent, ec);
     int rc = open_once();
-    // Turning on the log needs the file alone and does not wait for it.
+    // Switching to the write-ahead log needs exclusive access and does not wait for it.
     for (int i = 0; i < 100 && (rc & 0xff) == SQLITE_BUSY; i++) {
       close();
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -230,7 +230,7 @@ struct DiskCache::Impl {
     return false;
   }
 
-  // What to do with a failed step: a corrupt file goes, anything else (busy, full, read-only) only loses this one
+  // Handles a failed step: a corrupt file is moved away, anything else (busy, full, read-only) only loses this one
   // operation.
   void failed(int rc, std::string_view doing) {
     if (is_corrupt(rc)) {
@@ -333,7 +333,7 @@ DiskCache::Info DiskCache::info() {
   while ((rc = b.step()) == SQLITE_ROW)
     out.tables.push_back({std::string(b.bytes_at(0)), b.integer_at(1), b.integer_at(2)});
   std::error_code ec;
-  for (const char* part : {"", "-wal"})  // what is written lies in the log until it is moved to the file
+  for (const char* part : {"", "-wal"})  // written data stays in the log until it is moved to the file
     if (const auto size = fs::file_size(impl_->path + part, ec); !ec) out.file_bytes += static_cast<int64_t>(size);
   return out;
 }

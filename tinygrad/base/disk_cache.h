@@ -10,9 +10,9 @@
 
 namespace tg {
 
-/// A cache file. It never throws for what the disk does: a place that cannot be written means an empty cache, a corrupt
-/// file is dropped and begun anew, an entry whose checksum does not fit is deleted (DEBUG=1 says so). Safe to use from
-/// any thread and after fork().
+/// A cache file. It never throws for disk failures: a location that cannot be written means an empty cache, a corrupt
+/// file is dropped and recreated, an entry whose checksum does not match is deleted (DEBUG=1 reports it). Safe to use
+/// from any thread and after fork().
 class DiskCache {
  public:
   struct TableInfo {
@@ -27,22 +27,22 @@ class DiskCache {
   };
   static constexpr int64_t kDefaultLimit = int64_t{1} << 30;
 
-  /// Opens nothing yet. When the stored bytes pass `limit_bytes`, the entries longest unused are removed until half of
-  /// it is left.
+  /// Opens nothing yet. When the stored bytes exceed `limit_bytes`, the least recently used entries are removed until
+  /// half of it remains.
   explicit DiskCache(std::string path, int64_t limit_bytes = kDefaultLimit);
   ~DiskCache();
   DiskCache(const DiskCache&) = delete;
   DiskCache& operator=(const DiskCache&) = delete;
 
-  /// The bytes stored under (table, key), if any.
+  /// Returns the bytes stored under (table, key), if any.
   std::optional<std::vector<uint8_t>> get(std::string_view table, std::string_view key);
-  /// Stores the bytes, replacing older ones; the entry is whole or absent for every reader.
+  /// Stores the bytes, replacing older ones; readers see the whole entry or none.
   void put(std::string_view table, std::string_view key, std::span<const uint8_t> value);
   void erase(std::string_view table, std::string_view key);
-  /// Removes one table's entries, or all when `table` is empty, and gives the space back.
+  /// Removes one table's entries, or all when `table` is empty, and frees the space.
   void clear(std::string_view table = {});
   Info info();
-  /// The keys of a table, sorted.
+  /// Returns the keys of a table, sorted.
   std::vector<std::string> keys(std::string_view table);
 
  private:
@@ -50,8 +50,8 @@ class DiskCache {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The process's cache in the file that CACHEDB names, by default cache.db in cache_dir(), bounded by CACHE_LIMIT. Does
-/// nothing while CACHELEVEL is 0.
+/// Returns the process's cache in the file that CACHEDB names, by default cache.db in cache_dir(), bounded by
+/// CACHE_LIMIT. It does nothing while CACHELEVEL is 0.
 namespace disk_cache {
 std::optional<std::vector<uint8_t>> get(std::string_view table, std::string_view key);
 void put(std::string_view table, std::string_view key, std::span<const uint8_t> value);

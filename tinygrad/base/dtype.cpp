@@ -71,7 +71,7 @@ DTypeSet set_from_names(std::string_view names) {
   return set;
 }
 
-// These are asked for every literal, so a thread remembers what the spelling it saw last means.
+// Looked up for every literal, so a thread remembers the last spelling and its type.
 static DType from_env(const env::Str& var, bool (DType::*fits)() const, std::string_view kind,
                       std::pair<std::string, DType>& seen) {
   const std::string& spelling = var.get();
@@ -173,7 +173,7 @@ bool can_lossless_cast(DType from, DType to) {
   if (from == to || from.is_bool()) return !to.is_void();
   if (to == dtypes::weakint) return from.is_int();
   if (from.is_weak() || to.is_weak() || from.is_void() || to.is_void()) return false;
-  if (to.is_fp8() || to == dtypes::bfloat16) return false;  // nothing relies on these
+  if (to.is_fp8() || to == dtypes::bfloat16) return false;  // no caller relies on these
   if (from.is_int() && to.is_int()) return int_min(from) >= int_min(to) && int_max(from) <= int_max(to);
   if (from.is_int() && to.is_float()) return from.bitsize() <= finfo(to).mantissa + 1;
   if (from.is_float() && to.is_float()) {

@@ -26,9 +26,9 @@ class DType {
   constexpr bool operator==(const DType&) const = default;
   constexpr auto operator<=>(const DType& o) const { return id_ <=> o.id_; }
 
-  /// Bytes of one stored element (bool: 1). Weak types and void have none and throw DTypeError.
+  /// Returns the bytes of one stored element (bool: 1). Weak types and void have none and throw DTypeError.
   int itemsize() const;
-  /// Bits of the value (bool: 1; weak: 800 as in the reference tables; void: 0).
+  /// Returns the bits of the value (bool: 1; weak: 800 as in the reference tables; void: 0).
   int bitsize() const;
   std::string_view name() const;  ///< "float32", "int32", "bool", "bfloat16", ...
 
@@ -74,20 +74,21 @@ DType default_float();  ///< DEFAULT_FLOAT, float32 unless the environment says 
 DType default_int();    ///< DEFAULT_INT, int32 unless the environment says otherwise.
 /// Parses "float32", "half", "int", ...; throws DTypeError naming the known types.
 DType from_name(std::string_view name);
-/// Parses names separated by commas.
+/// Parses comma-separated names.
 DTypeSet set_from_names(std::string_view names);
 }  // namespace dtypes
 
-/// Least type both convert to along the promotion lattice (float16+bfloat16 = float32, int64+uint64 = weakfloat).
+/// Returns the least type that both convert to along the promotion lattice (float16+bfloat16 = float32, int64+uint64 =
+/// weakfloat).
 DType least_upper_dtype(DType a, DType b);
-/// `d` itself when it is a float, else the lattice join with the default float.
+/// Returns `d` itself when it is a float, else the lattice join with the default float.
 DType least_upper_float(DType d);
-/// The storage type of a weak type (weakint -> default int, weakfloat -> default float); others unchanged.
+/// Returns the storage type of a weak type (weakint -> default int, weakfloat -> default float); others unchanged.
 DType strong_dtype(DType d);
-/// Type in which `sum` accumulates: unsigned at least uint32, int and bool at least int32, floats at least SUM_DTYPE
-/// (float32).
+/// Returns the type in which `sum` accumulates: unsigned at least uint32, int and bool at least int32, floats at least
+/// SUM_DTYPE (float32).
 DType sum_acc_dtype(DType d);
-/// True when every value of `from` is exactly representable in `to`.
+/// Returns whether every value of `from` is exactly representable in `to`.
 bool can_lossless_cast(DType from, DType to);
 
 /// Exponent and mantissa bits of a float type.
@@ -97,10 +98,10 @@ struct FloatInfo {
 FloatInfo finfo(DType d);
 
 using int128 = __int128;
-/// Least and greatest integer of an integer or bool type; weakint gives +-2^126 ("unbounded").
+/// Return the smallest and largest integer of an integer or bool type; weakint gives +-2^126 ("unbounded").
 int128 int_min(DType d);
 int128 int_max(DType d);
-/// -inf/+inf for floats; throws for integers.
+/// Return -inf and +inf for floats; throw for integers.
 double float_min(DType d);
 double float_max(DType d);
 

@@ -55,8 +55,8 @@ std::optional<int64_t> parse_int(std::string_view s) {
 }
 
 const Entry* find_entry(std::string_view name) {
-  // Asked for several times by each call of a captured function: names with the lengths that they have when the table
-  // is compiled.
+  // Looked up several times by each call of a captured function: names with the lengths known when the table is
+  // compiled.
   static constexpr auto names = [] {
     std::array<std::string_view, std::size(kTable)> out;
     for (size_t i = 0; i < out.size(); i++)
@@ -74,7 +74,7 @@ const char* name_of(Kind kind, int index) {
   return "?";
 }
 
-// What people typed before there was DEV. A flag counts if it is a non-zero integer; the first that does, wins.
+// The variables used before there was DEV. A flag counts if it is a non-zero integer; the first set one wins.
 struct OldFlag {
   const char *name, *dev;
 };
@@ -101,8 +101,8 @@ std::string range_of(const Entry& e) {
   return str(e.least, e.greatest == e.least + 1 ? " or " : " to ", e.greatest);
 }
 
-// The value that counts when a variable is given one: within its range the value itself. Above it the most that works
-// is what was meant; below it (a negative size, say) there is nothing near that makes sense, so that the default does.
+// Returns the effective value of a variable: within its range the value itself. Above the range the maximum is what was
+// meant; below it (a negative size, say) there is no sensible nearest value, so the default applies.
 int64_t in_range(const Entry& e, int64_t v) {
   if (v >= e.least && v <= e.greatest) return v;
   const int64_t used = v > e.greatest ? e.greatest : *parse_int(e.fallback);
@@ -223,7 +223,7 @@ void set(const Context::Setting& setting) {
     detail::current = own.back().get();
     return;
   }
-  apply(const_cast<Values&>(*detail::current), setting);  // made by a Context or by us, for this thread alone
+  apply(const_cast<Values&>(*detail::current), setting);  // made by a Context or by us, private to this thread
 }
 
 std::vector<std::string_view> names() {

@@ -48,7 +48,7 @@ namespace detail {
 extern constinit thread_local const Values* current;
 const Values& first_use();  ///< makes `current` point to the process's values
 [[noreturn]] void bad_int(int index);
-/// The values an environment gives; `lookup` is std::getenv or like it.
+/// Returns the values an environment gives; `lookup` is std::getenv or a substitute.
 Values parse(const std::function<const char*(const char*)>& lookup);
 inline const Values& values() { return current ? *current : first_use(); }
 }  // namespace detail
@@ -57,8 +57,8 @@ inline const Values& values() { return current ? *current : first_use(); }
 class Int {
  public:
   constexpr explicit Int(int index) : index_(index) {}
-  /// The value on this thread. Throws ValueError that names the variable if the environment holds something else than
-  /// an integer.
+  /// Returns the value on this thread. Throws ValueError naming the variable if the environment holds something other
+  /// than an integer.
   int64_t get() const {
     const int64_t v = detail::values().ints[index_];
     if (v == Values::kBad) [[unlikely]]
@@ -92,7 +92,7 @@ class Str {
 #undef STR
 // clang-format on
 
-/// What a thread sees, to be carried to a worker thread: `Snapshot s; ... on the worker: Adopt scope(s);`.
+/// A thread's view of the variables, to be passed to a worker thread: `Snapshot s; ... on the worker: Adopt scope(s);`.
 class Snapshot {
  public:
   Snapshot();
@@ -115,29 +115,28 @@ class Adopt {
   const Values* before_;
 };
 
-/// A value by name on this thread: an integer or a string; nothing for a name that is not in the table. Throws
+/// Returns a value by name on this thread: an integer or a string; nothing for a name that is not in the table. Throws
 /// ValueError like Int::get.
 std::optional<std::variant<int64_t, std::string>> find(std::string_view name);
-/// Changes a variable on this thread: until the innermost Context ends, outside of any for the rest of the thread.
+/// Changes a variable on this thread: until the innermost Context ends, or outside of any for the rest of the thread.
 /// Throws as Context does.
 void set(const Context::Setting& setting);
-/// All names, in the order of the table.
+/// Returns all names, in the order of the table.
 std::vector<std::string_view> names();
 
-/// Says on stderr, once in the life of the process, that a variable which was set is not honoured, and why: `tinygrad:
-/// [NAME] why`.
+/// Reports on stderr, once per process, that a variable which was set is not honoured, and why: `tinygrad: [NAME] why`.
 void not_honoured(std::string_view name, const std::string& why);
 
-/// NUM_CPU_THREADS, or the number of processors this process may use (affinity and cgroup quota); at least 1. Many more
-/// than there are processors would only wait for each other: at most 8 for each, or 64.
+/// Returns NUM_CPU_THREADS, or the number of processors this process may use (affinity and cgroup quota); at least 1.
+/// Many more threads than processors would only wait for each other: the limit is 8 per processor, or 64.
 int num_cpu_threads();
 
 /// Prints the table with the values this thread sees, those that differ from the default marked by `*`.
 void print(std::ostream& os);
 /// The table as Markdown, without values: docs/env.md.
 void print_markdown(std::ostream& os);
-/// The numbers a variable may have, as in the table: "0 or 1", "0 to 7", "from 0", "any"; "text" for strings. Empty for
-/// a name it does not have.
+/// Returns the values a variable may have, as in the table: "0 or 1", "0 to 7", "from 0", "any"; "text" for strings.
+/// Empty for a name not in it.
 std::string range_text(std::string_view name);
 
 }  // namespace tg::env

@@ -1,4 +1,4 @@
-/// \file Out-of-line part of the errors: what a broken promise of the library prints.
+/// \file Out-of-line part of the errors: the report of a failed internal check.
 #include "tinygrad/base/error.h"
 
 namespace tg {

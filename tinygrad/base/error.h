@@ -38,14 +38,14 @@ template <class... A> std::string str(const A&... a) {
 
 }  // namespace tg
 
-/// Checks what the user gave: TG_CHECK(ShapeError, n > 0, "[full] got ", n, ", expected a positive size"). The message
-/// is built only on failure.
+/// Checks user input: TG_CHECK(ShapeError, n > 0, "[full] got ", n, ", expected a positive size"). The message is built
+/// only on failure.
 #define TG_CHECK(ErrorType, condition, ...)          \
   do {                                               \
     if (!(condition)) [[unlikely]]                   \
       throw ::tg::ErrorType(::tg::str(__VA_ARGS__)); \
   } while (0)
-/// Checks what the library itself promises.
+/// Checks an invariant of the library.
 #define TG_ASSERT(condition, ...)                                                   \
   do {                                                                              \
     if (!(condition)) [[unlikely]]                                                  \

@@ -9,7 +9,7 @@
 
 namespace tg {
 
-/// Integers, int128 included (std::integral leaves it out in strict mode).
+/// Integers, int128 included (std::integral excludes it in strict mode).
 template <class T>
 concept Integer = std::integral<T> || std::same_as<T, int128>;
 
@@ -25,10 +25,10 @@ template <Integer T> constexpr T floormod(T a, T b) {
 template <Integer T> constexpr T ceildiv(T a, T b) {
   return static_cast<T>(a / b + (a % b != 0 && (a % b < 0) == (b < 0)));
 }
-/// Least multiple of `m` (> 0) that is at least `a`.
+/// Returns the smallest multiple of `m` (> 0) that is at least `a`.
 template <Integer T> constexpr T round_up(T a, T m) { return static_cast<T>(ceildiv(a, m) * m); }
 
-/// a*b, a+b or nothing if the type cannot hold it.
+/// Return a*b, a+b or nothing if the type cannot hold it.
 template <Integer T> constexpr std::optional<T> checked_mul(T a, T b) {
   T r{};
   return __builtin_mul_overflow(a, b, &r) ? std::nullopt : std::optional<T>(r);

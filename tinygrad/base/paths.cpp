@@ -1,5 +1,5 @@
-/// \file Where things lie. CMake defines TG_BUILD_LIBDIR, TG_INSTALL_LIBDIR, TG_INSTALL_DATADIR, TG_SOURCE_DATADIR and
-/// TG_VERSION for this file alone.
+/// \file Locations of files. CMake defines TG_BUILD_LIBDIR, TG_INSTALL_LIBDIR, TG_INSTALL_DATADIR, TG_SOURCE_DATADIR
+/// and TG_VERSION for this file alone.
 #include "tinygrad/base/paths.h"
 
 #include <dlfcn.h>
@@ -35,7 +35,7 @@ std::string source_data_dir() {
   return fs::is_directory(TG_SOURCE_DATADIR, ec) ? TG_SOURCE_DATADIR : "";
 }
 
-/// Where the loader looks for the program's shared libraries.
+/// Returns where the loader looks for the program's shared libraries.
 static std::vector<fs::path> library_search_path() {
   std::vector<fs::path> found;
 #ifdef __GLIBC__
@@ -83,7 +83,7 @@ std::vector<std::string> plugin_candidates(std::string_view name, std::string_vi
   };
   if (Dl_info here; dladdr(reinterpret_cast<const void*>(&plugin_candidates), &here) && here.dli_fname)
     add(fs::absolute(here.dli_fname, ec)
-            .parent_path());  // a shared object with the library in it, such as a Python module
+            .parent_path());  // a shared object that contains the library, such as a Python module
   if (const fs::path self = fs::read_symlink("/proc/self/exe", ec); !ec) {
     add(self.parent_path() / ".." / "lib");
     add(self.parent_path());

@@ -69,7 +69,7 @@ std::vector<char*> c_array(std::vector<std::string>& strings) {
   return p;
 }
 
-/// Ignores SIGPIPE in this thread while input is written, so that a child that does not read it cannot end us.
+/// Ignores SIGPIPE in this thread while input is written, so that a child that does not read it cannot kill us.
 class NoSigpipe {
  public:
   NoSigpipe() {
@@ -155,7 +155,7 @@ ProcessResult run_process(const std::vector<std::string>& command, const Process
   }
   int status = 0;
   if (r.timed_out) ::kill(pid, SIGKILL);
-  // The pipes are closed, but a child may close them and go on: the limit still holds.
+  // The pipes are closed, but a child may close them and go on: the time limit still applies.
   while (!r.timed_out && options.timeout_s > 0) {
     const pid_t done = ::waitpid(pid, &status, WNOHANG);
     if (done == pid) {

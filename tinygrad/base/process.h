@@ -27,9 +27,9 @@ struct ProcessResult {
 
 /// Runs argv[0] (looked up in PATH) and waits for it. Throws FileError when it cannot be started.
 ProcessResult run_process(const std::vector<std::string>& argv, const ProcessOptions& options = {});
-/// True when a program of that name can be found in PATH.
+/// Returns whether a program of that name is in PATH.
 bool has_program(const std::string& name);
-/// Path of the running program.
+/// Returns the path of the running program.
 std::filesystem::path executable_path();
 
 /// A fresh directory, removed with everything in it.

@@ -47,7 +47,7 @@ int track_of(Recording& r, std::string_view name) {
   return static_cast<int>(r.tracks.size()) - 1;
 }
 
-/// Threads of the host and of the compiler have lanes of their own, a device has one.
+/// Returns the lane of an event: host and compiler have one per thread, a device has one.
 int lane_of(Recording& r, int track, std::string_view name) {
   if (name != kHost && name != kCompile) return 0;
   auto [it, fresh] = r.lanes.try_emplace({track, std::this_thread::get_id()}, 0);

@@ -1,5 +1,5 @@
-/// \file The profile: what host, compiler and devices did when, as a trace that Perfetto and Chrome show. Recorded
-/// under PROFILE=1.
+/// \file The profile: when the host, the compiler and the devices did what, as a trace for Perfetto and Chrome.
+/// Recorded under PROFILE=1.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -10,16 +10,16 @@
 namespace tg::profile {
 
 inline bool on() { return static_cast<bool>(env::PROFILE); }
-/// Nanoseconds of a clock that never goes back.
+/// Returns nanoseconds of a monotonic clock.
 int64_t now();
 
-/// One line of the trace: "host" and "compile" have a lane for each thread, any other name is that of a device.
+/// One event of the trace: "host" and "compile" have a lane per thread, any other name is that of a device.
 inline constexpr const char *kHost = "host", *kCompile = "compile";
-/// Records what took from `begin` to `end`; `details` are numbers and texts shown with it: "ops=12 bytes=3".
-/// PROFILE_FILE is written at exit.
+/// Records an event from `begin` to `end`; `details` are values and texts shown with it: "ops=12 bytes=3". PROFILE_FILE
+/// is written at exit.
 void record(std::string_view track, std::string name, int64_t begin, int64_t end, std::string details = {});
 
-/// Records its own life.
+/// Records its own lifetime.
 class Span {
  public:
   Span(const char* track, std::string_view name) : track_(track), begin_(on() ? now() : -1) {
@@ -39,7 +39,7 @@ class Span {
   std::string name_, details_;
 };
 
-/// What was recorded so far as JSON in the trace event format; processes are the tracks.
+/// Returns the events so far as JSON in the trace event format; processes are the tracks.
 std::string json();
 /// Writes it. Throws FileError when the file cannot be written.
 void write(const std::string& path);

@@ -25,7 +25,7 @@ int terminal_columns() {
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-/// A bar of `cells` characters with eighths of a cell.
+/// Returns a bar of `cells` characters with eighths of a cell.
 std::string draw_bar(double fraction, int cells) {
   static constexpr const char* kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   const int eighths = static_cast<int>(std::clamp(fraction, 0.0, 1.0) * cells * 8);
@@ -93,7 +93,7 @@ void Progress::advance(int64_t steps, std::string_view note) {
   if (visible_ && (!steps || done_ == total_ || now - drawn_ >= std::chrono::milliseconds(100))) draw();
 }
 
-/// Time counts up to the last step: what the caller does after it makes no step slower.
+/// Time counts up to the last step: the caller's work after it makes no step slower.
 std::string Progress::line(int columns) const {
   return format_progress(label_, done_, total_, std::chrono::duration<double>(last_ - start_).count(), note_, columns);
 }

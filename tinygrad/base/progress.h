@@ -1,4 +1,4 @@
-/// \file A progress line in the manner of tqdm: percentage, bar, rate, time left and a few words of the caller's.
+/// \file A progress line like tqdm's: percentage, bar, rate, time left and a note from the caller.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -7,12 +7,12 @@
 
 namespace tg {
 
-/// The line shown after `done` of `total` steps (total <= 0: unknown) and `seconds`, cut to `columns`.
+/// Returns the line shown after `done` of `total` steps (total <= 0: unknown) and `seconds`, cut to `columns`.
 std::string format_progress(std::string_view label, int64_t done, int64_t total, double seconds, std::string_view note,
                             int columns);
 
-/// Draws on standard error, at most ten times a second when that is a terminal, else a line every ten seconds: logs
-/// stay short.
+/// Draws on standard error, at most ten times a second when that is a terminal, else a line every ten seconds to keep
+/// logs short.
 class Progress {
  public:
   explicit Progress(int64_t total, std::string label = "", bool enabled = true);
@@ -20,11 +20,11 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// `steps` more are done; `note` replaces the words at the end of the line.
+  /// Advances by `steps`; `note` replaces the text at the end of the line.
   void advance(int64_t steps = 1, std::string_view note = {});
-  /// Draws the last state and ends the line; the destructor does it too.
+  /// Draws the last state and ends the line; the destructor does so too.
   void close();
-  /// On a terminal.
+  /// Whether the output is a terminal.
   bool visible() const { return visible_; }
   int64_t done() const { return done_; }
 

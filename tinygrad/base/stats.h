@@ -7,13 +7,14 @@
 
 namespace tg {
 
-/// What a list of samples is reported as.
+/// The summary of a list of samples.
 struct Summary {
   double median, min, max;
   size_t runs;
 };
 
-/// Middle value; the mean of the two middle ones when the count is even. Throws ValueError for an empty list.
+/// Returns the middle value; the mean of the two middle ones when the count is even. Throws ValueError for an empty
+/// list.
 inline double median(std::vector<double> v) {
   TG_CHECK(ValueError, !v.empty(), "[median] got no samples, expected at least one");
   const auto mid = v.begin() + v.size() / 2;

@@ -1,17 +1,17 @@
-/// \file Stopping what runs: scheduling, compiling, launching and replaying look for a request between their steps.
+/// \file Cancellation: scheduling, compiling, launching and replaying poll for a stop request between their steps.
 #pragma once
 #include <atomic>
 #include <stop_token>
 
 namespace tg {
 
-/// While it lives, what this thread realizes, compiles or replays ends with Cancelled soon after a stop was requested.
-/// Scopes nest; any of them stops. What a stop ends leaves every tensor as it was: from the first kernel that writes to
-/// existing storage on, a run is finished.
+/// While it lives, work on this thread (realize, compile, replay) ends with Cancelled soon after a stop was requested.
+/// Scopes nest; any of them stops. A cancelled operation leaves every tensor as it was: from the first kernel that
+/// writes to existing storage on, a run is completed.
 class StopScope {
  public:
   explicit StopScope(std::stop_token token);
-  /// A flag that somebody sets, a signal handler for example; it must outlive the scope.
+  /// A flag set from outside, by a signal handler for example; it must outlive the scope.
   explicit StopScope(const std::atomic<bool>& flag);
   ~StopScope();
   StopScope(const StopScope&) = delete;
@@ -28,21 +28,21 @@ class StopScope {
 class Stop {
  public:
   static Stop current() { return Stop(top_); }
-  /// True where a stop could be requested at all.
+  /// Returns whether a stop could be requested at all.
   explicit operator bool() const { return top() != nullptr; }
   bool requested() const {
     for (const StopScope* s = top(); s; s = s->before_)
       if (s->token_.stop_requested() || (s->flag_ && s->flag_->load(std::memory_order_relaxed))) return true;
     return false;
   }
-  /// Throws Cancelled, which names what was stopped, when it was requested on this thread.
+  /// Throws Cancelled, naming the operation, when a stop was requested on this thread.
   static void check(const char* what) {
     if (top_ && current().requested()) [[unlikely]]
       cancelled(what);
   }
   [[noreturn]] static void cancelled(const char* what);
 
-  /// Makes another thread's scopes those of this one, which works for it.
+  /// Makes another thread's scopes apply to this one, which works for it.
   class Adopt {
    public:
     explicit Adopt(Stop s) : before_(top_) { top_ = s.mine_; }

@@ -64,7 +64,7 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
   return best == known.end() ? std::string() : *best;
 }
 
-// Three significant digits, the unit chosen so that one to three stand before the point.
+// Three significant digits, the unit chosen so that one to three are before the point.
 static std::string scaled(double v, const char* const* units, size_t n) {
   size_t unit = 0;
   while (unit + 1 < n && std::abs(v) >= 999.5) {
@@ -93,7 +93,7 @@ std::string human_count(double count) {
 }
 
 std::string to_string(int128 v) {
-  // Digits from the negative side, where the least value has room.
+  // Digits from the negative side, which can represent the minimum.
   std::string digits;
   const bool negative = v < 0;
   if (!negative) v = -v;

@@ -10,17 +10,17 @@ namespace tg {
 /// ANSI colours in the order of their codes.
 enum class Color : uint8_t { kBlack, kRed, kGreen, kYellow, kBlue, kMagenta, kCyan, kWhite };
 
-/// `text` between the codes that switch a colour on and off; `text` alone under NO_COLOR.
+/// Returns `text` between the codes that switch a colour on and off; `text` alone under NO_COLOR.
 std::string colored(std::string_view text, Color color, bool bright = false);
-/// `text` without colour codes.
+/// Returns `text` without colour codes.
 std::string without_color(std::string_view text);
-/// Width on the terminal: code points outside colour codes.
+/// Returns the width on the terminal: code points outside of colour codes.
 size_t printed_width(std::string_view text);
-/// `text` filled with spaces to `width` on the right (or left); colour codes take no room.
+/// Returns `text` padded with spaces to `width` on the right (or left); colour codes take no room.
 std::string pad_right(std::string_view text, size_t width);
 std::string pad_left(std::string_view text, size_t width);
 
-/// The one of `known` that takes the fewest edits from `name`, upper and lower case alike; empty when there is none to
+/// Returns the one of `known` with the smallest edit distance from `name`, ignoring case; empty when there is none to
 /// choose.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known);
 

@@ -32,13 +32,13 @@ class Tensor {
   struct Impl;  // tensor/impl.h
 
   // ---- creation (creation.cpp) ----
-  /// No tensor: only `defined()`, assignment and destruction are allowed.
+  /// An undefined tensor: only `defined()`, assignment and destruction are allowed.
   Tensor() = default;
   Tensor(const Tensor&) = default;
   Tensor(Tensor&&) noexcept = default;
   ~Tensor() = default;
-  /// Makes this handle another name of `t`; nothing is written. What a call returned is no handle anybody holds:
-  /// elements are written by at().
+  /// Makes this handle another name of `t`; nothing is written. A returned temporary cannot be assigned to: elements
+  /// are written by at().
   Tensor& operator=(const Tensor& t) & = default;
   Tensor& operator=(Tensor&& t) & noexcept = default;
   template <std::convertible_to<Tensor> T> void operator=(T&&) && {
@@ -46,7 +46,7 @@ class Tensor {
         sizeof(T) == 0,
         "x[i] = v and x(i, j) = v would change nothing: elements are written by x.at(i) = v and x.at(i, j) = v");
   }
-  /// A number. It has no device and takes the type of the other operand (dtype weakint, weakfloat or bool).
+  /// A scalar. It has no device and adapts to the type of the other operand (dtype weakint, weakfloat or bool).
   template <Arithmetic T> Tensor(T v) : Tensor(scalar(v)) {}
   /// Nested lists: `Tensor({{1.f, 2.f}, {3.f, 4.f}})`. Floats give the default float, integers the default int (int64
   /// when one does not fit), bools bool.
@@ -58,7 +58,7 @@ class Tensor {
   explicit Tensor(const std::vector<T>& data, const TensorOptions& o = {}) : Tensor(from(data, o)) {}
   template <Arithmetic T, std::same_as<DType> D>
   Tensor(const std::vector<T>& data, D dtype) : Tensor(data, TensorOptions{.dtype = dtype}) {}
-  /// Nested vectors and arrays, a row each: `std::vector<std::vector<float>>`, `std::array<int, 3>`. ShapeError when
+  /// Nested vectors and arrays, one row each: `std::vector<std::vector<float>>`, `std::array<int, 3>`. ShapeError when
   /// rows differ in length.
   template <nested::Rows T> explicit Tensor(const T& rows, const TensorOptions& o = {}) : Tensor(from(rows, o)) {}
   template <nested::Rows T, std::same_as<DType> D>
@@ -82,15 +82,15 @@ class Tensor {
   template <Arithmetic T> static Tensor from(std::span<const T> data, const Shape& shape, const TensorOptions& o = {}) {
     return from_bytes(std::as_bytes(data), dtype_of_v<T>, shape, o);
   }
-  /// Row-major elements of type `dtype` as bytes. ShapeError when their number does not fit the shape. Another
+  /// Row-major elements of type `dtype` as bytes. ShapeError when their number does not fit the shape. A different
   /// `o.dtype` converts.
   static Tensor from_bytes(std::span<const std::byte> data, DType dtype, const Shape& shape,
                            const TensorOptions& o = {});
   /// The tensor of a graph node: must be called under a GraphScope.
   static Tensor from_uop(UOp u);
-  /// Wraps memory; host memory for the CPU, a device address otherwise. It must live as long as the tensor: the caller
-  /// sees to it, or `owner` does. The type is `o.dtype`, else that of the pointer; a void pointer has none, which is a
-  /// DTypeError.
+  /// Wraps memory without a copy: host memory for the CPU, a device address otherwise. It must outlive the tensor,
+  /// through the caller or `owner`. The type is `o.dtype`, else that of the pointer; a void pointer has none, which is
+  /// a DTypeError.
   static Tensor from_blob(void* data, const Shape& shape, const TensorOptions& o, std::shared_ptr<void> owner = {});
   template <std::same_as<DType> D>
   static Tensor from_blob(void* data, const Shape& shape, D dtype, const std::string& device = {},
@@ -104,12 +104,12 @@ class Tensor {
                      std::move(owner));
   }
   static Tensor scalar(Scalar v, std::optional<DType> dtype = {});
-  /// A short vector of literals without storage, of the type given or the values' common one.
+  /// A short vector of literals without storage, of the given type or the values' common one.
   static Tensor constants(const std::vector<Scalar>& values, std::optional<DType> dtype = {});
   /// A file's elements (uint8 unless o.dtype says otherwise) on the DISK device, copied to o.device when one is named.
   /// FileError when there is none.
   static Tensor from_file(const std::string& path, const TensorOptions& o = {});
-  /// The bytes behind an http(s) or file address as uint8 on the DISK device: downloaded once, then read from the cache
+  /// The bytes at an http(s) or file address as uint8 on the DISK device: downloaded once, then read from the cache
   /// (see io/fetch.h).
   static Tensor from_url(const std::string& url, bool gunzip = false, const TensorOptions& o = {});
 
@@ -122,8 +122,8 @@ class Tensor {
   static Tensor invalids(const Shape& shape, const TensorOptions& o = {}) {
     return empty(shape, o);
   }  ///< scratch nobody reads before it is written
-  /// The same by sizes, with or without options, or with a type: zeros(2, 3), zeros(2, 3, {.device = "CPU"}), zeros(2,
-  /// 3, dtypes::int32), zeros({2, 3}, dtypes::int32).
+  /// The same functions with sizes as arguments, with or without options or a type: zeros(2, 3), zeros(2, 3, {.device =
+  /// "CPU"}), zeros(2, 3, dtypes::int32), zeros({2, 3}, dtypes::int32).
 #define TG_BY_SIZES(name)                                                                                              \
   template <std::integral... I> static Tensor name(I... sizes) { return name(Shape{static_cast<int64_t>(sizes)...}); } \
   template <std::integral A> static Tensor name(A a, const TensorOptions& o) { return name(sizes_of(a), o); }          \
@@ -174,8 +174,7 @@ class Tensor {
   template <std::same_as<DType> D> static Tensor arange(Scalar start, Scalar stop, D dtype) {
     return arange(start, stop, 1, TensorOptions{.dtype = dtype});
   }
-  /// The same of integers that may be symbolic: the size is then symbolic as well. ValueError for a step whose sign is
-  /// not known.
+  /// arange of integers that may be symbolic, which makes the size symbolic. ValueError for a step of unknown sign.
   static Tensor arange_symbolic(const SInt& start, const SInt& stop, const SInt& step = 1, const TensorOptions& o = {});
   static Tensor linspace(double start, double stop, int64_t steps, const TensorOptions& o = {});
   static Tensor eye(const SInt& n, const std::optional<SInt>& m = {}, const TensorOptions& o = {});
@@ -188,7 +187,7 @@ class Tensor {
 
   // ---- random numbers (random.cpp): the stream depends on seed, order of creation and sizes only ----
   static void manual_seed(uint64_t seed = 0);
-  /// [0, 1). Without `contiguous` the numbers are made where they are used and take no storage.
+  /// Uniform in [0, 1). Without `contiguous` the values are generated where they are used and take no storage.
   static Tensor rand(const Shape& shape, const TensorOptions& o = {}, bool contiguous = true);
   static Tensor randn(const Shape& shape, const TensorOptions& o = {});  ///< standard normal
   static Tensor randint(const Shape& shape, const RandintOptions& o = {});
@@ -207,14 +206,14 @@ class Tensor {
   /// than 2^32 - 1.
   static Tensor random_bits(const Tensor& key, const Tensor& counter, int64_t num);
   static Tensor randperm(int64_t n, const TensorOptions& o = {});
-  /// Indices drawn with the weights this tensor's rows (or the one row) give, int32.
+  /// Indices drawn with the weights in this tensor's rows (or its one row), int32.
   Tensor multinomial(int64_t samples = 1, bool replacement = false) const;
   /// Zeroes elements with probability p and scales the others by 1/(1-p) in training mode (`Tensor::training()`), else
-  /// the tensor itself.
+  /// returns the tensor itself.
   Tensor dropout(double p = 0.5) const;
   static bool training();  ///< TRAINING of this thread: `Context ctx{{"TRAINING", 1}}`
 
-  // ---- what it is ----
+  // ---- properties ----
   bool defined() const { return impl_ != nullptr; }
   UOp uop() const;  ///< valid as long as the tensor keeps it
   DType dtype() const;
@@ -229,7 +228,7 @@ class Tensor {
   int64_t max_numel() const { return max_shape().numel(); }
   int64_t nbytes() const;
   int64_t element_size() const;
-  /// The type of the values when stored: dtype(), for what is made of literals alone the default type of their kind, or
+  /// The type of the values when stored: dtype(); for expressions of literals only, the default type of their kind, or
   /// int64 where that is too narrow.
   DType stored_dtype() const;
   std::string device() const;  ///< canonical name, of several devices a list ("CPU,CPU:1"); of a constant without one:
@@ -243,7 +242,7 @@ class Tensor {
   // ---- types ----
   Tensor cast(DType d) const;
   Tensor cast(std::string_view name) const { return cast(dtypes::from_name(name)); }  ///< "float16", "half", "int", ...
-  /// The same bits as another type. Of different sizes: the last axis shrinks or grows; DTypeError when it does not
+  /// The same bits as another type. With a different size the last axis shrinks or grows; DTypeError when it does not
   /// divide.
   Tensor bitcast(DType d) const;
   Tensor to_float() const { return cast(dtypes::float32); }
@@ -274,7 +273,7 @@ class Tensor {
   Tensor T() const { return transpose(); }
   /// [start, end) of each axis; sizes may be symbolic.
   Tensor shrink(const std::vector<std::pair<SInt, SInt>>& ranges) const;
-  /// (before, after) of each axis, negative numbers shrink.
+  /// (before, after) of each axis; negative values shrink.
   Tensor pad(const std::vector<std::pair<int64_t, int64_t>>& padding, const PadOptions& o = {}) const;
   Tensor pad(std::initializer_list<std::pair<int64_t, int64_t>> p, const PadOptions& o = {}) const {
     return pad(std::vector<std::pair<int64_t, int64_t>>(p), o);
@@ -299,7 +298,7 @@ class Tensor {
   Tensors chunk(int64_t chunks, int axis = 0) const;
   /// Windows of `size` elements every `step` along one axis, appended as a new last axis.
   Tensor unfold(int axis, int64_t size, int64_t step) const;
-  /// Formulas of axes as einops writes them: `rearrange("b (h d) t -> b h t d", {{"h", 4}})`.
+  /// Patterns of named axes as in einops: `rearrange("b (h d) t -> b h t d", {{"h", 4}})`.
   Tensor rearrange(const std::string& formula, const std::vector<std::pair<std::string, int64_t>>& sizes = {}) const;
   Tensor roll(const Ints& shifts, const Axes& axes = {}) const;
   Tensor diagonal(int offset = 0, int axis1 = 0, int axis2 = 1) const;
@@ -396,13 +395,13 @@ class Tensor {
   Tensor copysign(const Tensor& o) const;
   Tensor logaddexp(const Tensor& o) const;
   Tensor threefry(const Tensor& seed) const;  ///< of uint64: 20 rounds of Threefry2x32 on the two halves
-  /// This and all `others` added (bool: or), multiplied (bool: and).
+  /// This and all `others` added (bool: or) or multiplied (bool: and).
   Tensor usum(const Tensors& others) const;
   Tensor uprod(const Tensors& others) const;
-  /// One graph operation on this and `others`, broadcast and of one type already (comparisons, selection and casts as
-  /// the op demands).
+  /// One graph operation on this and `others`, which are broadcast and of one type already (comparisons, selection and
+  /// casts as the op demands).
   Tensor alu(Ops op, const Tensors& others = {}) const;
-  /// `v` as a tensor of this tensor's kind: of its type when that can hold it.
+  /// `v` as a tensor of the same kind: of this tensor's type when that can hold it.
   Tensor ufix(Scalar v) const;
   Tensor lerp(const Tensor& end, const Tensor& weight) const;
   /// x where this (a condition) holds, else y.
@@ -436,7 +435,7 @@ class Tensor {
   Tensor argmax(int axis, bool keepdim = false) const { return argmax(ArgOptions{.axis = axis, .keepdim = keepdim}); }
   Tensor argmin(int axis, bool keepdim = false) const { return argmin(ArgOptions{.axis = axis, .keepdim = keepdim}); }
   std::pair<Tensor, Tensor> std_mean(const VarOptions& o = {}) const;
-  /// Over one or more axes; with `dtype` computed and returned in that type.
+  /// Over one or more axes; with `dtype`, computed and returned in that type.
   Tensor softmax(const Axes& axis = -1, std::optional<DType> dtype = {}) const;
   Tensor softmin(const Axes& axis = -1, std::optional<DType> dtype = {}) const { return neg().softmax(axis, dtype); }
   Tensor log_softmax(const Axes& axis = -1, std::optional<DType> dtype = {}) const;
@@ -483,10 +482,9 @@ class Tensor {
   /// Q (..., m, m) and R (..., m, n) by Householder reflections.
   std::pair<Tensor, Tensor> qr() const;
   struct Svd;
-  /// U, S (descending) and V^T by one-sided Jacobi rotations; not full: U (..., m, k), V^T (..., k, n), k the smaller
-  /// size.
+  /// U, S (descending) and V^T by one-sided Jacobi rotations; not full: U (..., m, k), V^T (..., k, n), k = min(m, n).
   Svd svd(bool full_matrices = true) const;
-  /// The iteration of an odd matrix polynomial that brings singular values towards 1 (Muon).
+  /// Iterates an odd matrix polynomial that drives singular values towards 1 (Muon).
   Tensor newton_schulz(int steps, const std::vector<double>& coefficients, double eps = 1e-7) const;
   /// Keccak over the last axis of bytes: "sha3_224", "sha3_256" or "shake_128" (16 bytes).
   Tensor keccak(const std::string& variant = "sha3_256") const;
@@ -504,23 +502,23 @@ class Tensor {
   // ---- convolution and pooling (conv.cpp), any number of spatial axes ----
   /// x (batch, in, ...), weight (out, in / groups, kernel...), bias (out) or undefined.
   Tensor conv2d(const Tensor& weight, const Tensor& bias = {}, const ConvOptions& o = {}) const;
-  /// The same result computed from the layouts texture memory wants: rows of four channels. 2-d only.
+  /// The same result computed in the layouts of texture memory: rows of four channels. 2-d only.
   Tensor image_conv2d(const Tensor& weight, const Tensor& bias = {}, const ConvOptions& o = {}) const;
   Tensor image_dot(const Tensor& w, std::optional<DType> dtype = {}) const;
   /// x (batch, in, ...), weight (in, out / groups, kernel...).
   Tensor conv_transpose2d(const Tensor& weight, const Tensor& bias = {}, const ConvTransposeOptions& o = {}) const;
   Tensor max_pool2d(const PoolOptions& o = {}) const;
   Tensor avg_pool2d(const PoolOptions& o = {}) const;
-  /// Also where each maximum lies: positions in the flattened spatial axes, int32.
+  /// Also returns the position of each maximum in the flattened spatial axes, int32.
   std::pair<Tensor, Tensor> max_pool2d_with_indices(const PoolOptions& o = {}) const;
-  /// Puts pooled values back to their positions, zeros elsewhere. `output_size`: of the spatial axes, when the pooling
-  /// does not determine it.
+  /// Scatters pooled values back to their positions, zeros elsewhere. `output_size`: of the spatial axes, when the
+  /// pooling does not determine it.
   Tensor max_unpool2d(const Tensor& indices, const PoolOptions& o = {}, const Ints& output_size = {}) const;
   /// Resizes the last axes to `size`.
   Tensor interpolate(const Ints& size, Interpolation mode = Interpolation::kLinear, bool align_corners = false) const;
 
-  // ---- losses (loss.cpp) ----  A label outside of the classes is no error: it belongs to none of them and has no
-  // loss.
+  // ---- losses (loss.cpp) ----
+  // A label out of range is no error: it belongs to no class and has no loss.
   /// Integer labels Y for logits (..., classes).
   Tensor sparse_categorical_crossentropy(const Tensor& y, const CrossEntropyOptions& o = {}) const;
   /// Labels (integers) or probabilities Y for logits with classes on axis 1 (0 for 1-d).
@@ -532,11 +530,11 @@ class Tensor {
   Tensor mse_loss(const Tensor& y, Reduction r = Reduction::kMean) const;
 
   // ---- indexing (index.cpp, setitem.cpp, scatter.cpp) ----
-  /// NumPy's indexing: `x(1, Slice(0, 4), None, Ellipsis, rows)`. Integers, slices of any step, None (a new axis) and
-  /// Ellipsis give views. Integer tensors or lists gather: neighbouring ones are replaced in place by the axes they
-  /// broadcast to, others put those first; negative elements count from the end, elements beyond the size give 0. A
-  /// bool tensor stands for the positions where it holds, and is computed at once. Integers beyond the size, too many
-  /// indices, float indices, indices that do not broadcast: IndexError. Nothing but whole axes: the tensor itself.
+  /// NumPy indexing: `x(1, Slice(0, 4), None, Ellipsis, rows)`. Integers, slices of any step, None (a new axis) and
+  /// Ellipsis give views. Integer tensors or lists gather: adjacent ones are replaced in place by the axes they
+  /// broadcast to, others put those first; negative indices count from the end, indices out of range give 0. A bool
+  /// tensor stands for the positions where it holds, and is computed at once. Integers out of range, too many indices,
+  /// float indices, indices that do not broadcast: IndexError. An index of whole axes only returns the tensor itself.
   template <class... I> Tensor operator()(I&&... i) const;
   Tensor index(const std::vector<Index>& indices) const;
   Tensor operator[](int64_t i) const;
@@ -547,31 +545,31 @@ class Tensor {
                std::optional<int64_t> step = {}) const;
   /// Elements to write: `x.at(Slice(1, 3), 0) = v`, `x.at(rows) += 1`.
   template <class... I> TensorItem at(I&&... i) const;
-  /// Writes `value` (broadcast) to the elements `indices` name; of several values for one element the last stays. A
-  /// tensor with storage is written in place, and everything that views the storage sees it; the expression of another
-  /// one is replaced by one with the new elements. Gradients flow to the value and to what was not overwritten.
-  /// ShapeError, DTypeError (numbers take the tensor's type), DeviceError, IndexError.
+  /// Writes `value` (broadcast) to the elements `indices` name; of several values for one element the last is kept. A
+  /// tensor with storage is written in place, and everything that views the storage sees it; another tensor's
+  /// expression is replaced by one with the new elements. Gradients flow to the value and to the elements not
+  /// overwritten. ShapeError, DTypeError (literals take the tensor's type), DeviceError, IndexError.
   void setitem(const std::vector<Index>& indices, const Tensor& value) const;
-  /// A copy with `value` (broadcast) at the elements `indices` name. With `accumulate` it is added, once for each time
-  /// an element is named.
+  /// Returns a copy with `value` (broadcast) at the elements `indices` name. With `accumulate` it is added, once for
+  /// each time an element is named.
   Tensor index_put(const std::vector<Index>& indices, const Tensor& value, bool accumulate = false) const;
-  /// Is there another live tensor, no view of this one's storage, that was computed from this tensor and is still
-  /// pending, apart from `besides` and what that is made of? It goes on reading the old elements after a setitem.
+  /// Returns whether another live tensor that is no view of this one's storage was computed from this tensor and is
+  /// still pending, apart from `besides` and its sources. It goes on reading the old elements after a setitem.
   bool has_other_uses(const Tensors& besides = {}) const;
-  /// The element `index` names along `axis`, at each place of index; 0 where it is negative or beyond the size.
+  /// The element that `index` names along `axis`, at each position of index; 0 where it is negative or out of range.
   Tensor gather(int axis, const Tensor& index) const;
-  /// A copy with `src` (a number, or at least as large as index) written at `index` along `axis` (the last one wins;
-  /// negative or beyond the size: dropped).
+  /// Returns a copy with `src` (a scalar, or at least as large as index) written at `index` along `axis` (the last one
+  /// wins; negative or out of range: dropped).
   Tensor scatter(int axis, const Tensor& index, const Tensor& src) const;
   Tensor scatter_add(int axis, const Tensor& index, const Tensor& src) const;
-  /// Combines `src` with what lies at `index`. Without include_self the old values of places that are written do not
-  /// count.
+  /// Combines `src` with the old values at `index`. Without include_self the old values of written positions do not
+  /// contribute.
   Tensor scatter_reduce(int axis, const Tensor& index, const Tensor& src, ScatterReduce how,
                         bool include_self = true) const;
   /// The elements where `mask` holds, in order. With `size` the result has that many (cut off, or filled with `fill`)
   /// and nothing is computed now.
   Tensor masked_select(const Tensor& mask, std::optional<int64_t> size = {}, const Tensor& fill = 0) const;
-  /// Coordinates of the elements that are not 0, int32 (count, axes); `size` as in masked_select.
+  /// Coordinates of the nonzero elements, int32 (count, axes); `size` as in masked_select.
   Tensor nonzero(std::optional<int64_t> size = {}, const Tensor& fill = 0) const;
   Tensor one_hot(int64_t classes) const;  ///< of integers, default int; all 0 of numbers that are negative or no class
 
@@ -585,8 +583,8 @@ class Tensor {
   Tensor to(const std::string& device) const;
   template <std::same_as<DType> D> Tensor to(D dtype) const { return cast(dtype); }
   const Tensor& to_(const std::string& device) const;  ///< moves this handle, and its gradient
-  /// On several devices (multi.cpp): the whole tensor on each, or with `axis` a slice on each. DeviceError when it lies
-  /// on several already; ShapeError when the slices would not be equal. See docs/multi.md.
+  /// Distributes over several devices (multi.cpp): the whole tensor on each, or with `axis` a slice on each.
+  /// DeviceError when it is on several already; ShapeError when the slices would not be equal. See docs/multi.md.
   Tensor shard(const std::vector<std::string>& devices, std::optional<int> axis = {}) const;
   const Tensor& shard_(const std::vector<std::string>& devices,
                        std::optional<int> axis = {}) const;  ///< moves this handle
@@ -605,7 +603,7 @@ class Tensor {
   /// Points this handle to another expression of the same shape.
   const Tensor& replace(const Tensor& value) const;
   bool is_realized() const;
-  /// x += v: writes x + v into x's storage; of several threads that do so each counts.
+  /// x += v: writes x + v into x's storage; updates by several threads all count.
 #define TG_UPDATE(sym, method)             \
   Tensor& operator sym(const Tensor & o) { \
     GraphScope scope;                      \
@@ -635,8 +633,8 @@ class Tensor {
         data_bytes(sizeof(T), std::is_same_v<T, bool>, std::is_floating_point_v<T>, std::is_signed_v<T>);
     return {reinterpret_cast<const T*>(b.data()), b.size() / sizeof(T)};
   }
-  /// The address of data<T>(). What is behind it is read only: kernels in flight or kept values would not see a write.
-  /// from_blob shares memory.
+  /// The address of data<T>(). The memory is read only: kernels that are running or cached values would not see a
+  /// write. from_blob shares memory.
   template <class T> const T* data_ptr() const { return data<T>().data(); }
   /// All elements, row-major, converted as `item` does.
   template <Arithmetic T> std::vector<T> to_vector() const;
@@ -644,10 +642,10 @@ class Tensor {
 
   // ---- gradients (gradient.cpp) ----
   /// d(sum of this * seed)/d(target) for each target, lazily. `seed` is needed unless this is a scalar. GradientError
-  /// for targets that are no floats.
+  /// for targets that are not floats.
   Tensors gradient(const Tensors& targets, const Tensor& seed = {}) const;
-  /// Adds gradients to `.grad()` of the tensors this one depends on: where some were asked for by requires_grad_(), of
-  /// those and of parameters; else of every live float tensor that was not excluded by requires_grad_(false).
+  /// Adds gradients to `.grad()` of the tensors this one depends on: if some were requested by requires_grad_(), to
+  /// those and to parameters; else to every live float tensor not excluded by requires_grad_(false).
   const Tensor& backward(const Tensor& seed = {}) const;
   Tensor grad() const;  ///< undefined when there is none
   void set_grad(const Tensor& g) const;
@@ -656,12 +654,12 @@ class Tensor {
   const Tensor& requires_grad_(bool on = true) const;
   /// Whether optimizers train this tensor: true unless is_param_(false) or requires_grad_(false) said otherwise.
   bool is_param() const;
-  /// Marks the tensor as one that layers own: trained (its gradients survive realize), or a statistic that gets no
+  /// Marks the tensor as owned by a layer: trained (its gradients survive realize), or a statistic that gets no
   /// gradient.
   const Tensor& is_param_(bool on = true) const;
 
   // ---- calls (function.cpp; more in function.h) ----
-  /// What stands for this tensor in the body of `call`: parameter number `slot`.
+  /// The stand-in for this tensor in the body of `call`: parameter number `slot`.
   Tensor as_param(int64_t slot) const;
   /// The body with its parameters replaced by the arguments. ShapeError when one does not fit.
   static Tensor call(const Tensors& args, const Tensor& body);
@@ -706,7 +704,7 @@ template <class... I> Tensor Tensor::operator()(I&&... i) const {
   return index(std::vector<Index>{Index(std::forward<I>(i))...});
 }
 
-/// Elements of a tensor as something to write to. Reads as `tensor.index(...)`.
+/// Elements of a tensor that can be written to. Reads as `tensor.index(...)`.
 class TensorItem {
  public:
   TensorItem(const TensorItem&) = default;
@@ -775,7 +773,7 @@ BoundSchedule schedule(const Tensors& tensors);
 /// Calls `f` for every live tensor, in order of creation.
 Tensors live_tensors();
 
-/// Prints shape, type and device, and what the tensor will be computed from; `print` shows values.
+/// Prints shape, type and device, and the expression that is pending; `print` shows values.
 std::string repr(const Tensor& t);
 /// Prints the values (computing them) as NumPy does.
 std::ostream& operator<<(std::ostream& os, const Tensor& t);
