@@ -1,4 +1,4 @@
-/// \file Downloads through the curl or wget program, the cache they are kept in, and tensors of them.
+/// \file Downloads through the curl or wget program, the download cache, and tensors of downloaded files.
 #include "tinygrad/io/fetch.h"
 
 #include <unistd.h>
@@ -87,7 +87,7 @@ fs::path fetch(const std::string& url, const FetchOptions& o) {
   if (!usable) {
     make_folder(place.parent_path());
     fs::remove_all(folder, ignored);
-    // Beside the place, so that the finished file gets there in one step.
+    // In the same folder, so that the finished file is moved there atomically.
     const fs::path part = place.string() + str(".part", getpid());
     struct Remove {
       const fs::path& file;

@@ -1,4 +1,4 @@
-/// \file Files behind addresses: downloaded once into the cache, checked, and unpacked if asked.
+/// \file Files by URL: downloaded once into the cache, verified, and unpacked on request.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -19,20 +19,21 @@ struct FetchOptions {
   uint64_t max_bytes = uint64_t{1} << 36;
 };
 
-/// The local file for an http://, https:// or file:// address; a path that starts with '/' or '.' is returned as it is.
-/// Files are complete and checked before they appear in the cache, so that processes can share it. DISABLE_HTTP_CACHE=1
-/// downloads again. Throws FileError when it cannot be had, FormatError when it is not what sha256 says, or corrupt.
+/// Returns the local file for an http://, https:// or file:// address; a path that starts with '/' or '.' is returned
+/// unchanged. Files are complete and verified before they appear in the cache, so that processes can share it.
+/// DISABLE_HTTP_CACHE=1 downloads again. Throws FileError when it cannot be fetched, FormatError when it is corrupt or
+/// does not match sha256.
 std::filesystem::path fetch(const std::string& url, const FetchOptions& o = {});
 
-/// Folder of fetched files.
+/// Returns the folder of fetched files.
 std::filesystem::path downloads_dir();
 
-/// Copies what is behind `url` to the file `to` with curl or wget (file:// needs neither). Returns what went wrong;
-/// empty: nothing.
+/// Copies the contents of `url` to the file `to` with curl or wget (file:// needs neither). Returns the error message,
+/// empty on success.
 std::string transfer(const std::string& url, const std::filesystem::path& to, uint64_t max_bytes,
                      const std::vector<std::pair<std::string, std::string>>& headers = {});
 
-/// Writes the regular files of a tar archive below `to`. Throws FormatError for a name that would leave it.
+/// Writes the regular files of a tar archive below `to`. Throws FormatError for a name that would escape it.
 void extract_tar(const std::vector<uint8_t>& archive, const std::filesystem::path& to, const std::string& name);
 
 }  // namespace tg::io

@@ -1,5 +1,5 @@
-/// \file The container: magic, version, sizes, SHA-256 of header and body, body, then memory in blocks of 64 bytes each
-/// with a digest of its own.
+/// \file The container: magic, version, sizes, SHA-256 of header and body, body, then memory in blocks of 64 bytes,
+/// each with its own digest.
 #include "tinygrad/io/jit_file.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace tg {
 namespace {
 constexpr char kMagic[8] = {'T', 'G',  'J',  'I',
-                            'T', '\r', '\n', 0x1a};  // no text, and changed by what changes line ends
+                            'T', '\r', '\n', 0x1a};  // not text, and corrupted by line-end conversion
 constexpr uint32_t kVersion = 3;
 constexpr size_t kAlign = 64, kHeader = 64;
 
@@ -35,7 +35,7 @@ std::span<const uint8_t> bytes_of(Buffer& b, std::vector<std::vector<std::byte>>
   return {reinterpret_cast<const uint8_t*>(copy.data()), copy.size()};
 }
 
-/// A file in pieces: `use` gets them in order.
+/// A file in pieces: `use` receives them in order.
 template <class F> void write_pieces(const JitCore& core, const SaveJitOptions& o, F&& use) {
   ByteWriter w, rest;
   std::vector<StoredMemory> memory;

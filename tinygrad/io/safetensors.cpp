@@ -20,7 +20,7 @@ const std::pair<std::string_view, DType> kTypes[] = {
     {"F16", dtypes::float16}, {"BF16", dtypes::bfloat16}, {"F32", dtypes::float32}, {"F64", dtypes::float64}};
 // clang-format on
 
-/// Parses at most three levels deep and refuses a name that stands twice in one object.
+/// Parses at most three levels deep and rejects a name that occurs twice in one object.
 Json parse(std::string_view text, std::string_view name) {
   std::vector<std::set<std::string>> open;
   const auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
@@ -83,7 +83,7 @@ Safetensors parse_safetensors(std::span<const uint8_t> bytes, uint64_t file_size
            " bytes, expected at least 8");
   uint64_t length = 0;
   for (int i = 7; i >= 0; i--) length = length << 8 | bytes[static_cast<size_t>(i)];
-  // Every such file has a JSON object behind the length.
+  // Every such file has a JSON object after the length.
   const bool plausible =
       length <= kMaxSafetensorsHeader && bytes.size() > 8 && (bytes[8] == '{' || bytes[8] == '[' || bytes[8] == ' ');
   TG_CHECK(FormatError, plausible, "[safetensors] ", name,

@@ -1,4 +1,4 @@
-/// \file The header of safetensors files: names, types, shapes and places of tensors. Nothing in a file is trusted.
+/// \file The header of safetensors files: names, types, shapes and offsets of tensors. Nothing in a file is trusted.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace tg::io {
 
-/// The bytes of a tensor are data[begin, end), data starting behind the header.
+/// The bytes of a tensor are data[begin, end), data starting after the header.
 struct SafetensorsEntry {
   std::string name;
   DType dtype;
@@ -28,12 +28,12 @@ struct Safetensors {
 inline constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;
 
 /// Parses the header of a file of `file_size` bytes that begins with `bytes` (at least 8 + the header). FormatError
-/// naming `name` for a header that is too long or no JSON, types that are unknown, shapes that do not fit their bytes,
-/// and bytes that lie outside of the file or belong to two tensors.
+/// naming `name` for a header that is too long or not JSON, unknown types, shapes that do not match their bytes, and
+/// bytes that are outside of the file or shared by two tensors.
 Safetensors parse_safetensors(std::span<const uint8_t> bytes, uint64_t file_size, std::string_view name);
 
-/// The header of these tensors with data in this order, its length included, in a multiple of 8 bytes; `begin` and
-/// `end` are not looked at. DTypeError for a type the format has not.
+/// Returns the header of these tensors with data in this order, its length included, padded to a multiple of 8 bytes;
+/// `begin` and `end` are ignored. DTypeError for a type the format lacks.
 std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
                                const std::vector<std::pair<std::string, std::string>>& metadata = {});
 

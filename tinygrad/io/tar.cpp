@@ -12,13 +12,14 @@ namespace {
 
 constexpr uint64_t kBlock = 512, kMaxName = 4096, kMaxPax = 1 << 16;
 
-/// Text of a fixed field: up to its first NUL.
+/// Returns the text of a fixed field: up to its first NUL.
 std::string_view field(const uint8_t* header, size_t at, size_t size) {
   const char* p = reinterpret_cast<const char*>(header + at);
   return {p, static_cast<size_t>(std::find(p, p + size, '\0') - p)};
 }
 
-/// Octal digits between blanks, or base 256 when the first bit is set; nothing when it is neither or does not fit.
+/// Returns octal digits between blanks, or base 256 when the first bit is set; nothing when it is neither or does not
+/// fit.
 std::optional<uint64_t> number(const uint8_t* header, size_t at, size_t size) {
   const uint8_t* p = header + at;
   if (p[0] & 0x80) {
@@ -39,7 +40,7 @@ std::optional<uint64_t> number(const uint8_t* header, size_t at, size_t size) {
   return v;
 }
 
-/// The sum of the header's bytes, its own field counted as blanks.
+/// Returns the sum of the header's bytes, its own field counted as blanks.
 uint64_t checksum(const uint8_t* header) {
   uint64_t sum = 0;
   for (size_t i = 0; i < kBlock; i++) sum += i >= 148 && i < 156 ? ' ' : header[i];
@@ -51,7 +52,8 @@ struct Extended {
   std::optional<uint64_t> size;
 };
 
-/// Records "LENGTH KEY=VALUE\n" of a pax header; only path and size matter here.
+/// Parses records "LENGTH KEY=VALUE
+/// " of a pax header; only path and size are used.
 bool parse_pax(std::string_view text, Extended& out) {
   while (!text.empty()) {
     size_t length = 0;
@@ -82,7 +84,7 @@ bool parse_pax(std::string_view text, Extended& out) {
 
 std::vector<TarEntry> tar_entries(std::span<const uint8_t> archive, std::string_view name) {
   std::vector<TarEntry> entries;
-  Extended next;  // what an extended header said about the file after it
+  Extended next;  // values of an extended header for the file after it
   uint64_t at = 0;
   const uint64_t total = archive.size();
   TG_CHECK(FormatError, total >= kBlock, "[tar] ", name, ": got ", total, " bytes, expected a header of 512");

@@ -14,9 +14,9 @@ struct TarEntry {
   uint64_t offset, size;
 };
 
-/// Regular files in archive order; directories, links and devices are skipped. Nothing is copied or extracted, and
-/// names are not paths to be trusted. Throws FormatError naming `name` when a header is corrupt or a size does not fit
-/// in what remains.
+/// Returns regular files in archive order; directories, links and devices are skipped. Nothing is copied or extracted,
+/// and names are not trusted paths. Throws FormatError naming `name` when a header is corrupt or a size does not fit in
+/// the rest.
 std::vector<TarEntry> tar_entries(std::span<const uint8_t> archive, std::string_view name);
 
 }  // namespace tg::io

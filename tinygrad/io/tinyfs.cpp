@@ -35,7 +35,7 @@ void keccak(std::array<uint64_t, 25>& a) {
     for (size_t i = 0; i < 25; i++) a[i] ^= c[(i + 4) % 5] ^ std::rotl(c[(i + 1) % 5], 1);
     size_t x = 1, y = 0;
     moved[0] = a[0];
-    for (int t = 0; t < 24; t++) {  // the walk that visits all lanes but the first, each turned by a triangular number
+    for (int t = 0; t < 24; t++) {  // visits all lanes but the first, each rotated by a triangular number
       const size_t from = x + 5 * y, ny = (2 * x + 3 * y) % 5;
       x = y;
       y = ny;
@@ -47,7 +47,7 @@ void keccak(std::array<uint64_t, 25>& a) {
   }
 }
 
-/// One TCP connection; every operation is whole or a FileError.
+/// One TCP connection; every operation completes or throws FileError.
 class Connection {
  public:
   explicit Connection(const std::string& endpoint) : name_(endpoint) {
@@ -223,7 +223,7 @@ ChunkHash chunk_hash(std::span<const uint8_t> chunk) {
 }
 
 std::unique_ptr<ChunkStore> open_store(const std::string& endpoint) {
-  const char* set = std::getenv("TINYFS_ENDPOINT");  // as it is now: programs set it after they have loaded the library
+  const char* set = std::getenv("TINYFS_ENDPOINT");  // read now: programs set it after loading the library
   const std::string e = !endpoint.empty() ? endpoint : set && *set ? set : env::TINYFS_ENDPOINT.get();
   if (e.find('/') != std::string::npos) return std::make_unique<FolderStore>(e);
   return std::make_unique<ServerStore>(e);

@@ -1,4 +1,4 @@
-/// \file Attention with several heads.
+/// \file Multi-head attention.
 #include "tinygrad/nn/attention.h"
 
 #include <cmath>
@@ -55,7 +55,7 @@ MultiheadAttention::Result MultiheadAttention::with_weights(const Tensor& query,
     return y.reshape(t.shape(0), t.shape(1), heads, embed_dim / heads).transpose(1, 2);
   };
   const Tensor q = projected(query, 0), k = projected(key, 1), v = projected(value, 2);
-  // Scores of narrow floats and their softmax stay in the type of their sums.
+  // Scores of narrow floats and their softmax stay in their accumulation type.
   const DType type = q.dtype();
   Tensor scores = q.matmul(k.transpose(-2, -1), tensor_detail::wide_dtype(type)) /
                   std::sqrt(static_cast<double>(embed_dim / heads));

@@ -1,4 +1,4 @@
-/// \file Attention with several heads.
+/// \file Multi-head attention.
 #pragma once
 #include "tinygrad/nn/state.h"
 #include "tinygrad/tensor/tensor.h"
@@ -17,16 +17,16 @@ struct AttentionMasks {
   bool causal = false;   ///< query i sees keys 0 to i
 };
 
-/// Attention of `heads` heads with projections of query, key, value and result. Names of weights are PyTorch's.
+/// Attention of `heads` heads with projections of query, key, value and result. Weight names match PyTorch's.
 struct MultiheadAttention {
   Tensor in_proj_weight, in_proj_bias;  ///< (3 embed_dim, embed_dim): Glorot uniform; (3 embed_dim): zeros
   Tensor out_proj_weight,
       out_proj_bias;  ///< (embed_dim, embed_dim): uniform within 1/sqrt(embed_dim); (embed_dim): zeros
   int64_t embed_dim, heads;
   MultiheadAttentionOptions options;
-  /// ValueError unless `heads` divides `embed_dim`.
+  /// Throws ValueError unless `heads` divides `embed_dim`.
   MultiheadAttention(int64_t embed_dim, int64_t heads, const MultiheadAttentionOptions& o = {});
-  /// With weights of one's own, in the order of declaration; biases may be undefined.
+  /// With given weights, in the order of declaration; biases may be undefined.
   MultiheadAttention(int64_t heads, const Tensors& weights, const MultiheadAttentionOptions& o = {});
   Tensor operator()(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionMasks& m = {}) const {
     return with_weights(query, key, value, m).output;

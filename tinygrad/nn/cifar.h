@@ -17,10 +17,10 @@ struct CifarBytes {
 inline constexpr uint64_t kCifarImageBytes = 3 * 32 * 32, kCifarRecordBytes = 1 + kCifarImageBytes;
 
 /// Appends the `records` images and labels of one batch file. Throws FormatError naming `name` when its size or a label
-/// is wrong.
+/// is invalid.
 void parse_cifar10_batch(std::span<const uint8_t> bytes, uint64_t records, std::string_view name,
                          std::vector<uint8_t>& images, std::vector<uint8_t>& labels);
-/// Parses the content of cifar-10-binary.tar.gz (or of the .tar): five training batches and a test batch of `records`
+/// Parses the contents of cifar-10-binary.tar.gz (or of the .tar): five training batches and a test batch of `records`
 /// each.
 CifarBytes parse_cifar10_archive(std::span<const uint8_t> bytes, std::string_view name, uint64_t records = 10000);
 /// Reads the archive, or a directory that holds data_batch_1.bin to data_batch_5.bin and test_batch.bin.

@@ -16,7 +16,7 @@
 namespace tg::nn {
 namespace {
 
-/// Splitmix64: the same numbers everywhere, unlike the distributions of <random>.
+/// Splitmix64: the same values everywhere, unlike the distributions of <random>.
 class Numbers {
  public:
   explicit Numbers(uint64_t seed) : state_(seed) {}
@@ -26,9 +26,9 @@ class Numbers {
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
     return z ^ (z >> 31);
   }
-  /// Below n, without bias.
+  /// Returns a value below n, without bias.
   uint64_t below(uint64_t n) {
-    const uint64_t skip = -n % n;  // 2^64 mod n values too many
+    const uint64_t skip = -n % n;  // 2^64 mod n excess values
     uint64_t v = next();
     while (v < skip) v = next();
     return v % n;
@@ -75,8 +75,8 @@ SampleSource SampleSource::of(const Tensors& tensors) {
   return s;
 }
 
-/// One pass over the samples. Workers take the next batch that nobody has, unless `prefetch` are ready; results are
-/// kept by number.
+/// One pass over the samples. Workers take the next unassigned batch, unless `prefetch` are ready; results are kept by
+/// number.
 class DataLoader::Epoch {
  public:
   Epoch(std::shared_ptr<const SampleSource> source, const DataLoaderOptions& o, std::vector<int64_t> order,
@@ -98,7 +98,7 @@ class DataLoader::Epoch {
   }
   Epoch(const Epoch&) = delete;
 
-  /// The next batch; nothing at the end.
+  /// Returns the next batch; empty at the end.
   std::optional<Tensors> next() {
     if (used_ > 0) progress_.advance();
     if (used_ == batches_) return {};

@@ -1,8 +1,9 @@
-/// \file Batches of samples: read by worker threads ahead of their use, shuffled by a seed, turned into tensors and
-/// transformed on the device.
+/// \file Batches of samples: read ahead by worker threads, shuffled by a seed, turned into tensors and transformed on
+/// the device.
 ///
-///     nn::DataLoader batches(nn::SampleSource::of({images, labels}), {.batch_size = 64, .shuffle = true, .seed = 7,
-///     .workers = 2}); for (const Tensors& batch : batches) { const Tensor &x = batch[0], &y = batch[1]; ... }
+///     nn::DataLoader batches(nn::SampleSource::of({images, labels}),
+///                           {.batch_size = 64, .shuffle = true, .seed = 7, .workers = 2});
+///     for (const Tensors& batch : batches) { const Tensor &x = batch[0], &y = batch[1]; ... }
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +18,7 @@
 
 namespace tg::nn {
 
-/// One of the values a sample consists of.
+/// One of the values of a sample.
 struct Field {
   std::vector<int64_t> shape;
   DType dtype;
@@ -27,14 +28,14 @@ struct Field {
 struct SampleSource {
   int64_t size = 0;
   std::vector<Field> fields;
-  /// Writes the fields of sample `index` (row-major, of the fields' types) where `out` points to. Called by several
+  /// Writes the fields of sample `index` (row-major, of the fields' types) to the memory at `out`. Called by several
   /// threads at once.
   std::function<void(int64_t index, std::span<std::byte* const> out)> read;
-  /// The rows of tensors that agree in the size of their first axis.
+  /// Uses the rows of tensors that agree in the size of their first axis.
   static SampleSource of(const Tensors& tensors);
 };
 
-/// What is done with the tensors of a batch, on the device: see nn/transforms.h.
+/// A transform of a batch's tensors, on the device: see nn/transforms.h.
 using Transform = std::function<Tensors(const Tensors&)>;
 
 struct DataLoaderOptions {
@@ -54,8 +55,8 @@ class DataLoader {
   DataLoader(SampleSource source, const DataLoaderOptions& o = {});
 
   class Epoch;  // data_loader.cpp
-  /// Moves through an epoch once; copies share the position. What `read` throws in a worker is thrown where the batch
-  /// is asked for.
+  /// Iterates an epoch once; copies share the position. An exception of `read` in a worker is rethrown where the batch
+  /// is requested.
   class Iterator {
    public:
     using iterator_category = std::input_iterator_tag;
@@ -73,14 +74,14 @@ class DataLoader {
     Tensors batch_;
   };
 
-  /// Starts the next epoch: the order differs from the last one's.
+  /// Starts the next epoch: its order differs from the last one's.
   Iterator begin();
   std::default_sentinel_t end() const { return {}; }
   int64_t size() const;  ///< number of batches
   int64_t epoch() const { return epoch_; }
-  /// The number of the epoch that begin() starts: a run that was interrupted goes on there.
+  /// The number of the epoch that begin() starts: an interrupted run continues there.
   void set_epoch(int64_t n) { epoch_ = n; }
-  /// The samples of an epoch in order.
+  /// Returns the samples of an epoch in order.
   std::vector<int64_t> order(int64_t epoch) const;
 
  private:

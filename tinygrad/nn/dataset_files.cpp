@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// One IDX file of a set. The content is what is checked, since compressors differ; Fashion-MNIST is known by its .gz
+/// One IDX file of a set. Checksums are of the content, since compressors differ; Fashion-MNIST is known by its .gz
 /// files only.
 struct IdxFile {
   const char* name;
@@ -69,7 +69,7 @@ void check_digest(std::span<const uint8_t> bytes, std::string_view expected, con
            ": not the published data; remove the file");
 }
 
-/// The file in `directory`, compressed or not.
+/// Returns the file in `directory`, compressed or not.
 std::optional<fs::path> find_idx(const fs::path& directory, const IdxFile& file) {
   std::error_code ignored;
   for (const char* suffix : {".gz", ""})
@@ -77,7 +77,7 @@ std::optional<fs::path> find_idx(const fs::path& directory, const IdxFile& file)
   return {};
 }
 
-/// Reads and checks one file; `shape` is what its header must say.
+/// Reads and checks one file; `shape` is the expected header.
 std::vector<uint8_t> load_idx(const fs::path& path, const IdxFile& file, const std::vector<int64_t>& shape) {
   const std::string name = path.string();
   std::vector<uint8_t> bytes = io::read_file(path, 2 * file.content_bytes);

@@ -12,11 +12,11 @@ struct Dataset {
   Tensor train_images, train_labels, test_images, test_labels;
 };
 
-/// MNIST or Fashion-MNIST, (60000, 1, 28, 28) and (10000, 1, 28, 28), on `device` (empty: the default). The files are
-/// looked for in $TINYGRAD_DATA, the user's cache, the source tree and the installation, else downloaded into the
-/// latter; FormatError for files that differ, FileError when there are none.
+/// Reads MNIST or Fashion-MNIST, (60000, 1, 28, 28) and (10000, 1, 28, 28), onto `device` (empty: the default). The
+/// files are searched in $TINYGRAD_DATA, the user's cache, the source tree and the installation, else downloaded into
+/// the cache; FormatError for files that differ, FileError when there are none.
 Dataset mnist(const std::string& device = {}, bool fashion = false);
-/// CIFAR-10, (50000, 3, 32, 32) and (10000, 3, 32, 32); likewise.
+/// Reads CIFAR-10, (50000, 3, 32, 32) and (10000, 3, 32, 32), likewise.
 Dataset cifar(const std::string& device = {});
 
 }  // namespace tg::nn::datasets

@@ -1,4 +1,4 @@
-/// \file Bytes of tensors to a store and back.
+/// \file Copies the bytes of tensors to a store and back.
 #include "tinygrad/nn/fs.h"
 
 #include <cstring>

@@ -1,4 +1,4 @@
-/// \file Reader of IDX, the format of MNIST: a typed n-dimensional array with big-endian numbers.
+/// \file Reader of IDX, the format of MNIST: a typed n-dimensional array with big-endian values.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -17,11 +17,11 @@ struct IdxArray {
   std::vector<uint8_t> data;
 };
 
-/// Largest file accepted, and largest content of a compressed one.
+/// Maximum size of a file, and of the decompressed content.
 inline constexpr uint64_t kMaxIdxBytes = uint64_t{1} << 32;
 
-/// Parses the content of an IDX file, gzip or plain. `name` stands in the message of the FormatError thrown when the
-/// header is not IDX's, has no or more than 8 dimensions, or when the elements it promises are not exactly the bytes
+/// Parses the content of an IDX file, gzip or plain. `name` appears in the message of the FormatError thrown when the
+/// header is not IDX's, has no or more than 8 dimensions, or when the elements it declares are not exactly the bytes
 /// that follow.
 IdxArray parse_idx(std::span<const uint8_t> bytes, std::string_view name, uint64_t max_bytes = kMaxIdxBytes);
 /// Reads a file. Throws FileError when it cannot be read, FormatError as above.

@@ -1,4 +1,4 @@
-/// \file Schedules of the learning rate.
+/// \file Learning rate schedules.
 #include "tinygrad/nn/lr_scheduler.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ void LrScheduler::write(double rate) {
   JitCore::at_capture_end(this, [] {
     return "steps a learning rate schedule: replays would write this call's rate. Step it outside of the function";
   });
-  // Data, not a constant in the graph: the same copy for every rate.
+  // Data, not a constant in the graph: the same copy kernel for every rate.
   lr_.assign(Tensor::from(std::vector<float>{static_cast<float>(rate)}, lr_.shape(), {.device = lr_.device()})
                  .cast(lr_.dtype()))
       .realize();

@@ -1,5 +1,5 @@
-/// \file Schedules of the learning rate. They write into the optimizer's `lr` tensor, so that a captured step sees
-/// every new rate; call step() after the optimizer's. The formulas are PyTorch's.
+/// \file Learning rate schedules. They write into the optimizer's `lr` tensor, so that a captured step sees every new
+/// rate; call step() after the optimizer's. The formulas match PyTorch's.
 #pragma once
 #include <functional>
 #include <vector>
@@ -8,15 +8,15 @@
 
 namespace tg::nn {
 
-/// Base: a rate for each step number. `lr`: Optimizer::lr; its value when the schedule is made is the base rate.
+/// Base class: a rate for each step number. `lr`: Optimizer::lr; its value at construction is the base rate.
 class LrScheduler {
  public:
   virtual ~LrScheduler() = default;
   LrScheduler(const LrScheduler&) = delete;
   LrScheduler& operator=(const LrScheduler&) = delete;
-  /// Goes on to the next step and writes its rate.
+  /// Advances by one step and writes its rate.
   void step() { go_to(steps_ + 1); }
-  /// Goes to step n: a run that was interrupted continues there.
+  /// Sets the step to n: an interrupted run continues there.
   void go_to(int64_t n);
   int64_t steps() const { return steps_; }
   double rate() const { return rate_; }  ///< the rate last written
@@ -33,7 +33,7 @@ class LrScheduler {
   int64_t steps_ = 0;
 };
 
-/// Times gamma every `size` steps.
+/// Multiplies by gamma every `size` steps.
 class StepLR : public LrScheduler {
  public:
   StepLR(const Tensor& lr, int64_t size, double gamma = 0.1);
@@ -44,7 +44,7 @@ class StepLR : public LrScheduler {
   double gamma_;
 };
 
-/// Times gamma at each milestone.
+/// Multiplies by gamma at each milestone.
 class MultiStepLR : public LrScheduler {
  public:
   MultiStepLR(const Tensor& lr, std::vector<int64_t> milestones, double gamma = 0.1);
@@ -55,7 +55,7 @@ class MultiStepLR : public LrScheduler {
   double gamma_;
 };
 
-/// Times gamma at each step.
+/// Multiplies by gamma at each step.
 class ExponentialLR : public LrScheduler {
  public:
   ExponentialLR(const Tensor& lr, double gamma) : LrScheduler(lr), gamma_(gamma) {}
@@ -65,7 +65,7 @@ class ExponentialLR : public LrScheduler {
   double gamma_;
 };
 
-/// From `start` to `end` times the base rate in a straight line of `steps`.
+/// Goes linearly from `start` to `end` times the base rate in `steps`.
 class LinearLR : public LrScheduler {
  public:
   LinearLR(const Tensor& lr, double start, double end, int64_t steps);
@@ -112,7 +112,7 @@ struct OneCycleOptions {
   double final_div_factor = 1e4;  ///< ends at the start / final_div_factor
   enum Anneal : uint8_t { kCosine, kLinear } anneal = kCosine;
 };
-/// Up to max_lr and down again; writes the first rate at once. ValueError when it is stepped beyond total_steps.
+/// Rises to max_lr and falls again; writes the first rate at once. ValueError when it is stepped beyond total_steps.
 class OneCycleLR : public LrScheduler {
  public:
   OneCycleLR(const Tensor& lr, const OneCycleOptions& o);
@@ -141,11 +141,11 @@ struct PlateauOptions {
   int64_t cooldown = 0;  ///< steps after a reduction that do not count
   double min_lr = 0;
 };
-/// Reduces the rate when a metric stops to improve.
+/// Reduces the rate when a metric stops improving.
 class ReduceLROnPlateau : private LrScheduler {
  public:
   explicit ReduceLROnPlateau(const Tensor& lr, const PlateauOptions& o = {});
-  /// The metric of this step; ValueError when it is not a number.
+  /// Passes the metric of this step; ValueError when it is NaN.
   void step(double metric);
   using LrScheduler::rate;
   double best() const { return best_; }

@@ -19,14 +19,14 @@ Tensor uniform(const Shape& shape, double bound) {
   return Tensor::uniform(shape, {.low = -bound, .high = bound}).is_param_();
 }
 
-/// With storage from the start, so that the first training step runs the same kernels as the later ones.
+/// Creates a tensor with storage from the start, so that the first training step runs the same kernels as the later ones.
 Tensor filled(const Shape& shape, Scalar value, const TensorOptions& o) {
   bool trained = o.requires_grad.value_or(true);
   return Tensor::full(shape, value, {o.dtype, o.device, {}}).contiguous().is_param_(trained);
 }
 constexpr bool kParameter = true, kStatistic = false;
 
-/// What has to be added around each axis so that a stride-1 convolution keeps its size, last axis first.
+/// Returns the padding around each axis with which a stride-1 convolution keeps its size, last axis first.
 Ints same_padding(const Ints& kernel, const Conv2dOptions& o) {
   const auto all_are = [](const Ints& v, int64_t n) {
     return std::all_of(v.begin(), v.end(), [n](int64_t x) { return x == n; });
@@ -93,7 +93,7 @@ ConvTranspose2d::ConvTranspose2d(int64_t in_channels, int64_t out_channels, cons
               .dilation = o.dilation,
               .padding = o.padding,
               .output_padding = o.output_padding} {
-  // The original draws the values of a convolution first, whose bias it keeps.
+  // The original first draws the values of a convolution, whose bias it keeps.
   bias =
       Conv2d(in_channels, out_channels, kernel_size, {.dilation = o.dilation, .groups = o.groups, .bias = o.bias}).bias;
   Shape shape{in_channels, out_channels / o.groups};
@@ -131,13 +131,13 @@ Tensor BatchNorm::operator()(const Tensor& x) const {
     if (axis != 1) others.push_back(axis);
   const Tensor mean = x.mean({.axis = others});
   const Tensor centered =
-      x - mean.detach().reshape(along_channels);  // the variance does not depend on the mean to first order
+      x - mean.detach().reshape(along_channels);  // to first order the variance does not depend on the mean
   const Tensor var = centered.square().mean({.axis = others});
   if (options.track_running_stats && Tensor::training()) {
     const double n = static_cast<double>(x.numel()), channels = static_cast<double>(x.shape(1)), m = options.momentum;
     TG_CHECK(ShapeError, n == 0 || n > channels, "[BatchNorm] got an input of shape ", x.shape(),
              ", whose channels have one value each: training needs more to estimate a variance");
-    if (n > 0) {  // an empty batch says nothing
+    if (n > 0) {  // an empty batch has no statistics
       running_mean.assign((1 - m) * running_mean + m * mean.detach());
       running_var.assign((1 - m) * running_var + m * n / (n - channels) * var.detach());
     }
@@ -223,7 +223,7 @@ Embedding::Embedding(int64_t vocab_size, int64_t embed_size) {
 Tensor embedding(const Tensor& weight, const Tensor& indices) {
   TG_CHECK(DTypeError, indices.dtype().is_int(), "[Embedding] got indices of type ", indices.dtype(),
            ", expected integers");
-  // Not as an index, which counts from the end when negative.
+  // Not as an index: negative ones would count from the end.
   Tensor i = indices.dtype().itemsize() < 4 ? indices.cast(dtypes::int32) : indices;
   return weight[indices.dtype().is_unsigned() ? i : (i < 0).where(weight.shape(0), i)];
 }

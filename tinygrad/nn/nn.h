@@ -1,6 +1,6 @@
 /// \file Layers: structs that hold their parameters as public Tensors and are called with the input. Initial values,
-/// and the order in which random numbers are drawn for them, are those of the Python original: the same seed gives the
-/// same weights.
+/// and the order in which random numbers are drawn for them, match the Python original: the same seed gives the same
+/// weights.
 #pragma once
 #include "tinygrad/base/context.h"
 #include "tinygrad/nn/attention.h"
@@ -10,8 +10,8 @@
 
 namespace tg::nn {
 
-/// Training mode until the end of the scope: dropout drops, batch norms use and track batch statistics, optimizers may
-/// step.
+/// Training mode until the end of the scope: dropout is active, batch norms use and track batch statistics, optimizers
+/// may step.
 struct Training : Context {
   explicit Training(bool on = true) : Context({{"TRAINING", static_cast<int64_t>(on)}}) {}
 };
@@ -33,8 +33,8 @@ struct Conv2dOptions {
   bool same = false;  ///< pad so that the output has the input's size; needs stride 1 and no padding of one's own
 };
 
-/// Convolution over the last axes: (batch, in, ...) -> (batch, out, ...). A number as kernel size stands for two axes;
-/// a list gives one for each axis.
+/// Convolution over the last axes: (batch, in, ...) -> (batch, out, ...). An integer kernel size means two axes; a list
+/// gives one size per axis.
 struct Conv2d {
   Tensor weight, bias;  ///< (out, in / groups, kernel...), (out): uniform within 1/sqrt(in * kernel elements)
   ConvOptions options;
@@ -55,7 +55,7 @@ struct ConvTranspose2dOptions {
 };
 
 /// Transposed convolution over the last axes: (batch, in, ...) -> (batch, out, ...), the gradient of a convolution as a
-/// layer of its own.
+/// layer.
 struct ConvTranspose2d {
   Tensor weight, bias;  ///< (in, out / groups, kernel...), (out): uniform within 1/sqrt(in * kernel elements)
   ConvTransposeOptions options;
@@ -113,7 +113,7 @@ struct LayerNorm2d : LayerNorm {
   Tensor operator()(const Tensor& x) const;
 };
 
-/// Normalizes groups of neighbouring channels over the group and space; `num_groups` divides `num_channels`.
+/// Normalizes groups of adjacent channels over the group and space; `num_groups` divides `num_channels`.
 struct GroupNorm {
   Tensor weight, bias;  ///< (channels); undefined without affine
   int64_t num_groups, num_channels;
@@ -142,10 +142,10 @@ struct RMSNorm {
   TG_STATE(weight)
 };
 
-/// Rows of a table (rows, size) by number: integers (...) -> (..., size). Numbers outside of the table, negative ones
-/// among them, give zeros.
+/// Selects rows of a table (rows, size) by number: integers (...) -> (..., size). Numbers out of range, including
+/// negative ones, give zeros.
 Tensor embedding(const Tensor& weight, const Tensor& indices);
-/// Rows of a table by number, as embedding: integers (...) -> (..., embed_size).
+/// Selects rows of a table by number, as embedding: integers (...) -> (..., embed_size).
 struct Embedding {
   Tensor weight;  ///< (vocab_size, embed_size): Glorot uniform
   Embedding(int64_t vocab_size, int64_t embed_size);

@@ -26,7 +26,7 @@ Tensor flat(const Tensors& tensors) {
   return Tensor::cat(parts);
 }
 
-/// 1 where one of the norms is 0, else the ratio.
+/// Returns 1 where one of the norms is 0, else the ratio.
 Tensor trust_ratio(const Tensor& weight_norm, const Tensor& update_norm, const Tensor& ratio) {
   return ((weight_norm > 0) & (update_norm > 0)).where(ratio, Tensor::full({}, 1.0));
 }
@@ -101,7 +101,7 @@ Tensors Optimizer::schedule_step() {
     grads.push_back(params_[i].grad());
   }
   if (fused_) {
-    for (Tensor& g : grads) g = g.contiguous();  // one kernel each, instead of all of them inside of one
+    for (Tensor& g : grads) g = g.contiguous();  // one kernel each, instead of all fused into one
     const Tensor all = updates({flat(values)}, {flat(grads)})[0];
     int64_t at = 0;
     for (size_t i = 0; i < values.size(); at += values[i++].numel())
@@ -157,7 +157,7 @@ Tensors lars_updates(const Tensors& params, const Tensors& grads, const Tensors&
       g = g.reshape(p.ndim() ? p.shape(0) : 1, -1).newton_schulz(o.ns_steps, o.ns_coefficients).reshape(p.shape());
     if (!o.classic) g = g * rate;
     if (!o.decay_first && o.weight_decay > 0) g = g + o.weight_decay * lr * p;
-    out.push_back(g.reshape(p.shape()));  // a learning rate of shape (1,) makes a scalar a list
+    out.push_back(g.reshape(p.shape()));  // a learning rate of shape (1,) turns a scalar into a list
   }
   return out;
 }
@@ -199,7 +199,7 @@ Muon::Muon(const Tensors& params, const MuonOptions& o)
             .ns_coefficients = o.ns_coefficients,
             .fused = false}) {}
 
-// ---- averages of squares ----
+// ---- running averages of squares ----
 
 RMSprop::RMSprop(const Tensors& params, const RmsPropOptions& o) : Optimizer("RMSprop", params, o.lr, o.fused), o_(o) {
   check_not_negative("RMSprop",

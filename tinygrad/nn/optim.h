@@ -1,5 +1,4 @@
-/// \file Optimizers. Parameters and the optimizer's state get storage when it is made, and every step runs the same
-/// kernels.
+/// \file Optimizers. Parameters and optimizer state get storage at construction, and every step runs the same kernels.
 #pragma once
 #include <functional>
 #include <initializer_list>
@@ -11,17 +10,17 @@
 
 namespace tg::nn {
 
-/// What every optimizer can do; the base of the optimizers and of groups of them.
+/// The interface of optimizers and of groups of them.
 class AnyOptimizer {
  public:
   virtual ~AnyOptimizer() = default;
-  /// Forgets the gradients of all parameters.
+  /// Clears the gradients of all parameters.
   virtual void zero_grad() const = 0;
-  /// Assigns one step lazily and returns what must be realized for it, together with whatever else the caller wants:
+  /// Assigns one step lazily and returns the tensors to realize for it, together with whatever else the caller wants:
   /// realize(loss, ...).
   virtual Tensors schedule_step() = 0;
-  /// One step, computed at once. Throws ValueError outside of training mode, GradientError for a parameter without
-  /// gradient.
+  /// Takes one step, computed at once. Throws ValueError outside of training mode, GradientError for a parameter
+  /// without gradient.
   void step() { realize(schedule_step()); }
 };
 
@@ -37,23 +36,23 @@ class Optimizer : public AnyOptimizer {
   const Tensors& buffers() const {
     return buffers_;
   }  ///< given, but with requires_grad(false): realized with each step, otherwise left alone
-  /// Momenta, averages and counters, in a fixed order: save and restore them with the model to go on later.
+  /// Momenta, averages and counters, in a fixed order: save and restore them with the model to resume training.
   const Tensors& state() const { return state_; }
   bool fused() const { return fused_; }
-  /// The learning rate, a float32 number with storage: assign to it between steps.
+  /// The learning rate, a float32 scalar with storage: assign to it between steps.
   Tensor lr;
 
  protected:
   /// `fused` (default: FUSE_OPTIM): all parameters are updated as one flat tensor, in few kernels. They must be of one
   /// type and device.
   Optimizer(const char* name, const Tensors& params, double lr, std::optional<bool> fused = {});
-  /// What is to be subtracted from each parameter. Fused: one tensor of all.
+  /// Returns the update to subtract from each parameter. Fused: one tensor for all.
   virtual Tensors updates(const Tensors& params, const Tensors& grads) = 0;
-  /// A float32 state tensor of zeros for each parameter, realized with every step.
+  /// Creates a float32 state tensor of zeros for each parameter, realized with every step.
   Tensors new_state();
-  /// A state number, likewise.
+  /// Creates a scalar state tensor, likewise.
   Tensor new_number(float value);
-  /// Call at the end of the constructor: gives parameters and state their storage.
+  /// Called at the end of the constructor: gives parameters and state their storage.
   void allocate() const;
 
  private:
@@ -87,8 +86,8 @@ struct LarsOptions {
   std::vector<double> ns_coefficients = {};  ///< none: no iterations
   std::optional<bool> fused = {};
 };
-/// One step of these rules: moves `momentum` (one tensor a parameter; unused when o.momentum is 0) and returns what is
-/// to be subtracted.
+/// Computes one step of these rules: updates `momentum` (one tensor per parameter; unused when o.momentum is 0) and
+/// returns the updates to subtract.
 Tensors lars_updates(const Tensors& params, const Tensors& grads, const Tensors& momentum, const Tensor& lr,
                      const LarsOptions& o);
 
@@ -123,25 +122,25 @@ struct MuonOptions {
   std::vector<double> ns_coefficients = {3.4445, -4.775, 2.0315};
   bool nesterov = true;
 };
-/// Momentum whose update is made orthogonal (for matrices; more axes count as columns):
+/// Momentum with an orthogonalized update (for matrices; further axes count as columns):
 /// https://arxiv.org/abs/2502.16982
 class Muon : public LARS {
  public:
   explicit Muon(const Tensors& params, const MuonOptions& o = {});
 };
 
-// ---- averages of squares: RMSprop, Adam, AdamW, LAMB ----
+// ---- running averages of squares: RMSprop, Adam, AdamW, LAMB ----
 
 struct RmsPropOptions {
   double lr = 0.01, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0;
   bool centered = false;  ///< divides by the standard deviation of the gradient instead of its root mean square
   std::optional<bool> fused = {};
 };
-/// Averages of squares, of gradients (when centered) and of updates (with momentum).
+/// Running averages of squares, of gradients (when centered) and of updates (with momentum).
 struct RmsPropState {
   Tensors square, mean, velocity;
 };
-/// One step: moves the state and returns what is to be subtracted.
+/// Computes one step: updates the state and returns the updates to subtract.
 Tensors rmsprop_updates(const Tensors& params, const Tensors& grads, const RmsPropState& state, const Tensor& lr,
                         const RmsPropOptions& o);
 class RMSprop : public Optimizer {
@@ -159,13 +158,13 @@ struct LambOptions {
   bool adam = false;  ///< no layer-wise trust ratio: AdamW
   std::optional<bool> fused = {};
 };
-/// What LAMB keeps: averages of gradients and of their squares, and b1^t and b2^t (tensors, so that a captured step
-/// counts on).
+/// LAMB's state: averages of gradients and of their squares, and b1^t and b2^t (tensors, so that a captured step keeps
+/// counting).
 struct LambState {
   Tensors m, v;
   Tensor b1_power, b2_power;
 };
-/// One step: moves the state and returns what is to be subtracted.
+/// Computes one step: updates the state and returns the updates to subtract.
 Tensors lamb_updates(const Tensors& params, const Tensors& grads, const LambState& state, const Tensor& lr,
                      const LambOptions& o);
 

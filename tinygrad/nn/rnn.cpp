@@ -145,8 +145,8 @@ std::pair<Tensor, Tensors> Recurrent::run(const Tensor& x, const Tensors& initia
     for (size_t d = 0; d < directions; d++) {
       const size_t at = layer * directions + d;
       const RecurrentWeights& w = weights[at];
-      // One product for all steps; then step by step, each state stored: otherwise every step would compute all before
-      // it again.
+      // One product for all steps; then step by step, each state stored: otherwise every step would recompute all steps
+      // before it.
       const Tensor gates = sequence.linear(w.weight_ih.transpose(), w.bias_ih).contiguous();
       Tensors state;
       for (size_t s = 0; s < states; s++)

@@ -1,4 +1,4 @@
-/// \file Recurrent layers. Names and order of weights are PyTorch's, so that its state dicts load.
+/// \file Recurrent layers. Names and order of weights match PyTorch's, so that its state dicts load.
 #pragma once
 #include <optional>
 #include <utility>
@@ -17,7 +17,7 @@ struct LstmState {
 struct RecurrentWeights {
   Tensor weight_ih, weight_hh, bias_ih, bias_hh;
 };
-/// What LSTMCell and GRUCell do, for weights of one's own.
+/// The formulas of LSTMCell and GRUCell, for given weights.
 LstmState lstm_cell(const Tensor& x, const std::optional<LstmState>& state, const RecurrentWeights& w);
 Tensor gru_cell(const Tensor& x, const Tensor& h, const RecurrentWeights& w);
 
@@ -27,7 +27,7 @@ struct LSTMCell {
   Tensor weight_ih, weight_hh;  ///< (4 hidden, in), (4 hidden, hidden): uniform within 1/sqrt(hidden)
   Tensor bias_ih, bias_hh;      ///< (4 hidden): zeros; undefined without bias
   LSTMCell(int64_t input_size, int64_t hidden_size, bool with_bias = true);
-  /// Without a state: from zeros.
+  /// Starts from a zero state.
   LstmState operator()(const Tensor& x, const std::optional<LstmState>& state = {}) const {
     return lstm_cell(x, state, {weight_ih, weight_hh, bias_ih, bias_hh});
   }
@@ -55,8 +55,8 @@ struct RecurrentOptions {
   bool bidirectional = false;
 };
 
-/// What LSTM and GRU share: weights named "weight_ih_l0", "weight_ih_l0_reverse", ... and the walk over layers,
-/// directions and time.
+/// Common part of LSTM and GRU: weights named "weight_ih_l0", "weight_ih_l0_reverse", ... and the iteration over
+/// layers, directions and time.
 class Recurrent {
  public:
   std::vector<RecurrentWeights> weights;  ///< layer by layer, forward before reverse
@@ -67,10 +67,10 @@ class Recurrent {
  protected:
   Recurrent(const char* name, int64_t gates, int64_t input_size, int64_t hidden_size, const RecurrentOptions& o);
   Recurrent(const char* name, int64_t gates, std::vector<RecurrentWeights> w, const RecurrentOptions& o);
-  /// `step`: gates of the input (batch, gates * hidden) and the weights change the state, whose first tensor is the
+  /// `step`: the input's gates (batch, gates * hidden) and the weights update the state, whose first tensor is the
   /// output.
   using Step = void (*)(const Tensor& input_gates, const RecurrentWeights& w, Tensors& state);
-  /// Output and the last states, each (layers * directions, batch, hidden).
+  /// Returns the output and the last states, each (layers * directions, batch, hidden).
   std::pair<Tensor, Tensors> run(const Tensor& x, const Tensors& initial, size_t states, Step step) const;
   const char* name_;
 };
@@ -79,7 +79,7 @@ class Recurrent {
 class LSTM : public Recurrent {
  public:
   LSTM(int64_t in, int64_t hidden, const RecurrentOptions& o = {}) : Recurrent("LSTM", 4, in, hidden, o) {}
-  /// With weights of one's own, layers * directions of them; options.bias is what they say.
+  /// With given weights, layers * directions of them; options.bias follows from them.
   explicit LSTM(std::vector<RecurrentWeights> w, const RecurrentOptions& o = {})
       : Recurrent("LSTM", 4, std::move(w), o) {}
   struct Result {
@@ -93,7 +93,7 @@ class LSTM : public Recurrent {
 class GRU : public Recurrent {
  public:
   GRU(int64_t in, int64_t hidden, const RecurrentOptions& o = {}) : Recurrent("GRU", 3, in, hidden, o) {}
-  /// With weights of one's own, layers * directions of them; options.bias is what they say.
+  /// With given weights, layers * directions of them; options.bias follows from them.
   explicit GRU(std::vector<RecurrentWeights> w, const RecurrentOptions& o = {})
       : Recurrent("GRU", 3, std::move(w), o) {}
   struct Result {

@@ -1,4 +1,4 @@
-/// \file Names of members, and putting values into a model.
+/// \file Names of members, and loading values into a model.
 #include "tinygrad/nn/state.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ std::string listed(const std::vector<std::string>& names) {
   return names.size() > kNamesInMessage ? str(out, ", ... (", names.size(), ")") : out;
 }
 
-/// (1,) and () hold the same.
+/// (1,) and () are interchangeable.
 bool same_shape(const Shape& a, const Shape& b) {
   const auto is_one = [](const Shape& s) { return s.empty() || (s.size() == 1 && s[0] == 1); };
   return a == b || (is_one(a) && is_one(b));
@@ -31,7 +31,7 @@ std::string StateVisitor::next_name(std::string_view& names) {
   const std::string_view name = names.substr(begin, end - begin);
   names.remove_prefix(std::min(end + 1, names.size()));
   return std::string(
-      name.substr(0, name.find_last_not_of(" _") + 1));  // a private member's underscore is no part of its name
+      name.substr(0, name.find_last_not_of(" _") + 1));  // a private member's underscore is not part of its name
 }
 
 bool StateDict::contains(std::string_view name) const {
@@ -85,7 +85,7 @@ LoadReport load_state_dict(const StateDict& target, const StateDict& source, con
       changed.push_back(t);
       continue;
     }
-    // Never the same storage. What lies on several devices stays sharded as it is.
+    // Never shares storage. A tensor on several devices stays sharded as it is.
     const bool several = t.devices().size() > 1, sharded = several && value.devices().size() > 1,
                elsewhere = value.device() != t.device();
     const Tensor there = sharded     ? value.clone()

@@ -10,18 +10,18 @@
 
 #include "tinygrad/tensor/tensor.h"
 
-/// Inside a struct: names the members that hold state, in the order they are to be listed. Tensors are shared handles,
-/// so a const module is enough.
+/// Names the members of a struct that hold state, in listing order. Tensors are shared handles, so a const module is
+/// enough.
 #define TG_STATE(...) \
   void visit_state(::tg::nn::StateVisitor& visitor) const { visitor.members(#__VA_ARGS__ __VA_OPT__(, ) __VA_ARGS__); }
 
 namespace tg::nn {
 
-/// Names and tensors in order of declaration. The tensors are handles of the module's own.
+/// Names and tensors in order of declaration. The tensors are the module's own handles.
 struct StateDict : std::vector<std::pair<std::string, Tensor>> {
   using std::vector<std::pair<std::string, Tensor>>::vector;
   bool contains(std::string_view name) const;
-  /// IndexError when there is none of that name.
+  /// Throws IndexError when there is none of that name.
   const Tensor& at(std::string_view name) const;
 };
 
@@ -30,7 +30,7 @@ class StateVisitor {
  public:
   StateVisitor(StateDict& out, std::string prefix) : out_(out), prefix_(std::move(prefix)) {}
 
-  /// Members with their names in one string, as the preprocessor gives them: "a, b".
+  /// Visits members with their names in one string, as the preprocessor gives them: "a, b".
   template <class... M> void members([[maybe_unused]] std::string_view names, const M&... m) {
     (member(next_name(names), m), ...);
   }
@@ -51,7 +51,7 @@ class StateVisitor {
     }
   }
 
-  /// What a module or container holds.
+  /// Visits the contents of a module or container.
   template <class M> void contents(const M& m) {
     int i = 0;
     if constexpr (requires { m.visit_state(*this); }) m.visit_state(*this);
@@ -77,14 +77,14 @@ class StateVisitor {
   std::string prefix_;
 };
 
-/// `model`: a module, or a container of modules and tensors; `prefix` stands before every name.
+/// Returns the state of `model`, a module or a container of modules and tensors; `prefix` is prepended to every name.
 template <class M> StateDict get_state_dict(const M& model, std::string prefix = "") {
   StateDict out;
   StateVisitor(out, std::move(prefix)).contents(model);
   return out;
 }
-/// All tensors of the state, running statistics included; optimizers leave those alone (they have requires_grad(false))
-/// and realize them.
+/// Returns all tensors of the state, running statistics included; optimizers leave those unchanged (they have
+/// requires_grad(false)) and realize them.
 template <class M> Tensors get_parameters(const M& model) {
   Tensors out;
   for (auto& [name, t] : get_state_dict(model)) out.push_back(t);
@@ -100,12 +100,13 @@ struct LoadReport {
   std::vector<std::string> missing;     ///< the model has them, the dictionary has not
   std::vector<std::string> unexpected;  ///< the other way round
 };
-/// For each tensor: whether load_state_dict writes into its storage, where captured functions see the values. Others
-/// get storage of their own: those that have none yet or share it with another tensor, and those on several devices.
+/// Returns for each tensor whether load_state_dict writes into its storage, where captured functions see the values.
+/// Others get storage of their own: those that have none yet or share it with another tensor, and those on several
+/// devices.
 std::vector<bool> written_in_place(const Tensors& tensors);
 /// Gives every tensor of `target` the value of the same name in `source`, on the target's device. Nothing is changed
 /// when it throws: ValueError that lists missing and unexpected names (strict), ShapeError for a shape that differs
-/// ((1,) and () are taken for one another).
+/// ((1,) and () are interchangeable).
 LoadReport load_state_dict(const StateDict& target, const StateDict& source, const LoadOptions& o = {});
 template <class M> LoadReport load_state_dict(const M& model, const StateDict& source, const LoadOptions& o = {}) {
   return load_state_dict(get_state_dict(model), source, o);

@@ -37,7 +37,7 @@ StateDict safe_load(const std::filesystem::path& path, const std::string& device
   for (const io::SafetensorsEntry& e : contents.entries) {
     const std::span<uint8_t> bytes = file.bytes.subspan(contents.data_start + e.begin, e.end - e.begin);
     const Shape shape{std::span<const int64_t>(e.shape)};
-    // What starts between elements cannot be used where it is.
+    // Misaligned data cannot be used in place.
     const bool aligned = reinterpret_cast<uintptr_t>(bytes.data()) % static_cast<uintptr_t>(e.dtype.itemsize()) == 0;
     const Tensor t = aligned && !bytes.empty()
                          ? Tensor::from_blob(bytes.data(), shape, e.dtype, "CPU", file.owner)

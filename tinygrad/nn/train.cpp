@@ -1,4 +1,4 @@
-/// \file Around an optimizer: clipping, accumulation, averages, mixed precision, gradient checks.
+/// \file Training utilities: clipping, accumulation, averages, mixed precision, gradient checks.
 #include "tinygrad/nn/train.h"
 
 #include <cmath>
@@ -37,7 +37,7 @@ Tensor clip_grad_norm(const Tensors& params, double max_norm, double p) {
     parts.push_back((std::isinf(p) ? g.max() : p == 2 ? g.square().sum() : g.pow(p).sum()).to(device));
   }
   const Tensor all = Tensor::stack(parts);
-  // Stored, because the gradients that are about to be scaled read it, and so may the caller.
+  // Stored, because it is read by the gradients about to be scaled, and maybe by the caller.
   const Tensor norm = (std::isinf(p) ? all.max() : p == 2 ? all.sum().sqrt() : all.sum().pow(1 / p)).contiguous();
   const Tensor factor = (max_norm / (norm + 1e-6)).minimum(1.0);
   for (const Tensor& t : some) t.set_grad((t.grad() * factor.to(t.device())).cast(t.grad().dtype()));
@@ -66,7 +66,7 @@ bool GradAccumulator::backward(const Tensor& loss) {
   (loss / n_).backward();
   Tensors grads;
   for (const Tensor& p : with_gradients(params_, "GradAccumulator")) grads.push_back(p.grad());
-  realize(grads);  // otherwise the graphs of all losses wait for the step
+  realize(grads);  // otherwise the graphs of all losses stay pending until the step
   if (++count_ % n_ != 0) return false;
   optimizer_.step();
   optimizer_.zero_grad();

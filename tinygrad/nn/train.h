@@ -1,5 +1,5 @@
-/// \file What training loops need around an optimizer: clipping and accumulation of gradients, averages of weights,
-/// mixed precision, gradient checks.
+/// \file Training utilities around an optimizer: clipping and accumulation of gradients, averages of weights, mixed
+/// precision, gradient checks.
 #pragma once
 #include <functional>
 
@@ -7,10 +7,10 @@
 
 namespace tg::nn {
 
-/// Scales all gradients of `params` so that their common norm is at most `max_norm`; `p`: which norm, infinity too.
-/// Returns the norm before, lazily. Parameters without gradient are left out; GradientError when none has one.
+/// Scales all gradients of `params` so that their joint norm is at most `max_norm`; `p`: which norm, infinity too.
+/// Returns the previous norm, lazily. Parameters without gradient are skipped; GradientError when none has one.
 Tensor clip_grad_norm(const Tensors& params, double max_norm, double p = 2);
-/// Limits every element of the gradients to [-limit, limit].
+/// Clamps every element of the gradients to [-limit, limit].
 void clip_grad_value(const Tensors& params, double limit);
 
 /// Steps once every `n` losses, on the mean of their gradients: `if (acc.backward(loss)) schedule.step();`.
@@ -18,8 +18,8 @@ class GradAccumulator {
  public:
   GradAccumulator(AnyOptimizer& optimizer, const Tensors& params, int64_t n);
   GradAccumulator(Optimizer& optimizer, int64_t n) : GradAccumulator(optimizer, optimizer.params(), n) {}
-  /// Adds the gradients of loss / n, computed at once, and steps (true) with every n-th loss; gradients are forgotten
-  /// then. In a captured function: JitError unless it does all losses of a step.
+  /// Adds the gradients of loss / n, computed at once, and steps (true) with every n-th loss, which clears the
+  /// gradients. In a captured function: JitError unless it does all losses of a step.
   bool backward(const Tensor& loss);
 
  private:
@@ -28,14 +28,13 @@ class GradAccumulator {
   int64_t n_, count_ = 0;
 };
 
-/// A moving average of parameters: average = decay * average + (1 - decay) * parameter. Tensors that are no floats are
-/// copied.
+/// A moving average of parameters: average = decay * average + (1 - decay) * parameter. Non-float tensors are copied.
 class Ema {
  public:
   explicit Ema(const Tensors& params, double decay = 0.999);
   /// Call after each step.
   void update() const;
-  /// Exchanges averages and parameters: once before an evaluation and once after it.
+  /// Swaps averages and parameters: call once before and once after an evaluation.
   void swap() const;
   const Tensors& averages() const { return averages_; }
 
@@ -49,16 +48,16 @@ struct LossScalerOptions {
   double growth = 2, backoff = 0.5;  ///< after `interval` good steps in a row; after a bad one
   int64_t interval = 2000;
 };
-/// Keeps small half-precision gradients from vanishing: the loss is multiplied by a scale that grows as long as
+/// Keeps small half-precision gradients from underflowing: the loss is multiplied by a scale that grows as long as
 /// gradients stay finite.
 class LossScaler {
  public:
   explicit LossScaler(const LossScalerOptions& o = {});
-  /// What backward() is to be called on.
+  /// Returns the scaled loss to call backward() on.
   Tensor scale(const Tensor& loss) const;
   /// Divides the gradients by the scale, for clipping before step(); at most once a step.
   void unscale(const Tensors& params);
-  /// A step of the optimizer if all gradients are finite (true), else none and a smaller scale.
+  /// Steps the optimizer if all gradients are finite (true), else skips the step and reduces the scale.
   bool step(AnyOptimizer& optimizer, const Tensors& params);
   bool step(Optimizer& optimizer) { return step(optimizer, optimizer.params()); }
   double scale() const { return value_; }
@@ -72,9 +71,8 @@ class LossScaler {
   bool unscaled_ = false;
 };
 
-/// float32 copies of half-precision parameters, for the optimizer to work on:
-/// `MasterWeights w(get_parameters(model)); Adam adam(w.masters()); ... loss.backward(); w.take_gradients();
-/// adam.step(); w.update();`
+/// float32 copies of half-precision parameters for the optimizer: `MasterWeights w(get_parameters(model)); Adam
+/// adam(w.masters()); ... loss.backward(); w.take_gradients(); adam.step(); w.update();`
 class MasterWeights {
  public:
   explicit MasterWeights(const Tensors& params);
@@ -87,17 +85,17 @@ class MasterWeights {
  private:
   Tensors params_, masters_;
 };
-/// Turns the trainable float tensors among `params` into type `d`; statistics (requires_grad(false)) keep theirs.
+/// Casts the trainable float tensors among `params` to type `d`; statistics (requires_grad(false)) keep theirs.
 void cast_parameters(const Tensors& params, DType d);
 
-/// d f(x)_i / d x_j as (elements of f(x), elements of x), by backpropagation.
+/// Returns d f(x)_i / d x_j as (elements of f(x), elements of x), by backpropagation.
 Tensor jacobian(const std::function<Tensor(const Tensor&)>& f, const Tensor& x);
-/// The same by central differences of width 2 eps.
+/// Returns the same by central differences of width 2 eps.
 Tensor numerical_jacobian(const std::function<Tensor(const Tensor&)>& f, const Tensor& x, double eps = 1e-3);
 struct GradcheckOptions {
   double eps = 1e-3, atol = 1e-3, rtol = 1e-3;
 };
-/// True when both agree. x float64 allows much smaller tolerances.
+/// Returns whether both agree. x float64 allows much smaller tolerances.
 bool gradcheck(const std::function<Tensor(const Tensor&)>& f, const Tensor& x, const GradcheckOptions& o = {});
 
 }  // namespace tg::nn

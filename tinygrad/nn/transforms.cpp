@@ -1,4 +1,4 @@
-/// \file Augmentation of batches of images.
+/// \file Data augmentation for batches of images.
 #include "tinygrad/nn/transforms.h"
 
 #include "tinygrad/base/error.h"
@@ -10,22 +10,22 @@ void check_images(const char* op, const Tensor& t) {
   TG_CHECK(ShapeError, t.ndim() == 4, "[", op, "] got shape ", t.shape(),
            ", expected (batch, channels, height, width)");
 }
-/// A number for each image, (batch, 1, 1, 1), in [0, 1).
+/// Returns a random value for each image, (batch, 1, 1, 1), in [0, 1).
 Tensor draw(const Tensor& images) {
   return Tensor::rand({images.shape(0), 1, 1, 1}, {.dtype = dtypes::float32, .device = images.device()});
 }
-/// 0, 1, ... along one axis of images.
+/// Returns 0, 1, ... along one axis of images.
 Tensor count(int64_t n, int axis, const std::string& device) {
   Shape s{1, 1, 1, 1};
   s[static_cast<size_t>(axis)] = n;
   return Tensor::arange(0, n, 1, {.dtype = dtypes::int32, .device = device}).reshape(s);
 }
-/// Whole numbers in [0, n], one for each image.
+/// Returns random integers in [0, n], one for each image.
 Tensor places(const Tensor& images, int64_t n) {
   return (draw(images) * (n + 1)).floor().cast(dtypes::int32).minimum(n);
 }
 
-/// Partners and the mean of both label rows; `kept` (batch): the part of the first.
+/// Returns partner images and the mixed label rows; `kept` (batch): the weight of the first.
 Tensor mixed_labels(const Tensor& labels, const Tensor& partner, const Tensor& kept) {
   const Tensor k = kept.reshape(-1, 1);
   return k * labels + (1 - k) * labels[partner];
@@ -88,7 +88,7 @@ std::pair<Tensor, Tensor> cutmix(const Tensor& images, const Tensor& labels) {
   const int64_t h = images.shape(2), w = images.shape(3);
   const std::string device = images.device();
   const Tensor partner = Tensor::randperm(images.shape(0), {.device = device}), side = draw(images).sqrt() / 2;
-  // Half the sides around a middle drawn anywhere in the image.
+  // Half the side lengths around a centre drawn anywhere in the image.
   const Tensor dy = (count(h, 2, device).to_float() + 0.5 - draw(images) * h).abs(),
                dx = (count(w, 3, device).to_float() + 0.5 - draw(images) * w).abs();
   const Tensor inside = ((dy < side * h) & (dx < side * w)).contiguous();
