@@ -40,7 +40,7 @@ class HostAllocator final : public Allocator {
  private:
   static size_t mapped(size_t bytes) { return (bytes + kHugePage - 1) / kHugePage * kHugePage; }
 
-  /// Whole huge pages, aligned as such: maps one more and gives back what lies outside.
+  /// Returns whole huge pages, aligned as such: maps one more and unmaps the excess.
   static void* map(size_t bytes) {
     const size_t size = mapped(bytes);
     void* raw = mmap(nullptr, size + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -57,7 +57,7 @@ class HostAllocator final : public Allocator {
   }
 };
 
-/// All caches of the process: when memory runs out, every one of them gives back what it holds.
+/// All caches of the process: when memory runs out, every one of them frees what it holds.
 struct Caches {
   std::mutex mutex;
   std::vector<LruAllocator*> all;
@@ -69,7 +69,7 @@ Caches& caches() {
 
 std::atomic<int64_t> allocated{0};
 
-/// Bytes a device may hold under its own limit and MEMORY_LIMIT; 0: any number.
+/// Returns the bytes a device may hold under its own limit and MEMORY_LIMIT; 0: unlimited.
 int64_t limit_now(int64_t own) {
   const int64_t mib = env::MEMORY_LIMIT.get();
   if (mib <= 0 || mib > INT64_MAX >> 20) return own;
@@ -99,8 +99,8 @@ struct LruAllocator::State {
   int64_t cache_limit, memory_limit;
   bool caching = true;
   MemoryStats stats;
-  Order order;                                                           // freed longest ago first
-  std::unordered_map<size_t, std::vector<Order::iterator>> free_blocks;  // by size, freed last at the end
+  Order order;                                                           // least recently freed first
+  std::unordered_map<size_t, std::vector<Order::iterator>> free_blocks;  // by size, most recently freed last
 
   void* take(size_t bytes) {
     auto it = free_blocks.find(bytes);
@@ -112,13 +112,14 @@ struct LruAllocator::State {
     stats.cached -= static_cast<int64_t>(bytes);
     return handle;
   }
-  /// Takes cached blocks out, oldest first, until at most `limit` bytes remain; the caller frees them outside the lock.
+  /// Removes cached blocks, oldest first, until at most `limit` bytes remain; the caller frees them outside of the
+  /// lock.
   Order evict(int64_t limit) {
     Order out;
     while (stats.cached > limit) {
       auto oldest = order.begin();
       auto& same_size = free_blocks[oldest->bytes];
-      same_size.erase(same_size.begin());  // equal sizes are in order of age too
+      same_size.erase(same_size.begin());  // equal sizes are ordered by age too
       stats.cached -= static_cast<int64_t>(oldest->bytes);
       out.splice(out.end(), order, oldest);
     }

@@ -1,5 +1,4 @@
-/// \file Allocators: raw device memory, and the cache of freed blocks with its statistics that every device puts in
-/// front of it.
+/// \file Allocators: raw device memory, and the cache of freed blocks with its statistics in front of each device's.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,27 +12,27 @@ namespace tg {
 class Allocator {
  public:
   virtual ~Allocator() = default;
-  /// A block of at least `bytes` bytes with undefined contents, aligned to 64 bytes or more; nullptr when memory is
-  /// exhausted.
+  /// Returns a block of at least `bytes` bytes with undefined contents, aligned to 64 bytes or more; nullptr when
+  /// memory is exhausted.
   virtual void* allocate(size_t bytes) = 0;
   virtual void free(void* block, size_t bytes) noexcept = 0;
   virtual void copy_in(void* dst, const void* src, size_t n) = 0;
   virtual void copy_out(void* dst, const void* src, size_t n) = 0;
   /// Copies within this device.
   virtual void copy(void* dst, const void* src, size_t n) = 0;
-  /// The handle of the part of `block` that starts at `offset`.
+  /// Returns the handle of the part of `block` that starts at `offset`.
   virtual void* offset(void* block, size_t offset) { return static_cast<char*>(block) + offset; }
-  /// The address at which the host reads and writes the block, or nullptr.
+  /// Returns the address at which the host reads and writes the block, or nullptr.
   virtual void* host_pointer(void* block) const {
     (void)block;
     return nullptr;
   }
 };
 
-/// Host memory: 64-byte aligned, huge pages from 2 MB on, never zeroed by us.
+/// Host memory: 64-byte aligned, huge pages from 2 MB on, not zeroed.
 std::unique_ptr<Allocator> make_host_allocator();
 
-/// Bytes of one device (or of all) as buffers and the allocator's cache hold them.
+/// Bytes held by the buffers and the allocator's cache of one device (or of all).
 struct MemoryStats {
   int64_t used = 0;         ///< held by live buffers
   int64_t peak = 0;         ///< greatest `used` since the last reset
@@ -42,8 +41,7 @@ struct MemoryStats {
   int64_t reused = 0;       ///< of these, taken from the cache
 };
 
-/// Keeps freed blocks by size and hands them out again. `LRU=0` turns the cache off; the limit evicts what was freed
-/// longest ago.
+/// Keeps freed blocks by size for reuse. `LRU=0` turns the cache off; the limit evicts the least recently freed.
 class LruAllocator final : public Allocator {
  public:
   /// `name` appears in errors. `cache_limit` bounds the cached bytes; `memory_limit` (0: none) and MEMORY_LIMIT bound
@@ -51,7 +49,7 @@ class LruAllocator final : public Allocator {
   LruAllocator(std::unique_ptr<Allocator> inner, std::string name, int64_t cache_limit, int64_t memory_limit = 0);
   ~LruAllocator() override;
 
-  /// Never returns nullptr: frees the cache, retries, then throws OutOfMemoryError with the sizes involved.
+  /// Never returns nullptr: empties the cache, retries, then throws OutOfMemoryError with the sizes involved.
   void* allocate(size_t bytes) override;
   void free(void* block, size_t bytes) noexcept override;
   void copy_in(void* dst, const void* src, size_t n) override { inner_->copy_in(dst, src, n); }
@@ -65,7 +63,7 @@ class LruAllocator final : public Allocator {
   void set_cache_limit(int64_t bytes);
   void set_memory_limit(int64_t bytes);
   MemoryStats stats() const;
-  /// Makes the peak equal to what is used now and counts allocations from zero.
+  /// Resets the peak to the current use and the allocation count to zero.
   void reset_stats();
 
  private:
@@ -74,13 +72,13 @@ class LruAllocator final : public Allocator {
   std::unique_ptr<State> state_;
 };
 
-/// Bytes all devices' live buffers hold; one atomic load.
+/// Returns the bytes held by all devices' live buffers; one atomic load.
 int64_t allocated_bytes();
-/// Gives the cached blocks of every device back to the system.
+/// Returns the cached blocks of every device to the system.
 void free_memory_caches();
-/// Statistics of one opened device, or of all of them together when no name is given.
+/// Returns the statistics of one opened device, or of all of them together when no name is given.
 MemoryStats memory_stats(std::string_view device = {});
-/// Restarts peak and counts of one opened device, or of all.
+/// Resets peak and counts of one opened device, or of all.
 void reset_memory_stats(std::string_view device = {});
 
 }  // namespace tg

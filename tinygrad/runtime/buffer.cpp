@@ -15,7 +15,7 @@
 namespace tg {
 namespace {
 
-/// What empty buffers point to: a valid address that nobody reads.
+/// The address of empty buffers: valid, never read.
 alignas(64) std::byte empty_block[64];
 
 int64_t checked_bytes(int64_t size, DType dtype, const char* op) {
@@ -147,7 +147,7 @@ std::ostream& operator<<(std::ostream& os, const Buffer& b) {
 namespace buffer_table {
 namespace {
 
-/// Sharded, so that threads realizing distinct tensors rarely meet.
+/// Sharded, so that threads realizing distinct tensors rarely contend.
 struct Shard {
   std::mutex mutex;
   std::unordered_map<uint64_t, BufferRef> buffers;
@@ -177,7 +177,7 @@ BufferRef get(uint64_t id) {
 }
 
 void release(uint64_t id) {
-  BufferRef last;  // dies outside the lock
+  BufferRef last;  // destroyed outside of the lock
   Shard& s = shard_of(id);
   std::lock_guard lock(s.mutex);
   auto it = s.buffers.find(id);

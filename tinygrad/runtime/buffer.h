@@ -26,11 +26,11 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   /// An unallocated buffer of `size` elements. Throws DeviceError for an unknown device, ShapeError when the bytes
   /// overflow.
   static BufferRef create(std::string_view device, int64_t size, DType dtype);
-  /// Wraps memory owned by someone else: `handle` must stay valid while `owner` (may be empty) or the buffer lives.
+  /// Wraps foreign memory: `handle` must stay valid while `owner` (may be empty) or the buffer lives.
   static BufferRef from_external(std::string_view device, void* handle, int64_t size, DType dtype,
                                  std::shared_ptr<void> owner = {});
-  /// Part of this buffer's memory, `byte_offset` from this buffer's begin, possibly as another type. Throws IndexError
-  /// when it does not fit.
+  /// Returns a part of this buffer's memory, `byte_offset` from this buffer's begin, possibly as another type. Throws
+  /// IndexError when it does not fit.
   BufferRef view(int64_t size, DType dtype, int64_t byte_offset);
 
   Device& device() const { return *device_; }
@@ -38,22 +38,22 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   int64_t size() const { return size_; }
   DType dtype() const { return dtype_; }
   int64_t nbytes() const { return nbytes_; }
-  /// The buffer that owns the memory (this one unless it is a view) and the distance from its begin in bytes.
+  /// The buffer that owns the memory (this one unless it is a view) and the offset from its begin in bytes.
   Buffer& base() { return base_ ? *base_ : *this; }
   const Buffer& base() const { return base_ ? *base_ : *this; }
   bool is_view() const { return base_ != nullptr; }
   int64_t offset() const { return offset_; }
 
-  /// The user's operation whose result it holds (a literal), or nothing; for messages.
+  /// The user's operation that created the value (a literal), or null; for messages.
   const char* made_by() const { return made_by_; }
   void set_made_by(const char* operation) { made_by_ = operation; }
 
   bool is_allocated() const { return base().handle_.load(std::memory_order_acquire) != nullptr; }
   /// Allocates on the first call and returns the device handle. Thread-safe. Throws OutOfMemoryError.
   void* ensure_allocated();
-  /// The device handle, nullptr while unallocated.
+  /// Returns the device handle, nullptr while unallocated.
   void* handle() const;
-  /// The host address where memory is host visible (allocating it), else nullptr.
+  /// Returns the host address where memory is host visible (allocating it), else nullptr.
   void* data();
 
   /// Copies exactly nbytes() from or to the host; throws ShapeError for another size. Reading an unallocated buffer
@@ -62,7 +62,7 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   void copy_out(std::span<std::byte> bytes);
   /// Copies from a buffer of the same nbytes() on any device.
   void copy_from(Buffer& source);
-  /// Gives the memory back before the last reference goes. No effect on views and external memory.
+  /// Frees the memory before the last reference is dropped. No effect on views and external memory.
   void deallocate();
 
   Buffer(Private, Device& device, int64_t size, DType dtype, int64_t nbytes);
@@ -86,9 +86,9 @@ std::ostream& operator<<(std::ostream&, const Buffer&);
 
 /// The side table from the id of a BUFFER node to its memory. Thread-safe, constant time.
 namespace buffer_table {
-/// Throws InternalError when the id has a buffer already.
+/// Throws InternalError when the id already has a buffer.
 void attach(uint64_t id, BufferRef buffer);
-/// Empty when the id has none.
+/// Returns null when the id has none.
 BufferRef get(uint64_t id);
 /// Called when the node dies; unknown ids are ignored.
 void release(uint64_t id);

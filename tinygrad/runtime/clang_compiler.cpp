@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kNewestClang = 30, kOldestClang = 16;
 
-/// Full path of a program, empty when there is none.
+/// Returns the full path of a program, empty when there is none.
 std::string find_program(const std::string& name) {
   if (name.find('/') != std::string::npos) return access(name.c_str(), X_OK) == 0 ? name : std::string();
   const char* path = std::getenv("PATH");
@@ -66,7 +66,7 @@ class ClangCompiler final : public Compiler {
     }
     flags_.insert(flags_.end(), {"--target=x86_64-unknown-linux-gnu", "-march=x86-64"});
     if (target.cpu.starts_with("x86-64")) flags_.push_back("-mtune=generic");
-    else  // an older clang may not know the name, but always what it runs on
+    else  // an older clang may not know the name, but knows its own host
       flags_.push_back("-mtune=" + (target.cpu == host_processor().cpu ? "native" : target.cpu));
     for (const std::string& f : target.features) flags_.push_back("-m" + f);
     flags_.push_back("-fexcess-precision=16");  // float16 rounds after each operation
@@ -125,7 +125,7 @@ std::string clang_path() {
   if (asked == name) return found;
   asked = name;
   found.clear();
-  if (name == "clang")  // the plain name may be an old one
+  if (name == "clang")  // the unversioned name may be an old one
     for (int v = kNewestClang; v >= kOldestClang && found.empty(); --v)
       found = find_program("clang-" + std::to_string(v));
   if (found.empty()) found = find_program(name);

@@ -1,4 +1,4 @@
-/// \file Compiler: source text to bytes, in front of it the disk cache. Executable: loaded code that can be launched.
+/// \file Compiler: source text to bytes, behind the disk cache. Executable: loaded code that can be launched.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,13 +15,13 @@ class Compiler {
   virtual ~Compiler() = default;
   /// Throws CompileError with the tool's message.
   virtual std::vector<uint8_t> compile(const std::string& source) = 0;
-  /// Everything besides the source that changes the result: tool and version, flags, processor.
+  /// Returns everything besides the source that changes the result: tool and version, flags, processor.
   virtual std::string cache_key() const = 0;
-  /// Human readable machine code of the source, for DEBUG=7.
+  /// Returns human-readable machine code of the source, for DEBUG=7.
   virtual std::string assembly(const std::string& source) = 0;
-  /// Name of the cache table: "compile_llvm", ...
+  /// Returns the name of the cache table: "compile_llvm", ...
   virtual std::string cache_table() const = 0;
-  /// Whether bytes from the cache are a result of this compiler that can be loaded.
+  /// Returns whether bytes from the cache were made by this compiler and can be loaded.
   virtual bool valid(std::span<const uint8_t> binary) const { return !binary.empty(); }
 
   /// compile() behind the disk cache (CCACHE=0 turns it off). Entries that are not valid() are compiled again.
@@ -50,7 +50,7 @@ class Executable {
   virtual ~Executable() = default;
   /// Runs the kernel. Devices with a queue may return before it is done; the host has finished on return.
   virtual void launch(const LaunchArgs& args) = 0;
-  /// The function itself where kernels are host code, so that replaying costs one indirect call; else nullptr.
+  /// Returns the function itself where kernels are host code, so that replaying costs one indirect call; else nullptr.
   virtual HostKernel host_kernel() const { return nullptr; }
 };
 

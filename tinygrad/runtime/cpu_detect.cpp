@@ -1,5 +1,5 @@
-/// \file Processor detection: cpuid (or the auxiliary vector), cache sizes, and the table of processors that DEV may
-/// name.
+/// \file Processor detection: cpuid (or the auxiliary vector), cache sizes, and the table of processors that DEV
+/// accepts.
 #include "tinygrad/runtime/cpu_detect.h"
 
 #include <unistd.h>
@@ -25,7 +25,7 @@ constexpr const char *kX86 = "x86_64", *kArm = "arm64", *kRiscV = "riscv64";
 
 using Features = std::set<std::string, std::less<>>;
 
-/// A feature, where cpuid reports it and what it builds upon. Only those that change the code of kernels.
+/// A feature, with its cpuid bit and the features it requires. Only those that change the code of kernels.
 struct Feature {
   const char* name;
   uint32_t leaf, subleaf;
@@ -61,10 +61,10 @@ void add_feature(Features& set, std::string_view name) {
   if (name == "avx512f") {
     add_feature(set, "f16c");
     add_feature(set, "fma");
-  }  // as every such processor and LLVM have it
+  }  // every such processor and LLVM have it
 }
 
-/// Features of the other architectures, which no instruction tells, and what they build upon.
+/// Features of the other architectures, which no instruction reports, and the features they require.
 struct ForeignFeature {
   const char *arch, *name, *needs;
 };
@@ -108,7 +108,7 @@ void remove_foreign(Features& set, std::string_view arch, std::string_view name)
   for (const std::string& g : gone) set.erase(g);
 }
 
-/// With a feature goes what builds upon it; the table lists a feature after what it needs.
+/// Removes a feature together with those that require it; the table lists a feature after its requirements.
 void remove_feature(Features& set, std::string_view name) {
   Features gone{std::string(name)};
   for (const Feature& f : kFeatures)
@@ -119,7 +119,7 @@ void remove_feature(Features& set, std::string_view name) {
   for (const std::string& g : gone) set.erase(g);
 }
 
-/// Processors by the names compilers give them; each adds to one above it.
+/// Processors by their compiler names; each extends one above it.
 struct Processor {
   const char *name, *base, *adds;
 };
@@ -215,7 +215,7 @@ void set_features(Target& t, const Features& set) {
     const bool wide = t.has("avx512f") && t.has("avx512vl") && t.has("avx512bw") && t.has("avx512dq");
     t.vector_bytes = wide ? 64 : t.has("avx") ? 32 : 16;
     t.vector_registers = wide ? 32 : 16;
-  } else if (t.arch == kRiscV) {  // without the vector extension: one number in a register
+  } else if (t.arch == kRiscV) {  // without the vector extension: one element per register
     t.vector_bytes = !t.has("v") ? 1 : t.has("zvl512b") ? 64 : t.has("zvl256b") ? 32 : 16;
     t.vector_registers = 32;
   } else {
@@ -233,8 +233,7 @@ void set_baseline(Target& t, Features& set) {
 
 #if defined(__x86_64__)
 
-/// The answers to cpuid that we look at. Each costs tens of microseconds in a virtual machine, so each is asked for
-/// once.
+/// The cpuid leaves we use. Each query costs tens of microseconds in a virtual machine, so each is made once.
 class Cpuid {
  public:
   struct Leaf {
@@ -246,7 +245,7 @@ class Cpuid {
     if (most >= 7 && ask(7, 0)[0] >= 1) ask(7, 1);
     if (ask(0x80000000, 0)[0] >= 0x80000001) ask(0x80000001, 0);
   }
-  /// Register 0..3 (eax, ebx, ecx, edx) of a leaf, 0 where the processor does not have it.
+  /// Returns register 0..3 (eax, ebx, ecx, edx) of a leaf, 0 where the processor does not have it.
   uint32_t reg(uint32_t leaf, uint32_t subleaf, int reg) const {
     for (const Leaf& l : leaves_)
       if (l.leaf == leaf && l.subleaf == subleaf) return l.r[reg];
@@ -262,7 +261,7 @@ class Cpuid {
   std::vector<Leaf> leaves_;
 };
 
-/// The name by family and model; the features decide for those not listed.
+/// Returns the name by family and model; the features decide for those not listed.
 std::string processor_name(const Cpuid& cpuid, const Features& set) {
   const uint32_t b = cpuid.reg(0, 0, 1), info = cpuid.reg(1, 0, 0);
   const uint32_t base_family = info >> 8 & 15,
@@ -322,7 +321,7 @@ std::string processor_name(const Cpuid& cpuid, const Features& set) {
   return "x86-64";
 }
 
-uint64_t enabled_states(const Cpuid& cpuid) {  // what the operating system saves: bits 1,2 AVX, 5..7 AVX-512
+uint64_t enabled_states(const Cpuid& cpuid) {  // saved by the operating system: bits 1,2 AVX, 5..7 AVX-512
   if (!(cpuid.reg(1, 0, 2) >> 27 & 1)) return 0;
   uint32_t low, high;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
@@ -369,7 +368,7 @@ void detect(Target& t) {
 
 #endif
 
-/// Sizes of the data caches as Linux tells them; the defaults of Target where it does not.
+/// Reads the sizes of the data caches from Linux; the defaults of Target where it does not report them.
 void detect_caches(Target& t) {
   for (int i = 0; i < 8; ++i) {
     const std::string dir = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(i) + "/";
@@ -403,7 +402,7 @@ std::vector<DeviceSpec> parse_dev(std::string_view dev) {
     TG_CHECK(ValueError, parts.size() <= next + 2, "[DEV] got ", entry, ", expected DEVICE[:RENDERER[:ARCH]]");
     if (parts.size() > next) spec.renderer = upper(parts[next]);
     if (parts.size() > next + 1) spec.arch = lower(parts[next + 1]);
-    // Once devices of their own.
+    // Renderers that used to be devices of their own.
     if (spec.renderer.empty() && (spec.device == "CLANG" || spec.device == "LLVM"))
       spec.renderer = std::exchange(spec.device, "CPU");
     result.push_back(std::move(spec));

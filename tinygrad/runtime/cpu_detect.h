@@ -1,4 +1,4 @@
-/// \file What this processor is, and what a processor named by the user would be.
+/// \file Describes this processor, and processors the user names.
 #pragma once
 #include <string>
 #include <string_view>
@@ -15,7 +15,7 @@ struct DeviceSpec {
 /// Parses the ';' separated value of DEV. Throws ValueError.
 std::vector<DeviceSpec> parse_dev(std::string_view dev);
 
-/// Processor name, features and caches of this machine; device and renderer are left empty. Detected once.
+/// Returns processor name, features and caches of this machine; device and renderer are left empty. Detected once.
 const Target& host_processor();
 
 /// A processor as the user describes it: "" or "native" is this one, else an architecture and, in any order, a
@@ -24,7 +24,7 @@ const Target& host_processor();
 /// "riscv64,sifive-x280". Throws ValueError for names it does not know.
 Target parse_processor(std::string_view arch);
 
-/// First feature `code` uses that `processor` lacks, empty when code for the one runs on the other.
+/// Returns the first feature that `code` uses and `processor` lacks, empty when code for the one runs on the other.
 std::string missing_feature(const Target& code, const Target& processor);
 
 }  // namespace tg

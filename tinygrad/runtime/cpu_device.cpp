@@ -1,4 +1,4 @@
-/// \file The CPU device: host memory, host compilers, kernels called as functions, split over the thread pool.
+/// \file The CPU device: host memory, host compilers, kernels called as functions and split over the thread pool.
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,7 +15,8 @@
 namespace tg {
 namespace {
 
-/// Memory this process may use: that of the machine or of its control group. More would end it rather than fail.
+/// Returns the memory this process may use: the machine's or its control group's. Exceeding it would kill the process
+/// instead of failing an allocation.
 int64_t memory_of_process() {
   int64_t bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
@@ -42,7 +43,7 @@ class CpuExecutable final : public Executable {
   HostKernel host_kernel() const override { return kernel_; }
 
  private:
-  /// The range in parts, so that a request is seen between them.
+  /// Runs the range in parts, so that a stop request is noticed between them.
   void launch_stoppable(const LaunchArgs& args, Stop stop) {
     constexpr int64_t kParts = 64;
     const int64_t part = std::max<int64_t>(1, args.thread_extent / kParts);

@@ -36,13 +36,13 @@ constexpr Kind kKinds[] = {
     {"INTERP", open_interp, describe_interp},
     {"DISK", open_disk, describe_disk, true},
 };
-// Names of older versions and of other runtimes for what we have.
+// Names of older versions and of other runtimes, mapped to ours.
 struct Alias {
   const char *name, *kind;
 };
 constexpr Alias kAliases[] = {{"CLANG", "CPU"}, {"LLVM", "CPU"}, {"PYTHON", "INTERP"},
                               {"NV", "CUDA"},   {"HIP", "AMD"},  {"OPENCL", "CL"}};
-constexpr const char* kGpuKinds[] = {"CUDA", "AMD", "METAL", "CL"};  // what "GPU" may mean, in order
+constexpr const char* kGpuKinds[] = {"CUDA", "AMD", "METAL", "CL"};  // what "GPU" may refer to, in order
 
 const Kind* find_kind(std::string_view name) {
   for (const Kind& k : kKinds)
@@ -56,7 +56,7 @@ std::string known_devices() {
   return names;
 }
 
-/// What is missing, empty when the kind can be opened.
+/// Returns what is missing, empty when the kind can be opened.
 std::string missing(const Kind& kind) {
   try {
     kind.describe();
@@ -64,7 +64,7 @@ std::string missing(const Kind& kind) {
   } catch (const DeviceError& e) { return e.what(); }
 }
 
-/// The first GPU that opens.
+/// Returns the first GPU that opens.
 std::string first_gpu() {
   std::string reasons;
   for (const char* name : kGpuKinds) {
@@ -135,7 +135,7 @@ std::string Device::canonical(std::string_view name) {
 }
 
 Device& Device::get(std::string_view name) {
-  if (Device* d = find_opened(name)) return *d;  // names in tensors are canonical
+  if (Device* d = find_opened(name)) return *d;  // names in tensors are canonical already
   const std::string full = canonical(name);
   TG_CHECK(DeviceError, !is_device_list(full), "[device] got ", full, ", expected one device");
   if (Device* d = find_opened(full)) return *d;

@@ -27,18 +27,18 @@ struct DeviceInfo {
 class Device {
  public:
   /// Opens (once) the device called e.g. "cpu:1", "DISK:/path", or the default for an empty name. Throws DeviceError
-  /// that lists the known devices, or says what the device lacks.
+  /// that lists the known devices, or names what is missing.
   static Device& get(std::string_view name = {});
-  /// "cpu:0" -> "CPU", "cuda:1" -> "CUDA:1", "" -> the default; paths keep their case; lists of devices stay lists.
-  /// Throws DeviceError for an unknown kind.
+  /// Canonicalizes: "cpu:0" -> "CPU", "cuda:1" -> "CUDA:1", "" -> the default; paths keep their case; lists of devices
+  /// stay lists. Throws DeviceError for an unknown kind.
   static std::string canonical(std::string_view name);
-  /// The device that DEV (`DEVICE[:RENDERER[:ARCH]]`, ';' separated) names, else the first that opens.
+  /// Returns the device that DEV (`DEVICE[:RENDERER[:ARCH]]`, ';' separated) names, else the first that opens.
   static std::string default_name();
-  /// Every known device with its availability.
+  /// Returns every known device with its availability.
   static std::vector<DeviceInfo> list();
   /// Waits for the work queued on one device, or on every opened one.
   static void synchronize(std::string_view name = {});
-  /// The devices opened so far, in the order of opening.
+  /// Returns the devices opened so far, in the order of opening.
   static std::vector<Device*> opened();
 
   virtual ~Device();
@@ -48,22 +48,22 @@ class Device {
   const std::string& name() const { return name_; }  ///< canonical: "CPU", "CPU:1"
   const std::string& kind() const { return kind_; }  ///< without the index: "CPU"
   LruAllocator& allocator() { return *allocator_; }
-  /// Kernels of this device can be compiled and run; false for pure storage.
+  /// Whether kernels can be compiled and run on this device; false for pure storage.
   virtual bool computes() const { return true; }
-  /// Kernels reach it as compiled bytes; false where it executes linear UOps.
+  /// Whether kernels reach it as compiled bytes; false where it executes linear UOps.
   virtual bool compiles() const { return computes(); }
-  /// The host reads and writes its memory directly.
+  /// Whether the host reads and writes its memory directly.
   virtual bool host_visible() const { return false; }
-  /// Memory holds meaningful bytes before anything was written: an existing file.
+  /// Whether memory holds meaningful bytes before anything was written: an existing file.
   virtual bool has_contents() const { return false; }
-  /// Code generation target under the current DEV setting. The reference stays valid.
+  /// Returns the code generation target under the current DEV setting. The reference stays valid.
   virtual const Target& target() = 0;
-  /// The compiler of `target`, which must be one this device returned.
+  /// Returns the compiler of `target`, which must be one this device returned.
   virtual Compiler& compiler(const Target& target) = 0;
   Compiler& compiler() { return compiler(target()); }
-  /// Loads compiled bytes. Throws FormatError for bytes that are no program of this device, or lack the symbol.
+  /// Loads compiled bytes. Throws FormatError for bytes that are no program for this device, or lack the symbol.
   virtual std::shared_ptr<Executable> load(std::span<const uint8_t> binary, const std::string& symbol) = 0;
-  /// Loads a compiled kernel: by default its binary; a device that executes linear UOps takes those instead.
+  /// Loads a compiled kernel: by default its binary; a device that executes linear UOps overrides this.
   virtual std::shared_ptr<Executable> load(const std::shared_ptr<const Program>& program);
   /// Waits for queued work.
   virtual void wait() {}

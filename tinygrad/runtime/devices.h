@@ -1,4 +1,4 @@
-/// \file How the registry opens each kind of device. Only the registry and the devices include this.
+/// \file Functions by which the registry opens each kind of device. Included only by the registry and the devices.
 #pragma once
 #include <memory>
 #include <string>
@@ -14,19 +14,19 @@ std::unique_ptr<Device> open_null(const std::string& name);
 std::unique_ptr<Device> open_interp(const std::string& name);
 std::unique_ptr<Device> open_disk(const std::string& name);
 
-// What the device is, as `tg devices` prints it. Each throws DeviceError that says what is missing.
+// Descriptions of the devices, as `tg devices` prints them. Each throws DeviceError that says what is missing.
 std::string describe_cpu();
 std::string describe_null();
 std::string describe_interp();
 std::string describe_disk();
 
-/// The entry of DEV for a device, with empty renderer and arch when DEV does not mention it.
+/// Returns the entry of DEV for a device, with empty renderer and arch when DEV does not mention it.
 DeviceSpec dev_setting(const std::string& kind);
 
-/// Host code targets under DEV and their compilers, made once each: shared by the devices that compile for the host.
+/// Host code targets under DEV and their compilers, created once each: shared by the devices that compile for the host.
 class HostToolchain {
  public:
-  /// `kind`: the device it works for. `runs`: code must run on this processor.
+  /// `kind`: the device it is for. `runs`: code must run on this processor.
   HostToolchain(std::string kind, bool runs);
   ~HostToolchain();
   const Target& target();

@@ -41,7 +41,7 @@ class DiskAllocator final : public Allocator {
       TG_CHECK(FileError, fstat(existing.get(), &info) == 0, "[disk] cannot examine ", path_, ": ",
                std::strerror(errno));
       TG_CHECK(FileError, S_ISREG(info.st_mode), "[disk] got ", path_, ", which is no regular file");
-      if (info.st_size == 0 && bytes > 0) {  // made for us to fill
+      if (info.st_size == 0 && bytes > 0) {  // created for us to fill
         FileDescriptor empty(open(path_.c_str(), O_RDWR | O_CLOEXEC));
         TG_CHECK(FileError, empty.get() >= 0 && ftruncate(empty.get(), static_cast<off_t>(bytes)) == 0,
                  "[disk] cannot give ", path_, " ", bytes, " bytes: ", std::strerror(errno));
@@ -95,7 +95,7 @@ class DiskAllocator final : public Allocator {
     return block;
   }
 
-  /// Maps the file once more, for writing, at the same place.
+  /// Remaps the file for writing, at the same address.
   void make_writable(void* address) {
     std::lock_guard lock(mutex_);
     auto it = mappings_.upper_bound(static_cast<char*>(address));

@@ -1,5 +1,5 @@
-/// \file ElfImage::load: section headers to one mapping, relocations, protection. Every offset is checked against the
-/// bytes before use.
+/// \file ElfImage::load: parses section headers, maps, relocates, protects. Every offset is checked against the bytes
+/// before use.
 #include "tinygrad/runtime/elf_loader.h"
 
 #include <sys/mman.h>
@@ -55,7 +55,7 @@ constexpr uint16_t kHostMachine = kElfAArch64;
 constexpr uint16_t kHostMachine = 0;
 #endif
 
-/// A reader that refuses to leave its bytes.
+/// A bounds-checked reader.
 class Bytes {
  public:
   explicit Bytes(std::span<const uint8_t> bytes) : bytes_(bytes) {}
@@ -127,7 +127,7 @@ class Loader {
   std::vector<uint32_t> external_;  // by symbol: index of its slot and stub
   std::vector<size_t> slotted_;     // the symbols that have one
   std::vector<Segment> segments_;   // by section; kSegments: not loaded
-  std::vector<uint64_t> offsets_;   // by section: where it lies in the mapping
+  std::vector<uint64_t> offsets_;   // by section: its offset in the mapping
   uint64_t end_[kSegments] = {}, stubs_begin_ = 0, slots_begin_ = 0;
   uint8_t* base_ = nullptr;
 };
@@ -174,7 +174,7 @@ void Loader::parse_symbols(const SectionHeader& header) {
   }
 }
 
-/// Undefined symbols, and all that are addressed through the offset table, get a slot and a stub there.
+/// Undefined symbols, and all that are addressed through the offset table, get a slot and a stub.
 void Loader::collect_slots() {
   auto add = [&](size_t symbol) {
     if (external_[symbol] != kNoSlot) return;
@@ -204,7 +204,7 @@ void Loader::collect_slots() {
   }
 }
 
-/// What is loaded, and where it belongs; notes and unwind tables stay behind.
+/// Decides which sections are loaded and into which segment; notes and unwind tables are skipped.
 void Loader::choose_sections() {
   const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   segments_.assign(sections_.size(), kSegments);
@@ -256,7 +256,7 @@ uint64_t Loader::address_of(size_t symbol) const {
   return reinterpret_cast<uint64_t>(base_) + offsets_[s.section] + s.value;
 }
 
-/// A jump through the slot, for functions that lie too far away for a direct call.
+/// A jump through the slot, for functions too far away for a direct call.
 void Loader::write_stub(uint64_t offset, uint64_t slot_offset) {
   uint8_t* code = base_ + offset;
   if (machine_ == kElfX86_64) {

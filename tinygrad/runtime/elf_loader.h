@@ -1,5 +1,5 @@
-/// \file A small loader of relocatable ELF64 objects, as compilers emit them for one kernel. Trusts no byte: objects
-/// come from a disk cache.
+/// \file A small loader for the relocatable ELF64 objects that compilers emit for one kernel. No byte is trusted:
+/// objects come from a disk cache.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,16 +15,16 @@ namespace tg {
 class ElfImage {
  public:
   /// Maps, relocates and protects (written first, executable after, never both). Throws FormatError for anything but a
-  /// well-formed object of this machine whose undefined symbols are all in the list of host_symbol(); OutOfMemoryError
+  /// well-formed object for this machine whose undefined symbols are all in the list of host_symbol(); OutOfMemoryError
   /// when mapping fails.
   static std::shared_ptr<ElfImage> load(std::span<const uint8_t> object);
-  /// Everything load() checks before it maps. Throws FormatError.
+  /// Makes all checks of load() that precede mapping. Throws FormatError.
   static void check(std::span<const uint8_t> object);
   ~ElfImage();
   ElfImage(const ElfImage&) = delete;
   ElfImage& operator=(const ElfImage&) = delete;
 
-  /// Address of a global function of the object, nullptr when it has none of this name.
+  /// Returns the address of a global function of the object, nullptr when it has none of this name.
   void* function(std::string_view name) const;
   size_t mapped_bytes() const { return size_; }
 
@@ -39,8 +39,8 @@ class ElfImage {
   std::vector<Function> functions_;
 };
 
-/// Address of a function that generated code may call (memory, libm, conversions, 128-bit division); nullptr for every
-/// other name.
+/// Returns the address of a function that generated code may call (memory, libm, conversions, 128-bit division);
+/// nullptr for every other name.
 void* host_symbol(std::string_view name);
 
 /// One relocation as the psABI defines it.
@@ -55,10 +55,10 @@ struct Relocation {
   uint64_t got_slot;  ///< address of the symbol's slot in the offset table, 0 when it has none
 };
 
-/// What a relocation wants besides the symbol's address.
+/// The inputs of a relocation besides the symbol's address.
 enum class RelocationNeed { kNone, kSlot, kUnknown };
 RelocationNeed relocation_need(uint16_t machine, uint32_t type);
-/// Patches the place. Throws FormatError when the value does not fit the field or the field the section.
+/// Patches the location. Throws FormatError when the value does not fit the field or the field the section.
 void apply_relocation(const Relocation& r);
 
 inline constexpr uint16_t kElfX86_64 = 62, kElfAArch64 = 183;

@@ -76,7 +76,8 @@ void put_arm_page(const Relocation& r, uint64_t target) {
   put_bits(r, (p & 3) << 29 | ((p >> 2) & 0x7ffff) << 5, 0x60ffffe0);
 }
 
-/// Low 12 bits of an address in the immediate of an add, load or store that counts in units of 1 << scale bytes.
+/// Sets the low 12 bits of an address in the immediate of an add, load or store that counts in units of 1 << scale
+/// bytes.
 void put_arm_low(const Relocation& r, uint64_t target, int scale) {
   auto low = static_cast<uint32_t>(target & 4095);
   TG_CHECK(FormatError, (low & ((1u << scale) - 1)) == 0, "[elf] misaligned load or store");

@@ -1,4 +1,4 @@
-/// \file The compilers of host code. Both make ELF objects for ElfImage.
+/// \file The compilers of host code. Both produce ELF objects for ElfImage.
 #pragma once
 #include <memory>
 #include <string>
@@ -8,9 +8,10 @@
 
 namespace tg {
 
-/// LLVM IR text to objects in this process, by the plugin `tinygrad_llvm`, which is opened on the first compile().
+/// Returns the compiler from LLVM IR text to objects in this process, by the plugin `tinygrad_llvm`, opened on the
+/// first compile().
 std::unique_ptr<Compiler> make_llvm_compiler(const Target& target);
-/// C text to objects by the clang that CC names, a child process for each kernel.
+/// Returns the compiler from C text to objects by the clang that CC names, one child process per kernel.
 std::unique_ptr<Compiler> make_clang_compiler(const Target& target);
 
 /// State of the LLVM plugin, for `tg devices` and tests.
@@ -21,9 +22,9 @@ struct LlvmPluginInfo {
   double load_ms = 0;   ///< what opening took
 };
 LlvmPluginInfo llvm_plugin_info();
-/// Empty when the plugin can be found, else what is missing. Opens nothing.
+/// Returns empty when the plugin can be found, else what is missing. Opens nothing.
 std::string llvm_plugin_missing();
-/// Path of the clang that make_clang_compiler runs; empty when there is none.
+/// Returns the path of the clang that make_clang_compiler runs; empty when there is none.
 std::string clang_path();
 
 }  // namespace tg

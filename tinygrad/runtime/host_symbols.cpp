@@ -9,7 +9,7 @@
 namespace tg {
 namespace {
 
-// 16-bit floats travel in the low bits of a floating point register, so a float stands for them.
+// 16-bit floats are passed in the low bits of a floating point register, so a float represents them.
 float from_bits(uint16_t bits) {
   uint32_t word = bits;
   float result;
@@ -22,7 +22,7 @@ uint16_t to_bits(float value) {
   return static_cast<uint16_t>(word);
 }
 
-/// Rounds to float so that a second rounding to a shorter type gives what one rounding would: to odd.
+/// Rounds to float with round-to-odd, so that a second rounding to a narrower type equals a single rounding.
 float to_float_odd(double value) {
   float f = static_cast<float>(value);
   if (std::isnan(value) || std::isinf(f) || static_cast<double>(f) == value) return f;

@@ -1,4 +1,4 @@
-/// \file Decoding and executing linear programs.
+/// \file Decodes and executes linear programs.
 #include "tinygrad/runtime/interp.h"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ void copy_item(unsigned char* dst, const unsigned char* src, int item) {
 }
 }  // namespace
 
-/// What only decoding needs.
+/// State needed only while decoding.
 class Interpreter::Decoder {
  public:
   Decoder(Interpreter& to, const Program& p)
@@ -77,7 +77,7 @@ class Interpreter::Decoder {
       for (int i = 0; i < in.lanes; i++) write_int(at + static_cast<size_t>(i) * item(in.u), in.u.dtype(), i);
   }
 
-  /// The operand as `lanes` elements; scalars are splat by a step of their own.
+  /// Returns the operand as `lanes` elements; scalars are broadcast by a step of their own.
   size_t operand(UOp u, int lanes) {
     const int n = view_.lanes(u);
     if (n == lanes) return place(u);
@@ -279,7 +279,7 @@ void Interpreter::store(const Step& s, unsigned char* frame, void* const* buffer
                 s.item);
 }
 
-/// Lanes i and i + half, until one is left; the middle one of an odd count waits.
+/// Combines lanes i and i + half, until one is left; the middle lane of an odd count waits.
 void Interpreter::reduce(const Step& s, unsigned char* frame) const {
   unsigned char* v = frame + s.in[1];
   std::memcpy(v, frame + s.in[0], static_cast<size_t>(s.lanes) * s.item);

@@ -1,4 +1,4 @@
-/// \file The INTERP device: host memory, kernels executed by the reference interpreter. Slow, and right.
+/// \file The INTERP device: host memory, kernels executed by the reference interpreter. Slow but exact.
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/runtime/devices.h"
@@ -24,7 +24,7 @@ class InterpExecutable final : public Executable {
   Interpreter interpreter_;
 };
 
-/// Linear UOps are all it needs: the bytes are the listing.
+/// The "compiler": linear UOps are executed as they are, so the bytes are the listing.
 class InterpCompiler final : public Compiler {
  public:
   std::vector<uint8_t> compile(const std::string& source) override { return {source.begin(), source.end()}; }

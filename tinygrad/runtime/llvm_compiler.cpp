@@ -19,7 +19,7 @@ namespace {
 constexpr const char* kPluginName = "tinygrad_llvm";
 constexpr const char* kInstallHint =
     "; it is built where LLVM 17 or newer is installed (Debian: llvm-19-dev), TG_LLVM_PLUGIN names it elsewhere";
-/// The other compiler, where there is one.
+/// Suggests the other compiler, where there is one.
 std::string instead() {
   return clang_path().empty() ? ", and there is no clang 16 or newer to do without" : ", DEV=CPU:CLANG does without";
 }
@@ -34,7 +34,7 @@ struct Plugin {
 std::mutex plugin_mutex;
 Plugin* opened_plugin = nullptr;
 
-/// Tries one candidate; returns why it will not do.
+/// Tries one candidate; returns why it is rejected, empty on success.
 std::string try_open(const std::string& path, Plugin& plugin) {
   const auto start = std::chrono::steady_clock::now();
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -69,8 +69,8 @@ Plugin& open_plugin() {
                      (reasons.empty() ? "" : reasons + ")") + kInstallHint + instead());
 }
 
-/// Size and time of the first plugin file there is: another build of it, or another LLVM, must not use what this one
-/// compiled.
+/// Returns size and time of the first plugin file found: another build of it, or another LLVM, must not use what this
+/// one compiled.
 std::string plugin_identity(const std::string& override_path) {
   for (const std::string& path : plugin_candidates(kPluginName, override_path)) {
     struct stat info;
@@ -92,7 +92,7 @@ class LlvmCompiler final : public Compiler {
   }
   std::string cache_key() const override {
     static std::mutex mutex;
-    static std::map<std::string, std::string> identities;  // files are looked at once per process
+    static std::map<std::string, std::string> identities;  // files are examined once per process
     const std::string& override_path = env::TG_LLVM_PLUGIN.get();
     std::lock_guard lock(mutex);
     auto it = identities.find(override_path);
@@ -110,7 +110,7 @@ class LlvmCompiler final : public Compiler {
  private:
   std::vector<uint8_t> run(const std::string& source, bool assembly) const {
     Plugin& plugin = open_plugin();
-    const char* triple = arch_ == "arm64"     ? "aarch64-unknown-linux-gnu"  // the loader wants ELF on every system
+    const char* triple = arch_ == "arm64"     ? "aarch64-unknown-linux-gnu"  // the loader needs ELF on every system
                          : arch_ == "riscv64" ? "riscv64-unknown-linux-gnu"
                                               : "x86_64-unknown-linux-gnu";
     TgLlvmRequest request{source.c_str(), source.size(), triple, cpu_.c_str(), features_.c_str(), 2, assembly ? 1 : 0};

@@ -1,5 +1,4 @@
-/// \file The NULL device: compiles for any target, holds no memory, runs nothing. For tests of everything but the
-/// results.
+/// \file The NULL device: compiles for any target, has no memory, runs nothing. For tests that need no results.
 #include <atomic>
 #include <cstring>
 
@@ -8,7 +7,7 @@
 namespace tg {
 namespace {
 
-/// Addresses that belong to nobody; what is read back is zero.
+/// Addresses that belong to nobody; reads return zero.
 class NullAllocator final : public Allocator {
  public:
   void* allocate(size_t bytes) override {
@@ -21,7 +20,7 @@ class NullAllocator final : public Allocator {
   void copy(void*, const void*, size_t) override {}
 
  private:
-  std::atomic<uintptr_t> next_{uintptr_t{1} << 47};  // not an address of user space
+  std::atomic<uintptr_t> next_{uintptr_t{1} << 47};  // outside of user space
 };
 
 class NullExecutable final : public Executable {

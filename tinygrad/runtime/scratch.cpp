@@ -1,4 +1,4 @@
-/// \file Scratch memory on pages of their own, huge ones where the system has them.
+/// \file Scratch memory on its own pages, huge ones where the system has them.
 #include "tinygrad/runtime/scratch.h"
 
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-/// \file Waiting for another thread for a moment before sleeping.
+/// \file Spins briefly for another thread before sleeping.
 #pragma once
 #include <chrono>
 
@@ -16,10 +16,10 @@ inline void spin_pause() {
 #endif
 }
 
-/// Long enough to bridge two kernels launched in a row, short enough not to hurt a machine that others use too.
+/// Long enough to bridge two kernels launched in a row, short enough not to hurt a shared machine.
 constexpr std::chrono::microseconds kSpin{20};
 
-/// Spins until ready() or the time is up; says whether it is ready.
+/// Spins until ready() or the time limit; returns whether it is ready.
 template <class F> bool spin_until(F ready) {
   if (ready()) return true;
   const auto deadline = std::chrono::steady_clock::now() + kSpin;

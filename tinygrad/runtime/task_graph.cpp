@@ -1,6 +1,6 @@
-/// \file Tasks that are ready stand in a queue with a place for each task of the graph: the k-th to become ready takes
-/// place k, and whoever takes number k runs it. Numbers are taken only while something is ready, so that nobody who is
-/// late or asleep holds a task up.
+/// \file Ready tasks are kept in a queue with one slot per task of the graph: the k-th to become ready takes slot k,
+/// and the thread that draws ticket k runs it. Tickets are drawn only while something is ready, so that no late or
+/// sleeping thread delays a task.
 #include "tinygrad/runtime/task_graph.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace tg {
 
 struct TaskGraph::State {
   explicit State(size_t n) : left(new std::atomic<uint32_t>[n]), place(new std::atomic<uint32_t>[n]) {}
-  std::unique_ptr<std::atomic<uint32_t>[]> left;   // per task: those it still waits for
+  std::unique_ptr<std::atomic<uint32_t>[]> left;   // per task: predecessors not yet finished
   std::unique_ptr<std::atomic<uint32_t>[]> place;  // task + 1; 0: empty
   alignas(64) std::atomic<uint32_t> taken{0};
   alignas(64) std::atomic<uint32_t> ready{0};
@@ -49,11 +49,11 @@ void TaskGraph::make_ready(uint32_t task) {
   State& s = *state_;
   const uint32_t k = s.ready.fetch_add(1, std::memory_order_release);
   s.place[k].store(task + 1, std::memory_order_release);
-  if (k + 1 == size()) s.ready.notify_all();  // nothing more will come
+  if (k + 1 == size()) s.ready.notify_all();  // no more tasks will become ready
   else s.ready.notify_one();
 }
 
-/// The next task; size() when all have been taken.
+/// Returns the next task; size() when all have been taken.
 uint32_t TaskGraph::take() {
   State& s = *state_;
   const auto n = static_cast<uint32_t>(size());
@@ -69,7 +69,7 @@ uint32_t TaskGraph::take() {
       s.ready.wait(ready, std::memory_order_acquire);
     k = s.taken.load(std::memory_order_relaxed);
   }
-  uint32_t task = 0;  // its place is filled right after it is counted
+  uint32_t task = 0;  // its slot is filled right after it is counted
   while (!spin_until([&] { return (task = s.place[k].load(std::memory_order_acquire)) != 0; }))
     std::this_thread::yield();
   return task - 1;
@@ -102,7 +102,7 @@ void TaskGraph::run_all(ThreadPool& pool, int threads, Call call, void* context)
   for (size_t t = 0; t < size(); t++)
     if (waits_[t] == 0) make_ready(static_cast<uint32_t>(t));
   const auto workers = static_cast<int>(std::min<size_t>(static_cast<size_t>(std::max(threads, 1)), size()));
-  // A piece for each thread; where there is no other thread, the first piece does everything.
+  // One piece per thread; without other threads the first piece does everything.
   pool.parallel_for(0, workers, 1, [&](int64_t, int64_t) { work(call, context); }, workers);
   if (s.failed.load()) std::rethrow_exception(std::exchange(s.error, nullptr));
 }

@@ -1,5 +1,5 @@
-/// \file Tasks of which some wait for others, run on a thread pool by whoever is free. Nothing is allocated and no lock
-/// is taken while they run.
+/// \file A dependency graph of tasks, run on a thread pool by whichever thread is free. Nothing is allocated and no
+/// lock is taken while it runs.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -13,17 +13,17 @@ namespace tg {
 
 class TaskGraph {
  public:
-  /// `before[t]`: the tasks t waits for, all of them below t and each once.
+  /// `before[t]`: the tasks that t waits for, all numbered below t and each listed once.
   explicit TaskGraph(std::span<const std::vector<uint32_t>> before);
   ~TaskGraph();
   TaskGraph(TaskGraph&&) noexcept;
 
   size_t size() const { return waits_.size(); }
-  /// By task: those it waits for.
+  /// By task: its predecessors.
   std::vector<std::vector<uint32_t>> waits() const;
-  /// Calls f(t) for every task, on up to `threads` threads, the caller among them, and returns when all are done. What
-  /// a task wrote is seen by those that wait for it. After an exception the remaining tasks are dropped; the first one
-  /// is rethrown. One run at a time.
+  /// Calls f(t) for every task, on up to `threads` threads including the caller, and returns when all are done. A
+  /// task's writes are visible to its successors. After an exception the remaining tasks are dropped; the first
+  /// exception is rethrown. One run at a time.
   template <class F> void run(ThreadPool& pool, int threads, F&& f) {
     using Fn = std::remove_reference_t<F>;
     run_all(
@@ -39,8 +39,8 @@ class TaskGraph {
   void make_ready(uint32_t task);
   uint32_t take();
 
-  std::vector<uint32_t> waits_;         // per task: how many it waits for
-  std::vector<uint32_t> first_, next_;  // next_[first_[t]..first_[t + 1]): the tasks that wait for t
+  std::vector<uint32_t> waits_;         // per task: its number of predecessors
+  std::vector<uint32_t> first_, next_;  // next_[first_[t]..first_[t + 1]): the successors of t
   std::unique_ptr<State> state_;
 };
 

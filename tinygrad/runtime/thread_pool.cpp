@@ -1,4 +1,4 @@
-/// \file The thread pool: one job at a time, handed out in pieces by an atomic counter, the caller working along.
+/// \file The thread pool: one job at a time, distributed in pieces by an atomic counter, the caller taking part.
 #include "tinygrad/runtime/thread_pool.h"
 
 #include <pthread.h>
@@ -18,7 +18,7 @@
 namespace tg {
 namespace {
 
-/// The processor this thread runs on, -1 where the system does not tell.
+/// Returns the processor this thread runs on, -1 where the system does not report it.
 int current_cpu() {
 #if defined(__linux__)
   return sched_getcpu();
@@ -42,8 +42,8 @@ void move_away_from([[maybe_unused]] int cpu) {
 #endif
 }
 
-/// Binds this thread to one processor of those the process may use, worker 0 to the second of them, and so on in a
-/// ring.
+/// Binds this thread to one processor of those the process may use, worker 0 to the second of them, and so on, wrapping
+/// around.
 void pin_worker([[maybe_unused]] size_t worker) {
 #if defined(__linux__)
   cpu_set_t allowed, own;
@@ -134,7 +134,7 @@ struct ThreadPool::State {
     const uint32_t seen = epoch.load();
     try {
       while (workers.size() < count) workers.emplace_back([this, seen, i = workers.size()] { work(seen, i); });
-    } catch (const std::system_error&) {  // no more threads to be had: work with those there are
+    } catch (const std::system_error&) {  // no more threads available: continue with the existing ones
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
@@ -167,8 +167,8 @@ ThreadPool& ThreadPool::global() {
       while (global_pool->state_->busy.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
       global_pool->state_->stop_workers();  // stays busy: later calls run inline
     });
-    // A forked child has none of the threads: it starts with a fresh state and starts its own. The old one is left as
-    // it is.
+    // A forked child has none of the threads: it starts with a fresh state and its own threads. The old state is left
+    // untouched.
     pthread_atfork(nullptr, nullptr, [] {
       global_pool->state_.release();
       global_pool->state_.reset(new State);

@@ -1,5 +1,5 @@
-/// \file A persistent thread pool that divides ranges. Threads start when first needed, spin briefly for the next
-/// range, then sleep.
+/// \file A persistent thread pool for parallel loops. Threads start when first needed, spin briefly for the next range,
+/// then sleep.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -9,7 +9,7 @@ namespace tg {
 
 class ThreadPool {
  public:
-  /// `threads` counts the calling thread; 0 takes NUM_CPU_THREADS (default: the processors this process may use).
+  /// `threads` includes the calling thread; 0 means NUM_CPU_THREADS (default: the processors this process may use).
   explicit ThreadPool(int threads = 0);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -19,9 +19,9 @@ class ThreadPool {
   static ThreadPool& global();
   int size() const { return size_; }
 
-  /// Calls fn(first, last) on pieces of [begin, end) of at least `grain` items, on up to `max_threads` threads (0:
-  /// all), the caller among them, and returns when all are done. The first exception is rethrown here. When the pool is
-  /// busy (a nested call, another caller) the range runs inline.
+  /// Calls fn(first, last) on pieces of [begin, end) of at least `grain` items, on up to `max_threads` threads (0: all)
+  /// including the caller, and returns when all are done. Rethrows the first exception. When the pool is busy (a nested
+  /// call, another caller) the range runs inline.
   template <class F> void parallel_for(int64_t begin, int64_t end, int64_t grain, F&& fn, int max_threads = 0) {
     using Fn = std::remove_reference_t<F>;
     run(

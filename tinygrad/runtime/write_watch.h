@@ -1,5 +1,4 @@
-/// \file Being told when memory is written: for results that are kept while what they were computed from stays as it
-/// is.
+/// \file Write notifications: for cached results that are valid while their inputs are unchanged.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -8,14 +7,14 @@
 
 namespace tg {
 
-/// Becomes true when watched memory is written by a kernel or a copy. Not by who writes through a host pointer.
+/// Becomes true when watched memory is written by a kernel or a copy. Writes through a host pointer go unnoticed.
 class WriteWatch {
  public:
   WriteWatch() = default;
   ~WriteWatch();
   WriteWatch(const WriteWatch&) = delete;
   void add(const BufferRef& b);  ///< all of the memory that `b` is part of
-  /// Whether anything was written since the last call.
+  /// Returns whether anything was written since the last call.
   bool take() { return written_->exchange(false); }
 
  private:
@@ -25,7 +24,7 @@ class WriteWatch {
 namespace write_watch {
 inline std::atomic<int> watched{0};  ///< memories watched
 void note_slow(const Buffer& b);
-/// Called by what writes to memory others may see.
+/// Called by all code that writes to memory visible to others.
 inline void note(const Buffer& b) {
   if (watched.load(std::memory_order_relaxed)) [[unlikely]]
     note_slow(b);

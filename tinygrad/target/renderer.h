@@ -1,5 +1,4 @@
-/// \file The abstract Renderer: what a code generator must know about a language, and the step from linear UOps to
-/// text.
+/// \file The abstract Renderer: the language properties code generation needs, and the step from linear UOps to text.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -17,12 +16,12 @@ class Renderer {
   virtual ~Renderer() = default;
   const Target& target() const { return target_; }
 
-  /// ALU ops the language has; others are decomposed (EXP2, LOG2, SIN, MULACC, MAX, CMPEQ, SUB, NEG, FDIV, SQRT, TRUNC,
-  /// THREEFRY, ...).
+  /// The ALU ops of the language; others are decomposed (EXP2, LOG2, SIN, MULACC, MAX, CMPEQ, SUB, NEG, FDIV, SQRT,
+  /// TRUNC, THREEFRY, ...).
   virtual OpSet ops() const = 0;
-  /// Types it computes in; others are emulated (float16, bfloat16, fp8 through float32).
+  /// The types it computes in; others are emulated (float16, bfloat16, fp8 through float32).
   virtual bool supports(DType d) const = 0;
-  /// Most lanes of the VECTOR axis for values of `d` (1: no vectors).
+  /// The maximum number of lanes of the VECTOR axis for values of `d` (1: no vectors).
   virtual int max_lanes(DType d) const {
     return d.itemsize() > 0 ? std::max(target_.vector_bytes / d.itemsize(), 1) : 1;
   }
@@ -30,15 +29,16 @@ class Renderer {
   virtual bool has_locals() const { return false; }    ///< GLOBAL/LOCAL ranges, barriers
   virtual bool has_gather() const { return true; }     ///< vector INDEX that is not unit stride
   virtual bool has_prefetch() const { return false; }  ///< CUSTOM "prefetch"
-  /// WHERE with the tag kRarelyElse: what its last source alone needs is computed only when some lane takes it.
+  /// WHERE with the tag kRarelyElse: operands used by its last source alone are computed only when some lane selects
+  /// it.
   virtual bool has_rare_choices() const { return false; }
   static constexpr uint64_t kRarelyElse = 0x7261726c;
-  /// Matrix instructions it can write, best first.
+  /// The matrix instructions it can emit, best first.
   virtual std::vector<const TensorCore*> tensor_cores() const { return {}; }
   virtual int max_buffers() const { return 1 << 16; }
-  /// Further rules run at the end of codegen; null: none.
+  /// Additional rules run at the end of codegen; null: none.
   virtual const PatternMatcher<>* extra_matcher() const { return nullptr; }
-  /// The text of one function.
+  /// Returns the text of one function.
   virtual std::string render(const Program& p) const = 0;
 
  private:

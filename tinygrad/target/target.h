@@ -1,4 +1,4 @@
-/// \file Target: what the machine a kernel is compiled for can do, as plain data. Detection lives in
+/// \file Target: capabilities of the machine a kernel is compiled for, as plain data. Detection is in
 /// runtime/cpu_detect.
 #pragma once
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tg {
 
-/// Describes one code generation target. Two targets with equal keys get the same code.
+/// A code generation target. Two targets with equal keys get the same code.
 struct Target {
   std::string device;                 ///< device kind without an index: "CPU", "NULL", "INTERP", ...
   std::string renderer;               ///< "LLVM", "CLANG", ...; empty when the device renders nothing
@@ -26,9 +26,9 @@ struct Target {
   bool has(std::string_view feature) const;
   /// True when a * b + c is one instruction, rounded once.
   bool has_fma() const { return arch == "arm64" || arch == "riscv64" || has("fma"); }
-  /// "+avx2,+fma,..." as compilers take it.
+  /// Returns "+avx2,+fma,..." as compilers expect it.
   std::string feature_string() const;
-  /// Everything that changes code, as text; part of every cache key.
+  /// Returns everything that changes code, as text; part of every cache key.
   std::string key() const;
 };
 

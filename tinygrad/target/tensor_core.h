@@ -9,12 +9,12 @@
 
 namespace tg {
 
-/// out[n, m] += sum over k of a[m, k] * b[k, n], done by `threads` threads together, each of which holds `elements` of
-/// the three.
+/// out[n, m] += sum over k of a[m, k] * b[k, n], computed cooperatively by `threads` threads, each of which holds
+/// `elements` of the three.
 ///
-/// With one thread the n axis is the lanes: of `a` a thread holds k numbers of one row, of `b` k numbers for each lane,
-/// and the k numbers lie side by side in a word of 32 bits. Such an instruction is elementwise on words: lane = acc +
-/// a.word . b.word, whatever the number of lanes.
+/// With one thread the n axis is the lanes: of `a` a thread holds k values of one row, of `b` k values for each lane,
+/// and the k values are packed in a 32-bit word. Such an instruction is elementwise on words: lane = acc + a.word .
+/// b.word, whatever the number of lanes.
 struct TensorCore {
   const char* name;     ///< of the instruction; the argument of WMMA
   const char* arch;     ///< of the target
@@ -26,11 +26,11 @@ struct TensorCore {
   bool exact;  ///< gives the same numbers as separate operations do
 };
 
-/// All of them; their places are what TC_SELECT names.
+/// Returns all of them; TC_SELECT refers to their indices.
 const std::vector<TensorCore>& tensor_core_table();
-/// Those a target has, best first.
+/// Returns those a target has, best first.
 std::vector<const TensorCore*> tensor_cores_of(const Target& target);
-/// By the argument of a WMMA; null when there is none of this name.
+/// Looks one up by the argument of a WMMA; null when there is none of this name.
 const TensorCore* find_tensor_core(std::string_view name);
 
 }  // namespace tg

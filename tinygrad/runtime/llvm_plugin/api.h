@@ -1,10 +1,10 @@
-/// \file The C interface between the library and the LLVM plugin, which is opened at run time. Nothing here knows LLVM.
+/// \file The C interface between the library and the LLVM plugin, which is opened at run time. Free of LLVM types.
 #pragma once
 #include <cstddef>
 
 extern "C" {
 
-/// Bumped on any change of the structures or functions below.
+/// Incremented on any change of the structures or functions below.
 enum { kTgLlvmAbi = 1 };
 
 struct TgLlvmRequest {

@@ -52,9 +52,8 @@ constexpr OptLevel kOptNone = llvm::CodeGenOpt::None, kOptLess = llvm::CodeGenOp
                    kOptDefault = llvm::CodeGenOpt::Default;
 #endif
 
-/// Where a fatal error of LLVM (an operation without instructions, say) goes instead of exit(). The frames in between
-/// have no destructors to run that matter: everything LLVM allocated for this compilation is leaked on purpose, its
-/// state being unknown.
+/// Catches a fatal error of LLVM (an operation without instructions, say) instead of exit(). No destructors in the
+/// skipped frames matter: everything LLVM allocated for this compilation is leaked on purpose, its state being unknown.
 struct Escape {
   std::jmp_buf jump;
   std::string* message;
@@ -76,7 +75,7 @@ void initialize_once() {
     llvm::InitializeNativeTargetAsmPrinter();
     llvm::InitializeNativeTargetAsmParser();
     llvm::install_fatal_error_handler(on_fatal_error);
-    // A pass that is quadratic in the length of integer chains, and gains something only where masks are computed in
+    // Disables a pass that is quadratic in the length of integer chains, and helps only where masks are computed in
     // general registers.
     auto& options = llvm::cl::getRegisteredOptions();
     if (auto it = options.find("disable-x86-domain-reassignment"); it != options.end())
@@ -84,7 +83,7 @@ void initialize_once() {
   });
 }
 
-/// The code generators of other processors than this one, where this LLVM has them.
+/// The code generators for other processors, where this LLVM has them.
 void initialize_foreign(const llvm::Triple& triple) {
   if (triple.getArch() == llvm::Triple(llvm::sys::getProcessTriple()).getArch()) return;
   static std::once_flag once;
@@ -110,7 +109,7 @@ struct Diagnostics : llvm::DiagnosticHandler {
   std::string* errors;
 };
 
-/// Drops features this LLVM does not know: it would print a warning for each.
+/// Drops features unknown to this LLVM, which would print a warning for each.
 std::string known_features([[maybe_unused]] const llvm::MCSubtargetInfo& info, llvm::StringRef features) {
   std::string result;
   llvm::SmallVector<llvm::StringRef, 64> parts;
@@ -127,14 +126,14 @@ std::string known_features([[maybe_unused]] const llvm::MCSubtargetInfo& info, l
   return result;
 }
 
-/// What compilations for one processor share: the code generator and the lists of passes, whose set-up takes longer
-/// than a small kernel. One compilation uses it at a time.
+/// The state shared by compilations for one processor: the code generator and the pass pipelines, whose set-up takes
+/// longer than a small kernel. Used by one compilation at a time.
 class Machine {
  public:
-  /// Null, with the reason in `error`, where there is no code generator.
+  /// Returns null, with the reason in `error`, where there is no code generator.
   static std::unique_ptr<Machine> make(const TgLlvmRequest& request, std::string& error);
   bool fits(const TgLlvmRequest& request) const { return key_ == key_of(request); }
-  /// Gives the module the data layout and what its functions need to know about the processor.
+  /// Sets the module's data layout and the processor attributes of its functions.
   void describe(llvm::Module& module) const;
   void optimize(llvm::Module& module);
   const llvm::SmallVectorImpl<char>& emit(llvm::Module& module);
@@ -164,7 +163,7 @@ class Machine {
 std::unique_ptr<Machine> Machine::make(const TgLlvmRequest& request, std::string& error) {
   llvm::Triple triple(request.triple && *request.triple ? std::string(request.triple) : llvm::sys::getProcessTriple());
 #if LLVM_VERSION_MAJOR >= 22
-  const llvm::Triple& text = triple;  // where older versions take a string
+  const llvm::Triple& text = triple;  // older versions take a string
 #else
   const std::string& text = triple.str();
 #endif
@@ -206,10 +205,10 @@ Machine::Machine(const TgLlvmRequest& request, std::string tune, std::unique_ptr
       target_(std::move(target)),
       libraries_(target_->getTargetTriple()),
       builder_(target_.get()) {
-  // No function of the C library is known here, so none is invented from loops or arithmetic.
+  // No function of the C library is known, so none is inferred from loops or arithmetic.
   libraries_.disableAllFunctions();
   functions_.registerPass(
-      [&] { return llvm::TargetLibraryAnalysis(libraries_); });  // first, so that it wins over the default
+      [&] { return llvm::TargetLibraryAnalysis(libraries_); });  // first, so that it takes precedence
   builder_.registerModuleAnalyses(modules_);
   builder_.registerCGSCCAnalyses(components_);
   builder_.registerFunctionAnalyses(functions_);
@@ -250,7 +249,7 @@ void Machine::optimize(llvm::Module& module) {
   loops_.clear();
   functions_.clear();
   components_.clear();
-  modules_.clear();  // the module goes away
+  modules_.clear();  // releases the module
 }
 
 const llvm::SmallVectorImpl<char>& Machine::emit(llvm::Module& module) {
@@ -259,7 +258,7 @@ const llvm::SmallVectorImpl<char>& Machine::emit(llvm::Module& module) {
   return output_;
 }
 
-/// Machines that no compilation uses at present.
+/// Machines not in use by any compilation.
 class Machines {
  public:
   std::unique_ptr<Machine> take(const TgLlvmRequest& request, std::string& error) {
@@ -287,10 +286,10 @@ class Machines {
  private:
   static constexpr size_t kMost = 64;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Machine>> idle_;  // the one used last at the end
+  std::vector<std::unique_ptr<Machine>> idle_;  // most recently used last
 };
 
-/// Everything one compilation owns; leaked when LLVM fails half-way.
+/// State owned by one compilation; leaked when LLVM fails midway.
 struct Job {
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> module;
@@ -328,7 +327,7 @@ char* copy_text(const std::string& text) {
   return result;
 }
 
-/// Runs the job; false when LLVM gave up by a fatal error. Nothing in this frame changes after setjmp.
+/// Runs the job; returns false when LLVM aborted with a fatal error. Nothing in this frame changes after setjmp.
 bool run_guarded(Job* job, const TgLlvmRequest* request, std::string* error, bool* done) {
   Escape escape;
   escape.message = error;
