@@ -1,4 +1,4 @@
-/// \file Lesson 5: what happens below a Tensor, by hand: buffers, a kernel written as UOps, code, a launch.
+/// \file Lesson 5: the layers below a Tensor, by hand: buffers, a kernel written as UOps, code, a launch.
 #include <iostream>
 #include <stdexcept>
 

@@ -23,7 +23,7 @@ int main() {
   check(x.grad(), {2, 2, 2, 0, 0, 0, -2, -2, -2}, "dz/dx");  // every column is y
   check(y.grad(), {1, 1, 1}, "dz/dy");                       // the row sums of x
 
-  // backward() adds to what is there; zero_grad() starts anew.
+  // backward() accumulates into the gradient; zero_grad() clears it.
   y.matmul(x).sum().backward();
   check(y.grad(), {2, 2, 2}, "dz/dy, twice");
   y.zero_grad();

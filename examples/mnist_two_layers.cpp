@@ -7,7 +7,7 @@
 using tg::Tensor;
 namespace nn = tg::nn;
 
-// A module is a struct. TG_STATE lists what it learns; nothing else is asked of it.
+// A module is a struct. TG_STATE lists its parameters; nothing else is required.
 struct TwoLayers {
   nn::Linear hidden{784, 128};
   nn::Linear output{128, 10};

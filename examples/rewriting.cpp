@@ -1,4 +1,4 @@
-/// \file Lesson 6: rules. Patterns, tables, walks, a context, other results, statistics. docs/rewriting.md tells the
+/// \file Lesson 6: rules. Patterns, tables, walks, a context, other results, statistics. docs/rewriting.md explains the
 /// same in prose.
 #include <iostream>
 #include <map>
@@ -66,7 +66,7 @@ int main() {
   UOp e = ((i * 1 + 2) + 3) % 100 + j * 1;
   show("built      ", e, "(r0 * 1 + 2 + 3) % 100 + r1 * 1");
   show("my rules   ", graph_rewrite(e, my_rules()), "r0 + 5 + r1");
-  // Tables add up: mine first, then the library's.
+  // Tables concatenate: mine first, then the library's.
   show("and algebra", graph_rewrite((e + e) / 2, my_rules() + symbolic(), {.name = "mine and symbolic"}),
        render_expr(simplify(i + j + 5)));
 
@@ -81,7 +81,7 @@ int main() {
   std::cout << "i < j is " << kind_of().rewrite(i < j) << ", i + j is " << kind_of().rewrite(i + j) << ", i * j is "
             << kind_of().rewrite(i * j) << '\n';
 
-  // Rules that chase each other are an error with both nodes in it, not a hang.
+  // Rules that undo each other are an error with both nodes in it, not a hang.
   const PatternMatcher<> circle{rule(x + y, [](X a, Y b) { return a * b; }),
                                 rule(x * y, [](X a, Y b) { return a + b; })};
   try {

@@ -1,4 +1,4 @@
-/// \file Several devices: tensors in slices, what is copied between devices, and a network trained on two as on one.
+/// \file Several devices: sharded tensors, copies between devices, and a network trained on two as on one.
 #include <cmath>
 #include <iostream>
 
@@ -6,11 +6,11 @@
 
 using namespace tg;
 
-// Devices of one kind have numbers; those of CPU share the processor, so this runs everywhere.
+// Devices of one kind are numbered; those of CPU share the processor, so this runs everywhere.
 static const std::vector<std::string> kTwo{"CPU:0", "CPU:1"};
 
-/// The loss after some steps of a small network; with `several` each device has half of the samples and all of the
-/// weights.
+/// Returns the loss after some steps of a small network; with `several` each device has half of the samples and all of
+/// the weights.
 static float train(bool several) {
   Context training{{"TRAINING", 1}};
   Tensor::manual_seed(1);
@@ -31,7 +31,7 @@ static float train(bool several) {
   for (int step = 0; step < 50; step++) {
     optimizer.zero_grad();
     loss = (x.matmul(w1).relu().matmul(w2) - y).square().mean();
-    loss.backward();  // each device computes the gradients of its samples; the sums are what all get
+    loss.backward();  // each device computes the gradients of its samples; all get the sums
     optimizer.step();
   }
   return loss.item<float>();

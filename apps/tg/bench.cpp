@@ -67,7 +67,7 @@ std::vector<Row> chosen_rows(const std::string& filter) {
   return rows;
 }
 
-/// Before anything of the library reads it. Children inherit both.
+/// Runs before the library reads the environment. Children inherit both.
 void apply_threads(CommandLine& options) {
   if (options.threads > 0) ::setenv("NUM_CPU_THREADS", std::to_string(options.threads).c_str(), 1);
   options.threads = env::num_cpu_threads();
@@ -118,7 +118,7 @@ int run(CommandLine options) {
     try {
       const Result r = measure(row, context);
       options.json ? print_json(row, r, options.threads) : print_table_row(row, r);
-    } catch (const Error& e) {  // the others still run
+    } catch (const Error& e) {  // the other rows still run
       std::fprintf(stderr, "%s: %s\n", row.name, e.what());
       code = app::kFailed;
     }
@@ -163,7 +163,7 @@ std::function<int()> define_bench(CLI::App& app) {
   app.add_flag("--on-request", options->on_request,
                "Prints \"ready\", then the seconds of a sample for each line of the standard input; one row");
   app.add_flag("--pin", options->pin, "Keep to as many processors as threads");
-  app.add_option("--child", options->child, "")->group("");  // what child rows run
+  app.add_option("--child", options->child, "")->group("");  // the program of child rows
   return [options] { return bench::run(*options); };
 }
 

@@ -1,6 +1,6 @@
 /// \file The benchmark harness of `tg bench`. A benchmark is one line in a table of rows: name, unit, description, and
-/// a function that builds its inputs, checks its result (BENCH_CHECK) and then hands the body to Context::time().
-/// Units, peaks, children and printing are the harness's.
+/// a function that builds its inputs, checks its result (BENCH_CHECK) and then passes the body to Context::time(). The
+/// harness handles units, peaks, children and printing.
 #pragma once
 #include <functional>
 #include <map>
@@ -13,14 +13,14 @@
 
 namespace tg::bench {
 
-/// A result that is wrong is never timed.
+/// A wrong result is never timed.
 struct WrongResult : Error {
   using Error::Error;
 };
 #define BENCH_CHECK(condition, ...) TG_CHECK(bench::WrongResult, condition, __VA_ARGS__)
 
-/// What one run does. flops and bytes give rates and the fraction of the machine's peak; `items` is what times and
-/// "1/s" are counted by.
+/// The work of one run. flops and bytes give rates and the fraction of the machine's peak; `items` is the count that
+/// times and "1/s" refer to.
 struct Work {
   double flops = 0, bytes_read = 0, bytes_written = 0, items = 1;
 };
@@ -41,12 +41,12 @@ struct Options {
       false;  ///< says "ready", then takes a sample for each line of the standard input and prints its seconds
 };
 
-/// What a child process starts with.
+/// The initial state of a child process.
 enum class Cache {
   kCold,  ///< an empty cache directory for each run
   kWarm,  ///< a directory that an earlier, uncounted run filled
 };
-/// Whose clock counts.
+/// The clock that measures it.
 enum class Clock {
   kChild,   ///< the seconds that the child returns
   kParent,  ///< from just before its start until the child has its result
@@ -62,7 +62,7 @@ class Context {
   Samples time(const Work& work, const std::function<void()>& body) const;
   /// Like time() for a body that times itself and returns seconds (set-up between runs is not counted).
   Samples time_inner(const Work& work, const std::function<double()>& body) const;
-  /// Runs the child of that name (see child_rows) in processes of its own, with caches of their own.
+  /// Runs the child of that name (see child_rows) in its own processes with their own caches.
   Samples child(std::string_view name, Cache cache, Clock clock, const Work& work = {}) const;
 
   /// Peak rates of the machine with threads() threads, measured on first use: GFLOP/s of fused multiply-add in float32,
@@ -83,7 +83,7 @@ struct Row {
   Samples (*run)(Context&);
 };
 
-/// What `tg bench --child NAME` runs: checks its own result and returns the seconds that count for Clock::kChild.
+/// The program of `tg bench --child NAME`: checks its own result and returns the seconds that count for Clock::kChild.
 struct ChildRow {
   const char* name;
   double (*run)();
@@ -93,9 +93,10 @@ struct ChildRow {
 std::vector<Row> all_rows();
 std::vector<ChildRow> all_children();
 
-/// One sample in a row's unit. Throws ValueError for an unknown unit.
+/// Returns one sample in a row's unit. Throws ValueError for an unknown unit.
 double in_unit(std::string_view unit, double seconds, const Work& work);
-/// The fraction of the peak that binds, from the time of one run; negative when the work names neither flops nor bytes.
+/// Returns the fraction of the binding peak, from the time of one run; negative when the work names neither flops nor
+/// bytes.
 double peak_fraction(Context& context, double seconds, const Work& work);
 
 }  // namespace tg::bench

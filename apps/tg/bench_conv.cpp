@@ -1,4 +1,4 @@
-/// \file Rows about convolutions, forward and backward.
+/// \file Convolution rows, forward and backward.
 #include "apps/tg/bench_kernel.h"
 
 namespace tg::bench {

@@ -1,4 +1,4 @@
-/// \file What rows about single kernels share: inputs, checks of sampled elements, and the time of running a schedule.
+/// \file Common parts of single-kernel rows: inputs, checks of sampled elements, and timing of a schedule.
 #pragma once
 #include <functional>
 
@@ -12,14 +12,15 @@ constexpr double kFloat = sizeof(float);
 constexpr size_t kSamples = 200;
 constexpr double kTolerance = 2e-6;  // of the sum of magnitudes
 
-/// Realized floats, uniform in [-scale, scale).
+/// Returns realized floats, uniform in [-scale, scale).
 Tensor input(const Shape& shape, uint64_t seed, float scale = 1);
 
-/// WrongResult unless sampled elements of `got` are as `expected(position)` says.
+/// Throws WrongResult unless sampled elements of `got` equal `expected(position)`.
 void check_samples(const char* what, const Tensor& got, const std::function<Sum(size_t)>& expected,
                    double tolerance = kTolerance, size_t count = kSamples);
 
-/// Seconds of running the schedule of `make()` into fresh storage, when graph, schedule and code are there already.
+/// Returns the seconds of running the schedule of `make()` into fresh storage, when graph, schedule and code exist
+/// already.
 Samples time_run(const Context& c, const Work& work, const std::function<Tensors()>& make);
 
 }  // namespace tg::bench

@@ -1,4 +1,4 @@
-/// \file Rows about single layers: group normalization, embedding, LSTM, and a transformer block without a mask.
+/// \file Single-layer rows: group normalization, embedding, LSTM, and a transformer block without a mask.
 #include <cmath>
 
 #include "apps/tg/bench_kernel.h"
@@ -47,7 +47,7 @@ Samples embedding(const Context& c) {
                   [&] { return Tensors{nn::embedding(table, words)}; });
 }
 
-/// One layer over a sequence, in float64 as its formulas say.
+/// Computes one layer over a sequence in float64, straight from its formulas.
 std::vector<double> lstm_reference(const Tensor& x, const nn::RecurrentWeights& w, size_t time, size_t batch,
                                    size_t size) {
   const std::span<const float> in = x.data<float>(), wi = w.weight_ih.data<float>(), wh = w.weight_hh.data<float>();

@@ -1,4 +1,4 @@
-/// \file Rows about the machine itself: the roofs that the other rows are compared with, and the cost of a process.
+/// \file Machine rows: the rooflines that the other rows are compared with, and the cost of starting a process.
 #include <cstdio>
 
 #include "apps/tg/bench_probe.h"

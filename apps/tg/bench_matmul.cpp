@@ -1,4 +1,4 @@
-/// \file Rows about products of matrices: every transpose, odd sizes, batches, matrix times vector, quantized matrices.
+/// \file Matrix product rows: every transpose, odd sizes, batches, matrix times vector, quantized matrices.
 #include <cmath>
 
 #include "apps/tg/bench_kernel.h"
@@ -9,7 +9,7 @@
 namespace tg::bench {
 namespace {
 
-/// (m, k) @ (k, n); a transposed operand is stored with its axes the other way round.
+/// (m, k) @ (k, n); a transposed operand is stored with its axes swapped.
 struct Product {
   int64_t m, k, n;
   bool transpose_a = false, transpose_b = false;
@@ -42,8 +42,8 @@ Samples matmul(const Context& c, const Product& p) {
   return time_run(c, {.flops = flops}, [&] { return Tensors{product()}; });
 }
 
-/// Narrow factors, summed in a wider type: int8 to int32; bfloat16 and half as users write it, with a result of their
-/// type.
+/// Narrow factors, summed in a wider type: int8 to int32; bfloat16 and half as users write it, with a result of the
+/// same type.
 Samples narrow_matmul(const Context& c, const Product& p, DType narrow) {
   const int64_t n = p.n;
   auto factor = [&](uint64_t seed) {

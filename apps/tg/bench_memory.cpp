@@ -1,5 +1,4 @@
-/// \file Rows about kernels that memory binds: elementwise work, reductions, and the softmax and attention that are
-/// made of both.
+/// \file Memory-bound rows: elementwise work, reductions, and the softmax and attention built from both.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -80,7 +79,7 @@ Samples elementwise(const Context& c, const Map& map) {
 struct Reduction {
   const char* what;
   Tensor (*compute)(const Tensor& x);  ///< of (4096, 4096)
-  /// Element `at`: `count` values from `first(at)` on, `stride` apart.
+  /// Returns for element `at`: the values from `first(at)` on, `count` of them with distance `stride`.
   size_t count, step, stride;
   Sum (*combine)(Sum so_far, double x);
   double divisor = 1;
@@ -174,7 +173,7 @@ Samples attention(const Context& c) {
         return Sum{sum / total, 1};
       },
       1e-5);
-  // Scores and their use for the half of the pairs that is not masked.
+  // Scores and weighted values for the half of the pairs that is not masked.
   return time_run(c, {.flops = 2.0 * kHeads * kTime * kTime * kDepth}, [&] { return Tensors{attend()}; });
 }
 

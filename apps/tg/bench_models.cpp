@@ -1,4 +1,4 @@
-/// \file Rows about whole models: steps as a user runs them, and the way from graph to loaded kernels.
+/// \file Whole-model rows: training and inference steps, and the time from graph to loaded kernels.
 #include <sys/resource.h>
 
 #include <chrono>
@@ -22,8 +22,8 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 double since(SteadyClock::time_point t) { return std::chrono::duration<double>(SteadyClock::now() - t).count(); }
 
-/// Values for a model's parameters from the host, so that no kernel runs before what is measured. Weights have the
-/// variance their layer starts with.
+/// Sets a model's parameters from the host, so that no kernel runs before the measured ones. Weights have the variance
+/// of their layer's initialization.
 template <class M> void give_values(const M& model) {
   uint64_t seed = 1;
   for (const auto& [name, t] : nn::get_state_dict(model)) {
@@ -47,7 +47,7 @@ template <class M> void give_values(const M& model) {
 
 struct Gpt {
   static constexpr int64_t kChannels = 768, kHeads = 12;
-  static constexpr int64_t kChecked = 4;  // tokens that are compared with the reference
+  static constexpr int64_t kChecked = 4;  // tokens compared with the reference
   models::GptBlock block{kChannels, kHeads};
   int64_t time;
   Tensor x = sequence(7);
@@ -69,7 +69,7 @@ struct Gpt {
 
 Samples gpt_forward(Context& c) {
   const Gpt g;
-  // No tensor stays that knows the result: the same expression would be computed no more.
+  // No tensor that refers to the result remains: the same expression would not be computed again.
   const std::vector<float> got = g.block(g.x).to_vector<float>();
   const std::vector<double> expected = GptReference(g.block).forward(g.x.data<float>(), Gpt::kChecked);
   for (size_t i = 0; i < expected.size(); i++)
@@ -80,8 +80,8 @@ Samples gpt_forward(Context& c) {
   });
 }
 
-/// Entries of the gradient against differences of the float64 reference, for an output gradient that is zero after the
-/// first tokens.
+/// Compares entries of the gradient with finite differences of the float64 reference, for an output gradient that is
+/// zero after the first tokens.
 void check_gpt_gradients(const Gpt& g) {
   constexpr size_t n = Gpt::kChecked * Gpt::kChannels;
   std::vector<float> dy = random_floats(static_cast<size_t>(g.time * Gpt::kChannels), 8);
@@ -125,8 +125,8 @@ Samples gpt_train(const Context& c, int64_t tokens) {
 
 // ---- training on MNIST ----
 
-/// Losses of the first steps from the weights and batches of seed 42, computed in float64. Adam's first steps go by the
-/// signs of gradients, so that rounding grows: float32 is up to 0.04 % off here.
+/// Losses of the first steps from the weights and batches of seed 42, computed in float64. Adam's first steps follow
+/// the signs of gradients, so that rounding errors grow: float32 deviates by up to 0.04 % here.
 constexpr double kMnistLosses[] = {2.74020784, 1.69549121, 1.23384937};
 
 Samples mnist_step(Context& c) {
@@ -164,7 +164,7 @@ struct ResNet {
     for (const auto& [name, t] : nn::get_state_dict(model))
       (t.requires_grad() == false ? statistics : trained).push_back(t);
   }
-  /// Loss, gradients, running statistics.
+  /// Returns loss, gradients and running statistics.
   Tensors step() const {
     const nn::Training mode;
     const Tensor loss = model(images).sparse_categorical_crossentropy(labels);
@@ -197,7 +197,7 @@ Samples resnet_step(Context& c) {
   return c.time({}, [&] { step(); });
 }
 
-/// Seconds from nothing but inputs to kernels that could be launched; `check` then runs them.
+/// Returns the seconds from inputs to kernels ready to launch; `check` then runs them.
 template <class Step, class Check> double seconds_to_loaded(const Step& step, const Check& check) {
   Device::get();
   const auto start = SteadyClock::now();
@@ -237,7 +237,7 @@ double resnet_compile() {
       });
 }
 
-/// Greatest resident size of this process.
+/// Returns the peak resident size of this process.
 double peak_resident_bytes() {
   rusage usage{};
   BENCH_CHECK(::getrusage(RUSAGE_SELF, &usage) == 0, "[bench] the system does not tell the memory in use");
@@ -283,7 +283,7 @@ double gpt_compile() {
       });
 }
 
-/// Seconds to schedule a step of a new ResNet-18: an earlier one would have its statistics pending.
+/// Returns the seconds to schedule a step of a new ResNet-18: an earlier one would have its statistics pending.
 double seconds_to_schedule(bool known) {
   const ResNet net;
   const GraphScope scope;
@@ -309,8 +309,8 @@ Samples resnet_schedule_hit(Context& c) {
   return c.time_inner({}, [] { return seconds_to_schedule(true); });
 }
 
-/// Every RANGE is replaced by one with a tag, so that all index and value arithmetic is built anew while the symbolic
-/// rules look at it.
+/// Replaces every RANGE by one with a tag, so that all index and value arithmetic is rebuilt while the symbolic rules
+/// visit it.
 const PatternMatcher<UOp>& rebuild_rules() {
   using namespace upat;
   static const PatternMatcher<UOp> rules =
@@ -377,7 +377,7 @@ Samples eager_add(Context& c) {
   return c.time({}, [&] { (a + b).realize(); });
 }
 
-/// A captured function of many tiny kernels, each of which reads what the one before wrote; time of a replay per
+/// Captures many tiny kernels, each of which reads the output of the one before; returns the time of a replay per
 /// kernel.
 Samples jit_replay(Context& c) {
   constexpr int kKernels = 300, kRounds = 20;
@@ -402,7 +402,7 @@ Samples jit_replay(Context& c) {
   });
 }
 
-/// A chain of 10,000 methods that make one node each; nothing is computed.
+/// Builds a chain of 10,000 methods that make one node each; computes nothing.
 Samples build_10k_ops(Context& c) {
   constexpr int kOps = 10000, kKinds = 8;
   const Tensor a = Tensor::from(std::vector<float>(16, 0.5f), {4, 4}),

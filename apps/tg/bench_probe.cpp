@@ -44,7 +44,7 @@ namespace {
 #define MUL_ADD(x, y, z) _mm_add_ps(_mm_mul_ps(x, y), z)
 #include "apps/tg/bench_probe_kernels.inc"
 #else
-/// Loops the compiler turns into the vectors of its target.
+/// Loops that the compiler vectorizes for its target.
 struct Portable {
   static constexpr int kLanes = 4;
   __attribute__((noinline)) static double fma(int64_t steps, float m, float a) {
@@ -99,7 +99,7 @@ struct Free {
 };
 using Array = std::unique_ptr<float[], Free>;
 
-/// Touched by the thread that will use it, in large pages where the system has them.
+/// Memory first touched by the thread that uses it, in large pages where the system has them.
 Array make_array(size_t n, float value) {
   const size_t bytes = (n * sizeof(float) + kHugePage - 1) / kHugePage * kHugePage;
   auto* p = static_cast<float*>(std::aligned_alloc(kHugePage, bytes));
@@ -120,8 +120,8 @@ size_t slice_elements(int threads) {
   return std::max<size_t>(bytes / sizeof(float) / threads / 1024, 1) * 1024;
 }
 
-/// Runs prepare(thread) once on each of `threads` threads, which gives the body to time; all start each run together. A
-/// run lasts from the first start to the last end. The first run warms up and is dropped.
+/// Calls prepare(thread) once on each of `threads` threads, which returns the body to time; all start each run
+/// together. A run lasts from the first start to the last end. The first run warms up and is dropped.
 template <class Prepare> std::vector<double> run_together(int threads, size_t runs, Prepare prepare) {
   using Clock = std::chrono::steady_clock;
   struct alignas(64) Span {
@@ -159,8 +159,7 @@ template <class Prepare> std::vector<double> run_together(int threads, size_t ru
 const char* probe_isa() { return isa().name; }
 
 ProbeRuns probe_fma(int threads, size_t runs) {
-  constexpr int64_t kSteps =
-      1'000'000;  // about a millisecond: short enough to go uninterrupted on a machine that others use
+  constexpr int64_t kSteps = 1'000'000;  // about a millisecond: short enough to run uninterrupted on a shared machine
   constexpr int kChains = 12;
   ProbeRuns r;
   std::vector<double> totals(threads);

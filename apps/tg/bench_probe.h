@@ -1,27 +1,27 @@
-/// \file What the machine can do: peak rate of fused multiply-add and of memory, measured.
+/// \file Measures the machine: peak rate of fused multiply-add and of memory.
 #pragma once
 #include <cstddef>
 #include <vector>
 
 namespace tg::bench {
 
-/// Seconds of each run, and what one run does on all threads together. `correct` says that the kernel computed what it
-/// should.
+/// Seconds of each run, and the work of one run on all threads together. `correct`: the kernel computed the expected
+/// value.
 struct ProbeRuns {
   std::vector<double> seconds;
   double flops = 0, bytes_read = 0, bytes_written = 0;
   bool correct = false;
 };
 
-/// Independent chains of c = c * m + a in registers, in the widest vectors the processor has.
+/// Runs independent chains of c = c * m + a in registers, in the widest vectors the processor has.
 ProbeRuns probe_fma(int threads, size_t runs);
-/// Sum over an array several times as large as the last-level cache, a slice for each thread.
+/// Sums an array several times as large as the last-level cache, a slice per thread.
 ProbeRuns probe_read(int threads, size_t runs);
-/// a = b + s * c over arrays as large; `streaming`: stores that bypass the caches. Write-allocate traffic is not
-/// counted.
+/// Computes a = b + s * c over arrays as large; `streaming`: stores that bypass the caches. Write-allocate traffic is
+/// not counted.
 ProbeRuns probe_triad(int threads, size_t runs, bool streaming);
 
-/// "avx512f", "avx2", "sse2" or "portable": what the probes run on.
+/// Returns "avx512f", "avx2", "sse2" or "portable": the instructions of the probes.
 const char* probe_isa();
 
 }  // namespace tg::bench

@@ -1,5 +1,4 @@
-/// \file Float64 results on the host, one element at a time and as slow as they are plain: what benchmark rows are
-/// checked against.
+/// \file Float64 results on the host, one element at a time and in the plainest form: the reference for benchmark rows.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -10,9 +9,9 @@
 
 namespace tg::bench {
 
-/// Uniform in [-1, 1), the same in every run.
+/// Returns values uniform in [-1, 1), the same in every run.
 std::vector<float> random_floats(size_t n, uint64_t seed);
-/// `count` positions below n, the same in every run, the first and the last among them.
+/// Returns `count` positions below n, the same in every run, including the first and the last.
 std::vector<size_t> sample(size_t n, size_t count);
 
 /// A sum in float64 with the sum of magnitudes, which scales the error allowed to float32.
@@ -23,7 +22,7 @@ struct Sum {
     magnitude += x < 0 ? -x : x;
   }
 };
-/// WrongResult unless |got - expected| <= tolerance * magnitude.
+/// Throws WrongResult unless |got - expected| <= tolerance * magnitude.
 void check_close(const char* what, size_t at, double got, const Sum& expected, double tolerance);
 
 /// A convolution of images with square kernels; padding on every side.
@@ -32,7 +31,7 @@ struct Conv {
   constexpr int64_t reach() const { return dilation * (kernel - 1) + 1; }
   constexpr int64_t out_h() const { return (h + 2 * padding - reach()) / stride + 1; }
   constexpr int64_t out_w() const { return (w + 2 * padding - reach()) / stride + 1; }
-  /// Elements of y = conv(x, weight), of the gradients of x and of the weight for dy.
+  /// Return elements of y = conv(x, weight), and of the gradients of x and of the weight for dy.
   Sum forward(std::span<const float> x, std::span<const float> weight, size_t at) const;
   Sum grad_input(std::span<const float> dy, std::span<const float> weight, size_t at) const;
   Sum grad_weight(std::span<const float> x, std::span<const float> dy, size_t at) const;
@@ -41,12 +40,12 @@ struct Conv {
   }
 };
 
-/// A GPT-2 block's output for the first `tokens` tokens, which see none of the later ones.
+/// Returns a GPT-2 block's output for the first `tokens` tokens, which do not depend on later ones.
 class GptReference {
  public:
   explicit GptReference(const models::GptBlock& block);
   std::vector<double> forward(std::span<const float> x, int64_t tokens) const;
-  /// Parameters go by the names the state dictionary gives them.
+  /// Parameters are named as in the state dictionary.
   const std::vector<double>& parameter(const std::string& name) const;
   void change(const std::string& name, size_t at, double by);
 

@@ -21,10 +21,10 @@ constexpr size_t kMaxRuns = 1000;
 constexpr double kShortestSample = 100e-6;  // well above what reading the clock costs
 
 constexpr double kRequestedSample =
-    20e-3;  // other programs ran since the last one: caches and threads have to come back
+    20e-3;  // other programs ran since the last sample: caches and threads have to warm up
 
-/// One sample for each line of the standard input: the mean of as many runs as take a while, after one that does not
-/// count unless it is long itself.
+/// Takes one sample per line of standard input: the mean of several runs, after one that is not counted unless it is
+/// long itself.
 Samples collect_on_request(const Work& work, const std::function<double()>& sample) {
   Samples s{{}, work, true, true};
   const auto repeats = static_cast<int>(std::clamp(std::ceil(kRequestedSample / std::max(sample(), 1e-9)), 1.0, 200.0));

@@ -1,4 +1,4 @@
-/// \file The tables of rows, one a file; all_rows() joins them in this order.
+/// \file The tables of rows, one per file; all_rows() joins them in this order.
 #pragma once
 #include "apps/tg/bench.h"
 

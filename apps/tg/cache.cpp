@@ -1,4 +1,4 @@
-/// \file tg cache: what the disk cache holds, and emptying it. tg replay-compare: kernels of two recorded runs.
+/// \file tg cache: lists and empties the disk cache. tg replay-compare: compares kernels of two recorded runs.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>

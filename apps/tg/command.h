@@ -1,4 +1,4 @@
-/// \file The commands of tg: each lives in a file of its own and is one line in the table of main.cpp.
+/// \file The commands of tg: each is in its own file and is one line in the table of main.cpp.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -19,14 +19,14 @@ enum ExitCode : int {
   kInterrupted = 130,  ///< Ctrl-C, as shells say it
 };
 
-/// A check for CLI11 options that take integers: its own says of `abc` that it is not in a range.
+/// A check for CLI11 options that take integers: CLI11's own reports `abc` as out of range.
 std::function<std::string(const std::string&)> whole_number(int64_t least, int64_t greatest);
 
 struct Command {
   const char* name;
   const char* help;
-  /// Adds the command's options and returns what runs after parsing; the result is the exit code. Nothing of the
-  /// library may be used before that runs: a command may set environment variables first.
+  /// Adds the command's options and returns the function to run after parsing; its result is the exit code. The library
+  /// must not be used before that: a command may set environment variables first.
   std::function<int()> (*define)(CLI::App&);
 };
 

@@ -1,4 +1,4 @@
-/// \file tg devices: what this machine offers, and what is missing for the rest.
+/// \file tg devices: lists this machine's devices, and what is missing for the others.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>

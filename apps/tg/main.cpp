@@ -25,7 +25,7 @@ constexpr Command kCommands[] = {
     {"replay-compare", "Compare the kernels of two recorded runs", define_replay_compare},
 };
 
-/// CLI11 would only say that a command is missing.
+/// CLI11 would only report that a command is missing.
 bool unknown_command(int argc, char** argv) {
   if (argc >= 2 && argv[1][0] == '-') return false;
   if (argc >= 2 && std::any_of(std::begin(kCommands), std::end(kCommands),
@@ -39,7 +39,7 @@ bool unknown_command(int argc, char** argv) {
   return true;
 }
 
-/// What is wrong with the command line: unknown options with the nearest known one, anything else in CLI11's words.
+/// Returns the error of a command line: unknown options with the nearest known one, anything else in CLI11's words.
 std::string usage_error(const CLI::App* app, const CLI::Error& e) {
   const auto chosen = app->get_subcommands();
   const CLI::App* command = chosen.empty() ? app : chosen[0];
@@ -61,7 +61,7 @@ std::string usage_error(const CLI::App* app, const CLI::Error& e) {
              wrong.starts_with("--") ? ", did you mean " + nearest_name(wrong, known) + "?" : "", help);
 }
 
-/// Results that could not be written are no success: a full disk, a closed pipe.
+/// Results that could not be written are a failure: a full disk, a closed pipe.
 int written(int code) {
   errno = 0;
   std::cout.flush();

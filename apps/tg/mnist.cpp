@@ -35,7 +35,7 @@ constexpr int64_t kTestBatch = 1000;
 constexpr int64_t kStepsBetweenTests = 50;
 
 std::atomic<bool> interrupted{false};
-/// Ctrl-C ends the training with a word of how far it came; a second one ends the program at once.
+/// Ctrl-C ends the training and reports its progress; a second one ends the program at once.
 void stop_on_interrupt() {
   struct sigaction action{};
   action.sa_handler = [](int) { interrupted.store(true); };
@@ -43,8 +43,8 @@ void stop_on_interrupt() {
   sigaction(SIGINT, &action, nullptr);
 }
 
-/// Percent of the test images whose greatest logit is the label's. In batches, chosen by tensors of row numbers so that
-/// all share their kernels.
+/// Returns the percentage of test images whose largest logit is the label's. In batches, selected by tensors of row
+/// numbers so that all share their kernels.
 double test_accuracy(const models::ConvNet& model, const nn::datasets::Dataset& data) {
   const int64_t n = data.test_images.shape(0);
   int64_t right = 0;

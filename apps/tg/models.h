@@ -46,7 +46,7 @@ struct GptBlock {
   int64_t channels, heads;
   bool causal = true;
   nn::LayerNorm ln_1;
-  nn::Linear c_attn, attn_proj;  // c_attn gives queries, keys and values
+  nn::Linear c_attn, attn_proj;  // c_attn computes queries, keys and values
   nn::LayerNorm ln_2;
   nn::Linear c_fc, mlp_proj;
   explicit GptBlock(int64_t channels = 768, int64_t heads = 12);

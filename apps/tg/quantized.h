@@ -25,7 +25,7 @@ extern const QuantizedFormat kQ4_0;
 /// 8 bits each, signed.
 extern const QuantizedFormat kQ8_0;
 
-/// Random integers and scales of 1/32 to 1/16, the same in every run.
+/// Returns random integers and scales of 1/32 to 1/16, the same in every run.
 std::vector<uint8_t> random_blocks(const QuantizedFormat& format, size_t count, uint64_t seed);
 
 }  // namespace tg::bench
