@@ -98,7 +98,6 @@ Samples quantized_gemv(const Context& c, const QuantizedFormat& format) {
   return time_run(c, {.bytes_read = static_cast<double>(bytes.size())}, [&] { return Tensors{product()}; });
 }
 
-// clang-format off
 constexpr Row kRows[] = {
     {"matmul_f32_256", "GFLOP/s", "(256, 256) @ (256, 256)", [](Context& c) { return matmul(c, nn(256)); }},
     {"matmul_f32_512", "GFLOP/s", "(512, 512) @ (512, 512)", [](Context& c) { return matmul(c, nn(512)); }},
@@ -117,24 +116,37 @@ constexpr Row kRows[] = {
     {"matmul_f32_2048_nt", "GFLOP/s", "a @ b.T", [](Context& c) { return matmul(c, nt(2048)); }},
     {"matmul_f32_2048_tn", "GFLOP/s", "a.T @ b", [](Context& c) { return matmul(c, tn(2048)); }},
     {"matmul_f32_1000_nn", "GFLOP/s", "(1000, 1000) @ (1000, 1000)", [](Context& c) { return matmul(c, nn(1000)); }},
-    {"matmul_f32_1023x777x513_nn", "GFLOP/s", "(1023, 777) @ (777, 513)", [](Context& c) { return matmul(c, {1023, 777, 513}); }},
+    {"matmul_f32_1023x777x513_nn", "GFLOP/s", "(1023, 777) @ (777, 513)",
+     [](Context& c) { return matmul(c, {1023, 777, 513}); }},
     {"matmul_f32_4096_nn", "GFLOP/s", "(4096, 4096) @ (4096, 4096)", [](Context& c) { return matmul(c, nn(4096)); }},
-    {"matmul_f32_batched_32x256_nn", "GFLOP/s", "(32, 256, 256) @ (32, 256, 256)", [](Context& c) { return matmul(c, {256, 256, 256, false, false, 32}); }},
-    {"matmul_i8_i32_1024_nn", "GFLOP/s", "int8 factors, int32 sums", [](Context& c) { return narrow_matmul(c, nn(1024), dtypes::int8); }},
-    {"matmul_i8_i32_1024_nt", "GFLOP/s", "a @ b.T", [](Context& c) { return narrow_matmul(c, nt(1024), dtypes::int8); }},
-    {"matmul_bf16_1024_nn", "GFLOP/s", "bfloat16 factors and result, float32 sums", [](Context& c) { return narrow_matmul(c, nn(1024), dtypes::bfloat16); }},
-    {"matmul_bf16_1024_nt", "GFLOP/s", "a @ b.T", [](Context& c) { return narrow_matmul(c, nt(1024), dtypes::bfloat16); }},
-    {"matmul_bf16_4096_nn", "GFLOP/s", "(4096, 4096) @ (4096, 4096)", [](Context& c) { return narrow_matmul(c, nn(4096), dtypes::bfloat16); }},
-    {"matmul_bf16_4096_nt", "GFLOP/s", "a @ b.T", [](Context& c) { return narrow_matmul(c, nt(4096), dtypes::bfloat16); }},
-    {"matmul_f16_1024_nn", "GFLOP/s", "half factors and result, float32 sums", [](Context& c) { return narrow_matmul(c, nn(1024), dtypes::float16); }},
-    {"matmul_f16_1024_nt", "GFLOP/s", "a @ b.T", [](Context& c) { return narrow_matmul(c, nt(1024), dtypes::float16); }},
-    {"matmul_f16_4096_nn", "GFLOP/s", "(4096, 4096) @ (4096, 4096)", [](Context& c) { return narrow_matmul(c, nn(4096), dtypes::float16); }},
-    {"matmul_f16_4096_nt", "GFLOP/s", "a @ b.T", [](Context& c) { return narrow_matmul(c, nt(4096), dtypes::float16); }},
+    {"matmul_f32_batched_32x256_nn", "GFLOP/s", "(32, 256, 256) @ (32, 256, 256)",
+     [](Context& c) { return matmul(c, {256, 256, 256, false, false, 32}); }},
+    {"matmul_i8_i32_1024_nn", "GFLOP/s", "int8 factors, int32 sums",
+     [](Context& c) { return narrow_matmul(c, nn(1024), dtypes::int8); }},
+    {"matmul_i8_i32_1024_nt", "GFLOP/s", "a @ b.T",
+     [](Context& c) { return narrow_matmul(c, nt(1024), dtypes::int8); }},
+    {"matmul_bf16_1024_nn", "GFLOP/s", "bfloat16 factors and result, float32 sums",
+     [](Context& c) { return narrow_matmul(c, nn(1024), dtypes::bfloat16); }},
+    {"matmul_bf16_1024_nt", "GFLOP/s", "a @ b.T",
+     [](Context& c) { return narrow_matmul(c, nt(1024), dtypes::bfloat16); }},
+    {"matmul_bf16_4096_nn", "GFLOP/s", "(4096, 4096) @ (4096, 4096)",
+     [](Context& c) { return narrow_matmul(c, nn(4096), dtypes::bfloat16); }},
+    {"matmul_bf16_4096_nt", "GFLOP/s", "a @ b.T",
+     [](Context& c) { return narrow_matmul(c, nt(4096), dtypes::bfloat16); }},
+    {"matmul_f16_1024_nn", "GFLOP/s", "half factors and result, float32 sums",
+     [](Context& c) { return narrow_matmul(c, nn(1024), dtypes::float16); }},
+    {"matmul_f16_1024_nt", "GFLOP/s", "a @ b.T",
+     [](Context& c) { return narrow_matmul(c, nt(1024), dtypes::float16); }},
+    {"matmul_f16_4096_nn", "GFLOP/s", "(4096, 4096) @ (4096, 4096)",
+     [](Context& c) { return narrow_matmul(c, nn(4096), dtypes::float16); }},
+    {"matmul_f16_4096_nt", "GFLOP/s", "a @ b.T",
+     [](Context& c) { return narrow_matmul(c, nt(4096), dtypes::float16); }},
     {"gemv_f32_4096", "GB/s", "(4096, 4096) @ (4096)", [](Context& c) { return gemv(c); }},
-    {"gemv_q4_0_4096", "GB/s", "the same with a matrix in Q4_0 blocks: bytes of the blocks", [](Context& c) { return quantized_gemv(c, kQ4_0); }},
-    {"gemv_q8_0_4096", "GB/s", "the same with a matrix in Q8_0 blocks: bytes of the blocks", [](Context& c) { return quantized_gemv(c, kQ8_0); }},
+    {"gemv_q4_0_4096", "GB/s", "the same with a matrix in Q4_0 blocks: bytes of the blocks",
+     [](Context& c) { return quantized_gemv(c, kQ4_0); }},
+    {"gemv_q8_0_4096", "GB/s", "the same with a matrix in Q8_0 blocks: bytes of the blocks",
+     [](Context& c) { return quantized_gemv(c, kQ8_0); }},
 };
-// clang-format on
 
 }  // namespace
 

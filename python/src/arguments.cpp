@@ -77,37 +77,55 @@ bool fits(const std::string& type, nb::handle v) {
   PyObject* o = v.ptr();
   bool ok = false;
   split(type, '|', [&](const std::string& t) {
-    // clang-format off
     if (t == "None") ok = ok || v.is_none();
     else if (t == "bool") ok = ok || PyBool_Check(o);
     else if (t == "int") ok = ok || (PyIndex_Check(o) && !nb::isinstance<Tensor>(v) && !is_many(v));
-    else if (t == "float") ok = ok || PyFloat_Check(o) || (PyNumber_Check(o) && !nb::isinstance<Tensor>(v) && !is_many(v) && !PyComplex_Check(o));
+    else if (t == "float")
+      ok = ok || PyFloat_Check(o) ||
+           (PyNumber_Check(o) && !nb::isinstance<Tensor>(v) && !is_many(v) && !PyComplex_Check(o));
     else if (t == "str") ok = ok || PyUnicode_Check(o);
     else if (t == "bytes") ok = ok || PyBytes_Check(o);
     else if (t == "Tensor") ok = ok || nb::isinstance<Tensor>(v);
     else if (t == "UOp") ok = ok || is_uop(v);
     else if (t == "DType") ok = ok || (!v.is_none() && !is_list(v) && !PyNumber_Check(o));
-    else if (t.starts_with("Sequence[int")) ok = ok || all_of(v, [](nb::handle x) { return PyIndex_Check(x.ptr()) && !nb::isinstance<Tensor>(x); });
-    else if (t.starts_with("Sequence[Tensor")) ok = ok || all_of(v, [](nb::handle x) { return nb::isinstance<Tensor>(x); });
-    else if (t.starts_with("Sequence") || t.starts_with("list")) ok = ok || (PySequence_Check(o) && !nb::isinstance<Tensor>(v));
+    else if (t.starts_with("Sequence[int"))
+      ok = ok || all_of(v, [](nb::handle x) { return PyIndex_Check(x.ptr()) && !nb::isinstance<Tensor>(x); });
+    else if (t.starts_with("Sequence[Tensor"))
+      ok = ok || all_of(v, [](nb::handle x) { return nb::isinstance<Tensor>(x); });
+    else if (t.starts_with("Sequence") || t.starts_with("list"))
+      ok = ok || (PySequence_Check(o) && !nb::isinstance<Tensor>(v));
     else if (t.starts_with("tuple")) ok = ok || is_list(v);
     else if (t == "Callable" || t.starts_with("Callable[")) ok = ok || PyCallable_Check(o);
     else ok = true;
-    // clang-format on
   });
   return ok || type.empty();
 }
 
 /// Names that mean the same in different libraries.
-// clang-format off
-const std::vector<std::vector<std::string>> kSynonyms = {
-    {"axis", "dim", "dims", "axes"}, {"keepdim", "keepdims"},   {"min_", "min", "lo", "min_val", "a_min"}, {"max_", "max", "hi", "max_val", "a_max"},
-    {"dtype", "type"},               {"padding", "pad", "pads"}, {"p", "dropout_p", "rate"},               {"weight", "w"},
-    {"bias", "b"},                   {"other", "x", "y"},        {"sorted_", "sorted"},                     {"correction", "ddof", "unbiased"},
-    {"low", "min_val", "lo"},        {"high", "max_val", "hi"},  {"shape", "size"},                         {"data", "value", "values", "array"},
-    {"groups", "group"},             {"shifts", "shift"},        {"repeats", "repeat"},                     {"equation", "formula"},
-    {"attn_mask", "mask"},           {"ll", "layers"},           {"neg_slope", "negative_slope", "alpha"},  {"eps", "epsilon"}};
-// clang-format on
+const std::vector<std::vector<std::string>> kSynonyms = {{"axis", "dim", "dims", "axes"},
+                                                         {"keepdim", "keepdims"},
+                                                         {"min_", "min", "lo", "min_val", "a_min"},
+                                                         {"max_", "max", "hi", "max_val", "a_max"},
+                                                         {"dtype", "type"},
+                                                         {"padding", "pad", "pads"},
+                                                         {"p", "dropout_p", "rate"},
+                                                         {"weight", "w"},
+                                                         {"bias", "b"},
+                                                         {"other", "x", "y"},
+                                                         {"sorted_", "sorted"},
+                                                         {"correction", "ddof", "unbiased"},
+                                                         {"low", "min_val", "lo"},
+                                                         {"high", "max_val", "hi"},
+                                                         {"shape", "size"},
+                                                         {"data", "value", "values", "array"},
+                                                         {"groups", "group"},
+                                                         {"shifts", "shift"},
+                                                         {"repeats", "repeat"},
+                                                         {"equation", "formula"},
+                                                         {"attn_mask", "mask"},
+                                                         {"ll", "layers"},
+                                                         {"neg_slope", "negative_slope", "alpha"},
+                                                         {"eps", "epsilon"}};
 
 /// The parameter a wrong name stands for, or nothing.
 const Parameter* meant(const Signature& s, const std::string& name) {

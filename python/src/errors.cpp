@@ -15,7 +15,8 @@ struct Class {
   PyObject* type = nullptr;
 };
 // clang-format off
-enum { kBase, kShape, kDType, kDevice, kIndex, kValue, kOverflow, kFormat, kFile, kCompile, kMemory, kGradient, kJit, kCancelled };
+enum { kBase, kShape, kDType, kDevice, kIndex, kValue, kOverflow, kFormat, kFile, kCompile, kMemory, kGradient, kJit,
+       kCancelled };
 Class classes[] = {
     {"Error", "Base of every error the library reports.", {}},
     {"ShapeError", "Shapes, axes or sizes that do not fit.", {}},

@@ -56,11 +56,15 @@ class Graveyard {
 std::optional<DType> dtype_of_dlpack(nb::dlpack::dtype d) {
   using Code = nb::dlpack::dtype_code;
   if (d.lanes != 1) return {};
-  // clang-format off
   switch (static_cast<Code>(d.code)) {
     case Code::Bool: return dtypes::bool_;
-    case Code::Int: return d.bits == 8 ? dtypes::int8 : d.bits == 16 ? dtypes::int16 : d.bits == 32 ? dtypes::int32 : dtypes::int64;
-    case Code::UInt: return d.bits == 8 ? dtypes::uint8 : d.bits == 16 ? dtypes::uint16 : d.bits == 32 ? dtypes::uint32 : dtypes::uint64;
+    case Code::Int:
+      return d.bits == 8 ? dtypes::int8 : d.bits == 16 ? dtypes::int16 : d.bits == 32 ? dtypes::int32 : dtypes::int64;
+    case Code::UInt:
+      return d.bits == 8    ? dtypes::uint8
+             : d.bits == 16 ? dtypes::uint16
+             : d.bits == 32 ? dtypes::uint32
+                            : dtypes::uint64;
     case Code::Float:
       if (d.bits == 16) return dtypes::float16;
       if (d.bits == 32) return dtypes::float32;
@@ -69,7 +73,6 @@ std::optional<DType> dtype_of_dlpack(nb::dlpack::dtype d) {
     case Code::Bfloat: return dtypes::bfloat16;
     default: return {};
   }
-  // clang-format on
 }
 
 nb::dlpack::dtype dlpack_of(DType d) {

@@ -107,9 +107,11 @@ std::optional<DType> dtype_of_format(const char* format, Py_ssize_t itemsize) {
     case 'f': return dtypes::float32;
     case 'd': return dtypes::float64;
     case 'b': case 'h': case 'i': case 'l': case 'q': case 'n':
-      return itemsize == 1 ? dtypes::int8 : itemsize == 2 ? dtypes::int16 : itemsize == 4 ? dtypes::int32 : dtypes::int64;
+      return itemsize == 1 ? dtypes::int8 : itemsize == 2 ? dtypes::int16 : itemsize == 4 ? dtypes::int32
+                                                                                          : dtypes::int64;
     case 'c': case 'B': case 'H': case 'I': case 'L': case 'Q': case 'N':
-      return itemsize == 1 ? dtypes::uint8 : itemsize == 2 ? dtypes::uint16 : itemsize == 4 ? dtypes::uint32 : dtypes::uint64;
+      return itemsize == 1 ? dtypes::uint8 : itemsize == 2 ? dtypes::uint16 : itemsize == 4 ? dtypes::uint32
+                                                                                            : dtypes::uint64;
     default: return {};
   }
   // clang-format on

@@ -52,13 +52,18 @@ ConstValue value_from(nb::handle h) {
 }  // namespace
 
 void bind_uop_math(nb::class_<PyUOp>& c) {
-  // clang-format off
-#define TG_UOP_OPERATOR(name, expr)                                                                                             \
-  c.def("__" name "__", [](const PyUOp& a, nb::handle b) { return binary(a, b, false, [](UOp x, UOp y) { return expr; }); });   \
-  c.def("__r" name "__", [](const PyUOp& a, nb::handle b) { return binary(a, b, true, [](UOp x, UOp y) { return expr; }); })
-#define TG_UOP_METHOD(name, expr)                                                                                               \
-  c.def(name, [](const PyUOp& a, nb::handle b, bool reverse) {                                                                  \
-    return binary(a, b, reverse, [](UOp x, UOp y) { return expr; }); }, "x"_a, "reverse"_a = false)
+#define TG_UOP_OPERATOR(name, expr)                                                                           \
+  c.def("__" name "__",                                                                                       \
+        [](const PyUOp& a, nb::handle b) { return binary(a, b, false, [](UOp x, UOp y) { return expr; }); }); \
+  c.def("__r" name "__",                                                                                      \
+        [](const PyUOp& a, nb::handle b) { return binary(a, b, true, [](UOp x, UOp y) { return expr; }); })
+#define TG_UOP_METHOD(name, expr)                                        \
+  c.def(                                                                 \
+      name,                                                              \
+      [](const PyUOp& a, nb::handle b, bool reverse) {                   \
+        return binary(a, b, reverse, [](UOp x, UOp y) { return expr; }); \
+      },                                                                 \
+      "x"_a, "reverse"_a = false)
   TG_UOP_OPERATOR("add", x + y);
   TG_UOP_OPERATOR("sub", x - y);
   TG_UOP_OPERATOR("mul", x * y);
@@ -89,22 +94,30 @@ void bind_uop_math(nb::class_<PyUOp>& c) {
   TG_UOP_METHOD("threefry", alu(Ops::THREEFRY, x, y));
 #undef TG_UOP_METHOD
 #undef TG_UOP_OPERATOR
-#define TG_UOP_COMPARE(name, expr)                                                                                              \
-  c.def("__" name "__", [](const PyUOp& a, nb::handle b) { return binary(a, b, false, [](UOp x, UOp y) { return expr; }); })
+#define TG_UOP_COMPARE(name, expr) \
+  c.def("__" name "__",            \
+        [](const PyUOp& a, nb::handle b) { return binary(a, b, false, [](UOp x, UOp y) { return expr; }); })
   TG_UOP_COMPARE("lt", x.lt(y));
   TG_UOP_COMPARE("gt", y.lt(x));
   TG_UOP_COMPARE("ge", x.ge(y));
   TG_UOP_COMPARE("le", y.ge(x));
   TG_UOP_COMPARE("ne", x.ne(y));
 #undef TG_UOP_COMPARE
-#define TG_UOP_UNARY(name, expr) c.def(name, [](const PyUOp& a) { return made([&] { UOp x = a.get(); return expr; }); })
+#define TG_UOP_UNARY(name, expr)   \
+  c.def(name, [](const PyUOp& a) { \
+    return made([&] {              \
+      UOp x = a.get();             \
+      return expr;                 \
+    });                            \
+  })
   TG_UOP_UNARY("__neg__", x.neg());
   TG_UOP_UNARY("neg", x.neg());
   TG_UOP_UNARY("logical_not", x.logical_not());
   TG_UOP_UNARY("__invert__", x.dtype().is_bool() ? x.logical_not() : x ^ x.const_like(-1));
   TG_UOP_UNARY("bitwise_not", x.dtype().is_bool() ? x.logical_not() : x ^ x.const_like(-1));
 #undef TG_UOP_UNARY
-#define TG_UOP_FUNCTION(name, op) c.def(name, [](const PyUOp& a) { return made([&] { return UOp::alu(Ops::op, {a.get()}); }); })
+#define TG_UOP_FUNCTION(name, op) \
+  c.def(name, [](const PyUOp& a) { return made([&] { return UOp::alu(Ops::op, {a.get()}); }); })
   TG_UOP_FUNCTION("exp2", EXP2);
   TG_UOP_FUNCTION("log2", LOG2);
   TG_UOP_FUNCTION("sin", SIN);
@@ -112,7 +125,6 @@ void bind_uop_math(nb::class_<PyUOp>& c) {
   TG_UOP_FUNCTION("reciprocal", RECIPROCAL);
   TG_UOP_FUNCTION("trunc", TRUNC);
 #undef TG_UOP_FUNCTION
-  // clang-format on
   c.def("alu", &alu_of, "op"_a, "src"_a, "Any operation over this node and others.");
   c.def(
       "where",

@@ -275,10 +275,15 @@ void bind_upat(nb::module_& m) {
       "uop"_a, "store"_a, "All ways a node matches, as dicts of the names.");
 
   // ---- what is built of patterns ----
-  // clang-format off
-#define TG_UPAT_OPERATOR(name, ...)                                                                                                     \
-  c.def("__" name "__", [](nb::object x, nb::handle o) { nb::object y = operand(o); return __VA_ARGS__; });                             \
-  c.def("__r" name "__", [](nb::object y, nb::handle o) { nb::object x = operand(o); return __VA_ARGS__; })
+#define TG_UPAT_OPERATOR(name, ...)                       \
+  c.def("__" name "__", [](nb::object x, nb::handle o) {  \
+    nb::object y = operand(o);                            \
+    return __VA_ARGS__;                                   \
+  });                                                     \
+  c.def("__r" name "__", [](nb::object y, nb::handle o) { \
+    nb::object x = operand(o);                            \
+    return __VA_ARGS__;                                   \
+  })
   TG_UPAT_OPERATOR("add", alu(Ops::ADD, {x, y}));
   TG_UPAT_OPERATOR("sub", alu(Ops::ADD, {x, alu(Ops::MUL, {y, operand(nb::int_(-1))})}));
   TG_UPAT_OPERATOR("mul", alu(Ops::MUL, {x, y}));
@@ -292,7 +297,11 @@ void bind_upat(nb::module_& m) {
   TG_UPAT_OPERATOR("rshift", alu(Ops::SHR, {x, y}));
   TG_UPAT_OPERATOR("pow", alu(Ops::POW, {x, y}));
 #undef TG_UPAT_OPERATOR
-#define TG_UPAT_METHOD(name, ...) c.def(name, [](nb::object x, nb::handle o) { nb::object y = operand(o); return __VA_ARGS__; })
+#define TG_UPAT_METHOD(name, ...)              \
+  c.def(name, [](nb::object x, nb::handle o) { \
+    nb::object y = operand(o);                 \
+    return __VA_ARGS__;                        \
+  })
   TG_UPAT_METHOD("__lt__", alu(Ops::CMPLT, {x, y}));
   TG_UPAT_METHOD("__gt__", alu(Ops::CMPLT, {y, x}));
   TG_UPAT_METHOD("__ge__", not_(alu(Ops::CMPLT, {x, y})));
@@ -310,8 +319,10 @@ void bind_upat(nb::module_& m) {
   TG_UPAT_FUNCTION("reciprocal", RECIPROCAL);
   TG_UPAT_FUNCTION("trunc", TRUNC);
 #undef TG_UPAT_FUNCTION
-#define TG_UPAT_NODE(name, op, same) c.def(name, [](nb::object x, nb::args rest, nb::kwargs k) {                                        \
-    return with_self(Ops::op, same ? dtypes_object(pattern_of(x)) : nb::none(), x, rest, k); })
+#define TG_UPAT_NODE(name, op, same)                                                         \
+  c.def(name, [](nb::object x, nb::args rest, nb::kwargs k) {                                \
+    return with_self(Ops::op, same ? dtypes_object(pattern_of(x)) : nb::none(), x, rest, k); \
+  })
   TG_UPAT_NODE("load", LOAD, false);
   TG_UPAT_NODE("store", STORE, false);
   TG_UPAT_NODE("index", INDEX, false);
@@ -319,7 +330,6 @@ void bind_upat(nb::module_& m) {
   TG_UPAT_NODE("end", END, false);
   TG_UPAT_NODE("reduce", REDUCE, true);
 #undef TG_UPAT_NODE
-  // clang-format on
   c.def("__eq__", [](nb::handle a, nb::handle b) { return a.is(b); }, "other"_a.none());
   c.def("__hash__", [](nb::handle a) { return static_cast<int64_t>(reinterpret_cast<uintptr_t>(a.ptr()) >> 4); });
   c.def("__neg__", [](nb::object x) { return alu(Ops::MUL, {x, operand(nb::int_(-1))}); });

@@ -18,7 +18,7 @@ namespace tg::env {
 // clang-format off
 // Position of each variable among those of its kind.
 #define GROUP(title)
-#define INT(name, fallback, least, greatest, help) name,
+#define INT(name, fallback, min, max, help) name,
 #define STR(name, fallback, help)
 namespace int_index { enum : int {
 #include "tinygrad/base/env_table.inc"
@@ -26,7 +26,7 @@ namespace int_index { enum : int {
 }; }
 #undef INT
 #undef STR
-#define INT(name, fallback, least, greatest, help)
+#define INT(name, fallback, min, max, help)
 #define STR(name, fallback, help) name,
 namespace str_index { enum : int {
 #include "tinygrad/base/env_table.inc"
@@ -84,7 +84,7 @@ class Str {
 };
 
 // clang-format off
-#define INT(name, fallback, least, greatest, help) inline constexpr Int name{int_index::name};
+#define INT(name, fallback, min, max, help) inline constexpr Int name{int_index::name};
 #define STR(name, fallback, help) inline constexpr Str name{str_index::name};
 #include "tinygrad/base/env_table.inc"
 #undef GROUP

@@ -17,7 +17,7 @@ struct IndexError : Error { using Error::Error; };        ///< an index or axis 
 struct ValueError : Error { using Error::Error; };        ///< an argument outside its domain
 struct OverflowError : ValueError { using ValueError::ValueError; };  ///< a number a type cannot hold
 struct FormatError : Error { using Error::Error; };       ///< a file that is corrupt or of another kind
-struct FileError : Error { using Error::Error; };         ///< a file or program that is missing, unreadable or not writable
+struct FileError : Error { using Error::Error; };         ///< a file or program that is missing or inaccessible
 struct CompileError : Error { using Error::Error; };      ///< a kernel the target's compiler rejected
 struct OutOfMemoryError : Error { using Error::Error; };  ///< an allocation that failed after caches were freed
 struct GradientError : Error { using Error::Error; };     ///< a gradient that does not exist

@@ -19,7 +19,8 @@ Tensor uniform(const Shape& shape, double bound) {
   return Tensor::uniform(shape, {.low = -bound, .high = bound}).is_param_();
 }
 
-/// Creates a tensor with storage from the start, so that the first training step runs the same kernels as the later ones.
+/// Creates a tensor with storage from the start, so that the first training step runs the same kernels as the later
+/// ones.
 Tensor filled(const Shape& shape, Scalar value, const TensorOptions& o) {
   bool trained = o.requires_grad.value_or(true);
   return Tensor::full(shape, value, {o.dtype, o.device, {}}).contiguous().is_param_(trained);

@@ -9,15 +9,15 @@ const std::vector<TensorCore>& tensor_core_table() {
   using namespace dtypes;
   // clang-format off
   static const std::vector<TensorCore> table{
-      // instruction  architecture  features              n  m  k  threads  elements   a         b         out      exact
-      {"vpdpbusd",    "x86_64",     "avx512vnni avxvnni", 0, 1, 4, 1,       {4, 4, 1}, uint8,    int8,     int32,   true},
-      {"vpdpwssd",    "x86_64",     "avx512vnni avxvnni", 0, 1, 2, 1,       {2, 2, 1}, int16,    int16,    int32,   true},
-      {"vpmaddwd",    "x86_64",     "",                   0, 1, 2, 1,       {2, 2, 1}, int16,    int16,    int32,   true},
-      {"vdpbf16ps",   "x86_64",     "avx512bf16",         0, 1, 2, 1,       {2, 2, 1}, bfloat16, bfloat16, float32, false},
-      {"sdot",        "arm64",      "dotprod",            0, 1, 4, 1,       {4, 4, 1}, int8,     int8,     int32,   true},
-      {"udot",        "arm64",      "dotprod",            0, 1, 4, 1,       {4, 4, 1}, uint8,    uint8,    uint32,  true},
-      {"usdot",       "arm64",      "i8mm",               0, 1, 4, 1,       {4, 4, 1}, uint8,    int8,     int32,   true},
-      {"bfdot",       "arm64",      "bf16",               0, 1, 2, 1,       {2, 2, 1}, bfloat16, bfloat16, float32, false},
+    // instruction  arch      features              n  m  k  threads  elements   a         b         out      exact
+    {"vpdpbusd",    "x86_64",  "avx512vnni avxvnni", 0, 1, 4, 1,       {4, 4, 1}, uint8,    int8,     int32,   true},
+    {"vpdpwssd",    "x86_64",  "avx512vnni avxvnni", 0, 1, 2, 1,       {2, 2, 1}, int16,    int16,    int32,   true},
+    {"vpmaddwd",    "x86_64",  "",                   0, 1, 2, 1,       {2, 2, 1}, int16,    int16,    int32,   true},
+    {"vdpbf16ps",   "x86_64",  "avx512bf16",         0, 1, 2, 1,       {2, 2, 1}, bfloat16, bfloat16, float32, false},
+    {"sdot",        "arm64",   "dotprod",            0, 1, 4, 1,       {4, 4, 1}, int8,     int8,     int32,   true},
+    {"udot",        "arm64",   "dotprod",            0, 1, 4, 1,       {4, 4, 1}, uint8,    uint8,    uint32,  true},
+    {"usdot",       "arm64",   "i8mm",               0, 1, 4, 1,       {4, 4, 1}, uint8,    int8,     int32,   true},
+    {"bfdot",       "arm64",   "bf16",               0, 1, 2, 1,       {2, 2, 1}, bfloat16, bfloat16, float32, false},
   };
   // clang-format on
   return table;
