@@ -4,7 +4,8 @@ VENV ?= .venv
 FORMAT = clang-format-19
 SOURCES = git ls-files -z -- '*.cpp' '*.h' | xargs -0 -r
 
-.PHONY: help demo deps release dev test python test-python asan ubsan tsan format check bench compare env-docs clean
+.PHONY: help demo deps release dev test python test-python asan ubsan tsan format check complexity bench compare env-docs
+.PHONY: clean
 
 help:
 	@echo "make demo    install what is missing, build, train a convnet on MNIST"
@@ -13,6 +14,7 @@ help:
 	@echo "make release|dev|asan|ubsan|tsan   build one preset into build/<preset>; the sanitizers also test"
 	@echo "make compare build release and compare it with other libraries (from PyPI)"
 	@echo "make bench   build release and run the benchmarks;   make format   format the sources"
+	@echo "make check   layers, sources, coverage, format;   make complexity   cognitive complexity of every function (minutes)"
 
 demo: release
 	build/release/bin/tg mnist --steps 200
@@ -26,8 +28,12 @@ release dev: deps
 
 check:
 	python3 tools/check_layers.py
+	python3 tools/check_source.py
 	python3 tools/api_coverage.py --check
 	@if command -v $(FORMAT) >/dev/null; then echo "checking the format"; $(SOURCES) $(FORMAT) --dry-run --Werror; else echo "no $(FORMAT): format not checked"; fi
+
+complexity: dev
+	python3 tools/complexity.py build/dev
 
 test: deps check
 	cmake --preset dev

@@ -5,7 +5,6 @@
 
 #include "bind.h"
 #include "casters.h"
-#include "tinygrad/uop/eval.h"
 
 namespace tg::python {
 

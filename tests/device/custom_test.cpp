@@ -4,7 +4,6 @@
 #include <functional>
 
 #include "tinygrad/base/env.h"
-#include "tinygrad/engine/counters.h"
 #include "tinygrad/tensor/function.h"
 #include "tinygrad/tinygrad.h"
 

@@ -344,7 +344,10 @@ TEST(JitFootgun, PendingExpressionOfStateReadsTheOldValue) {
 }
 
 TEST(JitFootgun, InputIsUpdatedInPlace) {
-  auto f = jit([](Tensor x) { return x.assign(x + 1), x; });
+  auto f = jit([](Tensor x) {
+    x.assign(x + 1);
+    return x;
+  });
   Tensor a = Tensor::zeros(2).contiguous().realize(), b = vec(5, 6);
   for (int i = 0; i < 5; i++) f(a);
   EXPECT_EQ(floats(a), (Floats{5, 5}));

@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "tinygrad/base/env.h"
-#include "tinygrad/engine/compile.h"
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/tinygrad.h"
 

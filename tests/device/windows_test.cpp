@@ -9,7 +9,6 @@
 #include "device/nn_helpers.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/engine/counters.h"
-#include "tinygrad/tensor/conv.h"
 
 namespace tg {
 namespace {

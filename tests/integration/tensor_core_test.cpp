@@ -1,6 +1,5 @@
 /// \file Sums of products by dot product instructions: the numbers of the interpreter, and the instruction in the inner
 /// loop.
-#include "tinygrad/codegen/tensor_core.h"
 
 #include <gtest/gtest.h>
 

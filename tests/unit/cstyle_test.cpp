@@ -87,7 +87,8 @@ INLINE float sum_f32x8(f32x8 a) {
   return c.lo + c.hi;
 }
 
-INLINE void r_4_16_body(float* restrict data0, const float* restrict data1, const int n, const long begin, const long end) {
+INLINE void r_4_16_body(float* restrict data0, const float* restrict data1, const int n, )"
+            R"(const long begin, const long end) {
   f32x8 acc0;
   #pragma clang loop vectorize(disable) interleave(disable) unroll(disable)
   for (int tidx0 = begin; tidx0 < end; tidx0++) {

@@ -12,7 +12,6 @@
 
 #include "tinygrad/base/context.h"
 #include "tinygrad/base/error.h"
-#include "tinygrad/base/math.h"
 
 namespace tg {
 namespace {

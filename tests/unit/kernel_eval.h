@@ -6,7 +6,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tinygrad/codegen/expand.h"
 #include "tinygrad/target/program.h"
 #include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/facts.h"

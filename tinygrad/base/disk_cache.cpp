@@ -285,7 +285,10 @@ std::optional<std::vector<uint8_t>> DiskCache::get(std::string_view table, std::
     }
   }
   if (rc == SQLITE_DONE) return std::nullopt;
-  if (rc != SQLITE_ROW) return impl_->failed(rc, "get"), std::nullopt;
+  if (rc != SQLITE_ROW) {
+    impl_->failed(rc, "get");
+    return std::nullopt;
+  }
   if (bad) {
     report(impl_->path, str("entry of table ", table, " has a wrong checksum; deleted"));
     impl_->erase(table, key);

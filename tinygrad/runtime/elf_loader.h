@@ -26,7 +26,6 @@ class ElfImage {
 
   /// Returns the address of a global function of the object, nullptr when it has none of this name.
   void* function(std::string_view name) const;
-  size_t mapped_bytes() const { return size_; }
 
  private:
   ElfImage() = default;

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "tinygrad/tensor/effects.h"
+#include "tinygrad/tensor/impl.h"
 #include "tinygrad/uop/buffer_flags.h"
 
 namespace tg::tensor_detail {

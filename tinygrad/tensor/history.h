@@ -10,7 +10,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "tinygrad/tensor/impl.h"
+#include "tinygrad/uop/uop.h"
 
 namespace tg::tensor_detail {
 

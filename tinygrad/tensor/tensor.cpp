@@ -183,15 +183,6 @@ void set_uop(Tensor::Impl& t, UOp u) {
 
 Tensor Tensor::from_uop(UOp u) { return OpScope()(u); }
 
-Tensors live_tensors() {
-  GraphScope g;
-  Tensors out;
-  each_live([&](Tensor::Impl& i) {
-    if (auto p = i.weak_from_this().lock()) out.push_back(Tensor(std::move(p)));
-  });
-  return out;
-}
-
 // ---- properties ----
 
 UOp Tensor::uop() const { return uop_of(*this, "uop"); }

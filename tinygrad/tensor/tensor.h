@@ -770,8 +770,6 @@ void realize(const Tensors& tensors);
 template <class... R> void realize(const Tensor& first, const R&... rest) { realize(Tensors{first, rest...}); }
 /// The schedule `realize` would run.
 BoundSchedule schedule(const Tensors& tensors);
-/// Calls `f` for every live tensor, in order of creation.
-Tensors live_tensors();
 
 /// Prints shape, type and device, and the expression that is pending; `print` shows values.
 std::string repr(const Tensor& t);
