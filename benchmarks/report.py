@@ -1,8 +1,10 @@
-"""docs/performance.md and its figures from a stored comparison: tables, bars of ratios, a roofline. Drawn as SVG by hand; nothing here measures."""
+"""docs/performance.md and its figures from a stored comparison: tables, bars of ratios, a roofline. Drawn as SVG by
+hand; nothing here measures."""
 import json, math, pathlib
 from rows import BY_NAME, Row
 
-TITLES = {"matmul": "Products of matrices", "conv": "Convolutions", "memory": "Elementwise work, reductions, rows of a matrix", "models": "Attention and models",
+TITLES = {"matmul": "Products of matrices", "conv": "Convolutions",
+          "memory": "Elementwise work, reductions, rows of a matrix", "models": "Attention and models",
           "quantized": "Quantized products"}
 OURS = "tg"
 STYLE = "font-family='sans-serif' font-size='11'"
@@ -31,8 +33,11 @@ def rate(row: Row, ms: float) -> str:
 def peak_fraction(row: Row, ms: float, peaks: dict) -> float | None:
   """Of the roof that binds: arithmetic or memory."""
   if not peaks or not (row.flops or row.bytes): return None
-  memory = peaks["read"] if row.group == "quantized" or row.kind in ("gemv", "sum", "max", "mean") else max(peaks["triad"], peaks["triad_stream"])
-  return max(row.flops / ms / 1e6 / peaks["fma"], row.bytes / ms / 1e6 / memory if row.group in ("memory", "quantized") or row.kind == "gemv" else 0)
+  memory = peaks["read"] if row.group == "quantized" or row.kind in ("gemv", "sum", "max",
+                                                                     "mean") else max(peaks["triad"],
+                                                                         peaks["triad_stream"])
+  return max(row.flops / ms / 1e6 / peaks["fma"],
+             row.bytes / ms / 1e6 / memory if row.group in ("memory", "quantized") or row.kind == "gemv" else 0)
 
 
 # ---- figures ----
@@ -58,7 +63,8 @@ def bars(rows: list[dict]) -> str:
   def x(v: float) -> float: return left + (width - left - right) * min(v, top) / top
   height, body = 30 + step * len(rows), []
   for tick in [t / 2 for t in range(int(top * 2) + 1)]:
-    body += [line(x(tick), 18, x(tick), height - 6, "#222" if tick == 1 else "#ddd"), text(x(tick), 13, f"{tick:g}", "middle")]
+    body += [line(x(tick), 18, x(tick), height - 6, "#222" if tick == 1 else "#ddd"),
+             text(x(tick), 13, f"{tick:g}", "middle")]
   for i, r in enumerate(rows):
     y, ratio = 22 + step * i, r["ratio"]
     low, high = (q / r["ours"] * ratio for q in r["spread"][OURS])
@@ -79,19 +85,25 @@ def roofline(rows: list[dict], peaks: dict) -> str:
   def y(v: float) -> float: return height - 35 - (height - 35 - top) * (math.log10(v) - floor) / (ceiling - floor)
   knee, body = fma / memory, []
   for power in range(math.ceil(low), math.floor(high) + 1):
-    body += [line(x(10 ** power), top, x(10 ** power), height - 35, "#eee"), text(x(10 ** power), height - 20, f"{10.0 ** power:g}", "middle")]
+    body += [line(x(10 ** power), top, x(10 ** power), height - 35, "#eee"),
+             text(x(10 ** power), height - 20, f"{10.0 ** power:g}", "middle")]
   for power in range(math.ceil(floor), math.floor(ceiling) + 1):
-    body += [line(left, y(10 ** power), width - 20, y(10 ** power), "#eee"), text(left - 6, y(10 ** power) + 4, f"{10.0 ** power:g}", "end")]
-  body += [line(x(10 ** low), y(memory * 10 ** low), x(knee), y(fma), "#222", "stroke-width='2'"), line(x(knee), y(fma), x(10 ** high), y(fma), "#222", "stroke-width='2'"),
-           text(x(knee) + 10, y(fma) - 5, f"{fma:.0f} GFLOP/s fused multiply-add"), text(x(0.13), y(memory * 0.2), f"{memory:.0f} GB/s memory"),
-           text((left + width) / 2, height - 5, "flops per byte of operands and results", "middle"), text(4, 11, "GFLOP/s")]
+    body += [line(left, y(10 ** power), width - 20, y(10 ** power), "#eee"),
+             text(left - 6, y(10 ** power) + 4, f"{10.0 ** power:g}", "end")]
+  body += [line(x(10 ** low), y(memory * 10 ** low), x(knee), y(fma), "#222", "stroke-width='2'"),
+           line(x(knee), y(fma), x(10 ** high), y(fma), "#222", "stroke-width='2'"),
+           text(x(knee) + 10, y(fma) - 5, f"{fma:.0f} GFLOP/s fused multiply-add"),
+           text(x(0.13), y(memory * 0.2), f"{memory:.0f} GB/s memory"),
+           text((left + width) / 2, height - 5, "flops per byte of operands and results", "middle"),
+           text(4, 11, "GFLOP/s")]
   for row, r in points:
     for value, colour in ((min(r["peers"].values(), default=0), "#2980b9"), (r["ours"], "#c0392b")):
       if value:
         body.append(f"<circle cx='{x(row.flops / row.bytes):.1f}' cy='{y(max(row.flops / value / 1e6, 10 ** floor)):.1f}' r='4' fill='{colour}' fill-opacity='0.75'>"
                     f"<title>{row.name}: {row.flops / value / 1e6:.3g} GFLOP/s</title></circle>")
   for i, (label, colour) in enumerate((("tinygrad.cpp", "#c0392b"), ("the best peer", "#2980b9"))):
-    body += [f"<circle cx='{width - 130}' cy='{height - 70 + 16 * i}' r='4' fill='{colour}'/>", text(width - 120, height - 66 + 16 * i, label)]
+    body += [f"<circle cx='{width - 130}' cy='{height - 70 + 16 * i}' r='4' fill='{colour}'/>",
+             text(width - 120, height - 66 + 16 * i, label)]
   return svg(width, height, body)
 
 
@@ -99,12 +111,15 @@ def roofline(rows: list[dict], peaks: dict) -> str:
 
 def table(rows: list[dict], peers: list[str], peaks: dict) -> list[str]:
   peers = [p for p in peers if any(p in r["peers"] for r in rows)]
-  out = ["| work | ours, ms | quartiles | rate | of peak | " + " | ".join(peers) + " | ratio |", "|---" * (6 + len(peers)) + "|"]
+  out = ["| work | ours, ms | quartiles | rate | of peak | " + " | ".join(peers) + " | ratio |",
+         "|---" * (6 + len(peers)) + "|"]
   for r in rows:
     row, fraction = BY_NAME[r["name"]], peak_fraction(BY_NAME[r["name"]], r["ours"], peaks)
     low, high = r["spread"][OURS]
-    cells = [f"`{r['name']}`", f"{r['ours']:.4g}", f"{low:.4g} .. {high:.4g}", rate(row, r["ours"]), f"{100 * fraction:.0f} %" if fraction else "",
-             *(f"{r['peers'][p]:.4g}" if p in r["peers"] else "" for p in peers), f"**{r['ratio']:.2f}**" if r["ratio"] else ""]
+    cells = [f"`{r['name']}`", f"{r['ours']:.4g}", f"{low:.4g} .. {high:.4g}", rate(row, r["ours"]),
+             f"{100 * fraction:.0f} %" if fraction else "",
+             *(f"{r['peers'][p]:.4g}" if p in r["peers"] else "" for p in peers),
+             f"**{r['ratio']:.2f}**" if r["ratio"] else ""]
     out.append("| " + " | ".join(cells) + " |")
   return out
 

@@ -70,7 +70,8 @@ class Arguments(unittest.TestCase):
 class Turns(unittest.TestCase):
   def run_turns(self, pairs=5, seconds=0, known={}, **programs):
     failures = []
-    samples = sampling.interleave(programs, known, pairs, seconds, 1, lambda name, why: failures.append((name, why)), clock=lambda: 0)
+    samples = sampling.interleave(programs, known, pairs, seconds, 1, lambda name, why: failures.append((name, why)),
+                                  clock=lambda: 0)
     return samples, failures
 
   def test_every_program_in_the_running_has_a_sample_of_each_round(self):
@@ -93,7 +94,8 @@ class Turns(unittest.TestCase):
     self.assertEqual(len(self.run_turns(seconds=1, ours=Script(0.1), peer=Script(0.1))[0]["ours"]), 15)
 
   def test_a_peer_that_fails_is_left_out(self):
-    samples, failures = self.run_turns(ours=Script(1), peer=Script(1, 1, "no memory"), other=Script(1), never=Script("no such thing"))
+    samples, failures = self.run_turns(ours=Script(1), peer=Script(1, 1, "no memory"), other=Script(1),
+                                       never=Script("no such thing"))
     self.assertEqual({n: len(v) for n, v in samples.items()}, {"ours": 5, "other": 5})
     self.assertEqual(failures, [("never", "no such thing"), ("peer", "no memory")])
 
@@ -124,13 +126,15 @@ class Programs(unittest.TestCase):
 
   def test_answers(self):
     self.assertEqual(sampling.parse_seconds("1e-3"), 0.001)
-    for answer, reason in (("cannot do it", "do it"), ("fast", "expected seconds"), ("0", "positive"), ("nan", "positive")):
+    for answer, reason in (("cannot do it", "do it"), ("fast", "expected seconds"), ("0", "positive"),
+                           ("nan", "positive")):
       with self.assertRaisesRegex(sampling.Failed, reason): sampling.parse_seconds(answer)
 
 
 class Results(unittest.TestCase):
   def result(self, name="exp_16m", ours=0.004):
-    return sampling.result(name, 1, {"tg": [ours, ours * 1.5, ours * 0.5], "torch": [0.005] * 3, "numpy": [0.010] * 2}, {"torch": "2", "numpy": "1", "llama": "0"})
+    return sampling.result(name, 1, {"tg": [ours, ours * 1.5, ours * 0.5], "torch": [0.005] * 3, "numpy": [0.010] * 2},
+                           {"torch": "2", "numpy": "1", "llama": "0"})
 
   def test_statistics(self):
     r = self.result()
@@ -153,7 +157,8 @@ class Results(unittest.TestCase):
 
   def test_report(self):
     peaks = {"fma": 100, "read": 25, "triad": 15, "triad_stream": 30}
-    rows = [self.result(), self.result("matmul_f32_1024_nn", 0.03), self.result("conv3x3_64_fwd", 0.02), self.result("mnist_step_512", 1.0),
+    rows = [self.result(), self.result("matmul_f32_1024_nn", 0.03), self.result("conv3x3_64_fwd", 0.02),
+            self.result("mnist_step_512", 1.0),
             sampling.result("gemv_q8_0_4096", 1, {"tg": [0.001]}, {})]
     with tempfile.TemporaryDirectory() as folder:
       store, markdown = pathlib.Path(folder) / "store.jsonl", pathlib.Path(folder) / "performance.md"

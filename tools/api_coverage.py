@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Compares the lists of tinygrad's public names in docs/api with the headers and the Python module, and writes docs/api_coverage.md.
+"""Compares the lists of tinygrad's public names in docs/api with the headers and the Python module, and writes
+docs/api_coverage.md.
 
   tools/api_coverage.py                    writes the document
   tools/api_coverage.py --check            fails when a listed name is missing, untested, or the document is stale
-  tools/api_coverage.py --module NAME      fails when the importable Python module lacks a listed name or a keyword of its signature
+  tools/api_coverage.py --module NAME      fails when the importable Python module lacks a listed name or a keyword of
+  its signature
 
-Lists: tensor.tsv (name, category, signature, cpp), nn.tsv (name, signature, cpp, module), env.tsv (name, default, state). The column cpp is the C++
-name, `python: why` for what only Python has, or `later: what` for what belongs to a part that is not there yet."""
+Lists: tensor.tsv (name, category, signature, cpp), nn.tsv (name, signature, cpp, module), env.tsv (name, default,
+state). The column cpp is the C++ name, `python: why` for what only Python has, or `later: what` for what belongs to a
+part that is not there yet."""
 import argparse
 import csv
 import importlib
@@ -18,7 +21,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "api_coverage.md"
 # Names that only forward to others, or that tests use without their name.
-TESTED_AS = {"operator()": r"\)\(|\w\((?:Slice|Ellipsis|None)", "scalar": r"Tensor\(", "Tensor": r"Tensor\(", "repr": r"repr\(|<<"}
+TESTED_AS = {"operator()": r"\)\(|\w\((?:Slice|Ellipsis|None)", "scalar": r"Tensor\(", "Tensor": r"Tensor\(",
+             "repr": r"repr\(|<<"}
 
 
 def rows(name):
@@ -40,20 +44,23 @@ def declared(cpp, text):
         symbol = re.escape(cpp[len("operator"):])
         return bool(re.search(r"operator\s*" + symbol + r"\s*\(|TG_(?:BINARY|UPDATE)\(" + symbol + ",", text))
     name = re.escape(cpp)
-    return bool(re.search(r"(?<![\w.])" + name + r"\s*\(|(?:struct|class)\s+" + name + r"\b|TG_REDUCE\(" + name + r"\)", text))
+    return bool(re.search(r"(?<![\w.])" + name + r"\s*\(|(?:struct|class)\s+" + name + r"\b|TG_REDUCE\(" + name + r"\)",
+                          text))
 
 
 def tested(cpp, text):
     if cpp in TESTED_AS:
         return bool(re.search(TESTED_AS[cpp], text))
     if cpp.startswith("operator"):
-        return re.escape(cpp[len("operator"):]) and bool(re.search(r"[\w)\]] ?" + re.escape(cpp[len("operator"):]) + r" ?[\w(-]|" +
+        return re.escape(cpp[len("operator"):]) and bool(re.search(r"[\w)\]] ?" + re.escape(cpp[len("operator"):])
+                                                                   + r" ?[\w(-]|" +
                                                                   re.escape(cpp[len("operator"):]) + r"[\w(]", text))
     return bool(re.search(r"\b" + re.escape(cpp) + r"\b", text))
 
 
 def bound_names():
-    """Names the Python package defines, as far as the sources tell: strings and macro arguments of the binding, and definitions of the Python files."""
+    """Names the Python package defines, as far as the sources tell: strings and macro arguments of the binding, and
+    definitions of the Python files."""
     names = set()
     for p in sorted((ROOT / "python" / "src").glob("*.cpp")):
         text = without_comments(p.read_text())
@@ -67,7 +74,8 @@ def bound_names():
         names.update(w for line in re.findall(r"import ([^\n#]*)", text) for w in re.findall(r"\w+", line))
         names.update(re.findall(r"^(\w+(?:, \w+)*) = ", text, flags=re.M))
         names.update(re.findall(r"\bTensor\.(\w+)(?:, | = )", text))
-        names.update(w for group in re.findall(r"^\s*((?:\w+ = )+)", text, flags=re.M) for w in re.findall(r"\w+", group))
+        names.update(w for group in re.findall(r"^\s*((?:\w+ = )+)", text, flags=re.M)
+                     for w in re.findall(r"\w+", group))
     return names
 
 
@@ -96,7 +104,8 @@ def document(text, bound):
     tensor = rows("tensor.tsv")
     for category in dict.fromkeys(r["category"] for r in tensor):
         table(f"Tensor: {category}", ["Python", "C++", "module"],
-              [f"| {code(r['signature'])} | {cpp_cell(r['cpp'])} | {python_cell(r['name'], r['cpp'])} |" for r in tensor if r["category"] == category])
+              [f"| {code(r['signature'])} | {cpp_cell(r['cpp'])} | {python_cell(r['name'], r['cpp'])} |"
+               for r in tensor if r["category"] == category])
     for module in dict.fromkeys(r["module"] for r in rows("nn.tsv")):
         table(module, ["Python", "C++", "module"],
               [f"| {code(r['name'] + r['signature'])} | {cpp_cell(r['cpp'])} | {python_cell(r['name'], r['cpp'])} |"
@@ -125,7 +134,8 @@ def check():
         if r["name"].split(".")[-1] not in bound:
             problems.append(f"{r['name']}: not in the Python module's sources")
     env = (ROOT / "tinygrad" / "base" / "env_table.inc").read_text()
-    problems += [f"{r['name']}: not in env_table.inc" for r in rows("env.tsv") if r["state"] != "later" and not in_env(r["name"], env)]
+    problems += [f"{r['name']}: not in env_table.inc" for r in rows("env.tsv") if r["state"] != "later"
+                 and not in_env(r["name"], env)]
     if not DOCUMENT.exists() or DOCUMENT.read_text() != document(text, bound):
         problems.append("docs/api_coverage.md is stale: run tools/api_coverage.py")
     return problems
@@ -133,7 +143,8 @@ def check():
 
 def keywords(signature):
     """Names of the parameters of a listed signature."""
-    inside, depth, parts, part = signature[signature.find("(") + 1:signature.rfind(")")] if "(" in signature else "", 0, [], ""
+    inside, depth, parts, part = signature[signature.find("(")
+                                           + 1:signature.rfind(")")] if "(" in signature else "", 0, [], ""
     if ") -> " in signature:
         inside = signature[signature.find("(") + 1:signature.rfind(") -> ")]
     for c in inside:
@@ -158,7 +169,8 @@ def check_module(name):
             problems.append(f"Tensor.{r['name']} is missing")
             continue
         doc = getattr(getattr(tensor, r["name"], None), "__doc__", None) or ""
-        if inspect.isfunction(member):  # Python's own functions have a signature; those of the extension spell it in their text
+        # Python's own functions have a signature; those of the extension spell it in their text
+        if inspect.isfunction(member):
             doc = f"{inspect.signature(member)} {doc}"
         if r["name"].startswith("__") or r["signature"].startswith("property") or "kwargs" in doc or "*" in doc:
             continue

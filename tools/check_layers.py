@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Checks the include graph of tinygrad/: a folder includes only folders above it in LAYERS, no include cycle, no file over MAX_LINES lines,
-no use of the umbrella header from inside. Run from the repository's root, or give it; --self-test checks the checker."""
+"""Checks the include graph of tinygrad/: a folder includes only folders above it in LAYERS, no include cycle, no file
+over MAX_LINES lines, no use of the umbrella header from inside. Run from the repository's root, or give it; --self-test
+checks the checker."""
 import os
 import re
 import sys
 import tempfile
 
-LAYERS = ["base", "uop", "target", "schedule", "codegen", "render", "runtime", "engine", "tensor", "io", "nn", "llm", "viz"]
+LAYERS = ["base", "uop", "target", "schedule", "codegen", "render", "runtime", "engine", "tensor", "io", "nn", "llm",
+          "viz"]
 UMBRELLA = "tinygrad/tinygrad.h"
 MAX_LINES = 900
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^">]+)[">]', re.M)
@@ -24,7 +26,8 @@ def read_graph(root):
         includes = []
         for inc in INCLUDE.findall(text):
           beside = os.path.normpath(os.path.join(os.path.dirname(path), inc))
-          includes.append(inc if inc.startswith("tinygrad/") else beside if os.path.exists(os.path.join(root, beside)) else None)
+          includes.append(inc if inc.startswith("tinygrad/") else beside if os.path.exists(os.path.join(root, beside))
+                          else None)
         graph[path] = (text.count("\n"), [i for i in includes if i])
   return graph
 
@@ -68,7 +71,8 @@ def check(root):
       theirs = layer(inc)
       if theirs is None: bad.append(f"{path}: includes {inc}, which is for users only")
       elif inc not in graph: bad.append(f"{path}: includes {inc}, which does not exist")
-      elif theirs in rank and rank[theirs] > rank[mine]: bad.append(f"{path}: {mine} includes {inc} from a higher layer")
+      elif theirs in rank and rank[theirs] > rank[mine]:
+        bad.append(f"{path}: {mine} includes {inc} from a higher layer")
   return graph, bad + find_cycles(graph)
 
 
@@ -76,7 +80,8 @@ def self_test():
   cases = {
     "clean": ({"base/a.h": "", "uop/b.cpp": '#include "tinygrad/base/a.h"\n'}, None),
     "upward": ({"base/a.h": '#include "tinygrad/uop/b.h"\n', "uop/b.h": ""}, "higher layer"),
-    "cycle": ({"base/a.h": '#include "tinygrad/base/b.h"\n', "base/b.h": '#include "a.h"\n'}, "include cycle: tinygrad/base/a.h -> tinygrad/base/b.h"),
+    "cycle": ({"base/a.h": '#include "tinygrad/base/b.h"\n', "base/b.h": '#include "a.h"\n'},
+              "include cycle: tinygrad/base/a.h -> tinygrad/base/b.h"),
     "long": ({"base/a.h": "\n" * (MAX_LINES + 1)}, f"{MAX_LINES + 1} lines"),
     "umbrella": ({"tinygrad.h": "", "base/a.cpp": f"#include <{UMBRELLA}>\n"}, "for users only"),
     "unknown": ({"misc/a.h": ""}, "not in the list"),
@@ -89,7 +94,8 @@ def self_test():
         os.makedirs(os.path.dirname(full), exist_ok=True)
         with open(full, "w", encoding="utf-8") as f: f.write(text)
       _, bad = check(root)
-      if (expected is None) != (not bad) or (expected and expected not in bad[0]): sys.exit(f"self-test {name}: got {bad}, expected {expected}")
+      if (expected is None) != (not bad) or (expected and expected not in bad[0]):
+        sys.exit(f"self-test {name}: got {bad}, expected {expected}")
   print(f"{len(cases)} cases")
 
 

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Trains the MNIST network with tinygrad and with `tg mnist` from the same seed and compares the loss of every step.
 
-usage: compare_tinygrad_mnist.py [--tg build/release/bin/tg] [--steps 5] [--seed 42] [--batch-size 512] [--lr 0.0001] [--tolerance 1e-3]
+usage: compare_tinygrad_mnist.py [--tg build/release/bin/tg] [--steps 5] [--seed 42] [--batch-size 512] [--lr 0.0001]
+[--tolerance 1e-3]
 
-Needs tinygrad and NumPy from PyPI (pip install tinygrad numpy) and a C compiler for it. Exit code 1 when a loss differs by more than the tolerance.
+Needs tinygrad and NumPy from PyPI (pip install tinygrad numpy) and a C compiler for it. Exit code 1 when a loss differs
+by more than the tolerance.
 
-Adam's first steps move every weight by about the learning rate, whatever the size of its gradient: where a gradient is rounding noise, so is the step. At its
-default of 0.001 correct float32 programs therefore differ by up to 0.3 % after five steps (at seed 42 tinygrad itself is 0.12 % from float64 at the third and
-0.31 % at the fifth). At 0.0001 rounding stays below 0.01 %, and a wrong formula still shows."""
+Adam's first steps move every weight by about the learning rate, whatever the size of its gradient: where a gradient is
+rounding noise, so is the step. At its default of 0.001 correct float32 programs therefore differ by up to 0.3 % after
+five steps (at seed 42 tinygrad itself is 0.12 % from float64 at the third and 0.31 % at the fifth). At 0.0001 rounding
+stays below 0.01 %, and a wrong formula still shows."""
 import argparse, gzip, os, pathlib, subprocess, sys, tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -26,7 +29,8 @@ def tinygrad_losses(steps, seed, batch_size, lr):
   layers = [nn.Conv2d(1, 32, 5), Tensor.relu, nn.Conv2d(32, 32, 5), Tensor.relu, nn.BatchNorm(32), Tensor.max_pool2d,
             nn.Conv2d(32, 64, 3), Tensor.relu, nn.Conv2d(64, 64, 3), Tensor.relu, nn.BatchNorm(64), Tensor.max_pool2d,
             lambda x: x.flatten(1), nn.Linear(576, 10)]
-  images, labels = Tensor(read_idx("train-images-idx3-ubyte.gz", 16, (-1, 1, 28, 28))), Tensor(read_idx("train-labels-idx1-ubyte.gz", 8, (-1,)))
+  images, labels = Tensor(read_idx("train-images-idx3-ubyte.gz", 16,
+                                   (-1, 1, 28, 28))), Tensor(read_idx("train-labels-idx1-ubyte.gz", 8, (-1,)))
   optimizer = nn.optim.Adam(nn.state.get_parameters(layers), lr=lr)
   losses = []
   with Context(TRAINING=1):
@@ -42,7 +46,8 @@ def tinygrad_losses(steps, seed, batch_size, lr):
 def tg_losses(tg, steps, seed, batch_size, lr):
   with tempfile.TemporaryDirectory() as folder:
     path = os.path.join(folder, "losses")
-    subprocess.run([tg, "mnist", "--steps", str(steps), "--seed", str(seed), "--batch-size", str(batch_size), "--lr", str(lr),
+    subprocess.run([tg, "mnist", "--steps", str(steps), "--seed", str(seed), "--batch-size", str(batch_size), "--lr",
+                    str(lr),
                     "--losses", path], check=True)
     with open(path) as f: return [float(line) for line in f]
 

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""compare_torch_memory.py [--tg build/release/bin/tg]: peak memory of ResNet-18 training steps, here and in PyTorch, each in a process of its own.
+"""compare_torch_memory.py [--tg build/release/bin/tg]: peak memory of ResNet-18 training steps, here and in PyTorch,
+each in a process of its own.
 
-The row resnet18_train_peak of `tg bench` and the program below do the same: batch 8 of (3, 224, 224), SGD with momentum, three steps. What is compared
-is the greatest resident size of the process. Fails when ours is more than 1.1 times PyTorch's. Needs torch."""
+The row resnet18_train_peak of `tg bench` and the program below do the same: batch 8 of (3, 224, 224), SGD with
+momentum, three steps. What is compared is the greatest resident size of the process. Fails when ours is more than 1.1
+times PyTorch's. Needs torch."""
 import argparse, json, subprocess, sys
 
 TORCH = """
@@ -37,7 +39,8 @@ def main() -> int:
   parser.add_argument("--python", default=sys.executable, help="interpreter with torch")
   args = parser.parse_args()
   theirs = int(subprocess.run([args.python, "-c", TORCH], check=True, capture_output=True, text=True).stdout) / 1e6
-  row = subprocess.run([args.tg, "bench", "--json", "--filter", "^resnet18_train_peak$"], check=True, capture_output=True, text=True).stdout
+  row = subprocess.run([args.tg, "bench", "--json", "--filter", "^resnet18_train_peak$"], check=True,
+                       capture_output=True, text=True).stdout
   ours = json.loads(row)["value"]
   print(f"resnet18_train_peak: {ours:.0f} MB, PyTorch {theirs:.0f} MB, {ours / theirs:.2f} of it")
   return 0 if ours <= 1.1 * theirs else 1

@@ -6,7 +6,8 @@ import pytest
 
 
 def run(*arguments, **kw):
-  return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, **kw)
+  return subprocess.run([sys.executable, *arguments], capture_output=True, text=True,
+                        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, **kw)
 
 
 def test_a_program_runs_under_the_name_tinygrad(tmp_path):

@@ -38,7 +38,8 @@ def test_callify_of_what_needs_no_call():
 
 # ---- decode_hevc_frame ----
 def test_decode_hevc_frame_needs_hardware():
-    chunk, state, pos = Tensor.empty(64, dtype=dtypes.uint8), Tensor.empty(16, dtype=dtypes.uint8), Variable("pos", 0, 100)
+    chunk, state, pos = Tensor.empty(64, dtype=dtypes.uint8), Tensor.empty(16, dtype=dtypes.uint8), Variable("pos", 0,
+            100)
     frame = chunk.decode_hevc_frame(pos.bind(3), (8, 8), state, [Tensor.empty(8, 8, dtype=dtypes.uint8)])
     assert frame.shape == (8, 8) and frame.dtype is dtypes.uint8
     with pytest.raises(tg.DeviceError, match="no video decoder"):
@@ -72,7 +73,8 @@ class Server(socketserver.StreamRequestHandler):
     def handle(self):
         while line := self.rfile.readline().split():
             if line[0] == b"INFO":
-                self.wfile.write(json.dumps({"a": ["a", "127.0.0.1:%d" % self.server.server_address[1]]}).encode() + b"\r\n")
+                self.wfile.write(json.dumps({"a": ["a", "127.0.0.1:%d" % self.server.server_address[1]]}).encode()
+                                 + b"\r\n")
             elif line[0] == b"STORE_IN":
                 data = self.rfile.read(int(line[1]))
                 for i in range(0, len(data), CHUNK):
@@ -136,7 +138,8 @@ def test_kernels_in_c():
 
     def copy(out, x):
         sink = UOp.sink(out, x, arg=KernelInfo(name="copy"))
-        return UOp(Ops.PROGRAM, src=(sink, UOp(Ops.LINEAR, src=tuple(sink.toposort())), UOp(Ops.SOURCE, arg=text), UOp(Ops.BINARY, arg=binary)))
+        return UOp(Ops.PROGRAM, src=(sink, UOp(Ops.LINEAR, src=tuple(sink.toposort())), UOp(Ops.SOURCE, arg=text),
+                                     UOp(Ops.BINARY, arg=binary)))
 
     x = Tensor.arange(4, device="CPU").clone().realize()
     assert Tensor.custom_kernel(Tensor.empty_like(x), x + 1, fxn=copy)[0].tolist() == [1, 2, 3, 4]

@@ -8,7 +8,8 @@ from tinygrad_cpp.helpers import mv_address
 
 def test_names():
   assert Device.canonicalize(None) == Device.DEFAULT
-  assert Device.canonicalize("cpu:0") == "CPU" and Device.canonicalize("cl:1") == "CL:1" and Device.canonicalize("disk:/a/B") == "DISK:/a/B"
+  assert Device.canonicalize("cpu:0") == "CPU" and Device.canonicalize("cl:1") == "CL:1" and Device.canonicalize(
+      "disk:/a/B") == "DISK:/a/B"
   assert Device.canonicalize("llvm") == "CPU" and Device.canonicalize("PYTHON") == "INTERP"
   assert canonicalize_device(["CPU:0", "CPU:1"]) == ("CPU", "CPU:1") and canonicalize_device(("cpu",)) == "CPU"
   assert Device["CPU:0"] is Device["CPU"] and Device["CPU:1"].device_id == 1
@@ -49,7 +50,8 @@ def test_buffers():
   assert v.base is b and list(v.as_memoryview()) == [99, 1]
   with pytest.raises(AssertionError): b.view(1, dtypes.uint8, 16)
   c = Buffer("INTERP", 4, dtypes.float, initial_value=bytes(16)).copy_from(b)
-  assert bytes(c.as_memoryview()) == bytes(b.as_memoryview()) and bytes(pickle.loads(pickle.dumps(c)).as_memoryview()) == bytes(b.as_memoryview())
+  assert bytes(c.as_memoryview()) == bytes(b.as_memoryview()) and bytes(
+      pickle.loads(pickle.dumps(c)).as_memoryview()) == bytes(b.as_memoryview())
   mv = memoryview(bytearray(b"\1\2\3\4"))
   e = Buffer("CPU", 4, dtypes.uint8, options=BufferSpec(external_ptr=mv_address(mv)))
   assert e.as_memoryview().tolist() == [1, 2, 3, 4]
@@ -64,5 +66,6 @@ def test_listing():
 
 def test_deprecated_environment():
   env = {**os.environ, "CPU": "1", "DEV": "", "PYTHONPATH": os.pathsep.join(sys.path)}
-  r = subprocess.run([sys.executable, "-c", "from tinygrad_cpp import Device; Device.DEFAULT"], env=env, capture_output=True)
+  r = subprocess.run([sys.executable, "-c", "from tinygrad_cpp import Device; Device.DEFAULT"], env=env,
+                     capture_output=True)
   assert r.returncode != 0 and b"deprecated" in r.stderr

@@ -12,7 +12,8 @@ CALLS = [
     (lambda t: t.dot(np.ones(3)), r"\[dot\] got a NumPy array for w.*write Tensor\(array\)"),
     (lambda t: t.dot([1, 2, 3]), r"\[dot\] got \[1, 2, 3\] for w.*write Tensor\(\[...\]\)"),
     (lambda t: t.dot(nn.Linear(3, 3)), r"\[dot\].*got Linear.*layer\(x\)"),
-    (lambda t: t.cross_entropy(None), r"\[cross_entropy\] got None for Y, expected a Tensor; cross_entropy\(Y, reduction='mean'"),
+    (lambda t: t.cross_entropy(None),
+     r"\[cross_entropy\] got None for Y, expected a Tensor; cross_entropy\(Y, reduction='mean'"),
     (lambda t: t * "a", r"\[mul\] expected a Tensor or number, got str"),
     (lambda t: t * [1, 2, 3], r"\[mul\].*got list: write Tensor\(\[...\]\)"),
     (lambda t: [1, 2] * t, r"\[rmul\].*got list"),
@@ -28,7 +29,8 @@ CALLS = [
     (lambda t: t.roll(1, dim=0), r"write dims=0"),
     (lambda t: t.flatten(start=1), r"write start_dim=1"),
     (lambda t: t.linear(weight=t, b=t), r"write bias=a Tensor"),
-    (lambda t: Tensor([1], foo=3), r"\[Tensor\] got an unknown argument foo, expected Tensor\(data=None, device=None, dtype=None"),
+    (lambda t: Tensor([1], foo=3),
+     r"\[Tensor\] got an unknown argument foo, expected Tensor\(data=None, device=None, dtype=None"),
     (lambda t: Tensor.rand(2, low=1), r"\[rand\] got an unknown argument low"),
     # number and kind of arguments
     (lambda t: t.unsqueeze(), r"\[unsqueeze\] got no dim, expected unsqueeze\(dim\)"),
@@ -43,7 +45,8 @@ CALLS = [
     (lambda t: t.sequential(nn.Linear(3, 3)), r"\[sequential\] got a Linear for ll.*write \[layer\]"),
     (lambda t: Tensor.sum(), r"\[sum\] got nothing to work on, expected a Tensor: x.sum\("),
     (lambda t: Tensor.sum(3), r"\[sum\] got 3, expected a Tensor"),
-    (lambda t: Tensor.einsum("i->i", 1), r"\[einsum\] got \('i->i', 1\), expected einsum\(formula, \*operands, dtype=None\)"),
+    (lambda t: Tensor.einsum("i->i", 1),
+     r"\[einsum\] got \('i->i', 1\), expected einsum\(formula, \*operands, dtype=None\)"),
     (lambda t: Tensor.full((3,), "a"), r"\[full\] got \(\(3,\), 'a'\), expected full\(shape, fill_value"),
     (lambda t: Tensor.arange("a"), r"\[arange\] got \('a'\)"),
     (lambda t: Tensor.eye("a"), r"\[eye\] got 'a' for n, expected int"),
@@ -54,23 +57,28 @@ CALLS = [
     (lambda t: Tensor([np.float32(1)]), r"numpy.float32.*np.array"),
     (lambda t: Tensor([t, t]), r"write Tensor.stack"),
     # layers and optimizers
-    (lambda t: nn.Linear(np.ones((3, 2)), 2), r"\[Linear\] got an object of type ndarray for in_features, expected an int"),
-    (lambda t: nn.Linear(3, 3)(np.ones((1, 3))), r"\[Linear\] got an object of type ndarray, expected a Tensor: write Tensor\(x\)"),
+    (lambda t: nn.Linear(np.ones((3, 2)), 2),
+     r"\[Linear\] got an object of type ndarray for in_features, expected an int"),
+    (lambda t: nn.Linear(3, 3)(np.ones((1, 3))),
+     r"\[Linear\] got an object of type ndarray, expected a Tensor: write Tensor\(x\)"),
     (lambda t: nn.Embedding(3, 4)([1, 2]), r"\[Embedding\] got an object of type list"),
-    (lambda t: nn.optim.Adam(nn.Linear(3, 3)), r"\[Adam\] got an object of type Linear.*write Adam\(nn.state.get_parameters\(model\)\)"),
+    (lambda t: nn.optim.Adam(nn.Linear(3, 3)),
+     r"\[Adam\] got an object of type Linear.*write Adam\(nn.state.get_parameters\(model\)\)"),
     (lambda t: nn.optim.SGD(t), r"write SGD\(\[tensor\]\)"),
     (lambda t: nn.optim.Adam([3]), r"\[Adam\] got an object of type int as parameter 0"),
     (lambda t: nn.optim.SGD([t], lr="a"), r"\[SGD\] got lr = 'a', expected a number"),
     (lambda t: nn.state.safe_save(t, "x"), r"\[safe_save\].*get_state_dict"),
     (lambda t: TinyJit(t), r"\[TinyJit\].*expected a function"),
-    (lambda t: nn.state.safe_save({"a": 1}, "x"), r"\[safe_save\] got an object of type int for 'a', expected a Tensor"),
+    (lambda t: nn.state.safe_save({"a": 1}, "x"),
+     r"\[safe_save\] got an object of type int for 'a', expected a Tensor"),
     (lambda t: nn.state.safe_save({1: t}, "x"), r"\[safe_save\] got the key 1"),
     (lambda t: nn.state.safe_save({"a": t}, None), r"\[safe_save\] got None, expected the path of a file"),
     (lambda t: nn.state.safe_load(None), r"\[safe_load\] got None, expected the path of a file"),
     # what no tensor can be made of
     (lambda t: Tensor("hello"), r"\[Tensor\] can't create a Tensor from an object of type str"),
     (lambda t: Tensor({}), r"\[Tensor\] can't create a Tensor from an object of type dict"),
-    (lambda t: Tensor(np.array(["2020-01-01"], dtype="datetime64[D]")), r"\[Tensor\] got an array of datetime64\[D\], expected bool"),
+    (lambda t: Tensor(np.array(["2020-01-01"], dtype="datetime64[D]")),
+     r"\[Tensor\] got an array of datetime64\[D\], expected bool"),
     (lambda t: Tensor(np.datetime64("2020-01-01")), r"\[Tensor\] got an array of datetime64\[D\]"),
     (lambda t: Tensor(np.array(["a", "b"])), r"\[Tensor\] got an array of <U1"),
     (lambda t: Tensor(np.array([None, 1])), r"\[Tensor\] got an array of object"),
@@ -99,10 +107,12 @@ def test_wrong_arguments(call, text):
     (lambda t: t.backward(), tg.GradientError, "call sum"),
     (lambda t: nn.optim.SGD([t]).step(), RuntimeError, "TRAINING=1"),
     (lambda t: nn.Linear(4, 3)(t), ValueError, r"\[Linear\] got shape \(3,\), expected \(..., 4\)"),
-    (lambda t: nn.optim.Adam([t], lr=float("nan")), ValueError, r"\[Adam\] got lr = nan, expected a finite number, 0 or more"),
+    (lambda t: nn.optim.Adam([t], lr=float("nan")), ValueError,
+     r"\[Adam\] got lr = nan, expected a finite number, 0 or more"),
     (lambda t: nn.optim.SGD([t], lr=float("inf")), ValueError, r"\[SGD\] got lr = inf"),
     (lambda t: nn.optim.SGD([t], momentum=-1), ValueError, r"got momentum = -1, expected a finite number"),
-    (lambda t: Tensor.empty(3).custom_kernel(t, fxn=lambda *_: None), ValueError, r"\[custom_kernel\] got nothing from the kernel function"),
+    (lambda t: Tensor.empty(3).custom_kernel(t, fxn=lambda *_: None), ValueError,
+     r"\[custom_kernel\] got nothing from the kernel function"),
     (lambda t: Tensor.empty(3).custom_kernel(t, fxn=_too_long), IndexError,
      r"\[custom_kernel\] too_long: got index 0 to 7 for axis 0 of parameter 0, shape \(3,\), expected 0 to 2"),
     (lambda t: nn.state.safe_load("/nope/x"), FileNotFoundError, r"\[safe_load\] /nope/x: No such file"),
@@ -153,7 +163,8 @@ def test_numbers_of_one_element():
 def test_a_captured_function_is_given_an_array():
     f = TinyJit(lambda x, scale: (x * scale).realize())
     for i in range(3): f(Tensor([float(i)]), scale=2)
-    with pytest.raises(tg.JitError, match=r"\[jit\] got an object of type ndarray as argument 0 of .*, which was captured with a Tensor there: "
+    with pytest.raises(tg.JitError,
+                       match=r"\[jit\] got an object of type ndarray as argument 0 of .*, which was captured with a Tensor there: "
                                           r"pass Tensor\(x\)"):
         f(np.ones(1, dtype=np.float32), scale=2)
     assert f(Tensor([5.0]), scale=2).tolist() == [10]

@@ -85,7 +85,8 @@ def test_counters():
   GlobalCounters.global_ops = 100
   assert GlobalCounters.global_ops == 100
   GlobalCounters.reset()
-  assert (GlobalCounters.kernel_count, GlobalCounters.global_ops, GlobalCounters.global_mem, GlobalCounters.time_sum_s) == (0, 0, 0, 0.0)
+  assert (GlobalCounters.kernel_count, GlobalCounters.global_ops, GlobalCounters.global_mem,
+          GlobalCounters.time_sum_s) == (0, 0, 0, 0.0)
   assert y.tolist() == [2, 3, 4, 5]
 
 
@@ -105,7 +106,8 @@ with Context(CACHELEVEL=0): assert diskcache_get("t", {"a": 1, "b": b"x"}) is No
 diskcache_clear()
 assert diskcache_get("t", {"a": 1, "b": b"x"}) is None
 """
-  subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "CACHEDB": str(tmp_path / "c.db"), "PYTHONPATH": os.pathsep.join(sys.path)})
+  subprocess.run([sys.executable, "-c", code], check=True,
+                 env={**os.environ, "CACHEDB": str(tmp_path / "c.db"), "PYTHONPATH": os.pathsep.join(sys.path)})
 
 
 def test_fetch_local_and_kept(tmp_path, monkeypatch):
@@ -161,7 +163,8 @@ def test_small_tools():
   assert h.size_to_str(1536) == "1.50 KB" and h.pluralize("x", 2) == "2 xs" and h.pad_bytes(b"abc", 4) == b"abc\0"
   assert h.strip_parens("(a)+(b)") == "(a)+(b)" and h.strip_parens("((a)+(b))") == "(a)+(b)"
   assert h.ansistrip(h.colored("x", "RED", True)) == "x" and h.ansilen(h.ansipad(h.colored("x", "red"), 4)) == 4
-  assert h.to_function_name("a b") == "a20b" and h.getenv("NOT_SET_AT_ALL", 1.5) == 1.5 and getenv("NOT_SET_AT_ALL") == 0
+  assert h.to_function_name("a b") == "a20b" and h.getenv("NOT_SET_AT_ALL",
+                                                          1.5) == 1.5 and getenv("NOT_SET_AT_ALL") == 0
   assert h.get_child({"a": [1, {"b": 2}]}, "a.1.b") == 2 and h.unwrap(3) == 3 and h.get_single_element([4]) == 4
   with pytest.raises(AssertionError): h.get_single_element([1, 2])
   with pytest.raises(RuntimeError, match="did you mean: 'CLANG'"): h.select_by_name(["CLANG"], str, "CLAN", "no such")

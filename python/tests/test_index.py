@@ -22,11 +22,14 @@ def index_of(draw, n):
 def shape_and_index(draw):
     shape = tuple(draw(st.lists(st.integers(1, 4), min_size=1, max_size=3)))
     index = [index_of(draw, n) for n in shape]
-    if sum(isinstance(i, list) for i in index) and any(isinstance(i, int) for i in index):  # NumPy moves axes for integers beside lists
+    # NumPy moves axes for integers beside lists
+    if sum(isinstance(i, list) for i in index) and any(isinstance(i, int) for i in index):
         index = [slice(i, i + 1 or None) if isinstance(i, int) else i for i in index]
     for _ in range(draw(st.integers(0, 1))):
         if not any(isinstance(i, list) for i in index): index.insert(draw(st.integers(0, len(index))), None)
-        else: index.insert(draw(st.sampled_from((0, len(index)))), Ellipsis)  # NumPy alone moves the axes of lists around an empty ...
+        else:
+            # NumPy alone moves the axes of lists around an empty ...
+            index.insert(draw(st.sampled_from((0, len(index)))), Ellipsis)
     return shape, tuple(index)
 
 
@@ -67,8 +70,10 @@ def test_what_an_index_may_be():
 
 
 @pytest.mark.parametrize("index, error", [
-    (3, IndexError), ((0, 4), IndexError), ((0, 0, 0), IndexError), (1 << 70, IndexError), (1.0, IndexError), ([1.5], IndexError), ("a", IndexError),
-    (slice(0.0, None), TypeError), (slice("0", "1"), TypeError), ((Ellipsis, Ellipsis), IndexError), (slice(None, None, 0), ValueError),
+    (3, IndexError), ((0, 4), IndexError), ((0, 0, 0), IndexError), (1 << 70, IndexError), (1.0, IndexError),
+    ([1.5], IndexError), ("a", IndexError),
+    (slice(0.0, None), TypeError), (slice("0", "1"), TypeError), ((Ellipsis, Ellipsis), IndexError),
+    (slice(None, None, 0), ValueError),
     (([0, 1], [0, 1, 2]), IndexError), ([True, False], IndexError),
 ])
 def test_refused(index, error):
@@ -175,8 +180,12 @@ def test_masks_of_many_elements():
 
 @pytest.mark.parametrize("parameter", [False, True])
 @pytest.mark.parametrize("copy", [lambda x: x.clone(), lambda x: x * 1, lambda x: x.clone().clone()])
-@pytest.mark.parametrize("index", [lambda: 1, lambda: slice(1, 2), lambda: Tensor([1]), lambda: Tensor([False, True, False, False]), lambda: (slice(None), slice(1, None, 2))])
-@pytest.mark.parametrize("look", [lambda y: None, lambda y: y.numpy(), lambda y: y.sum().item(), lambda y: (y * 2).tolist(), lambda y: str(y.data())])
+@pytest.mark.parametrize("index",
+                         [lambda: 1, lambda: slice(1, 2), lambda: Tensor([1]),
+                          lambda: Tensor([False, True, False, False]), lambda: (slice(None), slice(1, None, 2))])
+@pytest.mark.parametrize("look",
+                         [lambda y: None, lambda y: y.numpy(), lambda y: y.sum().item(), lambda y: (y * 2).tolist(),
+                          lambda y: str(y.data())])
 def test_gradients_pass_writes_by_index_whether_looked_at_or_not(parameter, copy, index, look):
   n = np.arange(12, dtype=np.float32).reshape(4, 3)
   x, v = Tensor(n).contiguous().realize(), Tensor([2.0]).realize()

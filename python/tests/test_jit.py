@@ -188,7 +188,8 @@ def test_two_states_of_one_shape():
 
 
 def test_counters_without_storage():
-    for make in (lambda: Tensor(0), lambda: Tensor(np.zeros((), np.int64)), lambda: Tensor.zeros(dtype="long"), lambda: Tensor([0])):
+    for make in (lambda: Tensor(0), lambda: Tensor(np.zeros((), np.int64)), lambda: Tensor.zeros(dtype="long"),
+                 lambda: Tensor([0])):
         box = types.SimpleNamespace(n=make(), m=make())
         def step(x):
             box.n += 1
@@ -308,8 +309,10 @@ def test_other_arguments_are_compared_by_value():
     one, other, slots = Plain(), Plain(), Slots()
     x, v = Tensor([1.0, 2.0]), Variable("n", 1, 4).bind(2)
     w = Variable("m", 1, 4).bind(2)
-    cases = [(np.array([1, 2]), np.array([1, 3])), (np.array([1, 2]), np.array([1.0, 2.0])), (np.float32(1), np.float32(2)),
-                      (memoryview(b"ab"), memoryview(b"ac")), (bytearray(b"ab"), bytearray(b"ac")), (slice(1, 2), slice(1, 3)), ({1, 2}, {1, 3}), ([[1]], [[2]]),
+    cases = [(np.array([1, 2]), np.array([1, 3])), (np.array([1, 2]), np.array([1.0, 2.0])),
+             (np.float32(1), np.float32(2)),
+                      (memoryview(b"ab"), memoryview(b"ac")), (bytearray(b"ab"), bytearray(b"ac")),
+                      (slice(1, 2), slice(1, 3)), ({1, 2}, {1, 3}), ([[1]], [[2]]),
                       (one, other), ([one], [other]), (slots, Slots()), ((1,), [1]), ([v, w], [w, v])]
     for k, (a, b) in enumerate(cases):
         f = TinyJit(lambda x, _: x + 1)

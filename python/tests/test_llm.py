@@ -11,7 +11,8 @@ from tinygrad_cpp.llm.model import GatedDeltaNetBlock, SSMConfig, Transformer, T
 
 
 def config(**changes):
-  return TransformerConfig(**({"num_blocks": 2, "dim": 16, "hidden_dim": 32, "n_heads": 4, "n_kv_heads": 2, "norm_eps": 1e-5, "vocab_size": 20, "head_dim": 4,
+  return TransformerConfig(**({"num_blocks": 2, "dim": 16, "hidden_dim": 32, "n_heads": 4, "n_kv_heads": 2,
+                               "norm_eps": 1e-5, "vocab_size": 20, "head_dim": 4,
                                "rope_theta": 10000.0, "rope_dim": 4, "v_head_dim": 4, "max_context": 12} | changes))
 
 
@@ -29,7 +30,9 @@ def test_pairwise_topk():
   assert values.tolist() == [[[2, 3, 3]]] and places.tolist() == [[[3, 2, 1]]]
 
 
-@pytest.mark.parametrize("changes", [{}, {"attn_output_gate": True, "qk_norm": 4}, {"num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True},
+@pytest.mark.parametrize("changes",
+                         [{}, {"attn_output_gate": True, "qk_norm": 4},
+                          {"num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": True},
                                      {"kv_lora_rank": 8, "head_dim": 6, "rope_dim": 2},
                                      {"ssm": SSMConfig(2, 4, 2, 4, 16), "ssm_layers": (True, False)}])
 def test_token_by_token_is_all_at_once(changes):
@@ -79,14 +82,17 @@ def gguf(pairs, tensors, data, version=3, magic=b"GGUF"):
 def test_gguf():
   q8 = np.float16(0.5).tobytes() + np.arange(-16, 16, dtype=np.int8).tobytes()
   data = np.arange(6, dtype=np.float32).tobytes() + bytes(8) + q8
-  kv, state = gguf_load(gguf([("a.name", 8, text("x")), ("a.n", 4, struct.pack("<I", 7)), ("a.list", 9, struct.pack("<IQ", 5, 2) + struct.pack("<ii", -1, 2))],
+  kv, state = gguf_load(gguf([("a.name", 8, text("x")), ("a.n", 4, struct.pack("<I", 7)),
+                              ("a.list", 9, struct.pack("<IQ", 5, 2) + struct.pack("<ii", -1, 2))],
                              [("w", (3, 2), 0, 0), ("q", (32,), 8, 32)], data))
   assert kv == {"a.name": "x", "a.n": 7, "a.list": [-1, 2]}
   assert state["w"].tolist() == [[0, 1, 2], [3, 4, 5]]
   np.testing.assert_equal(state["q"].numpy(), np.arange(-16, 16) / 2)
 
 
-@pytest.mark.parametrize("kind, elements, size", [(2, 32, 18), (3, 32, 20), (6, 32, 22), (7, 32, 24), (12, 256, 144), (13, 256, 176), (14, 256, 210), (39, 32, 17)])
+@pytest.mark.parametrize("kind, elements, size",
+                         [(2, 32, 18), (3, 32, 20), (6, 32, 22), (7, 32, 24), (12, 256, 144), (13, 256, 176),
+                          (14, 256, 210), (39, 32, 17)])
 def test_blocks_have_their_size_and_scale(kind, elements, size):
   raw = np.random.default_rng(kind).integers(0, 256, (3, size), dtype=np.uint8)
   at = {14: 208}.get(kind, 0)
@@ -103,8 +109,11 @@ def test_blocks_have_their_size_and_scale(kind, elements, size):
 
 def test_corrupt_gguf_is_refused():
   good = [("w", (4,), 0, 0)], bytes(16)
-  for t in (gguf([], *good, magic=b"GGUX"), gguf([], *good, version=9), gguf([], good[0], bytes(8)), gguf([("a", 13, b"")], *good),
-            gguf([("a", 9, struct.pack("<IQ", 4, 1 << 60))], *good), gguf([("general.alignment", 4, struct.pack("<I", 0))], *good),
-            gguf([], [("w", (1 << 40, 1 << 40), 0, 0)], bytes(16)), Tensor(b"GGUF"), gguf([], [("w", (33,), 8, 0)], bytes(64))):
+  for t in (gguf([], *good, magic=b"GGUX"), gguf([], *good, version=9), gguf([], good[0], bytes(8)),
+            gguf([("a", 13, b"")], *good),
+            gguf([("a", 9, struct.pack("<IQ", 4, 1 << 60))], *good),
+            gguf([("general.alignment", 4, struct.pack("<I", 0))], *good),
+            gguf([], [("w", (1 << 40, 1 << 40), 0, 0)], bytes(16)), Tensor(b"GGUF"),
+            gguf([], [("w", (33,), 8, 0)], bytes(64))):
     with pytest.raises(ValueError, match="gguf"): gguf_load(t)
   with pytest.raises(ValueError, match="type 99"): ggml_data_to_tensor(Tensor([0], dtype=dtypes.uint8), 1, 99)

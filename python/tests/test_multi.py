@@ -83,7 +83,8 @@ def train(data, hidden):
     layers = nn.Linear(6, 8), nn.Linear(8, 2)
     for p in nn.state.get_parameters(layers): p.assign(Tensor(rng.standard_normal(p.shape, dtype=np.float32))).realize()
     if data != "one":
-        layers[0].weight.shard_(TWO, hidden), layers[0].bias.shard_(TWO, hidden), layers[1].weight.shard_(TWO, None if hidden is None else 1)
+        layers[0].weight.shard_(TWO, hidden), layers[0].bias.shard_(TWO, hidden), layers[1].weight.shard_(TWO,
+                None if hidden is None else 1)
         layers[1].bias.shard_(TWO)
     opt = nn.optim.Adam(nn.state.get_parameters(layers), lr=0.05)
     losses = []
@@ -111,7 +112,8 @@ def test_training_with_jit(data, hidden):
 
 def test_jit_keeps_earlier_results():
     f = TinyJit(lambda x, w: (x * w, x.sum()))
-    out = [f(Tensor(numbers(4, start=i)).shard(TWO, 0).realize(), Tensor(numbers(4)).shard(TWO).realize()) for i in range(5)]
+    out = [f(Tensor(numbers(4, start=i)).shard(TWO, 0).realize(), Tensor(numbers(4)).shard(TWO).realize())
+           for i in range(5)]
     for i, (product, total) in enumerate(out):
         np.testing.assert_allclose(product.numpy(), numbers(4, start=i) * numbers(4))
         np.testing.assert_allclose(total.item(), numbers(4, start=i).sum())
@@ -153,17 +155,26 @@ def test_kernel_on_each_shard():
 
 
 OPERATIONS = {
-    "softmax": lambda t: t.softmax(0) + t.softmax(1), "var": lambda t: t.var(0), "std": lambda t: t.std(1), "argmax": lambda t: t.argmax(1),
-    "layernorm": lambda t: t.layernorm(), "sort": lambda t: t.sort(1)[0], "topk": lambda t: t.topk(2, 1)[0], "triu": lambda t: t.triu(),
+    "softmax": lambda t: t.softmax(0) + t.softmax(1), "var": lambda t: t.var(0), "std": lambda t: t.std(1),
+    "argmax": lambda t: t.argmax(1),
+    "layernorm": lambda t: t.layernorm(), "sort": lambda t: t.sort(1)[0], "topk": lambda t: t.topk(2, 1)[0],
+    "triu": lambda t: t.triu(),
     "gather": lambda t: t.gather(1, Tensor([[0, 1], [2, 3], [4, 5], [6, 7]]).to(t.device)),
-    "one_hot": lambda t: (t * 4 + 3).cast(dtypes.int).one_hot(40), "max_pool": lambda t: t.reshape(1, 1, 4, 8).max_pool2d((2, 2)),
-    "einsum": lambda t: Tensor.einsum("ij,kj->ik", t, t), "where": lambda t: (t > 3).where(t, 0), "split": lambda t: t.split(4, 1)[0],
-    "bitcast": lambda t: t.bitcast(dtypes.uint8), "rows": lambda t: t[Tensor([1, 3]).to(t.device)], "step": lambda t: t[::2],
-    "columns": lambda t: t[:, Tensor([1, 3]).to(t.device)], "conv": lambda t: t.reshape(4, 8, 1, 1).conv2d(Tensor.ones(2, 8, 1, 1).to(t.device)),
-    "logsumexp": lambda t: t.logsumexp(0), "any": lambda t: (t > 6).any(0), "prod": lambda t: (t / 4 + 1).prod(0), "T": lambda t: t.T @ t,
+    "one_hot": lambda t: (t * 4 + 3).cast(dtypes.int).one_hot(40),
+    "max_pool": lambda t: t.reshape(1, 1, 4, 8).max_pool2d((2, 2)),
+    "einsum": lambda t: Tensor.einsum("ij,kj->ik", t, t), "where": lambda t: (t > 3).where(t, 0),
+    "split": lambda t: t.split(4, 1)[0],
+    "bitcast": lambda t: t.bitcast(dtypes.uint8), "rows": lambda t: t[Tensor([1, 3]).to(t.device)],
+    "step": lambda t: t[::2],
+    "columns": lambda t: t[:, Tensor([1, 3]).to(t.device)],
+    "conv": lambda t: t.reshape(4, 8, 1, 1).conv2d(Tensor.ones(2, 8, 1, 1).to(t.device)),
+    "logsumexp": lambda t: t.logsumexp(0), "any": lambda t: (t > 6).any(0), "prod": lambda t: (t / 4 + 1).prod(0),
+    "T": lambda t: t.T @ t,
     "attention": lambda t: t.reshape(1, 4, 8).scaled_dot_product_attention(t.reshape(1, 4, 8), t.reshape(1, 4, 8)),
-    "half": lambda t: t.half().sum(0).float(), "chain": lambda t: (t.sum(0, keepdim=True) + t).max(1), "all": lambda t: (t >= -3).all(),
-    "other devices": lambda t: t.to(FOUR if isinstance(t.device, tuple) else FOUR[0]) + 1, "contiguous": lambda t: (t + 1).contiguous().sum(0),
+    "half": lambda t: t.half().sum(0).float(), "chain": lambda t: (t.sum(0, keepdim=True) + t).max(1),
+    "all": lambda t: (t >= -3).all(),
+    "other devices": lambda t: t.to(FOUR if isinstance(t.device, tuple) else FOUR[0]) + 1,
+    "contiguous": lambda t: (t + 1).contiguous().sum(0),
 }
 
 

@@ -36,7 +36,8 @@ class Net:
 def test_linear():
   layer = nn.Linear(5, 3)
   x = np.random.default_rng(0).normal(size=(2, 4, 5)).astype(np.float32)
-  np.testing.assert_allclose(layer(Tensor(x)).numpy(), x @ layer.weight.numpy().T + layer.bias.numpy(), rtol=1e-5, atol=1e-5)
+  np.testing.assert_allclose(layer(Tensor(x)).numpy(), x @ layer.weight.numpy().T + layer.bias.numpy(), rtol=1e-5,
+                             atol=1e-5)
   assert nn.Linear(5, 3, bias=False).bias is None
 
 
@@ -59,7 +60,9 @@ def test_shapes(layer, shape, expected):
   assert layer()(x).shape == expected
 
 
-@pytest.mark.parametrize("make, axes", [(lambda: nn.GroupNorm(2, 4), None), (lambda: nn.InstanceNorm(4), (2, 3)), (lambda: nn.LayerNorm((3, 5)), (2, 3)),
+@pytest.mark.parametrize("make, axes",
+                         [(lambda: nn.GroupNorm(2, 4), None), (lambda: nn.InstanceNorm(4), (2, 3)),
+                          (lambda: nn.LayerNorm((3, 5)), (2, 3)),
                                         (lambda: nn.LayerNorm2d(4), (1,))])
 def test_norms_give_mean_0_and_variance_1(make, axes):
   y = make()(Tensor.rand(2, 4, 3, 5) * 3 + 1).numpy()
@@ -86,7 +89,8 @@ def test_batchnorm_of_an_empty_batch_and_of_single_values():
   bn = nn.BatchNorm(3)
   with Context(TRAINING=1):
     assert bn(Tensor.zeros(0, 3, 4)).shape == (0, 3, 4)
-    assert bn.running_mean.tolist() == [0, 0, 0] and bn.running_var.tolist() == [1, 1, 1] and bn.num_batches_tracked.item() == 1
+    assert bn.running_mean.tolist() == [0, 0, 0] and bn.running_var.tolist() == [1, 1,
+            1] and bn.num_batches_tracked.item() == 1
     with pytest.raises(ValueError, match=r"\(1, 3\), whose channels have one value each"):
       bn(Tensor.ones(1, 3))
 
@@ -113,7 +117,8 @@ def test_lstm_is_its_cells():
 def test_attention_masks():
   layer, x = nn.MultiheadAttention(8, 2), Tensor.rand(2, 3, 8)
   causal, weights = layer(x, is_causal=True, need_weights=True)
-  np.testing.assert_allclose(causal.numpy(), layer(x, mask=Tensor.ones(3, 3, dtype=dtypes.bool).tril()).numpy(), rtol=1e-5, atol=1e-6)
+  np.testing.assert_allclose(causal.numpy(), layer(x, mask=Tensor.ones(3, 3, dtype=dtypes.bool).tril()).numpy(),
+                             rtol=1e-5, atol=1e-6)
   assert weights.shape == (2, 2, 3, 3) and weights.numpy()[0, 0, 0, 1] == 0
   assert set(get_state_dict(layer)) == {"in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"}
 
@@ -152,12 +157,14 @@ def test_wrong_arguments():
 def test_state_dict_walks_python_objects():
   Pair = collections.namedtuple("Pair", "a b")
   t = [Tensor([float(i)]) for i in range(6)]
-  state = get_state_dict({"list": [t[0], (t[1],)], "named": Pair(t[2], {"x": t[3]}), "ordered": collections.OrderedDict(y=t[4]), 3: t[5], "no": 1, "none": None})
+  state = get_state_dict({"list": [t[0], (t[1],)], "named": Pair(t[2], {"x": t[3]}),
+                          "ordered": collections.OrderedDict(y=t[4]), 3: t[5], "no": 1, "none": None})
   assert list(state) == ["list.0", "list.1.0", "named.a", "named.b.x", "ordered.y", "3"]
   assert all(a is b for a, b in zip(state.values(), t))
   assert list(get_state_dict(t[0], "x.")) == ["x"]
   net = Net()
-  assert list(get_state_dict(net)) == ["conv.weight", "conv.bias", "norm.weight", "norm.bias", "norm.num_batches_tracked", "norm.running_mean",
+  assert list(get_state_dict(net)) == ["conv.weight", "conv.bias", "norm.weight", "norm.bias",
+                                       "norm.num_batches_tracked", "norm.running_mean",
                                          "norm.running_var", "blocks.0.weight", "blocks.0.bias", "blocks.1.last.weight"]
   assert len(get_parameters(net)) == 10
 
@@ -253,7 +260,8 @@ def test_torch_load_runs_nothing(tmp_path):
 
 
 def _steps(make, steps=3):
-  x, w, m = Tensor([[0.5, -1.0, 0.25]]), Tensor([[1.0, 2.0], [0.5, -1.0], [0.0, 1.0]]), Tensor([[0.1, 0.2]]).is_param_(False)
+  x, w, m = Tensor([[0.5, -1.0, 0.25]]), Tensor([[1.0, 2.0], [0.5, -1.0],
+                                                 [0.0, 1.0]]), Tensor([[0.1, 0.2]]).is_param_(False)
   opt = make([x, w, m])
   assert len(opt.params) == 2 and len(opt.buffers) == 1
   for _ in range(steps):
@@ -292,9 +300,12 @@ def _adam(decay):
 @pytest.mark.parametrize("fused", [False, True])
 def test_optimizers(training, fused):
   o = nn.optim
-  np.testing.assert_allclose(_steps(lambda p: o.SGD(p, lr=0.125, momentum=0.9, weight_decay=0.1, fused=fused)), _by_hand(_momentum), rtol=1e-4, atol=1e-5)
-  np.testing.assert_allclose(_steps(lambda p: o.Adam(p, lr=0.01, fused=fused)), _by_hand(_adam(0)), rtol=1e-4, atol=1e-4)
-  np.testing.assert_allclose(_steps(lambda p: o.AdamW(p, lr=0.01, weight_decay=0.1, fused=fused)), _by_hand(_adam(0.1)), rtol=1e-4, atol=1e-4)
+  np.testing.assert_allclose(_steps(lambda p: o.SGD(p, lr=0.125, momentum=0.9, weight_decay=0.1, fused=fused)),
+                             _by_hand(_momentum), rtol=1e-4, atol=1e-5)
+  np.testing.assert_allclose(_steps(lambda p: o.Adam(p, lr=0.01, fused=fused)), _by_hand(_adam(0)), rtol=1e-4,
+                             atol=1e-4)
+  np.testing.assert_allclose(_steps(lambda p: o.AdamW(p, lr=0.01, weight_decay=0.1, fused=fused)), _by_hand(_adam(0.1)),
+                             rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("make", [nn.optim.LARS, nn.optim.LAMB, nn.optim.Muon, nn.optim.RMSprop])
@@ -429,7 +440,8 @@ def test_gradcheck():
 
 def test_data_loader():
   x, y = Tensor(np.arange(20, dtype=np.float32).reshape(10, 2)), Tensor(np.arange(10))
-  loader = nn.data.DataLoader(x, y, batch_size=4, shuffle=True, seed=3, workers=2, transforms=[lambda b: [b[0] * 2, b[1]]])
+  loader = nn.data.DataLoader(x, y, batch_size=4, shuffle=True, seed=3, workers=2,
+                              transforms=[lambda b: [b[0] * 2, b[1]]])
   assert len(loader) == 3
   first, second = ([i for _, rows in loader for i in rows.tolist()] for _ in range(2))
   assert sorted(first) == list(range(10)) and first != second and first == loader.order(0)
@@ -454,8 +466,11 @@ def test_datasets():
   assert test_images[0].max().item() > 128
 
 
-@pytest.mark.parametrize("make", [lambda p: nn.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True), lambda p: nn.optim.AdamW(p, lr=0.01),
-                                  lambda p: nn.optim.LAMB(p, lr=0.01, fused=True), lambda p: nn.optim.RMSprop(p, momentum=0.5, centered=True)])
+@pytest.mark.parametrize("make",
+                         [lambda p: nn.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
+                          lambda p: nn.optim.AdamW(p, lr=0.01),
+                                  lambda p: nn.optim.LAMB(p, lr=0.01, fused=True),
+                                  lambda p: nn.optim.RMSprop(p, momentum=0.5, centered=True)])
 def test_a_captured_step_is_the_step(training, make):
   def train(jit):
     Tensor.manual_seed(2)
@@ -493,7 +508,8 @@ def test_models_of_methods_are_copied_and_pickled():
     assert layers[0].weight.abs().sum().item() > 0
     for bound in (copy.deepcopy(x.relu), pickle.loads(pickle.dumps(x.relu))):
         assert bound().tolist() == [[1, 0, 3]]
-    assert pickle.loads(pickle.dumps(Tensor.zeros, 2)) is Tensor.zeros and pickle.loads(pickle.dumps(Tensor.relu, 2)) is Tensor.relu
+    assert pickle.loads(pickle.dumps(Tensor.zeros, 2)) is Tensor.zeros and pickle.loads(pickle.dumps(Tensor.relu,
+            2)) is Tensor.relu
 
 
 def test_load_state_dict_reaches_captured_functions():

@@ -13,7 +13,8 @@ from tinygrad_cpp import Tensor, TinyJit, Variable, dtypes, load_jit, nn
 
 def fresh(code, *args):
     """What a new process prints."""
-    run = subprocess.run([sys.executable, "-c", code, *map(str, args)], capture_output=True, text=True, timeout=120, env=os.environ)
+    run = subprocess.run([sys.executable, "-c", code, *map(str, args)], capture_output=True, text=True, timeout=120,
+                         env=os.environ)
     assert run.returncode == 0, run.stderr
     return run.stdout.strip()
 
@@ -69,7 +70,8 @@ def test_graphs_with_memory():
 
 def test_captured_functions():
     f = captured()
-    for g in (pickle.loads(pickle.dumps(f)), pickle.loads(pickle.dumps(f.captured)) and TinyJit(None, pickle.loads(pickle.dumps(f.captured)))):
+    for g in (pickle.loads(pickle.dumps(f)),
+              pickle.loads(pickle.dumps(f.captured)) and TinyJit(None, pickle.loads(pickle.dumps(f.captured)))):
         r = g(Tensor([1.0, 2.0]))
         assert r["y"].tolist() == [10, 40] and isinstance(r["both"], tuple) and r["both"][1][0].item() == 3
     with pytest.raises(tg.JitError, match="before it was captured"):
@@ -124,7 +126,8 @@ def test_damaged_files(tmp_path):
     path = tmp_path / "f.jit"
     captured().save(path)
     whole = path.read_bytes()
-    for data in (b"", whole[:100], whole[:-1], whole[:200] + bytes([whole[200] ^ 1]) + whole[201:], whole[:-70] + b"x" + whole[-69:]):
+    for data in (b"", whole[:100], whole[:-1], whole[:200] + bytes([whole[200] ^ 1]) + whole[201:],
+                 whole[:-70] + b"x" + whole[-69:]):
         path.write_bytes(data)
         with pytest.raises(tg.FormatError):
             load_jit(path)

@@ -9,7 +9,8 @@ import pytest
 @pytest.fixture
 def tinygrad(monkeypatch):
     """`import tinygrad` finds our module, under every name that the programs below use."""
-    for name in ("", ".tensor", ".dtype", ".helpers", ".device", ".nn", ".nn.optim", ".nn.state", ".nn.datasets", ".engine.jit", ".uop.ops"):
+    for name in ("", ".tensor", ".dtype", ".helpers", ".device", ".nn", ".nn.optim", ".nn.state", ".nn.datasets",
+                 ".engine.jit", ".uop.ops"):
         monkeypatch.setitem(sys.modules, "tinygrad" + name, importlib.import_module("tinygrad_cpp" + name))
     return sys.modules["tinygrad"]
 
@@ -69,13 +70,17 @@ names = list(nn.state.get_state_dict(model))
 """
 
 
-@pytest.mark.parametrize("optimizer", ["nn.optim.SGD(nn.state.get_parameters(model), lr=0.05, momentum=0.9)", "nn.optim.Adam(nn.state.get_parameters(model), lr=0.01)",
-                                       "nn.optim.AdamW(nn.state.get_parameters(model), lr=0.01)", "nn.optim.LAMB(nn.state.get_parameters(model), lr=0.01)"])
+@pytest.mark.parametrize("optimizer",
+                         ["nn.optim.SGD(nn.state.get_parameters(model), lr=0.05, momentum=0.9)",
+                          "nn.optim.Adam(nn.state.get_parameters(model), lr=0.01)",
+                                       "nn.optim.AdamW(nn.state.get_parameters(model), lr=0.01)",
+                                       "nn.optim.LAMB(nn.state.get_parameters(model), lr=0.01)"])
 @pytest.mark.parametrize("mode", ["with Context(TRAINING=1):", "with Tensor.train():"])
 def test_training(tinygrad, optimizer, mode):
     s = run(TRAIN.replace("OPTIMIZER", optimizer).replace("MODE", mode))
     assert s["losses"][-1] < 0.5 * s["losses"][0]
-    assert s["names"] == ["layers.0.weight", "layers.0.bias", "layers.2.weight", "layers.2.bias", "layers.2.num_batches_tracked", "layers.2.running_mean",
+    assert s["names"] == ["layers.0.weight", "layers.0.bias", "layers.2.weight", "layers.2.bias",
+                          "layers.2.num_batches_tracked", "layers.2.running_mean",
                           "layers.2.running_var", "layers.5.weight", "layers.5.bias"]
 
 

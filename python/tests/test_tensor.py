@@ -32,7 +32,9 @@ def test_refused_values(bad):
         Tensor(bad)
 
 
-@pytest.mark.parametrize("name", ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"])
+@pytest.mark.parametrize("name",
+                         ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16",
+                          "float32", "float64"])
 def test_numpy_round_trip(name):
     x = np.arange(-3, 9).reshape(3, 4).astype(name)
     for a in (x, x.T, x[::2, 1:], x[:0], x[1, 1]):
@@ -83,7 +85,8 @@ def test_dlpack_both_ways():
 
 
 @pytest.mark.parametrize("view", [
-    lambda x: x[:, ::2], lambda x: x[::-1], lambda x: x[:, :1], lambda x: x.transpose(2, 0, 1), lambda x: x.transpose(1, 2, 0)[1:], lambda x: x[0, :, 1],
+    lambda x: x[:, ::2], lambda x: x[::-1], lambda x: x[:, :1], lambda x: x.transpose(2, 0, 1),
+    lambda x: x.transpose(1, 2, 0)[1:], lambda x: x[0, :, 1],
     lambda x: np.broadcast_to(x[:1], x.shape), lambda x: x[:0], lambda x: x[1:2].swapaxes(0, 2), lambda x: x[..., 2:3]])
 def test_dlpack_of_strided_memory(view):
     x = view(np.arange(24, dtype=np.int32).reshape(2, 3, 4))
@@ -95,11 +98,14 @@ def test_dlpack_of_strided_memory(view):
 
 def test_integers_are_never_another_number():
     big = 2**40
-    assert Tensor(big).item() == big and Tensor.full((2,), -big).tolist() == [-big, -big] and Tensor([big, 1]).dtype == dtypes.int64
+    assert Tensor(big).item() == big and Tensor.full((2,), -big).tolist() == [-big,
+            -big] and Tensor([big, 1]).dtype == dtypes.int64
     assert Tensor(2**63, dtype=dtypes.uint64).item() == 2**63
     x = Tensor([1, 2])
-    assert (x < big).tolist() == [True, True] and (x == -big).tolist() == [False, False] and x.clip(-big, big).tolist() == [1, 2]
-    for wrong in (lambda: x + big, lambda: big - x, lambda: x.full_like(big), lambda: (x > 1).where(big, x), lambda: x.scatter(0, Tensor([0]), big),
+    assert (x < big).tolist() == [True, True] and (x == -big).tolist() == [False, False] and x.clip(-big,
+            big).tolist() == [1, 2]
+    for wrong in (lambda: x + big, lambda: big - x, lambda: x.full_like(big), lambda: (x > 1).where(big, x),
+                  lambda: x.scatter(0, Tensor([0]), big),
                   lambda: Tensor(2**63).item(), lambda: Tensor([2**64])):
         with pytest.raises(OverflowError):
             wrong()
@@ -107,14 +113,16 @@ def test_integers_are_never_another_number():
         x.contiguous().realize()[0] = big
     # A type that is asked for wraps, as it does in tinygrad.
     assert Tensor([300, -1], dtype=dtypes.uint8).tolist() == [44, 255] and Tensor(300, dtype=dtypes.uint8).item() == 44
-    assert Tensor([2**33, 1], dtype=dtypes.uint32).tolist() == [0, 1] and Tensor([2**70], dtype=dtypes.int64).tolist() == [0]
+    assert Tensor([2**33, 1], dtype=dtypes.uint32).tolist() == [0, 1] and Tensor([2**70],
+            dtype=dtypes.int64).tolist() == [0]
 
 
 def test_labels_that_are_ignored_do_not_count():
     logp = Tensor([[0.0, 1.0], [2.0, 0.0], [1.0, 1.0]])
     two = logp[:2].sparse_categorical_crossentropy(Tensor([0, 1])).item()
     for ignored in (-1, -100):
-        assert logp.sparse_categorical_crossentropy(Tensor([0, 1, ignored]), ignore_index=ignored).item() == pytest.approx(two)
+        assert logp.sparse_categorical_crossentropy(Tensor([0, 1, ignored]),
+                                                    ignore_index=ignored).item() == pytest.approx(two)
 
 
 def test_dlpack_owner_lives_as_long_as_the_tensor():
@@ -172,7 +180,8 @@ def test_forms_of_shape_arguments():
 
 def test_a_kernel_has_as_many_axes_as_its_tuple():
     t = Tensor.arange(12).reshape(1, 2, 6).float()
-    assert t.max_pool2d((2,)).tolist() == [[[1, 3, 5], [7, 9, 11]]] and t.avg_pool2d((3,)).tolist() == [[[1, 4], [7, 10]]]
+    assert t.max_pool2d((2,)).tolist() == [[[1, 3, 5], [7, 9, 11]]] and t.avg_pool2d((3,)).tolist() == [[[1, 4],
+            [7, 10]]]
     assert t.max_pool2d(2).tolist() == t.max_pool2d((2, 2)).tolist() == [[[7, 9, 11]]]
     u = Tensor.arange(16).reshape(1, 1, 4, 4).float()
     for kernel in (2, (2, 2)):
@@ -278,7 +287,8 @@ SHAPES = st.lists(st.integers(0, 4), min_size=0, max_size=3).map(tuple)
 def test_binary_operators_agree_with_numpy(shape, op, seed):
     rng = np.random.default_rng(seed)
     a, b = rng.integers(-5, 5, shape).astype(np.float32), rng.integers(-5, 5, shape[-1:]).astype(np.float32)
-    numpy = {"add": np.add, "mul": np.multiply, "sub": np.subtract, "maximum": np.maximum, "eq": np.equal, "lt": np.less}[op]
+    numpy = {"add": np.add, "mul": np.multiply, "sub": np.subtract, "maximum": np.maximum, "eq": np.equal,
+             "lt": np.less}[op]
     ours = {"lt": lambda x, y: x < y}.get(op, lambda x, y: getattr(x, op)(y))
     np.testing.assert_array_equal(ours(Tensor(a), Tensor(b)).numpy(), numpy(a, b))
 
@@ -289,7 +299,8 @@ def test_reduces_agree_with_numpy(shape, op, keepdim, data):
     axes = tuple(sorted(data.draw(st.sets(st.integers(0, len(shape) - 1))))) if shape else ()
     a = np.arange(int(np.prod(shape)), dtype=np.float32).reshape(shape) % 4 - 1
     axis = axes or None
-    np.testing.assert_array_equal(getattr(Tensor(a), op)(axis=axis, keepdim=keepdim).numpy(), getattr(a, op)(axis=axis, keepdims=keepdim))
+    np.testing.assert_array_equal(getattr(Tensor(a), op)(axis=axis, keepdim=keepdim).numpy(),
+                                  getattr(a, op)(axis=axis, keepdims=keepdim))
 
 
 def test_symbolic_ranges_and_fills():
@@ -356,7 +367,8 @@ def test_numpy_numbers_and_arrays_beside_a_tensor():
         np.testing.assert_allclose(x.grad.numpy(), [2 - 2 / 1 + 1, 2 - 2 / 4 + 1])
         assert isinstance(scalar > x, Tensor) and (scalar == x).tolist() == [False, True]
     x, array = Tensor([1.0, 2.0]), np.ones(2, np.float32)
-    for f in (lambda: x + array, lambda: array + x, lambda: array @ x, lambda: x @ array, lambda: array == x, lambda: x == array,
+    for f in (lambda: x + array, lambda: array + x, lambda: array @ x, lambda: x @ array, lambda: array == x,
+              lambda: x == array,
               lambda: x != array, lambda: array < x, lambda: operator.iadd(x, array), lambda: operator.iadd(array, x)):
         with pytest.raises(TypeError, match=r"got a NumPy array: write Tensor\(array\)"):
             f()

@@ -3,7 +3,8 @@ import gc, math, pickle, threading, weakref
 import pytest
 from tinygrad_cpp import Tensor, Variable, dtypes
 from tinygrad_cpp.uop import GroupOp, Ops
-from tinygrad_cpp.uop.ops import (AddrSpace, AxisType, BottomUpGate, Invalid, KernelInfo, ParamArg, PatternMatcher, UOp, UPat, exec_alu, graph_rewrite,
+from tinygrad_cpp.uop.ops import (AddrSpace, AxisType, BottomUpGate, Invalid, KernelInfo, ParamArg, PatternMatcher, UOp,
+                                  UPat, exec_alu, graph_rewrite,
                                   resolve, smax, smin, sym_infer)
 from tinygrad_cpp.uop.symbolic import commutative, sym, symbolic, symbolic_simple
 
@@ -28,28 +29,34 @@ def test_reading():
   a = var("a", 1, 5)
   u = (a + 2) * 3
   assert u.op is Ops.MUL and u.dtype is dtypes.weakint and u.arg is None and u.tag is None and u.src[1].val == 3
-  assert [x.op for x in u.toposort()] == [Ops.PARAM, Ops.CONST, Ops.ADD, Ops.CONST, Ops.MUL] and u not in u.backward_slice
+  assert [x.op for x in u.toposort()] == [Ops.PARAM, Ops.CONST, Ops.ADD, Ops.CONST,
+                                          Ops.MUL] and u not in u.backward_slice
   assert u.op_in_backward_slice_with_self(Ops.ADD) and not u.op_in_backward_slice_with_self(Ops.LOAD, Ops.SIN)
   assert (u.vmin, u.vmax) == (9, 21) and u.shape == () and u.device is None and u.variables() == [a]
   assert a.arg == ParamArg(-1, dtypes.weakint, (1, 5), name="a", addrspace=AddrSpace.ALU) and a.expr == "a"
-  assert UOp.const(2.5).val == 2.5 and UOp.const(True).val is True and UOp.invalid().val is Invalid and UOp.const(1 << 100).val == 1 << 100
+  assert UOp.const(2.5).val == 2.5 and UOp.const(True).val is True and UOp.invalid().val is Invalid and UOp.const(
+      1 << 100).val == 1 << 100
   assert (UOp.const(2.5).vmin, UOp.variable("f", 0, 1, dtypes.float).vmax) == (2.5, math.inf)
   with pytest.raises(ValueError): u.val
 
 
 def test_tags_may_be_anything():
   a = var()
-  assert a.rtag().tag is True and a.rtag(1).tag == 1 and a.rtag(1) is not a.rtag(True) and a.rtag("x").tag == "x" and a.rtag((1, 2)).tag == (1, 2)
+  assert a.rtag().tag is True and a.rtag(1).tag == 1 and a.rtag(1) is not a.rtag(True) and a.rtag(
+      "x").tag == "x" and a.rtag((1, 2)).tag == (1, 2)
   assert a.rtag("x") is a.rtag("x") and a.rtag("x").replace(tag=None) is a and a.rtag().key == a.key
 
 
 def test_rendering():
   a, b = var("a", 0, 100), var("b")
   assert (a * 3 + 4).render() == "(a*3+4)" and ((a + 5) // 6).render() == "((a+5)//6)" and (a < 3).render() == "(a<3)"
-  assert (a % 7).render() == "(a%7)" and a.maximum(b).render() in ("max(a, b)", "max(b, a)") and UOp.const(1.5).render() == "1.5"
-  assert (a + 3 + 4).render(simplify=False) == "(a+3+4)" and (a + (b * 2)).render(simplify=False) == "(a+b*2)" and UOp.const(1e20).render() == "1e+20"
+  assert (a % 7).render() == "(a%7)" and a.maximum(b).render() in ("max(a, b)",
+                                                                   "max(b, a)") and UOp.const(1.5).render() == "1.5"
+  assert (a + 3 + 4).render(simplify=False) == "(a+3+4)" and (a
+                                                              + (b * 2)).render(simplify=False) == "(a+b*2)" and UOp.const(1e20).render() == "1e+20"
   assert eval((a * 3 + b % 4 - 2).render(), {"a": 7, "b": 9}) == 7 * 3 + 9 % 4 - 2
-  assert (a + 1).render(pm=PatternMatcher([(UPat(Ops.PARAM, name="x"), lambda x: x.expr.upper()), (UPat(Ops.CONST, name="x"), lambda x: str(x.val)),
+  assert (a + 1).render(pm=PatternMatcher([(UPat(Ops.PARAM, name="x"), lambda x: x.expr.upper()),
+                                           (UPat(Ops.CONST, name="x"), lambda x: str(x.val)),
                                            (UPat(Ops.ADD, name="x"), lambda ctx, x: f"[{ctx[x.src[0]]} {ctx[x.src[1]]}]")])) == "[A 1]"
   assert "ADD" in repr(a + 1) and "digraph" in (a + 1).to_dot()
 
@@ -57,7 +64,8 @@ def test_rendering():
 def test_pickle():
   a = var("a", 1, 5)
   r = UOp.range(10, 3, AxisType.REDUCE)
-  for u in (a * 2 + r, UOp.const(math.inf), UOp.invalid(), a.rtag("x"), (a + r).reduce(r, arg=Ops.MAX), UOp.param(0, dtypes.float, (3, 4))):
+  for u in (a * 2 + r, UOp.const(math.inf), UOp.invalid(), a.rtag("x"), (a + r).reduce(r, arg=Ops.MAX),
+            UOp.param(0, dtypes.float, (3, 4))):
     assert pickle.loads(pickle.dumps(u)) is u
   deep = a
   for i in range(20000): deep = deep + i
@@ -69,10 +77,16 @@ def test_pickle():
 
 def test_simplify_and_bounds():
   a, b = var("a", 0, 9), var("b", 0, 9)
-  assert (a * 0 + b).simplify() is b and ((a * 4 + b * 8) // 4).simplify().vmax == 27 and (a < 20).simplify() is UOp.const(True)
-  assert (a - a).ssimplify() == 0 and (a + 1).divides(2) is None and (a * 6).divides(3).simplify() is (a * 2).simplify() and (a * 6).const_factor() == 6
-  assert (a * b * 6).divide_exact(a * 2).simplify() is (b * 3).simplify() and UOp.gcd(a * 4, a * 6).simplify() is (a * 2).simplify()
-  assert (a + 5).pop_const() == (a, 5) and (a * 5).pop_const(Ops.MUL) == (a, 5) and [x.render() for x in (a + b + 3).split_uop(Ops.ADD)] == ["a", "b", "3"]
+  assert (a * 0 + b).simplify() is b and ((a * 4
+                                           + b * 8) // 4).simplify().vmax == 27 and (a < 20).simplify() is UOp.const(
+                                               True)
+  assert (a - a).ssimplify() == 0 and (a
+                                       + 1).divides(2) is None and (a * 6).divides(3).simplify() is (a * 2).simplify(
+                                           ) and (a * 6).const_factor() == 6
+  assert (a * b * 6).divide_exact(a * 2).simplify() is (b * 3).simplify() and UOp.gcd(a * 4,
+      a * 6).simplify() is (a * 2).simplify()
+  assert (a + 5).pop_const() == (a, 5) and (a * 5).pop_const(Ops.MUL) == (a,
+      5) and [x.render() for x in (a + b + 3).split_uop(Ops.ADD)] == ["a", "b", "3"]
 
 
 def test_numbers_of_expressions():
@@ -87,30 +101,42 @@ def test_numbers_of_expressions():
 def test_variables():
   v = Variable("n", 1, 8)
   b = v.bind(3)
-  assert b.is_bound_var and b.unbind() == (v, 3) and v.is_variable and (b * 2 + 1).unbind_all()[1] == {v: 3} and (b * 2).unbind_all()[0] is v * 2
+  assert b.is_bound_var and b.unbind() == (v,
+                                           3) and v.is_variable and (b * 2
+                                                                     + 1).unbind_all()[1] == {v: 3} and (
+                                                                         b * 2).unbind_all()[0] is v * 2
   with pytest.raises(ValueError): v.bind(9)
   with pytest.raises(ValueError): Variable("n", 2, 1)
-  assert sym_infer(v * 2 + Variable("m", 0, 5), {"n": 3, "m": 4}) == 10 and sym_infer(b + 1, {}) == 4 and sym_infer(7, {}) == 7
+  assert sym_infer(v * 2 + Variable("m", 0, 5), {"n": 3, "m": 4}) == 10 and sym_infer(b + 1, {}) == 4 and sym_infer(7,
+      {}) == 7
   assert sym_infer((v + 1) // 2 < 3, {"n": 5}) == 0 and sym_infer((v + 1) // 2 < 4, {"n": 5}) == 1
   with pytest.raises(ValueError): sym_infer(v, {"m": 1})
 
 
 def test_exec_alu():
-  assert exec_alu(Ops.ADD, dtypes.uint8, (250, 250)) == 244 and exec_alu(Ops.CDIV, dtypes.int8, (-50, 6)) == -8 and exec_alu(Ops.FLOORDIV, dtypes.int8, (-50, 6)) == -9
-  assert exec_alu(Ops.CMPLT, dtypes.bool, (1, 2)) is True and exec_alu(Ops.WHERE, dtypes.int, (False, 2, 4)) == 4 and exec_alu(Ops.SQRT, dtypes.float, (4.0,)) == 2.0
-  assert exec_alu(Ops.ADD, dtypes.int, (Invalid, 1)) is Invalid and exec_alu(Ops.ADD, dtypes.uint8, (250, 250), truncate_output=False) == 500
+  assert exec_alu(Ops.ADD, dtypes.uint8, (250, 250)) == 244 and exec_alu(Ops.CDIV, dtypes.int8,
+      (-50, 6)) == -8 and exec_alu(Ops.FLOORDIV, dtypes.int8, (-50, 6)) == -9
+  assert exec_alu(Ops.CMPLT, dtypes.bool, (1, 2)) is True and exec_alu(Ops.WHERE, dtypes.int,
+      (False, 2, 4)) == 4 and exec_alu(Ops.SQRT, dtypes.float, (4.0,)) == 2.0
+  assert exec_alu(Ops.ADD, dtypes.int, (Invalid, 1)) is Invalid and exec_alu(Ops.ADD, dtypes.uint8, (250, 250),
+      truncate_output=False) == 500
 
 
 # *** building ***
 
 def test_operators_promote():
   i, f = UOp.variable("i", 0, 5, dtypes.int), UOp.variable("f", 0, 5, dtypes.float)
-  assert (i + f).dtype is dtypes.float and (i + 1).dtype is dtypes.int and (f * 2).dtype is dtypes.float and (i / i).dtype is dtypes.float
-  assert (i < f).dtype is dtypes.bool and (1 - i).render() == "(i*-1+1)" and (i ^ 3).op is Ops.XOR and (i << 2).op is Ops.SHL and (~i).op is Ops.XOR
-  assert (i != 3).op is Ops.CMPNE and i.eq(3).op is Ops.CMPNE and (i > 3).src[0].val == 3 and (i >= 3).src[1].val is True
+  assert (i + f).dtype is dtypes.float and (i
+                                            + 1).dtype is dtypes.int and (f * 2).dtype is dtypes.float and (
+                                                i / i).dtype is dtypes.float
+  assert (i < f).dtype is dtypes.bool and (1 - i).render() == "(i*-1+1)" and (i ^ 3).op is Ops.XOR and (
+      i << 2).op is Ops.SHL and (~i).op is Ops.XOR
+  assert (i != 3).op is Ops.CMPNE and i.eq(3).op is Ops.CMPNE and (i > 3).src[0].val == 3 and (i >= 3).src[
+      1].val is True
   assert (i < 3).where(1, 2).dtype is dtypes.weakint
   assert (i < 3).where(i, 7).op is Ops.WHERE and i.valid(i < 3).get_idx() is i and i.valid(i < 3).get_valid() is (i < 3)
-  assert i.cast(dtypes.float).op is Ops.CAST and i.cast(dtypes.int) is i and f.exp2().op is Ops.EXP2 and i.alu(Ops.MAX, i).op is Ops.MAX
+  assert i.cast(dtypes.float).op is Ops.CAST and i.cast(dtypes.int) is i and f.exp2().op is Ops.EXP2 and i.alu(Ops.MAX,
+      i).op is Ops.MAX
   with pytest.raises(TypeError): i + "x"
 
 
@@ -132,10 +158,12 @@ def test_a_kernel():
 def test_tensor_graphs():
   t = Tensor([[1.0, 2.0], [3.0, 4.0]])
   u = (t.reshape(4) + 1).sum().uop
-  assert u.shape == () and u.dtype is dtypes.float and u.device == t.device and any(x.op is Ops.REDUCE for x in u.toposort())
+  assert u.shape == () and u.dtype is dtypes.float and u.device == t.device and any(x.op is Ops.REDUCE
+      for x in u.toposort())
   assert Tensor(u).item() == 14 and t.uop.sum(axis=0).shape == (2,) and t.uop.reshape(4).op is Ops.RESHAPE
   b = t.realize().uop
-  assert b.base.op is Ops.BUFFER and b.is_realized and b.buffer.numpy().tolist() == [1, 2, 3, 4] and (t + 1).uop.realized is None
+  assert b.base.op is Ops.BUFFER and b.is_realized and b.buffer.numpy().tolist() == [1, 2, 3,
+      4] and (t + 1).uop.realized is None
   with pytest.raises(RuntimeError): (t + 1).uop.buffer
   with pytest.raises(AttributeError): b.no_such_method
 
@@ -145,16 +173,24 @@ def test_tensor_graphs():
 def test_patterns():
   a, b = var("a"), var("b")
   hit = lambda p, u: PatternMatcher([(p, lambda **names: tuple(sorted(names)))]).rewrite(u)
-  assert hit(UPat.var("x") + UPat.cvar("c"), 3 + a) == ("c", "x") and hit(UPat.var("x") * 2, a * 2) == ("x",) and hit(UPat.var("x") * 2, a * 3) is None
+  assert hit(UPat.var("x") + UPat.cvar("c"), 3 + a) == ("c", "x") and hit(UPat.var("x") * 2, a * 2) == ("x",
+      ) and hit(UPat.var("x") * 2, a * 3) is None
   assert hit(UPat.var("x") + UPat.var("x"), a + a) == ("x",) and hit(UPat.var("x") + UPat.var("x"), a + b) is None
   assert hit(UPat(GroupOp.ALU, name="x"), a // 2) == ("x",) and hit(UPat((Ops.ADD, Ops.MUL)), a // 2) is None
-  assert hit(UPat(Ops.CONST, dtypes.weakint, name="x"), UOp.const(1)) == ("x",) and hit(UPat(Ops.CONST, dtypes.weakint), UOp.const(1.0)) is None
+  assert hit(UPat(Ops.CONST, dtypes.weakint, name="x"), UOp.const(1)) == ("x",) and hit(UPat(Ops.CONST, dtypes.weakint),
+      UOp.const(1.0)) is None
   assert hit(UPat(Ops.CONST, (dtypes.int, dtypes.long), name="x"), UOp.const(1, dtypes.int)) == ("x",)
-  assert hit(UPat(Ops.SINK, src=(UPat(),), allow_any_len=True), UOp.sink(a, b)) == () and hit(UPat(Ops.SINK, src=(UPat(),)), UOp.sink(a, b)) is None
-  assert hit(UPat(Ops.SINK, src=UPat(Ops.PARAM, name="p")), UOp.sink(a, a)) == ("p",) and hit(UPat(Ops.SINK, src=UPat(Ops.PARAM)), UOp.sink(a, a + 1)) is None
-  assert hit(UPat.any(UPat(Ops.MUL), UPat.var("x") + 1), a + 1) == ("x",) and hit(UPat.var("x", dtypes.bool), a < 3) == ("x",)
-  assert hit(UPat.var("x").or_casted("y"), a.cast(dtypes.int)) in (("y",), ("x", "y")) and hit(UPat(Ops.CONST, arg=math.nan), UOp.const(math.nan)) == ()
-  assert hit((UPat.var("x") < 3).where(UPat.var("x"), UPat.cvar("c")), (a < 3).where(a, 7)) == ("c", "x") and hit(~(UPat.var("x") < 3), a >= 3) == ("x",)
+  assert hit(UPat(Ops.SINK, src=(UPat(),), allow_any_len=True),
+             UOp.sink(a, b)) == () and hit(UPat(Ops.SINK, src=(UPat(),)), UOp.sink(a, b)) is None
+  assert hit(UPat(Ops.SINK, src=UPat(Ops.PARAM, name="p")), UOp.sink(a, a)) == ("p",
+      ) and hit(UPat(Ops.SINK, src=UPat(Ops.PARAM)), UOp.sink(a, a + 1)) is None
+  assert hit(UPat.any(UPat(Ops.MUL), UPat.var("x") + 1), a + 1) == ("x",) and hit(UPat.var("x", dtypes.bool),
+      a < 3) == ("x",)
+  assert hit(UPat.var("x").or_casted("y"), a.cast(dtypes.int)) in (("y",),
+                                                                   ("x", "y")) and hit(UPat(Ops.CONST, arg=math.nan),
+                                                                       UOp.const(math.nan)) == ()
+  assert hit((UPat.var("x") < 3).where(UPat.var("x"), UPat.cvar("c")), (a < 3).where(a, 7)) == ("c",
+      "x") and hit(~(UPat.var("x") < 3), a >= 3) == ("x",)
   assert hit(UPat(Ops.PARAM, tag="t"), a.rtag("t")) == () and hit(UPat(Ops.PARAM, tag="t"), a) is None
   assert len((UPat.var("x") + UPat.var("y")).match(a + b, {})) == 2
   with pytest.raises(ValueError): UPat(name="ctx")
@@ -164,8 +200,10 @@ def test_patterns():
 def test_rules():
   a = var()
   log = []
-  pm = PatternMatcher([(UPat(Ops.ADD, name="u"), lambda ctx, u: ctx.append(u)), (UPat(Ops.ADD, name="u"), lambda u: u), (UPat(Ops.ADD), lambda: "third")])
-  assert pm.rewrite(a + 1, log) == "third" and log == [a + 1] and pm.rewrite(a * 2, log) is None and len((pm + pm).patterns) == 6
+  pm = PatternMatcher([(UPat(Ops.ADD, name="u"), lambda ctx, u: ctx.append(u)), (UPat(Ops.ADD, name="u"), lambda u: u),
+                       (UPat(Ops.ADD), lambda: "third")])
+  assert pm.rewrite(a + 1, log) == "third" and log == [a + 1] and pm.rewrite(a * 2,
+      log) is None and len((pm + pm).patterns) == 6
   with pytest.raises(TypeError): PatternMatcher([(UPat(Ops.ADD, name="u"), lambda v: None)]).rewrite(a + 1)
   with pytest.raises(ZeroDivisionError): PatternMatcher([(UPat(Ops.ADD), lambda: 1 // 0)]).rewrite(a + 1)
   with pytest.raises(TypeError): graph_rewrite(a + 1, PatternMatcher([(UPat(Ops.ADD), lambda: "text")]))
@@ -178,8 +216,10 @@ def test_rewrite_to_a_fixed_point():
   double = PatternMatcher([(UPat.var("x") * UPat.cvar("c"), lambda x, c: x + x * (c.val - 1) if c.val > 1 else x)])
   assert graph_rewrite(a * 3, double) is a + (a + a) and graph_rewrite((a * 2) * 2, double) is (a + a) + (a + a)
   assert graph_rewrite(a * 3 + b, double).simplify() is (a * 3 + b).simplify()
-  with pytest.raises(RuntimeError, match="circle"): graph_rewrite(a * 3 + b, double + symbolic)  # one takes apart what the other joins
-  assert graph_rewrite((a + 0) * 1, symbolic_simple) is a and graph_rewrite(a - a + b, sym) is b and graph_rewrite(b + a, commutative) is graph_rewrite(a + b, commutative)
+  # one takes apart what the other joins
+  with pytest.raises(RuntimeError, match="circle"): graph_rewrite(a * 3 + b, double + symbolic)
+  assert graph_rewrite((a + 0) * 1, symbolic_simple) is a and graph_rewrite(a - a + b,
+      sym) is b and graph_rewrite(b + a, commutative) is graph_rewrite(a + b, commutative)
   mixed = symbolic_simple + PatternMatcher([(UPat(Ops.PARAM, name="x"), lambda x: b if x is a else None)])
   assert graph_rewrite((a + 0) * 1, mixed) is b
   deep = a
@@ -189,7 +229,8 @@ def test_rewrite_to_a_fixed_point():
 
 def test_rewrite_orders():
   one, two = UOp.const(1), UOp.const(2)
-  seen = lambda mark: PatternMatcher([(UPat(GroupOp.All, name="x"), lambda ctx, x: ctx.append((mark, x.arg if x.op is Ops.CONST else "+")))])
+  seen = lambda mark: PatternMatcher([(UPat(GroupOp.All, name="x"),
+                                       lambda ctx, x: ctx.append((mark, x.arg if x.op is Ops.CONST else "+")))])
   def order(**kwargs):
     log = []
     graph_rewrite(one + two, seen("after"), ctx=log, **kwargs)
@@ -206,7 +247,8 @@ def test_circles_are_reported():
   for kwargs in ({}, {"bottom_up": True}):
     with pytest.raises(RuntimeError, match="circle"): graph_rewrite(var() + 3, pm, **kwargs)
   assert graph_rewrite(UOp.const(3), pm, walk=True) is UOp.const(4)
-  with pytest.raises(RuntimeError, match="circle"): graph_rewrite(var(), PatternMatcher([(UPat(Ops.PARAM, name="x"), lambda x: x + 1)]))
+  with pytest.raises(RuntimeError, match="circle"):
+    graph_rewrite(var(), PatternMatcher([(UPat(Ops.PARAM, name="x"), lambda x: x + 1)]))
 
 
 def test_gate_stops_the_descent():
@@ -219,13 +261,16 @@ def test_gate_stops_the_descent():
 def test_substitute():
   a, b, c = var("a"), var("b"), var("c")
   assert (a + 4 + a * 2).substitute({a: b}) is b + 4 + b * 2 and (a + 4).substitute({a: b + c, b: c}) is (c + c) + 4
-  assert (a + 4).substitute({a: b + c, b: c}, walk=True) is (b + c) + 4 and (a + 4).rtag(1).substitute({a: b}) is (b + 4).rtag(1) and a.substitute({}) is a
+  assert (a + 4).substitute({a: b + c, b: c},
+                            walk=True) is (b + c) + 4 and (a + 4).rtag(1).substitute({a: b}) is (b
+                                + 4).rtag(1) and a.substitute({}) is a
 
 
 def test_threads():
   """Rules run Python while other threads build graphs: nobody waits for the other forever."""
   a, errors = var(), []
-  pm = PatternMatcher([(UPat(Ops.ADD, src=[UPat.var("x"), UPat.cvar("c")]), lambda x, c: x * (c.val + 1) if c.val else None)])
+  pm = PatternMatcher([(UPat(Ops.ADD, src=[UPat.var("x"), UPat.cvar("c")]),
+                        lambda x, c: x * (c.val + 1) if c.val else None)])
   def work(n):
     try:
       for i in range(60): assert graph_rewrite(sum((a + j for j in range(1, 12)), a + n), pm).op is not None
@@ -256,7 +301,8 @@ def test_a_kernel_of_ones_own():
   y = Tensor.empty(4).custom_kernel(x, fxn=scale, grad_fxn=lambda g, call: (None, (Tensor(g) * 2).uop))[0]
   (y * Tensor([1.0, 10.0, 100.0, 1000.0])).sum().backward()
   assert x.grad.tolist() == [2, 20, 200, 2000]
-  with pytest.raises(ValueError, match="got nothing from the kernel function"): Tensor.empty(4).custom_kernel(x, fxn=lambda out, x: None)
+  with pytest.raises(ValueError, match="got nothing from the kernel function"):
+    Tensor.empty(4).custom_kernel(x, fxn=lambda out, x: None)
 
 
 def test_functions():
@@ -268,7 +314,8 @@ def test_functions():
     return a * b, a + b
   a, b = Tensor([1.0, 2.0]), Tensor([3.0, 4.0])
   product, total = f(a, b)
-  assert len(traced) == 1 and product.uop.op is Ops.GETTUPLE and product.uop.src[0] is total.uop.src[0] and product.uop.src[0].op is Ops.FUNCTION
+  assert len(traced) == 1 and product.uop.op is Ops.GETTUPLE and product.uop.src[0] is total.uop.src[
+      0] and product.uop.src[0].op is Ops.FUNCTION
   assert product.uop.src[0].arg.name.endswith("f")
   assert product.tolist() == [3, 8] and total.tolist() == [4, 6]
   product, total = f(a, b)

@@ -63,7 +63,8 @@ def _download(url: str, to: pathlib.Path, gunzip: bool, headers: dict[str, str],
           digest.update(chunk)
           bar.update(len(chunk))
       if size < length: raise RuntimeError(f"fetch size incomplete, {size} < {length}")
-      if sha256 and digest.hexdigest() != sha256: raise RuntimeError(f"fetch sha mismatch, expected {sha256} but got {digest.hexdigest()}")
+      if sha256 and digest.hexdigest() != sha256:
+        raise RuntimeError(f"fetch sha mismatch, expected {sha256} but got {digest.hexdigest()}")
       os.replace(part, to)
     finally:
       if os.path.exists(part): os.unlink(part)
@@ -73,7 +74,8 @@ def _unpack(archive: pathlib.Path, to: pathlib.Path) -> None:
   """Unpacks beside and renames, so that nobody sees a part of it."""
   part = tempfile.mkdtemp(dir=archive.parent)
   try:
-    with tarfile.open(archive) as tar: tar.extractall(part, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+    with tarfile.open(archive) as tar:
+      tar.extractall(part, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     try: os.rename(part, to)
     except OSError:
       if not to.is_dir(): raise
@@ -81,12 +83,14 @@ def _unpack(archive: pathlib.Path, to: pathlib.Path) -> None:
 
 
 def fetch(url: str, name: pathlib.Path | str | None = None, subdir: str | None = None, gunzip: bool = False,
-          allow_caching: bool = not getenv("DISABLE_HTTP_CACHE"), headers: dict[str, str] = {}, sha256: str | None = None,
+          allow_caching: bool = not getenv("DISABLE_HTTP_CACHE"), headers: dict[str, str] = {},
+          sha256: str | None = None,
           extract: bool = False) -> pathlib.Path:
   """The path of the file at `url`, downloaded the first time and kept; a local path is returned as it is.
 
-  `name`: its name in the cache, or a path of one's own. `gunzip`: unpack while downloading. `sha256`: what the contents must hash to; a kept file
-  that does not is fetched again. `extract`: unpack a tar file and return the folder. RuntimeError when what arrives is short or hashes otherwise.
+  `name`: its name in the cache, or a path of one's own. `gunzip`: unpack while downloading. `sha256`: what the contents
+  must hash to; a kept file that does not is fetched again. `extract`: unpack a tar file and return the folder.
+  RuntimeError when what arrives is short or hashes otherwise.
   """
   if url.startswith(("/", ".")): return pathlib.Path(url)
   if isinstance(name, pathlib.Path) or (name and "/" in name): to = pathlib.Path(name)

@@ -16,7 +16,8 @@ def getenv(key: str, default: Any = 0) -> Any:
 class ContextVar:
   """A setting with an initial value from the environment.
 
-  A name of the library's environment table (`tg env` prints it) is that variable as this thread sees it; any other name lives in Python alone.
+  A name of the library's environment table (`tg env` prints it) is that variable as this thread sees it; any other name
+  lives in Python alone.
   Compares with numbers and strings by its value. Making a name twice is a RuntimeError.
   """
 
@@ -57,7 +58,8 @@ class ContextVar:
 
 
 class Context(contextlib.ContextDecorator):
-  """Sets context variables for a `with` block or for the calls of a function: `with Context(DEBUG=2): ...`. KeyError for an unknown name."""
+  """Sets context variables for a `with` block or for the calls of a function: `with Context(DEBUG=2): ...`. KeyError
+  for an unknown name."""
 
   def __init__(self, **kwargs: Any):
     self.kwargs = kwargs
@@ -103,7 +105,8 @@ class Target:
     return Target(device.upper(), renderer.upper(), arch, interface, indices)
 
   def __repr__(self) -> str:
-    left, right = ":".join((self.interface, self.indices)).rstrip(":"), ":".join((self.device, self.renderer, self.arch)).rstrip(":")
+    left, right = ":".join((self.interface, self.indices)).rstrip(":"), ":".join((self.device, self.renderer,
+        self.arch)).rstrip(":")
     return f"{left}+{right}" if left else right
 
   def replacedefault(self, **kwargs: str) -> Target:
@@ -112,7 +115,8 @@ class Target:
 
 
 class _DevVar(ContextVar):
-  """DEV as a list of targets, `;` between them in the environment. Attributes are those of the first: DEV.device, DEV.renderer, ..."""
+  """DEV as a list of targets, `;` between them in the environment. Attributes are those of the first: DEV.device,
+  DEV.renderer, ..."""
 
   def __init__(self) -> None: super().__init__("DEV", "")
 
@@ -120,7 +124,8 @@ class _DevVar(ContextVar):
   def value(self) -> list[Target]: return [Target.parse(part) for part in _core.env_get("DEV").split(";")]
   @value.setter
   def value(self, v: str | Target | list[Target]) -> None:
-    targets = v if isinstance(v, list) else [v] if isinstance(v, Target) else [Target.parse(part) for part in v.split(";")]
+    targets = v if isinstance(v, list) else [v] if isinstance(v,
+                                                              Target) else [Target.parse(part) for part in v.split(";")]
     _core.env_set("DEV", ";".join(map(repr, targets)))
 
   def __repr__(self) -> str: return ";".join(map(repr, self.value))
@@ -143,11 +148,15 @@ USE_TC = ContextVar._cache["TC"]
 
 # Settings of tinygrad that have no counterpart here: code may set and read them.
 for _name, _default in {
-    "IMAGE": 0, "FLOAT16": 0, "OPENPILOT_HACKS": 0, "JIT_BATCH_SIZE": 32, "CAPTURING": 1, "TRACEMETA": 1, "TC_SELECT": -1, "TC_OPT": 0, "RING": 1,
-    "ALL2ALL": 0, "ALLREDUCE_CAST": 1, "DISABLE_FAST_IDIV": 1, "FUSE_OPTIM": 0, "ALLOW_DEVICE_USAGE": 1, "CAPTURE_PROCESS_REPLAY": 0,
-    "NULL_ALLOW_COPYOUT": 0, "CHECK_OOB": 0, "IGNORE_OOB": 1, "PCONTIG": 0, "DEBUG_RANGEIFY": 0, "TUPLE_ORDER": 1, "ALLOW_TF32": 0, "USE_ATOMICS": 0,
+    "IMAGE": 0, "FLOAT16": 0, "OPENPILOT_HACKS": 0, "JIT_BATCH_SIZE": 32, "CAPTURING": 1, "TRACEMETA": 1,
+    "TC_SELECT": -1, "TC_OPT": 0, "RING": 1,
+    "ALL2ALL": 0, "ALLREDUCE_CAST": 1, "DISABLE_FAST_IDIV": 1, "FUSE_OPTIM": 0, "ALLOW_DEVICE_USAGE": 1,
+    "CAPTURE_PROCESS_REPLAY": 0,
+    "NULL_ALLOW_COPYOUT": 0, "CHECK_OOB": 0, "IGNORE_OOB": 1, "PCONTIG": 0, "DEBUG_RANGEIFY": 0, "TUPLE_ORDER": 1,
+    "ALLOW_TF32": 0, "USE_ATOMICS": 0,
     "DISALLOW_BROADCAST": 0, "DEVECTORIZE": 1, "QUANTIZE": 0,
 }.items():
   if _name not in ContextVar._cache: globals()[_name] = ContextVar(_name, _default)
 
-__all__ = ["getenv", "ContextVar", "Context", "Target", "DEV", "USE_TC"] + [n for n in ContextVar._cache if n in globals()]
+__all__ = ["getenv", "ContextVar", "Context", "Target", "DEV",
+           "USE_TC"] + [n for n in ContextVar._cache if n in globals()]

@@ -27,16 +27,19 @@ class _Counters(type):
   global_ops = _counter("global_ops")
   global_mem = _counter("global_mem")
   time_sum_s = _counter("time_sum_s")
-  compile_sum_s, run_sum_s = property(lambda cls: _core.counter_get("compile_sum_s")), property(lambda cls: _core.counter_get("run_sum_s"))
-  compiled, disk_hits = property(lambda cls: _core.counter_get("compiled")), property(lambda cls: _core.counter_get("disk_hits"))
+  compile_sum_s, run_sum_s = property(lambda cls: _core.counter_get("compile_sum_s")), property(
+      lambda cls: _core.counter_get("run_sum_s"))
+  compiled, disk_hits = property(lambda cls: _core.counter_get("compiled")), property(
+      lambda cls: _core.counter_get("disk_hits"))
   mem_used = property(lambda cls: _core.memory_used(""))
   mem_used_per_device = _MemoryPerDevice()
 
 
 class GlobalCounters(metaclass=_Counters):
-  """Counters of the process: kernels and copies run (kernel_count), their estimated operations and bytes (global_ops, global_mem), their time
-  (time_sum_s, measured under DEBUG=2 and PROFILE=1), kernels compiled and kernels found in the disk cache (compiled, disk_hits), the time until kernels
-  were ready and the time of runs (compile_sum_s, run_sum_s), and the bytes that live buffers hold (mem_used, mem_used_per_device), which reset() leaves alone."""
+  """Counters of the process: kernels and copies run (kernel_count), their estimated operations and bytes (global_ops,
+  global_mem), their time (time_sum_s, measured under DEBUG=2 and PROFILE=1), kernels compiled and kernels found in the
+  disk cache (compiled, disk_hits), the time until kernels were ready and the time of runs (compile_sum_s, run_sum_s),
+  and the bytes that live buffers hold (mem_used, mem_used_per_device), which reset() leaves alone."""
 
   @staticmethod
   def reset() -> None: _core.counters_reset()

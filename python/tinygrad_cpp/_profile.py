@@ -8,7 +8,8 @@ from ._context import PROFILE, VIZ
 
 
 class Timing(contextlib.ContextDecorator):
-  """Prints how long a block took. `on_exit(ns)` gives words for the end of the line; `.et` holds the nanoseconds afterwards."""
+  """Prints how long a block took. `on_exit(ns)` gives words for the end of the line; `.et` holds the nanoseconds
+  afterwards."""
 
   def __init__(self, prefix: str = "", on_exit: Callable[[int], str] | None = None, enabled: bool = True):
     self.prefix, self.on_exit, self.enabled = prefix, on_exit, enabled
@@ -21,9 +22,11 @@ class Timing(contextlib.ContextDecorator):
 
 
 class Profiling(contextlib.ContextDecorator):
-  """Runs a block under cProfile and prints the first `frac` of its functions in the order `sort`. `fn`: also a file for the statistics."""
+  """Runs a block under cProfile and prints the first `frac` of its functions in the order `sort`. `fn`: also a file for
+  the statistics."""
 
-  def __init__(self, enabled: bool = True, sort: str = "cumtime", frac: float = 0.2, fn: str | None = None, ts: float = 1):
+  def __init__(self, enabled: bool = True, sort: str = "cumtime", frac: float = 0.2, fn: str | None = None,
+               ts: float = 1):
     self.enabled, self.sort, self.frac, self.fn, self.time_scale = enabled, sort, frac, fn, 1e3 / ts
   def __enter__(self) -> Profiling:
     import cProfile
@@ -110,7 +113,8 @@ cpu_events: list[ProfileEvent] = []
 
 
 @contextlib.contextmanager
-def cpu_profile(name: str | TracingKey, device: str = "TINY", display: bool = True, profile_key: bytes | None = None) -> Iterator[ProfileRangeEvent]:
+def cpu_profile(name: str | TracingKey, device: str = "TINY", display: bool = True,
+                profile_key: bytes | None = None) -> Iterator[ProfileRangeEvent]:
   """Records a block in `cpu_events` under PROFILE=1."""
   event = ProfileRangeEvent(device, name, perf_counter_us(), profile_key=profile_key)
   try: yield event

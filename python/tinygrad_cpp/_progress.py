@@ -27,12 +27,15 @@ def _width(s: str) -> int:
 
 
 class tqdm(Generic[T]):
-  """Shows on standard error how far a loop has come: `for x in tqdm(xs, desc="work"): ...`, or by hand with `update(n)` and a `with` block.
+  """Shows on standard error how far a loop has come: `for x in tqdm(xs, desc="work"): ...`, or by hand with `update(n)`
+  and a `with` block.
 
-  `disable=None` is silent where standard error is no terminal; `rate` bounds the number of drawings per second; `unit_scale` writes 1.23k.
+  `disable=None` is silent where standard error is no terminal; `rate` bounds the number of drawings per second;
+  `unit_scale` writes 1.23k.
   """
 
-  def __init__(self, iterable: Iterable[T] | None = None, desc: str = "", disable: bool | None = False, unit: str = "it", unit_scale: bool = False,
+  def __init__(self, iterable: Iterable[T] | None = None, desc: str = "", disable: bool | None = False,
+               unit: str = "it", unit_scale: bool = False,
                total: int | None = None, rate: int = 100):
     self.iterable, self.unit, self.unit_scale, self.rate = iterable, unit, unit_scale, rate
     self.disable = not sys.stderr.isatty() if disable is None else disable

@@ -1,4 +1,5 @@
-"""Programs written for tinygrad run unchanged: after `import tinygrad_cpp.as_tinygrad`, `import tinygrad` and `import tinygrad.nn` give this package and its modules.
+"""Programs written for tinygrad run unchanged: after `import tinygrad_cpp.as_tinygrad`, `import tinygrad` and `import
+tinygrad.nn` give this package and its modules.
 
     python -m tinygrad_cpp.as_tinygrad program.py its arguments
 """
@@ -24,7 +25,8 @@ class _Same:
             if e.name != ours:
                 raise
             raise ModuleNotFoundError(f"{OURS} has no module {spec.name}", name=spec.name) from None
-        self.before = {k: vars(module)[k] for k in ("__name__", "__spec__", "__loader__", "__package__", "__path__") if k in vars(module)}
+        self.before = {k: vars(module)[k] for k in ("__name__", "__spec__", "__loader__", "__package__", "__path__")
+                       if k in vars(module)}
         return module
 
     def exec_module(self, module):  # it ran when it was imported by its own name; the import system has just renamed it

@@ -19,7 +19,8 @@ class CompileError(Exception): pass
 
 
 class Compiler:
-  """Source text to bytes, remembered on disk under `cachekey` while CCACHE is on. The base class gives back the text."""
+  """Source text to bytes, remembered on disk under `cachekey` while CCACHE is on. The base class gives back the
+  text."""
   def __init__(self, cachekey: str | None = None): self.cachekey = cachekey if CCACHE else None
   def compile(self, src: str) -> bytes: return src.encode()
   def compile_cached(self, src: str) -> bytes:
@@ -41,7 +42,8 @@ class _NativeCompiler(Compiler):
 
 def _renderer_of(device: str, target: Target) -> Renderer:
   renderer = Device[device].renderer
-  if renderer.target != target: raise _core.DeviceError(f"[pickle] got a renderer for {target!r}, this machine has {renderer.target!r}")
+  if renderer.target != target:
+    raise _core.DeviceError(f"[pickle] got a renderer for {target!r}, this machine has {renderer.target!r}")
   return renderer
 
 
@@ -174,7 +176,8 @@ def enumerate_devices_str() -> Iterator[str]:
   from .tensor import Tensor
   for name in ALL_DEVICES:
     try:
-      if name != "NULL" and (got := (Tensor([1, 2, 3], device=name) * 2).tolist()) != [2, 4, 6]: raise ValueError(f"got {got} instead of [2, 4, 6]")
+      if name != "NULL" and (got := (Tensor([1, 2, 3], device=name) * 2).tolist()) != [2, 4, 6]:
+        raise ValueError(f"got {got} instead of [2, 4, 6]")
       result = f"{colored('PASS', 'green')} {Device[name].renderer.target!r}"
     except Exception as e: result = f"{colored('FAIL', 'red')} {e}"
     yield f"{'*' if name == Device.DEFAULT else ' '} {name:8s}: {result}"
@@ -236,7 +239,8 @@ class Buffer:
   """`size` elements of a device's memory, allocated when first needed or by allocate()."""
 
   def __init__(self, device: str, size: int, dtype: DType, opaque: Any = None, options: BufferSpec | None = None,
-               initial_value: Any = None, uop_refcount: int = 0, base: Buffer | None = None, offset: int = 0, preallocate: bool = False):
+               initial_value: Any = None, uop_refcount: int = 0, base: Buffer | None = None, offset: int = 0,
+               preallocate: bool = False):
     assert isinstance(dtype, DType), f"expected a DType, got {dtype!r}"
     self.options, self._keep, self._base, self.offset = options, opaque, base, offset
     external = options.external_ptr if options is not None else None
@@ -294,11 +298,14 @@ class Buffer:
   def copyout(self, mv: memoryview) -> memoryview:
     self._native.copy_out(mv)
     return mv
-  def as_memoryview(self, allow_zero_copy: bool = False, force_zero_copy: bool = False, no_sync: bool = False) -> memoryview:
-    """The bytes: a copy, or the memory itself where zero copy is allowed and the host sees it. Valid as long as the buffer then."""
+  def as_memoryview(self, allow_zero_copy: bool = False, force_zero_copy: bool = False,
+                    no_sync: bool = False) -> memoryview:
+    """The bytes: a copy, or the memory itself where zero copy is allowed and the host sees it. Valid as long as the
+    buffer then."""
     if allow_zero_copy or force_zero_copy:
       if not no_sync: Device[self.device].synchronize()
-      if address := self._native.address(): return memoryview((ctypes.c_uint8 * self.nbytes).from_address(address)).cast("B")
+      if address := self._native.address():
+        return memoryview((ctypes.c_uint8 * self.nbytes).from_address(address)).cast("B")
       assert not force_zero_copy, "force zero copy was passed, but copy is required"
     return self.copyout(memoryview(bytearray(self.nbytes)))
   as_buffer = as_memoryview
@@ -313,7 +320,8 @@ class Buffer:
     return Buffer, (self.device, self.size, self.dtype, None, None, contents)
   def __repr__(self) -> str:
     return f"<buf real:{self.is_allocated()} device:{self.device} size:{self.size} dtype:{self.dtype}" + \
-      (f" offset:{self.offset}" if self._base is not None else "") + (f" options={self.options}" if self.options is not None else "") + ">"
+      (f" offset:{self.offset}" if self._base is not None else "") + (f" options={self.options}"
+                                                                      if self.options is not None else "") + ">"
 
 
 class Allocator:
@@ -322,7 +330,8 @@ class Allocator:
   def alloc(self, size: int, options: BufferSpec | None = None) -> Buffer:
     assert size > 0, f"alloc size must be positive, getting {size}"
     try: return Buffer(self.dev.device, size, dtypes.uint8, options=options).allocate()
-    except MemoryError as e: raise MemoryError(f"Allocation of {size_to_str(size)} failed on {self.dev.device}. {e}") from e
+    except MemoryError as e:
+      raise MemoryError(f"Allocation of {size_to_str(size)} failed on {self.dev.device}. {e}") from e
   def free(self, opaque: Buffer, size: int = 0, options: BufferSpec | None = None) -> None: opaque.deallocate()
   def free_cache(self) -> None: self.dev._native.free_cache()
   def _copyin(self, dest: Buffer, src: memoryview) -> None: dest.copyin(src)

@@ -65,8 +65,10 @@ _by_spelling = {d.spelling: d for d in _core.all_dtypes()}
 class DTypes:
   """The types by name. `dtypes` is the object of this class."""
   void, bool, weakint, weakfloat = (_by_spelling[n] for n in ("void", "bool", "weakint", "weakfloat"))
-  int8, uint8, int16, uint16, int32, uint32, int64, uint64 = (_by_spelling[f"{u}int{b}"] for b in (8, 16, 32, 64) for u in ("", "u"))
-  fp8e4m3, fp8e5m2, fp8e4m3fnuz, fp8e5m2fnuz = (_by_spelling[n] for n in ("fp8e4m3", "fp8e5m2", "fp8e4m3fnuz", "fp8e5m2fnuz"))
+  int8, uint8, int16, uint16, int32, uint32, int64, uint64 = (_by_spelling[f"{u}int{b}"] for b in (8, 16, 32, 64)
+                                                              for u in ("", "u"))
+  fp8e4m3, fp8e5m2, fp8e4m3fnuz, fp8e5m2fnuz = (_by_spelling[n]
+                                                for n in ("fp8e4m3", "fp8e5m2", "fp8e4m3fnuz", "fp8e5m2fnuz"))
   float16, bfloat16, float32, float64 = (_by_spelling[n] for n in ("float16", "bfloat16", "float32", "float64"))
 
   half, float, double = float16, float32, float64
@@ -95,7 +97,8 @@ class DTypes:
   @default_int.setter
   def default_int(self, d: DType) -> None: _core.env_set("DEFAULT_INT", to_dtype(d).spelling)
 
-  is_int, is_float, is_unsigned = staticmethod(_core.is_int), staticmethod(_core.is_float), staticmethod(_core.is_unsigned)
+  is_int, is_float, is_unsigned = staticmethod(_core.is_int), staticmethod(_core.is_float), staticmethod(
+      _core.is_unsigned)
   @staticmethod
   def is_bool(x: DType): return x == DTypes.bool
 
@@ -124,7 +127,8 @@ def _is_int(x: Any) -> bool: return isinstance(x, int)
 dtypes = DTypes()
 DTypeLike = str | DType
 DTYPES_DICT = {k: d for k, d in vars(DTypes).items() if isinstance(d, DType) and not k.startswith(("void", "weak"))}
-INVERSE_DTYPES_DICT = {**{d.name: k for k, d in DTYPES_DICT.items()}, "void": "void", "weakint": "weakint", "weakfloat": "weakfloat"}
+INVERSE_DTYPES_DICT = {**{d.name: k for k, d in DTYPES_DICT.items()}, "void": "void", "weakint": "weakint",
+                       "weakfloat": "weakfloat"}
 
 
 def to_dtype(dtype: DTypeLike) -> DType:

@@ -45,20 +45,25 @@ class _function:
     if not single and not (isinstance(ret, tuple) and all(isinstance(x, Tensor) for x in ret)):
       raise RuntimeError(f"function return type {type(ret)} not supported")
     name = getattr(self.fxn, "__qualname__", None) or type(self.fxn).__qualname__
-    out = _core._make_function(inputs, [ret] if single else list(ret), name, self.precompile, self.precompile_backward, self.allow_implicit,
+    out = _core._make_function(inputs, [ret] if single else list(ret), name, self.precompile, self.precompile_backward,
+                               self.allow_implicit,
                                self.grad_fxn)
     return out[0] if single else tuple(out)
 
 
-def function(fxn=None, *, precompile: bool = False, precompile_backward: bool = False, allow_implicit: bool = False, grad_fxn=None):
-  """`@function` or `@function(precompile=True)`: the body is traced; tensors it uses without getting them need `allow_implicit=True`. With
-  `precompile` its arguments and results are stored. `grad_fxn(*gradients, call)` gives the gradients of the arguments."""
-  options = dict(precompile=precompile, precompile_backward=precompile_backward, allow_implicit=allow_implicit, grad_fxn=grad_fxn)
+def function(fxn=None, *, precompile: bool = False, precompile_backward: bool = False, allow_implicit: bool = False,
+             grad_fxn=None):
+  """`@function` or `@function(precompile=True)`: the body is traced; tensors it uses without getting them need
+  `allow_implicit=True`. With `precompile` its arguments and results are stored. `grad_fxn(*gradients, call)` gives the
+  gradients of the arguments."""
+  options = dict(precompile=precompile, precompile_backward=precompile_backward, allow_implicit=allow_implicit,
+                 grad_fxn=grad_fxn)
   return _function(fxn, **options) if fxn is not None else lambda f: _function(f, **options)
 
 
 def _call(self, *lst, fxn, grad_fxn=None) -> Tensor:
-  """The body `fxn`, a Tensor or UOp over `as_param(i)`, on this tensor and others. `grad_fxn(grad, call)` gives the gradients of the arguments."""
+  """The body `fxn`, a Tensor or UOp over `as_param(i)`, on this tensor and others. `grad_fxn(grad, call)` gives the
+  gradients of the arguments."""
   return _core._call([self, *lst], fxn, grad_fxn)
 
 

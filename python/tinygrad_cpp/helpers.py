@@ -69,7 +69,8 @@ def get_shape(x: Any) -> tuple[int, ...]:
   return (len(inner), *(inner[0] if inner else ()))
 
 def is_image_shape(shape: Any) -> bool: return shape is not None and len(shape) == 3 and shape[2] == 4
-def make_tuple(x: int | Sequence[int], cnt: int) -> tuple[int, ...]: return (x,) * cnt if isinstance(x, int) else tuple(x)
+def make_tuple(x: int | Sequence[int], cnt: int) -> tuple[int, ...]:
+  return (x,) * cnt if isinstance(x, int) else tuple(x)
 def to_tuple(x: Any) -> tuple: return x if isinstance(x, tuple) else (x,)
 
 def flat_to_grouped(padding: Sequence[T]) -> tuple[tuple[T, T], ...]:
@@ -109,7 +110,8 @@ def get_single_element(x: Sequence[T]) -> T:
 
 def get_child(obj: Any, key: str) -> Any:
   """What a path such as "layers.0.weight" leads to, through attributes, lists and dicts."""
-  for part in key.split("."): obj = obj[int(part)] if part.isnumeric() else obj[part] if isinstance(obj, dict) else getattr(obj, part)
+  for part in key.split("."):
+    obj = obj[int(part)] if part.isnumeric() else obj[part] if isinstance(obj, dict) else getattr(obj, part)
   return obj
 
 @functools.cache
@@ -135,7 +137,8 @@ class count:
 
 def ceildiv(num: Any, amt: Any) -> Any:
   """num / amt rounded up. A symbolic num that is not negative takes a form in which all divisions round alike."""
-  if hasattr(num, "vmin") and num.vmin >= 0 and (amt if isinstance(amt, int) else amt.vmin) > 0: return (num + amt - 1) // amt
+  if hasattr(num, "vmin") and num.vmin >= 0 and (amt if isinstance(amt, int) else amt.vmin) > 0:
+    return (num + amt - 1) // amt
   up = -(num // -amt)
   return int(up) if isinstance(up, float) else up
 
@@ -181,7 +184,8 @@ def colored(st: Any, color: str | None, background: bool = False) -> Any:
   if color is None or NO_COLOR: return st
   code = 30 + _COLORS.index(color.lower()) + (60 if color.isupper() else 0) + (10 if background else 0)
   return f"\x1b[{code}m{st}\x1b[0m"
-def colorize_float(x: float) -> str: return colored(f"{x:7.2f}x", "green" if x < 0.75 else "yellow" if x <= 1.15 else "red")
+def colorize_float(x: float) -> str:
+  return colored(f"{x:7.2f}x", "green" if x < 0.75 else "yellow" if x <= 1.15 else "red")
 def ansistrip(s: str) -> str: return _ESCAPE.sub("", s)
 def ansilen(s: str) -> int: return len(ansistrip(s))
 def ansipad(s: str, w: int) -> str: return s + " " * (w - ansilen(s))
@@ -255,7 +259,9 @@ def system(cmd: str, **kwargs: Any) -> str:
   """What a command prints. RuntimeError with it when the command fails."""
   import subprocess
   start = time.perf_counter()
-  try: out = subprocess.run(cmd.split(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True, **kwargs).stdout.decode().strip()
+  try:
+    out = subprocess.run(cmd.split(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True,
+                         **kwargs).stdout.decode().strip()
   except subprocess.CalledProcessError as e:
     raise RuntimeError(f"system: '{cmd}' failed with exit code {e.returncode}\n{(e.output or b'').decode().strip()}") from e
   if DEBUG >= 1: print(f"system: '{cmd}' returned {len(out)} bytes in {(time.perf_counter() - start) * 1e3:.2f} ms")
@@ -303,10 +309,13 @@ class disable_gc(contextlib.ContextDecorator):
     if self._before.pop(): gc.enable()
 
 
-# Code objects and modules can be pickled, so that captured functions can; methods of the extension too, as models hold them ([nn.Linear(3, 3), Tensor.relu]).
-_CODE_FIELDS = ["co_" + {"codestring": "code", "constants": "consts"}.get(name, name) for name in inspect.signature(types.CodeType).parameters]
+# Code objects and modules can be pickled, so that captured functions can; methods of the extension too, as models hold
+# them ([nn.Linear(3, 3), Tensor.relu]).
+_CODE_FIELDS = ["co_" + {"codestring": "code", "constants": "consts"}.get(name, name)
+                for name in inspect.signature(types.CodeType).parameters]
 def _reconstruct_code(*args: Any) -> types.CodeType: return types.CodeType(*args)
 copyreg.pickle(types.CodeType, lambda code: (_reconstruct_code, tuple(getattr(code, name) for name in _CODE_FIELDS)))
 for _kind in (type(_core.env_get), type(_core.Tensor.relu)): copyreg.pickle(_kind, lambda f: f.__qualname__)  # by name
-copyreg.pickle(type(_core.Tensor.relu.__get__(object())), lambda bound: (getattr, (bound.__self__, bound.__func__.__name__)))
+copyreg.pickle(type(_core.Tensor.relu.__get__(object())),
+               lambda bound: (getattr, (bound.__self__, bound.__func__.__name__)))
 copyreg.pickle(types.ModuleType, lambda module: (importlib.import_module, (module.__name__,)))

@@ -37,12 +37,13 @@ class _NoGrad(contextlib.ContextDecorator):
   def __exit__(self, *_): pass
 
 
-Tensor.train, Tensor.test, Tensor.no_grad, Tensor.inference_mode = staticmethod(_train), staticmethod(lambda: _train(False)), _NoGrad, _NoGrad
+Tensor.train, Tensor.test, Tensor.no_grad, Tensor.inference_mode = staticmethod(_train), staticmethod(
+    lambda: _train(False)), _NoGrad, _NoGrad
 
 
 class _Counter:
-  """The count of random words drawn on a device. It lives on the host and is never a pending computation; this looks like the
-  tensor older code expects."""
+  """The count of random words drawn on a device. It lives on the host and is never a pending computation; this looks
+  like the tensor older code expects."""
 
   class uop:
     is_realized = False

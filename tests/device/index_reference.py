@@ -1,4 +1,5 @@
-"""Records what NumPy gives for index expressions, as cases of index_test.cpp: python3 index_reference.py > index_reference.inc
+"""Records what NumPy gives for index expressions, as cases of index_test.cpp: python3 index_reference.py >
+index_reference.inc
 
 Integers are applied before arrays (as PyTorch does): an integer beside arrays does not move axes."""
 import itertools
@@ -31,7 +32,8 @@ def nested(v):
 
 def ints_first(x, index):
     """The view without the integers, and the rest of the index."""
-    used = sum(i.ndim if isinstance(i, np.ndarray) and i.dtype == bool else 1 for i in index if i is not None and i is not Ellipsis)
+    used = sum(i.ndim if isinstance(i, np.ndarray) and i.dtype == bool else 1 for i in index if i is not None
+               and i is not Ellipsis)
     full, rest = [], []
     for i in index:
         if i is Ellipsis:
@@ -56,7 +58,8 @@ def random_index(shape):
         if c < 0.15:
             out.append(random.randrange(-n, n))
         elif c < 0.55:
-            out.append(S(random.choice([None, random.randint(-n - 1, n + 1)]), random.choice([None, random.randint(-n - 1, n + 1)]),
+            out.append(S(random.choice([None, random.randint(-n - 1, n + 1)]),
+                         random.choice([None, random.randint(-n - 1, n + 1)]),
                          random.choice([None, 1, 2, 3, -1, -2, -3])))
         elif c < 0.8:
             a = np.array([random.randrange(-n, n) for _ in range(int(np.prod(shared)))]).reshape(shared)
@@ -77,15 +80,22 @@ def random_index(shape):
 
 mask = np.array([[True, False, True, False], [False, False, True, True], [False, True, False, False]])
 named = [
-    ((3, 4), (1,)), ((3, 4), (-1, -4)), ((3, 4), (S(None), -1)), ((3, 4), (Ellipsis,)), ((3, 4), (None, Ellipsis, None)),
-    ((3, 4), (S(None, None, -1), S(1, None, 2))), ((3, 4), (S(5, 1, -1),)), ((3, 4), (S(2, 1),)), ((5,), (S(4, 0, -3),)), ((5,), (S(None, None, 7),)),
-    ((3, 4), (A(2, 0, -1),)), ((3, 4), (S(None), A(3, 3))), ((3, 4), (A(0, 2), A(1, -1))), ((3, 4), (A(0, 2).reshape(2, 1), A(1, 3))),
-    ((2, 3, 4), (A(0, 1), S(None), A(2, 3))), ((2, 3, 4), (S(None), A(0, 2), A(1, 1))), ((2, 3, 4), (A(1, 0), 2, A(3, 0))),
-    ((2, 3, 4), (0, S(None), A(1, 2, 3))), ((2, 3, 4, 2), (S(None), A(0, 1), S(0, 4, 2), A(1, 0))), ((2, 3, 4), (S(None), A(2, 0), None, A(1, 3))),
-    ((3, 4), (mask,)), ((3, 4), (mask[:, 0], S(1, 3))), ((3, 4), (S(None), mask[0])), ((2, 3, 4), (1, mask)), ((3, 4, 2), (mask, S(None, None, -1))),
+    ((3, 4), (1,)), ((3, 4), (-1, -4)), ((3, 4), (S(None), -1)), ((3, 4), (Ellipsis,)),
+    ((3, 4), (None, Ellipsis, None)),
+    ((3, 4), (S(None, None, -1), S(1, None, 2))), ((3, 4), (S(5, 1, -1),)), ((3, 4), (S(2, 1),)),
+    ((5,), (S(4, 0, -3),)), ((5,), (S(None, None, 7),)),
+    ((3, 4), (A(2, 0, -1),)), ((3, 4), (S(None), A(3, 3))), ((3, 4), (A(0, 2), A(1, -1))),
+    ((3, 4), (A(0, 2).reshape(2, 1), A(1, 3))),
+    ((2, 3, 4), (A(0, 1), S(None), A(2, 3))), ((2, 3, 4), (S(None), A(0, 2), A(1, 1))),
+    ((2, 3, 4), (A(1, 0), 2, A(3, 0))),
+    ((2, 3, 4), (0, S(None), A(1, 2, 3))), ((2, 3, 4, 2), (S(None), A(0, 1), S(0, 4, 2), A(1, 0))),
+    ((2, 3, 4), (S(None), A(2, 0), None, A(1, 3))),
+    ((3, 4), (mask,)), ((3, 4), (mask[:, 0], S(1, 3))), ((3, 4), (S(None), mask[0])), ((2, 3, 4), (1, mask)),
+    ((3, 4, 2), (mask, S(None, None, -1))),
     ((3, 4), (np.zeros((3,), bool),)), ((3, 4), (S(0, 0), A(0, 1))),
 ]
-cases = named + [(s, random_index(s)) for s in itertools.islice(itertools.cycle([(6,), (3, 5), (4, 3), (2, 3, 4), (3, 2, 2, 3)]), 30)]
+cases = named + [(s, random_index(s))
+                 for s in itertools.islice(itertools.cycle([(6,), (3, 5), (4, 3), (2, 3, 4), (3, 2, 2, 3)]), 30)]
 
 reads, writes = [], []
 for shape, index in cases:

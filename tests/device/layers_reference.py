@@ -1,4 +1,5 @@
-"""Writes layers_reference.inc: values and gradients of PyTorch's layers, optimizers and schedulers, and first weights of tinygrad's layers.
+"""Writes layers_reference.inc: values and gradients of PyTorch's layers, optimizers and schedulers, and first weights
+of tinygrad's layers.
 Run it with both installed: python3 layers_reference.py > layers_reference.inc"""
 import numpy as np, torch
 import tinygrad
@@ -37,9 +38,11 @@ def fill(module, scale=0.125):
 
 # ---- layers ----
 x = torch.tensor(ramp((2, 4, 3, 3), 0.25, 0.5), requires_grad=True)
-ct = fill(torch.nn.ConvTranspose2d(4, 6, (3, 2), stride=(2, 1), padding=(1, 0), output_padding=(1, 0), dilation=(1, 2), groups=2))
+ct = fill(torch.nn.ConvTranspose2d(4, 6, (3, 2), stride=(2, 1), padding=(1, 0), output_padding=(1, 0), dilation=(1, 2),
+                                   groups=2))
 record("ConvTranspose", ct(x), x, ct.weight, ct.bias)
-for name, layer in {"GroupNorm": torch.nn.GroupNorm(2, 4), "InstanceNorm": torch.nn.InstanceNorm2d(4, affine=True)}.items():
+for name, layer in {"GroupNorm": torch.nn.GroupNorm(2, 4),
+                    "InstanceNorm": torch.nn.InstanceNorm2d(4, affine=True)}.items():
   layer.weight.data, layer.bias.data = torch.tensor(ramp((4,), 0.25, 1.0)), torch.tensor(ramp((4,), 0.5))
   record(name, layer(x), x, layer.weight, layer.bias)
 ln = torch.nn.LayerNorm(4)
@@ -67,7 +70,8 @@ for name, make in {"Lstm": torch.nn.LSTM, "Gru": torch.nn.GRU}.items():
   put(f"k{name}BatchFirst", one(seq, (start, start) if name == "Lstm" else start)[0].detach())
 
 # ---- attention ----
-q, kv = torch.tensor(ramp((2, 3, 8), 0.125), requires_grad=True), torch.tensor(ramp((2, 5, 8), 0.125, 0.25), requires_grad=True)
+q, kv = torch.tensor(ramp((2, 3, 8), 0.125), requires_grad=True), torch.tensor(ramp((2, 5, 8), 0.125, 0.25),
+    requires_grad=True)
 mha = fill(torch.nn.MultiheadAttention(8, 2, batch_first=True), 0.0625)
 y, w = mha(q, kv, kv, average_attn_weights=False)
 record("Attention", y, q, kv, *mha.parameters())
@@ -102,13 +106,15 @@ def tiny_steps(make, steps=3):
 
 
 put("kLars", tiny_steps(lambda p: nn.optim.LARS(p, lr=0.5)))
-put("kLarsNesterov", tiny_steps(lambda p: nn.optim.LARS(p, lr=0.5, momentum=0.5, weight_decay=0.01, nesterov=True, classic=False, tcoef=0.1)))
+put("kLarsNesterov", tiny_steps(lambda p: nn.optim.LARS(p, lr=0.5, momentum=0.5, weight_decay=0.01, nesterov=True,
+                                                        classic=False, tcoef=0.1)))
 put("kLarsFused", tiny_steps(lambda p: nn.optim.LARS(p, lr=0.5, fused=True)))
 put("kSgdClassic", tiny_steps(lambda p: nn.optim.SGD(p, lr=0.125, momentum=0.9, weight_decay=0.1, classic=True)))
 put("kLamb", tiny_steps(lambda p: nn.optim.LAMB(p, lr=0.01, weight_decay=0.1)))
 put("kLambFused", tiny_steps(lambda p: nn.optim.LAMB(p, lr=0.01, fused=True)))
 put("kMuon", tiny_steps(lambda p: nn.optim.Muon(p, lr=0.01, weight_decay=0.0)))
-put("kMuonPlain", tiny_steps(lambda p: nn.optim.Muon(p, lr=0.01, weight_decay=0.0, nesterov=False, ns_steps=3, ns_coefficients=(2.0, -1.5, 0.5))))
+put("kMuonPlain", tiny_steps(lambda p: nn.optim.Muon(p, lr=0.01, weight_decay=0.0, nesterov=False, ns_steps=3,
+                                                     ns_coefficients=(2.0, -1.5, 0.5))))
 
 
 # ---- schedulers: the rate of each of 12 steps ----
@@ -130,16 +136,20 @@ put("kLinearLr", rates(lambda o: S.LinearLR(o, 0.25, 1.0, 4)))
 put("kPolynomialLr", rates(lambda o: S.PolynomialLR(o, 8, 2.0)))
 put("kCosineLr", rates(lambda o: S.CosineAnnealingLR(o, 11, 0.125)))
 put("kOneCycleCosine", rates(lambda o: S.OneCycleLR(o, 0.5, total_steps=12, pct_start=0.3, cycle_momentum=False)))
-put("kOneCycleLinear", rates(lambda o: S.OneCycleLR(o, 0.5, total_steps=12, pct_start=0.25, anneal_strategy="linear", div_factor=10, final_div_factor=100, cycle_momentum=False)))
+put("kOneCycleLinear", rates(lambda o: S.OneCycleLR(o, 0.5, total_steps=12, pct_start=0.25, anneal_strategy="linear",
+                                                    div_factor=10, final_div_factor=100, cycle_momentum=False)))
 losses = [1.0, 0.9, 0.9, 0.95, 0.9, 0.9, 0.5, 0.49999, 0.6, 0.6, 0.6, 0.4]
 put("kPlateau", rates(lambda o: S.ReduceLROnPlateau(o, factor=0.5, patience=2), metrics=losses))
-put("kPlateauMax", rates(lambda o: S.ReduceLROnPlateau(o, mode="max", factor=0.5, patience=1, threshold=0.05, threshold_mode="abs", cooldown=2, min_lr=0.1), metrics=losses))
+put("kPlateauMax", rates(lambda o: S.ReduceLROnPlateau(o, mode="max", factor=0.5, patience=1, threshold=0.05,
+                                                       threshold_mode="abs", cooldown=2, min_lr=0.1), metrics=losses))
 
 # ---- initial values at a seed ----
 Tensor.manual_seed(7)
-for name, layer in {"InitTransposed": nn.ConvTranspose2d(2, 4, (2, 3), groups=2), "InitCell": nn.LSTMCell(3, 2)}.items():
+for name, layer in {"InitTransposed": nn.ConvTranspose2d(2, 4, (2, 3), groups=2),
+                    "InitCell": nn.LSTMCell(3, 2)}.items():
   state = nn.state.get_state_dict(layer)
-  Tensor.realize(*reversed(state.values()))  # in the order of their making: there, values depend on the order in which tensors are computed
+  # in the order of their making: there, values depend on the order in which tensors are computed
+  Tensor.realize(*reversed(state.values()))
   put(f"k{name}", np.concatenate([t.numpy().reshape(-1) for t in state.values()]))
 
 print("\n".join(out))

@@ -1,4 +1,5 @@
-"""Writes nn_reference.inc: what PyTorch and tinygrad give for small layers, optimizers and seeds. Run it with both installed: python3 nn_reference.py > nn_reference.inc"""
+"""Writes nn_reference.inc: what PyTorch and tinygrad give for small layers, optimizers and seeds. Run it with both
+installed: python3 nn_reference.py > nn_reference.inc"""
 import numpy as np, torch
 import tinygrad
 from tinygrad import Tensor, nn
@@ -66,7 +67,8 @@ put("kLinear", lin(x[:, 0]).detach())
 
 # ---- initial values at a seed ----
 Tensor.manual_seed(42)
-for name, layer in {"Linear": nn.Linear(3, 2), "Conv": nn.Conv2d(2, 2, (2, 3), groups=2), "Embedding": nn.Embedding(3, 2)}.items():
+for name, layer in {"Linear": nn.Linear(3, 2), "Conv": nn.Conv2d(2, 2, (2, 3), groups=2),
+                    "Embedding": nn.Embedding(3, 2)}.items():
   put(f"k{name}Weight", layer.weight.numpy())
   if name != "Embedding": put(f"k{name}Bias", layer.bias.numpy())
 

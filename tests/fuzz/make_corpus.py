@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the seed inputs of the fuzz targets beside this file: corpus/TARGET/good_* parse, corpus/TARGET/bad_* must raise FormatError."""
+"""Writes the seed inputs of the fuzz targets beside this file: corpus/TARGET/good_* parse, corpus/TARGET/bad_* must
+raise FormatError."""
 import gzip
 import io
 import json
@@ -19,7 +20,8 @@ def put(target, name, data):
 def gz(data): return gzip.compress(data, 9, mtime=0)
 
 
-def idx(code, shape, data=b""): return struct.pack(">HBB", 0, code, len(shape)) + b"".join(struct.pack(">I", d) for d in shape) + data
+def idx(code, shape, data=b""):
+  return struct.pack(">HBB", 0, code, len(shape)) + b"".join(struct.pack(">I", d) for d in shape) + data
 
 
 def tar(files, fmt=tarfile.USTAR_FORMAT):
@@ -127,7 +129,8 @@ def safetensors(header, data=b""):
 def tensor(dtype, shape, begin, end): return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
 
 
-put("safetensors", "good_two", safetensors({"__metadata__": {"by": "x"}, "a": tensor("F32", [2], 0, 8), "b": tensor("U8", [], 8, 9)}, bytes(9)))
+put("safetensors", "good_two",
+    safetensors({"__metadata__": {"by": "x"}, "a": tensor("F32", [2], 0, 8), "b": tensor("U8", [], 8, 9)}, bytes(9)))
 put("safetensors", "good_empty", safetensors({}))
 put("safetensors", "good_no_elements", safetensors({"a": tensor("F16", [3, 0], 0, 0)}))
 put("safetensors", "good_padded", safetensors(b'{"a":{"dtype":"I64","shape":[1],"data_offsets":[0,8]}}   ', bytes(8)))
@@ -145,7 +148,8 @@ put("safetensors", "bad_shape", safetensors({"a": tensor("F32", [3], 0, 8)}, byt
 put("safetensors", "bad_shape_overflow", safetensors({"a": tensor("F32", [1 << 62, 4], 0, 0)}))
 put("safetensors", "bad_shape_negative", safetensors({"a": tensor("U8", [-1, -4], 0, 4)}, bytes(4)))
 put("safetensors", "bad_shape_float", safetensors({"a": tensor("U8", [4.0], 0, 4)}, bytes(4)))
-put("safetensors", "bad_twice", safetensors(b'{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}', bytes(1)))
+put("safetensors", "bad_twice",
+    safetensors(b'{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}', bytes(1)))
 put("safetensors", "bad_no_offsets", safetensors({"a": {"dtype": "U8", "shape": [1]}}, bytes(1)))
 put("safetensors", "bad_metadata", safetensors({"__metadata__": 3}))
 put("safetensors", "bad_utf8", safetensors(b'{"\xff\xfe":{}}'))

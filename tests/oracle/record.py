@@ -33,9 +33,13 @@ def case(name, inputs, fn): assert name not in C, name; C[name] = (inputs, fn)
 
 # ---- elementwise ----
 for name in "relu sigmoid tanh exp exp2 sin cos square abs sign ceil floor round trunc neg silu gelu_erf erf relu6 hardswish mish softplus softsign logsigmoid quick_gelu hardsigmoid celu elu selu leaky_relu hardtanh gelu sinh cosh".split():
-  fn = {"relu": F.relu, "sigmoid": torch.sigmoid, "square": torch.square, "silu": F.silu, "gelu_erf": lambda x: F.gelu(x), "gelu": lambda x: F.gelu(x, approximate="tanh"), "relu6": F.relu6,
-        "hardswish": F.hardswish, "mish": F.mish, "softplus": F.softplus, "softsign": F.softsign, "logsigmoid": F.logsigmoid, "quick_gelu": lambda x: x * torch.sigmoid(1.702 * x),
-        "hardsigmoid": F.hardsigmoid, "celu": F.celu, "elu": F.elu, "selu": lambda x: 1.0507 * torch.where(x >= 0, x, 1.67326 * (x.exp() - 1)), "leaky_relu": F.leaky_relu, "hardtanh": F.hardtanh}.get(name) or getattr(torch, name)
+  fn = {"relu": F.relu, "sigmoid": torch.sigmoid, "square": torch.square, "silu": F.silu,
+        "gelu_erf": lambda x: F.gelu(x), "gelu": lambda x: F.gelu(x, approximate="tanh"), "relu6": F.relu6,
+        "hardswish": F.hardswish, "mish": F.mish, "softplus": F.softplus, "softsign": F.softsign,
+        "logsigmoid": F.logsigmoid, "quick_gelu": lambda x: x * torch.sigmoid(1.702 * x),
+        "hardsigmoid": F.hardsigmoid, "celu": F.celu, "elu": F.elu,
+        "selu": lambda x: 1.0507 * torch.where(x >= 0, x, 1.67326 * (x.exp() - 1)), "leaky_relu": F.leaky_relu,
+        "hardtanh": F.hardtanh}.get(name) or getattr(torch, name)
   case(name, [f(3, 5, lo=-3.7, hi=4.1)], fn)
 for name in "log log2 log10 sqrt rsqrt reciprocal".split(): case(name, [f(4, 4, **POS)], getattr(torch, name))
 for name in "asin acos atan atanh".split(): case(name, [f(7, **UNIT)], getattr(torch, name))
@@ -185,7 +189,8 @@ case("einsum_implicit", [f(3, 4), f(4, 2)], lambda x, y: torch.einsum("ab,bc", x
 case("einsum_ellipsis", [f(2, 3, 4), f(4, 5)], lambda x, y: torch.einsum("...i,ij->...j", x, y))
 case("einsum_trace", [f(4, 4)], lambda x: torch.einsum("ii->", x))
 case("attention", [f(2, 3, 4), f(2, 5, 4), f(2, 5, 4)], lambda q, k, v: F.scaled_dot_product_attention(q, k, v))
-case("attention_causal", [f(2, 4, 4), f(2, 4, 4), f(2, 4, 4)], lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True))
+case("attention_causal", [f(2, 4, 4), f(2, 4, 4), f(2, 4, 4)],
+     lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True))
 # ---- convolution and pooling ----
 case("conv2d", [f(2, 3, 6, 5), f(4, 3, 3, 2)], lambda x, w: F.conv2d(x, w))
 case("conv2d_bias_pad", [f(1, 2, 5, 5), f(3, 2, 3, 3), f(3)], lambda x, w, c: F.conv2d(x, w, c, padding=1))
@@ -198,7 +203,8 @@ case("conv2d_1x1", [f(2, 3, 4, 4), f(5, 3, 1, 1)], lambda x, w: F.conv2d(x, w))
 case("conv1d", [f(2, 3, 9), f(4, 3, 4)], lambda x, w: F.conv1d(x, w, padding=2, stride=2))
 case("conv3d", [f(1, 2, 4, 4, 3), f(2, 2, 2, 3, 2)], lambda x, w: F.conv3d(x, w))
 case("conv_transpose2d", [f(1, 3, 4, 4), f(3, 2, 3, 3)], lambda x, w: F.conv_transpose2d(x, w))
-case("conv_transpose2d_options", [f(1, 4, 4, 3), f(4, 2, 3, 3)], lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1, output_padding=1, groups=2))
+case("conv_transpose2d_options", [f(1, 4, 4, 3), f(4, 2, 3, 3)],
+     lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1, output_padding=1, groups=2))
 case("max_pool2d", [f(1, 2, 6, 6)], lambda x: F.max_pool2d(x, 2))
 case("max_pool2d_overlap", [f(1, 2, 7, 6)], lambda x: F.max_pool2d(x, 3, stride=2, padding=1))
 case("max_pool2d_ceil", [f(1, 1, 7, 6)], lambda x: F.max_pool2d(x, 3, stride=2, ceil_mode=True))
@@ -213,17 +219,21 @@ case("avg_pool2d_ceil", [f(1, 1, 6, 7)], lambda x: F.avg_pool2d(x, 3, stride=2, 
 # ---- losses ----
 def lab(*shape, n=5): return ("i", shape, 0.0, float(n))
 case("sparse_cce", [f(4, 5), lab(4)], lambda x, y: F.cross_entropy(x, y.long()))
-case("sparse_cce_smooth", [f(4, 5), lab(4)], lambda x, y: -((0.9 * x.log_softmax(-1).gather(-1, y.long()[:, None])[:, 0]) + 0.1 * x.log_softmax(-1).mean(-1)).mean())
+case("sparse_cce_smooth", [f(4, 5), lab(4)],
+     lambda x, y: -((0.9 * x.log_softmax(-1).gather(-1, y.long()[:, None])[:, 0])
+                    + 0.1 * x.log_softmax(-1).mean(-1)).mean())
 case("sparse_cce_ignore", [f(6, 5), lab(6)], lambda x, y: F.cross_entropy(x, y.long(), ignore_index=2))
 case("cross_entropy", [f(4, 5), lab(4)], lambda x, y: F.cross_entropy(x, y.long()))
 case("cross_entropy_spatial", [f(2, 5, 3), lab(2, 3)], lambda x, y: F.cross_entropy(x, y.long(), reduction="none"))
 case("cross_entropy_smooth", [f(4, 5), lab(4)], lambda x, y: F.cross_entropy(x, y.long(), label_smoothing=0.2))
 case("cross_entropy_probabilities", [f(4, 5), f(4, 5, **POS)], lambda x, y: F.cross_entropy(x, y, reduction="sum"))
 case("nll_loss", [f(4, 5), lab(4)], lambda x, y: F.nll_loss(x, y.long()))
-case("nll_loss_weight", [f(6, 5), lab(6), f(5, **POS)], lambda x, y, w: F.nll_loss(x, y.long(), w.detach(), ignore_index=1))
+case("nll_loss_weight", [f(6, 5), lab(6), f(5, **POS)],
+     lambda x, y, w: F.nll_loss(x, y.long(), w.detach(), ignore_index=1))
 case("bce", [f(9, lo=0.1, hi=0.9), f(9, lo=0, hi=1)], lambda x, y: F.binary_cross_entropy(x, y.detach()))
 case("bce_logits", [f(9), f(9, lo=0, hi=1)], lambda x, y: F.binary_cross_entropy_with_logits(x, y))
-case("bce_logits_weight", [f(9), f(9, lo=0, hi=1), f(9, **POS)], lambda x, y, w: F.binary_cross_entropy_with_logits(x, y, pos_weight=w.detach(), reduction="sum"))
+case("bce_logits_weight", [f(9), f(9, lo=0, hi=1), f(9, **POS)],
+     lambda x, y, w: F.binary_cross_entropy_with_logits(x, y, pos_weight=w.detach(), reduction="sum"))
 case("mse", [f(3, 4), f(3, 4)], lambda x, y: F.mse_loss(x, y))
 # ---- indexing ----
 case("index_int", [f(3, 4)], lambda x: x[1])
@@ -236,8 +246,10 @@ case("index_tensor", [f(6, 3), i(4, lo=-6, hi=6)], lambda x, j: x[j.long()])
 case("index_tensor_2d", [f(6, 3), i(2, 3, lo=0, hi=6)], lambda x, j: x[j.long()])
 case("index_tensor_axis1", [f(2, 6, 3), i(4, lo=0, hi=6)], lambda x, j: x[:, j.long()])
 case("index_two_tensors", [f(4, 5, 3), i(6, lo=0, hi=4), i(6, lo=0, hi=5)], lambda x, j, k: x[j.long(), k.long()])
-case("index_two_tensors_apart", [f(4, 3, 5), i(6, lo=0, hi=4), i(6, lo=0, hi=5)], lambda x, j, k: x[j.long(), :, k.long()])
-case("index_two_tensors_inner", [f(2, 4, 5), i(3, 1, lo=0, hi=4), i(2, lo=0, hi=5)], lambda x, j, k: x[:, j.long(), k.long()])
+case("index_two_tensors_apart", [f(4, 3, 5), i(6, lo=0, hi=4), i(6, lo=0, hi=5)],
+     lambda x, j, k: x[j.long(), :, k.long()])
+case("index_two_tensors_inner", [f(2, 4, 5), i(3, 1, lo=0, hi=4), i(2, lo=0, hi=5)],
+     lambda x, j, k: x[:, j.long(), k.long()])
 case("index_of_expression", [f(6, 3), i(4, lo=0, hi=6)], lambda x, j: (x * 2 + 1)[j.long()])
 case("gather", [f(3, 5), i(3, 4, lo=0, hi=5)], lambda x, j: x.gather(1, j.long()))
 case("gather_axis0", [f(5, 3), i(2, 3, lo=0, hi=5)], lambda x, j: x.gather(0, j.long()))
@@ -251,15 +263,19 @@ case("cummax_indices", [f(3, 6)], lambda x: x.cummax(1)[1].int())
 case("cummin", [f(3, 6)], lambda x: x.cummin(1)[0])
 case("softmin", [f(3, 5)], lambda x: F.softmin(x, -1))
 for how in ("sum", "prod", "mean", "amax", "amin"):
-  case("scatter_reduce_" + how, [f(3, 5), f(2, 4), i(2, 4, lo=0, hi=5)], lambda x, s, j, how=how: x.scatter_reduce(1, j.long(), s, how))
-  case("scatter_reduce_" + how + "_exclude", [f(3, 5), f(2, 4), i(2, 4, lo=0, hi=5)], lambda x, s, j, how=how: x.scatter_reduce(1, j.long(), s, how, include_self=False))
+  case("scatter_reduce_" + how, [f(3, 5), f(2, 4), i(2, 4, lo=0, hi=5)],
+       lambda x, s, j, how=how: x.scatter_reduce(1, j.long(), s, how))
+  case("scatter_reduce_" + how + "_exclude", [f(3, 5), f(2, 4), i(2, 4, lo=0, hi=5)],
+       lambda x, s, j, how=how: x.scatter_reduce(1, j.long(), s, how, include_self=False))
 case("masked_select", [f(4, 5), b(4, 5)], lambda x, m: x[m])
 case("masked_select_size", [f(6), b(6)], lambda x, m: torch.cat([x[m], torch.full((8 - int(m.sum()),), 9.0)]))
 case("nonzero", [i(4, 5, lo=-1, hi=2)], lambda x: x.nonzero().int())
-case("max_pool2d_indices", [f(1, 2, 7, 6)], lambda x: F.max_pool2d(x, 3, stride=2, padding=1, return_indices=True)[1].int())
+case("max_pool2d_indices", [f(1, 2, 7, 6)],
+     lambda x: F.max_pool2d(x, 3, stride=2, padding=1, return_indices=True)[1].int())
 case("max_unpool2d", [f(1, 2, 6, 6)], lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2))
 case("interpolate_linear", [f(1, 2, 5)], lambda x: F.interpolate(x, 8, mode="linear"))
-case("interpolate_bilinear_corners", [f(1, 2, 3, 4)], lambda x: F.interpolate(x, (5, 7), mode="bilinear", align_corners=True))
+case("interpolate_bilinear_corners", [f(1, 2, 3, 4)],
+     lambda x: F.interpolate(x, (5, 7), mode="bilinear", align_corners=True))
 case("interpolate_nearest", [f(1, 2, 3, 4)], lambda x: F.interpolate(x, (5, 3), mode="nearest"))
 case("interpolate_nearest_exact", [f(1, 2, 3, 4)], lambda x: F.interpolate(x, (5, 3), mode="nearest-exact"))
 case("rearrange", [f(2, 6, 5)], lambda x: x.reshape(2, 3, 2, 5).permute(0, 3, 2, 1).reshape(2, 5, 6))
@@ -271,8 +287,10 @@ case("svd_product", [f(2, 3, 5)], lambda x: x.detach())
 case("svd_full_orthogonal", [f(5, 3)], lambda x: torch.eye(5))
 case("newton_schulz", [f(3, 4)], lambda x: newton_schulz(x.detach(), 3, (3.4445, -4.775, 2.0315)))
 for name, fn in {"sha3_256": hashlib.sha3_256, "sha3_224": hashlib.sha3_224}.items():
-  case("keccak_" + name, [("u", (2, 150), 0, 256)], lambda x, fn=fn: torch.stack([torch.tensor(list(fn(bytes(r.tolist())).digest()), dtype=torch.uint8) for r in x]))
-case("keccak_shake_128", [("u", (1, 20), 0, 256)], lambda x: torch.tensor(list(hashlib.shake_128(bytes(x[0].tolist())).digest(16)), dtype=torch.uint8)[None])
+  case("keccak_" + name, [("u", (2, 150), 0, 256)],
+       lambda x, fn=fn: torch.stack([torch.tensor(list(fn(bytes(r.tolist())).digest()), dtype=torch.uint8) for r in x]))
+case("keccak_shake_128", [("u", (1, 20), 0, 256)],
+     lambda x: torch.tensor(list(hashlib.shake_128(bytes(x[0].tolist())).digest(16)), dtype=torch.uint8)[None])
 
 # ---- creation ----
 case("arange_steps", [f(1)], lambda x: torch.arange(7, -4, -3, dtype=torch.int32))
@@ -282,8 +300,10 @@ case("linspace_one", [f(1)], lambda x: torch.linspace(3, 9, 1))
 case("eye_wide", [f(1)], lambda x: torch.eye(3, 5))
 case("full_like", [f(2, 3)], lambda x: torch.full_like(x, 4.5).detach())
 case("constants", [f(3)], lambda x: x * torch.tensor([1.0, -2.0, 3.0]))
-case("meshgrid_ij", [f(3), f(2)], lambda x, y: torch.meshgrid(x, y, indexing="ij")[0] * torch.meshgrid(x, y, indexing="ij")[1])
-case("meshgrid_xy", [f(3), f(2)], lambda x, y: torch.meshgrid(x, y, indexing="xy")[0] - torch.meshgrid(x, y, indexing="xy")[1])
+case("meshgrid_ij", [f(3), f(2)],
+     lambda x, y: torch.meshgrid(x, y, indexing="ij")[0] * torch.meshgrid(x, y, indexing="ij")[1])
+case("meshgrid_xy", [f(3), f(2)],
+     lambda x, y: torch.meshgrid(x, y, indexing="xy")[0] - torch.meshgrid(x, y, indexing="xy")[1])
 # ---- views as inputs, odd and empty shapes, negative axes ----
 case("view_exp_flip", [f(4, 7)], lambda x: x.T.flip(0)[1:6:2].exp())
 case("view_max_permuted", [f(3, 4, 5)], lambda x: x.permute(2, 0, 1)[1:4].amax(-2))
@@ -323,11 +343,13 @@ case("argmin_keepdim", [i(4, 5)], lambda x: x.argmin(1, keepdim=True).int())
 case("div_trunc", [f(9, lo=-9, hi=9), f(9, **POS)], lambda x, y: torch.div(x, y, rounding_mode="trunc").detach())
 case("div_floor", [f(9, lo=-9, hi=9), f(9, **POS)], lambda x, y: torch.div(x, y, rounding_mode="floor").detach())
 case("fmod_float", [f(9, lo=-9, hi=9), f(9, **POS)], torch.fmod)
-case("clip_tensor_bounds", [f(3, 4), f(4, lo=-1, hi=0), f(4, lo=0, hi=1)], lambda x, lo, hi: torch.clamp(x, lo.detach(), hi.detach()))
+case("clip_tensor_bounds", [f(3, 4), f(4, lo=-1, hi=0), f(4, lo=0, hi=1)],
+     lambda x, lo, hi: torch.clamp(x, lo.detach(), hi.detach()))
 case("masked_fill", [f(3, 4), b(4)], lambda x, m: x.masked_fill(m, -1.5))
 case("isclose", [f(9), f(9)], lambda x, y: torch.isclose(x, y, rtol=0.5, atol=0.1))
 case("allclose", [f(9)], lambda x: torch.tensor(True))
-case("isnan_isinf_divided", [f(5)], lambda x: torch.stack([torch.isnan(x * 0 / 0), torch.isinf(x / 0), torch.isinf(-(x.abs()) / 0) & True]))
+case("isnan_isinf_divided", [f(5)],
+     lambda x: torch.stack([torch.isnan(x * 0 / 0), torch.isinf(x / 0), torch.isinf(-(x.abs()) / 0) & True]))
 case("usum", [f(4), f(4), f(1)], lambda x, y, z: x + y + z)
 case("uprod_bool", [b(6), b(6)], torch.logical_and)
 case("lerp_uint8", [("u", (6,), 0, 255), ("u", (6,), 0, 255), f(6, lo=0, hi=1)], lambda x, y, w: lerp_bytes(x, y, w))
@@ -379,10 +401,14 @@ case("image_dot", [f(3, 5), f(5, 6)], torch.matmul)
 case("image_conv2d", [f(2, 3, 6, 5), f(4, 3, 3, 2), f(4)], lambda x, w, c: F.conv2d(x, w, c, padding=1))
 case("image_conv2d_groups", [f(1, 8, 5, 5), f(8, 2, 3, 3)], lambda x, w: F.conv2d(x, w, groups=4, stride=2))
 case("image_conv2d_depthwise", [f(1, 4, 5, 5), f(4, 1, 3, 3)], lambda x, w: F.conv2d(x, w, groups=4))
-case("attention_mask", [f(2, 3, 4), f(2, 5, 4), f(2, 5, 4), b(3, 5)], lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m | (torch.arange(5) == 0)))
-case("attention_bias", [f(2, 3, 4), f(2, 5, 4), f(2, 5, 4), f(3, 5)], lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m.detach()))
-case("attention_causal_wide", [f(1, 3, 4), f(1, 5, 4), f(1, 5, 4)], lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True))
-case("attention_gqa", [f(1, 4, 3, 2), f(1, 2, 5, 2), f(1, 2, 5, 2)], lambda q, k, v: F.scaled_dot_product_attention(q, k.repeat_interleave(2, -3), v.repeat_interleave(2, -3)))
+case("attention_mask", [f(2, 3, 4), f(2, 5, 4), f(2, 5, 4), b(3, 5)],
+     lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m | (torch.arange(5) == 0)))
+case("attention_bias", [f(2, 3, 4), f(2, 5, 4), f(2, 5, 4), f(3, 5)],
+     lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m.detach()))
+case("attention_causal_wide", [f(1, 3, 4), f(1, 5, 4), f(1, 5, 4)],
+     lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True))
+case("attention_gqa", [f(1, 4, 3, 2), f(1, 2, 5, 2), f(1, 2, 5, 2)],
+     lambda q, k, v: F.scaled_dot_product_attention(q, k.repeat_interleave(2, -3), v.repeat_interleave(2, -3)))
 case("qr_triangle", [f(3, 5)], lambda x: torch.zeros(3))
 case("svd_wide_values", [f(2, 5)], lambda x: torch.linalg.svdvals(x.detach()))
 # ---- further convolution and pooling ----
@@ -390,34 +416,44 @@ case("conv2d_padding_sides", [f(1, 2, 5, 6), f(3, 2, 3, 3)], lambda x, w: F.conv
 case("conv2d_padding_axes", [f(1, 2, 5, 6), f(3, 2, 3, 3)], lambda x, w: F.conv2d(x, w, padding=(2, 0)))
 case("conv2d_padding_negative", [f(1, 1, 6, 7), f(2, 1, 3, 3)], lambda x, w: F.conv2d(F.pad(x, (-1, 1, 1, -2)), w))
 case("conv2d_double", [f(1, 2, 4, 4), f(2, 2, 3, 3)], lambda x, w: F.conv2d(x, w).double())
-case("conv_transpose1d", [f(2, 3, 5), f(3, 2, 4)], lambda x, w: F.conv_transpose1d(x, w, stride=3, padding=1, output_padding=2))
+case("conv_transpose1d", [f(2, 3, 5), f(3, 2, 4)],
+     lambda x, w: F.conv_transpose1d(x, w, stride=3, padding=1, output_padding=2))
 case("conv_transpose3d", [f(1, 2, 3, 2, 3), f(2, 2, 2, 3, 2)], lambda x, w: F.conv_transpose3d(x, w, stride=(2, 1, 2)))
-case("conv_transpose2d_dilation", [f(1, 2, 4, 4), f(2, 3, 2, 3)], lambda x, w: F.conv_transpose2d(x, w, dilation=2, padding=1))
+case("conv_transpose2d_dilation", [f(1, 2, 4, 4), f(2, 3, 2, 3)],
+     lambda x, w: F.conv_transpose2d(x, w, dilation=2, padding=1))
 case("max_pool1d", [f(1, 2, 9)], lambda x: F.max_pool1d(x, 3, stride=2))
 case("max_pool3d", [f(1, 1, 4, 5, 4)], lambda x: F.max_pool3d(x, 2))
-case("avg_pool1d_exclude_ceil", [f(1, 2, 8)], lambda x: F.avg_pool1d(x, 3, stride=2, padding=1, ceil_mode=True, count_include_pad=False))
+case("avg_pool1d_exclude_ceil", [f(1, 2, 8)],
+     lambda x: F.avg_pool1d(x, 3, stride=2, padding=1, ceil_mode=True, count_include_pad=False))
 case("avg_pool3d", [f(1, 1, 4, 4, 5)], lambda x: F.avg_pool3d(x, (2, 1, 3)))
 case("max_pool2d_int", [i(1, 1, 5, 5)], lambda x: F.max_pool2d(x.float(), 2, stride=1, padding=1).int())
 case("interpolate_trilinear", [f(1, 1, 2, 3, 4)], lambda x: F.interpolate(x, (3, 2, 7), mode="trilinear"))
 case("interpolate_shrink", [f(1, 2, 9)], lambda x: F.interpolate(x, 4, mode="linear"))
 case("layernorm_axes", [f(2, 3, 4)], lambda x: F.layer_norm(x, (3, 4), eps=1e-3))
-case("batchnorm", [f(2, 3, 4), f(3), f(3), f(3), f(3, **POS)], lambda x, w, c, m, s: (x - m[:, None]) * w[:, None] * s[:, None] + c[:, None])
+case("batchnorm", [f(2, 3, 4), f(3), f(3), f(3), f(3, **POS)],
+     lambda x, w, c, m, s: (x - m[:, None]) * w[:, None] * s[:, None] + c[:, None])
 case("batchnorm_axes", [f(2, 3, 4), f(2, 4), f(2, 4, **POS)], lambda x, m, s: (x - m[:, None]) * s[:, None])
 case("rms_norm", [f(3, 6)], lambda x: x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt())
 case("normalize_1", [f(3, 5)], lambda x: F.normalize(x, p=1, dim=-1))
 case("normalize_3", [f(3, 5)], lambda x: F.normalize(x, p=3, dim=0))
 # ---- reductions of losses ----
 case("sparse_cce_none", [f(4, 5), lab(4)], lambda x, y: F.cross_entropy(x, y.long(), reduction="none"))
-case("sparse_cce_sum_ignore", [f(6, 5), lab(6)], lambda x, y: F.cross_entropy(x, y.long(), reduction="sum", ignore_index=3))
+case("sparse_cce_sum_ignore", [f(6, 5), lab(6)],
+     lambda x, y: F.cross_entropy(x, y.long(), reduction="sum", ignore_index=3))
 case("cross_entropy_vector", [f(5), lab()], lambda x, y: F.cross_entropy(x, y.long()))
-case("cross_entropy_smooth_none", [f(3, 4, 2), ("i", (3, 2), 0, 4)], lambda x, y: F.cross_entropy(x, y.long(), label_smoothing=0.3, reduction="none"))
+case("cross_entropy_smooth_none", [f(3, 4, 2), ("i", (3, 2), 0, 4)],
+     lambda x, y: F.cross_entropy(x, y.long(), label_smoothing=0.3, reduction="none"))
 case("nll_loss_spatial", [f(2, 4, 3), ("i", (2, 3), 0, 4)], lambda x, y: F.nll_loss(x, y.long(), reduction="none"))
-case("nll_loss_sum", [f(4, 5), lab(4), f(5, **POS)], lambda x, y, w: F.nll_loss(x, y.long(), w.detach(), reduction="sum"))
-case("bce_none", [f(6, lo=0.1, hi=0.9), f(6, lo=0, hi=1)], lambda x, y: F.binary_cross_entropy(x, y.detach(), reduction="none"))
-case("bce_logits_far", [f(6, lo=-80, hi=80), f(6, lo=0, hi=1)], lambda x, y: F.binary_cross_entropy_with_logits(x, y, reduction="none"))
+case("nll_loss_sum", [f(4, 5), lab(4), f(5, **POS)],
+     lambda x, y, w: F.nll_loss(x, y.long(), w.detach(), reduction="sum"))
+case("bce_none", [f(6, lo=0.1, hi=0.9), f(6, lo=0, hi=1)],
+     lambda x, y: F.binary_cross_entropy(x, y.detach(), reduction="none"))
+case("bce_logits_far", [f(6, lo=-80, hi=80), f(6, lo=0, hi=1)],
+     lambda x, y: F.binary_cross_entropy_with_logits(x, y, reduction="none"))
 case("topk_smallest", [f(3, 7)], lambda x: x.topk(2, dim=0, largest=False)[0])
 case("topk_indices", [f(2, 9)], lambda x: x.topk(4)[1].int())
-case("keccak_sponge", [("u", (1, 300), 0, 256)], lambda x: torch.tensor(list(hashlib.sha3_512(bytes(x[0].tolist())).digest()), dtype=torch.uint8)[None])
+case("keccak_sponge", [("u", (1, 300), 0, 256)],
+     lambda x: torch.tensor(list(hashlib.sha3_512(bytes(x[0].tolist())).digest()), dtype=torch.uint8)[None])
 
 def cum_first(x, of):  # the first index the extreme up to each place was seen at
   out = torch.zeros_like(x)
@@ -434,9 +470,13 @@ for ignored in (-1, -100):  # every third label or so
   low = ("i", (8,), -2, 5)
   kept = lambda y, ignored=ignored: torch.where(y < 0, ignored, y.long())
   for r in ("mean", "sum", "none"):
-    case(f"ignore_{tag}_sparse_{r}", [f(8, 5), low], lambda x, y, k=kept, i=ignored, r=r: F.cross_entropy(x, k(y), ignore_index=i, reduction=r))
-    case(f"ignore_{tag}_smooth_{r}", [f(8, 5), low], lambda x, y, k=kept, i=ignored, r=r: F.cross_entropy(x, k(y), ignore_index=i, reduction=r, label_smoothing=0.3))
-    case(f"ignore_{tag}_nll_{r}", [f(8, 5), low, f(5, **POS)], lambda x, y, w, k=kept, i=ignored, r=r: F.nll_loss(x, k(y), w.detach(), ignore_index=i, reduction=r))
+    case(f"ignore_{tag}_sparse_{r}", [f(8, 5), low],
+         lambda x, y, k=kept, i=ignored, r=r: F.cross_entropy(x, k(y), ignore_index=i, reduction=r))
+    case(f"ignore_{tag}_smooth_{r}", [f(8, 5), low],
+         lambda x, y, k=kept, i=ignored, r=r: F.cross_entropy(x, k(y), ignore_index=i, reduction=r,
+                                                              label_smoothing=0.3))
+    case(f"ignore_{tag}_nll_{r}", [f(8, 5), low, f(5, **POS)],
+         lambda x, y, w, k=kept, i=ignored, r=r: F.nll_loss(x, k(y), w.detach(), ignore_index=i, reduction=r))
 
 def newton_schulz(g, steps, c):
   g = g / (g.norm() + 1e-7)
@@ -453,8 +493,12 @@ def scatter_last(x, s, j):
     rows.append(torch.stack(row))
   return torch.stack(rows)
 
-NAMES = {torch.float32: "float32", torch.float16: "float16", torch.float64: "float64", torch.int32: "int32", torch.int64: "int64", torch.bool: "bool", torch.uint8: "uint8", torch.int16: "int16"}
-def text(t): return " ".join(repr(float(v)) if t.dtype.is_floating_point else str(int(v)) for v in t.detach().flatten().double().tolist()) if t.dtype.is_floating_point else " ".join(str(int(v)) for v in t.flatten().tolist())
+NAMES = {torch.float32: "float32", torch.float16: "float16", torch.float64: "float64", torch.int32: "int32",
+         torch.int64: "int64", torch.bool: "bool", torch.uint8: "uint8", torch.int16: "int16"}
+def text(t):
+  return " ".join(repr(float(v)) if t.dtype.is_floating_point else str(int(v))
+                  for v in t.detach().flatten().double().tolist()) if t.dtype.is_floating_point else " ".join(
+                      str(int(v)) for v in t.flatten().tolist())
 
 for name, (inputs, fn) in C.items():
   xs = [make(s, k + 1) for k, s in enumerate(inputs)]

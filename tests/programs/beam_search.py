@@ -1,5 +1,5 @@
-"""A small causal transformer decodes with a key/value cache written at a bound position by a jitted step: greedily, with
-top-k sampling on given numbers, and with a beam search that reorders the cache by an index tensor."""
+"""A small causal transformer decodes with a key/value cache written at a bound position by a jitted step: greedily,
+with top-k sampling on given numbers, and with a beam search that reorders the cache by an index tensor."""
 
 import numpy as np
 from common import initial, log, uniform
@@ -31,7 +31,8 @@ class Block:
 
 class Model:
     def __init__(self):
-        self.tok, self.pos, self.blocks, self.norm = nn.Embedding(V, D), nn.Embedding(LONGEST, D), [Block(), Block()], nn.LayerNorm(D)
+        self.tok, self.pos, self.blocks, self.norm = nn.Embedding(V, D), nn.Embedding(LONGEST, D), [Block(),
+                Block()], nn.LayerNorm(D)
         self.step = TinyJit(self.forward)
 
     def forward(self, tokens, pos):
@@ -48,7 +49,8 @@ class Model:
 
 
 model = Model()
-load_state_dict(model, {k: Tensor(v) for k, v in initial(get_state_dict(model)).items() if "cache" not in k}, verbose=False)
+load_state_dict(model, {k: Tensor(v) for k, v in initial(get_state_dict(model)).items() if "cache" not in k},
+                verbose=False)
 prompt = [3, 1, 4]
 
 

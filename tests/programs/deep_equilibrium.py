@@ -4,7 +4,8 @@ equation with products of the Jacobian; and Sinkhorn's iterations differentiated
 from common import log, normal
 from tinygrad_cpp import Context, Tensor, nn
 
-w, u, b, v = Tensor(normal(6, 6, seed=1) * 0.15), Tensor(normal(3, 6, seed=2)), Tensor(normal(6, seed=3) * 0.1), Tensor(normal(6, 2, seed=4))
+w, u, b, v = Tensor(normal(6, 6, seed=1) * 0.15), Tensor(normal(3, 6, seed=2)), Tensor(normal(6,
+        seed=3) * 0.1), Tensor(normal(6, 2, seed=4))
 params = [w, u, b, v]
 opt = nn.optim.Adam(params, lr=0.02)
 
@@ -32,7 +33,8 @@ with Context(TRAINING=1):
         loss_z = star.detach().clone().realize()
         loss = (loss_z @ v - y).square().mean()
         dz, dv = loss.gradient(loss_z, v)
-        adjoint = solve(lambda a: dz.detach() + f(z, x).gradient(z, gradient=a.detach())[0].detach(), dz.realize(), "backward")
+        adjoint = solve(lambda a: dz.detach() + f(z, x).gradient(z, gradient=a.detach())[0].detach(), dz.realize(),
+                        "backward")
         opt.zero_grad()
         for p, grad in zip([w, u, b], fz.gradient(w, u, b, gradient=adjoint)):
             p.grad = grad

@@ -1,5 +1,5 @@
-"""Graph attention on an edge list: softmax over the edges of each node by scatter_reduce (amax) and scatter (sum), gather,
-sum and mean pooling per graph, nodes dropped by a mask that changes, accuracy read in between."""
+"""Graph attention on an edge list: softmax over the edges of each node by scatter_reduce (amax) and scatter (sum),
+gather, sum and mean pooling per graph, nodes dropped by a mask that changes, accuracy read in between."""
 
 import numpy as np
 from common import integers, log, normal, uniform

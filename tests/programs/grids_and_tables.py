@@ -1,5 +1,5 @@
-"""Programs made of writes into slices: a wave equation on a grid (inner part updated in place, three buffers swapped), an
-edit distance table, a triangular solve row by row, the game of life with rolls, a running histogram with repeated
+"""Programs made of writes into slices: a wave equation on a grid (inner part updated in place, three buffers swapped),
+an edit distance table, a triangular solve row by row, the game of life with rolls, a running histogram with repeated
 indices."""
 
 import numpy as np

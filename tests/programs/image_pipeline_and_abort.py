@@ -1,6 +1,6 @@
-"""Training on uint8 images: flips, padded crops and brightness done by tensor operations from given draws, batch norm in
-both modes, a checkpoint in the middle, a step that is abandoned by an exception between backward() and step(), bad batches
-that raise, and a second run from the checkpoint that must give the same losses."""
+"""Training on uint8 images: flips, padded crops and brightness done by tensor operations from given draws, batch norm
+in both modes, a checkpoint in the middle, a step that is abandoned by an exception between backward() and step(), bad
+batches that raise, and a second run from the checkpoint that must give the same losses."""
 
 import os
 import tempfile
@@ -13,7 +13,8 @@ from tinygrad_cpp.nn.state import get_parameters, get_state_dict, load_state_dic
 
 class Net:
     def __init__(self):
-        self.c1, self.b1, self.c2, self.b2, self.out = nn.Conv2d(3, 6, 3, bias=False), nn.BatchNorm(6), nn.Conv2d(6, 8, 3, bias=False), nn.BatchNorm(8), nn.Linear(8, 4)
+        self.c1, self.b1, self.c2, self.b2, self.out = nn.Conv2d(3, 6, 3, bias=False), nn.BatchNorm(6), nn.Conv2d(6, 8,
+                3, bias=False), nn.BatchNorm(8), nn.Linear(8, 4)
 
     def __call__(self, x):
         x = self.b1(self.c1(x)).relu().max_pool2d()
@@ -41,7 +42,8 @@ def augment(batch, seed):
 def build():
     net = Net()
     state = initial(get_state_dict(net))
-    load_state_dict(net, {k: Tensor(v) for k, v in state.items() if "num_batches" not in k}, strict=False, verbose=False)
+    load_state_dict(net, {k: Tensor(v) for k, v in state.items() if "num_batches" not in k}, strict=False,
+                    verbose=False)
     return net, nn.optim.Adam(get_parameters(net), lr=0.01)
 
 

@@ -1,6 +1,6 @@
-"""Mixed precision by hand under a captured step: half-precision copies of float32 weights made in the step, a loss scale
-held in a tensor that falls on overflow and rises again without leaving the captured function, gradients accumulated over
-three calls, quantised activations with straight-through gradients."""
+"""Mixed precision by hand under a captured step: half-precision copies of float32 weights made in the step, a loss
+scale held in a tensor that falls on overflow and rises again without leaving the captured function, gradients
+accumulated over three calls, quantised activations with straight-through gradients."""
 
 import numpy as np
 from common import log, normal

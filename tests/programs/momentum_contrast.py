@@ -1,6 +1,6 @@
-"""Momentum contrast: a key encoder that follows by averaging, a queue of keys written as a ring inside of the captured step
-at a position kept in a tensor, random projections, a prototype update by index, and a search along the gradient that keeps
-and restores weights."""
+"""Momentum contrast: a key encoder that follows by averaging, a queue of keys written as a ring inside of the captured
+step at a position kept in a tensor, random projections, a prototype update by index, and a search along the gradient
+that keeps and restores weights."""
 
 import numpy as np
 from common import initial, log, normal
@@ -42,7 +42,8 @@ def step(a, b):
     nearest = (q.detach() @ prototypes.T).argmax(1)
     chosen = nearest.one_hot(3).float()
     count = chosen.sum(0).unsqueeze(1)
-    prototypes.assign((count > 0).where(0.8 * prototypes + 0.2 * (chosen.T @ q.detach()) / count.maximum(1), prototypes))
+    prototypes.assign((count > 0).where(0.8 * prototypes + 0.2 * (chosen.T @ q.detach()) / count.maximum(1),
+                                        prototypes))
     Tensor.realize(bank, at, prototypes, *get_parameters(key))
     return loss.realize(), nearest.realize()
 

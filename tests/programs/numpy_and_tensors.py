@@ -1,6 +1,6 @@
-"""Tensors and NumPy arrays handed back and forth during training: numbers of NumPy on either side of operators, memory views
-and DLPack looked at before and after an update, iteration, printing, sorting, formatting, pickles and deep copies in the
-middle, a thread that reads while the main one trains."""
+"""Tensors and NumPy arrays handed back and forth during training: numbers of NumPy on either side of operators, memory
+views and DLPack looked at before and after an update, iteration, printing, sorting, formatting, pickles and deep copies
+in the middle, a thread that reads while the main one trains."""
 
 import copy
 import pickle

@@ -1,5 +1,5 @@
-"""Lion, Adafactor, a diagonal natural gradient and Shampoo (coupled Newton iterations for roots) written as classes over
-p.grad and assign, each eagerly and jitted; state in dicts keyed by tensor, rates changed in the middle."""
+"""Lion, Adafactor, a diagonal natural gradient and Shampoo (coupled Newton iterations for roots) written as classes
+over p.grad and assign, each eagerly and jitted; state in dicts keyed by tensor, rates changed in the middle."""
 
 from common import initial, log, normal
 from tinygrad_cpp import Tensor, TinyJit, nn

@@ -1,5 +1,6 @@
-"""Masked convolutions with an autoregressive sampler that writes one pixel at a time, and a cellular automaton whose pool of
-grids is read and written by index tensors, with gradients normalised per tensor and a rollout of changing length."""
+"""Masked convolutions with an autoregressive sampler that writes one pixel at a time, and a cellular automaton whose
+pool of grids is read and written by index tensors, with gradients normalised per tensor and a rollout of changing
+length."""
 
 import numpy as np
 from common import initial, integers, log, normal, uniform
@@ -37,7 +38,8 @@ def fill(net):
 net = Net()
 opt = fill(net)
 for i in range(5):
-    x = Tensor((np.add.outer(np.arange(6), np.arange(6)) % 3 == integers(3, 8, seed=i)[:, None, None, None]).astype(np.float32))
+    x = Tensor((np.add.outer(np.arange(6), np.arange(6)) % 3
+                == integers(3, 8, seed=i)[:, None, None, None]).astype(np.float32))
     with Context(TRAINING=1):
         loss = net(x).binary_crossentropy_logits(x)
         opt.zero_grad()

@@ -1,5 +1,6 @@
 """PPO: actions drawn with given noise, old log-probabilities and values read as NumPy arrays, advantages computed in
-NumPy, several epochs over shuffled minibatches with clipping, a jitted update that is told the clip range as a tensor."""
+NumPy, several epochs over shuffled minibatches with clipping, a jitted update that is told the clip range as a
+tensor."""
 
 import numpy as np
 from common import initial, integers, log, normal

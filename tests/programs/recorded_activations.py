@@ -65,7 +65,8 @@ def update(s, x, y):
     loss = ((x @ s.w + s.b).sigmoid() - y).square().mean()
     gw, gb = loss.gradient(s.w, s.b)
     scale = 1.0 / np.sqrt(1 + s.step)
-    return dataclasses.replace(s, w=(s.w - scale * gw).detach(), b=(s.b - np.float32(scale) * gb).detach(), step=s.step + 1), loss
+    return dataclasses.replace(s, w=(s.w - scale * gw).detach(), b=(s.b - np.float32(scale) * gb).detach(),
+                               step=s.step + 1), loss
 
 
 state, history = State(Tensor(normal(4, 2, seed=3)), Tensor.zeros(2)), []

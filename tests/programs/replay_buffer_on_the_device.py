@@ -25,7 +25,8 @@ for p in get_parameters(target):
 opt = nn.optim.SGD(get_parameters(online), lr=0.05, momentum=0.9)
 CAP = 24
 states, nexts = Tensor.zeros(CAP, 3).contiguous().realize(), Tensor.zeros(CAP, 3).contiguous().realize()
-actions, rewards = Tensor.zeros(CAP, dtype=dtypes.int32).contiguous().realize(), Tensor.zeros(CAP).contiguous().realize()
+actions, rewards = Tensor.zeros(CAP,
+                                dtype=dtypes.int32).contiguous().realize(), Tensor.zeros(CAP).contiguous().realize()
 
 
 @TinyJit

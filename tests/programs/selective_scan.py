@@ -12,7 +12,8 @@ D, E, N, K = 6, 8, 4, 3
 class Mamba:
     def __init__(self):
         self.inp, self.conv = nn.Linear(D, 2 * E, bias=False), nn.Conv1d(E, E, K, groups=E, padding=K - 1)
-        self.x_proj, self.dt, self.out = nn.Linear(E, 1 + 2 * N, bias=False), nn.Linear(1, E), nn.Linear(E, D, bias=False)
+        self.x_proj, self.dt, self.out = nn.Linear(E, 1 + 2 * N, bias=False), nn.Linear(1, E), nn.Linear(E, D,
+                bias=False)
         self.a_log = Tensor(np.log(np.tile(np.arange(1, N + 1, dtype=np.float32), (E, 1))))
         self.d = Tensor.ones(E)
 
@@ -44,7 +45,8 @@ class Mamba:
 
 net = Mamba()
 load_state_dict(
-    net, {k: Tensor(v) for k, v in initial(get_state_dict(net)).items() if k not in ("a_log", "d")}, strict=False, verbose=False
+    net, {k: Tensor(v) for k, v in initial(get_state_dict(net)).items() if k not in ("a_log", "d")}, strict=False,
+    verbose=False
 )
 opt = nn.optim.AdamW(get_parameters(net), lr=0.02, weight_decay=0.1)
 

@@ -1,6 +1,6 @@
-"""One model, several captured functions: a training step given a dict and keywords, an evaluation, a step for the smaller
-last batch, a method of a trainer object; weights are loaded, frozen, scaled in place and replaced between calls, rates
-changed, an epoch is abandoned by an exception and done again."""
+"""One model, several captured functions: a training step given a dict and keywords, an evaluation, a step for the
+smaller last batch, a method of a trainer object; weights are loaded, frozen, scaled in place and replaced between
+calls, rates changed, an epoch is abandoned by an exception and done again."""
 
 import numpy as np
 from common import initial, integers, log, normal
@@ -18,7 +18,8 @@ class Net:
 
 class Trainer:
     def __init__(self, net):
-        self.net, self.opt, self.seen = net, nn.optim.SGD(get_parameters(net), lr=0.1, momentum=0.8), Tensor.zeros(3).contiguous().realize()
+        self.net, self.opt, self.seen = net, nn.optim.SGD(get_parameters(net), lr=0.1,
+                                                          momentum=0.8), Tensor.zeros(3).contiguous().realize()
         self.small = TinyJit(self.loss_of)
 
     def loss_of(self, x, y):

@@ -1,5 +1,5 @@
-"""Sharpness-aware steps: weights are moved along the gradient in place, the gradient is taken there and the move undone;
-with lookahead weights every third step, and projected gradients of two conflicting losses."""
+"""Sharpness-aware steps: weights are moved along the gradient in place, the gradient is taken there and the move
+undone; with lookahead weights every third step, and projected gradients of two conflicting losses."""
 
 from common import initial, log, normal
 from tinygrad_cpp import Context, Tensor, TinyJit, nn
@@ -61,7 +61,8 @@ def conflicting():
         out = net(x)
         losses = [(out[:, 0] - y[:, 0]).square().mean(), (out[:, 1] + y[:, 0]).abs().mean()]
         grads = [loss.gradient(*params) for loss in losses]
-        dots = [sum((a * b).sum() for a, b in zip(*grads)).item(), *(sum((a * a).sum() for a in g).item() for g in grads)]
+        dots = [sum((a * b).sum() for a, b in zip(*grads)).item(),
+                *(sum((a * a).sum() for a in g).item() for g in grads)]
         log("dots", dots)
         if dots[0] < 0:
             grads = [

@@ -1,6 +1,6 @@
-"""A Kalman filter whose noise is learned by differentiating through its recursion, Gauss-Newton on residuals with products
-of the Jacobian (two reverse passes), a hidden Markov model whose posteriors are gradients of its log-likelihood, and a
-differentiable pendulum integrated by Verlet steps."""
+"""A Kalman filter whose noise is learned by differentiating through its recursion, Gauss-Newton on residuals with
+products of the Jacobian (two reverse passes), a hidden Markov model whose posteriors are gradients of its
+log-likelihood, and a differentiable pendulum integrated by Verlet steps."""
 
 import numpy as np
 from common import integers, log, normal, uniform
@@ -37,12 +37,16 @@ with Context(TRAINING=1):
 log("noise", logq.tolist() + logr.tolist())
 
 # Gauss-Newton
-t, target = Tensor(np.linspace(0, 2, 15, dtype=np.float32)), Tensor(normal(15, seed=2) * 0.05 + 2 * np.exp(-np.linspace(0, 2, 15)).astype(np.float32))
+t, target = Tensor(np.linspace(0, 2, 15, dtype=np.float32)), Tensor(normal(15, seed=2) * 0.05
+                                                                    + 2 * np.exp(-np.linspace(0, 2,
+                                                                            15)).astype(np.float32))
 p = Tensor([1.6, 1.2, 0.1])
 for i in range(5):
     p = p.detach().clone()
     residual = p[0] * (-p[1] * t).exp() + p[2] - target
-    dual = Tensor.zeros(15).contiguous().requires_grad_() if hasattr(Tensor, "requires_grad_") else Tensor.zeros(15).contiguous()
+    dual = Tensor.zeros(15).contiguous().requires_grad_() if hasattr(Tensor,
+                                                                     "requires_grad_") else Tensor.zeros(15).contiguous(
+                                                                             )
     vjp = residual.gradient(p, gradient=dual)[0]
     columns = [vjp.gradient(dual, gradient=Tensor.eye(3)[k])[0].numpy() for k in range(3)]
     J = np.stack(columns, axis=1)

@@ -1,6 +1,6 @@
 """Population-based training: members train in threads of their own with a captured step each, the worst copies the best
-one's weights and changes its rate; gradients of shards computed by forked workers are averaged by the parent; a producer
-thread feeds a queue to a captured step."""
+one's weights and changes its rate; gradients of shards computed by forked workers are averaged by the parent; a
+producer thread feeds a queue to a captured step."""
 
 import os
 import queue
@@ -24,7 +24,8 @@ class Member:
     def __init__(self, number):
         self.net = Net()
         values = initial(get_state_dict(self.net))
-        load_state_dict(self.net, {k: Tensor(v * np.float32(1 + 0.2 * number)) for k, v in values.items()}, verbose=False)
+        load_state_dict(self.net, {k: Tensor(v * np.float32(1 + 0.2 * number)) for k, v in values.items()},
+                        verbose=False)
         self.opt = nn.optim.SGD(get_parameters(self.net), lr=0.05 * (number + 1), momentum=0.5)
         self.number, self.score, self.losses = number, 0.0, []
         self.step = TinyJit(self.plain)
@@ -40,8 +41,10 @@ class Member:
         with Context(TRAINING=1):
             for i in range(4):
                 seed = 100 * generation + 10 * self.number + i
-                self.losses.append(self.step(Tensor(normal(6, 3, seed=seed)), Tensor(normal(6, 1, seed=seed + 1))).item())
-            self.score = (self.net(Tensor(normal(20, 3, seed=5))) - Tensor(normal(20, 1, seed=6))).square().mean().item()
+                self.losses.append(self.step(Tensor(normal(6, 3, seed=seed)),
+                                             Tensor(normal(6, 1, seed=seed + 1))).item())
+            self.score = (self.net(Tensor(normal(20, 3, seed=5))) - Tensor(normal(20, 1,
+                    seed=6))).square().mean().item()
 
 
 members = [Member(i) for i in range(3)]
@@ -88,7 +91,8 @@ for step in range(3):
         at += p.numel()
 
 q = queue.Queue(maxsize=2)
-producer = threading.Thread(target=lambda: [q.put((Tensor(normal(6, 3, seed=k)) * 2, Tensor(normal(6, 1, seed=k)))) for k in range(6)] and q.put(None))
+producer = threading.Thread(target=lambda: [q.put((Tensor(normal(6, 3, seed=k)) * 2, Tensor(normal(6, 1, seed=k))))
+                                            for k in range(6)] and q.put(None))
 producer.start()
 with Context(TRAINING=1):
     while (item := q.get()) is not None:

@@ -11,7 +11,8 @@ data = Tensor(normal(60, 2, 3, seed=1))
 
 class Cell:
     def __init__(self):
-        self.wx, self.wh, self.b = (Tensor(normal(*s, seed=i) * 0.3) for i, s in enumerate([(3, 4 * H), (H, 4 * H), (4 * H,)]))
+        self.wx, self.wh, self.b = (Tensor(normal(*s, seed=i) * 0.3) for i,
+                                    s in enumerate([(3, 4 * H), (H, 4 * H), (4 * H,)]))
         self.out = Tensor(normal(H, 3, seed=9) * 0.3)
 
     def params(self):

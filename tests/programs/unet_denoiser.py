@@ -28,7 +28,8 @@ class UNet:
     def __init__(self):
         self.time, self.inp = [nn.Linear(C, C), Tensor.silu, nn.Linear(C, C)], nn.Conv2d(1, C, 3, padding=1)
         self.r1, self.down, self.r2 = Res(C, C), nn.Conv2d(C, C, 3, stride=2, padding=1), Res(C, 2 * C)
-        self.up, self.r3, self.out = nn.ConvTranspose2d(2 * C, C, 4, stride=2, padding=1), Res(2 * C, C), nn.Conv2d(C, 1, 1)
+        self.up, self.r3, self.out = nn.ConvTranspose2d(2 * C, C, 4, stride=2, padding=1), Res(2 * C, C), nn.Conv2d(C,
+                1, 1)
 
     def __call__(self, x, t):
         freqs = (-np.log(10.0) * Tensor.arange(C // 2) / (C // 2)).exp()
@@ -69,7 +70,8 @@ for epoch in range(3):
         seed = 3 * epoch + i
         rows = np.linspace(-1, 1, 8, dtype=np.float32)
         x = rows[None, None, :, None] * normal(4, 1, 1, 1, seed=seed) + rows * normal(4, 1, 1, 1, seed=seed + 50)
-        log("loss", train(Tensor(x), Tensor(integers(STEPS, 4, seed=seed)), Tensor(normal(4, 1, 8, 8, seed=100 + seed))).item())
+        log("loss", train(Tensor(x), Tensor(integers(STEPS, 4, seed=seed)),
+                          Tensor(normal(4, 1, 8, 8, seed=100 + seed))).item())
     x = normal(2, 1, 8, 8, seed=7)
     for t in reversed(range(STEPS)):
         e = denoise(Tensor(x), Tensor([t])).numpy()

@@ -9,7 +9,8 @@ from tinygrad_cpp.nn.state import get_parameters, get_state_dict, load_state_dic
 
 class G:
     def __init__(self):
-        self.inp, self.c1, self.c2 = nn.Linear(4, 8 * 2 * 2), nn.ConvTranspose2d(8, 4, 4, stride=2, padding=1), nn.Conv2d(4, 1, 3, padding=1)
+        self.inp, self.c1, self.c2 = nn.Linear(4, 8 * 2 * 2), nn.ConvTranspose2d(8, 4, 4, stride=2,
+                padding=1), nn.Conv2d(4, 1, 3, padding=1)
         self.bn = nn.BatchNorm2d(8)
 
     def __call__(self, z):
@@ -18,7 +19,8 @@ class G:
 
 class D:
     def __init__(self):
-        self.c1, self.c2, self.out = nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 8, 4, stride=2, padding=1), nn.Linear(32, 1)
+        self.c1, self.c2, self.out = nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 8, 4, stride=2,
+                padding=1), nn.Linear(32, 1)
 
     def __call__(self, x):
         return self.out(self.c2(self.c1(x).softplus()).softplus().flatten(1))
@@ -27,7 +29,8 @@ class D:
 g, d = G(), D()
 for net in (g, d):
     state = get_state_dict(net)
-    load_state_dict(net, {k: Tensor(v) for k, v in initial(state).items() if "num_batches" not in k}, strict=False, verbose=False)
+    load_state_dict(net, {k: Tensor(v) for k, v in initial(state).items() if "num_batches" not in k}, strict=False,
+                    verbose=False)
 opt_g = nn.optim.Adam(get_parameters(g), lr=0.01, b1=0.0, b2=0.9)
 opt_d = nn.optim.Adam(get_parameters(d), lr=0.01, b1=0.0, b2=0.9)
 
@@ -35,7 +38,8 @@ opt_d = nn.optim.Adam(get_parameters(d), lr=0.01, b1=0.0, b2=0.9)
 @TinyJit
 def critic(real, z, mix):
     fake = g(z).detach()
-    between = (mix * real + (1 - mix) * fake).requires_grad_() if hasattr(Tensor, "requires_grad_") else mix * real + (1 - mix) * fake
+    between = (mix * real + (1 - mix) * fake).requires_grad_() if hasattr(Tensor,
+            "requires_grad_") else mix * real + (1 - mix) * fake
     slope = d(between).sum().gradient(between)[0]
     penalty = ((slope.square().sum((1, 2, 3)) + 1e-12).sqrt() - 1).square().mean()
     loss = d(fake).mean() - d(real).mean() + 10 * penalty
@@ -60,7 +64,8 @@ for i in range(5):
     with Context(TRAINING=1):
         for k in range(2):
             seed = 2 * i + k
-            out = critic(Tensor(normal(4, 1, 4, 4, seed=seed)), Tensor(normal(4, 4, seed=50 + seed)), Tensor(uniform(4, 1, 1, 1, seed=90 + seed)))
+            out = critic(Tensor(normal(4, 1, 4, 4, seed=seed)), Tensor(normal(4, 4, seed=50 + seed)),
+                         Tensor(uniform(4, 1, 1, 1, seed=90 + seed)))
             log("critic", np.array([o.item() for o in out]), rtol=1e-3)
         loss, fake = generator(Tensor(normal(4, 4, seed=150 + i)))
         log("generator", loss.item(), rtol=1e-3)

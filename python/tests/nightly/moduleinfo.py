@@ -1,10 +1,12 @@
-"""PyTorch's module database against the module: outputs, gradients and running statistics of every layer, activation, pooling and loss that has a counterpart.
+"""PyTorch's module database against the module: outputs, gradients and running statistics of every layer, activation,
+pooling and loss that has a counterpart.
 
     PYTHONPATH=build/dev/python python python/tests/nightly/moduleinfo.py              # all modules, a minute
     PYTHONPATH=build/dev/python python python/tests/nightly/moduleinfo.py 'Conv|LSTM'  # those whose name matches
 
-It needs torch and expecttest, and is no part of the normal test run. `moduleinfo_known.tsv` lists what differs and why, as `opinfo_known.tsv` does for
-operations: module, kind of difference, reason. Arguments that have no counterpart are skipped; a module all of whose samples are skipped is a failure.
+It needs torch and expecttest, and is no part of the normal test run. `moduleinfo_known.tsv` lists what differs and why,
+as `opinfo_known.tsv` does for operations: module, kind of difference, reason. Arguments that have no counterpart are
+skipped; a module all of whose samples are skipped is a failure.
 """
 import argparse
 import collections
@@ -24,7 +26,8 @@ from tinygrad_cpp import Context, Tensor, dtypes, nn
 KNOWN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "moduleinfo_known.tsv")
 
 
-# ---- the counterpart of a module of torch, made from the module itself: a callable whose attributes are its parameters ----
+# ---- the counterpart of a module of torch, made from the module itself: a callable whose attributes are its parameters
+# ----
 
 class Method:
     """A method of Tensor with the settings of a module."""
@@ -51,7 +54,8 @@ def conv(layer):
         rank = len(m.kernel_size)
         padding = {"same": "same", "valid": 0}[m.padding] if isinstance(m.padding, str) else tuple(m.padding)
         kw = {"output_padding": tuple(m.output_padding)} if m.transposed else {}
-        ours = layer(m.in_channels, m.out_channels, tuple(m.kernel_size), stride=tuple(m.stride), padding=padding, dilation=tuple(m.dilation), groups=m.groups,
+        ours = layer(m.in_channels, m.out_channels, tuple(m.kernel_size), stride=tuple(m.stride), padding=padding,
+                     dilation=tuple(m.dilation), groups=m.groups,
                      bias=m.bias is not None, **kw)
 
         def run(x):  # one image without an axis for the batch
@@ -62,7 +66,8 @@ def conv(layer):
 
 def batch_norm(m):
     needs(m.momentum is not None)
-    ours = nn.BatchNorm(m.num_features, eps=m.eps, affine=m.affine, track_running_stats=m.track_running_stats, momentum=m.momentum)
+    ours = nn.BatchNorm(m.num_features, eps=m.eps, affine=m.affine, track_running_stats=m.track_running_stats,
+                        momentum=m.momentum)
     return ours, lambda x: ours(x) if x.ndim != 2 else ours(x.unsqueeze(-1)).squeeze(-1)
 
 
@@ -79,7 +84,8 @@ def layer_norm(m):
 
 def rms_norm(m):
     needs(len(m.normalized_shape) == 1)
-    return nn.RMSNorm(m.normalized_shape[0], eps=m.eps if m.eps is not None else 2.220446049250313e-16, elementwise_affine=m.elementwise_affine)
+    return nn.RMSNorm(m.normalized_shape[0], eps=m.eps if m.eps is not None else 2.220446049250313e-16,
+                      elementwise_affine=m.elementwise_affine)
 
 
 def embedding(m):
@@ -94,7 +100,8 @@ def cell(layer):
         def run(x, state=None):
             if x.ndim == 2:
                 return ours(x, state)
-            lift = lambda t: tuple(v.unsqueeze(0) for v in t) if isinstance(t, (tuple, list)) else None if t is None else t.unsqueeze(0)
+            lift = lambda t: tuple(v.unsqueeze(0) for v in t) if isinstance(t,
+                    (tuple, list)) else None if t is None else t.unsqueeze(0)
             out = ours(x.unsqueeze(0), lift(state))
             return tuple(v.squeeze(0) for v in out) if isinstance(out, tuple) else out.squeeze(0)
         return ours, run
@@ -104,12 +111,15 @@ def cell(layer):
 def recurrent(layer):
     def make(m):
         needs(not m.proj_size)
-        ours = layer(m.input_size, m.hidden_size, m.num_layers, bias=m.bias, batch_first=m.batch_first, bidirectional=m.bidirectional)
+        ours = layer(m.input_size, m.hidden_size, m.num_layers, bias=m.bias, batch_first=m.batch_first,
+                     bidirectional=m.bidirectional)
 
         def run(x, state=None):  # one sequence without an axis for the batch
-            lift = lambda t: tuple(v.unsqueeze(1) for v in t) if isinstance(t, (tuple, list)) else None if t is None else t.unsqueeze(1)
+            lift = lambda t: tuple(v.unsqueeze(1) for v in t) if isinstance(t,
+                    (tuple, list)) else None if t is None else t.unsqueeze(1)
             out, last = ours(x.unsqueeze(0 if m.batch_first else 1), lift(state))
-            return out.squeeze(0 if m.batch_first else 1), tuple(v.squeeze(1) for v in last) if isinstance(last, tuple) else last.squeeze(1)
+            return out.squeeze(0 if m.batch_first else 1), tuple(v.squeeze(1) for v in last) if isinstance(last,
+                    tuple) else last.squeeze(1)
         return ours, run
     return make
 
@@ -130,7 +140,8 @@ def attention(m):
 def pool(name, rank, **names):
     def make(m):
         def run(x):
-            kw = {k: wide(getattr(m, v), rank) if k in ("kernel_size", "stride", "padding", "dilation") else getattr(m, v) for k, v in names.items()}
+            kw = {k: wide(getattr(m, v), rank) if k in ("kernel_size", "stride", "padding", "dilation")
+                  else getattr(m, v) for k, v in names.items()}
             needs(getattr(m, "divisor_override", None) is None)
             one = x.ndim == rank + 1
             r = getattr(x.unsqueeze(0) if one else x, name)(**kw)
@@ -159,7 +170,8 @@ def cross_entropy(m):
 
 
 def nll(m):
-    return Method(lambda x, y: x.nll_loss(y, None if m.weight is None else to_ours(m.weight, []), m.ignore_index if m.ignore_index >= 0 else None, m.reduction))
+    return Method(lambda x, y: x.nll_loss(y, None if m.weight is None else to_ours(m.weight, []),
+                                          m.ignore_index if m.ignore_index >= 0 else None, m.reduction))
 
 
 def reduced(m, loss):
@@ -173,7 +185,9 @@ def bce(m):
 
 def bce_logits(m):
     needs(m.weight is None)
-    return Method(lambda x, y: x.binary_crossentropy_logits(y, m.reduction, None if m.pos_weight is None else to_ours(m.pos_weight, [])))
+    return Method(lambda x, y: x.binary_crossentropy_logits(y, m.reduction,
+                                                            None if m.pos_weight is None
+                                                            else to_ours(m.pos_weight, [])))
 
 
 def gelu(m):
@@ -183,22 +197,35 @@ def gelu(m):
 SPATIAL = {"kernel_size": "kernel_size", "stride": "stride", "padding": "padding", "ceil_mode": "ceil_mode"}
 MODULES = {
     "Linear": lambda m: nn.Linear(m.in_features, m.out_features, bias=m.bias is not None), "Embedding": embedding,
-    **{f"Conv{r}d": conv(nn.Conv2d) for r in (1, 2, 3)}, **{f"ConvTranspose{r}d": conv(nn.ConvTranspose2d) for r in (1, 2, 3)},
-    **{f"LazyConv{r}d": conv(nn.Conv2d) for r in (1, 2, 3)}, **{f"LazyConvTranspose{r}d": conv(nn.ConvTranspose2d) for r in (1, 2, 3)},
+    **{f"Conv{r}d": conv(nn.Conv2d) for r in (1, 2, 3)},
+    **{f"ConvTranspose{r}d": conv(nn.ConvTranspose2d) for r in (1, 2, 3)},
+    **{f"LazyConv{r}d": conv(nn.Conv2d) for r in (1, 2, 3)},
+    **{f"LazyConvTranspose{r}d": conv(nn.ConvTranspose2d) for r in (1, 2, 3)},
     **{f"BatchNorm{r}d": batch_norm for r in (1, 2, 3)}, **{f"InstanceNorm{r}d": instance_norm for r in (1, 2, 3)},
-    "GroupNorm": lambda m: nn.GroupNorm(m.num_groups, m.num_channels, eps=m.eps, affine=m.affine), "LayerNorm": layer_norm, "RMSNorm": rms_norm,
-    "LSTMCell": cell(nn.LSTMCell), "GRUCell": cell(nn.GRUCell), "LSTM": recurrent(nn.LSTM), "GRU": recurrent(nn.GRU), "MultiheadAttention": attention,
-    **{f"MaxPool{r}d": pool("max_pool2d", r, **SPATIAL, dilation="dilation", return_indices="return_indices") for r in (1, 2, 3)},
-    **{f"AvgPool{r}d": pool("avg_pool2d", r, **SPATIAL, count_include_pad="count_include_pad") for r in (1, 2, 3)},
-    **{f"{k}Pad{r}d": pad(mode) for k, mode in (("Zero", "constant"), ("Constant", "constant"), ("Reflection", "reflect"), ("Replication", "replicate"), ("Circular", "circular"))
+    "GroupNorm": lambda m: nn.GroupNorm(m.num_groups, m.num_channels, eps=m.eps, affine=m.affine),
+    "LayerNorm": layer_norm, "RMSNorm": rms_norm,
+    "LSTMCell": cell(nn.LSTMCell), "GRUCell": cell(nn.GRUCell), "LSTM": recurrent(nn.LSTM), "GRU": recurrent(nn.GRU),
+    "MultiheadAttention": attention,
+    **{f"MaxPool{r}d": pool("max_pool2d", r, **SPATIAL, dilation="dilation", return_indices="return_indices")
        for r in (1, 2, 3)},
-    "ReLU": plain("relu"), "ReLU6": plain("relu6"), "Sigmoid": plain("sigmoid"), "Tanh": plain("tanh"), "SiLU": plain("silu"), "Mish": plain("mish"), "SELU": plain("selu"),
-    "Softsign": plain("softsign"), "LogSigmoid": plain("logsigmoid"), "Hardswish": plain("hardswish"), "GELU": gelu, "ELU": plain("elu", alpha="alpha"),
-    "CELU": plain("celu", alpha="alpha"), "LeakyReLU": plain("leaky_relu", neg_slope="negative_slope"), "Hardtanh": plain("hardtanh", min_val="min_val", max_val="max_val"),
-    "Softplus": plain("softplus", beta="beta"), "Softmax": plain("softmax", axis="dim"), "LogSoftmax": plain("log_softmax", axis="dim"),
-    "Softmax2d": lambda m: Method(lambda x: x.softmax(-3)), "Softmin": lambda m: Method(lambda x: (-x).softmax(m.dim)), "Tanhshrink": lambda m: Method(lambda x: x - x.tanh()),
+    **{f"AvgPool{r}d": pool("avg_pool2d", r, **SPATIAL, count_include_pad="count_include_pad") for r in (1, 2, 3)},
+    **{f"{k}Pad{r}d": pad(mode) for k,
+       mode in (("Zero", "constant"), ("Constant", "constant"), ("Reflection", "reflect"), ("Replication", "replicate"),
+                ("Circular", "circular"))
+       for r in (1, 2, 3)},
+    "ReLU": plain("relu"), "ReLU6": plain("relu6"), "Sigmoid": plain("sigmoid"), "Tanh": plain("tanh"),
+    "SiLU": plain("silu"), "Mish": plain("mish"), "SELU": plain("selu"),
+    "Softsign": plain("softsign"), "LogSigmoid": plain("logsigmoid"), "Hardswish": plain("hardswish"), "GELU": gelu,
+    "ELU": plain("elu", alpha="alpha"),
+    "CELU": plain("celu", alpha="alpha"), "LeakyReLU": plain("leaky_relu", neg_slope="negative_slope"),
+    "Hardtanh": plain("hardtanh", min_val="min_val", max_val="max_val"),
+    "Softplus": plain("softplus", beta="beta"), "Softmax": plain("softmax", axis="dim"),
+    "LogSoftmax": plain("log_softmax", axis="dim"),
+    "Softmax2d": lambda m: Method(lambda x: x.softmax(-3)), "Softmin": lambda m: Method(lambda x: (-x).softmax(m.dim)),
+    "Tanhshrink": lambda m: Method(lambda x: x - x.tanh()),
     "CrossEntropyLoss": cross_entropy, "NLLLoss": nll, "BCELoss": bce, "BCEWithLogitsLoss": bce_logits,
-    "L1Loss": lambda m: Method(lambda x, y: reduced(m, (x - y).abs())), "MSELoss": lambda m: Method(lambda x, y: reduced(m, (x - y).square())),
+    "L1Loss": lambda m: Method(lambda x, y: reduced(m, (x - y).abs())),
+    "MSELoss": lambda m: Method(lambda x, y: reduced(m, (x - y).square())),
 }
 
 
@@ -257,7 +284,8 @@ def compare(name, module, sample, dtype, training):
         return None
     seeds = [torch.rand_like(want[i]) for i in differentiable]
     theirs = torch.autograd.grad([want[i] for i in differentiable], [p for p, _ in pairs], seeds, allow_unused=True)
-    loss = sum(((got[i] * Tensor(s.numpy())).sum() for i, s in zip(differentiable, seeds)), start=Tensor(0.0, dtype=dtypes.float64))
+    loss = sum(((got[i] * Tensor(s.numpy())).sum() for i, s in zip(differentiable, seeds)),
+               start=Tensor(0.0, dtype=dtypes.float64))
     for (p, t), wanted, g in zip(pairs, theirs, loss.gradient(*[t for _, t in pairs])):
         w = np.zeros(p.shape) if wanted is None else as_array(wanted)
         if not close(g.numpy().reshape(w.shape), w, dtype):
@@ -271,7 +299,8 @@ def run_module(name, infos, options):
         for dtype in (torch.float64, torch.float32):
             for training in (False, True):
                 torch.manual_seed(0)
-                for sample in info.module_inputs_func(info, device="cpu", dtype=dtype, requires_grad=True, training=training):
+                for sample in info.module_inputs_func(info, device="cpu", dtype=dtype, requires_grad=True,
+                                                      training=training):
                     c = sample.constructor_input
                     module = info.module_cls(*c.args, **c.kwargs).to(dtype).train(training)
                     try:

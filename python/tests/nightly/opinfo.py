@@ -1,12 +1,15 @@
-"""PyTorch's operator database against the module: values, types, shapes and gradients of every operation that has a counterpart.
+"""PyTorch's operator database against the module: values, types, shapes and gradients of every operation that has a
+counterpart.
 
     PYTHONPATH=build/dev/python python python/tests/nightly/opinfo.py              # all operations, some minutes
     PYTHONPATH=build/dev/python python python/tests/nightly/opinfo.py 'cum|sort'   # those whose name matches
-    ... --samples 10 --seconds 5 --dtypes float32,int32                            # fewer samples, less time an operation, other types
+    ... --samples 10 --seconds 5 --dtypes float32,int32                            # fewer samples, less time an
+    operation, other types
 
-It needs torch and expecttest, and is no part of the normal test run. `opinfo_known.tsv` lists what differs and why: operation, kind of difference, reason. A
-difference that is not listed is printed with its arguments, and the exit status is 1. Kinds: value, dtype, shape, gradient, error (the module refuses
-what torch accepts). Arguments that have no counterpart in a method are skipped: they are TypeErrors that name the argument.
+It needs torch and expecttest, and is no part of the normal test run. `opinfo_known.tsv` lists what differs and why:
+operation, kind of difference, reason. A difference that is not listed is printed with its arguments, and the exit
+status is 1. Kinds: value, dtype, shape, gradient, error (the module refuses what torch accepts). Arguments that have no
+counterpart in a method are skipped: they are TypeErrors that name the argument.
 """
 import argparse
 import collections
@@ -27,8 +30,10 @@ import tinygrad_cpp as tg
 from tinygrad_cpp import Tensor, dtypes, nn
 
 KNOWN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "opinfo_known.tsv")
-TYPES = {torch.float32: dtypes.float32, torch.float64: dtypes.float64, torch.float16: dtypes.float16, torch.bfloat16: dtypes.bfloat16,
-         torch.int8: dtypes.int8, torch.int16: dtypes.int16, torch.int32: dtypes.int32, torch.int64: dtypes.int64, torch.uint8: dtypes.uint8,
+TYPES = {torch.float32: dtypes.float32, torch.float64: dtypes.float64, torch.float16: dtypes.float16,
+         torch.bfloat16: dtypes.bfloat16,
+         torch.int8: dtypes.int8, torch.int16: dtypes.int16, torch.int32: dtypes.int32, torch.int64: dtypes.int64,
+         torch.uint8: dtypes.uint8,
          torch.bool: dtypes.bool}
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-5, torch.float16: 5e-3, torch.bfloat16: 4e-2}
 
@@ -73,7 +78,8 @@ def extreme(name):
     def run(x, *args, **kw):
         r = args[0] if args else kw.get("dim")
         keep = kw.get("keepdim", args[1] if len(args) > 1 else False)
-        return getattr(x, name)(axis=r if r is None else (tuple(r) if isinstance(r, (tuple, list)) else r), keepdim=keep)
+        return getattr(x, name)(axis=r if r is None else (tuple(r) if isinstance(r, (tuple, list)) else r),
+                                keepdim=keep)
     return run
 
 
@@ -204,11 +210,14 @@ def attended(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None
     return q.scaled_dot_product_attention(k, v, attn_mask=attn_mask, is_causal=is_causal, enable_gqa=enable_gqa)
 
 
-def interpolated(x, size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None, antialias=False):
-    modes = {"nearest": "nearest", "nearest-exact": "nearest-exact", "linear": "linear", "bilinear": "linear", "trilinear": "linear"}
+def interpolated(x, size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None,
+                 antialias=False):
+    modes = {"nearest": "nearest", "nearest-exact": "nearest-exact", "linear": "linear", "bilinear": "linear",
+             "trilinear": "linear"}
     if mode not in modes or scale_factor is not None or antialias:
         raise Skip
-    return x.interpolate(tuple(size) if isinstance(size, (tuple, list)) else (size,) * (x.ndim - 2), mode=modes[mode], align_corners=bool(align_corners))
+    return x.interpolate(tuple(size) if isinstance(size, (tuple, list)) else (size,) * (x.ndim - 2), mode=modes[mode],
+                         align_corners=bool(align_corners))
 
 
 def likelihood(x, y, weight=None, ignore_index=-100, reduction="mean"):
@@ -244,51 +253,77 @@ UNARY = ("abs neg exp exp2 log log2 log10 sqrt rsqrt sin cos tan asin acos atan 
          "square erf isnan isfinite logical_not bitwise_not").split()
 ACTIVATIONS = "relu relu6 silu mish softsign logsigmoid elu celu selu hardswish hardsigmoid leaky_relu hardtanh".split()
 OPS = {
-    **{n: call(n) for n in UNARY}, "sgn": call("sign"), "sign": call("sign"), "isinf": call("isinf"), "round": call("round", decimals=Skip),
-    **{"nn.functional." + n: call(n, negative_slope="neg_slope", inplace=Skip, threshold=Skip, scale=Skip) for n in ACTIVATIONS},
+    **{n: call(n) for n in UNARY}, "sgn": call("sign"), "sign": call("sign"), "isinf": call("isinf"),
+    "round": call("round", decimals=Skip),
+    **{"nn.functional." + n: call(n, negative_slope="neg_slope", inplace=Skip, threshold=Skip, scale=Skip)
+       for n in ACTIVATIONS},
     "nn.functional.gelu": gelu, "nn.functional.softplus": lambda x, beta=1, threshold=20: x.softplus(beta),
-    "add": scaled("add"), "sub": scaled("sub"), "mul": binary("mul"), "div": divided, "pow": binary("pow"), "fmod": binary("fmod"),
-    "remainder": binary("mod"), "maximum": binary("maximum"), "minimum": binary("minimum"), "copysign": binary("copysign"),
-    "logaddexp": binary("logaddexp"), "isclose": call("isclose"), "lerp": call("lerp"), "where": lambda x, c, y: c.where(x, y),
+    "add": scaled("add"), "sub": scaled("sub"), "mul": binary("mul"), "div": divided, "pow": binary("pow"),
+    "fmod": binary("fmod"),
+    "remainder": binary("mod"), "maximum": binary("maximum"), "minimum": binary("minimum"),
+    "copysign": binary("copysign"),
+    "logaddexp": binary("logaddexp"), "isclose": call("isclose"), "lerp": call("lerp"),
+    "where": lambda x, c, y: c.where(x, y),
     **{n: binary(n) for n in ("bitwise_and", "bitwise_or", "bitwise_xor", "eq", "ne")},
     **{n: (lambda op: lambda x, y: getattr(x, op)(y))(f"__{n}__") for n in ("lt", "gt", "le", "ge")},
-    "clamp": clamped, "masked_fill": call("masked_fill"), "masked_select": call("masked_select"), "nonzero": call("nonzero", as_tuple=Skip),
-    "sum": reduced("sum"), "prod": reduced("prod"), "mean": reduced("mean", dtype=Skip), "any": extreme("any"), "all": extreme("all"),
-    "amax": extreme("max"), "amin": extreme("min"), "argmax": extreme("argmax"), "argmin": extreme("argmin"), "logsumexp": extreme("logsumexp"),
+    "clamp": clamped, "masked_fill": call("masked_fill"), "masked_select": call("masked_select"),
+    "nonzero": call("nonzero", as_tuple=Skip),
+    "sum": reduced("sum"), "prod": reduced("prod"), "mean": reduced("mean", dtype=Skip), "any": extreme("any"),
+    "all": extreme("all"),
+    "amax": extreme("max"), "amin": extreme("min"), "argmax": extreme("argmax"), "argmin": extreme("argmin"),
+    "logsumexp": extreme("logsumexp"),
     "std": spread("std"), "var": spread("var"), "std_mean": spread("std_mean"), "var_mean": spread("var_mean"),
-    "cumsum": reduced("cumsum", dtype=Skip), "cumprod": reduced("cumprod", dtype=Skip), "cummax": reduced("cummax"), "cummin": reduced("cummin"),
+    "cumsum": reduced("cumsum", dtype=Skip), "cumprod": reduced("cumprod", dtype=Skip), "cummax": reduced("cummax"),
+    "cummin": reduced("cummin"),
     "logcumsumexp": reduced("logcumsumexp"), "softmax": reduced("softmax"), "log_softmax": reduced("log_softmax"),
     "topk": call("topk", sorted=Skip), "sort": call("sort", stable=Skip), "argsort": call("argsort", stable=Skip),
-    "reshape": call("reshape"), "view": call("view"), "permute": call("permute", dims="order"), "transpose": call("transpose"), "flip": call("flip", dims="axis"),
-    "expand": call("expand"), "unsqueeze": call("unsqueeze"), "squeeze": call("squeeze"), "flatten": call("flatten"), "unflatten": call("unflatten"),
-    "unfold": call("unfold"), "diagonal": call("diagonal"), "roll": call("roll"), "tril": call("tril"), "triu": call("triu"), "repeat": call("repeat"),
-    "chunk": call("chunk"), "split": call("split"), "cat": lambda ts, dim=0: Tensor.cat(*ts, dim=dim), "stack": lambda ts, dim=0: Tensor.stack(*ts, dim=dim),
+    "reshape": call("reshape"), "view": call("view"), "permute": call("permute", dims="order"),
+    "transpose": call("transpose"), "flip": call("flip", dims="axis"),
+    "expand": call("expand"), "unsqueeze": call("unsqueeze"), "squeeze": call("squeeze"), "flatten": call("flatten"),
+    "unflatten": call("unflatten"),
+    "unfold": call("unfold"), "diagonal": call("diagonal"), "roll": call("roll"), "tril": call("tril"),
+    "triu": call("triu"), "repeat": call("repeat"),
+    "chunk": call("chunk"), "split": call("split"), "cat": lambda ts, dim=0: Tensor.cat(*ts, dim=dim),
+    "stack": lambda ts, dim=0: Tensor.stack(*ts, dim=dim),
     "gather": call("gather"), "scatter": call("scatter"), "scatter_reduce": call("scatter_reduce"),
     "matmul": call("matmul"), "mm": call("matmul"), "bmm": call("matmul"), "mv": call("matmul"), "dot": call("dot"),
     "__getitem__": lambda x, index: x[index], "index_put": written, "index_select": at, "select": at,
     "narrow": narrowed, "unbind": lambda x, dim=0: tuple(x.transpose(0, dim)),
-    **{f"__r{n}__": both(getattr(operator, n + ("_" if n in ("and", "or") else ""))) for n in ("add", "sub", "mul", "mod", "pow", "matmul", "and", "or", "xor")},
-    "__rdiv__": both(operator.truediv), "rsub": lambda x, y, alpha=1: y - alpha * x, "floor_divide": lambda x, y: x // y, "true_divide": lambda x, y: x / y,
-    "logical_and": lambda x, y: x.cast(dtypes.bool) & y.cast(dtypes.bool), "logical_or": lambda x, y: x.cast(dtypes.bool) | y.cast(dtypes.bool),
+    **{f"__r{n}__": both(getattr(operator, n + ("_" if n in ("and", "or") else "")))
+       for n in ("add", "sub", "mul", "mod", "pow", "matmul", "and", "or", "xor")},
+    "__rdiv__": both(operator.truediv), "rsub": lambda x, y, alpha=1: y - alpha * x,
+    "floor_divide": lambda x, y: x // y, "true_divide": lambda x, y: x / y,
+    "logical_and": lambda x, y: x.cast(dtypes.bool) & y.cast(dtypes.bool),
+    "logical_or": lambda x, y: x.cast(dtypes.bool) | y.cast(dtypes.bool),
     "logical_xor": lambda x, y: x.cast(dtypes.bool) ^ y.cast(dtypes.bool),
     **{n: call(n) for n in ("bool", "float", "half", "int", "long", "short", "double", "contiguous", "clone")},
-    "max": extremum("max"), "min": extremum("min"), "diag": lambda x, k=0: x.diag() if k == 0 and x.ndim == 1 else skip(), "linalg.diagonal": call("diagonal"),
-    "meshgrid": lambda ts, *more, indexing="ij": (ts[0] if isinstance(ts, (list, tuple)) else ts).meshgrid(*(ts[1:] if isinstance(ts, (list, tuple)) else more), indexing=indexing),
-    "repeat_interleave": lambda x, repeats, dim=None, **kw: x.repeat_interleave(repeats, dim) if isinstance(repeats, int) else skip(),
-    "nn.functional.scaled_dot_product_attention": attended, "nn.functional.interpolate": interpolated, "nn.functional.nll_loss": likelihood,
-    "nn.functional.cross_entropy": entropy, "nn.functional.one_hot": call("one_hot"), "nn.functional.softmin": lambda x, dim=None, dtype=None: (-x).softmax(dim, dtype),
-    "nn.functional.embedding": lambda i, w, **kw: skip() if any(kw.get(k) is not None for k in ("padding_idx", "max_norm")) else looked_up(i, w),
+    "max": extremum("max"), "min": extremum("min"),
+    "diag": lambda x, k=0: x.diag() if k == 0 and x.ndim == 1 else skip(), "linalg.diagonal": call("diagonal"),
+    "meshgrid": lambda ts, *more, indexing="ij": (ts[0] if isinstance(ts, (list, tuple))
+                                                  else ts).meshgrid(*(ts[1:] if isinstance(ts, (list, tuple))
+                                                                      else more), indexing=indexing),
+    "repeat_interleave": lambda x, repeats, dim=None, **kw: x.repeat_interleave(repeats, dim)
+    if isinstance(repeats, int) else skip(),
+    "nn.functional.scaled_dot_product_attention": attended, "nn.functional.interpolate": interpolated,
+    "nn.functional.nll_loss": likelihood,
+    "nn.functional.cross_entropy": entropy, "nn.functional.one_hot": call("one_hot"),
+    "nn.functional.softmin": lambda x, dim=None, dtype=None: (-x).softmax(dim, dtype),
+    "nn.functional.embedding": lambda i, w, **kw: skip()
+    if any(kw.get(k) is not None for k in ("padding_idx", "max_norm")) else looked_up(i, w),
     "nn.functional.binary_cross_entropy_with_logits": lambda x, y, weight=None, pos_weight=None, reduction="mean":
         x.binary_crossentropy_logits(y, reduction, pos_weight) if weight is None else skip(),
     "einsum": lambda ts, equation: Tensor.einsum(equation, *ts), "linalg.svdvals": lambda x: x.svd()[1],
-    **{f"nn.functional.conv{r}d": convolved(r) for r in (1, 2, 3)}, **{f"nn.functional.conv_transpose{r}d": convolved_back(r) for r in (1, 2, 3)},
+    **{f"nn.functional.conv{r}d": convolved(r) for r in (1, 2, 3)},
+    **{f"nn.functional.conv_transpose{r}d": convolved_back(r) for r in (1, 2, 3)},
     **{f"nn.functional.max_pool{r}d": max_pooled(r) for r in (1, 2, 3)},
     **{f"nn.functional.avg_pool{r}d": avg_pooled(r) for r in (1, 2, 3)},
     **{f"nn.functional.max_unpool{r}d": unpooled(r) for r in (1, 2, 3)},
-    "nn.functional.linear": lambda x, w, b=None: x.linear(w.transpose(-1, -2) if w.ndim > 1 else w, b), "nn.functional.pad": padded,
+    "nn.functional.linear": lambda x, w, b=None: x.linear(w.transpose(-1, -2) if w.ndim > 1 else w, b),
+    "nn.functional.pad": padded,
     "nn.functional.layer_norm": layer_normed, "nn.functional.normalize": call("normalize", out=Skip),
     "nn.functional.binary_cross_entropy": cross_entropy_of_two,
-    "nn.functional.mse_loss": lambda x, y, reduction="mean": {"mean": lambda d: d.mean(), "sum": lambda d: d.sum(), "none": lambda d: d}[reduction]((x - y).square()),
+    "nn.functional.mse_loss": lambda x, y, reduction="mean": {"mean": lambda d: d.mean(), "sum": lambda d: d.sum(),
+                                                              "none": lambda d: d}[reduction]((x - y).square()),
 }
 
 
@@ -369,7 +404,8 @@ def compare(name, op, sample, dtype):
     for g, w in zip(got, want):
         if tuple(g.shape) != tuple(w.shape):
             return "shape", f"got {tuple(g.shape)}, expected {tuple(w.shape)}"
-        index = w.dtype == torch.int64 and g.dtype in (dtypes.int32, dtypes.int64)  # places are int32 where that holds them
+        # places are int32 where that holds them
+        index = w.dtype == torch.int64 and g.dtype in (dtypes.int32, dtypes.int64)
         if TYPES[w.dtype] != g.dtype and not index:
             return "dtype", f"got {g.dtype}, expected {w.dtype}"
         a = (g.cast(dtypes.float64) if w.dtype.is_floating_point else g).numpy()
@@ -380,7 +416,8 @@ def compare(name, op, sample, dtype):
         return None
     seeds = [torch.rand_like(want[i]) for i in differentiable]
     theirs = torch.autograd.grad([want[i] for i in differentiable], [v for v, _ in leaves], seeds, allow_unused=True)
-    loss = sum(((got[i] * Tensor(s.numpy())).sum() for i, s in zip(differentiable, seeds)), start=Tensor(0.0, dtype=dtypes.float64))
+    loss = sum(((got[i] * Tensor(s.numpy())).sum() for i, s in zip(differentiable, seeds)),
+               start=Tensor(0.0, dtype=dtypes.float64))
     for (v, t), wanted, g in zip(leaves, theirs, loss.gradient(*[t for _, t in leaves])):
         w = np.zeros(v.shape) if wanted is None else as_array(wanted)
         if not close(g.numpy(), w, torch.float64):

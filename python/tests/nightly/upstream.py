@@ -2,13 +2,15 @@
 
     PYTHONPATH=build/dev/python python python/tests/nightly/upstream.py --checkout TINYGRAD           # all of them
     ... gpt2 'models/resnet'                            # the files whose path has one of the words
-    ... --keep FOLDER                                   # keep tinygrad's values there: they are computed once for each checkout
-    ... --table docs/upstream_examples.md               # write the table
+    ... --keep FOLDER                                   # keep tinygrad's values there: they are computed once for each
+    checkout ... --table docs/upstream_examples.md               # write the table
 
-TINYGRAD is a clone of https://github.com/tinygrad/tinygrad; without one (the option or $TINYGRAD_CHECKOUT) nothing is run. upstream_cases.py says what
-is run of each file, with weights and data made here: nothing is fetched. Each file runs in a process of its own, once with `import tinygrad` giving the
-module and once with the checkout's package, and gives named values to be compared. The exit status is 1 if a file does not run or differs for a reason
-that upstream_cases.py does not list. Packages that an example imports and that are not installed are stand-ins, which fail where they are used.
+TINYGRAD is a clone of https://github.com/tinygrad/tinygrad; without one (the option or $TINYGRAD_CHECKOUT) nothing is
+run. upstream_cases.py says what is run of each file, with weights and data made here: nothing is fetched. Each file
+runs in a process of its own, once with `import tinygrad` giving the module and once with the checkout's package, and
+gives named values to be compared. The exit status is 1 if a file does not run or differs for a reason that
+upstream_cases.py does not list. Packages that an example imports and that are not installed are stand-ins, which fail
+where they are used.
 """
 import argparse
 import ast
@@ -51,7 +53,8 @@ class Standin(types.ModuleType):
 
 class Standins(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name, path=None, target=None):
-        return importlib.machinery.ModuleSpec(name, self, is_package=True) if name.split(".")[0] in THIRD_PARTY else None
+        return importlib.machinery.ModuleSpec(name, self,
+                                              is_package=True) if name.split(".")[0] in THIRD_PARTY else None
 
     def create_module(self, spec):
         return Standin(spec.name)
@@ -95,10 +98,12 @@ def run_child(file, package, options, dev=None):
         out = Path(folder) / "values"
         env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
         if package == "theirs":
-            env.update(PYTHONPATH=os.pathsep.join([options.checkout, *options.path]), DEV=dev, SPEC="0")  # its check of graphs refuses sums of halves under LLVM
+            # its check of graphs refuses sums of halves under LLVM
+            env.update(PYTHONPATH=os.pathsep.join([options.checkout, *options.path]), DEV=dev, SPEC="0")
         else:
             env["PYTHONPATH"] = os.pathsep.join([*options.path, env.get("PYTHONPATH", "")])
-        command = [sys.executable, __file__, "--child", file, "--package", package, "--checkout", options.checkout, "--out", str(out)]
+        command = [sys.executable, __file__, "--child", file, "--package", package, "--checkout", options.checkout,
+                   "--out", str(out)]
         try:
             p = subprocess.run(command, env=env, timeout=options.seconds, capture_output=True, text=True, check=False)
         except subprocess.TimeoutExpired:
@@ -109,7 +114,8 @@ def run_child(file, package, options, dev=None):
 
 
 def run_theirs(file, options):
-    """tinygrad's own values on the first device that runs the file: its LLVM renderer lacks operations on halves, an old clang lacks types."""
+    """tinygrad's own values on the first device that runs the file: its LLVM renderer lacks operations on halves, an
+    old clang lacks types."""
     for dev in options.dev.split(","):
         result = run_child(file, "theirs", options, dev)
         if "error" not in result:
@@ -154,10 +160,12 @@ def difference(got, want):
 
 
 def compare(ours, wanted):
-    """Differences of the values by name. The gradients of one model share a scale, as do its parameters: one whose true value is 0 is rounding alone."""
+    """Differences of the values by name. The gradients of one model share a scale, as do its parameters: one whose true
+    value is 0 is rounding alone."""
     import numpy as np
     kind = lambda name: name.split(" ")[0]
-    largest = {k: max([float(np.abs(v).max(initial=0)) for n, (v, *_) in wanted.items() if kind(n) == k], default=0.0) for k in ("gradient", "parameter")}
+    largest = {k: max([float(np.abs(v).max(initial=0)) for n, (v, *_) in wanted.items() if kind(n) == k], default=0.0)
+               for k in ("gradient", "parameter")}
     found = {}
     for name in [*wanted, *(n for n in ours if n not in wanted)]:
         if name not in ours or name not in wanted:
@@ -170,7 +178,8 @@ def compare(ours, wanted):
 def names_of(file):
     """The modules and names of tinygrad that a file imports, at its top or within a function."""
     for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and not node.level and node.module.split(".")[0] == "tinygrad":
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level and node.module.split(".")[
+                0] == "tinygrad":
             for a in node.names:
                 yield node.module, a.name
         elif isinstance(node, ast.Import):
@@ -242,8 +251,10 @@ def table(rows, commit):
 
 def parent(options):
     import upstream_cases
-    commit = subprocess.run(["git", "-C", options.checkout, "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip() or "of unknown version"
-    files = sorted(str(f.relative_to(options.checkout)) for d in FOLDERS for f in (Path(options.checkout) / d).rglob("*.py") if f.stat().st_size)
+    commit = subprocess.run(["git", "-C", options.checkout, "rev-parse", "HEAD"], capture_output=True, text=True,
+                            check=False).stdout.strip() or "of unknown version"
+    files = sorted(str(f.relative_to(options.checkout)) for d in FOLDERS
+                   for f in (Path(options.checkout) / d).rglob("*.py") if f.stat().st_size)
     rows, bad = [], []
     for file in files:
         if options.words and not any(w in file for w in options.words):

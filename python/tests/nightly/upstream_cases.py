@@ -1,5 +1,6 @@
-"""What upstream.py runs of each file of tinygrad's examples/ and extra/models/: a function that builds the file's classes in a small size, or runs the program
-with few steps on data made here, and logs values. NOT_RUN lists the files that are not run, with the reason."""
+"""What upstream.py runs of each file of tinygrad's examples/ and extra/models/: a function that builds the file's
+classes in a small size, or runs the program with few steps on data made here, and logs values. NOT_RUN lists the files
+that are not run, with the reason."""
 import contextlib
 import importlib
 import importlib.util
@@ -56,7 +57,8 @@ class Case:
 
 
 def case(file, what, env=None, differs=None, broken=""):
-    """Names the function that runs `file`. differs: values that differ, by the beginning of their name, and why; broken: why tinygrad itself fails."""
+    """Names the function that runs `file`. differs: values that differ, by the beginning of their name, and why;
+    broken: why tinygrad itself fails."""
     def named(run):
         CASES[file] = Case(run, what, env or {}, differs or {}, broken)
         return run
@@ -109,7 +111,8 @@ class Harness:
                 continue
             shape = tuple(t.shape)
             v = np.random.RandomState(zlib.crc32(name.encode()) % 10007).standard_normal(shape).astype(np.float32)
-            v = v * np.float32(gain / math.sqrt(math.prod(shape[1:]))) if len(shape) > 1 else np.float32("bias" not in name) + v * np.float32(0.1)
+            v = v * np.float32(gain / math.sqrt(math.prod(shape[1:]))) if len(shape) > 1 else np.float32(
+                    "bias" not in name) + v * np.float32(0.1)
             values[name] = self.Tensor(v).cast(t.dtype)
         return values
 
@@ -119,7 +122,8 @@ class Harness:
 
     def train(self, model, loss, steps=2, lr=0.01, tolerance=1e-3):
         """Steps of SGD: the losses, the gradients of the first step, the parameters after the last."""
-        state = {n: t for n, t in self.nn.state.get_state_dict(model).items() if t.is_param and self.dtypes.is_float(t.dtype)}
+        state = {n: t for n, t in self.nn.state.get_state_dict(model).items() if t.is_param
+                 and self.dtypes.is_float(t.dtype)}
         opt = self.nn.optim.SGD(list({id(t): t for t in state.values()}.values()), lr=lr)
         for step in range(steps):
             with self.Context(TRAINING=1):
@@ -138,11 +142,13 @@ class Harness:
     def images(self, train=64, test=32, shape=(1, 28, 28)):
         """Images and labels in place of a data set."""
         draw = np.random.RandomState(5)
-        make = lambda n: (draw.randint(256, size=(n, *shape)).astype(np.uint8), draw.randint(10, size=n).astype(np.uint8))
+        make = lambda n: (draw.randint(256, size=(n, *shape)).astype(np.uint8),
+                          draw.randint(10, size=n).astype(np.uint8))
         return [self.Tensor(a) for a in (*make(train), *make(test))]
 
     def main(self, file, argv=(), data=None, replace=(), **modules):
-        """Runs a program as __main__ and gives its globals and what it printed. data takes the place of nn.datasets; replace: (old, new) in the source."""
+        """Runs a program as __main__ and gives its globals and what it printed. data takes the place of nn.datasets;
+        replace: (old, new) in the source."""
         datasets = importlib.import_module("tinygrad.nn.datasets")
         if data is not None:
             datasets.mnist = datasets.cifar = lambda *a, **kw: data
@@ -198,25 +204,30 @@ class Tokenizer:
 @case("extra/models/bert.py", "pre-training and question answering, small; two steps of SGD")
 def bert(h):
     m = h.load("extra/models/bert.py")
-    size = dict(hidden_size=32, intermediate_size=64, max_position_embeddings=16, num_attention_heads=2, num_hidden_layers=2, vocab_size=50)
+    size = dict(hidden_size=32, intermediate_size=64, max_position_embeddings=16, num_attention_heads=2,
+                num_hidden_layers=2, vocab_size=50)
     model = h.fill(m.BertForPretraining(**size, attention_probs_dropout_prob=0.0, hidden_dropout_prob=0.1))
-    ids, mask, kinds, places = h.integers(50, 2, 12), h.Tensor.ones(2, 12), h.integers(2, 2, 12, seed=1), h.integers(12, 2, 3, seed=2)
+    ids, mask, kinds, places = h.integers(50, 2, 12), h.Tensor.ones(2, 12), h.integers(2, 2, 12, seed=1), h.integers(12,
+            2, 3, seed=2)
     labels, following = h.integers(50, 2, 3, seed=3), h.integers(2, 2, seed=4)
     for i, out in enumerate(model(ids, mask, places, kinds)):
         h.log(f"output {i}", out)
     words, kind = model(ids, mask, places, kinds)
-    for i, out in enumerate(model.accuracy(words, kind, labels, h.Tensor.ones(2, 3), following.reshape(2, 1).expand(2, 2))):
+    for i, out in enumerate(model.accuracy(words, kind, labels, h.Tensor.ones(2, 3),
+                                           following.reshape(2, 1).expand(2, 2))):
         h.log(f"accuracy {i}", out)
 
     def loss():
         words, kind = model(ids, mask, places, kinds)
         return model.sparse_categorical_crossentropy(words, labels) + kind.sparse_categorical_crossentropy(following)
     h.train(model, loss)
-    answers = h.fill(m.BertForQuestionAnswering(**{**size, "num_hidden_layers": 1}, attention_probs_dropout_prob=0.0, hidden_dropout_prob=0.0))
+    answers = h.fill(m.BertForQuestionAnswering(**{**size, "num_hidden_layers": 1}, attention_probs_dropout_prob=0.0,
+                                                hidden_dropout_prob=0.0))
     h.log("answers", answers(ids, mask, kinds))
 
 
-@case("extra/models/clip.py", "a layer of the closed model, the open models for text and images, the score; the tokenizer needs its vocabulary from the network")
+@case("extra/models/clip.py",
+      "a layer of the closed model, the open models for text and images, the score; the tokenizer needs its vocabulary from the network")
 def clip(h):
     m = h.load("extra/models/clip.py")
     layer = h.fill(m.Closed.ClipEncoderLayer())
@@ -234,7 +245,8 @@ def clip(h):
     h.train(model.visual, lambda: model.visual(image).square().mean(), steps=1)
 
 
-@case("extra/models/convnext.py", "a small model; two steps of SGD", differs={k: UPDATE for k in ("loss 1", "parameter downsample_layers", "parameter stages.0.0.dwconv")})
+@case("extra/models/convnext.py", "a small model; two steps of SGD",
+      differs={k: UPDATE for k in ("loss 1", "parameter downsample_layers", "parameter stages.0.0.dwconv")})
 def convnext(h):
     m = h.load("extra/models/convnext.py")
     model = h.fill(m.ConvNeXt(num_classes=10, depths=[1, 1, 2, 1], dims=[8, 16, 24, 32]))
@@ -243,7 +255,8 @@ def convnext(h):
     h.train(model, lambda: model(x).sparse_categorical_crossentropy(h.integers(10, 2)))
 
 
-@case("extra/models/efficientnet.py", "the small variant; two steps of SGD with running statistics", differs={"output after": RUNNING})
+@case("extra/models/efficientnet.py", "the small variant; two steps of SGD with running statistics",
+      differs={"output after": RUNNING})
 def efficientnet(h):
     m = h.load("extra/models/efficientnet.py")
     model = h.fill(m.EfficientNet(-1, classes=10))
@@ -256,7 +269,8 @@ def efficientnet(h):
 @case("extra/models/inception.py", "each kind of block, the Fréchet distance")
 def inception(h):
     m = h.load("extra/models/inception.py")
-    blocks = dict(A=m.InceptionA(8, 4), B=m.InceptionB(8), C=m.InceptionC(8, 6), D=m.InceptionD(8), E=m.InceptionE(8), FidA=m.FidInceptionA(8, 4),
+    blocks = dict(A=m.InceptionA(8, 4), B=m.InceptionB(8), C=m.InceptionC(8, 6), D=m.InceptionD(8), E=m.InceptionE(8),
+                  FidA=m.FidInceptionA(8, 4),
                   FidE1=m.FidInceptionE1(8), FidE2=m.FidInceptionE2(8))
     x = h.normal(1, 8, 9, 9)
     for name, block in blocks.items():
@@ -266,10 +280,12 @@ def inception(h):
     h.log("distance", m.calculate_frechet_distance(np.zeros(4), a, np.ones(4), b).real)
 
 
-@case("extra/models/llama.py", "prefill, decoding with the jit, sampling with top k, top p and alpha; training without the cache")
+@case("extra/models/llama.py",
+      "prefill, decoding with the jit, sampling with top k, top p and alpha; training without the cache")
 def llama_model(h):
     m = h.load("extra/models/llama.py")
-    size = dict(dim=32, hidden_dim=64, n_heads=4, n_kv_heads=2, n_layers=2, norm_eps=1e-5, vocab_size=40, max_context=32)
+    size = dict(dim=32, hidden_dim=64, n_heads=4, n_kv_heads=2, n_layers=2, norm_eps=1e-5, vocab_size=40,
+                max_context=32)
     model = h.fill(m.Transformer(**size))
     h.log("logits", model.forward(h.integers(40, 1, 5), 0, float("nan"), 0, 0.0, 0.0, 0.0))
 
@@ -288,10 +304,12 @@ def llama_model(h):
     trained = h.fill(m.Transformer(**size, jit=False, disable_kv_cache=True))
     trained.max_context = 0
     tokens = h.integers(40, 2, 9, seed=3)
-    h.train(trained, lambda: trained(tokens[:, :-1], 0, float("nan"), 0, 0.0, 0.0, 0.0).sparse_categorical_crossentropy(tokens[:, 1:]))
+    h.train(trained, lambda: trained(tokens[:, :-1], 0, float("nan"), 0, 0.0, 0.0,
+                                     0.0).sparse_categorical_crossentropy(tokens[:, 1:]))
 
 
-@case("extra/models/mask_rcnn.py", "feature pyramid, anchors, proposals' heads, aligned regions, boxes; the whole model fails in tinygrad: it makes a tensor of a list of NumPy's numbers",
+@case("extra/models/mask_rcnn.py",
+      "feature pyramid, anchors, proposals' heads, aligned regions, boxes; the whole model fails in tinygrad: it makes a tensor of a list of NumPy's numbers",
       broken="TypeError: its arange() takes no device")
 def mask_rcnn(h):
     m = h.load("extra/models/mask_rcnn.py")
@@ -323,7 +341,8 @@ def resnet(h):
     h.log("ResNeXt", h.fill(m.Bottleneck(16, 64, groups=32, base_width=4))(h.normal(1, 16, 8, 8)))
 
 
-@case("extra/models/retinanet.py", "a small backbone in evaluation and the losses of training, detections", env={"NUM_ANCHORS": "9"})
+@case("extra/models/retinanet.py", "a small backbone in evaluation and the losses of training, detections",
+      env={"NUM_ANCHORS": "9"})
 def retinanet(h):
     m, resnet = h.load("extra/models/retinanet.py"), h.load("extra/models/resnet.py")
     model = h.fill(m.RetinaNet(resnet.ResNet(18), num_classes=3, num_anchors=9), gain=0.7)
@@ -345,10 +364,12 @@ def retinanet(h):
             h.log(name, v)
 
 
-@case("extra/models/rnnt.py", "encoder, prediction and joint network, jitted steps; decode() fails in tinygrad: it looks up floats in an embedding")
+@case("extra/models/rnnt.py",
+      "encoder, prediction and joint network, jitted steps; decode() fails in tinygrad: it looks up floats in an embedding")
 def rnnt(h):
     m = h.load("extra/models/rnnt.py")
-    model = h.fill(m.RNNT(input_features=12, vocab_size=9, enc_hidden_size=16, pred_hidden_size=10, joint_hidden_size=14, pre_enc_layers=1, post_enc_layers=2, pred_layers=1))
+    model = h.fill(m.RNNT(input_features=12, vocab_size=9, enc_hidden_size=16, pred_hidden_size=10,
+                          joint_hidden_size=14, pre_enc_layers=1, post_enc_layers=2, pred_layers=1))
     for i in range(3):
         h.log(f"output {i}", model(h.normal(6, 1, 12, seed=i), h.integers(8, 1, 4, seed=i)))
     features, lengths = model.encoder(h.normal(6, 1, 12), h.Tensor([6.0]))
@@ -379,7 +400,8 @@ def transformer(h):
 @case("extra/models/unet.py", "a small UNet in half and in float32; two steps of SGD in float32")
 def unet(h):
     m = h.load("extra/models/unet.py")
-    size = dict(adm_in_ch=8, in_ch=4, out_ch=4, model_ch=32, attention_resolutions=[2, 1], num_res_blocks=1, channel_mult=[1, 2], transformer_depth=[1, 1], ctx_dim=12,
+    size = dict(adm_in_ch=8, in_ch=4, out_ch=4, model_ch=32, attention_resolutions=[2, 1], num_res_blocks=1,
+                channel_mult=[1, 2], transformer_depth=[1, 1], ctx_dim=12,
                 n_heads=4, use_linear=True)
     model = h.fill(m.UNetModel(**size))
     args = h.normal(1, 4, 8, 8), h.Tensor([7.0]), h.normal(1, 5, 12, seed=1), h.normal(1, 8, seed=2)
@@ -411,7 +433,8 @@ def vit(h):
 
 # ---- examples: data sets ----
 
-# Adam divides gradients that are rounding alone (biases in front of a normalisation) by their own size: with its usual eps or more steps than a few, the
+# Adam divides gradients that are rounding alone (biases in front of a normalisation) by their own size: with its usual
+# eps or more steps than a few, the
 # values of each of the packages differ between optimized and plain kernels.
 CALM = ("(nn.state.get_parameters(model))", "(nn.state.get_parameters(model), eps=1e-2)")
 SOON = ("i%10 == 9", "i == 3")
@@ -425,7 +448,8 @@ def beautiful_mnist(h):
     h.log_parameters(g["model"], 1e-2)
 
 
-@case("examples/beautiful_mnist_multigpu.py", "the program on two devices, 4 steps on made-up images", env={"STEPS": "4", "BS": "16", "GPUS": "2"},
+@case("examples/beautiful_mnist_multigpu.py", "the program on two devices, 4 steps on made-up images",
+      env={"STEPS": "4", "BS": "16", "GPUS": "2"},
       differs={"loss": AFTER_STEP})
 def beautiful_mnist_multigpu(h):
     g, _ = h.main("examples/beautiful_mnist_multigpu.py", data=h.images(), replace=[CALM, SOON])
@@ -434,7 +458,8 @@ def beautiful_mnist_multigpu(h):
     h.log_parameters(g["model"], 1e-2)
 
 
-@case("examples/gradaccum_mnist.py", "the program, 4 steps on made-up images", env={"STEPS": "4", "BS": "16", "ACC_STEPS": "4"})
+@case("examples/gradaccum_mnist.py", "the program, 4 steps on made-up images",
+      env={"STEPS": "4", "BS": "16", "ACC_STEPS": "4"})
 def gradaccum_mnist(h):
     g, _ = h.main("examples/gradaccum_mnist.py", data=h.images(), replace=[("eps=1e-6", "eps=1e-2"), SOON])
     h.log("loss", g["loss_item"], 1e-2)
@@ -442,14 +467,17 @@ def gradaccum_mnist(h):
     h.log_parameters(g["model"], 1e-2)
 
 
-@case("examples/stunning_mnist.py", "the program, 4 steps in one graph on made-up images", env={"STEPS": "4", "BS": "16"}, broken="bind mismatch on i, 0 != 1")
+@case("examples/stunning_mnist.py", "the program, 4 steps in one graph on made-up images",
+      env={"STEPS": "4", "BS": "16"}, broken="bind mismatch on i, 0 != 1")
 def stunning_mnist(h):
     g, _ = h.main("examples/stunning_mnist.py", data=h.images())
     h.log("losses", [x.item() for x in g["losses"]], 1e-2)
     h.log("accuracy", g["test_acc"])
 
 
-@case("examples/mnist_gan.py", "steps of both networks on made-up images; the program needs torchvision for its pictures", differs={"read": AFTER_STEP})
+@case("examples/mnist_gan.py",
+      "steps of both networks on made-up images; the program needs torchvision for its pictures",
+      differs={"read": AFTER_STEP})
 def mnist_gan(h):
     m = h.load("examples/mnist_gan.py")
     m.batch_size, m.generator, m.discriminator = 8, h.fill(m.LinearGen()), h.fill(m.LinearDisc())
@@ -457,7 +485,9 @@ def mnist_gan(h):
     of_g, of_d = (m.optim.Adam(params(x), lr=2e-4, b1=0.5) for x in (m.generator, m.discriminator))
     with h.Context(TRAINING=1):
         for i in range(2):
-            h.log(f"read discriminator {i}", m.train_discriminator(of_d, m.make_batch(images), m.generator.forward(h.normal(8, 128, seed=i)).detach()))
+            h.log(f"read discriminator {i}",
+                  m.train_discriminator(of_d, m.make_batch(images),
+                                        m.generator.forward(h.normal(8, 128, seed=i)).detach()))
             h.log(f"read generator {i}", m.train_generator(of_g, m.generator.forward(h.normal(8, 128, seed=9 + i))))
     h.log_parameters(m.generator, prefix="generator ")
     h.log_parameters(m.discriminator, prefix="discriminator ")
@@ -482,7 +512,8 @@ def transformer_program(h):
     losses = short_training(h, 3, 16)
     import random
     random.seed(1)
-    g, _ = h.main("examples/transformer.py", replace=[("lr = 0.003\n  for i in range(10)", "lr = 0.003\n  for i in range(2)")])
+    g, _ = h.main("examples/transformer.py",
+                  replace=[("lr = 0.003\n  for i in range(10)", "lr = 0.003\n  for i in range(2)")])
     h.log("losses", np.array(losses[0][0] + losses[1][0]), 1e-2)
     h.log_parameters(g["model"], 1e-2)
 
@@ -496,7 +527,8 @@ def train_resnet(h):
     h.log("output", g["model"](h.normal(1, 3, 64, 64)), 1e-2)
 
 
-@case("examples/beautiful_cifar.py", "the network in half, two steps with Nesterov's momentum and the schedule of one cycle", env={"BS": "8"},
+@case("examples/beautiful_cifar.py",
+      "the network in half, two steps with Nesterov's momentum and the schedule of one cycle", env={"BS": "8"},
       differs={"loss 1": NAN, "parameter": NAN})
 def beautiful_cifar(h):
     m = h.load("examples/beautiful_cifar.py")
@@ -505,11 +537,13 @@ def beautiful_cifar(h):
     model = h.fill(m.SpeedyConvNet())
     params = [p for p in h.nn.state.get_parameters(model) if p.is_param]
     opt = h.nn.optim.SGD(params, lr=0.01, momentum=0.85, nesterov=True, weight_decay=0.01)
-    rate = OneCycleLR(opt, max_lr=0.1, pct_start=0.23, div_factor=1e16, final_div_factor=1 / (1e16 * 0.07), total_steps=10)
+    rate = OneCycleLR(opt, max_lr=0.1, pct_start=0.23, div_factor=1e16, final_div_factor=1 / (1e16 * 0.07),
+                      total_steps=10)
     x, y = h.normal(8, 3, 32, 32).half(), h.integers(10, 8)
     for i in range(2):
         with h.Context(TRAINING=1):
-            loss = model(x).sparse_categorical_crossentropy(y, reduction="none", label_smoothing=0.2).mul(0.1).sum().div(0.1)
+            loss = model(x).sparse_categorical_crossentropy(y, reduction="none",
+                                                            label_smoothing=0.2).mul(0.1).sum().div(0.1)
             opt.zero_grad()
             loss.backward()
             loss.realize(*opt.schedule_step(), *rate.schedule_step())
@@ -518,10 +552,12 @@ def beautiful_cifar(h):
     h.log_parameters(model, 2e-2)
 
 
-@case("examples/hlb_cifar10.py", "the program, 5 steps with augmentation, cut-outs, averaged weights and evaluation, on made-up images",
+@case("examples/hlb_cifar10.py",
+      "the program, 5 steps with augmentation, cut-outs, averaged weights and evaluation, on made-up images",
       env={"STEPS": "5", "BS": "8", "EMA": "1", "EVAL_STEPS": "5"})
 def hlb_cifar10(h):
-    small = [("ConvGroup(32, 64)", "ConvGroup(32, 16)"), ("ConvGroup(64, 256)", "ConvGroup(16, 16)"), ("ConvGroup(256, 512)", "ConvGroup(16, 16)"),
+    small = [("ConvGroup(32, 64)", "ConvGroup(32, 16)"), ("ConvGroup(64, 256)", "ConvGroup(16, 16)"),
+             ("ConvGroup(256, 512)", "ConvGroup(16, 16)"),
              ("nn.Linear(512, 10", "nn.Linear(16, 10"), ("'cutmix_steps': 499", "'cutmix_steps': 3"), ("399,", "3,")]
     _, printed = h.main("examples/hlb_cifar10.py", data=h.images(shape=(3, 32, 32)), replace=small)
     h.log("losses", np.array([float(x) for x in re.findall(r"([\d.]+) loss", printed)]), 2e-2)
@@ -537,13 +573,17 @@ def tiny_llama(h, folder, name, kv=2, bias=False):
     w = {"model.embed_tokens.weight": (32, 64), "lm_head.weight": (32, 64), "model.norm.weight": (64,)}
     for i in range(2):
         p = f"model.layers.{i}."
-        w.update({p + "input_layernorm.weight": (64,), p + "post_attention_layernorm.weight": (64,), p + "self_attn.q_proj.weight": (64, 64),
-                  p + "self_attn.k_proj.weight": (16 * kv, 64), p + "self_attn.v_proj.weight": (16 * kv, 64), p + "self_attn.o_proj.weight": (64, 64),
-                  p + "mlp.gate_proj.weight": (128, 64), p + "mlp.up_proj.weight": (128, 64), p + "mlp.down_proj.weight": (64, 128)})
+        w.update({p + "input_layernorm.weight": (64,), p + "post_attention_layernorm.weight": (64,),
+                  p + "self_attn.q_proj.weight": (64, 64),
+                  p + "self_attn.k_proj.weight": (16 * kv, 64), p + "self_attn.v_proj.weight": (16 * kv, 64),
+                  p + "self_attn.o_proj.weight": (64, 64),
+                  p + "mlp.gate_proj.weight": (128, 64), p + "mlp.up_proj.weight": (128, 64),
+                  p + "mlp.down_proj.weight": (64, 128)})
         if bias:
             w.update({p + f"self_attn.{x}_proj.bias": (n,) for x, n in (("q", 64), ("k", 16 * kv), ("v", 16 * kv))})
     h.nn.state.safe_save({k: draw(k, *s) for k, s in w.items()}, f"{folder}/{name}")
-    return {"dim": 64, "n_heads": 4, "n_kv_heads": kv, "n_layers": 2, "norm_eps": 1e-5, "rope_theta": 10000, "vocab_size": 32, "hidden_dim": 128}
+    return {"dim": 64, "n_heads": 4, "n_kv_heads": kv, "n_layers": 2, "norm_eps": 1e-5, "rope_theta": 10000,
+            "vocab_size": 32, "hidden_dim": 128}
 
 
 def generate(h, model, tokens, count, temperature=0.0, *sampling):
@@ -588,7 +628,8 @@ def llama(h):
         h.log(f"logits {quantize}", model.forward(h.integers(32, 1, 4), 0, float("nan"), 0, 0.0, 0.0, 0.0), 1e-2)
 
 
-@case("examples/llama3.py", "weights loaded from a file in float32, float16, int8, NF4 and fp8; decoding; the server needs bottle")
+@case("examples/llama3.py",
+      "weights loaded from a file in float32, float16, int8, NF4 and fp8; decoding; the server needs bottle")
 def llama3(h):
     m = h.load("examples/llama3.py")
     m.MODEL_PARAMS["1B"]["args"] = tiny_llama(h, ".", "model.safetensors")
@@ -599,7 +640,8 @@ def llama3(h):
         model = m.build_transformer(Path("model.safetensors"), "1B", quantize=quantize, max_context=32)
         h.log(f"logits {quantize}", model.forward(h.integers(32, 1, 4), 0, float("nan"), 0, 0.0, 0.0, 0.0), tolerance)
         if quantize is None:
-            m.device, m.TEMPERATURE = h.tg.Device.DEFAULT, 0.0  # tinygrad's jit keeps the temperature it was captured with
+            # tinygrad's jit keeps the temperature it was captured with
+            m.device, m.TEMPERATURE = h.tg.Device.DEFAULT, 0.0
             start = m.prefill(model, [1, 2, 3])
             h.log("prefilled", start)
             h.log("tokens", generate(h, lambda t, s, *a: model(t, s + start, *a), [4], 5))
@@ -620,8 +662,10 @@ def qwq(h):
 @case("examples/llm.c/train_gpt2.py", "four jitted steps of AdamW with tied weights, generation")
 def train_gpt2(h):
     m = h.load("examples/llm.c/train_gpt2.py")
-    model = h.fill(m.GPT(m.GPTConfig(block_size=32, vocab_size=50, padded_vocab_size=64, n_layer=2, n_head=2, n_embd=32)))
-    model.h[0].attn.bias, model.h[1].attn.bias = (h.Tensor.ones(1, 1, 32, 32).tril().contiguous().is_param_(False) for _ in range(2))
+    model = h.fill(m.GPT(m.GPTConfig(block_size=32, vocab_size=50, padded_vocab_size=64, n_layer=2, n_head=2,
+                                     n_embd=32)))
+    model.h[0].attn.bias, model.h[1].attn.bias = (h.Tensor.ones(1, 1, 32, 32).tril().contiguous().is_param_(False)
+                                                  for _ in range(2))
     opt = h.nn.optim.AdamW([p for p in h.nn.state.get_parameters(model) if p.is_param], lr=1e-3, weight_decay=0)
 
     @h.tg.TinyJit
@@ -657,7 +701,8 @@ def mamba(h):
 def mixtral(h):
     import functools
     m = h.load("examples/mixtral.py")
-    model = h.fill(m.Transformer(dim=32, hidden_dim=64, n_heads=4, n_kv_heads=2, n_layers=2, norm_eps=1e-5, vocab_size=40, max_context=32, jit=False,
+    model = h.fill(m.Transformer(dim=32, hidden_dim=64, n_heads=4, n_kv_heads=2, n_layers=2, norm_eps=1e-5,
+                                 vocab_size=40, max_context=32, jit=False,
                                  feed_forward=functools.partial(m.MixtureFeedForward, 4)))
     tokens = [5]
     for start in range(5):
@@ -670,7 +715,8 @@ def mixtral(h):
 def olmoe(h):
     import functools
     m = h.load("examples/olmoe.py")
-    model = h.fill(m.Transformer(dim=32, hidden_dim=16, n_heads=4, n_layers=2, norm_eps=1e-5, qk_norm=1e-5, vocab_size=40, max_context=32,
+    model = h.fill(m.Transformer(dim=32, hidden_dim=16, n_heads=4, n_layers=2, norm_eps=1e-5, qk_norm=1e-5,
+                                 vocab_size=40, max_context=32,
                                  feed_forward=functools.partial(m.MixtureFeedForward, 6, 2)))
     moe = model.layers[0].feed_forward
     h.log("experts", moe(h.normal(1, 1, 32)), 2e-2)
@@ -687,7 +733,8 @@ def audio_helpers(h):
 @case("examples/whisper.py", "encoder and decoder with caches and the jit; sound files need librosa")
 def whisper(h):
     m = h.load("examples/whisper.py")
-    dims = dict(n_mels=8, n_audio_ctx=10, n_audio_state=32, n_audio_head=4, n_audio_layer=2, n_vocab=40, n_text_ctx=12, n_text_state=32, n_text_head=4, n_text_layer=2)
+    dims = dict(n_mels=8, n_audio_ctx=10, n_audio_state=32, n_audio_head=4, n_audio_layer=2, n_vocab=40, n_text_ctx=12,
+                n_text_state=32, n_text_head=4, n_text_layer=2)
     model = m.Whisper(dims)
     mask = model.decoder.mask.numpy()
     h.fill(model)
@@ -697,12 +744,14 @@ def whisper(h):
         h.log(f"sound {i}", sound)
     tokens = [3, 4]
     for i in range(6):
-        out = model.decoder(h.Tensor([tokens if i == 0 else tokens[-1:]], dtype=h.dtypes.int32), 0 if i == 0 else len(tokens) - 1, sound)
+        out = model.decoder(h.Tensor([tokens if i == 0 else tokens[-1:]], dtype=h.dtypes.int32),
+                            0 if i == 0 else len(tokens) - 1, sound)
         h.log(f"logits {i}", out)
         tokens.append(int(out[:, -1].argmax(axis=-1).item()))
 
 
-@case("examples/stable_diffusion.py", "blocks of the autoencoder with gradients, the schedule, a step of the sampler; a full image and its text need downloads")
+@case("examples/stable_diffusion.py",
+      "blocks of the autoencoder with gradients, the schedule, a step of the sampler; a full image and its text need downloads")
 def stable_diffusion(h):
     m = h.load("examples/stable_diffusion.py")
     mid = h.fill(m.Mid(32))
@@ -711,7 +760,8 @@ def stable_diffusion(h):
     h.log("wider", h.fill(m.ResnetBlock(32, 64))(x))
     h.train(mid, lambda: mid(x).square().mean(), steps=1)
     h.log("alphas", m.get_alphas_cumprod())
-    a, b = m.StableDiffusion.get_x_prev_and_pred_x0(None, x, h.normal(1, 32, 8, 8, seed=1), h.Tensor([0.5]), h.Tensor([0.6]))
+    a, b = m.StableDiffusion.get_x_prev_and_pred_x0(None, x, h.normal(1, 32, 8, 8, seed=1), h.Tensor([0.5]),
+                                                    h.Tensor([0.6]))
     h.log("previous", a)
     h.log("predicted", b)
 
@@ -719,7 +769,8 @@ def stable_diffusion(h):
 @case("examples/sdxl.py", "the first stage, the sampler with both kinds of guidance, embedding of sizes; the whole model needs downloads")
 def sdxl(h):
     m = h.load("examples/sdxl.py")
-    stage = h.fill(m.FirstStageModel(embed_dim=4, ch=32, in_ch=3, out_ch=3, z_ch=4, ch_mult=[1, 2], num_res_blocks=1, resolution=16))
+    stage = h.fill(m.FirstStageModel(embed_dim=4, ch=32, in_ch=3, out_ch=3, z_ch=4, ch_mult=[1, 2], num_res_blocks=1,
+                                     resolution=16))
     h.log("decoded", stage.decode(h.normal(1, 4, 8, 8)))
     h.log("encoded", stage.encoder(h.normal(1, 3, 16, 16)))
     h.log("sigmas", m.LegacyDDPMDiscretization()(10))
@@ -735,22 +786,26 @@ def sdxl(h):
 def sdv2(h):
     m = h.load("examples/sdv2.py")
     model = object.__new__(m.StableDiffusionV2)
-    net = h.fill(m.UNetModel(adm_in_ch=None, in_ch=4, out_ch=4, model_ch=32, attention_resolutions=[1], num_res_blocks=1, channel_mult=[1, 2], d_head=16,
+    net = h.fill(m.UNetModel(adm_in_ch=None, in_ch=4, out_ch=4, model_ch=32, attention_resolutions=[1],
+                             num_res_blocks=1, channel_mult=[1, 2], d_head=16,
                              transformer_depth=[1, 1], ctx_dim=12, use_linear=True))
     for t in h.nn.state.get_parameters(net):
         t.replace(t.half())
     model.model, model.sigmas = m.DiffusionModel(net), m.LegacyDDPMDiscretization()(1000, flip=True)
     for i in range(3):
-        h.log(f"denoised {i}", model.denoise(h.normal(1, 4, 8, 8, seed=i), model.sigmas[500 + i].reshape(1), {"crossattn": h.normal(1, 5, 12)}), 3e-2)
+        h.log(f"denoised {i}", model.denoise(h.normal(1, 4, 8, 8, seed=i), model.sigmas[500 + i].reshape(1),
+                                             {"crossattn": h.normal(1, 5, 12)}), 3e-2)
 
 
-@case("examples/minrf.py", "the model, its loss, a jitted step, sampling with the jit; the program's own step fails in tinygrad: its table of frequencies gets no gradient", differs={"read": AFTER_STEP})
+@case("examples/minrf.py",
+      "the model, its loss, a jitted step, sampling with the jit; the program's own step fails in tinygrad: its table of frequencies gets no gradient", differs={"read": AFTER_STEP})
 def minrf(h):
     m = h.load("examples/minrf.py")
     model = h.fill(m.DiT_Llama(dim=64, n_layers=1))
     x, y = h.normal(2, 1, 16, 16), h.integers(10, 2)
     h.log("output", model(x, h.uniform(2), y))
-    opt = h.nn.optim.Adam([t for n, t in h.nn.state.get_state_dict(model).items() if n != "freqs_cis"], lr=5e-4, eps=1e-3)
+    opt = h.nn.optim.Adam([t for n, t in h.nn.state.get_state_dict(model).items() if n != "freqs_cis"], lr=5e-4,
+                          eps=1e-3)
 
     @h.tg.TinyJit
     @h.Context(TRAINING=1)
@@ -776,7 +831,8 @@ def vgg7(h):
     state = h.nn.state.safe_load("model.safetensors")
     for name, t in state.items():
         h.log(name, t)
-    h.nn.state.safe_save({k: h.normal(*t.shape, seed=i, scale=1 / math.sqrt(math.prod(t.shape[1:]) or 1)) for i, (k, t) in enumerate(state.items())}, "used.safetensors")
+    h.nn.state.safe_save({k: h.normal(*t.shape, seed=i, scale=1 / math.sqrt(math.prod(t.shape[1:]) or 1)) for i,
+                          (k, t) in enumerate(state.items())}, "used.safetensors")
     for command in ("execute", "execute_full"):
         h.main("examples/vgg7.py", [command, "used.safetensors", "in.png", f"{command}.png"])
         h.log(command, np.array(Image.open(f"{command}.png")).astype(np.float32), 2e-2)
@@ -789,18 +845,23 @@ def waifu2x(h):
     image = np.random.RandomState(0).uniform(size=(1, 3, 12, 10)).astype(np.float32)
     h.log("tiled", model.forward_tiled(image, 24))
     h.log("whole", model.forward(h.normal(1, 3, 20, 20)))
-    m.Conv3x3Biased.load_waifu2x_json(model.conv1, {"weight": np.ones((32, 3, 3, 3)).cumsum().reshape(32, 3, 3, 3).tolist(), "bias": [0.5] * 32})
+    m.Conv3x3Biased.load_waifu2x_json(model.conv1,
+                                      {"weight": np.ones((32, 3, 3, 3)).cumsum().reshape(32, 3, 3, 3).tolist(),
+                                       "bias": [0.5] * 32})
     h.log("loaded", model.conv1.W)
 
 
 @case("examples/yolov3.py", "a network from a short description, its detections; pictures need OpenCV")
 def yolov3(h):
     m = h.load("examples/yolov3.py")
-    layer = lambda n, size, stride, norm=1, act="leaky": (f"[convolutional]\n" + (f"batch_normalize={norm}\n" if norm else "") +
+    layer = lambda n, size, stride, norm=1, act="leaky": (f"[convolutional]\n"
+                                                          + (f"batch_normalize={norm}\n" if norm else "") +
                                                            f"filters={n}\nsize={size}\nstride={stride}\npad=1\nactivation={act}\n")
     yolo = "[yolo]\nmask=0,1\nanchors=10,13,16,30\nclasses=80\n"
-    text = ("[net]\nheight=32\n" + layer(8, 3, 1) + layer(16, 3, 2) + layer(8, 1, 1) + layer(16, 3, 1) + "[shortcut]\nfrom=-3\nactivation=linear\n" + layer(16, 3, 2) +
-            layer(170, 1, 1, 0, "linear") + yolo + "[route]\nlayers=-3\n" + "[upsample]\nstride=2\n" + "[route]\nlayers=-1,4\n" + layer(170, 1, 1, 0, "linear") + yolo)
+    text = ("[net]\nheight=32\n" + layer(8, 3, 1) + layer(16, 3, 2) + layer(8, 1, 1) + layer(16, 3, 1)
+            + "[shortcut]\nfrom=-3\nactivation=linear\n" + layer(16, 3, 2) +
+            layer(170, 1, 1, 0, "linear") + yolo + "[route]\nlayers=-3\n" + "[upsample]\nstride=2\n"
+            + "[route]\nlayers=-1,4\n" + layer(170, 1, 1, 0, "linear") + yolo)
     model = m.Darknet(text.encode())
     for i, layers in enumerate(model.module_list):
         for j, part in enumerate(layers):
@@ -808,7 +869,8 @@ def yolov3(h):
                 part.weight.assign(h.normal(*part.weight.shape, seed=i * 10 + j, scale=0.3)).realize()
     out = model.forward(h.normal(1, 3, 32, 32))
     h.log("output", out)
-    found = np.abs(np.random.RandomState(0).uniform(size=(1, 12, 85))).astype(np.float32) * np.array([100, 100, 40, 40] + [1] * 81, np.float32) + 1e-3
+    found = np.abs(np.random.RandomState(0).uniform(size=(1, 12, 85))).astype(np.float32) * np.array([100, 100, 40, 40]
+            + [1] * 81, np.float32) + 1e-3
     found[:, :, :2] += 40
     h.log("detections", m.process_results(h.Tensor(found), confidence=0.5))
 
@@ -819,13 +881,15 @@ def yolov8(h):
     model = h.fill(m.YOLOv8(w=0.25, r=2.0, d=0.33, num_classes=5))
     x = h.uniform(1, 3, 128, 128)
     h.log("features", model.head(model.fpn(*model.net(x))), 3e-3)
-    h.log("boxes", m.postprocess(h.uniform(1, 9, 400) * h.Tensor([64.0, 64.0, 16.0, 16.0, 1, 1, 1, 1, 1]).reshape(1, 9, 1), max_det=20))
+    h.log("boxes", m.postprocess(h.uniform(1, 9, 400) * h.Tensor([64.0, 64.0, 16.0, 16.0, 1, 1, 1, 1, 1]).reshape(1, 9,
+            1), max_det=20))
     h.log("anchors", m.make_anchors([h.normal(1, 4, n, n) for n in (4, 2, 1)], [8, 16, 32])[0])
 
 
 # ---- examples: other ----
 
-@case("examples/beautiful_cartpole.py", "both networks and a step of proximal policy optimization; the program needs gymnasium, and fails in tinygrad: it makes a tensor of a list of arrays")
+@case("examples/beautiful_cartpole.py",
+      "both networks and a step of proximal policy optimization; the program needs gymnasium, and fails in tinygrad: it makes a tensor of a list of arrays")
 def beautiful_cartpole(h):
     model = h.fill(h.load("examples/beautiful_cartpole.py").ActorCritic(4, 2))
     x, action, reward = h.normal(8, 4), h.integers(2, 8), h.normal(8, seed=1)
@@ -836,7 +900,8 @@ def beautiful_cartpole(h):
         taken = (action.reshape(-1, 1) == h.Tensor.arange(2).reshape(1, -1).expand(8, -1)).float()
         advantage = reward.reshape(-1, 1) - value
         gain, ratios = taken * advantage.detach(), (policy - before).exp()
-        return (-(gain * ratios).minimum(gain * ratios.clip(0.8, 1.2)).sum(-1).mean() + (policy.exp() * policy).sum(-1).mean() * 0.0005 + advantage.square().mean())
+        return (-(gain * ratios).minimum(gain * ratios.clip(0.8, 1.2)).sum(-1).mean()
+                + (policy.exp() * policy).sum(-1).mean() * 0.0005 + advantage.square().mean())
     h.log("policy", model(x)[0])
     h.log("action", model(x)[0].exp().multinomial())
     h.train(model, loss)
@@ -863,19 +928,24 @@ def gpuburn(h):
     m = h.load("examples/tools/gpuburn.py")
     devices = tuple(f"{h.tg.Device.DEFAULT}:{i}" for i in range(2))
     for i in range(3):
-        a, b = (h.normal(2, 16, 16, seed=s, scale=0.25).half().shard(devices=devices, axis=0).contiguous() for s in (i, 9))
+        a, b = (h.normal(2, 16, 16, seed=s, scale=0.25).half().shard(devices=devices, axis=0).contiguous()
+                for s in (i, 9))
         h.log(f"product {i}", m.many_matmul(a, b), 3e-2)
 
 
 # ---- examples/mlperf ----
 
-@case("examples/mlperf/helpers.py", "anchors, box coding, windows of a volume, BERT's small configuration; kernels need SciPy", env={"BERT_SIZE": "tiny", "BERT_LAYERS": "1"})
+@case("examples/mlperf/helpers.py",
+      "anchors, box coding, windows of a volume, BERT's small configuration; kernels need SciPy",
+      env={"BERT_SIZE": "tiny", "BERT_LAYERS": "1"})
 def mlperf_helpers(h):
     m = h.load("examples/mlperf/helpers.py")
     for i, a in enumerate(m.generate_anchors((64, 64))):
         h.log(f"anchors {i}", np.asarray(a, np.float32))
     boxes, anchors = (h.uniform(1, 6, 4, seed=s) * 20 + h.Tensor([0.0, 0.0, 30.0, 30.0]) for s in (0, 1))
-    coder = m.BoxCoder((1.0, 1.0, 1.0, 1.0), apply_to_remove=False) if "apply_to_remove" in inspect.signature(m.BoxCoder.__init__).parameters else m.BoxCoder((1.0, 1.0, 1.0, 1.0))
+    coder = m.BoxCoder((1.0, 1.0, 1.0, 1.0),
+                       apply_to_remove=False) if "apply_to_remove" in inspect.signature(
+                               m.BoxCoder.__init__).parameters else m.BoxCoder((1.0, 1.0, 1.0, 1.0))
     h.log("coded", coder.encode(boxes, anchors))
     h.log("weights", m.gaussian_kernel(8, 1.0))
     h.log("windows", [list(s) for s in m.get_slice(np.zeros((1, 1, 16, 16, 16)), (8, 8, 8))])
@@ -885,19 +955,24 @@ def mlperf_helpers(h):
     h.log("bert", len(h.nn.state.get_state_dict(model)))
 
 
-@case("examples/mlperf/initializers.py", "truncated normal numbers and the initial values of each layer, their outputs; types of the autocast layers")
+@case("examples/mlperf/initializers.py",
+      "truncated normal numbers and the initial values of each layer, their outputs; types of the autocast layers")
 def mlperf_initializers(h):
     m = h.load("examples/mlperf/initializers.py")
     h.log("truncated", m.rand_truncn(4, 5))
     h.log("he", m.he_normal(4, 3, 3, 3))
     x, image = h.normal(2, 6), h.normal(1, 6, 5, 5)
-    for layer, arg in ((m.Conv2dHeNormal(6, 4, 3), image), (m.Linear(6, 4), x), (m.LinearBert(6, 4), x), (m.LayerNormBert(6), x), (m.EmbeddingBert(9, 4), h.integers(9, 2, 3)),
-                       (m.FrozenBatchNorm2dRetinaNet(6), image), (m.Conv2dNormalRetinaNet(6, 4, 3, prior_prob=0.1), image), (m.Conv2dKaimingUniformRetinaNet(6, 4, 3), image),
+    for layer, arg in ((m.Conv2dHeNormal(6, 4, 3), image), (m.Linear(6, 4), x), (m.LinearBert(6, 4), x),
+                       (m.LayerNormBert(6), x), (m.EmbeddingBert(9, 4), h.integers(9, 2, 3)),
+                       (m.FrozenBatchNorm2dRetinaNet(6), image),
+                       (m.Conv2dNormalRetinaNet(6, 4, 3, prior_prob=0.1), image),
+                       (m.Conv2dKaimingUniformRetinaNet(6, 4, 3), image),
                        (m.Conv2dRetinaNet(6, 4, 3), image)):
         h.log(type(layer).__name__, layer(arg))
         for n, t in h.nn.state.get_state_dict(layer).items():
             h.log(f"{type(layer).__name__}.{n}", t)
-    for layer, arg in ((m.AutocastLinear(6, 4), x), (m.AutocastConv2d(6, 4, 3), image), (m.AutocastGroupNorm(2, 6), image), (m.AutocastLayerNorm(6), x)):
+    for layer, arg in ((m.AutocastLinear(6, 4), x), (m.AutocastConv2d(6, 4, 3), image),
+                       (m.AutocastGroupNorm(2, 6), image), (m.AutocastLayerNorm(6), x)):
         out = h.fill(layer)(arg)
         h.log(type(layer).__name__, out, 3e-2)
         h.log(type(layer).__name__ + " type", str(out.dtype))
@@ -909,7 +984,8 @@ def mlperf_initializers(h):
 def mlperf_losses(h):
     m = h.load("examples/mlperf/losses.py")
     pred, target = h.normal(1, 3, 4, 4, 4), h.integers(3, 1, 1, 4, 4, 4)
-    for name, value in (("dice", lambda: m.dice_ce_loss(pred, target)), ("focal", lambda: m.sigmoid_focal_loss(pred, (pred > 0.5).float(), reduction="mean")),
+    for name, value in (("dice", lambda: m.dice_ce_loss(pred, target)),
+                        ("focal", lambda: m.sigmoid_focal_loss(pred, (pred > 0.5).float(), reduction="mean")),
                         ("l1", lambda: m.l1_loss(pred, pred.flip(0).square(), reduction="sum"))):
         h.log(name, value())
         h.log(f"gradient {name}", value().gradient(pred)[0])
@@ -927,7 +1003,8 @@ def mlperf_metrics(h):
 @case("examples/mlperf/lr_schedulers.py", "rates of 8 steps of each schedule")
 def mlperf_lr_schedulers(h):
     m = h.load("examples/mlperf/lr_schedulers.py")
-    makers = (lambda o: m.PolynomialDecayWithWarmup(o, 1.0, 0.01, 8, 3), lambda o: m.CosineAnnealingLRWithWarmup(o, 1.0, 0.1, 3, 5),
+    makers = (lambda o: m.PolynomialDecayWithWarmup(o, 1.0, 0.01, 8, 3),
+              lambda o: m.CosineAnnealingLRWithWarmup(o, 1.0, 0.1, 3, 5),
               lambda o: m.LambdaLR(o, h.Tensor([0.5]), m.LambdaLinearScheduler(3, 1.0, 1.0, 1e-6, 100000).schedule))
     for i, make in enumerate(makers):
         opt = h.nn.optim.SGD([h.Tensor.ones(2)], lr=0.1)
@@ -948,10 +1025,13 @@ def mlperf_model_spec(h):
     h.log("models", [str(s) for s in shapes])
 
 
-@case("examples/mlperf/optim.py", "accumulated and clipped AdamW with masters in float32 and stochastic rounding to bfloat16", env={"MASTER_WEIGHTS": "1", "STOCHASTIC_ROUND": "1"})
+@case("examples/mlperf/optim.py",
+      "accumulated and clipped AdamW with masters in float32 and stochastic rounding to bfloat16",
+      env={"MASTER_WEIGHTS": "1", "STOCHASTIC_ROUND": "1"})
 def mlperf_optim(h):
     m = h.load("examples/mlperf/optim.py")
-    params = [h.normal(3, 4, 5).cast(h.dtypes.bfloat16).contiguous(), h.normal(4, 6, seed=1).cast(h.dtypes.bfloat16).contiguous()]
+    params = [h.normal(3, 4, 5).cast(h.dtypes.bfloat16).contiguous(),
+              h.normal(4, 6, seed=1).cast(h.dtypes.bfloat16).contiguous()]
     opt = m.GradAccClipAdamW(params, lr=0.01, weight_decay=0.1, grad_acc=2, clip_norm=1.0)
     for i in range(3):
         grads = [h.normal(*p.shape, seed=10 * i + j).contiguous() for j, p in enumerate(params)]

@@ -1,5 +1,5 @@
-"""TinyJit: a function that is run twice, recorded the second time, and from then on replayed. The machine is C++ (docs/jit.md); here is what Python
-values are its inputs and results."""
+"""TinyJit: a function that is run twice, recorded the second time, and from then on replayed. The machine is C++
+(docs/jit.md); here is what Python values are its inputs and results."""
 import collections
 import functools
 import hashlib
@@ -21,7 +21,8 @@ class GraphException(Exception):
 
 
 class _Objects:
-  """Numbers for the objects a function is called with: the same number for one that is the same, or made of the same tensors and equal values."""
+  """Numbers for the objects a function is called with: the same number for one that is the same, or made of the same
+  tensors and equal values."""
 
   def __init__(self):
     self._known: list = []  # (reference, description, what the description speaks of)
@@ -41,8 +42,8 @@ _MOST_PARTS = 20000  # of an object that is compared by its parts
 
 
 def _described(x, held: list, seen: dict, left: list):
-  """An object by its parts: tensors and what cannot be looked into by identity (`held` keeps them, so that their addresses stay theirs), other values
-  by what they are."""
+  """An object by its parts: tensors and what cannot be looked into by identity (`held` keeps them, so that their
+  addresses stay theirs), other values by what they are."""
   if x is None or isinstance(x, (bool, int, float, complex, str, bytes, range, DType)): return repr(x)
   if id(x) in seen: return ("again", seen[id(x)])
   seen[id(x)] = len(seen)
@@ -50,21 +51,24 @@ def _described(x, held: list, seen: dict, left: list):
   def parts(items): return tuple(_described(y, held, seen, left) for y in items)
   if left[0] > 0 and not isinstance(x, (Tensor, type, types.ModuleType)):
     if isinstance(x, (list, tuple, collections.deque)): return (type(x), parts(x))
-    if isinstance(x, dict): return (type(x), tuple((_described(k, held, seen, left), _described(v, held, seen, left)) for k, v in x.items()))
+    if isinstance(x, dict):
+      return (type(x), tuple((_described(k, held, seen, left), _described(v, held, seen, left)) for k, v in x.items()))
     if isinstance(x, types.FunctionType):
       return ("function", x.__code__, parts(c.cell_contents for c in x.__closure__ or ()), parts(x.__defaults__ or ()))
-    if isinstance(x, types.MethodType): return ("method", _described(x.__func__, held, seen, left), _described(x.__self__, held, seen, left))
+    if isinstance(x, types.MethodType):
+      return ("method", _described(x.__func__, held, seen, left), _described(x.__self__, held, seen, left))
     if type(x).__module__ != "builtins" and hasattr(x, "__dict__"):
-      slots = [(n, getattr(x, n)) for c in type(x).__mro__ for n in getattr(c, "__slots__", ()) if hasattr(x, n) and n not in ("__dict__", "__weakref__")]
+      slots = [(n, getattr(x, n)) for c in type(x).__mro__ for n in getattr(c, "__slots__", ()) if hasattr(x, n)
+               and n not in ("__dict__", "__weakref__")]
       return (type(x), tuple((k, _described(v, held, seen, left)) for k, v in [*vars(x).items(), *slots]))
   held.append(x)
   return ("object", id(x))
 
 
 class _Arguments:
-  """What a call passes: tensors, bound variables, and the rest as text: another text is another capture. Containers are walked to any depth; values
-  are compared by what they are, arrays by their contents, other objects by the tensors and values they are made of when they are first seen (a
-  model's weights are no inputs)."""
+  """What a call passes: tensors, bound variables, and the rest as text: another text is another capture. Containers are
+  walked to any depth; values are compared by what they are, arrays by their contents, other objects by the tensors and
+  values they are made of when they are first seen (a model's weights are no inputs)."""
 
   def __init__(self, args, kwargs, objects: _Objects):
     self.tensors, self.names, self.variables, self.constants = [], [], [], []
@@ -143,7 +147,8 @@ def _unbound(x: UOp) -> str:
 
 
 def _reference(x):
-  """Gives the object while it lives. One that cannot be referenced weakly is kept: a new one must not get its address."""
+  """Gives the object while it lives. One that cannot be referenced weakly is kept: a new one must not get its
+  address."""
   try:
     return weakref.ref(x)
   except TypeError:
@@ -223,7 +228,9 @@ class CapturedJit:
     calls = []
     for name in self._core.kernel_names:
       op = Ops.COPY if name == "copy" else Ops.PROGRAM
-      calls.append(types.SimpleNamespace(op=Ops.CALL, src=(types.SimpleNamespace(op=op, arg=types.SimpleNamespace(name=name), src=()),), arg=None))
+      calls.append(types.SimpleNamespace(op=Ops.CALL,
+                                         src=(types.SimpleNamespace(op=op, arg=types.SimpleNamespace(name=name),
+                                                                    src=()),), arg=None))
     return types.SimpleNamespace(op=Ops.LINEAR, src=tuple(calls))
 
   def free_intermediates(self):
@@ -239,9 +246,9 @@ def _unpickle_jit(captured, prune):
 
 
 class TinyJit:
-  """`TinyJit(f)` or `@TinyJit`: the first call runs f, the second records what it runs, later ones replay the record with other tensors and bound
-  variables. `prune`: kernels that depend on no argument and nothing that is written run once, at capture. On methods every instance has a record
-  of its own."""
+  """`TinyJit(f)` or `@TinyJit`: the first call runs f, the second records what it runs, later ones replay the record
+  with other tensors and bound variables. `prune`: kernels that depend on no argument and nothing that is written run
+  once, at capture. On methods every instance has a record of its own."""
 
   def __init__(self, fxn=None, captured=None, prune: bool = False):
     assert fxn is not None or captured is not None, "need either a function or a CapturedJit"
@@ -268,8 +275,8 @@ class TinyJit:
     return _unpickle_jit, (self.captured, self.prune)
 
   def save(self, path, state=None):
-    """Writes what was captured to a file, weights included; `load_jit`, here and in C++, gives a function that replays it. Tensors of `state`, a
-    dict, are stored by name only."""
+    """Writes what was captured to a file, weights included; `load_jit`, here and in C++, gives a function that replays
+    it. Tensors of `state`, a dict, are stored by name only."""
     note = json.dumps({"result": _spelled(self._shape)}) if self._core.captured else ""
     self._core.save(os.fspath(path), list((state or {}).items()), note)
 
@@ -335,7 +342,8 @@ class TinyJit:
 
 
 def load_jit(path, state=None) -> TinyJit:
-  """A captured function from a file that `TinyJit.save` or C++'s save_jit wrote, for this processor. `state`: the tensors stored by name only."""
+  """A captured function from a file that `TinyJit.save` or C++'s save_jit wrote, for this processor. `state`: the
+  tensors stored by name only."""
   core, note = _core._load_jit(os.fspath(path), list((state or {}).items()))
   shape = _unspelled(json.loads(note)["result"]) if note.startswith('{"result"') else _Hole
   return TinyJit(None, CapturedJit(core, core.input_names, shape))

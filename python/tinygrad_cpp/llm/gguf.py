@@ -1,4 +1,5 @@
-"""GGUF files: key-value pairs and tensors, whose quantised blocks are unpacked by tensor operations when they are used."""
+"""GGUF files: key-value pairs and tensors, whose quantised blocks are unpacked by tensor operations when they are
+used."""
 from __future__ import annotations
 import pathlib, struct
 from typing import Any
@@ -8,7 +9,8 @@ from ..helpers import prod, round_up
 from ..nn.state import _on_host, accept_filename
 from ..tensor import Tensor
 
-_NATIVE = {0: dtypes.float32, 1: dtypes.float16, 24: dtypes.int8, 25: dtypes.int16, 26: dtypes.int32, 27: dtypes.int64, 28: dtypes.float64,
+_NATIVE = {0: dtypes.float32, 1: dtypes.float16, 24: dtypes.int8, 25: dtypes.int16, 26: dtypes.int32, 27: dtypes.int64,
+           28: dtypes.float64,
            30: dtypes.bfloat16}
 
 
@@ -23,7 +25,8 @@ def _bits(q: Tensor, count: int, width: int = 1) -> Tensor:
 def _q4_0(b: Tensor) -> Tensor: return (_nibbles(b[:, 2:18]).float() - 8) * _half(b, 0)
 def _q4_1(b: Tensor) -> Tensor: return _nibbles(b[:, 4:20]).float() * _half(b, 0) + _half(b, 2)
 def _q5(b: Tensor, at: int) -> Tensor:
-  fifth = b[:, at:at + 4].unsqueeze(-1).rshift(Tensor.arange(8).cast(dtypes.uint8)).bitwise_and(1).flatten(1)  # one bit for each of 32
+  # one bit for each of 32
+  fifth = b[:, at:at + 4].unsqueeze(-1).rshift(Tensor.arange(8).cast(dtypes.uint8)).bitwise_and(1).flatten(1)
   return (_nibbles(b[:, at + 4:at + 20]) + fifth * 16).float()
 def _q5_0(b: Tensor) -> Tensor: return (_q5(b, 2) - 16) * _half(b, 0)
 def _q5_1(b: Tensor) -> Tensor: return _q5(b, 4) * _half(b, 0) + _half(b, 2)
@@ -54,14 +57,16 @@ def _mxfp4(b: Tensor) -> Tensor:
   return (q.bitwise_and(8) != 0).where(-size, size) * (b[:, 0:1].float() - 127).exp2()
 
 # elements and bytes of a block, and how it is unpacked
-_BLOCKS = {2: (32, 18, _q4_0), 3: (32, 20, _q4_1), 6: (32, 22, _q5_0), 7: (32, 24, _q5_1), 8: (32, 34, _q8_0), 12: (256, 144, _q4_k),
+_BLOCKS = {2: (32, 18, _q4_0), 3: (32, 20, _q4_1), 6: (32, 22, _q5_0), 7: (32, 24, _q5_1), 8: (32, 34, _q8_0),
+           12: (256, 144, _q4_k),
            13: (256, 176, _q5_k), 14: (256, 210, _q6_k), 39: (32, 17, _mxfp4)}
 
 
 def _size(n: int, ggml_type: int) -> int:
   """Bytes of n elements."""
   if ggml_type in _NATIVE: return n * _NATIVE[ggml_type].itemsize
-  if ggml_type not in _BLOCKS: raise ValueError(f"[gguf] got the type {ggml_type} of tensors, expected one of {sorted([*_NATIVE, *_BLOCKS])}")
+  if ggml_type not in _BLOCKS:
+    raise ValueError(f"[gguf] got the type {ggml_type} of tensors, expected one of {sorted([*_NATIVE, *_BLOCKS])}")
   elements, size, _ = _BLOCKS[ggml_type]
   if n % elements: raise _core.FormatError(f"[gguf] got {n} elements in blocks of {elements}")
   return n // elements * size
@@ -79,7 +84,8 @@ class _Reader:
   """Numbers and strings of a header; whatever lies beyond the end is a FormatError."""
   def __init__(self, data: memoryview): self.data, self.at = data, 0
   def take(self, n: int) -> memoryview:
-    if n > len(self.data) - self.at: raise _core.FormatError(f"[gguf] the header ends after {len(self.data)} bytes, expected {n} more at {self.at}")
+    if n > len(self.data) - self.at:
+      raise _core.FormatError(f"[gguf] the header ends after {len(self.data)} bytes, expected {n} more at {self.at}")
     self.at += n
     return self.data[self.at - n:self.at]
   def number(self, code: str) -> Any: return struct.unpack("<" + code, self.take(struct.calcsize("<" + code)))[0]
@@ -91,7 +97,8 @@ class _Reader:
       if count > len(self.data) - self.at: raise _core.FormatError(f"[gguf] got a list of {count} elements")
       return [self.value(inner, depth + 1) for _ in range(count)]
     if kind > 12 or kind == 9: raise _core.FormatError(f"[gguf] got the type {kind} of values, expected at most 12")
-    return self.number({0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}[kind])
+    return self.number({0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q",
+                        12: "d"}[kind])
 
 
 @accept_filename
@@ -102,7 +109,8 @@ def gguf_load(t: Tensor) -> tuple[dict[str, Any], dict[str, Tensor]]:
   if bytes(r.take(4)) != b"GGUF": raise _core.FormatError("[gguf] got a file that does not begin with GGUF")
   if (version := r.number("I")) not in (2, 3): raise _core.FormatError(f"[gguf] got version {version}, expected 2 or 3")
   tensors, pairs = r.number("Q"), r.number("Q")
-  if max(tensors, pairs) > len(r.data): raise _core.FormatError(f"[gguf] got {tensors} tensors and {pairs} pairs in {len(r.data)} bytes")
+  if max(tensors, pairs) > len(r.data):
+    raise _core.FormatError(f"[gguf] got {tensors} tensors and {pairs} pairs in {len(r.data)} bytes")
   kv = {}
   for _ in range(pairs):
     key = r.string()
@@ -114,10 +122,12 @@ def gguf_load(t: Tensor) -> tuple[dict[str, Any], dict[str, Tensor]]:
     shape = tuple(r.number("Q") for _ in range(axes))[::-1]
     infos.append((name, shape, r.number("I"), r.number("Q")))
   alignment = kv.get("general.alignment", 32)
-  if not isinstance(alignment, int) or alignment <= 0: raise _core.FormatError(f"[gguf] got an alignment of {alignment!r}")
+  if not isinstance(alignment, int) or alignment <= 0:
+    raise _core.FormatError(f"[gguf] got an alignment of {alignment!r}")
   start, state = round_up(r.at, alignment), {}
   for name, shape, kind, at in infos:
     n = prod(shape)
-    if start + at + _size(n, kind) > len(r.data): raise _core.FormatError(f"[gguf] got {name} of shape {shape} beyond the end of the file")
+    if start + at + _size(n, kind) > len(r.data):
+      raise _core.FormatError(f"[gguf] got {name} of shape {shape} beyond the end of the file")
     state[name] = ggml_data_to_tensor(t[start + at:start + at + _size(n, kind)], n, kind).reshape(shape)
   return kv, state

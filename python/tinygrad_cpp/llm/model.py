@@ -1,6 +1,7 @@
 """Blocks of language models with the names of weights that GGUF files use, and a model that generates tokens.
 
-Blocks keep what they have seen: keys and values by position, or a recurrent state. `start_pos` says how many tokens came before those given."""
+Blocks keep what they have seen: keys and values by position, or a recurrent state. `start_pos` says how many tokens
+came before those given."""
 from __future__ import annotations
 import enum, functools, itertools
 from dataclasses import dataclass, replace
@@ -72,7 +73,8 @@ def precompute_freqs_cis(dim: int, end: int, theta: float = 10000.0, device: str
 
 
 def apply_rope(x: Tensor, freqs_cis: Tensor) -> Tensor:
-  """Turns each pair (x[i], x[i + half]) of (batch, heads, time, dim) by the angles of its position; freqs_cis: (time, dim)."""
+  """Turns each pair (x[i], x[i + half]) of (batch, heads, time, dim) by the angles of its position; freqs_cis: (time,
+  dim)."""
   half, odd = divmod(x.shape[-1], 2)
   assert not odd, f"[apply_rope] got a last axis of {x.shape[-1]}, expected an even one"
   cos, sin = freqs_cis[:, :half], freqs_cis[:, half:]
@@ -81,8 +83,8 @@ def apply_rope(x: Tensor, freqs_cis: Tensor) -> Tensor:
 
 
 def pairwise_topk(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
-  """The k greatest of the last axis and their places (int32), the greatest last, without sorting: an element's rank is how many it beats,
-  an earlier one beating later equals."""
+  """The k greatest of the last axis and their places (int32), the greatest last, without sorting: an element's rank is
+  how many it beats, an earlier one beating later equals."""
   n = x.shape[-1]
   this, other = x.unsqueeze(-1), x.unsqueeze(-2)
   number = Tensor.arange(n)
@@ -104,7 +106,8 @@ def _seen(time: int, start_pos: int | UOp, keys: int) -> Tensor:
 
 class ExpertWeights:
   """The weights (experts, out, in) of as many linear layers."""
-  def __init__(self, num_experts: int, in_features: int, out_features: int): self.weight = Tensor.zeros(num_experts, out_features, in_features)
+  def __init__(self, num_experts: int, in_features: int, out_features: int):
+    self.weight = Tensor.zeros(num_experts, out_features, in_features)
   def __call__(self, sel: Tensor, x: Tensor) -> Tensor:
     """sel (batch, time, k) names experts; x (batch, time, 1 or k, in) gives (batch, time, k, out)."""
     return self.weight[sel].matmul(x.unsqueeze(-1)).squeeze(-1).contiguous()
@@ -116,12 +119,15 @@ class FFNBlock:
     self.config = c = config
     self.attn_norm, self.ffn_norm = nn.RMSNorm(c.dim, c.norm_eps), nn.RMSNorm(c.dim, c.norm_eps)
     if c.num_experts == 0:
-      self.ffn_gate, self.ffn_up = nn.Linear(c.dim, c.hidden_dim, bias=False), nn.Linear(c.dim, c.hidden_dim, bias=False)
+      self.ffn_gate, self.ffn_up = nn.Linear(c.dim, c.hidden_dim, bias=False), nn.Linear(c.dim, c.hidden_dim,
+          bias=False)
       self.ffn_down = nn.Linear(c.hidden_dim, c.dim, bias=False)
       return
     self.ffn_gate_inp = nn.Linear(c.dim, c.num_experts, bias=False)
     if c.expert_bias: self.exp_probs_b = {"bias": Tensor.zeros(c.num_experts)}
-    self.ffn_gate_exps, self.ffn_up_exps = ExpertWeights(c.num_experts, c.dim, c.hidden_dim), ExpertWeights(c.num_experts, c.dim, c.hidden_dim)
+    self.ffn_gate_exps, self.ffn_up_exps = ExpertWeights(c.num_experts, c.dim,
+                                                         c.hidden_dim), ExpertWeights(c.num_experts, c.dim,
+                                                             c.hidden_dim)
     self.ffn_down_exps = ExpertWeights(c.num_experts, c.hidden_dim, c.dim)
     if c.shared_expert_dim == 0: return
     self.ffn_gate_shexp, self.ffn_up_shexp = (nn.Linear(c.dim, c.shared_expert_dim, bias=False) for _ in range(2))
@@ -132,9 +138,11 @@ class FFNBlock:
     """Experts for each token, and their weights."""
     c, logits = self.config, self.ffn_gate_inp(x)
     gating = c.expert_gating_func
-    scores = {ExpertGating.SOFTMAX: lambda: logits.softmax(-1), ExpertGating.SIGMOID: logits.sigmoid, ExpertGating.SOFTMAX_WEIGHT: lambda: logits,
+    scores = {ExpertGating.SOFTMAX: lambda: logits.softmax(-1), ExpertGating.SIGMOID: logits.sigmoid,
+              ExpertGating.SOFTMAX_WEIGHT: lambda: logits,
               ExpertGating.SQRT_SOFTPLUS: lambda: logits.softplus().sqrt()}[gating]()
-    _, sel = pairwise_topk(scores + self.exp_probs_b["bias"] if hasattr(self, "exp_probs_b") else scores, c.num_experts_per_tok)
+    _, sel = pairwise_topk(scores + self.exp_probs_b["bias"] if hasattr(self, "exp_probs_b") else scores,
+                           c.num_experts_per_tok)
     weights = scores.gather(-1, sel)
     if gating == ExpertGating.SOFTMAX_WEIGHT: weights = weights.softmax(-1)
     if c.norm_topk_prob: weights = weights / weights.sum(-1, keepdim=True)
@@ -148,7 +156,8 @@ class FFNBlock:
     y = (self.ffn_down_exps(sel, hidden) * weights.unsqueeze(-1)).sum(2)
     if not hasattr(self, "ffn_gate_shexp"): return y
     shared = self.ffn_down_shexp(self.ffn_gate_shexp(x).silu() * self.ffn_up_shexp(x))
-    if hasattr(self, "ffn_gate_inp_shexp"): shared = shared * (x * self.ffn_gate_inp_shexp["weight"]).sum(-1, keepdim=True).sigmoid()
+    if hasattr(self, "ffn_gate_inp_shexp"):
+      shared = shared * (x * self.ffn_gate_inp_shexp["weight"]).sum(-1, keepdim=True).sigmoid()
     return y + shared
 
   def _init_state(self, x: Tensor): raise NotImplementedError
@@ -177,12 +186,14 @@ class TransformerBlock(FFNBlock):
     self.attn_q = nn.Linear(c.dim, c.head_dim * c.n_heads * (2 if c.attn_output_gate else 1), bias=c.qkv_bias)
     self.attn_k, self.attn_v = (nn.Linear(c.dim, c.head_dim * c.n_kv_heads, bias=c.qkv_bias) for _ in range(2))
     self.attn_output = nn.Linear(c.head_dim * c.n_heads, c.dim, bias=False)
-    if c.qk_norm: self.attn_q_norm, self.attn_k_norm = nn.RMSNorm(c.qk_norm, c.norm_eps), nn.RMSNorm(c.qk_norm, c.norm_eps)
+    if c.qk_norm:
+      self.attn_q_norm, self.attn_k_norm = nn.RMSNorm(c.qk_norm, c.norm_eps), nn.RMSNorm(c.qk_norm, c.norm_eps)
 
   def _init_state(self, x: Tensor):
     if hasattr(self, "cache_kv"): return
     c = self.config
-    cache = Tensor.zeros(2, x.shape[0], c.n_kv_heads, c.max_context, c.head_dim, dtype=dtypes.default_float, device=x.device)
+    cache = Tensor.zeros(2, x.shape[0], c.n_kv_heads, c.max_context, c.head_dim, dtype=dtypes.default_float,
+                         device=x.device)
     self.cache_kv = cache.clone().is_param_(False)
     self.freqs_cis = precompute_freqs_cis(c.rope_dim, c.max_context, c.rope_theta, device=x.device)
 
@@ -217,10 +228,12 @@ class MLATransformerBlock(FFNBlock):
     super().__init__(config)
     c = config
     if c.q_lora_rank > 0:
-      self.attn_q_a, self.attn_q_a_norm = nn.Linear(c.dim, c.q_lora_rank, bias=False), nn.RMSNorm(c.q_lora_rank, c.norm_eps)
+      self.attn_q_a, self.attn_q_a_norm = nn.Linear(c.dim, c.q_lora_rank, bias=False), nn.RMSNorm(c.q_lora_rank,
+          c.norm_eps)
       self.attn_q_b = nn.Linear(c.q_lora_rank, c.n_heads * c.head_dim, bias=False)
     else: self.attn_q = nn.Linear(c.dim, c.n_heads * c.head_dim, bias=False)
-    self.attn_kv_a_mqa, self.attn_kv_a_norm = nn.Linear(c.dim, c.kv_lora_rank + c.rope_dim, bias=False), nn.RMSNorm(c.kv_lora_rank, c.norm_eps)
+    self.attn_kv_a_mqa, self.attn_kv_a_norm = nn.Linear(c.dim, c.kv_lora_rank + c.rope_dim,
+                                                        bias=False), nn.RMSNorm(c.kv_lora_rank, c.norm_eps)
     self.attn_k_b = {"weight": Tensor.zeros(c.n_heads, c.kv_lora_rank, c.head_dim - c.rope_dim)}
     self.attn_v_b = {"weight": Tensor.zeros(c.n_heads, c.v_head_dim, c.kv_lora_rank)}
     self.attn_output = nn.Linear(c.n_heads * c.v_head_dim, c.dim, bias=False)
@@ -228,18 +241,21 @@ class MLATransformerBlock(FFNBlock):
   def _init_state(self, x: Tensor):
     if hasattr(self, "cache_k"): return
     c = self.config
-    self.cache_k = Tensor.zeros(x.shape[0], 1, c.max_context, c.kv_lora_rank + c.rope_dim, device=x.device).clone().is_param_(False)
+    self.cache_k = Tensor.zeros(x.shape[0], 1, c.max_context, c.kv_lora_rank + c.rope_dim,
+                                device=x.device).clone().is_param_(False)
     self.freqs_cis = precompute_freqs_cis(c.rope_dim, c.max_context, c.rope_theta, device=x.device)
 
   def _attention(self, x: Tensor, start_pos: int | UOp) -> Tensor:
     c, (batch, time, _) = self.config, x.shape
-    def turned(t: Tensor) -> Tensor: return t if c.ssm and c.ssm.kda else apply_rope(t, self.freqs_cis[start_pos:start_pos + time])
+    def turned(t: Tensor) -> Tensor:
+      return t if c.ssm and c.ssm.kda else apply_rope(t, self.freqs_cis[start_pos:start_pos + time])
     q = self.attn_q_b(self.attn_q_a_norm(self.attn_q_a(x))) if c.q_lora_rank > 0 else self.attn_q(x)
     q, plain = q.reshape(batch, time, c.n_heads, c.head_dim).transpose(1, 2), c.head_dim - c.rope_dim
     # queries are brought to the low-rank space, so that the cache is all keys there are
     q = Tensor.cat(q[..., :plain].matmul(self.attn_k_b["weight"].transpose(-1, -2)), turned(q[..., plain:]), dim=-1)
     kv = self.attn_kv_a_mqa(x)
-    k = Tensor.cat(self.attn_kv_a_norm(kv[..., :c.kv_lora_rank]).unsqueeze(1), turned(kv[..., c.kv_lora_rank:].unsqueeze(1)), dim=-1)
+    k = Tensor.cat(self.attn_kv_a_norm(kv[..., :c.kv_lora_rank]).unsqueeze(1),
+                   turned(kv[..., c.kv_lora_rank:].unsqueeze(1)), dim=-1)
 
     self.cache_k[:, :, start_pos:start_pos + time].assign(k.cast(self.cache_k.dtype))
     keys = start_pos + time if isinstance(start_pos, int) else c.max_context
@@ -251,7 +267,8 @@ class MLATransformerBlock(FFNBlock):
 
 
 class GatedDeltaNetBlock(FFNBlock):
-  """Linear attention: a matrix for each head, which decays and learns every token's value by the delta rule, behind a short convolution over time."""
+  """Linear attention: a matrix for each head, which decays and learns every token's value by the delta rule, behind a
+  short convolution over time."""
   def __init__(self, config: TransformerConfig, ssm: SSMConfig):
     super().__init__(config)
     c, heads = config, ssm.time_step_rank
@@ -261,9 +278,12 @@ class GatedDeltaNetBlock(FFNBlock):
     self.conv_channels = ssm.inner_size + 2 * self.q_dim
     self.attn_qkv = nn.Linear(c.dim, self.conv_channels, bias=False)
     if ssm.kda:
-      self.ssm_g_a, self.ssm_g_b = nn.Linear(c.dim, self.head_v_dim, bias=False), nn.Linear(self.head_v_dim, ssm.inner_size, bias=False)
-      self.ssm_f_a, self.ssm_f_b = nn.Linear(c.dim, self.head_k_dim, bias=False), nn.Linear(self.head_k_dim, ssm.inner_size, bias=False)
-    else: self.attn_gate, self.ssm_alpha = nn.Linear(c.dim, ssm.inner_size, bias=False), nn.Linear(c.dim, heads, bias=False)
+      self.ssm_g_a, self.ssm_g_b = nn.Linear(c.dim, self.head_v_dim, bias=False), nn.Linear(self.head_v_dim,
+          ssm.inner_size, bias=False)
+      self.ssm_f_a, self.ssm_f_b = nn.Linear(c.dim, self.head_k_dim, bias=False), nn.Linear(self.head_k_dim,
+          ssm.inner_size, bias=False)
+    else:
+      self.attn_gate, self.ssm_alpha = nn.Linear(c.dim, ssm.inner_size, bias=False), nn.Linear(c.dim, heads, bias=False)
     self.ssm_beta = nn.Linear(c.dim, heads, bias=False)
     self.ssm_conv1d = {"weight": Tensor.zeros(self.conv_channels, self.ssm_conv_kernel)}
     self.ssm_dt = {"bias": Tensor.zeros(ssm.inner_size if ssm.kda else heads)}
@@ -277,7 +297,9 @@ class GatedDeltaNetBlock(FFNBlock):
     self.recurrent_state = state(self.num_v_heads, self.head_v_dim, self.head_k_dim)
 
   def _written(self) -> list[Tensor]: return [self.conv_state, self.recurrent_state]
-  def _reusable_prefix_len(self, prefix_len: int, cached_len: int) -> int: return prefix_len if prefix_len == cached_len else 0  # no way back
+  # no way back
+  def _reusable_prefix_len(self, prefix_len: int, cached_len: int) -> int:
+    return prefix_len if prefix_len == cached_len else 0
 
   def _convolved(self, x: Tensor, before: Tensor) -> Tensor:
     """Queries, keys and values, each the sum of the last tokens' with a weight for each channel; moves the state."""
@@ -290,17 +312,22 @@ class GatedDeltaNetBlock(FFNBlock):
   def _attention(self, x: Tensor, start_pos: int | UOp) -> Tensor:
     (batch, time, _), heads, kda = x.shape, self.num_v_heads, hasattr(self, "ssm_g_a")
     fresh = Tensor(start_pos).eq(0) if isinstance(start_pos, UOp) else start_pos == 0
-    def unless_fresh(t: Tensor) -> Tensor: return fresh.where(0, t) if isinstance(fresh, Tensor) else t.zeros_like() if fresh else t
+    def unless_fresh(t: Tensor) -> Tensor:
+      return fresh.where(0, t) if isinstance(fresh, Tensor) else t.zeros_like() if fresh else t
     x = x.half()
-    gate = (self.ssm_g_b(self.ssm_g_a(x)).sigmoid() if kda else self.attn_gate(x).silu()).reshape(batch, time, heads, self.head_v_dim)
+    gate = (self.ssm_g_b(self.ssm_g_a(x)).sigmoid() if kda else self.attn_gate(x).silu()).reshape(batch, time, heads,
+        self.head_v_dim)
     rate = (self.ssm_f_b(self.ssm_f_a(x)) if kda else self.ssm_alpha(x)).float() + self.ssm_dt["bias"]
-    decay = (rate.softplus().reshape(batch, time, heads, -1) * self.ssm_a.reshape(heads, -1)).exp()  # (batch, time, heads, 1 or values)
+    # (batch, time, heads, 1 or values)
+    decay = (rate.softplus().reshape(batch, time, heads, -1) * self.ssm_a.reshape(heads, -1)).exp()
     learn = self.ssm_beta(x).sigmoid().float()
 
-    q, k, v = self._convolved(x, unless_fresh(self.conv_state)).split([self.q_dim, self.q_dim, heads * self.head_v_dim], dim=-1)
+    q, k, v = self._convolved(x, unless_fresh(self.conv_state)).split([self.q_dim, self.q_dim, heads * self.head_v_dim],
+                                                                      dim=-1)
     def keys(t: Tensor) -> Tensor:
       t = t.reshape(batch, time, self.num_k_heads, self.head_k_dim).normalize(dim=-1, eps=1e-12 if kda else 1e-6)
-      return t.repeat(1, 1, heads // self.num_k_heads, 1).float().unsqueeze(-2)  # against the state (batch, heads, values, keys)
+      # against the state (batch, heads, values, keys)
+      return t.repeat(1, 1, heads // self.num_k_heads, 1).float().unsqueeze(-2)
     q, k, v = keys(q) * self.head_k_dim ** -0.5, keys(k), v.reshape(batch, time, heads, self.head_v_dim).float()
 
     state, outs = unless_fresh(self.recurrent_state).float(), []
@@ -319,14 +346,16 @@ class GatedDeltaNetBlock(FFNBlock):
 class Transformer:
   """Tokens (1, time) and how many came before give the next token, drawn with a temperature."""
   def __init__(self, config: TransformerConfig):
-    dense = replace(config, num_experts=0, num_experts_per_tok=0, shared_expert_dim=0, hidden_dim=config.dense_hidden_dim or config.hidden_dim)
+    dense = replace(config, num_experts=0, num_experts_per_tok=0, shared_expert_dim=0,
+                    hidden_dim=config.dense_hidden_dim or config.hidden_dim)
     if config.ssm: config, dense = (replace(c, qk_norm=c.head_dim) for c in (config, dense))
     attention = MLATransformerBlock if config.kv_lora_rank > 0 else TransformerBlock
     def block(i: int) -> FFNBlock:
       c = dense if i < config.leading_dense_blocks else config
       return GatedDeltaNetBlock(c, c.ssm) if c.ssm and c.ssm_layers[i] else attention(c)
     self.blk: list[FFNBlock] = [block(i) for i in range(config.num_blocks)]
-    self.token_embd, self.output_norm = nn.Embedding(config.vocab_size, config.dim), nn.RMSNorm(config.dim, config.norm_eps)
+    self.token_embd, self.output_norm = nn.Embedding(config.vocab_size, config.dim), nn.RMSNorm(config.dim,
+        config.norm_eps)
     self.output = nn.Linear(config.dim, config.vocab_size, bias=False)
     self.max_context = config.max_context
     self.has_recurrent_block = any(isinstance(b, GatedDeltaNetBlock) for b in self.blk)
@@ -344,7 +373,8 @@ class Transformer:
     noise = logits.rand_like().maximum(1e-12).log().neg().log()
     return (logits / temperature.maximum(1e-12) - noise).argmax(-1, keepdim=True)
 
-  def __call__(self, tokens: Tensor, start_pos: int | UOp, temperature: Tensor) -> Tensor: return self.forward(tokens, start_pos, temperature)
+  def __call__(self, tokens: Tensor, start_pos: int | UOp, temperature: Tensor) -> Tensor:
+    return self.forward(tokens, start_pos, temperature)
 
   def get_start_pos(self, tokens: list[int]) -> int:
     """How many of these tokens the blocks know; at least the last one is given to them again."""
@@ -352,11 +382,14 @@ class Transformer:
     return min(b._reusable_prefix_len(same, len(self._cached_tokens)) for b in self.blk)
 
   def generate(self, tokens: list[int], chunk_size: int = 32, temperature: float = 0.0):
-    """Appends tokens to the list and yields them, until the context is full. Prompts are read in parts of chunk_size."""
-    chosen, position, start = Tensor([temperature]), UOp.variable("start_pos", 0, self.max_context - 1), self.get_start_pos(tokens)
+    """Appends tokens to the list and yields them, until the context is full. Prompts are read in parts of
+    chunk_size."""
+    chosen, position, start = Tensor([temperature]), UOp.variable("start_pos", 0,
+                                                                  self.max_context - 1), self.get_start_pos(tokens)
     while len(tokens) < self.max_context:
       n = min(chunk_size, len(tokens) - start)
-      out = self(Tensor([tokens[start:start + n]], dtype=dtypes.int32), position.bind(start) if n == 1 else start, chosen)
+      out = self(Tensor([tokens[start:start + n]], dtype=dtypes.int32), position.bind(start) if n == 1 else start,
+                 chosen)
       start += n
       self._cached_tokens = tokens[:start]
       if start < len(tokens):

@@ -1,4 +1,5 @@
-"""Layers. Parameters are attributes, found by nn.state.get_parameters and get_state_dict; a layer is called with its input."""
+"""Layers. Parameters are attributes, found by nn.state.get_parameters and get_state_dict; a layer is called with its
+input."""
 from __future__ import annotations
 import math
 from .. import _core
@@ -17,7 +18,9 @@ def _sizes(layer: object, **sizes: object) -> None:
       raise TypeError(f"[{type(layer).__name__}] got an object of type {type(n).__name__} for {name}, expected an int: the layer makes its weights "
                       "itself")
 def _input(layer: object, x: Tensor) -> Tensor:
-  if x is None or isinstance(x, (bool, int, float, str, list, tuple)) or (hasattr(x, "__array__") and not isinstance(x, Tensor)):
+  if x is None or isinstance(x,
+                             (bool, int, float, str, list, tuple)) or (hasattr(x, "__array__")
+                                 and not isinstance(x, Tensor)):
     hint = ": write Tensor(x)" if x is not None else ""
     raise TypeError(f"[{type(layer).__name__}] got an object of type {type(x).__name__}, expected a Tensor{hint}")
   return x
@@ -25,8 +28,9 @@ def _over_channels(t: Tensor, x: Tensor) -> Tensor: return t.reshape(1, -1, *[1]
 
 
 class BatchNorm:
-  """Normalizes every channel (axis 1) over batch and space: with the statistics of the batch in training mode (Context(TRAINING=1)), which also move
-  the running ones, else with the running ones. https://arxiv.org/abs/1502.03167"""
+  """Normalizes every channel (axis 1) over batch and space: with the statistics of the batch in training mode
+  (Context(TRAINING=1)), which also move the running ones, else with the running ones.
+  https://arxiv.org/abs/1502.03167"""
   def __init__(self, sz: int, eps=1e-5, affine=True, track_running_stats=True, momentum=0.1):
     self.eps, self.track_running_stats, self.momentum = eps, track_running_stats, momentum
     self.weight: Tensor | None = _ones(sz) if affine else None
@@ -62,17 +66,21 @@ BatchNorm1d = BatchNorm2d = BatchNorm3d = BatchNorm
 
 
 class Conv2d:
-  """Convolution over the last axes, (batch, in, ...) -> (batch, out, ...): two of them for a number as kernel_size, else as many as it has sizes.
+  """Convolution over the last axes, (batch, in, ...) -> (batch, out, ...): two of them for a number as kernel_size,
+  else as many as it has sizes.
   padding: a number, one for each axis or side, or "same"."""
-  def __init__(self, in_channels: int, out_channels: int, kernel_size: int | tuple[int, ...], stride=1, padding: int | tuple[int, ...] | str = 0,
+  def __init__(self, in_channels: int, out_channels: int, kernel_size: int | tuple[int, ...], stride=1,
+               padding: int | tuple[int, ...] | str = 0,
                dilation=1, groups=1, bias=True):
     _sizes(self, in_channels=in_channels, out_channels=out_channels)
     if groups < 1 or in_channels % groups or out_channels % groups:
       raise ValueError(f"[{type(self).__name__}] got groups={groups}, expected a divisor of in_channels={in_channels} and out_channels={out_channels}")
     self.kernel_size = make_tuple(kernel_size, 2)
     if isinstance(padding, str):
-      if padding.lower() != "same": raise ValueError(f"[Conv2d] got padding={padding!r}, expected a number, a tuple or 'same'")
-      if any(s != 1 for s in make_tuple(stride, 1)): raise ValueError(f"[Conv2d] got padding='same' with stride={stride}, expected stride 1")
+      if padding.lower() != "same":
+        raise ValueError(f"[Conv2d] got padding={padding!r}, expected a number, a tuple or 'same'")
+      if any(s != 1 for s in make_tuple(stride, 1)):
+        raise ValueError(f"[Conv2d] got padding='same' with stride={stride}, expected stride 1")
       missing = [d * (k - 1) for d, k in zip(make_tuple(dilation, len(self.kernel_size)), self.kernel_size)]
       padding = tuple(flatten((n // 2, n - n // 2) for n in reversed(missing)))
     self.stride, self.dilation, self.groups, self.padding = stride, dilation, groups, padding
@@ -84,27 +92,33 @@ class Conv2d:
     return _input(self, x).conv2d(self.weight, self.bias, self.groups, self.stride, self.dilation, self.padding)
 
 
-def Conv1d(in_channels: int, out_channels: int, kernel_size: int, stride=1, padding: int | str = 0, dilation=1, groups=1, bias=True) -> Conv2d:
+def Conv1d(in_channels: int, out_channels: int, kernel_size: int, stride=1, padding: int | str = 0, dilation=1,
+           groups=1, bias=True) -> Conv2d:
   """Convolution over the last axis."""
   return Conv2d(in_channels, out_channels, (kernel_size,), stride, padding, dilation, groups, bias)
 
 
 class ConvTranspose2d(Conv2d):
   """Transposed convolution over the last axes: the gradient of a convolution as a layer of its own."""
-  def __init__(self, in_channels: int, out_channels: int, kernel_size: int | tuple[int, ...], stride=1, padding=0, output_padding=0, dilation=1,
+  def __init__(self, in_channels: int, out_channels: int, kernel_size: int | tuple[int, ...], stride=1, padding=0,
+               output_padding=0, dilation=1,
                groups=1, bias=True):
     super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
-    self.weight = _uniform(1 / math.sqrt(in_channels * prod(self.kernel_size)), in_channels, out_channels // groups, *self.kernel_size)
+    self.weight = _uniform(1 / math.sqrt(in_channels * prod(self.kernel_size)), in_channels, out_channels // groups,
+                           *self.kernel_size)
     self.output_padding = output_padding
 
   def __call__(self, x: Tensor) -> Tensor:
-    return _input(self, x).conv_transpose2d(self.weight, self.bias, self.groups, self.stride, self.dilation, self.padding, self.output_padding)
+    return _input(self, x).conv_transpose2d(self.weight, self.bias, self.groups, self.stride, self.dilation,
+                                            self.padding, self.output_padding)
 
 
-def ConvTranspose1d(in_channels: int, out_channels: int, kernel_size: int, stride=1, padding=0, output_padding=0, dilation=1, groups=1,
+def ConvTranspose1d(in_channels: int, out_channels: int, kernel_size: int, stride=1, padding=0, output_padding=0,
+                    dilation=1, groups=1,
                     bias=True) -> ConvTranspose2d:
   """Transposed convolution over the last axis."""
-  return ConvTranspose2d(in_channels, out_channels, (kernel_size,), stride, padding, output_padding, dilation, groups, bias)
+  return ConvTranspose2d(in_channels, out_channels, (kernel_size,), stride, padding, output_padding, dilation, groups,
+                         bias)
 
 
 class Linear:
@@ -117,7 +131,8 @@ class Linear:
 
   def __call__(self, x: Tensor) -> Tensor:
     size = self.weight.shape[1]
-    if not _input(self, x).ndim or x.shape[-1] != size: raise _core.ShapeError(f"[Linear] got shape {x.shape}, expected (..., {size})")
+    if not _input(self, x).ndim or x.shape[-1] != size:
+      raise _core.ShapeError(f"[Linear] got shape {x.shape}, expected (..., {size})")
     return x.linear(self.weight.transpose(), self.bias)
 
 
@@ -158,11 +173,13 @@ class LayerNorm:
 
 class LayerNorm2d(LayerNorm):
   """LayerNorm over the channels of images (batch, channels, height, width)."""
-  def __call__(self, x: Tensor) -> Tensor: return super().__call__(_input(self, x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+  def __call__(self, x: Tensor) -> Tensor:
+    return super().__call__(_input(self, x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
 class RMSNorm:
-  """Divides by the root mean square of the last axis, computed in float32 (float64 in float64). https://arxiv.org/abs/1910.07467"""
+  """Divides by the root mean square of the last axis, computed in float32 (float64 in float64).
+  https://arxiv.org/abs/1910.07467"""
   def __init__(self, dim: int, eps=1e-6, elementwise_affine=True):
     self.eps = eps
     self.weight = _ones(dim) if elementwise_affine else None
@@ -176,10 +193,12 @@ class RMSNorm:
 
 class Embedding:
   """Rows of a table by number: integers (...) -> (..., embed_size). Numbers outside of the table give zeros."""
-  def __init__(self, vocab_size: int, embed_size: int): self.weight = Tensor.glorot_uniform(vocab_size, embed_size).is_param_()
+  def __init__(self, vocab_size: int, embed_size: int):
+    self.weight = Tensor.glorot_uniform(vocab_size, embed_size).is_param_()
 
   def __call__(self, idx: Tensor) -> Tensor:
-    if not dtypes.is_int(_input(self, idx).dtype): raise TypeError(f"[Embedding] got indices of type {idx.dtype}, expected integers")
+    if not dtypes.is_int(_input(self, idx).dtype):
+      raise TypeError(f"[Embedding] got indices of type {idx.dtype}, expected integers")
     return _core.nn_embedding(self.weight, idx)
 
 
@@ -211,17 +230,20 @@ class GRUCell:
 
 
 class _Recurrent:
-  """Layers of cells over a sequence (time, batch, in). Weights have PyTorch's names: weight_ih_l0, weight_hh_l0_reverse, ..."""
+  """Layers of cells over a sequence (time, batch, in). Weights have PyTorch's names: weight_ih_l0,
+  weight_hh_l0_reverse, ..."""
   gates = 0
 
-  def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False, dropout: float = 0.0,
+  def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True,
+               batch_first: bool = False, dropout: float = 0.0,
                bidirectional: bool = False):
     self.input_size, self.hidden_size, self.num_layers, self.bias = input_size, hidden_size, num_layers, bias
     self.batch_first, self.dropout, self.bidirectional = batch_first, dropout, bidirectional
     bound, directions = 1 / math.sqrt(hidden_size), 2 if bidirectional else 1
     for layer in range(num_layers):
       for end in self._ends(layer):
-        setattr(self, "weight_ih" + end, _uniform(bound, self.gates * hidden_size, directions * hidden_size if layer else input_size))
+        setattr(self, "weight_ih" + end,
+                _uniform(bound, self.gates * hidden_size, directions * hidden_size if layer else input_size))
         setattr(self, "weight_hh" + end, _uniform(bound, self.gates * hidden_size, hidden_size))
         if bias:
           setattr(self, "bias_ih" + end, _uniform(bound, self.gates * hidden_size))
@@ -232,12 +254,13 @@ class _Recurrent:
   def _run(self, x: Tensor, state: list[Tensor]):
     weights = [[getattr(self, name + end, None) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
                for layer in range(self.num_layers) for end in self._ends(layer)]
-    return _core.nn_recurrent(self.gates, x, state, weights, self.num_layers, self.batch_first, self.dropout, self.bidirectional)
+    return _core.nn_recurrent(self.gates, x, state, weights, self.num_layers, self.batch_first, self.dropout,
+                              self.bidirectional)
 
 
 class LSTM(_Recurrent):
-  """Layers of LSTM cells: gives the output (time, batch, directions * hidden) and the last states (h, c), each (layers * directions, batch,
-  hidden)."""
+  """Layers of LSTM cells: gives the output (time, batch, directions * hidden) and the last states (h, c), each (layers
+  * directions, batch, hidden)."""
   gates = 4
 
   def __call__(self, x: Tensor, hc: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
@@ -246,7 +269,8 @@ class LSTM(_Recurrent):
 
 
 class GRU(_Recurrent):
-  """Layers of GRU cells: gives the output (time, batch, directions * hidden) and the last states (layers * directions, batch, hidden)."""
+  """Layers of GRU cells: gives the output (time, batch, directions * hidden) and the last states (layers * directions,
+  batch, hidden)."""
   gates = 3
 
   def __call__(self, x: Tensor, h: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -255,8 +279,8 @@ class GRU(_Recurrent):
 
 
 class MultiheadAttention:
-  """Attention of num_heads heads with projections of query, key, value and result. Masks: bool (True: may be seen) or added to the scores;
-  key_mask (batch, keys) is False for keys nobody may see."""
+  """Attention of num_heads heads with projections of query, key, value and result. Masks: bool (True: may be seen) or
+  added to the scores; key_mask (batch, keys) is False for keys nobody may see."""
   def __init__(self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True, batch_first: bool = True):
     if num_heads <= 0 or embed_dim % num_heads:
       raise ValueError(f"[MultiheadAttention] got {num_heads} heads for embed_dim {embed_dim}, expected a divisor")
@@ -268,10 +292,12 @@ class MultiheadAttention:
 
   def __call__(self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None, mask: Tensor | None = None,
                key_mask: Tensor | None = None, is_causal: bool = False, need_weights: bool = False):
-    """The output; with need_weights also the weights (batch, heads, queries, keys). Without key and value: those are the query."""
+    """The output; with need_weights also the weights (batch, heads, queries, keys). Without key and value: those are
+    the query."""
     key = query if key is None else key
     weights = [self.in_proj_weight, self.in_proj_bias, self.out_proj.weight, self.out_proj.bias]
-    ret = _core.nn_attention(self.num_heads, query, key, key if value is None else value, weights, mask, key_mask, is_causal, self.dropout,
+    ret = _core.nn_attention(self.num_heads, query, key, key if value is None else value, weights, mask, key_mask,
+                             is_causal, self.dropout,
                              self.batch_first)
     return ret if need_weights else ret[0]
 

@@ -1,5 +1,5 @@
-"""Data sets of the examples, as tensors of uint8: (train images, train labels, test images, test labels). The files are looked for in
-$TINYGRAD_DATA, the source tree and the user's cache, else downloaded into the latter."""
+"""Data sets of the examples, as tensors of uint8: (train images, train labels, test images, test labels). The files are
+looked for in $TINYGRAD_DATA, the source tree and the user's cache, else downloaded into the latter."""
 from __future__ import annotations
 from .. import _core
 from ..tensor import Tensor

@@ -13,25 +13,29 @@ def _check_number(name: str, what: str, value: float):
 
 
 class Optimizer:
-  """Base of all optimizers. A subclass defines _step(params, grads), which returns what to subtract from each parameter and the state to compute.
+  """Base of all optimizers. A subclass defines _step(params, grads), which returns what to subtract from each parameter
+  and the state to compute.
   lr is a tensor: assign to it between steps. Tensors with is_param_(False) are only computed along with each step."""
   def __init__(self, params: list[Tensor], lr: float, device=None, fused=FUSE_OPTIM):
     name = getattr(self, "name", type(self).__name__)
     if not isinstance(lr, (int, float)): raise TypeError(f"[{name}] got lr = {lr!r}, expected a number")
     _check_number(name, "lr", lr)
     if isinstance(params, (Tensor, str)) or not hasattr(params, "__iter__"):
-      kind = f"the class {params.__name__}" if isinstance(params, type) else f"an object of type {type(params).__name__}"
+      kind = f"the class {params.__name__}" if isinstance(params,
+                                                          type) else f"an object of type {type(params).__name__}"
       write = "[tensor]" if isinstance(params, Tensor) else "nn.state.get_parameters(model)"
       raise TypeError(f"[{name}] got {kind}, expected a list of tensors: write {name}({write})")
     params = list(params)
     for i, x in enumerate(params):
-      if not isinstance(x, Tensor): raise TypeError(f"[{name}] got an object of type {type(x).__name__} as parameter {i}, expected a Tensor")
+      if not isinstance(x, Tensor):
+        raise TypeError(f"[{name}] got an object of type {type(x).__name__} as parameter {i}, expected a Tensor")
     self.params: list[Tensor] = dedup(x for x in params if x.is_param)
     if not self.params:
       raise _core.ValueError(f"[{name}] got {'no tensor' if not params else 'only tensors with is_param_(False)'}, expected at least one to "
                              "train: optimizer must have at least one param, as from nn.state.get_parameters(model)")
     self.buffers: list[Tensor] = dedup(x for x in params if not x.is_param)
-    for x in self.params: x.is_param_(True)  # leaves from now on: what they were computed from is not trained through them
+    # leaves from now on: what they were computed from is not trained through them
+    for x in self.params: x.is_param_(True)
     self.device = device or self.params[0].device
     self.param_dtype = getattr(dtypes, getenv("OPTIM_DTYPE", "float32"))
     self.fused = fused
@@ -65,7 +69,8 @@ class Optimizer:
                                   "called since zero_grad()")
     if self.fused:
       # one flat tensor of everything; each gradient is computed by itself before
-      flat = [Tensor.cat(*[t.flatten() for t in self.params], dim=0)], [Tensor.cat(*[t.grad.contiguous().flatten() for t in self.params], dim=0)]
+      flat = [Tensor.cat(*[t.flatten() for t in self.params],
+                         dim=0)], [Tensor.cat(*[t.grad.contiguous().flatten() for t in self.params], dim=0)]
       out, extra = self._step(*flat)
       updates = [out[0][at:at + t.numel()].reshape(t.shape) for at, t in zip(self.pos_params, self.params)]
     else:
@@ -73,7 +78,8 @@ class Optimizer:
     for t, up in zip(self.params, updates): t.assign(self._apply_update(t, up))
     return extra + self.params + self.buffers
 
-  def _step(self, params: list[Tensor], grads: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]: raise NotImplementedError
+  def _step(self, params: list[Tensor], grads: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    raise NotImplementedError
   def _apply_update(self, t: Tensor, up: Tensor) -> Tensor: return t.detach() - up.to(t.device).cast(t.dtype)
 
 
@@ -90,7 +96,8 @@ class OptimizerGroup(Optimizer):
 
 class LARS(Optimizer):
   """Momentum with a rate for each layer. https://arxiv.org/abs/1708.03888"""
-  def __init__(self, params: list[Tensor], lr=0.001, momentum=0.9, weight_decay=1e-4, ns_steps=0, ns_coefficients=None, nesterov=False, classic=True,
+  def __init__(self, params: list[Tensor], lr=0.001, momentum=0.9, weight_decay=1e-4, ns_steps=0, ns_coefficients=None,
+               nesterov=False, classic=True,
                pre_wd=True, tcoef=0.001, device=None, fused=FUSE_OPTIM):
     _check_number(getattr(self, "name", type(self).__name__), "momentum", momentum)
     super().__init__(params, lr, device, fused)
@@ -99,7 +106,8 @@ class LARS(Optimizer):
     self.b = self._new_optim_param() if self.momentum else []
 
   def _step(self, params: list[Tensor], grads: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    return _core.nn_lars_updates(params, grads, self.b, self.lr, self.momentum, self.wd, self.ns_steps, list(self.ns_coefficients or ()),
+    return _core.nn_lars_updates(params, grads, self.b, self.lr, self.momentum, self.wd, self.ns_steps,
+                                 list(self.ns_coefficients or ()),
                                  bool(self.nesterov), bool(self.classic), bool(self.pre_wd), self.tcoef), self.b
 
 
@@ -110,32 +118,41 @@ def _named(name: str, kind: type, *args, **kwargs) -> Optimizer:
   return optimizer
 
 
-def SGD(params: list[Tensor], lr=0.001, momentum=0.0, weight_decay=0.0, nesterov=False, classic=False, device=None, fused=FUSE_OPTIM):
-  """Stochastic gradient descent. classic: the rate goes into the momentum, so that a later change of it acts on new gradients only."""
-  return _named("SGD", LARS, params, lr, momentum, weight_decay, 0, None, nesterov, classic=classic, pre_wd=True, tcoef=0.0, device=device,
+def SGD(params: list[Tensor], lr=0.001, momentum=0.0, weight_decay=0.0, nesterov=False, classic=False, device=None,
+        fused=FUSE_OPTIM):
+  """Stochastic gradient descent. classic: the rate goes into the momentum, so that a later change of it acts on new
+  gradients only."""
+  return _named("SGD", LARS, params, lr, momentum, weight_decay, 0, None, nesterov, classic=classic, pre_wd=True,
+                tcoef=0.0, device=device,
                 fused=fused)
 
 
-def Muon(params: list[Tensor], lr=0.001, momentum=0.95, weight_decay=0.1, ns_steps=5, ns_coefficients=(3.4445, -4.775, 2.0315), nesterov=True,
+def Muon(params: list[Tensor], lr=0.001, momentum=0.95, weight_decay=0.1, ns_steps=5,
+         ns_coefficients=(3.4445, -4.775, 2.0315), nesterov=True,
          device=None, fused=FUSE_OPTIM):
   """Momentum whose update is made orthogonal by Newton-Schulz iterations. https://arxiv.org/abs/2502.16982"""
-  if fused: raise _core.ValueError("[Muon] got fused, expected fused=False (FUSE_OPTIM=0): the iteration works on single matrices")
-  return _named("Muon", LARS, params, lr, momentum, weight_decay, ns_steps, ns_coefficients, nesterov, classic=False, pre_wd=False, tcoef=0.0,
+  if fused:
+    raise _core.ValueError("[Muon] got fused, expected fused=False (FUSE_OPTIM=0): the iteration works on single matrices")
+  return _named("Muon", LARS, params, lr, momentum, weight_decay, ns_steps, ns_coefficients, nesterov, classic=False,
+                pre_wd=False, tcoef=0.0,
                 device=device, fused=fused)
 
 
 class LAMB(Optimizer):
   """Adam's update with a rate for each layer. https://arxiv.org/abs/1904.00962"""
-  def __init__(self, params: list[Tensor], lr=0.001, b1=0.9, b2=0.999, eps=1e-6, weight_decay=0.0, adam=False, device=None, fused=FUSE_OPTIM):
+  def __init__(self, params: list[Tensor], lr=0.001, b1=0.9, b2=0.999, eps=1e-6, weight_decay=0.0, adam=False,
+               device=None, fused=FUSE_OPTIM):
     name = getattr(self, "name", type(self).__name__)
     _check_number(name, "weight_decay", weight_decay)
     super().__init__(params, lr, device, fused)
     self.b1, self.b2, self.eps, self.wd, self.adam = b1, b2, eps, weight_decay, adam
-    self.b1_t, self.b2_t = (Tensor.ones(1, dtype=dtypes.float32, device=self.device).contiguous().is_param_(False) for _ in range(2))
+    self.b1_t, self.b2_t = (Tensor.ones(1, dtype=dtypes.float32, device=self.device).contiguous().is_param_(False)
+                            for _ in range(2))
     self.m, self.v = self._new_optim_param(), self._new_optim_param()
 
   def _step(self, params: list[Tensor], grads: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    up = _core.nn_lamb_updates(params, grads, self.m, self.v, self.b1_t, self.b2_t, self.lr, self.b1, self.b2, self.eps, self.wd, bool(self.adam))
+    up = _core.nn_lamb_updates(params, grads, self.m, self.v, self.b1_t, self.b2_t, self.lr, self.b1, self.b2, self.eps,
+                               self.wd, bool(self.adam))
     return up, [self.b1_t, self.b2_t] + self.m + self.v
 
 
@@ -151,7 +168,8 @@ def Adam(params: list[Tensor], lr=0.001, b1=0.9, b2=0.999, eps=1e-8, device=None
 
 class RMSprop(Optimizer):
   """Divides gradients by a moving root mean square of them."""
-  def __init__(self, params: list[Tensor], lr=0.01, alpha=0.99, eps=1e-8, weight_decay=0.0, momentum=0.0, centered=False, device=None,
+  def __init__(self, params: list[Tensor], lr=0.01, alpha=0.99, eps=1e-8, weight_decay=0.0, momentum=0.0,
+               centered=False, device=None,
                fused=FUSE_OPTIM):
     super().__init__(params, lr, device, fused)
     self.alpha, self.eps, self.wd, self.momentum, self.centered = alpha, eps, weight_decay, momentum, centered
@@ -160,5 +178,6 @@ class RMSprop(Optimizer):
     self.b = self._new_optim_param() if momentum else []
 
   def _step(self, params: list[Tensor], grads: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    up = _core.nn_rmsprop_updates(params, grads, self.square, self.mean, self.b, self.lr, self.alpha, self.eps, self.wd, self.momentum)
+    up = _core.nn_rmsprop_updates(params, grads, self.square, self.mean, self.b, self.lr, self.alpha, self.eps, self.wd,
+                                  self.momentum)
     return up, self.square + self.mean + self.b

@@ -12,7 +12,8 @@ from ..tensor import Tensor
 # *** state dicts ***
 
 def get_state_dict(obj: Any, prefix: str = "", tensor_type: type = Tensor) -> dict[str, Tensor]:
-  """The tensors an object holds in attributes, lists, tuples, dicts and named tuples, under names such as "layers.0.weight"."""
+  """The tensors an object holds in attributes, lists, tuples, dicts and named tuples, under names such as
+  "layers.0.weight"."""
   found: dict[str, Tensor] = {}
   pending: list[tuple[Any, str]] = [(obj, prefix)]  # the next one is at the end
   while pending:
@@ -38,18 +39,23 @@ def _some(names: Iterable[str], most: int = 10) -> str:
   return ", ".join(map(repr, names[:most])) + (f", ... ({len(names)})" if len(names) > most else "")
 
 
-def load_state_dict(model: Any, state_dict: dict[str, Tensor], strict=True, verbose=True, consume=False, realize=True) -> list[Tensor]:
-  """Gives the tensors of a model the values of the same names, and returns those that were loaded. Nothing is changed when it raises:
-  KeyError that lists the names the dictionary lacks (strict), ValueError that lists shapes that differ ((1,) and () are taken for one another). Names that
-  only the dictionary has are reported with DEBUG=1. Storage that no other tensor shows is written to, so captured functions see the values.
+def load_state_dict(model: Any, state_dict: dict[str, Tensor], strict=True, verbose=True, consume=False,
+                    realize=True) -> list[Tensor]:
+  """Gives the tensors of a model the values of the same names, and returns those that were loaded. Nothing is changed
+  when it raises:
+  KeyError that lists the names the dictionary lacks (strict), ValueError that lists shapes that differ ((1,) and () are
+  taken for one another). Names that only the dictionary has are reported with DEBUG=1. Storage that no other tensor
+  shows is written to, so captured functions see the values.
   consume: values are given away, and entries removed as they are loaded."""
   own = get_state_dict(model)
   missing = [k for k in own if k not in state_dict]
   unexpected = [k for k in state_dict if k not in own]
   if strict and missing:
-    raise KeyError(f"missing in the state dict: {_some(missing)}" + (f"; not in the model: {_some(unexpected)}" if unexpected else "") +
+    raise KeyError(f"missing in the state dict: {_some(missing)}"
+                   + (f"; not in the model: {_some(unexpected)}" if unexpected else "") +
                    " (strict=False loads what both have)")
-  wrong = [f"Shape mismatch in layer `{k}`: Expected shape {v.shape}, but found {state_dict[k].shape} in state dict." for k, v in own.items()
+  wrong = [f"Shape mismatch in layer `{k}`: Expected shape {v.shape}, but found {state_dict[k].shape} in state dict."
+           for k, v in own.items()
            if k in state_dict and v.shape != state_dict[k].shape and {(), (1,)} != {v.shape, state_dict[k].shape}]
   if wrong: raise ValueError("\n".join(wrong))
   if DEBUG >= 1:
@@ -57,14 +63,17 @@ def load_state_dict(model: Any, state_dict: dict[str, Tensor], strict=True, verb
     for k in missing: print(f"WARNING: not loading {k}")
   loaded, before = [], GlobalCounters.mem_used
   in_place = dict(zip(own, _core.written_in_place(list(own.values()))))
-  def speed(ns: int) -> str: return f", {(size := GlobalCounters.mem_used - before) / 1e9:.2f} GB loaded at {size / ns:.2f} GB/s"
+  def speed(ns: int) -> str:
+    return f", {(size := GlobalCounters.mem_used - before) / 1e9:.2f} GB loaded at {size / ns:.2f} GB/s"
   with Timing("loaded weights in ", speed, enabled=verbose):
     for k, v in (t := tqdm(own.items(), disable=None if verbose else True)):
       t.desc = f"ram used: {GlobalCounters.mem_used / 1e9:5.2f} GB, {k:50s}: "
       if k not in state_dict: continue
       value = state_dict[k] if v.shape == state_dict[k].shape else state_dict[k].reshape(v.shape)
-      if isinstance(v.device, tuple) and not isinstance(value.device, tuple): v.replace(value.shard(v.device, v.uop.axis))
-      elif in_place[k] and not consume and not isinstance(value.device, tuple) and value.dtype == v.dtype: v.assign(value.to(v.device).detach())
+      if isinstance(v.device, tuple) and not isinstance(value.device, tuple):
+        v.replace(value.shard(v.device, v.uop.axis))
+      elif in_place[k] and not consume and not isinstance(value.device, tuple) and value.dtype == v.dtype:
+        v.assign(value.to(v.device).detach())
       else:
         there = value if isinstance(v.device, tuple) else value.to(v.device)
         # Training goes on in storage of its own; what is consumed is given away.
@@ -80,7 +89,8 @@ def load_state_dict(model: Any, state_dict: dict[str, Tensor], strict=True, verb
 class TensorIO(io.RawIOBase, BinaryIO):
   """A tensor of bytes as a file to read."""
   def __init__(self, t: Tensor):
-    if t.ndim != 1 or t.dtype != dtypes.uint8: raise ValueError(f"[TensorIO] got shape {t.shape} of {t.dtype}, expected one axis of uint8")
+    if t.ndim != 1 or t.dtype != dtypes.uint8:
+      raise ValueError(f"[TensorIO] got shape {t.shape} of {t.dtype}, expected one axis of uint8")
     self._position, self._tensor = 0, t
 
   def readable(self) -> bool: return True
@@ -106,13 +116,16 @@ def accept_filename(func: Callable) -> Callable:
   return wrapper
 
 
-safe_dtypes = {"BOOL": dtypes.bool, "I8": dtypes.int8, "U8": dtypes.uint8, "I16": dtypes.int16, "U16": dtypes.uint16, "I32": dtypes.int32,
-               "U32": dtypes.uint32, "I64": dtypes.int64, "U64": dtypes.uint64, "F8_E4M3": dtypes.fp8e4m3, "F8_E5M2": dtypes.fp8e5m2,
+safe_dtypes = {"BOOL": dtypes.bool, "I8": dtypes.int8, "U8": dtypes.uint8, "I16": dtypes.int16, "U16": dtypes.uint16,
+               "I32": dtypes.int32,
+               "U32": dtypes.uint32, "I64": dtypes.int64, "U64": dtypes.uint64, "F8_E4M3": dtypes.fp8e4m3,
+               "F8_E5M2": dtypes.fp8e5m2,
                "F16": dtypes.float16, "BF16": dtypes.bfloat16, "F32": dtypes.float32, "F64": dtypes.float64}
 inverse_safe_dtypes = {v: k for k, v in safe_dtypes.items()}
 
 
-def _on_host(t: Tensor) -> Tensor: return t.to("CPU") if isinstance(t.device, str) and t.device.startswith("DISK") else t
+def _on_host(t: Tensor) -> Tensor:
+  return t.to("CPU") if isinstance(t.device, str) and t.device.startswith("DISK") else t
 
 
 def _file_path(name: str, fn) -> str:
@@ -122,7 +135,8 @@ def _file_path(name: str, fn) -> str:
 
 @accept_filename
 def safe_load_metadata(t: Tensor) -> tuple[Tensor, int, dict[str, Any]]:
-  """The bytes of a safetensors file, where the data starts, and the header. FormatError (a ValueError) when the header is not one to be trusted."""
+  """The bytes of a safetensors file, where the data starts, and the header. FormatError (a ValueError) when the header
+  is not one to be trusted."""
   raw = bytes(memoryview(_on_host(t)))
   start, _ = _core.safetensors_header(raw, len(raw), "safe_load_metadata")
   return t, start, json.loads(raw[8:start])
@@ -134,11 +148,13 @@ def safe_load(fn: Tensor | str | pathlib.Path) -> dict[str, Tensor]:
   t = _on_host(fn)
   raw = bytes(memoryview(t))
   start, entries = _core.safetensors_header(raw, len(raw), "safe_load")
-  return {name: t[start + begin:start + end].bitcast(dtype).reshape(tuple(shape)) for name, dtype, shape, begin, end in entries}
+  return {name: t[start + begin:start + end].bitcast(dtype).reshape(tuple(shape)) for name, dtype, shape, begin,
+          end in entries}
 
 
 def fs_store(t: Tensor) -> Tensor:
-  """Stores the bytes of a tensor in the store TINYFS_ENDPOINT names, host:port of a server or a folder, and gives their address: 16 bytes."""
+  """Stores the bytes of a tensor in the store TINYFS_ENDPOINT names, host:port of a server or a folder, and gives their
+  address: 16 bytes."""
   return _core.fs_store(t)
 
 
@@ -172,7 +188,8 @@ def tar_extract(t: Tensor) -> dict[str, Tensor]:
 @accept_filename
 def zip_extract(t: Tensor) -> dict[str, Tensor]:
   """The files of a zip archive by name, as bytes."""
-  with zipfile.ZipFile(TensorIO(_on_host(t))) as z: return {i.filename: Tensor(z.read(i)) for i in z.infolist() if not i.is_dir()}
+  with zipfile.ZipFile(TensorIO(_on_host(t))) as z:
+    return {i.filename: Tensor(z.read(i)) for i in z.infolist() if not i.is_dir()}
 
 
 # *** PyTorch's files ***
@@ -199,7 +216,8 @@ class _View:
 
   def tensor(self) -> Tensor:
     count, last = prod(self.size), self.offset + sum((n - 1) * st for n, st in zip(self.size, self.stride))
-    if self.offset < 0 or any(n < 0 for n in self.size) or any(st < 0 for st in self.stride) or (count and last >= self.storage.numel):
+    if self.offset < 0 or any(n < 0 for n in self.size) or any(st < 0 for st in self.stride) or (count
+        and last >= self.storage.numel):
       raise _core.FormatError(f"[torch_load] got a tensor of shape {self.size} beyond the {self.storage.numel} elements of its storage")
     if count == 0: return Tensor.empty(*self.size, dtype=self.storage.dtype)
     flat = self.storage.data.bitcast(self.storage.dtype)
@@ -210,20 +228,26 @@ class _View:
     if not dense:  # any strides: each element by its number
       where = Tensor([self.offset], dtype=dtypes.int64).reshape((1,) * len(self.size))
       for i, (n, st) in enumerate(zip(self.size, self.stride)):
-        where = where + (Tensor.arange(n, dtype=dtypes.int64) * st).reshape(tuple(n if i == j else 1 for j in range(len(self.size))))
+        where = where + (Tensor.arange(n,
+                                       dtype=dtypes.int64) * st).reshape(tuple(n if i == j else 1
+                                           for j in range(len(self.size))))
       return flat[where]
     order = tuple(axes.index(i) for i in sorted(axes))
-    return flat[self.offset:self.offset + count].reshape(tuple(self.size[i] for i in axes)).permute(order).reshape(self.size)
+    return flat[self.offset:self.offset
+                + count].reshape(tuple(self.size[i] for i in axes)).permute(order).reshape(self.size)
 
 
 def _rebuild_tensor(storage, offset, size, stride, *_): return _View(storage, offset, size, stride)
 def _rebuild_parameter(data, *_): return data
 
 
-_storages = {"DoubleStorage": dtypes.float64, "FloatStorage": dtypes.float32, "HalfStorage": dtypes.float16, "BFloat16Storage": dtypes.bfloat16,
-             "LongStorage": dtypes.int64, "IntStorage": dtypes.int32, "ShortStorage": dtypes.int16, "CharStorage": dtypes.int8,
+_storages = {"DoubleStorage": dtypes.float64, "FloatStorage": dtypes.float32, "HalfStorage": dtypes.float16,
+             "BFloat16Storage": dtypes.bfloat16,
+             "LongStorage": dtypes.int64, "IntStorage": dtypes.int32, "ShortStorage": dtypes.int16,
+             "CharStorage": dtypes.int8,
              "ByteStorage": dtypes.uint8, "BoolStorage": dtypes.bool}
-_classes = {("torch._utils", "_rebuild_tensor"): _rebuild_tensor, ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
+_classes = {("torch._utils", "_rebuild_tensor"): _rebuild_tensor,
+            ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
             ("torch._utils", "_rebuild_parameter"): _rebuild_parameter, ("collections", "OrderedDict"): OrderedDict}
 
 
@@ -252,7 +276,8 @@ def _tensors(x: Any) -> Any:
 
 @accept_filename
 def torch_load(t: Tensor) -> dict[str, Tensor]:
-  """What torch.save wrote, usually a state dict. No class of the file's is run. Also takes the format from before PyTorch 1.6."""
+  """What torch.save wrote, usually a state dict. No class of the file's is run. Also takes the format from before
+  PyTorch 1.6."""
   t = _on_host(t)
   storages: dict[str, _Storage] = {}
   file = io.BufferedReader(TensorIO(t), 1 << 20)
@@ -262,7 +287,8 @@ def torch_load(t: Tensor) -> dict[str, Tensor]:
     if is_zip:
       files = zip_extract(t)
       name = next((n for n in files if n.endswith("data.pkl")), None)
-      if name is None: raise _core.FormatError("[torch_load] got a zip archive without data.pkl, expected what torch.save writes")
+      if name is None:
+        raise _core.FormatError("[torch_load] got a zip archive without data.pkl, expected what torch.save writes")
       found = _Unpickler(io.BytesIO(bytes(memoryview(files[name]))), storages).load()
       for key, s in storages.items():
         part = f"{name[:-len('data.pkl')]}data/{key}"

@@ -14,7 +14,8 @@ from ..helpers import ContextVar, argfix, to_function_name
 sint = Any  # a size: an integer or a symbolic one
 Variable = UOp
 TrackedPatternMatcher = PatternMatcher  # TRACK_MATCH_STATS counts the library's own tables
-TRACK_MATCH_STATS, REWRITE_STACK_LIMIT = ContextVar._cache["TRACK_MATCH_STATS"], ContextVar._cache["REWRITE_STACK_LIMIT"]
+TRACK_MATCH_STATS, REWRITE_STACK_LIMIT = ContextVar._cache["TRACK_MATCH_STATS"], ContextVar._cache[
+    "REWRITE_STACK_LIMIT"]
 
 
 # *** arguments of nodes ***
@@ -42,7 +43,8 @@ class StageArg:
 
 
 OptOps = _Named("OptOps", {name: i + 1 for i, name in enumerate(
-  ("TC", "UPCAST", "UNROLL", "VECTOR", "LOCAL", "THREAD", "GROUP", "GROUPTOP", "NOLOCALS", "PADTO", "SWAP", "SPLIT", "STAGE"))}, module=__name__)
+  ("TC", "UPCAST", "UNROLL", "VECTOR", "LOCAL", "THREAD", "GROUP", "GROUPTOP", "NOLOCALS", "PADTO", "SWAP", "SPLIT",
+   "STAGE"))}, module=__name__)
 
 
 @dataclass(frozen=True, order=True)
@@ -70,7 +72,8 @@ class KernelInfo:
 
 @dataclass(frozen=True)
 class CallInfo:
-  """Of FUNCTION and CALL: a name, whether its kernels stay apart from what is around, whether it has a gradient of its own (kept by the node)."""
+  """Of FUNCTION and CALL: a name, whether its kernels stay apart from what is around, whether it has a gradient of its
+  own (kept by the node)."""
   name: str | None = None
   precompile: bool = False
   precompile_backward: bool = False
@@ -78,7 +81,8 @@ class CallInfo:
   aux: Any = None
 
 
-_core.register_graph_types(Ops, AxisType, AddrSpace, Invalid, ParamArg, StageArg, KernelInfo, Opt, OptOps, ConstFloat, CallInfo)
+_core.register_graph_types(Ops, AxisType, AddrSpace, Invalid, ParamArg, StageArg, KernelInfo, Opt, OptOps, ConstFloat,
+                           CallInfo)
 
 
 # *** rewriting ***
@@ -87,18 +91,21 @@ class BottomUpGate(Exception):
   """Raised by a rule that runs before the sources are visited: this node is done, do not go on to its sources."""
 
 
-def graph_rewrite(sink: UOp, pm: PatternMatcher, ctx: Any = None, bottom_up: bool = False, name: str | None = None, bpm: PatternMatcher | None = None,
+def graph_rewrite(sink: UOp, pm: PatternMatcher, ctx: Any = None, bottom_up: bool = False, name: str | None = None,
+                  bpm: PatternMatcher | None = None,
                   walk: bool = False, enter_calls: bool = False) -> UOp:
   """Applies a table to all that `sink` depends on.
 
-  Sources come first and results are rewritten again until no rule fires; `bottom_up` tries a node before its sources. `bpm` is a second table for
-  that moment. `walk`: each node once, results are final. RuntimeError when rules run in a circle.
+  Sources come first and results are rewritten again until no rule fires; `bottom_up` tries a node before its sources.
+  `bpm` is a second table for that moment. `walk`: each node once, results are final. RuntimeError when rules run in a
+  circle.
   """
   return _core.graph_rewrite(sink, pm, ctx, bottom_up, name, bpm, walk, enter_calls, BottomUpGate)
 
 
 _substitute = PatternMatcher([(UPat(tuple(Ops), name="x"), lambda ctx, x: ctx.get(x))])
-remove_all_tags = PatternMatcher([(UPat(GroupOp.All, name="x"), lambda x: None if x.tag is None else x.replace(tag=None))])
+remove_all_tags = PatternMatcher([(UPat(GroupOp.All, name="x"),
+                                   lambda x: None if x.tag is None else x.replace(tag=None))])
 
 
 def rewrite_group(*args: Any, **kwargs: Any) -> Callable:
@@ -117,7 +124,8 @@ def _unpickle(nodes: Iterable[tuple]) -> UOp:
   return made[-1]
 
 
-_SIZES = {"reshape", "view", "expand", "shrink", "pad", "permute", "flip", "shrink_to", "pad_to", "repeat", "split", "chunk", "unflatten", "unfold",
+_SIZES = {"reshape", "view", "expand", "shrink", "pad", "permute", "flip", "shrink_to", "pad_to", "repeat", "split",
+          "chunk", "unflatten", "unfold",
           "roll"}
 
 
@@ -133,7 +141,8 @@ def _as_uop(x: Any) -> Any:
 class _More:
   """Methods and properties that become UOp's."""
 
-  def substitute(self: UOp, dvars: dict[UOp, UOp], name: str | None = None, extra_pm: PatternMatcher | None = None, walk: bool = False,
+  def substitute(self: UOp, dvars: dict[UOp, UOp], name: str | None = None, extra_pm: PatternMatcher | None = None,
+                 walk: bool = False,
                  enter_calls: bool = False) -> UOp:
     """Every occurrence of the keys replaced by the values. `extra_pm`: rules that apply on the way."""
     if not dvars and extra_pm is None: return self
@@ -144,7 +153,8 @@ class _More:
     """The buffer this points into, once the value has been stored (and the loops have ended)."""
     return self.src[0].after(self.store(val).end(*argfix(end)))
 
-  def f(self: UOp, op: Ops, **kwargs: Any) -> UOp: return UOp(op, kwargs.pop("dtype", self.dtype), (self,), **kwargs)  # type: ignore[valid-type]
+  def f(self: UOp, op: Ops, **kwargs: Any) -> UOp:
+    return UOp(op, kwargs.pop("dtype", self.dtype), (self,), **kwargs)  # type: ignore[valid-type]
   def placeholder_like(self: UOp, slot: int, addrspace: Any = AddrSpace.GLOBAL) -> UOp:
     return UOp.placeholder(self.shape, self.dtype, slot, addrspace)
   def __getitem__(self: UOp, idx: Any) -> UOp:
@@ -182,7 +192,8 @@ class _More:
   def __getattr__(self: UOp, name: str) -> Any:
     """Methods of Tensor that UOp does not have, for nodes of tensor graphs: the result as a UOp."""
     from ..tensor import Tensor
-    if name.startswith("_") or not hasattr(Tensor, name): raise AttributeError(f"'UOp' object has no attribute {name!r}")
+    if name.startswith("_") or not hasattr(Tensor, name):
+      raise AttributeError(f"'UOp' object has no attribute {name!r}")
     value = getattr(_as_tensor(self), name)
     if not callable(value): return _as_uop(value)
     @functools.wraps(value)
@@ -224,7 +235,8 @@ class _More:
 
 
 for _name, _value in vars(_More).items():
-  if not _name.startswith("__") or _name in ("__getitem__", "__getattr__", "__iter__", "__matmul__", "__repr__"): setattr(UOp, _name, _value)
+  if not _name.startswith("__") or _name in ("__getitem__", "__getattr__", "__iter__", "__matmul__", "__repr__"):
+    setattr(UOp, _name, _value)
 
 
 # *** functions ***
@@ -253,7 +265,8 @@ def ssimplify(x: Any) -> Any: return x.ssimplify() if isinstance(x, UOp) else x
 def sym_infer(uop: Any, var_vals: dict[str, int]) -> Any:
   """The value of a size for values of its variables, by name."""
   return uop.sym_infer(var_vals) if isinstance(uop, UOp) else uop
-def to_max_shape(shape: Iterable) -> tuple[int, ...]: return tuple(int(s.vmax) if isinstance(s, UOp) else s for s in shape)
+def to_max_shape(shape: Iterable) -> tuple[int, ...]:
+  return tuple(int(s.vmax) if isinstance(s, UOp) else s for s in shape)
 def sint_to_uop(x: Any, dtype: DType = dtypes.weakint) -> UOp: return UOp.const(x, dtype)
 def identity_element(op: Ops, dt: DType) -> Any:  # type: ignore[valid-type]
   """What does not change the result of a reduction."""
@@ -262,7 +275,8 @@ def identity_element(op: Ops, dt: DType) -> Any:  # type: ignore[valid-type]
 def exec_alu(op: Ops, dtype: DType, operands: Any, truncate_output: bool = True) -> Any:  # type: ignore[valid-type]
   """What an operation gives on numbers."""
   if any(o is Invalid for o in operands) and op is not Ops.WHERE: return Invalid
-  return UOp._exec_alu(op, dtype, tuple(operands)) if truncate_output else UOp._exec_alu(op, dtypes.weakint, tuple(operands))
+  return UOp._exec_alu(op, dtype, tuple(operands)) if truncate_output else UOp._exec_alu(op, dtypes.weakint,
+      tuple(operands))
 def consumer_map_from_toposort(lst: Iterable[UOp]) -> dict[UOp, dict[UOp, None]]:
   """The users of each node."""
   users: dict[UOp, dict[UOp, None]] = {}

@@ -1,4 +1,5 @@
-"""The library's tables of algebraic rules. They add up with tables of one's own: `graph_rewrite(u, symbolic + PatternMatcher([...]))`."""
+"""The library's tables of algebraic rules. They add up with tables of one's own: `graph_rewrite(u, symbolic +
+PatternMatcher([...]))`."""
 from .ops import PatternMatcher
 
 symbolic_simple = PatternMatcher._library("symbolic_simple")      # identities and literals

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs the programs of this folder in PyTorch and NumPy and writes what they must give to recorded.inc:  python record.py > recorded.inc"""
+"""Runs the programs of this folder in PyTorch and NumPy and writes what they must give to recorded.inc:  python
+record.py > recorded.inc"""
 import math
 
 import numpy as np
@@ -12,7 +13,8 @@ torch.set_num_threads(1)
 def wave(*shape, phase=0.0, scale=1.0):
     """Numbers both languages make alike: scale * sin(0.7 i + 0.011 i i + phase), rounded to float32 once."""
     n = math.prod(shape)
-    return torch.tensor([scale * math.sin(0.7 * i + 0.011 * i * i + phase) for i in range(n)], dtype=torch.float64).float().reshape(shape)
+    return torch.tensor([scale * math.sin(0.7 * i + 0.011 * i * i + phase) for i in range(n)],
+                        dtype=torch.float64).float().reshape(shape)
 
 
 def say(name, *values):
@@ -89,7 +91,8 @@ def convnet():
         opt.step()
         losses.append(loss.item())
     norm.eval()
-    say("convnet", losses, norm.running_mean, norm.running_var, fc(F.max_pool2d(torch.relu(norm(conv(x))), 2).flatten(1)))
+    say("convnet", losses, norm.running_mean, norm.running_var,
+        fc(F.max_pool2d(torch.relu(norm(conv(x))), 2).flatten(1)))
 
 
 def straight_through():
@@ -168,7 +171,8 @@ def lstm():
 
 def block():
     x = wave(2, 6, 8, scale=0.5).requires_grad_()
-    qkv, out, up, down = (wave(*s, phase=i, scale=0.2).requires_grad_() for i, s in enumerate([(8, 24), (8, 8), (8, 16), (16, 8)]))
+    qkv, out, up, down = (wave(*s, phase=i, scale=0.2).requires_grad_() for i,
+                          s in enumerate([(8, 24), (8, 8), (8, 16), (16, 8)]))
     n = F.layer_norm(x, (8,))
     q, k, v = [t.reshape(2, 6, 2, 4).transpose(1, 2) for t in (n @ qkv).chunk(3, -1)]
     h = x + F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(2, 6, 8) @ out
@@ -180,12 +184,14 @@ def block():
 def images():
     raw = torch.arange(2 * 3 * 4 * 5) % 251
     x = raw.to(torch.uint8).reshape(2, 4, 5, 3).permute(0, 3, 1, 2).float() / 255
-    x = (x - torch.tensor([0.485, 0.456, 0.406]).view(1, 3, 1, 1)) / torch.tensor([0.229, 0.224, 0.225]).view(1, 3, 1, 1)
+    x = (x - torch.tensor([0.485, 0.456, 0.406]).view(1, 3, 1, 1)) / torch.tensor([0.229, 0.224, 0.225]).view(1, 3, 1,
+            1)
     say("images", x.mean((0, 2, 3)), x[1, 2], x.std())
 
 
 def kmeans():
-    points = torch.cat([wave(10, 2, scale=0.3), wave(10, 2, scale=0.3, phase=1) + 3, wave(10, 2, scale=0.3, phase=2) - torch.tensor([3., -3])])
+    points = torch.cat([wave(10, 2, scale=0.3), wave(10, 2, scale=0.3, phase=1) + 3,
+                        wave(10, 2, scale=0.3, phase=2) - torch.tensor([3., -3])])
     centers = points[[0, 1, 12]].clone()
     for _ in range(6):
         nearest = ((points[:, None] - centers[None]) ** 2).sum(-1).argmin(1)
@@ -197,8 +203,10 @@ def kmeans():
 def mixed():
     a, b = wave(6, 5).half(), wave(5, 4, phase=1).half()
     i = torch.tensor([200, 100, 7], dtype=torch.uint8)
-    say("mixed", (a.float() @ b.float()).half().float(), (i + 100).int(), (i.int() + 100), i.float().mean(), (i / 2), (i // 3).int())
+    say("mixed", (a.float() @ b.float()).half().float(), (i + 100).int(), (i.int() + 100), i.float().mean(), (i / 2),
+        (i // 3).int())
 
 
-for program in (line_fit, classifiers, xor, convnet, straight_through, penalty, slices, heat, matrices, lstm, block, images, kmeans, mixed):
+for program in (line_fit, classifiers, xor, convnet, straight_through, penalty, slices, heat, matrices, lstm, block,
+                images, kmeans, mixed):
     program()

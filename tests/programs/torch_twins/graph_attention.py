@@ -6,8 +6,10 @@ from common import integers, log, normal, uniform
 N, E, F, H = 14, 40, 5, 6
 src, dst = integers(N, E, seed=1), integers(N, E, seed=2)
 graph = np.sort(integers(3, N, seed=3))
-w1, w2 = torch.tensor(normal(F, H, seed=4) * 0.5, requires_grad=True), torch.tensor(normal(H, 4, seed=5) * 0.5, requires_grad=True)
-a1, a2 = torch.tensor(normal(2, H, seed=6) * 0.5, requires_grad=True), torch.tensor(normal(2, 4, seed=7) * 0.5, requires_grad=True)
+w1, w2 = torch.tensor(normal(F, H, seed=4) * 0.5, requires_grad=True), torch.tensor(normal(H, 4, seed=5) * 0.5,
+        requires_grad=True)
+a1, a2 = torch.tensor(normal(2, H, seed=6) * 0.5, requires_grad=True), torch.tensor(normal(2, 4, seed=7) * 0.5,
+        requires_grad=True)
 params = [w1, w2, a1, a2]
 opt = torch.optim.Adam(params, lr=0.02)
 s, d, g = (torch.tensor(v).long() for v in (src, dst, graph))

@@ -10,7 +10,8 @@ from torch import nn
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.c1, self.b1, self.c2, self.b2, self.out = nn.Conv2d(3, 6, 3, bias=False), nn.BatchNorm2d(6), nn.Conv2d(6, 8, 3, bias=False), nn.BatchNorm2d(8), nn.Linear(8, 4)
+        self.c1, self.b1, self.c2, self.b2, self.out = nn.Conv2d(3, 6, 3, bias=False), nn.BatchNorm2d(6), nn.Conv2d(6,
+                8, 3, bias=False), nn.BatchNorm2d(8), nn.Linear(8, 4)
 
     def forward(self, x):
         x = F.max_pool2d(self.b1(self.c1(x)).relu(), 2)

@@ -23,7 +23,8 @@ def inner(rates, momentum, decay=None, show=False):
     return ((vx @ w + b).tanh() - vy).square().mean()
 
 
-rates, momentum = [torch.tensor([-1.0], requires_grad=True), torch.tensor([-2.0], requires_grad=True)], torch.tensor([0.5], requires_grad=True)
+rates, momentum = [torch.tensor([-1.0], requires_grad=True),
+                   torch.tensor([-2.0], requires_grad=True)], torch.tensor([0.5], requires_grad=True)
 opt = torch.optim.Adam([*rates, momentum], lr=0.1)
 for i in range(4):
     loss = inner(rates, momentum.sigmoid(), show=True)

@@ -2,7 +2,8 @@ import numpy as np
 import torch
 from common import log, normal
 
-params = [torch.tensor(normal(6, 16, seed=1) * 0.4, requires_grad=True), torch.tensor(normal(16, 2, seed=2) * 0.4, requires_grad=True)]
+params = [torch.tensor(normal(6, 16, seed=1) * 0.4, requires_grad=True),
+          torch.tensor(normal(16, 2, seed=2) * 0.4, requires_grad=True)]
 sums = [torch.zeros_like(p) for p in params]
 scale, good = 2.0**12, 0
 

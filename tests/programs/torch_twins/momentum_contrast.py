@@ -21,7 +21,8 @@ opt = torch.optim.AdamW(query.parameters(), lr=0.01, weight_decay=0.01)
 bank, at, prototypes = torch.tensor(normal(12, 4, seed=1) * 0.5), 0, torch.tensor(normal(3, 4, seed=2))
 for i in range(8):
     x = normal(4, 6, seed=10 + i)
-    a, b = torch.tensor(x + np.float32(0.1) * normal(4, 6, seed=40 + i)), torch.tensor(x + np.float32(0.1) * normal(4, 6, seed=70 + i))
+    a, b = torch.tensor(x + np.float32(0.1) * normal(4, 6, seed=40 + i)), torch.tensor(x
+            + np.float32(0.1) * normal(4, 6, seed=70 + i))
     with torch.no_grad():
         for k, q in zip(key.parameters(), query.parameters()):
             k.copy_(0.9 * k + 0.1 * q)

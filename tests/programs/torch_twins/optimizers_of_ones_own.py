@@ -45,7 +45,8 @@ def shampoo(p, g, s):
     return out
 
 
-for kind, name, lr in ((lion, "Lion", 0.02), (adafactor, "Adafactor", 0.05), (diagonal, "Diagonal", 0.05), (shampoo, "Shampoo", 0.1)):
+for kind, name, lr in ((lion, "Lion", 0.02), (adafactor, "Adafactor", 0.05), (diagonal, "Diagonal", 0.05),
+                       (shampoo, "Shampoo", 0.1)):
     for _ in range(2):
         net = torch.nn.Module()
         net.a, net.b = torch.nn.Linear(4, 6), torch.nn.Linear(6, 2)

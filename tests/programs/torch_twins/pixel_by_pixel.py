@@ -34,7 +34,8 @@ def fill(net):
 net = Net()
 opt = fill(net)
 for i in range(5):
-    x = torch.tensor((np.add.outer(np.arange(6), np.arange(6)) % 3 == integers(3, 8, seed=i)[:, None, None, None]).astype(np.float32))
+    x = torch.tensor((np.add.outer(np.arange(6), np.arange(6)) % 3
+                      == integers(3, 8, seed=i)[:, None, None, None]).astype(np.float32))
     loss = F.binary_cross_entropy_with_logits(net(x), x)
     opt.zero_grad()
     loss.backward()

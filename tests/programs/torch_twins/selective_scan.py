@@ -11,7 +11,8 @@ class Mamba(torch.nn.Module):
         super().__init__()
         nn = torch.nn
         self.inp, self.conv = nn.Linear(D, 2 * E, bias=False), nn.Conv1d(E, E, K, groups=E, padding=K - 1)
-        self.x_proj, self.dt, self.out = nn.Linear(E, 1 + 2 * N, bias=False), nn.Linear(1, E), nn.Linear(E, D, bias=False)
+        self.x_proj, self.dt, self.out = nn.Linear(E, 1 + 2 * N, bias=False), nn.Linear(1, E), nn.Linear(E, D,
+                bias=False)
         self.load_state_dict({k: torch.tensor(v) for k, v in initial(self.state_dict()).items()})
         self.a_log = nn.Parameter(torch.log(torch.arange(1, N + 1).float().repeat(E, 1)))
         self.d = nn.Parameter(torch.ones(E))

@@ -61,7 +61,8 @@ for epoch in range(6):
     log("probabilities", probabilities.tolist())
     log("best", best.tolist())
     if epoch == 1:
-        net.load_state_dict({k: torch.tensor(v * np.float32(1.1)) if "num_batches" not in k else torch.tensor(0) for k, v in start.items()})
+        net.load_state_dict({k: torch.tensor(v * np.float32(1.1)) if "num_batches" not in k else torch.tensor(0) for k,
+                             v in start.items()})
         log("loaded", evaluate(held)[0].tolist())
     if epoch == 2:
         opt.param_groups[0]["lr"] *= 0.3

@@ -22,13 +22,15 @@ for _ in range(5):
     log("state", m.tolist())
 log("noise", logq.tolist() + logr.tolist())
 
-t, target = torch.tensor(np.linspace(0, 2, 15, dtype=np.float32)), torch.tensor(normal(15, seed=2) * 0.05 + 2 * np.exp(-np.linspace(0, 2, 15)).astype(np.float32))
+t, target = torch.tensor(np.linspace(0, 2, 15, dtype=np.float32)), torch.tensor(normal(15, seed=2) * 0.05
+        + 2 * np.exp(-np.linspace(0, 2, 15)).astype(np.float32))
 p = torch.tensor([1.6, 1.2, 0.1])
 for i in range(5):
     f = lambda p: p[0] * (-p[1] * t).exp() + p[2] - target
     J, r = torch.autograd.functional.jacobian(f, p).numpy(), f(p)
     log("cost", r.square().sum().item())
-    p = p - torch.tensor(np.linalg.solve(J.T @ J + 1e-3 * np.eye(3, dtype=np.float32), J.T @ r.numpy()).astype(np.float32))
+    p = p - torch.tensor(np.linalg.solve(J.T @ J + 1e-3 * np.eye(3, dtype=np.float32),
+                                         J.T @ r.numpy()).astype(np.float32))
 log("fitted", p.tolist())
 
 A, E = torch.tensor(normal(3, 3, seed=4), requires_grad=True), torch.tensor(normal(3, 4, seed=5), requires_grad=True)

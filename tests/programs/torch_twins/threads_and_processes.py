@@ -15,7 +15,8 @@ class Net(torch.nn.Module):
 class Member:
     def __init__(self, number):
         self.net = Net()
-        self.net.load_state_dict({k: torch.tensor(v * np.float32(1 + 0.2 * number)) for k, v in initial(self.net.state_dict()).items()})
+        self.net.load_state_dict({k: torch.tensor(v * np.float32(1 + 0.2 * number)) for k,
+                                  v in initial(self.net.state_dict()).items()})
         self.opt = torch.optim.SGD(self.net.parameters(), lr=0.05 * (number + 1), momentum=0.5)
         self.number, self.losses = number, []
 
@@ -33,7 +34,8 @@ for generation in range(3):
         for i in range(4):
             seed = 100 * generation + 10 * m.number + i
             m.losses.append(m.step(torch.tensor(normal(6, 3, seed=seed)), torch.tensor(normal(6, 1, seed=seed + 1))))
-        m.score = (m.net(torch.tensor(normal(20, 3, seed=5))) - torch.tensor(normal(20, 1, seed=6))).square().mean().item()
+        m.score = (m.net(torch.tensor(normal(20, 3, seed=5))) - torch.tensor(normal(20, 1,
+                seed=6))).square().mean().item()
     log("scores", [m.score for m in members])
     best, worst = min(members, key=lambda m: m.score), max(members, key=lambda m: m.score)
     worst.net.load_state_dict(best.net.state_dict())

@@ -4,7 +4,8 @@ from common import log, normal
 H, L = 6, 5
 data = torch.tensor(normal(60, 2, 3, seed=1))
 for _ in range(2):
-    wx, wh, b = (torch.tensor(normal(*s, seed=i) * 0.3, requires_grad=True) for i, s in enumerate([(3, 4 * H), (H, 4 * H), (4 * H,)]))
+    wx, wh, b = (torch.tensor(normal(*s, seed=i) * 0.3, requires_grad=True) for i,
+                 s in enumerate([(3, 4 * H), (H, 4 * H), (4 * H,)]))
     out = torch.tensor(normal(H, 3, seed=9) * 0.3, requires_grad=True)
     h = c = torch.zeros(2, H)
     for k in range(0, 55, L):

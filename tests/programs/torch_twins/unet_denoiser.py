@@ -28,7 +28,8 @@ class UNet(nn.Module):
         super().__init__()
         self.time, self.inp = nn.Sequential(nn.Linear(C, C), nn.SiLU(), nn.Linear(C, C)), nn.Conv2d(1, C, 3, padding=1)
         self.r1, self.down, self.r2 = Res(C, C), nn.Conv2d(C, C, 3, stride=2, padding=1), Res(C, 2 * C)
-        self.up, self.r3, self.out = nn.ConvTranspose2d(2 * C, C, 4, stride=2, padding=1), Res(2 * C, C), nn.Conv2d(C, 1, 1)
+        self.up, self.r3, self.out = nn.ConvTranspose2d(2 * C, C, 4, stride=2, padding=1), Res(2 * C, C), nn.Conv2d(C,
+                1, 1)
 
     def forward(self, x, t):
         freqs = (-np.log(10.0) * torch.arange(C // 2) / (C // 2)).exp()
@@ -48,7 +49,8 @@ for epoch in range(3):
     for i in range(3):
         seed = 3 * epoch + i
         rows = np.linspace(-1, 1, 8, dtype=np.float32)
-        x = torch.tensor(rows[None, None, :, None] * normal(4, 1, 1, 1, seed=seed) + rows * normal(4, 1, 1, 1, seed=seed + 50))
+        x = torch.tensor(rows[None, None, :, None] * normal(4, 1, 1, 1, seed=seed)
+                         + rows * normal(4, 1, 1, 1, seed=seed + 50))
         t, noise = torch.tensor(integers(STEPS, 4, seed=seed)).long(), torch.tensor(normal(4, 1, 8, 8, seed=100 + seed))
         bar = bars_t[t].reshape(-1, 1, 1, 1)
         loss = (net(bar.sqrt() * x + (1 - bar).sqrt() * noise, t) - noise).square().mean()

@@ -8,7 +8,8 @@ from torch import nn
 class G(nn.Module):
     def __init__(self):
         super().__init__()
-        self.inp, self.c1, self.c2 = nn.Linear(4, 8 * 2 * 2), nn.ConvTranspose2d(8, 4, 4, stride=2, padding=1), nn.Conv2d(4, 1, 3, padding=1)
+        self.inp, self.c1, self.c2 = nn.Linear(4, 8 * 2 * 2), nn.ConvTranspose2d(8, 4, 4, stride=2,
+                padding=1), nn.Conv2d(4, 1, 3, padding=1)
         self.bn = nn.BatchNorm2d(8)
 
     def forward(self, z):
@@ -18,7 +19,8 @@ class G(nn.Module):
 class D(nn.Module):
     def __init__(self):
         super().__init__()
-        self.c1, self.c2, self.out = nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 8, 4, stride=2, padding=1), nn.Linear(32, 1)
+        self.c1, self.c2, self.out = nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 8, 4, stride=2,
+                padding=1), nn.Linear(32, 1)
 
     def forward(self, x):
         return self.out(F.softplus(self.c2(F.softplus(self.c1(x)))).flatten(1))
@@ -33,7 +35,8 @@ for i in range(5):
     g.train()
     for k in range(2):
         seed = 2 * i + k
-        real, z, mix = torch.tensor(normal(4, 1, 4, 4, seed=seed)), torch.tensor(normal(4, 4, seed=50 + seed)), torch.tensor(uniform(4, 1, 1, 1, seed=90 + seed))
+        real, z, mix = torch.tensor(normal(4, 1, 4, 4, seed=seed)), torch.tensor(normal(4, 4,
+                seed=50 + seed)), torch.tensor(uniform(4, 1, 1, 1, seed=90 + seed))
         fake = g(z).detach()
         between = (mix * real + (1 - mix) * fake).requires_grad_()
         slope = torch.autograd.grad(d(between).sum(), between, create_graph=True)[0]
