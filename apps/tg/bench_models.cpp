@@ -292,7 +292,7 @@ double seconds_to_schedule(bool known) {
   const BoundSchedule s = schedule(results);
   const double seconds = since(start);
   BENCH_CHECK(s.cache_hit == known && s.schedule->calls.size() > 50, "[bench] ResNet-18: got ",
-              s.schedule->calls.size(), " kernels, ", s.cache_hit ? "known" : "made anew");
+              s.schedule->calls.size(), " kernels, ", s.cache_hit ? "cached" : "created");
   return seconds;
 }
 

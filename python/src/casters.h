@@ -30,11 +30,11 @@ struct PyUOp {
   UOp get() const { return ref.get(); }
 };
 
-/// A tensor, or a number that becomes one: the right side of an operator.
+/// A tensor, or a number converted to one: the right side of an operator.
 struct Operand {
   Tensor tensor;
 };
-/// A place to compute: a name, or nothing for the default.
+/// A device: a name, or nothing for the default.
 struct DeviceName {
   std::string name;
 };
@@ -70,7 +70,7 @@ Shape shape_from(nb::handle sequence, bool none_keeps = false);
 /// The arguments of f(2, 3) or f((2, 3)).
 Shape shape_from_args(const nb::args& args, bool none_keeps = false);
 std::vector<int64_t> ints_from_args(const nb::args& args);
-/// dtype, device, requires_grad; names that have no meaning here (buffer, contiguous, name) are taken and ignored,
+/// dtype, device, requires_grad; names without a meaning here (buffer, contiguous, name) are accepted and ignored,
 /// others are a TypeError.
 TensorOptions options_from(const nb::kwargs& kwargs, const char* function);
 

@@ -70,7 +70,7 @@ void bind_counters(nb::module_& m) {
       "device"_a = "",
       "Bytes in use, their peak, bytes kept for reuse, and numbers of blocks handed out and reused; of one opened "
       "device or of all.");
-  m.def("reset_memory_stats", &reset_memory_stats, "device"_a = "", "Peak and counts begin anew.");
+  m.def("reset_memory_stats", &reset_memory_stats, "device"_a = "", "Resets peak and counts.");
   m.def("free_memory_caches", &free_memory_caches, "Gives memory kept for reuse back to the system.");
   m.def("profile_json", &profile::json, "What PROFILE=1 has recorded so far, in the trace event format.");
   m.def("profile_clear", &profile::clear, "Forgets what PROFILE=1 has recorded.");

@@ -15,7 +15,7 @@ struct PyDType {
 /// Owned for the life of the interpreter.
 nb::handle objects[static_cast<size_t>(DTypeId::kCount)];
 
-/// What tinygrad's DType shows of a type besides its size.
+/// The attributes of tinygrad's DType in addition to its size.
 struct Shown {
   int priority;
   const char *name, *fmt;

@@ -170,7 +170,8 @@ class Rewriter {
       GraphScope g;
       text = render_expr(u);
     }
-    PyErr_SetString(PyExc_RuntimeError, str("infinite loop in graph_rewrite: rules run in a circle at ", text).c_str());
+    PyErr_SetString(PyExc_RuntimeError,
+                    str("infinite loop in graph_rewrite: rules do not terminate at ", text).c_str());
     throw nb::python_error();
   }
   UOp keep(UOpRef u) {

@@ -21,7 +21,7 @@ void bind_tensor(nb::module_& m) {
   c.def_prop_ro("shape", [](const Tensor& t) { return to_python(t.shape()); });
   c.def_prop_ro("dtype", &Tensor::dtype);
   c.def_prop_ro("device", [](const Tensor& t) -> nb::object {
-    // Only numbers have no place; what zeros() and the like made will be stored on the default device.
+    // Only literals have no device; the result of zeros() and similar will be stored on the default device.
     std::string d;
     {
       GraphScope g;

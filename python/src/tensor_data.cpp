@@ -179,7 +179,7 @@ void bind_tensor_data(TensorClass& c) {
     }
     const DType d = t.stored_dtype();
     if (!format_of(d)) throw nb::type_error(str("no buffer format for ", d, ": cast to float32 first").c_str());
-    // A copy: what is written to the tensor later does not show in it, and the other way round.
+    // A copy: later writes to either do not show in the other.
     nb::object copy =
         nb::cast(Tensor::from_bytes(bytes_of(t), d, t.shape(), {.dtype = {}, .device = "CPU", .requires_grad = {}}));
     PyObject* v = PyMemoryView_FromObject(copy.ptr());

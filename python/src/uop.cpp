@@ -122,7 +122,7 @@ nb::object contents_of(UOp buffer) {
   return nb::make_tuple("memory", a.device, bytes);
 }
 
-/// Everything needed to build it again: nodes in order with the places of their sources.
+/// Everything needed to rebuild a node: nodes in order with the positions of their sources.
 nb::tuple pickled(UOp root) {
   std::unordered_map<UOp, int64_t> place;
   nb::list nodes;

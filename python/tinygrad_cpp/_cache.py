@@ -33,7 +33,7 @@ def diskcache_clear() -> None:
 
 
 def diskcache(func: Callable) -> Callable:
-  """A function whose results outlive the process, by name and arguments. A result of None is computed anew."""
+  """A function whose results outlive the process, by name and arguments. A result of None is recomputed."""
   @functools.wraps(func)
   def wrapper(*args: Any, **kwargs: Any) -> Any:
     table, key = f"cache_{func.__name__}", hashlib.sha256(pickle.dumps((args, kwargs))).hexdigest()
@@ -71,7 +71,7 @@ def _download(url: str, to: pathlib.Path, gunzip: bool, headers: dict[str, str],
 
 
 def _unpack(archive: pathlib.Path, to: pathlib.Path) -> None:
-  """Unpacks beside and renames, so that nobody sees a part of it."""
+  """Unpacks next to the target and renames, so that nobody sees a partial folder."""
   part = tempfile.mkdtemp(dir=archive.parent)
   try:
     with tarfile.open(archive) as tar:

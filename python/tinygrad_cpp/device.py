@@ -206,7 +206,7 @@ class ProfileProgramEvent(ProfileEvent):
 
 @dataclass(frozen=True)
 class ProfileGraphEntry:
-  """A kernel of a graph: places of its begin and end among the timestamps."""
+  """A kernel of a graph: indices of its begin and end among the timestamps."""
   device: str
   name: Any
   st_id: int

@@ -1,5 +1,5 @@
 /// \file QR and SVD of batches of matrices: what they promise, shapes without elements, matrices without full rank, and
-/// gradients beside differences.
+/// gradients against finite differences.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -28,7 +28,7 @@ Tensor product(const Tensor::Svd& f) {
   return f.u(Ellipsis, Slice(0, k)).dot(f.s.unsqueeze(-1) * f.vt(Ellipsis, Slice(0, k), Slice()));
 }
 
-/// The gradient of f at x beside central differences.
+/// The gradient of f at x against central differences.
 void expect_gradient(const std::function<Tensor(const Tensor&)>& f, const Tensor& x, double tolerance = 1e-6) {
   x.requires_grad_();
   const Doubles got = f(x).gradient({x})[0].to_vector<double>(), at = x.to_vector<double>();
@@ -42,7 +42,7 @@ void expect_gradient(const std::function<Tensor(const Tensor&)>& f, const Tensor
     EXPECT_NEAR(got[i], (moved(h) - moved(-h)) / (2 * h), tolerance) << "element " << i << " of " << x.shape();
   }
 }
-/// A number that depends on every element of t in another way.
+/// A scalar that depends on every element of t differently.
 Tensor mixed(const Tensor& t, uint64_t seed) { return (t * matrix(t.shape(), seed)).sum(); }
 
 TEST(Decompositions, Qr) {

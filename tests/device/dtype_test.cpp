@@ -69,7 +69,7 @@ TEST_P(DTypes, SortsShortAndLong) {
       const Bytes in = inputs(d, n, 23);
       const size_t size = eval_itemsize(d);
       auto at = [&](int64_t i) { return load_const(&in[static_cast<size_t>(i) * size], d); };
-      auto before = [&](int64_t a, int64_t b) {  // NaN counts as the greatest
+      auto before = [&](int64_t a, int64_t b) {  // NaN counts as the largest
         const ConstValue x = at(a), y = at(b);
         if (d.is_float() && (x.f != x.f || y.f != y.f))
           return descending ? x.f != x.f && y.f == y.f : x.f == x.f && y.f != y.f;

@@ -196,7 +196,7 @@ TEST(FusedRows, RowsOfAnyLengthAndType) {
   }
 }
 
-TEST(FusedRows, NoNumbersStayInTheirRow) {
+TEST(FusedRows, NaNStaysInItsRow) {
   std::vector<float> v = values(9);
   const float inf = std::numeric_limits<float>::infinity();
   auto row = [&](int64_t r) { return v.begin() + r * kColumns; };

@@ -594,7 +594,7 @@ TEST(Jit, TrainingStep) {
   for (size_t i = 0; i < a.size(); i++) EXPECT_NEAR(a[i], b[i], 1e-5f * std::abs(a[i]) + 1e-6f) << i;
 }
 
-/// Layers of small products, each of two results of the layer before it: independent ones lie side by side.
+/// Layers of small products, each of two results of the layer before it: independent ones may run in parallel.
 Tensors web(const Tensor& x, const Tensors& weights, uint32_t seed, size_t layers, size_t width) {
   std::mt19937 random(seed);
   Tensors h(width, x);
@@ -655,7 +655,7 @@ TEST(Jit, SideBySideWithStateThatIsWritten) {
   const Tensor start = Tensor::randn(4, 64, 64).realize(), w = Tensor::randn(64, 64).realize(),
                x = Tensor::randn(64, 64).realize();
   std::vector<Floats> want;
-  for (int mode : {2, 1}) {  // in order, then side by side
+  for (int mode : {2, 1}) {  // in order, then in parallel
     Context ctx{{"JIT", mode}};
     Tensor state = start.clone().realize();
     auto step = jit([&](const Tensor& in) {

@@ -133,7 +133,7 @@ TEST(Recurrent, BatchFirstWithInitialState) {
   expect_close(gru(x, start).output, expected::kGruBatchFirst, 1e-5);
 }
 
-TEST(Recurrent, NamesOfWeightsArePyTorchs) {
+TEST(Recurrent, WeightNamesMatchPyTorch) {
   std::vector<std::string> names;
   for (const auto& [name, t] : get_state_dict(GRU(2, 3, {.bidirectional = true}), "rnn.")) names.push_back(name);
   EXPECT_THAT(names, ElementsAre("rnn.weight_ih_l0", "rnn.weight_hh_l0", "rnn.bias_ih_l0", "rnn.bias_hh_l0",

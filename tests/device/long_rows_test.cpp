@@ -80,7 +80,7 @@ TEST(LongRows, OnePassForMaximumAndSum) {
   }
 }
 
-TEST(LongRows, NumbersThatAreNone) {
+TEST(LongRows, NaNAndInfinity) {
   constexpr int64_t kRows = 8, kLength = 1 << 18;
   std::vector<float> v = values(kRows * kLength);
   auto row = [&](int64_t r) { return &v[static_cast<size_t>(r * kLength)]; };

@@ -36,7 +36,7 @@ TEST(Multi, ValuesComeBack) {
     }
 }
 
-TEST(Multi, NumbersThatHaveBeenComputed) {  // of no device until then
+TEST(Multi, ComputedScalars) {  // of no device until then
   Context eager{{"EAGER", 1}};
   const Tensor x = (Tensor::arange(24) % 5).cast(dtypes::float32).reshape(4, 6);
   for (std::optional<int> axis : kAxes) {

@@ -48,7 +48,7 @@ double bound(DType out, double n, double magnitude, double result) {
 }
 
 struct Layout {
-  bool a, b;  // stored the other way round
+  bool a, b;  // stored transposed
 };
 constexpr Layout kLayouts[] = {{false, false}, {false, true}, {true, false}, {true, true}};
 

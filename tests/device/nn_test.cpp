@@ -146,7 +146,7 @@ TEST(Layers, SameSeedSameWeightsAsTinygrad) {
   expect_close(embedding.weight, kEmbeddingWeight, 1e-7);
 }
 
-TEST(Layers, EmbeddingOfNumbersOutsideOfTheTable) {
+TEST(Layers, EmbeddingOutOfRange) {
   Embedding e(3, 2);
   e.weight = Tensor({{1.f, 2.f}, {3.f, 4.f}, {5.f, 6.f}}).realize();
   for (DType d : {dtypes::int8, dtypes::int32, dtypes::int64}) {

@@ -33,7 +33,7 @@ struct Attention {
         k(normal(h * n * d, 2)),
         v(normal(h * n * c, 3)) {}
 
-  /// The same in another type, of numbers that it holds.
+  /// The same in another type, with values that it can represent.
   Attention in(DType d) const {
     Attention a = *this;
     a.type = d;

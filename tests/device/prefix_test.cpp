@@ -57,7 +57,7 @@ TEST(Prefix, Products) {
   }
 }
 
-TEST(Prefix, PlacesOfMaximaAreTheFirst) {
+TEST(Prefix, PositionsOfMaximaAreTheFirst) {
   for (const auto& [rows, n] : std::vector<std::pair<int64_t, int64_t>>{{3, 40}, {2, 600}, {70, 250}}) {
     const Floats v = values(rows * n, 21);
     std::vector<int64_t> most, least;

@@ -1,5 +1,5 @@
-/// \file Gradients of gathers, scatters and writes at indices of large tensors: every value goes to its place, in the
-/// order of the values, and nothing asks in each place which values belong there.
+/// \file Gradients of gathers, scatters and writes at indices of large tensors: every value is added at its position, in the
+/// order of the values, instead of comparing each position with all indices.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ Ints32 indices(int64_t n, int32_t lo, int32_t hi, uint32_t seed) {
   std::mt19937 rng(seed);
   Ints32 v(static_cast<size_t>(n));
   for (int32_t& x : v) x = lo + static_cast<int32_t>(rng() % static_cast<uint32_t>(hi - lo));
-  std::fill_n(v.begin() + 3, 5, v[3]);  // the same place several times
+  std::fill_n(v.begin() + 3, 5, v[3]);  // the same position several times
   return v;
 }
 Tensor tensor(const Floats& v, const Shape& shape) { return Tensor(v).reshape(shape).clone().realize(); }
@@ -145,7 +145,7 @@ TEST(Scatter, AddsInPlaceWhatComesFromElsewhereAndNotWhatComesFromThere) {
   EXPECT_EQ(t.to_vector<float>(), want);
 }
 TEST(Scatter, SumsOfRowsThatAreAddedToThemselvesReadWhatWasThere) {
-  // Every place is one of the rows that are read.
+  // Every position is one of the rows that are read.
   Ints32 at(kNumbers);
   for (int64_t n = 0; n < kNumbers; n++) at[static_cast<size_t>(n)] = static_cast<int32_t>(n * 7 % kNumbers);
   const Floats x = numbers(kPlaces * kColumns, 18);
@@ -170,7 +170,7 @@ TEST(Scatter, CountsAndNarrowIndices) {
   EXPECT_EQ(hits.sum({.axis = 1}).to_vector<int32_t>(), want);
   const std::vector<bool> any = hits.any(1).to_vector<bool>();
   for (size_t r = 0; r < any.size(); r++) ASSERT_EQ(any[r], want[r] > 0) << r;
-  // An index of 8 bits names no place beyond 127, whatever the numbers of the places become in its type.
+  // An index of 8 bits names no position beyond 127, even if positions wrap in its type.
   const Tensor bytes = tensor(at, {1, n}).cast(dtypes::int8), plain = tensor(at, {1, n});
   const Ints32 narrow =
       (bytes == Tensor::arange(100).cast(dtypes::int8).reshape({100, 1})).sum({.axis = 1}).to_vector<int32_t>();

@@ -175,7 +175,7 @@ class Search : public ::testing::Test {
     if (!Device::get().compiles()) GTEST_SKIP() << "nothing to search for";
     if (env::EAGER) GTEST_SKIP() << "several kernels";
   }
-  /// What is printed while one kernel is searched anew.
+  /// The output while one kernel is searched again.
   static std::string search(std::initializer_list<Context::Setting> more) {
     const Tensor a = numbers(160 * 160).reshape(160, 160).realize(), b = numbers(160 * 160).reshape(160, 160).realize();
     const Context beam{{"BEAM", 2}, {"BEAM_CANDIDATES_MAX", 14}, {"IGNORE_BEAM_CACHE", 1}};

@@ -74,7 +74,7 @@ TEST(Topk, LowestValuesAreFoundBehindWhatFillsTheLastChunk) {
   EXPECT_EQ(infinite.topk(5).second.to_vector<int64_t>(), first);
 }
 
-TEST(Topk, GradientGoesToThePlaces) {
+TEST(Topk, GradientGoesToThePositions) {
   const int64_t n = 4000, k = 6;
   const Floats v = values(2 * n, 7, 1 << 20);
   Tensor x = Tensor::from(v, Shape{2, n}).clone().realize();

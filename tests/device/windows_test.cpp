@@ -1,4 +1,4 @@
-/// \file Windows with every kernel, step, padding and dilation, and their gradients, beside loops over the elements.
+/// \file Windows with every kernel, stride, padding and dilation, and their gradients, against loops over elements.
 /// Values are small whole numbers, so sums are exact.
 #include <gtest/gtest.h>
 
@@ -101,7 +101,7 @@ TEST(Windows, ConvolutionsAndTheirGradients) {
     EXPECT_EQ(grads[1].to_vector<float>(), dw) << c.text();
   }
 }
-/// x spread in steps, beside loops over the elements: out[i * step + k * dilation - before] += x[i] * w[k].
+/// A transposed convolution of x against loops over the elements: out[i * step + k * dilation - before] += x[i] * w[k].
 struct Spread {
   int64_t size, kernel, step, before, after, extra, dilation;
   int64_t out() const { return (size - 1) * step + dilation * (kernel - 1) + 1 + extra - before - after; }
@@ -203,7 +203,7 @@ TEST(Windows, TransposedConvolutionsAreOneKernel) {
   EXPECT_LE(ops, 4 * products);
   EXPECT_EQ(run(grads[0])[0], 1);
   EXPECT_EQ(run(grads[1])[0], 1);
-  // Phases of one and of two taps on each axis: four sums, and what puts them side by side.
+  // Polyphase components of one and of two taps on each axis: four sums, and the kernel that interleaves them.
   const Tensor v = w.shrink_to({4, 3, 3, 3}).contiguous().realize(),
                z = x.conv_transpose2d(v, b, {.stride = 2, .padding = 1, .output_padding = 1});
   const int64_t fewer = products / 16 * 9, part = 2 * 3 * 16 * 16 * 4;
@@ -230,7 +230,7 @@ TEST(Windows, GradientsOfConvolutionsInStepsHaveNoColumns) {
   const int64_t kernels = GlobalCounters::kernels, moved = GlobalCounters::mem, image = 2 * 8 * 16 * 16 * 4,
                 read = (2 * 4 * 8 * 8 + 4 * 8 * 5 * 5) * 4;
   const Tensor dx = grads[0].realize();
-  EXPECT_EQ(GlobalCounters::kernels - kernels, 5);  // phases of two and three taps on each axis, side by side
+  EXPECT_EQ(GlobalCounters::kernels - kernels, 5);  // components of two and three taps on each axis
   EXPECT_LE(GlobalCounters::mem - moved, 4 * read + 3 * image);
 }
 TEST(Windows, PoolingsAndTheirGradients) {

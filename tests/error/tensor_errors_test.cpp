@@ -143,7 +143,7 @@ TEST(TensorErrors, FurtherMethods) {
                      "(3, 2, 2, 2)");
 }
 
-TEST(TensorErrors, NewcomersAreToldWhatToWrite) {
+TEST(TensorErrors, ErrorsSuggestTheFix) {
   Tensor x({1.f, 2.f});
   x.requires_grad_();
   expect<GradientError>([&] { (x * 2).backward(); }, "backward", "sum()");

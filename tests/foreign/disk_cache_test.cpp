@@ -31,7 +31,7 @@ void sql(const std::string& path, const char* statement) {
 }
 
 Bytes entry(int i) { return Bytes(400, static_cast<uint8_t>(i)); }
-// A cache of 50 entries, closed, without log files beside it.
+// A cache of 50 entries, closed, without log files next to it.
 std::string make_cache(const TempDir& dir) {
   const std::string path = dir / "c.db";
   DiskCache cache(path);
@@ -108,7 +108,7 @@ TEST(ForeignDiskCache, EntryWithWrongBytesIsDeleted) {
   EXPECT_EQ(cache.info().tables.at(0).entries, 48);
 }
 
-TEST(ForeignDiskCache, OlderFormatIsBegunAnew) {
+TEST(ForeignDiskCache, OlderFormatIsRecreated) {
   TempDir dir;
   const std::string path = make_cache(dir);
   sql(path, "PRAGMA user_version=999");
@@ -133,7 +133,7 @@ TEST(ForeignDiskCache, DatabaseOfAnotherProgramIsLeftAlone) {
   EXPECT_TRUE(slurp(path) == before);
 }
 
-TEST(ForeignDiskCache, AFolderInItsPlace) {
+TEST(ForeignDiskCache, AFolderAtItsPath) {
   TempDir dir;
   std::filesystem::create_directory(dir / "c.db");
   DiskCache cache(dir / "c.db");

@@ -33,7 +33,7 @@ TEST(Idx, BytesAndShape) {
   EXPECT_THAT(a.data, ElementsAre(1, 2, 3, 4, 5, 255));
 }
 
-TEST(Idx, NumbersBecomeHostOrder) {
+TEST(Idx, ValuesBecomeHostOrder) {
   EXPECT_THAT(values<int16_t>(parse_idx(bytes({0, 0, 0x0B, 1, 0, 0, 0, 2, 1, 2, 0xff, 0xfe}), "x")),
               ElementsAre(258, -2));
   EXPECT_THAT(values<int32_t>(parse_idx(bytes({0, 0, 0x0C, 1, 0, 0, 0, 1, 0, 1, 0, 2}), "x")), ElementsAre(65538));

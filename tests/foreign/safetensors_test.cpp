@@ -76,7 +76,7 @@ TEST(Safetensors, ModelsComeBack) {
   from.running_mean.assign(Tensor({1.f, 2.f, 3.f})).realize();
   nn::StateDict state = nn::get_state_dict(from);
   state.emplace_back("half", Tensor({{1.f, -2.f}}).half());
-  state.emplace_back("flag", Tensor({true}));  // what follows starts at an odd place
+  state.emplace_back("flag", Tensor({true}));  // the next tensor starts at an odd offset
   state.emplace_back("double", Tensor({0.1, 0.2}).to_double());
   state.emplace_back("none", Tensor::zeros(0, 2));
   nn::safe_save(state, path, {{"by", "test"}});

@@ -17,7 +17,7 @@ std::vector<std::vector<double>> run(const Tensors& tensors) {
   GraphScope g;
   std::vector<UOp> roots;
   for (const Tensor& t : tensors) roots.push_back(inline_functions(t.contiguous().uop()));
-  const Context anew{{"SCACHE", 0}};  // literals stay literals: this reads inputs by their slots
+  const Context uncached{{"SCACHE", 0}};  // literals stay literals: this reads inputs by their slots
   BoundSchedule s = create_schedule(roots);
   test::Memory memory;
   auto read = [&](UOp b) {

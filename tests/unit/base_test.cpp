@@ -1,4 +1,4 @@
-/// \file Small parts of base: integer arithmetic, hashes, text for people, errors, places.
+/// \file Small parts of base: integer arithmetic, hashes, text for people, errors, paths.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>

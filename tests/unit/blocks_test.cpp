@@ -9,7 +9,7 @@ namespace tg {
 namespace {
 using namespace test;
 
-/// A program that copies `columns` vectors, which lie side by side across rows, into vectors that lie after each other,
+/// A program that copies `columns` vectors, which are adjacent across rows, into consecutive vectors,
 /// or back. `mask`: lanes from there on are closed.
 std::shared_ptr<Program> copy(ArenaRef arena, DType d, int lanes, int columns, int64_t stride, bool load,
                               int mask = -1) {
@@ -78,7 +78,7 @@ TEST(Blocks, ColumnsThatFillMemoryAreInterleaved) {
           compiled(got);
           EXPECT_EQ(got, want) << d << " " << lanes << " lanes, " << columns << " columns\n" << compiled.source;
         }
-  // With places left between them they are none.
+  // With gaps between them they are none.
   ArenaRef arena = std::make_shared<Arena>();
   EXPECT_NE(
       compile(copy(arena, dtypes::float32, 16, 2, 3, false), target("LLVM", "x86_64,x86-64-v4")).source.find("scatter"),

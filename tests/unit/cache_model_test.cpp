@@ -27,7 +27,7 @@ TEST(CacheModel, RowsAPageApartShareTheirSets) {
   EXPECT_DOUBLE_EQ(cycles(100, 4, 1024), cycles(1, 4, 1024)) << "a few rows fit into the ways of a set";
 }
 TEST(CacheModel, AxesOfOneStrideSlideOverEachOther) {
-  // x + k: 16 places and 3 taps touch 18 floats.
+  // x + k: 16 positions and 3 taps touch 18 floats.
   MemoryWalk w;
   w.mask = 3;
   w.scope = 3;

@@ -230,7 +230,7 @@ TEST(Codegen, MaskedLanesOfGatedSumsNeedNoSecondMask) {
 }
 
 TEST(Codegen, MaskedLanesOfSumsWithABroadcastNumberNeedASecondMask) {
-  // Lanes beyond the end read zeros, but the number that is added to all of them has only a gate that depends on the
+  // Lanes beyond the end read zeros, but the value that is added to all of them has only a gate that depends on the
   // lane.
   with_opts(sums_of_shifted(20, 17), {{OptOp::kPadTo, 1, 8}, {OptOp::kVector, 1, 8}}, TestRenderer(32));
   with_opts(sums_of_shifted(20, 17), {{OptOp::kPadTo, 1, 8}, {OptOp::kVector, 1, 8}, {OptOp::kUnroll, 1, 3}},
@@ -358,7 +358,7 @@ TEST(Codegen, GroupsInALoopWaitBeforeTheyOverwrite) {
   auto p = with_opts(nested(4, 6, 16), {{OptOp::kGroup, 2, 4}}, TestRenderer(16, false, true));
   ArenaScope scope(*p->arena);
   EXPECT_EQ(count(*p, Ops::BARRIER), 2u);
-  // Steps side by side have places of their own.
+  // Unrolled iterations have scratch memory of their own.
   with_opts(nested(4, 8, 16), {{OptOp::kUnroll, 1, 4}, {OptOp::kGroup, 2, 4}}, TestRenderer(16, false, true));
 }
 
@@ -399,7 +399,7 @@ TEST(Codegen, SoftmaxUsesTheLanesInEveryPass) {
   }
 }
 
-TEST(Codegen, ExpensiveValuesOfAReduceAreKept) {
+TEST(Codegen, ExpensiveValuesOfAReduceAreReused) {
   auto scratch = [](const Program& p) {
     size_t elements = 0;
     for (UOp u : p.linear)
@@ -415,7 +415,7 @@ TEST(Codegen, ExpensiveValuesOfAReduceAreKept) {
     EXPECT_EQ(scratch(*p), 10u) << "a row";
   }
   EXPECT_EQ(scratch(*with_opts(variance(6, 20), none)), 0u) << "a difference is cheaper than memory";
-  // Rows side by side have places of their own, in lanes and in tiles; a row beyond the end of its lanes has a mask.
+  // Adjacent rows have scratch memory of their own, in lanes and in tiles; a row beyond the end of its lanes has a mask.
   const OptOp vector = OptOp::kVector, upcast = OptOp::kUpcast, pad = OptOp::kPadTo, unroll = OptOp::kUnroll,
               thread = OptOp::kThread;
   for (auto make : {softmax, softmax_grad}) {
@@ -533,7 +533,7 @@ TEST(Codegen, SplitsDigits) {
 }
 
 TEST(Codegen, QuantizedRows) {
-  // The column is taken apart into block, half and place in it; then a scale is read once a block and multiplied once.
+  // The column is split into block, half and position in it; then a scale is read once a block and multiplied once.
   CodegenOptions options;
   options.opts = std::vector<Opt>{{OptOp::kUnroll, 2, 2}, {OptOp::kVector, 3, 16}};
   auto p = check_kernel(quantized(4, 8), TestRenderer(64), options);

@@ -584,7 +584,7 @@ TEST(Decomp, NarrowFloatsInRegistersMasksAndBitcasts) {
 // ---- 64-bit integers in two words ----
 const std::vector<DType> kLongs = {dtypes::int64, dtypes::uint64};
 
-TEST(Decomp, LongsInTwoWords) {
+TEST(Decomp, LongsInTwoHalves) {
   using enum Ops;
   TestRenderer r(plain_ops(false), kLongs);
   for (DType d : kLongs)

@@ -1,4 +1,4 @@
-/// \file Disk cache: round trips, tables, limits, threads, processes that die in the middle, places that cannot be
+/// \file Disk cache: round trips, tables, limits, threads, processes that die in the middle, paths that cannot be
 /// written.
 #include "tinygrad/base/disk_cache.h"
 
@@ -85,7 +85,7 @@ TEST(DiskCache, StaysBelowItsLimit) {
   EXPECT_EQ(cache.get("t", "0"), std::nullopt);
 }
 
-TEST(DiskCache, UnwritablePlaceMeansNoCache) {
+TEST(DiskCache, UnwritablePathMeansNoCache) {
   DiskCache cache("/dev/null/sub/cache.db");
   cache.put("t", "k", pattern(10, 0));
   EXPECT_EQ(cache.get("t", "k"), std::nullopt);

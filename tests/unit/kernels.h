@@ -149,7 +149,7 @@ inline KernelPtr count_ones(int64_t n, int64_t m) {  // a value that does not de
   UOp a = k.param(1, n), o = k.param(0, n), i = k.loop(n), j = k.red(m);
   return k.finish(o.index({i}).store(a.index({i}).load().reduce(Ops::ADD, UOps{j})).end(UOps{i}));
 }
-/// What the mean of a window divides by where padding does not count: taps that are in the image, for every place of n
+/// The divisor of a window's mean where padding does not count: taps inside of the image, for every position of n
 /// rows of m.
 inline KernelPtr count_taps(int64_t n, int64_t m, int64_t taps) {
   KernelMaker k;
@@ -159,7 +159,7 @@ inline KernelPtr count_taps(int64_t n, int64_t m, int64_t taps) {
       outside.where(UOp::constant(0, dtypes::float32), UOp::constant(1, dtypes::float32)).reduce(Ops::ADD, UOps{t});
   return k.finish(o.index({at}).store(a.index({at}).load() * counted).end(UOps{i, j}));
 }
-/// Sums over the m numbers up to each of n places, all of them shifted by one number; before the first there is
+/// Sums over the m elements up to each of n positions, all of them shifted by one element; before the first there is
 /// padding.
 inline KernelPtr sums_of_shifted(int64_t n, int64_t m) {
   KernelMaker k;
@@ -350,7 +350,7 @@ inline KernelPtr padded_input_grad(int64_t bs, int64_t ic, int64_t oc, int64_t h
   return k.finish(o.index({at}).store(sum * by.index({at}).load()).end(UOps{n, q, y, x}));
 }
 inline UOp is_top(UOp x, UOp top) { return x.ne(top).logical_not().cast(dtypes::float32); }
-/// Which elements are the greatest of their window, windows of f x f side by side.
+/// Which elements are the maximum of their window, adjacent windows of f x f.
 inline KernelPtr pool_gradient(int64_t n, int64_t h, int64_t f) {
   KernelMaker k;
   const int64_t o = h / f;
@@ -359,7 +359,7 @@ inline KernelPtr pool_gradient(int64_t n, int64_t h, int64_t f) {
   UOp at = (c * h + i) * h + j, of = (c * o + i / f) * o + j / f;
   return k.finish(out.index({at}).store(is_top(x.index({at}).load(), top.index({of}).load())).end(UOps{c, i, j}));
 }
-/// How many elements of each window are its greatest, windows of f x f in steps of `step`.
+/// How many elements of each window equal its maximum, windows of f x f of stride `step`.
 inline KernelPtr pool_ties(int64_t n, int64_t h, int64_t f, int64_t step) {
   KernelMaker k;
   const int64_t o = (h - f) / step + 1;

@@ -1,4 +1,4 @@
-/// \file Loads whose lanes are at known places near each other: one load and a shuffle instead of a gather.
+/// \file Loads whose lanes are at known positions near each other: one load and a shuffle instead of a gather.
 #include <gtest/gtest.h>
 
 #include "render_helpers.h"

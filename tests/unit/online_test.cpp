@@ -1,5 +1,5 @@
 /// \file Weighted means below a maximum: what is recognised, and the blocks codegen makes of it, for vectors of every
-/// size and numbers that are none.
+/// size and NaN.
 
 #include <gtest/gtest.h>
 
@@ -155,7 +155,7 @@ TEST(Online, VectorsOfAllSizes) {
 }
 
 /// out[h, i, d] = sum_gj f w[h, g, j, d] + 1, f = exp2(s / 2) (t + 1 / 4) where the mask is open, s and t sums of
-/// products of rows i and places g, j.
+/// products of rows i and positions g, j.
 struct ProductSizes {
   int64_t heads, rows, over, inner, columns, group = 1;
   int mask = 0;  // 1: open for j < i + shift, -1: for j > i + shift
@@ -309,7 +309,7 @@ TEST(Online, MasksThatCloseBlocks) {
   }
 }
 
-TEST(Online, NumbersThatAreNone) {
+TEST(Online, NaNAndInfinity) {
   const Sizes n{1, 32, 512, 2, 16}, causal{1, 32, 512, 2, 16, true, 230};
   const double nan = std::nan("");
   for (const Sizes& s : {n, causal, Sizes{1, 71, 333, 2, 16}})

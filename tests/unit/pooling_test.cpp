@@ -1,4 +1,4 @@
-/// \file Poolings and their gradients: windows side by side, elements that neighbouring lanes share.
+/// \file Poolings and their gradients: adjacent windows, elements that neighbouring lanes share.
 #include "kernels.h"
 #include "tinygrad/codegen/access.h"
 #include "tinygrad/codegen/opt.h"

@@ -1,4 +1,4 @@
-/// \file Prefetches: which loads have them, for which place, and that programs with them mean the same.
+/// \file Prefetches: which loads have them, for which address, and that programs with them compute the same.
 #include "tinygrad/codegen/prefetch.h"
 
 #include <algorithm>
@@ -104,7 +104,7 @@ TEST(Prefetch, PartialSumsComeWhileTheNextOnesAreMade) {
   EXPECT_EQ(prefetched(*to_program(*matmul(512, 512, 64, true), TestRenderer(64), with(kPanels)), 0).size(), 0u);
 }
 TEST(Prefetch, RowsBeginAhead) {
-  // Eight rows of 1024 floats side by side: the first line of each of the next eight, outside of the loop that walks
+  // Eight rows of 1024 floats in parallel: the first line of each of the next eight, outside of the loop that walks
   // them.
   const std::vector<Opt> tile{
       {OptOp::kUpcast, 0, 8}, {OptOp::kVector, 1, 16}, {OptOp::kSwap, 0, 1}, {OptOp::kStage, 1, 1}};

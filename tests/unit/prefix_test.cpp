@@ -27,7 +27,7 @@ bool is_prefix(const KernelPtr& k, const Renderer& r) {
   return prefix_axes(KernelAxes(k->sink, r), r).has_value();
 }
 
-TEST(Prefix, PlacesShareTheirAdditions) {
+TEST(Prefix, PositionsShareTheirAdditions) {
   const TestRenderer r(64);
   for (int64_t inner : {1, 64})
     for (int64_t c : {8, 16, 20})
@@ -36,7 +36,7 @@ TEST(Prefix, PlacesShareTheirAdditions) {
             << c << " " << inner << " of c * c / 2";
 }
 
-TEST(Prefix, KeepsTheMeaning) {
+TEST(Prefix, MatchesReference) {
   for (int bytes : {16, 32, 64})
     for (const auto& [rows, chunks, c, inner] :
          std::vector<std::array<int64_t, 4>>{{3, 20, 16, 1}, {40, 3, 9, 1}, {2, 3, 8, 33}, {5, 1, 24, 16}})

@@ -1,4 +1,4 @@
-/// \file Sums of what an index sends to each place become a step that sends it there: which sums, in how many kernels,
+/// \file One-hot sums become scatter kernels: which sums, in how many kernels,
 /// and what their loops allow.
 #include "kernels.h"
 #include "schedule_util.h"
@@ -7,7 +7,7 @@
 namespace tg::test {
 namespace {
 UOp not_(UOp u) { return UOp::alu(Ops::CMPNE, {u, u.const_like(true)}); }
-/// Sums what `index` lets through of `v` (n, c) in each place.
+/// Sums the rows of `v` (n, c) that `index` selects for each position.
 UOp sum_in_places(UOp index, UOp v, int64_t places, DType d = dtypes::int32) {
   const int64_t n = shape_of(v)[0].value(), c = shape_of(v)[1].value();
   UOp line = reshape(arange(places), {1, places, 1}), at = reshape(index, {n, 1, 1});

@@ -87,7 +87,7 @@ TEST(Grids, WithoutWorkgroups) {
 }
 
 TEST(SharedPanels, NeighboursReadNeighbours) {
-  // Threads 0 and 1 of a group fill elements that lie side by side in memory, however the operand lies.
+  // Threads 0 and 1 of a group fill elements that are adjacent in memory, whatever the operand's layout.
   for (int t = 0; t < 4; t++) {
     const auto p =
         with_opts(mm(16, 16, 16, t),

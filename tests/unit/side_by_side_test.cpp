@@ -1,4 +1,4 @@
-/// \file What may run beside what: found by the bytes that launches touch.
+/// \file Which launches may run in parallel: found by the bytes they touch.
 #include "tinygrad/engine/side_by_side.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ TEST(SideBySide, BytesDecide) {
   EXPECT_EQ(tasks({launch({writes(1), reads(2)}), launch({writes(3), reads(1)})}), 1u);
 }
 
-TEST(SideBySide, OnlyWhatPays) {
+TEST(SideBySide, OnlyWhereItPays) {
   std::vector<LaunchUse> list{launch({writes(1)}, 4e3), launch({writes(2)}, 4e3)};
   EXPECT_TRUE(side_by_side(list).empty());
   list.clear();

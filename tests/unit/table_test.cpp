@@ -53,7 +53,7 @@ TEST(Tables, Values) {
 }
 
 TEST(Tables, BitsOfFourBits) {
-  // An exponent of two bits, a mantissa of one: parts of one nibble, not bits taken anew.
+  // An exponent of two bits, a mantissa of one: parts of one nibble, not other bits.
   GraphScope g;
   Tables t;
   UOp x = param(0, dtypes::uint8, 64).index({i32(0)}).load(), q = high(x);

@@ -59,12 +59,12 @@ TEST(Window, RangesThatShareASumAreFound) {
   EXPECT_EQ(sizes(conv_input_grad(2, 3, 4, 8, 20, 3), 0),
             (std::vector<size_t>{1, 1, 2, 2}));  // image, channel, rows, columns
   EXPECT_EQ(sizes(conv_input_grad(2, 3, 4, 8, 20, 3), 1),
-            (std::vector<size_t>{1, 1, 1, 1}));  // a weight is read at each place once
+            (std::vector<size_t>{1, 1, 1, 1}));  // a weight is read once at each position
   EXPECT_EQ(sizes(wide_conv(9, 20, 3, 1, 2, 1), 0), (std::vector<size_t>{1, 1, 2, 2}));
   EXPECT_EQ(sizes(matmul(4, 5, 6), 0), (std::vector<size_t>{1, 1}));
 }
 
-TEST(Window, KeepsTheMeaning) {
+TEST(Window, MatchesReference) {
   const int64_t g = kWindow;  // the first operand
   for (int64_t w : {20, 17, 7}) {
     const auto k = [&] { return conv_input_grad(2, 3, 4, 8, w, 3); };

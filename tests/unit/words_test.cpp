@@ -100,7 +100,7 @@ size_t count(const std::string& in, const std::string& what) {
   return n;
 }
 
-TEST(Words, WhatRegistersShareIsComputedOnce) {
+TEST(Words, SharedRegistersAreComputedOnce) {
   const auto r = renderer("LLVM", kWide);
   const KernelPtr k = product({260, 256, 16, 18, 2, true});
   const auto p = to_program(*k, *r, {});
@@ -113,7 +113,7 @@ TEST(Words, WhatRegistersShareIsComputedOnce) {
   EXPECT_EQ(count(code, "{z}"), 32u) << code;
 }
 
-TEST(Words, OnlyWhatPays) {
+TEST(Words, OnlyWhereItPays) {
   const Blocks s{260, 8, 16, 18, 2};
   auto taken = [](const KernelPtr& k, const Renderer& r) { return has_words(*to_program(*k, r, {})); };
   const auto wide = renderer("LLVM", kWide);

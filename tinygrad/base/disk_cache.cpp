@@ -27,9 +27,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int kFormat = 1;              // user_version of the file; ours with another number is recreated
-constexpr int kOurs = 0x74676370;       // application_id; a database of another program is left alone
-constexpr int kBusyMs = 3000;           // longest wait for another process's write
+constexpr int kFormat = 1;                  // user_version of the file; ours with another number is recreated
+constexpr int kApplicationId = 0x74676370;  // application_id; a database of another program is left alone
+constexpr int kBusyMs = 3000;               // longest wait for another process's write
 constexpr int64_t kUsedGrain = 86400;   // a hit renews the access time at most once a day, so that hits do not write
 constexpr int64_t kPutsPerCheck = 256;  // how often a writer looks at the total size
 
@@ -138,7 +138,7 @@ struct DiskCache::Impl {
         str("BEGIN IMMEDIATE; CREATE TABLE IF NOT EXISTS entries(tbl TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT "
             "NULL, sum INTEGER NOT NULL, "
             "used INTEGER NOT NULL, PRIMARY KEY(tbl, key)); PRAGMA application_id=",
-            kOurs, "; PRAGMA user_version=", kFormat, "; COMMIT;");
+            kApplicationId, "; PRAGMA user_version=", kFormat, "; COMMIT;");
     if (exec(sql.c_str(), rc)) return true;
     sqlite3_exec(db, "ROLLBACK", nullptr, nullptr, nullptr);
     return false;
@@ -161,7 +161,7 @@ struct DiskCache::Impl {
       };
       if ((rc = sqlite3_exec(db, sql, store, out, nullptr)) != SQLITE_OK) return rc;
     }
-    if (objects != 0 && ours != kOurs) return SQLITE_AUTH;
+    if (objects != 0 && ours != kApplicationId) return SQLITE_AUTH;
     if (objects != 0 && format != kFormat) return SQLITE_NOTADB;
     if (!exec("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL", rc)) return rc;
     if (objects == 0 && !create(rc)) return rc;
@@ -193,7 +193,7 @@ struct DiskCache::Impl {
   // replaced it already.
   void drop_file() {
     close();
-    report(path, "corrupt or of another version; moved to .bad and begun anew");
+    report(path, "corrupt or of another version; moved to .bad and recreated");
     const int lock = ::open((path + ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
     if (lock >= 0) flock(lock, LOCK_EX);
     if (file_id(path) == opened) {

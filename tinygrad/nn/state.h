@@ -97,8 +97,8 @@ struct LoadOptions {
 };
 struct LoadReport {
   std::vector<std::string> loaded;
-  std::vector<std::string> missing;     ///< the model has them, the dictionary has not
-  std::vector<std::string> unexpected;  ///< the other way round
+  std::vector<std::string> missing;     ///< the model has them, the dictionary does not
+  std::vector<std::string> unexpected;  ///< the dictionary has them, the model does not
 };
 /// Returns for each tensor whether load_state_dict writes into its storage, where captured functions see the values.
 /// Others get storage of their own: those that have none yet or share it with another tensor, and those on several

@@ -35,7 +35,7 @@ std::unique_ptr<Allocator> make_host_allocator();
 /// Bytes held by the buffers and the allocator's cache of one device (or of all).
 struct MemoryStats {
   int64_t used = 0;         ///< held by live buffers
-  int64_t peak = 0;         ///< greatest `used` since the last reset
+  int64_t peak = 0;         ///< maximum of `used` since the last reset
   int64_t cached = 0;       ///< freed blocks kept for reuse
   int64_t allocations = 0;  ///< blocks handed out
   int64_t reused = 0;       ///< of these, taken from the cache

@@ -47,14 +47,14 @@ struct Relocation {
   uint16_t machine;  ///< e_machine
   uint32_t type;
   uint8_t* place;     ///< the bytes to patch, `width` of which may be touched
-  size_t width;       ///< bytes from the place to the end of its section
-  uint64_t address;   ///< P: where the place will run
+  size_t width;       ///< bytes from there to the end of its section
+  uint64_t address;   ///< P: its address at run time
   uint64_t symbol;    ///< S: the symbol's address
   int64_t addend;     ///< A
   uint64_t got_slot;  ///< address of the symbol's slot in the offset table, 0 when it has none
 };
 
-/// The inputs of a relocation besides the symbol's address.
+/// The inputs of a relocation in addition to the symbol's address.
 enum class RelocationNeed { kNone, kSlot, kUnknown };
 RelocationNeed relocation_need(uint16_t machine, uint32_t type);
 /// Patches the location. Throws FormatError when the value does not fit the field or the field the section.

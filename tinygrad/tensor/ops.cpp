@@ -194,7 +194,7 @@ void check_holds(DType d, ConstValue v) {
   if (v.is_int()) check_holds(d, Bounds{v.i, v.i});
 }
 
-UOp commit(UOp root, DType d) {
+UOp resolve_weak(UOp root, DType d) {
   if (!root.dtype().is_weak() || d.is_weak()) return root.dtype() == d ? root : root.cast(d);
   const DType kind = root.dtype();
   const bool same_kind = kind == dtypes::weakfloat ? d.is_float() : d.is_int();
@@ -240,7 +240,7 @@ UOp cast(UOp x, DType d) {
 UOp convert(UOp x, DType d) {
   if (x.dtype() == d) return x;
   if (UOp c = literal_of(x)) return full(shape_of(x), c.const_value(), d);
-  return commit(x, d);
+  return resolve_weak(x, d);
 }
 
 UOp strong(UOp x) { return x.dtype().is_weak() ? convert(x, own_type(x)) : x; }

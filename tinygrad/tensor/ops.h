@@ -38,7 +38,7 @@ UOp reduce(Ops op, UOp x, const std::vector<int>& axes);  ///< in x's dtype; the
 /// computed. For comparing a maximum with the values it was taken over, which are equal only when both come from the
 /// same kernels. Scheduled together, the two are one.
 UOp computed_anew(UOp x);
-UOp cast(UOp x, DType d);     ///< literals are retyped, also behind views, and checked; weak: see commit
+UOp cast(UOp x, DType d);     ///< literals are retyped, also behind views, and checked; weak: see resolve_weak
 UOp convert(UOp x, DType d);  ///< the same as in C: integers wrap
 UOp full(const Shape& shape, ConstValue v, DType d);
 UOp arange(int64_t n, DType d);
@@ -54,7 +54,7 @@ std::pair<UOp, UOp> promote(UOp a, UOp b);
 std::pair<UOp, UOp> promote_strong(UOp a, UOp b);
 /// Computes a weak expression in type `d`, or in the default type of its kind where that is wider, and casts to `d`.
 /// Casts others.
-UOp commit(UOp x, DType d);
+UOp resolve_weak(UOp x, DType d);
 /// Returns a weak expression in the type it is computed in by default; others unchanged.
 UOp strong(UOp x);
 /// Returns that type: the default one of its kind, int64 for integers it cannot hold; OverflowError for those int64

@@ -171,7 +171,7 @@ std::string one_device(const std::string& name, const char* op) {
 }
 /// Returns a tensor sharded like `u`, each shard made by `make` on its device; where all devices hold the same, made on
 /// the default device.
-template <class F> Tensor made_like(UOp u, F make) {
+template <class F> Tensor make_sharded_like(UOp u, F make) {
   const std::string devices = device_of(u);
   const int axis = tg::shard_axis(u);
   if (axis < 0) return Tensor::from_uop(spread(make(shape_of(u), Device::default_name()).uop(), devices, -1));
@@ -215,7 +215,7 @@ template <class F> static Tensor like(const Tensor& t, TensorOptions o, const ch
   TG_CHECK(DeviceError, o.device.empty(), "[", op,
            "] cannot specify `device` on `*_like` of a multi device tensor: got ", o.device, " for one on ",
            device_of(u));
-  return s(made_like(u, [&](const Shape& shape, const std::string& device) {
+  return s(make_sharded_like(u, [&](const Shape& shape, const std::string& device) {
     o.device = device;
     return f(shape, o);
   }));
@@ -324,7 +324,7 @@ Tensor Tensor::dropout(double p) const {
     Tensor keep = unit(shape, dtypes::default_float(), device, "dropout") >= p;
     return Tensor::from_uop(own_storage(keep.uop(), device));  // the backward pass reads it again
   };
-  Tensor keep = is_multi(uop()) ? made_like(uop(), mask) : s(mask(shape(), device()));
+  Tensor keep = is_multi(uop()) ? make_sharded_like(uop(), mask) : s(mask(shape(), device()));
   return s(keep.where(*this, 0) * (1 / (1 - p)));
 }
 

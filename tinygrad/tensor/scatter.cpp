@@ -48,11 +48,11 @@ Tensor Tensor::gather(int axis, const Tensor& index) const {
 namespace {
 /// The one-hot mask of indices: for each position along the (last) axis and each index, whether the index names the
 /// position: (..., positions, indices).
-struct Hits {
+struct OneHot {
   Tensor hit, src;
   std::vector<std::pair<SInt, SInt>> grow;  ///< from the index's leading sizes to the tensor's
 };
-Hits hits_of(const Tensor& t, int axis, const Tensor& index, const Tensor& src, const char* op) {
+OneHot hits_of(const Tensor& t, int axis, const Tensor& index, const Tensor& src, const char* op) {
   check_index(t, axis, index, op);
   const Shape ss = src.shape(), xs = index.shape();
   bool fits = ss.empty() || ss.size() == xs.size();
@@ -64,7 +64,7 @@ Hits hits_of(const Tensor& t, int axis, const Tensor& index, const Tensor& src, 
   TG_CHECK(DTypeError, v.dtype() == t.dtype(), "[", op, "] got source ", v.dtype(), " for ", t.dtype(),
            ", expected the same type");
   v = ss.empty() ? v.expand(xs) : v.shrink_to(xs);
-  Hits h;
+  OneHot h;
   Tensor i = index.transpose(axis, -1);
   h.hit = i.unsqueeze(-2) == Tensor::arange_symbolic(0, t.shape()[static_cast<size_t>(axis)]).unsqueeze(-1);
   h.src = v.transpose(axis, -1).unsqueeze(-2);
@@ -80,7 +80,7 @@ Tensor Tensor::scatter(int axis, const Tensor& index, const Tensor& src) const {
   const Shape sh = shape();
   int a = axis_of(axis, sh.size(), "scatter", sh);
   if (index.max_numel() == 0) return *this;
-  Hits h = hits_of(*this, a, index, src, "scatter");
+  OneHot h = hits_of(*this, a, index, src, "scatter");
   Tensor number = arange_symbolic(0, h.hit.shape().back()) + 1, last = h.hit.where(number, 0).max(-1, true);
   Tensor chosen = h.hit & (number == last);
   Tensor value = chosen.where(h.src, 0).sum({.axis = -1, .dtype = dtype()}).pad(h.grow);
@@ -94,7 +94,7 @@ Tensor Tensor::scatter_add(int axis, const Tensor& index, const Tensor& src) con
   const Shape sh = shape();
   int a = axis_of(axis, sh.size(), "scatter_add", sh);
   if (index.max_numel() == 0) return *this;
-  Hits h = hits_of(*this, a, index, src, "scatter_add");
+  OneHot h = hits_of(*this, a, index, src, "scatter_add");
   Tensor value = h.hit.where(h.src, 0).sum({.axis = -1, .dtype = dtype()}).pad(h.grow);
   return s(*this + value.transpose(a, -1));
 }
@@ -105,7 +105,7 @@ Tensor Tensor::scatter_reduce(int axis, const Tensor& index, const Tensor& src, 
   const Shape sh = shape();
   int a = axis_of(axis, sh.size(), "scatter_reduce", sh);
   if (index.max_numel() == 0) return *this;
-  Hits h = hits_of(*this, a, index, src, "scatter_reduce");
+  OneHot h = hits_of(*this, a, index, src, "scatter_reduce");
   DType d = dtype();
   Tensor x = transpose(a, -1), written = h.hit.any(-1).pad(h.grow);
   auto literal = [&](ConstValue v) { return from_uop(UOp::constant(v, d)); };

@@ -83,14 +83,14 @@ def apply_rope(x: Tensor, freqs_cis: Tensor) -> Tensor:
 
 
 def pairwise_topk(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
-  """The k greatest of the last axis and their places (int32), the greatest last, without sorting: an element's rank is
+  """The k largest of the last axis and their positions (int32), the largest last, without sorting: an element's rank is
   how many it beats, an earlier one beating later equals."""
   n = x.shape[-1]
   this, other = x.unsqueeze(-1), x.unsqueeze(-2)
   number = Tensor.arange(n)
   beats = (this > other) | ((this == other) & (number.reshape(n, 1) < number.reshape(1, n)))
   rank = beats.sum(-1).cast(dtypes.int32)
-  # the place whose rank is n - k, n - k + 1, ...
+  # the position whose rank is n - k, n - k + 1, ...
   wanted = (Tensor.arange(k) + (n - k)).reshape(*[1] * (x.ndim - 1), k, 1)
   place = (rank.unsqueeze(-2) == wanted).where(number, 0).sum(-1).cast(dtypes.int32)
   return x.gather(-1, place), place
@@ -368,7 +368,7 @@ class Transformer:
     return self.output(self.output_norm(x[:, -1]))
 
   def forward(self, tokens: Tensor, start_pos: int | UOp, temperature: Tensor) -> Tensor:
-    """The next token (1, 1). The greatest of logits / temperature plus Gumbel noise is a draw from their softmax."""
+    """The next token (1, 1). The maximum of logits / temperature plus Gumbel noise is a draw from their softmax."""
     logits = self.logits(tokens, start_pos)
     noise = logits.rand_like().maximum(1e-12).log().neg().log()
     return (logits / temperature.maximum(1e-12) - noise).argmax(-1, keepdim=True)

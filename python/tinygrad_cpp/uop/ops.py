@@ -22,7 +22,7 @@ TRACK_MATCH_STATS, REWRITE_STACK_LIMIT = ContextVar._cache["TRACK_MATCH_STATS"],
 
 @dataclass(frozen=True, order=True)
 class ParamArg:
-  """Of PARAM and BUFFER: a place, the type, and for a variable (addrspace ALU) its name and bounds."""
+  """Of PARAM and BUFFER: the slot, the type, and for a variable (addrspace ALU) its name and bounds."""
   slot: int
   dtype: DType | None = None
   vmin_vmax: tuple[int, int] | None = None
@@ -113,7 +113,7 @@ def rewrite_group(*args: Any, **kwargs: Any) -> Callable:
   return lambda func: func
 
 
-# *** what UOp has besides, in terms of the rest ***
+# *** further members of UOp, in terms of the rest ***
 
 def _unpickle(nodes: Iterable[tuple]) -> UOp:
   made: list[UOp] = []
@@ -255,7 +255,7 @@ def _extreme(lst: tuple, symbolic: Callable, plain: Callable) -> Any:
 
 
 def smax(*lst: Any) -> Any:
-  """The greatest of numbers and symbolic sizes."""
+  """The maximum of integers and symbolic sizes."""
   return _extreme(lst, UOp.maximum, max)
 def smin(*lst: Any) -> Any:
   """The least of numbers and symbolic sizes."""
