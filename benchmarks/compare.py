@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Compares `tg bench` with other libraries, row by row, in the same run.
 
-Every program is a process of its own, kept to the first N processors, with N threads that wait passively. Each checks its result once; then samples are taken in turns
-(ours, peer, peer, ours, ...), at least 15 of each. A row is reported with the medians, their quartiles, and the ratio of our time to the best peer's.
+Every program is a process of its own, kept to the first N processors, with N threads that wait passively. Each checks
+its result once; then samples are taken in turns (ours, peer, peer, ours, ...), at least 15 of each. A row is reported
+with the medians, their quartiles, and the ratio of our time to the best peer's.
 
-The driver needs the standard library only. Peers run in the interpreter that --python or PYTHON names (else this one); packages it lacks are installed from PyPI into an
-environment under build/ that sees its other packages. `tg` is build/release/bin/tg: cmake --preset release && cmake --build --preset release --target tg."""
+The driver needs the standard library only. Peers run in the interpreter that --python or PYTHON names (else this one);
+packages it lacks are installed from PyPI into an environment under build/ that sees its other packages. `tg` is
+build/release/bin/tg: cmake --preset release && cmake --build --preset release --target tg."""
 import argparse, json, pathlib, re, subprocess, sys, tempfile
 from typing import Iterator, TextIO
 
@@ -24,10 +26,11 @@ def say(text: str) -> None: print(text, file=sys.stderr, flush=True)
 
 
 def peers_of(row: Row, chosen: list[str]) -> list[str]:
-  """llama.cpp has nothing but quantized products to offer here; torch, ONNX Runtime and NumPy have none of GGML's formats. tinygrad would store the scores of long
-  sequences, and take minutes."""
+  """llama.cpp has nothing but quantized products to offer here; torch, ONNX Runtime and NumPy have none of GGML's
+  formats. tinygrad would store the scores of long sequences, and take minutes."""
   if row.args.get("time", 0) > 1024: chosen = [p for p in chosen if p != "tinygrad"]
-  return [p for p in chosen if (p in QUANTIZED if row.kind == "gemv_quantized" else p not in QUANTIZED or p == "tinygrad")]
+  return [p for p in chosen
+          if (p in QUANTIZED if row.kind == "gemv_quantized" else p not in QUANTIZED or p == "tinygrad")]
 
 
 def parse_threads(text: str) -> list[int]:
@@ -63,7 +66,8 @@ class Comparison:
       if self.workers[key] is None: raise Failed("does not start (see above)")
       return self.workers[key]
     self.workers[key] = None
-    program = Program([self.python, str(HERE / "peers" / "worker.py"), peer, str(threads)], environment.variables(threads, peer), self.log)
+    program = Program([self.python, str(HERE / "peers" / "worker.py"), peer, str(threads)],
+                      environment.variables(threads, peer), self.log)
     answer = program.line(self.o.setup_time)
     if not answer.startswith("peer "):
       program.finish()
@@ -82,11 +86,13 @@ class Comparison:
     label = f"{row.name}, {threads} thread{'s' if threads > 1 else ''}"
     programs: dict[str, Program] = {}
     known: dict[str, float] = {}
-    ours = Program([str(self.o.tg), "bench", "--on-request", "--pin", "--threads", str(threads), "--filter", f"^{re.escape(row.name)}$"],
+    ours = Program([str(self.o.tg), "bench", "--on-request", "--pin", "--threads", str(threads), "--filter",
+                    f"^{re.escape(row.name)}$"],
                    environment.variables(threads), self.log)
     try:
       if (answer := ours.line(self.o.setup_time)) != "ready": raise Failed(f"answered {answer!r}, expected ready")
-      known[OURS] = ours.sample(self.o.setup_time)  # a peer that needs minutes where we need seconds is not asked again and again
+      # a peer that needs minutes where we need seconds is not asked again and again
+      known[OURS] = ours.sample(self.o.setup_time)
       for peer in peers_of(row, self.o.peers):  # one after another: each is idle when the next is set up
         try: programs[peer], known[peer] = self.ready(row, peer, threads)
         except Failed as e: say(f"{label}: without {peer}: {e}")
@@ -115,8 +121,10 @@ def machine(tg: pathlib.Path, threads: list[int]) -> dict:
   """What the machine can do, measured: the line that begins a stored file."""
   peaks = {}
   for n in threads:
-    r = subprocess.run([str(tg), "bench", "--json", "--pin", "--threads", str(n), "--filter", "^roofline"], capture_output=True, text=True, check=True)
-    peaks[str(n)] = {row["name"].removeprefix("roofline_"): row["max"] for row in map(json.loads, r.stdout.splitlines())}
+    r = subprocess.run([str(tg), "bench", "--json", "--pin", "--threads", str(n), "--filter", "^roofline"],
+                       capture_output=True, text=True, check=True)
+    peaks[str(n)] = {row["name"].removeprefix("roofline_"): row["max"]
+                     for row in map(json.loads, r.stdout.splitlines())}
   model, flags = environment.processor("model name") or "unknown processor", environment.processor("flags").split()
   isa = next((name for flag, name in (("avx512f", "AVX-512"), ("avx2", "AVX2")) if flag in flags), "")
   return {"machine": f"{model}{', ' + isa if isa else ''}", "peaks": peaks}
@@ -125,25 +133,34 @@ def machine(tg: pathlib.Path, threads: list[int]) -> dict:
 def table_line(r: dict) -> str:
   low, high = r["spread"][OURS]
   ratio = f"{r['ratio']:8.2f}" if r["ratio"] else "       -"
-  return f"{r['name']:32} {r['threads']:2} {r['ours']:10.4g} {ratio}  [{low:.4g} .. {high:.4g}]  " + "  ".join(f"{n} {v:.4g}" for n, v in r["peers"].items())
+  return f"{r['name']:32} {r['threads']:2} {r['ours']:10.4g} {ratio}  [{low:.4g} .. {high:.4g}]  " + "  ".join(
+      f"{n} {v:.4g}" for n, v in r["peers"].items())
 
 
 def main() -> int:
   p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
   p.add_argument("--json", action="store_true", help="one JSON object a line, each written as soon as its row is done")
   p.add_argument("--filter", default="", metavar="REGEX", help="only rows whose name it finds")
-  p.add_argument("--threads", type=parse_threads, default=[1, 2], metavar="N[,M]", help="numbers of threads (default 1,2)")
+  p.add_argument("--threads", type=parse_threads, default=[1, 2], metavar="N[,M]",
+                 help="numbers of threads (default 1,2)")
   p.add_argument("--pairs", type=int, default=15, metavar="N", help="rounds at least (default 15)")
-  p.add_argument("--time", type=float, default=2, metavar="S", help="short rows have up to three times as many rounds within S seconds (default 2)")
-  p.add_argument("--peers", type=parse_peers, default=PEERS, metavar="A,B", help=f"some of {', '.join(PEERS)}; on request: {', '.join(ON_REQUEST)}")
+  p.add_argument("--time", type=float, default=2, metavar="S",
+                 help="short rows have up to three times as many rounds within S seconds (default 2)")
+  p.add_argument("--peers", type=parse_peers, default=PEERS, metavar="A,B",
+                 help=f"some of {', '.join(PEERS)}; on request: {', '.join(ON_REQUEST)}")
   p.add_argument("--list", action="store_true", help="only list the rows")
-  p.add_argument("--python", default=environment.default_python(), help="interpreter of the peers (default: the variable PYTHON, else this one)")
+  p.add_argument("--python", default=environment.default_python(),
+                 help="interpreter of the peers (default: the variable PYTHON, else this one)")
   p.add_argument("--venv", type=pathlib.Path, metavar="DIR", help="environment of the peers; made when it is missing")
   p.add_argument("--no-install", action="store_true", help="install nothing; peers that are missing are left out")
-  p.add_argument("--setup-time", type=float, default=300, metavar="S", help="a program that takes longer to set up a row, or for a sample, is left out (default 300)")
-  p.add_argument("--tg", type=pathlib.Path, default=environment.ROOT / "build" / "release" / "bin" / "tg", help="the program that is compared")
-  p.add_argument("--store", type=pathlib.Path, metavar="FILE", help="write the machine's limits and the rows into a file of JSON lines")
-  p.add_argument("--markdown", type=pathlib.Path, metavar="FILE", help="make the report (and its figures beside it) from the file that --store names; measures nothing")
+  p.add_argument("--setup-time", type=float, default=300, metavar="S",
+                 help="a program that takes longer to set up a row, or for a sample, is left out (default 300)")
+  p.add_argument("--tg", type=pathlib.Path, default=environment.ROOT / "build" / "release" / "bin" / "tg",
+                 help="the program that is compared")
+  p.add_argument("--store", type=pathlib.Path, metavar="FILE",
+                 help="write the machine's limits and the rows into a file of JSON lines")
+  p.add_argument("--markdown", type=pathlib.Path, metavar="FILE",
+                 help="make the report (and its figures beside it) from the file that --store names; measures nothing")
   o = p.parse_args()
   if o.markdown:
     if not o.store: p.error("--markdown needs --store FILE, the results it is made from")

@@ -1,4 +1,5 @@
-"""The rows of the comparison: what each computes, and how much arithmetic and memory traffic that is. Names and work are those of `tg bench`."""
+"""The rows of the comparison: what each computes, and how much arithmetic and memory traffic that is. Names and work
+are those of `tg bench`."""
 import dataclasses, math
 from typing import Any
 
@@ -17,11 +18,13 @@ class Row:
 
 def _matmul(name: str, m: int, k: int, n: int, order: str = "nn", batch: int = 0) -> Row:
   count = max(batch, 1)
-  return Row(f"matmul_f32_{name}_{order}", "matmul", "matmul", 2.0 * m * k * n * count, 4.0 * count * (m * k + k * n + m * n),
+  return Row(f"matmul_f32_{name}_{order}", "matmul", "matmul", 2.0 * m * k * n * count,
+             4.0 * count * (m * k + k * n + m * n),
              {"m": m, "k": k, "n": n, "transpose_a": order[0] == "t", "transpose_b": order[1] == "t", "batch": batch})
 
 
-NARROW = {"i8_i32": ("int8", 6), "bf16": ("bfloat16", 6), "f16": ("float16", 6)}  # type; bytes of an element of both factors and the result
+# type; bytes of an element of both factors and the result
+NARROW = {"i8_i32": ("int8", 6), "bf16": ("bfloat16", 6), "f16": ("float16", 6)}
 
 
 def _narrow(short: str, n: int, order: str) -> Row:
@@ -31,28 +34,34 @@ def _narrow(short: str, n: int, order: str) -> Row:
              {"n": n, "type": kind, "transpose_b": order == "nt"})
 
 
-def _conv(name: str, backward: bool, n: int, cin: int, cout: int, size: int, kernel: int, stride: int = 1, padding: int = 0, groups: int = 1,
+def _conv(name: str, backward: bool, n: int, cin: int, cout: int, size: int, kernel: int, stride: int = 1,
+          padding: int = 0, groups: int = 1,
           dilation: int = 1) -> Row:
   out = (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
   flops, x, y = 2.0 * kernel ** 2 * n * (cin // groups) * cout * out ** 2, 4.0 * n * cin * size ** 2, 4.0 * n * cout * out ** 2
-  return Row(f"{name}_{'bwd' if backward else 'fwd'}", "conv", "conv_backward" if backward else "conv", flops * (2 if backward else 1),
+  return Row(f"{name}_{'bwd' if backward else 'fwd'}", "conv", "conv_backward" if backward else "conv",
+             flops * (2 if backward else 1),
              2 * x + y if backward else x + y,
-             {"x": (n, cin, size, size), "weight": (cout, cin // groups, kernel, kernel), "y": (n, cout, out, out), "stride": stride, "padding": padding,
+             {"x": (n, cin, size, size), "weight": (cout, cin // groups, kernel, kernel), "y": (n, cout, out, out),
+              "stride": stride, "padding": padding,
               "groups": groups, "dilation": dilation})
 
 
-def _conv_both(*args: Any, **named: Any) -> list[Row]: return [_conv(args[0], backward, *args[1:], **named) for backward in (False, True)]
+def _conv_both(*args: Any, **named: Any) -> list[Row]:
+  return [_conv(args[0], backward, *args[1:], **named) for backward in (False, True)]
 
 
 def _map(kind: str, count: int, scale: float, inputs: int = 1) -> Row:
-  return Row(f"{kind}_{count >> 20}m", "memory", kind, bytes=4.0 * (inputs + 1) * count, args={"inputs": inputs, "scale": scale, "count": count})
+  return Row(f"{kind}_{count >> 20}m", "memory", kind, bytes=4.0 * (inputs + 1) * count,
+             args={"inputs": inputs, "scale": scale, "count": count})
 
 
 _MIB64 = 4.0 * SIDE * SIDE  # bytes of 2^24 floats
 
 
 def _block(name: str, kind: str, time: int = 128, passes: int = 1) -> Row:
-  return Row(name, "models", kind, passes * (2.0 * time * 768 * 12 * 768 + 4.0 * time * time * 768), args={"time": time})
+  return Row(name, "models", kind, passes * (2.0 * time * 768 * 12 * 768 + 4.0 * time * time * 768),
+             args={"time": time})
 
 
 ROWS: list[Row] = [
@@ -82,22 +91,29 @@ ROWS: list[Row] = [
   Row("softmax_4096", "memory", "softmax", bytes=2 * _MIB64, args={"shape": (SIDE, SIDE)}),
   Row("softmax_128x50257", "memory", "softmax", bytes=8.0 * 128 * 50257, args={"shape": (128, 50257)}),
   Row("layernorm_4096", "memory", "layernorm", bytes=2 * _MIB64, args={"shape": (SIDE, SIDE)}),
-  Row("groupnorm_8x128x56", "layers", "groupnorm", bytes=8.0 * 8 * 128 * 56 * 56, args={"shape": (8, 128, 56, 56), "groups": 32}),
-  Row("embedding_50257x768", "layers", "embedding", bytes=8.0 * 8 * 512 * 768, args={"table": (50257, 768), "shape": (8, 512)}),
-  Row("lstm_64x32x256", "layers", "lstm", 2.0 * 64 * 32 * 2 * 256 * 4 * 256, args={"time": 64, "batch": 32, "size": 256}),
-  Row("vit_block_fwd", "layers", "vit", 8 * (2.0 * 197 * 768 * 12 * 768 + 4.0 * 197 * 197 * 768), args={"batch": 8, "time": 197}),
+  Row("groupnorm_8x128x56", "layers", "groupnorm", bytes=8.0 * 8 * 128 * 56 * 56,
+      args={"shape": (8, 128, 56, 56), "groups": 32}),
+  Row("embedding_50257x768", "layers", "embedding", bytes=8.0 * 8 * 512 * 768,
+      args={"table": (50257, 768), "shape": (8, 512)}),
+  Row("lstm_64x32x256", "layers", "lstm", 2.0 * 64 * 32 * 2 * 256 * 4 * 256,
+      args={"time": 64, "batch": 32, "size": 256}),
+  Row("vit_block_fwd", "layers", "vit", 8 * (2.0 * 197 * 768 * 12 * 768 + 4.0 * 197 * 197 * 768),
+      args={"batch": 8, "time": 197}),
   Row("attention_causal_12x1024x64_fwd", "models", "attention", 2.0 * 12 * 1024 * 1024 * 64),
   _block("gpt2_block_fwd", "gpt2"),
   _block("gpt2_block_train", "gpt2_train", passes=3),
   _block("gpt2_block_train_4096", "gpt2_train", 4096, passes=3),
   Row("mnist_step_512", "models", "mnist_step"),
   Row("resnet18_step_8", "models", "resnet_step"),
-  Row("gemv_q4_0_4096", "quantized", "gemv_quantized", bytes=SIDE * SIDE / 32 * 18, args={"format": "q4_0", "block": 18}),
-  Row("gemv_q8_0_4096", "quantized", "gemv_quantized", bytes=SIDE * SIDE / 32 * 34, args={"format": "q8_0", "block": 34}),
+  Row("gemv_q4_0_4096", "quantized", "gemv_quantized", bytes=SIDE * SIDE / 32 * 18,
+      args={"format": "q4_0", "block": 18}),
+  Row("gemv_q8_0_4096", "quantized", "gemv_quantized", bytes=SIDE * SIDE / 32 * 34,
+      args={"format": "q8_0", "block": 34}),
 ]
 BY_NAME = {row.name: row for row in ROWS}
 
-# Losses of a float64 program. Adam's first steps go by the signs of gradients, so that rounding grows; and only programs that draw tinygrad's random numbers
+# Losses of a float64 program. Adam's first steps go by the signs of gradients, so that rounding grows; and only
+# programs that draw tinygrad's random numbers
 # start from those weights: others are held to begin near them and to learn.
 MNIST_LOSSES = (2.74020784, 1.69549121, 1.23384937)
 RESNET_LOSSES = (6.69620022, 4.73630130, 3.29236237)
@@ -106,8 +122,10 @@ RESNET_LABELS = tuple(3 + 125 * i for i in range(8))
 
 def gpt2_parameters() -> list[tuple[str, tuple[int, ...]]]:
   c = 768
-  shapes = {"ln_1": (c,), "c_attn": (3 * c, c), "attn_proj": (c, c), "ln_2": (c,), "c_fc": (4 * c, c), "mlp_proj": (c, 4 * c)}
-  return [(f"{name}.{part}", shape if part == "weight" else shape[:1]) for name, shape in shapes.items() for part in ("weight", "bias")]
+  shapes = {"ln_1": (c,), "c_attn": (3 * c, c), "attn_proj": (c, c), "ln_2": (c,), "c_fc": (4 * c, c),
+            "mlp_proj": (c, 4 * c)}
+  return [(f"{name}.{part}", shape if part == "weight" else shape[:1]) for name,
+          shape in shapes.items() for part in ("weight", "bias")]
 
 
 def bound(shape: tuple[int, ...]) -> float:

@@ -11,7 +11,8 @@ class Program:
   """A child process that answers each line it is given with a line."""
   def __init__(self, argv: list[str], env: dict[str, str], log):
     self.rest, self.log, self.log_start = b"", log, log.tell()
-    self.process = subprocess.Popen(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True)
+    self.process = subprocess.Popen(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
+                                    start_new_session=True)
 
   def line(self, timeout: float) -> str:
     """The next line of its output."""
@@ -76,11 +77,13 @@ SLOW = 4        # times the best: such a program is not in the running and gets 
 SLOW_SECONDS = 2.0
 
 
-def interleave(programs: dict[str, Sampler], known: dict[str, float], pairs: int, seconds: float, timeout: float, failed: Callable[[str, str], None],
+def interleave(programs: dict[str, Sampler], known: dict[str, float], pairs: int, seconds: float, timeout: float,
+               failed: Callable[[str, str], None],
                clock: Callable[[], float] = time.monotonic) -> dict[str, list[float]]:
-  """Samples of each program, taken in turns: at least `pairs` rounds of all that are in the running, more (up to three times as many) while that takes less than
-  `seconds`. The order rotates, so that no program always follows the same one. A program whose run was `known` to be long and slow when it was set up keeps that as its
-  only sample. One that fails is left out and named; when the first one (ours) does, that ends everything."""
+  """Samples of each program, taken in turns: at least `pairs` rounds of all that are in the running, more (up to three
+  times as many) while that takes less than `seconds`. The order rotates, so that no program always follows the same
+  one. A program whose run was `known` to be long and slow when it was set up keeps that as its only sample. One that
+  fails is left out and named; when the first one (ours) does, that ends everything."""
   ours, samples, first = next(iter(programs)), {}, {}
   def take(name: str) -> float | None:
     try: return programs[name].sample(timeout)
@@ -106,7 +109,7 @@ def interleave(programs: dict[str, Sampler], known: dict[str, float], pairs: int
       if value is None:
         running = [n for n in running if n != name]
         del samples[name]
-        break  # the round is begun anew: every program in the running has a sample of each
+        break  # the round is repeated: every program in the running has a sample of each
       samples[name].append(value)
     else:
       done += 1
@@ -124,12 +127,15 @@ def quartiles(values: Iterable[float]) -> tuple[float, float]:
 
 
 def result(name: str, threads: int, samples: dict[str, list[float]], versions: dict[str, str]) -> dict:
-  """What a row is reported as; times in milliseconds. `pairs`: samples of ours and of each peer in the running; slower peers may have fewer (`samples`)."""
+  """What a row is reported as; times in milliseconds. `pairs`: samples of ours and of each peer in the running; slower
+  peers may have fewer (`samples`)."""
   ours = next(iter(samples))
   ms = {n: [1e3 * s for s in v] for n, v in samples.items()}
   medians = {n: round(statistics.median(v), 6) for n, v in ms.items()}
   peers = {n: m for n, m in sorted(medians.items(), key=lambda item: item[1]) if n != ours}
   return {"name": name, "threads": threads, "unit": "ms", "ours": medians[ours], "peers": peers,
-          "ratio": round(medians[ours] / min(peers.values()), 4) if peers else None, "best": min(peers, key=peers.get) if peers else None, "pairs": len(ms[ours]),
-          "spread": {n: [round(q, 6) for q in quartiles(v)] for n, v in ms.items()}, "samples": {n: len(v) for n, v in ms.items()},
+          "ratio": round(medians[ours] / min(peers.values()), 4) if peers else None,
+          "best": min(peers, key=peers.get) if peers else None, "pairs": len(ms[ours]),
+          "spread": {n: [round(q, 6) for q in quartiles(v)] for n, v in ms.items()},
+          "samples": {n: len(v) for n, v in ms.items()},
           "versions": {n: versions[n] for n in peers if n in versions}}

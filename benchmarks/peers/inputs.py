@@ -1,4 +1,5 @@
-"""Inputs of the rows, the same numbers as `tg bench` uses, and checks of results against NumPy in float64. A result that is wrong is never timed."""
+"""Inputs of the rows, the same numbers as `tg bench` uses, and checks of results against NumPy in float64. A result
+that is wrong is never timed."""
 import gzip, math, pathlib, sys
 import numpy as np
 
@@ -38,7 +39,8 @@ def blocks(size: int, seed: int = 1) -> np.ndarray:
 def dequantized(raw: np.ndarray) -> np.ndarray:
   scale = raw[..., :2].copy().view(np.float16).astype(np.float64)
   body = raw[..., 2:]
-  q = np.concatenate((body & 15, body >> 4), -1).astype(np.float64) - 8 if body.shape[-1] == 16 else body.view(np.int8).astype(np.float64)
+  q = np.concatenate((body & 15, body >> 4),
+                     -1).astype(np.float64) - 8 if body.shape[-1] == 16 else body.view(np.int8).astype(np.float64)
   return (q * scale).reshape(SIDE, SIDE)
 
 
@@ -56,14 +58,19 @@ def operands(row: Row) -> list[np.ndarray]:
     return [narrow(v) for v in x]
   if row.kind == "gemv": return [floats((SIDE, SIDE), 1), floats((SIDE,), 2)]
   if row.kind == "gemv_quantized": return [blocks(a["block"]), floats((SIDE,), 2)]
-  if row.kind in ("conv", "conv_backward"): return [floats(a["x"], 1), floats(a["weight"], 2), floats(a["y"], 3)][:3 if row.kind == "conv_backward" else 2]
-  if row.kind in ("add_mul", "exp", "gelu", "sin"): return [floats((a["count"],), i + 1, a["scale"]) for i in range(a["inputs"])]
+  if row.kind in ("conv", "conv_backward"):
+    return [floats(a["x"], 1), floats(a["weight"], 2), floats(a["y"], 3)][:3 if row.kind == "conv_backward" else 2]
+  if row.kind in ("add_mul", "exp", "gelu", "sin"):
+    return [floats((a["count"],), i + 1, a["scale"]) for i in range(a["inputs"])]
   if row.kind in ("sum", "max", "mean"): return [floats((SIDE * SIDE,) if a["axis"] is None else (SIDE, SIDE), 1)]
   if row.kind in ("softmax", "layernorm"): return [floats(a["shape"], 1, 4 if row.kind == "softmax" else 1)]
   if row.kind == "attention": return [floats(ATTENTION, 1, 4), floats(ATTENTION, 2), floats(ATTENTION, 3)]
-  if row.kind in ("gpt2", "gpt2_train"): return [floats((1, a["time"], 768), seed) for seed in (7, 9)]  # the input and the gradient of the output
+  # the input and the gradient of the output
+  if row.kind in ("gpt2", "gpt2_train"): return [floats((1, a["time"], 768), seed) for seed in (7, 9)]
   if row.kind == "groupnorm": return [floats(a["shape"], 1)]
-  if row.kind == "embedding": return [floats(a["table"], 1), (np.arange(math.prod(a["shape"]), dtype=np.int64) * 7919 % a["table"][0]).reshape(a["shape"])]
+  if row.kind == "embedding":
+    return [floats(a["table"], 1),
+            (np.arange(math.prod(a["shape"]), dtype=np.int64) * 7919 % a["table"][0]).reshape(a["shape"])]
   if row.kind == "lstm":
     n = a["size"]
     return [floats((a["time"], a["batch"], n), 1), floats((4 * n, n), 2, 1 / 16), floats((4 * n, n), 3, 1 / 16)]
@@ -103,7 +110,8 @@ def conv64(x: np.ndarray, weight: np.ndarray, row: Row) -> np.ndarray:
   y = np.zeros(row.args["y"])
   for i in range(weight.shape[2]):
     for j in range(weight.shape[3]):
-      seen, tap = x[:, :, i * apart:i * apart + stride * (h - 1) + 1:stride, j * apart:j * apart + stride * (w - 1) + 1:stride], weight[:, :, i, j].astype(np.float64)
+      seen, tap = x[:, :, i * apart:i * apart + stride * (h - 1) + 1:stride,
+                    j * apart:j * apart + stride * (w - 1) + 1:stride], weight[:, :, i, j].astype(np.float64)
       y += seen * tap.reshape(1, -1, 1, 1) if groups > 1 else np.tensordot(seen, tap, (1, 1)).transpose(0, 3, 1, 2)
   return y
 
@@ -117,8 +125,10 @@ def attention64(q: np.ndarray, k: np.ndarray, v: np.ndarray, causal: bool = True
   return out
 
 
-def gelu64(x: np.ndarray) -> np.ndarray: return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)))
-def layernorm64(x: np.ndarray) -> np.ndarray: return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+def gelu64(x: np.ndarray) -> np.ndarray:
+  return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)))
+def layernorm64(x: np.ndarray) -> np.ndarray:
+  return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
 
 
 def lstm64(x: np.ndarray, wi: np.ndarray, wh: np.ndarray) -> np.ndarray:
@@ -149,21 +159,26 @@ def block64(x: np.ndarray, p: list[np.ndarray], causal: bool = True) -> np.ndarr
 def _close(got: np.ndarray, expected: np.ndarray, scale: np.ndarray | float, tolerance: float) -> None:
   if got.shape != expected.shape: raise WrongResult(f"got shape {got.shape}, expected {expected.shape}")
   error = np.abs(got.astype(np.float64) - expected) / scale
-  if not np.max(error) <= tolerance: raise WrongResult(f"element {np.unravel_index(np.argmax(error), error.shape)} is off by {np.max(error):.3g} of its scale")
+  if not np.max(error) <= tolerance:
+    raise WrongResult(f"element {np.unravel_index(np.argmax(error), error.shape)} is off by {np.max(error):.3g} of its scale")
 
 
 def _slope(gradients: list[np.ndarray], directions: list[np.ndarray], expected: float, tolerance: float) -> None:
-  """The slope along random directions that gradients give. Its terms have random signs, so its scale is the root of the sum of their squares."""
+  """The slope along random directions that gradients give. Its terms have random signs, so its scale is the root of the
+  sum of their squares."""
   terms = [g.astype(np.float64) * d for g, d in zip(gradients, directions, strict=True)]
   got, scale = sum(float(t.sum()) for t in terms), math.sqrt(sum(float((t * t).sum()) for t in terms))
-  if not abs(got - expected) <= tolerance * scale: raise WrongResult(f"gradients give a slope of {got:.6g}, expected {expected:.6g}")
+  if not abs(got - expected) <= tolerance * scale:
+    raise WrongResult(f"gradients give a slope of {got:.6g}, expected {expected:.6g}")
 
 
 def _steps(got: list[np.ndarray], losses: tuple[float, ...], tolerance: float) -> None:
   values = [float(v) for v in got]
   if len(values) < len(losses): raise WrongResult(f"got {len(values)} losses")
-  if tolerance and any(abs(v / l - 1) > tolerance for v, l in zip(values, losses)): raise WrongResult(f"losses are {values}, expected {losses}")
-  if not (abs(values[0] - losses[0]) < 0.5 * losses[0] and values[len(losses) - 1] < values[0]): raise WrongResult(f"losses are {values}: it does not learn")
+  if tolerance and any(abs(v / l - 1) > tolerance for v, l in zip(values, losses)):
+    raise WrongResult(f"losses are {values}, expected {losses}")
+  if not (abs(values[0] - losses[0]) < 0.5 * losses[0] and values[len(losses) - 1] < values[0]):
+    raise WrongResult(f"losses are {values}: it does not learn")
 
 
 def _check_matmul(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> None:
@@ -175,7 +190,8 @@ def _check_matmul(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> None:
 
 def _check_matmul_narrow(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> None:
   a, b = x[0][::31].astype(np.float64), (x[1].T if row.args["transpose_b"] else x[1]).astype(np.float64)
-  _close(got[0][::31].astype(np.float64), a @ b, np.abs(a) @ np.abs(b), {"int8": 0, "float16": 6e-4, "bfloat16": 5e-3}[row.args["type"]])
+  _close(got[0][::31].astype(np.float64), a @ b, np.abs(a) @ np.abs(b),
+         {"int8": 0, "float16": 6e-4, "bfloat16": 5e-3}[row.args["type"]])
 
 
 def _check_gemv(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> None:
@@ -197,13 +213,18 @@ def _check_conv_backward(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -
 
 def _check_map(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> None:
   v = [t[::1021].astype(np.float64) for t in x]
-  expected = {"add_mul": lambda: v[0] * v[1] + v[2], "exp": lambda: np.exp(v[0]), "gelu": lambda: gelu64(v[0]), "sin": lambda: np.sin(v[0])}[row.kind]()
-  _close(got[0][::1021], expected, np.maximum(np.abs(expected), 1e-30) if row.kind == "exp" else 1 + np.abs(expected), 5e-6)
+  expected = {"add_mul": lambda: v[0] * v[1] + v[2], "exp": lambda: np.exp(v[0]), "gelu": lambda: gelu64(v[0]),
+              "sin": lambda: np.sin(v[0])}[row.kind]()
+  _close(got[0][::1021], expected, np.maximum(np.abs(expected), 1e-30) if row.kind == "exp" else 1 + np.abs(expected),
+         5e-6)
 
 
 def _check_reduction(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> None:
   v = x[0].astype(np.float64)
-  expected, scale = getattr(np, row.kind)(v, axis=row.args["axis"]), (np.max if row.kind == "max" else getattr(np, row.kind))(np.abs(v), axis=row.args["axis"])
+  expected, scale = getattr(np, row.kind)(v,
+                                          axis=row.args["axis"]), (np.max if row.kind == "max"
+                                                                   else getattr(np, row.kind))(np.abs(v),
+                                                                       axis=row.args["axis"])
   _close(got[0].reshape(np.shape(expected)), expected, scale, 1e-5)
 
 
@@ -226,9 +247,12 @@ def _check_gpt2(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> None:
 
 def _check_gpt2_train(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> None:
   values = [v.astype(np.float64) for v in gpt2_values()]
-  directions = [floats(v.shape, 21 + i, bound(v.shape) if v.ndim > 1 else 0.05).astype(np.float64) for i, v in enumerate(values)]
+  directions = [floats(v.shape, 21 + i, bound(v.shape) if v.ndim > 1 else 0.05).astype(np.float64) for i,
+                v in enumerate(values)]
   step, ends = 1e-3, []
-  for sign in (1, -1): ends.append(float((block64(x[0].astype(np.float64), [v + sign * step * d for v, d in zip(values, directions)]) * x[1]).sum()))
+  for sign in (1, -1):
+    ends.append(float((block64(x[0].astype(np.float64),
+                               [v + sign * step * d for v, d in zip(values, directions)]) * x[1]).sum()))
   _slope(got, directions, (ends[0] - ends[1]) / (2 * step), 5e-3)
 
 
@@ -237,7 +261,8 @@ def _check_groupnorm(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> No
   _close(got[0], layernorm64(v.reshape(v.shape[0], row.args["groups"], -1)).reshape(v.shape), 1, 2e-5)
 
 
-def _check_embedding(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> None: _close(got[0], x[0][x[1]].astype(np.float64), 1, 0)
+def _check_embedding(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> None:
+  _close(got[0], x[0][x[1]].astype(np.float64), 1, 0)
 
 
 def _check_lstm(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> None:
@@ -251,12 +276,17 @@ def _check_vit(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> None:
 
 
 _CHECKS = {"groupnorm": _check_groupnorm, "embedding": _check_embedding, "lstm": _check_lstm, "vit": _check_vit,
-           "matmul": _check_matmul, "matmul_narrow": _check_matmul_narrow, "gemv": _check_gemv, "gemv_quantized": _check_gemv, "conv": _check_conv, "conv_backward": _check_conv_backward,
-           "add_mul": _check_map, "exp": _check_map, "gelu": _check_map, "sin": _check_map, "sum": _check_reduction, "max": _check_reduction, "mean": _check_reduction,
-           "softmax": _check_rows, "layernorm": _check_rows, "attention": _check_attention, "gpt2": _check_gpt2, "gpt2_train": _check_gpt2_train,
-           "mnist_step": lambda row, x, got: _steps(got, MNIST_LOSSES, 0), "resnet_step": lambda row, x, got: _steps(got, RESNET_LOSSES, 5e-3)}
+           "matmul": _check_matmul, "matmul_narrow": _check_matmul_narrow, "gemv": _check_gemv,
+           "gemv_quantized": _check_gemv, "conv": _check_conv, "conv_backward": _check_conv_backward,
+           "add_mul": _check_map, "exp": _check_map, "gelu": _check_map, "sin": _check_map, "sum": _check_reduction,
+           "max": _check_reduction, "mean": _check_reduction,
+           "softmax": _check_rows, "layernorm": _check_rows, "attention": _check_attention, "gpt2": _check_gpt2,
+           "gpt2_train": _check_gpt2_train,
+           "mnist_step": lambda row, x, got: _steps(got, MNIST_LOSSES, 0),
+           "resnet_step": lambda row, x, got: _steps(got, RESNET_LOSSES, 5e-3)}
 
 
 def check(row: Row, got: list[np.ndarray]) -> None:
   """WrongResult unless the results of a row are right. Of training steps: the losses of the first three."""
-  _CHECKS[row.kind](row, [] if row.kind in ("mnist_step", "resnet_step") else operands(row), [np.asarray(v) for v in got])
+  _CHECKS[row.kind](row, [] if row.kind in ("mnist_step", "resnet_step") else operands(row),
+                    [np.asarray(v) for v in got])

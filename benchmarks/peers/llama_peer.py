@@ -1,5 +1,6 @@
-"""llama.cpp's products of quantized matrices, through ggml's C functions: `llama` is the wheel xllamacpp, made for processors of every age, whose extension module
-exports them; `llama_native` is the package llama-cpp-python, built from its sources for this processor. ggml rounds the vector to 8 bits first."""
+"""llama.cpp's products of quantized matrices, through ggml's C functions: `llama` is the wheel xllamacpp, made for
+processors of every age, whose extension module exports them; `llama_native` is the package llama-cpp-python, built from
+its sources for this processor. ggml rounds the vector to 8 bits first."""
 import ctypes, importlib.metadata, importlib.util, pathlib
 from ctypes import POINTER, c_bool, c_int, c_int64, c_size_t, c_uint32, c_void_p
 import numpy as np
@@ -12,15 +13,18 @@ F32 = 0
 
 class InitParams(ctypes.Structure): _fields_ = [("mem_size", c_size_t), ("mem_buffer", c_void_p), ("no_alloc", c_bool)]
 class PoolParams(ctypes.Structure):
-  _fields_ = [("cpumask", c_bool * 512), ("n_threads", c_int), ("prio", c_int), ("poll", c_uint32), ("strict_cpu", c_bool), ("paused", c_bool), ("room", c_int * 16)]
+  _fields_ = [("cpumask", c_bool * 512), ("n_threads", c_int), ("prio", c_int), ("poll", c_uint32),
+              ("strict_cpu", c_bool), ("paused", c_bool), ("room", c_int * 16)]
 class Plan(ctypes.Structure):
-  _fields_ = [("work_size", c_size_t), ("work_data", c_void_p), ("n_threads", c_int), ("threadpool", c_void_p), ("abort", c_void_p), ("abort_data", c_void_p),
+  _fields_ = [("work_size", c_size_t), ("work_data", c_void_p), ("n_threads", c_int), ("threadpool", c_void_p),
+              ("abort", c_void_p), ("abort_data", c_void_p),
               ("room", c_int * 16)]
 
 
 # Peer: package, module, and its libraries that hold ggml, each after those it needs.
 LIBRARIES = {"llama": ("xllamacpp", "xllamacpp", ["xllamacpp*.so"]),
-             "llama_native": ("llama-cpp-python", "llama_cpp", ["lib/libggml-base.so", "lib/libggml-cpu.so", "lib/libggml.so"])}
+             "llama_native": ("llama-cpp-python", "llama_cpp",
+                              ["lib/libggml-base.so", "lib/libggml-cpu.so", "lib/libggml.so"])}
 
 
 def _folder(module: str) -> pathlib.Path:
@@ -35,10 +39,14 @@ def _functions(name: str) -> ctypes.CDLL:
   folder = _folder(module)
   for pattern in patterns: lib = ctypes.CDLL(str(next(folder.glob(pattern))), mode=ctypes.RTLD_GLOBAL)
   for name, result, arguments in (
-      ("ggml_init", c_void_p, [InitParams]), ("ggml_new_tensor_2d", c_void_p, [c_void_p, c_int, c_int64, c_int64]), ("ggml_get_data", c_void_p, [c_void_p]),
-      ("ggml_mul_mat", c_void_p, [c_void_p] * 3), ("ggml_new_graph", c_void_p, [c_void_p]), ("ggml_build_forward_expand", None, [c_void_p] * 2),
-      ("ggml_threadpool_params_init", None, [POINTER(PoolParams), c_int]), ("ggml_threadpool_new", c_void_p, [POINTER(PoolParams)]),
-      ("ggml_graph_plan", Plan, [c_void_p, c_int, c_void_p]), ("ggml_graph_compute", c_int, [c_void_p, POINTER(Plan)]), ("ggml_free", None, [c_void_p]),
+      ("ggml_init", c_void_p, [InitParams]), ("ggml_new_tensor_2d", c_void_p, [c_void_p, c_int, c_int64, c_int64]),
+      ("ggml_get_data", c_void_p, [c_void_p]),
+      ("ggml_mul_mat", c_void_p, [c_void_p] * 3), ("ggml_new_graph", c_void_p, [c_void_p]),
+      ("ggml_build_forward_expand", None, [c_void_p] * 2),
+      ("ggml_threadpool_params_init", None, [POINTER(PoolParams), c_int]),
+      ("ggml_threadpool_new", c_void_p, [POINTER(PoolParams)]),
+      ("ggml_graph_plan", Plan, [c_void_p, c_int, c_void_p]), ("ggml_graph_compute", c_int, [c_void_p, POINTER(Plan)]),
+      ("ggml_free", None, [c_void_p]),
       ("ggml_cpu_init", None, []), ("ggml_cpu_has_avx512", c_int, []), ("ggml_nbytes", c_size_t, [c_void_p])):
     f = getattr(lib, name)
     f.restype, f.argtypes = result, arguments
@@ -50,7 +58,8 @@ class Product:
   def __init__(self, lib: ctypes.CDLL, kind: int, blocks: np.ndarray, v: np.ndarray, threads: int, pool: int):
     self.lib = lib
     self.context = lib.ggml_init(InitParams(blocks.nbytes + (1 << 24), None, False))
-    a, x = lib.ggml_new_tensor_2d(self.context, kind, v.size, blocks.shape[0]), lib.ggml_new_tensor_2d(self.context, F32, v.size, 1)
+    a, x = lib.ggml_new_tensor_2d(self.context, kind, v.size, blocks.shape[0]), lib.ggml_new_tensor_2d(self.context,
+        F32, v.size, 1)
     if lib.ggml_nbytes(a) != blocks.nbytes: raise ValueError(f"ggml has {lib.ggml_nbytes(a)} bytes for {blocks.nbytes}")
     ctypes.memmove(lib.ggml_get_data(a), blocks.ctypes.data, blocks.nbytes)
     ctypes.memmove(lib.ggml_get_data(x), v.ctypes.data, v.nbytes)
@@ -62,7 +71,8 @@ class Product:
     self.plan.work_data = self.work.ctypes.data
     self.out = np.ctypeslib.as_array((ctypes.c_float * blocks.shape[0]).from_address(lib.ggml_get_data(y)))
   def __call__(self) -> None:
-    if status := self.lib.ggml_graph_compute(self.graph, ctypes.byref(self.plan)): raise RuntimeError(f"ggml_graph_compute returned {status}")
+    if status := self.lib.ggml_graph_compute(self.graph, ctypes.byref(self.plan)):
+      raise RuntimeError(f"ggml_graph_compute returned {status}")
   def __del__(self): self.lib.ggml_free(self.context)
 
 

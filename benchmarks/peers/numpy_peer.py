@@ -100,7 +100,8 @@ class Peer:
       return out
     def run(out):
       qkv = (norm(x) * p[0] + p[1]) @ p[2].T + p[3]
-      q, k, v = (t.reshape(x.shape[0], x.shape[1], inputs.HEADS, -1).transpose(0, 2, 1, 3) for t in np.split(qkv, 3, -1))
+      q, k, v = (t.reshape(x.shape[0], x.shape[1], inputs.HEADS, -1).transpose(0, 2, 1, 3)
+                 for t in np.split(qkv, 3, -1))
       scores = q @ np.swapaxes(k, -1, -2) * np.float32(q.shape[-1] ** -0.5) + hidden
       _softmax(scores, scores)
       y = x + (scores @ v).transpose(0, 2, 1, 3).reshape(x.shape) @ p[4].T + p[5]

@@ -20,7 +20,8 @@ class Graph:
 
 def attend(g: Graph, q: str, k: str, v: str, time: int, depth: int, causal: bool = True) -> str:
   """Attention over (batch, head, time, depth)."""
-  scores = g.op("MatMul", g.op("Mul", q, g.constant(np.float32(depth ** -0.5))), g.op("Transpose", k, perm=[0, 1, 3, 2]))
+  scores = g.op("MatMul", g.op("Mul", q, g.constant(np.float32(depth ** -0.5))),
+                g.op("Transpose", k, perm=[0, 1, 3, 2]))
   if causal: scores = g.op("Add", scores, g.constant(np.triu(np.full((time, time), -np.inf, np.float32), 1)))
   return g.op("MatMul", g.op("Softmax", scores, axis=-1), v)
 
@@ -32,8 +33,10 @@ class Peer:
   def _work(self, x: list[np.ndarray], shape: tuple[int, ...], build) -> Work:
     g = Graph()
     g.nodes.append(helper.make_node("Identity", [build(g, *(f"x{i}" for i in range(len(x))))], ["y"]))
-    def info(name, s, kind=np.float32): return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(kind)), s)
-    graph = helper.make_graph(g.nodes, "row", [info(f"x{i}", v.shape, v.dtype) for i, v in enumerate(x)], [info("y", shape)], g.constants)
+    def info(name, s, kind=np.float32):
+      return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(kind)), s)
+    graph = helper.make_graph(g.nodes, "row", [info(f"x{i}", v.shape, v.dtype) for i, v in enumerate(x)],
+                              [info("y", shape)], g.constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
     options = ort.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = self.threads, 1
@@ -47,8 +50,10 @@ class Peer:
 
   def matmul(self, row) -> Work:
     x, a = inputs.operands(row), row.args
-    if not (a["transpose_a"] or a["transpose_b"]): return self._work(x, x[0].shape[:-1] + x[1].shape[-1:], lambda g, p, q: g.op("MatMul", p, q))
-    return self._work(x, (a["m"], a["n"]), lambda g, p, q: g.op("Gemm", p, q, transA=int(a["transpose_a"]), transB=int(a["transpose_b"])))
+    if not (a["transpose_a"] or a["transpose_b"]):
+      return self._work(x, x[0].shape[:-1] + x[1].shape[-1:], lambda g, p, q: g.op("MatMul", p, q))
+    return self._work(x, (a["m"], a["n"]),
+                      lambda g, p, q: g.op("Gemm", p, q, transA=int(a["transpose_a"]), transB=int(a["transpose_b"])))
 
   def gemv(self, row) -> Work:
     x = inputs.operands(row)
@@ -56,7 +61,9 @@ class Peer:
 
   def conv(self, row) -> Work:
     a = row.args
-    return self._work(inputs.operands(row), a["y"], lambda g, x, w: g.op("Conv", x, w, group=a["groups"], strides=[a["stride"]] * 2, pads=[a["padding"]] * 4,
+    return self._work(inputs.operands(row), a["y"],
+                      lambda g, x, w: g.op("Conv", x, w, group=a["groups"], strides=[a["stride"]] * 2,
+                                           pads=[a["padding"]] * 4,
                                                                          dilations=[a["dilation"]] * 2))
 
   def add_mul(self, row) -> Work:
@@ -73,11 +80,15 @@ class Peer:
 
   def layernorm(self, row) -> Work:
     x = inputs.operands(row)
-    return self._work(x, x[0].shape, lambda g, v: g.op("LayerNormalization", v, g.constant(np.ones(x[0].shape[-1:], np.float32)), epsilon=1e-5))
+    return self._work(x, x[0].shape,
+                      lambda g, v: g.op("LayerNormalization", v, g.constant(np.ones(x[0].shape[-1:], np.float32)),
+                                        epsilon=1e-5))
 
   def _reduce(self, row) -> Work:
-    x, axis, kind = inputs.operands(row), row.args["axis"], {"sum": "ReduceSum", "max": "ReduceMax", "mean": "ReduceMean"}[row.kind]
-    return self._work(x, () if axis is None else x[0].shape[:1], lambda g, v: g.op(kind, v, g.constant(np.array([axis or 0])), keepdims=0))
+    x, axis, kind = inputs.operands(row), row.args["axis"], {"sum": "ReduceSum", "max": "ReduceMax",
+                                                             "mean": "ReduceMean"}[row.kind]
+    return self._work(x, () if axis is None else x[0].shape[:1],
+                      lambda g, v: g.op(kind, v, g.constant(np.array([axis or 0])), keepdims=0))
   sum = max = mean = _reduce
 
   def attention(self, row) -> Work:
@@ -94,7 +105,9 @@ class Peer:
       i, f, c, o = np.split(w, 4)
       return np.concatenate([i, o, f, c])[None]
     shape = x[0].shape[:1] + (1,) + x[0].shape[1:2] + (n,)
-    return self._work(x[:1], shape, lambda g, v: g.op("LSTM", v, g.constant(gates(x[1])), g.constant(gates(x[2])), outputs=3, hidden_size=n)[0])
+    return self._work(x[:1], shape,
+                      lambda g, v: g.op("LSTM", v, g.constant(gates(x[1])), g.constant(gates(x[2])), outputs=3,
+                                        hidden_size=n)[0])
 
   def vit(self, row) -> Work: return self.gpt2(row, causal=False)
 
@@ -109,5 +122,6 @@ class Peer:
                for t in g.op("Split", linear(norm(v, p[0], p[1]), p[2], p[3]), axis=-1, num_outputs=3, outputs=3)]
       a = g.op("Transpose", attend(g, *heads, time, channels // inputs.HEADS, causal), perm=[0, 2, 1, 3])
       y = g.op("Add", v, linear(g.op("Reshape", a, g.constant(np.array(x.shape))), p[4], p[5]))
-      return g.op("Add", y, linear(g.op("Gelu", linear(norm(y, p[6], p[7]), p[8], p[9]), approximate="tanh"), p[10], p[11]))
+      return g.op("Add", y, linear(g.op("Gelu", linear(norm(y, p[6], p[7]), p[8], p[9]), approximate="tanh"), p[10],
+                                   p[11]))
     return self._work([x], x.shape, lambda g, v: build(g, v, *(g.constant(w) for w in values)))

@@ -1,4 +1,5 @@
-"""tinygrad on its CPU device with its default optimizations; everything is captured by TinyJit, so that only its kernels are timed."""
+"""tinygrad on its CPU device with its default optimizations; everything is captured by TinyJit, so that only its
+kernels are timed."""
 import importlib.metadata
 from tinygrad import Context, Device, Tensor, TinyJit, dtypes, nn
 import inputs
@@ -8,8 +9,10 @@ from worker import Work
 
 class ConvNet:
   def __init__(self):
-    self.layers = [nn.Conv2d(1, 32, 5), Tensor.relu, nn.Conv2d(32, 32, 5), Tensor.relu, nn.BatchNorm(32), Tensor.max_pool2d,
-                   nn.Conv2d(32, 64, 3), Tensor.relu, nn.Conv2d(64, 64, 3), Tensor.relu, nn.BatchNorm(64), Tensor.max_pool2d,
+    self.layers = [nn.Conv2d(1, 32, 5), Tensor.relu, nn.Conv2d(32, 32, 5), Tensor.relu, nn.BatchNorm(32),
+                   Tensor.max_pool2d,
+                   nn.Conv2d(32, 64, 3), Tensor.relu, nn.Conv2d(64, 64, 3), Tensor.relu, nn.BatchNorm(64),
+                   Tensor.max_pool2d,
                    lambda x: x.flatten(1), nn.Linear(576, 10)]
   def __call__(self, x): return x.sequential(self.layers)
 
@@ -18,7 +21,8 @@ class BasicBlock:
   def __init__(self, inputs_: int, planes: int, stride: int):
     self.conv1, self.bn1 = nn.Conv2d(inputs_, planes, 3, stride, 1, bias=False), nn.BatchNorm(planes)
     self.conv2, self.bn2 = nn.Conv2d(planes, planes, 3, 1, 1, bias=False), nn.BatchNorm(planes)
-    self.down = [] if stride == 1 and inputs_ == planes else [nn.Conv2d(inputs_, planes, 1, stride, bias=False), nn.BatchNorm(planes)]
+    self.down = [] if stride == 1 and inputs_ == planes else [nn.Conv2d(inputs_, planes, 1, stride, bias=False),
+                                                              nn.BatchNorm(planes)]
   def __call__(self, x): return (self.bn2(self.conv2(self.bn1(self.conv1(x)).relu())) + x.sequential(self.down)).relu()
 
 
@@ -43,8 +47,10 @@ def unpack_q8_0(blocks): return blocks[..., 2:34].bitcast(dtypes.int8).float() *
 def block(x, p):
   """A GPT-2 block; parameters in the order of rows.gpt2_parameters()."""
   batch, time, channels = x.shape
-  q, k, v = (t.reshape(batch, time, inputs.HEADS, -1).transpose(1, 2) for t in (x.layernorm() * p[0] + p[1]).linear(p[2].T, p[3]).chunk(3, -1))
-  y = x + q.scaled_dot_product_attention(k, v, is_causal=True).transpose(1, 2).reshape(batch, time, channels).linear(p[4].T, p[5])
+  q, k, v = (t.reshape(batch, time, inputs.HEADS, -1).transpose(1, 2)
+             for t in (x.layernorm() * p[0] + p[1]).linear(p[2].T, p[3]).chunk(3, -1))
+  y = x + q.scaled_dot_product_attention(k, v, is_causal=True).transpose(1, 2).reshape(batch, time,
+      channels).linear(p[4].T, p[5])
   return y + (y.layernorm() * p[6] + p[7]).linear(p[8].T, p[9]).gelu().linear(p[10].T, p[11])
 
 
@@ -81,7 +87,8 @@ class Peer:
     unpack = {"q4_0": unpack_q4_0, "q8_0": unpack_q8_0}[row.args["format"]]
     return self._work(lambda: unpack(blocks).reshape(v.shape[0], v.shape[0]) @ v)
 
-  def _conv(self, row, x, weight): return x.conv2d(weight, groups=row.args["groups"], stride=row.args["stride"], padding=row.args["padding"],
+  def _conv(self, row, x, weight):
+    return x.conv2d(weight, groups=row.args["groups"], stride=row.args["stride"], padding=row.args["padding"],
                                                 dilation=row.args["dilation"])
   def conv(self, row) -> Work:
     x, weight = self._operands(row)
@@ -140,6 +147,9 @@ class Peer:
 
   def resnet_step(self, row) -> Work:
     model, (x,), labels = ResNet18(), self._operands(row), Tensor(list(RESNET_LABELS)).realize()
-    trained = [(name, t) for name, t in nn.state.get_state_dict(model).items() if "running_" not in name and "num_batches" not in name]
-    for (_, t), v in zip(trained, inputs.layer_values([(name, t.shape) for name, t in trained])): t.replace(Tensor(v).realize())
-    return self._training(nn.optim.SGD([t for _, t in trained], lr=0.01), lambda: model(x).sparse_categorical_crossentropy(labels))
+    trained = [(name, t) for name,
+               t in nn.state.get_state_dict(model).items() if "running_" not in name and "num_batches" not in name]
+    for (_, t), v in zip(trained, inputs.layer_values([(name, t.shape) for name, t in trained])):
+      t.replace(Tensor(v).realize())
+    return self._training(nn.optim.SGD([t for _, t in trained], lr=0.01),
+                          lambda: model(x).sparse_categorical_crossentropy(labels))

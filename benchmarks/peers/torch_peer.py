@@ -19,7 +19,8 @@ def product_of_casts(a, b): return (a.float() @ b.float()).half()
 
 
 def casts_are_faster(a, b) -> bool:
-  """Half has no instruction on most processors; PyTorch's own product then takes minutes where the product of float32 casts, which users write instead, takes a second."""
+  """Half has no instruction on most processors; PyTorch's own product then takes minutes where the product of float32
+  casts, which users write instead, takes a second."""
   def seconds(product):
     product(a, b)
     start = time.perf_counter()
@@ -46,7 +47,8 @@ class BasicBlock(nn.Module):
     self.conv1, self.bn1 = nn.Conv2d(inputs_, planes, 3, stride, 1, bias=False), nn.BatchNorm2d(planes)
     self.conv2, self.bn2 = nn.Conv2d(planes, planes, 3, 1, 1, bias=False), nn.BatchNorm2d(planes)
     same = stride == 1 and inputs_ == planes
-    self.down = nn.Identity() if same else nn.Sequential(nn.Conv2d(inputs_, planes, 1, stride, bias=False), nn.BatchNorm2d(planes))
+    self.down = nn.Identity() if same else nn.Sequential(nn.Conv2d(inputs_, planes, 1, stride, bias=False),
+                                                         nn.BatchNorm2d(planes))
   def forward(self, x): return F.relu(self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x))))) + self.down(x))
 
 
@@ -54,7 +56,8 @@ class ResNet18(nn.Module):
   def __init__(self):
     super().__init__()
     self.conv1, self.bn1 = nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64)
-    self.layers = nn.Sequential(*[BasicBlock(planes if second else max(planes // 2, 64), planes, 1 if second or planes == 64 else 2)
+    self.layers = nn.Sequential(*[BasicBlock(planes if second else max(planes // 2, 64), planes,
+                                             1 if second or planes == 64 else 2)
                                   for planes in (64, 128, 256, 512) for second in (False, True)])
     self.fc = nn.Linear(512, 1000)
   def forward(self, x, labels):
@@ -65,10 +68,12 @@ class ResNet18(nn.Module):
 def block(x, p, causal=True):
   """A GPT-2 block; parameters in the order of rows.gpt2_parameters()."""
   batch, time, channels = x.shape
-  q, k, v = (t.view(batch, time, inputs.HEADS, -1).transpose(1, 2) for t in F.linear(F.layer_norm(x, (channels,), p[0], p[1]), p[2], p[3]).chunk(3, -1))
+  q, k, v = (t.view(batch, time, inputs.HEADS, -1).transpose(1, 2)
+             for t in F.linear(F.layer_norm(x, (channels,), p[0], p[1]), p[2], p[3]).chunk(3, -1))
   a = F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2).reshape(batch, time, channels)
   y = x + F.linear(a, p[4], p[5])
-  return y + F.linear(F.gelu(F.linear(F.layer_norm(y, (channels,), p[6], p[7]), p[8], p[9]), approximate="tanh"), p[10], p[11])
+  return y + F.linear(F.gelu(F.linear(F.layer_norm(y, (channels,), p[6], p[7]), p[8], p[9]), approximate="tanh"), p[10],
+                      p[11])
 
 
 class Peer:
@@ -96,7 +101,8 @@ class Peer:
     else:
       def run():
         with torch.no_grad(): last[:] = [make(*x)]
-    return Work(run, lambda: [(t.float() if t.dtype in (torch.bfloat16, torch.float16) else t).numpy() for t in (last[0] if isinstance(last[0], (tuple, list)) else last)])
+    return Work(run, lambda: [(t.float() if t.dtype in (torch.bfloat16, torch.float16) else t).numpy()
+                              for t in (last[0] if isinstance(last[0], (tuple, list)) else last)])
 
   def matmul(self, row) -> Work:
     a, b = (t.transpose(-1, -2) if row.args[f"transpose_{n}"] else t for n, t in zip("ab", self._operands(row)))
@@ -123,7 +129,8 @@ class Peer:
   def conv_backward(self, row) -> Work:
     a = row.args
     def f(x, weight, dy):
-      return torch.ops.aten.convolution_backward(dy, x, weight, None, [a["stride"]] * 2, [a["padding"]] * 2, [a["dilation"]] * 2, False, [0, 0], a["groups"],
+      return torch.ops.aten.convolution_backward(dy, x, weight, None, [a["stride"]] * 2, [a["padding"]] * 2,
+                                                 [a["dilation"]] * 2, False, [0, 0], a["groups"],
                                                  [True, True, False])[:2]
     return self._work(f, None, *self._operands(row))
 
@@ -141,12 +148,14 @@ class Peer:
 
   def gelu(self, row) -> Work:
     x, = self._operands(row)
-    return self._work(lambda x: F.gelu(x, approximate="tanh"), lambda out: torch._C._nn.gelu(x, approximate="tanh", out=out), x)
+    return self._work(lambda x: F.gelu(x, approximate="tanh"),
+                      lambda out: torch._C._nn.gelu(x, approximate="tanh", out=out), x)
 
   def _reduce(self, row, f) -> Work:
     x, = self._operands(row)
     axis = row.args["axis"]
-    return self._work((lambda x: f(x)) if axis is None else (lambda x: f(x, dim=axis)), None if axis is None else lambda out: f(x, dim=axis, out=out), x)
+    return self._work((lambda x: f(x)) if axis is None else (lambda x: f(x, dim=axis)),
+                      None if axis is None else lambda out: f(x, dim=axis, out=out), x)
   def sum(self, row) -> Work: return self._reduce(row, torch.sum)
   def max(self, row) -> Work: return self._reduce(row, torch.max)
   def mean(self, row) -> Work: return self._reduce(row, torch.mean)
@@ -159,13 +168,17 @@ class Peer:
     x, = self._operands(row)
     mean, rstd = torch.empty(x.shape[0], 1), torch.empty(x.shape[0], 1)
     into = torch.ops.aten.native_layer_norm.out
-    return self._work(lambda x: F.layer_norm(x, x.shape[-1:]), lambda out: into(x, x.shape[-1:], None, None, 1e-5, out0=out, out1=mean, out2=rstd), x)
+    return self._work(lambda x: F.layer_norm(x, x.shape[-1:]),
+                      lambda out: into(x, x.shape[-1:], None, None, 1e-5, out0=out, out1=mean, out2=rstd), x)
 
-  def groupnorm(self, row) -> Work: return self._work(lambda x: F.group_norm(x, row.args["groups"]), None, *self._operands(row))
+  def groupnorm(self, row) -> Work:
+    return self._work(lambda x: F.group_norm(x, row.args["groups"]), None, *self._operands(row))
 
   def embedding(self, row) -> Work:
     table, words = self._operands(row)
-    return self._work(F.embedding, lambda out: torch.index_select(table, 0, words.flatten(), out=out.view(-1, table.shape[1])), words, table)
+    return self._work(F.embedding,
+                      lambda out: torch.index_select(table, 0, words.flatten(), out=out.view(-1, table.shape[1])),
+                      words, table)
 
   def lstm(self, row) -> Work:
     x, wi, wh = self._operands(row)
@@ -178,7 +191,8 @@ class Peer:
     return self._work(lambda x, *p: block(x, p, causal=False), None, self._operands(row)[0], *p)
 
   def attention(self, row) -> Work:
-    return self._work(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), None, *self._operands(row))
+    return self._work(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), None,
+                      *self._operands(row))
 
   def gpt2(self, row) -> Work:
     p = [torch.from_numpy(v) for v in inputs.gpt2_values()]

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """worker.py PEER THREADS: one peer of the comparison in a process of its own, driven line by line.
 
-First it prints "peer VERSION" (or "cannot REASON" and ends). "row NAME" sets a row up, checks its result, warms it and answers "ready SECONDS" (of its last run) or "cannot REASON"; then every
-empty line takes one sample, as `tg bench --on-request` does, and answers its seconds."""
+First it prints "peer VERSION" (or "cannot REASON" and ends). "row NAME" sets a row up, checks its result, warms it and
+answers "ready SECONDS" (of its last run) or "cannot REASON"; then every empty line takes one sample, as `tg bench
+--on-request` does, and answers its seconds."""
 import gc, importlib, math, os, sys, time, traceback
 from typing import Callable, NamedTuple
 
