@@ -43,7 +43,8 @@ def peak_fraction(row: Row, ms: float, peaks: dict) -> float | None:
 # ---- figures ----
 
 def svg(width: float, height: float, body: list[str]) -> str:
-  return "\n".join([f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width:g} {height:g}' width='{width:g}' height='{height:g}' {STYLE}>",
+  return "\n".join([f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width:g} {height:g}' width='{width:g}' "
+                    f"height='{height:g}' {STYLE}>",
                     f"<rect width='{width:g}' height='{height:g}' fill='white'/>", *body, "</svg>", ""])
 
 
@@ -132,17 +133,21 @@ def document(machine: dict, rows: list[dict], figures: str) -> tuple[str, dict[s
   peers = sorted(versions)
   pairs = min(r["pairs"] for r in rows)
   out = ["# Performance", "",
-         f"Made by `benchmarks/compare.py --store FILE` and `--store FILE --markdown docs/performance.md`; do not edit. Machine: {machine.get('machine', 'unknown')}. Peers: "
+         f"Made by `benchmarks/compare.py --store FILE` and `--store FILE --markdown docs/performance.md`; do not "
+         f"edit. Machine: {machine.get('machine', 'unknown')}. Peers: "
          + ", ".join(f"{p} {versions[p]}" for p in peers) + ".", "",
-         f"Times are medians in milliseconds of at least {pairs} rounds in which all programs took turns, each a process of its own on the same processors with as many threads, "
-         "which wait passively; a peer more than four times slower than the best has fewer samples. The ratio is our time to the best peer's: below one we are faster. Quartiles "
+         f"Times are medians in milliseconds of at least {pairs} rounds in which all programs took turns, each a "
+         f"process of its own on the same processors with as many threads, "
+         "which wait passively; a peer more than four times slower than the best has fewer samples. The ratio is our "
+         "time to the best peer's: below one we are faster. Quartiles "
          "are ours. Rates count the arithmetic and the operands of the task, not what a program does beyond.", ""]
   drawings: dict[str, str] = {}
   for threads in sorted({r["threads"] for r in rows}):
     mine, peaks = [r for r in rows if r["threads"] == threads], machine.get("peaks", {}).get(str(threads), {})
     out += [f"## {threads} thread{'s' if threads > 1 else ''}", ""]
     if peaks:
-      out += [f"Measured limits: {peaks['fma']:.0f} GFLOP/s of fused multiply-add, {peaks['read']:.0f} GB/s reading, {peaks['triad']:.0f} GB/s triad, "
+      out += [f"Measured limits: {peaks['fma']:.0f} GFLOP/s of fused multiply-add, {peaks['read']:.0f} GB/s reading, "
+              f"{peaks['triad']:.0f} GB/s triad, "
               f"{peaks['triad_stream']:.0f} with stores past the caches.", ""]
       drawings[f"roofline_{threads}.svg"] = roofline(mine, peaks)
       out += [f"![Roofline]({figures}/roofline_{threads}.svg)", ""]

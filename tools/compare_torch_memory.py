@@ -15,10 +15,12 @@ class Block(nn.Module):
     super().__init__()
     self.conv1, self.bn1 = nn.Conv2d(a, b, 3, s, 1, bias=False), nn.BatchNorm2d(b)
     self.conv2, self.bn2 = nn.Conv2d(b, b, 3, 1, 1, bias=False), nn.BatchNorm2d(b)
-    self.down = nn.Sequential(nn.Conv2d(a, b, 1, s, bias=False), nn.BatchNorm2d(b)) if s != 1 or a != b else nn.Identity()
+    down = [nn.Conv2d(a, b, 1, s, bias=False), nn.BatchNorm2d(b)] if s != 1 or a != b else []
+    self.down = nn.Sequential(*down)
     self.relu = nn.ReLU(inplace=True)
   def forward(self, x): return self.relu(self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x))))) + self.down(x))
-layers = [Block(*a) for a in [(64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1), (128, 256, 2), (256, 256, 1), (256, 512, 2), (512, 512, 1)]]
+sizes = [(64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1), (128, 256, 2), (256, 256, 1), (256, 512, 2), (512, 512, 1)]
+layers = [Block(*a) for a in sizes]
 net = nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1), *layers,
                     nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
 optim = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)

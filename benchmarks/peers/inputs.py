@@ -160,7 +160,8 @@ def _close(got: np.ndarray, expected: np.ndarray, scale: np.ndarray | float, tol
   if got.shape != expected.shape: raise WrongResult(f"got shape {got.shape}, expected {expected.shape}")
   error = np.abs(got.astype(np.float64) - expected) / scale
   if not np.max(error) <= tolerance:
-    raise WrongResult(f"element {np.unravel_index(np.argmax(error), error.shape)} is off by {np.max(error):.3g} of its scale")
+    raise WrongResult(f"element {np.unravel_index(np.argmax(error), error.shape)} is off by {np.max(error):.3g} of "
+                      f"its scale")
 
 
 def _slope(gradients: list[np.ndarray], directions: list[np.ndarray], expected: float, tolerance: float) -> None:

@@ -21,7 +21,8 @@ CALLS = [
     (lambda t: t.gather(0, 1), r"\[gather\] got 1 for index, expected a Tensor; gather\(dim, index\)"),
     (lambda t: t.replace(3), r"\[replace\] got 3 for x, expected a Tensor"),
     # names of other libraries
-    (lambda t: t.sum(dim=0), r"\[sum\] got an unknown argument dim: write axis=0, as in sum\(axis=None, keepdim=False, dtype=None\)"),
+    (lambda t: t.sum(dim=0), r"\[sum\] got an unknown argument dim: write axis=0, as in sum\(axis=None, "
+                             r"keepdim=False, dtype=None\)"),
     (lambda t: t.max(keepdims=True), r"unknown argument keepdims: write keepdim=True"),
     (lambda t: t.softmax(dim=-1), r"write axis=-1, as in softmax\(axis=-1, dtype=None\)"),
     (lambda t: t.squeeze(axis=0), r"write dim=0"),
@@ -164,7 +165,8 @@ def test_a_captured_function_is_given_an_array():
     f = TinyJit(lambda x, scale: (x * scale).realize())
     for i in range(3): f(Tensor([float(i)]), scale=2)
     with pytest.raises(tg.JitError,
-                       match=r"\[jit\] got an object of type ndarray as argument 0 of .*, which was captured with a Tensor there: "
+                       match=r"\[jit\] got an object of type ndarray as argument 0 of .*, which was captured with a "
+                             r"Tensor there: "
                                           r"pass Tensor\(x\)"):
         f(np.ones(1, dtype=np.float32), scale=2)
     assert f(Tensor([5.0]), scale=2).tolist() == [10]

@@ -7,7 +7,8 @@ import pytest
 import tinygrad_cpp
 from tinygrad_cpp import Tensor, dtypes
 from tinygrad_cpp.llm.gguf import ggml_data_to_tensor, gguf_load
-from tinygrad_cpp.llm.model import GatedDeltaNetBlock, SSMConfig, Transformer, TransformerConfig, apply_rope, pairwise_topk, precompute_freqs_cis
+from tinygrad_cpp.llm.model import (GatedDeltaNetBlock, SSMConfig, Transformer, TransformerConfig, apply_rope,
+                                    pairwise_topk, precompute_freqs_cis)
 
 
 def config(**changes):

@@ -10,7 +10,8 @@ import pytest
 
 import tinygrad_cpp
 from tinygrad_cpp import Context, Tensor, TinyJit, dtypes, nn
-from tinygrad_cpp.nn.state import get_parameters, get_state_dict, load_state_dict, safe_load, safe_load_metadata, safe_save, torch_load, zip_extract
+from tinygrad_cpp.nn.state import (get_parameters, get_state_dict, load_state_dict, safe_load, safe_load_metadata,
+                                   safe_save, torch_load, zip_extract)
 
 
 @pytest.fixture
@@ -102,7 +103,8 @@ def test_rmsnorm_keeps_the_digits_of_float64():
 
 def test_lstm_is_its_cells():
   net, cell, x = nn.LSTM(3, 4), nn.LSTMCell(3, 4), Tensor.rand(5, 2, 3)
-  cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh = net.weight_ih_l0, net.weight_hh_l0, net.bias_ih_l0, net.bias_hh_l0
+  cell.weight_ih, cell.weight_hh = net.weight_ih_l0, net.weight_hh_l0
+  cell.bias_ih, cell.bias_hh = net.bias_ih_l0, net.bias_hh_l0
   y, (h, c) = net(x)
   state, steps = None, []
   for t in range(5):

@@ -1,6 +1,7 @@
 """Small tools, settings, counters, caches and progress bars: what tinygrad.helpers has."""
 from __future__ import annotations
-import contextlib, copyreg, ctypes, difflib, functools, gc, getpass, importlib, inspect, itertools, math, operator, os, pathlib, re, string, sys
+import contextlib, copyreg, ctypes, difflib, functools, gc, getpass, importlib, inspect, itertools, math, operator, os
+import pathlib, re, string, sys
 import tempfile, time, types
 from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Sequence, TypeVar
@@ -82,7 +83,8 @@ def resolve_pool_pads(padding: int | Sequence[int], dims: int) -> Sequence[int]:
   if isinstance(padding, int): return [padding] * (2 * dims)
   if len(padding) == 2 * dims: return padding
   if len(padding) != dims:
-    raise ValueError(f"Padding must be an int or a sequence of length {dims} or {2 * dims}, but got {padding=} with {dims=}.")
+    raise ValueError(f"Padding must be an int or a sequence of length {dims} or {2 * dims}, but got {padding=} with "
+                     f"{dims=}.")
   return [p for p in reversed(padding) for _ in range(2)]
 
 def merge_dicts(ds: Iterable[dict[T, U]]) -> dict[T, U]:

@@ -103,10 +103,12 @@ for shape, index in cases:
     view, rest = ints_first(x, index)
     want = np.asarray(view[rest])
     args = ", ".join(cpp(i) for i in index)
-    reads.append(f"read({nested(list(shape))}, {nested(list(want.shape))}, {nested(want.flatten().tolist())},\n     [](const Tensor& x) {{ return x({args}); }});")
+    reads.append(f"read({nested(list(shape))}, {nested(list(want.shape))}, {nested(want.flatten().tolist())},\n     "
+                 f"[](const Tensor& x) {{ return x({args}); }});")
     y, z = x.copy(), x.copy()
     ints_first(y, index)[0][rest] = -7
     ints_first(z, index)[0][rest] = -1 - np.arange(want.size).reshape(want.shape)
-    writes.append(f"write({nested(list(shape))}, {nested(list(want.shape))}, {nested(y.flatten().tolist())}, {nested(z.flatten().tolist())},\n"
+    writes.append(f"write({nested(list(shape))}, {nested(list(want.shape))}, {nested(y.flatten().tolist())}, "
+                  f"{nested(z.flatten().tolist())},\n"
                   f"      [](const Tensor& x) {{ return x.at({args}); }});")
 print("#ifdef TG_READS", *reads, "#else", *writes, "#endif", sep="\n")

@@ -415,7 +415,7 @@ TEST(Codegen, ExpensiveValuesOfAReduceAreReused) {
     EXPECT_EQ(scratch(*p), 10u) << "a row";
   }
   EXPECT_EQ(scratch(*with_opts(variance(6, 20), none)), 0u) << "a difference is cheaper than memory";
-  // Adjacent rows have scratch memory of their own, in lanes and in tiles; a row beyond the end of its lanes has a mask.
+  // Adjacent rows have scratch memory of their own, in lanes and in tiles; a row beyond the end of its lanes is masked.
   const OptOp vector = OptOp::kVector, upcast = OptOp::kUpcast, pad = OptOp::kPadTo, unroll = OptOp::kUnroll,
               thread = OptOp::kThread;
   for (auto make : {softmax, softmax_grad}) {

@@ -249,7 +249,8 @@ def both(op):
     return lambda x, y: op(y, x)
 
 
-UNARY = ("abs neg exp exp2 log log2 log10 sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid reciprocal trunc ceil floor "
+UNARY = ("abs neg exp exp2 log log2 log10 sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
+         "sigmoid reciprocal trunc ceil floor "
          "square erf isnan isfinite logical_not bitwise_not").split()
 ACTIVATIONS = "relu relu6 silu mish softsign logsigmoid elu celu selu hardswish hardsigmoid leaky_relu hardtanh".split()
 OPS = {

@@ -32,7 +32,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 FOLDERS = ("examples", "extra/models")
-THIRD_PARTY = ("blobfile bottle cv2 ftfy gymnasium influxdb_client_3 librosa onnx onnxruntime pyaudio sentencepiece tensorflow tf2onnx tiktoken torchvision tqdm "
+THIRD_PARTY = ("blobfile bottle cv2 ftfy gymnasium influxdb_client_3 librosa onnx onnxruntime pyaudio sentencepiece "
+               "tensorflow tf2onnx tiktoken torchvision tqdm "
                "transformers ultralytics").split()
 
 
@@ -240,10 +241,13 @@ def table(rows, commit):
     count = lambda r: sum(1 for row in rows if row[1] == r)
     lines = [
         "# tinygrad's examples under the module", "",
-        "`ninja nightly_upstream` runs every file of tinygrad's `examples/` and `extra/models/` with `import tinygrad` giving `tinygrad_cpp`, on small data and",
-        "models made by the test, and compares the values with those of tinygrad itself: outputs, gradients, parameters after a step of an optimizer.",
+        "`ninja nightly_upstream` runs every file of tinygrad's `examples/` and `extra/models/` with `import "
+        "tinygrad` giving `tinygrad_cpp`, on small data and",
+        "models made by the test, and compares the values with those of tinygrad itself: outputs, gradients, "
+        "parameters after a step of an optimizer.",
         "`python/tests/nightly/upstream.py --table` writes this table.", "",
-        f"tinygrad {commit[:12]}: {count('runs')} of {len(rows)} files run, with equal values unless the note says otherwise, {count('differs')} give other values for the reason beside them, "
+        f"tinygrad {commit[:12]}: {count('runs')} of {len(rows)} files run, with equal values unless the note says "
+        f"otherwise, {count('differs')} give other values for the reason in the note, "
         f"{count('does not run')} do not run.", "",
         "| file | result | what ran | note |", "|---|---|---|---|"]
     return "\n".join(lines + [f"| {file} | {result} | {what} | {note} |" for file, result, what, note in rows]) + "\n"
@@ -300,7 +304,8 @@ def main():
     parser.add_argument("--out")
     options = parser.parse_args()
     if not options.checkout:
-        print("skipped: it needs a clone of https://github.com/tinygrad/tinygrad; give its folder as --checkout or in TINYGRAD_CHECKOUT")
+        print("skipped: it needs a clone of https://github.com/tinygrad/tinygrad; give its folder as --checkout or in "
+              "TINYGRAD_CHECKOUT")
         return 0
     options.checkout = os.path.abspath(options.checkout)
     return child(options) if options.child else parent(options)

@@ -33,14 +33,17 @@ NOT_RUN = {
     "examples/llm.c/export.py": "broken in tinygrad: it imports names that tinygrad no longer has",
     "examples/mlperf/dataloader.py": "needs the data sets of MLPerf",
     "examples/mlperf/model_eval.py": "needs the data sets and weights of MLPerf",
-    "examples/mlperf/model_train.py": "needs the data sets of MLPerf; its models, optimizers and schedules are rows of this table",
+    "examples/mlperf/model_train.py": "needs the data sets of MLPerf; its models, optimizers and schedules are rows "
+                                      "of this table",
     "examples/mlperf/models/flat_llama.py": "needs the compiler of AMD's GPUs",
     "examples/mlperf/models/gpt_oss.py": "needs the compiler of AMD's GPUs",
     "examples/mlperf/models/test_apply_grad.py": "needs the compiler of AMD's GPUs, by way of flat_llama.py",
-    "examples/mlperf/models/test_flat_llama.py": "broken in tinygrad: it imports examples.mlperf.models.llama, which is gone",
+    "examples/mlperf/models/test_flat_llama.py": "broken in tinygrad: it imports examples.mlperf.models.llama, which "
+                                                 "is gone",
     "examples/openpilot/compile3.py": ONNX,
     "examples/openpilot/load_pickle.py": ONNX,
-    "examples/other_mnist/beautiful_mnist_torch.py": "a PyTorch program; with TINY_BACKEND=1 it needs tinygrad.nn.torch, which comes with a later part of the project",
+    "examples/other_mnist/beautiful_mnist_torch.py": "a PyTorch program; with TINY_BACKEND=1 it needs "
+                                                     "tinygrad.nn.torch, which comes with a later part of the project",
     "examples/test_onnx_imagenet.py": ONNX,
     "examples/test_pkl_imagenet.py": ONNX,
     "examples/tinychat/tinychat-browser/compile.py": EXPORT,
@@ -227,7 +230,8 @@ def bert(h):
 
 
 @case("extra/models/clip.py",
-      "a layer of the closed model, the open models for text and images, the score; the tokenizer needs its vocabulary from the network")
+      "a layer of the closed model, the open models for text and images, the score; the tokenizer needs its "
+      "vocabulary from the network")
 def clip(h):
     m = h.load("extra/models/clip.py")
     layer = h.fill(m.Closed.ClipEncoderLayer())
@@ -309,7 +313,8 @@ def llama_model(h):
 
 
 @case("extra/models/mask_rcnn.py",
-      "feature pyramid, anchors, proposals' heads, aligned regions, boxes; the whole model fails in tinygrad: it makes a tensor of a list of NumPy's numbers",
+      "feature pyramid, anchors, proposals' heads, aligned regions, boxes; the whole model fails in tinygrad: it "
+      "makes a tensor of a list of NumPy's numbers",
       broken="TypeError: its arange() takes no device")
 def mask_rcnn(h):
     m = h.load("extra/models/mask_rcnn.py")
@@ -365,7 +370,8 @@ def retinanet(h):
 
 
 @case("extra/models/rnnt.py",
-      "encoder, prediction and joint network, jitted steps; decode() fails in tinygrad: it looks up floats in an embedding")
+      "encoder, prediction and joint network, jitted steps; decode() fails in tinygrad: it looks up floats in an "
+      "embedding")
 def rnnt(h):
     m = h.load("extra/models/rnnt.py")
     model = h.fill(m.RNNT(input_features=12, vocab_size=9, enc_hidden_size=16, pred_hidden_size=10,
@@ -751,7 +757,8 @@ def whisper(h):
 
 
 @case("examples/stable_diffusion.py",
-      "blocks of the autoencoder with gradients, the schedule, a step of the sampler; a full image and its text need downloads")
+      "blocks of the autoencoder with gradients, the schedule, a step of the sampler; a full image and its text need "
+      "downloads")
 def stable_diffusion(h):
     m = h.load("examples/stable_diffusion.py")
     mid = h.fill(m.Mid(32))
@@ -766,7 +773,8 @@ def stable_diffusion(h):
     h.log("predicted", b)
 
 
-@case("examples/sdxl.py", "the first stage, the sampler with both kinds of guidance, embedding of sizes; the whole model needs downloads")
+@case("examples/sdxl.py", "the first stage, the sampler with both kinds of guidance, embedding of sizes; the whole "
+                          "model needs downloads")
 def sdxl(h):
     m = h.load("examples/sdxl.py")
     stage = h.fill(m.FirstStageModel(embed_dim=4, ch=32, in_ch=3, out_ch=3, z_ch=4, ch_mult=[1, 2], num_res_blocks=1,
@@ -798,7 +806,8 @@ def sdv2(h):
 
 
 @case("examples/minrf.py",
-      "the model, its loss, a jitted step, sampling with the jit; the program's own step fails in tinygrad: its table of frequencies gets no gradient", differs={"read": AFTER_STEP})
+      "the model, its loss, a jitted step, sampling with the jit; the program's own step fails in tinygrad: its table "
+      "of frequencies gets no gradient", differs={"read": AFTER_STEP})
 def minrf(h):
     m = h.load("examples/minrf.py")
     model = h.fill(m.DiT_Llama(dim=64, n_layers=1))
@@ -822,7 +831,8 @@ def minrf(h):
         h.log(f"sample {i}", sample(h.normal(2, 1, 16, 16, seed=i), h.integers(10, 2, seed=i)), 1e-2)
 
 
-@case("examples/vgg7.py", "the commands new, execute and execute_full on a made-up picture; train fails in tinygrad: it trains outside of TRAINING=1")
+@case("examples/vgg7.py", "the commands new, execute and execute_full on a made-up picture; train fails in tinygrad: "
+                          "it trains outside of TRAINING=1")
 def vgg7(h):
     from PIL import Image
     Image.fromarray(np.random.RandomState(3).randint(256, size=(24, 20, 3)).astype(np.uint8)).save("in.png")
@@ -889,7 +899,8 @@ def yolov8(h):
 # ---- examples: other ----
 
 @case("examples/beautiful_cartpole.py",
-      "both networks and a step of proximal policy optimization; the program needs gymnasium, and fails in tinygrad: it makes a tensor of a list of arrays")
+      "both networks and a step of proximal policy optimization; the program needs gymnasium, and fails in tinygrad: "
+      "it makes a tensor of a list of arrays")
 def beautiful_cartpole(h):
     model = h.fill(h.load("examples/beautiful_cartpole.py").ActorCritic(4, 2))
     x, action, reward = h.normal(8, 4), h.integers(2, 8), h.normal(8, seed=1)

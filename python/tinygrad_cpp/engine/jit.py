@@ -164,7 +164,8 @@ def _tensors_of(ret, strict: bool) -> list:
   if isinstance(ret, (tuple, list, dict)):
     return [t for x in (ret.values() if isinstance(ret, dict) else ret) for t in _tensors_of(x, strict)]
   if strict:
-    raise JitError(f"JIT return contains non-Tensor value of type {type(ret).__name__}: it would be that of the captured call forever")
+    raise JitError(f"JIT return contains non-Tensor value of type {type(ret).__name__}: it would be that of the "
+                   f"captured call forever")
   from ..nn.state import get_parameters
   return get_parameters(ret)
 
@@ -253,7 +254,8 @@ class TinyJit:
   def __init__(self, fxn=None, captured=None, prune: bool = False):
     assert fxn is not None or captured is not None, "need either a function or a CapturedJit"
     if fxn is not None and not callable(fxn):
-      raise TypeError(f"[TinyJit] got an object of type {type(fxn).__name__}, expected a function: write TinyJit(f), not TinyJit(f(x))")
+      raise TypeError(f"[TinyJit] got an object of type {type(fxn).__name__}, expected a function: write TinyJit(f), "
+                      f"not TinyJit(f(x))")
     self.fxn, self.prune, self.cnt, self._shape = fxn, prune, 0, None
     self._name = captured._core.name if fxn is None else getattr(fxn, "__qualname__", None) or type(fxn).__name__
     self._core = _core._JitCore(self._name, prune) if fxn is not None else captured._core
@@ -301,7 +303,8 @@ class TinyJit:
 
   def __call__(self, *args, **kwargs):
     if _core._jit_capturing():
-      raise JitError(f"having TinyJit inside another TinyJit is not supported: {self._name} is called by a function that is being captured")
+      raise JitError(f"having TinyJit inside another TinyJit is not supported: {self._name} is called by a function "
+                     f"that is being captured")
     given = _Arguments(args, kwargs, self._objects)
     tensors, names, variables, constants = given.tensors, given.names, given.variables, given.constants
     if self._core.captured and len(tensors) < len(self._names):
@@ -337,7 +340,8 @@ class TinyJit:
     for key, x in [*enumerate(args), *kwargs.items()]:
       if (name := f"argument {key}") in self._names and name not in names:
         write = "Tensor(x)" if hasattr(x, "__array__") or isinstance(x, (int, float, list)) else "a Tensor"
-        raise JitError(f"[jit] got an object of type {type(x).__name__} as {name} of {self._name}, which was captured with a Tensor there: "
+        raise JitError(f"[jit] got an object of type {type(x).__name__} as {name} of {self._name}, which was captured "
+                       f"with a Tensor there: "
                        f"pass {write}")
 
 

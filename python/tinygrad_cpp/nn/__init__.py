@@ -15,7 +15,8 @@ def _zeros(*shape: int) -> Tensor: return Tensor.zeros(*shape).contiguous().is_p
 def _sizes(layer: object, **sizes: object) -> None:
   for name, n in sizes.items():
     if not isinstance(n, int) and (not hasattr(n, "__index__") or getattr(n, "shape", ())):
-      raise TypeError(f"[{type(layer).__name__}] got an object of type {type(n).__name__} for {name}, expected an int: the layer makes its weights "
+      raise TypeError(f"[{type(layer).__name__}] got an object of type {type(n).__name__} for {name}, expected an "
+                      f"int: the layer makes its weights "
                       "itself")
 def _input(layer: object, x: Tensor) -> Tensor:
   if x is None or isinstance(x,
@@ -53,7 +54,8 @@ class BatchNorm:
     if self.track_running_stats and TRAINING:
       n, m = x.numel(), self.momentum
       if isinstance(n, int) and n == x.shape[1]:
-        raise _core.ShapeError(f"[BatchNorm] got an input of shape {x.shape}, whose channels have one value each: training needs more to estimate a "
+        raise _core.ShapeError(f"[BatchNorm] got an input of shape {x.shape}, whose channels have one value each: "
+                               f"training needs more to estimate a "
                                "variance")
       if not isinstance(n, int) or n > 0:  # an empty batch says nothing
         self.running_mean.assign((1 - m) * self.running_mean + m * mean.detach())
@@ -74,7 +76,8 @@ class Conv2d:
                dilation=1, groups=1, bias=True):
     _sizes(self, in_channels=in_channels, out_channels=out_channels)
     if groups < 1 or in_channels % groups or out_channels % groups:
-      raise ValueError(f"[{type(self).__name__}] got groups={groups}, expected a divisor of in_channels={in_channels} and out_channels={out_channels}")
+      raise ValueError(f"[{type(self).__name__}] got groups={groups}, expected a divisor of in_channels={in_channels} "
+                       f"and out_channels={out_channels}")
     self.kernel_size = make_tuple(kernel_size, 2)
     if isinstance(padding, str):
       if padding.lower() != "same":
@@ -166,7 +169,8 @@ class LayerNorm:
 
   def __call__(self, x: Tensor) -> Tensor:
     if self.normalized_shape != _input(self, x).shape[-len(self.normalized_shape):]:
-      raise _core.ShapeError(f"[LayerNorm] got an input of shape {x.shape}, expected the last sizes to be {self.normalized_shape}")
+      raise _core.ShapeError(f"[LayerNorm] got an input of shape {x.shape}, expected the last sizes to be "
+                             f"{self.normalized_shape}")
     y = x.layernorm(eps=self.eps, axis=self.axis)
     return y if self.weight is None or self.bias is None else y * self.weight + self.bias
 

@@ -10,7 +10,8 @@ from ..tensor import Tensor
 def _lr(optimizer: Any) -> Tensor:
   lr = optimizer if isinstance(optimizer, Tensor) else getattr(optimizer, "lr", None)
   if not isinstance(lr, Tensor):
-    raise TypeError(f"[lr_scheduler] got {type(optimizer).__name__}, expected an optimizer or its lr (of a group: one of its optimizers)")
+    raise TypeError(f"[lr_scheduler] got {type(optimizer).__name__}, expected an optimizer or its lr (of a group: one "
+                    f"of its optimizers)")
   return lr
 
 
@@ -65,6 +66,7 @@ def ReduceLROnPlateau(optimizer, mode: str = "min", factor: float = 0.1, patienc
                       cooldown: int = 0, min_lr: float = 0.0):
   """Times factor when the metric given to step(metric) stops to improve for more than patience steps."""
   if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
-    raise ValueError(f"[ReduceLROnPlateau] got mode={mode!r} and threshold_mode={threshold_mode!r}, expected min or max, and rel or abs")
+    raise ValueError(f"[ReduceLROnPlateau] got mode={mode!r} and threshold_mode={threshold_mode!r}, expected min or "
+                     f"max, and rel or abs")
   return _train.ReduceLROnPlateau(_lr(optimizer), mode == "max", factor, patience, threshold, threshold_mode == "rel",
                                   cooldown, min_lr)

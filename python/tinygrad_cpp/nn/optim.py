@@ -31,7 +31,8 @@ class Optimizer:
         raise TypeError(f"[{name}] got an object of type {type(x).__name__} as parameter {i}, expected a Tensor")
     self.params: list[Tensor] = dedup(x for x in params if x.is_param)
     if not self.params:
-      raise _core.ValueError(f"[{name}] got {'no tensor' if not params else 'only tensors with is_param_(False)'}, expected at least one to "
+      raise _core.ValueError(f"[{name}] got {'no tensor' if not params else 'only tensors with is_param_(False)'}, "
+                             f"expected at least one to "
                              "train: optimizer must have at least one param, as from nn.state.get_parameters(model)")
     self.buffers: list[Tensor] = dedup(x for x in params if not x.is_param)
     # leaves from now on: what they were computed from is not trained through them
@@ -61,11 +62,13 @@ class Optimizer:
     """Assigns one step and returns the tensors that have to be realized for it."""
     name = getattr(self, "name", type(self).__name__)
     if not TRAINING:
-      raise RuntimeError(f"[{name}] got a step with TRAINING={TRAINING.value}, expected training mode: put the forward pass and step() under "
+      raise RuntimeError(f"[{name}] got a step with TRAINING={TRAINING.value}, expected training mode: put the "
+                         f"forward pass and step() under "
                          "`with Context(TRAINING=1):`")
     for i, t in enumerate(self.params):
       if t.grad is None:
-        raise _core.GradientError(f"[{name}] parameter {i} of shape {t.shape} has no gradient: the loss does not depend on it, or backward() was not "
+        raise _core.GradientError(f"[{name}] parameter {i} of shape {t.shape} has no gradient: the loss does not "
+                                  f"depend on it, or backward() was not "
                                   "called since zero_grad()")
     if self.fused:
       # one flat tensor of everything; each gradient is computed by itself before
@@ -132,7 +135,8 @@ def Muon(params: list[Tensor], lr=0.001, momentum=0.95, weight_decay=0.1, ns_ste
          device=None, fused=FUSE_OPTIM):
   """Momentum whose update is made orthogonal by Newton-Schulz iterations. https://arxiv.org/abs/2502.16982"""
   if fused:
-    raise _core.ValueError("[Muon] got fused, expected fused=False (FUSE_OPTIM=0): the iteration works on single matrices")
+    raise _core.ValueError("[Muon] got fused, expected fused=False (FUSE_OPTIM=0): the iteration works on single "
+                           "matrices")
   return _named("Muon", LARS, params, lr, momentum, weight_decay, ns_steps, ns_coefficients, nesterov, classic=False,
                 pre_wd=False, tcoef=0.0,
                 device=device, fused=fused)

@@ -130,7 +130,8 @@ def _on_host(t: Tensor) -> Tensor:
 
 def _file_path(name: str, fn) -> str:
   if isinstance(fn, (str, os.PathLike)): return os.fspath(fn)
-  raise TypeError(f"[{name}] got {'None' if fn is None else 'an object of type ' + type(fn).__name__}, expected the path of a file")
+  raise TypeError(f"[{name}] got {'None' if fn is None else 'an object of type ' + type(fn).__name__}, expected the "
+                  f"path of a file")
 
 
 @accept_filename
@@ -218,7 +219,8 @@ class _View:
     count, last = prod(self.size), self.offset + sum((n - 1) * st for n, st in zip(self.size, self.stride))
     if self.offset < 0 or any(n < 0 for n in self.size) or any(st < 0 for st in self.stride) or (count
         and last >= self.storage.numel):
-      raise _core.FormatError(f"[torch_load] got a tensor of shape {self.size} beyond the {self.storage.numel} elements of its storage")
+      raise _core.FormatError(f"[torch_load] got a tensor of shape {self.size} beyond the {self.storage.numel} "
+                              f"elements of its storage")
     if count == 0: return Tensor.empty(*self.size, dtype=self.storage.dtype)
     flat = self.storage.data.bitcast(self.storage.dtype)
     axes = sorted((i for i, n in enumerate(self.size) if n != 1), key=lambda i: -self.stride[i])
