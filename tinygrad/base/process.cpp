@@ -89,79 +89,81 @@ class NoSigpipe {
   sigset_t set_, old_;
 };
 
-}  // namespace
+/// The child has in.read, out.write and err.write.
+struct Pipes {
+  Pipe in, out, err;
+};
 
-ProcessResult run_process(const std::vector<std::string>& command, const ProcessOptions& options) {
-  TG_CHECK(ValueError, !command.empty(), "[run_process] got an empty command, expected a program");
-  Pipe in = make_pipe(), out = make_pipe(), err = options.inherit_stderr ? Pipe{} : make_pipe();
-  std::vector<std::string> argv = command, env = merged_environment(options);
-  const NoSigpipe guard;
-
+/// Starts the child and closes its ends of the pipes in this process. Throws FileError.
+pid_t spawn(std::vector<std::string> argv, const ProcessOptions& options, Pipes& pipes, const sigset_t& signals) {
+  std::vector<std::string> env = merged_environment(options);
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_init(&actions);
   posix_spawnattr_init(&attributes);
-  posix_spawn_file_actions_adddup2(&actions, in.read.get(), 0);
-  posix_spawn_file_actions_adddup2(&actions, out.write.get(), 1);
-  if (!options.inherit_stderr) posix_spawn_file_actions_adddup2(&actions, err.write.get(), 2);
-  posix_spawnattr_setsigmask(&attributes, &guard.before());
+  posix_spawn_file_actions_adddup2(&actions, pipes.in.read.get(), 0);
+  posix_spawn_file_actions_adddup2(&actions, pipes.out.write.get(), 1);
+  if (!options.inherit_stderr) posix_spawn_file_actions_adddup2(&actions, pipes.err.write.get(), 2);
+  posix_spawnattr_setsigmask(&attributes, &signals);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-  const auto start = Clock::now();
   pid_t pid = -1;
   const int failed =
       posix_spawnp(&pid, argv[0].c_str(), &actions, &attributes, c_array(argv).data(), c_array(env).data());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   TG_CHECK(FileError, failed == 0, "[run_process] ", argv[0], " does not start: ", std::strerror(failed));
-  in.read.close();
-  out.write.close();
-  err.write.close();
+  pipes.in.read.close();
+  pipes.out.write.close();
+  pipes.err.write.close();
+  return pid;
+}
 
-  ProcessResult r;
-  size_t written = 0;
-  if (options.input.empty()) in.write.close();
-  else ::fcntl(in.write.get(), F_SETFL, O_NONBLOCK);
+/// Appends the available bytes to `to`; closes the pipe at its end. Returns whether there were any.
+bool read_some(Fd& fd, std::string& to) {
   char buffer[65536];
-  while (out.read.get() >= 0 || err.read.get() >= 0 || in.write.get() >= 0) {
-    pollfd polls[3] = {
-        {in.write.get(), POLLOUT, 0}, {out.read.get(), POLLIN, 0}, {err.read.get(), POLLIN, 0}};  // poll skips fd -1
+  const ssize_t n = ::read(fd.get(), buffer, sizeof buffer);
+  if (n > 0) to.append(buffer, n);
+  else if (n == 0 || errno != EINTR) fd.close();
+  return n > 0;
+}
+
+/// Writes the input and reads the output until all pipes are closed or the time is up.
+void exchange(Pipes& pipes, const ProcessOptions& options, Clock::time_point start, ProcessResult& r) {
+  size_t written = 0;
+  if (options.input.empty()) pipes.in.write.close();
+  else ::fcntl(pipes.in.write.get(), F_SETFL, O_NONBLOCK);
+  while (pipes.out.read.get() >= 0 || pipes.err.read.get() >= 0 || pipes.in.write.get() >= 0) {
+    pollfd polls[3] = {{pipes.in.write.get(), POLLOUT, 0},  // poll skips fd -1
+                       {pipes.out.read.get(), POLLIN, 0},
+                       {pipes.err.read.get(), POLLIN, 0}};
     int wait_ms = -1;
     if (options.timeout_s > 0) wait_ms = std::max(0, static_cast<int>((options.timeout_s - since(start)) * 1000) + 1);
     const int ready = ::poll(polls, 3, wait_ms);
     if (options.timeout_s > 0 && since(start) >= options.timeout_s) {
       r.timed_out = true;
-      break;
+      return;
     }
     if (ready < 0) {
       if (errno == EINTR) continue;
-      break;
+      return;
     }
     if (polls[0].revents) {
-      const ssize_t n = ::write(in.write.get(), options.input.data() + written, options.input.size() - written);
+      const ssize_t n = ::write(pipes.in.write.get(), options.input.data() + written, options.input.size() - written);
       if (n > 0) written += n;
-      if ((n < 0 && errno != EAGAIN && errno != EINTR) || written == options.input.size()) in.write.close();
+      if ((n < 0 && errno != EAGAIN && errno != EINTR) || written == options.input.size()) pipes.in.write.close();
     }
-    for (int i : {1, 2}) {
-      if (!polls[i].revents) continue;
-      Fd& fd = i == 1 ? out.read : err.read;
-      const ssize_t n = ::read(fd.get(), buffer, sizeof buffer);
-      if (n > 0) {
-        if (i == 1 && r.first_output_s < 0) r.first_output_s = since(start);
-        (i == 1 ? r.out : r.err).append(buffer, n);
-      } else if (n == 0 || errno != EINTR) {
-        fd.close();
-      }
-    }
+    if (polls[1].revents && read_some(pipes.out.read, r.out) && r.first_output_s < 0) r.first_output_s = since(start);
+    if (polls[2].revents) read_some(pipes.err.read, r.err);
   }
+}
+
+/// Waits for the child's end; kills it when its time is up. Returns its status.
+int wait_for(pid_t pid, const ProcessOptions& options, Clock::time_point start, ProcessResult& r) {
   int status = 0;
   if (r.timed_out) ::kill(pid, SIGKILL);
   // The pipes are closed, but a child may close them and go on: the time limit still applies.
   while (!r.timed_out && options.timeout_s > 0) {
-    const pid_t done = ::waitpid(pid, &status, WNOHANG);
-    if (done == pid) {
-      pid = -1;
-      break;
-    }
+    if (::waitpid(pid, &status, WNOHANG) == pid) return status;
     if (since(start) >= options.timeout_s) {
       r.timed_out = true;
       ::kill(pid, SIGKILL);
@@ -169,7 +171,21 @@ ProcessResult run_process(const std::vector<std::string>& command, const Process
     }
     ::usleep(200);
   }
-  while (pid >= 0 && ::waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
+  return status;
+}
+
+}  // namespace
+
+ProcessResult run_process(const std::vector<std::string>& command, const ProcessOptions& options) {
+  TG_CHECK(ValueError, !command.empty(), "[run_process] got an empty command, expected a program");
+  Pipes pipes{make_pipe(), make_pipe(), options.inherit_stderr ? Pipe{} : make_pipe()};
+  const NoSigpipe guard;
+  const auto start = Clock::now();
+  const pid_t pid = spawn(command, options, pipes, guard.before());
+  ProcessResult r;
+  exchange(pipes, options, start, r);
+  const int status = wait_for(pid, options, start, r);
   r.total_s = since(start);
   if (WIFEXITED(status)) r.exit_code = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) r.signal = WTERMSIG(status);

@@ -37,114 +37,158 @@ PadList conv::with_lead(const PadList& p, size_t ndim) {
   return out;
 }
 
-// y[k, o] = x[o * step + k * dilation]. The axis is repeated K times, each row padded to W - d, the whole shifted by
-// (K-1) * d and read in rows of W: row k then starts k * d elements later than row 0. Both this view and its gradient
-// are affine in k and o.
-//
-// Overlapping windows of stride s > 1: with k = t * s + r the element is x[(o + t) * s + r], so the rows are those of
-// ceil(K / s) taps t of dilation s, each read in pieces (o, r), and (t, r) are the taps. The gradient then sums, for
-// every element, over the few t that reach it; a strided view of K rows would sum over all K, of which one in s
-// contributes.
-Tensor Tensor::pool_view(const Ints& kernel, const Ints& stride, const Ints& dilation) const {
-  OpScope s;
-  const Shape sh = shape();
-  size_t n = kernel.size(), lead = sh.size() - n;
-  TG_CHECK(ShapeError, sh.size() >= n, "[pool] got shape ", sh, " for a kernel of ", n,
-           " axes, expected at least as many");
-  std::vector<int64_t> step = per_axis(stride, n, "pool", "stride"), dil = per_axis(dilation, n, "pool", "dilation");
-  std::vector<int64_t> in(n), out(n), row(n);
-  bool overlapping = false;
-  for (size_t i = 0; i < n; i++) {
-    in[i] = sh[lead + i].value();
-    TG_CHECK(ShapeError, kernel[i] > 0 && step[i] > 0 && dil[i] > 0, "[pool] got kernel ", kernel[i], ", stride ",
-             step[i], ", dilation ", dil[i], ", expected 1 or more");
-    TG_CHECK(ShapeError, dil[i] * (kernel[i] - 1) < in[i], "[pool] got kernel ", kernel[i], " with dilation ", dil[i],
-             " for ", in[i], " elements (shape ", sh, "), expected a kernel that fits");
-    out[i] = (in[i] - dil[i] * (kernel[i] - 1) - 1) / step[i] + 1;
-    overlapping |= kernel[i] > step[i] || dil[i] != 1;
+namespace {
+using P = std::pair<SInt, SInt>;
+
+/// Sizes of a view as windows along the last n axes.
+struct WindowView {
+  WindowView(const Shape& shape, const Ints& kernel_sizes, const Ints& stride, const Ints& dilation)
+      : sh(shape), n(kernel_sizes.size()), kernel(kernel_sizes), in(n), out(n) {
+    TG_CHECK(ShapeError, sh.size() >= n, "[pool] got shape ", sh, " for a kernel of ", n,
+             " axes, expected at least as many");
+    lead = sh.size() - n;
+    step = per_axis(stride, n, "pool", "stride");
+    dil = per_axis(dilation, n, "pool", "dilation");
+    for (size_t i = 0; i < n; i++) {
+      in[i] = sh[lead + i].value();
+      TG_CHECK(ShapeError, kernel[i] > 0 && step[i] > 0 && dil[i] > 0, "[pool] got kernel ", kernel[i], ", stride ",
+               step[i], ", dilation ", dil[i], ", expected 1 or more");
+      TG_CHECK(ShapeError, dil[i] * (kernel[i] - 1) < in[i], "[pool] got kernel ", kernel[i], " with dilation ", dil[i],
+               " for ", in[i], " elements (shape ", sh, "), expected a kernel that fits");
+      out[i] = (in[i] - dil[i] * (kernel[i] - 1) - 1) / step[i] + 1;
+      overlapping |= kernel[i] > step[i] || dil[i] != 1;
+      strided |= step[i] != 1;
+    }
   }
-  UOp u = uop();
-  // A shape or a list of pairs: the leading axes unchanged, then one or two entries per axis.
-  auto shape_with = [&](auto... f) {
+
+  const Shape& sh;
+  size_t n, lead = 0;
+  std::vector<int64_t> kernel, step, dil, in, out;
+  bool overlapping = false, strided = false;
+
+  /// Returns a shape: the leading axes unchanged, then one or two entries per axis.
+  template <class... F> Shape shape_with(F... f) const {
     Shape r(sh.begin(), sh.begin() + static_cast<long>(lead));
     for (size_t i = 0; i < n; i++) (r.push_back(f(i)), ...);
     return r;
-  };
-  auto pairs_with = [&](bool whole, auto... f) {
+  }
+  /// Returns a list of pairs: for the leading axes all (`whole`) or no elements, then one or two entries per axis.
+  template <class... F> ops::Pairs pairs_with(bool whole, F... f) const {
     ops::Pairs r;
     for (size_t i = 0; i < lead; i++) r.push_back({0, whole ? sh[i] : SInt(0)});
     for (size_t i = 0; i < n; i++) (r.push_back(f(i)), ...);
     return r;
-  };
-  using P = std::pair<SInt, SInt>;
-  if (overlapping) {
-    auto one = [](size_t) { return int64_t{1}; };
-    auto none = [](size_t) { return P(0, 0); };
-    // Split axes: their taps, the distance between taps, and the extent of x they reach.
-    std::vector<bool> apart(n);
-    bool any_apart = false;
-    std::vector<int64_t> taps = kernel, far = dil, reach = in;
-    for (size_t i = 0; i < n; i++) {
-      if (kernel[i] <= step[i] || step[i] == 1 || dil[i] != 1) continue;
-      apart[i] = any_apart = true;
-      taps[i] = ceil_div(kernel[i], step[i]);
-      far[i] = step[i];
-      reach[i] = (out[i] + taps[i] - 1) * step[i];
-    }
-    if (any_apart) {
-      u = ops::shrink(u, pairs_with(true, [&](size_t i) { return P(0, std::min(in[i], reach[i])); }));
-      u = ops::pad(u, pairs_with(false, [&](size_t i) { return P(0, std::max<int64_t>(0, reach[i] - in[i])); }));
-    }
-    auto k = [&](size_t i) { return taps[i]; };
-    auto w = [&](size_t i) { return reach[i] + (taps[i] - 1) * far[i]; };  // the padded row
-    auto v = [&](size_t i) { return w(i) - (taps[i] > 1 ? far[i] : 0); };
-    auto t = [&](size_t i) { return apart[i] ? out[i] * step[i] : (out[i] - 1) * step[i] + 1; };
-    u = ops::expand(ops::reshape(u, shape_with(one, [&](size_t i) { return reach[i]; })),
-                    shape_with(k, [&](size_t i) { return reach[i]; }));
-    u = ops::pad(u, pairs_with(false, none, [&](size_t i) { return P(0, v(i) - reach[i]); }));
-    u = ops::reshape(u, shape_with([&](size_t i) { return taps[i] * v(i); }));
-    u = ops::pad(
-        u, pairs_with(false, [&](size_t i) { return taps[i] > 1 ? P((taps[i] - 1) * far[i], far[i]) : P(0, 0); }));
-    u = ops::reshape(u, shape_with(k, w));
-    u = ops::shrink(u, pairs_with(
-                           true, [&](size_t i) { return P(0, taps[i]); },
-                           [&](size_t i) { return P((taps[i] - 1) * far[i], t(i)); }));
-    bool strided = false;
-    for (int64_t d : step) strided |= d != 1;
-    if (strided) {
-      // Rows of length `step`: either every element of a row is a tap, or only the first one is used.
-      auto kept = [&](size_t i) { return apart[i] ? step[i] : 1; };
-      u = ops::pad(u, pairs_with(false, none, [&](size_t i) { return P(0, out[i] * step[i] - t(i)); }));
-      u = ops::reshape(u, shape_with(k, [&](size_t i) { return out[i]; }, [&](size_t i) { return step[i]; }));
-      u = ops::shrink(u, pairs_with(
-                             true, [&](size_t i) { return P(0, taps[i]); }, [&](size_t i) { return P(0, out[i]); },
-                             [&](size_t i) { return P(0, kept(i)); }));
-      std::vector<int> order;
-      for (size_t i = 0; i < lead; i++) order.push_back(static_cast<int>(i));
-      for (size_t i = 0; i < n; i++)
-        for (size_t j : {0, 2, 1}) order.push_back(static_cast<int>(lead + 3 * i + j));
-      u = ops::permute(u, order);
-      u = ops::reshape(u, shape_with([&](size_t i) { return taps[i] * kept(i); }, [&](size_t i) { return out[i]; }));
-      u = ops::shrink(
-          u, pairs_with(true, [&](size_t i) { return P(0, kernel[i]); }, [&](size_t i) { return P(0, out[i]); }));
-    }
+  }
+  /// Permutes the entries of each axis: those in `inner` stay with the axis, those in `outer` are grouped by entry.
+  UOp permute(UOp u, const std::vector<size_t>& outer, size_t entries, const std::vector<size_t>& inner = {}) const {
     std::vector<int> order;
     for (size_t i = 0; i < lead; i++) order.push_back(static_cast<int>(i));
-    for (size_t i = 0; i < n; i++) order.push_back(static_cast<int>(lead + 2 * i + 1));
-    for (size_t i = 0; i < n; i++) order.push_back(static_cast<int>(lead + 2 * i));
-    return s(ops::permute(u, order));
+    for (size_t j : outer)
+      for (size_t i = 0; i < n; i++) order.push_back(static_cast<int>(lead + entries * i + j));
+    for (size_t i = 0; i < n; i++)
+      for (size_t j : inner) order.push_back(static_cast<int>(lead + entries * i + j));
+    return ops::permute(u, order);
   }
-  // Windows that do not overlap: rows of length `step`, of which the first `kernel` elements are used.
-  u = ops::shrink(u, pairs_with(true, [&](size_t i) { return P(0, std::min(in[i], out[i] * step[i])); }));
-  u = ops::pad(u, pairs_with(false, [&](size_t i) { return P(0, std::max<int64_t>(0, out[i] * step[i] - in[i])); }));
-  u = ops::reshape(u, shape_with([&](size_t i) { return out[i]; }, [&](size_t i) { return step[i]; }));
-  u = ops::shrink(u,
-                  pairs_with(true, [&](size_t i) { return P(0, out[i]); }, [&](size_t i) { return P(0, kernel[i]); }));
-  std::vector<int> order;
-  for (size_t i = 0; i < lead; i++) order.push_back(static_cast<int>(i));
-  for (size_t i = 0; i < n; i++) order.push_back(static_cast<int>(lead + 2 * i));
-  for (size_t i = 0; i < n; i++) order.push_back(static_cast<int>(lead + 2 * i + 1));
-  return s(ops::permute(u, order));
+};
+
+/// Returns rows of length `step`, of which the first `kernel` elements are used.
+UOp disjoint_windows(UOp u, const WindowView& v) {
+  u = ops::shrink(u, v.pairs_with(true, [&](size_t i) { return P(0, std::min(v.in[i], v.out[i] * v.step[i])); }));
+  u = ops::pad(
+      u, v.pairs_with(false, [&](size_t i) { return P(0, std::max<int64_t>(0, v.out[i] * v.step[i] - v.in[i])); }));
+  u = ops::reshape(u, v.shape_with([&](size_t i) { return v.out[i]; }, [&](size_t i) { return v.step[i]; }));
+  u = ops::shrink(
+      u, v.pairs_with(true, [&](size_t i) { return P(0, v.out[i]); }, [&](size_t i) { return P(0, v.kernel[i]); }));
+  return v.permute(u, {0, 1}, 2);
+}
+
+/// Windows that overlap, as rows of taps.
+///
+/// y[k, o] = x[o * step + k * dilation]. The axis is repeated K times, each row padded to W - d, the whole shifted by
+/// (K-1) * d and read in rows of W: row k then starts k * d elements later than row 0. Both this view and its gradient
+/// are affine in k and o.
+///
+/// Of stride s > 1: with k = t * s + r the element is x[(o + t) * s + r], so the rows are those of ceil(K / s) taps t of
+/// dilation s, each read in pieces (o, r), and (t, r) are the taps. The gradient then sums, for every element, over the
+/// few t that reach it; a strided view of K rows would sum over all K, of which one in s contributes.
+class OverlappingWindows {
+ public:
+  explicit OverlappingWindows(const WindowView& view)
+      : v_(view), taps_(v_.kernel), far_(v_.dil), reach_(v_.in), split_(v_.n) {
+    for (size_t i = 0; i < v_.n; i++) {
+      if (v_.kernel[i] <= v_.step[i] || v_.step[i] == 1 || v_.dil[i] != 1) continue;
+      split_[i] = any_split_ = true;
+      taps_[i] = ceil_div(v_.kernel[i], v_.step[i]);
+      far_[i] = v_.step[i];
+      reach_[i] = (v_.out[i] + taps_[i] - 1) * v_.step[i];
+    }
+  }
+
+  UOp view(UOp u) const {
+    u = rows(u);
+    if (v_.strided) u = strides(u);
+    return v_.permute(u, {1, 0}, 2);
+  }
+
+ private:
+  int64_t used(size_t i) const { return split_[i] ? v_.out[i] * v_.step[i] : (v_.out[i] - 1) * v_.step[i] + 1; }
+  int64_t kept(size_t i) const { return split_[i] ? v_.step[i] : 1; }
+
+  /// Returns a row of `used` elements for each tap.
+  UOp rows(UOp u) const {
+    const auto& reach = reach_;
+    if (any_split_) {
+      u = ops::shrink(u, v_.pairs_with(true, [&](size_t i) { return P(0, std::min(v_.in[i], reach[i])); }));
+      u = ops::pad(u, v_.pairs_with(false, [&](size_t i) { return P(0, std::max<int64_t>(0, reach[i] - v_.in[i])); }));
+    }
+    auto one = [](size_t) { return int64_t{1}; };
+    auto k = [&](size_t i) { return taps_[i]; };
+    auto r = [&](size_t i) { return reach[i]; };
+    auto w = [&](size_t i) { return reach[i] + (taps_[i] - 1) * far_[i]; };  // the padded row
+    auto v = [&](size_t i) { return w(i) - (taps_[i] > 1 ? far_[i] : 0); };
+    u = ops::expand(ops::reshape(u, v_.shape_with(one, r)), v_.shape_with(k, r));
+    u = ops::pad(u,
+                 v_.pairs_with(false, [](size_t) { return P(0, 0); }, [&](size_t i) { return P(0, v(i) - reach[i]); }));
+    u = ops::reshape(u, v_.shape_with([&](size_t i) { return taps_[i] * v(i); }));
+    u = ops::pad(u, v_.pairs_with(false, [&](size_t i) {
+      return taps_[i] > 1 ? P((taps_[i] - 1) * far_[i], far_[i]) : P(0, 0);
+    }));
+    u = ops::reshape(u, v_.shape_with(k, w));
+    return ops::shrink(u, v_.pairs_with(
+                              true, [&](size_t i) { return P(0, taps_[i]); },
+                              [&](size_t i) { return P((taps_[i] - 1) * far_[i], used(i)); }));
+  }
+
+  /// Splits the rows into pieces of length `step`, of which every element is a tap, or only the first one is used.
+  UOp strides(UOp u) const {
+    auto k = [&](size_t i) { return taps_[i]; };
+    auto o = [&](size_t i) { return v_.out[i]; };
+    u = ops::pad(u, v_.pairs_with(
+                        false, [](size_t) { return P(0, 0); },
+                        [&](size_t i) { return P(0, v_.out[i] * v_.step[i] - used(i)); }));
+    u = ops::reshape(u, v_.shape_with(k, o, [&](size_t i) { return v_.step[i]; }));
+    u = ops::shrink(u, v_.pairs_with(
+                           true, [&](size_t i) { return P(0, taps_[i]); }, [&](size_t i) { return P(0, v_.out[i]); },
+                           [&](size_t i) { return P(0, kept(i)); }));
+    u = v_.permute(u, {}, 3, {0, 2, 1});
+    u = ops::reshape(u, v_.shape_with([&](size_t i) { return taps_[i] * kept(i); }, o));
+    return ops::shrink(
+        u,
+        v_.pairs_with(true, [&](size_t i) { return P(0, v_.kernel[i]); }, [&](size_t i) { return P(0, v_.out[i]); }));
+  }
+
+  const WindowView& v_;
+  std::vector<int64_t> taps_, far_, reach_;  // of each axis: its taps, the distance between them, the extent they reach
+  std::vector<bool> split_;
+  bool any_split_ = false;
+};
+}  // namespace
+
+Tensor Tensor::pool_view(const Ints& kernel, const Ints& stride, const Ints& dilation) const {
+  OpScope s;
+  const Shape sh = shape();
+  const WindowView v(sh, kernel, stride, dilation);
+  return s(v.overlapping ? OverlappingWindows(v).view(uop()) : disjoint_windows(uop(), v));
 }
 
 Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOptions& o) const {

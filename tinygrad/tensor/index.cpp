@@ -111,13 +111,42 @@ int64_t window_of(const AxisIndex& a, int64_t n) {
   return std::min(begin, n - rows * a.step);
 }
 bool strided(const AxisIndex& a) { return a.step > 1 && a.size != 0 && a.size != 1; }
+bool is_mask(const Index& i) { return i.kind == Index::kTensor && i.tensor.dtype().is_bool(); }
+
+/// Returns the axes an index tensor stands for, from `axis` on: one for integers, all of its own for a mask.
+std::vector<AxisIndex> parse_tensor(const Index& i, int axis, const Tensor& source, const Shape& shape,
+                                    const char* op) {
+  Tensor t = i.list && i.tensor.device() != source.device() ? i.tensor.to(source.device()) : i.tensor;
+  if (i.list && t.numel() == 0 && t.dtype().is_float()) t = t.cast(dtypes::default_int());
+  const std::string &here = device_of(source.uop()), &there = device_of(t.uop());
+  TG_CHECK(DeviceError, here.empty() || there.empty() || here == there, "[", op, "] got an index on ", there,
+           " for a tensor on ", here, ", expected one device: move it with .to(device)");
+  const auto sizes = shape.begin() + axis;
+  std::vector<AxisIndex> axes(1);
+  if (!is_mask(i)) {
+    TG_CHECK(IndexError, t.dtype().is_int(), "[", op, "] got an index of ", t.dtype(), " for axis ", axis,
+             ", which is not supported: expected integers, or bools as a mask");
+    axes[0].size = *sizes;
+    axes[0].rows = t;
+    return axes;
+  }
+  const Shape ms = t.shape();
+  TG_CHECK(IndexError, !ms.empty() && std::equal(ms.begin(), ms.end(), sizes), "[", op, "] got a mask of shape ", ms,
+           " for axis ", axis, " of shape ", shape, ", expected the sizes of the axes");
+  const Tensor where = t.nonzero();
+  axes.resize(ms.size());
+  for (size_t k = 0; k < ms.size(); k++) {
+    axes[k].size = ms[k];
+    axes[k].rows = where(Slice(), k);
+  }
+  return axes;
+}
 }  // namespace
 
 ParsedIndex parse_index(const std::vector<Index>& indices, const Tensor& source, const char* op) {
   ParsedIndex p;
   p.shape = source.shape();
   const Shape& shape = p.shape;
-  auto is_mask = [](const Index& i) { return i.kind == Index::kTensor && i.tensor.dtype().is_bool(); };
   size_t used = 0, dots = 0;
   for (const Index& i : indices) {
     if (i.kind == Index::kEllipsis) dots++;
@@ -145,34 +174,8 @@ ParsedIndex parse_index(const std::vector<Index>& indices, const Tensor& source,
     else if (i.kind == Index::kEllipsis) whole(shape.size() - used);
     else if (i.kind == Index::kInt) add(parse_integer(*i.slice.start.value, shape[p.axes.size()], axis, shape, op));
     else if (i.kind == Index::kSlice) add(parse_slice(i.slice, shape[p.axes.size()], axis, shape, op));
-    else {
-      Tensor t = i.list && i.tensor.device() != source.device() ? i.tensor.to(source.device()) : i.tensor;
-      if (i.list && t.numel() == 0 && t.dtype().is_float()) t = t.cast(dtypes::default_int());
-      const std::string &here = device_of(source.uop()), &there = device_of(t.uop());
-      TG_CHECK(DeviceError, here.empty() || there.empty() || here == there, "[", op, "] got an index on ", there,
-               " for a tensor on ", here, ", expected one device: move it with .to(device)");
-      if (is_mask(i)) {
-        const Shape ms = t.shape();
-        bool fits = !ms.empty();
-        for (size_t k = 0; fits && k < ms.size(); k++) fits = ms[k] == shape[p.axes.size() + k];
-        TG_CHECK(IndexError, fits, "[", op, "] got a mask of shape ", ms, " for axis ", axis, " of shape ", shape,
-                 ", expected the sizes of the axes");
-        Tensor where = t.nonzero();
-        for (size_t k = 0; k < ms.size(); k++) {
-          AxisIndex a;
-          a.size = shape[p.axes.size()];
-          a.rows = where(Slice(), k);
-          add(std::move(a));
-        }
-        continue;
-      }
-      TG_CHECK(IndexError, t.dtype().is_int(), "[", op, "] got an index of ", t.dtype(), " for axis ", axis,
-               ", which is not supported: expected integers, or bools as a mask");
-      AxisIndex a;
-      a.size = shape[p.axes.size()];
-      a.rows = t;
-      add(std::move(a));
-    }
+    else
+      for (AxisIndex& a : parse_tensor(i, axis, source, shape, op)) add(std::move(a));
   }
   whole(shape.size() - p.axes.size());
   return p;

@@ -63,12 +63,13 @@ Tensor Tensor::tril(const SInt& diagonal) const {
   return s(max_numel() ? above(*this, diagonal, 1, "tril").where(zeros_like(), *this) : *this);
 }
 
-Tensor Tensor::einsum(const std::string& formula, const Tensors& operands, std::optional<DType> dtype) {
-  OpScope s;
+namespace {
+/// Splits an einsum formula into its terms and, where there is an arrow, its result.
+std::pair<std::vector<std::string>, std::optional<std::string>> parse_einsum(const std::string& formula) {
   std::string f;
   for (char c : formula)
     if (c != ' ') f += c;
-  size_t arrow = f.find("->");
+  const size_t arrow = f.find("->");
   for (size_t i = 0; i < f.size(); i++) {
     const bool known = std::isalpha(static_cast<unsigned char>(f[i])) || f[i] == ',' || i == arrow || i == arrow + 1 ||
                        f.substr(i, 3) == "..." || (i >= 1 && f.substr(i - 1, 3) == "...") ||
@@ -76,101 +77,124 @@ Tensor Tensor::einsum(const std::string& formula, const Tensors& operands, std::
     TG_CHECK(ValueError, known, "[einsum] got '", f[i], "' in '", formula,
              "', expected letters, ',', '...' and one '->'");
   }
-  std::string left = f.substr(0, arrow);
   std::vector<std::string> terms{""};
-  for (char c : left) {
+  for (char c : f.substr(0, arrow)) {
     if (c == ',') terms.emplace_back();
     else terms.back() += c;
   }
+  if (arrow == std::string::npos) return {terms, std::nullopt};
+  return {terms, f.substr(arrow + 2)};
+}
+
+/// Returns the number of axes that an ellipsis stands for, in the operand that has the most.
+size_t count_ellipsis_axes(const std::vector<std::string>& terms, const Tensors& operands) {
+  size_t dots = 0;
+  for (size_t i = 0; i < terms.size(); i++) {
+    if (terms[i].find("...") == std::string::npos) continue;
+    const size_t named = terms[i].size() - 3, n = static_cast<size_t>(operands[i].ndim());
+    TG_CHECK(ValueError, n >= named, "[einsum] got shape ", operands[i].shape(), " for '", terms[i],
+             "', expected at least ", named, " axes");
+    dots = std::max(dots, n - named);
+  }
+  return dots;
+}
+
+/// Replaces an ellipsis of n axes by fresh names, characters below ' '; those of all terms are aligned at the right.
+std::string name_ellipsis(std::string term, size_t n, size_t dots) {
+  const size_t at = term.find("...");
+  if (at == std::string::npos) return term;
+  std::string names;
+  for (size_t i = dots - n; i < dots; i++) names += static_cast<char>(1 + i);
+  return term.replace(at, 3, names);
+}
+
+/// Takes the diagonal of axes with the same letter.
+void take_diagonals(Tensor& x, std::string& term) {
+  for (size_t a = 0; a < term.size(); a++)
+    for (size_t b = a + 1; b < term.size();) {
+      if (term[a] != term[b]) {
+        b++;
+        continue;
+      }
+      x = x.diagonal(0, static_cast<int>(a), static_cast<int>(b));
+      const char c = term[a];
+      term.erase(b, 1);
+      term.erase(a, 1);
+      term += c;
+      b = a + 1;
+      if (a >= term.size()) break;
+    }
+}
+
+/// Adds the sizes of a term's letters, of which those of size 1 broadcast.
+void collect_sizes(const Tensor& x, const std::string& term, const std::string& formula, std::map<char, SInt>& size) {
+  for (size_t a = 0; a < term.size(); a++) {
+    const SInt n = x.shape()[a];
+    SInt& known = size.try_emplace(term[a], n).first->second;
+    TG_CHECK(ShapeError, known == n || n == 1 || known == 1, "[einsum] got sizes ", known, " and ", n,
+             " for one letter of '", formula, "', expected equal ones");
+    if (known == 1) known = n;
+  }
+}
+
+/// Returns x with its axes in the order of `letters`, and size 1 for those it lacks.
+Tensor align_axes(const Tensor& x, const std::string& term, const std::string& letters) {
+  std::vector<int> order;
+  Shape shape;
+  for (char c : letters) {
+    const size_t at = term.find(c);
+    if (at != std::string::npos) order.push_back(static_cast<int>(at));
+    shape.push_back(at == std::string::npos ? SInt(1) : x.shape()[at]);
+  }
+  return x.permute(order).reshape(shape);
+}
+}  // namespace
+
+Tensor Tensor::einsum(const std::string& formula, const Tensors& operands, std::optional<DType> dtype) {
+  OpScope s;
+  auto [terms, result] = parse_einsum(formula);
   TG_CHECK(ValueError, terms.size() == operands.size(), "[einsum] got ", operands.size(), " tensors for '", formula,
            "', expected ", terms.size());
-  // An ellipsis stands for unnamed axes; they get fresh names, aligned at the right.
-  size_t dots = 0;
-  for (size_t i = 0; i < terms.size(); i++)
-    if (terms[i].find("...") != std::string::npos) {
-      size_t named = terms[i].size() - 3, n = static_cast<size_t>(operands[i].ndim());
-      TG_CHECK(ValueError, n >= named, "[einsum] got shape ", operands[i].shape(), " for '", terms[i],
-               "', expected at least ", named, " axes");
-      dots = std::max(dots, n - named);
-    }
-  auto dot_names = [&](size_t n) {
-    std::string r;
-    for (size_t i = dots - n; i < dots; i++) r += static_cast<char>(1 + i);
-    return r;
-  };
-  auto replaced = [&](std::string t, size_t n) {
-    size_t at = t.find("...");
-    return at == std::string::npos ? t : t.replace(at, 3, dot_names(n));
-  };
+  const size_t dots = count_ellipsis_axes(terms, operands);
   std::map<char, SInt> size;
   std::map<char, int> uses;  // of each letter in the terms as given
   Tensors x = operands;
   for (size_t i = 0; i < terms.size(); i++) {
     std::string& t = terms[i];
-    size_t extra = t.find("...") == std::string::npos ? 0 : static_cast<size_t>(x[i].ndim()) - (t.size() - 3);
-    t = replaced(t, extra);
+    const bool ellipsis = t.find("...") != std::string::npos;
+    t = name_ellipsis(t, ellipsis ? static_cast<size_t>(x[i].ndim()) - (t.size() - 3) : 0, dots);
     TG_CHECK(ValueError, static_cast<int64_t>(t.size()) == x[i].ndim(), "[einsum] got shape ", x[i].shape(),
              " for term ", i, " of '", formula, "', expected ", t.size(), " axes");
     for (char c : t) uses[c]++;
-    // A letter twice in one term selects its diagonal.
-    for (size_t a = 0; a < t.size(); a++)
-      for (size_t b = a + 1; b < t.size();) {
-        if (t[a] != t[b]) {
-          b++;
-          continue;
-        }
-        x[i] = x[i].diagonal(0, static_cast<int>(a), static_cast<int>(b));
-        char c = t[a];
-        t.erase(b, 1);
-        t.erase(a, 1);
-        t += c;
-        b = a + 1;
-        if (a >= t.size()) break;
-      }
-    for (size_t a = 0; a < t.size(); a++) {
-      const SInt n = x[i].shape()[a];
-      SInt& known = size.try_emplace(t[a], n).first->second;
-      TG_CHECK(ShapeError, known == n || n == 1 || known == 1, "[einsum] got sizes ", known, " and ", n,
-               " for one letter of '", formula, "', expected equal ones");
-      if (known == 1) known = n;
-    }
+    take_diagonals(x[i], t);
+    collect_sizes(x[i], t, formula, size);
   }
-  std::string out;
-  if (arrow != std::string::npos) out = replaced(f.substr(arrow + 2), dots);
-  else  // what occurs once, in alphabetical order
+  std::string out = result ? name_ellipsis(*result, dots, dots) : "";
+  if (!result)  // letters that occur once, in alphabetical order
     for (auto [c, n] : uses)
       if (n == 1 || c < 32) out += c;
-  std::string all = out;
-  for (auto [c, n] : size)
-    if (all.find(c) == std::string::npos) all += c;
   for (size_t i = 0; i < out.size(); i++) {
     TG_CHECK(ValueError, size.count(out[i]), "[einsum] got letter '", out[i], "' in the result of '", formula,
              "', expected letters of the operands");
     TG_CHECK(ValueError, out.find(out[i]) == i, "[einsum] got letter '", out[i], "' twice in the result of '", formula,
              "', expected different ones");
   }
+  std::string all = out;
+  Axes summed(std::vector<int>{});
+  for (auto [c, n] : size) {
+    if (out.find(c) != std::string::npos) continue;
+    summed.list.push_back(static_cast<int>(all.size()));
+    all += c;
+  }
   DType factors = x[0].dtype();
   for (const Tensor& t : x) factors = least_upper_dtype(factors, t.dtype());
-  const DType wide = all.size() > out.size() ? wide_dtype(factors, dtype) : factors;
+  const DType wide = summed.list.empty() ? factors : wide_dtype(factors, dtype);
   Tensor p;
   for (size_t i = 0; i < terms.size(); i++) {
-    std::vector<int> order;
-    Shape shape;
     if (wide != factors) x[i] = x[i].cast(factors).cast(wide);
-    for (char c : all) {
-      size_t at = terms[i].find(c);
-      if (at == std::string::npos) {
-        shape.push_back(1);
-        continue;
-      }
-      order.push_back(static_cast<int>(at));
-      shape.push_back(x[i].shape()[at]);
-    }
-    Tensor t = x[i].permute(order).reshape(shape);
+    const Tensor t = align_axes(x[i], terms[i], all);
     p = p.defined() ? p * t : t;
   }
-  Axes summed(std::vector<int>{});
-  for (size_t i = out.size(); i < all.size(); i++) summed.list.push_back(static_cast<int>(i));
   if (summed.list.empty()) return s(dtype ? p.cast(*dtype) : p);
   const Tensor sum = p.sum({.axis = summed, .dtype = wide != factors ? wide : dtype});
   return s(wide != factors && !dtype && factors.is_float() ? sum.cast(factors) : sum);

@@ -105,85 +105,124 @@ UOp householder_kernel(const UOps& p) {
   return s.sink("householder");
 }
 
-/// Builds the kernel that computes x V and V, transposed, of the matrix.
-UOp jacobi_kernel(const UOps& p) {
-  const UOp w = p[0], vt = p[1], x = p[2];
-  const Shape shape = shape_of(w);  // the rows are padded to a multiple of the lanes
-  const int64_t batch = shape[0].value(), n = shape[1].value(), length = shape[2].value(),
-                turned = shape_of(vt)[2].value(), rows = shape_of(x)[1].value();
-  const DType d = x.dtype();
-  const UOp none = UOp::constant(0.0, d), one = UOp::constant(1.0, d), zero = whole(0),
-            no = UOp::constant(0, dtypes::int32);
-  // Rounding leaves products of orthogonal columns as large as this.
-  const double rounding =
-      d == dtypes::float64 ? std::numeric_limits<double>::epsilon() : double{std::numeric_limits<float>::epsilon()};
-  const double least = rounding * std::sqrt(static_cast<double>(rows));
+/// One-sided Jacobi on one matrix of a batch, step by step; p: x V and V, transposed, and the matrix.
+struct Jacobi {
+  explicit Jacobi(const UOps& p)
+      : w(p[0]),
+        vt(p[1]),
+        x(p[2]),
+        n(shape_of(w)[1].value()),
+        length(shape_of(w)[2].value()),
+        turned(shape_of(vt)[2].value()),
+        rows(shape_of(x)[1].value()),
+        d(x.dtype()),
+        none(UOp::constant(0.0, d)),
+        one(UOp::constant(1.0, d)),
+        alphas(s.registers(kLanes, d)),
+        betas(s.registers(kLanes, d)),
+        gammas(s.registers(kLanes, d)),
+        t(s.registers(6, d)),
+        flags(s.registers(3, dtypes::int32)) {}
+
   Steps s;
-  const UOp alphas = s.registers(kLanes, d), betas = s.registers(kLanes, d), gammas = s.registers(kLanes, d),
-            t = s.registers(6, d), flags = s.registers(3, dtypes::int32);
+  const UOp w, vt, x;
+  const int64_t n, length, turned, rows;  // rows of w and vt are padded to a multiple of the lanes
+  const DType d;
+  const UOp none, one, zero = whole(0), no = UOp::constant(0, dtypes::int32);
+  const UOp alphas, betas, gammas, t, flags;
   const UOp alpha = whole(0), beta = whole(1), gamma = whole(2), tangent = whole(3), sine = whole(4), part = whole(5);
   const UOp rotated = whole(0), before = whole(1), turns = whole(2);  // in this sweep, in the one before, this pair
-  auto where_set = [&](UOp flag, int64_t size) { return s.read(flags, {flag}).ne(no).where(whole(size), zero); };
-  s.loop(batch, [&](UOp b) {
+
+  UOp where_set(UOp flag, int64_t size) { return s.read(flags, {flag}).ne(no).where(whole(size), zero); }
+
+  /// Copies the matrix, transposed, and sets V to the identity.
+  void load(UOp b) {
     s.loop(n, [&](UOp j) {
       s.loop(rows, [&](UOp i) { s.write(w, {b, j, i}, s.read(x, {b, i, j})); });
       s.loop(length - rows, [&](UOp i) { s.write(w, {b, j, i + rows}, none); });
       s.loop(turned, [&](UOp i) { s.write(vt, {b, j, i}, i.eq(j).where(one, none)); });
     });
-    s.write(flags, {rotated}, UOp::constant(1, dtypes::int32));
-    s.loop(kSweeps, [&](UOp) {
-      s.write(flags, {before}, s.read(flags, {rotated}));
-      s.write(flags, {rotated}, no);
-      s.loop(where_set(before, n - 1), [&](UOp i) {
-        s.loop(whole(n - 1) - i, [&](UOp distance) {
+  }
+
+  /// Computes the squared lengths of columns i and j and their product.
+  void products(UOp b, UOp i, UOp j) {
+    for (UOp sum : {alphas, betas, gammas}) s.lanes(kLanes, [&](UOp l) { s.write(sum, {l}, none); });
+    s.loop(length / kLanes, [&](UOp k) {
+      auto add = [&](UOp sum, UOp x, UOp y) {
+        s.lanes(kLanes, [&](UOp l) {
+          const UOp at = k * kLanes + l;
+          s.write(sum, {l}, s.read(sum, {l}) + s.read(w, {b, x, at}) * s.read(w, {b, y, at}));
+        });
+      };
+      add(alphas, i, i);
+      add(betas, j, j);
+      add(gammas, i, j);
+    });
+    for (auto [which, sum] : {std::pair{alpha, alphas}, {beta, betas}, {gamma, gammas}}) {
+      for (int64_t half = kLanes / 2; half > 0; half /= 2)
+        s.lanes(half, [&, sum = sum](UOp l) { s.write(sum, {l}, s.read(sum, {l}) + s.read(sum, {l + half})); });
+      s.write(t, {which}, s.read(sum, {zero}));
+    }
+  }
+
+  /// Chooses the rotation that makes the columns orthogonal, and whether they need one.
+  void choose_rotation() {
+    // Rounding leaves products of orthogonal columns as large as this.
+    const double rounding =
+        d == dtypes::float64 ? std::numeric_limits<double>::epsilon() : double{std::numeric_limits<float>::epsilon()};
+    const double least = rounding * std::sqrt(static_cast<double>(rows));
+    const UOp lengths = root(s.read(t, {alpha})) * root(s.read(t, {beta}));
+    s.write(flags, {turns}, (lengths * ConstValue(least) < absolute(s.read(t, {gamma}))).cast(dtypes::int32));
+    s.write(flags, {rotated}, UOp::alu(Ops::OR, {s.read(flags, {rotated}), s.read(flags, {turns})}));
+    const UOp apart = quotient(s.read(t, {beta}) - s.read(t, {alpha}), s.read(t, {gamma})) * ConstValue(0.5);
+    const UOp far = one / (absolute(apart) + root(one + apart * apart));
+    s.write(t, {tangent}, (apart < none).where(far.neg(), far));
+    // sin and tan of half the angle: cos is 1 - sin tan, where it would be rounded to 1 as well.
+    const UOp hypotenuse = root(one + s.read(t, {tangent}) * s.read(t, {tangent}));
+    s.write(t, {sine}, s.read(t, {tangent}) / hypotenuse);
+    s.write(t, {part}, s.read(t, {sine}) / (one + one / hypotenuse));
+  }
+
+  /// Rotates columns i and j of x V and of V.
+  void rotate(UOp b, UOp i, UOp j) {
+    const UOp sn = s.read(t, {sine}), half = s.read(t, {part});
+    for (auto [matrix, size] : {std::pair{w, length}, {vt, turned}})
+      s.loop(where_set(turns, size / kLanes), [&, matrix = matrix](UOp k) {
+        auto at = [&](UOp l) { return k * kLanes + l; };
+        s.lanes(kLanes, [&](UOp l) { s.write(alphas, {l}, s.read(matrix, {b, i, at(l)})); });
+        s.lanes(kLanes, [&](UOp l) { s.write(betas, {l}, s.read(matrix, {b, j, at(l)})); });
+        s.lanes(kLanes, [&](UOp l) {
+          const UOp a = s.read(alphas, {l}), e = s.read(betas, {l});
+          s.write(matrix, {b, i, at(l)}, a - sn * (e + half * a));
+        });
+        s.lanes(kLanes, [&](UOp l) {
+          const UOp a = s.read(alphas, {l}), e = s.read(betas, {l});
+          s.write(matrix, {b, j, at(l)}, e + sn * (a - half * e));
+        });
+      });
+  }
+};
+
+/// Builds the kernel that computes x V and V, transposed, of the matrix.
+UOp jacobi_kernel(const UOps& p) {
+  Jacobi m(p);
+  m.s.loop(shape_of(p[0])[0].value(), [&](UOp b) {
+    m.load(b);
+    m.s.write(m.flags, {m.rotated}, UOp::constant(1, dtypes::int32));
+    m.s.loop(kSweeps, [&](UOp) {
+      m.s.write(m.flags, {m.before}, m.s.read(m.flags, {m.rotated}));
+      m.s.write(m.flags, {m.rotated}, m.no);
+      m.s.loop(m.where_set(m.before, m.n - 1), [&](UOp i) {
+        m.s.loop(whole(m.n - 1) - i, [&](UOp distance) {
           const UOp j = i + distance + 1;
-          for (UOp sum : {alphas, betas, gammas}) s.lanes(kLanes, [&](UOp l) { s.write(sum, {l}, none); });
-          s.loop(length / kLanes, [&](UOp k) {
-            auto products = [&](UOp sum, UOp x, UOp y) {
-              s.lanes(kLanes, [&](UOp l) {
-                const UOp at = k * kLanes + l;
-                s.write(sum, {l}, s.read(sum, {l}) + s.read(w, {b, x, at}) * s.read(w, {b, y, at}));
-              });
-            };
-            products(alphas, i, i);
-            products(betas, j, j);
-            products(gammas, i, j);
-          });
-          for (auto [which, sum] : {std::pair{alpha, alphas}, {beta, betas}, {gamma, gammas}}) {
-            for (int64_t half = kLanes / 2; half > 0; half /= 2)
-              s.lanes(half, [&, sum = sum](UOp l) { s.write(sum, {l}, s.read(sum, {l}) + s.read(sum, {l + half})); });
-            s.write(t, {which}, s.read(sum, {zero}));
-          }
-          const UOp lengths = root(s.read(t, {alpha})) * root(s.read(t, {beta}));
-          s.write(flags, {turns}, (lengths * ConstValue(least) < absolute(s.read(t, {gamma}))).cast(dtypes::int32));
-          s.write(flags, {rotated}, UOp::alu(Ops::OR, {s.read(flags, {rotated}), s.read(flags, {turns})}));
-          const UOp apart = quotient(s.read(t, {beta}) - s.read(t, {alpha}), s.read(t, {gamma})) * ConstValue(0.5);
-          const UOp far = one / (absolute(apart) + root(one + apart * apart));
-          s.write(t, {tangent}, (apart < none).where(far.neg(), far));
-          // sin and tan of half the angle: cos is 1 - sin tan, where it would be rounded to 1 as well.
-          const UOp hypotenuse = root(one + s.read(t, {tangent}) * s.read(t, {tangent}));
-          s.write(t, {sine}, s.read(t, {tangent}) / hypotenuse);
-          s.write(t, {part}, s.read(t, {sine}) / (one + one / hypotenuse));
-          const UOp sn = s.read(t, {sine}), half = s.read(t, {part});
-          for (auto [matrix, size] : {std::pair{w, length}, {vt, turned}})
-            s.loop(where_set(turns, size / kLanes), [&, matrix = matrix](UOp k) {
-              auto at = [&](UOp l) { return k * kLanes + l; };
-              s.lanes(kLanes, [&](UOp l) { s.write(alphas, {l}, s.read(matrix, {b, i, at(l)})); });
-              s.lanes(kLanes, [&](UOp l) { s.write(betas, {l}, s.read(matrix, {b, j, at(l)})); });
-              s.lanes(kLanes, [&](UOp l) {
-                const UOp a = s.read(alphas, {l}), e = s.read(betas, {l});
-                s.write(matrix, {b, i, at(l)}, a - sn * (e + half * a));
-              });
-              s.lanes(kLanes, [&](UOp l) {
-                const UOp a = s.read(alphas, {l}), e = s.read(betas, {l});
-                s.write(matrix, {b, j, at(l)}, e + sn * (a - half * e));
-              });
-            });
+          m.products(b, i, j);
+          m.choose_rotation();
+          m.rotate(b, i, j);
         });
       });
     });
   });
-  return s.sink("jacobi");
+  return m.s.sink("jacobi");
 }
 
 /// Builds the kernel that solves for X, given R and B.

@@ -91,76 +91,62 @@ std::vector<std::string> texts(const std::vector<ConstValue>& v, DType d) {
   for (std::string& s : out) s.insert(0, width - s.size(), ' ');
   return out;
 }
-}  // namespace
 
-std::string repr(const Tensor& t) {
-  if (!t.defined()) return "Tensor()";
-  return str("<Tensor ", t.shape(), ' ', t.dtype(), " on ", t.device(), t.is_realized() ? ", realized" : ", lazy",
-             t.grad().defined() ? ", with grad>" : ">");
-}
-
-std::ostream& operator<<(std::ostream& os, const Tensor& t) {
-  if (!t.defined()) return os << "Tensor()";
-  DType d = t.stored_dtype();
-  std::span<const std::byte> bytes = t.bytes();
-  std::vector<int64_t> shape = t.shape().ints();
-  size_t size = static_cast<size_t>(d.itemsize()), nd = shape.size();
-  int64_t total = t.numel();
-  bool summary = total > kSummaryAbove;
-  if (total == 0) return os << "[]";
-  // The displayed coordinates of each axis (-1: dots).
-  std::vector<std::vector<int64_t>> shown(nd);
-  for (size_t a = 0; a < nd; a++)
-    for (int64_t i = 0; i < shape[a]; i++) {
-      if (summary && shape[a] > 2 * kEdge && i == kEdge) {
-        shown[a].push_back(-1);
-        i = shape[a] - kEdge;
+/// An odometer over the displayed coordinates of a tensor; a row of dots counts as one coordinate of its axis.
+class Odometer {
+ public:
+  explicit Odometer(const std::vector<int64_t>& shape, bool summary)
+      : shown_(shape.size()), at_(shape.size(), 0), stride_(shape.size(), 1) {
+    for (size_t a = 0; a < shape.size(); a++)
+      for (int64_t i = 0; i < shape[a]; i++) {
+        if (summary && shape[a] > 2 * kEdge && i == kEdge) {
+          shown_[a].push_back(kDots);
+          i = shape[a] - kEdge;
+        }
+        shown_[a].push_back(i);
       }
-      shown[a].push_back(i);
+    for (size_t a = shape.size(); a-- > 1;) stride_[a - 1] = stride_[a] * shape[a];
+  }
+  /// Returns the axis whose dots are at the current position; the number of axes where there are none.
+  size_t dots_axis() const {
+    size_t a = 0;
+    while (a < at_.size() && shown_[a][at_[a]] != kDots) a++;
+    return a;
+  }
+  bool at_dots() const { return dots_axis() < at_.size(); }
+  /// Returns the axis to advance: that of the dots, else the last one.
+  size_t axis() const { return std::min(dots_axis(), at_.size() - 1); }
+  /// Advances `axis`; returns how many axes rolled over.
+  size_t next(size_t axis) {
+    for (size_t a = axis + 1; a-- > 0;) {
+      if (++at_[a] < shown_[a].size()) return axis - a;
+      at_[a] = 0;
     }
-  std::vector<int64_t> stride(nd, 1);
-  for (size_t a = nd; a-- > 1;) stride[a - 1] = stride[a] * shape[a];
-  // An odometer over the displayed coordinates; rows of dots count as one on their axis.
-  std::vector<size_t> at(nd, 0);
-  std::vector<ConstValue> values;
-  auto next = [&](size_t from) {  // advances axis `from`; returns how many axes rolled over
-    for (size_t a = from + 1; a-- > 0;) {
-      if (++at[a] < shown[a].size()) return from - a;
-      at[a] = 0;
-    }
-    return from + 1;
-  };
-  auto value_at = [&] {
+    return axis + 1;
+  }
+  bool in_row() const { return at_.back() > 0; }
+  size_t offset() const {
     int64_t o = 0;
-    for (size_t a = 0; a < nd; a++) o += shown[a][at[a]] * stride[a];
-    return load_const(&bytes[static_cast<size_t>(o) * size], d);
-  };
-  auto dots_axis = [&]() -> int {
-    for (size_t a = 0; a < nd; a++)
-      if (shown[a][at[a]] < 0) return static_cast<int>(a);
-    return -1;
-  };
-  if (nd == 0) {
-    ConstValue v = load_const(bytes.data(), d);
-    if (!d.is_float()) return os << texts({v}, d)[0];
-    std::string s = texts({v}, d)[0];
-    return os << (s.back() == '.' ? s + "0" : s);
+    for (size_t a = 0; a < at_.size(); a++) o += shown_[a][at_[a]] * stride_[a];
+    return static_cast<size_t>(o);
   }
-  for (bool more = true; more;) {
-    int dots = dots_axis();
-    if (dots < 0) values.push_back(value_at());
-    more = next(dots < 0 ? nd - 1 : static_cast<size_t>(dots)) <= (dots < 0 ? nd - 1 : static_cast<size_t>(dots));
-  }
-  std::vector<std::string> text = texts(values, d);
-  std::fill(at.begin(), at.end(), 0);
-  size_t k = 0, column = 0;
+
+ private:
+  static constexpr int64_t kDots = -1;
+  std::vector<std::vector<int64_t>> shown_;  // coordinates of each axis
+  std::vector<size_t> at_;
+  std::vector<int64_t> stride_;
+};
+
+/// Lays out the texts of the displayed elements in nested brackets, with rows wrapped at the line width.
+std::string layout(Odometer at, size_t nd, const std::vector<std::string>& text) {
+  size_t k = 0, column = nd;
   std::string out(nd, '[');
-  column = nd;
   for (bool more = true; more;) {
-    int dots = dots_axis();
-    size_t axis = dots < 0 ? nd - 1 : static_cast<size_t>(dots);
-    std::string word = dots < 0 ? text[k++] : "...";
-    if (axis == nd - 1 && at[nd - 1] > 0) {
+    const bool dots = at.at_dots();
+    const size_t axis = at.axis();
+    const std::string word = dots ? "..." : text[k++];
+    if (axis == nd - 1 && at.in_row()) {
       if (column + 1 + word.size() > kLineWidth - nd) {
         while (out.back() == ' ') out.pop_back();
         out += '\n' + std::string(nd, ' ');
@@ -172,20 +158,48 @@ std::ostream& operator<<(std::ostream& os, const Tensor& t) {
     }
     out += word;
     column += word.size();
-    size_t rolled = next(axis);
+    const size_t rolled = at.next(axis);
     more = rolled <= axis;
     // `rolled` axes ended: close them, start a new line and open as many.
-    if (!more) out += std::string(dots < 0 ? nd : axis + 1, ']');
+    if (!more) out += std::string(dots ? axis + 1 : nd, ']');
     else if (axis < nd - 1 || rolled > 0) {
-      size_t keep = axis + 1 - rolled;  // axes that stay open
+      const size_t keep = axis + 1 - rolled;  // axes that stay open
       out += std::string(rolled, ']') + std::string(nd - keep, '\n') + std::string(keep, ' ');
-      bool opens_dots = dots_axis() >= 0 && static_cast<size_t>(dots_axis()) < nd - 1;
-      size_t opened = (opens_dots ? static_cast<size_t>(dots_axis()) + 1 : nd) - keep;
+      const size_t opened = at.axis() + 1 - keep;
       out += std::string(opened, '[');
       column = keep + opened;
     }
   }
-  return os << out;
+  return out;
+}
+}  // namespace
+
+std::string repr(const Tensor& t) {
+  if (!t.defined()) return "Tensor()";
+  return str("<Tensor ", t.shape(), ' ', t.dtype(), " on ", t.device(), t.is_realized() ? ", realized" : ", lazy",
+             t.grad().defined() ? ", with grad>" : ">");
+}
+
+std::ostream& operator<<(std::ostream& os, const Tensor& t) {
+  if (!t.defined()) return os << "Tensor()";
+  const DType d = t.stored_dtype();
+  const std::span<const std::byte> bytes = t.bytes();
+  const std::vector<int64_t> shape = t.shape().ints();
+  const int64_t total = t.numel();
+  if (total == 0) return os << "[]";
+  if (shape.empty()) {
+    const std::string s = texts({load_const(bytes.data(), d)}, d)[0];
+    return os << (d.is_float() && s.back() == '.' ? s + "0" : s);
+  }
+  const Odometer begin(shape, total > kSummaryAbove);
+  std::vector<ConstValue> values;
+  Odometer at = begin;
+  for (bool more = true; more;) {
+    const size_t axis = at.axis();
+    if (!at.at_dots()) values.push_back(load_const(&bytes[at.offset() * static_cast<size_t>(d.itemsize())], d));
+    more = at.next(axis) <= axis;
+  }
+  return os << layout(begin, shape.size(), texts(values, d));
 }
 
 }  // namespace tg

@@ -10,10 +10,18 @@ namespace tg {
 using namespace tensor_detail;
 
 namespace {
+using Names = std::vector<std::string>;
+using Groups = std::vector<Names>;  // of one side
+using Sizes = std::vector<std::pair<std::string, int64_t>>;
+
+bool has_name(const Names& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 constexpr const char* kDots = "*";  // an ellipsis outside of parentheses: one group per axis
 
 /// Parses one side of a formula: groups of names; "1" is an empty group.
-std::vector<std::vector<std::string>> parse(const std::string& side, const std::string& formula) {
+Groups parse(const std::string& side, const std::string& formula) {
   std::string spaced;
   for (size_t i = 0; i < side.size(); i++) {
     if (side[i] == '(' || side[i] == ')') spaced += std::string(" ") + side[i] + ' ';
@@ -27,7 +35,7 @@ std::vector<std::vector<std::string>> parse(const std::string& side, const std::
     else
       spaced += side[i];
   }
-  std::vector<std::vector<std::string>> groups;
+  Groups groups;
   std::istringstream in(spaced);
   bool open = false;
   for (std::string word; in >> word;) {
@@ -55,75 +63,83 @@ std::vector<std::vector<std::string>> parse(const std::string& side, const std::
   TG_CHECK(ValueError, !open, "[rearrange] got '", formula, "', expected every parenthesis closed");
   return groups;
 }
+
+bool is_dots(const Names& g) { return g.size() == 1 && g[0] == kDots; }
+
+/// Checks the given sizes and the left side against the shape; returns how many axes its ellipsis stands for.
+size_t check_left(const Groups& left, const Shape& sh, const Sizes& sizes, const std::string& formula) {
+  for (auto& [name, n] : sizes) {
+    bool known = false;
+    for (auto& g : left) known |= has_name(g, name);
+    TG_CHECK(ValueError, known, "[rearrange] got a size for '", name, "', expected names of '", formula, "'");
+  }
+  for (auto& g : left)
+    TG_CHECK(ValueError, !has_name(g, "..."), "[rearrange] got an ellipsis in parentheses on the left of '", formula,
+             "', expected it there on the right only");
+  const size_t dots = static_cast<size_t>(std::count_if(left.begin(), left.end(), is_dots));
+  TG_CHECK(ValueError, dots <= 1 && left.size() - dots <= sh.size() && (dots || left.size() == sh.size()),
+           "[rearrange] got shape ", sh, " for '", formula, "', expected ", left.size() - dots,
+           dots ? " or more axes" : " axes");
+  return dots ? sh.size() - (left.size() - dots) : 0;
+}
+
+/// Replaces the ellipses of a side by a name for each axis they stand for.
+Groups expand_dots(const Groups& side, const Names& dot_names) {
+  Groups out;
+  for (auto& g : side) {
+    if (is_dots(g)) {
+      for (auto& n : dot_names) out.push_back({n});
+      continue;
+    }
+    Names names;
+    for (auto& n : g) {
+      if (n == "...") names.insert(names.end(), dot_names.begin(), dot_names.end());
+      else names.push_back(n);
+    }
+    out.push_back(names);
+  }
+  return out;
+}
+
+/// Adds the names of group `i`, an axis of size n, and the size that is not given.
+void split_axis(const Groups& left, size_t i, const Shape& sh, const std::string& formula, Names& names,
+                std::map<std::string, int64_t>& size) {
+  const int64_t n = sh[i].value();
+  int64_t known = 1;
+  std::string unknown;
+  for (const std::string& name : left[i]) {
+    TG_CHECK(ValueError, !has_name(names, name), "[rearrange] got '", name, "' twice on one side of '", formula, "'");
+    names.push_back(name);
+    if (auto it = size.find(name); it != size.end()) known *= it->second;
+    else {
+      TG_CHECK(ValueError, unknown.empty(), "[rearrange] got '", formula,
+               "', expected at most one unknown size in a group: give ", unknown, " or ", name);
+      unknown = name;
+    }
+  }
+  TG_CHECK(ShapeError, known > 0 && (unknown.empty() ? known == n : n % known == 0), "[rearrange] got axis ", i,
+           " of shape ", sh, " for '", formula, "', expected ", unknown.empty() ? "" : "a multiple of ", known);
+  if (!unknown.empty()) size[unknown] = n / known;
+}
 }  // namespace
 
 Tensor Tensor::rearrange(const std::string& formula, const std::vector<std::pair<std::string, int64_t>>& sizes) const {
   OpScope s;
-  size_t arrow = formula.find("->");
+  const size_t arrow = formula.find("->");
   TG_CHECK(ValueError, arrow != std::string::npos && formula.find("->", arrow + 2) == std::string::npos,
            "[rearrange] got '", formula, "', expected one ->");
-  auto left = parse(formula.substr(0, arrow), formula), right = parse(formula.substr(arrow + 2), formula);
+  Groups left = parse(formula.substr(0, arrow), formula), right = parse(formula.substr(arrow + 2), formula);
   const Shape sh = shape();
-  for (auto& [name, n] : sizes) {
-    bool known = false;
-    for (auto& g : left) known |= std::find(g.begin(), g.end(), name) != g.end();
-    TG_CHECK(ValueError, known, "[rearrange] got a size for '", name, "', expected names of '", formula, "'");
-  }
-  for (auto& g : left)
-    TG_CHECK(ValueError, std::find(g.begin(), g.end(), "...") == g.end(),
-             "[rearrange] got an ellipsis in parentheses on the left of '", formula,
-             "', expected it there on the right only");
-  // The ellipsis stands for the remaining axes.
-  auto is_dots = [](const std::vector<std::string>& g) { return g.size() == 1 && g[0] == kDots; };
-  size_t dots = static_cast<size_t>(std::count_if(left.begin(), left.end(), is_dots));
-  TG_CHECK(ValueError, dots <= 1 && left.size() - dots <= sh.size() && (dots || left.size() == sh.size()),
-           "[rearrange] got shape ", sh, " for '", formula, "', expected ", left.size() - dots,
-           dots ? " or more axes" : " axes");
-  size_t extra = sh.size() - (left.size() - dots);
-  std::vector<std::string> dot_names;
-  for (size_t i = 0; i < extra && dots; i++) dot_names.push_back(str("...", i));
-  auto expand_dots = [&](std::vector<std::vector<std::string>>& side) {
-    std::vector<std::vector<std::string>> out;
-    for (auto& g : side) {
-      if (is_dots(g)) {
-        for (auto& n : dot_names) out.push_back({n});
-        continue;
-      }
-      std::vector<std::string> names;
-      for (auto& n : g) {
-        if (n == "...") names.insert(names.end(), dot_names.begin(), dot_names.end());
-        else names.push_back(n);
-      }
-      out.push_back(names);
-    }
-    side = out;
-  };
-  expand_dots(left);
-  expand_dots(right);
+  Names dot_names;
+  for (size_t i = 0, n = check_left(left, sh, sizes, formula); i < n; i++) dot_names.push_back(str("...", i));
+  left = expand_dots(left, dot_names);
+  right = expand_dots(right, dot_names);
   std::map<std::string, int64_t> size(sizes.begin(), sizes.end());
-  std::vector<std::string> names, wanted;
-  Shape split;
-  for (size_t i = 0; i < left.size(); i++) {
-    int64_t n = sh[i].value(), known = 1;
-    std::string unknown;
-    for (const std::string& name : left[i]) {
-      TG_CHECK(ValueError, std::find(names.begin(), names.end(), name) == names.end(), "[rearrange] got '", name,
-               "' twice on one side of '", formula, "'");
-      names.push_back(name);
-      if (auto it = size.find(name); it != size.end()) known *= it->second;
-      else {
-        TG_CHECK(ValueError, unknown.empty(), "[rearrange] got '", formula,
-                 "', expected at most one unknown size in a group: give ", unknown, " or ", name);
-        unknown = name;
-      }
-    }
-    TG_CHECK(ShapeError, known > 0 && (unknown.empty() ? known == n : n % known == 0), "[rearrange] got axis ", i,
-             " of shape ", sh, " for '", formula, "', expected ", unknown.empty() ? "" : "a multiple of ", known);
-    if (!unknown.empty()) size[unknown] = n / known;
-    for (const std::string& name : left[i]) split.push_back(size[name]);
-  }
+  Names names;
+  for (size_t i = 0; i < left.size(); i++) split_axis(left, i, sh, formula, names, size);
+  Shape split, merged;
+  for (const std::string& name : names) split.push_back(size[name]);
   std::vector<int> order;
-  Shape merged;
   for (auto& g : right) {
     int64_t n = 1;
     for (const std::string& name : g) {
