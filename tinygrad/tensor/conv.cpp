@@ -108,9 +108,9 @@ UOp disjoint_windows(UOp u, const WindowView& v) {
 /// (K-1) * d and read in rows of W: row k then starts k * d elements later than row 0. Both this view and its gradient
 /// are affine in k and o.
 ///
-/// Of stride s > 1: with k = t * s + r the element is x[(o + t) * s + r], so the rows are those of ceil(K / s) taps t of
-/// dilation s, each read in pieces (o, r), and (t, r) are the taps. The gradient then sums, for every element, over the
-/// few t that reach it; a strided view of K rows would sum over all K, of which one in s contributes.
+/// Of stride s > 1: with k = t * s + r the element is x[(o + t) * s + r], so the rows are those of ceil(K / s) taps t
+/// of dilation s, each read in pieces (o, r), and (t, r) are the taps. The gradient then sums, for every element, over
+/// the few t that reach it; a strided view of K rows would sum over all K, of which one in s contributes.
 class OverlappingWindows {
  public:
   explicit OverlappingWindows(const WindowView& view)
