@@ -241,7 +241,7 @@ std::vector<CompiledKernelRef> compile_kernels(std::span<const KernelRef> kernel
         } catch (...) {
           next = missing.size();  // the others need not begin
           const std::string& name = kernels[i]->sink.arg<KernelInfo>().name;
-          rethrow_about(name.empty() ? "a kernel" : "kernel " + name, metadata ? metadata(i) : "");
+          rethrow_with_context(name.empty() ? "a kernel" : "kernel " + name, metadata ? metadata(i) : "");
         }
         cache().put(key, out[i]);
       }

@@ -134,7 +134,9 @@ void ScheduleRun::allocate() {
                                   : Buffer::create(b.device, b.size, b.dtype);
     try {
       buffers_[i]->ensure_allocated();
-    } catch (const OutOfMemoryError&) { rethrow_about("memory for a result", first_use(s, static_cast<int32_t>(i))); }
+    } catch (const OutOfMemoryError&) {
+      rethrow_with_context("memory for a result", first_use(s, static_cast<int32_t>(i)));
+    }
   }
 }
 
@@ -147,7 +149,7 @@ void ScheduleRun::launch(const Step& step, const ScheduleCall& call) {
     try {
       dst.copy_from(src);
     } catch (const Error&) {
-      rethrow_about(str("a copy from ", src.device_name(), " to ", dst.device_name()), call.metadata);
+      rethrow_with_context(str("a copy from ", src.device_name(), " to ", dst.device_name()), call.metadata);
     }
     GlobalCounters::copies++;
     GlobalCounters::mem += dst.nbytes();
@@ -169,7 +171,7 @@ void ScheduleRun::launch(const Step& step, const ScheduleCall& call) {
     auto again = Validation::begin(call, touched, {args.vars, call.vars.size()});
     step.kernel->executable->launch(args);
     if (again) again->compare(p, touched);
-  } catch (const std::exception&) { rethrow_about("kernel " + p.name, call.metadata); }
+  } catch (const std::exception&) { rethrow_with_context("kernel " + p.name, call.metadata); }
   GlobalCounters::kernels++;
   GlobalCounters::ops += static_cast<int64_t>(p.estimates.ops);
   GlobalCounters::mem += static_cast<int64_t>(p.estimates.mem);

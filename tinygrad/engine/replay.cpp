@@ -211,7 +211,7 @@ Replay::Replay(ReplayPlan plan) {
   }
   for (auto& [device, bytes] : m.schedule.arenas) arenas_[device] = Buffer::create(device, bytes, dtypes::uint8);
   m = {};
-  beside_ = tg::side_by_side(uses());
+  parallel_ = tg::parallel_launches(uses());
   for (size_t i = 0; i < input_number_.size(); i++) nth(buffers_, input_number_[i]).reset();
   for (size_t i = 0; i < output_number_.size(); i++) nth(buffers_, output_number_[i]).reset();
   if (once_.empty()) return;
@@ -282,7 +282,7 @@ void Replay::launch_slow(const Launch& l) {
     auto again = Validation::begin(l.call, touched, {args.vars, l.nvars});
     l.kernel->executable->launch(args);
     if (again) again->compare(*l.kernel->program, touched);
-  } catch (const std::exception&) { rethrow_about("kernel " + l.kernel->program->name, l.call.metadata); }
+  } catch (const std::exception&) { rethrow_with_context("kernel " + l.kernel->program->name, l.call.metadata); }
   if (timed) report_kernel(*l.kernel->program, l.call, buffers_[l.buffers[0]]->device_name(), begin);
 }
 
@@ -334,14 +334,14 @@ void Replay::run(std::span<const BufferRef> inputs, std::span<const BufferRef> o
         thread_extent_of(*launches_[l].kernel->program, {vars_.data() + launches_[l].vars, launches_[l].nvars});
   profile::Span span(profile::kHost, "replay");
   const bool timed = env::DEBUG.get() >= 2 || span.recording() || env::VALIDATE_WITH_CPU;
-  const int threads = beside_.empty() || timed || env::JIT.get() == 2 || !apart() ? 1 : env::num_cpu_threads();
+  const int threads = parallel_.empty() || timed || env::JIT.get() == 2 || !is_disjoint() ? 1 : env::num_cpu_threads();
   Stop::Hold hold;  // from the first launch on that changes what was there before
   size_t next = 0;
   if (threads > 1)
-    for (SideBySide& s : beside_)
+    for (LaunchGroup& s : parallel_)
       if (s.pays(threads)) {
         run_in_order(next, s.begin, hold, false);
-        run_beside(s, threads, hold);
+        run_concurrently(s, threads, hold);
         next = s.end;
       }
   run_in_order(next, launches_.size(), hold, timed);

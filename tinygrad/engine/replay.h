@@ -10,7 +10,7 @@
 
 #include "tinygrad/base/stop.h"
 #include "tinygrad/engine/compile.h"
-#include "tinygrad/engine/side_by_side.h"
+#include "tinygrad/engine/parallel_launches.h"
 #include "tinygrad/runtime/buffer.h"
 #include "tinygrad/runtime/write_watch.h"
 #include "tinygrad/schedule/schedule.h"
@@ -76,7 +76,7 @@ class Replay {
   void free_intermediates();
   std::vector<std::string> kernel_names() const;
   /// The stretches of the list that run on several threads when that pays.
-  const std::vector<SideBySide>& side_by_side() const { return beside_; }
+  const std::vector<LaunchGroup>& parallel_launches() const { return parallel_; }
 
  private:
   Replay();
@@ -85,16 +85,16 @@ class Replay {
   void allocate();
   void launch_slow(const Launch& l);
   void run_in_order(size_t begin, size_t end, Stop::Hold& hold, bool timed);
-  void run_beside(SideBySide& s, int threads, Stop::Hold& hold);
+  void run_concurrently(LaunchGroup& s, int threads, Stop::Hold& hold);
   std::vector<LaunchUse> uses() const;
   void plan_intermediates(Schedule& s, const std::vector<uint32_t>& call_of) const;
-  bool apart() const;
+  bool is_disjoint() const;
   void patch(size_t buffer, const BufferRef& to);
 
   std::vector<Launch> launches_;
   std::vector<Launch> once_;  // pruned: again when what they read was written
   WriteWatch sources_;        // what they read
-  std::vector<SideBySide> beside_;
+  std::vector<LaunchGroup> parallel_;
   std::vector<void*> handles_;
   std::vector<int64_t> vars_;
   std::vector<BufferRef> buffers_;                // by merged number

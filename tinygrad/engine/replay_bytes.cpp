@@ -308,7 +308,7 @@ std::unique_ptr<Replay> Replay::read(ByteReader& r, std::vector<BufferRef> exter
   p.input_read_ = read_flags(r, inputs.size(), "another number of inputs");
   p.input_written_ = read_flags(r, inputs.size(), "another number of inputs");
   p.external_written_ = read_flags(r, p.external_.size(), "another amount of memory");
-  p.beside_ = tg::side_by_side(p.uses());
+  p.parallel_ = tg::parallel_launches(p.uses());
   return out;
 }
 

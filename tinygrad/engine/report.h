@@ -13,7 +13,7 @@ void report_copy(const Buffer& dst, const Buffer& src, int64_t begin);
 void report_memory(const Schedule& s);
 /// Inside a catch block: throws the error again, of the same type, its message ending with what is known of the kernel
 /// or step it is about.
-[[noreturn]] void rethrow_about(const std::string& what, const std::string& metadata);
+[[noreturn]] void rethrow_with_context(const std::string& what, const std::string& metadata);
 void report_run(const Schedule& s, double compile_seconds, double run_seconds);
 
 }  // namespace tg

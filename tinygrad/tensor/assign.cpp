@@ -312,17 +312,17 @@ Tensors pending_writes(bool fresh) {
   return out;
 }
 
-void settle(std::vector<Touched>& touched) {
+void flush_pending(std::vector<TrackedMemory>& tracked) {
   GraphScope scope;
   std::unordered_map<const Buffer*, size_t> index;
-  for (size_t i = 0; i < touched.size(); i++) {
-    index.emplace(touched[i].memory.get(), i);
-    touched[i].node = UOpRef();
+  for (size_t i = 0; i < tracked.size(); i++) {
+    index.emplace(tracked[i].memory.get(), i);
+    tracked[i].node = UOpRef();
   }
-  auto find = [&](UOp buffer) -> Touched* {
+  auto find = [&](UOp buffer) -> TrackedMemory* {
     if (!buffer.is(Ops::BUFFER)) return nullptr;
     auto it = index.find(buffer_table::get(static_cast<uint64_t>(buffer.arg<ParamArg>().slot)).get());
-    return it == index.end() ? nullptr : &touched[it->second];
+    return it == index.end() ? nullptr : &tracked[it->second];
   };
   Tensors waiting;
   for (const Tensor& t : pending_writes(true)) {
@@ -334,7 +334,8 @@ void settle(std::vector<Touched>& touched) {
   Writes w;
   each_live([&](Tensor::Impl& i) {
     each_memory(i.uop, [&](UOp b) {
-      if (Touched* t = find(b); t && t->written && std::find(w.buffers.begin(), w.buffers.end(), b) == w.buffers.end())
+      if (TrackedMemory* t = find(b);
+          t && t->written && std::find(w.buffers.begin(), w.buffers.end(), b) == w.buffers.end())
         w.buffers.push_back(b);
     });
   });
@@ -366,7 +367,7 @@ void settle(std::vector<Touched>& touched) {
   });
   for (auto& [b, n] : fresh) b.node()->flags |= kStaleBuffer;
   for (auto [b, n] : direct) {
-    Touched& t = *find(b);
+    TrackedMemory& t = *find(b);
     if (t.node) {  // several nodes for one memory: look again each time
       t.refs = 0;
       continue;
@@ -420,7 +421,7 @@ void assign_shards(const Tensor& t, UOp u, UOp v) {
         false) {  // statistics and the like: from now on there is storage to write to, also in a captured function
       const std::vector<std::string> devices = split_devices(device_of(u));
       UOps stored;
-      for (size_t i = 0; i < n; i++) stored.push_back(own_storage(value_of(i), devices[i]));
+      for (size_t i = 0; i < n; i++) stored.push_back(materialize(value_of(i), devices[i]));
       return set_uop(*t.impl(), join_shards(stored, axis));
     }
     return set_uop(*t.impl(),
@@ -455,7 +456,7 @@ Tensors writes_with_earlier_state() {
   });
   return out;
 }
-bool take_back_write(const Tensor& t) {
+bool roll_back_write(const Tensor& t) {
   GraphScope g;
   if (const std::unordered_map<UOp, UOp> states = earlier_states(t); !states.empty()) {
     follow(states);
@@ -505,14 +506,14 @@ const Tensor& Tensor::assign(const Tensor& value) const {
         ValueError, !b.is(Ops::BUFFER) && !is_effect_target(b),
         "[assign] got a repeated or padded view of a tensor, expected one whose elements have places of their own");
     if (impl_->requires_grad.value_or(false)) {  // storage, like what is assigned to storage: a leaf once it has run
-      v = own_storage(v, device_or_default(u));
+      v = materialize(v, device_or_default(u));
       if (UOp b = memory_of(v); b.is(Ops::BUFFER)) b.node()->flags &= static_cast<uint8_t>(~kFreshBuffer);
       if (UOp e = below_views(v); e.is(Ops::AFTER)) e.node()->flags &= static_cast<uint8_t>(~kValueWrite);
       v.node()->flags |= Node::kNeedsGrad;
     }
     if (b.is_const()) impl_->literal = u;
     if (writable_state(current_view(v)))
-      v = own_storage(v, device_or_default(v));  // later writes to this one are not writes to the other
+      v = materialize(v, device_or_default(v));  // later writes to this one are not writes to the other
     set_uop(*impl_, v);
   } else {
     impl_->literal = UOpRef();

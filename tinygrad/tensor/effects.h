@@ -43,17 +43,17 @@ UOps readers_of(const Writes& w);
 void finish_effects(const Writes& w, bool read);
 
 /// Memory that a replay reads or writes behind the graph's back.
-struct Touched {
+struct TrackedMemory {
   std::shared_ptr<Buffer> memory;
   bool written = false;
   UOpRef node{};      ///< its BUFFER, when tensors have one
   uint32_t refs = 0;  ///< references to the node when nothing but tensors used it; 0: something did
   /// Nothing new refers to it: no pending write, no expression of its contents.
-  bool quiet() const { return !node || node.get().node()->refs.load(std::memory_order_relaxed) == refs; }
+  bool is_unreferenced() const { return !node || node.get().node()->refs.load(std::memory_order_relaxed) == refs; }
 };
 /// Before a replay: computes pending writes to the memory, and pending expressions of what will be overwritten, which
 /// then gets new BUFFER nodes.
-void settle(std::vector<Touched>& touched);
+void flush_pending(std::vector<TrackedMemory>& tracked);
 /// Pending writes that tensors hold, to storage others may have seen; `fresh`: to new storage too.
 Tensors pending_writes(bool fresh);
 
@@ -63,7 +63,7 @@ std::vector<bool> sole_owners(const Tensors& tensors);
 /// Tensors whose last write may be pending and is not the first of new storage.
 Tensors writes_with_earlier_state();
 /// The tensor, and all that view its storage, as before its last pending write. False when there is nothing before it.
-bool take_back_write(const Tensor& t);
+bool roll_back_write(const Tensor& t);
 
 /// True for the result of a user's kernel whose gradient may be asked for: it stays what it is, forwarded to its
 /// storage.

@@ -74,7 +74,7 @@ class Rebuild {
   UOp stored(UOp u) {
     if (has_buffer_identity(current_view(u)) || device_of(u).empty()) return u;
     UOp& s = stored_[u];
-    if (!s) s = own_storage(u, device_of(u));
+    if (!s) s = materialize(u, device_of(u));
     return s;
   }
   std::unordered_map<UOp, UOp> map_, stored_;
@@ -271,14 +271,14 @@ namespace {
 UOps recompute(const UOps& gradients, UOp call) {
   UOps seeds, waits, roots, targets, out(call.nsrc() - 1);
   for (UOp g : gradients) {
-    seeds.push_back(g ? own_storage(g, device_or_default(call.src(1))) : UOp());
+    seeds.push_back(g ? materialize(g, device_or_default(call.src(1))) : UOp());
     if (g) waits.push_back(seeds.back());
   }
   Rebuild again;
   for (size_t i = 0; i + 1 < call.nsrc(); i++) {
     UOp a = call.src(i + 1), p = param_like(a, i), later = a;
     if (a.dtype().is_float()) {
-      UOp now = current_view(a), storage = has_buffer_identity(now) ? now : own_storage(a, device_of(a));
+      UOp now = current_view(a), storage = has_buffer_identity(now) ? now : materialize(a, device_of(a));
       UOps src{storage};
       src.insert(src.end(), waits.begin(), waits.end());
       later = UOp::make(Ops::AFTER, a.dtype(), src);
@@ -307,7 +307,7 @@ Tensors checkpoint(const TensorFunction& f, const Tensors& inputs) {
   for (const Tensor& t : inputs) {
     UOp u = uop_of(t, "checkpoint");
     bool value = !device_of(u).empty() && !has_buffer_identity(current_view(u));
-    stored.push_back(value ? Tensor::from_uop(own_storage(u, device_of(u))) : t);
+    stored.push_back(value ? Tensor::from_uop(materialize(u, device_of(u))) : t);
   }
   UOps values, args;
   for (const Tensor& t : stored)

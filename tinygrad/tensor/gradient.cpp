@@ -53,7 +53,7 @@ Grads grad_reduce(UOp g, UOp u, UOp x) {
   const Shape& shape = shape_of(x);
   if (r.op == Ops::ADD) return {ops::expand(g, shape)};
   if (r.op == Ops::MAX) {  // equals share
-    UOp mask = ops::cast(eq(x, ops::computed_anew(u)), g.dtype());
+    UOp mask = ops::cast(eq(x, ops::detach_from_storage(u)), g.dtype());
     return {mask * (g * recip(ops::reduce(Ops::ADD, mask, axes)))};
   }
   // d prod / dx_j is the product of the others: u / x_j, or, where x_j is the only zero, the product of the rest.
@@ -86,14 +86,14 @@ UOp grad_flip(UOp g, UOp u) {
 /// Back to where the source of a COPY is; a number has no place: to the first device.
 UOp grad_copy(UOp g, UOp x) {
   const std::string& device = device_of(x).empty() ? device_of(g) : device_of(x);
-  if (is_multi(x)) return tensor_detail::spread(g, device, shard_axis(x));
+  if (is_multi(x)) return tensor_detail::distribute(g, device, shard_axis(x));
   return device.empty() ? g : UOp::make(Ops::COPY, g.dtype(), {g}, Arg(split_devices(device)[0]));
 }
 UOp shard_of(UOp g, uint32_t device) {
   return UOp::make(Ops::MSELECT, g.dtype(), {g}, Arg(static_cast<int64_t>(device)));
 }
 UOp grad_unshard(UOp g, UOp u) {
-  g = tensor_detail::spread(g, device_of(u), shard_axis(u));
+  g = tensor_detail::distribute(g, device_of(u), shard_axis(u));
   UOps parts;
   for (uint32_t i = 0; i < device_count(u); i++) parts.push_back(shard_of(g, i));
   return join_shards(parts, -1);
@@ -391,7 +391,7 @@ UOps compute_gradient(std::span<const UOp> given, std::span<const UOp> seeds, st
     // What was a view of shards must be one on the way back.
     constexpr OpSet kByAxis = Ops::RESHAPE | Ops::PAD | Ops::SHRINK | Ops::FLIP | Ops::INDEX | Ops::STACK;
     if (u.in(kByAxis) && is_multi(u) && shard_axis(v) != shard_axis(u))
-      v = tensor_detail::spread(v, device_of(u), shard_axis(u));
+      v = tensor_detail::distribute(v, device_of(u), shard_axis(u));
     Upstream up{v};
     Grads r = pm_gradient().rewrite(u, &up);
     TG_CHECK(GradientError, r.matched, "[gradient] got ", u.op(), ", which has no gradient: detach() its operands");
@@ -409,7 +409,7 @@ UOps compute_gradient(std::span<const UOp> given, std::span<const UOp> seeds, st
     UOp s = sums.count(t) ? sums[t] : UOp();
     // Sharded like its tensor, so that an optimizer can combine them.
     if (s && is_multi(t) && is_multi(s) && shard_axis(s) != shard_axis(t))
-      s = tensor_detail::spread(s, device_of(t), shard_axis(t));
+      s = tensor_detail::distribute(s, device_of(t), shard_axis(t));
     out.push_back(s);
   }
   return out;
@@ -546,7 +546,7 @@ const Tensor& Tensor::backward(const Tensor& seed) const {
     if (!grads[i]) grad = t.zeros_like();  // no differentiable way leads there
     else if (given.insert(grads[i]).second) grad = s(grads[i]);
     else
-      grad = s(own_storage(
+      grad = s(materialize(
           grads[i], device_or_default(chosen[i]->uop)));  // another tensor has the same gradient: each grows by itself
     if (!chosen[i]->grad) {
       chosen[i]->grad = grad.impl_;
@@ -588,7 +588,7 @@ const Tensor& Tensor::requires_grad_(bool on) const {
   impl_->requires_grad = impl_->asked = on;
   if (!on) return *this;
   // Equal constants are one node: a leaf needs an identity of its own.
-  if (device_of(u).empty()) set_uop(*impl_, own_storage(u, device_or_default(u)));
+  if (device_of(u).empty()) set_uop(*impl_, materialize(u, device_or_default(u)));
   impl_->uop.get().node()->flags |= Node::kNeedsGrad;
   return *this;
 }

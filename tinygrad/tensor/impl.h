@@ -45,7 +45,7 @@ class OpScope {
   /// The outermost method is recorded as the origin of new nodes (TRACEMETA).
   explicit OpScope(const char* method = __builtin_FUNCTION())
       : origin_(depth() ? Origin::current() : origin_of(method)) {
-    if (depth() == 0) bound_pending();  // before the method looks at its tensors
+    if (depth() == 0) limit_pending_graph();  // before the method looks at its tensors
     depth()++;
   }
   ~OpScope() { depth()--; }
@@ -78,13 +78,13 @@ UOp new_storage(const Shape& shape, DType dtype, const std::string& device);
 void mark_fresh(UOp buffer);
 bool is_fresh(UOp buffer);
 /// Writes `u` to new storage, in its strong type: AFTER(B, STORE(B, u)).
-UOp own_storage(UOp u, const std::string& device);
+UOp materialize(UOp u, const std::string& device);
 /// Returns the node a handle points to now: its buffer once it has been computed.
 UOp current(UOp u);
 /// Realizes; `keep`: gradients still know what the tensors were computed from.
 void realize_pending(const Tensors& tensors, bool keep);
 /// Runs `f`; adds a list of the largest live tensors to an OutOfMemoryError it throws.
-void explaining_memory(const std::function<void()>& f);
+void with_oom_report(const std::function<void()>& f);
 /// Returns the node's device, or the one a tensor without a device is computed on.
 std::string device_or_default(UOp u);
 void set_uop(Tensor::Impl& t, UOp u);

@@ -10,7 +10,7 @@
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/jit_capture.h"
-#include "tinygrad/tensor/jit_outside.h"
+#include "tinygrad/tensor/jit_snapshot.h"
 #include "tinygrad/tensor/jit_state.h"
 #include "tinygrad/tensor/lower_multi.h"
 #include "tinygrad/tensor/ops.h"
@@ -130,7 +130,7 @@ void JitCore::reset() {
   count_ = again_ = 0;
   replay_.reset();
   state_.reset();
-  trial_.reset();
+  dry_run_.reset();
   others_.clear();
 }
 void JitCore::free_intermediates() {
@@ -287,16 +287,17 @@ Tensors JitCore::run(const JitInputs& in, std::vector<Input> inputs) {
   }
 
   // Pending writes to what is read, pending reads of what is written.
-  if (!std::all_of(s.touched.begin(), s.touched.end(), [](const Touched& t) { return t.quiet(); })) settle(s.touched);
+  if (!std::all_of(s.tracked.begin(), s.tracked.end(), [](const TrackedMemory& t) { return t.is_unreferenced(); }))
+    flush_pending(s.tracked);
   std::vector<BufferRef> given, fresh;
-  std::vector<Touched> changed;
+  std::vector<TrackedMemory> changed;
   for (size_t i = 0; i < inputs.size(); i++) {
     given.push_back(inputs[i].memory);
     if (replay_->writes_input(i) && inputs[i].node.get().node()->refs.load() != 2)
       changed.push_back({inputs[i].memory, true});  // the tensor's and ours
     inputs[i].node = UOpRef();
   }
-  if (!changed.empty()) settle(changed);
+  if (!changed.empty()) flush_pending(changed);
   std::vector<std::pair<uint64_t, uint64_t>> drawn;  // the counter before and after
   for (size_t d = 0; d < s.draws.size(); d++) {
     const uint64_t before = rng::counter(s.draws[d].device);
@@ -314,7 +315,7 @@ Tensors JitCore::run(const JitInputs& in, std::vector<Input> inputs) {
   }
   g.reset();  // running needs no graph
   try {
-    explaining_memory([&] { replay_->run(given, fresh, vars); });
+    with_oom_report([&] { replay_->run(given, fresh, vars); });
   } catch (const Cancelled&) {
     take_back();
     throw;
@@ -323,7 +324,7 @@ Tensors JitCore::run(const JitInputs& in, std::vector<Input> inputs) {
     throw;
   }
   g.emplace();
-  for (const LeftGradient& l : s.gradients) l.attach();
+  for (const EscapingGradient& l : s.gradients) l.attach();
 
   UOps nodes;
   for (size_t i = 0; i < s.fresh.size(); i++) {

@@ -88,7 +88,7 @@ class JitCore {
   struct Output;
   struct State;
   struct Multi;
-  struct Trial;
+  struct DryRun;
   class Capture;
   struct Recorded;
   Tensors call_whole(const JitInputs& in, const Body& body);
@@ -107,7 +107,7 @@ class JitCore {
   int count_ = 0, again_ = 0;
   std::unique_ptr<Replay> replay_;
   std::unique_ptr<State> state_;
-  std::unique_ptr<Trial> trial_;
+  std::unique_ptr<DryRun> dry_run_;
   std::shared_ptr<const Multi> multi_;  ///< of the last call that ran the function
   std::vector<Recorded> others_;        ///< captures of calls with other constants, flags or gradients
   size_t capture_ = 0, captures_ = 0;   ///< number of the current one; how many there have been

@@ -259,8 +259,8 @@ std::shared_ptr<JitCore> JitCore::read(ByteReader& r, const std::vector<std::pai
   core->replay_ = Replay::read(r, {parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(nexternal)}, inputs,
                                s.fresh, s.variables.size() + s.draws.size());
   for (size_t i = 0; i < core->replay_->external().size(); i++)
-    s.touched.push_back({core->replay_->external()[i], core->replay_->writes_external(i)});
-  settle(s.touched);
+    s.tracked.push_back({core->replay_->external()[i], core->replay_->writes_external(i)});
+  flush_pending(s.tracked);
   core->set_whole_results(s.outputs.size());
   s.results = s.outputs.size();
   core->state_ = std::move(state);

@@ -177,10 +177,10 @@ void JitCore::Capture::store_pending() {
     if (const auto& grad = in_.tensors[i].impl()->grad;
         grad && (is_wanted(i) || in_.tensors[i].requires_grad().value_or(false)))
       pending.push_back(Tensor(grad));
-  if (core_.trial_) {
+  if (core_.dry_run_) {
     store_slots(pending);
     std::unordered_set<const Buffer*> written;
-    for (const auto& m : core_.trial_->written)
+    for (const auto& m : core_.dry_run_->written)
       if (auto p = m.lock()) written.insert(p.get());
     GraphScope g;
     each_live([&](Tensor::Impl& i) {
@@ -200,13 +200,13 @@ void JitCore::Capture::store_pending() {
 
 /// Gives the tensors of an earlier try storage of their own. A slot's is copied: a result of that call may share it.
 void JitCore::Capture::store_slots(Tensors& pending) {
-  Trial& t = *core_.trial_;
+  DryRun& t = *core_.dry_run_;
   const auto store = [&](Tensor::Impl& i) {
     Tensor copy;
     {
       GraphScope g;
       const UOp u = ops::strong(current_view(i.uop));
-      copy = Tensor::from_uop(own_storage(u, device_or_default(u)));
+      copy = Tensor::from_uop(materialize(u, device_or_default(u)));
     }
     realize(Tensors{copy});
     GraphScope g;
@@ -214,11 +214,11 @@ void JitCore::Capture::store_slots(Tensors& pending) {
   };
   for (const auto& weak : t.constants)
     if (auto p = weak.lock(); p && !is_stored(p->uop)) store(*p);
-  for (const Trial::Slot& s : t.left)
+  for (const DryRun::Slot& s : t.left)
     if (auto p = s.impl.lock(); p && !is_stored(p->uop)) pending.push_back(Tensor(p));
   if (!pending.empty()) realize_pending(pending, true);
   pending.clear();
-  for (Trial::Slot& s : t.left)
+  for (DryRun::Slot& s : t.left)
     if (auto p = s.impl.lock()) {
       GraphScope g;
       s.before = UOpRef(current_view(p->uop));
@@ -243,15 +243,15 @@ void JitCore::Capture::record() {
   results_ = out_.size();
   state_->results = results_;
   for (size_t i = 0; i < out_.size(); i++) shared_.push_back(body_.shared && body_.shared(i));
-  state_->gradients = outside_.gradients(in_.tensors);
+  state_->gradients = before_.gradients(in_.tensors);
   for (size_t i = 0; i < in_.tensors.size(); i++) {
-    state_->inputs.push_back({outside_.of_input(in_.tensors[i], is_wanted(i)), outside_.had_gradient(in_.tensors[i]),
+    state_->inputs.push_back({before_.of_input(in_.tensors[i], is_wanted(i)), before_.had_gradient(in_.tensors[i]),
                               in_.tensors[i].impl()->weak_from_this()});
     if (state_->inputs[i].gradient == InputGradient::kGiven) out_.push_back(Tensor(in_.tensors[i].impl()->grad));
   }
   shared_.resize(out_.size(), false);
   Tensors all = out_;
-  for (const LeftGradient& l : state_->gradients) all.push_back(Tensor(l.grad));
+  for (const EscapingGradient& l : state_->gradients) all.push_back(Tensor(l.grad));
   realize_results(all);
   if (Tensors writes = own_pending_writes(false); !writes.empty())
     realize(writes);  // batch norm's statistics, counters: part of the step
@@ -260,8 +260,8 @@ void JitCore::Capture::record() {
     collect_garbage();
     left_ = find_left();
   }
-  changed_ = outside_.changed_expressions(in_.tensors);
-  if (core_.trial_) keep_slots();
+  changed_ = before_.changed_expressions(in_.tensors);
+  if (core_.dry_run_) keep_slots();
 }
 
 /// What the function left outside; results that somebody else holds as well count among it.
@@ -269,37 +269,37 @@ Tensors JitCore::Capture::find_left() const {
   Tensors own;
   for (size_t i = 0; i < out_.size(); i++)
     if (!shared_[i]) own.push_back(out_[i]);
-  return outside_.left(in_.tensors, own, state_->gradients, made_by(plan_.runs));
+  return before_.left(in_.tensors, own, state_->gradients, made_by(plan_.runs));
 }
 
 /// Pairs what this run left with what the one before left: state is written back to its storage, the rest is stored.
 void JitCore::Capture::keep_slots() {
-  Trial& trial = *core_.trial_;
+  DryRun& dry_run = *core_.dry_run_;
   // An expression that is the same in every call is no state.
-  const auto same = [&](const Tensor& t, const Trial::Slot& s) {
+  const auto same = [&](const Tensor& t, const DryRun::Slot& s) {
     return !is_stored(t.uop()) && t.uop().key() == s.expression;
   };
   {
     GraphScope g;
-    for (size_t k = 0; k < std::min(left_.size(), trial.left.size());) {
-      if (!same(left_[k], trial.left[k])) {
+    for (size_t k = 0; k < std::min(left_.size(), dry_run.left.size());) {
+      if (!same(left_[k], dry_run.left[k])) {
         k++;
         continue;
       }
       left_.erase(left_.begin() + static_cast<std::ptrdiff_t>(k));
-      trial.left.erase(trial.left.begin() + static_cast<std::ptrdiff_t>(k));
+      dry_run.left.erase(dry_run.left.begin() + static_cast<std::ptrdiff_t>(k));
     }
   }
-  settled_ = left_.size() == trial.left.size();
+  settled_ = left_.size() == dry_run.left.size();
   for (size_t k = 0; settled_ && k < left_.size(); k++)
-    settled_ = left_[k].shape() == trial.left[k].shape && left_[k].stored_dtype() == trial.left[k].dtype;
+    settled_ = left_[k].shape() == dry_run.left[k].shape && left_[k].stored_dtype() == dry_run.left[k].dtype;
   if (!settled_) return;
   Tensors stored, back;
   std::vector<std::pair<std::shared_ptr<Tensor::Impl>, UOpRef>> restore;
   for (size_t k = 0; k < left_.size(); k++) {
     GraphScope g;
     const Tensor& t = left_[k];
-    const Trial::Slot& s = trial.left[k];
+    const DryRun::Slot& s = dry_run.left[k];
     const UOp value = ops::strong(current_view(t.uop()));
     const bool state = s.storage && (is_read(memory_of_node(s.storage).get(), plan_.runs) || is_read(s.storage, value));
     if (auto earlier = s.impl.lock()) {
@@ -335,24 +335,24 @@ bool JitCore::Capture::needs_another_run() {
     for (const auto& waiting : waiting_)
       if (auto p = waiting.lock()) computed |= is_stored(p->uop);
   }
-  const bool first = !core_.trial_;
+  const bool first = !core_.dry_run_;
   if (first ? left_.empty() && changed_.empty() && !computed : settled_ && changed_.empty()) return false;
   if (!first && left_.empty() && changed_.empty()) return false;  // made once: this call did not
   TG_CHECK(JitError, ++core_.again_ < kMostTries, "[jit] ", core_.name_,
            " leaves other tensors outside of its results in each call (",
            left_.empty() ? changed_.size() : left_.size(),
            " in this one): return them, or assign() to existing storage");
-  auto trial = std::make_unique<Trial>();
+  auto dry_run = std::make_unique<DryRun>();
   GraphScope g;
   for (const Tensor& t : left_) {
     const bool result = std::any_of(out_.begin(), out_.end(), [&](const Tensor& o) { return o.is_same(t); });
-    trial->left.push_back({t.impl()->weak_from_this(), {}, {}, t.shape(), t.stored_dtype(), t.uop().key(), result});
+    dry_run->left.push_back({t.impl()->weak_from_this(), {}, {}, t.shape(), t.stored_dtype(), t.uop().key(), result});
   }
-  for (const Tensor& t : changed_) trial->constants.push_back(t.impl()->weak_from_this());
+  for (const Tensor& t : changed_) dry_run->constants.push_back(t.impl()->weak_from_this());
   for (const RecordedRun& r : plan_.runs)
     for (size_t i = 0; i < r.buffers.size(); i++)
-      if (r.buffers[i]) trial->written.push_back(r.buffers[i]);
-  core_.trial_ = std::move(trial);
+      if (r.buffers[i]) dry_run->written.push_back(r.buffers[i]);
+  core_.dry_run_ = std::move(dry_run);
   return true;
 }
 
@@ -367,12 +367,12 @@ Tensors JitCore::Capture::run() {
   }
   for (const char* flag : {"DEFAULT_FLOAT", "DEFAULT_INT", "SUM_DTYPE"})
     state_->flags.emplace_back(flag, flag_text(flag));
-  outside_ = Outside();
+  before_ = TensorSnapshot();
   record();
   if (training_.seen) state_->flags.emplace_back("TRAINING", flag_text("TRAINING"));
   if (needs_another_run()) return results();
   check_something_captured();
-  const std::string stale = outside_.stale_reads(in_.tensors, plan_.runs);
+  const std::string stale = before_.stale_reads(in_.tensors, plan_.runs);
   TG_CHECK(JitError, stale.empty(), "[jit] ", core_.name_, " ", stale);
   GraphScope g;
   describe_arguments();
@@ -494,28 +494,28 @@ void JitCore::Capture::finish() {
            " with a value that is not bound by an argument: it would be that of the ",
            "captured call forever. Pass the bound variable as an argument");
   for (size_t i = 0; i < replay->external().size(); i++) {
-    s.touched.push_back({replay->external()[i], replay->writes_external(i)});
+    s.tracked.push_back({replay->external()[i], replay->writes_external(i)});
     s.made_external.push_back(made.contains(replay->external()[i].get()));
   }
-  settle(s.touched);
+  flush_pending(s.tracked);
   UOps read;
-  for (const Touched& t : s.touched)
+  for (const TrackedMemory& t : s.tracked)
     if (t.node) read.push_back(t.node);
   s.leaves = leaves_of(read);
   Tensors unwanted;
   for (size_t i = 0; i < in_.tensors.size(); i++)
     if (s.inputs[i].gradient == InputGradient::kUnwanted) unwanted.push_back(in_.tensors[i]);
-  for (const LeftGradient& l : outside_.kept(unwanted)) {
+  for (const EscapingGradient& l : before_.kept(unwanted)) {
     bool written = false;
     each_base(current_view(l.grad->uop), [&](UOp b) {
       if (b.is(Ops::BUFFER))
-        for (const Touched& t : s.touched) written |= t.written && t.memory == memory_of_node(b);
+        for (const TrackedMemory& t : s.tracked) written |= t.written && t.memory == memory_of_node(b);
     });
     if (written) s.gradients.push_back(l);
   }
   core_.replay_ = std::move(replay);
   core_.state_ = std::move(state_);
-  core_.trial_.reset();
+  core_.dry_run_.reset();
   core_.count_ = 2;
   core_.capture_ = core_.captures_++;
 }

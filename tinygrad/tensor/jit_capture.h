@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "tinygrad/tensor/jit_outside.h"
+#include "tinygrad/tensor/jit_snapshot.h"
 #include "tinygrad/tensor/jit_state.h"
 #include "tinygrad/tensor/lower_multi.h"
 
@@ -42,7 +42,7 @@ class JitCore::Capture {
   size_t results_ = 0;  ///< of `out_`; gradients of inputs follow
   ReplayPlan plan_;
   rng::TrainingRead training_{Tensor::training()};
-  tensor_detail::Outside outside_;
+  tensor_detail::TensorSnapshot before_;
   std::vector<std::weak_ptr<Tensor::Impl>> waiting_;  ///< pending outside before the call
   Tensors out_;
   std::vector<bool> shared_;  ///< by result: somebody else holds its handle

@@ -4,7 +4,7 @@
 #include "tinygrad/tensor/effects.h"
 #include "tinygrad/tensor/history.h"
 #include "tinygrad/tensor/jit.h"
-#include "tinygrad/tensor/jit_outside.h"
+#include "tinygrad/tensor/jit_snapshot.h"
 #include "tinygrad/tensor/random.h"
 
 namespace tg {
@@ -34,8 +34,8 @@ struct JitCore::State {
   std::vector<rng::Draw> draws;
   std::vector<Output> outputs;
   std::vector<std::pair<std::string, std::string>>
-      flags;                                           ///< variables of the library that change values, as they were
-  std::vector<tensor_detail::LeftGradient> gradients;  ///< that it leaves or adds to
+      flags;  ///< variables of the library that change values, as they were
+  std::vector<tensor_detail::EscapingGradient> gradients;  ///< that it leaves or adds to
   /// What happens to the gradient of an input, whether it had one before, and which tensor it was.
   struct InputState {
     tensor_detail::InputGradient gradient = tensor_detail::InputGradient::kNone;
@@ -47,8 +47,8 @@ struct JitCore::State {
   tensor_detail::Leaves leaves;     ///< storage outside that its results depend on, for errors of gradients
   std::vector<BufferRef> fresh;     ///< memory of the outputs of the last call
   std::vector<UOpRef> fresh_nodes;  ///< shape STACKs of their BUFFERs
-  std::vector<tensor_detail::Touched> touched;  ///< all memory that is neither input nor fresh
-  std::vector<bool> made_external;              ///< of that memory: the function made it
+  std::vector<tensor_detail::TrackedMemory> tracked;  ///< all memory that is neither input nor fresh
+  std::vector<bool> made_external;                    ///< of that memory: the function made it
   std::vector<std::vector<std::pair<std::string, std::string>>>
       alike;                         ///< other constants that were captured with the same record
   std::vector<std::string> ignored;  ///< constants that do not matter, by name
@@ -56,7 +56,7 @@ struct JitCore::State {
 
 /// What an uncaptured run of the function left outside. The next run shows what that means: a tensor made once, or one
 /// that every call replaces.
-struct JitCore::Trial {
+struct JitCore::DryRun {
   /// A tensor somebody outside holds.
   struct Slot {
     std::weak_ptr<Tensor::Impl> impl;

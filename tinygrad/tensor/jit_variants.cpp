@@ -23,8 +23,8 @@ std::vector<std::string> differing(const Constants& a, const Constants& b) {
     if (a[i] != b[i]) out.push_back(a[i].first);
   return out;
 }
-bool same_gradients(const std::vector<LeftGradient>& a, const std::vector<LeftGradient>& b) {
-  const auto same = [](const LeftGradient& x, const LeftGradient& y) {
+bool same_gradients(const std::vector<EscapingGradient>& a, const std::vector<EscapingGradient>& b) {
+  const auto same = [](const EscapingGradient& x, const EscapingGradient& y) {
     return x.owner.lock() == y.owner.lock() && x.absent == y.absent && x.grown == y.grown &&
            (!x.grown || x.grad == y.grad);
   };
@@ -51,7 +51,7 @@ bool JitCore::fits(const JitInputs& in) const {
   if (!s.accepts(in.constants)) return false;
   for (const auto& [flag, then] : s.flags)
     if (flag_text(flag) != then) return false;
-  for (const LeftGradient& l : s.gradients)
+  for (const EscapingGradient& l : s.gradients)
     if (!l.fits()) return false;
   for (size_t i = 0; i < s.inputs.size() && i < in.tensors.size(); i++) {
     if (!in.tensors[i].defined()) continue;
@@ -82,7 +82,7 @@ bool JitCore::choose(const JitInputs& in) {
   others_.push_back({std::move(replay_), std::move(state_), multi_, capture_});
   count_ = 1;
   again_ = 0;
-  trial_.reset();
+  dry_run_.reset();
   return true;
 }
 
@@ -107,8 +107,8 @@ bool JitCore::merge_equal() {
       return false;
     for (size_t i = 0; i < memory.size(); i++) {
       const auto made = [&](const State& s, const BufferRef& b) {
-        for (size_t t = 0; t < s.touched.size(); t++)
-          if (&s.touched[t].memory->base() == b.get()) return static_cast<bool>(s.made_external[t]);
+        for (size_t t = 0; t < s.tracked.size(); t++)
+          if (&s.tracked[t].memory->base() == b.get()) return static_cast<bool>(s.made_external[t]);
         return false;
       };
       if (memory[i].buffer != there[i].buffer && !(made(*state_, memory[i].buffer) && made(other, there[i].buffer)))

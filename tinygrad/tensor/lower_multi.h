@@ -19,7 +19,7 @@ Shards lower_multi(UOp u);
 /// The value written to new storage on each device of the list, sharded as it is.
 UOp own_shards(UOp u, const std::string& devices);
 /// COPY of `u` to the devices of a list, sliced along `axis` unless that is -1.
-UOp spread(UOp u, const std::string& devices, int axis);
+UOp distribute(UOp u, const std::string& devices, int axis);
 /// `u`, a value of no device, on the devices of `like` and sharded as that; of one device: itself.
 UOp placed_like(UOp u, UOp like);
 /// A tensor of several devices as one on a single device, for reading: gathered, or the whole that the first one has.

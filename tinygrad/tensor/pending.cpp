@@ -95,7 +95,7 @@ void look(bool memory_grew) {
 
 }  // namespace
 
-void bound_pending_now() {
+void limit_pending_graph_now() {
   static thread_local bool looking = false;
   if (looking || JitCore::capturing()) return;
   looking = true;

@@ -21,8 +21,8 @@ extern PendingRest pending_rest;
 /// tensor whose pending expression has a good part of them is computed. The expression itself stays if a gradient
 /// through it may be asked for: if it contains a node a live tensor shows, or one that needs a gradient. Never while a
 /// function is captured. Under a GraphScope.
-void bound_pending_now();
-inline void bound_pending() {
+void limit_pending_graph_now();
+inline void limit_pending_graph() {
   // The more has to stay, the rarer looks are.
   const size_t nodes = Graph::global().live_nodes(), most = static_cast<size_t>(env::PENDING_NODES.get());
   const int64_t mib = allocated_bytes() >> 20, most_mib = env::PENDING_MB.get();
@@ -31,7 +31,7 @@ inline void bound_pending() {
   rest.mib = std::min(rest.mib, mib);
   if ((nodes - rest.nodes >= std::max(most, rest.nodes / 2) && most > 0) ||
       (mib - rest.mib >= std::max(most_mib, rest.mib / 2) && most_mib > 0)) [[unlikely]]
-    bound_pending_now();
+    limit_pending_graph_now();
 }
 
 }  // namespace tg::tensor_detail

@@ -88,7 +88,7 @@ void add_multi(Plan& p, UOp u) {
     const auto known = std::find(p.sources.begin(), p.sources.end(), part);
     if (device_of(part).empty() || shape_of(part).symbolic() || part.is(Ops::DETACH) || twice ||
         (apart && has_value(part))) {
-      root = own_storage(part, devices[i]);
+      root = materialize(part, devices[i]);
       push_root(p, root, root);
     } else if (known != p.sources.end()) {
       root = p.roots[static_cast<size_t>(known - p.sources.begin())];
@@ -112,9 +112,9 @@ void add_root(Plan& p, UOp u) {
   if (has_multi(root)) return add_multi(p, u);
   if (root != u && has_value(root))
     return Graph::global().forward(u, current_view(root));  // a function that returns an argument
-  if (device_of(u).empty() || shape_of(u).symbolic()) root = own_storage(root, device_or_default(u));
+  if (device_of(u).empty() || shape_of(u).symbolic()) root = materialize(root, device_or_default(u));
   // In the storage of its source it would be its source, and gradients would flow into that.
-  else if (root.is(Ops::DETACH)) root = own_storage(root, device_of(root));
+  else if (root.is(Ops::DETACH)) root = materialize(root, device_of(root));
   push_root(p, root, u);
 }
 
@@ -255,7 +255,7 @@ std::string largest_tensors() {
 }
 }  // namespace
 
-void tensor_detail::explaining_memory(const std::function<void()>& f) {
+void tensor_detail::with_oom_report(const std::function<void()>& f) {
   std::string what;
   try {
     return f();
@@ -288,7 +288,7 @@ static void realize_all(const Tensors& tensors, bool keep) {
   };
   while (!prepare()) flight.wait();
   if (run) {  // without the graph's lock; a failure leaves every tensor as it was
-    explaining_memory([&] {
+    with_oom_report([&] {
       try {
         run->run();
       } catch (const OutOfMemoryError& e) {
@@ -331,7 +331,7 @@ static void realize_all(const Tensors& tensors, bool keep) {
 
 /// A write that there is no memory to compute would keep its storage unreadable for ever: each pending one is tried by
 /// itself, and taken back when that fails as well.
-static void take_back_writes() {
+static void roll_back_failed_writes() {
   if (JitCore::capturing()) return;
   for (const Tensor& t : writes_with_earlier_state())
     for (bool again = true; again;) {
@@ -339,7 +339,7 @@ static void take_back_writes() {
       try {
         realize_all({t}, false);
       } catch (const OutOfMemoryError&) {
-        again = take_back_write(t);
+        again = roll_back_write(t);
       } catch (const Error&) {  // left to whoever reads it
       }
     }
@@ -350,7 +350,7 @@ static void realize_or_restore(const Tensors& tensors, bool keep) {
   try {
     realize_all(tensors, keep);
   } catch (const OutOfMemoryError&) {
-    take_back_writes();
+    roll_back_failed_writes();
     throw;
   }
 }
@@ -391,7 +391,7 @@ BufferRef storage(const Tensor& t) {
   if (!u.is(Ops::BUFFER)) {  // a view: gather it
     UOp v = current_view(x.uop());
     v = ops::strong(v);
-    x = Tensor::from_uop(own_storage(v, device_or_default(v))).realize();
+    x = Tensor::from_uop(materialize(v, device_or_default(v))).realize();
     u = current_view(x.uop());
   }
   BufferRef b = buffer_table::get(static_cast<uint64_t>(u.arg<ParamArg>().slot));
@@ -415,9 +415,9 @@ bool literal_bytes(const Tensor& t, std::vector<std::byte>& out) {
   return true;
 }
 
-/// What own_storage gives a symbolic tensor: the first elements of each axis of storage that has room for the greatest
+/// What materialize gives a symbolic tensor: the first elements of each axis of storage that has room for the greatest
 /// sizes. Else nothing.
-UOp room_of(UOp v) {
+UOp backing_buffer(UOp v) {
   if (!v.is(Ops::SHRINK) || shape_of(v.src(0)) != ops::greatest(shape_of(v))) return {};
   for (UOp offset : v.src(1).srcs())
     if (!offset.is_const() || offset.const_int() != 0) return {};
@@ -434,12 +434,12 @@ std::vector<std::byte> bytes_with_values(const Tensor& t) {
   {
     GraphScope g;
     UOp v = current_view(t.uop());
-    if (!room_of(v)) x = Tensor::from_uop(own_storage(v, device_or_default(v)));
+    if (!backing_buffer(v)) x = Tensor::from_uop(materialize(v, device_or_default(v)));
   }
   if (x.defined()) x.realize();
   {
     GraphScope g;
-    room = Tensor::from_uop(room_of(current_view((x.defined() ? x : t).uop())));
+    room = Tensor::from_uop(backing_buffer(current_view((x.defined() ? x : t).uop())));
     now = with_values(t).shape();
   }
   std::span<const std::byte> all = room.bytes();

@@ -62,10 +62,10 @@ std::vector<LaunchUse> Replay::uses() const {
 /// Intermediates of launches that can run side by side do not take each other's places, as long as that costs little
 /// memory.
 void Replay::plan_intermediates(Schedule& s, const std::vector<uint32_t>& call_of) const {
-  const std::vector<SideBySide> stretches = tg::side_by_side(uses());
+  const std::vector<LaunchGroup> stretches = tg::parallel_launches(uses());
   std::vector<int32_t> kept_to(s.calls.size());
   for (size_t c = 0; c < kept_to.size(); c++) kept_to[c] = static_cast<int32_t>(c);
-  for (const SideBySide& side : stretches)
+  for (const LaunchGroup& side : stretches)
     for (uint32_t l = side.begin; l < side.end; l++) kept_to[call_of[l]] = static_cast<int32_t>(call_of[side.end - 1]);
   Schedule narrow = stretches.empty() ? Schedule() : s;
   plan_memory(s, kept_to);
@@ -81,7 +81,7 @@ void Replay::plan_intermediates(Schedule& s, const std::vector<uint32_t>& call_o
 
 /// Nothing that is written is memory of something else that was given, or used from outside: then the order found at
 /// capture is that of this call.
-bool Replay::apart() const {
+bool Replay::is_disjoint() const {
   auto input = [&](size_t i) -> const Buffer& { return *nth(buffers_, input_number_[i]); };
   for (size_t i = 0; i < input_number_.size(); i++) {
     for (size_t e = 0; e < external_.size(); e++)
@@ -92,7 +92,7 @@ bool Replay::apart() const {
   return true;
 }
 
-void Replay::run_beside(SideBySide& s, int threads, Stop::Hold& hold) {
+void Replay::run_concurrently(LaunchGroup& s, int threads, Stop::Hold& hold) {
   const Stop stop = Stop::current();
   Stop::check("replay");
   const bool stoppable = stop && s.end <= last_stop_;

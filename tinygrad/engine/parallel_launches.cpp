@@ -1,5 +1,5 @@
 /// \file Dependencies between launches by the bytes they touch, and their grouping into tasks.
-#include "tinygrad/engine/side_by_side.h"
+#include "tinygrad/engine/parallel_launches.h"
 
 #include <algorithm>
 #include <bitset>
@@ -68,7 +68,7 @@ std::vector<std::vector<uint32_t>> direct(std::span<const LaunchUse> list) {
 
 /// The launches `first`.. as tasks. A launch joins the task before it where nothing else would wait for it, or a small
 /// one that waits for the same.
-SideBySide group(std::span<const LaunchUse> list, uint32_t first) {
+LaunchGroup group(std::span<const LaunchUse> list, uint32_t first) {
   const std::vector<std::vector<uint32_t>> direct_before = direct(list);
   std::vector<uint32_t> followers(list.size(), 0), task_of(list.size());
   for (const auto& before : direct_before)
@@ -94,7 +94,7 @@ SideBySide group(std::span<const LaunchUse> list, uint32_t first) {
     tasks[task].push_back(first + i);
     ns[task] += list[i].ns;
   }
-  SideBySide out{first, first + static_cast<uint32_t>(list.size()), std::move(tasks), 0, 0, TaskGraph(before)};
+  LaunchGroup out{first, first + static_cast<uint32_t>(list.size()), std::move(tasks), 0, 0, TaskGraph(before)};
   std::vector<double> done(ns.size(), 0);  // when each is done with a thread for everybody
   for (size_t t = 0; t < ns.size(); t++) {
     for (uint32_t b : before[t]) done[t] = std::max(done[t], done[b]);
@@ -106,10 +106,10 @@ SideBySide group(std::span<const LaunchUse> list, uint32_t first) {
 }
 }  // namespace
 
-bool SideBySide::pays(int threads) const { return threads > 1 && ns - std::max(ns / threads, longest_ns) >= kPaysNs; }
+bool LaunchGroup::pays(int threads) const { return threads > 1 && ns - std::max(ns / threads, longest_ns) >= kPaysNs; }
 
-std::vector<SideBySide> side_by_side(std::span<const LaunchUse> list) {
-  std::vector<SideBySide> out;
+std::vector<LaunchGroup> parallel_launches(std::span<const LaunchUse> list) {
+  std::vector<LaunchGroup> out;
   for (size_t i = 0; i < list.size();) {
     size_t n = 0;
     double ns = 0;
@@ -118,7 +118,7 @@ std::vector<SideBySide> side_by_side(std::span<const LaunchUse> list) {
       n++;
     }
     if (n > 1 && ns >= kPaysNs)
-      if (SideBySide s = group(list.subspan(i, n), static_cast<uint32_t>(i)); s.ns - s.longest_ns >= kPaysNs)
+      if (LaunchGroup s = group(list.subspan(i, n), static_cast<uint32_t>(i)); s.ns - s.longest_ns >= kPaysNs)
         out.push_back(std::move(s));
     i += std::max<size_t>(n, 1);
   }

@@ -22,7 +22,7 @@ struct LaunchUse {
 
 /// Launches [begin, end) as tasks: lists of launches that run one after another. Every launch runs after those before
 /// it in the list that it shares memory with, unless both only read.
-struct SideBySide {
+struct LaunchGroup {
   uint32_t begin = 0, end = 0;
   std::vector<std::vector<uint32_t>> tasks;
   double ns = 0, longest_ns = 0;  ///< of all tasks; of the longest chain of them
@@ -32,6 +32,6 @@ struct SideBySide {
 };
 
 /// The stretches of a list for which that may pay; a chain never does.
-std::vector<SideBySide> side_by_side(std::span<const LaunchUse> list);
+std::vector<LaunchGroup> parallel_launches(std::span<const LaunchUse> list);
 
 }  // namespace tg
