@@ -3,6 +3,7 @@
 #include <functional>
 #include <mutex>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "tinygrad/base/env.h"
@@ -12,6 +13,11 @@
 
 namespace tg {
 
+class Buffer;
+
+/// The elements as the host sees them: the tensor's memory where that is host visible, else a copy.
+using HostView = std::variant<std::monostate, std::shared_ptr<Buffer>, std::vector<std::byte>>;
+
 struct Tensor::Impl : std::enable_shared_from_this<Tensor::Impl> {
   UOpRef uop;
   std::shared_ptr<Impl> grad;
@@ -19,8 +25,7 @@ struct Tensor::Impl : std::enable_shared_from_this<Tensor::Impl> {
   bool asked = false;                         ///< requires_grad by the user, not as a parameter of a layer
   bool gradient_lost = false;                 ///< backward() would have had to pass through a history that was dropped
   std::shared_ptr<bool> grad_read;            ///< set to true when somebody asks for the gradient
-  std::vector<std::byte> host;                ///< what data() handed out when device memory is not host visible
-  std::shared_ptr<void> keep;                 ///< what data() handed out otherwise: the Buffer
+  HostView host_view;                         ///< what data() handed out last
   UOpRef literal;                             ///< of one that was assigned to and never had storage: what it was before
   const void* thread = this_thread();         ///< that made it, or assigned to it last
   Impl *previous = nullptr, *next = nullptr;  ///< live tensors, oldest first

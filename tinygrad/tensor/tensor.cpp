@@ -175,8 +175,7 @@ std::string device_or_default(UOp u) {
 void set_uop(Tensor::Impl& t, UOp u) {
   if (t.uop.get() == u) return;
   t.uop = UOpRef(u);
-  t.host.clear();
-  t.keep.reset();
+  t.host_view = {};
 }
 
 }  // namespace tensor_detail
