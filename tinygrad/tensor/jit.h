@@ -90,16 +90,22 @@ class JitCore {
   struct Multi;
   struct DryRun;
   class Capture;
+  class ReplayCall;
+  class ShardedCall;
+  class Reader;
   struct Recorded;
+  struct RecordBytes;
   Tensors call_whole(const JitInputs& in, const Body& body);
   Tensors call_single(const JitInputs& in, const Body& body);
   Tensors run_uncaptured(const JitInputs& in, const Body& body);
-  Tensors run(const JitInputs& in, std::vector<Input> inputs);
+  Tensors replay_call(const JitInputs& in, std::vector<Input> inputs);
   std::vector<Input> check_inputs(const JitInputs& in);
   void give_gradients(const Tensors& inputs, Tensors& out) const;
 
   bool fits(const JitInputs& in) const;
   bool choose(const JitInputs& in);
+  void swap_current(Recorded& other);
+  RecordBytes record_bytes();
   bool merge_equal();
 
   std::string name_;

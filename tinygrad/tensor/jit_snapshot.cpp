@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "tinygrad/tensor/jit_patterns.h"
 #include "tinygrad/tensor/jit_state.h"
 #include "tinygrad/tensor/ops.h"
 
@@ -97,9 +98,9 @@ bool TensorSnapshot::had_gradient(const Tensor& t) const {
   return before && before->had_grad;
 }
 
-Tensors TensorSnapshot::left(const Tensors& inputs, const Tensors& results,
-                             const std::vector<EscapingGradient>& gradients,
-                             const std::unordered_set<const Buffer*>& made) const {
+Tensors TensorSnapshot::escaped(const Tensors& inputs, const Tensors& results,
+                                const std::vector<EscapingGradient>& gradients,
+                                const std::unordered_set<const Buffer*>& made) const {
   GraphScope g;
   std::unordered_set<const Tensor::Impl*> fine;
   std::unordered_set<const Buffer*> returned;

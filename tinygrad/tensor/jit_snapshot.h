@@ -47,8 +47,8 @@ class TensorSnapshot {
 
   /// Tensors that this thread made since and that somebody else than `inputs`, `results` and their gradients holds,
   /// oldest first: pending ones, and those in memory the function made (`made`).
-  Tensors left(const Tensors& inputs, const Tensors& results, const std::vector<EscapingGradient>& gradients,
-               const std::unordered_set<const Buffer*>& made) const;
+  Tensors escaped(const Tensors& inputs, const Tensors& results, const std::vector<EscapingGradient>& gradients,
+                  const std::unordered_set<const Buffer*>& made) const;
   /// Tensors without storage whose expression this thread has changed: assigning to constants does that.
   Tensors changed_expressions(const Tensors& inputs) const;
   /// What a replay could not give again, as text for an error; empty: nothing.
