@@ -31,7 +31,7 @@ UOp copied(UOp x, const std::string& device) {
   if (device_of(x).empty() || device_of(x) == device) return x;
   const Shape shape = shape_of(x);
   if (!shape.symbolic()) return UOp::make(Ops::COPY, x.dtype(), {x}, Arg(device));
-  // Storage has room for the greatest sizes: all of it goes.
+  // Storage has room for the maximum sizes: all of it is copied.
   Shape most, zero(shape.size(), SInt(0));
   ops::Pairs kept;
   for (const SInt& n : shape) {
@@ -58,10 +58,10 @@ UOp concatenated(const UOps& pieces, int axis) {
 namespace {
 using Names = std::vector<std::string>;
 
-/// Slice i of n along `axis` of a value on the devices `from`, on `device`.
+/// Brings slice i of n along `axis` of a value on the devices `from` to `device`.
 UOp brought(const Shards& s, const Names& from, int axis, size_t i, size_t n, const std::string& device) {
   if (s.parts.size() == 1) return copied(slice_of(s.parts[0], axis, i, n), device);
-  if (s.axis < 0) {  // everybody has it
+  if (s.axis < 0) {  // every device has it
     size_t k = i < from.size() && from[i] == device
                    ? i
                    : static_cast<size_t>(std::find(from.begin(), from.end(), device) - from.begin());
@@ -120,7 +120,7 @@ class Lowering {
     return {{e.parts.begin(), e.parts.end()}, e.axis};
   }
 
-  /// A value of no device, with what has been computed of it where it was computed.
+  /// Replaces in a value of no device what has been computed by where it was computed.
   static UOp placed(UOp u) {
     MemoScope now;
     auto& g = Graph::global();
@@ -169,7 +169,7 @@ class Lowering {
     return out;
   }
 
-  /// A node of one device, or of none, over values of several.
+  /// Lowers a node of one device, or of none, over values of several.
   UOp single(UOp u, const Names& device) {
     if (u.is(Ops::MSELECT))
       return get(u.src(0)).parts.at(static_cast<size_t>(static_cast<int64_t>(u.node()->arg_bits)));
@@ -185,7 +185,7 @@ class Lowering {
     const Shards s = get(u.src(0));
     for (size_t i = 0; i < devices.size(); i++) out.parts[i] = UOp::make(Ops::REDUCE, u.dtype(), {s.parts[i]}, u.arg());
     if (s.axis < 0 || out.axis >= 0) return out;
-    // Sums of 16-bit numbers accumulate in 32 bits; between devices they go as what they were.
+    // Sums of 16-bit values accumulate in 32 bits; between devices they are sent as what they were.
     DType d = u.dtype(), sent = d;
     if (UOp x = u.src(0); env::ALLREDUCE_CAST && x.is(Ops::CAST) && d == dtypes::float32)
       if (DType t = x.src(0).dtype(); t == dtypes::float16 || t == dtypes::bfloat16) sent = t;
@@ -195,7 +195,7 @@ class Lowering {
     return out;
   }
 
-  /// SHRINK to what one device has: all get it.
+  /// Lowers a SHRINK to what one device has: all get it.
   Shards picked(UOp u, const Shards& s, const Names& devices, Shards out) {
     const auto a = static_cast<size_t>(s.axis);
     Shape at = dims_of(u.src(1)), size = dims_of(u.src(2));
@@ -208,7 +208,7 @@ class Lowering {
     return out;
   }
 
-  /// What device i computes of `u`, whose shard axis is `axis`.
+  /// Returns what device i computes of `u`, whose shard axis is `axis`.
   UOp part(UOp u, int axis, size_t i, const Names& devices) {
     const size_t n = devices.size();
     auto at = [&](UOp s, int a) {  // source s, sliced along its axis a unless it repeats along it
@@ -239,18 +239,19 @@ class Lowering {
         const Shards g = get(s);
         s = g.parts.size() == 1 ? g.parts[0] : g.parts[i];
       }
-      if (u.is(Ops::CONTIGUOUS) && device_of(src[0]).empty()) return src[0];  // numbers have no place
+      if (u.is(Ops::CONTIGUOUS) && device_of(src[0]).empty()) return src[0];  // a literal lies on no device
     }
     return u.with_srcs(src);
   }
 
-  /// A movement op on one shard.
+  /// Applies a movement op to one shard.
   static UOp moved(UOp u, UOp x, int axis, int64_t n) {
     if (u.in(Ops::PERMUTE | Ops::FLIP)) return u.with_srcs({&x, 1});
     const bool grows = u.in(Ops::PAD | Ops::SHRINK);
     Shape dims = dims_of(u.src(grows ? 2 : 1));
     if (axis >= 0) dims[static_cast<size_t>(axis)] = dims[static_cast<size_t>(axis)].value() / n;
-    if (grows) return UOp::make(u.op(), u.dtype(), {x, u.src(1), dims.stack()});  // at the shard axis the offset is 0
+    if (grows)
+      return UOp::make(u.op(), u.dtype(), {x, u.src(1), dims.stack()});  // along the shard axis the offset is 0
     return u.is(Ops::RESHAPE) ? ops::reshape(x, dims) : ops::expand(x, dims);
   }
 
