@@ -75,7 +75,7 @@ ProgramCache& cache() {
   return *c;
 }
 
-/// One renderer per target, made when first needed.
+/// Returns the renderer of a target, made when first needed.
 const Renderer& renderer_for(const Target& target) {
   static std::mutex mutex;
   static auto* made = new std::unordered_map<std::string, std::unique_ptr<Renderer>>;
@@ -85,8 +85,8 @@ const Renderer& renderer_for(const Target& target) {
   return *r;
 }
 
-/// What launches need of a program that has been compiled: the graph of codegen, most of its memory, goes. The source
-/// stays for captures alone.
+/// Copies what launches need of a compiled program, without the graph of codegen, which is most of its memory. The
+/// source stays for captures alone.
 std::shared_ptr<const Program> launchable(const Program& p, bool source) {
   static const auto* nothing = new ArenaRef(std::make_shared<Arena>());
   auto out = std::make_shared<Program>();
@@ -167,7 +167,7 @@ void check_tensor_core(const CodegenOptions& options, const Target& target) {
                                        ": kernels do without"));
 }
 
-/// Everything that says which compiler works here, besides the target.
+/// Adds everything that says which compiler works here, besides the target.
 void add_compiler(Hash128& h) {
   h.add(env::CC.get());
   h.add(env::TG_LLVM_PLUGIN.get());
@@ -199,7 +199,7 @@ class Compilation {
     size_t kernel;
   };
 
-  /// Everything that makes code besides the kernel.
+  /// Hashes everything that decides the code besides the kernel.
   Hash128 base_key() const {
     Hash128 h;
     h.add(target_.key());

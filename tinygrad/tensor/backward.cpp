@@ -20,10 +20,7 @@ constexpr const char* kDroppedHint =
     "requires_grad_() (Python: is_param_(True)) before it is used, and call backward() inside of the captured function";
 
 /// Whether the value is storage under views, padding and repeating included.
-bool has_buffer_below(UOp u) {
-  while (u.in(kViewOps)) u = u.src(0);
-  return u.in(Ops::BUFFER | Ops::AFTER);
-}
+bool is_storage(UOp u) { return below_views(u).in(Ops::BUFFER | Ops::AFTER); }
 
 UOp seed_of(const Tensor& root, const Tensor& seed, const char* op) {
   UOp u = uop_of(root, op);
@@ -114,8 +111,7 @@ void add_gradient(Tensor::Impl& i, const Tensor& grad) {
     return;
   }
   const Tensor before(i.grad), sum = before + grad;
-  if (const UOp u = current_view(before.uop()); has_buffer_below(u) && !writable_state(u))
-    set_uop(*before.impl(), sum.uop());
+  if (const UOp u = current_view(before.uop()); is_storage(u) && !writable_state(u)) set_uop(*before.impl(), sum.uop());
   else before.assign(sum);
 }
 }  // namespace

@@ -64,27 +64,30 @@ void JitCore::free_intermediates() {
     if (b.use_count() == 1) b->deallocate();
 }
 
+namespace {
+std::string input_name(const JitInputs& in, size_t i) { return i < in.names.size() ? in.names[i] : str("tensor ", i); }
+
+/// Prepares an argument without storage (`u`) to be realized: what ones() and the like made gets storage on its device.
+/// JitError for one that cannot have any.
+void prepare_input(const JitInputs& in, size_t i, UOp u, const std::string& function) {
+  const bool literal = device_of(u).empty();
+  TG_CHECK(JitError, literal ? u.tag() || !shape_of(u).empty() : !u.dtype().is_weak(),
+           "[jit] got a constant or a weak tensor as ", input_name(in, i), " of ", function,
+           ", expected a tensor with storage (JIT inputs must be real buffers): use .clone(), or keep it inside "
+           "the function");
+  if (literal) set_uop(*in.tensors[i].impl(), in.tensors[i].clone().uop());
+}
+}  // namespace
+
 std::vector<JitCore::Input> JitCore::check_inputs(const JitInputs& in) {
-  auto name = [&](size_t i) { return i < in.names.size() ? in.names[i] : str("tensor ", i); };
-  Tensors pending;
   std::vector<Input> out(in.tensors.size());
-  for (int round = 0; round < 2; round++) {
+  Tensors pending;
+  const auto find_all = [&] {
     GraphScope g;
-    for (size_t i = 0; i < in.tensors.size(); i++) {
+    for (size_t i = 0; i < out.size(); i++) {
       UOp u = current_view(uop_of(in.tensors[i], "jit")), b = buffer_below(u);
-      const bool fill = !b && device_of(u).empty() && (u.tag() || !shape_of(u).empty());
-      TG_CHECK(JitError, b || fill || (!device_of(u).empty() && !u.dtype().is_weak()),
-               "[jit] got a constant or a weak tensor as ", name(i), " of ", name_,
-               ", expected a tensor with storage (JIT inputs must be real buffers): use .clone(), or keep it inside "
-               "the function");
-      if (fill && round == 0) {  // what ones() and the like made: it gets storage on its device
-        Tensor stored = in.tensors[i].clone();
-        set_uop(*in.tensors[i].impl(), stored.uop());
-        pending.push_back(in.tensors[i]);
-        continue;
-      }
       if (!b) {
-        TG_ASSERT(round == 0, "an input that does not get storage: ", u);
+        prepare_input(in, i, u, name_);
         pending.push_back(in.tensors[i]);
         continue;
       }
@@ -93,14 +96,18 @@ std::vector<JitCore::Input> JitCore::check_inputs(const JitInputs& in) {
       const UOp known = state_ && i < state_->patterns.size() ? state_->patterns[i].get() : UOp();
       out[i].pattern = known && u == b && is_pattern_of(known, b) ? known : input_pattern(u);
     }
-    if (pending.empty()) break;
-    realize_pending(pending, true);
-    pending.clear();
+  };
+  find_all();
+  if (!pending.empty()) {
+    realize_pending(std::exchange(pending, {}), true);
+    find_all();
+    TG_ASSERT(pending.empty(), "an input that does not get storage: ", pending[0].uop());
   }
   for (size_t i = 0; i < out.size(); i++)
     for (size_t k = 0; k < i; k++)
-      TG_CHECK(JitError, &out[i].memory->base() != &out[k].memory->base(), "[jit] got duplicate inputs: ", name(k),
-               " and ", name(i), " of ", name_, " share memory, expected different tensors: clone() one of them");
+      TG_CHECK(JitError, &out[i].memory->base() != &out[k].memory->base(),
+               "[jit] got duplicate inputs: ", input_name(in, k), " and ", input_name(in, i), " of ", name_,
+               " share memory, expected different tensors: clone() one of them");
   return out;
 }
 

@@ -44,7 +44,7 @@ std::string unbound_text(UOp u) {
 }
 
 UOp buffer_below(UOp u) {
-  while (u.in(kViewOps)) u = u.src(0);
+  u = below_views(u);
   return u.is(Ops::BUFFER) ? u : UOp();
 }
 BufferRef memory_of_node(UOp b) { return buffer_table::get(static_cast<uint64_t>(b.arg<ParamArg>().slot)); }

@@ -208,37 +208,37 @@ class Lowering {
     return out;
   }
 
+  /// Returns a source of a node for device i, sliced along its axis `a` unless it repeats along it.
+  UOp sliced(UOp s, int a, size_t i, const Names& devices) const {
+    if (a < 0 || a >= static_cast<int>(shape_of(s).size()) || shape_of(s)[static_cast<size_t>(a)] == 1) a = -1;
+    return brought(get(s), devices, a, i, devices.size(), devices[i]);
+  }
+  /// Returns shard i of a source, or all of one that has no shards.
+  UOp shard(UOp s, size_t i) const {
+    const Shards g = get(s);
+    return g.parts.size() == 1 ? g.parts[0] : g.parts[i];
+  }
+
   /// Returns what device i computes of `u`, whose shard axis is `axis`.
-  UOp part(UOp u, int axis, size_t i, const Names& devices) {
-    const size_t n = devices.size();
-    auto at = [&](UOp s, int a) {  // source s, sliced along its axis a unless it repeats along it
-      if (a < 0 || a >= static_cast<int>(shape_of(s).size()) || shape_of(s)[static_cast<size_t>(a)] == 1) a = -1;
-      return brought(get(s), devices, a, i, n, devices[i]);
-    };
+  UOp part(UOp u, int axis, size_t i, const Names& devices) const {
+    if (u.in(groups::kMovement)) return moved(u, get(u.src(0)).parts[i], axis, static_cast<int64_t>(devices.size()));
     auto rank = [](UOp s) { return static_cast<int>(shape_of(s).size()); };
     UOps src(u.srcs().begin(), u.srcs().end());
     if (u.in(groups::kAlu)) {
-      for (UOp& s : src) s = at(s, axis < 0 ? -1 : axis - rank(u) + rank(s));
+      for (UOp& s : src) s = sliced(s, axis < 0 ? -1 : axis - rank(u) + rank(s), i, devices);
     } else if (u.is(Ops::STACK)) {
-      for (UOp& s : src) s = at(s, axis < 0 ? -1 : axis - 1);
+      for (UOp& s : src) s = sliced(s, axis < 0 ? -1 : axis - 1, i, devices);
     } else if (u.is(Ops::INDEX)) {
       const int k = static_cast<int>(u.nsrc()) - 1, batch = rank(u) - (rank(src[0]) - k);
       const bool of_index = axis >= 0 && axis < batch;
-      src[0] = at(src[0], axis < 0 || of_index ? -1 : axis - batch + k);
-      for (size_t s = 1; s < src.size(); s++) src[s] = at(src[s], of_index ? axis - batch + rank(src[s]) : -1);
-    } else if (u.is(Ops::STORE)) {
-      src[1] = at(src[1], shard_axis(src[0]));
-      src[0] = get(src[0]).parts[i];
-    } else if (u.is(Ops::CALL)) {
+      src[0] = sliced(src[0], axis < 0 || of_index ? -1 : axis - batch + k, i, devices);
       for (size_t s = 1; s < src.size(); s++)
-        src[s] = get(src[s]).parts.size() == 1 ? get(src[s]).parts[0] : get(src[s]).parts[i];
-    } else if (u.in(groups::kMovement)) {
-      return moved(u, get(src[0]).parts[i], axis, static_cast<int64_t>(n));
+        src[s] = sliced(src[s], of_index ? axis - batch + rank(src[s]) : -1, i, devices);
+    } else if (u.is(Ops::STORE)) {
+      src[1] = sliced(src[1], shard_axis(src[0]), i, devices);
+      src[0] = get(src[0]).parts[i];
     } else {
-      for (UOp& s : src) {
-        const Shards g = get(s);
-        s = g.parts.size() == 1 ? g.parts[0] : g.parts[i];
-      }
+      for (size_t s = u.is(Ops::CALL) ? 1 : 0; s < src.size(); s++) src[s] = shard(src[s], i);
       if (u.is(Ops::CONTIGUOUS) && device_of(src[0]).empty()) return src[0];  // a literal lies on no device
     }
     return u.with_srcs(src);

@@ -19,9 +19,8 @@ std::string largest_tensors() {
   std::vector<Line> all;
   size_t tensors = 0;
   each_live([&](Tensor::Impl& i) {
-    UOp u = current_view(i.uop), b = u;
+    UOp u = current_view(i.uop), b = below_views(u);
     tensors++;
-    while (b.in(kViewOps)) b = b.src(0);
     if (!b.is(Ops::BUFFER)) return;
     BufferRef m = buffer_table::get(static_cast<uint64_t>(b.arg<ParamArg>().slot));
     if (!m || !m->is_allocated()) return;

@@ -50,10 +50,7 @@ Expression expression_of(UOp root, MemoScope& seen, const std::unordered_set<con
   return e;
 }
 
-bool has_storage(UOp u) {
-  while (u.in(kViewOps)) u = u.src(0);
-  return u.is(Ops::BUFFER);
-}
+bool has_storage(UOp u) { return below_views(u).is(Ops::BUFFER); }
 
 /// How many times PENDING_NODES there may be before histories that lead to unmarked tensors are dropped.
 constexpr size_t kMaxHistories = 8;

@@ -128,8 +128,7 @@ class Planner {
     }
     UOps held;
     each_live([&](Tensor::Impl& i) {
-      UOp u = i.uop;
-      while (u.in(kViewOps)) u = u.src(0);
+      UOp u = below_views(i.uop);
       if (!u.is(Ops::CONTIGUOUS) || shape_of(u).symbolic()) return;
       if (inside.has(has_multi(u) ? lower_multi(u).parts[0] : u)) held.push_back(u);
     });
