@@ -10,7 +10,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/engine/replay.h"
 #include "tinygrad/io/jit_file.h"
-#include "tinygrad/tensor/jit_outside.h"
+#include "tinygrad/tensor/jit_snapshot.h"
 
 namespace tg::python {
 

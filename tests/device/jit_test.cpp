@@ -609,7 +609,7 @@ Tensors web(const Tensor& x, const Tensors& weights, uint32_t seed, size_t layer
   return h;
 }
 
-TEST(Jit, IndependentKernelsRunSideBySide) {
+TEST(Jit, IndependentKernelsRunInParallel) {
   if (!env::JIT || Device::default_name() != "CPU") GTEST_SKIP() << "replays on the CPU";
   Context four{{"NUM_CPU_THREADS", 4}};  // as code for several threads
   Tensor::manual_seed(3);
@@ -619,13 +619,13 @@ TEST(Jit, IndependentKernelsRunSideBySide) {
   for (int i = 0; i < 4; i++) inputs.push_back(Tensor::randn(48, 48).realize());
   auto chain = jit([&](const Tensor& x) { return web(x, w, 1, 12, 1)[0]; });
   for (const Tensor& x : inputs) chain(x);
-  EXPECT_TRUE(chain.core().replay()->side_by_side().empty());
+  EXPECT_TRUE(chain.core().replay()->parallel_launches().empty());
   size_t beside = 0;
   for (uint32_t seed = 0; seed < 8; seed++) {
     auto f = jit([&](const Tensor& x) { return web(x, w, seed, 5, 5); });
     f(inputs[0]);
     f(inputs[1]);
-    for (const SideBySide& s : f.core().replay()->side_by_side()) {
+    for (const LaunchGroup& s : f.core().replay()->parallel_launches()) {
       beside += s.tasks.size();
       EXPECT_LT(s.longest_ns, s.ns / 2) << "the web is wider than two";
     }
@@ -648,7 +648,7 @@ TEST(Jit, IndependentKernelsRunSideBySide) {
   EXPECT_GE(beside, 8u * 10);
 }
 
-TEST(Jit, SideBySideWithStateThatIsWritten) {
+TEST(Jit, ParallelLaunchesWithStateThatIsWritten) {
   if (!env::JIT || Device::default_name() != "CPU") GTEST_SKIP() << "replays on the CPU";
   Context four{{"NUM_CPU_THREADS", 4}};
   Tensor::manual_seed(4);
@@ -682,7 +682,7 @@ TEST(Jit, SideBySideWithStateThatIsWritten) {
         else ASSERT_EQ(floats(t), want[static_cast<size_t>(i) * 4 + k++]) << "call " << i;
       }
     }
-    EXPECT_FALSE(step.core().replay()->side_by_side().empty());
+    EXPECT_FALSE(step.core().replay()->parallel_launches().empty());
   }
 }
 

@@ -75,7 +75,7 @@ ProgramCache& cache() {
   return *c;
 }
 
-/// One renderer per target, made when first needed.
+/// Returns the renderer of a target, made when first needed.
 const Renderer& renderer_for(const Target& target) {
   static std::mutex mutex;
   static auto* made = new std::unordered_map<std::string, std::unique_ptr<Renderer>>;
@@ -85,8 +85,8 @@ const Renderer& renderer_for(const Target& target) {
   return *r;
 }
 
-/// What launches need of a program that has been compiled: the graph of codegen, most of its memory, goes. The source
-/// stays for captures alone.
+/// Copies what launches need of a compiled program, without the graph of codegen, which is most of its memory. The
+/// source stays for captures alone.
 std::shared_ptr<const Program> launchable(const Program& p, bool source) {
   static const auto* nothing = new ArenaRef(std::make_shared<Arena>());
   auto out = std::make_shared<Program>();
@@ -167,11 +167,128 @@ void check_tensor_core(const CodegenOptions& options, const Target& target) {
                                        ": kernels do without"));
 }
 
-/// Everything that says which compiler works here, besides the target.
+/// Adds everything that says which compiler works here, besides the target.
 void add_compiler(Hash128& h) {
   h.add(env::CC.get());
   h.add(env::TG_LLVM_PLUGIN.get());
 }
+/// One compile_kernels().
+class Compilation {
+ public:
+  Compilation(std::span<const KernelRef> kernels, Device& device, const std::function<std::string(size_t)>& metadata)
+      : kernels_(kernels), device_(device), metadata_(metadata), out_(kernels.size()) {}
+
+  std::vector<CompiledKernelRef> run() {
+    find_known();
+    if (!missing_.empty()) {
+      check_tensor_core(options_, target_);
+      order_missing();
+      search();
+      compile_missing();
+    }
+    if (capture_)
+      for (size_t i = 0; i < kernels_.size(); i++)
+        if (out_[i]) capture_kernel(*kernels_[i], target_, *out_[i]->program);
+    for (auto [i, first] : repeated_) out_[i] = out_[first];
+    return std::move(out_);
+  }
+
+ private:
+  struct Missing {
+    Hash128 key;
+    size_t kernel;
+  };
+
+  /// Hashes everything that decides the code besides the kernel.
+  Hash128 base_key() const {
+    Hash128 h;
+    h.add(target_.key());
+    h.add(device_.kind());
+    h.add(options_.hash());
+    add_compiler(h);
+    add_beam_settings(h, options_);
+    return h;
+  }
+
+  /// Finds loaded kernels; of equal ones that are missing the first is compiled.
+  void find_known() {
+    const Hash128 base = base_key();
+    std::unordered_map<Hash128, size_t, KeyHash> first;
+    for (size_t i = 0; i < kernels_.size(); i++) {
+      Hash128 key = base;
+      key.add(kernels_[i]->key);
+      if ((out_[i] = cache().get(key)) && !(capture_ && out_[i]->program->source.empty())) continue;
+      if (auto [it, fresh] = first.try_emplace(key, i); fresh) missing_.push_back({key, i});
+      else repeated_.emplace_back(i, it->second);
+    }
+  }
+
+  /// Puts the largest kernels first, so that no thread is left with one at the end.
+  void order_missing() {
+    const auto nodes = [&](const Missing& m) { return kernels_[m.kernel]->arena->graph().live_nodes(); };
+    std::sort(missing_.begin(), missing_.end(), [&](const Missing& a, const Missing& b) {
+      return nodes(a) != nodes(b) ? nodes(a) > nodes(b) : a.kernel < b.kernel;
+    });
+  }
+
+  /// Searches before anything is compiled, one kernel at a time: nothing else may run while candidates are timed.
+  void search() {
+    searched_.resize(missing_.size());
+    if (options_.beam <= 0) return;
+    for (size_t m = 0; m < missing_.size(); m++)
+      searched_[m] = beam_opts(*kernels_[missing_[m].kernel], device_, renderer_for(target_), options_);
+  }
+
+  void compile_missing() {
+    // The key on disk also names the compiler's version: the table outlives it.
+    if (device_.compiles()) tool_.add(device_.compiler(target_).cache_key());
+    const env::Snapshot settings;
+    const Stop stop = Stop::current();
+    auto work = [&](int64_t, int64_t) {
+      const env::Adopt adopt(settings);
+      const Stop::Adopt stoppable(stop);
+      for (size_t m; (m = next_++) < missing_.size();) compile(missing_[m], searched_[m]);
+    };
+    // Printing of passes and sources must not interleave.
+    const bool serial = env::DEBUG.get() >= 4 || missing_.size() == 1;
+    const int64_t asked = env::PARALLEL.get();
+    const auto threads = serial ? 1 : asked > 0 ? std::min<int64_t>(asked, 1024) : env::num_cpu_threads();
+    if (threads == 1) work(0, 1);
+    else ThreadPool::global().parallel_for(0, threads, 1, work, static_cast<int>(threads));
+  }
+
+  void compile(const Missing& m, std::optional<std::vector<Opt>>& searched) {
+    const Kernel& kernel = *kernels_[m.kernel];
+    Hash128 stored = m.key;
+    stored.add(tool_);
+    CodegenOptions used = options_;
+    if (searched) {
+      used.opts = std::move(searched);
+      stored.add(used.hash());
+    }
+    try {
+      out_[m.kernel] = compile_one(stored, kernel, device_, target_, used);
+    } catch (...) {
+      next_ = missing_.size();  // the others need not begin
+      const std::string& name = kernel.sink.arg<KernelInfo>().name;
+      rethrow_with_context(name.empty() ? "a kernel" : "kernel " + name, metadata_ ? metadata_(m.kernel) : "");
+    }
+    cache().put(m.key, out_[m.kernel]);
+  }
+
+  std::span<const KernelRef> kernels_;
+  Device& device_;
+  const std::function<std::string(size_t)>& metadata_;
+  const Target& target_ = device_.target();
+  const CodegenOptions options_ = CodegenOptions::from_env();
+  const bool capture_ = static_cast<bool>(env::CAPTURE_PROCESS_REPLAY);
+  std::vector<CompiledKernelRef> out_;
+  std::vector<Missing> missing_;
+  std::vector<std::optional<std::vector<Opt>>> searched_;  // by missing kernel: what BEAM chose
+  std::vector<std::pair<size_t, size_t>> repeated_;        // a kernel, and the one equal to it that is compiled
+  Hash128 tool_;
+  std::atomic<size_t> next_{0};
+};
 }  // namespace
 
 Hash128 codegen_settings_hash() {
@@ -185,83 +302,7 @@ void clear_kernel_cache() { cache().clear(); }
 
 std::vector<CompiledKernelRef> compile_kernels(std::span<const KernelRef> kernels, Device& device,
                                                const std::function<std::string(size_t)>& metadata) {
-  const Target& target = device.target();
-  CodegenOptions options = CodegenOptions::from_env();
-  Hash128 base;
-  base.add(target.key());
-  base.add(device.kind());
-  base.add(options.hash());
-  add_compiler(base);
-  add_beam_settings(base, options);
-  const bool capture = static_cast<bool>(env::CAPTURE_PROCESS_REPLAY);
-  std::vector<CompiledKernelRef> out(kernels.size());
-  std::unordered_map<Hash128, size_t, KeyHash> first;  // key -> first position that needs it
-  std::vector<std::pair<Hash128, size_t>> missing;
-  std::vector<size_t> again;
-  for (size_t i = 0; i < kernels.size(); i++) {
-    Hash128 key = base;
-    key.add(kernels[i]->key);
-    if ((out[i] = cache().get(key)) && !(capture && out[i]->program->source.empty())) continue;
-    if (auto [it, fresh] = first.try_emplace(key, i); fresh) missing.emplace_back(key, i);
-    else again.push_back(i);
-  }
-  if (!missing.empty()) {
-    check_tensor_core(options, target);
-    // The key on disk also names the compiler's version: the table outlives it.
-    Hash128 tool;
-    if (device.compiles()) tool.add(device.compiler(target).cache_key());
-    // Great kernels first, so that no thread is left with one at the end.
-    const auto nodes = [&](const std::pair<Hash128, size_t>& m) {
-      return kernels[m.second]->arena->graph().live_nodes();
-    };
-    std::sort(missing.begin(), missing.end(),
-              [&](auto& a, auto& b) { return nodes(a) != nodes(b) ? nodes(a) > nodes(b) : a.second < b.second; });
-    // Searches come first, one at a time: nothing else may run while candidates are timed.
-    std::vector<std::optional<std::vector<Opt>>> searched(missing.size());
-    if (options.beam > 0)
-      for (size_t m = 0; m < missing.size(); m++)
-        searched[m] = beam_opts(*kernels[missing[m].second], device, renderer_for(target), options);
-    const env::Snapshot settings;
-    const Stop stop = Stop::current();
-    std::atomic<size_t> next{0};
-    auto work = [&](int64_t, int64_t) {
-      const env::Adopt adopt(settings);
-      const Stop::Adopt stoppable(stop);
-      for (size_t m; (m = next++) < missing.size();) {
-        auto& [key, i] = missing[m];
-        Hash128 stored = key;
-        stored.add(tool);
-        CodegenOptions used = options;
-        if (searched[m]) {
-          used.opts = std::move(searched[m]);
-          stored.add(used.hash());
-        }
-        try {
-          out[i] = compile_one(stored, *kernels[i], device, target, used);
-        } catch (...) {
-          next = missing.size();  // the others need not begin
-          const std::string& name = kernels[i]->sink.arg<KernelInfo>().name;
-          rethrow_about(name.empty() ? "a kernel" : "kernel " + name, metadata ? metadata(i) : "");
-        }
-        cache().put(key, out[i]);
-      }
-    };
-    // Printing of passes and sources must not interleave.
-    const bool serial = env::DEBUG.get() >= 4 || missing.size() == 1;
-    const int64_t asked = env::PARALLEL.get();
-    const auto threads = serial ? 1 : asked > 0 ? std::min<int64_t>(asked, 1024) : env::num_cpu_threads();
-    if (threads == 1) work(0, 1);
-    else ThreadPool::global().parallel_for(0, threads, 1, work, static_cast<int>(threads));
-  }
-  if (capture)
-    for (size_t i = 0; i < kernels.size(); i++)
-      if (out[i]) capture_kernel(*kernels[i], target, *out[i]->program);
-  for (size_t i : again) {
-    Hash128 key = base;
-    key.add(kernels[i]->key);
-    out[i] = out[first.at(key)];
-  }
-  return out;
+  return Compilation(kernels, device, metadata).run();
 }
 
 }  // namespace tg

@@ -28,7 +28,7 @@ std::vector<CompiledKernelRef> compile_kernels(std::span<const KernelRef> kernel
 /// Forgets loaded kernels (they stay alive where they are in use).
 void clear_kernel_cache();
 
-/// Hash of every setting that changes code (NOOPT, BEAM, DEV, ...); part of cache keys.
+/// Hashes every setting that changes code (NOOPT, BEAM, DEV, ...); part of cache keys.
 Hash128 codegen_settings_hash();
 
 }  // namespace tg

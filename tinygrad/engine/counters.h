@@ -13,8 +13,8 @@ struct GlobalCounters {
   static std::atomic<int64_t> nanoseconds;  ///< time in kernels, measured under DEBUG >= 2 and PROFILE=1 only
   static std::atomic<int64_t> runs;         ///< schedules and replays that ran
   static std::atomic<int64_t> run_ns;       ///< their time, host included
-  static std::atomic<int64_t>
-      compile_ns;  ///< time until their kernels were ready: code generation, compiler, loader, caches
+  /// Time until their kernels were ready: code generation, compiler, loader, caches.
+  static std::atomic<int64_t> compile_ns;
   static std::atomic<int64_t> disk_hits;  ///< kernels found in the disk cache
   static void reset();
 };

@@ -2,7 +2,7 @@
 #pragma once
 #include <memory>
 
-#include "tinygrad/engine/compile.h"
+#include "tinygrad/engine/launch_list.h"
 #include "tinygrad/runtime/buffer.h"
 #include "tinygrad/schedule/schedule.h"
 
@@ -21,24 +21,17 @@ class ScheduleRun {
   void run();
 
  private:
-  /// A launch or copy, ready: nothing is looked up, checked or allocated any more once the first one runs.
-  struct Step {
-    const CompiledKernel* kernel;  // null: a copy
-    size_t handles, vars;          // where its arguments begin
-    int64_t extent;
-    std::vector<std::pair<BufferRef, BufferRef>> copies;  // made before: to, from
-  };
   void allocate();
-  void launch(const Step& step, const ScheduleCall& call);
+  LaunchList launch_list(const std::vector<CompiledKernelRef>& kernels) const;
+  void note_writes(const LaunchList& list) const;
+  void record(const std::vector<CompiledKernelRef>& kernels, std::vector<bool> blank) const;
 
   std::shared_ptr<const Schedule> schedule_;
   std::vector<BufferRef> buffers_;  // by Schedule::buffers; internal ones are made by run()
   std::vector<std::pair<std::string, int64_t>> vars_;
-  std::vector<void*> handles_;
-  std::vector<int64_t> values_;
 };
 
-/// ScheduleRun(bound).run() for callers that hold everything themselves.
+/// Runs a schedule for callers that hold everything themselves.
 void run_schedule(const BoundSchedule& bound);
 
 }  // namespace tg

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "tinygrad/base/stop.h"
-#include "tinygrad/engine/compile.h"
-#include "tinygrad/engine/side_by_side.h"
+#include "tinygrad/engine/launch_list.h"
+#include "tinygrad/engine/parallel_launches.h"
 #include "tinygrad/runtime/buffer.h"
 #include "tinygrad/runtime/write_watch.h"
 #include "tinygrad/schedule/schedule.h"
@@ -19,6 +19,7 @@ namespace tg {
 
 class ByteReader;
 class ByteWriter;
+struct MergedRuns;
 
 /// One run of a schedule, as it happened.
 struct RecordedRun {
@@ -28,9 +29,9 @@ struct RecordedRun {
   std::vector<CompiledKernelRef> kernels;  ///< by call
   std::vector<bool> blank{};               ///< by buffer: it had no memory before, so nothing to read
 };
-/// While set, runs of this thread are appended (unless CAPTURING=0). Returns what was set before.
+/// Sets the list that runs of this thread are appended to (unless CAPTURING=0). Returns the one before.
 std::vector<RecordedRun>* record_runs(std::vector<RecordedRun>* runs);
-/// True while runs of this thread are recorded.
+/// Whether runs of this thread are recorded.
 bool recording_runs();
 
 /// What a replay is made from.
@@ -50,11 +51,11 @@ class Replay {
   /// it drops becomes free.
   explicit Replay(ReplayPlan plan);
   ~Replay();
-  /// What read() needs besides external(), as bytes. DeviceError for kernels without code.
+  /// Writes what read() needs besides external(). DeviceError for kernels without code.
   void write(ByteWriter& w) const;
-  /// A replay from bytes: with its external memory, things like its inputs and outputs, and the number of values each
-  /// run is given. FormatError for bytes that are none, DeviceError for code of another machine. Code is checked to be
-  /// loadable, not to be harmless.
+  /// Makes a replay from bytes: with its external memory, buffers like its inputs and outputs, and the number of values
+  /// each run is given. FormatError for bytes that are none, DeviceError for code of another machine. Code is checked
+  /// to be loadable, not to be harmless.
   static std::unique_ptr<Replay> read(ByteReader& r, std::vector<BufferRef> external, std::span<const BufferRef> inputs,
                                       std::span<const BufferRef> outputs, size_t nvars);
   Replay(const Replay&) = delete;
@@ -65,54 +66,51 @@ class Replay {
 
   size_t calls() const;  ///< kernels and copies
   size_t kernels() const;
-  bool pruned() const { return !once_.empty(); }
+  bool pruned() const { return !constant_launches_.empty(); }
   /// Memory that is neither input nor output nor planned, in the order it is first used.
   const std::vector<BufferRef>& external() const { return external_; }
   bool writes_external(size_t i) const { return external_written_[i]; }
   bool writes_input(size_t i) const { return input_written_[i]; }
-  bool reads_input(size_t i) const { return input_read_[i]; }
   int64_t planned_bytes() const;
   /// Gives planned memory back until the next run.
   void free_intermediates();
   std::vector<std::string> kernel_names() const;
-  /// The stretches of the list that run on several threads when that pays.
-  const std::vector<SideBySide>& side_by_side() const { return beside_; }
+  /// Groups of launches that run on several threads when that pays.
+  const std::vector<LaunchGroup>& parallel_launches() const { return parallel_; }
 
  private:
+  class Reader;
   Replay();
-  struct Launch;
-  struct Merged;
-  void allocate();
-  void launch_slow(const Launch& l);
-  void run_in_order(size_t begin, size_t end, Stop::Hold& hold, bool timed);
-  void run_beside(SideBySide& s, int threads, Stop::Hold& hold);
-  std::vector<LaunchUse> uses() const;
+  void write_buffers(ByteWriter& w) const;
+  void write_launches(ByteWriter& w) const;
+  std::vector<uint32_t> add_launches(const MergedRuns& m);
   void plan_intermediates(Schedule& s, const std::vector<uint32_t>& call_of) const;
-  bool apart() const;
-  void patch(size_t buffer, const BufferRef& to);
+  void classify_buffers(const MergedRuns& m);
+  std::vector<LaunchUse> uses() const;
+  void finish_list();
+  void run_constant_launches(const std::vector<bool>& constant);
+  void allocate();
+  void bind_input(size_t i, const BufferRef& given);
+  void bind_buffer(size_t number, const BufferRef& to);
+  void unbind_given();
+  void run_launches(int threads, bool watched);
+  void run_concurrently(LaunchGroup& s, int threads, Stop::Hold& hold);
+  void note_writes() const;
+  bool is_disjoint() const;
 
-  std::vector<Launch> launches_;
-  std::vector<Launch> once_;  // pruned: again when what they read was written
-  WriteWatch sources_;        // what they read
-  std::vector<SideBySide> beside_;
-  std::vector<void*> handles_;
-  std::vector<int64_t> vars_;
-  std::vector<BufferRef> buffers_;                // by merged number
-  std::vector<std::vector<uint32_t>> positions_;  // by merged number: in handles_
+  LaunchList list_;
+  std::vector<Launch> constant_launches_;  // pruned: again when what they read was written
+  WriteWatch constant_sources_;            // what they read
+  std::vector<LaunchGroup> parallel_;
+  std::vector<std::vector<uint32_t>> positions_;  // by buffer: arguments that are it
   std::vector<std::pair<int, uint32_t>> var_patches_;
   std::vector<uint32_t> symbolic_;  // launches whose extent follows from variables
   std::vector<int32_t> input_number_, output_number_;
   std::vector<bool> input_read_, input_written_, external_written_;
   std::vector<BufferRef> external_;
   std::map<std::string, BufferRef> arenas_;
-  std::vector<std::pair<size_t, ScheduleBuffer>> planned_;  // merged number and place
-  size_t last_stop_ = SIZE_MAX;                             // the first launch that changes what was there before
-  double ops_ = 0, mem_ = 0;
-  int64_t ncopies_ = 0;
+  std::vector<std::pair<size_t, ScheduleBuffer>> planned_;  // number and place
   bool allocated_ = false;
 };
-
-/// Size of the THREAD range of a program under these values of its variables.
-int64_t thread_extent_of(const Program& p, std::span<const int64_t> vars);
 
 }  // namespace tg

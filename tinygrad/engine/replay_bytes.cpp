@@ -5,7 +5,6 @@
 
 #include "tinygrad/base/env.h"
 #include "tinygrad/engine/replay.h"
-#include "tinygrad/engine/replay_launch.h"
 #include "tinygrad/runtime/cpu_detect.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/uop/serialize.h"
@@ -14,7 +13,7 @@
 namespace tg {
 namespace {
 enum Role : uint8_t { kGiven, kExternal, kPlanned, kScratch };
-constexpr int64_t kMost = int64_t{1} << 46;  // bytes of one piece of memory
+constexpr int64_t kMaxBytes = int64_t{1} << 46;  // of one piece of memory
 
 void write_flags(ByteWriter& w, const std::vector<bool>& v) {
   w.size(v.size());
@@ -66,13 +65,14 @@ std::vector<int64_t> parameter_bytes(const ByteReader& r, const Program& p) {
   return bytes;
 }
 
-CompiledKernelRef read_program(ByteReader& r) {
+/// Reads a device and what the machine code takes of it. Cores, caches and the choice of compiler made the code what it
+/// is, but any processor with its instructions runs it.
+Device& read_device(ByteReader& r) {
   const std::string name = r.text();
   Device* d = nullptr;
   try {
     d = &Device::get(name);
   } catch (const Error& e) { throw DeviceError(r.name() + ": got kernels for a device that is not here: " + e.what()); }
-  // Cores, caches and the choice of compiler made the code what it is, but any processor with its instructions runs it.
   Target made_for;
   made_for.arch = r.text();
   made_for.features.resize(r.size(8));
@@ -82,6 +82,29 @@ CompiledKernelRef read_program(ByteReader& r) {
   TG_CHECK(DeviceError, missing.empty(), r.name(), ": got machine code that uses ", missing, ", which ", d->name(),
            " (", here.arch, here.cpu.empty() ? "" : "," + here.cpu,
            ") has not: capture and save the function on this machine, or there with DEV=CPU:LLVM:", here.arch);
+  return *d;
+}
+
+/// Reads the graphs of a program: its sizes, and its instructions on a device that executes those.
+void read_graphs(ByteReader& r, Program& p) {
+  p.arena = std::make_shared<Arena>();
+  ArenaScope scope(*p.arena);
+  UOps roots = read_graph(r);
+  r.check(roots.size() >= 7, "a kernel without its sizes");
+  for (size_t i = 0; i < 7; i++) {
+    if (!roots[i]) continue;
+    for (UOp u : roots[i].toposort())
+      r.check(u.in(groups::kAlu | Ops::CONST | Ops::PARAM) && u.dtype().is_int() &&
+                  (!u.is_const() || u.arg_kind() == ArgKind::kInt),
+              "a size that is no integer expression");
+    (i == 0 ? p.thread_extent : i < 4 ? p.global_size[i - 1] : p.local_size[i - 4]) = roots[i];
+  }
+  p.linear.assign(roots.begin() + 7, roots.end());
+  for (UOp u : p.linear) r.check(bool(u), "an instruction that is nothing");
+}
+
+CompiledKernelRef read_program(ByteReader& r) {
+  Device& d = read_device(r);
   auto p = std::make_shared<Program>();
   p->name = r.text();
   p->nbuffers = static_cast<int>(r.size());
@@ -93,30 +116,18 @@ CompiledKernelRef read_program(ByteReader& r) {
   p->vars.resize(r.size(8));
   for (std::string& v : p->vars) v = r.text();
   p->estimates = r.value<Estimates>();
-  r.check(r.flag() == d->compiles(), "code of another kind than the device takes");
-  p->arena = std::make_shared<Arena>();
-  ArenaScope scope(*p->arena);
-  UOps roots = read_graph(r);
-  r.check(roots.size() >= 7, "a kernel without its sizes");
-  for (size_t i = 0; i < 7; i++) {
-    if (!roots[i]) continue;
-    for (UOp u : roots[i].toposort())
-      r.check(u.in(groups::kAlu | Ops::CONST | Ops::PARAM) && u.dtype().is_int() &&
-                  (!u.is_const() || u.arg_kind() == ArgKind::kInt),
-              "a size that is no integer expression");
-    (i == 0 ? p->thread_extent : i < 4 ? p->global_size[i - 1] : p->local_size[i - 4]) = roots[i];
-  }
-  p->linear.assign(roots.begin() + 7, roots.end());
-  for (UOp u : p->linear) r.check(bool(u), "an instruction that is nothing");
+  r.check(r.flag() == d.compiles(), "code of another kind than the device takes");
+  read_graphs(r, *p);
   const std::string code = r.text();
   p->binary.assign(code.begin(), code.end());
   auto k = std::make_shared<CompiledKernel>();
   try {
-    if (d->compiles()) {
-      k->executable = d->load(p->binary, p->name);
+    if (d.compiles()) {
+      k->executable = d.load(p->binary, p->name);
     } else {
+      ArenaScope scope(*p->arena);
       verify_program(p->linear, "load_jit");
-      k->executable = d->load(std::shared_ptr<const Program>(p));
+      k->executable = d.load(std::shared_ptr<const Program>(p));
     }
   } catch (const InternalError& e) { throw FormatError(r.name() + ": got a kernel that is none: " + e.what()); }
   k->program = std::move(p);
@@ -124,15 +135,16 @@ CompiledKernelRef read_program(ByteReader& r) {
 }
 }  // namespace
 
-void Replay::write(ByteWriter& w) const {
-  std::vector<CompiledKernelRef> kernels;
-  std::vector<std::string> devices;
-  std::unordered_map<const CompiledKernel*, int32_t> number;
-  std::vector<std::string> device_of(buffers_.size());
-  w.size(buffers_.size());
-  for (size_t b = 0; b < buffers_.size(); b++) {
+void Replay::write_buffers(ByteWriter& w) const {
+  const auto is_given = [&](size_t b) {
+    const auto number = static_cast<int32_t>(b);
+    return std::ranges::count(input_number_, number) > 0 || std::ranges::count(output_number_, number) > 0;
+  };
+  w.size(list_.buffers.size());
+  for (size_t b = 0; b < list_.buffers.size(); b++) {
+    const BufferRef& buffer = list_.buffers[b];
     const auto planned = std::find_if(planned_.begin(), planned_.end(), [&](auto& p) { return p.first == b; });
-    const auto external = std::find(external_.begin(), external_.end(), buffers_[b]);
+    const auto external = std::find(external_.begin(), external_.end(), buffer);
     if (planned != planned_.end()) {
       const ScheduleBuffer& info = planned->second;
       w.value<uint8_t>(kPlanned);
@@ -140,19 +152,16 @@ void Replay::write(ByteWriter& w) const {
       w.text(info.dtype.name());
       w.value(info.size);
       w.value(info.offset);
-    } else if (std::find(input_number_.begin(), input_number_.end(), static_cast<int32_t>(b)) != input_number_.end() ||
-               std::find(output_number_.begin(), output_number_.end(), static_cast<int32_t>(b)) !=
-                   output_number_.end()) {
+    } else if (is_given(b)) {
       w.value<uint8_t>(kGiven);
     } else if (external != external_.end()) {
       w.value<uint8_t>(kExternal);
       w.value(static_cast<uint32_t>(external - external_.begin()));
     } else {
-      const Buffer& s = *buffers_[b];
       w.value<uint8_t>(kScratch);
-      w.text(s.device_name());
-      w.text(s.dtype().name());
-      w.value(s.size());
+      w.text(buffer->device_name());
+      w.text(buffer->dtype().name());
+      w.value(buffer->size());
     }
   }
   w.size(arenas_.size());
@@ -160,23 +169,30 @@ void Replay::write(ByteWriter& w) const {
     w.text(device);
     w.value(arena->nbytes());
   }
-  for (const Launch& l : launches_)
-    if (l.kernel && number.try_emplace(l.kernel.get(), static_cast<int32_t>(kernels.size())).second) {
-      kernels.push_back(l.kernel);
-      devices.push_back(l.device);
-    }
-  w.size(kernels.size());
-  for (size_t k = 0; k < kernels.size(); k++) write_program(w, *kernels[k]->program, devices[k]);
-  w.size(launches_.size());
-  for (const Launch& l : launches_) {
+}
+
+void Replay::write_launches(ByteWriter& w) const {
+  std::vector<const Launch*> first;  // by kernel
+  std::unordered_map<const CompiledKernel*, int32_t> number;
+  for (const Launch& l : list_.launches)
+    if (l.kernel && number.try_emplace(l.kernel.get(), static_cast<int32_t>(first.size())).second) first.push_back(&l);
+  w.size(first.size());
+  for (const Launch* l : first) write_program(w, *l->kernel->program, l->device);
+  w.size(list_.launches.size());
+  for (const Launch& l : list_.launches) {
     w.value<int32_t>(l.kernel ? number.at(l.kernel.get()) : -1);
-    w.size(l.buffers.size());
-    for (uint32_t b : l.buffers) w.value(b);
-    w.size(l.nvars);
-    for (uint32_t v = 0; v < l.nvars; v++) w.value(vars_[l.vars + v]);
-    w.text(l.call.metadata);
+    w.size(l.nbuffers);
+    for (uint32_t b : list_.numbers_of(l)) w.value(b);
+    w.size(l.nvalues);
+    for (uint32_t v = 0; v < l.nvalues; v++) w.value(list_.values[l.values + v]);
+    w.text(l.call ? l.call->metadata : "");
     w.text(l.device);
   }
+}
+
+void Replay::write(ByteWriter& w) const {
+  write_buffers(w);
+  write_launches(w);
   w.size(var_patches_.size());
   for (auto [index, at] : var_patches_) {
     w.value<int32_t>(index);
@@ -191,124 +207,141 @@ void Replay::write(ByteWriter& w) const {
   write_flags(w, external_written_);
 }
 
+/// Reads what write() has written, section by section.
+class Replay::Reader {
+ public:
+  Reader(ByteReader& r, Replay& p) : r_(r), p_(p), list_(p.list_) {}
+
+  void run(std::span<const BufferRef> inputs, std::span<const BufferRef> outputs, size_t nvars) {
+    read_buffers();
+    read_arenas();
+    kernels_.resize(r_.size(32));
+    for (CompiledKernelRef& k : kernels_) k = read_program(r_);
+    for (size_t i = r_.size(28); i > 0; i--) read_launch();
+    for (size_t v = r_.size(8); v > 0; v--) {
+      const auto index = static_cast<int>(r_.below<int32_t>(nvars, "a variable that is not in the file"));
+      const auto at = r_.below<uint32_t>(list_.values.size(), "a variable that no kernel takes");
+      p_.var_patches_.emplace_back(index, at);
+    }
+    read_numbers(p_.input_number_, inputs);
+    read_numbers(p_.output_number_, outputs);
+    check_sizes();
+    p_.input_read_ = read_flags(r_, inputs.size(), "another number of inputs");
+    p_.input_written_ = read_flags(r_, inputs.size(), "another number of inputs");
+    p_.external_written_ = read_flags(r_, p_.external_.size(), "another amount of memory");
+  }
+
+ private:
+  ScheduleBuffer read_kind() {
+    ScheduleBuffer b;
+    b.device = r_.text();
+    b.dtype = dtypes::from_name(r_.text());
+    b.size = r_.value<int64_t>();
+    r_.check(!b.dtype.is_weak() && !b.dtype.is_void() && b.size >= 0 && b.size < kMaxBytes / b.dtype.itemsize(),
+             "memory of no size");
+    return b;
+  }
+
+  void read_buffers() {
+    const size_t n = r_.size();
+    list_.buffers.resize(n);
+    bytes_.assign(n, -1);
+    given_.assign(n, false);
+    for (size_t b = 0; b < n; b++) {
+      const auto role = r_.below<uint8_t>(4, "an unknown kind of memory");
+      if (role == kGiven) {
+        given_[b] = true;
+      } else if (role == kExternal) {
+        list_.buffers[b] = p_.external_[r_.below<uint32_t>(p_.external_.size(), "memory that is not in the file")];
+        bytes_[b] = list_.buffers[b]->nbytes();
+      } else {
+        ScheduleBuffer s = read_kind();
+        bytes_[b] = s.size * s.dtype.itemsize();
+        if (role == kPlanned) s.offset = r_.value<int64_t>();
+        else list_.buffers[b] = Buffer::create(s.device, s.size, s.dtype);
+        if (role == kPlanned) p_.planned_.emplace_back(b, s);
+      }
+    }
+  }
+
+  void read_arenas() {
+    for (size_t a = r_.size(16); a > 0; a--) {
+      const std::string device = r_.text();
+      const auto size = r_.value<int64_t>();
+      r_.check(size >= 0 && size < kMaxBytes && !p_.arenas_.contains(device), "memory of no size");
+      p_.arenas_[device] = Buffer::create(device, size, dtypes::uint8);
+    }
+    for (auto& [b, s] : p_.planned_) {
+      if (s.offset < 0) continue;
+      r_.check(
+          p_.arenas_.contains(s.device) && s.offset % 16 == 0 && s.offset <= p_.arenas_[s.device]->nbytes() - bytes_[b],
+          "memory outside of its device's");
+    }
+  }
+
+  void read_launch() {
+    const auto k = r_.value<int32_t>();
+    r_.check(k >= -1 && k < static_cast<int32_t>(kernels_.size()), "a kernel that is not in the file");
+    const CompiledKernelRef kernel = k >= 0 ? kernels_[static_cast<size_t>(k)] : CompiledKernelRef();
+    std::vector<uint32_t> numbers(r_.size(4));
+    r_.check(numbers.size() == (kernel ? static_cast<size_t>(kernel->program->nbuffers) : 2),
+             "a launch with another number of buffers than its kernel takes");
+    for (uint32_t& b : numbers) b = r_.below<uint32_t>(list_.buffers.size(), "memory that is not in the file");
+    if (!kernel) copies_.emplace_back(numbers[0], numbers[1]);
+    std::vector<int64_t> values(r_.size(8));
+    r_.check(values.size() == (kernel ? kernel->program->vars.size() : 0),
+             "a launch with another number of variables than its kernel takes");
+    for (int64_t& v : values) v = r_.value<int64_t>();
+    auto call = std::make_shared<ScheduleCall>();
+    call->kind = kernel ? ScheduleCall::kKernel : ScheduleCall::kCopy;
+    call->metadata = r_.text();
+    try {
+      list_.append(kernel, numbers, values, std::move(call), list_.launches);
+    } catch (const InternalError&) { r_.check(false, "an extent that is no number"); }
+    Launch& l = list_.launches.back();
+    l.device = r_.text();
+    r_.check(l.extent >= 0 && l.extent < int64_t{1} << 31, "an extent out of range");
+    if (kernel && kernel->program->thread_extent && !kernel->program->thread_extent.is_const())
+      p_.symbolic_.push_back(static_cast<uint32_t>(list_.launches.size()) - 1);
+  }
+
+  void read_numbers(std::vector<int32_t>& list, std::span<const BufferRef> like) {
+    r_.check(r_.size(4) == like.size(), "another number of inputs or results");
+    for (const BufferRef& b : like) {
+      list.push_back(r_.below<int32_t>(list_.buffers.size(), "memory that is not in the file"));
+      const auto at = static_cast<size_t>(list.back());
+      r_.check(given_[at] && bytes_[at] == -1, "two uses of one argument");
+      bytes_[at] = b->nbytes();
+    }
+  }
+
+  /// Checks that memory is as large as its launches take.
+  void check_sizes() const {
+    r_.check(std::find(bytes_.begin(), bytes_.end(), -1) == bytes_.end(), "memory that nobody gives");
+    for (auto [a, b] : copies_) r_.check(bytes_[a] == bytes_[b], "a copy between different sizes");
+    for (const Launch& l : list_.launches) {
+      if (!l.kernel || l.kernel->program->linear.empty()) continue;
+      const std::vector<int64_t> needed = parameter_bytes(r_, *l.kernel->program);
+      for (size_t k = 0; k < needed.size(); k++)
+        r_.check(needed[k] <= bytes_[list_.numbers_of(l)[k]], "memory that is smaller than its kernel takes");
+    }
+  }
+
+  ByteReader& r_;
+  Replay& p_;
+  LaunchList& list_;
+  std::vector<int64_t> bytes_;  // by buffer; -1: not known yet
+  std::vector<bool> given_;     // by buffer
+  std::vector<CompiledKernelRef> kernels_;
+  std::vector<std::pair<size_t, size_t>> copies_;
+};
+
 std::unique_ptr<Replay> Replay::read(ByteReader& r, std::vector<BufferRef> external, std::span<const BufferRef> inputs,
                                      std::span<const BufferRef> outputs, size_t nvars) {
   std::unique_ptr<Replay> out(new Replay);
-  Replay& p = *out;
-  p.external_ = std::move(external);
-  const size_t n = r.size();
-  p.buffers_.resize(n);
-  p.positions_.resize(n);
-  std::vector<int64_t> bytes(n, -1);
-  std::vector<bool> given(n, false);
-  auto info = [&] {
-    ScheduleBuffer b;
-    b.device = r.text();
-    b.dtype = dtypes::from_name(r.text());
-    b.size = r.value<int64_t>();
-    r.check(!b.dtype.is_weak() && !b.dtype.is_void() && b.size >= 0 && b.size < kMost / b.dtype.itemsize(),
-            "memory of no size");
-    return b;
-  };
-  for (size_t b = 0; b < n; b++) switch (r.below<uint8_t>(4, "an unknown kind of memory")) {
-      case kGiven: given[b] = true; break;
-      case kExternal: {
-        p.buffers_[b] = p.external_[r.below<uint32_t>(p.external_.size(), "memory that is not in the file")];
-        bytes[b] = p.buffers_[b]->nbytes();
-        break;
-      }
-      case kPlanned: {
-        ScheduleBuffer s = info();
-        s.offset = r.value<int64_t>();
-        bytes[b] = s.size * s.dtype.itemsize();
-        p.planned_.emplace_back(b, s);
-        break;
-      }
-      default: {
-        ScheduleBuffer s = info();
-        p.buffers_[b] = Buffer::create(s.device, s.size, s.dtype);
-        bytes[b] = s.size * s.dtype.itemsize();
-      }
-    }
-  for (size_t a = r.size(16); a > 0; a--) {
-    const std::string device = r.text();
-    const auto size = r.value<int64_t>();
-    r.check(size >= 0 && size < kMost && !p.arenas_.contains(device), "memory of no size");
-    p.arenas_[device] = Buffer::create(device, size, dtypes::uint8);
-  }
-  for (auto& [b, s] : p.planned_) {
-    if (s.offset < 0) continue;
-    r.check(p.arenas_.contains(s.device) && s.offset % 16 == 0 && s.offset <= p.arenas_[s.device]->nbytes() - bytes[b],
-            "memory outside of its device's");
-  }
-  std::vector<CompiledKernelRef> kernels(r.size(32));
-  for (CompiledKernelRef& k : kernels) k = read_program(r);
-  p.launches_.resize(r.size(28));
-  std::vector<std::pair<size_t, size_t>> copies;
-  for (size_t i = 0; i < p.launches_.size(); i++) {
-    Launch& l = p.launches_[i];
-    const auto k = r.value<int32_t>();
-    r.check(k >= -1 && k < static_cast<int32_t>(kernels.size()), "a kernel that is not in the file");
-    if (k >= 0) l.kernel = kernels[static_cast<size_t>(k)];
-    l.call.kind = k >= 0 ? ScheduleCall::kKernel : ScheduleCall::kCopy;
-    l.buffers.resize(r.size(4));
-    r.check(l.buffers.size() == (k >= 0 ? static_cast<size_t>(l.kernel->program->nbuffers) : 2),
-            "a launch with another number of buffers than its kernel takes");
-    l.handles = static_cast<uint32_t>(p.handles_.size());
-    for (uint32_t& b : l.buffers) {
-      b = r.below<uint32_t>(n, "memory that is not in the file");
-      p.positions_[b].push_back(static_cast<uint32_t>(p.handles_.size()));
-      p.handles_.push_back(nullptr);
-    }
-    if (k < 0) copies.emplace_back(l.buffers[0], l.buffers[1]);
-    l.nvars = static_cast<uint32_t>(r.size(8));
-    l.vars = static_cast<uint32_t>(p.vars_.size());
-    r.check(l.nvars == (k >= 0 ? l.kernel->program->vars.size() : 0),
-            "a launch with another number of variables than its kernel takes");
-    for (uint32_t v = 0; v < l.nvars; v++) p.vars_.push_back(r.value<int64_t>());
-    l.call.metadata = r.text();
-    l.device = r.text();
-    if (!l.kernel) {
-      p.ncopies_++;
-      continue;
-    }
-    const Program& program = *l.kernel->program;
-    try {
-      l.extent = thread_extent_of(program, {p.vars_.data() + l.vars, l.nvars});
-    } catch (const InternalError&) { r.check(false, "an extent that is no number"); }
-    r.check(l.extent >= 0 && l.extent < int64_t{1} << 31, "an extent out of range");
-    if (!program.thread_extent) l.host = l.kernel->executable->host_kernel();
-    else if (!program.thread_extent.is_const()) p.symbolic_.push_back(static_cast<uint32_t>(i));
-    p.ops_ += program.estimates.ops;
-    p.mem_ += program.estimates.mem;
-  }
-  for (size_t v = r.size(8); v > 0; v--) {
-    const auto index = static_cast<int>(r.below<int32_t>(nvars, "a variable that is not in the file"));
-    p.var_patches_.emplace_back(index, r.below<uint32_t>(p.vars_.size(), "a variable that no kernel takes"));
-  }
-  auto numbers = [&](std::vector<int32_t>& list, std::span<const BufferRef> like) {
-    r.check(r.size(4) == like.size(), "another number of inputs or results");
-    for (const BufferRef& b : like) {
-      list.push_back(r.below<int32_t>(n, "memory that is not in the file"));
-      const auto at = static_cast<size_t>(list.back());
-      r.check(given[at] && bytes[at] == -1, "two uses of one argument");
-      bytes[at] = b->nbytes();
-    }
-  };
-  numbers(p.input_number_, inputs);
-  numbers(p.output_number_, outputs);
-  r.check(std::find(bytes.begin(), bytes.end(), -1) == bytes.end(), "memory that nobody gives");
-  for (auto [a, b] : copies) r.check(bytes[a] == bytes[b], "a copy between different sizes");
-  for (const Launch& l : p.launches_) {
-    if (!l.kernel || l.kernel->program->linear.empty()) continue;
-    const std::vector<int64_t> needed = parameter_bytes(r, *l.kernel->program);
-    for (size_t b = 0; b < needed.size(); b++)
-      r.check(needed[b] <= bytes[l.buffers[b]], "memory that is smaller than its kernel takes");
-  }
-  p.input_read_ = read_flags(r, inputs.size(), "another number of inputs");
-  p.input_written_ = read_flags(r, inputs.size(), "another number of inputs");
-  p.external_written_ = read_flags(r, p.external_.size(), "another amount of memory");
-  p.beside_ = tg::side_by_side(p.uses());
+  out->external_ = std::move(external);
+  Reader(r, *out).run(inputs, outputs, nvars);
+  out->finish_list();
   return out;
 }
 

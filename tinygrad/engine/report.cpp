@@ -61,7 +61,7 @@ void report_memory(const Schedule& s) {
               human_bytes(static_cast<double>(used + m.peak())).c_str());
 }
 
-void rethrow_about(const std::string& what, const std::string& metadata) {
+void rethrow_with_context(const std::string& what, const std::string& metadata) {
   const std::string end = str(" (in ", what, metadata.empty() ? "" : ", made by " + metadata, ")");
   // clang-format off
   try { throw; }

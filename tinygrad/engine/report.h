@@ -9,11 +9,11 @@ namespace tg {
 /// Waits for what was launched at `begin` (nanoseconds); counts, prints and records its time.
 void report_kernel(const Program& p, const ScheduleCall& call, const std::string& device, int64_t begin);
 void report_copy(const Buffer& dst, const Buffer& src, int64_t begin);
-/// What a run is about to allocate, and the peak it leads to.
+/// Prints what a run is about to allocate, and the peak it leads to.
 void report_memory(const Schedule& s);
-/// Inside a catch block: throws the error again, of the same type, its message ending with what is known of the kernel
-/// or step it is about.
-[[noreturn]] void rethrow_about(const std::string& what, const std::string& metadata);
+/// Rethrows, inside a catch block, the error with its type; its message ends with what is known of the kernel or step
+/// it is about.
+[[noreturn]] void rethrow_with_context(const std::string& what, const std::string& metadata);
 void report_run(const Schedule& s, double compile_seconds, double run_seconds);
 
 }  // namespace tg

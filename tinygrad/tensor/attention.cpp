@@ -13,9 +13,9 @@ namespace tg::attention {
 using namespace tensor_detail;
 
 namespace {
-constexpr int64_t kScores = 4 << 20;  // bytes of scores from which they are not kept: fewer stay in the cache
+constexpr int64_t kScores = 4 << 20;  // bytes of scores from which on they are recomputed: fewer stay in the cache
 
-/// What a value over rows is repeated from.
+/// Returns what a value over rows is broadcast from.
 UOp unrepeated(UOp u) {
   while (u.in(Ops::EXPAND | Ops::RESHAPE | Ops::DETACH)) u = u.src(0);
   return u;
@@ -25,7 +25,7 @@ bool reduces_last(UOp u, Ops op, UOp x) {
   const auto& axes = u.arg<ReduceArg>().axes;
   return axes.size() == 1 && static_cast<size_t>(axes[0]) + 1 == shape_of(x).size();
 }
-/// s where p = exp(s - max s) / sum exp(s - max s) over the last axis; empty: p is something else.
+/// Returns s where p = exp(s - max s) / sum exp(s - max s) over the last axis; empty: p is something else.
 UOp scores_of(UOp p) {
   if (!p.is(Ops::MUL)) return {};
   UOp power = p.src(0), inverse = unrepeated(p.src(1));
@@ -39,7 +39,7 @@ UOp scores_of(UOp p) {
   if (!minus || minus.const_float() != -1) return {};
   return reduces_last(unrepeated(negative.src(0)), Ops::MAX, s) ? s : UOp();
 }
-/// There are kernels in blocks for scores and values of these shapes, both ways round, and it pays.
+/// Whether blocked kernels exist for scores and values of these shapes, forward and backward, and it pays.
 bool pays(UOp s, UOp v) {
   const Shape &shape = shape_of(s), &values = shape_of(v);
   if (shape.symbolic() || values.symbolic() || shape.size() < 2 || values.size() < 2) return false;
@@ -71,7 +71,7 @@ Grads gradients(UOp g, UOp o, UOp s, UOp v) {
   const Tensor total = (scores - top).exp().sum({.axis = -1, .keepdim = true}),
                log_sum = (top + total.log()).contiguous();
   const Tensor mean = (grad * out).sum({.axis = -1, .keepdim = true}).contiguous();
-  // Closed places have the probability 0, whatever a row is.
+  // Masked positions have the probability 0, whatever a row is.
   const bool masked = s.is(Ops::WHERE) && ops::literal_of(s.src(2)) &&
                       ops::literal_of(s.src(2)).const_float() == -std::numeric_limits<double>::infinity();
   const Tensor below = (masked ? Tensor::from_uop(s.src(1)) : scores) - log_sum;

@@ -1,4 +1,4 @@
-/// \file Calls made of what tensors are.
+/// \file Pending expressions and decoded frames as calls.
 #include "tinygrad/tensor/calls.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace tg {
 using namespace tensor_detail;
 
 namespace {
-/// A write somebody waits for: calls compute values, they do not move writes.
+/// Whether a value contains a write: calls compute values, they do not move writes.
 bool has_effects(UOp u) {
   const UOps all = u.toposort();
   return std::any_of(all.begin(), all.end(),

@@ -5,17 +5,17 @@
 
 namespace tg {
 
-/// What these tensors have pending becomes one call: its results are stored together when one of them is computed, and
-/// what is built on them later does not fuse into it. Values, and gradients, are what they were. Tensors that are
+/// Turns what these tensors have pending into one call: its results are stored together when one of them is computed,
+/// and what is built on them later does not fuse into it. Values, and gradients, are what they were. Tensors that are
 /// stored already, constants, and tensors with pending writes stay as they are.
 void callify(const Tensors& tensors);
 
-/// The frame of shape `shape` that a video decoder makes of `chunk`, HEVC data, with the decoder's context `state` and
-/// the frames it refers to. `frame_pos` is the number of the frame. ValueError for a shape or arguments no frame has.
-/// Realizing it is a DeviceError on devices without a decoder, which all devices of this library are.
+/// Returns the frame of shape `shape` that a video decoder makes of `chunk`, HEVC data, with the decoder's context
+/// `state` and the frames it refers to. `frame_pos` is the number of the frame. ValueError for a shape or arguments no
+/// frame has. Realizing it is a DeviceError on devices without a decoder, which all devices of this library are.
 Tensor decode_hevc_frame(const Tensor& chunk, const BoundVariable& frame_pos, const Shape& shape, const Tensor& state,
                          const Tensors& ref_frames = {});
-/// The same for a bound variable as a node.
+/// Takes the bound variable as a node.
 Tensor decode_hevc_frame(const Tensor& chunk, UOp frame_pos, const Shape& shape, const Tensor& state,
                          const Tensors& ref_frames = {});
 

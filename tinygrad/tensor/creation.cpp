@@ -194,7 +194,7 @@ Tensor Tensor::from_bytes(std::span<const std::byte> data, DType dtype, const Sh
   const std::string device = Device::canonical(o.device);
   UOp u = new_storage(shape, dtype, is_device_list(device) ? split_devices(device)[0] : device);
   if (!data.empty())
-    explaining_memory([&] { buffer_table::get(static_cast<uint64_t>(u.arg<ParamArg>().slot))->copy_in(data); });
+    with_oom_report([&] { buffer_table::get(static_cast<uint64_t>(u.arg<ParamArg>().slot))->copy_in(data); });
   Tensor t = s(u);
   if (is_device_list(device)) t = t.to(device);
   if (want != dtype) t = t.cast(want);

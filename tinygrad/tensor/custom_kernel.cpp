@@ -25,7 +25,7 @@ PreparedKernel prepare_kernel(const Tensors& buffers) {
              ", expected one device: move it with .to(device)");
     p.buffers.push_back(
         kernel_param(i, shard_shape(u), ops::strong_type(u)));  // of several devices: each runs it on its shard
-    p.arguments.push_back(has_buffer_identity(u) ? u : own_storage(u, device));
+    p.arguments.push_back(has_buffer_identity(u) ? u : materialize(u, device));
     if (UOp raw = buffers[i].uop(); raw != u)
       note_dropped(u, raw, Lost::kUnlessReached);  // the kernel reads storage, which is a leaf
   }

@@ -30,14 +30,15 @@ struct Matrices {
     if (lead.symbolic())
       all = Tensor::from_uop(UOp::make(Ops::PAD, dtype, {t.uop(), Shape(lead.size(), SInt(0)).stack(), room.stack()}));
     // A kernel sees its device's shard, which must hold whole matrices.
-    if (const UOp u = all.uop(); is_multi(u) && shard_axis(u) > 0) all = Tensor::from_uop(spread(u, device_of(u), -1));
+    if (const UOp u = all.uop(); is_multi(u) && shard_axis(u) > 0)
+      all = Tensor::from_uop(distribute(u, device_of(u), -1));
     const SInt m = room[room.size() - 2], n = room.back();
     lead.resize(lead.size() - 2);
     room.resize(room.size() - 2);
     x = all.cast(least_upper_dtype(dtype, dtypes::float32)).reshape({ops::product(room), m, n});
     // Stored once for all kernels that read it.
     if (const UOp u = x.uop(); !is_multi(u) && !has_buffer_identity(current_view(u)))
-      x = Tensor::from_uop(own_storage(u, device_or_default(u)));
+      x = Tensor::from_uop(materialize(u, device_or_default(u)));
   }
   /// Reshapes and casts a result (batch, ...) to the argument's form.
   Tensor back(const Tensor& t) const {

@@ -16,17 +16,29 @@ namespace tg::tensor_detail {
 /// What may lie between a tensor and the storage it shows: assigning to it writes there, and it sees what others write.
 inline constexpr OpSet kViewOps = groups::kMovement | Ops::DETACH | Ops::BITCAST | Ops::UNSHARD;
 
-/// `f` on the node below the views of a value, of several devices on that of each shard.
-template <class F> void each_base(UOp u, F&& f) {
+inline UOp below_views(UOp u) {
   while (u.in(kViewOps)) u = u.src(0);
-  if (!u.is(Ops::MSTACK)) return static_cast<void>(f(u));
-  for (UOp s : u.srcs()) {
-    while (s.in(kViewOps)) s = s.src(0);
-    f(s);
-  }
+  return u;
 }
-/// The value with those nodes replaced; `to` gives a node itself where it stays.
+/// Calls `f` on the node below the views of a value, of several devices on that of each shard.
+template <class F> void each_base(UOp u, F&& f) {
+  u = below_views(u);
+  if (!u.is(Ops::MSTACK)) return static_cast<void>(f(u));
+  for (UOp s : u.srcs()) f(below_views(s));
+}
+/// Replaces the node `from` below the views of `u`; `u` itself when there is another one.
+UOp rebased(UOp u, UOp from, UOp to);
+/// Replaces the nodes below the views of a value; `to` gives a node itself where it stays.
 UOp with_bases(UOp u, const std::function<UOp(UOp)>& to);
+
+/// Whether a node is an AFTER with a write to storage.
+bool is_effect(UOp u);
+/// The BUFFER a state is in now.
+UOp memory_of(UOp state);
+/// Marks a leaf that wants a gradient, and what it views.
+void mark_leaf(UOp u);
+/// Marks storage as seen by others.
+void clear_fresh(UOp buffer);
 
 struct Writes {
   UOps buffers;             ///< BUFFERs written to that others may read
@@ -36,43 +48,43 @@ struct Writes {
   bool contiguous = false;  ///< the roots contain a CONTIGUOUS that has not been computed, other than themselves
 };
 Writes writes_of(const UOps& roots);
-/// Nodes of live tensors that read an overwritten buffer in an earlier state.
+/// Returns nodes of live tensors that read an overwritten buffer in an earlier state.
 UOps readers_of(const Writes& w);
-/// After a run: the memory written gets new BUFFER nodes, and live tensors that view it follow.
-/// When values were only read, what kernels with a gradient wrote keeps its history.
+/// Gives, after a run, the memory written new BUFFER nodes; live tensors that view it follow. `read`: values were only
+/// read, so that what kernels with a gradient wrote keeps its history.
 void finish_effects(const Writes& w, bool read);
 
 /// Memory that a replay reads or writes behind the graph's back.
-struct Touched {
+struct TrackedMemory {
   std::shared_ptr<Buffer> memory;
   bool written = false;
   UOpRef node{};      ///< its BUFFER, when tensors have one
   uint32_t refs = 0;  ///< references to the node when nothing but tensors used it; 0: something did
-  /// Nothing new refers to it: no pending write, no expression of its contents.
-  bool quiet() const { return !node || node.get().node()->refs.load(std::memory_order_relaxed) == refs; }
+  /// Whether nothing new refers to it: no pending write, no expression of its contents.
+  bool is_unreferenced() const { return !node || node.get().node()->refs.load(std::memory_order_relaxed) == refs; }
 };
-/// Before a replay: computes pending writes to the memory, and pending expressions of what will be overwritten, which
+/// Computes, before a replay, pending writes to the memory and pending expressions of what will be overwritten, which
 /// then gets new BUFFER nodes.
-void settle(std::vector<Touched>& touched);
-/// Pending writes that tensors hold, to storage others may have seen; `fresh`: to new storage too.
+void flush_pending(std::vector<TrackedMemory>& tracked);
+/// Returns pending writes that tensors hold, to storage others may have seen; `fresh`: to new storage too.
 Tensors pending_writes(bool fresh);
 
-/// For each tensor: whether it has storage that no other live tensor shows, so that a write to it changes this tensor
-/// only.
+/// Returns for each tensor whether it has storage that no other live tensor shows, so that a write to it changes this
+/// tensor only.
 std::vector<bool> sole_owners(const Tensors& tensors);
-/// Tensors whose last write may be pending and is not the first of new storage.
+/// Returns tensors whose last write may be pending and is not the first of new storage.
 Tensors writes_with_earlier_state();
-/// The tensor, and all that view its storage, as before its last pending write. False when there is nothing before it.
-bool take_back_write(const Tensor& t);
+/// Takes back the last pending write of a tensor and all that view its storage. False when there is nothing before it.
+bool roll_back_write(const Tensor& t);
 
-/// True for the result of a user's kernel whose gradient may be asked for: it stays what it is, forwarded to its
-/// storage.
+/// Whether a node is the result of a user's kernel whose gradient may be asked for: it stays what it is, forwarded to
+/// its storage.
 bool keeps_call(UOp u);
-/// True for an AFTER with a STORE, possibly under views.
+/// Whether a value is an AFTER with a write, possibly under views.
 bool is_effect_target(UOp u);
-/// `u` with the storage behind its views replaced by what it has been computed into.
+/// Replaces the storage behind the views of `u` by what it has been computed into.
 UOp current_view(UOp u);
-/// The node below the views a tensor can be written through; empty when something else is in the way.
+/// Returns the node below the views a tensor can be written through; empty when something else is in the way.
 UOp writable_state(UOp u);
 
 }  // namespace tg::tensor_detail

@@ -19,7 +19,7 @@ namespace {
 constexpr const char* kCheckpoint = "checkpoint";
 bool is_variable(UOp u) { return u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kAlu; }
 bool is_bound(UOp u) { return u.is(Ops::AFTER) && is_variable(u.src(0)); }
-/// The parameter that stands for an argument in a body.
+/// Makes the parameter that stands for an argument in a body.
 UOp param_like(UOp u, size_t slot) {
   auto s = static_cast<int64_t>(slot);
   if (is_bound(u) || is_variable(u)) {
@@ -39,7 +39,7 @@ bool has_memory(UOp buffer) {
 /// First source of a node that belongs to the graph around it, not to a body or kernel of its own.
 uint32_t first_source(UOp u) { return u.in(Ops::FUNCTION | Ops::CALL) ? 1 : 0; }
 
-/// `f` on every node of the graph `root`, sources first, not inside of bodies and kernels of calls.
+/// Calls `f` on every node of the graph `root`, sources first, not inside of bodies and kernels of calls.
 template <class F> void walk(UOp root, F f) {
   MemoScope seen;
   tg::walk(
@@ -74,14 +74,14 @@ class Rebuild {
   UOp stored(UOp u) {
     if (has_buffer_identity(current_view(u)) || device_of(u).empty()) return u;
     UOp& s = stored_[u];
-    if (!s) s = own_storage(u, device_of(u));
+    if (!s) s = materialize(u, device_of(u));
     return s;
   }
   std::unordered_map<UOp, UOp> map_, stored_;
 };
 
-/// What a body uses besides parameters: storage, or what was being written to storage when it was traced. `whole`:
-/// every value no parameter goes into.
+/// Returns what a body uses besides parameters: storage, or what was being written to storage when it was traced.
+/// `whole`: every value no parameter goes into.
 UOps captured(UOp body, bool whole) {
   std::unordered_map<UOp, std::pair<bool, bool>> has;  // a PARAM, a BUFFER below
   walk(body, [&](UOp u) {
@@ -110,7 +110,7 @@ UOps captured(UOp body, bool whole) {
   return out;
 }
 
-/// Storage of its own in a body, where parameters replace what it was made from.
+/// Gives a value storage of its own in a body, where parameters replace what it was made from.
 UOp boundary(UOp u) {
   UOp s = current_view(u);
   if (device_of(u).empty() || has_buffer_identity(s) || s.is(Ops::CONTIGUOUS) || is_bound(u)) return u;
@@ -177,48 +177,85 @@ UOp make_function(const UOps& values, const UOps& args, CallInfo info, bool allo
   return UOp::make(Ops::FUNCTION, dtypes::void_, src, std::move(info));
 }
 
-UOp inline_functions(UOp root, bool keep_gradients) {
-  if (!(root.node()->flags & Node::kCalls)) return root;
-  auto& g = Graph::global();
-  std::unordered_map<UOp, UOp> done;
-  auto at = [&](UOp u) {
-    auto it = done.find(u);
-    return it == done.end() ? u : it->second;
-  };
-  auto leaf = [&](UOp u) { return !(u.node()->flags & Node::kCalls) || (!keep_gradients && g.forwarded(u)); };
-  auto kept = [&](UOp u) { return keep_gradients && u.is(Ops::FUNCTION) && u.arg<CallInfo>().gradient; };
-  auto rebuild = [&](UOp u) {
-    UOp& out = done[u];
-    if (u.is(Ops::GETTUPLE) && at(u.src(0)).is(Ops::TUPLE)) {
-      out = at(u.src(0)).src(static_cast<size_t>(static_cast<int64_t>(u.node()->arg_bits)));
-    } else if (u.is(Ops::FUNCTION) && !kept(u)) {
-      const CallInfo& info = u.arg<CallInfo>();
-      Rebuild r;
-      walk(at(u.src(0)), [&](UOp p) {
-        if (!p.is(Ops::PARAM) || p.arg<ParamArg>().slot < 0) return;
-        UOp a = at(u.src(static_cast<size_t>(p.arg<ParamArg>().slot) + 1));
-        r.set(p, info.precompile ? boundary(a) : a);
-      });
-      out = r(at(u.src(0)));
-      if (info.precompile) {
-        UOps values;
-        for (UOp v : out.srcs()) values.push_back(boundary(v));
-        out = out.with_srcs(values);
-      }
-    } else {
-      bool changed = false;
-      UOps src;
-      for (UOp s : u.srcs()) {
-        src.push_back(at(s));
-        changed |= src.back() != s;
-      }
-      out = changed ? u.with_srcs(src) : u;
+namespace {
+/// Replaces FUNCTION nodes by their bodies.
+class Inliner {
+ public:
+  explicit Inliner(bool keep_gradients) : keep_gradients_(keep_gradients) {}
+  UOp run(UOp root) {
+    tg::walk(
+        root, [&](UOp u) { return done_.contains(u) || is_leaf(u); },
+        [&](UOp u) { return u.srcs().subspan(is_kept(u) ? 1 : 0); }, [&](UOp u) { done_[u] = rebuilt(u); });
+    return at(root);
+  }
+
+ private:
+  UOp at(UOp u) const {
+    auto it = done_.find(u);
+    return it == done_.end() ? u : it->second;
+  }
+  bool is_leaf(UOp u) const {
+    return !(u.node()->flags & Node::kCalls) || (!keep_gradients_ && Graph::global().forwarded(u));
+  }
+  bool is_kept(UOp u) const { return keep_gradients_ && u.is(Ops::FUNCTION) && u.arg<CallInfo>().gradient; }
+
+  UOp rebuilt(UOp u) const {
+    if (u.is(Ops::GETTUPLE) && at(u.src(0)).is(Ops::TUPLE))
+      return at(u.src(0)).src(static_cast<size_t>(static_cast<int64_t>(u.node()->arg_bits)));
+    if (u.is(Ops::FUNCTION) && !is_kept(u)) return inlined(u);
+    bool changed = false;
+    UOps src;
+    for (UOp s : u.srcs()) {
+      src.push_back(at(s));
+      changed |= src.back() != s;
     }
+    return changed ? u.with_srcs(src) : u;
+  }
+  UOp inlined(UOp u) const {
+    const bool precompile = u.arg<CallInfo>().precompile;
+    Rebuild r;
+    walk(at(u.src(0)), [&](UOp p) {
+      if (!p.is(Ops::PARAM) || p.arg<ParamArg>().slot < 0) return;
+      UOp a = at(u.src(static_cast<size_t>(p.arg<ParamArg>().slot) + 1));
+      r.set(p, precompile ? boundary(a) : a);
+    });
+    UOp out = r(at(u.src(0)));
+    if (!precompile) return out;
+    UOps values;
+    for (UOp v : out.srcs()) values.push_back(boundary(v));
+    return out.with_srcs(values);
+  }
+
+  const bool keep_gradients_;
+  std::unordered_map<UOp, UOp> done_;
+};
+
+/// Makes the gradient of a call from one on tensors; `place` is where each input is among the call's arguments,
+/// SIZE_MAX for one that is none.
+NodeGradient node_gradient(const TensorGradient& gradient, std::vector<size_t> place) {
+  return [gradient, place = std::move(place)](const UOps& g, UOp call) {
+    Tensors grads, in, outs;
+    for (size_t i = 0; i < call.src(0).nsrc(); i++) {
+      outs.push_back(Tensor::from_uop(get_tuple(call, i)));
+      grads.push_back(g[i] ? Tensor::from_uop(g[i]) : outs.back().zeros_like());
+    }
+    for (size_t p : place) in.push_back(p == SIZE_MAX ? Tensor() : Tensor::from_uop(call.src(p + 1)));
+    Tensors r = gradient(grads, in, outs);
+    TG_CHECK(GradientError, r.size() == place.size(), "[custom_gradient] got ", r.size(),
+             " gradients, expected one for each of ", place.size(), " arguments");
+    UOps out(call.nsrc() - 1);
+    for (size_t i = 0; i < r.size(); i++) {
+      if (!r[i].defined() || place[i] == SIZE_MAX) continue;
+      UOp& o = out[place[i]];
+      o = o ? o + r[i].uop() : r[i].uop();
+    }
+    return out;
   };
-  tg::walk(
-      root, [&](UOp u) { return done.contains(u) || leaf(u); },
-      [&](UOp u) { return u.srcs().subspan(kept(u) ? 1 : 0); }, rebuild);
-  return at(root);
+}
+}  // namespace
+
+UOp inline_functions(UOp root, bool keep_gradients) {
+  return root.node()->flags & Node::kCalls ? Inliner(keep_gradients).run(root) : root;
 }
 
 Tensors call_function(const TensorFunction& f, const Tensors& inputs, const FunctionOptions& options,
@@ -228,7 +265,7 @@ Tensors call_function(const TensorFunction& f, const Tensors& inputs, const Func
   std::vector<UOpRef> before;  // the body may assign to its arguments
   for (const Tensor& t : inputs) before.push_back(uop_of(t, "function"));
   Tensors results = f(inputs);
-  UOps args, values, where;
+  UOps args, values;
   for (const UOpRef& u : before)
     if (!device_of(u).empty()) args.push_back(u);
   for (const Tensor& t : results) values.push_back(uop_of(t, "function"));
@@ -241,24 +278,7 @@ Tensors call_function(const TensorFunction& f, const Tensors& inputs, const Func
       place.push_back(device_of(u).empty() ? SIZE_MAX : static_cast<size_t>(it - unique.begin()));
       if (it == unique.end() && !device_of(u).empty()) unique.push_back(u);
     }
-    info.gradient = make_gradient([gradient, place](const UOps& g, UOp call) {
-      Tensors grads, in, outs;
-      for (size_t i = 0; i < call.src(0).nsrc(); i++) {
-        outs.push_back(Tensor::from_uop(get_tuple(call, i)));
-        grads.push_back(g[i] ? Tensor::from_uop(g[i]) : outs.back().zeros_like());
-      }
-      for (size_t p : place) in.push_back(p == SIZE_MAX ? Tensor() : Tensor::from_uop(call.src(p + 1)));
-      Tensors r = gradient(grads, in, outs);
-      TG_CHECK(GradientError, r.size() == place.size(), "[custom_gradient] got ", r.size(),
-               " gradients, expected one for each of ", place.size(), " arguments");
-      UOps out(call.nsrc() - 1);
-      for (size_t i = 0; i < r.size(); i++) {
-        if (!r[i].defined() || place[i] == SIZE_MAX) continue;
-        UOp& o = out[place[i]];
-        o = o ? o + r[i].uop() : r[i].uop();
-      }
-      return out;
-    });
+    info.gradient = make_gradient(node_gradient(gradient, std::move(place)));
   }
   UOp call = make_function(values, args, std::move(info), options.allow_implicit);
   Tensors out;
@@ -267,18 +287,19 @@ Tensors call_function(const TensorFunction& f, const Tensors& inputs, const Func
 }
 
 namespace {
-/// Gradients of a checkpoint: its body again, on arguments that exist once the gradient that arrives has been computed.
+/// Computes the gradients of a checkpoint from its body again, on arguments that exist once the gradient that arrives
+/// has been computed.
 UOps recompute(const UOps& gradients, UOp call) {
   UOps seeds, waits, roots, targets, out(call.nsrc() - 1);
   for (UOp g : gradients) {
-    seeds.push_back(g ? own_storage(g, device_or_default(call.src(1))) : UOp());
+    seeds.push_back(g ? materialize(g, device_or_default(call.src(1))) : UOp());
     if (g) waits.push_back(seeds.back());
   }
   Rebuild again;
   for (size_t i = 0; i + 1 < call.nsrc(); i++) {
     UOp a = call.src(i + 1), p = param_like(a, i), later = a;
     if (a.dtype().is_float()) {
-      UOp now = current_view(a), storage = has_buffer_identity(now) ? now : own_storage(a, device_of(a));
+      UOp now = current_view(a), storage = has_buffer_identity(now) ? now : materialize(a, device_of(a));
       UOps src{storage};
       src.insert(src.end(), waits.begin(), waits.end());
       later = UOp::make(Ops::AFTER, a.dtype(), src);
@@ -307,7 +328,7 @@ Tensors checkpoint(const TensorFunction& f, const Tensors& inputs) {
   for (const Tensor& t : inputs) {
     UOp u = uop_of(t, "checkpoint");
     bool value = !device_of(u).empty() && !has_buffer_identity(current_view(u));
-    stored.push_back(value ? Tensor::from_uop(own_storage(u, device_of(u))) : t);
+    stored.push_back(value ? Tensor::from_uop(materialize(u, device_of(u))) : t);
   }
   UOps values, args;
   for (const Tensor& t : stored)

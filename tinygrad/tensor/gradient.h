@@ -29,9 +29,12 @@ inline constexpr OpSet kNoGradient = Ops::SHL | Ops::SHR | Ops::CDIV | Ops::XOR 
 /// Gradients of sum(root * seed) with respect to each target (a node of root's graph); an empty UOp where root does not
 /// depend on it through differentiable ops. Under a GraphScope. GradientError for an op without a rule.
 UOps compute_gradient(UOp root, UOp seed, std::span<const UOp> targets);
-/// The same of the sum over several roots, each with its seed.
+/// Gradients of the sum over several roots, each with its seed.
 UOps compute_gradient(std::span<const UOp> roots, std::span<const UOp> seeds, std::span<const UOp> targets);
-/// What the gradient of a call of the user's own gives: one per argument, of its type, empty where there is none.
+/// Nodes of the graphs that gradients may pass, sources first: a write that has run is a leaf, and what it was made from
+/// lies behind it.
+UOps differentiable_order(std::span<const UOp> roots);
+/// Calls the gradient function of a call: one gradient per argument, of its type, empty where there is none.
 UOps call_gradients(const UOps& gradients, UOp call);
 
 }  // namespace tg

@@ -3,6 +3,7 @@
 #include <functional>
 #include <mutex>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "tinygrad/base/env.h"
@@ -12,6 +13,11 @@
 
 namespace tg {
 
+class Buffer;
+
+/// The elements as the host sees them: the tensor's memory where that is host visible, else a copy.
+using HostView = std::variant<std::monostate, std::shared_ptr<Buffer>, std::vector<std::byte>>;
+
 struct Tensor::Impl : std::enable_shared_from_this<Tensor::Impl> {
   UOpRef uop;
   std::shared_ptr<Impl> grad;
@@ -19,8 +25,7 @@ struct Tensor::Impl : std::enable_shared_from_this<Tensor::Impl> {
   bool asked = false;                         ///< requires_grad by the user, not as a parameter of a layer
   bool gradient_lost = false;                 ///< backward() would have had to pass through a history that was dropped
   std::shared_ptr<bool> grad_read;            ///< set to true when somebody asks for the gradient
-  std::vector<std::byte> host;                ///< what data() handed out when device memory is not host visible
-  std::shared_ptr<void> keep;                 ///< what data() handed out otherwise: the Buffer
+  HostView host_view;                         ///< what data() handed out last
   UOpRef literal;                             ///< of one that was assigned to and never had storage: what it was before
   const void* thread = this_thread();         ///< that made it, or assigned to it last
   Impl *previous = nullptr, *next = nullptr;  ///< live tensors, oldest first
@@ -45,7 +50,7 @@ class OpScope {
   /// The outermost method is recorded as the origin of new nodes (TRACEMETA).
   explicit OpScope(const char* method = __builtin_FUNCTION())
       : origin_(depth() ? Origin::current() : origin_of(method)) {
-    if (depth() == 0) bound_pending();  // before the method looks at its tensors
+    if (depth() == 0) limit_pending_graph();  // before the method looks at its tensors
     depth()++;
   }
   ~OpScope() { depth()--; }
@@ -78,13 +83,13 @@ UOp new_storage(const Shape& shape, DType dtype, const std::string& device);
 void mark_fresh(UOp buffer);
 bool is_fresh(UOp buffer);
 /// Writes `u` to new storage, in its strong type: AFTER(B, STORE(B, u)).
-UOp own_storage(UOp u, const std::string& device);
+UOp materialize(UOp u, const std::string& device);
 /// Returns the node a handle points to now: its buffer once it has been computed.
 UOp current(UOp u);
 /// Realizes; `keep`: gradients still know what the tensors were computed from.
 void realize_pending(const Tensors& tensors, bool keep);
 /// Runs `f`; adds a list of the largest live tensors to an OutOfMemoryError it throws.
-void explaining_memory(const std::function<void()>& f);
+void with_oom_report(const std::function<void()>& f);
 /// Returns the node's device, or the one a tensor without a device is computed on.
 std::string device_or_default(UOp u);
 void set_uop(Tensor::Impl& t, UOp u);

@@ -88,18 +88,24 @@ class JitCore {
   struct Output;
   struct State;
   struct Multi;
-  struct Trial;
+  struct DryRun;
   class Capture;
+  class ReplayCall;
+  class ShardedCall;
+  class Reader;
   struct Recorded;
+  struct RecordBytes;
   Tensors call_whole(const JitInputs& in, const Body& body);
   Tensors call_single(const JitInputs& in, const Body& body);
   Tensors run_uncaptured(const JitInputs& in, const Body& body);
-  Tensors run(const JitInputs& in, std::vector<Input> inputs);
+  Tensors replay_call(const JitInputs& in, std::vector<Input> inputs);
   std::vector<Input> check_inputs(const JitInputs& in);
   void give_gradients(const Tensors& inputs, Tensors& out) const;
 
   bool fits(const JitInputs& in) const;
   bool choose(const JitInputs& in);
+  void swap_current(Recorded& other);
+  RecordBytes record_bytes();
   bool merge_equal();
 
   std::string name_;
@@ -107,7 +113,7 @@ class JitCore {
   int count_ = 0, again_ = 0;
   std::unique_ptr<Replay> replay_;
   std::unique_ptr<State> state_;
-  std::unique_ptr<Trial> trial_;
+  std::unique_ptr<DryRun> dry_run_;
   std::shared_ptr<const Multi> multi_;  ///< of the last call that ran the function
   std::vector<Recorded> others_;        ///< captures of calls with other constants, flags or gradients
   size_t capture_ = 0, captures_ = 0;   ///< number of the current one; how many there have been

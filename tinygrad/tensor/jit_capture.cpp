@@ -13,6 +13,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/schedule/schedule.h"
 #include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/lower_multi.h"
 #include "tinygrad/tensor/ops.h"
 #include "tinygrad/uop/buffer_flags.h"
 #include "tinygrad/uop/walk.h"
@@ -50,7 +51,7 @@ struct Recording {
   }
 };
 
-/// Nodes computed earlier that no live tensor shows: a replay has to compute them as well (nodes are shared by
+/// Returns nodes computed earlier that no live tensor shows: a replay has to compute them as well (nodes are shared by
 /// structure). Those that need contents which were overwritten since stay what they were computed into.
 std::unordered_set<const Node*> computed_before() {
   GraphScope g;
@@ -82,7 +83,7 @@ std::unordered_set<const Node*> computed_before() {
   return hidden;
 }
 
-/// Pending writes of this thread: those of others are no part of what it captures.
+/// Returns pending writes of this thread: those of others are no part of what it captures.
 Tensors own_pending_writes(bool fresh) {
   Tensors writes = pending_writes(fresh);
   std::erase_if(writes, [](const Tensor& t) { return t.impl()->thread != Tensor::Impl::this_thread(); });
@@ -96,7 +97,7 @@ bool is_stored(UOp u) {
   return stored;
 }
 
-/// Memory of storage the function wrote before anything read it: it made it.
+/// Returns the memory the function made: storage it wrote before anything read it.
 std::unordered_set<const Buffer*> made_by(const std::vector<RecordedRun>& runs) {
   std::unordered_set<const Buffer*> made, seen;
   for (const RecordedRun& r : runs)
@@ -169,56 +170,63 @@ bool JitCore::Capture::is_wanted(size_t input) const {
   return input < read.size() && read[input] && *read[input];
 }
 
-/// Computes what is pending and no part of the function: writes, gradients it adds to, and what an earlier try found to
-/// be computed by its writes.
-void JitCore::Capture::store_pending() {
+/// Computes what is pending and no part of the function: writes, gradients it adds to, and what a dry run found to be
+/// computed by its writes.
+void JitCore::Capture::flush_outside() {
   Tensors pending = own_pending_writes(true);
   for (size_t i = 0; i < in_.tensors.size(); i++)
     if (const auto& grad = in_.tensors[i].impl()->grad;
         grad && (is_wanted(i) || in_.tensors[i].requires_grad().value_or(false)))
       pending.push_back(Tensor(grad));
-  if (core_.trial_) {
+  if (core_.dry_run_) {
     store_slots(pending);
-    std::unordered_set<const Buffer*> written;
-    for (const auto& m : core_.trial_->written)
-      if (auto p = m.lock()) written.insert(p.get());
-    GraphScope g;
-    each_live([&](Tensor::Impl& i) {
-      if (i.thread != Tensor::Impl::this_thread()) return;  // other threads are in the middle of theirs
-      const UOp u = current_view(i.uop);
-      if (is_stored(u) || device_of(u).empty() || u.dtype().is_weak() || shape_of(u).symbolic()) return;
-      for (UOp n : u.toposort())
-        if (n.is(Ops::BUFFER) && n.arg<ParamArg>().addrspace == AddrSpace::kGlobal &&
-            written.contains(memory_of_node(n).get()))
-          return pending.push_back(Tensor(i.shared_from_this()));
-    });
+    add_readers_of_written(pending);
   }
   if (pending.empty()) return;
   realize_pending(pending, true);
   inputs_ = core_.check_inputs(in_);
 }
 
-/// Gives the tensors of an earlier try storage of their own. A slot's is copied: a result of that call may share it.
+/// Adds the pending tensors of this thread (others are in the middle of theirs) that read what the function writes.
+void JitCore::Capture::add_readers_of_written(Tensors& pending) const {
+  std::unordered_set<const Buffer*> written;
+  for (const auto& m : core_.dry_run_->written)
+    if (auto p = m.lock()) written.insert(p.get());
+  const auto is_written = [&](UOp n) {
+    return n.is(Ops::BUFFER) && n.arg<ParamArg>().addrspace == AddrSpace::kGlobal &&
+           written.contains(memory_of_node(n).get());
+  };
+  GraphScope g;
+  each_live([&](Tensor::Impl& i) {
+    if (i.thread != Tensor::Impl::this_thread()) return;
+    const UOp u = current_view(i.uop);
+    if (is_stored(u) || device_of(u).empty() || u.dtype().is_weak() || shape_of(u).symbolic()) return;
+    const UOps all = u.toposort();
+    if (std::any_of(all.begin(), all.end(), is_written)) pending.push_back(Tensor(i.shared_from_this()));
+  });
+}
+
+/// Gives the tensors of a dry run storage of their own. A slot's is copied: a result of that call may share it.
 void JitCore::Capture::store_slots(Tensors& pending) {
-  Trial& t = *core_.trial_;
+  DryRun& dry_run = *core_.dry_run_;
   const auto store = [&](Tensor::Impl& i) {
     Tensor copy;
     {
       GraphScope g;
       const UOp u = ops::strong(current_view(i.uop));
-      copy = Tensor::from_uop(own_storage(u, device_or_default(u)));
+      copy = Tensor::from_uop(materialize(u, device_or_default(u)));
     }
     realize(Tensors{copy});
     GraphScope g;
     set_uop(i, current_view(copy.uop()));
   };
-  for (const auto& weak : t.constants)
+  for (const auto& weak : dry_run.constants)
     if (auto p = weak.lock(); p && !is_stored(p->uop)) store(*p);
-  for (const Trial::Slot& s : t.left)
+  for (const DryRun::Slot& s : dry_run.escaped)
     if (auto p = s.impl.lock(); p && !is_stored(p->uop)) pending.push_back(Tensor(p));
   if (!pending.empty()) realize_pending(pending, true);
   pending.clear();
-  for (Trial::Slot& s : t.left)
+  for (DryRun::Slot& s : dry_run.escaped)
     if (auto p = s.impl.lock()) {
       GraphScope g;
       s.before = UOpRef(current_view(p->uop));
@@ -232,8 +240,8 @@ void JitCore::Capture::record() {
   const StorageOnly storage_only;
   std::unordered_set<const Node*> hidden = computed_before();
   // What runs once must stay as it was left: no updates of it in place. The replay plans its memory itself.
-  std::optional<Context> apart, search;
-  if (core_.prune_) apart.emplace(std::initializer_list<Context::Setting>{{"NO_MEMORY_PLANNER", 1}});
+  std::optional<Context> unplanned, search;
+  if (core_.prune_) unplanned.emplace(std::initializer_list<Context::Setting>{{"NO_MEMORY_PLANNER", 1}});
   if (const int64_t width = env::JITBEAM.get(); width >= 0)
     search.emplace(std::initializer_list<Context::Setting>{{"BEAM", width}});
   Recording recording(&plan_.runs, &state_->draws, &hidden, &training_);
@@ -243,63 +251,62 @@ void JitCore::Capture::record() {
   results_ = out_.size();
   state_->results = results_;
   for (size_t i = 0; i < out_.size(); i++) shared_.push_back(body_.shared && body_.shared(i));
-  state_->gradients = outside_.gradients(in_.tensors);
+  state_->gradients = before_.gradients(in_.tensors);
   for (size_t i = 0; i < in_.tensors.size(); i++) {
-    state_->inputs.push_back({outside_.of_input(in_.tensors[i], is_wanted(i)), outside_.had_gradient(in_.tensors[i]),
+    state_->inputs.push_back({before_.of_input(in_.tensors[i], is_wanted(i)), before_.had_gradient(in_.tensors[i]),
                               in_.tensors[i].impl()->weak_from_this()});
     if (state_->inputs[i].gradient == InputGradient::kGiven) out_.push_back(Tensor(in_.tensors[i].impl()->grad));
   }
   shared_.resize(out_.size(), false);
   Tensors all = out_;
-  for (const LeftGradient& l : state_->gradients) all.push_back(Tensor(l.grad));
+  for (const EscapingGradient& l : state_->gradients) all.push_back(Tensor(l.grad));
   realize_results(all);
   if (Tensors writes = own_pending_writes(false); !writes.empty())
     realize(writes);  // batch norm's statistics, counters: part of the step
-  left_ = find_left();
-  if (!left_.empty()) {
+  escaped_ = find_escaped();
+  if (!escaped_.empty()) {
     collect_garbage();
-    left_ = find_left();
+    escaped_ = find_escaped();
   }
-  changed_ = outside_.changed_expressions(in_.tensors);
-  if (core_.trial_) keep_slots();
+  changed_ = before_.changed_expressions(in_.tensors);
+  if (core_.dry_run_ && (slots_match_ = pair_slots())) store_slot_values();
 }
 
-/// What the function left outside; results that somebody else holds as well count among it.
-Tensors JitCore::Capture::find_left() const {
+/// Returns what the function left outside; results that somebody else holds as well count among it.
+Tensors JitCore::Capture::find_escaped() const {
   Tensors own;
   for (size_t i = 0; i < out_.size(); i++)
     if (!shared_[i]) own.push_back(out_[i]);
-  return outside_.left(in_.tensors, own, state_->gradients, made_by(plan_.runs));
+  return before_.escaped(in_.tensors, own, state_->gradients, made_by(plan_.runs));
 }
 
-/// Pairs what this run left with what the one before left: state is written back to its storage, the rest is stored.
-void JitCore::Capture::keep_slots() {
-  Trial& trial = *core_.trial_;
-  // An expression that is the same in every call is no state.
-  const auto same = [&](const Tensor& t, const Trial::Slot& s) {
-    return !is_stored(t.uop()) && t.uop().key() == s.expression;
-  };
-  {
-    GraphScope g;
-    for (size_t k = 0; k < std::min(left_.size(), trial.left.size());) {
-      if (!same(left_[k], trial.left[k])) {
-        k++;
-        continue;
-      }
-      left_.erase(left_.begin() + static_cast<std::ptrdiff_t>(k));
-      trial.left.erase(trial.left.begin() + static_cast<std::ptrdiff_t>(k));
+/// Pairs what this run left with what the dry run left, without expressions that are the same in every call: those are
+/// no state. Returns whether both are the same slots.
+bool JitCore::Capture::pair_slots() {
+  std::vector<DryRun::Slot>& slots = core_.dry_run_->escaped;
+  GraphScope g;
+  for (size_t k = 0; k < std::min(escaped_.size(), slots.size());) {
+    if (is_stored(escaped_[k].uop()) || escaped_[k].uop().key() != slots[k].expression) {
+      k++;
+      continue;
     }
+    escaped_.erase(escaped_.begin() + static_cast<std::ptrdiff_t>(k));
+    slots.erase(slots.begin() + static_cast<std::ptrdiff_t>(k));
   }
-  settled_ = left_.size() == trial.left.size();
-  for (size_t k = 0; settled_ && k < left_.size(); k++)
-    settled_ = left_[k].shape() == trial.left[k].shape && left_[k].stored_dtype() == trial.left[k].dtype;
-  if (!settled_) return;
+  return std::equal(
+      escaped_.begin(), escaped_.end(), slots.begin(), slots.end(),
+      [](const Tensor& t, const DryRun::Slot& s) { return t.shape() == s.shape && t.stored_dtype() == s.dtype; });
+}
+
+/// Writes the new values of state back to its storage, and stores what else the function leaves where replays write it
+/// again.
+void JitCore::Capture::store_slot_values() {
   Tensors stored, back;
   std::vector<std::pair<std::shared_ptr<Tensor::Impl>, UOpRef>> restore;
-  for (size_t k = 0; k < left_.size(); k++) {
+  for (size_t k = 0; k < escaped_.size(); k++) {
     GraphScope g;
-    const Tensor& t = left_[k];
-    const Trial::Slot& s = trial.left[k];
+    const Tensor& t = escaped_[k];
+    const DryRun::Slot& s = core_.dry_run_->escaped[k];
     const UOp value = ops::strong(current_view(t.uop()));
     const bool state = s.storage && (is_read(memory_of_node(s.storage).get(), plan_.runs) || is_read(s.storage, value));
     if (auto earlier = s.impl.lock()) {
@@ -308,75 +315,81 @@ void JitCore::Capture::keep_slots() {
                "existing storage");
       if (state) restore.emplace_back(earlier, s.before);
     }
-    if (!state) {
-      if (!is_stored(t.uop())) stored.push_back(t);
-      continue;
+    if (state) {
+      write_back(t, s.storage, value);
+      back.push_back(t);
+    } else if (!is_stored(t.uop())) {
+      stored.push_back(t);
     }
-    for (size_t i = 0; i < out_.size(); i++)
-      if (out_[i].is_same(t)) {
-        out_[i] = Tensor::from_uop(value);
-        shared_[i] = false;
-      }  // a result of its own; the slot shows the state
-    const UOp view = ops::reshape(s.storage, shape_of(value));
-    set_uop(*t.impl(), UOp(s.storage).after({view.store(value)}));
-    back.push_back(t);
   }
   if (!stored.empty()) realize(stored);
   if (!back.empty()) realize(back);
   for (auto& [impl, before] : restore) set_uop(*impl, before);
 }
 
-/// Whether this run only shows what the function leaves outside, and the next call has to look again. Notes it for
-/// that.
+/// Makes a tensor the storage of its state after the write of its new value. A result that is the tensor becomes one of
+/// its own: the slot shows the state.
+void JitCore::Capture::write_back(const Tensor& t, UOp storage, UOp value) {
+  for (size_t i = 0; i < out_.size(); i++)
+    if (out_[i].is_same(t)) {
+      out_[i] = Tensor::from_uop(value);
+      shared_[i] = false;
+    }
+  set_uop(*t.impl(), storage.after({ops::reshape(storage, shape_of(value)).store(value)}));
+}
+
+/// Whether this run is a dry run, which only shows what the function leaves outside. Notes that for the next call, which
+/// captures again.
 bool JitCore::Capture::needs_another_run() {
-  bool computed = false;  // what was pending outside before: once, for good
+  bool computed = false;  // what was pending outside before: it is computed once only
   {
     GraphScope g;
-    for (const auto& waiting : waiting_)
+    for (const auto& waiting : pending_before_)
       if (auto p = waiting.lock()) computed |= is_stored(p->uop);
   }
-  const bool first = !core_.trial_;
-  if (first ? left_.empty() && changed_.empty() && !computed : settled_ && changed_.empty()) return false;
-  if (!first && left_.empty() && changed_.empty()) return false;  // made once: this call did not
+  const bool first = !core_.dry_run_;
+  if (first ? escaped_.empty() && changed_.empty() && !computed : slots_match_ && changed_.empty()) return false;
+  if (!first && escaped_.empty() && changed_.empty()) return false;  // made once: this call did not
   TG_CHECK(JitError, ++core_.again_ < kMostTries, "[jit] ", core_.name_,
            " leaves other tensors outside of its results in each call (",
-           left_.empty() ? changed_.size() : left_.size(),
+           escaped_.empty() ? changed_.size() : escaped_.size(),
            " in this one): return them, or assign() to existing storage");
-  auto trial = std::make_unique<Trial>();
+  auto dry_run = std::make_unique<DryRun>();
   GraphScope g;
-  for (const Tensor& t : left_) {
+  for (const Tensor& t : escaped_) {
     const bool result = std::any_of(out_.begin(), out_.end(), [&](const Tensor& o) { return o.is_same(t); });
-    trial->left.push_back({t.impl()->weak_from_this(), {}, {}, t.shape(), t.stored_dtype(), t.uop().key(), result});
+    dry_run->escaped.push_back(
+        {t.impl()->weak_from_this(), {}, {}, t.shape(), t.stored_dtype(), t.uop().key(), result});
   }
-  for (const Tensor& t : changed_) trial->constants.push_back(t.impl()->weak_from_this());
+  for (const Tensor& t : changed_) dry_run->constants.push_back(t.impl()->weak_from_this());
   for (const RecordedRun& r : plan_.runs)
     for (size_t i = 0; i < r.buffers.size(); i++)
-      if (r.buffers[i]) trial->written.push_back(r.buffers[i]);
-  core_.trial_ = std::move(trial);
+      if (r.buffers[i]) dry_run->written.push_back(r.buffers[i]);
+  core_.dry_run_ = std::move(dry_run);
   return true;
 }
 
 Tensors JitCore::Capture::run() {
-  store_pending();
+  flush_outside();
   {
     GraphScope g;
     each_live([&](Tensor::Impl& i) {
       UOp u = current_view(i.uop);
-      if (!is_stored(u) && !device_of(u).empty()) waiting_.push_back(i.weak_from_this());
+      if (!is_stored(u) && !device_of(u).empty()) pending_before_.push_back(i.weak_from_this());
     });
   }
   for (const char* flag : {"DEFAULT_FLOAT", "DEFAULT_INT", "SUM_DTYPE"})
     state_->flags.emplace_back(flag, flag_text(flag));
-  outside_ = Outside();
+  before_ = TensorSnapshot();
   record();
   if (training_.seen) state_->flags.emplace_back("TRAINING", flag_text("TRAINING"));
   if (needs_another_run()) return results();
   check_something_captured();
-  const std::string stale = outside_.stale_reads(in_.tensors, plan_.runs);
+  const std::string stale = before_.stale_reads(in_.tensors, plan_.runs);
   TG_CHECK(JitError, stale.empty(), "[jit] ", core_.name_, " ", stale);
   GraphScope g;
   describe_arguments();
-  describe_outputs();
+  classify_outputs();
   finish();
   return results();
 }
@@ -411,9 +424,7 @@ void JitCore::Capture::describe_arguments() {
   }
   for (UOp v : in_.variables) {
     state_->arguments.push_back(unbound_text(v));
-    for (UOp u : v.toposort())
-      if (is_bound(u))
-        bound_.emplace_back(u.src(0).arg<ParamArg>().name, static_cast<int64_t>(u.src(1).src(1).const_int()));
+    append_bound_values(v, &bound_);
   }
   std::vector<std::string>& names = state_->variables;
   for (auto& [name, value] : bound_)
@@ -436,23 +447,19 @@ bool JitCore::Capture::owns_storage(size_t i) const {
   }
 }
 
-/// Where each result comes from: new storage, an argument, or what stays where it is.
-void JitCore::Capture::describe_outputs() {
+/// Finds where each result comes from: new storage, an argument, or what stays where it is.
+void JitCore::Capture::classify_outputs() {
   const std::unordered_set<const Buffer*> made = made_by(plan_.runs);
   std::unordered_map<UOp, size_t> fresh;
   for (size_t i = 0; i < out_.size(); i++) {
     Output o;
     o.requires_grad = out_[i].requires_grad();
     UOp u = out_[i].uop(), b = buffer_below(u);
-    std::vector<std::pair<std::string, int64_t>> used;
-    if (b) view_pattern(u, &used);
-    for (auto& v : used)
-      if (std::find(bound_.begin(), bound_.end(), v) == bound_.end()) free_ = v.first;
+    if (b) check_bound(u);
     const BufferRef memory = b ? memory_of_node(b) : nullptr;
-    if (memory && input_of_.contains(memory.get())) {
+    if (const auto input = input_of_.find(memory.get()); memory && input != input_of_.end()) {
       o.kind = Output::kInput;
-      o.index = input_of_[memory.get()];
-      o.pattern = view_pattern(u, nullptr);
+      o.index = input->second;
     } else if (memory && made.contains(memory.get()) && owns_storage(i)) {
       auto [it, first] = fresh.try_emplace(b, state_->fresh.size());
       if (first) {
@@ -462,30 +469,41 @@ void JitCore::Capture::describe_outputs() {
       }
       o.kind = Output::kFresh;
       o.index = it->second;
-      o.pattern = view_pattern(u, nullptr);
     }
     if (o.kind == Output::kFixed) o.fixed = out_[i];
+    else o.pattern = view_pattern(u, nullptr);
     state_->outputs.push_back(std::move(o));
   }
 }
 
-/// Makes the replay, and notes which memory outside it touches.
-void JitCore::Capture::finish() {
-  State& s = *state_;
-  const size_t nvars = s.variables.size();
-  plan_.variable = [&](const std::string& name, int64_t value) {
-    if (name == rng::kKeyVariable) {
-      for (size_t d = 0; d < s.draws.size(); d++)
-        if (static_cast<int64_t>(s.draws[d].key) == value) return static_cast<int>(nvars + d);
-      return -1;
-    }
-    if (name.starts_with(kIntegerVariable)) return -1;
-    for (auto& [n, at_capture] : bound_)
-      if (n == name && at_capture == value)
-        return static_cast<int>(std::find(s.variables.begin(), s.variables.end(), name) - s.variables.begin());
-    free_ = name;
+/// Notes a variable of a result's view that has a value no argument binds.
+void JitCore::Capture::check_bound(UOp view) {
+  BoundValues used;
+  view_pattern(view, &used);
+  for (auto& v : used)
+    if (std::find(bound_.begin(), bound_.end(), v) == bound_.end()) free_ = v.first;
+}
+
+/// Returns the index, among the values a replay is given, of a variable that had this value in the captured call; -1:
+/// it keeps the value.
+int JitCore::Capture::index_of_variable(const std::string& name, int64_t value) {
+  const State& s = *state_;
+  if (name == rng::kKeyVariable) {
+    for (size_t d = 0; d < s.draws.size(); d++)
+      if (static_cast<int64_t>(s.draws[d].key) == value) return static_cast<int>(s.variables.size() + d);
     return -1;
-  };
+  }
+  if (name.starts_with(kIntegerVariable)) return -1;
+  for (auto& [n, at_capture] : bound_)
+    if (n == name && at_capture == value)
+      return static_cast<int>(std::find(s.variables.begin(), s.variables.end(), name) - s.variables.begin());
+  free_ = name;
+  return -1;
+}
+
+/// Makes the replay and what calls need besides it, and hands both to the core.
+void JitCore::Capture::finish() {
+  plan_.variable = [&](const std::string& name, int64_t value) { return index_of_variable(name, value); };
   plan_.prune = core_.prune_;
   inputs_.clear();
   const std::unordered_set<const Buffer*> made = made_by(plan_.runs);
@@ -493,31 +511,44 @@ void JitCore::Capture::finish() {
   TG_CHECK(JitError, free_.empty(), "[jit] ", core_.name_, " uses variable ", free_,
            " with a value that is not bound by an argument: it would be that of the ",
            "captured call forever. Pass the bound variable as an argument");
-  for (size_t i = 0; i < replay->external().size(); i++) {
-    s.touched.push_back({replay->external()[i], replay->writes_external(i)});
-    s.made_external.push_back(made.contains(replay->external()[i].get()));
+  track_memory(*replay, made);
+  add_written_gradients();
+  core_.replay_ = std::move(replay);
+  core_.state_ = std::move(state_);
+  core_.dry_run_.reset();
+  core_.count_ = 2;
+  core_.capture_ = core_.captures_++;
+}
+
+/// Notes the memory that the launches use besides inputs and results.
+void JitCore::Capture::track_memory(const Replay& replay, const std::unordered_set<const Buffer*>& made) {
+  State& s = *state_;
+  for (size_t i = 0; i < replay.external().size(); i++) {
+    s.tracked.push_back({replay.external()[i], replay.writes_external(i)});
+    s.made_external.push_back(made.contains(replay.external()[i].get()));
   }
-  settle(s.touched);
+  flush_pending(s.tracked);
   UOps read;
-  for (const Touched& t : s.touched)
+  for (const TrackedMemory& t : s.tracked)
     if (t.node) read.push_back(t.node);
   s.leaves = leaves_of(read);
+}
+
+/// Adds the gradients that were there before and that the launches write: replays expect them.
+void JitCore::Capture::add_written_gradients() {
+  State& s = *state_;
   Tensors unwanted;
   for (size_t i = 0; i < in_.tensors.size(); i++)
     if (s.inputs[i].gradient == InputGradient::kUnwanted) unwanted.push_back(in_.tensors[i]);
-  for (const LeftGradient& l : outside_.kept(unwanted)) {
+  const auto is_written = [&](const BufferRef& memory) {
+    return std::any_of(s.tracked.begin(), s.tracked.end(),
+                       [&](const TrackedMemory& t) { return t.written && t.memory == memory; });
+  };
+  for (const EscapingGradient& l : before_.kept(unwanted)) {
     bool written = false;
-    each_base(current_view(l.grad->uop), [&](UOp b) {
-      if (b.is(Ops::BUFFER))
-        for (const Touched& t : s.touched) written |= t.written && t.memory == memory_of_node(b);
-    });
+    each_base(current_view(l.grad->uop), [&](UOp b) { written |= b.is(Ops::BUFFER) && is_written(memory_of_node(b)); });
     if (written) s.gradients.push_back(l);
   }
-  core_.replay_ = std::move(replay);
-  core_.state_ = std::move(state_);
-  core_.trial_.reset();
-  core_.count_ = 2;
-  core_.capture_ = core_.captures_++;
 }
 
 }  // namespace tg

@@ -3,12 +3,13 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
-#include "tinygrad/tensor/jit_outside.h"
+#include "tinygrad/tensor/jit_patterns.h"
+#include "tinygrad/tensor/jit_snapshot.h"
 #include "tinygrad/tensor/jit_state.h"
-#include "tinygrad/tensor/lower_multi.h"
 
 namespace tg {
 
@@ -21,17 +22,24 @@ class JitCore::Capture {
 
  private:
   bool is_wanted(size_t input) const;
-  void store_pending();
+  void flush_outside();
+  void add_readers_of_written(Tensors& pending) const;
   void store_slots(Tensors& pending);
   void record();
-  Tensors find_left() const;
-  void keep_slots();
+  Tensors find_escaped() const;
+  bool pair_slots();
+  void store_slot_values();
+  void write_back(const Tensor& t, UOp storage, UOp value);
   bool needs_another_run();
   void check_something_captured() const;
   void describe_arguments();
   bool owns_storage(size_t i) const;
-  void describe_outputs();
+  void classify_outputs();
+  void check_bound(UOp view);
+  int index_of_variable(const std::string& name, int64_t value);
   void finish();
+  void track_memory(const Replay& replay, const std::unordered_set<const Buffer*>& made);
+  void add_written_gradients();
   Tensors results() const;
 
   JitCore& core_;
@@ -42,13 +50,13 @@ class JitCore::Capture {
   size_t results_ = 0;  ///< of `out_`; gradients of inputs follow
   ReplayPlan plan_;
   rng::TrainingRead training_{Tensor::training()};
-  tensor_detail::Outside outside_;
-  std::vector<std::weak_ptr<Tensor::Impl>> waiting_;  ///< pending outside before the call
+  tensor_detail::TensorSnapshot before_;
+  std::vector<std::weak_ptr<Tensor::Impl>> pending_before_;  ///< pending outside before the call
   Tensors out_;
   std::vector<bool> shared_;  ///< by result: somebody else holds its handle
-  Tensors left_, changed_;
-  bool settled_ = true;                                 ///< what the last two runs left are the same slots
-  std::vector<std::pair<std::string, int64_t>> bound_;  ///< variables with their values in this call
+  Tensors escaped_, changed_;
+  bool slots_match_ = true;           ///< what the last two runs left are the same slots
+  tensor_detail::BoundValues bound_;  ///< variables with their values in this call
   std::unordered_map<const Buffer*, size_t> input_of_;
   std::string free_;  ///< a variable that no argument binds
 };

@@ -12,7 +12,7 @@
 namespace tg {
 using namespace tensor_detail;
 
-/// How the results are made of those that capture and replay know.
+/// How the results are joined from those that capture and replay know.
 struct JitCore::Multi {
   struct Result {
     size_t count = 0;  ///< shards; 0: a tensor as it is
@@ -90,65 +90,84 @@ Tensors JitCore::call(const JitInputs& in, const Body& body, size_t* served) {
 }
 
 /// A call whose arguments or results may lie on several devices: capture and replay see the shards.
-Tensors JitCore::call_whole(const JitInputs& in, const Body& body) {
-  const bool multi = any_multi(in.tensors);
-  auto made = std::make_shared<Multi>();
-  Tensors whole;  // results of several devices, by number
-  bool ran = false;
-  const auto run = [&] {
-    Tensors results = body.run(), flat;
+class JitCore::ShardedCall {
+ public:
+  ShardedCall(JitCore& core, const Body& body) : core_(core), body_(body) {}
+
+  Tensors run(const JitInputs& in) {
+    const Body flat_body{[this] { return run_body(); }, [this](size_t i) { return is_shared(i); }};
+    Tensors flat = core_.call_single(any_multi(in.tensors) ? flat_inputs(in, core_.name_) : in, flat_body);
+    if (ran_) core_.multi_ = made_;
+    if (flat.size() == core_.multi_->results.size()) return flat;  // two devices or more: a shard more for each
+    return joined(flat);
+  }
+
+ private:
+  /// Runs the function and returns its results with the shards of each.
+  Tensors run_body() {
+    Tensors results = body_.run(), flat;
     GraphScope g;
-    ran = true;
-    *made = Multi();
-    whole.assign(results.size(), Tensor());
+    ran_ = true;
+    *made_ = Multi();
+    whole_.assign(results.size(), Tensor());
     for (size_t i = 0; i < results.size(); i++) {
-      Multi::Result r;
       UOp u = results[i].defined() ? ops::strong(current_view(results[i].uop())) : UOp();
       Shards s;
       if (u && is_multi(u)) s = lower_multi(u);
-      if (!s.parts.empty() && !device_of(s.parts[0]).empty()) {
-        r = {s.parts.size(), s.axis, results[i].requires_grad()};
-        whole[i] = std::move(results[i]);
+      if (s.parts.empty() || device_of(s.parts[0]).empty()) {
+        flat.push_back(std::move(results[i]));
+        made_->results.emplace_back();
+      } else {
+        made_->results.push_back({s.parts.size(), s.axis, results[i].requires_grad()});
+        whole_[i] = std::move(results[i]);
         for (UOp p : s.parts) flat.push_back(Tensor::from_uop(p));
         // Its shards stand for it from here on; what only we would see of it must not keep them from being storage of
         // their own.
-        if (handles(whole[i]) <= 2 && !(body.shared && body.shared(i)))
-          set_uop(*whole[i].impl(), UOp::constant(0, u.dtype()));
-      } else flat.push_back(std::move(results[i]));
-      made->owner.resize(flat.size(), i);
-      made->results.push_back(r);
+        if (handles(whole_[i]) <= 2 && !(body_.shared && body_.shared(i)))
+          set_uop(*whole_[i].impl(), UOp::constant(0, u.dtype()));
+      }
+      made_->owner.resize(flat.size(), i);
     }
     return flat;
-  };
-  const auto shared = [&](size_t i) {
-    const size_t r = made->owner[i];
-    return (whole[r].defined() && handles(whole[r]) > 2) || (body.shared && body.shared(r));
-  };
-  Tensors flat = call_single(multi ? flat_inputs(in, name_) : in, {run, shared});
-  if (ran) multi_ = made;
-  const Multi& m = *multi_;
-  if (flat.size() == m.results.size()) return flat;  // two devices or more: a shard more for each
-  GraphScope g;
-  Tensors out;
-  size_t at = 0;
-  for (size_t i = 0; i < m.results.size(); i++) {
-    const Multi::Result& r = m.results[i];
-    if (!r.count) {
-      out.push_back(flat[at++]);
-      continue;
-    }
-    UOps parts;
-    for (size_t k = 0; k < r.count; k++) parts.push_back(current_view(flat[at++].uop()));
-    UOp u = join_shards(parts, r.axis);
-    if (ran) {
-      set_uop(*whole[i].impl(), u);
-      out.push_back(whole[i]);
-    } else {
-      out.push_back(Tensor::from_uop(u));
-      out.back().impl()->requires_grad = r.requires_grad;
-    }
   }
-  return out;
-}
+  bool is_shared(size_t flat) const {
+    const size_t r = made_->owner[flat];
+    return (whole_[r].defined() && handles(whole_[r]) > 2) || (body_.shared && body_.shared(r));
+  }
+
+  /// Joins the shards of each result.
+  Tensors joined(const Tensors& flat) const {
+    GraphScope g;
+    Tensors out;
+    const std::vector<Multi::Result>& results = core_.multi_->results;
+    size_t at = 0;
+    for (size_t i = 0; i < results.size(); i++) {
+      const Multi::Result& r = results[i];
+      if (!r.count) {
+        out.push_back(flat[at++]);
+        continue;
+      }
+      UOps parts;
+      for (size_t k = 0; k < r.count; k++) parts.push_back(current_view(flat[at++].uop()));
+      UOp u = join_shards(parts, r.axis);
+      if (ran_) {
+        set_uop(*whole_[i].impl(), u);
+        out.push_back(whole_[i]);
+      } else {
+        out.push_back(Tensor::from_uop(u));
+        out.back().impl()->requires_grad = r.requires_grad;
+      }
+    }
+    return out;
+  }
+
+  JitCore& core_;
+  const Body& body_;
+  std::shared_ptr<Multi> made_ = std::make_shared<Multi>();
+  Tensors whole_;  // results of several devices, by number
+  bool ran_ = false;
+};
+
+Tensors JitCore::call_whole(const JitInputs& in, const Body& body) { return ShardedCall(*this, body).run(in); }
 
 }  // namespace tg

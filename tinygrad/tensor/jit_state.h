@@ -4,7 +4,7 @@
 #include "tinygrad/tensor/effects.h"
 #include "tinygrad/tensor/history.h"
 #include "tinygrad/tensor/jit.h"
-#include "tinygrad/tensor/jit_outside.h"
+#include "tinygrad/tensor/jit_snapshot.h"
 #include "tinygrad/tensor/random.h"
 
 namespace tg {
@@ -24,18 +24,22 @@ struct JitCore::Output {
   std::optional<bool> requires_grad;
 };
 struct JitCore::State {
-  bool accepts(const std::vector<std::pair<std::string, std::string>>& given)
-      const;                     ///< constants it was captured with, or like them
+  using Constants = std::vector<std::pair<std::string, std::string>>;
+  /// Whether it was captured with constants like these.
+  bool accepts(const Constants& given) const;
+  bool same_effects(const std::vector<StoredMemory>& memory, const State& other,
+                    const std::vector<StoredMemory>& there) const;
+  void add_constants(const Constants& more);
+
   std::vector<UOpRef> patterns;  ///< of the inputs
   std::vector<std::string> names;
-  std::vector<std::pair<std::string, std::string>> constants;
+  Constants constants;
   std::vector<std::string> arguments;  ///< the bound variables it is called with, in order, without their values
   std::vector<std::string> variables;  ///< by index of the values a replay is given: after them the keys of `draws`
   std::vector<rng::Draw> draws;
   std::vector<Output> outputs;
-  std::vector<std::pair<std::string, std::string>>
-      flags;                                           ///< variables of the library that change values, as they were
-  std::vector<tensor_detail::LeftGradient> gradients;  ///< that it leaves or adds to
+  Constants flags;  ///< variables of the library that change values, as they were
+  std::vector<tensor_detail::EscapingGradient> gradients;  ///< that it leaves or adds to
   /// What happens to the gradient of an input, whether it had one before, and which tensor it was.
   struct InputState {
     tensor_detail::InputGradient gradient = tensor_detail::InputGradient::kNone;
@@ -47,16 +51,15 @@ struct JitCore::State {
   tensor_detail::Leaves leaves;     ///< storage outside that its results depend on, for errors of gradients
   std::vector<BufferRef> fresh;     ///< memory of the outputs of the last call
   std::vector<UOpRef> fresh_nodes;  ///< shape STACKs of their BUFFERs
-  std::vector<tensor_detail::Touched> touched;  ///< all memory that is neither input nor fresh
-  std::vector<bool> made_external;              ///< of that memory: the function made it
-  std::vector<std::vector<std::pair<std::string, std::string>>>
-      alike;                         ///< other constants that were captured with the same record
-  std::vector<std::string> ignored;  ///< constants that do not matter, by name
+  std::vector<tensor_detail::TrackedMemory> tracked;  ///< all memory that is neither input nor fresh
+  std::vector<bool> made_external;                    ///< of that memory: the function made it
+  std::vector<Constants> alike;                       ///< other constants that were captured with the same record
+  std::vector<std::string> ignored;                   ///< constants that do not matter, by name
 };
 
 /// What an uncaptured run of the function left outside. The next run shows what that means: a tensor made once, or one
 /// that every call replaces.
-struct JitCore::Trial {
+struct JitCore::DryRun {
   /// A tensor somebody outside holds.
   struct Slot {
     std::weak_ptr<Tensor::Impl> impl;
@@ -67,7 +70,7 @@ struct JitCore::Trial {
     Hash128 expression;
     bool result = false;  ///< it was a result too
   };
-  std::vector<Slot> left;
+  std::vector<Slot> escaped;
   std::vector<std::weak_ptr<Tensor::Impl>> constants;  ///< tensors without storage that were assigned to
   std::vector<std::weak_ptr<Buffer>> written;          ///< memory outside that the function writes
 };
@@ -83,21 +86,11 @@ struct JitCore::Recorded {
 namespace tensor_detail {
 /// Begins the name of the constant that says how an argument is sharded.
 inline const std::string kShardingOf = "the sharding of ";
-bool is_variable(UOp u);
-bool is_bound(UOp u);
-/// A bound variable, or an expression of some, without the values: name and bounds of each, and which expression.
-std::string unbound_text(UOp u);
 /// A variable of the library as text.
 std::string flag_text(const std::string& name);
 /// Computes results of a jitted function. They are storage from then on: what they were computed from belongs to the
 /// call. Weak ones get the default type: without storage a replay could not give them new values.
 void realize_results(const Tensors& out);
-/// The BUFFER below the views a tensor is; empty when something else is in the way.
-UOp buffer_below(UOp u);
-BufferRef memory_of_node(UOp buffer);
-/// A view without what differs from call to call: its storage is a parameter, its variables are unbound. What was bound
-/// goes to `vars`.
-UOp view_pattern(UOp u, std::vector<std::pair<std::string, int64_t>>* vars);
 }  // namespace tensor_detail
 
 }  // namespace tg

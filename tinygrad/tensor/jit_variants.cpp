@@ -16,15 +16,15 @@ using Constants = std::vector<std::pair<std::string, std::string>>;
 /// Records with other constants that have to agree before the constants in which they differ are taken not to matter.
 constexpr size_t kAgreeing = 2;
 
-/// Names of constants whose values differ; those of the shorter list.
+/// Returns the names of constants whose values differ; of those in the shorter list.
 std::vector<std::string> differing(const Constants& a, const Constants& b) {
   std::vector<std::string> out;
   for (size_t i = 0; i < std::min(a.size(), b.size()); i++)
     if (a[i] != b[i]) out.push_back(a[i].first);
   return out;
 }
-bool same_gradients(const std::vector<LeftGradient>& a, const std::vector<LeftGradient>& b) {
-  const auto same = [](const LeftGradient& x, const LeftGradient& y) {
+bool same_gradients(const std::vector<EscapingGradient>& a, const std::vector<EscapingGradient>& b) {
+  const auto same = [](const EscapingGradient& x, const EscapingGradient& y) {
     return x.owner.lock() == y.owner.lock() && x.absent == y.absent && x.grown == y.grown &&
            (!x.grown || x.grad == y.grad);
   };
@@ -51,7 +51,7 @@ bool JitCore::fits(const JitInputs& in) const {
   if (!s.accepts(in.constants)) return false;
   for (const auto& [flag, then] : s.flags)
     if (flag_text(flag) != then) return false;
-  for (const LeftGradient& l : s.gradients)
+  for (const EscapingGradient& l : s.gradients)
     if (!l.fits()) return false;
   for (size_t i = 0; i < s.inputs.size() && i < in.tensors.size(); i++) {
     if (!in.tensors[i].defined()) continue;
@@ -63,92 +63,95 @@ bool JitCore::fits(const JitInputs& in) const {
   return true;
 }
 
+/// Exchanges the current capture with another.
+void JitCore::swap_current(Recorded& other) {
+  std::swap(replay_, other.replay);
+  std::swap(state_, other.state);
+  std::swap(multi_, other.multi);
+  std::swap(capture_, other.number);
+}
+
 /// Makes a capture that fits this call the current one, or none, so that the call is captured. False when there are
 /// enough already.
 bool JitCore::choose(const JitInputs& in) {
   if (!replay_ || loaded_ || fits(in)) return true;
-  const auto swap = [&](Recorded& o) {
-    std::swap(replay_, o.replay);
-    std::swap(state_, o.state);
-    std::swap(multi_, o.multi);
-    std::swap(capture_, o.number);
-  };
   for (Recorded& o : others_) {
-    swap(o);
+    swap_current(o);
     if (fits(in)) return true;
-    swap(o);
+    swap_current(o);
   }
   if (others_.size() + 1 >= kMostCaptures) return false;
   others_.push_back({std::move(replay_), std::move(state_), multi_, capture_});
   count_ = 1;
   again_ = 0;
-  trial_.reset();
+  dry_run_.reset();
   return true;
 }
 
-/// After a capture: whether one before has the same record. Then that one stays, and serves these constants too.
+/// What two captures with equal records have in common: all but their constants.
+struct JitCore::RecordBytes {
+  std::vector<uint8_t> bytes;  ///< empty: it cannot be written, and so not be compared
+  std::vector<StoredMemory> memory;
+};
+
+/// Writes the current capture without its constants.
+JitCore::RecordBytes JitCore::record_bytes() {
+  RecordBytes out;
+  ByteWriter w;
+  Constants hidden = std::exchange(state_->constants, {});
+  try {
+    write(w, out.memory, {});
+    out.bytes = std::move(w.bytes);
+  } catch (const Error&) { out.bytes.clear(); }
+  state_->constants = std::move(hidden);
+  return out;
+}
+
+/// Whether two captures do the same besides their launches: with the same memory, or memory each made for itself, and
+/// with gradients and flags.
+bool JitCore::State::same_effects(const std::vector<StoredMemory>& memory, const State& other,
+                                  const std::vector<StoredMemory>& there) const {
+  const auto made = [](const State& s, const Buffer* b) {
+    for (size_t t = 0; t < s.tracked.size(); t++)
+      if (&s.tracked[t].memory->base() == b) return static_cast<bool>(s.made_external[t]);
+    return false;
+  };
+  if (memory.size() != there.size() || !same_gradients(gradients, other.gradients) || flags != other.flags)
+    return false;
+  for (size_t i = 0; i < memory.size(); i++)
+    if (memory[i].buffer != there[i].buffer &&
+        !(made(*this, memory[i].buffer.get()) && made(other, there[i].buffer.get())))
+      return false;
+  return std::equal(inputs.begin(), inputs.end(), other.inputs.begin(), other.inputs.end(),
+                    [](const InputState& a, const InputState& b) {
+                      return a.gradient == b.gradient && a.had_gradient == b.had_gradient;
+                    });
+}
+
+/// Lets the capture serve calls with these constants too; one whose values differed often enough does not matter.
+void JitCore::State::add_constants(const Constants& more) {
+  alike.push_back(more);
+  for (const std::string& name : differing(constants, more)) {
+    const auto differs = [&](const Constants& c) { return std::ranges::count(differing(constants, c), name) > 0; };
+    if (std::ranges::count_if(alike, differs) >= static_cast<std::ptrdiff_t>(kAgreeing)) ignored.push_back(name);
+  }
+}
+
+/// Looks after a capture whether one before has the same record. Then that one stays, and serves these constants too.
 bool JitCore::merge_equal() {
   if (others_.empty() || !replay_ || sharded()) return false;
-  const auto bytes_of = [&](std::vector<StoredMemory>& memory) {
-    ByteWriter w;
-    Constants hidden = std::move(state_->constants);
-    state_->constants.clear();
-    try {
-      write(w, memory, {});
-    } catch (const Error&) { w.bytes.clear(); }  // what cannot be written cannot be compared
-    state_->constants = std::move(hidden);
-    return std::move(w.bytes);
-  };
-  std::vector<StoredMemory> memory;
-  const auto bytes = bytes_of(memory);
-  const auto alike = [&](const State& other, const std::vector<StoredMemory>& there) {
-    if (memory.size() != there.size() || !same_gradients(state_->gradients, other.gradients) ||
-        state_->flags != other.flags)
-      return false;
-    for (size_t i = 0; i < memory.size(); i++) {
-      const auto made = [&](const State& s, const BufferRef& b) {
-        for (size_t t = 0; t < s.touched.size(); t++)
-          if (&s.touched[t].memory->base() == b.get()) return static_cast<bool>(s.made_external[t]);
-        return false;
-      };
-      if (memory[i].buffer != there[i].buffer && !(made(*state_, memory[i].buffer) && made(other, there[i].buffer)))
-        return false;
-    }
-    for (size_t i = 0; i < state_->inputs.size(); i++)
-      if (state_->inputs[i].gradient != other.inputs[i].gradient ||
-          state_->inputs[i].had_gradient != other.inputs[i].had_gradient)
-        return false;
-    return true;
-  };
-  if (bytes.empty()) return false;
+  const RecordBytes current = record_bytes();
+  if (current.bytes.empty()) return false;
   for (size_t k = 0; k < others_.size(); k++) {
-    Recorded current{std::move(replay_), std::move(state_), multi_, capture_};
-    Recorded other = std::move(others_[k]);
-    replay_ = std::move(other.replay);
-    state_ = std::move(other.state);
-    std::vector<StoredMemory> there;
-    const bool same_bytes = bytes_of(there) == bytes;
-    other.replay = std::move(replay_);
-    other.state = std::move(state_);
-    replay_ = std::move(current.replay);
-    state_ = std::move(current.state);
-    if (!same_bytes || !alike(*other.state, there)) {
-      others_[k] = std::move(other);
+    swap_current(others_[k]);
+    const RecordBytes other = record_bytes();
+    swap_current(others_[k]);
+    if (other.bytes != current.bytes || !state_->same_effects(current.memory, *others_[k].state, other.memory))
       continue;
-    }
-    State& kept = *other.state;
-    const std::vector<std::string> names = differing(kept.constants, state_->constants);
-    kept.alike.push_back(state_->constants);
-    for (const std::string& name : names) {
-      const auto differs = [&](const Constants& c) {
-        return std::ranges::count(differing(kept.constants, c), name) > 0;
-      };
-      if (std::ranges::count_if(kept.alike, differs) >= static_cast<std::ptrdiff_t>(kAgreeing))
-        kept.ignored.push_back(name);
-    }
-    replay_ = std::move(other.replay);
-    state_ = std::move(other.state);
-    multi_ = std::move(other.multi);
+    others_[k].state->add_constants(state_->constants);
+    const size_t number = capture_;
+    swap_current(others_[k]);
+    capture_ = number;
     others_.erase(others_.begin() + static_cast<std::ptrdiff_t>(k));
     return true;
   }

@@ -31,7 +31,7 @@ UOp copied(UOp x, const std::string& device) {
   if (device_of(x).empty() || device_of(x) == device) return x;
   const Shape shape = shape_of(x);
   if (!shape.symbolic()) return UOp::make(Ops::COPY, x.dtype(), {x}, Arg(device));
-  // Storage has room for the greatest sizes: all of it goes.
+  // Storage has room for the maximum sizes: all of it is copied.
   Shape most, zero(shape.size(), SInt(0));
   ops::Pairs kept;
   for (const SInt& n : shape) {
@@ -58,10 +58,10 @@ UOp concatenated(const UOps& pieces, int axis) {
 namespace {
 using Names = std::vector<std::string>;
 
-/// Slice i of n along `axis` of a value on the devices `from`, on `device`.
+/// Brings slice i of n along `axis` of a value on the devices `from` to `device`.
 UOp brought(const Shards& s, const Names& from, int axis, size_t i, size_t n, const std::string& device) {
   if (s.parts.size() == 1) return copied(slice_of(s.parts[0], axis, i, n), device);
-  if (s.axis < 0) {  // everybody has it
+  if (s.axis < 0) {  // every device has it
     size_t k = i < from.size() && from[i] == device
                    ? i
                    : static_cast<size_t>(std::find(from.begin(), from.end(), device) - from.begin());
@@ -120,7 +120,7 @@ class Lowering {
     return {{e.parts.begin(), e.parts.end()}, e.axis};
   }
 
-  /// A value of no device, with what has been computed of it where it was computed.
+  /// Replaces in a value of no device what has been computed by where it was computed.
   static UOp placed(UOp u) {
     MemoScope now;
     auto& g = Graph::global();
@@ -169,7 +169,7 @@ class Lowering {
     return out;
   }
 
-  /// A node of one device, or of none, over values of several.
+  /// Lowers a node of one device, or of none, over values of several.
   UOp single(UOp u, const Names& device) {
     if (u.is(Ops::MSELECT))
       return get(u.src(0)).parts.at(static_cast<size_t>(static_cast<int64_t>(u.node()->arg_bits)));
@@ -185,7 +185,7 @@ class Lowering {
     const Shards s = get(u.src(0));
     for (size_t i = 0; i < devices.size(); i++) out.parts[i] = UOp::make(Ops::REDUCE, u.dtype(), {s.parts[i]}, u.arg());
     if (s.axis < 0 || out.axis >= 0) return out;
-    // Sums of 16-bit numbers accumulate in 32 bits; between devices they go as what they were.
+    // Sums of 16-bit values accumulate in 32 bits; between devices they are sent as what they were.
     DType d = u.dtype(), sent = d;
     if (UOp x = u.src(0); env::ALLREDUCE_CAST && x.is(Ops::CAST) && d == dtypes::float32)
       if (DType t = x.src(0).dtype(); t == dtypes::float16 || t == dtypes::bfloat16) sent = t;
@@ -195,7 +195,7 @@ class Lowering {
     return out;
   }
 
-  /// SHRINK to what one device has: all get it.
+  /// Lowers a SHRINK to what one device has: all get it.
   Shards picked(UOp u, const Shards& s, const Names& devices, Shards out) {
     const auto a = static_cast<size_t>(s.axis);
     Shape at = dims_of(u.src(1)), size = dims_of(u.src(2));
@@ -208,49 +208,50 @@ class Lowering {
     return out;
   }
 
-  /// What device i computes of `u`, whose shard axis is `axis`.
-  UOp part(UOp u, int axis, size_t i, const Names& devices) {
-    const size_t n = devices.size();
-    auto at = [&](UOp s, int a) {  // source s, sliced along its axis a unless it repeats along it
-      if (a < 0 || a >= static_cast<int>(shape_of(s).size()) || shape_of(s)[static_cast<size_t>(a)] == 1) a = -1;
-      return brought(get(s), devices, a, i, n, devices[i]);
-    };
+  /// Returns a source of a node for device i, sliced along its axis `a` unless it repeats along it.
+  UOp sliced(UOp s, int a, size_t i, const Names& devices) const {
+    if (a < 0 || a >= static_cast<int>(shape_of(s).size()) || shape_of(s)[static_cast<size_t>(a)] == 1) a = -1;
+    return brought(get(s), devices, a, i, devices.size(), devices[i]);
+  }
+  /// Returns shard i of a source, or all of one that has no shards.
+  UOp shard(UOp s, size_t i) const {
+    const Shards g = get(s);
+    return g.parts.size() == 1 ? g.parts[0] : g.parts[i];
+  }
+
+  /// Returns what device i computes of `u`, whose shard axis is `axis`.
+  UOp part(UOp u, int axis, size_t i, const Names& devices) const {
+    if (u.in(groups::kMovement)) return moved(u, get(u.src(0)).parts[i], axis, static_cast<int64_t>(devices.size()));
     auto rank = [](UOp s) { return static_cast<int>(shape_of(s).size()); };
     UOps src(u.srcs().begin(), u.srcs().end());
     if (u.in(groups::kAlu)) {
-      for (UOp& s : src) s = at(s, axis < 0 ? -1 : axis - rank(u) + rank(s));
+      for (UOp& s : src) s = sliced(s, axis < 0 ? -1 : axis - rank(u) + rank(s), i, devices);
     } else if (u.is(Ops::STACK)) {
-      for (UOp& s : src) s = at(s, axis < 0 ? -1 : axis - 1);
+      for (UOp& s : src) s = sliced(s, axis < 0 ? -1 : axis - 1, i, devices);
     } else if (u.is(Ops::INDEX)) {
       const int k = static_cast<int>(u.nsrc()) - 1, batch = rank(u) - (rank(src[0]) - k);
       const bool of_index = axis >= 0 && axis < batch;
-      src[0] = at(src[0], axis < 0 || of_index ? -1 : axis - batch + k);
-      for (size_t s = 1; s < src.size(); s++) src[s] = at(src[s], of_index ? axis - batch + rank(src[s]) : -1);
-    } else if (u.is(Ops::STORE)) {
-      src[1] = at(src[1], shard_axis(src[0]));
-      src[0] = get(src[0]).parts[i];
-    } else if (u.is(Ops::CALL)) {
+      src[0] = sliced(src[0], axis < 0 || of_index ? -1 : axis - batch + k, i, devices);
       for (size_t s = 1; s < src.size(); s++)
-        src[s] = get(src[s]).parts.size() == 1 ? get(src[s]).parts[0] : get(src[s]).parts[i];
-    } else if (u.in(groups::kMovement)) {
-      return moved(u, get(src[0]).parts[i], axis, static_cast<int64_t>(n));
+        src[s] = sliced(src[s], of_index ? axis - batch + rank(src[s]) : -1, i, devices);
+    } else if (u.is(Ops::STORE)) {
+      src[1] = sliced(src[1], shard_axis(src[0]), i, devices);
+      src[0] = get(src[0]).parts[i];
     } else {
-      for (UOp& s : src) {
-        const Shards g = get(s);
-        s = g.parts.size() == 1 ? g.parts[0] : g.parts[i];
-      }
-      if (u.is(Ops::CONTIGUOUS) && device_of(src[0]).empty()) return src[0];  // numbers have no place
+      for (size_t s = u.is(Ops::CALL) ? 1 : 0; s < src.size(); s++) src[s] = shard(src[s], i);
+      if (u.is(Ops::CONTIGUOUS) && device_of(src[0]).empty()) return src[0];  // a literal lies on no device
     }
     return u.with_srcs(src);
   }
 
-  /// A movement op on one shard.
+  /// Applies a movement op to one shard.
   static UOp moved(UOp u, UOp x, int axis, int64_t n) {
     if (u.in(Ops::PERMUTE | Ops::FLIP)) return u.with_srcs({&x, 1});
     const bool grows = u.in(Ops::PAD | Ops::SHRINK);
     Shape dims = dims_of(u.src(grows ? 2 : 1));
     if (axis >= 0) dims[static_cast<size_t>(axis)] = dims[static_cast<size_t>(axis)].value() / n;
-    if (grows) return UOp::make(u.op(), u.dtype(), {x, u.src(1), dims.stack()});  // at the shard axis the offset is 0
+    if (grows)
+      return UOp::make(u.op(), u.dtype(), {x, u.src(1), dims.stack()});  // along the shard axis the offset is 0
     return u.is(Ops::RESHAPE) ? ops::reshape(x, dims) : ops::expand(x, dims);
   }
 

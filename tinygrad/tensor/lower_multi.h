@@ -13,29 +13,29 @@ struct Shards {
   UOps parts;     ///< by device; one for a value of one device or of none
   int axis = -1;  ///< the parts are slices along it; -1: each is the whole value
 };
-/// The graphs of a value of the global graph, functions inlined; a value that has nothing to do with several devices is
+/// Lowers a value of the global graph, functions inlined; a value that has nothing to do with several devices stays
 /// itself. Equal values give equal graphs, so what was computed for one is found by the next. Under a GraphScope.
 Shards lower_multi(UOp u);
-/// The value written to new storage on each device of the list, sharded as it is.
+/// Writes the value to new storage on each device of the list, sharded as it is.
 UOp own_shards(UOp u, const std::string& devices);
-/// COPY of `u` to the devices of a list, sliced along `axis` unless that is -1.
-UOp spread(UOp u, const std::string& devices, int axis);
-/// `u`, a value of no device, on the devices of `like` and sharded as that; of one device: itself.
+/// Copies `u` to the devices of a list, sliced along `axis` unless that is -1.
+UOp distribute(UOp u, const std::string& devices, int axis);
+/// Puts `u`, a value of no device, on the devices of `like`, sharded as that; of one device: itself.
 UOp placed_like(UOp u, UOp like);
-/// A tensor of several devices as one on a single device, for reading: gathered, or the whole that the first one has.
+/// Returns a tensor of several devices on a single one, for reading: gathered, or the whole that the first one has.
 UOp gathered(UOp u);
 /// Drops what lower_multi remembers on this thread, if it is no more than `most` nodes: after realizing, and where
 /// other values count as computed. After an assignment a large graph is kept for the next one.
 void forget_lowered(size_t most = SIZE_MAX);
 
-/// Slice `i` of `n` equal ones along `axis`; the whole value with axis -1. ShapeError when they would not be equal.
+/// Returns slice `i` of `n` equal ones along `axis`; all of it with axis -1. ShapeError when they would not be equal.
 UOp slice_of(UOp x, int axis, size_t i, size_t n);
-/// `x` on another device; itself where it is there already or has none.
+/// Copies `x` to another device; itself where it is there already or has none.
 UOp copied(UOp x, const std::string& device);
-/// The pieces one after the other along an axis.
+/// Concatenates the pieces along an axis.
 UOp concatenated(const UOps& pieces, int axis);
-/// parts[0] `op` parts[1] ..., on each of the devices. Small values go from all devices to all; large ones in chunks,
-/// see RING and ALL2ALL.
+/// Reduces parts[0] `op` parts[1] ..., on each of the devices. Small values are sent from all devices to all; large
+/// ones in chunks, see RING and ALL2ALL.
 UOps allreduced(const UOps& parts, const std::vector<std::string>& devices, Ops op);
 
 }  // namespace tg::tensor_detail

@@ -10,7 +10,7 @@
 
 namespace tg {
 namespace tensor_detail {
-UOp spread(UOp u, const std::string& devices, int axis) {
+UOp distribute(UOp u, const std::string& devices, int axis) {
   u = ops::strong(u);
   if (axis < 0) return UOp::make(Ops::COPY, u.dtype(), {u}, Arg(devices));
   return UOp::make(Ops::COPY, u.dtype(), {u, UOp::constant(int64_t{axis})}, Arg(devices));
@@ -18,7 +18,7 @@ UOp spread(UOp u, const std::string& devices, int axis) {
 
 UOp own_shards(UOp u, const std::string& devices) {
   static int64_t made = 0;  // under the graph's lock
-  if (device_of(u) != devices) u = spread(u, devices, -1);
+  if (device_of(u) != devices) u = distribute(u, devices, -1);
   const Shards s = lower_multi(u);
   // Where nothing lies on a device yet there is no history either: storage is made now. Else a CONTIGUOUS like no
   // other.
@@ -26,11 +26,11 @@ UOp own_shards(UOp u, const std::string& devices) {
     return UOp::make(Ops::CONTIGUOUS, u.dtype(), {u}, Arg(++made));
   const std::vector<std::string> names = split_devices(devices);
   UOps parts;
-  for (size_t i = 0; i < names.size(); i++) parts.push_back(own_storage(s.parts[i], names[i]));
+  for (size_t i = 0; i < names.size(); i++) parts.push_back(materialize(s.parts[i], names[i]));
   return join_shards(parts, s.axis);
 }
 
-UOp placed_like(UOp u, UOp like) { return is_multi(like) ? spread(u, device_of(like), shard_axis(like)) : u; }
+UOp placed_like(UOp u, UOp like) { return is_multi(like) ? distribute(u, device_of(like), shard_axis(like)) : u; }
 
 UOp gathered(UOp u) {
   if (!is_multi(u)) return u;
@@ -65,7 +65,7 @@ Tensor Tensor::shard(const std::vector<std::string>& devices, std::optional<int>
              shape, " for ", count, " devices, expected a multiple");
   }
   if (on_storage_device(u)) return to(split_devices(names)[0]).shard(devices, axis);
-  Tensor t = s(spread(u, names, shape.empty() ? -1 : a));  // a scalar has no slices
+  Tensor t = s(distribute(u, names, shape.empty() ? -1 : a));  // a scalar has no slices
   t.impl_->requires_grad = impl_->requires_grad;
   t.impl_->asked = impl_->asked;
   if (impl_->grad) t.impl_->grad = Tensor(impl_->grad).shard(devices, axis).impl_;

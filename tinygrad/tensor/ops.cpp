@@ -131,7 +131,7 @@ UOp reduce(Ops op, UOp x, const std::vector<int>& axes) {
   return UOp::make(Ops::REDUCE, x.dtype(), {x}, Arg(ReduceArg{op, std::move(arg)}));
 }
 
-UOp computed_anew(UOp x) {
+UOp detach_from_storage(UOp x) {
   UOps chain;
   while (x.in(groups::kMovement)) {
     chain.push_back(x);

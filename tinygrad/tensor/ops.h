@@ -37,7 +37,7 @@ UOp reduce(Ops op, UOp x, const std::vector<int>& axes);  ///< in x's dtype; the
 /// Wraps a reduce, perhaps under movement, in a node of its own that is not replaced by the storage of `x` once that is
 /// computed. For comparing a maximum with the values it was taken over, which are equal only when both come from the
 /// same kernels. Scheduled together, the two are one.
-UOp computed_anew(UOp x);
+UOp detach_from_storage(UOp x);
 UOp cast(UOp x, DType d);     ///< literals are retyped, also behind views, and checked; weak: see resolve_weak
 UOp convert(UOp x, DType d);  ///< the same as in C: integers wrap
 UOp full(const Shape& shape, ConstValue v, DType d);

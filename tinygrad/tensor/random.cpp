@@ -108,7 +108,7 @@ Tensor random_words(const std::string& device, int64_t n) {
       n > most) {  // a counter has 32 bits: each part has its own key, and so its own kernel
     Tensors parts;
     for (int64_t at = 0; at < n; at += most)
-      parts.push_back(Tensor::from_uop(own_storage(random_words(device, std::min(most, n - at)).uop(), device)));
+      parts.push_back(Tensor::from_uop(materialize(random_words(device, std::min(most, n - at)).uop(), device)));
     return Tensor::cat(parts);
   }
   int64_t key = static_cast<int64_t>(rng::next_key(device, n)), half = (n + 1) / 2;
@@ -147,7 +147,7 @@ Tensor unit(const Shape& shape, DType d, const std::string& device, const char* 
 
 /// Stores a random tensor's expression once, on its device.
 Tensor stored(const OpScope& s, const Tensor& t, const std::string& device, std::optional<bool> requires_grad) {
-  Tensor r = s(own_storage(t.uop(), device));  // the values depend on no buffer: the storage names their device
+  Tensor r = s(materialize(t.uop(), device));  // the values depend on no buffer: the storage names their device
   if (requires_grad) r.requires_grad_(*requires_grad);
   return r;
 }
@@ -174,7 +174,7 @@ std::string one_device(const std::string& name, const char* op) {
 template <class F> Tensor make_sharded_like(UOp u, F make) {
   const std::string devices = device_of(u);
   const int axis = tg::shard_axis(u);
-  if (axis < 0) return Tensor::from_uop(spread(make(shape_of(u), Device::default_name()).uop(), devices, -1));
+  if (axis < 0) return Tensor::from_uop(distribute(make(shape_of(u), Device::default_name()).uop(), devices, -1));
   UOps parts;
   std::vector<Tensor> hold;
   for (const std::string& d : split_devices(devices)) {
@@ -322,7 +322,7 @@ Tensor Tensor::dropout(double p) const {
            "made with rand");
   auto mask = [p](const Shape& shape, const std::string& device) {
     Tensor keep = unit(shape, dtypes::default_float(), device, "dropout") >= p;
-    return Tensor::from_uop(own_storage(keep.uop(), device));  // the backward pass reads it again
+    return Tensor::from_uop(materialize(keep.uop(), device));  // the backward pass reads it again
   };
   Tensor keep = is_multi(uop()) ? make_sharded_like(uop(), mask) : s(mask(shape(), device()));
   return s(keep.where(*this, 0) * (1 / (1 - p)));

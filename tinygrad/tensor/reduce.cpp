@@ -151,7 +151,7 @@ Tensor Tensor::argmax(const ArgOptions& o) const {
   line[static_cast<size_t>(a)] = size;
   Tensor down = size.symbolic() ? n - arange_symbolic(0, size, 1, {.dtype = d}) : arange(n, 0, -1, {.dtype = d});
   down = down.reshape(line);
-  Tensor top = from_uop(ops::computed_anew(uop_of(max({.axis = a, .keepdim = true}), "argmax")));
+  Tensor top = from_uop(ops::detach_from_storage(uop_of(max({.axis = a, .keepdim = true}), "argmax")));
   Tensor is_top = *this == top;
   if (dtype().is_float()) is_top = is_top | isnan();
   return s(n - is_top.where(down, 0).max({.axis = a, .keepdim = o.keepdim}));

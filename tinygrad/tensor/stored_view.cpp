@@ -1,3 +1,4 @@
+/// \file Ranges of storage that kernels cannot read, and copies of them.
 #include "tinygrad/tensor/stored_view.h"
 
 #include <optional>
@@ -14,12 +15,12 @@ namespace tg::tensor_detail {
 
 namespace {
 
-/// The first element of a SHRINK of `from`, when the elements of the result are neighbours.
-std::optional<int64_t> start_of_piece(const Shape& from, UOp shrink) {
+/// Returns the first element of a SHRINK of `from`, when the elements of the result are contiguous.
+std::optional<int64_t> start_of_range(const Shape& from, UOp shrink) {
   const Shape offset = dims_of(shrink.src(1)), size = dims_of(shrink.src(2));
   if (offset.symbolic() || size.symbolic() || from.symbolic()) return {};
   int64_t start = 0;
-  bool several = false;  // an axis before this one has more than one element, so this one must be whole
+  bool several = false;  // an axis before this one has several elements, so this one must be whole
   for (size_t i = 0; i < from.size(); i++) {
     if (several && size[i].value() != from[i].value()) return {};
     several |= size[i].value() > 1;
@@ -43,7 +44,7 @@ UOp storage_as(UOp u, DType d, const Shape& shape) {
   for (size_t i = chain.size(); i-- > 0;) {
     UOp v = chain[i], from = i + 1 < chain.size() ? chain[i + 1] : b;
     if (!v.is(Ops::SHRINK)) continue;
-    std::optional<int64_t> start = start_of_piece(shape_of(from), v);
+    std::optional<int64_t> start = start_of_range(shape_of(from), v);
     if (!start) return {};
     byte += *start * v.dtype().itemsize();
   }

@@ -1,4 +1,4 @@
-/// \file Views of storage that cannot compute (files): moved to another device without reading more than needed.
+/// \file Views of storage on devices that cannot compute (files): copied to others without reading more than needed.
 #pragma once
 #include <string>
 
@@ -6,14 +6,14 @@
 
 namespace tg::tensor_detail {
 
-/// True for a value on a device without kernels, such as DISK.
+/// Whether a value is on a device without kernels, such as DISK.
 bool on_storage_device(UOp u);
-/// COPY of `u`, a view of such storage, to `device`: a range of elements that lie in one piece is copied alone; other
-/// views are taken after the whole storage has been copied. Under a GraphScope.
+/// Copies `u`, a view of such storage, to `device`: a contiguous range of elements is copied alone; other views are
+/// taken after the whole storage has been copied. Under a GraphScope.
 UOp copy_from_storage(UOp u, const std::string& device);
 
-/// The same bytes as elements of another type, as a BUFFER over them; empty unless `u` is a view of realized storage
-/// that lies in one piece.
+/// Returns a BUFFER over the same bytes, as elements of another type; empty unless `u` is a contiguous view of realized
+/// storage.
 UOp storage_as(UOp u, DType d, const Shape& shape);
 
 }  // namespace tg::tensor_detail

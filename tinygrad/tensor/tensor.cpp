@@ -138,7 +138,7 @@ UOp new_storage(const Shape& shape, DType dtype, const std::string& device) {
   return u;
 }
 
-UOp own_storage(UOp u, const std::string& device) {
+UOp materialize(UOp u, const std::string& device) {
   u = ops::strong(u);
   if (is_device_list(device)) return own_shards(u, device);
   if (const Shape shape = shape_of(u);
@@ -175,8 +175,7 @@ std::string device_or_default(UOp u) {
 void set_uop(Tensor::Impl& t, UOp u) {
   if (t.uop.get() == u) return;
   t.uop = UOpRef(u);
-  t.host.clear();
-  t.keep.reset();
+  t.host_view = {};
 }
 
 }  // namespace tensor_detail
@@ -289,8 +288,8 @@ Tensor Tensor::contiguous() const {
   if (u.is(Ops::CONTIGUOUS) || u.dtype().is_weak() || has_buffer_identity(current_view(u)))
     return *this;  // weak: never stored
   // A constant has no device to be contiguous on: it gets storage on the default one.
-  if (device_of(u).empty()) return s(own_storage(u, Device::default_name()));
-  if (is_multi(u) && device_of(lower_multi(u).parts[0]).empty()) return s(own_storage(u, device_of(u)));
+  if (device_of(u).empty()) return s(materialize(u, Device::default_name()));
+  if (is_multi(u) && device_of(lower_multi(u).parts[0]).empty()) return s(materialize(u, device_of(u)));
   return s(UOp::make(Ops::CONTIGUOUS, u.dtype(), {u}));
 }
 
@@ -302,8 +301,8 @@ static void copy_marks(Tensor::Impl& to, const Tensor::Impl& from) {
 Tensor Tensor::clone(const std::string& device) const {
   OpScope s;
   UOp u = uop_of(*this, "clone");
-  Tensor t = device.empty() ? s(own_storage(u, device_or_default(u)))
-                            : s(own_storage(to(device).uop(), Device::canonical(device)));
+  Tensor t = device.empty() ? s(materialize(u, device_or_default(u)))
+                            : s(materialize(to(device).uop(), Device::canonical(device)));
   copy_marks(*t.impl_, *impl_);
   if (impl_->grad) t.impl_->grad = Tensor(impl_->grad).clone(device).impl_;
   return t;
@@ -338,8 +337,8 @@ Tensor Tensor::to(const std::string& device) const {
     if (on_storage_device(u)) return to(split_devices(name)[0]).to(name);
   } else if (from.empty()) {
     if (name == Device::default_name()) return *this;
-    if (Device::get(name).computes()) return s(own_storage(u, name));
-    u = own_storage(u, Device::default_name());
+    if (Device::get(name).computes()) return s(materialize(u, name));
+    u = materialize(u, Device::default_name());
   }
   u = ops::strong(u);
   Tensor t = s(on_storage_device(u) ? copy_from_storage(u, name) : UOp::make(Ops::COPY, u.dtype(), {u}, Arg(name)));

@@ -1,5 +1,5 @@
-/// \file Which launches may run in parallel: found by the bytes they touch.
-#include "tinygrad/engine/side_by_side.h"
+/// \file Which launches may run in parallel: found by the bytes that launches touch.
+#include "tinygrad/engine/parallel_launches.h"
 
 #include <gtest/gtest.h>
 
@@ -14,19 +14,19 @@ MemoryUse reads(uint64_t memory, int64_t begin = 0, int64_t end = 64) { return {
 MemoryUse writes(uint64_t memory, int64_t begin = 0, int64_t end = 64) { return {memory, begin, end, true}; }
 LaunchUse launch(std::vector<MemoryUse> a, double ns = kLong) { return {std::move(a), ns, false}; }
 
-TEST(SideBySide, AChainNeverIs) {
+TEST(ParallelLaunches, AChainNeverIs) {
   std::vector<LaunchUse> list;
   for (uint64_t i = 0; i < 300; i++) list.push_back(launch({reads(i), writes(i + 1)}));
-  EXPECT_TRUE(side_by_side(list).empty());
+  EXPECT_TRUE(parallel_launches(list).empty());
   for (uint64_t i = 2; i < 300; i++) list[i].accesses.push_back(reads(i - 1));  // also of what came earlier
-  EXPECT_TRUE(side_by_side(list).empty());
+  EXPECT_TRUE(parallel_launches(list).empty());
 }
 
-TEST(SideBySide, TwoChainsThatMeet) {
+TEST(ParallelLaunches, TwoChainsThatMeet) {
   std::vector<LaunchUse> list{launch({reads(1), writes(2)}), launch({reads(1), writes(3)}),
                               launch({reads(2), writes(4)}), launch({reads(3), writes(5)}),
                               launch({reads(4), reads(5), writes(6)})};
-  std::vector<SideBySide> s = side_by_side(list);
+  std::vector<LaunchGroup> s = parallel_launches(list);
   ASSERT_EQ(s.size(), 1u);
   EXPECT_EQ(s[0].tasks, (Tasks{{0, 2}, {1, 3}, {4}}));
   EXPECT_EQ(s[0].ns, 5 * kLong);
@@ -35,9 +35,9 @@ TEST(SideBySide, TwoChainsThatMeet) {
   EXPECT_FALSE(s[0].pays(1));
 }
 
-TEST(SideBySide, BytesDecide) {
+TEST(ParallelLaunches, BytesDecide) {
   auto tasks = [](const std::vector<LaunchUse>& list) {
-    std::vector<SideBySide> s = side_by_side(list);
+    std::vector<LaunchGroup> s = parallel_launches(list);
     return s.empty() ? size_t{1} : s[0].tasks.size();
   };
   EXPECT_EQ(tasks({launch({writes(1, 0, 64)}), launch({writes(1, 64, 128)})}), 2u)
@@ -48,21 +48,21 @@ TEST(SideBySide, BytesDecide) {
   EXPECT_EQ(tasks({launch({writes(1), reads(2)}), launch({writes(3), reads(1)})}), 1u);
 }
 
-TEST(SideBySide, OnlyWhereItPays) {
+TEST(ParallelLaunches, OnlyWhereItPays) {
   std::vector<LaunchUse> list{launch({writes(1)}, 4e3), launch({writes(2)}, 4e3)};
-  EXPECT_TRUE(side_by_side(list).empty());
+  EXPECT_TRUE(parallel_launches(list).empty());
   list.clear();
   for (uint64_t i = 0; i < 100; i++) list.push_back(launch({reads(1), writes(2 + i)}, 500));
-  std::vector<SideBySide> s = side_by_side(list);
+  std::vector<LaunchGroup> s = parallel_launches(list);
   ASSERT_EQ(s.size(), 1u);
   EXPECT_EQ(s[0].tasks.size(), 50u) << "small ones are taken together";
   list[50].alone = true;  // in two stretches
-  EXPECT_EQ(side_by_side(list).size(), 2u);
+  EXPECT_EQ(parallel_launches(list).size(), 2u);
 }
 
 /// Random lists: whatever shares bytes that one of them writes is ordered, within a task or by a path of tasks, as in
 /// the list.
-TEST(SideBySide, NothingIsMissed) {
+TEST(ParallelLaunches, NothingIsMissed) {
   std::mt19937 random(1);
   auto below = [&](uint32_t n) { return static_cast<int64_t>(random() % n); };
   size_t found = 0;
@@ -77,7 +77,7 @@ TEST(SideBySide, NothingIsMissed) {
       l.ns = below(2) ? kLong : 1e3;
       l.alone = below(15) == 0;
     }
-    for (SideBySide& s : side_by_side(list)) {
+    for (LaunchGroup& s : parallel_launches(list)) {
       found++;
       std::vector<std::vector<bool>> after(s.tasks.size(), std::vector<bool>(s.tasks.size(), false));
       const std::vector<std::vector<uint32_t>> waits = s.graph.waits();

@@ -1,5 +1,5 @@
 /// \file Dependencies between launches by the bytes they touch, and their grouping into tasks.
-#include "tinygrad/engine/side_by_side.h"
+#include "tinygrad/engine/parallel_launches.h"
 
 #include <algorithm>
 #include <bitset>
@@ -8,15 +8,15 @@
 namespace tg {
 namespace {
 constexpr double kPaysNs = 10e3;  // waking a thread takes about half of it
-constexpr double kSmallTaskNs =
-    1e3;                        // smaller ones that wait for the same are one task: taking a task costs about 0.1 us
-constexpr size_t kMost = 1024;  // launches of one graph
-using Set = std::bitset<kMost>;
+// Smaller tasks that wait for the same ones are joined: taking a task costs about 0.1 us.
+constexpr double kSmallTaskNs = 1e3;
+constexpr size_t kMaxLaunches = 1024;  // of one graph
+using Set = std::bitset<kMaxLaunches>;
 
-/// Who has touched which bytes so far.
-class History {
+/// The launches that have used each memory so far.
+class AccessHistory {
  public:
-  /// The launches `use` must come after, then counts it as launch `i`.
+  /// Returns the launches `use` must come after, then counts it as launch `i`.
   std::vector<uint32_t> add(const LaunchUse& use, uint32_t i) {
     std::vector<uint32_t> before;
     for (const MemoryUse& a : use.accesses)
@@ -25,7 +25,7 @@ class History {
           before.push_back(t.launch);
     for (const MemoryUse& a : use.accesses) {
       std::vector<Touch>& list = touched_[a.memory];
-      // Who comes after a write of all of it comes after what the write came after.
+      // What comes after a write of all of it comes after what the write came after.
       if (a.writes)
         std::erase_if(
             list, [&](const Touch& t) { return t.launch != i && a.begin <= t.access.begin && t.access.end <= a.end; });
@@ -44,16 +44,16 @@ class History {
   std::unordered_map<uint64_t, std::vector<Touch>> touched_;
 };
 
-/// For each launch those it directly waits for: without what these wait for themselves.
-std::vector<std::vector<uint32_t>> direct(std::span<const LaunchUse> list) {
-  History history;
+/// Returns for each launch those it directly waits for: without what these wait for themselves.
+std::vector<std::vector<uint32_t>> direct_dependencies(std::span<const LaunchUse> list) {
+  AccessHistory history;
   std::vector<std::vector<uint32_t>> out;
   std::vector<Set> all;  // everything a launch comes after
   for (uint32_t i = 0; i < list.size(); i++) {
     const std::vector<uint32_t> before = history.add(list[i], i);
     Set known;
     std::vector<uint32_t> kept;
-    for (size_t k = before.size(); k-- > 0;)  // the latest first: it may come after the others
+    for (size_t k = before.size(); k-- > 0;)  // the last first: it may come after the others
       if (!known[before[k]]) {
         kept.push_back(before[k]);
         known.set(before[k]);
@@ -66,10 +66,10 @@ std::vector<std::vector<uint32_t>> direct(std::span<const LaunchUse> list) {
   return out;
 }
 
-/// The launches `first`.. as tasks. A launch joins the task before it where nothing else would wait for it, or a small
-/// one that waits for the same.
-SideBySide group(std::span<const LaunchUse> list, uint32_t first) {
-  const std::vector<std::vector<uint32_t>> direct_before = direct(list);
+/// Groups the launches from `first` on into tasks. A launch joins the task before it where nothing else would wait for
+/// it, or a small one that waits for the same.
+LaunchGroup group(std::span<const LaunchUse> list, uint32_t first) {
+  const std::vector<std::vector<uint32_t>> direct_before = direct_dependencies(list);
   std::vector<uint32_t> followers(list.size(), 0), task_of(list.size());
   for (const auto& before : direct_before)
     for (uint32_t b : before) followers[b]++;
@@ -94,8 +94,8 @@ SideBySide group(std::span<const LaunchUse> list, uint32_t first) {
     tasks[task].push_back(first + i);
     ns[task] += list[i].ns;
   }
-  SideBySide out{first, first + static_cast<uint32_t>(list.size()), std::move(tasks), 0, 0, TaskGraph(before)};
-  std::vector<double> done(ns.size(), 0);  // when each is done with a thread for everybody
+  LaunchGroup out{first, first + static_cast<uint32_t>(list.size()), std::move(tasks), 0, 0, TaskGraph(before)};
+  std::vector<double> done(ns.size(), 0);  // when each is done, with a thread for every task
   for (size_t t = 0; t < ns.size(); t++) {
     for (uint32_t b : before[t]) done[t] = std::max(done[t], done[b]);
     done[t] += ns[t];
@@ -106,19 +106,19 @@ SideBySide group(std::span<const LaunchUse> list, uint32_t first) {
 }
 }  // namespace
 
-bool SideBySide::pays(int threads) const { return threads > 1 && ns - std::max(ns / threads, longest_ns) >= kPaysNs; }
+bool LaunchGroup::pays(int threads) const { return threads > 1 && ns - std::max(ns / threads, longest_ns) >= kPaysNs; }
 
-std::vector<SideBySide> side_by_side(std::span<const LaunchUse> list) {
-  std::vector<SideBySide> out;
+std::vector<LaunchGroup> parallel_launches(std::span<const LaunchUse> list) {
+  std::vector<LaunchGroup> out;
   for (size_t i = 0; i < list.size();) {
     size_t n = 0;
     double ns = 0;
-    while (i + n < list.size() && n < kMost && !list[i + n].alone) {
+    while (i + n < list.size() && n < kMaxLaunches && !list[i + n].alone) {
       ns += list[i + n].ns;
       n++;
     }
     if (n > 1 && ns >= kPaysNs)
-      if (SideBySide s = group(list.subspan(i, n), static_cast<uint32_t>(i)); s.ns - s.longest_ns >= kPaysNs)
+      if (LaunchGroup s = group(list.subspan(i, n), static_cast<uint32_t>(i)); s.ns - s.longest_ns >= kPaysNs)
         out.push_back(std::move(s));
     i += std::max<size_t>(n, 1);
   }

@@ -15,7 +15,7 @@
 namespace tg::tensor_detail {
 
 /// A gradient that a captured function leaves at a tensor: replays write it where it was, and attach it again.
-struct LeftGradient {
+struct EscapingGradient {
   std::weak_ptr<Tensor::Impl> owner;
   std::shared_ptr<Tensor::Impl> grad;
   bool absent = false;  ///< there was none before the call: replays expect none
@@ -29,17 +29,17 @@ enum class InputGradient : uint8_t {
   kNone,      ///< nothing
   kGiven,     ///< makes one, which is a result: attached to the argument of each call
   kUnwanted,  ///< makes one nobody asked for: replays leave it out
-  kAdded,     ///< adds to the one that is there, a LeftGradient
+  kAdded,     ///< adds to the one that is there, a EscapingGradient
 };
 
 /// The live tensors before a function runs.
-class Outside {
+class TensorSnapshot {
  public:
-  Outside();
+  TensorSnapshot();
   /// Gradients that live tensors other than `inputs` got since, from this thread.
-  std::vector<LeftGradient> gradients(const Tensors& inputs) const;
+  std::vector<EscapingGradient> gradients(const Tensors& inputs) const;
   /// Gradients that were there before and stayed; of `unwanted` tensors none.
-  std::vector<LeftGradient> kept(const Tensors& unwanted) const;
+  std::vector<EscapingGradient> kept(const Tensors& unwanted) const;
   /// What happened to the gradient of an argument; `wanted`: somebody looks at it.
   InputGradient of_input(const Tensor& input, bool wanted) const;
 
@@ -47,8 +47,8 @@ class Outside {
 
   /// Tensors that this thread made since and that somebody else than `inputs`, `results` and their gradients holds,
   /// oldest first: pending ones, and those in memory the function made (`made`).
-  Tensors left(const Tensors& inputs, const Tensors& results, const std::vector<LeftGradient>& gradients,
-               const std::unordered_set<const Buffer*>& made) const;
+  Tensors escaped(const Tensors& inputs, const Tensors& results, const std::vector<EscapingGradient>& gradients,
+                  const std::unordered_set<const Buffer*>& made) const;
   /// Tensors without storage whose expression this thread has changed: assigning to constants does that.
   Tensors changed_expressions(const Tensors& inputs) const;
   /// What a replay could not give again, as text for an error; empty: nothing.

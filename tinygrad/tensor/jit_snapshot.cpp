@@ -1,9 +1,10 @@
 /// \file Comparing the live tensors before and after a captured function.
-#include "tinygrad/tensor/jit_outside.h"
+#include "tinygrad/tensor/jit_snapshot.h"
 
 #include <algorithm>
 #include <atomic>
 
+#include "tinygrad/tensor/jit_patterns.h"
 #include "tinygrad/tensor/jit_state.h"
 #include "tinygrad/tensor/ops.h"
 
@@ -29,19 +30,19 @@ void collect_garbage() {
   if (auto f = g_collect.load()) f();
 }
 
-bool LeftGradient::fits() const {
+bool EscapingGradient::fits() const {
   auto o = owner.lock();
   if (!o) return true;
   return (!absent || !o->grad || o->grad == grad) && (!grown || o->grad == grad);
 }
-void LeftGradient::attach() const {
+void EscapingGradient::attach() const {
   if (auto o = owner.lock()) {
     o->grad = grad;
     o->gradient_lost = false;
   }
 }
 
-Outside::Outside() {
+TensorSnapshot::TensorSnapshot() {
   GraphScope g;
   each_live([&](Tensor::Impl& i) {
     One& one = tensors_[&i] = {i.weak_from_this(), i.grad, static_cast<bool>(i.grad), {}};
@@ -54,13 +55,13 @@ Outside::Outside() {
   });
 }
 
-const Outside::One* Outside::find(const Tensor::Impl* i) const {
+const TensorSnapshot::One* TensorSnapshot::find(const Tensor::Impl* i) const {
   auto it = tensors_.find(i);
   return it != tensors_.end() && same(it->second.impl, i) ? &it->second : nullptr;
 }
 
-std::vector<LeftGradient> Outside::gradients(const Tensors& inputs) const {
-  std::vector<LeftGradient> out;
+std::vector<EscapingGradient> TensorSnapshot::gradients(const Tensors& inputs) const {
+  std::vector<EscapingGradient> out;
   GraphScope g;
   each_live([&](Tensor::Impl& i) {
     const One* before = find(&i);
@@ -71,8 +72,8 @@ std::vector<LeftGradient> Outside::gradients(const Tensors& inputs) const {
   return out;
 }
 
-std::vector<LeftGradient> Outside::kept(const Tensors& unwanted) const {
-  std::vector<LeftGradient> out;
+std::vector<EscapingGradient> TensorSnapshot::kept(const Tensors& unwanted) const {
+  std::vector<EscapingGradient> out;
   GraphScope g;
   each_live([&](Tensor::Impl& i) {
     const One* before = find(&i);
@@ -82,7 +83,7 @@ std::vector<LeftGradient> Outside::kept(const Tensors& unwanted) const {
   return out;
 }
 
-InputGradient Outside::of_input(const Tensor& input, bool wanted) const {
+InputGradient TensorSnapshot::of_input(const Tensor& input, bool wanted) const {
   const Tensor::Impl& i = *input.impl();
   const One* before = find(&i);
   if (!i.grad) return InputGradient::kNone;
@@ -92,17 +93,18 @@ InputGradient Outside::of_input(const Tensor& input, bool wanted) const {
   return wanted ? InputGradient::kGiven : InputGradient::kUnwanted;
 }
 
-bool Outside::had_gradient(const Tensor& t) const {
+bool TensorSnapshot::had_gradient(const Tensor& t) const {
   const One* before = find(t.impl());
   return before && before->had_grad;
 }
 
-Tensors Outside::left(const Tensors& inputs, const Tensors& results, const std::vector<LeftGradient>& gradients,
-                      const std::unordered_set<const Buffer*>& made) const {
+Tensors TensorSnapshot::escaped(const Tensors& inputs, const Tensors& results,
+                                const std::vector<EscapingGradient>& gradients,
+                                const std::unordered_set<const Buffer*>& made) const {
   GraphScope g;
   std::unordered_set<const Tensor::Impl*> fine;
   std::unordered_set<const Buffer*> returned;
-  for (const LeftGradient& l : gradients) fine.insert(l.grad.get());
+  for (const EscapingGradient& l : gradients) fine.insert(l.grad.get());
   for (const Tensors* list : {&inputs, &results})
     for (const Tensor& t : *list) {
       fine.insert(t.impl());
@@ -124,7 +126,7 @@ Tensors Outside::left(const Tensors& inputs, const Tensors& results, const std::
   return out;
 }
 
-Tensors Outside::changed_expressions(const Tensors& inputs) const {
+Tensors TensorSnapshot::changed_expressions(const Tensors& inputs) const {
   GraphScope g;
   Tensors out;
   each_live([&](Tensor::Impl& i) {
@@ -138,7 +140,7 @@ Tensors Outside::changed_expressions(const Tensors& inputs) const {
   return out;
 }
 
-std::string Outside::stale_reads(const Tensors& inputs, const std::vector<RecordedRun>& runs) const {
+std::string TensorSnapshot::stale_reads(const Tensors& inputs, const std::vector<RecordedRun>& runs) const {
   GraphScope g;
   std::unordered_set<const Buffer*> given, alive;
   for (const Tensor& t : inputs) each_storage(t.uop(), [&](const BufferRef& m) { given.insert(m.get()); });

@@ -1,4 +1,4 @@
-/// \file Which stretches of a list of launches are worth running on several threads, and what in them waits for what.
+/// \file Groups of launches that are worth running on several threads, and the dependencies in them.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -10,19 +10,19 @@ namespace tg {
 
 /// Bytes of one piece of memory that a launch reads or writes.
 struct MemoryUse {
-  uint64_t memory = 0;  ///< another number: never the same bytes
+  uint64_t memory = 0;  ///< memory of different numbers has no bytes in common
   int64_t begin = 0, end = 0;
   bool writes = false;
 };
 struct LaunchUse {
   std::vector<MemoryUse> accesses;
   double ns = 0;       ///< about how long one thread takes
-  bool alone = false;  ///< uses all threads itself, or must not run beside others
+  bool alone = false;  ///< uses all threads itself, or must not run concurrently with others
 };
 
 /// Launches [begin, end) as tasks: lists of launches that run one after another. Every launch runs after those before
 /// it in the list that it shares memory with, unless both only read.
-struct SideBySide {
+struct LaunchGroup {
   uint32_t begin = 0, end = 0;
   std::vector<std::vector<uint32_t>> tasks;
   double ns = 0, longest_ns = 0;  ///< of all tasks; of the longest chain of them
@@ -31,7 +31,7 @@ struct SideBySide {
   bool pays(int threads) const;
 };
 
-/// The stretches of a list for which that may pay; a chain never does.
-std::vector<SideBySide> side_by_side(std::span<const LaunchUse> list);
+/// Returns the groups of a list for which that may pay; a chain never does.
+std::vector<LaunchGroup> parallel_launches(std::span<const LaunchUse> list);
 
 }  // namespace tg
