@@ -7,7 +7,7 @@
 #include "tinygrad/base/profile.h"
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/engine/replay_merge.h"
-#include "tinygrad/schedule/passes.h"
+#include "tinygrad/schedule/memory.h"
 
 namespace tg {
 namespace {
