@@ -1,6 +1,6 @@
 /// \file Weighted means below a maximum: what is recognised, and the blocks codegen makes of it, for vectors of every
 /// size and numbers that are none.
-#include "tinygrad/codegen/online.h"
+#include "tinygrad/codegen/online_softmax.h"
 
 #include <gtest/gtest.h>
 
