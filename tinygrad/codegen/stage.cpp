@@ -89,6 +89,7 @@ UOp stage(StageKind kind, UOp value, const UOps& over, const UOps& coordinates) 
   src.insert(src.end(), over.begin(), over.end());
   UOps at{UOp::make(Ops::STAGE, value.dtype(), src, Arg(StageArg{.addrspace = AddrSpace::kLocal, .use = kind}))};
   at.insert(at.end(), coordinates.begin(), coordinates.end());
+  if (coordinates.empty()) at.push_back(UOp::constant(int64_t{0}));  // one element
   return UOp::make(Ops::INDEX, value.dtype(), at).load();
 }
 
