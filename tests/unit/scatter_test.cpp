@@ -2,7 +2,7 @@
 /// and what their loops allow.
 #include "kernels.h"
 #include "schedule_util.h"
-#include "tinygrad/codegen/opt.h"
+#include "tinygrad/codegen/final_ranges.h"
 
 namespace tg::test {
 namespace {
@@ -76,7 +76,8 @@ TEST(Scatter, TheLoopOfTheValuesStaysAroundTheOthers) {
   EXPECT_THROW(axes.apply({OptOp::kSwap, 0, 1}), KernelOptError);
   EXPECT_THROW(axes.apply({OptOp::kSwap, 1, 0}), KernelOptError);
   axes.apply({OptOp::kVector, 1, 16});
-  for (UOp u : axes.finish().toposort())
+  KernelContext names(axes.sink());
+  for (UOp u : substitute_ranges(axes.sink(), FinalRanges(axes, names)).toposort())
     if (u.is(Ops::RANGE) && u.src(0).is_const_int(600)) EXPECT_EQ(u.arg<RangeArg>().type, AxisType::kLoop);
 }
 }  // namespace

@@ -11,16 +11,19 @@
 #include "tinygrad/codegen/decomp.h"
 #include "tinygrad/codegen/expand.h"
 #include "tinygrad/codegen/factor.h"
+#include "tinygrad/codegen/final_ranges.h"
 #include "tinygrad/codegen/gpudims.h"
 #include "tinygrad/codegen/heuristic.h"
-#include "tinygrad/codegen/keep.h"
 #include "tinygrad/codegen/linearize.h"
-#include "tinygrad/codegen/online.h"
+#include "tinygrad/codegen/lower_stage.h"
+#include "tinygrad/codegen/online_softmax.h"
+#include "tinygrad/codegen/packed4.h"
 #include "tinygrad/codegen/prefetch.h"
 #include "tinygrad/codegen/program_info.h"
 #include "tinygrad/codegen/rebuild.h"
+#include "tinygrad/codegen/reuse_values.h"
 #include "tinygrad/codegen/skip.h"
-#include "tinygrad/codegen/words.h"
+#include "tinygrad/codegen/stage.h"
 #include "tinygrad/schedule/custom.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/spec.h"
@@ -28,14 +31,26 @@
 
 namespace tg {
 namespace {
-/// What passes share.
+/// State shared by all passes over a kernel.
 struct PassContext {
   const Renderer& renderer;
   const CodegenOptions& options;
-  std::vector<Opt> applied;
+  KernelContext names;
+  std::vector<Opt> applied{};
   bool online = false;                  ///< the loops are those of blocks already
   UOp predicted{};                      ///< a kernel whose best candidate is known already
   std::vector<Candidate> candidates{};  ///< that one
+  std::optional<FinalRanges> ranges{};  ///< from "opts" to "substitute ranges": those of the axes that were chosen
+};
+
+/// When a pass runs, and what it leaves.
+enum PassFlags : uint8_t {
+  kAlways = 0,
+  kUnlessNoopt = 1,     ///< not for kernels that are compiled without OptOps
+  kUnlessByHand = 2,    ///< not for kernels whose author has ordered their loops
+  kWithChosenAxes = 4,  ///< where OptOps were applied, values are spilled or there is a grid
+  kLowered = 8,         ///< what it leaves is a program: the spec of kernels does not hold any more
+  kLastKernel = 16      ///< what it leaves is the kernel that names, caches and tools see as the optimised one
 };
 
 /// A pass: a function of the SINK, or a table with the direction it is applied in.
@@ -43,9 +58,7 @@ struct Pass {
   const char* name;
   UOp (*run)(UOp sink, PassContext& c);
   const PatternMatcher<>* (*rules)(const Renderer& r) = nullptr;
-  Walk walk = Walk::kSourcesFirst;
-  bool skip_noopt = false;
-  bool moves_loops = false;  ///< not for kernels whose author has ordered them
+  int flags = kAlways;
 };
 
 /// Copies a kernel into the current graph. Only reads the nodes of `root`, so that several threads may compile kernels
@@ -86,7 +99,7 @@ UOp lanes_pass(UOp sink, PassContext&) {
 UOp online_pass(UOp sink, PassContext& c) {
   const std::optional<OnlineForm> form = c.renderer.has_locals() ? std::nullopt : online_form(sink);
   c.online = form.has_value();
-  return form ? online_blocks(sink, *form, c.renderer) : sink;
+  return form ? lower_stages(online_blocks(sink, *form, c.renderer, c.names), c.names) : sink;
 }
 
 UOp better_ranges(UOp sink, PassContext& c) {
@@ -103,30 +116,48 @@ UOp better_ranges(UOp sink, PassContext& c) {
   return c.predicted = better ? merged : sink;
 }
 
-UOp ranges_pass(UOp sink, PassContext& c) { return c.online ? sink : keep_values(better_ranges(sink, c), c.renderer); }
+UOp ranges_pass(UOp sink, PassContext& c) {
+  return c.online ? sink : reuse_reduce_values(better_ranges(sink, c), c.renderer, c.names);
+}
 
-UOp opts_pass(UOp sink, PassContext& c) {
-  if (c.online) return sink;
-  const KernelInfo& info = sink.arg<KernelInfo>();
-  // Integers in two words stay scalars: there is no sum of such lanes.
-  const bool kept = has_kept(sink);
-  if (emulates_longs(sink, c.renderer, c.options.emulated) && !c.renderer.has_locals())
-    return kept ? KernelAxes(sink, c.renderer).finish() : sink;
+/// Applies OptOps: those that are given, or those of the heuristic.
+void choose_opts(KernelAxes& kernel, PassContext& c) {
+  const KernelInfo& info = kernel.sink().arg<KernelInfo>();
   const std::vector<Opt>* given = info.opts_to_apply ? &*info.opts_to_apply
                                   : c.options.opts   ? &*c.options.opts
                                                      : nullptr;
-  if (!given && c.options.noopt && !c.renderer.has_locals()) return sink;
-  KernelAxes kernel(sink, c.renderer);
-  if (c.options.no_locals && c.renderer.has_locals()) kernel.apply({OptOp::kNoLocals, 0, 0});
-  if (given)
+  const bool grid = c.renderer.has_locals();
+  if (!given && c.options.noopt && !grid) return;
+  if (c.options.no_locals && grid) kernel.apply({OptOp::kNoLocals, 0, 0});
+  if (given) {
     for (const Opt& o : *given) kernel.apply(o);
-  else if (!c.options.noopt) {
+  } else if (!c.options.noopt) {
     choose_tensor_core(kernel, c.renderer, c.options.tensor_cores, c.options.tensor_core);
-    if (!choose_words(kernel, c.renderer))
+    if (!choose_packed4(kernel, c.renderer))
       apply_heuristic(kernel, kernel.sink(), c.renderer, kernel.sink() == c.predicted ? &c.candidates : nullptr);
   }
+}
+
+/// Leaves the ranges of the kernel as they are: the passes behind it bring the chosen ones in.
+UOp opts_pass(UOp sink, PassContext& c) {
+  if (c.online) return sink;
+  KernelAxes kernel(sink, c.renderer);
+  // Integers in two words stay scalars: there is no sum of such lanes.
+  const bool scalar = emulates_longs(sink, c.renderer, c.options.emulated) && !c.renderer.has_locals();
+  if (!scalar) choose_opts(kernel, c);
   c.applied = kernel.applied();
-  return c.applied.empty() && !c.renderer.has_locals() && !kept ? sink : kernel.finish();
+  if (c.applied.empty() && !c.renderer.has_locals() && !has_reused_values(sink)) return sink;
+  c.ranges.emplace(kernel, c.names);
+  KernelInfo info = kernel.sink().arg<KernelInfo>();
+  info.applied_opts = c.applied;
+  return kernel.sink().with_arg(Arg(info));
+}
+
+/// Reduce loops that walked an operand apart walk its panel as one; tiles share their barriers.
+UOp join_panels(UOp sink, PassContext& c) {
+  const bool staged = !c.ranges->kernel().stages().empty();
+  if (!staged) return sink;
+  return c.renderer.has_locals() ? join_barriers(sink) : merge_ranges(sink);
 }
 
 OpSet ops_to_use(const PassContext& c) {
@@ -136,30 +167,43 @@ OpSet ops_to_use(const PassContext& c) {
   return ops;
 }
 
+UOp skip_pass(UOp sink, PassContext& c) { return c.renderer.has_locals() ? sink : skip_masked(sink); }
+
+UOp lower_pass(UOp sink, PassContext& c) {
+  return lower_to_target(sink, c.renderer, ops_to_use(c), c.options.emulated);
+}
+
 const std::vector<Pass>& passes() {
+  using R = const Renderer&;
+  using C = PassContext&;
+  constexpr int kAxes = kUnlessByHand | kWithChosenAxes;
+  // clang-format off
   static const std::vector<Pass> table{
-      {"online", online_pass, nullptr, Walk::kSourcesFirst, false, true},
-      {"symbolic", nullptr, [](const Renderer&) { return &sym(); }},
-      {"ranges", ranges_pass, nullptr, Walk::kSourcesFirst, true, true},
-      {"opts", opts_pass, nullptr, Walk::kSourcesFirst, false, true},
-      {"factor", [](UOp s, PassContext&) { return factor_reduces(s); }, nullptr, Walk::kSourcesFirst, false, true},
-      {"symbolic after opts", nullptr, [](const Renderer&) { return &sym(); }},
-      {"grid", [](UOp s, PassContext&) { return add_grid(s); }, nullptr, Walk::kSourcesFirst, false, true},
-      {"gates", [](UOp s, PassContext&) { return move_gates(s); }},
-      {"separate reduces", [](UOp s, PassContext&) { return separate_reduces(s); }, nullptr, Walk::kSourcesFirst, false,
-       true},
-      {"skip", [](UOp s, PassContext& c) { return c.renderer.has_locals() ? s : skip_masked(s); }, nullptr,
-       Walk::kSourcesFirst, true, true},
-      {"expand", [](UOp s, PassContext& c) { return expand(s, c.renderer); }, nullptr, Walk::kSourcesFirst, false,
-       true},
-      {"prefetch", [](UOp s, PassContext& c) { return add_prefetches(s, c.renderer); }, nullptr, Walk::kSourcesFirst,
-       false, true},
-      {"late symbolic", nullptr, [](const Renderer&) { return &pm_expanded(); }},
-      {"lower to target",
-       [](UOp s, PassContext& c) { return lower_to_target(s, c.renderer, ops_to_use(c), c.options.emulated); }},
-      {"lanes", lanes_pass},
-      {"renderer", nullptr, [](const Renderer& r) { return r.extra_matcher(); }},
+      {"online", online_pass, nullptr, kUnlessByHand},
+      {"symbolic", nullptr, [](R) { return &sym(); }},
+      {"ranges", ranges_pass, nullptr, kUnlessNoopt | kUnlessByHand},
+      {"opts", opts_pass, nullptr, kUnlessByHand},
+      {"stage operands", [](UOp s, C c) { return stage_operands(s, *c.ranges); }, nullptr, kAxes},
+      {"guard padding", [](UOp s, C c) { return guard_padding(s, *c.ranges); }, nullptr, kAxes},
+      {"accumulate blocks", [](UOp s, C c) { return accumulate_blocks(s, *c.ranges); }, nullptr, kAxes},
+      {"place reused values", [](UOp s, C c) { return place_reused_values(s, *c.ranges); }, nullptr, kAxes},
+      {"substitute ranges", [](UOp s, C c) { return substitute_ranges(s, *c.ranges); }, nullptr, kAxes},
+      {"lower stages", [](UOp s, C c) { return lower_stages(s, c.names); }, nullptr, kAxes},
+      {"join panels", join_panels, nullptr, kAxes},
+      {"factor", [](UOp s, C) { return factor_reduces(s); }, nullptr, kUnlessByHand},
+      {"symbolic after opts", nullptr, [](R) { return &sym(); }},
+      {"grid", [](UOp s, C c) { return add_grid(s, c.names); }, nullptr, kUnlessByHand},
+      {"gates", [](UOp s, C) { return move_gates(s); }, nullptr, kLastKernel},
+      {"separate reduces", [](UOp s, C c) { return separate_reduces(s, c.names); }, nullptr, kUnlessByHand},
+      {"skip", skip_pass, nullptr, kUnlessNoopt | kUnlessByHand},
+      {"expand", [](UOp s, C c) { return expand(s, c.renderer); }, nullptr, kUnlessByHand},
+      {"prefetch", [](UOp s, C c) { return add_prefetches(s, c.renderer); }, nullptr, kUnlessByHand},
+      {"late symbolic", nullptr, [](R) { return &pm_expanded(); }},
+      {"lower to target", lower_pass, nullptr, kLowered},
+      {"lanes", lanes_pass, nullptr, kLowered},
+      {"renderer", nullptr, [](R r) { return r.extra_matcher(); }, kLowered},
   };
+  // clang-format on
   return table;
 }
 
@@ -242,54 +286,79 @@ void describe_source(Program& p, const std::string& source, UOp sink) {
              "(void)begin, (void)end;\n  " +
              function + "(" + arguments + ");\n}\n";
 }
+
+/// Runs the passes over one kernel.
+class Pipeline {
+ public:
+  Pipeline(UOp sink, const Renderer& renderer, const CodegenOptions& options)
+      : context_{renderer, options, KernelContext(sink)},
+        sink_(sink),
+        last_kernel_(sink),
+        noopt_(options.noopt && !options.opts && !sink.arg<KernelInfo>().opts_to_apply),
+        by_hand_(is_ordered_by_hand(sink)) {}
+
+  /// Returns true when the options stop it behind one of them.
+  bool run() {
+    if (spec_) verify(sink_, spec_kernel(), "schedule");
+    for (const Pass& pass : passes()) {
+      Stop::check("compile");
+      if (applies(pass)) run(pass);
+      if (context_.options.stop_after == pass.name) return true;
+      if (pass.flags & kLastKernel) last_kernel_ = sink_;
+    }
+    return false;
+  }
+
+  UOp sink() const { return sink_; }
+  UOp last_kernel() const { return last_kernel_; }
+  const std::vector<Opt>& applied() const { return context_.applied; }
+
+ private:
+  bool applies(const Pass& p) const {
+    return !(p.flags & kUnlessNoopt && noopt_) && !(p.flags & kUnlessByHand && by_hand_) &&
+           !(p.flags & kWithChosenAxes && !context_.ranges);
+  }
+  void run(const Pass& pass) {
+    using Clock = std::chrono::steady_clock;
+    const auto start = Clock::now();
+    const Renderer& renderer = context_.renderer;
+    if (pass.run) sink_ = pass.run(sink_, context_);
+    else if (const PatternMatcher<>* rules = pass.rules(renderer))
+      sink_ = graph_rewrite(sink_, *rules, const_cast<Renderer&>(renderer), {.name = pass.name});
+    if (spec_ && !(pass.flags & kLowered)) verify(sink_, spec_kernel(), pass.name);
+    if (env::DEBUG.get() >= 5)
+      print_graph(pass.name, sink_.toposort(), std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+  }
+
+  PassContext context_;
+  UOp sink_, last_kernel_;
+  const bool noopt_, by_hand_, spec_ = env::SPEC.get() != 0;
+};
 }  // namespace
 
 std::shared_ptr<Program> to_program(const Kernel& kernel, const Renderer& renderer, const CodegenOptions& options) {
-  using Clock = std::chrono::steady_clock;
   auto program = std::make_shared<Program>();
   program->arena = std::make_shared<Arena>();
   ArenaScope scope(*program->arena);
   UOp sink = import_kernel(kernel.sink);
   TG_ASSERT(sink.is(Ops::SINK) && sink.arg_kind() == ArgKind::kKernel, "a kernel is a SINK with KernelInfo, not ",
             sink);
-  const KernelInfo info = sink.arg<KernelInfo>();
   if (const std::string* source = source_of(sink)) {
     describe_source(*program, *source, sink);
     return program;
   }
-  const int64_t debug = env::DEBUG.get();
-  PassContext context{renderer, options, {}, false};
-  UOp original = sink;
-  program->ast = sink;
-  const bool spec = env::SPEC.get() != 0;
-  if (spec) verify(sink, spec_kernel(), "schedule");
-  bool lowered = false;
-  const bool by_hand = is_ordered_by_hand(sink);
-  for (const Pass& pass : passes()) {
-    if (pass.skip_noopt && options.noopt && !options.opts && !info.opts_to_apply) continue;
-    if (by_hand && pass.moves_loops) continue;
-    auto start = Clock::now();
-    Stop::check("compile");
-    if (pass.run) sink = pass.run(sink, context);
-    else if (const PatternMatcher<>* rules = pass.rules(renderer))
-      sink = graph_rewrite(sink, *rules, const_cast<Renderer&>(renderer), {.name = pass.name, .walk = pass.walk});
-    lowered |= std::string_view(pass.name) == "lower to target";
-    if (spec && !lowered) verify(sink, spec_kernel(), pass.name);
-    if (debug >= 5)
-      print_graph(pass.name, sink.toposort(), std::chrono::duration<double, std::milli>(Clock::now() - start).count());
-    if (options.stop_after == pass.name) {
-      program->ast = sink;
-      return program;
-    }
-    if (std::string_view(pass.name) == "gates") program->ast = sink;
-  }
-  program->name = info.name.empty() ? kernel_name(program->ast) : function_name(info.name);
-  program->applied_opts = context.applied;
-  program->linear = linearize(sink);
-  if (spec) verify_program(program->linear, "linearize");
+  Pipeline pipeline(sink, renderer, options);
+  const bool stopped = pipeline.run();
+  program->ast = stopped ? pipeline.sink() : pipeline.last_kernel();
+  if (stopped) return program;
+  const std::string& name = sink.arg<KernelInfo>().name;
+  program->name = name.empty() ? kernel_name(program->ast) : function_name(name);
+  program->applied_opts = pipeline.applied();
+  program->linear = linearize(pipeline.sink());
+  if (env::SPEC.get() != 0) verify_program(program->linear, "linearize");
   program->estimates = estimate(program->linear);
-  describe_parameters(*program, original);
-  if (debug >= 6) print_graph(program->name.c_str(), program->linear, 0);
+  describe_parameters(*program, sink);
+  if (env::DEBUG.get() >= 6) print_graph(program->name.c_str(), program->linear, 0);
   program->source = renderer.render(*program);
   return program;
 }

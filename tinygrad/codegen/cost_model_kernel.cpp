@@ -5,7 +5,7 @@
 
 #include "tinygrad/codegen/access.h"
 #include "tinygrad/codegen/cost_model.h"
-#include "tinygrad/codegen/keep.h"
+#include "tinygrad/codegen/reuse_values.h"
 #include "tinygrad/codegen/stage.h"
 #include "tinygrad/codegen/window.h"
 #include "tinygrad/uop/facts.h"
@@ -179,7 +179,7 @@ CostModel::CostModel(const KernelAxes& kernel, UOp sink, const Renderer& r) {
       a.scope = scope_of(a.mask);
       a.operand = operand_of(u);
       a.base = u.src(0).src(0);
-      a.kept = bool(kept_in(u.src(0)));
+      a.kept = bool(reused_memory(u.src(0)));
       accesses.push_back(std::move(a));
     }
   }

@@ -592,8 +592,8 @@ static bool includes(const UOps& all, const UOps& some) {
                      [&](UOp r) { return std::find(all.begin(), all.end(), r) != all.end(); });
 }
 
-UOp separate_reduces(UOp sink) {
-  for (int32_t fresh = 0;; fresh++) {
+UOp separate_reduces(UOp sink, KernelContext& names) {
+  for (;;) {
     struct Use {
       UOp range;
       int level;
@@ -632,7 +632,7 @@ UOp separate_reduces(UOp sink) {
     }
     if (!clash) return sink;
     RangeArg arg = range.arg<RangeArg>();
-    arg.id.push_back(1000 + fresh);  // beyond the numbers that splits append
+    arg.id.push_back(names.reserve_ranges());
     UOp other = UOp::range(range.src(0), arg, range.dtype());
     UOps src{rename_range(clash.src(0), range, other)};
     for (size_t i = 1; i < clash.nsrc(); i++) src.push_back(clash.src(i) == range ? other : clash.src(i));

@@ -1,6 +1,7 @@
 /// \file From an optimised kernel AST to a graph of instructions: unrolled ranges become instances, reduces become
 /// accumulators, loops get one END each.
 #pragma once
+#include "tinygrad/codegen/kernel_context.h"
 #include "tinygrad/target/renderer.h"
 #include "tinygrad/uop/upat.h"
 
@@ -18,7 +19,7 @@ UOp move_gates(UOp sink);
 
 /// Gives every reduce whose loops cannot be shared (another depth, another surrounding, a chain of reduces) ranges of
 /// its own.
-UOp separate_reduces(UOp sink);
+UOp separate_reduces(UOp sink, KernelContext& names);
 
 /// The expansion. UPCAST and UNROLL ranges disappear: one instance of each value per coordinate it depends on,
 /// simplified as it is built. A REDUCE over loops becomes one accumulator per instance (vector-typed where the value

@@ -324,7 +324,7 @@ void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& ren
     if (at >= 0 && at == thread && part != thread) at = part;
     else if (at >= 0 && at == thread && place != c.order.begin() && is_output_loop(place[-1])) at = place[-1];
     try {
-      kernel.apply({OptOp::kStage, at, s.operand + (c.windows >> s.operand & 1 ? kWindow : 0)});
+      kernel.apply({OptOp::kStage, at, stage_arg({s.operand, (c.windows >> s.operand & 1) != 0})});
     } catch (const KernelOptError&) {}  // more than the cache holds after all: it is read where it lies
   }
 }

@@ -8,15 +8,15 @@
 #include "tinygrad/codegen/access.h"
 #include "tinygrad/codegen/fold.h"
 #include "tinygrad/codegen/rebuild.h"
+#include "tinygrad/codegen/stage.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
 
 namespace tg {
 namespace {
-constexpr int32_t kFirstRange = 3000;  // as in stage.cpp: a slot is filled by one of the two
-constexpr int32_t kRangesPerSlot = 64;
-constexpr int64_t kUnrolled = 8;  // vectors of a fill that are moved side by side
-constexpr double kOverlap = 0.9;  // of the elements that are left when two ranges share one sum
+constexpr int64_t kUnrolled = 8;   // vectors of a fill that are moved together
+constexpr double kOverlap = 0.9;   // of the elements that are left when two ranges share one sum
+constexpr size_t kLoopsOfSum = 3;  // that fill along one sum, at most: of rows, of groups of vectors, of vectors
 
 bool is_lane(UOp r) { return r.is(Ops::RANGE) && r.arg<RangeArg>().type == AxisType::kVector; }
 int64_t size_of(UOp r) { return r.src(0).is_const() ? static_cast<int64_t>(r.src(0).const_int()) : 0; }
@@ -61,52 +61,62 @@ bool reduce_slide(Slide* s) {
   }
   return unit;
 }
+/// A range with its coefficients in all integer expressions of a value: direction * coefficient.
+struct Direction {
+  UOp range;
+  std::vector<int64_t> direction;
+  int64_t coefficient = 0;  ///< 0: it is in no sum
+};
+Direction direction_of(UOp range, const std::vector<LinearForm>& forms) {
+  Direction d{range, {}, 0};
+  for (const LinearForm& f : forms) {
+    d.direction.push_back(f.coefficient(range));
+    d.coefficient = std::gcd(d.coefficient, d.direction.back());
+  }
+  if (d.coefficient == 0) return d;
+  const auto first = std::find_if(d.direction.begin(), d.direction.end(), [](int64_t k) { return k != 0; });
+  if (*first < 0) d.coefficient = -d.coefficient;
+  for (int64_t& k : d.direction) k /= d.coefficient;
+  return d;
+}
+/// Returns `slide` with one more range; empty where that holds hardly fewer elements than one panel for each value of
+/// the range.
+Slide joined(Slide slide, const Direction& d) {
+  Slide wide = slide;
+  wide.push_back({d.range, d.coefficient});
+  Slide reduced = wide;
+  reduce_slide(&slide);
+  const double separate = static_cast<double>(spread_of(slide).extent) * static_cast<double>(size_of(d.range));
+  const bool overlaps = reduce_slide(&reduced) && static_cast<double>(spread_of(reduced).extent) <= kOverlap * separate;
+  return overlaps ? wide : Slide();
+}
 }  // namespace
 
 std::vector<Slide> slides(UOp value) {
   const std::vector<LinearForm> forms = forms_of(value);
-  struct Member {
-    UOp range;
-    std::vector<int64_t> direction;
-    int64_t coefficient;
-  };
-  std::vector<Member> members;
+  std::vector<Direction> members;
   std::vector<Slide> out;
   for (UOp r : ranges_of(value)) {
     if (size_of(r) <= 0) return {};
-    Member m{r, {}, 0};
-    int64_t g = 0;
-    for (const LinearForm& f : forms) {
-      m.direction.push_back(f.coefficient(r));
-      g = std::gcd(g, m.direction.back());
-    }
-    if (g == 0) {
-      out.push_back({{r, 1}});  // in no sum: by itself
-      continue;
-    }
-    const auto first = std::find_if(m.direction.begin(), m.direction.end(), [](int64_t k) { return k != 0; });
-    if (*first < 0) g = -g;
-    for (int64_t& k : m.direction) k /= g;
-    m.coefficient = g;
-    members.push_back(std::move(m));
+    Direction d = direction_of(r, forms);
+    if (d.coefficient == 0) out.push_back({{r, 1}});
+    else members.push_back(std::move(d));
   }
-  std::stable_sort(members.begin(), members.end(),
-                   [](const Member& a, const Member& b) { return std::abs(a.coefficient) < std::abs(b.coefficient); });
-  std::vector<std::pair<const Member*, Slide>> found;
-  for (const Member& m : members) {
-    bool joined = false;
+  std::stable_sort(members.begin(), members.end(), [](const Direction& a, const Direction& b) {
+    return std::abs(a.coefficient) < std::abs(b.coefficient);
+  });
+  std::vector<std::pair<const Direction*, Slide>> found;
+  for (const Direction& d : members) {
+    bool done = false;
     for (auto& [first, slide] : found) {
-      if (joined || first->direction != m.direction) continue;
-      Slide wide = slide, alone = slide;
-      wide.push_back({m.range, m.coefficient});
-      const double apart =
-          (reduce_slide(&alone), static_cast<double>(spread_of(alone).extent)) * static_cast<double>(size_of(m.range));
-      Slide reduced = wide;
-      if (!reduce_slide(&reduced) || static_cast<double>(spread_of(reduced).extent) > kOverlap * apart) continue;
+      if (first->direction != d.direction) continue;
+      Slide wide = joined(slide, d);
+      if (wide.empty()) continue;
       slide = std::move(wide);
-      joined = true;
+      done = true;
+      break;
     }
-    if (!joined) found.push_back({&m, {{m.range, m.coefficient}}});
+    if (!done) found.push_back({&d, {{d.range, d.coefficient}}});
   }
   for (auto& [first, slide] : found) {
     reduce_slide(&slide);
@@ -141,130 +151,166 @@ UOp gate_loads(UOp value, UOp gate) {
   });
 }
 
-UOp stage_window(UOp value, const std::vector<Slide>& over, UOp lane, int32_t slot) {
-  struct Axis {
-    Slide slide;
-    UOp unit;  // the range that stands for the sum
-    int64_t sign = 1, lo = 0, extent = 1, pitch = 0, memory = 0;
-    bool has_lane = false;
-  };
-  std::vector<Axis> axes;
+namespace {
+/// One dimension of a window: the values of a sum of ranges.
+struct Dimension {
+  Slide slide;
+  UOp unit;  // the range that stands for the sum
+  int64_t sign = 1, lo = 0, extent = 1, pitch = 0, memory = 0;
+  bool has_lane = false;
+};
+
+/// Returns how many elements a row has where the sum, and nothing else, is divided into rows and columns: x / pitch and
+/// x % pitch; 0: it is not.
+int64_t pitch_of(UOp value, const Dimension& d) {
+  int64_t pitch = 0;
+  for (UOp u : value.toposort()) {
+    if (!u.is(Ops::FLOORMOD) || !u.src(1).is_const() || !depends_on(u.src(0), d.unit)) continue;
+    const LinearForm f = linear_form(u.src(0));
+    const int64_t unit = f.coefficient(d.unit) * d.sign;
+    const bool own = f.rest.empty() && f.terms.size() == d.slide.size() && unit == 1 &&
+                     std::all_of(d.slide.begin(), d.slide.end(),
+                                 [&](const auto& term) { return f.coefficient(term.first) == term.second * unit; });
+    if (own) pitch = static_cast<int64_t>(u.src(1).const_int());
+  }
+  return pitch;
+}
+
+Dimension dimension_of(UOp value, Slide slide, const LinearForm& address) {
+  Dimension d;
+  for (const auto& [r, k] : slide) {
+    d.has_lane |= is_lane(r);
+    if (std::abs(k) != 1 || d.unit) continue;
+    d.unit = r;
+    d.sign = k;
+  }
+  const Spread spread = spread_of(slide);
+  d.lo = spread.lo;
+  d.extent = spread.extent;
+  d.memory = address.coefficient(d.unit) * d.sign;
+  d.slide = std::move(slide);
+  d.pitch = pitch_of(value, d);
+  if (d.pitch) d.memory = 1;
+  return d;
+}
+
+/// Returns the dimensions of a window in the order of memory, the one with the lanes last.
+std::vector<Dimension> dimensions_of(const StageRead& read) {
   LinearForm address;  // of what the window is filled from
-  for (UOp u : value.toposort())
+  for (UOp u : read.value.toposort())
     if (u.is(Ops::LOAD)) address = linear_form(u.src(0).src(1));
-  auto add = [&](Slide s) {
-    Axis a;
-    for (const auto& [r, k] : s) {
-      a.has_lane |= is_lane(r);
-      if (std::abs(k) == 1 && !a.unit) {
-        a.unit = r;
-        a.sign = k;
-      }
-    }
-    const Spread spread = spread_of(s);
-    a.lo = spread.lo;
-    a.extent = spread.extent;
-    a.memory = address.coefficient(a.unit) * a.sign;
-    a.slide = std::move(s);
-    // Rows that follow each other: x / pitch and x % pitch of this sum and of nothing else.
-    for (UOp u : value.toposort()) {
-      if (!u.is(Ops::FLOORMOD) || !u.src(1).is_const() || !depends_on(u.src(0), a.unit)) continue;
-      const LinearForm f = linear_form(u.src(0));
-      bool own = f.rest.empty() && f.terms.size() == a.slide.size();
-      for (const auto& [r, k] : a.slide) own &= f.coefficient(r) == k * a.sign * f.coefficient(a.unit);
-      if (own && f.coefficient(a.unit) * a.sign == 1) {
-        a.pitch = static_cast<int64_t>(u.src(1).const_int());
-        a.memory = 1;
-      }
-    }
-    axes.push_back(std::move(a));
-  };
-  for (Slide s : over) {
-    if (s.empty()) continue;
+  std::vector<Dimension> out;
+  for (UOp coordinate : read.coordinates) {
+    Slide s = linear_form(coordinate).terms;
     if (reduce_slide(&s)) {
-      add(std::move(s));
+      out.push_back(dimension_of(read.value, std::move(s), address));
     } else {
-      for (const auto& [r, k] : s) add({{r, 1}});
+      for (const auto& [r, k] : s) out.push_back(dimension_of(read.value, {{r, 1}}, address));
     }
   }
-  // As in memory, the sum of the lanes last.
-  std::stable_sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) {
+  std::stable_sort(out.begin(), out.end(), [](const Dimension& a, const Dimension& b) {
     return a.has_lane != b.has_lane ? b.has_lane : std::abs(a.memory) > std::abs(b.memory);
   });
-  int32_t fresh = kFirstRange + (slot + 1) * kRangesPerSlot;  // inner loops are made first: identifiers go down
-  UOps own;
-  auto loop = [&](int64_t n, AxisType type = AxisType::kLoop) {
-    own.push_back(UOp::range(n, --fresh, type));
-    return own.back();
-  };
-  std::vector<std::pair<UOp, UOp>> map;
-  UOp filled, read, gate;
-  int64_t stride = 1, slack = 0;
-  for (size_t i = axes.size(); i-- > 0;) {
-    Axis& a = axes[i];
-    const bool last = i + 1 == axes.size();
-    const bool vector = last && lane && a.memory == 1;
-    const int64_t lanes = vector ? size_of(lane) : 1;
-    // A run of `n` elements, in vectors where memory is read along it.
-    auto run = [&](int64_t n) {
-      const int64_t steps = (n + lanes - 1) / lanes;
-      int64_t inner = std::min<int64_t>(steps, kUnrolled);
-      while (steps % inner) inner--;
-      UOp at;
-      if (!vector) return loop(n);
-      if (inner < steps) at = fold_mul(loop(steps / inner), inner * lanes);
-      if (inner > 1) {
-        UOp part = fold_mul(loop(inner, AxisType::kUpcast), lanes);
-        at = at ? fold_add(at, part) : part;
-      }
-      own.push_back(lane);
-      return at ? fold_add(at, lane) : lane;
-    };
+  return out;
+}
+
+/// Makes the loops that fill a window and the indices it is filled and read at, from the innermost dimension outwards.
+class WindowFill {
+ public:
+  WindowFill(const StageRead& read, KernelContext& names, UOp lane)
+      : value_(read.value), lane_(lane), dimensions_(dimensions_of(read)) {
+    // Inner loops are made first, but have larger numbers.
+    const size_t most = kLoopsOfSum * dimensions_.size();
+    number_ = names.reserve_ranges(most) + static_cast<int32_t>(most);
+  }
+
+  UOp run(KernelContext& names) {
+    for (size_t i = dimensions_.size(); i-- > 0;) add(dimensions_[i], i + 1 == dimensions_.size());
+    if (dimensions_.empty()) filled_ = read_ = UOp::constant(int64_t{0});
+    UOp memory = names.scratch(value_.dtype(), stride_ + slack_), v = value_.substitute(map_);
+    if (gate_) v = gate_loads(v, gate_);
+    return memory.after({memory.index({filled_}).store(v).end(loops_)}).index({read_}).load();
+  }
+
+ private:
+  UOp loop(int64_t n, AxisType type = AxisType::kLoop) {
+    loops_.push_back(UOp::range(n, --number_, type));
+    return loops_.back();
+  }
+  /// Makes a run of `n` elements, in vectors if `lanes` > 1.
+  UOp run_of(int64_t n, int64_t lanes) {
+    if (lanes == 1) return loop(n);
+    const int64_t steps = (n + lanes - 1) / lanes;
+    int64_t inner = std::min<int64_t>(steps, kUnrolled);
+    while (steps % inner) inner--;
     UOp at;
-    if (a.pitch) {
-      // One row after the other: what is written beyond the end of one is overwritten by the next.
-      UOp quotient, rest;
-      for (UOp u : value.toposort()) {
-        if (!u.in(Ops::FLOORMOD | Ops::FLOORDIV) || !u.src(1).is_const_int(a.pitch) || !depends_on(u.src(0), a.unit))
-          continue;
-        (u.is(Ops::FLOORDIV) ? quotient : rest) = u;
-      }
-      const LinearForm f = linear_form((rest ? rest : quotient).src(0));
-      int64_t begin = a.lo + f.offset, first = begin >= 0 ? begin / a.pitch : -((-begin + a.pitch - 1) / a.pitch);
-      a.extent += begin - first * a.pitch;
-      a.lo = first * a.pitch - f.offset;
-      const int64_t rows = (a.extent + a.pitch - 1) / a.pitch;
-      a.extent = rows * a.pitch;
-      slack = lanes;
-      UOp column = run(a.pitch), row = loop(rows);
-      at = fold_add(fold_mul(row, a.pitch), column);
-      if (quotient) map.push_back({quotient, fold_add(row, UOp::constant(first))});
-      if (rest) map.push_back({rest, column});
-    } else {
-      at = run(a.extent);
-      if (vector && a.extent % lanes) {
-        gate = UOp::alu(Ops::CMPLT, {at, UOp::constant(a.extent)});
-        a.extent = (a.extent + lanes - 1) / lanes * lanes;
-      }
+    if (inner < steps) at = fold_mul(loop(steps / inner), inner * lanes);
+    if (inner > 1) {
+      UOp part = fold_mul(loop(inner, AxisType::kUpcast), lanes);
+      at = at ? fold_add(at, part) : part;
     }
-    UOp sum;
-    for (const auto& [r, k] : a.slide) {
+    loops_.push_back(lane_);
+    return at ? fold_add(at, lane_) : lane_;
+  }
+
+  /// Fills one row after the other: what is written beyond the end of one is overwritten by the next.
+  UOp rows(Dimension& d, int64_t lanes) {
+    UOp quotient, rest;
+    for (UOp u : value_.toposort()) {
+      if (!u.in(Ops::FLOORMOD | Ops::FLOORDIV) || !u.src(1).is_const_int(d.pitch) || !depends_on(u.src(0), d.unit))
+        continue;
+      (u.is(Ops::FLOORDIV) ? quotient : rest) = u;
+    }
+    const LinearForm f = linear_form((rest ? rest : quotient).src(0));
+    const int64_t begin = d.lo + f.offset;
+    const int64_t first = begin >= 0 ? begin / d.pitch : -((-begin + d.pitch - 1) / d.pitch);
+    d.extent += begin - first * d.pitch;
+    d.lo = first * d.pitch - f.offset;
+    const int64_t count = (d.extent + d.pitch - 1) / d.pitch;
+    d.extent = count * d.pitch;
+    slack_ = lanes;
+    UOp column = run_of(d.pitch, lanes), row = loop(count);
+    if (quotient) map_.push_back({quotient, fold_add(row, UOp::constant(first))});
+    if (rest) map_.push_back({rest, column});
+    return fold_add(fold_mul(row, d.pitch), column);
+  }
+
+  UOp elements(Dimension& d, int64_t lanes) {
+    UOp at = run_of(d.extent, lanes);
+    if (d.extent % lanes == 0) return at;
+    gate_ = UOp::alu(Ops::CMPLT, {at, UOp::constant(d.extent)});
+    d.extent = (d.extent + lanes - 1) / lanes * lanes;
+    return at;
+  }
+
+  void add(Dimension& d, bool last) {
+    const int64_t lanes = last && lane_ && d.memory == 1 ? size_of(lane_) : 1;  // where memory is contiguous
+    UOp at = d.pitch ? rows(d, lanes) : elements(d, lanes), sum;
+    for (const auto& [r, k] : d.slide) {
       UOp term = fold_mul(r, k);
       sum = sum ? fold_add(sum, term) : term;
-      if (r != a.unit) map.push_back({r, UOp::constant(int64_t{0})});
+      if (r != d.unit) map_.push_back({r, UOp::constant(int64_t{0})});
     }
-    UOp base = fold_add(at, UOp::constant(a.lo));
-    map.push_back({a.unit, a.sign == 1 ? base : fold_mul(base, -1)});
-    UOp here = fold_mul(at, stride), there = fold_mul(fold_add(sum, UOp::constant(-a.lo)), stride);
-    filled = filled ? fold_add(here, filled) : here;
-    read = read ? fold_add(there, read) : there;
-    stride *= a.extent;
+    UOp base = fold_add(at, UOp::constant(d.lo));
+    map_.push_back({d.unit, d.sign == 1 ? base : fold_mul(base, -1)});
+    UOp here = fold_mul(at, stride_), there = fold_mul(fold_add(sum, UOp::constant(-d.lo)), stride_);
+    filled_ = filled_ ? fold_add(here, filled_) : here;
+    read_ = read_ ? fold_add(there, read_) : there;
+    stride_ *= d.extent;
   }
-  UOp buffer = UOp::make(Ops::BUFFER, value.dtype(), {UOp::shape_stack(std::vector<int64_t>{stride + slack})},
-                         Arg(ParamArg{slot, AddrSpace::kLocal, "", "", 0, 0}));
-  UOp v = value.substitute(map);
-  if (gate) v = gate_loads(v, gate);
-  return buffer.after({buffer.index({filled}).store(v).end(own)}).index({read}).load();
+
+  UOp value_, lane_;
+  std::vector<Dimension> dimensions_;
+  int32_t number_;  // of the loop made last
+  UOps loops_;
+  std::vector<std::pair<UOp, UOp>> map_;
+  UOp filled_, read_, gate_;
+  int64_t stride_ = 1, slack_ = 0;
+};
+}  // namespace
+
+UOp lower_window(UOp read, KernelContext& names, UOp lane) {
+  return WindowFill(StageRead(read), names, lane).run(names);
 }
 
 }  // namespace tg

@@ -7,17 +7,14 @@
 #include <utility>
 #include <vector>
 
-#include "tinygrad/uop/uop.h"
+#include "tinygrad/codegen/kernel_context.h"
 
 namespace tg {
 
-/// OptOp::kStage with operand + kWindow: the panel is a window.
-constexpr int64_t kWindow = 32;
-
 /// Ranges that a value depends on only through the sum of coefficient * range.
 using Slide = std::vector<std::pair<UOp, int64_t>>;
-/// The ranges open in a value, each in one Slide; coefficients have no common factor, and one of them is 1 or -1. Empty
-/// when a size is not constant.
+/// Returns the ranges open in a value, each in one Slide; coefficients have no common factor, and one of them is 1 or
+/// -1. Empty when a size is not constant.
 std::vector<Slide> slides(UOp value);
 
 /// An operand as a window holds it.
@@ -25,14 +22,14 @@ struct WindowOperand {
   UOp value;   ///< with the mask of its product: 0 where the product is masked
   UOp masked;  ///< the WHERE of the product that is not needed any more; empty: there is none
 };
-/// Operand `value` of stageable(sink). A product with a masked operand is 0 there, so the mask goes where the operand
-/// is loaded.
+/// Returns operand `value` of stageable(sink) as a window holds it. A product with a masked operand is 0 there, so the
+/// mask goes where the operand is loaded.
 WindowOperand window_operand(UOp sink, UOp value);
 
-/// Replaces `value` by a LOAD from scratch memory that is filled right before the loops in `over` begin: the window
-/// over their sums. `lane` is the range of the lanes, empty without any.
-UOp stage_window(UOp value, const std::vector<Slide>& over, UOp lane, int32_t slot);
-/// `value` with loads only where `gate` holds.
+/// Lowers a read of a STAGE of kind kWindow, whose coordinates are the sums: its memory, filled right before the loops
+/// it ends begin. `lane`: the range of the kernel's lanes, empty without any.
+UOp lower_window(UOp read, KernelContext& names, UOp lane);
+/// Returns `value` with loads only where `gate` holds.
 UOp gate_loads(UOp value, UOp gate);
 
 }  // namespace tg

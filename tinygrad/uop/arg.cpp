@@ -42,6 +42,10 @@ void print_int128(std::ostream& os, int128 v) {
 }  // namespace
 
 const char* name_of(Ops op) { return kOpNames[static_cast<int>(op)]; }
+const char* name_of(StageKind k) {
+  static const char* const names[] = {"buffer", "panel", "window", "tile", "partial"};
+  return names[static_cast<int>(k)];
+}
 const char* name_of(AxisType t) { return kAxisNames[static_cast<int>(t)]; }
 std::ostream& operator<<(std::ostream& os, Ops op) { return os << name_of(op); }
 std::ostream& operator<<(std::ostream& os, AxisType t) { return os << name_of(t); }
@@ -78,6 +82,7 @@ Hash128 StageArg::hash() const {
   h.add(static_cast<uint64_t>(addrspace));
   h.add(device);
   h.add(removable);
+  h.add(static_cast<uint64_t>(use));
   return h;
 }
 Hash128 KernelInfo::hash() const {
@@ -184,9 +189,12 @@ void Arg::print(std::ostream& os, ArgKind k, uint64_t bits) {
       os << view<ReduceArg>(k, bits).op << ' ';
       ints(view<ReduceArg>(k, bits).axes);
       break;
-    case ArgKind::kStage:
-      os << view<StageArg>(k, bits).addrspace << (view<StageArg>(k, bits).removable ? "" : " kept");
+    case ArgKind::kStage: {
+      const auto& s = view<StageArg>(k, bits);
+      os << s.addrspace << (s.removable ? "" : " kept");
+      if (s.use != StageKind::kBuffer) os << ' ' << name_of(s.use);
       break;
+    }
     case ArgKind::kCall: {
       const auto& c = view<CallInfo>(k, bits);
       os << '"' << c.name << '"' << (c.precompile ? " precompile" : "") << (c.gradient ? " with gradient" : "");

@@ -84,11 +84,22 @@ struct ReduceArg {
   Hash128 hash() const;
 };
 
+/// What the memory of a STAGE is for, which decides how it is laid out and filled; codegen/stage.h.
+enum class StageKind : uint8_t {
+  kBuffer,  ///< of a tensor graph: a buffer of its own
+  kPanel,   ///< an operand packed for the loops that read it
+  kWindow,  ///< an operand that slides over memory, each element once
+  kTile,    ///< a panel that the threads of a workgroup share
+  kPartial  ///< partial results of the threads of a workgroup
+};
+const char* name_of(StageKind k);
+
 /// Argument of STAGE: where a value is materialised.
 struct StageArg {
   AddrSpace addrspace = AddrSpace::kGlobal;
-  std::string device;
+  std::string device{};
   bool removable = true;  ///< false when the user asked for the storage
+  StageKind use = StageKind::kBuffer;
   static constexpr ArgKind kind = ArgKind::kStage;
   bool operator==(const StageArg&) const = default;
   Hash128 hash() const;

@@ -76,6 +76,7 @@ void write_arg(ByteWriter& w, UOp u) {
       w.value(static_cast<uint8_t>(a.addrspace));
       w.text(a.device);
       w.value<uint8_t>(a.removable);
+      w.value(static_cast<uint8_t>(a.use));
       break;
     }
     case ArgKind::kKernel: {
@@ -136,8 +137,10 @@ Arg read_arg(ByteReader& r) {
       return a;
     }
     case ArgKind::kStage: {
-      StageArg a{read_addrspace(r), r.text()};
+      StageArg a{.addrspace = read_addrspace(r), .device = r.text()};
       a.removable = r.flag();
+      a.use = static_cast<StageKind>(
+          r.below<uint8_t>(static_cast<uint8_t>(StageKind::kPartial) + 1, "an unknown kind of scratch memory"));
       return a;
     }
     case ArgKind::kKernel: {

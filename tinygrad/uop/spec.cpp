@@ -154,12 +154,13 @@ const Spec& spec_tensor() {
 const Spec& spec_kernel() {
   // clang-format off
   static const Spec s = Spec{
-      rule(u = any_of(groups::kMovement | Ops::STAGE | Ops::COPY | Ops::CONTIGUOUS | Ops::DETACH | Ops::ARANGE | Ops::CONTIGUOUS_BACKWARD), [](U) { return must(false, "no movement, no tensors"); }),
+      rule(u = any_of(groups::kMovement | Ops::COPY | Ops::CONTIGUOUS | Ops::DETACH | Ops::ARANGE | Ops::CONTIGUOUS_BACKWARD), [](U) { return must(false, "no movement, no tensors"); }),
       rule(u = any_of(groups::kElementwise),         [](U u) { return unless(u.dtype() != dtypes::weakfloat, "no weakfloat"); }),
       rule(u = node<Ops::PARAM>(),                   [](U u) { return unless(is_alu_param(u) || (u.arg_kind() == ArgKind::kParam && u.arg<ParamArg>().slot >= 0 && u.nsrc() == 1 && u.src(0).nsrc() == 1), "a kernel parameter has a slot and is flat"); }),
       rule(u = node<Ops::SPECIAL>(),                 [](U u) { return must(u.nsrc() >= 1 && u.dtype().is_int() && u.arg_kind() == ArgKind::kString, "SPECIAL(size), name"); }),
       rule(u = node<Ops::WMMA>(),                    [](U u) { return must(u.nsrc() == 3 && u.arg_kind() == ArgKind::kString && u.src(0).dtype() == u.src(1).dtype() && u.src(2).dtype() == u.dtype(), "WMMA(a, b, sum), instruction"); }),
-      rule(u = node<Ops::INDEX>(),                   [](U u) { return must(u.nsrc() == 2 && (same_type(u) || reads_words(u)) && is_index(u.src(1)) && u.src(0).in(groups::kDefines | Ops::AFTER), "INDEX(storage, one flat index)"); }),
+      rule(u = node<Ops::INDEX>(),                   [](U u) { return must(u.nsrc() >= 2 && (same_type(u) || reads_words(u)) && all_srcs(u, 1, is_index) && (u.src(0).is(Ops::STAGE) || (u.nsrc() == 2 && u.src(0).in(groups::kDefines | Ops::AFTER))), "INDEX(storage, one flat index), INDEX(STAGE, coordinates...)"); }),
+      rule(u = node<Ops::STAGE>(),                   [](U u) { return must(same_type(u) && u.arg_kind() == ArgKind::kStage && u.arg<StageArg>().use != StageKind::kBuffer && all_srcs(u, 1, [](UOp r) { return r.is(Ops::RANGE); }), "STAGE(value, ranges...) of scratch memory"); }),
       rule(u = node<Ops::LOAD>(),                    [](U u) {
         if (u.nsrc() != 1 && u.nsrc() != 3) return must(false, "LOAD(INDEX) or LOAD(INDEX, alt, gate)");
         if (u.nsrc() == 3 && (u.src(1).dtype() != u.dtype() || !u.src(2).dtype().is_bool())) return must(false, "alt has the load's type, the gate is bool");

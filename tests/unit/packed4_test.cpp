@@ -1,5 +1,5 @@
-/// \file Sums over numbers of four bits: words as lanes.
-#include "tinygrad/codegen/words.h"
+/// \file 4-bit packed dot products: words as lanes.
+#include "tinygrad/codegen/packed4.h"
 
 #include "kernels.h"
 #include "render_helpers.h"
@@ -37,13 +37,13 @@ KernelPtr product(const Blocks& s, bool whole_bytes = false) {
 std::unique_ptr<Renderer> renderer(const std::string& name, const std::string& arch) {
   return make_renderer(test::target(name, arch));
 }
-bool has_words(const Program& p) {
-  return !p.applied_opts.empty() && p.applied_opts[0].op == OptOp::kTc && p.applied_opts[0].arg == kWords;
+bool is_packed4(const Program& p) {
+  return !p.applied_opts.empty() && p.applied_opts[0].op == OptOp::kTc && p.applied_opts[0].arg == kPacked4;
 }
 
 constexpr char kWide[] = "x86_64,skylake-avx512";
 
-TEST(Words, EveryBlockFillsRegisters) {
+TEST(Packed4, EveryBlockFillsRegisters) {
   for (const Blocks& s : {Blocks{260, 4, 16, 18, 2},
                           {256, 8, 8, 10, 2},
                           {300, 2, 32, 36, 4},
@@ -59,7 +59,7 @@ TEST(Words, EveryBlockFillsRegisters) {
     const KernelPtr k = product(s);
     const auto r = renderer("LLVM", kWide);
     const auto p = to_program(*k, *r, {});
-    ASSERT_TRUE(has_words(*p));
+    ASSERT_TRUE(is_packed4(*p));
     EXPECT_EQ(p->source.find("gather"), std::string::npos) << p->source;
     Memory want = random_memory(*k, 1);
     for (size_t i = 0; i < want[1].size(); i++)
@@ -100,11 +100,11 @@ size_t count(const std::string& in, const std::string& what) {
   return n;
 }
 
-TEST(Words, SharedRegistersAreComputedOnce) {
+TEST(Packed4, SharedRegistersAreComputedOnce) {
   const auto r = renderer("LLVM", kWide);
   const KernelPtr k = product({260, 256, 16, 18, 2, true});
   const auto p = to_program(*k, *r, {});
-  ASSERT_TRUE(has_words(*p));
+  ASSERT_TRUE(is_packed4(*p));
   if (!llvm_plugin_missing().empty()) GTEST_SKIP() << llvm_plugin_missing();
   const std::string code = make_llvm_compiler(test::target("LLVM", kWide))->assembly(p->source);
   EXPECT_EQ(count(code, "vcvtph2ps"), 2u) << "sixteen scales each: of two registers of four rows\n" << code;
@@ -113,9 +113,9 @@ TEST(Words, SharedRegistersAreComputedOnce) {
   EXPECT_EQ(count(code, "{z}"), 32u) << code;
 }
 
-TEST(Words, OnlyWhereItPays) {
+TEST(Packed4, OnlyWhereItPays) {
   const Blocks s{260, 8, 16, 18, 2};
-  auto taken = [](const KernelPtr& k, const Renderer& r) { return has_words(*to_program(*k, r, {})); };
+  auto taken = [](const KernelPtr& k, const Renderer& r) { return is_packed4(*to_program(*k, r, {})); };
   const auto wide = renderer("LLVM", kWide);
   EXPECT_TRUE(taken(product(s), *wide));
   EXPECT_FALSE(taken(product({12, 8, 16, 18, 2}), *wide)) << "few rows: the vector is put in order for each of them";

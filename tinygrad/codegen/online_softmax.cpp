@@ -1,8 +1,9 @@
 /// \file The loops of weighted means, their totals and products of scores in blocks.
-#include "tinygrad/codegen/online.h"
+#include "tinygrad/codegen/online_softmax.h"
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "tinygrad/codegen/fold.h"
 #include "tinygrad/codegen/stage.h"
@@ -12,11 +13,9 @@
 
 namespace tg {
 namespace {
-constexpr int64_t kMostRows = 128;     // of a tile
-constexpr int64_t kMostBlock = 256;    // of the mean's range
-constexpr int64_t kVectors = 2;        // of a register tile
-constexpr int32_t kFirstRange = 6000;  // identifiers of the loops, beyond all others
-constexpr int32_t kFirstSlot = 500;    // of scratch memory, beyond staged operands
+constexpr int64_t kMostRows = 128;   // of a tile
+constexpr int64_t kMostBlock = 256;  // of the mean's range
+constexpr int64_t kVectors = 2;      // of a register tile
 
 using Map = std::vector<std::pair<UOp, UOp>>;
 
@@ -38,7 +37,8 @@ int64_t part_or_tail(int64_t n, int64_t step, int64_t most) {
 
 class Blocks {
  public:
-  Blocks(UOp sink, const OnlineForm& f, const Renderer& renderer) : sink_(sink), f_(f) {
+  Blocks(UOp sink, const OnlineForm& f, const Renderer& renderer, KernelContext& names)
+      : sink_(sink), f_(f), names_(names) {
     lanes_ = std::min(renderer.max_lanes(dtypes::float32), 16);
     tile_rows_ = renderer.target().vector_registers >= 32 ? 8 : 4;
     all_rows_ = f.row.src(0);
@@ -63,7 +63,7 @@ class Blocks {
     // The loops around: the largest one is divided over the threads.
     UOps ranges(end.srcs().begin() + 1, end.srcs().end());
     UOp tiles = all_rows_.is_const() ? UOp::constant(ceil_div(size_of(f_.row), rows_)) : ceil_div(all_rows_, rows_);
-    UOp tile = UOp::range(tiles, RangeArg{{fresh_++}, AxisType::kLoop});
+    UOp tile = names_.range(tiles, AxisType::kLoop);
     UOp* most = &tile;
     for (UOp& r : ranges)
       if (r != f_.row && r != f_.column) outer_.push_back(r);
@@ -84,11 +84,11 @@ class Blocks {
     }
 
     for (UOp r : f_.more) {
-      more_.push_back(UOp::range(r.src(0), RangeArg{{fresh_++}, AxisType::kLoop}));
+      more_.push_back(names_.range(r.src(0), AxisType::kLoop));
       around_.push_back({r, more_.back()});
     }
     find_open_blocks();
-    block_range_ = UOp::range(fold_add(end_, fold_mul(begin_, -1)), RangeArg{{fresh_++}, AxisType::kLoop});
+    block_range_ = names_.range(fold_add(end_, fold_mul(begin_, -1)), AxisType::kLoop);
     first_place_ = fold_mul(fold_add(block_range_, begin_), block_);
     scores_ = scratch(rows_ * block_);
     if (columns_) acc_ = scratch(rows_ * columns_);
@@ -120,7 +120,7 @@ class Blocks {
     return store_sums(store, update_sums(fill(f_.factor, scores_, 0, filled, tiles)).end(block_loops()));
   }
 
-  UOp loop(int64_t n, AxisType type = AxisType::kLoop) { return UOp::range(n, fresh_++, type); }
+  UOp loop(int64_t n, AxisType type = AxisType::kLoop) { return names_.range(n, type); }
   /// A range in a loop, `vectors` at most that lie side by side, and lanes.
   UOp lane_axis(int64_t n, int64_t vectors, UOps& own, AxisType outer = AxisType::kLoop,
                 AxisType side = AxisType::kUpcast) {
@@ -139,7 +139,7 @@ class Blocks {
   /// The loop over groups of `side` rows of a tile.
   UOp rows_of_tile(int64_t side) {
     if (!tile_size_) return loop(rows_ / side);
-    return UOp::range(side == 1 ? tile_size_ : ceil_div(tile_size_, side), RangeArg{{fresh_++}, AxisType::kLoop});
+    return names_.range(side == 1 ? tile_size_ : ceil_div(tile_size_, side), AxisType::kLoop);
   }
   /// Rows of a tile in a loop, several side by side.
   UOp row_axis(int64_t side, UOps& own) {
@@ -147,10 +147,7 @@ class Blocks {
     own.push_back(loop(side, AxisType::kUpcast));
     return fold_add(fold_mul(own[own.size() - 2], side), own.back());
   }
-  UOp scratch(int64_t n) {
-    return UOp::make(Ops::BUFFER, dtypes::float32, {UOp::shape_stack(std::vector<int64_t>{n})},
-                     Arg(ParamArg{kFirstSlot + slots_++, AddrSpace::kLocal, "", "", 0, 0}));
-  }
+  UOp scratch(int64_t n) { return names_.scratch(dtypes::float32, n); }
   static UOp at(UOp buffer, UOp index) { return buffer.index({index}).load(); }
   /// A scratch buffer as the iterations of the loop over blocks find it: `start` before the first.
   UOp carried(UOp buffer, double start) {
@@ -224,7 +221,7 @@ class Blocks {
         const bool of_rows = std::any_of(own.begin() + static_cast<std::ptrdiff_t>(columns), own.end(),
                                          [&](UOp r) { return depends_on(operand, r); });
         if (of_block && !of_rows && !operand.dtype().is_weak() && plain(operand))
-          panels.push_back({operand, stage(operand, open, panels_++, lanes_)});
+          panels.push_back({operand, stage(StageKind::kPanel, operand, open, open)});
       }
     }
     value = value.substitute(panels);
@@ -272,7 +269,7 @@ class Blocks {
 
   /// The sum of 0 * w over the blocks that are left away, `count` from `first` on.
   UOp closed_sum(UOp first, UOp count, UOp column) {
-    UOp left = UOp::range(count, RangeArg{{fresh_++}, AxisType::kReduce}), i = loop(block_, AxisType::kReduce);
+    UOp left = names_.range(count, AxisType::kReduce), i = loop(block_, AxisType::kReduce);
     UOp over = (first + left) * ConstValue(block_) + i;
     Map map = around_;
     map.push_back({f_.over, over});
@@ -280,7 +277,7 @@ class Blocks {
     UOps closed{left, i};
     for (size_t k = 0; k < more_.size(); k++) {
       const auto again = std::find_if(map.begin(), map.end(), [&](const auto& m) { return m.first == f_.more[k]; });
-      closed.push_back(again->second = UOp::range(more_[k].src(0), RangeArg{{fresh_++}, AxisType::kReduce}));
+      closed.push_back(again->second = names_.range(more_[k].src(0), AxisType::kReduce));
     }
     return (placed(f_.weight, map, within(over)) * UOp::constant(0, dtypes::float32)).reduce(Ops::ADD, closed);
   }
@@ -337,50 +334,76 @@ class Blocks {
     return masked ? mask_of(masked, 0) : Mask();
   }
 
-  /// Blocks in which the mask lets nothing through for any row of the tile are left away, where that is a question of
-  /// row and column.
+  /// row * per_row + over * per_over + rest < 0, which a mask lets through.
+  struct Bound {
+    int64_t per_row = 0, per_over = 0;
+    UOp rest = UOp::constant(int64_t{0});
+  };
+  /// Adds k * u to a bound. Returns false when it is not a question of row and column.
+  bool add_to(Bound& bound, UOp u, int64_t k) const {
+    std::vector<std::pair<UOp, int64_t>> stack{{u, k}};
+    while (!stack.empty()) {
+      auto [v, n] = stack.back();
+      stack.pop_back();
+      const bool literal = v.is_const() && !v.is_invalid() && v.dtype().is_int();
+      const bool scaled = v.is(Ops::MUL) && v.src(1).is_const() && v.src(1).dtype().is_int();
+      const bool widened =
+          v.is(Ops::CAST) && v.src(0).dtype().is_int() && v.dtype().is_int() && v.dtype().itemsize() >= 4;
+      if (v == f_.row) {
+        bound.per_row += n;
+      } else if (v == f_.over) {
+        bound.per_over += n;
+      } else if (literal) {
+        bound.rest = fold_add(bound.rest, UOp::constant(n * static_cast<int64_t>(v.const_int())));
+      } else if (v.is(Ops::ADD)) {
+        stack.push_back({v.src(0), n});
+        stack.push_back({v.src(1), n});
+      } else if (scaled) {
+        stack.push_back({v.src(0), n * static_cast<int64_t>(v.src(1).const_int())});
+      } else if (widened) {
+        stack.push_back({v.src(0), n});
+      } else if (v.is(Ops::PARAM)) {
+        bound.rest = fold_add(bound.rest, fold_mul(v, n));
+      } else {
+        return false;
+      }
+    }
+    return true;
+  }
+  /// Returns what a mask by a comparison of row and column lets through; nothing for any other.
+  std::optional<Bound> bound_of(const Mask& mask) const {
+    if (!mask.condition || !mask.condition.is(Ops::CMPLT) || !mask.condition.src(0).dtype().is_int()) return {};
+    Bound b;
+    if (mask.contrary) b.rest = fold_add(b.rest, UOp::constant(int64_t{-1}));
+    UOp less = mask.condition.src(mask.contrary ? 1 : 0), more = mask.condition.src(mask.contrary ? 0 : 1);
+    if (!add_to(b, more, -1) || !add_to(b, less, 1)) return {};
+    return b;
+  }
+
+  /// Finds the blocks in which the mask lets something through for any row of the tile; the others are skipped.
   void find_open_blocks() {
     blocks_ = over_.is_const() ? UOp::constant(ceil_div(size_of(f_.over), block_)) : ceil_div(over_, block_);
     begin_ = UOp::constant(int64_t{0});
     end_ = blocks_;
-    const Mask mask = f_.kind == OnlineForm::kProduct ? mask_of_factor() : mask_of(simplify(f_.score), -INFINITY);
-    if (!mask.condition || !mask.condition.is(Ops::CMPLT) || !mask.condition.src(0).dtype().is_int()) return;
-    // row * a + over * b + c < 0
-    int64_t a = 0, b = 0;
-    UOp c = UOp::constant(int64_t{0}), less = mask.condition.src(mask.contrary ? 1 : 0),
-        more = mask.condition.src(mask.contrary ? 0 : 1);
-    if (mask.contrary) c = fold_add(c, UOp::constant(int64_t{-1}));
-    std::vector<std::pair<UOp, int64_t>> stack{{less, 1}, {more, -1}};
-    while (!stack.empty()) {
-      auto [u, k] = stack.back();
-      stack.pop_back();
-      if (u == f_.row) a += k;
-      else if (u == f_.over) b += k;
-      else if (u.is_const() && !u.is_invalid() && u.dtype().is_int())
-        c = fold_add(c, UOp::constant(k * static_cast<int64_t>(u.const_int())));
-      else if (u.is(Ops::ADD)) {
-        stack.push_back({u.src(0), k});
-        stack.push_back({u.src(1), k});
-      } else if (u.is(Ops::MUL) && u.src(1).is_const() && u.src(1).dtype().is_int())
-        stack.push_back({u.src(0), k * static_cast<int64_t>(u.src(1).const_int())});
-      else if (u.is(Ops::CAST) && u.src(0).dtype().is_int() && u.dtype().is_int() && u.dtype().itemsize() >= 4)
-        stack.push_back({u.src(0), k});
-      else if (u.is(Ops::PARAM)) c = fold_add(c, fold_mul(u, k));
-      else return;
-    }
-    auto of_blocks = [&](UOp place) { return UOp::alu(Ops::FLOORDIV, {place, UOp::constant(block_)}); };
+    const std::optional<Bound> bound =
+        bound_of(f_.kind == OnlineForm::kProduct ? mask_of_factor() : mask_of(simplify(f_.score), -INFINITY));
+    if (!bound) return;
+    auto block_at = [&](UOp over) { return UOp::alu(Ops::FLOORDIV, {over, UOp::constant(block_)}); };
     auto within_all = [&](UOp n) {
       n = (n < blocks_).where(n, blocks_);
       return UOp::alu(Ops::MAX, {n, UOp::constant(int64_t{0})});
     };
-    if (b == 1 && (a == 0 || a == -1)) {  // over < row - c: the last row of the tile sees the most
-      UOp most = fold_add(fold_mul(c, -1), UOp::constant(block_ - 1));
-      if (a) most = fold_add(fold_add(first_row_, UOp::constant(rows_ - 1)), most);
-      end_ = within_all(of_blocks(most));
-    } else if (b == -1 && (a == 0 || a == 1)) {  // over > row + c: the first row does
-      UOp least = fold_add(c, UOp::constant(int64_t{1}));
-      if (a) least = fold_add(first_row_, least);
-      begin_ = within_all(of_blocks(least));
+    const int64_t per_row = bound->per_row;
+    if (bound->per_over == 1 && (per_row == 0 || per_row == -1)) {
+      // over < row - rest: the last row of the tile sees the most
+      UOp most = fold_add(fold_mul(bound->rest, -1), UOp::constant(block_ - 1));
+      if (per_row) most = fold_add(fold_add(first_row_, UOp::constant(rows_ - 1)), most);
+      end_ = within_all(block_at(most));
+    } else if (bound->per_over == -1 && (per_row == 0 || per_row == 1)) {
+      // over > row + rest: the first row does
+      UOp least = fold_add(bound->rest, UOp::constant(int64_t{1}));
+      if (per_row) least = fold_add(first_row_, least);
+      begin_ = within_all(block_at(least));
     }
   }
 
@@ -396,12 +419,12 @@ class Blocks {
   int64_t columns_ = 0;       // none: of a total
   UOp blocks_, begin_, end_;  // the number of blocks, those that are computed
   UOp first_row_, block_range_, first_place_, scores_, top_, total_, factor_, acc_;
-  int32_t fresh_ = kFirstRange, slots_ = 0, panels_ = 0;
+  KernelContext& names_;
 };
 }  // namespace
 
-UOp online_blocks(UOp sink, const OnlineForm& form, const Renderer& renderer) {
-  return Blocks(sink, form, renderer).run();
+UOp online_blocks(UOp sink, const OnlineForm& form, const Renderer& renderer, KernelContext& names) {
+  return Blocks(sink, form, renderer, names).run();
 }
 
 }  // namespace tg
