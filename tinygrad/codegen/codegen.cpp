@@ -2,7 +2,6 @@
 #include "tinygrad/codegen/codegen.h"
 
 #include <chrono>
-#include <cmath>
 #include <iostream>
 
 #include "tinygrad/base/env.h"
@@ -12,15 +11,12 @@
 #include "tinygrad/codegen/expand.h"
 #include "tinygrad/codegen/factor.h"
 #include "tinygrad/codegen/gpudims.h"
-#include "tinygrad/codegen/heuristic.h"
-#include "tinygrad/codegen/keep.h"
 #include "tinygrad/codegen/linearize.h"
-#include "tinygrad/codegen/online.h"
+#include "tinygrad/codegen/plan.h"
 #include "tinygrad/codegen/prefetch.h"
 #include "tinygrad/codegen/program_info.h"
 #include "tinygrad/codegen/rebuild.h"
 #include "tinygrad/codegen/skip.h"
-#include "tinygrad/codegen/words.h"
 #include "tinygrad/schedule/custom.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/spec.h"
@@ -32,10 +28,7 @@ namespace {
 struct PassContext {
   const Renderer& renderer;
   const CodegenOptions& options;
-  std::vector<Opt> applied;
-  bool online = false;                  ///< the loops are those of blocks already
-  UOp predicted{};                      ///< a kernel whose best candidate is known already
-  std::vector<Candidate> candidates{};  ///< that one
+  std::optional<KernelPlan> plan{};
 };
 
 /// A pass: a function of the SINK, or a table with the direction it is applied in.
@@ -84,49 +77,20 @@ UOp lanes_pass(UOp sink, PassContext&) {
 
 /// First of all, so that it sees what the scheduler has seen.
 UOp online_pass(UOp sink, PassContext& c) {
-  const std::optional<OnlineForm> form = c.renderer.has_locals() ? std::nullopt : online_form(sink);
-  c.online = form.has_value();
-  return form ? online_blocks(sink, *form, c.renderer) : sink;
+  c.plan = plan_scheduled(sink, c.renderer, c.options);
+  return c.plan ? c.plan->ast : sink;
 }
 
-UOp better_ranges(UOp sink, PassContext& c) {
-  sink = simplify_ranges(sink);
-  if (c.renderer.has_locals()) return sink;
-  UOp merged = merge_rows(sink);
-  if (merged == sink) return sink;
-  // The better of the two by the cost model: long rows do without.
-  auto best = [&](UOp s) { return candidates(KernelAxes(s, c.renderer), s, c.renderer, 1); };
-  auto cycles = [](const std::vector<Candidate>& list) { return list.empty() ? INFINITY : list[0].cycles; };
-  std::vector<Candidate> with = best(merged), without = best(sink);
-  const bool better = cycles(with) < cycles(without);
-  c.candidates = std::move(better ? with : without);
-  return c.predicted = better ? merged : sink;
+UOp ranges_pass(UOp sink, PassContext& c) {
+  if (c.plan) c.plan->ast = sink;  // as planned, after algebra
+  else c.plan = plan_kernel(sink, c.renderer, c.options);
+  if (env::DEBUG.get() >= 5) std::cerr << "--- plan: " << *c.plan << '\n';
+  return c.plan->ast;
 }
-
-UOp ranges_pass(UOp sink, PassContext& c) { return c.online ? sink : keep_values(better_ranges(sink, c), c.renderer); }
 
 UOp opts_pass(UOp sink, PassContext& c) {
-  if (c.online) return sink;
-  const KernelInfo& info = sink.arg<KernelInfo>();
-  // Integers in two words stay scalars: there is no sum of such lanes.
-  const bool kept = has_kept(sink);
-  if (emulates_longs(sink, c.renderer, c.options.emulated) && !c.renderer.has_locals())
-    return kept ? KernelAxes(sink, c.renderer).finish() : sink;
-  const std::vector<Opt>* given = info.opts_to_apply ? &*info.opts_to_apply
-                                  : c.options.opts   ? &*c.options.opts
-                                                     : nullptr;
-  if (!given && c.options.noopt && !c.renderer.has_locals()) return sink;
-  KernelAxes kernel(sink, c.renderer);
-  if (c.options.no_locals && c.renderer.has_locals()) kernel.apply({OptOp::kNoLocals, 0, 0});
-  if (given)
-    for (const Opt& o : *given) kernel.apply(o);
-  else if (!c.options.noopt) {
-    choose_tensor_core(kernel, c.renderer, c.options.tensor_cores, c.options.tensor_core);
-    if (!choose_words(kernel, c.renderer))
-      apply_heuristic(kernel, kernel.sink(), c.renderer, kernel.sink() == c.predicted ? &c.candidates : nullptr);
-  }
-  c.applied = kernel.applied();
-  return c.applied.empty() && !c.renderer.has_locals() && !kept ? sink : kernel.finish();
+  const std::optional<KernelAxes> kernel = apply_plan(*c.plan, c.renderer);
+  return kernel ? kernel->finish() : sink;
 }
 
 OpSet ops_to_use(const PassContext& c) {
@@ -140,7 +104,7 @@ const std::vector<Pass>& passes() {
   static const std::vector<Pass> table{
       {"online", online_pass, nullptr, Walk::kSourcesFirst, false, true},
       {"symbolic", nullptr, [](const Renderer&) { return &sym(); }},
-      {"ranges", ranges_pass, nullptr, Walk::kSourcesFirst, true, true},
+      {"ranges", ranges_pass, nullptr, Walk::kSourcesFirst, false, true},
       {"opts", opts_pass, nullptr, Walk::kSourcesFirst, false, true},
       {"factor", [](UOp s, PassContext&) { return factor_reduces(s); }, nullptr, Walk::kSourcesFirst, false, true},
       {"symbolic after opts", nullptr, [](const Renderer&) { return &sym(); }},
@@ -258,7 +222,7 @@ std::shared_ptr<Program> to_program(const Kernel& kernel, const Renderer& render
     return program;
   }
   const int64_t debug = env::DEBUG.get();
-  PassContext context{renderer, options, {}, false};
+  PassContext context{renderer, options};
   UOp original = sink;
   program->ast = sink;
   const bool spec = env::SPEC.get() != 0;
@@ -284,7 +248,7 @@ std::shared_ptr<Program> to_program(const Kernel& kernel, const Renderer& render
     if (std::string_view(pass.name) == "gates") program->ast = sink;
   }
   program->name = info.name.empty() ? kernel_name(program->ast) : function_name(info.name);
-  program->applied_opts = context.applied;
+  if (context.plan) program->applied_opts = context.plan->opts;
   program->linear = linearize(sink);
   if (spec) verify_program(program->linear, "linearize");
   program->estimates = estimate(program->linear);

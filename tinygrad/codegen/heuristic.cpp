@@ -5,11 +5,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "tinygrad/codegen/access.h"
 #include "tinygrad/codegen/cost_model.h"
-#include "tinygrad/codegen/prefix.h"
-#include "tinygrad/codegen/tensor_core.h"
-#include "tinygrad/uop/facts.h"
 
 namespace tg {
 namespace {
@@ -303,119 +299,6 @@ void plan_candidates(std::vector<Candidate>& list, const KernelAxes& kernel, UOp
     c.cycles += m.accumulating(c);
     return false;
   });
-}
-
-namespace {
-/// Grids: the last output axis along the threads of a group, small tiles, long reduces of few outputs shared by a
-/// group.
-void apply_grid_heuristic(KernelAxes& kernel) {
-  double outputs = 1;
-  int last = -1, longest = -1;
-  const int n = static_cast<int>(kernel.axes().size());
-  for (int a = 0; a < n; a++) {
-    const KernelAxes::Axis& x = kernel.axes()[static_cast<size_t>(a)];
-    if (x.size <= 1) continue;
-    if (!x.reduce) {
-      outputs *= static_cast<double>(x.size);
-      last = a;
-    } else if (longest < 0 || x.size > kernel.axes()[static_cast<size_t>(longest)].size) longest = a;
-  }
-  if (longest >= 0 && outputs <= 2048 && !kernel.no_locals())
-    for (int64_t g : {16, 8, 4})
-      if (kernel.axes()[static_cast<size_t>(longest)].size % g == 0) {
-        kernel.apply({OptOp::kGroup, longest, g});
-        break;
-      }
-  if (longest >= 0 && kernel.axes()[static_cast<size_t>(longest)].type == AxisType::kReduce)
-    for (int64_t u : {4, 2})
-      if (kernel.axes()[static_cast<size_t>(longest)].size % u == 0) {
-        kernel.apply({OptOp::kUnroll, longest, u});
-        break;
-      }
-  if (last < 0) return;
-  if (outputs >= 1 << 16)
-    for (int a = 0; a < last; a++)
-      if (kernel.axes()[static_cast<size_t>(a)].size % 4 == 0 && !kernel.axes()[static_cast<size_t>(a)].reduce) {
-        kernel.apply({OptOp::kUpcast, a, 4});
-        break;
-      }
-  if (kernel.no_locals()) return;
-  for (int64_t l : {32, 16, 8, 4, 3, 2})
-    if (kernel.axes()[static_cast<size_t>(last)].size % l == 0) {
-      kernel.apply({OptOp::kLocal, last, l});
-      break;
-    }
-}
-}  // namespace
-
-void choose_tensor_core(KernelAxes& kernel, const Renderer& renderer, int level, int select) {
-  if (level <= 0) return;
-  const auto choices = tensor_core_choices(kernel.sink(), renderer, level > 1, select);
-  if (choices.empty()) return;
-  auto predicted = [&](const KernelAxes& k) {
-    const std::vector<Candidate> best = candidates(k, k.sink(), renderer, 1);
-    return best.empty() ? INFINITY : best[0].cycles;
-  };
-  double least = predicted(kernel);
-  const KernelAxes plain = kernel;
-  for (const auto& [range, number] : choices) {
-    KernelAxes k(plain);
-    int axis = 0;
-    while (plain.range(axis) != range) axis++;
-    k.apply({OptOp::kTc, axis, number});
-    if (const double cycles = predicted(k); cycles < least) {
-      least = cycles;
-      kernel = std::move(k);
-    }
-  }
-}
-
-namespace {
-/// A loop in order around the others: lanes along what is stored side by side, threads along any loop that is left.
-void apply_ordered_heuristic(KernelAxes& kernel, UOp sink, const Renderer& renderer) {
-  UOp store;
-  for (UOp u : sink.toposort())
-    if (u.is(Ops::STORE)) store = u;
-  double points = 1;
-  for (const KernelAxes::Axis& a : kernel.axes()) points *= a.size ? static_cast<double>(a.size) : CostModel::kSymbolic;
-  const int n = static_cast<int>(kernel.axes().size());
-  const LinearForm form = linear_form(store.src(0).src(1));
-  const int64_t lanes = std::max<int64_t>(1, renderer.target().vector_bytes / store.src(1).dtype().itemsize());
-  for (int a = 0; a < n && lanes > 1; a++) {
-    const KernelAxes::Axis axis = kernel.axes()[static_cast<size_t>(a)];
-    if (axis.ordered || axis.reduce || axis.size < lanes || form.coefficient(kernel.range(a)) != 1) continue;
-    if (axis.size % lanes) kernel.apply({OptOp::kPadTo, a, lanes});
-    kernel.apply({OptOp::kVector, a, lanes});
-    const int64_t vectors = kernel.axes()[static_cast<size_t>(a)].size;
-    for (int64_t side : {4, 2})
-      if (kernel.axes()[static_cast<size_t>(a)].type == AxisType::kLoop && vectors % side == 0 && vectors > side) {
-        kernel.apply({OptOp::kUpcast, a, side});
-        break;
-      }
-    break;
-  }
-  if (!renderer.has_threads() || points < machine_rates(renderer.target()).thread_cycles * 4) return;
-  int longest = -1;
-  for (int a = 0; a < n; a++) {
-    const KernelAxes::Axis& x = kernel.axes()[static_cast<size_t>(a)];
-    if (x.ordered || x.reduce || x.type != AxisType::kLoop || x.size < 2) continue;
-    if (longest < 0 || x.size > kernel.axes()[static_cast<size_t>(longest)].size) longest = a;
-  }
-  if (longest >= 0) kernel.apply({OptOp::kThread, longest, 0});
-}
-}  // namespace
-
-void apply_heuristic(KernelAxes& kernel, UOp sink, const Renderer& renderer, const std::vector<Candidate>* known) {
-  const auto& axes = kernel.axes();
-  const bool ordered = std::any_of(axes.begin(), axes.end(), [](const KernelAxes::Axis& a) { return a.ordered; });
-  if (ordered) {
-    if (!renderer.has_locals()) apply_ordered_heuristic(kernel, sink, renderer);
-    return;
-  }
-  if (renderer.has_locals()) return apply_grid_heuristic(kernel);
-  if (const std::optional<PrefixAxes> p = prefix_axes(kernel, renderer)) return apply_prefix(kernel, *p, renderer);
-  const std::vector<Candidate> best = known ? *known : candidates(kernel, sink, renderer, 1);
-  if (!best.empty()) apply_candidate(kernel, best[0], renderer);
 }
 
 }  // namespace tg

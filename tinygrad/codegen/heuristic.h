@@ -45,13 +45,4 @@ void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& ren
 /// Drops what is out of the question.
 void plan_candidates(std::vector<Candidate>& list, const KernelAxes& kernel, UOp sink, const Renderer& renderer);
 
-/// Applies TC where a matrix instruction fits the kernel and the model takes it to be faster. `level` and `select`:
-/// CodegenOptions::tensor_cores and tensor_core.
-void choose_tensor_core(KernelAxes& kernel, const Renderer& renderer, int level, int select);
-
-/// The default: the best candidate on a CPU, which may be known already; workgroups and small tiles on targets with
-/// locals.
-void apply_heuristic(KernelAxes& kernel, UOp sink, const Renderer& renderer,
-                     const std::vector<Candidate>* known = nullptr);
-
 }  // namespace tg

@@ -101,9 +101,6 @@ class KernelAxes {
 /// Fewer and better ranges: output or reduce ranges that every index walks as one merge; a range used only through r /
 /// c and r % c splits. Meaning does not change.
 UOp simplify_ranges(UOp sink);
-/// Rows and columns of an output as one range of pitch * height, where a reduction reads an operand that slides along
-/// both (codegen/window.h): for kernels whose panels are windows. The same sink when there is no such operand.
-UOp merge_rows(UOp sink);
 /// Merges ranges (a, b) of one type where every expression walks them as a * size(b) + b.
 UOp merge_ranges(UOp sink);
 
