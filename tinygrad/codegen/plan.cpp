@@ -62,7 +62,7 @@ KernelPlan plan_kernel(UOp ast, const Renderer& renderer, const CodegenOptions& 
 }
 
 std::optional<KernelAxes> apply_plan(const KernelPlan& plan, const Renderer& renderer) {
-  if (plan.opts.empty() && !renderer.has_locals() && !has_kept(plan.ast)) return {};
+  if (plan.final || (plan.opts.empty() && !renderer.has_locals() && !has_kept(plan.ast))) return {};
   KernelAxes kernel(plan.ast, renderer);
   for (const Opt& o : plan.opts) kernel.apply(o);
   return kernel;

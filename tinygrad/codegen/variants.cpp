@@ -81,6 +81,7 @@ bool plan_nothing(PlanRequest&) { return true; }
 bool is_attention(PlanRequest& r) { return !r.renderer.has_locals() && online_form(r.plan.ast); }
 bool plan_attention(PlanRequest& r) {
   r.plan.ast = online_blocks(r.plan.ast, *online_form(r.plan.ast), r.renderer);
+  r.plan.final = true;
   return true;
 }
 
