@@ -15,7 +15,7 @@ double cycles(double again, double rows, int64_t pitch) {
   w.stride = {0, pitch, 1};
   w.itemsize = 4;
   w.sort_strides();
-  const LoopSteps s{{again, rows, 16}, {1, 1, 16}, {again, rows, 1}, {0, 1, 2}};
+  const LoopNest s{{again, rows, 16}, {1, 1, 16}, {again, rows, 1}, {0, 1, 2}};
   return refill_cycles({&w}, s, kL1);
 }
 
@@ -35,17 +35,17 @@ TEST(CacheModel, AxesOfOneStrideSlideOverEachOther) {
   w.itemsize = 4;
   w.sort_strides();
   EXPECT_EQ(w.by_stride.size(), 1u);
-  const LoopSteps s{{16, 3}, {16, 3}, {1, 1}, {0, 1}};
+  const LoopNest s{{16, 3}, {16, 3}, {1, 1}, {0, 1}};
   EXPECT_LT(refill_cycles({&w}, s, kL1), 2 * 3 + 1.0);
 }
 TEST(CacheModel, StoresAndNothingCostNothing) {
-  EXPECT_EQ(refill_cycles({}, LoopSteps{{4}, {1}, {4}, {0}}, kL1), 0);
+  EXPECT_EQ(refill_cycles({}, LoopNest{{4}, {1}, {4}, {0}}, kL1), 0);
   MemoryWalk w;
   w.store = true;
   w.mask = w.scope = 1;
   w.stride = {1 << 20};
   w.sort_strides();
-  EXPECT_EQ(refill_cycles({&w}, LoopSteps{{4}, {1}, {4}, {0}}, kL1), 0);
+  EXPECT_EQ(refill_cycles({&w}, LoopNest{{4}, {1}, {4}, {0}}, kL1), 0);
 }
 }  // namespace
 }  // namespace tg

@@ -3,6 +3,7 @@
 
 #include "kernels.h"
 #include "tinygrad/codegen/access.h"
+#include "tinygrad/codegen/flatten_rows.h"
 #include "tinygrad/codegen/opt.h"
 #include "tinygrad/codegen/stage.h"
 #include "tinygrad/uop/facts.h"
@@ -145,7 +146,7 @@ TEST(Window, RowsOneAfterTheOtherKeepTheMeaning) {
   for (const KernelPtr& k : kernels) {
     SCOPED_TRACE(&k - kernels.data());
     ArenaScope scope(*k->arena);
-    UOp plain = simplify_ranges(k->sink), merged = merge_rows(plain);
+    UOp plain = simplify_ranges(k->sink), merged = flatten_output_rows(plain);
     EXPECT_NE(plain, merged);
     Memory want = random_memory(*k, 1), got = want;
     AstEval(want, {}).run(k->sink);
@@ -156,7 +157,7 @@ TEST(Window, RowsOneAfterTheOtherKeepTheMeaning) {
   const KernelPtr k = wide_conv(11, 23, 3, 2, 2, 1);
   ArenaScope scope(*k->arena);
   UOp plain = simplify_ranges(k->sink);
-  EXPECT_EQ(plain, merge_rows(plain));
+  EXPECT_EQ(plain, flatten_output_rows(plain));
 }
 
 TEST(Window, RowsAreMergedWhereLanesWouldBeWasted) {

@@ -5,10 +5,13 @@
 #include <bit>
 #include <cmath>
 
+#include "tinygrad/target/machine_rates.h"
+
 namespace tg {
 namespace {
-constexpr double kLine = 64, kPage = 4096, kFits = 0.75;
-constexpr int64_t kLineBytes = 64;
+constexpr double kLine = MachineRates::kLine, kPage = MachineRates::kPage;
+constexpr auto kLineBytes = static_cast<int64_t>(kLine);
+constexpr double kFits = 0.75;  // of the ways, once loops are around: other loads need some
 
 /// The lines of a box of the axes.
 struct Footprint {
@@ -17,7 +20,7 @@ struct Footprint {
 };
 
 /// `whole`: axes all places of which are in the box; of the others, one iteration.
-Footprint footprint(const MemoryWalk& a, const LoopSteps& steps, uint64_t whole, double sets) {
+Footprint footprint(const MemoryWalk& a, const LoopNest& steps, uint64_t whole, double sets) {
   auto extent = [&](size_t i) { return whole >> i & 1 ? steps.size[i] : std::min(steps.step[i], steps.size[i]); };
   const auto period = static_cast<int64_t>(kLine * sets);
   Footprint f;
@@ -61,43 +64,53 @@ void MemoryWalk::sort_strides() {
   std::stable_sort(by_stride.begin(), by_stride.end(), [&](size_t x, size_t y) { return step(x) < step(y); });
 }
 
-double refill_cycles(const std::vector<const MemoryWalk*>& walks, const LoopSteps& steps, const Cache& cache) {
-  // Asked for each candidate of a kernel: memory for the lists is kept.
+namespace {
+/// Returns how many of the innermost `loops` stay in the cache together with what they touch, and the footprints in one
+/// iteration of them. What fits is there for the next iteration of the loop around it; what does not fit comes again.
+size_t resident_loops(const std::vector<const MemoryWalk*>& walks, const LoopNest& nest, const Cache& cache,
+                      const std::vector<size_t>& loops, std::vector<Footprint>& here) {
+  uint64_t whole = 0;
+  for (size_t level = 0;; level++) {
+    double used = 0;
+    for (size_t i = 0; i < walks.size(); i++) {
+      if (walks[i]->store) continue;
+      here[i] = footprint(*walks[i], nest, whole, cache.sets);
+      used += here[i].lines / (here[i].lines > here[i].sets ? here[i].sets : cache.sets);
+    }
+    if (used > (level ? kFits : 1) * cache.ways || level == loops.size()) return level;
+    whole |= uint64_t{1} << loops[level];
+  }
+}
+
+/// Returns the cycles one walk waits, when the first `level` of `loops` are inside of the cache.
+double waits(const MemoryWalk& a, const Footprint& f, const LoopNest& nest, const Cache& cache,
+             const std::vector<size_t>& loops, size_t level) {
+  double repeat = 1, places = 1;
+  for (size_t k = level; k < loops.size(); k++)
+    if (a.scope >> loops[k] & 1) repeat *= nest.trips[loops[k]];
+  for (size_t k = 0; k < level; k++)
+    if (a.mask >> loops[k] & 1) places *= nest.trips[loops[k]];
+  // Neighbours come together; where the next iteration goes to another page, nothing was fetched ahead.
+  const bool far =
+      f.far || (level == 0 && !loops.empty() && static_cast<double>(a.step(loops[0])) * a.itemsize >= kPage);
+  const double issue = cache.line * f.lines + (far ? cache.far_run : cache.run) * f.runs,
+               latency = far ? cache.latency * std::min(f.runs, places) : 0;
+  return repeat * std::max(issue, latency);
+}
+}  // namespace
+
+double refill_cycles(const std::vector<const MemoryWalk*>& walks, const LoopNest& nest, const Cache& cache) {
+  // Called for each candidate of a kernel: memory for the lists is reused.
   thread_local std::vector<size_t> loops;  // innermost first
   thread_local std::vector<Footprint> here;
   loops.clear();
   here.resize(walks.size());
-  for (size_t i = steps.nest.size(); i-- > 0;)
-    if (steps.trips[steps.nest[i]] > 1) loops.push_back(steps.nest[i]);
-  uint64_t whole = 0;
-  size_t level = 0;  // loops[0 .. level) are inside
-  for (;; level++) {
-    double used = 0;
-    for (size_t i = 0; i < walks.size(); i++) {
-      if (walks[i]->store) continue;
-      here[i] = footprint(*walks[i], steps, whole, cache.sets);
-      used += here[i].lines / (here[i].lines > here[i].sets ? here[i].sets : cache.sets);
-    }
-    // What fits is there for the next iteration of the loop around it; what does not fit comes again.
-    if (used > (level ? kFits : 1) * cache.ways || level == loops.size()) break;
-    whole |= uint64_t{1} << loops[level];
-  }
+  for (size_t i = nest.nest.size(); i-- > 0;)
+    if (nest.trips[nest.nest[i]] > 1) loops.push_back(nest.nest[i]);
+  const size_t level = resident_loops(walks, nest, cache, loops, here);
   double cycles = 0;
-  for (size_t i = 0; i < walks.size(); i++) {
-    const MemoryWalk& a = *walks[i];
-    if (a.store) continue;
-    double repeat = 1, places = 1;
-    for (size_t k = level; k < loops.size(); k++)
-      if (a.scope >> loops[k] & 1) repeat *= steps.trips[loops[k]];
-    for (size_t k = 0; k < level; k++)
-      if (a.mask >> loops[k] & 1) places *= steps.trips[loops[k]];
-    // Neighbours come together; where the next iteration goes to another page, nothing was fetched ahead.
-    const bool far =
-        here[i].far || (level == 0 && !loops.empty() && static_cast<double>(a.step(loops[0])) * a.itemsize >= kPage);
-    const double issue = cache.line * here[i].lines + (far ? cache.far_run : cache.run) * here[i].runs,
-                 latency = far ? cache.latency * std::min(here[i].runs, places) : 0;
-    cycles += repeat * std::max(issue, latency);
-  }
+  for (size_t i = 0; i < walks.size(); i++)
+    if (!walks[i]->store) cycles += waits(*walks[i], here[i], nest, cache, loops, level);
   return cycles;
 }
 

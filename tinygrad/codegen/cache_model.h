@@ -23,7 +23,7 @@ struct MemoryWalk {
 };
 
 /// Per axis: places, places that one iteration computes, iterations.
-struct LoopSteps {
+struct LoopNest {
   std::vector<double> size, step, trips;
   std::vector<size_t> nest;  ///< axes, outermost first
 };
@@ -40,6 +40,6 @@ struct Cache {
 /// Cycles in which the loads among `walks` wait for what the cache has lost since it was used last: what the inner
 /// loops touch stays as long as it fits, in lines and in ways, since addresses that are a multiple of the page apart
 /// share their sets.
-double refill_cycles(const std::vector<const MemoryWalk*>& walks, const LoopSteps& steps, const Cache& cache);
+double refill_cycles(const std::vector<const MemoryWalk*>& walks, const LoopNest& steps, const Cache& cache);
 
 }  // namespace tg

@@ -2,7 +2,6 @@
 #include "tinygrad/codegen/codegen.h"
 
 #include <chrono>
-#include <cmath>
 #include <iostream>
 
 #include "tinygrad/base/env.h"
@@ -13,11 +12,9 @@
 #include "tinygrad/codegen/factor.h"
 #include "tinygrad/codegen/final_ranges.h"
 #include "tinygrad/codegen/gpudims.h"
-#include "tinygrad/codegen/heuristic.h"
 #include "tinygrad/codegen/linearize.h"
 #include "tinygrad/codegen/lower_stage.h"
-#include "tinygrad/codegen/online_softmax.h"
-#include "tinygrad/codegen/packed4.h"
+#include "tinygrad/codegen/plan.h"
 #include "tinygrad/codegen/prefetch.h"
 #include "tinygrad/codegen/program_info.h"
 #include "tinygrad/codegen/rebuild.h"
@@ -36,10 +33,7 @@ struct PassContext {
   const Renderer& renderer;
   const CodegenOptions& options;
   KernelContext names;
-  std::vector<Opt> applied{};
-  bool online = false;                  ///< the loops are those of blocks already
-  UOp predicted{};                      ///< a kernel whose best candidate is known already
-  std::vector<Candidate> candidates{};  ///< that one
+  std::optional<KernelPlan> plan{};     ///< what is chosen for the kernel
   std::optional<FinalRanges> ranges{};  ///< from "opts" to "substitute ranges": those of the axes that were chosen
 };
 
@@ -95,62 +89,27 @@ UOp lanes_pass(UOp sink, PassContext&) {
   });
 }
 
-/// First of all, so that it sees what the scheduler has seen.
+/// Runs first, so that it sees what the scheduler has seen.
 UOp online_pass(UOp sink, PassContext& c) {
-  const std::optional<OnlineForm> form = c.renderer.has_locals() ? std::nullopt : online_form(sink);
-  c.online = form.has_value();
-  return form ? lower_stages(online_blocks(sink, *form, c.renderer, c.names), c.names) : sink;
+  c.plan = plan_scheduled(sink, c.renderer, c.options, c.names);
+  return c.plan ? c.plan->ast : sink;
 }
 
-UOp better_ranges(UOp sink, PassContext& c) {
-  sink = simplify_ranges(sink);
-  if (c.renderer.has_locals()) return sink;
-  UOp merged = merge_rows(sink);
-  if (merged == sink) return sink;
-  // The better of the two by the cost model: long rows do without.
-  auto best = [&](UOp s) { return candidates(KernelAxes(s, c.renderer), s, c.renderer, 1); };
-  auto cycles = [](const std::vector<Candidate>& list) { return list.empty() ? INFINITY : list[0].cycles; };
-  std::vector<Candidate> with = best(merged), without = best(sink);
-  const bool better = cycles(with) < cycles(without);
-  c.candidates = std::move(better ? with : without);
-  return c.predicted = better ? merged : sink;
+UOp plan_pass(UOp sink, PassContext& c) {
+  if (c.plan) c.plan->ast = sink;  // as planned, after algebra
+  else c.plan = plan_kernel(sink, c.renderer, c.options, c.names);
+  if (env::DEBUG.get() >= 5) std::cerr << "--- plan: " << *c.plan << '\n';
+  return c.plan->ast;
 }
 
-UOp ranges_pass(UOp sink, PassContext& c) {
-  return c.online ? sink : reuse_reduce_values(better_ranges(sink, c), c.renderer, c.names);
-}
-
-/// Applies OptOps: those that are given, or those of the heuristic.
-void choose_opts(KernelAxes& kernel, PassContext& c) {
-  const KernelInfo& info = kernel.sink().arg<KernelInfo>();
-  const std::vector<Opt>* given = info.opts_to_apply ? &*info.opts_to_apply
-                                  : c.options.opts   ? &*c.options.opts
-                                                     : nullptr;
-  const bool grid = c.renderer.has_locals();
-  if (!given && c.options.noopt && !grid) return;
-  if (c.options.no_locals && grid) kernel.apply({OptOp::kNoLocals, 0, 0});
-  if (given) {
-    for (const Opt& o : *given) kernel.apply(o);
-  } else if (!c.options.noopt) {
-    choose_tensor_core(kernel, c.renderer, c.options.tensor_cores, c.options.tensor_core);
-    if (!choose_packed4(kernel, c.renderer))
-      apply_heuristic(kernel, kernel.sink(), c.renderer, kernel.sink() == c.predicted ? &c.candidates : nullptr);
-  }
-}
-
-/// Leaves the ranges of the kernel as they are: the passes behind it bring the chosen ones in.
+/// Leaves the ranges of the kernel as they are: the following passes bring the chosen ones in.
 UOp opts_pass(UOp sink, PassContext& c) {
-  if (c.online) return sink;
-  KernelAxes kernel(sink, c.renderer);
-  // Integers in two words stay scalars: there is no sum of such lanes.
-  const bool scalar = emulates_longs(sink, c.renderer, c.options.emulated) && !c.renderer.has_locals();
-  if (!scalar) choose_opts(kernel, c);
-  c.applied = kernel.applied();
-  if (c.applied.empty() && !c.renderer.has_locals() && !has_reused_values(sink)) return sink;
-  c.ranges.emplace(kernel, c.names);
-  KernelInfo info = kernel.sink().arg<KernelInfo>();
-  info.applied_opts = c.applied;
-  return kernel.sink().with_arg(Arg(info));
+  const std::optional<KernelAxes> kernel = apply_plan(*c.plan, c.renderer);
+  if (!kernel) return sink;
+  c.ranges.emplace(*kernel, c.names);
+  KernelInfo info = kernel->sink().arg<KernelInfo>();
+  info.applied_opts = kernel->applied();
+  return kernel->sink().with_arg(Arg(info));
 }
 
 /// Reduce loops that walked an operand apart walk its panel as one; tiles share their barriers.
@@ -181,7 +140,7 @@ const std::vector<Pass>& passes() {
   static const std::vector<Pass> table{
       {"online", online_pass, nullptr, kUnlessByHand},
       {"symbolic", nullptr, [](R) { return &sym(); }},
-      {"ranges", ranges_pass, nullptr, kUnlessNoopt | kUnlessByHand},
+      {"ranges", plan_pass, nullptr, kUnlessByHand},
       {"opts", opts_pass, nullptr, kUnlessByHand},
       {"stage operands", [](UOp s, C c) { return stage_operands(s, *c.ranges); }, nullptr, kAxes},
       {"guard padding", [](UOp s, C c) { return guard_padding(s, *c.ranges); }, nullptr, kAxes},
@@ -311,7 +270,7 @@ class Pipeline {
 
   UOp sink() const { return sink_; }
   UOp last_kernel() const { return last_kernel_; }
-  const std::vector<Opt>& applied() const { return context_.applied; }
+  std::vector<Opt> applied() const { return context_.plan ? context_.plan->opts : std::vector<Opt>{}; }
 
  private:
   bool applies(const Pass& p) const {

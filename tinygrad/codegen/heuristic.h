@@ -1,4 +1,4 @@
-/// \file Which OptOps a kernel gets without a search: candidates and a closed-form score.
+/// \file Candidates: choices for the axes of a CPU kernel, found by the cost model.
 #pragma once
 #include "tinygrad/codegen/opt.h"
 
@@ -8,7 +8,7 @@ namespace tg {
 struct Candidate {
   std::vector<int> lane_axes;  ///< axes that get the lanes; empty: scalar code
   int lanes = 1;
-  std::vector<int64_t> tile;      ///< per axis: instances (UPCAST, UNROLL) beside the lanes
+  std::vector<int64_t> tile;      ///< per axis: instances (UPCAST, UNROLL), in addition to the lanes
   int block_axis = -1;            ///< reduce axis that runs in blocks around the output loops
   int64_t blocks = 0;             ///< of how many blocks
   std::vector<int> order;         ///< nesting order of the output axes, outermost first
@@ -18,39 +18,31 @@ struct Candidate {
   uint32_t windows = 0;           ///< of these, operands whose scratch memory is a window (codegen/window.h)
   int split_axis = -1;            ///< output axis that gets a second loop, inside of all others,
   int64_t split = 0;              ///< of this length
-  int rows_axis =
-      -1;  ///< output axis of a panel without lanes that holds several steps of it: a second loop around the one above,
+  /// Output axis of which a panel without lanes holds several steps: a second loop around the one above,
+  int rows_axis = -1;
   int64_t rows = 0;  ///< of this length
-  struct Stage {
+  /// An operand and the loop in which it is filled; -1: around all loops.
+  struct Placement {
     int axis, operand;
   };
-  std::vector<Stage> stages;  ///< where operands are computed
-  int stages_outside = -1;    ///< the innermost loop around the first of them
-  double cycles = 0;          ///< predicted, one core
-  double filling = 0;         ///< cycles of these for panels
+  std::vector<Placement> stages;
+  int stages_outside = -1;  ///< the innermost loop around the first of them
+  double cycles = 0;        ///< predicted, one core
+  double filling = 0;       ///< cycles of these for panels
   static constexpr int kAnyThread = -2;
-  int thread_axis =
-      kAnyThread;  ///< output axis shared by the threads; -1: one thread; kAnyThread: as its size suggests
+  /// Output axis shared by the threads; -1: one thread; kAnyThread: as its size suggests.
+  int thread_axis = kAnyThread;
 };
 
-/// The best candidates of a CPU kernel, best first, at most `n`. What a search starts from.
+/// Returns the best candidates of a CPU kernel, best first, at most `n`.
 std::vector<Candidate> candidates(const KernelAxes& kernel, UOp sink, const Renderer& renderer, size_t n);
 
 /// Applies a candidate: padding, lanes, tile, order of loops, and THREAD on the outermost loop when the kernel is worth
 /// it.
 void apply_candidate(KernelAxes& kernel, const Candidate& c, const Renderer& renderer);
 
-/// For candidates whose lanes, tile or staged operands were changed: where panels are filled and the prediction. Drops
-/// what is out of the question.
+/// Plans candidates whose lanes, tile or staged operands were changed: where panels are filled, and the prediction.
+/// Drops what is out of the question.
 void plan_candidates(std::vector<Candidate>& list, const KernelAxes& kernel, UOp sink, const Renderer& renderer);
-
-/// Applies TC where a matrix instruction fits the kernel and the model takes it to be faster. `level` and `select`:
-/// CodegenOptions::tensor_cores and tensor_core.
-void choose_tensor_core(KernelAxes& kernel, const Renderer& renderer, int level, int select);
-
-/// The default: the best candidate on a CPU, which may be known already; workgroups and small tiles on targets with
-/// locals.
-void apply_heuristic(KernelAxes& kernel, UOp sink, const Renderer& renderer,
-                     const std::vector<Candidate>* known = nullptr);
 
 }  // namespace tg

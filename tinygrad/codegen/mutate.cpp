@@ -19,7 +19,7 @@ struct Neighbours {
   bool has_lanes(size_t a) const {
     return std::find(c.lane_axes.begin(), c.lane_axes.end(), static_cast<int>(a)) != c.lane_axes.end();
   }
-  /// Steps of the loop that is left of an axis; 0: unknown.
+  /// Returns the iterations of the loop that remains of an axis; 0: unknown.
   int64_t trips(size_t a) const {
     const int64_t step = c.tile[a] * (has_lanes(a) ? c.lanes : 1);
     return (axes[a].size + step - 1) / step;
@@ -181,7 +181,7 @@ std::vector<Candidate> mutations(const Candidate& c, const KernelAxes& kernel, U
   n.splits();
   n.blocks();
   if (renderer.has_threads()) n.threads();
-  // In turns: what looks best, and what the model has no opinion about.
+  // Alternately: the best predictions, and mutations the model has no opinion about.
   std::vector<Candidate> all;
   for (size_t i = 0; i < std::max(n.planned.size(), n.placed.size()); i++) {
     if (i < n.planned.size()) all.push_back(std::move(n.planned[i]));

@@ -1,10 +1,10 @@
-/// \file What a search tries beside the heuristic's candidates: the same candidate with one thing changed.
+/// \file Mutations: candidates that a search tries in addition to those of the cost model.
 #pragma once
 #include "tinygrad/codegen/heuristic.h"
 
 namespace tg {
 
-/// Candidates that differ from `c` in one thing: a tile factor (or two traded against each other), the lanes or their
+/// Returns candidates that differ from `c` in one thing: a tile factor (or two traded against each other), the lanes or their
 /// axis, an operand staged or not or at another loop, the order of two loops, a second loop of an axis, the number of
 /// blocks, the axis of the threads. Most promising first, as far as the model can tell; applying one may throw
 /// KernelOptError. Deterministic.

@@ -147,10 +147,6 @@ class KernelAxes {
 /// Rewrites a kernel to fewer and better ranges: merges output or reduce ranges that every index walks as one, splits a
 /// range used only through r / c and r % c. Meaning does not change.
 UOp simplify_ranges(UOp sink);
-/// Merges rows and columns of an output to one range of pitch * height where a reduction reads an operand that slides
-/// along both (codegen/window.h): for kernels whose panels are windows. Returns the same sink when there is no such
-/// operand.
-UOp merge_rows(UOp sink);
 /// Merges ranges (a, b) of one type where every expression walks them as a * size(b) + b.
 UOp merge_ranges(UOp sink);
 

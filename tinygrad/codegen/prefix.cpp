@@ -1,15 +1,15 @@
-/// \file Chunks of a running sum: instances that each take in one element more than the one before.
+/// \file Recognition of scans within a chunk, and their OptOps.
 #include "tinygrad/codegen/prefix.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "tinygrad/codegen/access.h"
+#include "tinygrad/target/machine_rates.h"
 
 namespace tg {
 namespace {
 constexpr int64_t kLongest = 24;     // of a chunk: its elements are in registers, and its square is unrolled
-constexpr double kShared = 7e5;      // elements from which on threads share the work
 constexpr double kWholeLanes = 0.9;  // of the lanes are used, or others are looked for
 
 int lanes_of(const KernelAxes& kernel, const Renderer& renderer) {
@@ -18,12 +18,12 @@ int lanes_of(const KernelAxes& kernel, const Renderer& renderer) {
     if (u.is(Ops::REDUCE)) item = std::max(item, u.dtype().itemsize());
   return std::max(1, renderer.target().vector_bytes / item);
 }
-/// The part of the lanes that does something when `lanes` of them walk an axis of n.
+/// Returns the part of the lanes in use when `lanes` of them walk an axis of n.
 double used(int64_t n, int lanes) {
   return static_cast<double>(n) / static_cast<double>((n + lanes - 1) / lanes * lanes);
 }
 
-/// True when `u` compares a sum or a difference of a and b with a constant.
+/// Returns true when `u` compares a sum or a difference of a and b with a constant.
 bool compares(UOp u, UOp a, UOp b) {
   if (!u.is(Ops::CMPLT) || !u.src(0).dtype().is_int()) return false;
   int64_t of_a = 0, of_b = 0;
@@ -37,60 +37,67 @@ bool compares(UOp u, UOp a, UOp b) {
   }
   return std::abs(of_a) == 1 && std::abs(of_b) == 1;
 }
+/// Returns the only node of an op in a kernel; empty: there is none, or several.
+UOp only(const UOps& nodes, Ops op) {
+  UOp found;
+  for (UOp u : nodes) {
+    if (!u.is(op)) continue;
+    if (found) return {};
+    found = u;
+  }
+  return found;
+}
+/// Returns true when every load moves equally far along both axes.
+bool loads_slide(const UOps& nodes, UOp place, UOp tap) {
+  return std::all_of(nodes.begin(), nodes.end(), [&](UOp u) {
+    if (!u.is(Ops::LOAD)) return true;
+    const LinearForm f = linear_form(u.src(0).src(1));
+    return f.rest.empty() && f.coefficient(tap) != 0 && std::abs(f.coefficient(tap)) == std::abs(f.coefficient(place));
+  });
+}
+/// Returns the innermost axis that is stored contiguously, or as blocks of rows where the chunks themselves are, and
+/// fills the lanes; else the one that fills them best. -1: there is none.
+int axis_for_lanes(const KernelAxes& kernel, int place, const LinearForm& stored, int lanes) {
+  const bool along_memory = stored.coefficient(kernel.range(place)) == 1;
+  int best = -1;
+  double most = 0;
+  for (int a = static_cast<int>(kernel.axes().size()); a-- > 0;) {
+    const KernelAxes::Axis& x = kernel.axes()[static_cast<size_t>(a)];
+    if (x.reduce || a == place || x.size < lanes || x.type != AxisType::kLoop || x.ordered) continue;
+    const int64_t step = stored.coefficient(kernel.range(a));
+    if (along_memory ? step == 0 : step != 1) continue;
+    const double part = used(x.size, lanes);
+    if (best >= 0 && (most >= kWholeLanes || part <= most)) continue;
+    best = a;
+    most = part;
+  }
+  return best;
+}
 }  // namespace
 
 std::optional<PrefixAxes> prefix_axes(const KernelAxes& kernel, const Renderer& renderer) {
   const auto& axes = kernel.axes();
   const int n = static_cast<int>(axes.size());
-  UOp reduce, store;
-  for (UOp u : kernel.sink().toposort()) {
-    if (u.is(Ops::REDUCE)) {
-      if (reduce) return {};
-      reduce = u;
-    }
-    if (u.is(Ops::STORE)) {
-      if (store) return {};
-      store = u;
-    }
-  }
+  const UOps nodes = kernel.sink().toposort();
+  const UOp reduce = only(nodes, Ops::REDUCE), store = only(nodes, Ops::STORE);
   if (!reduce || !store || n < 3 || reduce.nsrc() != 2) return {};
   PrefixAxes p;
   for (int a = 0; a < n; a++)
     if (axes[static_cast<size_t>(a)].reduce) p.tap = a;
   if (p.tap < 0) return {};
-  const int64_t c = axes[static_cast<size_t>(p.tap)].size;
-  if (c < 2 || c > kLongest) return {};
+  const int64_t length = axes[static_cast<size_t>(p.tap)].size;
+  if (length < 2 || length > kLongest) return {};
   const UOp tap = kernel.range(p.tap);
   const UOps inside = reduce.src(0).toposort();
   for (int a = 0; a < n && p.place < 0; a++)
-    if (!axes[static_cast<size_t>(a)].reduce && axes[static_cast<size_t>(a)].size == c &&
+    if (!axes[static_cast<size_t>(a)].reduce && axes[static_cast<size_t>(a)].size == length &&
         std::any_of(inside.begin(), inside.end(), [&](UOp u) { return compares(u, kernel.range(a), tap); }))
       p.place = a;
-  if (p.place < 0) return {};
-  const UOp place = kernel.range(p.place);
-  for (UOp u : inside) {
-    if (!u.is(Ops::LOAD)) continue;
-    const LinearForm f = linear_form(u.src(0).src(1));
-    if (!f.rest.empty() || f.coefficient(tap) == 0 || std::abs(f.coefficient(tap)) != std::abs(f.coefficient(place)))
-      return {};
-  }
+  if (p.place < 0 || !loads_slide(inside, kernel.range(p.place), tap)) return {};
   const LinearForm stored = linear_form(store.src(0).src(1));
-  const int lanes = lanes_of(kernel, renderer);
-  const bool along_memory = stored.coefficient(place) == 1;
-  if (along_memory && renderer.target().renderer == "CLANG")
-    return {};  // has no blocks: lanes that stride are taken one by one
-  double most = 0;
-  for (int a = n; a-- > 0;) {
-    const KernelAxes::Axis& x = axes[static_cast<size_t>(a)];
-    if (x.reduce || a == p.place || x.size < lanes || x.type != AxisType::kLoop || x.ordered) continue;
-    const int64_t step = stored.coefficient(kernel.range(a));
-    if (along_memory ? step == 0 : step != 1) continue;
-    const double part = used(x.size, lanes);
-    if (p.lanes_axis < 0 || (most < kWholeLanes && part > most)) {
-      p.lanes_axis = a;
-      most = part;
-    }
-  }
+  // Without blocks, lanes that stride are taken one by one.
+  if (stored.coefficient(kernel.range(p.place)) == 1 && !renderer.has_blocks()) return {};
+  p.lanes_axis = axis_for_lanes(kernel, p.place, stored, lanes_of(kernel, renderer));
   if (p.lanes_axis < 0) return {};
   return p;
 }
@@ -107,7 +114,7 @@ void apply_prefix(KernelAxes& kernel, const PrefixAxes& p, const Renderer& rende
   }
   kernel.apply({OptOp::kUpcast, p.place, 0});
   kernel.apply({OptOp::kUnroll, p.tap, 0});
-  if (!renderer.has_threads() || points < kShared) return;
+  if (!renderer.has_threads() || points < machine_rates(renderer.target()).thread_points()) return;
   const int64_t enough = 4 * std::max(1, renderer.target().cores);
   int shared = -1;  // the outermost loop that feeds every core several times, else the longest
   for (int a = 0; a < static_cast<int>(kernel.axes().size()); a++) {

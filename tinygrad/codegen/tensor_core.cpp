@@ -11,9 +11,9 @@
 namespace tg {
 namespace {
 using dtypes::uint32;
-constexpr double kManyUses = 8;
+constexpr double kManyUses = 8;  // of a word, from which packing it element by element pays
 
-/// A sum of products of narrow numbers.
+/// A sum of products of narrow types.
 struct Sum {
   UOp reduce, x, y;  // the factors before they are widened
 };
@@ -22,7 +22,7 @@ bool is_narrow(DType d) {
 }
 bool is_word(DType d) { return d == dtypes::int32 || d == dtypes::uint32; }
 
-/// The narrow value a factor was before it was widened, exactly, to `wide`; empty where it was none.
+/// Returns the narrow value that a factor was before it was widened, exactly, to `wide`; empty where it was none.
 UOp before_widening(UOp v, DType wide) {
   if (v.is(Ops::CAST) && v.dtype() == wide && is_narrow(v.src(0).dtype())) return v.src(0);
   if (v.is(Ops::WHERE) && v.src(2).is_const() && !v.src(2).is_invalid() && v.src(2).const_float() == 0)
@@ -44,7 +44,7 @@ Sum find_sum(UOp sink) {
     s.x = before_widening(v.src(0), s.reduce.dtype());
     s.y = before_widening(v.src(1), s.reduce.dtype());
   }
-  // Products of 8 bits that end in 8 bits: what wraps on the way makes no difference.
+  // Products of 8 bits whose sum ends in 8 bits: wrapping in between makes no difference.
   if (v.is(Ops::CAST) && v.src(0).is(Ops::MUL) && v.src(0).dtype().is_int() && v.src(0).dtype().itemsize() == 1 &&
       is_word(v.dtype())) {
     for (UOp u : sink.toposort())
@@ -69,9 +69,9 @@ bool opposite(DType a, DType b) {
 /// How the factors become operands a and b of an instruction.
 struct Fit {
   UOp a, b;
-  int moved = 0;  // 1, 2: operand a, b has its sign bit turned
+  int moved = 0;  // 1, 2: the sign bit of operand a, b is flipped
 };
-/// True when memory runs along what the value depends on and its partner does not: the operand that gets the lanes.
+/// Returns true when the value depends on a range that is stored contiguously: the operand that gets the lanes.
 bool along_store(UOp sink, UOp value) {
   for (UOp u : sink.toposort()) {
     if (!u.is(Ops::STORE)) continue;
@@ -116,8 +116,8 @@ bool fit(const Sum& s, const TensorCore& core, UOp sink, Fit* out) {
 
 UOp word(int64_t v) { return UOp::constant(ConstValue(v), uint32); }
 
-/// Narrow numbers of a parameter that lie side by side along the range, from a place that is a multiple of k: one load
-/// of a word.
+/// Returns one load of a word for narrow elements of a parameter that are adjacent along the range, from an offset that
+/// is a multiple of k; empty where they are not.
 UOp load_of_words(UOp v, UOp range, UOp words, int64_t k) {
   if (!v.is(Ops::LOAD) || v.nsrc() != 1 || v.dtype().itemsize() * k != 4) return {};
   UOp index = v.src(0);
@@ -135,8 +135,8 @@ UOp load_of_words(UOp v, UOp range, UOp words, int64_t k) {
   return UOp::make(Ops::INDEX, uint32, {index.src(0), at}).load();
 }
 
-/// k numbers `v`, of consecutive places of the range, in one word. Beyond the end of the range they are 0 when
-/// `masked`, else anything.
+/// Returns k elements `v`, consecutive along the range, in one word. Beyond the end of the range they are 0 when
+/// `masked`, else undefined.
 UOp packed(UOp v, UOp range, UOp words, int64_t k, DType element, bool masked) {
   if (UOp loaded = v.dtype().itemsize() == element.itemsize() ? load_of_words(v, range, words, k) : UOp())
     return loaded;
@@ -160,7 +160,7 @@ UOp packed(UOp v, UOp range, UOp words, int64_t k, DType element, bool masked) {
   return all;
 }
 
-/// How many outputs share each number of a factor.
+/// Returns how many outputs share each element of a factor.
 double uses_of(UOp sink, UOp factor) {
   double uses = 1;
   for (UOp e : sink.srcs())
@@ -169,7 +169,7 @@ double uses_of(UOp sink, UOp factor) {
         uses *= r.src(0).is_const() ? static_cast<double>(r.src(0).const_int()) : kManyUses;
   return uses;
 }
-/// Words that are put together number by number must be used often enough.
+/// Returns false for words that are packed element by element and used too rarely.
 bool pays(UOp sink, UOp factor, UOp range, const TensorCore& core, DType element) {
   if (uses_of(sink, factor) >= kManyUses) return true;
   UOp words = UOp::range(UOp::constant((static_cast<int64_t>(range.src(0).const_int()) + core.k - 1) / core.k),
@@ -183,7 +183,7 @@ std::vector<std::pair<UOp, int>> tensor_core_choices(UOp sink, const Renderer& r
   if (cores.empty()) return {};
   const Sum s = find_sum(sink);
   if (!s.reduce) return {};
-  // The range to pack: one that memory runs along, the longest.
+  // The range to pack: the longest of those that are contiguous in memory.
   UOp range;
   std::pair<bool, int64_t> best{false, 0};
   for (size_t i = 1; i < s.reduce.nsrc(); i++) {
@@ -223,7 +223,7 @@ UOp with_tensor_core(UOp sink, UOp range, int number, const Renderer& renderer) 
   if (own == s.reduce.srcs().end()) return sink;
   const int64_t n = static_cast<int64_t>(range.src(0).const_int()), k = core.k;
   UOp words = UOp::range(UOp::constant((n + k - 1) / k), range.arg<RangeArg>());
-  // What lies beyond the end must be 0 in the operand that both sums have.
+  // Elements beyond the end must be 0 in the operand that both sums share.
   UOp a = packed(f.a, range, words, k, core.a, f.moved != 1), b = packed(f.b, range, words, k, core.b, f.moved == 1);
   const DType d = s.reduce.dtype();
   auto sum = [&](UOp x, UOp y) {
@@ -232,9 +232,9 @@ UOp with_tensor_core(UOp sink, UOp range, int number, const Renderer& renderer) 
     return UOp::make(Ops::REDUCE, d, src, s.reduce.arg());
   };
   if (!f.moved) return sink.substitute({{s.reduce, sum(a, b)}});
-  const UOp signs = word(0x80808080);  // 128, or -128: what turning the sign bits adds
-  UOp turned = UOp::alu(Ops::XOR, {f.moved == 1 ? a : b, signs});
-  UOp total = f.moved == 1 ? sum(turned, b) : sum(a, turned), extra = f.moved == 1 ? sum(signs, b) : sum(a, signs);
+  const UOp signs = word(0x80808080);  // 128, or -128: what flipping the sign bits adds
+  UOp flipped = UOp::alu(Ops::XOR, {f.moved == 1 ? a : b, signs});
+  UOp total = f.moved == 1 ? sum(flipped, b) : sum(a, flipped), extra = f.moved == 1 ? sum(signs, b) : sum(a, signs);
   return sink.substitute({{s.reduce, total + extra * UOp::constant(ConstValue(truncate_int(-1, d)), d)}});
 }
 

@@ -7,14 +7,14 @@
 
 namespace tg {
 
-/// The reduce range to pack and the instruction (its place in tensor_core_table()) of every way that fits a kernel with
-/// one sum of products of narrow numbers. `inexact` allows instructions that round differently, `select` (or -1) only
-/// one place of the table.
+/// Returns every way that fits a kernel with one sum of products of narrow types: the reduce range to pack, and the
+/// instruction by its row of tensor_core_table(). `inexact` allows instructions that round differently, `select` (or
+/// -1) only one row of the table.
 std::vector<std::pair<UOp, int>> tensor_core_choices(UOp sink, const Renderer& renderer, bool inexact, int select);
 
-/// The kernel with its sum over `range` by instruction `number`: both factors are packed, k numbers to a word of 32
-/// bits, and REDUCE(ADD, WMMA(words, words, 0)) sums over the words. Numbers that lie side by side in memory are loaded
-/// as words. Where the instruction takes one factor with another sign, 128 is added to it or taken from it, and a
+/// Returns the kernel with its sum over `range` by instruction `number`: both factors are packed, k elements to a word
+/// of 32 bits, and REDUCE(ADD, WMMA(words, words, 0)) sums over the words. Elements that are adjacent in memory are
+/// loaded as words. Where the instruction takes one factor with the other sign, 128 is added to it or subtracted, and a
 /// second sum corrects the result. Returns `sink` where it does not fit.
 UOp with_tensor_core(UOp sink, UOp range, int number, const Renderer& renderer);
 

@@ -17,6 +17,7 @@
 #include "tinygrad/base/stop.h"
 #include "tinygrad/codegen/decomp.h"
 #include "tinygrad/codegen/mutate.h"
+#include "tinygrad/codegen/variants.h"
 #include "tinygrad/engine/program_store.h"
 #include "tinygrad/engine/trial.h"
 #include "tinygrad/runtime/thread_pool.h"
@@ -87,11 +88,11 @@ void keep(const Hash128& key, const OptList& opts) {
   disk_cache::put(kTable, key.to_hex(), {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
 }
 
-/// A candidate with what is known of it.
+/// A plan with the candidate it was made from, and what is known of it.
 struct Tried {
-  Candidate candidate;
-  OptList opts;
-  CompiledKernel kernel;
+  Candidate candidate{};
+  KernelPlan plan{};
+  CompiledKernel kernel{};
   double seconds = std::numeric_limits<double>::infinity();
 };
 
@@ -102,8 +103,10 @@ class Search {
         device_(device),
         renderer_(renderer),
         options_(options),
-        sink_(ranged.ast),
-        axes_(sink_, renderer) {}
+        request_(ranged.ast, renderer, options) {
+    choose_form(request_, kTensorCores);
+    request_.plan.variant = "search";
+  }
   OptList run();
 
  private:
@@ -113,15 +116,23 @@ class Search {
   bool add(Candidate c, std::vector<Tried>& to);
   void compile(std::vector<Tried>& list);
   /// Compiles, checks and times in batches while there is time; what is left goes to the beam.
-  void measure(std::vector<Tried> list, Trial& trial);
+  void measure(std::vector<Tried> list);
+  bool measure_own();
+  std::vector<Tried> mutated();
+  void search();
+  struct Winner {
+    const Tried* chosen;
+    double before, after;  ///< seconds of the heuristic's kernel, of the chosen one
+  };
+  Winner run_off();
+  void report(const Winner& w) const;
   void compile_one(Tried& t);
 
   const Kernel& kernel_;
   Device& device_;
   const Renderer& renderer_;
   const CodegenOptions& options_;
-  UOp sink_;
-  KernelAxes axes_;
+  PlanRequest request_;  // the kernel in the form that the heuristic gives it
   const Clock::time_point begin_ = Clock::now();
   const double seconds_ = static_cast<double>(env::BEAM_TIMEOUT_SEC.get());
   const int64_t most_ = env::BEAM_CANDIDATES_MAX.get(), upcast_max_ = env::BEAM_UPCAST_MAX.get(),
@@ -129,15 +140,17 @@ class Search {
   const bool strict_ = env::BEAM_STRICT_MODE.get() != 0;
   const int threads_ =
       static_cast<int>(env::PARALLEL.get() > 0 ? std::min<int64_t>(env::PARALLEL.get(), 1024) : env::num_cpu_threads());
-  std::set<std::string> seen_;
+  Tried own_;
+  std::optional<Trial> trial_;
+  std::set<Hash128> seen_, expanded_;
   std::vector<Tried> beam_;
   int64_t compiled_ = 0, wrong_ = 0;
 };
 
 bool Search::add(Candidate c, std::vector<Tried>& to) {
-  Tried t;
+  Tried t{.plan = request_.plan};
   {
-    KernelAxes axes(axes_);
+    KernelAxes axes(request_.axes());
     try {
       apply_candidate(axes, c, renderer_);
     } catch (const KernelOptError&) { return false; }
@@ -145,9 +158,10 @@ bool Search::add(Candidate c, std::vector<Tried>& to) {
     for (const auto& a : axes.axes())
       if (a.type == AxisType::kUpcast || a.type == AxisType::kUnroll) instances *= std::max<int64_t>(a.size, 1);
     if (instances > upcast_max_) return false;
-    t.opts = axes.applied();
+    t.plan.opts = axes.applied();
+    t.plan.cycles = c.cycles;
   }
-  if (!seen_.insert(to_text(t.opts)).second) return false;
+  if (!seen_.insert(t.plan.hash()).second) return false;
   t.candidate = std::move(c);
   to.push_back(std::move(t));
   return true;
@@ -157,7 +171,7 @@ void Search::compile_one(Tried& t) {
   Stop::check("beam");
   CodegenOptions options = options_;
   options.beam = 0;
-  options.opts = t.opts;
+  options.opts = t.plan.opts;
   auto program = to_program(kernel_, renderer_, options);
   if (static_cast<int64_t>(program->linear.size()) > uops_max_ && !t.kernel.program)
     throw KernelOptError("too many instructions");
@@ -194,7 +208,7 @@ void Search::compile(std::vector<Tried>& list) {
   std::erase_if(list, [](const Tried& t) { return !t.kernel.executable; });
 }
 
-void Search::measure(std::vector<Tried> list, Trial& trial) {
+void Search::measure(std::vector<Tried> list) {
   const size_t batch = static_cast<size_t>(std::max(threads_, 1)) * 3;
   for (size_t at = 0; at < list.size() && time_left() && compiled_ < most_; at += batch) {
     const size_t end = std::min({list.size(), at + batch, at + static_cast<size_t>(most_ - compiled_)});
@@ -206,19 +220,15 @@ void Search::measure(std::vector<Tried> list, Trial& trial) {
       if (!time_left()) break;
       const double best = beam_.front().seconds;
       double once = 0;
-      if (!trial.agrees(t.kernel, &once)) {
+      if (!trial_->agrees(t.kernel, &once)) {
         wrong_++;
         dropped++;
         if (env::DEBUG.get() >= 1 || debug_ >= 1)
-          std::printf("beam: dropped, it computes something else: %s\n", to_text(t.opts).c_str());
+          std::printf("beam: dropped, it computes something else: %s\n", str(t.plan).c_str());
         continue;
       }
-      t.seconds = once > best * kHopeless && once > 1e-4 ? once : std::min(once, trial.time(t.kernel, best));
-      if (debug_ >= 2) {
-        std::printf("beam: %10.2f us, predicted %10.0f cycles ", t.seconds * 1e6, t.candidate.cycles);
-        for (const Opt& o : t.opts) std::printf(" %s", str(o).c_str());
-        std::printf("\n");
-      }
+      t.seconds = once > best * kHopeless && once > 1e-4 ? once : std::min(once, trial_->time(t.kernel, best));
+      if (debug_ >= 2) { std::printf("beam: %10.2f us, %s\n", t.seconds * 1e6, str(t.plan).c_str()); }
       auto place = std::upper_bound(beam_.begin(), beam_.end(), t,
                                     [](const Tried& a, const Tried& b) { return a.seconds < b.seconds; });
       beam_.insert(place, std::move(t));
@@ -227,92 +237,102 @@ void Search::measure(std::vector<Tried> list, Trial& trial) {
   }
 }
 
-OptList Search::run() {
-  const int64_t debug = env::DEBUG.get();
-  const auto width = static_cast<size_t>(options_.beam);
-  // The heuristic's own choice, found as it finds it.
-  Tried own;
-  choose_tensor_core(axes_, renderer_, options_.tensor_cores, options_.tensor_core);
-  sink_ = axes_.sink();
-  {
-    std::vector<Candidate> best = candidates(axes_, sink_, renderer_, 1);
-    if (best.empty()) return {};
-    KernelAxes axes(axes_);
-    apply_candidate(axes, best[0], renderer_);
-    own.opts = axes.applied();
-    own.candidate = std::move(best[0]);
-  }
-  seen_.insert(to_text(own.opts));
-  own.kernel.program = std::make_shared<Program>();  // not bounded in size
-  compile_one(own);
+/// Compiles and times the heuristic's own choice, found as it finds it; false where there is none.
+bool Search::measure_own() {
+  if (!request_.best()) return false;
+  own_.candidate = *request_.best();
+  own_.plan = request_.plan;
+  KernelAxes axes(request_.axes());
+  apply_candidate(axes, own_.candidate, renderer_);
+  own_.plan.opts = axes.applied();
+  own_.plan.cycles = own_.candidate.cycles;
+  seen_.insert(own_.plan.hash());
+  own_.kernel.program = std::make_shared<Program>();  // not bounded in size
+  compile_one(own_);
   compiled_++;
   tg::compiled++;
-  Trial trial(sink_);
-  trial.remember(own.kernel);
-  own.seconds = trial.time(own.kernel, std::numeric_limits<double>::infinity());
-  const double before = own.seconds;
-  beam_.push_back(own);
-  if (before > kTiny) {
-    std::vector<Tried> list;
-    for (Candidate& c : candidates(axes_, sink_, renderer_, 2 * width + 4))
-      if (c.cycles <= own.candidate.cycles * kHopeless) add(std::move(c), list);
-    measure(std::move(list), trial);
-    std::set<std::string> expanded;
-    for (int round = 0; round < kRounds && time_left() && compiled_ < most_; round++) {
-      const double best = beam_.front().seconds;
-      std::vector<std::vector<Candidate>> ways;
-      for (const Tried& t : beam_)
-        if (expanded.insert(to_text(t.opts)).second) ways.push_back(mutations(t.candidate, axes_, sink_, renderer_));
-      // Parents in turns; no more a round than leaves something for the next ones.
-      std::vector<Tried> next;
-      const size_t share = std::max<size_t>(12, static_cast<size_t>(std::max<int64_t>(most_, 0)) / 3);
-      for (size_t i = 0, more = 1; more && next.size() < share; i++) {
-        more = 0;
-        for (auto& w : ways)
-          if (i < w.size()) {
-            more = 1;
-            add(std::move(w[i]), next);
-          }
-      }
-      if (next.empty()) break;
-      measure(std::move(next), trial);
-      if (debug_ >= 1)
-        std::printf("beam: round %d, %lld compiled, best %.2f us\n", round + 1, static_cast<long long>(compiled_),
-                    beam_.front().seconds * 1e6);
-      if (beam_.front().seconds > best * kProgress) break;
-    }
-  }
-  // The best in turns with the heuristic's: noise must not make a kernel slower than without a search.
-  const Tried* chosen = &own;
-  double first = before, after = before;
-  std::vector<const Tried*> rivals{&own};
-  std::vector<const CompiledKernel*> kernels{&own.kernel};
+  trial_.emplace(axes.sink());
+  trial_->remember(own_.kernel);
+  own_.seconds = trial_->time(own_.kernel, std::numeric_limits<double>::infinity());
+  beam_.push_back(own_);
+  return true;
+}
+
+/// Mutates the plans of the beam that were not yet, parents in turns; no more than leaves something for later rounds.
+std::vector<Tried> Search::mutated() {
+  std::vector<std::vector<Candidate>> ways;
   for (const Tried& t : beam_)
-    if (t.opts != own.opts && rivals.size() < (before > 0.05 ? 2 : 5)) {
+    if (expanded_.insert(t.plan.hash()).second)
+      ways.push_back(mutations(t.candidate, request_.axes(), request_.axes().sink(), renderer_));
+  std::vector<Tried> next;
+  const size_t share = std::max<size_t>(12, static_cast<size_t>(std::max<int64_t>(most_, 0)) / 3);
+  for (size_t i = 0, more = 1; more && next.size() < share; i++) {
+    more = 0;
+    for (auto& w : ways)
+      if (i < w.size()) {
+        more = 1;
+        add(std::move(w[i]), next);
+      }
+  }
+  return next;
+}
+
+void Search::search() {
+  std::vector<Tried> list;
+  const auto width = static_cast<size_t>(options_.beam);
+  for (Candidate& c : candidates(request_.axes(), request_.axes().sink(), renderer_, 2 * width + 4))
+    if (c.cycles <= own_.candidate.cycles * kHopeless) add(std::move(c), list);
+  measure(std::move(list));
+  for (int round = 0; round < kRounds && time_left() && compiled_ < most_; round++) {
+    const double best = beam_.front().seconds;
+    std::vector<Tried> next = mutated();
+    if (next.empty()) break;
+    measure(std::move(next));
+    if (debug_ >= 1)
+      std::printf("beam: round %d, %lld compiled, best %.2f us\n", round + 1, static_cast<long long>(compiled_),
+                  beam_.front().seconds * 1e6);
+    if (beam_.front().seconds > best * kProgress) break;
+  }
+}
+
+/// Runs the best in turns with the heuristic's: noise must not make a kernel slower than without a search.
+Search::Winner Search::run_off() {
+  Winner w{&own_, own_.seconds, own_.seconds};
+  std::vector<const Tried*> rivals{&own_};
+  std::vector<const CompiledKernel*> kernels{&own_.kernel};
+  for (const Tried& t : beam_)
+    if (!(t.plan == own_.plan) && rivals.size() < (own_.seconds > 0.05 ? 2 : 5)) {
       rivals.push_back(&t);
       kernels.push_back(&t.kernel);
     }
-  if (rivals.size() > 1) {
-    const std::vector<double> medians = trial.compare(kernels);
-    first = after = medians[0];
-    for (size_t i = 1; i < rivals.size(); i++)
-      if (medians[i] < first * kWins && medians[i] < after) {
-        chosen = rivals[i];
-        after = medians[i];
-      }
-  }
+  if (rivals.size() == 1) return w;
+  const std::vector<double> medians = trial_->compare(kernels);
+  w.before = w.after = medians[0];
+  for (size_t i = 1; i < rivals.size(); i++)
+    if (medians[i] < w.before * kWins && medians[i] < w.after) {
+      w.chosen = rivals[i];
+      w.after = medians[i];
+    }
+  return w;
+}
+
+void Search::report(const Winner& w) const {
+  char numbers[200];
+  std::snprintf(numbers, sizeof numbers,
+                "%.2f s, predicted %.4g -> %.4g cycles, measured %.2f -> %.2f us (%.2fx): ", elapsed(),
+                own_.plan.cycles, w.chosen->plan.cycles, w.before * 1e6, w.after * 1e6, w.before / w.after);
+  std::printf("%s\n", str("beam ", own_.kernel.program->name, ": ", compiled_, " tried, ", wrong_, " wrong, ", numbers,
+                          w.chosen->plan)
+                          .c_str());
+}
+
+OptList Search::run() {
+  if (!measure_own()) return {};
+  if (own_.seconds > kTiny) search();
+  const Winner winner = run_off();
   searches++;
-  if (debug >= 2) {
-    std::string line = str("beam ", own.kernel.program->name, ": ", compiled_, " tried, ", wrong_, " wrong, ");
-    char numbers[200];
-    std::snprintf(numbers, sizeof numbers,
-                  "%.2f s, predicted %.4g -> %.4g cycles, measured %.2f -> %.2f us (%.2fx):", elapsed(),
-                  own.candidate.cycles, chosen->candidate.cycles, first * 1e6, after * 1e6, first / after);
-    line += numbers;
-    for (const Opt& o : chosen->opts) line += str(' ', o);
-    std::printf("%s\n", line.c_str());
-  }
-  return chosen->opts;
+  if (env::DEBUG.get() >= 2) report(winner);
+  return winner.chosen->plan.opts;
 }
 
 bool searchable(const Kernel& kernel, Device& device, const Renderer& renderer, const CodegenOptions& options) {

@@ -52,6 +52,7 @@ class ClangRenderer final : public CStyleRenderer {
   explicit ClangRenderer(Target t);
   bool has_threads() const override { return true; }
   bool has_prefetch() const override { return true; }
+  bool has_blocks() const override { return false; }
   std::vector<const TensorCore*> tensor_cores() const override { return tensor_cores_of(target()); }
 };
 

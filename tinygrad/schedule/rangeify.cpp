@@ -35,16 +35,11 @@ constexpr int kCheapTwice = 24;     // a value that several kernels read once ea
 
 constexpr OpSet kLeaf = Ops::PARAM | Ops::AFTER | Ops::CONST | Ops::ARANGE;
 
-using enum Ops;
-constexpr OpCost<int> kOpCosts[] = {
-    {ADD | SUB | MUL | MULACC | NEG | TRUNC | SHL | SHR | XOR | OR | AND | CAST | BITCAST, 1},
-    {MAX | WHERE | CMPLT | CMPNE | CMPEQ | PAD | INDEX, 2},
-    {SQRT | RECIPROCAL | FDIV | CDIV | CMOD | FLOORDIV | FLOORMOD, 8},
-    {EXP2 | LOG2 | SIN | POW, 16},
-    {THREEFRY, 40},
-};
-static_assert(groups::kElementwise.subset_of(ops_of(kOpCosts)), "an op has no cost: give it a row");
-int op_cost(UOp u) { return u.is(Ops::STACK) ? static_cast<int>(u.nsrc()) : cost_in(kOpCosts, u.op(), 0); }
+int op_cost(UOp u) {
+  if (u.is(Ops::STACK)) return static_cast<int>(u.nsrc());
+  const OpCost* costs = costs_of(u.op());
+  return costs ? costs->recompute : 0;
+}
 
 /// Cost of computing a value in place, together with the values computed in place for it.
 struct Cost {

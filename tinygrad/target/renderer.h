@@ -25,9 +25,10 @@ class Renderer {
   virtual int max_lanes(DType d) const {
     return d.itemsize() > 0 ? std::max(target_.vector_bytes / d.itemsize(), 1) : 1;
   }
-  virtual bool has_threads() const { return false; }   ///< THREAD ranges
-  virtual bool has_locals() const { return false; }    ///< GLOBAL/LOCAL ranges, barriers
-  virtual bool has_gather() const { return true; }     ///< vector INDEX that is not unit stride
+  virtual bool has_threads() const { return false; }  ///< THREAD ranges
+  virtual bool has_locals() const { return false; }   ///< GLOBAL/LOCAL ranges, barriers
+  virtual bool has_gather() const { return true; }    ///< vector INDEX that is not unit stride
+  virtual bool has_blocks() const { return true; }  ///< strided vectors side by side as blocks, transposed in registers
   virtual bool has_prefetch() const { return false; }  ///< CUSTOM "prefetch"
   /// WHERE with the tag kRarelyElse: operands used by its last source alone are computed only when some lane selects
   /// it.

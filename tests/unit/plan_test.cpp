@@ -1,0 +1,74 @@
+/// \file Plans of kernels: which variant takes which kernel, and that a plan is a value that is applied as it is.
+#include "tinygrad/codegen/plan.h"
+
+#include <set>
+
+#include "kernels.h"
+#include "tinygrad/codegen/variants.h"
+
+namespace tg::testing {
+namespace {
+KernelPlan plan_of(const KernelPtr& k, const Renderer& r, const CodegenOptions& o = {}) {
+  return plan_kernel(k->sink, r, o);
+}
+
+TEST(Plan, VariantsByKernel) {
+  const KernelPtr k = matmul(64, 64, 64);
+  ArenaScope scope(*k->arena);
+  EXPECT_STREQ(plan_of(k, TestRenderer(64)).variant, "tiles");
+  EXPECT_STREQ(plan_of(k, TestRenderer(16, false, true)).variant, "grid");
+  CodegenOptions noopt;
+  noopt.noopt = true;
+  const KernelPlan plain = plan_of(k, TestRenderer(64), noopt);
+  EXPECT_STREQ(plain.variant, "unoptimised");
+  EXPECT_EQ(plain.ast, k->sink);
+  EXPECT_FALSE(apply_plan(plain, TestRenderer(64)));
+  CodegenOptions given;
+  given.opts = {{OptOp::kUpcast, 0, 4}};
+  const KernelPlan asked = plan_of(k, TestRenderer(64), given);
+  EXPECT_STREQ(asked.variant, "given");
+  EXPECT_EQ(asked.opts, *given.opts);
+}
+
+TEST(Plan, FormsByTheModel) {
+  const KernelPtr k = conv_input_grad(64, 64, 64, 8, 8, 3);
+  ArenaScope scope(*k->arena);
+  EXPECT_STREQ(plan_of(k, TestRenderer(64)).form, "flat rows") << "rows of eight would waste lanes";
+}
+
+TEST(Plan, IsAppliedAsItIs) {
+  const TestRenderer r(32);
+  for (auto& [name, make] : all_kernels()) {
+    SCOPED_TRACE(name);
+    const KernelPtr k = make();
+    const auto p = to_program(*k, r);
+    CodegenOptions ranges;
+    ranges.stop_after = "ranges";
+    const auto ranged = to_program(*k, r, ranges);
+    ArenaScope scope(*ranged->arena);
+    KernelPlan plan{.ast = ranged->ast, .opts = p->applied_opts};
+    if (const auto kernel = apply_plan(plan, r)) EXPECT_EQ(kernel->applied(), p->applied_opts);
+    else EXPECT_TRUE(p->applied_opts.empty());
+  }
+}
+
+TEST(Plan, IsAValue) {
+  const KernelPtr k = matmul(32, 32, 32);
+  ArenaScope scope(*k->arena);
+  const KernelPlan a = plan_of(k, TestRenderer(64)), b = plan_of(k, TestRenderer(64));
+  EXPECT_EQ(a, b);
+  EXPECT_EQ(a.hash(), b.hash());
+  EXPECT_GT(a.cycles, 0);
+  KernelPlan c = a;
+  c.opts.pop_back();
+  EXPECT_FALSE(a == c);
+  EXPECT_NE(a.hash(), c.hash());
+  EXPECT_NE(str(a).find("VECTOR"), std::string::npos) << a;
+}
+
+TEST(Plan, RowsOfTheTableHaveNamesOfTheirOwn) {
+  std::set<std::string> names;
+  for (const Variant& v : variants()) EXPECT_TRUE(names.insert(v.name).second) << v.name;
+}
+}  // namespace
+}  // namespace tg::testing
