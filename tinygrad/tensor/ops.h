@@ -46,8 +46,6 @@ UOp arange(int64_t n, DType d);
 UOp literal_of(UOp x);
 /// Sum over the axes `x` was broadcast along, so that it has `shape` again. Accumulates in sum_acc_dtype.
 UOp sum_to(UOp x, const Shape& shape);
-/// The neutral element of a reduce.
-ConstValue identity_of(Ops op, DType d);
 /// a and b in their least upper type, which is weak where no operand or only integers and float literals say more.
 std::pair<UOp, UOp> promote(UOp a, UOp b);
 /// The same in a type that can be computed in, for results of another type (comparisons).
