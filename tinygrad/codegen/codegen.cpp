@@ -11,18 +11,20 @@
 #include "tinygrad/codegen/expand.h"
 #include "tinygrad/codegen/factor.h"
 #include "tinygrad/codegen/final_ranges.h"
+#include "tinygrad/codegen/gates.h"
 #include "tinygrad/codegen/gpudims.h"
 #include "tinygrad/codegen/linearize.h"
 #include "tinygrad/codegen/lower_stage.h"
 #include "tinygrad/codegen/plan.h"
 #include "tinygrad/codegen/prefetch.h"
 #include "tinygrad/codegen/program_info.h"
-#include "tinygrad/codegen/rebuild.h"
+#include "tinygrad/codegen/prune_masked_tiles.h"
 #include "tinygrad/codegen/reuse_values.h"
-#include "tinygrad/codegen/skip.h"
+#include "tinygrad/codegen/separate_reduces.h"
 #include "tinygrad/codegen/stage.h"
 #include "tinygrad/schedule/custom.h"
-#include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/loop_ranges.h"
+#include "tinygrad/uop/rebuild.h"
 #include "tinygrad/uop/spec.h"
 #include "tinygrad/uop/symbolic.h"
 
@@ -58,26 +60,18 @@ struct Pass {
 /// Copies a kernel into the current graph. Only reads the nodes of `root`, so that several threads may compile kernels
 /// of one arena.
 UOp import_kernel(UOp root) {
-  UOps memo, stack{root}, src;
+  UOps memo, src;
   auto at = [&](UOp u) -> UOp& {
     if (u.id() >= memo.size()) memo.resize(u.id() + u.id() / 2 + 64);
     return memo[u.id()];
   };
-  while (!stack.empty()) {
-    UOp u = stack.back();
-    if (at(u)) {
-      stack.pop_back();
-      continue;
-    }
-    size_t before = stack.size();
-    for (size_t i = u.nsrc(); i-- > 0;)
-      if (!at(u.src(i))) stack.push_back(u.src(i));
-    if (stack.size() != before) continue;
-    src.clear();
-    for (UOp s : u.srcs()) src.push_back(at(s));
-    at(u) = UOp::make(u.op(), u.dtype(), src, u.arg(), u.tag());
-    stack.pop_back();
-  }
+  walk(
+      root, [&](UOp u) { return bool(at(u)); },
+      [&](UOp u) {
+        src.clear();
+        for (UOp s : u.srcs()) src.push_back(at(s));
+        at(u) = UOp::make(u.op(), u.dtype(), src, u.arg(), u.tag());
+      });
   return at(root);
 }
 
@@ -126,7 +120,7 @@ OpSet ops_to_use(const PassContext& c) {
   return ops;
 }
 
-UOp skip_pass(UOp sink, PassContext& c) { return c.renderer.has_locals() ? sink : skip_masked(sink); }
+UOp skip_pass(UOp sink, PassContext& c) { return c.renderer.has_locals() ? sink : prune_masked_tiles(sink); }
 
 UOp lower_pass(UOp sink, PassContext& c) {
   return lower_to_target(sink, c.renderer, ops_to_use(c), c.options.emulated);

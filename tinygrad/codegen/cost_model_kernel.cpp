@@ -3,11 +3,11 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "tinygrad/codegen/access.h"
 #include "tinygrad/codegen/cost_model.h"
 #include "tinygrad/codegen/reuse_values.h"
 #include "tinygrad/codegen/stage.h"
 #include "tinygrad/codegen/window.h"
+#include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/op_cost.h"
 
@@ -201,7 +201,7 @@ void KernelReader::read_access(UOp u) {
   a.mask = mask_of(index);
   a.gated = index.is(Ops::WHERE);
   a.gate = a.gated && index.src(2).is_invalid() ? mask_of(index.src(0)) : 0;
-  const LinearForm f = linear_form(index);
+  const AffineIndex f(index);
   a.offset = f.offset;
   for (UOp x : f.rest) {
     a.nonlinear |= mask_of(x);

@@ -3,13 +3,14 @@
 
 #include <algorithm>
 
-#include "tinygrad/codegen/expand.h"
 #include "tinygrad/codegen/fold.h"
-#include "tinygrad/codegen/rebuild.h"
 #include "tinygrad/codegen/reuse_values.h"
 #include "tinygrad/codegen/stage.h"
 #include "tinygrad/codegen/window.h"
+#include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/loop_ranges.h"
+#include "tinygrad/uop/rebuild.h"
 
 namespace tg {
 namespace {
@@ -58,10 +59,7 @@ bool zero_where_loads_are(UOp u, UOp range) {
   return true;
 }
 
-UOp identity(Ops op, DType d) {
-  if (op == Ops::MAX) return d.is_float() ? UOp::constant(float_min(d), d) : UOp::constant(ConstValue(int_min(d)), d);
-  return UOp::constant(op == Ops::MUL ? 1 : 0, d);
-}
+UOp identity(Ops op, DType d) { return UOp::constant(identity_element(op, d), d); }
 
 /// Returns a load or store with `gate` added to its index.
 UOp gated(UOp access, UOp gate) {

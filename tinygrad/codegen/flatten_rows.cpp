@@ -4,15 +4,15 @@
 #include <algorithm>
 #include <optional>
 
-#include "tinygrad/codegen/access.h"
-#include "tinygrad/codegen/rebuild.h"
 #include "tinygrad/codegen/window.h"
+#include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/loop_ranges.h"
+#include "tinygrad/uop/rebuild.h"
 #include "tinygrad/uop/symbolic.h"
 
 namespace tg {
 namespace {
-int64_t size_of(UOp r) { return static_cast<int64_t>(r.src(0).const_int()); }
 
 /// A sum of ranges and where the mask is open along it.
 struct Line {
@@ -26,7 +26,7 @@ bool bound(UOp clause, Line* line) {
   const bool negated = clause.is(Ops::CMPNE) && clause.src(1).is_const_int(1);
   UOp less = negated ? clause.src(0) : clause;
   if (!less.is(Ops::CMPLT)) return false;
-  LinearForm a = linear_form(less.src(0)), b = linear_form(less.src(1));
+  AffineIndex a(less.src(0)), b = AffineIndex(less.src(1));
   if (!a.rest.empty() || !b.rest.empty()) return false;
   // sign * sum + offset < 0
   const int64_t offset = a.offset - b.offset;
@@ -46,10 +46,10 @@ bool bound(UOp clause, Line* line) {
 }
 /// An operand that slides along rows and columns of the output.
 struct Image {
-  UOp load;          ///< the operand
-  UOp gate;          ///< the mask of its index; empty: none
-  UOp masked;        ///< the WHERE of its product that the mask replaces; empty: none
-  LinearForm index;  ///< where it reads
+  UOp load;           ///< the operand
+  UOp gate;           ///< the mask of its index; empty: none
+  UOp masked;         ///< the WHERE of its product that the mask replaces; empty: none
+  AffineIndex index;  ///< where it reads
   Line row, column;
 };
 
@@ -67,7 +67,7 @@ UOp summed_product(UOp sink) {
 }
 
 /// Returns a sum of two ranges, an output range of coefficient 1 and a tap, as a line; nullopt: it is none.
-std::optional<Line> line_of(const Slide& slide, const LinearForm& index) {
+std::optional<Line> line_of(const Slide& slide, const AffineIndex& index) {
   Line l;
   l.slide = slide;
   size_t outputs = 0;
@@ -81,7 +81,7 @@ std::optional<Line> line_of(const Slide& slide, const LinearForm& index) {
   for (auto& [r, k] : l.slide) {
     if (backwards) k = -k;
     if (r == l.range && k == 1) l.memory = index.coefficient(r);
-    (k < 0 ? l.first : l.last) += k * (size_of(r) - 1);
+    (k < 0 ? l.first : l.last) += k * (constant_size(r) - 1);
   }
   l.lo = l.first;
   l.hi = l.last + 1;
@@ -110,7 +110,7 @@ std::optional<Image> find_image(UOp sink, UOp value, UOp factor, UOp other) {
   const WindowOperand w = window_operand(sink, factor);
   if (w.value != factor || (value.is(Ops::WHERE) && w.masked != value)) return {};
   const UOp index = factor.src(0).src(1);
-  Image m{factor, index.is(Ops::WHERE) ? index.src(0) : UOp(), w.masked, linear_form(index), {}, {}};
+  Image m{factor, index.is(Ops::WHERE) ? index.src(0) : UOp(), w.masked, AffineIndex(index), {}, {}};
   if (!m.index.rest.empty()) return {};
   std::vector<Line> lines;
   for (const Slide& s : slides(factor))
@@ -148,7 +148,7 @@ UOp end_of(UOp end, UOp row, UOp column, UOp range) {
 
 UOp flattened(UOp sink, const Image& m) {
   const Line &row = m.row, &column = m.column;
-  const int64_t width = size_of(column.range), height = size_of(row.range);
+  const int64_t width = constant_size(column.range), height = constant_size(row.range);
   const int64_t pitch = std::max({column.hi - column.first, column.last - column.lo + 1, width});
   // The place in the window, from 0: (row - first row) * pitch + column - lo.
   const bool cut = column.lo > column.first;

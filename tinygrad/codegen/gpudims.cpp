@@ -3,35 +3,32 @@
 
 #include <algorithm>
 
-#include "tinygrad/codegen/expand.h"
+#include "tinygrad/base/contains.h"
 #include "tinygrad/codegen/fold.h"
 #include "tinygrad/codegen/lower_stage.h"
-#include "tinygrad/codegen/rebuild.h"
 #include "tinygrad/codegen/stage.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/loop_ranges.h"
 
 namespace tg {
 namespace {
-AxisType type_of(UOp r) { return r.arg<RangeArg>().type; }
-bool is_group(UOp r) { return r.is(Ops::RANGE) && type_of(r) == AxisType::kGroupReduce; }
-bool is_local(UOp r) { return r.is(Ops::RANGE) && (type_of(r) == AxisType::kLocal || type_of(r) == AxisType::kWarp); }
-bool is_global(UOp r) { return r.is(Ops::RANGE) && type_of(r) == AxisType::kGlobal; }
-
-bool is_thread(UOp r) { return is_local(r) || is_group(r); }
-bool is_unrolled(UOp r) { return type_of(r) == AxisType::kUpcast || type_of(r) == AxisType::kUnroll; }
+bool is_group(UOp r) { return is_range(r, AxisType::kGroupReduce); }
+bool is_local(UOp r) { return is_range(r, AxisType::kLocal) || is_range(r, AxisType::kWarp); }
+bool is_global(UOp r) { return is_range(r, AxisType::kGlobal); }
+bool is_local_or_group(UOp r) { return is_local(r) || is_group(r); }
 
 /// Returns a reduce over `across` of the partial results of the threads of a workgroup: one element per thread and per
 /// register instance is staged.
 UOp reduce_across(UOp reduce, UOp partial, const UOps& across, KernelContext& names) {
   UOps over, loops;
   for (UOp r : ranges_of(partial))
-    if (is_thread(r) || is_unrolled(r)) over.push_back(r);
+    if (is_local_or_group(r) || is_unrolled(r)) over.push_back(r);
   for (UOp r : across)
-    if (std::find(over.begin(), over.end(), r) == over.end()) over.push_back(r);  // the value may not depend on it
+    if (!contains(over, r)) over.push_back(r);  // the value may not depend on it
   UOps at = over;
   for (size_t i = over.size(); i-- > 0;) {
-    if (std::find(across.begin(), across.end(), over[i]) == across.end()) continue;
+    if (!contains(across, over[i])) continue;
     at[i] = names.range(over[i].src(0), AxisType::kReduce);
     loops.push_back(at[i]);
   }
@@ -103,7 +100,7 @@ UOp add_grid(UOp sink, KernelContext& names) {
   UOps global, local;
   for (UOp u : sink.toposort()) {
     if (is_global(u)) global.push_back(u);
-    else if (is_thread(u)) local.push_back(u);
+    else if (is_local_or_group(u)) local.push_back(u);
   }
   if (global.empty() && local.empty()) return sink;
   std::sort(global.begin(), global.end(), nests_before);
@@ -118,7 +115,7 @@ UOp add_grid(UOp sink, KernelContext& names) {
     if (u.is(Ops::END)) {
       UOps loops{src[0]};
       for (size_t i = 1; i < u.nsrc(); i++)
-        if (!is_global(u.src(i)) && !is_thread(u.src(i))) loops.push_back(src[i]);
+        if (!is_global(u.src(i)) && !is_local_or_group(u.src(i))) loops.push_back(src[i]);
       if (loops.size() == 1) return src[0];
       return UOp::make(Ops::END, u.dtype(), loops, u.arg(), u.tag());
     }

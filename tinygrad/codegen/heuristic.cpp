@@ -5,6 +5,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/codegen/cost_model.h"
 
 namespace tg {
@@ -18,14 +19,10 @@ constexpr int64_t kShortAxis = 5;        // taps of a filter: tiled as a whole o
 constexpr double kFeedsThreads = 8;      // iterations of a loop that threads can share
 constexpr size_t kFewStarts = 3;         // that are climbed from; one more where windows compete with each other
 
-bool contains(const std::vector<int>& axes, size_t axis) {
-  return std::find(axes.begin(), axes.end(), static_cast<int>(axis)) != axes.end();
-}
-
 /// Returns true when axis `i` can share the lanes of `c`: nothing depends on two of them, and it walks memory in steps
 /// of one.
 bool can_share_lanes(const CostModel& m, const Candidate& c, size_t i) {
-  if (m.size[i] < c.lanes / 2 || m.size[i] < 2 || contains(c.lane_axes, i)) return false;
+  if (m.size[i] < c.lanes / 2 || m.size[i] < 2 || contains(c.lane_axes, static_cast<int>(i))) return false;
   const Mask lane = CostModel::lane_mask(c) | Mask{1} << i;
   auto is_shared = [&](Mask axes) { return __builtin_popcountll(axes & lane) > 1; };
   if (std::any_of(m.exclusive.begin(), m.exclusive.end(), is_shared)) return false;
@@ -79,7 +76,7 @@ class CandidateSearch {
   void step(Candidate& best, const Candidate& c, size_t axis);
   bool plan(Candidate& c) const;
   int64_t extent(const Candidate& c, size_t a) const {
-    return contains(c.lane_axes, a) ? (m_.size[a] + c.lanes - 1) / c.lanes : m_.size[a];
+    return contains(c.lane_axes, static_cast<int>(a)) ? (m_.size[a] + c.lanes - 1) / c.lanes : m_.size[a];
   }
   /// Returns false for a padded reduce axis: it needs masks, and only the lanes pay for them anyway.
   bool is_allowed(const Candidate& c, size_t a, int64_t f) const {

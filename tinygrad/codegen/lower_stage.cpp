@@ -3,20 +3,17 @@
 
 #include <algorithm>
 
-#include "tinygrad/codegen/expand.h"
 #include "tinygrad/codegen/fold.h"
 #include "tinygrad/codegen/panel.h"
 #include "tinygrad/codegen/stage.h"
 #include "tinygrad/codegen/window.h"
 #include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/loop_ranges.h"
 #include "tinygrad/uop/rewrite.h"
 
 namespace tg {
 namespace {
 constexpr int64_t kTurns = 8;  // of a thread that fills a tile: that many loads are in flight together
-
-AxisType type_of(UOp r) { return r.arg<RangeArg>().type; }
-int64_t size_of(UOp r) { return static_cast<int64_t>(r.src(0).const_int()); }
 
 /// What the rules know of the kernel besides the node.
 struct Lowering {
@@ -27,20 +24,20 @@ struct Lowering {
   Lowering(UOp sink, KernelContext& n) : names(n) {
     for (UOp u : sink.toposort()) {
       if (!u.is(Ops::RANGE)) continue;
-      const AxisType t = type_of(u);
+      const AxisType t = axis_type(u);
       if (t == AxisType::kVector && !lane) lane = u;
       if (t == AxisType::kLocal || t == AxisType::kGroupReduce) threads.push_back(u);
     }
     std::sort(threads.begin(), threads.end(), nests_before);
   }
-  int64_t lanes() const { return lane ? size_of(lane) : 0; }
+  int64_t lanes() const { return lane ? constant_size(lane) : 0; }
 };
 
 /// Returns the elements from step to step of each dimension, and of the whole.
 std::vector<int64_t> packed_steps(const UOps& over, int64_t* size) {
   std::vector<int64_t> steps(over.size());
   *size = 1;
-  for (size_t i = over.size(); i-- > 0; *size *= size_of(over[i])) steps[i] = *size;
+  for (size_t i = over.size(); i-- > 0; *size *= constant_size(over[i])) steps[i] = *size;
   return steps;
 }
 
@@ -59,7 +56,7 @@ struct Share {
 Share share_of_thread(int64_t size, Lowering& c) {
   Share s{UOp::constant(int64_t{0}), {}, false};
   int64_t group = 1;
-  for (size_t i = c.threads.size(); i-- > 0; group *= size_of(c.threads[i]))
+  for (size_t i = c.threads.size(); i-- > 0; group *= constant_size(c.threads[i]))
     s.element = fold_add(s.element, fold_mul(c.threads[i], group));
   if (size > group) {
     const int64_t turns = (size + group - 1) / group;
@@ -80,8 +77,8 @@ UOps coordinates_of(UOp n, UOp value, const UOps& over) {
   for (size_t k = walk.size(); k-- > 0;) {
     const size_t i = walk[k].second;
     UOp rest = passed == 1 ? n : UOp::alu(Ops::FLOORDIV, {n, UOp::constant(passed)});
-    at[i] = k ? UOp::alu(Ops::FLOORMOD, {rest, UOp::constant(size_of(over[i]))}) : rest;
-    passed *= size_of(over[i]);
+    at[i] = k ? UOp::alu(Ops::FLOORMOD, {rest, UOp::constant(constant_size(over[i]))}) : rest;
+    passed *= constant_size(over[i]);
   }
   return at;
 }
@@ -92,7 +89,7 @@ UOp lower_tile(UOp read, Lowering& c) {
   const StageRead r(read);
   // Threads of a group read adjacent elements: their ranges come last.
   auto rank = [](UOp x) {
-    return is_loop(x) ? 0 : type_of(x) == AxisType::kUnroll ? 1 : type_of(x) == AxisType::kUpcast ? 2 : 3;
+    return is_loop(x) ? 0 : axis_type(x) == AxisType::kUnroll ? 1 : axis_type(x) == AxisType::kUpcast ? 2 : 3;
   };
   UOps over = r.over;
   std::sort(over.begin(), over.end(),
@@ -111,7 +108,7 @@ UOp lower_tile(UOp read, Lowering& c) {
   }
   UOp loop;  // the innermost one in whose iterations it is filled
   for (UOp x : ranges_of(r.stage))
-    if (type_of(x) == AxisType::kReduce && (!loop || nests_before(loop, x))) loop = x;
+    if (axis_type(x) == AxisType::kReduce && (!loop || nests_before(loop, x))) loop = x;
   UOp store = emptied(memory, loop ? UOps{loop} : UOps{}).index({index}).store(filled).end(share.loops);
   return behind_barrier(memory, store).index({scratch_index(steps, over)}).load();
 }
@@ -124,7 +121,7 @@ UOp lower_partial(UOp read, Lowering& c) {
   UOp memory = c.names.scratch(r.value.dtype(), size);
   UOps around;
   for (UOp x : ranges_of(r.stage))
-    if (type_of(x) == AxisType::kReduce || type_of(x) == AxisType::kLoop) around.push_back(x);
+    if (axis_type(x) == AxisType::kReduce || axis_type(x) == AxisType::kLoop) around.push_back(x);
   UOp store = emptied(memory, around).index({scratch_index(steps, r.over)}).store(r.value);
   return behind_barrier(memory, store).index({scratch_index(steps, r.coordinates)}).load();
 }
@@ -160,7 +157,7 @@ UOp join_barriers(UOp sink) {
     if (!u.is(Ops::BARRIER) || u.src(0).is(Ops::RANGE)) continue;
     UOps around;
     for (UOp r : ranges_of(u))
-      if (is_loop(r) && type_of(r) == AxisType::kReduce) around.push_back(r);
+      if (is_loop(r) && axis_type(r) == AxisType::kReduce) around.push_back(r);
     auto it = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == around; });
     if (it == groups.end()) groups.push_back({around, {u}});
     else it->second.push_back(u);

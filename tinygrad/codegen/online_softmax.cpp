@@ -9,6 +9,7 @@
 #include "tinygrad/codegen/stage.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/loop_ranges.h"
 #include "tinygrad/uop/symbolic.h"
 
 namespace tg {
@@ -19,7 +20,6 @@ constexpr int64_t kVectors = 2;      // of a register tile
 
 using Map = std::vector<std::pair<UOp, UOp>>;
 
-int64_t size_of(UOp range) { return static_cast<int64_t>(range.src(0).const_int()); }
 int64_t ceil_div(int64_t n, int64_t d) { return (n + d - 1) / d; }
 UOp ceil_div(UOp n, int64_t d) { return UOp::alu(Ops::FLOORDIV, {n + ConstValue(d - 1), UOp::constant(d)}); }
 /// The greatest divisor of n that is a multiple of `step` and at most `most`; 0: there is none.
@@ -49,26 +49,27 @@ class Blocks {
     } else {
       rows_ = std::min(ceil_div(rows, 8) * 8, kMostRows);
     }
-    columns_ = f.column ? size_of(f.column) : 0;
+    columns_ = f.column ? constant_size(f.column) : 0;
     const int64_t tiles = std::max<int64_t>(1, static_cast<int64_t>(f.sums.size()) - 1);
     int64_t most = kMostBlock;
     while (most > 64 && 4 * most * (tiles * rows_ + 2 * columns_) > renderer.target().l2_bytes / 2) most /= 2;
     over_ = f.over.src(0);
-    block_ = over_.is_const() ? part_or_tail(size_of(f.over), 32, most) : most;
-    tail_ = !over_.is_const() || size_of(f.over) % block_ != 0;
+    block_ = over_.is_const() ? part_or_tail(constant_size(f.over), 32, most) : most;
+    tail_ = !over_.is_const() || constant_size(f.over) % block_ != 0;
   }
 
   UOp run() {
     UOp end = sink_.src(0), store = end.src(0);
     // The loops around: the largest one is divided over the threads.
     UOps ranges(end.srcs().begin() + 1, end.srcs().end());
-    UOp tiles = all_rows_.is_const() ? UOp::constant(ceil_div(size_of(f_.row), rows_)) : ceil_div(all_rows_, rows_);
+    UOp tiles =
+        all_rows_.is_const() ? UOp::constant(ceil_div(constant_size(f_.row), rows_)) : ceil_div(all_rows_, rows_);
     UOp tile = names_.range(tiles, AxisType::kLoop);
     UOp* most = &tile;
     for (UOp& r : ranges)
       if (r != f_.row && r != f_.column) outer_.push_back(r);
     for (UOp& r : outer_)
-      if (!most->src(0).is_const() || size_of(r) > size_of(*most)) most = &r;
+      if (!most->src(0).is_const() || constant_size(r) > constant_size(*most)) most = &r;
     const Map threaded{{*most, UOp::range(most->src(0), RangeArg{most->arg<RangeArg>().id, AxisType::kThread})}};
     if (*most != tile) around_ = threaded;
     *most = threaded[0].second;
@@ -78,7 +79,7 @@ class Blocks {
       // The last tile has what is left.
       UOp left = all_rows_ + fold_mul(tile, -rows_);
       tile_size_ = (left < rows_).where(left, UOp::constant(rows_));
-    } else if (const int64_t rows = size_of(f_.row); rows % rows_) {
+    } else if (const int64_t rows = constant_size(f_.row); rows % rows_) {
       // The last tile begins where a whole one fits: some rows are computed twice, to the same numbers.
       first_row_ = (first_row_ < rows - rows_).where(first_row_, UOp::constant(rows - rows_));
     }
@@ -153,7 +154,7 @@ class Blocks {
   UOp carried(UOp buffer, double start) {
     UOps deps{buffer}, own;
     deps.insert(deps.end(), outer_.begin(), outer_.end());
-    UOp i = lane_axis(size_of(buffer.src(0)), 8, own);
+    UOp i = lane_axis(constant_size(buffer.src(0)), 8, own);
     UOp init =
         UOp::make(Ops::AFTER, buffer.dtype(), deps).index({i}).store(UOp::constant(start, buffer.dtype())).end(own);
     UOps found{buffer, init};
@@ -382,7 +383,7 @@ class Blocks {
 
   /// Finds the blocks in which the mask lets something through for any row of the tile; the others are skipped.
   void find_open_blocks() {
-    blocks_ = over_.is_const() ? UOp::constant(ceil_div(size_of(f_.over), block_)) : ceil_div(over_, block_);
+    blocks_ = over_.is_const() ? UOp::constant(ceil_div(constant_size(f_.over), block_)) : ceil_div(over_, block_);
     begin_ = UOp::constant(int64_t{0});
     end_ = blocks_;
     const std::optional<Bound> bound =

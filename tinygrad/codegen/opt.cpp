@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "tinygrad/codegen/expand.h"
+#include "tinygrad/base/contains.h"
 #include "tinygrad/codegen/packed4.h"
 #include "tinygrad/codegen/stage.h"
 #include "tinygrad/codegen/tensor_core.h"
@@ -20,7 +20,6 @@ const char* opt_name(OptOp op) {
                                 "GROUPTOP", "NOLOCALS", "PADTO",  "SWAP",   "SPLIT", "STAGE"};
   return names[static_cast<int>(op)];
 }
-bool contains(std::span<const UOp> list, UOp u) { return std::find(list.begin(), list.end(), u) != list.end(); }
 
 /// True when all reduces of products of `value` are over `loop` and over whatever else is reduced and open in it.
 bool summed_over(UOp sink, UOp value, UOp loop) {

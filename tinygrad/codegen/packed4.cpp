@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <optional>
 
-#include "tinygrad/codegen/access.h"
+#include "tinygrad/base/contains.h"
 #include "tinygrad/codegen/fold.h"
 #include "tinygrad/codegen/heuristic.h"
 #include "tinygrad/codegen/stage.h"
+#include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/loop_ranges.h"
 
 namespace tg {
 namespace {
@@ -20,8 +22,6 @@ constexpr double kLongRow = 8192;          // values of it
 constexpr int64_t kShortAxis = 4;          // the two values of a byte
 constexpr double kCyclesPerVector = 1.2;   // of sixteen values, as measured
 
-bool contains(const UOps& list, UOp u) { return std::find(list.begin(), list.end(), u) != list.end(); }
-int64_t size_of(UOp r) { return r.src(0).is_const() ? static_cast<int64_t>(r.src(0).const_int()) : 0; }
 bool is_group_of_bits(UOp u) {
   if (u.nsrc() != 2 || !u.src(1).is_const() || u.src(1).is_invalid()) return false;
   const int128 c = u.src(1).const_int();
@@ -53,14 +53,14 @@ UOp sum_of_products(const UOps& order) {
 /// The load of the packed bytes, and how its index walks them.
 struct PackedBytes {
   UOp load;
-  LinearForm index;
+  AffineIndex index;
 };
 /// Returns the one load of bytes that are contiguous along `range`, of which only groups of bits are used.
 std::optional<PackedBytes> packed_bytes(const UOps& order, UOp range) {
   std::optional<PackedBytes> found;
   for (UOp u : order) {
     if (!u.is(Ops::LOAD) || u.dtype() != dtypes::uint8 || u.nsrc() != 1 || !u.src(0).src(0).is(Ops::PARAM)) continue;
-    LinearForm form = linear_form(u.src(0).src(1));
+    AffineIndex form(u.src(0).src(1));
     if (form.coefficient(range) != 1 || !form.rest.empty() || u.src(0).src(1).is(Ops::WHERE)) continue;
     if (found) return {};
     found = PackedBytes{u, std::move(form)};
@@ -94,7 +94,7 @@ UOp factor_of(UOp product, UOp bytes, UOp range, const UOps& reduced) {
 
 /// Returns the reduce range that walks from block to block, of which `blocks` share a register of `n` bytes each;
 /// empty: there is none that fits.
-UOp block_range(const LinearForm& index, UOp range, const UOps& reduced, int64_t n, int64_t blocks) {
+UOp block_range(const AffineIndex& index, UOp range, const UOps& reduced, int64_t n, int64_t blocks) {
   UOp distance;
   int64_t step = 0;
   for (UOp r : reduced) {
@@ -103,7 +103,7 @@ UOp block_range(const LinearForm& index, UOp range, const UOps& reduced, int64_t
     distance = r;
     step = c;
   }
-  const bool fits = distance && size_of(distance) > 0 && size_of(distance) % blocks == 0 && step % 2 == 0 &&
+  const bool fits = distance && constant_size(distance) > 0 && constant_size(distance) % blocks == 0 && step % 2 == 0 &&
                     (blocks - 1) * step + n <= kReach;
   return fits ? distance : UOp();
 }
@@ -116,7 +116,7 @@ Packed4Kernel packed4_kernel(UOp sink, UOp range, const Renderer& renderer) {
   UOp reduce = sum_of_products(order);
   if (!reduce) return {};
   const UOps reduced(reduce.srcs().begin() + 1, reduce.srcs().end());
-  const int64_t n = size_of(range);
+  const int64_t n = constant_size(range);
   if (!contains(reduced, range) || n <= 0 || n % kBytes) return {};
   const std::optional<PackedBytes> packed = packed_bytes(order, range);
   if (!packed) return {};
@@ -133,7 +133,7 @@ Packed4Kernel packed4_kernel(UOp sink, UOp range, const Renderer& renderer) {
   std::vector<std::pair<UOp, UOp>> map;
   UOp word = k.lanes;
   if (distance) {
-    k.registers = UOp::range(UOp::constant(size_of(distance) / blocks), distance.arg<RangeArg>());
+    k.registers = UOp::range(UOp::constant(constant_size(distance) / blocks), distance.arg<RangeArg>());
     map.push_back({distance, fold_add(fold_mul(k.registers, blocks), fold_by(Ops::FLOORDIV, k.lanes, words))});
     word = fold_by(Ops::FLOORMOD, k.lanes, words);
   } else if (words > kLanes) {
@@ -179,7 +179,7 @@ std::optional<Candidate> packed4_candidate(const KernelAxes& kernel, const Packe
   c.staged = 1u << operand;
   c.stages = {{-1, operand}};
   double rows = 1, vectors = 1;
-  const int tiled = tiled_axis(kernel, packed.registers ? size_of(packed.registers) : 1);
+  const int tiled = tiled_axis(kernel, packed.registers ? constant_size(packed.registers) : 1);
   for (int a = 0; a < static_cast<int>(kernel.axes().size()); a++) {
     const KernelAxes::Axis& x = kernel.axes()[static_cast<size_t>(a)];
     UOp r = kernel.range(a);

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
-#include "tinygrad/codegen/access.h"
-#include "tinygrad/codegen/expand.h"
 #include "tinygrad/codegen/fold.h"
 #include "tinygrad/codegen/stage.h"
+#include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/loop_ranges.h"
 
 namespace tg {
 namespace {
@@ -19,13 +19,9 @@ constexpr int64_t kPage = 4096, kLine = 64;  // bytes
 constexpr int64_t kManyParts = 16;           // of a panel: fewer have ways of the first level cache of their own
 constexpr int64_t kUnrolled = 8;             // vectors of a fill along the lanes that are moved together
 
-AxisType type_of(UOp r) { return r.arg<RangeArg>().type; }
-bool is_lane(UOp r) { return type_of(r) == AxisType::kVector; }
-int64_t size_of(UOp r) { return static_cast<int64_t>(r.src(0).const_int()); }
-
 /// Order of the dimensions of a panel: loops as they nest, then what is unrolled, the lanes last.
 bool is_outside(UOp a, UOp b) {
-  auto rank = [](UOp r) { return is_loop(r) ? 0 : is_lane(r) ? 3 : type_of(r) == AxisType::kUnroll ? 1 : 2; };
+  auto rank = [](UOp r) { return is_loop(r) ? 0 : is_lane(r) ? 3 : axis_type(r) == AxisType::kUnroll ? 1 : 2; };
   return rank(a) != rank(b) ? rank(a) < rank(b) : nests_before(a, b);
 }
 
@@ -58,7 +54,7 @@ class PanelFill {
       if (at_[i]) continue;
       if (i == lane_ && width_) put_lanes(i);
       else if (i == lane_ && (keeps_lanes_ || transposes_)) put(i, over_[i]);
-      else put(i, loop(size_of(over_[i]), keeps_lanes_ || run_ == none_ ? AxisType::kUpcast : AxisType::kLoop));
+      else put(i, loop(constant_size(over_[i]), keeps_lanes_ || run_ == none_ ? AxisType::kUpcast : AxisType::kLoop));
     }
     return loops_;
   }
@@ -75,12 +71,13 @@ class PanelFill {
     keeps_lanes_ = along >= 0 && along <= near;
     run_ = none_;
     for (size_t k = 0; k < none_ && !keeps_lanes_; k++)
-      if (k != lane_ && step_along(k) == 1 && (run_ == none_ || size_of(over_[k]) > size_of(over_[run_]))) run_ = k;
+      if (k != lane_ && step_along(k) == 1 && (run_ == none_ || constant_size(over_[k]) > constant_size(over_[run_])))
+        run_ = k;
     transposes_ =
-        run_ != none_ && along > kNearLanes && size_of(over_[run_]) > 1 && !is_gated_along(value_, over_[run_]);
+        run_ != none_ && along > kNearLanes && constant_size(over_[run_]) > 1 && !is_gated_along(value_, over_[run_]);
   }
   void add_lanes(int64_t lanes) {
-    const int64_t n = size_of(over_.back());
+    const int64_t n = constant_size(over_.back());
     width_ = std::min(n & -n, lanes);
     if (width_ >= kFewLanes) set_lane(none_ - 1, 1);
     if (width_ >= kFewLanes && (keeps_lanes_ || transposes_)) return;
@@ -94,14 +91,14 @@ class PanelFill {
     std::vector<std::pair<int64_t, size_t>> loops;  // stride, dimension
     int64_t instances = 1;
     for (size_t i = 0; i < none_; i++) {
-      if (i != lane_ && !is_loop(over_[i])) instances *= size_of(over_[i]);
+      if (i != lane_ && !is_loop(over_[i])) instances *= constant_size(over_[i]);
       if (i != run_ && i != lane_ && (is_loop(over_[i]) || transposes_)) loops.emplace_back(step_along(i), i);
     }
     if (std::all_of(loops.begin(), loops.end(), [](const auto& l) { return l.first >= 0; }))
       std::stable_sort(loops.begin(), loops.end(), [](const auto& x, const auto& y) { return x.first > y.first; });
     for (const auto& [step, i] : loops) {
       if (i == loops.back().second && keeps_lanes_) put_unrolled(i, kUnrolled / instances);
-      else put(i, loop(size_of(over_[i]), AxisType::kLoop));
+      else put(i, loop(constant_size(over_[i]), AxisType::kLoop));
     }
   }
 
@@ -118,7 +115,7 @@ class PanelFill {
   }
   /// Makes a loop of which the inner part, the largest divisor up to `most`, is unrolled.
   void put_unrolled(size_t i, int64_t most) {
-    const int64_t n = size_of(over_[i]);
+    const int64_t n = constant_size(over_[i]);
     int64_t inner = std::min(n, std::max<int64_t>(most, 1));
     while (n % inner) inner--;
     if (n == inner) return put(i, loop(n, AxisType::kUpcast));
@@ -127,13 +124,13 @@ class PanelFill {
     put_split(i, outer, loop(inner, AxisType::kUpcast), inner);
   }
   void put_lanes(size_t i) {
-    const int64_t n = size_of(over_[i]);
+    const int64_t n = constant_size(over_[i]);
     UOp outer = n > width_ ? loop(n / width_, AxisType::kUpcast) : UOp();
     put_split(i, outer, loop(width_, AxisType::kVector), width_);
   }
   /// Makes a loop in parts of one size, of which the last may overlap the one before.
   void put_overlapping(size_t i, int64_t part_size) {
-    const int64_t n = size_of(over_[i]);
+    const int64_t n = constant_size(over_[i]);
     for (int64_t d = std::min(n, part_size); d >= kShortRun || d == n; d--)
       if (n % d == 0) return put_unrolled(i, d);
     UOp outer = loop((n + part_size - 1) / part_size, AxisType::kLoop), part = loop(part_size, AxisType::kUpcast);
@@ -158,8 +155,8 @@ class PanelFill {
 std::vector<int64_t> padded_steps(const UOps& over, int64_t itemsize, int64_t* size) {
   std::vector<int64_t> steps(over.size());
   *size = 1;
-  for (size_t i = over.size(); i-- > 0; *size *= size_of(over[i])) {
-    if (type_of(over[i]) == AxisType::kLoop && size_of(over[i]) >= kManyParts && *size * itemsize % kPage == 0)
+  for (size_t i = over.size(); i-- > 0; *size *= constant_size(over[i])) {
+    if (axis_type(over[i]) == AxisType::kLoop && constant_size(over[i]) >= kManyParts && *size * itemsize % kPage == 0)
       *size += kLine / itemsize;
     steps[i] = *size;
   }
@@ -171,7 +168,7 @@ int64_t stride_along(UOp value, UOp range) {
   int64_t most = 0;
   for (UOp u : value.toposort()) {
     if (!u.is(Ops::LOAD) || !depends_on(u.src(0), range)) continue;
-    const LinearForm f = linear_form(u.src(0).src(1));
+    const AffineIndex f(u.src(0).src(1));
     if (std::any_of(f.rest.begin(), f.rest.end(), [&](UOp x) { return depends_on(x, range); })) return -1;
     most = std::max(most, std::abs(f.coefficient(range)));
   }

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tinygrad/codegen/access.h"
 #include "tinygrad/target/machine_rates.h"
+#include "tinygrad/uop/affine.h"
 
 namespace tg {
 namespace {
@@ -28,7 +28,7 @@ bool compares(UOp u, UOp a, UOp b) {
   if (!u.is(Ops::CMPLT) || !u.src(0).dtype().is_int()) return false;
   int64_t of_a = 0, of_b = 0;
   for (int side = 0; side < 2; side++) {
-    const LinearForm f = linear_form(u.src(static_cast<size_t>(side)));
+    const AffineIndex f(u.src(static_cast<size_t>(side)));
     if (!f.rest.empty()) return false;
     for (const auto& [r, c] : f.terms) {
       if (r != a && r != b) return false;
@@ -51,13 +51,13 @@ UOp only(const UOps& nodes, Ops op) {
 bool loads_slide(const UOps& nodes, UOp place, UOp tap) {
   return std::all_of(nodes.begin(), nodes.end(), [&](UOp u) {
     if (!u.is(Ops::LOAD)) return true;
-    const LinearForm f = linear_form(u.src(0).src(1));
+    const AffineIndex f(u.src(0).src(1));
     return f.rest.empty() && f.coefficient(tap) != 0 && std::abs(f.coefficient(tap)) == std::abs(f.coefficient(place));
   });
 }
 /// Returns the innermost axis that is stored contiguously, or as blocks of rows where the chunks themselves are, and
 /// fills the lanes; else the one that fills them best. -1: there is none.
-int axis_for_lanes(const KernelAxes& kernel, int place, const LinearForm& stored, int lanes) {
+int axis_for_lanes(const KernelAxes& kernel, int place, const AffineIndex& stored, int lanes) {
   const bool along_memory = stored.coefficient(kernel.range(place)) == 1;
   int best = -1;
   double most = 0;
@@ -94,7 +94,7 @@ std::optional<PrefixAxes> prefix_axes(const KernelAxes& kernel, const Renderer& 
         std::any_of(inside.begin(), inside.end(), [&](UOp u) { return compares(u, kernel.range(a), tap); }))
       p.place = a;
   if (p.place < 0 || !loads_slide(inside, kernel.range(p.place), tap)) return {};
-  const LinearForm stored = linear_form(store.src(0).src(1));
+  const AffineIndex stored(store.src(0).src(1));
   // Without blocks, lanes that stride are taken one by one.
   if (stored.coefficient(kernel.range(p.place)) == 1 && !renderer.has_blocks()) return {};
   p.lanes_axis = axis_for_lanes(kernel, p.place, stored, lanes_of(kernel, renderer));

@@ -6,13 +6,14 @@
 #include <optional>
 #include <unordered_set>
 
-#include "tinygrad/codegen/access.h"
+#include "tinygrad/base/contains.h"
 #include "tinygrad/codegen/cost_model.h"
-#include "tinygrad/codegen/expand.h"
 #include "tinygrad/codegen/final_ranges.h"
 #include "tinygrad/codegen/fold.h"
-#include "tinygrad/codegen/rebuild.h"
+#include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/loop_ranges.h"
+#include "tinygrad/uop/rebuild.h"
 #include "tinygrad/uop/symbolic.h"
 
 namespace tg {
@@ -22,17 +23,15 @@ constexpr double kCyclesPerCost = 0.5;   // of an operation on a register of lan
 constexpr double kSpillCycles = 1.5;     // a store and a load of the first level cache
 constexpr double kL2BytesPerCycle = 28;  // beyond half of it
 
-bool contains(std::span<const UOp> list, UOp u) { return std::find(list.begin(), list.end(), u) != list.end(); }
 bool depends_on_any(UOp u, const UOps& ranges) {
   return std::any_of(ranges.begin(), ranges.end(), [&](UOp r) { return depends_on(u, r); });
 }
 bool are_sized(const UOps& ranges) {
   return std::all_of(ranges.begin(), ranges.end(), [](UOp r) { return r.src(0).is_const(); });
 }
-int64_t size_of(UOp range) { return static_cast<int64_t>(range.src(0).const_int()); }
 int64_t volume(const UOps& ranges) {
   int64_t n = 1;
-  for (UOp r : ranges) n *= size_of(r);
+  for (UOp r : ranges) n *= constant_size(r);
   return n;
 }
 UOps nested(UOps ranges) {
@@ -159,7 +158,7 @@ class Spill {
     UOp sum;
     int64_t stride = 1;
     for (const UOps* ranges : {&inner, &outer_})
-      for (size_t i = ranges->size(); i-- > 0; stride *= size_of((*ranges)[i])) {
+      for (size_t i = ranges->size(); i-- > 0; stride *= constant_size((*ranges)[i])) {
         UOp term = stride == 1 ? (*ranges)[i] : (*ranges)[i] * ConstValue(stride);
         sum = sum ? sum + term : term;
       }
@@ -183,7 +182,7 @@ Placed placed(UOp index, int64_t elements, const FinalRanges& ranges) {
   UOp own, other;
   bool lanes = false;
   auto sum = [](UOp a, UOp b) { return a ? fold_add(a, b) : b; };
-  for (const auto& [r, k] : linear_form(index).terms) {
+  for (const auto& [r, k] : AffineIndex(index).terms) {
     if (k < elements) {
       own = sum(own, fold_mul(r, k));
       continue;
@@ -191,11 +190,11 @@ Placed placed(UOp index, int64_t elements, const FinalRanges& ranges) {
     for (UOp i : ranges.at(r).instances) {
       if (i.arg<RangeArg>().type == AxisType::kVector) {
         lanes = true;  // they stay adjacent
-        other = other ? fold_add(fold_mul(other, size_of(i)), i) : i;
+        other = other ? fold_add(fold_mul(other, constant_size(i)), i) : i;
       } else {
         other = sum(other, fold_mul(i, p.instances));
       }
-      p.instances *= size_of(i);
+      p.instances *= constant_size(i);
     }
   }
   if (!own) own = UOp::constant(int64_t{0});

@@ -3,15 +3,15 @@
 
 #include <algorithm>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/codegen/final_ranges.h"
 #include "tinygrad/codegen/fold.h"
-#include "tinygrad/codegen/rebuild.h"
 #include "tinygrad/codegen/window.h"
 #include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/rebuild.h"
 
 namespace tg {
 namespace {
-bool contains(const UOps& list, UOp u) { return std::find(list.begin(), list.end(), u) != list.end(); }
 bool is_kind(UOp u, StageKind kind) { return u.is(Ops::STAGE) && u.arg<StageArg>().use == kind; }
 
 /// True for values in memory order that no reduce and no other scratch memory goes into.

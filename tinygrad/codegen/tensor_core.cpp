@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "tinygrad/codegen/access.h"
 #include "tinygrad/codegen/fold.h"
+#include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
 
@@ -75,7 +75,7 @@ struct Fit {
 bool along_store(UOp sink, UOp value) {
   for (UOp u : sink.toposort()) {
     if (!u.is(Ops::STORE)) continue;
-    for (const auto& [r, c] : linear_form(u.src(0).src(1)).terms)
+    for (const auto& [r, c] : AffineIndex(u.src(0).src(1)).terms)
       if (c == 1 && depends_on(value, r)) return true;
   }
   return false;
@@ -123,7 +123,7 @@ UOp load_of_words(UOp v, UOp range, UOp words, int64_t k) {
   UOp index = v.src(0);
   if (!index.src(0).is(Ops::PARAM) || index.src(1).is(Ops::WHERE) || static_cast<int64_t>(range.src(0).const_int()) % k)
     return {};
-  const LinearForm f = linear_form(index.src(1));
+  const AffineIndex f(index.src(1));
   if (!f.rest.empty() || f.coefficient(range) != 1 || f.offset % k || f.offset < 0) return {};
   UOp at = words;
   for (const auto& [r, c] : f.terms) {
@@ -191,7 +191,7 @@ std::vector<std::pair<UOp, int>> tensor_core_choices(UOp sink, const Renderer& r
     if (!r.src(0).is_const()) continue;
     bool unit = false;
     for (UOp f : {s.x, s.y})
-      for (UOp u : f.toposort()) unit |= u.is(Ops::LOAD) && linear_form(u.src(0).src(1)).coefficient(r) == 1;
+      for (UOp u : f.toposort()) unit |= u.is(Ops::LOAD) && AffineIndex(u.src(0).src(1)).coefficient(r) == 1;
     const std::pair<bool, int64_t> score{unit, static_cast<int64_t>(r.src(0).const_int())};
     if (score > best) {
       range = r;

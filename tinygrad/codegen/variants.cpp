@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tinygrad/codegen/access.h"
 #include "tinygrad/codegen/cost_model.h"
 #include "tinygrad/codegen/decomp.h"
 #include "tinygrad/codegen/flatten_rows.h"
@@ -13,6 +12,7 @@
 #include "tinygrad/codegen/packed4.h"
 #include "tinygrad/codegen/prefix.h"
 #include "tinygrad/codegen/tensor_core.h"
+#include "tinygrad/uop/affine.h"
 
 namespace tg {
 
@@ -110,7 +110,7 @@ void apply_sequential_lanes(KernelAxes& kernel, const Renderer& renderer) {
   UOp store;
   for (UOp u : kernel.sink().toposort())
     if (u.is(Ops::STORE)) store = u;
-  const LinearForm form = linear_form(store.src(0).src(1));
+  const AffineIndex form(store.src(0).src(1));
   const int64_t lanes = std::max<int64_t>(1, renderer.target().vector_bytes / store.src(1).dtype().itemsize());
   for (int a = 0; a < axis_count(kernel) && lanes > 1; a++) {
     const KernelAxes::Axis axis = axis_of(kernel, a);

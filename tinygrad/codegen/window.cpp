@@ -5,12 +5,13 @@
 #include <map>
 #include <numeric>
 
-#include "tinygrad/codegen/access.h"
 #include "tinygrad/codegen/fold.h"
-#include "tinygrad/codegen/rebuild.h"
 #include "tinygrad/codegen/stage.h"
+#include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/loop_ranges.h"
+#include "tinygrad/uop/rebuild.h"
 
 namespace tg {
 namespace {
@@ -18,12 +19,9 @@ constexpr int64_t kUnrolled = 8;   // vectors of a fill that are moved together
 constexpr double kOverlap = 0.9;   // of the elements that are left when two ranges share one sum
 constexpr size_t kLoopsOfSum = 3;  // that fill along one sum, at most: of rows, of groups of vectors, of vectors
 
-bool is_lane(UOp r) { return r.is(Ops::RANGE) && r.arg<RangeArg>().type == AxisType::kVector; }
-int64_t size_of(UOp r) { return r.src(0).is_const() ? static_cast<int64_t>(r.src(0).const_int()) : 0; }
-
 /// The sums through which a value depends on ranges: its maximal integer expressions.
-std::vector<LinearForm> forms_of(UOp value) {
-  std::vector<LinearForm> forms;
+std::vector<AffineIndex> forms_of(UOp value) {
+  std::vector<AffineIndex> forms;
   for (UOp u : value.toposort()) {
     if (u.is(Ops::RANGE)) continue;
     const bool sum =
@@ -32,7 +30,7 @@ std::vector<LinearForm> forms_of(UOp value) {
     for (uint32_t i = 0; i < u.nsrc(); i++) {
       UOp s = u.src(i);
       if (!s.dtype().is_int() || (sum && !(u.is(Ops::WHERE) && i == 0)) || ranges_of(s).empty()) continue;
-      if (s.is(Ops::RANGE) || s.in(Ops::ADD | Ops::MUL | Ops::WHERE)) forms.push_back(linear_form(s));
+      if (s.is(Ops::RANGE) || s.in(Ops::ADD | Ops::MUL | Ops::WHERE)) forms.push_back(AffineIndex(s));
     }
   }
   return forms;
@@ -44,7 +42,7 @@ struct Spread {
 Spread spread_of(const Slide& s) {
   Spread out;
   for (const auto& [r, k] : s) {
-    const int64_t most = k * (size_of(r) - 1);
+    const int64_t most = k * (constant_size(r) - 1);
     out.extent += std::abs(most);
     out.lo += std::min<int64_t>(most, 0);
   }
@@ -67,9 +65,9 @@ struct Direction {
   std::vector<int64_t> direction;
   int64_t coefficient = 0;  ///< 0: it is in no sum
 };
-Direction direction_of(UOp range, const std::vector<LinearForm>& forms) {
+Direction direction_of(UOp range, const std::vector<AffineIndex>& forms) {
   Direction d{range, {}, 0};
-  for (const LinearForm& f : forms) {
+  for (const AffineIndex& f : forms) {
     d.direction.push_back(f.coefficient(range));
     d.coefficient = std::gcd(d.coefficient, d.direction.back());
   }
@@ -86,18 +84,18 @@ Slide joined(Slide slide, const Direction& d) {
   wide.push_back({d.range, d.coefficient});
   Slide reduced = wide;
   reduce_slide(&slide);
-  const double separate = static_cast<double>(spread_of(slide).extent) * static_cast<double>(size_of(d.range));
+  const double separate = static_cast<double>(spread_of(slide).extent) * static_cast<double>(constant_size(d.range));
   const bool overlaps = reduce_slide(&reduced) && static_cast<double>(spread_of(reduced).extent) <= kOverlap * separate;
   return overlaps ? wide : Slide();
 }
 }  // namespace
 
 std::vector<Slide> slides(UOp value) {
-  const std::vector<LinearForm> forms = forms_of(value);
+  const std::vector<AffineIndex> forms = forms_of(value);
   std::vector<Direction> members;
   std::vector<Slide> out;
   for (UOp r : ranges_of(value)) {
-    if (size_of(r) <= 0) return {};
+    if (constant_size(r) <= 0) return {};
     Direction d = direction_of(r, forms);
     if (d.coefficient == 0) out.push_back({{r, 1}});
     else members.push_back(std::move(d));
@@ -166,7 +164,7 @@ int64_t pitch_of(UOp value, const Dimension& d) {
   int64_t pitch = 0;
   for (UOp u : value.toposort()) {
     if (!u.is(Ops::FLOORMOD) || !u.src(1).is_const() || !depends_on(u.src(0), d.unit)) continue;
-    const LinearForm f = linear_form(u.src(0));
+    const AffineIndex f(u.src(0));
     const int64_t unit = f.coefficient(d.unit) * d.sign;
     const bool own = f.rest.empty() && f.terms.size() == d.slide.size() && unit == 1 &&
                      std::all_of(d.slide.begin(), d.slide.end(),
@@ -176,7 +174,7 @@ int64_t pitch_of(UOp value, const Dimension& d) {
   return pitch;
 }
 
-Dimension dimension_of(UOp value, Slide slide, const LinearForm& address) {
+Dimension dimension_of(UOp value, Slide slide, const AffineIndex& address) {
   Dimension d;
   for (const auto& [r, k] : slide) {
     d.has_lane |= is_lane(r);
@@ -196,12 +194,12 @@ Dimension dimension_of(UOp value, Slide slide, const LinearForm& address) {
 
 /// Returns the dimensions of a window in the order of memory, the one with the lanes last.
 std::vector<Dimension> dimensions_of(const StageRead& read) {
-  LinearForm address;  // of what the window is filled from
+  AffineIndex address;  // of what the window is filled from
   for (UOp u : read.value.toposort())
-    if (u.is(Ops::LOAD)) address = linear_form(u.src(0).src(1));
+    if (u.is(Ops::LOAD)) address = AffineIndex(u.src(0).src(1));
   std::vector<Dimension> out;
   for (UOp coordinate : read.coordinates) {
-    Slide s = linear_form(coordinate).terms;
+    Slide s = AffineIndex(coordinate).terms;
     if (reduce_slide(&s)) {
       out.push_back(dimension_of(read.value, std::move(s), address));
     } else {
@@ -261,7 +259,7 @@ class WindowFill {
         continue;
       (u.is(Ops::FLOORDIV) ? quotient : rest) = u;
     }
-    const LinearForm f = linear_form((rest ? rest : quotient).src(0));
+    const AffineIndex f((rest ? rest : quotient).src(0));
     const int64_t begin = d.lo + f.offset;
     const int64_t first = begin >= 0 ? begin / d.pitch : -((-begin + d.pitch - 1) / d.pitch);
     d.extent += begin - first * d.pitch;
@@ -284,7 +282,7 @@ class WindowFill {
   }
 
   void add(Dimension& d, bool last) {
-    const int64_t lanes = last && lane_ && d.memory == 1 ? size_of(lane_) : 1;  // where memory is contiguous
+    const int64_t lanes = last && lane_ && d.memory == 1 ? constant_size(lane_) : 1;  // where memory is contiguous
     UOp at = d.pitch ? rows(d, lanes) : elements(d, lanes), sum;
     for (const auto& [r, k] : d.slide) {
       UOp term = fold_mul(r, k);

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "tinygrad/schedule/indexing.h"
+#include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/eval.h"
-#include "tinygrad/uop/linear.h"
 #include "tinygrad/uop/symbolic.h"
 
 namespace tg {
@@ -124,7 +124,7 @@ bool reads_loop(UOp index, UOp loop) {
 
 /// Returns a loop of the sum whose size is an expression of the loops around it, and that no other part of the sum
 /// reads; null where there is none.
-const Term* inner_loop(const Linear& sum) {
+const Term* inner_loop(const AffineSum& sum) {
   for (const Term& t : sum.terms)
     if (t.base.is(Ops::RANGE) && !t.base.src(0).is_const() &&
         std::none_of(sum.terms.begin(), sum.terms.end(),
@@ -137,12 +137,12 @@ const Term* inner_loop(const Linear& sum) {
 /// loop is replaced by its first or last iteration, an expression of the others, so that terms of both cancel.
 Bounds bounds_over_loops(UOp index) {
   auto extreme = [&](bool maximum) {
-    Linear sum(index);
+    AffineSum sum(index);
     while (const Term* inner = inner_loop(sum)) {
       const auto [loop, coef] = *inner;
       sum.add(loop, -coef);
       if ((coef > 0) == maximum) {
-        sum.add(Linear(index_simplify(loop.src(0))), coef);
+        sum.add(AffineSum(index_simplify(loop.src(0))), coef);
         sum.c -= coef;
       }
       sum.normalize();

@@ -362,7 +362,7 @@ class Lowerer {
   void finish_call(uint32_t i) {
     UOp u = r_.nodes[i];
     const StepId id = store_step_[i];
-    UserStep user{at(kernels_, u.node()->arg_bits), {}};
+    UserStep user{at(kernels_, u.int_arg()), {}};
     size_t slots = 0;
     for (UOp p : user.kernel->sink.toposort())
       if (p.is(Ops::PARAM) && p.arg<ParamArg>().addrspace == AddrSpace::kGlobal)

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tinygrad/base/at.h"
+#include "tinygrad/base/contains.h"
 #include "tinygrad/schedule/schedule.h"
 #include "tinygrad/uop/graph.h"
 
@@ -154,11 +155,6 @@ double volume_of(std::span<const UOp> ranges);
 /// Returns true where `root` is one of these operations or depends on one.
 bool has_op(UOp root, OpSet ops);
 bool depends_on_any(UOp u, std::span<const UOp> ranges);
-inline bool contains(std::span<const UOp> list, UOp u) {
-  for (UOp v : list)
-    if (v == u) return true;
-  return false;
-}
 /// Calls f on each LOAD in `root`.
 template <class F> void for_each_load(UOp root, F&& f) {
   for (UOp u : root.toposort())

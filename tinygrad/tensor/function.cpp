@@ -40,7 +40,7 @@ bool has_memory(UOp buffer) {
 uint32_t first_source(UOp u) { return u.in(Ops::FUNCTION | Ops::CALL) ? 1 : 0; }
 
 /// Calls `f` on every node of the graph `root`, sources first, not inside of bodies and kernels of calls.
-template <class F> void walk(UOp root, F f) {
+template <class F> void walk_graph(UOp root, F f) {
   MemoScope seen;
   tg::walk(
       root, [&](UOp u) { return seen.has(u); }, [](UOp u) { return u.srcs().subspan(first_source(u)); },
@@ -55,7 +55,7 @@ class Rebuild {
  public:
   void set(UOp from, UOp to) { map_[from] = to; }
   UOp operator()(UOp root) {
-    walk(root, [&](UOp u) {
+    walk_graph(root, [&](UOp u) {
       if (map_.contains(u)) return;
       bool changed = false;
       UOps src(u.srcs().begin(), u.srcs().end());
@@ -84,7 +84,7 @@ class Rebuild {
 /// `whole`: every value no parameter goes into.
 UOps captured(UOp body, bool whole) {
   std::unordered_map<UOp, std::pair<bool, bool>> has;  // a PARAM, a BUFFER below
-  walk(body, [&](UOp u) {
+  walk_graph(body, [&](UOp u) {
     auto& h = has[u];
     h = {u.is(Ops::PARAM) && !is_variable(u), u.is(Ops::BUFFER)};
     for (uint32_t i = first_source(u); i < u.nsrc(); i++) {
@@ -200,8 +200,7 @@ class Inliner {
   bool is_kept(UOp u) const { return keep_gradients_ && u.is(Ops::FUNCTION) && u.arg<CallInfo>().gradient; }
 
   UOp rebuilt(UOp u) const {
-    if (u.is(Ops::GETTUPLE) && at(u.src(0)).is(Ops::TUPLE))
-      return at(u.src(0)).src(static_cast<size_t>(static_cast<int64_t>(u.node()->arg_bits)));
+    if (u.is(Ops::GETTUPLE) && at(u.src(0)).is(Ops::TUPLE)) return at(u.src(0)).src(static_cast<size_t>(u.int_arg()));
     if (u.is(Ops::FUNCTION) && !is_kept(u)) return inlined(u);
     bool changed = false;
     UOps src;
@@ -214,7 +213,7 @@ class Inliner {
   UOp inlined(UOp u) const {
     const bool precompile = u.arg<CallInfo>().precompile;
     Rebuild r;
-    walk(at(u.src(0)), [&](UOp p) {
+    walk_graph(at(u.src(0)), [&](UOp p) {
       if (!p.is(Ops::PARAM) || p.arg<ParamArg>().slot < 0) return;
       UOp a = at(u.src(static_cast<size_t>(p.arg<ParamArg>().slot) + 1));
       r.set(p, precompile ? boundary(a) : a);
@@ -353,7 +352,7 @@ Tensor call_body(const Tensors& args, const Tensor& body, std::shared_ptr<const 
   OpScope s;
   UOps src{UOp::make(Ops::TUPLE, dtypes::void_, {uop_of(body, "call")})};
   for (const Tensor& t : args) src.push_back(uop_of(t, "call"));
-  walk(src[0], [&](UOp p) {
+  walk_graph(src[0], [&](UOp p) {
     if (!p.is(Ops::PARAM) || p.arg<ParamArg>().slot < 0) return;
     auto slot = static_cast<size_t>(p.arg<ParamArg>().slot);
     TG_CHECK(IndexError, slot < args.size(), "[call] got ", args.size(), " arguments for a body with parameter ", slot);

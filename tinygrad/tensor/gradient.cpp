@@ -107,7 +107,7 @@ class GradientWalk {
     if (!v || !path_.has(u) || u.is(Ops::DETACH) || is_leaf_write(u) || !any_source_on_path(u)) return;
     if (u.is(Ops::GETTUPLE)) {
       UOp call = u.src(0);
-      accumulate_result(call, call.src(0).nsrc(), static_cast<size_t>(static_cast<int64_t>(u.node()->arg_bits)), v);
+      accumulate_result(call, call.src(0).nsrc(), static_cast<size_t>(u.int_arg()), v);
     } else if (u.is(Ops::AFTER)) {
       step_after(u, v);
     } else {
