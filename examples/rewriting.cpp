@@ -74,9 +74,10 @@ int main() {
   show("renamed    ", graph_rewrite(i * 4 + j, rename_ranges(), renaming), "r7 * 4 + r1");
   if (renaming.renamed != 1) throw std::runtime_error("each node is visited once");
 
-  // Users first: the pattern sees a node before its sources change, and what a rule made is not tried again.
-  const PatternMatcher<> unroll{rule(x * 2, x + x)};
-  show("users first", graph_rewrite((i * 2) * 2, unroll, {.walk = Walk::kUsersFirst}), "r0 + r0 + (r0 + r0)");
+  // A translation: the pattern sees a node before its sources change, the body what they have become; each node once.
+  const PatternMatcher<> twice{rule(x * 2, [](Translation& t, X) { return t.src[0] + t.src[0]; })};
+  Translation once;
+  show("translated ", translate((i * 2) * 2, twice, once), "r0 + r0 + (r0 + r0)");
 
   std::cout << "i < j is " << kind_of().rewrite(i < j) << ", i + j is " << kind_of().rewrite(i + j) << ", i * j is "
             << kind_of().rewrite(i * j) << '\n';

@@ -10,7 +10,8 @@
 
 #include "kernel_eval.h"
 #include "kernels.h"
-#include "tinygrad/codegen/access.h"
+#include "lane_access.h"
+#include "tinygrad/uop/affine.h"
 #include "tinygrad/codegen/opt.h"
 #include "tinygrad/codegen/window.h"
 
@@ -138,7 +139,7 @@ TEST(Codegen, StagedPanelsAreReadWithoutMasksAndInOneLoop) {
     while (base.is(Ops::AFTER)) base = base.src(0);
     if (u.is(Ops::LOAD) && base.is(Ops::BUFFER) && base.arg<ParamArg>().addrspace == AddrSpace::kLocal) {
       EXPECT_EQ(u.nsrc(), 1u);
-      EXPECT_EQ(classify(u.src(0)).kind, Lanes::kUnit);
+      EXPECT_EQ(lanes_of_access(u.src(0)), Lanes::kUnit);
     }
   }
   EXPECT_EQ(reduces, 1u);
@@ -216,7 +217,7 @@ TEST(Codegen, StepsOfTwoReadBackAsSteps) {
   size_t loads = 0;
   for (UOp u : p->linear) {
     if (!u.is(Ops::LOAD) || !u.src(0).is(Ops::INDEX)) continue;
-    const Lanes kind = classify(u.src(0)).kind;
+    const Lanes kind = lanes_of_access(u.src(0));
     loads += kind == Lanes::kUnit && u.nsrc() > 1;  // padding keeps its gate
     EXPECT_NE(kind, Lanes::kGather);
   }
@@ -382,7 +383,7 @@ TEST(Codegen, MatmulInnerLoop) {
     UOp base = u.src(0).src(0);
     while (base.is(Ops::AFTER)) base = base.src(0);
     if (base.is(Ops::BUFFER) && base.arg<ParamArg>().addrspace == AddrSpace::kReg) accumulators++;
-    else (classify(u.src(0)).kind == Lanes::kUnit ? vector : scalar)++;
+    else (lanes_of_access(u.src(0)) == Lanes::kUnit ? vector : scalar)++;
   }
   EXPECT_EQ(fma, accumulators);
   EXPECT_EQ(fma, scalar * vector);
@@ -395,7 +396,7 @@ TEST(Codegen, SoftmaxUsesTheLanesInEveryPass) {
   ArenaScope scope(*p->arena);
   for (UOp u : p->linear) {
     if (!u.is(Ops::LOAD) || !u.src(0).src(0).is(Ops::PARAM)) continue;
-    EXPECT_EQ(classify(u.src(0)).kind, Lanes::kUnit) << u;
+    EXPECT_EQ(lanes_of_access(u.src(0)), Lanes::kUnit) << u;
   }
 }
 
@@ -520,7 +521,7 @@ TEST(Codegen, KeepsRowsOfReducesWhole) {
     ArenaScope scope(*p->arena);
     for (UOp u : p->linear)
       if (u.is(Ops::LOAD) && lanes_of(u.src(0)) > 1 && !u.src(0).src(0).is(Ops::AFTER))
-        EXPECT_EQ(classify(u.src(0)).kind, Lanes::kUnit) << u;
+        EXPECT_EQ(lanes_of_access(u.src(0)), Lanes::kUnit) << u;
   }
 }
 

@@ -6,10 +6,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tinygrad/codegen/expand.h"
 #include "tinygrad/target/program.h"
 #include "tinygrad/uop/eval.h"
-#include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/loop_ranges.h"
 
 namespace tg::testing {
 

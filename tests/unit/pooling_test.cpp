@@ -1,6 +1,7 @@
 /// \file Poolings and their gradients: windows side by side, elements that neighbouring lanes share.
 #include "kernels.h"
-#include "tinygrad/codegen/access.h"
+#include "lane_access.h"
+#include "tinygrad/uop/affine.h"
 #include "tinygrad/codegen/opt.h"
 
 namespace tg::testing {
@@ -57,7 +58,7 @@ TEST(Pooling, WindowsAreUnrolledAndStoredAlongMemory) {
   const auto p = to_program(*pool_gradient(512, 20, 2), r);
   ArenaScope scope(*p->arena);
   for (UOp u : p->linear)
-    if (u.is(Ops::STORE)) { EXPECT_EQ(classify(u.src(0)).kind, Lanes::kUnit); }
+    if (u.is(Ops::STORE)) { EXPECT_EQ(lanes_of_access(u.src(0)), Lanes::kUnit); }
 }
 }  // namespace
 }  // namespace tg::testing

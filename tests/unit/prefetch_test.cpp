@@ -5,7 +5,7 @@
 #include <map>
 
 #include "kernels.h"
-#include "tinygrad/codegen/access.h"
+#include "tinygrad/uop/affine.h"
 
 namespace tg::testing {
 namespace {
@@ -13,7 +13,7 @@ std::vector<int64_t> distances(const Program& p) {  // elements from the element
   ArenaScope scope(*p.arena);
   std::vector<int64_t> out;
   for (UOp u : p.linear)
-    if (is_prefetch(u)) out.push_back(linear_form(u.src(0).src(1)).offset);
+    if (u.is(Ops::CUSTOM)) out.push_back(AffineIndex(u.src(0).src(1)).offset);
   return out;
 }
 CodegenOptions with(std::vector<Opt> opts) {
@@ -71,8 +71,8 @@ std::multimap<size_t, int64_t> prefetched(const Program& p, int slot) {
   size_t loops = 0;
   for (UOp u : p.linear) {
     loops += u.is(Ops::RANGE) && u.arg<RangeArg>().type != AxisType::kVector;
-    if (is_prefetch(u) && u.src(0).src(0).arg<ParamArg>().slot == slot)
-      out.emplace(loops, linear_form(u.src(0).src(1)).offset);
+    if (u.is(Ops::CUSTOM) && u.src(0).src(0).arg<ParamArg>().slot == slot)
+      out.emplace(loops, AffineIndex(u.src(0).src(1)).offset);
   }
   return out;
 }

@@ -281,21 +281,6 @@ TEST_F(Symbolic, PaddedIndexSurvivesReshape) {
   EXPECT_EQ(split_gate(got).second, graph_rewrite(flat, symbolic())) << render_expr(got);
 }
 
-TEST_F(Symbolic, LoadGates) {
-  UOp p = UOp::make(Ops::PARAM, dtypes::float32, {UOp::shape_stack(std::vector<int64_t>{16})}, Arg(ParamArg{0}));
-  UOp i = var("i", 0, 31), j = var("j", 0, 15), zero = UOp::constant(ConstValue(0.0), dtypes::float32);
-  auto load = [&](UOp idx) { return p.index({idx}).load(); };
-  UOp lo = i.ge(lit(4)), hi = i < 20;
-  // The clause on j is not needed to stay inside the buffer; those on i are.
-  UOp gate = (j < 8);
-  EXPECT_EQ(graph_rewrite(gate.where(load(j.valid(gate)), zero), pm_load_validity()), gate.where(load(j), zero));
-  UOp both = lo & hi;
-  EXPECT_EQ(graph_rewrite(both.where(load((i - 4).valid(both)), zero), pm_load_validity()), load((i - 4).valid(both)));
-  EXPECT_EQ(graph_rewrite((both & gate).where(load((i - 4).valid(both)), zero), pm_load_validity()),
-            gate.where(load((i - 4).valid(both)), zero));
-  EXPECT_EQ(graph_rewrite(load(UOp::invalid()), sym()), zero);
-}
-
 TEST_F(Symbolic, Kernels) {
   UOp p = UOp::make(Ops::PARAM, dtypes::int32, {UOp::shape_stack(std::vector<int64_t>{8})}, Arg(ParamArg{0}));
   UOp r = UOp::range(8, 0), one = UOp::range(1, 1), red = UOp::range(4, 2, AxisType::kReduce);

@@ -2,7 +2,8 @@
 #include "tinygrad/codegen/window.h"
 
 #include "kernels.h"
-#include "tinygrad/codegen/access.h"
+#include "lane_access.h"
+#include "tinygrad/uop/affine.h"
 #include "tinygrad/codegen/opt.h"
 #include "tinygrad/codegen/stage.h"
 #include "tinygrad/uop/facts.h"
@@ -117,7 +118,7 @@ TEST(Window, HoldsEachElementOnceAndIsReadWithoutMasks) {
     if (u.is(Ops::LOAD) && base.is(Ops::BUFFER) && base.arg<ParamArg>().addrspace == AddrSpace::kLocal) {
       read++;
       EXPECT_EQ(u.nsrc(), 1u);
-      EXPECT_EQ(classify(u.src(0)).kind, Lanes::kUnit);
+      EXPECT_EQ(lanes_of_access(u.src(0)), Lanes::kUnit);
     }
   }
   EXPECT_EQ(panels, 1);

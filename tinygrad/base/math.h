@@ -28,6 +28,17 @@ template <Integer T> constexpr T ceildiv(T a, T b) {
 /// Least multiple of `m` (> 0) that is at least `a`.
 template <Integer T> constexpr T round_up(T a, T m) { return static_cast<T>(ceildiv(a, m) * m); }
 
+constexpr bool is_power_of_two(int128 v) { return v > 0 && (v & (v - 1)) == 0; }
+/// Binary logarithm, rounded down; 0 for numbers below 2.
+constexpr int floor_log2(int128 v) {
+  int k = 0;
+  while (v > 1) {
+    v >>= 1;
+    k++;
+  }
+  return k;
+}
+
 /// a*b, a+b or nothing if the type cannot hold it.
 template <Integer T> constexpr std::optional<T> checked_mul(T a, T b) {
   T r{};

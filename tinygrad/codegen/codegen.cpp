@@ -11,6 +11,7 @@
 #include "tinygrad/codegen/decomp.h"
 #include "tinygrad/codegen/expand.h"
 #include "tinygrad/codegen/factor.h"
+#include "tinygrad/codegen/gates.h"
 #include "tinygrad/codegen/gpudims.h"
 #include "tinygrad/codegen/heuristic.h"
 #include "tinygrad/codegen/keep.h"
@@ -18,11 +19,11 @@
 #include "tinygrad/codegen/online.h"
 #include "tinygrad/codegen/prefetch.h"
 #include "tinygrad/codegen/program_info.h"
-#include "tinygrad/codegen/rebuild.h"
-#include "tinygrad/codegen/skip.h"
+#include "tinygrad/codegen/prune_masked_tiles.h"
+#include "tinygrad/codegen/separate_reduces.h"
 #include "tinygrad/codegen/words.h"
 #include "tinygrad/schedule/custom.h"
-#include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/rebuild.h"
 #include "tinygrad/uop/spec.h"
 #include "tinygrad/uop/symbolic.h"
 
@@ -43,7 +44,6 @@ struct Pass {
   const char* name;
   UOp (*run)(UOp sink, PassContext& c);
   const PatternMatcher<>* (*rules)(const Renderer& r) = nullptr;
-  Walk walk = Walk::kSourcesFirst;
   bool skip_noopt = false;
   bool moves_loops = false;  ///< not for kernels whose author has ordered them
 };
@@ -51,26 +51,18 @@ struct Pass {
 /// Copies a kernel into the current graph. Only reads the nodes of `root`, so that several threads may compile kernels
 /// of one arena.
 UOp import_kernel(UOp root) {
-  UOps memo, stack{root}, src;
+  UOps memo, src;
   auto at = [&](UOp u) -> UOp& {
     if (u.id() >= memo.size()) memo.resize(u.id() + u.id() / 2 + 64);
     return memo[u.id()];
   };
-  while (!stack.empty()) {
-    UOp u = stack.back();
-    if (at(u)) {
-      stack.pop_back();
-      continue;
-    }
-    size_t before = stack.size();
-    for (size_t i = u.nsrc(); i-- > 0;)
-      if (!at(u.src(i))) stack.push_back(u.src(i));
-    if (stack.size() != before) continue;
-    src.clear();
-    for (UOp s : u.srcs()) src.push_back(at(s));
-    at(u) = UOp::make(u.op(), u.dtype(), src, u.arg(), u.tag());
-    stack.pop_back();
-  }
+  walk(
+      root, [&](UOp u) { return bool(at(u)); },
+      [&](UOp u) {
+        src.clear();
+        for (UOp s : u.srcs()) src.push_back(at(s));
+        at(u) = UOp::make(u.op(), u.dtype(), src, u.arg(), u.tag());
+      });
   return at(root);
 }
 
@@ -138,22 +130,19 @@ OpSet ops_to_use(const PassContext& c) {
 
 const std::vector<Pass>& passes() {
   static const std::vector<Pass> table{
-      {"online", online_pass, nullptr, Walk::kSourcesFirst, false, true},
+      {"online", online_pass, nullptr, false, true},
       {"symbolic", nullptr, [](const Renderer&) { return &sym(); }},
-      {"ranges", ranges_pass, nullptr, Walk::kSourcesFirst, true, true},
-      {"opts", opts_pass, nullptr, Walk::kSourcesFirst, false, true},
-      {"factor", [](UOp s, PassContext&) { return factor_reduces(s); }, nullptr, Walk::kSourcesFirst, false, true},
+      {"ranges", ranges_pass, nullptr, true, true},
+      {"opts", opts_pass, nullptr, false, true},
+      {"factor", [](UOp s, PassContext&) { return factor_reduces(s); }, nullptr, false, true},
       {"symbolic after opts", nullptr, [](const Renderer&) { return &sym(); }},
-      {"grid", [](UOp s, PassContext&) { return add_grid(s); }, nullptr, Walk::kSourcesFirst, false, true},
+      {"grid", [](UOp s, PassContext&) { return add_grid(s); }, nullptr, false, true},
       {"gates", [](UOp s, PassContext&) { return move_gates(s); }},
-      {"separate reduces", [](UOp s, PassContext&) { return separate_reduces(s); }, nullptr, Walk::kSourcesFirst, false,
+      {"separate reduces", [](UOp s, PassContext&) { return separate_reduces(s); }, nullptr, false, true},
+      {"skip", [](UOp s, PassContext& c) { return c.renderer.has_locals() ? s : prune_masked_tiles(s); }, nullptr, true,
        true},
-      {"skip", [](UOp s, PassContext& c) { return c.renderer.has_locals() ? s : skip_masked(s); }, nullptr,
-       Walk::kSourcesFirst, true, true},
-      {"expand", [](UOp s, PassContext& c) { return expand(s, c.renderer); }, nullptr, Walk::kSourcesFirst, false,
-       true},
-      {"prefetch", [](UOp s, PassContext& c) { return add_prefetches(s, c.renderer); }, nullptr, Walk::kSourcesFirst,
-       false, true},
+      {"expand", [](UOp s, PassContext& c) { return expand(s, c.renderer); }, nullptr, false, true},
+      {"prefetch", [](UOp s, PassContext& c) { return add_prefetches(s, c.renderer); }, nullptr, false, true},
       {"late symbolic", nullptr, [](const Renderer&) { return &pm_expanded(); }},
       {"lower to target",
        [](UOp s, PassContext& c) { return lower_to_target(s, c.renderer, ops_to_use(c), c.options.emulated); }},
@@ -272,7 +261,7 @@ std::shared_ptr<Program> to_program(const Kernel& kernel, const Renderer& render
     Stop::check("compile");
     if (pass.run) sink = pass.run(sink, context);
     else if (const PatternMatcher<>* rules = pass.rules(renderer))
-      sink = graph_rewrite(sink, *rules, const_cast<Renderer&>(renderer), {.name = pass.name, .walk = pass.walk});
+      sink = graph_rewrite(sink, *rules, const_cast<Renderer&>(renderer), {.name = pass.name});
     lowered |= std::string_view(pass.name) == "lower to target";
     if (spec && !lowered) verify(sink, spec_kernel(), pass.name);
     if (debug >= 5)

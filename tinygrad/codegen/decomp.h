@@ -1,8 +1,8 @@
-/// \file Decompositions: what index arithmetic and a target's missing operations and types become before a program is
-/// linear. Each stage is a function on a kernel's SINK that goes by what Renderer::ops() and Renderer::supports() lack.
-/// They work on kernel ASTs and on expanded graphs alike (before the expansion there is less to rewrite), validity
-/// having left the indices. The order is: decompose_longs, lower_index_dtype, decompose_dtypes, decompose_ops,
-/// late_patterns; lower_to_target runs them all.
+/// \file Decompositions of index arithmetic and of operations and types that a target lacks, before a program is
+/// linear. Each stage is a function on a kernel's SINK that asks Renderer::ops() and Renderer::supports(). They work on
+/// kernel ASTs and on expanded graphs alike (before the expansion there is less to rewrite), validity having left the
+/// indices. The order is: decompose_longs, lower_index_dtype, decompose_dtypes, decompose_ops, late_patterns;
+/// lower_to_target runs them all.
 #pragma once
 #include "tinygrad/target/renderer.h"
 #include "tinygrad/uop/rewrite.h"
@@ -43,30 +43,35 @@ inline UOp lower_to_target(UOp sink, const Renderer& renderer) {
   return lower_to_target(sink, renderer, renderer.ops());
 }
 
-// ---- the tables, for pipelines and tests ----
-/// FLOORDIV and FLOORMOD of fixed-width integers: shifts, masks, C's division with the sign set right where bounds do
-/// not show that it is.
-const PatternMatcher<>& pm_lower_divmod();
-/// THREEFRY and integer POW, which decompose_longs takes apart first.
+// ---- the tables ----
+/// The context of the tables below: the operations a target has.
+struct TargetOps {
+  OpSet ops;
+  bool has(Ops op) const { return ops.has(op); }
+  bool lacks(Ops op) const { return !ops.has(op); }
+  bool lacks_floor() const { return lacks(Ops::FLOORDIV) || lacks(Ops::FLOORMOD); }
+  bool fma() const { return has(Ops::MULACC); }
+};
+/// Operations the target lacks. FLOORDIV and FLOORMOD of fixed-width integers become shifts, masks, C's division with
+/// the sign set right where bounds do not show that it is.
+const PatternMatcher<>& pm_decompositions();
+/// Late operations the target has.
+const PatternMatcher<>& pm_late_operations();
+/// THREEFRY and integer POW, which decompose_longs decomposes first.
 const PatternMatcher<>& pm_long_operations();
-/// Rules for the operations that are not in `ops`. The table is kept for the program's life.
-const PatternMatcher<>& op_decompositions(OpSet ops);
-/// Rules for late operations that are in `ops`.
-const PatternMatcher<>& late_table(OpSet ops);
-
 // ---- single decompositions. `fma`: MULACC may be used inside. float16: through float32 ----
-/// 2^x of a float; at most 1.25 ulp off, exact on integers, denormal results are rounded once.
+/// Computes 2^x of a float; at most 1.25 ulp off, exact on integers, denormal results are rounded once.
 UOp decompose_exp2(UOp x, bool fma);
-/// y where x is y / ln 2 in the making (then 2^x is e^y), or nothing; y where x is pi / 2 + y or pi / 2 - y (then sin x
-/// is cos y), or nothing. Computed from y neither loses what rounding x would.
+/// Returns y where x is computed as y / ln 2 (then 2^x is e^y), or as pi / 2 + y or pi / 2 - y (then sin x is cos y);
+/// empty otherwise. From y neither loses the bits that rounding x would.
 UOp natural_exponent(UOp x);
 UOp cosine_argument(UOp x);
-/// log2(x); at most 1.4 ulp off, exact on powers of two; log2(+-0) = -inf, NaN for negative numbers.
+/// log2(x); at most 1.4 ulp off, exact on powers of two; log2(+-0) = -inf, NaN for negative values.
 UOp decompose_log2(UOp x, bool fma);
 /// sin(x) for every finite x, however large: float32 at most 0.51 ulp off, float64 at most 2; NaN for infinities.
 UOp decompose_sin(UOp x, bool fma);
-/// The same of a float32 below 2^17 in float32, at most 1.6 ulp off, and as above beyond: for renderers with rare
-/// choices and fused multiply-adds.
+/// Computes sin(x) of a float32 below 2^17 in float32, at most 1.6 ulp off, and as decompose_sin beyond: for renderers
+/// with rare choices and fused multiply-adds.
 UOp decompose_near_sin(UOp x);
 /// pow(x, y) with C's rules for signs, zeros, infinities and integer exponents. float32 at most 1 ulp off, float64 1.5.
 UOp decompose_pow(UOp x, UOp y, bool fma);

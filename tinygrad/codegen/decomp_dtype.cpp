@@ -8,15 +8,16 @@
 
 namespace tg {
 namespace {
+using namespace upat;
 constexpr double kInf = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
 
 struct Narrow {
   DType type, storage;
   int mantissa, bias;
-  double greatest;        ///< finite
+  double largest;         ///< finite
   bool fnuz = false;      ///< no negative zero, no infinity, NaN is its code
   bool infinity = true;   ///< has one
-  bool saturates = true;  ///< finite values beyond the greatest become it
+  bool saturates = true;  ///< finite values beyond the largest become it
   int shift() const { return 23 - mantissa; }
   int least_exponent() const { return 1 - bias; }
 };
@@ -39,7 +40,7 @@ UOp number(double v) { return UOp::constant(ConstValue(v), float32); }
 UOp is_nan(UOp v) { return v.ne(v); }
 constexpr uint32_t kSign = 0x80000000u, kMagnitude = 0x7fffffffu;
 
-/// A float32 to the nearest value of the narrow type, ties to even.
+/// Rounds a float32 to the nearest value of the narrow type, ties to even.
 UOp rounded(UOp v, DType d) {
   const Narrow n = narrow(d);
   const uint32_t last = 1u << n.shift();
@@ -53,7 +54,7 @@ UOp rounded(UOp v, DType d) {
   const double spacing = std::ldexp(1.0, 23 + n.least_exponent() - n.mantissa);
   UOp r = (m < number(std::ldexp(1.0, n.least_exponent())))
               .where((m + number(spacing)) + number(-spacing), to_even(bits_of(m)).bitcast(float32));
-  r = (number(n.greatest) < r).where(number(n.saturates ? n.greatest : kInf), r);
+  r = (number(n.largest) < r).where(number(n.saturates ? n.largest : kInf), r);
   if (n.fnuz) {
     r = r.eq(number(0)).where(number(0), (bits_of(r) | sign).bitcast(float32));
   } else {
@@ -63,7 +64,7 @@ UOp rounded(UOp v, DType d) {
   return is_nan(v).where(number(kNaN), r);
 }
 
-/// The code of a value that is exact in the narrow type.
+/// Returns the bits of a value that is exact in the narrow type.
 UOp encoded(UOp v, DType d) {
   const Narrow n = narrow(d);
   if (d == dtypes::bfloat16) return (bits_of(v) >> word(16)).cast(n.storage);
@@ -105,14 +106,14 @@ UOp decoded(UOp code, DType d) {
   return n.fnuz ? c.eq(word(0x80)).where(number(kNaN), r) : r;
 }
 
-/// float64 to float32 such that a second rounding gives what a single one would: to odd.
+/// Rounds float64 to float32 such that a second rounding gives the result of a single one: to odd.
 UOp to_odd(UOp v) {
   UOp f = v.cast(float32), back = f.cast(dtypes::float64), b = bits_of(f);
   UOp even = (b & word(1)).eq(word(0)), inexact = UOp::alu(Ops::AND, {back.ne(v), v.eq(v)});
-  // The neighbour on the other side: magnitude up when the conversion came out too small.
+  // The adjacent value on the other side: magnitude up when the conversion came out too small.
   UOp smaller = (v < v.const_like(0.0)).where(v < back, back < v);
   UOp neighbour = smaller.where(b + word(1), b - word(1)).bitcast(float32);
-  return UOp::alu(Ops::AND, {even, inexact}).where(neighbour, f);  // what overflowed becomes the greatest finite number
+  return UOp::alu(Ops::AND, {even, inexact}).where(neighbour, f);  // what overflowed becomes the largest finite number
 }
 
 /// Processors have no such instruction for vectors, and compilers call a function for each lane.
@@ -122,69 +123,72 @@ bool is_double_to_half(UOp u) {
 
 constexpr OpSet kExact = Ops::WHERE | Ops::MAX | Ops::NEG | Ops::TRUNC;  // of exact operands
 
-struct Emulation {
+/// The types a target does not compute in.
+struct Emulation : Translation {
+  Emulation(const Renderer& r, DTypeSet w) : renderer(r), without(w) {}
   const Renderer& renderer;
   DTypeSet without;
   bool emulated(DType d) const {
     return d.is_float() && !d.is_weak() && d.itemsize() < 4 && (!renderer.supports(d) || without.has(d));
   }
-
-  UOp converted(UOp v, DType from, DType to) const {  // v stands for a value of type `from`
-    if (!emulated(to)) return from == dtypes::float64 && to == dtypes::float16 ? to_odd(v).cast(to) : v.cast(to);
-    if (from == to) return v;
-    if (emulated(from)) return rounded(v, to);
-    if (from == dtypes::float64 && to != dtypes::bfloat16) return rounded(to_odd(v), to);
-    return rounded(v.cast(float32), to);
-  }
-
-  UOp node(UOp u, UOps& src) const {
-    const DType d = u.dtype();
-    auto remake = [&](DType as) { return UOp::make(u.op(), as, src, u.arg(), u.tag()); };
-    if (u.is(Ops::STORE)) {
-      if (emulated(u.src(1).dtype()) && src[0].dtype() != float32) src[1] = encoded(src[1], u.src(1).dtype());
-      return remake(d);
-    }
-    if (u.is(Ops::CAST)) return converted(src[0], u.src(0).dtype(), d);
-    if (u.is(Ops::BITCAST)) {
-      const DType from = u.src(0).dtype();
-      if (from == d) return src[0];
-      UOp v = emulated(from) ? encoded(src[0], from) : src[0];
-      return emulated(d) ? decoded(v.bitcast(narrow(d).storage), d) : v.bitcast(d);
-    }
-    if (!emulated(d)) return remake(d);
-    if (u.is_const()) return UOp::constant(u.const_value(), float32);
-    if (u.in(groups::kDefines))
-      return remake(u.arg<ParamArg>().addrspace == AddrSpace::kReg ? float32 : narrow(d).storage);
-    if (u.in(Ops::INDEX | Ops::AFTER)) return remake(src[0].dtype());
-    if (u.is(Ops::LOAD)) {
-      if (src[0].dtype() == float32) return remake(float32);
-      if (src.size() > 1) src[1] = encoded(src[1], d);
-      return decoded(remake(src[0].dtype()), d);
-    }
-    UOp r = remake(float32);
-    return u.in(groups::kAlu | Ops::REDUCE) && !u.in(kExact) ? rounded(r, d) : r;
-  }
+  bool concerns(UOp u) const { return emulated(u.dtype()) || is_double_to_half(u); }
 };
+
+/// Converts a value that represents one of type `from`.
+UOp converted(const Emulation& e, UOp v, DType from, DType to) {
+  const bool to_half = from == dtypes::float64 && to == dtypes::float16;
+  if (!e.emulated(to)) return to_half ? to_odd(v).cast(to) : v.cast(to);
+  if (from == to) return v;
+  if (e.emulated(from)) return rounded(v, to);
+  if (from == dtypes::float64 && to != dtypes::bfloat16) return rounded(to_odd(v), to);
+  return rounded(v.cast(float32), to);
+}
+UOp emulated_bitcast(const Emulation& e, UOp u) {
+  const DType from = u.src(0).dtype(), d = u.dtype();
+  if (from == d) return e.src[0];
+  const UOp v = e.emulated(from) ? encoded(e.src[0], from) : e.src[0];
+  return e.emulated(d) ? decoded(v.bitcast(narrow(d).storage), d) : v.bitcast(d);
+}
+UOp emulated_store(Emulation& e, UOp u) {
+  const DType d = u.src(1).dtype();
+  if (e.emulated(d) && e.src[0].dtype() != float32) e.src[1] = encoded(e.src[1], d);
+  return e.over(u);
+}
+UOp emulated_load(Emulation& e, UOp u) {
+  const DType stored = e.src[0].dtype();
+  if (stored == float32) return e.over(u, float32);
+  if (e.src.size() > 1) e.src[1] = encoded(e.src[1], u.dtype());
+  return decoded(e.over(u, stored), u.dtype());
+}
+
+/// Of the nodes behind the first three rules, only those of emulated types are left.
+const PatternMatcher<>& pm_narrow_floats() {
+  constexpr OpSet kRounded = (groups::kAlu | Ops::REDUCE).without(kExact);
+  static const PatternMatcher<> pm{
+      rule(u = node<Ops::STORE>(), [](Emulation& e, U u) { return emulated_store(e, u); }),
+      rule(u = op<Ops::CAST>(x), [](Emulation& e, U u, X x) { return converted(e, e.src[0], x.dtype(), u.dtype()); }),
+      rule(u = node<Ops::BITCAST>(), [](Emulation& e, U u) { return emulated_bitcast(e, u); }),
+      rule(u = any_of(every_op()), [](Emulation& e, U u) { return e.emulated(u.dtype()) ? UOp() : e.over(u); }),
+      rule(u = node<Ops::CONST>(), [](U u) { return UOp::constant(u.const_value(), float32); }),
+      rule(u = any_of(groups::kDefines),
+           [](Emulation& e, U u) {
+             const bool in_register = u.arg<ParamArg>().addrspace == AddrSpace::kReg;
+             return e.over(u, in_register ? float32 : narrow(u.dtype()).storage);
+           }),
+      rule(u = any_of(Ops::INDEX | Ops::AFTER), [](Emulation& e, U u) { return e.over(u, e.src[0].dtype()); }),
+      rule(u = node<Ops::LOAD>(), [](Emulation& e, U u) { return emulated_load(e, u); }),
+      rule(u = any_of(kRounded), [](Emulation& e, U u) { return rounded(e.over(u, float32), u.dtype()); }),
+      rule(u = any_of(every_op()), [](Emulation& e, U u) { return e.over(u, float32); }),
+  };
+  return pm;
+}
 }  // namespace
 
 UOp decompose_dtypes(UOp sink, const Renderer& renderer, DTypeSet emulated) {
-  Emulation e{renderer, emulated};
+  Emulation e(renderer, emulated);
   const UOps order = sink.toposort();
-  bool any = false;
-  for (UOp u : order) any |= e.emulated(u.dtype()) || is_double_to_half(u);
-  if (!any) return sink;
-  MemoScope memo;
-  UOps src;
-  for (UOp u : order) {
-    src.clear();
-    bool changed = e.emulated(u.dtype()) || is_double_to_half(u);
-    for (UOp s : u.srcs()) {
-      src.push_back(memo.get(s));
-      changed |= src.back() != s;
-    }
-    memo.set(u, changed ? e.node(u, src) : u);
-  }
-  return memo.get(sink);
+  const bool any = std::any_of(order.begin(), order.end(), [&](UOp u) { return e.concerns(u); });
+  return any ? translate(sink, pm_narrow_floats(), e) : sink;
 }
 
 }  // namespace tg

@@ -1,7 +1,8 @@
 /// \file 64-bit integers for targets without them: a value is two uint32 words, the low one first in memory.
+#include "tinygrad/base/math.h"
 #include "tinygrad/codegen/decomp.h"
 #include "tinygrad/uop/facts.h"
-#include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/memory_ops.h"
 
 namespace tg {
 namespace {
@@ -36,7 +37,7 @@ Pair negated(Pair a) {
 }
 Pair difference(Pair a, Pair b) { return {a.low - b.low, a.high - b.high - (a.low < b.low).cast(uint32)}; }
 
-/// The full product of two words, from halves of 16 bits.
+/// Returns the full product of two words, from halves of 16 bits.
 Pair product(UOp a, UOp b) {
   auto low = [](UOp v) { return v & word(0xffff); };
   auto high = [](UOp v) { return v >> word(16); };
@@ -109,16 +110,6 @@ Pair division(Ops op, Pair a, Pair b, bool is_signed) {
   return quotient ? q : r;
 }
 
-bool is_power_of_two(int128 v) { return v > 0 && (v & (v - 1)) == 0; }
-int log2_of(int128 v) {
-  int k = 0;
-  while (v > 1) {
-    v >>= 1;
-    k++;
-  }
-  return k;
-}
-
 class Longs {
  public:
   explicit Longs(const Renderer& renderer) : renderer_(renderer) {}
@@ -168,7 +159,7 @@ class Longs {
       return (is_signed ? small.where(p.low.bitcast(int32).cast(float32), r) : r).cast(d);
     }
     if (d != float64) {
-      // A sum that is rounded here and again below: what the first rounding would look at becomes one bit.
+      // The sum is rounded here and again below: the bits that decide the first rounding become one (sticky) bit.
       UOp large = (word(1u << 22) < p.high + word(1u << 21)),
           odd = is_set(p.low & word(0xfff)).where(word(0x800), word(0));
       p.low = large.where((p.low & word(~0xfffu)) | odd, p.low);
@@ -191,10 +182,6 @@ class Longs {
     return {low.bitcast(uint32), sign_word(low.bitcast(uint32))};
   }
 
-  static bool is_register(UOp u) {
-    while (u.in(Ops::AFTER | Ops::INDEX)) u = u.src(0);
-    return u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kReg;
-  }
   static bool is_memory(UOp u) {
     while (u.is(Ops::AFTER)) u = u.src(0);
     return u.in(groups::kDefines);
@@ -237,7 +224,7 @@ class Longs {
     auto a = [&] { return pair(u.src(0)); };
     auto b = [&] { return pair(u.src(1)); };
     auto power = [&] {
-      return u.src(1).is_const() && is_power_of_two(u.src(1).const_int()) ? log2_of(u.src(1).const_int()) : -1;
+      return u.src(1).is_const() && is_power_of_two(u.src(1).const_int()) ? floor_log2(u.src(1).const_int()) : -1;
     };
     switch (u.op()) {
       case Ops::CONST: return literal(u.const_int());

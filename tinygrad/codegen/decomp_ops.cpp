@@ -1,11 +1,11 @@
 /// \file Tables of decompositions: integer division, threefry, simple operations, late forms.
-#include <algorithm>
-#include <mutex>
 #include <numbers>
-#include <unordered_map>
 
+#include "tinygrad/base/contains.h"
+#include "tinygrad/base/math.h"
 #include "tinygrad/codegen/decomp.h"
 #include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/memory_ops.h"
 
 namespace tg {
 namespace {
@@ -13,15 +13,6 @@ using namespace upat;
 using enum Ops;
 
 // ---- integers ----
-bool is_power_of_two(int128 v) { return v > 0 && (v & (v - 1)) == 0; }
-int log2_of(int128 v) {
-  int k = 0;
-  while (v > 1) {
-    v >>= 1;
-    k++;
-  }
-  return k;
-}
 bool nonnegative(UOp u) { return vmin(u) >= 0; }
 
 /// x + k * c with the least k that makes it non-negative, if that fits the type: then C's division is floor division of
@@ -46,7 +37,7 @@ UOp lower_floordiv(UOp u) {
     return (q < whole).where(whole + whole.const_like(-1.0), whole);
   }
   if (!d.is_int() || d.is_weak()) return {};
-  if (y.is_const() && is_power_of_two(y.const_int())) return x >> ConstValue(log2_of(y.const_int()));
+  if (y.is_const() && is_power_of_two(y.const_int())) return x >> ConstValue(floor_log2(y.const_int()));
   UOp q = UOp::alu(CDIV, {x, y});
   if (d.is_unsigned() || (nonnegative(x) && nonnegative(y)) || (vmax(x) <= 0 && vmax(y) < 0)) return q;
   if (int128 k; y.is_const() && y.const_int() > 0)
@@ -73,7 +64,7 @@ UOp lower_cdiv(X x, N0 n) {
   const int128 c = n.const_int();
   const DType d = x.dtype();
   if (!is_power_of_two(c) || d.is_weak()) return {};
-  const int k = log2_of(c);
+  const int k = floor_log2(c);
   if (nonnegative(x)) return x >> ConstValue(k);
   UOp towards_zero = (x >> ConstValue(d.bitsize() - 1)) & ConstValue(c - 1);
   return (x + towards_zero) >> ConstValue(k);
@@ -84,17 +75,14 @@ UOp lower_cmod(X x, N0 n) {
 }
 
 // ---- accumulators ----
-/// LOAD of a register, or a chain of additions to one.
+/// True for a LOAD of a register, or a chain of additions to one.
 bool is_accumulator(UOp u) {
   while (u.in(ADD | MULACC)) {
     if (u.is(MULACC)) u = u.src(2);
     else if (u.src(0).in(ADD | MULACC | LOAD)) u = u.src(0);
     else u = u.src(1);
   }
-  if (!u.is(LOAD)) return false;
-  UOp base = u.src(0);
-  while (base.in(AFTER | INDEX)) base = base.src(0);
-  return base.is(BUFFER) && base.arg<ParamArg>().addrspace == AddrSpace::kReg;
+  return u.is(LOAD) && is_register(u.src(0));
 }
 bool fusable(DType d) { return d == dtypes::float32 || d == dtypes::float64; }
 
@@ -113,7 +101,7 @@ UOp lower_trunc(F f) {
   return (magnitude < f.const_like(whole)).where(t.ne(t.const_like(0.0)).where(t, zero), f);
 }
 
-/// Squares and products for each bit of the exponent; as the reference evaluator, a negative one gives the power
+/// Squares and multiplies for each bit of the exponent; as in the reference evaluator, a negative one gives the power
 /// rounded to zero.
 UOp lower_int_pow(X x, Y y) {
   const UOp base = x, e = y, one = base.const_like(1), zero = base.const_like(0);
@@ -130,61 +118,14 @@ UOp lower_int_pow(X x, Y y) {
   return (e < e.const_like(0)).where(base.ne(one).where(of_minus_one, one), r);
 }
 
-/// What a table is made for, so that equal op sets share one.
-const PatternMatcher<>& cached(OpSet key, std::unordered_map<uint64_t, std::unique_ptr<PatternMatcher<>>>& kept,
-                               PatternMatcher<> (*make)(OpSet)) {
-  static std::mutex mutex;
-  std::lock_guard lock(mutex);
-  auto& slot = kept[key.lo * 0x9e3779b97f4a7c15ull ^ key.hi];
-  if (!slot) slot = std::make_unique<PatternMatcher<>>(make(key));
-  return *slot;
-}
-
-PatternMatcher<> make_decompositions(OpSet ops) {
-  PatternMatcher<> t;
-  auto missing = [&](Ops op) { return !ops.has(op); };
-  if (missing(FLOORDIV) || missing(FLOORMOD)) t = t + pm_lower_divmod();
-  if (missing(THREEFRY))
-    t = t + PatternMatcher<>{rule(op<THREEFRY>(x, y), [](X x, Y y) { return decompose_threefry(x, y); })};
-  if (missing(POW)) {
-    t = t + PatternMatcher<>{
-                rule(op<POW>(x, y), [](X x, Y y) { return x.dtype().is_int() ? lower_int_pow(x, y) : UOp(); })};
-    if (ops.has(MULACC))
-      t = t + PatternMatcher<>{rule(op<POW>(f, g), [](F f, G g) { return decompose_pow(f, g, true); })};
-    else t = t + PatternMatcher<>{rule(op<POW>(f, g), [](F f, G g) { return decompose_pow(f, g, false); })};
-  }
-#define TG_FLOAT_FUNCTION(OP, f_name)                                                                    \
-  if (missing(OP)) {                                                                                     \
-    if (ops.has(MULACC)) t = t + PatternMatcher<>{rule(op<OP>(f), [](F f) { return f_name(f, true); })}; \
-    else t = t + PatternMatcher<>{rule(op<OP>(f), [](F f) { return f_name(f, false); })};                \
-  }
-  TG_FLOAT_FUNCTION(EXP2, decompose_exp2)
-  TG_FLOAT_FUNCTION(LOG2, decompose_log2)
-  TG_FLOAT_FUNCTION(SIN, decompose_sin)
-#undef TG_FLOAT_FUNCTION
-  // Fused float16 would be a fused float32 and a second rounding.
-  t = t +
-      PatternMatcher<>{rule(op<MULACC>(x, y, z), [](X x, Y y, Z z) { return fusable(x.dtype()) ? UOp() : x * y + z; })};
-  if (missing(MULACC)) t = t + PatternMatcher<>{rule(op<MULACC>(x, y, z), x * y + z)};
-  if (missing(RECIPROCAL))
-    t = t + PatternMatcher<>{rule(recip(f), [](F f) { return UOp::alu(FDIV, {f.const_like(1.0), f}); })};
-  if (missing(MAX))
-    t = t +
-        PatternMatcher<>{rule(max(x, y), [](X x, Y y) { return x.is_const() ? number_max(y, x) : number_max(x, y); })};
-  if (missing(TRUNC)) t = t + PatternMatcher<>{rule(op<TRUNC>(f), [](F f) { return lower_trunc(f); })};
-  return t;
-}
-
-/// True when g comes out of a reduce before the innermost loops of f begin: one division for all of them, as the kernel
-/// says, and not one in each.
+/// True when g is the result of a reduce that ends before the innermost loops of f begin: one division for all of them,
+/// as the kernel says, and not one in each.
 bool reduced_outside(UOp f, UOp g) {
   const UOps &inner = ranges_of(f), &outer = ranges_of(g);
-  if (std::all_of(inner.begin(), inner.end(),
-                  [&](UOp r) { return std::find(outer.begin(), outer.end(), r) != outer.end(); }))
-    return false;
+  if (contains_all(outer, inner)) return false;
   UOp u = g;
   while (u.in(groups::kElementwise)) {
-    UOp next;  // a mean and a variance have constants beside them
+    UOp next;  // a mean and a variance have constant operands, too
     for (UOp s : u.srcs())
       if (!s.is_const() && !next) next = s;
     if (!next) return false;
@@ -193,42 +134,61 @@ bool reduced_outside(UOp f, UOp g) {
   return u.is(REDUCE) || is_accumulator(u);
 }
 
-PatternMatcher<> make_late(OpSet ops) {
-  PatternMatcher<> t;
-  if (ops.has(FDIV))  // one rounding instead of two; whichever form the reciprocal has by now
-    // clang-format off
-    t = t + PatternMatcher<>{
-      rule(f * recip(g), [](F f, G g) { return reduced_outside(f, g) ? UOp() : UOp::alu(FDIV, {f, g}); }),
-      rule(f * op<FDIV>(g, u), [](F f, G g, U u) { return g.is_const() && g.const_float() == 1 && !reduced_outside(f, u) ? UOp::alu(FDIV, {f, u}) : UOp(); }),
-    };
-  // clang-format on
-  // clang-format off
-  if (ops.has(NEG)) t = t + PatternMatcher<>{
-      rule(x * -1, [](X x) { return x.dtype().is_bool() ? UOp() : UOp::alu(NEG, {x}); }),
-    };
-  if (ops.has(SUB)) t = t + PatternMatcher<>{
-      rule(x + op<NEG>(y), [](X x, Y y) { return UOp::alu(SUB, {x, y}); }),
-      rule(x + y * -1, [](X x, Y y) { return x.dtype().is_bool() ? UOp() : UOp::alu(SUB, {x, y}); }),
-    };
-  if (ops.has(CMPEQ)) t = t + PatternMatcher<>{
-      rule(not_(x != y), [](X x, Y y) { return UOp::alu(CMPEQ, {x, y}); }),
-    };
-  if (ops.has(MULACC)) t = t + PatternMatcher<>{
-      rule(x + y * z, [](X x, Y y, Z z) { return fusable(x.dtype()) && is_accumulator(x) ? UOp::alu(MULACC, {y, z, x}) : UOp(); }),
-    };
-  return t;
-}
+bool is_literal_one(UOp u) { return u.is_const() && u.const_float() == 1; }
 }  // namespace
 
-const PatternMatcher<>& pm_lower_divmod() {
-  static const PatternMatcher<> t({
-    rule(u = node<FLOORDIV>(), [](U u) { return lower_floordiv(u); }),
-    rule(u = node<FLOORMOD>(), [](U u) { return lower_floormod(u); }),
-    rule(op<CDIV>(x, n0), [](X x, N0 n) { return lower_cdiv(x, n); }),
-    rule(op<CMOD>(x, n0), [](X x, N0 n) { return x.dtype().is_int() ? lower_cmod(x, n) : UOp(); }),
-  });
-  // clang-format on
-  return t;
+const PatternMatcher<>& pm_decompositions() {
+  static const PatternMatcher<> pm{
+      // ---- integers ----
+      rule(u = node<FLOORDIV>(), [](const TargetOps& t, U u) { return t.lacks_floor() ? lower_floordiv(u) : UOp(); }),
+      rule(u = node<FLOORMOD>(), [](const TargetOps& t, U u) { return t.lacks_floor() ? lower_floormod(u) : UOp(); }),
+      rule(op<CDIV>(x, n0), [](const TargetOps& t, X x, N0 n) { return t.lacks_floor() ? lower_cdiv(x, n) : UOp(); }),
+      rule(op<CMOD>(x, n0), [](const TargetOps& t, X x, N0 n) { return t.lacks_floor() ? lower_cmod(x, n) : UOp(); }),
+      rule(op<THREEFRY>(x, y),
+           [](const TargetOps& t, X x, Y y) { return t.lacks(THREEFRY) ? decompose_threefry(x, y) : UOp(); }),
+      rule(op<POW>(i, y), [](const TargetOps& t, I x, Y y) { return t.lacks(POW) ? lower_int_pow(x, y) : UOp(); }),
+      // ---- functions ----
+      rule(op<POW>(f, g),
+           [](const TargetOps& t, F f, G g) { return t.lacks(POW) ? decompose_pow(f, g, t.fma()) : UOp(); }),
+      rule(op<EXP2>(f), [](const TargetOps& t, F f) { return t.lacks(EXP2) ? decompose_exp2(f, t.fma()) : UOp(); }),
+      rule(op<LOG2>(f), [](const TargetOps& t, F f) { return t.lacks(LOG2) ? decompose_log2(f, t.fma()) : UOp(); }),
+      rule(op<SIN>(f), [](const TargetOps& t, F f) { return t.lacks(SIN) ? decompose_sin(f, t.fma()) : UOp(); }),
+      // ---- simple operations ----
+      // A fused float16 would be a fused float32 and a second rounding.
+      rule(op<MULACC>(x, y, z), [](const TargetOps& t, X x, Y y,
+                                   Z z) { return t.lacks(MULACC) || !fusable(x.dtype()) ? x * y + z : UOp(); }),
+      rule(recip(f), [](const TargetOps& t,
+                        F f) { return t.lacks(RECIPROCAL) ? UOp::alu(FDIV, {f.const_like(1.0), f}) : UOp(); }),
+      rule(max(x, y),
+           [](const TargetOps& t, X x, Y y) {
+             return !t.lacks(MAX) ? UOp() : x.is_const() ? number_max(y, x) : number_max(x, y);
+           }),
+      rule(op<TRUNC>(f), [](const TargetOps& t, F f) { return t.lacks(TRUNC) ? lower_trunc(f) : UOp(); }),
+  };
+  return pm;
+}
+
+const PatternMatcher<>& pm_late_operations() {
+  static const PatternMatcher<> pm{
+      // One rounding instead of two, whichever form the reciprocal has by now.
+      rule(f * recip(g), [](const TargetOps& t, F f,
+                            G g) { return t.has(FDIV) && !reduced_outside(f, g) ? UOp::alu(FDIV, {f, g}) : UOp(); }),
+      rule(f * op<FDIV>(g, u),
+           [](const TargetOps& t, F f, G g, U u) {
+             return t.has(FDIV) && is_literal_one(g) && !reduced_outside(f, u) ? UOp::alu(FDIV, {f, u}) : UOp();
+           }),
+      rule(x * -1,
+           [](const TargetOps& t, X x) { return t.has(NEG) && !x.dtype().is_bool() ? UOp::alu(NEG, {x}) : UOp(); }),
+      rule(x + op<NEG>(y), [](const TargetOps& t, X x, Y y) { return t.has(SUB) ? UOp::alu(SUB, {x, y}) : UOp(); }),
+      rule(x + y * -1, [](const TargetOps& t, X x,
+                          Y y) { return t.has(SUB) && !x.dtype().is_bool() ? UOp::alu(SUB, {x, y}) : UOp(); }),
+      rule(not_(x != y), [](const TargetOps& t, X x, Y y) { return t.has(CMPEQ) ? UOp::alu(CMPEQ, {x, y}) : UOp(); }),
+      rule(x + y * z,
+           [](const TargetOps& t, X x, Y y, Z z) {
+             return t.fma() && fusable(x.dtype()) && is_accumulator(x) ? UOp::alu(MULACC, {y, z, x}) : UOp();
+           }),
+  };
+  return pm;
 }
 
 const PatternMatcher<>& pm_long_operations() {
@@ -237,15 +197,6 @@ const PatternMatcher<>& pm_long_operations() {
       rule(op<POW>(x, y), [](X x, Y y) { return x.dtype().is_int() ? lower_int_pow(x, y) : UOp(); }),
   };
   return t;
-}
-
-const PatternMatcher<>& op_decompositions(OpSet ops) {
-  static auto* kept = new std::unordered_map<uint64_t, std::unique_ptr<PatternMatcher<>>>;
-  return cached(ops, *kept, make_decompositions);
-}
-const PatternMatcher<>& late_table(OpSet ops) {
-  static auto* kept = new std::unordered_map<uint64_t, std::unique_ptr<PatternMatcher<>>>;
-  return cached(ops, *kept, make_late);
 }
 
 UOp decompose_threefry(UOp counter, UOp key) {
@@ -267,7 +218,7 @@ UOp decompose_threefry(UOp counter, UOp key) {
 }
 
 namespace {
-// e^x and cos x on a target that has EXP2 and SIN itself: with an argument that is not rounded.
+// e^x and cos x on a target that has EXP2 and SIN: with an argument that is not rounded.
 UOp widen_exp2(UOp x) {
   UOp v = x.dtype() == dtypes::float32 ? natural_exponent(x) : UOp();
   return v ? UOp::alu(EXP2, {v.cast(dtypes::float64) * ConstValue(std::numbers::log2e)}).cast(dtypes::float32) : UOp();
@@ -294,9 +245,13 @@ const PatternMatcher<>& pm_widen() {
 }  // namespace
 
 UOp decompose_ops(UOp sink, OpSet ops) {
-  return graph_rewrite(sink, op_decompositions(ops), {.name = "decompose operations"});
+  const TargetOps target{ops};
+  return graph_rewrite(sink, pm_decompositions(), target, {.name = "decompose operations"});
 }
-UOp late_patterns(UOp sink, OpSet ops) { return graph_rewrite(sink, late_table(ops), {.name = "late operations"}); }
+UOp late_patterns(UOp sink, OpSet ops) {
+  const TargetOps target{ops};
+  return graph_rewrite(sink, pm_late_operations(), target, {.name = "late operations"});
+}
 
 UOp lower_to_target(UOp sink, const Renderer& renderer, OpSet ops, DTypeSet emulated) {
   sink = decompose_longs(sink, renderer, emulated);

@@ -1,39 +1,28 @@
-/// \file Factors taken out of the unrolled part of a sum.
+/// \file Factors hoisted out of the unrolled part of a sum.
 #include "tinygrad/codegen/factor.h"
 
-#include <algorithm>
-
-#include "tinygrad/codegen/rebuild.h"
-#include "tinygrad/uop/facts.h"
+#include "tinygrad/base/contains.h"
+#include "tinygrad/uop/affine.h"
+#include "tinygrad/uop/loop_ranges.h"
+#include "tinygrad/uop/rewrite.h"
 
 namespace tg {
 namespace {
-bool is_unrolled(UOp r) { return r.is(Ops::RANGE) && r.arg<RangeArg>().type == AxisType::kUnroll; }
-void factors(UOp u, UOps* out) {
-  UOps stack{u};
-  while (!stack.empty()) {
-    UOp v = stack.back();
-    stack.pop_back();
-    if (v.is(Ops::MUL)) {
-      stack.push_back(v.src(1));
-      stack.push_back(v.src(0));
-    } else out->push_back(v);
-  }
-}
-UOp product(const UOps& f) {
-  UOp p = f[0];
-  for (size_t i = 1; i < f.size(); i++) p = UOp::alu(Ops::MUL, {p, f[i]});
-  return p;
+using namespace upat;
+
+UOp product(const UOps& factors) { return join_terms(Ops::MUL, factors, factors[0].dtype()); }
+bool depends_on_any(UOp u, const UOps& ranges) {
+  return std::any_of(ranges.begin(), ranges.end(), [&](UOp r) { return depends_on(u, r); });
 }
 
 UOp factored(UOp reduce) {
-  UOps unrolled, rest, all;
-  for (uint32_t i = 1; i < reduce.nsrc(); i++) (is_unrolled(reduce.src(i)) ? unrolled : rest).push_back(reduce.src(i));
-  if (unrolled.empty() || rest.empty()) return reduce;
-  factors(reduce.src(0), &all);
-  // The ranges of the inner sum: those that some factor does without, as many as possible.
+  UOps unrolled, others;
+  for (UOp r : listed_ranges(reduce)) (is_range(r, AxisType::kUnroll) ? unrolled : others).push_back(r);
+  if (unrolled.empty() || others.empty()) return reduce;
+  const UOps factors = split_terms(reduce.src(0), Ops::MUL);
+  // The ranges of the inner sum: those that some factor does not depend on, as many as possible.
   UOps inner;
-  for (UOp f : all) {
+  for (UOp f : factors) {
     UOps without;
     for (UOp r : unrolled)
       if (!depends_on(f, r)) without.push_back(r);
@@ -41,27 +30,31 @@ UOp factored(UOp reduce) {
   }
   if (inner.empty()) return reduce;
   UOps outside, inside;
-  for (UOp f : all) {
-    const bool moves = std::none_of(inner.begin(), inner.end(), [&](UOp r) { return depends_on(f, r); });
-    (moves ? outside : inside).push_back(f);
-  }
+  for (UOp f : factors) (depends_on_any(f, inner) ? inside : outside).push_back(f);
   if (outside.empty() || inside.size() < 2) return reduce;
-  UOps sum{product(inside)}, outer;
+  UOps sum{product(inside)};
   sum.insert(sum.end(), inner.begin(), inner.end());
   outside.push_back(UOp::make(Ops::REDUCE, reduce.dtype(), sum, reduce.arg()));
-  outer.push_back(product(outside));
-  for (uint32_t i = 1; i < reduce.nsrc(); i++)
-    if (std::find(inner.begin(), inner.end(), reduce.src(i)) == inner.end()) outer.push_back(reduce.src(i));
+  UOps outer{product(outside)};
+  for (UOp r : listed_ranges(reduce))
+    if (!contains(inner, r)) outer.push_back(r);
   return UOp::make(Ops::REDUCE, reduce.dtype(), outer, reduce.arg(), reduce.tag());
+}
+bool is_float_sum(UOp u) { return u.dtype().is_float() && u.arg<ReduceArg>().op == Ops::ADD; }
+
+/// A translation: the outer sum is not factored again.
+const PatternMatcher<>& pm_factor_reduces() {
+  static const PatternMatcher<> t{
+      rule(when(u = op<Ops::REDUCE>(x * y, rest), [](UOp r) { return is_float_sum(r); }),
+           [](Translation& t, U u) { return factored(t.over(u)); }),
+  };
+  return t;
 }
 }  // namespace
 
 UOp factor_reduces(UOp sink) {
-  return rebuild(sink, [](UOp u) {
-    return u.is(Ops::REDUCE) && u.dtype().is_float() && u.arg<ReduceArg>().op == Ops::ADD && u.src(0).is(Ops::MUL)
-               ? factored(u)
-               : u;
-  });
+  Translation once;
+  return translate(sink, pm_factor_reduces(), once);
 }
 
 }  // namespace tg

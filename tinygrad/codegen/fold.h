@@ -1,5 +1,5 @@
-/// \file Constructors that simplify as they build: what the expander makes is simple at once, without a rewrite over
-/// the expanded graph.
+/// \file Constructors that simplify as they build: the expanded graph is simple at once, without a rewrite over
+/// it.
 #pragma once
 #include <span>
 
@@ -7,11 +7,11 @@
 
 namespace tg {
 
-/// a + b with constants gathered at the outside: (x + 1) + (y + 2) is (x + y) + 3. Integers only.
+/// Returns a + b with constants gathered at the outside: (x + 1) + (y + 2) is (x + y) + 3. Integers only.
 UOp fold_add(UOp a, UOp b);
-/// a * k, distributed over the constant part of a. Integers only.
+/// Returns a * k, distributed over the constant part of a. Integers only.
 UOp fold_mul(UOp a, int64_t k);
-/// The node (op, dtype, src, arg, tag) after local simplification; nodes without a rule are made as they are.
+/// Returns the node (op, dtype, src, arg, tag) after local simplification; nodes without a rule are made as they are.
 UOp fold(Ops op, DType dtype, std::span<const UOp> src, const Arg& arg = {}, uint64_t tag = 0);
 
 }  // namespace tg

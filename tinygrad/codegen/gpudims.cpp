@@ -3,9 +3,8 @@
 
 #include <algorithm>
 
-#include "tinygrad/codegen/expand.h"
 #include "tinygrad/codegen/fold.h"
-#include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/loop_ranges.h"
 #include "tinygrad/uop/graph.h"
 
 namespace tg {

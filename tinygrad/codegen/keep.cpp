@@ -6,8 +6,8 @@
 #include <unordered_set>
 
 #include "tinygrad/codegen/cost_model.h"
-#include "tinygrad/codegen/expand.h"
-#include "tinygrad/uop/facts.h"
+#include "tinygrad/codegen/separate_reduces.h"
+#include "tinygrad/uop/loop_ranges.h"
 #include "tinygrad/uop/graph.h"
 #include "tinygrad/uop/symbolic.h"
 

@@ -4,9 +4,8 @@
 
 #include <algorithm>
 
-#include "tinygrad/codegen/expand.h"
-#include "tinygrad/uop/facts.h"
-#include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/loop_ranges.h"
+#include "tinygrad/uop/walk.h"
 
 namespace tg {
 namespace {
@@ -16,7 +15,7 @@ struct Loop {
   UOp range, end;
   int depth = 0;  // 1: outermost
   int parent = -1;
-  UOps outside;  // values of enclosing blocks used inside
+  UOps outside;  // values of enclosing blocks that are used inside
   bool known = false;
 };
 
@@ -45,13 +44,13 @@ class Linearizer {
         l.end = u;
       }
     }
-    for (size_t i = 0; i < loops_.size(); i++) place(static_cast<int>(i));
+    for (size_t i = 0; i < loops_.size(); i++) place(loops_[i].range);
     for (UOp u : order_) block_[u.id()] = innermost(u);
     for (UOp u : order_) {
       if (u.is(Ops::END) || u.is(Ops::SINK)) continue;
       for (UOp s : u.srcs()) use(s, block_[u.id()]);
     }
-    // An END stands outside, what it ends inside.
+    // An END is outside of the loop, its effect inside.
     for (Loop& l : loops_)
       for (UOp s : l.end.srcs())
         if (s != l.range) use(s, loop_of_[l.range.id()]);
@@ -63,31 +62,27 @@ class Linearizer {
   }
 
  private:
-  void place(int index) {
-    std::vector<int> stack{index};
-    for (size_t steps = 0; !stack.empty(); steps++) {
-      Loop& l = loops_[static_cast<size_t>(stack.back())];
-      if (l.known) {
-        stack.pop_back();
-        continue;
-      }
-      TG_ASSERT(l.end, "range ", l.range, " has no END");
-      size_t before = stack.size();
-      for (UOp r : ranges_of(l.end))
-        if (is_loop(r) && !loop(r).known) stack.push_back(loop_of_[r.id()]);
-      TG_ASSERT(steps <= 2 * loops_.size() * loops_.size() + 2, "loops run in a circle at ", l.range);
-      if (stack.size() != before) continue;
-      l.parent = innermost(l.end);
-      l.depth = l.parent < 0 ? 1 : loops_[static_cast<size_t>(l.parent)].depth + 1;
-      l.known = true;
-      stack.pop_back();
-      // Everything around must be one chain.
-      for (UOp r : ranges_of(l.end)) {
-        if (!is_loop(r)) continue;
-        int p = l.parent;
-        while (p >= 0 && p != loop_of_[r.id()]) p = loops_[static_cast<size_t>(p)].parent;
-        TG_ASSERT(p >= 0, "loop ", l.range, " is inside of two loops that do not nest, one is ", r);
-      }
+  /// Finds what encloses a loop, after what encloses those loops.
+  void place(UOp range) {
+    UOps around;
+    size_t steps = 0;
+    auto enclosing = [&](UOp r) -> std::span<const UOp> {
+      TG_ASSERT(loop(r).end, "range ", r, " has no END");
+      TG_ASSERT(++steps <= 2 * loops_.size() * loops_.size() + 2, "cyclic loop nesting at ", r);
+      around = loops_of(loop(r).end);
+      return around;
+    };
+    tg::walk(range, [&](UOp r) { return loop(r).known; }, enclosing, [&](UOp r) { nest(loop(r)); });
+  }
+  void nest(Loop& l) {
+    l.parent = innermost(l.end);
+    l.depth = l.parent < 0 ? 1 : loops_[static_cast<size_t>(l.parent)].depth + 1;
+    l.known = true;
+    // Everything around must be one chain.
+    for (UOp r : loops_of(l.end)) {
+      int p = l.parent;
+      while (p >= 0 && p != loop_of_[r.id()]) p = loops_[static_cast<size_t>(p)].parent;
+      TG_ASSERT(p >= 0, "loop ", l.range, " is inside of two loops that do not nest, one is ", r);
     }
   }
   Loop& loop(UOp r) { return loops_[static_cast<size_t>(loop_of_[r.id()])]; }

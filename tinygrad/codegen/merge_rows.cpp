@@ -6,12 +6,10 @@
 #include <algorithm>
 
 #include "tinygrad/codegen/access.h"
-#include "tinygrad/codegen/expand.h"
 #include "tinygrad/codegen/fold.h"
 #include "tinygrad/codegen/opt.h"
-#include "tinygrad/codegen/rebuild.h"
 #include "tinygrad/codegen/window.h"
-#include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/rebuild.h"
 #include "tinygrad/uop/symbolic.h"
 
 namespace tg {

@@ -5,13 +5,13 @@
 #include <unordered_map>
 
 #include "tinygrad/codegen/access.h"
-#include "tinygrad/codegen/expand.h"
 #include "tinygrad/codegen/fold.h"
 #include "tinygrad/codegen/keep.h"
 #include "tinygrad/codegen/stage.h"
 #include "tinygrad/codegen/tensor_core.h"
 #include "tinygrad/codegen/window.h"
 #include "tinygrad/codegen/words.h"
+#include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
 
@@ -63,10 +63,7 @@ bool summed_over(UOp sink, UOp value, UOp loop) {
   }
   return true;
 }
-UOp identity(Ops op, DType d) {
-  if (op == Ops::MAX) return d.is_float() ? UOp::constant(float_min(d), d) : UOp::constant(ConstValue(int_min(d)), d);
-  return UOp::constant(op == Ops::MUL ? 1 : 0, d);
-}
+UOp identity(Ops op, DType d) { return UOp::constant(identity_element(op, d), d); }
 }  // namespace
 
 KernelAxes::KernelAxes(UOp sink, const Renderer& renderer) : sink_(sink), renderer_(&renderer) { find_axes(); }

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 
-#include "tinygrad/codegen/expand.h"
+#include "tinygrad/base/contains.h"
 #include "tinygrad/target/tensor_core.h"
-#include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/loop_ranges.h"
 
 namespace tg {
 namespace {
-/// Values that reach memory by another way than an index or a gate.
+/// Marks the values that reach memory by another way than an index or a gate.
 std::vector<bool> computes_data(const UOps& linear) {
   uint32_t limit = 0;
   for (UOp u : linear) limit = std::max(limit, u.id() + 1);
@@ -51,7 +51,7 @@ Estimates estimate(const UOps& linear) {
       UOp p = u.src(0);
       while (!p.is(Ops::PARAM)) p = p.src(0);
       int64_t slot = p.arg<ParamArg>().slot;
-      if (std::find(seen.begin(), seen.end(), slot) != seen.end()) continue;
+      if (contains(seen, slot)) continue;
       seen.push_back(slot);
       e.mem += static_cast<double>(vmax(p.src(0).src(0))) * p.dtype().itemsize();
     }
@@ -97,7 +97,7 @@ void describe_parameters(Program& p, UOp ast) {
     if (u.in(Ops::LOAD | Ops::STORE)) {
       if (const ParamArg* g = global_param(u.src(0)))
         (u.is(Ops::LOAD) ? p.reads : p.writes)[static_cast<size_t>(g->slot)] = true;
-    } else if (u.is(Ops::RANGE) && u.arg<RangeArg>().type == AxisType::kThread) {
+    } else if (is_thread(u)) {
       p.thread_extent = u.src(0);
     } else if (u.is(Ops::SPECIAL)) {
       const std::string& name = u.arg<std::string>();  // gidx0, lidx1, ...

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "tinygrad/codegen/access.h"
-#include "tinygrad/codegen/expand.h"
 #include "tinygrad/codegen/fold.h"
 #include "tinygrad/codegen/window.h"
 #include "tinygrad/uop/facts.h"
@@ -25,7 +24,6 @@ constexpr int32_t kFirstShared = 200;  // slots of panels that a group shares, b
 constexpr int64_t kTurns = 8;          // of a thread that fills them: so many loads are under way at one time
 
 AxisType type_of(UOp r) { return r.arg<RangeArg>().type; }
-bool is_lane(UOp r) { return type_of(r) == AxisType::kVector; }
 int64_t size_of(UOp r) { return static_cast<int64_t>(r.src(0).const_int()); }
 
 /// Place in the nest: loops as they nest, then what is unrolled, the lanes last.

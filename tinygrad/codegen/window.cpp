@@ -7,8 +7,8 @@
 
 #include "tinygrad/codegen/access.h"
 #include "tinygrad/codegen/fold.h"
-#include "tinygrad/codegen/rebuild.h"
 #include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/rebuild.h"
 #include "tinygrad/uop/graph.h"
 
 namespace tg {
@@ -18,7 +18,6 @@ constexpr int32_t kRangesPerSlot = 64;
 constexpr int64_t kUnrolled = 8;  // vectors of a fill that are moved side by side
 constexpr double kOverlap = 0.9;  // of the elements that are left when two ranges share one sum
 
-bool is_lane(UOp r) { return r.is(Ops::RANGE) && r.arg<RangeArg>().type == AxisType::kVector; }
 int64_t size_of(UOp r) { return r.src(0).is_const() ? static_cast<int64_t>(r.src(0).const_int()) : 0; }
 
 /// The sums through which a value depends on ranges: its maximal integer expressions.

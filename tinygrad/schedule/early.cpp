@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "tinygrad/schedule/passes.h"
+#include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/rewrite.h"
 
 namespace tg {
@@ -19,11 +20,6 @@ bool has_zero(const Shape& s) {
 UOp filled(ConstValue v, DType d, const Shape& shape) {
   UOp c = UOp::constant(v, d);
   return shape.empty() ? c : movement(Ops::EXPAND, c, shape);
-}
-ConstValue identity_of(Ops op, DType d) {
-  if (op == Ops::MUL) return 1;
-  if (op == Ops::ADD) return 0;
-  return d.is_float() ? ConstValue(float_min(d)) : ConstValue(int_min(d));
 }
 bool all_zero(UOp stack) {
   return std::all_of(stack.srcs().begin(), stack.srcs().end(), [](UOp s) { return s.is_const_int(0); });
@@ -141,7 +137,7 @@ const PatternMatcher<>& early_rules() {
       rule(u = op<Ops::REDUCE>(x), [](const EarlyContext& c, U u, X x) -> UOp {
         const ReduceArg& arg = u.arg<ReduceArg>();
         const Shape& in = shape_of(x);
-        if (has_zero(in)) return filled(identity_of(arg.op, u.dtype()), u.dtype(), shape_of(u));
+        if (has_zero(in)) return filled(identity_element(arg.op, u.dtype()), u.dtype(), shape_of(u));
         ReduceArg kept{arg.op, {}};
         for (int32_t a : arg.axes) if (!(in[static_cast<size_t>(a)] == 1)) kept.axes.push_back(a);
         if (kept.axes.empty()) return x;

@@ -9,7 +9,7 @@
 
 #include "tinygrad/schedule/indexing.h"
 #include "tinygrad/uop/eval.h"
-#include "tinygrad/uop/linear.h"
+#include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/symbolic.h"
 
 namespace tg {
@@ -122,7 +122,7 @@ bool reads_loop(UOp index, UOp loop) {
 
 /// A loop of the sum whose size is an expression, and that no other part of the sum reads: it ends where the loops
 /// around it let it.
-const Term* inner_loop(const Linear& sum) {
+const Term* inner_loop(const AffineSum& sum) {
   for (const Term& t : sum.terms)
     if (t.base.is(Ops::RANGE) && !t.base.src(0).is_const() &&
         std::none_of(sum.terms.begin(), sum.terms.end(),
@@ -135,12 +135,12 @@ const Term* inner_loop(const Linear& sum) {
 /// begin or their end, as an expression of the others, so that what depends on both cancels.
 Bounds bounds_over_loops(UOp index) {
   auto extreme = [&](bool greatest) {
-    Linear sum(index);
+    AffineSum sum(index);
     while (const Term* inner = inner_loop(sum)) {
       const auto [loop, coef] = *inner;
       sum.add(loop, -coef);
       if ((coef > 0) == greatest) {
-        sum.add(Linear(index_simplify(loop.src(0))), coef);
+        sum.add(AffineSum(index_simplify(loop.src(0))), coef);
         sum.c -= coef;
       }
       sum.normalize();

@@ -411,7 +411,7 @@ class Lowerer {
     UOp u = r_.nodes[i];
     int32_t id = store_step_[i];
     Step& s = nth(l_.steps, id);
-    const KernelRef& kernel = nth(kernels_, static_cast<int64_t>(u.node()->arg_bits));
+    const KernelRef& kernel = nth(kernels_, u.int_arg());
     for (UOp p : kernel->sink.toposort()) {
       if (!p.is(Ops::PARAM) || p.arg<ParamArg>().addrspace != AddrSpace::kGlobal) continue;
       auto slot = static_cast<size_t>(p.arg<ParamArg>().slot);

@@ -9,6 +9,7 @@
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/ops.h"
 #include "tinygrad/tensor/product.h"
+#include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/multi.h"
 
 namespace tg {
@@ -569,7 +570,7 @@ static Tensor max_windows(const Tensor& t, const Pool& p) {
     for (auto [a, b] : p.grown) pairs.push_back({a, b});
     x = Tensor::from_uop(ops::pad(inside, pairs))
             .where(Tensor::from_uop(ops::pad(t.uop(), pairs)),
-                   Tensor::from_uop(UOp::constant(ops::identity_of(Ops::MAX, d), d)));
+                   Tensor::from_uop(UOp::constant(identity_element(Ops::MAX, d), d)));
   }
   return x.pool_view(p.kernel, p.stride, p.dilation);
 }

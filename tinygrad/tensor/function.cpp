@@ -40,7 +40,7 @@ bool has_memory(UOp buffer) {
 uint32_t first_source(UOp u) { return u.in(Ops::FUNCTION | Ops::CALL) ? 1 : 0; }
 
 /// `f` on every node of the graph `root`, sources first, not inside of bodies and kernels of calls.
-template <class F> void walk(UOp root, F f) {
+template <class F> void walk_graph(UOp root, F f) {
   MemoScope seen;
   tg::walk(
       root, [&](UOp u) { return seen.has(u); }, [](UOp u) { return u.srcs().subspan(first_source(u)); },
@@ -55,7 +55,7 @@ class Rebuild {
  public:
   void set(UOp from, UOp to) { map_[from] = to; }
   UOp operator()(UOp root) {
-    walk(root, [&](UOp u) {
+    walk_graph(root, [&](UOp u) {
       if (map_.contains(u)) return;
       bool changed = false;
       UOps src(u.srcs().begin(), u.srcs().end());
@@ -84,7 +84,7 @@ class Rebuild {
 /// every value no parameter goes into.
 UOps captured(UOp body, bool whole) {
   std::unordered_map<UOp, std::pair<bool, bool>> has;  // a PARAM, a BUFFER below
-  walk(body, [&](UOp u) {
+  walk_graph(body, [&](UOp u) {
     auto& h = has[u];
     h = {u.is(Ops::PARAM) && !is_variable(u), u.is(Ops::BUFFER)};
     for (uint32_t i = first_source(u); i < u.nsrc(); i++) {
@@ -190,11 +190,11 @@ UOp inline_functions(UOp root, bool keep_gradients) {
   auto rebuild = [&](UOp u) {
     UOp& out = done[u];
     if (u.is(Ops::GETTUPLE) && at(u.src(0)).is(Ops::TUPLE)) {
-      out = at(u.src(0)).src(static_cast<size_t>(static_cast<int64_t>(u.node()->arg_bits)));
+      out = at(u.src(0)).src(static_cast<size_t>(u.int_arg()));
     } else if (u.is(Ops::FUNCTION) && !kept(u)) {
       const CallInfo& info = u.arg<CallInfo>();
       Rebuild r;
-      walk(at(u.src(0)), [&](UOp p) {
+      walk_graph(at(u.src(0)), [&](UOp p) {
         if (!p.is(Ops::PARAM) || p.arg<ParamArg>().slot < 0) return;
         UOp a = at(u.src(static_cast<size_t>(p.arg<ParamArg>().slot) + 1));
         r.set(p, info.precompile ? boundary(a) : a);
@@ -332,7 +332,7 @@ Tensor call_body(const Tensors& args, const Tensor& body, std::shared_ptr<const 
   OpScope s;
   UOps src{UOp::make(Ops::TUPLE, dtypes::void_, {uop_of(body, "call")})};
   for (const Tensor& t : args) src.push_back(uop_of(t, "call"));
-  walk(src[0], [&](UOp p) {
+  walk_graph(src[0], [&](UOp p) {
     if (!p.is(Ops::PARAM) || p.arg<ParamArg>().slot < 0) return;
     auto slot = static_cast<size_t>(p.arg<ParamArg>().slot);
     TG_CHECK(IndexError, slot < args.size(), "[call] got ", args.size(), " arguments for a body with parameter ", slot);

@@ -364,7 +364,7 @@ UOps compute_gradient(std::span<const UOp> given, std::span<const UOp> seeds, st
     if (!below) continue;
     if (u.is(Ops::GETTUPLE)) {
       UOp call = u.src(0);
-      arrive(call, call.src(0).nsrc(), static_cast<size_t>(static_cast<int64_t>(u.node()->arg_bits)), v);
+      arrive(call, call.src(0).nsrc(), static_cast<size_t>(u.int_arg()), v);
       continue;
     }
     if (u.is(Ops::AFTER)) {

@@ -172,7 +172,7 @@ class Lowering {
   /// A node of one device, or of none, over values of several.
   UOp single(UOp u, const Names& device) {
     if (u.is(Ops::MSELECT))
-      return get(u.src(0)).parts.at(static_cast<size_t>(static_cast<int64_t>(u.node()->arg_bits)));
+      return get(u.src(0)).parts.at(static_cast<size_t>(u.int_arg()));
     if (u.is(Ops::COPY) && is_multi(u.src(0)))
       return brought(get(u.src(0)), split_devices(device_of(u.src(0))), -1, 0, 1, device[0]);
     UOps src;

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "tinygrad/base/math.h"
+#include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/graph.h"
 #include "tinygrad/uop/symbolic.h"
 
@@ -101,16 +102,6 @@ UOp flip(UOp x, const std::vector<int>& axes) {
   return arg.empty() ? x : UOp::make(Ops::FLIP, x.dtype(), {x}, Arg(std::move(arg)));
 }
 
-ConstValue identity_of(Ops op, DType d) {
-  if (op == Ops::ADD) return d.is_float() ? ConstValue(0.0) : ConstValue(0);
-  if (op == Ops::MUL) return d.is_float() ? ConstValue(1.0) : ConstValue(1);
-  if (d.is_float()) {
-    const double inf = -std::numeric_limits<double>::infinity(), least = truncate_float(inf, d);
-    return ConstValue(least == inf ? inf : truncate_float(-1e30, d));  // some 8-bit floats have no infinity
-  }
-  return ConstValue(int_min(d));
-}
-
 UOp full(const Shape& shape, ConstValue v, DType d) { return expand(UOp::constant(v, d), shape); }
 
 UOp arange(int64_t n, DType d) { return UOp::make(Ops::ARANGE, d, {Shape{n}.stack()}); }
@@ -127,7 +118,7 @@ UOp reduce(Ops op, UOp x, const std::vector<int>& axes) {
   std::sort(arg.begin(), arg.end());
   // Nothing to sum; a node that may want a gradient (zeros) stays in the graph.
   const bool differentiable = x.dtype().is_float() && !x.dtype().is_weak() && !device_of(x).empty();
-  if (!s.symbolic() && s.numel() == 0 && !differentiable) return full(out, identity_of(op, x.dtype()), x.dtype());
+  if (!s.symbolic() && s.numel() == 0 && !differentiable) return full(out, identity_element(op, x.dtype()), x.dtype());
   return UOp::make(Ops::REDUCE, x.dtype(), {x}, Arg(ReduceArg{op, std::move(arg)}));
 }
 

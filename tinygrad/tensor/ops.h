@@ -46,8 +46,6 @@ UOp arange(int64_t n, DType d);
 UOp literal_of(UOp x);
 /// Sums over the axes `x` was broadcast along, so that it has `shape` again. Accumulates in sum_acc_dtype.
 UOp sum_to(UOp x, const Shape& shape);
-/// Returns the identity element of a reduce.
-ConstValue identity_of(Ops op, DType d);
 /// Returns a and b in their least upper type, which is weak if both operands are integers or literals.
 std::pair<UOp, UOp> promote(UOp a, UOp b);
 /// Does so in a type that can be computed in, for results of another type (comparisons).

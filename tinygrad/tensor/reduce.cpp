@@ -7,6 +7,7 @@
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/ops.h"
 #include "tinygrad/tensor/product.h"
+#include "tinygrad/uop/eval.h"
 
 namespace tg {
 using namespace tensor_detail;
@@ -251,7 +252,7 @@ int64_t prefix_chunk(int64_t n) {
 Tensor prefix(const Tensor& t, Ops op) {
   const Shape sh = t.shape();
   const int64_t n = sh.back().value(), c = prefix_chunk(n), chunks = (n + c - 1) / c;
-  const ConstValue zero = ops::identity_of(op, t.dtype());
+  const ConstValue zero = identity_element(op, t.dtype());
   auto padded = [&](const Tensor& x, int64_t before, int64_t after) {
     if (!before && !after) return x;
     ops::Pairs p(static_cast<size_t>(x.ndim()), {0, 0});

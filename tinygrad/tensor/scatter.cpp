@@ -3,6 +3,7 @@
 
 #include "tinygrad/tensor/index_parse.h"
 #include "tinygrad/tensor/ops.h"
+#include "tinygrad/uop/eval.h"
 
 namespace tg {
 using namespace tensor_detail;
@@ -110,7 +111,7 @@ Tensor Tensor::scatter_reduce(int axis, const Tensor& index, const Tensor& src, 
   Tensor x = transpose(a, -1), written = h.hit.any(-1).pad(h.grow);
   auto literal = [&](ConstValue v) { return from_uop(UOp::constant(v, d)); };
   auto old = [&](const Tensor& neutral) { return include_self ? x : written.where(neutral, x); };
-  Tensor zero = literal(0), one = literal(1), lowest = literal(ops::identity_of(Ops::MAX, d)), r;
+  Tensor zero = literal(0), one = literal(1), lowest = literal(identity_element(Ops::MAX, d)), r;
   if (d.is_float()) {
     zero = literal(0.0);
     one = literal(1.0);

@@ -5,6 +5,7 @@
 
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/ops.h"
+#include "tinygrad/uop/eval.h"
 
 namespace tg {
 using namespace tensor_detail;
@@ -156,7 +157,7 @@ Tensor places_of_greatest(const Tensor& keys, int64_t k) {
     if (n <= kCountUpTo) return order_by_counting(keys, true, k).contiguous();
     return order(keys, true).shrink_to(with_last({k})).contiguous();
   }
-  const ConstValue lowest = ops::identity_of(Ops::MAX, keys.dtype());
+  const ConstValue lowest = identity_element(Ops::MAX, keys.dtype());
   Tensor padded = keys;
   if (n % c)
     padded = Tensor::cat({keys, Tensor::from_uop(ops::full(with_last({chunks * c - n}), lowest, keys.dtype()))}, -1);

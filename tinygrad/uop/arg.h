@@ -18,7 +18,7 @@ namespace tg {
 /// Where the memory of a BUFFER or PARAM lives. kAlu marks a scalar variable, which has no memory.
 enum class AddrSpace : uint8_t { kGlobal, kLocal, kReg, kAlu };
 
-/// What a RANGE is for. The order is the nesting order, outermost first; see docs/ir.md.
+/// Kinds of RANGE. The order is the nesting order, outermost first; see docs/ir.md.
 enum class AxisType : uint8_t {
   kDevice,
   kLoop,
@@ -212,7 +212,7 @@ class Arg {
   /// The boxed value; InternalError when the argument is of another kind.
   template <class T> const T& as() const { return view<T>(kind_, bits_); }
 
-  // The same on the two words as a node stores them.
+  // The same functions on the two words that a node stores.
   static bool boxed(ArgKind k) { return k >= ArgKind::kBigInt; }
   static bool equal(ArgKind ka, uint64_t a, ArgKind kb, uint64_t b) {
     if (ka != kb) return false;

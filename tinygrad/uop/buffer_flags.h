@@ -1,4 +1,4 @@
-/// \file What is known of the contents of a BUFFER node's memory, as flags of the node beside Node::Flag.
+/// \file Facts about the contents of a BUFFER node's memory, as flags of the node next to Node::Flag.
 #pragma once
 #include <cstdint>
 
@@ -10,7 +10,7 @@ enum BufferFlag : uint8_t {
   kFreshBuffer = 16,  ///< nobody has seen its raw contents: writing it needs no care
   kValueWrite =
       16,  ///< of an AFTER: a copy of a value, or an indexed write: the history goes on, as through other operations
-  kStaleBuffer = 32,  ///< its memory was overwritten since; another BUFFER node stands for the new contents
+  kStaleBuffer = 32,  ///< its memory was overwritten since; another BUFFER node represents the new contents
   kLeafWrite = 32,    ///< of an AFTER: the write has run, and what it wrote is a leaf: gradients end here
 };
 

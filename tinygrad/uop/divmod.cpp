@@ -1,4 +1,4 @@
-/// \file Division and modulo of index arithmetic, and their recombination into what was divided.
+/// \file Division and modulo of index arithmetic, and their recombination into the dividend.
 #include <algorithm>
 
 #include "tinygrad/uop/graph.h"
@@ -12,10 +12,10 @@ constexpr size_t kMaxTerms = 64;  // longer sums are left alone: nobody writes t
 
 /// x = g * quotient + rest with 0 <= rest < g wherever x is.
 struct Split {
-  Linear quotient, rest;
+  AffineSum quotient, rest;
 };
 
-std::optional<Split> split_with(const Linear& x, int128 g, const std::vector<int128>& rest_coefs) {
+std::optional<Split> split_with(const AffineSum& x, int128 g, const std::vector<int128>& rest_coefs) {
   Split s;
   for (size_t i = 0; i < x.terms.size(); i++) {
     const Term& t = x.terms[i];
@@ -35,7 +35,7 @@ std::optional<Split> split_with(const Linear& x, int128 g, const std::vector<int
 
 /// Looks for a remainder whose range lies in one period: each coefficient modulo g, of the nearer sign first, then of
 /// either.
-std::optional<Split> split_by(const Linear& x, int128 g) {
+std::optional<Split> split_by(const AffineSum& x, int128 g) {
   std::vector<int128> rest(x.terms.size());
   std::vector<size_t> open;  // terms with a choice
   for (size_t i = 0; i < rest.size(); i++) {
@@ -55,15 +55,15 @@ std::optional<Split> split_by(const Linear& x, int128 g) {
   return {};
 }
 
-UOp divided(const Linear& x, int128 c) {
+UOp divided(const AffineSum& x, int128 c) {
   return c == 1 ? x.build() : UOp::alu(Ops::FLOORDIV, {x.build(), UOp::constant(c, dtypes::weakint)});
 }
-UOp modulo(const Linear& x, int128 c) {
+UOp modulo(const AffineSum& x, int128 c) {
   return UOp::alu(Ops::FLOORMOD, {x.build(), UOp::constant(c, dtypes::weakint)});
 }
 /// q * k + the sum.
-UOp plus(UOp q, int128 k, const Linear& rest) {
-  Linear out = rest;
+UOp plus(UOp q, int128 k, const AffineSum& rest) {
+  AffineSum out = rest;
   out.add(q, k);
   out.normalize();
   return out.build();
@@ -72,10 +72,10 @@ UOp plus(UOp q, int128 k, const Linear& rest) {
 UOp fold_by_literal(bool div, UOp x, int128 c) {
   UOp zero = UOp::constant(int64_t{0});
   if (c == 0) return zero;
-  Linear l(x);
+  AffineSum l(x);
   if (l.terms.size() > kMaxTerms) return {};
   if (c < 0) {
-    Linear minus;
+    AffineSum minus;
     minus.add(l, -1);
     return div ? divided(minus, -c) : plus(modulo(minus, -c), -1, {});
   }
@@ -86,15 +86,15 @@ UOp fold_by_literal(bool div, UOp x, int128 c) {
   if (div && lone && lone->base.is(Ops::FLOORDIV) &&
       lone->base.src(1).is_const()) {  // (y//d + a)//c -> (y + a*d)//(c*d)
     int128 d = lone->base.src(1).const_int();
-    Linear y(lone->base.src(0));
+    AffineSum y(lone->base.src(0));
     y.c += l.c * d;
     return divided(y, c * d);
   }
   if (div && lone && l.c == 0 && lone->base.is(Ops::FLOORMOD))  // (y % (k*c))//c -> (y//c) % k
-    if (auto k = divides(lone->base.src(1), c); k && vmin(*k) > 0) return divided(Linear(lone->base.src(0)), c) % *k;
-  // What is a multiple of c leaves the division: whole periods of the constant, of coefficients, and (modulo only) of
+    if (auto k = divides(lone->base.src(1), c); k && vmin(*k) > 0) return divided(AffineSum(lone->base.src(0)), c) % *k;
+  // Multiples of c leave the division: whole periods of the constant, of coefficients, and (modulo only) of
   // inner moduli.
-  Linear in, out;
+  AffineSum in, out;
   in.c = floormod(l.c, c);
   out.c = floordiv(l.c, c);
   bool changed = in.c != l.c;
@@ -157,7 +157,7 @@ UOp fold_by_expression(bool div, UOp x, UOp y) {
     }
   }
   // Multiples of y leave.
-  Linear quotient, rest;
+  AffineSum quotient, rest;
   for (UOp u : all) {
     if (auto q = divide_exact(u, y)) quotient.add(*q, 1);
     else rest.add(u, 1);
@@ -188,7 +188,7 @@ UOp fold_divmod(UOp u) {
 
 /// The b with quotient == b // d and b congruent to `base` modulo d. Both may have moved: (y//c + a)//d is stored as (y
 /// + a*c)//(c*d), and constants leave a division by whole periods.
-std::optional<Linear> dividend(UOp quotient, UOp base, int128 d) {
+std::optional<AffineSum> dividend(UOp quotient, UOp base, int128 d) {
   auto [q, shift] = pop_const(quotient);
   if (!q.is(Ops::FLOORDIV) || !q.src(1).is_const()) return {};
   auto [num, a] = pop_const(base);
@@ -203,16 +203,16 @@ std::optional<Linear> dividend(UOp quotient, UOp base, int128 d) {
   auto [p, pa] = pop_const(q.src(0));
   int128 t = xa + a - pa;
   if (p != x || t % period != 0) return {};
-  Linear b(base);
+  AffineSum b(base);
   b.c -= (t / period - shift) * d;
   return b;
 }
 
-std::optional<Linear> recombine_pair(const Term& mod, const Term& quo) {
+std::optional<AffineSum> recombine_pair(const Term& mod, const Term& quo) {
   if (!mod.base.is(Ops::FLOORMOD) || !mod.base.src(1).is_const()) return {};
   int128 d = mod.base.src(1).const_int();
   if (d == 0 || quo.coef != d * mod.coef) return {};
-  Linear out;
+  AffineSum out;
   if (auto b = dividend(quo.base, mod.base.src(0), d)) {
     out.add(*b, mod.coef);
     return out;
@@ -238,7 +238,7 @@ UOp recombine(UOp u) {
     auto found = recombine_pair(t, last);
     if (!found) found = recombine_pair(last, t);
     if (found) {
-      Linear all(u);
+      AffineSum all(u);
       std::erase_if(all.terms, [&](const Term& k) { return k.base == t.base || k.base == last.base; });
       all.add(*found, 1);
       all.normalize();
@@ -255,8 +255,10 @@ const PatternMatcher<UOp>& pm_divmod() {
   // clang-format off
   static const PatternMatcher<UOp> pm{
       rule(op<Ops::FLOORMOD>(u = node<Ops::RANGE>(), x), [](U r, X n) { return r.src(0) == n ? UOp(r) : UOp(); }),
-      rule(op<Ops::FLOORDIV>(u = node<Ops::RANGE>(), x), [](U r, X n) { return r.src(0) == n ? r.const_like(0) : UOp(); }),
-      rule(when(u = any_of(Ops::FLOORDIV | Ops::FLOORMOD), [](UOp d) { return d.dtype() == dtypes::weakint; }), [](U d) { return fold_divmod(d); }),
+      rule(op<Ops::FLOORDIV>(u = node<Ops::RANGE>(), x),
+           [](U r, X n) { return r.src(0) == n ? r.const_like(0) : UOp(); }),
+      rule(when(u = any_of(Ops::FLOORDIV | Ops::FLOORMOD), [](UOp d) { return d.dtype() == dtypes::weakint; }),
+           [](U d) { return fold_divmod(d); }),
       rule(u = node<Ops::ADD>(), [](U sum) { return recombine(sum); }),
   };
   // clang-format on

@@ -269,6 +269,15 @@ struct alignas(16) Cell {
 };
 }  // namespace
 
+ConstValue identity_element(Ops op, DType d) {
+  if (op == Ops::ADD) return d.is_float() ? ConstValue(0.0) : ConstValue(0);
+  if (op == Ops::MUL) return d.is_float() ? ConstValue(1.0) : ConstValue(1);
+  TG_ASSERT(op == Ops::MAX, "no identity of ", op);
+  if (!d.is_float()) return ConstValue(int_min(d));
+  const double lowest = float_min(d);
+  return ConstValue(truncate_float(lowest, d) == lowest ? lowest : truncate_float(-1e30, d));
+}
+
 uint64_t threefry2x32(uint64_t x, uint64_t key) {
   static constexpr int kRotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
   const uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);

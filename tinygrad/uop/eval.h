@@ -1,4 +1,4 @@
-/// \file What the ops compute, exactly: on single literals (folding) and on arrays as they are stored (interpreters,
+/// \file Exact semantics of the ops: on single literals (folding) and on arrays as they are stored (interpreters,
 /// tests). One definition serves both.
 #pragma once
 #include <cstddef>
@@ -19,6 +19,9 @@ ConstValue eval_alu(Ops op, DType result, std::span<const ConstValue> operands, 
 ConstValue eval_cast(ConstValue v, DType from, DType to);
 /// BITCAST between types of one width (bool counts as a byte); DTypeError otherwise.
 ConstValue eval_bitcast(ConstValue v, DType from, DType to);
+/// Returns the element that ADD, MUL or MAX leaves other operands alone with. Of MAX it is -inf, or the lowest finite
+/// value of a type without infinities (some 8-bit floats).
+ConstValue identity_element(Ops op, DType d);
 /// The 64 bits of threefry2x32 with 20 rounds: counters and key packed low word first.
 uint64_t threefry2x32(uint64_t x, uint64_t key);
 

@@ -21,41 +21,8 @@ Graph& graph_of(UOp u) {
   return Graph::global();
 }
 
-/// Computes a fact for u and first for every source that lacks it, by an explicit stack.
-template <class Has, class Compute> void ensure(UOp u, Has has, Compute compute) {
-  UOps stack{u};
-  while (!stack.empty()) {
-    UOp n = stack.back();
-    if (has(n)) {
-      stack.pop_back();
-      continue;
-    }
-    size_t before = stack.size();
-    for (UOp s : n.srcs())
-      if (!has(s)) stack.push_back(s);
-    if (stack.size() == before) {
-      compute(n);
-      stack.pop_back();
-    }
-  }
-}
-
-int128 clamp_unbounded(int128 v) { return v > kUnbounded ? kUnbounded : v < -kUnbounded ? -kUnbounded : v; }
-int128 add_sat(int128 a, int128 b) {
-  if (a == kUnbounded || b == kUnbounded) return kUnbounded;
-  if (a == -kUnbounded || b == -kUnbounded) return -kUnbounded;
-  return clamp_unbounded(a + b);
-}
-int128 mul_sat(int128 a, int128 b) {
-  int128 r;
-  if (a == 0 || b == 0) return 0;
-  if (__builtin_mul_overflow(a, b, &r)) return (a < 0) != (b < 0) ? -kUnbounded : kUnbounded;
-  return clamp_unbounded(r);
-}
-int128 floordiv(int128 a, int128 b) {
-  int128 q = a / b;
-  return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
-}
+/// Computes a fact for u and first for every source that lacks it.
+template <class Has, class Compute> void ensure(UOp u, Has has, Compute compute) { walk(u, has, compute); }
 
 Bounds corners(Bounds a, Bounds b, int128 (*f)(int128, int128)) {
   int128 v[4] = {f(a.lo, b.lo), f(a.lo, b.hi), f(a.hi, b.lo), f(a.hi, b.hi)};
@@ -70,7 +37,7 @@ int128 fill_ones(int128 v) {
 }
 
 Bounds type_bounds(DType d) {
-  if (d.is_int() || d.is_bool()) return {clamp_unbounded(int_min(d)), clamp_unbounded(int_max(d))};
+  if (d.is_int() || d.is_bool()) return {clamp_bound(int_min(d)), clamp_bound(int_max(d))};
   return {-kUnbounded, kUnbounded};
 }
 
@@ -79,12 +46,12 @@ Bounds alu_bounds(UOp u, const auto& get) {
   auto a = [&] { return get(u.src(0)); };
   auto b = [&] { return get(u.src(1)); };
   switch (u.op()) {
-    case Ops::ADD: return {add_sat(a().lo, b().lo), add_sat(a().hi, b().hi)};
-    case Ops::SUB: return {add_sat(a().lo, -b().hi), add_sat(a().hi, -b().lo)};
+    case Ops::ADD: return {saturating_add(a().lo, b().lo), saturating_add(a().hi, b().hi)};
+    case Ops::SUB: return {saturating_add(a().lo, -b().hi), saturating_add(a().hi, -b().lo)};
     case Ops::NEG: return {-a().hi, -a().lo};
-    case Ops::MUL: return corners(a(), b(), mul_sat);
+    case Ops::MUL: return corners(a(), b(), saturating_mul);
     case Ops::MAX: return {std::max(a().lo, b().lo), std::max(a().hi, b().hi)};
-    case Ops::FLOORDIV: return b().lo > 0 || b().hi < 0 ? corners(a(), b(), floordiv) : full;
+    case Ops::FLOORDIV: return b().lo > 0 || b().hi < 0 ? corners(a(), b(), floordiv<int128>) : full;
     case Ops::CDIV:
       return b().lo > 0 || b().hi < 0 ? corners(a(), b(), [](int128 x, int128 y) { return x / y; }) : full;
     case Ops::FLOORMOD:
@@ -104,7 +71,7 @@ Bounds alu_bounds(UOp u, const auto& get) {
       return {std::max(a().lo, -(b().hi - 1)), a().hi <= 0 ? 0 : std::min(a().hi, b().hi - 1)};
     case Ops::SHL:
       return b().is_const() && b().lo >= 0 && b().lo < 120
-                 ? corners(a(), {int128(1) << int(b().lo), int128(1) << int(b().lo)}, mul_sat)
+                 ? corners(a(), {int128(1) << int(b().lo), int128(1) << int(b().lo)}, saturating_mul)
                  : full;
     case Ops::SHR:
       return b().is_const() && b().lo >= 0 && b().lo < 120 ? Bounds{a().lo >> int(b().lo), a().hi >> int(b().lo)}
@@ -143,8 +110,8 @@ Bounds alu_bounds(UOp u, const auto& get) {
       return {std::min(t.lo, f.lo), std::max(t.hi, f.hi)};
     }
     case Ops::MULACC: {
-      Bounds m = corners(a(), b(), mul_sat), c = get(u.src(2));
-      return {add_sat(m.lo, c.lo), add_sat(m.hi, c.hi)};
+      Bounds m = corners(a(), b(), saturating_mul), c = get(u.src(2));
+      return {saturating_add(m.lo, c.lo), saturating_add(m.hi, c.hi)};
     }
     default: return full;
   }
@@ -157,7 +124,7 @@ Bounds compute_bounds(UOp u, const auto& get) {
   if (u.in(groups::kAlu)) r = alu_bounds(u, get);
   else if (u.is(Ops::CONST)) r = u.is_invalid() ? full : Bounds{u.const_int(), u.const_int()};
   else if (u.is(Ops::RANGE) || u.is(Ops::SPECIAL))
-    r = u.nsrc() ? Bounds{0, std::max<int128>(0, add_sat(get(u.src(0)).hi, -1))} : full;
+    r = u.nsrc() ? Bounds{0, std::max<int128>(0, saturating_add(get(u.src(0)).hi, -1))} : full;
   else if (u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kAlu)
     r = {u.arg<ParamArg>().vmin, u.arg<ParamArg>().vmax};
   else if (u.is(Ops::CAST) && (u.src(0).dtype().is_int() || u.src(0).dtype().is_bool()))
@@ -173,7 +140,7 @@ Bounds compute_bounds(UOp u, const auto& get) {
 /// The value a GETTUPLE names, as the body of the FUNCTION has it.
 UOp tuple_element(UOp u) {
   UOp t = u.src(0).is(Ops::FUNCTION) ? u.src(0).src(0) : u.src(0);
-  return t.src(static_cast<size_t>(static_cast<int64_t>(u.node()->arg_bits)));
+  return t.src(static_cast<size_t>(u.int_arg()));
 }
 /// The shape of a body's value where the FUNCTION is called: its variables are the call's arguments.
 Shape call_shape(UOp call, Shape s) {
@@ -260,7 +227,7 @@ Shape compute_shape(UOp u, const auto& get) {
     case Ops::MSELECT: return shard_shape(u.src(0));
     case Ops::UNSHARD: {
       Shape s = same();
-      SInt& n = s.at(static_cast<size_t>(static_cast<int64_t>(u.node()->arg_bits)));
+      SInt& n = s.at(static_cast<size_t>(u.int_arg()));
       n = n.value() * device_count(u);
       return s;
     }
@@ -427,7 +394,7 @@ const UOps& ranges_of(UOp u) {
           if (i >= start && n.src(i).is(Ops::RANGE)) continue;
           const Shared<UOps>& r = g.facts(n.src(i)).ranges;
           if (!r) continue;
-          // What comes after a vector was stored is no vector for that.
+          // A node after the store of a vector is not a vector itself.
           if (n.is(Ops::AFTER) && i > 0 && std::any_of(r->begin(), r->end(), is_lane)) {
             if (shared && only) all = **only;
             shared = false;
@@ -468,7 +435,7 @@ bool depends_on(UOp u, UOp range) {
   return std::find(open.begin(), open.end(), range) != open.end();
 }
 
-/// A name that is no node's argument, for good.
+/// A name that is no node's argument and is kept permanently.
 static const std::string* kept_name(const std::string& name) {
   static auto* names = new std::set<std::string>;
   static std::mutex mutex;
@@ -491,7 +458,7 @@ const std::string& device_of(UOp u) {
           d = kept_name(device_list(all));
         } else if (n.is(Ops::MSELECT)) {
           const std::vector<std::string> all = split_devices(*g.facts(n.src(0)).device);
-          const auto i = static_cast<size_t>(static_cast<int64_t>(n.node()->arg_bits));
+          const auto i = static_cast<size_t>(n.int_arg());
           TG_CHECK(IndexError, i < all.size(), "[mselect] got ", i, ", expected the number of one of ", all.size(),
                    " devices");
           d = kept_name(all[i]);

@@ -31,7 +31,7 @@ class SInt {
   }
   operator int64_t() const { return value(); }
   UOp uop() const { return sym_ ? sym_ : UOp::constant(v_); }
-  int64_t max() const;  ///< the value, or the greatest the expression can take
+  int64_t max() const;  ///< the value, or the maximum of the expression
   bool operator==(const SInt& o) const { return sym_ == o.sym_ && v_ == o.v_; }
   bool operator==(int64_t o) const { return !sym_ && v_ == o; }
   bool operator==(int o) const { return !sym_ && v_ == o; }
@@ -84,6 +84,18 @@ struct Bounds {
   bool is_const() const { return lo == hi; }
 };
 inline constexpr int128 kUnbounded = static_cast<int128>(1) << 126;
+constexpr int128 clamp_bound(int128 v) { return v > kUnbounded ? kUnbounded : v < -kUnbounded ? -kUnbounded : v; }
+/// Sum of two bounds; a bound that is not known stays unknown.
+constexpr int128 saturating_add(int128 a, int128 b) {
+  if (a == kUnbounded || b == kUnbounded) return kUnbounded;
+  if (a == -kUnbounded || b == -kUnbounded) return -kUnbounded;
+  return clamp_bound(a + b);
+}
+constexpr int128 saturating_mul(int128 a, int128 b) {
+  int128 r{};
+  if (__builtin_mul_overflow(a, b, &r)) return (a < 0) != (b < 0) ? -kUnbounded : kUnbounded;
+  return clamp_bound(r);
+}
 
 /// A counted value of one graph: as facts are made under the graph's lock, the count needs no atomics.
 template <class T> class Shared {
@@ -114,7 +126,7 @@ template <class T> class Shared {
   Box* box_ = nullptr;
 };
 
-/// What a graph caches per node (id-indexed); bounds lie apart, as only integers have any.
+/// Facts that a graph caches per node (id-indexed); bounds are stored separately, as only integers have any.
 struct Facts {
   Shared<Shape> shape;
   Shared<UOps> ranges;  ///< empty sets are `no_ranges`
@@ -124,30 +136,32 @@ struct Facts {
   int8_t axis = kAxisUnknown;  ///< see shard_axis
 };
 
-/// Shape of a value. Elementwise ops broadcast like NumPy. ShapeError with both shapes when the sources do not fit.
+/// Returns the shape of a value. Elementwise ops broadcast like NumPy. ShapeError with both shapes when the sources do
+/// not fit.
 const Shape& shape_of(UOp u);
-/// Bounds of an integer or bool value; a type's own range when nothing better is known.
+/// Returns the bounds of an integer or bool value; the range of its type when nothing better is known.
 Bounds bounds_of(UOp u);
 inline int128 vmin(UOp u) { return bounds_of(u).lo; }
 inline int128 vmax(UOp u) { return bounds_of(u).hi; }
-/// Loops this value is inside of: RANGEs (and SPECIALs are not among them) it depends on that are not ended, sorted by
+/// Returns the loops that enclose a value: RANGEs (not SPECIALs) that it depends on and that are not ended, sorted by
 /// AxisType, then id.
 const UOps& ranges_of(UOp u);
 /// True when `range` is one of them.
 bool depends_on(UOp u, UOp range);
-/// Name of the device the value lives on; "" for constants and pure arithmetic on them. DeviceError when sources
-/// disagree.
+/// Returns the name of the device that holds the value; "" for constants and pure arithmetic on them. DeviceError when
+/// sources disagree.
 const std::string& device_of(UOp u);
-/// Lanes of the value: the size of the VECTOR range it depends on, 1 without one.
+/// Returns the lanes of a value: the size of the VECTOR range it depends on, 1 without one.
 int lanes_of(UOp u);
 
-/// Index of the first source that names a range the op ends (STAGE, REDUCE, END: 1; ...); nsrc where it ends none.
+/// Returns the index of the first source that names a range the op ends (STAGE, REDUCE, END: 1; ...); nsrc when it ends
+/// no range.
 uint32_t range_start(UOp u);
 /// Broadcast of several shapes, NumPy's rule. `op` names the caller in the error.
 Shape broadcast_shapes(std::span<const Shape* const> shapes, const char* op);
-/// The dimensions a shape operand (STACK of integers) spells.
+/// Returns the dimensions of a shape operand (STACK of integers).
 Shape dims_of(UOp stack);
-/// Storage behind a view: strips movement ops, AFTER, CONTIGUOUS, DETACH, BITCAST of the same width are kept out.
+/// Returns the storage behind a view: strips movement ops, AFTER, CONTIGUOUS, DETACH and BITCASTs of the same width.
 UOp base_of(UOp u);
 /// True for a BUFFER or PARAM, possibly under RESHAPE, or one on each of several devices: storage a tensor can own and
 /// assign to.

@@ -252,7 +252,7 @@ void Graph::drop_sources(const Node* n, std::vector<const Node*>& pending) {
 }
 
 void Graph::recycle(const Node* n) {
-  // The registers of a kernel are numbered anew in each kernel: those slots are nobody's memory.
+  // Registers are numbered from 0 in each kernel: those slots are nobody's memory.
   if (n->op == Ops::BUFFER && g_buffer_death)
     if (const ParamArg& p = UOp(n).arg<ParamArg>(); p.addrspace == AddrSpace::kGlobal) g_buffer_death(p.slot);
   Arg::release(n->arg_kind, n->arg_bits);
@@ -284,7 +284,7 @@ void Graph::sweep_once() {
   }
   live_ -= dead.size();
   if (dead.size() > 4096 && dead.size() > live_) {
-    // Most of the graph died: make the table anew, and ids dense again.
+    // Most of the graph died: rebuild the table, with dense ids.
     for (const Node* n : dead) recycle(n);
     while (!by_id_.empty() && !by_id_.back()) by_id_.pop_back();
     next_id_ = static_cast<uint32_t>(by_id_.size());

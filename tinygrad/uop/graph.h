@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tinygrad/uop/uop.h"
+#include "tinygrad/uop/walk.h"
 
 namespace tg {
 
@@ -67,15 +68,15 @@ class Graph {
   /// Global graph: `from` has been computed into the buffer `to`; walks that schedule stop there.
   void forward(UOp from, UOp to);
   UOp forwarded(UOp u) const;  ///< the buffer, or empty
-  /// Nodes computed so far, effects aside, for which `keep` does not hold: what `hide_forwards` takes.
+  /// Nodes computed so far, effects aside, for which `keep` does not hold: the argument of `hide_forwards`.
   template <class F> std::unordered_set<const Node*> computed(F&& keep) const {
     std::unordered_set<const Node*> out;
     for (auto& [from, to] : forwards_)
       if (from->op != Ops::AFTER && !keep(from)) out.insert(from);
     return out;
   }
-  /// While set, these nodes count as not computed on this thread; what is computed anew leaves the set. Returns what
-  /// was set before.
+  /// While set, these nodes count as not computed on this thread; a node that is computed again leaves the set. Returns
+  /// the set that was there before.
   static std::unordered_set<const Node*>* hide_forwards(std::unordered_set<const Node*>* hidden);
   /// Called (under the lock) with the slot of each BUFFER node that dies.
   static void set_buffer_death_hook(void (*hook)(int64_t slot));
@@ -85,7 +86,7 @@ class Graph {
   friend class ArenaScope;
   friend class UOpRef;
   friend class MemoScope;
-  /// A place of the table: probing compares hashes and touches no other node's memory.
+  /// An entry of the table: probing compares hashes and touches no other node's memory.
   struct Slot {
     uint32_t hash = 0, id = 0;
   };  // id + 1; 0: free
@@ -98,7 +99,7 @@ class Graph {
   void set_table(size_t size);
   void insert(const Node* n);
   void erase(const Node* n);
-  void rebuild(size_t size);  // from the nodes by id, whose memory lies in order
+  void rebuild(size_t size);  // from the nodes by id, whose memory is in order
   void release_locked(const Node* n);
   void sweep();
   void sweep_once();
@@ -220,28 +221,18 @@ class MemoScope {
 /// current graph to stand for `u` (its sources are then not visited), or nothing.
 template <class F> UOp import_graph(Graph& from, UOp root, F&& replace) {
   MemoScope memo(from);
-  std::vector<UOp> stack{root};
   UOps src;
-  while (!stack.empty()) {
-    UOp u = stack.back();
-    if (memo.has(u)) {
-      stack.pop_back();
-      continue;
-    }
-    if (UOp r = replace(u)) {
-      memo.set(u, r);
-      stack.pop_back();
-      continue;
-    }
-    size_t before = stack.size();
-    for (size_t i = u.nsrc(); i-- > 0;)
-      if (!memo.has(u.src(i))) stack.push_back(u.src(i));
-    if (stack.size() != before) continue;
+  auto done = [&](UOp u) {
+    if (memo.has(u)) return true;
+    UOp r = replace(u);
+    if (r) memo.set(u, r);
+    return bool(r);
+  };
+  walk(root, done, [&](UOp u) {
     src.clear();
     for (UOp s : u.srcs()) src.push_back(memo.get(s));
     memo.set(u, UOp::make(u.op(), u.dtype(), src, u.arg(), u.tag()));
-    stack.pop_back();
-  }
+  });
   return memo.get(root);
 }
 inline UOp import_graph(Graph& from, UOp root) {

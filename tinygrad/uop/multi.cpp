@@ -65,7 +65,7 @@ int compute_axis(UOp u, const auto& get) {
     return a < 0 ? -1 : static_cast<int>(a + rank - static_cast<int64_t>(shape_of(s).size()));
   };
   switch (u.op()) {
-    case Ops::UNSHARD: return static_cast<int>(static_cast<int64_t>(u.node()->arg_bits));
+    case Ops::UNSHARD: return static_cast<int>(u.int_arg());
     case Ops::COPY:
     case Ops::PARAM: return u.nsrc() == 2 ? static_cast<int>(u.src(1).const_int()) : -1;
     case Ops::MSTACK:
@@ -74,7 +74,7 @@ int compute_axis(UOp u, const auto& get) {
     case Ops::STORE: return -1;
     case Ops::GETTUPLE: {
       UOp t = u.src(0).is(Ops::FUNCTION) ? u.src(0).src(0) : u.src(0);
-      return get(t.src(static_cast<size_t>(static_cast<int64_t>(u.node()->arg_bits))));
+      return get(t.src(static_cast<size_t>(u.int_arg())));
     }
     case Ops::RESHAPE: return same() < 0 ? -1 : reshaped_axis(u, same(), device_count(u));
     case Ops::EXPAND: return aligned(u.src(0), static_cast<int64_t>(shape_of(u).size()));
@@ -101,7 +101,7 @@ int compute_axis(UOp u, const auto& get) {
       TG_CHECK(ShapeError, !at[i].symbolic() && to[i] == n && at[i].value() % n == 0, "[shrink] got elements from ",
                at[i], ", ", to[i], " of them, of sharded axis ", a,
                ": shrinking not supported, expected one whole shard of ", n, " elements or all of them");
-      return -1;  // what one device has, on all of them
+      return -1;  // the value of one device, on all of them
     }
     case Ops::REDUCE: {
       const auto& axes = u.arg<ReduceArg>().axes;
@@ -136,25 +136,14 @@ int compute_axis(UOp u, const auto& get) {
 int shard_axis(UOp u) {
   if (!has_multi(u)) return -1;
   Graph& g = Graph::global();
-  UOps stack{u};
   auto known = [&](UOp n) { return !has_multi(n) || g.facts(n).axis != Facts::kAxisUnknown; };
   auto get = [&](UOp n) { return has_multi(n) ? int{g.facts(n).axis} : -1; };
-  while (!stack.empty()) {
-    UOp n = stack.back();
-    if (known(n)) {
-      stack.pop_back();
-      continue;
-    }
-    size_t before = stack.size();
-    for (UOp s : n.srcs())
-      if (!known(s)) stack.push_back(s);
-    if (stack.size() != before) continue;
-    // What lies on one device, or nowhere yet, has no shards.
+  walk(u, known, [&](UOp n) {
+    // A value on one device, or on none yet, has no shards.
     const int a =
         n.in(Ops::TUPLE | Ops::FUNCTION | Ops::SINK) || !is_device_list(device_of(n)) ? -1 : compute_axis(n, get);
     g.facts(n).axis = static_cast<int8_t>(a);
-    stack.pop_back();
-  }
+  });
   return g.facts(u).axis;
 }
 

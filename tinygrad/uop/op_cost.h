@@ -1,4 +1,4 @@
-/// \file Tables of what ops cost: rows of ops and a number.
+/// \file Tables of the costs of ops: rows of ops and a number.
 #pragma once
 #include <cstddef>
 
@@ -17,7 +17,7 @@ template <class Cost, size_t N> constexpr OpSet ops_of(const OpCost<Cost> (&tabl
   for (const OpCost<Cost>& row : table) all |= row.ops;
   return all;
 }
-/// The cost of an op, `otherwise` when the table has none.
+/// Returns the cost of an op, `otherwise` when the table does not have it.
 template <class Cost, size_t N> constexpr Cost cost_in(const OpCost<Cost> (&table)[N], Ops op, Cost otherwise) {
   for (const OpCost<Cost>& row : table)
     if (row.ops.has(op)) return row.cost;

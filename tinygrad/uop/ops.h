@@ -9,15 +9,18 @@ namespace tg {
 // clang-format off
 #define TG_FOR_EACH_OP(X) \
   /* defines */           X(SPECIAL) X(BUFFER) \
-  /* not rendered */      X(NOOP) X(PARAM) X(FUNCTION) X(CALL) X(PROGRAM) X(LINEAR) X(SOURCE) X(BINARY) X(SINK) X(AFTER) X(GROUP) \
+  /* not rendered */      X(NOOP) X(PARAM) X(FUNCTION) X(CALL) X(PROGRAM) X(LINEAR) X(SOURCE) X(BINARY) X(SINK) \
+                          X(AFTER) X(GROUP) \
   /* vectors, tuples */   X(STACK) X(TUPLE) X(GETTUPLE) \
   /* memory */            X(INDEX) X(SHRINK) X(LOAD) X(STORE) \
   /* math */              X(WMMA) X(CAST) X(BITCAST) X(EXP2) X(LOG2) X(SIN) X(SQRT) X(RECIPROCAL) X(NEG) X(TRUNC) \
-                          X(ADD) X(MUL) X(SHL) X(SHR) X(CDIV) X(MAX) X(CMOD) X(CMPLT) X(CMPNE) X(CMPEQ) X(XOR) X(OR) X(AND) \
+                          X(ADD) X(MUL) X(SHL) X(SHR) X(CDIV) X(MAX) X(CMOD) \
+                          X(CMPLT) X(CMPNE) X(CMPEQ) X(XOR) X(OR) X(AND) \
                           X(THREEFRY) X(SUB) X(FDIV) X(POW) X(FLOORDIV) X(FLOORMOD) X(WHERE) X(MULACC) \
   /* control */           X(BARRIER) X(RANGE) X(IF) X(END) X(ENDIF) \
   /* literals, raw text */X(CONST) X(CUSTOM) X(CUSTOMI) \
-  /* tensor graphs only */X(ARANGE) X(CONTIGUOUS) X(CONTIGUOUS_BACKWARD) X(DETACH) X(STAGE) X(COPY) X(MSELECT) X(MSTACK) X(CUSTOM_FUNCTION) \
+  /* tensor graphs only */X(ARANGE) X(CONTIGUOUS) X(CONTIGUOUS_BACKWARD) X(DETACH) X(STAGE) X(COPY) \
+                          X(MSELECT) X(MSTACK) X(CUSTOM_FUNCTION) \
                           X(RESHAPE) X(PERMUTE) X(EXPAND) X(PAD) X(FLIP) X(UNSHARD) X(REDUCE) X(ALLREDUCE)
 // clang-format on
 
@@ -57,7 +60,6 @@ struct OpSet {
     return *this;
   }
   constexpr bool subset_of(OpSet o) const { return !(lo & ~o.lo) && !(hi & ~o.hi); }
-  constexpr bool intersects(OpSet o) const { return (lo & o.lo) || (hi & o.hi); }
   constexpr bool empty() const { return !lo && !hi; }
   constexpr bool operator==(const OpSet&) const = default;
 };

@@ -6,11 +6,13 @@
 #include <sstream>
 #include <unordered_map>
 
+#include "tinygrad/uop/walk.h"
+
 namespace tg {
 namespace {
 constexpr size_t kLongest = 4096;
 
-/// Text and how tightly its outermost operator binds (greater: tighter).
+/// Text and how tightly its outermost operator binds (higher: tighter).
 struct Spelled {
   std::string text;
   int level;
@@ -125,19 +127,14 @@ void print_arg(std::ostream& os, UOp u) {
 std::string render_expr(UOp root) {
   if (!root) return "UOp()";
   std::unordered_map<UOp, Spelled> done;
-  std::vector<UOp> stack{root};  // no toposort(): errors print outside of any graph's scope
-  while (!stack.empty()) {
-    UOp u = stack.back();
-    const size_t before = stack.size();
-    for (UOp s : u.srcs())
-      if (!done.contains(s)) stack.push_back(s);
-    if (stack.size() != before) continue;
-    stack.pop_back();
-    if (done.contains(u)) continue;
-    Spelled s = spell(u, [&](UOp k) -> const Spelled& { return done.at(k); });
-    if (s.text.size() > kLongest && u != root) s = {"%" + std::to_string(u.id()), kAtom};
-    done.emplace(u, std::move(s));
-  }
+  // Without a memo table: errors print outside of any graph's scope.
+  walk(
+      root, [&](UOp u) { return done.contains(u); },
+      [&](UOp u) {
+        Spelled s = spell(u, [&](UOp k) -> const Spelled& { return done.at(k); });
+        if (s.text.size() > kLongest && u != root) s = {"%" + std::to_string(u.id()), kAtom};
+        done.emplace(u, std::move(s));
+      });
   return done.at(root).text;
 }
 
@@ -200,7 +197,7 @@ std::string python(UOp u, const auto& of) {
     default: break;
   }
   if (const Infix f = infix_of(u.op()); f.sign && u.nsrc() == 2) {
-    // Python chains comparisons: their operands keep what they have.
+    // Python chains comparisons: their operands keep their parentheses.
     const bool chains = groups::kComparison.has(u.op());
     const auto operand = [&](UOp s, int least) {
       const Infix i = infix_of(s.op());

@@ -140,148 +140,103 @@ struct Frame {
   enum Stage : uint8_t { kEnter, kRebuild, kLink } stage;
 };
 
-UOp rewrite_sources_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, bool once, const char* name) {
-  const Graph& graph = Graph::current();
-  const bool traced = graph.has_origins();
-  const Origin origin(Origin::current());
-  MemoScope memo, open;
-  RewriteCounters& counters = rewrite_counters();
-  std::vector<Frame> stack{{root, root, {}, Frame::kEnter}};
-  UOps src;
-  uint64_t steps = 0;
-  // Results of rules whose own results are still awaited: a chain of them that goes on and on is a graph that grows.
-  int64_t pending = 0;
-  const int64_t limit = env::REWRITE_STACK_LIMIT.get();
-  while (!stack.empty()) {
-    TG_ASSERT(++steps < kMaxSteps, "rewrite '", name, "' does not end at ", stack.back().node);
-    if ((steps & 4095) == 0) Stop::check("rewrite");
-    Frame& f = stack.back();
-    if (f.stage == Frame::kEnter) {
-      if (memo.has(f.node)) {
-        stack.pop_back();
-        continue;
-      }
-      f.stage = Frame::kRebuild;
-      UOp n = f.current;
-      for (size_t i = n.nsrc(); i-- > 0;)
-        if (!memo.has(n.src(i))) stack.push_back({n.src(i), n.src(i), {}, Frame::kEnter});
-      continue;
-    }
-    if (f.stage == Frame::kRebuild) {
-      UOp n = f.current;
-      bool changed = false;
-      src.clear();
-      for (UOp s : n.srcs()) {
-        UOp m = memo.get(s);
-        TG_ASSERT(m, "rewrite '", name, "' runs in a circle at ", s);
-        src.push_back(m);
-        changed |= m != s;
-      }
-      if (traced) origin.set(graph.origin(n));
-      UOp built = changed ? n.with_srcs(src) : n;
-      if (built != f.node && memo.has(built)) {
-        memo.set(f.node, memo.get(built));
-        stack.pop_back();
-        continue;
-      }
-      counters.visited++;
-      UOp out = pm.rewrite(built, ctx);
-      if (!out) {
-        memo.set(f.node, built);
-        if (!once) memo.set(built, built);
-        stack.pop_back();
-        continue;
-      }
-      counters.fired++;
-      if (once) {
-        memo.set(f.node, out);
-        stack.pop_back();
-        continue;
-      }
-      if (memo.has(out)) {
-        UOp final = memo.get(out);
-        memo.set(f.node, final);
-        memo.set(built, final);
-        stack.pop_back();
-        continue;
-      }
-      f.stage = Frame::kLink;
-      f.current = out;
-      f.built = built;
-      UOp node = f.node;
-      // `out` in progress further down the stack would wait for itself.
-      TG_ASSERT(!open.has(out), "rewrite '", name, "' runs in a circle: ", node, " becomes ", out, "\n  ",
-                render_expr(node), "\n  ", render_expr(out));
-      open.mark(node);
-      open.mark(built);
-      TG_ASSERT(++pending <= limit, "rewrite '", name, "' has more than ", limit,
-                " results of rules pending (REWRITE_STACK_LIMIT) and would go on: ", node, " becomes ", out);
-      stack.push_back({out, out, {}, Frame::kEnter});
-      continue;
-    }
-    UOp final = memo.get(f.current);
-    pending--;
-    TG_ASSERT(final, "rewrite '", name, "' lost ", f.current);
-    memo.set(f.node, final);
-    memo.set(f.built, final);
-    stack.pop_back();
-  }
-  return memo.get(root);
-}
+/// One application of a table to a graph, node by node on a stack of its own.
+class Rewriter {
+ public:
+  Rewriter(const PatternMatcher<UOp>& pm, void* ctx, const char* name)
+      : graph_(Graph::current()), pm_(pm), ctx_(ctx), name_(name), traced_(graph_.has_origins()) {}
 
-UOp rewrite_users_first(UOp root, const PatternMatcher<UOp>& pm, void* ctx, const char* name) {
-  MemoScope memo;
-  RewriteCounters& counters = rewrite_counters();
-  std::vector<Frame> stack{{root, root, {}, Frame::kEnter}};
-  UOps src;
-  uint64_t steps = 0;
-  const int64_t limit = env::REWRITE_STACK_LIMIT.get();
-  while (!stack.empty()) {
-    TG_ASSERT(++steps < kMaxSteps, "rewrite '", name, "' does not end at ", stack.back().node);
-    if ((steps & 4095) == 0) Stop::check("rewrite");
-    Frame& f = stack.back();
-    if (f.stage == Frame::kEnter) {
-      if (memo.has(f.node)) {
-        stack.pop_back();
-        continue;
+  UOp run(UOp root) {
+    stack_.push_back({root, root, {}, Frame::kEnter});
+    for (uint64_t steps = 1; !stack_.empty(); steps++) {
+      TG_ASSERT(steps < kMaxSteps, "rewrite '", name_, "' does not end at ", stack_.back().node);
+      if ((steps & 4095) == 0) Stop::check("rewrite");
+      Frame& f = stack_.back();
+      switch (f.stage) {
+        case Frame::kEnter: enter(f); break;
+        case Frame::kRebuild: rebuild(f); break;
+        case Frame::kLink: link(f); break;
       }
-      for (int64_t step = 0;; step++) {
-        TG_ASSERT(step < std::min<int64_t>(limit, 1000), "rewrite '", name, "' does not end at ", f.node,
-                  " (REWRITE_STACK_LIMIT)");
-        counters.visited++;
-        UOp out = pm.rewrite(f.current, ctx);
-        if (!out) break;
-        counters.fired++;
-        f.current = out;
-        if (memo.has(out)) break;
-      }
-      f.stage = Frame::kRebuild;
-      UOp n = f.current;
-      if (n != f.node && memo.has(n)) {
-        memo.set(f.node, memo.get(n));
-        stack.pop_back();
-        continue;
-      }
-      for (size_t i = n.nsrc(); i-- > 0;)
-        if (!memo.has(n.src(i))) stack.push_back({n.src(i), n.src(i), {}, Frame::kEnter});
-      continue;
     }
-    UOp n = f.current;
+    return memo_.get(root);
+  }
+
+ private:
+  /// Puts the sources that have no result yet on the stack.
+  void enter(Frame& f) {
+    if (memo_.has(f.node)) return stack_.pop_back();
+    f.stage = Frame::kRebuild;
+    const UOp n = f.current;
+    for (size_t i = n.nsrc(); i-- > 0;)
+      if (!memo_.has(n.src(i))) stack_.push_back({n.src(i), n.src(i), {}, Frame::kEnter});
+  }
+
+  /// Makes the node over the results of its sources and asks the rules.
+  void rebuild(Frame& f) {
+    const UOp n = f.current;
     bool changed = false;
-    src.clear();
+    src_.clear();
     for (UOp s : n.srcs()) {
-      UOp m = memo.get(s);
-      TG_ASSERT(m, "rewrite '", name, "' runs in a circle at ", s);
-      src.push_back(m);
+      UOp m = memo_.get(s);
+      TG_ASSERT(m, "rewrite '", name_, "' does not terminate: ", s, " waits for itself");
+      src_.push_back(m);
       changed |= m != s;
     }
-    UOp built = changed ? n.with_srcs(src) : n;
-    memo.set(f.node, built);
-    memo.set(n, built);
-    stack.pop_back();
+    if (traced_) origin_.set(graph_.origin(n));
+    const UOp built = changed ? n.with_srcs(src_) : n;
+    if (built != f.node && memo_.has(built)) return finish(f, {}, memo_.get(built));
+    counters_.visited++;
+    const UOp out = pm_.rewrite(built, ctx_);
+    if (!out) return finish(f, built, built);
+    counters_.fired++;
+    if (memo_.has(out)) return finish(f, built, memo_.get(out));
+    await(f, built, out);
   }
-  return memo.get(root);
-}
+
+  /// Rewrites the result of a rule before it becomes the node's.
+  void await(Frame& f, UOp built, UOp out) {
+    f.stage = Frame::kLink;
+    f.current = out;
+    f.built = built;
+    const UOp node = f.node;
+    // `out` in progress further down the stack would wait for itself.
+    TG_ASSERT(!open_.has(out), "rewrite '", name_, "' does not terminate: ", node, " becomes ", out, "\n  ",
+              render_expr(node), "\n  ", render_expr(out));
+    open_.mark(node);
+    open_.mark(built);
+    TG_ASSERT(++pending_ <= limit_, "rewrite '", name_, "' has more than ", limit_,
+              " results of rules pending (REWRITE_STACK_LIMIT) and would go on: ", node, " becomes ", out);
+    stack_.push_back({out, out, {}, Frame::kEnter});
+  }
+
+  void link(Frame& f) {
+    const UOp result = memo_.get(f.current);
+    pending_--;
+    TG_ASSERT(result, "rewrite '", name_, "' lost ", f.current);
+    finish(f, f.built, result);
+  }
+
+  /// Notes the result of a node, and of the node over rewritten sources if there is one.
+  void finish(const Frame& f, UOp built, UOp result) {
+    memo_.set(f.node, result);
+    if (built) memo_.set(built, result);
+    stack_.pop_back();
+  }
+
+  const Graph& graph_;
+  const PatternMatcher<UOp>& pm_;
+  void* ctx_;
+  const char* name_;
+  const bool traced_;
+  const Origin origin_{Origin::current()};
+  MemoScope memo_, open_;
+  RewriteCounters& counters_ = rewrite_counters();
+  std::vector<Frame> stack_;
+  UOps src_;
+  /// Results of rules whose own results are still awaited: a chain of them that goes on and on is a graph that grows.
+  int64_t pending_ = 0;
+  const int64_t limit_ = env::REWRITE_STACK_LIMIT.get();
+};
 }  // namespace
 
 UOp graph_rewrite(UOp root, const PatternMatcher<UOp>& pm, const RewriteOptions& o, void* ctx,
@@ -289,8 +244,7 @@ UOp graph_rewrite(UOp root, const PatternMatcher<UOp>& pm, const RewriteOptions&
   TG_ASSERT(!pm.ctx_type() || (ctx_type && *ctx_type == *pm.ctx_type()), "rewrite '", o.name,
             "' needs a context of type ", pm.ctx_type()->name());
   if (RewriteRecord* r = record()) r->pass(o.name);
-  return o.walk == Walk::kUsersFirst ? rewrite_users_first(root, pm, ctx, o.name)
-                                     : rewrite_sources_first(root, pm, ctx, o.walk == Walk::kOnce, o.name);
+  return Rewriter(pm, ctx, o.name).run(root);
 }
 
 }  // namespace tg

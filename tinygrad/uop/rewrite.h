@@ -2,13 +2,14 @@
 #pragma once
 #include <array>
 #include <atomic>
+#include <concepts>
 #include <initializer_list>
 #include <memory>
 #include <string>
 #include <typeinfo>
 #include <vector>
 
-#include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/rebuild.h"
 #include "tinygrad/uop/upat.h"
 
 namespace tg {
@@ -25,7 +26,7 @@ extern std::atomic<bool> track_match_stats;
 MatchStats* new_match_stats(upat::Loc at);
 /// All rules that were tried, the most expensive first: tries, hits, time, file:line.
 std::string match_stats_table();
-/// Counts one attempt that began at `begin` (match_clock()) and, with TRACK_MATCH_STATS=2, writes down what it did to
+/// Counts one attempt that began at `begin` (match_clock()) and, with TRACK_MATCH_STATS=2, records what it did to
 /// `before`.
 void count_match(MatchStats& stats, uint64_t begin, bool hit, UOp before, UOp after);
 uint64_t match_clock();
@@ -145,9 +146,18 @@ template <class Result = UOp> class PatternMatcher {
     return m;
   }
 
-  /// First non-empty result, other than the node itself, of the rules in table order. `ctx` must be of the type the
-  /// bodies take.
-  Result rewrite(UOp u, void* ctx = nullptr) const {
+  /// Returns the first non-empty result, other than the node itself, of the rules in table order. `ctx` must be of the
+  /// type the bodies take.
+  Result rewrite(UOp u, void* ctx = nullptr) const { return first<false>(u, ctx); }
+  /// Returns the first non-empty result, which may be the node itself: for tables that translate.
+  Result translate(UOp u, void* ctx) const { return first<true>(u, ctx); }
+  const std::vector<std::shared_ptr<const Rule<Result>>>& rules() const { return rules_; }
+  OpSet roots() const { return roots_; }  ///< ops some rule starts at
+  /// Context type the bodies take; null when none.
+  const std::type_info* ctx_type() const { return ctx_; }
+
+ private:
+  template <bool kSame> Result first(UOp u, void* ctx) const {
     const bool track = track_match_stats.load(std::memory_order_relaxed);
     const OpSet children = u.src_ops();
     for (const Rule<Result>* r : by_op_[static_cast<size_t>(u.op())]) {
@@ -155,7 +165,7 @@ template <class Result = UOp> class PatternMatcher {
       const uint64_t begin = track ? match_clock() : 0;
       Result out = r->fn(r->pattern.get(), u, ctx);
       bool hit = upat::has_result(out);
-      if constexpr (std::is_same_v<Result, UOp>) hit = out && out != u;
+      if constexpr (std::is_same_v<Result, UOp> && !kSame) hit = out && out != u;
       if (track) [[unlikely]] {
         if constexpr (std::is_same_v<Result, UOp>) count_match(*r->stats, begin, hit, u, out);
         else count_match(*r->stats, begin, hit, u, UOp());
@@ -164,12 +174,6 @@ template <class Result = UOp> class PatternMatcher {
     }
     return Result{};
   }
-  const std::vector<std::shared_ptr<const Rule<Result>>>& rules() const { return rules_; }
-  OpSet roots() const { return roots_; }  ///< ops some rule starts at
-  /// Context type the bodies take; null when none.
-  const std::type_info* ctx_type() const { return ctx_; }
-
- private:
   void add(const Rule<Result>& r) { add(std::make_shared<const Rule<Result>>(r)); }
   void add(std::shared_ptr<const Rule<Result>> r) {
     for (int o = 0; o < kOpCount; o++)
@@ -188,15 +192,8 @@ template <class Result = UOp> class PatternMatcher {
   OpSet roots_;
 };
 
-/// How graph_rewrite walks.
-enum class Walk : uint8_t {
-  kSourcesFirst,  ///< sources, then the node; a result is rewritten again until nothing fires (simplification)
-  kUsersFirst,    ///< the node, to a fixed point, then its sources; rebuilt nodes are not tried again (lowering)
-  kOnce,          ///< sources first, each node once; results are final
-};
 struct RewriteOptions {
   const char* name = "";
-  Walk walk = Walk::kSourcesFirst;
 };
 
 /// Counts of the engine on this thread since start, for `rewrite_nodes_per_s` and statistics.
@@ -205,8 +202,9 @@ struct RewriteCounters {
 };
 RewriteCounters& rewrite_counters();
 
-/// Applies a table to everything `root` depends on (nodes of the current graph). InternalError when rules run in a
-/// circle, or grow the graph for ever (REWRITE_STACK_LIMIT).
+/// Applies a table to everything `root` depends on (nodes of the current graph): sources, then the node; a result is
+/// rewritten again until nothing fires. InternalError when rules chase each other, or grow the graph without end
+/// (REWRITE_STACK_LIMIT).
 UOp graph_rewrite(UOp root, const PatternMatcher<UOp>& pm, const RewriteOptions& options, void* ctx,
                   const std::type_info* ctx_type);
 inline UOp graph_rewrite(UOp root, const PatternMatcher<UOp>& pm, const RewriteOptions& options = {}) {
@@ -215,6 +213,31 @@ inline UOp graph_rewrite(UOp root, const PatternMatcher<UOp>& pm, const RewriteO
 template <class Ctx>
 UOp graph_rewrite(UOp root, const PatternMatcher<UOp>& pm, Ctx& ctx, const RewriteOptions& options = {}) {
   return graph_rewrite(root, pm, options, const_cast<std::remove_const_t<Ctx>*>(&ctx), &typeid(Ctx));
+}
+
+/// The base of the contexts of tables that translate. A pattern matches the old node, with its old types and bounds;
+/// its body reads here what the sources have become.
+struct Translation {
+  UOps src;              ///< the new sources
+  bool changed = false;  ///< whether one of them is new
+  /// Returns the node over its new sources, as a value of type `d`.
+  UOp over(UOp u, DType d) const { return UOp::make(u.op(), d, src, u.arg(), u.tag()); }
+  UOp over(UOp u) const { return same_or_with(u, src); }
+  /// Whether the rules are asked about a node whose sources stay as they are. Contexts may have their own.
+  bool concerns(UOp) const { return true; }
+};
+/// Translates a graph: each node once, sources first; results are final. A node that no rule translates keeps its type
+/// over its new sources.
+template <std::derived_from<Translation> Ctx> UOp translate(UOp root, const PatternMatcher<UOp>& pm, Ctx& ctx) {
+  TG_ASSERT(!pm.ctx_type() || *pm.ctx_type() == typeid(Ctx), "the table needs a context of type ",
+            pm.ctx_type()->name());
+  return translate(root, [&](UOp u, const UOps& src) {
+    ctx.changed = !has_srcs(u, src);
+    if (!ctx.changed && (!pm.roots().has(u.op()) || !ctx.concerns(u))) return u;
+    ctx.src = src;
+    const UOp v = pm.translate(u, &ctx);
+    return v ? v : ctx.over(u);
+  });
 }
 
 }  // namespace tg

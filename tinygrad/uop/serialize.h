@@ -1,4 +1,4 @@
-/// \file Graphs as bytes. What is written is the structure: nodes are built anew when it is read.
+/// \file Graphs as bytes. The structure is written: nodes are built again when it is read.
 #pragma once
 #include "tinygrad/base/binary.h"
 #include "tinygrad/uop/uop.h"

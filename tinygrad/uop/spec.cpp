@@ -106,98 +106,229 @@ bool is_alu_param(UOp u) {
 }
 
 const Spec& spec_shared() {
-  // clang-format off
   static const Spec s{
-      rule(u = node<Ops::CONST>(),                   [](U u) { return check_const(u); }),
-      rule(u = any_of(groups::kAlu),                 [](U u) { return check_alu(u); }),
-      rule(u = node<Ops::CAST>(),                    [](U u) { return must(u.nsrc() == 1 && !u.dtype().is_void() && !u.src(0).dtype().is_void(), "CAST(value)"); }),
-      rule(u = node<Ops::BITCAST>(),                 [](U u) { return must(u.nsrc() == 1 && !u.dtype().is_weak() && !u.src(0).dtype().is_weak() && !is_effect(u) && !is_effect(u.src(0)) &&
-                                                                           u.dtype().itemsize() == u.src(0).dtype().itemsize(), "BITCAST between types of one width"); }),
-      rule(u = node<Ops::STACK>(),                   [](U u) { return must(all_srcs(u, 0, [&](UOp s) { return s.dtype() == u.dtype(); }), "the values of a STACK have its dtype"); }),
-      rule(u = node<Ops::RANGE>(),                   [](U u) { return must(u.nsrc() >= 1 && u.arg_kind() == ArgKind::kRange && u.dtype().is_int() && u.src(0).dtype() == u.dtype(), "RANGE(end), RangeArg, of end's integer type"); }),
-      rule(u = node<Ops::AFTER>(),                   [](U u) { return must(same_type(u), "AFTER is an alias of its first source"); }),
-      rule(u = any_of(Ops::GROUP | Ops::NOOP),       [](U u) { return must(is_effect(u) && all_srcs(u, 0, is_effect), "effects only"); }),
-      rule(u = node<Ops::BARRIER>(),                 [](U u) { return must(is_effect(u) && all_srcs(u, 0, [](UOp s) { return is_effect(s) || s.is(Ops::RANGE); }), "effects, and the loop it stands in"); }),
-      rule(u = node<Ops::PARAM>(),                   [](U u) { return is_alu_param(u) ? must(u.nsrc() == 0 && u.dtype().is_int() && u.arg<ParamArg>().vmin <= u.arg<ParamArg>().vmax, "a variable is an integer with bounds") : Verdict{}; }),
-      rule(u = any_of(groups::kDefines),             [](U u) { return must(u.arg_kind() == ArgKind::kParam && u.nsrc() == 1 && is_int_stack(u.src(0)) && !is_effect(u), "storage has a shape and ParamArg"); }),
+      rule(u = node<Ops::CONST>(), [](U u) { return check_const(u); }),
+      rule(u = any_of(groups::kAlu), [](U u) { return check_alu(u); }),
+      rule(u = node<Ops::CAST>(),
+           [](U u) {
+             return must(u.nsrc() == 1 && !u.dtype().is_void() && !u.src(0).dtype().is_void(), "CAST(value)");
+           }),
+      rule(u = node<Ops::BITCAST>(),
+           [](U u) {
+             return must(u.nsrc() == 1 && !u.dtype().is_weak() && !u.src(0).dtype().is_weak() && !is_effect(u) &&
+                             !is_effect(u.src(0)) && u.dtype().itemsize() == u.src(0).dtype().itemsize(),
+                         "BITCAST between types of one width");
+           }),
+      rule(u = node<Ops::STACK>(),
+           [](U u) {
+             return must(all_srcs(u, 0, [&](UOp s) { return s.dtype() == u.dtype(); }),
+                         "the values of a STACK have its dtype");
+           }),
+      rule(u = node<Ops::RANGE>(),
+           [](U u) {
+             return must(u.nsrc() >= 1 && u.arg_kind() == ArgKind::kRange && u.dtype().is_int() &&
+                             u.src(0).dtype() == u.dtype(),
+                         "RANGE(end), RangeArg, of end's integer type");
+           }),
+      rule(u = node<Ops::AFTER>(), [](U u) { return must(same_type(u), "AFTER is an alias of its first source"); }),
+      rule(u = any_of(Ops::GROUP | Ops::NOOP),
+           [](U u) { return must(is_effect(u) && all_srcs(u, 0, is_effect), "effects only"); }),
+      rule(u = node<Ops::BARRIER>(),
+           [](U u) {
+             return must(is_effect(u) && all_srcs(u, 0, [](UOp s) { return is_effect(s) || s.is(Ops::RANGE); }),
+                         "effects, and the loop it stands in");
+           }),
+      rule(u = node<Ops::PARAM>(),
+           [](U u) {
+             return is_alu_param(u)
+                        ? must(u.nsrc() == 0 && u.dtype().is_int() && u.arg<ParamArg>().vmin <= u.arg<ParamArg>().vmax,
+                               "a variable is an integer with bounds")
+                        : Verdict{};
+           }),
+      rule(u = any_of(groups::kDefines),
+           [](U u) {
+             return must(u.arg_kind() == ArgKind::kParam && u.nsrc() == 1 && is_int_stack(u.src(0)) && !is_effect(u),
+                         "storage has a shape and ParamArg");
+           }),
   };
-  // clang-format on
   return s;
 }
 }  // namespace
 
 const Spec& spec_tensor() {
-  // clang-format off
-  static const Spec s = Spec{
-      rule(u = any_of(Ops::PARAM | Ops::BUFFER),     [](U u) { return unless(!u.dtype().is_weak() || is_alu_param(u), "storage has a type of its own"); }),
-      rule(u = any_of(Ops::RANGE | Ops::SPECIAL | Ops::END | Ops::LOAD | Ops::BARRIER), [](U) { return must(false, "loops and loads come with kernels"); }),
-      rule(u = node<Ops::ARANGE>(),                  [](U u) { return must(u.nsrc() == 1 && is_int_stack(u.src(0)) && u.src(0).nsrc() == 1 && u.dtype().is_int(), "ARANGE((n,)) of an integer type"); }),
-      rule(u = node<Ops::RESHAPE>(),                 [](U u) { return u.nsrc() == 2 && same_type(u) && is_int_stack(u.src(1)) ? must(same_elements(u), "as many elements as before") : must(false, "(x, shape)"); }),
-      rule(u = node<Ops::EXPAND>(),                  [](U u) { return must(u.nsrc() == 2 && same_type(u) && is_int_stack(u.src(1)) && u.src(1).nsrc() >= shape_of(u.src(0)).size(), "(x, shape)"); }),
-      rule(u = node<Ops::PERMUTE>(),                 [](U u) { return check_permute(u); }),
-      rule(u = node<Ops::FLIP>(),                    [](U u) { return check_flip(u); }),
-      rule(u = any_of(Ops::PAD | Ops::SHRINK),       [](U u) { return check_pad(u); }),
-      rule(u = node<Ops::REDUCE>(),                  [](U u) { return check_reduce_axes(u); }),
-      rule(u = node<Ops::INDEX>(),                   [](U u) { return must(u.nsrc() >= 2 && same_type(u) && all_srcs(u, 1, is_index), "INDEX(x, integers...)"); }),
-      rule(u = any_of(Ops::CONTIGUOUS | Ops::DETACH), [](U u) { return must(u.nsrc() == 1 && same_type(u), "(x)"); }),
-      rule(u = node<Ops::CONTIGUOUS_BACKWARD>(), [](U u) { return must((u.nsrc() == 1 || u.nsrc() == 3) && same_type(u), "(x) or (x, input, weight)"); }),
-      rule(u = node<Ops::COPY>(),                    [](U u) { return must(u.nsrc() == 1 && same_type(u) && u.arg_kind() == ArgKind::kString, "COPY(x), device"); }),
-      rule(u = node<Ops::STORE>(),                   [](U u) { return must(u.nsrc() == 2 && is_effect(u) && u.src(0).dtype() == u.src(1).dtype() && shape_of(u.src(0)) == shape_of(u.src(1)), "a STORE's value has the destination's type and shape"); }),
-      rule(u = node<Ops::CALL>(),                    [](U u) { return must(is_effect(u) && (u.arg_kind() == ArgKind::kInt || (u.arg_kind() == ArgKind::kCall && u.nsrc() > 0 && u.src(0).is(Ops::SINK))), "CALL(kernel, storage...), or (storage...) and the kernel's number"); }),
-      rule(u = node<Ops::CUSTOM_FUNCTION>(),         [](U u) { return must(is_effect(u) && u.nsrc() > 0 && u.arg_kind() == ArgKind::kString, "CUSTOM_FUNCTION(storage...), name"); }),
-      rule(u = node<Ops::SINK>(),                    [](U u) { return must(is_effect(u), "SINK is an effect"); }),
-  } + spec_shared();
-  // clang-format on
+  static const Spec s =
+      Spec{
+          rule(u = any_of(Ops::PARAM | Ops::BUFFER),
+               [](U u) { return unless(!u.dtype().is_weak() || is_alu_param(u), "storage has a type of its own"); }),
+          rule(u = any_of(Ops::RANGE | Ops::SPECIAL | Ops::END | Ops::LOAD | Ops::BARRIER),
+               [](U) { return must(false, "loops and loads come with kernels"); }),
+          rule(u = node<Ops::ARANGE>(),
+               [](U u) {
+                 return must(u.nsrc() == 1 && is_int_stack(u.src(0)) && u.src(0).nsrc() == 1 && u.dtype().is_int(),
+                             "ARANGE((n,)) of an integer type");
+               }),
+          rule(u = node<Ops::RESHAPE>(),
+               [](U u) {
+                 return u.nsrc() == 2 && same_type(u) && is_int_stack(u.src(1))
+                            ? must(same_elements(u), "as many elements as before")
+                            : must(false, "(x, shape)");
+               }),
+          rule(u = node<Ops::EXPAND>(),
+               [](U u) {
+                 return must(u.nsrc() == 2 && same_type(u) && is_int_stack(u.src(1)) &&
+                                 u.src(1).nsrc() >= shape_of(u.src(0)).size(),
+                             "(x, shape)");
+               }),
+          rule(u = node<Ops::PERMUTE>(), [](U u) { return check_permute(u); }),
+          rule(u = node<Ops::FLIP>(), [](U u) { return check_flip(u); }),
+          rule(u = any_of(Ops::PAD | Ops::SHRINK), [](U u) { return check_pad(u); }),
+          rule(u = node<Ops::REDUCE>(), [](U u) { return check_reduce_axes(u); }),
+          rule(u = node<Ops::INDEX>(),
+               [](U u) {
+                 return must(u.nsrc() >= 2 && same_type(u) && all_srcs(u, 1, is_index), "INDEX(x, integers...)");
+               }),
+          rule(u = any_of(Ops::CONTIGUOUS | Ops::DETACH),
+               [](U u) { return must(u.nsrc() == 1 && same_type(u), "(x)"); }),
+          rule(u = node<Ops::CONTIGUOUS_BACKWARD>(),
+               [](U u) { return must((u.nsrc() == 1 || u.nsrc() == 3) && same_type(u), "(x) or (x, input, weight)"); }),
+          rule(u = node<Ops::COPY>(),
+               [](U u) {
+                 return must(u.nsrc() == 1 && same_type(u) && u.arg_kind() == ArgKind::kString, "COPY(x), device");
+               }),
+          rule(u = node<Ops::STORE>(),
+               [](U u) {
+                 return must(u.nsrc() == 2 && is_effect(u) && u.src(0).dtype() == u.src(1).dtype() &&
+                                 shape_of(u.src(0)) == shape_of(u.src(1)),
+                             "a STORE's value has the destination's type and shape");
+               }),
+          rule(u = node<Ops::CALL>(),
+               [](U u) {
+                 return must(
+                     is_effect(u) && (u.arg_kind() == ArgKind::kInt ||
+                                      (u.arg_kind() == ArgKind::kCall && u.nsrc() > 0 && u.src(0).is(Ops::SINK))),
+                     "CALL(kernel, storage...), or (storage...) and the kernel's number");
+               }),
+          rule(u = node<Ops::CUSTOM_FUNCTION>(),
+               [](U u) {
+                 return must(is_effect(u) && u.nsrc() > 0 && u.arg_kind() == ArgKind::kString,
+                             "CUSTOM_FUNCTION(storage...), name");
+               }),
+          rule(u = node<Ops::SINK>(), [](U u) { return must(is_effect(u), "SINK is an effect"); }),
+      } +
+      spec_shared();
   return s;
 }
 
 const Spec& spec_kernel() {
-  // clang-format off
-  static const Spec s = Spec{
-      rule(u = any_of(groups::kMovement | Ops::STAGE | Ops::COPY | Ops::CONTIGUOUS | Ops::DETACH | Ops::ARANGE | Ops::CONTIGUOUS_BACKWARD), [](U) { return must(false, "no movement, no tensors"); }),
-      rule(u = any_of(groups::kElementwise),         [](U u) { return unless(u.dtype() != dtypes::weakfloat, "no weakfloat"); }),
-      rule(u = node<Ops::PARAM>(),                   [](U u) { return unless(is_alu_param(u) || (u.arg_kind() == ArgKind::kParam && u.arg<ParamArg>().slot >= 0 && u.nsrc() == 1 && u.src(0).nsrc() == 1), "a kernel parameter has a slot and is flat"); }),
-      rule(u = node<Ops::SPECIAL>(),                 [](U u) { return must(u.nsrc() >= 1 && u.dtype().is_int() && u.arg_kind() == ArgKind::kString, "SPECIAL(size), name"); }),
-      rule(u = node<Ops::WMMA>(),                    [](U u) { return must(u.nsrc() == 3 && u.arg_kind() == ArgKind::kString && u.src(0).dtype() == u.src(1).dtype() && u.src(2).dtype() == u.dtype(), "WMMA(a, b, sum), instruction"); }),
-      rule(u = node<Ops::INDEX>(),                   [](U u) { return must(u.nsrc() == 2 && (same_type(u) || reads_words(u)) && is_index(u.src(1)) && u.src(0).in(groups::kDefines | Ops::AFTER), "INDEX(storage, one flat index)"); }),
-      rule(u = node<Ops::LOAD>(),                    [](U u) {
-        if (u.nsrc() != 1 && u.nsrc() != 3) return must(false, "LOAD(INDEX) or LOAD(INDEX, alt, gate)");
-        if (u.nsrc() == 3 && (u.src(1).dtype() != u.dtype() || !u.src(2).dtype().is_bool())) return must(false, "alt has the load's type, the gate is bool");
-        return must(u.src(0).is(Ops::INDEX) && same_type(u), "a LOAD reads an INDEX");
-      }),
-      rule(u = node<Ops::STORE>(),                   [](U u) {
-        if (u.nsrc() != 2 && u.nsrc() != 3) return must(false, "STORE(INDEX, value) or STORE(INDEX, value, gate)");
-        if (u.nsrc() == 3 && !u.src(2).dtype().is_bool()) return must(false, "the gate is bool");
-        return must(is_effect(u) && u.src(0).is(Ops::INDEX) && u.src(0).dtype() == u.src(1).dtype(), "a STORE's value has the type of its INDEX");
-      }),
-      rule(u = node<Ops::CUSTOM>(),                  [](U u) { return must(is_effect(u) && u.nsrc() == 1 && u.src(0).is(Ops::INDEX) && u.arg_kind() == ArgKind::kString && u.arg<std::string>() == "prefetch", "CUSTOM(INDEX), \"prefetch\""); }),
-      rule(u = node<Ops::END>(),                     [](U u) { return must(u.nsrc() >= 2 && is_effect(u) && is_effect(u.src(0)) && all_srcs(u, 1, [](UOp r) { return r.in(Ops::RANGE | Ops::SPECIAL); }), "END(effect, ranges...)"); }),
-      rule(u = node<Ops::REDUCE>(),                  [](U u) {
-        if (u.arg_kind() != ArgKind::kReduce || !u.arg<ReduceArg>().axes.empty()) return must(false, "a kernel's REDUCE has ranges, not axes");
-        return must(u.nsrc() >= 2 && same_type(u) && all_srcs(u, 1, [](UOp r) { return r.is(Ops::RANGE); }), "REDUCE(value, ranges...)");
-      }),
-      rule(u = node<Ops::SINK>(),                    [](U u) { return must(is_effect(u) && u.arg_kind() == ArgKind::kKernel && all_srcs(u, 0, is_effect), "SINK(effects...), KernelInfo"); }),
-  } + spec_shared();
-  // clang-format on
+  static const Spec s =
+      Spec{
+          rule(u = any_of(groups::kMovement | Ops::STAGE | Ops::COPY | Ops::CONTIGUOUS | Ops::DETACH | Ops::ARANGE |
+                          Ops::CONTIGUOUS_BACKWARD),
+               [](U) { return must(false, "no movement, no tensors"); }),
+          rule(u = any_of(groups::kElementwise),
+               [](U u) { return unless(u.dtype() != dtypes::weakfloat, "no weakfloat"); }),
+          rule(u = node<Ops::PARAM>(),
+               [](U u) {
+                 return unless(is_alu_param(u) || (u.arg_kind() == ArgKind::kParam && u.arg<ParamArg>().slot >= 0 &&
+                                                   u.nsrc() == 1 && u.src(0).nsrc() == 1),
+                               "a kernel parameter has a slot and is flat");
+               }),
+          rule(u = node<Ops::SPECIAL>(),
+               [](U u) {
+                 return must(u.nsrc() >= 1 && u.dtype().is_int() && u.arg_kind() == ArgKind::kString,
+                             "SPECIAL(size), name");
+               }),
+          rule(u = node<Ops::WMMA>(),
+               [](U u) {
+                 return must(u.nsrc() == 3 && u.arg_kind() == ArgKind::kString &&
+                                 u.src(0).dtype() == u.src(1).dtype() && u.src(2).dtype() == u.dtype(),
+                             "WMMA(a, b, sum), instruction");
+               }),
+          rule(u = node<Ops::INDEX>(),
+               [](U u) {
+                 return must(u.nsrc() == 2 && (same_type(u) || reads_words(u)) && is_index(u.src(1)) &&
+                                 u.src(0).in(groups::kDefines | Ops::AFTER),
+                             "INDEX(storage, one flat index)");
+               }),
+          rule(u = node<Ops::LOAD>(),
+               [](U u) {
+                 if (u.nsrc() != 1 && u.nsrc() != 3) return must(false, "LOAD(INDEX) or LOAD(INDEX, alt, gate)");
+                 if (u.nsrc() == 3 && (u.src(1).dtype() != u.dtype() || !u.src(2).dtype().is_bool()))
+                   return must(false, "alt has the load's type, the gate is bool");
+                 return must(u.src(0).is(Ops::INDEX) && same_type(u), "a LOAD reads an INDEX");
+               }),
+          rule(u = node<Ops::STORE>(),
+               [](U u) {
+                 if (u.nsrc() != 2 && u.nsrc() != 3)
+                   return must(false, "STORE(INDEX, value) or STORE(INDEX, value, gate)");
+                 if (u.nsrc() == 3 && !u.src(2).dtype().is_bool()) return must(false, "the gate is bool");
+                 return must(is_effect(u) && u.src(0).is(Ops::INDEX) && u.src(0).dtype() == u.src(1).dtype(),
+                             "a STORE's value has the type of its INDEX");
+               }),
+          rule(u = node<Ops::CUSTOM>(),
+               [](U u) {
+                 return must(is_effect(u) && u.nsrc() == 1 && u.src(0).is(Ops::INDEX) &&
+                                 u.arg_kind() == ArgKind::kString && u.arg<std::string>() == "prefetch",
+                             "CUSTOM(INDEX), \"prefetch\"");
+               }),
+          rule(u = node<Ops::END>(),
+               [](U u) {
+                 return must(u.nsrc() >= 2 && is_effect(u) && is_effect(u.src(0)) &&
+                                 all_srcs(u, 1, [](UOp r) { return r.in(Ops::RANGE | Ops::SPECIAL); }),
+                             "END(effect, ranges...)");
+               }),
+          rule(u = node<Ops::REDUCE>(),
+               [](U u) {
+                 if (u.arg_kind() != ArgKind::kReduce || !u.arg<ReduceArg>().axes.empty())
+                   return must(false, "a kernel's REDUCE has ranges, not axes");
+                 return must(u.nsrc() >= 2 && same_type(u) && all_srcs(u, 1, [](UOp r) { return r.is(Ops::RANGE); }),
+                             "REDUCE(value, ranges...)");
+               }),
+          rule(u = node<Ops::SINK>(),
+               [](U u) {
+                 return must(is_effect(u) && u.arg_kind() == ArgKind::kKernel && all_srcs(u, 0, is_effect),
+                             "SINK(effects...), KernelInfo");
+               }),
+      } +
+      spec_shared();
   return s;
 }
 
 const Spec& spec_program() {
-  // clang-format off
-  static const Spec s = Spec{
-      rule(u = any_of(groups::kAlu | Ops::CAST | Ops::BITCAST | Ops::LOAD | Ops::STORE | Ops::INDEX | Ops::RANGE | Ops::REDUCE), [](U u) {
-        bool weak = u.dtype().is_weak(), invalid = false;
-        for (UOp x : u.srcs()) { weak |= x.dtype().is_weak();
-invalid |= x.is_invalid(); }
-        return weak ? must(false, "no weak types in programs") : unless(!invalid, "no Invalid in programs");
-      }),
-      rule(u = node<Ops::PARAM>(),                   [](U u) { return unless(!u.dtype().is_weak(), "no weak types in programs"); }),
-      rule(u = node<Ops::RANGE>(),                   [](U u) { return unless(u.arg_kind() == ArgKind::kRange && u.arg<RangeArg>().type != AxisType::kUpcast && u.arg<RangeArg>().type != AxisType::kUnroll, "UPCAST and UNROLL are expanded"); }),
-      rule(u = node<Ops::END>(),                     [](U u) { return unless(u.nsrc() == 2 && u.src(1).is(Ops::RANGE) && u.src(1).arg<RangeArg>().type != AxisType::kVector, "END closes one loop"); }),
-      rule(u = node<Ops::REDUCE>(),                  [](U u) { return unless(u.nsrc() == 2 && u.src(1).is(Ops::RANGE) && u.src(1).arg<RangeArg>().type == AxisType::kVector, "a REDUCE left in a program is over lanes"); }),
-      rule(u = any_of(Ops::IF | Ops::ENDIF),         [](U u) { return must(is_effect(u), "IF and ENDIF are effects"); }),
-  } + spec_kernel();
-  // clang-format on
+  static const Spec s =
+      Spec{
+          rule(u = any_of(groups::kAlu | Ops::CAST | Ops::BITCAST | Ops::LOAD | Ops::STORE | Ops::INDEX | Ops::RANGE |
+                          Ops::REDUCE),
+               [](U u) {
+                 bool weak = u.dtype().is_weak(), invalid = false;
+                 for (UOp x : u.srcs()) {
+                   weak |= x.dtype().is_weak();
+                   invalid |= x.is_invalid();
+                 }
+                 return weak ? must(false, "no weak types in programs") : unless(!invalid, "no Invalid in programs");
+               }),
+          rule(u = node<Ops::PARAM>(), [](U u) { return unless(!u.dtype().is_weak(), "no weak types in programs"); }),
+          rule(u = node<Ops::RANGE>(),
+               [](U u) {
+                 return unless(u.arg_kind() == ArgKind::kRange && u.arg<RangeArg>().type != AxisType::kUpcast &&
+                                   u.arg<RangeArg>().type != AxisType::kUnroll,
+                               "UPCAST and UNROLL are expanded");
+               }),
+          rule(u = node<Ops::END>(),
+               [](U u) {
+                 return unless(
+                     u.nsrc() == 2 && u.src(1).is(Ops::RANGE) && u.src(1).arg<RangeArg>().type != AxisType::kVector,
+                     "END closes one loop");
+               }),
+          rule(u = node<Ops::REDUCE>(),
+               [](U u) {
+                 return unless(
+                     u.nsrc() == 2 && u.src(1).is(Ops::RANGE) && u.src(1).arg<RangeArg>().type == AxisType::kVector,
+                     "a REDUCE left in a program is over lanes");
+               }),
+          rule(u = any_of(Ops::IF | Ops::ENDIF), [](U u) { return must(is_effect(u), "IF and ENDIF are effects"); }),
+      } +
+      spec_kernel();
   return s;
 }
 

@@ -1,4 +1,5 @@
-/// \file What each level of the IR allows, as rule tables; see docs/ir.md. Tests verify after every stage (SPEC=1).
+/// \file Well-formedness of each level of the IR, as rule tables; see docs/ir.md. Tests verify after every stage
+/// (SPEC=1).
 #pragma once
 #include <span>
 
@@ -6,7 +7,7 @@
 
 namespace tg {
 
-/// What a spec rule says of a node: nothing (the next rule is asked), that it is well-formed, or why it is not.
+/// Verdict of a spec rule on a node: none (the next rule is asked), well-formed, or the reason why not.
 struct Verdict {
   enum Kind : uint8_t { kNone, kGood, kBad } kind = kNone;
   const char* why = "";

@@ -5,36 +5,17 @@
 #include <cmath>
 
 #include "tinygrad/uop/eval.h"
-#include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/rebuild.h"
 
 namespace tg {
 
 // ---- integer structure ----
-UOps split_terms(UOp u, Ops o) {
-  if (!u.is(o)) return {u};
-  UOps out, stack{u};
-  while (!stack.empty()) {
-    UOp n = stack.back();
-    stack.pop_back();
-    if (n.is(o)) {
-      stack.push_back(n.src(1));
-      stack.push_back(n.src(0));
-    } else out.push_back(n);
-  }
-  return out;
-}
-UOp join_terms(Ops o, std::span<const UOp> us, DType d) {
-  if (us.empty()) return UOp::constant(o == Ops::MUL || o == Ops::AND ? (d.is_bool() || o == Ops::MUL ? 1 : -1) : 0, d);
-  UOp r = us[0];
-  for (UOp s : us.subspan(1)) r = UOp::alu(o, {r, s});
-  return r;
-}
 std::pair<UOp, int128> pop_const(UOp u, Ops o) {
   if (u.is(o) && u.src(1).is_const() && !u.src(1).is_invalid()) return {u.src(0), u.src(1).const_int()};
   return {u, o == Ops::MUL ? 1 : 0};
 }
 int128 const_factor(UOp u) {
-  Linear l(u);
+  AffineSum l(u);
   int128 g = l.c;
   for (const Term& t : l.terms) g = gcd128(g, t.coef);
   return g < 0 ? -g : g;
@@ -43,7 +24,7 @@ std::optional<UOp> divides(UOp u, int128 v) {
   if (v == 1) return u;
   if (v == 0) return {};
   if (u.is_const()) return u.is_invalid() || u.const_int() % v ? std::optional<UOp>() : u.const_like(u.const_int() / v);
-  Linear l(u);
+  AffineSum l(u);
   if (l.c % v) return {};
   for (Term& t : l.terms) {
     if (t.coef % v) return {};
@@ -58,7 +39,7 @@ std::optional<UOp> divide_exact(UOp u, UOp v) {
   // Term by term: the factors of v must be among the factors of each.
   auto [by, by_const] = pop_const(v, Ops::MUL);
   UOps by_factors = split_terms(by, Ops::MUL);
-  Linear l(u), out;
+  AffineSum l(u), out;
   if (l.c || by_const == 0) return {};
   for (const Term& t : l.terms) {
     if (t.coef % by_const) return {};
@@ -80,7 +61,7 @@ UOp symbolic_gcd(std::span<const UOp> us) {
   UOps common;
   DType d = us[0].dtype();
   for (UOp u : us) {
-    Linear l(u);
+    AffineSum l(u);
     g = gcd128(g, l.c);
     if (l.c) {
       common.clear();
@@ -154,15 +135,15 @@ UOp normal_sum(UOp u) {
     UOp last = term_of(l.is(Ops::ADD) ? l.src(1) : l).base, next = term_of(r).base;
     ok = last != next && structural_less(last, next);
   }
-  return ok ? UOp() : Linear(u).build();
+  return ok ? UOp() : AffineSum(u).build();
 }
 UOp normal_product(UOp u) {
   UOp l = u.src(0), r = u.src(1);
   if (r.is_const()) {
     if (r.is_invalid()) return {};
     if (l.is(Ops::ADD)) {  // literals go into the sum
-      Linear out;
-      out.add(Linear(l), r.const_int());
+      AffineSum out;
+      out.add(AffineSum(l), r.const_int());
       return out.build();
     }
     if (!(l.is(Ops::MUL) && l.src(1).is_const())) return {};
@@ -186,7 +167,7 @@ UOp normal_product(UOp u) {
 // ---- comparisons of weakint ----
 /// sum < c.
 UOp fold_less_than(UOp x, int128 c) {
-  Linear l(x);
+  AffineSum l(x);
   if (l.terms.size() > 64) return {};
   if (l.c) {
     c -= l.c;
@@ -202,7 +183,7 @@ UOp fold_less_than(UOp x, int128 c) {
       return lt(x.src(0), weak(c * x.src(1).const_int()));
     return {};
   }
-  // Positive coefficients of what is not negative: the sum is less than 1 when every term is 0.
+  // Positive coefficients of non-negative terms: the sum is less than 1 when every term is 0.
   if (c == 1 && std::any_of(l.terms.begin(), l.terms.end(), [](const Term& t) { return t.coef > 1; }) &&
       std::all_of(l.terms.begin(), l.terms.end(), [](const Term& t) { return t.coef > 0 && vmin(t.base) >= 0; })) {
     for (Term& t : l.terms) t.coef = 1;
@@ -213,7 +194,7 @@ UOp fold_less_than(UOp x, int128 c) {
   for (const Term& t : l.terms)
     if (t.coef != 1 && t.coef != -1) d = gcd128(d, t.coef);
   if (d < 2) return {};
-  Linear q, r;
+  AffineSum q, r;
   for (const Term& t : l.terms) {
     if (t.coef % d) r.terms.push_back(t);
     else q.terms.push_back({t.base, t.coef / d});
@@ -226,10 +207,10 @@ UOp fold_less_than(UOp x, int128 c) {
 }
 /// Comparison of two expressions through their difference; `ne`: x != y, else x < y.
 UOp fold_difference(UOp x, UOp y, bool ne) {
-  Linear d(x);
+  AffineSum d(x);
   size_t before = d.terms.size() + (d.c != 0);
   if (before > 32) return {};
-  Linear o(y);
+  AffineSum o(y);
   before += o.terms.size() + (o.c != 0);
   d.add(o, -1);
   d.normalize();
@@ -239,7 +220,7 @@ UOp fold_difference(UOp x, UOp y, bool ne) {
   if (!ne && b.hi < 0) return bool_const(true);
   if (!ne && b.lo >= 0) return bool_const(false);
   if (d.terms.size() + (d.c != 0) >= before) return {};
-  Linear left, right;
+  AffineSum left, right;
   for (const Term& t : d.terms) {
     if (t.coef > 0) left.terms.push_back(t);
     else right.terms.push_back({t.base, -t.coef});
@@ -253,7 +234,7 @@ UOp fold_difference(UOp x, UOp y, bool ne) {
 }
 /// sum != c.
 UOp fold_not_equal(UOp x, int128 c) {
-  Linear l(x);
+  AffineSum l(x);
   c -= l.c;
   int128 g = 0;
   for (const Term& t : l.terms) g = gcd128(g, t.coef);
@@ -300,33 +281,15 @@ UOp replace_condition(UOp u, UOp c, bool value) {
   int copied = 0;
   MemoScope memo;
   memo.set(c, bool_const(value));
-  UOps stack{u}, src;
-  while (!stack.empty()) {
-    UOp s = stack.back();
-    if (memo.has(s)) {
-      stack.pop_back();
-      continue;
-    }
-    if (!s.in(groups::kElementwise)) {
-      memo.mark(s);
-      stack.pop_back();
-      continue;
-    }
-    size_t before = stack.size();
-    for (UOp k : s.srcs())
-      if (!memo.has(k)) stack.push_back(k);
-    if (stack.size() != before) continue;
-    src.clear();
-    bool changed = false;
-    for (UOp k : s.srcs()) {
-      src.push_back(memo.get(k));
-      changed |= src.back() != k;
-    }
-    if (changed && ++copied > kMostCopied) return u;
-    memo.set(s, changed ? s.with_srcs(src) : s);
-    stack.pop_back();
-  }
-  return memo.get(u);
+  UOp replaced = rebuild(
+      u, memo, [](UOp s) { return !s.in(groups::kElementwise); },
+      [&](UOp s, const UOps& src) {
+        if (copied > kMostCopied) return s;
+        UOp v = same_or_with(s, src);
+        copied += v != s;
+        return v;
+      });
+  return copied > kMostCopied ? u : replaced;
 }
 UOp fold_where_closure(UOp w) {
   UOp c = w.src(0), t = w.src(1), f = w.src(2);
@@ -412,24 +375,30 @@ UOp no() { return UOp::invalid(); }
 const PatternMatcher<UOp>& pm_invalid() {
   // clang-format off
   static const PatternMatcher<UOp> pm{
-      // Invalid poisons what is computed from it.
+      // Invalid poisons its users.
       rule(any_of(groups::kUnary | Ops::CAST | Ops::BITCAST, inv), [](Inv v) { return UOp(v); }),
       rule(any_of(groups::kBinary, inv, x), [](Inv v, X) { return UOp(v); }),
       rule(any_of(groups::kBinary, x, inv), [](Inv v, X) { return UOp(v); }),
       rule(where(inv, x, y), [](Inv v, X, Y) { return UOp(v); }),
       rule(where(a, inv, inv), [](A, Inv v) { return UOp(v); }),
-      // A gate moves out through what uses the gated value.
+      // A gate moves out through the users of the gated value.
       rule(where(a, inv, x), [](A c, Inv v, X x) { return c.logical_not().where(x, v); }),
-      rule(u = any_of(groups::kUnary | Ops::CAST | Ops::BITCAST, where(a, x, inv)), [](U u, A c, X x) { return c.where(u.with_srcs(UOps{x}), no()); }),
-      rule(u = any_of(groups::kBinary, where(a, x, inv), y), [](U u, A c, X x, Y y) { return c.where(UOp::alu(u.op(), {x, y}), no()); }),
-      rule(u = any_of(groups::kBinary, y, where(a, x, inv)), [](U u, A c, X x, Y y) { return c.where(UOp::alu(u.op(), {y, x}), no()); }),
+      rule(u = any_of(groups::kUnary | Ops::CAST | Ops::BITCAST, where(a, x, inv)),
+           [](U u, A c, X x) { return c.where(u.with_srcs(UOps{x}), no()); }),
+      rule(u = any_of(groups::kBinary, where(a, x, inv), y),
+           [](U u, A c, X x, Y y) { return c.where(UOp::alu(u.op(), {x, y}), no()); }),
+      rule(u = any_of(groups::kBinary, y, where(a, x, inv)),
+           [](U u, A c, X x, Y y) { return c.where(UOp::alu(u.op(), {y, x}), no()); }),
       rule(where(where(a, b, inv), x, y), [](A c, B b, X x, Y y) { return c.where(b.where(x, y), no()); }),
       rule(where(a, where(b, x, inv), inv), [](A a, B b, X x) { return (a & b).where(x, no()); }),
-      rule(where(a, where(b, x, inv), y), [](A a, B b, X x, Y y) { return (a.logical_not() | b).where(a.where(x, y), no()); }),
+      rule(where(a, where(b, x, inv), y),
+           [](A a, B b, X x, Y y) { return (a.logical_not() | b).where(a.where(x, y), no()); }),
       rule(where(a, y, where(b, x, inv)), [](A a, B b, X x, Y y) { return (a | b).where(a.where(y, x), no()); }),
       // Accesses.
-      rule(u = op<Ops::LOAD>(op<Ops::INDEX>(x, inv, rest), rest), [](U load) { return load.nsrc() > 1 ? load.src(1) : zero_like(load); }),
-      rule(op<Ops::STORE>(op<Ops::INDEX>(x, inv, rest), rest), [](X) { return UOp::make(Ops::NOOP, dtypes::void_, {}); }),
+      rule(u = op<Ops::LOAD>(op<Ops::INDEX>(x, inv, rest), rest),
+           [](U load) { return load.nsrc() > 1 ? load.src(1) : zero_like(load); }),
+      rule(op<Ops::STORE>(op<Ops::INDEX>(x, inv, rest), rest),
+           [](X) { return UOp::make(Ops::NOOP, dtypes::void_, {}); }),
   };
   // clang-format on
   return pm;
@@ -442,13 +411,19 @@ const PatternMatcher<UOp>& symbolic_simple() {
       rule(u = any_of(groups::kUnary, c0), [](U u) { return fold_literals(u); }),
       rule(u = any_of(groups::kBinary, c0, c1), [](U u) { return fold_literals(u); }),
       rule(u = any_of(groups::kTernary, c0, c1, c2), [](U u) { return fold_literals(u); }),
-      rule(u = op<Ops::CAST>(c0), [](U u, C0 c) { return UOp::constant(eval_cast(c.const_value(), c.dtype(), u.dtype()), u.dtype()); }),
-      rule(u = op<Ops::BITCAST>(c0), [](U u, C0 c) { return c.dtype().is_weak() || u.dtype().is_weak() ? UOp() : UOp::constant(eval_bitcast(c.const_value(), c.dtype(), u.dtype()), u.dtype()); }),
+      rule(u = op<Ops::CAST>(c0),
+           [](U u, C0 c) { return UOp::constant(eval_cast(c.const_value(), c.dtype(), u.dtype()), u.dtype()); }),
+      rule(u = op<Ops::BITCAST>(c0),
+           [](U u, C0 c) {
+             return c.dtype().is_weak() || u.dtype().is_weak()
+                        ? UOp()
+                        : UOp::constant(eval_bitcast(c.const_value(), c.dtype(), u.dtype()), u.dtype());
+           }),
       // ---- identities ----
       rule(i + 0,                          i),
       rule(x * 1,                          x),
       rule(i * 0,                          0),
-      rule(f + c0,                         [](F f, C0 c) { return c.const_float() == 0 && std::signbit(c.const_float()) ? UOp(f) : UOp(); }),
+      rule(f + c0, [](F f, C0 c) { return c.const_float() == 0 && std::signbit(c.const_float()) ? UOp(f) : UOp(); }),
       // x / (1 + x) is 1 - 1 / (1 + x), which stays a number where x is infinite: gradients of sigmoid.
       rule(f * (u = op<Ops::RECIPROCAL>(f + 1.0)), [](F, U d) { return d.const_like(1.0) - d; }),
       rule(f * ((u = op<Ops::RECIPROCAL>(f + 1.0)) * g), [](F, U d, G y) { return y * (d.const_like(1.0) - d); }),
@@ -460,13 +435,17 @@ const PatternMatcher<UOp>& symbolic_simple() {
       rule(i << 0,                         i),
       rule(i >> 0,                         i),
       rule(i & 0,                          0),
-      rule(i & n0,                         [](I i, N0 m) { return truncate_int(-1, i.dtype()) == m.const_int() ? UOp(i) : UOp(); }),
+      rule(i & n0, [](I i, N0 m) { return truncate_int(-1, i.dtype()) == m.const_int() ? UOp(i) : UOp(); }),
       rule(i / 1,                          i),
       rule(i % 1,                          0),
       rule(op<Ops::CDIV>(i, lit(1)),       i),
       rule(op<Ops::CMOD>(i, lit(1)),       0),
       rule(i % i,                          0),
-      rule(i / i,                          [](I i) { Bounds b = bounds_of(i); return b.lo > 0 || b.hi < 0 ? i.const_like(1) : UOp(); }),
+      rule(i / i,
+           [](I i) {
+             Bounds b = bounds_of(i);
+             return b.lo > 0 || b.hi < 0 ? i.const_like(1) : UOp();
+           }),
       rule((i % j) % j,                    i % j),
       rule((i ^ j) ^ j,                    i),
       rule(i ^ i,                          0),
@@ -498,16 +477,32 @@ const PatternMatcher<UOp>& symbolic_simple() {
       rule(a + b,                          a | b),
       rule(max(a, b),                      a | b),
       // ---- bits ----
-      rule((i & n0) >> n1, [](I i, N0 m, N1 k) { int128 n = k.const_int(); return n >= 0 && n < 64 && (m.const_int() | ((int128(1) << n) - 1)) == truncate_int(-1, i.dtype()) ? i >> k : UOp(); }),
-      rule(op<Ops::CAST>((i << 32) | (u = op<Ops::CAST>(j))), [](U c, J lo) { return lo.dtype() == dtypes::uint32 && c.dtype() == dtypes::uint64 ? UOp(lo) : UOp(); }),
-      rule(((u = op<Ops::CAST>(i)) << 32 | op<Ops::CAST>(j)) >> 32, [](U hi, I i, J lo) { return hi.dtype() == dtypes::uint64 && i.dtype() == dtypes::uint32 && lo.dtype() == dtypes::uint32 ? UOp(hi) : UOp(); }),
+      rule((i & n0) >> n1,
+           [](I i, N0 m, N1 k) {
+             int128 n = k.const_int();
+             return n >= 0 && n < 64 && (m.const_int() | ((int128(1) << n) - 1)) == truncate_int(-1, i.dtype()) ? i >> k
+                                                                                                                : UOp();
+           }),
+      rule(op<Ops::CAST>((i << 32) | (u = op<Ops::CAST>(j))),
+           [](U c, J lo) { return lo.dtype() == dtypes::uint32 && c.dtype() == dtypes::uint64 ? UOp(lo) : UOp(); }),
+      rule(((u = op<Ops::CAST>(i)) << 32 | op<Ops::CAST>(j)) >> 32,
+           [](U hi, I i, J lo) {
+             const bool words = i.dtype() == dtypes::uint32 && lo.dtype() == dtypes::uint32;
+             return words && hi.dtype() == dtypes::uint64 ? UOp(hi) : UOp();
+           }),
       // ---- casts ----
       rule(u = op<Ops::CAST>(x), [](U u, X x) { return u.dtype() == x.dtype() ? UOp(x) : UOp(); }),
       rule(u = op<Ops::BITCAST>(x), [](U u, X x) { return u.dtype() == x.dtype() ? UOp(x) : UOp(); }),
       rule(u = op<Ops::BITCAST>(op<Ops::BITCAST>(x)), [](U u, X x) { return x.bitcast(u.dtype()); }),
-      rule(u = op<Ops::CAST>(op<Ops::CAST>(x)), [](U u, X x) { return can_lossless_cast(x.dtype(), u.src(0).dtype()) ? x.cast(u.dtype()) : UOp(); }),
+      rule(u = op<Ops::CAST>(op<Ops::CAST>(x)),
+           [](U u, X x) { return can_lossless_cast(x.dtype(), u.src(0).dtype()) ? x.cast(u.dtype()) : UOp(); }),
       rule(u = op<Ops::CAST>(x), [](U u, X x) { return u.dtype().is_bool() ? x.ne(zero_like(x)) : UOp(); }),
-      rule((u = op<Ops::CAST>(a)) != c0, [](U u, A a, C0 c) { if (u.dtype().is_bool()) return UOp(); double v = c.const_float(); return v == 0 ? UOp(a) : v == 1 ? a.logical_not() : bool_const(true); }),
+      rule((u = op<Ops::CAST>(a)) != c0,
+           [](U u, A a, C0 c) {
+             if (u.dtype().is_bool()) return UOp();
+             double v = c.const_float();
+             return v == 0 ? UOp(a) : v == 1 ? a.logical_not() : bool_const(true);
+           }),
       // ---- pow ----
       rule(op<Ops::POW>(x, c0), [](X x, C0 c) { return expand_pow(x, c.const_float()); }),
       // ---- where ----
@@ -515,7 +510,8 @@ const PatternMatcher<UOp>& symbolic_simple() {
       rule(where(c0, x, y),                [](C0 c, X x, Y y) { return c.const_int() ? UOp(x) : UOp(y); }),
       rule(where(a, b, c),                 [](A g, B t, C f) -> UOp {
         if (t.is_invalid() || f.is_invalid()) return {};
-        if (is_plain_const(t)) return t.const_int() ? (f.is_const_int(0) ? UOp(g) : g | f) : f.is_const_int(1) ? g.logical_not() : g.logical_not() & f;
+        if (is_plain_const(t) && t.const_int()) return f.is_const_int(0) ? UOp(g) : g | f;
+        if (is_plain_const(t)) return f.is_const_int(1) ? g.logical_not() : g.logical_not() & f;
         if (is_plain_const(f)) return f.const_int() ? g.logical_not() | t : g & t;
         return {};
       }),
@@ -534,8 +530,10 @@ const PatternMatcher<UOp>& canonical_order() {
   // clang-format off
   static const PatternMatcher<UOp> pm{
       rule(when(u = node<Ops::ADD>(), is_weak), [](U u) { return normal_sum(u); }),
-      rule(when(u = node<Ops::MUL>(), is_weak), [](U u) { return u.src(1).is_const() && u.src(0).is(Ops::ADD) ? UOp() : normal_product(u); }),
-      rule(u = any_of(Ops::MAX | Ops::CMPNE | Ops::CMPEQ | Ops::XOR | Ops::AND | Ops::OR), [](U u) { return order_operands(u); }),
+      rule(when(u = node<Ops::MUL>(), is_weak),
+           [](U u) { return u.src(1).is_const() && u.src(0).is(Ops::ADD) ? UOp() : normal_product(u); }),
+      rule(u = any_of(Ops::MAX | Ops::CMPNE | Ops::CMPEQ | Ops::XOR | Ops::AND | Ops::OR),
+           [](U u) { return order_operands(u); }),
   };
   // clang-format on
   return pm;
@@ -565,14 +563,20 @@ const PatternMatcher<UOp>& symbolic() {
       rule((j + i) + i * n0,               [](J j, I i, N0 n) { return j + i * alu2(Ops::ADD, n, n.const_like(1)); }),
       rule((j + i * n0) + i * n1,          [](J j, I i, N0 a, N1 b) { return j + i * alu2(Ops::ADD, a, b); }),
       // ---- bounds ----
-      rule(u = any_of(groups::kComparison | Ops::AND | Ops::OR | Ops::CDIV | Ops::CMOD | Ops::FLOORDIV | Ops::FLOORMOD | Ops::SHR | Ops::MAX | Ops::SPECIAL), [](U u) { return constant_by_bounds(u); }),
-      rule(u = node<Ops::PARAM>(),         [](U u) { return u.arg<ParamArg>().addrspace == AddrSpace::kAlu ? constant_by_bounds(u) : UOp(); }),
+      rule(u = any_of(groups::kComparison | Ops::AND | Ops::OR | Ops::CDIV | Ops::CMOD | Ops::FLOORDIV | Ops::FLOORMOD |
+                      Ops::SHR | Ops::MAX | Ops::SPECIAL),
+           [](U u) { return constant_by_bounds(u); }),
+      rule(u = node<Ops::PARAM>(),
+           [](U u) { return u.arg<ParamArg>().addrspace == AddrSpace::kAlu ? constant_by_bounds(u) : UOp(); }),
       rule(u = op<Ops::RANGE>(lit(1)),     [](U u) { return zero_like(u); }),
       rule(u = node<Ops::MAX>(),           [](U u) { return fold_max(u); }),
       // ---- comparisons of weakint ----
-      rule(i < n0,                         [](I x, N0 c) { return is_weak(x) ? fold_less_than(x, c.const_int()) : UOp(); }),
-      rule(n0 < i,                         [](N0 c, I x) { return is_weak(x) ? lt(x, weak(c.const_int() + 1)).logical_not() : UOp(); }),
-      rule(i < j,                          [](I x, J y) { return is_weak(x) && !x.is_const() && !y.is_const() ? fold_difference(x, y, false) : UOp(); }),
+      rule(i < n0, [](I x, N0 c) { return is_weak(x) ? fold_less_than(x, c.const_int()) : UOp(); }),
+      rule(n0 < i, [](N0 c, I x) { return is_weak(x) ? lt(x, weak(c.const_int() + 1)).logical_not() : UOp(); }),
+      rule(i < j,
+           [](I x, J y) {
+             return is_weak(x) && !x.is_const() && !y.is_const() ? fold_difference(x, y, false) : UOp();
+           }),
       rule(u = node<Ops::CMPNE>(),         [](U u) -> UOp {
         UOp x = u.src(0), y = u.src(1);
         if (!is_weak(x) || x.is_const() || y.is_invalid()) return {};
@@ -591,9 +595,11 @@ const PatternMatcher<UOp>& symbolic() {
       }),
       rule(where(a, i, lit(0)) + where(a, lit(0), j), where(a, i, j)),
       rule(where(i < j, j, i),             max(i, j)),
-      rule(where(i < n0, n1, i),           [](I i, N0 a, N1 b) { return is_weak(i) && b.const_int() == a.const_int() - 1 ? i.maximum(b) : UOp(); }),
+      rule(where(i < n0, n1, i),
+           [](I i, N0 a, N1 b) { return is_weak(i) && b.const_int() == a.const_int() - 1 ? i.maximum(b) : UOp(); }),
       // ---- casts ----
-      rule(u = op<Ops::CAST>(op<Ops::CAST>(x)), [](U u, X x) { return survives(x, u.src(0).dtype()) ? x.cast(u.dtype()) : UOp(); }),
+      rule(u = op<Ops::CAST>(op<Ops::CAST>(x)),
+           [](U u, X x) { return survives(x, u.src(0).dtype()) ? x.cast(u.dtype()) : UOp(); }),
   } + pm_divmod();
   // clang-format on
   return pm;
@@ -602,8 +608,14 @@ const PatternMatcher<UOp>& symbolic() {
 const PatternMatcher<UOp>& sym() {
   // clang-format off
   static const PatternMatcher<UOp> pm = symbolic() + pm_simplify_valid() + PatternMatcher<UOp>{
-      rule(u = op<Ops::CAST>(where(a, x, y)), [](U u, A a, X x, Y y) { return x.is_const() || y.is_const() ? a.where(x.is_invalid() ? UOp(x) : x.cast(u.dtype()), y.is_invalid() ? UOp(y) : y.cast(u.dtype())) : UOp(); }),
-      rule(op<Ops::STORE>(u = node<Ops::INDEX>(), where(a, x, inv)), [](U index, A gate, X v) { return gated_store(index, gate, v); }),
+      rule(u = op<Ops::CAST>(where(a, x, y)),
+           [](U u, A a, X x, Y y) {
+             return x.is_const() || y.is_const() ? a.where(x.is_invalid() ? UOp(x) : x.cast(u.dtype()),
+                                                           y.is_invalid() ? UOp(y) : y.cast(u.dtype()))
+                                                 : UOp();
+           }),
+      rule(op<Ops::STORE>(u = node<Ops::INDEX>(), where(a, x, inv)),
+           [](U index, A gate, X v) { return gated_store(index, gate, v); }),
       rule(op<Ops::STORE>(x, inv),         [](X) { return UOp::make(Ops::NOOP, dtypes::void_, {}); }),
       rule(op<Ops::END>(u = node<Ops::NOOP>(), rest), [](U u) { return u.nsrc() == 0 ? UOp(u) : UOp(); }),
       rule(u = node<Ops::END>(),           [](U u) { return drop_literal_ranges(u); }),

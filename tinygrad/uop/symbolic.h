@@ -1,10 +1,10 @@
-/// \file The algebra of the IR as rule tables, and what index arithmetic needs of it. Integer rules on weakint treat it
-/// as unbounded; on fixed-width integers they hold modulo 2^bits; float rules keep IEEE results.
+/// \file The algebra of the IR as rule tables, and the functions that index arithmetic needs. Integer rules on weakint
+/// treat it as unbounded; on fixed-width integers they hold modulo 2^bits; float rules keep IEEE results.
 #pragma once
 #include <optional>
 #include <utility>
 
-#include "tinygrad/uop/linear.h"
+#include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/rewrite.h"
 
 namespace tg {
@@ -16,16 +16,13 @@ const PatternMatcher<UOp>& symbolic();
 /// + validity and rules for whole kernels (ranges of size one, gates of stores, invariant factors of integer sums).
 const PatternMatcher<UOp>& sym();
 
-/// WHERE(valid, x, Invalid) moves outward through what uses it; an access at an Invalid index disappears (a load gives
+/// WHERE(valid, x, Invalid) moves outward through its users; an access at an Invalid index disappears (a load gives
 /// 0).
 const PatternMatcher<UOp>& pm_invalid();
 /// FLOORDIV and FLOORMOD of weakint, and their recombination.
 const PatternMatcher<UOp>& pm_divmod();
 /// Gates simplify each other, and indices under the gate that guards them.
 const PatternMatcher<UOp>& pm_simplify_valid();
-/// WHERE(valid, LOAD(INDEX(p, WHERE(gate, i, Invalid))), 0): clauses of the gate that `valid` implies and that the
-/// buffer's size makes needless go; a `valid` that the gate contains goes, since a load at an Invalid index gives 0.
-const PatternMatcher<UOp>& pm_load_validity();
 /// The order of commutative weakint operands only, for comparing expressions.
 const PatternMatcher<UOp>& canonical_order();
 
@@ -33,24 +30,19 @@ const PatternMatcher<UOp>& canonical_order();
 UOp simplify(UOp u);
 
 // ---- integer structure ----
-/// The greatest literal known to divide the value (0 for the literal 0).
+/// Returns the largest literal known to divide the value (0 for the literal 0).
 int128 const_factor(UOp u);
-/// u / v without remainder, or nothing when that is not known to be exact.
+/// Returns u / v without remainder, nullopt when that is not known to be exact.
 std::optional<UOp> divides(UOp u, int128 v);
-/// The same for an expression divisor: common factors cancel.
+/// Divides by an expression: common factors cancel.
 std::optional<UOp> divide_exact(UOp u, UOp v);
-/// Greatest common factor of several expressions, symbolic factors included.
+/// Returns the greatest common divisor of several expressions, symbolic factors included.
 UOp symbolic_gcd(std::span<const UOp> us);
-/// Operands of a tree of `op`, left to right: a + (b + c) -> {a, b, c}.
-UOps split_terms(UOp u, Ops op);
-inline UOps split_add_terms(UOp u) { return split_terms(u, Ops::ADD); }
-/// {x, literal} of `x op literal`, or {u, the op's identity} (ADD 0, MUL 1).
+/// Splits `x op literal` into {x, literal}; {u, the op's identity} (ADD 0, MUL 1).
 std::pair<UOp, int128> pop_const(UOp u, Ops op = Ops::ADD);
-/// op over all of `us`; the identity's literal of type d for none.
-UOp join_terms(Ops op, std::span<const UOp> us, DType d);
 
 // ---- validity ----
-/// What a clause says: expr <= bound (upper) or expr >= bound; `exact` when it says no more than that. Nothing for
+/// Meaning of a clause: expr <= bound (upper) or expr >= bound; `exact` when it says no more than that. Nothing for
 /// clauses of another form.
 struct Clause {
   UOp expr;
@@ -59,11 +51,11 @@ struct Clause {
   bool exact;
 };
 std::optional<Clause> parse_clause(UOp clause);
-/// `u` simplified as far as it matters only where `valid` holds.
+/// Simplifies `u`, whose value matters only where `valid` holds.
 UOp uop_given_valid(UOp valid, UOp u, bool try_simplex = true);
-/// The gate with clauses removed or simplified by the others; empty when nothing changes.
+/// Returns the gate with clauses removed or simplified by the others; empty when nothing changes.
 UOp simplify_valid(UOp valid);
-/// Gate of a gated index (true when it has none) and the index itself.
+/// Returns the gate of an index (true when it has none) and the index itself.
 std::pair<UOp, UOp> split_gate(UOp index);
 
 }  // namespace tg

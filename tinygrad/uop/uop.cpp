@@ -7,7 +7,7 @@
 
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
-#include "tinygrad/uop/walk.h"
+#include "tinygrad/uop/rebuild.h"
 
 namespace tg {
 
@@ -131,7 +131,7 @@ UOps UOp::toposort() const {
   MemoScope seen(g);
   UOps out;
   walk(
-      *this, [&](UOp u) { return seen.has(u); }, [](UOp u) { return u.srcs(); },
+      *this, [&](UOp u) { return seen.has(u); },
       [&](UOp u) {
         seen.mark(u);
         out.push_back(u);
@@ -143,27 +143,7 @@ UOp UOp::substitute(std::span<const std::pair<UOp, UOp>> map) const {
   if (map.empty()) return *this;
   MemoScope memo;
   for (auto& [from, to] : map) memo.set(from, to);
-  UOps stack{*this}, src;
-  while (!stack.empty()) {
-    UOp u = stack.back();
-    if (memo.has(u)) {
-      stack.pop_back();
-      continue;
-    }
-    size_t before = stack.size();
-    for (size_t i = u.nsrc(); i-- > 0;)
-      if (!memo.has(u.src(i))) stack.push_back(u.src(i));
-    if (stack.size() != before) continue;
-    bool changed = false;
-    src.clear();
-    for (UOp s : u.srcs()) {
-      src.push_back(memo.get(s));
-      changed |= src.back() != s;
-    }
-    memo.set(u, changed ? u.with_srcs(src) : u);
-    stack.pop_back();
-  }
-  return memo.get(*this);
+  return rebuild(*this, memo, [](UOp) { return false; }, [](UOp u, const UOps& src) { return same_or_with(u, src); });
 }
 
 UOps UOp::variables() const {

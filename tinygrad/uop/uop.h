@@ -25,7 +25,7 @@ using UOps = std::vector<UOp>;
 /// 64-byte header followed by `nsrc` sources. Only Graph makes and frees them.
 struct Node;
 
-/// A literal: what a CONST carries. Integers and bools as 128-bit, floats as double, or Invalid (a poisoned index).
+/// A literal, the value of a CONST. Integers and bools as 128-bit, floats as double, or Invalid (a poisoned index).
 struct ConstValue {
   enum Kind : uint8_t { kInt, kFloat, kInvalid } kind = kInt;
   int128 i = 0;
@@ -83,13 +83,14 @@ class UOp {
   ConstValue const_value() const;     ///< of a CONST
   int128 const_int() const;           ///< of an integer or bool CONST
   double const_float() const;         ///< of any numeric CONST
+  inline int64_t int_arg() const;     ///< the argument of nodes that carry an integer (GETTUPLE, UNSHARD, CALL, ...)
 
   // ---- building: nodes go into the thread's current graph ----
   static UOp make(Ops op, DType dtype, std::span<const UOp> src, const Arg& arg = {}, uint64_t tag = 0);
   static UOp make(Ops op, DType dtype, std::initializer_list<UOp> src, const Arg& arg = {}, uint64_t tag = 0) {
     return make(op, dtype, std::span<const UOp>(src.begin(), src.size()), arg, tag);
   }
-  /// A CONST of type `d`; the value is rounded or wrapped to what `d` holds.
+  /// Makes a CONST of type `d`; the value is rounded or wrapped to that type.
   static UOp constant(ConstValue v, DType d);
   static UOp constant(int64_t v) { return constant(ConstValue(v), dtypes::weakint); }  ///< weakint
   static UOp constant(bool v) { return constant(ConstValue(v), dtypes::bool_); }
@@ -169,7 +170,7 @@ struct Node {
     kForwarded = 2,   ///< its value has been computed into a buffer
     kNeedsGrad = 4,   ///< depends on a tensor the user asked gradients for
     kCalls = 8,       ///< is a FUNCTION or depends on one
-    kMulti = 64,      ///< has several devices or depends on what does
+    kMulti = 64,      ///< has several devices or depends on a node that does
   };
 };
 static_assert(sizeof(Node) == 64);
@@ -183,6 +184,7 @@ inline ArgKind UOp::arg_kind() const { return n_->arg_kind; }
 inline uint64_t UOp::tag() const { return n_->tag; }
 inline uint32_t UOp::id() const { return n_->id; }
 inline const Hash128& UOp::key() const { return n_->hash; }
+inline int64_t UOp::int_arg() const { return static_cast<int64_t>(n_->arg_bits); }
 inline OpSet UOp::src_ops() const { return n_->src_ops; }
 template <class T> const T& UOp::arg() const { return Arg::view<T>(n_->arg_kind, n_->arg_bits); }
 

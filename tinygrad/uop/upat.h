@@ -1,12 +1,11 @@
 /// \file The pattern language. A pattern is a value whose TYPE is its shape, so matching inlines to loads and compares.
-/// Names in a pattern
-/// (`x`, `c0`, `i`) come back in a rule's body as typed captures (`X`, `C0`, `I`), in any order; a name the pattern
-/// does not bind is a compile error.
+/// Names in a pattern (`x`, `c0`, `i`) come back in a rule's body as typed captures (`X`, `C0`, `I`), in any order; a
+/// name that the pattern does not bind is a compile error.
 ///
 ///   rule(x * 1, x)                                             the result is a pattern too
 ///   rule((x + c0) + c1, [](X x, C0 a, C1 b) { ... })           a body; return {} to decline
 ///   rule(u = op<Ops::CAST>(x), [](const Renderer& r, U u) {})  a reference parameter that is no capture is the
-///   rewrite's context
+///                                                              rewrite's context
 #pragma once
 #include <tuple>
 #include <type_traits>
@@ -41,17 +40,39 @@ constexpr OpSet every_op() {
   return s;
 }
 
-// clang-format off
-// What a name may stand for.
-struct IsAny { static bool test(UOp) { return true; } static constexpr OpSet ops{}; };
-struct IsInt { static bool test(UOp u) { return u.dtype().is_int(); } static constexpr OpSet ops{}; };
-struct IsFloat { static bool test(UOp u) { return u.dtype().is_float(); } static constexpr OpSet ops{}; };
-struct IsBool { static bool test(UOp u) { return u.dtype().is_bool(); } static constexpr OpSet ops{}; };
-struct IsConst { static bool test(UOp u) { return u.op() == Ops::CONST && !u.is_invalid(); } static constexpr OpSet ops = Ops::CONST; };
-struct IsIntConst { static bool test(UOp u) { return IsConst::test(u) && u.dtype().is_int(); } static constexpr OpSet ops = Ops::CONST; };
-struct IsInvalid { static bool test(UOp u) { return u.is_invalid(); } static constexpr OpSet ops = Ops::CONST; };
-struct IsRange { static bool test(UOp u) { return u.op() == Ops::RANGE; } static constexpr OpSet ops = Ops::RANGE; };
-// clang-format on
+// ---- names: what one may stand for ----
+struct IsAny {
+  static bool test(UOp) { return true; }
+  static constexpr OpSet ops{};
+};
+struct IsInt {
+  static bool test(UOp u) { return u.dtype().is_int(); }
+  static constexpr OpSet ops{};
+};
+struct IsFloat {
+  static bool test(UOp u) { return u.dtype().is_float(); }
+  static constexpr OpSet ops{};
+};
+struct IsBool {
+  static bool test(UOp u) { return u.dtype().is_bool(); }
+  static constexpr OpSet ops{};
+};
+struct IsConst {
+  static bool test(UOp u) { return u.op() == Ops::CONST && !u.is_invalid(); }
+  static constexpr OpSet ops = Ops::CONST;
+};
+struct IsIntConst {
+  static bool test(UOp u) { return IsConst::test(u) && u.dtype().is_int(); }
+  static constexpr OpSet ops = Ops::CONST;
+};
+struct IsInvalid {
+  static bool test(UOp u) { return u.is_invalid(); }
+  static constexpr OpSet ops = Ops::CONST;
+};
+struct IsRange {
+  static bool test(UOp u) { return u.op() == Ops::RANGE; }
+  static constexpr OpSet ops = Ops::RANGE;
+};
 
 template <class P, int Slot> struct As;
 /// A name: matches what its test allows, the same node at every occurrence.
@@ -229,20 +250,30 @@ inline Lit lit(double v) { return Lit{{}, ConstValue(v)}; }
 inline Lit lit(int v) { return Lit{{}, ConstValue(v)}; }
 
 // clang-format off
-// x y z w: anything; u: by convention the root; i j k: integers; f g: floats; a b c: bools; c0 c1 c2: literals; n0 n1 n2: integer literals;
-// r r1: ranges; inv: Invalid; _: anything, unnamed; rest: further sources.
-using X = Cap<0>; using Y = Cap<1>; using Z = Cap<2>; using W = Cap<3>; using U = Cap<4>; using I = Cap<5>; using J = Cap<6>; using K = Cap<7>;
-using F = Cap<8>; using G = Cap<9>; using A = Cap<10>; using B = Cap<11>; using C = Cap<12>; using C0 = Cap<13>; using C1 = Cap<14>; using C2 = Cap<15>;
-using N0 = Cap<16>; using N1 = Cap<17>; using N2 = Cap<18>; using R = Cap<19>; using R1 = Cap<20>; using Inv = Cap<21>;
-inline constexpr Var<0, IsAny> x{}; inline constexpr Var<1, IsAny> y{}; inline constexpr Var<2, IsAny> z{}; inline constexpr Var<3, IsAny> w{};
-inline constexpr Var<4, IsAny> u{};
-inline constexpr Var<5, IsInt> i{}; inline constexpr Var<6, IsInt> j{}; inline constexpr Var<7, IsInt> k{};
-inline constexpr Var<8, IsFloat> f{}; inline constexpr Var<9, IsFloat> g{};
-inline constexpr Var<10, IsBool> a{}; inline constexpr Var<11, IsBool> b{}; inline constexpr Var<12, IsBool> c{};
-inline constexpr Var<13, IsConst> c0{}; inline constexpr Var<14, IsConst> c1{}; inline constexpr Var<15, IsConst> c2{};
-inline constexpr Var<16, IsIntConst> n0{}; inline constexpr Var<17, IsIntConst> n1{}; inline constexpr Var<18, IsIntConst> n2{};
-inline constexpr Var<19, IsRange> r{}; inline constexpr Var<20, IsRange> r1{};
-inline constexpr Var<21, IsInvalid> inv{};
+// x y z w: anything; u: by convention the root; i j k: integers; f g: floats; a b c: bools; c0 c1 c2: literals;
+// n0 n1 n2: integer literals; r r1: ranges; inv: Invalid; _: anything, unnamed; rest: further sources.
+using X = Cap<0>;     inline constexpr Var<0, IsAny> x{};
+using Y = Cap<1>;     inline constexpr Var<1, IsAny> y{};
+using Z = Cap<2>;     inline constexpr Var<2, IsAny> z{};
+using W = Cap<3>;     inline constexpr Var<3, IsAny> w{};
+using U = Cap<4>;     inline constexpr Var<4, IsAny> u{};
+using I = Cap<5>;     inline constexpr Var<5, IsInt> i{};
+using J = Cap<6>;     inline constexpr Var<6, IsInt> j{};
+using K = Cap<7>;     inline constexpr Var<7, IsInt> k{};
+using F = Cap<8>;     inline constexpr Var<8, IsFloat> f{};
+using G = Cap<9>;     inline constexpr Var<9, IsFloat> g{};
+using A = Cap<10>;    inline constexpr Var<10, IsBool> a{};
+using B = Cap<11>;    inline constexpr Var<11, IsBool> b{};
+using C = Cap<12>;    inline constexpr Var<12, IsBool> c{};
+using C0 = Cap<13>;   inline constexpr Var<13, IsConst> c0{};
+using C1 = Cap<14>;   inline constexpr Var<14, IsConst> c1{};
+using C2 = Cap<15>;   inline constexpr Var<15, IsConst> c2{};
+using N0 = Cap<16>;   inline constexpr Var<16, IsIntConst> n0{};
+using N1 = Cap<17>;   inline constexpr Var<17, IsIntConst> n1{};
+using N2 = Cap<18>;   inline constexpr Var<18, IsIntConst> n2{};
+using R = Cap<19>;    inline constexpr Var<19, IsRange> r{};
+using R1 = Cap<20>;   inline constexpr Var<20, IsRange> r1{};
+using Inv = Cap<21>;  inline constexpr Var<21, IsInvalid> inv{};
 inline constexpr Any _{};
 inline constexpr Rest rest{};
 // clang-format on

@@ -1,7 +1,7 @@
-/// \file Gates: what a condition says about bounds, and what that makes of an index.
+/// \file Gates: bounds that follow from a condition, and simplification of indices under it.
 #include <algorithm>
 
-#include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/rebuild.h"
 #include "tinygrad/uop/symbolic.h"
 
 namespace tg {
@@ -41,7 +41,7 @@ UOp stand_in(int index, Bounds b) {
 }
 
 /// k with all terms of k * part among the terms of x; 0: none.
-int128 multiple_in(const Linear& x, const Linear& part) {
+int128 multiple_in(const AffineSum& x, const AffineSum& part) {
   int128 k = 0;
   size_t i = 0;  // both are in order
   for (const Term& p : part.terms) {
@@ -57,54 +57,44 @@ int128 multiple_in(const Linear& x, const Linear& part) {
 /// u with `expr` replaced, also where a sum contains a multiple of it: 56*a + 56*b + c contains a + b.
 UOp replace_sum(UOp u, UOp expr, UOp by) {
   if (!expr.is(Ops::ADD)) return u.substitute({{expr, by}});
-  const Linear part(expr);
+  const AffineSum part(expr);
   if (part.terms.size() < 2) return u.substitute({{expr, by}});
   MemoScope memo;
   memo.set(expr, by);
-  UOps stack{u}, src;
-  while (!stack.empty()) {
-    UOp n = stack.back();
-    if (memo.has(n)) {
-      stack.pop_back();
-      continue;
-    }
-    if (n.is(Ops::ADD) && n.dtype() == dtypes::weakint) {
-      // A sum is taken as a whole, so that the order of its terms does not matter.
-      Linear l(n);
-      int128 k = multiple_in(l, part);
-      size_t before = stack.size();
-      for (const Term& t : l.terms)
-        if (!memo.has(t.base)) stack.push_back(t.base);
-      if (stack.size() != before) continue;
-      if (k) {
-        l.add(part, -k);
-        l.terms.push_back({by, k});
-        l.normalize();
-      }
-      bool changed = k != 0;
-      for (Term& t : l.terms)
-        if (UOp m = memo.get(t.base); m && m != t.base) {
-          t.base = m;
-          changed = true;
+  // A sum is taken as a whole, so that the order of its terms does not matter.
+  auto is_sum = [](UOp n) { return n.is(Ops::ADD) && n.dtype() == dtypes::weakint; };
+  UOps bases, src;
+  auto sources = [&](UOp n) -> std::span<const UOp> {
+    if (!is_sum(n)) return n.srcs();
+    bases.clear();
+    for (const Term& t : AffineSum(n).terms) bases.push_back(t.base);
+    return bases;
+  };
+  walk(
+      u, [&](UOp n) { return memo.has(n); }, sources,
+      [&](UOp n) {
+        if (!is_sum(n)) {
+          src.clear();
+          for (UOp s : n.srcs()) src.push_back(memo.get(s));
+          memo.set(n, same_or_with(n, src));
+          return;
         }
-      if (changed) l.normalize();
-      memo.set(n, changed ? l.build() : n);
-      stack.pop_back();
-      continue;
-    }
-    size_t before = stack.size();
-    for (UOp s : n.srcs())
-      if (!memo.has(s)) stack.push_back(s);
-    if (stack.size() != before) continue;
-    bool changed = false;
-    src.clear();
-    for (UOp s : n.srcs()) {
-      src.push_back(memo.get(s));
-      changed |= src.back() != s;
-    }
-    memo.set(n, changed ? n.with_srcs(src) : n);
-    stack.pop_back();
-  }
+        AffineSum l(n);
+        const int128 k = multiple_in(l, part);
+        if (k) {
+          l.add(part, -k);
+          l.terms.push_back({by, k});
+          l.normalize();
+        }
+        bool changed = k != 0;
+        for (Term& t : l.terms)
+          if (UOp m = memo.get(t.base); m && m != t.base) {
+            t.base = m;
+            changed = true;
+          }
+        if (changed) l.normalize();
+        memo.set(n, changed ? l.build() : n);
+      });
   return memo.get(u);
 }
 
@@ -116,50 +106,6 @@ UOps clauses_of(UOp gate) {
 }
 UOp conjunction(const UOps& clauses) { return join_terms(Ops::AND, clauses, dtypes::bool_); }
 
-/// Elements of the storage an INDEX reads, -1 when it is not a literal.
-int128 size_of(UOp index) {
-  UOp p = index.src(0);
-  while (p.is(Ops::AFTER)) p = p.src(0);
-  if (index.nsrc() != 2 || !p.in(groups::kDefines) || p.nsrc() == 0) return -1;
-  int128 n = 1;
-  for (UOp d : p.src(0).srcs()) {
-    if (!d.is_const()) return -1;
-    n *= d.const_int();
-  }
-  return n;
-}
-
-/// WHERE(valid, LOAD(INDEX(p, WHERE(gate, i, Invalid))), zero); see pm_load_validity.
-UOp relax_gates(UOp where, UOp load) {
-  UOp index = load.src(0);
-  auto [gate, i] = split_gate(index.src(1));
-  UOps outer = clauses_of(where.src(0)), inner = clauses_of(gate);
-  auto has = [](const UOps& v, UOp c) { return std::find(v.begin(), v.end(), c) != v.end(); };
-  // Inner clauses the outer condition repeats are only needed to stay inside the buffer.
-  if (int128 size = size_of(index); size >= 0) {
-    UOps kept = inner;
-    for (UOp c : inner) {
-      if (!has(outer, c)) continue;
-      UOps without;
-      for (UOp k : kept)
-        if (k != c) without.push_back(k);
-      Bounds b = bounds_of(without.empty() ? i : uop_given_valid(conjunction(without), i, false));
-      if (b.lo >= 0 && b.hi < size) kept = without;
-    }
-    if (kept.size() != inner.size()) {
-      UOp narrowed = index.with_srcs(UOps{index.src(0), i.valid(conjunction(kept))});
-      UOps src(load.srcs().begin(), load.srcs().end());
-      src[0] = narrowed;
-      return UOp::alu(Ops::WHERE, {where.src(0), load.with_srcs(src), where.src(2)});
-    }
-  }
-  // Outer clauses the gate repeats: the load gives 0 there already.
-  UOps kept;
-  for (UOp c : outer)
-    if (!has(inner, c)) kept.push_back(c);
-  if (kept.size() == outer.size()) return {};
-  return kept.empty() ? load : UOp::alu(Ops::WHERE, {conjunction(kept), load, where.src(2)});
-}
 }  // namespace
 
 std::optional<Clause> parse_clause(UOp v) {
@@ -241,7 +187,7 @@ UOp uop_given_valid(UOp valid, UOp u, bool try_simplex) {
   if (standins.size() > 1)
     for (auto& s : standins) u = simplified_with(u, {&s, 1});
   if (!try_simplex) return u;
-  // x0 + x1 + ... >= 1 with nothing negative: some xi >= 1. What every one of these cases gives holds.
+  // x0 + x1 + ... >= 1 with nothing negative: some xi >= 1. A result common to all of these cases holds.
   for (const Known& k : known) {
     if (!k.expr.is(Ops::ADD) || k.b.lo != 1) continue;
     UOps parts = split_add_terms(k.expr);
@@ -294,24 +240,13 @@ UOp simplify_valid(UOp valid) {
 const PatternMatcher<UOp>& pm_simplify_valid() {
   // clang-format off
   static const PatternMatcher<UOp> pm{
-      rule(when(u = node<Ops::AND>(), [](UOp v) { return v.dtype().is_bool(); }), [](U v) { return simplify_valid(v); }),
+      rule(when(u = node<Ops::AND>(), [](UOp v) { return v.dtype().is_bool(); }),
+           [](U v) { return simplify_valid(v); }),
       // An access inside x happens even where the gate is false: its own gate must not rely on this one.
       rule(where(a, i, inv), [](A gate, I x, Inv no) -> UOp {
         if (x.dtype() != dtypes::weakint || contains_ops(x, Ops::INDEX)) return {};
         UOp s = uop_given_valid(gate, x, false);
         return s == x ? UOp() : UOp::alu(Ops::WHERE, {gate, s, no});
-      }),
-  };
-  // clang-format on
-  return pm;
-}
-
-const PatternMatcher<UOp>& pm_load_validity() {
-  // clang-format off
-  static const PatternMatcher<UOp> pm{
-      rule(op<Ops::WHERE>(a, x = op<Ops::LOAD>(op<Ops::INDEX>(y, z)), c0), [](A valid, X load, C0 zero) -> UOp {
-        if (zero.const_float() != 0) return {};
-        return relax_gates(UOp::alu(Ops::WHERE, {valid, load, zero}), load);
       }),
   };
   // clang-format on

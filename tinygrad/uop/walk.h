@@ -25,5 +25,8 @@ template <class Done, class Sources, class Visit> void walk(UOp root, Done&& don
     visit(u);
   }
 }
+template <class Done, class Visit> void walk(UOp root, Done&& done, Visit&& visit) {
+  walk(root, done, [](UOp u) { return u.srcs(); }, visit);
+}
 
 }  // namespace tg
