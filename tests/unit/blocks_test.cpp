@@ -96,7 +96,7 @@ TEST(Blocks, WhatMayChangeBetweenIsNoBlock) {
       later = in.after({first});
   UOp c = column(later, 2).load(), d = column(later, 3).load();
   const auto p = program_of(arena, out.index({lane}).store(c + d), 2);
-  const LinearView view(*p);
+  const ProgramView view(*p);
   const LaneBlocks blocks(view, 4);
   ASSERT_TRUE(blocks.of(a) && blocks.of(c));
   EXPECT_EQ(blocks.of(a), blocks.of(b));

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "render_helpers.h"
-#include "tinygrad/render/linear.h"
+#include "tinygrad/render/program_view.h"
 
 namespace tg {
 namespace {
@@ -20,12 +20,12 @@ TEST(Lanes, KnownOffsets) {
                          .index({row * i32(16) + lane})
                          .store(in.index({at}).load()));
   const auto p = program_of(arena, end(group(stores), row), 5);
-  const LinearView view(*p);
+  const ProgramView view(*p);
   EXPECT_EQ(view.of(eighth).offsets, (std::vector<int64_t>{0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1}));
   EXPECT_EQ(view.of(eighth).first, 0);
   EXPECT_EQ(view.of(back).offsets.back(), -3);
   EXPECT_EQ(view.of(back).first, 40);
-  const LinearInst& sum = view.of(stores[0].src(1).src(0).src(1));
+  const Inst& sum = view.of(stores[0].src(1).src(0).src(1));
   EXPECT_EQ(sum.offsets, view.of(eighth).offsets);
   EXPECT_FALSE(sum.first) << "the row is not known";
   EXPECT_TRUE(view.of(stores[3].src(1).src(0).src(1)).affine);

@@ -4,64 +4,52 @@
 #include <algorithm>
 #include <bit>
 
+#include "tinygrad/base/math.h"
+#include "tinygrad/uop/affine.h"
+
 namespace tg {
 namespace {
-/// An index as a sum: summands that are no constant with their coefficients, in order of their places in the program,
-/// and a constant.
-struct Sum {
+/// An index as a sum: summands that are no literals with their coefficients, in order of their positions in the
+/// program, and an offset.
+struct PositionSum {
   std::vector<std::pair<int, int64_t>> terms;
   int64_t offset = 0;
-};
-Sum sum_of(const LinearView& view, UOp index) {
-  Sum out;
-  std::vector<std::pair<UOp, int64_t>> stack{{index, 1}};
-  while (!stack.empty()) {
-    auto [u, k] = stack.back();
-    stack.pop_back();
-    u = strip_after(u);
-    auto constant = [](UOp v) { return static_cast<int64_t>(v.const_int()); };
-    if (u.is(Ops::CONST)) {
-      out.offset += k * constant(u);
-    } else if (u.is(Ops::ADD)) {
-      stack.push_back({u.src(0), k});
-      stack.push_back({u.src(1), k});
-    } else if (u.is(Ops::MUL) && u.src(1).is_const()) {
-      stack.push_back({u.src(0), k * constant(u.src(1))});
-    } else if (u.is(Ops::SHL) && u.src(1).is_const()) {
-      stack.push_back({u.src(0), k << constant(u.src(1))});
-    } else if (u.is(Ops::MULACC) && u.src(1).is_const()) {
-      stack.push_back({u.src(2), k});
-      stack.push_back({u.src(0), k * constant(u.src(1))});
-    } else {
-      out.terms.emplace_back(view.position(u), k);
-    }
-  }
-  std::sort(out.terms.begin(), out.terms.end());
-  size_t n = 0;
-  for (const auto& [at, k] : out.terms) {
-    if (n && out.terms[n - 1].first == at) out.terms[n - 1].second += k;
-    else out.terms[n++] = {at, k};
-  }
-  out.terms.resize(n);
-  return out;
-}
 
-/// Accesses of which some may be columns of one block.
-struct Open {
+  PositionSum(const ProgramView& view, UOp index) {
+    for_each_summand(strip_after(index), 1, [&](UOp u, int128 k) {
+      if (u.is(Ops::CONST)) offset += static_cast<int64_t>(k * u.const_int());
+      else terms.emplace_back(view.position(u), static_cast<int64_t>(k));
+    });
+    std::sort(terms.begin(), terms.end());
+    size_t n = 0;
+    for (const auto& [at, k] : terms) {
+      if (n && terms[n - 1].first == at) terms[n - 1].second += k;
+      else terms[n++] = {at, k};
+    }
+    terms.resize(n);
+  }
+};
+
+/// Accesses that differ by the offsets of their indices alone. Some of them may be columns of one block.
+struct Columns {
   bool store;
-  ElementAccess access;
+  MemAccess access;
   DType dtype;
   std::vector<std::pair<int, int64_t>> terms;
   UOp gate;
-  std::vector<std::pair<int64_t, UOp>> found;  // offset
-  bool words = false;
+  bool words;
+  std::vector<std::pair<int64_t, UOp>> found{};  ///< offset
+
+  bool has_offset(int64_t offset) const {
+    return std::any_of(found.begin(), found.end(), [&](const auto& f) { return f.first == offset; });
+  }
 };
 
 constexpr int kWordLanes = 16;
 constexpr int64_t kReach = 128;  // bytes that words come from: two registers
 
-/// Places of the lanes, in bytes from lane 0; empty where words can't be put together from two registers.
-std::vector<int64_t> word_places(const ElementAccess& a, DType d) {
+/// Returns the offsets of the lanes, in bytes from lane 0; empty where words can't be put together from two registers.
+std::vector<int64_t> word_offsets(const MemAccess& a, DType d) {
   std::vector<int64_t> at = a.offsets;
   if (a.affine && a.stride == 4)
     for (int i = 0; i < a.lanes; i++) at.push_back(i * a.stride);
@@ -72,80 +60,109 @@ std::vector<int64_t> word_places(const ElementAccess& a, DType d) {
 }
 }  // namespace
 
-LaneBlocks::LaneBlocks(const LinearView& view, int64_t near, bool words) : view_(view) {
-  block_of_.assign(view.insts().size(), -1);
-  std::vector<Open> open;
-  auto close = [&](Open& o) {
-    std::vector<std::pair<int64_t, UOp>> sorted = o.found;
-    std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    const size_t begin = blocks_.size();
-    std::vector<int64_t> offsets;
-    for (size_t i = 0, j; i < sorted.size(); i = j) {
-      for (j = i + 1; j < sorted.size() && sorted[j].first == sorted[j - 1].first + 1;) j++;
-      if (o.words && j - i > 4) j = i + 4;
-      if (o.words && j - i == 3) j--;
-      if (j - i < 2 || (!o.words && o.access.stride <= near && static_cast<int64_t>(j - i) != o.access.stride))
-        continue;
-      LaneBlock b;
-      b.words = o.words;
-      for (size_t k = i; k < j; k++) {
-        b.members.push_back(sorted[k].second);
-        block_of_[static_cast<size_t>(view.position(sorted[k].second))] = static_cast<int>(blocks_.size());
-      }
-      auto before = [&](UOp x, UOp y) { return view.position(x) < view.position(y); };
-      b.first = *std::min_element(b.members.begin(), b.members.end(), before);
-      b.last = *std::max_element(b.members.begin(), b.members.end(), before);
-      b.first_at = std::find(b.members.begin(), b.members.end(), b.first) - b.members.begin();
-      b.access = view.access(b.first.src(0));
-      b.gated = static_cast<bool>(o.gate);
-      blocks_.push_back(std::move(b));
-      offsets.push_back(sorted[i].first);
+/// Collects the columns between two ends of loops.
+class BlockFinder {
+ public:
+  BlockFinder(LaneBlocks& blocks, int64_t near, bool words) : out_(blocks), near_(near), words_(words) {}
+
+  void run() {
+    for (const Inst& in : out_.view_.insts()) {
+      const bool boundary = (in.u.is(Ops::RANGE) && !is_lane(in.u)) || in.u.in(Ops::END | Ops::BARRIER);
+      if (boundary) close_all();
+      else if (in.u.in(Ops::LOAD | Ops::STORE)) add(in.u);
     }
-    if (o.words) group_words(begin, offsets);
-    o.found.clear();
-  };
-  for (const LinearInst& in : view.insts()) {
-    UOp u = in.u;
-    if ((u.is(Ops::RANGE) && !is_vector_range(u)) || u.in(Ops::END | Ops::BARRIER)) {
-      for (Open& o : open) close(o);
-      open.clear();
-      continue;
-    }
-    if (!u.in(Ops::LOAD | Ops::STORE)) continue;
-    const bool store = u.is(Ops::STORE);
-    const ElementAccess a = view.access(u.src(0));
-    // What is between them must not touch the same memory, unless all read.
-    for (Open& o : open)
-      if ((store || o.store) && o.access.base == a.base) {
-        const bool same = store && o.store && o.access.stride == a.stride && o.access.lanes == a.lanes;
-        if (!same) close(o);
-      }
-    if (a.lanes < 2 || !std::has_single_bit(static_cast<unsigned>(a.lanes))) continue;
-    const bool as_words = words && !store && u.nsrc() == 1 && !word_places(a, u.dtype()).empty();
-    if (!as_words && (!a.affine || (std::abs(a.stride) <= near && (!store || a.stride < 2)))) continue;
-    if (!store && view.lanes(u) != a.lanes) continue;
-    const UOp gate = u.nsrc() > 2 ? u.src(2) : UOp();
-    if (!store && gate && !u.src(1).is_const()) continue;
-    const DType d = store ? u.src(1).dtype() : u.dtype();
-    Sum s = sum_of(view, a.index);
-    auto it = std::find_if(open.begin(), open.end(), [&](const Open& o) {
-      return o.store == store && o.access.base == a.base && o.access.stride == a.stride && o.access.lanes == a.lanes &&
-             o.dtype == d &&
-             // Columns that are interleaved may have gates of their own.
-             (store && std::abs(a.stride) <= near ? static_cast<bool>(o.gate) == static_cast<bool>(gate)
-                                                  : o.gate == gate) &&
-             o.words == as_words && o.access.offsets == a.offsets && o.terms == s.terms;
-    });
-    if (it == open.end()) it = open.insert(open.end(), {store, a, d, std::move(s.terms), gate, {}, as_words});
-    if (std::none_of(it->found.begin(), it->found.end(), [&](const auto& f) { return f.first == s.offset; }))
-      it->found.emplace_back(s.offset, u);
-    else if (store) {
-      close(*it);
-      it->found.emplace_back(s.offset, u);
-    }
+    close_all();
   }
-  for (Open& o : open) close(o);
-}
+
+ private:
+  void add(UOp u) {
+    const bool store = u.is(Ops::STORE);
+    const MemAccess a = out_.view_.access(u.src(0));
+    // Nothing between members may touch the same memory, unless all of them read.
+    for (Columns& o : open_) {
+      const bool conflicts = (store || o.store) && o.access.base == a.base;
+      const bool same = store && o.store && o.access.stride == a.stride && o.access.lanes == a.lanes;
+      if (conflicts && !same) close(o);
+    }
+    if (a.lanes < 2 || !std::has_single_bit(static_cast<unsigned>(a.lanes))) return;
+    const bool as_words = words_ && !store && u.nsrc() == 1 && !word_offsets(a, u.dtype()).empty();
+    if (!as_words && !is_strided(a, store)) return;
+    const UOp gate = u.nsrc() > 2 ? u.src(2) : UOp();
+    if (!store && (out_.view_.lanes(u) != a.lanes || (gate && !u.src(1).is_const()))) return;
+    PositionSum sum(out_.view_, a.index);
+    Columns c{store, a, store ? u.src(1).dtype() : u.dtype(), std::move(sum.terms), gate, as_words};
+    auto it = std::find_if(open_.begin(), open_.end(), [&](const Columns& o) { return fit(o, c); });
+    if (it == open_.end()) it = open_.insert(open_.end(), std::move(c));
+    if (it->has_offset(sum.offset)) {
+      if (!store) return;
+      close(*it);
+    }
+    it->found.emplace_back(sum.offset, u);
+  }
+  /// Stores that are interleaved may have fewer elements between the lanes.
+  bool is_strided(const MemAccess& a, bool store) const {
+    return a.affine && (std::abs(a.stride) > near_ || (store && a.stride >= 2));
+  }
+  bool fit(const Columns& a, const Columns& b) const {
+    // Columns that are interleaved may have gates of their own.
+    const bool own_gates = b.store && std::abs(b.access.stride) <= near_;
+    const bool gates = own_gates ? static_cast<bool>(a.gate) == static_cast<bool>(b.gate) : a.gate == b.gate;
+    return gates && a.store == b.store && a.access.base == b.access.base && a.access.stride == b.access.stride &&
+           a.access.lanes == b.access.lanes && a.dtype == b.dtype && a.words == b.words &&
+           a.access.offsets == b.access.offsets && a.terms == b.terms;
+  }
+
+  void close_all() {
+    for (Columns& o : open_) close(o);
+    open_.clear();
+  }
+  /// Makes blocks of the columns that are adjacent.
+  void close(Columns& o) {
+    std::stable_sort(o.found.begin(), o.found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    const size_t begin = out_.blocks_.size();
+    std::vector<int64_t> offsets;
+    for (size_t i = 0, j; i < o.found.size(); i = j) {
+      j = end_of_run(o, i);
+      const bool gapless = static_cast<int64_t>(j - i) == o.access.stride;
+      if (j - i < 2 || (!o.words && o.access.stride <= near_ && !gapless)) continue;
+      add_block(o, i, j);
+      offsets.push_back(o.found[i].first);
+    }
+    if (o.words) out_.group_words(begin, offsets);
+    o.found.clear();
+  }
+  /// Words have two or four bytes.
+  static size_t end_of_run(const Columns& o, size_t i) {
+    size_t j = i + 1;
+    while (j < o.found.size() && o.found[j].first == o.found[j - 1].first + 1) j++;
+    if (o.words && j - i > 4) j = i + 4;
+    return o.words && j - i == 3 ? j - 1 : j;
+  }
+  void add_block(const Columns& o, size_t i, size_t j) {
+    LaneBlock b;
+    b.words = o.words;
+    b.gated = static_cast<bool>(o.gate);
+    for (size_t k = i; k < j; k++) {
+      b.members.push_back(o.found[k].second);
+      out_.block_of_[static_cast<size_t>(out_.view_.position(o.found[k].second))] =
+          static_cast<int>(out_.blocks_.size());
+    }
+    auto before = [&](UOp x, UOp y) { return out_.view_.position(x) < out_.view_.position(y); };
+    b.first = *std::min_element(b.members.begin(), b.members.end(), before);
+    b.last = *std::max_element(b.members.begin(), b.members.end(), before);
+    b.first_at = std::find(b.members.begin(), b.members.end(), b.first) - b.members.begin();
+    b.access = out_.view_.access(b.first.src(0));
+    out_.blocks_.push_back(std::move(b));
+  }
+
+  LaneBlocks& out_;
+  const int64_t near_;
+  const bool words_;
+  std::vector<Columns> open_;
+};
+
+LaneBlocks::LaneBlocks(const ProgramView& view) : block_of_(view.insts().size(), -1), view_(view) {}
+void LaneBlocks::find(int64_t near, bool words) { BlockFinder(*this, near, words).run(); }
 
 /// Makes groups of the blocks from `begin`, which differ by these offsets alone.
 void LaneBlocks::group_words(size_t begin, const std::vector<int64_t>& offsets) {
@@ -220,19 +237,18 @@ std::vector<std::pair<int, int>> block_parts(int columns, int most) {
 }
 
 namespace {
-int log2_of(int n) { return std::bit_width(static_cast<unsigned>(n)) - 1; }
-/// Bits of the place of an element within 16 bytes, of those that are exchanged.
+/// Returns how many of the bits that are exchanged are of the index of an element within 16 bytes.
 int bits_within(int registers, int itemsize) {
-  return std::min(log2_of(registers), log2_of(std::max(1, 16 / itemsize)));
+  return std::min(floor_log2(registers), floor_log2(std::max(1, 16 / itemsize)));
 }
 }  // namespace
 
 std::vector<ExchangeStep> exchange_steps(int registers, int lanes, int itemsize) {
-  const int all = log2_of(registers), within = bits_within(registers, itemsize);
+  const int all = floor_log2(registers), within = bits_within(registers, itemsize);
   std::vector<ExchangeStep> steps;
   for (int j = 0; j < all; j++) {
-    // A bit of the place chooses the register of the result, the others move up or down, and the register it was in
-    // takes the free place.
+    // A bit of the index selects the register of the result, the others move up or down, and the number of the register
+    // it was in takes the free bit.
     const int chosen = j < within ? within - 1 : within, free = j < within ? j : all - 1;
     ExchangeStep s{1 << j, {}, {}};
     for (int half = 0; half < 2; half++)
@@ -247,7 +263,7 @@ std::vector<ExchangeStep> exchange_steps(int registers, int lanes, int itemsize)
 }
 
 int exchanged_register(int i, int registers, int itemsize) {
-  const int all = log2_of(registers), within = bits_within(registers, itemsize);
+  const int all = floor_log2(registers), within = bits_within(registers, itemsize);
   int at = 0;
   for (int j = 0; j < all; j++) at |= (i >> (j < within ? within - 1 - j : j) & 1) << j;
   return at;

@@ -1,10 +1,9 @@
-/// \file Accesses that are blocks of a transposed matrix: lanes that stride over memory, in vectors that lie side by
-/// side in it.
+/// \file Accesses that are blocks of a transposed matrix: strided vectors that are adjacent in memory.
 ///
 /// Lane l of member c is at low + l * stride + c. So memory holds rows, of which each member is a column; a renderer
 /// loads or stores rows and transposes in registers, where each member alone would be a gather or a scatter.
 #pragma once
-#include "tinygrad/render/linear.h"
+#include "tinygrad/render/program_view.h"
 
 namespace tg {
 
@@ -14,47 +13,49 @@ struct LaneBlock {
   UOps members;
   UOp first, last;       ///< in the order of the program
   int64_t first_at = 0;  ///< column of `first`
-  ElementAccess access;  ///< of `first`
+  MemAccess access;      ///< of `first`
   bool gated = false;    ///< all members have the gate of `first`, those of interleaved columns one each
-  bool words = false;  ///< two or four bytes side by side, at places of the lanes that are known: a word for each lane
-  int group = -1;      ///< words of two bytes: LaneBlocks::group()
-  int number = 0;      ///< of this block in the group
+  bool words = false;    ///< two or four adjacent bytes, at known offsets of the lanes: a word for each lane
+  int group = -1;        ///< words of two bytes: LaneBlocks::group()
+  int number = 0;        ///< of this block in the group
 };
 
 /// Blocks of words of two bytes, each the same in `run` lanes: one register has room for the words of all of them, and
-/// what is computed of them alone, as numbers from halves, is computed once. Word d of block i (for lanes from d * run)
-/// goes to place d * run + i of sixteen.
+/// a conversion of them (halves to floats) is computed once. Word d of block i (for lanes from d * run) goes to element
+/// d * run + i of sixteen.
 struct WordGroup {
   static constexpr int kHalves = 32;  ///< of a register
   struct Part {
     int64_t offset;  ///< bytes from the first block
-    int shift;  ///< in halves: the register is read that much earlier, so that words of different blocks do not meet
-    std::vector<int> places;  ///< of its words in the register
+    int shift;  ///< in halves: the register is read that much earlier, so that words of different blocks do not collide
+    std::vector<int> places;  ///< elements of the register that its words are in
   };
   int run = 1;
   std::vector<Part> parts;
 };
 
-/// Finds the blocks of a program: at least two columns, more than `near` elements between neighbouring lanes. Stores
-/// with fewer elements between them are blocks when they fill all places: rows follow each other without a gap, columns
-/// are interleaved. With `words` bytes of words are, too.
+/// The blocks of a program: at least two columns, more than `near` elements between adjacent lanes. Stores with fewer
+/// elements between them are blocks when they leave no gap: rows follow each other, columns are interleaved. With
+/// `words` the bytes of words are blocks, too.
 class LaneBlocks {
  public:
-  LaneBlocks(const LinearView& view, int64_t near, bool words = false);
+  explicit LaneBlocks(const ProgramView& view);
+  LaneBlocks(const ProgramView& view, int64_t near) : LaneBlocks(view) { find(near, false); }
+  void find(int64_t near, bool words);
   /// The block of a LOAD or STORE; nullptr: it is in none.
   const LaneBlock* of(UOp u) const;
   const WordGroup& group(int number) const { return groups_[static_cast<size_t>(number)]; }
 
  private:
+  friend class BlockFinder;
   void group_words(size_t begin, const std::vector<int64_t>& offsets);
   std::vector<LaneBlock> blocks_;
   std::vector<WordGroup> groups_;
   std::vector<int> block_of_;  // by position; -1: none
-  const LinearView& view_;
+  const ProgramView& view_;
 };
 
-/// Parts of `columns` neighbouring columns, each of 2, 4, ... `most` of them (start, size); the last may overlap the
-/// one before.
+/// Splits adjacent columns into parts of 2, 4, ... `most` of them (start, size); the last may overlap the one before.
 std::vector<std::pair<int, int>> block_parts(int columns, int most);
 
 /// One step of a transposition: register i and i + bit (of those without the bit) become two shuffles of their
@@ -63,11 +64,11 @@ struct ExchangeStep {
   int bit;
   std::vector<int64_t> low, high;  ///< elements of both registers for register i, and for i + bit
 };
-/// The steps after which the number of one of `registers` registers of `lanes` elements and the low bits of an
-/// element's place have changed roles: first those within 16 bytes, as processors have them, then those of 16 bytes as
-/// a whole. Both numbers are powers of two.
+/// Returns the steps that exchange the number of one of `registers` registers of `lanes` elements with the low bits of
+/// an element's index: first those within 16 bytes, as processors have them, then those of whole groups of 16 bytes.
+/// Both numbers are powers of two.
 std::vector<ExchangeStep> exchange_steps(int registers, int lanes, int itemsize);
-/// Where register `i` of the result is after these steps.
+/// Returns the register that holds register `i` of the result after these steps.
 int exchanged_register(int i, int registers, int itemsize);
 
 }  // namespace tg

@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kLongest = 96;             ///< characters of an expression that gets no name
 constexpr int64_t kScratchLimit = 4 << 20;  ///< bytes of scratch memory on a thread's stack
 
-/// Words a variable of the user must not be called.
+/// Reserved identifiers, which variables of the user must not have.
 constexpr const char* kReserved[] = {
     "auto",    "break",    "case",     "char",   "const",    "continue", "default",  "do",     "double",
     "else",    "enum",     "extern",   "float",  "for",      "goto",     "if",       "inline", "int",
@@ -206,7 +206,7 @@ CStyleWriter::Expr CStyleWriter::value(UOp u, int lanes, int bytes) {
   u = strip_after(u);
   const DType d = u.dtype();
   const int n = view_.lanes(u);
-  const bool fixed = u.is_const() || (n == 1 && is_vector_range(u));
+  const bool fixed = u.is_const() || (n == 1 && is_lane(u));
   Expr e = fixed ? literal(u.is_const() ? u.const_value() : ConstValue(0), d)
                  : use(values_[static_cast<size_t>(view_.position(u))]);
   if (n == lanes) return d.is_bool() && lanes > 1 ? convert_mask(e, mask_bytes(u), bytes, lanes) : e;
@@ -217,7 +217,7 @@ CStyleWriter::Expr CStyleWriter::value(UOp u, int lanes, int bytes) {
 CStyleWriter::Expr CStyleWriter::lane0(UOp u) {
   u = strip_after(u);
   if (view_.lanes(u) == 1) return value(u, 1);
-  if (is_vector_range(u)) return {"0", kPostfix, true, {}};
+  if (is_lane(u)) return {"0", kPostfix, true, {}};
   return use(first_[static_cast<size_t>(view_.position(u))]);
 }
 
@@ -228,8 +228,8 @@ void CStyleWriter::give_name(Slot& s) {
   line((s.escapes ? "" : s.type + " ") + name + " = " + s.expr.text + ";");
   s.expr = {name, kPostfix, true, {}};
 }
-/// Sets what a value is: a name of its own when `name`, when it is long or used more than once; else it waits to become
-/// part of its user.
+/// Defines a value: it gets a name of its own when `name`, when it is long or used more than once; else it waits to
+/// become part of its user.
 void CStyleWriter::define(UOp u, bool first_lane, Expr e, const std::string& type, const char* prefix, bool name) {
   Slot& s = (first_lane ? first_ : values_)[static_cast<size_t>(view_.position(u))];
   s.expr = std::move(e);
@@ -239,13 +239,13 @@ void CStyleWriter::define(UOp u, bool first_lane, Expr e, const std::string& typ
   if (name || s.escapes || (!s.expr.atom && (s.uses > 1 || s.expr.text.size() > kLongest))) give_name(s);
   else open_.push_back(&s);
 }
-/// Before a register changes: what still wants its old value takes it now.
+/// Names the expressions that read a register before it changes.
 void CStyleWriter::settle(int reg) {
   for (Slot* s : std::vector<Slot*>(open_))
     if (std::find(s->expr.reads.begin(), s->expr.reads.end(), reg) != s->expr.reads.end()) give_name(*s);
 }
 
-/// How often each value, and each lane 0, will be asked for, and whether from outside of the loop around it.
+/// Counts the uses of each value and of each lane 0, and whether one is outside of the loop that encloses it.
 void CStyleWriter::count_uses() {
   std::vector<int> loop_of(view_.insts().size()), outer{-1};  // the loop an instruction is in; the loop around a loop
   std::vector<bool> closed{false};
@@ -256,22 +256,22 @@ void CStyleWriter::count_uses() {
     s.uses++;
     s.escapes = s.escapes || closed[static_cast<size_t>(loop_of[at])];
   };
-  for (const LinearInst& in : view_.insts()) {
+  for (const Inst& in : view_.insts()) {
     UOp u = in.u;
     if (u.is(Ops::END)) {
       for (UOp r : u.srcs().subspan(1)) {
-        if (!r.is(Ops::RANGE) || is_vector_range(r)) continue;
+        if (!r.is(Ops::RANGE) || is_lane(r)) continue;
         closed[static_cast<size_t>(now)] = true;
         now = outer[static_cast<size_t>(now)];
       }
     }
     loop_of[static_cast<size_t>(view_.position(u))] = now;
     if (u.in(Ops::LOAD | Ops::STORE | Ops::CUSTOM)) {
-      const ElementAccess a = view_.access(u.src(0));
+      const MemAccess a = view_.access(u.src(0));
       count(a.index, a.affine);
       for (size_t i = 1; i < u.nsrc(); i++) count(u.src(i), false);
     } else if (u.is(Ops::RANGE)) {
-      if (is_vector_range(u)) continue;
+      if (is_lane(u)) continue;
       count(u.src(0), false);
       outer.push_back(now);
       closed.push_back(false);
@@ -290,7 +290,7 @@ void CStyleWriter::count_uses() {
 // ---- the function ----
 
 CStyleWriter::CStyleWriter(const Program& p, const Target& target, const CStyle& style)
-    : p_(p), target_(target), style_(style), view_(p), streams_(view_, target) {
+    : p_(p), target_(target), style_(style), view_(p), accesses_(view_, target, {}) {
   const size_t n = view_.insts().size();
   values_.resize(n);
   first_.resize(n);
@@ -299,17 +299,16 @@ CStyleWriter::CStyleWriter(const Program& p, const Target& target, const CStyle&
   plain_.resize(n);
   written_.resize(n);
   for (const char* w : kReserved) names_.insert(w);
-  for (const LinearInst& in : view_.insts()) {
+  for (const Inst& in : view_.insts()) {
     UOp u = in.u;
     const size_t at = static_cast<size_t>(view_.position(u));
     if (u.is(Ops::BUFFER)) plain_[at] = u.arg<ParamArg>().addrspace == AddrSpace::kReg;
     if (u.in(Ops::LOAD | Ops::STORE)) {
-      const ElementAccess a = view_.access(u.src(0));
+      const MemAccess a = view_.access(u.src(0));
       const size_t base = static_cast<size_t>(view_.position(a.base));
       if (u.is(Ops::STORE)) written_[base] = true;
       // A register is a variable when every access covers all of it.
-      if (a.lanes != a.size || (a.lanes > 1 ? !is_vector_range(a.index) : !a.index.is_const_int(0)))
-        plain_[base] = false;
+      if (a.lanes != a.size || (a.lanes > 1 ? !is_lane(a.index) : !a.index.is_const_int(0))) plain_[base] = false;
     }
     if (!u.dtype().is_bool() || in.lanes == 1) continue;
     int bytes = 1;
@@ -326,10 +325,10 @@ CStyleWriter::CStyleWriter(const Program& p, const Target& target, const CStyle&
 /// Parameters, variables, registers and scratch memory.
 void CStyleWriter::declare_storage() {
   std::vector<int> nodes(static_cast<size_t>(p_.nbuffers), 0);
-  for (const LinearInst& in : view_.insts())
+  for (const Inst& in : view_.insts())
     if (in.u.is(Ops::PARAM) && !is_variable(in.u)) nodes.at(static_cast<size_t>(in.u.arg<ParamArg>().slot))++;
   std::vector<UOp> params, variables;
-  for (const LinearInst& in : view_.insts())
+  for (const Inst& in : view_.insts())
     if (in.u.is(Ops::PARAM)) (is_variable(in.u) ? variables : params).push_back(in.u);
   auto place = [&](UOp u) {
     return std::pair(is_variable(u) ? int64_t{view_.var_slot(u)} : u.arg<ParamArg>().slot, view_.position(u));
@@ -365,7 +364,7 @@ void CStyleWriter::declare_storage() {
     helpers_ += "void* tg_scratch(long bytes) __attribute__((malloc));\n";
     line(str(memory_type(dtypes::uint8), "* scratch = tg_scratch(", of_thread, ");"));
   }
-  for (const LinearInst& in : view_.insts()) {
+  for (const Inst& in : view_.insts()) {
     if (!in.u.is(Ops::BUFFER)) continue;
     UOp u = in.u;
     const size_t at = static_cast<size_t>(view_.position(u));
@@ -387,10 +386,10 @@ void CStyleWriter::declare_storage() {
 }
 
 void CStyleWriter::open_loop(UOp r) {
-  TG_ASSERT(!is_thread_range(r) || style_.host_entry, "a THREAD range in a language without threads");
+  TG_ASSERT(!is_thread(r) || style_.host_entry, "a THREAD range in a language without threads");
   for (Slot* s : std::vector<Slot*>(open_)) give_name(*s);  // not once for each iteration
   const RangeArg& arg = r.arg<RangeArg>();
-  const bool thread = is_thread_range(r);
+  const bool thread = is_thread(r);
   std::string name = thread                                                                ? "tidx"
                      : arg.type == AxisType::kReduce || arg.type == AxisType::kGroupReduce ? "ridx"
                                                                                            : "idx";
@@ -417,7 +416,7 @@ void CStyleWriter::grid_index(UOp u) {
   values_[static_cast<size_t>(view_.position(u))].expr = {name, kPostfix, true, {}};
 }
 
-void CStyleWriter::instruction(const LinearInst& in) {
+void CStyleWriter::instruction(const Inst& in) {
   UOp u = in.u;
   switch (u.op()) {
     case Ops::CONST:
@@ -434,7 +433,7 @@ void CStyleWriter::instruction(const LinearInst& in) {
       TG_ASSERT(!style_.barrier.empty(), "a BARRIER in a language without groups");
       return line(std::string(style_.barrier));
     case Ops::RANGE:
-      if (!is_vector_range(u)) return open_loop(u);
+      if (!is_lane(u)) return open_loop(u);
       if (in.lanes > 1 && in.need_value) {
         std::string v = "(" + vector(u.dtype(), in.lanes) + "){";
         for (int i = 0; i < in.lanes; i++) v += str(i ? ", " : "", i);
@@ -443,7 +442,7 @@ void CStyleWriter::instruction(const LinearInst& in) {
       return;
     case Ops::END:
       for (size_t i = u.nsrc(); i-- > 1;) {
-        if (!u.src(i).is(Ops::RANGE) || is_vector_range(u.src(i))) continue;
+        if (!u.src(i).is(Ops::RANGE) || is_lane(u.src(i))) continue;
         TG_ASSERT(!loops_.empty() && loops_.back() == u.src(i), "END of a loop that is not the innermost: ", u);
         loops_.pop_back();
         depth_--;
@@ -460,10 +459,10 @@ void CStyleWriter::instruction(const LinearInst& in) {
 
 std::string CStyleWriter::write() {
   declare_storage();
-  for (const LinearInst& in : view_.insts()) instruction(in);
+  for (const Inst& in : view_.insts()) instruction(in);
   TG_ASSERT(loops_.empty(), "a loop without END: ", loops_.back());
-  // Other threads see what was stored before they hear that it is.
-  if (style_.host_entry && streams_.any_bypass()) line("__builtin_ia32_sfence();");
+  // Other threads see the stored values before they are told that the kernel has ended.
+  if (style_.host_entry && accesses_.hints.any_nontemporal()) line("__builtin_ia32_sfence();");
 
   auto add = [](std::string& list, const std::string& item) { list += (list.empty() ? "" : ", ") + item; };
   std::string types, declared, passed;
@@ -488,7 +487,7 @@ std::string CStyleWriter::write() {
   const std::string out =
       str(style_.prologue, types, helpers_, kind, "void ", name, "(", declared, ") {\n", escaped_, body_, "}\n");
   if (!style_.host_entry) return out;
-  // Pointers the compiler may take for distinct are arguments of a function, so the kernel has one of its own.
+  // Only arguments of a function can be declared distinct, so the kernel has one of its own.
   return out + "\nvoid " + p_.name + "(void* const* buffers, const long* vars, long begin, long end) {\n  " + name +
          "(" + passed + ");\n}\n";
 }

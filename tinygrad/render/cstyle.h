@@ -1,4 +1,4 @@
-/// \file Renderers of C and its relatives: one writer, and a table of what a language calls things.
+/// \file Renderers of C and its relatives: one writer, and a table of the names in a language.
 #pragma once
 #include <array>
 #include <string_view>
@@ -7,17 +7,17 @@
 
 namespace tg {
 
-/// What one C-like language calls things. Views must outlive the renderer.
+/// The names in one C-like language. Views must outlive the renderer.
 struct CStyle {
   std::array<std::string_view, static_cast<size_t>(DTypeId::kCount)>
       types{};                      ///< scalar types by DTypeId; empty: the language lacks it
   std::string_view prologue;        ///< text in front of everything
   std::string_view byte;            ///< how bool is stored
-  std::string_view function;        ///< what stands before the kernel's result type
-  std::string_view helper;          ///< the same of functions the kernel calls
-  std::string_view pointer;         ///< what stands before a parameter's type ("__global ")
-  std::string_view restrict_word;   ///< what stands before a parameter's name
-  std::string_view scratch;         ///< what stands before a declaration of scratch memory ("__shared__ ")
+  std::string_view function;        ///< text before the kernel's result type
+  std::string_view helper;          ///< text before the result type of functions the kernel calls
+  std::string_view pointer;         ///< text before a parameter's type ("__global ")
+  std::string_view restrict_word;   ///< text before a parameter's name
+  std::string_view scratch;         ///< text before a declaration of scratch memory ("__shared__ ")
   std::string_view loop;            ///< a line before each loop; empty: none
   std::string_view barrier;         ///< statement that waits for the group; empty: the language has no groups
   std::string_view inf[2], nan[2];  ///< of float32, of float64

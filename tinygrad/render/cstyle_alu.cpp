@@ -202,7 +202,8 @@ bool CStyleWriter::takes_halves_apart(int lanes) const {
          !target_.has("avx512fp16");
 }
 
-/// An operation on halves as one on floats: the same numbers, since it is exact or rounds once from twice as many bits.
+/// Computes an operation on halves in floats: with equal results, as it is exact or rounds once from twice as many
+/// bits.
 CStyleWriter::Expr CStyleWriter::in_float(UOp u, const std::vector<Expr>& s, int lanes) {
   const DType half = dtypes::float16, wide = dtypes::float32;
   std::vector<Expr> x;
@@ -217,7 +218,7 @@ CStyleWriter::Expr CStyleWriter::in_float(UOp u, const std::vector<Expr>& s, int
   return convert(call(max_helper(wide, lanes, swap || is_number(u.src(1))), {&x[swap], &x[!swap]}), wide, half, lanes);
 }
 
-void CStyleWriter::arithmetic(const LinearInst& in) {
+void CStyleWriter::arithmetic(const Inst& in) {
   UOp u = in.u;
   const DType d = u.dtype();
   if (in.need_value) {
@@ -243,10 +244,9 @@ void CStyleWriter::arithmetic(const LinearInst& in) {
   }
 }
 
-void CStyleWriter::reduce(const LinearInst& in) {
+void CStyleWriter::reduce(const Inst& in) {
   UOp u = in.u;
-  for (size_t i = 1; i < u.nsrc(); i++)
-    TG_ASSERT(is_vector_range(u.src(i)), "a reduce over a loop reached the renderer: ", u);
+  for (size_t i = 1; i < u.nsrc(); i++) TG_ASSERT(is_lane(u.src(i)), "a reduce over a loop reached the renderer: ", u);
   const int n = view_.lanes(u.src(0));
   TG_ASSERT(n > 1, "a reduce of what is the same in every lane reached the renderer: ", u);
   const DType d = u.dtype();

@@ -10,7 +10,7 @@ std::string numbers(int from, int count) {
 }
 }  // namespace
 
-/// c + a . b on vectors of words; what is narrower or wider than the instruction is widened or halved.
+/// Computes c + a . b on vectors of 32-bit words; narrower or wider operands are widened or halved.
 std::string CStyleWriter::dot_helper(const std::string& instruction, DType d, int lanes) {
   const std::string name = instruction + "_" + tag(d, lanes), t = type(d, lanes), w = type(dtypes::uint32, lanes);
   if (helper_names_.count(name)) return name;

@@ -7,22 +7,17 @@
 #include "tinygrad/uop/facts.h"
 
 namespace tg {
-namespace {
-constexpr int64_t kShuffledStride =
-    4;  ///< strides up to this are vector loads and shuffles, wider ones are loaded one by one
-}  // namespace
-
 bool CStyleWriter::in_register(UOp buffer) const { return plain_[static_cast<size_t>(view_.position(buffer))]; }
 
-/// The name of a parameter or of scratch memory; of a parameter whose narrow numbers are read several at once, as a
-/// pointer to such words.
-std::string CStyleWriter::storage(const ElementAccess& a, DType d) {
+/// Returns the name of a parameter or of scratch memory; of a parameter whose narrow elements are read several at once,
+/// as a pointer to such words.
+std::string CStyleWriter::storage(const MemAccess& a, DType d) {
   const std::string& name = storage_[static_cast<size_t>(view_.position(a.base))];
   if (!a.base.is(Ops::PARAM) || a.base.dtype().itemsize() == d.itemsize()) return name;
   words_ = true;
   return "((const words*)" + name + ")";
 }
-CStyleWriter::Expr CStyleWriter::address(const ElementAccess& a, DType d, const Expr& index) {
+CStyleWriter::Expr CStyleWriter::address(const MemAccess& a, DType d, const Expr& index) {
   const Expr base{storage(a, d), kPostfix, true, {}};
   return index.text == "0" ? base : infix("+", kAdd, base, index);
 }
@@ -36,7 +31,7 @@ CStyleWriter::Expr CStyleWriter::to_memory(const Expr& e, DType d, int lanes) {
 
 /// The loaded lanes as they are in memory. `gate`: a mask as wide as an element; lanes without it are `alt` and touch
 /// no memory. `ahead`: what else to fetch, that many elements further on.
-CStyleWriter::Expr CStyleWriter::vector_load(const ElementAccess& a, DType d, const Expr* gate, const Expr* alt,
+CStyleWriter::Expr CStyleWriter::vector_load(const MemAccess& a, DType d, const Expr* gate, const Expr* alt,
                                              int64_t ahead) {
   const int n = a.lanes;
   const Expr index = !a.affine ? value(a.index, n) : lane0(a.index);
@@ -65,7 +60,7 @@ CStyleWriter::Expr CStyleWriter::vector_load(const ElementAccess& a, DType d, co
 void CStyleWriter::load(UOp u) {
   const DType d = u.dtype(), m = stored(d);
   const int lanes = view_.lanes(u);
-  ElementAccess a = view_.access(u.src(0));
+  MemAccess a = view_.access(u.src(0));
   if (in_register(a.base)) {
     TG_ASSERT(u.nsrc() == 1, "a gated load of a register: ", u);
     const int at = view_.position(a.base);
@@ -87,7 +82,8 @@ void CStyleWriter::load(UOp u) {
       e = from_memory(join(storage(a, m) + "[" + index.text + "]", kPostfix, {&index}), d, 1);
       if (lanes > 1) e = splat(e, d, lanes, 1);
     } else {
-      e = from_memory(vector_load(a, m, nullptr, nullptr, style_.host_entry ? streams_.ahead(u) : 0), d, lanes);
+      e = from_memory(vector_load(a, m, nullptr, nullptr, style_.host_entry ? accesses_.hints.prefetch_distance(u) : 0),
+                      d, lanes);
     }
     if (gated) e = choose(value(u.src(2), 1), e, value(u.src(1), lanes, 1));
   }
@@ -95,12 +91,12 @@ void CStyleWriter::load(UOp u) {
 }
 
 void CStyleWriter::prefetch(UOp u) {
-  const ElementAccess a = view_.access(u.src(0));
+  const MemAccess a = view_.access(u.src(0));
   line("__builtin_prefetch(" + address(a, u.src(0).dtype(), value(a.index, 1)).text + ");");
 }
 
-/// `before`: what stands in front of the statement.
-void CStyleWriter::vector_store(const ElementAccess& a, DType d, const Expr& v, const Expr* gate,
+/// `before`: the text in front of the statement.
+void CStyleWriter::vector_store(const MemAccess& a, DType d, const Expr& v, const Expr* gate,
                                 const std::string& before) {
   const int n = a.lanes;
   const Expr index = !a.affine ? value(a.index, n) : lane0(a.index);
@@ -126,7 +122,7 @@ void CStyleWriter::vector_store(const ElementAccess& a, DType d, const Expr& v, 
 }
 
 void CStyleWriter::store(UOp u) {
-  const ElementAccess a = view_.access(u.src(0));
+  const MemAccess a = view_.access(u.src(0));
   const DType d = u.src(1).dtype(), m = stored(d);
   const int n = a.lanes;
   TG_ASSERT(view_.lanes(u) == n, "a vector stored to one address: ", u);
@@ -144,12 +140,12 @@ void CStyleWriter::store(UOp u) {
     const Expr index = value(a.index, 1);
     return line(before + name + "[" + index.text + "] = " + v.text + ";");
   }
-  if (style_.host_entry && streams_.bypasses(u)) return store_past_caches(a, m, to_memory(v, d, n));
+  if (style_.host_entry && accesses_.hints.is_nontemporal(u)) return nontemporal_store(a, m, to_memory(v, d, n));
   vector_store(a, m, to_memory(v, d, n), vector_gate ? &gate : nullptr, before);
 }
 
-/// Only what begins at the start of a line can pass by the caches; views may begin anywhere.
-void CStyleWriter::store_past_caches(const ElementAccess& a, DType d, const Expr& v) {
+/// Stores past the caches, which only whole lines can; views may begin anywhere.
+void CStyleWriter::nontemporal_store(const MemAccess& a, DType d, const Expr& v) {
   const std::string name = "store_past_caches_" + tag(d, a.lanes), t = vector(d, a.lanes), u = unaligned(d, a.lanes);
   if (helper(name))
     helper_text("void " + name + "(" + scalar(d) + "* p, int whole, " + t + " v)",
@@ -157,8 +153,8 @@ void CStyleWriter::store_past_caches(const ElementAccess& a, DType d, const Expr
                     "*)p);\n  else\n#endif\n  *(", u, "*)p = v;\n"));
   const Expr at = address(a, d, lane0(a.index));
   const std::string base = storage_[static_cast<size_t>(view_.position(a.base))];
-  line(name + "(" + at.text + ", !((unsigned long)" + base + " % " + std::to_string(Streams::kLine) + "), " + v.text +
-       ");");
+  line(name + "(" + at.text + ", !((unsigned long)" + base + " % " + std::to_string(CacheHints::kLine) + "), " +
+       v.text + ");");
 }
 
 // ---- helpers ----

@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "tinygrad/render/access_plan.h"
 #include "tinygrad/render/cstyle.h"
-#include "tinygrad/render/linear.h"
-#include "tinygrad/render/streams.h"
+#include "tinygrad/render/program_view.h"
 
 namespace tg {
 
@@ -25,7 +25,7 @@ class CStyleWriter {
     bool atom = false;       ///< a name or literal: repeating it costs nothing
     std::vector<int> reads;  ///< registers the text names
   };
-  /// What is known of an instruction's value, or of its lane 0.
+  /// State of an instruction's value, or of its lane 0.
   struct Slot {
     Expr expr;
     int uses = 0;          ///< still to come
@@ -106,9 +106,9 @@ class CStyleWriter {
   // instructions
   void count_uses();
   void declare_storage();
-  void instruction(const LinearInst& in);
-  void arithmetic(const LinearInst& in);
-  void reduce(const LinearInst& in);
+  void instruction(const Inst& in);
+  void arithmetic(const Inst& in);
+  void reduce(const Inst& in);
   void open_loop(UOp range);
   void grid_index(UOp u);
 
@@ -116,20 +116,20 @@ class CStyleWriter {
   void load(UOp u);
   void store(UOp u);
   void prefetch(UOp u);
-  void store_past_caches(const ElementAccess& a, DType d, const Expr& v);
+  void nontemporal_store(const MemAccess& a, DType d, const Expr& v);
   bool in_register(UOp buffer) const;
-  std::string storage(const ElementAccess& a, DType d);
-  Expr address(const ElementAccess& a, DType d, const Expr& index);
-  Expr vector_load(const ElementAccess& a, DType d, const Expr* gate, const Expr* alt, int64_t ahead = 0);
-  void vector_store(const ElementAccess& a, DType d, const Expr& v, const Expr* gate, const std::string& before);
+  std::string storage(const MemAccess& a, DType d);
+  Expr address(const MemAccess& a, DType d, const Expr& index);
+  Expr vector_load(const MemAccess& a, DType d, const Expr* gate, const Expr* alt, int64_t ahead = 0);
+  void vector_store(const MemAccess& a, DType d, const Expr& v, const Expr* gate, const std::string& before);
   Expr from_memory(const Expr& e, DType d, int lanes);
   Expr to_memory(const Expr& e, DType d, int lanes);
 
   const Program& p_;
   const Target& target_;
   const CStyle& style_;
-  LinearView view_;
-  Streams streams_;
+  ProgramView view_;
+  AccessPlan accesses_;
   std::vector<Slot> values_, first_;  // by position: the value, its lane 0
   std::vector<Slot*> open_;           // inline expressions with uses to come
   std::vector<std::string> storage_;  // by position: names of parameters and buffers

@@ -3,16 +3,16 @@
 
 #include <algorithm>
 
-#include "tinygrad/render/linear.h"
+#include "tinygrad/render/program_view.h"
 
 namespace tg {
 
 std::string ListingRenderer::render(const Program& p) const {
   ArenaScope scope(*p.arena);
-  LinearView view(p);
+  ProgramView view(p);
   std::string out = p.name + "\n";
   int depth = 1, n = 0;
-  for (const LinearInst& in : view.insts()) {
+  for (const Inst& in : view.insts()) {
     UOp u = in.u;
     if (u.is(Ops::END)) depth -= static_cast<int>(u.nsrc()) - 1;
     std::ostringstream line;
@@ -24,7 +24,7 @@ std::string ListingRenderer::render(const Program& p) const {
       for (UOp s : u.srcs())
         if (!s.in(Ops::GROUP | Ops::NOOP)) line << " %" << view.position(s);
     out += line.str() + "\n";
-    if (u.is(Ops::RANGE) && !is_vector_range(u)) depth++;
+    if (u.is(Ops::RANGE) && !is_lane(u)) depth++;
   }
   return out;
 }

@@ -66,7 +66,7 @@ bool is_signed(DType d) { return d.is_int() && !d.is_unsigned(); }
 
 bool is_number(UOp u) { return u.is_const() && u.const_float() == u.const_float(); }
 
-/// Binary instructions that are one word of LLVM.
+/// Returns the name of a binary instruction; null where it takes several instructions.
 const char* plain_word(Ops op, DType d) {
   const bool f = d.is_float(), b = d.is_bool();
   switch (op) {
@@ -126,7 +126,7 @@ std::string LlvmWriter::value(UOp u, int lanes) {
   if (u.is_const()) return literal(u.const_value(), u.dtype(), lanes);
   const int n = view_.lanes(u);
   const int at = view_.position(u);
-  if (n == 1 && is_vector_range(u)) return literal(0, u.dtype(), lanes);
+  if (n == 1 && is_lane(u)) return literal(0, u.dtype(), lanes);
   const std::string name = values_[static_cast<size_t>(at)];
   TG_ASSERT(!name.empty(), "value not emitted: ", u);
   if (n == lanes) return name;
@@ -270,8 +270,7 @@ bool LlvmWriter::takes_halves_apart(int lanes) const {
   return lanes >= 4 && target_.arch == "x86_64" && target_.has("f16c") && !target_.has("avx512fp16");
 }
 
-/// The same vector, of which LLVM does not know where it comes from. It would compare halves where widened halves are
-/// compared.
+/// Hides the origin of a vector from LLVM, which would compare halves where widened halves are compared.
 std::string LlvmWriter::unseen(const std::string& v, DType d, int lanes) {
   const std::string t = type(d, lanes);
   if (lanes * d.itemsize() <= std::max(target_.vector_bytes, 16)) {
@@ -286,7 +285,8 @@ std::string LlvmWriter::unseen(const std::string& v, DType d, int lanes) {
   return shuffle(type(d, lanes / 2), low, high, all);
 }
 
-/// An operation on halves as one on floats: the same numbers, since it is exact or rounds once from twice as many bits.
+/// Computes an operation on halves in floats: with equal results, as it is exact or rounds once from twice as many
+/// bits.
 std::string LlvmWriter::in_float(UOp u, const std::vector<std::string>& s, int lanes) {
   const DType half = dtypes::float16, wide = dtypes::float32;
   std::vector<std::string> x;
@@ -351,20 +351,20 @@ std::string LlvmWriter::alu(UOp u, const std::vector<std::string>& s, int lanes)
 std::string LlvmWriter::lane0(UOp u) {
   u = strip_after(u);
   if (view_.lanes(u) == 1) return value(u, 1);
-  if (is_vector_range(u)) return "0";
+  if (is_lane(u)) return "0";
   const std::string& name = lane0_[static_cast<size_t>(view_.position(u))];
   TG_ASSERT(!name.empty(), "address not emitted: ", u);
   return name;
 }
 
-/// Values of which the high half of the bits is all there is.
+/// True for values whose low 16 bits are zero.
 static bool is_short(const std::array<ConstValue, 16>& values) {
   return std::all_of(values.begin(), values.end(), [](const ConstValue& v) {
     return !(std::bit_cast<uint32_t>(static_cast<float>(v.as_double())) & 0xffff);
   });
 }
 
-/// The name of a constant vector that is to stay in a register.
+/// Returns the name of a constant vector that is to stay in a register.
 std::string LlvmWriter::constant(const std::string& vector, const std::string& text) {
   std::string& name = literals_[text];
   if (name.empty()) {
@@ -383,7 +383,7 @@ std::string LlvmWriter::lookup_high(const std::string& words, const std::array<C
   std::string& mask = literals_["mask of high halves"];
   if (mask.empty()) {
     mask = "%k" + std::to_string(literals_.size());
-    // LLVM would take a mask that it sees for an AND of its own.
+    // LLVM would replace a mask that it knows by an AND.
     entry_ += "  " + mask + "i = call i32 asm \"\", \"=r,0\"(i32 -1431655766) nounwind memory(none)\n";
     entry_ += "  " + mask + " = bitcast i32 " + mask + "i to <32 x i1>\n";
   }
@@ -396,16 +396,16 @@ std::string LlvmWriter::lookup_high(const std::string& words, const std::array<C
               " to <16 x float>");
 }
 
-/// A float that is a function of four bits, two operations or more: a permutation of the sixteen values. Empty where it
-/// is none. What it replaces has been written and is dead, unless someone else uses it.
-std::string LlvmWriter::lookup(const LinearInst& in) {
+/// Looks up a float that is a function of four bits, of two operations or more, as a permutation of the sixteen values.
+/// Returns "" for other values. The instructions it replaces have been written and are dead unless others use them.
+std::string LlvmWriter::lookup(const Inst& in) {
   if (in.lanes != 16 || !target_.has("avx512f")) return "";
-  const Table16* table = tables_.of(in.u);
+  const Table16* table = accesses_.tables.of(in.u);
   if (!table || table->ops < 2 || in.u.dtype() != dtypes::float32 || view_.lanes(table->source) != 16) return "";
   const DType d = in.u.dtype(), index = dtypes::uint32;
   int shift = table->shift;
-  // Bytes of words are where the words have them.
-  const LaneBlock* bytes = table->source.is(Ops::LOAD) ? blocks_.of(table->source) : nullptr;
+  // Bytes that are loaded as words are shifted out of the words.
+  const LaneBlock* bytes = table->source.is(Ops::LOAD) ? accesses_.blocks.of(table->source) : nullptr;
   const bool in_word = bytes && bytes->words && bytes->members.size() == 4;
   Splat& word = words_[view_.position(in_word ? bytes->first : table->source)];
   if (in_word) {
@@ -424,8 +424,8 @@ std::string LlvmWriter::lookup(const LinearInst& in) {
   return emit("call <16 x float> @llvm.x86.avx512.permvar.sf.512(<16 x float> " + values + ", <16 x i32> " + i + ")");
 }
 
-/// p * 2^n as the formulas of exponentials leave it, in two products whose exponents are halves of the low bits of a
-/// rounded sum: AVX-512 does it in one instruction, which takes n as a float. Empty where it is anything else.
+/// Scales p * 2^n as the formulas of exponentials write it, in two products whose exponents are halves of the low bits
+/// of a rounded sum: AVX-512 does it in one instruction, which takes n as a float. Empty where it is anything else.
 std::string LlvmWriter::scaled(UOp u, int lanes) {
   const DType d = u.dtype();
   const int bytes = lanes * d.itemsize();
@@ -463,7 +463,7 @@ std::string LlvmWriter::scaled(UOp u, int lanes) {
   return "";
 }
 
-void LlvmWriter::arithmetic(const LinearInst& in) {
+void LlvmWriter::arithmetic(const Inst& in) {
   const size_t at = static_cast<size_t>(view_.position(in.u));
   if (wide_used_[at] && is_wide_sum(in.u)) {
     const std::string a = wide(in.u.src(0)), b = wide(in.u.src(1));
@@ -486,11 +486,10 @@ void LlvmWriter::arithmetic(const LinearInst& in) {
   }
 }
 
-/// Lanes i and i + half, until one is left.
-void LlvmWriter::reduce(const LinearInst& in) {
+/// Reduces lanes: i and i + half, until one is left.
+void LlvmWriter::reduce(const Inst& in) {
   UOp u = in.u;
-  for (size_t i = 1; i < u.nsrc(); i++)
-    TG_ASSERT(is_vector_range(u.src(i)), "a reduce over a loop reached the renderer: ", u);
+  for (size_t i = 1; i < u.nsrc(); i++) TG_ASSERT(is_lane(u.src(i)), "a reduce over a loop reached the renderer: ", u);
   const DType d = u.dtype();
   int n = view_.lanes(u.src(0));
   TG_ASSERT(n > 1, "a reduce of what is the same in every lane reached the renderer: ", u);
@@ -518,12 +517,12 @@ void LlvmWriter::reduce(const LinearInst& in) {
   values_[static_cast<size_t>(view_.position(u))] = v;
 }
 
-/// Arithmetic that only the last source of a rare choice needs.
+/// Finds the arithmetic that only the last source of a rare choice needs.
 void LlvmWriter::find_rare() {
   const auto& insts = view_.insts();
   const auto size = static_cast<int>(insts.size());
   rarely_.assign(insts.size(), -1);
-  const auto is_rare = [](const LinearInst& in) { return in.u.is(Ops::WHERE) && in.u.tag() == Renderer::kRarelyElse; };
+  const auto is_rare = [](const Inst& in) { return in.u.is(Ops::WHERE) && in.u.tag() == Renderer::kRarelyElse; };
   if (std::none_of(insts.begin(), insts.end(), is_rare)) return;
   std::vector<std::vector<int>> users(insts.size());
   for (int i = 0; i < size; i++)
@@ -545,7 +544,7 @@ void LlvmWriter::find_rare() {
   }
 }
 
-void LlvmWriter::rare_choice(const LinearInst& in) {
+void LlvmWriter::rare_choice(const Inst& in) {
   UOp u = in.u;
   const int at = view_.position(u), lanes = in.lanes, wide = view_.lanes(u.src(0));
   const std::string id = std::to_string(next_++), t = type(u.dtype(), lanes);
@@ -567,7 +566,7 @@ void LlvmWriter::rare_choice(const LinearInst& in) {
 void LlvmWriter::open_loop(UOp r) {
   const size_t at = static_cast<size_t>(view_.position(r));
   const std::string id = std::to_string(at), from = label_;
-  const bool thread = is_thread_range(r);
+  const bool thread = is_thread(r);
   const std::string t = "i64", first = thread ? "%begin" : "0";
   std::string last = thread ? "%end" : value(r.src(0), 1);
   if (!thread && !r.src(0).is_const() && r.dtype().itemsize() < 8)
@@ -604,7 +603,7 @@ void LlvmWriter::close_loop(UOp r) {
   begin_block("X" + id);
 }
 
-void LlvmWriter::instruction(const LinearInst& in) {
+void LlvmWriter::instruction(const Inst& in) {
   UOp u = in.u;
   switch (u.op()) {
     case Ops::CONST:
@@ -617,7 +616,7 @@ void LlvmWriter::instruction(const LinearInst& in) {
     case Ops::PARAM:
     case Ops::BUFFER: return;  // at the entry
     case Ops::RANGE:
-      if (!is_vector_range(u)) return open_loop(u);
+      if (!is_lane(u)) return open_loop(u);
       if (in.lanes > 1 && in.need_value) {
         std::string v = "<";
         for (int i = 0; i < in.lanes; i++) v += str(i ? ", " : "", type(u.dtype()), " ", i);
@@ -626,14 +625,14 @@ void LlvmWriter::instruction(const LinearInst& in) {
       return;
     case Ops::END:
       for (size_t i = u.nsrc(); i-- > 1;)
-        if (u.src(i).is(Ops::RANGE) && !is_vector_range(u.src(i))) close_loop(u.src(i));
+        if (u.src(i).is(Ops::RANGE) && !is_lane(u.src(i))) close_loop(u.src(i));
       return;
     case Ops::LOAD:
-      if (const LaneBlock* b = blocks_.of(u)) return block(u, *b);
+      if (const LaneBlock* b = accesses_.blocks.of(u)) return block(u, *b);
       values_[static_cast<size_t>(view_.position(u))] = load(u);
       return;
     case Ops::STORE:
-      if (const LaneBlock* b = blocks_.of(u)) return block(u, *b);
+      if (const LaneBlock* b = accesses_.blocks.of(u)) return block(u, *b);
       return store(u);
     case Ops::CUSTOM: return prefetch(u);
     case Ops::REDUCE: return reduce(in);
@@ -647,8 +646,7 @@ LlvmWriter::LlvmWriter(const Program& p, const Target& target)
     : p_(p),
       target_(target),
       view_(p),
-      streams_(view_, target),
-      blocks_(view_, kShuffledStride, target.has("avx512bw")) {
+      accesses_(view_, target, {.transposes = true, .words = target.has("avx512bw"), .tables = target.has("avx512f")}) {
   values_.resize(view_.insts().size());
   lane0_.resize(view_.insts().size());
   splats_.resize(view_.insts().size());
@@ -664,8 +662,8 @@ std::string LlvmWriter::write() {
   for (size_t i = 0; i < view_.insts().size(); i++)
     if (rarely_[i] < 0) instruction(view_.insts()[i]);
   TG_ASSERT(loops_.empty(), "a loop without END: ", loops_.back().range);
-  if (streams_.any_bypass()) {
-    declare("declare void @llvm.x86.sse.sfence()");  // other threads see what was stored before they hear that it is
+  if (accesses_.hints.any_nontemporal()) {
+    declare("declare void @llvm.x86.sse.sfence()");  // others see the stores before the kernel ends
     line("call void @llvm.x86.sse.sfence()");
   }
   std::string out = "define void @" + p_.name + "(ptr %buffers, ptr %vars, i64 %begin, i64 %end) #0 {\nentry:\n" +

@@ -27,7 +27,7 @@ std::string LlvmWriter::shuffle(const std::string& t, const std::string& a, cons
   return emit("shufflevector " + t + " " + a + ", " + t + " " + b + ", " + shuffle_mask(mask));
 }
 
-/// True where LLVM tries to unite all shuffles of registers of this size.
+/// True where LLVM tries to combine all shuffles of registers of this size.
 bool LlvmWriter::simplifies_shuffles(int bytes) const {
   return target_.arch == "x86_64" && (bytes == 16 || bytes == 32 || bytes == 64) && bytes <= target_.vector_bytes;
 }
@@ -45,8 +45,8 @@ std::vector<std::string> LlvmWriter::exchange(std::vector<std::string> v, const 
       b = shuffle(t, a, b, s.high);
       a = std::move(low);
     }
-    // Each result depends on all registers: LLVM would look along every path through all steps for shuffles to unite,
-    // and finds none. No instruction, but nothing that it sees through.
+    // Each result depends on all registers: LLVM would search every path through all steps for shuffles to combine, and
+    // finds none. An empty asm costs no instruction and stops the search.
     if (k % 2 == 1 && k + 1 < steps.size() && simplifies_shuffles(lanes * itemsize))
       for (std::string& x : v) x = emit("call " + t + " asm \"\", \"=v,0\"(" + t + " " + x + ") nounwind memory(none)");
   }
@@ -55,10 +55,10 @@ std::vector<std::string> LlvmWriter::exchange(std::vector<std::string> v, const 
   return out;
 }
 
-/// The address of column 0 in lane 0.
+/// Returns the address of column 0 in lane 0.
 std::string LlvmWriter::block_address(const LaneBlock& b, DType d) { return address(b.access, d, -b.first_at); }
 
-/// The columns of a block; every row is read as it lies in memory.
+/// Loads the columns of a block; every row is read contiguously.
 std::vector<std::string> LlvmWriter::load_block(const LaneBlock& b, DType d) {
   const int lanes = b.access.lanes, columns = static_cast<int>(b.members.size());
   const std::string element = element_type(d, memory_type(d)), whole = vector_of(element, lanes),
@@ -67,7 +67,7 @@ std::vector<std::string> LlvmWriter::load_block(const LaneBlock& b, DType d) {
   for (auto [start, n] : block_parts(columns, std::min(lanes, kColumns))) {
     std::vector<std::string> v;
     for (int r = 0; r < n; r++) {
-      // Every n-th row, side by side.
+      // Every n-th row, one after another.
       std::vector<std::string> rows;
       for (int64_t row = r; row < lanes; row += n) {
         const std::string at =
@@ -154,7 +154,7 @@ void LlvmWriter::store_interleaved(const LaneBlock& b, DType d, const std::vecto
 /// Two or four bytes for each lane: the registers that hold them all, permuted. Nothing outside of what the lanes need
 /// is touched.
 std::string LlvmWriter::load_words(const LaneBlock& b) {
-  const ElementAccess& a = b.access;
+  const MemAccess& a = b.access;
   const auto bytes = static_cast<int64_t>(b.members.size()), halves = bytes / 2;
   const std::string first = block_address(b, dtypes::uint8), out = vector_of("i" + str(8 * bytes), a.lanes);
   if (a.affine && a.stride == bytes) return emit("load " + out + ", ptr " + first + ", align 1" + aliasing(a));
@@ -186,9 +186,9 @@ std::string LlvmWriter::load_words(const LaneBlock& b) {
               out);
 }
 
-/// The words of all blocks of a group, in their places. Reads nothing beyond the first and the last of them.
+/// Loads the words of all blocks of a group into one register. Reads nothing beyond the first and the last of them.
 std::string LlvmWriter::load_group(const LaneBlock& b) {
-  const WordGroup& g = blocks_.group(b.group);
+  const WordGroup& g = accesses_.blocks.group(b.group);
   const std::vector<int64_t>& at = b.access.offsets;
   const auto [low, high] = std::minmax_element(at.begin(), at.end());
   const std::string first = block_address(b, dtypes::uint8), t = vector_of("i16", WordGroup::kHalves);
@@ -215,7 +215,7 @@ std::string LlvmWriter::load_group(const LaneBlock& b) {
   return shuffle(t, words, "poison", order);
 }
 
-/// A half of a block whose group is converted as one, as a float. Empty: it is none.
+/// Returns a half, as a float, of a block whose group is converted at once; "" for other values.
 std::string LlvmWriter::grouped_half(UOp u, int lanes) {
   if (!u.is(Ops::CAST) || u.dtype() != dtypes::float32 || lanes != 16) return "";
   UOp half = u.src(0);
@@ -227,7 +227,7 @@ std::string LlvmWriter::grouped_half(UOp u, int lanes) {
     if (high) s = s.src(0);
     if (!s.is(Ops::CAST) || s.dtype() != dtypes::uint16 || !s.src(0).is(Ops::LOAD)) return "";
     bytes[high] = s.src(0);
-    b = blocks_.of(bytes[high]);
+    b = accesses_.blocks.of(bytes[high]);
   }
   if (!b || b->group < 0 || bytes[0] != b->members[0] || bytes[1] != b->members[1]) return "";
   GroupOfHalves& all = word_groups_[b->group];
@@ -236,7 +236,7 @@ std::string LlvmWriter::grouped_half(UOp u, int lanes) {
     const std::string halves = emit("bitcast <16 x i16> " + all.halves.name + " to <16 x half>");
     all.floats = {block_, 16, convert(halves, dtypes::float16, dtypes::float32, 16)};
   }
-  const int run = blocks_.group(b->group).run;
+  const int run = accesses_.blocks.group(b->group).run;
   std::vector<int64_t> mask;
   for (int l = 0; l < lanes; l++) mask.push_back(l / run * run + b->number);
   return shuffle("<16 x float>", all.floats.name, "poison", mask);

@@ -37,7 +37,7 @@ std::string numbers(int from, int count) {
 }
 }  // namespace
 
-/// sum + a . b on vectors of words; what is narrower or wider than the instruction is widened or halved.
+/// Computes sum + a . b on vectors of 32-bit words; narrower or wider operands are widened or halved.
 std::string LlvmWriter::dot(UOp u, const std::string& a, const std::string& b, const std::string& sum, int lanes) {
   const DType d = u.dtype(), word = dtypes::uint32;
   const std::string& name = u.arg<std::string>();

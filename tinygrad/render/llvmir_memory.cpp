@@ -24,7 +24,7 @@ std::string reverse_mask(int lanes) {
 /// Pointers, variables and scratch memory, and the scopes that tell written buffers from all others.
 void LlvmWriter::entry() {
   std::vector<int> scope(static_cast<size_t>(p_.nbuffers), 0);
-  for (const LinearInst& in : view_.insts())
+  for (const Inst& in : view_.insts())
     if (in.u.is(Ops::STORE)) {
       UOp base = view_.access(in.u.src(0)).base;
       if (!base.is(Ops::PARAM)) continue;
@@ -55,7 +55,7 @@ void LlvmWriter::entry() {
     declare("declare noalias align 64 ptr @tg_scratch(i64)");
     entry_ += str("  %scratch = call ptr @tg_scratch(i64 ", of_thread, ")\n");
   }
-  for (const LinearInst& in : view_.insts()) {
+  for (const Inst& in : view_.insts()) {
     UOp u = in.u;
     const size_t at = static_cast<size_t>(view_.position(u));
     if (u.is(Ops::BUFFER) && of_thread && u.arg<ParamArg>().addrspace == AddrSpace::kLocal) {
@@ -81,13 +81,13 @@ void LlvmWriter::entry() {
       pointers_[at] = "%p" + std::to_string(slot);
       entry_ += str("  %pa", slot, " = getelementptr ptr, ptr %buffers, i64 ", slot, "\n  ", pointers_[at],
                     " = load ptr, ptr %pa", slot, "\n");
-      if (streams_.bypasses_slot(slot)) {
+      if (accesses_.hints.has_nontemporal_stores(slot)) {
         entry_ += str("  %pi", slot, " = ptrtoint ptr ", pointers_[at], " to i64\n  %po", slot, " = and i64 %pi", slot,
-                      ", ", Streams::kLine - 1, "\n");
+                      ", ", CacheHints::kLine - 1, "\n");
         entry_ += str("  %pb", slot, " = icmp eq i64 %po", slot, ", 0\n");
       }
     } else if (u.is(Ops::LOAD) && u.nsrc() > 2 && !needs_dummy_) {
-      needs_dummy_ = true;  // what a scalar load reads whose gate is closed
+      needs_dummy_ = true;  // read by scalar loads whose gate is off
       entry_ += "  %dummy = alloca i64, align 8\n  store i64 0, ptr %dummy\n";
     }
   }
@@ -101,7 +101,7 @@ std::string LlvmWriter::to_memory(const std::string& v, DType d, int lanes) {
   return d.is_bool() ? emit("zext " + type(d, lanes) + " " + v + " to " + type(dtypes::uint8, lanes)) : v;
 }
 
-std::string LlvmWriter::aliasing(const ElementAccess& a) const {
+std::string LlvmWriter::aliasing(const MemAccess& a) const {
   if (!a.base.is(Ops::PARAM)) return "";
   const size_t slot = static_cast<size_t>(a.base.arg<ParamArg>().slot);
   std::string s;
@@ -111,7 +111,7 @@ std::string LlvmWriter::aliasing(const ElementAccess& a) const {
 }
 
 /// Our own memory is aligned to 64 bytes, so a register is aligned as a whole; parameters may be views.
-int LlvmWriter::alignment(const ElementAccess& a, DType d) const {
+int LlvmWriter::alignment(const MemAccess& a, DType d) const {
   if (!a.base.is(Ops::BUFFER) || a.lanes == 1 || !a.index.in(Ops::RANGE | Ops::CONST))
     return std::min(d.itemsize(), a.base.dtype().itemsize());
   int bytes = a.lanes * d.itemsize(), align = 1;
@@ -120,11 +120,11 @@ int LlvmWriter::alignment(const ElementAccess& a, DType d) const {
 }
 
 /// An index in lane 0 as a value and a constant. Instances side by side differ in the constant: they share the value's
-/// address, and LLVM has no sum to take apart for each of them.
+/// address, and LLVM has no sum to split for each of them.
 std::pair<UOp, int64_t> LlvmWriter::split_index(UOp index) const {
   int64_t offset = 0;
   auto lane = [&](UOp u) {
-    return is_vector_range(u) || (u.is(Ops::MUL) && is_vector_range(strip_after(u.src(0))) && u.src(1).is_const());
+    return is_lane(u) || (u.is(Ops::MUL) && is_lane(strip_after(u.src(0))) && u.src(1).is_const());
   };
   for (index = strip_after(index); index.is(Ops::ADD) && !index.dtype().is_unsigned() && never_wraps(index);) {
     const UOp x = strip_after(index.src(0)), y = strip_after(index.src(1));
@@ -143,7 +143,7 @@ bool LlvmWriter::is_wide_sum(UOp u) {
 
 /// Sets used_ and wide_used_.
 void LlvmWriter::find_used() {
-  const std::vector<LinearInst>& insts = view_.insts();
+  const std::vector<Inst>& insts = view_.insts();
   used_.assign(insts.size(), false);
   wide_used_ = used_;
   auto use = [&](UOp u) { used_[static_cast<size_t>(view_.position(u))] = true; };
@@ -158,11 +158,11 @@ void LlvmWriter::find_used() {
     } else if (wide_used_[n] && !u.is(Ops::RANGE)) used_[n] = true;
     if (u.in(Ops::LOAD | Ops::STORE | Ops::CUSTOM)) {
       UOp index = strip_after(u.src(0)).src(1);
-      const LinearInst& i = view_.of(index);
+      const Inst& i = view_.of(index);
       if (i.lanes == 1 || i.affine || !i.offsets.empty()) use_wide(split_index(index).first);
       if (i.lanes > 1 && !i.affine) use(index);  // lanes at addresses of their own
       for (size_t k = 1; k < u.nsrc(); k++) use(u.src(k));
-    } else if (u.is(Ops::REDUCE) || (u.is(Ops::RANGE) && !is_vector_range(u))) {
+    } else if (u.is(Ops::REDUCE) || (u.is(Ops::RANGE) && !is_lane(u))) {
       use(u.src(0));
     } else if (used_[n] && u.in(groups::kElementwise | Ops::WMMA)) {
       for (UOp s : u.srcs()) use(s);
@@ -175,8 +175,8 @@ std::string LlvmWriter::wide(UOp u) {
   u = strip_after(u);
   const int at = view_.position(u);
   if (const std::string& name = wide_[static_cast<size_t>(at)]; !name.empty()) return name;
-  if (u.is(Ops::RANGE) && !is_vector_range(u)) return "%i" + str(at);
-  if (u.is_const() || is_vector_range(u) || u.dtype().itemsize() == 8) return lane0(u);
+  if (u.is(Ops::RANGE) && !is_lane(u)) return "%i" + str(at);
+  if (u.is_const() || is_lane(u) || u.dtype().itemsize() == 8) return lane0(u);
   Splat& once = widened_[at];
   if (once.block != block_)
     once = {block_, 1,
@@ -184,7 +184,7 @@ std::string LlvmWriter::wide(UOp u) {
   return once.name;
 }
 
-std::string LlvmWriter::address(const ElementAccess& a, DType d, int64_t offset) {
+std::string LlvmWriter::address(const MemAccess& a, DType d, int64_t offset) {
   const auto [index, constant] = split_index(a.index);
   const std::string gep = "getelementptr " + memory_type(d) + ", ptr ";
   offset += constant;
@@ -198,7 +198,7 @@ std::string LlvmWriter::address(const ElementAccess& a, DType d, int64_t offset)
 }
 
 /// A vector of pointers, one for each lane.
-std::string LlvmWriter::addresses(const ElementAccess& a, DType d, int64_t offset) {
+std::string LlvmWriter::addresses(const MemAccess& a, DType d, int64_t offset) {
   const std::string gep = "getelementptr " + memory_type(d) + ", ptr ";
   if (a.affine) {
     std::vector<int64_t> offsets;
@@ -214,14 +214,14 @@ std::string LlvmWriter::addresses(const ElementAccess& a, DType d, int64_t offse
   return emit(gep + pointers_[static_cast<size_t>(view_.position(a.base))] + ", " + type(t, a.lanes) + " " + i);
 }
 
-std::string LlvmWriter::load_plain(const ElementAccess& a, DType d, const std::string& address, int lanes) {
+std::string LlvmWriter::load_plain(const MemAccess& a, DType d, const std::string& address, int lanes) {
   const int align = lanes == a.lanes ? alignment(a, d) : std::min(d.itemsize(), a.base.dtype().itemsize());
   return emit("load " + memory_type(d, lanes) + ", ptr " + address + ", align " + std::to_string(align) + aliasing(a));
 }
 
 /// Vectors that cover first to last lane exactly, shuffled together. With a mask, elements that are no lane of it are
 /// not touched and masked lanes are 0.
-std::string LlvmWriter::load_strided(const ElementAccess& a, DType d, const std::string& first,
+std::string LlvmWriter::load_strided(const MemAccess& a, DType d, const std::string& first,
                                      const std::string& lane_mask) {
   const int64_t n = a.lanes, s = std::abs(a.stride), span = (n - 1) * s + 1, low = a.stride < 0 ? -(n - 1) * s : 0;
   const std::string t = memory_type(d, a.lanes);
@@ -265,8 +265,9 @@ std::string LlvmWriter::load_strided(const ElementAccess& a, DType d, const std:
   return result;
 }
 
-/// Lanes at known places no further apart than a vector: what lies between, shuffled. Empty where they are not.
-std::string LlvmWriter::load_near(const ElementAccess& a, DType d) {
+/// Loads lanes at known offsets no further apart than a vector: all elements between them, shuffled. Returns "" for
+/// other lanes.
+std::string LlvmWriter::load_near(const MemAccess& a, DType d) {
   if (a.affine || a.offsets.empty()) return "";
   const auto [low, high] = std::minmax_element(a.offsets.begin(), a.offsets.end());
   const int64_t span = *high - *low + 1;
@@ -279,7 +280,7 @@ std::string LlvmWriter::load_near(const ElementAccess& a, DType d) {
               int_vector("i32", mask));
 }
 
-std::string LlvmWriter::load_masked(const ElementAccess& a, DType d, const std::string& mask, const std::string& alt,
+std::string LlvmWriter::load_masked(const MemAccess& a, DType d, const std::string& mask, const std::string& alt,
                                     int64_t offset) {
   const int n = a.lanes;
   const DType m = d.is_bool() ? dtypes::uint8 : d;
@@ -312,7 +313,7 @@ std::string LlvmWriter::load_masked(const ElementAccess& a, DType d, const std::
 }
 
 std::string LlvmWriter::load(UOp u) {
-  ElementAccess a = view_.access(u.src(0));
+  MemAccess a = view_.access(u.src(0));
   const DType d = u.dtype();
   const int lanes = view_.lanes(u);
   const bool gated = u.nsrc() > 2;
@@ -356,7 +357,7 @@ std::string LlvmWriter::load(UOp u) {
     return from_memory(emit("phi " + t + " [ " + all + ", %F" + id + " ], [ " + some + ", %G" + id + " ]"), d, a.lanes);
   }
   if (gated) {
-    if (streams_.ahead(u)) fetch_ahead(u, d, address(a, d));
+    if (accesses_.hints.prefetch_distance(u)) prefetch_ahead(u, d, address(a, d));
     const std::string alt =
         is_zero_literal(u.src(1)) ? "zeroinitializer" : to_memory(value(u.src(1), a.lanes), d, a.lanes);
     return from_memory(load_masked(a, d, value(u.src(2), a.lanes), alt), d, a.lanes);
@@ -366,7 +367,7 @@ std::string LlvmWriter::load(UOp u) {
     std::string first = address(a, d);
     if (a.stride == 1) {
       v = load_plain(a, d, first, a.lanes);
-      fetch_ahead(u, d, first);
+      prefetch_ahead(u, d, first);
     } else if (a.stride == 0) v = splat(load_plain(a, d, first, 1), d.is_bool() ? dtypes::uint8 : d, a.lanes);
     else v = load_strided(a, d, first);
   } else if (std::string near = load_near(a, d); !near.empty()) {
@@ -378,36 +379,35 @@ std::string LlvmWriter::load(UOp u) {
 }
 
 void LlvmWriter::prefetch(UOp u) {
-  const ElementAccess a = view_.access(u.src(0));
+  const MemAccess a = view_.access(u.src(0));
   declare("declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)");
   line("call void @llvm.prefetch.p0(ptr " + address(a, u.src(0).dtype()) + ", i32 0, i32 3, i32 1)");
 }
 
-/// Memory that a later pass reads comes closer while this one computes.
-void LlvmWriter::fetch_ahead(UOp u, DType d, const std::string& address) {
-  const int64_t n = streams_.ahead(u);
+/// Prefetches memory that a later pass reads.
+void LlvmWriter::prefetch_ahead(UOp u, DType d, const std::string& address) {
+  const int64_t n = accesses_.hints.prefetch_distance(u);
   if (!n) return;
   declare("declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)");
   const std::string at = emit("getelementptr " + memory_type(d) + ", ptr " + address + ", i64 " + str(n));
   line("call void @llvm.prefetch.p0(ptr " + at + ", i32 0, i32 3, i32 1)");
-  if (UOp memory = streams_.written_later(u)) {
-    ElementAccess place = view_.access(u.src(0));
+  if (UOp memory = accesses_.hints.later_store(u)) {
+    MemAccess place = view_.access(u.src(0));
     place.base = memory;
     line("call void @llvm.prefetch.p0(ptr " + this->address(place, d) + ", i32 1, i32 3, i32 1)");
   }
 }
 
-/// `text`: a store up to its alignment. Only what begins at the start of a line can pass by the caches; views may begin
-/// anywhere.
-void LlvmWriter::store_past_caches(const ElementAccess& a, const std::string& text, int bytes) {
-  if (!past_caches_) {
-    past_caches_ = next_metadata_++;
-    metadata_ += str("!", past_caches_, " = !{i32 1}\n");
+/// Stores past the caches, which only whole lines can; views may begin anywhere. `text`: a store up to its alignment.
+void LlvmWriter::nontemporal_store(const MemAccess& a, const std::string& text, int bytes) {
+  if (!nontemporal_) {
+    nontemporal_ = next_metadata_++;
+    metadata_ += str("!", nontemporal_, " = !{i32 1}\n");
   }
   const std::string id = std::to_string(next_++);
   line(str("br i1 %pb", a.base.arg<ParamArg>().slot, ", label %S", id, ", label %T", id));
   begin_block("S" + id);
-  line(text + str(bytes) + aliasing(a) + ", !nontemporal !" + str(past_caches_));
+  line(text + str(bytes) + aliasing(a) + ", !nontemporal !" + str(nontemporal_));
   line("br label %J" + id);
   begin_block("T" + id);
   line(text + str(a.base.dtype().itemsize()) + aliasing(a));
@@ -416,7 +416,7 @@ void LlvmWriter::store_past_caches(const ElementAccess& a, const std::string& te
 }
 
 void LlvmWriter::store(UOp u) {
-  const ElementAccess a = view_.access(u.src(0));
+  const MemAccess a = view_.access(u.src(0));
   const DType d = u.src(1).dtype(), m = d.is_bool() ? dtypes::uint8 : d;
   const bool gated = u.nsrc() > 2;
   const int n = a.lanes;
@@ -446,7 +446,7 @@ void LlvmWriter::store(UOp u) {
     }
     if (!gated) {
       const std::string text = "store " + t + " " + v + ", ptr " + at + ", align ";
-      if (streams_.bypasses(u)) return store_past_caches(a, text, n * d.itemsize());
+      if (accesses_.hints.is_nontemporal(u)) return nontemporal_store(a, text, n * d.itemsize());
       return line(text + (a.stride < 0 ? str(d.itemsize()) : align) + aliasing(a));
     }
     const std::string name = "@llvm.masked.store." + suffix(m, n) + ".p0";
@@ -457,8 +457,7 @@ void LlvmWriter::store(UOp u) {
   scatter(a, d, v, mask);
 }
 
-void LlvmWriter::scatter(const ElementAccess& a, DType d, const std::string& v, const std::string& mask,
-                         int64_t offset) {
+void LlvmWriter::scatter(const MemAccess& a, DType d, const std::string& v, const std::string& mask, int64_t offset) {
   const int n = a.lanes;
   const DType m = d.is_bool() ? dtypes::uint8 : d;
   const std::string p = "<" + str(n) + " x ptr>", name = "@llvm.masked.scatter." + suffix(m, n) + ".v" + str(n) + "p0",

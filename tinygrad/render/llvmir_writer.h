@@ -9,16 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "tinygrad/render/blocks.h"
-#include "tinygrad/render/linear.h"
-#include "tinygrad/render/streams.h"
-#include "tinygrad/render/table.h"
+#include "tinygrad/render/access_plan.h"
+#include "tinygrad/render/program_view.h"
 #include "tinygrad/render/text.h"
 
 namespace tg {
-
-constexpr int64_t kShuffledStride =
-    4;  ///< strides up to this are vector loads and shuffles, wider ones gathers or transposed blocks
 
 class LlvmWriter {
  public:
@@ -73,14 +68,14 @@ class LlvmWriter {
 
   // instructions
   void entry();
-  void instruction(const LinearInst& in);
-  void arithmetic(const LinearInst& in);
-  std::string lookup(const LinearInst& in);
+  void instruction(const Inst& in);
+  void arithmetic(const Inst& in);
+  std::string lookup(const Inst& in);
   std::string lookup_high(const std::string& words, const std::array<ConstValue, 16>& values);
   std::string constant(const std::string& vector, const std::string& text);
-  void reduce(const LinearInst& in);
+  void reduce(const Inst& in);
   void find_rare();
-  void rare_choice(const LinearInst& in);
+  void rare_choice(const Inst& in);
   void open_loop(UOp range);
   void close_loop(UOp range);
 
@@ -94,19 +89,18 @@ class LlvmWriter {
   static bool is_wide_sum(UOp u);
   void find_used();
   std::string wide(UOp u);
-  std::string address(const ElementAccess& a, DType d, int64_t offset = 0);
-  std::string addresses(const ElementAccess& a, DType d, int64_t offset = 0);
-  std::string load_plain(const ElementAccess& a, DType d, const std::string& address, int lanes);
-  std::string load_strided(const ElementAccess& a, DType d, const std::string& first,
-                           const std::string& lane_mask = {});
-  std::string load_near(const ElementAccess& a, DType d);
-  std::string load_masked(const ElementAccess& a, DType d, const std::string& mask, const std::string& alt,
+  std::string address(const MemAccess& a, DType d, int64_t offset = 0);
+  std::string addresses(const MemAccess& a, DType d, int64_t offset = 0);
+  std::string load_plain(const MemAccess& a, DType d, const std::string& address, int lanes);
+  std::string load_strided(const MemAccess& a, DType d, const std::string& first, const std::string& lane_mask = {});
+  std::string load_near(const MemAccess& a, DType d);
+  std::string load_masked(const MemAccess& a, DType d, const std::string& mask, const std::string& alt,
                           int64_t offset = 0);
-  void scatter(const ElementAccess& a, DType d, const std::string& v, const std::string& mask, int64_t offset = 0);
-  std::string aliasing(const ElementAccess& a) const;  ///< metadata of an access
-  int alignment(const ElementAccess& a, DType d) const;
-  void fetch_ahead(UOp load, DType d, const std::string& address);
-  void store_past_caches(const ElementAccess& a, const std::string& text, int bytes);
+  void scatter(const MemAccess& a, DType d, const std::string& v, const std::string& mask, int64_t offset = 0);
+  std::string aliasing(const MemAccess& a) const;  ///< metadata of an access
+  int alignment(const MemAccess& a, DType d) const;
+  void prefetch_ahead(UOp load, DType d, const std::string& address);
+  void nontemporal_store(const MemAccess& a, const std::string& text, int bytes);
 
   // transposed blocks
   void block(UOp u, const LaneBlock& b);
@@ -126,9 +120,8 @@ class LlvmWriter {
 
   const Program& p_;
   const Target& target_;
-  LinearView view_;
-  Streams streams_;
-  LaneBlocks blocks_;
+  ProgramView view_;
+  AccessPlan accesses_;
   std::string entry_, body_, metadata_, label_;
   std::set<std::string> declarations_;
   std::map<std::string, std::string> literals_;
@@ -137,7 +130,7 @@ class LlvmWriter {
   std::map<std::array<int, 3>, Splat>
       starts_;  // by positions of memory and index, and size: where elements at constant distances are counted from
   std::vector<std::string> wide_;  // by position: scalars, or lane 0, in 64 bits
-  std::map<int, Splat> widened_;   // the same of what is no sum of loops, once a block
+  std::map<int, Splat> widened_;   // by position: other values in 64 bits, once a block
   std::vector<bool> wide_used_;    // by position: a part of addresses
   std::vector<int> rarely_;        // by position: that of the choice that alone needs it, rarely; -1: none
   std::vector<bool> used_;         // by position: not only a part of addresses that constants were taken out of
@@ -147,12 +140,11 @@ class LlvmWriter {
     Splat halves, floats;  ///< all words of a group, and as numbers
   };
   std::map<int, GroupOfHalves> word_groups_;  // by number
-  Tables tables_;
   std::vector<Loop> loops_;
   std::vector<int> scope_lists_;   // by slot: metadata id of the list with this slot's own scope; 0: none
   std::vector<int> others_lists_;  // by slot: metadata id of the scopes of all other written slots; 0: none
   int next_ = 0, next_metadata_ = 3, block_ = 0;
-  int past_caches_ = 0;  // metadata of such stores; 0: none
+  int nontemporal_ = 0;  // metadata of such stores; 0: none
   bool needs_dummy_ = false;
 };
 

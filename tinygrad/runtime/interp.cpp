@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tinygrad/render/linear.h"
+#include "tinygrad/render/program_view.h"
 #include "tinygrad/uop/facts.h"
 
 namespace tg {
@@ -45,10 +45,10 @@ class Interpreter::Decoder {
       : to_(to), p_(p), view_(p), places_(view_.insts().size(), 0), loop_of_(view_.insts().size(), -1) {}
 
   void run() {
-    for (const LinearInst& in : view_.insts()) literals(in);
+    for (const Inst& in : view_.insts()) literals(in);
     to_.image_.resize(next_);
-    for (const LinearInst& in : view_.insts()) fill(in);
-    for (const LinearInst& in : view_.insts()) instruction(in);
+    for (const Inst& in : view_.insts()) fill(in);
+    for (const Inst& in : view_.insts()) instruction(in);
     TG_ASSERT(open_.empty(), "a loop without END: ", open_.back());
     to_.frame_bytes_ = next_;
   }
@@ -62,18 +62,18 @@ class Interpreter::Decoder {
   size_t& place(UOp u) { return places_[static_cast<size_t>(view_.position(u))]; }
   static size_t item(UOp u) { return eval_itemsize(u.dtype()); }
 
-  void literals(const LinearInst& in) {
+  void literals(const Inst& in) {
     if (in.u.is_const()) {
       TG_ASSERT(!in.u.is_invalid(), "Invalid in a linear program");
       place(in.u) = reserve(item(in.u));
-    } else if (is_vector_range(in.u)) {
+    } else if (is_lane(in.u)) {
       place(in.u) = reserve(item(in.u) * static_cast<size_t>(in.lanes));
     }
   }
-  void fill(const LinearInst& in) {
+  void fill(const Inst& in) {
     unsigned char* at = to_.image_.data() + place(in.u);
     if (in.u.is_const()) store_const(at, in.u.const_value(), in.u.dtype());
-    else if (is_vector_range(in.u))
+    else if (is_lane(in.u))
       for (int i = 0; i < in.lanes; i++) write_int(at + static_cast<size_t>(i) * item(in.u), in.u.dtype(), i);
   }
 
@@ -94,7 +94,7 @@ class Interpreter::Decoder {
   }
   void push(const Step& s) { to_.steps_.push_back(s); }
 
-  void instruction(const LinearInst& in) {
+  void instruction(const Inst& in) {
     UOp u = in.u;
     switch (u.op()) {
       case Ops::CONST:
@@ -108,11 +108,11 @@ class Interpreter::Decoder {
         return;
       case Ops::BUFFER: place(u) = reserve(static_cast<size_t>(storage_size(u)) * item(u)); return;
       case Ops::RANGE:
-        if (!is_vector_range(u)) open(u);
+        if (!is_lane(u)) open(u);
         return;
       case Ops::END:
         for (size_t i = u.nsrc(); i-- > 1;)
-          if (u.src(i).is(Ops::RANGE) && !is_vector_range(u.src(i))) close(u.src(i));
+          if (u.src(i).is(Ops::RANGE) && !is_lane(u.src(i))) close(u.src(i));
         return;
       case Ops::LOAD:
       case Ops::STORE: return access(u);
@@ -135,7 +135,7 @@ class Interpreter::Decoder {
 
   void open(UOp r) {
     Step s{};
-    s.kind = is_thread_range(r) ? Kind::kThreadLoop : Kind::kLoop;
+    s.kind = is_thread(r) ? Kind::kThreadLoop : Kind::kLoop;
     s.out = place(r) = reserve(8);  // the counter as the program sees it
     s.in[0] = place(r.src(0));
     s.in[1] = reserve(16);  // and as int64 with its end
@@ -157,7 +157,7 @@ class Interpreter::Decoder {
   }
 
   void access(UOp u) {
-    ElementAccess a = view_.access(u.src(0));
+    MemAccess a = view_.access(u.src(0));
     const bool is_load = u.is(Ops::LOAD);
     const int lanes = is_load ? view_.lanes(u) : a.lanes;
     const DType d = is_load ? u.dtype() : u.src(1).dtype();
@@ -185,8 +185,7 @@ class Interpreter::Decoder {
   }
 
   void reduce(UOp u) {
-    for (size_t i = 1; i < u.nsrc(); i++)
-      TG_ASSERT(is_vector_range(u.src(i)), "a reduce over a loop in a linear program: ", u);
+    for (size_t i = 1; i < u.nsrc(); i++) TG_ASSERT(is_lane(u.src(i)), "a reduce over a loop in a linear program: ", u);
     Step s{};
     s.kind = Kind::kReduce;
     s.lanes = view_.lanes(u.src(0));
@@ -222,7 +221,7 @@ class Interpreter::Decoder {
 
   Interpreter& to_;
   const Program& p_;
-  LinearView view_;
+  ProgramView view_;
   std::vector<size_t> places_;
   std::vector<int> loop_of_;
   UOps open_;

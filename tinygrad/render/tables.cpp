@@ -1,5 +1,5 @@
 /// \file Tables of sixteen values.
-#include "tinygrad/render/table.h"
+#include "tinygrad/render/tables.h"
 
 #include <tuple>
 
@@ -18,11 +18,11 @@ std::pair<UOp, int> shifted(UOp u) {
 }
 }  // namespace
 
-const Table16* Tables::of(UOp u) {
-  if (auto it = known_.find(u.id()); it != known_.end()) return &it->second;
+const Table16* Tables::add(UOp u) {
+  if (const Table16* t = of(u)) return t;
   if (!u.in(kTabled) || u.dtype().is_weak()) return nullptr;
   std::optional<Table16> t = made_of(u);
-  if (!t) t = taken(u);
+  if (!t) t = extracted(u);
   return t ? &known_.emplace(u.id(), *t).first->second : nullptr;
 }
 
@@ -52,8 +52,8 @@ std::optional<Table16> Tables::made_of(UOp u) const {
   return t;
 }
 
-/// Where four bits are taken out of an integer.
-std::optional<Table16> Tables::taken(UOp u) {
+/// Four bits that are extracted from an integer.
+std::optional<Table16> Tables::extracted(UOp u) {
   const DType d = u.dtype();
   if (!d.is_int() || d.is_weak() || d.itemsize() > 4) return {};
   Table16 t;

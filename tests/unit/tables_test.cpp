@@ -1,6 +1,6 @@
 /// \file Functions of four bits as tables: what is one, its values, and the code of processors with and without a
 /// permutation of sixteen floats.
-#include "tinygrad/render/table.h"
+#include "tinygrad/render/tables.h"
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ UOp high(UOp x) { return op(Ops::SHR, x, 4); }
 
 const Table16* table(Tables& t, UOp u) {
   const Table16* last = nullptr;
-  for (UOp s : u.toposort()) last = t.of(s);
+  for (UOp s : u.toposort()) last = t.add(s);
   return last;
 }
 

@@ -1,82 +1,83 @@
 /// \file A linear program as its consumers (renderers, interpreter) see it: every instruction with its lanes, its
-/// stride along the lanes and who needs it.
+/// stride along the lanes and the ways it is used.
 #pragma once
 #include <optional>
 #include <vector>
 
 #include "tinygrad/target/program.h"
+#include "tinygrad/uop/loop_ranges.h"
 
 namespace tg {
 
 /// One instruction of a linear program.
-struct LinearInst {
+struct Inst {
   UOp u;
   int lanes = 1;        ///< 1: scalar
   bool affine = false;  ///< an integer whose lane l is lane 0 plus l * stride, provably without wrapping
   int64_t stride = 0;
-  std::vector<int64_t>
-      offsets;  ///< lane l minus lane 0, where that is known of an integer that is not affine: lane / 8
+  /// Lane l minus lane 0, where that is known of an integer that is not affine: lane / 8.
+  std::vector<int64_t> offsets;
   std::optional<int64_t> first;  ///< lane 0, where that is known too
-  bool need_value = false;       ///< someone uses the value as it is
+  bool need_value = false;       ///< someone uses the value itself
   bool need_lane0 = false;       ///< someone uses lane 0 as the address of a vector access
 };
 
 /// How a LOAD or STORE touches memory.
-struct ElementAccess {
+struct MemAccess {
   UOp base;  ///< PARAM or BUFFER
   UOp index;
   int lanes = 1;  ///< of the index
   bool affine = true;
-  int64_t stride = 0;            ///< in elements between neighbouring lanes, when affine
-  std::vector<int64_t> offsets;  ///< as in LinearInst
+  int64_t stride = 0;            ///< in elements between adjacent lanes, when affine
+  std::vector<int64_t> offsets;  ///< as in Inst
   int64_t size = 0;              ///< elements of the base; its maximum when symbolic
   AddrSpace space = AddrSpace::kGlobal;
 };
 
 /// Analyses a program once. Must be made and used under an ArenaScope of the program's arena.
-class LinearView {
+class ProgramView {
  public:
-  explicit LinearView(const Program& p);
+  explicit ProgramView(const Program& p);
   /// All instructions, sources before users. Literals, parameters and buffers the list leaves out are included.
-  const std::vector<LinearInst>& insts() const { return insts_; }
-  const LinearInst& of(UOp u) const { return insts_[static_cast<size_t>(position(u))]; }
-  /// Place of `u` in insts(); AFTER stands for its first source. InternalError when the program does not contain it.
+  const std::vector<Inst>& insts() const { return insts_; }
+  const Inst& of(UOp u) const { return insts_[static_cast<size_t>(position(u))]; }
+  /// Returns the index of `u` in insts(); of an AFTER, that of its first source. InternalError when the program does
+  /// not contain it.
   int position(UOp u) const;
   int lanes(UOp u) const { return of(u).lanes; }
-  ElementAccess access(UOp index) const;
-  /// Position of a scalar parameter in `Program::vars`.
+  MemAccess access(UOp index) const;
+  /// Returns the index of a scalar parameter in `Program::vars`.
   int var_slot(UOp param) const;
   const Program& program() const { return p_; }
 
  private:
   void add(UOp u);
-  void analyse(LinearInst& in) const;
-  void find_offsets(LinearInst& in) const;
+  void analyse(Inst& in) const;
+  void find_stride(Inst& in) const;
+  void find_offsets(Inst& in) const;
   void mark_needs();
   const Program& p_;
-  std::vector<LinearInst> insts_;
+  std::vector<Inst> insts_;
   std::vector<int> position_;  // by node id; -1: absent
 };
 
-/// The node AFTER stands for.
+/// Returns the node that an AFTER is an alias of.
 inline UOp strip_after(UOp u) {
   while (u.is(Ops::AFTER)) u = u.src(0);
   return u;
 }
-bool is_vector_range(UOp u);
-bool is_thread_range(UOp u);
 inline bool is_variable(UOp u) { return u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kAlu; }
 /// True when the exact result of an integer ADD, SUB, MUL or SHL fits its type, judged by the bounds of the operands.
 bool never_wraps(UOp u);
 /// True when a shift amount is provably less than the width.
 bool shift_in_range(UOp u);
-/// Elements of a PARAM or BUFFER; the maximum when symbolic.
+/// Returns the elements of a PARAM or BUFFER; the maximum when symbolic.
 int64_t storage_size(UOp base);
-/// Bytes from the start of one scratch BUFFER of a host kernel to the next: panels begin on lines, not all on the same
-/// sets of a cache.
+/// Returns the bytes from the start of one scratch BUFFER of a host kernel to the next: panels begin on lines, not all
+/// on the same sets of a cache.
 int64_t scratch_stride(UOp buffer);
-/// Scratch memory (AddrSpace::kLocal) a host kernel takes from its thread instead of its stack: all of it, when it is
-/// more than a stack should hold.
-int64_t thread_scratch_bytes(const LinearView& view);
+/// Returns the bytes of scratch memory (AddrSpace::kLocal) that a host kernel takes from its thread instead of its
+/// stack: all of them, when they are more than a stack should hold.
+int64_t thread_scratch_bytes(const ProgramView& view);
 
 }  // namespace tg

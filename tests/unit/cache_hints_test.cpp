@@ -11,7 +11,7 @@ namespace tg {
 namespace {
 using namespace testing;
 
-class StreamsAssembly : public ::testing::TestWithParam<const char*> {
+class CacheHintsAssembly : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     if (const std::string why = llvm_plugin_missing(); !why.empty()) GTEST_SKIP() << why;
@@ -31,7 +31,7 @@ KernelPtr products(int64_t n, int64_t from = 0, bool in_place = false) {
   return k.finish(o.index({i + from}).store(x * b.index({i}).load()).end(UOps{i}));
 }
 
-TEST_P(StreamsAssembly, WhatIsLargerThanTheCachesIsStoredPastThem) {
+TEST_P(CacheHintsAssembly, WhatIsLargerThanTheCachesIsStoredPastThem) {
   Target t = parse_processor(std::string("x86_64,") + GetParam());
   t.device = "CPU";
   t.renderer = "LLVM";
@@ -50,7 +50,7 @@ TEST_P(StreamsAssembly, WhatIsLargerThanTheCachesIsStoredPastThem) {
   }
 }
 
-TEST_P(StreamsAssembly, SoftmaxComputesEachExponentialOnceAndFetchesTheNextRow) {
+TEST_P(CacheHintsAssembly, SoftmaxComputesEachExponentialOnceAndFetchesTheNextRow) {
   Target t = parse_processor(std::string("x86_64,") + GetParam());
   t.device = "CPU";
   t.renderer = "LLVM";
@@ -71,7 +71,7 @@ TEST_P(StreamsAssembly, SoftmaxComputesEachExponentialOnceAndFetchesTheNextRow) 
   EXPECT_TRUE(kept);
 }
 
-TEST_P(StreamsAssembly, RowsOfOddLengthsFetchTheNextOneAndTheLinesTheyWillStore) {
+TEST_P(CacheHintsAssembly, RowsOfOddLengthsFetchTheNextOneAndTheLinesTheyWillStore) {
   Target t = parse_processor(std::string("x86_64,") + GetParam());
   t.device = "CPU";
   t.renderer = "LLVM";
@@ -84,7 +84,7 @@ TEST_P(StreamsAssembly, RowsOfOddLengthsFetchTheNextOneAndTheLinesTheyWillStore)
   EXPECT_EQ(count_in(small, "i32 1, i32 3, i32 1)"), 0) << small;
 }
 
-INSTANTIATE_TEST_SUITE_P(Processors, StreamsAssembly, ::testing::Values("znver4", "haswell"),
+INSTANTIATE_TEST_SUITE_P(Processors, CacheHintsAssembly, ::testing::Values("znver4", "haswell"),
                          [](const auto& i) { return std::string(i.param); });
 
 }  // namespace

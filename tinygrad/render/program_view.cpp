@@ -1,15 +1,12 @@
 /// \file Lanes, strides and needs of linear instructions.
-#include "tinygrad/render/linear.h"
+#include "tinygrad/render/program_view.h"
 
 #include <algorithm>
 
 #include "tinygrad/uop/eval.h"
-#include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/memory_ops.h"
 
 namespace tg {
-
-bool is_vector_range(UOp u) { return u.is(Ops::RANGE) && u.arg<RangeArg>().type == AxisType::kVector; }
-bool is_thread_range(UOp u) { return u.is(Ops::RANGE) && u.arg<RangeArg>().type == AxisType::kThread; }
 
 int64_t storage_size(UOp base) {
   int64_t n = 1;
@@ -22,11 +19,11 @@ int64_t scratch_stride(UOp buffer) {
   return (storage_size(buffer) * std::max(buffer.dtype().itemsize(), 1) + 63) / 64 * 64 + 64;
 }
 
-int64_t thread_scratch_bytes(const LinearView& view) {
+int64_t thread_scratch_bytes(const ProgramView& view) {
   constexpr int64_t kOnStack = 16 << 10;
   int64_t bytes = 0;
-  for (const LinearInst& in : view.insts())
-    if (in.u.is(Ops::BUFFER) && in.u.arg<ParamArg>().addrspace == AddrSpace::kLocal) bytes += scratch_stride(in.u);
+  for (const Inst& in : view.insts())
+    if (is_buffer_in(in.u, AddrSpace::kLocal)) bytes += scratch_stride(in.u);
   return bytes > kOnStack ? bytes : 0;
 }
 
@@ -66,7 +63,7 @@ bool shift_in_range(UOp u) {
   return b.lo >= 0 && b.hi < u.dtype().bitsize();
 }
 
-LinearView::LinearView(const Program& p) : p_(p) {
+ProgramView::ProgramView(const Program& p) : p_(p) {
   TG_ASSERT(p.arena && p.arena.get(), "a program without an arena");
   insts_.reserve(p.linear.size() + 16);
   position_.assign(p.arena->graph().id_limit(), -1);
@@ -82,29 +79,29 @@ LinearView::LinearView(const Program& p) : p_(p) {
   mark_needs();
 }
 
-void LinearView::add(UOp u) {
+void ProgramView::add(UOp u) {
   if (u.is(Ops::AFTER)) {
     position_[u.id()] = position(u.src(0));
     return;
   }
   position_[u.id()] = static_cast<int>(insts_.size());
-  LinearInst in;
+  Inst in;
   in.u = u;
   analyse(in);
   insts_.push_back(in);
 }
 
-int LinearView::position(UOp u) const {
+int ProgramView::position(UOp u) const {
   u = strip_after(u);
   TG_ASSERT(u.id() < position_.size() && position_[u.id()] >= 0, "used before it is defined: ", u);
   return position_[u.id()];
 }
 
-void LinearView::analyse(LinearInst& in) const {
+void ProgramView::analyse(Inst& in) const {
   UOp u = in.u;
   switch (u.op()) {
     case Ops::RANGE:
-      if (is_vector_range(u)) {
+      if (is_lane(u)) {
         in.lanes = static_cast<int>(u.src(0).const_int());
         in.affine = true;
         in.stride = 1;
@@ -136,53 +133,50 @@ void LinearView::analyse(LinearInst& in) const {
     in.affine = true;
     return;
   }
-  auto src = [&](size_t i) -> const LinearInst& { return of(u.src(i)); };
-  switch (u.op()) {
-    case Ops::ADD:
-      in.affine = src(0).affine && src(1).affine && never_wraps(u);
-      in.stride = src(0).stride + src(1).stride;
-      break;
-    case Ops::SUB:
-      in.affine = src(0).affine && src(1).affine && never_wraps(u);
-      in.stride = src(0).stride - src(1).stride;
-      break;
-    case Ops::MUL:
-      for (size_t i = 0; i < 2; i++)
-        if (u.src(1 - i).is_const() && src(i).affine && never_wraps(u)) {
-          in.affine = true;
-          in.stride = src(i).stride * static_cast<int64_t>(u.src(1 - i).const_int());
-        }
-      break;
-    case Ops::SHL:
-      if (u.src(1).is_const() && src(0).affine && never_wraps(u)) {
-        in.affine = true;
-        in.stride = src(0).stride << static_cast<int>(u.src(1).const_int());
-      }
-      break;
-    case Ops::CAST: {
-      Bounds b = u.src(0).dtype().is_int() ? bounds_of(u.src(0)) : Bounds{0, 1};
-      in.affine = src(0).affine && b.lo >= int_min(u.dtype()) && b.hi <= int_max(u.dtype());
-      in.stride = src(0).stride;
-      break;
-    }
-    default: break;
-  }
-  if (!in.affine) in.stride = 0;
+  find_stride(in);
   find_offsets(in);
 }
 
-/// Integer arithmetic on the lanes' numbers and literals is known; a sum with it is known up to lane 0.
-void LinearView::find_offsets(LinearInst& in) const {
+/// Finds the stride of an integer of several lanes.
+void ProgramView::find_stride(Inst& in) const {
+  const UOp u = in.u;
+  auto src = [&](size_t i) -> const Inst& { return of(u.src(i)); };
+  auto set = [&](bool affine, int64_t stride) {
+    in.affine = affine;
+    in.stride = affine ? stride : 0;
+  };
+  switch (u.op()) {
+    case Ops::ADD: return set(src(0).affine && src(1).affine && never_wraps(u), src(0).stride + src(1).stride);
+    case Ops::SUB: return set(src(0).affine && src(1).affine && never_wraps(u), src(0).stride - src(1).stride);
+    case Ops::MUL:
+      for (size_t i = 0; i < 2; i++)
+        if (u.src(1 - i).is_const() && src(i).affine && never_wraps(u))
+          set(true, src(i).stride * static_cast<int64_t>(u.src(1 - i).const_int()));
+      return;
+    case Ops::SHL:
+      if (u.src(1).is_const() && src(0).affine && never_wraps(u))
+        set(true, src(0).stride << static_cast<int>(u.src(1).const_int()));
+      return;
+    case Ops::CAST: {
+      const Bounds b = u.src(0).dtype().is_int() ? bounds_of(u.src(0)) : Bounds{0, 1};
+      return set(src(0).affine && b.lo >= int_min(u.dtype()) && b.hi <= int_max(u.dtype()), src(0).stride);
+    }
+    default: return;
+  }
+}
+
+/// Integer arithmetic on lane numbers and literals is known; a sum with it is known up to lane 0.
+void ProgramView::find_offsets(Inst& in) const {
   UOp u = in.u;
   constexpr OpSet kKnown =
       Ops::ADD | Ops::SUB | Ops::MUL | Ops::SHL | Ops::SHR | Ops::AND | Ops::CDIV | Ops::CMOD | Ops::CAST;
   if (!u.in(kKnown) || u.dtype().is_bool()) return;
-  auto offset = [](const LinearInst& s, int lane) {
+  auto offset = [](const Inst& s, int lane) {
     return s.lanes == 1 ? 0 : s.affine ? lane * s.stride : s.offsets[static_cast<size_t>(lane)];
   };
   bool whole = true, partly = true;
   for (UOp s : u.srcs()) {
-    const LinearInst& i = of(s);
+    const Inst& i = of(s);
     if (!s.dtype().is_int() || (i.lanes > 1 && !i.affine && i.offsets.empty())) return;
     whole &= i.first.has_value();
   }
@@ -209,10 +203,10 @@ void LinearView::find_offsets(LinearInst& in) const {
   if (in.affine) in.offsets.clear();
 }
 
-void LinearView::mark_needs() {
+void ProgramView::mark_needs() {
   auto need = [&](UOp s) { insts_[static_cast<size_t>(position(s))].need_value = true; };
   for (size_t n = insts_.size(); n-- > 0;) {
-    const LinearInst in = insts_[n];
+    const Inst in = insts_[n];
     UOp u = in.u;
     switch (u.op()) {
       case Ops::STORE:
@@ -220,7 +214,7 @@ void LinearView::mark_needs() {
       case Ops::LOAD: {
         UOp idx = strip_after(u.src(0));
         TG_ASSERT(idx.is(Ops::INDEX), "memory access without INDEX: ", u);
-        LinearInst& i = insts_[static_cast<size_t>(position(idx.src(1)))];
+        Inst& i = insts_[static_cast<size_t>(position(idx.src(1)))];
         if ((i.affine || !i.offsets.empty()) && i.lanes > 1) i.need_lane0 = true;
         if (i.lanes == 1 || !i.affine) i.need_value = true;
         for (size_t k = 1; k < u.nsrc(); k++) need(u.src(k));
@@ -228,7 +222,7 @@ void LinearView::mark_needs() {
       }
       case Ops::INDEX: break;  // marked by its users
       case Ops::RANGE:
-        if (!is_vector_range(u)) need(u.src(0));
+        if (!is_lane(u)) need(u.src(0));
         break;
       case Ops::END:
       case Ops::SINK:
@@ -243,21 +237,21 @@ void LinearView::mark_needs() {
           for (UOp s : u.srcs()) need(s);
         if (in.need_lane0 && in.lanes > 1)
           for (UOp s : u.srcs()) {
-            LinearInst& i = insts_[static_cast<size_t>(position(s))];
+            Inst& i = insts_[static_cast<size_t>(position(s))];
             (i.lanes > 1 ? i.need_lane0 : i.need_value) = true;
           }
     }
   }
 }
 
-ElementAccess LinearView::access(UOp index) const {
+MemAccess ProgramView::access(UOp index) const {
   index = strip_after(index);
   TG_ASSERT(index.is(Ops::INDEX) && index.nsrc() == 2, "not a flat access: ", index);
-  ElementAccess a;
+  MemAccess a;
   a.base = strip_after(index.src(0));
   a.index = index.src(1);
   TG_ASSERT(a.base.in(groups::kDefines) && !is_variable(a.base), "index into no storage: ", a.base);
-  const LinearInst& i = of(a.index);
+  const Inst& i = of(a.index);
   TG_ASSERT(i.u.dtype().is_int() && !i.u.dtype().is_weak(), "index of type ", i.u.dtype());
   a.lanes = i.lanes;
   a.affine = i.affine;
@@ -268,7 +262,7 @@ ElementAccess LinearView::access(UOp index) const {
   return a;
 }
 
-int LinearView::var_slot(UOp param) const {
+int ProgramView::var_slot(UOp param) const {
   const std::string& name = param.arg<ParamArg>().name;
   auto it = std::find(p_.vars.begin(), p_.vars.end(), name);
   TG_ASSERT(it != p_.vars.end(), "variable ", name, " is not among the program's");
