@@ -11,9 +11,9 @@
 #include "kernel_eval.h"
 #include "kernels.h"
 #include "lane_access.h"
-#include "tinygrad/uop/affine.h"
 #include "tinygrad/codegen/opt.h"
 #include "tinygrad/codegen/window.h"
+#include "tinygrad/uop/affine.h"
 
 namespace tg {
 namespace {

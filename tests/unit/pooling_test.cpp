@@ -1,8 +1,8 @@
 /// \file Poolings and their gradients: windows side by side, elements that neighbouring lanes share.
 #include "kernels.h"
 #include "lane_access.h"
-#include "tinygrad/uop/affine.h"
 #include "tinygrad/codegen/opt.h"
+#include "tinygrad/uop/affine.h"
 
 namespace tg::testing {
 namespace {

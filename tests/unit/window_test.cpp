@@ -3,9 +3,9 @@
 
 #include "kernels.h"
 #include "lane_access.h"
-#include "tinygrad/uop/affine.h"
 #include "tinygrad/codegen/opt.h"
 #include "tinygrad/codegen/stage.h"
+#include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/facts.h"
 
 namespace tg::testing {

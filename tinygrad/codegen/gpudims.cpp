@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "tinygrad/codegen/fold.h"
-#include "tinygrad/uop/loop_ranges.h"
 #include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/loop_ranges.h"
 
 namespace tg {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "tinygrad/codegen/cost_model.h"
 #include "tinygrad/codegen/separate_reduces.h"
-#include "tinygrad/uop/loop_ranges.h"
 #include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/loop_ranges.h"
 #include "tinygrad/uop/symbolic.h"
 
 namespace tg {

@@ -8,8 +8,8 @@
 #include "tinygrad/codegen/access.h"
 #include "tinygrad/codegen/fold.h"
 #include "tinygrad/uop/facts.h"
-#include "tinygrad/uop/rebuild.h"
 #include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/rebuild.h"
 
 namespace tg {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "tinygrad/schedule/indexing.h"
-#include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/affine.h"
+#include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/symbolic.h"
 
 namespace tg {
