@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "tinygrad/base/at.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/profile.h"
 #include "tinygrad/base/stop.h"
@@ -12,7 +13,6 @@
 #include "tinygrad/engine/report.h"
 #include "tinygrad/engine/validate.h"
 #include "tinygrad/runtime/device.h"
-#include "tinygrad/schedule/passes.h"
 
 namespace tg {
 namespace {
@@ -69,11 +69,11 @@ Replay::Replay(ReplayPlan plan) {
     }
     for (size_t c = 0; c < s.calls.size(); c++) {
       ScheduleCall call = s.calls[c];
-      for (int32_t& b : call.buffers) b = nth(map, b);
+      for (int32_t& b : call.buffers) b = at(map, b);
       std::vector<int> index;
       std::vector<int64_t> value;
       for (int32_t v : call.vars) {
-        auto& [name, at_capture] = nth(r.vars, v);
+        auto& [name, at_capture] = at(r.vars, v);
         index.push_back(plan.variable ? plan.variable(name, at_capture) : -1);
         value.push_back(at_capture);
       }
@@ -167,7 +167,7 @@ Replay::Replay(ReplayPlan plan) {
     l.vars = static_cast<uint32_t>(vars_.size());
     for (int32_t b : numbers) {
       l.buffers.push_back(static_cast<uint32_t>(b));
-      nth(positions_, b).push_back(static_cast<uint32_t>(handles_.size()));
+      at(positions_, b).push_back(static_cast<uint32_t>(handles_.size()));
       handles_.push_back(nullptr);
     }
     for (size_t v = 0; v < m.vars[c].size(); v++) {
@@ -176,7 +176,7 @@ Replay::Replay(ReplayPlan plan) {
     }
     l.nvars = static_cast<uint32_t>(m.vars[c].size());
     if (l.kernel) {
-      l.device = nth(m.schedule.buffers, call.buffers[0]).device;
+      l.device = at(m.schedule.buffers, call.buffers[0]).device;
       const Program& p = *l.kernel->program;
       const bool follows = p.thread_extent && !p.thread_extent.is_const();
       l.extent = thread_extent_of(p, {vars_.data() + l.vars, l.nvars});
@@ -197,8 +197,8 @@ Replay::Replay(ReplayPlan plan) {
   }
   if (!env::NO_MEMORY_PLANNER) plan_intermediates(m.schedule, call_of);
   for (size_t i = 0; i < input_number_.size(); i++) {
-    input_read_.push_back(nth(read, input_number_[i]));
-    input_written_.push_back(nth(written, input_number_[i]));
+    input_read_.push_back(at(read, input_number_[i]));
+    input_written_.push_back(at(written, input_number_[i]));
   }
   for (size_t b = 0; b < n; b++) {
     if (m.schedule.buffers[b].kind == ScheduleBuffer::kInternal) {
@@ -212,8 +212,8 @@ Replay::Replay(ReplayPlan plan) {
   for (auto& [device, bytes] : m.schedule.arenas) arenas_[device] = Buffer::create(device, bytes, dtypes::uint8);
   m = {};
   beside_ = tg::side_by_side(uses());
-  for (size_t i = 0; i < input_number_.size(); i++) nth(buffers_, input_number_[i]).reset();
-  for (size_t i = 0; i < output_number_.size(); i++) nth(buffers_, output_number_[i]).reset();
+  for (size_t i = 0; i < input_number_.size(); i++) at(buffers_, input_number_[i]).reset();
+  for (size_t i = 0; i < output_number_.size(); i++) at(buffers_, output_number_[i]).reset();
   if (once_.empty()) return;
   allocate();
   for (const Launch& l : once_) {
@@ -307,8 +307,8 @@ void Replay::run(std::span<const BufferRef> inputs, std::span<const BufferRef> o
   struct Forget {  // what was given, also when an error ends the run
     Replay& r;
     ~Forget() {
-      for (int32_t b : r.input_number_) nth(r.buffers_, b).reset();
-      for (int32_t b : r.output_number_) nth(r.buffers_, b).reset();
+      for (int32_t b : r.input_number_) at(r.buffers_, b).reset();
+      for (int32_t b : r.output_number_) at(r.buffers_, b).reset();
     }
   } forget{*this};
   const int64_t start = profile::now();

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "tinygrad/base/at.h"
 #include "tinygrad/engine/replay_launch.h"
 #include "tinygrad/runtime/thread_pool.h"
-#include "tinygrad/schedule/passes.h"
+#include "tinygrad/schedule/memory.h"
 
 namespace tg {
 namespace {
@@ -82,7 +83,7 @@ void Replay::plan_intermediates(Schedule& s, const std::vector<uint32_t>& call_o
 /// Nothing that is written is memory of something else that was given, or used from outside: then the order found at
 /// capture is that of this call.
 bool Replay::apart() const {
-  auto input = [&](size_t i) -> const Buffer& { return *nth(buffers_, input_number_[i]); };
+  auto input = [&](size_t i) -> const Buffer& { return *at(buffers_, input_number_[i]); };
   for (size_t i = 0; i < input_number_.size(); i++) {
     for (size_t e = 0; e < external_.size(); e++)
       if ((input_written_[i] || external_written_[e]) && overlap(input(i), *external_[e])) return false;

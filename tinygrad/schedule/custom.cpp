@@ -11,7 +11,7 @@ namespace tg {
 namespace {
 constexpr OpSet kView = groups::kMovement | groups::kDefines | Ops::AFTER | Ops::INDEX;
 bool is_memory(UOp u) { return u.in(groups::kDefines) && u.arg<ParamArg>().addrspace != AddrSpace::kAlu; }
-/// A place in memory: storage, perhaps under views and orderings.
+/// Returns true for storage, perhaps under views and orderings.
 bool is_place(UOp u) {
   while (u.in(groups::kMovement | Ops::AFTER | Ops::INDEX)) u = u.src(0);
   return is_memory(u);
@@ -36,7 +36,7 @@ class UserKernel {
   }
 
  private:
-  /// What a node becomes. Views of memory stay as they are until they are indexed.
+  /// Lowers a node. Views of memory stay as they are until they are indexed.
   void visit(UOp u) {
     if (is_place(u) && u.in(kView)) {
       if (u.is(Ops::INDEX) && shape_of(u).empty()) made_.set(u, element(u));
@@ -44,42 +44,42 @@ class UserKernel {
     }
     TG_CHECK(ValueError, !u.in(Ops::COPY | Ops::CONTIGUOUS | Ops::STAGE | Ops::FUNCTION | Ops::CALL | Ops::GETTUPLE),
              "[custom_kernel] got ", u.op(), " in a kernel, expected indexed parameters and arithmetic on them");
-    if (u == sink_ || u.is(Ops::STACK)) {
-      UOps src;
-      if (u != sink_) {
-        for (UOp s : u.srcs()) src.push_back(value(s));
-        made_.set(u, u.with_srcs(src));
+    if (u != sink_) made_.set(u, lowered(u));
+  }
+  UOp lowered(UOp u) {
+    switch (u.op()) {
+      case Ops::LOAD: return place(u.src(0)).load();
+      case Ops::STORE: {
+        UOp to = place(u.src(0)), v = value(u.src(1));
+        return to.store(v.is_const() ? UOp::constant(v.const_value(), to.dtype()) : v.cast(to.dtype()));
       }
-      return;
+      case Ops::GROUP: return effects_of(u.srcs());
+      case Ops::END: {
+        UOp e = effects_of(u.srcs().subspan(0, 1));
+        UOps ranges;
+        for (UOp r : u.srcs().subspan(1)) ranges.push_back(made_.get(r));
+        return by_hand_ ? nested(e, ranges) : e.end(ranges);
+      }
+      case Ops::RANGE:
+        if (by_hand_) return ordered_range(u);
+        break;
+      case Ops::REDUCE:
+        TG_CHECK(ValueError, !by_hand_,
+                 "[custom_kernel] got a REDUCE in a kernel that orders its own effects, expected one or the ",
+                 "other: accumulate with .after(range)");
+        break;
+      default: break;
     }
-    if (u.is(Ops::LOAD)) return made_.set(u, place(u.src(0)).load());
-    if (u.is(Ops::STORE)) {
-      UOp at = place(u.src(0)), v = value(u.src(1));
-      return made_.set(u, at.store(v.is_const() ? UOp::constant(v.const_value(), at.dtype()) : v.cast(at.dtype())));
-    }
-    if (u.in(Ops::END | Ops::GROUP)) {
-      UOps effects;
-      add_effects(u.src(0), effects);
-      if (u.is(Ops::GROUP))
-        for (size_t i = 1; i < u.nsrc(); i++) add_effects(u.src(i), effects);
-      UOp e = effects.size() == 1 ? effects[0] : UOp::make(Ops::GROUP, dtypes::void_, effects);
-      if (u.is(Ops::GROUP)) return made_.set(u, e);
-      UOps ranges;
-      for (size_t i = 1; i < u.nsrc(); i++) ranges.push_back(made_.get(u.src(i)));
-      return made_.set(u, by_hand_ ? nested(e, ranges) : e.end(ranges));
-    }
-    if (u.is(Ops::RANGE) && by_hand_) {  // its loops stay loops, its lanes lanes
-      RangeArg a = u.arg<RangeArg>();
-      if (a.type != AxisType::kReduce && a.type != AxisType::kVector) a.type = AxisType::kLoop;
-      // A size that depends on other loops is simplified now: simplified in an index it would be another loop's.
-      return made_.set(u, UOp::range(index_simplify(value(u.src(0))), a, u.dtype()));
-    }
-    TG_CHECK(ValueError, !(by_hand_ && u.is(Ops::REDUCE)),
-             "[custom_kernel] got a REDUCE in a kernel that orders its own effects, expected one or the ",
-             "other: accumulate with .after(range)");
     UOps src;
     for (UOp s : u.srcs()) src.push_back(value(s));
-    made_.set(u, u.nsrc() ? u.with_srcs(src) : u);
+    return u.nsrc() ? u.with_srcs(src) : u;
+  }
+  /// Returns a RANGE of a kernel whose order is fixed: its loops stay loops, its lanes lanes.
+  UOp ordered_range(UOp u) {
+    RangeArg a = u.arg<RangeArg>();
+    if (a.type != AxisType::kReduce && a.type != AxisType::kVector) a.type = AxisType::kLoop;
+    // A size that depends on other loops is simplified now: simplified in an index it would be another loop's.
+    return UOp::range(index_simplify(value(u.src(0))), a, u.dtype());
   }
 
   UOp value(UOp u) {
@@ -99,28 +99,22 @@ class UserKernel {
   }
   UOp element(UOp u) { return resolve(u, {}); }
 
-  /// INDEX(flat storage, flat index) of the element `idx` of a view.
+  /// Returns INDEX(flat storage, flat index) of the element `idx` of a view.
   UOp resolve(UOp u, UOps idx) {
-    Access at{UOp::stack(idx), UOp()};
+    IndexedRead at{UOp::stack(idx), UOp()};
     UOps deps;
-    while (!u.in(groups::kDefines)) {
+    for (; !u.in(groups::kDefines); u = u.src(0)) {
       if (u.is(Ops::AFTER)) {
-        for (size_t i = 1; i < u.nsrc(); i++) {
-          if (u.src(i).is(Ops::RANGE)) deps.push_back(made_.get(u.src(i)));
-          else add_effects(u.src(i), deps);
+        for (UOp d : u.srcs().subspan(1)) {
+          if (d.is(Ops::RANGE)) deps.push_back(made_.get(d));
+          else add_effects(d, deps);
         }
       } else if (u.is(Ops::INDEX)) {
-        UOps all;
-        for (size_t i = 1; i < u.nsrc(); i++) {
-          UOp v = value(u.src(i));
-          all.push_back(v.dtype() == dtypes::weakint || v.is_invalid() ? v : v.cast(dtypes::weakint));
-        }
-        if (u.src(0).in(groups::kDefines) && shape_of(u.src(0)).empty()) all.clear();  // a scalar has one place
+        UOps all = indices(u);
         check_axes(u.src(0), all, at.valid);
         all.insert(all.end(), at.idx.srcs().begin(), at.idx.srcs().end());
         at.idx = UOp::stack(all);
       } else at = through_movement(weak_offsets(u), at);
-      u = u.src(0);
     }
     UOp flat = index_simplify(flat_index(at.idx, shape_of(u)));
     flat = inside(u, flat, at.valid);
@@ -132,7 +126,17 @@ class UserKernel {
     }
     return UOp::make(Ops::INDEX, storage.dtype(), {storage, flat});
   }
-  /// IndexError where an index of an axis is known to leave it.
+  /// Returns the indices of an INDEX as index arithmetic.
+  UOps indices(UOp u) {
+    UOps out;
+    if (u.src(0).in(groups::kDefines) && shape_of(u.src(0)).empty()) return out;  // a scalar has one element
+    for (UOp i : u.srcs().subspan(1)) {
+      UOp v = value(i);
+      out.push_back(v.dtype() == dtypes::weakint || v.is_invalid() ? v : v.cast(dtypes::weakint));
+    }
+    return out;
+  }
+  /// Throws IndexError where an index of an axis is known to leave it.
   void check_axes(UOp view, const UOps& idx, UOp valid) {
     const Shape& shape = shape_of(view);
     for (size_t axis = 0; axis < idx.size() && axis < shape.size(); axis++)
@@ -142,8 +146,8 @@ class UserKernel {
                              memory_name(view), ", shape ", shape, ", expected 0 to ", shape[axis].max() - 1,
                              ": shorten the loop or guard the index with valid(condition)"));
   }
-  /// The flat index, valid where it is valid and inside of the storage: what depends on loaded numbers or on variables
-  /// is checked as the kernel runs, since it must not reach other memory whatever they are.
+  /// Returns the flat index, valid where it is valid and inside of the storage: an index that depends on loaded values
+  /// or on variables is checked when the kernel runs, since it must not reach other memory whatever they are.
   UOp inside(UOp storage, UOp flat, UOp valid) {
     const Shape& shape = shape_of(storage);
     int128 n = 1;
@@ -170,7 +174,7 @@ class UserKernel {
     const ParamArg& p = u.arg<ParamArg>();
     return str(view ? "a view of " : "", u.is(Ops::PARAM) ? "parameter " : "register ", p.slot);
   }
-  /// A PAD or SHRINK whose offsets are index arithmetic, not of a type of the kernel's.
+  /// Returns a PAD or SHRINK with offsets as index arithmetic, not of a type of the kernel's.
   UOp weak_offsets(UOp u) {
     if (!u.in(Ops::PAD | Ops::SHRINK)) return u;
     UOps src{u.src(0)};
@@ -187,7 +191,13 @@ class UserKernel {
     return UOp::make(u.op(), u.dtype(), {UOp::shape_stack(dims)}, u.arg());
   }
 
-  /// The effects a node stands for: those of an AFTER are the ones it waits for.
+  /// Returns the effects of these nodes as one.
+  UOp effects_of(std::span<const UOp> nodes) {
+    UOps effects;
+    for (UOp u : nodes) add_effects(u, effects);
+    return effects.size() == 1 ? effects[0] : UOp::make(Ops::GROUP, dtypes::void_, effects);
+  }
+  /// Adds the effects a node stands for: those of an AFTER are the ones it waits for.
   void add_effects(UOp u, UOps& out) {
     UOps stack{u};
     while (!stack.empty()) {
@@ -209,7 +219,7 @@ class UserKernel {
       if (ranges[i].arg<RangeArg>().type != AxisType::kVector) e = e.end(UOps{ranges[i]});
     return e;
   }
-  /// One END around every STORE, as the scheduler makes them. Effects ordered by hand stay as they are.
+  /// Puts one END around every STORE, as the scheduler does. Effects ordered by hand stay as they are.
   void close(UOp root, UOps& out) {
     if (by_hand_) {
       out.push_back(root);

@@ -1,21 +1,22 @@
 /// \file Rewrites of the tensor graph before ranges are assigned.
+#include "tinygrad/schedule/early.h"
+
 #include <algorithm>
 #include <unordered_map>
 
-#include "tinygrad/schedule/passes.h"
+#include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/graph.h"
 #include "tinygrad/uop/rewrite.h"
 
 namespace tg {
 using namespace upat;
 namespace {
-constexpr int64_t kLongRow = 1 << 17;  // elements that do not stay in the cache
-constexpr int64_t kPart = 1 << 12;     // of such a row: several of them stay
 
 UOp movement(Ops op, UOp x, const Shape& shape) { return UOp::make(op, x.dtype(), {x, shape.stack()}); }
 bool has_zero(const Shape& s) {
   return std::any_of(s.begin(), s.end(), [](const SInt& d) { return d == 0; });
 }
-/// A value of this shape that is one literal everywhere.
+/// Returns a value of this shape that is one literal everywhere.
 UOp filled(ConstValue v, DType d, const Shape& shape) {
   UOp c = UOp::constant(v, d);
   return shape.empty() ? c : movement(Ops::EXPAND, c, shape);
@@ -24,6 +25,12 @@ ConstValue identity_of(Ops op, DType d) {
   if (op == Ops::MUL) return 1;
   if (op == Ops::ADD) return 0;
   return d.is_float() ? ConstValue(float_min(d)) : ConstValue(int_min(d));
+}
+/// Returns true for a value that lies row-major in memory of its own.
+bool is_contiguous(UOp x) {
+  UOp s = x;
+  while (s.is(Ops::RESHAPE)) s = s.src(0);
+  return s.in(Ops::CONTIGUOUS | Ops::COPY) || is_whole_buffer(x);
 }
 bool all_zero(UOp stack) {
   return std::all_of(stack.srcs().begin(), stack.srcs().end(), [](UOp s) { return s.is_const_int(0); });
@@ -38,46 +45,54 @@ EarlyContext context_of(UOp sink, const ScheduleOptions& options) {
   for (UOp u : sink.toposort()) {
     if (!u.is(Ops::REDUCE) || u.arg<ReduceArg>().op != Ops::ADD || !u.src(0).is(Ops::EXP2)) continue;
     const Shape &in = shape_of(u.src(0)), &out = shape_of(u);
-    if (in.symbolic() || out.symbolic() || out.numel() == 0 || in.numel() / out.numel() < kLongRow) continue;
+    if (in.symbolic() || out.symbolic() || out.numel() == 0 || in.numel() / out.numel() < options.l2_bytes / 8)
+      continue;  // half of the cache: the row does not stay there
     c.softmaxes.push_back({in.numel(), out.numel()});
   }
   return c;
 }
 
-/// A reduction of very much to very little in two steps: the first has enough results for all threads. Splits the
-/// outermost reduced axis it can, so that the first step reads memory in order. Long rows of a softmax have short parts
-/// (pair_maxima.cpp), however many they are.
+/// Returns true for a maximum or a sum of exponentials over long rows of a softmax, which have short parts
+/// (partial_max_sum.cpp), however many they are.
+bool is_softmax_row(const EarlyContext& c, const ReduceArg& arg, UOp x, int64_t inputs, int64_t results) {
+  return std::find(c.softmaxes.begin(), c.softmaxes.end(), std::pair(inputs, results)) != c.softmaxes.end() &&
+         arg.axes.size() == 1 && static_cast<size_t>(arg.axes[0]) + 1 == shape_of(x).size() &&
+         (arg.op == Ops::MAX || x.is(Ops::EXP2));
+}
+/// Reduces one axis in `parts` parts, then these.
+UOp reduce_in_parts(UOp u, UOp x, int32_t axis, int64_t parts) {
+  const ReduceArg& arg = u.arg<ReduceArg>();
+  Shape split = shape_of(x), kept = shape_of(u);
+  const int64_t n = split[static_cast<size_t>(axis)].value();
+  split[static_cast<size_t>(axis)] = kept[static_cast<size_t>(axis)] = parts;
+  split.insert(split.begin() + axis + 1, SInt(n / parts));
+  ReduceArg first{arg.op, {}}, second{arg.op, {axis}};
+  for (int32_t b : arg.axes) first.axes.push_back(b < axis ? b : b + 1);
+  UOp partial = UOp::make(Ops::REDUCE, u.dtype(), {movement(Ops::RESHAPE, x, split)}, first);
+  partial = UOp::make(Ops::CONTIGUOUS, u.dtype(), {partial});
+  return UOp::make(Ops::REDUCE, u.dtype(), {movement(Ops::RESHAPE, partial, kept)}, second);
+}
+/// Splits a reduction of many elements to few into two: the first has enough results for all threads. Splits the
+/// outermost reduced axis it can, so that the first step reads memory in order.
 UOp split_reduce(const EarlyContext& c, UOp u, UOp x) {
   const ScheduleOptions& o = c.options;
   if (!o.split_reduces) return {};
   const Shape &in = shape_of(x), &out = shape_of(u);
   if (in.symbolic() || out.symbolic()) return {};
-  int64_t results = out.numel(), inputs = in.numel();
+  const int64_t results = out.numel(), inputs = in.numel();
   if (results == 0 || inputs / results < o.split_threshold) return {};
   const ReduceArg& arg = u.arg<ReduceArg>();
-  const bool pairs =
-      std::find(c.softmaxes.begin(), c.softmaxes.end(), std::pair(inputs, results)) != c.softmaxes.end() &&
-      arg.axes.size() == 1 && static_cast<size_t>(arg.axes[0]) + 1 == in.size() &&
-      (arg.op == Ops::MAX || x.is(Ops::EXP2));
-  if (results >= 64 && !pairs) return {};
+  const int64_t part = o.l2_bytes / 256;  // elements of a long row: several parts stay in the cache
+  const bool softmax = is_softmax_row(c, arg, x, inputs, results);
+  if (results >= 64 && !softmax) return {};
   for (int32_t a : arg.axes) {
-    int64_t n = in[static_cast<size_t>(a)];
-    for (int64_t d = pairs ? std::max<int64_t>(256, n / kPart) : 256; d >= 8; d--) {
-      if (n % d || n / d < 2 || results * d > (int64_t{1} << o.split_size))
-        continue;  // parts of one element are the same sum again
-      Shape split = in;
-      split[static_cast<size_t>(a)] = d;
-      split.insert(split.begin() + a + 1, SInt(n / d));
-      ReduceArg first{arg.op, {}}, second{arg.op, {a}};
-      for (int32_t b : arg.axes) first.axes.push_back(b < a ? b : b + 1);
-      UOp partial = UOp::make(Ops::REDUCE, u.dtype(), {movement(Ops::RESHAPE, x, split)}, first);
-      partial = UOp::make(Ops::CONTIGUOUS, u.dtype(), {partial});
-      Shape kept = out;
-      kept[static_cast<size_t>(a)] = d;
-      return UOp::make(Ops::REDUCE, u.dtype(), {movement(Ops::RESHAPE, partial, kept)}, second);
-    }
+    const int64_t n = in[static_cast<size_t>(a)].value();
+    // Parts of one element would be the same reduction again.
+    for (int64_t parts = softmax ? std::max<int64_t>(256, n / part) : 256; parts >= 8; parts--)
+      if (n % parts == 0 && n / parts >= 2 && results * parts <= (int64_t{1} << o.split_size))
+        return reduce_in_parts(u, x, a, parts);
   }
-  // No size divides: a sum may go on over zeros.
+  // No size divides: a sum may be padded with zeros.
   auto longest = static_cast<size_t>(*std::max_element(arg.axes.begin(), arg.axes.end(), [&](int32_t a, int32_t b) {
     return in[static_cast<size_t>(a)].value() < in[static_cast<size_t>(b)].value();
   }));
@@ -105,8 +120,12 @@ const PatternMatcher<>& early_rules() {
         for (int64_t a : p) q.push_back(x.arg<std::vector<int64_t>>()[static_cast<size_t>(a)]);
         return UOp::make(Ops::PERMUTE, u.dtype(), {x.src(0)}, q);
       }),
-      rule(u = op<Ops::FLIP>(x), [](U u, X x) -> UOp { return u.arg<std::vector<int64_t>>().empty() ? UOp(x) : UOp(); }),
-      rule(u = op<Ops::SHRINK>(x, _, _), [](U u, X x) -> UOp { return all_zero(u.src(1)) && shape_of(u) == shape_of(x) ? UOp(x) : UOp(); }),
+      rule(u = op<Ops::FLIP>(x), [](U u, X x) -> UOp {
+        return u.arg<std::vector<int64_t>>().empty() ? UOp(x) : UOp();
+      }),
+      rule(u = op<Ops::SHRINK>(x, _, _), [](U u, X x) -> UOp {
+        return all_zero(u.src(1)) && shape_of(u) == shape_of(x) ? UOp(x) : UOp();
+      }),
       rule(u = op<Ops::PAD>(x, _, _), [](U u, X x) -> UOp {
         if (has_zero(shape_of(x))) return filled(0, u.dtype(), shape_of(u));
         return all_zero(u.src(1)) && shape_of(u) == shape_of(x) ? UOp(x) : UOp();
@@ -114,24 +133,14 @@ const PatternMatcher<>& early_rules() {
       // ---- storage ----
       rule(u = node<Ops::CALL>(), [](U u) -> UOp {
         UOps src;
-        for (UOp s : u.srcs()) {
-          UOp b = s;
-          while (b.is(Ops::RESHAPE)) b = b.src(0);
-          src.push_back(b.in(Ops::CONTIGUOUS | Ops::COPY) || is_whole_buffer(s) ? s : UOp::make(Ops::CONTIGUOUS, s.dtype(), {s}));
-        }
+        for (UOp s : u.srcs()) src.push_back(is_contiguous(s) ? s : UOp::make(Ops::CONTIGUOUS, s.dtype(), {s}));
         return std::equal(src.begin(), src.end(), u.srcs().begin()) ? UOp() : u.with_srcs(src);
       }),
-      rule(u = op<Ops::CONTIGUOUS>(x), [](U, X x) -> UOp {
-        UOp s = x;
-        while (s.is(Ops::RESHAPE)) s = s.src(0);
-        return s.in(Ops::CONTIGUOUS | Ops::COPY) || is_whole_buffer(x) ? UOp(x) : UOp();
-      }),
+      rule(u = op<Ops::CONTIGUOUS>(x), [](U, X x) -> UOp { return is_contiguous(x) ? UOp(x) : UOp(); }),
       rule(u = op<Ops::COPY>(x), [](U u, X x) -> UOp {
         const std::string& from = device_of(x);
         if (from.empty() || from == u.arg<std::string>()) return x;
-        UOp s = x;
-        while (s.is(Ops::RESHAPE)) s = s.src(0);
-        if (s.in(Ops::CONTIGUOUS | Ops::COPY) || is_whole_buffer(x)) return {};
+        if (is_contiguous(x)) return {};
         return UOp::make(Ops::COPY, u.dtype(), {UOp::make(Ops::CONTIGUOUS, x.dtype(), {x})}, u.arg());
       }),
       rule(op<Ops::DETACH>(x), x),
@@ -158,9 +167,30 @@ const PatternMatcher<>& early_rules() {
   // clang-format on
   return *pm;
 }
-/// Products of narrow floats that only a sum in a wider type reads are made in that type: none is rounded. (Products of
-/// integers stay as they are: those that wrap are numbers a program may have asked for. Matrices and convolutions widen
-/// theirs, see tensor/product.h.)
+std::vector<int32_t> count_uses(const UOps& order) {
+  std::vector<int32_t> uses(Graph::current().id_limit(), 0);
+  for (UOp u : order)
+    for (UOp s : u.srcs()) uses[s.id()]++;
+  return uses;
+}
+/// Rebuilds a graph, given sources first: `replace(node, new sources, nodes made so far)` may change a node's sources.
+/// Returns the last node; nodes keep the operations they were made for.
+template <class F> UOp rebuild_with_origins(const UOps& order, F&& replace) {
+  MemoScope made;
+  const Origin origin(nullptr);
+  UOps src;
+  for (UOp u : order) {
+    src.clear();
+    for (UOp s : u.srcs()) src.push_back(made.get(s));
+    origin.set(Graph::current().origin(u));
+    replace(u, src, made);
+    made.set(u, std::equal(src.begin(), src.end(), u.srcs().begin()) ? u : u.with_srcs(src));
+  }
+  return made.get(order.back());
+}
+/// Computes products of narrow floats that only a sum in a wider type reads in that type: none is rounded. (Products of
+/// integers stay as they are: a program may rely on those that wrap. Matrices and convolutions widen theirs, see
+/// tensor/product.h.)
 UOp widen_products(UOp sink) {
   const UOps order = sink.toposort();
   auto is_narrow_product = [](UOp sum) {
@@ -171,37 +201,19 @@ UOp widen_products(UOp sink) {
     return narrow.is_float() && narrow != sum.dtype() && can_lossless_cast(narrow, sum.dtype());
   };
   if (std::none_of(order.begin(), order.end(), is_narrow_product)) return sink;
-  std::vector<int32_t> uses(Graph::current().id_limit(), 0);
-  for (UOp u : order)
-    for (UOp s : u.srcs()) uses[s.id()]++;
-  MemoScope memo;
-  const Origin origin(nullptr);
-  UOps src;
-  for (UOp u : order) {
-    src.clear();
-    bool changed = false;
-    for (UOp s : u.srcs()) {
-      src.push_back(memo.get(s));
-      changed |= src.back() != s;
-    }
-    origin.set(Graph::current().origin(u));
-    if (is_narrow_product(u) && uses[u.src(0).id()] == 1 && uses[u.src(0).src(0).id()] == 1) {
-      UOp product = u.src(0).src(0);
-      auto widened = [&](UOp factor) { return memo.get(factor).cast(product.dtype()).cast(u.dtype()); };
-      src[0] = UOp::alu(Ops::MUL, {widened(product.src(0)), widened(product.src(1))});
-      changed = true;
-    }
-    memo.set(u, changed ? u.with_srcs(src) : u);
-  }
-  return memo.get(sink);
+  const std::vector<int32_t> uses = count_uses(order);
+  return rebuild_with_origins(order, [&](UOp u, UOps& src, const MemoScope& made) {
+    if (!is_narrow_product(u) || uses[u.src(0).id()] != 1 || uses[u.src(0).src(0).id()] != 1) return;
+    UOp product = u.src(0).src(0);
+    auto widened = [&](UOp factor) { return made.get(factor).cast(product.dtype()).cast(u.dtype()); };
+    src[0] = UOp::alu(Ops::MUL, {widened(product.src(0)), widened(product.src(1))});
+  });
 }
-/// What asks for the sign of x where relu(x) exists and x is used for nothing else asks relu(x) instead, so that x need
+/// Rewrites comparisons of x with 0 to compare relu(x) where that exists and x is used for nothing else, so that x need
 /// not be stored for a gradient.
-UOp signs_of_relu(UOp sink) {
-  UOps order = sink.toposort();
-  std::vector<int32_t> uses(Graph::current().id_limit(), 0);
-  for (UOp u : order)
-    for (UOp s : u.srcs()) uses[s.id()]++;
+UOp reuse_relu_mask(UOp sink) {
+  const UOps order = sink.toposort();
+  const std::vector<int32_t> uses = count_uses(order);
   auto is_zero = [](UOp u) { return u.is_const() && !u.is_invalid() && u.const_float() == 0; };
   std::unordered_map<UOp, UOp> relu_of;  // by the comparison
   for (UOp u : order) {
@@ -212,25 +224,14 @@ UOp signs_of_relu(UOp sink) {
       relu_of[c] = u;
   }
   if (relu_of.empty()) return sink;
-  MemoScope memo;
-  const Origin origin(nullptr);
-  UOps src;
-  for (UOp u : order) {
-    src.clear();
-    bool changed = false;
-    for (UOp s : u.srcs()) {
-      UOp m = memo.get(s);
-      if (auto it = relu_of.find(s); it != relu_of.end() && it->second != u) {
-        UOp relu = UOp::alu(Ops::WHERE, {m, m.src(1), it->second.src(2)});
-        m = UOp::alu(Ops::CMPLT, {m.src(0), relu});
-      }
-      src.push_back(m);
-      changed |= m != s;
+  return rebuild_with_origins(order, [&](UOp u, UOps& src, const MemoScope&) {
+    for (uint32_t i = 0; i < u.nsrc(); i++) {
+      const auto it = relu_of.find(u.src(i));
+      if (it == relu_of.end() || it->second == u) continue;
+      UOp c = src[i], relu = UOp::alu(Ops::WHERE, {c, c.src(1), it->second.src(2)});
+      src[i] = UOp::alu(Ops::CMPLT, {c.src(0), relu});
     }
-    origin.set(Graph::current().origin(u));
-    memo.set(u, changed ? u.with_srcs(src) : u);
-  }
-  return memo.get(sink);
+  });
 }
 }  // namespace
 
@@ -242,7 +243,7 @@ bool is_whole_buffer(UOp u) {
 UOp early_rewrites(UOp sink, const ScheduleOptions& options) {
   const EarlyContext context = context_of(sink, options);
   if (!options.round_products) sink = widen_products(sink);
-  return signs_of_relu(graph_rewrite(sink, early_rules(), context, {.name = "early rewrites"}));
+  return reuse_relu_mask(graph_rewrite(sink, early_rules(), context, {.name = "early rewrites"}));
 }
 
 }  // namespace tg

@@ -14,7 +14,7 @@
 
 namespace tg {
 namespace {
-constexpr int64_t kPoints = 4096;    // loops with this many iterations are walked from begin to end
+constexpr int64_t kPoints = 4096;    // iterations up to which loops are walked completely
 constexpr size_t kMostCorners = 10;  // 2^10 corners
 
 /// An expression over loops of known size, evaluated at one iteration after the other.
@@ -37,9 +37,9 @@ class AtPoints {
       values_.emplace_back();
     }
   }
-  /// False where it depends on more than loops of known size.
+  /// Returns false where it depends on more than loops of known size.
   bool known() const { return known_; }
-  /// Iterations of all loops together; 0 when there is none.
+  /// Returns the number of iterations of all loops together.
   double points() const {
     double n = 1;
     for (int64_t s : sizes_) n *= static_cast<double>(s);
@@ -47,7 +47,7 @@ class AtPoints {
   }
   size_t loops() const { return loops_.size(); }
   int64_t size(size_t loop) const { return sizes_[loop]; }
-  /// The index in this iteration; nothing where it is not valid.
+  /// Returns the index in this iteration; nullopt where it is not valid.
   std::optional<int128> at(const std::vector<int64_t>& point) {
     for (size_t k = 0; k < loops_.size(); k++) values_[place_.at(loops_[k])] = ConstValue(point[k]);
     for (UOp u : order_) {
@@ -77,28 +77,30 @@ class AtPoints {
   bool known_ = true;
 };
 
-/// The iterations that are looked at; `all` says whether those are all there are.
-std::vector<std::vector<int64_t>> points_of(const AtPoints& e, bool& all) {
+using Point = std::vector<int64_t>;
+
+std::vector<Point> all_points(const AtPoints& e) {
+  std::vector<Point> out;
+  if (e.points() == 0) return out;
   const size_t n = e.loops();
-  std::vector<std::vector<int64_t>> out;
-  all = e.points() <= static_cast<double>(kPoints);
-  if (all) {
-    if (e.points() == 0) return out;
-    for (std::vector<int64_t> p(n);;) {
-      out.push_back(p);
-      size_t k = n;
-      while (k > 0 && ++p[k - 1] == e.size(k - 1)) p[--k] = 0;
-      if (k == 0) return out;
-    }
+  for (Point p(n);;) {
+    out.push_back(p);
+    size_t k = n;
+    while (k > 0 && ++p[k - 1] == e.size(k - 1)) p[--k] = 0;
+    if (k == 0) return out;
   }
-  const size_t turning = std::min(n, kMostCorners);
+}
+/// Returns corners of the loops, of the first kMostCorners all, and samples between.
+std::vector<Point> some_points(const AtPoints& e) {
+  const size_t n = e.loops(), turning = std::min(n, kMostCorners);
+  std::vector<Point> out;
   for (size_t corner = 0; corner < size_t{1} << turning; corner++) {
-    std::vector<int64_t>& p = out.emplace_back(n);
+    Point& p = out.emplace_back(n);
     for (size_t k = 0; k < n; k++) p[k] = corner >> std::min(k, turning - 1) & 1 ? e.size(k) - 1 : 0;
   }
   uint64_t state = 1;
   for (int64_t i = 0; i < kPoints; i++) {
-    std::vector<int64_t>& p = out.emplace_back(n);
+    Point& p = out.emplace_back(n);
     for (size_t k = 0; k < n; k++) {
       state = state * 6364136223846793005u + 1442695040888963407u;
       p[k] = static_cast<int64_t>((state >> 33) % static_cast<uint64_t>(e.size(k)));
@@ -106,7 +108,7 @@ std::vector<std::vector<int64_t>> points_of(const AtPoints& e, bool& all) {
   }
   return out;
 }
-/// Whether index arithmetic reads a loop; what memory holds may be anything.
+/// Returns true where index arithmetic reads a loop; loaded values are unknown anyway.
 bool reads_loop(UOp index, UOp loop) {
   std::unordered_set<UOp> seen;
   UOps stack{index};
@@ -120,8 +122,8 @@ bool reads_loop(UOp index, UOp loop) {
   return false;
 }
 
-/// A loop of the sum whose size is an expression, and that no other part of the sum reads: it ends where the loops
-/// around it let it.
+/// Returns a loop of the sum whose size is an expression of the loops around it, and that no other part of the sum
+/// reads; null where there is none.
 const Term* inner_loop(const Linear& sum) {
   for (const Term& t : sum.terms)
     if (t.base.is(Ops::RANGE) && !t.base.src(0).is_const() &&
@@ -131,15 +133,15 @@ const Term* inner_loop(const Linear& sum) {
   return nullptr;
 }
 
-/// Bounds of a sum of loops, of which inner ones are as long as those around them say (triangles): these are at their
-/// begin or their end, as an expression of the others, so that what depends on both cancels.
+/// Returns bounds of a sum of loops, of which inner ones are as long as those around them say (triangles): an inner
+/// loop is replaced by its first or last iteration, an expression of the others, so that terms of both cancel.
 Bounds bounds_over_loops(UOp index) {
-  auto extreme = [&](bool greatest) {
+  auto extreme = [&](bool maximum) {
     Linear sum(index);
     while (const Term* inner = inner_loop(sum)) {
       const auto [loop, coef] = *inner;
       sum.add(loop, -coef);
-      if ((coef > 0) == greatest) {
+      if ((coef > 0) == maximum) {
         sum.add(Linear(index_simplify(loop.src(0))), coef);
         sum.c -= coef;
       }
@@ -157,29 +159,23 @@ IndexCheck check_index(UOp index, UOp valid, int128 size) {
     valid = and_valid(valid, i.src(0));
     i = i.src(1);
   }
-  if (i.is_invalid()) return {IndexCheck::kInside, {}};
-  if (valid) {
-    valid = index_simplify(valid);
-    if (valid.is_const_int(0)) return {IndexCheck::kInside, {}};
-    if (valid.is_const()) valid = UOp();
-  }
+  if (valid) valid = index_simplify(valid);
+  if (i.is_invalid() || valid.is_const_int(0)) return {IndexCheck::kInside, {}};
+  if (valid.is_const()) valid = UOp();
   IndexCheck result{IndexCheck::kUnknown, bounds_of(valid ? uop_given_valid(valid, i) : i)};
   auto inside = [&](int128 v) { return v >= 0 && v < size; };
   if (inside(result.bounds.lo) && inside(result.bounds.hi)) return {IndexCheck::kInside, result.bounds};
   if (const Bounds b = bounds_over_loops(i); inside(b.lo) && inside(b.hi)) return {IndexCheck::kInside, b};
   AtPoints e(i, valid);
   if (!e.known()) return result;
-  bool all = false, any = false, outside = false;
-  Bounds seen{};
-  for (const auto& p : points_of(e, all)) {
+  const bool all = e.points() <= static_cast<double>(kPoints);
+  std::optional<Bounds> seen;
+  for (const Point& p : all ? all_points(e) : some_points(e)) {
     const std::optional<int128> v = e.at(p);
-    if (!v) continue;
-    seen = any ? Bounds{std::min(seen.lo, *v), std::max(seen.hi, *v)} : Bounds{*v, *v};
-    any = true;
-    outside |= !inside(*v);
+    if (v) seen = seen ? Bounds{std::min(seen->lo, *v), std::max(seen->hi, *v)} : Bounds{*v, *v};
   }
-  if (outside) return {IndexCheck::kOutside, seen};
-  if (all) return {IndexCheck::kInside, seen};
+  if (seen && !(inside(seen->lo) && inside(seen->hi))) return {IndexCheck::kOutside, *seen};
+  if (all) return {IndexCheck::kInside, seen.value_or(Bounds{})};
   return result;
 }
 

@@ -26,7 +26,7 @@ UOp mul(UOp a, UOp b) {
 UOp div(UOp a, UOp b) { return b.is_const_int(1) ? a : a / b; }
 UOp mod(UOp a, UOp b) { return b.is_const_int(1) ? zero() : a % b; }
 
-/// One group of axes with equal products: splits the flat position over `to` into axes of `from`.
+/// Splits the flat position over the axes `to` into the axes `from`, a group with an equal product.
 void regroup(std::span<const UOp> idx, std::span<const SInt> to, std::span<const SInt> from, UOps& out) {
   UOp flat = zero(), stride = UOp::constant(int64_t{1});
   for (size_t k = to.size(); k-- > 0;) {
@@ -77,8 +77,8 @@ UOp reshape_index(UOp idx, const Shape& to, const Shape& from) {
       if (s.symbolic()) {
         i = a.size();
         j = b.size();
-        break;
-      }  // no way to see where groups end: all that is left is one group
+        break;  // nobody can see where groups end: all that is left is one group
+      }
       if (take_a) pa *= a[i++].value();
       else pb *= b[j++].value();
       open = pa != pb || i == i0 || j == j0;
@@ -121,7 +121,7 @@ UOp flat_index(UOp idx, const Shape& shape) {
   return index_simplify(flat);
 }
 
-Access through_movement(UOp op, const Access& at) {
+IndexedRead through_movement(UOp op, const IndexedRead& at) {
   const Shape &to = shape_of(op), &from = shape_of(op.src(0));
   UOps out;
   UOp valid = at.valid;
@@ -167,7 +167,7 @@ bool shows_padding(UOp view, UOp base) {
   UOps idx;
   for (const SInt& n : shape_of(view))
     idx.push_back(n == 1 ? zero() : UOp::range(n.uop(), RangeArg{{static_cast<int32_t>(idx.size())}, AxisType::kLoop}));
-  Access at{UOp::stack(idx), UOp()};
+  IndexedRead at{UOp::stack(idx), UOp()};
   for (UOp u = view; u != base; u = u.src(0))
     if (u.in(groups::kMovement)) at = through_movement(u, at);
   return at.valid && bounds_of(index_simplify(at.valid)).lo != 1;

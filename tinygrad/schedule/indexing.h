@@ -5,25 +5,25 @@
 
 namespace tg {
 
-/// Reads a value at `idx` (a STACK with one weakint expression per axis) where `valid` holds (empty: everywhere).
-struct Access {
+/// A read of a value at `idx` (a STACK with one weakint expression per axis) where `valid` holds (empty: everywhere).
+struct IndexedRead {
   UOp idx, valid;
 };
 
-/// Simplified arithmetic on weakint expressions.
+/// Simplifies arithmetic on weakint expressions.
 UOp index_simplify(UOp u);
-/// The conjunction; either may be empty, and the result is empty when it always holds.
+/// Returns the conjunction; either may be empty, and the result is empty when it always holds.
 UOp and_valid(UOp a, UOp b);
 
-/// The access to the source of a movement op (RESHAPE, EXPAND, PERMUTE, PAD, SHRINK, FLIP) that gives its result at
-/// `at`.
-Access through_movement(UOp op, const Access& at);
-/// Does a view of `base` show any of the zeros that a PAD puts around what it is of? A step that does not fit an axis
-/// passes through padding that is cut off again.
+/// Returns the read of the source of a movement op (RESHAPE, EXPAND, PERMUTE, PAD, SHRINK, FLIP) that gives its result
+/// at `at`.
+IndexedRead through_movement(UOp op, const IndexedRead& at);
+/// Returns true where a view of `base` shows any of the zeros that a PAD adds. (A stride that does not divide an axis
+/// pads it and shrinks the padding away again.)
 bool shows_padding(UOp view, UOp base);
-/// Index into a source of shape `from` of an op that broadcasts to shape `to`, NumPy's rule.
+/// Returns the index into a source of shape `from` of an op that broadcasts to shape `to`, NumPy's rule.
 UOp through_broadcast(UOp idx, const Shape& to, const Shape& from);
-/// Row-major position of `idx` in an array of this shape.
+/// Returns the row-major position of `idx` in an array of this shape.
 UOp flat_index(UOp idx, const Shape& shape);
 
 }  // namespace tg

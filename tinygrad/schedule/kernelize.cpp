@@ -1,47 +1,41 @@
 /// \file Every step becomes a kernel AST in an arena of its own; equal kernels become one.
+#include "tinygrad/schedule/kernelize.h"
+
 #include <algorithm>
-#include <charconv>
 #include <map>
 
-#include "tinygrad/schedule/indexing.h"
-#include "tinygrad/schedule/passes.h"
+#include "tinygrad/uop/graph.h"
 #include "tinygrad/uop/symbolic.h"
+#include "tinygrad/uop/walk.h"
 
 namespace tg {
 namespace {
-bool is_gather(UOp u) { return u.is(Ops::SPECIAL) && u.arg<std::string>().starts_with("gather"); }
-int number_in(const std::string& s, size_t skip) {
-  int n = 0;
-  std::from_chars(s.data() + skip, s.data() + s.size(), n);
-  return n;
-}
-
 /// Copies one step's expressions into a new arena and numbers what they use in the order it is met.
-class Importer {
+class KernelBuilder {
  public:
-  Importer(Graph& from, const Lowered& l, const std::vector<ScheduleBuffer>& buffers, Step& step)
-      : l_(l), buffers_(buffers), step_(step), memo_(from) {}
+  KernelBuilder(Graph& from, const StepGraph& g, const Step& step, ScheduleItem& item)
+      : g_(g), step_(step), item_(item), memo_(from) {}
 
   KernelRef run() {
     auto kernel = std::make_shared<Kernel>();
     kernel->arena = std::make_shared<Arena>();
     ArenaScope scope(*kernel->arena);
-    step_.buffers = {step_.buffer};
-    step_.reads = {-1};
+    const auto& s = std::get<KernelStep>(step_.what);
+    item_.call.buffers = {step_.buffer};
+    item_.reads = {-1};
     states_ = {step_.parent};
     UOp out = param(0);
-    UOps ranges;
-    output_ = true;
-    for (size_t k = 0; k < step_.ranges.size(); k++) {
-      output_ = k >= step_.in_order;
-      ranges.push_back(import(step_.ranges[k]));
+    UOps loops;
+    for (size_t k = 0; k < s.loops.size(); k++) {
+      loop_type_ = k < s.sequential_loops ? AxisType::kReduce : AxisType::kLoop;
+      loops.push_back(import(s.loops[k]));
     }
-    output_ = false;
-    UOp index = import(step_.index), value = import(step_.value);
+    loop_type_ = AxisType::kReduce;
+    UOp index = import(s.index), value = import(s.value);
     UOp store = UOp::make(Ops::INDEX, out.dtype(), {out, index}).store(value);
-    UOp sinks[1] = {store.end(ranges)};
+    UOp sinks[1] = {store.end(loops)};
     KernelInfo info;
-    if (step_.online) info.opts_to_apply.emplace();
+    if (s.attention) info.opts_to_apply.emplace();
     UOp sink = UOp::sink(sinks, info);
     // Sums of index terms were ordered by numbers that differ between equal kernels.
     kernel->sink = graph_rewrite(sink, canonical_order(), {.name = "kernel indices"});
@@ -51,141 +45,111 @@ class Importer {
 
  private:
   UOp param(size_t slot) const {
-    const ScheduleBuffer& b = nth(buffers_, step_.buffers[slot]);
+    const ScheduleBuffer& b = g_.buffer(item_.call.buffers[slot]);
     int64_t dims[1] = {b.size};
-    return UOp::make(Ops::PARAM, b.dtype, {UOp::shape_stack(dims)},
-                     ParamArg{static_cast<int64_t>(slot), AddrSpace::kGlobal, "", "", 0, 0});
+    return UOp::make(Ops::PARAM, b.dtype, {UOp::shape_stack(dims)}, ParamArg{.slot = static_cast<int64_t>(slot)});
   }
-  UOp read(UOp p) {
-    auto state = static_cast<int32_t>(p.tag()) - 1;
-    size_t slot = static_cast<size_t>(std::find(states_.begin(), states_.end(), state) - states_.begin());
+  UOp read(StateId state) {
+    const auto slot = static_cast<size_t>(std::find(states_.begin(), states_.end(), state) - states_.begin());
     if (slot == states_.size()) {
       states_.push_back(state);
-      step_.reads.push_back(state);
-      step_.buffers.push_back(nth(l_.states, state).buffer);
-    } else if (slot == 0) step_.reads[0] = state;
+      item_.reads.push_back(state);
+      item_.call.buffers.push_back(g_.state(state).buffer);
+    } else if (slot == 0) item_.reads[0] = state;
     return param(slot);
   }
   UOp variable(UOp v) {
     const ParamArg& a = v.arg<ParamArg>();
-    int32_t number = number_in(a.name, 1);
-    size_t n = step_.vars.size();
-    step_.vars.push_back(number);
-    return UOp::make(Ops::PARAM, v.dtype(), {},
-                     ParamArg{-1, AddrSpace::kAlu, "", str("v", n < 10 ? "0" : "", n), a.vmin, a.vmax});
+    const size_t n = item_.call.vars.size();
+    item_.call.vars.push_back(static_cast<int32_t>(a.slot));
+    return UOp::variable(str("v", n < 10 ? "0" : "", n), a.vmin, a.vmax, v.dtype());
   }
-  UOp range(UOp end) { return UOp::range(end, RangeArg{{ranges_++}, output_ ? AxisType::kLoop : AxisType::kReduce}); }
-  UOp resolve(UOp u) const { return is_gather(u) ? nth(l_.gathers, number_in(u.arg<std::string>(), 6)) : u; }
 
   UOp import(UOp root) {
-    root = resolve(root);
-    UOps stack{root}, src;
-    while (!stack.empty()) {
-      UOp u = stack.back();
-      if (memo_.has(u)) {
-        stack.pop_back();
-        continue;
-      }
-      if (u.is(Ops::PARAM)) {
-        memo_.set(u, u.arg<ParamArg>().addrspace == AddrSpace::kAlu ? variable(u) : read(u));
-        stack.pop_back();
-        continue;
-      }
-      // The loops of a reduction are met before its value, so that they are numbered in their own order.
-      size_t before = stack.size(), first = u.is(Ops::REDUCE) ? 1 : 0;
-      auto need = [&](size_t i) {
-        if (UOp s = resolve(u.src(i)); !memo_.has(s)) stack.push_back(s);
-      };
-      if (first) need(0);
-      for (size_t i = u.nsrc(); i-- > first;) need(i);
-      if (stack.size() != before) continue;
-      src.clear();
-      for (UOp s : u.srcs()) src.push_back(memo_.get(resolve(s)));
-      memo_.set(u, u.is(Ops::RANGE) ? range(src[0]) : UOp::make(u.op(), u.dtype(), src, u.arg()));
-      stack.pop_back();
-    }
+    root = g_.resolve(root);
+    walk(
+        root, [&](UOp u) { return memo_.has(u); }, [&](UOp u) { return sources(u); },
+        [&](UOp u) { memo_.set(u, imported(u)); });
     return memo_.get(root);
   }
+  /// Returns what is met before a node. The loops of a reduction come before its value, so that they are numbered in
+  /// their own order.
+  std::span<const UOp> sources(UOp u) {
+    sources_.clear();
+    if (u.is(Ops::PARAM)) return {};
+    for (UOp s : u.srcs()) sources_.push_back(g_.resolve(s));
+    if (u.is(Ops::REDUCE)) std::rotate(sources_.begin(), sources_.begin() + 1, sources_.end());
+    return sources_;
+  }
+  UOp imported(UOp u) {
+    if (u.is(Ops::PARAM)) {
+      const ParamArg& a = u.arg<ParamArg>();
+      return a.addrspace == AddrSpace::kAlu ? variable(u) : read(static_cast<StateId>(a.slot));
+    }
+    UOps src;
+    for (UOp s : u.srcs()) src.push_back(memo_.get(g_.resolve(s)));
+    if (u.is(Ops::RANGE)) return UOp::range(src[0], RangeArg{{ranges_++}, loop_type_});
+    return UOp::make(u.op(), u.dtype(), src, u.arg());
+  }
 
-  const Lowered& l_;
-  const std::vector<ScheduleBuffer>& buffers_;
-  Step& step_;
+  const StepGraph& g_;
+  const Step& step_;
+  ScheduleItem& item_;
   MemoScope memo_;
-  bool output_ = false;          // what is met now are loops of the result
-  std::vector<int32_t> states_;  // by slot
+  AxisType loop_type_ = AxisType::kLoop;  // of the ranges that are met now
+  std::vector<StateId> states_;           // by slot
   int32_t ranges_ = 0;
+  UOps sources_;
 };
 
-/// True when the value reads the buffer it is stored to in another place, or in another state, than where it is stored.
-bool reads_ahead(const Lowered& l, const Step& s) {
-  MemoScope seen;
-  UOps stack{s.value, s.index};
-  auto push = [&](UOp u) {
-    if (is_gather(u)) u = nth(l.gathers, number_in(u.arg<std::string>(), 6));
-    if (!seen.has(u)) {
-      seen.mark(u);
-      stack.push_back(u);
-    }
-  };
-  while (!stack.empty()) {
-    UOp u = stack.back();
-    stack.pop_back();
-    if (u.is(Ops::LOAD)) {
-      UOp p = u.src(0).src(0);
-      const int32_t state = static_cast<int32_t>(p.tag()) - 1;
-      if (nth(l.states, state).buffer == s.buffer && (u.src(0).src(1) != s.index || state != s.parent)) return true;
-    }
-    for (UOp x : u.srcs()) push(x);
-  }
-  return false;
+/// Returns true when a step reads the buffer it writes at another index, or in another state, than where it stores.
+bool reads_ahead(const StepGraph& g, StepId i) {
+  const Step& s = g.step(i);
+  const KernelStep& k = *g.kernel(i);
+  return g.any_node(k, [&](UOp u) {
+    return u.is(Ops::LOAD) && g.state(state_of(u)).buffer == s.buffer &&
+           (index_of(u) != k.index || state_of(u) != s.parent);
+  });
 }
 }  // namespace
 
-void kernelize_step(Lowered& l, const std::vector<ScheduleBuffer>& buffers, size_t step) {
-  Step& s = l.steps[step];
-  s.kernel = Importer(Graph::current(), l, buffers, s).run();
+ScheduleItem kernelize_step(const StepGraph& g, StepId i) {
+  const Step& s = g.step(i);
+  ScheduleItem item;
+  item.call.metadata = s.metadata;
+  if (const auto* copy = std::get_if<CopyStep>(&s.what)) {
+    item.call.kind = ScheduleCall::kCopy;
+    item.call.buffers = {s.buffer, g.state(copy->source).buffer};
+    item.reads = {-1, copy->source};
+  } else if (const auto* user = std::get_if<UserStep>(&s.what)) {
+    item.call.kernel = user->kernel;
+    item.reads = user->arguments;
+    for (StateId a : user->arguments) item.call.buffers.push_back(g.state(a).buffer);
+  } else if (g.kernel(i)) item.call.kernel = KernelBuilder(Graph::current(), g, s, item).run();
+  return item;
 }
 
-void kernelize(Lowered& l, std::vector<ScheduleBuffer>& buffers) {
+std::vector<ScheduleItem> kernelize(StepGraph& g) {
+  std::vector<ScheduleItem> items;
   std::map<Hash128, KernelRef> kernels;
   // Buffers that have contents before they are written; others cannot be read ahead.
   std::vector<bool> overwritten;
-  for (const ScheduleBuffer& b : buffers) overwritten.push_back(b.kind == ScheduleBuffer::kInput);
-  for (const BufferState& s : l.states)
-    if (s.parent >= 0 && nth(l.states, s.parent).parent >= 0) nth(overwritten, s.buffer) = true;
-  for (size_t i = 0; i < l.steps.size(); i++) {
-    if (l.steps[i].copy) {
-      Step& s = l.steps[i];
-      s.buffers = {s.buffer, nth(l.states, s.reads[0]).buffer};
-      s.reads.insert(s.reads.begin(), -1);
-      continue;
-    }
-    if (l.steps[i].given) l.steps[i].kernel = l.steps[i].given;
-    if (!l.steps[i].value) continue;
-    auto b = static_cast<size_t>(l.steps[i].buffer);
-    if (b < overwritten.size() && overwritten[b] && reads_ahead(l, l.steps[i])) {
+  for (const ScheduleBuffer& b : g.buffers()) overwritten.push_back(b.kind == ScheduleBuffer::kInput);
+  for (StateId s = 0; s < g.states(); s++)
+    if (const BufferState& b = g.state(s); b.parent >= 0 && g.state(b.parent).parent >= 0)
+      at(overwritten, b.buffer) = true;
+  for (StepId i = 0; i < g.steps(); i++) {  // steps that are added as well
+    const KernelStep* k = g.kernel(i);
+    const auto b = static_cast<size_t>(g.step(i).buffer);
+    if (k && b < overwritten.size() && overwritten[b] && reads_ahead(g, i)) {
       // Computed first, stored after.
-      UOps ranges = l.steps[i].ranges;
-      Shape shape;
-      int64_t n = 1;
-      for (UOp r : ranges) {
-        shape.push_back(SInt(r.src(0)));
-        n *= shape.back().max();
-      }
-      UOp flat = flat_index(UOp::stack(ranges), shape), value = l.steps[i].value;
-      const std::string device = buffers[b].device;
-      int32_t state = add_internal(l, buffers, value.dtype(), n, device);
-      Step& first = l.steps.back();
-      first.index = flat;
-      first.value = value;
-      first.ranges = ranges;
-      UOp p = buffer_param(buffers.back(), static_cast<int32_t>(buffers.size()) - 1, state);
-      l.steps[i].value = UOp::make(Ops::INDEX, p.dtype(), {p, flat}).load();
+      UOp computed = g.materialize(k->value, k->loops, g.device_of_step(i));
+      g.edit_kernel(i).value = computed;
     }
-    kernelize_step(l, buffers, i);
-    Step& s = l.steps[i];
-    s.kernel = kernels.try_emplace(s.kernel->key, s.kernel).first->second;
+    ScheduleItem& item = items.emplace_back(kernelize_step(g, i));
+    if (k) item.call.kernel = kernels.try_emplace(item.call.kernel->key, item.call.kernel).first->second;
   }
+  return items;
 }
 
 }  // namespace tg

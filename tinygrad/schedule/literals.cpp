@@ -1,24 +1,25 @@
-/// \file Literals that change: a program that makes the same graph again and again with another number in it gets one
-/// kernel that reads the number.
+/// \file Literals that change: a program that repeats the same graph with another literal in it gets one kernel that
+/// reads the literal from memory.
+#include "tinygrad/schedule/literals.h"
+
 #include <algorithm>
 #include <bit>
 #include <list>
 #include <map>
 #include <mutex>
 
-#include "tinygrad/schedule/passes.h"
 #include "tinygrad/uop/facts.h"
 
 namespace tg {
 namespace {
 constexpr size_t kKnown = 1024;       // graphs whose literals are remembered
-constexpr size_t kLargest = 1 << 16;  // nodes of a graph that is looked at: greater ones are not made again and again
-constexpr int kSightings = 5;         // graphs alike but for their literals from which these are read from memory
+constexpr size_t kLargest = 1 << 16;  // nodes of a graph that is compared: larger ones are seldom repeated
+constexpr int kSightings = 5;         // graphs that differ in literals alone, from which on these are read from memory
 constexpr OpSet kReadsValues = Ops::ADD | Ops::SUB | Ops::MUL | Ops::FDIV | Ops::MAX | Ops::NEG | Ops::CMPLT |
                                Ops::CMPNE | Ops::CMPEQ | Ops::WHERE;
 constexpr OpSet kSpreads = Ops::RESHAPE | Ops::EXPAND | Ops::PERMUTE;
 
-/// The one device whose memory the graph uses; empty when there are several or none.
+/// Returns the one device whose memory the graph uses; empty when there are several or none.
 std::string only_device(const NormalGraph& g) {
   std::string device;
   for (UOp u : g.nodes) {
@@ -31,14 +32,14 @@ std::string only_device(const NormalGraph& g) {
   return device;
 }
 
-/// Whether `user` may read source `k` from memory as well: arithmetic on values, and what is stored. Sizes, offsets,
-/// exponents, shift counts and divisors of integers decide what code there is, so that they stay.
+/// Returns true where `user` may read source `k` from memory as well: arithmetic on values, and stored values. Sizes,
+/// offsets, exponents, shift counts and divisors of integers decide which code is generated and stay literals.
 bool reads_value(UOp user, uint32_t k) { return user.in(kReadsValues) || (user.is(Ops::STORE) && k == 1); }
 
-/// Positions of the literals that only such operations use, ascending.
+/// Returns the positions of the literals that only such operations use, ascending.
 std::vector<uint32_t> free_literals(const NormalGraph& g) {
   const size_t n = g.nodes.size();
-  std::vector<bool> free(n, false), spread(n, false);  // spread: a literal, moved to a shape
+  std::vector<bool> free(n, false), spread(n, false);  // spread: a literal, broadcast to a shape
   std::vector<uint32_t> literal(n, 0);
   for (size_t i = 0; i < n; i++) {
     UOp u = g.nodes[i];
@@ -64,7 +65,7 @@ std::vector<uint32_t> free_literals(const NormalGraph& g) {
   return out;
 }
 
-/// What was seen of graphs that differ in nothing but their literals.
+/// The history of graphs that differ in nothing but their literals.
 struct Sightings {
   Hash128 key;
   std::vector<uint64_t> last;  // bits of the literals
@@ -72,10 +73,10 @@ struct Sightings {
   int seen = 0;
 };
 
-/// The literals that changed, by position among the free ones, once that has been seen often enough.
+/// Returns which of the free literals changed, once that has been seen often enough; empty before.
 std::vector<bool> note(const Hash128& key, std::vector<uint64_t> values) {
   static std::mutex mutex;
-  static auto& entries = *new std::list<Sightings>;  // the one seen last in front
+  static auto& entries = *new std::list<Sightings>;  // most recently seen first
   static auto& by_key = *new std::map<Hash128, std::list<Sightings>::iterator>;
   std::lock_guard lock(mutex);
   auto [it, fresh] = by_key.try_emplace(key);

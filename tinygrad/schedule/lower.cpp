@@ -1,21 +1,16 @@
 /// \file Values as expressions over ranges: one walk from the sources to the users. Keeps every kernel within its
 /// budget.
+#include "tinygrad/schedule/lower.h"
+
 #include <algorithm>
 #include <map>
 #include <unordered_map>
 
 #include "tinygrad/schedule/custom.h"
 #include "tinygrad/schedule/indexing.h"
-#include "tinygrad/schedule/passes.h"
 
 namespace tg {
 namespace {
-/// The step that reads `u`'s storage: PARAM or AFTER under views.
-UOp chain_base(UOp u) {
-  while (u.in(groups::kMovement)) u = u.src(0);
-  return u;
-}
-
 /// Nodes that were there before the operation: storage, literals, views of them.
 constexpr OpSet kShared = groups::kMovement | Ops::CONST | Ops::STACK | Ops::PARAM | Ops::AFTER;
 
@@ -27,123 +22,114 @@ struct StoredHash {
 
 class Lowerer {
  public:
-  Lowerer(Ranged& r, std::vector<ScheduleBuffer>& buffers, const ScheduleOptions& o, std::span<const KernelRef> kernels)
-      : r_(r), buffers_(buffers), o_(o), kernels_(kernels) {
+  Lowerer(Ranged& r, std::vector<ScheduleBuffer> buffers, const ScheduleOptions& o, std::span<const KernelRef> kernels)
+      : r_(r), o_(o), kernels_(kernels), g_(std::move(buffers)) {
     state_of_.assign(r_.nodes.size(), -1);
     store_step_.assign(r_.nodes.size(), -1);
   }
-  Lowered run() {
-    for (size_t b = 0; b < buffers_.size(); b++)
-      l_.states.push_back({static_cast<int32_t>(b), -1, {}});  // state b: buffer b as found
-    make_steps();
-    const Graph& graph = Graph::current();
+  StepGraph run() {
+    add_steps();
     const Origin untraced(nullptr);
-    for (size_t i = 0; i < r_.nodes.size(); i++) {
+    for (uint32_t i = 0; i < r_.nodes.size(); i++) {
       UOp u = r_.nodes[i];
-      if (u.is(Ops::AFTER)) enter_state(static_cast<uint32_t>(i));
-      for (int32_t k = r_.first[i]; k >= 0; k = nth(r_.instances, k).next) {
-        Instance& in = nth(r_.instances, k);
-        device_ = &nth(r_.regions, nth(r_.scopes, in.scope).kernel).device;
-        if (const char* name = graph.origin(u); name && !u.in(kShared))
-          note_origin(nth(region_step_, nth(r_.scopes, in.scope).kernel), name);
-        in.value = r_.region[i] >= 0 ? load_region(i, in) : value_of(in);
-      }
+      if (u.is(Ops::AFTER)) enter_state(i);
+      lower_reads(i);
       int32_t g = r_.region[i];
-      if (g >= 0 && nth(r_.regions, g).kind == Region::kValue) finish_value(nth(r_.regions, g));
-      if (u.is(Ops::STORE)) finish_store(static_cast<uint32_t>(i));
-      if (u.is(Ops::CALL)) finish_call(static_cast<uint32_t>(i));
+      if (g >= 0 && at(r_.regions, g).kind == Region::kValue) finish_value(at(r_.regions, g));
+      if (u.is(Ops::STORE)) finish_store(i);
+      if (u.is(Ops::CALL)) finish_call(i);
     }
-    for (int32_t i : r_.gathers) l_.gathers.push_back(nth(r_.instances, i).value.cast(dtypes::weakint));
-    for (size_t k = 0; k < r_.regions.size(); k++) {
-      if (r_.regions[k].kind != Region::kCopy) continue;
-      UOp source = r_.nodes[r_.regions[k].node].src(0);
-      while (source.is(Ops::RESHAPE)) source = source.src(0);
-      int32_t g = r_.region[pos(source)];
-      nth(l_.steps, region_step_[k]).reads = {g >= 0 ? nth(written_, nth(r_.regions, g).buffer) : state_of(source)};
-    }
-    return std::move(l_);
+    UOps gathers;
+    for (int32_t i : r_.gathers) gathers.push_back(at(r_.reads, i).value.cast(dtypes::weakint));
+    g_.set_gathers(std::move(gathers));
+    for (size_t k = 0; k < r_.regions.size(); k++)
+      if (const Region& g = r_.regions[k]; g.kind == Region::kCopy)
+        g_.edit(region_step_[k]).what = CopyStep{stored_state(r_.nodes[g.node].src(0))};
+    return std::move(g_);
   }
 
  private:
   uint32_t pos(UOp u) const { return r_.position[u.id()]; }
 
-  /// A step tells the operations its kernel was made for, each once.
-  void note_origin(int32_t step, const char* name) {
+  /// Adds an operation to those that a step's kernel was made for, once.
+  void note_origin(StepId step, const char* name) {
     std::vector<std::string_view>& names = origins_[step];
     if (std::find(names.begin(), names.end(), name) != names.end()) return;
     names.push_back(name);
-    std::string& text = nth(l_.steps, step).metadata;
+    std::string& text = g_.edit(step).metadata;
     text += (text.empty() ? "" : ", ") + std::string(name);
   }
 
   // ---- steps, in the order of the graph ----
-  void make_steps() {
-    written_.assign(buffers_.size(), -1);
+  void add_steps() {
+    written_.assign(g_.buffers().size(), -1);
+    region_step_.resize(r_.regions.size(), -1);
     for (size_t k = r_.regions.size(); k-- > 0;) {
-      Region& g = r_.regions[k];
-      Step s;
-      s.copy = g.kind == Region::kCopy;
-      s.ranges = g.ranges;
-      s.buffer = g.buffer;
-      auto id = static_cast<int32_t>(l_.steps.size());
-      if (g.kind == Region::kStore || g.kind == Region::kCall) store_step_[g.node] = id;
-      if (g.store >= 0) nth(store_step_, g.store) = id;
-      region_step_.resize(r_.regions.size(), -1);
+      const Region& g = r_.regions[k];
+      const StepId id = g_.add_step({.what = {}, .buffer = g.buffer, .parent = g.buffer});
       region_step_[k] = id;
-      if (g.buffer >= 0) {
-        s.parent = g.buffer;
-        nth(written_, g.buffer) = static_cast<int32_t>(l_.states.size());
-        l_.states.push_back({g.buffer, g.buffer, {id}});
-      }
-      l_.steps.push_back(std::move(s));
+      if (g.kind == Region::kStore || g.kind == Region::kCall) store_step_[g.node] = id;
+      if (g.store >= 0) at(store_step_, g.store) = id;
+      if (g.buffer >= 0) at(written_, g.buffer) = g_.add_state(g.buffer, {id});
     }
   }
-  /// The state a read of this storage sees.
-  int32_t state_of(UOp u) const {
-    u = chain_base(u);
-    if (u.is(Ops::PARAM)) return static_cast<int32_t>(u.arg<ParamArg>().slot);
+  /// Returns the state a read of this storage, PARAM or AFTER under views, sees.
+  StateId state_of_storage(UOp u) const {
+    while (u.in(groups::kMovement)) u = u.src(0);
+    if (u.is(Ops::PARAM)) return static_cast<StateId>(u.arg<ParamArg>().slot);
     TG_ASSERT(u.is(Ops::AFTER), "no storage: ", u);
     return state_of_[pos(u)];
   }
+  /// Returns the state that holds a value: of the buffer it was computed into, or of its storage.
+  StateId stored_state(UOp u) const {
+    while (u.is(Ops::RESHAPE)) u = u.src(0);
+    const int32_t g = r_.region[pos(u)];
+    return g >= 0 ? at(written_, at(r_.regions, g).buffer) : state_of_storage(u);
+  }
   void enter_state(uint32_t i) {
     UOp u = r_.nodes[i];
-    int32_t parent = state_of(u.src(0));
-    std::vector<int32_t> writers;
-    for (size_t k = 1; k < u.nsrc(); k++) {
-      if (u.src(k).in(Ops::STORE | Ops::CALL)) {
-        if (int32_t s = store_step_[pos(u.src(k))]; s >= 0) writers.push_back(s);
-      } else if (u.src(k).is(Ops::AFTER)) {
-        for (int32_t s : nth(l_.states, state_of(u.src(k))).writers) writers.push_back(s);
-      } else TG_ASSERT(u.src(k).is(Ops::PARAM), "effect ", u.src(k), " cannot be scheduled");
+    const StateId parent = state_of_storage(u.src(0));
+    std::vector<StepId> writers;
+    for (UOp effect : u.srcs().subspan(1)) {
+      if (effect.in(Ops::STORE | Ops::CALL)) {
+        if (StepId s = store_step_[pos(effect)]; s >= 0) writers.push_back(s);
+      } else if (effect.is(Ops::AFTER)) {
+        const std::vector<StepId>& w = g_.state(state_of_storage(effect)).writers;
+        writers.insert(writers.end(), w.begin(), w.end());
+      } else TG_ASSERT(effect.is(Ops::PARAM), "effect ", effect, " cannot be scheduled");
     }
-    if (writers.empty()) {
-      state_of_[i] = parent;
-      return;
-    }
-    state_of_[i] = written_state(parent, std::move(writers));
+    state_of_[i] = writers.empty() ? parent : written_state(parent, std::move(writers));
   }
-  int32_t written_state(int32_t parent, std::vector<int32_t> writers) {
+  StateId written_state(StateId parent, std::vector<StepId> writers) {
     std::sort(writers.begin(), writers.end());
-    auto [it, fresh] = known_.try_emplace({parent, writers}, static_cast<int32_t>(l_.states.size()));
-    if (fresh) l_.states.push_back({nth(l_.states, parent).buffer, parent, writers});
+    auto [it, fresh] = known_.try_emplace({parent, writers}, g_.states());
+    if (fresh) g_.add_state(parent, writers);
     return it->second;
   }
 
   // ---- reads ----
-  UOp load(int32_t state, UOp flat, UOp valid, DType d) {
-    int32_t b = nth(l_.states, state).buffer;
-    UOp p = buffer_param(nth(buffers_, b), b, state);
-    UOp v = UOp::make(Ops::INDEX, p.dtype(), {p, valid ? flat.valid(valid) : flat}).load();
+  void lower_reads(uint32_t i) {
+    const char* name = Graph::current().origin(r_.nodes[i]);
+    for (int32_t k = r_.first_read[i]; k >= 0; k = at(r_.reads, k).next) {
+      Read& in = at(r_.reads, k);
+      const int32_t kernel = at(r_.scopes, in.scope).kernel;
+      device_ = &at(r_.regions, kernel).device;
+      if (name && !r_.nodes[i].in(kShared)) note_origin(at(region_step_, kernel), name);
+      in.value = r_.region[i] >= 0 ? load_region(i, in) : value_of(in);
+    }
+  }
+  UOp load(StateId state, UOp flat, UOp valid, DType d) {
+    UOp v = g_.read(state, valid ? flat.valid(valid) : flat);
     set_size(v, {1, 1});
     TG_ASSERT(v.dtype() == d, "a buffer of ", v.dtype(), " read as ", d);
     return v;
   }
-  UOp load_region(size_t i, const Instance& in) {
-    int32_t b = nth(r_.regions, r_.region[i]).buffer;
-    return load(nth(written_, b), flat_index(in.idx, shape_of(r_.nodes[i])), in.valid, r_.nodes[i].dtype());
+  UOp load_region(size_t i, const Read& in) {
+    const BufferId b = at(r_.regions, r_.region[i]).buffer;
+    return load(at(written_, b), flat_index(in.idx, shape_of(r_.nodes[i])), in.valid, r_.nodes[i].dtype());
   }
-  /// A position in a view of a buffer: the flat index into the buffer.
-  static Access into_buffer(UOp view, Access a) {
+  /// Returns a position in a view of a buffer as the flat index into the buffer.
+  static IndexedRead into_buffer(UOp view, IndexedRead a) {
     while (!view.is(Ops::PARAM)) {
       if (!view.is(Ops::AFTER)) a = through_movement(view, a);
       view = view.src(0);
@@ -151,19 +137,19 @@ class Lowerer {
     return {flat_index(a.idx, shape_of(view)), a.valid};
   }
 
-  UOp source(const Instance& in, size_t k) const { return nth(r_.instances, r_.sources[in.src_begin + k]).value; }
+  UOp source(const Read& in, size_t k) const { return at(r_.reads, r_.sources[in.src_begin + k]).value; }
 
-  /// Type a value has in a kernel: weakfloat is for literals only.
+  /// Returns the type a value has in a kernel: weakfloat is for literals only.
   static DType value_dtype(UOp u) { return u.dtype() == dtypes::weakfloat ? dtypes::default_float() : u.dtype(); }
-  UOp value_of(const Instance& in) {
+  UOp value_of(const Read& in) {
     UOp u = r_.nodes[in.node];
     switch (u.op()) {
       case Ops::PARAM:
         if (u.arg<ParamArg>().addrspace == AddrSpace::kAlu) return u;
-        return load(state_of(u), flat_index(in.idx, shape_of(u)), in.valid, u.dtype());
+        return load(state_of_storage(u), flat_index(in.idx, shape_of(u)), in.valid, u.dtype());
       case Ops::AFTER: {
-        Access a = into_buffer(u, {in.idx, in.valid});
-        return load(state_of(u), a.idx, a.valid, u.dtype());
+        IndexedRead a = into_buffer(u, {in.idx, in.valid});
+        return load(state_of_storage(u), a.idx, a.valid, u.dtype());
       }
       case Ops::CONST: return u.dtype() == dtypes::weakfloat ? UOp::constant(u.const_value(), value_dtype(u)) : u;
       case Ops::ARANGE: return in.idx.src(0).cast(u.dtype());
@@ -173,31 +159,9 @@ class Lowerer {
       case Ops::SHRINK:
       case Ops::FLIP:
       case Ops::CONTIGUOUS: return source(in, 0);
-      case Ops::PAD: {
-        if (r_.sources[in.src_begin] < 0) return UOp::constant(0, value_dtype(u));
-        // Valid here, not in what encloses it: that has its own WHERE.
-        UOp here = through_movement(u, {in.idx, UOp()}).valid, v = source(in, 0);
-        if (here && in.under == Ops::ADD && v.is(Ops::REDUCE)) {
-          // A sum inside a sum: the mask moves to the terms.
-          UOps src(v.srcs().begin(), v.srcs().end());
-          Size s = size(v);
-          src[0] = UOp::alu(Ops::WHERE, {here, src[0], UOp::constant(0, v.dtype())});
-          v = v.with_srcs(src);
-          set_size(v, {s.ops + 1, s.buffers});
-          return v;
-        }
-        return here ? combine(Ops::WHERE, v.dtype(), {here, v, UOp::constant(0, v.dtype())}, {}) : v;
-      }
+      case Ops::PAD: return padded(in, u);
       case Ops::REDUCE: return reduce(in, u);
-      case Ops::STACK: {
-        UOp at = in.idx.src(0), v;
-        for (uint32_t k = u.nsrc(); k-- > 0;) {
-          if (r_.sources[in.src_begin + k] < 0) continue;
-          UOp s = source(in, k);
-          v = v ? combine(Ops::WHERE, s.dtype(), {at < UOp::constant(int64_t{k} + 1), s, v}, {}) : s;
-        }
-        return v;
-      }
+      case Ops::STACK: return stacked(in, u);
       case Ops::INDEX: return source(in, 0);
       case Ops::CAST: {
         UOp v = source(in, 0);
@@ -211,14 +175,38 @@ class Lowerer {
       }
     }
   }
-  UOp reduce(const Instance& in, UOp u) {
+  UOp padded(const Read& in, UOp u) {
+    if (r_.sources[in.src_begin] < 0) return UOp::constant(0, value_dtype(u));
+    // Valid here, not in what encloses it: that has its own WHERE.
+    UOp here = through_movement(u, {in.idx, UOp()}).valid, v = source(in, 0);
+    if (!here) return v;
+    if (in.outer_reduce != Ops::ADD || !v.is(Ops::REDUCE))
+      return combine(Ops::WHERE, v.dtype(), {here, v, UOp::constant(0, v.dtype())}, {});
+    // A sum inside a sum: the mask moves to the terms.
+    UOps src(v.srcs().begin(), v.srcs().end());
+    const Size s = size(v);
+    src[0] = UOp::alu(Ops::WHERE, {here, src[0], UOp::constant(0, v.dtype())});
+    v = v.with_srcs(src);
+    set_size(v, {s.ops + 1, s.buffers});
+    return v;
+  }
+  UOp stacked(const Read& in, UOp u) {
+    UOp which = in.idx.src(0), v;
+    for (uint32_t k = u.nsrc(); k-- > 0;) {
+      if (r_.sources[in.src_begin + k] < 0) continue;
+      UOp s = source(in, k);
+      v = v ? combine(Ops::WHERE, s.dtype(), {which < UOp::constant(int64_t{k} + 1), s, v}, {}) : s;
+    }
+    return v;
+  }
+  UOp reduce(const Read& in, UOp u) {
     const ReduceArg& arg = u.arg<ReduceArg>();
     UOp v = source(in, 0);
     // Accumulators are stored, if only in registers: no weak types.
     if (u.dtype() == dtypes::weakint) v = v.cast(dtypes::int64);
     const UOps& open = ranges_of(v);
     bool scales = arg.op == Ops::MAX || (arg.op == Ops::ADD && (!v.dtype().is_float() || v.dtype().bitsize() >= 32));
-    UOp idx = nth(r_.instances, r_.sources[in.src_begin]).idx;
+    UOp idx = at(r_.reads, r_.sources[in.src_begin]).idx;
     UOps ranges;
     int128 times = 1;
     for (int32_t a : arg.axes) {
@@ -241,7 +229,7 @@ class Lowerer {
   }
 
   // ---- the budget ----
-  /// Upper bounds of what a value takes; counted exactly when they pass the limit.
+  /// Upper bounds of the operations and buffers of a value; counted exactly when they pass the limit.
   struct Size {
     int32_t ops = 0, buffers = 0;
     int32_t weight() const { return ops + 32 * buffers; }
@@ -252,15 +240,7 @@ class Lowerer {
     sizes_[v.id()] = s;
   }
   bool fits(Size s) const { return s.ops <= o_.max_alu && s.buffers < o_.max_buffers; }
-  static Size sum(Ops op, std::span<const Size> parts) {
-    Size s{weight_of(op), 0};
-    for (const Size& p : parts) {
-      s.ops += p.ops;
-      s.buffers += p.buffers;
-    }
-    return s;
-  }
-  /// What an operation counts as: functions become polynomials.
+  /// Returns what an operation counts as: functions become polynomials.
   static int32_t weight_of(Ops op) {
     switch (op) {
       case Ops::SIN: return 25;
@@ -270,11 +250,11 @@ class Lowerer {
       default: return 1;
     }
   }
-  /// Operations and buffers of a value, each once. Index arithmetic is not counted.
+  /// Counts operations and buffers of values, each once, without index arithmetic.
   Size count(std::span<const UOp> roots) {
     MemoScope seen;
     Size s;
-    std::vector<int64_t> slots;
+    std::vector<BufferId> buffers;
     UOps stack(roots.begin(), roots.end());
     while (!stack.empty() && s.ops <= o_.max_alu * 2) {
       UOp v = stack.back();
@@ -282,76 +262,61 @@ class Lowerer {
       if (seen.has(v) || v.in(groups::kIrreducible)) continue;
       seen.mark(v);
       if (v.is(Ops::LOAD)) {
-        slots.push_back(v.src(0).src(0).arg<ParamArg>().slot);
+        buffers.push_back(g_.state(state_of(v)).buffer);
         s.ops++;
         continue;
       }
       s.ops += weight_of(v.op());
       stack.insert(stack.end(), v.srcs().begin(), v.is(Ops::REDUCE) ? v.srcs().begin() + 1 : v.srcs().end());
     }
-    std::sort(slots.begin(), slots.end());
-    s.buffers = static_cast<int32_t>(std::unique(slots.begin(), slots.end()) - slots.begin());
+    std::sort(buffers.begin(), buffers.end());
+    s.buffers = static_cast<int32_t>(std::unique(buffers.begin(), buffers.end()) - buffers.begin());
     return s;
   }
-  /// An operation on values, stored in part first where the result would be more than a kernel may hold.
+  /// Makes an operation on values. Where that is more than a kernel may hold, the largest values are stored first.
   UOp combine(Ops op, DType dtype, std::span<const UOp> values, const Arg& arg) {
-    UOp v[3];
-    Size part[3];
-    size_t n = values.size();
-    for (size_t k = 0; k < n; k++) {
-      v[k] = values[k];
-      part[k] = size(v[k]);
-    }
-    Size total = sum(op, {part, n});
-    if (!fits(total)) {
-      total = count({v, n});
-      total.ops += weight_of(op);
-      while (!fits(total)) {
-        size_t worst = n;
-        for (size_t k = 0; k < n; k++) {
-          part[k] = count({v + k, 1});
-          if (part[k].ops > 1 && !v[k].dtype().is_weak() && (worst == n || part[k].weight() > part[worst].weight()))
-            worst = k;
-        }
-        if (worst == n) break;
-        UOp stored = store(v[worst]);
-        for (size_t k = 0; k < n; k++)
-          if (k != worst && v[k] == v[worst]) v[k] = stored;
-        v[worst] = stored;
-        total = count({v, n});
-        total.ops += weight_of(op);
-      }
-    }
-    UOp out = UOp::make(op, dtype, std::span<const UOp>(v, n), arg);
+    std::array<UOp, 3> operands;
+    const std::span<UOp> v(operands.begin(), std::copy(values.begin(), values.end(), operands.begin()));
+    Size total{weight_of(op), 0};
+    for (UOp x : v) total = {total.ops + size(x).ops, total.buffers + size(x).buffers};
+    if (!fits(total)) total = store_largest(op, v);
+    UOp out = UOp::make(op, dtype, v, arg);
     set_size(out, total);
     return out;
+  }
+  /// Stores the largest of the values until an operation on them fits; returns its size.
+  Size store_largest(Ops op, std::span<UOp> v) {
+    while (true) {
+      Size total = count(v);
+      total.ops += weight_of(op);
+      if (fits(total)) return total;
+      UOp worst;
+      int32_t most = 0;
+      for (UOp x : v) {
+        const Size s = count({&x, 1});
+        if (s.ops <= 1 || x.dtype().is_weak() || (worst && s.weight() <= most)) continue;
+        worst = x;
+        most = s.weight();
+      }
+      if (!worst) return total;
+      std::replace(v.begin(), v.end(), worst, store(worst));
+    }
   }
   UOp combine(Ops op, DType dtype, std::initializer_list<UOp> v, const Arg& arg) {
     return combine(op, dtype, std::span<const UOp>(v.begin(), v.size()), arg);
   }
 
-  /// Puts a value into a buffer over the ranges it depends on and reads it back there: a kernel of its own.
+  /// Stores a value over the ranges it depends on in a kernel of its own; returns the read of it there.
   UOp store(UOp v) {
     std::string device = value_device(v);
     if (device.empty()) device = *device_;
     auto [it, fresh] = stored_.try_emplace({v, device});
     if (!fresh) return it->second;
-    UOps ranges = ranges_of(v);
-    Shape shape;
-    int64_t n = 1;
-    for (UOp r : ranges) {
-      shape.push_back(SInt(r.src(0)));
-      n *= shape.back().max();
-    }
-    UOp flat = flat_index(UOp::stack(ranges), shape);
-    int32_t state = add_internal(l_, buffers_, v.dtype(), n, device);
-    Step& s = l_.steps.back();
-    s.index = flat;
-    s.value = v;
-    s.ranges = ranges;
-    return it->second = load(state, flat, UOp(), v.dtype());
+    UOp stored = g_.materialize(v, ranges_of(v), device);
+    set_size(stored, {1, 1});
+    return it->second = stored;
   }
-  /// Device of the buffers a value reads.
+  /// Returns the device of the buffers a value reads.
   std::string value_device(UOp v) {
     MemoScope seen;
     UOps stack{v};
@@ -361,120 +326,80 @@ class Lowerer {
       if (seen.has(u)) continue;
       seen.mark(u);
       if (u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kGlobal) {
-        const std::string& d = nth(buffers_, u.arg<ParamArg>().slot).device;
+        const std::string& d = g_.buffer_of(static_cast<StateId>(u.arg<ParamArg>().slot)).device;
         if (!d.empty()) return d;
-      } else {
-        for (UOp s : u.srcs()) stack.push_back(s);
-      }
+      } else stack.insert(stack.end(), u.srcs().begin(), u.srcs().end());
     }
     return "";
   }
 
   // ---- results ----
-  void finish_value(Region& g) {
-    UOp u = r_.nodes[g.node];
-    int32_t id = nth(region_step_, &g - r_.regions.data());
-    if (nth(buffers_, g.buffer).size == 0) return;
-    Instance& body = nth(r_.instances, g.body);
+  void finish_value(const Region& g) {
+    const DType dtype = g_.buffer(g.buffer).dtype;
+    if (g_.buffer(g.buffer).size == 0) return;
+    Read& body = at(r_.reads, g.body);
     device_ = &g.device;
     body.value = value_of(body);
-    Step& step = nth(l_.steps, id);
-    step.index = flat_index(body.idx, shape_of(u));
-    step.value = body.value.cast(nth(buffers_, g.buffer).dtype);
+    UOp index = flat_index(body.idx, shape_of(r_.nodes[g.node]));
+    g_.edit(at(region_step_, &g - r_.regions.data())).what = KernelStep{index, body.value.cast(dtype), g.ranges};
   }
   void finish_store(uint32_t i) {
-    int32_t id = store_step_[i];
+    const StepId id = store_step_[i];
     if (id < 0) return;
     UOp dest = r_.nodes[i].src(0);
-    int32_t parent = state_of(dest), buffer = nth(l_.states, parent).buffer;
-    Step& s = nth(l_.steps, id);
-    s.buffer = buffer;
-    s.parent = parent;
-    if (s.copy) return;
-    const Region& g = region_of_store(id);
-    const Instance& body = nth(r_.instances, g.body);
+    Step& s = g_.edit(id);
+    s.parent = state_of_storage(dest);
+    s.buffer = g_.state(s.parent).buffer;
+    const Region& g = r_.regions[r_.regions.size() - 1 - static_cast<size_t>(id)];
+    if (g.kind == Region::kCopy) return;
     UOps idx;
     size_t n = 0;
     for (const SInt& d : shape_of(dest)) idx.push_back(d == 1 ? UOp::constant(int64_t{0}) : g.ranges[n++]);
-    Access a = into_buffer(dest, {UOp::stack(idx), UOp()});
-    Step& step = nth(l_.steps, id);
-    step.index = a.valid ? a.idx.valid(a.valid) : a.idx;
-    step.value = body.value.cast(nth(buffers_, buffer).dtype);
-  }
-  /// The storage an argument of a CALL is in.
-  int32_t argument_state(UOp u) const {
-    while (u.is(Ops::RESHAPE)) u = u.src(0);
-    int32_t g = r_.region[pos(u)];
-    return g >= 0 ? nth(written_, nth(r_.regions, g).buffer) : state_of(u);
+    const IndexedRead a = into_buffer(dest, {UOp::stack(idx), UOp()});
+    UOp value = at(r_.reads, g.body).value.cast(g_.buffer(s.buffer).dtype);
+    s.what = KernelStep{a.valid ? a.idx.valid(a.valid) : a.idx, value, g.ranges};
   }
   void finish_call(uint32_t i) {
     UOp u = r_.nodes[i];
-    int32_t id = store_step_[i];
-    Step& s = nth(l_.steps, id);
-    const KernelRef& kernel = nth(kernels_, static_cast<int64_t>(u.node()->arg_bits));
-    for (UOp p : kernel->sink.toposort()) {
-      if (!p.is(Ops::PARAM) || p.arg<ParamArg>().addrspace != AddrSpace::kGlobal) continue;
-      auto slot = static_cast<size_t>(p.arg<ParamArg>().slot);
-      if (slot >= s.reads.size()) s.reads.resize(slot + 1, -1);
-    }
-    if (s.reads.empty()) return;  // touches no memory: nothing to run
-    s.given = kernel;
+    const StepId id = store_step_[i];
+    UserStep user{at(kernels_, u.node()->arg_bits), {}};
+    size_t slots = 0;
+    for (UOp p : user.kernel->sink.toposort())
+      if (p.is(Ops::PARAM) && p.arg<ParamArg>().addrspace == AddrSpace::kGlobal)
+        slots = std::max(slots, static_cast<size_t>(p.arg<ParamArg>().slot) + 1);
+    if (!slots) return;  // touches no memory: nothing to run
     if (const char* name = Graph::current().origin(u)) note_origin(id, name);
-    for (size_t k = 0; k < s.reads.size(); k++) {
-      int32_t state = argument_state(u.src(k));
-      s.buffers.push_back(nth(l_.states, state).buffer);
-      s.reads[k] = state;
-    }
-    for (int32_t k : written_params(kernel->sink)) {
+    for (size_t k = 0; k < slots; k++) user.arguments.push_back(stored_state(u.src(k)));
+    Step& s = g_.edit(id);
+    for (int32_t k : written_params(user.kernel->sink)) {
+      const StateId before = at(user.arguments, k);
       if (s.buffer < 0) {
-        s.buffer = nth(s.buffers, k);
-        s.parent = nth(s.reads, k);
+        s.buffer = g_.state(before).buffer;
+        s.parent = before;
       }
-      written_state(nth(s.reads, k), {id});
+      written_state(before, {id});
     }
-  }
-  const Region& region_of_store(int32_t step) const {
-    return r_.regions[r_.regions.size() - 1 - static_cast<size_t>(step)];
+    s.what = std::move(user);
   }
 
   Ranged& r_;
-  std::vector<ScheduleBuffer>& buffers_;
   const ScheduleOptions& o_;
   std::span<const KernelRef> kernels_;
-  Lowered l_;
-  std::vector<int32_t> state_of_, store_step_, region_step_;
-  std::unordered_map<int32_t, std::vector<std::string_view>> origins_;  // by step
-  std::vector<int32_t> written_;  // by buffer: state once its region's step has run
-  std::map<std::pair<int32_t, std::vector<int32_t>>, int32_t> known_;
+  StepGraph g_;
+  std::vector<StateId> state_of_;  // by position
+  std::vector<StepId> store_step_, region_step_;
+  std::unordered_map<StepId, std::vector<std::string_view>> origins_;
+  std::vector<StateId> written_;  // by buffer: state once its region's step has run
+  std::map<std::pair<StateId, std::vector<StepId>>, StateId> known_;
   std::vector<Size> sizes_;
   std::unordered_map<std::pair<UOp, std::string>, UOp, StoredHash> stored_;  // by value and device: its read
   const std::string* device_ = nullptr;                                      // of the kernel that is lowered now
 };
 }  // namespace
 
-UOp buffer_param(const ScheduleBuffer& b, int32_t buffer, int32_t state) {
-  int64_t dims[1] = {b.size};
-  ParamArg arg{buffer, AddrSpace::kGlobal, "", "", 0, 0};
-  return UOp::make(Ops::PARAM, b.dtype, {UOp::shape_stack(dims)}, arg, static_cast<uint64_t>(state) + 1);
-}
-
-int32_t add_internal(Lowered& l, std::vector<ScheduleBuffer>& buffers, DType d, int64_t size,
-                     const std::string& device) {
-  auto b = static_cast<int32_t>(buffers.size());
-  buffers.push_back({ScheduleBuffer::kInternal, d, size, device, -1});
-  l.states.push_back({b, -1, {}});
-  auto empty = static_cast<int32_t>(l.states.size()) - 1;
-  l.states.push_back({b, empty, {static_cast<int32_t>(l.steps.size())}});
-  Step s;
-  s.buffer = b;
-  s.parent = empty;
-  l.steps.push_back(std::move(s));
-  return static_cast<int32_t>(l.states.size()) - 1;
-}
-
-Lowered lower(Ranged& r, std::vector<ScheduleBuffer>& buffers, const ScheduleOptions& options,
-              std::span<const KernelRef> kernels) {
-  return Lowerer(r, buffers, options, kernels).run();
+StepGraph lower(Ranged& r, std::vector<ScheduleBuffer> buffers, const ScheduleOptions& options,
+                std::span<const KernelRef> kernels) {
+  return Lowerer(r, std::move(buffers), options, kernels).run();
 }
 
 }  // namespace tg

@@ -1,8 +1,10 @@
 /// \file Memory plan: internal buffers whose lives do not overlap share one arena per device.
+#include "tinygrad/schedule/memory.h"
+
 #include <algorithm>
 #include <map>
 
-#include "tinygrad/schedule/passes.h"
+#include "tinygrad/base/at.h"
 
 namespace tg {
 namespace {
@@ -64,16 +66,16 @@ void plan_memory(Schedule& s, std::span<const int32_t> kept_to) {
   std::vector<std::vector<int32_t>> dies(calls);
   for (size_t b = 0; b < n; b++)
     if (last[b] >= 0 && s.buffers[b].kind == ScheduleBuffer::kInternal)
-      nth(dies, kept_to.empty() ? last[b] : kept_to[static_cast<size_t>(last[b])]).push_back(static_cast<int32_t>(b));
+      at(dies, kept_to.empty() ? last[b] : kept_to[static_cast<size_t>(last[b])]).push_back(static_cast<int32_t>(b));
   std::map<std::string, FreeList> arenas;
   auto bytes = [&](const ScheduleBuffer& b) { return (b.size * b.dtype.itemsize() + kAlign - 1) / kAlign * kAlign; };
   for (size_t c = 0; c < calls; c++) {
     for (int32_t k : s.calls[c].buffers) {
-      ScheduleBuffer& b = nth(s.buffers, k);
+      ScheduleBuffer& b = at(s.buffers, k);
       if (b.kind == ScheduleBuffer::kInternal && b.offset < 0 && b.size > 0) b.offset = arenas[b.device].take(bytes(b));
     }
     for (int32_t k : dies[c])
-      if (ScheduleBuffer& b = nth(s.buffers, k); b.offset >= 0) arenas[b.device].give(b.offset, bytes(b));
+      if (ScheduleBuffer& b = at(s.buffers, k); b.offset >= 0) arenas[b.device].give(b.offset, bytes(b));
   }
   for (auto& [device, list] : arenas) s.arenas.emplace_back(device, list.end());
 }

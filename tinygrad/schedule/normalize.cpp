@@ -1,17 +1,20 @@
 /// \file From the global graph to an arena: buffers and variables numbered, so that graphs of one structure have one
 /// key.
+#include "tinygrad/schedule/normalize.h"
+
 #include <algorithm>
 #include <unordered_map>
 
+#include "tinygrad/base/at.h"
 #include "tinygrad/schedule/indexing.h"
-#include "tinygrad/schedule/passes.h"
+#include "tinygrad/uop/walk.h"
 
 namespace tg {
 namespace {
 constexpr size_t kFewNodes = 256;  // of a graph in which integers that index storage vary
 constexpr size_t kFewIntegers = 8;
 
-/// What stands for a node: the storage of a computed one, the source of DETACH and of a COPY to where it is.
+/// Resolves a node to the storage of a computed one, DETACH and a COPY to where a value is to their sources.
 UOp resolve(UOp u) {
   Graph& g = Graph::global();
   while (true) {
@@ -25,8 +28,8 @@ UOp resolve(UOp u) {
 bool is_variable(UOp u) { return u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kAlu; }
 bool is_bound(UOp u) { return u.is(Ops::AFTER) && is_variable(u.src(0)); }
 
-/// The view over the BUFFER without effects: what a view's storage is once they have happened. Empty when `u` is no
-/// view of a buffer.
+/// Returns the view over the BUFFER without effects: the storage of a view once they have happened. Empty where `u` is
+/// no view of a buffer.
 UOp storage_of(UOp u) {
   UOps chain;
   u = resolve(u);
@@ -67,14 +70,14 @@ struct Positions {
   }
 };
 
-/// Integers that index storage, `x[3]`: what differs between the rounds of a loop. In small graphs they are variables,
-/// so that all rounds have one schedule and its kernels.
+/// Integers that index storage, `x[3]`, which differ between the iterations of a loop. In small graphs they are
+/// variables, so that all iterations have one schedule and its kernels.
 struct Integers {
   bool vary = false;
   size_t found = 0;
-  std::unordered_map<UOp, UOp> offsets;  // by SHRINK: what stands for its offsets
+  std::unordered_map<UOp, UOp> offsets;  // by SHRINK: its offsets, with variables
 
-  /// The offsets of a SHRINK, those that pick one of several elements of an axis as bound variables.
+  /// Returns the offsets of a SHRINK, those that pick one of several elements of an axis as bound variables.
   UOp offsets_of(UOp u) {
     auto [it, fresh] = offsets.try_emplace(u, u.src(1));
     if (!fresh || !u.src(1).is(Ops::STACK) || !shows_storage(u.src(0))) return it->second;
@@ -109,53 +112,71 @@ KernelRef import_call(UOp sink) {
   return kernel;
 }
 
-void visit(UOp root, NormalGraph& g, Positions& at, UOps& stack, Integers& integers) {
-  auto source = [&](UOp u, uint32_t i) {
-    return i == 1 && u.is(Ops::SHRINK) ? integers.offsets_of(u) : resolve(u.src(i));
-  };
-  stack.push_back(root);
-  while (!stack.empty()) {
-    UOp u = stack.back();
-    if (at.has(u)) {
-      stack.pop_back();
-      continue;
-    }
-    uint32_t n = is_bound(u) ? 0 : u.nsrc(),
-             first = u.is(Ops::CALL) ? 1 : 0;  // a CALL's kernel is no part of the graph
-    size_t before = stack.size();
-    for (uint32_t i = n; i-- > first;)
-      if (UOp s = source(u, i); !at.has(s)) stack.push_back(s);
-    if (stack.size() != before) continue;
-    stack.pop_back();
-    at.set(u, g.nodes.size());
-    for (uint32_t i = first; i < n; i++) g.src.push_back(at.get(source(u, i)));
-    int32_t number = -1;
+/// Numbers the nodes of a graph, sources before users.
+class Numbering {
+ public:
+  Numbering(NormalGraph& g, Integers& integers) : g_(g), integers_(integers) {
+    position_.begin(Graph::global().id_limit());
+    g.src_begin.push_back(0);
+  }
+  /// Returns the position of a node, after what it depends on.
+  uint32_t visit(UOp root) {
+    walk(root, [&](UOp u) { return position_.has(u); }, [&](UOp u) { return sources(u); }, [&](UOp u) { add(u); });
+    return position_.get(root);
+  }
+
+ private:
+  /// Returns what a node depends on: a CALL's kernel and the value of a variable are no part of the graph.
+  std::span<const UOp> sources(UOp u) {
+    sources_.clear();
+    if (is_bound(u)) return {};
+    for (uint32_t i = u.is(Ops::CALL) ? 1 : 0; i < u.nsrc(); i++)
+      sources_.push_back(i == 1 && u.is(Ops::SHRINK) ? integers_.offsets_of(u) : resolve(u.src(i)));
+    return sources_;
+  }
+  void add(UOp u) {
+    check(u);
+    position_.set(u, g_.nodes.size());
+    for (UOp s : sources(u)) g_.src.push_back(position_.get(s));
+    const int32_t number = number_of(u);
+    if (u.is(Ops::AFTER) && number < 0) g_.stores.emplace_back(u, UOp());
+    g_.nodes.push_back(u);
+    g_.number.push_back(number);
+    g_.src_begin.push_back(static_cast<uint32_t>(g_.src.size()));
+  }
+  /// Gives a BUFFER, a bound variable or a CALL the next number; -1 for others.
+  int32_t number_of(UOp u) {
     if (u.is(Ops::BUFFER)) {
-      number = static_cast<int32_t>(g.inputs.size());
-      g.inputs.push_back(u);
-    } else if (is_bound(u)) {
-      TG_CHECK(ValueError, u.nsrc() == 2 && u.src(1).is(Ops::STORE) && u.src(1).src(1).is_const(),
-               "[schedule] variable ", u.src(0).arg<ParamArg>().name, " is not bound to a number");
-      number = static_cast<int32_t>(g.vars.size());
-      g.vars.emplace_back(u.src(0).arg<ParamArg>().name, static_cast<int64_t>(u.src(1).src(1).const_int()));
+      g_.inputs.push_back(u);
+      return static_cast<int32_t>(g_.inputs.size()) - 1;
     }
     if (u.is(Ops::CALL)) {
-      number = static_cast<int32_t>(g.kernels.size());
-      g.kernels.push_back(import_call(u.src(0)));
+      g_.kernels.push_back(import_call(u.src(0)));
+      return static_cast<int32_t>(g_.kernels.size()) - 1;
     }
+    if (!is_bound(u)) return -1;
+    const std::string& name = u.src(0).arg<ParamArg>().name;
+    TG_CHECK(ValueError, u.nsrc() == 2 && u.src(1).is(Ops::STORE) && u.src(1).src(1).is_const(), "[schedule] variable ",
+             name, " is not bound to a number");
+    g_.vars.emplace_back(name, static_cast<int64_t>(u.src(1).src(1).const_int()));
+    return static_cast<int32_t>(g_.vars.size()) - 1;
+  }
+  static void check(UOp u) {
     TG_CHECK(DeviceError, !u.is(Ops::CUSTOM_FUNCTION), "[schedule] got ", u.arg<std::string>(), " on ",
              device_of(u.src(0)), ", which has no ",
              u.arg<std::string>() == "encdec" ? "video decoder (hardware of NV devices)" : "function of this name");
     TG_CHECK(ValueError, !is_variable(u), "[schedule] variable ", u.arg<ParamArg>().name,
              " is unbound: give it a value with .bind(value)");
-    if (u.is(Ops::AFTER) && number < 0) g.stores.emplace_back(u, UOp());
-    g.nodes.push_back(u);
-    g.number.push_back(number);
-    g.src_begin.push_back(static_cast<uint32_t>(g.src.size()));
   }
-}
 
-/// How a root gets its storage; see RootPlan.
+  NormalGraph& g_;
+  Integers& integers_;
+  static thread_local Positions position_;
+  UOps sources_;
+};
+thread_local Positions Numbering::position_;
+
+/// Plans how a root gets its storage.
 RootPlan plan_root(UOp root) {
   RootPlan p;
   p.root = resolve(root);
@@ -183,18 +204,13 @@ RootPlan plan_root(UOp root) {
 
 std::string variable_name(int32_t n) { return str("v", n < 10 ? "0" : "", n); }
 
-NormalGraph walk(std::span<const UOp> roots, Integers& integers) {
-  static thread_local Positions at;
+NormalGraph number_graph(std::span<const UOp> roots, Integers& integers) {
   NormalGraph g;
-  UOps stack;
-  g.src_begin.push_back(0);
   for (UOp r : roots) g.roots.push_back(plan_root(r));
-  at.begin(Graph::global().id_limit());
+  Numbering numbering(g, integers);
   std::vector<int32_t> output_of;  // by position
   for (RootPlan& p : g.roots) {
-    UOp value = p.kind == RootPlan::kNew ? p.storage : p.root;
-    visit(value, g, at, stack, integers);
-    p.node = at.get(value);
+    p.node = numbering.visit(p.kind == RootPlan::kNew ? p.storage : p.root);
     if (p.kind != RootPlan::kNew) continue;
     output_of.resize(g.nodes.size(), -1);
     if (int32_t& o = output_of[p.node]; o >= 0) {
@@ -207,7 +223,7 @@ NormalGraph walk(std::span<const UOp> roots, Integers& integers) {
 }
 }  // namespace
 
-/// What the arena's SINK would hash to, without building it.
+/// Hashes what the arena's SINK would be, without building it.
 Hash128 key_of(const NormalGraph& g, const std::vector<bool>& open) {
   Hash128 key;
   uint64_t holes = 0;
@@ -244,68 +260,86 @@ Hash128 key_of(const NormalGraph& g, const std::vector<bool>& open) {
 
 NormalGraph normalize(std::span<const UOp> roots) {
   Integers integers;
-  NormalGraph g = walk(roots, integers);
+  NormalGraph g = number_graph(roots, integers);
   if (integers.few(g.nodes.size())) {
     integers = {.vary = true, .found = 0, .offsets = {}};
-    g = walk(roots, integers);
+    g = number_graph(roots, integers);
   }
   g.key = key_of(g, {});
   return g;
 }
 
-UOp import_normal(const NormalGraph& g, std::vector<ScheduleBuffer>& buffers) {
-  UOps made(g.nodes.size()), src, effects;
-  buffers.resize(g.inputs.size() + static_cast<size_t>(g.outputs));
-  std::vector<const RootPlan*> target(g.nodes.size());
-  for (const RootPlan& p : g.roots)
-    if (p.kind == RootPlan::kNew) target[p.node] = &p;
-  const Origin origin(nullptr);
-  for (size_t i = 0; i < g.nodes.size(); i++) {
-    UOp u = g.nodes[i];
-    origin.set(Graph::global().origin(u));
-    src.clear();
-    for (uint32_t s = g.src_begin[i]; s < g.src_begin[i + 1]; s++) src.push_back(made[g.src[s]]);
+namespace {
+/// Copies a NormalGraph into the current arena.
+class ArenaImport {
+ public:
+  ArenaImport(const NormalGraph& g, std::vector<ScheduleBuffer>& buffers)
+      : g_(g), buffers_(buffers), made_(g.nodes.size()), target_(g.nodes.size()) {
+    buffers_.resize(g.inputs.size() + static_cast<size_t>(g.outputs));
+    for (const RootPlan& p : g.roots)
+      if (p.kind == RootPlan::kNew) target_[p.node] = &p;
+  }
+  UOp run() {
+    const Origin origin(nullptr);
+    for (size_t i = 0; i < g_.nodes.size(); i++) {
+      origin.set(Graph::global().origin(g_.nodes[i]));
+      made_[i] = imported(i);
+      if (target_[i]) store(i, *target_[i]);
+    }
+    for (const RootPlan& p : g_.roots) {
+      if (p.kind != RootPlan::kStorage) continue;
+      UOp u = made_[p.node];
+      while (u.in(groups::kMovement)) u = u.src(0);
+      if (u.is(Ops::AFTER)) effects_.push_back(u);
+    }
+    return UOp::sink(effects_);
+  }
+
+ private:
+  UOp imported(size_t i) {
+    UOp u = g_.nodes[i];
+    const int32_t number = g_.number[i];
+    UOps src;
+    for (uint32_t s = g_.src_begin[i]; s < g_.src_begin[i + 1]; s++) src.push_back(made_[g_.src[s]]);
     if (u.is(Ops::BUFFER)) {
-      const std::string& device = u.arg<ParamArg>().device;
-      made[i] = UOp::make(Ops::PARAM, u.dtype(), src, ParamArg{g.number[i], AddrSpace::kGlobal, device, "", 0, 0});
       int64_t size = 1;
-      for (const SInt& s : dims_of(made[i].src(0))) size *= s.max();
-      nth(buffers, g.number[i]) = {ScheduleBuffer::kInput, u.dtype(), size, device, -1};
-    } else if (u.is(Ops::CONST) && g.number[i] >= 0) {
-      made[i] = UOp::make(Ops::PARAM, u.dtype(), {Shape().stack()},
-                          ParamArg{g.number[i], AddrSpace::kGlobal, g.literal_device, "", 0, 0});
-      nth(buffers, g.number[i]) = {ScheduleBuffer::kInput, u.dtype(), 1, g.literal_device, -1};
-    } else if (u.is(Ops::CALL)) {
-      made[i] = UOp::make(Ops::CALL, dtypes::void_, src, Arg(g.number[i]));
-    } else if (g.number[i] >= 0) {
-      const ParamArg& a = u.src(0).arg<ParamArg>();
-      made[i] = UOp::make(Ops::PARAM, u.dtype(), {},
-                          ParamArg{-1, AddrSpace::kAlu, "", variable_name(g.number[i]), a.vmin, a.vmax});
-    } else {
-      made[i] = UOp::make(u.op(), u.dtype(), src, u.arg());
+      for (const SInt& s : dims_of(src[0])) size *= s.max();
+      return input(number, u.dtype(), src[0], size, u.arg<ParamArg>().device);
     }
-    if (const RootPlan* p = target[i]) {
-      UOp value = made[i];
-      DType dtype = strong_dtype(value.dtype());
-      Shape shape = shape_of(value);
-      const std::string& device = device_of(value);
-      auto slot = static_cast<int64_t>(g.inputs.size()) + p->output;
-      UOp out = UOp::make(Ops::PARAM, dtype, {shape.stack()}, ParamArg{slot, AddrSpace::kGlobal, device, "", 0, 0});
-      int64_t size = 1;
-      for (const SInt& s : shape) size *= s.max();
-      nth(buffers, slot) = {ScheduleBuffer::kOutput, dtype, size, device, -1};
-      UOp after = out.after({out.store(value.cast(dtype))});
-      effects.push_back(after);
-      if (p->share && dtype == value.dtype()) made[i] = after;
-    }
+    if (u.is(Ops::CONST) && number >= 0) return input(number, u.dtype(), Shape().stack(), 1, g_.literal_device);
+    if (u.is(Ops::CALL)) return UOp::make(Ops::CALL, dtypes::void_, src, Arg(number));
+    if (number < 0) return UOp::make(u.op(), u.dtype(), src, u.arg());
+    const ParamArg& a = u.src(0).arg<ParamArg>();
+    return UOp::make(Ops::PARAM, u.dtype(), {},
+                     ParamArg{number, AddrSpace::kAlu, "", variable_name(number), a.vmin, a.vmax});
   }
-  for (const RootPlan& p : g.roots) {
-    if (p.kind != RootPlan::kStorage) continue;
-    UOp u = made[p.node];
-    while (u.in(groups::kMovement)) u = u.src(0);
-    if (u.is(Ops::AFTER)) effects.push_back(u);
+  UOp input(int32_t number, DType d, UOp shape, int64_t size, const std::string& device) {
+    at(buffers_, number) = {ScheduleBuffer::kInput, d, size, device, -1};
+    return UOp::make(Ops::PARAM, d, {shape}, ParamArg{number, AddrSpace::kGlobal, device, "", 0, 0});
   }
-  return UOp::sink(effects);
-}
+  /// Stores a value into the new buffer of a root.
+  void store(size_t i, const RootPlan& p) {
+    UOp value = made_[i];
+    const DType dtype = strong_dtype(value.dtype());
+    const Shape shape = shape_of(value);
+    const std::string& device = device_of(value);
+    const int64_t slot = static_cast<int64_t>(g_.inputs.size()) + p.output;
+    int64_t size = 1;
+    for (const SInt& s : shape) size *= s.max();
+    at(buffers_, slot) = {ScheduleBuffer::kOutput, dtype, size, device, -1};
+    UOp out = UOp::make(Ops::PARAM, dtype, {shape.stack()}, ParamArg{slot, AddrSpace::kGlobal, device, "", 0, 0});
+    UOp after = out.after({out.store(value.cast(dtype))});
+    effects_.push_back(after);
+    if (p.share && dtype == value.dtype()) made_[i] = after;
+  }
+
+  const NormalGraph& g_;
+  std::vector<ScheduleBuffer>& buffers_;
+  UOps made_, effects_;
+  std::vector<const RootPlan*> target_;  // by position
+};
+}  // namespace
+
+UOp import_normal(const NormalGraph& g, std::vector<ScheduleBuffer>& buffers) { return ArenaImport(g, buffers).run(); }
 
 }  // namespace tg

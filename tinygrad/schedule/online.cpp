@@ -1,4 +1,4 @@
-/// \file Recognising weighted means below a maximum, their totals, and the products of their gradients.
+/// \file Recognising softmax-weighted means, their normalizers, and the products of their gradients.
 #include "tinygrad/schedule/online.h"
 
 #include <algorithm>
@@ -11,14 +11,14 @@ namespace tg {
 namespace {
 bool is_number(UOp u) { return u.is_const() && !u.is_invalid(); }
 bool sized(UOp range, int64_t multiple) { return range.src(0).is_const() && range.src(0).const_int() % multiple == 0; }
-/// Parts of the range fit, or the last one, which is smaller, is little of all.
+/// Returns true where blocks of the range fit, or the last one, which is smaller, is a small part of all.
 bool long_enough(UOp range, int64_t multiple, int64_t least) {
   return sized(range, multiple) || vmax(range.src(0)) >= least;
 }
 bool one_range(UOp reduce, Ops op) {
   return reduce.is(Ops::REDUCE) && reduce.arg<ReduceArg>().op == op && reduce.nsrc() == 2;
 }
-/// True when `reduce` has over its own range what `value` is over `range`.
+/// Returns true when `reduce` reduces over its own range what `value` is over `range`.
 bool reduces(UOp reduce, UOp value, UOp range) {
   UOp other = reduce.src(1);
   if (other.src(0) != range.src(0)) return false;
@@ -31,7 +31,7 @@ bool has_reduce(UOp u) {
   return std::any_of(order.begin(), order.end(), [](UOp v) { return v.is(Ops::REDUCE); });
 }
 
-/// EXP2((score - REDUCE(MAX, score)) * k).
+/// Matches EXP2((score - REDUCE(MAX, score)) * k).
 bool match_power(UOp power, OnlineForm& f) {
   if (!power.is(Ops::EXP2) || !power.src(0).is(Ops::MUL) || !is_number(power.src(0).src(1)) ||
       !(power.src(0).src(1).const_float() > 0))
@@ -77,7 +77,7 @@ bool has_sizes(const OnlineForm& f) {
          (f.kind == OnlineForm::kTotal || sized(f.column, 16));
 }
 
-/// The mean that `value` contains.
+/// Matches the mean that `value` contains.
 std::optional<OnlineForm> mean_form(UOp value, std::span<const UOp> ranges) {
   OnlineForm f;
   for (UOp u : value.toposort()) {
@@ -101,8 +101,8 @@ std::optional<OnlineForm> mean_form(UOp value, std::span<const UOp> ranges) {
   return {};
 }
 
-/// The largest range that `value` depends on, `other`, where given, does not; empty: there is none, or not all ranges
-/// have constant sizes.
+/// Returns the largest range that `value` depends on and `other`, where given, does not; empty where there is none, or
+/// not all ranges have constant sizes.
 UOp largest(std::span<const UOp> ranges, UOp value, UOp other) {
   UOp out;
   for (UOp r : ranges) {
@@ -114,7 +114,7 @@ UOp largest(std::span<const UOp> ranges, UOp value, UOp other) {
   return out;
 }
 
-/// The operands along `over` of the products that are summed in a score: what rows that share keys do not change.
+/// Returns the operands along `over` of the products that are summed in a score: rows that share keys share these.
 UOp keys_of(UOp score, UOp over) {
   UOp out;
   for (UOp u : score.toposort()) {
@@ -125,7 +125,7 @@ UOp keys_of(UOp score, UOp over) {
   return out;
 }
 
-/// f(max s, sum exp((s - max s) k)).
+/// Matches f(max s, sum exp((s - max s) k)).
 std::optional<OnlineForm> total_form(UOp value, std::span<const UOp> ranges) {
   for (UOp u : value.toposort()) {
     if (!one_range(u, Ops::ADD) || !u.src(1).src(0).is_const()) continue;
@@ -147,8 +147,8 @@ std::optional<OnlineForm> total_form(UOp value, std::span<const UOp> ranges) {
   return {};
 }
 
-/// Finds the reduces in f.factor, all of which must be sums of products, and which range of f.sum the blocks are of:
-/// the largest they depend on.
+/// Finds the reduces in f.factor, all of which must be sums of products, and the range of f.sum that is split into
+/// blocks: the largest they depend on.
 bool find_sums(OnlineForm& f) {
   for (UOp u : f.factor.toposort()) {
     if (!u.is(Ops::REDUCE)) continue;
@@ -166,7 +166,7 @@ bool find_sums(OnlineForm& f) {
   return bool(f.over);
 }
 
-/// sum_j f w_j, where f contains sums of products that depend on j and on rows.
+/// Matches sum_j f w_j, where f contains sums of products that depend on j and on rows.
 std::optional<OnlineForm> product_form(UOp value, std::span<const UOp> ranges) {
   for (UOp u : value.toposort()) {
     if (!is_sum_of_products(u) || u.dtype() != dtypes::float32 || !without(value, {u})) continue;

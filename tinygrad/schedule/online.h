@@ -1,10 +1,10 @@
-/// \file Attention over long keys, in kernels that do not store its scores: weighted means below a maximum,
-/// sum_j exp((s_j - max s) k) w_j / sum_j exp((s_j - max s) k); what they are divided by, max s + log sum_j exp(s_j -
-/// max s); and the products of their gradients, sum_j f(s_j, ...) w_j.
+/// \file Attention over long keys, in kernels that do not store its scores: softmax-weighted means,
+/// sum_j exp((s_j - max s) k) w_j / sum_j exp((s_j - max s) k); their normalizers, max s + log sum_j exp(s_j - max s);
+/// and the products of their gradients, sum_j f(s_j, ...) w_j.
 ///
-/// Plain kernels store the scores s and pass over them for the maximum, the sum and the product. Online (Milakov and
-/// Gimelshein 2018, Dao et al. 2022) the scores are computed in blocks that stay in the cache; a block that raises the
-/// maximum scales what was summed before it.
+/// Plain kernels store the scores s and pass over them for the maximum, the sum and the product. Online softmax
+/// (Milakov and Gimelshein 2018, Dao et al. 2022) computes the scores in blocks that stay in the cache; a block that
+/// raises the maximum rescales the sums before it.
 #pragma once
 #include <optional>
 #include <span>
@@ -32,18 +32,18 @@ struct OnlineForm {
   UOp column;  ///< the range of the result that the weights depend on and the scores do not; of a total empty
 };
 
-/// The form of the value a kernel stores for each point of `ranges`; none: it is another value, or its sizes do not
-/// fit: multiples of 64 or at least 128 for `over`, multiples of 32 or at least 64 for `row`, multiples of 16 for
+/// Recognises the value a kernel stores for each point of `ranges`. Returns nullopt for other values, and where sizes do
+/// not fit: multiples of 64 or at least 128 for `over`, multiples of 32 or at least 64 for `row`, multiples of 16 for
 /// `column`. Of a mean `over` and `row` may be variable numbers.
 std::optional<OnlineForm> online_form(UOp value, std::span<const UOp> ranges);
 
-/// The same for a kernel's AST.
+/// Recognises the value that a kernel's AST stores.
 std::optional<OnlineForm> online_form(UOp sink);
 
-/// The factors of a product, those of its factors in their place.
+/// Returns the factors of a product, factors that are products replaced by theirs.
 UOps factors_of(UOp product);
 
-/// True for REDUCE(ADD, a * b).
+/// Returns true for REDUCE(ADD, a * b).
 bool is_sum_of_products(UOp u);
 
 }  // namespace tg

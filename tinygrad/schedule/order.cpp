@@ -1,10 +1,9 @@
 /// \file The order of execution: reads after writes, writes after reads and writes after writes of buffers.
+#include "tinygrad/schedule/order.h"
+
 #include <algorithm>
 #include <functional>
 #include <queue>
-
-#include "tinygrad/schedule/indexing.h"
-#include "tinygrad/schedule/passes.h"
 
 namespace tg {
 namespace {
@@ -13,57 +12,70 @@ struct Edge {
   int32_t slot;  ///< of `before`, when the edge says that it reads what `after` overwrites; else -1
 };
 
-std::vector<Edge> edges_of(const Lowered& l) {
-  std::vector<Edge> edges;
-  std::vector<std::vector<std::pair<int32_t, int32_t>>> readers(l.states.size());  // step, slot
-  std::vector<std::vector<int32_t>> children(l.states.size());
-  for (size_t s = 0; s < l.states.size(); s++)
-    if (l.states[s].parent >= 0) nth(children, l.states[s].parent).push_back(static_cast<int32_t>(s));
-  for (size_t i = 0; i < l.steps.size(); i++) {
-    const Step& s = l.steps[i];
-    for (size_t k = 0; k < s.reads.size(); k++) {
-      if (s.reads[k] < 0) continue;
-      auto state = static_cast<size_t>(s.reads[k]);
-      readers[state].emplace_back(static_cast<int32_t>(i), static_cast<int32_t>(k));
-      for (int32_t w : l.states[state].writers)
-        if (w != static_cast<int32_t>(i)) edges.push_back({w, static_cast<int32_t>(i), -1});
+/// Collects what has to run before what: writers of a state before its readers, both before what overwrites it.
+class Dependencies {
+ public:
+  Dependencies(const StepGraph& g, const std::vector<ScheduleItem>& items)
+      : g_(g), readers_(static_cast<size_t>(g.states())), children_(static_cast<size_t>(g.states())) {
+    for (StateId s = 0; s < g.states(); s++)
+      if (g.state(s).parent >= 0) at(children_, g.state(s).parent).push_back(s);
+    for (size_t i = 0; i < items.size(); i++) add_reads(static_cast<StepId>(i), items[i]);
+    for (StateId s = 0; s < g.states(); s++) add_overwrites(s);
+  }
+  std::vector<Edge> take() { return std::move(edges_); }
+
+ private:
+  struct Reader {
+    StepId step;
+    int32_t slot;
+  };
+  void add(StepId before, StepId after, int32_t slot = -1) {
+    if (before != after) edges_.push_back({before, after, slot});
+  }
+  void add_reads(StepId i, const ScheduleItem& item) {
+    for (size_t slot = 0; slot < item.reads.size(); slot++) {
+      const StateId state = item.reads[slot];
+      if (state < 0) continue;
+      at(readers_, state).push_back({i, static_cast<int32_t>(slot)});
+      for (StepId w : g_.state(state).writers) add(w, i);
     }
   }
-  for (size_t s = 0; s < l.states.size(); s++) {
-    const BufferState& from = l.states[s];
-    std::vector<int32_t> seen;                      // writers of earlier children
-    std::vector<std::pair<int32_t, int32_t>> late;  // readers of earlier children
-    for (int32_t c : children[s]) {
-      const BufferState& to = nth(l.states, c);
-      for (int32_t w : to.writers) {
-        for (int32_t p : from.writers)
-          if (p != w) edges.push_back({p, w, -1});
-        for (auto [r, slot] : readers[s])
-          if (r != w) edges.push_back({r, w, slot});
+  void add_overwrites(StateId s) {
+    const std::vector<StateId>& children = at(children_, s);
+    std::vector<StepId> seen;  // writers of earlier children
+    std::vector<Reader> late;  // readers of earlier children
+    for (StateId c : children) {
+      const std::vector<StepId>& writers = g_.state(c).writers;
+      for (StepId w : writers) {
+        for (StepId p : g_.state(s).writers) add(p, w);
+        for (const Reader& r : at(readers_, s)) add(r.step, w, r.slot);
         // Two writes that start from the same contents: the first in the graph comes first.
         if (std::find(seen.begin(), seen.end(), w) != seen.end()) continue;
-        for (int32_t p : seen) edges.push_back({p, w, -1});
-        for (auto [r, slot] : late)
-          if (r != w) edges.push_back({r, w, slot});
+        for (StepId p : seen) add(p, w);
+        for (const Reader& r : late) add(r.step, w, r.slot);
       }
-      for (int32_t w : to.writers)
+      for (StepId w : writers)
         if (std::find(seen.begin(), seen.end(), w) == seen.end()) seen.push_back(w);
-      if (children[s].size() > 1) late.insert(late.end(), nth(readers, c).begin(), nth(readers, c).end());
+      if (children.size() > 1) late.insert(late.end(), at(readers_, c).begin(), at(readers_, c).end());
     }
   }
-  return edges;
-}
 
-/// Kahn's algorithm, the lowest number first. Steps of a cycle are missing from the result.
+  const StepGraph& g_;
+  std::vector<std::vector<Reader>> readers_;    // by state
+  std::vector<std::vector<StateId>> children_;  // by state
+  std::vector<Edge> edges_;
+};
+
+/// Sorts steps by Kahn's algorithm, the lowest number first. Steps of a cycle are missing from the result.
 std::vector<int32_t> sort_steps(size_t n, const std::vector<Edge>& edges) {
   std::vector<int32_t> missing(n, 0), begin(n + 1, 0), next(edges.size()), order;
   for (const Edge& e : edges) {
     begin[static_cast<size_t>(e.before) + 1]++;
-    nth(missing, e.after)++;
+    at(missing, e.after)++;
   }
   for (size_t i = 0; i < n; i++) begin[i + 1] += begin[i];
   std::vector<int32_t> fill(begin.begin(), begin.end() - 1);
-  for (const Edge& e : edges) nth(next, nth(fill, e.before)++) = e.after;
+  for (const Edge& e : edges) at(next, at(fill, e.before)++) = e.after;
   std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> ready;
   for (size_t i = 0; i < n; i++)
     if (!missing[i]) ready.push(static_cast<int32_t>(i));
@@ -72,58 +84,52 @@ std::vector<int32_t> sort_steps(size_t n, const std::vector<Edge>& edges) {
     ready.pop();
     order.push_back(static_cast<int32_t>(i));
     for (int32_t k = begin[i]; k < begin[i + 1]; k++)
-      if (--nth(missing, nth(next, k)) == 0) ready.push(nth(next, k));
+      if (--at(missing, at(next, k)) == 0) ready.push(at(next, k));
   }
   return order;
 }
 
-/// An edge of a cycle that a copy of the old contents removes; null when there is none.
+/// Returns an edge of a cycle that a copy of the old contents removes; null where there is none.
 const Edge* breakable(size_t n, const std::vector<Edge>& edges, const std::vector<int32_t>& order) {
   std::vector<bool> done(n, false);
-  for (int32_t i : order) nth(done, i) = true;
+  for (int32_t i : order) at(done, i) = true;
   std::vector<const Edge*> into(n, nullptr);  // some edge from a step that is not done
   for (const Edge& e : edges) {
-    if (nth(done, e.before) || nth(done, e.after)) continue;
-    const Edge*& best = nth(into, e.after);
+    if (at(done, e.before) || at(done, e.after)) continue;
+    const Edge*& best = at(into, e.after);
     if (!best || e.before < best->before) best = &e;
   }
-  size_t at = 0;
-  while (done[at]) at++;
+  size_t step = 0;
+  while (done[step]) step++;
   std::vector<bool> met(n, false);
-  while (!met[at]) {
-    met[at] = true;
-    at = static_cast<size_t>(into[at]->before);
+  while (!met[step]) {
+    met[step] = true;
+    step = static_cast<size_t>(into[step]->before);
   }
-  size_t start = at;
+  size_t start = step;
   do {
-    if (into[at]->slot >= 0) return into[at];
-    at = static_cast<size_t>(into[at]->before);
-  } while (at != start);
+    if (into[step]->slot >= 0) return into[step];
+    step = static_cast<size_t>(into[step]->before);
+  } while (step != start);
   return nullptr;
 }
 }  // namespace
 
-std::vector<int32_t> order_steps(Lowered& l, std::vector<ScheduleBuffer>& buffers) {
+std::vector<StepId> order_steps(StepGraph& g, std::vector<ScheduleItem>& items) {
   while (true) {
-    std::vector<Edge> edges = edges_of(l);
-    std::vector<int32_t> order = sort_steps(l.steps.size(), edges);
-    if (order.size() == l.steps.size()) return order;
-    const Edge* e = breakable(l.steps.size(), edges, order);
+    std::vector<Edge> edges = Dependencies(g, items).take();
+    std::vector<StepId> order = sort_steps(items.size(), edges);
+    if (order.size() == items.size()) return order;
+    const Edge* e = breakable(items.size(), edges, order);
     TG_CHECK(Error, e, "[schedule] assignments depend on each other in a circle: realize one of them first");
     // The reader gets a copy of what the buffer held before the write.
-    auto step = static_cast<size_t>(e->before), slot = static_cast<size_t>(e->slot);
-    int32_t old = l.steps[step].reads[slot], buffer = nth(l.states, old).buffer;
-    const ScheduleBuffer b = nth(buffers, buffer);
+    ScheduleItem& reader = at(items, e->before);
+    StateId& read = at(reader.reads, e->slot);
+    const ScheduleBuffer b = g.buffer_of(read);
     UOp range = UOp::range(b.size, 0, AxisType::kLoop);
-    int32_t state = add_internal(l, buffers, b.dtype, b.size, b.device);
-    Step& copy = l.steps.back();
-    UOp p = buffer_param(b, buffer, old);
-    copy.index = range;
-    copy.value = UOp::make(Ops::INDEX, b.dtype, {p, range}).load();
-    copy.ranges = {range};
-    kernelize_step(l, buffers, l.steps.size() - 1);
-    l.steps[step].reads[slot] = state;
-    l.steps[step].buffers[slot] = nth(l.states, state).buffer;
+    read = state_of(g.materialize(g.read(read, range), {range}, b.device));
+    at(reader.call.buffers, e->slot) = g.state(read).buffer;
+    items.push_back(kernelize_step(g, g.steps() - 1));
   }
 }
 

@@ -1,7 +1,7 @@
 /// \file Schedules as text.
 #include <ostream>
 
-#include "tinygrad/schedule/passes.h"
+#include "tinygrad/schedule/schedule.h"
 
 namespace tg {
 namespace {

@@ -1,34 +1,37 @@
 /// \file Decides which values get storage and at which indices every value is read: one walk from the users to the
 /// sources.
+#include "tinygrad/schedule/rangeify.h"
+
 #include <algorithm>
 #include <map>
 #include <numeric>
 #include <ostream>
 #include <tuple>
 
+#include "tinygrad/schedule/early.h"
 #include "tinygrad/schedule/indexing.h"
-#include "tinygrad/schedule/passes.h"
+#include "tinygrad/schedule/step_graph.h"
 #include "tinygrad/uop/op_cost.h"
 #include "tinygrad/uop/symbolic.h"
 
 namespace tg {
 namespace {
-constexpr int kMaxInstances = 16;   // reads of one value in different places beyond which it is stored
+constexpr int kMaxReads = 16;       // access patterns of one value beyond which it is stored
 constexpr int kCostLimit = 64;      // where counting stops
 constexpr double kReuse = 1.5;      // evaluations per element from which a reduction counts as recomputed
-constexpr double kMany = 8;         // evaluations per element that ask for the strict rules below
-constexpr size_t kLongIndex = 160;  // nodes of an index that further views had better not work on
-constexpr int64_t kDigitLanes =
-    16;  // digits of a loop's index that are a multiple of this become loops (simplify_ranges)
-constexpr double kMerge =
-    2.25;  // the same for a sum inside a sum: masks of padding cost less than storing what is summed (im2col)
+constexpr double kMany = 8;         // evaluations per element from which the strict rules below hold
+constexpr size_t kLongIndex = 160;  // nodes of an index that further views should not have to simplify
+// Factors of a loop's index that are a multiple of this become loops of their own (simplify_ranges).
+constexpr int64_t kFactorLanes = 16;
+// As kReuse for a sum inside a sum: masks of padding cost less than storing the terms (im2col).
+constexpr double kMerge = 2.25;
 
 // What may be recomputed (costs as in op_cost).
 constexpr int kCheapInReduce = 1;   // an operand of a reduction that reads it many times
 constexpr int kCheapNarrow = 4;     // the same when it reads fewer bytes than it makes: dequantization
 constexpr int kCheapBroadcast = 8;  // a value broadcast along outer loops
-constexpr int kCheapTwice =
-    24;  // a value that several kernels read once each: one transcendental is cheaper than memory
+constexpr int kCheapTwice = 24;     // a value that several kernels read once each: one transcendental costs less than
+                                    // memory
 
 constexpr OpSet kLeaf = Ops::PARAM | Ops::AFTER | Ops::CONST | Ops::ARANGE;
 
@@ -43,18 +46,19 @@ constexpr OpCost<int> kOpCosts[] = {
 static_assert(groups::kElementwise.subset_of(ops_of(kOpCosts)), "an op has no cost: give it a row");
 int op_cost(UOp u) { return u.is(Ops::STACK) ? static_cast<int>(u.nsrc()) : cost_in(kOpCosts, u.op(), 0); }
 
-/// What computing a value in place takes, counted over the values it would take in too.
+/// Cost of computing a value in place, together with the values computed in place for it.
 struct Cost {
   int ops = 0;
   int buffers = 0;   // of the value's size
   double bytes = 0;  // read per element, by type
 };
 
-/// How a value would be read if it were computed in place.
-struct Reads {
-  double evaluations = 0;  // per element, over all kernels
-  bool reuse = false;      // many, or in loops that do not index it
+/// How a value would be evaluated if it were computed in place.
+struct Evaluation {
+  double times = 0;        // per element, over all kernels
+  bool reuse = false;      // many times, or in loops that do not index it
   bool in_reduce = false;  // those loops reduce
+  bool masked = false;     // some read has a condition
 };
 
 class Rangeifier {
@@ -65,14 +69,14 @@ class Rangeifier {
     size_t n = r_.nodes.size();
     r_.position.assign(Graph::current().id_limit(), 0);
     for (size_t i = 0; i < n; i++) r_.position[r_.nodes[i].id()] = static_cast<uint32_t>(i);
-    r_.first.assign(n, -1);
+    r_.first_read.assign(n, -1);
     r_.region.assign(n, -1);
     last_.assign(n, -1);
     count_.assign(n, 0);
     uses_.assign(n, 0);
     needed_.assign(n, false);
     mark_.assign(n, 0);
-    reads_.assign(n, {});
+    evaluations_.assign(n, {});
     prepare();
     if (first) {
       reduces_ = std::move(first->reduces_);
@@ -85,9 +89,9 @@ class Rangeifier {
     bool better = false;
     std::vector<bool> reduces(reduces_.size(), false);
     for (size_t i = 0; i < reduces.size(); i++) {
-      reduces[i] = reduces_here(i, reduces, true);
+      reduces[i] = contains_reduce(i, reduces, true);
       if (r_.region[i] < 0 || is_forced(static_cast<uint32_t>(i))) continue;
-      stored_[i] = reduces[i] || costs_too_much(r_.nodes[i], reads_[i], inline_cost(static_cast<uint32_t>(i)));
+      stored_[i] = reduces[i] || costs_too_much(r_.nodes[i], evaluations_[i], inline_cost(static_cast<uint32_t>(i)));
       better |= !stored_[i];
     }
     reduces_ = std::move(reduces);
@@ -101,20 +105,20 @@ class Rangeifier {
  private:
   uint32_t pos(UOp u) const { return r_.position[u.id()]; }
 
-  /// Whether computing this value in place means a reduction there, by what holds of its sources; `known`: stored ones
-  /// do not count.
-  bool reduces_here(size_t i, const std::vector<bool>& reduces, bool known) const {
+  /// Returns true where computing this value in place means a reduction there, by what holds of its sources; `known`:
+  /// stored ones do not count.
+  bool contains_reduce(size_t i, const std::vector<bool>& reduces, bool known) const {
     UOp u = r_.nodes[i];
     if (u.is(Ops::REDUCE)) return true;
     auto of = [&](UOp s) { return reduces[pos(s)] && !(known && r_.region[pos(s)] >= 0); };
     if (u.in(groups::kMovement) && !u.is(Ops::EXPAND)) return of(u.src(0));
-    // What is broadcast here is stored before, for it would be computed again and again.
+    // A value that is broadcast here is stored first, since it would be recomputed for every element.
     if (u.in(groups::kElementwise | Ops::STACK | Ops::EXPAND | Ops::INDEX))
       for (UOp s : u.srcs())
         if (of(s) && (u.is(Ops::STACK) || volume_[pos(s)] >= volume_[i])) return true;
     return false;
   }
-  /// Facts of nodes, sources first.
+  /// Finds the facts of nodes, sources first.
   void prepare() {
     size_t n = r_.nodes.size();
     volume_.assign(n, 1);
@@ -124,7 +128,7 @@ class Rangeifier {
       UOp u = r_.nodes[i];
       for (UOp s : u.srcs()) uses_[pos(s)]++;
       for (const SInt& s : shape_of(u)) volume_[i] *= static_cast<double>(s.max());
-      reduces_[i] = reduces_here(i, reduces_, false);
+      reduces_[i] = contains_reduce(i, reduces_, false);
     }
   }
 
@@ -133,35 +137,35 @@ class Rangeifier {
     if (size == 1) return UOp::constant(int64_t{0});
     return UOp::range(size.symbolic() ? simplify(size.uop()) : size.uop(), RangeArg{{r_.next_range++}, type});
   }
-  int32_t add_instance(uint32_t node, UOp idx, UOp valid, int32_t scope, Ops under) {
-    Instance in;
+  int32_t add_read(uint32_t node, UOp idx, UOp valid, int32_t scope, Ops under) {
+    Read in;
     in.node = node;
     in.idx = idx;
     in.valid = valid;
     in.scope = scope;
-    in.under = under;
-    r_.instances.push_back(in);
-    return static_cast<int32_t>(r_.instances.size()) - 1;
+    in.outer_reduce = under;
+    r_.reads.push_back(in);
+    return static_cast<int32_t>(r_.reads.size()) - 1;
   }
-  /// The instance of `u` read there, shared with equal reads. A value with very many is stored, and then each read is
+  /// Returns the read of `u` there, shared with equal ones. A value with very many is stored, and then each read is
   /// its own load; one that cannot be stored (weak types) is looked up.
-  int32_t demand(UOp u, UOp idx, UOp valid, int32_t scope, Ops under = Ops::NOOP) {
+  int32_t request_read(UOp u, UOp idx, UOp valid, int32_t scope, Ops under = Ops::NOOP) {
     uint32_t n = pos(u);
-    if (count_[n] <= kMaxInstances)
-      for (int32_t i = r_.first[n]; i >= 0; i = nth(r_.instances, i).next) {
-        Instance& in = nth(r_.instances, i);
+    if (count_[n] <= kMaxReads)
+      for (int32_t i = r_.first_read[n]; i >= 0; i = at(r_.reads, i).next) {
+        Read& in = at(r_.reads, i);
         if (in.idx != idx || in.valid != valid) continue;
-        if (in.under != under) in.under = Ops::NOOP;
+        if (in.outer_reduce != under) in.outer_reduce = Ops::NOOP;
         return i;
       }
     if (u.dtype().is_weak() && u.nsrc()) {
       auto [it, fresh] =
-          weak_.try_emplace({n, idx.id(), valid ? valid.id() + 1 : 0}, static_cast<int32_t>(r_.instances.size()));
+          weak_.try_emplace({n, idx.id(), valid ? valid.id() + 1 : 0}, static_cast<int32_t>(r_.reads.size()));
       if (!fresh) return it->second;
     }
-    int32_t i = add_instance(n, idx, valid, scope, under);
-    if (last_[n] < 0) r_.first[n] = i;
-    else nth(r_.instances, last_[n]).next = i;
+    int32_t i = add_read(n, idx, valid, scope, under);
+    if (last_[n] < 0) r_.first_read[n] = i;
+    else at(r_.reads, last_[n]).next = i;
     last_[n] = i;
     count_[n]++;
     return i;
@@ -171,7 +175,7 @@ class Rangeifier {
     return static_cast<int32_t>(r_.scopes.size()) - 1;
   }
 
-  /// Fresh loops over a shape: the indices and the scope of a new kernel.
+  /// Makes loops over a shape; returns the indices and the scope of a new kernel.
   std::pair<UOp, int32_t> open_kernel(const Shape& shape, Region& region) {
     UOps idx;
     Scope s;
@@ -202,23 +206,23 @@ class Rangeifier {
     if (u.is(Ops::STORE)) return process_store(i);
     if (u.is(Ops::CALL)) return process_call(i);
     if (u.in(kLeaf | Ops::SINK)) return;
-    if (r_.first[i] < 0 && !needed_[i]) return;
+    if (r_.first_read[i] < 0 && !needed_[i]) return;
     if (u.is(Ops::COPY)) return process_copy(i);
     if (store_value(i)) {
       Region region;
       region.device =
-          device_of(u).empty() && r_.first[i] >= 0 ? reader_device(nth(r_.instances, r_.first[i])) : device_of(u);
+          device_of(u).empty() && r_.first_read[i] >= 0 ? reader_device(at(r_.reads, r_.first_read[i])) : device_of(u);
       region.node = i;
       region.buffer = new_buffer_for(u, region.device);
       auto [idx, scope] = open_kernel(shape_of(u), region);
       r_.region[i] = static_cast<int32_t>(r_.regions.size());
-      region.body = add_instance(i, idx, UOp(), scope, Ops::NOOP);
+      region.body = add_read(i, idx, UOp(), scope, Ops::NOOP);
       int32_t body = region.body;
       add_region(std::move(region));
-      if (volume_[i] > 0) expand(body);
+      if (volume_[i] > 0) index_sources(body);
       return;
     }
-    for (int32_t k = r_.first[i]; k >= 0; k = nth(r_.instances, k).next) expand(k);
+    for (int32_t k = r_.first_read[i]; k >= 0; k = at(r_.reads, k).next) index_sources(k);
   }
 
   void process_store(uint32_t i) {
@@ -243,7 +247,7 @@ class Rangeifier {
     }
     if (value.is(Ops::CONTIGUOUS) && uses_[pos(value)] == 1) value = value.src(0);
     auto [idx, scope] = open_kernel(shape_of(dest), region);
-    region.body = demand(value, through_broadcast(idx, shape_of(dest), shape_of(value)), UOp(), scope);
+    region.body = request_read(value, through_broadcast(idx, shape_of(dest), shape_of(value)), UOp(), scope);
     add_region(std::move(region));
   }
   void process_call(uint32_t i) {
@@ -264,92 +268,104 @@ class Rangeifier {
     need(r_.nodes[i].src(0));
     add_region(std::move(region));
   }
-  /// The source of a copy: contiguous storage.
+  /// Asks for the source of a copy, or an argument of a CALL, in contiguous storage.
   void need(UOp u) {
     while (u.is(Ops::RESHAPE)) u = u.src(0);
     needed_[pos(u)] = true;
   }
 
-  const std::string& reader_device(const Instance& in) const {
-    return nth(r_.regions, nth(r_.scopes, in.scope).kernel).device;
+  const std::string& reader_device(const Read& in) const {
+    return at(r_.regions, at(r_.scopes, in.scope).kernel).device;
   }
 
   // ---- decisions ----
-  /// Iterations of a loop that read the same element, where codegen takes a loop apart for it: r / 32 is one place in
-  /// 32 (the scale of a block).
+  /// Returns the number of iterations that read the same element where codegen splits a loop for it: r / 32 is one
+  /// position in 32 (the scale of a block).
   static double block_of(UOp idx) {
     std::map<uint32_t, int64_t> block;
     for (UOp u : idx.toposort())
       for (UOp s : u.srcs()) {
         if (!s.is(Ops::RANGE)) continue;
-        const bool digit = u.is(Ops::FLOORDIV) && u.src(1).is_const();
+        const bool divides = u.is(Ops::FLOORDIV) && u.src(1).is_const();
         int64_t& b = block[s.id()];
-        b = std::gcd(b, digit ? static_cast<int64_t>(u.src(1).const_int()) : 1);
+        b = std::gcd(b, divides ? static_cast<int64_t>(u.src(1).const_int()) : 1);
       }
     double times = 1;
     for (const auto& [range, b] : block)
-      if (b > 1 && b % kDigitLanes == 0) times *= static_cast<double>(b);
+      if (b > 1 && b % kFactorLanes == 0) times *= static_cast<double>(b);
     return times;
+  }
+  template <class F> void for_each_read(uint32_t i, F&& f) const {
+    for (int32_t k = r_.first_read[i]; k >= 0; k = at(r_.reads, k).next) f(at(r_.reads, k));
+  }
+  bool is_read_on_several_devices(uint32_t i) const {
+    bool several = false;
+    for_each_read(
+        i, [&](const Read& in) { several |= reader_device(in) != reader_device(at(r_.reads, r_.first_read[i])); });
+    return several;
   }
   bool store_value(uint32_t i) {
     UOp u = r_.nodes[i];
     // Pure arithmetic that several devices read is computed on each.
-    if (!needed_[i] && device_of(u).empty())
-      for (int32_t k = r_.first[i]; k >= 0; k = nth(r_.instances, k).next)
-        if (reader_device(nth(r_.instances, k)) != reader_device(nth(r_.instances, r_.first[i]))) return false;
-    if (is_forced(i)) return true;
-    if (read_at_length(i)) return true;
-    UOp computed = u;
-    if (u.in(groups::kMovement)) {
-      // Stored in the order it is read in: after a permutation that is the value's only use.
-      if (!u.in(Ops::PERMUTE | Ops::FLIP)) return false;
-      while (computed.in(Ops::PERMUTE | Ops::FLIP | Ops::RESHAPE))
-        if (computed = computed.src(0); uses_[pos(computed)] != 1) return false;
-      if (!computed.in(groups::kElementwise | Ops::REDUCE | Ops::INDEX | Ops::STACK)) return false;
-    }
-    if (u.dtype().is_weak() || merges(i, computed) || names_place(u)) return false;
-    int n = count_[i];
-    if (n > kMaxInstances) return true;
-    Reads& reads = reads_[i];
-    bool gated = false;
-    for (int32_t k = r_.first[i]; k >= 0; k = nth(r_.instances, k).next) {
-      const Instance& in = nth(r_.instances, k);
-      const Scope& s = nth(r_.scopes, in.scope);
-      double times = s.volume / std::max(volume_[i], 1.0) / block_of(in.idx);
-      const UOps& used = ranges_of(in.idx);
-      bool again = static_cast<int>(used.size()) < s.ranges || times > (reduces_[i] ? kReuse : kMany);
-      // Loops that reduce around a value that uses none of them cost nothing: it is computed before them.
-      bool inside = s.reduces > 0 && !used.empty() && used.back().arg<RangeArg>().type == AxisType::kReduce;
-      // What a mask of a sum leaves out, columns that go back to an image, reads no memory.
-      reads.evaluations += in.valid && s.reduces > 0 && times <= kMerge ? 1 : std::max(times, 1.0);
-      reads.reuse |= again;
-      reads.in_reduce |= reduces_[i] ? s.reduces > 0 : inside && again;
-      gated |= bool(in.valid);
-    }
+    if (!needed_[i] && device_of(u).empty() && is_read_on_several_devices(i)) return false;
+    if (is_forced(i) || has_long_index(i)) return true;
+    UOp computed = value_of_view(u);
+    if (!computed || u.dtype().is_weak() || can_merge_reduce(i, computed) || is_one_hot_compare(u)) return false;
+    if (count_[i] > kMaxReads) return true;
+    evaluations_[i] = evaluate(i);
+    const Evaluation& e = evaluations_[i];
     if (reduces_[i]) {
-      if (n > 1 || reads.reuse || reads.in_reduce || gated) return !widens(u);
-      if (!u.is(Ops::REDUCE)) return false;
-      // One reduction a kernel: two have nothing in common that a kernel could gain from.
-      auto done = reduced_.begin() + nth(r_.scopes, nth(r_.instances, r_.first[i]).scope).kernel;
-      if (*done) return true;
-      *done = true;
-      return false;
+      if (count_[i] > 1 || e.reuse || e.in_reduce || e.masked) return !is_widening_cast(u);
+      return u.is(Ops::REDUCE) && !claim_reduction(i);
     }
-    if ((reads.evaluations <= kReuse && !reads.reuse) || widens(u)) return false;
-    return costs_too_much(u, reads, inline_cost(i));
+    if ((e.times <= kReuse && !e.reuse) || is_widening_cast(u)) return false;
+    return costs_too_much(u, e, inline_cost(i));
   }
-  /// Whether a value is read through so many views that do not merge that their index arithmetic, which every further
-  /// view simplifies again, costs more than memory. Views of the value's size alone: others may be larger than what
-  /// they show.
-  bool read_at_length(uint32_t i) {
+  /// Returns what is computed where storing a view stores that: values are stored in the order they are read in, after
+  /// the permutation that is their only use. Empty for views that are never stored.
+  UOp value_of_view(UOp u) const {
+    if (!u.in(groups::kMovement)) return u;
+    if (!u.in(Ops::PERMUTE | Ops::FLIP)) return {};
+    while (u.in(Ops::PERMUTE | Ops::FLIP | Ops::RESHAPE))
+      if (u = u.src(0); uses_[pos(u)] != 1) return {};
+    return u.in(groups::kElementwise | Ops::REDUCE | Ops::INDEX | Ops::STACK) ? u : UOp();
+  }
+  Evaluation evaluate(uint32_t i) const {
+    Evaluation e;
+    for_each_read(i, [&](const Read& in) {
+      const Scope& s = at(r_.scopes, in.scope);
+      const double times = s.volume / std::max(volume_[i], 1.0) / block_of(in.idx);
+      const UOps& used = ranges_of(in.idx);
+      const bool reread = static_cast<int>(used.size()) < s.ranges || times > (reduces_[i] ? kReuse : kMany);
+      // Loops that reduce around a value that uses none of them cost nothing: it is computed before them.
+      const bool inside = s.reduces > 0 && !used.empty() && used.back().arg<RangeArg>().type == AxisType::kReduce;
+      // What a mask of a sum leaves out, columns that go back to an image, reads no memory.
+      e.times += in.valid && s.reduces > 0 && times <= kMerge ? 1 : std::max(times, 1.0);
+      e.reuse |= reread;
+      e.in_reduce |= reduces_[i] ? s.reduces > 0 : inside && reread;
+      e.masked |= bool(in.valid);
+    });
+    return e;
+  }
+  /// Makes a reduction that of the kernel which reads it; false where that has one: a kernel gains nothing from two.
+  bool claim_reduction(uint32_t i) {
+    const auto kernel = static_cast<size_t>(at(r_.scopes, at(r_.reads, r_.first_read[i]).scope).kernel);
+    if (reduced_[kernel]) return false;
+    reduced_[kernel] = true;
+    return true;
+  }
+  /// Returns true where a value is read through so many views that do not merge that their index arithmetic, which
+  /// every further view simplifies again, costs more than memory. Looks at views of the value's size alone: others may
+  /// be larger than what they show.
+  bool has_long_index(uint32_t i) {
     const UOp u = r_.nodes[i];
     if (u.dtype().is_weak() || !u.in(groups::kElementwise | Ops::RESHAPE | Ops::PERMUTE | Ops::FLIP)) return false;
-    for (int32_t k = r_.first[i]; k >= 0; k = nth(r_.instances, k).next)
-      if (const UOp idx = nth(r_.instances, k).idx; terms(idx) > kLongIndex && idx.toposort().size() > kLongIndex)
+    for (int32_t k = r_.first_read[i]; k >= 0; k = at(r_.reads, k).next)
+      if (const UOp idx = at(r_.reads, k).idx; terms(idx) > kLongIndex && idx.toposort().size() > kLongIndex)
         return true;
     return false;
   }
-  /// Nodes of an index, each as often as it occurs; where there are many, no less than that.
+  /// Counts the nodes of an index, each as often as it occurs; where there are many, a lower bound.
   size_t terms(UOp u) {
     if (u.id() >= terms_.size()) terms_.resize(u.id() + u.id() / 2 + 64, 0);
     if (terms_[u.id()]) return terms_[u.id()];
@@ -374,9 +390,9 @@ class Rangeifier {
     }
     return n;
   }
-  /// index == number of the place: asked again wherever it is read, for what is summed so goes to its place instead
-  /// (scatter_sums).
-  static bool names_place(UOp u) {
+  /// Returns true for index == arange: recomputed wherever it is read, since sums over such a mask become a scatter
+  /// (one_hot_sums.cpp).
+  static bool is_one_hot_compare(UOp u) {
     if (!u.dtype().is_bool()) return false;
     UOps stack{u};
     while (!stack.empty()) {
@@ -395,30 +411,30 @@ class Rangeifier {
     }
     return false;
   }
-  /// What the user or a copy wants stored.
+  /// Returns true for what the user or a copy wants stored.
   bool is_forced(uint32_t i) const { return needed_[i] || r_.nodes[i].in(Ops::CONTIGUOUS | Ops::COPY); }
-  static bool costs_too_much(UOp u, const Reads& r, const Cost& c) {
+  static bool costs_too_much(UOp u, const Evaluation& r, const Cost& c) {
     if (r.reuse && r.in_reduce) {
       bool narrow = c.ops <= kCheapNarrow && c.buffers <= 3 && c.bytes < u.dtype().itemsize();
       return !narrow && (c.ops > kCheapInReduce || c.buffers > 1);
     }
     if (r.reuse) return c.ops > kCheapBroadcast || c.buffers > 3;
-    return c.ops * (r.evaluations - 1) > kCheapTwice || c.buffers * (r.evaluations - 1) > r.evaluations + 1;
+    return c.ops * (r.times - 1) > kCheapTwice || c.buffers * (r.times - 1) > r.times + 1;
   }
-  /// A reduction read by an equal one, each element once or nearly: they become one.
-  bool merges(uint32_t i, UOp computed) const {
-    if (!computed.is(Ops::REDUCE) || count_[i] != 1 || r_.first[i] < 0) return false;
-    const Instance& in = nth(r_.instances, r_.first[i]);
-    const Scope& s = nth(r_.scopes, in.scope);
-    if (in.under != computed.arg<ReduceArg>().op || static_cast<int>(ranges_of(in.idx).size()) != s.ranges ||
+  /// Returns true for a reduction that an equal one reads, each element once or nearly: they become one.
+  bool can_merge_reduce(uint32_t i, UOp computed) const {
+    if (!computed.is(Ops::REDUCE) || count_[i] != 1 || r_.first_read[i] < 0) return false;
+    const Read& in = at(r_.reads, r_.first_read[i]);
+    const Scope& s = at(r_.scopes, in.scope);
+    if (in.outer_reduce != computed.arg<ReduceArg>().op || static_cast<int>(ranges_of(in.idx).size()) != s.ranges ||
         s.volume > kMerge * volume_[i])
       return false;
-    // Windows in steps: every phase has taps of its own, which are no operand that a product could keep in registers.
+    // Strided windows: every polyphase component has taps of its own, which no product could keep in registers.
     const UOps parts = in.idx.toposort();
     return std::none_of(parts.begin(), parts.end(), [](UOp u) { return u.is(Ops::FLOORMOD); });
   }
-  /// A cast to a wider type is better repeated than stored.
-  bool widens(UOp u) const {
+  /// Returns true for a cast to a wider type, which is better repeated than stored.
+  bool is_widening_cast(UOp u) const {
     return u.is(Ops::CAST) && !u.src(0).dtype().is_weak() && u.src(0).dtype().itemsize() < u.dtype().itemsize() &&
            !u.src(0).in(kLeaf);
   }
@@ -451,8 +467,8 @@ class Rangeifier {
   }
 
   // ---- indices of the sources ----
-  void expand(int32_t id) {
-    Instance in = nth(r_.instances, id);
+  void index_sources(int32_t id) {
+    const Read in = at(r_.reads, id);
     UOp u = r_.nodes[in.node];
     std::vector<int32_t> src;
     switch (u.op()) {
@@ -461,72 +477,72 @@ class Rangeifier {
       case Ops::PERMUTE:
       case Ops::PAD:
       case Ops::SHRINK:
-      case Ops::FLIP: {
-        Access a = through_movement(u, {in.idx, in.valid});
-        bool never = a.valid && bounds_of(a.valid).hi == 0;                         // nothing but padding is read
-        Ops under = u.is(Ops::PAD) && in.under != Ops::ADD ? Ops::NOOP : in.under;  // zeros matter to all but sums
-        src.push_back(never ? -1 : demand(u.src(0), a.idx, a.valid, in.scope, under));
-        break;
-      }
-      case Ops::CONTIGUOUS: src.push_back(demand(u.src(0), in.idx, in.valid, in.scope)); break;
-      case Ops::REDUCE: {
-        const Shape& shape = shape_of(u.src(0));
-        UOps idx(in.idx.srcs().begin(), in.idx.srcs().end());
-        Scope s = nth(r_.scopes, in.scope);
-        if (in.under == u.arg<ReduceArg>().op) s.volume = volume_[in.node];  // merges: what it costs has been weighed
-        for (int32_t a : u.arg<ReduceArg>().axes) {
-          auto k = static_cast<size_t>(a);
-          idx[k] = fresh(shape[k], AxisType::kReduce);
-          if (idx[k].is(Ops::RANGE)) {
-            s.ranges++;
-            s.reduces++;
-            s.volume *= static_cast<double>(shape[k].max());
-          }
-        }
-        src.push_back(demand(u.src(0), UOp::stack(idx), in.valid, new_scope(s), u.arg<ReduceArg>().op));
-        break;
-      }
+      case Ops::FLIP: index_view(u, in, src); break;
+      case Ops::CONTIGUOUS: src.push_back(request_read(u.src(0), in.idx, in.valid, in.scope)); break;
+      case Ops::REDUCE: index_reduce(u, in, src); break;
       case Ops::STACK: {
-        UOp at = in.idx.src(0), rest = UOp::stack(in.idx.srcs().subspan(1));
+        UOp which = in.idx.src(0), rest = UOp::stack(in.idx.srcs().subspan(1));
         for (uint32_t k = 0; k < u.nsrc(); k++)
-          src.push_back(at.is_const() && !at.is_const_int(k) ? -1 : demand(u.src(k), rest, in.valid, in.scope));
+          src.push_back(which.is_const() && !which.is_const_int(k) ? -1
+                                                                   : request_read(u.src(k), rest, in.valid, in.scope));
         break;
       }
-      case Ops::INDEX: expand_gather(u, in, src); break;
+      case Ops::INDEX: index_gather(u, in, src); break;
       default: {
         TG_ASSERT(u.in(groups::kElementwise), "no rule to schedule ", u);
         const Shape& shape = shape_of(u);
         for (UOp s : u.srcs())
-          src.push_back(demand(s, through_broadcast(in.idx, shape, shape_of(s)), in.valid, in.scope));
+          src.push_back(request_read(s, through_broadcast(in.idx, shape, shape_of(s)), in.valid, in.scope));
       }
     }
-    Instance& out = nth(r_.instances, id);
+    Read& out = at(r_.reads, id);
     out.src_begin = static_cast<uint32_t>(r_.sources.size());
     r_.sources.insert(r_.sources.end(), src.begin(), src.end());
     out.src_end = static_cast<uint32_t>(r_.sources.size());
   }
-
-  /// INDEX(x, i0, ...): x is read at the values of the index tensors. Those are not known here: SPECIAL(size,
-  /// ranges...) named by a number stands for one, with the right bounds and ranges.
-  void expand_gather(UOp u, const Instance& in, std::vector<int32_t>& src) {
+  void index_view(UOp u, const Read& in, std::vector<int32_t>& src) {
+    const IndexedRead a = through_movement(u, {in.idx, in.valid});
+    const bool never = a.valid && bounds_of(a.valid).hi == 0;  // nothing but padding is read
+    // Zeros matter to all reductions but sums.
+    const Ops outer = u.is(Ops::PAD) && in.outer_reduce != Ops::ADD ? Ops::NOOP : in.outer_reduce;
+    src.push_back(never ? -1 : request_read(u.src(0), a.idx, a.valid, in.scope, outer));
+  }
+  void index_reduce(UOp u, const Read& in, std::vector<int32_t>& src) {
+    const ReduceArg& arg = u.arg<ReduceArg>();
+    const Shape& shape = shape_of(u.src(0));
+    UOps idx(in.idx.srcs().begin(), in.idx.srcs().end());
+    Scope s = at(r_.scopes, in.scope);
+    if (in.outer_reduce == arg.op) s.volume = volume_[in.node];  // they merge: the cost has been weighed
+    for (int32_t a : arg.axes) {
+      auto k = static_cast<size_t>(a);
+      idx[k] = fresh(shape[k], AxisType::kReduce);
+      if (!idx[k].is(Ops::RANGE)) continue;
+      s.ranges++;
+      s.reduces++;
+      s.volume *= static_cast<double>(shape[k].max());
+    }
+    src.push_back(request_read(u.src(0), UOp::stack(idx), in.valid, new_scope(s), arg.op));
+  }
+  /// INDEX(x, i0, ...) reads x at the values of the index tensors. Those are not known here: a placeholder stands for
+  /// each, with the right bounds and ranges.
+  void index_gather(UOp u, const Read& in, std::vector<int32_t>& src) {
     size_t n = u.nsrc() - 1;
     UOp x = u.src(0);
     std::vector<const Shape*> shapes;
     for (size_t k = 0; k < n; k++) shapes.push_back(&shape_of(u.src(k + 1)));
-    Shape at = broadcast_shapes(shapes, "index");
-    UOp head = UOp::stack(in.idx.srcs().subspan(0, at.size()));
+    const Shape common = broadcast_shapes(shapes, "index");
+    UOp head = UOp::stack(in.idx.srcs().subspan(0, common.size()));
     UOps idx;
     src.push_back(-1);
     for (size_t k = 0; k < n; k++) {
-      int32_t i = demand(u.src(k + 1), through_broadcast(head, at, *shapes[k]), in.valid, in.scope);
+      int32_t i = request_read(u.src(k + 1), through_broadcast(head, common, *shapes[k]), in.valid, in.scope);
       src.push_back(i);
-      UOps placeholder{shape_of(x)[k].uop()};
-      for (UOp range : ranges_of(nth(r_.instances, i).idx)) placeholder.push_back(range);
-      idx.push_back(UOp::make(Ops::SPECIAL, dtypes::weakint, placeholder, Arg(str("gather", r_.gathers.size()))));
+      idx.push_back(gather_placeholder(static_cast<int32_t>(r_.gathers.size()), shape_of(x)[k].uop(),
+                                       ranges_of(at(r_.reads, i).idx)));
       r_.gathers.push_back(i);
     }
-    for (size_t k = at.size(); k < in.idx.nsrc(); k++) idx.push_back(in.idx.src(k));
-    src[0] = demand(x, UOp::stack(idx), in.valid, in.scope);
+    for (size_t k = common.size(); k < in.idx.nsrc(); k++) idx.push_back(in.idx.src(k));
+    src[0] = request_read(x, UOp::stack(idx), in.valid, in.scope);
   }
 
   Ranged r_;
@@ -535,7 +551,7 @@ class Rangeifier {
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, int32_t> weak_;  // node, idx, valid -> instance
   std::vector<bool> needed_, reduces_;
   std::vector<bool> stored_;  // by the first walk, and rightly so
-  std::vector<Reads> reads_;
+  std::vector<Evaluation> evaluations_;
   std::vector<bool> reduced_;  // by kernel: has a reduction
   std::vector<double> volume_;
   std::vector<size_t> terms_;  // by index expression
@@ -557,11 +573,11 @@ Ranged rangeify(UOp sink, std::vector<ScheduleBuffer>& buffers) {
 
 void print_ranged(std::ostream& os, const Ranged& r) {
   for (size_t i = 0; i < r.nodes.size(); i++) {
-    if (r.first[i] < 0 && r.region[i] < 0) continue;
+    if (r.first_read[i] < 0 && r.region[i] < 0) continue;
     os << (r.region[i] >= 0 ? "* " : "  ") << i << ' ' << r.nodes[i].op() << ' ' << r.nodes[i].dtype() << ' '
        << shape_of(r.nodes[i]);
     int n = 0;
-    for (int32_t k = r.first[i]; k >= 0; k = nth(r.instances, k).next) n++;
+    for (int32_t k = r.first_read[i]; k >= 0; k = at(r.reads, k).next) n++;
     os << " read in " << n << " ways\n";
   }
 }

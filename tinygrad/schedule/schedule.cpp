@@ -1,16 +1,32 @@
-/// \file create_schedule: the stages in order, and the cache.
+/// \file create_schedule: one table of stages, one loop that runs, times, prints and verifies them; the cache.
 #include "tinygrad/schedule/schedule.h"
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <iostream>
 #include <list>
 #include <map>
 #include <mutex>
+#include <numeric>
+#include <sstream>
 
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/profile.h"
 #include "tinygrad/base/stop.h"
-#include "tinygrad/schedule/passes.h"
+#include "tinygrad/schedule/early.h"
+#include "tinygrad/schedule/fuse_attention.h"
+#include "tinygrad/schedule/fuse_rows.h"
+#include "tinygrad/schedule/in_place.h"
+#include "tinygrad/schedule/literals.h"
+#include "tinygrad/schedule/long_sums.h"
+#include "tinygrad/schedule/lower.h"
+#include "tinygrad/schedule/memory.h"
+#include "tinygrad/schedule/normalize.h"
+#include "tinygrad/schedule/one_hot_sums.h"
+#include "tinygrad/schedule/order.h"
+#include "tinygrad/schedule/partial_max_sum.h"
+#include "tinygrad/schedule/rangeify.h"
 #include "tinygrad/uop/spec.h"
 
 namespace tg {
@@ -55,76 +71,143 @@ Cache& cache() {
   return *c;
 }
 
-/// Steps and buffers as the caller sees them; internal buffers nobody uses are dropped.
-std::shared_ptr<Schedule> assemble(Lowered& l, const std::vector<int32_t>& order,
-                                   const std::vector<ScheduleBuffer>& buffers, const NormalGraph& g) {
-  auto s = std::make_shared<Schedule>();
-  size_t kept = g.inputs.size() + static_cast<size_t>(g.outputs);
+/// What the stages hand on.
+struct SchedulePlan {
+  const NormalGraph& normal;
+  const ScheduleOptions& options;
+  std::vector<ScheduleBuffer> buffers{};
+  UOp sink{};
+  Ranged ranged{};
+  StepGraph graph{};
+  std::vector<ScheduleItem> items{};
+  std::vector<StepId> order{};
+  std::shared_ptr<Schedule> schedule = std::make_shared<Schedule>();
+};
+
+/// Returns the number of the buffer that holds a root; -1: it needs no kernel.
+int32_t result_of(const NormalGraph& g, const RootPlan& p) {
+  if (p.kind != RootPlan::kStorage) return static_cast<int32_t>(g.inputs.size()) + p.output;
+  if (g.nodes[p.node] == p.storage) return -1;
+  const auto it = std::find(g.inputs.begin(), g.inputs.end(), base_of(p.storage));
+  return it == g.inputs.end() ? -1 : static_cast<int32_t>(it - g.inputs.begin());
+}
+/// Lists buffers and calls as the caller sees them; internal buffers nobody uses are dropped.
+void assemble(SchedulePlan& plan) {
+  const NormalGraph& g = plan.normal;
+  Schedule& s = *plan.schedule;
+  const std::vector<ScheduleBuffer>& buffers = plan.graph.buffers();
+  const size_t kept = g.inputs.size() + static_cast<size_t>(g.outputs);
+  s.buffers.assign(buffers.begin(), buffers.begin() + static_cast<std::ptrdiff_t>(kept));
   std::vector<int32_t> number(buffers.size(), -1);
-  for (size_t b = 0; b < kept; b++) {
-    number[b] = static_cast<int32_t>(b);
-    s->buffers.push_back(buffers[b]);
-  }
-  for (int32_t i : order) {
-    Step& step = nth(l.steps, i);
-    if (!step.copy && !step.kernel) continue;
-    ScheduleCall call;
-    call.kind = step.copy ? ScheduleCall::kCopy : ScheduleCall::kKernel;
-    call.kernel = step.kernel;
-    call.vars = step.vars;
-    call.metadata = step.metadata;
-    for (int32_t b : step.buffers) {
-      int32_t& n = nth(number, b);
+  std::iota(number.begin(), number.begin() + static_cast<std::ptrdiff_t>(kept), 0);
+  for (StepId i : plan.order) {
+    ScheduleCall& call = at(plan.items, i).call;
+    if (call.kind == ScheduleCall::kKernel && !call.kernel) continue;
+    for (int32_t& b : call.buffers) {
+      int32_t& n = at(number, b);
       if (n < 0) {
-        n = static_cast<int32_t>(s->buffers.size());
-        s->buffers.push_back(nth(buffers, b));
+        n = static_cast<int32_t>(s.buffers.size());
+        s.buffers.push_back(at(buffers, b));
       }
-      call.buffers.push_back(n);
+      b = n;
     }
-    s->calls.push_back(std::move(call));
+    s.calls.push_back(std::move(call));
   }
-  s->nodes = static_cast<int64_t>(g.nodes.size());
-  return s;
+  s.nodes = static_cast<int64_t>(g.nodes.size());
+  for (const RootPlan& p : g.roots) s.results.push_back(result_of(g, p));
 }
 
+void lower_reads(SchedulePlan& p) { p.graph = lower(p.ranged, std::move(p.buffers), p.options, p.normal.kernels); }
+void check_graph(const SchedulePlan& p, const char* stage) { verify(p.sink, spec_tensor(), stage); }
+void check_steps(const SchedulePlan& p, const char* stage) { verify_steps(p.graph, stage); }
+void show_reads(std::ostream& os, const SchedulePlan& p) { print_ranged(os, p.ranged); }
+void show_steps(std::ostream& os, const SchedulePlan& p) { print_steps(os, p.graph); }
+
+/// A stage, what SPEC checks after it, what DEBUG=5 shows of its result, and the option that turns it on.
+struct ScheduleStage {
+  const char* name;
+  void (*run)(SchedulePlan& p);
+  void (*check)(const SchedulePlan& p, const char* stage) = nullptr;
+  void (*show)(std::ostream& os, const SchedulePlan& p) = nullptr;
+  bool ScheduleOptions::* when = nullptr;
+};
+using Plan = SchedulePlan;
+using Options = ScheduleOptions;
+// clang-format off
+constexpr ScheduleStage kStages[] = {
+    {"import",         [](Plan& p) { p.sink = import_normal(p.normal, p.buffers); }, check_graph},
+    {"early rewrites", [](Plan& p) { p.sink = early_rewrites(p.sink, p.options); }, check_graph},
+    {"rangeify",       [](Plan& p) { p.ranged = rangeify(p.sink, p.buffers); }, nullptr, show_reads},
+    {"lower",          lower_reads, check_steps, show_steps},
+    {"one-hot sums",   [](Plan& p) { scatter_one_hot_sums(p.graph); }, check_steps, show_steps},
+    {"attention",      [](Plan& p) { fuse_attention(p.graph, p.options); }, check_steps, show_steps},
+    {"partial maxima", [](Plan& p) { fuse_partial_max_sum(p.graph, p.options); }, check_steps, show_steps},
+    {"rows",           [](Plan& p) { fuse_rows(p.graph, p.options); }, check_steps, show_steps},
+    {"long sums",      [](Plan& p) { store_long_sums(p.graph, p.options); }, check_steps, show_steps},
+    {"in place",       [](Plan& p) { update_in_place(p.graph); }, check_steps, show_steps, &Options::plan_memory},
+    {"kernelize",      [](Plan& p) { p.items = kernelize(p.graph); }, check_steps},
+    {"order",          [](Plan& p) { p.order = order_steps(p.graph, p.items); }, check_steps},
+    {"assemble",       assemble},
+    {"memory plan",    [](Plan& p) { plan_memory(*p.schedule); }, nullptr, nullptr, &Options::plan_memory},
+};
+// clang-format on
+
 std::shared_ptr<const Schedule> make_schedule(const NormalGraph& g, const ScheduleOptions& options) {
+  using Clock = std::chrono::steady_clock;
   Arena arena;
   ArenaScope scope(arena);
-  std::vector<ScheduleBuffer> buffers;
   const bool spec = env::SPEC.get() != 0;
-  UOp sink = import_normal(g, buffers);
-  if (spec) verify(sink, spec_tensor(), "import");
-  Stop::check("schedule");
-  sink = early_rewrites(sink, options);
-  if (spec) verify(sink, spec_tensor(), "early rewrites");
-  Stop::check("schedule");
-  Ranged ranged = rangeify(sink, buffers);
-  if (env::DEBUG.get() >= 5) print_ranged(std::cerr, ranged);
-  Stop::check("schedule");
-  Lowered lowered = lower(ranged, buffers, options, g.kernels);
-  Stop::check("schedule");
-  scatter_sums(lowered, buffers);
-  fuse_online(lowered, buffers);
-  pair_maxima(lowered, buffers);
-  fuse_rows(lowered, buffers, options);
-  store_long_sums(lowered, buffers);
-  if (options.plan_memory) update_in_place(lowered, buffers);
-  kernelize(lowered, buffers);
-  std::vector<int32_t> order = order_steps(lowered, buffers);
-  std::shared_ptr<Schedule> s = assemble(lowered, order, buffers, g);
-  for (const RootPlan& p : g.roots) {
-    int32_t result = -1;
-    if (p.kind != RootPlan::kStorage) result = static_cast<int32_t>(g.inputs.size()) + p.output;
-    else if (g.nodes[p.node] != p.storage) {
-      UOp base = base_of(p.storage);
-      for (size_t i = 0; i < g.inputs.size(); i++)
-        if (g.inputs[i] == base) result = static_cast<int32_t>(i);
-    }
-    s->results.push_back(result);
+  const int64_t debug = env::DEBUG.get();
+  SchedulePlan plan{g, options};
+  std::string shown;
+  for (const ScheduleStage& stage : kStages) {
+    if (stage.when && !(options.*stage.when)) continue;
+    Stop::check("schedule");
+    const auto start = Clock::now();
+    stage.run(plan);
+    if (spec && stage.check) stage.check(plan, stage.name);
+    if (debug < 5) continue;
+    const std::chrono::duration<double, std::milli> took = Clock::now() - start;
+    std::ostringstream text;
+    if (stage.show) stage.show(text, plan);
+    const bool changed = text.str() != shown;
+    std::cerr << "-- schedule, " << stage.name << ": " << took.count() << " ms\n" << (changed ? text.str() : "");
+    if (stage.show) shown = text.str();
   }
-  if (options.plan_memory) plan_memory(*s);
-  if (env::DEBUG.get() >= 3) print_schedule(std::cerr, *s);
-  return s;
+  if (debug >= 3) print_schedule(std::cerr, *plan.schedule);
+  return plan.schedule;
+}
+
+/// Finds the graph's schedule in the cache, if only with literals as inputs; null where it is not there.
+std::shared_ptr<const Schedule> find_cached(NormalGraph& g, const ScheduleOptions& options) {
+  const auto find = [&] {
+    g.key.add(options.hash());
+    return cache().find(g.key);
+  };
+  std::shared_ptr<const Schedule> found = find();
+  return found || !literals_to_inputs(g) ? found : find();
+}
+/// Fills in what is particular to this call: new buffers for the results, the caller's for the rest.
+void bind(BoundSchedule& out, NormalGraph& g) {
+  UOps made(static_cast<size_t>(g.outputs));
+  for (RootPlan& p : g.roots) {
+    if (p.kind != RootPlan::kStorage) {
+      UOp& b = at(made, p.output);
+      const ScheduleBuffer& info = out.schedule->buffers[g.inputs.size() + static_cast<size_t>(p.output)];
+      if (!b) {
+        UOp value = g.nodes[p.node];
+        b = new_buffer(shape_of(value), info.dtype, info.device);
+        if (p.share && info.dtype == value.dtype()) out.stored.emplace_back(value, b);
+      }
+      const Shape& shape = shape_of(p.root);
+      p.storage = shape_of(b) == shape ? b : UOp::make(Ops::RESHAPE, b.dtype(), {b, shape.stack()});
+    }
+    out.results.push_back(p.storage);
+    out.origins.push_back(p.kind == RootPlan::kStorage ? nullptr : Graph::global().origin(g.nodes[p.node]));
+  }
+  out.stored.insert(out.stored.end(), g.stores.begin(), g.stores.end());
+  out.inputs = std::move(g.inputs);
+  out.vars = std::move(g.vars);
 }
 }  // namespace
 
@@ -141,7 +224,7 @@ ScheduleOptions ScheduleOptions::from_env() {
 Hash128 ScheduleOptions::hash() const {
   Hash128 h;
   for (int64_t v : {max_buffers, max_alu, int64_t{split_reduces}, split_threshold, split_size, int64_t{plan_memory},
-                    int64_t{round_products}})
+                    int64_t{round_products}, l2_bytes})
     h.add(static_cast<uint64_t>(v));
   return h;
 }
@@ -156,41 +239,17 @@ BoundSchedule create_schedule(std::span<const UOp> roots) {
   const Origin none(nullptr);
   profile::Span span(profile::kHost, "schedule");
   NormalGraph g = normalize(roots);
-  ScheduleOptions options = ScheduleOptions::from_env();
-  const auto find = [&] {
-    g.key.add(options.hash());
-    return cache().find(g.key);
-  };
+  const ScheduleOptions options = ScheduleOptions::from_env();
   BoundSchedule out;
   const bool cached = env::SCACHE.get() != 0;
-  if (cached) out.schedule = find();
-  if (cached && !out.schedule && literals_to_inputs(g)) out.schedule = find();
+  if (cached) out.schedule = find_cached(g, options);
   out.cache_hit = bool(out.schedule);
   if (span.recording()) span.details(str(g.nodes.size(), " nodes, ", out.cache_hit ? "known" : "new"));
   if (!out.schedule) {
     out.schedule = make_schedule(g, options);
     if (cached) cache().add(g.key, out.schedule);
   }
-  // What is particular to this call: new buffers for the results, the caller's for the rest.
-  UOps made(static_cast<size_t>(g.outputs));
-  for (RootPlan& p : g.roots) {
-    if (p.kind != RootPlan::kStorage) {
-      UOp& b = nth(made, p.output);
-      const ScheduleBuffer& info = out.schedule->buffers[g.inputs.size() + static_cast<size_t>(p.output)];
-      if (!b) {
-        UOp value = g.nodes[p.node];
-        b = new_buffer(shape_of(value), info.dtype, info.device);
-        if (p.share && info.dtype == value.dtype()) out.stored.emplace_back(value, b);
-      }
-      const Shape& shape = shape_of(p.root);
-      p.storage = shape_of(b) == shape ? b : UOp::make(Ops::RESHAPE, b.dtype(), {b, shape.stack()});
-    }
-    out.results.push_back(p.storage);
-    out.origins.push_back(p.kind == RootPlan::kStorage ? nullptr : Graph::global().origin(g.nodes[p.node]));
-  }
-  out.stored.insert(out.stored.end(), g.stores.begin(), g.stores.end());
-  out.inputs = std::move(g.inputs);
-  out.vars = std::move(g.vars);
+  bind(out, g);
   return out;
 }
 

@@ -14,7 +14,7 @@ Tensor with_gradient(const Tensor& product, const Tensor& weights, const Tensor&
 ///     p = exp(s - logsumexp s),  dv = p^T g,  ds = p (g v^T - rowsum(g o))
 ///
 /// All of it are ordinary operations: differentiable themselves, and kernels in which neither p nor ds is stored
-/// (schedule/fuse_online.cpp).
+/// (schedule/fuse_attention.cpp).
 Grads gradients(UOp g, UOp o, UOp s, UOp v);
 
 /// The argument of the node: what tells it from other nodes with a gradient of their own.

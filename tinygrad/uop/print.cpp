@@ -8,6 +8,10 @@
 
 namespace tg {
 namespace {
+/// Returns the name of a grid index; the scheduler's placeholders of index values have a number.
+std::string special_name(UOp u) {
+  return u.arg_kind() == ArgKind::kString ? u.arg<std::string>() : str("gather", u.node()->arg_bits);
+}
 constexpr size_t kLongest = 4096;
 
 /// Text and how tightly its outermost operator binds (greater: tighter).
@@ -79,7 +83,7 @@ Spelled spell(UOp u, const auto& of) {
       return {s, s[0] == '-' ? kUnary : kAtom};
     }
     case Ops::RANGE: return {range_name(u), kAtom};
-    case Ops::SPECIAL: return {u.arg<std::string>(), kAtom};
+    case Ops::SPECIAL: return {special_name(u), kAtom};
     case Ops::PARAM:
     case Ops::BUFFER: {
       const ParamArg& a = u.arg<ParamArg>();
@@ -175,7 +179,7 @@ std::string python(UOp u, const auto& of) {
       if (u.dtype().is_bool()) return u.const_int() ? "True" : "False";
       return u.dtype().is_float() ? python_float(u.const_float()) : literal(u);
     case Ops::RANGE: return range_name(u);
-    case Ops::SPECIAL: return u.arg<std::string>();
+    case Ops::SPECIAL: return special_name(u);
     case Ops::PARAM:
     case Ops::BUFFER: {
       const ParamArg& a = u.arg<ParamArg>();
