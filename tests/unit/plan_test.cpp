@@ -9,7 +9,8 @@
 namespace tg::testing {
 namespace {
 KernelPlan plan_of(const KernelPtr& k, const Renderer& r, const CodegenOptions& o = {}) {
-  return plan_kernel(k->sink, r, o);
+  KernelContext names(k->sink);
+  return plan_kernel(k->sink, r, o, names);
 }
 
 TEST(Plan, VariantsByKernel) {

@@ -10,6 +10,7 @@
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
 #include "tinygrad/uop/loop_ranges.h"
+#include "tinygrad/uop/rebuild.h"
 
 namespace tg {
 namespace {

@@ -268,7 +268,7 @@ class Blocks {
     return acc_.index({place}).store(before + product.reduce(Ops::ADD, UOps{over})).end(own);
   }
 
-  /// The sum of 0 * w over the blocks that are left away, `count` from `first` on.
+  /// Returns the sum of 0 * w over the blocks that are skipped, `count` from `first` on.
   UOp closed_sum(UOp first, UOp count, UOp column) {
     UOp left = names_.range(count, AxisType::kReduce), i = loop(block_, AxisType::kReduce);
     UOp over = (first + left) * ConstValue(block_) + i;

@@ -15,7 +15,7 @@ namespace tg {
 ///
 /// and acc / total in the end. Where nothing is below a maximum of -inf yet, exp is of s and top - 0, so that it is 0;
 /// a row that ends so is 0 / 0 as in the plain form, and NaN and +inf go on from block to block. Blocks that a mask
-/// like i < j closes for all rows of the tile are left away but for 0 w, which is NaN where w is not finite. The order
+/// like i < j closes for all rows of the tile are skipped but for 0 w, which is NaN where w is not finite. The order
 /// of all sums is fixed by the sizes of the caches.
 UOp online_blocks(UOp sink, const OnlineForm& form, const Renderer& renderer, KernelContext& names);
 

@@ -10,6 +10,7 @@
 #include "tinygrad/codegen/window.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/loop_ranges.h"
 
 namespace tg {
 namespace {

@@ -10,6 +10,7 @@
 #include "tinygrad/codegen/cost_model.h"
 #include "tinygrad/codegen/final_ranges.h"
 #include "tinygrad/codegen/fold.h"
+#include "tinygrad/codegen/separate_reduces.h"
 #include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/loop_ranges.h"

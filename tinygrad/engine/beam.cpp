@@ -103,7 +103,8 @@ class Search {
         device_(device),
         renderer_(renderer),
         options_(options),
-        request_(ranged.ast, renderer, options) {
+        names_(ranged.ast),
+        request_(ranged.ast, renderer, options, names_) {
     choose_form(request_, kTensorCores);
     request_.plan.variant = "search";
   }
@@ -132,6 +133,7 @@ class Search {
   Device& device_;
   const Renderer& renderer_;
   const CodegenOptions& options_;
+  KernelContext names_;
   PlanRequest request_;  // the kernel in the form that the heuristic gives it
   const Clock::time_point begin_ = Clock::now();
   const double seconds_ = static_cast<double>(env::BEAM_TIMEOUT_SEC.get());

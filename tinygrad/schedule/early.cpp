@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
 #include "tinygrad/uop/rewrite.h"
@@ -20,6 +21,12 @@ bool has_zero(const Shape& s) {
 UOp filled(ConstValue v, DType d, const Shape& shape) {
   UOp c = UOp::constant(v, d);
   return shape.empty() ? c : movement(Ops::EXPAND, c, shape);
+}
+/// Returns true for a value that lies row-major in memory of its own.
+bool is_contiguous(UOp x) {
+  UOp s = x;
+  while (s.is(Ops::RESHAPE)) s = s.src(0);
+  return s.in(Ops::CONTIGUOUS | Ops::COPY) || is_whole_buffer(x);
 }
 bool all_zero(UOp stack) {
   return std::all_of(stack.srcs().begin(), stack.srcs().end(), [](UOp s) { return s.is_const_int(0); });
@@ -92,6 +99,43 @@ UOp split_reduce(const EarlyContext& c, UOp u, UOp x) {
   return UOp::make(Ops::REDUCE, u.dtype(), {UOp::make(Ops::PAD, x.dtype(), {x, offset.stack(), size.stack()})}, arg);
 }
 
+UOp fold_permute(UOp u, UOp x) {
+  const auto& p = u.arg<std::vector<int64_t>>();
+  if (std::is_sorted(p.begin(), p.end())) return x;
+  if (!x.is(Ops::PERMUTE)) return {};
+  std::vector<int64_t> both;
+  for (int64_t a : p) both.push_back(x.arg<std::vector<int64_t>>()[static_cast<size_t>(a)]);
+  return UOp::make(Ops::PERMUTE, u.dtype(), {x.src(0)}, both);
+}
+/// Gives a CALL contiguous arguments.
+UOp store_arguments(UOp call) {
+  UOps src;
+  for (UOp s : call.srcs()) src.push_back(is_contiguous(s) ? s : UOp::make(Ops::CONTIGUOUS, s.dtype(), {s}));
+  return std::equal(src.begin(), src.end(), call.srcs().begin()) ? UOp() : call.with_srcs(src);
+}
+/// Gives a COPY a contiguous source; removes it where the source is on the device already, or on any.
+UOp store_copied(UOp u, UOp x) {
+  const std::string& from = device_of(x);
+  if (from.empty() || from == u.arg<std::string>()) return x;
+  if (is_contiguous(x)) return {};
+  return UOp::make(Ops::COPY, u.dtype(), {UOp::make(Ops::CONTIGUOUS, x.dtype(), {x})}, u.arg());
+}
+/// Removes axes of size 1 from a reduction, merges it with an equal one of its source, or splits it.
+UOp fold_reduce(const EarlyContext& c, UOp u, UOp x) {
+  const ReduceArg& arg = u.arg<ReduceArg>();
+  const Shape& in = shape_of(x);
+  if (has_zero(in)) return filled(identity_element(arg.op, u.dtype()), u.dtype(), shape_of(u));
+  ReduceArg kept{arg.op, {}};
+  for (int32_t a : arg.axes)
+    if (!(in[static_cast<size_t>(a)] == 1)) kept.axes.push_back(a);
+  if (kept.axes.empty()) return x;
+  if (kept.axes.size() != arg.axes.size()) return UOp::make(Ops::REDUCE, u.dtype(), {x}, kept);
+  if (!x.is(Ops::REDUCE) || x.arg<ReduceArg>().op != arg.op) return split_reduce(c, u, x);
+  ReduceArg both = arg;
+  both.axes.insert(both.axes.end(), x.arg<ReduceArg>().axes.begin(), x.arg<ReduceArg>().axes.end());
+  std::sort(both.axes.begin(), both.axes.end());
+  return UOp::make(Ops::REDUCE, u.dtype(), {x.src(0)}, both);
+}
 const PatternMatcher<>& early_rules() {
   // clang-format off
   static const auto* pm = new PatternMatcher<>({
@@ -101,14 +145,7 @@ const PatternMatcher<>& early_rules() {
         return x.is(Ops::RESHAPE) ? UOp::make(Ops::RESHAPE, u.dtype(), {x.src(0), u.src(1)}) : UOp();
       }),
       rule(u = op<Ops::EXPAND>(x, _), [](U u, X x) -> UOp { return shape_of(u) == shape_of(x) ? UOp(x) : UOp(); }),
-      rule(u = op<Ops::PERMUTE>(x), [](U u, X x) -> UOp {
-        const auto& p = u.arg<std::vector<int64_t>>();
-        if (std::is_sorted(p.begin(), p.end())) return x;
-        if (!x.is(Ops::PERMUTE)) return {};
-        std::vector<int64_t> q;
-        for (int64_t a : p) q.push_back(x.arg<std::vector<int64_t>>()[static_cast<size_t>(a)]);
-        return UOp::make(Ops::PERMUTE, u.dtype(), {x.src(0)}, q);
-      }),
+      rule(u = op<Ops::PERMUTE>(x), [](U u, X x) { return fold_permute(u, x); }),
       rule(u = op<Ops::FLIP>(x), [](U u, X x) -> UOp {
         return u.arg<std::vector<int64_t>>().empty() ? UOp(x) : UOp();
       }),
@@ -120,38 +157,14 @@ const PatternMatcher<>& early_rules() {
         return all_zero(u.src(1)) && shape_of(u) == shape_of(x) ? UOp(x) : UOp();
       }),
       // ---- storage ----
-      rule(u = node<Ops::CALL>(), [](U u) -> UOp {
-        UOps src;
-        for (UOp s : u.srcs()) src.push_back(is_contiguous(s) ? s : UOp::make(Ops::CONTIGUOUS, s.dtype(), {s}));
-        return std::equal(src.begin(), src.end(), u.srcs().begin()) ? UOp() : u.with_srcs(src);
-      }),
+      rule(u = node<Ops::CALL>(), [](U u) { return store_arguments(u); }),
       rule(u = op<Ops::CONTIGUOUS>(x), [](U, X x) -> UOp { return is_contiguous(x) ? UOp(x) : UOp(); }),
-      rule(u = op<Ops::COPY>(x), [](U u, X x) -> UOp {
-        const std::string& from = device_of(x);
-        if (from.empty() || from == u.arg<std::string>()) return x;
-        if (is_contiguous(x)) return {};
-        return UOp::make(Ops::COPY, u.dtype(), {UOp::make(Ops::CONTIGUOUS, x.dtype(), {x})}, u.arg());
-      }),
+      rule(u = op<Ops::COPY>(x), [](U u, X x) { return store_copied(u, x); }),
       rule(op<Ops::DETACH>(x), x),
       rule(op<Ops::CONTIGUOUS_BACKWARD>(x), x),
       rule(op<Ops::CONTIGUOUS_BACKWARD>(x, y, z), x),
       // ---- reductions ----
-      rule(u = op<Ops::REDUCE>(x), [](const EarlyContext& c, U u, X x) -> UOp {
-        const ReduceArg& arg = u.arg<ReduceArg>();
-        const Shape& in = shape_of(x);
-        if (has_zero(in)) return filled(identity_element(arg.op, u.dtype()), u.dtype(), shape_of(u));
-        ReduceArg kept{arg.op, {}};
-        for (int32_t a : arg.axes) if (!(in[static_cast<size_t>(a)] == 1)) kept.axes.push_back(a);
-        if (kept.axes.empty()) return x;
-        if (kept.axes.size() != arg.axes.size()) return UOp::make(Ops::REDUCE, u.dtype(), {x}, kept);
-        if (x.is(Ops::REDUCE) && x.arg<ReduceArg>().op == arg.op) {
-          ReduceArg both = arg;
-          both.axes.insert(both.axes.end(), x.arg<ReduceArg>().axes.begin(), x.arg<ReduceArg>().axes.end());
-          std::sort(both.axes.begin(), both.axes.end());
-          return UOp::make(Ops::REDUCE, u.dtype(), {x.src(0)}, both);
-        }
-        return split_reduce(c, u, x);
-      }),
+      rule(u = op<Ops::REDUCE>(x), [](const EarlyContext& c, U u, X x) { return fold_reduce(c, u, x); }),
   });
   // clang-format on
   return *pm;
