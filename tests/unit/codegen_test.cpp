@@ -12,6 +12,7 @@
 #include "kernels.h"
 #include "lane_access.h"
 #include "tinygrad/codegen/opt.h"
+#include "tinygrad/codegen/simplify_ranges.h"
 #include "tinygrad/codegen/window.h"
 #include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/loop_ranges.h"

@@ -2,6 +2,7 @@
 #include "kernels.h"
 #include "lane_access.h"
 #include "tinygrad/codegen/opt.h"
+#include "tinygrad/codegen/simplify_ranges.h"
 #include "tinygrad/uop/affine.h"
 
 namespace tg::testing {

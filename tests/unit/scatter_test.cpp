@@ -3,6 +3,7 @@
 #include "kernels.h"
 #include "schedule_util.h"
 #include "tinygrad/codegen/final_ranges.h"
+#include "tinygrad/codegen/simplify_ranges.h"
 
 namespace tg::test {
 namespace {

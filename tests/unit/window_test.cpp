@@ -5,6 +5,7 @@
 #include "lane_access.h"
 #include "tinygrad/codegen/flatten_rows.h"
 #include "tinygrad/codegen/opt.h"
+#include "tinygrad/codegen/simplify_ranges.h"
 #include "tinygrad/codegen/stage.h"
 #include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/facts.h"

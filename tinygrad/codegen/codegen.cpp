@@ -21,6 +21,7 @@
 #include "tinygrad/codegen/prune_masked_tiles.h"
 #include "tinygrad/codegen/reuse_values.h"
 #include "tinygrad/codegen/separate_reduces.h"
+#include "tinygrad/codegen/simplify_ranges.h"
 #include "tinygrad/codegen/stage.h"
 #include "tinygrad/schedule/custom.h"
 #include "tinygrad/uop/loop_ranges.h"

@@ -144,10 +144,4 @@ class KernelAxes {
   bool no_locals_ = false;
 };
 
-/// Rewrites a kernel to fewer and better ranges: merges output or reduce ranges that every index walks as one, splits a
-/// range used only through r / c and r % c. Meaning does not change.
-UOp simplify_ranges(UOp sink);
-/// Merges ranges (a, b) of one type where every expression walks them as a * size(b) + b.
-UOp merge_ranges(UOp sink);
-
 }  // namespace tg

@@ -4,6 +4,7 @@
 #include <ostream>
 
 #include "tinygrad/codegen/reuse_values.h"
+#include "tinygrad/codegen/simplify_ranges.h"
 #include "tinygrad/codegen/variants.h"
 
 namespace tg {

@@ -4,6 +4,9 @@
 
 namespace tg {
 
+/// Rewrites a kernel to fewer and better ranges: merges output or reduce ranges that every index walks as one, splits a
+/// range used only through r / c and r % c. Meaning does not change.
+UOp simplify_ranges(UOp sink);
 /// Merges ranges (a, b) of one type where every expression uses them as a * size(b) + b.
 UOp merge_ranges(UOp sink);
 /// Merges output ranges (a, b) that every operand of a reduction reads as a * size(b) + b, one of them contiguously,

@@ -26,7 +26,7 @@ const std::string& StepGraph::device_of_step(StepId i) const {
   return step(i).buffer < 0 ? none : buffer(step(i).buffer).device;
 }
 
-UOp StepGraph::resolve(UOp u) const { return u.is(Ops::SPECIAL) ? at(gathers_, u.node()->arg_bits) : u; }
+UOp StepGraph::resolve(UOp u) const { return u.is(Ops::SPECIAL) ? at(gathers_, u.int_arg()) : u; }
 
 // ---- who reads and writes ----
 std::vector<StateId> StepGraph::find_reads(const Step& s) const {
