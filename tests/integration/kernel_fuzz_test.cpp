@@ -7,7 +7,6 @@
 #include <random>
 
 #include "tinygrad/codegen/opt.h"
-#include "tinygrad/codegen/window.h"
 #include "tinygrad/render/renderers.h"
 #include "tinygrad/runtime/interp.h"
 #include "unit/kernels.h"

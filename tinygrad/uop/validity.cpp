@@ -294,7 +294,8 @@ UOp simplify_valid(UOp valid) {
 const PatternMatcher<UOp>& pm_simplify_valid() {
   // clang-format off
   static const PatternMatcher<UOp> pm{
-      rule(when(u = node<Ops::AND>(), [](UOp v) { return v.dtype().is_bool(); }), [](U v) { return simplify_valid(v); }),
+      rule(when(u = node<Ops::AND>(), [](UOp v) { return v.dtype().is_bool(); }),
+           [](U v) { return simplify_valid(v); }),
       // An access inside x happens even where the gate is false: its own gate must not rely on this one.
       rule(where(a, i, inv), [](A gate, I x, Inv no) -> UOp {
         if (x.dtype() != dtypes::weakint || contains_ops(x, Ops::INDEX)) return {};
