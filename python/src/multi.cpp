@@ -86,7 +86,7 @@ void bind_uop_multi(nb::class_<PyUOp>& c) {
       "shard",
       [](const PyUOp& u, const DeviceName& devices, std::optional<int> axis) {
         const std::string names = Device::canonical(devices.name);
-        return made([&] { return tensor_detail::spread(u.get(), names, axis ? axis_in(u.get(), *axis) : -1); });
+        return made([&] { return tensor_detail::distribute(u.get(), names, axis ? axis_in(u.get(), *axis) : -1); });
       },
       "devices"_a, "axis"_a = nb::none());
   c.def(

@@ -8,7 +8,6 @@
 
 #include "tinygrad/codegen/opt.h"
 #include "tinygrad/codegen/simplify_ranges.h"
-#include "tinygrad/codegen/window.h"
 #include "tinygrad/render/renderers.h"
 #include "tinygrad/runtime/interp.h"
 #include "unit/kernels.h"

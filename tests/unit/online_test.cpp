@@ -1,6 +1,6 @@
 /// \file Weighted means below a maximum: what is recognised, and the blocks codegen makes of it, for vectors of every
 /// size and NaN.
-#include "tinygrad/codegen/online_softmax.h"
+#include "tinygrad/schedule/online.h"
 
 #include <gtest/gtest.h>
 

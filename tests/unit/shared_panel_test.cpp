@@ -5,7 +5,6 @@
 #include "tinygrad/base/context.h"
 #include "tinygrad/codegen/opt.h"
 #include "tinygrad/codegen/stage.h"
-#include "tinygrad/codegen/window.h"
 #include "tinygrad/uop/graph.h"
 #include "tinygrad/uop/symbolic.h"
 

@@ -4,10 +4,10 @@
 
 namespace tg {
 
-/// Returns candidates that differ from `c` in one thing: a tile factor (or two traded against each other), the lanes or their
-/// axis, an operand staged or not or at another loop, the order of two loops, a second loop of an axis, the number of
-/// blocks, the axis of the threads. Most promising first, as far as the model can tell; applying one may throw
-/// KernelOptError. Deterministic.
+/// Returns candidates that differ from `c` in one thing: a tile factor (or two traded against each other), the axis of
+/// the lanes, an operand staged or not or at another loop, the order of two loops, a second loop of an axis, the
+/// number of blocks, the axis of the threads. Most promising first, as far as the model can tell; applying one may
+/// throw KernelOptError. Deterministic.
 std::vector<Candidate> mutations(const Candidate& c, const KernelAxes& kernel, UOp sink, const Renderer& renderer);
 
 }  // namespace tg

@@ -80,11 +80,14 @@ UOp grad_copy(UOp g, UOp x) {
 UOp shard_of(UOp g, uint32_t device) {
   return UOp::make(Ops::MSELECT, g.dtype(), {g}, Arg(static_cast<int64_t>(device)));
 }
+UOps shards_of(UOp g, uint32_t count) {
+  UOps parts;
+  for (uint32_t i = 0; i < count; i++) parts.push_back(shard_of(g, i));
+  return parts;
+}
 UOp grad_unshard(UOp g, UOp u) {
   g = tensor_detail::distribute(g, device_of(u), shard_axis(u));
-  UOps parts;
-  for (uint32_t i = 0; i < device_count(u); i++) parts.push_back(shard_of(g, i));
-  return join_shards(parts, -1);
+  return join_shards(shards_of(g, device_count(u)), -1);
 }
 Grads grad_stack(UOp g, UOp u) {
   UOps out;
@@ -270,7 +273,7 @@ const PatternMatcher<Grads>& pm_gradient() {
     rule(u = op<INDEX>(x, rest),     [](Up c, U u, X) -> Grads { UOps g(u.nsrc()); g[0] = IndexGradient(c.g, u).run(); return Grads(std::move(g)); }),
     rule(u = node<COPY>(),           [](Up c, U u) -> Grads { UOps g(u.nsrc()); g[0] = grad_copy(c.g, u.src(0)); return Grads(std::move(g)); }),
     rule(u = op<UNSHARD>(x),         [](Up c, U u, X) -> Grads { return {grad_unshard(c.g, u)}; }),
-    rule(u = node<MSTACK>(),         [](Up c, U u) -> Grads { UOps g; for (uint32_t i = 0; i < u.nsrc(); i++) g.push_back(shard_of(c.g, i)); return Grads(std::move(g)); }),
+    rule(u = node<MSTACK>(),         [](Up c, U u) { return Grads(shards_of(c.g, u.nsrc())); }),
   };
   return *pm;
 }

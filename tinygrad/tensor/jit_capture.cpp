@@ -338,8 +338,8 @@ void JitCore::Capture::write_back(const Tensor& t, UOp storage, UOp value) {
   set_uop(*t.impl(), storage.after({ops::reshape(storage, shape_of(value)).store(value)}));
 }
 
-/// Whether this run is a dry run, which only shows what the function leaves outside. Notes that for the next call, which
-/// captures again.
+/// Whether this run is a dry run, which only shows what the function leaves outside. Notes that for the next call,
+/// which captures again.
 bool JitCore::Capture::needs_another_run() {
   bool computed = false;  // what was pending outside before: it is computed once only
   {

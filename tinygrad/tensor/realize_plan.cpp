@@ -6,7 +6,6 @@
 #include "tinygrad/tensor/function.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/lower_multi.h"
-#include "tinygrad/tensor/ops.h"
 #include "tinygrad/tensor/stored_view.h"
 
 namespace tg::tensor_detail {
