@@ -1,7 +1,6 @@
 /// \file Simplification of the ranges of a kernel, and of sums over sums.
 #include "tinygrad/codegen/simplify_ranges.h"
 
-#include "tinygrad/base/contains.h"
 #include "tinygrad/codegen/gates.h"
 #include "tinygrad/codegen/opt.h"
 #include "tinygrad/uop/loop_ranges.h"

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/schedule/loop_match.h"
 #include "tinygrad/schedule/online.h"
 #include "tinygrad/uop/facts.h"

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/schedule/loop_match.h"
 #include "tinygrad/uop/facts.h"
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/uop/facts.h"
 
 namespace tg {

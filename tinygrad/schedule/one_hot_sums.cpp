@@ -6,6 +6,7 @@
 #include <array>
 #include <optional>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/symbolic.h"
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <ostream>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/schedule/indexing.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"

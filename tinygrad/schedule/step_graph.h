@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "tinygrad/base/at.h"
-#include "tinygrad/base/contains.h"
 #include "tinygrad/schedule/schedule.h"
 #include "tinygrad/uop/graph.h"
 
