@@ -217,7 +217,7 @@ def test_rewrite_to_a_fixed_point():
   assert graph_rewrite(a * 3, double) is a + (a + a) and graph_rewrite((a * 2) * 2, double) is (a + a) + (a + a)
   assert graph_rewrite(a * 3 + b, double).simplify() is (a * 3 + b).simplify()
   # one takes apart what the other joins
-  with pytest.raises(RuntimeError, match="circle"): graph_rewrite(a * 3 + b, double + symbolic)
+  with pytest.raises(RuntimeError, match="terminate"): graph_rewrite(a * 3 + b, double + symbolic)
   assert graph_rewrite((a + 0) * 1, symbolic_simple) is a and graph_rewrite(a - a + b,
       sym) is b and graph_rewrite(b + a, commutative) is graph_rewrite(a + b, commutative)
   mixed = symbolic_simple + PatternMatcher([(UPat(Ops.PARAM, name="x"), lambda x: b if x is a else None)])
@@ -245,9 +245,9 @@ def test_rewrite_orders():
 def test_circles_are_reported():
   pm = PatternMatcher([(UPat(Ops.CONST, arg=3), lambda: UOp.const(4)), (UPat(Ops.CONST, arg=4), lambda: UOp.const(3))])
   for kwargs in ({}, {"bottom_up": True}):
-    with pytest.raises(RuntimeError, match="circle"): graph_rewrite(var() + 3, pm, **kwargs)
+    with pytest.raises(RuntimeError, match="terminate"): graph_rewrite(var() + 3, pm, **kwargs)
   assert graph_rewrite(UOp.const(3), pm, walk=True) is UOp.const(4)
-  with pytest.raises(RuntimeError, match="circle"):
+  with pytest.raises(RuntimeError, match="terminate"):
     graph_rewrite(var(), PatternMatcher([(UPat(Ops.PARAM, name="x"), lambda x: x + 1)]))
 
 

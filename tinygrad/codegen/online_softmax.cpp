@@ -122,7 +122,7 @@ class Blocks {
   }
 
   UOp loop(int64_t n, AxisType type = AxisType::kLoop) { return names_.range(n, type); }
-  /// A range in a loop, `vectors` at most that lie side by side, and lanes.
+  /// Splits a range into a loop, at most `vectors` adjacent vectors, and lanes.
   UOp lane_axis(int64_t n, int64_t vectors, UOps& own, AxisType outer = AxisType::kLoop,
                 AxisType side = AxisType::kUpcast) {
     const int64_t wide = part(n, lanes_, vectors * lanes_);

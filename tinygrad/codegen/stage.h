@@ -16,7 +16,7 @@ UOps stageable(UOp sink);
 /// Returns a read at `coordinates` of STAGE(value, over...).
 UOp stage(StageKind kind, UOp value, const UOps& over, const UOps& coordinates);
 
-/// A LOAD from a STAGE, taken apart.
+/// The parts of a LOAD from a STAGE.
 struct StageRead {
   explicit StageRead(UOp load);
   UOp stage, value;

@@ -121,7 +121,7 @@ std::vector<StepId> order_steps(StepGraph& g, std::vector<ScheduleItem>& items) 
     std::vector<StepId> order = sort_steps(items.size(), edges);
     if (order.size() == items.size()) return order;
     const Edge* e = breakable(items.size(), edges, order);
-    TG_CHECK(Error, e, "[schedule] assignments depend on each other in a circle: realize one of them first");
+    TG_CHECK(Error, e, "[schedule] assignments depend on each other cyclically: realize one of them first");
     // The reader gets a copy of what the buffer held before the write.
     ScheduleItem& reader = at(items, e->before);
     StateId& read = at(reader.reads, e->slot);

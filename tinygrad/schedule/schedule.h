@@ -69,7 +69,7 @@ struct BoundSchedule {
 /// Schedules `roots` (nodes of the global graph; under a GraphScope). Makes new BUFFER nodes for the results, with
 /// device "" where a root has none.
 /// ValueError for a variable without a value, DeviceError where devices mix, Error for assigns that depend on each
-/// other in a circle.
+/// other cyclically.
 BoundSchedule create_schedule(std::span<const UOp> roots);
 /// A new BUFFER node of the global graph with a fresh slot.
 UOp new_buffer(const Shape& shape, DType dtype, const std::string& device);
