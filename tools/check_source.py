@@ -41,7 +41,6 @@ KNOWN = {
   ("includes", "tinygrad/tensor"): 3,
   ("includes", "tinygrad/uop"): 2,
   ("phrases", "docs/jit.md"): 1,
-  ("phrases", "tinygrad/codegen"): 1,
 }
 
 DECLARES = set("""auto const constexpr static using typedef struct class enum thread_local unsigned signed long int bool

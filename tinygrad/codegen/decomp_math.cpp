@@ -215,7 +215,7 @@ UOp pow_double(UOp x, UOp y, bool fma) {
   return exp2_of(p.high, fma, counts.where(rest, zero));
 }
 
-/// x / pi in the making: sum + lost, up to an integer whose parity the lowest bit of `parity` has.
+/// x / pi as an unevaluated pair: sum + lost, up to an integer whose parity the lowest bit of `parity` has.
 struct Turns {
   UOp sum, lost, parity;
 
