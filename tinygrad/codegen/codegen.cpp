@@ -54,7 +54,7 @@ enum PassFlags : uint8_t {
 struct Pass {
   const char* name;
   UOp (*run)(UOp sink, PassContext& c);
-  const PatternMatcher<>* (*rules)(const Renderer& r) = nullptr;
+  const PatternMatcher<>& (*rules)() = nullptr;
   int flags = kAlways;
 };
 
@@ -128,13 +128,12 @@ UOp lower_pass(UOp sink, PassContext& c) {
 }
 
 const std::vector<Pass>& passes() {
-  using R = const Renderer&;
   using C = PassContext&;
   constexpr int kAxes = kUnlessByHand | kWithChosenAxes;
   // clang-format off
   static const std::vector<Pass> table{
       {"online", online_pass, nullptr, kUnlessByHand},
-      {"symbolic", nullptr, [](R) { return &sym(); }},
+      {"symbolic", nullptr, sym},
       {"ranges", plan_pass, nullptr, kUnlessByHand},
       {"opts", opts_pass, nullptr, kUnlessByHand},
       {"stage operands", [](UOp s, C c) { return stage_operands(s, *c.ranges); }, nullptr, kAxes},
@@ -145,17 +144,16 @@ const std::vector<Pass>& passes() {
       {"lower stages", [](UOp s, C c) { return lower_stages(s, c.names); }, nullptr, kAxes},
       {"join panels", join_panels, nullptr, kAxes},
       {"factor", [](UOp s, C) { return factor_reduces(s); }, nullptr, kUnlessByHand},
-      {"symbolic after opts", nullptr, [](R) { return &sym(); }},
+      {"symbolic after opts", nullptr, sym},
       {"grid", [](UOp s, C c) { return add_grid(s, c.names); }, nullptr, kUnlessByHand},
       {"gates", [](UOp s, C) { return move_gates(s); }, nullptr, kLastKernel},
       {"separate reduces", [](UOp s, C c) { return separate_reduces(s, c.names); }, nullptr, kUnlessByHand},
       {"skip", skip_pass, nullptr, kUnlessNoopt | kUnlessByHand},
       {"expand", [](UOp s, C c) { return expand(s, c.renderer); }, nullptr, kUnlessByHand},
       {"prefetch", [](UOp s, C c) { return add_prefetches(s, c.renderer); }, nullptr, kUnlessByHand},
-      {"late symbolic", nullptr, [](R) { return &pm_expanded(); }},
+      {"late symbolic", nullptr, pm_expanded},
       {"lower to target", lower_pass, nullptr, kLowered},
       {"lanes", lanes_pass, nullptr, kLowered},
-      {"renderer", nullptr, [](R r) { return r.extra_matcher(); }, kLowered},
   };
   // clang-format on
   return table;
@@ -211,12 +209,6 @@ Hash128 CodegenOptions::hash() const {
     }
   h.add(stop_after);
   return h;
-}
-
-std::vector<std::string> pass_names() {
-  std::vector<std::string> names;
-  for (const Pass& p : passes()) names.push_back(p.name);
-  return names;
 }
 
 namespace {
@@ -275,10 +267,8 @@ class Pipeline {
   void run(const Pass& pass) {
     using Clock = std::chrono::steady_clock;
     const auto start = Clock::now();
-    const Renderer& renderer = context_.renderer;
     if (pass.run) sink_ = pass.run(sink_, context_);
-    else if (const PatternMatcher<>* rules = pass.rules(renderer))
-      sink_ = graph_rewrite(sink_, *rules, const_cast<Renderer&>(renderer), {.name = pass.name});
+    else sink_ = graph_rewrite(sink_, pass.rules(), {.name = pass.name});
     if (spec_ && !(pass.flags & kLowered)) verify(sink_, spec_kernel(), pass.name);
     if (env::DEBUG.get() >= 5)
       print_graph(pass.name, sink_.toposort(), std::chrono::duration<double, std::milli>(Clock::now() - start).count());

@@ -33,7 +33,4 @@ struct CodegenOptions {
 std::shared_ptr<Program> to_program(const Kernel& kernel, const Renderer& renderer,
                                     const CodegenOptions& options = CodegenOptions::from_env());
 
-/// Names of the passes, in order, for `stop_after` and for tools.
-std::vector<std::string> pass_names();
-
 }  // namespace tg

@@ -2,7 +2,7 @@
 /// accumulators, loops get one END each.
 #pragma once
 #include "tinygrad/target/renderer.h"
-#include "tinygrad/uop/upat.h"
+#include "tinygrad/uop/rewrite.h"
 
 namespace tg {
 

@@ -5,7 +5,6 @@
 
 #include "tinygrad/target/program.h"
 #include "tinygrad/target/tensor_core.h"
-#include "tinygrad/uop/rewrite.h"
 
 namespace tg {
 
@@ -37,8 +36,6 @@ class Renderer {
   /// The matrix instructions it can emit, best first.
   virtual std::vector<const TensorCore*> tensor_cores() const { return {}; }
   virtual int max_buffers() const { return 1 << 16; }
-  /// Additional rules run at the end of codegen; null: none.
-  virtual const PatternMatcher<>* extra_matcher() const { return nullptr; }
   /// Returns the text of one function.
   virtual std::string render(const Program& p) const = 0;
 
