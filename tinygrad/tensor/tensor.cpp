@@ -175,7 +175,7 @@ std::string device_or_default(UOp u) {
 void set_uop(Tensor::Impl& t, UOp u) {
   if (t.uop.get() == u) return;
   t.uop = UOpRef(u);
-  t.host_view = {};
+  t.host_view.emplace<std::monostate>();
 }
 
 }  // namespace tensor_detail
