@@ -36,7 +36,7 @@ def without_comments(text):
 
 def headers():
     return "\n".join(without_comments(p.read_text()) for d in ("base", "uop", "runtime", "engine", "tensor", "io", "nn")
-                     for p in sorted((ROOT / "tinygrad" / d).glob("*.h")))
+                     for p in sorted((ROOT / "tinygrad" / d).rglob("*.h")))
 
 
 def declared(cpp, text):

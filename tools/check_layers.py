@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Checks the include graph of tinygrad/: a folder includes only folders above it in LAYERS, no include cycle, no file
-over MAX_LINES lines, no use of the umbrella header from inside. Run from the repository's root, or give it; --self-test
+"""Checks the include graph of tinygrad/: a folder includes only folders above it in LAYERS, a room of codegen/ only
+rooms above it in ROOMS, no include cycle, no file over MAX_LINES lines, no file name used twice, no use of the umbrella
+header from inside. Run from the repository's root, or give it; --self-test
 checks the checker."""
 import os
 import re
@@ -9,6 +10,7 @@ import tempfile
 
 LAYERS = ["base", "uop", "target", "schedule", "codegen", "render", "runtime", "engine", "tensor", "io", "nn", "llm",
           "viz"]
+ROOMS = {"codegen": ["ranges", "decomp", "scratch", "opt", "cost", "plan", "expand", "linear"]}
 UMBRELLA = "tinygrad/tinygrad.h"
 MAX_LINES = 900
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^">]+)[">]', re.M)
@@ -35,6 +37,30 @@ def read_graph(root):
 def layer(path):
   parts = path.split("/")
   return parts[1] if len(parts) > 2 else None  # None: the umbrella header itself
+
+
+def room(path):
+  parts = path.split("/")
+  return parts[2] if len(parts) > 3 else None  # None: beside the rooms, free to include and to be included
+
+
+def check_room(path, inc):
+  """Returns what is wrong with an include from one room of a folder to another; empty: nothing."""
+  order = ROOMS.get(layer(path)) if layer(path) == layer(inc) else None
+  mine, theirs = room(path), room(inc)
+  if not order or not mine or not theirs: return ""
+  unknown = [r for r in (mine, theirs) if r not in order]
+  if unknown: return f"{path}: room {unknown[0]} is not in the list of rooms"
+  return f"{path}: room {mine} includes {inc} from a higher room" if order.index(theirs) > order.index(mine) else ""
+
+
+def find_twins(graph):
+  """Returns a line for every pair of files of one name, a header and its source aside."""
+  first, bad = {}, []
+  for path in sorted(graph):
+    other = first.setdefault(os.path.basename(path), path)
+    if other != path: bad.append(f"{path}: has the name of {other}")
+  return bad
 
 
 def find_cycles(graph):
@@ -73,7 +99,8 @@ def check(root):
       elif inc not in graph: bad.append(f"{path}: includes {inc}, which does not exist")
       elif theirs in rank and rank[theirs] > rank[mine]:
         bad.append(f"{path}: {mine} includes {inc} from a higher layer")
-  return graph, bad + find_cycles(graph)
+      elif (wrong := check_room(path, inc)): bad.append(wrong)
+  return graph, bad + find_twins(graph) + find_cycles(graph)
 
 
 def self_test():
@@ -85,6 +112,10 @@ def self_test():
     "long": ({"base/a.h": "\n" * (MAX_LINES + 1)}, f"{MAX_LINES + 1} lines"),
     "umbrella": ({"tinygrad.h": "", "base/a.cpp": f"#include <{UMBRELLA}>\n"}, "for users only"),
     "unknown": ({"misc/a.h": ""}, "not in the list"),
+    "room": ({"codegen/ranges/a.h": '#include "tinygrad/codegen/plan/b.h"\n', "codegen/plan/b.h": ""}, "higher room"),
+    "new room": ({"codegen/ranges/a.h": '#include "tinygrad/codegen/new/b.h"\n', "codegen/new/b.h": ""},
+                 "list of rooms"),
+    "twins": ({"base/a.h": "", "uop/a.h": ""}, "has the name of"),
     "absent": ({"base/a.cpp": '#include "tinygrad/base/gone.h"\n'}, "does not exist"),
   }
   for name, (files, expected) in cases.items():

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <optional>
 
-#include "tinygrad/engine/realize.h"
+#include "tinygrad/engine/schedule_run.h"
 #include "tinygrad/runtime/device.h"
 
 namespace tg::bench {

@@ -8,12 +8,12 @@
 #include "apps/tg/bench_reference.h"
 #include "apps/tg/bench_tables.h"
 #include "tinygrad/engine/counters.h"
-#include "tinygrad/engine/realize.h"
 #include "tinygrad/engine/replay.h"
+#include "tinygrad/engine/schedule_run.h"
 #include "tinygrad/nn/datasets.h"
 #include "tinygrad/nn/optim.h"
 #include "tinygrad/runtime/device.h"
-#include "tinygrad/tensor/jit.h"
+#include "tinygrad/tensor/jit/jit.h"
 #include "tinygrad/uop/symbolic.h"
 
 namespace tg::bench {

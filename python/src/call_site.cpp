@@ -1,7 +1,7 @@
 /// \file Lines of Python programs, for what kernels and errors say they were made by (TRACEMETA=2).
 #include "bind.h"
 #include "casters.h"
-#include "tinygrad/tensor/origin.h"
+#include "tinygrad/tensor/provenance.h"
 
 namespace tg::python {
 

@@ -1,12 +1,12 @@
 /// \file Calls: functions traced by Python, gradients and kernels written in Python.
-#include "tinygrad/tensor/function.h"
+#include "tinygrad/tensor/grad/function.h"
 
 #include <mutex>
 
 #include "bind.h"
 #include "casters.h"
 #include "graph.h"
-#include "tinygrad/tensor/calls.h"
+#include "tinygrad/tensor/grad/calls.h"
 
 namespace tg::python {
 

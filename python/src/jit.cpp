@@ -1,5 +1,5 @@
 /// \file The machine of TinyJit; what is an input and what a result is found by engine/jit.py.
-#include "tinygrad/tensor/jit.h"
+#include "tinygrad/tensor/jit/jit.h"
 
 #include <nanobind/stl/shared_ptr.h>
 
@@ -10,7 +10,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/engine/replay.h"
 #include "tinygrad/io/jit_file.h"
-#include "tinygrad/tensor/jit_snapshot.h"
+#include "tinygrad/tensor/jit/jit_snapshot.h"
 
 namespace tg::python {
 

@@ -5,7 +5,7 @@
 #include "casters.h"
 #include "graph.h"
 #include "tinygrad/runtime/device.h"
-#include "tinygrad/tensor/lower_multi.h"
+#include "tinygrad/tensor/multi/lower_multi.h"
 
 namespace tg::python {
 

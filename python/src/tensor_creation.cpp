@@ -3,7 +3,7 @@
 #include "casters.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/tensor/impl.h"
-#include "tinygrad/tensor/random.h"
+#include "tinygrad/tensor/ops/random.h"
 
 namespace tg::python {
 

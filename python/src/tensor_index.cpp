@@ -4,7 +4,7 @@
 #include "bind.h"
 #include "casters.h"
 #include "tensor_input.h"
-#include "tinygrad/tensor/ops.h"
+#include "tinygrad/tensor/node_ops.h"
 
 namespace tg::python {
 

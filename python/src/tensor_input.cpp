@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "casters.h"
-#include "tinygrad/tensor/ops.h"
+#include "tinygrad/tensor/node_ops.h"
 #include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/graph.h"
 

@@ -1,7 +1,7 @@
 /// \file UOp: building nodes.
 #include "bind.h"
 #include "graph.h"
-#include "tinygrad/tensor/function.h"
+#include "tinygrad/tensor/grad/function.h"
 #include "tinygrad/uop/facts.h"
 
 namespace tg::python {

@@ -11,7 +11,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/runtime/device.h"
-#include "tinygrad/tensor/jit.h"
+#include "tinygrad/tensor/jit/jit.h"
 #include "tinygrad/tinygrad.h"
 
 namespace tg {

@@ -8,9 +8,9 @@
 
 #include "tinygrad/base/env.h"
 #include "tinygrad/engine/compile.h"
-#include "tinygrad/engine/trial.h"
+#include "tinygrad/engine/kernel_timer.h"
 #include "tinygrad/schedule/schedule.h"
-#include "tinygrad/tensor/jit.h"
+#include "tinygrad/tensor/jit/jit.h"
 #include "tinygrad/tinygrad.h"
 
 namespace tg {

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "tinygrad/base/env.h"
-#include "tinygrad/tensor/function.h"
+#include "tinygrad/tensor/grad/function.h"
 #include "tinygrad/tinygrad.h"
 
 namespace tg {

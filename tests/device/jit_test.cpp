@@ -1,5 +1,5 @@
 /// \file Captured functions: what replays give, what they may not forget, and the errors where they cannot be faithful.
-#include "tinygrad/tensor/jit.h"
+#include "tinygrad/tensor/jit/jit.h"
 
 #include <gtest/gtest.h>
 

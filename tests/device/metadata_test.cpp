@@ -6,7 +6,7 @@
 #include "tinygrad/base/context.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/schedule/schedule.h"
-#include "tinygrad/tensor/function.h"
+#include "tinygrad/tensor/grad/function.h"
 #include "tinygrad/tensor/tensor.h"
 
 namespace tg {

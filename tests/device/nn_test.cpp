@@ -11,7 +11,7 @@
 #include <optional>
 
 #include "device/nn_helpers.h"
-#include "tinygrad/tensor/jit.h"
+#include "tinygrad/tensor/jit/jit.h"
 
 namespace tg::nn {
 namespace {

@@ -12,7 +12,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/nn/lr_scheduler.h"
 #include "tinygrad/nn/nn.h"
-#include "tinygrad/tensor/jit.h"
+#include "tinygrad/tensor/jit/jit.h"
 
 namespace tg::nn {
 namespace {

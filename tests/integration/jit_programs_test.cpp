@@ -7,7 +7,7 @@
 #include "tinygrad/base/context.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/engine/replay.h"
-#include "tinygrad/tensor/jit.h"
+#include "tinygrad/tensor/jit/jit.h"
 #include "tinygrad/tensor/tensor.h"
 #include "tinygrad/tensor/variable.h"
 

@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <random>
 
-#include "tinygrad/codegen/opt.h"
-#include "tinygrad/codegen/simplify_ranges.h"
+#include "tinygrad/codegen/opt/kernel_axes.h"
+#include "tinygrad/codegen/ranges/simplify_ranges.h"
 #include "tinygrad/render/renderers.h"
 #include "tinygrad/runtime/interp.h"
 #include "unit/kernels.h"

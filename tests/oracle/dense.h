@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tinygrad/runtime/buffer.h"
-#include "tinygrad/tensor/function.h"
+#include "tinygrad/tensor/grad/function.h"
 #include "tinygrad/tensor/tensor.h"
 #include "tinygrad/uop/eval.h"
 

@@ -1,6 +1,6 @@
 /// \file Random numbers equal tinygrad's (0.14) for the same seed and order of creation: bits, rand and randint
 /// exactly, uniform within 1 ulp, the normal family within 1e-6. The expectations were printed by tinygrad.
-#include "tinygrad/tensor/random.h"
+#include "tinygrad/tensor/ops/random.h"
 
 #include <gtest/gtest.h>
 

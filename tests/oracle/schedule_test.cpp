@@ -6,7 +6,7 @@
 #include "oracle/op_cases.h"
 #include "tinygrad/base/context.h"
 #include "tinygrad/runtime/buffer.h"
-#include "tinygrad/tensor/function.h"
+#include "tinygrad/tensor/grad/function.h"
 #include "unit/schedule_util.h"
 
 namespace tg::oracle {

@@ -1,5 +1,5 @@
 /// \file What a cache loses between uses, by the strides of a loop nest.
-#include "tinygrad/codegen/cache_model.h"
+#include "tinygrad/codegen/cost/cache_model.h"
 
 #include <gtest/gtest.h>
 

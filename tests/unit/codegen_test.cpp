@@ -11,9 +11,9 @@
 #include "kernel_eval.h"
 #include "kernels.h"
 #include "lane_access.h"
-#include "tinygrad/codegen/opt.h"
-#include "tinygrad/codegen/simplify_ranges.h"
-#include "tinygrad/codegen/window.h"
+#include "tinygrad/codegen/opt/kernel_axes.h"
+#include "tinygrad/codegen/ranges/simplify_ranges.h"
+#include "tinygrad/codegen/scratch/window.h"
 #include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/loop_ranges.h"
 

@@ -1,6 +1,6 @@
 /// \file Decompositions against uop/eval: integer division, threefry, EXP2, LOG2, SIN, POW, narrow floats, index types.
 /// Accuracy in units in the last place.
-#include "tinygrad/codegen/decomp.h"
+#include "tinygrad/codegen/decomp/decomp.h"
 
 #include <gtest/gtest.h>
 

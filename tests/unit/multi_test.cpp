@@ -9,7 +9,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/schedule/schedule.h"
-#include "tinygrad/tensor/lower_multi.h"
+#include "tinygrad/tensor/multi/lower_multi.h"
 #include "tinygrad/tensor/tensor.h"
 
 namespace tg {

@@ -1,11 +1,12 @@
 /// \file Mutations of candidates: whatever can be applied computes what the kernel means.
-#include "tinygrad/codegen/mutate.h"
+#include "tinygrad/codegen/plan/mutate.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "kernels.h"
+#include "tinygrad/codegen/plan/heuristic.h"
 
 namespace tg {
 namespace {

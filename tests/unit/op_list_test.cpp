@@ -4,8 +4,8 @@
 
 #include "kernels.h"
 #include "render_helpers.h"
-#include "tinygrad/codegen/decomp.h"
-#include "tinygrad/tensor/gradient.h"
+#include "tinygrad/codegen/decomp/decomp.h"
+#include "tinygrad/tensor/grad/gradient.h"
 #include "tinygrad/uop/print.h"
 #include "tinygrad/uop/spec.h"
 
@@ -59,7 +59,7 @@ TEST(OpList, EveryOpIsRenderedOrDecomposed) {
             if (u.in(groups::kAlu)) {
               EXPECT_TRUE(renderer->ops().has(u.op()))
                   << op << " of " << d << " leaves " << u.op() << ", which " << language
-                  << " lacks: add it to its ops() and alu(), or to codegen/decomp_ops.cpp";
+                  << " lacks: add it to its ops() and alu(), or to codegen/decomp/decomp_ops.cpp";
             }
           EXPECT_NE(
               to_program(*k.finish(k.param(0, 16, v.dtype()).index({i}).store(v).end(UOps{i})), *renderer)->source, "")
@@ -83,7 +83,7 @@ TEST(OpList, EveryOpHasAGradientOrNeedsNone) {
     EXPECT_NE(g.matched, listed) << op
                                  << (listed ? " has a gradient and is in kNoGradient"
                                             : " has no line in pm_gradient() and is not in kNoGradient")
-                                 << " (tensor/gradient.cpp and .h)";
+                                 << " (tensor/grad/gradient.cpp and .h)";
     if (listed) EXPECT_FALSE(alu_loop(op, dtypes::float32)) << op << " of floats needs a gradient";
     if (g.matched) EXPECT_EQ(g.g.size(), operands(op)) << op;
   }

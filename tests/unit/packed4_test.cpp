@@ -1,5 +1,5 @@
 /// \file 4-bit packed dot products: words as lanes.
-#include "tinygrad/codegen/packed4.h"
+#include "tinygrad/codegen/opt/packed4.h"
 
 #include "kernels.h"
 #include "render_helpers.h"

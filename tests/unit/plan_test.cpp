@@ -1,10 +1,10 @@
 /// \file Plans of kernels: which variant takes which kernel, and that a plan is a value that is applied as it is.
-#include "tinygrad/codegen/plan.h"
+#include "tinygrad/codegen/plan/plan.h"
 
 #include <set>
 
 #include "kernels.h"
-#include "tinygrad/codegen/variants.h"
+#include "tinygrad/codegen/plan/variants.h"
 
 namespace tg::testing {
 namespace {

@@ -1,8 +1,8 @@
 /// \file Poolings and their gradients: adjacent windows, elements that neighbouring lanes share.
 #include "kernels.h"
 #include "lane_access.h"
-#include "tinygrad/codegen/opt.h"
-#include "tinygrad/codegen/simplify_ranges.h"
+#include "tinygrad/codegen/opt/kernel_axes.h"
+#include "tinygrad/codegen/ranges/simplify_ranges.h"
 #include "tinygrad/uop/affine.h"
 
 namespace tg::testing {

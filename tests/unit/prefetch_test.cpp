@@ -1,5 +1,5 @@
 /// \file Prefetches: which loads have them, for which address, and that programs with them compute the same.
-#include "tinygrad/codegen/prefetch.h"
+#include "tinygrad/codegen/linear/prefetch.h"
 
 #include <algorithm>
 #include <map>

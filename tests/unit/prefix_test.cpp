@@ -1,5 +1,5 @@
 /// \file Chunks of a running sum: what is one, and that its instances share their additions.
-#include "tinygrad/codegen/prefix.h"
+#include "tinygrad/codegen/plan/prefix.h"
 
 #include "kernels.h"
 

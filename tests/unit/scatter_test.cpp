@@ -2,8 +2,8 @@
 /// and what their loops allow.
 #include "kernels.h"
 #include "schedule_util.h"
-#include "tinygrad/codegen/final_ranges.h"
-#include "tinygrad/codegen/simplify_ranges.h"
+#include "tinygrad/codegen/opt/final_ranges.h"
+#include "tinygrad/codegen/ranges/simplify_ranges.h"
 
 namespace tg::test {
 namespace {

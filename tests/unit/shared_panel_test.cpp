@@ -3,8 +3,8 @@
 
 #include "kernels.h"
 #include "tinygrad/base/context.h"
-#include "tinygrad/codegen/opt.h"
-#include "tinygrad/codegen/stage.h"
+#include "tinygrad/codegen/opt/kernel_axes.h"
+#include "tinygrad/codegen/scratch/stage.h"
 #include "tinygrad/uop/graph.h"
 #include "tinygrad/uop/symbolic.h"
 

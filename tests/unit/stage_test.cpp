@@ -1,12 +1,12 @@
 /// \file STAGE nodes between the pass that makes them and the one that lowers them, and numbers nobody else has.
-#include "tinygrad/codegen/stage.h"
+#include "tinygrad/codegen/scratch/stage.h"
 
 #include <map>
 
 #include "kernels.h"
 #include "tinygrad/base/context.h"
 #include "tinygrad/codegen/kernel_context.h"
-#include "tinygrad/codegen/opt.h"
+#include "tinygrad/codegen/opt/kernel_axes.h"
 
 namespace tg::testing {
 namespace {

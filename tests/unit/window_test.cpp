@@ -1,12 +1,12 @@
 /// \file Windows: panels that hold what a sliding operand reads, each element once.
-#include "tinygrad/codegen/window.h"
+#include "tinygrad/codegen/scratch/window.h"
 
 #include "kernels.h"
 #include "lane_access.h"
-#include "tinygrad/codegen/flatten_rows.h"
-#include "tinygrad/codegen/opt.h"
-#include "tinygrad/codegen/simplify_ranges.h"
-#include "tinygrad/codegen/stage.h"
+#include "tinygrad/codegen/opt/kernel_axes.h"
+#include "tinygrad/codegen/plan/flatten_rows.h"
+#include "tinygrad/codegen/ranges/simplify_ranges.h"
+#include "tinygrad/codegen/scratch/stage.h"
 #include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/facts.h"
 

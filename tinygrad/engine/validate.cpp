@@ -6,10 +6,10 @@
 #include <mutex>
 
 #include "tinygrad/base/env.h"
-#include "tinygrad/codegen/opt.h"
-#include "tinygrad/engine/realize.h"
+#include "tinygrad/codegen/opt/kernel_axes.h"
+#include "tinygrad/engine/kernel_timer.h"
 #include "tinygrad/engine/replay.h"
-#include "tinygrad/engine/trial.h"
+#include "tinygrad/engine/schedule_run.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/schedule/custom.h"
 #include "tinygrad/uop/facts.h"

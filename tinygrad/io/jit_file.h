@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "tinygrad/tensor/jit.h"
+#include "tinygrad/tensor/jit/jit.h"
 
 namespace tg {
 

@@ -7,7 +7,7 @@
 #include <numbers>
 
 #include "tinygrad/base/error.h"
-#include "tinygrad/tensor/jit.h"
+#include "tinygrad/tensor/jit/jit.h"
 
 namespace tg::nn {
 namespace {

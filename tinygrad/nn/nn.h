@@ -3,9 +3,9 @@
 /// weights.
 #pragma once
 #include "tinygrad/base/context.h"
-#include "tinygrad/nn/attention.h"
 #include "tinygrad/nn/rnn.h"
 #include "tinygrad/nn/state.h"
+#include "tinygrad/nn/transformer.h"
 #include "tinygrad/tensor/tensor.h"
 
 namespace tg::nn {

@@ -5,7 +5,7 @@
 #include <unordered_map>
 
 #include "tinygrad/base/error.h"
-#include "tinygrad/tensor/effects.h"
+#include "tinygrad/tensor/state/effects.h"
 
 namespace tg::nn {
 namespace {

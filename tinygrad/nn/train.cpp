@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "tinygrad/base/error.h"
-#include "tinygrad/tensor/jit.h"
+#include "tinygrad/tensor/jit/jit.h"
 
 namespace tg::nn {
 namespace {

@@ -1,9 +1,9 @@
 /// \file The list of renderers.
 #include "tinygrad/render/renderers.h"
 
-#include "tinygrad/render/cstyle.h"
+#include "tinygrad/render/cstyle/cstyle.h"
 #include "tinygrad/render/listing.h"
-#include "tinygrad/render/llvmir.h"
+#include "tinygrad/render/llvmir/llvmir.h"
 
 namespace tg {
 namespace {

@@ -192,7 +192,7 @@ template <class F> UOp rebuild_with_origins(const UOps& order, F&& replace) {
 }
 /// Computes products of narrow floats that only a sum in a wider type reads in that type: none is rounded. (Products of
 /// integers stay as they are: a program may rely on those that wrap. Matrices and convolutions widen theirs, see
-/// tensor/product.h.)
+/// tensor/ops/product.h.)
 UOp widen_products(UOp sink) {
   const UOps order = sink.toposort();
   auto is_narrow_product = [](UOp sum) {

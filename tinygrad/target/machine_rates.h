@@ -1,4 +1,5 @@
-/// \file MachineRates: what instructions, memory and loops cost on one core, for the cost model (codegen/cost_model.h).
+/// \file MachineRates: what instructions, memory and loops cost on one core, for the cost model
+/// (codegen/cost/cost_model.h).
 #pragma once
 #include "tinygrad/target/target.h"
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "tinygrad/base/env.h"
-#include "tinygrad/tensor/origin.h"
-#include "tinygrad/tensor/pending.h"
+#include "tinygrad/tensor/provenance.h"
+#include "tinygrad/tensor/state/pending.h"
 #include "tinygrad/tensor/tensor.h"
 
 namespace tg {

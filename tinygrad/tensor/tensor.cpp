@@ -7,12 +7,12 @@
 #include "tinygrad/runtime/buffer.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/schedule/schedule.h"
-#include "tinygrad/tensor/effects.h"
-#include "tinygrad/tensor/history.h"
 #include "tinygrad/tensor/impl.h"
-#include "tinygrad/tensor/lower_multi.h"
-#include "tinygrad/tensor/ops.h"
-#include "tinygrad/tensor/stored_view.h"
+#include "tinygrad/tensor/multi/lower_multi.h"
+#include "tinygrad/tensor/node_ops.h"
+#include "tinygrad/tensor/state/effects.h"
+#include "tinygrad/tensor/state/history.h"
+#include "tinygrad/tensor/state/stored_view.h"
 #include "tinygrad/uop/buffer_flags.h"
 
 namespace tg {

@@ -2,7 +2,7 @@
 #include "tinygrad/tensor/variable.h"
 
 #include "tinygrad/tensor/impl.h"
-#include "tinygrad/tensor/ops.h"
+#include "tinygrad/tensor/node_ops.h"
 
 namespace tg {
 

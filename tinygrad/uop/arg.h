@@ -84,7 +84,7 @@ struct ReduceArg {
   Hash128 hash() const;
 };
 
-/// What the memory of a STAGE is for, which decides how it is laid out and filled; codegen/stage.h.
+/// What the memory of a STAGE is for, which decides how it is laid out and filled; codegen/scratch/stage.h.
 enum class StageKind : uint8_t {
   kBuffer,  ///< of a tensor graph: a buffer of its own
   kPanel,   ///< an operand packed for the loops that read it
@@ -105,7 +105,7 @@ struct StageArg {
   Hash128 hash() const;
 };
 
-/// Kinds of kernel optimisation; see codegen/opt.h for the meaning of axis and arg.
+/// Kinds of kernel optimisation; see codegen/opt/kernel_axes.h for the meaning of axis and arg.
 enum class OptOp : uint8_t {
   kTc,
   kUpcast,
@@ -139,7 +139,7 @@ struct KernelInfo {
   Hash128 hash() const;
 };
 
-/// A gradient of the user's own; tensor/function.h knows what it does. Two are never equal.
+/// A gradient of the user's own; tensor/grad/function.h knows what it does. Two are never equal.
 struct CallGradient {
   CallGradient();
   virtual ~CallGradient() = default;

@@ -3,7 +3,7 @@
 /// COPY(x), "A,B": x on each of the devices; COPY(x, CONST(axis)), "A,B": each device has its slice. MSTACK(a, b): a
 /// value made of one for each device. UNSHARD(x), axis: the values of x's devices are slices of a larger one.
 /// MSELECT(x), i: what device i has. ALLREDUCE(x), op: what all devices have, combined, on each of them. Every other
-/// node whose sources have several devices has them too; tensor/lower_multi.h makes one graph for each device.
+/// node whose sources have several devices has them too; tensor/multi/lower_multi.h makes one graph for each device.
 #pragma once
 #include <string>
 #include <string_view>

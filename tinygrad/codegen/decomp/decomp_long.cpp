@@ -1,0 +1,346 @@
+/// \file 64-bit integers for targets without them: a value is two uint32 words, the low one first in memory.
+#include "tinygrad/base/math.h"
+#include "tinygrad/codegen/decomp/decomp.h"
+#include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/memory_ops.h"
+
+namespace tg {
+namespace {
+using dtypes::float32, dtypes::float64, dtypes::int32, dtypes::int64, dtypes::uint32, dtypes::uint64;
+
+bool is_long(DType d) { return d == int64 || d == uint64; }
+UOp word(uint32_t v) { return UOp::constant(ConstValue(static_cast<int64_t>(v)), uint32); }
+UOp both(UOp a, UOp b) { return UOp::alu(Ops::AND, {a, b}); }
+UOp either(UOp a, UOp b) { return UOp::alu(Ops::OR, {a, b}); }
+UOp is_set(UOp v) { return v.ne(word(0)); }
+
+struct Pair {
+  UOp low, high;
+};
+Pair literal(int128 v) { return {word(static_cast<uint32_t>(v)), word(static_cast<uint32_t>(v >> 32))}; }
+Pair choose(UOp c, Pair a, Pair b) { return {c.where(a.low, b.low), c.where(a.high, b.high)}; }
+UOp differ(Pair a, Pair b) { return either(a.low.ne(b.low), a.high.ne(b.high)); }
+UOp sign_word(UOp high) { return (high.bitcast(int32) >> ConstValue(31)).bitcast(uint32); }
+UOp negative(Pair a, bool is_signed) { return is_signed ? is_set(a.high & word(0x80000000u)) : UOp::constant(false); }
+
+UOp less(Pair a, Pair b, bool is_signed) {
+  auto top = [&](UOp h) { return is_signed ? h.bitcast(int32) : h; };
+  return either(top(a.high) < top(b.high), both(a.high.eq(b.high), a.low < b.low));
+}
+Pair sum(Pair a, Pair b) {
+  UOp low = a.low + b.low;
+  return {low, a.high + b.high + (low < a.low).cast(uint32)};
+}
+Pair negated(Pair a) {
+  UOp low = a.low ^ word(~0u);
+  return sum({low, a.high ^ word(~0u)}, literal(1));
+}
+Pair difference(Pair a, Pair b) { return {a.low - b.low, a.high - b.high - (a.low < b.low).cast(uint32)}; }
+
+/// Returns the full product of two words, from halves of 16 bits.
+Pair product(UOp a, UOp b) {
+  auto low = [](UOp v) { return v & word(0xffff); };
+  auto high = [](UOp v) { return v >> word(16); };
+  UOp ll = low(a) * low(b), lh = low(a) * high(b), hl = high(a) * low(b);
+  UOp middle = high(ll) + low(lh) + low(hl);
+  return {low(ll) | (middle << word(16)), high(a) * high(b) + high(lh) + high(hl) + high(middle)};
+}
+Pair product(Pair a, Pair b) {
+  Pair p = product(a.low, b.low);
+  return {p.low, p.high + a.low * b.high + a.high * b.low};
+}
+
+Pair shifted_left(Pair a, UOp by) {  // by < 64
+  UOp n = by & word(31), far = word(31) < by, low = a.low << n;
+  return {far.where(word(0), low), far.where(low, (a.high << n) | ((a.low >> word(1)) >> (word(31) - n)))};
+}
+Pair shifted_right(Pair a, UOp by, UOp fill, bool is_signed) {
+  UOp n = by & word(31), far = word(31) < by;
+  UOp high = is_signed ? (a.high.bitcast(int32) >> n.bitcast(int32)).bitcast(uint32) : a.high >> n;
+  return {far.where(high, (a.low >> n) | ((a.high << word(1)) << (word(31) - n))), far.where(fill, high)};
+}
+/// A count of 64 or more (a negative one is such a count) shifts everything out.
+Pair shift(Ops op, Pair a, Pair count, bool is_signed) {
+  UOp fill = op == Ops::SHR && is_signed ? sign_word(a.high) : word(0);
+  UOp out = either(is_set(count.high), word(63) < count.low);
+  return choose(out, {fill, fill},
+                op == Ops::SHL ? shifted_left(a, count.low) : shifted_right(a, count.low, fill, is_signed));
+}
+Pair shift(Ops op, Pair a, int by, bool is_signed) {
+  const UOp n = word(static_cast<uint32_t>(by % 32)), rest = word(static_cast<uint32_t>(31 - by % 32));
+  if (op == Ops::SHL) {
+    UOp low = a.low << n;
+    return by >= 32 ? Pair{word(0), low} : Pair{low, (a.high << n) | ((a.low >> word(1)) >> rest)};
+  }
+  UOp fill = is_signed ? sign_word(a.high) : word(0);
+  UOp high = is_signed ? (a.high.bitcast(int32) >> n.bitcast(int32)).bitcast(uint32) : a.high >> n;
+  return by >= 32 ? Pair{high, fill} : Pair{(a.low >> n) | ((a.high << word(1)) << rest), high};
+}
+
+/// Quotient and remainder, bit by bit; both 0 for a divisor of 0.
+std::pair<Pair, Pair> divided(Pair a, Pair b) {
+  Pair q = literal(0), r = literal(0);
+  for (int i = 63; i >= 0; i--) {
+    UOp bit = ((i >= 32 ? a.high : a.low) >> word(static_cast<uint32_t>(i % 32))) & word(1);
+    UOp carry = r.high >> word(31);  // the remainder has 65 bits for a moment
+    r = {(r.low << word(1)) | bit, (r.high << word(1)) | (r.low >> word(31))};
+    UOp fits = either(is_set(carry), less(r, b, false).logical_not());
+    r = choose(fits, difference(r, b), r);
+    UOp one = fits.cast(uint32) << word(static_cast<uint32_t>(i % 32));
+    (i >= 32 ? q.high : q.low) = (i >= 32 ? q.high : q.low) | one;
+  }
+  UOp zero = is_set(b.low | b.high).logical_not();
+  return {choose(zero, literal(0), q), choose(zero, literal(0), r)};
+}
+Pair division(Ops op, Pair a, Pair b, bool is_signed) {
+  const bool quotient = op == Ops::CDIV || op == Ops::FLOORDIV, floor = op == Ops::FLOORDIV || op == Ops::FLOORMOD;
+  if (!is_signed) {
+    auto [q, r] = divided(a, b);
+    return quotient ? q : r;
+  }
+  UOp na = negative(a, true), nb = negative(b, true), apart = na.ne(nb);
+  auto [q, r] = divided(choose(na, negated(a), a), choose(nb, negated(b), b));
+  q = choose(apart, negated(q), q);
+  r = choose(na, negated(r), r);
+  if (floor) {
+    UOp wrong = both(apart, is_set(r.low | r.high));
+    q = choose(wrong, sum(q, literal(-1)), q);
+    r = choose(wrong, sum(r, b), r);
+  }
+  return quotient ? q : r;
+}
+
+class Longs {
+ public:
+  explicit Longs(const Renderer& renderer) : renderer_(renderer) {}
+
+  UOp run(UOp sink) {
+    const UOps order = sink.toposort();
+    for (UOp u : order)
+      if (u.is(Ops::BUFFER)) slots_ = std::max(slots_, u.arg<ParamArg>().slot + 1);
+    for (UOp u : order) {
+      if (is_long(u.dtype())) value(u);
+      else other_.set(u, rest(u));
+    }
+    return other_.get(sink);
+  }
+
+ private:
+  Pair pair(UOp u) const {
+    TG_ASSERT(low_.has(u), "no words for ", u);
+    return {low_.get(u), high_.get(u)};
+  }
+  void set(UOp u, Pair p) {
+    low_.set(u, p.low);
+    high_.set(u, p.high);
+  }
+
+  /// Truncates; saturates as every cast to a 64-bit integer.
+  Pair from_float(UOp f, bool is_signed) const {
+    if (f.dtype().itemsize() < 4) f = f.cast(float32);
+    auto c = [&](double v) { return f.const_like(ConstValue(v)); };
+    UOp minus = f < c(0), m = minus.where(f * c(-1), f);
+    m = m.ne(m).where(c(0), m);
+    UOp whole = UOp::alu(Ops::TRUNC, {m});
+    const double least = is_signed ? 0x1p63 : 0x1p64;  // the first magnitude out of range
+    UOp over = (m < c(least)).logical_not(), under = both(minus, (m < c(0x1p63)).logical_not());
+    UOp safe = either(over, under).where(c(0), whole);
+    UOp high = UOp::alu(Ops::TRUNC, {safe * c(0x1p-32)}), low = safe + high * c(-0x1p32);
+    Pair p{low.cast(uint32), high.cast(uint32)};
+    p = choose(minus, negated(p), p);
+    p = choose(over, literal(is_signed ? int128{INT64_MAX} : int128{UINT64_MAX}), p);
+    return choose(under, literal(int128{1} << 63), p);
+  }
+  UOp to_float(Pair p, bool is_signed, DType d) const {
+    auto high = [&](DType in) { return is_signed ? p.high.bitcast(int32).cast(in) : p.high.cast(in); };
+    if (!renderer_.supports(float64)) {
+      UOp r = high(float32) * UOp::constant(ConstValue(0x1p32), float32) + p.low.cast(float32);
+      UOp small = p.high.eq(sign_word(p.low));
+      return (is_signed ? small.where(p.low.bitcast(int32).cast(float32), r) : r).cast(d);
+    }
+    if (d != float64) {
+      // The sum is rounded here and again below: the bits that decide the first rounding become one (sticky) bit.
+      UOp large = (word(1u << 22) < p.high + word(1u << 21)),
+          odd = is_set(p.low & word(0xfff)).where(word(0x800), word(0));
+      p.low = large.where((p.low & word(~0xfffu)) | odd, p.low);
+    }
+    return (high(float64) * UOp::constant(ConstValue(0x1p32), float64) + p.low.cast(float64)).cast(d);
+  }
+  static Pair split(UOp native) { return {native.cast(uint32), (native >> ConstValue(32)).cast(uint32)}; }
+  static UOp joined(Pair p, DType d) { return (p.high.cast(uint64) << ConstValue(32) | p.low.cast(uint64)).bitcast(d); }
+
+  Pair cast_to_long(UOp x, bool is_signed) const {
+    const DType from = x.dtype();
+    if (is_long(from)) return pair(x);
+    UOp v = other_.get(x);
+    if (from.is_float()) return from_float(v, is_signed);
+    if (from.is_bool() || from.is_unsigned()) return {v.cast(uint32), word(0)};
+    if (from.is_weak()) {
+      if (const Bounds b = bounds_of(x); b.lo < INT32_MIN || b.hi > INT32_MAX) return split(v.cast(uint64));
+    }
+    UOp low = v.cast(int32);
+    return {low.bitcast(uint32), sign_word(low.bitcast(uint32))};
+  }
+
+  static bool is_memory(UOp u) {
+    while (u.is(Ops::AFTER)) u = u.src(0);
+    return u.in(groups::kDefines);
+  }
+  static UOp word_index(UOp i, int64_t k) {
+    if (i.is(Ops::WHERE) && i.src(2).is_invalid()) return word_index(i.src(1), k).valid(i.src(0));
+    return i * ConstValue(2) + ConstValue(k);
+  }
+
+  void value(UOp u) {
+    const bool is_signed = u.dtype() == int64;
+    if (u.in(groups::kDefines)) {
+      ParamArg arg = u.arg<ParamArg>();
+      TG_ASSERT(arg.addrspace != AddrSpace::kAlu, "a variable of type ", u.dtype());
+      if (is_register(u)) {
+        UOp low = UOp::make(u.op(), uint32, u.srcs(), Arg(arg), u.tag());
+        arg.slot = slots_++;
+        set(u, {low, UOp::make(u.op(), uint32, u.srcs(), Arg(arg), u.tag())});
+      } else {
+        const int64_t size = static_cast<int64_t>(u.src(0).src(0).const_int());
+        other_.set(u, UOp::make(u.op(), uint32, {UOp::shape_stack(std::vector<int64_t>{2 * size})}, Arg(arg), u.tag()));
+      }
+      return;
+    }
+    if (u.is(Ops::AFTER)) {
+      if (is_memory(u) && !is_register(u)) other_.set(u, rest(u, uint32));
+      else set(u, {with_first(u, pair(u.src(0)).low), with_first(u, pair(u.src(0)).high)});
+      return;
+    }
+    if (u.is(Ops::INDEX)) {
+      UOp i = other_.get(u.src(1));
+      if (is_register(u)) set(u, {pair(u.src(0)).low.index({i}), pair(u.src(0)).high.index({i})});
+      else set(u, {other_.get(u.src(0)).index({word_index(i, 0)}), other_.get(u.src(0)).index({word_index(i, 1)})});
+      return;
+    }
+    set(u, computed(u, is_signed));
+  }
+
+  Pair computed(UOp u, bool is_signed) const {
+    auto a = [&] { return pair(u.src(0)); };
+    auto b = [&] { return pair(u.src(1)); };
+    auto power = [&] {
+      return u.src(1).is_const() && is_power_of_two(u.src(1).const_int()) ? floor_log2(u.src(1).const_int()) : -1;
+    };
+    switch (u.op()) {
+      case Ops::CONST: return literal(u.const_int());
+      case Ops::LOAD: {
+        if (u.nsrc() == 1) return {a().low.load(), a().high.load()};
+        UOp gate = other_.get(u.src(2));
+        return {a().low.load(b().low, gate), a().high.load(b().high, gate)};
+      }
+      case Ops::CAST: return cast_to_long(u.src(0), is_signed);
+      case Ops::BITCAST: return is_long(u.src(0).dtype()) ? a() : split(other_.get(u.src(0)).bitcast(uint64));
+      case Ops::NEG: return negated(a());
+      case Ops::TRUNC: return a();
+      case Ops::ADD: return sum(a(), b());
+      case Ops::SUB: return difference(a(), b());
+      case Ops::MUL:
+        if (u.src(1).is_const() && truncate_int(u.src(1).const_int(), int64) == -1) return negated(a());
+        return product(a(), b());
+      case Ops::AND: return {a().low & b().low, a().high & b().high};
+      case Ops::OR: return {a().low | b().low, a().high | b().high};
+      case Ops::XOR: return {a().low ^ b().low, a().high ^ b().high};
+      case Ops::MAX: return choose(less(a(), b(), is_signed), b(), a());
+      case Ops::WHERE: return choose(other_.get(u.src(0)), pair(u.src(1)), pair(u.src(2)));
+      case Ops::MULACC: return sum(product(a(), b()), pair(u.src(2)));
+      case Ops::SHL:
+      case Ops::SHR:
+        if (u.src(1).is_const() && u.src(1).const_int() >= 0 && u.src(1).const_int() < 64)
+          return shift(u.op(), a(), static_cast<int>(u.src(1).const_int()), is_signed);
+        return shift(u.op(), a(), b(), is_signed);
+      case Ops::FLOORDIV:
+      case Ops::CDIV:
+        if (int k = power(); k >= 0 && (u.is(Ops::FLOORDIV) || !is_signed)) return shift(Ops::SHR, a(), k, is_signed);
+        return division(u.op(), a(), b(), is_signed);
+      case Ops::FLOORMOD:
+      case Ops::CMOD:
+        if (int k = power(); k >= 0 && (u.is(Ops::FLOORMOD) || !is_signed)) {
+          Pair mask = literal((int128{1} << k) - 1);
+          return {a().low & mask.low, a().high & mask.high};
+        }
+        return division(u.op(), a(), b(), is_signed);
+      default:
+        throw DTypeError(
+            str("[EMULATED_DTYPES] got ", u.op(), " of ", u.dtype(), ", expected an operation that two words can do"));
+    }
+  }
+
+  UOp with_first(UOp u, UOp first) const {
+    UOps src{first};
+    for (size_t i = 1; i < u.nsrc(); i++) src.push_back(other_.get(u.src(i)));
+    return UOp::make(u.op(), first.dtype(), src, u.arg(), u.tag());
+  }
+  UOp rest(UOp u, DType d) const {
+    UOps src;
+    for (UOp s : u.srcs()) {
+      UOp v = other_.get(s);
+      if (u.is(Ops::GROUP) && v.is(Ops::GROUP)) src.insert(src.end(), v.srcs().begin(), v.srcs().end());
+      else src.push_back(v);
+    }
+    return UOp::make(u.op(), d, src, u.arg(), u.tag());
+  }
+
+  /// Nodes of other types, some of which read longs.
+  UOp rest(UOp u) const {
+    bool reads = false, same = true;
+    for (UOp s : u.srcs()) {
+      reads |= low_.has(s);
+      same &= !low_.has(s) && other_.get(s) == s;
+    }
+    if (same) return u;
+    if (!reads) return rest(u, u.dtype());
+    const bool is_signed = u.src(0).dtype() == int64;
+    switch (u.op()) {
+      case Ops::CMPLT: return less(pair(u.src(0)), pair(u.src(1)), is_signed);
+      case Ops::CMPNE: return differ(pair(u.src(0)), pair(u.src(1)));
+      case Ops::CMPEQ: return differ(pair(u.src(0)), pair(u.src(1))).logical_not();
+      case Ops::BITCAST: return joined(pair(u.src(0)), u.dtype());
+      case Ops::CAST: {
+        const Pair p = pair(u.src(0));
+        if (u.dtype().is_bool()) return is_set(p.low | p.high);
+        if (u.dtype().is_float()) return to_float(p, is_signed, u.dtype());
+        if (u.dtype().is_weak()) return p.low.bitcast(int32).cast(u.dtype());  // an index, which fits
+        return p.low.cast(u.dtype());
+      }
+      case Ops::STORE: {
+        const Pair at = pair(u.src(0)), v = pair(u.src(1));
+        UOps low{at.low, v.low}, high{at.high, v.high};
+        if (u.nsrc() > 2) {
+          low.push_back(other_.get(u.src(2)));
+          high.push_back(other_.get(u.src(2)));
+        }
+        auto store = [&](UOps& s) { return UOp::make(Ops::STORE, dtypes::void_, s, u.arg(), u.tag()); };
+        return UOp::make(Ops::GROUP, dtypes::void_, {store(low), store(high)});
+      }
+      default:
+        throw DTypeError(str("[EMULATED_DTYPES] got ", u.op(), " of ", u.src(0).dtype(),
+                             ", expected an operation that two words can do"));
+    }
+  }
+
+  const Renderer& renderer_;
+  MemoScope low_, high_, other_;
+  int64_t slots_ = 0;
+};
+
+}  // namespace
+
+bool emulates_longs(UOp sink, const Renderer& renderer, DTypeSet emulated) {
+  if (renderer.supports(int64) && !emulated.has(int64) && !emulated.has(uint64)) return false;
+  for (UOp u : sink.toposort())
+    if (is_long(u.dtype())) return true;
+  return false;
+}
+
+UOp decompose_longs(UOp sink, const Renderer& renderer, DTypeSet emulated) {
+  if (!emulates_longs(sink, renderer, emulated)) return sink;
+  sink = graph_rewrite(sink, pm_long_operations(), {.name = "operations on longs"});
+  return Longs(renderer).run(sink);
+}
+
+}  // namespace tg

@@ -1,0 +1,397 @@
+/// \file EXP2, LOG2, SIN and POW as polynomials. Range reduction works on the bits of floats, so that a vector needs
+/// few selects. The coefficients are minimax fits made for this file; the error of each fit is stated, 2^-24 and 2^-53
+/// being half a unit in the last place.
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <vector>
+
+#include "tinygrad/codegen/decomp/decomp.h"
+
+namespace tg {
+namespace {
+constexpr double kInf = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN(),
+                 kLn2 = std::numbers::ln2;
+
+/// What the formulas need to know of float32 and float64.
+struct Format {
+  DType type, bits;
+  int mantissa, bias;
+  double magic;  ///< adding it leaves the nearest integer in the low bits of the sum
+};
+const Format& format(DType d) {
+  static const Format f32{dtypes::float32, dtypes::int32, 23, 127, 0x1.8p23},
+      f64{dtypes::float64, dtypes::int64, 52, 1023, 0x1.8p52};
+  TG_ASSERT(d == dtypes::float32 || d == dtypes::float64, "no formulas for ", d);
+  return d == dtypes::float32 ? f32 : f64;
+}
+
+/// a * b + c, fused or not.
+UOp muladd(UOp a, UOp b, UOp c, bool fma) { return fma ? UOp::alu(Ops::MULACC, {a, b, c}) : a * b + c; }
+UOp polynomial(UOp x, std::span<const double> c, bool fma) {  // c[0] + c[1] * x + ...
+  UOp r = x.const_like(c.back());
+  for (size_t i = c.size() - 1; i-- > 0;) r = muladd(r, x, x.const_like(c[i]), fma);
+  return r;
+}
+UOp both(UOp a, UOp b) { return UOp::alu(Ops::AND, {a, b}); }
+UOp either(UOp a, UOp b) { return UOp::alu(Ops::OR, {a, b}); }
+UOp magnitude(UOp x, const Format& f) {
+  return (x.bitcast(f.bits) & ConstValue(f.type == dtypes::float32 ? int64_t{INT32_MAX} : INT64_MAX)).bitcast(f.type);
+}
+UOp is_integer(UOp y) { return UOp::alu(Ops::TRUNC, {y}).eq(y); }
+
+// 2^f = 1 + f * q(f) on [-1/2, 1/2]: 2^-28.9 and 2^-58.
+constexpr double kExp2f[] = {0x1.62e430af270f7p-1, 0x1.ebfbdc3c3099ep-3,  0x1.c6aee88e95632p-5,
+                             0x1.3b2d4cf1c3e14p-7, 0x1.5f3e52f190206p-10, 0x1.41fbbbfb13bc4p-13};
+constexpr double kExp2[] = {0x1.62e42fefa39efp-1,  0x1.ebfbdff82c5a4p-3,  0x1.c6b08d7049fe8p-5,  0x1.3b2ab6fba011ap-7,
+                            0x1.5d87fe78cd6d0p-10, 0x1.4309130ed8ce3p-13, 0x1.ffcbfba980b70p-17, 0x1.62bfc79d49a04p-20,
+                            0x1.b5267ce06bb77p-24, 0x1.e61b4f9c83db8p-28, 0x1.e79bb61590759p-32};
+// log2(1 + f) = f / ln 2 + f^2 * q(f) on [sqrt(1/2) - 1, sqrt(2) - 1]: 2^-27.9.
+constexpr double kLog2f[] = {-0x1.715470ae86896p-1, 0x1.ec70965dbb23ep-2,  -0x1.715a72e879767p-2,
+                             0x1.277e3c2a91975p-2,  -0x1.eabd0eadc5e1fp-3, 0x1.a30594cf71ec7p-3,
+                             -0x1.874854c03ccc0p-3, 0x1.7d478b3fd77bbp-3,  -0x1.c264601b8c31ap-4};
+// ln(1 + f) = f - h + s * (h + z * r(z)) with h = f^2 / 2, s = f / (2 + f), z = s^2: 2^-58.
+constexpr double kLog2[] = {0x1.5555555555592p-1, 0x1.999999997fdb8p-2, 0x1.24924941f1231p-2, 0x1.c71c52095e5ebp-3,
+                            0x1.74663ee833d15p-3, 0x1.39a1babc83edcp-3, 0x1.2f0563563b9a5p-3};
+// sin(r) = r + r^3 * q(r^2) on [-pi/2, pi/2]: 2^-35.3 (for float32, evaluated in float64) and 2^-61.7.
+constexpr double kSinf[] = {-0x1.555555476967dp-3, 0x1.11110c4a013cdp-7, -0x1.a017d9a055871p-13, 0x1.7170802653a4ap-19,
+                            -0x1.9a6887e3c5688p-26};
+constexpr double kSin[] = {-0x1.5555555555555p-3,  0x1.11111111110c1p-7,   -0x1.a01a01a0148bcp-13,
+                           0x1.71de3a5287c76p-19,  -0x1.ae6454cb574ebp-26, 0x1.6123cb29047edp-33,
+                           -0x1.ae431d98e691bp-41, 0x1.8829a300a3ab2p-49};
+// 1/pi in pieces of 29 bits: times a float32 each product is exact in float64.
+constexpr double kInversePi29[] = {0x145f306dp-30,  0x19391054p-59, 0x14fe13abp-88, 0x1d1f534dp-117,
+                                   0x1b81b6c5p-146, 0x5664f10p-175, 0x1c820ff2p-204};
+
+// 1/pi in pieces of 26 bits, piece i counting 2^-(27 + 26 i): times half of a float64 each product is exact.
+constexpr int32_t kInversePi26[] = {
+    0x28be60d, 0x2e4e441, 0x14a7f09, 0x357d1f5, 0xd37703,  0x1b62959, 0x24f10e4, 0x41fe51,  0x18eaf7a, 0x3bc561b,
+    0x1c91b8e, 0x2424dd2, 0x3801924, 0x2eea09d, 0x64873f,  0x21deb1c, 0x2c4a69c, 0x3ee8823, 0x17d4bae, 0x34484e9,
+    0x271c09a, 0x345f7e4, 0x4e6475,  0x2398353, 0xe7d272,  0x45f8bb,  0x37e4a0e, 0x31ff897, 0x3ff7816, 0x180fef2,
+    0x3c462d6, 0x20a6d1f, 0x1b4d9fb, 0xf27cb0,  0x26dd3d1, 0x23f669e, 0x17fa8b5, 0x3527bac, 0x1faf97c, 0x17b3d07,
+    0xe7de29,  0x1292ea6, 0x2fed7ec, 0x11f8d5d, 0x21580c,  0x3046fc7, 0x2daeafc, 0xcfbc20,
+};
+
+/// p * 2^n in two products: the first is exact, the second overflows or becomes denormal in one rounding. `t` is n +
+/// rounder(f): its low bits are n + 2 * bias, half of which is the exponent of one factor, the rest that of the other;
+/// what stands above them leaves when they are shifted.
+UOp scaled(UOp p, UOp t, const Format& f) {
+  UOp n = t.bitcast(f.bits), half = n >> ConstValue(1);
+  auto power = [&](UOp k) { return (k << ConstValue(f.mantissa)).bitcast(f.type); };
+  return p * power(half) * power(n - half);
+}
+double rounder(const Format& f) { return f.magic + 2 * f.bias; }
+
+/// 2^(x + rest); `rest` is below the last place of x.
+UOp exp2_of(UOp x, bool fma, UOp rest = {}) {
+  const Format& f = format(x.dtype());
+  const bool single = f.type == dtypes::float32;
+  // Beyond these the result is 0 or inf; a NaN passes both comparisons.
+  const double lowest = single ? -151 : -1076, highest = single ? 129 : 1025;
+  x = (x < x.const_like(lowest)).where(x.const_like(lowest), x);
+  x = (x.const_like(highest) < x).where(x.const_like(highest), x);
+  UOp t = x + ConstValue(rounder(f)), r = x - (t + ConstValue(-rounder(f)));
+  if (rest) r = r + rest;
+  UOp p = muladd(r, polynomial(r, single ? std::span<const double>(kExp2f) : std::span<const double>(kExp2), fma),
+                 r.const_like(1.0), fma);
+  return scaled(p, t, f);
+}
+
+/// e^x, from n ln 2 + r with |r| <= ln 2 / 2: what a product x / ln 2 rounds off would be an error of n ulp.
+UOp exp_of(UOp x, bool fma) {
+  const Format& f = format(x.dtype());
+  const bool single = f.type == dtypes::float32;
+  const double lowest = single ? -104.7 : -746, highest = single ? 89.5 : 711;
+  x = (x < x.const_like(lowest)).where(x.const_like(lowest), x);
+  x = (x.const_like(highest) < x).where(x.const_like(highest), x);
+  UOp t = muladd(x, x.const_like(1 / kLn2), x.const_like(rounder(f)), fma), whole = t + ConstValue(-rounder(f));
+  // ln 2 in two parts, the first so short that its product with n is exact.
+  const double high = single ? 0x1.62e4p-1 : 0x1.62e42feep-1,
+               low = single ? 0x1.7f7d1cf79abcap-20 : 0x1.a39ef35793c76p-33;
+  UOp r = muladd(whole, x.const_like(-low), muladd(whole, x.const_like(-high), x, fma), fma);
+  std::vector<double> c(single ? std::begin(kExp2f) : std::begin(kExp2), single ? std::end(kExp2f) : std::end(kExp2));
+  double scale = 1;
+  for (double& v : c) v *= scale /= kLn2;
+  return scaled(muladd(r, polynomial(r, c, fma), r.const_like(1.0), fma), t, f);
+}
+
+UOp log2_of(UOp x, bool fma) {
+  const Format& f = format(x.dtype());
+  const bool single = f.type == dtypes::float32;
+  // A denormal number is scaled up.
+  const double least = single ? 0x1p-126 : 0x1p-1022, scale = single ? 0x1p24 : 0x1p53;
+  UOp small = x < x.const_like(least), y = small.where(x * ConstValue(scale), x);
+  UOp bits = y.bitcast(f.bits);
+  // x = m * 2^e with m in [sqrt(1/2), sqrt(2)).
+  const int64_t root = single ? 0x3f3504f3 : 0x3fe6a09e667f3bcd, fraction = (int64_t{1} << f.mantissa) - 1;
+  UOp i = bits + ConstValue(-root);
+  UOp m = ((i & ConstValue(fraction)) + ConstValue(root)).bitcast(f.type);
+  UOp e =
+      (i >> ConstValue(f.mantissa)).cast(f.type) + small.where(x.const_like(single ? -24.0 : -53.0), x.const_like(0.0));
+  UOp g = m + ConstValue(-1.0), result;
+  if (single) {
+    // e + g + (g * (1/ln 2 - 1) + g^2 * q): the first sum keeps what it rounds off.
+    UOp rest = muladd(g, g.const_like(0x1.c551d94ae0bf8p-2), g * g * polynomial(g, kLog2f, fma), fma);
+    UOp sum = e + g, lost = g - (sum - e);
+    result = sum + (rest + lost);
+  } else {
+    UOp h = g * g * ConstValue(0.5), s = UOp::alu(Ops::FDIV, {g, g + ConstValue(2.0)}), z = s * s;
+    UOp r = s * (h + z * polynomial(z, kLog2, fma));
+    // The leading half of g - h, times the leading half of 1/ln 2, is exact.
+    UOp high = ((g - h).bitcast(f.bits) & ConstValue(-(int64_t{1} << 32))).bitcast(f.type), low = ((g - high) - h) + r;
+    constexpr double kHigh = 0x1.7154765200000p+0, kLow = 0x1.705fc2eefa200p-33;  // of 1/ln 2
+    UOp a = high * ConstValue(kHigh), b = (low + high) * ConstValue(kLow) + low * ConstValue(kHigh);
+    UOp w = e + a;
+    result = (b + ((e - w) + a)) + w;
+  }
+  result =
+      both(x.const_like(0.0) < x, x < x.const_like(kInf))
+          .where(
+              result,
+              x.eq(x.const_like(0.0)).where(x.const_like(-kInf), (x < x.const_like(0.0)).where(x.const_like(kNaN), x)));
+  return result;
+}
+
+// ---- float64 in two parts, of which the second is what the first rounds off ----
+struct Parts {
+  UOp high, low;
+};
+Parts exact_sum(UOp a, UOp b) {  // |a| >= |b|, or a is 0
+  UOp s = a + b;
+  return {s, b - (s - a)};
+}
+Parts exact_product(UOp a, UOp b, bool fma) {
+  UOp p = a * b;
+  if (fma) return {p, UOp::alu(Ops::MULACC, {a, b, p * ConstValue(-1.0)})};
+  auto leading = [](UOp v) {
+    return (v.bitcast(dtypes::int64) & ConstValue(-(int64_t{1} << 27))).bitcast(dtypes::float64);
+  };
+  UOp ah = leading(a), al = a - ah, bh = leading(b), bl = b - bh;
+  return {p, ((ah * bh - p) + ah * bl + al * bh) + al * bl};
+}
+Parts product(Parts a, Parts b, bool fma) {
+  Parts p = exact_product(a.high, b.high, fma);
+  return exact_sum(p.high, p.low + (a.high * b.low + a.low * b.high));
+}
+
+/// log2 of a positive finite number to 2^-66 or so: 2 / ln 2 * (s + s^3 / 3 + s^5 / 5 + ...) with s = f / (2 + f), plus
+/// the exponent.
+Parts log2_in_parts(UOp x, bool fma) {
+  const Format& f = format(dtypes::float64);
+  UOp small = x < x.const_like(0x1p-1022), bits = small.where(x * ConstValue(0x1p53), x).bitcast(f.bits);
+  constexpr int64_t kRoot = 0x3fe6a09e667f3bcd;
+  UOp i = bits + ConstValue(-kRoot);
+  UOp m = ((i & ConstValue((int64_t{1} << 52) - 1)) + ConstValue(kRoot)).bitcast(f.type);
+  UOp e = (i >> ConstValue(52)).cast(f.type) + small.where(x.const_like(-53.0), x.const_like(0.0));
+  UOp g = m + ConstValue(-1.0), divisor = g + ConstValue(2.0), lost = g - (divisor - divisor.const_like(2.0));
+  UOp quotient = UOp::alu(Ops::FDIV, {g, divisor});
+  Parts back = exact_product(quotient, divisor, fma);
+  Parts s{quotient, UOp::alu(Ops::FDIV, {((g - back.high) - back.low) - quotient * lost, divisor})};
+  std::vector<double> series;
+  for (int k = 2; k <= 13; k++) series.push_back(1.0 / (2 * k + 1));
+  auto number = [&](double v) { return x.const_like(ConstValue(v)); };
+  Parts square = product(s, s, fma),
+        third = product(product(s, square, fma), {number(0x1.5555555555555p-2), number(0x1.5555555555555p-56)}, fma);
+  UOp tail = s.high * square.high * square.high * polynomial(square.high, series, fma);
+  Parts sum = exact_sum(s.high, third.high);
+  sum = exact_sum(sum.high, sum.low + (third.low + s.low + tail));
+  Parts scaled = product(sum, {number(0x1.71547652b82fep+1), number(0x1.777d0ffda0d24p-55)}, fma);  // 2 / ln 2
+  Parts whole = exact_sum(e, scaled.high);  // an exponent of 0 leaves it as it is
+  return exact_sum(whole.high, whole.low + scaled.low);
+}
+
+/// x^y for x >= 0; at most 1.5 ulp off.
+UOp pow_double(UOp x, UOp y, bool fma) {
+  UOp zero = x.const_like(0.0), inf = x.const_like(kInf);
+  Parts l = log2_in_parts(x, fma);
+  UOp regular = both(zero < x, x < inf);
+  UOp special = x.eq(zero).where(x.const_like(-kInf), x);  // 0, infinity and NaN
+  l = {regular.where(l.high, special), regular.where(l.low, zero)};
+  Parts p = exact_product(y, l.high, fma);
+  UOp rest = p.low + y * l.low;
+  // Where the result is 0 or infinite, what was rounded off may be no number.
+  UOp counts = both(p.high < p.high.const_like(2000.0), p.high.const_like(-2000.0) < p.high);
+  return exp2_of(p.high, fma, counts.where(rest, zero));
+}
+
+/// x / pi as an unevaluated pair: sum + lost, up to an integer whose parity the lowest bit of `parity` has.
+struct Turns {
+  UOp sum, lost, parity;
+
+  /// Adds x * piece mod 2. The product is exact, and so is what remains of it; the sum is exact in two parts since
+  /// every summand is a multiple of the next one's last place.
+  void add(UOp x, UOp piece, bool fma) {
+    UOp p = x * piece, whole = UOp::alu(Ops::TRUNC, {p * ConstValue(0.5)});
+    UOp part = muladd(whole, whole.const_like(-2.0), p, fma);
+    if (!sum) {
+      sum = part;
+      lost = p.const_like(0.0);
+      return;
+    }
+    UOp next = sum + part;
+    lost = lost + (part - (next - sum));
+    sum = next;
+  }
+  /// A quarter of a turn more: the sine becomes the cosine.
+  void quarter() {
+    UOp half = sum.const_like(0.5), next = sum + half, added = next - sum;
+    lost = lost + ((sum - (next - added)) + (half - added));
+    sum = next;
+  }
+  /// Takes the nearest integer out of the sum.
+  void reduce() {
+    const Format& f = format(dtypes::float64);
+    UOp t = sum + ConstValue(f.magic), bits = t.bitcast(f.bits);
+    sum = sum - (t + ConstValue(-f.magic));
+    parity = parity ? UOp::alu(Ops::XOR, {parity, bits}) : bits;
+  }
+  UOp negate_if_odd(UOp s) const {
+    return UOp::alu(Ops::XOR, {s.bitcast(parity.dtype()), parity << ConstValue(63)}).bitcast(s.dtype());
+  }
+};
+
+UOp sin_float(UOp x, bool cosine, bool fma) {
+  UOp wide = x.cast(dtypes::float64);
+  Turns t;
+  for (double piece : kInversePi29) t.add(wide, wide.const_like(piece), fma);
+  if (cosine) t.quarter();
+  t.reduce();
+  UOp r = (t.sum + t.lost) * ConstValue(0x1.921fb54442d18p+1), z = r * r;
+  UOp s = t.negate_if_odd(muladd(r * z, polynomial(z, kSinf, fma), r, fma)).cast(dtypes::float32);
+  return cosine ? s : x.eq(x.const_like(0.0)).where(x, s);  // keeps -0
+}
+
+// sin(r) = r + r^3 * q(r^2) and cos(r) = 1 - r^2 / 2 + r^4 * q(r^2) on [-pi/4, pi/4]: 2^-27.9 and 2^-32.9.
+constexpr double kNearSin[] = {-0x1.555544p-3, 0x1.11071cp-7, -0x1.993960p-13};
+constexpr double kNearCos[] = {0x1.55554ap-5, -0x1.6c0c12p-10, 0x1.99e202p-16};
+constexpr double kNear = 0x1p17;  // below it a multiple of the first 24 bits of pi / 2 leaves an exact rest
+
+/// sin or cos of float32 below kNear: x = n pi / 2 + r, pi / 2 in three parts of 24 bits.
+UOp near_sin(UOp x, bool cosine) {
+  const Format& f = format(dtypes::float32);
+  auto fused = [](UOp a, UOp b, UOp c) { return UOp::alu(Ops::MULACC, {a, b, c}); };
+  auto number = [&](double v) { return x.const_like(v); };
+  auto bits = [&](int64_t v) { return UOp::constant(ConstValue(v), f.bits); };
+  UOp t = fused(x, number(0x1.45f306p-1), number(f.magic)), n = t + ConstValue(-f.magic), quarter = t.bitcast(f.bits);
+  if (cosine) quarter = quarter + bits(1);
+  UOp r = fused(n, number(0x1.777a5cp-25), fused(n, number(-0x1.921fb6p+0), x));
+  UOp z = r * r, sine = r + fused(r * z, polynomial(z, kNearSin, true), n * ConstValue(0x1.ee59dap-50));
+  UOp cosines = fused(z * z, polynomial(z, kNearCos, true), fused(z, number(-0.5), number(1)));
+  UOp s = (quarter & bits(1)).ne(bits(0)).where(cosines, sine);
+  return UOp::alu(Ops::XOR, {s.bitcast(f.bits), (quarter & bits(2)) << ConstValue(30)}).bitcast(f.type);
+}
+
+/// Of the 48 pieces of 1/pi only those matter whose product with x is no even integer and not below the last place of
+/// the result: eight, from the `first` on that the exponent tells. They are moved to the front by halving shifts, as in
+/// a barrel shifter.
+UOp sin_double(UOp x, bool cosine, bool fma) {
+  constexpr int kPieces = 28, kUsed = 8, kMoved = 20;  // a large x is scaled down by 2^(26 * 20), the pieces up
+  const Format& f = format(dtypes::float64);
+  UOp large = x.const_like(0x1p600) < magnitude(x, f);
+  UOps pieces;
+  for (int i = 0; i < kPieces; i++) {
+    auto piece = [](int at, int scale) { return std::ldexp(kInversePi26[at], scale - 27 - 26 * at); };
+    pieces.push_back(large.where(x.const_like(piece(i + kMoved, 26 * kMoved)), x.const_like(piece(i, 0))));
+  }
+  UOp y = large.where(x * x.const_like(std::ldexp(1.0, -26 * kMoved)), x);
+  auto whole = [&](int64_t v) { return UOp::constant(ConstValue(v), dtypes::int64); };
+  UOp exponent = ((y.bitcast(dtypes::int64) >> whole(52)) & whole(0x7ff)) + whole(-1023 - 54);
+  UOp first = (exponent < whole(0)).where(whole(0), (exponent * whole(2521)) >> whole(16));  // exponent / 26
+  for (int shift = 16; shift >= 1; shift /= 2) {
+    UOp move = (first & whole(shift)).ne(whole(0));
+    UOps next;
+    for (int i = 0; i < kUsed + shift - 1; i++) {
+      const size_t at = static_cast<size_t>(i), from = at + static_cast<size_t>(shift);
+      next.push_back(from < pieces.size() ? move.where(pieces[from], pieces[at]) : pieces[at]);
+    }
+    pieces = std::move(next);
+  }
+  auto leading = [&](UOp v) {
+    return (v.bitcast(dtypes::int64) & whole(-(int64_t{1} << 27))).bitcast(dtypes::float64);
+  };
+  UOp high = leading(y), low = y - high;
+  Turns t;
+  for (int i = 0; i < kUsed; i++)
+    for (UOp half : {high, low}) {
+      t.add(half, pieces[static_cast<size_t>(i)], fma);
+      if (i < 4) t.reduce();  // the integer part ends in these; next to a multiple of pi the sum then stays exact
+    }
+  if (cosine) t.quarter();
+  t.reduce();
+  // pi * (g + rest) as r + tail.
+  UOp g = t.sum + t.lost, rest = t.lost - (g - t.sum), front = leading(g), back = g - front;
+  constexpr double kPi = 0x1.921fb54442d18p+1, kPiLow = 0x1.1a62633145c07p-53, kPiFront = 0x1.921fb5p+1,
+                   kPiBack = kPi - kPiFront;
+  UOp r = g * ConstValue(kPi);
+  UOp tail = ((front * ConstValue(kPiFront) - r) + front * ConstValue(kPiBack) + back * ConstValue(kPiFront)) +
+             back * ConstValue(kPiBack);
+  tail = tail + g * ConstValue(kPiLow) + rest * ConstValue(kPi);
+  UOp z = r * r, s = r + (r * z * polynomial(z, kSin, fma) + tail * (z * ConstValue(-0.5) + ConstValue(1.0)));
+  s = t.negate_if_odd(s);
+  return cosine ? s : (magnitude(x, f) < x.const_like(0x1p-26)).where(x, s);
+}
+
+template <class F> UOp through_float32(UOp x, F&& f) {
+  const bool narrow = x.dtype() == dtypes::float16;
+  return narrow ? f(x.cast(dtypes::float32)).cast(x.dtype()) : f(x);
+}
+}  // namespace
+
+UOp natural_exponent(UOp x) {
+  if (!x.is(Ops::MUL) || !x.src(1).is_const() || !x.dtype().is_float()) return {};
+  int power;
+  const double factor = x.src(1).const_float() / truncate_float(1 / kLn2, x.dtype());
+  if (!std::isfinite(factor) || std::abs(std::frexp(factor, &power)) != 0.5) return {};
+  return factor == 1 ? x.src(0) : x.src(0) * ConstValue(factor);
+}
+UOp cosine_argument(UOp x) {
+  if (!x.is(Ops::ADD) || !x.src(1).is_const() || !x.dtype().is_float()) return {};
+  if (x.src(1).const_float() != truncate_float(std::numbers::pi / 2, x.dtype())) return {};
+  UOp v = x.src(0);
+  return v.is(Ops::NEG) || (v.is(Ops::MUL) && v.src(1).is_const() && v.src(1).const_float() == -1) ? v.src(0) : v;
+}
+
+UOp decompose_exp2(UOp x, bool fma) {
+  if (UOp v = natural_exponent(x); v && x.dtype() != dtypes::float16) return exp_of(v, fma);
+  return through_float32(x, [&](UOp v) { return exp2_of(v, fma); });
+}
+UOp decompose_log2(UOp x, bool fma) {
+  return through_float32(x, [&](UOp v) { return log2_of(v, fma); });
+}
+UOp decompose_sin(UOp x, bool fma) {
+  const UOp turned = cosine_argument(x);
+  return through_float32(turned ? turned : x, [&](UOp v) {
+    return v.dtype() == dtypes::float32 ? sin_float(v, bool(turned), fma) : sin_double(v, bool(turned), fma);
+  });
+}
+
+UOp decompose_near_sin(UOp x) {
+  const Format& f = format(dtypes::float32);
+  const UOp turned = cosine_argument(x);
+  if (turned) x = turned;
+  UOp near = near_sin(x, bool(turned));
+  if (!turned) near = x.eq(x.const_like(0.0)).where(x, near);  // keeps -0
+  UOp is_near = (x.bitcast(f.bits) & ConstValue(int64_t{INT32_MAX})) <
+                UOp::constant(ConstValue(int64_t{std::bit_cast<int32_t>(static_cast<float>(kNear))}), f.bits);
+  return is_near.where(near, sin_float(x, bool(turned), true)).rtag(Renderer::kRarelyElse);
+}
+
+UOp decompose_pow(UOp x, UOp y, bool fma) {
+  if (x.dtype() == dtypes::float16)
+    return decompose_pow(x.cast(dtypes::float32), y.cast(dtypes::float32), fma).cast(dtypes::float16);
+  const Format& f = format(x.dtype());
+  UOp one = x.const_like(1.0), zero = x.const_like(0.0), a = magnitude(x, f);
+  auto wide = [](UOp v) { return v.cast(dtypes::float64); };
+  UOp r =
+      f.type == dtypes::float64 ? pow_double(a, y, fma) : exp2_of(wide(y) * log2_of(wide(a), fma), fma).cast(f.type);
+  r = both(a.eq(one), y.eq(y)).where(one, r);  // 0 * inf in the exponent
+  UOp whole = is_integer(y), odd = both(whole, is_integer(y * ConstValue(0.5)).logical_not());
+  UOp negative = x.bitcast(f.bits) < UOp::constant(ConstValue(0), f.bits);
+  r = both(negative, odd).where(r * ConstValue(-1.0), r);
+  UOp undefined = both(both(x < zero, x.const_like(-kInf) < x), whole.logical_not());
+  r = undefined.where(x.const_like(kNaN), r);
+  return either(y.eq(zero), x.eq(one)).where(one, r);
+}
+
+}  // namespace tg

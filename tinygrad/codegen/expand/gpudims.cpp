@@ -1,0 +1,127 @@
+/// \file Lowering of grid ranges.
+#include "tinygrad/codegen/expand/gpudims.h"
+
+#include <algorithm>
+
+#include "tinygrad/base/contains.h"
+#include "tinygrad/codegen/scratch/lower_stage.h"
+#include "tinygrad/codegen/scratch/stage.h"
+#include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/fold.h"
+#include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/loop_ranges.h"
+#include "tinygrad/uop/rebuild.h"
+
+namespace tg {
+namespace {
+bool is_group(UOp r) { return is_range(r, AxisType::kGroupReduce); }
+bool is_local(UOp r) { return is_range(r, AxisType::kLocal) || is_range(r, AxisType::kWarp); }
+bool is_global(UOp r) { return is_range(r, AxisType::kGlobal); }
+bool is_local_or_group(UOp r) { return is_local(r) || is_group(r); }
+
+/// Returns a reduce over `across` of the partial results of the threads of a workgroup: one element per thread and per
+/// register instance is staged.
+UOp reduce_across(UOp reduce, UOp partial, const UOps& across, KernelContext& names) {
+  UOps over, loops;
+  for (UOp r : ranges_of(partial))
+    if (is_local_or_group(r) || is_unrolled(r)) over.push_back(r);
+  for (UOp r : across)
+    if (!contains(over, r)) over.push_back(r);  // the value may not depend on it
+  UOps at = over;
+  for (size_t i = over.size(); i-- > 0;) {
+    if (!contains(across, over[i])) continue;
+    at[i] = names.range(over[i].src(0), AxisType::kReduce);
+    loops.push_back(at[i]);
+  }
+  UOps src{stage(StageKind::kPartial, partial, over, at)};
+  src.insert(src.end(), loops.begin(), loops.end());
+  return UOp::make(Ops::REDUCE, reduce.dtype(), src, reduce.arg());
+}
+
+/// Rewrites REDUCE(v, loops..., group...) to a partial reduce per thread and a reduce over the group's memory.
+UOp lower_groups(UOp sink, KernelContext& names) {
+  UOps groups;
+  UOp out = translate(sink, [&](UOp u, const UOps& src) {
+    if (!u.is(Ops::REDUCE) || std::none_of(u.srcs().begin() + 1, u.srcs().end(), is_group)) return same_or_with(u, src);
+    UOps own{src[0]}, across;
+    for (UOp r : u.srcs().subspan(1)) (is_group(r) ? across : own).push_back(r);
+    groups.insert(groups.end(), across.begin(), across.end());
+    UOp partial = own.size() == 1 ? src[0] : UOp::make(Ops::REDUCE, u.dtype(), own, u.arg());
+    return reduce_across(u, partial, across, names);
+  });
+  if (groups.empty()) return out;
+  out = lower_stages(out, names);
+  // The threads of a group all have the result: the first one stores it.
+  UOp first;
+  for (UOp g : groups) {
+    UOp is = UOp::alu(Ops::CMPLT, {g, UOp::constant(int64_t{1})});
+    first = first ? (first == is ? first : first & is) : is;
+  }
+  std::vector<std::pair<UOp, UOp>> map;
+  for (UOp e : out.srcs()) {
+    UOp store = e.is(Ops::END) ? e.src(0) : e, index = store.src(0);
+    UOps s(store.srcs().begin(), store.srcs().end());
+    s[0] = UOp::make(Ops::INDEX, index.dtype(), {index.src(0), index.src(1).valid(first)});
+    map.push_back({store, store.with_srcs(s)});
+  }
+  return out.substitute(map);
+}
+/// Returns the product of sizes, as a constant where all are.
+UOp product_of_sizes(std::span<const UOp> ranges) {
+  UOp total = UOp::constant(int64_t{1});
+  int128 n = 1;
+  bool known = true;
+  for (UOp r : ranges) {
+    total = total * r.src(0);
+    known &= r.src(0).is_const();
+    n *= known ? r.src(0).const_int() : 1;
+  }
+  return known ? UOp::constant(ConstValue(n), dtypes::weakint) : total;
+}
+
+/// Maps ranges, outermost first, to dimensions of the grid. The innermost range is dimension 0, along which
+/// neighbouring threads run.
+void add_dimensions(const UOps& ranges, const std::string& prefix, std::vector<std::pair<UOp, UOp>>* map) {
+  auto dimension = [&](size_t i, UOp size) {
+    return UOp::make(Ops::SPECIAL, dtypes::weakint, {size}, Arg(prefix + std::to_string(i)));
+  };
+  const size_t n = ranges.size(), separate = n <= 3 ? n : 2;
+  for (size_t i = 0; i < separate; i++) map->push_back({ranges[n - 1 - i], dimension(i, ranges[n - 1 - i].src(0))});
+  if (separate == n) return;
+  UOp rest = dimension(2, product_of_sizes(std::span(ranges).first(n - 2)));
+  for (size_t k = n - 2; k-- > 0;) {
+    UOp size = ranges[k].src(0);
+    map->push_back({ranges[k], k == 0 ? rest : rest % size});
+    rest = rest / size;
+  }
+}
+}  // namespace
+
+UOp add_grid(UOp sink, KernelContext& names) {
+  UOps global, local;
+  for (UOp u : sink.toposort()) {
+    if (is_global(u)) global.push_back(u);
+    else if (is_local_or_group(u)) local.push_back(u);
+  }
+  if (global.empty() && local.empty()) return sink;
+  std::sort(global.begin(), global.end(), nests_before);
+  std::sort(local.begin(), local.end(), nests_before);
+  std::vector<std::pair<UOp, UOp>> map;
+  add_dimensions(global, "gidx", &map);
+  add_dimensions(local, "lidx", &map);
+  // Grid ranges are no loops: they leave the END lists.
+  return translate(lower_groups(sink, names), [&](UOp u, UOps& src) {
+    for (const auto& [r, dimension] : map)
+      if (r == u) return dimension;
+    if (u.is(Ops::END)) {
+      UOps loops{src[0]};
+      for (size_t i = 1; i < u.nsrc(); i++)
+        if (!is_global(u.src(i)) && !is_local_or_group(u.src(i))) loops.push_back(src[i]);
+      if (loops.size() == 1) return src[0];
+      return UOp::make(Ops::END, u.dtype(), loops, u.arg(), u.tag());
+    }
+    return std::equal(src.begin(), src.end(), u.srcs().begin()) ? u : fold(u.op(), u.dtype(), src, u.arg(), u.tag());
+  });
+}
+
+}  // namespace tg

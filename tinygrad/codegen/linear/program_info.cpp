@@ -1,0 +1,109 @@
+/// \file Estimates, names and parameters of programs.
+#include "tinygrad/codegen/linear/program_info.h"
+
+#include <algorithm>
+
+#include "tinygrad/base/contains.h"
+#include "tinygrad/target/tensor_core.h"
+#include "tinygrad/uop/loop_ranges.h"
+
+namespace tg {
+namespace {
+/// Marks the values that reach memory by another way than an index or a gate.
+std::vector<bool> computes_data(const UOps& linear) {
+  uint32_t limit = 0;
+  for (UOp u : linear) limit = std::max(limit, u.id() + 1);
+  std::vector<bool> data(limit, false);
+  for (size_t i = linear.size(); i-- > 0;) {
+    UOp u = linear[i];
+    if (u.is(Ops::STORE)) data[u.src(1).id()] = true;
+    else if (u.is(Ops::LOAD)) {
+      if (u.nsrc() == 3) data[u.src(1).id()] = true;
+    } else if (u.in(groups::kElementwise | Ops::REDUCE | Ops::WMMA) && data[u.id()])
+      for (UOp s : u.srcs()) data[s.id()] = true;
+  }
+  return data;
+}
+ParamArg const* global_param(UOp index) {
+  UOp u = index;
+  while (u.in(Ops::INDEX | Ops::AFTER) || u.in(Ops::CAST | Ops::BITCAST)) u = u.src(0);
+  if (!u.is(Ops::PARAM)) return nullptr;
+  const ParamArg& p = u.arg<ParamArg>();
+  return p.addrspace == AddrSpace::kGlobal ? &p : nullptr;
+}
+}  // namespace
+
+Estimates estimate(const UOps& linear) {
+  Estimates e;
+  std::vector<bool> data = computes_data(linear);
+  std::vector<double> trips{1};
+  std::vector<int64_t> seen;
+  for (UOp u : linear) {
+    double n = trips.back(), lanes = lanes_of(u);
+    if (is_loop(u)) trips.push_back(n * static_cast<double>(std::max<int128>(0, vmax(u.src(0)))));
+    else if (u.is(Ops::END)) trips.pop_back();
+    else if (u.is(Ops::REDUCE) && data[u.id()]) e.ops += n * (lanes_of(u.src(0)) - 1);
+    else if (u.in(groups::kAlu) && data[u.id()]) e.ops += n * lanes * (u.is(Ops::MULACC) ? 2 : 1);
+    else if (u.is(Ops::WMMA) && data[u.id()]) e.ops += n * lanes * 2 * find_tensor_core(u.arg<std::string>())->k;
+    else if (u.in(Ops::LOAD | Ops::STORE) && global_param(u.src(0))) {
+      UOp value = u.is(Ops::LOAD) ? u : u.src(1);
+      e.lds += n * std::max<double>(lanes_of(u.src(0)), lanes_of(value)) * u.src(0).dtype().itemsize();
+      UOp p = u.src(0);
+      while (!p.is(Ops::PARAM)) p = p.src(0);
+      int64_t slot = p.arg<ParamArg>().slot;
+      if (contains(seen, slot)) continue;
+      seen.push_back(slot);
+      e.mem += static_cast<double>(vmax(p.src(0).src(0))) * p.dtype().itemsize();
+    }
+  }
+  return e;
+}
+
+std::string kernel_name(UOp ast) {
+  bool reduce = false;
+  UOps ranges;
+  for (UOp u : ast.toposort()) {
+    reduce |= u.is(Ops::REDUCE);
+    if (u.is(Ops::RANGE)) ranges.push_back(u);
+  }
+  std::sort(ranges.begin(), ranges.end(), nests_before);
+  std::string name = reduce ? "r" : "E";
+  for (UOp r : ranges) {
+    UOp n = r.src(0);
+    name += '_' + (n.is_const() ? std::to_string(static_cast<int64_t>(n.const_int()))
+                                : "n" + std::to_string(static_cast<int64_t>(vmax(n))));
+  }
+  if (ranges.empty()) name += "_1";
+  return name;
+}
+
+void describe_parameters(Program& p, UOp ast) {
+  UOps params, vars;
+  for (UOp u : ast.toposort()) {
+    if (!u.is(Ops::PARAM)) continue;
+    if (u.arg<ParamArg>().addrspace == AddrSpace::kAlu) vars.push_back(u);
+    else params.push_back(u);
+  }
+  std::sort(vars.begin(), vars.end(), [](UOp a, UOp b) { return a.arg<ParamArg>().name < b.arg<ParamArg>().name; });
+  p.vars.clear();
+  p.nbuffers = 0;
+  p.thread_extent = {};
+  for (UOp v : vars)
+    if (p.vars.empty() || p.vars.back() != v.arg<ParamArg>().name) p.vars.push_back(v.arg<ParamArg>().name);
+  for (UOp u : params) p.nbuffers = std::max(p.nbuffers, static_cast<int>(u.arg<ParamArg>().slot) + 1);
+  p.reads.assign(static_cast<size_t>(p.nbuffers), false);
+  p.writes = p.reads;
+  for (UOp u : p.linear) {
+    if (u.in(Ops::LOAD | Ops::STORE)) {
+      if (const ParamArg* g = global_param(u.src(0)))
+        (u.is(Ops::LOAD) ? p.reads : p.writes)[static_cast<size_t>(g->slot)] = true;
+    } else if (is_thread(u)) {
+      p.thread_extent = u.src(0);
+    } else if (u.is(Ops::SPECIAL)) {
+      const std::string& name = u.arg<std::string>();  // gidx0, lidx1, ...
+      (name[0] == 'g' ? p.global_size : p.local_size)[static_cast<size_t>(name.back() - '0')] = u.src(0);
+    }
+  }
+}
+
+}  // namespace tg

@@ -1,0 +1,147 @@
+/// \file OptOps: the optimisations of a kernel are splits, types and order of its ranges, nothing else.
+///
+/// A kernel has a list of axes: first its output ranges, then its reduce ranges, in nesting order. A split keeps the
+/// outer part at its position in the list and appends the inner part (kThread with an argument appends the inner part
+/// as a LOOP, too), so axis numbers stay valid.
+///
+/// op         axis           arg
+/// kTc        a reduce axis  computes sums of products over it by matrix instruction n of target/tensor_core.h, or,
+///                           with kPacked4, by dot products of 4-bit values (codegen/opt/packed4.h). Comes first: the
+///                           axes are then those of the rewritten kernel
+/// kUpcast    an output axis its inner n become UPCAST; 0: all of it
+/// kUnroll    a reduce axis  its inner n become UNROLL; 0: all of it
+/// kVector    any axis       its inner n become the lanes; several axes may share them when no value depends on two
+/// kLocal     an output axis its inner n become LOCAL; 0: all of it
+/// kThread    an output axis its outer n become THREAD, the outermost loop; 0: all of it
+/// kGroup     a reduce axis  its inner n become GROUP_REDUCE; 0: all of it
+/// kGroupTop  a reduce axis  its outer n become GROUP_REDUCE. On a target without workgroups they become a loop around
+///                           all output loops, and what is stored accumulates in memory: every block of the operands
+///                           is used for all outputs while it is in the cache
+/// kNoLocals                 no workgroups
+/// kPadTo     any axis       pads the size to a multiple of n; before any split of the axis
+/// kSwap      a loop         exchanges its position in the nest with that of loop n
+/// kSplit     any axis       its inner n become a loop of their own: a cache block
+/// kStage     an output loop computes an operand into scratch memory once per iteration of the loop; -1: once, around
+///                           all loops. n is stage_arg(operand, kind): the operand's number in stageable(sink) and
+///                           whether it is a panel or a window. After all splits. On a target with workgroups the
+///                           loop is one of a reduce, and the memory is the workgroup's
+#pragma once
+#include <string>
+#include <vector>
+
+#include "tinygrad/target/renderer.h"
+
+namespace tg {
+
+/// An Opt that does not fit its kernel or target.
+struct KernelOptError : Error {
+  using Error::Error;
+};
+
+/// The operand that kStage computes into scratch memory, and how it is laid out there (codegen/scratch/window.h). The
+/// number is what users write and caches hold.
+struct StagedOperand {
+  int operand = 0;
+  bool window = false;
+};
+constexpr int64_t kWindow = 32;  ///< added to the operand's number: a window instead of a panel
+constexpr int64_t stage_arg(StagedOperand s) { return s.operand + (s.window ? kWindow : 0); }
+constexpr StagedOperand staged_operand(int64_t arg) {
+  return {static_cast<int>(arg >= kWindow ? arg - kWindow : arg), arg >= kWindow};
+}
+
+/// A kernel AST with its axes while optimisations are chosen.
+class KernelAxes {
+ public:
+  struct Axis {
+    int64_t size = 0;  ///< 0: symbolic
+    AxisType type = AxisType::kLoop;
+    int origin = 0;        ///< index of the Origin it is a part of
+    bool reduce = false;   ///< part of a reduce range
+    bool block = false;    ///< a loop of a reduce range around the output loops
+    bool ordered = false;  ///< a loop around the output loops in which what one iteration stores a later one reads: it
+                           ///< stays as it is
+  };
+  struct Term {
+    int axis;
+    int64_t coefficient;
+  };
+  /// A range of the AST: the sum of axis * coefficient over its terms.
+  struct Origin {
+    UOp range;
+    int64_t size = 0;
+    bool reduce = false, padded = false;
+    std::vector<Term> terms;
+  };
+  struct Stage {
+    UOp value;  ///< of the AST
+    int axis;
+    bool window = false;
+  };
+  KernelAxes(UOp sink, const Renderer& renderer);
+
+  const std::vector<Axis>& axes() const { return axes_; }
+  const std::vector<int>& order() const { return order_; }  ///< nesting order of the axes, outermost first
+  const std::vector<Origin>& origins() const { return origins_; }
+  const std::vector<Stage>& stages() const { return stages_; }
+  const Renderer& renderer() const { return *renderer_; }
+  /// Returns the AST the axes are those of: the kernel's, or with kTc the one that names the instruction.
+  UOp sink() const { return sink_; }
+  /// Returns the RANGE of the AST an axis comes from.
+  UOp range(int axis) const { return origin_of(axis).range; }
+  const Origin& origin_of(int axis) const { return origins_[static_cast<size_t>(at(axis).origin)]; }
+  /// True when the kernel stores one reduce as it is, so that kGroupTop can accumulate in what is stored.
+  bool can_accumulate() const;
+  /// True when `axis` is a loop at or around the loop `at`: what is staged there is computed again in each of its
+  /// iterations.
+  bool is_around(int axis, int at) const;
+  /// Throws KernelOptError and changes nothing when the opt does not fit.
+  void apply(const Opt& opt);
+  const std::vector<Opt>& applied() const { return applied_; }
+  bool no_locals() const { return no_locals_; }
+  /// Returns the bytes of scratch memory that operand `value` takes when it is staged at the loop `axis`; 0: it can't
+  /// be.
+  int64_t scratch_bytes(UOp value, int axis, bool window = false) const;
+
+ private:
+  void find_axes();
+  int split(int axis, int64_t inner, AxisType type, bool outer_gets_type = false);
+  // One function for each kind of OptOp; they call fail() or need() before they change anything.
+  void apply_tensor_core(const Opt& opt);
+  void apply_unrolled(const Opt& opt);
+  void apply_vector(const Opt& opt);
+  void apply_local(const Opt& opt);
+  void apply_thread(const Opt& opt);
+  void apply_group(const Opt& opt);
+  void apply_block(const Opt& opt);
+  void apply_split(const Opt& opt);
+  void apply_pad(const Opt& opt);
+  void apply_swap(const Opt& opt);
+  void apply_stage(const Opt& opt);
+
+  [[noreturn]] static void fail(const Opt& opt, const std::string& why);
+  static void need(bool condition, const Opt& opt, const char* why) {
+    if (!condition) fail(opt, why);
+  }
+  /// Returns the size an opt asks for, which has to divide that of its axis; 0 stands for all of it.
+  int64_t part_of_axis(const Opt& opt) const;
+  /// Gives the inner `n` of an axis a type.
+  void retype(int axis, int64_t n, AxisType type);
+  void check_lanes(const Opt& opt, int64_t lanes) const;
+  const Axis& at(int axis) const { return axes_[static_cast<size_t>(axis)]; }
+  Axis& at(int axis) { return axes_[static_cast<size_t>(axis)]; }
+  bool is_output_loop(int axis) const;
+  bool is_reduce_loop(int axis) const { return at(axis).type == AxisType::kReduce; }
+  int64_t window_bytes(UOp value, int axis) const;
+
+  UOp sink_;
+  const Renderer* renderer_;
+  std::vector<Axis> axes_;
+  std::vector<int> order_;
+  std::vector<Origin> origins_;
+  std::vector<Opt> applied_;
+  std::vector<Stage> stages_;
+  bool no_locals_ = false;
+};
+
+}  // namespace tg

@@ -1,0 +1,241 @@
+/// \file Packing of factors into words, and the sum of dot products in place of the sum of products.
+#include "tinygrad/codegen/opt/tensor_core_product.h"
+
+#include <algorithm>
+
+#include "tinygrad/uop/affine.h"
+#include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/fold.h"
+#include "tinygrad/uop/graph.h"
+
+namespace tg {
+namespace {
+using dtypes::uint32;
+constexpr double kManyUses = 8;  // of a word, from which packing it element by element pays
+
+/// A sum of products of narrow types.
+struct Sum {
+  UOp reduce, x, y;  // the factors before they are widened
+};
+bool is_narrow(DType d) {
+  return d == dtypes::int8 || d == dtypes::uint8 || d == dtypes::int16 || d == dtypes::bfloat16;
+}
+bool is_word(DType d) { return d == dtypes::int32 || d == dtypes::uint32; }
+
+/// Returns the narrow value that a factor was before it was widened, exactly, to `wide`; empty where it was none.
+UOp before_widening(UOp v, DType wide) {
+  if (v.is(Ops::CAST) && v.dtype() == wide && is_narrow(v.src(0).dtype())) return v.src(0);
+  if (v.is(Ops::WHERE) && v.src(2).is_const() && !v.src(2).is_invalid() && v.src(2).const_float() == 0)
+    if (UOp inner = before_widening(v.src(1), wide)) return v.src(0).where(inner, UOp::constant(0, inner.dtype()));
+  return {};
+}
+
+Sum find_sum(UOp sink) {
+  Sum s;
+  for (UOp u : sink.toposort()) {
+    if (!u.is(Ops::REDUCE)) continue;
+    if (s.reduce || u.arg<ReduceArg>().op != Ops::ADD || !(is_word(u.dtype()) || u.dtype() == dtypes::float32))
+      return {};
+    s.reduce = u;
+  }
+  if (!s.reduce) return {};
+  UOp v = s.reduce.src(0);
+  if (v.is(Ops::MUL)) {
+    s.x = before_widening(v.src(0), s.reduce.dtype());
+    s.y = before_widening(v.src(1), s.reduce.dtype());
+  }
+  // Products of 8 bits whose sum ends in 8 bits: wrapping in between makes no difference.
+  if (v.is(Ops::CAST) && v.src(0).is(Ops::MUL) && v.src(0).dtype().is_int() && v.src(0).dtype().itemsize() == 1 &&
+      is_word(v.dtype())) {
+    for (UOp u : sink.toposort())
+      for (UOp src : u.srcs())
+        if (src == s.reduce && !(u.is(Ops::CAST) && u.dtype().is_int() && u.dtype().itemsize() == 1)) return {};
+    s.x = v.src(0).src(0);
+    s.y = v.src(0).src(1);
+  }
+  if (!s.x || !s.y) return {};
+  for (UOp f : {s.x, s.y}) {
+    if (!is_narrow(f.dtype()) || f.dtype().is_float() != s.reduce.dtype().is_float()) return {};
+    const UOps nodes = f.toposort();
+    if (std::none_of(nodes.begin(), nodes.end(), [](UOp u) { return u.is(Ops::LOAD); })) return {};
+  }
+  return s;
+}
+
+bool opposite(DType a, DType b) {
+  return (a == dtypes::int8 && b == dtypes::uint8) || (a == dtypes::uint8 && b == dtypes::int8);
+}
+
+/// How the factors become operands a and b of an instruction.
+struct Fit {
+  UOp a, b;
+  int moved = 0;  // 1, 2: the sign bit of operand a, b is flipped
+};
+/// Returns true when the value depends on a range that is stored contiguously: the operand that gets the lanes.
+bool along_store(UOp sink, UOp value) {
+  for (UOp u : sink.toposort()) {
+    if (!u.is(Ops::STORE)) continue;
+    for (const auto& [r, c] : AffineIndex(u.src(0).src(1)).terms)
+      if (c == 1 && depends_on(value, r)) return true;
+  }
+  return false;
+}
+bool fit(const Sum& s, const TensorCore& core, UOp sink, Fit* out) {
+  if (core.threads != 1 || core.m != 1)
+    return false;  // operands of groups of threads are distributed over them elsewhere
+  if (is_word(core.out) ? !is_word(s.reduce.dtype()) : core.out != s.reduce.dtype()) return false;
+  if (core.a == dtypes::bfloat16) {
+    *out = {s.x, s.y, 0};
+    return s.x.dtype() == core.a && s.y.dtype() == core.b;
+  }
+  if (s.x.dtype().is_float()) return false;
+  if (core.a == dtypes::int16) {  // every narrow integer is one
+    *out = {s.x, s.y, 0};
+    return true;
+  }
+  for (auto [p, q] : {std::pair{s.x, s.y}, {s.y, s.x}})
+    if (p.dtype() == core.a && q.dtype() == core.b) {
+      *out = {p, q, 0};
+      return true;
+    }
+  // One factor of the other sign, rather the one without the lanes: then the second sum has lanes, too.
+  const bool y_has_lanes = along_store(sink, s.y);
+  const UOp moved = y_has_lanes ? s.x : s.y, other = y_has_lanes ? s.y : s.x;
+  for (auto [m, o] : {std::pair{moved, other}, {other, moved}}) {
+    if (opposite(m.dtype(), core.a) && o.dtype() == core.b) {
+      *out = {m, o, 1};
+      return true;
+    }
+    if (opposite(m.dtype(), core.b) && o.dtype() == core.a) {
+      *out = {o, m, 2};
+      return true;
+    }
+  }
+  return false;
+}
+
+UOp word(int64_t v) { return UOp::constant(ConstValue(v), uint32); }
+
+/// Returns one load of a word for narrow elements of a parameter that are adjacent along the range, from an offset that
+/// is a multiple of k; empty where they are not.
+UOp load_of_words(UOp v, UOp range, UOp words, int64_t k) {
+  if (!v.is(Ops::LOAD) || v.nsrc() != 1 || v.dtype().itemsize() * k != 4) return {};
+  UOp index = v.src(0);
+  if (!index.src(0).is(Ops::PARAM) || index.src(1).is(Ops::WHERE) || static_cast<int64_t>(range.src(0).const_int()) % k)
+    return {};
+  const AffineIndex f(index.src(1));
+  if (!f.rest.empty() || f.coefficient(range) != 1 || f.offset % k || f.offset < 0) return {};
+  UOp at = words;
+  for (const auto& [r, c] : f.terms) {
+    if (r == range) continue;
+    if (c % k || c < 0) return {};
+    at = fold_add(at, fold_mul(r, c / k));
+  }
+  at = fold_add(at, UOp::constant(f.offset / k));
+  return UOp::make(Ops::INDEX, uint32, {index.src(0), at}).load();
+}
+
+/// Returns k elements `v`, consecutive along the range, in one word. Beyond the end of the range they are 0 when
+/// `masked`, else undefined.
+UOp packed(UOp v, UOp range, UOp words, int64_t k, DType element, bool masked) {
+  if (UOp loaded = v.dtype().itemsize() == element.itemsize() ? load_of_words(v, range, words, k) : UOp())
+    return loaded;
+  const auto n = static_cast<int64_t>(range.src(0).const_int());
+  const int bits = static_cast<int>(32 / k);
+  const DType raw = bits == 8 ? dtypes::uint8 : dtypes::uint16;
+  UOp all;
+  for (int64_t i = 0; i < k; i++) {
+    UOp at = fold_add(fold_mul(words, k), UOp::constant(i)), inside;
+    if (n % k && i >= n % k) {
+      inside = UOp::alu(Ops::CMPLT, {at, UOp::constant(n)});
+      at = inside.where(at, UOp::constant(n - 1));
+    }
+    UOp one = v.substitute({{range, at}});
+    if (one.dtype().itemsize() != element.itemsize()) one = one.cast(element);
+    one = (one.dtype() == raw ? one : one.bitcast(raw)).cast(uint32);
+    if (inside && masked) one = inside.where(one, word(0));
+    if (i) one = UOp::alu(Ops::SHL, {one, word(i * bits)});
+    all = all ? UOp::alu(Ops::OR, {all, one}) : one;
+  }
+  return all;
+}
+
+/// Returns how many outputs share each element of a factor.
+double uses_of(UOp sink, UOp factor) {
+  double uses = 1;
+  for (UOp e : sink.srcs())
+    for (UOp r : e.srcs().subspan(std::min<size_t>(1, e.nsrc())))
+      if (r.is(Ops::RANGE) && !depends_on(factor, r))
+        uses *= r.src(0).is_const() ? static_cast<double>(r.src(0).const_int()) : kManyUses;
+  return uses;
+}
+/// Returns false for words that are packed element by element and used too rarely.
+bool pays(UOp sink, UOp factor, UOp range, const TensorCore& core, DType element) {
+  if (uses_of(sink, factor) >= kManyUses) return true;
+  UOp words = UOp::range(UOp::constant((static_cast<int64_t>(range.src(0).const_int()) + core.k - 1) / core.k),
+                         range.arg<RangeArg>());
+  return factor.dtype().itemsize() == element.itemsize() && load_of_words(factor, range, words, core.k);
+}
+}  // namespace
+
+std::vector<std::pair<UOp, int>> tensor_core_choices(UOp sink, const Renderer& renderer, bool inexact, int select) {
+  const std::vector<const TensorCore*> cores = renderer.tensor_cores();
+  if (cores.empty()) return {};
+  const Sum s = find_sum(sink);
+  if (!s.reduce) return {};
+  // The range to pack: the longest of those that are contiguous in memory.
+  UOp range;
+  std::pair<bool, int64_t> best{false, 0};
+  for (size_t i = 1; i < s.reduce.nsrc(); i++) {
+    UOp r = s.reduce.src(i);
+    if (!r.src(0).is_const()) continue;
+    bool unit = false;
+    for (UOp f : {s.x, s.y})
+      for (UOp u : f.toposort()) unit |= u.is(Ops::LOAD) && AffineIndex(u.src(0).src(1)).coefficient(r) == 1;
+    const std::pair<bool, int64_t> score{unit, static_cast<int64_t>(r.src(0).const_int())};
+    if (score > best) {
+      range = r;
+      best = score;
+    }
+  }
+  std::vector<std::pair<UOp, int>> out;
+  Fit f;
+  for (const TensorCore* core : cores) {
+    const auto number = static_cast<int>(core - tensor_core_table().data());
+    if (range && best.second >= core->k && (core->exact || inexact) && (select < 0 || select == number) &&
+        fit(s, *core, sink, &f) && pays(sink, f.a, range, *core, core->a) && pays(sink, f.b, range, *core, core->b))
+      out.emplace_back(range, number);
+  }
+  return out;
+}
+
+UOp with_tensor_core(UOp sink, UOp range, int number, const Renderer& renderer) {
+  const auto& table = tensor_core_table();
+  if (number < 0 || number >= static_cast<int>(table.size())) return sink;
+  const TensorCore& core = table[static_cast<size_t>(number)];
+  const std::vector<const TensorCore*> known = renderer.tensor_cores();
+  const Sum s = find_sum(sink);
+  Fit f;
+  if (std::find(known.begin(), known.end(), &core) == known.end() || !s.reduce || !range.src(0).is_const() ||
+      !fit(s, core, sink, &f))
+    return sink;
+  const auto own = std::find(s.reduce.srcs().begin() + 1, s.reduce.srcs().end(), range);
+  if (own == s.reduce.srcs().end()) return sink;
+  const int64_t n = static_cast<int64_t>(range.src(0).const_int()), k = core.k;
+  UOp words = UOp::range(UOp::constant((n + k - 1) / k), range.arg<RangeArg>());
+  // Elements beyond the end must be 0 in the operand that both sums share.
+  UOp a = packed(f.a, range, words, k, core.a, f.moved != 1), b = packed(f.b, range, words, k, core.b, f.moved == 1);
+  const DType d = s.reduce.dtype();
+  auto sum = [&](UOp x, UOp y) {
+    UOps src{UOp::make(Ops::WMMA, d, {x, y, UOp::constant(0, d)}, Arg(std::string(core.name)))};
+    for (auto r = s.reduce.srcs().begin() + 1; r != s.reduce.srcs().end(); ++r) src.push_back(*r == range ? words : *r);
+    return UOp::make(Ops::REDUCE, d, src, s.reduce.arg());
+  };
+  if (!f.moved) return sink.substitute({{s.reduce, sum(a, b)}});
+  const UOp signs = word(0x80808080);  // 128, or -128: what flipping the sign bits adds
+  UOp flipped = UOp::alu(Ops::XOR, {f.moved == 1 ? a : b, signs});
+  UOp total = f.moved == 1 ? sum(flipped, b) : sum(a, flipped), extra = f.moved == 1 ? sum(signs, b) : sum(a, signs);
+  return sink.substitute({{s.reduce, total + extra * UOp::constant(ConstValue(truncate_int(-1, d)), d)}});
+}
+
+}  // namespace tg

@@ -1,0 +1,495 @@
+/// \file C-like languages: names, values, loops, the function as a whole. Arithmetic and memory have files of their
+/// own.
+#include "tinygrad/render/cstyle/cstyle.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "tinygrad/render/cstyle/cstyle_writer.h"
+#include "tinygrad/uop/facts.h"
+
+namespace tg {
+namespace {
+
+constexpr size_t kLongest = 96;             ///< characters of an expression that gets no name
+constexpr int64_t kScratchLimit = 4 << 20;  ///< bytes of scratch memory on a thread's stack
+
+/// Reserved identifiers, which variables of the user must not have.
+constexpr const char* kReserved[] = {
+    "auto",    "break",    "case",     "char",   "const",    "continue", "default",  "do",     "double",
+    "else",    "enum",     "extern",   "float",  "for",      "goto",     "if",       "inline", "int",
+    "long",    "register", "restrict", "return", "short",    "signed",   "sizeof",   "static", "struct",
+    "switch",  "typedef",  "typeof",   "union",  "unsigned", "void",     "volatile", "while",  "asm",
+    "buffers", "vars",     "begin",    "end",    "linux",    "unix",     "INLINE",   "kernel"};
+
+constexpr CStyle clang_style() {
+  CStyle s;
+  auto type = [&](DTypeId d, std::string_view name) { s.types[static_cast<size_t>(d)] = name; };
+  // int8 is char: comparing vectors of bytes gives vectors of that.
+  type(DTypeId::kBool, "_Bool");
+  type(DTypeId::kInt8, "char");
+  type(DTypeId::kUInt8, "unsigned char");
+  type(DTypeId::kInt16, "short");
+  type(DTypeId::kUInt16, "unsigned short");
+  type(DTypeId::kInt32, "int");
+  type(DTypeId::kUInt32, "unsigned");
+  type(DTypeId::kInt64, "long");
+  type(DTypeId::kUInt64, "unsigned long");
+  type(DTypeId::kFloat16, "_Float16");
+  type(DTypeId::kFloat32, "float");
+  type(DTypeId::kFloat64, "double");
+  s.byte = "unsigned char";
+  s.prologue = "#define INLINE static inline __attribute__((always_inline))\n\n";
+  s.helper = "INLINE ";
+  s.restrict_word = "restrict ";
+  s.loop = "#pragma clang loop vectorize(disable) interleave(disable) unroll(disable)";
+  s.inf[0] = "__builtin_inff()";
+  s.inf[1] = "__builtin_inf()";
+  s.nan[0] = "__builtin_nanf(\"\")";
+  s.nan[1] = "__builtin_nan(\"\")";
+  s.math_prefix = "__builtin_";
+  s.math_suffix[0] = "f16";
+  s.math_suffix[1] = "f";
+  s.host_entry = true;
+  return s;
+}
+constexpr CStyle kClang = clang_style();
+
+}  // namespace
+
+OpSet CStyleRenderer::ops() const {
+  using enum Ops;
+  OpSet s = ADD | MUL | SUB | NEG | FDIV | SHL | SHR | CDIV | CMOD | MAX | CMPLT | CMPNE | CMPEQ | XOR | OR | AND |
+            WHERE | SQRT | TRUNC;
+  if (!style_.host_entry || target().has_fma()) s |= MULACC;
+  return s;
+}
+bool CStyleRenderer::supports(DType d) const { return !style_.types[static_cast<size_t>(d.id())].empty(); }
+std::string CStyleRenderer::render(const Program& p) const {
+  ArenaScope scope(*p.arena);
+  return CStyleWriter(p, target(), style_).write();
+}
+ClangRenderer::ClangRenderer(Target t) : CStyleRenderer(std::move(t), kClang) {}
+
+// ---- text ----
+
+void CStyleWriter::line(const std::string& text) {
+  body_ += std::string(static_cast<size_t>(depth_) * 2, ' ') + text + "\n";
+}
+
+std::string CStyleWriter::unique(std::string name) {
+  if (names_.insert(name).second) return name;
+  for (int i = 1;; i++)
+    if (std::string n = name + "_" + std::to_string(i); names_.insert(n).second) return n;
+}
+std::string CStyleWriter::fresh(const std::string& prefix) {
+  auto it = std::find_if(counters_.begin(), counters_.end(), [&](const auto& c) { return c.first == prefix; });
+  if (it == counters_.end()) it = counters_.insert(counters_.end(), {prefix, 0});
+  return unique(prefix + std::to_string(it->second++));
+}
+
+std::string CStyleWriter::wrap(const Expr& e, Prec least) { return e.prec < least ? "(" + e.text + ")" : e.text; }
+CStyleWriter::Expr CStyleWriter::join(std::string text, Prec prec, std::initializer_list<const Expr*> parts) {
+  Expr e{std::move(text), prec, false, {}};
+  for (const Expr* p : parts) e.reads.insert(e.reads.end(), p->reads.begin(), p->reads.end());
+  return e;
+}
+/// Sums and products associate to the left; readers know no more of precedence than that, so everything else gets
+/// parentheses.
+CStyleWriter::Expr CStyleWriter::infix(const char* op, Prec prec, const Expr& a, const Expr& b) {
+  Prec left = prec, right = static_cast<Prec>(prec + 1);
+  if (prec == kLess || prec == kEqual) left = right = kAdd;
+  else if (prec < kAdd) {
+    left = a.prec == prec && prec != kShift ? prec : kUnary;
+    right = kUnary;
+  }
+  return join(wrap(a, left) + " " + op + " " + wrap(b, right), prec, {&a, &b});
+}
+CStyleWriter::Expr CStyleWriter::call(const std::string& function, std::initializer_list<const Expr*> args) {
+  std::string text = function + "(";
+  for (const Expr* a : args) text += (a == *args.begin() ? "" : ", ") + a->text;
+  return join(text + ")", kPostfix, args);
+}
+CStyleWriter::Expr CStyleWriter::cast(const std::string& type, const Expr& e) {
+  return join("(" + type + ")" + wrap(e, kUnary), kUnary, {&e});
+}
+CStyleWriter::Expr CStyleWriter::choose(const Expr& cond, const Expr& yes, const Expr& no) const {
+  return join(wrap(cond, kOr) + " ? " + wrap(yes, kOr) + " : " + wrap(no, kTernary), kTernary, {&cond, &yes, &no});
+}
+
+// ---- types ----
+
+std::string CStyleWriter::scalar(DType d) const {
+  std::string_view name = style_.types[static_cast<size_t>(d.id())];
+  TG_ASSERT(!name.empty(), "the language has no type ", d);
+  return std::string(name);
+}
+std::string CStyleWriter::tag(DType d, int lanes) {
+  std::string s = d.is_bool() ? "bool" : str(d.is_float() ? "f" : d.is_unsigned() ? "u" : "i", d.bitsize());
+  return lanes == 1 ? s : str(s, "x", lanes);
+}
+std::string CStyleWriter::vector(DType d, int lanes) {
+  TG_ASSERT(!d.is_bool(), "a mask has a width");
+  vectors_.insert({d.id(), lanes});
+  return tag(d, lanes);
+}
+std::string CStyleWriter::unaligned(DType d, int lanes) {
+  vector(d, lanes);
+  unaligned_.insert({d.id(), lanes});
+  return tag(d, lanes) + "_u";
+}
+DType CStyleWriter::mask_type(int bytes) {
+  return bytes == 1 ? dtypes::int8 : bytes == 2 ? dtypes::int16 : bytes == 4 ? dtypes::int32 : dtypes::int64;
+}
+int CStyleWriter::mask_bytes(UOp u) const {
+  const int b = mask_bytes_[static_cast<size_t>(view_.position(u))];
+  TG_ASSERT(b > 0, "not a vector of bools: ", u);
+  return b;
+}
+std::string CStyleWriter::register_type(UOp buffer) {
+  const int n = static_cast<int>(storage_size(buffer));
+  return buffer.dtype().is_bool() && n > 1 ? mask(1, n) : type(buffer.dtype(), n);
+}
+
+// ---- values ----
+
+CStyleWriter::Expr CStyleWriter::literal(const ConstValue& v, DType d) const {
+  auto make = [](const std::string& s, bool atom = true) { return Expr{s, s[0] == '-' ? kUnary : kPostfix, atom, {}}; };
+  if (d.is_bool()) return make(v.as_double() != 0 ? "1" : "0");
+  if (d.is_int()) {
+    const int128 i = truncate_int(v.is_int() ? v.i : static_cast<int128>(v.f), d);
+    if (i == int_min(dtypes::int64)) return make("(-9223372036854775807L - 1)");
+    if (d == dtypes::int32 && i == int_min(d)) return make("(-2147483647 - 1)");
+    const bool wide = d.itemsize() == 8;
+    std::string s = d.is_unsigned() ? str(static_cast<uint64_t>(i)) : str(static_cast<int64_t>(i));
+    return make(s + (d.is_unsigned() && d.itemsize() >= 4 ? "u" : "") + (wide ? "L" : ""));
+  }
+  const double f = truncate_float(v.as_double(), d);
+  const bool doubled = d == dtypes::float64;
+  Expr e;
+  if (f != f) e = make(std::string(style_.nan[doubled]));
+  else if (std::isinf(f)) e = make((f < 0 ? "-" : "") + std::string(style_.inf[doubled]));
+  else {
+    char text[40];
+    std::to_chars_result r = doubled ? std::to_chars(text, text + sizeof text, f)
+                                     : std::to_chars(text, text + sizeof text, static_cast<float>(f));
+    std::string s(text, r.ptr);
+    if (s.find_first_of(".e") == std::string::npos) s += ".0";
+    e = make(s + (doubled ? "" : "f"));
+  }
+  if (d != dtypes::float16) return e;
+  e = cast(scalar(d), e);
+  e.atom = true;
+  return e;
+}
+
+CStyleWriter::Expr CStyleWriter::splat(const Expr& e, DType d, int lanes, int bytes) {
+  if (!d.is_bool()) return cast(vector(d, lanes), e);
+  const std::string t = mask(bytes, lanes);
+  if (e.text == "0") return cast(t, e);
+  return join("(" + t + ")-" + wrap(e, kPostfix), kUnary, {&e});
+}
+CStyleWriter::Expr CStyleWriter::convert_mask(const Expr& m, int from, int to, int lanes) {
+  if (from == to) return m;
+  return join("__builtin_convertvector(" + m.text + ", " + mask(to, lanes) + ")", kPostfix, {&m});
+}
+
+CStyleWriter::Expr CStyleWriter::use(Slot& s) {
+  TG_ASSERT(!s.expr.text.empty(), "a value that was not written");
+  Expr e = s.expr;
+  if (--s.uses <= 0) std::erase(open_, &s);
+  return e;
+}
+/// The value in `lanes` lanes; a vector of bools as a mask of `bytes` bytes a lane.
+CStyleWriter::Expr CStyleWriter::value(UOp u, int lanes, int bytes) {
+  u = strip_after(u);
+  const DType d = u.dtype();
+  const int n = view_.lanes(u);
+  const bool fixed = u.is_const() || (n == 1 && is_lane(u));
+  Expr e = fixed ? literal(u.is_const() ? u.const_value() : ConstValue(0), d)
+                 : use(values_[static_cast<size_t>(view_.position(u))]);
+  if (n == lanes) return d.is_bool() && lanes > 1 ? convert_mask(e, mask_bytes(u), bytes, lanes) : e;
+  TG_ASSERT(n == 1, "a vector of ", n, " lanes where ", lanes, " are wanted: ", u);
+  return splat(e, d, lanes, bytes);
+}
+/// Lane 0 of an affine vector, computed in scalars: the address of a vector access.
+CStyleWriter::Expr CStyleWriter::lane0(UOp u) {
+  u = strip_after(u);
+  if (view_.lanes(u) == 1) return value(u, 1);
+  if (is_lane(u)) return {"0", kPostfix, true, {}};
+  return use(first_[static_cast<size_t>(view_.position(u))]);
+}
+
+void CStyleWriter::give_name(Slot& s) {
+  std::erase(open_, &s);
+  const std::string name = fresh(s.prefix);
+  if (s.escapes) escaped_ += "  " + s.type + " " + name + ";\n";
+  line((s.escapes ? "" : s.type + " ") + name + " = " + s.expr.text + ";");
+  s.expr = {name, kPostfix, true, {}};
+}
+/// Defines a value: it gets a name of its own when `name`, when it is long or used more than once; else it waits to
+/// become part of its user.
+void CStyleWriter::define(UOp u, bool first_lane, Expr e, const std::string& type, const char* prefix, bool name) {
+  Slot& s = (first_lane ? first_ : values_)[static_cast<size_t>(view_.position(u))];
+  s.expr = std::move(e);
+  s.type = type;
+  s.prefix = prefix;
+  if (s.uses <= 0 || (s.expr.atom && s.expr.reads.empty())) return;
+  if (name || s.escapes || (!s.expr.atom && (s.uses > 1 || s.expr.text.size() > kLongest))) give_name(s);
+  else open_.push_back(&s);
+}
+/// Names the expressions that read a register before it changes.
+void CStyleWriter::settle(int reg) {
+  for (Slot* s : std::vector<Slot*>(open_))
+    if (std::find(s->expr.reads.begin(), s->expr.reads.end(), reg) != s->expr.reads.end()) give_name(*s);
+}
+
+/// Counts the uses of each value and of each lane 0, and whether one is outside of the loop that encloses it.
+void CStyleWriter::count_uses() {
+  std::vector<int> loop_of(view_.insts().size()), outer{-1};  // the loop an instruction is in; the loop around a loop
+  std::vector<bool> closed{false};
+  int now = 0;
+  auto count = [&](UOp u, bool first_lane) {
+    const size_t at = static_cast<size_t>(view_.position(u));
+    Slot& s = (first_lane && view_.lanes(u) > 1 ? first_ : values_)[at];
+    s.uses++;
+    s.escapes = s.escapes || closed[static_cast<size_t>(loop_of[at])];
+  };
+  for (const Inst& in : view_.insts()) {
+    UOp u = in.u;
+    if (u.is(Ops::END)) {
+      for (UOp r : u.srcs().subspan(1)) {
+        if (!r.is(Ops::RANGE) || is_lane(r)) continue;
+        closed[static_cast<size_t>(now)] = true;
+        now = outer[static_cast<size_t>(now)];
+      }
+    }
+    loop_of[static_cast<size_t>(view_.position(u))] = now;
+    if (u.in(Ops::LOAD | Ops::STORE | Ops::CUSTOM)) {
+      const MemAccess a = view_.access(u.src(0));
+      count(a.index, a.affine);
+      for (size_t i = 1; i < u.nsrc(); i++) count(u.src(i), false);
+    } else if (u.is(Ops::RANGE)) {
+      if (is_lane(u)) continue;
+      count(u.src(0), false);
+      outer.push_back(now);
+      closed.push_back(false);
+      now = static_cast<int>(outer.size()) - 1;
+    } else if (u.is(Ops::REDUCE)) {
+      count(u.src(0), false);
+    } else if (u.in(groups::kElementwise)) {
+      for (UOp s : u.srcs()) {
+        if (in.need_value) count(s, false);
+        if (in.need_lane0 && in.lanes > 1) count(s, true);
+      }
+    }
+  }
+}
+
+// ---- the function ----
+
+CStyleWriter::CStyleWriter(const Program& p, const Target& target, const CStyle& style)
+    : p_(p), target_(target), style_(style), view_(p), accesses_(view_, target, {}) {
+  const size_t n = view_.insts().size();
+  values_.resize(n);
+  first_.resize(n);
+  storage_.resize(n);
+  mask_bytes_.resize(n);
+  plain_.resize(n);
+  written_.resize(n);
+  for (const char* w : kReserved) names_.insert(w);
+  for (const Inst& in : view_.insts()) {
+    UOp u = in.u;
+    const size_t at = static_cast<size_t>(view_.position(u));
+    if (u.is(Ops::BUFFER)) plain_[at] = u.arg<ParamArg>().addrspace == AddrSpace::kReg;
+    if (u.in(Ops::LOAD | Ops::STORE)) {
+      const MemAccess a = view_.access(u.src(0));
+      const size_t base = static_cast<size_t>(view_.position(a.base));
+      if (u.is(Ops::STORE)) written_[base] = true;
+      // A register is a variable when every access covers all of it.
+      if (a.lanes != a.size || (a.lanes > 1 ? !is_lane(a.index) : !a.index.is_const_int(0))) plain_[base] = false;
+    }
+    if (!u.dtype().is_bool() || in.lanes == 1) continue;
+    int bytes = 1;
+    if (u.is(Ops::CAST) || (u.in(groups::kComparison) && !u.src(0).dtype().is_bool()))
+      bytes = u.src(0).dtype().itemsize();
+    else if (u.in(groups::kAlu))
+      for (UOp s : u.srcs())
+        if (s.dtype().is_bool() && view_.lanes(s) > 1) bytes = std::max(bytes, mask_bytes(s));
+    mask_bytes_[at] = bytes;
+  }
+  count_uses();
+}
+
+/// Parameters, variables, registers and scratch memory.
+void CStyleWriter::declare_storage() {
+  std::vector<int> nodes(static_cast<size_t>(p_.nbuffers), 0);
+  for (const Inst& in : view_.insts())
+    if (in.u.is(Ops::PARAM) && !is_variable(in.u)) nodes.at(static_cast<size_t>(in.u.arg<ParamArg>().slot))++;
+  std::vector<UOp> params, variables;
+  for (const Inst& in : view_.insts())
+    if (in.u.is(Ops::PARAM)) (is_variable(in.u) ? variables : params).push_back(in.u);
+  auto place = [&](UOp u) {
+    return std::pair(is_variable(u) ? int64_t{view_.var_slot(u)} : u.arg<ParamArg>().slot, view_.position(u));
+  };
+  auto before = [&](UOp a, UOp b) { return place(a) < place(b); };
+  std::sort(params.begin(), params.end(), before);
+  std::sort(variables.begin(), variables.end(), before);
+  for (UOp u : variables) {  // their names are the user's, so they come first
+    const std::string& given = u.arg<ParamArg>().name;
+    std::string name = given;
+    for (char& c : name)
+      if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+    const bool letters = std::all_of(given.begin(), given.end(),
+                                     [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); });
+    name = unique(letters && !names_.count(name) ? name : "var_" + name);
+    values_[static_cast<size_t>(view_.position(u))].expr = {name, kPostfix, true, {}};
+    parameters_.push_back({"const " + scalar(u.dtype()) + " " + name, str("vars[", view_.var_slot(u), "]")});
+  }
+  std::vector<std::pair<std::string, std::string>> pointers;
+  for (UOp u : params) {
+    const size_t at = static_cast<size_t>(view_.position(u));
+    const int64_t slot = u.arg<ParamArg>().slot;
+    storage_[at] = unique("data" + std::to_string(slot));
+    // Two views of one parameter overlap.
+    const std::string promise = nodes[static_cast<size_t>(slot)] == 1 ? std::string(style_.restrict_word) : "";
+    const std::string t = std::string(style_.pointer) + (written_[at] ? "" : "const ") + memory_type(u.dtype());
+    pointers.push_back({t + "* " + promise + storage_[at], str("buffers[", slot, "]")});
+  }
+  parameters_.insert(parameters_.begin(), pointers.begin(), pointers.end());
+  int64_t scratch = 0, offset = 0;
+  const int64_t of_thread = style_.host_entry ? thread_scratch_bytes(view_) : 0;
+  if (of_thread) {
+    helpers_ += "void* tg_scratch(long bytes) __attribute__((malloc));\n";
+    line(str(memory_type(dtypes::uint8), "* scratch = tg_scratch(", of_thread, ");"));
+  }
+  for (const Inst& in : view_.insts()) {
+    if (!in.u.is(Ops::BUFFER)) continue;
+    UOp u = in.u;
+    const size_t at = static_cast<size_t>(view_.position(u));
+    const int64_t n = storage_size(u);
+    if (of_thread && u.arg<ParamArg>().addrspace == AddrSpace::kLocal) {
+      storage_[at] = fresh("buf");
+      const std::string t = memory_type(u.dtype());
+      line(str(t, "* ", storage_[at], " = (", t, "*)(scratch + ", offset, ");"));
+      offset += scratch_stride(u);
+      continue;
+    }
+    scratch += n * u.dtype().itemsize();
+    TG_ASSERT(scratch <= kScratchLimit, "scratch memory of ", scratch, " bytes");
+    storage_[at] = fresh(plain_[at] ? "acc" : "buf");
+    if (plain_[at]) line(register_type(u) + " " + storage_[at] + ";");
+    else
+      line(str(style_.scratch, memory_type(u.dtype()), " ", storage_[at], "[", n, "] __attribute__((aligned(64)));"));
+  }
+}
+
+void CStyleWriter::open_loop(UOp r) {
+  TG_ASSERT(!is_thread(r) || style_.host_entry, "a THREAD range in a language without threads");
+  for (Slot* s : std::vector<Slot*>(open_)) give_name(*s);  // not once for each iteration
+  const RangeArg& arg = r.arg<RangeArg>();
+  const bool thread = is_thread(r);
+  std::string name = thread                                                                ? "tidx"
+                     : arg.type == AxisType::kReduce || arg.type == AxisType::kGroupReduce ? "ridx"
+                                                                                           : "idx";
+  for (size_t i = 0; i < arg.id.size(); i++) name += str(i ? "_" : "", arg.id[i]);
+  name = unique(name);
+  const std::string t = scalar(r.dtype());
+  const Expr end = value(r.src(0), 1);
+  threaded_ |= thread;
+  if (!style_.loop.empty()) line(std::string(style_.loop));
+  if (thread) line("for (" + t + " " + name + " = begin; " + name + " < end; " + name + "++) {");
+  else line("for (" + t + " " + name + " = 0; " + name + " < " + wrap(end, kShift) + "; " + name + "++) {");
+  depth_++;
+  loops_.push_back(r);
+  values_[static_cast<size_t>(view_.position(r))].expr = {name, kPostfix, true, {}};
+}
+
+void CStyleWriter::grid_index(UOp u) {
+  const std::string& arg = u.arg<std::string>();
+  const size_t axis = arg.empty() ? 3 : static_cast<size_t>(arg.back() - '0');
+  TG_ASSERT(axis < 3 && !style_.group_index[axis].empty(), "an index of a grid in a language without one: ", u);
+  const std::string name = unique(arg);
+  line(scalar(u.dtype()) + " " + name + " = " +
+       std::string((arg[0] == 'g' ? style_.group_index : style_.local_index)[axis]) + ";");
+  values_[static_cast<size_t>(view_.position(u))].expr = {name, kPostfix, true, {}};
+}
+
+void CStyleWriter::instruction(const Inst& in) {
+  UOp u = in.u;
+  switch (u.op()) {
+    case Ops::CONST:
+    case Ops::STACK:
+    case Ops::SINK:
+    case Ops::GROUP:
+    case Ops::NOOP:
+    case Ops::INDEX:
+    case Ops::AFTER: return;
+    case Ops::PARAM:
+    case Ops::BUFFER: return;  // declared
+    case Ops::SPECIAL: return grid_index(u);
+    case Ops::BARRIER:
+      TG_ASSERT(!style_.barrier.empty(), "a BARRIER in a language without groups");
+      return line(std::string(style_.barrier));
+    case Ops::RANGE:
+      if (!is_lane(u)) return open_loop(u);
+      if (in.lanes > 1 && in.need_value) {
+        std::string v = "(" + vector(u.dtype(), in.lanes) + "){";
+        for (int i = 0; i < in.lanes; i++) v += str(i ? ", " : "", i);
+        define(u, false, {v + "}", kPostfix, false, {}}, vector(u.dtype(), in.lanes), "lane", true);
+      }
+      return;
+    case Ops::END:
+      for (size_t i = u.nsrc(); i-- > 1;) {
+        if (!u.src(i).is(Ops::RANGE) || is_lane(u.src(i))) continue;
+        TG_ASSERT(!loops_.empty() && loops_.back() == u.src(i), "END of a loop that is not the innermost: ", u);
+        loops_.pop_back();
+        depth_--;
+        line("}");
+      }
+      return;
+    case Ops::LOAD: return load(u);
+    case Ops::STORE: return store(u);
+    case Ops::CUSTOM: return prefetch(u);
+    case Ops::REDUCE: return reduce(in);
+    default: TG_ASSERT(u.in(groups::kElementwise | Ops::WMMA), "C does not know ", u); return arithmetic(in);
+  }
+}
+
+std::string CStyleWriter::write() {
+  declare_storage();
+  for (const Inst& in : view_.insts()) instruction(in);
+  TG_ASSERT(loops_.empty(), "a loop without END: ", loops_.back());
+  // Other threads see the stored values before they are told that the kernel has ended.
+  if (style_.host_entry && accesses_.hints.any_nontemporal()) line("__builtin_ia32_sfence();");
+
+  auto add = [](std::string& list, const std::string& item) { list += (list.empty() ? "" : ", ") + item; };
+  std::string types, declared, passed;
+  for (const auto& [d, lanes] : vectors_)
+    types += str("typedef ", scalar(d), " ", tag(d, lanes), " __attribute__((ext_vector_type(", lanes, ")));\n");
+  for (const auto& [d, lanes] : unaligned_) {
+    const std::string t = tag(d, lanes);
+    types += str("typedef ", t, " ", t, "_u __attribute__((aligned(", DType(d).itemsize(), ")));\n");
+  }
+  if (words_) types += str("typedef ", scalar(dtypes::uint32), " words __attribute__((aligned(1), may_alias));\n");
+  if (!types.empty()) types += "\n";
+  for (const auto& [declaration, argument] : parameters_) {
+    add(declared, declaration);
+    add(passed, argument);
+  }
+  if (threaded_) {
+    add(declared, "const long begin, const long end");
+    add(passed, "begin, end");
+  }
+  const std::string name = style_.host_entry ? p_.name + "_body" : p_.name;
+  const std::string_view kind = style_.host_entry ? style_.helper : style_.function;
+  const std::string out =
+      str(style_.prologue, types, helpers_, kind, "void ", name, "(", declared, ") {\n", escaped_, body_, "}\n");
+  if (!style_.host_entry) return out;
+  // Only arguments of a function can be declared distinct, so the kernel has one of its own.
+  return out + "\nvoid " + p_.name + "(void* const* buffers, const long* vars, long begin, long end) {\n  " + name +
+         "(" + passed + ");\n}\n";
+}
+
+}  // namespace tg

@@ -1,0 +1,272 @@
+/// \file C-like languages: loads and stores in all their forms (registers, vectors, strided, masked, gather and
+/// scatter).
+#include <algorithm>
+#include <cstring>
+
+#include "tinygrad/render/cstyle/cstyle_writer.h"
+#include "tinygrad/uop/facts.h"
+
+namespace tg {
+bool CStyleWriter::in_register(UOp buffer) const { return plain_[static_cast<size_t>(view_.position(buffer))]; }
+
+/// Returns the name of a parameter or of scratch memory; of a parameter whose narrow elements are read several at once,
+/// as a pointer to such words.
+std::string CStyleWriter::storage(const MemAccess& a, DType d) {
+  const std::string& name = storage_[static_cast<size_t>(view_.position(a.base))];
+  if (!a.base.is(Ops::PARAM) || a.base.dtype().itemsize() == d.itemsize()) return name;
+  words_ = true;
+  return "((const words*)" + name + ")";
+}
+CStyleWriter::Expr CStyleWriter::address(const MemAccess& a, DType d, const Expr& index) {
+  const Expr base{storage(a, d), kPostfix, true, {}};
+  return index.text == "0" ? base : infix("+", kAdd, base, index);
+}
+/// Bools are bytes in memory.
+CStyleWriter::Expr CStyleWriter::from_memory(const Expr& e, DType d, int lanes) {
+  return d.is_bool() ? convert(e, dtypes::uint8, d, lanes) : e;
+}
+CStyleWriter::Expr CStyleWriter::to_memory(const Expr& e, DType d, int lanes) {
+  return d.is_bool() && lanes > 1 ? convert(e, d, dtypes::uint8, lanes) : e;
+}
+
+/// The loaded lanes as they are in memory. `gate`: a mask as wide as an element; lanes without it are `alt` and touch
+/// no memory. `ahead`: what else to fetch, that many elements further on.
+CStyleWriter::Expr CStyleWriter::vector_load(const MemAccess& a, DType d, const Expr* gate, const Expr* alt,
+                                             int64_t ahead) {
+  const int n = a.lanes;
+  const Expr index = !a.affine ? value(a.index, n) : lane0(a.index);
+  const Expr at = address(a, d, a.affine ? index : Expr{"0", kPostfix, true, {}});
+  const Expr stride{std::to_string(a.stride), a.stride < 0 ? kUnary : kPostfix, true, {}};
+  if (!a.affine) {
+    if (gate) return call(memory_helper("load", d, n, "gather", a.index.dtype(), true), {&at, &index, gate, alt});
+    return call(memory_helper("load", d, n, "gather", a.index.dtype(), false), {&at, &index});
+  }
+  if (gate) {
+    if (a.stride == 1) return call(memory_helper("load", d, n, "", {}, true), {&at, gate, alt});
+    return call(memory_helper("load", d, n, "strided", {}, true), {&at, &stride, gate, alt});
+  }
+  if (ahead) line("__builtin_prefetch(" + wrap(at, kAdd) + " + " + std::to_string(ahead) + ");");
+  const std::string pointer = "*(const " + unaligned(d, n) + "*)";
+  if (a.stride == 1) return join(pointer + wrap(at, kUnary), kUnary, {&at});
+  if (a.stride == 0) return splat(join(storage(a, d) + "[" + index.text + "]", kPostfix, {&index}), d, n, 0);
+  if (a.stride == -1) {
+    const Expr v = join(pointer + "(" + wrap(at, kAdd) + " - " + std::to_string(n - 1) + ")", kUnary, {&at});
+    return call(reverse_helper(d, n), {&v});
+  }
+  if (std::abs(a.stride) <= kShuffledStride) return call(shuffle_helper(d, n, a.stride), {&at});
+  return call(memory_helper("load", d, n, "strided", {}, false), {&at, &stride});
+}
+
+void CStyleWriter::load(UOp u) {
+  const DType d = u.dtype(), m = stored(d);
+  const int lanes = view_.lanes(u);
+  MemAccess a = view_.access(u.src(0));
+  if (in_register(a.base)) {
+    TG_ASSERT(u.nsrc() == 1, "a gated load of a register: ", u);
+    const int at = view_.position(a.base);
+    return define(u, false, {storage_[static_cast<size_t>(at)], kPostfix, true, {at}}, register_type(a.base), "val");
+  }
+  const bool gated = u.nsrc() > 2, vector_gate = gated && view_.lanes(u.src(2)) > 1;
+  if (a.lanes == 1 && vector_gate) {
+    a.lanes = lanes;
+    a.affine = true;
+    a.stride = 0;
+  }  // one address, each lane with its own gate
+  Expr e;
+  if (vector_gate) {
+    const Expr gate = value(u.src(2), a.lanes, m.itemsize()), alt = to_memory(value(u.src(1), a.lanes, 1), d, a.lanes);
+    e = from_memory(vector_load(a, m, &gate, &alt), d, a.lanes);
+  } else {
+    if (a.lanes == 1) {
+      const Expr index = value(a.index, 1);
+      e = from_memory(join(storage(a, m) + "[" + index.text + "]", kPostfix, {&index}), d, 1);
+      if (lanes > 1) e = splat(e, d, lanes, 1);
+    } else {
+      e = from_memory(vector_load(a, m, nullptr, nullptr, style_.host_entry ? accesses_.hints.prefetch_distance(u) : 0),
+                      d, lanes);
+    }
+    if (gated) e = choose(value(u.src(2), 1), e, value(u.src(1), lanes, 1));
+  }
+  define(u, false, std::move(e), lanes == 1 ? scalar(d) : d.is_bool() ? mask(1, lanes) : vector(d, lanes), "val", true);
+}
+
+void CStyleWriter::prefetch(UOp u) {
+  const MemAccess a = view_.access(u.src(0));
+  line("__builtin_prefetch(" + address(a, u.src(0).dtype(), value(a.index, 1)).text + ");");
+}
+
+/// `before`: the text in front of the statement.
+void CStyleWriter::vector_store(const MemAccess& a, DType d, const Expr& v, const Expr* gate,
+                                const std::string& before) {
+  const int n = a.lanes;
+  const Expr index = !a.affine ? value(a.index, n) : lane0(a.index);
+  const Expr at = address(a, d, a.affine ? index : Expr{"0", kPostfix, true, {}});
+  const Expr stride{std::to_string(a.stride), kPostfix, true, {}};
+  auto statement = [&](const Expr& e) { line(before + e.text + ";"); };
+  if (!a.affine) {
+    if (gate)
+      return statement(call(memory_helper("store", d, n, "scatter", a.index.dtype(), true), {&at, &index, gate, &v}));
+    return statement(call(memory_helper("store", d, n, "scatter", a.index.dtype(), false), {&at, &index, &v}));
+  }
+  if (gate) {
+    if (a.stride == 1) return statement(call(memory_helper("store", d, n, "", {}, true), {&at, gate, &v}));
+    return statement(call(memory_helper("store", d, n, "strided", {}, true), {&at, &stride, gate, &v}));
+  }
+  const std::string pointer = before + "*(" + unaligned(d, n) + "*)";
+  if (a.stride == 1) return line(pointer + wrap(at, kUnary) + " = " + v.text + ";");
+  if (a.stride == -1) {
+    const std::string reversed = call(reverse_helper(d, n), {&v}).text;
+    return line(pointer + "(" + wrap(at, kAdd) + " - " + std::to_string(n - 1) + ") = " + reversed + ";");
+  }
+  statement(call(memory_helper("store", d, n, "strided", {}, false), {&at, &stride, &v}));
+}
+
+void CStyleWriter::store(UOp u) {
+  const MemAccess a = view_.access(u.src(0));
+  const DType d = u.src(1).dtype(), m = stored(d);
+  const int n = a.lanes;
+  TG_ASSERT(view_.lanes(u) == n, "a vector stored to one address: ", u);
+  const bool gated = u.nsrc() > 2, vector_gate = gated && view_.lanes(u.src(2)) > 1;
+  Expr v = value(u.src(1), n, 1);
+  Expr gate = gated ? value(u.src(2), vector_gate ? n : 1, m.itemsize()) : Expr{};
+  const std::string& name = storage_[static_cast<size_t>(view_.position(a.base))];
+  if (in_register(a.base)) {
+    settle(view_.position(a.base));
+    if (gated) v = choose(gate, v, {name, kPostfix, true, {}});
+    return line(name + " = " + v.text + ";");
+  }
+  const std::string before = gated && !vector_gate ? "if (" + gate.text + ") " : "";
+  if (n == 1) {
+    const Expr index = value(a.index, 1);
+    return line(before + name + "[" + index.text + "] = " + v.text + ";");
+  }
+  if (style_.host_entry && accesses_.hints.is_nontemporal(u)) return nontemporal_store(a, m, to_memory(v, d, n));
+  vector_store(a, m, to_memory(v, d, n), vector_gate ? &gate : nullptr, before);
+}
+
+/// Stores past the caches, which only whole lines can; views may begin anywhere.
+void CStyleWriter::nontemporal_store(const MemAccess& a, DType d, const Expr& v) {
+  const std::string name = "store_past_caches_" + tag(d, a.lanes), t = vector(d, a.lanes), u = unaligned(d, a.lanes);
+  if (helper(name))
+    helper_text("void " + name + "(" + scalar(d) + "* p, int whole, " + t + " v)",
+                str("#if __has_builtin(__builtin_nontemporal_store)\n  if (whole) __builtin_nontemporal_store(v, (", t,
+                    "*)p);\n  else\n#endif\n  *(", u, "*)p = v;\n"));
+  const Expr at = address(a, d, lane0(a.index));
+  const std::string base = storage_[static_cast<size_t>(view_.position(a.base))];
+  line(name + "(" + at.text + ", !((unsigned long)" + base + " % " + std::to_string(CacheHints::kLine) + "), " +
+       v.text + ");");
+}
+
+// ---- helpers ----
+
+std::string CStyleWriter::reverse_helper(DType d, int lanes) {
+  const std::string name = "reverse_" + tag(d, lanes), t = vector(d, lanes);
+  if (!helper(name)) return name;
+  std::string order;
+  for (int i = lanes; i-- > 0;) order += str(", ", i);
+  helper_text(t + " " + name + "(" + t + " a)", "  return __builtin_shufflevector(a, a" + order + ");\n");
+  return name;
+}
+
+/// Vectors that cover first to last lane exactly, shuffled together.
+std::string CStyleWriter::shuffle_helper(DType d, int lanes, int64_t stride) {
+  const std::string name = str("load_", tag(d, lanes), "_every", stride < 0 ? "_back" : "", std::abs(stride));
+  const std::string t = vector(d, lanes), u = unaligned(d, lanes);
+  if (!helper(name)) return name;
+  const int64_t n = lanes, s = std::abs(stride), span = (n - 1) * s + 1, low = stride < 0 ? -(n - 1) * s : 0;
+  std::vector<int64_t> starts, start_of, offset_of;
+  for (int64_t lane = 0; lane < n; lane++) {
+    const int64_t element = (stride < 0 ? n - 1 - lane : lane) * s, start = std::min(element / n * n, span - n);
+    start_of.push_back(start);
+    offset_of.push_back(element - start);
+    if (std::find(starts.begin(), starts.end(), start) == starts.end()) starts.push_back(start);
+  }
+  std::string body;
+  for (int64_t start : starts) {
+    const bool first = start == starts.front();
+    const std::string v = str("*(const ", u, "*)(p + ", low + start, ")");
+    std::string order;
+    for (size_t lane = 0; lane < static_cast<size_t>(n); lane++)
+      order += str(", ", start_of[lane] == start ? (first ? 0 : n) + offset_of[lane]
+                         : first                 ? 0
+                                                 : static_cast<int64_t>(lane));
+    if (first) body += "  " + t + " r = " + v + ";\n";
+    body += "  r = __builtin_shufflevector(r, " + (first ? "r" : v) + order + ");\n";
+  }
+  helper_text(t + " " + name + "(const " + scalar(d) + "* p)", body + "  return r;\n");
+  return name;
+}
+
+/// Masked loads and stores as AVX-512 and AVX2 have them; empty where the target has none. The generic text stands
+/// behind.
+std::string CStyleWriter::masked_words(DType d, int lanes, bool store) {
+  const int item = d.itemsize(), bytes = item * lanes;
+  if (bytes != 16 && bytes != 32 && bytes != 64) return "";
+  const DType word = mask_type(item);
+  const std::string all = vector(word, lanes);
+  if (target_.has("avx512f") && target_.has(item < 4 ? "avx512bw" : "avx512dq") &&
+      (bytes == 64 || target_.has("avx512vl"))) {
+    const int which = item == 1 ? 0 : item == 2 ? 1 : item == 4 ? 2 : 3;
+    constexpr const char* kKind[] = {"qi", "hi", "si", "di"};
+    const std::string builtin =
+        str("__builtin_ia32_", store ? "store" : "load", "dqu", kKind[which], bytes * 8, "_mask");
+    const std::string bits = str("__builtin_ia32_cvt", "bwdq"[which], "2mask", bytes * 8, "(m)");
+    const std::string call = builtin + "((" + (store ? "" : "const ") + all + "*)p, (" + all + ")" +
+                             (store ? "v" : "r") + ", " + bits + ");\n";
+    return "#if __has_builtin(" + builtin + ")\n  " + (store ? "" : "return (" + vector(d, lanes) + ")") + call +
+           "#else\n";
+  }
+  if (!target_.has("avx2") || item < 4) return "";
+  const int chunk = std::min(bytes, 32) / item;
+  const std::string builtin =
+      str("__builtin_ia32_mask", store ? "store" : "load", item == 4 ? "d" : "q", bytes == 16 ? "" : "256");
+  const std::string w = vector(word, chunk);
+  auto call = [&](int from, const std::string& mask, const std::string& value) {
+    return str(builtin, "((", store ? "" : "const ", w, "*)", from ? str("(p + ", from, ")") : "p", ", ", mask, value,
+               ")");
+  };
+  std::string body = "#if __has_builtin(" + builtin + ")\n";
+  if (store) {
+    body += "  " + all + " w = (" + all + ")v;\n";
+    if (chunk == lanes) body += "  " + call(0, "m", ", w") + ";\n";
+    else body += "  " + call(0, "m.lo", ", w.lo") + ";\n  " + call(chunk, "m.hi", ", w.hi") + ";\n";
+  } else if (chunk == lanes) {
+    body += "  return m ? (" + vector(d, lanes) + ")" + call(0, "m", "") + " : r;\n";
+  } else {
+    std::string order;
+    for (int i = 0; i < lanes; i++) order += str(", ", i);
+    body += "  " + w + " lo = " + call(0, "m.lo", "") + ", hi = " + call(chunk, "m.hi", "") + ";\n";
+    body += "  return m ? (" + vector(d, lanes) + ")__builtin_shufflevector(lo, hi" + order + ") : r;\n";
+  }
+  return body + "#else\n";
+}
+
+/// Lane by lane: what no vector instruction does for all processors. `form`: "" (side by side), "strided", "gather",
+/// "scatter".
+std::string CStyleWriter::memory_helper(const char* verb, DType d, int lanes, const char* form, DType index,
+                                        bool masked) {
+  const bool store = !std::strcmp(verb, "store"), strided = !std::strcmp(form, "strided"), indexed = *form && !strided;
+  std::string name = indexed ? form : std::string(verb) + (strided ? "_strided" : "");
+  if (masked) name += "_masked";
+  name += "_" + tag(d, lanes);
+  if (indexed) name += "_" + tag(index, 1);
+  if (!helper(name)) return name;
+  const std::string t = vector(d, lanes), e = scalar(d);
+  std::string arguments = (store ? "" : "const ") + e + "* p";
+  if (strided) arguments += ", long stride";
+  if (indexed) arguments += ", " + vector(index, lanes) + " at";
+  if (masked) arguments += ", " + mask(d.itemsize(), lanes) + " m";
+  if (store) arguments += ", " + t + " v";
+  else if (masked) arguments += ", " + t + " r";
+  const std::string element = strided ? "p[i * stride]" : indexed ? "p[at[i]]" : "p[i]";
+  const std::string fast = masked && !strided && !indexed ? masked_words(d, lanes, store) : "";
+  const std::string assignment = store ? element + " = v[i];\n" : "r[i] = " + element + ";\n";
+  std::string body = fast + (store || masked ? "" : "  " + t + " r;\n");
+  body += str("  for (int i = 0; i < ", lanes, "; i++) ", masked ? "if (m[i]) " : "", assignment);
+  if (!store) body += "  return r;\n";
+  if (!fast.empty()) body += "#endif\n";
+  helper_text((store ? "void" : t) + " " + name + "(" + arguments + ")", body);
+  return name;
+}
+
+}  // namespace tg

@@ -1,0 +1,149 @@
+/// \file The state of writing one function in a C-like language; private to those renderers.
+#pragma once
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tinygrad/render/access_plan.h"
+#include "tinygrad/render/cstyle/cstyle.h"
+#include "tinygrad/render/program_view.h"
+
+namespace tg {
+
+class CStyleWriter {
+ public:
+  CStyleWriter(const Program& p, const Target& target, const CStyle& style);
+  std::string write();
+
+ private:
+  /// How tightly the outermost operator of an expression binds.
+  enum Prec { kNone, kTernary, kOr, kXor, kAnd, kEqual, kLess, kShift, kAdd, kMul, kUnary, kPostfix };
+  struct Expr {
+    std::string text;
+    Prec prec = kPostfix;
+    bool atom = false;       ///< a name or literal: repeating it costs nothing
+    std::vector<int> reads;  ///< registers the text names
+  };
+  /// State of an instruction's value, or of its lane 0.
+  struct Slot {
+    Expr expr;
+    int uses = 0;          ///< still to come
+    bool escapes = false;  ///< some use is behind the loop it is computed in
+    std::string type;      ///< for when it gets a name
+    const char* prefix = "alu";
+  };
+
+  // text
+  void line(const std::string& text);
+  std::string fresh(const std::string& prefix);
+  std::string unique(std::string name);
+  static std::string wrap(const Expr& e, Prec least);
+  static Expr join(std::string text, Prec prec, std::initializer_list<const Expr*> parts);
+  static Expr infix(const char* op, Prec prec, const Expr& a, const Expr& b);
+  static Expr call(const std::string& function, std::initializer_list<const Expr*> args);
+  static Expr cast(const std::string& type, const Expr& e);
+  Expr choose(const Expr& cond, const Expr& yes, const Expr& no) const;
+
+  // types
+  std::string scalar(DType d) const;
+  std::string vector(DType d, int lanes);
+  std::string unaligned(DType d, int lanes);
+  std::string type(DType d, int lanes) { return lanes == 1 ? scalar(d) : vector(d, lanes); }
+  std::string mask(int bytes, int lanes) { return vector(mask_type(bytes), lanes); }
+  std::string memory_type(DType d) const {
+    return std::string(d.is_bool() ? style_.byte : std::string_view(scalar(d)));
+  }
+  static DType mask_type(int bytes);
+  static DType stored(DType d) { return d.is_bool() ? dtypes::uint8 : d; }
+  static std::string tag(DType d, int lanes);  ///< "f32x8", for names
+  int mask_bytes(UOp u) const;                 ///< width of the lanes of a vector of bools
+  std::string register_type(UOp buffer);
+
+  // values
+  Expr literal(const ConstValue& v, DType d) const;
+  Expr splat(const Expr& e, DType d, int lanes, int bytes);
+  Expr value(UOp u, int lanes, int bytes = 0);
+  Expr convert_mask(const Expr& m, int from, int to, int lanes);
+  Expr lane0(UOp u);
+  void define(UOp u, bool first_lane, Expr e, const std::string& type, const char* prefix = "alu", bool name = false);
+  void give_name(Slot& s);
+  void settle(int reg);
+  Expr use(Slot& s);
+
+  // arithmetic
+  Expr alu(UOp u, const std::vector<Expr>& s, int lanes);
+  Expr integer(Ops op, DType d, const Expr& a, const Expr& b, int lanes, bool wraps) const;
+  Expr boolean(UOp u, const std::vector<Expr>& s, int lanes) const;
+  Expr shift(UOp u, const Expr& a, const Expr& b, int lanes);
+  Expr negate(const Expr& a, DType d, int lanes) const;
+  Expr math(const char* what, DType d, int lanes, std::initializer_list<const Expr*> args);
+  Expr convert(const Expr& v, DType from, DType to, int lanes);
+  Expr bitcast(const Expr& v, DType from, DType to, int lanes);
+  Expr maximum(UOp u, const std::vector<Expr>& s, int lanes);
+  Expr divide(UOp u, const Expr& a, const Expr& b, int lanes);
+
+  // functions the kernel calls, written once each; the result is the name
+  bool helper(const std::string& name);
+  void helper_text(const std::string& head, const std::string& body);
+  std::string max_helper(DType d, int lanes, bool number);
+  std::string widening_helper(int lanes);
+  bool takes_halves_apart(int lanes) const;
+  Expr in_float(UOp u, const std::vector<Expr>& s, int lanes);
+  std::string divide_helper(Ops op, DType d, int lanes);
+  std::string shift_helper(Ops op, DType d, int lanes);
+  std::string math_helper(const char* what, DType d, int lanes, int args);
+  std::string saturate_helper(DType from, DType to, int lanes);
+  std::string bits_helper(DType from, DType to);
+  std::string dot_helper(const std::string& instruction, DType d, int lanes);
+  std::string reduce_helper(Ops op, DType d, int lanes);
+  std::string shuffle_helper(DType d, int lanes, int64_t stride);
+  std::string reverse_helper(DType d, int lanes);
+  std::string memory_helper(const char* verb, DType d, int lanes, const char* form, DType index, bool masked);
+  std::string masked_words(DType d, int lanes, bool store);
+  std::string combine(Ops op, DType d, const std::string& a, const std::string& b, int lanes);
+
+  // instructions
+  void count_uses();
+  void declare_storage();
+  void instruction(const Inst& in);
+  void arithmetic(const Inst& in);
+  void reduce(const Inst& in);
+  void open_loop(UOp range);
+  void grid_index(UOp u);
+
+  // memory
+  void load(UOp u);
+  void store(UOp u);
+  void prefetch(UOp u);
+  void nontemporal_store(const MemAccess& a, DType d, const Expr& v);
+  bool in_register(UOp buffer) const;
+  std::string storage(const MemAccess& a, DType d);
+  Expr address(const MemAccess& a, DType d, const Expr& index);
+  Expr vector_load(const MemAccess& a, DType d, const Expr* gate, const Expr* alt, int64_t ahead = 0);
+  void vector_store(const MemAccess& a, DType d, const Expr& v, const Expr* gate, const std::string& before);
+  Expr from_memory(const Expr& e, DType d, int lanes);
+  Expr to_memory(const Expr& e, DType d, int lanes);
+
+  const Program& p_;
+  const Target& target_;
+  const CStyle& style_;
+  ProgramView view_;
+  AccessPlan accesses_;
+  std::vector<Slot> values_, first_;  // by position: the value, its lane 0
+  std::vector<Slot*> open_;           // inline expressions with uses to come
+  std::vector<std::string> storage_;  // by position: names of parameters and buffers
+  std::vector<int> mask_bytes_;       // by position, 0: not a vector of bools
+  std::vector<bool> plain_;           // by position: BUFFERs that are one variable
+  std::vector<bool> written_;         // by position: parameters
+  std::set<std::pair<DTypeId, int>> vectors_, unaligned_;
+  std::set<std::string> names_, helper_names_;
+  std::string helpers_, escaped_, body_;
+  std::vector<std::pair<std::string, std::string>> parameters_;  // declaration, what the entry passes
+  std::vector<UOp> loops_;
+  int depth_ = 1;
+  bool threaded_ = false, words_ = false;
+  std::vector<std::pair<std::string, int>> counters_;
+};
+
+}  // namespace tg

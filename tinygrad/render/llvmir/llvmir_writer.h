@@ -1,0 +1,151 @@
+/// \file The state of writing one function as LLVM IR; private to the LLVM renderer.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdio>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tinygrad/render/access_plan.h"
+#include "tinygrad/render/listing_text.h"
+#include "tinygrad/render/program_view.h"
+
+namespace tg {
+
+class LlvmWriter {
+ public:
+  LlvmWriter(const Program& p, const Target& target);
+  std::string write();
+
+ private:
+  struct Splat {
+    int block = -1, lanes = 0;
+    std::string name;
+  };
+  struct Loop {
+    UOp range;
+    std::string label, first, last, type;
+    bool thread;
+  };
+
+  // text
+  static std::string type(DType d, int lanes = 1);
+  static std::string memory_type(DType d, int lanes = 1);
+  static std::string suffix(DType d, int lanes);  ///< "v8f32"
+  std::string literal(const ConstValue& v, DType d, int lanes = 1);
+  static std::string float_literal(double v, DType d);
+  void line(const std::string& text) {
+    body_ += "  ";
+    body_ += text;
+    body_ += '\n';
+  }
+  std::string emit(const std::string& instruction);
+  void begin_block(const std::string& label);
+  void declare(const std::string& declaration);
+
+  // values
+  std::string value(UOp u, int lanes);
+  std::string lane0(UOp u);
+  std::string splat(const std::string& scalar, DType d, int lanes);
+  std::string intrinsic(const std::string& name, DType d, int lanes, std::initializer_list<std::string> args);
+  std::string select(const std::string& cond, int cond_lanes, const std::string& yes, const std::string& no, DType d,
+                     int lanes);
+  std::string maximum(const std::string& a, const std::string& b, DType d, int lanes, bool number);
+  std::string shift(UOp u, const std::string& a, const std::string& b, int lanes);
+  std::string divide(UOp u, const std::string& a, const std::string& b, int lanes);
+  std::string convert(const std::string& v, DType from, DType to, int lanes);
+  std::string instr_to_float(const std::string& v, int lanes);
+  bool takes_halves_apart(int lanes) const;
+  std::string unseen(const std::string& v, DType d, int lanes);
+  std::string in_float(UOp u, const std::vector<std::string>& s, int lanes);
+  std::string bitcast(const std::string& v, DType from, DType to, int lanes);
+  std::string dot(UOp u, const std::string& a, const std::string& b, const std::string& sum, int lanes);
+  std::string scaled(UOp u, int lanes);
+  std::string alu(UOp u, const std::vector<std::string>& s, int lanes);
+
+  // instructions
+  void entry();
+  void instruction(const Inst& in);
+  void arithmetic(const Inst& in);
+  std::string lookup(const Inst& in);
+  std::string lookup_high(const std::string& words, const std::array<ConstValue, 16>& values);
+  std::string constant(const std::string& vector, const std::string& text);
+  void reduce(const Inst& in);
+  void find_rare();
+  void rare_choice(const Inst& in);
+  void open_loop(UOp range);
+  void close_loop(UOp range);
+
+  // memory
+  std::string load(UOp u);
+  void store(UOp u);
+  void prefetch(UOp u);
+  std::string from_memory(const std::string& v, DType d, int lanes);
+  std::string to_memory(const std::string& v, DType d, int lanes);
+  std::pair<UOp, int64_t> split_index(UOp index) const;
+  static bool is_wide_sum(UOp u);
+  void find_used();
+  std::string wide(UOp u);
+  std::string address(const MemAccess& a, DType d, int64_t offset = 0);
+  std::string addresses(const MemAccess& a, DType d, int64_t offset = 0);
+  std::string load_plain(const MemAccess& a, DType d, const std::string& address, int lanes);
+  std::string load_strided(const MemAccess& a, DType d, const std::string& first, const std::string& lane_mask = {});
+  std::string load_near(const MemAccess& a, DType d);
+  std::string load_masked(const MemAccess& a, DType d, const std::string& mask, const std::string& alt,
+                          int64_t offset = 0);
+  void scatter(const MemAccess& a, DType d, const std::string& v, const std::string& mask, int64_t offset = 0);
+  std::string aliasing(const MemAccess& a) const;  ///< metadata of an access
+  int alignment(const MemAccess& a, DType d) const;
+  void prefetch_ahead(UOp load, DType d, const std::string& address);
+  void nontemporal_store(const MemAccess& a, const std::string& text, int bytes);
+
+  // transposed blocks
+  void block(UOp u, const LaneBlock& b);
+  std::vector<std::string> load_block(const LaneBlock& b, DType d);
+  std::string load_words(const LaneBlock& b);
+  std::string load_group(const LaneBlock& b);
+  std::string grouped_half(UOp u, int lanes);
+  void store_block(const LaneBlock& b, DType d, const std::vector<std::string>& columns);
+  void store_interleaved(const LaneBlock& b, DType d, const std::vector<std::string>& columns,
+                         const std::vector<std::string>& masks);
+  std::string block_address(const LaneBlock& b, DType d);
+  std::vector<std::string> exchange(std::vector<std::string> v, const std::string& t, int lanes, int itemsize);
+  bool simplifies_shuffles(int bytes) const;
+  std::string shuffle(const std::string& t, const std::string& a, const std::string& b,
+                      const std::vector<int64_t>& mask);
+  std::string all_lanes(const std::string& mask, int lanes);
+
+  const Program& p_;
+  const Target& target_;
+  ProgramView view_;
+  AccessPlan accesses_;
+  std::string entry_, body_, metadata_, label_;
+  std::set<std::string> declarations_;
+  std::map<std::string, std::string> literals_;
+  std::vector<std::string> values_, lane0_, pointers_;
+  std::vector<Splat> splats_;
+  std::map<std::array<int, 3>, Splat>
+      starts_;  // by positions of memory and index, and size: where elements at constant distances are counted from
+  std::vector<std::string> wide_;  // by position: scalars, or lane 0, in 64 bits
+  std::map<int, Splat> widened_;   // by position: other values in 64 bits, once a block
+  std::vector<bool> wide_used_;    // by position: a part of addresses
+  std::vector<int> rarely_;        // by position: that of the choice that alone needs it, rarely; -1: none
+  std::vector<bool> used_;         // by position: not only a part of addresses that constants were taken out of
+  std::map<int, Splat>
+      words_;  // by position: an integer widened to an index of a table; by the first of its bytes: a word
+  struct GroupOfHalves {
+    Splat halves, floats;  ///< all words of a group, and as numbers
+  };
+  std::map<int, GroupOfHalves> word_groups_;  // by number
+  std::vector<Loop> loops_;
+  std::vector<int> scope_lists_;   // by slot: metadata id of the list with this slot's own scope; 0: none
+  std::vector<int> others_lists_;  // by slot: metadata id of the scopes of all other written slots; 0: none
+  int next_ = 0, next_metadata_ = 3, block_ = 0;
+  int nontemporal_ = 0;  // metadata of such stores; 0: none
+  bool needs_dummy_ = false;
+};
+
+}  // namespace tg

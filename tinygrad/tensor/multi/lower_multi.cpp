@@ -1,0 +1,281 @@
+/// \file One graph for each device: a rule for every op on shards.
+#include "tinygrad/tensor/multi/lower_multi.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "tinygrad/base/env.h"
+#include "tinygrad/tensor/grad/function.h"
+#include "tinygrad/tensor/node_ops.h"
+#include "tinygrad/uop/walk.h"
+
+namespace tg::tensor_detail {
+
+UOp slice_of(UOp x, int axis, size_t i, size_t n) {
+  if (axis < 0) return x;
+  const Shape shape = shape_of(x);
+  const auto a = static_cast<size_t>(axis);
+  const int64_t all = shape[a].value(), count = static_cast<int64_t>(n);
+  TG_CHECK(ShapeError, all % count == 0, "[shard] multi axis uneven: got size ", all, " along axis ", axis, " for ", n,
+           " devices, expected a multiple");
+  Shape out = shape;
+  out[a] = all / count;
+  if (UOp c = ops::literal_of(x)) return ops::full(out, c.const_value(), c.dtype());
+  ops::Pairs p;
+  for (const SInt& d : shape) p.push_back({0, d});
+  p[a] = {SInt(static_cast<int64_t>(i) * (all / count)), SInt(all / count)};
+  return ops::shrink(x, p);
+}
+
+UOp copied(UOp x, const std::string& device) {
+  if (device_of(x).empty() || device_of(x) == device) return x;
+  const Shape shape = shape_of(x);
+  if (!shape.symbolic()) return UOp::make(Ops::COPY, x.dtype(), {x}, Arg(device));
+  // Storage has room for the maximum sizes: all of it is copied.
+  Shape most, zero(shape.size(), SInt(0));
+  ops::Pairs kept;
+  for (const SInt& n : shape) {
+    most.push_back(n.max());
+    kept.push_back({0, n});
+  }
+  UOp padded = UOp::make(Ops::PAD, x.dtype(), {x, zero.stack(), most.stack()});
+  return ops::shrink(UOp::make(Ops::COPY, x.dtype(), {padded}, Arg(device)), kept);
+}
+
+UOp concatenated(const UOps& pieces, int axis) {
+  const Shape shape = shape_of(pieces[0]);
+  const auto a = static_cast<size_t>(axis);
+  std::vector<int> order;
+  for (size_t i = 0; i < shape.size(); i++) {
+    if (i == a) order.push_back(0);
+    order.push_back(static_cast<int>(i) + 1);
+  }
+  Shape out = shape;
+  out[a] = shape[a].value() * static_cast<int64_t>(pieces.size());
+  return ops::reshape(ops::permute(UOp::stack(pieces), order), out);
+}
+
+namespace {
+using Names = std::vector<std::string>;
+
+/// Brings slice i of n along `axis` of a value on the devices `from` to `device`.
+UOp brought(const Shards& s, const Names& from, int axis, size_t i, size_t n, const std::string& device) {
+  if (s.parts.size() == 1) return copied(slice_of(s.parts[0], axis, i, n), device);
+  if (s.axis < 0) {  // every device has it
+    size_t k = i < from.size() && from[i] == device
+                   ? i
+                   : static_cast<size_t>(std::find(from.begin(), from.end(), device) - from.begin());
+    return copied(slice_of(s.parts[k == from.size() ? 0 : k], axis, i, n), device);
+  }
+  if (s.axis == axis && from.size() == n) return copied(s.parts[i], device);
+  UOps pieces;
+  if (s.axis == axis) {
+    for (UOp p : s.parts) pieces.push_back(copied(p, device));
+    return slice_of(concatenated(pieces, s.axis), axis, i, n);
+  }
+  for (UOp p : s.parts) pieces.push_back(copied(slice_of(p, axis, i, n), device));
+  return concatenated(pieces, s.axis);
+}
+
+class Lowering {
+ public:
+  Shards run(UOp root) {
+    UOps stack{root};
+    while (!stack.empty()) {
+      UOp u = stack.back();
+      if (!has_multi(u) || done_.contains(u.node())) {
+        stack.pop_back();
+        continue;
+      }
+      size_t before = stack.size();
+      if (UOp f = Graph::global().forwarded(u)) {
+        if (has_multi(f) && !done_.contains(f.node())) stack.push_back(f);
+        if (stack.size() != before) continue;
+        keep(u, get(f));
+        stack.pop_back();
+        continue;
+      }
+      for (size_t i = u.nsrc(); i-- > (u.is(Ops::CALL) ? 1 : 0);)
+        if (has_multi(u.src(i)) && !done_.contains(u.src(i).node())) stack.push_back(u.src(i));
+      if (stack.size() != before) continue;
+      keep(u, lowered(u));
+      stack.pop_back();
+    }
+    return get(root);
+  }
+  int64_t settings = -1;
+  void clear() { done_.clear(); }
+  size_t size() const { return done_.size(); }
+
+ private:
+  struct Entry {
+    UOpRef key;
+    std::vector<UOpRef> parts;
+    int axis;
+  };
+  void keep(UOp u, const Shards& s) { done_[u.node()] = {u, {s.parts.begin(), s.parts.end()}, s.axis}; }
+  Shards get(UOp u) const {
+    if (!has_multi(u)) return {{device_of(u).empty() ? placed(u) : u}, -1};
+    const Entry& e = done_.at(u.node());
+    return {{e.parts.begin(), e.parts.end()}, e.axis};
+  }
+
+  /// Replaces in a value of no device what has been computed by where it was computed.
+  static UOp placed(UOp u) {
+    MemoScope now;
+    auto& g = Graph::global();
+    auto sources = [&](UOp v) { return g.forwarded(v) ? std::span<const UOp>() : v.srcs(); };
+    walk(
+        u, [&](UOp v) { return now.has(v); }, sources,
+        [&](UOp v) {
+          UOp f = g.forwarded(v);
+          if (!f) {
+            UOps src(v.srcs().begin(), v.srcs().end());
+            for (UOp& s : src) s = now.get(s);
+            f = std::equal(src.begin(), src.end(), v.srcs().begin()) ? v : v.with_srcs(src);
+          }
+          now.set(v, f);
+        });
+    return now.get(u);
+  }
+
+  Shards lowered(UOp u) {
+    const Names devices = split_devices(device_of(u));
+    if (devices.size() < 2) return {{single(u, devices)}, -1};
+    const int axis = shard_axis(u);
+    const size_t n = devices.size();
+    Shards out{UOps(n), axis};
+    switch (u.op()) {
+      case Ops::MSTACK:
+        for (size_t i = 0; i < n; i++) out.parts[i] = get(u.src(i)).parts.at(0);
+        return out;
+      case Ops::UNSHARD:
+        out.parts = get(u.src(0)).parts;
+        TG_CHECK(ShapeError, get(u.src(0)).axis < 0, "[unshard] got a tensor that is sharded along axis ",
+                 get(u.src(0)).axis, " already");
+        return out;
+      case Ops::COPY:
+        for (size_t i = 0; i < n; i++)
+          out.parts[i] = brought(get(u.src(0)), split_devices(device_of(u.src(0))), axis, i, n, devices[i]);
+        return out;
+      case Ops::ALLREDUCE: out.parts = allreduced(get(u.src(0)).parts, devices, u.arg<ReduceArg>().op); return out;
+      case Ops::REDUCE: return reduced(u, devices, out);
+      case Ops::SHRINK:
+        if (const Shards s = get(u.src(0)); s.axis >= 0 && axis < 0) return picked(u, s, devices, out);
+        break;
+      default: break;
+    }
+    for (size_t i = 0; i < n; i++) out.parts[i] = part(u, axis, i, devices);
+    return out;
+  }
+
+  /// Lowers a node of one device, or of none, over values of several.
+  UOp single(UOp u, const Names& device) {
+    if (u.is(Ops::MSELECT)) return get(u.src(0)).parts.at(static_cast<size_t>(u.int_arg()));
+    if (u.is(Ops::COPY) && is_multi(u.src(0)))
+      return brought(get(u.src(0)), split_devices(device_of(u.src(0))), -1, 0, 1, device[0]);
+    UOps src;
+    for (size_t i = 0; i < u.nsrc(); i++)
+      src.push_back(i == 0 && u.is(Ops::CALL) ? u.src(0) : get(u.src(i)).parts.at(0));
+    return u.with_srcs(src);
+  }
+
+  Shards reduced(UOp u, const Names& devices, Shards out) {
+    const Shards s = get(u.src(0));
+    for (size_t i = 0; i < devices.size(); i++) out.parts[i] = UOp::make(Ops::REDUCE, u.dtype(), {s.parts[i]}, u.arg());
+    if (s.axis < 0 || out.axis >= 0) return out;
+    // Sums of 16-bit values accumulate in 32 bits; between devices they are sent as what they were.
+    DType d = u.dtype(), sent = d;
+    if (UOp x = u.src(0); env::ALLREDUCE_CAST && x.is(Ops::CAST) && d == dtypes::float32)
+      if (DType t = x.src(0).dtype(); t == dtypes::float16 || t == dtypes::bfloat16) sent = t;
+    for (UOp& p : out.parts) p = p.cast(sent);
+    out.parts = allreduced(out.parts, devices, u.arg<ReduceArg>().op);
+    for (UOp& p : out.parts) p = p.cast(d);
+    return out;
+  }
+
+  /// Lowers a SHRINK to what one device has: all get it.
+  Shards picked(UOp u, const Shards& s, const Names& devices, Shards out) {
+    const auto a = static_cast<size_t>(s.axis);
+    Shape at = dims_of(u.src(1)), size = dims_of(u.src(2));
+    const auto owner = static_cast<size_t>(at[a].value() / size[a].value());
+    at[a] = 0;
+    ops::Pairs p;
+    for (size_t i = 0; i < at.size(); i++) p.push_back({at[i], size[i]});
+    UOp x = ops::shrink(s.parts[owner], p);
+    for (size_t i = 0; i < devices.size(); i++) out.parts[i] = copied(x, devices[i]);
+    return out;
+  }
+
+  /// Returns a source of a node for device i, sliced along its axis `a` unless it repeats along it.
+  UOp sliced(UOp s, int a, size_t i, const Names& devices) const {
+    if (a < 0 || a >= static_cast<int>(shape_of(s).size()) || shape_of(s)[static_cast<size_t>(a)] == 1) a = -1;
+    return brought(get(s), devices, a, i, devices.size(), devices[i]);
+  }
+  /// Returns shard i of a source, or all of one that has no shards.
+  UOp shard(UOp s, size_t i) const {
+    const Shards g = get(s);
+    return g.parts.size() == 1 ? g.parts[0] : g.parts[i];
+  }
+
+  /// Returns what device i computes of `u`, whose shard axis is `axis`.
+  UOp part(UOp u, int axis, size_t i, const Names& devices) const {
+    if (u.in(groups::kMovement)) return moved(u, get(u.src(0)).parts[i], axis, static_cast<int64_t>(devices.size()));
+    auto rank = [](UOp s) { return static_cast<int>(shape_of(s).size()); };
+    UOps src(u.srcs().begin(), u.srcs().end());
+    if (u.in(groups::kAlu)) {
+      for (UOp& s : src) s = sliced(s, axis < 0 ? -1 : axis - rank(u) + rank(s), i, devices);
+    } else if (u.is(Ops::STACK)) {
+      for (UOp& s : src) s = sliced(s, axis < 0 ? -1 : axis - 1, i, devices);
+    } else if (u.is(Ops::INDEX)) {
+      const int k = static_cast<int>(u.nsrc()) - 1, batch = rank(u) - (rank(src[0]) - k);
+      const bool of_index = axis >= 0 && axis < batch;
+      src[0] = sliced(src[0], axis < 0 || of_index ? -1 : axis - batch + k, i, devices);
+      for (size_t s = 1; s < src.size(); s++)
+        src[s] = sliced(src[s], of_index ? axis - batch + rank(src[s]) : -1, i, devices);
+    } else if (u.is(Ops::STORE)) {
+      src[1] = sliced(src[1], shard_axis(src[0]), i, devices);
+      src[0] = get(src[0]).parts[i];
+    } else {
+      for (size_t s = u.is(Ops::CALL) ? 1 : 0; s < src.size(); s++) src[s] = shard(src[s], i);
+      if (u.is(Ops::CONTIGUOUS) && device_of(src[0]).empty()) return src[0];  // a literal lies on no device
+    }
+    return u.with_srcs(src);
+  }
+
+  /// Applies a movement op to one shard.
+  static UOp moved(UOp u, UOp x, int axis, int64_t n) {
+    if (u.in(Ops::PERMUTE | Ops::FLIP)) return u.with_srcs({&x, 1});
+    const bool grows = u.in(Ops::PAD | Ops::SHRINK);
+    Shape dims = dims_of(u.src(grows ? 2 : 1));
+    if (axis >= 0) dims[static_cast<size_t>(axis)] = dims[static_cast<size_t>(axis)].value() / n;
+    if (grows)
+      return UOp::make(u.op(), u.dtype(), {x, u.src(1), dims.stack()});  // along the shard axis the offset is 0
+    return u.is(Ops::RESHAPE) ? ops::reshape(x, dims) : ops::expand(x, dims);
+  }
+
+  std::unordered_map<const Node*, Entry> done_;
+};
+
+Lowering& lowering() {
+  static thread_local Lowering l;
+  return l;
+}
+}  // namespace
+
+Shards lower_multi(UOp u) {
+  u = inline_functions(u);
+  if (!has_multi(u)) return {{u}, -1};
+  const int64_t settings = env::RING.get() | env::ALL2ALL.get() << 8 | env::ALLREDUCE_CAST.get() << 16 |
+                           env::RING_ALLREDUCE_THRESHOLD.get() << 24;
+  if (lowering().settings != settings) {
+    lowering().clear();
+    lowering().settings = settings;
+  }
+  return lowering().run(u);
+}
+void forget_lowered(size_t most) {
+  if (lowering().size() <= most) lowering().clear();
+}
+
+}  // namespace tg::tensor_detail

@@ -1,0 +1,145 @@
+/// \file Gather and scatter along one axis.
+#include <algorithm>
+
+#include "tinygrad/tensor/node_ops.h"
+#include "tinygrad/tensor/ops/index_parse.h"
+#include "tinygrad/uop/eval.h"
+
+namespace tg {
+using namespace tensor_detail;
+
+namespace {
+void check_index(const Tensor& t, int axis, const Tensor& index, const char* op) {
+  const Shape x = t.shape(), i = index.shape();
+  TG_CHECK(DTypeError, index.dtype().is_int(), "[", op, "] got an index of ", index.dtype(), ", expected integers");
+  bool fits = x.size() == i.size() && !x.empty();
+  for (size_t a = 0; fits && a < x.size(); a++)
+    fits = static_cast<int>(a) == axis || i[a] == x[a] || i[a].max() <= x[a].value();
+  TG_CHECK(ShapeError, fits, "[", op, "] got index ", i, " for shape ", x,
+           ", expected as many axes, none larger except axis ", axis);
+  const std::string &here = device_of(t.uop()), &there = device_of(index.uop());
+  TG_CHECK(DeviceError, here.empty() || there.empty() || here == there, "[", op, "] got an index on ", there,
+           " for a tensor on ", here, ", expected one device: move it with .to(device)");
+}
+}  // namespace
+
+Tensor Tensor::gather(int axis, const Tensor& index) const {
+  OpScope s;
+  const Shape sh = shape();
+  int a = axis_of(axis, sh.size(), "gather", sh);
+  check_index(*this, a, index, "gather");
+  const Shape is = index.shape();
+  if (index.max_numel() == 0 || max_numel() == 0) return s(ops::full(is, 0, strong_dtype(dtype())));
+  Tensor i = index.dtype().is_weak() || index.dtype().itemsize() < 4 ? index.cast(dtypes::int32) : index;
+  const SInt& size = sh[static_cast<size_t>(a)];
+  Tensor n = size_tensor(size);
+  Bounds b = bounds_of(i.uop());
+  Tensor valid;
+  if (b.lo < 0 || size.symbolic() || b.hi >= size.value()) {
+    valid = b.lo < 0 ? (i >= 0) & (i < n) : i < n;
+    i = valid.where(i, 0);
+  }
+  UOps src{uop()};
+  for (size_t k = 0; k < sh.size(); k++)
+    src.push_back(static_cast<int>(k) == a ? i.uop() : number_line(is[k], k, sh.size()).uop());
+  Tensor r = from_uop(UOp::make(Ops::INDEX, src[0].dtype(), src));
+  return s(valid.defined() ? valid.where(r, Tensor(0).cast(r.dtype())) : r);
+}
+
+namespace {
+/// The one-hot mask of indices: for each position along the (last) axis and each index, whether the index names the
+/// position: (..., positions, indices).
+struct OneHot {
+  Tensor hit, src;
+  std::vector<std::pair<SInt, SInt>> grow;  ///< from the index's leading sizes to the tensor's
+};
+OneHot hits_of(const Tensor& t, int axis, const Tensor& index, const Tensor& src, const char* op) {
+  check_index(t, axis, index, op);
+  const Shape ss = src.shape(), xs = index.shape();
+  bool fits = ss.empty() || ss.size() == xs.size();
+  for (size_t a = 0; fits && a < ss.size(); a++) fits = ss[a] == xs[a] || ss[a].value() >= xs[a].max();
+  TG_CHECK(ShapeError, fits, "[", op, "] got source ", ss, " and index ", xs,
+           ", expected a number, or as many axes and none smaller");
+  bool number = ops::literal_of(src.uop()) && src.dtype().is_weak();
+  Tensor v = number || (ss.empty() && src.dtype().is_bool()) ? Tensor::from_uop(ops::cast(src.uop(), t.dtype())) : src;
+  TG_CHECK(DTypeError, v.dtype() == t.dtype(), "[", op, "] got source ", v.dtype(), " for ", t.dtype(),
+           ", expected the same type");
+  v = ss.empty() ? v.expand(xs) : v.shrink_to(xs);
+  OneHot h;
+  Tensor i = index.transpose(axis, -1);
+  h.hit = i.unsqueeze(-2) == Tensor::arange_symbolic(0, t.shape()[static_cast<size_t>(axis)]).unsqueeze(-1);
+  h.src = v.transpose(axis, -1).unsqueeze(-2);
+  const Shape ts = t.transpose(axis, -1).shape(), is = i.shape();
+  for (size_t k = 0; k + 1 < ts.size(); k++) h.grow.push_back({0, ts[k] == is[k] ? SInt(0) : ops::minus(ts[k], is[k])});
+  h.grow.push_back({0, 0});
+  return h;
+}
+}  // namespace
+
+Tensor Tensor::scatter(int axis, const Tensor& index, const Tensor& src) const {
+  OpScope s;
+  const Shape sh = shape();
+  int a = axis_of(axis, sh.size(), "scatter", sh);
+  if (index.max_numel() == 0) return *this;
+  OneHot h = hits_of(*this, a, index, src, "scatter");
+  Tensor number = arange_symbolic(0, h.hit.shape().back()) + 1, last = h.hit.where(number, 0).max(-1, true);
+  Tensor chosen = h.hit & (number == last);
+  Tensor value = chosen.where(h.src, 0).sum({.axis = -1, .dtype = dtype()}).pad(h.grow);
+  if (dtype().is_bool()) value = chosen.where(h.src, false).any(-1).pad(h.grow);
+  Tensor written = (last.squeeze(-1) > 0).pad(h.grow);
+  return s(written.where(value, transpose(a, -1)).transpose(a, -1));
+}
+
+Tensor Tensor::scatter_add(int axis, const Tensor& index, const Tensor& src) const {
+  OpScope s;
+  const Shape sh = shape();
+  int a = axis_of(axis, sh.size(), "scatter_add", sh);
+  if (index.max_numel() == 0) return *this;
+  OneHot h = hits_of(*this, a, index, src, "scatter_add");
+  Tensor value = h.hit.where(h.src, 0).sum({.axis = -1, .dtype = dtype()}).pad(h.grow);
+  return s(*this + value.transpose(a, -1));
+}
+
+Tensor Tensor::scatter_reduce(int axis, const Tensor& index, const Tensor& src, ScatterReduce how,
+                              bool include_self) const {
+  OpScope s;
+  const Shape sh = shape();
+  int a = axis_of(axis, sh.size(), "scatter_reduce", sh);
+  if (index.max_numel() == 0) return *this;
+  OneHot h = hits_of(*this, a, index, src, "scatter_reduce");
+  DType d = dtype();
+  Tensor x = transpose(a, -1), written = h.hit.any(-1).pad(h.grow);
+  auto literal = [&](ConstValue v) { return from_uop(UOp::constant(v, d)); };
+  auto old = [&](const Tensor& neutral) { return include_self ? x : written.where(neutral, x); };
+  Tensor zero = literal(0), one = literal(1), lowest = literal(identity_element(Ops::MAX, d)), r;
+  if (d.is_float()) {
+    zero = literal(0.0);
+    one = literal(1.0);
+  }
+  auto spread = [&](const Tensor& t,
+                    const Tensor& neutral) {  // t, reduced over the indices, in the tensor's whole shape
+    return written.where(t.pad(h.grow), neutral);
+  };
+  switch (how) {
+    case ScatterReduce::kSum:
+      r = old(zero) + spread(h.hit.where(h.src, zero).sum({.axis = -1, .dtype = d}), zero);
+      break;
+    case ScatterReduce::kProd: r = old(one) * spread(h.hit.where(h.src, one).prod(-1), one); break;
+    case ScatterReduce::kMax: r = old(lowest).maximum(spread(h.hit.where(h.src, lowest).max(-1), lowest)); break;
+    case ScatterReduce::kMin: {
+      Tensor highest = d.is_float() ? -lowest : ~lowest;
+      r = old(highest).minimum(spread(h.hit.where(h.src, highest).min(-1), highest));
+      break;
+    }
+    case ScatterReduce::kMean: {
+      Tensor sum = old(zero) + spread(h.hit.where(h.src, zero).sum({.axis = -1, .dtype = d}), zero);
+      Tensor n = h.hit.sum(-1).pad(h.grow);
+      n = include_self ? n + 1 : written.where(n, 1);
+      r = d.is_float() ? sum / n.cast(d) : sum.floor_div(n.cast(d));
+      break;
+    }
+  }
+  return s(r.transpose(a, -1));
+}
+
+}  // namespace tg

@@ -1,0 +1,143 @@
+/// \file Finding the roots of a realize().
+#include "tinygrad/tensor/state/realize_plan.h"
+
+#include <algorithm>
+
+#include "tinygrad/tensor/grad/function.h"
+#include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/multi/lower_multi.h"
+#include "tinygrad/tensor/state/stored_view.h"
+
+namespace tg::tensor_detail {
+
+bool has_value(UOp u) {
+  UOp b = u;
+  bool distributed = false;  // on several devices: storage elsewhere does not count
+  while (b.in(kViewOps) || (b.is(Ops::COPY) && is_multi(b))) {
+    if (UOp f = current(b); f != b) b = f;
+    else if (b.in(Ops::PAD)) return false;
+    else {
+      distributed |= b.is(Ops::COPY);
+      b = b.src(0);
+    }
+  }
+  b = current(b);
+  if (b.is(Ops::MSTACK))  // shards have one device each
+    return !distributed && std::all_of(b.srcs().begin(), b.srcs().end(), has_value);
+  return (!distributed && b.is(Ops::BUFFER)) || b.is_const();
+}
+
+UOps RealizePlan::nodes() const {
+  UOps out;
+  for (const Root& r : roots) out.push_back(r.node);
+  return out;
+}
+
+namespace {
+bool is_empty(const Shape& s) {
+  return std::any_of(s.begin(), s.end(), [](const SInt& n) { return n == 0; });
+}
+
+class Planner {
+ public:
+  RealizePlan run(const Tensors& tensors) {
+    for (const Tensor& t : tensors) add(uop_of(t, "realize"));
+    if (plan_.roots.empty()) return std::move(plan_);
+    for (size_t n = 0; n != plan_.roots.size();) {  // readers may be writes themselves
+      const bool first = n == 0;
+      n = plan_.roots.size();
+      plan_.writes = writes_of(plan_.nodes());
+      if (first && plan_.writes.contiguous) add_stored_intermediates();
+      if (plan_.writes.buffers.empty()) break;
+      for (UOp reader : readers_of(plan_.writes)) add(reader);
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  void push(UOp node, UOp source) { plan_.roots.push_back({node, source}); }
+  const RealizePlan::Root* root_of(UOp source) const {
+    const auto is_it = [&](const RealizePlan::Root& r) { return r.source.get() == source; };
+    const auto it = std::find_if(plan_.roots.begin(), plan_.roots.end(), is_it);
+    return it == plan_.roots.end() ? nullptr : &*it;
+  }
+
+  void add(UOp u) {
+    u = current_view(u);
+    while (u.is(Ops::RESHAPE)) u = current_view(u.src(0));                      // the same storage
+    while (on_storage_device(u) && u.in(kViewOps)) u = current_view(u.src(0));  // a part of a file that is copied first
+    if (u.dtype().is_weak() || has_value(u) || is_empty(shape_of(u)) || root_of(u)) return;
+    if (has_multi(u)) return add_sharded(u);
+    UOp node = inline_functions(u);
+    if (has_multi(node)) return add_sharded(u);
+    if (node != u && has_value(node))  // a function that returns an argument
+      return Graph::global().forward(u, current_view(node));
+    if (device_of(u).empty() || shape_of(u).symbolic()) node = materialize(node, device_or_default(u));
+    // In the storage of its source it would be its source, and gradients would flow into that.
+    else if (node.is(Ops::DETACH)) node = materialize(node, device_of(node));
+    push(node, u);
+  }
+
+  /// Adds the shards of a value of several devices, or of one that is made of such.
+  void add_sharded(UOp u) {
+    for (const RealizePlan::Sharded& s : plan_.sharded)
+      if (s.value.get() == u) return;
+    const Shards s = lower_multi(u);
+    const std::vector<std::string> devices = split_devices(device_or_default(u));
+    RealizePlan::Sharded sharded{u, {}, s.axis};
+    // What is copied shares no storage with what it was copied from.
+    const bool copies = u.is(Ops::COPY) || (u.is(Ops::CONTIGUOUS) && u.arg_kind() == ArgKind::kInt);
+    for (size_t i = 0; i < s.parts.size(); i++) {
+      const bool repeated = std::find(s.parts.begin(), s.parts.begin() + static_cast<std::ptrdiff_t>(i), s.parts[i]) !=
+                            s.parts.begin() + static_cast<std::ptrdiff_t>(i);
+      sharded.parts.push_back(add_shard(s.parts[i], devices[i], copies, repeated));
+    }
+    plan_.sharded.push_back(std::move(sharded));
+  }
+
+  /// Returns the node whose storage holds the shard. `copies`: that has to be storage of its own; `repeated`: an
+  /// earlier shard is the same node.
+  UOp add_shard(UOp shard, const std::string& device, bool copies, bool repeated) {
+    UOp part = current_view(shard);
+    while (copies && part.is(Ops::CONTIGUOUS) && has_value(part.src(0))) part = current_view(part.src(0));
+    if (device_of(part).empty() || shape_of(part).symbolic() || part.is(Ops::DETACH) || repeated ||
+        (copies && has_value(part))) {
+      UOp own = materialize(part, device);
+      push(own, own);
+      return own;
+    }
+    if (const RealizePlan::Root* known = root_of(part)) return known->node;
+    if (!has_value(part)) push(part, part);
+    return part;
+  }
+
+  /// Adds values that live tensors hold and that are stored on the way: they are kept, instead of computed again when
+  /// those tensors are realized.
+  void add_stored_intermediates() {
+    MemoScope inside;
+    UOps stack = plan_.nodes();
+    auto& g = Graph::global();
+    while (!stack.empty()) {
+      UOp u = stack.back();
+      stack.pop_back();
+      if (inside.has(u)) continue;
+      inside.mark(u);
+      if (g.forwarded(u)) continue;
+      for (size_t i = u.nsrc(); i-- > (u.is(Ops::CALL) ? 1 : 0);) stack.push_back(u.src(i));
+    }
+    UOps held;
+    each_live([&](Tensor::Impl& i) {
+      UOp u = below_views(i.uop);
+      if (!u.is(Ops::CONTIGUOUS) || shape_of(u).symbolic()) return;
+      if (inside.has(has_multi(u) ? lower_multi(u).parts[0] : u)) held.push_back(u);
+    });
+    for (UOp u : held) add(u);
+  }
+
+  RealizePlan plan_;
+};
+}  // namespace
+
+RealizePlan plan_realize(const Tensors& tensors) { return Planner().run(tensors); }
+
+}  // namespace tg::tensor_detail
