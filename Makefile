@@ -2,6 +2,7 @@
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 VENV ?= .venv
 FORMAT = clang-format-19
+TIDY = clang-tidy-19
 SOURCES = git ls-files -z -- '*.cpp' '*.h' | xargs -0 -r
 
 .PHONY: help demo deps release dev test python test-python asan ubsan tsan format check complexity bench compare env-docs
@@ -14,7 +15,7 @@ help:
 	@echo "make release|dev|asan|ubsan|tsan   build one preset into build/<preset>; the sanitizers also test"
 	@echo "make compare build release and compare it with other libraries (from PyPI)"
 	@echo "make bench   build release and run the benchmarks;   make format   format the sources"
-	@echo "make check   layers, sources, coverage, format;   make complexity   cognitive complexity of every function (minutes)"
+	@echo "make check   layers, sources, coverage, format, cognitive complexity of every function (minutes the first time)"
 
 demo: release
 	build/release/bin/tg mnist --steps 200
@@ -31,8 +32,10 @@ check:
 	python3 tools/check_source.py
 	python3 tools/api_coverage.py --check
 	@if command -v $(FORMAT) >/dev/null; then echo "checking the format"; $(SOURCES) $(FORMAT) --dry-run --Werror; else echo "no $(FORMAT): format not checked"; fi
+	@if command -v $(TIDY) >/dev/null; then $(MAKE) --no-print-directory complexity; else echo "no $(TIDY): complexity not checked"; fi
 
-complexity: dev
+complexity:
+	@[ -e build/dev/compile_commands.json ] || cmake --preset dev
 	python3 tools/complexity.py build/dev
 
 test: deps check

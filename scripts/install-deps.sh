@@ -17,7 +17,7 @@ done
 # LLVM: 19 where it is offered, else the newest that is at least 17. The compiler of DEV=CPU:CLANG has the same number.
 llvm=""
 for v in 19 22 21 20 18 17; do installed "llvm-$v-dev" && { llvm=$v; break; }; done
-format=yes; installed clang-format-19 || format=no
+format=yes; { installed clang-format-19 && installed clang-tidy-19; } || format=no
 if [ ${#missing[@]} = 0 ] && [ -n "$llvm" ] && installed "clang-$llvm" && { [ $format = yes ] || [ "$llvm" != 19 ]; }; then exit 0; fi
 
 sudo=""
@@ -34,7 +34,7 @@ if [ -z "$llvm" ]; then
   missing+=("llvm-$llvm-dev")
 fi
 installed "clang-$llvm" || missing+=("clang-$llvm")
-if [ $format = no ] && offered clang-format-19; then missing+=(clang-format-19); fi
+for p in clang-format-19 clang-tidy-19; do installed "$p" || { offered "$p" && missing+=("$p"); } || true; done
 [ ${#missing[@]} = 0 ] && exit 0
 echo "install-deps: installing ${missing[*]}"
 $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 """Measures the cognitive complexity of every function in tinygrad/ with clang-tidy and compares it with the limits in
-complexity.json, which may only fall: complexity.py [--update] [BUILD [FILE...]]. It takes minutes, so that `make check`
-does without; `make complexity` runs it. --self-test checks the reading of clang-tidy's output."""
+complexity.json, which may only fall: complexity.py [--update] [BUILD [FILE...]]. What clang-tidy said of a file is kept
+in BUILD/complexity-cache.json until the file or a header of it changes. --self-test checks the reading of its
+output."""
 import concurrent.futures
+import functools
+import hashlib
 import json
 import os
 import pathlib
@@ -16,6 +19,24 @@ LIMITS = pathlib.Path(__file__).with_name("complexity.json")
 FINDING = re.compile(r"^(.+?):(\d+):\d+: warning: function '(.+?)' has cognitive complexity of (\d+)", re.M)
 CHECK = "readability-function-cognitive-complexity"
 CONFIG = f"{{CheckOptions: [{{key: {CHECK}.Threshold, value: {GOAL}}}]}}"
+
+
+INCLUDE = re.compile(r'^#include "(tinygrad/[^"]+)"', re.M)
+
+
+@functools.cache
+def content(path):
+  return pathlib.Path(path).read_text(encoding="utf-8")
+
+
+def key_of(source):
+  """Hashes a file with all headers of the project it sees."""
+  seen, stack = {source}, [source]
+  while stack:
+    new = [i for i in INCLUDE.findall(content(stack.pop())) if i not in seen and os.path.exists(i)]
+    seen.update(new)
+    stack += new
+  return hashlib.sha256("".join(p + content(p) for p in sorted(seen)).encode()).hexdigest()
 
 
 def findings(output, root):
@@ -55,9 +76,17 @@ def main():
   tool = shutil.which("clang-tidy-19") or shutil.which("clang-tidy")
   if not tool: sys.exit("complexity: no clang-tidy")
   sources = sources or sorted(str(p) for p in pathlib.Path("tinygrad").rglob("*.cpp") if "llvm_plugin" not in p.parts)
+  cache = pathlib.Path(build, "complexity-cache.json")
+  known = json.loads(cache.read_text()) if cache.exists() else {}
+
+  def output_of(source):
+    key = key_of(source)
+    return key, known[key] if key in known else measure(tool, build, source)
+
+  with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool: outputs = dict(pool.map(output_of, sources))
+  cache.write_text(json.dumps({**({} if len(args) < 2 else known), **outputs}))
   found = {}
-  with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-    for output in pool.map(lambda s: measure(tool, build, s), sources): found.update(findings(output, os.getcwd()))
+  for output in outputs.values(): found.update(findings(output, os.getcwd()))
   for (path, line, name), complexity in sorted(found.items(), key=lambda f: -f[1]):
     print(f"{complexity:5} {name} {path}:{line}")
   limits = json.loads(LIMITS.read_text())
