@@ -70,7 +70,8 @@ def bars(rows: list[dict]) -> str:
     y, ratio = 22 + step * i, r["ratio"]
     low, high = (q / r["ours"] * ratio for q in r["spread"][OURS])
     body += [text(left - 8, y + 11, r["name"], "end"),
-             f"<rect x='{left}' y='{y}' width='{x(ratio) - left:.1f}' height='{step - 5}' fill='{'#27ae60' if ratio <= 1 else '#e67e22' if ratio <= 1.2 else '#c0392b'}'/>",
+             f"<rect x='{left}' y='{y}' width='{x(ratio) - left:.1f}' height='{step - 5}' "
+             f"fill='{'#27ae60' if ratio <= 1 else '#e67e22' if ratio <= 1.2 else '#c0392b'}'/>",
              line(x(low), y + 6, x(high), y + 6, "#222"), text(x(ratio) + 5, y + 10, f"{ratio:.2f} {r['best']}")]
   return svg(width, height, body)
 
@@ -100,7 +101,8 @@ def roofline(rows: list[dict], peaks: dict) -> str:
   for row, r in points:
     for value, colour in ((min(r["peers"].values(), default=0), "#2980b9"), (r["ours"], "#c0392b")):
       if value:
-        body.append(f"<circle cx='{x(row.flops / row.bytes):.1f}' cy='{y(max(row.flops / value / 1e6, 10 ** floor)):.1f}' r='4' fill='{colour}' fill-opacity='0.75'>"
+        gflops = max(row.flops / value / 1e6, 10 ** floor)
+        body.append(f"<circle cx='{x(row.flops / row.bytes):.1f}' cy='{y(gflops):.1f}' r='4' fill='{colour}' fill-opacity='0.75'>"
                     f"<title>{row.name}: {row.flops / value / 1e6:.3g} GFLOP/s</title></circle>")
   for i, (label, colour) in enumerate((("tinygrad.cpp", "#c0392b"), ("the best peer", "#2980b9"))):
     body += [f"<circle cx='{width - 130}' cy='{height - 70 + 16 * i}' r='4' fill='{colour}'/>",

@@ -38,7 +38,8 @@ def _conv(name: str, backward: bool, n: int, cin: int, cout: int, size: int, ker
           padding: int = 0, groups: int = 1,
           dilation: int = 1) -> Row:
   out = (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
-  flops, x, y = 2.0 * kernel ** 2 * n * (cin // groups) * cout * out ** 2, 4.0 * n * cin * size ** 2, 4.0 * n * cout * out ** 2
+  flops = 2.0 * kernel ** 2 * n * (cin // groups) * cout * out ** 2
+  x, y = 4.0 * n * cin * size ** 2, 4.0 * n * cout * out ** 2
   return Row(f"{name}_{'bwd' if backward else 'fwd'}", "conv", "conv_backward" if backward else "conv",
              flops * (2 if backward else 1),
              2 * x + y if backward else x + y,

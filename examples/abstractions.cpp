@@ -3,7 +3,6 @@
 #include <stdexcept>
 
 #include "tinygrad/engine/compile.h"
-#include "tinygrad/engine/schedule_run.h"
 #include "tinygrad/runtime/buffer.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/schedule/schedule.h"

@@ -94,7 +94,8 @@ def document(text, bound):
 
     def cpp_cell(cpp):
         kind = state_of(cpp)
-        return cpp.split(": ", 1)[1] if kind == "python" else f"later ({cpp.split(': ', 1)[1]})" if kind else f"`{cpp}`" if declared(cpp, text) else "missing"
+        if kind: return cpp.split(": ", 1)[1] if kind == "python" else f"later ({cpp.split(': ', 1)[1]})"
+        return f"`{cpp}`" if declared(cpp, text) else "missing"
 
     def python_cell(name, cpp):
         return "later" if state_of(cpp) == "later" else "yes" if name.split(".")[-1] in bound else "missing"
@@ -113,7 +114,8 @@ def document(text, bound):
                for r in rows("nn.tsv") if r["module"] == module])
     env = (ROOT / "tinygrad" / "base" / "env_table.inc").read_text()
     table("Environment variables", ["name", "tinygrad's default", "state"],
-          [f"| `{r['name']}` | {r['default'].replace('|', chr(92) + '|')} | {'yes' if in_env(r['name'], env) else 'later'} |" for r in rows("env.tsv")])
+          [f"| `{r['name']}` | {r['default'].replace('|', chr(92) + '|')} | "
+           f"{'yes' if in_env(r['name'], env) else 'later'} |" for r in rows("env.tsv")])
     return "\n".join(out)
 
 

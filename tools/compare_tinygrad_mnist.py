@@ -68,7 +68,8 @@ def main():
   for i, (t, o) in enumerate(zip(theirs, ours, strict=True)):
     worst = max(worst, abs(t - o) / abs(t))
     print(f"{i + 1:4d} {t:12.6f} {o:12.6f} {abs(t - o) / abs(t):10.2e}")
-  print(f"worst relative difference {worst:.2e}, tolerance {a.tolerance:.0e}: {'equal' if worst <= a.tolerance else 'DIFFERENT'}")
+  verdict = "equal" if worst <= a.tolerance else "DIFFERENT"
+  print(f"worst relative difference {worst:.2e}, tolerance {a.tolerance:.0e}: {verdict}")
   return 0 if worst <= a.tolerance else 1
 
 

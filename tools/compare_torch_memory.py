@@ -19,9 +19,11 @@ class Block(nn.Module):
     self.down = nn.Sequential(*down)
     self.relu = nn.ReLU(inplace=True)
   def forward(self, x): return self.relu(self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x))))) + self.down(x))
-sizes = [(64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1), (128, 256, 2), (256, 256, 1), (256, 512, 2), (512, 512, 1)]
+sizes = [(64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1),
+         (128, 256, 2), (256, 256, 1), (256, 512, 2), (512, 512, 1)]
 layers = [Block(*a) for a in sizes]
-net = nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1), *layers,
+net = nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True),
+                    nn.MaxPool2d(3, 2, 1), *layers,
                     nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
 optim = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
 x, y = torch.randn(8, 3, 224, 224), torch.arange(8) * 100

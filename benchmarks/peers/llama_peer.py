@@ -80,7 +80,8 @@ class Peer:
   def __init__(self, name: str, threads: int):
     self.lib, self.threads = _functions(name), threads
     self.lib.ggml_cpu_init()
-    self.version = f"{importlib.metadata.version(LIBRARIES[name][0])} ({'AVX-512' if self.lib.ggml_cpu_has_avx512() else 'no AVX-512'})"
+    vectors = "AVX-512" if self.lib.ggml_cpu_has_avx512() else "no AVX-512"
+    self.version = f"{importlib.metadata.version(LIBRARIES[name][0])} ({vectors})"
     params = PoolParams()
     self.lib.ggml_threadpool_params_init(ctypes.byref(params), threads)
     params.poll = 0  # threads wait without spinning

@@ -51,7 +51,8 @@ from tinygrad.helpers import Context
 
 class Net:
   def __init__(self):
-    self.layers = [nn.Conv2d(1, 4, 3), Tensor.relu, nn.BatchNorm(4), Tensor.max_pool2d, lambda x: x.flatten(1), nn.Linear(4 * 3 * 3, 3)]
+    self.layers = [nn.Conv2d(1, 4, 3), Tensor.relu, nn.BatchNorm(4), Tensor.max_pool2d, lambda x: x.flatten(1),
+                   nn.Linear(4 * 3 * 3, 3)]
   def __call__(self, x): return x.sequential(self.layers)
 
 Tensor.manual_seed(3)

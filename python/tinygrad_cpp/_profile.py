@@ -44,7 +44,8 @@ class Profiling(contextlib.ContextDecorator):
     functions = stats.fcn_list  # type: ignore[attr-defined]
     for fcn in functions[:int(len(functions) * self.frac)]:
       _, calls, own, total, callers = stats.stats[fcn]  # type: ignore[attr-defined]
-      line = f"n:{calls:8d}  tm:{own * self.time_scale:7.2f}ms  tot:{total * self.time_scale:7.2f}ms {colored(where(fcn).ljust(50), 'yellow')}"
+      times = f"n:{calls:8d}  tm:{own * self.time_scale:7.2f}ms  tot:{total * self.time_scale:7.2f}ms"
+      line = f"{times} {colored(where(fcn).ljust(50), 'yellow')}"
       if callers:
         most, took = max(((c, v[2]) for c, v in callers.items()), key=lambda cv: cv[1])
         line += " " + colored(f"<- {100 * took / own if own else 100:3.0f}% {where(most)}", "BLACK")

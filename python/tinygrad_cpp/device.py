@@ -87,7 +87,8 @@ class Compiled:
   def renderer(self) -> Renderer:
     """By the current setting of DEV; the same object for the same setting."""
     for name in ("LLVM", "CLANG"):
-      assert not getenv(f"{self.device}_{name}"), f"{self.device}_{name}=1 is deprecated, use DEV={self.device}:{name} instead"
+      variable = f"{self.device}_{name}"
+      assert not getenv(variable), f"{variable}=1 is deprecated, use DEV={self.device}:{name} instead"
     try: device, renderer, arch, key = self._native.target()
     except ValueError:
       # NULL runs nothing: it stands for processors there is no code for

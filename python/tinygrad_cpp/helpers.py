@@ -265,7 +265,8 @@ def system(cmd: str, **kwargs: Any) -> str:
     out = subprocess.run(cmd.split(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True,
                          **kwargs).stdout.decode().strip()
   except subprocess.CalledProcessError as e:
-    raise RuntimeError(f"system: '{cmd}' failed with exit code {e.returncode}\n{(e.output or b'').decode().strip()}") from e
+    output = (e.output or b"").decode().strip()
+    raise RuntimeError(f"system: '{cmd}' failed with exit code {e.returncode}\n{output}") from e
   if DEBUG >= 1: print(f"system: '{cmd}' returned {len(out)} bytes in {(time.perf_counter() - start) * 1e3:.2f} ms")
   return out
 

@@ -20,7 +20,8 @@ def cpp(i):
         return "Ellipsis"
     if isinstance(i, slice):
         b = ["None" if v is None else str(v) for v in (i.start, i.stop, i.step)]
-        return "Slice()" if b == ["None"] * 3 else f"Slice({b[0]}, {b[1]})" if i.step is None else f"Slice({', '.join(b)})"
+        if b == ["None"] * 3: return "Slice()"
+        return f"Slice({b[0]}, {b[1]})" if i.step is None else f"Slice({', '.join(b)})"
     if isinstance(i, np.ndarray):
         return f"Tensor({nested(i.tolist())})"
     return str(i)

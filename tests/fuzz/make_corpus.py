@@ -149,7 +149,8 @@ put("safetensors", "bad_shape_overflow", safetensors({"a": tensor("F32", [1 << 6
 put("safetensors", "bad_shape_negative", safetensors({"a": tensor("U8", [-1, -4], 0, 4)}, bytes(4)))
 put("safetensors", "bad_shape_float", safetensors({"a": tensor("U8", [4.0], 0, 4)}, bytes(4)))
 put("safetensors", "bad_twice",
-    safetensors(b'{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}', bytes(1)))
+    safetensors(b'{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},'
+                b'"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}', bytes(1)))
 put("safetensors", "bad_no_offsets", safetensors({"a": {"dtype": "U8", "shape": [1]}}, bytes(1)))
 put("safetensors", "bad_metadata", safetensors({"__metadata__": 3}))
 put("safetensors", "bad_utf8", safetensors(b'{"\xff\xfe":{}}'))

@@ -32,7 +32,9 @@ C = {}   # name -> (inputs, function)
 def case(name, inputs, fn): assert name not in C, name; C[name] = (inputs, fn)
 
 # ---- elementwise ----
-for name in "relu sigmoid tanh exp exp2 sin cos square abs sign ceil floor round trunc neg silu gelu_erf erf relu6 hardswish mish softplus softsign logsigmoid quick_gelu hardsigmoid celu elu selu leaky_relu hardtanh gelu sinh cosh".split():
+UNARY = ("relu sigmoid tanh exp exp2 sin cos square abs sign ceil floor round trunc neg silu gelu_erf erf relu6 hardswish "
+         "mish softplus softsign logsigmoid quick_gelu hardsigmoid celu elu selu leaky_relu hardtanh gelu sinh cosh")
+for name in UNARY.split():
   fn = {"relu": F.relu, "sigmoid": torch.sigmoid, "square": torch.square, "silu": F.silu,
         "gelu_erf": lambda x: F.gelu(x), "gelu": lambda x: F.gelu(x, approximate="tanh"), "relu6": F.relu6,
         "hardswish": F.hardswish, "mish": F.mish, "softplus": F.softplus, "softsign": F.softsign,

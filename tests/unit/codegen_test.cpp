@@ -12,7 +12,6 @@
 #include "kernels.h"
 #include "lane_access.h"
 #include "tinygrad/codegen/opt/kernel_axes.h"
-#include "tinygrad/codegen/ranges/simplify_ranges.h"
 #include "tinygrad/codegen/scratch/window.h"
 #include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/loop_ranges.h"

@@ -1,5 +1,4 @@
 /// \file Prefetches: which loads have them, for which address, and that programs with them compute the same.
-#include "tinygrad/codegen/linear/prefetch.h"
 
 #include <algorithm>
 #include <map>

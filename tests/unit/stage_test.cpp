@@ -1,5 +1,4 @@
 /// \file STAGE nodes between the pass that makes them and the one that lowers them, and numbers nobody else has.
-#include "tinygrad/codegen/scratch/stage.h"
 
 #include <map>
 

@@ -23,7 +23,6 @@
 #include "tinygrad/codegen/ranges/separate_reduces.h"
 #include "tinygrad/codegen/ranges/simplify_ranges.h"
 #include "tinygrad/codegen/scratch/lower_stage.h"
-#include "tinygrad/codegen/scratch/stage.h"
 #include "tinygrad/schedule/custom.h"
 #include "tinygrad/uop/loop_ranges.h"
 #include "tinygrad/uop/rebuild.h"

@@ -142,7 +142,8 @@ class StepGraph {
   mutable std::vector<std::vector<StepId>> readers_;
 };
 
-/// Makes a placeholder for the n-th index value: its bounds and the loops it depends on are known, its expression is not.
+/// Makes a placeholder for the n-th index value: its bounds and the loops it depends on are known, its expression is
+/// not.
 UOp gather_placeholder(int32_t number, UOp size, std::span<const UOp> ranges);
 
 /// Returns the state that a LOAD in a step reads.

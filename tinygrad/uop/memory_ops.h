@@ -4,8 +4,7 @@
 
 namespace tg {
 
-/// True for a LOAD or STORE of a kernel.
-inline bool is_access(UOp u) { return u.in(Ops::LOAD | Ops::STORE) && u.src(0).is(Ops::INDEX); }
+/// True for a LOAD of a kernel, for a STORE of one.
 inline bool is_load(UOp u) { return u.is(Ops::LOAD) && u.src(0).is(Ops::INDEX); }
 inline bool is_store(UOp u) { return u.is(Ops::STORE) && u.src(0).is(Ops::INDEX); }
 

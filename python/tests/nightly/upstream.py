@@ -157,7 +157,8 @@ def difference(got, want):
         return None
     scale = max(float(np.abs(w[finite]).max()), floor)
     error = float(np.abs(g[finite].astype(np.float64) - w[finite]).max())
-    return None if error <= tolerance * scale else f"{error / scale:.1e} of the largest: {g.ravel()[:6].tolist()}, expected {w.ravel()[:6].tolist()}"
+    if error <= tolerance * scale: return None
+    return f"{error / scale:.1e} of the largest: {g.ravel()[:6].tolist()}, expected {w.ravel()[:6].tolist()}"
 
 
 def compare(ours, wanted):

@@ -23,8 +23,10 @@ ONNX = LATER + "ONNX models"
 EXPORT = LATER + "export of models to C and JavaScript"
 NAN = "tinygrad's gradients of this network are NaN in half"
 UPDATE = "tinygrad's first step leaves a depthwise weight that is not weight - rate * gradient; the module's is"
-RUNNING = "tinygrad computes the running statistics of the batch norms with the parameters after the step, the module with those of the step"
-AFTER_STEP = "a loss read after the step: tinygrad computes it with the new parameters, the module gives the value before the step, as PyTorch"
+RUNNING = ("tinygrad computes the running statistics of the batch norms with the parameters after the step, "
+           "the module with those of the step")
+AFTER_STEP = ("a loss read after the step: tinygrad computes it with the new parameters, "
+              "the module gives the value before the step, as PyTorch")
 
 NOT_RUN = {
     "examples/benchmark_onnx.py": ONNX,
@@ -74,7 +76,8 @@ class Harness:
     def __init__(self, checkout, values):
         import tinygrad
         from tinygrad import Context, Tensor, dtypes, nn
-        self.checkout, self.values, self.tg, self.Tensor, self.nn, self.dtypes, self.Context = checkout, values, tinygrad, Tensor, nn, dtypes, Context
+        self.checkout, self.values, self.tg, self.Tensor = checkout, values, tinygrad, Tensor
+        self.nn, self.dtypes, self.Context = nn, dtypes, Context
         Tensor.manual_seed(1)
         np.random.seed(1)
 
@@ -866,7 +869,8 @@ def yolov3(h):
     m = h.load("examples/yolov3.py")
     layer = lambda n, size, stride, norm=1, act="leaky": (f"[convolutional]\n"
                                                           + (f"batch_normalize={norm}\n" if norm else "") +
-                                                           f"filters={n}\nsize={size}\nstride={stride}\npad=1\nactivation={act}\n")
+                                                           f"filters={n}\nsize={size}\nstride={stride}\n"
+                                                           f"pad=1\nactivation={act}\n")
     yolo = "[yolo]\nmask=0,1\nanchors=10,13,16,30\nclasses=80\n"
     text = ("[net]\nheight=32\n" + layer(8, 3, 1) + layer(16, 3, 2) + layer(8, 1, 1) + layer(16, 3, 1)
             + "[shortcut]\nfrom=-3\nactivation=linear\n" + layer(16, 3, 2) +

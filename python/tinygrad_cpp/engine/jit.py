@@ -273,7 +273,8 @@ class TinyJit:
 
   def __reduce__(self):
     if not self._core.captured:
-      raise JitError(f"[pickle] got {self._name} before it was captured, expected a function that has been called twice")
+      raise JitError(f"[pickle] got {self._name} before it was captured, "
+                     "expected a function that has been called twice")
     return _unpickle_jit, (self.captured, self.prune)
 
   def save(self, path, state=None):

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "tinygrad/codegen/cost/cost_model.h"
-#include "tinygrad/codegen/scratch/window.h"
 
 namespace tg {
 namespace {

@@ -5,7 +5,6 @@
 #include <unordered_map>
 
 #include "tinygrad/tensor/grad/function.h"
-#include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/multi/lower_multi.h"
 #include "tinygrad/tensor/node_ops.h"
 #include "tinygrad/tensor/state/effects.h"

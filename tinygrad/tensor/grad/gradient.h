@@ -31,8 +31,8 @@ inline constexpr OpSet kNoGradient = Ops::SHL | Ops::SHR | Ops::CDIV | Ops::XOR 
 UOps compute_gradient(UOp root, UOp seed, std::span<const UOp> targets);
 /// Gradients of the sum over several roots, each with its seed.
 UOps compute_gradient(std::span<const UOp> roots, std::span<const UOp> seeds, std::span<const UOp> targets);
-/// Nodes of the graphs that gradients may pass, sources first: a write that has run is a leaf, and what it was made from
-/// lies behind it.
+/// Nodes of the graphs that gradients may pass, sources first: a write that has run is a leaf, and what it was made
+/// from lies behind it.
 UOps differentiable_order(std::span<const UOp> roots);
 /// Calls the gradient function of a call: one gradient per argument, of its type, empty where there is none.
 UOps call_gradients(const UOps& gradients, UOp call);

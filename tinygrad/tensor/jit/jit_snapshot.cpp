@@ -6,7 +6,6 @@
 
 #include "tinygrad/tensor/jit/jit_patterns.h"
 #include "tinygrad/tensor/jit/jit_state.h"
-#include "tinygrad/tensor/node_ops.h"
 
 namespace tg::tensor_detail {
 namespace {
