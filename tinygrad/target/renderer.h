@@ -35,7 +35,6 @@ class Renderer {
   static constexpr uint64_t kRarelyElse = 0x7261726c;
   /// The matrix instructions it can emit, best first.
   virtual std::vector<const TensorCore*> tensor_cores() const { return {}; }
-  virtual int max_buffers() const { return 1 << 16; }
   /// Returns the text of one function.
   virtual std::string render(const Program& p) const = 0;
 
