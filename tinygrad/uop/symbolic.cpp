@@ -404,9 +404,10 @@ const PatternMatcher<UOp>& pm_invalid() {
   return pm;
 }
 
-const PatternMatcher<UOp>& symbolic_simple() {
+namespace {
+const PatternMatcher<UOp>& pm_identities() {
   // clang-format off
-  static const PatternMatcher<UOp> pm = pm_invalid() + PatternMatcher<UOp>{
+  static const PatternMatcher<UOp> pm{
       // ---- literals ----
       rule(u = any_of(groups::kUnary, c0), [](U u) { return fold_literals(u); }),
       rule(u = any_of(groups::kBinary, c0, c1), [](U u) { return fold_literals(u); }),
@@ -456,7 +457,14 @@ const PatternMatcher<UOp>& symbolic_simple() {
       rule(i != i,                         [](I) { return bool_const(false); }),
       rule(op<Ops::TRUNC>(i),              i),
       rule(op<Ops::TRUNC>(a),              a),
-      // ---- bool ----
+  };
+  // clang-format on
+  return pm;
+}
+
+const PatternMatcher<UOp>& pm_bool_identities() {
+  // clang-format off
+  static const PatternMatcher<UOp> pm{
       rule(a & true,                       a),
       rule(a & false,                      false),
       rule(a | true,                       true),
@@ -476,6 +484,15 @@ const PatternMatcher<UOp>& symbolic_simple() {
       rule(a * b,                          a & b),
       rule(a + b,                          a | b),
       rule(max(a, b),                      a | b),
+  };
+  // clang-format on
+  return pm;
+}
+}  // namespace
+
+const PatternMatcher<UOp>& symbolic_simple() {
+  // clang-format off
+  static const PatternMatcher<UOp> pm = pm_invalid() + pm_identities() + pm_bool_identities() + PatternMatcher<UOp>{
       // ---- bits ----
       rule((i & n0) >> n1,
            [](I i, N0 m, N1 k) {
