@@ -35,6 +35,12 @@ int inflate_piece(z_stream& z, std::span<const uint8_t>& in, std::span<uint8_t>&
   return status;
 }
 
+void check_progress(const z_stream& z, int status, bool moved, size_t at, std::string_view name) {
+  TG_CHECK(FormatError, status == Z_OK || status == Z_BUF_ERROR, "[gunzip] ", name, ": corrupt at byte ", at, ": ",
+           z.msg ? z.msg : "zlib error");
+  TG_CHECK(FormatError, moved, "[gunzip] ", name, ": truncated after ", at, " bytes");
+}
+
 }  // namespace
 
 bool is_gzip(std::span<const uint8_t> bytes) { return bytes.size() >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b; }
@@ -63,10 +69,7 @@ std::vector<uint8_t> gunzip(std::span<const uint8_t> bytes, uint64_t max_bytes, 
       inflateReset(&inflater.z);
       continue;
     }
-    const size_t at = bytes.size() - in.size();
-    TG_CHECK(FormatError, status == Z_OK || status == Z_BUF_ERROR, "[gunzip] ", name, ": corrupt at byte ", at, ": ",
-             inflater.z.msg ? inflater.z.msg : "zlib error");
-    TG_CHECK(FormatError, in.size() != had || made != 0, "[gunzip] ", name, ": truncated after ", at, " bytes");
+    check_progress(inflater.z, status, in.size() != had || made != 0, bytes.size() - in.size(), name);
   }
   out.resize(out_at);
   return out;
