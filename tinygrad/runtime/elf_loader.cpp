@@ -175,8 +175,8 @@ void Loader::parse_symbols(const SectionHeader& header) {
   }
 }
 
-/// Finds what a relocation needs: undefined symbols, and all that are addressed through the offset table, get a slot and
-/// a stub.
+/// Finds what a relocation needs: undefined symbols, and all that are addressed through the offset table, get a slot
+/// and a stub.
 void Loader::prepare(const Rela& r) {
   const uint64_t symbol = r.info >> 32;
   const auto type = static_cast<uint32_t>(r.info);

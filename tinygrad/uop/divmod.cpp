@@ -85,8 +85,8 @@ UOp divide_quotient(const AffineSum& l, int128 c) {
   return {};
 }
 
-/// Multiples of c leave the division: whole periods of the constant, of coefficients, and (modulo only) of inner moduli.
-/// Empty: there are none.
+/// Takes multiples of c out of the division: whole periods of the constant, of coefficients, and (modulo only) of inner
+/// moduli. Empty: there are none.
 UOp take_out_multiples(bool div, const AffineSum& l, int128 c) {
   AffineSum in, out;
   in.c = floormod(l.c, c);
@@ -111,8 +111,8 @@ UOp take_out_multiples(bool div, const AffineSum& l, int128 c) {
   return div ? plus(divided(in, c), 1, out) : modulo(in, c);
 }
 
-/// x = g*q + r with g dividing c: x//c = q//(c/g), x%c = (q%(c/g))*g + r. The fewest terms win, then the larger g. Empty:
-/// there is no such g.
+/// x = g*q + r with g dividing c: x//c = q//(c/g), x%c = (q%(c/g))*g + r. The fewest terms win, then the larger g.
+/// Empty: there is no such g.
 UOp split_by_divisor(bool div, const AffineSum& l, int128 c) {
   std::vector<int128> candidates;
   int128 common = c;

@@ -80,7 +80,8 @@ Bounds bitwise_and(Bounds a, Bounds b) {
   if (!is_nonnegative(b)) return is_nonnegative(a) ? Bounds{0, a.hi} : kAnything;
   return {0, is_nonnegative(a) ? std::min(a.hi, b.hi) : b.hi};
 }
-/// Bits that operands up to a.hi and b.hi may have, as the mask 2^k - 1; nothing where one may be negative or unbounded.
+/// Returns the bits that operands up to a.hi and b.hi may have, as a mask 2^k - 1; nothing where one may be negative or
+/// is unbounded.
 std::optional<int128> mask_of(Bounds a, Bounds b) {
   if (!is_nonnegative(a) || !is_nonnegative(b) || a.hi >= kUnbounded || b.hi >= kUnbounded) return {};
   int128 m = 1;

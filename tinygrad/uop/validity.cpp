@@ -138,7 +138,7 @@ struct Known {
 };
 using StandIn = std::pair<UOp, UOp>;  // an expression, and the variable that replaces it
 
-/// Returns the bounds that a conjunction says more about than its expressions themselves do. Contradictions, under which
+/// Returns the bounds of which a conjunction says more than its expressions themselves do. Contradictions, under which
 /// nothing is executed, are dropped.
 std::vector<Known> bounds_given(const UOps& clauses) {
   std::vector<Known> known;
