@@ -19,7 +19,27 @@ struct Inflater {
   ~Inflater() { inflateEnd(&z); }
 };
 
-constexpr uint64_t kPiece = std::numeric_limits<uInt>::max();  // zlib counts in 32 bits
+/// A piece of at most what zlib's 32 bits count.
+uInt piece(size_t bytes) { return static_cast<uInt>(std::min<uint64_t>(bytes, std::numeric_limits<uInt>::max())); }
+
+/// Inflates from `in` into `out`, to the end of one of them or of a member; both move on. Returns zlib's status.
+int inflate_piece(z_stream& z, std::span<const uint8_t>& in, std::span<uint8_t>& out) {
+  const uInt give = piece(in.size()), room = piece(out.size());
+  z.next_in = const_cast<Bytef*>(in.data());
+  z.avail_in = give;
+  z.next_out = out.data();
+  z.avail_out = room;
+  const int status = inflate(&z, Z_NO_FLUSH);
+  in = in.subspan(give - z.avail_in);
+  out = out.subspan(room - z.avail_out);
+  return status;
+}
+
+void check_progress(const z_stream& z, int status, bool moved, size_t at, std::string_view name) {
+  TG_CHECK(FormatError, status == Z_OK || status == Z_BUF_ERROR, "[gunzip] ", name, ": corrupt at byte ", at, ": ",
+           z.msg ? z.msg : "zlib error");
+  TG_CHECK(FormatError, moved, "[gunzip] ", name, ": truncated after ", at, " bytes");
+}
 
 }  // namespace
 
@@ -28,36 +48,28 @@ bool is_gzip(std::span<const uint8_t> bytes) { return bytes.size() >= 2 && bytes
 std::vector<uint8_t> gunzip(std::span<const uint8_t> bytes, uint64_t max_bytes, std::string_view name) {
   TG_CHECK(FormatError, is_gzip(bytes), "[gunzip] ", name, ": no gzip header");
   std::vector<uint8_t> out(std::min<uint64_t>(max_bytes, 4 * uint64_t{bytes.size()} + 64));
-  size_t in_at = 0, out_at = 0;
+  std::span<const uint8_t> in = bytes;
+  size_t out_at = 0;
   Inflater inflater;
-  z_stream& z = inflater.z;
   for (;;) {
     if (out_at == out.size() && out.size() < max_bytes)
       out.resize(std::min<uint64_t>(max_bytes, 2 * uint64_t{out.size()}));
     uint8_t overflow;  // one byte past the limit tells "exactly full" from "too large"
     const bool full = out_at == out.size();
-    z.next_in = const_cast<Bytef*>(bytes.data() + in_at);
-    const auto give = static_cast<uInt>(std::min<uint64_t>(bytes.size() - in_at, kPiece));
-    z.avail_in = give;
-    z.next_out = full ? &overflow : out.data() + out_at;
-    const uInt room = full ? 1 : static_cast<uInt>(std::min<uint64_t>(out.size() - out_at, kPiece));
-    z.avail_out = room;
-    const int status = inflate(&z, Z_NO_FLUSH);
-    const size_t took = give - z.avail_in, made = room - z.avail_out;
+    std::span<uint8_t> room = full ? std::span(&overflow, 1) : std::span(out).subspan(out_at);
+    const size_t had = in.size(), empty = room.size();
+    const int status = inflate_piece(inflater.z, in, room);
+    const size_t made = empty - room.size();
     TG_CHECK(FormatError, !full || made == 0, "[gunzip] ", name, ": got more than ", max_bytes,
              " bytes of content, expected at most that");
-    in_at += took;
     out_at += made;
     if (status == Z_STREAM_END) {
-      if (in_at == bytes.size()) break;
-      TG_CHECK(FormatError, is_gzip(bytes.subspan(in_at)), "[gunzip] ", name, ": ", bytes.size() - in_at,
-               " bytes follow the compressed data");
-      inflateReset(&z);
+      if (in.empty()) break;
+      TG_CHECK(FormatError, is_gzip(in), "[gunzip] ", name, ": ", in.size(), " bytes follow the compressed data");
+      inflateReset(&inflater.z);
       continue;
     }
-    TG_CHECK(FormatError, status == Z_OK || status == Z_BUF_ERROR, "[gunzip] ", name, ": corrupt at byte ", in_at, ": ",
-             z.msg ? z.msg : "zlib error");
-    TG_CHECK(FormatError, took != 0 || made != 0, "[gunzip] ", name, ": truncated after ", in_at, " bytes");
+    check_progress(inflater.z, status, in.size() != had || made != 0, bytes.size() - in.size(), name);
   }
   out.resize(out_at);
   return out;

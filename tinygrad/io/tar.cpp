@@ -80,6 +80,31 @@ bool parse_pax(std::string_view text, Extended& out) {
   return true;
 }
 
+/// Returns the size a header states, whose own bytes are checked.
+uint64_t stated_size(const uint8_t* header, uint64_t at, std::string_view name) {
+  TG_CHECK(FormatError, number(header, 148, 8) == checksum(header), "[tar] ", name, ": corrupt header at byte ", at);
+  const std::optional<uint64_t> size = number(header, 124, 12);
+  TG_CHECK(FormatError, size, "[tar] ", name, ": header at byte ", at, " has no size");
+  return *size;
+}
+
+/// Returns the path in a header: name, and in ustar archives the prefix before it.
+std::string stated_path(const uint8_t* header) {
+  const std::string_view file = field(header, 0, 100);
+  const bool ustar = field(header, 257, 5) == "ustar" && header[262] == 0;
+  const std::string_view prefix = ustar ? field(header, 345, 155) : std::string_view();
+  return prefix.empty() ? std::string(file) : std::string(prefix) + "/" + std::string(file);
+}
+
+/// Reads the content of an extended header: a long name ('L') or pax records ('x').
+void read_extended(uint8_t type, std::string_view content, Extended& out, uint64_t at, std::string_view name) {
+  TG_CHECK(FormatError, content.size() <= kMaxPax, "[tar] ", name, ": extended header at byte ", at, " has ",
+           content.size(), " bytes, expected at most ", kMaxPax);
+  const bool good = type == 'x' ? parse_pax(content, out) : content.size() <= kMaxName;
+  TG_CHECK(FormatError, good, "[tar] ", name, ": corrupt extended header at byte ", at);
+  if (type == 'L') out.path = std::string(content.substr(0, content.find('\0')));
+}
+
 }  // namespace
 
 std::vector<TarEntry> tar_entries(std::span<const uint8_t> archive, std::string_view name) {
@@ -91,30 +116,17 @@ std::vector<TarEntry> tar_entries(std::span<const uint8_t> archive, std::string_
   while (total - at >= kBlock) {
     const uint8_t* header = archive.data() + at;
     if (std::all_of(header, header + kBlock, [](uint8_t b) { return b == 0; })) return entries;  // end of archive
-    TG_CHECK(FormatError, number(header, 148, 8) == checksum(header), "[tar] ", name, ": corrupt header at byte ", at);
-    const std::optional<uint64_t> stated = number(header, 124, 12);
-    TG_CHECK(FormatError, stated, "[tar] ", name, ": header at byte ", at, " has no size");
+    const uint64_t stated = stated_size(header, at, name);
     const uint8_t type = header[156];
     const bool extension = type == 'L' || type == 'K' || type == 'x' || type == 'g';
-    const uint64_t size = extension ? *stated : next.size.value_or(*stated);
+    const uint64_t size = extension ? stated : next.size.value_or(stated);
     at += kBlock;
     TG_CHECK(FormatError, size <= total - at, "[tar] ", name, ": entry at byte ", at - kBlock, " has ", size,
              " bytes, ", total - at, " remain");
-    const std::string_view content(reinterpret_cast<const char*>(archive.data() + at), size);
     if (type == 'L' || type == 'x') {
-      TG_CHECK(FormatError, size <= kMaxPax, "[tar] ", name, ": extended header at byte ", at - kBlock, " has ", size,
-               " bytes, expected at most ", kMaxPax);
-      const bool good = type == 'x' ? parse_pax(content, next) : size <= kMaxName;
-      TG_CHECK(FormatError, good, "[tar] ", name, ": corrupt extended header at byte ", at - kBlock);
-      if (type == 'L') next.path = std::string(content.substr(0, content.find('\0')));
+      read_extended(type, {reinterpret_cast<const char*>(archive.data() + at), size}, next, at - kBlock, name);
     } else if (!extension) {
-      if (type == '0' || type == '\0') {
-        std::string path(field(header, 0, 100));
-        const std::string_view prefix =
-            field(header, 257, 5) == "ustar" && header[262] == 0 ? field(header, 345, 155) : std::string_view();
-        if (!prefix.empty()) path = std::string(prefix) + "/" + path;
-        entries.push_back({next.path.value_or(std::move(path)), at, size});
-      }
+      if (type == '0' || type == '\0') entries.push_back({next.path.value_or(stated_path(header)), at, size});
       next = {};
     }
     const uint64_t padded = (size + kBlock - 1) / kBlock * kBlock;  // size <= total: cannot wrap

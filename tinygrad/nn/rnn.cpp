@@ -127,12 +127,29 @@ void Recurrent::visit_state(StateVisitor& visitor) const {
   }
 }
 
+/// Runs one layer in one direction, from `state` to its last states; returns the outputs of all steps.
+static Tensor run_layer(const Tensor& sequence, const RecurrentWeights& w, bool reverse, Tensors& state,
+                        const auto& step) {
+  // One product for all steps; then step by step, each state stored: otherwise every step would recompute all steps
+  // before it.
+  const Tensor gates = sequence.linear(w.weight_ih.transpose(), w.bias_ih).contiguous();
+  const int64_t time = sequence.shape(0);
+  Tensors steps;
+  for (int64_t t = 0; t < time; t++) {
+    step(gates[reverse ? time - 1 - t : t], w, state);
+    for (Tensor& s : state) s = s.contiguous();
+    steps.push_back(state[0]);
+  }
+  if (reverse) std::reverse(steps.begin(), steps.end());
+  return Tensor::stack(steps);
+}
+
 std::pair<Tensor, Tensors> Recurrent::run(const Tensor& x, const Tensors& initial, size_t states, Step step) const {
   TG_CHECK(ShapeError, x.ndim() == 3 && x.shape(2) == input_size, "[", name_, "] got an input of shape ", x.shape(),
            ", expected ", options.batch_first ? "(batch, time, " : "(time, batch, ", input_size, ")");
   Tensor sequence = options.batch_first ? x.transpose(0, 1) : x;
-  const int64_t time = sequence.shape(0), batch = sequence.shape(1);
-  TG_CHECK(ShapeError, time > 0, "[", name_, "] got a sequence of no steps, expected at least one");
+  const int64_t batch = sequence.shape(1);
+  TG_CHECK(ShapeError, sequence.shape(0) > 0, "[", name_, "] got a sequence of no steps, expected at least one");
   const auto count = static_cast<int64_t>(weights.size());
   for (const Tensor& t : initial)
     TG_CHECK(ShapeError, t.shape() == (Shape{count, batch, hidden_size}), "[", name_, "] got a state of shape ",
@@ -142,25 +159,13 @@ std::pair<Tensor, Tensors> Recurrent::run(const Tensor& x, const Tensors& initia
   for (size_t layer = 0; layer * directions < weights.size(); layer++) {
     if (layer > 0 && options.dropout > 0) sequence = sequence.dropout(options.dropout);
     Tensors outputs;
-    for (size_t d = 0; d < directions; d++) {
-      const size_t at = layer * directions + d;
-      const RecurrentWeights& w = weights[at];
-      // One product for all steps; then step by step, each state stored: otherwise every step would recompute all steps
-      // before it.
-      const Tensor gates = sequence.linear(w.weight_ih.transpose(), w.bias_ih).contiguous();
+    for (size_t at = layer * directions; at < (layer + 1) * directions; at++) {
       Tensors state;
       for (size_t s = 0; s < states; s++)
         state.push_back(initial.empty()
                             ? Tensor::zeros({batch, hidden_size}, {.dtype = x.dtype(), .device = x.device()})
                             : initial[s][static_cast<int64_t>(at)]);
-      Tensors steps;
-      for (int64_t t = 0; t < time; t++) {
-        step(gates[d ? time - 1 - t : t], w, state);
-        for (Tensor& s : state) s = s.contiguous();
-        steps.push_back(state[0]);
-      }
-      if (d) std::reverse(steps.begin(), steps.end());
-      outputs.push_back(Tensor::stack(steps));
+      outputs.push_back(run_layer(sequence, weights[at], at % directions == 1, state, step));
       for (size_t s = 0; s < states; s++) last[s].push_back(state[s]);
     }
     sequence = directions == 2 ? Tensor::cat(outputs, -1) : outputs[0];

@@ -50,7 +50,9 @@ std::vector<bool> written_in_place(const Tensors& tensors) {
   return out;
 }
 
-LoadReport load_state_dict(const StateDict& target, const StateDict& source, const LoadOptions& o) {
+namespace {
+/// Compares the names of both, and the shapes of what both have.
+LoadReport match_names(const StateDict& target, const StateDict& source) {
   LoadReport report;
   std::unordered_map<std::string_view, const Tensor*> values;
   for (const auto& [name, t] : source) values.emplace(name, &t);
@@ -67,36 +69,42 @@ LoadReport load_state_dict(const StateDict& target, const StateDict& source, con
   }
   for (const auto& [name, t] : source)
     if (values.contains(name)) report.unexpected.push_back(name);
+  return report;
+}
+
+/// Returns a value where `t` is, without sharing storage. A tensor on several devices stays sharded as it is.
+Tensor placed_as(const Tensor& t, const Tensor& value) {
+  const bool several = t.devices().size() > 1;
+  if (several) return value.devices().size() > 1 ? value.clone() : value.shard(t.devices(), t.shard_axis());
+  return value.device() != t.device() ? value.to(t.device()) : value.clone();
+}
+
+void load_value(const Tensor& t, const Tensor& value, bool in_place) {
+  if (in_place && value.devices().size() == 1 && value.dtype() == t.dtype()) {
+    t.assign(value.to(t.device()).detach().reshape(t.shape()));
+    return;
+  }
+  t.replace(placed_as(t, value).detach().reshape(t.shape()));
+  if (t.requires_grad()) t.is_param_(*t.requires_grad());
+}
+}  // namespace
+
+LoadReport load_state_dict(const StateDict& target, const StateDict& source, const LoadOptions& o) {
+  const LoadReport report = match_names(target, source);
   TG_CHECK(ValueError, !o.strict || (report.missing.empty() && report.unexpected.empty()), "[load_state_dict] ",
            report.missing.empty() ? "" : "missing: " + listed(report.missing),
            report.missing.empty() || report.unexpected.empty() ? "" : "; ",
            report.unexpected.empty() ? "" : "unexpected: " + listed(report.unexpected),
            " (strict = false loads what both have)");
-  Tensors changed, own;
+  Tensors own, values;
   for (const auto& [name, t] : target)
-    if (source.contains(name)) own.push_back(t);
-  const std::vector<bool> in_place = written_in_place(own);
-  size_t next = 0;
-  for (const auto& [name, t] : target) {
-    if (!source.contains(name)) continue;
-    const Tensor& value = source.at(name);
-    if (in_place[next++] && value.devices().size() == 1 && value.dtype() == t.dtype()) {
-      t.assign(value.to(t.device()).detach().reshape(t.shape()));
-      changed.push_back(t);
-      continue;
+    if (source.contains(name)) {
+      own.push_back(t);
+      values.push_back(source.at(name));
     }
-    // Never shares storage. A tensor on several devices stays sharded as it is.
-    const bool several = t.devices().size() > 1, sharded = several && value.devices().size() > 1,
-               elsewhere = value.device() != t.device();
-    const Tensor there = sharded     ? value.clone()
-                         : several   ? value.shard(t.devices(), t.shard_axis())
-                         : elsewhere ? value.to(t.device())
-                                     : value.clone();
-    t.replace(there.detach().reshape(t.shape()));
-    if (t.requires_grad()) t.is_param_(*t.requires_grad());
-    changed.push_back(t);
-  }
-  if (o.realize && !changed.empty()) realize(changed);
+  const std::vector<bool> in_place = written_in_place(own);
+  for (size_t i = 0; i < own.size(); i++) load_value(own[i], values[i], in_place[i]);
+  if (o.realize && !own.empty()) realize(own);
   return report;
 }
 

@@ -165,16 +165,25 @@ void ProgramView::find_stride(Inst& in) const {
   }
 }
 
+namespace {
+int64_t lane_offset(const Inst& s, int lane) {
+  return s.lanes == 1 ? 0 : s.affine ? lane * s.stride : s.offsets[static_cast<size_t>(lane)];
+}
+/// Returns whether a value of u keeps the differences of its lanes: no sum of them wraps.
+bool keeps_offsets(UOp u) {
+  if (!u.is(Ops::CAST)) return u.in(Ops::ADD | Ops::SUB) && never_wraps(u);
+  const Bounds b = bounds_of(u.src(0));
+  return b.lo >= int_min(u.dtype()) && b.hi <= int_max(u.dtype());
+}
+}  // namespace
+
 /// Integer arithmetic on lane numbers and literals is known; a sum with it is known up to lane 0.
 void ProgramView::find_offsets(Inst& in) const {
   UOp u = in.u;
   constexpr OpSet kKnown =
       Ops::ADD | Ops::SUB | Ops::MUL | Ops::SHL | Ops::SHR | Ops::AND | Ops::CDIV | Ops::CMOD | Ops::CAST;
   if (!u.in(kKnown) || u.dtype().is_bool()) return;
-  auto offset = [](const Inst& s, int lane) {
-    return s.lanes == 1 ? 0 : s.affine ? lane * s.stride : s.offsets[static_cast<size_t>(lane)];
-  };
-  bool whole = true, partly = true;
+  bool whole = true;
   for (UOp s : u.srcs()) {
     const Inst& i = of(s);
     if (!s.dtype().is_int() || (i.lanes > 1 && !i.affine && i.offsets.empty())) return;
@@ -183,22 +192,16 @@ void ProgramView::find_offsets(Inst& in) const {
   if (whole) {
     for (int lane = 0; lane < in.lanes; lane++) {
       ConstValue v[2];
-      for (uint32_t k = 0; k < u.nsrc(); k++) v[k] = *of(u.src(k)).first + offset(of(u.src(k)), lane);
+      for (uint32_t k = 0; k < u.nsrc(); k++) v[k] = *of(u.src(k)).first + lane_offset(of(u.src(k)), lane);
       const ConstValue r = u.is(Ops::CAST) ? eval_cast(v[0], u.src(0).dtype(), u.dtype())
                                            : eval_alu(u.op(), u.dtype(), {v, u.nsrc()}, u.dtype());
       if (lane == 0) in.first = static_cast<int64_t>(r.i);
       in.offsets.push_back(static_cast<int64_t>(r.i) - *in.first);
     }
-  } else if (!in.affine) {
-    if (u.is(Ops::CAST)) {
-      const Bounds b = bounds_of(u.src(0));
-      partly = b.lo >= int_min(u.dtype()) && b.hi <= int_max(u.dtype());
-    } else {
-      partly = u.in(Ops::ADD | Ops::SUB) && never_wraps(u);
-    }
-    for (int lane = 0; partly && lane < in.lanes; lane++)
-      in.offsets.push_back(offset(of(u.src(0)), lane) +
-                           (u.is(Ops::CAST) ? 0 : (u.is(Ops::ADD) ? 1 : -1) * offset(of(u.src(1)), lane)));
+  } else if (!in.affine && keeps_offsets(u)) {
+    const int64_t sign = u.is(Ops::CAST) ? 0 : u.is(Ops::ADD) ? 1 : -1;
+    for (int lane = 0; lane < in.lanes; lane++)
+      in.offsets.push_back(lane_offset(of(u.src(0)), lane) + (sign ? sign * lane_offset(of(u.src(1)), lane) : 0));
   }
   if (in.affine) in.offsets.clear();
 }

@@ -442,6 +442,39 @@ const Target& host_processor() {
   return host;
 }
 
+namespace {
+/// Returns our name of an architecture.
+std::string architecture(const std::string& given) {
+  constexpr std::pair<std::string_view, const char*> kOtherNames[] = {
+      {"x86-64", kX86}, {"amd64", kX86}, {"aarch64", kArm}, {"riscv", kRiscV}};
+  std::string name = given;
+  for (const auto& [other, ours] : kOtherNames)
+    if (given == other) name = ours;
+  TG_CHECK(ValueError, name == kX86 || name == kArm || name == kRiscV, "[DEV] got the architecture ", given,
+           ", expected x86_64, arm64 or riscv64");
+  return name;
+}
+
+/// Makes t a processor of its architecture, with the features it adds; returns false when there is none of that name.
+bool set_processor(Target& t, Features& set, const std::string& name) {
+  if (t.arch == kX86) {
+    const Processor* p = find_processor(name);
+    if (!p) return false;
+    add_processor(set, p);
+  } else {
+    const auto* p = std::find_if(std::begin(kForeignProcessors), std::end(kForeignProcessors),
+                                 [&](const ForeignProcessor& f) { return t.arch == f.arch && name == f.name; });
+    if (p == std::end(kForeignProcessors)) return false;
+    t.l1_bytes = p->l1;
+    t.l2_bytes = p->l2;
+    t.l3_bytes = p->l3;
+    for (std::string_view f : split(p->adds, ' ')) add_foreign(set, t.arch, f);
+  }
+  t.cpu = name;
+  return true;
+}
+}  // namespace
+
 Target parse_processor(std::string_view arch) {
   Target t = host_processor();
   auto parts = split(arch, ',');
@@ -450,12 +483,7 @@ Target parse_processor(std::string_view arch) {
     TG_CHECK(ValueError, parts.size() == 1, "[DEV] got ", arch, ", expected an architecture before the features");
     return t;
   }
-  const std::string name = first == "x86-64" || first == "amd64" ? kX86
-                           : first == "aarch64"                  ? kArm
-                           : first == "riscv"                    ? kRiscV
-                                                                 : first;
-  TG_CHECK(ValueError, name == kX86 || name == kArm || name == kRiscV, "[DEV] got the architecture ", first,
-           ", expected x86_64, arm64 or riscv64");
+  const std::string name = architecture(first);
   const bool foreign = name != t.arch, x86 = name == kX86;
   t.arch = name;
   Features set;
@@ -464,30 +492,20 @@ Target parse_processor(std::string_view arch) {
   for (size_t i = 1; i < parts.size(); ++i) {
     std::string part = lower(parts[i]);
     if (part.empty()) continue;
-    const auto* other = std::find_if(std::begin(kForeignProcessors), std::end(kForeignProcessors),
-                                     [&](const ForeignProcessor& p) { return name == p.arch && part == p.name; });
     if (part == "native" && !foreign) {
       t.cpu = host_processor().cpu;
       set.insert(host_processor().features.begin(), host_processor().features.end());
-    } else if (const Processor* p = x86 ? find_processor(part) : nullptr) {
-      t.cpu = part;
-      add_processor(set, p);
-    } else if (other != std::end(kForeignProcessors)) {
-      t.cpu = part;
-      t.l1_bytes = other->l1;
-      t.l2_bytes = other->l2;
-      t.l3_bytes = other->l3;
-      for (std::string_view f : split(other->adds, ' ')) add_foreign(set, name, f);
-    } else {
-      const bool minus = part[0] == '-';
-      if (minus || part[0] == '+') part.erase(0, 1);
-      const bool known = x86 ? find_feature(part) != nullptr : find_foreign(name, part) != nullptr;
-      TG_CHECK(ValueError, known, "[DEV] got ", parts[i], ", which is no processor or feature of ", name,
-               " that is known here");
-      if (minus) removed.push_back(part);
-      else if (x86) add_feature(set, part);
-      else add_foreign(set, name, part);
+      continue;
     }
+    if (set_processor(t, set, part)) continue;
+    const bool minus = part[0] == '-';
+    if (minus || part[0] == '+') part.erase(0, 1);
+    const bool known = x86 ? find_feature(part) != nullptr : find_foreign(name, part) != nullptr;
+    TG_CHECK(ValueError, known, "[DEV] got ", parts[i], ", which is no processor or feature of ", name,
+             " that is known here");
+    if (minus) removed.push_back(part);
+    else if (x86) add_feature(set, part);
+    else add_foreign(set, name, part);
   }
   for (const std::string& r : removed) x86 ? remove_feature(set, r) : remove_foreign(set, name, r);
   set_features(t, set);

@@ -114,6 +114,7 @@ class Loader {
   void write_stub(uint64_t offset, uint64_t slot_offset);
   void parse_symbols(const SectionHeader& header);
   void choose_sections();
+  void prepare(const Rela& r);
   void collect_slots();
 
   static constexpr uint32_t kNoSlot = ~uint32_t{0};
@@ -174,33 +175,33 @@ void Loader::parse_symbols(const SectionHeader& header) {
   }
 }
 
-/// Undefined symbols, and all that are addressed through the offset table, get a slot and a stub.
+/// Finds what a relocation needs: undefined symbols, and all that are addressed through the offset table, get a slot
+/// and a stub.
+void Loader::prepare(const Rela& r) {
+  const uint64_t symbol = r.info >> 32;
+  const auto type = static_cast<uint32_t>(r.info);
+  TG_CHECK(FormatError, symbol < symbols_.size(), "[elf] relocation of symbol ", symbol, " of ", symbols_.size());
+  const RelocationNeed need = relocation_need(machine_, type);
+  TG_CHECK(FormatError, need != RelocationNeed::kUnknown, "[elf] got relocation type ", type,
+           ", which the loader does not know");
+  const bool undefined = symbol != 0 && symbols_[symbol].section == kUndefined;
+  if (undefined && !resolved_[symbol]) {
+    resolved_[symbol] = reinterpret_cast<uint64_t>(host_symbol(names_[symbol]));
+    TG_CHECK(FormatError, resolved_[symbol], "[elf] undefined symbol ", names_[symbol],
+             ": kernels may call memory, libm and conversion functions only");
+  }
+  if ((!undefined && need != RelocationNeed::kSlot) || external_[symbol] != kNoSlot) return;
+  external_[symbol] = static_cast<uint32_t>(slotted_.size());
+  slotted_.push_back(symbol);
+}
+
 void Loader::collect_slots() {
-  auto add = [&](size_t symbol) {
-    if (external_[symbol] != kNoSlot) return;
-    external_[symbol] = static_cast<uint32_t>(slotted_.size());
-    slotted_.push_back(symbol);
-  };
   for (const SectionHeader& h : sections_) {
     TG_CHECK(FormatError, h.type != kRel || !loaded(h.info), "[elf] got relocations without addends");
     if (h.type != kRela || !loaded(h.info)) continue;
     TG_CHECK(FormatError, h.link == symtab_, "[elf] relocations refer to section ", h.link,
              ", expected the symbol table");
-    for (const Rela& r : bytes_.table<Rela>(h.offset, h.size, "relocation table")) {
-      const uint64_t symbol = r.info >> 32;
-      const auto type = static_cast<uint32_t>(r.info);
-      TG_CHECK(FormatError, symbol < symbols_.size(), "[elf] relocation of symbol ", symbol, " of ", symbols_.size());
-      const RelocationNeed need = relocation_need(machine_, type);
-      TG_CHECK(FormatError, need != RelocationNeed::kUnknown, "[elf] got relocation type ", type,
-               ", which the loader does not know");
-      const bool undefined = symbol != 0 && symbols_[symbol].section == kUndefined;
-      if (undefined && !resolved_[symbol]) {
-        resolved_[symbol] = reinterpret_cast<uint64_t>(host_symbol(names_[symbol]));
-        TG_CHECK(FormatError, resolved_[symbol], "[elf] undefined symbol ", names_[symbol],
-                 ": kernels may call memory, libm and conversion functions only");
-      }
-      if (undefined || need == RelocationNeed::kSlot) add(symbol);
-    }
+    for (const Rela& r : bytes_.table<Rela>(h.offset, h.size, "relocation table")) prepare(r);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <ostream>
 
+#include "tinygrad/base/math.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/uop/eval.h"
 
@@ -44,48 +45,42 @@ std::string scientific(double v, bool single) {
   return s;
 }
 
+std::string not_finite(double x) { return std::isnan(x) ? "nan" : x < 0 ? "-inf" : "inf"; }
+
+/// Returns where the digits after the point end.
+size_t fraction_end(const std::string& s) { return std::min(s.find('e'), s.size()); }
+size_t decimals(const std::string& s) { return fraction_end(s) - s.find('.') - 1; }
+
+/// Returns the texts of floats, with their points and exponents in the same columns from the right.
+std::vector<std::string> float_texts(const std::vector<ConstValue>& v, bool single) {
+  double lo = INFINITY, hi = 0;
+  for (const ConstValue& c : v)
+    if (double a = std::abs(c.as_double()); std::isfinite(a) && a != 0) {
+      lo = std::min(lo, a);
+      hi = std::max(hi, a);
+    }
+  const bool science = hi >= 1e8 || (hi > 0 && (lo < 1e-4 || hi / lo > 1000));
+  auto text = [&](double x) {
+    if (!std::isfinite(x)) return not_finite(x);
+    return science ? scientific(x, single) : fixed(x, single);
+  };
+  std::vector<std::string> out;
+  for (const ConstValue& c : v) out.push_back(text(c.as_double()));
+  auto has_point = [](const std::string& s) { return s.find('.') != std::string::npos; };
+  size_t after = 0;
+  for (const std::string& s : out)
+    if (has_point(s)) after = std::max(after, decimals(s));
+  for (std::string& s : out)
+    if (has_point(s)) s.insert(fraction_end(s), after - decimals(s), science ? '0' : ' ');
+  return out;
+}
+
 /// Returns the texts of all elements, padded to equal width.
 std::vector<std::string> texts(const std::vector<ConstValue>& v, DType d) {
   std::vector<std::string> out;
-  if (!d.is_float()) {
-    for (const ConstValue& c : v)
-      out.push_back(d.is_bool() ? (c.i ? "True" : "False") : [&] {
-        std::string s;
-        int128 n = c.i;
-        bool neg = n < 0;
-        do {
-          s += static_cast<char>('0' + static_cast<int>(neg ? -(n % 10) : n % 10));
-          n /= 10;
-        } while (n);
-        if (neg) s += '-';
-        return std::string(s.rbegin(), s.rend());
-      }());
-  } else {
-    bool single = d != dtypes::float64;
-    double lo = INFINITY, hi = 0;
-    for (const ConstValue& c : v)
-      if (double a = std::abs(c.as_double()); std::isfinite(a) && a != 0) {
-        lo = std::min(lo, a);
-        hi = std::max(hi, a);
-      }
-    bool science = hi >= 1e8 || (hi > 0 && (lo < 1e-4 || hi / lo > 1000));
-    size_t after = 0;
-    for (const ConstValue& c : v) {
-      double x = c.as_double();
-      out.push_back(std::isnan(x)   ? "nan"
-                    : std::isinf(x) ? (x < 0 ? "-inf" : "inf")
-                    : science       ? scientific(x, single)
-                                    : fixed(x, single));
-      if (!std::isfinite(x)) continue;
-      size_t dot = out.back().find('.'), end = science ? out.back().find('e') : out.back().size();
-      after = std::max(after, end - dot - 1);
-    }
-    for (size_t i = 0; i < out.size(); i++) {
-      if (!std::isfinite(v[i].as_double())) continue;
-      size_t dot = out[i].find('.'), end = science ? out[i].find('e') : out[i].size();
-      out[i].insert(end, after - (end - dot - 1), science ? '0' : ' ');
-    }
-  }
+  if (d.is_float()) out = float_texts(v, d != dtypes::float64);
+  else
+    for (const ConstValue& c : v) out.push_back(!d.is_bool() ? to_string(c.i) : c.i ? "True" : "False");
   size_t width = 0;
   for (const std::string& s : out) width = std::max(width, s.size());
   for (std::string& s : out) s.insert(0, width - s.size(), ' ');

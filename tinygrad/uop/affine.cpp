@@ -5,8 +5,7 @@
 
 namespace tg {
 
-Bounds add_bounds(Bounds a, Bounds b) { return {saturating_add(a.lo, b.lo), saturating_add(a.hi, b.hi)}; }
-Bounds scale_bounds(Bounds a, int128 c) {
+static Bounds scale_bounds(Bounds a, int128 c) {
   const int128 x = saturating_mul(a.lo, c), y = saturating_mul(a.hi, c);
   return c < 0 ? Bounds{y, x} : Bounds{x, y};
 }

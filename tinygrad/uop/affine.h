@@ -21,9 +21,6 @@ constexpr int128 gcd128(int128 a, int128 b) {
   }
   return a;
 }
-/// Interval arithmetic that saturates at kUnbounded.
-Bounds add_bounds(Bounds a, Bounds b);
-Bounds scale_bounds(Bounds a, int128 c);
 
 /// Operations that the parser looks through on its way to the summands, in addition to ADD.
 struct SumOptions {

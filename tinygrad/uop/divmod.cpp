@@ -1,6 +1,7 @@
 /// \file Division and modulo of index arithmetic, and their recombination into the dividend.
 #include <algorithm>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/uop/graph.h"
 #include "tinygrad/uop/symbolic.h"
 
@@ -69,60 +70,55 @@ UOp plus(UOp q, int128 k, const AffineSum& rest) {
   return out.build();
 }
 
-UOp fold_by_literal(bool div, UOp x, int128 c) {
-  UOp zero = UOp::constant(int64_t{0});
-  if (c == 0) return zero;
-  AffineSum l(x);
-  if (l.terms.size() > kMaxTerms) return {};
-  if (c < 0) {
-    AffineSum minus;
-    minus.add(l, -1);
-    return div ? divided(minus, -c) : plus(modulo(minus, -c), -1, {});
-  }
-  if (c == 1) return div ? x : zero;
-  // Quotient (or remainder) without a division.
-  if (auto s = split_by(l, c)) return (div ? s->quotient : s->rest).build();
-  const Term* lone = l.terms.size() == 1 && l.terms[0].coef == 1 ? &l.terms[0] : nullptr;
-  if (div && lone && lone->base.is(Ops::FLOORDIV) &&
-      lone->base.src(1).is_const()) {  // (y//d + a)//c -> (y + a*d)//(c*d)
-    int128 d = lone->base.src(1).const_int();
-    AffineSum y(lone->base.src(0));
+/// The quotient by c of an inner quotient or remainder. Empty: l is neither.
+UOp divide_quotient(const AffineSum& l, int128 c) {
+  if (l.terms.size() != 1 || l.terms[0].coef != 1) return {};
+  const UOp inner = l.terms[0].base;
+  if (inner.is(Ops::FLOORDIV) && inner.src(1).is_const()) {  // (y//d + a)//c -> (y + a*d)//(c*d)
+    const int128 d = inner.src(1).const_int();
+    AffineSum y(inner.src(0));
     y.c += l.c * d;
     return divided(y, c * d);
   }
-  if (div && lone && l.c == 0 && lone->base.is(Ops::FLOORMOD))  // (y % (k*c))//c -> (y//c) % k
-    if (auto k = divides(lone->base.src(1), c); k && vmin(*k) > 0) return divided(AffineSum(lone->base.src(0)), c) % *k;
-  // Multiples of c leave the division: whole periods of the constant, of coefficients, and (modulo only) of
-  // inner moduli.
+  if (l.c == 0 && inner.is(Ops::FLOORMOD))  // (y % (k*c))//c -> (y//c) % k
+    if (auto k = divides(inner.src(1), c); k && vmin(*k) > 0) return divided(AffineSum(inner.src(0)), c) % *k;
+  return {};
+}
+
+/// Takes multiples of c out of the division: whole periods of the constant, of coefficients, and (modulo only) of inner
+/// moduli. Empty: there are none.
+UOp take_out_multiples(bool div, const AffineSum& l, int128 c) {
   AffineSum in, out;
   in.c = floormod(l.c, c);
   out.c = floordiv(l.c, c);
   bool changed = in.c != l.c;
+  auto is_period = [&](UOp u) { return divides(u, c) && (vmin(u) > 0 || vmax(u) < 0); };
   for (const Term& t : l.terms) {
-    if (!div && t.base.is(Ops::FLOORMOD) && divides(t.base.src(1), c) &&
-        (vmin(t.base.src(1)) > 0 || vmax(t.base.src(1)) < 0)) {
+    if (!div && t.base.is(Ops::FLOORMOD) && is_period(t.base.src(1))) {
       in.add(t.base.src(0), t.coef % c);
       changed = true;
       continue;
     }
-    int128 r = t.coef % c;
+    const int128 r = t.coef % c;
     if (r) in.terms.push_back({t.base, r});
     if (r != t.coef) {
       out.terms.push_back({t.base, (t.coef - r) / c});
       changed = true;
     }
   }
-  if (changed) {
-    in.normalize();
-    return div ? plus(divided(in, c), 1, out) : modulo(in, c);
-  }
-  // x = g*q + r with g dividing c: x//c = q//(c/g), x%c = (q%(c/g))*g + r. The fewest terms win, then the larger g.
+  if (!changed) return {};
+  in.normalize();
+  return div ? plus(divided(in, c), 1, out) : modulo(in, c);
+}
+
+/// x = g*q + r with g dividing c: x//c = q//(c/g), x%c = (q%(c/g))*g + r. The fewest terms win, then the larger g.
+/// Empty: there is no such g.
+UOp split_by_divisor(bool div, const AffineSum& l, int128 c) {
   std::vector<int128> candidates;
   int128 common = c;
   for (const Term& t : l.terms) common = gcd128(common, t.coef);
   auto consider = [&](int128 g) {
-    if (g > 1 && g < c && c % g == 0 && std::find(candidates.begin(), candidates.end(), g) == candidates.end())
-      candidates.push_back(g);
+    if (g > 1 && g < c && c % g == 0 && !contains(candidates, g)) candidates.push_back(g);
   };
   consider(common);
   for (const Term& t : l.terms) consider(gcd128(t.coef, c));
@@ -137,6 +133,25 @@ UOp fold_by_literal(bool div, UOp x, int128 c) {
   if (!best) return {};
   if (div) return divided(best->quotient, c / best_g);
   return plus(modulo(best->quotient, c / best_g), best_g, best->rest);
+}
+
+UOp fold_by_literal(bool div, UOp x, int128 c) {
+  UOp zero = UOp::constant(int64_t{0});
+  if (c == 0) return zero;
+  AffineSum l(x);
+  if (l.terms.size() > kMaxTerms) return {};
+  if (c < 0) {
+    AffineSum minus;
+    minus.add(l, -1);
+    return div ? divided(minus, -c) : plus(modulo(minus, -c), -1, {});
+  }
+  if (c == 1) return div ? x : zero;
+  // Quotient (or remainder) without a division.
+  if (auto s = split_by(l, c)) return (div ? s->quotient : s->rest).build();
+  if (div)
+    if (UOp r = divide_quotient(l, c)) return r;
+  if (UOp r = take_out_multiples(div, l, c)) return r;
+  return split_by_divisor(div, l, c);
 }
 
 UOp fold_by_expression(bool div, UOp x, UOp y) {

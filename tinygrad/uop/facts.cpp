@@ -24,101 +24,126 @@ Graph& graph_of(UOp u) {
 /// Computes a fact for u and first for every source that lacks it.
 template <class Has, class Compute> void ensure(UOp u, Has has, Compute compute) { walk(u, has, compute); }
 
-Bounds corners(Bounds a, Bounds b, int128 (*f)(int128, int128)) {
-  int128 v[4] = {f(a.lo, b.lo), f(a.lo, b.hi), f(a.hi, b.lo), f(a.hi, b.hi)};
-  return {*std::min_element(v, v + 4), *std::max_element(v, v + 4)};
-}
-
-/// Bounds of a power-of-two-minus-one mask that covers v.
-int128 fill_ones(int128 v) {
-  int128 m = 1;
-  while (m <= v) m <<= 1;
-  return m - 1;
-}
-
 Bounds type_bounds(DType d) {
   if (d.is_int() || d.is_bool()) return {clamp_bound(int_min(d)), clamp_bound(int_max(d))};
   return {-kUnbounded, kUnbounded};
 }
 
+// ---- interval arithmetic: the bounds of an operation on values within a and b ----
+constexpr Bounds kAnything{-kUnbounded, kUnbounded};
+
+bool is_nonnegative(Bounds a) { return a.lo >= 0; }
+bool has_zero(Bounds a) { return a.lo <= 0 && a.hi >= 0; }
+Bounds negate(Bounds a) { return {-a.hi, -a.lo}; }
+Bounds hull(Bounds a, Bounds b) { return {std::min(a.lo, b.lo), std::max(a.hi, b.hi)}; }
+Bounds minimum(Bounds a, Bounds b) { return {std::min(a.lo, b.lo), std::min(a.hi, b.hi)}; }
+Bounds maximum(Bounds a, Bounds b) { return {std::max(a.lo, b.lo), std::max(a.hi, b.hi)}; }
+
+/// Returns the bounds of an operation that has its extremes at the corners of a x b.
+Bounds corners(Bounds a, Bounds b, int128 (*f)(int128, int128)) {
+  int128 v[4] = {f(a.lo, b.lo), f(a.lo, b.hi), f(a.hi, b.lo), f(a.hi, b.hi)};
+  return {*std::min_element(v, v + 4), *std::max_element(v, v + 4)};
+}
+Bounds multiply(Bounds a, Bounds b) { return corners(a, b, saturating_mul); }
+int128 truncating_div(int128 a, int128 b) { return a / b; }
+
+/// The remainder has the sign of the divisor; within one period of a literal divisor it is a - q * b.
+Bounds floor_remainder(Bounds a, Bounds b) {
+  if (has_zero(b)) return kAnything;
+  if (b.hi < 0) return {b.lo + 1, 0};
+  if (is_nonnegative(a) && a.hi < b.lo) return a;
+  if (b.is_const() && floordiv(a.lo, b.lo) == floordiv(a.hi, b.lo)) {
+    const int128 start = floordiv(a.lo, b.lo) * b.lo;
+    return {a.lo - start, a.hi - start};
+  }
+  return {0, b.hi - 1};
+}
+/// The remainder has the sign of the dividend.
+Bounds truncated_remainder(Bounds a, Bounds b) {
+  if (b.lo <= 0) return kAnything;
+  if (is_nonnegative(a)) return a.hi < b.lo ? a : Bounds{0, std::min(a.hi, b.hi - 1)};
+  return {std::max(a.lo, -(b.hi - 1)), a.hi <= 0 ? 0 : std::min(a.hi, b.hi - 1)};
+}
+
+bool is_shift(Bounds b) { return b.is_const() && b.lo >= 0 && b.lo < 120; }
+Bounds shift_left(Bounds a, Bounds b) {
+  if (!is_shift(b)) return kAnything;
+  const int128 factor = int128(1) << static_cast<int>(b.lo);
+  return multiply(a, {factor, factor});
+}
+Bounds shift_right(Bounds a, Bounds b) {
+  return is_shift(b) ? Bounds{a.lo >> static_cast<int>(b.lo), a.hi >> static_cast<int>(b.lo)} : kAnything;
+}
+
+/// A nonnegative operand clears the sign.
+Bounds bitwise_and(Bounds a, Bounds b) {
+  if (!is_nonnegative(b)) return is_nonnegative(a) ? Bounds{0, a.hi} : kAnything;
+  return {0, is_nonnegative(a) ? std::min(a.hi, b.hi) : b.hi};
+}
+/// Returns the bits that operands up to a.hi and b.hi may have, as a mask 2^k - 1; nothing where one may be negative or
+/// is unbounded.
+std::optional<int128> mask_of(Bounds a, Bounds b) {
+  if (!is_nonnegative(a) || !is_nonnegative(b) || a.hi >= kUnbounded || b.hi >= kUnbounded) return {};
+  int128 m = 1;
+  while (m <= std::max(a.hi, b.hi)) m <<= 1;
+  return m - 1;
+}
+Bounds bitwise_or(Bounds a, Bounds b) {
+  const auto mask = mask_of(a, b);
+  return mask ? Bounds{std::max(a.lo, b.lo), *mask} : kAnything;
+}
+Bounds bitwise_xor(Bounds a, Bounds b) {
+  const auto mask = mask_of(a, b);
+  return mask ? Bounds{0, *mask} : kAnything;
+}
+
+Bounds less_than(Bounds a, Bounds b) { return {a.hi < b.lo, a.lo < b.hi}; }
+Bounds equal(Bounds a, Bounds b) {
+  const bool never = a.hi < b.lo || b.hi < a.lo, always = a.is_const() && a == b;
+  return {always, !never};
+}
+Bounds not_equal(Bounds a, Bounds b) {
+  const Bounds eq = equal(a, b);
+  return {!eq.hi, !eq.lo};
+}
+/// Returns the bounds of the values a WHERE selects; an index that is Invalid is not used.
+Bounds selected(UOp u, const auto& get) {
+  if (u.src(2).is_invalid()) return get(u.src(1));
+  if (u.src(1).is_invalid()) return get(u.src(2));
+  return hull(get(u.src(1)), get(u.src(2)));
+}
+
+/// Comparisons of floats, whose operands have no bounds, are anything. Of bools (0 and 1) AND is the minimum, OR the
+/// maximum and XOR the inequality.
 Bounds alu_bounds(UOp u, const auto& get) {
-  Bounds full = type_bounds(u.dtype());
-  auto a = [&] { return get(u.src(0)); };
-  auto b = [&] { return get(u.src(1)); };
+  const bool is_bool = u.dtype().is_bool();
+  const Bounds a = get(u.src(0)), b = u.nsrc() > 1 ? get(u.src(1)) : kAnything;
   switch (u.op()) {
-    case Ops::ADD: return {saturating_add(a().lo, b().lo), saturating_add(a().hi, b().hi)};
-    case Ops::SUB: return {saturating_add(a().lo, -b().hi), saturating_add(a().hi, -b().lo)};
-    case Ops::NEG: return {-a().hi, -a().lo};
-    case Ops::MUL: return corners(a(), b(), saturating_mul);
-    case Ops::MAX: return {std::max(a().lo, b().lo), std::max(a().hi, b().hi)};
-    case Ops::FLOORDIV: return b().lo > 0 || b().hi < 0 ? corners(a(), b(), floordiv<int128>) : full;
-    case Ops::CDIV:
-      return b().lo > 0 || b().hi < 0 ? corners(a(), b(), [](int128 x, int128 y) { return x / y; }) : full;
-    case Ops::FLOORMOD:
-      if (u.dtype().is_float()) return full;
-      if (b().lo > 0) {
-        if (a().lo >= 0 && a().hi < b().lo) return a();
-        if (b().is_const() && floordiv(a().lo, b().lo) == floordiv(a().hi, b().lo)) {
-          int128 q = floordiv(a().lo, b().lo) * b().lo;
-          return {a().lo - q, a().hi - q};
-        }
-        return {0, b().hi - 1};
-      }
-      return b().hi < 0 ? Bounds{b().lo + 1, 0} : full;
-    case Ops::CMOD:
-      if (b().lo <= 0 || u.dtype().is_float()) return full;
-      if (a().lo >= 0) return a().hi < b().lo ? a() : Bounds{0, std::min(a().hi, b().hi - 1)};
-      return {std::max(a().lo, -(b().hi - 1)), a().hi <= 0 ? 0 : std::min(a().hi, b().hi - 1)};
-    case Ops::SHL:
-      return b().is_const() && b().lo >= 0 && b().lo < 120
-                 ? corners(a(), {int128(1) << int(b().lo), int128(1) << int(b().lo)}, saturating_mul)
-                 : full;
-    case Ops::SHR:
-      return b().is_const() && b().lo >= 0 && b().lo < 120 ? Bounds{a().lo >> int(b().lo), a().hi >> int(b().lo)}
-                                                           : full;
-    case Ops::AND:
-      if (u.dtype().is_bool()) return {std::min(a().lo, b().lo), std::min(a().hi, b().hi)};
-      if (b().lo >= 0 && a().lo >= 0) return {0, std::min(a().hi, b().hi)};
-      if (b().lo >= 0) return {0, b().hi};
-      return a().lo >= 0 ? Bounds{0, a().hi} : full;
-    case Ops::OR:
-      if (u.dtype().is_bool()) return {std::max(a().lo, b().lo), std::max(a().hi, b().hi)};
-      if (a().lo >= 0 && b().lo >= 0 && a().hi < kUnbounded && b().hi < kUnbounded)
-        return {std::max(a().lo, b().lo), fill_ones(std::max(a().hi, b().hi))};
-      return full;
-    case Ops::XOR:
-      if (u.dtype().is_bool())
-        return a().is_const() && b().is_const() ? Bounds{a().lo ^ b().lo, a().lo ^ b().lo} : Bounds{0, 1};
-      if (a().lo >= 0 && b().lo >= 0 && a().hi < kUnbounded && b().hi < kUnbounded)
-        return {0, fill_ones(std::max(a().hi, b().hi))};
-      return full;
-    case Ops::CMPLT: {
-      if (!(u.src(0).dtype().is_int() || u.src(0).dtype().is_bool())) return {0, 1};
-      return {a().hi < b().lo, a().lo < b().hi};
-    }
-    case Ops::CMPNE:
-    case Ops::CMPEQ: {
-      if (!(u.src(0).dtype().is_int() || u.src(0).dtype().is_bool())) return {0, 1};
-      bool never = a().hi < b().lo || b().hi < a().lo, always = a().is_const() && a() == b();
-      Bounds eq{always, !never};
-      return u.op() == Ops::CMPEQ ? eq : Bounds{!eq.hi, !eq.lo};
-    }
-    case Ops::WHERE: {
-      if (u.src(2).is_invalid()) return get(u.src(1));
-      if (u.src(1).is_invalid()) return get(u.src(2));
-      Bounds t = get(u.src(1)), f = get(u.src(2));
-      return {std::min(t.lo, f.lo), std::max(t.hi, f.hi)};
-    }
-    case Ops::MULACC: {
-      Bounds m = corners(a(), b(), saturating_mul), c = get(u.src(2));
-      return {saturating_add(m.lo, c.lo), saturating_add(m.hi, c.hi)};
-    }
-    default: return full;
+    case Ops::ADD: return add_bounds(a, b);
+    case Ops::SUB: return add_bounds(a, negate(b));
+    case Ops::NEG: return negate(a);
+    case Ops::MUL: return multiply(a, b);
+    case Ops::MULACC: return add_bounds(multiply(a, b), get(u.src(2)));
+    case Ops::MAX: return maximum(a, b);
+    case Ops::FLOORDIV: return has_zero(b) ? kAnything : corners(a, b, floordiv<int128>);
+    case Ops::CDIV: return has_zero(b) ? kAnything : corners(a, b, truncating_div);
+    case Ops::FLOORMOD: return floor_remainder(a, b);
+    case Ops::CMOD: return truncated_remainder(a, b);
+    case Ops::SHL: return shift_left(a, b);
+    case Ops::SHR: return shift_right(a, b);
+    case Ops::AND: return is_bool ? minimum(a, b) : bitwise_and(a, b);
+    case Ops::OR: return is_bool ? maximum(a, b) : bitwise_or(a, b);
+    case Ops::XOR: return is_bool ? not_equal(a, b) : bitwise_xor(a, b);
+    case Ops::CMPLT: return less_than(a, b);
+    case Ops::CMPNE: return not_equal(a, b);
+    case Ops::CMPEQ: return equal(a, b);
+    case Ops::WHERE: return selected(u, get);
+    default: return kAnything;
   }
 }
 
 Bounds compute_bounds(UOp u, const auto& get) {
-  Bounds full = type_bounds(u.dtype());
+  const Bounds full = type_bounds(u.dtype());
   if (!(u.dtype().is_int() || u.dtype().is_bool())) return full;
   Bounds r = full;
   if (u.in(groups::kAlu)) r = alu_bounds(u, get);
@@ -131,17 +156,12 @@ Bounds compute_bounds(UOp u, const auto& get) {
     r = u.dtype().is_bool() ? full : get(u.src(0));
   else if (u.is(Ops::STACK) && u.nsrc()) {
     r = get(u.src(0));
-    for (UOp s : u.srcs()) r = {std::min(r.lo, get(s).lo), std::max(r.hi, get(s).hi)};
+    for (UOp s : u.srcs()) r = hull(r, get(s));
   } else if (u.in(Ops::AFTER | Ops::EXPAND) || u.in(Ops::RESHAPE | Ops::PERMUTE)) r = get(u.src(0));
   // A result beyond the type wraps: nothing is known.
   return r.lo < full.lo || r.hi > full.hi ? full : r;
 }
 
-/// The value a GETTUPLE names, as the body of the FUNCTION has it.
-UOp tuple_element(UOp u) {
-  UOp t = u.src(0).is(Ops::FUNCTION) ? u.src(0).src(0) : u.src(0);
-  return t.src(static_cast<size_t>(u.int_arg()));
-}
 /// The shape of a body's value where the FUNCTION is called: its variables are the call's arguments.
 Shape call_shape(UOp call, Shape s) {
   if (!call.is(Ops::FUNCTION) || !s.symbolic()) return s;
@@ -374,58 +394,77 @@ uint32_t range_start(UOp u) {
   }
 }
 
+namespace {
+/// The union of sorted sets of ranges: shared while all of them are one set, a copy from the first that differs on.
+class RangeUnion {
+ public:
+  void add(const Shared<UOps>& set) {
+    if (copied_ || (only_ && *only_ != set)) merge(*set);
+    else only_ = &set;
+  }
+  void merge(const UOps& set) {
+    UOps merged;
+    const UOps& mine = edit();
+    std::set_union(mine.begin(), mine.end(), set.begin(), set.end(), std::back_inserter(merged), range_less);
+    copy_ = std::move(merged);
+  }
+  UOps& edit() {
+    if (only_ && !copied_) copy_ = **only_;
+    copied_ = true;
+    return copy_;
+  }
+  bool empty() const { return !only_ && copy_.empty(); }
+  Shared<UOps> take() && {
+    if (!copied_) return only_ ? *only_ : Shared<UOps>();
+    return copy_.empty() ? Shared<UOps>() : Shared<UOps>(std::move(copy_));
+  }
+
+ private:
+  const Shared<UOps>* only_ = nullptr;
+  UOps copy_;
+  bool copied_ = false;
+};
+
+/// The ranges open at n: those of its sources, without the ranges it ends. Empty: none.
+Shared<UOps> compute_ranges(UOp n, const auto& get) {
+  const uint32_t start = range_start(n);
+  auto is_lane = [](UOp r) { return r.arg<RangeArg>().type == AxisType::kVector; };
+  RangeUnion all;
+  for (uint32_t i = 0; i < n.nsrc(); i++) {
+    if (i >= start && n.src(i).is(Ops::RANGE)) continue;
+    const Shared<UOps>& r = get(n.src(i));
+    if (!r) continue;
+    // A node after the store of a vector is not a vector itself.
+    if (n.is(Ops::AFTER) && i > 0 && std::any_of(r->begin(), r->end(), is_lane)) {
+      UOps loops;
+      std::remove_copy_if(r->begin(), r->end(), std::back_inserter(loops), is_lane);
+      all.merge(loops);
+    } else {
+      all.add(r);
+    }
+  }
+  if (n.is(Ops::RANGE)) {
+    UOps& open = all.edit();
+    open.insert(std::upper_bound(open.begin(), open.end(), n, range_less), n);
+  }
+  if (start < n.nsrc() && !all.empty())
+    for (uint32_t i = start; i < n.nsrc(); i++) std::erase(all.edit(), n.src(i));
+  return std::move(all).take();
+}
+}  // namespace
+
 const UOps& ranges_of(UOp u) {
   static const UOps empty;
   Graph& g = graph_of(u);
   if (Facts& f = g.facts(u); f.ranges) return *f.ranges;
+  auto get = [&](UOp n) -> const Shared<UOps>& { return g.facts(n).ranges; };
   ensure(
-      u,
+      u, [&](UOp n) { return g.facts(n).no_ranges || g.facts(n).ranges; },
       [&](UOp n) {
+        Shared<UOps> r = compute_ranges(n, get);
         Facts& f = g.facts(n);
-        return f.no_ranges || f.ranges;
-      },
-      [&](UOp n) {
-        const Shared<UOps>* only = nullptr;
-        UOps all;
-        uint32_t start = range_start(n);
-        bool shared = true;  // all sources so far have the same set, or none
-        auto is_lane = [](UOp r) { return r.arg<RangeArg>().type == AxisType::kVector; };
-        for (uint32_t i = 0; i < n.nsrc(); i++) {
-          if (i >= start && n.src(i).is(Ops::RANGE)) continue;
-          const Shared<UOps>& r = g.facts(n.src(i)).ranges;
-          if (!r) continue;
-          // A node after the store of a vector is not a vector itself.
-          if (n.is(Ops::AFTER) && i > 0 && std::any_of(r->begin(), r->end(), is_lane)) {
-            if (shared && only) all = **only;
-            shared = false;
-            UOps loops, merged;
-            std::remove_copy_if(r->begin(), r->end(), std::back_inserter(loops), is_lane);
-            std::set_union(all.begin(), all.end(), loops.begin(), loops.end(), std::back_inserter(merged), range_less);
-            all = std::move(merged);
-            continue;
-          }
-          if (shared && (!only || *only == r)) {
-            only = &r;
-            continue;
-          }
-          if (shared) {
-            all = **only;
-            shared = false;
-          }
-          UOps merged;
-          std::set_union(all.begin(), all.end(), r->begin(), r->end(), std::back_inserter(merged), range_less);
-          all = std::move(merged);
-        }
-        if (n.is(Ops::RANGE) || (start < n.nsrc() && (only || !all.empty()))) {
-          if (shared && only) all = **only;
-          shared = false;
-          if (n.is(Ops::RANGE)) all.insert(std::upper_bound(all.begin(), all.end(), n, range_less), n);
-          for (uint32_t i = start; i < n.nsrc(); i++) std::erase(all, n.src(i));
-        }
-        Facts& f = g.facts(n);
-        if (shared && only) f.ranges = *only;
-        else if (!all.empty()) f.ranges = Shared<UOps>(std::move(all));
-        else f.no_ranges = true;
+        f.no_ranges = !r;
+        f.ranges = std::move(r);
       });
   Facts& f = g.facts(u);
   return f.ranges ? *f.ranges : empty;
@@ -524,6 +563,11 @@ Shape dims_of(UOp stack) {
   s.reserve(stack.nsrc());
   for (UOp d : stack.srcs()) s.push_back(SInt(d));
   return s;
+}
+
+UOp tuple_element(UOp u) {
+  UOp t = u.src(0).is(Ops::FUNCTION) ? u.src(0).src(0) : u.src(0);
+  return t.src(static_cast<size_t>(u.int_arg()));
 }
 
 UOp base_of(UOp u) {

@@ -96,6 +96,7 @@ constexpr int128 saturating_mul(int128 a, int128 b) {
   if (__builtin_mul_overflow(a, b, &r)) return (a < 0) != (b < 0) ? -kUnbounded : kUnbounded;
   return clamp_bound(r);
 }
+constexpr Bounds add_bounds(Bounds a, Bounds b) { return {saturating_add(a.lo, b.lo), saturating_add(a.hi, b.hi)}; }
 
 /// A counted value of one graph: as facts are made under the graph's lock, the count needs no atomics.
 template <class T> class Shared {
@@ -161,6 +162,8 @@ uint32_t range_start(UOp u);
 Shape broadcast_shapes(std::span<const Shape* const> shapes, const char* op);
 /// Returns the dimensions of a shape operand (STACK of integers).
 Shape dims_of(UOp stack);
+/// Returns the value a GETTUPLE names, as the body of the FUNCTION has it.
+UOp tuple_element(UOp u);
 /// Returns the storage behind a view: strips movement ops, AFTER, CONTIGUOUS, DETACH and BITCASTs of the same width.
 UOp base_of(UOp u);
 /// True for a BUFFER or PARAM, possibly under RESHAPE, or one on each of several devices: storage a tensor can own and

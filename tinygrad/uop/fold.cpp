@@ -1,6 +1,9 @@
 /// \file Folding constructors.
 #include "tinygrad/uop/fold.h"
 
+#include <optional>
+
+#include "tinygrad/base/math.h"
 #include "tinygrad/uop/facts.h"
 
 namespace tg {
@@ -19,34 +22,92 @@ UOp join(UOp x, int128 c, DType d) {
   if (!x) return UOp::constant(ConstValue(c), d);
   return c == 0 ? x : UOp::alu(Ops::ADD, {x, UOp::constant(ConstValue(c), d)});
 }
-int128 floor_div(int128 a, int128 b) {
-  int128 q = a / b;
-  return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
-}
 UOp truth(bool v) { return UOp::constant(v); }
 
+/// Returns floor(a / c), c > 0, where all values of a share it.
+std::optional<int128> only_quotient(UOp a, int128 c) {
+  const Bounds b = bounds_of(a);
+  if (b.lo <= -kUnbounded || b.hi >= kUnbounded) return {};
+  const int128 q = floordiv(b.lo, c);
+  return q == floordiv(b.hi, c) ? std::optional(q) : std::nullopt;
+}
 UOp divide(UOp a, int128 c) {  // floor(a / c), c > 0
   if (c == 1) return a;
-  Bounds b = bounds_of(a);
-  if (int128 q = floor_div(b.lo, c); b.lo > -kUnbounded && b.hi < kUnbounded && q == floor_div(b.hi, c))
-    return a.const_like(q);
+  if (const auto q = only_quotient(a, c)) return a.const_like(*q);
   auto [x, o] = split(a);
-  if (x && o != 0 && a.dtype().is_weak()) {
-    // x//c + o//c when the remainders cannot carry.
-    if (o % c == 0) return fold_add(divide(x, c), a.const_like(o / c));
-  }
+  // x//c + o//c when the remainders cannot carry.
+  if (x && o != 0 && a.dtype().is_weak() && o % c == 0) return fold_add(divide(x, c), a.const_like(o / c));
   return UOp::alu(Ops::FLOORDIV, {a, a.const_like(c)});
 }
 UOp modulo(UOp a, int128 c) {  // a - c * floor(a / c), c > 0
   if (c == 1) return a.const_like(0);
-  Bounds b = bounds_of(a);
-  if (b.lo > -kUnbounded && b.hi < kUnbounded)
-    if (int128 q = floor_div(b.lo, c); q == floor_div(b.hi, c))
-      return a.dtype().is_weak() || q == 0 ? fold_add(a, a.const_like(-q * c))
-                                           : UOp::alu(Ops::FLOORMOD, {a, a.const_like(c)});
+  const bool weak = a.dtype().is_weak();
+  if (const auto q = only_quotient(a, c); q && (weak || *q == 0)) return fold_add(a, a.const_like(-*q * c));
   auto [x, o] = split(a);
-  if (x && o != 0 && a.dtype().is_weak() && o % c == 0) return modulo(x, c);
+  if (x && o != 0 && weak && o % c == 0) return modulo(x, c);
   return UOp::alu(Ops::FLOORMOD, {a, a.const_like(c)});
+}
+
+// ---- rules by operation; empty: none applies ----
+bool is_literal(UOp u) { return u.is_const() && !u.is_invalid(); }
+
+UOp fold_where(UOp gate, UOp x, UOp y) {
+  if (is_literal(gate)) return gate.const_int() ? x : y;
+  return x == y ? x : UOp();
+}
+UOp fold_cast(UOp x, DType d) {
+  if (!is_literal(x)) return {};
+  const ConstValue v = x.const_value();
+  return v.is_int() || d.is_float() || d.is_bool() ? UOp::constant(v, d) : UOp();
+}
+/// x op v of bools.
+UOp fold_logic(Ops op, UOp x, bool v) {
+  if (op == Ops::AND) return v ? x : truth(false);
+  if (op == Ops::OR) return v ? truth(true) : x;
+  if (op != Ops::CMPNE && op != Ops::XOR) return {};
+  if (x.is_const()) return truth(v != (x.const_int() != 0));
+  if (!v) return x;
+  const bool negation = x.is(Ops::CMPNE) && x.src(1).is_const_int(1) && x.src(0).dtype().is_bool();
+  return negation ? x.src(0) : UOp();
+}
+UOp fold_logic(Ops op, UOp a, UOp b) {
+  UOp r = b.is_const() ? fold_logic(op, a, b.const_int() != 0) : UOp();
+  return !r && a.is_const() ? fold_logic(op, b, a.const_int() != 0) : r;
+}
+UOp fold_product(UOp a, int128 k) {
+  if (!a.dtype().is_weak()) return k == 1 ? a : UOp();
+  return k > INT64_MIN && k < INT64_MAX ? fold_mul(a, static_cast<int64_t>(k)) : UOp();
+}
+UOp fold_max(UOp a, UOp b) {
+  const Bounds x = bounds_of(a), y = bounds_of(b);
+  return x.lo >= y.hi ? a : y.lo >= x.hi ? b : UOp();
+}
+UOp fold_comparison(UOp u) {
+  const Bounds r = bounds_of(u);
+  return r.is_const() ? truth(r.lo != 0) : u;
+}
+UOp fold_integers(Ops op, UOp a, UOp b) {
+  const bool positive = b.is_const() && b.const_int() > 0;
+  switch (op) {
+    case Ops::ADD: return fold_add(a, b);
+    case Ops::MUL:
+      if (a.is_const()) return fold_product(b, a.const_int());
+      return b.is_const() ? fold_product(a, b.const_int()) : UOp();
+    case Ops::FLOORDIV: return positive ? divide(a, b.const_int()) : UOp();
+    case Ops::FLOORMOD: return positive ? modulo(a, b.const_int()) : UOp();
+    case Ops::MAX: return fold_max(a, b);
+    default: return {};
+  }
+}
+bool is_integer(UOp u) { return (u.dtype().is_int() || u.dtype().is_bool()) && !u.is_invalid(); }
+
+UOp folded(Ops op, DType dtype, std::span<const UOp> src) {
+  if (op == Ops::WHERE) return fold_where(src[0], src[1], src[2]);
+  if (op == Ops::CAST) return fold_cast(src[0], dtype);
+  if (!groups::kBinary.has(op) || !is_integer(src[0]) || !is_integer(src[1])) return {};
+  if (dtype.is_bool() && src[0].dtype().is_bool()) return fold_logic(op, src[0], src[1]);
+  if (groups::kComparison.has(op)) return fold_comparison(UOp::make(op, dtype, src));
+  return fold_integers(op, src[0], src[1]);
 }
 }  // namespace
 
@@ -77,72 +138,8 @@ UOp fold_mul(UOp a, int64_t k) {
 }
 
 UOp fold(Ops op, DType dtype, std::span<const UOp> src, const Arg& arg, uint64_t tag) {
-  auto plain = [&] { return UOp::make(op, dtype, src, arg, tag); };
-  auto konst = [&](size_t i) { return src[i].is_const() && !src[i].is_invalid(); };
-  if (op == Ops::WHERE) {
-    if (konst(0)) return src[0].const_int() ? src[1] : src[2];
-    if (src[1] == src[2]) return src[1];
-    return plain();
-  }
-  if (op == Ops::CAST && konst(0)) {
-    ConstValue v = src[0].const_value();
-    if (v.is_int() || dtype.is_float() || dtype.is_bool()) return UOp::constant(v, dtype);
-    return plain();
-  }
-  bool ints = !src.empty();
-  for (UOp s : src) ints &= (s.dtype().is_int() || s.dtype().is_bool()) && !s.is_invalid();
-  if (!ints || !groups::kBinary.has(op)) return plain();
-  UOp a = src[0], b = src[1];
-  if (dtype.is_bool() && a.dtype().is_bool()) {
-    for (int s = 0; s < 2; s++) {
-      UOp x = s ? b : a, c = s ? a : b;
-      if (!c.is_const()) continue;
-      bool v = c.const_int() != 0;
-      if (op == Ops::AND) return v ? x : truth(false);
-      if (op == Ops::OR) return v ? truth(true) : x;
-      if (op == Ops::CMPNE || op == Ops::XOR) {
-        if (x.is_const()) return truth(v != (x.const_int() != 0));
-        if (!v) return x;
-        if (x.is(Ops::CMPNE) && x.src(1).is_const_int(1) && x.src(0).dtype().is_bool()) return x.src(0);
-      }
-    }
-    return plain();
-  }
-  switch (op) {
-    case Ops::ADD: return fold_add(a, b);
-    case Ops::MUL: {
-      if (a.is_const()) std::swap(a, b);
-      if (!b.is_const()) break;
-      int128 k = b.const_int();
-      if (!a.dtype().is_weak()) {
-        if (k == 1) return a;
-        break;
-      }
-      if (k > INT64_MIN && k < INT64_MAX) return fold_mul(a, static_cast<int64_t>(k));
-      break;
-    }
-    case Ops::FLOORDIV:
-      if (b.is_const() && b.const_int() > 0) return divide(a, b.const_int());
-      break;
-    case Ops::FLOORMOD:
-      if (b.is_const() && b.const_int() > 0) return modulo(a, b.const_int());
-      break;
-    case Ops::CMPLT:
-    case Ops::CMPNE:
-    case Ops::CMPEQ: {
-      UOp u = plain();
-      Bounds r = bounds_of(u);
-      return r.is_const() ? truth(r.lo != 0) : u;
-    }
-    case Ops::MAX: {
-      Bounds x = bounds_of(a), y = bounds_of(b);
-      if (x.lo >= y.hi) return a;
-      if (y.lo >= x.hi) return b;
-      break;
-    }
-    default: break;
-  }
-  return plain();
+  const UOp u = folded(op, dtype, src);
+  return u ? u : UOp::make(op, dtype, src, arg, tag);
 }
 
 }  // namespace tg

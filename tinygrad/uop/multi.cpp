@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/uop/graph.h"
 #include "tinygrad/uop/symbolic.h"
 
@@ -58,12 +59,54 @@ int reshaped_axis(UOp u, int axis, int64_t count) {
                        ", which moved items between shards: gather it first with .to(device)"));
 }
 
+// How an operation carries the shard axis of its source to its result; none is -1.
+int permuted_axis(UOp u, int axis) {
+  const auto& order = u.arg<std::vector<int64_t>>();
+  return static_cast<int>(std::find(order.begin(), order.end(), axis) - order.begin());
+}
+int flipped_axis(UOp u, int axis) {
+  TG_CHECK(ShapeError, !contains(u.arg<std::vector<int64_t>>(), axis), "[flip] flipping not supported on sharded axis ",
+           axis, ": gather the tensor first with .to(device)");
+  return axis;
+}
+/// A PAD or SHRINK that leaves the axis alone, or takes one whole shard: the value of one device, on all of them.
+int resized_axis(UOp u, int axis) {
+  const size_t i = static_cast<size_t>(axis);
+  const Shape &from = shape_of(u.src(0)), &to = shape_of(u), at = dims_of(u.src(1));
+  if (at[i] == 0 && to[i] == from[i]) return axis;
+  TG_CHECK(ShapeError, u.is(Ops::SHRINK), "[pad] padding not supported on sharded axis ", axis,
+           ": gather the tensor first with .to(device)");
+  const int64_t n = from[i].value() / device_count(u);
+  TG_CHECK(ShapeError, !at[i].symbolic() && to[i] == n && at[i].value() % n == 0, "[shrink] got elements from ", at[i],
+           ", ", to[i], " of them, of sharded axis ", axis, ": shrinking not supported, expected one whole shard of ",
+           n, " elements or all of them");
+  return -1;
+}
+/// An axis of s, seen from the right, in a value of `rank` axes.
+int aligned_axis(UOp s, int axis, size_t rank) {
+  return axis < 0 ? -1 : axis + static_cast<int>(rank) - static_cast<int>(shape_of(s).size());
+}
+/// x[i, j, ...]: the indices' axes come first, then those of x they leave.
+int indexed_axis(UOp u, const auto& get) {
+  size_t batch = 0;
+  for (UOp i : u.srcs().subspan(1)) batch = std::max(batch, shape_of(i).size());
+  for (UOp i : u.srcs().subspan(1))
+    if (const int a = aligned_axis(i, get(i), batch); a >= 0) return a;
+  const int axis = get(u.src(0)), indices = static_cast<int>(u.nsrc()) - 1;
+  return axis < indices ? -1 : static_cast<int>(batch) + axis - indices;
+}
+/// The sources' axes from the right; where they differ the last one found wins.
+int joined_axis(UOp u, const auto& get) {
+  const size_t rank = shape_of(u).size();
+  std::vector<int> seen;
+  for (UOp s : u.srcs()) {
+    const int axis = get(s), a = u.is(Ops::STACK) && axis >= 0 ? axis + 1 : aligned_axis(s, axis, rank);
+    if (a >= 0 && !contains(seen, a)) seen.push_back(a);
+  }
+  return seen.empty() ? -1 : seen.back();
+}
+
 int compute_axis(UOp u, const auto& get) {
-  auto same = [&] { return u.nsrc() ? get(u.src(0)) : -1; };
-  auto aligned = [&](UOp s, int64_t rank) {
-    int a = get(s);
-    return a < 0 ? -1 : static_cast<int>(a + rank - static_cast<int64_t>(shape_of(s).size()));
-  };
   switch (u.op()) {
     case Ops::UNSHARD: return static_cast<int>(u.int_arg());
     case Ops::COPY:
@@ -72,63 +115,22 @@ int compute_axis(UOp u, const auto& get) {
     case Ops::MSELECT:
     case Ops::CALL:
     case Ops::STORE: return -1;
-    case Ops::GETTUPLE: {
-      UOp t = u.src(0).is(Ops::FUNCTION) ? u.src(0).src(0) : u.src(0);
-      return get(t.src(static_cast<size_t>(u.int_arg())));
-    }
-    case Ops::RESHAPE: return same() < 0 ? -1 : reshaped_axis(u, same(), device_count(u));
-    case Ops::EXPAND: return aligned(u.src(0), static_cast<int64_t>(shape_of(u).size()));
-    case Ops::PERMUTE: {
-      const auto& order = u.arg<std::vector<int64_t>>();
-      return same() < 0 ? -1 : static_cast<int>(std::find(order.begin(), order.end(), same()) - order.begin());
-    }
-    case Ops::FLIP: {
-      const auto& axes = u.arg<std::vector<int64_t>>();
-      TG_CHECK(ShapeError, same() < 0 || std::find(axes.begin(), axes.end(), same()) == axes.end(),
-               "[flip] flipping not supported on sharded axis ", same(), ": gather the tensor first with .to(device)");
-      return same();
-    }
+    case Ops::GETTUPLE: return get(tuple_element(u));
+    case Ops::INDEX: return indexed_axis(u, get);
+    default: break;
+  }
+  if (u.in(groups::kAlu | Ops::STACK)) return joined_axis(u, get);
+  const int axis = u.nsrc() ? get(u.src(0)) : -1;
+  if (axis < 0) return -1;
+  switch (u.op()) {
+    case Ops::RESHAPE: return reshaped_axis(u, axis, device_count(u));
+    case Ops::EXPAND: return aligned_axis(u.src(0), axis, shape_of(u).size());
+    case Ops::PERMUTE: return permuted_axis(u, axis);
+    case Ops::FLIP: return flipped_axis(u, axis);
     case Ops::PAD:
-    case Ops::SHRINK: {
-      const int a = same();
-      if (a < 0) return -1;
-      const size_t i = static_cast<size_t>(a);
-      const Shape &from = shape_of(u.src(0)), &to = shape_of(u), at = dims_of(u.src(1));
-      if (at[i] == 0 && to[i] == from[i]) return a;
-      TG_CHECK(ShapeError, u.is(Ops::SHRINK), "[pad] padding not supported on sharded axis ", a,
-               ": gather the tensor first with .to(device)");
-      const int64_t n = from[i].value() / device_count(u);
-      TG_CHECK(ShapeError, !at[i].symbolic() && to[i] == n && at[i].value() % n == 0, "[shrink] got elements from ",
-               at[i], ", ", to[i], " of them, of sharded axis ", a,
-               ": shrinking not supported, expected one whole shard of ", n, " elements or all of them");
-      return -1;  // the value of one device, on all of them
-    }
-    case Ops::REDUCE: {
-      const auto& axes = u.arg<ReduceArg>().axes;
-      return std::find(axes.begin(), axes.end(), same()) == axes.end() ? same() : -1;
-    }
-    case Ops::INDEX: {  // x[i, j, ...]: the indices' axes come first, then those of x they leave
-      int64_t batch = 0;
-      for (uint32_t i = 1; i < u.nsrc(); i++) batch = std::max(batch, static_cast<int64_t>(shape_of(u.src(i)).size()));
-      for (uint32_t i = 1; i < u.nsrc(); i++)
-        if (int a = aligned(u.src(i), batch); a >= 0) return a;
-      const int k = static_cast<int>(u.nsrc()) - 1;
-      return same() < k ? -1 : static_cast<int>(batch) + same() - k;
-    }
-    default:
-      if (!u.in(groups::kAlu | Ops::STACK)) return same();
-      // The sources' axes from the right; where they differ the last one found wins.
-      int found = -1;
-      std::vector<int> seen;
-      for (UOp s : u.srcs()) {
-        int a =
-            u.is(Ops::STACK) ? (get(s) < 0 ? -1 : get(s) + 1) : aligned(s, static_cast<int64_t>(shape_of(u).size()));
-        if (a >= 0 && std::find(seen.begin(), seen.end(), a) == seen.end()) {
-          seen.push_back(a);
-          found = a;
-        }
-      }
-      return found;
+    case Ops::SHRINK: return resized_axis(u, axis);
+    case Ops::REDUCE: return contains(u.arg<ReduceArg>().axes, axis) ? -1 : axis;
+    default: return axis;
   }
 }
 }  // namespace

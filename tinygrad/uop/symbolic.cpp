@@ -404,9 +404,19 @@ const PatternMatcher<UOp>& pm_invalid() {
   return pm;
 }
 
-const PatternMatcher<UOp>& symbolic_simple() {
+namespace {
+/// A choice between bools of which one is known is an AND or an OR with the gate.
+UOp where_of_bools(UOp gate, UOp t, UOp f) {
+  if (t.is_invalid() || f.is_invalid()) return {};
+  if (is_plain_const(t) && t.const_int()) return f.is_const_int(0) ? gate : gate | f;
+  if (is_plain_const(t)) return f.is_const_int(1) ? gate.logical_not() : gate.logical_not() & f;
+  if (is_plain_const(f)) return f.const_int() ? gate.logical_not() | t : gate & t;
+  return {};
+}
+
+const PatternMatcher<UOp>& pm_identities() {
   // clang-format off
-  static const PatternMatcher<UOp> pm = pm_invalid() + PatternMatcher<UOp>{
+  static const PatternMatcher<UOp> pm{
       // ---- literals ----
       rule(u = any_of(groups::kUnary, c0), [](U u) { return fold_literals(u); }),
       rule(u = any_of(groups::kBinary, c0, c1), [](U u) { return fold_literals(u); }),
@@ -456,7 +466,14 @@ const PatternMatcher<UOp>& symbolic_simple() {
       rule(i != i,                         [](I) { return bool_const(false); }),
       rule(op<Ops::TRUNC>(i),              i),
       rule(op<Ops::TRUNC>(a),              a),
-      // ---- bool ----
+  };
+  // clang-format on
+  return pm;
+}
+
+const PatternMatcher<UOp>& pm_bool_identities() {
+  // clang-format off
+  static const PatternMatcher<UOp> pm{
       rule(a & true,                       a),
       rule(a & false,                      false),
       rule(a | true,                       true),
@@ -476,6 +493,15 @@ const PatternMatcher<UOp>& symbolic_simple() {
       rule(a * b,                          a & b),
       rule(a + b,                          a | b),
       rule(max(a, b),                      a | b),
+  };
+  // clang-format on
+  return pm;
+}
+}  // namespace
+
+const PatternMatcher<UOp>& symbolic_simple() {
+  // clang-format off
+  static const PatternMatcher<UOp> pm = pm_invalid() + pm_identities() + pm_bool_identities() + PatternMatcher<UOp>{
       // ---- bits ----
       rule((i & n0) >> n1,
            [](I i, N0 m, N1 k) {
@@ -508,13 +534,7 @@ const PatternMatcher<UOp>& symbolic_simple() {
       // ---- where ----
       rule(where(_, x, x),                 x),
       rule(where(c0, x, y),                [](C0 c, X x, Y y) { return c.const_int() ? UOp(x) : UOp(y); }),
-      rule(where(a, b, c),                 [](A g, B t, C f) -> UOp {
-        if (t.is_invalid() || f.is_invalid()) return {};
-        if (is_plain_const(t) && t.const_int()) return f.is_const_int(0) ? UOp(g) : g | f;
-        if (is_plain_const(t)) return f.is_const_int(1) ? g.logical_not() : g.logical_not() & f;
-        if (is_plain_const(f)) return f.const_int() ? g.logical_not() | t : g & t;
-        return {};
-      }),
+      rule(where(a, b, c),                 [](A g, B t, C f) { return where_of_bools(g, t, f); }),
       rule(where(a, where(b, x, y), y),    where(a & b, x, y)),
       rule(where(a, x, where(b, x, y)),    where(a | b, x, y)),
       // ---- ends of effects ----

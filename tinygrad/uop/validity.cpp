@@ -1,6 +1,7 @@
 /// \file Gates: bounds that follow from a condition, and simplification of indices under it.
 #include <algorithm>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/uop/rebuild.h"
 #include "tinygrad/uop/symbolic.h"
 
@@ -101,7 +102,7 @@ UOp replace_sum(UOp u, UOp expr, UOp by) {
 UOps clauses_of(UOp gate) {
   UOps all = split_terms(gate, Ops::AND), out;
   for (UOp c : all)
-    if (std::find(out.begin(), out.end(), c) == out.end()) out.push_back(c);
+    if (!contains(out, c)) out.push_back(c);
   return out;
 }
 UOp conjunction(const UOps& clauses) { return join_terms(Ops::AND, clauses, dtypes::bool_); }
@@ -129,36 +130,80 @@ std::pair<UOp, UOp> split_gate(UOp index) {
   return {UOp::constant(true), index};
 }
 
-UOp uop_given_valid(UOp valid, UOp u, bool try_simplex) {
-  if (valid.is_const() || u.nsrc() == 0 || !contains_ops(u, kBoundSensitive)) return u;
-  struct Known {
-    UOp expr;
-    Bounds b;
-  };
+namespace {
+/// An expression and bounds that hold of it wherever a gate does.
+struct Known {
+  UOp expr;
+  Bounds b;
+};
+using StandIn = std::pair<UOp, UOp>;  // an expression, and the variable that replaces it
+
+/// Returns the bounds of which a conjunction says more than its expressions themselves do. Contradictions, under which
+/// nothing is executed, are dropped.
+std::vector<Known> bounds_given(const UOps& clauses) {
   std::vector<Known> known;
-  for (UOp clause : clauses_of(valid)) {
-    if (clause == u) return UOp::constant(true);
-    auto c = parse_clause(clause);
+  for (UOp clause : clauses) {
+    const auto c = parse_clause(clause);
     if (!c || c->expr.is_const()) continue;
     auto it = std::find_if(known.begin(), known.end(), [&](const Known& k) { return k.expr == c->expr; });
-    if (it == known.end()) {
-      known.push_back({c->expr, bounds_of(c->expr)});
-      it = known.end() - 1;
-    }
+    if (it == known.end()) it = known.insert(it, {c->expr, bounds_of(c->expr)});
     if (c->upper) it->b.hi = std::min(it->b.hi, c->bound);
     else it->b.lo = std::max(it->b.lo, c->bound);
   }
-  // Nothing new, or a contradiction (never executed).
   std::erase_if(known, [](const Known& k) { return k.b.lo > k.b.hi || k.b == bounds_of(k.expr); });
+  return known;
+}
+
+/// Returns whether a clause holds of an expression within the bounds, if these alone tell.
+std::optional<bool> decided(const Clause& c, Bounds b) {
+  if (c.upper ? b.lo > c.bound : b.hi < c.bound) return false;
+  if (c.exact && (c.upper ? b.hi <= c.bound : b.lo >= c.bound)) return true;
+  return {};
+}
+
+/// Simplifies u with variables of tighter bounds in the place of expressions.
+UOp simplify_with(UOp u, std::span<const StandIn> standins) {
+  UOp r = u;
+  std::vector<StandIn> back;
+  for (auto& [expr, standin] : standins)
+    if (UOp s = replace_sum(r, expr, standin); s != r) {
+      r = s;
+      back.push_back({standin, expr});
+    }
+  if (r == u) return u;
+  r = simplify(r);
+  // An expression may contain another's stand-in.
+  for (size_t i = back.size(); i-- > 0;) r = r.substitute({back[i]});
+  return simplify(r);
+}
+
+/// x0 + x1 + ... >= 1 with nothing negative: some xi >= 1. Returns what u simplifies to in all of these cases; empty
+/// where they differ.
+UOp simplify_cases(UOp u, const UOps& parts) {
+  UOp common;
+  for (UOp p : parts) {
+    if (vmax(p) < 1) continue;
+    const StandIn s{p, stand_in(0, {1, vmax(p)})};
+    const UOp r = simplify_with(u, {&s, 1});
+    if (common && r != common) return {};
+    common = r;
+    if (r == u) break;
+  }
+  return common;
+}
+}  // namespace
+
+UOp uop_given_valid(UOp valid, UOp u, bool try_simplex) {
+  if (valid.is_const() || u.nsrc() == 0 || !contains_ops(u, kBoundSensitive)) return u;
+  const UOps clauses = clauses_of(valid);
+  if (contains(clauses, u)) return UOp::constant(true);
+  std::vector<Known> known = bounds_given(clauses);
   // A clause about the same expression is decided by the bounds alone.
-  if (auto c = parse_clause(u)) {
-    for (const Known& k : known) {
-      if (k.expr != c->expr) continue;
-      if (c->upper ? k.b.lo > c->bound : k.b.hi < c->bound) return UOp::constant(false);
-      if (!c->exact) break;
-      if (c->upper ? k.b.hi <= c->bound : k.b.lo >= c->bound) return UOp::constant(true);
-      std::erase_if(known, [&](const Known& o) { return o.expr == c->expr; });
-      break;
+  if (const auto c = parse_clause(u)) {
+    auto same = [&](const Known& k) { return k.expr == c->expr; };
+    if (const auto k = std::find_if(known.begin(), known.end(), same); k != known.end()) {
+      if (const auto holds = decided(*c, k->b)) return UOp::constant(*holds);
+      if (c->exact) known.erase(k);
     }
   }
   if (known.empty()) return u;
@@ -166,46 +211,18 @@ UOp uop_given_valid(UOp valid, UOp u, bool try_simplex) {
   std::stable_sort(known.begin(), known.end(), [](const Known& a, const Known& b) {
     return split_add_terms(a.expr).size() > split_add_terms(b.expr).size();
   });
-  auto simplified_with = [&](UOp v, std::span<const std::pair<UOp, UOp>> standins) {
-    UOp r = v;
-    std::vector<std::pair<UOp, UOp>> back;
-    for (auto& [expr, standin] : standins)
-      if (UOp s = replace_sum(r, expr, standin); s != r) {
-        r = s;
-        back.push_back({standin, expr});
-      }
-    if (r == v) return v;
-    UOp simple = simplify(r);
-    for (size_t i = back.size(); i-- > 0;)
-      simple = simple.substitute({back[i]});  // an expression may contain another's stand-in
-    return simplify(simple);
-  };
-  std::vector<std::pair<UOp, UOp>> standins;
-  for (size_t i = 0; i < known.size(); i++)
-    standins.push_back({known[i].expr, stand_in(static_cast<int>(i), known[i].b)});
-  u = simplified_with(u, standins);
+  std::vector<StandIn> standins;
+  for (const Known& k : known) standins.push_back({k.expr, stand_in(static_cast<int>(standins.size()), k.b)});
+  u = simplify_with(u, standins);
   if (standins.size() > 1)
-    for (auto& s : standins) u = simplified_with(u, {&s, 1});
+    for (auto& s : standins) u = simplify_with(u, {&s, 1});
   if (!try_simplex) return u;
-  // x0 + x1 + ... >= 1 with nothing negative: some xi >= 1. A result common to all of these cases holds.
+  auto nonnegative = [](UOp p) { return p.in(groups::kIrreducible) && vmin(p) >= 0; };
   for (const Known& k : known) {
     if (!k.expr.is(Ops::ADD) || k.b.lo != 1) continue;
-    UOps parts = split_add_terms(k.expr);
-    if (!std::all_of(parts.begin(), parts.end(), [](UOp p) { return p.in(groups::kIrreducible) && vmin(p) >= 0; }))
-      continue;
-    UOp common;
-    for (UOp p : parts) {
-      if (vmax(p) < 1) continue;
-      std::pair<UOp, UOp> s{p, stand_in(0, {1, vmax(p)})};
-      UOp r = simplified_with(u, {&s, 1});
-      if (common && r != common) {
-        common = UOp();
-        break;
-      }
-      common = r;
-      if (r == u) break;
-    }
-    if (common) u = common;
+    const UOps parts = split_add_terms(k.expr);
+    if (!std::all_of(parts.begin(), parts.end(), nonnegative)) continue;
+    if (const UOp r = simplify_cases(u, parts)) u = r;
   }
   return u;
 }

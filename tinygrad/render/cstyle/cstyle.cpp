@@ -322,31 +322,35 @@ CStyleWriter::CStyleWriter(const Program& p, const Target& target, const CStyle&
   count_uses();
 }
 
-/// Parameters, variables, registers and scratch memory.
-void CStyleWriter::declare_storage() {
+/// Declares a variable by the name that the user gave it, as far as it is one of the language.
+void CStyleWriter::declare_variable(UOp u) {
+  const std::string& given = u.arg<ParamArg>().name;
+  std::string name = given;
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  const bool letters =
+      std::all_of(given.begin(), given.end(), [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); });
+  name = unique(letters && !names_.count(name) ? name : "var_" + name);
+  values_[static_cast<size_t>(view_.position(u))].expr = {name, kPostfix, true, {}};
+  parameters_.push_back({"const " + scalar(u.dtype()) + " " + name, str("vars[", view_.var_slot(u), "]")});
+}
+
+/// Declares variables, whose names are the user's, and then pointers, which come before them in the list.
+void CStyleWriter::declare_parameters() {
   std::vector<int> nodes(static_cast<size_t>(p_.nbuffers), 0);
-  for (const Inst& in : view_.insts())
-    if (in.u.is(Ops::PARAM) && !is_variable(in.u)) nodes.at(static_cast<size_t>(in.u.arg<ParamArg>().slot))++;
   std::vector<UOp> params, variables;
-  for (const Inst& in : view_.insts())
-    if (in.u.is(Ops::PARAM)) (is_variable(in.u) ? variables : params).push_back(in.u);
+  for (const Inst& in : view_.insts()) {
+    if (!in.u.is(Ops::PARAM)) continue;
+    if (!is_variable(in.u)) nodes.at(static_cast<size_t>(in.u.arg<ParamArg>().slot))++;
+    (is_variable(in.u) ? variables : params).push_back(in.u);
+  }
   auto place = [&](UOp u) {
     return std::pair(is_variable(u) ? int64_t{view_.var_slot(u)} : u.arg<ParamArg>().slot, view_.position(u));
   };
   auto before = [&](UOp a, UOp b) { return place(a) < place(b); };
   std::sort(params.begin(), params.end(), before);
   std::sort(variables.begin(), variables.end(), before);
-  for (UOp u : variables) {  // their names are the user's, so they come first
-    const std::string& given = u.arg<ParamArg>().name;
-    std::string name = given;
-    for (char& c : name)
-      if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-    const bool letters = std::all_of(given.begin(), given.end(),
-                                     [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); });
-    name = unique(letters && !names_.count(name) ? name : "var_" + name);
-    values_[static_cast<size_t>(view_.position(u))].expr = {name, kPostfix, true, {}};
-    parameters_.push_back({"const " + scalar(u.dtype()) + " " + name, str("vars[", view_.var_slot(u), "]")});
-  }
+  for (UOp u : variables) declare_variable(u);
   std::vector<std::pair<std::string, std::string>> pointers;
   for (UOp u : params) {
     const size_t at = static_cast<size_t>(view_.position(u));
@@ -358,30 +362,34 @@ void CStyleWriter::declare_storage() {
     pointers.push_back({t + "* " + promise + storage_[at], str("buffers[", slot, "]")});
   }
   parameters_.insert(parameters_.begin(), pointers.begin(), pointers.end());
-  int64_t scratch = 0, offset = 0;
+}
+
+/// Declares registers, and scratch memory on the stack or of the thread.
+void CStyleWriter::declare_buffers() {
+  int64_t on_stack = 0, offset = 0;
   const int64_t of_thread = style_.host_entry ? thread_scratch_bytes(view_) : 0;
   if (of_thread) {
     helpers_ += "void* tg_scratch(long bytes) __attribute__((malloc));\n";
     line(str(memory_type(dtypes::uint8), "* scratch = tg_scratch(", of_thread, ");"));
   }
   for (const Inst& in : view_.insts()) {
-    if (!in.u.is(Ops::BUFFER)) continue;
     UOp u = in.u;
-    const size_t at = static_cast<size_t>(view_.position(u));
-    const int64_t n = storage_size(u);
+    if (!u.is(Ops::BUFFER)) continue;
+    std::string& name = storage_[static_cast<size_t>(view_.position(u))];
+    const bool is_register = plain_[static_cast<size_t>(view_.position(u))];
+    const std::string t = memory_type(u.dtype());
     if (of_thread && u.arg<ParamArg>().addrspace == AddrSpace::kLocal) {
-      storage_[at] = fresh("buf");
-      const std::string t = memory_type(u.dtype());
-      line(str(t, "* ", storage_[at], " = (", t, "*)(scratch + ", offset, ");"));
+      name = fresh("buf");
+      line(str(t, "* ", name, " = (", t, "*)(scratch + ", offset, ");"));
       offset += scratch_stride(u);
       continue;
     }
-    scratch += n * u.dtype().itemsize();
-    TG_ASSERT(scratch <= kScratchLimit, "scratch memory of ", scratch, " bytes");
-    storage_[at] = fresh(plain_[at] ? "acc" : "buf");
-    if (plain_[at]) line(register_type(u) + " " + storage_[at] + ";");
-    else
-      line(str(style_.scratch, memory_type(u.dtype()), " ", storage_[at], "[", n, "] __attribute__((aligned(64)));"));
+    const int64_t n = storage_size(u);
+    on_stack += n * u.dtype().itemsize();
+    TG_ASSERT(on_stack <= kScratchLimit, "scratch memory of ", on_stack, " bytes");
+    name = fresh(is_register ? "acc" : "buf");
+    if (is_register) line(register_type(u) + " " + name + ";");
+    else line(str(style_.scratch, t, " ", name, "[", n, "] __attribute__((aligned(64)));"));
   }
 }
 
@@ -458,7 +466,8 @@ void CStyleWriter::instruction(const Inst& in) {
 }
 
 std::string CStyleWriter::write() {
-  declare_storage();
+  declare_parameters();
+  declare_buffers();
   for (const Inst& in : view_.insts()) instruction(in);
   TG_ASSERT(loops_.empty(), "a loop without END: ", loops_.back());
   // Other threads see the stored values before they are told that the kernel has ended.

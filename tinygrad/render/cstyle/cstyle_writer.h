@@ -105,7 +105,9 @@ class CStyleWriter {
 
   // instructions
   void count_uses();
-  void declare_storage();
+  void declare_variable(UOp u);
+  void declare_parameters();
+  void declare_buffers();
   void instruction(const Inst& in);
   void arithmetic(const Inst& in);
   void reduce(const Inst& in);

@@ -424,43 +424,55 @@ std::string LlvmWriter::lookup(const Inst& in) {
   return emit("call <16 x float> @llvm.x86.avx512.permvar.sf.512(<16 x float> " + values + ", <16 x i32> " + i + ")");
 }
 
-/// Scales p * 2^n as the formulas of exponentials write it, in two products whose exponents are halves of the low bits
-/// of a rounded sum: AVX-512 does it in one instruction, which takes n as a float. Empty where it is anything else.
+namespace {
+/// p * 2^n as the formulas of exponentials write it, in two products whose exponents are halves of the low bits of a
+/// rounded sum; `sum` is n before the rounder is taken off.
+struct ScaledProduct {
+  UOp factor, sum;
+  double rounder;
+};
+
+bool has_literal(UOp sum, double v) {
+  return sum.in(Ops::ADD | Ops::MULACC) &&
+         std::any_of(sum.srcs().begin(), sum.srcs().end(), [&](UOp s) { return s.is_const() && s.const_float() == v; });
+}
+std::optional<ScaledProduct> match_scaled(UOp u) {
+  const bool single = u.dtype() == dtypes::float32;
+  const double rounder = single ? 0x1.8p23 + 254 : 0x1.8p52 + 2046;
+  auto power = [&](UOp x) {  // the exponent in bits that become a float; empty: none
+    const bool is = x.is(Ops::BITCAST) && x.src(0).is(Ops::SHL) && x.src(0).src(1).is_const_int(single ? 23 : 52);
+    return is ? x.src(0).src(0) : UOp();
+  };
+  auto is_half = [](UOp x, UOp bits) { return x.is(Ops::SHR) && x.src(0) == bits && x.src(1).is_const_int(1); };
+  for (size_t i = 0; i < 2; i++) {
+    UOp second = power(u.src(1 - i)), inner = u.src(i);
+    if (!second || !second.is(Ops::SUB) || !inner.is(Ops::MUL)) continue;
+    UOp bits = second.src(0);
+    if (!bits.is(Ops::BITCAST) || !has_literal(bits.src(0), rounder)) continue;
+    for (size_t k = 0; k < 2; k++)
+      if (UOp first = power(inner.src(1 - k)); first && second.src(1) == first && is_half(first, bits))
+        return ScaledProduct{inner.src(k), bits.src(0), rounder};
+  }
+  return {};
+}
+}  // namespace
+
+/// Scales p * 2^n: AVX-512 does it in one instruction, which takes n as a float. Empty where u is anything else.
 std::string LlvmWriter::scaled(UOp u, int lanes) {
   const DType d = u.dtype();
   const int bytes = lanes * d.itemsize();
   if (!u.is(Ops::MUL) || (d != dtypes::float32 && d != dtypes::float64) || lanes < 2 || !target_.has("avx512f"))
     return "";
   if (bytes != 64 && ((bytes != 16 && bytes != 32) || !target_.has("avx512vl"))) return "";
-  const int mantissa = d == dtypes::float32 ? 23 : 52;
-  auto power = [&](UOp x) {  // the exponent in bits that become a float; empty: none
-    const bool is = x.is(Ops::BITCAST) && x.src(0).is(Ops::SHL) && x.src(0).src(1).is_const_int(mantissa);
-    return is ? x.src(0).src(0) : UOp();
-  };
-  for (size_t i = 0; i < 2; i++) {
-    UOp second = power(u.src(1 - i)), inner = u.src(i);
-    if (!second || !second.is(Ops::SUB) || !inner.is(Ops::MUL)) continue;
-    for (size_t k = 0; k < 2; k++) {
-      UOp first = power(inner.src(1 - k)), bits = second.src(0);
-      if (!first || second.src(1) != first || !first.is(Ops::SHR) || first.src(0) != bits ||
-          !first.src(1).is_const_int(1))
-        continue;
-      if (!bits.is(Ops::BITCAST)) continue;
-      const double rounder = d == dtypes::float32 ? 0x1.8p23 + 254 : 0x1.8p52 + 2046;
-      UOp sum = bits.src(0);
-      bool rounds = false;
-      for (UOp s : sum.srcs()) rounds |= sum.in(Ops::ADD | Ops::MULACC) && s.is_const() && s.const_float() == rounder;
-      if (!rounds || view_.lanes(sum) != lanes) continue;
-      const std::string t = type(d, lanes), mask = str("i", std::max(lanes, 8)), wide = str(bytes * 8);
-      const std::string name = str("@llvm.x86.avx512.mask.scalef.", d == dtypes::float32 ? "ps." : "pd.", wide);
-      declare("declare " + t + " " + name + "(" + t + ", " + t + ", " + t + ", " + mask +
-              (bytes == 64 ? ", i32 immarg" : "") + ")");
-      const std::string n = emit("fadd " + t + " " + value(sum, lanes) + ", " + literal(-rounder, d, lanes));
-      return emit("call " + t + " " + name + "(" + t + " " + value(inner.src(k), lanes) + ", " + t + " " + n + ", " +
-                  t + " zeroinitializer, " + mask + " -1" + (bytes == 64 ? ", i32 4" : "") + ")");
-    }
-  }
-  return "";
+  const auto p = match_scaled(u);
+  if (!p || view_.lanes(p->sum) != lanes) return "";
+  const std::string t = type(d, lanes), mask = str("i", std::max(lanes, 8)), wide = str(bytes * 8);
+  const std::string name = str("@llvm.x86.avx512.mask.scalef.", d == dtypes::float32 ? "ps." : "pd.", wide);
+  declare("declare " + t + " " + name + "(" + t + ", " + t + ", " + t + ", " + mask +
+          (bytes == 64 ? ", i32 immarg" : "") + ")");
+  const std::string n = emit("fadd " + t + " " + value(p->sum, lanes) + ", " + literal(-p->rounder, d, lanes));
+  return emit("call " + t + " " + name + "(" + t + " " + value(p->factor, lanes) + ", " + t + " " + n + ", " + t +
+              " zeroinitializer, " + mask + " -1" + (bytes == 64 ? ", i32 4" : "") + ")");
 }
 
 void LlvmWriter::arithmetic(const Inst& in) {
@@ -550,8 +562,8 @@ void LlvmWriter::rare_choice(const Inst& in) {
   const std::string id = std::to_string(next_++), t = type(u.dtype(), lanes);
   const std::string cond = value(u.src(0), wide), usual = value(u.src(1), lanes);
   const std::string all = wide > 1 ? all_lanes(cond, wide) : cond, before = label_;
-  line("br i1 " + all + ", label %J" + id + ", label %F" + id + ", !prof !" + str(next_metadata_));
-  metadata_ += str("!", next_metadata_++, " = !{!\"branch_weights\", i32 2000, i32 1}\n");
+  const int weights = metadata("!{!\"branch_weights\", i32 2000, i32 1}");
+  line("br i1 " + all + ", label %J" + id + ", label %F" + id + ", !prof !" + str(weights));
   begin_block("F" + id);
   for (size_t i = 0; i < static_cast<size_t>(at); i++)
     if (rarely_[i] == at) instruction(view_.insts()[i]);
@@ -597,9 +609,8 @@ void LlvmWriter::close_loop(UOp r) {
   begin_block("E" + id);
   line("%n" + id + " = add nuw nsw " + loop.type + " %i" + id + ", 1");
   line("%c" + id + " = icmp slt " + loop.type + " %n" + id + ", " + loop.last);
-  line("br i1 %c" + id + ", label %L" + id + ", label %X" + id + ", !llvm.loop !" + str(next_metadata_));
-  metadata_ += str("!", next_metadata_, " = distinct !{!", next_metadata_, ", !1, !2}\n");
-  next_metadata_++;
+  const int properties = metadata(str("distinct !{!", next_metadata_, ", !1, !2}"));
+  line("br i1 %c" + id + ", label %L" + id + ", label %X" + id + ", !llvm.loop !" + str(properties));
   begin_block("X" + id);
 }
 

@@ -249,61 +249,70 @@ std::string LlvmWriter::all_lanes(const std::string& mask, int lanes) {
               ", -1");
 }
 
-void LlvmWriter::block(UOp u, const LaneBlock& b) {
+/// Writes the two ways of a branch: block F of `id` where the condition holds, G where not; both go on at J.
+void LlvmWriter::branch(const std::string& condition, const std::string& id, const std::function<void()>& holds,
+                        const std::function<void()>& fails) {
+  line("br i1 " + condition + ", label %F" + id + ", label %G" + id);
+  begin_block("F" + id);
+  holds();
+  line("br label %J" + id);
+  begin_block("G" + id);
+  fails();
+  line("br label %J" + id);
+  begin_block("J" + id);
+}
+/// Returns the value after a branch.
+std::string LlvmWriter::join(const std::string& t, const std::string& id, const std::string& holds,
+                             const std::string& fails) {
+  return emit("phi " + t + " [ " + holds + ", %F" + id + " ], [ " + fails + ", %G" + id + " ]");
+}
+
+/// Loads the members of a block whose bytes are the parts of one word for each lane.
+void LlvmWriter::load_bytes(const LaneBlock& b) {
   const int lanes = b.access.lanes;
-  const std::string id = std::to_string(next_++);
-  if (u.is(Ops::LOAD)) {
-    if (u != b.first) return;
-    const DType d = u.dtype();
-    if (b.words) {
-      const auto bytes = static_cast<int>(b.members.size());
-      if (b.group >= 0)
-        if (GroupOfHalves& all = word_groups_[b.group]; all.halves.block != block_)
-          all = {{block_, lanes, load_group(b)}, {}};
-      const std::string word = load_words(b), t = vector_of("i" + str(8 * bytes), lanes);
-      words_[view_.position(b.first)] = {block_, lanes, word};
-      for (int c = 0; c < bytes; c++) {
-        std::string v = word;
-        if (c) {
-          std::string by = "<";
-          for (int i = 0; i < lanes; i++) by += str(i ? ", i" : "i", 8 * bytes, " ", 8 * c);
-          v = emit("lshr " + t + " " + v + ", " + by + ">");
-        }
-        values_[static_cast<size_t>(view_.position(b.members[static_cast<size_t>(c)]))] =
-            emit("trunc " + t + " " + v + " to " + vector_of("i8", lanes));
-      }
-      return;
+  const auto bytes = static_cast<int>(b.members.size());
+  if (b.group >= 0)
+    if (GroupOfHalves& all = word_groups_[b.group]; all.halves.block != block_)
+      all = {{block_, lanes, load_group(b)}, {}};
+  const std::string word = load_words(b), t = vector_of("i" + str(8 * bytes), lanes);
+  words_[view_.position(b.first)] = {block_, lanes, word};
+  for (int c = 0; c < bytes; c++) {
+    std::string v = word;
+    if (c) {
+      std::string by = "<";
+      for (int i = 0; i < lanes; i++) by += str(i ? ", i" : "i", 8 * bytes, " ", 8 * c);
+      v = emit("lshr " + t + " " + v + ", " + by + ">");
     }
-    auto set = [&](size_t c, const std::string& v) {
-      values_[static_cast<size_t>(view_.position(b.members[c]))] = from_memory(v, d, lanes);
-    };
-    if (!b.gated) {
-      const std::vector<std::string> columns = load_block(b, d);
-      for (size_t c = 0; c < columns.size(); c++) set(c, columns[c]);
-      return;
-    }
-    // Gates are those of padding: open nearly everywhere.
-    const std::string mask = value(u.src(2), lanes);
-    line("br i1 " + all_lanes(mask, lanes) + ", label %F" + id + ", label %G" + id);
-    begin_block("F" + id);
-    const std::vector<std::string> columns = load_block(b, d);
-    line("br label %J" + id);
-    begin_block("G" + id);
-    std::vector<std::string> some;
-    for (size_t c = 0; c < columns.size(); c++)
-      some.push_back(load_masked(b.access, d, mask, to_memory(value(b.members[c].src(1), lanes), d, lanes),
-                                 static_cast<int64_t>(c) - b.first_at));
-    line("br label %J" + id);
-    begin_block("J" + id);
-    std::vector<std::string> joined;
-    for (size_t c = 0; c < columns.size(); c++)
-      joined.push_back(emit("phi " + memory_type(d, lanes) + " [ " + columns[c] + ", %F" + id + " ], [ " + some[c] +
-                            ", %G" + id + " ]"));
-    for (size_t c = 0; c < columns.size(); c++) set(c, joined[c]);
-    return;
+    values_[static_cast<size_t>(view_.position(b.members[static_cast<size_t>(c)]))] =
+        emit("trunc " + t + " " + v + " to " + vector_of("i8", lanes));
   }
-  if (u != b.last) return;
-  const DType d = u.src(1).dtype();
+}
+
+/// Loads the members of a block. Gates are those of padding: open nearly everywhere.
+void LlvmWriter::load_members(const LaneBlock& b, const std::string& id) {
+  const int lanes = b.access.lanes;
+  const DType d = b.first.dtype();
+  std::vector<std::string> columns, some;
+  if (b.gated) {
+    const std::string mask = value(b.first.src(2), lanes);
+    branch(
+        all_lanes(mask, lanes), id, [&] { columns = load_block(b, d); },
+        [&] {
+          for (size_t c = 0; c < columns.size(); c++)
+            some.push_back(load_masked(b.access, d, mask, to_memory(value(b.members[c].src(1), lanes), d, lanes),
+                                       static_cast<int64_t>(c) - b.first_at));
+        });
+    for (size_t c = 0; c < columns.size(); c++) columns[c] = join(memory_type(d, lanes), id, columns[c], some[c]);
+  } else {
+    columns = load_block(b, d);
+  }
+  for (size_t c = 0; c < columns.size(); c++)
+    values_[static_cast<size_t>(view_.position(b.members[c]))] = from_memory(columns[c], d, lanes);
+}
+
+void LlvmWriter::store_members(const LaneBlock& b, const std::string& id) {
+  const int lanes = b.access.lanes;
+  const DType d = b.last.src(1).dtype();
   std::vector<std::string> columns;
   for (UOp m : b.members) columns.push_back(to_memory(value(m.src(1), lanes), d, lanes));
   if (b.access.stride <= kShuffledStride) {
@@ -313,16 +322,20 @@ void LlvmWriter::block(UOp u, const LaneBlock& b) {
     return store_interleaved(b, d, columns, masks);
   }
   if (!b.gated) return store_block(b, d, columns);
-  const std::string mask = value(u.src(2), lanes);
-  line("br i1 " + all_lanes(mask, lanes) + ", label %F" + id + ", label %G" + id);
-  begin_block("F" + id);
-  store_block(b, d, columns);
-  line("br label %J" + id);
-  begin_block("G" + id);
-  for (size_t c = 0; c < columns.size(); c++)
-    scatter(b.access, d, columns[c], mask, static_cast<int64_t>(c) - b.first_at);
-  line("br label %J" + id);
-  begin_block("J" + id);
+  const std::string mask = value(b.last.src(2), lanes);
+  branch(
+      all_lanes(mask, lanes), id, [&] { store_block(b, d, columns); },
+      [&] {
+        for (size_t c = 0; c < columns.size(); c++)
+          scatter(b.access, d, columns[c], mask, static_cast<int64_t>(c) - b.first_at);
+      });
+}
+
+/// Writes a block where its first load or its last store is.
+void LlvmWriter::block(UOp u, const LaneBlock& b) {
+  const std::string id = std::to_string(next_++);
+  if (u.is(Ops::LOAD) && u == b.first) return b.words ? load_bytes(b) : load_members(b, id);
+  if (u.is(Ops::STORE) && u == b.last) store_members(b, id);
 }
 
 }  // namespace tg

@@ -21,35 +21,65 @@ std::string reverse_mask(int lanes) {
 }
 }  // namespace
 
-/// Pointers, variables and scratch memory, and the scopes that tell written buffers from all others.
-void LlvmWriter::entry() {
+/// Writes a line of metadata and returns its number.
+int LlvmWriter::metadata(const std::string& text) {
+  metadata_ += str("!", next_metadata_, " = ", text, "\n");
+  return next_metadata_++;
+}
+
+/// Declares the alias scopes that tell written buffers from all others.
+void LlvmWriter::declare_alias_scopes() {
   std::vector<int> scope(static_cast<size_t>(p_.nbuffers), 0);
-  for (const Inst& in : view_.insts())
-    if (in.u.is(Ops::STORE)) {
-      UOp base = view_.access(in.u.src(0)).base;
-      if (!base.is(Ops::PARAM)) continue;
-      int& s = scope.at(static_cast<size_t>(base.arg<ParamArg>().slot));
-      if (!s) {
-        s = next_metadata_++;
-        metadata_ += str("!", s, " = distinct !{!", s, ", !0}\n");
-      }
-    }
+  for (const Inst& in : view_.insts()) {
+    const UOp base = in.u.is(Ops::STORE) ? view_.access(in.u.src(0)).base : UOp();
+    if (!base || !base.is(Ops::PARAM)) continue;
+    int& s = scope.at(static_cast<size_t>(base.arg<ParamArg>().slot));
+    if (!s) s = metadata(str("distinct !{!", next_metadata_, ", !0}"));
+  }
   scope_lists_.assign(scope.size(), 0);
   others_lists_.assign(scope.size(), 0);
   for (size_t i = 0; i < scope.size(); i++) {
     std::string others;
     for (size_t k = 0; k < scope.size(); k++)
       if (k != i && scope[k]) others += str(others.empty() ? "" : ", ", "!", scope[k]);
-    if (scope[i]) {
-      scope_lists_[i] = next_metadata_++;
-      metadata_ += str("!", scope_lists_[i], " = !{!", scope[i], "}\n");
-    }
-    if (!others.empty()) {
-      others_lists_[i] = next_metadata_++;
-      metadata_ += str("!", others_lists_[i], " = !{", others, "}\n");
-    }
+    if (scope[i]) scope_lists_[i] = metadata(str("!{!", scope[i], "}"));
+    if (!others.empty()) others_lists_[i] = metadata("!{" + others + "}");
   }
-  int64_t scratch = 0, offset = 0;
+}
+
+/// Declares an array on the stack, or the part of a thread's scratch memory that begins at `offset`.
+std::string LlvmWriter::declare_buffer(UOp u, std::optional<int64_t> offset) {
+  const std::string name = "%m" + std::to_string(view_.position(u));
+  if (offset) entry_ += str("  ", name, " = getelementptr i8, ptr %scratch, i64 ", *offset, "\n");
+  else entry_ += str("  ", name, " = alloca [", storage_size(u), " x ", memory_type(u.dtype()), "], align 64\n");
+  return name;
+}
+std::string LlvmWriter::read_variable(UOp u) {
+  const int at = view_.position(u);
+  const std::string a = str("%va", at), v = str("%v", at);
+  entry_ += str("  ", a, " = getelementptr i64, ptr %vars, i64 ", view_.var_slot(u), "\n");
+  if (u.dtype().itemsize() == 8) entry_ += str("  ", v, " = load i64, ptr ", a, "\n");
+  else entry_ += str("  ", v, "w = load i64, ptr ", a, "\n  ", v, " = trunc i64 ", v, "w to ", type(u.dtype()), "\n");
+  return v;
+}
+std::string LlvmWriter::read_parameter(UOp u) {
+  const int64_t slot = u.arg<ParamArg>().slot;
+  TG_ASSERT(slot >= 0 && slot < p_.nbuffers, "parameter ", slot, " of ", p_.nbuffers);
+  const std::string p = str("%p", slot);
+  entry_ += str("  %pa", slot, " = getelementptr ptr, ptr %buffers, i64 ", slot, "\n  ", p, " = load ptr, ptr %pa",
+                slot, "\n");
+  if (accesses_.hints.has_nontemporal_stores(slot)) {
+    entry_ += str("  %pi", slot, " = ptrtoint ptr ", p, " to i64\n  %po", slot, " = and i64 %pi", slot, ", ",
+                  CacheHints::kLine - 1, "\n");
+    entry_ += str("  %pb", slot, " = icmp eq i64 %po", slot, ", 0\n");
+  }
+  return p;
+}
+
+/// Declares what the function reads: pointers, variables and scratch memory.
+void LlvmWriter::entry() {
+  declare_alias_scopes();
+  int64_t on_stack = 0, offset = 0;
   const int64_t of_thread = thread_scratch_bytes(view_);
   if (of_thread) {
     declare("declare noalias align 64 ptr @tg_scratch(i64)");
@@ -59,33 +89,16 @@ void LlvmWriter::entry() {
     UOp u = in.u;
     const size_t at = static_cast<size_t>(view_.position(u));
     if (u.is(Ops::BUFFER) && of_thread && u.arg<ParamArg>().addrspace == AddrSpace::kLocal) {
-      pointers_[at] = "%m" + std::to_string(at);
-      entry_ += str("  ", pointers_[at], " = getelementptr i8, ptr %scratch, i64 ", offset, "\n");
+      pointers_[at] = declare_buffer(u, offset);
       offset += scratch_stride(u);
     } else if (u.is(Ops::BUFFER)) {
-      const int64_t n = storage_size(u);
-      scratch += n * u.dtype().itemsize();
-      TG_ASSERT(scratch <= kScratchLimit, "scratch memory of ", scratch, " bytes");
-      pointers_[at] = "%m" + std::to_string(at);
-      entry_ += str("  ", pointers_[at], " = alloca [", n, " x ", memory_type(u.dtype()), "], align 64\n");
+      on_stack += storage_size(u) * u.dtype().itemsize();
+      TG_ASSERT(on_stack <= kScratchLimit, "scratch memory of ", on_stack, " bytes");
+      pointers_[at] = declare_buffer(u, {});
     } else if (is_variable(u)) {
-      const std::string a = "%va" + std::to_string(at), v = "%v" + std::to_string(at);
-      entry_ += str("  ", a, " = getelementptr i64, ptr %vars, i64 ", view_.var_slot(u), "\n");
-      if (u.dtype().itemsize() == 8) entry_ += str("  ", v, " = load i64, ptr ", a, "\n");
-      else
-        entry_ += str("  ", v, "w = load i64, ptr ", a, "\n  ", v, " = trunc i64 ", v, "w to ", type(u.dtype()), "\n");
-      values_[at] = v;
+      values_[at] = read_variable(u);
     } else if (u.is(Ops::PARAM)) {
-      const int64_t slot = u.arg<ParamArg>().slot;
-      TG_ASSERT(slot >= 0 && slot < p_.nbuffers, "parameter ", slot, " of ", p_.nbuffers);
-      pointers_[at] = "%p" + std::to_string(slot);
-      entry_ += str("  %pa", slot, " = getelementptr ptr, ptr %buffers, i64 ", slot, "\n  ", pointers_[at],
-                    " = load ptr, ptr %pa", slot, "\n");
-      if (accesses_.hints.has_nontemporal_stores(slot)) {
-        entry_ += str("  %pi", slot, " = ptrtoint ptr ", pointers_[at], " to i64\n  %po", slot, " = and i64 %pi", slot,
-                      ", ", CacheHints::kLine - 1, "\n");
-        entry_ += str("  %pb", slot, " = icmp eq i64 %po", slot, ", 0\n");
-      }
+      pointers_[at] = read_parameter(u);
     } else if (u.is(Ops::LOAD) && u.nsrc() > 2 && !needs_dummy_) {
       needs_dummy_ = true;  // read by scalar loads whose gate is off
       entry_ += "  %dummy = alloca i64, align 8\n  store i64 0, ptr %dummy\n";
@@ -312,55 +325,52 @@ std::string LlvmWriter::load_masked(const MemAccess& a, DType d, const std::stri
               masked + ", " + t + " " + passed + ")" + aliasing(a));
 }
 
-std::string LlvmWriter::load(UOp u) {
-  MemAccess a = view_.access(u.src(0));
+/// Loads one element, for all `lanes` of the result; behind a closed gate, from memory of our own.
+std::string LlvmWriter::load_scalar(UOp u, const MemAccess& a, int lanes) {
   const DType d = u.dtype();
-  const int lanes = view_.lanes(u);
-  const bool gated = u.nsrc() > 2;
-  const int gate_lanes = gated ? view_.lanes(u.src(2)) : 1;
-  if (a.lanes == 1 && gate_lanes > 1) {
-    a.lanes = gate_lanes;
-    a.affine = true;
-    a.stride = 0;
-  }  // one address, each lane with its own gate
-  if (a.lanes == 1) {
-    std::string at = address(a, d);
-    if (!gated) return from_memory(load_plain(a, d, at, 1), d, 1);
-    std::string gate = value(u.src(2), 1);
-    at = emit("select i1 " + gate + ", ptr " + at + ", ptr %dummy");
-    std::string v = from_memory(load_plain(a, d, at, 1), d, 1);
-    if (is_zero_literal(u.src(1)) && lanes == 1) return v;
-    return select(gate, 1, lanes == 1 ? v : splat(v, d, lanes), value(u.src(1), lanes), d, lanes);
-  }
-  const bool near =
-      !a.affine && !a.offsets.empty() &&
-      *std::max_element(a.offsets.begin(), a.offsets.end()) - *std::min_element(a.offsets.begin(), a.offsets.end()) <
-          a.lanes;
-  if (gated && gate_lanes > 1 &&
-      (near || (a.affine && std::abs(a.stride) > 1 && std::abs(a.stride) <= kShuffledStride))) {
-    // Gates of padding are open nearly everywhere: then vector loads and shuffles do, and no gather.
-    const std::string mask = value(u.src(2), a.lanes), alt = to_memory(value(u.src(1), a.lanes), d, a.lanes),
-                      id = std::to_string(next_++);
-    const std::string first = near ? "" : address(a, d);
-    const std::string word = "i" + std::to_string(a.lanes), t = memory_type(d, a.lanes);
-    const std::string open =
-        emit("icmp eq " + word + " " + emit("bitcast " + type(dtypes::bool_, a.lanes) + " " + mask + " to " + word) +
-             ", -1");
-    line("br i1 " + open + ", label %F" + id + ", label %G" + id);
-    begin_block("F" + id);
-    const std::string all = near ? load_near(a, d) : load_strided(a, d, first);
-    line("br label %J" + id);
-    begin_block("G" + id);
-    const std::string some = load_masked(a, d, mask, alt);
-    line("br label %J" + id);
-    begin_block("J" + id);
-    return from_memory(emit("phi " + t + " [ " + all + ", %F" + id + " ], [ " + some + ", %G" + id + " ]"), d, a.lanes);
-  }
-  if (gated) {
+  std::string at = address(a, d);
+  if (u.nsrc() <= 2) return from_memory(load_plain(a, d, at, 1), d, 1);
+  const std::string gate = value(u.src(2), 1);
+  at = emit("select i1 " + gate + ", ptr " + at + ", ptr %dummy");
+  const std::string v = from_memory(load_plain(a, d, at, 1), d, 1);
+  if (is_zero_literal(u.src(1)) && lanes == 1) return v;
+  return select(gate, 1, lanes == 1 ? v : splat(v, d, lanes), value(u.src(1), lanes), d, lanes);
+}
+
+/// Loads the lanes whose gates are open.
+std::string LlvmWriter::load_gated(UOp u, const MemAccess& a, bool near) {
+  const DType d = u.dtype();
+  const bool strided = a.affine && std::abs(a.stride) > 1 && std::abs(a.stride) <= kShuffledStride;
+  if (view_.lanes(u.src(2)) == 1 || (!near && !strided)) {
     if (accesses_.hints.prefetch_distance(u)) prefetch_ahead(u, d, address(a, d));
     const std::string alt =
         is_zero_literal(u.src(1)) ? "zeroinitializer" : to_memory(value(u.src(1), a.lanes), d, a.lanes);
-    return from_memory(load_masked(a, d, value(u.src(2), a.lanes), alt), d, a.lanes);
+    return load_masked(a, d, value(u.src(2), a.lanes), alt);
+  }
+  // Gates of padding are open nearly everywhere: then vector loads and shuffles do, and no gather.
+  const std::string mask = value(u.src(2), a.lanes), alt = to_memory(value(u.src(1), a.lanes), d, a.lanes),
+                    id = std::to_string(next_++);
+  const std::string first = near ? "" : address(a, d);
+  std::string all, some;
+  branch(
+      all_lanes(mask, a.lanes), id, [&] { all = near ? load_near(a, d) : load_strided(a, d, first); },
+      [&] { some = load_masked(a, d, mask, alt); });
+  return join(memory_type(d, a.lanes), id, all, some);
+}
+
+std::string LlvmWriter::load(UOp u) {
+  MemAccess a = view_.access(u.src(0));
+  const DType d = u.dtype();
+  const bool gated = u.nsrc() > 2;
+  if (const int gates = gated ? view_.lanes(u.src(2)) : 1; a.lanes == 1 && gates > 1) {
+    a.lanes = gates;
+    a.affine = true;
+    a.stride = 0;
+  }  // one address, each lane with its own gate
+  if (a.lanes == 1) return load_scalar(u, a, view_.lanes(u));
+  if (gated) {
+    const auto [low, high] = std::minmax_element(a.offsets.begin(), a.offsets.end());
+    return from_memory(load_gated(u, a, !a.affine && !a.offsets.empty() && *high - *low < a.lanes), d, a.lanes);
   }
   std::string v;
   if (a.affine && std::abs(a.stride) <= kShuffledStride) {
@@ -400,10 +410,7 @@ void LlvmWriter::prefetch_ahead(UOp u, DType d, const std::string& address) {
 
 /// Stores past the caches, which only whole lines can; views may begin anywhere. `text`: a store up to its alignment.
 void LlvmWriter::nontemporal_store(const MemAccess& a, const std::string& text, int bytes) {
-  if (!nontemporal_) {
-    nontemporal_ = next_metadata_++;
-    metadata_ += str("!", nontemporal_, " = !{i32 1}\n");
-  }
+  if (!nontemporal_) nontemporal_ = metadata("!{i32 1}");
   const std::string id = std::to_string(next_++);
   line(str("br i1 %pb", a.base.arg<ParamArg>().slot, ", label %S", id, ", label %T", id));
   begin_block("S" + id);

@@ -4,7 +4,9 @@
 #include <array>
 #include <bit>
 #include <cstdio>
+#include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -45,6 +47,10 @@ class LlvmWriter {
   std::string emit(const std::string& instruction);
   void begin_block(const std::string& label);
   void declare(const std::string& declaration);
+  int metadata(const std::string& text);
+  void branch(const std::string& condition, const std::string& id, const std::function<void()>& holds,
+              const std::function<void()>& fails);
+  std::string join(const std::string& t, const std::string& id, const std::string& holds, const std::string& fails);
 
   // values
   std::string value(UOp u, int lanes);
@@ -68,6 +74,10 @@ class LlvmWriter {
 
   // instructions
   void entry();
+  void declare_alias_scopes();
+  std::string declare_buffer(UOp u, std::optional<int64_t> offset);
+  std::string read_variable(UOp u);
+  std::string read_parameter(UOp u);
   void instruction(const Inst& in);
   void arithmetic(const Inst& in);
   std::string lookup(const Inst& in);
@@ -81,6 +91,8 @@ class LlvmWriter {
 
   // memory
   std::string load(UOp u);
+  std::string load_scalar(UOp u, const MemAccess& a, int lanes);
+  std::string load_gated(UOp u, const MemAccess& a, bool near);
   void store(UOp u);
   void prefetch(UOp u);
   std::string from_memory(const std::string& v, DType d, int lanes);
@@ -104,6 +116,9 @@ class LlvmWriter {
 
   // transposed blocks
   void block(UOp u, const LaneBlock& b);
+  void load_bytes(const LaneBlock& b);
+  void load_members(const LaneBlock& b, const std::string& id);
+  void store_members(const LaneBlock& b, const std::string& id);
   std::vector<std::string> load_block(const LaneBlock& b, DType d);
   std::string load_words(const LaneBlock& b);
   std::string load_group(const LaneBlock& b);

@@ -137,6 +137,25 @@ void collect_sizes(const Tensor& x, const std::string& term, const std::string& 
   }
 }
 
+/// Returns the letters of the result: those given, or those that occur once, in alphabetical order.
+std::string result_letters(const std::optional<std::string>& given, size_t dots, const std::map<char, int>& uses,
+                           const std::string& formula) {
+  if (!given) {
+    std::string out;
+    for (auto [c, n] : uses)
+      if (n == 1 || c < 32) out += c;
+    return out;
+  }
+  const std::string out = name_ellipsis(*given, dots, dots);
+  for (size_t i = 0; i < out.size(); i++) {
+    TG_CHECK(ValueError, uses.count(out[i]), "[einsum] got letter '", out[i], "' in the result of '", formula,
+             "', expected letters of the operands");
+    TG_CHECK(ValueError, out.find(out[i]) == i, "[einsum] got letter '", out[i], "' twice in the result of '", formula,
+             "', expected different ones");
+  }
+  return out;
+}
+
 /// Returns x with its axes in the order of `letters`, and size 1 for those it lacks.
 Tensor align_axes(const Tensor& x, const std::string& term, const std::string& letters) {
   std::vector<int> order;
@@ -147,6 +166,30 @@ Tensor align_axes(const Tensor& x, const std::string& term, const std::string& l
     shape.push_back(at == std::string::npos ? SInt(1) : x.shape()[at]);
   }
   return x.permute(order).reshape(shape);
+}
+
+/// Returns the products of all operands, summed over the letters that the result lacks.
+Tensor contract(Tensors x, const std::vector<std::string>& terms, const std::string& out,
+                const std::map<char, SInt>& size, std::optional<DType> dtype) {
+  std::string all = out;
+  Axes summed(std::vector<int>{});
+  for (const auto& [c, n] : size) {
+    if (out.find(c) != std::string::npos) continue;
+    summed.list.push_back(static_cast<int>(all.size()));
+    all += c;
+  }
+  DType factors = x[0].dtype();
+  for (const Tensor& t : x) factors = least_upper_dtype(factors, t.dtype());
+  const DType wide = summed.list.empty() ? factors : wide_dtype(factors, dtype);
+  Tensor p;
+  for (size_t i = 0; i < terms.size(); i++) {
+    if (wide != factors) x[i] = x[i].cast(factors).cast(wide);
+    const Tensor t = align_axes(x[i], terms[i], all);
+    p = p.defined() ? p * t : t;
+  }
+  if (summed.list.empty()) return dtype ? p.cast(*dtype) : p;
+  const Tensor sum = p.sum({.axis = summed, .dtype = wide != factors ? wide : dtype});
+  return wide != factors && !dtype && factors.is_float() ? sum.cast(factors) : sum;
 }
 }  // namespace
 
@@ -169,35 +212,7 @@ Tensor Tensor::einsum(const std::string& formula, const Tensors& operands, std::
     take_diagonals(x[i], t);
     collect_sizes(x[i], t, formula, size);
   }
-  std::string out = result ? name_ellipsis(*result, dots, dots) : "";
-  if (!result)  // letters that occur once, in alphabetical order
-    for (auto [c, n] : uses)
-      if (n == 1 || c < 32) out += c;
-  for (size_t i = 0; i < out.size(); i++) {
-    TG_CHECK(ValueError, size.count(out[i]), "[einsum] got letter '", out[i], "' in the result of '", formula,
-             "', expected letters of the operands");
-    TG_CHECK(ValueError, out.find(out[i]) == i, "[einsum] got letter '", out[i], "' twice in the result of '", formula,
-             "', expected different ones");
-  }
-  std::string all = out;
-  Axes summed(std::vector<int>{});
-  for (auto [c, n] : size) {
-    if (out.find(c) != std::string::npos) continue;
-    summed.list.push_back(static_cast<int>(all.size()));
-    all += c;
-  }
-  DType factors = x[0].dtype();
-  for (const Tensor& t : x) factors = least_upper_dtype(factors, t.dtype());
-  const DType wide = summed.list.empty() ? factors : wide_dtype(factors, dtype);
-  Tensor p;
-  for (size_t i = 0; i < terms.size(); i++) {
-    if (wide != factors) x[i] = x[i].cast(factors).cast(wide);
-    const Tensor t = align_axes(x[i], terms[i], all);
-    p = p.defined() ? p * t : t;
-  }
-  if (summed.list.empty()) return s(dtype ? p.cast(*dtype) : p);
-  const Tensor sum = p.sum({.axis = summed, .dtype = wide != factors ? wide : dtype});
-  return s(wide != factors && !dtype && factors.is_float() ? sum.cast(factors) : sum);
+  return s(contract(x, terms, result_letters(result, dots, uses, formula), size, dtype));
 }
 
 Tensor Tensor::scaled_dot_product_attention(const Tensor& key, const Tensor& value, const Tensor& mask,

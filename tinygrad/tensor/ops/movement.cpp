@@ -8,42 +8,51 @@
 namespace tg {
 using namespace tensor_detail;
 
-Tensor Tensor::reshape(const Shape& want) const {
-  OpScope s;
-  UOp u = uop_of(*this, "reshape");
-  const Shape from = shape_of(u);
-  Shape to = ops::const_last(want);
+namespace {
+/// Returns the axis whose size is -1; -1: there is none.
+int unknown_axis(const Shape& to, const Shape& want, const Shape& from) {
   int unknown = -1;
   for (size_t i = 0; i < to.size(); i++) {
     if (to[i].symbolic()) continue;
-    int64_t n = to[i].value();
+    const int64_t n = to[i].value();
     TG_CHECK(ShapeError, n >= -1, "[reshape] got ", want, " for shape ", from,
              ", expected sizes of 0 or more, or one -1");
     if (n != -1) continue;
     TG_CHECK(ShapeError, unknown < 0, "[reshape] got ", want, " for shape ", from, ", expected at most one -1");
     unknown = static_cast<int>(i);
   }
-  if (unknown >= 0) {
+  return unknown;
+}
+
+/// Returns the size that `from` leaves for one more axis beside `known` ones. Symbolic sizes on both sides cancel.
+SInt missing_size(Shape known, const Shape& want, const Shape& from) {
+  Shape rest = from;
+  std::erase_if(known, [&](const SInt& k) {
+    auto it = k.symbolic() ? std::find(rest.begin(), rest.end(), k) : rest.end();
+    if (it == rest.end()) return false;
+    rest.erase(it);
+    return true;
+  });
+  if (known.symbolic() || rest.symbolic()) {
+    const SInt k = ops::product(known), n = ops::product(rest);
+    return k == 1 ? n : ops::simplified(SInt(n.uop() / k.uop()));
+  }
+  const int64_t k = known.numel(), n = rest.numel();
+  TG_CHECK(ShapeError, k > 0 && n % k == 0, "[reshape] got ", want, " for shape ", from,
+           ", expected sizes whose product divides ", n);
+  return n / k;
+}
+}  // namespace
+
+Tensor Tensor::reshape(const Shape& want) const {
+  OpScope s;
+  UOp u = uop_of(*this, "reshape");
+  const Shape from = shape_of(u);
+  Shape to = ops::const_last(want);
+  if (const int axis = unknown_axis(to, want, from); axis >= 0) {
     Shape known = to;
-    known.erase(known.begin() + unknown);
-    Shape rest = from;
-    // Symbolic sizes that appear on both sides cancel.
-    for (size_t i = 0; i < known.size();) {
-      auto it = known[i].symbolic() ? std::find(rest.begin(), rest.end(), known[i]) : rest.end();
-      if (it != rest.end()) {
-        rest.erase(it);
-        known.erase(known.begin() + static_cast<long>(i));
-      } else i++;
-    }
-    if (known.symbolic() || rest.symbolic()) {
-      SInt k = ops::product(known), n = ops::product(rest);
-      to[static_cast<size_t>(unknown)] = k == 1 ? n : ops::simplified(SInt(n.uop() / k.uop()));
-    } else {
-      int64_t k = known.numel(), n = rest.numel();
-      TG_CHECK(ShapeError, k > 0 && n % k == 0, "[reshape] got ", want, " for shape ", from,
-               ", expected sizes whose product divides ", n);
-      to[static_cast<size_t>(unknown)] = n / k;
-    }
+    known.erase(known.begin() + axis);
+    to[static_cast<size_t>(axis)] = missing_size(known, want, from);
   }
   if (!from.symbolic() && !to.symbolic())
     TG_CHECK(ShapeError, from.numel() == to.numel(), "[reshape] got ", want, " (", to.numel(), " elements) for shape ",

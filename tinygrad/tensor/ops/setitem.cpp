@@ -272,58 +272,43 @@ Tensor Tensor::index_put(const std::vector<Index>& indices, const Tensor& value,
   return u.value.defined() ? s(merged(*this, u)) : *this;
 }
 
-bool Tensor::has_other_uses(const Tensors& besides) const {
-  GraphScope graph;
-  UOp self = current_view(uop_of(*this, "has_other_uses")), base = self;
-  auto below = [](UOp u) {
-    while (u.in(kViewOps)) u = current_view(u.src(0));
-    return u;
-  };
-  base = below(self);
-  bool storage = base.in(Ops::BUFFER | Ops::MSTACK) || is_effect_target(base), any = storage;
-  auto& g = Graph::global();
-  MemoScope seen, mine, ours;
-  // Constants have no identity: equal ones are not the same tensor.
-  UOps stack{self};
-  while (!stack.empty() && !any) {
-    UOp u = stack.back();
+namespace {
+/// Returns whether one of the nodes that `root` is computed from is wanted. `follow`: the values that took the place of
+/// forwarded nodes are among them. Nodes that `seen` knows are not asked again.
+bool any_below(UOp root, MemoScope& seen, bool follow, const auto& wanted) {
+  UOps stack{root};
+  while (!stack.empty()) {
+    const UOp u = stack.back();
     stack.pop_back();
     if (seen.has(u)) continue;
     seen.mark(u);
-    if (UOp f = g.forwarded(u)) u = f;
-    any |= u.is(Ops::BUFFER);
-    for (UOp x : u.srcs()) stack.push_back(x);
+    if (wanted(u)) return true;
+    if (const UOp now = follow ? Graph::global().forwarded(u) : UOp()) stack.push_back(now);
+    else stack.insert(stack.end(), u.srcs().begin(), u.srcs().end());
   }
-  if (!any) return false;
-  for (const Tensor& t : besides) {
-    stack.assign(1, uop_of(t, "has_other_uses"));
-    while (!stack.empty()) {
-      UOp u = stack.back();
-      stack.pop_back();
-      if (mine.has(u)) continue;
-      mine.mark(u);
-      for (UOp x : u.srcs()) stack.push_back(x);
-    }
-  }
+  return false;
+}
+UOp current_base(UOp u) {
+  while (u.in(kViewOps)) u = current_view(u.src(0));
+  return u;
+}
+}  // namespace
+
+bool Tensor::has_other_uses(const Tensors& besides) const {
+  GraphScope graph;
+  const UOp self = current_view(uop_of(*this, "has_other_uses")), base = current_base(self);
+  const bool storage = base.in(Ops::BUFFER | Ops::MSTACK) || is_effect_target(base);
+  MemoScope seen, mine, ours;
+  // Constants have no identity: equal ones are not the same tensor.
+  auto is_buffer = [](UOp u) { return u.is(Ops::BUFFER) && !Graph::global().forwarded(u); };
+  if (!storage && !any_below(self, seen, true, is_buffer)) return false;
+  for (const Tensor& t : besides) any_below(uop_of(t, "has_other_uses"), mine, false, [](UOp) { return false; });
   bool found = false;
   each_live([&](Impl& i) {
-    UOp root = i.uop;
-    if (found || &i == impl_.get() || mine.has(root)) return;
-    root = current_view(root);
-    if (storage && below(root) == base) return;
-    stack.assign(1, root);
-    while (!stack.empty() && !found) {
-      UOp u = stack.back();
-      stack.pop_back();
-      if (ours.has(u)) continue;
-      ours.mark(u);
-      if (u == self) found = true;
-      if (UOp f = g.forwarded(u)) {
-        stack.push_back(f);
-        continue;
-      }
-      for (UOp x : u.srcs()) stack.push_back(x);
-    }
+    if (found || &i == impl_.get() || mine.has(i.uop)) return;
+    const UOp root = current_view(i.uop);
+    if (storage && current_base(root) == base) return;
+    found = any_below(root, ours, true, [&](UOp u) { return u == self; });
   });
   return found;
 }
