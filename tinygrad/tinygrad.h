@@ -1,11 +1,11 @@
 /// \file What users include: tensors, types, errors, graph nodes and how they print, schedules, devices, counters,
 /// layers and optimizers. Rules over graphs have headers of their own: uop/rewrite.h, uop/symbolic.h.
 #pragma once
+#include "tinygrad/base/cancellation.h"
 #include "tinygrad/base/context.h"
 #include "tinygrad/base/dtype.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/profile.h"
-#include "tinygrad/base/stop.h"
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/io/jit_file.h"
 #include "tinygrad/nn/data_loader.h"

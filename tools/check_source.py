@@ -23,7 +23,6 @@ KNOWN = {
   ("columns", "python/tinygrad_cpp"): 3,
   ("columns", "tests/device"): 1,
   ("columns", "tests/oracle"): 1,
-  ("columns", "tinygrad/schedule"): 1,
   ("columns", "tinygrad/tensor"): 7,
   ("includes", "python/src"): 1,
   ("includes", "tests/unit"): 1,

@@ -13,10 +13,10 @@
 
 #include "apps/tg/command.h"
 #include "apps/tg/models.h"
+#include "tinygrad/base/cancellation.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/progress.h"
-#include "tinygrad/base/stop.h"
 #include "tinygrad/nn/datasets.h"
 #include "tinygrad/nn/optim.h"
 

@@ -47,13 +47,13 @@ const Shown& shown(DType d) { return kShown[static_cast<size_t>(d.id())]; }
 
 nb::object least(DType d) {
   if (d.is_bool()) return nb::bool_(false);
-  if (d.is_float()) return nb::float_(float_min(d));
+  if (d.is_float()) return nb::float_(lowest_float(d));
   if (d == dtypes::weakint) return nb::steal(PyNumber_Negative(nb::int_(1).attr("__lshift__")(d.bitsize() - 1).ptr()));
   return d.is_int() ? to_python(ConstValue(int_min(d)), d) : nb::bool_(false);
 }
-nb::object greatest(DType d) {
+nb::object maximum(DType d) {
   if (d.is_bool()) return nb::bool_(true);
-  if (d.is_float()) return nb::float_(float_max(d));
+  if (d.is_float()) return nb::float_(highest_float(d));
   if (d == dtypes::weakint) return nb::int_(1).attr("__lshift__")(d.bitsize() - 1).attr("__sub__")(1);
   return d.is_int() ? to_python(ConstValue(int_max(d)), d) : nb::bool_(true);
 }
@@ -100,7 +100,7 @@ void bind_dtype(nb::module_& m) {
       "spelling", [](const PyDType& d) { return std::string(d.d.name()); },
       "The name with its width: float32, int8, ...");
   c.def_prop_ro("min", [](const PyDType& d) { return least(d.d); });
-  c.def_prop_ro("max", [](const PyDType& d) { return greatest(d.d); });
+  c.def_prop_ro("max", [](const PyDType& d) { return maximum(d.d); });
   c.def("__repr__", [](nb::handle self) {
     return "dtypes." + nb::cast<std::string>(
                            nb::module_::import_("tinygrad_cpp.dtype").attr("INVERSE_DTYPES_DICT")[self.attr("name")]);

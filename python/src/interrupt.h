@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "tinygrad/base/stop.h"
+#include "tinygrad/base/cancellation.h"
 
 namespace tg::python {
 

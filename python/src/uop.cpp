@@ -12,6 +12,7 @@
 #include "tinygrad/uop/graph_lock.h"
 #include "tinygrad/uop/print.h"
 #include "tinygrad/uop/symbolic.h"
+#include "tinygrad/uop/variables.h"
 
 namespace tg::python {
 
@@ -28,7 +29,7 @@ nb::object big_int(int128 v) { return to_python(ConstValue(v), dtypes::weakint);
 nb::object bound(UOp u, bool upper) {
   if (u.dtype().is_float()) {
     if (u.is_const() && !u.is_invalid()) return nb::float_(u.const_float());
-    return nb::float_(upper ? float_max(u.dtype()) : float_min(u.dtype()));
+    return nb::float_(upper ? highest_float(u.dtype()) : lowest_float(u.dtype()));
   }
   Bounds b;
   {
@@ -50,16 +51,6 @@ nb::dict as_set(std::vector<UOpRef> us) {
 std::vector<UOpRef> sorted(UOp u) {
   GraphScope g;
   return refs_of(u.toposort());
-}
-
-bool is_bound(UOp u) {
-  return u.is(Ops::AFTER) && u.nsrc() == 2 && u.src(0).is(Ops::PARAM) &&
-         u.src(0).arg<ParamArg>().addrspace == AddrSpace::kAlu && u.src(1).is(Ops::STORE) &&
-         u.src(1).src(0) == u.src(0) && u.src(1).src(1).is_const();
-}
-bool is_variable(UOp u) {
-  return u.arg_kind() == ArgKind::kParam && u.arg<ParamArg>().addrspace == AddrSpace::kAlu &&
-         !u.arg<ParamArg>().name.empty();
 }
 
 /// The number an expression is known to be.
@@ -96,7 +87,7 @@ nb::object infer(UOp u, const nb::dict& values) {
       if (!is_variable(var)) continue;
       const auto it = v.find(var.arg<ParamArg>().name);
       if (it != v.end()) map.emplace_back(x, UOp::constant(ConstValue(it->second), x.dtype()));
-      else if (is_bound(x)) map.emplace_back(x, x.src(1).src(1).cast(x.dtype()));
+      else if (is_bound(x)) map.emplace_back(x, value_of_bound(x).cast(x.dtype()));
     }
     r = UOpRef(u.substitute(map));
   }
@@ -114,7 +105,7 @@ nb::bytes key_bytes(UOp u) {
 nb::object contents_of(UOp buffer) {
   const ParamArg& a = buffer.arg<ParamArg>();
   nb::object bytes = nb::none();
-  if (BufferRef b = buffer_table::get(static_cast<uint64_t>(a.slot)); b && b->is_allocated()) {
+  if (BufferRef b = buffer_table::get(buffer); b && b->is_allocated()) {
     std::vector<std::byte> copy(static_cast<size_t>(b->nbytes()));
     b->copy_out(copy);
     bytes = nb::bytes(copy.data(), copy.size());
@@ -396,7 +387,7 @@ void bind_uop(nb::module_& m) {
       "value"_a, "The variable with a value. ValueError outside of its bounds.");
   c.def("unbind", [](const PyUOp& u) {
     TG_CHECK(ValueError, is_bound(u.get()), "[unbind] got ", u.get().op(), ", expected a bound variable");
-    return nb::make_tuple(wrap(UOpRef(u.get().src(0))), arg_object(u.get().src(1).src(1)));
+    return nb::make_tuple(wrap(UOpRef(u.get().src(0))), arg_object(value_of_bound(u.get())));
   });
   c.def("unbind_all", [](const PyUOp& u) {
     nb::dict values;
@@ -404,7 +395,7 @@ void bind_uop(nb::module_& m) {
     const std::vector<UOpRef> all = sorted(u.get());
     for (const UOpRef& r : all) {
       if (!is_bound(r)) continue;
-      values[wrap(UOpRef(r.get().src(0)))] = arg_object(r.get().src(1).src(1));
+      values[wrap(UOpRef(r.get().src(0)))] = arg_object(value_of_bound(r.get()));
       map.emplace_back(r.get(), r.get().src(0));
     }
     return nb::make_tuple(made([&] { return u.get().substitute(map); }), values);
@@ -475,7 +466,7 @@ void bind_uop(nb::module_& m) {
         GraphScope g;
         UOp b = base_of(u.get());
         if (UOp f = Graph::global().forwarded(b)) b = base_of(f);
-        return b.is(Ops::BUFFER) ? buffer_table::get(static_cast<uint64_t>(b.arg<ParamArg>().slot)) : nullptr;
+        return b.is(Ops::BUFFER) ? buffer_table::get(b) : nullptr;
       },
       "u"_a, "The memory behind a node, None when there is none.");
 }

@@ -80,18 +80,13 @@ nb::tuple ints_object(const auto& v) {
   return nb::tuple(l);
 }
 
-nb::object opts_object(const std::vector<Opt>& opts) {
+nb::object opts_object(const Opts& opts) {
   nb::list l;
-  for (const Opt& o : opts) {
-    std::ostringstream name;
-    name << o;
-    const std::string op = name.str().substr(0, name.str().find('('));
-    l.append(known.opt(known.opt_ops[op.c_str()], o.axis, o.arg));
-  }
+  for (const Opt& o : opts) { l.append(known.opt(known.opt_ops[name_of(o.op)], o.axis, o.arg)); }
   return nb::tuple(l);
 }
-std::vector<Opt> opts_from(nb::handle h) {
-  std::vector<Opt> v;
+Opts opts_from(nb::handle h) {
+  Opts v;
   for (nb::handle o : nb::iter(h)) {
     nb::object axis = o.attr("axis"), arg = o.attr("arg");
     v.push_back({static_cast<OptOp>(nb::cast<int>(o.attr("op")) - 1), axis.is_none() ? 0 : nb::cast<int32_t>(axis),

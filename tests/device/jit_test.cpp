@@ -5,8 +5,8 @@
 
 #include <random>
 
+#include "tinygrad/base/cancellation.h"
 #include "tinygrad/base/env.h"
-#include "tinygrad/base/stop.h"
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/engine/replay.h"
 #include "tinygrad/runtime/device.h"

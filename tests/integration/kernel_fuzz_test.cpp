@@ -102,12 +102,12 @@ class KernelFuzz {
     for (int i = 0; i < 14 && instances < 32; i++) {
       const int n = static_cast<int>(axes.axes().size());
       if (!n) break;
-      static constexpr OptOp kOps[] = {OptOp::kUpcast, OptOp::kUnroll, OptOp::kVector, OptOp::kPadTo,    OptOp::kSplit,
-                                       OptOp::kSwap,   OptOp::kThread, OptOp::kStage,  OptOp::kGroupTop, OptOp::kPadTo};
-      const OptOp op = kOps[i < 9 ? below(7) : below(10)];  // panels come last
-      const int64_t arg = op == OptOp::kSwap    ? below(n)
-                          : op == OptOp::kStage ? below(2) + below(2) * kWindow
-                                                : pick({0, 2, 3, 4, 4, 8, 16});
+      static constexpr OptOp kOps[] = {OptOp::kUpcast,   OptOp::kUnroll, OptOp::kVector,     OptOp::kPadTo,
+                                       OptOp::kSplit,    OptOp::kSwap,   OptOp::kThread,     OptOp::kStage,
+                                       OptOp::kGroupTop, OptOp::kPadTo,  OptOp::kStageWindow};
+      const OptOp op = kOps[i < 9 ? below(7) : below(11)];  // panels come last
+      const bool stages = op == OptOp::kStage || op == OptOp::kStageWindow;
+      const int64_t arg = op == OptOp::kSwap ? below(n) : stages ? below(2) : pick({0, 2, 3, 4, 4, 8, 16});
       const Opt opt{op, below(n), arg};
       try {
         axes.apply(opt);
@@ -169,7 +169,7 @@ TEST(KernelFuzz, EveryOptimisationComputesWhatTheKernelMeans) {
     if (!list.empty()) chosen.opts = list;
     for (const Opt& o : list) {
       name += str(' ', o);
-      staged += o.op == OptOp::kStage;
+      staged += o.op == OptOp::kStage || o.op == OptOp::kStageWindow;
     }
     SCOPED_TRACE(str("round ", i, ": ", name, " for ", target.cpu));
     std::shared_ptr<Program> p;
@@ -180,7 +180,8 @@ TEST(KernelFuzz, EveryOptimisationComputesWhatTheKernelMeans) {
     }
     const auto meaning = to_program(*k, *renderer, plain);
     optimised += !p->applied_opts.empty();
-    for (const Opt& o : p->applied_opts) staged += list.empty() && o.op == OptOp::kStage;
+    for (const Opt& o : p->applied_opts)
+      staged += list.empty() && (o.op == OptOp::kStage || o.op == OptOp::kStageWindow);
     std::vector<DType> types;
     test::Memory expected = inputs_of(*meaning, static_cast<uint32_t>(i), &types), got = expected;
     auto extent = [](const Program& q) {
@@ -230,7 +231,7 @@ TEST(KernelFuzz, WeightGradientsOfALargeBatchRunInBlocks) {
     if (target.vector_bytes < 64 || s.oc != 32 || s.f == 1) continue;
     int staged = 0, blocks = 0;
     for (const Opt& o : p->applied_opts) {
-      staged += o.op == OptOp::kStage;
+      staged += o.op == OptOp::kStage || o.op == OptOp::kStageWindow;
       blocks += o.op == OptOp::kGroupTop;
     }
     EXPECT_EQ(staged, 1) << s.bs;

@@ -168,7 +168,7 @@ inline Dense evaluate(UOp root) {
     switch (u.op()) {
       case Ops::BUFFER: {
         auto a = dense(u.dtype(), shape_of(u).ints());
-        BufferRef b = buffer_table::get(static_cast<uint64_t>(u.arg<ParamArg>().slot));
+        BufferRef b = buffer_table::get(u);
         if (b && b->is_allocated()) b->copy_out(a->data);
         v = a;
         break;

@@ -23,7 +23,7 @@ std::vector<std::vector<double>> run(const Tensors& tensors) {
   auto read = [&](UOp b) {
     auto slot = b.arg<ParamArg>().slot;
     if (memory.count(slot)) return;
-    BufferRef buffer = buffer_table::get(static_cast<uint64_t>(slot));
+    BufferRef buffer = buffer_table::get(b);
     ASSERT_TRUE(buffer) << b;
     if (!buffer->is_allocated()) {
       memory[slot].assign(static_cast<size_t>(buffer->size()), ConstValue(std::nan("")));

@@ -67,7 +67,7 @@ TEST_P(CacheHintsAssembly, SoftmaxComputesEachExponentialOnceAndFetchesTheNextRo
   EXPECT_EQ(count_in(text, "vdivps"), 0) << "one division a row";
   ArenaScope scope(*large->arena);
   bool kept = false;
-  for (UOp u : large->linear) kept |= u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kLocal;
+  for (UOp u : large->insts) kept |= u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kLocal;
   EXPECT_TRUE(kept);
 }
 

@@ -41,7 +41,7 @@ std::shared_ptr<Program> with_opts(const KernelPtr& k, std::vector<Opt> opts, co
   return check_kernel(k, r, o);
 }
 size_t count(const Program& p, Ops op) {
-  return static_cast<size_t>(std::count_if(p.linear.begin(), p.linear.end(), [&](UOp u) { return u.is(op); }));
+  return static_cast<size_t>(std::count_if(p.insts.begin(), p.insts.end(), [&](UOp u) { return u.is(op); }));
 }
 
 TEST(Codegen, OptsKeepTheMeaning) {
@@ -133,7 +133,7 @@ TEST(Codegen, StagedPanelsAreReadWithoutMasksAndInOneLoop) {
                      TestRenderer(32));
   ArenaScope scope(*p->arena);
   size_t reduces = 0, panels = 0;
-  for (UOp u : p->linear) {
+  for (UOp u : p->insts) {
     reduces += u.is(Ops::RANGE) && u.arg<RangeArg>().type == AxisType::kReduce;
     panels += u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kLocal;
     UOp base = u.is(Ops::LOAD) ? u.src(0).src(0) : u;
@@ -155,7 +155,7 @@ TEST(Codegen, PartsOfAPanelBeginAtDifferentSets) {
                   TestRenderer(64));
     ArenaScope scope(*p->arena);
     int64_t n = 0;
-    for (UOp u : p->linear)
+    for (UOp u : p->insts)
       if (u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kLocal)
         n += static_cast<int64_t>(u.src(0).src(0).const_int());
     return n;
@@ -216,7 +216,7 @@ TEST(Codegen, StepsOfTwoReadBackAsSteps) {
   auto p = to_program(*columns_to_image(2, 12, 64, 3, 2, 1), TestRenderer(64));
   ArenaScope scope(*p->arena);
   size_t loads = 0;
-  for (UOp u : p->linear) {
+  for (UOp u : p->insts) {
     if (!u.is(Ops::LOAD) || !u.src(0).is(Ops::INDEX)) continue;
     const Lanes kind = lanes_of_access(u.src(0));
     loads += kind == Lanes::kUnit && u.nsrc() > 1;  // padding keeps its gate
@@ -258,7 +258,7 @@ TEST(Codegen, LanesThatBecomeEqualAreSummedAllTheSame) {
                                            {OptOp::kVector, 2, 4},
                                            {OptOp::kUnroll, 2, 2}});
   ArenaScope scope(*p->arena);
-  for (UOp u : p->linear)
+  for (UOp u : p->insts)
     if (u.is(Ops::REDUCE)) EXPECT_TRUE(lane_of(u.src(0)));
 }
 TEST(Codegen, RandomOptsKeepTheMeaning) {
@@ -276,11 +276,12 @@ TEST(Codegen, RandomOptsKeepTheMeaning) {
       for (int i = 0; i < 12; i++) {
         const auto n = static_cast<int32_t>(axes.axes().size());
         if (n == 0) break;
-        const OptOp op = static_cast<OptOp>(pick({int(OptOp::kUpcast), int(OptOp::kUnroll), int(OptOp::kVector),
-                                                  int(OptOp::kPadTo), int(OptOp::kThread), int(OptOp::kSplit),
-                                                  int(OptOp::kSwap), int(OptOp::kGroupTop), int(OptOp::kStage)}));
+        const OptOp op =
+            static_cast<OptOp>(pick({int(OptOp::kUpcast), int(OptOp::kUnroll), int(OptOp::kVector), int(OptOp::kPadTo),
+                                     int(OptOp::kThread), int(OptOp::kSplit), int(OptOp::kSwap), int(OptOp::kGroupTop),
+                                     int(OptOp::kStage), int(OptOp::kStageWindow)}));
         const Opt opt{op, static_cast<int32_t>(rng() % static_cast<uint32_t>(n)),
-                      op == OptOp::kStage  ? static_cast<int64_t>(rng() % 2 + (rng() & 1) * kWindow)
+                      op == OptOp::kStage || op == OptOp::kStageWindow ? static_cast<int64_t>(rng() % 2)
                       : op == OptOp::kSwap ? static_cast<int64_t>(rng() % static_cast<uint32_t>(n))
                                            : pick({0, 2, 3, 4, 4, 8})};
         try {
@@ -370,14 +371,14 @@ TEST(Codegen, MatmulInnerLoop) {
   ArenaScope scope(*p->arena);
   // The loop over k: one fused multiply-add per accumulator, every element of A and B read once, no mask.
   size_t begin = 0, end = 0;
-  for (size_t i = 0; i < p->linear.size(); i++) {
-    if (p->linear[i].is(Ops::RANGE) && p->linear[i].arg<RangeArg>().type == AxisType::kReduce) begin = i;
-    if (p->linear[i].is(Ops::END) && p->linear[i].src(1) == p->linear[begin]) end = i;
+  for (size_t i = 0; i < p->insts.size(); i++) {
+    if (p->insts[i].is(Ops::RANGE) && p->insts[i].arg<RangeArg>().type == AxisType::kReduce) begin = i;
+    if (p->insts[i].is(Ops::END) && p->insts[i].src(1) == p->insts[begin]) end = i;
   }
   ASSERT_LT(begin, end);
   size_t fma = 0, scalar = 0, vector = 0, accumulators = 0;
   for (size_t i = begin; i < end; i++) {
-    UOp u = p->linear[i];
+    UOp u = p->insts[i];
     fma += u.is(Ops::MULACC) && lanes_of(u) == 16;
     if (!u.is(Ops::LOAD)) continue;
     EXPECT_EQ(u.nsrc(), 1u);
@@ -395,7 +396,7 @@ TEST(Codegen, MatmulInnerLoop) {
 TEST(Codegen, SoftmaxUsesTheLanesInEveryPass) {
   auto p = check_kernel(softmax(2, 128), TestRenderer(64), CodegenOptions());
   ArenaScope scope(*p->arena);
-  for (UOp u : p->linear) {
+  for (UOp u : p->insts) {
     if (!u.is(Ops::LOAD) || !u.src(0).src(0).is(Ops::PARAM)) continue;
     EXPECT_EQ(lanes_of_access(u.src(0)), Lanes::kUnit) << u;
   }
@@ -404,7 +405,7 @@ TEST(Codegen, SoftmaxUsesTheLanesInEveryPass) {
 TEST(Codegen, ExpensiveValuesOfAReduceAreReused) {
   auto scratch = [](const Program& p) {
     size_t elements = 0;
-    for (UOp u : p.linear)
+    for (UOp u : p.insts)
       if (u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kLocal)
         elements += static_cast<size_t>(u.src(0).src(0).const_int());
     return elements;
@@ -464,8 +465,8 @@ TEST(Codegen, MaskedTilesAreSkipped) {
     for (const auto& opts : lists) {
       auto p = with_opts(make(mask, 12, 20, 32), opts);
       ArenaScope scope(*p->arena);
-      const bool skips = std::any_of(p->linear.begin(), p->linear.end(),
-                                     [](UOp u) { return u.is(Ops::RANGE) && !u.src(0).is_const(); });
+      const bool skips =
+          std::any_of(p->insts.begin(), p->insts.end(), [](UOp u) { return u.is(Ops::RANGE) && !u.src(0).is_const(); });
       if (mask != kOther)
         EXPECT_EQ(skips, mask != kTwice) << mask;  // a product of loops is known, one of a tile's ranges is not
     }
@@ -484,7 +485,7 @@ TEST(Codegen, MaskedSumsAreOneLoop) {
   // a mask.
   auto p = check_kernel(conv_input_grad(2, 8, 4, 8, 20, 3), TestRenderer(64), CodegenOptions());
   ArenaScope scope(*p->arena);
-  for (UOp u : p->linear)
+  for (UOp u : p->insts)
     if (u.is(Ops::LOAD) && u.src(0).src(0).is(Ops::PARAM) && u.src(0).src(0).arg<ParamArg>().slot == 2)
       EXPECT_EQ(u.nsrc(), 1u) << u;
 }
@@ -520,7 +521,7 @@ TEST(Codegen, KeepsRowsOfReducesWhole) {
   for (bool split : {false, true}) {
     auto p = check_kernel(make(split), TestRenderer(64), CodegenOptions());
     ArenaScope scope(*p->arena);
-    for (UOp u : p->linear)
+    for (UOp u : p->insts)
       if (u.is(Ops::LOAD) && lanes_of(u.src(0)) > 1 && !u.src(0).src(0).is(Ops::AFTER))
         EXPECT_EQ(lanes_of_access(u.src(0)), Lanes::kUnit) << u;
   }
@@ -531,7 +532,7 @@ TEST(Codegen, SplitsDigits) {
   options.opts = std::vector<Opt>{};
   auto p = check_kernel(reshaped(3, 4, 5), TestRenderer(), options);
   ArenaScope scope(*p->arena);
-  for (UOp u : p->linear) EXPECT_FALSE(u.in(Ops::FLOORDIV | Ops::FLOORMOD)) << u;
+  for (UOp u : p->insts) EXPECT_FALSE(u.in(Ops::FLOORDIV | Ops::FLOORMOD)) << u;
 }
 
 TEST(Codegen, QuantizedRows) {
@@ -544,7 +545,7 @@ TEST(Codegen, QuantizedRows) {
   EXPECT_EQ(count(*p, Ops::MULACC), 2u) << "the second half, the block";
   ArenaScope scope(*p->arena);
   auto products = [&] {
-    return std::count_if(p->linear.begin(), p->linear.end(),
+    return std::count_if(p->insts.begin(), p->insts.end(),
                          [](UOp u) { return u.is(Ops::MUL) && u.dtype() == dtypes::float32; });
   };
   EXPECT_EQ(products(), 1) << "the first half";
@@ -568,7 +569,7 @@ TEST(Codegen, FactorsLeaveUnrolledSums) {
   auto reduces = [](const KernelPtr& k, std::vector<Opt> opts) {
     CodegenOptions options;
     options.opts = std::move(opts);
-    options.stop_after = "factor";
+    options.stop_after = "hoist factors";
     auto p = to_program(*k, TestRenderer(16), options);
     ArenaScope scope(*p->arena);
     size_t n = 0;
@@ -591,7 +592,7 @@ TEST(Codegen, DeterministicNamesAndOrder) {
   auto print = [](const Program& p) {
     ArenaScope scope(*p.arena);
     std::string s = p.name;
-    for (UOp u : p.linear) s += str(u, '\n');
+    for (UOp u : p.insts) s += str(u, '\n');
     return s;
   };
   auto a = to_program(*conv(2, 3, 4, 9, 20, 3, 1), TestRenderer(64)),
@@ -610,9 +611,9 @@ TEST(Codegen, Parameters) {
 
 TEST(Codegen, StopsAfterAPass) {
   CodegenOptions o;
-  o.stop_after = "opts";
+  o.stop_after = "apply opts";
   auto p = to_program(*matmul(64, 64, 64), TestRenderer(), o);
-  EXPECT_TRUE(p->linear.empty());
+  EXPECT_TRUE(p->insts.empty());
   EXPECT_TRUE(p->ast.is(Ops::SINK));
   EXPECT_FALSE(p->ast.arg<KernelInfo>().applied_opts.empty());
 }

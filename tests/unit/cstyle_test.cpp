@@ -186,7 +186,7 @@ TEST_F(CStyle, RegistersAndLoops) {
     UOp two = out.index({i32(1)}).store(b.after({done}).index({zero}).load() + twice);
     p = program_of(arena, group({one, two}), 1, {"n"});
     // Put the sum that nothing in the loop needs into it.
-    UOps& list = p->linear;
+    UOps& list = p->insts;
     std::erase(list, twice);
     list.insert(std::find(list.begin(), list.end(), old_a), twice);
   }
@@ -263,7 +263,7 @@ TEST_F(CStyle, NamesViewsLiterals) {
       if (d.is_bool()) continue;
       std::vector<ConstValue> values;
       if (d.is_float())
-        values = {float_min(d), float_max(d), std::nan(""), 0.1, -0.0, 1e-7, 65504.0, -3.0, 5e-324, 1e300};
+        values = {lowest_float(d), highest_float(d), std::nan(""), 0.1, -0.0, 1e-7, 65504.0, -3.0, 5e-324, 1e300};
       else values = {int_min(d), int_max(d), int_min(d) + 1, int128(0), int128(100)};
       int64_t at = 0;
       for (const ConstValue& v : values) {

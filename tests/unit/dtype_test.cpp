@@ -137,9 +137,9 @@ TEST(DType, IntegerLimits) {
   EXPECT_EQ(int_max(dtypes::bool_), 1);
   EXPECT_TRUE(int_max(dtypes::weakint) == int128{1} << 126 && int_min(dtypes::weakint) == -(int128{1} << 126));
   EXPECT_THROW(int_max(dtypes::float32), DTypeError);
-  EXPECT_EQ(float_max(dtypes::float16), std::numeric_limits<double>::infinity());
-  EXPECT_EQ(float_min(dtypes::weakfloat), -std::numeric_limits<double>::infinity());
-  EXPECT_THROW(float_min(dtypes::int32), DTypeError);
+  EXPECT_EQ(highest_float(dtypes::float16), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(lowest_float(dtypes::weakfloat), -std::numeric_limits<double>::infinity());
+  EXPECT_THROW(lowest_float(dtypes::int32), DTypeError);
   EXPECT_THROW(finfo(dtypes::weakfloat), DTypeError);
   EXPECT_THROW(finfo(dtypes::int8), DTypeError);
   EXPECT_EQ(finfo(dtypes::bfloat16).exponent, 8);

@@ -19,7 +19,7 @@ using Vars = std::map<std::string, int64_t>;
 inline ConstValue reduce_identity(Ops op, DType d) {
   if (op == Ops::ADD) return d.is_float() ? ConstValue(0.0) : ConstValue(0);
   if (op == Ops::MUL) return d.is_float() ? ConstValue(1.0) : ConstValue(1);
-  return d.is_float() ? ConstValue(float_min(d)) : ConstValue(int_min(d));
+  return d.is_float() ? ConstValue(lowest_float(d)) : ConstValue(int_min(d));
 }
 inline ConstValue apply_op(UOp u, std::span<const ConstValue> s) {
   if (u.is(Ops::CAST)) return eval_cast(s[0], u.src(0).dtype(), u.dtype());
@@ -283,7 +283,7 @@ inline void run_grid(const Program& p, Memory& memory, const Vars& vars = {}) {
       }
     }
     for (bool done = false; !done;)
-      for (LinearEval& t : threads) done = t.run_part(p.linear);
+      for (LinearEval& t : threads) done = t.run_part(p.insts);
   }
 }
 

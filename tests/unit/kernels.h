@@ -98,12 +98,12 @@ inline std::shared_ptr<Program> check_kernel(const KernelPtr& k, const Renderer&
       LinearEval a(got, vars), b(got, vars);
       a.begin = extent / 3;
       a.end = extent;
-      a.run(p->linear);
+      a.run(p->insts);
       b.begin = 0;
       b.end = extent / 3;
-      b.run(p->linear);
+      b.run(p->insts);
     } else {
-      LinearEval(got, vars).run(p->linear);
+      LinearEval(got, vars).run(p->insts);
     }
   }
   for (size_t s = 0; s < want.size(); s++)

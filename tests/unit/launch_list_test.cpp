@@ -46,7 +46,7 @@ LaunchList list_of(int out, int in, ScheduleBuffer::Kind written, const Compiled
   return list;
 }
 std::vector<int> run(const LaunchList& list) {
-  Stop::Hold hold;
+  Cancellation::Hold hold;
   list.run(0, list.launches.size(), hold, "test", true);
   std::vector<int> out(kElements);
   list.buffers[0]->copy_out(std::as_writable_bytes(std::span(out)));
@@ -81,7 +81,7 @@ TEST(LaunchList, KernelsAreCountedOnceHoweverTheyAreCalled) {
   const LaunchList list = list_of(1, 0, ScheduleBuffer::kOutput, kernel({true, false}));
   for (const bool direct : {true, false}) {
     GlobalCounters::reset();
-    Stop::Hold hold;
+    Cancellation::Hold hold;
     list.run(0, list.launches.size(), hold, "test", direct);
     if (direct) list.count_direct();
     EXPECT_EQ(GlobalCounters::kernels, 1);

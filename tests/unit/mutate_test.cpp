@@ -18,7 +18,7 @@ struct Base {
   std::unique_ptr<KernelAxes> axes;
   Base(const Kernel& k, const Renderer& r) {
     CodegenOptions o;
-    o.stop_after = "ranges";
+    o.stop_after = "plan";
     program = to_program(k, r, o);
     scope = std::make_unique<ArenaScope>(*program->arena);
     axes = std::make_unique<KernelAxes>(program->ast, r);

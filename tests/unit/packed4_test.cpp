@@ -37,9 +37,7 @@ KernelPtr product(const Blocks& s, bool whole_bytes = false) {
 std::unique_ptr<Renderer> renderer(const std::string& name, const std::string& arch) {
   return make_renderer(test::target(name, arch));
 }
-bool is_packed4(const Program& p) {
-  return !p.applied_opts.empty() && p.applied_opts[0].op == OptOp::kTc && p.applied_opts[0].arg == kPacked4;
-}
+bool is_packed4(const Program& p) { return !p.applied_opts.empty() && p.applied_opts[0].op == OptOp::kPacked4; }
 
 constexpr char kWide[] = "x86_64,skylake-avx512";
 
@@ -73,7 +71,7 @@ TEST(Packed4, EveryBlockFillsRegisters) {
     }
     {
       ArenaScope scope(*p->arena);
-      LinearEval(got, {}).run(p->linear);
+      LinearEval(got, {}).run(p->insts);
     }
     for (size_t i = 0; i < want[0].size(); i++)
       ASSERT_NEAR(got[0][i].as_double(), want[0][i].as_double(), 1e-3) << "row " << i;

@@ -44,7 +44,7 @@ TEST(Plan, IsAppliedAsItIs) {
     const KernelPtr k = make();
     const auto p = to_program(*k, r);
     CodegenOptions ranges;
-    ranges.stop_after = "ranges";
+    ranges.stop_after = "plan";
     const auto ranged = to_program(*k, r, ranges);
     ArenaScope scope(*ranged->arena);
     KernelPlan plan{.ast = ranged->ast, .opts = p->applied_opts};

@@ -58,7 +58,7 @@ TEST(Pooling, WindowsAreUnrolledAndStoredAlongMemory) {
   }
   const auto p = to_program(*pool_gradient(512, 20, 2), r);
   ArenaScope scope(*p->arena);
-  for (UOp u : p->linear)
+  for (UOp u : p->insts)
     if (u.is(Ops::STORE)) { EXPECT_EQ(lanes_of_access(u.src(0)), Lanes::kUnit); }
 }
 }  // namespace

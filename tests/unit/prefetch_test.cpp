@@ -11,7 +11,7 @@ namespace {
 std::vector<int64_t> distances(const Program& p) {  // elements from the element of all-zero loop counters
   ArenaScope scope(*p.arena);
   std::vector<int64_t> out;
-  for (UOp u : p.linear)
+  for (UOp u : p.insts)
     if (u.is(Ops::CUSTOM)) out.push_back(AffineIndex(u.src(0).src(1)).offset);
   return out;
 }
@@ -68,7 +68,7 @@ std::multimap<size_t, int64_t> prefetched(const Program& p, int slot) {
   ArenaScope scope(*p.arena);
   std::multimap<size_t, int64_t> out;
   size_t loops = 0;
-  for (UOp u : p.linear) {
+  for (UOp u : p.insts) {
     loops += u.is(Ops::RANGE) && u.arg<RangeArg>().type != AxisType::kVector;
     if (u.is(Ops::CUSTOM) && u.src(0).src(0).arg<ParamArg>().slot == slot)
       out.emplace(loops, AffineIndex(u.src(0).src(1)).offset);
@@ -85,7 +85,7 @@ TEST(Prefetch, PartialSumsComeWhileTheNextOnesAreMade) {
   const auto sums = prefetched(*p, 0);
   ASSERT_EQ(sums.size(), 16u) << "a tile of 8 rows, two lines each";
   size_t loops = 0;
-  for (UOp u : p->linear) loops += u.is(Ops::RANGE) && u.arg<RangeArg>().type != AxisType::kVector;
+  for (UOp u : p->insts) loops += u.is(Ops::RANGE) && u.arg<RangeArg>().type != AxisType::kVector;
   std::vector<int64_t> offsets;
   for (const auto& [at, offset] : sums) {
     EXPECT_EQ(at, loops - 1) << "before the loop of the sum";
@@ -111,7 +111,7 @@ TEST(Prefetch, RowsBeginAhead) {
   const auto rows = prefetched(*p, 1);
   ASSERT_EQ(rows.size(), 8u);
   size_t loops = 0;
-  for (UOp u : p->linear) loops += u.is(Ops::RANGE) && u.arg<RangeArg>().type != AxisType::kVector;
+  for (UOp u : p->insts) loops += u.is(Ops::RANGE) && u.arg<RangeArg>().type != AxisType::kVector;
   std::vector<int64_t> offsets;
   for (const auto& [at, offset] : rows) {
     EXPECT_EQ(at, loops - 1);

@@ -20,7 +20,7 @@ KernelPtr running(int64_t rows, int64_t chunks, int64_t c, int64_t inner, Ops op
 }
 int64_t vector_operations(const Program& p, Ops op) {
   ArenaScope scope(*p.arena);
-  return std::count_if(p.linear.begin(), p.linear.end(), [&](UOp u) { return u.is(op) && u.dtype().is_float(); });
+  return std::count_if(p.insts.begin(), p.insts.end(), [&](UOp u) { return u.is(op) && u.dtype().is_float(); });
 }
 bool is_prefix(const KernelPtr& k, const Renderer& r) {
   ArenaScope scope(*k->arena);

@@ -43,7 +43,7 @@ inline std::shared_ptr<Program> program_of(ArenaRef arena, UOp effect, int nbuff
   p->arena = std::move(arena);
   p->ast = UOp::sink(std::vector<UOp>{effect});
   for (UOp u : p->ast.toposort())
-    if (!u.dtype().is_weak()) p->linear.push_back(u);
+    if (!u.dtype().is_weak()) p->insts.push_back(u);
   p->nbuffers = nbuffers;
   p->vars = std::move(vars);
   return p;

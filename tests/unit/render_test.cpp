@@ -284,9 +284,9 @@ TEST_P(Render, Reductions) {
         q->nbuffers = 3;
         q->vars = {"n"};
         UOps all = end(group({first, second}), row).toposort();
-        q->linear.push_back(n);
-        q->linear.push_back(row.src(0));
-        q->linear.push_back(row);
+        q->insts.push_back(n);
+        q->insts.push_back(row.src(0));
+        q->insts.push_back(row);
         // What depends on the row alone stands in front of the inner loops.
         auto early = [&](UOp u) {
           return u.in(groups::kElementwise | Ops::CONST) && !u.depends_on(k) && !u.depends_on(j) &&
@@ -295,8 +295,8 @@ TEST_P(Render, Reductions) {
         for (bool first_part : {true, false})
           for (UOp u : all)
             if (!u.dtype().is_weak() && u != n && u != row && u != row.src(0) && u != lane && early(u) == first_part)
-              q->linear.push_back(u);
-        if (lanes > 1) q->linear.insert(q->linear.begin(), {lane.src(0), lane});
+              q->insts.push_back(u);
+        if (lanes > 1) q->insts.insert(q->insts.begin(), {lane.src(0), lane});
         p = q;
       }
       for (int64_t n : {int64_t{0}, int64_t{1}, kColumns / lanes}) {

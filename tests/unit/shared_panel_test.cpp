@@ -34,7 +34,7 @@ Counts counts_of(const Program& p) {
   ArenaScope scope(*p.arena);
   Counts c;
   int depth = 0;
-  for (UOp u : p.linear) {
+  for (UOp u : p.insts) {
     depth += u.is(Ops::RANGE) - u.is(Ops::END);
     c.barriers += u.is(Ops::BARRIER);
     if (!u.is(Ops::LOAD) || !u.src(0).is(Ops::INDEX)) continue;
@@ -76,7 +76,7 @@ TEST(Grids, WithoutWorkgroups) {
     const auto groups = [&] {
       const auto p = check_kernel(mm(n, m, l, 0), grid(), CodegenOptions::from_env());
       ArenaScope scope(*p->arena);
-      return std::count_if(p->linear.begin(), p->linear.end(),
+      return std::count_if(p->insts.begin(), p->insts.end(),
                            [](UOp u) { return u.is(Ops::SPECIAL) && u.arg<std::string>().starts_with("l"); });
     };
     EXPECT_GT(groups(), 0);
@@ -92,7 +92,7 @@ TEST(SharedPanels, NeighboursReadNeighbours) {
         with_opts(mm(16, 16, 16, t),
                   {{kLocal, 0, 4}, {kLocal, 1, 4}, {kTile, 0, 4}, {kTile, 1, 4}, {kStage, -1, 0}, {kStage, -1, 1}});
     ArenaScope scope(*p->arena);
-    for (UOp u : p->linear) {
+    for (UOp u : p->insts) {
       if (!u.is(Ops::LOAD) || !u.src(0).is(Ops::INDEX) || !u.src(0).src(0).is(Ops::PARAM)) continue;
       auto address = [&](int64_t thread) {
         std::vector<std::pair<UOp, UOp>> at;
@@ -160,8 +160,8 @@ TEST(SharedPanels, WhatDoesNotFit) {
     return "";
   };
   EXPECT_EQ(error(matmul(64, 64, 64), {{kStage, 0, 0}}), "[opt] STAGE axis 0 arg 0: not a reduce loop");
-  EXPECT_EQ(error(matmul(64, 64, 64), {{kStage, 2, 0 + kWindow}}),
-            "[opt] STAGE axis 2 arg 32: windows are for targets without workgroups");
+  EXPECT_EQ(error(matmul(64, 64, 64), {{OptOp::kStageWindow, 2, 0}}),
+            "[opt] STAGEWINDOW axis 2 arg 0: windows are for targets without workgroups");
   EXPECT_EQ(error(matmul(64, 64, 1024), {{kLocal, 0, 64}, {kStage, -1, 0}}),
             "[opt] STAGE axis -1 arg 0: the panels don't fit in the memory of a group");
   EXPECT_EQ(error(matmul(64, 64, 1024), {{kLocal, 0, 64}, {kSplit, 2, 16}, {kStage, 2, 0}}), "");

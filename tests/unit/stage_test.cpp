@@ -27,11 +27,11 @@ TEST(Stage, IsANodeUntilItIsLowered) {
   using Kinds = std::map<StageKind, int>;
   const TestRenderer cpu(16), grid(16, false, true);
   const std::vector<Opt> panels{{OptOp::kVector, 1, 4}, {OptOp::kStage, -1, 1}, {OptOp::kStage, 0, 0}};
-  const std::vector<Opt> window{{OptOp::kStage, 0, stage_arg({0, true})}, {OptOp::kStage, 1, 1}};
+  const std::vector<Opt> window{{OptOp::kStageWindow, 0, 0}, {OptOp::kStage, 1, 1}};
   const std::vector<Opt> tiles{{OptOp::kLocal, 0, 4}, {OptOp::kSplit, 2, 8}, {OptOp::kStage, 2, 0}};
   const auto product = [] { return matmul(16, 16, 16); };
   const auto image = [] { return conv_input_grad(2, 3, 4, 8, 20, 3); };
-  EXPECT_EQ(stages_after("opts", product(), panels, cpu), Kinds{});
+  EXPECT_EQ(stages_after("apply opts", product(), panels, cpu), Kinds{});
   EXPECT_EQ(stages_after("stage operands", product(), panels, cpu), (Kinds{{StageKind::kPanel, 2}}));
   EXPECT_EQ(stages_after("substitute ranges", product(), panels, cpu), (Kinds{{StageKind::kPanel, 2}}));
   EXPECT_EQ(stages_after("lower stages", product(), panels, cpu), Kinds{});
@@ -40,15 +40,6 @@ TEST(Stage, IsANodeUntilItIsLowered) {
   EXPECT_EQ(stages_after("lower stages", image(), window, cpu), Kinds{});
   EXPECT_EQ(stages_after("substitute ranges", product(), tiles, grid), (Kinds{{StageKind::kTile, 1}}));
   EXPECT_EQ(stages_after("lower stages", product(), tiles, grid), Kinds{});
-}
-
-TEST(Stage, OperandsOfOptsAreNumbers) {
-  for (int operand : {0, 1, 31})
-    for (bool window : {false, true}) {
-      const StagedOperand s = staged_operand(stage_arg({operand, window}));
-      EXPECT_EQ(s.operand, operand);
-      EXPECT_EQ(s.window, window);
-    }
 }
 
 TEST(KernelContext, NumbersLieBeyondThoseOfTheKernel) {

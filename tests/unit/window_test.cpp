@@ -13,7 +13,8 @@
 namespace tg::testing {
 namespace {
 constexpr OptOp kPad = OptOp::kPadTo, kLanes = OptOp::kVector, kTile = OptOp::kUpcast, kSwap = OptOp::kSwap,
-                kStage = OptOp::kStage, kUnroll = OptOp::kUnroll, kThread = OptOp::kThread;
+                kStage = OptOp::kStage, kWindow = OptOp::kStageWindow, kUnroll = OptOp::kUnroll,
+                kThread = OptOp::kThread;
 
 std::shared_ptr<Program> with_opts(const KernelPtr& k, std::vector<Opt> opts, const Renderer& r = TestRenderer(16)) {
   CodegenOptions o;
@@ -68,13 +69,12 @@ TEST(Window, RangesThatShareASumAreFound) {
 }
 
 TEST(Window, MatchesReference) {
-  const int64_t g = kWindow;  // the first operand
   for (int64_t w : {20, 17, 7}) {
     const auto k = [&] { return conv_input_grad(2, 3, 4, 8, w, 3); };
-    with_opts(k(), {{kStage, 0, g}});
-    with_opts(k(), {{kStage, -1, g}});
-    with_opts(k(), {{kStage, 2, g}, {kStage, 1, 1}});
-    with_opts(k(), {{kPad, 3, 4}, {kLanes, 3, 4}, {kTile, 2, 2}, {kStage, 0, g}});
+    with_opts(k(), {{kWindow, 0, 0}});
+    with_opts(k(), {{kWindow, -1, 0}});
+    with_opts(k(), {{kWindow, 2, 0}, {kStage, 1, 1}});
+    with_opts(k(), {{kPad, 3, 4}, {kLanes, 3, 4}, {kTile, 2, 2}, {kWindow, 0, 0}});
     with_opts(k(), {{kPad, 3, 8},
                     {kLanes, 3, 4},
                     {kTile, 3, 2},
@@ -82,32 +82,32 @@ TEST(Window, MatchesReference) {
                     {kTile, 2, 3},
                     {kTile, 1, 3},
                     {kUnroll, 5, 3},
-                    {kStage, 0, g}});
-    with_opts(k(), {{kPad, 3, 4}, {kLanes, 3, 4}, {kSwap, 1, 2}, {kThread, 0, 0}, {kStage, 2, g}});
-    with_opts(k(), {{kPad, 2, 4}, {kLanes, 2, 4}, {kTile, 3, 0}, {kThread, 1, 0}, {kStage, 0, g}});
-    with_opts(k(), {{kLanes, 0, 2}, {kSwap, 1, 3}, {kStage, 3, g}});
-    with_opts(k(), {{kLanes, 6, 4}, {kStage, 0, g}});
-    with_opts(k(), {{kPad, 3, 16}, {kLanes, 3, 16}, {kStage, 0, g}, {kStage, 1, 1}}, TestRenderer(64));
-    with_opts(k(), {{kPad, 1, 4}, {kLanes, 1, 4}, {kTile, 3, 0}, {kStage, 0, g}});
+                    {kWindow, 0, 0}});
+    with_opts(k(), {{kPad, 3, 4}, {kLanes, 3, 4}, {kSwap, 1, 2}, {kThread, 0, 0}, {kWindow, 2, 0}});
+    with_opts(k(), {{kPad, 2, 4}, {kLanes, 2, 4}, {kTile, 3, 0}, {kThread, 1, 0}, {kWindow, 0, 0}});
+    with_opts(k(), {{kLanes, 0, 2}, {kSwap, 1, 3}, {kWindow, 3, 0}});
+    with_opts(k(), {{kLanes, 6, 4}, {kWindow, 0, 0}});
+    with_opts(k(), {{kPad, 3, 16}, {kLanes, 3, 16}, {kWindow, 0, 0}, {kStage, 1, 1}}, TestRenderer(64));
+    with_opts(k(), {{kPad, 1, 4}, {kLanes, 1, 4}, {kTile, 3, 0}, {kWindow, 0, 0}});
   }
   for (int64_t step : {1, 2, 3})
     for (int64_t dilation : {1, 2, 3}) {
       const auto k = [&] { return wide_conv(11, 23, 3, 2, step, dilation); };
-      with_opts(k(), {{kStage, 0, g}});
-      with_opts(k(), {{kPad, 3, 4}, {kLanes, 3, 4}, {kPad, 2, 2}, {kTile, 2, 2}, {kTile, 1, 0}, {kStage, 0, g}});
-      with_opts(k(), {{kPad, 3, 4}, {kLanes, 3, 4}, {kSwap, 1, 2}, {kStage, 2, g}});
+      with_opts(k(), {{kWindow, 0, 0}});
+      with_opts(k(), {{kPad, 3, 4}, {kLanes, 3, 4}, {kPad, 2, 2}, {kTile, 2, 2}, {kTile, 1, 0}, {kWindow, 0, 0}});
+      with_opts(k(), {{kPad, 3, 4}, {kLanes, 3, 4}, {kSwap, 1, 2}, {kWindow, 2, 0}});
     }
-  with_opts(conv(2, 2, 5, 7, 8, 3, 1), {{kLanes, 3, 8}, {kSwap, 1, 2}, {kStage, 2, g}, {kStage, 1, 1}});
-  with_opts(conv_weight_grad(4, 2, 3, 8, 20, 3), {{kPad, 6, 16}, {kLanes, 6, 16}, {kTile, 0, 3}, {kStage, 1, g}},
+  with_opts(conv(2, 2, 5, 7, 8, 3, 1), {{kLanes, 3, 8}, {kSwap, 1, 2}, {kWindow, 2, 0}, {kStage, 1, 1}});
+  with_opts(conv_weight_grad(4, 2, 3, 8, 20, 3), {{kPad, 6, 16}, {kLanes, 6, 16}, {kTile, 0, 3}, {kWindow, 1, 0}},
             TestRenderer(64));
 }
 
 TEST(Window, HoldsEachElementOnceAndIsReadWithoutMasks) {
   auto p = with_opts(conv_input_grad(2, 3, 4, 8, 20, 3),
-                     {{kPad, 3, 32}, {kLanes, 3, 16}, {kTile, 3, 2}, {kStage, 0, kWindow}}, TestRenderer(64));
+                     {{kPad, 3, 32}, {kLanes, 3, 16}, {kTile, 3, 2}, {kWindow, 0, 0}}, TestRenderer(64));
   ArenaScope scope(*p->arena);
   int panels = 0, read = 0, depth = 0, masks = 0;
-  for (UOp u : p->linear) {
+  for (UOp u : p->insts) {
     if (u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kLocal) {
       panels++;
       EXPECT_EQ(shape_of(u).numel(), 4 * (8 + 2) * 48);  // channels, rows, 32 + 2 columns in whole vectors
@@ -133,7 +133,7 @@ TEST(Window, IsChosenForInputGradients) {
   for (const KernelPtr& k : {conv_input_grad(8, 256, 256, 16, 16, 3), conv_input_grad(8, 128, 256, 30, 30, 3)}) {
     const auto p = to_program(*k, r);
     EXPECT_TRUE(std::any_of(p->applied_opts.begin(), p->applied_opts.end(),
-                            [](const Opt& o) { return o.op == kStage && o.arg == kWindow; }));
+                            [](const Opt& o) { return o.op == kWindow && o.arg == 0; }));
   }
 }
 
@@ -166,7 +166,7 @@ TEST(Window, RowsAreMergedWhereLanesWouldBeWasted) {
   const TestRenderer r(64);
   const auto p = to_program(*conv_input_grad(64, 64, 64, 8, 8, 3), r);
   EXPECT_TRUE(std::any_of(p->applied_opts.begin(), p->applied_opts.end(),
-                          [](const Opt& o) { return o.op == kStage && o.arg == kWindow; }));
+                          [](const Opt& o) { return o.op == kWindow && o.arg == 0; }));
   check_kernel(conv_input_grad(4, 8, 16, 8, 8, 3), r, {});
   check_kernel(padded_input_grad(2, 16, 16, 7, 7, 3, 1), r, {});
   check_kernel(padded_input_grad(2, 8, 8, 14, 14, 3, 1), r, {});
@@ -181,12 +181,11 @@ TEST(Window, RowsThatAreBroadcastInWeightGradients) {
   // window.
   WeightGrad s{8, 3, 64, 112, 112, 7, 3, 2};
   const auto p = to_program(*conv_weight_grad(s), TestRenderer(64));
-  EXPECT_TRUE(std::any_of(p->applied_opts.begin(), p->applied_opts.end(),
-                          [](const Opt& o) { return o.op == OptOp::kStage && o.arg >= kWindow; }));
+  EXPECT_TRUE(
+      std::any_of(p->applied_opts.begin(), p->applied_opts.end(), [](const Opt& o) { return o.op == kWindow; }));
   for (int64_t stride : {1, 2, 3}) {
     CodegenOptions o;
-    o.opts = std::vector<Opt>{
-        {OptOp::kVector, 0, 4}, {OptOp::kUpcast, 3, 3}, {OptOp::kStage, -1, kWindow}, {OptOp::kStage, -1, 1}};
+    o.opts = std::vector<Opt>{{OptOp::kVector, 0, 4}, {OptOp::kUpcast, 3, 3}, {kWindow, -1, 0}, {OptOp::kStage, -1, 1}};
     WeightGrad small{2, 2, 8, 9, 11, 3, 1, stride};
     check_kernel(conv_weight_grad(small), TestRenderer(16), o);
   }
@@ -202,13 +201,12 @@ TEST(Window, RowsThatAreBroadcastServeSeveralTiles) {
     const std::vector<Opt>& opts = p->applied_opts;
     auto has = [&](auto&& f) { return std::any_of(opts.begin(), opts.end(), f); };
     EXPECT_TRUE(has([](const Opt& o) { return o.op == kLanes && o.axis == 1; }));
-    EXPECT_TRUE(has([](const Opt& o) { return o.op == kStage && o.arg >= kWindow && o.axis == 2; }));
+    EXPECT_TRUE(has([](const Opt& o) { return o.op == kWindow && o.axis == 2; }));
     EXPECT_TRUE(has([](const Opt& o) { return o.op == OptOp::kSplit && o.axis == 2; }))
         << "several rows of the output share a window";
     EXPECT_TRUE(std::none_of(opts.begin(), opts.end(), [](const Opt& o) { return o.op == kPad; }))
         << "nothing is computed in vain";
   }
-  const int64_t g = kWindow;
   for (int64_t dilation : {1, 2})
     for (int64_t filter : {2, 3})
       for (int64_t w : {7, 12}) {
@@ -216,8 +214,8 @@ TEST(Window, RowsThatAreBroadcastServeSeveralTiles) {
           return dilated_conv(2, 3, 8, 4 + dilation * (filter - 1), w + dilation * (filter - 3), filter, dilation,
                               dilation);
         };
-        with_opts(k(), {{kLanes, 1, 4}, {kTile, 1, 2}, {kStage, -1, 1}, {kStage, 2, g}});
-        with_opts(k(), {{kLanes, 1, 4}, {kPad, 3, 4}, {kTile, 3, 4}, {kSwap, 0, 1}, {kStage, 1, 1}, {kStage, 2, g}});
+        with_opts(k(), {{kLanes, 1, 4}, {kTile, 1, 2}, {kStage, -1, 1}, {kWindow, 2, 0}});
+        with_opts(k(), {{kLanes, 1, 4}, {kPad, 3, 4}, {kTile, 3, 4}, {kSwap, 0, 1}, {kStage, 1, 1}, {kWindow, 2, 0}});
         with_opts(k(), {{kLanes, 1, 4},
                         {kPad, 3, 5},
                         {kTile, 3, 5},
@@ -225,7 +223,7 @@ TEST(Window, RowsThatAreBroadcastServeSeveralTiles) {
                         {OptOp::kSplit, 2, 2},
                         {kSwap, 0, 1},
                         {kStage, 1, 1},
-                        {kStage, 2, g}});
+                        {kWindow, 2, 0}});
       }
   for (int64_t in : {1, 5})
     for (int64_t w : {9, 20})

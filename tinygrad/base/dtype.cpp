@@ -211,8 +211,8 @@ int128 int_max(DType d) {
   return (int128{1} << (d.is_unsigned() || d.is_bool() ? d.bitsize() : d.bitsize() - 1)) - 1;
 }
 
-double float_min(DType d) { return -float_max(d); }
-double float_max(DType d) {
+double lowest_float(DType d) { return -highest_float(d); }
+double highest_float(DType d) {
   TG_CHECK(DTypeError, d.is_float(), "[float limits] got ", d, ", expected a float type");
   return std::numeric_limits<double>::infinity();
 }

@@ -102,8 +102,8 @@ using int128 = __int128;
 int128 int_min(DType d);
 int128 int_max(DType d);
 /// Return -inf and +inf for floats; throw for integers.
-double float_min(DType d);
-double float_max(DType d);
+double lowest_float(DType d);
+double highest_float(DType d);
 
 // ---- host conversions; all round to nearest even, fp8 saturates to the largest finite value ----
 uint16_t float_to_half(float f);

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <iostream>
 
+#include "tinygrad/base/cancellation.h"
 #include "tinygrad/base/env.h"
-#include "tinygrad/base/stop.h"
 #include "tinygrad/codegen/decomp/decomp.h"
 #include "tinygrad/codegen/expand/access.h"
 #include "tinygrad/codegen/expand/expand.h"
@@ -36,8 +36,9 @@ struct PassContext {
   const Renderer& renderer;
   const CodegenOptions& options;
   KernelContext names;
-  std::optional<KernelPlan> plan{};     ///< what is chosen for the kernel
-  std::optional<FinalRanges> ranges{};  ///< from "opts" to "substitute ranges": those of the axes that were chosen
+  std::optional<KernelPlan> plan{};  ///< what is chosen for the kernel
+  std::optional<FinalRanges>
+      ranges{};  ///< from "apply opts" to "substitute ranges": those of the axes that were chosen
 };
 
 /// When a pass runs, and what it leaves.
@@ -85,7 +86,7 @@ UOp lanes_pass(UOp sink, PassContext&) {
 }
 
 /// Runs first, so that it sees what the scheduler has seen.
-UOp online_pass(UOp sink, PassContext& c) {
+UOp attention_pass(UOp sink, PassContext& c) {
   c.plan = plan_scheduled(sink, c.renderer, c.options, c.names);
   return c.plan ? c.plan->ast : sink;
 }
@@ -121,7 +122,7 @@ OpSet ops_to_use(const PassContext& c) {
   return ops;
 }
 
-UOp skip_pass(UOp sink, PassContext& c) { return c.renderer.has_locals() ? sink : prune_masked_tiles(sink); }
+UOp prune_pass(UOp sink, PassContext& c) { return c.renderer.has_locals() ? sink : prune_masked_tiles(sink); }
 
 UOp lower_pass(UOp sink, PassContext& c) {
   return lower_to_target(sink, c.renderer, ops_to_use(c), c.options.emulated);
@@ -132,10 +133,10 @@ const std::vector<Pass>& passes() {
   constexpr int kAxes = kUnlessByHand | kWithChosenAxes;
   // clang-format off
   static const std::vector<Pass> table{
-      {"online", online_pass, nullptr, kUnlessByHand},
+      {"attention", attention_pass, nullptr, kUnlessByHand},
       {"symbolic", nullptr, sym},
-      {"ranges", plan_pass, nullptr, kUnlessByHand},
-      {"opts", opts_pass, nullptr, kUnlessByHand},
+      {"plan", plan_pass, nullptr, kUnlessByHand},
+      {"apply opts", opts_pass, nullptr, kUnlessByHand},
       {"stage operands", [](UOp s, C c) { return stage_operands(s, *c.ranges); }, nullptr, kAxes},
       {"guard padding", [](UOp s, C c) { return guard_padding(s, *c.ranges); }, nullptr, kAxes},
       {"accumulate blocks", [](UOp s, C c) { return accumulate_blocks(s, *c.ranges); }, nullptr, kAxes},
@@ -143,17 +144,17 @@ const std::vector<Pass>& passes() {
       {"substitute ranges", [](UOp s, C c) { return substitute_ranges(s, *c.ranges); }, nullptr, kAxes},
       {"lower stages", [](UOp s, C c) { return lower_stages(s, c.names); }, nullptr, kAxes},
       {"join panels", join_panels, nullptr, kAxes},
-      {"factor", [](UOp s, C) { return factor_reduces(s); }, nullptr, kUnlessByHand},
+      {"hoist factors", [](UOp s, C) { return factor_reduces(s); }, nullptr, kUnlessByHand},
       {"symbolic after opts", nullptr, sym},
-      {"grid", [](UOp s, C c) { return add_grid(s, c.names); }, nullptr, kUnlessByHand},
-      {"gates", [](UOp s, C) { return move_gates(s); }, nullptr, kLastKernel},
+      {"grid indices", [](UOp s, C c) { return add_grid(s, c.names); }, nullptr, kUnlessByHand},
+      {"move gates to memory ops", [](UOp s, C) { return move_gates(s); }, nullptr, kLastKernel},
       {"separate reduces", [](UOp s, C c) { return separate_reduces(s, c.names); }, nullptr, kUnlessByHand},
-      {"skip", skip_pass, nullptr, kUnlessNoopt | kUnlessByHand},
+      {"prune masked tiles", prune_pass, nullptr, kUnlessNoopt | kUnlessByHand},
       {"expand", [](UOp s, C c) { return expand(s, c.renderer); }, nullptr, kUnlessByHand},
       {"prefetch", [](UOp s, C c) { return add_prefetches(s, c.renderer); }, nullptr, kUnlessByHand},
       {"late symbolic", nullptr, pm_expanded},
       {"lower to target", lower_pass, nullptr, kLowered},
-      {"lanes", lanes_pass, nullptr, kLowered},
+      {"canonical lane indices", lanes_pass, nullptr, kLowered},
   };
   // clang-format on
   return table;
@@ -201,12 +202,7 @@ Hash128 CodegenOptions::hash() const {
   h.add(uint64_t{emulated.bits});
   h.add(uint64_t{no_locals});
   h.add(opts.has_value());
-  if (opts)
-    for (const Opt& o : *opts) {
-      h.add(static_cast<uint64_t>(o.op));
-      h.add(static_cast<uint64_t>(o.axis));
-      h.add(static_cast<uint64_t>(o.arg));
-    }
+  if (opts) add_to_hash(h, *opts);
   h.add(stop_after);
   return h;
 }
@@ -240,14 +236,15 @@ class Pipeline {
       : context_{renderer, options, KernelContext(sink)},
         sink_(sink),
         last_kernel_(sink),
-        noopt_(options.noopt && !options.opts && !sink.arg<KernelInfo>().opts_to_apply),
+        noopt_(options.noopt && !options.opts && !sink.arg<KernelInfo>().opts_to_apply &&
+               !sink.arg<KernelInfo>().attention),
         by_hand_(is_ordered_by_hand(sink)) {}
 
   /// Returns true when the options stop it behind one of them.
   bool run() {
     if (spec_) verify(sink_, spec_kernel(), "schedule");
     for (const Pass& pass : passes()) {
-      Stop::check("compile");
+      Cancellation::check("compile");
       if (applies(pass)) run(pass);
       if (context_.options.stop_after == pass.name) return true;
       if (pass.flags & kLastKernel) last_kernel_ = sink_;
@@ -257,7 +254,7 @@ class Pipeline {
 
   UOp sink() const { return sink_; }
   UOp last_kernel() const { return last_kernel_; }
-  std::vector<Opt> applied() const { return context_.plan ? context_.plan->opts : std::vector<Opt>{}; }
+  Opts applied() const { return context_.plan ? context_.plan->opts : Opts{}; }
 
  private:
   bool applies(const Pass& p) const {
@@ -298,11 +295,11 @@ std::shared_ptr<Program> to_program(const Kernel& kernel, const Renderer& render
   const std::string& name = sink.arg<KernelInfo>().name;
   program->name = name.empty() ? kernel_name(program->ast) : function_name(name);
   program->applied_opts = pipeline.applied();
-  program->linear = linearize(pipeline.sink());
-  if (env::SPEC.get() != 0) verify_program(program->linear, "linearize");
-  program->estimates = estimate(program->linear);
+  program->insts = linearize(pipeline.sink());
+  if (env::SPEC.get() != 0) verify_program(program->insts, "linearize");
+  program->estimates = estimate(program->insts);
   describe_parameters(*program, sink);
-  if (env::DEBUG.get() >= 6) print_graph(program->name.c_str(), program->linear, 0);
+  if (env::DEBUG.get() >= 6) print_graph(program->name.c_str(), program->insts, 0);
   program->source = renderer.render(*program);
   return program;
 }

@@ -12,15 +12,15 @@ namespace tg {
 
 /// What decides the code of a kernel besides the kernel and the target. A value; its hash is part of every cache key.
 struct CodegenOptions {
-  bool noopt = false;      ///< scalar loops: no OptOps
-  int beam = 0;            ///< width of the search; 0: the heuristic decides
-  int tensor_cores = 2;    ///< 0: none, 1: exact ones where they are faster, 2: also those that round differently
-  int tensor_core = -1;    ///< only this one of the table; -1: any
-  bool no_locals = false;  ///< no workgroups on targets that have them
-  int transcendental = 1;  ///< 2: exp2, log2, sin and pow always in software
-  std::optional<std::vector<Opt>> opts;  ///< these and no heuristic; KernelInfo::opts_to_apply goes before
-  DTypeSet emulated;                     ///< types computed without, although the renderer has them
-  std::string stop_after;  ///< name of the last pass to run: Program::ast is the graph it left, nothing is rendered
+  bool noopt = false;        ///< scalar loops: no OptOps
+  int beam = 0;              ///< width of the search; 0: the heuristic decides
+  int tensor_cores = 2;      ///< 0: none, 1: exact ones where they are faster, 2: also those that round differently
+  int tensor_core = -1;      ///< only this one of the table; -1: any
+  bool no_locals = false;    ///< no workgroups on targets that have them
+  int transcendental = 1;    ///< 2: exp2, log2, sin and pow always in software
+  std::optional<Opts> opts;  ///< these and no heuristic; KernelInfo::opts_to_apply goes before
+  DTypeSet emulated;         ///< types computed without, although the renderer has them
+  std::string stop_after;    ///< name of the last pass to run: Program::ast is the graph it left, nothing is rendered
 
   /// NOOPT, BEAM, TC, TC_SELECT, ROUND_PRODUCTS, NOLOCALS, TRANSCENDENTAL, EMULATED_DTYPES of the environment.
   static CodegenOptions from_env();

@@ -12,9 +12,9 @@
 #include <sstream>
 #include <unordered_map>
 
+#include "tinygrad/base/cancellation.h"
 #include "tinygrad/base/disk_cache.h"
 #include "tinygrad/base/env.h"
-#include "tinygrad/base/stop.h"
 #include "tinygrad/codegen/decomp/decomp.h"
 #include "tinygrad/codegen/plan/heuristic.h"
 #include "tinygrad/codegen/plan/mutate.h"
@@ -27,11 +27,10 @@
 namespace tg {
 namespace {
 using Clock = std::chrono::steady_clock;
-using OptList = std::vector<Opt>;
-constexpr const char* kTable = "beam";
-constexpr double kWins = 0.98;      ///< of the heuristic's time, in the run-off
-constexpr double kProgress = 0.99;  ///< of the best time: a round that brings less is the last
-constexpr double kTiny = 2e-6;      ///< seconds below which launching is what takes the time
+constexpr const char* kTable = "beam";  ///< opts as text
+constexpr double kWins = 0.98;          ///< of the heuristic's time, in the run-off
+constexpr double kProgress = 0.99;      ///< of the best time: a round that brings less is the last
+constexpr double kTiny = 2e-6;          ///< seconds below which launching is what takes the time
 constexpr double kHopeless =
     2.5;  ///< times the best: neither tried when predicted, nor timed any further when measured
 constexpr int kRounds = 12;
@@ -44,32 +43,14 @@ struct KeyHash {
 /// What this process found, for when there is no disk.
 struct Known {
   std::mutex mutex;
-  std::unordered_map<Hash128, OptList, KeyHash> opts;
+  std::unordered_map<Hash128, Opts, KeyHash> opts;
 };
 Known& known() {
   static auto* k = new Known;
   return *k;
 }
 
-std::string to_text(const OptList& opts) {
-  std::string s = "1";
-  for (const Opt& o : opts) s += str(' ', static_cast<int>(o.op), ' ', o.axis, ' ', o.arg);
-  return s;
-}
-std::optional<OptList> from_text(const std::string& text) {
-  std::istringstream in(text);
-  int version = 0, op = 0;
-  OptList opts;
-  if (!(in >> version) || version != 1) return {};
-  for (Opt o{OptOp::kTc}; in >> op;) {
-    if (!(in >> o.axis >> o.arg) || op < 0 || op > static_cast<int>(OptOp::kStage)) return {};
-    o.op = static_cast<OptOp>(op);
-    opts.push_back(o);
-  }
-  return in.eof() ? std::optional(opts) : std::nullopt;
-}
-
-std::optional<OptList> recall(const Hash128& key) {
+std::optional<Opts> recall(const Hash128& key) {
   if (env::IGNORE_BEAM_CACHE) return {};
   {
     std::lock_guard lock(known().mutex);
@@ -77,9 +58,9 @@ std::optional<OptList> recall(const Hash128& key) {
   }
   if (build_identity().empty()) return {};
   auto bytes = disk_cache::get(kTable, key.to_hex());
-  return bytes ? from_text({bytes->begin(), bytes->end()}) : std::nullopt;
+  return bytes ? opts_from_text({reinterpret_cast<const char*>(bytes->data()), bytes->size()}) : std::nullopt;
 }
-void keep(const Hash128& key, const OptList& opts) {
+void keep(const Hash128& key, const Opts& opts) {
   {
     std::lock_guard lock(known().mutex);
     known().opts[key] = opts;
@@ -109,7 +90,7 @@ class Search {
     choose_form(request_, kTensorCores);
     request_.plan.variant = "search";
   }
-  OptList run();
+  Opts run();
 
  private:
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
@@ -171,14 +152,14 @@ bool Search::add(Candidate c, std::vector<Tried>& to) {
 }
 
 void Search::compile_one(Tried& t) {
-  Stop::check("beam");
+  Cancellation::check("beam");
   CodegenOptions options = options_;
   options.beam = 0;
   options.opts = t.plan.opts;
   auto program = to_program(kernel_, renderer_, options);
-  if (static_cast<int64_t>(program->linear.size()) > uops_max_ && !t.kernel.program)
+  if (static_cast<int64_t>(program->insts.size()) > uops_max_ && !t.kernel.program)
     throw KernelOptError("too many instructions");
-  Stop::check("beam");
+  Cancellation::check("beam");
   program->binary = device_.compiler(renderer_.target()).compile(program->source);
   t.kernel.executable = device_.load(program);
   t.kernel.program = std::move(program);
@@ -186,11 +167,11 @@ void Search::compile_one(Tried& t) {
 
 void Search::compile(std::vector<Tried>& list) {
   const env::Snapshot settings;
-  const Stop stop = Stop::current();
+  const Cancellation stop = Cancellation::current();
   std::atomic<size_t> next{0}, done{0};
   auto work = [&](int64_t, int64_t) {
     const env::Adopt adopt(settings);
-    const Stop::Adopt stoppable(stop);
+    const Cancellation::Adopt stoppable(stop);
     for (size_t i; (i = next++) < list.size() && time_left();) {
       try {
         compile_one(list[i]);
@@ -219,7 +200,7 @@ void Search::measure(std::vector<Tried> list) {
                             std::make_move_iterator(list.begin() + static_cast<std::ptrdiff_t>(end)));
     compile(some);
     for (Tried& t : some) {
-      Stop::check("beam");
+      Cancellation::check("beam");
       if (!time_left()) break;
       const double best = beam_.front().seconds;
       double once = 0;
@@ -329,7 +310,7 @@ void Search::report(const Winner& w) const {
                           .c_str());
 }
 
-OptList Search::run() {
+Opts Search::run() {
   if (!measure_own()) return {};
   if (own_.seconds > kTiny) search();
   const Winner winner = run_off();
@@ -345,7 +326,8 @@ bool searchable(const Kernel& kernel, Device& device, const Renderer& renderer, 
                                   ", whose kernels cannot be timed here: the heuristic decides"));
     return false;
   }
-  return !kernel.sink.arg<KernelInfo>().opts_to_apply && !source_of(kernel.sink);
+  const KernelInfo& info = kernel.sink.arg<KernelInfo>();
+  return !info.opts_to_apply && !info.attention && !source_of(kernel.sink);
 }
 }  // namespace
 
@@ -363,8 +345,8 @@ void clear_beam_cache() {
   known().opts.clear();
 }
 
-std::optional<OptList> beam_opts(const Kernel& kernel, Device& device, const Renderer& renderer,
-                                 const CodegenOptions& options) {
+std::optional<Opts> beam_opts(const Kernel& kernel, Device& device, const Renderer& renderer,
+                              const CodegenOptions& options) {
   if (!searchable(kernel, device, renderer, options)) return {};
   Hash128 key;
   key.add(build_identity());
@@ -378,14 +360,14 @@ std::optional<OptList> beam_opts(const Kernel& kernel, Device& device, const Ren
   // Alone: a second search would disturb the first one's measurements, and may be for the same kernel.
   static std::timed_mutex one;
   std::unique_lock lock(one, std::defer_lock);
-  while (!lock.try_lock_for(std::chrono::milliseconds(10))) Stop::check("beam");
+  while (!lock.try_lock_for(std::chrono::milliseconds(10))) Cancellation::check("beam");
   if (auto opts = recall(key)) return opts;
   const Context quiet{
       {"DEBUG", std::min<int64_t>(env::DEBUG.get(), 2)}};  // candidates' sources and graphs would bury everything
   CodegenOptions ranges = options;
   ranges.beam = 0;
-  ranges.stop_after = "ranges";
-  OptList opts;
+  ranges.stop_after = "plan";
+  Opts opts;
   try {
     auto ranged = to_program(kernel, renderer, ranges);
     ArenaScope scope(*ranged->arena);

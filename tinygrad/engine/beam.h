@@ -12,8 +12,8 @@ namespace tg {
 /// made: BEAM=0, devices that do not compile or have a grid, kernels whose author chose, kernels that can't run on
 /// made-up numbers. Searches of a process run one after another. Throws Cancelled when a stop was requested, and
 /// nothing is stored then.
-std::optional<std::vector<Opt>> beam_opts(const Kernel& kernel, Device& device, const Renderer& renderer,
-                                          const CodegenOptions& options);
+std::optional<Opts> beam_opts(const Kernel& kernel, Device& device, const Renderer& renderer,
+                              const CodegenOptions& options);
 
 /// Adds the settings that a search depends on to a cache key.
 void add_beam_settings(Hash128& h, const CodegenOptions& options);

@@ -7,9 +7,9 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "tinygrad/base/cancellation.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/profile.h"
-#include "tinygrad/base/stop.h"
 #include "tinygrad/codegen/codegen.h"
 #include "tinygrad/engine/beam.h"
 #include "tinygrad/engine/counters.h"
@@ -118,7 +118,7 @@ std::shared_ptr<const Program> launchable(const Program& p, bool source) {
 
 CompiledKernelRef compile_one(const Hash128& key, const Kernel& kernel, Device& device, const Target& target,
                               const CodegenOptions& options) {
-  Stop::check("compile");
+  Cancellation::check("compile");
   profile::Span span(profile::kCompile, "kernel");
   auto compiled = std::make_shared<CompiledKernel>();
   const int64_t debug = env::DEBUG.get();
@@ -139,7 +139,7 @@ CompiledKernelRef compile_one(const Hash128& key, const Kernel& kernel, Device& 
     GlobalCounters::compiled++;
     if (debug >= 4 && !program->source.empty()) std::cout << program->source << std::endl;
     if (native) {
-      Stop::check("compile");
+      Cancellation::check("compile");
       Target used = target;
       if (source_of(kernel.sink)) used.renderer = "CLANG";  // the user's C
       Compiler& compiler = device.compiler(used);
@@ -243,10 +243,10 @@ class Compilation {
     // The key on disk also names the compiler's version: the table outlives it.
     if (device_.compiles()) tool_.add(device_.compiler(target_).cache_key());
     const env::Snapshot settings;
-    const Stop stop = Stop::current();
+    const Cancellation stop = Cancellation::current();
     auto work = [&](int64_t, int64_t) {
       const env::Adopt adopt(settings);
-      const Stop::Adopt stoppable(stop);
+      const Cancellation::Adopt stoppable(stop);
       for (size_t m; (m = next_++) < missing_.size();) compile(missing_[m], searched_[m]);
     };
     // Printing of passes and sources must not interleave.
@@ -257,7 +257,7 @@ class Compilation {
     else ThreadPool::global().parallel_for(0, threads, 1, work, static_cast<int>(threads));
   }
 
-  void compile(const Missing& m, std::optional<std::vector<Opt>>& searched) {
+  void compile(const Missing& m, std::optional<Opts>& searched) {
     const Kernel& kernel = *kernels_[m.kernel];
     Hash128 stored = m.key;
     stored.add(tool_);
@@ -284,8 +284,8 @@ class Compilation {
   const bool capture_ = static_cast<bool>(env::CAPTURE_PROCESS_REPLAY);
   std::vector<CompiledKernelRef> out_;
   std::vector<Missing> missing_;
-  std::vector<std::optional<std::vector<Opt>>> searched_;  // by missing kernel: what BEAM chose
-  std::vector<std::pair<size_t, size_t>> repeated_;        // a kernel, and the one equal to it that is compiled
+  std::vector<std::optional<Opts>> searched_;        // by missing kernel: what BEAM chose
+  std::vector<std::pair<size_t, size_t>> repeated_;  // a kernel, and the one equal to it that is compiled
   Hash128 tool_;
   std::atomic<size_t> next_{0};
 };

@@ -1,4 +1,4 @@
-/// \file Scratch memory, timing and comparison of kernels.
+/// \file Test memory for kernels, timing of launches, comparison of results.
 #include "tinygrad/engine/kernel_timer.h"
 
 #include <algorithm>
@@ -6,9 +6,9 @@
 #include <cmath>
 #include <cstring>
 
+#include "tinygrad/base/cancellation.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/math.h"
-#include "tinygrad/base/stop.h"
 #include "tinygrad/engine/replay.h"
 #include "tinygrad/uop/facts.h"
 
@@ -21,7 +21,7 @@ UOp param_of(UOp address) {
   return address;
 }
 
-/// The nodes whose values are made of loaded ones.
+/// Finds the nodes whose values depend on loaded ones.
 class Loaded {
  public:
   explicit Loaded(UOp sink) {
@@ -33,7 +33,7 @@ class Loaded {
     }
   }
   bool at(UOp u) const { return u.id() < loaded_.size() && loaded_[u.id()]; }
-  /// Of a LOAD or STORE: where it goes depends on what is in memory.
+  /// Returns true for a LOAD or STORE whose address depends on loaded values.
   bool address(UOp u) const { return at(u.src(0)); }
 
  private:
@@ -52,7 +52,8 @@ template <class T, class F> void each(void* memory, size_t bytes, uint64_t seed,
     std::memcpy(p + i * sizeof(T), &v, sizeof v);
   }
 }
-/// Positive floats around 1: sums don't cancel, roots and logarithms exist. Small integers that can be divided by.
+/// Fills memory with positive floats around 1, so that sums do not cancel and roots and logarithms exist, and with
+/// small non-zero integers.
 void fill_memory(void* memory, size_t bytes, DType d, uint64_t seed, bool zeros) {
   const auto unit = [](uint64_t r) { return 0.5 + static_cast<double>(r >> 40) * 0x1p-24; };
   const auto small = [](uint64_t r) { return 1 + (r >> 32) % 7; };
@@ -117,7 +118,7 @@ double mean_magnitude(DType d, const void* memory, int64_t n) {
 }
 
 namespace {
-/// Position of the first element that does not agree; -1 when all do.
+/// Returns the index of the first element that does not agree; -1 when all do.
 int64_t first_disagreement(DType d, const void* want, const void* got, int64_t n, double tolerance, double magnitude) {
   const auto bytes = static_cast<size_t>(n * d.itemsize());
   if (!std::memcmp(want, got, bytes)) return -1;
@@ -196,7 +197,7 @@ Trial::Trial(UOp sink) : allocator_(make_host_allocator()), tolerance_(result_to
   size_t total = 0;
   try {
     for (size_t s = 0; s < params_.size(); s++) {
-      Stop::check("beam");
+      Cancellation::check("beam");
       if (!params_[s].bytes) continue;
       total += params_[s].bytes;
       if (const auto limit = static_cast<size_t>(env::MEMORY_LIMIT.get()) << 20; !limit || total <= limit)
@@ -272,7 +273,7 @@ double Trial::time(const CompiledKernel& kernel, double best) {
   double least = launch(kernel), total = least;
   for (int i = 0; i < 24 && (total < kEnough || i < 2); i++) {
     if (least > best * 1.4 || (i >= 1 && least > 0.2)) break;
-    Stop::check("beam");
+    Cancellation::check("beam");
     const double s = launch(kernel);
     least = std::min(least, s);
     total += s;
@@ -287,7 +288,7 @@ std::vector<double> Trial::compare(std::span<const CompiledKernel* const> kernel
   double total = 0;
   for (int i = 0; i < 5 || (i < 41 && total < 0.2); i++) {
     for (size_t k = 0; k < kernels.size(); k++) {
-      Stop::check("beam");
+      Cancellation::check("beam");
       seconds[k].push_back(launch(*kernels[k]));
       total += seconds[k].back();
     }

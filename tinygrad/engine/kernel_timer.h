@@ -1,5 +1,4 @@
-/// \file Trying a kernel out: scratch memory in place of its parameters, time of a launch, and whether two versions
-/// compute the same.
+/// \file Running a kernel on test memory: the time of a launch, and whether two versions compute the same.
 #pragma once
 #include <memory>
 #include <span>
@@ -11,23 +10,21 @@
 
 namespace tg {
 
-/// Greatest difference that two versions of a kernel may show in what they store, relative to the greater of the two
-/// numbers and of the average magnitude: from the types it computes in and the lengths of its sums. 0 where it computes
-/// with integers alone.
+/// Returns the tolerance between the results of two versions of a kernel, relative to the larger of the two values and
+/// of the mean magnitude: from its types and the lengths of its sums. 0 for kernels of integers.
 double result_tolerance(UOp sink);
-/// Whether `n` elements of host memory agree. Integers and bools: exactly. NaN agrees with NaN.
+/// Returns whether `n` elements of host memory agree. Integers and bools: exactly. NaN agrees with NaN.
 bool results_agree(DType dtype, const void* want, const void* got, int64_t n, double tolerance);
-/// The first element that does not agree, as text with both numbers; empty when all do. `magnitude` is the least that
-/// differences are relative to.
+/// Returns the first element that does not agree, as text with both values; empty when all do. Differences are relative
+/// to at least `magnitude`.
 std::string first_difference(DType dtype, const void* want, const void* got, int64_t n, double tolerance,
                              double magnitude);
-/// Average of the absolute values of finite elements; 0 for integers.
+/// Returns the mean of the absolute values of finite elements; 0 for integers.
 double mean_magnitude(DType dtype, const void* memory, int64_t n);
-/// Whether a kernel can run on made-up numbers at all: it does not store where they tell it to, nor divide by indices
-/// made of them.
+/// Returns whether a kernel can run on random inputs: no store address and no division of indices depends on them.
 bool runs_on_any_numbers(UOp sink);
 
-/// Memory like that of a kernel's parameters, full of harmless numbers, variables at their greatest.
+/// Memory of the sizes of a kernel's parameters, filled with harmless values; variables at their maximum.
 class Trial {
  public:
   /// Throws OutOfMemoryError where it does not fit.
@@ -36,14 +33,14 @@ class Trial {
   Trial(const Trial&) = delete;
   Trial& operator=(const Trial&) = delete;
 
-  /// Runs it once on fresh numbers; what it stores is what others have to store.
+  /// Runs the reference version once on fresh values; the others have to store the same.
   void remember(const CompiledKernel& kernel);
-  /// Runs it once on fresh numbers and compares; `seconds` tells how long it took.
+  /// Runs a version once on fresh values and compares; `seconds` gets the time it took.
   bool agrees(const CompiledKernel& kernel, double* seconds = nullptr);
-  /// Seconds of one launch: the best of several, fewer when it is clearly slower than `best` or when a launch takes
+  /// Returns the seconds of one launch: the minimum of several, of fewer when it is clearly slower than `best` or takes
   /// long.
   double time(const CompiledKernel& kernel, double best);
-  /// Median seconds of each, launched in turns.
+  /// Returns the median seconds of each, launched alternately.
   std::vector<double> compare(std::span<const CompiledKernel* const> kernels);
 
  private:
@@ -58,7 +55,7 @@ class Trial {
   void fill_written();
   double launch(const CompiledKernel& kernel);
 
-  std::unique_ptr<Allocator> allocator_;  // not the device's: its statistics are about the user's memory
+  std::unique_ptr<Allocator> allocator_;  // separate from the device's, whose statistics count the user's memory
   std::vector<Param> params_;
   std::vector<void*> handles_;
   std::vector<std::pair<std::string, int64_t>> vars_;

@@ -150,14 +150,14 @@ void LaunchList::count_direct() const {
   GlobalCounters::mem += static_cast<int64_t>(direct_mem);
 }
 
-void LaunchList::run(size_t begin, size_t end, Stop::Hold& hold, const char* what, bool direct) const {
-  const bool stoppable = static_cast<bool>(Stop::current());
+void LaunchList::run(size_t begin, size_t end, Cancellation::Hold& hold, const char* what, bool direct) const {
+  const bool stoppable = static_cast<bool>(Cancellation::current());
   void* const* arguments = handles.data();
   const int64_t* vars = values.data();
   for (size_t i = begin; i < end; i++) {
     const Launch& l = launches[i];
     if (stoppable && i <= irreversible) [[unlikely]] {
-      Stop::check(what);
+      Cancellation::check(what);
       if (i == irreversible) hold.begin();
     }
     if (l.host && direct) {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tinygrad/base/stop.h"
+#include "tinygrad/base/cancellation.h"
 #include "tinygrad/engine/compile.h"
 #include "tinygrad/runtime/buffer.h"
 #include "tinygrad/schedule/schedule.h"
@@ -57,7 +57,7 @@ class LaunchList {
   /// Runs launches [begin, end) in order and counts them. `hold` begins at the first one that changes what was there
   /// before; up to it a request to stop ends the run, as Cancelled of `what`. `direct`: host kernels are called without
   /// their device.
-  void run(size_t begin, size_t end, Stop::Hold& hold, const char* what, bool direct) const;
+  void run(size_t begin, size_t end, Cancellation::Hold& hold, const char* what, bool direct) const;
   /// Runs one launch through its device, reporting it.
   void launch(const Launch& l) const;
   /// Counts launches that are called directly as all of `launches` once.

@@ -1,4 +1,4 @@
-/// \file Captured kernels in the disk cache, and their comparison.
+/// \file Capturing kernels in the disk cache and comparing two captures.
 #include "tinygrad/engine/process_replay.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace tg {
 namespace {
 constexpr const char* kTable = "process_replay";
 
-/// Kernels by identity: name and source.
+/// Reads a capture: name and source of each kernel by its key.
 std::map<std::string, std::pair<std::string, std::string>> captured(const std::string& path) {
   TG_CHECK(FileError, std::filesystem::exists(path), "[replay-compare] found no file ", path);
   DiskCache cache(path);
@@ -72,7 +72,7 @@ void print_comparison(std::ostream& os, const ReplayComparison& c) {
       continue;
     }
     os << "! " << d.name << '\n';
-    // What lies between the common beginning and the common end.
+    // The lines between the common prefix and the common suffix.
     const auto before = lines_of(d.before), after = lines_of(d.after);
     size_t begin = 0, end = 0;
     const size_t most = std::min(before.size(), after.size());

@@ -7,62 +7,14 @@
 
 #include <cstring>
 
+#include "tinygrad/base/binary.h"
 #include "tinygrad/base/disk_cache.h"
 #include "tinygrad/base/env.h"
 
 namespace tg {
 namespace {
-constexpr uint32_t kMagic = 0x31504754;  // "TGP1"
+constexpr uint32_t kMagic = 0x32504754;  // "TGP2"
 constexpr const char* kTable = "program";
-
-/// Appends plain values and length-prefixed strings.
-class Writer {
- public:
-  template <class T> void value(T v) {
-    bytes.insert(bytes.end(), reinterpret_cast<const uint8_t*>(&v), reinterpret_cast<const uint8_t*>(&v) + sizeof v);
-  }
-  void text(std::string_view s) {
-    value<uint64_t>(s.size());
-    bytes.insert(bytes.end(), s.begin(), s.end());
-  }
-  std::vector<uint8_t> bytes;
-};
-
-/// Reads them back; `ok` turns false, for good, at the first thing that does not fit.
-class Reader {
- public:
-  explicit Reader(std::span<const uint8_t> b) : left_(b) {}
-  template <class T> T value() {
-    T v{};
-    if (left_.size() < sizeof v) {
-      ok = false;
-      return v;
-    }
-    std::memcpy(&v, left_.data(), sizeof v);
-    left_ = left_.subspan(sizeof v);
-    return v;
-  }
-  std::string text() {
-    auto n = value<uint64_t>();
-    if (n > left_.size()) {
-      ok = false;
-      return std::string();
-    }
-    std::string s(reinterpret_cast<const char*>(left_.data()), n);
-    left_ = left_.subspan(n);
-    return s;
-  }
-  uint64_t count(uint64_t limit) {
-    auto n = value<uint64_t>();
-    if (n > limit) ok = false;
-    return ok ? n : 0;
-  }
-  bool done() const { return ok && left_.empty(); }
-  bool ok = true;
-
- private:
-  std::span<const uint8_t> left_;
-};
 
 struct Search {
   const void* address;
@@ -107,31 +59,23 @@ const std::string& build_identity() {
   return identity;
 }
 
-std::shared_ptr<Program> load_stored_program(const std::string& key) {
-  if (!env::CCACHE || build_identity().empty()) return {};
-  auto bytes = disk_cache::get(kTable, key);
-  if (!bytes) return {};
-  Reader r(*bytes);
-  auto p = std::make_shared<Program>();
+namespace {
+std::shared_ptr<Program> read_program(ByteReader& r) {
   if (r.value<uint32_t>() != kMagic || r.text() != build_identity()) return {};
+  auto p = std::make_shared<Program>();
   p->name = r.text();
-  p->nbuffers = static_cast<int>(r.count(1 << 20));
-  for (int i = 0; i < p->nbuffers && r.ok; i++) {
-    auto flags = r.value<uint8_t>();
+  p->nbuffers = static_cast<int>(r.size());
+  for (int i = 0; i < p->nbuffers; i++) {
+    const auto flags = r.value<uint8_t>();
     p->reads.push_back(flags & 1);
     p->writes.push_back(flags & 2);
   }
-  for (uint64_t n = r.count(1 << 16); n > 0 && r.ok; n--) p->vars.push_back(r.text());
-  for (uint64_t n = r.count(1 << 16); n > 0 && r.ok; n--) {
-    Opt o{static_cast<OptOp>(r.value<uint8_t>())};
-    o.axis = r.value<int32_t>();
-    o.arg = r.value<int64_t>();
-    p->applied_opts.push_back(o);
-  }
-  auto extent = r.value<int64_t>();
+  for (size_t n = r.size(8); n > 0; n--) p->vars.push_back(r.text());
+  p->applied_opts = read_opts(r);
+  const auto extent = r.value<int64_t>();
   p->estimates = r.value<Estimates>();
-  std::string binary = r.text();
-  if (!r.done() || binary.empty()) return {};
+  const std::string binary = r.text();
+  r.check(r.left() == 0 && !binary.empty(), "more or less than a program");
   p->binary.assign(binary.begin(), binary.end());
   p->arena = std::make_shared<Arena>();
   if (extent >= 0) {
@@ -140,25 +84,31 @@ std::shared_ptr<Program> load_stored_program(const std::string& key) {
   }
   return p;
 }
+}  // namespace
+
+std::shared_ptr<Program> load_stored_program(const std::string& key) {
+  if (!env::CCACHE || build_identity().empty()) return {};
+  const auto bytes = disk_cache::get(kTable, key);
+  if (!bytes) return {};
+  ByteReader r(*bytes, "[program] the disk cache");
+  try {
+    return read_program(r);
+  } catch (const FormatError&) { return {}; }
+}
 
 void store_program(const std::string& key, const Program& p) {
   if (!env::CCACHE || build_identity().empty()) return;
   if (p.thread_extent && !p.thread_extent.is_const()) return;
-  Writer w;
+  ByteWriter w;
   w.value(kMagic);
   w.text(build_identity());
   w.text(p.name);
-  w.value<uint64_t>(static_cast<uint64_t>(p.nbuffers));
+  w.size(static_cast<size_t>(p.nbuffers));
   for (size_t i = 0; i < static_cast<size_t>(p.nbuffers); i++)
     w.value<uint8_t>(static_cast<uint8_t>((p.reads[i] ? 1 : 0) | (p.writes[i] ? 2 : 0)));
-  w.value<uint64_t>(p.vars.size());
+  w.size(p.vars.size());
   for (const std::string& v : p.vars) w.text(v);
-  w.value<uint64_t>(p.applied_opts.size());
-  for (const Opt& o : p.applied_opts) {
-    w.value(static_cast<uint8_t>(o.op));
-    w.value(o.axis);
-    w.value(o.arg);
-  }
+  write_opts(w, p.applied_opts);
   w.value<int64_t>(p.thread_extent ? static_cast<int64_t>(p.thread_extent.const_int()) : -1);
   w.value(p.estimates);
   w.text({reinterpret_cast<const char*>(p.binary.data()), p.binary.size()});

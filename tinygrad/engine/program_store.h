@@ -8,14 +8,14 @@
 
 namespace tg {
 
-/// Identity of the running build: the linker's build id of the module that holds the library, or size and time of its
-/// file.
+/// Returns the identity of the running build: the linker's build id of the module that holds the library, or size and
+/// modification time of its file.
 const std::string& build_identity();
 
-/// What `load` needs of a program, without its graph. Empty when absent, from another build, or damaged (a damaged
-/// entry is never trusted).
+/// Returns a stored program without its graph: all that Device::load needs. Empty when it is absent, of another build
+/// or damaged.
 std::shared_ptr<Program> load_stored_program(const std::string& key);
-/// Stores a compiled program; does nothing for one whose launch depends on symbolic expressions.
+/// Stores a compiled program, unless its launch dimensions are symbolic.
 void store_program(const std::string& key, const Program& p);
 
 }  // namespace tg

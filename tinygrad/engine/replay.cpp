@@ -180,7 +180,7 @@ void Replay::unbind_given() {
 }
 
 void Replay::run_launches(int threads, bool watched) {
-  Stop::Hold hold;
+  Cancellation::Hold hold;
   size_t next = 0;
   if (threads > 1)
     for (LaunchGroup& g : parallel_)

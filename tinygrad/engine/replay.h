@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tinygrad/base/stop.h"
+#include "tinygrad/base/cancellation.h"
 #include "tinygrad/engine/launch_list.h"
 #include "tinygrad/engine/parallel_launches.h"
 #include "tinygrad/runtime/buffer.h"
@@ -94,7 +94,7 @@ class Replay {
   void bind_buffer(size_t number, const BufferRef& to);
   void unbind_given();
   void run_launches(int threads, bool watched);
-  void run_concurrently(LaunchGroup& s, int threads, Stop::Hold& hold);
+  void run_concurrently(LaunchGroup& s, int threads, Cancellation::Hold& hold);
   void note_writes() const;
   bool is_disjoint() const;
 

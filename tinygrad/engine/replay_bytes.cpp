@@ -28,7 +28,7 @@ std::vector<bool> read_flags(ByteReader& r, size_t n, const char* what) {
 
 void write_program(ByteWriter& w, const Program& p, const std::string& device) {
   Device& d = Device::get(device);
-  TG_CHECK(DeviceError, d.compiles() ? !p.binary.empty() : !p.linear.empty(), "[save] got kernel ", p.name,
+  TG_CHECK(DeviceError, d.compiles() ? !p.binary.empty() : !p.insts.empty(), "[save] got kernel ", p.name,
            " without code, expected one compiled here");
   const Target& t = d.target();
   w.text(device);
@@ -46,7 +46,7 @@ void write_program(ByteWriter& w, const Program& p, const std::string& device) {
   UOps roots{p.thread_extent};
   for (UOp u : p.global_size) roots.push_back(u);
   for (UOp u : p.local_size) roots.push_back(u);
-  if (!d.compiles()) roots.insert(roots.end(), p.linear.begin(), p.linear.end());
+  if (!d.compiles()) roots.insert(roots.end(), p.insts.begin(), p.insts.end());
   write_graph(w, roots);
   w.text({reinterpret_cast<const char*>(p.binary.data()), d.compiles() ? p.binary.size() : 0});
 }
@@ -55,7 +55,7 @@ void write_program(ByteWriter& w, const Program& p, const std::string& device) {
 std::vector<int64_t> parameter_bytes(const ByteReader& r, const Program& p) {
   ArenaScope scope(*p.arena);
   std::vector<int64_t> bytes(static_cast<size_t>(p.nbuffers), 0);
-  for (UOp u : p.linear) {
+  for (UOp u : p.insts) {
     if (!u.is(Ops::PARAM) || u.arg<ParamArg>().addrspace == AddrSpace::kAlu) continue;
     const int64_t slot = u.arg<ParamArg>().slot;
     r.check(slot >= 0 && slot < p.nbuffers, "an instruction that uses memory it is not given");
@@ -99,8 +99,8 @@ void read_graphs(ByteReader& r, Program& p) {
               "a size that is no integer expression");
     (i == 0 ? p.thread_extent : i < 4 ? p.global_size[i - 1] : p.local_size[i - 4]) = roots[i];
   }
-  p.linear.assign(roots.begin() + 7, roots.end());
-  for (UOp u : p.linear) r.check(bool(u), "an instruction that is nothing");
+  p.insts.assign(roots.begin() + 7, roots.end());
+  for (UOp u : p.insts) r.check(bool(u), "an instruction that is nothing");
 }
 
 CompiledKernelRef read_program(ByteReader& r) {
@@ -126,7 +126,7 @@ CompiledKernelRef read_program(ByteReader& r) {
       k->executable = d.load(p->binary, p->name);
     } else {
       ArenaScope scope(*p->arena);
-      verify_program(p->linear, "load_jit");
+      verify_program(p->insts, "load_jit");
       k->executable = d.load(std::shared_ptr<const Program>(p));
     }
   } catch (const InternalError& e) { throw FormatError(r.name() + ": got a kernel that is none: " + e.what()); }
@@ -320,7 +320,7 @@ class Replay::Reader {
     r_.check(std::find(bytes_.begin(), bytes_.end(), -1) == bytes_.end(), "memory that nobody gives");
     for (auto [a, b] : copies_) r_.check(bytes_[a] == bytes_[b], "a copy between different sizes");
     for (const Launch& l : list_.launches) {
-      if (!l.kernel || l.kernel->program->linear.empty()) continue;
+      if (!l.kernel || l.kernel->program->insts.empty()) continue;
       const std::vector<int64_t> needed = parameter_bytes(r_, *l.kernel->program);
       for (size_t k = 0; k < needed.size(); k++)
         r_.check(needed[k] <= bytes_[list_.numbers_of(l)[k]], "memory that is smaller than its kernel takes");

@@ -63,9 +63,9 @@ bool Replay::is_disjoint() const {
   return true;
 }
 
-void Replay::run_concurrently(LaunchGroup& g, int threads, Stop::Hold& hold) {
-  const Stop stop = Stop::current();
-  Stop::check("replay");
+void Replay::run_concurrently(LaunchGroup& g, int threads, Cancellation::Hold& hold) {
+  const Cancellation stop = Cancellation::current();
+  Cancellation::check("replay");
   const bool stoppable = stop && g.end <= list_.irreversible;
   if (g.begin <= list_.irreversible && list_.irreversible < g.end) hold.begin();
   void* const* handles = list_.handles.data();
@@ -77,7 +77,7 @@ void Replay::run_concurrently(LaunchGroup& g, int threads, Stop::Hold& hold) {
       l.host(handles + l.arguments, values + l.values, 0, 1);
     }
   });
-  if (stoppable) Stop::check("replay");
+  if (stoppable) Cancellation::check("replay");
 }
 
 }  // namespace tg

@@ -5,9 +5,9 @@
 #include <map>
 #include <mutex>
 
+#include "tinygrad/base/cancellation.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/profile.h"
-#include "tinygrad/base/stop.h"
 #include "tinygrad/engine/compile.h"
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/engine/replay.h"
@@ -82,11 +82,10 @@ ScheduleRun::ScheduleRun(const BoundSchedule& bound) : schedule_(bound.schedule)
   auto find = [](UOp node, const ScheduleBuffer& b) {
     if (node.is(Ops::CONST)) return holding(node, b);
     TG_ASSERT(node.is(Ops::BUFFER), "not storage: ", node);
-    auto id = static_cast<uint64_t>(node.arg<ParamArg>().slot);
-    BufferRef buffer = buffer_table::get(id);
+    BufferRef buffer = buffer_table::get(node);
     if (!buffer) {
       buffer = Buffer::create(b.device, b.size, b.dtype);
-      buffer_table::attach(id, buffer);
+      buffer_table::attach(static_cast<uint64_t>(node.arg<ParamArg>().slot), buffer);
     }
     return buffer;
   };
@@ -165,9 +164,9 @@ void ScheduleRun::run() {
   allocate();
   {
     const LaunchList list = launch_list(compiled->calls);
-    const bool direct = !Stop::current() && !launches_are_watched();
+    const bool direct = !Cancellation::current() && !launches_are_watched();
     {
-      Stop::Hold hold;
+      Cancellation::Hold hold;
       list.run(0, list.launches.size(), hold, "realize", direct);
     }
     if (direct) list.count_direct();

@@ -1,4 +1,4 @@
-/// \file The second run on the interpreter and the comparison.
+/// \file Running a launch again on the interpreter and comparing the results.
 #include "tinygrad/engine/validate.h"
 
 #include <algorithm>
@@ -21,14 +21,14 @@ std::mutex& mutex() {  // programs are shared, and walking their graphs marks no
   return *m;
 }
 
-/// The kernel for the interpreter, as plain as it gets: what is checked is also what the optimisations made of it.
+/// Returns the kernel compiled for the interpreter without OptOps, so that the optimisations are checked, too.
 CompiledKernelRef reference_of(const KernelRef& kernel) {
   const Context plain{{"NOOPT", 1}, {"BEAM", 0}, {"DEBUG", 0}, {"TRANSCENDENTAL", 1}, {"EMULATED_DTYPES", ""}};
   return compile_kernels({&kernel, 1}, Device::get("INTERP"))[0];
 }
 
-/// Square root of the number of terms of the longest sum: random signs make partial sums that much greater than their
-/// terms.
+/// Returns the square root of the number of terms of the longest sum: with random signs, partial sums are larger than
+/// their terms by that factor.
 double partial_sums(UOp sink) {
   double most = 1;
   for (UOp u : sink.toposort()) {
@@ -50,12 +50,12 @@ std::optional<Validation> Validation::begin(const ScheduleCall& call, std::span<
                       "kernels of loaded functions and kernels in C are not checked: they have no UOps to interpret");
     return std::nullopt;
   }
-  if (buffers[0]->device().kind() == "NULL") return std::nullopt;  // it computes nothing that could be right
+  if (buffers[0]->device().kind() == "NULL") return std::nullopt;  // it computes nothing
   std::lock_guard lock(mutex());
   Validation v;
   try {
     v.reference_ = reference_of(call.kernel);
-  } catch (const KernelOptError& e) {  // optimisations that its author fixed for the device at hand
+  } catch (const KernelOptError& e) {  // OptOps that its author chose for this device
     env::not_honoured("VALIDATE_WITH_CPU",
                       str("a kernel is not checked, since the interpreter cannot be given it: ", e.what()));
     return std::nullopt;

@@ -1,4 +1,4 @@
-/// \file VALIDATE_WITH_CPU: every kernel runs a second time, on the interpreter, and what both store is compared.
+/// \file VALIDATE_WITH_CPU: every kernel runs a second time, on the interpreter, and the results are compared.
 #pragma once
 #include <cstddef>
 #include <optional>
@@ -14,17 +14,17 @@ namespace tg {
 /// The second run of one launch.
 class Validation {
  public:
-  /// Copies what the kernel is given, before it runs. Empty unless VALIDATE_WITH_CPU asks for it; kernels without UOps
-  /// (written in C, or of a loaded function) cannot be run again, which is said once.
+  /// Copies the inputs before the kernel runs. Empty unless VALIDATE_WITH_CPU is set; kernels without UOps (written in
+  /// C, or of a loaded function) cannot be run again, which is reported once.
   static std::optional<Validation> begin(const ScheduleCall& call, std::span<Buffer* const> buffers,
                                          std::span<const int64_t> vars);
-  /// After the launch. InternalError names the kernel, the buffer and the first element that differs by more than
-  /// rounding explains.
+  /// Compares after the launch. InternalError names the kernel, the buffer and the first element that differs by more
+  /// than rounding explains.
   void compare(const Program& launched, std::span<Buffer* const> buffers);
 
  private:
   CompiledKernelRef reference_;
-  std::vector<std::vector<std::byte>> memory_;  // a buffer each
+  std::vector<std::vector<std::byte>> memory_;  // by buffer
   std::vector<int64_t> vars_;
 };
 

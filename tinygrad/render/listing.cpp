@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tinygrad/render/program_view.h"
+#include "tinygrad/uop/variables.h"
 
 namespace tg {
 

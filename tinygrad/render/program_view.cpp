@@ -5,6 +5,7 @@
 
 #include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/memory_ops.h"
+#include "tinygrad/uop/variables.h"
 
 namespace tg {
 
@@ -65,9 +66,9 @@ bool shift_in_range(UOp u) {
 
 ProgramView::ProgramView(const Program& p) : p_(p) {
   TG_ASSERT(p.arena && p.arena.get(), "a program without an arena");
-  insts_.reserve(p.linear.size() + 16);
+  insts_.reserve(p.insts.size() + 16);
   position_.assign(p.arena->graph().id_limit(), -1);
-  for (UOp u : p.linear) {
+  for (UOp u : p.insts) {
     for (UOp s : u.srcs()) {
       if (!s.in(groups::kDefines | Ops::CONST) || position_[s.id()] >= 0) continue;
       for (UOp d : s.srcs())

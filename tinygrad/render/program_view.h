@@ -66,7 +66,6 @@ inline UOp strip_after(UOp u) {
   while (u.is(Ops::AFTER)) u = u.src(0);
   return u;
 }
-inline bool is_variable(UOp u) { return u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kAlu; }
 /// True when the exact result of an integer ADD, SUB, MUL or SHL fits its type, judged by the bounds of the operands.
 bool never_wraps(UOp u);
 /// True when a shift amount is provably less than the width.

@@ -11,6 +11,7 @@
 #include "tinygrad/base/error.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/runtime/write_watch.h"
+#include "tinygrad/uop/uop.h"
 
 namespace tg {
 namespace {
@@ -195,6 +196,7 @@ size_t size() {
   }
   return n;
 }
+BufferRef get(UOp buffer) { return get(static_cast<uint64_t>(buffer.arg<ParamArg>().slot)); }
 
 }  // namespace buffer_table
 

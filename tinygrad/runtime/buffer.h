@@ -14,6 +14,7 @@
 #include "tinygrad/base/dtype.h"
 
 namespace tg {
+class UOp;
 
 class Buffer;
 class Device;
@@ -90,6 +91,8 @@ namespace buffer_table {
 void attach(uint64_t id, BufferRef buffer);
 /// Returns null when the id has none.
 BufferRef get(uint64_t id);
+/// Returns the memory of a BUFFER node, null when it has none.
+BufferRef get(UOp buffer);
 /// Called when the node dies; unknown ids are ignored.
 void release(uint64_t id);
 size_t size();

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <fstream>
 
+#include "tinygrad/base/cancellation.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
-#include "tinygrad/base/stop.h"
 #include "tinygrad/runtime/devices.h"
 #include "tinygrad/runtime/elf_loader.h"
 #include "tinygrad/runtime/host_compilers.h"
@@ -32,7 +32,7 @@ class CpuExecutable final : public Executable {
   CpuExecutable(std::shared_ptr<ElfImage> image, HostKernel kernel) : image_(std::move(image)), kernel_(kernel) {}
 
   void launch(const LaunchArgs& args) override {
-    if (const Stop stop = Stop::current()) return launch_stoppable(args, stop);
+    if (const Cancellation stop = Cancellation::current()) return launch_stoppable(args, stop);
     if (args.thread_extent <= 1 || args.max_threads == 1)
       return kernel_(args.buffers, args.vars, 0, args.thread_extent);
     const int threads = args.max_threads > 0 ? args.max_threads : env::num_cpu_threads();
@@ -44,7 +44,7 @@ class CpuExecutable final : public Executable {
 
  private:
   /// Runs the range in parts, so that a stop request is noticed between them.
-  void launch_stoppable(const LaunchArgs& args, Stop stop) {
+  void launch_stoppable(const LaunchArgs& args, Cancellation stop) {
     constexpr int64_t kParts = 64;
     const int64_t part = std::max<int64_t>(1, args.thread_extent / kParts);
     const int threads = args.max_threads > 0 ? args.max_threads : env::num_cpu_threads();
@@ -55,7 +55,7 @@ class CpuExecutable final : public Executable {
     if (args.thread_extent <= 1) kernel_(args.buffers, args.vars, 0, args.thread_extent);
     else if (threads == 1) work(0, args.thread_extent);
     else ThreadPool::global().parallel_for(0, args.thread_extent, 1, work, threads);
-    Stop::check("realize");
+    Cancellation::check("realize");
   }
 
   std::shared_ptr<ElfImage> image_;

@@ -6,6 +6,7 @@
 
 #include "tinygrad/render/program_view.h"
 #include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/variables.h"
 
 namespace tg {
 namespace {

@@ -2,15 +2,16 @@
 ///
 /// The scores, their maxima, the sums of powers and the probabilities are steps of their own, which products with the
 /// values and the gradients need. Inlined into those steps they are weighted means, totals and products
-/// (schedule/online.h), which codegen computes in blocks. Only this kernel form is efficient; lowered naively, each
-/// score is recomputed per column. It pays when nobody else reads what is inlined.
+/// (schedule/attention_form.h), which codegen computes in blocks. Only this kernel form is efficient; lowered naively,
+/// each score is recomputed per column. It pays when nobody else reads what is inlined.
 #include "tinygrad/schedule/fuse_attention.h"
 
 #include <algorithm>
 
 #include "tinygrad/base/contains.h"
+#include "tinygrad/schedule/attention_form.h"
 #include "tinygrad/schedule/loop_match.h"
-#include "tinygrad/schedule/online.h"
+#include "tinygrad/target/device_traits.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
 
@@ -44,7 +45,7 @@ struct ScoreProduct {
 struct Attempt {
   StepId step = -1;
   UOp value{};
-  OnlineForm::Kind kind = OnlineForm::kMean;
+  AttentionForm::Kind kind = AttentionForm::kMean;
   std::vector<StepId> inlined{};
   bool alive = true;
   bool holds(StepId s) const { return std::find(inlined.begin(), inlined.end(), s) != inlined.end(); }
@@ -60,8 +61,7 @@ class AttentionFusion {
     bool exponentials = false;
     for (StepId i = 0; i < g_.steps(); i++) {
       const KernelStep* k = g_.kernel(i);
-      // Kernels in blocks exist on CPU devices alone.
-      if (!k || k->sequential_loops || !g_.device_of_step(i).starts_with("CPU")) continue;
+      if (!k || k->sequential_loops || !has_attention_kernels(g_.device_of_step(i))) continue;
       candidates.push_back(i);
       exponentials |= bytes_of(*k) >= large_ && has_op(k->value, Ops::EXP2);
     }
@@ -86,7 +86,7 @@ class AttentionFusion {
       const StepId w = g_.writer(u);
       return w >= 0 && has_op(g_.kernel(w)->value, Ops::REDUCE);
     });
-    if (of_sums) attempt(i, {}, k.loops, true, OnlineForm::kTotal);
+    if (of_sums) attempt(i, {}, k.loops, true, AttentionForm::kTotal);
   }
   /// Makes attempts for a sum of products of which one factor is made of stored scores.
   void consider_sum(StepId i, UOp sum) {
@@ -98,7 +98,8 @@ class AttentionFusion {
       for (UOp r : g_.kernel(i)->loops)
         if (depends_on(p.factor, r) && !depends_on(p.weight, r)) rows.push_back(r);
       if (rows.empty()) continue;
-      if (attempt(i, p, rows, true, OnlineForm::kMean) || attempt(i, p, rows, false, OnlineForm::kProduct)) return;
+      if (attempt(i, p, rows, true, AttentionForm::kMean) || attempt(i, p, rows, false, AttentionForm::kProduct))
+        return;
     }
   }
   bool is_made_of_scores(StepId i, UOp sum, UOp factor) const {
@@ -125,7 +126,7 @@ class AttentionFusion {
 
   /// Inlines the scores into the factor of a step (without a product: into all of it), and with `whole_rows` what is
   /// known of their rows. Notes the attempt if the result is of this kind.
-  bool attempt(StepId i, const ScoreProduct& p, const UOps& rows, bool whole_rows, OnlineForm::Kind kind) {
+  bool attempt(StepId i, const ScoreProduct& p, const UOps& rows, bool whole_rows, AttentionForm::Kind kind) {
     const KernelStep& k = *g_.kernel(i);
     Attempt a{.step = i, .value = {}, .kind = kind};
     UOp value = p.sum ? p.factor : k.value;
@@ -136,7 +137,7 @@ class AttentionFusion {
       src[0] = value * p.weight;
       value = k.value.substitute({{p.sum, p.sum.with_srcs(src)}});
     }
-    const auto form = online_form(value, k.loops);
+    const auto form = match_attention(value, k.loops);
     if (!form || form->kind != kind) return false;
     a.value = value;
     attempts_.push_back(std::move(a));
@@ -203,9 +204,9 @@ class AttentionFusion {
       const std::vector<StepId>& readers = g_.readers(g_.written(s));
       if (!std::all_of(readers.begin(), readers.end(), [&](StepId r) { return stops_reading(r, s); })) return false;
     }
-    if (a.kind == OnlineForm::kMean) return true;
+    if (a.kind == AttentionForm::kMean) return true;
     // Totals and products pay where they avoid storing the same scores.
-    const OnlineForm::Kind other = a.kind == OnlineForm::kTotal ? OnlineForm::kProduct : OnlineForm::kTotal;
+    const AttentionForm::Kind other = a.kind == AttentionForm::kTotal ? AttentionForm::kProduct : AttentionForm::kTotal;
     return std::any_of(attempts_.begin(), attempts_.end(), [&](const Attempt& b) {
       return b.alive && b.kind == other &&
              std::any_of(a.inlined.begin(), a.inlined.end(), [&](StepId s) { return b.holds(s); });

@@ -34,9 +34,7 @@ class KernelBuilder {
     UOp index = import(s.index), value = import(s.value);
     UOp store = UOp::make(Ops::INDEX, out.dtype(), {out, index}).store(value);
     UOp sinks[1] = {store.end(loops)};
-    KernelInfo info;
-    if (s.attention) info.opts_to_apply.emplace();
-    UOp sink = UOp::sink(sinks, info);
+    UOp sink = UOp::sink(sinks, KernelInfo{.attention = s.attention});
     // Sums of index terms were ordered by numbers that differ between equal kernels.
     kernel->sink = graph_rewrite(sink, canonical_order(), {.name = "kernel indices"});
     kernel->key = kernel->sink.key();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
 #include "tinygrad/uop/symbolic.h"
@@ -63,19 +64,13 @@ UOp take_range(UOp range, int64_t k, Terms& terms) {
 }  // namespace
 
 std::optional<Terms> range_terms(UOp index) {
-  Terms terms, stack{{index, 1}};
-  while (!stack.empty()) {
-    auto [u, k] = stack.back();
-    stack.pop_back();
-    if (u.is(Ops::ADD)) {
-      stack.push_back({u.src(1), k});
-      stack.push_back({u.src(0), k});
-    } else if (u.is(Ops::MUL) && u.src(1).is_const())
-      stack.push_back({u.src(0), k * static_cast<int64_t>(u.src(1).const_int())});
-    else if (u.is(Ops::RANGE)) terms.push_back({u, k});
-    else if (!u.is_const_int(0)) return {};
-  }
-  return terms;
+  Terms terms;
+  bool others = false;
+  for_each_summand(index, 1, [&](UOp u, int128 k) {
+    if (u.is(Ops::RANGE)) terms.push_back({u, static_cast<int64_t>(k)});
+    else others |= !u.is_const_int(0);
+  });
+  return others ? std::nullopt : std::optional(terms);
 }
 
 std::optional<Renaming> match_loops(UOp load, const KernelStep& from) {

@@ -7,6 +7,7 @@
 
 #include "tinygrad/base/at.h"
 #include "tinygrad/schedule/indexing.h"
+#include "tinygrad/uop/variables.h"
 #include "tinygrad/uop/walk.h"
 
 namespace tg {
@@ -25,8 +26,6 @@ UOp resolve(UOp u) {
     else return u;
   }
 }
-bool is_variable(UOp u) { return u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kAlu; }
-bool is_bound(UOp u) { return u.is(Ops::AFTER) && is_variable(u.src(0)); }
 
 /// Returns the view over the BUFFER without effects: the storage of a view once they have happened. Empty where `u` is
 /// no view of a buffer.
@@ -156,9 +155,7 @@ class Numbering {
     }
     if (!is_bound(u)) return -1;
     const std::string& name = u.src(0).arg<ParamArg>().name;
-    TG_CHECK(ValueError, u.nsrc() == 2 && u.src(1).is(Ops::STORE) && u.src(1).src(1).is_const(), "[schedule] variable ",
-             name, " is not bound to a number");
-    g_.vars.emplace_back(name, static_cast<int64_t>(u.src(1).src(1).const_int()));
+    g_.vars.emplace_back(name, static_cast<int64_t>(value_of_bound(u).const_int()));
     return static_cast<int32_t>(g_.vars.size()) - 1;
   }
   static void check(UOp u) {

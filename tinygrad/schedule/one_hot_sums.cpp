@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "tinygrad/base/contains.h"
+#include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/symbolic.h"
 
@@ -48,13 +49,11 @@ std::array<UOp, 2> equal_sides(UOp u) {
   return {};
 }
 
+/// Returns true where `c` changes no sum of values like `value`.
 bool is_neutral(Ops op, UOp c, UOp value) {
   if (!c.is_const() || c.is_invalid()) return false;
-  if (op == Ops::ADD) return c.const_float() == 0;
-  if (op == Ops::MUL) return c.const_float() == 1;
-  if (c.dtype().is_bool()) return c.const_int() == 0;
-  if (c.dtype().is_float()) return c.const_float() == float_min(c.dtype());
-  return bounds_of(value).lo >= c.const_int();
+  if (op == Ops::MAX && c.dtype().is_int()) return bounds_of(value).lo >= c.const_int();
+  return c.const_float() == UOp::constant(identity_element(op, c.dtype()), c.dtype()).const_float();
 }
 
 /// Splits the terms of a sum into value, neutral element and the gates of the value: WHERE(a, WHERE(b, value, 0), 0),

@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "tinygrad/schedule/loop_match.h"
+#include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
 #include "tinygrad/uop/symbolic.h"
@@ -29,20 +30,13 @@ bool reads_state(UOp value, StateId state) {
 }
 /// Returns the coefficient of a range in an index that is a sum; -1: the index depends on it in another way.
 int64_t stride_of(UOp index, UOp range) {
-  int64_t stride = 0;
-  std::vector<std::pair<UOp, int64_t>> stack{{index, 1}};
-  while (!stack.empty()) {
-    auto [u, k] = stack.back();
-    stack.pop_back();
+  int128 stride = 0;
+  bool other = false;
+  for_each_summand(index, 1, [&](UOp u, int128 k) {
     if (u == range) stride += k;
-    else if (u.is(Ops::ADD)) {
-      stack.push_back({u.src(1), k});
-      stack.push_back({u.src(0), k});
-    } else if (u.is(Ops::MUL) && u.src(1).is_const())
-      stack.push_back({u.src(0), k * static_cast<int64_t>(u.src(1).const_int())});
-    else if (depends_on(u, range)) return -1;
-  }
-  return stride;
+    else other |= depends_on(u, range);
+  });
+  return other ? -1 : static_cast<int64_t>(stride);
 }
 
 /// REDUCE(ADD, EXP2((x + shift) * k)), where the shift is the same for all terms.

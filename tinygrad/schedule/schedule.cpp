@@ -11,9 +11,9 @@
 #include <numeric>
 #include <sstream>
 
+#include "tinygrad/base/cancellation.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/profile.h"
-#include "tinygrad/base/stop.h"
 #include "tinygrad/schedule/early.h"
 #include "tinygrad/schedule/fuse_attention.h"
 #include "tinygrad/schedule/fuse_rows.h"
@@ -162,7 +162,7 @@ std::shared_ptr<const Schedule> make_schedule(const NormalGraph& g, const Schedu
   std::string shown;
   for (const ScheduleStage& stage : kStages) {
     if (stage.when && !(options.*stage.when)) continue;
-    Stop::check("schedule");
+    Cancellation::check("schedule");
     const auto start = Clock::now();
     stage.run(plan);
     if (spec && stage.check) stage.check(plan, stage.name);

@@ -1,4 +1,4 @@
-/// \file From tensor graph to a list of kernel calls. Knows no device and no memory: buffers are numbers.
+/// \file Scheduling: from a tensor graph to a list of kernel calls. Buffers are numbers; no memory is touched.
 #pragma once
 #include <iosfwd>
 #include <memory>
@@ -28,33 +28,32 @@ struct ScheduleCall {
   KernelRef kernel;
   std::vector<int32_t> buffers;  ///< by PARAM slot: index into Schedule::buffers
   std::vector<int32_t> vars;     ///< the kernel's variables v00, v01, ...: index into BoundSchedule::vars
-  std::string metadata;          ///< names of the tensor methods that made it, for DEBUG=2
+  std::string metadata;          ///< the tensor methods it was made for, for DEBUG=2
 };
 
-/// Bytes a schedule needs besides its inputs.
+/// Bytes a schedule needs in addition to its inputs.
 struct MemoryNeeds {
   int64_t results = 0;        ///< of its outputs
   int64_t intermediates = 0;  ///< of the arenas, and of internal buffers with memory of their own
   int64_t peak() const { return results + intermediates; }
 };
 
-/// A plan, reusable for every graph of the same structure: holds no user memory.
+/// A plan that every graph of the same structure reuses; holds no user memory.
 struct Schedule {
   std::vector<ScheduleBuffer> buffers;  ///< inputs first, in the order of BoundSchedule::inputs
   std::vector<ScheduleCall> calls;      ///< in execution order
   std::vector<int32_t> results;         ///< per root: index of the buffer that holds it; -1: the root needs no kernel
   std::vector<std::pair<std::string, int64_t>> arenas;  ///< device and bytes of the planned arenas for internal buffers
   int64_t nodes = 0;                                    ///< of the graph, for statistics
-  mutable std::shared_ptr<const void> compiled;         ///< the engine's: loaded kernels of this schedule
-  /// What a run allocates, known before it; `device` empty: on all of them together.
+  mutable std::shared_ptr<const void> compiled;         ///< cache of the engine: the loaded kernels
+  /// Returns the bytes a run allocates, on one device or, where `device` is empty, on all.
   MemoryNeeds memory(std::string_view device = {}) const;
 };
 
-/// Names of the variables that stand for integers in small graphs begin with it (normalize.cpp); nobody binds them by
-/// name.
+/// Prefix of the variables that replace integers in small graphs (normalize.cpp); nobody binds them by name.
 inline constexpr std::string_view kIntegerVariable = "@";
 
-/// A schedule with what is particular to this call.
+/// A schedule bound to the buffers and values of one call.
 struct BoundSchedule {
   std::shared_ptr<const Schedule> schedule;
   UOps inputs;   ///< nodes of the global graph, one per kInput buffer: a BUFFER, or a CONST it holds
@@ -62,7 +61,7 @@ struct BoundSchedule {
   std::vector<std::pair<UOp, UOp>>
       stored;  ///< nodes whose values lie in storage once the schedule has run, for Graph::forward
   std::vector<std::pair<std::string, int64_t>> vars;  ///< variables' names and values
-  std::vector<const char*> origins;                   ///< per root: the user's operation it was made for, or nothing
+  std::vector<const char*> origins;                   ///< per root: the user's operation it was made for, or null
   bool cache_hit = false;
 };
 
@@ -71,10 +70,10 @@ struct BoundSchedule {
 /// ValueError for a variable without a value, DeviceError where devices mix, Error for assigns that depend on each
 /// other cyclically.
 BoundSchedule create_schedule(std::span<const UOp> roots);
-/// A new BUFFER node of the global graph with a fresh slot.
+/// Makes a BUFFER node of the global graph with a new slot.
 UOp new_buffer(const Shape& shape, DType dtype, const std::string& device);
 void clear_schedule_cache();
-/// Lists a schedule: buffers, then calls with their kernels' loops (`r`: reduces).
+/// Prints a schedule: buffers, then calls with the loops of their kernels (`r`: reduces).
 void print_schedule(std::ostream& os, const Schedule& s);
 
 }  // namespace tg

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "tinygrad/base/hash.h"
+#include "tinygrad/target/device_traits.h"
 
 namespace tg {
 
@@ -14,10 +15,8 @@ struct ScheduleOptions {
   int64_t split_threshold = 32768;
   int64_t split_size = 22;  ///< log2 of the largest intermediate of a split reduction
   bool plan_memory = true;
-  bool round_products = false;  ///< of narrow floats before they are summed in a wider type
-  /// The second level cache of one core that fusions are planned for. The same on every machine, so that schedules,
-  /// their tests and saved kernels are: those of the machines at hand have 0.5 to 2 MiB.
-  int64_t l2_bytes = 1 << 20;
+  bool round_products = false;         ///< of narrow floats before they are summed in a wider type
+  int64_t l2_bytes = kPlannedL2Bytes;  ///< of one core
   /// Bytes that are read from memory again when they are read twice, from which one pass instead of two pays.
   double beyond_cache() const { return 2.0 * static_cast<double>(l2_bytes); }
   /// Bytes of a row that are still in the cache when they are read a second time.

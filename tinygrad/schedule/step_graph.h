@@ -33,7 +33,7 @@ struct KernelStep {
   UOps loops{};                 ///< outermost first
   size_t sequential_loops = 0;  ///< so many, the first, run in order around all others: iterations read what earlier
                                 ///< ones stored
-  bool attention = false;       ///< an OnlineForm: codegen knows its loops, there is nothing to optimise
+  bool attention = false;       ///< an AttentionForm: codegen knows its loops, there is nothing to optimise
 };
 struct CopyStep {
   StateId source = -1;
@@ -142,8 +142,7 @@ class StepGraph {
   mutable std::vector<std::vector<StepId>> readers_;
 };
 
-/// Makes a placeholder for the n-th index value: its bounds and the loops it depends on are known, its expression is
-/// not.
+/// Makes a placeholder for the n-th index value: its bounds and the loops it depends on are known, not its expression.
 UOp gather_placeholder(int32_t number, UOp size, std::span<const UOp> ranges);
 
 /// Returns the state that a LOAD in a step reads.

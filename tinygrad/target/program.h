@@ -27,10 +27,10 @@ struct Estimates {
 
 struct Program {
   std::string name;  ///< function name: E_... elementwise, r_... with a reduce
-  ArenaRef arena;    ///< holds `linear`
+  ArenaRef arena;    ///< holds `insts`
   UOp ast;           ///< the optimised kernel AST
-  UOps linear;       ///< instructions in execution order, see docs/ir.md
-  std::vector<Opt> applied_opts;
+  UOps insts;        ///< instructions in execution order, see docs/ir.md
+  Opts applied_opts;
   int nbuffers = 0;                   ///< kernel parameters, slots 0..nbuffers-1
   std::vector<bool> reads, writes;    ///< per slot
   std::vector<std::string> vars;      ///< names of scalar parameters, in the order they are passed

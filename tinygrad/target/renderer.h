@@ -33,6 +33,8 @@ class Renderer {
   /// it.
   virtual bool has_rare_choices() const { return false; }
   static constexpr uint64_t kRarelyElse = 0x7261726c;
+  /// Sums over 4-bit values with 32-bit words as lanes (codegen/opt/packed4.h) are faster than bytes as lanes.
+  virtual bool has_packed4() const { return false; }
   /// The matrix instructions it can emit, best first.
   virtual std::vector<const TensorCore*> tensor_cores() const { return {}; }
   /// Returns the text of one function.

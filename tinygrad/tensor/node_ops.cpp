@@ -10,6 +10,7 @@
 #include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/graph.h"
 #include "tinygrad/uop/symbolic.h"
+#include "tinygrad/uop/walk.h"
 
 namespace tg::ops {
 
@@ -35,7 +36,7 @@ SInt product(const Shape& s) {
   for (const SInt& k : s) n = times(n, k);
   return n;
 }
-Shape greatest(const Shape& s) {
+Shape max_shape(const Shape& s) {
   Shape out;
   for (const SInt& n : s) out.push_back(n.max());
   return out;
@@ -192,35 +193,24 @@ UOp resolve_weak(UOp root, DType d) {
   const DType own = own_type(root), in = same_kind ? least_upper_dtype(d, own) : own;
   auto type_of = [&](UOp u) { return u.dtype() == kind ? in : own_type(u); };
   constexpr OpSet kThrough = groups::kMovement | Ops::DETACH | Ops::CONTIGUOUS | Ops::CONTIGUOUS_BACKWARD | Ops::CAST;
+  // The values in a node: a movement's further sources are its shape.
+  auto values = [&](UOp u) {
+    if (u.in(groups::kAlu | Ops::STACK)) return u.srcs();
+    return u.in(kThrough) ? u.srcs().first(1) : std::span<const UOp>();
+  };
   MemoScope memo;
-  UOps stack{root}, src;
-  while (!stack.empty()) {
-    UOp u = stack.back();
-    if (memo.has(u)) {
-      stack.pop_back();
-      continue;
-    }
-    const DType t = type_of(u);
-    const bool inner = u.in(groups::kAlu | kThrough | Ops::STACK);
-    const size_t before = stack.size();
-    const size_t n = u.in(groups::kAlu | Ops::STACK) ? u.nsrc() : 1;  // a movement's further sources are its shape
-    for (size_t i = 0; inner && i < n; i++)
-      if (u.src(i).dtype().is_weak() && !memo.has(u.src(i))) stack.push_back(u.src(i));
-    if (stack.size() != before) continue;
-    stack.pop_back();
-    if (u.is_const() && !u.is_invalid()) {
-      memo.set(u, UOp::constant(u.const_value(), t));
-    } else if (u.is(Ops::CAST)) {
-      memo.set(u, (u.src(0).dtype().is_weak() ? memo.get(u.src(0)) : u.src(0)).cast(t));
-    } else if (inner) {
-      src.clear();
-      for (size_t i = 0; i < u.nsrc(); i++)
-        src.push_back(i < n && u.src(i).dtype().is_weak() ? memo.get(u.src(i)) : u.src(i));
-      memo.set(u, UOp::make(u.op(), t, src, u.arg(), u.tag()));
-    } else {
-      memo.set(u, u.cast(t));
-    }
-  }
+  UOps src;
+  walk(
+      root, [&](UOp u) { return memo.has(u) || !u.dtype().is_weak(); }, values,
+      [&](UOp u) {
+        const DType t = type_of(u);
+        src.assign(u.srcs().begin(), u.srcs().end());
+        for (size_t i = 0; i < values(u).size(); i++)
+          if (src[i].dtype().is_weak()) src[i] = memo.get(src[i]);
+        if (u.is_const() && !u.is_invalid()) memo.set(u, UOp::constant(u.const_value(), t));
+        else if (u.is(Ops::CAST)) memo.set(u, src[0].cast(t));
+        else memo.set(u, values(u).empty() ? u.cast(t) : UOp::make(u.op(), t, src, u.arg(), u.tag()));
+      });
   return memo.get(root).cast(d);
 }
 

@@ -17,7 +17,7 @@ SInt plus(const SInt& a, const SInt& b);
 SInt minus(const SInt& a, const SInt& b);
 SInt times(const SInt& a, const SInt& b);
 SInt product(const Shape& s);
-Shape greatest(const Shape& s);  ///< symbolic sizes at their greatest: what storage has room for
+Shape max_shape(const Shape& s);  ///< symbolic sizes at their maximum: what storage has room for
 SInt simplified(const SInt& a);
 /// Writes constants last, as users do, except that 2 * n becomes n * 2.
 Shape const_last(Shape s);

@@ -318,7 +318,7 @@ const Tensor& Tensor::to_(const std::string& device) const {
 
 Shape Tensor::max_shape() const {
   GraphScope g;
-  return ops::greatest(shape());
+  return ops::max_shape(shape());
 }
 
 Tensor Tensor::sequential(const std::vector<std::function<Tensor(const Tensor&)>>& functions) const {

@@ -17,8 +17,6 @@ const char* const kOpNames[] = {
 };
 const char* const kAxisNames[] = {"DEVICE",       "LOOP",   "THREAD", "GLOBAL", "WARP",  "LOCAL",
                                   "GROUP_REDUCE", "REDUCE", "UPCAST", "UNROLL", "VECTOR"};
-const char* const kOptNames[] = {"TC",       "UPCAST",   "UNROLL", "VECTOR", "LOCAL", "THREAD", "GROUP",
-                                 "GROUPTOP", "NOLOCALS", "PADTO",  "SWAP",   "SPLIT", "STAGE"};
 
 template <class T> Hash128 hash_ints(const std::vector<T>& v) {
   Hash128 h;
@@ -53,9 +51,6 @@ std::ostream& operator<<(std::ostream& os, AddrSpace a) {
   static const char* names[] = {"GLOBAL", "LOCAL", "REG", "ALU"};
   return os << names[static_cast<int>(a)];
 }
-std::ostream& operator<<(std::ostream& os, const Opt& o) {
-  return os << kOptNames[static_cast<int>(o.op)] << '(' << o.axis << ", " << o.arg << ')';
-}
 
 Hash128 RangeArg::hash() const {
   Hash128 h = hash_ints(id);
@@ -87,18 +82,11 @@ Hash128 StageArg::hash() const {
 }
 Hash128 KernelInfo::hash() const {
   Hash128 h;
-  auto add_opts = [&](const std::vector<Opt>& opts) {
-    h.add(opts.size());
-    for (const Opt& o : opts) {
-      h.add(static_cast<uint64_t>(o.op));
-      h.add(static_cast<uint64_t>(o.axis));
-      h.add(static_cast<uint64_t>(o.arg));
-    }
-  };
   h.add(name);
-  add_opts(applied_opts);
+  add_to_hash(h, applied_opts);
   h.add(opts_to_apply.has_value());
-  if (opts_to_apply) add_opts(*opts_to_apply);
+  if (opts_to_apply) add_to_hash(h, *opts_to_apply);
+  if (attention) h.add(std::string_view("attention"));
   return h;
 }
 

@@ -12,6 +12,7 @@
 #include "tinygrad/base/dtype.h"
 #include "tinygrad/base/hash.h"
 #include "tinygrad/uop/ops.h"
+#include "tinygrad/uop/opt.h"
 
 namespace tg {
 
@@ -105,35 +106,12 @@ struct StageArg {
   Hash128 hash() const;
 };
 
-/// Kinds of kernel optimisation; see codegen/opt/kernel_axes.h for the meaning of axis and arg.
-enum class OptOp : uint8_t {
-  kTc,
-  kUpcast,
-  kUnroll,
-  kVector,
-  kLocal,
-  kThread,
-  kGroup,
-  kGroupTop,
-  kNoLocals,
-  kPadTo,
-  kSwap,
-  kSplit,
-  kStage
-};
-struct Opt {
-  OptOp op;
-  int32_t axis = 0;
-  int64_t arg = 0;
-  bool operator==(const Opt&) const = default;
-};
-std::ostream& operator<<(std::ostream&, const Opt&);
-
 /// Argument of a kernel's SINK.
 struct KernelInfo {
   std::string name = {};
-  std::vector<Opt> applied_opts = {};
-  std::optional<std::vector<Opt>> opts_to_apply = {};  ///< set: these and no heuristic
+  Opts applied_opts = {};
+  std::optional<Opts> opts_to_apply = {};  ///< set: these and no heuristic
+  bool attention = false;                  ///< stores the value of an AttentionForm (schedule/attention_form.h)
   static constexpr ArgKind kind = ArgKind::kKernel;
   bool operator==(const KernelInfo&) const = default;
   Hash128 hash() const;

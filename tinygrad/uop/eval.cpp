@@ -274,7 +274,7 @@ ConstValue identity_element(Ops op, DType d) {
   if (op == Ops::MUL) return d.is_float() ? ConstValue(1.0) : ConstValue(1);
   TG_ASSERT(op == Ops::MAX, "no identity of ", op);
   if (!d.is_float()) return ConstValue(int_min(d));
-  const double lowest = float_min(d);
+  const double lowest = lowest_float(d);
   return ConstValue(truncate_float(lowest, d) == lowest ? lowest : truncate_float(-1e30, d));
 }
 

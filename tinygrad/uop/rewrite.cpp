@@ -9,8 +9,8 @@
 #include <iostream>
 #include <mutex>
 
+#include "tinygrad/base/cancellation.h"
 #include "tinygrad/base/env.h"
-#include "tinygrad/base/stop.h"
 #include "tinygrad/uop/print.h"
 
 namespace tg {
@@ -150,7 +150,7 @@ class Rewriter {
     stack_.push_back({root, root, {}, Frame::kEnter});
     for (uint64_t steps = 1; !stack_.empty(); steps++) {
       TG_ASSERT(steps < kMaxSteps, "rewrite '", name_, "' does not end at ", stack_.back().node);
-      if ((steps & 4095) == 0) Stop::check("rewrite");
+      if ((steps & 4095) == 0) Cancellation::check("rewrite");
       Frame& f = stack_.back();
       switch (f.stage) {
         case Frame::kEnter: enter(f); break;

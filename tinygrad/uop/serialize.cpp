@@ -24,24 +24,6 @@ template <class T> std::vector<T> read_ints(ByteReader& r) {
   }
   return v;
 }
-void write_opts(ByteWriter& w, const std::vector<Opt>& opts) {
-  w.size(opts.size());
-  for (const Opt& o : opts) {
-    w.value(static_cast<uint8_t>(o.op));
-    w.value(o.axis);
-    w.value(o.arg);
-  }
-}
-std::vector<Opt> read_opts(ByteReader& r) {
-  std::vector<Opt> opts(r.size(13));
-  for (Opt& o : opts) {
-    o.op = static_cast<OptOp>(r.below<uint8_t>(static_cast<uint8_t>(OptOp::kStage) + 1, "an unknown optimisation"));
-    o.axis = r.value<int32_t>();
-    o.arg = r.value<int64_t>();
-  }
-  return opts;
-}
-
 void write_arg(ByteWriter& w, UOp u) {
   const ArgKind kind = u.arg_kind();
   w.value(static_cast<uint8_t>(kind));
@@ -85,6 +67,7 @@ void write_arg(ByteWriter& w, UOp u) {
       write_opts(w, a.applied_opts);
       w.value<uint8_t>(a.opts_to_apply.has_value());
       if (a.opts_to_apply) write_opts(w, *a.opts_to_apply);
+      w.value<uint8_t>(a.attention);
       break;
     }
     case ArgKind::kCall: {
@@ -148,6 +131,7 @@ Arg read_arg(ByteReader& r) {
       a.name = r.text();
       a.applied_opts = read_opts(r);
       if (r.flag()) a.opts_to_apply = read_opts(r);
+      a.attention = r.flag();
       return a;
     }
     case ArgKind::kCall: {
@@ -168,7 +152,7 @@ uint32_t graph_format() {
   for (int op = 0; op < kOpCount; op++) h.add(std::string_view(name_of(static_cast<Ops>(op))));
   for (int axis = 0; axis <= static_cast<int>(AxisType::kVector); axis++)
     h.add(std::string_view(name_of(static_cast<AxisType>(axis))));
-  for (int opt = 0; opt <= static_cast<int>(OptOp::kStage); opt++) h.add(str(Opt{static_cast<OptOp>(opt)}));
+  for (int opt = 0; opt < kOptOpCount; opt++) h.add(std::string_view(name_of(static_cast<OptOp>(opt))));
   h.add(static_cast<uint64_t>(ArgKind::kCall));
   h.add(static_cast<uint64_t>(AddrSpace::kAlu));
   return static_cast<uint32_t>(h.lo ^ h.lo >> 32);

@@ -44,7 +44,7 @@ class StageArg:
 
 OptOps = _Named("OptOps", {name: i + 1 for i, name in enumerate(
   ("TC", "UPCAST", "UNROLL", "VECTOR", "LOCAL", "THREAD", "GROUP", "GROUPTOP", "NOLOCALS", "PADTO", "SWAP", "SPLIT",
-   "STAGE"))}, module=__name__)
+   "STAGE", "STAGEWINDOW", "PACKED4"))}, module=__name__)
 
 
 @dataclass(frozen=True, order=True)

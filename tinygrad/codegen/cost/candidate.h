@@ -15,10 +15,13 @@ struct Candidate {
   std::vector<int> order;         ///< nesting order of the output axes, outermost first
   bool by_stride = false;         ///< reduce axes nest by their strides, the longest outermost, not as they come
   std::vector<int> reduce_order;  ///< then their order; else empty
-  uint32_t staged = 0;            ///< bit k: operand k (codegen/scratch/stage.h) is read from scratch memory
-  uint32_t windows = 0;           ///< of these, operands whose scratch memory is a window (codegen/scratch/window.h)
-  int split_axis = -1;            ///< output axis that gets a second loop, inside of all others,
-  int64_t split = 0;              ///< of this length
+  /// Bit k: operand k (codegen/scratch/stage.h) is read from scratch memory. Operands beyond these are read where they
+  /// lie.
+  uint32_t staged = 0;
+  static constexpr int kMaxOperands = 32;
+  uint32_t windows = 0;  ///< of these, operands whose scratch memory is a window (codegen/scratch/window.h)
+  int split_axis = -1;   ///< output axis that gets a second loop, inside of all others,
+  int64_t split = 0;     ///< of this length
   /// Output axis of which a panel without lanes holds several steps: a second loop around the one above,
   int rows_axis = -1;
   int64_t rows = 0;  ///< of this length

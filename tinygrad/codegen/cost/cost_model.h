@@ -18,7 +18,7 @@ namespace tg {
 struct CostModel {
   using Mask = uint64_t;                   // a set of axes
   static constexpr double kSymbolic = 64;  // trips assumed for a loop of unknown length
-  static constexpr size_t kMaxOperands = 32;
+  static constexpr size_t kMaxOperands = Candidate::kMaxOperands;
 
   /// An elementwise operation.
   struct Alu {

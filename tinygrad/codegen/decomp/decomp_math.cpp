@@ -14,7 +14,7 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN(),
                  kLn2 = std::numbers::ln2;
 
-/// What the formulas need to know of float32 and float64.
+/// Constants of float32 and float64 that the formulas use.
 struct Format {
   DType type, bits;
   int mantissa, bias;
@@ -27,9 +27,10 @@ const Format& format(DType d) {
   return d == dtypes::float32 ? f32 : f64;
 }
 
-/// a * b + c, fused or not.
+/// Returns a * b + c, fused or not.
 UOp muladd(UOp a, UOp b, UOp c, bool fma) { return fma ? UOp::alu(Ops::MULACC, {a, b, c}) : a * b + c; }
-UOp polynomial(UOp x, std::span<const double> c, bool fma) {  // c[0] + c[1] * x + ...
+/// Returns c[0] + c[1] * x + ... by Horner's scheme.
+UOp polynomial(UOp x, std::span<const double> c, bool fma) {
   UOp r = x.const_like(c.back());
   for (size_t i = c.size() - 1; i-- > 0;) r = muladd(r, x, x.const_like(c[i]), fma);
   return r;
@@ -60,11 +61,11 @@ constexpr double kSinf[] = {-0x1.555555476967dp-3, 0x1.11110c4a013cdp-7, -0x1.a0
 constexpr double kSin[] = {-0x1.5555555555555p-3,  0x1.11111111110c1p-7,   -0x1.a01a01a0148bcp-13,
                            0x1.71de3a5287c76p-19,  -0x1.ae6454cb574ebp-26, 0x1.6123cb29047edp-33,
                            -0x1.ae431d98e691bp-41, 0x1.8829a300a3ab2p-49};
-// 1/pi in pieces of 29 bits: times a float32 each product is exact in float64.
+// 1/pi split into terms of 29 bits: the product of each with a float32 is exact in float64.
 constexpr double kInversePi29[] = {0x145f306dp-30,  0x19391054p-59, 0x14fe13abp-88, 0x1d1f534dp-117,
                                    0x1b81b6c5p-146, 0x5664f10p-175, 0x1c820ff2p-204};
 
-// 1/pi in pieces of 26 bits, piece i counting 2^-(27 + 26 i): times half of a float64 each product is exact.
+// 1/pi split into terms of 26 bits, term i scaled by 2^-(27 + 26 i): its product with half of a float64 is exact.
 constexpr int32_t kInversePi26[] = {
     0x28be60d, 0x2e4e441, 0x14a7f09, 0x357d1f5, 0xd37703,  0x1b62959, 0x24f10e4, 0x41fe51,  0x18eaf7a, 0x3bc561b,
     0x1c91b8e, 0x2424dd2, 0x3801924, 0x2eea09d, 0x64873f,  0x21deb1c, 0x2c4a69c, 0x3ee8823, 0x17d4bae, 0x34484e9,
@@ -73,9 +74,9 @@ constexpr int32_t kInversePi26[] = {
     0xe7de29,  0x1292ea6, 0x2fed7ec, 0x11f8d5d, 0x21580c,  0x3046fc7, 0x2daeafc, 0xcfbc20,
 };
 
-/// p * 2^n in two products: the first is exact, the second overflows or becomes denormal in one rounding. `t` is n +
-/// rounder(f): its low bits are n + 2 * bias, half of which is the exponent of one factor, the rest that of the other;
-/// what stands above them leaves when they are shifted.
+/// Returns p * 2^n in two products: the first is exact, the second overflows or becomes denormal in one rounding. `t`
+/// is n + rounder(f): its low bits are n + 2 * bias, which are split between the exponents of two factors; the bits
+/// above them are shifted out.
 UOp scaled(UOp p, UOp t, const Format& f) {
   UOp n = t.bitcast(f.bits), half = n >> ConstValue(1);
   auto power = [&](UOp k) { return (k << ConstValue(f.mantissa)).bitcast(f.type); };
@@ -83,7 +84,7 @@ UOp scaled(UOp p, UOp t, const Format& f) {
 }
 double rounder(const Format& f) { return f.magic + 2 * f.bias; }
 
-/// 2^(x + rest); `rest` is below the last place of x.
+/// Returns 2^(x + rest), |rest| < 1 ulp of x.
 UOp exp2_of(UOp x, bool fma, UOp rest = {}) {
   const Format& f = format(x.dtype());
   const bool single = f.type == dtypes::float32;
@@ -98,7 +99,8 @@ UOp exp2_of(UOp x, bool fma, UOp rest = {}) {
   return scaled(p, t, f);
 }
 
-/// e^x, from n ln 2 + r with |r| <= ln 2 / 2: what a product x / ln 2 rounds off would be an error of n ulp.
+/// Returns e^x from x = n ln 2 + r, |r| <= ln 2 / 2 (Cody and Waite): the rounding error of a product x / ln 2 would be
+/// n ulp.
 UOp exp_of(UOp x, bool fma) {
   const Format& f = format(x.dtype());
   const bool single = f.type == dtypes::float32;
@@ -106,7 +108,7 @@ UOp exp_of(UOp x, bool fma) {
   x = (x < x.const_like(lowest)).where(x.const_like(lowest), x);
   x = (x.const_like(highest) < x).where(x.const_like(highest), x);
   UOp t = muladd(x, x.const_like(1 / kLn2), x.const_like(rounder(f)), fma), whole = t + ConstValue(-rounder(f));
-  // ln 2 in two parts, the first so short that its product with n is exact.
+  // ln 2 as a sum of two terms, the first with so few bits that its product with n is exact.
   const double high = single ? 0x1.62e4p-1 : 0x1.62e42feep-1,
                low = single ? 0x1.7f7d1cf79abcap-20 : 0x1.a39ef35793c76p-33;
   UOp r = muladd(whole, x.const_like(-low), muladd(whole, x.const_like(-high), x, fma), fma);
@@ -131,7 +133,7 @@ UOp log2_of(UOp x, bool fma) {
       (i >> ConstValue(f.mantissa)).cast(f.type) + small.where(x.const_like(single ? -24.0 : -53.0), x.const_like(0.0));
   UOp g = m + ConstValue(-1.0), result;
   if (single) {
-    // e + g + (g * (1/ln 2 - 1) + g^2 * q): the first sum keeps what it rounds off.
+    // e + g + (g * (1/ln 2 - 1) + g^2 * q): the rounding error of the first sum is kept.
     UOp rest = muladd(g, g.const_like(0x1.c551d94ae0bf8p-2), g * g * polynomial(g, kLog2f, fma), fma);
     UOp sum = e + g, lost = g - (sum - e);
     result = sum + (rest + lost);
@@ -153,11 +155,12 @@ UOp log2_of(UOp x, bool fma) {
   return result;
 }
 
-// ---- float64 in two parts, of which the second is what the first rounds off ----
+// ---- double-double arithmetic: a value and its rounding error ----
 struct Parts {
   UOp high, low;
 };
-Parts exact_sum(UOp a, UOp b) {  // |a| >= |b|, or a is 0
+/// Returns a + b without error (Fast2Sum); |a| >= |b|, or a is 0.
+Parts exact_sum(UOp a, UOp b) {
   UOp s = a + b;
   return {s, b - (s - a)};
 }
@@ -175,8 +178,8 @@ Parts product(Parts a, Parts b, bool fma) {
   return exact_sum(p.high, p.low + (a.high * b.low + a.low * b.high));
 }
 
-/// log2 of a positive finite number to 2^-66 or so: 2 / ln 2 * (s + s^3 / 3 + s^5 / 5 + ...) with s = f / (2 + f), plus
-/// the exponent.
+/// Returns log2 of a positive finite value to about 2^-66: 2 / ln 2 * (s + s^3 / 3 + s^5 / 5 + ...) with s = f / (2 +
+/// f), plus the exponent.
 Parts log2_in_parts(UOp x, bool fma) {
   const Format& f = format(dtypes::float64);
   UOp small = x < x.const_like(0x1p-1022), bits = small.where(x * ConstValue(0x1p53), x).bitcast(f.bits);
@@ -197,11 +200,11 @@ Parts log2_in_parts(UOp x, bool fma) {
   Parts sum = exact_sum(s.high, third.high);
   sum = exact_sum(sum.high, sum.low + (third.low + s.low + tail));
   Parts scaled = product(sum, {number(0x1.71547652b82fep+1), number(0x1.777d0ffda0d24p-55)}, fma);  // 2 / ln 2
-  Parts whole = exact_sum(e, scaled.high);  // an exponent of 0 leaves it as it is
+  Parts whole = exact_sum(e, scaled.high);  // the same where the exponent is 0
   return exact_sum(whole.high, whole.low + scaled.low);
 }
 
-/// x^y for x >= 0; at most 1.5 ulp off.
+/// Returns x^y for x >= 0 within 1.5 ulp.
 UOp pow_double(UOp x, UOp y, bool fma) {
   UOp zero = x.const_like(0.0), inf = x.const_like(kInf);
   Parts l = log2_in_parts(x, fma);
@@ -210,17 +213,17 @@ UOp pow_double(UOp x, UOp y, bool fma) {
   l = {regular.where(l.high, special), regular.where(l.low, zero)};
   Parts p = exact_product(y, l.high, fma);
   UOp rest = p.low + y * l.low;
-  // Where the result is 0 or infinite, what was rounded off may be no number.
+  // Where the result is 0 or infinite, the rounding error may be NaN.
   UOp counts = both(p.high < p.high.const_like(2000.0), p.high.const_like(-2000.0) < p.high);
   return exp2_of(p.high, fma, counts.where(rest, zero));
 }
 
-/// x / pi as an unevaluated pair: sum + lost, up to an integer whose parity the lowest bit of `parity` has.
+/// Computes x / pi as an unevaluated sum, sum + lost, modulo an integer whose parity is in the lowest bit of `parity`.
 struct Turns {
   UOp sum, lost, parity;
 
-  /// Adds x * piece mod 2. The product is exact, and so is what remains of it; the sum is exact in two parts since
-  /// every summand is a multiple of the next one's last place.
+  /// Adds x * piece mod 2. The product and its remainder are exact; so is the sum of two terms, since every summand is
+  /// a multiple of one ulp of the next.
   void add(UOp x, UOp piece, bool fma) {
     UOp p = x * piece, whole = UOp::alu(Ops::TRUNC, {p * ConstValue(0.5)});
     UOp part = muladd(whole, whole.const_like(-2.0), p, fma);
@@ -233,13 +236,13 @@ struct Turns {
     lost = lost + (part - (next - sum));
     sum = next;
   }
-  /// A quarter of a turn more: the sine becomes the cosine.
+  /// Adds a quarter turn: the sine becomes the cosine.
   void quarter() {
     UOp half = sum.const_like(0.5), next = sum + half, added = next - sum;
     lost = lost + ((sum - (next - added)) + (half - added));
     sum = next;
   }
-  /// Takes the nearest integer out of the sum.
+  /// Subtracts the nearest integer from the sum.
   void reduce() {
     const Format& f = format(dtypes::float64);
     UOp t = sum + ConstValue(f.magic), bits = t.bitcast(f.bits);
@@ -265,9 +268,9 @@ UOp sin_float(UOp x, bool cosine, bool fma) {
 // sin(r) = r + r^3 * q(r^2) and cos(r) = 1 - r^2 / 2 + r^4 * q(r^2) on [-pi/4, pi/4]: 2^-27.9 and 2^-32.9.
 constexpr double kNearSin[] = {-0x1.555544p-3, 0x1.11071cp-7, -0x1.993960p-13};
 constexpr double kNearCos[] = {0x1.55554ap-5, -0x1.6c0c12p-10, 0x1.99e202p-16};
-constexpr double kNear = 0x1p17;  // below it a multiple of the first 24 bits of pi / 2 leaves an exact rest
+constexpr double kNear = 0x1p17;  // below it, subtracting a multiple of the first 24 bits of pi / 2 is exact
 
-/// sin or cos of float32 below kNear: x = n pi / 2 + r, pi / 2 in three parts of 24 bits.
+/// Returns sin or cos of float32 below kNear: x = n pi / 2 + r, pi / 2 as a sum of three terms of 24 bits.
 UOp near_sin(UOp x, bool cosine) {
   const Format& f = format(dtypes::float32);
   auto fused = [](UOp a, UOp b, UOp c) { return UOp::alu(Ops::MULACC, {a, b, c}); };
@@ -282,9 +285,9 @@ UOp near_sin(UOp x, bool cosine) {
   return UOp::alu(Ops::XOR, {s.bitcast(f.bits), (quarter & bits(2)) << ConstValue(30)}).bitcast(f.type);
 }
 
-/// Of the 48 pieces of 1/pi only those matter whose product with x is no even integer and not below the last place of
-/// the result: eight, from the `first` on that the exponent tells. They are moved to the front by halving shifts, as in
-/// a barrel shifter.
+/// Reduces large arguments (Payne and Hanek): of the 48 terms of 1/pi only those matter whose product with x is no even
+/// integer and not below one ulp of the result: eight, from `first` on, which follows from the exponent. A barrel
+/// shifter moves them to the front.
 UOp sin_double(UOp x, bool cosine, bool fma) {
   constexpr int kPieces = 28, kUsed = 8, kMoved = 20;  // a large x is scaled down by 2^(26 * 20), the pieces up
   const Format& f = format(dtypes::float64);
@@ -315,7 +318,7 @@ UOp sin_double(UOp x, bool cosine, bool fma) {
   for (int i = 0; i < kUsed; i++)
     for (UOp half : {high, low}) {
       t.add(half, pieces[static_cast<size_t>(i)], fma);
-      if (i < 4) t.reduce();  // the integer part ends in these; next to a multiple of pi the sum then stays exact
+      if (i < 4) t.reduce();  // the integer part ends here; near a multiple of pi the sum stays exact
     }
   if (cosine) t.quarter();
   t.reduce();

@@ -93,7 +93,7 @@ void describe_parameters(Program& p, UOp ast) {
   for (UOp u : params) p.nbuffers = std::max(p.nbuffers, static_cast<int>(u.arg<ParamArg>().slot) + 1);
   p.reads.assign(static_cast<size_t>(p.nbuffers), false);
   p.writes = p.reads;
-  for (UOp u : p.linear) {
+  for (UOp u : p.insts) {
     if (u.in(Ops::LOAD | Ops::STORE)) {
       if (const ParamArg* g = global_param(u.src(0)))
         (u.is(Ops::LOAD) ? p.reads : p.writes)[static_cast<size_t>(g->slot)] = true;

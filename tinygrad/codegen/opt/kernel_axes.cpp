@@ -16,11 +16,7 @@ namespace tg {
 namespace {
 constexpr int64_t kMostScratch = int64_t{1} << 40;  // bytes: larger products of sizes are not computed
 
-const char* opt_name(OptOp op) {
-  static const char* names[] = {"TC",       "UPCAST",   "UNROLL", "VECTOR", "LOCAL", "THREAD", "GROUP",
-                                "GROUPTOP", "NOLOCALS", "PADTO",  "SWAP",   "SPLIT", "STAGE"};
-  return names[static_cast<int>(op)];
-}
+constexpr bool is_stage(OptOp op) { return op == OptOp::kStage || op == OptOp::kStageWindow; }
 
 /// True when all reduces of products of `value` are over `loop` and over whatever else is reduced and open in it.
 bool summed_over(UOp sink, UOp value, UOp loop) {
@@ -111,7 +107,7 @@ int KernelAxes::split(int axis, int64_t inner, AxisType type, bool outer) {
 }
 
 void KernelAxes::fail(const Opt& opt, const std::string& why) {
-  throw KernelOptError(str("[opt] ", opt_name(opt.op), " axis ", opt.axis, " arg ", opt.arg, ": ", why));
+  throw KernelOptError(str("[opt] ", name_of(opt.op), " axis ", opt.axis, " arg ", opt.arg, ": ", why));
 }
 
 bool KernelAxes::is_output_loop(int axis) const {
@@ -137,14 +133,15 @@ void KernelAxes::apply(const Opt& opt) {
     applied_.push_back(opt);
     return;
   }
-  const bool around_all = opt.op == OptOp::kStage && opt.axis == -1;
+  const bool around_all = is_stage(opt.op) && opt.axis == -1;
   if (!around_all && (opt.axis < 0 || opt.axis >= static_cast<int>(axes_.size())))
     fail(opt, str("expected an axis below ", axes_.size()));
-  need(stages_.empty() || opt.op == OptOp::kStage || opt.op == OptOp::kThread, opt,
+  need(stages_.empty() || is_stage(opt.op) || opt.op == OptOp::kThread, opt,
        "axes stay as they are once an operand is staged");
   switch (opt.op) {
     case OptOp::kNoLocals: break;
-    case OptOp::kTc: apply_tensor_core(opt); break;
+    case OptOp::kTc:
+    case OptOp::kPacked4: apply_tensor_core(opt); break;
     case OptOp::kUpcast:
     case OptOp::kUnroll: apply_unrolled(opt); break;
     case OptOp::kVector: apply_vector(opt); break;
@@ -158,7 +155,8 @@ void KernelAxes::apply(const Opt& opt) {
     case OptOp::kSplit: apply_split(opt); break;
     case OptOp::kPadTo: apply_pad(opt); break;
     case OptOp::kSwap: apply_swap(opt); break;
-    case OptOp::kStage: apply_stage(opt); break;
+    case OptOp::kStage:
+    case OptOp::kStageWindow: apply_stage(opt); break;
   }
   applied_.push_back(opt);
 }
@@ -166,8 +164,9 @@ void KernelAxes::apply(const Opt& opt) {
 void KernelAxes::apply_tensor_core(const Opt& opt) {
   need(applied_.empty(), opt, "it comes first: the axes are those of another kernel then");
   need(is_reduce_loop(opt.axis), opt, "not a reduce loop");
-  UOp rewritten = opt.arg == kPacked4 ? packed4_kernel(sink_, range(opt.axis), *renderer_).sink
-                                      : with_tensor_core(sink_, range(opt.axis), static_cast<int>(opt.arg), *renderer_);
+  UOp rewritten = opt.op == OptOp::kPacked4
+                      ? packed4_kernel(sink_, range(opt.axis), *renderer_).sink
+                      : with_tensor_core(sink_, range(opt.axis), static_cast<int>(opt.arg), *renderer_);
   need(rewritten && rewritten != sink_, opt, "the instruction does not fit");
   sink_ = rewritten;
   find_axes();
@@ -272,13 +271,13 @@ void KernelAxes::apply_stage(const Opt& opt) {
   if (opt.axis >= 0 && !shared)
     need(is_output_loop(opt.axis) || at(opt.axis).type == AxisType::kThread, opt, "not an output loop");
   const UOps values = stageable(sink_);
-  const StagedOperand staged = staged_operand(opt.arg);
-  need(!shared || !staged.window, opt, "windows are for targets without workgroups");
-  need(staged.operand >= 0 && staged.operand < static_cast<int>(values.size()), opt, "no such operand");
-  UOp value = values[static_cast<size_t>(staged.operand)];
+  const bool window = opt.op == OptOp::kStageWindow;
+  need(!shared || !window, opt, "windows are for targets without workgroups");
+  need(opt.arg >= 0 && opt.arg < static_cast<int64_t>(values.size()), opt, "no such operand");
+  UOp value = values[static_cast<size_t>(opt.arg)];
   need(!shared || opt.axis < 0 || summed_over(sink_, value, range(opt.axis)), opt,
        "the operand is not summed over this loop alone");
-  int64_t bytes = scratch_bytes(value, opt.axis, staged.window);
+  int64_t bytes = scratch_bytes(value, opt.axis, window);
   need(bytes > 0, opt, "the operand can't be staged there");
   for (const Stage& s : stages_) {
     need(s.value != value, opt, "the operand is staged already");
@@ -286,7 +285,7 @@ void KernelAxes::apply_stage(const Opt& opt) {
   }
   if (shared) need(bytes <= renderer_->target().shared_bytes, opt, "the panels don't fit in the memory of a group");
   else need(bytes <= renderer_->target().l2_bytes, opt, "the panels don't fit in the second level cache");
-  stages_.push_back({value, opt.axis, staged.window});
+  stages_.push_back({value, opt.axis, window});
 }
 
 bool KernelAxes::is_around(int axis, int loop) const {

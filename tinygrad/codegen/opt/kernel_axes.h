@@ -5,9 +5,11 @@
 /// as a LOOP, too), so axis numbers stay valid.
 ///
 /// op         axis           arg
-/// kTc        a reduce axis  computes sums of products over it by matrix instruction n of target/tensor_core.h, or,
-///                           with kPacked4, by dot products of 4-bit values (codegen/opt/packed4.h). Comes first: the
-///                           axes are then those of the rewritten kernel
+/// kTc        a reduce axis  computes sums of products over it by matrix instruction n of target/tensor_core.h. Comes
+///                           first: the axes are then those of the rewritten kernel
+/// kPacked4   a reduce axis  computes sums of products over it by dot products of 4-bit values
+///                           (codegen/opt/packed4.h): the axis walks bytes that hold two values each, four bytes become
+///                           a lane. Comes first, as kTc does
 /// kUpcast    an output axis its inner n become UPCAST; 0: all of it
 /// kUnroll    a reduce axis  its inner n become UNROLL; 0: all of it
 /// kVector    any axis       its inner n become the lanes; several axes may share them when no value depends on two
@@ -21,10 +23,11 @@
 /// kPadTo     any axis       pads the size to a multiple of n; before any split of the axis
 /// kSwap      a loop         exchanges its position in the nest with that of loop n
 /// kSplit     any axis       its inner n become a loop of their own: a cache block
-/// kStage     an output loop computes an operand into scratch memory once per iteration of the loop; -1: once, around
-///                           all loops. n is stage_arg(operand, kind): the operand's number in stageable(sink) and
-///                           whether it is a panel or a window. After all splits. On a target with workgroups the
+/// kStage     an output loop computes operand n of stageable(sink) into scratch memory, a panel, once per iteration of
+///                           the loop; -1: once, around all loops. After all splits. On a target with workgroups the
 ///                           loop is one of a reduce, and the memory is the workgroup's
+/// kStageWindow              the same for an operand that slides over memory (codegen/scratch/window.h); not on targets
+///                           with workgroups
 #pragma once
 #include <string>
 #include <vector>
@@ -37,18 +40,6 @@ namespace tg {
 struct KernelOptError : Error {
   using Error::Error;
 };
-
-/// The operand that kStage computes into scratch memory, and how it is laid out there (codegen/scratch/window.h). The
-/// number is what users write and caches hold.
-struct StagedOperand {
-  int operand = 0;
-  bool window = false;
-};
-constexpr int64_t kWindow = 32;  ///< added to the operand's number: a window instead of a panel
-constexpr int64_t stage_arg(StagedOperand s) { return s.operand + (s.window ? kWindow : 0); }
-constexpr StagedOperand staged_operand(int64_t arg) {
-  return {static_cast<int>(arg >= kWindow ? arg - kWindow : arg), arg >= kWindow};
-}
 
 /// A kernel AST with its axes while optimisations are chosen.
 class KernelAxes {
@@ -97,7 +88,7 @@ class KernelAxes {
   bool is_around(int axis, int at) const;
   /// Throws KernelOptError and changes nothing when the opt does not fit.
   void apply(const Opt& opt);
-  const std::vector<Opt>& applied() const { return applied_; }
+  const Opts& applied() const { return applied_; }
   bool no_locals() const { return no_locals_; }
   /// Returns the bytes of scratch memory that operand `value` takes when it is staged at the loop `axis`; 0: it can't
   /// be.
@@ -139,7 +130,7 @@ class KernelAxes {
   std::vector<Axis> axes_;
   std::vector<int> order_;
   std::vector<Origin> origins_;
-  std::vector<Opt> applied_;
+  Opts applied_;
   std::vector<Stage> stages_;
   bool no_locals_ = false;
 };

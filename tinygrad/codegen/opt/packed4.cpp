@@ -103,8 +103,7 @@ UOp block_range(const AffineIndex& index, UOp range, const UOps& reduced, int64_
 }  // namespace
 
 Packed4Kernel packed4_kernel(UOp sink, UOp range, const Renderer& renderer) {
-  const Target& t = renderer.target();
-  if (t.renderer != "LLVM" || t.vector_bytes < 64 || !t.has("avx512bw")) return {};
+  if (!renderer.has_packed4()) return {};
   const UOps order = sink.toposort();
   UOp reduce = sum_of_products(order);
   if (!reduce) return {};

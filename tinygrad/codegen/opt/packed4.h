@@ -1,4 +1,4 @@
-/// \file 4-bit packed dot products: what OptOp::kTc with kPacked4 does to a kernel.
+/// \file 4-bit packed dot products: what OptOp::kPacked4 does to a kernel.
 ///
 /// A byte holds two values of four bits. Four bytes are a 32-bit word, and a lane is a word: the values of a lane come
 /// out of it by shifts and masks, without moving bytes between lanes.
@@ -6,9 +6,6 @@
 #include "tinygrad/codegen/opt/kernel_axes.h"
 
 namespace tg {
-
-/// OptOp::kTc with this number: the axis walks bytes that hold two values each; four bytes become a lane.
-constexpr int64_t kPacked4 = 64;
 
 /// A kernel whose lanes are 32-bit words: 64 bytes, of one block or of several neighbouring ones, fill a register, and
 /// its bytes are unrolled.

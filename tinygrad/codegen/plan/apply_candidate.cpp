@@ -177,9 +177,8 @@ void Application::apply_stages() {
       if (after_thread_ != thread_) at = after_thread_;
       else if (place != c_.order.begin() && is_output_loop(place[-1])) at = place[-1];
     }
-    const int64_t operand = s.operand + (CostModel::is_window(c_, s.operand) ? kWindow : 0);
     try {
-      kernel_.apply({OptOp::kStage, at, operand});
+      kernel_.apply({CostModel::is_window(c_, s.operand) ? OptOp::kStageWindow : OptOp::kStage, at, s.operand});
     } catch (const KernelOptError&) {}  // more than the cache holds after all: it is read where it lies
   }
 }

@@ -73,10 +73,10 @@ bool choose_packed4(KernelAxes& kernel, const Renderer& renderer) {
     const Packed4Kernel packed = packed4_kernel(kernel.sink(), kernel.range(axis), renderer);
     if (!packed.sink) continue;
     KernelAxes k(kernel);
-    k.apply({OptOp::kTc, axis, kPacked4});
+    k.apply({OptOp::kPacked4, axis});
     const UOps operands = stageable(k.sink());
     const auto operand = std::find(operands.begin(), operands.end(), packed.factor);
-    if (operand == operands.end()) continue;
+    if (operand == operands.end() || operand - operands.begin() >= Candidate::kMaxOperands) continue;
     const std::optional<Candidate> c = packed4_candidate(k, packed, static_cast<int>(operand - operands.begin()));
     if (!c) continue;
     apply_candidate(k, *c, renderer);

@@ -30,20 +30,14 @@ void choose_ranges(PlanRequest& r) {
 
 Hash128 KernelPlan::hash() const {
   Hash128 h = ast.key();
-  for (const Opt& o : opts) {
-    h.add(static_cast<uint64_t>(o.op));
-    h.add(static_cast<uint64_t>(o.axis));
-    h.add(static_cast<uint64_t>(o.arg));
-  }
+  add_to_hash(h, opts);
   return h;
 }
 
 std::ostream& operator<<(std::ostream& os, const KernelPlan& plan) {
   os << plan.variant << ", " << plan.form;
   if (plan.cycles > 0) os << ", " << plan.cycles << " cycles";
-  os << ':';
-  for (const Opt& o : plan.opts) os << ' ' << o;
-  return os;
+  return os << ": " << to_text(plan.opts);
 }
 
 std::optional<KernelPlan> plan_scheduled(UOp ast, const Renderer& renderer, const CodegenOptions& options,

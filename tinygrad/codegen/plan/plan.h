@@ -12,7 +12,7 @@ namespace tg {
 
 struct KernelPlan {
   UOp ast{};                      ///< the kernel that `opts` are for: its ranges are chosen, reused values spilled
-  std::vector<Opt> opts{};        ///< all of them, in the order they are applied
+  Opts opts{};                    ///< all of them, in the order they are applied
   bool final = false;             ///< its loops are those of the program already: nothing is applied
   double cycles = 0;              ///< predicted, one core; 0: the cost model was not asked
   const char* variant = "none";   ///< the row of the table (codegen/plan/variants.h) that chose the opts

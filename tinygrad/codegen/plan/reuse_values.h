@@ -14,7 +14,7 @@ class FinalRanges;
 /// around the reduce use the same memory one after another: place_reused_values() omits these loops from the index.
 UOp reuse_reduce_values(UOp sink, const Renderer& renderer, KernelContext& names);
 
-/// True when something is spilled: then the passes behind "opts" have work even if no OptOp is applied.
+/// True when something is spilled: then the passes behind "apply opts" have work even if no OptOp is applied.
 bool has_reused_values(UOp sink);
 
 /// Gives spilled values their final index: the ranges of the reduce, and those coordinates around it that are not

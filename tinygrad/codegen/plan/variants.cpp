@@ -7,9 +7,9 @@
 #include "tinygrad/codegen/cost/cost_model.h"
 #include "tinygrad/codegen/decomp/decomp.h"
 #include "tinygrad/codegen/opt/tensor_core_product.h"
+#include "tinygrad/codegen/plan/attention_blocks.h"
 #include "tinygrad/codegen/plan/flatten_rows.h"
 #include "tinygrad/codegen/plan/heuristic.h"
-#include "tinygrad/codegen/plan/online_softmax.h"
 #include "tinygrad/codegen/plan/packed4_plan.h"
 #include "tinygrad/codegen/plan/prefix.h"
 #include "tinygrad/codegen/scratch/lower_stage.h"
@@ -48,7 +48,7 @@ double PlanRequest::cycles() {
   return c ? c->cycles : INFINITY;
 }
 
-const std::vector<Opt>* PlanRequest::given() const {
+const Opts* PlanRequest::given() const {
   const KernelInfo& info = plan.ast.arg<KernelInfo>();
   return info.opts_to_apply ? &*info.opts_to_apply : options.opts ? &*options.opts : nullptr;
 }
@@ -80,9 +80,11 @@ void apply_divisor(KernelAxes& kernel, OptOp op, int axis, std::initializer_list
 bool always(PlanRequest&) { return true; }
 bool plan_nothing(PlanRequest&) { return true; }
 
-bool is_attention(PlanRequest& r) { return !r.renderer.has_locals() && online_form(r.plan.ast); }
+bool is_attention(PlanRequest& r) { return !r.renderer.has_locals() && r.plan.ast.arg<KernelInfo>().attention; }
 bool plan_attention(PlanRequest& r) {
-  r.plan.ast = lower_stages(online_blocks(r.plan.ast, *online_form(r.plan.ast), r.renderer, r.names), r.names);
+  const std::optional<AttentionForm> form = match_attention(r.plan.ast);
+  TG_ASSERT(form, "a kernel marked as attention stores another value: ", r.plan.ast);
+  r.plan.ast = lower_stages(attention_blocks(r.plan.ast, *form, r.renderer, r.names), r.names);
   r.plan.final = true;
   return true;
 }

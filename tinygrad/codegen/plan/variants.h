@@ -27,7 +27,7 @@ class PlanRequest {
   /// Returns the predicted cycles of the best candidate, infinite where there is none.
   double cycles();
   /// Returns the opts that the kernel or the options ask for; null: they ask for none.
-  const std::vector<Opt>* given() const;
+  const Opts* given() const;
   /// Returns the plan with the opts that were applied to axes().
   KernelPlan finish() &&;
 

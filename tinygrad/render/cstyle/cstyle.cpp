@@ -8,6 +8,7 @@
 
 #include "tinygrad/render/cstyle/cstyle_writer.h"
 #include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/variables.h"
 
 namespace tg {
 namespace {

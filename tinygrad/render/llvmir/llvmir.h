@@ -19,6 +19,7 @@ class LlvmRenderer final : public Renderer {
   bool has_threads() const override { return true; }
   bool has_prefetch() const override { return true; }
   bool has_rare_choices() const override { return true; }
+  bool has_packed4() const override { return target().vector_bytes >= 64 && target().has("avx512bw"); }
   std::vector<const TensorCore*> tensor_cores() const override { return tensor_cores_of(target()); }
   std::string render(const Program& p) const override;
 };

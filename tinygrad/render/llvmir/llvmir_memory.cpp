@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tinygrad/render/llvmir/llvmir_writer.h"
+#include "tinygrad/uop/variables.h"
 
 namespace tg {
 namespace {

@@ -1,4 +1,4 @@
-/// \file Tensors after a kernel of the user's own: AFTER(storage, CALL(kernel, storage...)).
+/// \file User-defined kernels in tensor graphs: AFTER(storage, CALL(kernel, storage...)).
 #include "tinygrad/schedule/custom.h"
 #include "tinygrad/tensor/grad/function.h"
 #include "tinygrad/tensor/impl.h"
@@ -24,7 +24,7 @@ PreparedKernel prepare_kernel(const Tensors& buffers) {
     TG_CHECK(DeviceError, d.empty() || d == device, "[custom_kernel] got a tensor on ", d, " among tensors on ", device,
              ", expected one device: move it with .to(device)");
     p.buffers.push_back(
-        kernel_param(i, shard_shape(u), ops::strong_type(u)));  // of several devices: each runs it on its shard
+        kernel_param(i, shard_shape(u), ops::strong_type(u)));  // sharded: each device runs it on its shard
     p.arguments.push_back(has_buffer_identity(u) ? u : materialize(u, device));
     if (UOp raw = buffers[i].uop(); raw != u)
       note_dropped(u, raw, Lost::kUnlessReached);  // the kernel reads storage, which is a leaf

@@ -10,6 +10,7 @@
 #include "tinygrad/tensor/node_ops.h"
 #include "tinygrad/tensor/state/effects.h"
 #include "tinygrad/uop/multi.h"
+#include "tinygrad/uop/variables.h"
 #include "tinygrad/uop/walk.h"
 
 namespace tg {
@@ -17,8 +18,6 @@ using namespace tensor_detail;
 
 namespace {
 constexpr const char* kCheckpoint = "checkpoint";
-bool is_variable(UOp u) { return u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kAlu; }
-bool is_bound(UOp u) { return u.is(Ops::AFTER) && is_variable(u.src(0)); }
 /// Makes the parameter that stands for an argument in a body.
 UOp param_like(UOp u, size_t slot) {
   auto s = static_cast<int64_t>(slot);
@@ -32,7 +31,7 @@ UOp param_like(UOp u, size_t slot) {
 }
 
 bool has_memory(UOp buffer) {
-  const BufferRef b = buffer_table::get(static_cast<uint64_t>(buffer.arg<ParamArg>().slot));
+  const BufferRef b = buffer_table::get(buffer);
   return b && b->is_allocated();
 }
 

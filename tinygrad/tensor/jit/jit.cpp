@@ -92,7 +92,7 @@ std::vector<JitCore::Input> JitCore::check_inputs(const JitInputs& in) {
         continue;
       }
       out[i].node = b;
-      out[i].memory = memory_of_node(b);
+      out[i].memory = buffer_table::get(b);
       const UOp known = state_ && i < state_->patterns.size() ? state_->patterns[i].get() : UOp();
       out[i].pattern = known && u == b && is_pattern_of(known, b) ? known : input_pattern(u);
     }

@@ -89,7 +89,7 @@ std::vector<std::pair<std::string, BufferRef>> memory_by_name(
     realize({t});
     GraphScope g;
     UOp b = buffer_below(current_view(t.uop()));
-    if (b) out.emplace_back(name, memory_of_node(b));
+    if (b) out.emplace_back(name, buffer_table::get(b));
   }
   return out;
 }
@@ -128,7 +128,7 @@ void JitCore::write(ByteWriter& w, std::vector<StoredMemory>& memory,
     if (o.kind == Output::kFixed) {
       UOp u = current_view(o.fixed.uop()), b = buffer_below(u);
       view = b ? view_pattern(u, nullptr) : u;
-      if (b) index = table.add(memory_of_node(b));
+      if (b) index = table.add(buffer_table::get(b));
     }
     outputs.value<uint8_t>(o.kind);
     outputs.value(index);
@@ -276,11 +276,11 @@ class JitCore::Reader {
              " in the state, expected it as when the function was saved");
     Tensor t = it->second.to(want.device_name()).contiguous().realize();
     UOp node = buffer_below(current_view(t.uop()));
-    TG_CHECK(ValueError, node && node.dtype() == want.dtype() && memory_of_node(node)->size() == want.size(),
+    TG_CHECK(ValueError, node && node.dtype() == want.dtype() && buffer_table::get(node)->size() == want.size(),
              "[load_jit] got tensor ", name, " as ", t.dtype(), " ", t.shape(), ", expected ", want.size(),
              " elements of ", want.dtype());
     core_->held_.push_back(t);
-    return memory_of_node(node);
+    return buffer_table::get(node);
   }
   void read_parts() {
     parts_.resize(r_.size(28));

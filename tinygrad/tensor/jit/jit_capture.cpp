@@ -194,7 +194,7 @@ void JitCore::Capture::add_readers_of_written(Tensors& pending) const {
     if (auto p = m.lock()) written.insert(p.get());
   const auto is_written = [&](UOp n) {
     return n.is(Ops::BUFFER) && n.arg<ParamArg>().addrspace == AddrSpace::kGlobal &&
-           written.contains(memory_of_node(n).get());
+           written.contains(buffer_table::get(n).get());
   };
   GraphScope g;
   each_live([&](Tensor::Impl& i) {
@@ -308,7 +308,8 @@ void JitCore::Capture::store_slot_values() {
     const Tensor& t = escaped_[k];
     const DryRun::Slot& s = core_.dry_run_->escaped[k];
     const UOp value = ops::strong(current_view(t.uop()));
-    const bool state = s.storage && (is_read(memory_of_node(s.storage).get(), plan_.runs) || is_read(s.storage, value));
+    const bool state =
+        s.storage && (is_read(buffer_table::get(s.storage).get(), plan_.runs) || is_read(s.storage, value));
     if (auto earlier = s.impl.lock()) {
       TG_CHECK(JitError, s.result, "[jit] ", core_.name_, " leaves a tensor of shape ", t.shape(),
                " outside of its results in each call and keeps the earlier ones (a list?): return it, or assign() to "
@@ -403,8 +404,8 @@ void JitCore::Capture::check_something_captured() const {
     UOp u = current_view(t.uop()), b = buffer_below(u);
     const Shape shape = shape_of(u);
     return (!shape.symbolic() && shape.numel() == 0) ||
-           (b &&
-            std::any_of(inputs_.begin(), inputs_.end(), [&](const Input& i) { return i.memory == memory_of_node(b); }));
+           (b && std::any_of(inputs_.begin(), inputs_.end(),
+                             [&](const Input& i) { return i.memory == buffer_table::get(b); }));
   };
   GraphScope scope;
   const bool views = !out_.empty() && std::all_of(out_.begin(), out_.end(), view_of_input);
@@ -456,7 +457,7 @@ void JitCore::Capture::classify_outputs() {
     o.requires_grad = out_[i].requires_grad();
     UOp u = out_[i].uop(), b = buffer_below(u);
     if (b) check_bound(u);
-    const BufferRef memory = b ? memory_of_node(b) : nullptr;
+    const BufferRef memory = b ? buffer_table::get(b) : nullptr;
     if (const auto input = input_of_.find(memory.get()); memory && input != input_of_.end()) {
       o.kind = Output::kInput;
       o.index = input->second;
@@ -546,7 +547,8 @@ void JitCore::Capture::add_written_gradients() {
   };
   for (const EscapingGradient& l : before_.kept(unwanted)) {
     bool written = false;
-    each_base(current_view(l.grad->uop), [&](UOp b) { written |= b.is(Ops::BUFFER) && is_written(memory_of_node(b)); });
+    each_base(current_view(l.grad->uop),
+              [&](UOp b) { written |= b.is(Ops::BUFFER) && is_written(buffer_table::get(b)); });
     if (written) s.gradients.push_back(l);
   }
 }

@@ -4,14 +4,10 @@
 #include <algorithm>
 
 #include "tinygrad/tensor/state/effects.h"
+#include "tinygrad/uop/variables.h"
 
 namespace tg::tensor_detail {
 
-bool is_variable(UOp u) { return u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kAlu; }
-bool is_bound(UOp u) {
-  return u.is(Ops::AFTER) && u.nsrc() == 2 && is_variable(u.src(0)) && u.src(1).is(Ops::STORE) &&
-         u.src(1).src(1).is_const();
-}
 bool is_whole(UOp p) { return p.is(Ops::PARAM); }
 bool is_pattern_of(UOp p, UOp b) {
   return p.is(Ops::PARAM) && p.dtype() == b.dtype() && p.src(0) == b.src(0) &&
@@ -19,7 +15,7 @@ bool is_pattern_of(UOp p, UOp b) {
 }
 
 namespace {
-int64_t value_of(UOp bound) { return static_cast<int64_t>(bound.src(1).src(1).const_int()); }
+int64_t value_of(UOp bound) { return static_cast<int64_t>(value_of_bound(bound).const_int()); }
 UOp storage_param(UOp buffer, UOp dims) {
   return UOp::make(Ops::PARAM, buffer.dtype(), {dims},
                    ParamArg{0, AddrSpace::kGlobal, buffer.arg<ParamArg>().device, "", 0, 0});
@@ -47,7 +43,6 @@ UOp buffer_below(UOp u) {
   u = below_views(u);
   return u.is(Ops::BUFFER) ? u : UOp();
 }
-BufferRef memory_of_node(UOp b) { return buffer_table::get(static_cast<uint64_t>(b.arg<ParamArg>().slot)); }
 
 UOp view_pattern(UOp u, BoundValues* values) {
   UOp b = buffer_below(u), p = storage_param(b, b.src(0));

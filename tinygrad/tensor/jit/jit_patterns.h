@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "tinygrad/runtime/buffer.h"
 #include "tinygrad/uop/uop.h"
 
 namespace tg::tensor_detail {
@@ -13,8 +12,6 @@ namespace tg::tensor_detail {
 /// Variables by name with a value of each.
 using BoundValues = std::vector<std::pair<std::string, int64_t>>;
 
-bool is_variable(UOp u);
-bool is_bound(UOp u);
 /// Appends the bound variables in an expression with their values.
 void append_bound_values(UOp expression, BoundValues* out);
 /// Returns a bound variable, or an expression of some, as text without the values: name and bounds of each, and which
@@ -23,7 +20,6 @@ std::string unbound_text(UOp u);
 
 /// The BUFFER below the views a tensor is; empty when something else is in the way.
 UOp buffer_below(UOp u);
-BufferRef memory_of_node(UOp buffer);
 /// Returns a view without what differs from call to call: its storage is a parameter, its variables are unbound. Their
 /// values are appended to `values`.
 UOp view_pattern(UOp u, BoundValues* values);

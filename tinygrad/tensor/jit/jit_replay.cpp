@@ -5,6 +5,7 @@
 #include "tinygrad/tensor/jit/jit_patterns.h"
 #include "tinygrad/tensor/jit/jit_state.h"
 #include "tinygrad/tensor/node_ops.h"
+#include "tinygrad/uop/variables.h"
 
 namespace tg {
 using namespace tensor_detail;
@@ -93,7 +94,7 @@ class JitCore::ReplayCall {
       Tensor copy = in_.tensors[i].clone().realize();
       GraphScope g;
       UOp u = current_view(copy.uop()), b = buffer_below(u);
-      inputs_[i] = {b, input_pattern(u), memory_of_node(b)};
+      inputs_[i] = {b, input_pattern(u), buffer_table::get(b)};
     }
   }
   void check_input(size_t i, UOp got, UOp want) const {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "tinygrad/tensor/jit/jit_patterns.h"
+#include "tinygrad/runtime/buffer.h"
 #include "tinygrad/tensor/jit/jit_state.h"
 
 namespace tg::tensor_detail {
@@ -15,7 +15,7 @@ std::atomic<void (*)()> g_collect{nullptr};
 template <class F> void each_storage(UOp u, F&& f) {
   each_base(current_view(u), [&](UOp b) {
     if (b.is(Ops::BUFFER))
-      if (BufferRef m = memory_of_node(b)) f(m);
+      if (BufferRef m = buffer_table::get(b)) f(m);
   });
 }
 bool same(const std::weak_ptr<Tensor::Impl>& a, const Tensor::Impl* b) { return a.lock().get() == b; }

@@ -80,27 +80,17 @@ UOp brought(const Shards& s, const Names& from, int axis, size_t i, size_t n, co
 class Lowering {
  public:
   Shards run(UOp root) {
-    UOps stack{root};
-    while (!stack.empty()) {
-      UOp u = stack.back();
-      if (!has_multi(u) || done_.contains(u.node())) {
-        stack.pop_back();
-        continue;
-      }
-      size_t before = stack.size();
-      if (UOp f = Graph::global().forwarded(u)) {
-        if (has_multi(f) && !done_.contains(f.node())) stack.push_back(f);
-        if (stack.size() != before) continue;
-        keep(u, get(f));
-        stack.pop_back();
-        continue;
-      }
-      for (size_t i = u.nsrc(); i-- > (u.is(Ops::CALL) ? 1 : 0);)
-        if (has_multi(u.src(i)) && !done_.contains(u.src(i).node())) stack.push_back(u.src(i));
-      if (stack.size() != before) continue;
-      keep(u, lowered(u));
-      stack.pop_back();
-    }
+    UOp later;
+    walk(
+        root, [&](UOp u) { return !has_multi(u) || done_.contains(u.node()); },
+        [&](UOp u) {
+          later = Graph::global().forwarded(u);
+          return later ? std::span<const UOp>(&later, 1) : u.srcs().subspan(u.is(Ops::CALL) ? 1 : 0);
+        },
+        [&](UOp u) {
+          const UOp f = Graph::global().forwarded(u);
+          keep(u, f ? get(f) : lowered(u));
+        });
     return get(root);
   }
   int64_t settings = -1;

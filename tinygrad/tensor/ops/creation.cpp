@@ -193,8 +193,7 @@ Tensor Tensor::from_bytes(std::span<const std::byte> data, DType dtype, const Sh
   }
   const std::string device = Device::canonical(o.device);
   UOp u = new_storage(shape, dtype, is_device_list(device) ? split_devices(device)[0] : device);
-  if (!data.empty())
-    with_oom_report([&] { buffer_table::get(static_cast<uint64_t>(u.arg<ParamArg>().slot))->copy_in(data); });
+  if (!data.empty()) with_oom_report([&] { buffer_table::get(u)->copy_in(data); });
   Tensor t = s(u);
   if (is_device_list(device)) t = t.to(device);
   if (want != dtype) t = t.cast(want);
@@ -250,7 +249,7 @@ Tensor Tensor::ones(const Shape& shape, const TensorOptions& o) { return full(sh
 Tensor Tensor::empty(const Shape& shape, const TensorOptions& o) {
   OpScope s;
   check_shape(shape, "empty");
-  Tensor t = s(new_storage(ops::greatest(shape), o.dtype.value_or(dtypes::default_float()), o.device));
+  Tensor t = s(new_storage(ops::max_shape(shape), o.dtype.value_or(dtypes::default_float()), o.device));
   if (shape.symbolic()) t = s(t.shrink_to(shape));
   if (o.requires_grad) t.requires_grad_(*o.requires_grad);
   return t;

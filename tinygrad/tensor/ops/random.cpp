@@ -129,7 +129,7 @@ Tensor unit(const Shape& shape, DType d, const std::string& device, const char* 
              ", expected sizes that are not negative");
   if (shape.symbolic())
     // The same number of draws for every value of the variable.
-    return unit(ops::greatest(shape), d, device, op).shrink_to(shape);
+    return unit(ops::max_shape(shape), d, device, op).shrink_to(shape);
   int64_t n = shape.numel();
   if (n == 0) return Tensor::from_uop(ops::full(shape, 0, d));
   int size = d.itemsize();

@@ -142,7 +142,7 @@ int64_t chunk_length(int64_t others, int64_t n, int64_t k) {
 /// Returns the positions of the k largest of the last axis in order, the first of equals first. The k largest are in
 /// the k chunks with the largest maxima (of equal maxima the first). These chunks keep the order of the axis, so equal
 /// candidates keep theirs.
-Tensor places_of_greatest(const Tensor& keys, int64_t k) {
+Tensor indices_of_largest(const Tensor& keys, int64_t k) {
   const Shape sh = keys.shape();
   const int64_t n = sh.back().value();
   if (k == 1) return keys.argmax({.axis = -1, .keepdim = true}).contiguous();
@@ -161,12 +161,12 @@ Tensor places_of_greatest(const Tensor& keys, int64_t k) {
   if (n % c)
     padded = Tensor::cat({keys, Tensor::from_uop(ops::full(with_last({chunks * c - n}), lowest, keys.dtype()))}, -1);
   const Tensor best =
-      places_of_greatest(padded.reshape(with_last({chunks, c})).max(-1).contiguous(), k).cast(place_dtype(n));
+      indices_of_largest(padded.reshape(with_last({chunks, c})).max(-1).contiguous(), k).cast(place_dtype(n));
   const Tensor chunk = best.gather(-1, order(best, false)).contiguous();
   const Tensor at = (chunk.unsqueeze(-1) * c + Tensor::arange(c)).reshape(with_last({k * c}));
   Tensor candidates = keys.gather(-1, at);
   if (n % c) candidates = (at < n).where(candidates, Tensor::from_uop(ops::full({}, lowest, keys.dtype())));
-  return at.gather(-1, places_of_greatest(candidates.contiguous(), k)).contiguous();
+  return at.gather(-1, indices_of_largest(candidates.contiguous(), k)).contiguous();
 }
 }  // namespace
 
@@ -195,7 +195,7 @@ std::pair<Tensor, Tensor> Tensor::topk(int64_t k, int axis, bool largest, bool s
   if (max_numel() && k && (k == 1 || chunk_length(max_numel() / n, n, k) > 1)) {
     const Tensor x = transpose(a, last).cast(stored_dtype());
     const Tensor index =
-        places_of_greatest(rank_keys(x.dtype().is_fp8() ? x.detach().to_float() : x.detach(), largest), k);
+        indices_of_largest(rank_keys(x.dtype().is_fp8() ? x.detach().to_float() : x.detach(), largest), k);
     return {s(x.gather(last, index).transpose(a, last)), s(index.transpose(a, last))};
   }
   auto [v, i] = sort(axis, largest);

@@ -23,7 +23,7 @@ void write_storage(UOp place, UOp value) {
   TG_CHECK(Error, piece, "[assign] got elements of ", device_of(place),
            " that do not lie in one piece: a non-contiguous view is not supported");
   UOpRef hold(piece);
-  buffer_table::get(static_cast<uint64_t>(piece.arg<ParamArg>().slot))->copy_in(Tensor::from_uop(value).bytes());
+  buffer_table::get(piece)->copy_in(Tensor::from_uop(value).bytes());
 }
 
 /// Returns the view a write to `u` goes to, and the value it stores there: through movement only, in the type of the

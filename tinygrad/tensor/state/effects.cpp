@@ -29,7 +29,7 @@ template <class F> void each_memory(UOp u, F f) {
 }
 bool has_contents(UOp buffer) {
   if (!buffer.is(Ops::BUFFER)) return true;
-  BufferRef b = buffer_table::get(static_cast<uint64_t>(buffer.arg<ParamArg>().slot));
+  BufferRef b = buffer_table::get(buffer);
   return b && b->is_allocated();
 }
 bool writes_part(UOp effect) { return effect.src(1).is(Ops::STORE) && effect.src(1).src(0) != effect.src(0); }
@@ -218,8 +218,7 @@ namespace {
 UOp successor_of(UOp b) {
   const ParamArg& arg = b.arg<ParamArg>();
   UOp n = new_buffer(shape_of(b), b.dtype(), arg.device);
-  buffer_table::attach(static_cast<uint64_t>(n.arg<ParamArg>().slot),
-                       buffer_table::get(static_cast<uint64_t>(arg.slot)));
+  buffer_table::attach(static_cast<uint64_t>(n.arg<ParamArg>().slot), buffer_table::get(b));
   n.node()->flags |= b.node()->flags & Node::kNeedsGrad;
   note_overwritten(b, n);
   return n;
@@ -329,7 +328,7 @@ class PendingFlush {
  private:
   TrackedMemory* find(UOp buffer) const {
     if (!buffer.is(Ops::BUFFER)) return nullptr;
-    auto it = index_.find(buffer_table::get(static_cast<uint64_t>(buffer.arg<ParamArg>().slot)).get());
+    auto it = index_.find(buffer_table::get(buffer).get());
     return it == index_.end() ? nullptr : &tracked_[it->second];
   }
 

@@ -45,7 +45,7 @@ List& list() {
 
 /// Returns the identity of a BUFFER's memory, whichever views of it there are; its node while it has none.
 const void* memory_behind(UOp buffer) {
-  const BufferRef b = buffer_table::get(static_cast<uint64_t>(buffer.arg<ParamArg>().slot));
+  const BufferRef b = buffer_table::get(buffer);
   return b ? static_cast<const void*>(&b->base()) : buffer.node();
 }
 void add_memory(UOp u, std::vector<const void*>& out) {

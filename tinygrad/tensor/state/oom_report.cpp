@@ -22,7 +22,7 @@ std::string largest_tensors() {
     UOp u = current_view(i.uop), b = below_views(u);
     tensors++;
     if (!b.is(Ops::BUFFER)) return;
-    BufferRef m = buffer_table::get(static_cast<uint64_t>(b.arg<ParamArg>().slot));
+    BufferRef m = buffer_table::get(b);
     if (!m || !m->is_allocated()) return;
     Buffer* memory = &m->base();
     for (const Line& l : all)

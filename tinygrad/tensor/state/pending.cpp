@@ -37,7 +37,7 @@ Expression expression_of(UOp root, MemoScope& seen, const std::unordered_set<con
     seen.mark(u);
     e.nodes++;
     if (u.is(Ops::BUFFER)) {
-      if (BufferRef b = buffer_table::get(static_cast<uint64_t>(u.arg<ParamArg>().slot)); b && b->is_allocated()) {
+      if (BufferRef b = buffer_table::get(u); b && b->is_allocated()) {
         e.read += b->nbytes();
         if (!shown.contains(u.node())) e.held += b->nbytes();
       }

@@ -29,7 +29,7 @@ BufferRef contiguous_memory(const Tensor& t) {
     x = Tensor::from_uop(materialize(v, device_or_default(v))).realize();
     u = current_view(x.uop());
   }
-  BufferRef b = buffer_table::get(static_cast<uint64_t>(u.arg<ParamArg>().slot));
+  BufferRef b = buffer_table::get(u);
   TG_ASSERT(b, "no memory behind ", u);
   b->ensure_allocated();  // made by empty() and never written: undefined contents
   return b;
@@ -53,7 +53,7 @@ std::optional<std::vector<std::byte>> literal_bytes(const Tensor& t) {
 /// Returns the storage behind a materialized symbolic tensor, which is the first elements of each axis of a BUFFER with
 /// room for the maximum sizes; empty for other values.
 UOp backing_buffer(UOp v) {
-  if (!v.is(Ops::SHRINK) || shape_of(v.src(0)) != ops::greatest(shape_of(v))) return {};
+  if (!v.is(Ops::SHRINK) || shape_of(v.src(0)) != ops::max_shape(shape_of(v))) return {};
   for (UOp offset : v.src(1).srcs())
     if (!offset.is_const() || offset.const_int() != 0) return {};
   UOp b = current_view(v.src(0));

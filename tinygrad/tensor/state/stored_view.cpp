@@ -38,7 +38,7 @@ UOp storage_as(UOp u, DType d, const Shape& shape) {
   UOp b = current_view(u);
   for (; b.in(Ops::RESHAPE | Ops::SHRINK | Ops::BITCAST | Ops::DETACH); b = current_view(b.src(0))) chain.push_back(b);
   if (!b.is(Ops::BUFFER)) return {};
-  BufferRef storage = buffer_table::get(static_cast<uint64_t>(b.arg<ParamArg>().slot));
+  BufferRef storage = buffer_table::get(b);
   if (!storage) return {};
   int64_t byte = 0;
   for (size_t i = chain.size(); i-- > 0;) {

@@ -1,5 +1,5 @@
-/// \file The loops of weighted means, their totals and products of scores in blocks.
-#include "tinygrad/codegen/plan/online_softmax.h"
+/// \file The loops of attention, its normalizers and the products of its gradient in blocks of scores.
+#include "tinygrad/codegen/plan/attention_blocks.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,21 +15,21 @@
 namespace tg {
 namespace {
 constexpr int64_t kMostRows = 128;   // of a tile
-constexpr int64_t kMostBlock = 256;  // of the mean's range
+constexpr int64_t kMostBlock = 256;  // keys of a block
 constexpr int64_t kVectors = 2;      // of a register tile
 
 using Map = std::vector<std::pair<UOp, UOp>>;
 
 int64_t ceil_div(int64_t n, int64_t d) { return (n + d - 1) / d; }
 UOp ceil_div(UOp n, int64_t d) { return UOp::alu(Ops::FLOORDIV, {n + ConstValue(d - 1), UOp::constant(d)}); }
-/// The greatest divisor of n that is a multiple of `step` and at most `most`; 0: there is none.
+/// Returns the largest divisor of n that is a multiple of `step` and at most `most`; 0: there is none.
 int64_t part(int64_t n, int64_t step, int64_t most) {
   int64_t d = std::max(most / step * step, step);
   while (d && n % d) d -= step;
   return d;
 }
-/// The size of the parts of n, a multiple of `step` and at most `most`: equal ones if they are not much smaller, else
-/// as few as there can be.
+/// Returns the size of the parts of n, a multiple of `step` and at most `most`: of equal ones if they are not much
+/// smaller, else of as few as possible.
 int64_t part_or_tail(int64_t n, int64_t step, int64_t most) {
   if (int64_t d = part(n, step, most); 2 * d > most || d == n) return d;
   return ceil_div(ceil_div(n, ceil_div(n, most)), step) * step;
@@ -37,7 +37,7 @@ int64_t part_or_tail(int64_t n, int64_t step, int64_t most) {
 
 class Blocks {
  public:
-  Blocks(UOp sink, const OnlineForm& f, const Renderer& renderer, KernelContext& names)
+  Blocks(UOp sink, const AttentionForm& f, const Renderer& renderer, KernelContext& names)
       : sink_(sink), f_(f), names_(names) {
     lanes_ = std::min(renderer.max_lanes(dtypes::float32), 16);
     tile_rows_ = renderer.target().vector_registers >= 32 ? 8 : 4;
@@ -60,7 +60,7 @@ class Blocks {
 
   UOp run() {
     UOp end = sink_.src(0), store = end.src(0);
-    // The loops around: the largest one is divided over the threads.
+    // The outer loops: the largest one is shared by the threads.
     UOps ranges(end.srcs().begin() + 1, end.srcs().end());
     UOp tiles =
         all_rows_.is_const() ? UOp::constant(ceil_div(constant_size(f_.row), rows_)) : ceil_div(all_rows_, rows_);
@@ -76,11 +76,11 @@ class Blocks {
     outer_.push_back(tile);
     first_row_ = fold_mul(tile, rows_);
     if (!all_rows_.is_const()) {
-      // The last tile has what is left.
+      // The last tile has the remaining rows.
       UOp left = all_rows_ + fold_mul(tile, -rows_);
       tile_size_ = (left < rows_).where(left, UOp::constant(rows_));
     } else if (const int64_t rows = constant_size(f_.row); rows % rows_) {
-      // The last tile begins where a whole one fits: some rows are computed twice, to the same numbers.
+      // The last tile overlaps the one before it: some rows are computed twice, with the same results.
       first_row_ = (first_row_ < rows - rows_).where(first_row_, UOp::constant(rows - rows_));
     }
 
@@ -93,12 +93,12 @@ class Blocks {
     first_place_ = fold_mul(fold_add(block_range_, begin_), block_);
     scores_ = scratch(rows_ * block_);
     if (columns_) acc_ = scratch(rows_ * columns_);
-    UOps result{f_.kind == OnlineForm::kProduct ? product(store) : mean(store)};
+    UOps result{f_.kind == AttentionForm::kProduct ? product(store) : mean(store)};
     return UOp::sink(result, sink_.arg());
   }
 
  private:
-  /// The kernel of a mean, or of what it is divided by.
+  /// Makes the kernel of a mean, or of its normalizer.
   UOp mean(UOp store) {
     for (UOp* each : {&top_, &total_, &factor_}) *each = scratch(ceil_div(rows_, lanes_) * lanes_);
     UOp updated = update_rows(fill(f_.score, scores_, -INFINITY, UOp(), {}));
@@ -106,8 +106,8 @@ class Blocks {
     return store_sums(store, update_sums(updated).end(block_loops()));
   }
 
-  /// The kernel of a product: its factor is computed from all of its sums but the last, which go to scratch memory
-  /// first, the factor in place of one.
+  /// Makes the kernel of a product: all sums of its factor but the last go to scratch memory first, where the factor
+  /// then replaces one.
   UOp product(UOp store) {
     const Mask mask = mask_of_factor();
     UOp filled;
@@ -137,12 +137,12 @@ class Blocks {
     add(lanes_, 1, AxisType::kVector);
     return i;
   }
-  /// The loop over groups of `side` rows of a tile.
+  /// Makes the loop over groups of `side` rows of a tile.
   UOp rows_of_tile(int64_t side) {
     if (!tile_size_) return loop(rows_ / side);
     return names_.range(side == 1 ? tile_size_ : ceil_div(tile_size_, side), AxisType::kLoop);
   }
-  /// Rows of a tile in a loop, several side by side.
+  /// Makes the loop over the rows of a tile, `side` of them unrolled.
   UOp row_axis(int64_t side, UOps& own) {
     own.push_back(rows_of_tile(side));
     own.push_back(loop(side, AxisType::kUpcast));
@@ -150,7 +150,7 @@ class Blocks {
   }
   UOp scratch(int64_t n) { return names_.scratch(dtypes::float32, n); }
   static UOp at(UOp buffer, UOp index) { return buffer.index({index}).load(); }
-  /// A scratch buffer as the iterations of the loop over blocks find it: `start` before the first.
+  /// Returns a scratch buffer that the loop over blocks carries from iteration to iteration, initialized to `start`.
   UOp carried(UOp buffer, double start) {
     UOps deps{buffer}, own;
     deps.insert(deps.end(), outer_.begin(), outer_.end());
@@ -161,21 +161,21 @@ class Blocks {
     for (UOp r : block_loops()) found.push_back(r);
     return UOp::make(Ops::AFTER, buffer.dtype(), found);
   }
-  /// What the ranges of the kernel are at these places of the tile and the block.
+  /// Maps the ranges of the kernel to positions in the tile and the block.
   Map places(UOp row, UOp over, UOp column) const {
     Map map = around_;
     if (row) {
       UOp place = fold_add(first_row_, row);
-      // Rows side by side beyond a variable end are the last one again.
+      // Unrolled rows beyond a variable end repeat the last one.
       map.push_back({f_.row, tile_size_ ? (place < all_rows_).where(place, all_rows_ + ConstValue(-1)) : place});
     }
     if (over) map.push_back({f_.over, fold_add(first_place_, over)});
     if (column) map.push_back({f_.column, column});
     return map;
   }
-  /// A place in the mean's range is one of the last block that lies beyond the end; empty: none does.
+  /// Returns the gate of positions in the last block that are before the end; empty: all are.
   UOp within(UOp over) const { return tail_ ? over < over_ : UOp(); }
-  /// `value` at these places; what lies beyond the end is not read.
+  /// Returns `value` at mapped positions; nothing beyond the end is read.
   UOp placed(UOp value, const Map& map, UOp gate) const {
     if (!gate) return value.substitute(map);
     Map gated = map;
@@ -187,7 +187,7 @@ class Blocks {
       }
     return value.substitute(gated);
   }
-  /// The loops over blocks, with those of a product's further ranges around them.
+  /// Returns the loops over blocks, inside of those over a product's further ranges.
   UOps block_loops() const {
     UOps loops = more_;
     loops.push_back(block_range_);
@@ -198,8 +198,8 @@ class Blocks {
     return r != block_range_ && !in(outer_) && !in(more_);
   }
 
-  /// `value` into `tile`, `beyond` where the mean's range has ended, once `before` has run. `tiles`: sums in it that
-  /// scratch memory has.
+  /// Stores `value` in `tile`, and `beyond` behind the end of the keys, after `before`. `tiles`: the scratch memory of
+  /// sums in the value.
   UOp fill(UOp value, UOp tile, double beyond, UOp before, const Map& tiles) {
     UOps own;
     UOp over = lane_axis(block_, kVectors, own);
@@ -209,7 +209,7 @@ class Blocks {
     for (const auto& [sum, filled] : tiles) loads.push_back({sum, at(filled.after({before}), place)});
     UOp gate = within(fold_add(first_place_, over));
     value = placed(value.substitute(loads), places(row, over, UOp()), gate);
-    // Operands of the product that all rows share.
+    // Pack the operands of the product that all rows share.
     Map panels;
     for (UOp u : value.toposort()) {
       if (!u.is(Ops::REDUCE) || !u.src(0).is(Ops::MUL)) continue;
@@ -254,7 +254,7 @@ class Blocks {
 
   UOp update_sums(UOp filled) {
     UOps own;
-    // The last block ends with the range: weights beyond it would be 0 times nothing.
+    // The last block ends with the range: there are no weights beyond it.
     UOp column = lane_axis(columns_, kVectors, own), row = row_axis(tile_rows_, own),
         over = loop(block_, AxisType::kReduce);
     if (tail_) {
@@ -296,7 +296,7 @@ class Blocks {
     return store.substitute(map).end(own);
   }
 
-  /// A row that has nothing but -inf is as NaN as in the plain form.
+  /// A row of nothing but -inf is NaN, as in the plain form.
   UOp store_total(UOp store, UOp done) {
     UOp row = rows_of_tile(1), top = at(top_.after({done}), row), total = at(total_.after({done}), row);
     total = top.ne(top.const_like(-INFINITY)).where(total, total.const_like(NAN));
@@ -308,7 +308,7 @@ class Blocks {
     return store.substitute(map).end(own);
   }
 
-  /// What is `closed` where a condition, or its contrary, does not hold.
+  /// A mask: the value is `closed` where the condition, or its negation, does not hold.
   struct Mask {
     UOp condition;
     bool contrary = false;
@@ -324,7 +324,7 @@ class Blocks {
     }
     return m;
   }
-  /// The same of a product's factor, which may be scaled.
+  /// Returns the mask of a product's factor, which may be scaled.
   Mask mask_of_factor() const {
     UOp masked;
     for (UOp u : factors_of(simplify(f_.factor))) {
@@ -335,12 +335,12 @@ class Blocks {
     return masked ? mask_of(masked, 0) : Mask();
   }
 
-  /// row * per_row + over * per_over + rest < 0, which a mask lets through.
+  /// row * per_row + over * per_over + rest < 0: the positions that a mask keeps.
   struct Bound {
     int64_t per_row = 0, per_over = 0;
     UOp rest = UOp::constant(int64_t{0});
   };
-  /// Adds k * u to a bound. Returns false when it is not a question of row and column.
+  /// Adds k * u to a bound. Returns false when u is not affine in row and column.
   bool add_to(Bound& bound, UOp u, int64_t k) const {
     std::vector<std::pair<UOp, int64_t>> stack{{u, k}};
     while (!stack.empty()) {
@@ -371,7 +371,7 @@ class Blocks {
     }
     return true;
   }
-  /// Returns what a mask by a comparison of row and column lets through; nothing for any other.
+  /// Returns the bound of a mask that compares row and column; nullopt for any other mask.
   std::optional<Bound> bound_of(const Mask& mask) const {
     if (!mask.condition || !mask.condition.is(Ops::CMPLT) || !mask.condition.src(0).dtype().is_int()) return {};
     Bound b;
@@ -381,13 +381,13 @@ class Blocks {
     return b;
   }
 
-  /// Finds the blocks in which the mask lets something through for any row of the tile; the others are skipped.
+  /// Finds the blocks that the mask keeps for some row of the tile; the others are skipped.
   void find_open_blocks() {
     blocks_ = over_.is_const() ? UOp::constant(ceil_div(constant_size(f_.over), block_)) : ceil_div(over_, block_);
     begin_ = UOp::constant(int64_t{0});
     end_ = blocks_;
     const std::optional<Bound> bound =
-        bound_of(f_.kind == OnlineForm::kProduct ? mask_of_factor() : mask_of(simplify(f_.score), -INFINITY));
+        bound_of(f_.kind == AttentionForm::kProduct ? mask_of_factor() : mask_of(simplify(f_.score), -INFINITY));
     if (!bound) return;
     auto block_at = [&](UOp over) { return UOp::alu(Ops::FLOORDIV, {over, UOp::constant(block_)}); };
     auto within_all = [&](UOp n) {
@@ -396,12 +396,12 @@ class Blocks {
     };
     const int64_t per_row = bound->per_row;
     if (bound->per_over == 1 && (per_row == 0 || per_row == -1)) {
-      // over < row - rest: the last row of the tile sees the most
+      // over < row - rest: the last row of the tile keeps the most
       UOp most = fold_add(fold_mul(bound->rest, -1), UOp::constant(block_ - 1));
       if (per_row) most = fold_add(fold_add(first_row_, UOp::constant(rows_ - 1)), most);
       end_ = within_all(block_at(most));
     } else if (bound->per_over == -1 && (per_row == 0 || per_row == 1)) {
-      // over > row + rest: the first row does
+      // over > row + rest: the first row of the tile does
       UOp least = fold_add(bound->rest, UOp::constant(int64_t{1}));
       if (per_row) least = fold_add(first_row_, least);
       begin_ = within_all(block_at(least));
@@ -409,7 +409,7 @@ class Blocks {
   }
 
   UOp sink_;
-  OnlineForm f_;
+  AttentionForm f_;
   int64_t lanes_, tile_rows_, rows_, block_;
   UOp all_rows_;       // their number
   UOp tile_size_;      // rows of a tile when their number is variable
@@ -424,7 +424,7 @@ class Blocks {
 };
 }  // namespace
 
-UOp online_blocks(UOp sink, const OnlineForm& form, const Renderer& renderer, KernelContext& names) {
+UOp attention_blocks(UOp sink, const AttentionForm& form, const Renderer& renderer, KernelContext& names) {
   return Blocks(sink, form, renderer, names).run();
 }
 

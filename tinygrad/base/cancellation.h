@@ -18,16 +18,16 @@ class StopScope {
   StopScope& operator=(const StopScope&) = delete;
 
  private:
-  friend class Stop;
+  friend class Cancellation;
   std::stop_token token_;
   const std::atomic<bool>* flag_ = nullptr;
   const StopScope* before_;
 };
 
 /// The scopes of a thread, as its work sees them.
-class Stop {
+class Cancellation {
  public:
-  static Stop current() { return Stop(top_); }
+  static Cancellation current() { return Cancellation(top_); }
   /// Returns whether a stop could be requested at all.
   explicit operator bool() const { return top() != nullptr; }
   bool requested() const {
@@ -45,7 +45,7 @@ class Stop {
   /// Makes another thread's scopes apply to this one, which works for it.
   class Adopt {
    public:
-    explicit Adopt(Stop s) : before_(top_) { top_ = s.mine_; }
+    explicit Adopt(Cancellation s) : before_(top_) { top_ = s.mine_; }
     ~Adopt() { top_ = before_; }
     Adopt(const Adopt&) = delete;
 
@@ -67,7 +67,7 @@ class Stop {
 
  private:
   friend class StopScope;
-  explicit Stop(const StopScope* s) : mine_(s) {}
+  explicit Cancellation(const StopScope* s) : mine_(s) {}
   const StopScope* top() const { return mine_; }
   const StopScope* mine_;
   static constinit thread_local const StopScope* top_;

@@ -1,13 +1,12 @@
 /// \file Weighted means below a maximum: what is recognised, and the blocks codegen makes of it, for vectors of every
 /// size and NaN.
-#include "tinygrad/schedule/online.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
 #include "kernels.h"
+#include "tinygrad/schedule/attention_form.h"
 
 namespace tg {
 namespace {
@@ -20,6 +19,13 @@ struct Sizes {
   int64_t shift = 1;           // a row sees so many more than the rows before it
   bool variable_rows = false;  // `rows` is the most there may be
 };
+
+/// Marks the kernel as the scheduler does, where it is recognised.
+KernelPtr marked(const KernelPtr& k) {
+  ArenaScope scope(*k->arena);
+  k->sink = k->sink.with_arg(Arg(KernelInfo{.attention = match_attention(k->sink).has_value()}));
+  return k;
+}
 
 /// out[h, i, d] = sum_j exp2(s_ij - max s) v_jd / sum_j exp2(s_ij - max s), s = q k^T / 2
 KernelPtr attention(const Sizes& n, bool max_of_other = false) {
@@ -41,7 +47,8 @@ KernelPtr attention(const Sizes& n, bool max_of_other = false) {
   UOp total = power(j3).reduce(Ops::ADD, UOps{j3});
   UOp weight = v.index({(h * n.over + j) * n.columns + d}).load();
   UOp mean = (power(j) * UOp::alu(Ops::RECIPROCAL, {total}) * weight).reduce(Ops::ADD, UOps{j});
-  return k.finish(out.index({(h * n.rows + i) * n.columns + d}).store(mean + ConstValue(0.25)).end(UOps{h, i, d}));
+  return marked(
+      k.finish(out.index({(h * n.rows + i) * n.columns + d}).store(mean + ConstValue(0.25)).end(UOps{h, i, d})));
 }
 
 std::vector<double> expected(const Memory& m, const Sizes& n) {
@@ -71,7 +78,7 @@ std::vector<double> expected(const Memory& m, const Sizes& n) {
 }
 
 bool is_blocked(const Program& p) {
-  return std::any_of(p.linear.begin(), p.linear.end(),
+  return std::any_of(p.insts.begin(), p.insts.end(),
                      [](UOp u) { return u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kLocal; });
 }
 
@@ -93,11 +100,11 @@ void check(const Sizes& n, const Renderer& r, const std::function<void(Memory&)>
   if (extent > 1) {
     a.begin = extent / 2;
     a.end = extent;
-    a.run(p->linear);
+    a.run(p->insts);
     b.begin = 0;
     b.end = extent / 2;
-    b.run(p->linear);
-  } else a.run(p->linear);
+    b.run(p->insts);
+  } else a.run(p->insts);
   for (size_t i = 0; i < want.size(); i++) {
     const double got = memory[0][i].as_double();
     if (n.variable_rows && static_cast<int64_t>(i) / n.columns % n.rows >= rows) {
@@ -114,10 +121,10 @@ void check(const Sizes& n, const Renderer& r, const std::function<void(Memory&)>
   }
 }
 
-TEST(Online, Recognised) {
+TEST(AttentionBlocks, Recognised) {
   const KernelPtr k = attention({2, 32, 64, 4, 16});
   ArenaScope scope(*k->arena);
-  const auto f = online_form(k->sink);
+  const auto f = match_attention(k->sink);
   ASSERT_TRUE(f);
   EXPECT_EQ(f->over.src(0).const_int(), 64);
   EXPECT_EQ(f->row.src(0).const_int(), 32);
@@ -127,10 +134,10 @@ TEST(Online, Recognised) {
   EXPECT_TRUE(f->weight.is(Ops::LOAD));
 }
 
-TEST(Online, OtherValuesAndSizesAreNot) {
+TEST(AttentionBlocks, OtherValuesAndSizesAreNot) {
   auto recognised = [](const KernelPtr& k) {
     ArenaScope scope(*k->arena);
-    return online_form(k->sink).has_value();
+    return match_attention(k->sink).has_value();
   };
   EXPECT_TRUE(recognised(attention({1, 32, 64, 4, 16, true})));
   EXPECT_FALSE(recognised(attention({1, 32, 64, 4, 16}, true))) << "the maximum of something else";
@@ -141,7 +148,7 @@ TEST(Online, OtherValuesAndSizesAreNot) {
   EXPECT_FALSE(recognised(matmul(32, 64, 64)));
 }
 
-TEST(Online, VectorsOfAllSizes) {
+TEST(AttentionBlocks, VectorsOfAllSizes) {
   for (int bytes : {1, 4, 16, 32, 64}) {
     SCOPED_TRACE(bytes);
     check({1, 32, 64, 3, 16}, TestRenderer(bytes));
@@ -185,7 +192,8 @@ KernelPtr product(const ProductSizes& n) {
   UOps over{j};
   if (g) over.insert(over.begin(), g);
   UOp total = (f * w.index({place * n.columns + d}).load()).reduce(Ops::ADD, over);
-  return k.finish(out.index({(h * n.rows + i) * n.columns + d}).store(total + ConstValue(1.0)).end(UOps{h, i, d}));
+  return marked(
+      k.finish(out.index({(h * n.rows + i) * n.columns + d}).store(total + ConstValue(1.0)).end(UOps{h, i, d})));
 }
 /// Runs the kernel in two parts as two threads would.
 Memory run_in_parts(const KernelPtr& k, const Renderer& r, const CodegenOptions& o = {}) {
@@ -199,8 +207,8 @@ Memory run_in_parts(const KernelPtr& k, const Renderer& r, const CodegenOptions&
   a.end = extent;
   b.begin = 0;
   b.end = extent / 2;
-  a.run(p->linear);
-  if (extent > 1) b.run(p->linear);
+  a.run(p->insts);
+  if (extent > 1) b.run(p->insts);
   return memory;
 }
 void check_product(const ProductSizes& n, const Renderer& r, const CodegenOptions& o = {}) {
@@ -225,7 +233,7 @@ void check_product(const ProductSizes& n, const Renderer& r, const CodegenOption
   }
 }
 
-TEST(Online, ProductsOfScores) {
+TEST(AttentionBlocks, ProductsOfScores) {
   for (int bytes : {1, 4, 16, 32, 64}) {
     SCOPED_TRACE(bytes);
     check_product({1, 32, 64, 3, 16}, TestRenderer(bytes));
@@ -238,7 +246,7 @@ TEST(Online, ProductsOfScores) {
   check_product({2, 32, 128, 4, 16, 2, 1}, TestRenderer(32, false), plain);
 }
 
-TEST(Online, ProductsWhoseMasksCloseBlocks) {
+TEST(AttentionBlocks, ProductsWhoseMasksCloseBlocks) {
   for (int mask : {1, -1})
     for (int64_t shift : {-200, 0, 40, 1000}) {
       SCOPED_TRACE(str(mask, ' ', shift));
@@ -248,7 +256,7 @@ TEST(Online, ProductsWhoseMasksCloseBlocks) {
 }
 
 /// max s + log2 sum_j exp2((s_j - max s) 3 / 2), of more heads than rows: rows are what shares keys.
-TEST(Online, Totals) {
+TEST(AttentionBlocks, Totals) {
   for (bool causal : {false, true})
     for (const auto& [heads, rows, over] :
          std::vector<std::array<int64_t, 3>>{{80, 64, 64}, {1, 77, 301}, {2, 160, 576}}) {
@@ -266,11 +274,11 @@ TEST(Online, Totals) {
       UOp j = k.red(n), s = scores(j), j2 = k.red(n), most = s.substitute({{j, j2}}).reduce(Ops::MAX, UOps{j2});
       UOp power = UOp::alu(Ops::EXP2, {(s + most * ConstValue(-1.0)) * ConstValue(1.5)});
       UOp value = most + UOp::alu(Ops::LOG2, {power.reduce(Ops::ADD, UOps{j})});
-      const KernelPtr kernel = k.finish(out.index({h * t + i}).store(value).end(UOps{h, i}));
+      const KernelPtr kernel = marked(k.finish(out.index({h * t + i}).store(value).end(UOps{h, i})));
       {
         ArenaScope scope(*kernel->arena);
-        const auto form = online_form(kernel->sink);
-        ASSERT_TRUE(form && form->kind == OnlineForm::kTotal);
+        const auto form = match_attention(kernel->sink);
+        ASSERT_TRUE(form && form->kind == AttentionForm::kTotal);
         EXPECT_EQ(form->row.src(0).const_int(), rows);
       }
       const Memory m = run_in_parts(kernel, TestRenderer(32));
@@ -291,7 +299,7 @@ TEST(Online, Totals) {
     }
 }
 
-TEST(Online, AVariableNumberOfRows) {
+TEST(AttentionBlocks, AVariableNumberOfRows) {
   for (int64_t rows : {1, 7, 64, 129}) {
     SCOPED_TRACE(rows);
     check({2, 130, 128, 2, 16, false, 1, true}, TestRenderer(32), nullptr, {}, rows);
@@ -299,10 +307,10 @@ TEST(Online, AVariableNumberOfRows) {
   }
   const KernelPtr few = attention({1, 60, 128, 4, 16, false, 1, true});
   ArenaScope scope(*few->arena);
-  EXPECT_FALSE(online_form(few->sink)) << "at most 60 rows";
+  EXPECT_FALSE(match_attention(few->sink)) << "at most 60 rows";
 }
 
-TEST(Online, MasksThatCloseBlocks) {
+TEST(AttentionBlocks, MasksThatCloseBlocks) {
   for (int64_t shift : {-70, -33, 0, 1, 2, 40, 200, 1000}) {
     SCOPED_TRACE(shift);
     check({1, 160, 576, 3, 16, true, shift}, TestRenderer(64));
@@ -310,7 +318,7 @@ TEST(Online, MasksThatCloseBlocks) {
   }
 }
 
-TEST(Online, NaNAndInfinity) {
+TEST(AttentionBlocks, NaNAndInfinity) {
   const Sizes n{1, 32, 512, 2, 16}, causal{1, 32, 512, 2, 16, true, 230};
   const double nan = std::nan("");
   for (const Sizes& s : {n, causal, Sizes{1, 71, 333, 2, 16}})
@@ -333,7 +341,7 @@ TEST(Online, NaNAndInfinity) {
   }
 }
 
-TEST(Online, ResultsDoNotDependOnTheProcessorsCores) {
+TEST(AttentionBlocks, ResultsDoNotDependOnTheProcessorsCores) {
   const KernelPtr k = attention({4, 64, 256, 4, 16});
   const TestRenderer r(64);
   auto p = to_program(*k, r, {});
@@ -342,12 +350,12 @@ TEST(Online, ResultsDoNotDependOnTheProcessorsCores) {
   ArenaScope scope(*p->arena);
   const auto extent = static_cast<int64_t>(p->thread_extent.const_int());
   ASSERT_EQ(extent, 4);
-  LinearEval(whole, {}).run(p->linear);
+  LinearEval(whole, {}).run(p->insts);
   for (int64_t i = extent; i-- > 0;) {
     LinearEval one(parts, {});
     one.begin = i;
     one.end = i + 1;
-    one.run(p->linear);
+    one.run(p->insts);
   }
   for (size_t i = 0; i < whole[0].size(); i++) ASSERT_EQ(whole[0][i].as_double(), parts[0][i].as_double()) << i;
 }

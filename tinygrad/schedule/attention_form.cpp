@@ -1,5 +1,5 @@
 /// \file Recognising softmax-weighted means, their normalizers, and the products of their gradients.
-#include "tinygrad/schedule/online.h"
+#include "tinygrad/schedule/attention_form.h"
 
 #include <algorithm>
 
@@ -32,7 +32,7 @@ bool has_reduce(UOp u) {
 }
 
 /// Matches EXP2((score - REDUCE(MAX, score)) * k).
-bool match_power(UOp power, OnlineForm& f) {
+bool match_power(UOp power, AttentionForm& f) {
   if (!power.is(Ops::EXP2) || !power.src(0).is(Ops::MUL) || !is_number(power.src(0).src(1)) ||
       !(power.src(0).src(1).const_float() > 0))
     return false;
@@ -50,7 +50,7 @@ bool match_power(UOp power, OnlineForm& f) {
   return false;
 }
 
-bool match_sum(UOp sum, OnlineForm& f) {
+bool match_sum(UOp sum, AttentionForm& f) {
   f = {};
   if (!one_range(sum, Ops::ADD) || !sum.src(0).is(Ops::MUL)) return false;
   f.sum = sum;
@@ -72,14 +72,14 @@ bool without(UOp value, const UOps& parts) {
   for (UOp u : parts) map.push_back({u, UOp::constant(0, u.dtype())});
   return !has_reduce(value.substitute(map));
 }
-bool has_sizes(const OnlineForm& f) {
+bool has_sizes(const AttentionForm& f) {
   return long_enough(f.over, 64, 128) && long_enough(f.row, 32, 64) &&
-         (f.kind == OnlineForm::kTotal || sized(f.column, 16));
+         (f.kind == AttentionForm::kTotal || sized(f.column, 16));
 }
 
 /// Matches the mean that `value` contains.
-std::optional<OnlineForm> mean_form(UOp value, std::span<const UOp> ranges) {
-  OnlineForm f;
+std::optional<AttentionForm> mean_form(UOp value, std::span<const UOp> ranges) {
+  AttentionForm f;
   for (UOp u : value.toposort()) {
     if (!u.is(Ops::REDUCE) || !match_sum(u, f) || !without(value, {u})) continue;
     int columns = 0;
@@ -126,11 +126,11 @@ UOp keys_of(UOp score, UOp over) {
 }
 
 /// Matches f(max s, sum exp((s - max s) k)).
-std::optional<OnlineForm> total_form(UOp value, std::span<const UOp> ranges) {
+std::optional<AttentionForm> total_form(UOp value, std::span<const UOp> ranges) {
   for (UOp u : value.toposort()) {
     if (!one_range(u, Ops::ADD) || !u.src(1).src(0).is_const()) continue;
-    OnlineForm f;
-    f.kind = OnlineForm::kTotal;
+    AttentionForm f;
+    f.kind = AttentionForm::kTotal;
     f.over = u.src(1);
     f.total = u;
     if (!match_power(u.src(0), f) || !has_reduce(f.score)) continue;
@@ -149,7 +149,7 @@ std::optional<OnlineForm> total_form(UOp value, std::span<const UOp> ranges) {
 
 /// Finds the reduces in f.factor, all of which must be sums of products, and the range of f.sum that is split into
 /// blocks: the largest they depend on.
-bool find_sums(OnlineForm& f) {
+bool find_sums(AttentionForm& f) {
   for (UOp u : f.factor.toposort()) {
     if (!u.is(Ops::REDUCE)) continue;
     if (!is_sum_of_products(u) || has_reduce(u.src(0)) || u.dtype() != dtypes::float32) return false;
@@ -167,11 +167,11 @@ bool find_sums(OnlineForm& f) {
 }
 
 /// Matches sum_j f w_j, where f contains sums of products that depend on j and on rows.
-std::optional<OnlineForm> product_form(UOp value, std::span<const UOp> ranges) {
+std::optional<AttentionForm> product_form(UOp value, std::span<const UOp> ranges) {
   for (UOp u : value.toposort()) {
     if (!is_sum_of_products(u) || u.dtype() != dtypes::float32 || !without(value, {u})) continue;
-    OnlineForm f;
-    f.kind = OnlineForm::kProduct;
+    AttentionForm f;
+    f.kind = AttentionForm::kProduct;
     f.sum = u;
     const UOps factors = factors_of(u.src(0));
     for (UOp r : ranges) {
@@ -212,17 +212,17 @@ bool is_sum_of_products(UOp u) {
   return u.is(Ops::REDUCE) && u.arg<ReduceArg>().op == Ops::ADD && u.src(0).is(Ops::MUL);
 }
 
-std::optional<OnlineForm> online_form(UOp value, std::span<const UOp> ranges) {
+std::optional<AttentionForm> match_attention(UOp value, std::span<const UOp> ranges) {
   if (auto f = mean_form(value, ranges)) return f;
   if (auto f = product_form(value, ranges)) return f;
   return total_form(value, ranges);
 }
 
-std::optional<OnlineForm> online_form(UOp sink) {
+std::optional<AttentionForm> match_attention(UOp sink) {
   if (sink.nsrc() != 1 || !sink.src(0).is(Ops::END)) return {};
   UOp end = sink.src(0), store = end.src(0);
   if (!store.is(Ops::STORE) || store.nsrc() != 2) return {};
-  return online_form(store.src(1), end.srcs().subspan(1));
+  return match_attention(store.src(1), end.srcs().subspan(1));
 }
 
 }  // namespace tg

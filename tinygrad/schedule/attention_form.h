@@ -14,7 +14,7 @@
 namespace tg {
 
 /// A value that holds one of them once, and its parts.
-struct OnlineForm {
+struct AttentionForm {
   enum Kind : uint8_t { kMean, kTotal, kProduct } kind = kMean;
   UOp sum;  ///< REDUCE(ADD, product of `power`, the factor 1 / total and `weight`; over), of a product of `factor` and
             ///< `weight`; of a total empty
@@ -32,13 +32,13 @@ struct OnlineForm {
   UOp column;  ///< the range of the result that the weights depend on and the scores do not; of a total empty
 };
 
-/// Recognises the value a kernel stores for each point of `ranges`. Returns nullopt for other values, and where sizes do
-/// not fit: multiples of 64 or at least 128 for `over`, multiples of 32 or at least 64 for `row`, multiples of 16 for
-/// `column`. Of a mean `over` and `row` may be variable numbers.
-std::optional<OnlineForm> online_form(UOp value, std::span<const UOp> ranges);
+/// Recognises the value a kernel stores for each point of `ranges`. Returns nullopt for other values, and where sizes
+/// do not fit: multiples of 64 or at least 128 for `over`, multiples of 32 or at least 64 for `row`, multiples of 16
+/// for `column`. Of a mean `over` and `row` may be variable numbers.
+std::optional<AttentionForm> match_attention(UOp value, std::span<const UOp> ranges);
 
 /// Recognises the value that a kernel's AST stores.
-std::optional<OnlineForm> online_form(UOp sink);
+std::optional<AttentionForm> match_attention(UOp sink);
 
 /// Returns the factors of a product, factors that are products replaced by theirs.
 UOps factors_of(UOp product);

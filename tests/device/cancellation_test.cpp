@@ -30,7 +30,7 @@ struct StopAfter {
         }) {}
 };
 
-TEST(Stop, NothingRunsOnceItIsRequested) {
+TEST(Cancellation, NothingRunsOnceItIsRequested) {
   const Tensor a = Tensor({1.f, 2.f}).realize();
   std::stop_source source;
   source.request_stop();
@@ -46,7 +46,7 @@ TEST(Stop, NothingRunsOnceItIsRequested) {
   EXPECT_EQ(b.to_vector<float>(), (std::vector<float>{3, 6}));
 }
 
-TEST(Stop, ScopesNestAndEnd) {
+TEST(Cancellation, ScopesNestAndEnd) {
   const Context lazy{{"EAGER", 0}};
   std::stop_source outer;
   std::atomic<bool> flag{false};
@@ -65,7 +65,7 @@ TEST(Stop, ScopesNestAndEnd) {
   EXPECT_EQ((Tensor({1.f}) + 44).item<float>(), 45);
 }
 
-TEST(Stop, ARunOfManyKernels) {
+TEST(Cancellation, ARunOfManyKernels) {
   const Context lazy{{"EAGER", 0}};
   const int64_t n = Tensor::ones({1}).device() == "INTERP" ? 24 : 512;
   const Tensor a = (Tensor::eye(n) * 0.5f).contiguous().realize();
@@ -94,7 +94,7 @@ TEST(Stop, ARunOfManyKernels) {
   EXPECT_EQ((fresh * 2).to_vector<float>(), (std::vector<float>{2, 4}));
 }
 
-TEST(Stop, AssignmentsHappenTogetherOrNotAtAll) {
+TEST(Cancellation, AssignmentsHappenTogetherOrNotAtAll) {
   const Context lazy{{"EAGER", 0}};
   const int64_t n = Tensor::ones({1}).device() == "INTERP" ? 16 : 256;
   Tensor u = Tensor::zeros({n, n}).contiguous().realize(), v = Tensor::zeros({n, n}).contiguous().realize();
@@ -124,7 +124,7 @@ TEST(Stop, AssignmentsHappenTogetherOrNotAtAll) {
   EXPECT_EQ(done + stopped, 12);
 }
 
-TEST(Stop, Compiling) {
+TEST(Cancellation, Compiling) {
   const Context lazy{{"EAGER", 0}, {"CCACHE", 0}, {"PARALLEL", 1}};
   Tensors all;
   for (int64_t i = 1; i <= 300; i++) all.push_back((Tensor::ones({i, 7}).contiguous().sum(0) * i).exp());
@@ -143,7 +143,7 @@ TEST(Stop, Compiling) {
   EXPECT_FALSE(all.back().is_realized());
 }
 
-TEST(Stop, Replaying) {
+TEST(Cancellation, Replaying) {
   if (!env::JIT) GTEST_SKIP() << "JIT=0 runs the function itself";
   Tensor state = Tensor({0.f}).realize();
   auto f = jit([&](const Tensor& x) {
@@ -167,7 +167,7 @@ TEST(Stop, Replaying) {
   EXPECT_EQ(state.item<float>(), before + 53);
 }
 
-TEST(Stop, RandomNumbersOfAReplayAreNotLost) {
+TEST(Cancellation, RandomNumbersOfAReplayAreNotLost) {
   if (!env::JIT) GTEST_SKIP() << "JIT=0 runs the function itself";
   auto numbers = [](bool stops) {
     Tensor::manual_seed(11);
