@@ -193,7 +193,8 @@ nb::object arg_object(UOp u) {
     case ArgKind::kKernel: {
       const KernelInfo& k = u.arg<KernelInfo>();
       return known.kernel_info("name"_a = k.name, "applied_opts"_a = opts_object(k.applied_opts),
-                               "opts_to_apply"_a = k.opts_to_apply ? opts_object(*k.opts_to_apply) : nb::none());
+                               "opts_to_apply"_a = k.opts_to_apply ? opts_object(*k.opts_to_apply) : nb::none(),
+                               "attention"_a = k.attention);
     }
     case ArgKind::kCall: {
       const CallInfo& i = u.arg<CallInfo>();
@@ -252,6 +253,7 @@ Arg arg_from(Ops op, nb::handle h, std::optional<DType>& dtype) {
   if (PyObject_IsInstance(h.ptr(), known.kernel_info.ptr()) == 1) {
     KernelInfo k{nb::cast<std::string>(h.attr("name")), opts_from(h.attr("applied_opts")), {}};
     if (nb::object opts = h.attr("opts_to_apply"); !opts.is_none()) k.opts_to_apply = opts_from(opts);
+    k.attention = nb::cast<bool>(h.attr("attention"));
     return Arg(std::move(k));
   }
   if (PyObject_IsInstance(h.ptr(), known.call_info.ptr()) == 1)

@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "tinygrad/base/contains.h"
+
 namespace tg {
 namespace fs = std::filesystem;
 
@@ -58,8 +60,7 @@ std::vector<std::string> installed_data_dirs() {
   std::error_code ec;
   auto add = [&](const fs::path& dir) {
     std::string path = dir.lexically_normal().string();
-    if (fs::is_directory(dir, ec) && std::find(found.begin(), found.end(), path) == found.end())
-      found.push_back(std::move(path));
+    if (fs::is_directory(dir, ec) && !contains(found, path)) found.push_back(std::move(path));
   };
   add(TG_INSTALL_DATADIR);
   for (const fs::path& lib : library_search_path())
@@ -78,8 +79,7 @@ std::vector<std::string> plugin_candidates(std::string_view name, std::string_vi
   std::vector<std::string> found;
   auto add = [&](const fs::path& dir) {
     std::string path = (dir / file).lexically_normal().string();
-    if (fs::exists(path, ec) && std::find(found.begin(), found.end(), path) == found.end())
-      found.push_back(std::move(path));
+    if (fs::exists(path, ec) && !contains(found, path)) found.push_back(std::move(path));
   };
   if (Dl_info here; dladdr(reinterpret_cast<const void*>(&plugin_candidates), &here) && here.dli_fname)
     add(fs::absolute(here.dli_fname, ec)

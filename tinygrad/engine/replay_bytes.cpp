@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/engine/replay.h"
 #include "tinygrad/runtime/cpu_detect.h"
@@ -317,7 +318,7 @@ class Replay::Reader {
 
   /// Checks that memory is as large as its launches take.
   void check_sizes() const {
-    r_.check(std::find(bytes_.begin(), bytes_.end(), -1) == bytes_.end(), "memory that nobody gives");
+    r_.check(!contains(bytes_, -1), "memory that nobody gives");
     for (auto [a, b] : copies_) r_.check(bytes_[a] == bytes_[b], "a copy between different sizes");
     for (const Launch& l : list_.launches) {
       if (!l.kernel || l.kernel->program->insts.empty()) continue;

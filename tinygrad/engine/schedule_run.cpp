@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "tinygrad/base/cancellation.h"
+#include "tinygrad/base/contains.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/profile.h"
 #include "tinygrad/engine/compile.h"
@@ -62,7 +63,7 @@ std::shared_ptr<const Compiled> compile_schedule(const Schedule& s) {
 /// Returns the metadata of the call that first touches a buffer.
 std::string first_use(const Schedule& s, int32_t buffer) {
   for (const ScheduleCall& c : s.calls)
-    if (std::find(c.buffers.begin(), c.buffers.end(), buffer) != c.buffers.end()) return c.metadata;
+    if (contains(c.buffers, buffer)) return c.metadata;
   return {};
 }
 /// Makes memory with one element, for kernels that read what other programs have as a literal.

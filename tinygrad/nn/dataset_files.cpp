@@ -5,6 +5,7 @@
 #include <array>
 #include <optional>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/paths.h"
@@ -113,7 +114,7 @@ std::vector<fs::path> search_directories(std::string_view name) {
   std::vector<fs::path> found;
   const auto add = [&](fs::path p) {
     p = p.lexically_normal();
-    if (std::find(found.begin(), found.end(), p) == found.end()) found.push_back(std::move(p));
+    if (!contains(found, p)) found.push_back(std::move(p));
   };
   if (const fs::path data = env::TINYGRAD_DATA.get(); !data.empty()) {
     add(data / name);

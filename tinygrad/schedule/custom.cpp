@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/base/math.h"
 #include "tinygrad/schedule/index_check.h"
 #include "tinygrad/schedule/indexing.h"
@@ -269,7 +270,7 @@ UOp source_kernel(UOp program) {
     while (u.in(groups::kMovement | Ops::AFTER)) u = u.src(0);
     TG_CHECK(ValueError, is_memory(u) && u.is(Ops::PARAM), "[custom_kernel] got ", u.op(),
              " in the SINK of a kernel in C, expected its parameters alone");
-    if (std::find(params.begin(), params.end(), u) == params.end()) params.push_back(u);
+    add_once(params, u);
   }
   std::sort(params.begin(), params.end(), [](UOp a, UOp b) { return a.arg<ParamArg>().slot < b.arg<ParamArg>().slot; });
   params.push_back(source);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
@@ -51,9 +52,8 @@ EarlyContext context_of(UOp sink, const ScheduleOptions& options) {
 /// Returns true for a maximum or a sum of exponentials over long rows of a softmax, which have short parts
 /// (partial_max_sum.cpp), however many they are.
 bool is_softmax_row(const EarlyContext& c, const ReduceArg& arg, UOp x, int64_t inputs, int64_t results) {
-  return std::find(c.softmaxes.begin(), c.softmaxes.end(), std::pair(inputs, results)) != c.softmaxes.end() &&
-         arg.axes.size() == 1 && static_cast<size_t>(arg.axes[0]) + 1 == shape_of(x).size() &&
-         (arg.op == Ops::MAX || x.is(Ops::EXP2));
+  return contains(c.softmaxes, std::pair(inputs, results)) && arg.axes.size() == 1 &&
+         static_cast<size_t>(arg.axes[0]) + 1 == shape_of(x).size() && (arg.op == Ops::MAX || x.is(Ops::EXP2));
 }
 /// Reduces one axis in `parts` parts, then these.
 UOp reduce_in_parts(UOp u, UOp x, int32_t axis, int64_t parts) {

@@ -13,7 +13,8 @@
 #include "tinygrad/schedule/loop_match.h"
 #include "tinygrad/target/device_traits.h"
 #include "tinygrad/uop/facts.h"
-#include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/loop_ranges.h"
+#include "tinygrad/uop/rebuild.h"
 
 namespace tg {
 namespace {
@@ -48,7 +49,7 @@ struct Attempt {
   AttentionForm::Kind kind = AttentionForm::kMean;
   std::vector<StepId> inlined{};
   bool alive = true;
-  bool holds(StepId s) const { return std::find(inlined.begin(), inlined.end(), s) != inlined.end(); }
+  bool holds(StepId s) const { return contains(inlined, s); }
 };
 
 class AttentionFusion {
@@ -132,11 +133,7 @@ class AttentionFusion {
     UOp value = p.sum ? p.factor : k.value;
     while (inline_one(a, value, rows, whole_rows)) {}
     if (!value || a.inlined.empty() || has_op(value, Ops::SPECIAL)) return false;
-    if (p.sum) {
-      UOps src(p.sum.srcs().begin(), p.sum.srcs().end());
-      src[0] = value * p.weight;
-      value = k.value.substitute({{p.sum, p.sum.with_srcs(src)}});
-    }
+    if (p.sum) value = k.value.substitute({{p.sum, with_first_src(p.sum, value * p.weight)}});
     const auto form = match_attention(value, k.loops);
     if (!form || form->kind != kind) return false;
     a.value = value;
@@ -184,8 +181,7 @@ class AttentionFusion {
     for (const Attempt& a : attempts_)
       if (a.alive) gone.insert(gone.end(), a.inlined.begin(), a.inlined.end());
     for (const Attempt& a : attempts_) {
-      if (!a.alive || g_.kernel(a.step)->attention || std::find(gone.begin(), gone.end(), a.step) != gone.end())
-        continue;
+      if (!a.alive || g_.kernel(a.step)->attention || contains(gone, a.step)) continue;
       g_.inline_into(a.inlined, a.step, a.value);
       g_.edit_kernel(a.step).attention = true;
     }

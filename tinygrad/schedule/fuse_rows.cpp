@@ -66,7 +66,7 @@ KernelFacts facts_of(const KernelStep& s) {
       }
       if (!u.is(Ops::LOAD)) continue;
       UOps& known = f.loads[state_of(u)];
-      if (!contains(known, u)) known.push_back(u);
+      add_once(known, u);
       double& bytes = f.bytes[state_of(u)];
       bytes = std::max(bytes, volume_of(ranges_of(index_of(u))) * u.dtype().itemsize());
     }

@@ -7,6 +7,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/schedule/indexing.h"
 #include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/eval.h"
@@ -23,8 +24,7 @@ class AtPoints {
   AtPoints(UOp index, UOp valid) : index_(index), valid_(valid) {
     order_ = index.toposort();
     if (valid)
-      for (UOp u : valid.toposort())
-        if (std::find(order_.begin(), order_.end(), u) == order_.end()) order_.push_back(u);
+      for (UOp u : valid.toposort()) add_once(order_, u);
     for (UOp u : order_) {
       if (u.in(Ops::RANGE | Ops::SPECIAL)) {
         if (!u.src(0).is_const()) known_ = false;

@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/uop/facts.h"
 
 namespace tg {
@@ -110,7 +111,7 @@ bool literals_to_inputs(NormalGraph& g) {
   std::vector<bool> open(g.nodes.size(), false);
   for (uint32_t i : free) open[i] = true;
   const std::vector<bool> varies = note(key_of(g, open), std::move(values));
-  if (std::find(varies.begin(), varies.end(), true) == varies.end()) return false;
+  if (!contains(varies, true)) return false;
   for (size_t k = 0; k < free.size(); k++) {
     open[free[k]] = varies[k];
     if (!varies[k]) continue;

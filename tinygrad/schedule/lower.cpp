@@ -6,8 +6,10 @@
 #include <map>
 #include <unordered_map>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/schedule/custom.h"
 #include "tinygrad/schedule/indexing.h"
+#include "tinygrad/uop/rebuild.h"
 
 namespace tg {
 namespace {
@@ -54,7 +56,7 @@ class Lowerer {
   /// Adds an operation to those that a step's kernel was made for, once.
   void note_origin(StepId step, const char* name) {
     std::vector<std::string_view>& names = origins_[step];
-    if (std::find(names.begin(), names.end(), name) != names.end()) return;
+    if (contains(names, name)) return;
     names.push_back(name);
     std::string& text = g_.edit(step).metadata;
     text += (text.empty() ? "" : ", ") + std::string(name);
@@ -183,10 +185,8 @@ class Lowerer {
     if (in.outer_reduce != Ops::ADD || !v.is(Ops::REDUCE))
       return combine(Ops::WHERE, v.dtype(), {here, v, UOp::constant(0, v.dtype())}, {});
     // A sum inside a sum: the mask moves to the terms.
-    UOps src(v.srcs().begin(), v.srcs().end());
     const Size s = size(v);
-    src[0] = UOp::alu(Ops::WHERE, {here, src[0], UOp::constant(0, v.dtype())});
-    v = v.with_srcs(src);
+    v = with_first_src(v, UOp::alu(Ops::WHERE, {here, v.src(0), UOp::constant(0, v.dtype())}));
     set_size(v, {s.ops + 1, s.buffers});
     return v;
   }
@@ -212,7 +212,7 @@ class Lowerer {
     for (int32_t a : arg.axes) {
       UOp i = idx.src(static_cast<size_t>(a));
       if (!i.is(Ops::RANGE)) continue;
-      if (std::find(open.begin(), open.end(), i) != open.end() || !scales || !i.src(0).is_const()) ranges.push_back(i);
+      if (contains(open, i) || !scales || !i.src(0).is_const()) ranges.push_back(i);
       else if (arg.op == Ops::ADD) times *= i.src(0).const_int();
     }
     Size s = size(v);

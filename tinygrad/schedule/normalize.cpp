@@ -7,6 +7,7 @@
 
 #include "tinygrad/base/at.h"
 #include "tinygrad/schedule/indexing.h"
+#include "tinygrad/uop/rebuild.h"
 #include "tinygrad/uop/variables.h"
 #include "tinygrad/uop/walk.h"
 
@@ -38,11 +39,7 @@ UOp storage_of(UOp u) {
   }
   if (!u.is(Ops::BUFFER)) return UOp();
   const UOp base = u;
-  for (size_t i = chain.size(); i-- > 0;) {
-    UOps src(chain[i].srcs().begin(), chain[i].srcs().end());
-    src[0] = u;
-    u = chain[i].with_srcs(src);
-  }
+  u = over_base(chain, u);
   return shows_padding(u, base) ? UOp() : u;
 }
 bool is_reshaped_buffer(UOp u) {

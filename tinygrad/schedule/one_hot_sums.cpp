@@ -9,6 +9,7 @@
 #include "tinygrad/base/contains.h"
 #include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/loop_ranges.h"
 #include "tinygrad/uop/symbolic.h"
 
 namespace tg {

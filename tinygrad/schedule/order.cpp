@@ -5,6 +5,8 @@
 #include <functional>
 #include <queue>
 
+#include "tinygrad/base/contains.h"
+
 namespace tg {
 namespace {
 struct Edge {
@@ -50,12 +52,11 @@ class Dependencies {
         for (StepId p : g_.state(s).writers) add(p, w);
         for (const Reader& r : at(readers_, s)) add(r.step, w, r.slot);
         // Two writes that start from the same contents: the first in the graph comes first.
-        if (std::find(seen.begin(), seen.end(), w) != seen.end()) continue;
+        if (contains(seen, w)) continue;
         for (StepId p : seen) add(p, w);
         for (const Reader& r : late) add(r.step, w, r.slot);
       }
-      for (StepId w : writers)
-        if (std::find(seen.begin(), seen.end(), w) == seen.end()) seen.push_back(w);
+      for (StepId w : writers) add_once(seen, w);
       if (children.size() > 1) late.insert(late.end(), at(readers_, c).begin(), at(readers_, c).end());
     }
   }

@@ -12,7 +12,8 @@
 #include "tinygrad/schedule/loop_match.h"
 #include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/facts.h"
-#include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/loop_ranges.h"
+#include "tinygrad/uop/rebuild.h"
 #include "tinygrad/uop/symbolic.h"
 
 namespace tg {
@@ -164,9 +165,7 @@ class MaxSumFusion {
     Renaming map;
     for_each_load(value, [&](UOp u) {
       if (state_of(u) != state) return;
-      UOps src(u.srcs().begin(), u.srcs().end());
-      src[0] = src[0].src(0).index({src[0].src(1) * ConstValue(2)});
-      map.push_back({u, u.with_srcs(src)});
+      map.push_back({u, with_first_src(u, u.src(0).src(0).index({index_of(u) * ConstValue(2)}))});
     });
     return map.empty() ? value : value.substitute(map);
   }

@@ -12,10 +12,6 @@
 namespace tg {
 namespace {
 constexpr StateId kSeveral = -2;
-
-void add_once(std::vector<int32_t>& list, int32_t n) {
-  if (std::find(list.begin(), list.end(), n) == list.end()) list.push_back(n);
-}
 }  // namespace
 
 StepGraph::StepGraph(std::vector<ScheduleBuffer> buffers) : buffers_(std::move(buffers)) {
@@ -149,9 +145,6 @@ double volume_of(std::span<const UOp> ranges) {
 bool has_op(UOp root, OpSet ops) {
   const UOps order = root.toposort();
   return std::any_of(order.begin(), order.end(), [&](UOp u) { return u.in(ops); });
-}
-bool depends_on_any(UOp u, std::span<const UOp> ranges) {
-  return std::any_of(ranges.begin(), ranges.end(), [&](UOp r) { return depends_on(u, r); });
 }
 
 // ---- checking and printing ----

@@ -153,7 +153,6 @@ inline UOp index_of(UOp load) { return load.src(0).src(1); }
 double volume_of(std::span<const UOp> ranges);
 /// Returns true where `root` is one of these operations or depends on one.
 bool has_op(UOp root, OpSet ops);
-bool depends_on_any(UOp u, std::span<const UOp> ranges);
 /// Calls f on each LOAD in `root`.
 template <class F> void for_each_load(UOp root, F&& f) {
   for (UOp u : root.toposort())

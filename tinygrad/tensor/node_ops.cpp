@@ -9,6 +9,7 @@
 #include "tinygrad/base/math.h"
 #include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/rebuild.h"
 #include "tinygrad/uop/symbolic.h"
 #include "tinygrad/uop/walk.h"
 
@@ -130,11 +131,7 @@ UOp detach_from_storage(UOp x) {
     x = x.src(0);
   }
   if (x.is(Ops::REDUCE)) x = x.rtag(1);
-  for (size_t i = chain.size(); i-- > 0;) {
-    UOps src(chain[i].srcs().begin(), chain[i].srcs().end());
-    src[0] = x;
-    x = chain[i].with_srcs(src);
-  }
+  x = over_base(chain, x);
   return x;
 }
 

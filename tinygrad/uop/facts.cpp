@@ -6,6 +6,7 @@
 #include <ostream>
 #include <set>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/uop/graph.h"
 #include "tinygrad/uop/multi.h"
 #include "tinygrad/uop/print.h"
@@ -471,7 +472,7 @@ const UOps& ranges_of(UOp u) {
 }
 bool depends_on(UOp u, UOp range) {
   const UOps& open = ranges_of(u);
-  return std::find(open.begin(), open.end(), range) != open.end();
+  return contains(open, range);
 }
 
 /// A name that is no node's argument and is kept permanently.

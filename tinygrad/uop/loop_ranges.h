@@ -1,5 +1,6 @@
 /// \file RANGE nodes: their kinds, their sizes, how loops nest.
 #pragma once
+#include <algorithm>
 #include <optional>
 
 #include "tinygrad/uop/facts.h"
@@ -36,6 +37,10 @@ inline std::optional<int64_t> static_size(UOp range) {
 }
 /// Returns the size of a range; 0 when it is an expression.
 inline int64_t constant_size(UOp range) { return static_size(range).value_or(0); }
+/// True where `u` depends on one of these ranges.
+inline bool depends_on_any(UOp u, std::span<const UOp> ranges) {
+  return std::any_of(ranges.begin(), ranges.end(), [&](UOp r) { return depends_on(u, r); });
+}
 /// Returns the ranges an END or REDUCE lists.
 inline std::span<const UOp> listed_ranges(UOp u) { return u.srcs().subspan(range_start(u)); }
 

@@ -25,6 +25,17 @@ inline bool has_srcs(UOp u, std::span<const UOp> src) {
 }
 /// Returns `u` over other sources: `u` itself where they are its own.
 inline UOp same_or_with(UOp u, std::span<const UOp> src) { return has_srcs(u, src) ? u : u.with_srcs(src); }
+/// Returns `u` over another first source.
+inline UOp with_first_src(UOp u, UOp first) {
+  UOps src(u.srcs().begin(), u.srcs().end());
+  src[0] = first;
+  return u.with_srcs(src);
+}
+/// Rebuilds a chain of nodes, each over the next one as its first source, over another base.
+inline UOp over_base(const UOps& chain, UOp base) {
+  for (size_t i = chain.size(); i-- > 0;) base = with_first_src(chain[i], base);
+  return base;
+}
 
 /// Rebuilds `root`: make(u, src) gives the node for `u` over `src`, the images of its sources. `memo` holds the images
 /// that are known before; nodes that `keep` holds of stay as they are, with all below them.

@@ -5,6 +5,7 @@
 #include <limits>
 #include <unordered_map>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/uop/graph.h"
 
 namespace tg {
@@ -169,7 +170,7 @@ void write_graph(ByteWriter& w, const UOps& roots) {
       TG_CHECK(ValueError, !u.is(Ops::BUFFER) || u.arg<ParamArg>().addrspace != AddrSpace::kGlobal,
                "[save] got a graph with memory, expected parameters in its place");
       order.push_back(u);
-      if (std::find(spelled.begin(), spelled.end(), u.dtype()) == spelled.end()) spelled.push_back(u.dtype());
+      add_once(spelled, u.dtype());
     }
   }
   w.size(spelled.size());

@@ -358,9 +358,7 @@ UOp hoist_factor(UOp red) {
     (varies ? inside : outside).push_back(f);
   }
   if (outside.empty()) return {};
-  UOps src(red.srcs().begin(), red.srcs().end());
-  src[0] = join_terms(Ops::MUL, inside, red.dtype());
-  outside.insert(outside.begin(), red.with_srcs(src));
+  outside.insert(outside.begin(), with_first_src(red, join_terms(Ops::MUL, inside, red.dtype())));
   return join_terms(Ops::MUL, outside, red.dtype());
 }
 UOp gated_store(UOp index, UOp gate, UOp value) {

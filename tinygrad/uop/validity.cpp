@@ -101,8 +101,7 @@ UOp replace_sum(UOp u, UOp expr, UOp by) {
 
 UOps clauses_of(UOp gate) {
   UOps all = split_terms(gate, Ops::AND), out;
-  for (UOp c : all)
-    if (!contains(out, c)) out.push_back(c);
+  for (UOp c : all) add_once(out, c);
   return out;
 }
 UOp conjunction(const UOps& clauses) { return join_terms(Ops::AND, clauses, dtypes::bool_); }

@@ -58,7 +58,8 @@ class Opt:
 
 @dataclass(frozen=True)
 class KernelInfo:
-  """Of a kernel's SINK: its name and optimisations. `opts_to_apply`: these and no others."""
+  """Of a kernel's SINK: its name and optimisations. `opts_to_apply`: these and no others. `attention`: the scheduler's
+  mark of a kernel that is computed in blocks of scores."""
   name: str = "test"
   axis_types: tuple = ()
   dont_use_locals: bool = False
@@ -66,6 +67,7 @@ class KernelInfo:
   opts_to_apply: tuple | None = None
   estimates: Any = None
   beam: int = 0
+  attention: bool = False
   @property
   def function_name(self) -> str: return to_function_name(self.name)
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/codegen/cost/cache_model.h"
 #include "tinygrad/codegen/cost/candidate.h"
 #include "tinygrad/codegen/opt/kernel_axes.h"
@@ -92,7 +93,7 @@ struct CostModel {
   double trips(const Candidate& c, size_t axis) const {
     if (size[axis] == 0) return kSymbolic;
     int64_t step = c.tile[axis];
-    if (std::find(c.lane_axes.begin(), c.lane_axes.end(), static_cast<int>(axis)) != c.lane_axes.end()) step *= c.lanes;
+    if (contains(c.lane_axes, static_cast<int>(axis))) step *= c.lanes;
     return static_cast<double>((size[axis] + step - 1) / step);
   }
   /// Returns the elements of an axis, with an assumption for symbolic ones.

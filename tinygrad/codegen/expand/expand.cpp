@@ -413,8 +413,7 @@ class Expander {
   }
   /// Appends the ranges that `list` does not contain yet.
   static void add_new(UOps& list, const UOps& ranges) {
-    for (UOp r : ranges)
-      if (!contains(list, r)) list.push_back(r);
+    for (UOp r : ranges) add_once(list, r);
   }
   static UOp group(const UOps& effects) {
     if (effects.size() == 1) return effects[0];

@@ -11,9 +11,6 @@ namespace {
 using namespace upat;
 
 UOp product(const UOps& factors) { return join_terms(Ops::MUL, factors, factors[0].dtype()); }
-bool depends_on_any(UOp u, const UOps& ranges) {
-  return std::any_of(ranges.begin(), ranges.end(), [&](UOp r) { return depends_on(u, r); });
-}
 
 UOp factored(UOp reduce) {
   UOps unrolled, others;

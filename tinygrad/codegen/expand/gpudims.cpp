@@ -25,8 +25,7 @@ UOp reduce_across(UOp reduce, UOp partial, const UOps& across, KernelContext& na
   UOps over, loops;
   for (UOp r : ranges_of(partial))
     if (is_local_or_group(r) || is_unrolled(r)) over.push_back(r);
-  for (UOp r : across)
-    if (!contains(over, r)) over.push_back(r);  // the value may not depend on it
+  for (UOp r : across) add_once(over, r);  // the value may not depend on it
   UOps at = over;
   for (size_t i = over.size(); i-- > 0;) {
     if (!contains(across, over[i])) continue;

@@ -297,9 +297,7 @@ UOp with_prefetches(UOp end, const std::map<uint32_t, UOps>& of_loop) {
   if (effects.empty()) return end;
   const UOps own = split_effects(end.src(0));
   effects.insert(effects.end(), own.begin(), own.end());
-  UOps src(end.srcs().begin(), end.srcs().end());
-  src[0] = UOp::make(Ops::GROUP, dtypes::void_, effects);
-  return end.with_srcs(src);
+  return with_first_src(end, UOp::make(Ops::GROUP, dtypes::void_, effects));
 }
 }  // namespace
 

@@ -14,10 +14,6 @@
 
 namespace tg {
 namespace {
-UOp fold2(Ops op, UOp a, UOp b) {
-  UOp s[2] = {a, b};
-  return fold(op, op == Ops::CMPLT ? dtypes::bool_ : a.dtype(), s);
-}
 UOp fold_where(UOp condition, UOp a, UOp b) {
   UOp s[3] = {condition, a, b};
   return fold(Ops::WHERE, a.dtype(), s);
@@ -64,9 +60,7 @@ UOp identity(Ops op, DType d) { return UOp::constant(identity_element(op, d), d)
 /// Returns a load or store with `gate` added to its index.
 UOp gated(UOp access, UOp gate) {
   UOp index = access.src(0);
-  UOps src(access.srcs().begin(), access.srcs().end());
-  src[0] = UOp::make(Ops::INDEX, index.dtype(), {index.src(0), index.src(1).valid(gate)});
-  return access.with_srcs(src);
+  return with_first_src(access, UOp::make(Ops::INDEX, index.dtype(), {index.src(0), index.src(1).valid(gate)}));
 }
 
 /// True for an axis that is part of the grid: on a target with workgroups, the loops around every store.

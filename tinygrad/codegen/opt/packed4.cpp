@@ -20,10 +20,6 @@ bool is_group_of_bits(UOp u) {
   const int128 c = u.src(1).const_int();
   return (u.is(Ops::AND) && c > 0 && c < 16) || (u.is(Ops::SHR) && c >= 4);
 }
-UOp fold_by(Ops op, UOp u, int64_t n) {
-  UOp s[2] = {u, UOp::constant(n)};
-  return fold(op, u.dtype(), s);
-}
 UOp part(UOp of, int32_t number, int64_t size) {
   RangeArg arg = of.arg<RangeArg>();
   arg.id.push_back(number);
@@ -126,8 +122,9 @@ Packed4Kernel packed4_kernel(UOp sink, UOp range, const Renderer& renderer) {
   UOp word = k.lanes;
   if (distance) {
     k.registers = UOp::range(UOp::constant(constant_size(distance) / blocks), distance.arg<RangeArg>());
-    map.push_back({distance, fold_add(fold_mul(k.registers, blocks), fold_by(Ops::FLOORDIV, k.lanes, words))});
-    word = fold_by(Ops::FLOORMOD, k.lanes, words);
+    map.push_back(
+        {distance, fold_add(fold_mul(k.registers, blocks), fold2(Ops::FLOORDIV, k.lanes, UOp::constant(words)))});
+    word = fold2(Ops::FLOORMOD, k.lanes, UOp::constant(words));
   } else if (words > kLanes) {
     k.registers = part(range, 0, words / kLanes);
     word = fold_add(fold_mul(k.registers, kLanes), word);

@@ -75,10 +75,7 @@ UOp stage_operands(UOp sink, const FinalRanges& ranges) {
 UOp window_contents(UOp value, const FinalRanges& ranges) {
   std::vector<std::pair<UOp, UOp>> map;
   UOp gate;
-  auto less = [](UOp a, int64_t b) {
-    UOp s[2] = {a, UOp::constant(b)};
-    return fold(Ops::CMPLT, dtypes::bool_, s);
-  };
+  auto less = [](UOp a, int64_t b) { return fold2(Ops::CMPLT, a, UOp::constant(b)); };
   for (const Slide& slide : slides(value)) {
     UOp sum;
     int64_t lo = 0, hi = 0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/fold.h"
@@ -216,9 +217,7 @@ UOp with_tensor_core(UOp sink, UOp range, int number, const Renderer& renderer) 
   const std::vector<const TensorCore*> known = renderer.tensor_cores();
   const Sum s = find_sum(sink);
   Fit f;
-  if (std::find(known.begin(), known.end(), &core) == known.end() || !s.reduce || !range.src(0).is_const() ||
-      !fit(s, core, sink, &f))
-    return sink;
+  if (!contains(known, &core) || !s.reduce || !range.src(0).is_const() || !fit(s, core, sink, &f)) return sink;
   const auto own = std::find(s.reduce.srcs().begin() + 1, s.reduce.srcs().end(), range);
   if (own == s.reduce.srcs().end()) return sink;
   const int64_t n = static_cast<int64_t>(range.src(0).const_int()), k = core.k;

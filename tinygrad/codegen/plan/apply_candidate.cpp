@@ -1,6 +1,7 @@
 /// \file A candidate as OptOps: padding, lanes, tile, the order of loops, blocks, threads, staged operands.
 #include <algorithm>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/codegen/cost/cost_model.h"
 
 namespace tg {
@@ -19,9 +20,7 @@ class Application {
  private:
   const KernelAxes::Axis& axis(int a) const { return kernel_.axes()[static_cast<size_t>(a)]; }
   bool is_output_loop(int a) const { return !axis(a).reduce && axis(a).type == AxisType::kLoop; }
-  int lanes_at(int a) const {
-    return std::find(c_.lane_axes.begin(), c_.lane_axes.end(), a) != c_.lane_axes.end() ? c_.lanes : 1;
-  }
+  int lanes_at(int a) const { return contains(c_.lane_axes, a) ? c_.lanes : 1; }
   void tile();
   void order_outputs();
   void order_reduces();

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/codegen/scratch/stage.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/fold.h"
@@ -194,7 +195,7 @@ class Blocks {
     return loops;
   }
   bool inside(UOp r) const {
-    const auto in = [&](const UOps& loops) { return std::find(loops.begin(), loops.end(), r) != loops.end(); };
+    const auto in = [&](const UOps& loops) { return contains(loops, r); };
     return r != block_range_ && !in(outer_) && !in(more_);
   }
 

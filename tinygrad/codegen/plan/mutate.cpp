@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/codegen/plan/heuristic.h"
 #include "tinygrad/codegen/scratch/stage.h"
 
@@ -17,9 +18,7 @@ struct Neighbours {
   const std::vector<KernelAxes::Axis>& axes;
   std::vector<Candidate> planned, placed;  // the model knows the first; it has no opinion about the second
 
-  bool has_lanes(size_t a) const {
-    return std::find(c.lane_axes.begin(), c.lane_axes.end(), static_cast<int>(a)) != c.lane_axes.end();
-  }
+  bool has_lanes(size_t a) const { return contains(c.lane_axes, static_cast<int>(a)); }
   /// Returns the iterations of the loop that remains of an axis; 0: unknown.
   int64_t trips(size_t a) const {
     const int64_t step = c.tile[a] * (has_lanes(a) ? c.lanes : 1);

@@ -25,9 +25,6 @@ constexpr double kCyclesPerCost = 0.5;   // of an operation on a register of lan
 constexpr double kSpillCycles = 1.5;     // a store and a load of the first level cache
 constexpr double kL2BytesPerCycle = 28;  // beyond half of it
 
-bool depends_on_any(UOp u, const UOps& ranges) {
-  return std::any_of(ranges.begin(), ranges.end(), [&](UOp r) { return depends_on(u, r); });
-}
 bool are_sized(const UOps& ranges) {
   return std::all_of(ranges.begin(), ranges.end(), [](UOp r) { return r.src(0).is_const(); });
 }
@@ -112,8 +109,7 @@ class Spill {
       std::erase_if(r, [&](UOp x) { return contains(outer_, x); });
       const bool same_sizes = std::equal(r.begin(), r.end(), own_.begin(), own_.end(),
                                          [](UOp a, UOp b) { return a != b && a.src(0) == b.src(0); });
-      if (same_sizes && !depends_on_any(u, r) && std::find(others.begin(), others.end(), r) == others.end())
-        others.push_back(r);
+      if (same_sizes && !depends_on_any(u, r) && !contains(others, r)) others.push_back(r);
     }
     return others;
   }
@@ -147,9 +143,7 @@ class Spill {
   UOp spilled(UOp reduce, UOp v, const std::vector<std::pair<UOp, UOps>>& uses) const {
     UOp scratch = names_.scratch(v.dtype(), volume(own_));
     UOp first = UOp::make(Ops::AFTER, v.dtype(), {v, scratch.index({index_of(own_)}).store(v)});
-    UOps src(reduce.srcs().begin(), reduce.srcs().end());
-    src[0] = src[0].substitute({{v, first}});
-    UOp filled = reduce.with_srcs(src);
+    UOp filled = with_first_src(reduce, reduce.src(0).substitute({{v, first}}));
     std::vector<std::pair<UOp, UOp>> map{{reduce, filled}};
     for (const auto& [again, inner] : uses)
       map.push_back({again, scratch.after({filled}).index({index_of(inner)}).load()});

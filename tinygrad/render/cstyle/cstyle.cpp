@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/render/cstyle/cstyle_writer.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/variables.h"
@@ -243,7 +244,7 @@ void CStyleWriter::define(UOp u, bool first_lane, Expr e, const std::string& typ
 /// Names the expressions that read a register before it changes.
 void CStyleWriter::settle(int reg) {
   for (Slot* s : std::vector<Slot*>(open_))
-    if (std::find(s->expr.reads.begin(), s->expr.reads.end(), reg) != s->expr.reads.end()) give_name(*s);
+    if (contains(s->expr.reads, reg)) give_name(*s);
 }
 
 /// Counts the uses of each value and of each lane 0, and whether one is outside of the loop that encloses it.

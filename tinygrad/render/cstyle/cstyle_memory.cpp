@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/render/cstyle/cstyle_writer.h"
 #include "tinygrad/uop/facts.h"
 
@@ -179,7 +180,7 @@ std::string CStyleWriter::shuffle_helper(DType d, int lanes, int64_t stride) {
     const int64_t element = (stride < 0 ? n - 1 - lane : lane) * s, start = std::min(element / n * n, span - n);
     start_of.push_back(start);
     offset_of.push_back(element - start);
-    if (std::find(starts.begin(), starts.end(), start) == starts.end()) starts.push_back(start);
+    add_once(starts, start);
   }
   std::string body;
   for (int64_t start : starts) {

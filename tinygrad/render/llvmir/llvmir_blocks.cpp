@@ -1,6 +1,7 @@
 /// \file LLVM IR: transposed blocks as rows of memory and shuffles.
 #include <algorithm>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/render/llvmir/llvmir_writer.h"
 
 namespace tg {
@@ -207,8 +208,7 @@ std::string LlvmWriter::load_group(const LaneBlock& b) {
     }
     std::string mask;
     for (int h = 0; h < WordGroup::kHalves; h++)
-      mask += str(h ? ", i1 " : "i1 ",
-                  std::find(part.places.begin(), part.places.end(), h) != part.places.end() ? "true" : "false");
+      mask += str(h ? ", i1 " : "i1 ", contains(part.places, h) ? "true" : "false");
     words = emit("call " + t + " " + load + "(ptr " + address + ", i32 1, <32 x i1> <" + mask + ">, " + t + " " +
                  words + ")" + aliasing(b.access));
   }

@@ -2,6 +2,7 @@
 /// scatter).
 #include <cmath>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/render/llvmir/llvmir_writer.h"
 #include "tinygrad/uop/variables.h"
 
@@ -246,7 +247,7 @@ std::string LlvmWriter::load_strided(const MemAccess& a, DType d, const std::str
     const int64_t element = (a.stride < 0 ? n - 1 - lane : lane) * s, start = std::min(element / n * n, span - n);
     start_of.push_back(start);
     offset_of.push_back(element - start);
-    if (std::find(starts.begin(), starts.end(), start) == starts.end()) starts.push_back(start);
+    add_once(starts, start);
   }
   for (int64_t start : starts) {
     std::string at =

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/tensor/grad/function.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/state/effects.h"
@@ -25,9 +26,7 @@ void callify(const Tensors& tensors) {
   UOps values;
   for (const Tensor& t : tensors) {
     UOp u = current_view(uop_of(t, "callify"));
-    if (device_of(u).empty() || has_buffer_identity(u) || has_effects(u) ||
-        std::find(values.begin(), values.end(), u) != values.end())
-      continue;
+    if (device_of(u).empty() || has_buffer_identity(u) || has_effects(u) || contains(values, u)) continue;
     pending.push_back(t);
     values.push_back(u);
   }

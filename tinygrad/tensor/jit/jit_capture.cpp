@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/schedule/schedule.h"
 #include "tinygrad/tensor/impl.h"
@@ -428,8 +429,7 @@ void JitCore::Capture::describe_arguments() {
     append_bound_values(v, &bound_);
   }
   std::vector<std::string>& names = state_->variables;
-  for (auto& [name, value] : bound_)
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  for (auto& [name, value] : bound_) add_once(names, name);
 }
 
 /// Whether nobody but result i refers to its storage, so that each replay can give it another.
@@ -482,7 +482,7 @@ void JitCore::Capture::check_bound(UOp view) {
   BoundValues used;
   view_pattern(view, &used);
   for (auto& v : used)
-    if (std::find(bound_.begin(), bound_.end(), v) == bound_.end()) free_ = v.first;
+    if (!contains(bound_, v)) free_ = v.first;
 }
 
 /// Returns the index, among the values a replay is given, of a variable that had this value in the captured call; -1:

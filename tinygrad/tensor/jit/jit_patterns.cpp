@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tinygrad/tensor/state/effects.h"
+#include "tinygrad/uop/rebuild.h"
 #include "tinygrad/uop/variables.h"
 
 namespace tg::tensor_detail {
@@ -64,11 +65,7 @@ UOp input_pattern(UOp view) {
   if (std::all_of(chain.begin(), chain.end(), [](UOp u) { return u.is(Ops::RESHAPE) && !shape_of(u).symbolic(); }))
     return storage_param(b, chain.empty() ? b.src(0) : chain[0].src(1));
   UOp r = b;
-  for (size_t i = chain.size(); i-- > 0;) {
-    UOps src(chain[i].srcs().begin(), chain[i].srcs().end());
-    src[0] = r;
-    r = chain[i].with_srcs(src);
-  }
+  r = over_base(chain, r);
   return view_pattern(r, nullptr);
 }
 

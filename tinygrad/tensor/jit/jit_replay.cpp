@@ -1,6 +1,7 @@
 /// \file A call of a captured function: arguments are checked and bound, the launches replayed, the results wrapped.
 #include <algorithm>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/jit/jit_patterns.h"
 #include "tinygrad/tensor/jit/jit_state.h"
@@ -44,8 +45,7 @@ class JitCore::ReplayCall {
              " passed in another way than when it was captured, expected the same positional and keyword arguments");
     if (core_.loaded_) check_loaded_constants();
     for (const auto& constant : in_.constants)
-      if (constant.first.starts_with(kShardingOf) &&
-          std::find(s_.constants.begin(), s_.constants.end(), constant) == s_.constants.end())
+      if (constant.first.starts_with(kShardingOf) && !contains(s_.constants, constant))
         throw JitError(str("[jit] got ", constant.first, " = ", constant.second, " for ", core_.name_,
                            ", which was captured with another: shard it the same way"));
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tinygrad/base/binary.h"
+#include "tinygrad/base/contains.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/jit/jit_state.h"
@@ -36,8 +37,7 @@ bool JitCore::State::accepts(const Constants& given) const {
   const auto like = [&](const Constants& known) {
     if (known.size() < given.size()) return false;
     for (size_t i = 0; i < given.size(); i++)
-      if (given[i] != known[i] && (given[i].first != known[i].first ||
-                                   std::find(ignored.begin(), ignored.end(), given[i].first) == ignored.end()))
+      if (given[i] != known[i] && (given[i].first != known[i].first || !contains(ignored, given[i].first)))
         return false;
     return true;
   };

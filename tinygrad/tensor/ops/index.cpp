@@ -1,6 +1,7 @@
 /// \file Indexing: integers, slices, new axes, integer and bool tensors; selection by a mask.
 #include <algorithm>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/tensor/grad/function.h"
 #include "tinygrad/tensor/multi/lower_multi.h"
 #include "tinygrad/tensor/node_ops.h"
@@ -284,7 +285,7 @@ Tensor Tensor::index(const std::vector<Index>& indices) const {
   // The gathered axes first, then the others.
   std::vector<int> order = g.places;
   for (int i = 0; i < static_cast<int>(p.result.size()); i++)
-    if (std::find(g.places.begin(), g.places.end(), i) == g.places.end()) order.push_back(i);
+    if (!contains(g.places, i)) order.push_back(i);
   UOps src{x.permute(order).uop()};
   for (const Tensor& r : g.rows) src.push_back(r.uop());
   UOp u = UOp::make(Ops::INDEX, src[0].dtype(), src);

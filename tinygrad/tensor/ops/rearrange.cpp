@@ -4,6 +4,7 @@
 #include <map>
 #include <sstream>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/tensor/impl.h"
 
 namespace tg {
@@ -14,9 +15,7 @@ using Names = std::vector<std::string>;
 using Groups = std::vector<Names>;  // of one side
 using Sizes = std::vector<std::pair<std::string, int64_t>>;
 
-bool has_name(const Names& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
+bool has_name(const Names& names, std::string_view name) { return contains(names, name); }
 
 constexpr const char* kDots = "*";  // an ellipsis outside of parentheses: one group per axis
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/tensor/node_ops.h"
 #include "tinygrad/tensor/ops/index_parse.h"
 #include "tinygrad/tensor/state/effects.h"
@@ -102,7 +103,7 @@ Tensor scattered(const Tensor& view, const Gathered& g, Tensor v, bool accumulat
   std::vector<int> order, back(vs.size());  // the gathered axes first, then the others
   for (int i : g.places) order.push_back(i);
   for (int i = 0; i < static_cast<int>(vs.size()); i++)
-    if (std::find(g.places.begin(), g.places.end(), i) == g.places.end()) order.push_back(i);
+    if (!contains(g.places, i)) order.push_back(i);
   for (size_t i = 0; i < order.size(); i++) back[static_cast<size_t>(order[i])] = static_cast<int>(i);
   Shape spread = places;  // broadcasts over the other axes
   spread.insert(spread.end(), vs.size() - k, SInt(1));
@@ -198,7 +199,7 @@ Update update_of(const Tensor& t, const std::vector<Index>& indices, const Tenso
   if (!g.places.empty()) {
     Shape rest;
     for (size_t i = 0; i < result.size(); i++)
-      if (std::find(g.places.begin(), g.places.end(), static_cast<int>(i)) == g.places.end()) rest.push_back(result[i]);
+      if (!contains(g.places, static_cast<int>(i))) rest.push_back(result[i]);
     rest.insert(rest.begin() + (g.together ? g.places[0] : 0), g.shape.begin(), g.shape.end());
     result = rest;
   }

@@ -5,12 +5,14 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/schedule/indexing.h"
 #include "tinygrad/schedule/schedule.h"
 #include "tinygrad/tensor/state/history.h"
 #include "tinygrad/uop/buffer_flags.h"
 #include "tinygrad/uop/multi.h"
+#include "tinygrad/uop/rebuild.h"
 #include "tinygrad/uop/walk.h"
 
 namespace tg::tensor_detail {
@@ -64,11 +66,7 @@ UOp rebased(UOp u, UOp from, UOp to) {
   }
   if (b != from) return u;
   UOp r = to;
-  for (size_t i = chain.size(); i-- > 0;) {
-    UOps src(chain[i].srcs().begin(), chain[i].srcs().end());
-    src[0] = r;
-    r = chain[i].with_srcs(src);
-  }
+  r = over_base(chain, r);
   return r;
 }
 
@@ -190,7 +188,7 @@ UOps readers_of(const Writes& w) {
     UOp old = no;
     if (g.forwarded(u)) {  // computed: into memory that is about to be overwritten, or not
       each_memory(u, [&](UOp b) {
-        if (std::find(w.buffers.begin(), w.buffers.end(), b) != w.buffers.end()) old = b;
+        if (contains(w.buffers, b)) old = b;
       });
     } else {
       for (UOp s : u.srcs())
@@ -203,9 +201,7 @@ UOps readers_of(const Writes& w) {
   for (UOp root : live) {
     // A view of a state follows the write; it reads nothing.
     bool follows = true;
-    each_base(root, [&](UOp s) {
-      follows &= s.is(Ops::BUFFER) || std::find(w.effects.begin(), w.effects.end(), s) != w.effects.end();
-    });
+    each_base(root, [&](UOp s) { follows &= s.is(Ops::BUFFER) || contains(w.effects, s); });
     if (follows) continue;
     walk(root, [&](UOp u) { return reads.has(u); }, sources, visit);
     if (reads.get(root) != no) out.push_back(root);
@@ -347,8 +343,7 @@ class PendingFlush {
     UOps out;
     each_live([&](Tensor::Impl& i) {
       each_memory(i.uop, [&](UOp b) {
-        if (TrackedMemory* t = find(b); t && t->written && std::find(out.begin(), out.end(), b) == out.end())
-          out.push_back(b);
+        if (TrackedMemory* t = find(b); t && t->written && !contains(out, b)) out.push_back(b);
       });
     });
     return out;

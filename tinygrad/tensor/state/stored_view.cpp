@@ -10,6 +10,7 @@
 #include "tinygrad/tensor/node_ops.h"
 #include "tinygrad/tensor/state/effects.h"
 #include "tinygrad/uop/multi.h"
+#include "tinygrad/uop/rebuild.h"
 
 namespace tg::tensor_detail {
 
@@ -66,11 +67,7 @@ UOp copy_from_storage(UOp u, const std::string& device) {
   for (; b.in(groups::kMovement) || b.in(Ops::BITCAST | Ops::DETACH); b = b.src(0)) views.push_back(b);
   while (b.is(Ops::COPY) && !Graph::global().forwarded(b)) b = b.src(0);  // not written yet: take what will be
   UOp v = device_of(b) == device ? b : copy(b, device);
-  for (size_t i = views.size(); i-- > 0;) {
-    UOps src(views[i].srcs().begin(), views[i].srcs().end());
-    src[0] = v;
-    v = views[i].with_srcs(src);
-  }
+  v = over_base(views, v);
   return v;
 }
 
