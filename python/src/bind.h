@@ -19,6 +19,7 @@ void bind_matcher(nb::module_& m);
 void bind_tensor(nb::module_& m);
 void bind_device(nb::module_& m);
 void bind_counters(nb::module_& m);
+void bind_gguf(nb::module_& m);
 void bind_nn(nb::module_& m);
 void bind_optim(nb::module_& m);
 

@@ -15,6 +15,7 @@ NB_MODULE(_core, m) {
   bind_tensor(m);
   bind_device(m);
   bind_counters(m);
+  bind_gguf(m);
   bind_nn(m);
   bind_optim(m);
   bind_jit(m);

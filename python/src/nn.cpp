@@ -135,6 +135,7 @@ void bind_nn(nb::module_& m) {
         return nn::fs_load(t, size);
       },
       "t"_a, "size"_a);
+  m.def("is_packed", &nn::is_packed);
   m.def("written_in_place", &nn::written_in_place);
   m.def("safe_load", [](const std::string& path) {
     nb::dict out;

@@ -139,6 +139,8 @@ class GgufFile {
   static GgufFile open(const std::filesystem::path& path);
   /// Wraps bytes in memory that `owner` keeps; `name` is for errors. ValueError when it is one part of several.
   static GgufFile from_memory(std::span<uint8_t> bytes, std::shared_ptr<void> owner, std::string_view name);
+  /// Reads the values of a tensor of bytes, uint8 of one axis. DTypeError and ShapeError for others.
+  static GgufFile from_tensor(const Tensor& bytes);
 
   /// The metadata of the first part.
   const GgufMetadata& metadata() const;

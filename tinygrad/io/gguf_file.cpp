@@ -92,6 +92,16 @@ GgufFile GgufFile::from_memory(std::span<uint8_t> bytes, std::shared_ptr<void> o
   return out;
 }
 
+GgufFile GgufFile::from_tensor(const Tensor& bytes) {
+  TG_CHECK(DTypeError, bytes.dtype() == dtypes::uint8, "[gguf] got ", bytes.dtype(), ", expected uint8");
+  TG_CHECK(ShapeError, bytes.ndim() == 1, "[gguf] got shape ", bytes.shape(), ", expected one axis");
+  // A handle of its own: the caller's may get other values.
+  const auto own = std::make_shared<Tensor>(bytes.detach().to("CPU").contiguous().realize());
+  const std::span<const std::byte> b = own->bytes();
+  auto* data = const_cast<uint8_t*>(reinterpret_cast<const uint8_t*>(b.data()));  // tensors of it are values, too
+  return from_memory({data, b.size()}, own, "tensor");
+}
+
 const GgufMetadata& GgufFile::metadata() const { return parts_->metadata(); }
 const std::vector<GgufTensor>& GgufFile::tensors() const { return parts_->tensors; }
 const GgufTensor* GgufFile::find(std::string_view name) const {

@@ -6,6 +6,7 @@
 
 #include "tinygrad/base/error.h"
 #include "tinygrad/tensor/state/effects.h"
+#include "tinygrad/uop/facts.h"
 
 namespace tg::nn {
 namespace {
@@ -48,6 +49,19 @@ std::vector<bool> written_in_place(const Tensors& tensors) {
   std::vector<bool> out = tensor_detail::sole_owners(tensors);
   for (size_t i = 0; i < tensors.size(); i++) out[i] = out[i] && tensors[i].devices().size() == 1;
   return out;
+}
+
+bool is_packed(const Tensor& value) {
+  if (!value.dtype().is_float() || value.devices().size() != 1 || value.is_realized()) return false;
+  GraphScope graph;
+  int64_t held = 0;
+  bool bytes = false;
+  for (UOp u : value.uop().toposort()) {
+    if (!u.is(Ops::BUFFER)) continue;
+    held += shape_of(u).numel() * u.dtype().itemsize();
+    bytes |= u.dtype() == dtypes::uint8;
+  }
+  return bytes && held < value.nbytes();
 }
 
 namespace {
@@ -103,8 +117,18 @@ LoadReport load_state_dict(const StateDict& target, const StateDict& source, con
       values.push_back(source.at(name));
     }
   const std::vector<bool> in_place = written_in_place(own);
-  for (size_t i = 0; i < own.size(); i++) load_value(own[i], values[i], in_place[i]);
-  if (o.realize && !own.empty()) realize(own);
+  Tensors changed;
+  for (size_t i = 0; i < own.size(); i++) {
+    const Tensor& t = own[i];
+    if (is_packed(values[i]) && t.devices().size() == 1 && values[i].device() == t.device()) {
+      t.replace(values[i].detach().reshape(t.shape()));
+      if (t.requires_grad()) t.is_param_(*t.requires_grad());
+      continue;
+    }
+    load_value(t, values[i], in_place[i]);
+    changed.push_back(t);
+  }
+  if (o.realize && !changed.empty()) realize(changed);
   return report;
 }
 

@@ -104,7 +104,11 @@ struct LoadReport {
 /// Others get storage of their own: those that have none yet or share it with another tensor, and those on several
 /// devices.
 std::vector<bool> written_in_place(const Tensors& tensors);
-/// Gives every tensor of `target` the value of the same name in `source`, on the target's device. Nothing is changed
+/// Returns whether a value is a float that kernels compute from fewer bytes, such as a weight in a quantized file:
+/// load_state_dict leaves it so.
+bool is_packed(const Tensor& value);
+/// Gives every tensor of `target` the value of the same name in `source`, on the target's device and in its own dtype.
+/// Packed values stay packed: the target then computes them where they are used. Nothing is changed
 /// when it throws: ValueError that lists missing and unexpected names (strict), ShapeError for a shape that differs
 /// ((1,) and () are interchangeable).
 LoadReport load_state_dict(const StateDict& target, const StateDict& source, const LoadOptions& o = {});

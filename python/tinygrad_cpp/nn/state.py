@@ -46,6 +46,8 @@ def load_state_dict(model: Any, state_dict: dict[str, Tensor], strict=True, verb
   KeyError that lists the names the dictionary lacks (strict), ValueError that lists shapes that differ ((1,) and () are
   taken for one another). Names that only the dictionary has are reported with DEBUG=1. Storage that no other tensor
   shows is written to, so captured functions see the values.
+  Values are loaded in their own dtype; packed ones, as in quantized files, stay packed and are unpacked where they are
+  used.
   consume: values are given away, and entries removed as they are loaded."""
   own = get_state_dict(model)
   missing = [k for k in own if k not in state_dict]
@@ -70,7 +72,9 @@ def load_state_dict(model: Any, state_dict: dict[str, Tensor], strict=True, verb
       t.desc = f"ram used: {GlobalCounters.mem_used / 1e9:5.2f} GB, {k:50s}: "
       if k not in state_dict: continue
       value = state_dict[k] if v.shape == state_dict[k].shape else state_dict[k].reshape(v.shape)
-      if isinstance(v.device, tuple) and not isinstance(value.device, tuple):
+      packed = value.device == v.device and _core.is_packed(value)
+      if packed: v.replace(value)
+      elif isinstance(v.device, tuple) and not isinstance(value.device, tuple):
         v.replace(value.shard(v.device, v.uop.axis))
       elif in_place[k] and not consume and not isinstance(value.device, tuple) and value.dtype == v.dtype:
         v.assign(value.to(v.device).detach())
@@ -78,7 +82,7 @@ def load_state_dict(model: Any, state_dict: dict[str, Tensor], strict=True, verb
         there = value if isinstance(v.device, tuple) else value.to(v.device)
         # Training goes on in storage of its own; what is consumed is given away.
         v.replace(there.clone() if value.device == v.device and not consume else there)
-      if realize: v.realize()
+      if realize and not packed: v.realize()
       if consume: del state_dict[k]
       loaded.append(v)
   return loaded
