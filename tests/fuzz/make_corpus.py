@@ -154,3 +154,79 @@ put("safetensors", "bad_twice",
 put("safetensors", "bad_no_offsets", safetensors({"a": {"dtype": "U8", "shape": [1]}}, bytes(1)))
 put("safetensors", "bad_metadata", safetensors({"__metadata__": 3}))
 put("safetensors", "bad_utf8", safetensors(b'{"\xff\xfe":{}}'))
+
+
+# ---- gguf ----
+def text(s):
+  s = s if isinstance(s, bytes) else s.encode()
+  return struct.pack("<Q", len(s)) + s
+
+
+def gguf(pairs=(), tensors=(), data=b"", version=3, magic=b"GGUF", counts=None, align=32):
+  """pairs: (key, type, bytes of the value); tensors: (name, axes, type, offset)."""
+  out = magic + struct.pack("<IQQ", version, *(counts or (len(tensors), len(pairs))))
+  for key, kind, value in pairs: out += text(key) + struct.pack("<I", kind) + value
+  for name, axes, kind, at in tensors: out += text(name) + struct.pack(f"<I{len(axes)}QIQ", len(axes), *axes, kind, at)
+  return out + bytes(-len(out) % align) + data if tensors else out
+
+
+def array(kind, count, data=b""): return struct.pack("<IQ", kind, count) + data
+
+
+values = [("u8", 0, b"\xff"), ("i8", 1, b"\xff"), ("u16", 2, b"\xff\xff"), ("i16", 3, b"\xff\xff"),
+          ("u32", 4, b"\xff" * 4), ("i32", 5, b"\xff" * 4), ("f32", 6, struct.pack("<f", 0.5)), ("yes", 7, b"\1"),
+          ("text", 8, text("a")), ("list", 9, array(5, 2, struct.pack("<ii", -1, 2))), ("u64", 10, b"\xff" * 8),
+          ("i64", 11, b"\xff" * 8), ("f64", 12, struct.pack("<d", 0.25))]
+texts = ("texts", 9, array(8, 2, text("a") + text("")))
+nested = ("nested", 9, array(9, 2, array(0, 1, b"\7") + array(8, 1, text("x"))))
+q8 = struct.pack("<e", 0.5) + bytes(range(32))
+w = [("w", (3, 2), 0, 0)]
+put("gguf", "good_values", gguf(values + [texts, nested]))
+put("gguf", "good_tensors", gguf(values, w + [("q", (32,), 8, 32), ("none", (0, 5), 1, 96)], bytes(32) + q8 + bytes(30)))
+put("gguf", "good_version_2", gguf([], [("s", (), 26, 0)], bytes(4), 2))
+put("gguf", "good_alignment", gguf([("general.alignment", 4, struct.pack("<I", 64))], w, bytes(24), align=64))
+put("gguf", "good_empty", gguf())
+put("gguf", "good_gap", gguf([], [("b", (4,), 24, 64), ("a", (4,), 24, 0)], bytes(68)))
+put("gguf", "bad_empty", b"")
+put("gguf", "bad_magic", gguf(magic=b"GGUX"))
+put("gguf", "bad_version_1", gguf(version=1))
+put("gguf", "bad_version_4", gguf(version=4))
+put("gguf", "bad_big_endian", gguf(version=3 << 24))
+put("gguf", "bad_header_cut", gguf()[:20])
+put("gguf", "bad_count_of_tensors", gguf(counts=(1 << 63, 0)))
+put("gguf", "bad_count_of_pairs", gguf(counts=(0, (1 << 64) - 1)))
+put("gguf", "bad_key_length", gguf(counts=(0, 1)) + struct.pack("<Q", (1 << 64) - 1) + bytes(20))  # CVE-2024-21802
+put("gguf", "bad_key_empty", gguf([("", 0, b"\0")] + values))
+put("gguf", "bad_key_control", gguf([("a\x1b[2J", 0, b"\0")] + values))
+put("gguf", "bad_key_twice", gguf([("a", 0, b"\0"), ("a", 0, b"\0")] + values))
+put("gguf", "bad_value_type", gguf([("a", 13, b"\0" * 8)]))
+put("gguf", "bad_value_cut", gguf([("a", 10, b"\0" * 7)]))
+put("gguf", "bad_bool", gguf([("a", 7, b"\2")] + values))
+put("gguf", "bad_bool_in_list", gguf([("a", 9, array(7, 2, b"\1\xff"))] + values))
+put("gguf", "bad_string_length", gguf([("a", 8, struct.pack("<Q", 1 << 62))] + values))
+put("gguf", "bad_list_length", gguf([("a", 9, array(10, 1 << 61, bytes(16)))]))  # times 8 is 2^64
+put("gguf", "bad_list_of_strings", gguf([("a", 9, array(8, 1 << 40, bytes(16)))]))  # CVE-2025-49847
+put("gguf", "bad_list_type", gguf([("a", 9, array(77, 1, bytes(16)))]))
+put("gguf", "bad_list_of_lists", gguf([("a", 9, array(9, 1 << 50, bytes(24)))]))  # gguf-py#27188: hangs
+put("gguf", "bad_lists_too_deep", gguf([("a", 9, array(9, 1) * 5000 + array(0, 0))]))
+put("gguf", "bad_alignment_0", gguf([("general.alignment", 4, bytes(4))], w, bytes(24)))
+put("gguf", "bad_alignment_odd", gguf([("general.alignment", 4, struct.pack("<I", 33))], w, bytes(64)))
+put("gguf", "bad_alignment_large", gguf([("general.alignment", 4, struct.pack("<I", 1 << 31))], w, bytes(64)))
+put("gguf", "bad_alignment_type", gguf([("general.alignment", 8, text("32"))], w, bytes(64)))
+put("gguf", "bad_name_length", gguf(counts=(1, 0)) + struct.pack("<Q", 1 << 60) + bytes(40))
+put("gguf", "bad_name_twice", gguf([], w + [("w", (1,), 0, 32)], bytes(64)))
+put("gguf", "bad_many_axes", gguf([], [("w", (1,) * 9, 0, 0)], bytes(64)))
+put("gguf", "bad_count_of_axes", gguf(counts=(1, 0)) + text("w") + struct.pack("<I", 0xffffffff) + bytes(64))
+put("gguf", "bad_axis_negative", gguf([], [("w", ((1 << 64) - 1, (1 << 64) - 4), 0, 0)], bytes(64)))
+put("gguf", "bad_shape_wraps", gguf([], [("w", (1 << 32, 1 << 32), 0, 0)], bytes(64)))  # CVE-2025-53630
+put("gguf", "bad_shape_wraps_bytes", gguf([], [("w", (1 << 62,), 0, 0)], bytes(64)))  # CVE-2026-27940
+put("gguf", "bad_tensor_type", gguf([], [("w", (4,), 42, 0)], bytes(64)))
+put("gguf", "bad_tensor_type_withdrawn", gguf([], [("w", (32,), 4, 0)], bytes(64)))
+put("gguf", "bad_row", gguf([], [("w", (33,), 8, 0)], bytes(64)))
+put("gguf", "bad_rows_shorter_than_blocks", gguf([], [("w", (16, 2), 8, 0)], bytes(64)))
+put("gguf", "bad_data_cut", gguf([], w, bytes(23)))  # CVE-2026-7482: reads past the end
+put("gguf", "bad_no_data", gguf([], w, b"")[:-1])
+put("gguf", "bad_offset", gguf([], [("w", (1,), 0, (1 << 64) - 32)], bytes(64)))  # the padding wraps
+put("gguf", "bad_offset_misaligned", gguf([], [("w", (1,), 0, 4)], bytes(64)))
+put("gguf", "bad_overlap", gguf([], [("a", (16,), 0, 0), ("b", (1,), 0, 32)], bytes(64)))
+put("gguf", "bad_same_bytes", gguf([], [("a", (4,), 0, 0), ("b", (4,), 0, 0)], bytes(64)))

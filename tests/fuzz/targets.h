@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "tinygrad/base/error.h"
+#include "tinygrad/io/gguf.h"
 #include "tinygrad/io/gzip.h"
 #include "tinygrad/io/safetensors.h"
 #include "tinygrad/io/tar.h"
@@ -51,11 +52,50 @@ inline void safetensors(Bytes in) {
   }
 }
 
+/// Asks for the values of every key in every way.
+inline void gguf_values(const io::GgufMetadata& m) {
+  const auto ask = [](auto&& get) {
+    try {
+      get();
+    } catch (const FormatError&) {  // of another type
+    }
+  };
+  for (const io::GgufMetadata::Entry& e : m.entries()) {
+    TG_ASSERT(m.find(e.key) == &e, "another entry of this name");
+    ask([&] { TG_ASSERT(m.integer(e.key, -5, 5) <= 5, "out of range"); });
+    ask([&] { m.integers(e.key, INT64_MIN, INT64_MAX); });
+    ask([&] { m.real(e.key); });
+    ask([&] { m.reals(e.key); });
+    ask([&] { m.flag(e.key); });
+    ask([&] { m.string(e.key); });
+    ask([&] {
+      size_t bytes = 0;
+      for (std::string_view s : m.strings(e.key))
+        for (char c : s) bytes += c != 0;
+      TG_ASSERT(bytes < SIZE_MAX, "reads them all");
+    });
+  }
+}
+inline void gguf(Bytes in) {
+  const io::Gguf f = io::parse_gguf(in, "fuzz");
+  gguf_values(f.metadata);
+  for (const io::GgufTensor& t : f.tensors) {
+    const io::GgmlTypeInfo& type = io::ggml_type_info(t.type);
+    TG_ASSERT(t.offset % f.alignment == 0 || t.bytes == 0, "misaligned");
+    TG_ASSERT(t.offset <= in.size() && t.bytes <= in.size() - t.offset, "tensor outside of the file");
+    TG_ASSERT(static_cast<uint64_t>(type.size(t.numel())) == t.bytes, "shape and bytes disagree");
+    for (const io::GgufTensor& o : f.tensors)
+      TG_ASSERT(
+          &o == &t || t.bytes == 0 || o.bytes == 0 || t.offset + t.bytes <= o.offset || o.offset + o.bytes <= t.offset,
+          "tensors share bytes");
+  }
+}
+
 struct Target {
   std::string_view name;
   void (*run)(Bytes);
 };
 inline constexpr Target kTargets[] = {
-    {"idx", idx}, {"gzip", gzip}, {"tar", tar}, {"cifar", cifar}, {"safetensors", safetensors}};
+    {"idx", idx}, {"gzip", gzip}, {"tar", tar}, {"cifar", cifar}, {"safetensors", safetensors}, {"gguf", gguf}};
 
 }  // namespace tg::fuzz
