@@ -201,6 +201,31 @@ TEST(Decomp, LateForms) {
   EXPECT_EQ(late_patterns(UOp::sink(std::vector<UOp>{acc + a * b}), plain_ops(false)).src(0), acc + a * b);
 }
 
+/// A product that needs no rounding is fused with the sum: the result is the same.
+TEST(Decomp, ExactProductsFuse) {
+  Arena arena;
+  ArenaScope scope(arena);
+  auto load = [](int slot, DType d) { return param(slot, d, 1).index({i32(0)}).load(); };
+  UOp half = load(0, dtypes::float16).cast(dtypes::float32), byte = load(1, dtypes::uint8).cast(dtypes::float32),
+      word = load(2, dtypes::int16).cast(dtypes::float32), any = load(3, dtypes::float32),
+      narrow = load(4, dtypes::bfloat16).cast(dtypes::float32);
+  const UOp eight = UOp::constant(8.0, dtypes::float32), tenth = UOp::constant(0.1, dtypes::float32);
+  const OpSet ops = plain_ops(true);
+  auto fuses = [&](UOp a, UOp b) {
+    return late_patterns(UOp::sink(std::vector<UOp>{a * b + any}), ops).src(0).is(Ops::MULACC);
+  };
+  EXPECT_TRUE(fuses(half, byte));                             // 11 + 8 bits
+  EXPECT_TRUE(fuses(half, half));                             // 22
+  EXPECT_TRUE(fuses(half, byte + eight * ConstValue(-1.0)));  // 9 bits
+  EXPECT_TRUE(fuses(word, byte));                             // 16 + 8
+  EXPECT_FALSE(fuses(half, word)) << "27 bits";
+  EXPECT_FALSE(fuses(half * half, byte)) << "30 bits";
+  EXPECT_FALSE(fuses(any, byte));
+  EXPECT_FALSE(fuses(byte, tenth)) << "24 bits of its own";
+  EXPECT_FALSE(fuses(narrow, byte)) << "may overflow";
+  EXPECT_FALSE(late_patterns(UOp::sink(std::vector<UOp>{half * byte + any}), plain_ops(false)).src(0).is(Ops::MULACC));
+}
+
 // ---- functions ----
 struct Worst {
   double ulps = 0, at = 0, got = 0, expected = 0;

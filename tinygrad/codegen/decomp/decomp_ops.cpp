@@ -4,6 +4,7 @@
 #include "tinygrad/base/contains.h"
 #include "tinygrad/base/math.h"
 #include "tinygrad/codegen/decomp/decomp.h"
+#include "tinygrad/codegen/decomp/exact_product.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/memory_ops.h"
 
@@ -185,7 +186,8 @@ const PatternMatcher<>& pm_late_operations() {
       rule(not_(x != y), [](const TargetOps& t, X x, Y y) { return t.has(CMPEQ) ? UOp::alu(CMPEQ, {x, y}) : UOp(); }),
       rule(x + y * z,
            [](const TargetOps& t, X x, Y y, Z z) {
-             return t.fma() && fusable(x.dtype()) && is_accumulator(x) ? UOp::alu(MULACC, {y, z, x}) : UOp();
+             const bool fused = t.fma() && fusable(x.dtype()) && (is_accumulator(x) || is_exact_product(y, z));
+             return fused ? UOp::alu(MULACC, {y, z, x}) : UOp();
            }),
   };
   return pm;
