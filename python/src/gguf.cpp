@@ -108,6 +108,23 @@ void add_value(io::GgufWriter& w, const std::string& key, uint32_t type, nb::han
 
 using NamedTensor = std::tuple<std::string, Tensor, std::optional<uint32_t>>;
 
+/// Adds values, or blocks that are packed already: bytes of shape (..., bytes of a row).
+void add_tensor(io::GgufWriter& w, const std::string& name, const Tensor& t, std::optional<uint32_t> type) {
+  const std::optional<io::GgmlType> as = type ? std::optional(static_cast<io::GgmlType>(*type)) : std::nullopt;
+  if (!as || t.dtype() != dtypes::uint8 || t.ndim() == 0) {
+    w.add_tensor(name, t, as);
+    return;
+  }
+  const io::GgmlTypeInfo& info = io::ggml_type_info(*as);
+  TG_CHECK(ShapeError, t.shape(-1) % info.bytes == 0, "[gguf] ", name, ": got rows of ", t.shape(-1), " bytes in ",
+           info.name, " blocks of ", info.bytes);
+  std::vector<int64_t> shape;
+  for (const SInt& n : t.shape()) shape.push_back(n.value());
+  shape.back() = shape.back() / info.bytes * info.elements;
+  const std::vector<uint8_t> bytes = t.to("CPU").to_vector<uint8_t>();
+  w.add_packed(name, shape, *as, bytes);
+}
+
 /// Returns the blocks of a tensor's rows: (..., bytes of a row).
 Tensor quantized(const Tensor& t, uint32_t type) {
   const auto as = static_cast<io::GgmlType>(type);
@@ -138,8 +155,7 @@ void bind_gguf(nb::module_& m) {
                         const std::vector<std::tuple<std::string, uint32_t, nb::object>>& pairs, uint32_t alignment) {
     io::GgufWriter w(alignment);
     for (const auto& [key, type, value] : pairs) add_value(w, key, type, value);
-    for (const auto& [name, t, type] : tensors)
-      w.add_tensor(name, t, type ? std::optional(static_cast<io::GgmlType>(*type)) : std::nullopt);
+    for (const auto& [name, t, type] : tensors) add_tensor(w, name, t, type);
     Unlocked work;
     w.save(path);
   });

@@ -177,8 +177,8 @@ def test_the_reference_reads_what_is_written(tmp_path, alignment):
   V = GGUFValueType
   pairs = {"general.architecture": "llama", "n": 7, "low": -7, "long": 2**40, "x": 0.5, "yes": True,
            "list": ["a", "ü"], "typed": (V.UINT16, 3), "typed.list": (V.UINT8, [1, 2]), "wide": (V.FLOAT64, 0.1)}
-  gguf_save({k: Tensor(x) for k in kinds} | {"ids": Tensor([1, 2, 3]).cast(dtypes.int64), "one": Tensor(2.5, dtype=dtypes.float32)}, path,
-            pairs, kinds, alignment)
+  more = {"ids": Tensor([1, 2, 3]).cast(dtypes.int64), "one": Tensor(2.5, dtype=dtypes.float32)}
+  gguf_save({k: Tensor(x) for k in kinds} | more, path, pairs, kinds, alignment)
   r = gguf.GGUFReader(path)
   fields = {k: f for k, f in r.fields.items() if not k.startswith("GGUF.")}
   assert r.alignment == alignment
@@ -210,6 +210,17 @@ def test_files_come_back_and_are_replaced(tmp_path):
   with pytest.raises(ValueError): gguf_save({}, path, {"x": (GGUFValueType.UINT8, 256)})
   with pytest.raises(ValueError): gguf_save({}, path, {"x": [1, "a"]})
   assert gguf_load(path)[0] == {"k": [1, 2]}
+
+
+def test_packed_blocks_are_written_as_they_are(tmp_path):
+  path, raw = tmp_path / "a.gguf", random_blocks("Q4_K", 6).reshape(3, 288)
+  gguf_save({"w": Tensor(raw)}, path, types=GGMLQuantizationType.Q4_K)
+  w = gguf_load(path)[1]["w"]
+  assert w.shape == (3, 512)
+  np.testing.assert_equal(w.numpy().reshape(-1),
+                          ggml_data_to_tensor(Tensor(raw.reshape(-1)), 1536, GGMLQuantizationType.Q4_K).numpy())
+  with pytest.raises(ValueError, match="rows of 287"):
+    gguf_save({"w": Tensor(raw[:, :287])}, path, types=GGMLQuantizationType.Q4_K)
 
 
 def split(path, number, count, tensors, **more):

@@ -62,6 +62,9 @@ const char* mangled(DType d) {  // as in intrinsic names
     default: return scalar_name(d);
   }
 }
+bool is_widened_half(UOp u) {
+  return u.is(Ops::CAST) && u.dtype() == dtypes::float32 && u.src(0).dtype() == dtypes::float16;
+}
 bool is_signed(DType d) { return d.is_int() && !d.is_unsigned(); }
 
 bool is_number(UOp u) { return u.is_const() && u.const_float() == u.const_float(); }
@@ -133,8 +136,16 @@ std::string LlvmWriter::value(UOp u, int lanes) {
   TG_ASSERT(n == 1, "a vector of ", n, " lanes where ", lanes, " are wanted: ", u);
   auto& splat = splats_[static_cast<size_t>(at)];
   if (splat.block == block_ && splat.lanes == lanes) return splat.name;
-  splat = {block_, lanes, this->splat(name, u.dtype(), lanes)};
+  splat = {block_, lanes, is_widened_half(u) ? widened_splat(u, lanes) : this->splat(name, u.dtype(), lanes)};
   return splat.name;
+}
+
+/// Repeats a half and widens it in all lanes: both take one instruction of a vector unit, the repetition straight from
+/// memory.
+std::string LlvmWriter::widened_splat(UOp u, int lanes) {
+  const DType half = dtypes::float16;
+  const std::string v = splat(value(u.src(0), 1), half, lanes);
+  return emit("fpext " + type(half, lanes) + " " + v + " to " + type(u.dtype(), lanes));
 }
 
 std::string LlvmWriter::splat(const std::string& scalar, DType d, int lanes) {

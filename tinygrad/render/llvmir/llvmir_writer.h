@@ -56,6 +56,7 @@ class LlvmWriter {
   std::string value(UOp u, int lanes);
   std::string lane0(UOp u);
   std::string splat(const std::string& scalar, DType d, int lanes);
+  std::string widened_splat(UOp u, int lanes);
   std::string intrinsic(const std::string& name, DType d, int lanes, std::initializer_list<std::string> args);
   std::string select(const std::string& cond, int cond_lanes, const std::string& yes, const std::string& no, DType d,
                      int lanes);
