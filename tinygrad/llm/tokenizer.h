@@ -74,7 +74,7 @@ class Tokenizer {
   std::optional<int32_t> pad() const;
   bool adds_bos() const;  ///< whether encode puts the begin token first
 
-  static constexpr size_t kMaxTextBytes = size_t(1) << 30;
+  static constexpr size_t kMaxTextBytes = size_t(1) << 26;
 
   struct Parts;  ///< of the implementation
   explicit Tokenizer(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
