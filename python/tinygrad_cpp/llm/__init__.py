@@ -1,1 +1,5 @@
 """Language models."""
+from .._core import StreamDecoder, Tokenizer
+from .tokenizer import SimpleTokenizer
+
+__all__ = ["SimpleTokenizer", "StreamDecoder", "Tokenizer"]
