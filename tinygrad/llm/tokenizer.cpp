@@ -138,7 +138,8 @@ std::vector<AddedSpan> AddedTokens::find(std::string_view text, bool normalized,
   return spans;
 }
 
-bool WordCache::find(std::string_view word, std::vector<int32_t>& out, size_t& slot) const {
+bool WordCache::find(std::string_view word, std::vector<int32_t>& out, size_t& slot) {
+  if (slots_.empty()) slots_.resize(kSlots);
   uint64_t h = word.size();
   size_t i = 0;
   for (; i + 8 <= word.size(); i += 8) {

@@ -9,6 +9,10 @@
 #include <string_view>
 #include <vector>
 
+namespace tg::io {
+class GgufMetadata;
+}
+
 namespace tg::llm {
 
 /// What a token is, as in `tokenizer.ggml.token_type`.
@@ -27,6 +31,9 @@ struct TokenizerData {
   std::vector<uint8_t> precompiled_charsmap;  ///< the normalization of SentencePiece: a double array trie and texts
 };
 
+/// Reads these keys of a GGUF file. FormatError for those of another type.
+TokenizerData tokenizer_data(const io::GgufMetadata& metadata);
+
 struct EncodeOptions {
   bool add_special = true;     ///< puts the tokens the model wants around a text (begin, end, classification)
   bool parse_special = false;  ///< reads special tokens in the text; without it they are text like any other
@@ -41,6 +48,8 @@ class Tokenizer {
   /// inconsistent: no tokens, lists of different lengths, ids out of range, tokens that stand twice, merges of unknown
   /// tokens, byte tokens that are not <0x00> to <0xFF>, unknown values of `model` and `pre`.
   static Tokenizer from_data(TokenizerData data, std::string_view name);
+  /// The same, from the keys `tokenizer.ggml.*`; FormatError also for those of another type.
+  static Tokenizer from_gguf(const io::GgufMetadata& metadata);
   /// Makes a tokenizer from the bytes of a Hugging Face tokenizer.json. FormatError naming `name` and the field for
   /// data that is inconsistent and for components that are not supported.
   static Tokenizer from_json(std::span<const uint8_t> json, std::string_view name);

@@ -27,7 +27,13 @@ size_t class_end(std::string_view p, size_t i) {
   return p.size();
 }
 
-/// Rewrites what Oniguruma reads differently: \s, \h (a hexadecimal digit), and classes [A&&[^B]] (A without B).
+/// Returns whether "{Name}" follows, the name of a script and not of a general category, which has one or two letters.
+bool is_script(std::string_view p) {
+  const size_t end = p.find('}');
+  return p.starts_with('{') && end != p.npos && end > 3 && p[1] != '^' && p.substr(1, end - 1) != "Any";
+}
+
+/// Rewrites what Oniguruma reads differently: \s, \h (a hexadecimal digit), scripts, and classes [A&&[^B]] (A without B).
 std::string for_pcre2(std::string_view p) {
   std::string out;
   bool in_class = false;
@@ -37,6 +43,9 @@ std::string for_pcre2(std::string_view p) {
       if (c == 's' || c == 'h') {
         const std::string_view inside = c == 's' ? kSpaces : "0-9a-fA-F";
         out += in_class ? std::string(inside) : str("[", inside, "]");
+      } else if ((c == 'p' || c == 'P') && is_script(p.substr(i + 1))) {
+        out += str("\\", c, "{sc:");  // PCRE2 would take the script extensions
+        i++;
       } else if (c == 'S' && !in_class) {
         out += str("[^", kSpaces, "]");
       } else {

@@ -36,11 +36,12 @@ bool is_ascii(std::string_view text) {
 std::string clean_text(std::string_view text, bool pad_cjk, bool clean) {
   return map_chars(text, [&](std::string& out, char32_t c) {
     if (clean) {
-      if (c == '\t' || c == '\n' || c == '\r' || is_white_space(c)) {
+      const bool line = c == '\t' || c == '\n' || c == '\r';
+      if (!line && (c == 0xfffd || is_other(c))) return;
+      if (line || is_white_space(c)) {
         out += ' ';
         return;
       }
-      if (c == 0 || c == 0xfffd || is_other(c)) return;
     }
     const bool pad = pad_cjk && is_cjk(c);
     if (pad) out += ' ';

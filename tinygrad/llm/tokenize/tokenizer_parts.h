@@ -55,7 +55,7 @@ class WordCache {
  public:
   static constexpr size_t kSlots = 1 << 14, kMaxWord = 39, kMaxTokens = 10;
   /// Appends the tokens of a word that is there; `slot`: where it belongs.
-  bool find(std::string_view word, std::vector<int32_t>& out, size_t& slot) const;
+  bool find(std::string_view word, std::vector<int32_t>& out, size_t& slot);
   void put(std::string_view word, const int32_t* tokens, size_t count, size_t slot);
 
  private:
@@ -64,7 +64,7 @@ class WordCache {
     char word[kMaxWord];
     int32_t tokens[kMaxTokens];
   };
-  std::vector<Slot> slots_{kSlots};
+  std::vector<Slot> slots_;  ///< made when the first word comes
 };
 
 struct Tokenizer::Parts {

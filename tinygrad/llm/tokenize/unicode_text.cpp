@@ -102,10 +102,7 @@ bool is_punctuation(char32_t c) {
   const auto k = category(c);
   return k >= UTF8PROC_CATEGORY_PC && k <= UTF8PROC_CATEGORY_PO;
 }
-bool is_other(char32_t c) {
-  const auto k = category(c);
-  return k == UTF8PROC_CATEGORY_CN || k >= UTF8PROC_CATEGORY_CC;
-}
+bool is_other(char32_t c) { return category(c) >= UTF8PROC_CATEGORY_CC; }
 bool is_word_char(char32_t c) {
   const auto k = category(c);
   return is_letter(c) || is_mark(c) || k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_NL ||

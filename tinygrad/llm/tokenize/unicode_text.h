@@ -38,7 +38,7 @@ bool is_numeric(char32_t c);      ///< general category N
 bool is_nonspacing_mark(char32_t c);
 bool is_mark(char32_t c);         ///< general category M
 bool is_punctuation(char32_t c);  ///< general category P, or ASCII punctuation
-bool is_other(char32_t c);        ///< control, format, private use, surrogate or unassigned
+bool is_other(char32_t c);        ///< control, format, private use or surrogate
 bool is_word_char(char32_t c);    ///< \w: alphabetic, marks, decimal digits, connectors
 bool is_cjk(char32_t c);          ///< the ideographs that BERT takes as words
 
