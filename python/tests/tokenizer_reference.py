@@ -1,7 +1,7 @@
 """Reference tokenizers: those of Hugging Face `tokenizers` and of `sentencepiece`, and the metadata a GGUF file would
 have for the same vocabulary."""
 from __future__ import annotations
-import io, json
+import io, json, struct
 import tokenizer_lines
 
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -91,19 +91,40 @@ def train_sentencepiece(lines: list[str], **options) -> bytes:
   return out.getvalue()
 
 
+def _fields(data: bytes):
+  """The fields of a message of protocol buffers: (number, value)."""
+  at = 0
+  def varint() -> int:
+    nonlocal at
+    value = shift = 0
+    while True:
+      byte = data[at]
+      at, value, shift = at + 1, value | (byte & 127) << shift, shift + 7
+      if byte < 128: return value
+  while at < len(data):
+    key = varint()
+    if key & 7 == 0: value = varint()
+    else:
+      size = {1: 8, 5: 4}.get(key & 7) or varint()
+      value, at = data[at:at + size], at + size
+    yield key >> 3, value
+
+
 def kv_of_sentencepiece(model: bytes) -> dict:
-  """The metadata of a GGUF file for a model of SentencePiece."""
-  from sentencepiece import sentencepiece_model_pb2
-  m = sentencepiece_model_pb2.ModelProto()
-  m.ParseFromString(model)
-  unigram = m.trainer_spec.model_type == 1
-  return {"tokenizer.ggml.model": "t5" if unigram else "llama", "tokenizer.ggml.tokens": [p.piece for p in m.pieces],
-          "tokenizer.ggml.scores": [p.score for p in m.pieces], "tokenizer.ggml.token_type": [p.type for p in m.pieces],
-          "tokenizer.ggml.unknown_token_id": m.trainer_spec.unk_id, "tokenizer.ggml.bos_token_id": m.trainer_spec.bos_id,
-          "tokenizer.ggml.eos_token_id": m.trainer_spec.eos_id,
-          "tokenizer.ggml.add_space_prefix": m.normalizer_spec.add_dummy_prefix,
-          "tokenizer.ggml.remove_extra_whitespaces": m.normalizer_spec.remove_extra_whitespaces,
-          "tokenizer.ggml.precompiled_charsmap": list(m.normalizer_spec.precompiled_charsmap)}
+  """The metadata of a GGUF file for a model of SentencePiece (sentencepiece_model.proto)."""
+  pieces, spec, normalizer = [], {3: 1, 40: 0, 41: 1, 42: 2}, {2: b"", 3: 1, 4: 1}
+  for number, value in _fields(model):
+    if number == 1: pieces.append({3: 1, 2: b"\0" * 4, **dict(_fields(value))})
+    if number == 2: spec.update(_fields(value))
+    if number == 3: normalizer.update(_fields(value))
+  return {"tokenizer.ggml.model": {1: "t5", 2: "llama"}[spec[3]],
+          "tokenizer.ggml.tokens": [p[1].decode() for p in pieces],
+          "tokenizer.ggml.scores": [struct.unpack("<f", p[2])[0] for p in pieces],
+          "tokenizer.ggml.token_type": [p[3] for p in pieces], "tokenizer.ggml.unknown_token_id": spec[40],
+          "tokenizer.ggml.bos_token_id": spec[41], "tokenizer.ggml.eos_token_id": spec[42],
+          "tokenizer.ggml.add_space_prefix": bool(normalizer[3]),
+          "tokenizer.ggml.remove_extra_whitespaces": bool(normalizer[4]),
+          "tokenizer.ggml.precompiled_charsmap": list(normalizer[2])}
 
 
 def differences(ours, theirs, texts, limit: int = 3) -> list[tuple]:

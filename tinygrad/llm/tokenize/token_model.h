@@ -99,7 +99,7 @@ struct Unigram : TokenModel {
   ByteTokens bytes;
   bool byte_fallback = false;
   bool fuse_unk = true;
-  bool single = false;     ///< sums are rounded to float, as SentencePiece does
+  bool single = false;     ///< sums are float, as in SentencePiece: ties fall out as there
   double unk_score = -10;  ///< of a character that is no token
   int32_t unk = -1;
 

@@ -11,9 +11,9 @@
 namespace tg::llm {
 namespace {
 
-/// SentencePiece's constants: a character that is no token costs this much more than the worst token, and a
-/// user-defined token is worth a little less than the best one for each byte.
-constexpr float kUnknownPenalty = 10.0f, kUserDefinedDiscount = 0.1f;
+/// SentencePiece's constants: a character that is no token costs this much more than the worst token; the score of a
+/// user-defined token.
+constexpr float kUnknownPenalty = 10.0f, kUserDefinedScore = -0.1f;
 
 class DataReader {
  public:
@@ -198,7 +198,9 @@ class DataReader {
     parts_->decoder.steps = {{.kind = DecodeStep::kReplace, .from = std::string(kSpaceMark), .to = " "},
                              {.kind = DecodeStep::kByteFallback},
                              {.kind = DecodeStep::kFuse}};
-    if (add_prefix) parts_->decoder.steps.push_back({.kind = DecodeStep::kStrip, .from = " ", .left = 1});
+    if (add_prefix || squeeze)
+      parts_->decoder.steps.push_back(
+          {.kind = DecodeStep::kStrip, .from = " ", .left = squeeze ? std::numeric_limits<size_t>::max() : 1});
   }
 
   /// Returns the unknown token, which SentencePiece models have.
@@ -267,19 +269,15 @@ class DataReader {
     model->fuse_unk = !model->byte_fallback;
     model->unk = unknown();
     model->single = true;
-    float low = std::numeric_limits<float>::max(), high = std::numeric_limits<float>::lowest();
-    for (size_t i = 0; i < size(); i++) {
-      if (type(i) != TokenType::kNormal) continue;
-      low = std::min(low, data_.scores[i]);
-      high = std::max(high, data_.scores[i]);
-    }
+    float low = std::numeric_limits<float>::max();
+    for (size_t i = 0; i < size(); i++)
+      if (type(i) == TokenType::kNormal) low = std::min(low, data_.scores[i]);
     model->unk_score = low - kUnknownPenalty;
     model->scores.assign(data_.scores.begin(), data_.scores.end());
     for (size_t i = 0; i < size(); i++) {
       const std::string& text = data_.tokens[i];
       if (!from_text(i) || text.empty() || type(i) == TokenType::kUnused) continue;
-      if (type(i) == TokenType::kUserDefined)
-        model->scores[i] = static_cast<float>(text.size()) * high - kUserDefinedDiscount;
+      if (type(i) == TokenType::kUserDefined) model->scores[i] = kUserDefinedScore;
       check(model->trie.add(text, static_cast<int32_t>(i)), "tokens",
             str("\"", text.substr(0, 100), "\" twice, again as token ", i));
     }
