@@ -37,6 +37,13 @@ REGEXES = {
   "smollm": "smollm", "falcon": "falcon"}
 
 
+def byte_alphabet() -> list[str]:
+  """How byte-level vocabularies spell the 256 bytes."""
+  printed, spelled = {*range(33, 127), *range(161, 173), *range(174, 256)}, []
+  for b in range(256): spelled.append(chr(b) if b in printed else chr(256 + sum(c not in printed for c in range(b))))
+  return spelled
+
+
 def pre_tokenizer(name: str):
   from tokenizers import Regex
   from tokenizers import pre_tokenizers as p
