@@ -61,6 +61,7 @@ def train_bpe(name: str, lines: list[str], size: int = 1500):
   from tokenizers import pre_tokenizers as p
   t = Tokenizer(models.BPE())
   t.pre_tokenizer, t.decoder = pre_tokenizer(name), decoders.ByteLevel()
+  lines = [x for x in lines if "<|endoftext|>" not in x]  # else merges could give the special token
   t.train_from_iterator(lines, trainers.BpeTrainer(vocab_size=size, show_progress=False, special_tokens=["<|endoftext|>"],
                                                    initial_alphabet=p.ByteLevel.alphabet()))
   return t

@@ -219,10 +219,12 @@ class JsonReader {
         put_text(id++, pair[0].get_ref<const std::string&>(), "vocab");
       }
     }
+    in_model_ = taken_;
     for (const AddedToken& t : added_) {
       put_text(t.id, t.text, "added_tokens");
       if (t.special) parts_->special[static_cast<size_t>(t.id)] = true;
     }
+    in_model_.resize(taken_.size());
     if (type == "BPE") read_bpe(m);
     else if (type == "Unigram") read_unigram(m);
     else if (type == "WordPiece") read_word_piece(m);
@@ -247,7 +249,7 @@ class JsonReader {
     for (size_t i = 0; i < parts_->texts.size(); i++) all.add(parts_->texts[i], static_cast<int32_t>(i));
     return all;
   }
-  bool from_text(size_t i) const { return taken_[i] && !parts_->special[i] && !parts_->texts[i].empty(); }
+  bool from_text(size_t i) const { return in_model_[i] && !parts_->special[i] && !parts_->texts[i].empty(); }
   ByteTokens byte_tokens() const {
     ByteTokens bytes;
     for (size_t i = 0; i < parts_->texts.size(); i++)
@@ -469,7 +471,7 @@ class JsonReader {
   const Json& root_;
   std::shared_ptr<Tokenizer::Parts> parts_;
   std::vector<AddedToken> added_;
-  std::vector<bool> taken_;
+  std::vector<bool> taken_, in_model_;  ///< ids that are tokens, that the model has
   size_t expected_ = 0;
   bool byte_level_ = false;
 };
