@@ -31,13 +31,13 @@ const Json kNull;
 
 }  // namespace
 
-Json parse_json(std::string_view text, std::string_view name) {
-  TG_CHECK(FormatError, text.size() <= kMaxJsonBytes, "[tokenizer] ", name, ": got ", text.size(),
+Json parse_json(std::string_view text, std::string_view name, std::string_view op) {
+  TG_CHECK(FormatError, text.size() <= kMaxJsonBytes, "[", op, "] ", name, ": got ", text.size(),
            " bytes, expected at most ", kMaxJsonBytes);
-  TG_CHECK(FormatError, depth_of(text) <= kMaxJsonDepth, "[tokenizer] ", name, ": got JSON that is nested too deeply");
+  TG_CHECK(FormatError, depth_of(text) <= kMaxJsonDepth, "[", op, "] ", name, ": got JSON that is nested too deeply");
   try {
     return Json::parse(text);
-  } catch (const Json::exception& e) { throw FormatError(str("[tokenizer] ", name, ": ", e.what())); }
+  } catch (const Json::exception& e) { throw FormatError(str("[", op, "] ", name, ": ", e.what())); }
 }
 
 const Json& JsonFields::optional(const Json& owner, std::string_view key) const {
@@ -71,6 +71,12 @@ int64_t JsonFields::number(const Json& owner, std::string_view key) const {
 }
 int64_t JsonFields::number(const Json& owner, std::string_view key, int64_t fallback) const {
   return optional(owner, key).is_null() ? fallback : number(owner, key);
+}
+double JsonFields::real(const Json& owner, std::string_view key, double fallback) const {
+  const Json& value = optional(owner, key);
+  if (value.is_null()) return fallback;
+  check(value.is_number(), key, "no number");
+  return value.get<double>();
 }
 int64_t JsonFields::number_of_pair(const Json& owner, std::string_view key) const {
   const Json& pair = field(owner, key);
