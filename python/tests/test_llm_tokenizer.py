@@ -74,31 +74,42 @@ class TestEquality(unittest.TestCase):
     special, quiet = ["[UNK]"], {"show_progress": False}
     bpe = lambda **k: trainers.BpeTrainer(vocab_size=3000, special_tokens=special, **quiet, **k)
     cases = {
-      "wordpiece": (models.WordPiece(unk_token="[UNK]"), trainers.WordPieceTrainer(vocab_size=3000, special_tokens=special, **quiet),
+      "wordpiece": (models.WordPiece(unk_token="[UNK]"),
+                    trainers.WordPieceTrainer(vocab_size=3000, special_tokens=special, **quiet),
                     normalizers.BertNormalizer(), p.BertPreTokenizer(), decoders.WordPiece()),
-      "cased wordpiece": (models.WordPiece(unk_token="[UNK]"), trainers.WordPieceTrainer(vocab_size=3000, special_tokens=special, **quiet),
-                          normalizers.BertNormalizer(lowercase=False), p.Whitespace(), decoders.WordPiece(cleanup=False)),
+      "cased wordpiece": (models.WordPiece(unk_token="[UNK]"),
+                          trainers.WordPieceTrainer(vocab_size=3000, special_tokens=special, **quiet),
+                          normalizers.BertNormalizer(lowercase=False), p.Whitespace(),
+                          decoders.WordPiece(cleanup=False)),
       "llama": (models.BPE(unk_token="[UNK]", fuse_unk=True), bpe(limit_alphabet=600),
                 normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]), None,
-                decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])),
-      "metaspace": (models.BPE(unk_token="[UNK]"), bpe(limit_alphabet=600), normalizers.NFKC(), p.Metaspace(prepend_scheme="first"),
+                decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(),
+                                   decoders.Strip(" ", 1, 0)])),
+      "metaspace": (models.BPE(unk_token="[UNK]"), bpe(limit_alphabet=600), normalizers.NFKC(),
+                    p.Metaspace(prepend_scheme="first"),
                     decoders.Metaspace(prepend_scheme="first")),
       "metaspace always": (models.BPE(unk_token="[UNK]"), bpe(limit_alphabet=600), normalizers.NFD(),
                            p.Sequence([p.WhitespaceSplit(), p.Metaspace()]), decoders.Metaspace()),
       "clip": (models.BPE(unk_token="[UNK]", end_of_word_suffix="</w>"), bpe(end_of_word_suffix="</w>"),
-               normalizers.Sequence([normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()]),
+               normalizers.Sequence([normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "),
+                                     normalizers.Lowercase()]),
                p.Sequence([p.Split(Regex(r"'s|'t|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"), "removed", invert=True),
                            p.ByteLevel(add_prefix_space=False)]), decoders.BPEDecoder("</w>")),
-      "unigram": (models.Unigram(), trainers.UnigramTrainer(vocab_size=3000, unk_token="[UNK]", special_tokens=special, **quiet),
-                  normalizers.Sequence([normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]),
+      "unigram": (models.Unigram(), trainers.UnigramTrainer(vocab_size=3000, unk_token="[UNK]", special_tokens=special,
+        **quiet),
+                  normalizers.Sequence([normalizers.Nmt(), normalizers.NFKC(),
+                                        normalizers.Replace(Regex(" {2,}"), " ")]),
                   p.Metaspace(), decoders.Metaspace()),
-      "roberta": (models.BPE(), bpe(initial_alphabet=p.ByteLevel.alphabet()), normalizers.Strip(), p.ByteLevel(add_prefix_space=True),
+      "roberta": (models.BPE(), bpe(initial_alphabet=p.ByteLevel.alphabet()), normalizers.Strip(),
+                  p.ByteLevel(add_prefix_space=True),
                   decoders.ByteLevel()),
       "words": (models.WordLevel(unk_token="[UNK]"), trainers.WordLevelTrainer(special_tokens=special, **quiet),
                 normalizers.Sequence([normalizers.NFKD(), normalizers.StripAccents()]),
-                p.Sequence([p.WhitespaceSplit(), p.Punctuation("merged_with_previous"), p.Digits(False)]), decoders.WordPiece("##")),
+                p.Sequence([p.WhitespaceSplit(), p.Punctuation("merged_with_previous"), p.Digits(False)]),
+                decoders.WordPiece("##")),
       "next": (models.BPE(unk_token="[UNK]"), bpe(limit_alphabet=900), None,
-               p.Sequence([p.CharDelimiterSplit("e"), p.Split("a", "merged_with_next"), p.Split(Regex(r"\d+"), "contiguous")]), None)}
+               p.Sequence([p.CharDelimiterSplit("e"), p.Split("a", "merged_with_next"),
+                           p.Split(Regex(r"\d+"), "contiguous")]), None)}
     for name, parts in cases.items():
       with self.subTest(name):
         theirs = trained(*parts)
@@ -123,8 +134,10 @@ class TestEquality(unittest.TestCase):
     for options in (dict(model_type="bpe"), dict(model_type="bpe", byte_fallback=True),
                     dict(model_type="bpe", byte_fallback=True, add_dummy_prefix=False, remove_extra_whitespaces=False,
                          user_defined_symbols=["<tool>", "  ", "def"]),
-                    dict(model_type="unigram"), dict(model_type="unigram", byte_fallback=True, remove_extra_whitespaces=False),
-                    dict(model_type="unigram", normalization_rule_name="nmt_nfkc_cf", user_defined_symbols=["<extra>", "we've"])):
+                    dict(model_type="unigram"), dict(model_type="unigram", byte_fallback=True,
+                                                     remove_extra_whitespaces=False),
+                    dict(model_type="unigram", normalization_rule_name="nmt_nfkc_cf",
+                         user_defined_symbols=["<extra>", "we've"])):
       with self.subTest(options):
         model = reference.train_sentencepiece(self.lines, **options)
         theirs = sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -141,7 +154,8 @@ class TestEquality(unittest.TestCase):
     from tokenizers import pre_tokenizers as p
     text = [chr(c) for c in range(1, 0x110000) if not 0xd800 <= c < 0xe000 and unicodedata.category(chr(c)) != "Cn"]
     theirs = p.Split(Regex(reference.REGEXES["llama-bpe"][0]), "isolated")
-    kv = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "llama-bpe", "tokenizer.ggml.tokens": reference.byte_alphabet(),
+    kv = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "llama-bpe",
+          "tokenizer.ggml.tokens": reference.byte_alphabet(),
           "tokenizer.ggml.add_bos_token": False}
     ours = Tokenizer.from_gguf_kv(kv)
     for c in text[::7]:
@@ -162,7 +176,8 @@ class TestSimpleTokenizer(unittest.TestCase):
   def test_tekken_from_gguf_kv(self):
     tok = SimpleTokenizer.from_gguf_kv({
       "tokenizer.ggml.tokens": ["<unk>", "<s>", "</s>", "[INST]", "[/INST]", "hello"],
-      "tokenizer.ggml.token_type": [3, 3, 3, 3, 3, 1], "tokenizer.ggml.pre": "tekken", "tokenizer.ggml.eos_token_id": 2})
+      "tokenizer.ggml.token_type": [3, 3, 3, 3, 3, 1], "tokenizer.ggml.pre": "tekken",
+      "tokenizer.ggml.eos_token_id": 2})
     self.assertEqual(tok.encode("hello"), [5])
     self.assertEqual(tok.decode([3, 5, 4]), "[INST]hello[/INST]")
 

@@ -31,12 +31,16 @@ SYMBOLS = [(0x21, 0x2f), (0x3a, 0x40), (0x5b, 0x60), (0x7b, 0x7e)] * 4 + [
   (0x2500, 0x257f), (0x3001, 0x3003), (0x3008, 0x3011), (0xff01, 0xff0f), (0xfe30, 0xfe44)]
 EMOJI = ["😀", "🤖", "👍🏽", "👩‍👩‍👧‍👦", "🇩🇪", "🏳️‍🌈", "❤️", "1️⃣", "🧑🏿‍🚀", "🦄", "☃", "⚡️", "🈶", "㊙️"]
 CONTROLS = "\x00\x01\x07\x08\x0b\x0c\x1b\x1f\x7f\x80\x85\x9f\xad\u200b\u200d\u200e\u202e\u2060\ufeff\ufffd\ufffe\ue000"
-SPACES = [" "] * 12 + ["  ", "   ", "\t", "\n", "\r\n", "\n\n", " \n ", "\u00a0", "\u1680", "\u180e", "\u2003", "\u2028",
+SPACES = [" "] * 12 + ["  ", "   ", "\t", "\n", "\r\n", "\n\n", " \n ", "\u00a0", "\u1680", "\u180e", "\u2003",
+                       "\u2028",
                        "\u202f", "\u3000", "\t\t", "        "]
 FRAGMENTS = ["don't", "I'LL", "we've", "it'ſ", "they're", "'s", "x'd", "<|im_start|>", "<s>", "[CLS]", "<unk>", "</s>",
-             "<|endoftext|>", "▁", "▁▁the", "##ing", "<0x41>", "Ġthe", "https://a.b/c?d=e&f=%20", "def f(x): return x**2",
-             "3.14159", "1,000,000", "2024-02-29", "C++20", "e\u0301\u0327", "İstanbul", "ΌΣΟΣ", "ﬁnance", "½", "x²", "①", "™",
-             "...", "!!!", "==", "\\n", "a_b", "camelCase", "ALLCAPS", "MixedCASEWord", "ｆｕｌｌ", "한국어", "日本語テキスト", "中文，标点。"]
+             "<|endoftext|>", "▁", "▁▁the", "##ing", "<0x41>", "Ġthe", "https://a.b/c?d=e&f=%20",
+             "def f(x): return x**2",
+             "3.14159", "1,000,000", "2024-02-29", "C++20", "e\u0301\u0327", "İstanbul", "ΌΣΟΣ", "ﬁnance", "½", "x²",
+             "①", "™",
+             "...", "!!!", "==", "\\n", "a_b", "camelCase", "ALLCAPS", "MixedCASEWord", "ｆｕｌｌ", "한국어", "日本語テキスト",
+             "中文，标点。"]
 
 
 def pick(r: random.Random, ranges) -> str: return chr(r.randint(*r.choice(ranges)))
@@ -49,13 +53,15 @@ def word(r: random.Random) -> str:
   if kind < 0.31: return "".join(pick(r, DIGITS) for _ in range(r.randint(1, 9)))
   if kind < 0.33: return "".join(r.choice(CONTROLS) for _ in range(r.randint(1, 3)))
   ranges = SCRIPTS[r.choice(list(SCRIPTS)) if kind < 0.7 else "latin"]
-  text = "".join(pick(r, ranges) for _ in range(r.choice((1, 2, 3, 4, 5, 6, 8, 12, 40) if r.random() < 0.99 else (300,))))
+  text = "".join(pick(r, ranges) for _ in range(r.choice((1, 2, 3, 4, 5, 6, 8, 12, 40) if r.random() < 0.99 else (300,
+    ))))
   if r.random() < 0.06: text += pick(r, MARKS)
   return text.lower() if kind > 0.8 else text.capitalize() if kind > 0.75 else text
 
 def lines(count: int, seed: int = 16) -> list[str]:
   r = random.Random(seed)
-  return ["".join(word(r) + (r.choice(SPACES) if r.random() < 0.8 else "") for _ in range(r.choice((0, 1, 2, 5, 9, 15))))
+  return ["".join(word(r) + (r.choice(SPACES) if r.random() < 0.8 else "") for _ in range(r.choice((0, 1, 2, 5, 9,
+    15))))
           for _ in range(count)]
 
 def broken(count: int, seed: int = 17) -> list[bytes]:
@@ -65,7 +71,8 @@ def broken(count: int, seed: int = 17) -> list[bytes]:
     data = bytearray(text.encode())
     for _ in range(r.randint(1, 4)):
       at = r.randint(0, len(data))
-      data[at:at + r.randint(0, 2)] = r.choice((b"\xff", b"\xc3", b"\xe2\x82", b"\xf0\x9f\x98", b"\x80\x80", b"\xc0\xaf",
+      data[at:at + r.randint(0, 2)] = r.choice((b"\xff", b"\xc3", b"\xe2\x82", b"\xf0\x9f\x98", b"\x80\x80",
+                                                b"\xc0\xaf",
                                                 b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe0\x80\xaf", b""))
     out.append(bytes(data))
   return out

@@ -161,14 +161,19 @@ def vocabulary(name, *lines): put("vocabulary", name, "\n".join(lines).encode("u
 
 bpe = ["m gpt2", "p qwen2", *[f"t1 {c}" for c in "abcdehlorwxĠ1234'<>[]"], "t1 he", "t1 ll", "t1 hell", "t1 Ġw",
        "t3 <|end|>", "t4 CLS", "g h e", "g l l", "g he ll", "g Ġ w", "e 25"]
-spm = ["m llama", "t2 <unk>", "s 0", "t3 <s>", "s 0", "t3 </s>", "s 0", *[x for b in range(256) for x in (f"t6 <0x{b:02X}>", "s 0")],
-       *[x for i, t in enumerate("▁ a e l o H ▁H el lo ▁Hel".split()) for x in (f"t1 {t}", f"s -{i}")], "b 1", "e 2", "u 0"]
+spm = ["m llama", "t2 <unk>", "s 0", "t3 <s>", "s 0", "t3 </s>", "s 0",
+       *[x for b in range(256) for x in (f"t6 <0x{b:02X}>", "s 0")],
+       *[x for i, t in enumerate("▁ a e l o H ▁H el lo ▁Hel".split()) for x in (f"t1 {t}", f"s -{i}")], "b 1", "e 2",
+       "u 0"]
 # a charsmap: a trie in which "x" has the value 0, and the text "y"
 charsmap = "x " + (struct.pack("<I", 4 * 130) + b"".join(
-  struct.pack("<I", {0: 1 << 10, 1 ^ 0x78: 0x78 | 1 << 8 | 2 << 10, 1 ^ 0x78 ^ 2: 1 << 31}.get(i, 0)) for i in range(130)) + b"y\0").hex()
-ugm = ["m t5", "t2 <unk>", "s 0", "t3 </s>", "s 0", "t1 ▁", "s -2", "t1 Hello", "s -1.5", "t1 ▁Hello", "s -1", "t4 <s>", "s 0",
+  struct.pack("<I", {0: 1 << 10, 1 ^ 0x78: 0x78 | 1 << 8 | 2 << 10, 1 ^ 0x78 ^ 2: 1 << 31}.get(i,
+    0)) for i in range(130)) + b"y\0").hex()
+ugm = ["m t5", "t2 <unk>", "s 0", "t3 </s>", "s 0", "t1 ▁", "s -2", "t1 Hello", "s -1.5", "t1 ▁Hello", "s -1", "t4 <s>",
+       "s 0",
        "u 0", "e 1"]
-bert = ["m bert", *[f"t3 {t}" for t in ("[CLS]", "[SEP]", "[UNK]")], "t1 ▁hello", "t1 ▁w", "t1 orld", "t1 ▁1", "t1 2", "c 0", "e 1",
+bert = ["m bert", *[f"t3 {t}" for t in ("[CLS]", "[SEP]", "[UNK]")], "t1 ▁hello", "t1 ▁w", "t1 orld", "t1 ▁1", "t1 2",
+        "c 0", "e 1",
         "u 2"]
 vocabulary("good_bpe", *bpe)
 vocabulary("good_bpe_without_merges", *[x for x in bpe if x[0] != "g"])
@@ -201,42 +206,57 @@ vocabulary("bad_long_special", *bpe, "t3 " + "x" * 5000)
 
 
 # ---- tokenizer.json ----
-def tokenizer_json(name, doc): put("tokenizer_json", name, doc if isinstance(doc, bytes) else json.dumps(doc, ensure_ascii=False).encode())
+def tokenizer_json(name, doc): put("tokenizer_json", name,
+                                   doc if isinstance(doc, bytes) else json.dumps(doc, ensure_ascii=False).encode())
 
 
 def with_(doc, **changes): return {**doc, **changes}
 
 
 letters = {c: i for i, c in enumerate("abcdehlorwxĠ1")}
-hf_bpe = {"added_tokens": [{"id": 17, "content": "<s>", "special": True}, {"id": 18, "content": "CLS", "special": False, "lstrip": True,
-                                                                             "rstrip": True, "single_word": True, "normalized": True}],
-          "normalizer": {"type": "NFC"}, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
-          "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A"}}],
+hf_bpe = {"added_tokens": [{"id": 17, "content": "<s>", "special": True},
+                           {"id": 18, "content": "CLS", "special": False, "lstrip": True,
+                                                                             "rstrip": True, "single_word": True,
+                                                                             "normalized": True}],
+          "normalizer": {"type": "NFC"}, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False,
+                                                           "use_regex": True},
+          "post_processor": {"type": "TemplateProcessing",
+                             "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A"}}],
                              "special_tokens": {"<s>": {"id": "<s>", "ids": [17], "tokens": ["<s>"]}}},
           "decoder": {"type": "ByteLevel"},
           "model": {"type": "BPE", "vocab": {**letters, "he": 13, "ll": 14, "hell": 15, "Ġw": 16},
                     "merges": ["h e", "l l", ["he", "ll"], "Ġ w"]}}
-hf_bert = {"added_tokens": [{"id": i, "content": t, "special": True} for i, t in enumerate(("[UNK]", "[CLS]", "[SEP]"))],
-           "normalizer": {"type": "Sequence", "normalizers": [{"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True,
+hf_bert = {"added_tokens": [{"id": i, "content": t, "special": True} for i,
+                            t in enumerate(("[UNK]", "[CLS]", "[SEP]"))],
+           "normalizer": {"type": "Sequence", "normalizers": [{"type": "BertNormalizer", "clean_text": True,
+             "handle_chinese_chars": True,
                                                                "strip_accents": None, "lowercase": True},
-                                                              {"type": "Strip"}, {"type": "Nmt"}, {"type": "StripAccents"}]},
-           "pre_tokenizer": {"type": "BertPreTokenizer"}, "post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 2], "cls": ["[CLS]", 1]},
+                                                              {"type": "Strip"}, {"type": "Nmt"},
+                                                              {"type": "StripAccents"}]},
+           "pre_tokenizer": {"type": "BertPreTokenizer"},
+           "post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 2], "cls": ["[CLS]", 1]},
            "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-           "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
+           "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+                     "max_input_chars_per_word": 100,
                      "vocab": {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "hello": 3, "w": 4, "##orld": 5}}}
-hf_unigram = {"normalizer": {"type": "Sequence", "normalizers": [{"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
+hf_unigram = {"normalizer": {"type": "Sequence", "normalizers": [{"type": "Replace", "pattern": {"Regex": " {2,}"},
+  "content": " "},
                                                                  {"type": "Prepend", "prepend": "▁"}]},
               "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
                 {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": True},
                 {"type": "Split", "pattern": {"String": "1"}, "behavior": "MergedWithPrevious", "invert": False},
                 {"type": "Digits", "individual_digits": True}, {"type": "Punctuation", "behavior": "Removed"}]},
-              "decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"},
-                                                           {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
-              "model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["▁", -2.5], ["▁Hello", -1.0], ["l", -4]], "byte_fallback": True}}
+              "decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"},
+                "content": " "}, {"type": "ByteFallback"},
+                                                           {"type": "Fuse"},
+                                                           {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+              "model": {"type": "Unigram", "unk_id": 0,
+                        "vocab": [["<unk>", 0.0], ["▁", -2.5], ["▁Hello", -1.0], ["l", -4]], "byte_fallback": True}}
 tokenizer_json("good_bpe", hf_bpe)
 tokenizer_json("good_bert", hf_bert)
 tokenizer_json("good_unigram", hf_unigram)
-tokenizer_json("good_word_level", {"model": {"type": "WordLevel", "vocab": {"Hello": 0, "[UNK]": 1}, "unk_token": "[UNK]"},
+tokenizer_json("good_word_level", {"model": {"type": "WordLevel", "vocab": {"Hello": 0, "[UNK]": 1},
+                                             "unk_token": "[UNK]"},
                                    "pre_tokenizer": {"type": "Whitespace"}})
 tokenizer_json("bad_empty", b"")
 tokenizer_json("bad_list", b"[]")
@@ -244,10 +264,13 @@ tokenizer_json("bad_deep", b"[" * 100000)
 tokenizer_json("bad_no_model", {})
 tokenizer_json("bad_normalizer", with_(hf_bpe, normalizer={"type": "Shout"}))
 tokenizer_json("bad_pre_tokenizer", with_(hf_bpe, pre_tokenizer={"type": "UnicodeScripts"}))
-tokenizer_json("bad_regex", with_(hf_bpe, pre_tokenizer={"type": "Split", "pattern": {"Regex": "(("}, "behavior": "Isolated"}))
-tokenizer_json("bad_behavior", with_(hf_bpe, pre_tokenizer={"type": "Split", "pattern": {"Regex": "x"}, "behavior": "Maybe"}))
+tokenizer_json("bad_regex", with_(hf_bpe, pre_tokenizer={"type": "Split", "pattern": {"Regex": "(("},
+                                                         "behavior": "Isolated"}))
+tokenizer_json("bad_behavior", with_(hf_bpe, pre_tokenizer={"type": "Split", "pattern": {"Regex": "x"},
+  "behavior": "Maybe"}))
 tokenizer_json("bad_decoder", with_(hf_bpe, decoder={"type": "CTC"}))
-tokenizer_json("bad_post_processor", with_(hf_bpe, post_processor={"type": "BertProcessing", "sep": ["x", 99], "cls": ["y", -1]}))
+tokenizer_json("bad_post_processor", with_(hf_bpe, post_processor={"type": "BertProcessing", "sep": ["x", 99],
+  "cls": ["y", -1]}))
 tokenizer_json("bad_merge", with_(hf_bpe, model={**hf_bpe["model"], "merges": ["h z"]}))
 tokenizer_json("bad_id_negative", with_(hf_bpe, model={**hf_bpe["model"], "vocab": {"a": -1}}))
 tokenizer_json("bad_id_huge", with_(hf_bpe, model={**hf_bpe["model"], "vocab": {"a": 1 << 40}}))
@@ -255,5 +278,6 @@ tokenizer_json("bad_id_twice", with_(hf_bpe, model={**hf_bpe["model"], "vocab": 
 tokenizer_json("bad_unk", with_(hf_bert, model={**hf_bert["model"], "unk_token": "nothing"}))
 tokenizer_json("bad_unk_id", with_(hf_unigram, model={**hf_unigram["model"], "unk_id": 4}))
 tokenizer_json("bad_score", with_(hf_unigram, model={**hf_unigram["model"], "vocab": [["<unk>", 0], ["a", "b"]]}))
-tokenizer_json("bad_charsmap", with_(hf_unigram, normalizer={"type": "Precompiled", "precompiled_charsmap": "/////wAA"}))
+tokenizer_json("bad_charsmap", with_(hf_unigram, normalizer={"type": "Precompiled",
+  "precompiled_charsmap": "/////wAA"}))
 tokenizer_json("bad_base64", with_(hf_unigram, normalizer={"type": "Precompiled", "precompiled_charsmap": "?"}))

@@ -1,4 +1,4 @@
-/// \file BERT encoders that turn texts into vectors (sentence embeddings), read from Hugging Face folders or GGUF files.
+/// \file BERT encoders: texts become vectors (sentence embeddings). Read from Hugging Face folders or GGUF files.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -42,8 +42,8 @@ class BertModel {
   /// The tokens of a text as they are embedded: cut to max_tokens.
   std::vector<int32_t> tokens(std::string_view text, const EmbedOptions& o = {}) const;
 
-  /// Returns the vectors of tokens: ids (batch, time) of int32, keep (batch, time) of bool, false where a text is padded
-  /// -> (batch, time, dim).
+  /// Returns the vectors of tokens: ids (batch, time) of int32, keep (batch, time) of bool, false where a text is
+  /// padded -> (batch, time, dim).
   Tensor hidden(const Tensor& ids, const Tensor& keep) const;
   /// Returns the vectors of texts, (texts, dim) in float32. Texts are computed in batches of a few sizes, so that few
   /// kernels are compiled.

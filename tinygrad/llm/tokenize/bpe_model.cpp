@@ -133,7 +133,7 @@ void MergeBpe::split(std::string_view word, ModelScratch& scratch) const {
     }
     return;
   }
-  bool fusing = false;  // the last symbol is unknown and takes in the next one that is
+  bool fusing = false;  // the last symbol is unknown: the next one that is becomes part of it
   for (size_t i = 0, end; i < word.size(); i = end) {
     end = i + utf8_length(word[i]);
     std::string_view spelling = word.substr(i, end - i);

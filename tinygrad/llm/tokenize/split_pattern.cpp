@@ -33,7 +33,7 @@ bool is_script(std::string_view p) {
   return p.starts_with('{') && end != p.npos && end > 3 && p[1] != '^' && p.substr(1, end - 1) != "Any";
 }
 
-/// Rewrites what Oniguruma reads differently: \s, \h (a hexadecimal digit), scripts, and classes [A&&[^B]] (A without B).
+/// Rewrites what Oniguruma reads differently: \s, \h (a hexadecimal digit), scripts, classes [A&&[^B]] (A without B).
 std::string for_pcre2(std::string_view p) {
   std::string out;
   bool in_class = false;

@@ -1,4 +1,4 @@
-/// \file Regular expressions of tokenizers, as published for Oniguruma, run by PCRE2 with Unicode properties and limits.
+/// \file Regular expressions of tokenizers, published for Oniguruma, run by PCRE2 with Unicode properties and limits.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "tinygrad/base/error.h"
 #include "tinygrad/llm/tokenize/text_split.h"
 #include "tinygrad/llm/tokenize/unicode_text.h"
 

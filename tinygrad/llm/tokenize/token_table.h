@@ -1,4 +1,4 @@
-/// \file Tables of a vocabulary: text -> token, pair of tokens -> merge, and the tokens that begin at a place of a text.
+/// \file Tables of a vocabulary: text -> token, pair of tokens -> merge, the tokens that begin at a place of a text.
 #pragma once
 #include <cstdint>
 #include <string>
