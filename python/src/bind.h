@@ -22,6 +22,8 @@ void bind_counters(nb::module_& m);
 void bind_gguf(nb::module_& m);
 void bind_nn(nb::module_& m);
 void bind_optim(nb::module_& m);
+void bind_llm_bert(nb::module_& m);
+void bind_llm_tokenizer(nb::module_& m);
 
 // Families of Tensor methods, added by bind_tensor.
 void bind_tensor_creation(TensorClass& c);

@@ -18,6 +18,8 @@ NB_MODULE(_core, m) {
   bind_gguf(m);
   bind_nn(m);
   bind_optim(m);
+  bind_llm_tokenizer(m);
+  bind_llm_bert(m);
   bind_jit(m);
   bind_call_site(m);
   bind_argument_errors(m);

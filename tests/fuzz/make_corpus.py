@@ -230,3 +230,130 @@ put("gguf", "bad_offset", gguf([], [("w", (1,), 0, (1 << 64) - 32)], bytes(64)))
 put("gguf", "bad_offset_misaligned", gguf([], [("w", (1,), 0, 4)], bytes(64)))
 put("gguf", "bad_overlap", gguf([], [("a", (16,), 0, 0), ("b", (1,), 0, 32)], bytes(64)))
 put("gguf", "bad_same_bytes", gguf([], [("a", (4,), 0, 0), ("b", (4,), 0, 0)], bytes(64)))
+
+# ---- vocabularies of GGUF files, as lines ----
+def vocabulary(name, *lines): put("vocabulary", name, "\n".join(lines).encode("utf-8", "surrogateescape"))
+
+
+bpe = ["m gpt2", "p qwen2", *[f"t1 {c}" for c in "abcdehlorwxĠ1234'<>[]"], "t1 he", "t1 ll", "t1 hell", "t1 Ġw",
+       "t3 <|end|>", "t4 CLS", "g h e", "g l l", "g he ll", "g Ġ w", "e 25"]
+spm = ["m llama", "t2 <unk>", "s 0", "t3 <s>", "s 0", "t3 </s>", "s 0",
+       *[x for b in range(256) for x in (f"t6 <0x{b:02X}>", "s 0")],
+       *[x for i, t in enumerate("▁ a e l o H ▁H el lo ▁Hel".split()) for x in (f"t1 {t}", f"s -{i}")], "b 1", "e 2",
+       "u 0"]
+# a charsmap: a trie in which "x" has the value 0, and the text "y"
+charsmap = "x " + (struct.pack("<I", 4 * 130) + b"".join(
+  struct.pack("<I", {0: 1 << 10, 1 ^ 0x78: 0x78 | 1 << 8 | 2 << 10, 1 ^ 0x78 ^ 2: 1 << 31}.get(i,
+    0)) for i in range(130)) + b"y\0").hex()
+ugm = ["m t5", "t2 <unk>", "s 0", "t3 </s>", "s 0", "t1 ▁", "s -2", "t1 Hello", "s -1.5", "t1 ▁Hello", "s -1", "t4 <s>",
+       "s 0",
+       "u 0", "e 1"]
+bert = ["m bert", *[f"t3 {t}" for t in ("[CLS]", "[SEP]", "[UNK]")], "t1 ▁hello", "t1 ▁w", "t1 orld", "t1 ▁1", "t1 2",
+        "c 0", "e 1",
+        "u 2"]
+vocabulary("good_bpe", *bpe)
+vocabulary("good_bpe_without_merges", *[x for x in bpe if x[0] != "g"])
+vocabulary("good_spm", *spm)
+vocabulary("good_spm_unused", *[x.replace("t1 el", "t5 el") for x in spm])
+vocabulary("good_unigram", *ugm, charsmap)
+vocabulary("good_bert", *bert)
+vocabulary("good_duplicate_unused", *bpe, "t5 a", "t5 a")
+vocabulary("bad_empty")
+vocabulary("bad_model", "m rwkv", "t1 a")
+vocabulary("bad_pre", "m gpt2", "p qwen-two", "t1 a")
+vocabulary("bad_type", *bpe, "t9 x")
+vocabulary("bad_duplicate", *bpe, "t1 he")
+vocabulary("bad_duplicate_unigram", *ugm, "t1 ▁Hello", "s -3")
+vocabulary("bad_merge_unknown", *bpe, "g q q")
+vocabulary("bad_merge_result", *bpe, "g a b")
+vocabulary("bad_merge_one", *bpe, "g abc")
+vocabulary("bad_byte_minus", *spm, "t6 <0x-1>", "s 0")
+vocabulary("bad_byte_long", *spm, "t6 <0x100>", "s 0")
+vocabulary("bad_byte_twice", *spm, "t6 <0x41>", "s 0")
+vocabulary("bad_scores", *spm, "s 1")
+vocabulary("bad_nan", *[x if x != "s -1.5" else "s nan" for x in ugm])
+vocabulary("bad_bos", *bpe, "b 99999")
+vocabulary("bad_negative_id", *bpe, "b -7")
+vocabulary("bad_utf8", *bpe, "t1 \udcff")
+vocabulary("bad_no_unk", *[x for x in ugm if x[:2] not in ("t2", "u ")], "s 0")
+vocabulary("bad_charsmap_size", *ugm, "x ffffffff00")
+vocabulary("bad_charsmap_text", *ugm, charsmap + "ff")
+vocabulary("bad_long_special", *bpe, "t3 " + "x" * 5000)
+
+
+# ---- tokenizer.json ----
+def tokenizer_json(name, doc): put("tokenizer_json", name,
+                                   doc if isinstance(doc, bytes) else json.dumps(doc, ensure_ascii=False).encode())
+
+
+def with_(doc, **changes): return {**doc, **changes}
+
+
+letters = {c: i for i, c in enumerate("abcdehlorwxĠ1")}
+hf_bpe = {"added_tokens": [{"id": 17, "content": "<s>", "special": True},
+                           {"id": 18, "content": "CLS", "special": False, "lstrip": True,
+                                                                             "rstrip": True, "single_word": True,
+                                                                             "normalized": True}],
+          "normalizer": {"type": "NFC"}, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False,
+                                                           "use_regex": True},
+          "post_processor": {"type": "TemplateProcessing",
+                             "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A"}}],
+                             "special_tokens": {"<s>": {"id": "<s>", "ids": [17], "tokens": ["<s>"]}}},
+          "decoder": {"type": "ByteLevel"},
+          "model": {"type": "BPE", "vocab": {**letters, "he": 13, "ll": 14, "hell": 15, "Ġw": 16},
+                    "merges": ["h e", "l l", ["he", "ll"], "Ġ w"]}}
+hf_bert = {"added_tokens": [{"id": i, "content": t, "special": True} for i,
+                            t in enumerate(("[UNK]", "[CLS]", "[SEP]"))],
+           "normalizer": {"type": "Sequence", "normalizers": [{"type": "BertNormalizer", "clean_text": True,
+             "handle_chinese_chars": True,
+                                                               "strip_accents": None, "lowercase": True},
+                                                              {"type": "Strip"}, {"type": "Nmt"},
+                                                              {"type": "StripAccents"}]},
+           "pre_tokenizer": {"type": "BertPreTokenizer"},
+           "post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 2], "cls": ["[CLS]", 1]},
+           "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+           "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+                     "max_input_chars_per_word": 100,
+                     "vocab": {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "hello": 3, "w": 4, "##orld": 5}}}
+hf_unigram = {"normalizer": {"type": "Sequence", "normalizers": [{"type": "Replace", "pattern": {"Regex": " {2,}"},
+  "content": " "},
+                                                                 {"type": "Prepend", "prepend": "▁"}]},
+              "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+                {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": True},
+                {"type": "Split", "pattern": {"String": "1"}, "behavior": "MergedWithPrevious", "invert": False},
+                {"type": "Digits", "individual_digits": True}, {"type": "Punctuation", "behavior": "Removed"}]},
+              "decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"},
+                "content": " "}, {"type": "ByteFallback"},
+                                                           {"type": "Fuse"},
+                                                           {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+              "model": {"type": "Unigram", "unk_id": 0,
+                        "vocab": [["<unk>", 0.0], ["▁", -2.5], ["▁Hello", -1.0], ["l", -4]], "byte_fallback": True}}
+tokenizer_json("good_bpe", hf_bpe)
+tokenizer_json("good_bert", hf_bert)
+tokenizer_json("good_unigram", hf_unigram)
+tokenizer_json("good_word_level", {"model": {"type": "WordLevel", "vocab": {"Hello": 0, "[UNK]": 1},
+                                             "unk_token": "[UNK]"},
+                                   "pre_tokenizer": {"type": "Whitespace"}})
+tokenizer_json("bad_empty", b"")
+tokenizer_json("bad_list", b"[]")
+tokenizer_json("bad_deep", b"[" * 100000)
+tokenizer_json("bad_no_model", {})
+tokenizer_json("bad_normalizer", with_(hf_bpe, normalizer={"type": "Shout"}))
+tokenizer_json("bad_pre_tokenizer", with_(hf_bpe, pre_tokenizer={"type": "UnicodeScripts"}))
+tokenizer_json("bad_regex", with_(hf_bpe, pre_tokenizer={"type": "Split", "pattern": {"Regex": "(("},
+                                                         "behavior": "Isolated"}))
+tokenizer_json("bad_behavior", with_(hf_bpe, pre_tokenizer={"type": "Split", "pattern": {"Regex": "x"},
+  "behavior": "Maybe"}))
+tokenizer_json("bad_decoder", with_(hf_bpe, decoder={"type": "CTC"}))
+tokenizer_json("bad_post_processor", with_(hf_bpe, post_processor={"type": "BertProcessing", "sep": ["x", 99],
+  "cls": ["y", -1]}))
+tokenizer_json("bad_merge", with_(hf_bpe, model={**hf_bpe["model"], "merges": ["h z"]}))
+tokenizer_json("bad_id_negative", with_(hf_bpe, model={**hf_bpe["model"], "vocab": {"a": -1}}))
+tokenizer_json("bad_id_huge", with_(hf_bpe, model={**hf_bpe["model"], "vocab": {"a": 1 << 40}}))
+tokenizer_json("bad_id_twice", with_(hf_bpe, model={**hf_bpe["model"], "vocab": {"a": 0, "b": 0}}))
+tokenizer_json("bad_unk", with_(hf_bert, model={**hf_bert["model"], "unk_token": "nothing"}))
+tokenizer_json("bad_unk_id", with_(hf_unigram, model={**hf_unigram["model"], "unk_id": 4}))
+tokenizer_json("bad_score", with_(hf_unigram, model={**hf_unigram["model"], "vocab": [["<unk>", 0], ["a", "b"]]}))
+tokenizer_json("bad_charsmap", with_(hf_unigram, normalizer={"type": "Precompiled",
+  "precompiled_charsmap": "/////wAA"}))
+tokenizer_json("bad_base64", with_(hf_unigram, normalizer={"type": "Precompiled", "precompiled_charsmap": "?"}))

@@ -2,15 +2,20 @@
 /// else is a failure. The regression test (foreign/fuzz_test.cpp) runs each over corpus/NAME and mutations of it;
 /// -DTG_FUZZ=ON builds fuzz_NAME with libFuzzer.
 #pragma once
+#include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "tinygrad/base/error.h"
 #include "tinygrad/io/gguf.h"
 #include "tinygrad/io/gzip.h"
 #include "tinygrad/io/safetensors.h"
 #include "tinygrad/io/tar.h"
+#include "tinygrad/llm/tokenizer.h"
 #include "tinygrad/nn/cifar.h"
 #include "tinygrad/nn/idx.h"
 
@@ -91,11 +96,80 @@ inline void gguf(Bytes in) {
   }
 }
 
+/// Makes tokens of a text with all that tokenizers split at, and text of all tokens.
+inline void use_tokenizer(const llm::Tokenizer& t) {
+  const std::string_view text =
+      "Hello  wörld's <s> [CLS] 1234\t\xe2\x96\x81x \xff\xe4\xb8\xad<0x41> aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab";
+  try {
+    for (const bool special : {false, true})
+      for (const int32_t id : t.encode(text, {.parse_special = special}))
+        TG_ASSERT(id >= 0 && id < t.vocab_size(), "a token outside of the vocabulary");
+  } catch (const ValueError&) {  // an expression that takes too many steps
+  }
+  llm::StreamDecoder stream = t.stream_decoder(false);
+  const int32_t n = std::min(t.vocab_size(), 1000);
+  std::vector<int32_t> ids;
+  for (int32_t id = 0; id < n; id++) {
+    ids.push_back(id);
+    stream.push(id);
+  }
+  stream.finish();
+  t.decode(ids, false);
+}
+
+/// Metadata as lines: "m MODEL", "p PRE", "t1 TOKEN" (the digit is the type), "s SCORE", "g LEFT RIGHT" (a merge),
+/// "b 0" (bos; e: eos, u: unk, c: cls), "x HEX" (charsmap), "a1" (add_bos).
+inline llm::TokenizerData tokenizer_data(Bytes in) {
+  llm::TokenizerData d;
+  std::string_view text(reinterpret_cast<const char*>(in.data()), in.size());
+  const auto number = [](std::string_view s) {
+    return static_cast<int64_t>(std::strtod(std::string(s).c_str(), nullptr));
+  };
+  while (!text.empty()) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    if (line.size() < 2) continue;
+    const char kind = line[0], digit = line[1];
+    const std::string_view rest = line.substr(std::min<size_t>(kind == 't' ? 3 : 2, line.size()));
+    switch (kind) {
+      case 'm': d.model = rest; break;
+      case 'p': d.pre = rest; break;
+      case 't':
+        d.tokens.emplace_back(rest);
+        d.token_types.push_back(digit - '0');
+        break;
+      case 's': d.scores.push_back(std::strtof(std::string(rest).c_str(), nullptr)); break;
+      case 'g': d.merges.emplace_back(rest); break;
+      case 'b': d.bos = number(rest); break;
+      case 'e': d.eos = number(rest); break;
+      case 'u': d.unk = number(rest); break;
+      case 'c': d.cls = number(rest); break;
+      case 'a': d.add_bos = digit == '1'; break;
+      case 'x':
+        for (size_t i = 0; i + 2 <= rest.size(); i += 2)
+          d.precompiled_charsmap.push_back(
+              static_cast<uint8_t>(std::strtoul(std::string(rest.substr(i, 2)).c_str(), nullptr, 16)));
+        break;
+    }
+  }
+  return d;
+}
+
+inline void vocabulary(Bytes in) { use_tokenizer(llm::Tokenizer::from_data(tokenizer_data(in), "fuzz")); }
+inline void tokenizer_json(Bytes in) { use_tokenizer(llm::Tokenizer::from_json(in, "fuzz")); }
+
 struct Target {
   std::string_view name;
   void (*run)(Bytes);
 };
 inline constexpr Target kTargets[] = {
     {"idx", idx}, {"gzip", gzip}, {"tar", tar}, {"cifar", cifar}, {"safetensors", safetensors}, {"gguf", gguf}};
+inline constexpr Target kTargets[] = {{"idx", idx},
+                                      {"gzip", gzip},
+                                      {"tar", tar},
+                                      {"cifar", cifar},
+                                      {"safetensors", safetensors},
+                                      {"vocabulary", vocabulary},
+                                      {"tokenizer_json", tokenizer_json}};
 
 }  // namespace tg::fuzz

@@ -1,1 +1,5 @@
 """Language models."""
+from .._core import BertModel, StreamDecoder, Tokenizer
+from .tokenizer import SimpleTokenizer
+
+__all__ = ["BertModel", "SimpleTokenizer", "StreamDecoder", "Tokenizer"]
