@@ -21,6 +21,7 @@ void bind_device(nb::module_& m);
 void bind_counters(nb::module_& m);
 void bind_nn(nb::module_& m);
 void bind_optim(nb::module_& m);
+void bind_files(nb::module_& m);
 
 // Families of Tensor methods, added by bind_tensor.
 void bind_tensor_creation(TensorClass& c);

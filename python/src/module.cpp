@@ -17,6 +17,7 @@ NB_MODULE(_core, m) {
   bind_counters(m);
   bind_nn(m);
   bind_optim(m);
+  bind_files(m);
   bind_jit(m);
   bind_call_site(m);
   bind_argument_errors(m);

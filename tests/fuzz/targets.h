@@ -8,8 +8,12 @@
 
 #include "tinygrad/base/error.h"
 #include "tinygrad/io/gzip.h"
+#include "tinygrad/io/npy.h"
+#include "tinygrad/io/pickle.h"
 #include "tinygrad/io/safetensors.h"
 #include "tinygrad/io/tar.h"
+#include "tinygrad/io/torch_file.h"
+#include "tinygrad/io/zip.h"
 #include "tinygrad/nn/cifar.h"
 #include "tinygrad/nn/idx.h"
 
@@ -51,11 +55,74 @@ inline void safetensors(Bytes in) {
   }
 }
 
+inline void safetensors_index(Bytes in) {
+  const io::SafetensorsIndex index =
+      io::parse_safetensors_index({reinterpret_cast<const char*>(in.data()), in.size()}, "fuzz");
+  for (const auto& [tensor, file] : index.files)
+    TG_ASSERT(file.find('/') == std::string::npos && file != ".." && !file.empty(), "file outside of the folder");
+}
+
+inline void zip(Bytes in) {
+  uint64_t content = 0;
+  for (const io::ZipEntry& e : io::zip_entries(in, "fuzz", kLimit)) {
+    TG_ASSERT(e.offset <= in.size() && e.packed_size <= in.size() - e.offset, "entry outside of the archive");
+    TG_ASSERT(e.deflated || e.size == e.packed_size, "stored entry of another size");
+    if (e.deflated) content += e.size;
+    try {
+      TG_ASSERT(io::zip_read(in, e, "fuzz").size() == e.size, "content of another size");
+    } catch (const FormatError&) {  // one entry that is damaged
+      if (e.deflated) continue;
+    }
+  }
+  TG_ASSERT(content <= kLimit, "limit passed");
+}
+
+inline void npy(Bytes in) {
+  const io::NpyHeader h = io::parse_npy(in, "fuzz");
+  uint64_t bytes = static_cast<uint64_t>(h.dtype.itemsize());
+  for (const int64_t d : h.shape) bytes *= static_cast<uint64_t>(d);
+  TG_ASSERT(h.data_start <= in.size() && bytes == h.bytes && h.bytes == in.size() - h.data_start,
+            "shape and data disagree");
+}
+
+inline void pickle(Bytes in) {
+  static constexpr io::PickleName kKnown[] = {{"collections", "OrderedDict"}, {"_codecs", "encode"}};
+  const io::Pickle p = io::parse_pickle(in, kKnown, "fuzz");
+  TG_ASSERT(p.root < p.nodes.size() && p.size <= in.size(), "no root");
+  for (const io::PickleNode& n : p.nodes)
+    for (const io::PickleId id : n.items) TG_ASSERT(id < p.nodes.size(), "a part that is not there");
+}
+
+inline void torch(Bytes in) {
+  const io::TorchFile f = io::parse_torch_file(in, "fuzz", in.size() % 2 == 1);
+  for (const io::TorchTensor& t : f.tensors) {
+    const io::TorchStorage& s = f.storages.at(t.storage);
+    TG_ASSERT(!s.in_file || (s.offset <= in.size() && s.bytes <= in.size() - s.offset) || s.own.size() >= s.bytes,
+              "storage outside of the file");
+    uint64_t last = t.offset;
+    bool empty = false;
+    for (size_t i = 0; i < t.shape.size(); i++) {
+      empty |= t.shape[i] == 0;
+      last += static_cast<uint64_t>(t.shape[i] - 1) * static_cast<uint64_t>(t.strides[i]);
+    }
+    TG_ASSERT(empty || last < s.bytes / static_cast<uint64_t>(t.dtype.itemsize()), "tensor outside of its storage");
+  }
+}
+
 struct Target {
   std::string_view name;
   void (*run)(Bytes);
 };
 inline constexpr Target kTargets[] = {
-    {"idx", idx}, {"gzip", gzip}, {"tar", tar}, {"cifar", cifar}, {"safetensors", safetensors}};
+    {"idx", idx},
+    {"gzip", gzip},
+    {"tar", tar},
+    {"cifar", cifar},
+    {"safetensors", safetensors},
+    {"safetensors_index", safetensors_index},
+    {"zip", zip},
+    {"npy", npy},
+    {"pickle", pickle},
+    {"torch", torch}};
 
 }  // namespace tg::fuzz

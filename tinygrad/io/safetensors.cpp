@@ -214,8 +214,7 @@ SafetensorsIndex parse_safetensors_index(std::string_view text, std::string_view
 }
 
 std::string safetensors_index(const SafetensorsIndex& index) {
-  Json j = Json::object();
-  Json &metadata = j["metadata"] = Json::object(), &files = j["weight_map"] = Json::object();
+  Json metadata = Json::object(), files = Json::object();
   for (const auto& [key, value] : index.metadata) {
     const bool number = !value.empty() && value.size() < 19 && value.find_first_not_of("0123456789") == std::string::npos;
     if (number) metadata[key] = std::stoull(value);
@@ -223,7 +222,7 @@ std::string safetensors_index(const SafetensorsIndex& index) {
   }
   for (const auto& [tensor, file] : index.files) files[tensor] = file;
   try {
-    return j.dump(2) + "\n";
+    return Json{{"metadata", std::move(metadata)}, {"weight_map", std::move(files)}}.dump(2) + "\n";
   } catch (const Json::exception& e) {
     throw ValueError(str("[safetensors] got a name or metadata that is no UTF-8: ", e.what()));
   }

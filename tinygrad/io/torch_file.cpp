@@ -212,10 +212,10 @@ class TarFormat {
   uint64_t at_ = 0, end_ = 0;
 };
 
+/// Whether a file begins with a pickle of the magic number: PROTO, a frame in new protocols, LONG1 of 10 bytes, STOP.
 bool is_legacy(Bytes file) {
-  // PROTO 2, LONG1 of 10 bytes, the magic number, STOP
-  return file.size() >= 15 && file[0] == 0x80 && file[2] == 0x8a && file[3] == 10 &&
-         text_of(file.subspan(4, 10)) == kLegacyMagic;
+  const std::string_view head = text_of(file.first(std::min<size_t>(file.size(), 24)));
+  return head.starts_with('\x80') && head.find(kLegacyMagic) != std::string_view::npos;
 }
 
 bool is_tar(Bytes file) { return file.size() >= 512 && text_of(file.subspan(257, 5)) == "ustar"; }

@@ -68,6 +68,8 @@ std::span<const TorchObjects::Known> TorchObjects::table() {
     {kUtils, "_rebuild_device_tensor_from_numpy", {}, nullptr, 0, 0, "a tensor of another device's format"},
     {kUtils, "_rebuild_device_tensor_from_cpu_tensor", {}, nullptr, 0, 0, "a tensor of another device's format"},
     {kStorage, "_load_from_bytes", {}, nullptr, 0, 0, "a pickle inside of the pickle"},
+    {kTorch, "per_tensor_affine", {}}, {kTorch, "per_tensor_symmetric", {}}, {kTorch, "per_channel_affine", {}},
+    {kTorch, "per_channel_symmetric", {}}, {kTorch, "per_channel_affine_float_qparams", {}},
     {kTorch, "FloatTensor", {}}, {kTorch, "DoubleTensor", {}}, {kTorch, "HalfTensor", {}}, {kTorch, "LongTensor", {}},
     {kTorch, "IntTensor", {}}, {kTorch, "ShortTensor", {}}, {kTorch, "CharTensor", {}}, {kTorch, "ByteTensor", {}},
     // other values
