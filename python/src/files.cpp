@@ -180,8 +180,8 @@ void bind_files(nb::module_& m) {
   bind_safetensors(m);
   bind_archives(m);
   m.def("torch_load", [](nb::object file, bool keep_opaque) {
-    return PythonValues().of(unlocked(
-        file, "torch_load", [&](const nn::ByteSource& s) { return nn::torch_load_value(s, keep_opaque); }));
+    return PythonValues().of(
+        unlocked(file, "torch_load", [&](const nn::ByteSource& s) { return nn::torch_load_value(s, keep_opaque); }));
   });
   m.def("npy_load", [](nb::object file) {
     return unlocked(file, "npy_load", [](const nn::ByteSource& s) { return nn::npy_load(s); });

@@ -138,7 +138,8 @@ class PickleReader {
     return id;
   }
   PickleId add_long(std::string_view text) {
-    while (text.size() > 8 && (text.back() == 0 || text.back() == -1) && (text.back() < 0) == (text[text.size() - 2] < 0))
+    while (text.size() > 8 && (text.back() == 0 || text.back() == -1) &&
+           (text.back() < 0) == (text[text.size() - 2] < 0))
       text.remove_suffix(1);  // repeats of the sign
     if (text.size() > 8) return add_text(PickleKind::kLongInt, text);
     uint64_t v = !text.empty() && text.back() < 0 ? ~uint64_t{0} : 0;
@@ -226,7 +227,8 @@ class PickleReader {
     const PickleKind kind = at(top()).kind;
     check(kind == PickleKind::kDict || kind == PickleKind::kCall, "keys for something that is no dictionary");
     check(more.size() % 2 == 0, "a key without its value");
-    for (size_t i = 0; i < more.size(); i += 2) check(is_key(more[i]), "a key that can be none: a list, a dictionary or a call");
+    for (size_t i = 0; i < more.size(); i += 2)
+      check(is_key(more[i]), "a key that can be none: a list, a dictionary or a call");
     extend(top(), more);
   }
   bool is_key(PickleId id) const {
@@ -370,7 +372,8 @@ class PickleReader {
         if (height[part] != kNew) continue;
         height[part] = kOpen;
         open.push_back({part, 0});
-        check(open.size() <= static_cast<size_t>(kMaxPickleDepth), "objects nested more than ", kMaxPickleDepth, " deep");
+        check(open.size() <= static_cast<size_t>(kMaxPickleDepth), "objects nested more than ", kMaxPickleDepth,
+              " deep");
         continue;
       }
       uint8_t highest = 0;

@@ -13,12 +13,23 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const std::pair<std::string_view, DType> kTypes[] = {
-    {"BOOL", dtypes::bool_},    {"I8", dtypes::int8},         {"U8", dtypes::uint8},        {"I16", dtypes::int16},
-    {"U16", dtypes::uint16},    {"I32", dtypes::int32},       {"U32", dtypes::uint32},      {"I64", dtypes::int64},
-    {"U64", dtypes::uint64},    {"F8_E4M3", dtypes::fp8e4m3}, {"F8_E5M2", dtypes::fp8e5m2}, {"F16", dtypes::float16},
-    {"BF16", dtypes::bfloat16}, {"F32", dtypes::float32},     {"F64", dtypes::float64},
-    {"F8_E4M3FNUZ", dtypes::fp8e4m3fnuz}, {"F8_E5M2FNUZ", dtypes::fp8e5m2fnuz}};
+const std::pair<std::string_view, DType> kTypes[] = {{"BOOL", dtypes::bool_},
+                                                     {"I8", dtypes::int8},
+                                                     {"U8", dtypes::uint8},
+                                                     {"I16", dtypes::int16},
+                                                     {"U16", dtypes::uint16},
+                                                     {"I32", dtypes::int32},
+                                                     {"U32", dtypes::uint32},
+                                                     {"I64", dtypes::int64},
+                                                     {"U64", dtypes::uint64},
+                                                     {"F8_E4M3", dtypes::fp8e4m3},
+                                                     {"F8_E5M2", dtypes::fp8e5m2},
+                                                     {"F16", dtypes::float16},
+                                                     {"BF16", dtypes::bfloat16},
+                                                     {"F32", dtypes::float32},
+                                                     {"F64", dtypes::float64},
+                                                     {"F8_E4M3FNUZ", dtypes::fp8e4m3fnuz},
+                                                     {"F8_E5M2FNUZ", dtypes::fp8e5m2fnuz}};
 // Types of the format that no DType stands for.
 constexpr std::string_view kMissingTypes[] = {"C64", "F4", "F6_E2M3", "F6_E3M2", "F8_E8M0"};
 
@@ -50,7 +61,8 @@ class HeaderJson {
     using Event = Json::parse_event_t;
     TG_CHECK(FormatError, depth <= 4, "[safetensors] ", name_, ": the header is nested too deeply");
     if (event == Event::value || event == Event::object_start || event == Event::array_start) count_value();
-    if (event == Event::object_start || event == Event::array_start) open_.push_back({{}, 0, event == Event::array_start});
+    if (event == Event::object_start || event == Event::array_start)
+      open_.push_back({{}, 0, event == Event::array_start});
     if (event == Event::object_end || event == Event::array_end) open_.pop_back();
     if (event == Event::key) {
       TG_CHECK(FormatError, open_.back().keys.insert(parsed.get<std::string>()).second, "[safetensors] ", name_, ": ",
@@ -133,7 +145,8 @@ std::vector<std::pair<std::string, std::string>> texts(const Json& object) {
 
 /// Whether a name stays in the folder it is looked up in, on every system.
 bool is_plain_name(std::string_view file) {
-  return !file.empty() && file != "." && file != ".." && file.find_first_of(std::string_view("/\\:\0", 4)) == std::string_view::npos;
+  return !file.empty() && file != "." && file != ".." &&
+         file.find_first_of(std::string_view("/\\:\0", 4)) == std::string_view::npos;
 }
 
 }  // namespace
@@ -150,7 +163,8 @@ Safetensors parse_safetensors(std::span<const uint8_t> bytes, uint64_t file_size
            " is no safetensors file: it does not begin with the length of a header and the header");
   TG_CHECK(FormatError, length <= file_size - 8 && length <= bytes.size() - 8, "[safetensors] ", name,
            ": got a header of ", length, " bytes in a file of ", file_size, ": the file is cut off");
-  const Json j = HeaderJson::parse({reinterpret_cast<const char*>(bytes.data()) + 8, static_cast<size_t>(length)}, name);
+  const Json j =
+      HeaderJson::parse({reinterpret_cast<const char*>(bytes.data()) + 8, static_cast<size_t>(length)}, name);
   TG_CHECK(FormatError, j.is_object(), "[safetensors] ", name, ": the header is no JSON object");
   Safetensors out{8 + length, {}, {}};
   for (const auto& [key, value] : j.items()) {
@@ -201,8 +215,8 @@ std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
 
 SafetensorsIndex parse_safetensors_index(std::string_view text, std::string_view name) {
   const Json j = HeaderJson::parse(text, name);
-  TG_CHECK(FormatError, j.is_object() && j.contains("weight_map") && j["weight_map"].is_object(), "[safetensors] ", name,
-           ": got an index without weight_map, expected the files of tensors by name");
+  TG_CHECK(FormatError, j.is_object() && j.contains("weight_map") && j["weight_map"].is_object(), "[safetensors] ",
+           name, ": got an index without weight_map, expected the files of tensors by name");
   SafetensorsIndex out;
   for (const auto& [tensor, file] : j["weight_map"].items()) {
     TG_CHECK(FormatError, file.is_string() && is_plain_name(file.get_ref<const std::string&>()), "[safetensors] ", name,
@@ -216,7 +230,8 @@ SafetensorsIndex parse_safetensors_index(std::string_view text, std::string_view
 std::string safetensors_index(const SafetensorsIndex& index) {
   Json metadata = Json::object(), files = Json::object();
   for (const auto& [key, value] : index.metadata) {
-    const bool number = !value.empty() && value.size() < 19 && value.find_first_not_of("0123456789") == std::string::npos;
+    const bool number =
+        !value.empty() && value.size() < 19 && value.find_first_not_of("0123456789") == std::string::npos;
     if (number) metadata[key] = std::stoull(value);
     else metadata[key] = value;
   }

@@ -84,15 +84,15 @@ TorchFile parse_legacy(Bytes file, std::string_view what, bool keep_opaque) {
   };
   next();  // the magic number
   const Pickle protocol = next();
-  TG_CHECK(FormatError, protocol[protocol.root].kind == PickleKind::kInt &&
-               protocol[protocol.root].integer == kLegacyProtocol, what, ": byte ", at,
-           ": got another version of the format than ", kLegacyProtocol);
+  TG_CHECK(FormatError,
+           protocol[protocol.root].kind == PickleKind::kInt && protocol[protocol.root].integer == kLegacyProtocol, what,
+           ": byte ", at, ": got another version of the format than ", kLegacyProtocol);
   const Pickle system = next();
   const PickleNode& facts = system[system.root];
   TG_CHECK(FormatError, facts.kind == PickleKind::kDict, what, ": byte ", at, ": got no facts about the machine");
   for (size_t i = 0; i < facts.items.size(); i += 2)
-    TG_CHECK(FormatError, system[facts.items[i]].text != "little_endian" || system[facts.items[i + 1]].integer == 1, what,
-             ": byte ", at, ": got a file in big-endian order, expected little");
+    TG_CHECK(FormatError, system[facts.items[i]].text != "little_endian" || system[facts.items[i + 1]].integer == 1,
+             what, ": byte ", at, ": got a file in big-endian order, expected little");
   TorchObjects objects(what, at, keep_opaque);
   at += objects.read(file.subspan(at));
   const Pickle keys = next();
@@ -109,8 +109,9 @@ TorchFile parse_legacy(Bytes file, std::string_view what, bool keep_opaque) {
     const auto count = get<uint64_t>(file, at);
     at += 8;
     const uint64_t size = objects.element_size(s);
-    TG_CHECK(FormatError, s.bytes <= file.size() - at && count == s.bytes / size, what, ": byte ", at - 8, ": got ", count,
-             " elements of storage ", s.key, " with ", file.size() - at, " bytes left, expected ", s.bytes / size);
+    TG_CHECK(FormatError, s.bytes <= file.size() - at && count == s.bytes / size, what, ": byte ", at - 8, ": got ",
+             count, " elements of storage ", s.key, " with ", file.size() - at, " bytes left, expected ",
+             s.bytes / size);
     s.offset = at;
     at += s.bytes;
     waiting.erase(found);
@@ -174,8 +175,9 @@ class TarFormat {
     const uint64_t from = at_;
     const Pickle p = next();
     const PickleNode& n = p[p.root];
-    TG_CHECK(FormatError, n.kind == PickleKind::kTuple && n.items.size() == 3 &&
-                 p[n.items[2]].kind == PickleKind::kName, what_, ": byte ", from, ": got no head of a storage or tensor");
+    TG_CHECK(FormatError,
+             n.kind == PickleKind::kTuple && n.items.size() == 3 && p[n.items[2]].kind == PickleKind::kName, what_,
+             ": byte ", from, ": got no head of a storage or tensor");
     const auto key = [&](PickleId id) {
       return p[id].kind == PickleKind::kInt ? std::to_string(p[id].integer) : std::string(p[id].text);
     };
@@ -185,7 +187,8 @@ class TarFormat {
     const uint64_t from = at_;
     const Head h = head();
     const std::optional<DType> dtype = TorchObjects::storage_type(h.type);
-    TG_CHECK(FormatError, dtype, what_, ": byte ", from, ": got a storage of type ", h.type, ", expected one of numbers");
+    TG_CHECK(FormatError, dtype, what_, ": byte ", from, ": got a storage of type ", h.type,
+             ", expected one of numbers");
     const auto elements = value<uint64_t>(), size = static_cast<uint64_t>(dtype->itemsize());
     TG_CHECK(FormatError, elements <= (end_ - at_) / size, what_, ": byte ", at_ - 8, ": got ", elements,
              " elements, past the end of the storages");
@@ -225,7 +228,8 @@ bool is_tar(Bytes file) { return file.size() >= 512 && text_of(file.subspan(257,
 TorchFile parse_torch_file(std::span<const uint8_t> file, std::string_view what, bool keep_opaque) {
   if (text_of(file).starts_with("PK")) return parse_zip(file, what, keep_opaque);
   if (is_legacy(file)) return parse_legacy(file, what, keep_opaque);
-  TG_CHECK(FormatError, is_tar(file), what, ": got a file that begins neither like a zip archive nor like what older "
+  TG_CHECK(FormatError, is_tar(file), what,
+           ": got a file that begins neither like a zip archive nor like what older "
            "versions of torch.save wrote");
   return TarFormat(file, what, keep_opaque).parse();
 }

@@ -196,8 +196,8 @@ void TorchObjects::check_inside(const TorchTensor& t, const StorageView& view, u
 
 TorchNode TorchObjects::add(TorchTensor t, const StorageView& view, DType storage_type, uint64_t at) {
   const std::optional<int64_t> count = checked_prod(t.shape);
-  TG_CHECK(FormatError, count && checked_mul<int64_t>(*count, 8) && t.shape.size() <= kMaxTorchAxes, what_, ": byte ", at,
-           ": got a tensor with more elements or axes than there can be");
+  TG_CHECK(FormatError, count && checked_mul<int64_t>(*count, 8) && t.shape.size() <= kMaxTorchAxes, what_, ": byte ",
+           at, ": got a tensor with more elements or axes than there can be");
   // Elements of another type than the storage's own: its bytes, counted again.
   StorageView seen = view;
   if (storage_type.itemsize() != t.dtype.itemsize()) {
@@ -372,7 +372,8 @@ TorchNode TorchObjects::encode(PickleId id, const std::vector<PickleId>& args) {
       out += from[i];
       continue;
     }
-    const bool two = (lead == 0xc2 || lead == 0xc3) && i + 1 < from.size() && (static_cast<uint8_t>(from[i + 1]) >> 6) == 2;
+    const bool two =
+        (lead == 0xc2 || lead == 0xc3) && i + 1 < from.size() && (static_cast<uint8_t>(from[i + 1]) >> 6) == 2;
     check(two, id, "a text for latin1 with other characters");
     out += static_cast<char>((lead & 3) << 6 | (static_cast<uint8_t>(from[++i]) & 0x3f));
   }
@@ -455,8 +456,9 @@ TorchNode TorchObjects::numpy_array(PickleId id, const std::vector<PickleId>& ar
   const std::string_view raw = bytes(state[4]);
   const uint64_t count = raw.size() / static_cast<uint64_t>(t.dtype.itemsize());
   const std::optional<int64_t> expected = checked_prod(t.shape);
-  check(expected && static_cast<uint64_t>(*expected) == count && raw.size() % static_cast<uint64_t>(t.dtype.itemsize()) == 0, id,
-        "an array whose shape does not match its ", raw.size(), " bytes");
+  check(expected && static_cast<uint64_t>(*expected) == count &&
+            raw.size() % static_cast<uint64_t>(t.dtype.itemsize()) == 0,
+        id, "an array whose shape does not match its ", raw.size(), " bytes");
   const DType type = t.dtype;
   const auto number = static_cast<uint32_t>(file_.storages.size());
   add_storage({"of NumPy", 0, raw.size(), {raw.begin(), raw.end()}, false}, type);

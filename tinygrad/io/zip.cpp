@@ -96,7 +96,8 @@ class ZipReader {
     uint64_t size = get<uint32_t>(archive_, end + 12), limit = end;
     uint32_t disk = get<uint16_t>(archive_, end + 4), first_disk = get<uint16_t>(archive_, end + 6);
     uint64_t here = get<uint16_t>(archive_, end + 8);
-    const bool large = end >= kEnd64LocatorSize && get<uint32_t>(archive_, end - kEnd64LocatorSize) == kEnd64LocatorMark;
+    const bool large =
+        end >= kEnd64LocatorSize && get<uint32_t>(archive_, end - kEnd64LocatorSize) == kEnd64LocatorMark;
     if (large) {
       const uint64_t locator = end - kEnd64LocatorSize, at = get<uint64_t>(archive_, locator + 8);
       check(locator >= kEnd64Size && at <= locator - kEnd64Size, locator + 8, "a zip64 record at ", at,
@@ -150,12 +151,12 @@ class ZipReader {
     check(get<uint16_t>(archive_, at + 34) == 0, at + 34, "an entry in another part of the archive");
     check(!(flags & (kEncrypted | kMaskedHeader)), at + 8, "an encrypted entry");
     FileRecord r{{std::string(reinterpret_cast<const char*>(archive_.data()) + at + kDirectorySize, name), 0,
-              get<uint32_t>(archive_, at + 20), get<uint32_t>(archive_, at + 24), get<uint32_t>(archive_, at + 16),
-              method == kDeflated},
-             at,
-             get<uint32_t>(archive_, at + 42),
-             at + kDirectorySize + name + extra + comment,
-             name > 0 && archive_[at + kDirectorySize + name - 1] == '/'};
+                  get<uint32_t>(archive_, at + 20), get<uint32_t>(archive_, at + 24), get<uint32_t>(archive_, at + 16),
+                  method == kDeflated},
+                 at,
+                 get<uint32_t>(archive_, at + 42),
+                 at + kDirectorySize + name + extra + comment,
+                 name > 0 && archive_[at + kDirectorySize + name - 1] == '/'};
     check(name > 0 && r.entry.name.find('\0') == std::string::npos && is_utf8(r.entry.name), at + 46,
           "a name that is empty, holds a zero or is not UTF-8");
     check(method == kStored || method == kDeflated, at + 10, "compression method ", method, " of ", r.entry.name,

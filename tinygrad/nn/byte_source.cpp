@@ -154,8 +154,8 @@ ByteSource ByteSource::of_bytes(std::vector<uint8_t> bytes, std::string what) {
 
 Tensor ByteSource::view(uint64_t offset, DType dtype, const Shape& shape) const {
   const int64_t size = shape.numel() * dtype.itemsize();
-  TG_ASSERT(size >= 0 && offset <= bytes_.size() && static_cast<uint64_t>(size) <= bytes_.size() - offset,
-            what_, ": a view outside of the bytes");
+  TG_ASSERT(size >= 0 && offset <= bytes_.size() && static_cast<uint64_t>(size) <= bytes_.size() - offset, what_,
+            ": a view outside of the bytes");
   if (size == 0) return Tensor::empty(shape, {.dtype = dtype, .device = "CPU"});
   const auto begin = static_cast<int64_t>(offset);
   if (tensor_.defined()) return tensor_.shrink({{begin, begin + size}}).bitcast(dtype).reshape(shape).to("CPU");
@@ -168,8 +168,7 @@ Tensor ByteSource::view(uint64_t offset, DType dtype, const Shape& shape) const 
 
 Tensor strided_view(const ByteSource& source, uint64_t offset, uint64_t count, DType dtype,
                     const StridedLayout& layout) {
-  if (has_no_elements(layout))
-    return Tensor::empty(shape_of_sizes(layout.shape), {.dtype = dtype, .device = "CPU"});
+  if (has_no_elements(layout)) return Tensor::empty(shape_of_sizes(layout.shape), {.dtype = dtype, .device = "CPU"});
   const auto size = static_cast<uint64_t>(dtype.itemsize());
   return seen_through(
       [&](uint64_t first, const Shape& shape) { return source.view(offset + first * size, dtype, shape); }, count,

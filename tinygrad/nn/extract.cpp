@@ -34,7 +34,9 @@ StateDict tar_extract(const ByteSource& source) {
   }
   return out;
 }
-StateDict tar_extract(const std::filesystem::path& path) { return tar_extract(ByteSource::of_file(path, "tar_extract")); }
+StateDict tar_extract(const std::filesystem::path& path) {
+  return tar_extract(ByteSource::of_file(path, "tar_extract"));
+}
 
 StateDict zip_extract(const ByteSource& source, uint64_t max_bytes) {
   StateDict out;

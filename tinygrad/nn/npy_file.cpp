@@ -57,9 +57,7 @@ Array array_of(const Tensor& t, const std::string& name, std::string_view op) {
 
 }  // namespace
 
-Tensor npy_load(const ByteSource& source) {
-  return array_at(source, 0, io::parse_npy(source.bytes(), source.what()));
-}
+Tensor npy_load(const ByteSource& source) { return array_at(source, 0, io::parse_npy(source.bytes(), source.what())); }
 Tensor npy_load(const std::filesystem::path& path) { return npy_load(ByteSource::of_file(path, "npy_load")); }
 
 void npy_save(const Tensor& t, const std::filesystem::path& path) {
@@ -88,7 +86,8 @@ StateDict npz_load(const std::filesystem::path& path) { return npz_load(ByteSour
 void npz_save(const StateDict& arrays, const std::filesystem::path& path) {
   std::deque<Array> kept;
   Tensors values;
-  for (const auto& [name, t] : arrays) values.push_back(kept.emplace_back(array_of(t, " for " + name, "npz_save")).values);
+  for (const auto& [name, t] : arrays)
+    values.push_back(kept.emplace_back(array_of(t, " for " + name, "npz_save")).values);
   if (!values.empty()) realize(values);
   io::ZipWriter zip;
   for (size_t i = 0; i < arrays.size(); i++) zip.add(arrays[i].first + std::string(kSuffix), kept[i].parts());

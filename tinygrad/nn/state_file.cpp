@@ -71,15 +71,16 @@ StateDict safe_load(const ByteSource& source) {
   const io::Safetensors contents = io::parse_safetensors(source.bytes(), source.bytes().size(), source.name());
   StateDict out;
   for (const io::SafetensorsEntry& e : contents.entries)
-    out.emplace_back(e.name, source.view(contents.data_start + e.begin, e.dtype, Shape{std::span<const int64_t>(e.shape)}));
+    out.emplace_back(e.name,
+                     source.view(contents.data_start + e.begin, e.dtype, Shape{std::span<const int64_t>(e.shape)}));
   return out;
 }
 
 StateDict safe_load(const std::filesystem::path& path, const std::string& device) {
   std::error_code none;
   const std::filesystem::path file = std::filesystem::is_directory(path, none) ? model_in(path) : path;
-  StateDict out = file.string().ends_with(kIndexSuffix) ? load_shards(file)
-                                                        : safe_load(ByteSource::of_file(file, "safe_load"));
+  StateDict out =
+      file.string().ends_with(kIndexSuffix) ? load_shards(file) : safe_load(ByteSource::of_file(file, "safe_load"));
   for (auto& [name, t] : out) t = t.to(device);
   return out;
 }

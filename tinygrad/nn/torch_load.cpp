@@ -120,8 +120,9 @@ class TensorMaker {
 };
 
 std::string_view kind_name(TorchKind kind) {
-  static constexpr std::string_view kNames[] = {"None", "a bool", "an int",  "a large int", "a float", "a string", "bytes",
-                                                "a list", "a tuple", "a set", "a dict",     "a tensor", "an opaque object"};
+  static constexpr std::string_view kNames[] = {"None",     "a bool",   "an int",          "a large int", "a float",
+                                                "a string", "bytes",    "a list",          "a tuple",     "a set",
+                                                "a dict",   "a tensor", "an opaque object"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -226,9 +227,9 @@ TorchValue torch_load_value(const ByteSource& source, bool keep_opaque) {
   io::TorchFile file = io::parse_torch_file(source.bytes(), source.what(), keep_opaque);
   std::unordered_map<int64_t, Tensor> tensors = TensorMaker(file, source).make();
   const uint32_t root = file.root;
-  return {std::make_shared<const TorchValue::Contents>(
-              TorchValue::Contents{std::move(file), source, std::move(tensors)}),
-          root};
+  return {
+      std::make_shared<const TorchValue::Contents>(TorchValue::Contents{std::move(file), source, std::move(tensors)}),
+      root};
 }
 
 TorchValue torch_load_value(const std::filesystem::path& path, const TorchLoadOptions& o) {
