@@ -21,9 +21,9 @@ torch = pytest.importorskip("torch", reason="needs torch to write its files")
 
 def bits(x):
   """The bytes of a tensor or array, whatever its type."""
-  if isinstance(x, Tensor): return bytes(memoryview(x.contiguous().flatten().bitcast(dtypes.uint8))) if x.numel() else b""
-  if isinstance(x, torch.Tensor):
-    return x.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes() if x.numel() else b""
+  if 0 in x.shape: return b""
+  if isinstance(x, Tensor): return bytes(memoryview(x.contiguous().flatten().bitcast(dtypes.uint8)))
+  if isinstance(x, torch.Tensor): return x.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes()
   return np.ascontiguousarray(x).tobytes()
 
 
@@ -92,14 +92,16 @@ def test_torch_shared_storage(save):
 
 def test_torch_containers(save):
   t = torch.arange(3.)
-  obj = {"none": None, "true": True, "int": -5, "large": 2**100, "negative": -2**70, "64 bits": 2**63, "float": 1.5, "text": "grün",
-         "bytes": b"ab\xff\x00", "empty bytes": b"", "list": [1, [2, (3, t)]], "set": {1, 2}, "bytearray": bytearray(b"xy"),
+  obj = {"none": None, "true": True, "int": -5, "large": 2**100, "negative": -2**70, "64 bits": 2**63, "float": 1.5,
+         "text": "grün", "bytes": b"ab\xff\x00", "empty bytes": b"", "list": [1, [2, (3, t)]], "set": {1, 2},
+         "bytearray": bytearray(b"xy"),
          "ordered": collections.OrderedDict(a=1, b=t), "default": collections.defaultdict(list, {"k": [t]}),
          "counter": collections.Counter("aab"), 5: t, (1, "a"): 2, "size": t.shape, "dtype": torch.float16,
          "device": torch.device("cpu"), "parameter": torch.nn.Parameter(t), "buffer": torch.nn.Buffer(t),
-         "np float": np.float64(2.5), "np int": np.int16(-3), "np bool": np.bool_(True), "np uint64": np.uint64(2**64 - 1),
-         "np float32": np.float32(0.1), "np half": np.float16(0.5), "array": np.arange(6, dtype=np.int32).reshape(2, 3),
-         "fortran": np.asfortranarray(np.arange(6.).reshape(2, 3)), "storage": torch.arange(4.).untyped_storage()}
+         "np float": np.float64(2.5), "np int": np.int16(-3), "np bool": np.bool_(True),
+         "np uint64": np.uint64(2**64 - 1), "np float32": np.float32(0.1), "np half": np.float16(0.5), "array": np.arange(6, dtype=np.int32).reshape(2, 3),
+         "fortran": np.asfortranarray(np.arange(6.).reshape(2, 3)),
+         "storage": torch.arange(4.).untyped_storage()}
   with_state = torch.nn.Parameter(t.clone())
   with_state.note = "x"
   with_attribute = torch.arange(2.)
@@ -235,7 +237,8 @@ def test_torch_tar_format(tmp_path):
   path = tmp_path / "old.pth"
   with tarfile.open(path, "w") as t:
     for name, data in (("sys_info", pickle.dumps({"protocol_version": 1000, "little_endian": True}, 2)),
-                       ("pickle", content.getvalue()), ("tensors", tensors.getvalue()), ("storages", storages.getvalue())):
+                       ("pickle", content.getvalue()), ("tensors", tensors.getvalue()),
+                       ("storages", storages.getvalue())):
       info = tarfile.TarInfo(name)
       info.size = len(data)
       t.addfile(info, io.BytesIO(data))
@@ -246,7 +249,8 @@ def test_torch_tar_format(tmp_path):
 
 # ---- NumPy ----
 
-NUMPY_TYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"]
+NUMPY_TYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32",
+               "float64"]
 
 
 @pytest.mark.parametrize("name", NUMPY_TYPES)
@@ -268,8 +272,9 @@ def test_npy_versions(tmp_path, version):
 
 
 @pytest.mark.parametrize("array, reason", [
-  (np.array([{}, None], dtype=object), "objects"), (np.zeros(2, dtype=[("a", "f4")]), "records"), (np.array(["x"]), "texts"),
-  (np.zeros(2, "c8"), "complex"), (np.zeros(1, "M8[s]"), "times"), (np.zeros(2, "V3"), "raw bytes"),
+  (np.array([{}, None], dtype=object), "objects"), (np.zeros(2, dtype=[("a", "f4")]), "records"),
+  (np.array(["x"]), "texts"), (np.zeros(2, "c8"), "complex"), (np.zeros(1, "M8[s]"), "times"),
+  (np.zeros(2, "V3"), "raw bytes"),
 ], ids=str)
 def test_npy_refused_by_name(tmp_path, array, reason):
   np.save(tmp_path / "x.npy", array, allow_pickle=True)

@@ -162,17 +162,20 @@ put("safetensors", "bad_gap_at_begin", safetensors({"a": tensor("U8", [1], 1, 2)
 put("safetensors", "bad_trailing", safetensors({"a": tensor("U8", [1], 0, 1)}, bytes(2)))
 put("safetensors", "bad_missing_type", safetensors({"a": tensor("F4", [2], 0, 1)}, bytes(1)))
 put("safetensors", "bad_many_axes", safetensors({"a": tensor("U8", [1] * 65, 0, 1)}, bytes(1)))
-put("safetensors", "bad_long_list", safetensors(b'{"a":{"dtype":"U8","data_offsets":[0,1],"shape":[' + b"1," * 3000 + b"1]}}", bytes(1)))
-put("safetensors", "good_fnuz", safetensors({"a": tensor("F8_E4M3FNUZ", [2], 0, 2), "b": tensor("F8_E5M2FNUZ", [1], 2, 3)}, bytes(3)))
+put("safetensors", "bad_long_list",
+    safetensors(b'{"a":{"dtype":"U8","data_offsets":[0,1],"shape":[' + b"1," * 3000 + b"1]}}", bytes(1)))
+put("safetensors", "good_fnuz",
+    safetensors({"a": tensor("F8_E4M3FNUZ", [2], 0, 2), "b": tensor("F8_E5M2FNUZ", [1], 2, 3)}, bytes(3)))
 
 # ---- safetensors_index ----
 def index(files): return json.dumps({"metadata": {"total_size": 8}, "weight_map": files}).encode()
 
 
-put("safetensors_index", "good_two", index({"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}))
+put("safetensors_index", "good_two",
+    index({"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}))
 put("safetensors_index", "good_empty", index({}))
-for name, file in (("parent", "../x"), ("dots", ".."), ("absolute", "/etc/passwd"), ("folder", "a/b"), ("backslash", "..\\x"),
-                   ("drive", "C:x"), ("zero", "a\0b"), ("empty", ""), ("number", 3)):
+for name, file in (("parent", "../x"), ("dots", ".."), ("absolute", "/etc/passwd"), ("folder", "a/b"),
+                   ("backslash", "..\\x"), ("drive", "C:x"), ("zero", "a\0b"), ("empty", ""), ("number", 3)):
   put("safetensors_index", f"bad_{name}", index({"a": file}))
 put("safetensors_index", "bad_twice", b'{"weight_map":{"a":"x","a":"y"}}')
 put("safetensors_index", "bad_no_map", b'{"metadata":{}}')
@@ -229,14 +232,15 @@ put("zip", "bad_name_utf8", two_files.replace(b"a.txt", b"a\xfftxt"))
 put("zip", "bad_twice", archive([("a", b"x"), ("b", b"x")]).replace(b"b", b"a"))
 put("zip", "bad_overlap", edit(edit(two_files, entry + 20, b"\x28\0\0\0"), entry + 24, b"\x28\0\0\0"))
 put("zip", "bad_ratio", edit(packed, at(packed, ENTRY, 24), b"\0\0\0\x10"))
-put("zip", "bad_bomb", archive([(str(i), bytes(1 << 19)) for i in range(4)], zipfile.ZIP_DEFLATED))  # above the targets' limit
+# above the targets' limit
+put("zip", "bad_bomb", archive([(str(i), bytes(1 << 19)) for i in range(4)], zipfile.ZIP_DEFLATED))
 
 
 # ---- npy ----
 def npy(header, data=b"", version=(1, 0), length=None):
   h = header.encode() if isinstance(header, str) else header
   size = len(h) if length is None else length
-  return b"\x93NUMPY" + bytes(version) + (struct.pack("<H", size) if version[0] == 1 else struct.pack("<I", size)) + h + data
+  return b"\x93NUMPY" + bytes(version) + struct.pack("<H" if version[0] == 1 else "<I", size) + h + data
 
 
 def dictionary(descr="'<f4'", order="False", shape="(2,)"):
@@ -277,8 +281,10 @@ put("npy", "bad_order", npy(dictionary(order="1"), bytes(8)))
 def text(s): return b"X" + struct.pack("<I", len(s.encode())) + s.encode()
 
 
-put("pickle", "good_plain", pickle.dumps([None, True, -1, 300, 70000, 2**70, 1.5, "x", b"y", (1, (2, 3), ()), {"k": [4]}], 2))
-put("pickle", "good_protocol_5", pickle.dumps([None, "x" * 300, b"y" * 300, {1, 2}, frozenset({3}), bytearray(b"z")], 5))
+put("pickle", "good_plain",
+    pickle.dumps([None, True, -1, 300, 70000, 2**70, 1.5, "x", b"y", (1, (2, 3), ()), {"k": [4]}], 2))
+put("pickle", "good_protocol_5",
+    pickle.dumps([None, "x" * 300, b"y" * 300, {1, 2}, frozenset({3}), bytearray(b"z")], 5))
 put("pickle", "good_call", pickle.dumps(collections.OrderedDict(a=1), 2))
 put("pickle", "good_shared", pickle.dumps([[1]] * 3, 2))
 put("pickle", "bad_empty", b"")
@@ -318,8 +324,8 @@ STORAGE = b"(" + text("storage") + b"ctorch\n%sStorage\n" + text("0") + text("cp
 def rebuilt(kind=b"Float", count=6, offset=0, size=(2, 3), stride=(3, 1), name=b"_rebuild_tensor_v2"):
   sizes = b"".join(b"J" + struct.pack("<i", n) for n in size)
   strides = b"".join(b"J" + struct.pack("<i", n) for n in stride)
-  return (b"ctorch._utils\n" + name + b"\n(" + STORAGE % (kind, count) + b"J" + struct.pack("<i", offset) + b"(" + sizes +
-          b"t(" + strides + b"t\x89ccollections\nOrderedDict\n)RtR")
+  return (b"ctorch._utils\n" + name + b"\n(" + STORAGE % (kind, count) + b"J" + struct.pack("<i", offset) + b"(" +
+          sizes + b"t(" + strides + b"t\x89ccollections\nOrderedDict\n)RtR")
 
 
 def torch_zip(pickled, data=bytes(24)):
@@ -343,7 +349,8 @@ put("torch", "bad_no_storage", torch_zip(rebuilt()).replace(b"x/data/0", b"x/dat
 put("torch", "bad_short_storage", torch_zip(rebuilt(), bytes(23)))
 put("torch", "bad_outside", torch_zip(rebuilt(offset=1)))
 put("torch", "bad_outside_by_stride", torch_zip(rebuilt(stride=(4, 1))))
-put("torch", "bad_stride_overflow", torch_zip(rebuilt(size=(2147483647, 2147483647), stride=(2147483647, 2147483647))))
+put("torch", "bad_stride_overflow",
+    torch_zip(rebuilt(size=(2147483647, 2147483647), stride=(2147483647, 2147483647))))
 put("torch", "bad_negative_size", torch_zip(rebuilt(size=(-2, -3))))
 put("torch", "bad_negative_stride", torch_zip(rebuilt(offset=5, stride=(-3, -1))))
 put("torch", "bad_negative_offset", torch_zip(rebuilt(offset=-1)))

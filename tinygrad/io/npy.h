@@ -1,5 +1,5 @@
-/// \file The header of .npy files, versions 1.0 to 3.0 (NEP 1): type, order and shape of one array. Nothing in a file is
-/// trusted.
+/// \file The header of .npy files, versions 1.0 to 3.0 (NEP 1): type, order and shape of one array. Nothing in a file
+/// is trusted.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -1,5 +1,5 @@
-/// \file The header of safetensors files, names, types, shapes and offsets of tensors, and the index of a model in several
-/// files (format: https://github.com/huggingface/safetensors). Nothing in a file is trusted.
+/// \file The header of safetensors files, names, types, shapes and offsets of tensors, and the index of a model in
+/// several files (format: https://github.com/huggingface/safetensors). Nothing in a file is trusted.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -31,9 +31,9 @@ inline constexpr size_t kMaxSafetensorsEntries = size_t{1} << 20;
 inline constexpr size_t kMaxSafetensorsAxes = 64;
 
 /// Parses the header of a file of `file_size` bytes that begins with `bytes` (at least 8 + the header). FormatError
-/// naming `name` for a header that is too long or not JSON, names that occur twice, unknown types and those this library
-/// has not, shapes that do not match their bytes, and bytes that are outside of the file, shared by two tensors or of
-/// none.
+/// naming `name` for a header that is too long or not JSON, names that occur twice, unknown types and those this
+/// library has not, shapes that do not match their bytes, and bytes that are outside of the file, shared by two tensors
+/// or of none.
 Safetensors parse_safetensors(std::span<const uint8_t> bytes, uint64_t file_size, std::string_view name);
 
 /// Returns the header of these tensors with data in this order, its length included, padded to a multiple of 8 bytes;
@@ -47,8 +47,8 @@ struct SafetensorsIndex {
   std::vector<std::pair<std::string, std::string>> metadata;
 };
 
-/// Parses an index. FormatError naming `name` for text that is no such index, and for files that are anything but a plain
-/// name: with a folder, absolute, "..", empty.
+/// Parses an index. FormatError naming `name` for text that is no such index, and for files that are anything but a
+/// plain name: with a folder, absolute, "..", empty.
 SafetensorsIndex parse_safetensors_index(std::string_view text, std::string_view name);
 /// Returns the text of an index.
 std::string safetensors_index(const SafetensorsIndex& index);

@@ -70,8 +70,8 @@ inline constexpr size_t kMaxTorchAxes = 64;
 
 /// Parses a file. Objects of classes this reader does not know are refused by name, or `keep_opaque`: kept as kOpaque,
 /// without their contents. Throws FormatError that begins with `what` and names the byte: for corrupt archives and
-/// pickles (see io/zip.h, io/pickle.h), unknown classes, tensors outside of their storage, storages outside of the file,
-/// big-endian files, and by name for tensors that are quantized, sparse, nested, complex or without data.
+/// pickles (see io/zip.h, io/pickle.h), unknown classes, tensors outside of their storage, storages outside of the
+/// file, big-endian files, and by name for tensors that are quantized, sparse, nested, complex or without data.
 TorchFile parse_torch_file(std::span<const uint8_t> file, std::string_view what, bool keep_opaque = false);
 
 }  // namespace tg::io

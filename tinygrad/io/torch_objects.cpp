@@ -43,8 +43,9 @@ std::span<const TorchObjects::Known> TorchObjects::table() {
     // storages
     {kTorch, "DoubleStorage", dtypes::float64}, {kTorch, "FloatStorage", dtypes::float32},
     {kTorch, "HalfStorage", dtypes::float16}, {kTorch, "BFloat16Storage", dtypes::bfloat16},
-    {kTorch, "LongStorage", dtypes::int64}, {kTorch, "IntStorage", dtypes::int32}, {kTorch, "ShortStorage", dtypes::int16},
-    {kTorch, "CharStorage", dtypes::int8}, {kTorch, "ByteStorage", dtypes::uint8}, {kTorch, "BoolStorage", dtypes::bool_},
+    {kTorch, "LongStorage", dtypes::int64}, {kTorch, "IntStorage", dtypes::int32},
+    {kTorch, "ShortStorage", dtypes::int16}, {kTorch, "CharStorage", dtypes::int8},
+    {kTorch, "ByteStorage", dtypes::uint8}, {kTorch, "BoolStorage", dtypes::bool_},
     {kTorch, "UntypedStorage", dtypes::uint8}, {kStorage, "UntypedStorage", dtypes::uint8},
     {kTorch, "ComplexFloatStorage", {}, nullptr, 0, 0, "a storage of complex numbers"},
     {kTorch, "ComplexDoubleStorage", {}, nullptr, 0, 0, "a storage of complex numbers"},

@@ -40,12 +40,12 @@ std::vector<ZipEntry> zip_entries(std::span<const uint8_t> archive, std::string_
 std::vector<uint8_t> zip_read(std::span<const uint8_t> archive, const ZipEntry& entry, std::string_view what,
                               bool check_crc = true);
 
-/// Lays out a new archive of stored entries, zip64 where sizes need it. Contents begin at multiples of 64 bytes, so that
-/// they can be used where they lie.
+/// Lays out a new archive of stored entries, zip64 where sizes need it. Contents begin at multiples of 64 bytes, so
+/// that they can be used where they lie.
 class ZipWriter {
  public:
-  /// Adds a file, whose content must stay where it is until the archive is written. ValueError for a name that is empty,
-  /// taken, longer than 65,535 bytes or not UTF-8.
+  /// Adds a file, whose content must stay where it is until the archive is written. ValueError for a name that is
+  /// empty, taken, longer than 65,535 bytes or not UTF-8.
   void add(const std::string& name, std::vector<std::span<const uint8_t>> content);
   /// Adds the central directory and returns the archive's bytes in pieces, headers and contents in turn.
   std::vector<std::span<const uint8_t>> finish();

@@ -37,8 +37,8 @@ class ByteSource {
   Tensor tensor_;  ///< undefined for files
 };
 
-/// Where the elements of a tensor lie in a row: element (i, j, ...) is number offset + i * strides[0] + j * strides[1] +
-/// ... Strides are not negative.
+/// Where the elements of a tensor lie in a row: element (i, j, ...) is number offset + i * strides[0] + j * strides[1]
+/// + ... Strides are not negative.
 struct StridedLayout {
   uint64_t offset = 0;
   std::vector<int64_t> shape, strides;

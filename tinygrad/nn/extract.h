@@ -12,9 +12,9 @@ namespace tg::nn {
 /// Most bytes that a compressed file may unpack to, unless a caller says otherwise.
 inline constexpr uint64_t kMaxUnpacked = uint64_t{16} << 30;
 
-/// Returns the regular files of a tar archive by name, as uint8 tensors that are parts of it, read when they are used; a
-/// gzipped archive is unpacked first. Names are keys, never paths to write to. The last file of a name counts. FileError,
-/// FormatError (io/tar.h).
+/// Returns the regular files of a tar archive by name, as uint8 tensors that are parts of it, read when they are used;
+/// a gzipped archive is unpacked first. Names are keys, never paths to write to. The last file of a name counts.
+/// FileError, FormatError (io/tar.h).
 StateDict tar_extract(const std::filesystem::path& path);
 StateDict tar_extract(const ByteSource& source);
 /// Returns the files of a zip archive by name: stored ones are parts of it, deflated ones are unpacked at once, at most

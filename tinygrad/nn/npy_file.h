@@ -16,8 +16,8 @@ Tensor npy_load(const ByteSource& source);
 /// weak types, which NumPy lacks.
 void npy_save(const Tensor& t, const std::filesystem::path& path);
 
-/// Returns the arrays of a .npz file by name, without ".npy". Stored arrays are read when they are used, compressed ones
-/// are unpacked at once. FormatError (io/zip.h, io/npy.h) for archives that hold something else.
+/// Returns the arrays of a .npz file by name, without ".npy". Stored arrays are read when they are used, compressed
+/// ones are unpacked at once. FormatError (io/zip.h, io/npy.h) for archives that hold something else.
 StateDict npz_load(const std::filesystem::path& path);
 StateDict npz_load(const ByteSource& source);
 /// Writes arrays as np.savez does. ValueError for names that occur twice; DTypeError as npy_save.

@@ -16,10 +16,10 @@ using Metadata = std::vector<std::pair<std::string, std::string>>;
 /// Writes a safetensors file. The old one is replaced when the new one is complete and on the disk: a program that is
 /// killed, or a machine that stops, leaves one or the other. DTypeError for weak types and those the format lacks.
 void safe_save(const StateDict& tensors, const std::filesystem::path& path, const Metadata& metadata = {});
-/// Returns the tensors of a safetensors file, of a model in several files (its index, "model.safetensors.index.json", of
-/// which only tensors it names are loaded, each from the file it names), or of a folder with either. On the CPU they are
-/// the files' pages, read when they are used; `device` copies them. FormatError for a corrupt file or index and for files
-/// outside of the index's folder, FileError for one that cannot be read.
+/// Returns the tensors of a safetensors file, of a model in several files (its index, "model.safetensors.index.json",
+/// of which only tensors it names are loaded, each from the file it names), or of a folder with either. On the CPU they
+/// are the files' pages, read when they are used; `device` copies them. FormatError for a corrupt file or index and for
+/// files outside of the index's folder, FileError for one that cannot be read.
 StateDict safe_load(const std::filesystem::path& path, const std::string& device = "CPU");
 /// Returns the tensors of a safetensors file in memory.
 StateDict safe_load(const ByteSource& source);

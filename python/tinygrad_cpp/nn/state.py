@@ -154,8 +154,8 @@ def safe_load_metadata(t: Tensor) -> tuple[Tensor, int, dict[str, Any]]:
 
 
 def safe_load(fn: Tensor | str | pathlib.Path) -> dict[str, Tensor]:
-  """The tensors of a safetensors file, of a model in several files by its index (model.safetensors.index.json), or of a
-  folder with either. Those of a file are its pages, read when they are used."""
+  """The tensors of a safetensors file, of a model in several files by its index (model.safetensors.index.json), or of
+  a folder with either. Those of a file are its pages, read when they are used."""
   return _core.safe_load(_source("safe_load", fn))
 
 
@@ -168,8 +168,8 @@ def safe_save_sharded(tensors: dict[str, Tensor], folder: str | pathlib.Path, ma
                       name: str = "model", metadata: dict[str, Any] | None = None):
   """Writes a model into a folder as files of at most `max_bytes` each and, last, their index; as one file when that is
   enough."""
-  _core.safe_save_sharded(_named("safe_save_sharded", tensors), _file_path("safe_save_sharded", folder), max_bytes, name,
-                          _texts(metadata))
+  _core.safe_save_sharded(_named("safe_save_sharded", tensors), _file_path("safe_save_sharded", folder), max_bytes,
+                          name, _texts(metadata))
 
 
 def npy_load(fn: Tensor | str | pathlib.Path) -> Tensor:
@@ -183,7 +183,7 @@ def npy_save(t: Tensor, fn: str | pathlib.Path):
 
 
 def npz_load(fn: Tensor | str | pathlib.Path) -> dict[str, Tensor]:
-  """The arrays of a .npz file by name. Stored ones are read when they are used, compressed ones are unpacked at once."""
+  """The arrays of a .npz file by name. Stored ones are read when they are used, compressed ones unpacked at once."""
   return _core.npz_load(_source("npz_load", fn))
 
 
@@ -204,8 +204,8 @@ def fs_load(t: Tensor, size: int) -> Tensor:
 
 
 def tar_extract(fn: Tensor | str | pathlib.Path) -> dict[str, Tensor]:
-  """The regular files of a tar archive (also a gzipped one) by name, as parts of its bytes. Names are keys, not paths to
-  be trusted."""
+  """The regular files of a tar archive (also a gzipped one) by name, as parts of its bytes. Names are keys, not paths
+  to be trusted."""
   try: return _core.tar_extract(_source("tar_extract", fn))
   except _core.FormatError as e: raise tarfile.ReadError(str(e)) from e
 
