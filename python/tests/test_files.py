@@ -99,7 +99,8 @@ def test_torch_containers(save):
          "counter": collections.Counter("aab"), 5: t, (1, "a"): 2, "size": t.shape, "dtype": torch.float16,
          "device": torch.device("cpu"), "parameter": torch.nn.Parameter(t), "buffer": torch.nn.Buffer(t),
          "np float": np.float64(2.5), "np int": np.int16(-3), "np bool": np.bool_(True),
-         "np uint64": np.uint64(2**64 - 1), "np float32": np.float32(0.1), "np half": np.float16(0.5), "array": np.arange(6, dtype=np.int32).reshape(2, 3),
+         "np uint64": np.uint64(2**64 - 1), "np float32": np.float32(0.1),
+         "np half": np.float16(0.5), "array": np.arange(6, dtype=np.int32).reshape(2, 3),
          "fortran": np.asfortranarray(np.arange(6.).reshape(2, 3)),
          "storage": torch.arange(4.).untyped_storage()}
   with_state = torch.nn.Parameter(t.clone())
