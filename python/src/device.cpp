@@ -22,12 +22,12 @@ struct RendererFacts {
   std::vector<std::string> ops;       // it has as instructions
   std::vector<std::string> computes;  // types it computes in without emulation
   bool has_local, has_threads;
-  int float_lanes, max_buffers;
+  int float_lanes;
 };
 
 RendererFacts facts(Device& d) {
   const std::unique_ptr<Renderer> r = make_renderer(d.target());
-  RendererFacts f{{}, {}, r->has_locals(), r->has_threads(), r->max_lanes(dtypes::float32), r->max_buffers()};
+  RendererFacts f{{}, {}, r->has_locals(), r->has_threads(), r->max_lanes(dtypes::float32)};
   for (int i = 0; i < kOpCount; i++)
     if (r->ops().has(static_cast<Ops>(i))) f.ops.push_back(name_of(static_cast<Ops>(i)));
   for (int i = 1; i < static_cast<int>(DTypeId::kCount); i++)
@@ -71,8 +71,7 @@ void bind_device(nb::module_& m) {
       .def_ro("computes", &RendererFacts::computes)
       .def_ro("has_local", &RendererFacts::has_local)
       .def_ro("has_threads", &RendererFacts::has_threads)
-      .def_ro("float_lanes", &RendererFacts::float_lanes)
-      .def_ro("max_buffers", &RendererFacts::max_buffers);
+      .def_ro("float_lanes", &RendererFacts::float_lanes);
 
   nb::class_<Device>(m, "NativeDevice", "An opened device.")
       .def_prop_ro("name", [](const Device& d) { return d.name(); })

@@ -7,6 +7,7 @@
 #include "casters.h"
 #include "interrupt.h"
 #include "tinygrad/io/safetensors.h"
+#include "tinygrad/nn/checkpoint.h"
 #include "tinygrad/nn/extract.h"
 #include "tinygrad/nn/fs.h"
 #include "tinygrad/nn/npy_file.h"
@@ -198,6 +199,10 @@ void bind_files(nb::module_& m) {
     Unlocked work;
     nn::npz_save(d, path);
   });
+  m.def("random_state", &nn::random_state);
+  m.def("set_random_state", [](const std::string& state) { nn::set_random_state(state); });
+  // what the file was saved with, [(key, text)]
+  m.def("safe_metadata", [](const std::string& path) { return nn::safe_metadata(path); });
   m.def(
       "fs_store",
       [](const Tensor& t) {

@@ -391,3 +391,56 @@ def test_safetensors_beside_the_reference(tmp_path):
   for k, v in tensors.items(): same(got[k], v)
   state.safe_save(got, tmp_path / "y.safetensors", {"by": "us"})
   for k, v in safetensors.load_file(tmp_path / "y.safetensors").items(): same(got[k], v)
+
+
+# ---- checkpoints ----
+
+
+class Net:
+  def __init__(self): self.a, self.b = tinygrad_cpp.nn.Linear(4, 8), tinygrad_cpp.nn.Linear(8, 2)
+  def __call__(self, x): return self.b(self.a(x).relu().dropout(0.3))
+
+
+def training_run(fused=False):
+  net = Net()
+  optim = tinygrad_cpp.nn.optim
+  return net, optim.OptimizerGroup(optim.Adam(state.get_parameters(net.a), lr=0.01, fused=fused),
+                                   optim.SGD(state.get_parameters(net.b), lr=0.1, momentum=0.9, fused=fused))
+
+
+def train(net, optimizer, steps):
+  with tinygrad_cpp.Context(TRAINING=1):
+    for _ in range(steps):
+      optimizer.zero_grad()
+      net(Tensor.randn(16, 4)).square().mean().backward()
+      optimizer.step()
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_resumed_run_is_the_same(tmp_path, fused):
+  path = tmp_path / "c.safetensors"
+  Tensor.manual_seed(7)
+  net, optimizer = training_run(fused)
+  train(net, optimizer, 3)
+  state.save_checkpoint(path, net, optimizer, step=3, metadata={"note": "half"})
+  train(net, optimizer, 3)
+  Tensor.manual_seed(99)
+  again, other = training_run(fused)
+  assert state.load_checkpoint(path, again, other) == (3, {"note": "half"})
+  train(again, other, 3)
+  for k, v in state.get_state_dict(net).items():
+    np.testing.assert_array_equal(state.get_state_dict(again)[k].numpy(), v.numpy())
+
+
+def test_checkpoint_that_does_not_fit(tmp_path):
+  net, optimizer = training_run()
+  state.safe_save(state.get_state_dict(net), tmp_path / "weights")
+  with pytest.raises(tinygrad_cpp.FormatError): state.load_checkpoint(tmp_path / "weights", net, optimizer)
+  state.save_checkpoint(tmp_path / "c", net, optimizer)
+  assert "optimizer.0.m.a.weight" in state.safe_load(tmp_path / "c")
+  before = net.a.weight.numpy()
+  with pytest.raises(KeyError): state.load_checkpoint(tmp_path / "c", net)
+  other = Net()
+  other.b = tinygrad_cpp.nn.Linear(8, 3)
+  with pytest.raises((ValueError, KeyError)): state.load_checkpoint(tmp_path / "c", other)
+  np.testing.assert_array_equal(net.a.weight.numpy(), before)

@@ -224,3 +224,61 @@ def torch_load(fn: Tensor | str | pathlib.Path, keep_opaque: bool = False) -> di
   """What torch.save wrote, usually a state dict, in any of its formats. Nothing in the file is run: classes other than
   tensors, containers and numbers are a FormatError, or with `keep_opaque` texts such as "<argparse.Namespace>"."""
   return _core.torch_load(_source("torch_load", fn), keep_opaque)
+
+
+# *** checkpoints ***
+
+def _checkpoint_tensors(model: Any, optimizers: list[Any]) -> dict[str, Tensor]:
+  """All tensors of a training run, under the names of nn/checkpoint.h."""
+  own = get_state_dict(model)
+  names = {id(t): k for k, t in own.items()}
+  found = {f"model.{k}": t for k, t in own.items()}
+  for i, o in enumerate(optimizers):
+    for attribute, value in vars(o).items():
+      if attribute in ("params", "buffers"): continue
+      if isinstance(value, Tensor): found[f"optimizer.{i}.{attribute}"] = value
+      elif isinstance(value, list) and value and all(isinstance(t, Tensor) for t in value):
+        if len(value) != len(o.params):
+          found |= {f"optimizer.{i}.{attribute}": value[0]}
+          continue
+        for p, t in zip(o.params, value):
+          if id(p) not in names:
+            raise _core.ValueError(f"[checkpoint] got an optimizer with a parameter of shape {p.shape} that is not in "
+                                   "the model, expected those of get_parameters(model)")
+          found[f"optimizer.{i}.{attribute}.{names[id(p)]}"] = t
+  return found
+
+
+def _optimizers(optimizer: Any) -> list[Any]:
+  """An optimizer, a group or several of these, one by one."""
+  if optimizer is None: return []
+  several = optimizer if isinstance(optimizer, (list, tuple)) else getattr(optimizer, "optimizers", None)
+  return [optimizer] if several is None else [x for o in several for x in _optimizers(o)]
+
+
+_CHECKPOINT = "tinygrad checkpoint 1"
+
+
+def save_checkpoint(fn: str | pathlib.Path, model: Any, optimizer: Any = None, step: int = 0,
+                    metadata: dict[str, Any] | None = None):
+  """Writes weights, the state of optimizers by the names of their parameters, that of random numbers, and the step. The
+  old file is replaced when the new one is complete and on the disk: a run that is killed has one or the other."""
+  texts = [("format", _CHECKPOINT), ("step", str(int(step))), ("random", _core.random_state())]
+  texts += [("user." + k, v) for k, v in _texts(metadata)]
+  _core.safe_save(list(_checkpoint_tensors(model, _optimizers(optimizer)).items()), _file_path("save_checkpoint", fn),
+                  texts)
+
+
+def load_checkpoint(fn: str | pathlib.Path, model: Any, optimizer: Any = None) -> tuple[int, dict[str, str]]:
+  """Gives model, optimizers and random numbers the state of a file; returns the step and the metadata. Also reads what
+  C++ saved. Nothing is changed when names or shapes do not fit (KeyError, ValueError)."""
+  path = _file_path("load_checkpoint", fn)
+  texts = dict(_core.safe_metadata(path))
+  if texts.get("format") != _CHECKPOINT or not {"step", "random"} <= texts.keys():
+    raise _core.FormatError(f"[load_checkpoint] {path}: got a file that save_checkpoint did not write")
+  own, saved = _checkpoint_tensors(model, _optimizers(optimizer)), _core.safe_load(path)
+  if unexpected := [k for k in saved if k not in own]:
+    raise KeyError(f"not in the model or its optimizers: {_some(unexpected)}")
+  load_state_dict(own, saved, verbose=False)
+  _core.set_random_state(texts["random"])
+  return int(texts["step"]), {k[5:]: v for k, v in texts.items() if k.startswith("user.")}
