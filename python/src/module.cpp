@@ -20,6 +20,7 @@ NB_MODULE(_core, m) {
   bind_optim(m);
   bind_llm_tokenizer(m);
   bind_llm_bert(m);
+  bind_files(m);
   bind_jit(m);
   bind_call_site(m);
   bind_argument_errors(m);

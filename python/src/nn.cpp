@@ -4,12 +4,9 @@
 #include "bind.h"
 #include "casters.h"
 #include "interrupt.h"
-#include "tinygrad/io/safetensors.h"
-#include "tinygrad/io/tar.h"
 #include "tinygrad/nn/datasets.h"
-#include "tinygrad/nn/fs.h"
 #include "tinygrad/nn/optim.h"
-#include "tinygrad/nn/state_file.h"
+#include "tinygrad/nn/state.h"
 
 namespace tg::python {
 
@@ -114,49 +111,8 @@ void bind_nn(nb::module_& m) {
   m.def(
       "nn_cifar", [](const DeviceName& device) { return dataset(nn::datasets::cifar(device.name)); }, nb::arg().none());
 
-  m.def("safe_save", [](const std::vector<std::pair<std::string, Tensor>>& tensors, const std::string& path,
-                        const std::vector<std::pair<std::string, std::string>>& metadata) {
-    nn::StateDict d;
-    for (const auto& [name, t] : tensors) d.emplace_back(name, t);
-    Unlocked work;
-    nn::safe_save(d, path, metadata);
-  });
-  m.def(
-      "fs_store",
-      [](const Tensor& t) {
-        nb::gil_scoped_release release;
-        return nn::fs_store(t);
-      },
-      "t"_a);
-  m.def(
-      "fs_load",
-      [](const Tensor& t, int64_t size) {
-        nb::gil_scoped_release release;
-        return nn::fs_load(t, size);
-      },
-      "t"_a, "size"_a);
   m.def("is_packed", &nn::is_packed);
   m.def("written_in_place", &nn::written_in_place);
-  m.def("safe_load", [](const std::string& path) {
-    nb::dict out;
-    for (const auto& [name, t] : nn::safe_load(path)) out[nb::str(name.c_str(), name.size())] = t;
-    return out;
-  });
-  // (where the data starts, [(name, type, shape, begin, end)]) of the first bytes of a file
-  m.def("safetensors_header", [](nb::bytes bytes, uint64_t file_size, const std::string& name) {
-    const io::Safetensors f =
-        io::parse_safetensors({static_cast<const uint8_t*>(bytes.data()), bytes.size()}, file_size, name);
-    nb::list entries;
-    for (const io::SafetensorsEntry& e : f.entries)
-      entries.append(nb::make_tuple(e.name, e.dtype, e.shape, e.begin, e.end));
-    return nb::make_tuple(f.data_start, entries);
-  });
-  m.def("tar_entries", [](nb::bytes bytes, const std::string& name) {
-    nb::list out;
-    for (const io::TarEntry& e : io::tar_entries({static_cast<const uint8_t*>(bytes.data()), bytes.size()}, name))
-      out.append(nb::make_tuple(e.name, e.offset, e.size));
-    return out;
-  });
 }
 
 }  // namespace tg::python

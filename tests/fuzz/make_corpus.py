@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Writes the seed inputs of the fuzz targets beside this file: corpus/TARGET/good_* parse, corpus/TARGET/bad_* must
 raise FormatError."""
+import collections
 import gzip
 import io
 import json
 import os
+import pickle
 import struct
 import tarfile
+import zipfile
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus")
 
@@ -357,3 +360,220 @@ tokenizer_json("bad_score", with_(hf_unigram, model={**hf_unigram["model"], "voc
 tokenizer_json("bad_charsmap", with_(hf_unigram, normalizer={"type": "Precompiled",
   "precompiled_charsmap": "/////wAA"}))
 tokenizer_json("bad_base64", with_(hf_unigram, normalizer={"type": "Precompiled", "precompiled_charsmap": "?"}))
+put("safetensors", "bad_gap", safetensors({"a": tensor("U8", [1], 0, 1), "b": tensor("U8", [1], 2, 3)}, bytes(3)))
+put("safetensors", "bad_gap_at_begin", safetensors({"a": tensor("U8", [1], 1, 2)}, bytes(2)))
+put("safetensors", "bad_trailing", safetensors({"a": tensor("U8", [1], 0, 1)}, bytes(2)))
+put("safetensors", "bad_missing_type", safetensors({"a": tensor("F4", [2], 0, 1)}, bytes(1)))
+put("safetensors", "bad_many_axes", safetensors({"a": tensor("U8", [1] * 65, 0, 1)}, bytes(1)))
+put("safetensors", "bad_long_list",
+    safetensors(b'{"a":{"dtype":"U8","data_offsets":[0,1],"shape":[' + b"1," * 3000 + b"1]}}", bytes(1)))
+put("safetensors", "good_fnuz",
+    safetensors({"a": tensor("F8_E4M3FNUZ", [2], 0, 2), "b": tensor("F8_E5M2FNUZ", [1], 2, 3)}, bytes(3)))
+
+# ---- safetensors_index ----
+def index(files): return json.dumps({"metadata": {"total_size": 8}, "weight_map": files}).encode()
+
+
+put("safetensors_index", "good_two",
+    index({"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}))
+put("safetensors_index", "good_empty", index({}))
+for name, file in (("parent", "../x"), ("dots", ".."), ("absolute", "/etc/passwd"), ("folder", "a/b"),
+                   ("backslash", "..\\x"), ("drive", "C:x"), ("zero", "a\0b"), ("empty", ""), ("number", 3)):
+  put("safetensors_index", f"bad_{name}", index({"a": file}))
+put("safetensors_index", "bad_twice", b'{"weight_map":{"a":"x","a":"y"}}')
+put("safetensors_index", "bad_no_map", b'{"metadata":{}}')
+put("safetensors_index", "bad_nested", b'{"weight_map":' + b"[" * 5000 + b"]" * 5000 + b"}")
+
+
+# ---- zip ----
+def archive(files, method=zipfile.ZIP_STORED, comment=b""):
+  out = io.BytesIO()
+  with zipfile.ZipFile(out, "w") as z:
+    z.comment = comment
+    for name, data in files: z.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data, method)
+  return out.getvalue()
+
+
+def at(data, mark, skip=0): return data.index(mark) + skip
+
+
+def edit(data, where, new): return data[:where] + new + data[where + len(new):]
+
+
+END, ENTRY, LOCAL = b"PK\5\6", b"PK\1\2", b"PK\3\4"
+two_files = archive([("a.txt", b"alpha"), ("dir/b", b"beta" * 30)])
+packed = archive([("a", b"alpha " * 50)], zipfile.ZIP_DEFLATED)
+entry, end = at(two_files, ENTRY), at(two_files, END)
+put("zip", "good_stored", two_files)
+put("zip", "good_deflated", packed)
+put("zip", "good_empty", archive([]))
+put("zip", "good_comment", archive([("a", b"x")], comment=b"PK\5\6 in a comment"))
+put("zip", "good_folder", archive([("d/", b""), ("d/a", b"x")]))
+put("zip", "bad_empty", b"")
+put("zip", "bad_cut", two_files[:-1])
+put("zip", "bad_no_end", two_files[:end])
+put("zip", "bad_disk", edit(two_files, end + 4, b"\1\0"))
+put("zip", "bad_count", edit(two_files, end + 8, b"\3\0\3\0"))
+put("zip", "bad_count_huge", edit(two_files, end + 8, b"\xff\xff\xff\xff"))
+put("zip", "bad_directory_offset", edit(two_files, end + 16, b"\xff\xff\xff\x7f"))
+put("zip", "bad_directory_size", edit(two_files, end + 12, b"\0\0\0\0"))
+put("zip", "bad_prefix", b"#!/bin/sh\n" + two_files)
+put("zip", "bad_local_offset", edit(two_files, entry + 42, b"\xf0\xff\xff\x7f"))
+put("zip", "bad_local_mark", edit(two_files, 0, b"PK\3\5"))
+put("zip", "bad_local_name", edit(two_files, 30, b"b"))
+put("zip", "bad_local_name_length", edit(two_files, 26, b"\xff\xff"))
+put("zip", "bad_local_method", edit(two_files, 8, b"\x08\0"))
+put("zip", "bad_sizes", edit(two_files, entry + 20, b"\4\0\0\0"))
+put("zip", "bad_size_huge", edit(edit(two_files, entry + 20, b"\xfe\xff\xff\xff"), entry + 24, b"\xfe\xff\xff\xff"))
+put("zip", "bad_zip64_missing", edit(two_files, entry + 24, b"\xff\xff\xff\xff"))
+put("zip", "bad_encrypted", edit(two_files, entry + 8, b"\1\0"))
+put("zip", "bad_method", edit(two_files, entry + 10, b"\x0c\0"))
+put("zip", "bad_entry_mark", edit(two_files, entry, b"PK\1\3"))
+put("zip", "bad_name_length", edit(two_files, entry + 28, b"\xff\xff"))
+put("zip", "bad_name_zero", two_files.replace(b"a.txt", b"a\0txt"))
+put("zip", "bad_name_utf8", two_files.replace(b"a.txt", b"a\xfftxt"))
+put("zip", "bad_twice", archive([("a", b"x"), ("b", b"x")]).replace(b"b", b"a"))
+put("zip", "bad_overlap", edit(edit(two_files, entry + 20, b"\x28\0\0\0"), entry + 24, b"\x28\0\0\0"))
+put("zip", "bad_ratio", edit(packed, at(packed, ENTRY, 24), b"\0\0\0\x10"))
+# above the targets' limit
+put("zip", "bad_bomb", archive([(str(i), bytes(1 << 19)) for i in range(4)], zipfile.ZIP_DEFLATED))
+
+
+# ---- npy ----
+def npy(header, data=b"", version=(1, 0), length=None):
+  h = header.encode() if isinstance(header, str) else header
+  size = len(h) if length is None else length
+  return b"\x93NUMPY" + bytes(version) + struct.pack("<H" if version[0] == 1 else "<I", size) + h + data
+
+
+def dictionary(descr="'<f4'", order="False", shape="(2,)"):
+  return "{'descr': %s, 'fortran_order': %s, 'shape': %s, }\n" % (descr, order, shape)
+
+
+put("npy", "good_f4", npy(dictionary(), bytes(8)))
+put("npy", "good_version_2", npy(dictionary(), bytes(8), (2, 0)))
+put("npy", "good_version_3", npy(dictionary(), bytes(8), (3, 0)))
+put("npy", "good_fortran", npy(dictionary("'>i8'", "True", "(2, 3)"), bytes(48)))
+put("npy", "good_scalar", npy(dictionary("'|b1'", "False", "()"), bytes(1)))
+put("npy", "good_no_elements", npy(dictionary(shape="(4611686018427387904, 0, 4611686018427387904)")))
+put("npy", "good_python_2", npy(dictionary(shape="(2L,)"), bytes(8)))
+put("npy", "bad_empty", b"")
+put("npy", "bad_magic", b"\x93NUMPX" + npy(dictionary(), bytes(8))[6:])
+put("npy", "bad_version", npy(dictionary(), bytes(8), (4, 0)))
+put("npy", "bad_length", npy(dictionary(), bytes(8), length=60000))
+put("npy", "bad_length_2", npy(dictionary(), bytes(8), (2, 0), 0xffffffff))
+put("npy", "bad_objects", npy(dictionary("'|O'"), bytes(16)))
+put("npy", "bad_records", npy(dictionary("[('a', '<f4')]"), bytes(8)))
+put("npy", "bad_text", npy(dictionary("'<U3'"), bytes(24)))
+put("npy", "bad_complex", npy(dictionary("'<c8'"), bytes(16)))
+put("npy", "bad_type", npy(dictionary("'<f3'"), bytes(8)))
+put("npy", "bad_cut", npy(dictionary(), bytes(7)))
+put("npy", "bad_trailing", npy(dictionary(), bytes(9)))
+put("npy", "bad_overflow", npy(dictionary(shape="(4611686018427387904, 4)")))
+put("npy", "bad_wraps", npy(dictionary(shape="(9223372036854775807, 2)"), bytes(8)))
+put("npy", "bad_negative", npy(dictionary(shape="(-2,)"), bytes(8)))
+put("npy", "bad_axes", npy(dictionary(shape="(" + "1," * 65 + ")"), bytes(4)))
+put("npy", "bad_twice", npy("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (2,)}", bytes(8)))
+put("npy", "bad_key", npy("{'descr': '<f4', 'x': 1, 'fortran_order': False, 'shape': (2,)}", bytes(8)))
+put("npy", "bad_missing_key", npy("{'descr': '<f4', 'fortran_order': False}", bytes(8)))
+put("npy", "bad_call", npy("__import__('os').system('x')", bytes(8)))
+put("npy", "bad_order", npy(dictionary(order="1"), bytes(8)))
+
+
+# ---- pickle ----
+def text(s): return b"X" + struct.pack("<I", len(s.encode())) + s.encode()
+
+
+put("pickle", "good_plain",
+    pickle.dumps([None, True, -1, 300, 70000, 2**70, 1.5, "x", b"y", (1, (2, 3), ()), {"k": [4]}], 2))
+put("pickle", "good_protocol_5",
+    pickle.dumps([None, "x" * 300, b"y" * 300, {1, 2}, frozenset({3}), bytearray(b"z")], 5))
+put("pickle", "good_call", pickle.dumps(collections.OrderedDict(a=1), 2))
+put("pickle", "good_shared", pickle.dumps([[1]] * 3, 2))
+put("pickle", "bad_empty", b"")
+put("pickle", "bad_no_stop", b"\x80\2N")
+put("pickle", "bad_system", b"\x80\2cposix\nsystem\n" + text("id") + b"\x85R.")
+put("pickle", "bad_eval_stack_global", b"\x80\4\x8c\x08builtins\x8c\4eval\x93\x8c\x011\x85R.")
+put("pickle", "bad_close_name", b"\x80\2ccollections\nOrderedDict2\n)R.")
+put("pickle", "bad_dotted_name", b"\x80\4\x8c\x0bcollections\x8c\x0eOrderedDict.os\x93.")
+put("pickle", "bad_inst", b"\x80\2(iposix\nsystem\n.")
+put("pickle", "bad_obj", b"\x80\2(cposix\nsystem\no.")
+put("pickle", "bad_protocol_0", pickle.dumps([1], 0))
+put("pickle", "bad_protocol_9", b"\x80\x09N.")
+put("pickle", "bad_ext", b"\x80\2\x82\1.")
+put("pickle", "bad_call_of_a_list", b"\x80\2])R.")
+put("pickle", "bad_build_on_a_list", b"\x80\2]}b.")
+put("pickle", "bad_underflow", b"\x80\2a.")
+put("pickle", "bad_underflow_below_mark", b"\x80\2](Na.")
+put("pickle", "bad_no_mark", b"\x80\2]e.")
+put("pickle", "bad_left_over", b"\x80\2NN.")
+put("pickle", "bad_memo", b"\x80\2h\1.")
+put("pickle", "bad_memo_huge", b"\x80\2Nr\xff\xff\xff\xff.")
+put("pickle", "bad_text_length", b"\x80\2X\xff\xff\xff\xffa.")
+put("pickle", "bad_text_length_64", b"\x80\4\x8d" + b"\xff" * 8 + b"a.")
+put("pickle", "bad_frame", b"\x80\4\x95" + b"\xff" * 8 + b"N.")
+put("pickle", "bad_odd_dict", b"\x80\2}(Nu.")
+put("pickle", "bad_key", b"\x80\2}]Ns.")
+put("pickle", "bad_cycle", b"\x80\2]q\0h\0a.")
+put("pickle", "bad_cycle_in_dict", b"\x80\2}q\0N]h\0as.")
+put("pickle", "bad_nested", b"\x80\2" + b"]" * 5000 + b"a" * 4999 + b".")
+put("pickle", "bad_nested_tuples", b"\x80\2N" + b"\x85" * 300 + b".")
+put("pickle", "bad_name_without_end", b"\x80\2ccollections\nOrderedDict")
+
+# ---- torch ----
+STORAGE = b"(" + text("storage") + b"ctorch\n%sStorage\n" + text("0") + text("cpu") + b"K%ctQ"
+
+
+def rebuilt(kind=b"Float", count=6, offset=0, size=(2, 3), stride=(3, 1), name=b"_rebuild_tensor_v2"):
+  sizes = b"".join(b"J" + struct.pack("<i", n) for n in size)
+  strides = b"".join(b"J" + struct.pack("<i", n) for n in stride)
+  return (b"ctorch._utils\n" + name + b"\n(" + STORAGE % (kind, count) + b"J" + struct.pack("<i", offset) + b"(" +
+          sizes + b"t(" + strides + b"t\x89ccollections\nOrderedDict\n)RtR")
+
+
+def torch_zip(pickled, data=bytes(24)):
+  return archive([("x/data.pkl", b"\x80\2" + pickled + b"."), ("x/byteorder", b"little"), ("x/data/0", data)])
+
+
+def torch_old(pickled, data=bytes(24), count=6, little=True):
+  return (pickle.dumps(0x1950a86a20f9469cfc6c, 2) + pickle.dumps(1001, 2) + pickle.dumps({"little_endian": little}, 2) +
+          b"\x80\2" + pickled + b"." + pickle.dumps(["0"], 2) + struct.pack("<q", count) + data)
+
+
+put("torch", "good_zip", torch_zip(rebuilt()))
+put("torch", "good_legacy", torch_old(rebuilt()))
+put("torch", "good_permuted", torch_zip(rebuilt(size=(3, 2), stride=(1, 3))))
+put("torch", "good_expanded", torch_zip(rebuilt(size=(100, 6), stride=(0, 1))))
+put("torch", "good_empty", torch_zip(rebuilt(size=(0, 9), stride=(9, 1))))
+put("torch", "good_dict", torch_zip(b"}" + text("a") + rebuilt() + b"s"))
+put("torch", "bad_empty", b"")
+put("torch", "bad_no_pickle", archive([("x/data/0", bytes(24))]))
+put("torch", "bad_no_storage", torch_zip(rebuilt()).replace(b"x/data/0", b"x/data/1"))
+put("torch", "bad_short_storage", torch_zip(rebuilt(), bytes(23)))
+put("torch", "bad_outside", torch_zip(rebuilt(offset=1)))
+put("torch", "bad_outside_by_stride", torch_zip(rebuilt(stride=(4, 1))))
+put("torch", "bad_stride_overflow",
+    torch_zip(rebuilt(size=(2147483647, 2147483647), stride=(2147483647, 2147483647))))
+put("torch", "bad_negative_size", torch_zip(rebuilt(size=(-2, -3))))
+put("torch", "bad_negative_stride", torch_zip(rebuilt(offset=5, stride=(-3, -1))))
+put("torch", "bad_negative_offset", torch_zip(rebuilt(offset=-1)))
+put("torch", "bad_strides", torch_zip(rebuilt(stride=(1,))))
+put("torch", "bad_axes", torch_zip(rebuilt(size=(1,) * 65, stride=(1,) * 65)))
+put("torch", "bad_kind", torch_zip(rebuilt(b"Texty")))
+put("torch", "bad_quantized", torch_zip(rebuilt(b"QInt8")))
+put("torch", "bad_quantized_tensor", torch_zip(rebuilt(name=b"_rebuild_qtensor")))
+put("torch", "bad_arguments", torch_zip(b"ctorch._utils\n_rebuild_tensor_v2\n)R"))
+put("torch", "bad_no_reference", torch_zip(b"ctorch._utils\n_rebuild_tensor\n(NJ\0\0\0\0))tR"))
+put("torch", "bad_two_sizes", torch_zip(rebuilt() + rebuilt(count=5, size=(1, 1)) + b"\x86"))
+put("torch", "bad_system", torch_zip(b"cposix\nsystem\n" + text("id") + b"\x85R"))
+put("torch", "bad_byteorder", torch_zip(rebuilt()).replace(b"little", b"bigger"))
+put("torch", "bad_legacy_order", torch_old(rebuilt(), little=False))
+put("torch", "bad_legacy_count", torch_old(rebuilt(), count=5))
+put("torch", "bad_legacy_count_huge", torch_old(rebuilt(), count=1 << 62))
+put("torch", "bad_legacy_cut", torch_old(rebuilt())[:-1])
+put("torch", "bad_legacy_keys", torch_old(rebuilt()).replace(pickle.dumps(["0"], 2), pickle.dumps(["7"], 2)))
+put("torch", "bad_version", pickle.dumps(0x1950a86a20f9469cfc6c, 2) + pickle.dumps(1002, 2))
+put("torch", "bad_from_type_of_itself", torch_zip(
+  b"ctorch._tensor\n_rebuild_from_type_v2\n(ctorch._tensor\n_rebuild_from_type_v2\nctorch\nTensor\n)}tR"))
+put("torch", "bad_latin1", torch_zip(b"c_codecs\nencode\n" + text("\u20ac") + text("latin1") + b"\x86R"))
+put("torch", "bad_codec", torch_zip(b"c_codecs\nencode\n" + text("x") + text("rot13") + b"\x86R"))

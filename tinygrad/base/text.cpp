@@ -64,6 +64,24 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
   return best == known.end() ? std::string() : *best;
 }
 
+bool is_utf8(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<uint8_t>(text[i]);
+    const size_t size = lead < 0x80 ? 1 : lead >> 5 == 6 ? 2 : lead >> 4 == 14 ? 3 : lead >> 3 == 30 ? 4 : 0;
+    if (size == 0 || size > text.size() - i) return false;
+    uint32_t code = size == 1 ? lead : lead & (0x7fU >> size);
+    for (size_t j = 1; j < size; j++) {
+      const auto next = static_cast<uint8_t>(text[i + j]);
+      if (next >> 6 != 2) return false;
+      code = code << 6 | (next & 0x3fU);
+    }
+    static constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
+    if (code < kLeast[size] || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) return false;
+    i += size;
+  }
+  return true;
+}
+
 // Three significant digits, the unit chosen so that one to three are before the point.
 static std::string scaled(double v, const char* const* units, size_t n) {
   size_t unit = 0;

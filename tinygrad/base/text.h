@@ -24,6 +24,9 @@ std::string pad_left(std::string_view text, size_t width);
 /// choose.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known);
 
+/// Returns whether `text` is UTF-8: no overlong forms, surrogates or code points above U+10FFFF.
+bool is_utf8(std::string_view text);
+
 std::string human_bytes(double bytes);      ///< "512 B", "1.50 KB", "2.00 GB"; powers of 1000
 std::string human_seconds(double seconds);  ///< "85.0 ns", "1.25 us", "3.00 ms", "12.3 s"
 std::string human_count(double count);      ///< "950", "1.20 K", "3.40 M", "5.60 G", "7.00 T"

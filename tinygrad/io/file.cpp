@@ -48,25 +48,91 @@ void write_file_atomic(const std::filesystem::path& path, std::span<const uint8_
   write_file_atomic(path, std::span<const std::span<const uint8_t>>(&bytes, 1), op);
 }
 
-void write_file_atomic(const std::filesystem::path& path, std::span<const std::span<const uint8_t>> parts,
-                       std::string_view op) {
-  std::string part = path.string() + ".XXXXXX";
-  Closer file{::mkostemp(part.data(), O_CLOEXEC)};
-  TG_CHECK(FileError, file.fd >= 0, "[", op, "] ", path.string(), ": cannot be written: ", std::strerror(errno));
-  const auto fail = [&](const char* what) {
-    const int error = errno;
-    ::unlink(part.c_str());
-    throw FileError(str("[", op, "] ", path.string(), ": ", what, ": ", std::strerror(error)));
-  };
-  for (std::span<const uint8_t> bytes : parts)
+namespace {
+
+/// A new file that replaces `path` when it is complete, and goes away otherwise.
+class Replacement {
+ public:
+  /// `unnamed`: has no name before it is complete, if the file system can do that.
+  Replacement(const std::filesystem::path& path, bool unnamed, std::string_view op) : path_(path), op_(op) {
+    std::string folder = path.parent_path().string();
+    if (folder.empty()) folder = ".";
+    if (unnamed) file_.fd = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0644);
+    if (file_.fd >= 0) return;
+    part_ = path.string() + ".XXXXXX";
+    file_.fd = ::mkostemp(part_.data(), O_CLOEXEC);
+    TG_CHECK(FileError, file_.fd >= 0, "[", op, "] ", path.string(), ": cannot be written: ", std::strerror(errno));
+  }
+  ~Replacement() {
+    if (!part_.empty()) ::unlink(part_.c_str());
+  }
+  Replacement(const Replacement&) = delete;
+  Replacement& operator=(const Replacement&) = delete;
+
+  void write(std::span<const uint8_t> bytes) {
     for (size_t done = 0; done < bytes.size();) {
-      const ssize_t n = ::write(file.fd, bytes.data() + done, bytes.size() - done);
+      const ssize_t n = ::write(file_.fd, bytes.data() + done, bytes.size() - done);
       if (n < 0 && errno == EINTR) continue;
       if (n <= 0) fail("write");
-      done += n;
+      done += static_cast<size_t>(n);
     }
-  ::fchmod(file.fd, 0644);
-  if (::rename(part.c_str(), path.c_str()) != 0) fail("rename");
+  }
+  void sync() {
+    if (::fsync(file_.fd) != 0) fail("fsync");
+  }
+  /// Gives the file its name.
+  void commit() {
+    ::fchmod(file_.fd, 0644);
+    if (part_.empty()) link();
+    if (::rename(part_.c_str(), path_.c_str()) != 0) fail("rename");
+    part_.clear();
+  }
+
+ private:
+  /// Names an unnamed file, so that it can be renamed over the old one.
+  void link() {
+    const std::string self = str("/proc/self/fd/", file_.fd);
+    for (int i = 0;; i++) {
+      std::string name = str(path_.string(), ".", ::getpid(), ".", i);
+      if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) {
+        part_ = std::move(name);
+        return;
+      }
+      if (errno != EEXIST || i > 1000) fail("link");
+    }
+  }
+  [[noreturn]] void fail(const char* what) const {
+    throw FileError(str("[", op_, "] ", path_.string(), ": ", what, ": ", std::strerror(errno)));
+  }
+
+  std::filesystem::path path_;
+  std::string_view op_;
+  std::string part_;  ///< its name for now; empty when it has none
+  Closer file_{-1};
+};
+
+/// Waits until the names in a folder are on the disk.
+void sync_folder(const std::filesystem::path& folder) {
+  const Closer file{::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  if (file.fd >= 0) ::fsync(file.fd);  // not every file system can
+}
+
+}  // namespace
+
+void write_file_atomic(const std::filesystem::path& path, std::span<const std::span<const uint8_t>> parts,
+                       std::string_view op) {
+  Replacement file(path, /*unnamed=*/false, op);
+  for (const std::span<const uint8_t> bytes : parts) file.write(bytes);
+  file.commit();
+}
+
+void write_file_durable(const std::filesystem::path& path, std::span<const std::span<const uint8_t>> parts,
+                        std::string_view op) {
+  Replacement file(path, /*unnamed=*/true, op);
+  for (const std::span<const uint8_t> bytes : parts) file.write(bytes);
+  file.sync();
+  file.commit();
+  sync_folder(path.parent_path());
 }
 
 MappedFile map_file(const std::filesystem::path& path, std::string_view op) {

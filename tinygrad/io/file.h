@@ -20,6 +20,12 @@ void write_file_atomic(const std::filesystem::path& path, std::span<const uint8_
 void write_file_atomic(const std::filesystem::path& path, std::span<const std::span<const uint8_t>> parts,
                        std::string_view op = "write_file");
 
+/// Does so, and returns when the bytes are on the disk (fsync of the file and of its folder). The temporary file has no
+/// name while it is written, so that a program that is killed leaves nothing behind, where the file system has such
+/// files.
+void write_file_durable(const std::filesystem::path& path, std::span<const std::span<const uint8_t>> parts,
+                        std::string_view op = "write_file");
+
 /// A file mapped into memory, read from the disk when touched. Writes change this process's copy only. The file must
 /// not become shorter meanwhile; replacing it by a new one is fine.
 struct MappedFile {

@@ -58,7 +58,15 @@ Optimizer::Optimizer(const char* name, const Tensors& params, double rate, std::
   lr = number(static_cast<float>(rate), params_[0].device());
 }
 
-Tensors Optimizer::new_state() {
+void Optimizer::add_slot(std::string name, bool per_parameter) {
+  const auto taken = [&] { return std::any_of(slots_.begin(), slots_.end(), [&](auto& s) { return s.name == name; }); };
+  const std::string base = name;
+  for (int i = 2; taken(); i++) name = base + std::to_string(i);
+  slots_.push_back({std::move(name), state_.size(), per_parameter});
+}
+
+Tensors Optimizer::new_state(std::string name) {
+  add_slot(std::move(name), !fused_);
   Tensors out;
   const auto add = [&](const Tensor& zeros) { out.push_back(zeros.contiguous().requires_grad_(false)); };
   const auto zeros = [](const Shape& shape, const std::string& device) {
@@ -73,7 +81,8 @@ Tensors Optimizer::new_state() {
   return out;
 }
 
-Tensor Optimizer::new_number(float value) {
+Tensor Optimizer::new_number(float value, std::string name) {
+  add_slot(std::move(name), false);
   state_.push_back(number(value, params_[0].device()));
   return state_.back();
 }
@@ -169,7 +178,7 @@ LARS::LARS(const char* name, const Tensors& params, const LarsOptions& o)
   TG_CHECK(ValueError, o.ns_coefficients.empty() || (o.ns_steps >= 0 && !fused()), "[", name,
            "] got ns_steps = ", o.ns_steps, fused() ? " and fused" : "",
            ", expected no negative number and no fusing: the iteration works on single matrices");
-  if (o.momentum > 0) velocity_ = new_state();
+  if (o.momentum > 0) velocity_ = new_state("b");
   allocate();
 }
 Tensors LARS::updates(const Tensors& params, const Tensors& grads) {
@@ -204,9 +213,9 @@ Muon::Muon(const Tensors& params, const MuonOptions& o)
 RMSprop::RMSprop(const Tensors& params, const RmsPropOptions& o) : Optimizer("RMSprop", params, o.lr, o.fused), o_(o) {
   check_not_negative("RMSprop",
                      {{"alpha", o.alpha}, {"eps", o.eps}, {"weight_decay", o.weight_decay}, {"momentum", o.momentum}});
-  moments_.square = new_state();
-  if (o.centered) moments_.mean = new_state();
-  if (o.momentum > 0) moments_.velocity = new_state();
+  moments_.square = new_state("square");
+  if (o.centered) moments_.mean = new_state("mean");
+  if (o.momentum > 0) moments_.velocity = new_state("b");
   allocate();
 }
 Tensors RMSprop::updates(const Tensors& params, const Tensors& grads) {
@@ -264,10 +273,10 @@ LAMB::LAMB(const char* name, const Tensors& params, const LambOptions& o)
   check_not_negative(name, {{"b1", o.b1}, {"b2", o.b2}, {"eps", o.eps}, {"weight_decay", o.weight_decay}});
   TG_CHECK(ValueError, o.b1 < 1 && o.b2 < 1, "[", name, "] got b1 = ", o.b1, " and b2 = ", o.b2,
            ", expected numbers below 1");
-  moments_.b1_power = new_number(1);
-  moments_.b2_power = new_number(1);
-  moments_.m = new_state();
-  moments_.v = new_state();
+  moments_.b1_power = new_number(1, "b1_t");
+  moments_.b2_power = new_number(1, "b2_t");
+  moments_.m = new_state("m");
+  moments_.v = new_state("v");
   allocate();
 }
 Tensors LAMB::updates(const Tensors& params, const Tensors& grads) {

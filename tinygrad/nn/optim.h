@@ -38,6 +38,13 @@ class Optimizer : public AnyOptimizer {
   }  ///< given, but with requires_grad(false): realized with each step, otherwise left alone
   /// Momenta, averages and counters, in a fixed order: save and restore them with the model to resume training.
   const Tensors& state() const { return state_; }
+  /// A name of state and where it begins in state(): for each parameter one tensor ("m"), or one for all ("b1_t").
+  struct StateSlot {
+    std::string name;
+    size_t first;
+    bool per_parameter;
+  };
+  const std::vector<StateSlot>& state_slots() const { return slots_; }
   bool fused() const { return fused_; }
   /// The learning rate, a float32 scalar with storage: assign to it between steps.
   Tensor lr;
@@ -48,17 +55,20 @@ class Optimizer : public AnyOptimizer {
   Optimizer(const char* name, const Tensors& params, double lr, std::optional<bool> fused = {});
   /// Returns the update to subtract from each parameter. Fused: one tensor for all.
   virtual Tensors updates(const Tensors& params, const Tensors& grads) = 0;
-  /// Creates a float32 state tensor of zeros for each parameter, realized with every step.
-  Tensors new_state();
+  /// Creates a float32 state tensor of zeros for each parameter, realized with every step. Checkpoints have it under
+  /// its name.
+  Tensors new_state(std::string name = "state");
   /// Creates a scalar state tensor, likewise.
-  Tensor new_number(float value);
+  Tensor new_number(float value, std::string name = "number");
   /// Called at the end of the constructor: gives parameters and state their storage.
   void allocate() const;
 
  private:
   const char* name_;
   bool fused_;
+  void add_slot(std::string name, bool per_parameter);
   Tensors params_, buffers_, state_;
+  std::vector<StateSlot> slots_;
 };
 
 /// Several optimizers that step together: `OptimizerGroup both{adam, sgd};`. They must outlive the group.

@@ -1,6 +1,10 @@
 /// \file Files of parameters.
 #include "tinygrad/nn/state_file.h"
 
+#include <fmt/format.h>
+
+#include <unordered_map>
+
 #include "tinygrad/base/error.h"
 #include "tinygrad/io/file.h"
 #include "tinygrad/io/safetensors.h"
@@ -27,24 +31,85 @@ void safe_save(const StateDict& tensors, const std::filesystem::path& path, cons
   std::vector<std::span<const uint8_t>> parts{raw(header)};
   for (const Tensor& t : values)
     if (t.numel()) parts.push_back(raw(t.bytes()));
-  io::write_file_atomic(path, parts, "safe_save");
+  io::write_file_durable(path, parts, "safe_save");
+}
+
+namespace {
+
+constexpr std::string_view kIndexSuffix = ".index.json", kSuffix = ".safetensors", kModel = "model";
+
+/// Returns the tensors that an index names, each from its file.
+StateDict load_shards(const std::filesystem::path& index_path) {
+  const io::MappedFile file = io::map_file(index_path, "safe_load");
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size());
+  const io::SafetensorsIndex index = io::parse_safetensors_index(text, index_path.string());
+  std::unordered_map<std::string, std::unordered_map<std::string, Tensor>> shards;
+  StateDict out;
+  for (const auto& [tensor, shard] : index.files) {
+    const auto [at, is_new] = shards.try_emplace(shard);
+    if (is_new)
+      for (auto& [name, t] : safe_load(ByteSource::of_file(index_path.parent_path() / shard, "safe_load")))
+        at->second.emplace(name, t);
+    const auto found = at->second.find(tensor);
+    TG_CHECK(FormatError, found != at->second.end(), "[safe_load] ", index_path.string(), ": ", shard, " has no ",
+             tensor);
+    out.emplace_back(tensor, found->second);
+  }
+  return out;
+}
+
+/// Returns the file or index of a model in a folder.
+std::filesystem::path model_in(const std::filesystem::path& folder) {
+  const std::filesystem::path one = folder / str(kModel, kSuffix), index = folder / str(kModel, kSuffix, kIndexSuffix);
+  std::error_code none;
+  return std::filesystem::exists(index, none) ? index : one;
+}
+
+}  // namespace
+
+StateDict safe_load(const ByteSource& source) {
+  const io::Safetensors contents = io::parse_safetensors(source.bytes(), source.bytes().size(), source.name());
+  StateDict out;
+  for (const io::SafetensorsEntry& e : contents.entries)
+    out.emplace_back(e.name,
+                     source.view(contents.data_start + e.begin, e.dtype, Shape{std::span<const int64_t>(e.shape)}));
+  return out;
 }
 
 StateDict safe_load(const std::filesystem::path& path, const std::string& device) {
-  const io::MappedFile file = io::map_file(path, "safe_load");
-  const io::Safetensors contents = io::parse_safetensors(file.bytes, file.bytes.size(), path.string());
-  StateDict out;
-  for (const io::SafetensorsEntry& e : contents.entries) {
-    const std::span<uint8_t> bytes = file.bytes.subspan(contents.data_start + e.begin, e.end - e.begin);
-    const Shape shape{std::span<const int64_t>(e.shape)};
-    // Misaligned data cannot be used in place.
-    const bool aligned = reinterpret_cast<uintptr_t>(bytes.data()) % static_cast<uintptr_t>(e.dtype.itemsize()) == 0;
-    const Tensor t = aligned && !bytes.empty()
-                         ? Tensor::from_blob(bytes.data(), shape, e.dtype, "CPU", file.owner)
-                         : Tensor::from_bytes(std::as_bytes(bytes), e.dtype, shape, {.device = "CPU"});
-    out.emplace_back(e.name, t.to(device));
-  }
+  std::error_code none;
+  const std::filesystem::path file = std::filesystem::is_directory(path, none) ? model_in(path) : path;
+  StateDict out =
+      file.string().ends_with(kIndexSuffix) ? load_shards(file) : safe_load(ByteSource::of_file(file, "safe_load"));
+  for (auto& [name, t] : out) t = t.to(device);
   return out;
+}
+
+void safe_save_sharded(const StateDict& tensors, const std::filesystem::path& folder, const ShardOptions& o) {
+  std::vector<StateDict> shards(1);
+  uint64_t total = 0, in_last = 0;
+  for (const auto& [name, t] : tensors) {
+    TG_CHECK(ValueError, t.defined(), "[safe_save_sharded] got an undefined tensor for ", name,
+             ", expected one with values");
+    const auto bytes = static_cast<uint64_t>(t.numel() * t.element_size());
+    if (in_last + bytes > o.max_bytes && !shards.back().empty()) {
+      shards.emplace_back();
+      in_last = 0;
+    }
+    shards.back().emplace_back(name, t);
+    in_last += bytes;
+    total += bytes;
+  }
+  if (shards.size() == 1) return safe_save(tensors, folder / str(o.name, kSuffix), o.metadata);
+  io::SafetensorsIndex index{{}, {{"total_size", std::to_string(total)}}};
+  for (size_t i = 0; i < shards.size(); i++) {
+    const std::string file = fmt::format("{}-{:05}-of-{:05}{}", o.name, i + 1, shards.size(), kSuffix);
+    safe_save(shards[i], folder / file, o.metadata);
+    for (const auto& [name, t] : shards[i]) index.files.emplace_back(name, file);
+  }
+  const std::string text = io::safetensors_index(index);
+  const std::span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(text.data()), text.size());
+  io::write_file_durable(folder / str(o.name, kSuffix, kIndexSuffix), std::span(&bytes, 1), "safe_save_sharded");
 }
 
 Metadata safe_metadata(const std::filesystem::path& path) {

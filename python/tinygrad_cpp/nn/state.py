@@ -1,11 +1,11 @@
 """Parameters by name, and files of them."""
 from __future__ import annotations
-import functools, io, json, os, pathlib, pickle, tarfile, zipfile
+import functools, io, json, os, pathlib, tarfile
 from collections import OrderedDict
 from typing import Any, BinaryIO, Callable, Iterable
 from .. import _core
 from ..dtype import dtypes
-from ..helpers import DEBUG, GlobalCounters, Timing, prod, tqdm
+from ..helpers import DEBUG, GlobalCounters, Timing, tqdm
 from ..tensor import Tensor
 
 
@@ -92,23 +92,16 @@ def load_state_dict(model: Any, state_dict: dict[str, Tensor], strict=True, verb
 
 class TensorIO(io.RawIOBase, BinaryIO):
   """A tensor of bytes as a file to read."""
-  def __init__(self, t: Tensor):
-    if t.ndim != 1 or t.dtype != dtypes.uint8:
-      raise ValueError(f"[TensorIO] got shape {t.shape} of {t.dtype}, expected one axis of uint8")
-    self._position, self._tensor = 0, t
-
+  def __init__(self, t: Tensor): self._io = _core.TensorIO(t)
   def readable(self) -> bool: return True
   def seekable(self) -> bool: return True
   def __enter__(self): return self
   def read(self, size: int = -1) -> bytes: return super().read(size) or b""
   def readinto(self, buffer: Any) -> int:
-    n = min(len(buffer), len(self._tensor) - self._position)
-    if n > 0: buffer[:n] = memoryview(self._tensor[self._position:self._position + n])
-    self._position += max(n, 0)
-    return max(n, 0)
-  def seek(self, offset: int, whence: int = 0) -> int:
-    self._position = min(len(self._tensor), max(0, (0, self._position, len(self._tensor))[whence] + offset))
-    return self._position
+    found = self._io.read(len(buffer))
+    buffer[:len(found)] = found
+    return len(found)
+  def seek(self, offset: int, whence: int = 0) -> int: return self._io.seek(offset, whence)
   def write(self, s: Any): raise io.UnsupportedOperation("a TensorIO is only read")
   def writelines(self, lines: Iterable[Any]): raise io.UnsupportedOperation("a TensorIO is only read")
 
@@ -121,10 +114,10 @@ def accept_filename(func: Callable) -> Callable:
 
 
 safe_dtypes = {"BOOL": dtypes.bool, "I8": dtypes.int8, "U8": dtypes.uint8, "I16": dtypes.int16, "U16": dtypes.uint16,
-               "I32": dtypes.int32,
-               "U32": dtypes.uint32, "I64": dtypes.int64, "U64": dtypes.uint64, "F8_E4M3": dtypes.fp8e4m3,
-               "F8_E5M2": dtypes.fp8e5m2,
-               "F16": dtypes.float16, "BF16": dtypes.bfloat16, "F32": dtypes.float32, "F64": dtypes.float64}
+               "I32": dtypes.int32, "U32": dtypes.uint32, "I64": dtypes.int64, "U64": dtypes.uint64,
+               "F8_E4M3": dtypes.fp8e4m3, "F8_E5M2": dtypes.fp8e5m2, "F8_E4M3FNUZ": dtypes.fp8e4m3fnuz,
+               "F8_E5M2FNUZ": dtypes.fp8e5m2fnuz, "F16": dtypes.float16, "BF16": dtypes.bfloat16,
+               "F32": dtypes.float32, "F64": dtypes.float64}
 inverse_safe_dtypes = {v: k for k, v in safe_dtypes.items()}
 
 
@@ -138,23 +131,69 @@ def _file_path(name: str, fn) -> str:
                   f"path of a file")
 
 
+def _source(name: str, fn) -> Tensor | str: return fn if isinstance(fn, Tensor) else _file_path(name, fn)
+
+
+def _named(name: str, tensors: dict[str, Tensor]) -> list[tuple[str, Tensor]]:
+  if not hasattr(tensors, "items"):
+    raise TypeError(f"[{name}] got an object of type {type(tensors).__name__}, expected a dict of tensors: write "
+                    f"{name}(get_state_dict(model), path)")
+  for key, t in tensors.items():
+    if not isinstance(key, str): raise TypeError(f"[{name}] got the key {key!r}, expected names of tensors")
+    if not isinstance(t, Tensor):
+      raise TypeError(f"[{name}] got an object of type {type(t).__name__} for {key!r}, expected a Tensor")
+  return list(tensors.items())
+
+
+def _texts(metadata: dict[str, Any] | None) -> list[tuple[str, str]]:
+  return [(str(k), v if isinstance(v, str) else json.dumps(v)) for k, v in (metadata or {}).items()]
+
+
 @accept_filename
 def safe_load_metadata(t: Tensor) -> tuple[Tensor, int, dict[str, Any]]:
   """The bytes of a safetensors file, where the data starts, and the header. FormatError (a ValueError) when the header
   is not one to be trusted."""
-  raw = bytes(memoryview(_on_host(t)))
-  start, _ = _core.safetensors_header(raw, len(raw), "safe_load_metadata")
-  return t, start, json.loads(raw[8:start])
+  start, header = _core.safetensors_header(t, "safe_load_metadata")
+  return t, start, json.loads(header)
 
 
 def safe_load(fn: Tensor | str | pathlib.Path) -> dict[str, Tensor]:
-  """The tensors of a safetensors file. Those of a file are its pages, read when they are used."""
-  if not isinstance(fn, Tensor): return _core.safe_load(_file_path("safe_load", fn))
-  t = _on_host(fn)
-  raw = bytes(memoryview(t))
-  start, entries = _core.safetensors_header(raw, len(raw), "safe_load")
-  return {name: t[start + begin:start + end].bitcast(dtype).reshape(tuple(shape)) for name, dtype, shape, begin,
-          end in entries}
+  """The tensors of a safetensors file, of a model in several files by its index (model.safetensors.index.json), or of
+  a folder with either. Those of a file are its pages, read when they are used."""
+  return _core.safe_load(_source("safe_load", fn))
+
+
+def safe_save(tensors: dict[str, Tensor], fn: str | pathlib.Path, metadata: dict[str, Any] | None = None):
+  """Writes a safetensors file; an old one is replaced when the new one is complete and on the disk."""
+  _core.safe_save(_named("safe_save", tensors), _file_path("safe_save", fn), _texts(metadata))
+
+
+def safe_save_sharded(tensors: dict[str, Tensor], folder: str | pathlib.Path, max_bytes: int = 5_000_000_000,
+                      name: str = "model", metadata: dict[str, Any] | None = None):
+  """Writes a model into a folder as files of at most `max_bytes` each and, last, their index; as one file when that is
+  enough."""
+  _core.safe_save_sharded(_named("safe_save_sharded", tensors), _file_path("safe_save_sharded", folder), max_bytes,
+                          name, _texts(metadata))
+
+
+def npy_load(fn: Tensor | str | pathlib.Path) -> Tensor:
+  """The array of a .npy file, read when it is used. Arrays of objects are a FormatError."""
+  return _core.npy_load(_source("npy_load", fn))
+
+
+def npy_save(t: Tensor, fn: str | pathlib.Path):
+  """Writes one array as numpy.save does."""
+  _core.npy_save(t, _file_path("npy_save", fn))
+
+
+def npz_load(fn: Tensor | str | pathlib.Path) -> dict[str, Tensor]:
+  """The arrays of a .npz file by name. Stored ones are read when they are used, compressed ones unpacked at once."""
+  return _core.npz_load(_source("npz_load", fn))
+
+
+def npz_save(arrays: dict[str, Tensor], fn: str | pathlib.Path):
+  """Writes arrays as numpy.savez does."""
+  _core.npz_save(_named("npz_save", arrays), _file_path("npz_save", fn))
 
 
 def fs_store(t: Tensor) -> Tensor:
@@ -168,154 +207,82 @@ def fs_load(t: Tensor, size: int) -> Tensor:
   return _core.fs_load(t, size)
 
 
-def safe_save(tensors: dict[str, Tensor], fn: str | pathlib.Path, metadata: dict[str, Any] | None = None):
-  """Writes a safetensors file; an old one is replaced when the new one is complete."""
-  if not hasattr(tensors, "items"):
-    raise TypeError(f"[safe_save] got an object of type {type(tensors).__name__}, expected a dict of tensors: write "
-                    "safe_save(get_state_dict(model), path)")
-  for name, t in tensors.items():
-    if not isinstance(name, str): raise TypeError(f"[safe_save] got the key {name!r}, expected names of tensors")
-    if not isinstance(t, Tensor):
-      raise TypeError(f"[safe_save] got an object of type {type(t).__name__} for {name!r}, expected a Tensor")
-  text = [(str(k), v if isinstance(v, str) else json.dumps(v)) for k, v in (metadata or {}).items()]
-  _core.safe_save(list(tensors.items()), _file_path("safe_save", fn), text)
-
-
-@accept_filename
-def tar_extract(t: Tensor) -> dict[str, Tensor]:
-  """The regular files of a tar archive by name, as parts of its bytes."""
-  t = _on_host(t)
-  try: entries = _core.tar_entries(bytes(memoryview(t)), "tar_extract")
+def tar_extract(fn: Tensor | str | pathlib.Path) -> dict[str, Tensor]:
+  """The regular files of a tar archive (also a gzipped one) by name, as parts of its bytes. Names are keys, not paths
+  to be trusted."""
+  try: return _core.tar_extract(_source("tar_extract", fn))
   except _core.FormatError as e: raise tarfile.ReadError(str(e)) from e
-  return {name: t[at:at + size] for name, at, size in entries}
 
 
-@accept_filename
-def zip_extract(t: Tensor) -> dict[str, Tensor]:
-  """The files of a zip archive by name, as bytes."""
-  with zipfile.ZipFile(TensorIO(_on_host(t))) as z:
-    return {i.filename: Tensor(z.read(i)) for i in z.infolist() if not i.is_dir()}
+def zip_extract(fn: Tensor | str | pathlib.Path) -> dict[str, Tensor]:
+  """The files of a zip archive by name, as bytes: stored ones are parts of it, deflated ones are unpacked."""
+  return _core.zip_extract(_source("zip_extract", fn))
 
 
-# *** PyTorch's files ***
-
-class _Inert:
-  """Stands for any class a pickle names: nothing of it is run."""
-  def __init__(self, *args, **kwargs): pass
-  def __setstate__(self, state): pass
-  def __call__(self, *args, **kwargs): return _Inert()
-  def append(self, x): pass
-  def extend(self, x): pass
-  def __setitem__(self, k, v): pass
+def gz_extract(fn: Tensor | str | pathlib.Path) -> Tensor:
+  """The content of a gzip file, as bytes."""
+  return _core.gz_extract(_source("gz_extract", fn))
 
 
-class _Storage:
-  """Elements of one type that tensors share; `data` comes after the pickle in old files."""
-  def __init__(self, dtype, numel: int): self.dtype, self.numel, self.data = dtype, numel, None
+def torch_load(fn: Tensor | str | pathlib.Path, keep_opaque: bool = False) -> dict[str, Tensor]:
+  """What torch.save wrote, usually a state dict, in any of its formats. Nothing in the file is run: classes other than
+  tensors, containers and numbers are a FormatError, or with `keep_opaque` texts such as "<argparse.Namespace>"."""
+  return _core.torch_load(_source("torch_load", fn), keep_opaque)
 
 
-class _View:
-  """A tensor of a storage."""
-  def __init__(self, storage: _Storage, offset: int, size: tuple[int, ...], stride: tuple[int, ...]):
-    self.storage, self.offset, self.size, self.stride = storage, offset, tuple(size), tuple(stride)
+# *** checkpoints ***
 
-  def tensor(self) -> Tensor:
-    count, last = prod(self.size), self.offset + sum((n - 1) * st for n, st in zip(self.size, self.stride))
-    if self.offset < 0 or any(n < 0 for n in self.size) or any(st < 0 for st in self.stride) or (count
-        and last >= self.storage.numel):
-      raise _core.FormatError(f"[torch_load] got a tensor of shape {self.size} beyond the {self.storage.numel} "
-                              f"elements of its storage")
-    if count == 0: return Tensor.empty(*self.size, dtype=self.storage.dtype)
-    flat = self.storage.data.bitcast(self.storage.dtype)
-    axes = sorted((i for i, n in enumerate(self.size) if n != 1), key=lambda i: -self.stride[i])
-    dense, step = True, 1
-    for i in reversed(axes):
-      dense, step = dense and self.stride[i] == step, step * self.size[i]
-    if not dense:  # any strides: each element by its number
-      where = Tensor([self.offset], dtype=dtypes.int64).reshape((1,) * len(self.size))
-      for i, (n, st) in enumerate(zip(self.size, self.stride)):
-        where = where + (Tensor.arange(n,
-                                       dtype=dtypes.int64) * st).reshape(tuple(n if i == j else 1
-                                           for j in range(len(self.size))))
-      return flat[where]
-    order = tuple(axes.index(i) for i in sorted(axes))
-    return flat[self.offset:self.offset
-                + count].reshape(tuple(self.size[i] for i in axes)).permute(order).reshape(self.size)
+def _checkpoint_tensors(model: Any, optimizers: list[Any]) -> dict[str, Tensor]:
+  """All tensors of a training run, under the names of nn/checkpoint.h."""
+  own = get_state_dict(model)
+  names = {id(t): k for k, t in own.items()}
+  found = {f"model.{k}": t for k, t in own.items()}
+  for i, o in enumerate(optimizers):
+    for attribute, value in vars(o).items():
+      if attribute in ("params", "buffers"): continue
+      if isinstance(value, Tensor): found[f"optimizer.{i}.{attribute}"] = value
+      elif isinstance(value, list) and value and all(isinstance(t, Tensor) for t in value):
+        if len(value) != len(o.params):
+          found |= {f"optimizer.{i}.{attribute}": value[0]}
+          continue
+        for p, t in zip(o.params, value):
+          if id(p) not in names:
+            raise _core.ValueError(f"[checkpoint] got an optimizer with a parameter of shape {p.shape} that is not in "
+                                   "the model, expected those of get_parameters(model)")
+          found[f"optimizer.{i}.{attribute}.{names[id(p)]}"] = t
+  return found
 
 
-def _rebuild_tensor(storage, offset, size, stride, *_): return _View(storage, offset, size, stride)
-def _rebuild_parameter(data, *_): return data
+def _optimizers(optimizer: Any) -> list[Any]:
+  """An optimizer, a group or several of these, one by one."""
+  if optimizer is None: return []
+  several = optimizer if isinstance(optimizer, (list, tuple)) else getattr(optimizer, "optimizers", None)
+  return [optimizer] if several is None else [x for o in several for x in _optimizers(o)]
 
 
-_storages = {"DoubleStorage": dtypes.float64, "FloatStorage": dtypes.float32, "HalfStorage": dtypes.float16,
-             "BFloat16Storage": dtypes.bfloat16,
-             "LongStorage": dtypes.int64, "IntStorage": dtypes.int32, "ShortStorage": dtypes.int16,
-             "CharStorage": dtypes.int8,
-             "ByteStorage": dtypes.uint8, "BoolStorage": dtypes.bool}
-_classes = {("torch._utils", "_rebuild_tensor"): _rebuild_tensor,
-            ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
-            ("torch._utils", "_rebuild_parameter"): _rebuild_parameter, ("collections", "OrderedDict"): OrderedDict}
+_CHECKPOINT = "tinygrad checkpoint 1"
 
 
-class _Unpickler(pickle.Unpickler):
-  """Knows tensors and plain containers only; every other class becomes an _Inert."""
-  def __init__(self, file, storages: dict): super().__init__(file); self.storages = storages
-  def find_class(self, module, name):
-    if module == "torch" and name in _storages: return _storages[name]
-    return _classes.get((module, name), _Inert)
-  def persistent_load(self, pid):
-    if not (isinstance(pid, tuple) and len(pid) >= 5 and pid[0] == "storage"):
-      raise _core.FormatError(f"[torch_load] got a reference {pid!r:.80}, expected a storage")
-    _, dtype, key, _, numel = pid[:5]
-    if not isinstance(numel, int) or numel < 0 or not isinstance(dtype, type(dtypes.uint8)):
-      raise _core.FormatError(f"[torch_load] got a storage of {numel!r:.40} elements of {dtype!r:.40}")
-    return self.storages.setdefault(str(key), _Storage(dtype, numel))
+def save_checkpoint(fn: str | pathlib.Path, model: Any, optimizer: Any = None, step: int = 0,
+                    metadata: dict[str, Any] | None = None):
+  """Writes weights, the state of optimizers by the names of their parameters, that of random numbers, and the step. The
+  old file is replaced when the new one is complete and on the disk: a run that is killed has one or the other."""
+  texts = [("format", _CHECKPOINT), ("step", str(int(step))), ("random", _core.random_state())]
+  texts += [("user." + k, v) for k, v in _texts(metadata)]
+  _core.safe_save(list(_checkpoint_tensors(model, _optimizers(optimizer)).items()), _file_path("save_checkpoint", fn),
+                  texts)
 
 
-def _tensors(x: Any) -> Any:
-  """x with every _View in it as a tensor."""
-  if isinstance(x, _View): return x.tensor()
-  if isinstance(x, dict): return type(x)((k, _tensors(v)) for k, v in x.items())
-  if isinstance(x, (list, tuple)): return type(x)(_tensors(v) for v in x)
-  return x
-
-
-@accept_filename
-def torch_load(t: Tensor) -> dict[str, Tensor]:
-  """What torch.save wrote, usually a state dict. No class of the file's is run. Also takes the format from before
-  PyTorch 1.6."""
-  t = _on_host(t)
-  storages: dict[str, _Storage] = {}
-  file = io.BufferedReader(TensorIO(t), 1 << 20)
-  is_zip = zipfile.is_zipfile(file)
-  file.seek(0)
-  try:
-    if is_zip:
-      files = zip_extract(t)
-      name = next((n for n in files if n.endswith("data.pkl")), None)
-      if name is None:
-        raise _core.FormatError("[torch_load] got a zip archive without data.pkl, expected what torch.save writes")
-      found = _Unpickler(io.BytesIO(bytes(memoryview(files[name]))), storages).load()
-      for key, s in storages.items():
-        part = f"{name[:-len('data.pkl')]}data/{key}"
-        if part not in files: raise _core.FormatError(f"[torch_load] got no {part} in the archive")
-        s.data = files[part]
-    else:
-      if _Unpickler(file, storages).load() != 0x1950a86a20f9469cfc6c:
-        raise _core.FormatError("[torch_load] got neither a zip archive nor the number old files begin with")
-      for _ in range(2): _Unpickler(file, storages).load()  # the version of the format; the machine's sizes of numbers
-      found, keys = _Unpickler(file, storages).load(), _Unpickler(file, storages).load()
-      at = file.tell()
-      for key in keys:
-        s, count = storages[str(key)], int.from_bytes(bytes(memoryview(t[at:at + 8])), "little")
-        if count != s.numel: raise _core.FormatError(f"[torch_load] got {count} elements of a storage of {s.numel}")
-        s.data = t[at + 8:at + 8 + count * s.dtype.itemsize]
-        at += 8 + count * s.dtype.itemsize
-  except (pickle.UnpicklingError, EOFError, KeyError, IndexError, AttributeError, TypeError) as e:
-    if isinstance(e, _core.Error): raise
-    raise _core.FormatError(f"[torch_load] the file is corrupt: {e}") from e
-  for s in storages.values():
-    if s.data is None or s.data.shape[0] < s.numel * s.dtype.itemsize:
-      raise _core.FormatError(f"[torch_load] got a storage without its {s.numel} elements")
-    s.data = s.data[:s.numel * s.dtype.itemsize]
-  return _tensors(found)
+def load_checkpoint(fn: str | pathlib.Path, model: Any, optimizer: Any = None) -> tuple[int, dict[str, str]]:
+  """Gives model, optimizers and random numbers the state of a file; returns the step and the metadata. Also reads what
+  C++ saved. Nothing is changed when names or shapes do not fit (KeyError, ValueError)."""
+  path = _file_path("load_checkpoint", fn)
+  texts = dict(_core.safe_metadata(path))
+  if texts.get("format") != _CHECKPOINT or not {"step", "random"} <= texts.keys():
+    raise _core.FormatError(f"[load_checkpoint] {path}: got a file that save_checkpoint did not write")
+  own, saved = _checkpoint_tensors(model, _optimizers(optimizer)), _core.safe_load(path)
+  if unexpected := [k for k in saved if k not in own]:
+    raise KeyError(f"not in the model or its optimizers: {_some(unexpected)}")
+  load_state_dict(own, saved, verbose=False)
+  _core.set_random_state(texts["random"])
+  return int(texts["step"]), {k[5:]: v for k, v in texts.items() if k.startswith("user.")}

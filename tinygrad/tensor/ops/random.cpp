@@ -83,6 +83,18 @@ void set_counter(const std::string& device, uint64_t words) {
            ", expected one that random numbers were drawn on");
   it->second.counter = words;
 }
+State state() {
+  std::lock_guard lock(streams().mutex);
+  State out{streams().seed, {}};
+  for (const auto& [device, one] : streams().devices) out.streams.push_back({device, one.key, one.counter});
+  return out;
+}
+void set_state(const State& state) {
+  std::lock_guard lock(streams().mutex);
+  streams().seed = state.seed;
+  streams().devices.clear();
+  for (const State::Stream& s : state.streams) streams().devices[s.device] = {s.key, s.counter};
+}
 TrainingRead* watch_training(TrainingRead* t) { return std::exchange(t_training, t); }
 std::vector<Draw>* record(std::vector<Draw>* draws) { return std::exchange(t_record, draws); }
 }  // namespace rng

@@ -29,6 +29,18 @@ uint64_t counter(const std::string& device);
 /// Returns drawn words: the counter goes back from `after` to `before`, unless somebody else has drawn since.
 void take_back(const std::string& device, uint64_t before, uint64_t after);
 void set_counter(const std::string& device, uint64_t words);
+/// All streams: what manual_seed() was given, and key and counter of each device that numbers were drawn on.
+struct State {
+  struct Stream {
+    std::string device;
+    uint64_t key, counter;
+  };
+  uint64_t seed = 0;
+  std::vector<Stream> streams;
+};
+State state();
+/// Goes on where `state` was taken.
+void set_state(const State& state);
 /// Appends this thread's draws to `draws` while set; returns the previous list.
 std::vector<Draw>* record(std::vector<Draw>* draws);
 
