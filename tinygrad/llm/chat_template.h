@@ -40,12 +40,6 @@ struct TemplateError : FormatError {
   int line;  ///< of the template, from 1
 };
 
-/// Bytes [begin, end) of a text.
-struct ByteRange {
-  size_t begin = 0, end = 0;
-  bool operator==(const ByteRange&) const = default;
-};
-
 /// A rendered conversation. `from_template` are the parts that stand in the template (or are its begin and end tokens),
 /// sorted and apart: only there may a tokenizer look for special tokens, so that no message can contain one.
 struct RenderedChat {

@@ -35,6 +35,12 @@ struct JsonStyle {
 /// Returns the style without any space: `{"a":1,"b":[1,2]}`.
 JsonStyle compact_json();
 
+/// Bytes [begin, end) of a text.
+struct ByteRange {
+  size_t begin = 0, end = 0;
+  bool operator==(const ByteRange&) const = default;
+};
+
 struct Text;      // a string and which parts of it are a template's (tinygrad/llm/template/text.h)
 struct Sequence;  // items of lists, tuples and views
 struct Mapping;   // entries of dictionaries
@@ -99,7 +105,7 @@ class Value {
   std::span<const Entry> entries() const;
   /// Returns the value of a key of a dictionary; nullptr where there is none, or where this is no dictionary.
   const Value* find(std::string_view key) const;
-  const Value* find(const Value& key) const;
+  const Value* find_key(const Value& key) const;
   /// Returns the number of items, entries or bytes; 0 for what has none.
   size_t size() const;
 
