@@ -71,9 +71,9 @@ class ReplyParser {
 
   ReplyForm form_;
   State state_;
-  std::string held_;     // not given out yet
-  std::string close_;    // what ends the call being read
-  size_t searched_ = 0;  // bytes of held_ without close_
+  std::string held_;          // not given out yet
+  std::string open_, close_;  // the marks around the call being read
+  size_t searched_ = 0;       // bytes of held_ without close_
   size_t calls_ = 0;
   bool content_begun_ = false, trim_ = false;
 };
