@@ -1,0 +1,352 @@
+/// \file Statements of templates.
+#include "tinygrad/llm/template/template_eval.h"
+
+#include <algorithm>
+
+namespace tg::llm::jinja {
+
+/// Redirects output while it lives.
+struct Interpreter::Capture {
+  Capture(Interpreter& in, Text& to) : in(in), before(std::exchange(in.out_, &to)) {}
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+  ~Capture() { in.out_ = before; }
+  Interpreter& in;
+  Text* before;
+};
+
+Interpreter::Level::Level(Interpreter& in) : in(in) {
+  if (++in.levels_ > kMaxRunningLevels)
+    in.fail(str("more than ", kMaxRunningLevels, " levels of expressions"), TemplateError::Reason::limit);
+}
+
+Interpreter::Interpreter(const Program& program, const TemplateLimits& limits, std::optional<int64_t> unix_seconds)
+    : program_(program), limits_(limits), unix_seconds_(unix_seconds) {
+  push_scope(-1);
+  push_scope(0);
+}
+
+void Interpreter::define(const std::string& name, Value v) {
+  const auto found = program_.name_ids.find(name);
+  if (found != program_.name_ids.end()) scopes_[0].names.emplace_back(found->second, std::move(v));
+}
+
+RenderedChat Interpreter::run() {
+  Text out;
+  out_ = &out;
+  try {
+    run_body(program_.body);
+  } catch (const ValueError& e) { fail(e.what()); }
+  result_.text = std::move(out.bytes);
+  result_.from_template = std::move(out.trusted);
+  return std::move(result_);
+}
+
+void Interpreter::fail(const std::string& what, TemplateError::Reason reason) const {
+  throw TemplateError(reason, line_, str("[chat_template] ", program_.name, ":", line_, ": ", what));
+}
+
+void Interpreter::step(size_t bytes) {
+  steps_ += 1 + static_cast<int64_t>(bytes / 64);
+  if (steps_ > limits_.steps) fail(str("more than ", limits_.steps, " steps"), TemplateError::Reason::limit);
+}
+
+void Interpreter::charge(size_t bytes) {
+  if (bytes > limits_.value_bytes || bytes_ > limits_.value_bytes - bytes)
+    fail(str("values take more than ", limits_.value_bytes, " bytes"), TemplateError::Reason::limit);
+  bytes_ += bytes;
+}
+
+Value Interpreter::string(Text t) {
+  charge(t.bytes.size() + sizeof(Text));
+  return Value(std::move(t));
+}
+
+Value Interpreter::list(std::vector<Value> items) {
+  charge(items.size() * sizeof(Value) + sizeof(Sequence));
+  return Value::list(std::move(items));
+}
+
+Value Interpreter::view(std::vector<Value> items, std::string label) {
+  charge(items.size() * sizeof(Value) + sizeof(Sequence));
+  Sequence s;
+  s.items = std::move(items);
+  s.label = std::move(label);
+  return Value::from_sequence(std::move(s), Value::Kind::view);
+}
+
+Value Interpreter::generator(std::vector<Value> items) {
+  charge(items.size() * sizeof(Value) + sizeof(Sequence));
+  Sequence s;
+  s.items = std::move(items);
+  s.lazy = true;
+  return Value::from_sequence(std::move(s), Value::Kind::view);
+}
+
+Value Interpreter::space(std::vector<std::pair<std::string, Value>> attributes) {
+  charge(attributes.size() * sizeof(Value) + 64);
+  spaces_.push_back(std::move(attributes));
+  return Value::from_space(static_cast<int64_t>(spaces_.size()) - 1);
+}
+
+int64_t Interpreter::push_scope(int64_t parent) {
+  charge(sizeof(Scope));
+  scopes_.push_back({parent, false, {}});
+  stack_.push_back(static_cast<int64_t>(scopes_.size()) - 1);
+  return stack_.back();
+}
+
+/// Closes the innermost scope; its memory goes where no macro can see it any more.
+void Interpreter::pop_scope() {
+  const int64_t top = stack_.back();
+  stack_.pop_back();
+  if (top + 1 == static_cast<int64_t>(scopes_.size()) && !scopes_.back().kept) scopes_.pop_back();
+}
+
+void Interpreter::set_local(int name, Value v) {
+  auto& names = scopes_[static_cast<size_t>(stack_.back())].names;
+  for (auto& [n, value] : names)
+    if (n == name) {
+      value = std::move(v);
+      return;
+    }
+  names.emplace_back(name, std::move(v));
+}
+
+Value Interpreter::lookup(int name) {
+  for (int64_t at = stack_.back(); at >= 0; at = scopes_[static_cast<size_t>(at)].parent) {
+    step();
+    for (const auto& [n, value] : scopes_[static_cast<size_t>(at)].names)
+      if (n == name) return value;
+  }
+  const std::string& text = program_.names[static_cast<size_t>(name)];
+  for (std::string_view known : {"range", "namespace", "dict", "raise_exception", "strftime_now", "cycler", "joiner"})
+    if (text == known) return Value::from_callable({Callable::Type::function, text, {}, nullptr, 0});
+  return Value::undefined(python_repr(text) + " is undefined");
+}
+
+void Interpreter::write(const Text& t) {
+  charge(t.bytes.size());
+  const size_t done = out_->bytes.size();
+  if (t.bytes.size() > limits_.output_bytes || done > limits_.output_bytes - t.bytes.size())
+    fail(str("the text is longer than ", limits_.output_bytes, " bytes"), TemplateError::Reason::limit);
+  out_->append(t);
+}
+
+Interpreter::Flow Interpreter::run_body(const Body& body) {
+  for (const auto& s : body) {
+    const Flow flow = run_statement(*s);
+    if (flow != Flow::next) return flow;
+  }
+  return Flow::next;
+}
+
+Interpreter::Flow Interpreter::run_statement(const Stmt& s) {
+  const Level level(*this);
+  line_ = s.line;
+  step();
+  switch (s.type) {
+    case Stmt::Type::data: write(s.data.text()); break;
+    case Stmt::Type::output: {
+      const Value v = eval(*s.exprs[0]);
+      write(print(v));
+      break;
+    }
+    case Stmt::Type::loop: return run_loop(s);
+    case Stmt::Type::branch: return run_branch(s);
+    case Stmt::Type::set: assign(s.targets[0], eval(*s.exprs[0])); break;
+    case Stmt::Type::set_block: run_set_block(s); break;
+    case Stmt::Type::macro: run_macro_definition(s); break;
+    case Stmt::Type::call: run_call_block(s); break;
+    case Stmt::Type::filter: run_filter_block(s); break;
+    case Stmt::Type::with: run_with(s); break;
+    case Stmt::Type::generation: run_generation(s); break;
+    case Stmt::Type::stop: return Flow::stop_loop;
+    case Stmt::Type::next: return Flow::next_turn;
+  }
+  return Flow::next;
+}
+
+Interpreter::Flow Interpreter::run_branch(const Stmt& s) {
+  for (size_t i = 0; i < s.bodies.size(); i++)
+    if (i >= s.exprs.size() || truth(eval(*s.exprs[i]))) return run_body(s.bodies[i]);
+  return Flow::next;
+}
+
+void Interpreter::assign(const Target& t, const Value& v) {
+  step();
+  if (t.is_tuple) {
+    const std::vector<Value> parts = iterate(v);
+    if (parts.size() != t.parts.size()) fail(str("got ", parts.size(), " values to unpack, expected ", t.parts.size()));
+    for (size_t i = 0; i < parts.size(); i++) assign(t.parts[i], parts[i]);
+    return;
+  }
+  if (t.attribute.empty()) return set_local(t.name, v);
+  const Value space = lookup(t.name);
+  if (space.kind() != Value::Kind::space) fail("attributes of namespaces only can be assigned to");
+  auto& attributes = spaces_[static_cast<size_t>(space.space_id())];
+  for (auto& [name, value] : attributes)
+    if (name == t.attribute) {
+      value = v;
+      return;
+    }
+  charge(sizeof(Value));
+  attributes.emplace_back(t.attribute, v);
+}
+
+Text Interpreter::captured(const Body& body) {
+  Text text;
+  const Capture capture(*this, text);
+  push_scope(stack_.back());
+  run_body(body);
+  pop_scope();
+  return text;
+}
+
+void Interpreter::run_set_block(const Stmt& s) {
+  assign(s.targets[0], filtered(string(captured(s.bodies[0])), s.filters));
+}
+
+void Interpreter::run_filter_block(const Stmt& s) { write(print(filtered(string(captured(s.bodies[0])), s.filters))); }
+
+void Interpreter::run_with(const Stmt& s) {
+  std::vector<Value> values;
+  for (const ExprPtr& e : s.exprs) values.push_back(eval(*e));
+  push_scope(stack_.back());
+  for (size_t i = 0; i < values.size(); i++) assign(s.targets[i], values[i]);
+  run_body(s.bodies[0]);
+  pop_scope();
+}
+
+void Interpreter::run_generation(const Stmt& s) {
+  const size_t begin = out_->bytes.size();
+  const bool outermost = stack_.size() > 0 && calls_ == 0;
+  write(captured(s.bodies[0]));
+  if (outermost) result_.generation.push_back({begin, out_->bytes.size()});
+}
+
+void Interpreter::run_macro_definition(const Stmt& s) {
+  for (int64_t at = stack_.back(); at >= 0; at = scopes_[static_cast<size_t>(at)].parent)
+    scopes_[static_cast<size_t>(at)].kept = true;
+  set_local(s.name_id, Value::from_callable({Callable::Type::macro, s.name, {}, &s, stack_.back()}));
+}
+
+/// Calls a macro with the block as its `caller`.
+void Interpreter::run_call_block(const Stmt& s) {
+  for (int64_t at = stack_.back(); at >= 0; at = scopes_[static_cast<size_t>(at)].parent)
+    scopes_[static_cast<size_t>(at)].kept = true;
+  const Expr& e = *s.exprs[0];
+  Value f = eval(*e.operands[0]);
+  for (size_t i = 0; i + 1 < e.postfix.size(); i++) f = apply(f, e.postfix[i]);
+  Arguments a = arguments(e.postfix.back().arguments);
+  a.named.emplace_back("caller", Value::from_callable({Callable::Type::caller, "caller", {}, &s, stack_.back()}));
+  write(print(call(f, a)));
+}
+
+Value Interpreter::call_macro(const Callable& c, const Arguments& a) {
+  const Stmt& s = *static_cast<const Stmt*>(c.macro);
+  if (++calls_ > limits_.call_depth)
+    fail(str("macros call each other more than ", limits_.call_depth, " deep"), TemplateError::Reason::limit);
+  const bool block = s.type == Stmt::Type::call;
+  const size_t first_default = block ? 1 : 0, defaults = s.exprs.size() - first_default;
+  const size_t count = s.parameters.size();
+  if (a.positional.size() > count && !s.uses_varargs)
+    fail(str("the macro ", python_repr(c.name), " takes at most ", count, " arguments, got ", a.positional.size()));
+  push_scope(c.scope);
+  std::vector<Value::Entry> extra;
+  std::vector<bool> given(count, false);
+  for (size_t i = 0; i < std::min(count, a.positional.size()); i++) {
+    set_local(s.parameters[i], a.positional[i]);
+    given[i] = true;
+  }
+  for (const auto& [name, value] : a.named) {
+    const auto id = program_.name_ids.find(name);
+    const auto at =
+        std::find(s.parameters.begin(), s.parameters.end(), id == program_.name_ids.end() ? -1 : id->second);
+    const auto i = static_cast<size_t>(at - s.parameters.begin());
+    if (i < count) {
+      if (given[i]) fail(str("the macro ", python_repr(c.name), " got the argument ", python_repr(name), " twice"));
+      set_local(s.parameters[i], value);
+      given[i] = true;
+    } else if (name == "caller" && s.uses_caller) set_local(program_.caller_id, value);
+    else if (s.uses_kwargs) extra.emplace_back(Value(name), value);
+    else fail(str("the macro ", python_repr(c.name), " takes no argument ", python_repr(name)));
+  }
+  for (size_t i = 0; i < count; i++) {
+    if (given[i]) continue;
+    const size_t from_end = count - i;
+    if (from_end <= defaults) set_local(s.parameters[i], eval(*s.exprs[s.exprs.size() - from_end]));
+    else
+      set_local(s.parameters[i],
+                Value::undefined("parameter " + python_repr(program_.names[s.parameters[i]]) + " was not provided"));
+  }
+  if (s.uses_varargs) {
+    const size_t first = std::min(count, a.positional.size());
+    set_local(program_.varargs_id,
+              Value::tuple({a.positional.begin() + static_cast<std::ptrdiff_t>(first), a.positional.end()}));
+  }
+  if (s.uses_kwargs) set_local(program_.kwargs_id, Value::dict(std::move(extra)));
+  Text text;
+  {
+    const Capture capture(*this, text);
+    run_body(s.bodies[0]);
+  }
+  pop_scope();
+  calls_--;
+  return string(std::move(text));
+}
+
+/// Sets `loop` for one turn: a namespace of the interpreter's own.
+Interpreter::Flow Interpreter::run_loop(const Stmt& s) {
+  std::vector<Value> items = iterate(eval(*s.exprs[0]));
+  if (s.exprs.size() > 1) {
+    std::vector<Value> kept;
+    for (const Value& v : items) {
+      step();
+      push_scope(stack_.back());
+      assign(s.targets[0], v);
+      if (truth(eval(*s.exprs[1]))) kept.push_back(v);
+      pop_scope();
+    }
+    items = std::move(kept);
+  }
+  charge(items.size() * sizeof(Value));
+  const auto n = static_cast<int64_t>(items.size());
+  if (n == 0 && s.bodies.size() > 1) {
+    push_scope(stack_.back());
+    const Flow flow = run_body(s.bodies[1]);
+    pop_scope();
+    return flow;
+  }
+  const Value loop = space({});
+  const auto id = static_cast<size_t>(loop.space_id());
+  for (int64_t i = 0; i < n; i++) {
+    step();
+    const Value changed = i > 0 && spaces_[id].size() > 11 ? spaces_[id][11].second : Value();
+    const auto around = [&](int64_t at, const char* name) {
+      return at >= 0 && at < n ? items[static_cast<size_t>(at)] : Value::undefined(name);
+    };
+    spaces_[id] = {{"index", Value(i + 1)},
+                   {"index0", Value(i)},
+                   {"revindex", Value(n - i)},
+                   {"revindex0", Value(n - i - 1)},
+                   {"first", Value(i == 0)},
+                   {"last", Value(i + 1 == n)},
+                   {"length", Value(n)},
+                   {"previtem", around(i - 1, "there is no previous item")},
+                   {"nextitem", around(i + 1, "there is no next item")},
+                   {"depth", Value(1)},
+                   {"depth0", Value(0)}};
+    if (i > 0 && !changed.is_none()) spaces_[id].emplace_back("", changed);
+    push_scope(stack_.back());
+    set_local(program_.loop_id, loop);
+    assign(s.targets[0], items[static_cast<size_t>(i)]);
+    const Flow flow = run_body(s.bodies[0]);
+    pop_scope();
+    if (flow == Flow::stop_loop) break;
+  }
+  spaces_[id].clear();
+  return Flow::next;
+}
+
+}  // namespace tg::llm::jinja
