@@ -32,8 +32,8 @@ UOp decompose_ops(UOp sink, OpSet ops);
 inline UOp decompose_ops(UOp sink, const Renderer& renderer) { return decompose_ops(sink, renderer.ops()); }
 
 /// Operations only the late form has: a + b * -1 -> SUB, x * -1 -> NEG, not(a != b) -> CMPEQ, x * RECIPROCAL(y) ->
-/// FDIV, and acc + a * b -> MULACC in chains that start at an accumulator and where a * b needs no rounding. Nothing else
-/// is ever fused: all other arithmetic rounds after each operation.
+/// FDIV, and acc + a * b -> MULACC in chains that start at an accumulator and where a * b needs no rounding. Nothing
+/// else is ever fused: all other arithmetic rounds after each operation.
 UOp late_patterns(UOp sink, OpSet ops);
 inline UOp late_patterns(UOp sink, const Renderer& renderer) { return late_patterns(sink, renderer.ops()); }
 
