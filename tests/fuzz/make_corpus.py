@@ -185,7 +185,8 @@ nested = ("nested", 9, array(9, 2, array(0, 1, b"\7") + array(8, 1, text("x"))))
 q8 = struct.pack("<e", 0.5) + bytes(range(32))
 w = [("w", (3, 2), 0, 0)]
 put("gguf", "good_values", gguf(values + [texts, nested]))
-put("gguf", "good_tensors", gguf(values, w + [("q", (32,), 8, 32), ("none", (0, 5), 1, 96)], bytes(32) + q8 + bytes(30)))
+put("gguf",
+    "good_tensors", gguf(values, w + [("q", (32,), 8, 32), ("none", (0, 5), 1, 96)], bytes(32) + q8 + bytes(30)))
 put("gguf", "good_version_2", gguf([], [("s", (), 26, 0)], bytes(4), 2))
 put("gguf", "good_alignment", gguf([("general.alignment", 4, struct.pack("<I", 64))], w, bytes(24), align=64))
 put("gguf", "good_empty", gguf())
