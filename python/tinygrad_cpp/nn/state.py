@@ -121,10 +121,6 @@ safe_dtypes = {"BOOL": dtypes.bool, "I8": dtypes.int8, "U8": dtypes.uint8, "I16"
 inverse_safe_dtypes = {v: k for k, v in safe_dtypes.items()}
 
 
-def _on_host(t: Tensor) -> Tensor:
-  return t.to("CPU") if isinstance(t.device, str) and t.device.startswith("DISK") else t
-
-
 def _file_path(name: str, fn) -> str:
   if isinstance(fn, (str, os.PathLike)): return os.fspath(fn)
   raise TypeError(f"[{name}] got {'None' if fn is None else 'an object of type ' + type(fn).__name__}, expected the "
