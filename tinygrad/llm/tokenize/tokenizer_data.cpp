@@ -124,7 +124,8 @@ class DataReader {
     parts_->decoder.steps = {{.kind = DecodeStep::kByteLevel}};
     if (!data_.add_bos) data_.add_bos = preset.add_bos;
     if (!data_.add_sep) data_.add_sep = preset.add_sep;
-    TokenTable by_text(size()), by_bytes(size());
+    parts_->ids = TokenTable(size());
+    TokenTable &by_text = parts_->ids, by_bytes(size());
     ByteTokens first;
     std::string bytes;
     for (size_t i = 0; i < size(); i++) {
