@@ -11,9 +11,8 @@
 namespace tg::llm {
 namespace {
 
-/// SentencePiece's constants: a character that is no token costs this much more than the worst token; the score of a
-/// user-defined token.
-constexpr float kUnknownPenalty = 10.0f, kUserDefinedScore = -0.1f;
+/// SentencePiece's constant: a character that is no token costs this much more than the worst token.
+constexpr float kUnknownPenalty = 10.0f;
 
 class DataReader {
  public:
@@ -278,7 +277,6 @@ class DataReader {
     for (size_t i = 0; i < size(); i++) {
       const std::string& text = data_.tokens[i];
       if (!from_text(i) || text.empty() || type(i) == TokenType::kUnused) continue;
-      if (type(i) == TokenType::kUserDefined) model->scores[i] = kUserDefinedScore;
       check(model->trie.add(text, static_cast<int32_t>(i)), "tokens",
             str("\"", text.substr(0, 100), "\" twice, again as token ", i));
     }
