@@ -176,8 +176,10 @@ std::string Tokenizer::Parts::normalize(std::string_view text) const {
 }
 
 void Tokenizer::Parts::finish(std::vector<int32_t> ends) {
-  ids = TokenTable(texts.size());
-  for (size_t i = 0; i < texts.size(); i++) ids.add(texts[i], static_cast<int32_t>(i));
+  if (ids.size() == 0) {
+    ids = TokenTable(texts.size());
+    for (size_t i = 0; i < texts.size(); i++) ids.add(texts[i], static_cast<int32_t>(i));
+  }
   for (size_t i = 0; i < texts.size(); i++)
     if (special[i]) special_tokens.push_back(static_cast<int32_t>(i));
   // "<|end|>" ends a channel, not the reply, where there is "<|return|>".

@@ -11,9 +11,8 @@
 namespace tg::llm {
 namespace {
 
-/// SentencePiece's constants: a character that is no token costs this much more than the worst token; the score of a
-/// user-defined token.
-constexpr float kUnknownPenalty = 10.0f, kUserDefinedScore = -0.1f;
+/// SentencePiece's constant: a character that is no token costs this much more than the worst token.
+constexpr float kUnknownPenalty = 10.0f;
 
 class DataReader {
  public:
@@ -124,7 +123,8 @@ class DataReader {
     parts_->decoder.steps = {{.kind = DecodeStep::kByteLevel}};
     if (!data_.add_bos) data_.add_bos = preset.add_bos;
     if (!data_.add_sep) data_.add_sep = preset.add_sep;
-    TokenTable by_text(size()), by_bytes(size());
+    parts_->ids = TokenTable(size());
+    TokenTable &by_text = parts_->ids, by_bytes(size());
     ByteTokens first;
     std::string bytes;
     for (size_t i = 0; i < size(); i++) {
@@ -277,7 +277,6 @@ class DataReader {
     for (size_t i = 0; i < size(); i++) {
       const std::string& text = data_.tokens[i];
       if (!from_text(i) || text.empty() || type(i) == TokenType::kUnused) continue;
-      if (type(i) == TokenType::kUserDefined) model->scores[i] = kUserDefinedScore;
       check(model->trie.add(text, static_cast<int32_t>(i)), "tokens",
             str("\"", text.substr(0, 100), "\" twice, again as token ", i));
     }

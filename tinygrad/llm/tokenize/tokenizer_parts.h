@@ -84,8 +84,8 @@ struct Tokenizer::Parts {
   mutable std::mutex cache_lock;
   mutable WordCache cache;
 
-  /// Fills what follows from texts and special: ids, special_tokens, end_tokens (those of `ends` and the special tokens
-  /// that published models end turns with).
+  /// Fills what follows from texts and special: ids (unless it is filled), special_tokens, end_tokens (those of `ends`
+  /// and the special tokens that published models end turns with).
   void finish(std::vector<int32_t> ends);
   std::string normalize(std::string_view text) const;
 };
