@@ -37,7 +37,7 @@ struct SchemaOptions {
 
 namespace constraint {
 struct Grammar;
-class Machine;
+struct Position;
 struct Vocabulary;
 class MaskCache;
 }  // namespace constraint
@@ -101,7 +101,7 @@ class JsonConstraint {
  private:
   std::shared_ptr<const constraint::Grammar> grammar_;
   std::shared_ptr<const constraint::Vocabulary> vocabulary_;
-  std::unique_ptr<constraint::Machine> machine_;
+  std::unique_ptr<constraint::Position> position_;
   std::unique_ptr<constraint::MaskCache> masks_;
 };
 
