@@ -174,6 +174,7 @@ class NumberRules {
         if (range_.integer) return {};
         if (b == '.') {
           end_whole(k);
+          if (!bounded) k[kDigits] = 0;  // what is not looked at again would only make more states
           k[kPhase] = kPoint;
           return k;
         }
@@ -186,7 +187,7 @@ class NumberRules {
         k[kPhase] = kFraction;
         compare_fraction(k, digit);
         k[kBehind]++;
-        k[kNonZero] |= digit > 0;
+        if (bounded) k[kNonZero] |= digit > 0;
         return k;
       }
       default: return power(k, b, digit);
@@ -208,10 +209,10 @@ class NumberRules {
  private:
   std::optional<Key> whole(Key k, int32_t digit) const {
     const auto at = static_cast<size_t>(k[kDigits]);
-    compare(k, kLow, low_.whole, at, digit);
-    compare(k, kHigh, high_.whole, at, digit);
+    if (low_.given) compare(k, kLow, low_.whole, at, digit);
+    if (high_.given) compare(k, kHigh, high_.whole, at, digit);
     k[kDigits]++;
-    k[kNonZero] |= digit > 0;
+    if (low_.given || high_.given) k[kNonZero] |= digit > 0;
     if (range_.multiple_of) k[kRest] = (k[kRest] * 10 + digit) % range_.multiple_of;
     return k;
   }
@@ -229,12 +230,13 @@ class NumberRules {
   }
   void compare_fraction(Key& k, int32_t digit) const {
     const auto at = static_cast<size_t>(k[kBehind]);
-    compare(k, kLow, low_.fraction, at, digit);
-    compare(k, kHigh, high_.fraction, at, digit);
+    if (low_.given) compare(k, kLow, low_.fraction, at, digit);
+    if (high_.given) compare(k, kHigh, high_.fraction, at, digit);
   }
   std::optional<Key> exponent(Key k, uint8_t b, bool bounded) const {
     if (bounded || (b != 'e' && b != 'E')) return {};
     k[kPhase] = kE;
+    k[kDigits] = k[kBehind] = 0;
     return k;
   }
   /// Reads an exponent below 270, so that every number is finite.
@@ -245,7 +247,6 @@ class NumberRules {
     }
     if (digit < 0) return {};
     if (k[kPhase] != kExponent) k[kPower] = 0;
-    if (k[kPhase] == kExponent && k[kPower] == 0) return {};
     k[kPower] = k[kPower] * 10 + digit;
     k[kPhase] = kExponent;
     return k[kPower] < 270 ? std::optional(k) : std::nullopt;

@@ -8,7 +8,7 @@
 
 #include "tinygrad/base/error.h"
 #include "tinygrad/llm/constraint/schema_grammar.h"
-#include "tinygrad/llm/template/text.h"
+#include "tinygrad/llm/template/marked_text.h"
 
 namespace tg::llm::constraint {
 namespace {

@@ -1,5 +1,5 @@
-/// \file A compiled JSON schema: nodes are schemas, each a choice of shapes; and the machine that follows a text through
-/// them with a stack of frames in a pool, where equal stacks are one.
+/// \file A compiled JSON schema: nodes are schemas, each a choice of shapes; and the machine that follows a
+/// text through them with a stack of frames in a pool, where equal stacks are one.
 #pragma once
 #include <array>
 #include <cstdint>

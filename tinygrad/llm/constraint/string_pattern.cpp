@@ -5,7 +5,7 @@
 
 #include "tinygrad/base/error.h"
 #include "tinygrad/llm/constraint/byte_automaton.h"
-#include "tinygrad/llm/template/text.h"
+#include "tinygrad/llm/template/marked_text.h"
 
 namespace tg::llm::constraint {
 namespace {

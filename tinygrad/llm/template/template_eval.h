@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "tinygrad/llm/template/marked_text.h"
 #include "tinygrad/llm/template/template_ast.h"
-#include "tinygrad/llm/template/text.h"
 #include "tinygrad/llm/value_parts.h"
 
 namespace tg::llm::jinja {

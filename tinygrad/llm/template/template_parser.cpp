@@ -3,9 +3,9 @@
 #include <functional>
 #include <initializer_list>
 
+#include "tinygrad/llm/template/marked_text.h"
 #include "tinygrad/llm/template/template_ast.h"
 #include "tinygrad/llm/template/template_lexer.h"
-#include "tinygrad/llm/template/text.h"
 
 namespace tg::llm::jinja {
 namespace {
