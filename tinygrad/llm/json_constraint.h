@@ -46,11 +46,13 @@ class MaskCache;
 ///
 /// Understood: true, {}, type, enum, const, properties, required, additionalProperties, items, prefixItems, minItems,
 /// maxItems, minLength, maxLength, pattern, format (date, time, date-time, uuid, ipv4, email), minimum, maximum,
-/// exclusiveMinimum, exclusiveMaximum, multipleOf (integers), anyOf, oneOf (alternatives that exclude each other), allOf
+/// exclusiveMinimum, exclusiveMaximum, multipleOf (integers), anyOf, oneOf (alternatives that exclude each other),
+/// allOf
 /// (merged), $ref and $defs inside of the document, and annotations. Every other keyword is refused by name.
 class JsonSchema {
  public:
-  /// Compiles a schema: ValueError that names the keyword and where it stands (`#/properties/a/pattern`) for one that is
+  /// Compiles a schema: ValueError that names the keyword and where it stands (`#/properties/a/pattern`) for one that
+  /// is
   /// malformed or not supported, for a schema nothing satisfies and for one above the limits.
   explicit JsonSchema(const Value& schema, const SchemaOptions& options = {});
   /// Returns the schema of any JSON object.

@@ -1,4 +1,5 @@
-/// \file Deterministic automata over bytes: what scalars and keys of JSON may look like. Every state of one can still end
+/// \file Deterministic automata over bytes: what scalars and keys of JSON may look like. Every state of one can still
+/// end
 /// in a match, so nothing that is begun gets stuck.
 #pragma once
 #include <cstdint>
@@ -49,7 +50,8 @@ struct NumberRange {
 };
 ByteAutomaton numbers(const NumberRange& range, size_t limit);
 
-/// Returns the automaton of JSON strings that match a regular expression somewhere, with this many characters; `most` < 0:
+/// Returns the automaton of JSON strings that match a regular expression somewhere, with this many characters; `most`
+/// < 0:
 /// no limit. Understood: characters, ., classes, \d \w \s and their opposites, groups, |, * + ? {m,n}, ^ and $ at the
 /// ends. ValueError for other syntax.
 ByteAutomaton matching_strings(std::string_view pattern, int64_t least, int64_t most, size_t limit);

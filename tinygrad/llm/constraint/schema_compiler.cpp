@@ -1,4 +1,5 @@
-/// \file JSON schemas as grammars. Schemas inside of schemas stand in a queue, so nothing recurses on a client's schema but
+/// \file JSON schemas as grammars. Schemas inside of schemas stand in a queue, so nothing recurses on a client's
+/// schema but
 /// the merging of two of them, whose depth Value bounds.
 #include <algorithm>
 #include <charconv>

@@ -1,4 +1,5 @@
-/// \file Runs a parsed template. Everything it can reach is in the values it was given; every step, byte and level counts
+/// \file Runs a parsed template. Everything it can reach is in the values it was given; every step, byte and level
+/// counts
 /// against TemplateLimits.
 #pragma once
 #include <deque>

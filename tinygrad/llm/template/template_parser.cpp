@@ -1,4 +1,5 @@
-/// \file Templates as statements and expressions. The order of operators is Jinja's: or, and, not, comparisons, + and -,
+/// \file Templates as statements and expressions. The order of operators is Jinja's: or, and, not, comparisons, + and
+/// -,
 /// ~, * and /, **, signs, then what follows an operand.
 #include <functional>
 #include <initializer_list>
