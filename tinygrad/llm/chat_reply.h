@@ -1,4 +1,5 @@
-/// \file What a model's reply says: its text, its reasoning and the tools it calls, from the forms models were trained to
+/// \file What a model's reply says: its text, its reasoning and the tools it calls, from the forms models were
+/// trained to
 /// write. The parser takes the reply in pieces of any size and gives out what is certain, so it serves streams.
 #pragma once
 #include <cstddef>
@@ -48,7 +49,8 @@ struct ReplyDelta {
   bool empty() const { return content.empty() && reasoning.empty() && tool_calls.empty(); }
 };
 
-/// Reads a reply piece by piece. A call that turns out to be malformed is given out as content, never lost. A call above
+/// Reads a reply piece by piece. A call that turns out to be malformed is given out as content, never lost. A call
+/// above
 /// kMaxToolCallBytes is content too.
 class ReplyParser {
  public:

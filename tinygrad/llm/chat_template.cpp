@@ -1,9 +1,9 @@
 /// \file Chat templates.
 #include "tinygrad/llm/chat_template.h"
 
+#include "tinygrad/llm/template/marked_text.h"
 #include "tinygrad/llm/template/template_ast.h"
 #include "tinygrad/llm/template/template_eval.h"
-#include "tinygrad/llm/template/text.h"
 
 namespace tg::llm {
 

@@ -1,5 +1,6 @@
 /// \file Chat templates: the text a model was trained to read, from messages and tools. The language is the part of
-/// Jinja that GGUF and Hugging Face files use; a template sees nothing but the values it is given, and every limit below
+/// Jinja that GGUF and Hugging Face files use; a template sees nothing but the values it is given, and every limit
+/// below
 /// ends it with an error. Blocks are trimmed as Hugging Face's `apply_chat_template` does (trim_blocks, lstrip_blocks).
 /// Source: https://jinja.palletsprojects.com/en/stable/templates/
 #pragma once

@@ -37,7 +37,7 @@ struct SchemaOptions {
 
 namespace constraint {
 struct Grammar;
-class Machine;
+struct Position;
 struct Vocabulary;
 class MaskCache;
 }  // namespace constraint
@@ -46,11 +46,13 @@ class MaskCache;
 ///
 /// Understood: true, {}, type, enum, const, properties, required, additionalProperties, items, prefixItems, minItems,
 /// maxItems, minLength, maxLength, pattern, format (date, time, date-time, uuid, ipv4, email), minimum, maximum,
-/// exclusiveMinimum, exclusiveMaximum, multipleOf (integers), anyOf, oneOf (alternatives that exclude each other), allOf
+/// exclusiveMinimum, exclusiveMaximum, multipleOf (integers), anyOf, oneOf (alternatives that exclude each other),
+/// allOf
 /// (merged), $ref and $defs inside of the document, and annotations. Every other keyword is refused by name.
 class JsonSchema {
  public:
-  /// Compiles a schema: ValueError that names the keyword and where it stands (`#/properties/a/pattern`) for one that is
+  /// Compiles a schema: ValueError that names the keyword and where it stands (`#/properties/a/pattern`) for one that
+  /// is
   /// malformed or not supported, for a schema nothing satisfies and for one above the limits.
   explicit JsonSchema(const Value& schema, const SchemaOptions& options = {});
   /// Returns the schema of any JSON object.
@@ -101,7 +103,7 @@ class JsonConstraint {
  private:
   std::shared_ptr<const constraint::Grammar> grammar_;
   std::shared_ptr<const constraint::Vocabulary> vocabulary_;
-  std::unique_ptr<constraint::Machine> machine_;
+  std::unique_ptr<constraint::Position> position_;
   std::unique_ptr<constraint::MaskCache> masks_;
 };
 

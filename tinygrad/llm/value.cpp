@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "tinygrad/base/error.h"
-#include "tinygrad/llm/template/text.h"
+#include "tinygrad/llm/template/marked_text.h"
 #include "tinygrad/llm/value_parts.h"
 
 namespace tg::llm {

@@ -41,7 +41,7 @@ struct ByteRange {
   bool operator==(const ByteRange&) const = default;
 };
 
-struct Text;      // a string and which parts of it are a template's (tinygrad/llm/template/text.h)
+struct Text;      // a string and which parts of it are a template's (tinygrad/llm/template/marked_text.h)
 struct Sequence;  // items of lists, tuples and views
 struct Mapping;   // entries of dictionaries
 struct Callable;  // macros, methods and functions of a running template

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tinygrad/base/error.h"
-#include "tinygrad/llm/template/text.h"
+#include "tinygrad/llm/template/marked_text.h"
 #include "tinygrad/llm/value.h"
 
 namespace tg::llm {

@@ -1,4 +1,5 @@
-/// \file A parsed template: statements and expressions. Operators of one level and postfix operations stand in lists, so
+/// \file A parsed template: statements and expressions. Operators of one level and postfix operations stand in lists,
+/// so
 /// that long chains do not nest; true nesting is bounded by TemplateLimits::nesting.
 #pragma once
 #include <memory>

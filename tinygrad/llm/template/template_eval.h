@@ -1,4 +1,5 @@
-/// \file Runs a parsed template. Everything it can reach is in the values it was given; every step, byte and level counts
+/// \file Runs a parsed template. Everything it can reach is in the values it was given; every step, byte and level
+/// counts
 /// against TemplateLimits.
 #pragma once
 #include <deque>
@@ -9,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "tinygrad/llm/template/marked_text.h"
 #include "tinygrad/llm/template/template_ast.h"
-#include "tinygrad/llm/template/text.h"
 #include "tinygrad/llm/value_parts.h"
 
 namespace tg::llm::jinja {

@@ -5,7 +5,7 @@
 #include <charconv>
 
 #include "tinygrad/llm/chat_template.h"
-#include "tinygrad/llm/template/text.h"
+#include "tinygrad/llm/template/marked_text.h"
 
 namespace tg::llm::jinja {
 namespace {

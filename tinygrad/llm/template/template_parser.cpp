@@ -1,11 +1,12 @@
-/// \file Templates as statements and expressions. The order of operators is Jinja's: or, and, not, comparisons, + and -,
+/// \file Templates as statements and expressions. The order of operators is Jinja's: or, and, not, comparisons, + and
+/// -,
 /// ~, * and /, **, signs, then what follows an operand.
 #include <functional>
 #include <initializer_list>
 
+#include "tinygrad/llm/template/marked_text.h"
 #include "tinygrad/llm/template/template_ast.h"
 #include "tinygrad/llm/template/template_lexer.h"
-#include "tinygrad/llm/template/text.h"
 
 namespace tg::llm::jinja {
 namespace {

@@ -1,5 +1,5 @@
 /// \file Strings of templates.
-#include "tinygrad/llm/template/text.h"
+#include "tinygrad/llm/template/marked_text.h"
 
 #include <utf8proc.h>
 
