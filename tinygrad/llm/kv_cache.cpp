@@ -14,13 +14,15 @@ namespace {
 constexpr size_t kAlignment = 64;
 
 /// Returns the kernel that stores rows (batch, time, heads, dim) of `p[1]` at positions `p[2]` of sequences `p[3]` in
-/// `p[0]`. Positions beyond the capacity store nothing: they leave the axis of blocks.
+/// `p[0]`. Positions beyond the capacity store nothing.
 UOp store_rows(const UOps& p, bool transposed) {
   const Shape rows = shape_of(p[1]);
   UOp b = UOp::range(rows[0].value(), 0), t = UOp::range(rows[1].value(), 1), h = UOp::range(rows[2].value(), 2),
       d = UOp::range(rows[3].value(), 3);
   UOp position = p[2].index({b, t}).load().cast(dtypes::weakint), sequence = p[3].index({b}).load().cast(dtypes::weakint);
   const UOp size = UOp::constant(kCacheBlock);
+  const UOp capacity = UOp::constant(shape_of(p[0])[2].value() * kCacheBlock);
+  position = position.valid(position.lt(capacity));
   UOp block = position / size, inside = position % size;
   UOp place = transposed ? p[0].index({sequence, h, block, d, inside}) : p[0].index({sequence, h, block, inside, d});
   UOp effects[] = {place.store(p[1].index({b, t, h, d}).load()).end(UOps{b, t, h, d})};

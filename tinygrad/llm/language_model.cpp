@@ -85,7 +85,9 @@ struct StepInput {
   std::vector<int32_t> sequences, last;    ///< (batch)
 };
 
-using StepFunction = std::function<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const BoundVariable&)>;
+/// A step of tokens, positions, sequences and last rows; the variable is the number of filled blocks.
+using StepFunction =
+    std::function<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const BoundVariable&)>;
 
 class Decoder : public LanguageModel {
  public:
@@ -149,7 +151,8 @@ Decoder::Decoder(const io::GgufFile& file, ModelConfig config, const ModelOption
            o.cache_dtype, ", expected float16 or float32");
   TG_CHECK(ValueError, o.prefill_chunk >= 0 && o.prefill_chunk <= options_.max_context, "[llm] got prefill_chunk ",
            o.prefill_chunk, ", expected 0 to ", options_.max_context);
-  const int64_t blocks = (options_.max_context + kCacheBlock - 1) / kCacheBlock;
+  // At least two blocks, so that their number is a variable.
+  const int64_t blocks = std::max<int64_t>(2, (options_.max_context + kCacheBlock - 1) / kCacheBlock);
   capacity_ = blocks * kCacheBlock;
   sequences_.resize(static_cast<size_t>(o.max_sequences));
 
