@@ -1,8 +1,8 @@
 /// \file tg llm: talk to a language model, complete a text, or measure the speed of both.
-#include <CLI/CLI.hpp>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -80,8 +80,10 @@ llm::ReplyOptions reply_options(const Options& o) {
 }
 
 llm::ChatSession open(const Options& o) {
-  const auto file = llm::find_model(o.model, [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); });
-  return llm::ChatSession::open(file, {.max_context = o.context, .cache_dtype = dtypes::from_name(o.cache), .device = o.device});
+  const auto file =
+      llm::find_model(o.model, [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); });
+  return llm::ChatSession::open(
+      file, {.max_context = o.context, .cache_dtype = dtypes::from_name(o.cache), .device = o.device});
 }
 
 /// Says on standard error why a reply ended, unless it came to its end.
@@ -108,7 +110,8 @@ int answer(const Options& o, llm::ChatSession& chat, const std::string& text, bo
   return g.reason == llm::FinishReason::kCancelled ? kInterrupted : kOk;
 }
 
-constexpr const char* kHelp = "/clear forgets the conversation, /system TEXT sets the system message, /exit or Ctrl-D ends";
+constexpr const char* kHelp =
+    "/clear forgets the conversation, /system TEXT sets the system message, /exit or Ctrl-D ends";
 
 /// Handles a line that begins with '/'; false: the program ends.
 bool command(const std::string& line, llm::ChatSession& chat) {
@@ -178,8 +181,9 @@ Speed measure(const Options& o) {
   m.prefill(0, hello);
   s.first_token_s = seconds_since(start);
 
-  TG_CHECK(ValueError, o.prompt_tokens + o.reply_tokens <= m.max_context(), "[llm] got --prompt-tokens and --reply-tokens of ",
-           o.prompt_tokens + o.reply_tokens, " together, expected at most the context of ", m.max_context());
+  TG_CHECK(ValueError, o.prompt_tokens + o.reply_tokens <= m.max_context(),
+           "[llm] got --prompt-tokens and --reply-tokens of ", o.prompt_tokens + o.reply_tokens,
+           " together, expected at most the context of ", m.max_context());
   const std::vector<int32_t> prompt = some_tokens(o.prompt_tokens, m.vocab_size());
   std::vector<double> prefills, steps;
   constexpr int kWarm = 3, kRuns = 5;  // the first calls run, then capture
@@ -231,9 +235,10 @@ int benchmark(const Options& o) {
   std::printf("load               %8.1f ms\n", s.load_s * 1e3);
   std::printf("first token        %8.1f ms, load included\n", s.first_token_s * 1e3);
   std::printf("prefill, %4lld tok  %8.1f tok/s\n", static_cast<long long>(o.prompt_tokens), s.prefill_rate);
-  std::printf("decode             %8.1f tok/s, %.1f GB/s of weights, %.0f %% of the memory's %.1f GB/s\n", s.decode_rate,
-              s.decode_gb_s, 100 * s.decode_gb_s / s.memory_gb_s, s.memory_gb_s);
-  std::printf("memory             %8.1f MB at most; weights %.1f MB, cache %.1f MB\n", s.peak_mb, s.weight_mb, s.cache_mb);
+  std::printf("decode             %8.1f tok/s, %.1f GB/s of weights, %.0f %% of the memory's %.1f GB/s\n",
+              s.decode_rate, s.decode_gb_s, 100 * s.decode_gb_s / s.memory_gb_s, s.memory_gb_s);
+  std::printf("memory             %8.1f MB at most; weights %.1f MB, cache %.1f MB\n", s.peak_mb, s.weight_mb,
+              s.cache_mb);
   std::printf("threads            %8d\n", s.threads);
   return kOk;
 }
@@ -286,7 +291,8 @@ void define_sampling(CLI::App& app, Options& o) {
   app.add_option("--penalty-window", s.penalty_window, "How many of the last tokens are recent; -1: all")
       ->check(whole_number(-1, 1 << 24))
       ->capture_default_str();
-  app.add_option("--seed", o.seed, "Of the draws; without one each reply has another")->check(whole_number(0, INT64_MAX));
+  app.add_option("--seed", o.seed, "Of the draws; without one each reply has another")
+      ->check(whole_number(0, INT64_MAX));
 }
 
 }  // namespace

@@ -22,8 +22,8 @@ llm::ReplyOptions options_of(int64_t max_tokens, double temperature, int64_t top
                              std::function<bool(const std::string&)> on_text) {
   llm::ReplyOptions o;
   o.max_tokens = max_tokens;
-  o.sampling = {temperature,       top_k,          top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty,
-                penalty_window, {}, seed};
+  o.sampling = {temperature,      top_k,          top_p, min_p, repetition_penalty, frequency_penalty,
+                presence_penalty, penalty_window, {},    seed};
   o.stop = std::move(stop);
   o.on_text = std::move(on_text);
   return o;
@@ -58,10 +58,10 @@ nb::dict generate(ChatSession& chat, const std::string& text, int64_t max_tokens
 }
 
 template <class F> void def_generate(nb::class_<ChatSession>& c, const char* name, F f, const char* doc) {
-  c.def(name, f, "text"_a, nb::kw_only(), "max_tokens"_a = -1, "temperature"_a = 0.8, "top_k"_a = 40,
-        "top_p"_a = 0.95, "min_p"_a = 0.05, "repetition_penalty"_a = 1.0, "frequency_penalty"_a = 0.0,
-        "presence_penalty"_a = 0.0, "penalty_window"_a = 64, "seed"_a = 0, "stop"_a = std::vector<std::string>(),
-        "on_text"_a.none() = nb::none(), doc);
+  c.def(name, f, "text"_a, nb::kw_only(), "max_tokens"_a = -1, "temperature"_a = 0.8, "top_k"_a = 40, "top_p"_a = 0.95,
+        "min_p"_a = 0.05, "repetition_penalty"_a = 1.0, "frequency_penalty"_a = 0.0, "presence_penalty"_a = 0.0,
+        "penalty_window"_a = 64, "seed"_a = 0, "stop"_a = std::vector<std::string>(), "on_text"_a.none() = nb::none(),
+        doc);
 }
 
 }  // namespace
@@ -76,7 +76,8 @@ void bind_chat_session(nb::module_& m) {
       "model"_a, "report"_a.none() = nb::none());
   m.def("llm_known_models", [] {
     nb::list out;
-    for (const llm::KnownModel& k : llm::known_models()) out.append(nb::make_tuple(std::string(k.name), std::string(k.url)));
+    for (const llm::KnownModel& k : llm::known_models())
+      out.append(nb::make_tuple(std::string(k.name), std::string(k.url)));
     return out;
   });
   nb::class_<ChatSession> c(m, "ChatSession", "A model, its tokenizer and one conversation.");
@@ -84,9 +85,8 @@ void bind_chat_session(nb::module_& m) {
        "open",
        [](const std::string& file, int64_t max_context, const std::string& cache_dtype, const std::string& device) {
          Unlocked work;
-         return ChatSession::open(file, {.max_context = max_context,
-                                         .cache_dtype = dtypes::from_name(cache_dtype),
-                                         .device = device});
+         return ChatSession::open(
+             file, {.max_context = max_context, .cache_dtype = dtypes::from_name(cache_dtype), .device = device});
        },
        "file"_a, "max_context"_a = 0, "cache_dtype"_a = "float16", "device"_a = "")
       .def("set_system", &ChatSession::set_system, "text"_a)

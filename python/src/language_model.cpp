@@ -41,8 +41,16 @@ Tensor decode(LanguageModel& m, const std::vector<std::pair<int64_t, int32_t>>& 
 llm::SamplingOptions sampling(double temperature, int64_t top_k, double top_p, double min_p, double repetition_penalty,
                               double frequency_penalty, double presence_penalty, int64_t penalty_window,
                               std::vector<std::pair<int32_t, double>> logit_bias, uint64_t seed) {
-  return {temperature,       top_k,          top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty,
-          penalty_window, std::move(logit_bias), seed};
+  return {temperature,
+          top_k,
+          top_p,
+          min_p,
+          repetition_penalty,
+          frequency_penalty,
+          presence_penalty,
+          penalty_window,
+          std::move(logit_bias),
+          seed};
 }
 
 std::vector<float> floats_of(const Tensor& t) { return t.to_vector<float>(); }
@@ -54,8 +62,7 @@ nb::list probabilities(const std::vector<llm::TokenProbability>& p) {
 }
 
 void bind_sampler(nb::module_& m) {
-  nb::class_<llm::Sampler>(m, "Sampler",
-                           "Draws tokens from logits; the same options and logits give the same tokens.")
+  nb::class_<llm::Sampler>(m, "Sampler", "Draws tokens from logits; the same options and logits give the same tokens.")
       .def(
           "__init__",
           [](llm::Sampler* self, double temperature, int64_t top_k, double top_p, double min_p,

@@ -140,7 +140,8 @@ class Reference:
     groups, heads, keys = self.key("ssm.group_count"), self.key("ssm.time_step_rank"), self.key("ssm.state_size")
     inner, width = self.key("ssm.inner_size"), self.key("ssm.conv_kernel")
     qkv = self.linear(x, p + "attn_qkv")
-    padded, weight = torch.cat((torch.zeros(width - 1, qkv.shape[1], dtype=self.dtype), qkv)), self.w[p + "ssm_conv1d.weight"]
+    padded, weight = torch.cat(
+      (torch.zeros(width - 1, qkv.shape[1], dtype=self.dtype), qkv)), self.w[p + "ssm_conv1d.weight"]
     qkv = F.silu(sum(padded[j:j + time] * weight[:, j] for j in range(width)))
     q, k, v = qkv.split([groups * keys, groups * keys, inner], -1)
     def unit(t):
@@ -148,7 +149,8 @@ class Reference:
       return (t * torch.rsqrt((t * t).sum(-1, keepdim=True) + 1e-6)).repeat_interleave(heads // groups, 1)
     q, k, v = unit(q) * keys ** -0.5, unit(k), v.reshape(time, heads, -1)
     decay = (F.softplus(self.linear(x, p + "ssm_alpha") + self.w[p + "ssm_dt.bias"]) * self.w[p + "ssm_a"]).exp()
-    learn, state, out = torch.sigmoid(self.linear(x, p + "ssm_beta")), torch.zeros(heads, inner // heads, keys, dtype=self.dtype), []
+    learn, state, out = torch.sigmoid(self.linear(x, p + "ssm_beta")), torch.zeros(heads,
+                                      inner // heads, keys, dtype=self.dtype), []
     for t in range(time):
       state = state * decay[t][:, None, None]
       error = (v[t] - torch.einsum("hvk,hk->hv", state, k[t])) * learn[t][:, None]
@@ -203,7 +205,8 @@ class Reference:
   def layer(self, x, i):
     p = f"blk.{i}."
     recurrent = p + "ssm_out.weight" in self.w
-    mix = self.delta_net if recurrent else self.latent_attention if self.key("attention.kv_lora_rank", 0) else self.attention
+    mix = self.delta_net if recurrent else self.latent_attention if self.key(
+      "attention.kv_lora_rank", 0) else self.attention
     late, scale = self.arch in ("qwen35", "qwen35moe", "glm4moe"), self.key("residual_scale", 1.0)
     plain = self.arch == "olmo"  # norms without weights
     before = self.norm(x, p + "attn_norm") if plain or p + "attn_norm.weight" in self.w else x

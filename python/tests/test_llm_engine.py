@@ -39,17 +39,26 @@ class Model:
     if bias: add(name + ".bias", size)
     return self
 
-  def norms(self, bias=False): return self.norm("blk.attn_norm", bias=bias).norm("blk.ffn_norm", bias=bias).norm("output_norm", bias=bias)
+  def norms(
+  self,
+  bias=False): return self.norm(
+    "blk.attn_norm",
+    bias=bias).norm(
+      "blk.ffn_norm",
+      bias=bias).norm(
+        "output_norm",
+         bias=bias)
 
   def attention(self, bias=False, heads=HEADS, kv=KV, q_factor=1):
-    for name, out, size in (("attn_q", heads * HEAD * q_factor, DIM), ("attn_k", kv * HEAD, DIM), ("attn_v", kv * HEAD, DIM),
-                            ("attn_output", DIM, heads * HEAD)):
+    for name, out, size in (("attn_q", heads * HEAD * q_factor, DIM), ("attn_k", kv * HEAD, DIM),
+                            ("attn_v", kv * HEAD, DIM), ("attn_output", DIM, heads * HEAD)):
       self.each(name + ".weight", out, size)
       if bias: self.each(name + ".bias", out)
     return self
 
   def network(self, gate=True, bias=False):
-    for name, out, size in ((("ffn_gate", HIDDEN, DIM),) if gate else ()) + (("ffn_up", HIDDEN, DIM), ("ffn_down", DIM, HIDDEN)):
+    for name, out, size in ((("ffn_gate", HIDDEN, DIM),) if gate else ()) + \
+                            (("ffn_up", HIDDEN, DIM), ("ffn_down", DIM, HIDDEN)):
       self.each(name + ".weight", out, size)
       if bias: self.each(name + ".bias", out)
     return self
@@ -91,9 +100,23 @@ def plain(arch, **keys): return Model(arch).norms().attention().network().set(**
 
 
 def gpt2():
-  m = Model("gpt2").norms(bias=True).network(gate=False, bias=True).drop("attention.layer_norm_rms_epsilon", "attention.head_count_kv")
+  m = Model("gpt2").norms(
+  bias=True).network(
+    gate=False,
+    bias=True).drop(
+      "attention.layer_norm_rms_epsilon",
+       "attention.head_count_kv")
   m.set(attention__layer_norm_epsilon=1e-5).each("attn_qkv.weight", 3 * DIM, DIM).each("attn_qkv.bias", 3 * DIM)
-  return m.each("attn_output.weight", DIM, DIM).each("attn_output.bias", DIM).add("position_embd.weight", 256, DIM, scale=0.5)
+  return m.each(
+  "attn_output.weight",
+  DIM,
+  DIM).each(
+    "attn_output.bias",
+    DIM).add(
+      "position_embd.weight",
+      256,
+      DIM,
+       scale=0.5)
 
 
 def layer_norm_model(arch, **keys):
@@ -101,25 +124,64 @@ def layer_norm_model(arch, **keys):
 
 
 def phi3():
-  m = Model("phi3").norms().each("attn_qkv.weight", (HEADS + 2 * KV) * HEAD, DIM).each("attn_output.weight", DIM, HEADS * HEAD)
+  m = Model("phi3").norms().each(
+  "attn_qkv.weight",
+  (HEADS + 2 * KV) * HEAD,
+  DIM).each(
+    "attn_output.weight",
+    DIM,
+     HEADS * HEAD)
   m.each("ffn_up.weight", 2 * HIDDEN, DIM).each("ffn_down.weight", DIM, HIDDEN).set(attention__sliding_window=7)
-  m.add("rope_factors_short.weight", HEAD // 2, scale=0.1, around=1.5).add("rope_factors_long.weight", HEAD // 2, scale=0.1, around=3)
-  return m.set(**{"rope.scaling.type": "longrope", "rope.scaling.attn_factor": 1.2, "rope.scaling.original_context_length": 4096})
+  m.add(
+  "rope_factors_short.weight",
+  HEAD // 2,
+  scale=0.1,
+  around=1.5).add(
+    "rope_factors_long.weight",
+    HEAD // 2,
+    scale=0.1,
+     around=3)
+  return m.set(**{"rope.scaling.type": "longrope",
+  "rope.scaling.attn_factor": 1.2,
+   "rope.scaling.original_context_length": 4096})
 
 
 def deepseek2(joined, **keys):
   rank, rope, plain_dim, value, q_rank = 24, 8, 12, 10, 20
-  m = Model("deepseek2").norms().network().set(**{
-      "attention.kv_lora_rank": rank, "rope.dimension_count": rope, "attention.head_count_kv": HEADS if joined else 1,
-      "attention.key_length" + ("" if joined else "_mla"): plain_dim + rope, "attention.value_length" + ("" if joined else "_mla"): value}, **keys)
-  m.each("attn_kv_a_mqa.weight", rank + rope, DIM).norm("blk.attn_kv_a_norm", rank).each("attn_output.weight", DIM, HEADS * value)
-  if joined: return m.each("attn_kv_b.weight", HEADS * (plain_dim + value), rank).each("attn_q.weight", HEADS * (plain_dim + rope), DIM)
-  m.each("attn_k_b.weight", HEADS, rank, plain_dim).each("attn_v_b.weight", HEADS, value, rank).set(**{"attention.q_lora_rank": q_rank})
-  m.each("attn_q_a.weight", q_rank, DIM).norm("blk.attn_q_a_norm", q_rank).each("attn_q_b.weight", HEADS * (plain_dim + rope), q_rank)
+  m = Model("deepseek2").norms().network().set(**{ "attention.kv_lora_rank": rank,
+  "rope.dimension_count": rope,
+  "attention.head_count_kv": HEADS if joined else 1,
+  "attention.key_length" + ("" if joined else "_mla"): plain_dim + rope,
+  "attention.value_length" + ("" if joined else "_mla"): value},
+   **keys)
+  m.each(
+  "attn_kv_a_mqa.weight",
+  rank +
+  rope,
+  DIM).norm(
+    "blk.attn_kv_a_norm",
+    rank).each(
+      "attn_output.weight",
+      DIM,
+      HEADS *
+       value)
+  if joined:
+    m.each("attn_kv_b.weight", HEADS * (plain_dim + value), rank)
+    return m.each("attn_q.weight", HEADS * (plain_dim + rope), DIM)
+  m.each("attn_k_b.weight", HEADS, rank, plain_dim).each(
+    "attn_v_b.weight", HEADS, value, rank).set(**{"attention.q_lora_rank": q_rank})
+  m.each("attn_q_a.weight", q_rank, DIM).norm("blk.attn_q_a_norm", q_rank).each(
+    "attn_q_b.weight", HEADS * (plain_dim + rope), q_rank)
   for name in [n for n in m.tensors if n.startswith("blk.1.ffn_") and "norm" not in n]: del m.tensors[name]
   layers, m.layers = m.layers, 2
-  m.experts(count=8, used=3, shared=40).set(**{"leading_dense_block_count": 1, "expert_gating_func": 2, "expert_weights_norm": True,
-                                               "expert_weights_scale": 2.5, "expert_group_count": 4, "expert_group_used_count": 2})
+  m.experts(count=8,
+  used=3,
+  shared=40).set(**{"leading_dense_block_count": 1,
+  "expert_gating_func": 2,
+  "expert_weights_norm": True,
+  "expert_weights_scale": 2.5,
+  "expert_group_count": 4,
+   "expert_group_used_count": 2})
   m.each("exp_probs_b.bias", 8)
   for name in [n for n in m.tensors if n.startswith("blk.0.") and ("exp" in n or "inp" in n)]: del m.tensors[name]
   return m
@@ -129,25 +191,61 @@ def qwen35():
   m = Model("qwen35", layers=4).norm("blk.attn_norm").norm("blk.post_attention_norm").norm("output_norm").network()
   m.attention(q_factor=2).norm("blk.attn_q_norm", HEAD).norm("blk.attn_k_norm", HEAD)
   groups, heads, keys, inner, width = 2, 4, 8, 32, 4
-  m.set(**{"ssm.conv_kernel": width, "ssm.state_size": keys, "ssm.group_count": groups, "ssm.time_step_rank": heads,
-           "ssm.inner_size": inner, "rope.dimension_count": 8, "attention.key_length": HEAD, "attention.value_length": HEAD})
+  m.set(**{"ssm.conv_kernel": width,
+  "ssm.state_size": keys,
+  "ssm.group_count": groups,
+  "ssm.time_step_rank": heads,
+  "ssm.inner_size": inner,
+  "rope.dimension_count": 8,
+  "attention.key_length": HEAD,
+   "attention.value_length": HEAD})
   channels = inner + 2 * groups * keys
   for i in range(3):
-    for n in [n for n in m.tensors if n.startswith(f"blk.{i}.attn_") and n != f"blk.{i}.attn_norm.weight"]: del m.tensors[n]
+    for n in [n for n in m.tensors if n.startswith(f"blk.{i}.attn_")]:
+      if n != f"blk.{i}.attn_norm.weight": del m.tensors[n]
     p = f"blk.{i}."
-    m.add(p + "attn_qkv.weight", channels, DIM).add(p + "attn_gate.weight", inner, DIM).add(p + "ssm_alpha.weight", heads, DIM)
+    m.add(
+  p +
+  "attn_qkv.weight",
+  channels,
+  DIM).add(
+    p +
+    "attn_gate.weight",
+    inner,
+    DIM).add(
+      p +
+      "ssm_alpha.weight",
+      heads,
+       DIM)
     m.add(p + "ssm_beta.weight", heads, DIM).add(p + "ssm_conv1d.weight", channels, width).add(p + "ssm_dt.bias", heads)
-    m.add(p + "ssm_a", heads, scale=0.1, around=-0.5).add(p + "ssm_norm.weight", inner // heads, around=1.0).add(p + "ssm_out.weight", DIM, inner)
+    m.add(
+  p +
+  "ssm_a",
+  heads,
+  scale=0.1,
+  around=-
+  0.5).add(
+    p +
+    "ssm_norm.weight",
+    inner //
+    heads,
+    around=1.0).add(
+      p +
+      "ssm_out.weight",
+      DIM,
+       inner)
   return m
 
 
-def gemma2(**keys): return plain("gemma2", attention__sliding_window=6, **keys).norm("blk.post_attention_norm").norm("blk.post_ffw_norm")
+def gemma2(**keys): return plain("gemma2", attention__sliding_window=6, **
+           keys).norm("blk.post_attention_norm").norm("blk.post_ffw_norm")
 
 
 def gemma3():
   m = Model("gemma3", layers=7).norms().attention().network().norm("blk.post_attention_norm").norm("blk.post_ffw_norm")
   m.norm("blk.attn_q_norm", HEAD).norm("blk.attn_k_norm", HEAD)
-  return m.set(**{"attention.sliding_window": 6, "rope.freq_base": 1e6, "rope.scaling.type": "linear", "rope.scaling.factor": 8.0})
+  return m.set(**{"attention.sliding_window": 6, "rope.freq_base": 1e6,
+               "rope.scaling.type": "linear", "rope.scaling.factor": 8.0})
 
 
 def heads_norm(m): return m.norm("blk.attn_q_norm", HEAD).norm("blk.attn_k_norm", HEAD)
@@ -162,26 +260,32 @@ MODELS = {
   "llama YaRN": lambda: plain("llama", **YARN),
   "llama partial rope, window": lambda: plain("llama", **{"rope.dimension_count": 8, "attention.sliding_window": 5}),
   "mixtral": lambda: Model("llama").norms().attention().experts(),
-  "qwen2": lambda: plain("qwen2", **{"rope.freq_base": 1e6}).each("attn_q.bias", HEADS * HEAD).each("attn_k.bias", KV * HEAD).each("attn_v.bias", KV * HEAD),
-  "qwen2moe": lambda: Model("qwen2moe").norms().attention(bias=True).experts(shared=40).each("ffn_gate_inp_shexp.weight", DIM, scale=0.2),
+  "qwen2": lambda: (plain("qwen2", **{"rope.freq_base": 1e6})
+                     .each("attn_q.bias", HEADS * HEAD).each("attn_k.bias", KV * HEAD).each("attn_v.bias", KV * HEAD)),
+  "qwen2moe": lambda: (Model("qwen2moe").norms().attention(bias=True).experts(shared=40)
+                        .each("ffn_gate_inp_shexp.weight", DIM, scale=0.2)),
   "qwen3": lambda: heads_norm(plain("qwen3")),
   "qwen3moe": lambda: heads_norm(Model("qwen3moe").norms().attention()).experts(),
   "qwen35": qwen35,
   "phi3": phi3,
-  "phi2": lambda: layer_norm_model("phi2").norm("blk.attn_norm", bias=True).norm("output_norm", bias=True).attention(bias=True).network(gate=False, bias=True),
+  "phi2": lambda: (layer_norm_model("phi2").norm("blk.attn_norm", bias=True).norm("output_norm", bias=True)
+                    .attention(bias=True).network(gate=False, bias=True)),
   "gemma": lambda: plain("gemma"),
   "gemma2": gemma2,
   "gemma3": gemma3,
   "olmo": lambda: layer_norm_model("olmo", **{"attention.clamp_kqv": 0.5}).attention().network(),
-  "olmo2": lambda: whole_norm(Model("olmo2").attention().network().norm("blk.post_attention_norm").norm("blk.post_ffw_norm").norm("output_norm")),
+  "olmo2": lambda: whole_norm(Model("olmo2").attention().network().norm("blk.post_attention_norm")
+                              .norm("blk.post_ffw_norm").norm("output_norm")),
   "olmoe": lambda: whole_norm(Model("olmoe").norms().attention()).experts(),
   "deepseek2, joined": lambda: deepseek2(True),
   "deepseek2, YaRN, groups of experts": lambda: deepseek2(False, **YARN, **{"rope.scaling.yarn_log_multiplier": 0.07}),
   "gpt2": gpt2,
-  "granite": lambda: plain("granite", **{"embedding_scale": 3.0, "residual_scale": 0.5, "attention.scale": 0.3, "logit_scale": 2.0}),
+  "granite": lambda: plain("granite", embedding_scale=3.0, residual_scale=0.5, attention__scale=0.3, logit_scale=2.0),
   "smollm3": lambda: Model("smollm3", layers=4).norms().attention().network(),
-  "command-r": lambda: layer_norm_model("command-r", logit_scale=0.25).norm("blk.attn_norm").norm("output_norm").attention().network(),
-  "glm4moe": lambda: Model("glm4moe").norm("blk.attn_norm").norm("blk.post_attention_norm").norm("output_norm").attention().experts(shared=32).each("exp_probs_b.bias", 6).set(expert_gating_func=2),
+  "command-r": lambda: (layer_norm_model("command-r", logit_scale=0.25).norm("blk.attn_norm").norm("output_norm")
+                         .attention().network()),
+  "glm4moe": lambda: (Model("glm4moe").norm("blk.attn_norm").norm("blk.post_attention_norm").norm("output_norm").attention()
+                       .experts(shared=32).each("exp_probs_b.bias", 6).set(expert_gating_func=2)),
 }
 
 
@@ -262,7 +366,8 @@ def test_hostile_hyperparameters_are_format_errors(key, value, message, tmp_path
 
 
 def test_unknown_architectures_are_named(tmp_path):
-  with pytest.raises(FormatError, match="'mamba', expected one of command-r"): LanguageModel.load(plain("mamba").write(tmp_path / "m.gguf"))
+  path = plain("mamba").write(tmp_path / "m.gguf")
+  with pytest.raises(FormatError, match="'mamba', expected one of command-r"): LanguageModel.load(path)
 
 
 # ---- draws ----
@@ -304,8 +409,14 @@ def test_masks_leave_what_they_allow():
   with pytest.raises(ValueError, match="mask of 2 words"): s.sample(LOGITS, [1, 1])
 
 
-@pytest.mark.parametrize("options", [{"temperature": -1.0}, {"top_p": 0.0}, {"min_p": 2.0}, {"repetition_penalty": 0.0}, {"top_k": -1},
-                                     {"penalty_window": -2}, {"temperature": float("nan")}])
+@pytest.mark.parametrize("options",
+  [{"temperature": -1.0},
+  {"top_p": 0.0},
+  {"min_p": 2.0},
+  {"repetition_penalty": 0.0},
+  {"top_k": -1},
+  {"penalty_window": -2},
+   {"temperature": float("nan")}])
 def test_options_out_of_range(options):
   with pytest.raises(ValueError, match=next(iter(options))): Sampler(**options)
 

@@ -14,8 +14,7 @@ Tensor seen(const StepRows& rows, int64_t window) {
   const TensorOptions integer{.dtype = dtypes::int32};
   const Tensor keys = Tensor::arange_symbolic(0, rows.blocks, 1, integer).reshape(Shape{rows.blocks, 1}) * kCacheBlock +
                       Tensor::arange(kCacheBlock, integer);
-  const Tensor at = rows.positions.reshape(
-      Shape{rows.positions.shape(0), 1, 1, rows.positions.shape(1), 1, 1});
+  const Tensor at = rows.positions.reshape(Shape{rows.positions.shape(0), 1, 1, rows.positions.shape(1), 1, 1});
   const Tensor before = keys <= at;
   return window == 0 ? before : before & (keys > at - window);
 }
@@ -111,11 +110,10 @@ Tensor Attention::operator()(const Tensor& x, const StepContext& step) {
     h.k = rope_->turn(h.k, rows);
   }
   const KeyValueCache::Filled kv = cache_.write(step.rows, h.k, h.v);
-  const double scale = config_.attention_scale != 0 ? config_.attention_scale
-                                                    : 1 / std::sqrt(static_cast<double>(config_.head_dim));
-  const Tensor y = attend(h.q, kv.keys, kv.values, step.rows,
-                          {scale, config_.attention_softcap, layer_.window})
-                       .flatten(-2);
+  const double scale =
+      config_.attention_scale != 0 ? config_.attention_scale : 1 / std::sqrt(static_cast<double>(config_.head_dim));
+  const Tensor y =
+      attend(h.q, kv.keys, kv.values, step.rows, {scale, config_.attention_softcap, layer_.window}).flatten(-2);
   return out_(h.gate.defined() ? y * h.gate.sigmoid() : y);
 }
 
@@ -175,9 +173,7 @@ LatentAttention::LatentAttention(const Weights& w, const std::string& p, const L
   out_ = w.projection(p + "attn_output", c.dim, heads_ * c.value_dim);
 }
 
-Tensor LatentAttention::queries(const Tensor& x) const {
-  return q_.defined() ? q_(x) : q_b_((*q_norm_)(q_a_(x)));
-}
+Tensor LatentAttention::queries(const Tensor& x) const { return q_.defined() ? q_(x) : q_b_((*q_norm_)(q_a_(x))); }
 
 Tensor LatentAttention::operator()(const Tensor& x, const StepContext& step) {
   const Tensor q = queries(x).unflatten(-1, {heads_, config_.head_dim});
@@ -186,15 +182,15 @@ Tensor LatentAttention::operator()(const Tensor& x, const StepContext& step) {
   const Tensor query = plain.unsqueeze(-2).matmul(key_of_latent_).squeeze(-2);
   const auto turned = [&](const Tensor& t) { return rope_ ? rope_->turn(t, step.rope) : t; };
   const Tensor low = kv_a_(x);
-  const Tensor key = Tensor::cat({kv_norm_(low.slice(-1, 0, rank_)).unsqueeze(2),
-                                  turned(low.slice(-1, rank_, rank_ + rope_dim_).unsqueeze(2))},
-                                 -1);
+  const Tensor key = Tensor::cat(
+      {kv_norm_(low.slice(-1, 0, rank_)).unsqueeze(2), turned(low.slice(-1, rank_, rank_ + rope_dim_).unsqueeze(2))},
+      -1);
   const Tensor keys = cache_.write(step.rows, key, Tensor()).keys;
   const double stretch = 1 + config_.rope.yarn_log_multiplier * std::log(std::max(1.0, config_.rope.factor));
-  const Tensor y = attend(Tensor::cat({query, turned(q.slice(-1, plain_dim_, config_.head_dim))}, -1), keys,
-                          keys.slice(-2, 0, rank_).transpose(-1, -2), step.rows,
-                          {stretch * stretch / std::sqrt(static_cast<double>(config_.head_dim)),
-                           config_.attention_softcap, 0});
+  const Tensor y =
+      attend(Tensor::cat({query, turned(q.slice(-1, plain_dim_, config_.head_dim))}, -1), keys,
+             keys.slice(-2, 0, rank_).transpose(-1, -2), step.rows,
+             {stretch * stretch / std::sqrt(static_cast<double>(config_.head_dim)), config_.attention_softcap, 0});
   return out_(y.unsqueeze(-2).matmul(value_of_latent_.transpose(1, 2)).squeeze(-2).flatten(-2));
 }
 
@@ -203,8 +199,7 @@ Tensor LatentAttention::operator()(const Tensor& x, const StepContext& step) {
 Tensor attend(const Tensor& q, const Tensor& keys, const Tensor& values, const StepRows& rows, const ScoreOptions& o) {
   const int64_t batch = q.shape(0), time = q.shape(1), groups = keys.shape(1);
   const SInt blocks = keys.shape()[2];
-  const int64_t dim = q.shape(3), heads = q.shape(2), shared = heads / groups,
-                value_dim = values.shape(4);
+  const int64_t dim = q.shape(3), heads = q.shape(2), shared = heads / groups, value_dim = values.shape(4);
   // (batch, groups, heads of a group, time, blocks, dim, positions of a block)
   const Tensor query = q.reshape(Shape{batch, time, groups, shared, dim})
                            .permute(0, 2, 3, 1, 4)
@@ -215,9 +210,9 @@ Tensor attend(const Tensor& q, const Tensor& keys, const Tensor& values, const S
   if (o.softcap != 0) scores = (scores / o.softcap).tanh() * o.softcap;
   scores = seen(rows, o.window).where(scores, -std::numeric_limits<double>::infinity()).contiguous();
   const Tensor power = (scores - scores.max({.axis = {4, 5}, .keepdim = true})).exp();
-  const Tensor weighed = (power.unsqueeze(-1) *
-                          values.to_float().reshape(Shape{batch, groups, 1, 1, blocks, kCacheBlock, value_dim}))
-                             .sum({4, 5});
+  const Tensor weighed =
+      (power.unsqueeze(-1) * values.to_float().reshape(Shape{batch, groups, 1, 1, blocks, kCacheBlock, value_dim}))
+          .sum({4, 5});
   const Tensor y = weighed / power.sum({4, 5}).unsqueeze(-1);
   return y.permute(0, 3, 1, 2, 4).reshape(Shape{batch, time, heads, value_dim});
 }

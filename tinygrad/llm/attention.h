@@ -49,8 +49,8 @@ struct ScoreOptions {
   double softcap = 0;  ///< c: s -> c tanh(s / c); 0: none
   int64_t window = 0;  ///< keys a query sees, its own included; 0: all
 };
-/// softmax(q k^T) v where row t of sequence b sees the positions up to positions[b, t]: q (batch, time, heads, dim), keys
-/// and values as the cache gives them -> (batch, time, heads, value_dim).
+/// softmax(q k^T) v where row t of sequence b sees the positions up to positions[b, t]: q (batch, time, heads, dim),
+/// keys and values as the cache gives them -> (batch, time, heads, value_dim).
 Tensor attend(const Tensor& q, const Tensor& keys, const Tensor& values, const StepRows& rows, const ScoreOptions& o);
 
 }  // namespace tg::llm

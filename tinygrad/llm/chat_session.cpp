@@ -71,10 +71,9 @@ Generated ChatSession::run(const std::vector<int32_t>& prompt, const ReplyOption
   // What the sequence holds already is a prefix; the last token is computed again, for its logits.
   const std::span<const int32_t> held = model_->tokens(0);
   const size_t most = std::min(held.size(), prompt.size() - 1);
-  const auto same = static_cast<int64_t>(std::mismatch(held.begin(), held.begin() + static_cast<std::ptrdiff_t>(most),
-                                                       prompt.begin())
-                                             .first -
-                                         held.begin());
+  const auto same = static_cast<int64_t>(
+      std::mismatch(held.begin(), held.begin() + static_cast<std::ptrdiff_t>(most), prompt.begin()).first -
+      held.begin());
   const int64_t start = model_->rewindable(0, same);
   model_->rewind(0, start);
   StreamDecoder decoder = tokenizer_.stream_decoder();
@@ -85,8 +84,9 @@ Generated ChatSession::run(const std::vector<int32_t>& prompt, const ReplyOption
   g.stop = o.stop;
   g.cancel = o.cancel;
   if (o.on_text) g.on_token = [&](int32_t, const std::string& text) { return text.empty() || o.on_text(text); };
-  Generated out = generate(*model_, 0, std::span(prompt).subspan(static_cast<size_t>(start)),
-                           [&](int32_t token) { return decoder.push(token); }, g);
+  Generated out = generate(
+      *model_, 0, std::span(prompt).subspan(static_cast<size_t>(start)),
+      [&](int32_t token) { return decoder.push(token); }, g);
   if (const std::string rest = decoder.finish(); !rest.empty() && out.reason != FinishReason::kStop) {
     out.text += rest;
     if (o.on_text) o.on_text(rest);

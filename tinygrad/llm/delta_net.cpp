@@ -3,8 +3,6 @@
 
 #include <cmath>
 
-#include "tinygrad/base/error.h"
-
 namespace tg::llm {
 namespace {
 
@@ -71,7 +69,8 @@ DeltaNet::Inputs DeltaNet::project(const Tensor& x) const {
   const int64_t groups = r_.groups, per_group = r_.heads / groups, value = per_group * value_dim_;
   if (qkvz_.defined()) {
     // By group: its query, key, values and gates.
-    const Tensors parts = qkvz_(x).unflatten(-1, {groups, 2 * key_dim_ + 2 * value}).split({key_dim_, key_dim_, value, value}, -1);
+    const Tensors parts =
+        qkvz_(x).unflatten(-1, {groups, 2 * key_dim_ + 2 * value}).split({key_dim_, key_dim_, value, value}, -1);
     in.qkv = Tensor::cat({parts[0].flatten(-2), parts[1].flatten(-2), parts[2].flatten(-2)}, -1);
     in.gate = parts[3].flatten(-2);
   } else {

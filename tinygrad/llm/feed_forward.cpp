@@ -1,9 +1,8 @@
 /// \file Dense networks and mixtures of experts.
 #include "tinygrad/llm/feed_forward.h"
 
+#include <algorithm>
 #include <limits>
-
-#include "tinygrad/base/error.h"
 
 namespace tg::llm {
 

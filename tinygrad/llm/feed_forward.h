@@ -40,7 +40,7 @@ class ExpertNetwork {
   ExpertConfig config_;
   Activation activation_;
   Projection router_;
-  Tensor selection_bias_;        ///< added to scores for choosing only; may be undefined
+  Tensor selection_bias_;          ///< added to scores for choosing only; may be undefined
   PackedMatrix gate_, up_, down_;  ///< (experts, out, in)
   std::optional<DenseNetwork> shared_;
   Tensor shared_gate_;  ///< (dim), or undefined

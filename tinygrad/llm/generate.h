@@ -40,12 +40,12 @@ class StopStrings {
 struct GenerateOptions {
   int64_t max_tokens = -1;  ///< of the reply; -1: until the context is full
   SamplingOptions sampling = {};
-  std::vector<int32_t> stop_tokens = {};   ///< end the reply and are not part of it
-  std::vector<std::string> stop = {};      ///< strings that end the reply and are not part of it
-  bool shift_context = false;              ///< a full context forgets its older half instead of ending the reply
-  int64_t keep = 0;                        ///< first tokens that a shift does not forget
-  int64_t logprobs = -1;                   ///< -1: none; n: of the token and of the n most likely ones
-  std::function<TokenMask()> mask = {};    ///< asked before each draw: what may come next
+  std::vector<int32_t> stop_tokens = {};  ///< end the reply and are not part of it
+  std::vector<std::string> stop = {};     ///< strings that end the reply and are not part of it
+  bool shift_context = false;             ///< a full context forgets its older half instead of ending the reply
+  int64_t keep = 0;                       ///< first tokens that a shift does not forget
+  int64_t logprobs = -1;                  ///< -1: none; n: of the token and of the n most likely ones
+  std::function<TokenMask()> mask = {};   ///< asked before each draw: what may come next
   /// Called for each token with the text that became certain (may be empty); false cancels.
   std::function<bool(int32_t token, const std::string& text)> on_token = {};
   const std::atomic<bool>* cancel = nullptr;  ///< looked at between tokens
@@ -55,7 +55,7 @@ struct Generated {
   std::vector<int32_t> tokens;  ///< without the stop token
   std::string text;
   FinishReason reason = FinishReason::kStop;
-  std::vector<TokenProbability> logprobs;                    ///< of tokens, when asked for
+  std::vector<TokenProbability> logprobs;                   ///< of tokens, when asked for
   std::vector<std::vector<TokenProbability>> top_logprobs;  ///< most likely ones at each token
   double prefill_seconds = 0, decode_seconds = 0;
   int64_t prefill_tokens = 0;  ///< of the prompt that were computed, not taken from the cache

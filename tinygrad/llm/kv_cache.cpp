@@ -19,7 +19,8 @@ UOp store_rows(const UOps& p, bool transposed) {
   const Shape rows = shape_of(p[1]);
   UOp b = UOp::range(rows[0].value(), 0), t = UOp::range(rows[1].value(), 1), h = UOp::range(rows[2].value(), 2),
       d = UOp::range(rows[3].value(), 3);
-  UOp position = p[2].index({b, t}).load().cast(dtypes::weakint), sequence = p[3].index({b}).load().cast(dtypes::weakint);
+  UOp position = p[2].index({b, t}).load().cast(dtypes::weakint),
+      sequence = p[3].index({b}).load().cast(dtypes::weakint);
   const UOp size = UOp::constant(kCacheBlock);
   const UOp capacity = UOp::constant(shape_of(p[0])[2].value() * kCacheBlock);
   position = position.valid(position.lt(capacity));

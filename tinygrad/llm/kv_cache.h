@@ -7,12 +7,13 @@
 
 namespace tg::llm {
 
-/// How many positions lie side by side: what is attended to is filled up to a multiple of this.
+/// How many adjacent positions a block holds: what is attended to is filled up to a multiple of this.
 inline constexpr int64_t kCacheBlock = 32;
 
 /// Which rows a step computes: `time` tokens for each of `batch` sequences.
 struct StepRows {
-  Tensor positions;  ///< int32 (batch, time): of the token in its sequence; `capacity` or more: no token, nothing is kept
+  Tensor
+      positions;  ///< int32 (batch, time): of the token in its sequence; `capacity` or more: no token, nothing is kept
   Tensor sequences;  ///< int32 (batch): slots of the cache
   SInt blocks;       ///< how many blocks of positions the sequences fill, this step's tokens included
 };
@@ -40,8 +41,6 @@ class KeyValueCache {
   [[nodiscard]] Filled write(const StepRows& rows, const Tensor& keys, const Tensor& values) const;
 
   const Sizes& sizes() const { return sizes_; }
-  const Tensor& key_storage() const { return keys_; }
-  const Tensor& value_storage() const { return values_; }  ///< undefined without values
   int64_t bytes() const;
   /// Copies the first `blocks` blocks of a sequence to another one, at once.
   void copy(int64_t from, int64_t to, int64_t blocks);

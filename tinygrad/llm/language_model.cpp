@@ -15,7 +15,7 @@
 namespace tg::llm {
 namespace {
 
-constexpr int64_t kDefaultContext = 4096;   // of models that were trained for more
+constexpr int64_t kDefaultContext = 4096;  // of models that were trained for more
 constexpr int64_t kMaxSequences = 1024;
 constexpr int64_t kShortChunk = 32, kLongChunk = 256;  // tokens of a prompt computed at once
 
@@ -50,7 +50,7 @@ Layer::Layer(const Weights& w, int64_t number, const RopeTables& ropes, const Ca
   // Layers without any weight of a norm have norms without weights.
   if (!before_mixer_ && !after_mixer_) before_mixer_ = Norm{c.norm, c.norm_eps, {}, {}};
   if (!before_network_ && !after_network_ && !c.parallel_blocks) before_network_ = Norm{c.norm, c.norm_eps, {}, {}};
-  mixer_ = layer.recurrent           ? make_delta_net(w, p, cache.sequences)
+  mixer_ = layer.recurrent         ? make_delta_net(w, p, cache.sequences)
            : c.latent.kv_rank != 0 ? make_latent_attention(w, p, layer, ropes, cache)
                                    : make_attention(w, p, layer, ropes, cache);
   if (layer.experts) experts_.emplace(w, p);
@@ -109,7 +109,8 @@ class Decoder : public LanguageModel {
   const std::vector<int32_t>& sequence(int64_t s) const;
   void check_tokens(int64_t s, std::span<const int32_t> tokens, const char* op) const;
   int64_t chunk_for(int64_t left) const;
-  void append(int64_t s, std::span<const int32_t> tokens, StepResult last_result, const std::function<void(int64_t)>& seen);
+  void append(int64_t s, std::span<const int32_t> tokens, StepResult last_result,
+              const std::function<void(int64_t)>& seen);
   Tensor forward(const StepShape& shape, const Tensor& tokens, const StepContext& step) const;
   void run(const StepShape& shape, const StepInput& in, int64_t filled);
   std::span<const float> logits() const { return logits_.data<float>(); }
@@ -187,7 +188,8 @@ int64_t Decoder::cache_bytes() const {
 }
 
 const std::vector<int32_t>& Decoder::sequence(int64_t s) const {
-  TG_CHECK(ValueError, s >= 0 && s < max_sequences(), "[llm] got sequence ", s, ", expected 0 to ", max_sequences() - 1);
+  TG_CHECK(ValueError, s >= 0 && s < max_sequences(), "[llm] got sequence ", s, ", expected 0 to ",
+           max_sequences() - 1);
   return sequences_[static_cast<size_t>(s)];
 }
 

@@ -2,7 +2,7 @@
 ///
 /// Several sequences live side by side, each with a position of its own: `prefill` appends tokens to one of them,
 /// `decode` one token to each of several, all in one batch. Both give logits of the next token. Who is served when is
-/// the caller's business (llm/engine.h).
+/// the caller's business.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -21,11 +21,11 @@ class GgufFile;
 namespace tg::llm {
 
 struct ModelOptions {
-  int64_t max_context = 0;    ///< tokens a sequence can hold; 0: what the model was trained for, at most 4096
-  int64_t max_sequences = 1;  ///< sequences the cache has room for
+  int64_t max_context = 0;              ///< tokens a sequence can hold; 0: what the model was trained for, at most 4096
+  int64_t max_sequences = 1;            ///< sequences the cache has room for
   DType cache_dtype = dtypes::float16;  ///< of keys and values: float16 or float32
-  int64_t prefill_chunk = 0;  ///< tokens of a prompt computed at once; 0: chosen by the length of the prompt
-  std::string device = {};    ///< empty: the default device
+  int64_t prefill_chunk = 0;            ///< tokens of a prompt computed at once; 0: chosen by the length of the prompt
+  std::string device = {};              ///< empty: the default device
 };
 
 /// One token for one sequence.

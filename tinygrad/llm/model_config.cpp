@@ -29,8 +29,8 @@ struct Architecture {
   bool divides_logits = false;  ///< logit_scale is a divisor
   bool query_gate = false;
   double attention_softcap = 0, logit_softcap = 0;
-  double local_rope_base = 0;  ///< of layers with a window; 0: that of the others
-  int64_t rope_free_every = 0;  ///< every n-th layer has no rotary positions
+  double local_rope_base = 0;       ///< of layers with a window; 0: that of the others
+  int64_t rope_free_every = 0;      ///< every n-th layer has no rotary positions
   int64_t narrow_scale_blocks = 0;  ///< with so many blocks scores are scaled by sqrt(heads / dim)
 };
 
@@ -94,7 +94,8 @@ constexpr Architecture kArchitectures[] = {
 /// Metadata of one architecture: keys without their prefix.
 class Keys {
  public:
-  Keys(const Metadata& metadata, std::string_view architecture) : metadata_(metadata), prefix_(str(architecture, ".")) {}
+  Keys(const Metadata& metadata, std::string_view architecture)
+      : metadata_(metadata), prefix_(str(architecture, ".")) {}
   std::string name(std::string_view key) const { return prefix_ + std::string(key); }
   bool has(std::string_view key) const { return metadata_.contains(name(key)); }
   int64_t integer(std::string_view key, int64_t least, int64_t most) const {
@@ -146,7 +147,8 @@ void read_rope_scaling(const Keys& k, RopeConfig& rope) {
   if (kind == "yarn") rope.scaling = RopeScaling::kYarn;
   else if (kind == "longrope") rope.scaling = RopeScaling::kLongRope;
   else if (kind == "linear" || (kind.empty() && rope.factor != 1)) rope.scaling = RopeScaling::kLinear;
-  else if (!kind.empty() && kind != "none") k.fail("rope.scaling.type", str("is '", kind, "', expected none, linear, yarn or longrope"));
+  else if (!kind.empty() && kind != "none")
+    k.fail("rope.scaling.type", str("is '", kind, "', expected none, linear, yarn or longrope"));
   rope.yarn_extrapolation = k.real_or("rope.scaling.yarn_ext_factor", 1, 0, 1);
   rope.yarn_beta_fast = k.real_or("rope.scaling.yarn_beta_fast", 32, 1e-3, kMostScale);
   rope.yarn_beta_slow = k.real_or("rope.scaling.yarn_beta_slow", 1, 1e-3, kMostScale);
@@ -184,7 +186,8 @@ void read_heads(const Keys& k, ModelConfig& c) {
     most = std::max(most, heads[i]);
     const bool fits = heads[i] > 0 && kv[i] > 0 && heads[i] % kv[i] == 0;
     if (!fits && kv[i] != 0)
-      k.fail("attention.head_count_kv", str("is ", kv[i], " in layer ", i, ", expected a divisor of ", heads[i], " heads"));
+      k.fail("attention.head_count_kv",
+             str("is ", kv[i], " in layer ", i, ", expected a divisor of ", heads[i], " heads"));
   }
   if (most == 0) k.fail("attention.head_count", "is 0 in every layer");
   c.head_dim = k.integer_or("attention.key_length", c.dim / most, 1, kMaxDim);
@@ -201,7 +204,8 @@ void read_windows(const Keys& k, const Architecture& a, ModelConfig& c) {
   const int64_t size = k.integer_or("attention.sliding_window", 0, 0, kMaxTrainedContext);
   if (size == 0 || a.windows == WindowPattern::kNone) return;
   std::vector<int64_t> stated;
-  if (k.has("attention.sliding_window_pattern")) stated = k.per_layer("attention.sliding_window_pattern", 1, 0, kMaxBlocks);
+  if (k.has("attention.sliding_window_pattern"))
+    stated = k.per_layer("attention.sliding_window_pattern", 1, 0, kMaxBlocks);
   const bool by_layer = static_cast<int64_t>(stated.size()) >= c.blocks() && c.blocks() > 1;
   const int64_t period = a.windows == WindowPattern::kAlternate     ? 2
                          : a.windows == WindowPattern::kFiveOfSix   ? 6
@@ -280,19 +284,14 @@ const Architecture& architecture_of(const Metadata& m) {
   if (found != std::end(kArchitectures)) return *found;
   std::string known;
   for (const Architecture& a : kArchitectures) known += str(known.empty() ? "" : ", ", a.name);
-  throw FormatError(str("[gguf] ", m.file(), ": general.architecture is '", name.substr(0, 64), "', expected one of ", known));
+  throw FormatError(
+      str("[gguf] ", m.file(), ": general.architecture is '", name.substr(0, 64), "', expected one of ", known));
 }
 
 }  // namespace
 
 bool ModelConfig::has_recurrent_layer() const {
   return std::any_of(layers.begin(), layers.end(), [](const LayerConfig& l) { return l.recurrent; });
-}
-
-std::vector<std::string_view> known_architectures() {
-  std::vector<std::string_view> out;
-  for (const Architecture& a : kArchitectures) out.push_back(a.name);
-  return out;
 }
 
 ModelConfig read_model_config(const io::GgufFile& file) {
@@ -305,11 +304,13 @@ ModelConfig read_model_config(const io::GgufFile& file) {
   c.dim = k.integer("embedding_length", 1, kMaxDim);
   c.trained_context = k.integer("context_length", 1, kMaxTrainedContext);
   // Blocks that predict further tokens come last and are not used.
-  const int64_t blocks = k.integer("block_count", 1, kMaxBlocks), extra = k.integer_or("nextn_predict_layers", 0, 0, blocks - 1);
+  const int64_t blocks = k.integer("block_count", 1, kMaxBlocks),
+                extra = k.integer_or("nextn_predict_layers", 0, 0, blocks - 1);
   c.layers.resize(static_cast<size_t>(blocks - extra));
   const io::GgufTensor* embeddings = file.find("token_embd.weight");
-  TG_CHECK(FormatError, embeddings && embeddings->shape.size() == 2 && embeddings->shape[1] == c.dim &&
-                            embeddings->shape[0] >= 1 && embeddings->shape[0] <= kMaxVocabulary,
+  TG_CHECK(FormatError,
+           embeddings && embeddings->shape.size() == 2 && embeddings->shape[1] == c.dim && embeddings->shape[0] >= 1 &&
+               embeddings->shape[0] <= kMaxVocabulary,
            "[gguf] ", m.file(), ": token_embd.weight is missing or is no matrix of rows of ", c.dim, " values");
   c.vocab_size = embeddings->shape[0];
   c.norm = a.norm;

@@ -16,7 +16,7 @@ namespace tg::llm {
 
 // Limits of hyperparameters: a file that exceeds one is refused before anything is allocated.
 inline constexpr int64_t kMaxBlocks = 1024;
-inline constexpr int64_t kMaxDim = int64_t{1} << 20;      ///< of embeddings, heads and hidden layers
+inline constexpr int64_t kMaxDim = int64_t{1} << 20;  ///< of embeddings, heads and hidden layers
 inline constexpr int64_t kMaxHeads = int64_t{1} << 14;
 inline constexpr int64_t kMaxVocabulary = int64_t{1} << 24;
 inline constexpr int64_t kMaxTrainedContext = int64_t{1} << 27;
@@ -77,8 +77,8 @@ struct RecurrentConfig {
 
 struct LayerConfig {
   int64_t heads = 0, kv_heads = 0;
-  int64_t hidden_dim = 0;   ///< of a dense feed-forward network
-  int64_t window = 0;       ///< how many tokens a query sees, itself included; 0: all before it
+  int64_t hidden_dim = 0;  ///< of a dense feed-forward network
+  int64_t window = 0;      ///< how many tokens a query sees, itself included; 0: all before it
   bool rope = true;
   bool local_rope = false;  ///< turned as `rope_local` says
   bool recurrent = false;
@@ -94,10 +94,10 @@ struct ModelConfig {
   double norm_eps = 1e-5;
   Activation activation = Activation::kSilu;
   RopeConfig rope, rope_local;
-  bool learned_positions = false;  ///< position_embd
-  bool parallel_blocks = false;    ///< attention and feed-forward network read the same input
-  bool post_norm_is_ffn_norm = false;  ///< post_attention_norm is the norm before the feed-forward network
-  double attention_scale = 0;          ///< of scores; 0: 1 / sqrt(head_dim)
+  bool learned_positions = false;                   ///< position_embd
+  bool parallel_blocks = false;                     ///< attention and feed-forward network read the same input
+  bool post_norm_is_ffn_norm = false;               ///< post_attention_norm is the norm before the feed-forward network
+  double attention_scale = 0;                       ///< of scores; 0: 1 / sqrt(head_dim)
   double attention_softcap = 0, logit_softcap = 0;  ///< c: x -> c tanh(x / c); 0: none
   double clamp_qkv = 0;                             ///< bound of queries, keys and values; 0: none
   double embedding_scale = 1, residual_scale = 1, logit_scale = 1;
@@ -113,7 +113,5 @@ struct ModelConfig {
 /// Reads the hyperparameters of a file. FormatError that names the key for one that is missing, out of range or at odds
 /// with others, and for an architecture that is not in the table.
 ModelConfig read_model_config(const io::GgufFile& file);
-/// Names of the architectures `read_model_config` knows, in alphabetical order.
-std::vector<std::string_view> known_architectures();
 
 }  // namespace tg::llm

