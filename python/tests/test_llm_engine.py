@@ -284,7 +284,8 @@ MODELS = {
   "smollm3": lambda: Model("smollm3", layers=4).norms().attention().network(),
   "command-r": lambda: (layer_norm_model("command-r", logit_scale=0.25).norm("blk.attn_norm").norm("output_norm")
                          .attention().network()),
-  "glm4moe": lambda: (Model("glm4moe").norm("blk.attn_norm").norm("blk.post_attention_norm").norm("output_norm").attention()
+  "glm4moe": lambda: (Model("glm4moe").norm("blk.attn_norm").norm("blk.post_attention_norm").norm("output_norm")
+                    .attention()
                        .experts(shared=32).each("exp_probs_b.bias", 6).set(expert_gating_func=2)),
 }
 
