@@ -22,6 +22,8 @@ NB_MODULE(_core, m) {
   bind_llm_bert(m);
   bind_files(m);
   bind_jit(m);
+  bind_language_model(m);
+  bind_chat_session(m);
   bind_call_site(m);
   bind_argument_errors(m);
 }

@@ -43,10 +43,12 @@ fs::path place_of(const std::string& url, const FetchOptions& o) {
 }
 }  // namespace
 
+constexpr double kTransferSeconds = 1800, kLongTransferSeconds = 7 * 86400.0;
+
 fs::path downloads_dir() { return fs::path(cache_dir()) / "downloads"; }
 
 std::string transfer(const std::string& url, const fs::path& to, uint64_t max_bytes,
-                     const std::vector<std::pair<std::string, std::string>>& headers) {
+                     const std::vector<std::pair<std::string, std::string>>& headers, bool resume) {
   if (url.starts_with(kFile)) {
     std::error_code failed;
     fs::copy_file(url.substr(kFile.size()), to, fs::copy_options::overwrite_existing, failed);
@@ -60,8 +62,10 @@ std::string transfer(const std::string& url, const fs::path& to, uint64_t max_by
                                       "-o",   to.string()}
            : std::vector<std::string>{"wget", "-q", "--timeout=15", "--tries=3", "-O", to.string()};
   for (auto& [key, value] : headers) command.insert(command.end(), {curl ? "-H" : "--header", key + ": " + value});
+  if (resume && curl) command.insert(command.end(), {"-C", "-"});
+  if (resume && !curl) command.emplace_back("-c");
   command.insert(command.end(), {"--", url});
-  const ProcessResult r = run_process(command, {.timeout_s = 1800});
+  const ProcessResult r = run_process(command, {.timeout_s = resume ? kLongTransferSeconds : kTransferSeconds});
   if (r.ok()) return "";
   return str(command[0], " ended with ", r.exit_code, r.err.empty() ? "" : ": " + r.err.substr(0, r.err.find('\n')));
 }

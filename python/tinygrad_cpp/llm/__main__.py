@@ -1,0 +1,127 @@
+"""python -m tinygrad_cpp.llm: talk to a language model, complete a text, or measure the speed of both."""
+from __future__ import annotations
+import argparse, json, secrets, sys, time
+from .. import _core
+
+
+def parse(args: list[str] | None = None) -> argparse.Namespace:
+  p = argparse.ArgumentParser(prog="python -m tinygrad_cpp.llm", description=__doc__)
+  p.add_argument("-m", "--model", default="smollm2:135m", help="a GGUF file, its address, or a name (see --list)")
+  p.add_argument("--list", action="store_true", help="show the models known by name")
+  p.add_argument("-p", "--prompt", help="answer this and end")
+  p.add_argument("--raw", action="store_true", help="continue --prompt as it is, without the chat template")
+  p.add_argument("-s", "--system", help="system message")
+  p.add_argument("-c", "--context", "--max_context", type=int, default=0,
+                 help="tokens of a conversation; 0: the model's own, at most 4096")
+  p.add_argument("-n", "--max-tokens", type=int, default=-1, help="tokens of a reply; -1: until the context is full")
+  p.add_argument("--stop", action="append", default=[], help="a text that ends a reply (several times for several)")
+  p.add_argument("--cache", choices=("float16", "float32"), default="float16", help="type of keys and values in memory")
+  p.add_argument("--device", default="")
+  for name, kind, value in (("temperature", float, 0.8), ("top-k", int, 40), ("top-p", float, 0.95), ("min-p", float, 0.05),
+                            ("repetition-penalty", float, 1.0), ("frequency-penalty", float, 0.0),
+                            ("presence-penalty", float, 0.0), ("penalty-window", int, 64), ("seed", int, None)):
+    p.add_argument("--" + name, type=kind, default=value)
+  p.add_argument("--benchmark", nargs="?", type=int, const=128, metavar="COUNT",
+                 help="measure loading, prefill and COUNT steps of decode")
+  p.add_argument("--json", action="store_true", help="the figures of --benchmark as JSON")
+  return p.parse_args(args)
+
+
+def show(text: str) -> bool:
+  print(text, end="", flush=True)
+  return True
+
+
+def answer(args: argparse.Namespace, chat: _core.ChatSession, text: str, raw: bool) -> None:
+  """Prints a reply as it is made. Ctrl-C ends it."""
+  make = chat.complete if raw else chat.reply
+  seed = secrets.randbits(62) if args.seed is None else args.seed
+  try:
+    out = make(
+  text,
+  max_tokens=args.max_tokens,
+  temperature=args.temperature,
+  top_k=args.top_k,
+  top_p=args.top_p,
+  min_p=args.min_p,
+  repetition_penalty=args.repetition_penalty,
+  frequency_penalty=args.frequency_penalty,
+  presence_penalty=args.presence_penalty,
+  penalty_window=args.penalty_window,
+  seed=seed,
+  stop=args.stop,
+   on_text=show)
+  except KeyboardInterrupt:
+    print()
+    print("[interrupted]", file=sys.stderr)
+    return
+  print()
+  if out["finish_reason"] == "context": print("[the context is full: the reply ends here]", file=sys.stderr)
+  if chat.forgotten: print(f"[the context is full: the first {chat.forgotten} messages were left out]", file=sys.stderr)
+
+
+def talk(args: argparse.Namespace, chat: _core.ChatSession) -> None:
+  while True:
+    try: line = input("> " if sys.stdin.isatty() else "")
+    except (EOFError, KeyboardInterrupt): return
+    if line in ("/exit", "/quit"): return
+    if line == "/clear": chat.clear()
+    elif line.startswith("/system "):
+      chat.set_system(line[8:])
+      chat.clear()
+    elif line.startswith("/"): print("/clear forgets the conversation, /system TEXT sets the system message, /exit ends")
+    elif line:
+      try: answer(args, chat, line, raw=False)
+      except ValueError as e: print(e, file=sys.stderr)
+
+
+def median(values: list[float]) -> float: return sorted(values)[len(values) // 2]
+
+
+def benchmark(args: argparse.Namespace) -> None:
+  start = time.perf_counter()
+  model = _core.ChatSession.open(_core.llm_find_model(args.model), args.context, args.cache, args.device).model
+  load = time.perf_counter() - start
+  tokens, prefills, steps = [
+  (i * 7919 + 13) %
+  model.vocab_size for i in range(
+    min(
+      512, model.max_context // 2))], [], []
+  for _ in range(6):
+    model.rewind(0, 0)
+    start = time.perf_counter()
+    model.prefill(0, tokens)
+    prefills.append(time.perf_counter() - start)
+  for i in range(args.benchmark):
+    start = time.perf_counter()
+    model.decode([(0, i % model.vocab_size)])
+    steps.append(time.perf_counter() - start)
+  out = {"load_s": load, "prefill_tok_s": len(tokens) /
+  median(prefills[3:]), "decode_tok_s": 1 /
+   median(steps[3:] or steps)}
+  if args.json: print(json.dumps(out))
+  else: print(", ".join(f"{name} {value:.3g}" for name, value in out.items()))
+
+
+def main(args: list[str] | None = None) -> None:
+  a = parse(args)
+  if a.list:
+    for name, url in _core.llm_known_models(): print(f"{name:14} {url}")
+    return
+  if a.benchmark is not None: return benchmark(a)
+  chat = _core.ChatSession.open(
+  _core.llm_find_model(
+    a.model,
+    lambda line: print(
+      line,
+      file=sys.stderr)),
+      a.context,
+      a.cache,
+       a.device)
+  if a.system: chat.set_system(a.system)
+  if a.prompt is not None: answer(a, chat, a.prompt, raw=a.raw or not chat.can_chat)
+  elif not chat.can_chat: sys.exit(f"{a.model} has no chat template: use --prompt to continue a text")
+  else: talk(a, chat)
+
+
+if __name__ == "__main__": main()

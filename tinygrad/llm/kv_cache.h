@@ -1,0 +1,53 @@
+/// \file KeyValueCache: keys and values of one layer for several sequences, at positions that kernels are told.
+#pragma once
+#include <cstdint>
+
+#include "tinygrad/tensor/tensor.h"
+#include "tinygrad/tensor/variable.h"
+
+namespace tg::llm {
+
+/// How many adjacent positions a block holds: what is attended to is filled up to a multiple of this.
+inline constexpr int64_t kCacheBlock = 32;
+
+/// Which rows a step computes: `time` tokens for each of `batch` sequences.
+struct StepRows {
+  Tensor
+      positions;  ///< int32 (batch, time): of the token in its sequence; `capacity` or more: no token, nothing is kept
+  Tensor sequences;  ///< int32 (batch): slots of the cache
+  SInt blocks;       ///< how many blocks of positions the sequences fill, this step's tokens included
+};
+
+/// Zeroed memory that takes room when it is touched (CPU), or at once (other devices).
+Tensor zeroed(const Shape& shape, DType dtype, const std::string& device);
+
+/// Storage (sequences, heads, blocks, ...), blocks of kCacheBlock positions: keys (..., head_dim, kCacheBlock), so that
+/// scores of adjacent positions are computed side by side, values (..., kCacheBlock, value_dim).
+class KeyValueCache {
+ public:
+  struct Sizes {
+    int64_t sequences = 1, heads = 1, blocks = 1, head_dim = 1, value_dim = 1;  ///< value_dim 0: keys only
+  };
+  KeyValueCache(const Sizes& sizes, DType dtype, const std::string& device);
+
+  /// The filled blocks of the step's sequences.
+  struct Filled {
+    Tensor keys;    ///< (batch, heads, blocks, head_dim, kCacheBlock)
+    Tensor values;  ///< (batch, heads, blocks, kCacheBlock, value_dim); undefined without values
+  };
+  /// Writes keys (batch, time, heads, head_dim) and values (batch, time, heads, value_dim) at their positions, as part
+  /// of the step that is being built, and returns what its queries can see. What is returned must be used: the writes
+  /// belong to it.
+  [[nodiscard]] Filled write(const StepRows& rows, const Tensor& keys, const Tensor& values) const;
+
+  const Sizes& sizes() const { return sizes_; }
+  int64_t bytes() const;
+  /// Copies the first `blocks` blocks of a sequence to another one, at once.
+  void copy(int64_t from, int64_t to, int64_t blocks);
+
+ private:
+  Sizes sizes_;
+  Tensor keys_, values_;
+};
+
+}  // namespace tg::llm

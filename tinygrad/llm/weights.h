@@ -1,0 +1,72 @@
+/// \file Weights of a model by name, with the shapes its configuration asks for, and the small layers made of them.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tinygrad/io/gguf.h"
+#include "tinygrad/llm/model_config.h"
+#include "tinygrad/tensor/tensor.h"
+
+namespace tg::llm {
+
+/// A matrix (rows, columns), or several, whose packed blocks stay packed: rows are selected before they are unpacked.
+struct PackedMatrix {
+  Tensor blocks;  ///< uint8 (..., blocks of a row, bytes of a block), or values of a native type
+  io::GgmlType type = io::GgmlType::kF32;
+  Shape shape;  ///< of the values
+
+  bool defined() const { return blocks.defined(); }
+  Tensor values() const;                     ///< all values, float32
+  Tensor rows(const Tensor& indices) const;  ///< values of the entries of axis 0 that integers name, float32
+};
+
+/// x @ weight^T + bias.
+struct Projection {
+  PackedMatrix weight;  ///< (out, in)
+  Tensor bias;          ///< (out), or undefined
+  bool defined() const { return weight.defined(); }
+  int64_t outputs() const { return weight.shape[0].value(); }
+  Tensor operator()(const Tensor& x) const;
+};
+
+/// Normalizes the last axis.
+struct Norm {
+  NormKind kind = NormKind::kRms;
+  double eps = 1e-5;
+  Tensor weight, bias;  ///< may be undefined
+  Tensor operator()(const Tensor& x) const;
+};
+
+/// Tensors of a file, on a device. Every function throws FormatError for a tensor whose shape is not the one asked for;
+/// those without `find_` also for one that is missing.
+class Weights {
+ public:
+  Weights(const io::GgufFile& file, const ModelConfig& config, std::string device)
+      : file_(file), config_(config), device_(std::move(device)) {}
+
+  bool has(const std::string& name) const { return file_.contains(name); }
+  /// The sizes of a tensor; empty: there is none.
+  std::vector<int64_t> shape(const std::string& name) const;
+  PackedMatrix matrix(const std::string& name, const Shape& shape) const;
+  Tensor vector(const std::string& name, int64_t size) const;        ///< float32
+  Tensor find_vector(const std::string& name, int64_t size) const;   ///< undefined when there is none
+  Tensor values(const std::string& name, const Shape& shape) const;  ///< float32
+  /// `name`.weight (out, in) with `name`.bias where there is one.
+  Projection projection(const std::string& name, int64_t out, int64_t in) const;
+  Projection find_projection(const std::string& name, int64_t out, int64_t in) const;
+  /// `name`.weight with `name`.bias where there is one, of the model's kind.
+  Norm norm(const std::string& name, int64_t size) const;
+  std::optional<Norm> find_norm(const std::string& name, int64_t size) const;
+
+  const ModelConfig& config() const { return config_; }
+  const std::string& device() const { return device_; }
+
+ private:
+  const io::GgufTensor& checked(const std::string& name, const Shape& shape) const;
+  const io::GgufFile& file_;
+  const ModelConfig& config_;
+  std::string device_;
+};
+
+}  // namespace tg::llm
