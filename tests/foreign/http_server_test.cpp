@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <random>
 #include <thread>
 
@@ -398,6 +399,35 @@ TEST(HttpStop, AnswersUnderWayAreFinished) {
   EXPECT_EQ(busy.read().body, "begun ended");
   EXPECT_TRUE(server.wait_for(5));
   EXPECT_FALSE(Client(server.port()).connected());
+}
+
+TEST(HttpStop, SignalsStop) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    HttpOptions o = quick();
+    o.stop_on_signals = true;
+    HttpServer server(o, echo);
+    EXPECT_EQ(Client(server.port()).request(get("/")).status, 200);
+    std::raise(signal);
+    EXPECT_TRUE(server.wait_for(10));
+  }
+  std::shared_ptr<HttpReply> kept;
+  std::mutex mutex;
+  HttpOptions o = quick();
+  o.stop_on_signals = true;
+  o.limits.drain_s = 60;
+  HttpServer server(o, [&](const HttpRequest&, std::shared_ptr<HttpReply> reply) {
+    const std::lock_guard lock(mutex);
+    kept = std::move(reply);
+  });
+  Client c(server.port());
+  c.send(get("/"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  std::raise(SIGTERM);
+  EXPECT_FALSE(server.wait_for(0.2)) << "an answer is under way";
+  std::raise(SIGTERM);  // at once
+  EXPECT_TRUE(server.wait_for(10));
+  const std::lock_guard lock(mutex);
+  kept.reset();
 }
 
 TEST(HttpStop, DoesNotWaitForever) {

@@ -673,7 +673,7 @@ void HttpServer::Impl::wait_for_signal() {
     if (cancelled) return;
     if (stopping) return stop_now();
     begin_stop();
-    wait_for_signal();
+    if (!connections.empty()) wait_for_signal();
   });
 }
 
