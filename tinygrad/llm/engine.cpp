@@ -4,7 +4,7 @@
 #include <chrono>
 #include <optional>
 
-#include "tinygrad/base/stop.h"
+#include "tinygrad/base/cancellation.h"
 #include "tinygrad/llm/json_constraint.h"
 
 namespace tg::llm {
