@@ -24,6 +24,7 @@ constexpr Command kCommands[] = {
     {"llm", "Talk to a language model", define_llm},
     {"mnist", "Train a convolutional network on MNIST", define_mnist},
     {"replay-compare", "Compare the kernels of two recorded runs", define_replay_compare},
+    {"serve", "Serve a language model over HTTP, as OpenAI's API", define_serve},
 };
 
 /// CLI11 would only report that a command is missing.

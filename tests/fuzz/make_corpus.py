@@ -578,3 +578,45 @@ put("torch", "bad_from_type_of_itself", torch_zip(
   b"ctorch._tensor\n_rebuild_from_type_v2\n(ctorch._tensor\n_rebuild_from_type_v2\nctorch\nTensor\n)}tR"))
 put("torch", "bad_latin1", torch_zip(b"c_codecs\nencode\n" + text("\u20ac") + text("latin1") + b"\x86R"))
 put("torch", "bad_codec", torch_zip(b"c_codecs\nencode\n" + text("x") + text("rot13") + b"\x86R"))
+
+# ---- http ----
+HOST = b"Host: localhost\r\n"
+CHUNKED = b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n"
+put("http", "good_get", b"GET /v1/models?x=1 HTTP/1.1\r\n" + HOST + b"Accept: */*\r\n\r\n")
+put("http", "good_post", b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 3\r\nConnection: close\r\n\r\nabc")
+put("http", "good_chunks", CHUNKED + b"3;a=b\r\nabc\r\nA\r\n0123456789\r\n0\r\nX: y\r\n\r\n")
+put("http", "good_old", b"GET / HTTP/1.0\r\n\r\n")
+put("http", "bad_two_lengths",
+    b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc")
+put("http", "bad_list_of_lengths", b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 3, 3\r\n\r\nabc")
+put("http", "bad_negative_length", b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: -1\r\n\r\n")
+put("http", "bad_long_body", b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 1001\r\n\r\n")
+put("http", "bad_negative_chunk", CHUNKED + b"-1\r\n")
+put("http", "bad_huge_chunk", CHUNKED + b"ffffffffffffffff\r\n")
+put("http", "bad_many_chunks", CHUNKED + b"100\r\n" * 1 + b"x" * 256 + b"\r\n2e9\r\n")
+put("http", "bad_extension", CHUNKED + b"1;" + b"x" * 5000)
+put("http", "bad_many_headers", b"GET / HTTP/1.1\r\n" + HOST + b"X: y\r\n" * 70 + b"\r\n")
+put("http", "bad_long_line", b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n" + HOST + b"\r\n")
+put("http", "bad_folded", b"GET / HTTP/1.1\r\n" + HOST + b"X: y\r\n z\r\n\r\n")
+put("http", "bad_bare_line_feed", b"GET / HTTP/1.1\n" + HOST + b"\n")
+put("http", "bad_no_host", b"GET / HTTP/1.1\r\n\r\n")
+put("http", "bad_tls", b"\x16\x03\x01\x02\0")
+
+# ---- bodies of the API of language models: c(hat), t(ext), e(mbedding) ----
+CHAT = b'c{"messages":[{"role":"user","content":%s}]%s}'
+put("api_request", "good_chat", CHAT % (b'"hi"', b',"n":2,"stop":["a"],"seed":-1,"logit_bias":{"5":-100}'))
+put("api_request", "good_parts", CHAT % (b'[{"type":"text","text":"hi"}]', b',"temperature":null'))
+put("api_request", "good_schema", CHAT % (
+  b'"hi"', b',"response_format":{"type":"json_schema","json_schema":{"name":"c","schema":{"type":"object"}}}'))
+put("api_request", "good_text", b't{"prompt":["a",[1,2]],"max_tokens":3,"logprobs":1}')
+put("api_request", "good_embedding", b'e{"input":["a","b"],"encoding_format":"base64"}')
+put("api_request", "bad_nested", b"c" + b"[" * 20000)
+put("api_request", "bad_twice", b'c{"messages":[],"messages":[]}')
+put("api_request", "bad_utf8", CHAT % (b'"\xff"', b""))
+put("api_request", "bad_surrogate", CHAT % (b'"\\ud800"', b""))
+put("api_request", "bad_infinite", CHAT % (b'"hi"', b',"temperature":1e999'))
+put("api_request", "bad_temperature", CHAT % (b'"hi"', b',"temperature":-5'))
+put("api_request", "bad_tokens", CHAT % (b'"hi"', b',"max_tokens":4611686018427387904'))
+put("api_request", "bad_bias", CHAT % (b'"hi"', b',"logit_bias":{"300":1}'))
+put("api_request", "bad_prompt", b't{"prompt":[1,-1]}')
+put("api_request", "bad_many", b'e{"input":[' + b'"a",' * 3000 + b'"a"]}')

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fuzz/serve_targets.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/io/gguf.h"
 #include "tinygrad/io/gzip.h"
@@ -241,6 +242,8 @@ inline constexpr Target kTargets[] = {
     {"torch", torch},
     {"vocabulary", vocabulary},
     {"tokenizer_json", tokenizer_json},
+    {"http", http},
+    {"api_request", api_request},
 };
 
 }  // namespace tg::fuzz

@@ -1,0 +1,102 @@
+/// \file tg serve: a language model behind the HTTP API of OpenAI.
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+
+#include "apps/tg/command.h"
+#include "tinygrad/base/error.h"
+#include "tinygrad/base/text.h"
+#include "tinygrad/llm/load_served.h"
+#include "tinygrad/llm/model_registry.h"
+#include "tinygrad/llm/server.h"
+
+namespace tg::app {
+namespace {
+
+struct Options {
+  std::string model, host = "127.0.0.1", api_key, api_key_file;
+  std::vector<std::string> names, hosts, origins;
+  int64_t port = 8000, max_sequences = 4, context = 0, max_queue = 128;
+  llm::SamplingOptions sampling;
+  bool quiet = false, no_warm_up = false;
+};
+
+/// Reads the first line of a file: keys on a command line are seen by every user of the machine.
+std::string read_key(const std::string& file) {
+  std::ifstream in(file);
+  std::string key;
+  TG_CHECK(FileError, std::getline(in, key), "[serve] cannot read a key from ", file);
+  if (key.ends_with('\r')) key.pop_back();
+  TG_CHECK(ValueError, !key.empty(), "[serve] the first line of ", file, " is empty");
+  return key;
+}
+
+int serve(Options o) {
+  if (!o.api_key_file.empty()) o.api_key = read_key(o.api_key_file);
+  llm::ServeOptions options;
+  options.http.address = o.host;
+  options.http.port = static_cast<uint16_t>(o.port);
+  options.http.api_key = o.api_key;
+  options.http.allowed_hosts = o.hosts;
+  options.http.allowed_origins = o.origins;
+  options.http.stop_on_signals = true;
+  if (!o.quiet)
+    options.http.log = [](std::string_view line) {
+      std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
+    };
+  options.engine.max_queue = o.max_queue;
+  options.sampling = o.sampling;
+  options.warm_up = !o.no_warm_up;
+  io::check_http_options(options.http);  // before the model is loaded, which may take minutes
+
+  const auto report = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
+  const bool folder = std::filesystem::is_directory(o.model);
+  const std::filesystem::path file = folder ? std::filesystem::path(o.model) : llm::find_model(o.model, report);
+  const auto start = std::chrono::steady_clock::now();
+  llm::ServedModel model = llm::load_served_model(file, {.max_context = o.context, .max_sequences = o.max_sequences});
+  model.aliases = o.names;
+  const std::string id = model.id;
+  llm::LlmServer server(std::move(model), std::move(options));
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  std::printf("%s is ready after %s: http://%s:%d (chat page), http://%s:%d/v1 (API); Ctrl-C stops\n", id.c_str(),
+              human_seconds(took.count()).c_str(), o.host.c_str(), server.port(), o.host.c_str(), server.port());
+  std::fflush(stdout);
+  server.wait();
+  return kOk;
+}
+
+}  // namespace
+
+std::function<int()> define_serve(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  app.add_option("-m,--model", o->model, "A GGUF file, a folder of an encoder, or a name that tg llm knows")
+      ->required();
+  app.add_option("--host", o->host, "Address to listen on; others than loopback need a key")->capture_default_str();
+  app.add_option("-p,--port", o->port, "Port; 0: any free one")->check(whole_number(0, 65535))->capture_default_str();
+  const auto* key = app.add_option("--api-key", o->api_key, "Key that clients must send");
+  app.add_option("--api-key-file", o->api_key_file, "The same, from the first line of a file")
+      ->excludes(const_cast<CLI::Option*>(key));
+  app.add_option("--max-sequences", o->max_sequences, "Requests generated at once; each has a context in memory")
+      ->check(whole_number(1, 256))
+      ->capture_default_str();
+  app.add_option("--context", o->context, "Tokens of a prompt with its reply; 0: the model's own, at most 4096")
+      ->check(whole_number(0, int64_t{1} << 27));
+  app.add_option("--max-queue", o->max_queue, "Requests that may wait; more are answered with 429")
+      ->check(whole_number(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--name", o->names, "A further name of the model in requests");
+  app.add_option("--allow-host", o->hosts, "A further name that Host headers may have");
+  app.add_option("--allow-origin", o->origins, "A site whose pages may call, such as https://example.org");
+  app.add_option("--temperature", o->sampling.temperature, "For requests that set none")
+      ->check(CLI::Range(0.0, 2.0))
+      ->capture_default_str();
+  app.add_option("--top-k", o->sampling.top_k, "For requests that set none")->check(whole_number(0, 1 << 24));
+  app.add_option("--top-p", o->sampling.top_p, "For requests that set none")->check(CLI::Range(0.0, 1.0));
+  app.add_option("--min-p", o->sampling.min_p, "For requests that set none")->check(CLI::Range(0.0, 1.0));
+  app.add_flag("--no-warm-up", o->no_warm_up, "Compile kernels with the first request");
+  app.add_flag("-q,--quiet", o->quiet, "Do not report requests on standard error");
+  return [o] { return serve(*o); };
+}
+
+}  // namespace tg::app

@@ -1,0 +1,630 @@
+/// \file The server of language models with a model that is known: every route over real sockets, and what is wrong
+/// with requests.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <concepts>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "helpers/fake_served_model.h"
+#include "helpers/http_client.h"
+#include "tinygrad/base/error.h"
+#include "tinygrad/llm/value.h"
+
+namespace tg::llm {
+namespace {
+
+using test::Client;
+using test::ClientReply;
+using test::FakeLanguageModel;
+using test::get;
+using test::post;
+
+/// A key of an object or an index of a list.
+struct Step {
+  Step(const char* key) : key(key) {}
+  template <std::integral I> Step(I index) : index(static_cast<size_t>(index)) {}
+  const char* key = nullptr;
+  size_t index = 0;
+};
+/// Returns what a path leads to.
+const Value& follow(const Value& v, const std::vector<Step>& path) {
+  const Value* here = &v;
+  for (const Step& step : path) {
+    const Value* next = step.key                    ? here->find(std::string_view(step.key))
+                        : step.index < here->size() ? &here->items()[step.index]
+                                                    : nullptr;
+    TG_CHECK(ValueError, next, "no ", step.key ? step.key : "item", " in ", here->json());
+    here = next;
+  }
+  return *here;
+}
+template <class... Path> const Value& at(const Value& v, Path... path) { return follow(v, {Step(path)...}); }
+template <class... Path> std::string text_at(const Value& v, Path... path) { return at(v, path...).as_string(); }
+
+Value json_of(const ClientReply& r) {
+  TG_CHECK(ValueError, r.complete, "no whole answer: ", r.head, r.body);
+  return Value::parse_json(r.body);
+}
+
+/// Returns the events of a stream; the last must be [DONE].
+std::vector<Value> events_of(const ClientReply& r) {
+  std::vector<Value> events;
+  std::string_view rest = r.body;
+  bool done = false;
+  while (!rest.empty()) {
+    const size_t end = rest.find("\n\n");
+    TG_CHECK(ValueError, end != std::string_view::npos && rest.starts_with("data: "), "no event: ", rest);
+    const std::string_view data = rest.substr(6, end - 6);
+    done = data == "[DONE]";
+    if (!done) events.push_back(Value::parse_json(data));
+    rest.remove_prefix(end + 2);
+  }
+  EXPECT_TRUE(done) << r.body;
+  return events;
+}
+
+ServeOptions options() {
+  ServeOptions o;
+  o.http.port = 0;
+  o.http.limits.drain_s = 1;
+  o.engine.max_queue = 64;
+  o.sampling.temperature = 0;
+  return o;
+}
+
+class Serve : public testing::Test {
+ protected:
+  Serve() {
+    model->script = [](const std::string& conversation) {
+      const size_t user = conversation.rfind("user\n");
+      std::string said = conversation.substr(user + 5);
+      said.resize(said.find('|'));
+      return "You said: " + said + ". Goodbye \xe2\x82\xac!";
+    };
+    server = std::make_unique<LlmServer>(test::served(model), options());
+  }
+  ClientReply ask(std::string_view path, std::string_view body) {
+    return Client(server->port()).request(post(path, body));
+  }
+  Value chat(std::string_view fields, std::string_view text = "hi") {
+    return json_of(ask("/v1/chat/completions", str(R"({"messages":[{"role":"user","content":")", text, "\"}]",
+                                                   fields.empty() ? "" : ",", fields, "}")));
+  }
+  /// Returns the status of a chat whose other fields these are, and checks that errors have OpenAI's shape.
+  int chat_status(std::string_view fields) {
+    return status(str(R"({"messages":[{"role":"user","content":"hi"}],)", fields, "}"));
+  }
+  int status(std::string_view body, std::string_view path = "/v1/chat/completions") {
+    const ClientReply r = ask(path, body);
+    if (r.status >= 400) {
+      const Value e = json_of(r);
+      EXPECT_FALSE(text_at(e, "error", "message").empty());
+      EXPECT_FALSE(text_at(e, "error", "type").empty());
+      EXPECT_TRUE(e.find(std::string_view("error"))->find(std::string_view("param")));
+      EXPECT_TRUE(e.find(std::string_view("error"))->find(std::string_view("code")));
+    }
+    return r.status;
+  }
+  std::string param_of(std::string_view fields) {
+    const Value error =
+        json_of(ask("/v1/chat/completions", str(R"({"messages":[{"role":"user","content":"hi"}],)", fields, "}")));
+    const Value& p = at(error, "error", "param");
+    return p.is_string() ? p.as_string() : "none";
+  }
+
+  std::shared_ptr<FakeLanguageModel> model = std::make_shared<FakeLanguageModel>(4, 1000);
+  std::unique_ptr<LlmServer> server;
+};
+
+TEST_F(Serve, Models) {
+  const Value list = json_of(Client(server->port()).request(get("/v1/models")));
+  EXPECT_EQ(text_at(list, "data", 0, "id"), "fake");
+  EXPECT_EQ(text_at(json_of(Client(server->port()).request(get("/v1/models/fake"))), "object"), "model");
+  EXPECT_EQ(Client(server->port()).request(get("/v1/models/none")).status, 404);
+  EXPECT_EQ(Client(server->port()).request(get("/v1/modelsx")).status, 404);
+}
+
+TEST_F(Serve, Chat) {
+  const Value r = chat("");
+  EXPECT_EQ(text_at(r, "object"), "chat.completion");
+  EXPECT_EQ(text_at(r, "model"), "fake");
+  EXPECT_EQ(text_at(r, "choices", 0, "message", "role"), "assistant");
+  EXPECT_EQ(text_at(r, "choices", 0, "message", "content"), "You said: hi. Goodbye \xe2\x82\xac!");
+  EXPECT_EQ(text_at(r, "choices", 0, "finish_reason"), "stop");
+  EXPECT_EQ(at(r, "usage", "prompt_tokens").as_integer(), 1 + 4 + 1 + 2 + 1 + 1 + 1 + 10);
+  EXPECT_EQ(at(r, "usage", "completion_tokens").as_integer(), 26);
+  const Value again = chat("");
+  EXPECT_EQ(at(again, "usage", "prompt_tokens_details", "cached_tokens").as_integer(), 20);
+}
+
+TEST_F(Serve, ChatStreamSaysTheSame) {
+  const ClientReply r =
+      ask("/v1/chat/completions",
+          R"({"messages":[{"role":"user","content":"hi"}],"stream":true,"stream_options":{"include_usage":true}})");
+  EXPECT_EQ(r.status, 200);
+  EXPECT_TRUE(r.header("Content-Type").starts_with("text/event-stream"));
+  const std::vector<Value> events = events_of(r);
+  EXPECT_EQ(text_at(events[0], "choices", 0, "delta", "role"), "assistant");
+  std::string text;
+  for (size_t i = 0; i + 2 < events.size(); i++) {
+    text += text_at(events[i], "choices", 0, "delta", "content");
+    EXPECT_TRUE(at(events[i], "choices", 0, "finish_reason").is_none());
+    EXPECT_EQ(text_at(events[i], "object"), "chat.completion.chunk");
+    EXPECT_EQ(text_at(events[i], "id"), text_at(events[0], "id"));
+  }
+  EXPECT_EQ(text, "You said: hi. Goodbye \xe2\x82\xac!");
+  EXPECT_EQ(text_at(events[events.size() - 2], "choices", 0, "finish_reason"), "stop");
+  EXPECT_EQ(at(events.back(), "usage", "completion_tokens").as_integer(), 26);
+  EXPECT_EQ(at(events.back(), "choices").size(), 0u);
+}
+
+TEST_F(Serve, StopStrings) {
+  EXPECT_EQ(text_at(chat(R"("stop":". Good")"), "choices", 0, "message", "content"), "You said: hi");
+  const Value r = chat(R"("stop":["zzz","aid: "])");
+  EXPECT_EQ(text_at(r, "choices", 0, "message", "content"), "You s");
+  EXPECT_EQ(text_at(r, "choices", 0, "finish_reason"), "stop");
+  const ClientReply stream =
+      ask("/v1/chat/completions", R"({"messages":[{"role":"user","content":"hi"}],"stream":true,"stop":"aid: "})");
+  std::string text;
+  for (const Value& e : events_of(stream))
+    if (const Value* c = at(e, "choices", 0, "delta").find(std::string_view("content"))) text += c->as_string();
+  EXPECT_EQ(text, "You s");
+}
+
+TEST_F(Serve, Lengths) {
+  const Value r = chat(R"("max_tokens":5)");
+  EXPECT_EQ(text_at(r, "choices", 0, "message", "content"), "You s");
+  EXPECT_EQ(text_at(r, "choices", 0, "finish_reason"), "length");
+  EXPECT_EQ(text_at(chat(R"("max_completion_tokens":3)"), "choices", 0, "message", "content"), "You");
+  // A character cut in the middle is not half of a character.
+  EXPECT_EQ(text_at(chat(R"("max_tokens":24)"), "choices", 0, "message", "content"),
+            "You said: hi. Goodbye \xef\xbf\xbd");
+}
+
+TEST_F(Serve, Choices) {
+  const Value r = chat(R"("n":3,"max_tokens":4)");
+  ASSERT_EQ(at(r, "choices").size(), 3u);
+  for (size_t i = 0; i < 3; i++) EXPECT_EQ(at(r, "choices", i, "index").as_integer(), static_cast<int64_t>(i));
+  EXPECT_EQ(at(r, "usage", "completion_tokens").as_integer(), 12);
+  EXPECT_EQ(at(r, "usage", "prompt_tokens").as_integer(), 21);
+}
+
+TEST_F(Serve, SeedsDecide) {
+  model->script = nullptr;
+  const auto sample = [&](int seed) {
+    return text_at(chat(str(R"("temperature":2,"top_k":0,"top_p":1,"min_p":0,"max_tokens":30,"seed":)", seed)),
+                   "choices", 0, "message", "content");
+  };
+  EXPECT_EQ(sample(1), sample(1));
+}
+
+TEST_F(Serve, Logprobs) {
+  const Value r = chat(R"("max_tokens":2,"logprobs":true,"top_logprobs":3)");
+  const Value& content = at(r, "choices", 0, "logprobs", "content");
+  ASSERT_EQ(content.size(), 2u);
+  EXPECT_EQ(text_at(content, 0, "token"), "Y");
+  EXPECT_EQ(at(content, 0, "bytes", 0).as_integer(), 'Y');
+  ASSERT_EQ(at(content, 0, "top_logprobs").size(), 3u);
+  EXPECT_EQ(at(content, 0, "top_logprobs", 0, "logprob").as_double(), at(content, 0, "logprob").as_double());
+  const Value c = json_of(ask("/v1/completions", R"({"prompt":"ab","max_tokens":2,"logprobs":2})"));
+  EXPECT_EQ(at(c, "choices", 0, "logprobs", "tokens").size(), 2u);
+  EXPECT_EQ(at(c, "choices", 0, "logprobs", "text_offset", 1).as_integer(), 1);
+}
+
+TEST_F(Serve, MessagesAreNoSpecialTokens) {
+  const Value plain = chat("", "a");
+  const Value attack = chat("", "<|im_end|>");
+  EXPECT_EQ(at(attack, "usage", "prompt_tokens").as_integer() - at(plain, "usage", "prompt_tokens").as_integer(), 9);
+}
+
+TEST_F(Serve, Completions) {
+  const std::vector<int32_t> prompt{'o', 'n', 'c', 'e'};
+  std::string expected;
+  for (const int32_t t : FakeLanguageModel::continuation(prompt, 6)) expected += static_cast<char>(t);
+  const Value r = json_of(ask("/v1/completions", R"({"prompt":"once","max_tokens":6})"));
+  EXPECT_EQ(text_at(r, "choices", 0, "text"), expected);
+  EXPECT_EQ(text_at(r, "object"), "text_completion");
+  EXPECT_EQ(text_at(json_of(ask("/v1/completions", R"({"prompt":[111,110,99,101],"max_tokens":6,"echo":true})")),
+                    "choices", 0, "text"),
+            "once" + expected);
+  const Value several = json_of(ask("/v1/completions", R"({"prompt":["once","x"],"max_tokens":6,"n":2})"));
+  ASSERT_EQ(at(several, "choices").size(), 4u);
+  EXPECT_EQ(text_at(several, "choices", 1, "text"), expected);
+  EXPECT_NE(text_at(several, "choices", 2, "text"), expected);
+  const ClientReply stream = ask("/v1/completions", R"({"prompt":"once","max_tokens":6,"stream":true})");
+  std::string text;
+  for (const Value& e : events_of(stream)) text += text_at(e, "choices", 0, "text");
+  EXPECT_EQ(text, expected);
+}
+
+TEST_F(Serve, JsonSchemasHold) {
+  const Value r = chat(R"("response_format":{"type":"json_schema","json_schema":{"name":"c",)"
+                       R"("schema":{"type":"object","properties":{"city":{"type":"string"},)"
+                       R"("open":{"type":"boolean"}},"required":["city","open"],)"
+                       R"("additionalProperties":false}}})");
+  const Value o = Value::parse_json(text_at(r, "choices", 0, "message", "content"));
+  EXPECT_TRUE(at(o, "city").is_string());
+  EXPECT_TRUE(at(o, "open").is_bool());
+  EXPECT_EQ(text_at(r, "choices", 0, "finish_reason"), "stop");
+  const Value any = chat(R"("response_format":{"type":"json_object"},"max_tokens":100)");
+  EXPECT_TRUE(Value::parse_json(text_at(any, "choices", 0, "message", "content")).is_dict());
+  // What cannot be enforced is refused, not ignored.
+  EXPECT_EQ(chat_status(R"("response_format":{"type":"json_schema","json_schema":{"name":"c",)"
+                        R"("schema":{"type":"object","unevaluatedProperties":false}}})"),
+            400);
+  EXPECT_EQ(chat_status(R"("response_format":{"type":"json_schema","json_schema":{"name":"c"}})"), 400);
+  EXPECT_EQ(chat_status(R"("response_format":{"type":"yaml"})"), 400);
+}
+
+constexpr const char* kTools = R"("tools":[{"type":"function","function":{"name":"weather","description":"d",)"
+                               R"("parameters":{"type":"object","properties":{"city":{"type":"string"}},)"
+                               R"("required":["city"],"additionalProperties":false}}}])";
+
+TEST_F(Serve, RequiredToolsAreCalled) {
+  const Value r = chat(str(kTools, R"(,"tool_choice":"required")"));
+  const Value& call = at(r, "choices", 0, "message", "tool_calls", 0);
+  EXPECT_EQ(text_at(call, "function", "name"), "weather");
+  EXPECT_EQ(text_at(call, "type"), "function");
+  EXPECT_FALSE(text_at(call, "id").empty());
+  EXPECT_TRUE(at(Value::parse_json(text_at(call, "function", "arguments")), "city").is_string());
+  EXPECT_EQ(text_at(r, "choices", 0, "finish_reason"), "tool_calls");
+  EXPECT_TRUE(at(r, "choices", 0, "message", "content").is_none());
+  const ClientReply stream =
+      ask("/v1/chat/completions", str(R"({"messages":[{"role":"user","content":"x"}],"stream":true,)", kTools,
+                                      R"(,"tool_choice":{"type":"function","function":{"name":"weather"}}})"));
+  const std::vector<Value> events = events_of(stream);
+  EXPECT_EQ(text_at(events.back(), "choices", 0, "delta", "tool_calls", 0, "function", "name"), "weather");
+  EXPECT_EQ(text_at(events.back(), "choices", 0, "finish_reason"), "tool_calls");
+  EXPECT_EQ(chat_status(str(kTools, R"(,"tool_choice":{"type":"function","function":{"name":"other"}})")), 400);
+  EXPECT_EQ(chat_status(R"("tool_choice":"required")"), 400);
+}
+
+TEST_F(Serve, CallsOfToolsAreFound) {
+  model->script = [](const std::string&) {
+    return R"(Let me see. <tool_call>{"name": "weather", "arguments": {"city": "Paris"}}</tool_call>)";
+  };
+  const Value r = chat(kTools);
+  EXPECT_EQ(text_at(r, "choices", 0, "message", "tool_calls", 0, "function", "name"), "weather");
+  EXPECT_EQ(text_at(r, "choices", 0, "finish_reason"), "tool_calls");
+  const Value none = chat(str(kTools, R"(,"tool_choice":"none")"));
+  EXPECT_FALSE(at(none, "choices", 0, "message").find(std::string_view("tool_calls")));
+  EXPECT_NE(text_at(none, "choices", 0, "message", "content").find("<tool_call>"), std::string::npos);
+  const Value answer = json_of(ask("/v1/chat/completions",
+                                   R"({"messages":[{"role":"user","content":"x"},{"role":"assistant","content":null,)"
+                                   R"("tool_calls":[{"id":"1","type":"function","function":{"name":"weather",)"
+                                   R"("arguments":"{\"city\":\"Paris\"}"}}]},{"role":"tool","tool_call_id":"1",)"
+                                   R"("content":"rain"}]})"));
+  EXPECT_EQ(at(answer, "choices").size(), 1u);
+}
+
+TEST_F(Serve, Embeddings) {
+  const Value r = json_of(ask("/v1/embeddings", R"({"input":["abc","de"],"model":"fake"})"));
+  EXPECT_EQ(at(r, "data", 0, "embedding", 0).as_double(), 3);
+  EXPECT_EQ(at(r, "data", 1, "embedding", 0).as_double(), 2);
+  EXPECT_EQ(at(r, "data", 1, "index").as_integer(), 1);
+  EXPECT_EQ(at(r, "usage", "total_tokens").as_integer(), 5);
+  const Value packed = json_of(ask("/v1/embeddings", R"({"input":"abc","encoding_format":"base64"})"));
+  EXPECT_EQ(text_at(packed, "data", 0, "embedding"), "AABAQAAAAD8AAIC/");
+  EXPECT_EQ(status(R"({"input":""})", "/v1/embeddings"), 400);
+  EXPECT_EQ(status(R"({"input":[]})", "/v1/embeddings"), 400);
+  EXPECT_EQ(status(R"({})", "/v1/embeddings"), 400);
+  EXPECT_EQ(status(str(R"({"input":")", std::string(51, 'x'), "\"}"), "/v1/embeddings"), 400);
+  EXPECT_EQ(status(R"({"input":"x","encoding_format":"f16"})", "/v1/embeddings"), 400);
+  EXPECT_EQ(status(R"({"input":"x","dimensions":2})", "/v1/embeddings"), 400);
+}
+
+TEST_F(Serve, Tokens) {
+  const Value r = json_of(ask("/tokenize", R"({"content":"a<|im_end|>"})"));
+  EXPECT_EQ(at(r, "count").as_integer(), 11);
+  EXPECT_EQ(at(r, "tokens", 0).as_integer(), 'a');
+  EXPECT_EQ(
+      at(json_of(ask("/tokenize", R"({"content":"a<|im_end|>","parse_special":true})")), "tokens", 1).as_integer(),
+      test::kFakeEnd);
+  EXPECT_EQ(text_at(json_of(ask("/tokenize", R"({"prompt":"a","with_pieces":true})")), "tokens", 0, "piece"), "a");
+  EXPECT_EQ(text_at(json_of(ask("/detokenize", R"({"tokens":[226,130,172,33]})")), "content"), "\xe2\x82\xac!");
+  EXPECT_EQ(status(R"({"tokens":[1,-1]})", "/detokenize"), 400);
+  EXPECT_EQ(status(R"({"tokens":[258]})", "/detokenize"), 400);
+  EXPECT_EQ(status(R"({"tokens":"x"})", "/detokenize"), 400);
+  EXPECT_EQ(status(R"({})", "/tokenize"), 400);
+}
+
+TEST_F(Serve, HealthMetricsPage) {
+  Client c(server->port());
+  EXPECT_EQ(c.request(get("/health")).body, R"({"status":"ok"})");
+  chat("");
+  const ClientReply metrics = c.request(get("/metrics"));
+  EXPECT_NE(metrics.body.find("tg_requests_total{route=\"/v1/chat/completions\",status=\"200\"} 1\n"),
+            std::string::npos)
+      << metrics.body;
+  EXPECT_NE(metrics.body.find("tg_requests_active 0\n"), std::string::npos);
+  const ClientReply page = c.request(get("/"));
+  EXPECT_TRUE(page.body.starts_with("<!doctype html>"));
+  EXPECT_EQ(page.body.find("http"), std::string::npos) << "the page must load nothing from elsewhere";
+  EXPECT_NE(page.header("Content-Security-Policy").find("default-src 'none'"), std::string::npos);
+}
+
+TEST_F(Serve, PathsAndMethods) {
+  Client c(server->port());
+  EXPECT_EQ(c.request(get("/none")).status, 404);
+  EXPECT_EQ(c.request(get("/../etc/passwd")).status, 404);
+  const ClientReply wrong = c.request(get("/v1/chat/completions"));
+  EXPECT_EQ(wrong.status, 405);
+  EXPECT_EQ(wrong.header("Allow"), "POST");
+  EXPECT_EQ(c.request(post("/health", "{}")).status, 405);
+  EXPECT_EQ(c.request("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n"
+                      "Content-Length: 13\r\n\r\n{\"prompt\":\"\"}")
+                .status,
+            415);
+}
+
+TEST_F(Serve, BadFieldsAreNamed) {
+  for (const auto& [fields, param] : std::vector<std::pair<const char*, const char*>>{
+           {R"("temperature":-0.1)", "temperature"},
+           {R"("temperature":"hot")", "temperature"},
+           {R"("temperature":1e308)", "temperature"},
+           {R"("top_p":1.5)", "top_p"},
+           {R"("min_p":-1)", "min_p"},
+           {R"("top_k":1.5)", "top_k"},
+           {R"("max_tokens":-1)", "max_tokens"},
+           {R"("max_tokens":4611686018427387904)", "max_tokens"},
+           {R"("max_tokens":1e300)", "max_tokens"},
+           {R"("max_tokens":"x")", "max_tokens"},
+           {R"("n":0)", "n"},
+           {R"("n":17)", "n"},
+           {R"("seed":1.5)", "seed"},
+           {R"("seed":1e30)", "seed"},
+           {R"("stop":"")", "stop"},
+           {R"("stop":[1])", "stop"},
+           {R"("stop":["a","a","a","a","a","a","a","a","a","a","a","a","a","a","a","a","a"])", "stop"},
+           {R"("stream":"yes")", "stream"},
+           {R"("stream_options":[])", "stream_options"},
+           {R"("stream_options":{"include_usage":1})", "stream_options.include_usage"},
+           {R"("top_logprobs":3)", "top_logprobs"},
+           {R"("logprobs":true,"top_logprobs":21)", "top_logprobs"},
+           {R"("frequency_penalty":2.1)", "frequency_penalty"},
+           {R"("presence_penalty":-3)", "presence_penalty"},
+           {R"("logit_bias":{"x":1})", "logit_bias"},
+           {R"("logit_bias":{"-1":1})", "logit_bias"},
+           {R"("logit_bias":{"258":1})", "logit_bias"},
+           {R"("logit_bias":{"1":101})", "logit_bias"},
+           {R"("tools":{})", "tools"},
+           {R"("tools":[{"type":"x"}])", "tools[0].type"},
+           {R"("tools":[{"type":"function","function":{}}])", "tools[0].function.name"},
+           {R"("tool_choice":"maybe")", "tool_choice"},
+           {R"("response_format":"json")", "response_format"},
+           {R"("model":5)", "model"},
+           {R"("model":"gpt-4")", "model"}})
+    EXPECT_EQ(param_of(fields), param) << fields;
+  for (const char* null : {"temperature", "max_tokens", "stop", "tools", "n", "seed", "response_format", "logit_bias"})
+    EXPECT_EQ(chat_status(str("\"", null, "\":null,\"max_tokens\":2").replace(0, 0, "")),
+              std::string_view(null) == "max_tokens" ? 400 : 200)
+        << null;  // max_tokens stands there twice
+}
+
+TEST_F(Serve, BadMessages) {
+  for (const char* messages :
+       {"null", "[]", "{}", "\"hi\"", "[1]", "[{}]", R"([{"role":"user"}])", R"([{"role":"king","content":"x"}])",
+        R"([{"role":1,"content":"x"}])", R"([{"role":"user","content":5}])", R"([{"role":"user","content":[5]}])",
+        R"([{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}])",
+        R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"[1]"}}]}])",
+        R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{"}}]}])"})
+    EXPECT_EQ(status(str("{\"messages\":", messages, "}")), 400) << messages;
+  EXPECT_EQ(status(R"({"messages":[{"role":"user","content":[{"type":"text","text":"a"},)"
+                   R"({"type":"text","text":"b"}]}],"max_tokens":1})"),
+            200);
+  EXPECT_EQ(status(str(R"({"messages":[{"role":"user","content":")", std::string(1500, 'x'), "\"}]}")), 400);
+  const Value e = json_of(
+      ask("/v1/chat/completions", str(R"({"messages":[{"role":"user","content":")", std::string(1500, 'x'), "\"}]}")));
+  EXPECT_EQ(text_at(e, "error", "code"), "context_length_exceeded");
+}
+
+TEST_F(Serve, BadJson) {
+  const std::vector<std::string> all = {std::string(),
+                                        std::string("null"),
+                                        std::string("[]"),
+                                        std::string("{"),
+                                        std::string("{\"messages\":NaN}"),
+                                        std::string("{\"a\":1e999}"),
+                                        std::string("{\"a\":\"\xff\"}"),
+                                        std::string("{\"a\":\"\\ud800\"}"),
+                                        std::string("{\"a\":1,\"a\":2}"),
+                                        std::string("{\"a\":1}x"),
+                                        std::string("{'a':1}"),
+                                        std::string("{\"a\":01}"),
+                                        std::string("{\"a\":\"\n\"}"),
+                                        std::string(20000, '['),
+                                        "{\"a\":" + std::string(100, '[') + std::string(100, ']') + "}",
+                                        std::string("\0", 1)};
+  for (const std::string& bad : all) EXPECT_EQ(status(bad), 400) << bad.substr(0, 40);
+  std::string many = "{\"a\":[0";
+  for (int i = 0; i < 300000; i++) many += ",0";
+  EXPECT_EQ(status(many + "]}"), 400);
+}
+
+TEST_F(Serve, FullQueuesSayTryAgain) {
+  std::atomic<bool> go{false};
+  model->before = [&](const std::string&) {
+    while (!go) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  std::vector<std::unique_ptr<Client>> clients;
+  const std::string body = post("/v1/completions", R"({"prompt":"x","max_tokens":2,"n":16})");
+  for (int i = 0; i < 4; i++) {
+    clients.push_back(std::make_unique<Client>(server->port()));
+    clients.back()->send(body);
+  }
+  int last = 0;
+  for (int i = 0; i < 500 && last != 429; i++) {
+    Client c(server->port(), 0.05);
+    last = c.request(body).status;
+  }
+  EXPECT_EQ(last, 429);
+  const ClientReply r = Client(server->port()).request(body);
+  EXPECT_EQ(r.header("Retry-After"), "1");
+  EXPECT_EQ(text_at(json_of(r), "error", "code"), "queue_full");
+  go = true;
+  for (auto& c : clients) EXPECT_EQ(c->read().status, 200);
+}
+
+TEST_F(Serve, ClientsThatLeaveCancel) {
+  model->before = [](const std::string&) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
+  model->script = [](const std::string&) { return std::string(5000, 'z'); };
+  for (const char* stream : {"false", "true"}) {
+    const uint64_t before = server->engine_counters().cancelled;
+    Client c(server->port());
+    c.send(post("/v1/chat/completions",
+                str(R"({"messages":[{"role":"user","content":"x"}],"n":2,"stream":)", stream, "}")));
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    c.close();
+    for (int i = 0; i < 500 && server->engine_counters().cancelled < before + 2; i++)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_EQ(server->engine_counters().cancelled, before + 2) << stream;
+    EXPECT_EQ(server->engine_counters().active, 0);
+  }
+}
+
+TEST_F(Serve, FailuresOfTheModel) {
+  model->before = [](const std::string& call) {
+    if (call == "decode") throw OutOfMemoryError("no room");
+  };
+  const ClientReply r = ask("/v1/chat/completions", R"({"messages":[{"role":"user","content":"x"}]})");
+  EXPECT_EQ(r.status, 500);
+  EXPECT_EQ(text_at(json_of(r), "error", "type"), "server_error");
+  const ClientReply stream =
+      ask("/v1/chat/completions", R"({"messages":[{"role":"user","content":"x"}],"stream":true})");
+  EXPECT_TRUE(stream.complete);
+  EXPECT_NE(stream.body.find("\"error\""), std::string::npos);
+  model->before = nullptr;
+  EXPECT_EQ(chat_status("\"max_tokens\":1"), 200);
+}
+
+TEST_F(Serve, StoppingEndsReplies) {
+  model->before = [](const std::string&) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); };
+  model->script = [](const std::string&) { return std::string(5000, 'z'); };
+  Client c(server->port());
+  c.send(post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"x"}],"stream":true})"));
+  ASSERT_TRUE(c.receive());
+  const auto start = std::chrono::steady_clock::now();
+  server.reset();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  EXPECT_LT(took.count(), 10);
+  while (c.receive()) {}
+  size_t pieces = 0;
+  for (size_t i = 0; (i = c.received().find("\"content\":\"z\"", i)) != std::string::npos; i++) pieces++;
+  EXPECT_GT(pieces, 10u);
+}
+
+TEST_F(Serve, ManyClientsAtOnce) {
+  std::vector<std::thread> threads;
+  std::atomic<int> right{0}, left{0};
+  for (int i = 0; i < 32; i++)
+    threads.emplace_back([&, i] {
+      const std::string text(static_cast<size_t>(1 + i * 3), static_cast<char>('a' + i % 26));
+      Client c(server->port(), 60);
+      c.send(post("/v1/chat/completions", str(R"({"messages":[{"role":"user","content":")", text,
+                                              "\"}],\"stream\":", i % 2 ? "true" : "false", "}")));
+      if (i % 3 == 0) {
+        left++;
+        return;
+      }
+      const ClientReply r = c.read();
+      if (r.status == 200 && (i % 2 || r.body.find("You said: " + text) != std::string::npos)) right++;
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(right + left, 32);
+}
+
+/// 10,000 damaged requests; TG_SERVE_FUZZ gives another number. None may give a 5xx, and the server goes on.
+TEST_F(Serve, DamagedRequests) {
+  const char* given = std::getenv("TG_SERVE_FUZZ");
+  const int rounds = given ? std::atoi(given) : 600;
+  const std::vector<std::pair<const char*, std::string>> seeds = {
+      {"/v1/chat/completions", str(R"({"model":"fake","messages":[{"role":"system","content":"s"},{"role":"user",)"
+                                   R"("content":[{"type":"text","text":"hi"}]}],"max_tokens":2,"temperature":0.5,)"
+                                   R"("stop":["a"],"seed":1,"n":2,"logprobs":true,"top_logprobs":2,)",
+                                   kTools, R"(,"stream":true})")},
+      {"/v1/chat/completions", R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":1,)"
+                               R"("response_format":{"type":"json_schema","json_schema":{"name":"c",)"
+                               R"("schema":{"type":"object","properties":{"a":{"type":"array",)"
+                               R"("items":{"$ref":"#"}},"b":{"anyOf":[{"type":"integer","minimum":3},{"enum":["x",)"
+                               R"(null]}]},"c":{"type":"string","pattern":"^[a-z]+$"}}}}}})"},
+      {"/v1/completions", R"({"prompt":["a","b"],"max_tokens":2,"logit_bias":{"65":-100},"echo":true,"logprobs":1})"},
+      {"/v1/embeddings", R"({"input":["a",[1,2]],"encoding_format":"base64"})"},
+      {"/tokenize", R"({"content":"abc","add_special":true})"},
+      {"/detokenize", R"({"tokens":[1,2,3]})"}};
+  const std::vector<std::string> pieces = {"null",
+                                           "-1",
+                                           "1e400",
+                                           "[[[[[[[[",
+                                           "{\"a\":",
+                                           "\"\\u0000\"",
+                                           "true",
+                                           "18446744073709551616",
+                                           "\"\\ud83d\\ude00\"",
+                                           "{}",
+                                           "[]",
+                                           "0.1e-5",
+                                           "\xff",
+                                           "{\"$ref\":\"#/x\"}"};
+  std::mt19937 random(static_cast<unsigned>(rounds));
+  auto c = std::make_unique<Client>(server->port());
+  int accepted = 0;
+  for (int i = 0; i < rounds; i++) {
+    const auto& [path, seed] = seeds[random() % seeds.size()];
+    std::string body = seed;
+    for (size_t edits = 1 + random() % 5; edits > 0; edits--) {
+      const size_t where = random() % body.size();
+      switch (random() % 5) {
+        case 0: body[where] = static_cast<char>(random()); break;
+        case 1: body.insert(where, pieces[random() % pieces.size()]); break;
+        case 2: body.erase(where, 1 + random() % 8); break;
+        case 3: {  // a value becomes another one
+          const size_t colon = body.find(':', where);
+          const size_t end = colon == std::string::npos ? colon : body.find_first_of(",}]", colon);
+          if (end != std::string::npos) body.replace(colon + 1, end - colon - 1, pieces[random() % pieces.size()]);
+          break;
+        }
+        default: body[where] = "{}[]\",:0123456789"[random() % 17]; break;
+      }
+      if (body.empty()) body = "{";
+    }
+    if (!c->connected()) c = std::make_unique<Client>(server->port());
+    const ClientReply r = c->request(post(path, body));
+    EXPECT_GE(r.status, 200) << path << ' ' << body;
+    EXPECT_LT(r.status, 500) << path << ' ' << body << '\n' << r.body;
+    accepted += r.status == 200;
+    if (r.header("Connection") == "close" || r.status == 0) c = std::make_unique<Client>(server->port());
+  }
+  EXPECT_GT(accepted, 0);
+  EXPECT_LT(accepted, rounds);
+  EXPECT_EQ(chat_status("\"max_tokens\":1"), 200);
+}
+
+TEST(ServeSetup, ModelsWithoutParts) {
+  ServedModel none;
+  none.id = "x";
+  EXPECT_THROW(LlmServer(none, options()), ValueError);
+  ServedModel embeddings = test::served(nullptr);
+  embeddings.chat_template = nullptr;
+  {
+    const LlmServer server(embeddings, options());
+    EXPECT_EQ(Client(server.port()).request(post("/v1/embeddings", R"({"input":"x"})")).status, 200);
+    EXPECT_EQ(Client(server.port()).request(post("/v1/chat/completions", R"({"messages":[]})")).status, 400);
+  }
+  ServedModel plain = test::served(std::make_shared<FakeLanguageModel>());
+  plain.chat_template = nullptr;
+  plain.embed = nullptr;
+  const LlmServer server(plain, options());
+  EXPECT_EQ(Client(server.port()).request(post("/v1/embeddings", R"({"input":"x"})")).status, 400);
+  EXPECT_EQ(Client(server.port())
+                .request(post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"x"}]})"))
+                .status,
+            400);
+  EXPECT_EQ(Client(server.port()).request(post("/v1/completions", R"({"prompt":"x","max_tokens":1})")).status, 200);
+}
+
+}  // namespace
+}  // namespace tg::llm

@@ -1,0 +1,42 @@
+#include "tinygrad/llm/load_served.h"
+
+#include "tinygrad/io/gguf.h"
+#include "tinygrad/llm/bert.h"
+
+namespace tg::llm {
+namespace {
+
+ServedModel load_encoder(const std::filesystem::path& path) {
+  const BertModel bert = BertModel::open(path);
+  ServedModel served;
+  served.tokenizer = bert.tokenizer();
+  served.embedding_context = bert.config().max_positions;
+  served.embed = [bert](std::span<const std::string> texts) { return bert.embed(texts); };
+  return served;
+}
+
+}  // namespace
+
+ServedModel load_served_model(const std::filesystem::path& file, const ModelOptions& options) {
+  if (std::filesystem::is_directory(file)) {
+    ServedModel served = load_encoder(file);
+    served.id = std::filesystem::weakly_canonical(file).filename().string();
+    return served;
+  }
+  const io::GgufFile gguf = io::GgufFile::open(file);
+  const io::GgufMetadata& metadata = gguf.metadata();
+  if (metadata.string_or("general.architecture", "") == "bert") {
+    ServedModel served = load_encoder(file);
+    served.id = file.stem().string();
+    return served;
+  }
+  ServedModel served;
+  served.id = file.stem().string();
+  served.tokenizer = Tokenizer::from_gguf(metadata);
+  if (const std::string_view text = metadata.string_or("tokenizer.chat_template", ""); !text.empty())
+    served.chat_template = std::make_shared<ChatTemplate>(std::string(text));
+  served.model = LanguageModel::load(gguf, options);
+  return served;
+}
+
+}  // namespace tg::llm

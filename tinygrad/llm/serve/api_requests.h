@@ -1,0 +1,75 @@
+/// \file What clients ask for: bodies of /v1/chat/completions, /v1/completions and /v1/embeddings as checked structs.
+/// Source: https://platform.openai.com/docs/api-reference (the fields; unknown ones are ignored).
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "tinygrad/llm/sampler.h"
+#include "tinygrad/llm/value.h"
+
+namespace tg::llm {
+
+// Limits of requests.
+inline constexpr int kApiJsonDepth = 64;
+inline constexpr size_t kApiJsonValues = 200'000;
+inline constexpr int64_t kApiChoices = 16;  ///< `n`
+inline constexpr size_t kApiPrompts = 64;   ///< of one completion request; times n at most kApiReplies
+inline constexpr size_t kApiReplies = 64;
+inline constexpr size_t kApiMessages = 4096;
+inline constexpr size_t kApiTools = 128;
+inline constexpr size_t kApiStops = 16;
+inline constexpr size_t kApiStopBytes = 256;
+inline constexpr size_t kApiBiases = 1024;
+inline constexpr size_t kApiInputs = 2048;  ///< texts of one embedding request
+inline constexpr int64_t kApiTopLogprobs = 20;
+
+/// Parses a body: ApiError (400) for what is no JSON object within the limits.
+Value parse_api_body(std::string_view body);
+
+/// What chats and completions have in common.
+struct ApiReplyOptions {
+  std::string model;        ///< as the client named it; may be empty
+  int64_t max_tokens = -1;  ///< -1: until the context is full
+  int64_t choices = 1;
+  SamplingOptions sampling;
+  std::vector<std::string> stop;
+  bool stream = false, include_usage = false;
+  int64_t logprobs = -1;  ///< -1: none; n: of each token and of the n most likely ones
+};
+
+enum class ToolChoice : uint8_t { kNone, kAuto, kRequired };
+
+struct ChatRequest {
+  ApiReplyOptions reply;
+  Value messages;  ///< as templates read them: content is text, arguments of calls are objects
+  Value tools;     ///< none: there are none
+  ToolChoice tool_choice = ToolChoice::kAuto;
+  Value constraint;          ///< a JSON schema the reply must satisfy; none: any text
+  bool any_json = false;     ///< the reply must be a JSON object
+  Value template_variables;  ///< `chat_template_kwargs`; none: no others
+};
+
+using TextOrTokens = std::variant<std::string, std::vector<int32_t>>;
+
+struct CompletionRequest {
+  ApiReplyOptions reply;
+  std::vector<TextOrTokens> prompts;
+  bool echo = false;
+};
+
+struct EmbeddingRequest {
+  std::string model;
+  std::vector<TextOrTokens> inputs;
+  bool base64 = false;
+  int64_t dimensions = 0;  ///< 0: all
+};
+
+/// Check a body; ApiError (400) names the field. `defaults` hold for sampling options the client leaves open.
+ChatRequest read_chat_request(const Value& body, const SamplingOptions& defaults, int64_t vocabulary);
+CompletionRequest read_completion_request(const Value& body, const SamplingOptions& defaults, int64_t vocabulary);
+EmbeddingRequest read_embedding_request(const Value& body, int64_t vocabulary);
+
+}  // namespace tg::llm

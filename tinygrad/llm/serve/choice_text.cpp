@@ -1,0 +1,105 @@
+#include "tinygrad/llm/serve/choice_text.h"
+
+#include <array>
+
+namespace tg::llm {
+namespace {
+
+/// Returns the bytes of a token as text; what is no UTF-8 becomes U+FFFD.
+std::string shown(const Tokenizer& tokenizer, int32_t token) {
+  const std::array<int32_t, 1> one{token};
+  return tokenizer.decode(one, false);
+}
+
+Value bytes_of(const Tokenizer& tokenizer, int32_t token) {
+  std::vector<Value> bytes;
+  for (const char c : tokenizer.token_bytes(token)) bytes.emplace_back(int64_t{static_cast<unsigned char>(c)});
+  return Value::list(std::move(bytes));
+}
+
+/// JSON has no infinities.
+Value finite(double logprob) { return logprob < -9999 ? Value(-9999.0) : Value(logprob); }
+
+Value token_entry(const Tokenizer& tokenizer, int32_t token, double logprob) {
+  return Value::dict(
+      {{"token", shown(tokenizer, token)}, {"logprob", finite(logprob)}, {"bytes", bytes_of(tokenizer, token)}});
+}
+
+/// Special tokens carry the marks of calls and reasoning in many models.
+bool has_marks(const std::optional<ReplyForm>& form) {
+  return form && (form->tools != ToolCallForm::none || !form->reasoning_open.empty());
+}
+
+}  // namespace
+
+ChoiceText::ChoiceText(const Tokenizer& tokenizer, std::vector<std::string> stop, std::optional<ReplyForm> form)
+    : decoder_(tokenizer.stream_decoder(!has_marks(form))), stops_(std::move(stop)) {
+  if (form) parser_.emplace(std::move(*form));
+}
+
+ReplyDelta ChoiceText::parsed(std::string text) {
+  if (parser_) return parser_->feed(text);
+  ReplyDelta delta;
+  delta.content = std::move(text);
+  return delta;
+}
+
+ReplyDelta ChoiceText::add(const ReplyToken& token, bool record) {
+  if (record) records_.push_back({token.token, token.logprob, {token.top.begin(), token.top.end()}});
+  return parsed(stops_.add(decoder_.push(token.token)));
+}
+
+ReplyDelta ChoiceText::finish() {
+  std::string rest;
+  if (!stops_.stopped()) rest = stops_.add(decoder_.finish());
+  if (!stops_.stopped()) rest += stops_.finish();
+  ReplyDelta delta = parsed(std::move(rest));
+  if (!parser_) return delta;
+  ReplyDelta end = parser_->finish();
+  delta.content += end.content;
+  delta.reasoning += end.reasoning;
+  for (ToolCall& call : end.tool_calls) delta.tool_calls.push_back(std::move(call));
+  return delta;
+}
+
+Value chat_logprobs(const Tokenizer& tokenizer, const std::vector<TokenRecord>& records) {
+  std::vector<Value> content;
+  for (const TokenRecord& r : records) {
+    std::vector<Value> top;
+    for (const TokenProbability& t : r.top) top.push_back(token_entry(tokenizer, t.token, t.logprob));
+    content.push_back(Value::dict({{"token", shown(tokenizer, r.token)},
+                                   {"logprob", finite(r.logprob)},
+                                   {"bytes", bytes_of(tokenizer, r.token)},
+                                   {"top_logprobs", Value::list(std::move(top))}}));
+  }
+  return Value::dict({{"content", Value::list(std::move(content))}, {"refusal", Value()}});
+}
+
+Value completion_logprobs(const Tokenizer& tokenizer, const std::vector<TokenRecord>& records, int64_t& offset) {
+  std::vector<Value> tokens, logprobs, tops, offsets;
+  for (const TokenRecord& r : records) {
+    const std::string text = shown(tokenizer, r.token);
+    std::vector<Value::Entry> top;
+    for (const TokenProbability& t : r.top) top.emplace_back(shown(tokenizer, t.token), finite(t.logprob));
+    tokens.emplace_back(text);
+    logprobs.push_back(finite(r.logprob));
+    tops.push_back(Value::dict(std::move(top)));
+    offsets.emplace_back(offset);
+    offset += static_cast<int64_t>(text.size());
+  }
+  return Value::dict({{"tokens", Value::list(std::move(tokens))},
+                      {"token_logprobs", Value::list(std::move(logprobs))},
+                      {"top_logprobs", Value::list(std::move(tops))},
+                      {"text_offset", Value::list(std::move(offsets))}});
+}
+
+Value tool_call_value(const ToolCall& call, std::optional<int64_t> index) {
+  std::vector<Value::Entry> entries;
+  if (index) entries.emplace_back("index", *index);
+  entries.emplace_back("id", call.id);
+  entries.emplace_back("type", "function");
+  entries.emplace_back("function", Value::dict({{"name", call.name}, {"arguments", call.arguments}}));
+  return Value::dict(std::move(entries));
+}
+
+}  // namespace tg::llm
