@@ -117,9 +117,7 @@ UOp join_panels(UOp sink, PassContext& c) {
 
 OpSet ops_to_use(const PassContext& c) {
   OpSet ops = c.renderer.ops();
-  if (c.options.transcendental >= 2)
-    for (Ops op : {Ops::EXP2, Ops::LOG2, Ops::SIN, Ops::POW}) ops = ops.without(op);
-  return ops;
+  return c.options.transcendental >= 2 ? ops.without(kTranscendental) : ops;
 }
 
 UOp prune_pass(UOp sink, PassContext& c) { return c.renderer.has_locals() ? sink : prune_masked_tiles(sink); }

@@ -9,6 +9,7 @@
 #include "tinygrad/base/contains.h"
 #include "tinygrad/schedule/custom.h"
 #include "tinygrad/schedule/indexing.h"
+#include "tinygrad/uop/op_cost.h"
 #include "tinygrad/uop/rebuild.h"
 
 namespace tg {
@@ -240,15 +241,9 @@ class Lowerer {
     sizes_[v.id()] = s;
   }
   bool fits(Size s) const { return s.ops <= o_.max_alu && s.buffers < o_.max_buffers; }
-  /// Returns what an operation counts as: functions become polynomials.
   static int32_t weight_of(Ops op) {
-    switch (op) {
-      case Ops::SIN: return 25;
-      case Ops::EXP2:
-      case Ops::LOG2: return 12;
-      case Ops::POW: return 40;
-      default: return 1;
-    }
+    const OpCost* cost = costs_of(op);
+    return cost ? cost->size : 1;
   }
   /// Counts operations and buffers of values, each once, without index arithmetic.
   Size count(std::span<const UOp> roots) {

@@ -222,6 +222,7 @@ ScheduleOptions ScheduleOptions::from_env() {
   return o;
 }
 Hash128 ScheduleOptions::hash() const {
+  static_assert(sizeof(ScheduleOptions) == 56, "a new option belongs into the hash, too: it is part of the cache key");
   Hash128 h;
   for (int64_t v : {max_buffers, max_alu, int64_t{split_reduces}, split_threshold, split_size, int64_t{plan_memory},
                     int64_t{round_products}, l2_bytes})

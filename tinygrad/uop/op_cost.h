@@ -4,7 +4,7 @@
 
 namespace tg {
 
-/// The two costs of a row answer different questions, so they differ:
+/// The costs of a row answer different questions, so they differ:
 ///
 ///   instructions  of one element or vector, once types, literals and lanes are known. The cost model of codegen adds
 ///                 them up to cycles, and adjusts them (CostModel::cost_of): masks, divisions by literals.
@@ -12,10 +12,13 @@ namespace tg {
 ///                 units of an addition. Nothing is known of the code yet: a choice and a comparison bring their
 ///                 condition along, divisions are mostly by literals, long polynomials are cut off at what memory
 ///                 costs (kCostLimit of schedule/rangeify.cpp), so their order does not matter there.
+///   size          how many operations it becomes in a kernel, for the limit on the size of one: functions are
+///                 polynomials.
 struct OpCost {
   OpSet ops;
   double instructions;
   int recompute;
+  int size = 1;
 };
 
 namespace op_costs {
@@ -26,9 +29,9 @@ inline constexpr OpCost kTable[] = {
     {PAD | INDEX, 0, 2},
     {SQRT | RECIPROCAL | FDIV, 6, 8},
     {CDIV | CMOD | FLOORDIV | FLOORMOD, 20, 8},
-    {EXP2 | LOG2, 14, 16},
-    {SIN, 25, 16},
-    {POW, 40, 16},
+    {EXP2 | LOG2, 14, 16, 12},
+    {SIN, 25, 16, 25},
+    {POW, 40, 16, 40},
     {THREEFRY, 90, 40},
 };
 constexpr OpSet priced() {

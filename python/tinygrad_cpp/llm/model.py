@@ -182,7 +182,8 @@ class TransformerBlock(FFNBlock):
   def __init__(self, config: TransformerConfig):
     super().__init__(config)
     c = config
-    assert c.v_head_dim == c.head_dim, f"[TransformerBlock] got v_head_dim {c.v_head_dim}, expected head_dim {c.head_dim}"
+    assert c.v_head_dim == c.head_dim, (
+      f"[TransformerBlock] got v_head_dim {c.v_head_dim}, expected head_dim {c.head_dim}")
     self.attn_q = nn.Linear(c.dim, c.head_dim * c.n_heads * (2 if c.attn_output_gate else 1), bias=c.qkv_bias)
     self.attn_k, self.attn_v = (nn.Linear(c.dim, c.head_dim * c.n_kv_heads, bias=c.qkv_bias) for _ in range(2))
     self.attn_output = nn.Linear(c.head_dim * c.n_heads, c.dim, bias=False)
@@ -272,8 +273,10 @@ class GatedDeltaNetBlock(FFNBlock):
   def __init__(self, config: TransformerConfig, ssm: SSMConfig):
     super().__init__(config)
     c, heads = config, ssm.time_step_rank
-    assert heads % ssm.group_count == 0, f"[GatedDeltaNetBlock] got {heads} heads of values for {ssm.group_count} of keys, expected a multiple"
-    self.head_k_dim, self.num_k_heads, self.num_v_heads, self.head_v_dim = ssm.state_size, ssm.group_count, heads, ssm.inner_size // heads
+    assert heads % ssm.group_count == 0, (
+      f"[GatedDeltaNetBlock] got {heads} heads of values for {ssm.group_count} of keys, expected a multiple")
+    self.head_k_dim, self.num_k_heads = ssm.state_size, ssm.group_count
+    self.num_v_heads, self.head_v_dim = heads, ssm.inner_size // heads
     self.ssm_conv_kernel, self.q_dim = ssm.conv_kernel, ssm.state_size * ssm.group_count
     self.conv_channels = ssm.inner_size + 2 * self.q_dim
     self.attn_qkv = nn.Linear(c.dim, self.conv_channels, bias=False)

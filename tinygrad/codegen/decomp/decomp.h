@@ -59,6 +59,8 @@ const PatternMatcher<>& pm_decompositions();
 const PatternMatcher<>& pm_late_operations();
 /// THREEFRY and integer POW, which decompose_longs decomposes first.
 const PatternMatcher<>& pm_long_operations();
+/// Functions with a polynomial of ours, which TRANSCENDENTAL=2 takes instead of the target's.
+inline constexpr OpSet kTranscendental = OpSet(Ops::EXP2) | Ops::LOG2 | Ops::SIN | Ops::POW;
 // ---- single decompositions. `fma`: MULACC may be used inside. float16: through float32 ----
 /// Computes 2^x of a float; at most 1.25 ulp off, exact on integers, denormal results are rounded once.
 UOp decompose_exp2(UOp x, bool fma);
