@@ -55,7 +55,8 @@ TEST(Tg, UsageErrors) {
   const ProcessResult none = tg_run({});
   EXPECT_EQ(none.exit_code, 2);
   EXPECT_THAT(none.err,
-              HasSubstr("tg: no command, expected one of: bench, cache, devices, env, mnist, replay-compare"));
+              HasSubstr("tg: no command, expected one of: bench, cache, devices, env, llm, mnist, replay-compare, "
+                        "serve"));
   EXPECT_EQ(tg_run({"bench", "--threads", "0"}).exit_code, 2);
   EXPECT_EQ(tg_run({"bench", "--runs", "4"}).exit_code, 2) << "a row has at least five runs";
   EXPECT_EQ(tg_run({"bench", "--no-such-option"}).exit_code, 2);

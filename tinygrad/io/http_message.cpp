@@ -65,6 +65,12 @@ std::optional<size_t> HttpHeadScanner::scan(std::string_view received) {
   return {};
 }
 
+void HttpHeadScanner::step_version(char c) {
+  version_ += c;
+  if (!std::string_view("HTTP/1.1").starts_with(version_) && version_ != "HTTP/1.0")
+    refuse(400, "unsupported protocol, expected HTTP/1.1");
+}
+
 void HttpHeadScanner::step(char c) {
   const auto next = [&](State s) {
     state_ = s;
@@ -83,12 +89,7 @@ void HttpHeadScanner::step(char c) {
         refuse(414, str("request line of more than ", limits_.request_line_bytes, " bytes"));
       return;
     case State::kVersion:
-      if (c != '\r') {
-        version_ += c;
-        if (!std::string_view("HTTP/1.1").starts_with(version_) && version_ != "HTTP/1.0")
-          refuse(400, "unsupported protocol, expected HTTP/1.1");
-        return;
-      }
+      if (c != '\r') return step_version(c);
       if (version_.size() != 8) return refuse(400, "malformed request line: no version");
       return next(State::kLineFeed);
     case State::kLineFeed:

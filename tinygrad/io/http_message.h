@@ -65,6 +65,7 @@ class HttpHeadScanner {
  private:
   enum class State : uint8_t { kMethod, kTarget, kVersion, kLineFeed, kLine, kName, kValue, kLastLineFeed };
   void step(char c);
+  void step_version(char c);
   void refuse(int status, std::string message);
   HttpLimits limits_;
   State state_ = State::kMethod;

@@ -75,6 +75,30 @@ TorchFile parse_zip(Bytes file, std::string_view what, bool keep_opaque) {
 
 // ---- the format before 1.6: pickles one after another, then storages ----
 
+/// Says where the storages lie that follow a list of their keys: each a number of elements and its bytes.
+void read_legacy_storages(TorchObjects& objects, const Pickle& keys, Bytes file, uint64_t at, std::string_view what) {
+  std::unordered_map<std::string_view, TorchStorage*> waiting;
+  for (TorchStorage& s : objects.storages())
+    if (s.in_file) waiting.emplace(s.key, &s);
+  for (const PickleId id : keys[keys.root].items) {
+    const auto found = waiting.find(keys[id].text);
+    TG_CHECK(FormatError, keys[id].kind == PickleKind::kString && found != waiting.end(), what, ": byte ", at,
+             ": got a storage that no tensor has, or one twice");
+    TorchStorage& s = *found->second;
+    TG_CHECK(FormatError, file.size() - at >= 8, what, ": byte ", at, ": got an early end, expected a storage");
+    const auto count = get<uint64_t>(file, at);
+    at += 8;
+    const uint64_t size = objects.element_size(s);
+    TG_CHECK(FormatError, s.bytes <= file.size() - at && count == s.bytes / size, what, ": byte ", at - 8, ": got ",
+             count, " elements of storage ", s.key, " with ", file.size() - at, " bytes left, expected ",
+             s.bytes / size);
+    s.offset = at;
+    at += s.bytes;
+    waiting.erase(found);
+  }
+  TG_CHECK(FormatError, waiting.empty(), what, ": byte ", at, ": got no storage ", waiting.begin()->first);
+}
+
 TorchFile parse_legacy(Bytes file, std::string_view what, bool keep_opaque) {
   uint64_t at = 0;
   const auto next = [&] {
@@ -97,26 +121,7 @@ TorchFile parse_legacy(Bytes file, std::string_view what, bool keep_opaque) {
   at += objects.read(file.subspan(at));
   const Pickle keys = next();
   TG_CHECK(FormatError, keys[keys.root].kind == PickleKind::kList, what, ": byte ", at, ": got no list of storages");
-  std::unordered_map<std::string_view, TorchStorage*> waiting;
-  for (TorchStorage& s : objects.storages())
-    if (s.in_file) waiting.emplace(s.key, &s);
-  for (const PickleId id : keys[keys.root].items) {
-    const auto found = waiting.find(keys[id].text);
-    TG_CHECK(FormatError, keys[id].kind == PickleKind::kString && found != waiting.end(), what, ": byte ", at,
-             ": got a storage that no tensor has, or one twice");
-    TorchStorage& s = *found->second;
-    TG_CHECK(FormatError, file.size() - at >= 8, what, ": byte ", at, ": got an early end, expected a storage");
-    const auto count = get<uint64_t>(file, at);
-    at += 8;
-    const uint64_t size = objects.element_size(s);
-    TG_CHECK(FormatError, s.bytes <= file.size() - at && count == s.bytes / size, what, ": byte ", at - 8, ": got ",
-             count, " elements of storage ", s.key, " with ", file.size() - at, " bytes left, expected ",
-             s.bytes / size);
-    s.offset = at;
-    at += s.bytes;
-    waiting.erase(found);
-  }
-  TG_CHECK(FormatError, waiting.empty(), what, ": byte ", at, ": got no storage ", waiting.begin()->first);
+  read_legacy_storages(objects, keys, file, at, what);
   return objects.take();
 }
 

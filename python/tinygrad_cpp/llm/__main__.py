@@ -2,6 +2,11 @@
 from __future__ import annotations
 import argparse, json, secrets, sys, time
 from .. import _core
+from .serve import serve_forever
+
+
+SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "frequency_penalty", "presence_penalty",
+            "penalty_window")
 
 
 def parse(args: list[str] | None = None) -> argparse.Namespace:
@@ -23,6 +28,8 @@ def parse(args: list[str] | None = None) -> argparse.Namespace:
     p.add_argument("--" + name, type=kind, default=value)
   p.add_argument("--benchmark", nargs="?", type=int, const=128, metavar="COUNT",
                  help="measure loading, prefill and COUNT steps of decode")
+  p.add_argument("--serve", nargs="?", type=int, const=8000, metavar="PORT",
+                 help="serve OpenAI's API and a chat page on 127.0.0.1 (tg serve has more options)")
   p.add_argument("--json", action="store_true", help="the figures of --benchmark as JSON")
   return p.parse_args(args)
 
@@ -37,20 +44,8 @@ def answer(args: argparse.Namespace, chat: _core.ChatSession, text: str, raw: bo
   make = chat.complete if raw else chat.reply
   seed = secrets.randbits(62) if args.seed is None else args.seed
   try:
-    out = make(
-  text,
-  max_tokens=args.max_tokens,
-  temperature=args.temperature,
-  top_k=args.top_k,
-  top_p=args.top_p,
-  min_p=args.min_p,
-  repetition_penalty=args.repetition_penalty,
-  frequency_penalty=args.frequency_penalty,
-  presence_penalty=args.presence_penalty,
-  penalty_window=args.penalty_window,
-  seed=seed,
-  stop=args.stop,
-   on_text=show)
+    out = make(text, max_tokens=args.max_tokens, seed=seed, stop=args.stop, on_text=show,
+               **{name: getattr(args, name) for name in SAMPLING})
   except KeyboardInterrupt:
     print()
     print("[interrupted]", file=sys.stderr)
@@ -82,11 +77,8 @@ def benchmark(args: argparse.Namespace) -> None:
   start = time.perf_counter()
   model = _core.ChatSession.open(_core.llm_find_model(args.model), args.context, args.cache, args.device).model
   load = time.perf_counter() - start
-  tokens, prefills, steps = [
-  (i * 7919 + 13) %
-  model.vocab_size for i in range(
-    min(
-      512, model.max_context // 2))], [], []
+  tokens = [(i * 7919 + 13) % model.vocab_size for i in range(min(512, model.max_context // 2))]
+  prefills, steps = [], []
   for _ in range(6):
     model.rewind(0, 0)
     start = time.perf_counter()
@@ -96,9 +88,8 @@ def benchmark(args: argparse.Namespace) -> None:
     start = time.perf_counter()
     model.decode([(0, i % model.vocab_size)])
     steps.append(time.perf_counter() - start)
-  out = {"load_s": load, "prefill_tok_s": len(tokens) /
-  median(prefills[3:]), "decode_tok_s": 1 /
-   median(steps[3:] or steps)}
+  out = {"load_s": load, "prefill_tok_s": len(tokens) / median(prefills[3:]),
+         "decode_tok_s": 1 / median(steps[3:] or steps)}
   if args.json: print(json.dumps(out))
   else: print(", ".join(f"{name} {value:.3g}" for name, value in out.items()))
 
@@ -109,15 +100,9 @@ def main(args: list[str] | None = None) -> None:
     for name, url in _core.llm_known_models(): print(f"{name:14} {url}")
     return
   if a.benchmark is not None: return benchmark(a)
-  chat = _core.ChatSession.open(
-  _core.llm_find_model(
-    a.model,
-    lambda line: print(
-      line,
-      file=sys.stderr)),
-      a.context,
-      a.cache,
-       a.device)
+  file = _core.llm_find_model(a.model, lambda line: print(line, file=sys.stderr))
+  if a.serve is not None: return serve_forever(file, port=a.serve, context=a.context)
+  chat = _core.ChatSession.open(file, a.context, a.cache, a.device)
   if a.system: chat.set_system(a.system)
   if a.prompt is not None: answer(a, chat, a.prompt, raw=a.raw or not chat.can_chat)
   elif not chat.can_chat: sys.exit(f"{a.model} has no chat template: use --prompt to continue a text")

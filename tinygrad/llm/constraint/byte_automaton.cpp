@@ -271,6 +271,58 @@ class NumberRules {
   Bound low_, high_;
 };
 
+// ---- keys of objects ----
+// A state is: a text with the prefix read so far (-1: none has it), its length; and where in a character it is:
+// 0 between, 1..3 that many bytes to come with the bounds of the next, -1 behind \, -2.. in \u00XX, -9 at the end.
+
+bool continue_utf8(Key& k, uint8_t b) {
+  if (b < k[3] || b > k[4]) return false;
+  k[2]--;
+  k[3] = k[2] > 0 ? 0x80 : 0;
+  k[4] = k[2] > 0 ? 0xBF : 0;
+  return true;
+}
+
+bool step_escape(Key& k, uint8_t b) {
+  k[2] = b == 'u' ? -2 : 0;
+  return b == 'u' || std::string_view("\"\\bfnrt").find(static_cast<char>(b)) != std::string_view::npos;
+}
+
+/// Steps through the digits of an escape. Control characters that have a short one are not written so.
+bool step_hex(Key& k, uint8_t b) {
+  const int32_t at = k[2];
+  if (at == -2 || at == -3) {
+    k[2] = at - 1;
+    return b == '0';
+  }
+  if (at == -4) {
+    k[2] = b == '0' ? -5 : -6;
+    return b == '0' || b == '1';
+  }
+  k[2] = 0;
+  const bool hex = (b >= '0' && b <= '9') || (b >= 'a' && b <= 'f');
+  return hex && (at == -6 || std::string_view("89acd").find(static_cast<char>(b)) == std::string_view::npos);
+}
+
+bool begin_character(Key& k, uint8_t b) {
+  if (b < 0x20 || (b > 0x7F && b < 0xC2) || b > 0xF4) return false;
+  if (b == '"') k[2] = -9;
+  else if (b == '\\') k[2] = -1;
+  else if (b >= 0x80) {
+    k[2] = b < 0xE0 ? 1 : b < 0xF0 ? 2 : 3;
+    k[3] = b == 0xE0 ? 0xA0 : b == 0xF0 ? 0x90 : 0x80;
+    k[4] = b == 0xED ? 0x9F : b == 0xF4 ? 0x8F : 0xBF;
+  }
+  return true;
+}
+
+bool step_character(Key& k, uint8_t b) {
+  if (k[2] > 0) return continue_utf8(k, b);
+  if (k[2] == 0) return begin_character(k, b);
+  if (k[2] == -1) return step_escape(k, b);
+  return k[2] != -9 && step_hex(k, b);
+}
+
 }  // namespace
 
 ByteAutomaton numbers(const NumberRange& range, size_t limit) {
@@ -285,49 +337,9 @@ ByteAutomaton object_keys(const std::vector<std::string>& names, bool others, si
   std::vector<std::string> texts;
   for (const std::string& n : names) texts.push_back(quoted(n).substr(1));
   const auto other = static_cast<int32_t>(names.size());
-  // A state is: a text with the prefix read so far (-1: none has it), its length; and where in a character it is:
-  // 0 between, 1..3 that many bytes to come with the bounds of the next, -1 behind \, -2.. in \u00XX, -9 at the end.
-  const auto generic = [](Key& k, uint8_t b) {
-    const int32_t at = k[2];
-    if (at > 0) {
-      if (b < k[3] || b > k[4]) return false;
-      k[2] = at - 1;
-      k[3] = at > 1 ? 0x80 : 0;
-      k[4] = at > 1 ? 0xBF : 0;
-      return true;
-    }
-    if (at == -1) {
-      if (b == 'u') k[2] = -2;
-      else if (std::string_view("\"\\bfnrt").find(static_cast<char>(b)) != std::string_view::npos) k[2] = 0;
-      else return false;
-      return true;
-    }
-    if (at == -2 || at == -3) {
-      k[2] = at - 1;
-      return b == '0';
-    }
-    if (at == -4) {
-      k[2] = b == '0' ? -5 : -6;
-      return b == '0' || b == '1';
-    }
-    if (at == -5 || at == -6) {  // control characters that have no short escape
-      k[2] = 0;
-      const bool hex = (b >= '0' && b <= '9') || (b >= 'a' && b <= 'f');
-      return hex && (at == -6 || std::string_view("89acd").find(static_cast<char>(b)) == std::string_view::npos);
-    }
-    if (at == -9 || b < 0x20 || (b > 0x7F && b < 0xC2) || b > 0xF4) return false;
-    if (b == '"') k[2] = -9;
-    else if (b == '\\') k[2] = -1;
-    else if (b >= 0x80) {
-      k[2] = b < 0xE0 ? 1 : b < 0xF0 ? 2 : 3;
-      k[3] = b == 0xE0 ? 0xA0 : b == 0xF0 ? 0x90 : 0x80;
-      k[4] = b == 0xED ? 0x9F : b == 0xF4 ? 0x8F : 0xBF;
-    }
-    return true;
-  };
   const auto step = [&](const Key& k, uint8_t b) -> std::optional<Key> {
     Key next = k;
-    const bool fits = generic(next, b);
+    const bool fits = step_character(next, b);
     next[0] = -1;
     next[1] = 0;
     if (k[0] >= 0) {

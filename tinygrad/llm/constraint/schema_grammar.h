@@ -90,6 +90,10 @@ class Machine {
   void step_one(int32_t stack, uint8_t byte, Stacks& out);
   void enter(int32_t node, int32_t parent, int32_t depth, uint8_t byte, Stacks& out);
   void step_text(Frame f, uint8_t byte, Stacks& out);
+  bool step_in_text(Frame& f, const Shape& s, int32_t state, int32_t rest, uint8_t byte);
+  bool begin_character(Frame& f, const Shape& s, uint8_t byte);
+  bool step_hex(Frame& f, const Shape& s, int32_t rest, int32_t digit);
+  bool step_utf8(Frame& f, const Shape& s, int32_t rest, uint8_t byte);
   void end_character(Frame& f, const Shape& s);
   void step_array(Frame f, uint8_t byte, Stacks& out);
   void step_object(Frame f, uint8_t byte, Stacks& out);

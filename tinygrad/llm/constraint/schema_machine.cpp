@@ -17,6 +17,7 @@ int32_t hex_value(uint8_t b) {
 }
 
 constexpr int32_t kMaxTextState = 16;
+int32_t text_state(int32_t state, int32_t rest) { return state + kMaxTextState * rest; }
 
 }  // namespace
 
@@ -120,58 +121,62 @@ void Machine::end_character(Frame& f, const Shape& s) {
 void Machine::step_text(Frame f, uint8_t byte, Stacks& out) {
   const Shape& s = g_.shapes[static_cast<size_t>(f.shape)];
   const int32_t state = f.state % kMaxTextState, rest = f.state / kMaxTextState;
-  const bool full = s.most >= 0 && f.count >= s.most;
-  const auto go = [&](int32_t to, int32_t with) { f.state = to + kMaxTextState * with; };
-  switch (state) {
-    case kBody:
-      if (byte == '"') {
-        if (f.count >= s.least) close(f, out);
-        return;
-      }
-      if (full || byte < 0x20 || (byte > 0x7F && byte < 0xC2) || byte > 0xF4) return;
-      if (byte == '\\') go(kEscape, 0);
-      else if (byte < 0x80) end_character(f, s);
-      else go(kUtf8, byte);
-      break;
-    case kEscape:
-      if (byte == 'u') go(kHex, 1);
-      else if (std::string_view("\"\\/bfnrt").find(static_cast<char>(byte)) != std::string_view::npos)
-        end_character(f, s);
-      else return;
-      break;
-    case kHex: {  // digits behind a leading 1; a 2 in front marks the second half of a pair
-      const int32_t digit = hex_value(byte);
-      const int32_t so_far = rest * 16 + digit;
-      const bool low = so_far >= 0x20000 || (rest >= 2 && rest < 16) || (rest >= 0x20 && rest < 0x100) ||
-                       (rest >= 0x200 && rest < 0x1000);
-      if (digit < 0) return;
-      if (low && rest == 2 && digit != 13) return;      // D
-      if (low && rest == 0x2D && digit < 12) return;    // C to F
-      if (!low && rest == 0x1D && digit >= 12) return;  // no second half comes first
-      if (so_far < 0x10000) go(kHex, so_far);
-      else if (!low && (so_far & 0xFC00) == 0xD800) go(kLowBackslash, 0);
-      else end_character(f, s);
-      break;
-    }
-    case kLowBackslash:
-      if (byte != '\\') return;
-      go(kLowU, 0);
-      break;
-    case kLowU:
-      if (byte != 'u') return;
-      go(kHex, 2);
-      break;
-    default: {  // rest: the leading byte, then how many bytes are to come, + 0x100
-      const bool first = rest < 0x100;
-      const int32_t low = !first ? 0x80 : rest == 0xE0 ? 0xA0 : rest == 0xF0 ? 0x90 : 0x80;
-      const int32_t high = !first ? 0xBF : rest == 0xED ? 0x9F : rest == 0xF4 ? 0x8F : 0xBF;
-      if (byte < low || byte > high) return;
-      const int32_t more = !first ? rest - 0x100 - 1 : rest < 0xE0 ? 0 : rest < 0xF0 ? 1 : 2;
-      if (more == 0) end_character(f, s);
-      else go(kUtf8, 0x100 + more);
-    }
+  if (state == kBody && byte == '"') {
+    if (f.count >= s.least) close(f, out);
+    return;
   }
-  out.push_back(intern(f));
+  if (step_in_text(f, s, state, rest, byte)) out.push_back(intern(f));
+}
+
+/// Goes on inside of a string; false where the byte does not fit.
+bool Machine::step_in_text(Frame& f, const Shape& s, int32_t state, int32_t rest, uint8_t byte) {
+  switch (state) {
+    case kBody: return begin_character(f, s, byte);
+    case kEscape:
+      if (byte == 'u') f.state = text_state(kHex, 1);
+      else end_character(f, s);
+      return byte == 'u' || std::string_view("\"\\/bfnrt").find(static_cast<char>(byte)) != std::string_view::npos;
+    case kHex: return step_hex(f, s, rest, hex_value(byte));
+    case kLowBackslash: f.state = text_state(kLowU, 0); return byte == '\\';
+    case kLowU: f.state = text_state(kHex, 2); return byte == 'u';
+    default: return step_utf8(f, s, rest, byte);
+  }
+}
+
+bool Machine::begin_character(Frame& f, const Shape& s, uint8_t byte) {
+  const bool full = s.most >= 0 && f.count >= s.most;
+  if (full || byte < 0x20 || (byte > 0x7F && byte < 0xC2) || byte > 0xF4) return false;
+  if (byte == '\\') f.state = text_state(kEscape, 0);
+  else if (byte < 0x80) end_character(f, s);
+  else f.state = text_state(kUtf8, byte);
+  return true;
+}
+
+/// `rest`: digits behind a leading 1; a 2 in front marks the second half of a pair.
+bool Machine::step_hex(Frame& f, const Shape& s, int32_t rest, int32_t digit) {
+  const int32_t so_far = rest * 16 + digit;
+  const bool low = so_far >= 0x20000 || (rest >= 2 && rest < 16) || (rest >= 0x20 && rest < 0x100) ||
+                   (rest >= 0x200 && rest < 0x1000);
+  if (digit < 0) return false;
+  if (low && rest == 2 && digit != 13) return false;      // D
+  if (low && rest == 0x2D && digit < 12) return false;    // C to F
+  if (!low && rest == 0x1D && digit >= 12) return false;  // no second half comes first
+  if (so_far < 0x10000) f.state = text_state(kHex, so_far);
+  else if (!low && (so_far & 0xFC00) == 0xD800) f.state = text_state(kLowBackslash, 0);
+  else end_character(f, s);
+  return true;
+}
+
+/// `rest`: the leading byte, then how many bytes are to come, + 0x100.
+bool Machine::step_utf8(Frame& f, const Shape& s, int32_t rest, uint8_t byte) {
+  const bool first = rest < 0x100;
+  const int32_t low = !first ? 0x80 : rest == 0xE0 ? 0xA0 : rest == 0xF0 ? 0x90 : 0x80;
+  const int32_t high = !first ? 0xBF : rest == 0xED ? 0x9F : rest == 0xF4 ? 0x8F : 0xBF;
+  if (byte < low || byte > high) return false;
+  const int32_t more = !first ? rest - 0x100 - 1 : rest < 0xE0 ? 0 : rest < 0xF0 ? 1 : 2;
+  if (more == 0) end_character(f, s);
+  else f.state = text_state(kUtf8, 0x100 + more);
+  return true;
 }
 
 int32_t Machine::item_node(const Shape& s, int64_t i) const {
