@@ -39,15 +39,8 @@ class Model:
     if bias: add(name + ".bias", size)
     return self
 
-  def norms(
-  self,
-  bias=False): return self.norm(
-    "blk.attn_norm",
-    bias=bias).norm(
-      "blk.ffn_norm",
-      bias=bias).norm(
-        "output_norm",
-         bias=bias)
+  def norms(self, bias=False): return self.norm("blk.attn_norm", bias=bias).norm("blk.ffn_norm",
+      bias=bias).norm("output_norm", bias=bias)
 
   def attention(self, bias=False, heads=HEADS, kv=KV, q_factor=1):
     for name, out, size in (("attn_q", heads * HEAD * q_factor, DIM), ("attn_k", kv * HEAD, DIM),
@@ -100,23 +93,11 @@ def plain(arch, **keys): return Model(arch).norms().attention().network().set(**
 
 
 def gpt2():
-  m = Model("gpt2").norms(
-  bias=True).network(
-    gate=False,
-    bias=True).drop(
-      "attention.layer_norm_rms_epsilon",
-       "attention.head_count_kv")
+  m = Model("gpt2").norms(bias=True).network(gate=False, bias=True).drop("attention.layer_norm_rms_epsilon",
+      "attention.head_count_kv")
   m.set(attention__layer_norm_epsilon=1e-5).each("attn_qkv.weight", 3 * DIM, DIM).each("attn_qkv.bias", 3 * DIM)
-  return m.each(
-  "attn_output.weight",
-  DIM,
-  DIM).each(
-    "attn_output.bias",
-    DIM).add(
-      "position_embd.weight",
-      256,
-      DIM,
-       scale=0.5)
+  return m.each("attn_output.weight", DIM, DIM).each("attn_output.bias", DIM).add("position_embd.weight", 256, DIM,
+      scale=0.5)
 
 
 def layer_norm_model(arch, **keys):
@@ -124,47 +105,23 @@ def layer_norm_model(arch, **keys):
 
 
 def phi3():
-  m = Model("phi3").norms().each(
-  "attn_qkv.weight",
-  (HEADS + 2 * KV) * HEAD,
-  DIM).each(
-    "attn_output.weight",
-    DIM,
-     HEADS * HEAD)
+  m = Model("phi3").norms().each("attn_qkv.weight", (HEADS + 2 * KV) * HEAD, DIM).each("attn_output.weight", DIM,
+      HEADS * HEAD)
   m.each("ffn_up.weight", 2 * HIDDEN, DIM).each("ffn_down.weight", DIM, HIDDEN).set(attention__sliding_window=7)
-  m.add(
-  "rope_factors_short.weight",
-  HEAD // 2,
-  scale=0.1,
-  around=1.5).add(
-    "rope_factors_long.weight",
-    HEAD // 2,
-    scale=0.1,
-     around=3)
-  return m.set(**{"rope.scaling.type": "longrope",
-  "rope.scaling.attn_factor": 1.2,
-   "rope.scaling.original_context_length": 4096})
+  m.add("rope_factors_short.weight", HEAD // 2, scale=0.1, around=1.5).add("rope_factors_long.weight", HEAD // 2,
+      scale=0.1, around=3)
+  return m.set(**{"rope.scaling.type": "longrope", "rope.scaling.attn_factor": 1.2,
+      "rope.scaling.original_context_length": 4096})
 
 
 def deepseek2(joined, **keys):
   rank, rope, plain_dim, value, q_rank = 24, 8, 12, 10, 20
-  m = Model("deepseek2").norms().network().set(**{ "attention.kv_lora_rank": rank,
-  "rope.dimension_count": rope,
-  "attention.head_count_kv": HEADS if joined else 1,
-  "attention.key_length" + ("" if joined else "_mla"): plain_dim + rope,
-  "attention.value_length" + ("" if joined else "_mla"): value},
-   **keys)
-  m.each(
-  "attn_kv_a_mqa.weight",
-  rank +
-  rope,
-  DIM).norm(
-    "blk.attn_kv_a_norm",
-    rank).each(
-      "attn_output.weight",
-      DIM,
-      HEADS *
-       value)
+  m = Model("deepseek2").norms().network().set(**{
+    "attention.kv_lora_rank": rank, "rope.dimension_count": rope, "attention.head_count_kv": HEADS if joined else 1,
+    "attention.key_length" + ("" if joined else "_mla"): plain_dim + rope,
+    "attention.value_length" + ("" if joined else "_mla"): value}, **keys)
+  m.each("attn_kv_a_mqa.weight", rank + rope, DIM).norm("blk.attn_kv_a_norm", rank).each("attn_output.weight", DIM,
+      HEADS * value)
   if joined:
     m.each("attn_kv_b.weight", HEADS * (plain_dim + value), rank)
     return m.each("attn_q.weight", HEADS * (plain_dim + rope), DIM)
@@ -174,14 +131,8 @@ def deepseek2(joined, **keys):
     "attn_q_b.weight", HEADS * (plain_dim + rope), q_rank)
   for name in [n for n in m.tensors if n.startswith("blk.1.ffn_") and "norm" not in n]: del m.tensors[name]
   layers, m.layers = m.layers, 2
-  m.experts(count=8,
-  used=3,
-  shared=40).set(**{"leading_dense_block_count": 1,
-  "expert_gating_func": 2,
-  "expert_weights_norm": True,
-  "expert_weights_scale": 2.5,
-  "expert_group_count": 4,
-   "expert_group_used_count": 2})
+  m.experts(count=8, used=3, shared=40).set(**{"leading_dense_block_count": 1, "expert_gating_func": 2,
+      "expert_weights_norm": True, "expert_weights_scale": 2.5, "expert_group_count": 4, "expert_group_used_count": 2})
   m.each("exp_probs_b.bias", 8)
   for name in [n for n in m.tensors if n.startswith("blk.0.") and ("exp" in n or "inp" in n)]: del m.tensors[name]
   return m
@@ -191,49 +142,18 @@ def qwen35():
   m = Model("qwen35", layers=4).norm("blk.attn_norm").norm("blk.post_attention_norm").norm("output_norm").network()
   m.attention(q_factor=2).norm("blk.attn_q_norm", HEAD).norm("blk.attn_k_norm", HEAD)
   groups, heads, keys, inner, width = 2, 4, 8, 32, 4
-  m.set(**{"ssm.conv_kernel": width,
-  "ssm.state_size": keys,
-  "ssm.group_count": groups,
-  "ssm.time_step_rank": heads,
-  "ssm.inner_size": inner,
-  "rope.dimension_count": 8,
-  "attention.key_length": HEAD,
-   "attention.value_length": HEAD})
+  m.set(**{"ssm.conv_kernel": width, "ssm.state_size": keys, "ssm.group_count": groups, "ssm.time_step_rank": heads,
+      "ssm.inner_size": inner, "rope.dimension_count": 8, "attention.key_length": HEAD, "attention.value_length": HEAD})
   channels = inner + 2 * groups * keys
   for i in range(3):
     for n in [n for n in m.tensors if n.startswith(f"blk.{i}.attn_")]:
       if n != f"blk.{i}.attn_norm.weight": del m.tensors[n]
     p = f"blk.{i}."
-    m.add(
-  p +
-  "attn_qkv.weight",
-  channels,
-  DIM).add(
-    p +
-    "attn_gate.weight",
-    inner,
-    DIM).add(
-      p +
-      "ssm_alpha.weight",
-      heads,
-       DIM)
+    m.add(p + "attn_qkv.weight", channels, DIM).add(p + "attn_gate.weight", inner, DIM).add(p + "ssm_alpha.weight",
+        heads, DIM)
     m.add(p + "ssm_beta.weight", heads, DIM).add(p + "ssm_conv1d.weight", channels, width).add(p + "ssm_dt.bias", heads)
-    m.add(
-  p +
-  "ssm_a",
-  heads,
-  scale=0.1,
-  around=-
-  0.5).add(
-    p +
-    "ssm_norm.weight",
-    inner //
-    heads,
-    around=1.0).add(
-      p +
-      "ssm_out.weight",
-      DIM,
-       inner)
+    m.add(p + "ssm_a", heads, scale=0.1, around=- 0.5).add(p + "ssm_norm.weight", inner // heads,
+        around=1.0).add(p + "ssm_out.weight", DIM, inner)
   return m
 
 

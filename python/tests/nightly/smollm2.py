@@ -152,13 +152,8 @@ def main():
     ratio = abs(2.718281828 ** (r[f"loss_{cache}"] - r["loss_reference"]) - 1)
     line(f"perplexity, cache in {cache}", f"{100 * ratio:.4f} %", "0.1 % from PyTorch's", ratio <= 1e-3)
   digests = {n: run("digest", NUM_CPU_THREADS=str(n))["digest"] for n in (1, 2, 3, 5)}
-  line(
-  "logits on 1, 2, 3 and 5 threads", str(
-    len(
-      set(
-        digests.values()))), "one digest", len(
-          set(
-            digests.values())) == 1)
+  line("logits on 1, 2, 3 and 5 threads", str(len(set(digests.values()))), "one digest",
+      len(set(digests.values())) == 1)
   if args.llama:
     greedy = run("greedy")
     out = subprocess.run([args.llama, "-c", LLAMA_GREEDY, model_file()],
