@@ -1,10 +1,12 @@
 /// \file The server of language models: tinygrad_cpp.llm.serve.
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include "bind.h"
 #include "interrupt.h"
+#include "tinygrad/llm/chat_reply.h"
 #include "tinygrad/llm/load_served.h"
 #include "tinygrad/llm/model_registry.h"
 #include "tinygrad/llm/server.h"
@@ -31,6 +33,17 @@ std::shared_ptr<llm::LlmServer> serve(const std::string& model, const std::strin
   return std::make_shared<llm::LlmServer>(std::move(served), std::move(options));
 }
 
+using Deltas = std::vector<std::pair<std::string, std::string>>;
+
+/// Returns what a piece of a reply added, as OpenAI names the fields.
+Deltas named(const llm::ReplyDelta& delta) {
+  Deltas out;
+  if (!delta.reasoning.empty()) out.emplace_back("reasoning_content", delta.reasoning);
+  if (!delta.content.empty()) out.emplace_back("content", delta.content);
+  for (const llm::ToolCall& call : delta.tool_calls) out.emplace_back(call.name, call.arguments);
+  return out;
+}
+
 }  // namespace
 
 void bind_llm_server(nb::module_& m) {
@@ -39,6 +52,24 @@ void bind_llm_server(nb::module_& m) {
       .def("stop", &llm::LlmServer::stop, "Lets replies under way finish and takes no new requests; returns at once.")
       .def("wait", &llm::LlmServer::wait_for, "seconds"_a, nb::call_guard<nb::gil_scoped_release>(),
            "Returns whether the server stopped within that time.");
+  nb::class_<llm::ReplyParser>(m, "StreamRouter",
+                               "Routes the text of a reply, piece by piece, to (field, text): reasoning_content, "
+                               "content, and the arguments of tools by their names.")
+      .def(
+          "__init__",
+          [](llm::ReplyParser* self, bool reasoning) {
+            new (self) llm::ReplyParser({llm::ToolCallForm::hermes, "<think>", "</think>", reasoning});
+          },
+          "reasoning"_a = false)
+      .def(
+          "route",
+          [](llm::ReplyParser& self, const std::string& piece, bool final) {
+            Deltas out = named(self.feed(piece));
+            if (final)
+              for (auto& delta : named(self.finish())) out.push_back(std::move(delta));
+            return out;
+          },
+          "piece"_a, "final"_a = false);
   m.def("llm_serve", &serve, "model"_a, "host"_a = "127.0.0.1", "port"_a = 0, "api_key"_a = "", "max_sequences"_a = 4,
         "context"_a = 0, "max_queue"_a = 128, "names"_a = std::vector<std::string>(), "warm_up"_a = true);
 }

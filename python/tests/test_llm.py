@@ -118,3 +118,17 @@ def test_corrupt_gguf_is_refused():
             gguf([], [("w", (33,), 8, 0)], bytes(64))):
     with pytest.raises(ValueError, match="gguf"): gguf_load(t)
   with pytest.raises(ValueError, match="type 99"): ggml_data_to_tensor(Tensor([0], dtype=dtypes.uint8), 1, 99)
+
+
+def test_replies_are_routed_piece_by_piece():
+  from tinygrad_cpp.llm.serve import StreamRouter
+  text = '<think>hm</think>It is <tool_call>{"name": "sun", "arguments": {"at": 3}}</tool_call>'
+  for pieces in ([text], list(text)):
+    fields = {}
+    router = StreamRouter()
+    for i, piece in enumerate(pieces):
+      for field, added in router.route(piece, final=i + 1 == len(pieces)): fields[field] = fields.get(field, "") + added
+    assert fields.pop("content").strip() == "It is"
+    assert fields == {"reasoning_content": "hm", "sun": '{"at": 3}'}
+  assert StreamRouter(reasoning=True).route("why</think>so", final=True) == [("reasoning_content", "why"),
+                                                                            ("content", "so")]

@@ -1,7 +1,7 @@
 """Serves a language model over HTTP, as OpenAI's API: `serve(FILE)`, or `python -m tinygrad_cpp.llm --serve`."""
-from .._core import LlmServer, llm_serve
+from .._core import LlmServer, StreamRouter, llm_serve
 
-__all__ = ["LlmServer", "serve", "serve_forever"]
+__all__ = ["LlmServer", "StreamRouter", "serve", "serve_forever"]
 
 
 def serve(model, *, host="127.0.0.1", port=0, api_key="", max_sequences=4, context=0, max_queue=128, names=(),
