@@ -9,6 +9,7 @@
 
 #include "fuzz/targets.h"
 #include "tinygrad/base/error.h"
+#include "tinygrad/base/text.h"
 #include "tinygrad/io/file.h"
 #include "tinygrad/llm/tokenize/split_presets.h"
 #include "tinygrad/llm/tokenize/unicode_text.h"

@@ -111,7 +111,8 @@ TEST(Checkpoint, NothingChangesWhenItDoesNotFit) {
 
 constexpr int64_t kSize = 1 << 16;
 
-/// Saves checkpoints whose tensors all hold the step, until it is killed. CHECKPOINT_PATH: where to.
+/// Saves checkpoints whose tensors all hold the step, until it is killed; CHECKPOINT_PATH: where to. Disabled because
+/// it never ends: it is the child of KillWhileSavingLosesNothing, which runs it.
 TEST(Checkpoint, DISABLED_SavesForever) {
   const char* path = std::getenv("CHECKPOINT_PATH");
   ASSERT_TRUE(path);

@@ -25,9 +25,7 @@ class Attention : public Mixer {
             const CacheOptions& cache);
   Tensor operator()(const Tensor& x, const StepContext& step) override;
   int64_t cache_bytes() const override { return cache_.bytes(); }
-  void copy(int64_t from, int64_t to, int64_t tokens) override {
-    cache_.copy(from, to, (tokens + kCacheBlock - 1) / kCacheBlock);
-  }
+  void copy(int64_t from, int64_t to, int64_t tokens) override { cache_.copy(from, to, tokens); }
 
  private:
   struct Heads {
@@ -124,9 +122,7 @@ class LatentAttention : public Mixer {
                   const CacheOptions& cache);
   Tensor operator()(const Tensor& x, const StepContext& step) override;
   int64_t cache_bytes() const override { return cache_.bytes(); }
-  void copy(int64_t from, int64_t to, int64_t tokens) override {
-    cache_.copy(from, to, (tokens + kCacheBlock - 1) / kCacheBlock);
-  }
+  void copy(int64_t from, int64_t to, int64_t tokens) override { cache_.copy(from, to, tokens); }
 
  private:
   Tensor queries(const Tensor& x) const;

@@ -81,7 +81,8 @@ int64_t KeyValueCache::bytes() const {
   return size(keys_) + size(values_);
 }
 
-void KeyValueCache::copy(int64_t from, int64_t to, int64_t blocks) {
+void KeyValueCache::copy(int64_t from, int64_t to, int64_t tokens) {
+  const int64_t blocks = (tokens + kCacheBlock - 1) / kCacheBlock;
   copy_blocks(keys_, from, to, blocks);
   copy_blocks(values_, from, to, blocks);
 }

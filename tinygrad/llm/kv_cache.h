@@ -42,8 +42,8 @@ class KeyValueCache {
 
   const Sizes& sizes() const { return sizes_; }
   int64_t bytes() const;
-  /// Copies the first `blocks` blocks of a sequence to another one, at once.
-  void copy(int64_t from, int64_t to, int64_t blocks);
+  /// Copies the blocks that hold the first `tokens` positions of a sequence to another one, at once.
+  void copy(int64_t from, int64_t to, int64_t tokens);
 
  private:
   Sizes sizes_;

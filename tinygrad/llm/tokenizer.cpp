@@ -6,6 +6,7 @@
 
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/hash.h"
+#include "tinygrad/base/text.h"
 #include "tinygrad/llm/tokenize/tokenizer_parts.h"
 #include "tinygrad/llm/tokenize/unicode_text.h"
 

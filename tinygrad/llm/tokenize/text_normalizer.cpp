@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tinygrad/base/error.h"
+#include "tinygrad/base/text.h"
 
 namespace tg::llm {
 namespace {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "tinygrad/base/text.h"
 #include "tinygrad/llm/tokenize/text_split.h"
 #include "tinygrad/llm/tokenize/unicode_text.h"
 

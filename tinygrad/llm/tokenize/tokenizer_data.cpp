@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tinygrad/base/error.h"
+#include "tinygrad/base/text.h"
 #include "tinygrad/llm/tokenize/split_presets.h"
 #include "tinygrad/llm/tokenize/tokenizer_parts.h"
 #include "tinygrad/llm/tokenize/unicode_text.h"

@@ -47,19 +47,6 @@ std::string utf8_lossy(std::string_view bytes) {
   return out;
 }
 
-bool is_utf8(std::string_view bytes) {
-  for (size_t i = 0; i < bytes.size();) {
-    if (static_cast<signed char>(bytes[i]) >= 0) {
-      i++;
-      continue;
-    }
-    const Utf8Step step = utf8_step(bytes.substr(i));
-    if (step.kind != Utf8Step::kValid) return false;
-    i += step.size;
-  }
-  return true;
-}
-
 char32_t next_char(std::string_view text, size_t& i) {
   const auto byte = [&](size_t k) { return static_cast<char32_t>(static_cast<unsigned char>(text[i + k])); };
   const size_t size = utf8_length(text[i]);

@@ -26,7 +26,6 @@ struct Utf8Step {
 Utf8Step utf8_step(std::string_view bytes);
 /// Returns the valid text for bytes: each maximal part of an invalid sequence becomes U+FFFD.
 std::string utf8_lossy(std::string_view bytes);
-bool is_utf8(std::string_view bytes);
 
 /// Reads the code point at text[i] of valid UTF-8 and moves i behind it.
 char32_t next_char(std::string_view text, size_t& i);
