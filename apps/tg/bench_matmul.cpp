@@ -1,10 +1,12 @@
 /// \file Matrix product rows: every transpose, odd sizes, batches, matrix times vector, quantized matrices.
+#include <array>
 #include <cmath>
 
 #include "apps/tg/bench_kernel.h"
-#include "apps/tg/quantized.h"
 #include "tinygrad/base/context.h"
 #include "tinygrad/base/dtype.h"
+#include "tinygrad/base/hash.h"
+#include "tinygrad/io/ggml_dequantize.h"
 
 namespace tg::bench {
 namespace {
@@ -84,18 +86,40 @@ Samples gemv(const Context& c) {
   return time_run(c, {.bytes_read = kSide * kSide * kFloat}, [&] { return Tensors{a.matmul(v)}; });
 }
 
-Samples quantized_gemv(const Context& c, const QuantizedFormat& format) {
-  const std::vector<uint8_t> bytes = random_blocks(format, kSide * kSide / QuantizedFormat::kElements, 1);
-  const Tensor blocks = Tensor::from(bytes, Shape{kSide, kSide / QuantizedFormat::kElements, format.bytes}).realize(),
+/// Where the blocks of a type have their scales. Other bytes may be anything.
+struct ScaleBytes {
+  std::array<int64_t, 2> halves{-1, -1};  ///< first bytes of numbers in float16
+  int64_t exponent = -1;                  ///< byte that is a power of two
+};
+constexpr uint8_t kHalfExponent = 0x28, kPower = 122;  // of 1/32
+
+/// Returns the blocks of `count` numbers, the same in every run; scales are 1/32 to 1/16.
+std::vector<uint8_t> random_blocks(const io::GgmlTypeInfo& type, const ScaleBytes& scales, int64_t count) {
+  std::vector<uint8_t> out(static_cast<size_t>(type.size(count)));
+  for (size_t i = 0; i < out.size(); i++) {
+    const auto byte = static_cast<uint8_t>(mix64(0x9E3779B97F4A7C15 + i + 1) >> 56);
+    const auto at = static_cast<int64_t>(i) % type.bytes;
+    const bool high = at > 0 && (at - 1 == scales.halves[0] || at - 1 == scales.halves[1]);
+    out[i] = high ? kHalfExponent | (byte & 3) : at == scales.exponent ? kPower : byte;
+  }
+  return out;
+}
+
+/// A matrix in packed blocks times a vector: both factors are read once. Expected are sums over the unpacked matrix.
+Samples quantized_gemv(const Context& c, io::GgmlType type, const ScaleBytes& scales) {
+  const io::GgmlTypeInfo& info = io::ggml_type_info(type);
+  const std::vector<uint8_t> bytes = random_blocks(info, scales, kSide * kSide);
+  const Tensor blocks = Tensor::from(bytes, Shape{kSide, kSide / info.elements, info.bytes}).realize(),
                v = input({kSide}, 2);
-  const auto product = [&] { return format.unpack(blocks).reshape(kSide, kSide).matmul(v); };
-  const std::span<const float> y = v.data<float>();
-  check_samples("quantized gemv", product(), [&](size_t row) {
+  const auto matrix = [&] { return io::ggml_dequantize(blocks, type).reshape(kSide, kSide); };
+  const Tensor unpacked = matrix().contiguous().realize();
+  const std::span<const float> y = v.data<float>(), a = unpacked.data<float>();
+  check_samples("quantized gemv", matrix().matmul(v), [&](size_t row) {
     Sum sum;
-    for (size_t k = 0; k < kSide; k++) sum.add(format.element(bytes, row * kSide + k) * y[k]);
+    for (size_t k = 0; k < kSide; k++) sum.add(static_cast<double>(a[row * kSide + k]) * y[k]);
     return sum;
   });
-  return time_run(c, {.bytes_read = static_cast<double>(bytes.size())}, [&] { return Tensors{product()}; });
+  return time_run(c, {.bytes_read = static_cast<double>(bytes.size())}, [&] { return Tensors{matrix().matmul(v)}; });
 }
 
 constexpr Row kRows[] = {
@@ -143,9 +167,31 @@ constexpr Row kRows[] = {
      [](Context& c) { return narrow_matmul(c, nt(4096), dtypes::float16); }},
     {"gemv_f32_4096", "GB/s", "(4096, 4096) @ (4096)", [](Context& c) { return gemv(c); }},
     {"gemv_q4_0_4096", "GB/s", "the same with a matrix in Q4_0 blocks: bytes of the blocks",
-     [](Context& c) { return quantized_gemv(c, kQ4_0); }},
+     [](Context& c) { return quantized_gemv(c, io::GgmlType::kQ4_0, {{0, -1}}); }},
     {"gemv_q8_0_4096", "GB/s", "the same with a matrix in Q8_0 blocks: bytes of the blocks",
-     [](Context& c) { return quantized_gemv(c, kQ8_0); }},
+     [](Context& c) { return quantized_gemv(c, io::GgmlType::kQ8_0, {{0, -1}}); }},
+    {"gemv_q4_1_4096", "GB/s", "the same with a matrix in Q4_1 blocks: bytes of the blocks",
+     [](Context& c) { return quantized_gemv(c, io::GgmlType::kQ4_1, {{0, 2}}); }},
+    {"gemv_q5_0_4096", "GB/s", "the same with a matrix in Q5_0 blocks: bytes of the blocks",
+     [](Context& c) { return quantized_gemv(c, io::GgmlType::kQ5_0, {{0, -1}}); }},
+    {"gemv_q5_1_4096", "GB/s", "the same with a matrix in Q5_1 blocks: bytes of the blocks",
+     [](Context& c) { return quantized_gemv(c, io::GgmlType::kQ5_1, {{0, 2}}); }},
+    {"gemv_q2_k_4096", "GB/s", "the same with a matrix in Q2_K blocks: bytes of the blocks",
+     [](Context& c) { return quantized_gemv(c, io::GgmlType::kQ2_K, {{80, 82}}); }},
+    {"gemv_q3_k_4096", "GB/s", "the same with a matrix in Q3_K blocks: bytes of the blocks",
+     [](Context& c) { return quantized_gemv(c, io::GgmlType::kQ3_K, {{108, -1}}); }},
+    {"gemv_q4_k_4096", "GB/s", "the same with a matrix in Q4_K blocks: bytes of the blocks",
+     [](Context& c) { return quantized_gemv(c, io::GgmlType::kQ4_K, {{0, 2}}); }},
+    {"gemv_q5_k_4096", "GB/s", "the same with a matrix in Q5_K blocks: bytes of the blocks",
+     [](Context& c) { return quantized_gemv(c, io::GgmlType::kQ5_K, {{0, 2}}); }},
+    {"gemv_q6_k_4096", "GB/s", "the same with a matrix in Q6_K blocks: bytes of the blocks",
+     [](Context& c) { return quantized_gemv(c, io::GgmlType::kQ6_K, {{208, -1}}); }},
+    {"gemv_iq4_nl_4096", "GB/s", "the same with a matrix in IQ4_NL blocks: bytes of the blocks",
+     [](Context& c) { return quantized_gemv(c, io::GgmlType::kIQ4_NL, {{0, -1}}); }},
+    {"gemv_iq4_xs_4096", "GB/s", "the same with a matrix in IQ4_XS blocks: bytes of the blocks",
+     [](Context& c) { return quantized_gemv(c, io::GgmlType::kIQ4_XS, {{0, -1}}); }},
+    {"gemv_mxfp4_4096", "GB/s", "the same with a matrix in MXFP4 blocks: bytes of the blocks",
+     [](Context& c) { return quantized_gemv(c, io::GgmlType::kMXFP4, {.exponent = 0}); }},
 };
 
 }  // namespace

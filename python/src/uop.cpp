@@ -1,6 +1,7 @@
 /// \file UOp: reading, rewriting and comparing nodes.
 #include <nanobind/stl/shared_ptr.h>
 
+#include <mutex>
 #include <sstream>
 #include <unordered_map>
 

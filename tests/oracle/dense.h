@@ -207,6 +207,7 @@ inline Dense evaluate(UOp root) {
       case Ops::REDUCE: v = reduced(u, *in(0)); break;
       case Ops::CONTIGUOUS:
       case Ops::CONTIGUOUS_BACKWARD:
+      case Ops::CUSTOM_GRADIENT:
       case Ops::DETACH:
       case Ops::COPY: v = in(0); break;
       case Ops::BITCAST: {

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <thread>
 
+#include "tinygrad/base/env_parse.h"
 #include "tinygrad/base/error.h"
 
 namespace tg {

@@ -13,6 +13,7 @@ using namespace testing;
 struct Blocks {
   int64_t rows, blocks, bytes, step, first;
   bool halves = false;  ///< the scale of a block is its first two bytes
+  bool offset = false;  ///< and its offset the next two
 };
 KernelPtr product(const Blocks& s, bool whole_bytes = false) {
   KernelMaker k;
@@ -24,13 +25,14 @@ KernelPtr product(const Blocks& s, bool whole_bytes = false) {
   UOp number =
       (half < 1).where(whole_bytes ? byte : byte & low, UOp::alu(Ops::SHR, {byte, four})).cast(dtypes::float32);
   auto wide = [&](int64_t i) { return q.index({at * s.step + i}).load().cast(dtypes::uint16); };
-  UOp by = scale.index({at}).load();
-  if (s.halves)
-    by = UOp::alu(Ops::OR, {wide(0), UOp::alu(Ops::SHL, {wide(1), UOp::constant(8, dtypes::uint16)})})
-             .bitcast(dtypes::float16)
-             .cast(dtypes::float32);
-  UOp v = (number + UOp::constant(-8.0, dtypes::float32)) * by *
-          x.index({block * (2 * s.bytes) + half * s.bytes + j}).load();
+  auto half_at = [&](int64_t i) {
+    return UOp::alu(Ops::OR, {wide(i), UOp::alu(Ops::SHL, {wide(i + 1), UOp::constant(8, dtypes::uint16)})})
+        .bitcast(dtypes::float16)
+        .cast(dtypes::float32);
+  };
+  UOp by = s.halves ? half_at(0) : scale.index({at}).load();
+  UOp value = s.offset ? number * by + half_at(2) : (number + UOp::constant(-8.0, dtypes::float32)) * by;
+  UOp v = value * x.index({block * (2 * s.bytes) + half * s.bytes + j}).load();
   return k.finish(o.index({row}).store(v.reduce(Ops::ADD, UOps{block, half, j})).end(UOps{row}));
 }
 
@@ -52,7 +54,14 @@ TEST(Packed4, EveryBlockFillsRegisters) {
                           {256, 8, 16, 18, 2, true},
                           {257, 24, 16, 20, 4, true},
                           {256, 32, 8, 10, 2, true},
-                          {256, 8, 32, 34, 2, true}}) {
+                          {256, 8, 32, 34, 2, true},
+                          {256, 6, 16, 18, 2},
+                          {260, 18, 16, 20, 4, true},
+                          {257, 15, 8, 10, 2, true},
+                          {256, 5, 32, 34, 2, true},
+                          {257, 24, 16, 20, 4, true, true},
+                          {260, 18, 16, 20, 4, true, true},
+                          {256, 128, 16, 20, 4, true, true}}) {
     SCOPED_TRACE(str(s.bytes, " bytes, ", s.step, " apart", s.halves ? ", scales in the blocks" : ""));
     const KernelPtr k = product(s);
     const auto r = renderer("LLVM", kWide);
@@ -62,8 +71,9 @@ TEST(Packed4, EveryBlockFillsRegisters) {
     Memory want = random_memory(*k, 1);
     for (size_t i = 0; i < want[1].size(); i++)
       want[1][i] = ConstValue(static_cast<int64_t>(i * 2654435761u >> 13 & 255));
-    for (size_t i = 1; s.halves && i < want[1].size(); i += static_cast<size_t>(s.step))
-      want[1][i] = ConstValue((want[1][i].i & 131) | 44);
+    for (size_t i = 0; s.halves && i < want[1].size(); i += static_cast<size_t>(s.step))
+      for (size_t high : {i + 1, i + 3})
+        if (high == i + 1 || s.offset) want[1][high] = ConstValue((want[1][high].i & 131) | 44);
     Memory got = want;
     {
       ArenaScope scope(*k->arena);
@@ -111,6 +121,25 @@ TEST(Packed4, SharedRegistersAreComputedOnce) {
   EXPECT_EQ(count(code, "{z}"), 32u) << code;
 }
 
+TEST(Packed4, ScaleAndOffsetOnceForALane) {
+  const auto r = renderer("LLVM", kWide);
+  const KernelPtr k = product({260, 18, 16, 20, 4, true, true});
+  const auto p = to_program(*k, *r, {});
+  ASSERT_TRUE(is_packed4(*p));
+  size_t prefetches = 0;
+  {
+    ArenaScope scope(*p->arena);
+    for (UOp u : p->insts) prefetches += u.is(Ops::CUSTOM);
+  }
+  EXPECT_EQ(prefetches, 6u) << "a row of 360 bytes";
+  if (!llvm_plugin_missing().empty()) GTEST_SKIP() << llvm_plugin_missing();
+  const std::string code = make_llvm_compiler(test::target("LLVM", kWide))->assembly(p->source);
+  EXPECT_EQ(count(code, "vcvtph2ps"), 4u) << "of sixteen blocks and of two, scales and offsets\n" << code;
+  // Five registers: eight products with values, one with the scale and one with the offset.
+  const size_t loop = code.rfind(".LBB");
+  EXPECT_LE(count(code, "vfmadd") + count(code, "vmulps"), 5u * 10 + 5) << code.substr(0, loop);
+}
+
 TEST(Packed4, OnlyWhereItPays) {
   const Blocks s{260, 8, 16, 18, 2};
   auto taken = [](const KernelPtr& k, const Renderer& r) { return is_packed4(*to_program(*k, r, {})); };
@@ -120,7 +149,8 @@ TEST(Packed4, OnlyWhereItPays) {
   EXPECT_FALSE(taken(product(s, true), *wide)) << "a byte is used as it is";
   EXPECT_FALSE(taken(product({260, 8, 16, 17, 1}), *wide)) << "words would begin at odd places";
   EXPECT_FALSE(taken(product({260, 8, 16, 80, 2}), *wide)) << "more than two registers";
-  EXPECT_FALSE(taken(product({260, 6, 16, 18, 2}), *wide)) << "blocks do not fill registers";
+  EXPECT_FALSE(taken(product({260, 3, 16, 18, 2}), *wide)) << "blocks do not fill one register";
+  EXPECT_FALSE(taken(product({260, 90, 16, 18, 2}), *wide)) << "too many registers to unroll, and the last is not full";
   EXPECT_FALSE(taken(product(s), *renderer("LLVM", "x86_64,haswell")));
   EXPECT_FALSE(taken(product(s), *renderer("CLANG", kWide)));
 }

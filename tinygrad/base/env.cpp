@@ -16,6 +16,7 @@
 #include <set>
 #include <vector>
 
+#include "tinygrad/base/env_parse.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/text.h"
 

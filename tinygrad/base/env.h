@@ -2,7 +2,6 @@
 /// not call getenv.
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <iosfwd>
 #include <memory>
 #include <optional>
@@ -48,8 +47,6 @@ namespace detail {
 extern constinit thread_local const Values* current;
 const Values& first_use();  ///< makes `current` point to the process's values
 [[noreturn]] void bad_int(int index);
-/// Returns the values an environment gives; `lookup` is std::getenv or a substitute.
-Values parse(const std::function<const char*(const char*)>& lookup);
 inline const Values& values() { return current ? *current : first_use(); }
 }  // namespace detail
 

@@ -140,9 +140,7 @@ CompiledKernelRef compile_one(const Hash128& key, const Kernel& kernel, Device& 
     if (debug >= 4 && !program->source.empty()) std::cout << program->source << std::endl;
     if (native) {
       Cancellation::check("compile");
-      Target used = target;
-      if (source_of(kernel.sink)) used.renderer = "CLANG";  // the user's C
-      Compiler& compiler = device.compiler(used);
+      Compiler& compiler = source_of(kernel.sink) ? device.source_compiler(target) : device.compiler(target);
       program->binary = compiler.compile_cached(program->source);
       if (debug >= 7) std::cout << compiler.assembly(program->source) << std::endl;
       store_program(key.to_hex(), *program);

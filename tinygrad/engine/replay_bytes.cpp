@@ -78,7 +78,7 @@ Device& read_device(ByteReader& r) {
   made_for.arch = r.text();
   made_for.features.resize(r.size(8));
   for (std::string& f : made_for.features) f = r.text();
-  const Target& here = d->kind() == "CPU" ? host_processor() : d->target();
+  const Target& here = d->processor();
   const std::string missing = missing_feature(made_for, here);
   TG_CHECK(DeviceError, missing.empty(), r.name(), ": got machine code that uses ", missing, ", which ", d->name(),
            " (", here.arch, here.cpu.empty() ? "" : "," + here.cpu,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <unordered_set>
 
 #include "tinygrad/base/math.h"
 #include "tinygrad/uop/affine.h"
@@ -70,6 +71,8 @@ class BlockFinder {
       const bool boundary = (in.u.is(Ops::RANGE) && !is_lane(in.u)) || in.u.in(Ops::END | Ops::BARRIER);
       if (boundary) close_all();
       else if (in.u.in(Ops::LOAD | Ops::STORE)) add(in.u);
+      else if (in.u.is(Ops::CAST) && in.u.src(0).is(Ops::LOAD) && in.u.dtype().itemsize() == 2)
+        of_halves_.insert(in.u.src(0));
     }
     close_all();
   }
@@ -131,12 +134,14 @@ class BlockFinder {
     if (o.words) out_.group_words(begin, offsets);
     o.found.clear();
   }
-  /// Words have two or four bytes.
-  static size_t end_of_run(const Columns& o, size_t i) {
+  /// Words have two or four bytes: two, where the program makes a number of sixteen bits of them.
+  size_t end_of_run(const Columns& o, size_t i) const {
     size_t j = i + 1;
     while (j < o.found.size() && o.found[j].first == o.found[j - 1].first + 1) j++;
-    if (o.words && j - i > 4) j = i + 4;
-    return o.words && j - i == 3 ? j - 1 : j;
+    if (!o.words) return j;
+    const size_t most = of_halves_.contains(o.found[i].second) ? 2 : 4;
+    if (j - i > most) j = i + most;
+    return j - i == 3 ? j - 1 : j;
   }
   void add_block(const Columns& o, size_t i, size_t j) {
     LaneBlock b;
@@ -159,6 +164,7 @@ class BlockFinder {
   const int64_t near_;
   const bool words_;
   std::vector<Columns> open_;
+  std::unordered_set<UOp> of_halves_;  ///< loads of bytes that become numbers of sixteen bits
 };
 
 LaneBlocks::LaneBlocks(const ProgramView& view) : block_of_(view.insts().size(), -1), view_(view) {}

@@ -68,6 +68,8 @@ class CpuDevice final : public Device {
   bool host_visible() const override { return true; }
   const Target& target() override { return toolchain_.target(); }
   Compiler& compiler(const Target& target) override { return toolchain_.compiler(target); }
+  Compiler& source_compiler(const Target& target) override { return toolchain_.source_compiler(target); }
+  const Target& processor() override { return host_processor(); }
   using Device::load;
   std::shared_ptr<Executable> load(std::span<const uint8_t> binary, const std::string& symbol) override {
     std::shared_ptr<ElfImage> image = ElfImage::load(binary);

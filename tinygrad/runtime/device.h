@@ -61,6 +61,10 @@ class Device {
   /// Returns the compiler of `target`, which must be one this device returned.
   virtual Compiler& compiler(const Target& target) = 0;
   Compiler& compiler() { return compiler(target()); }
+  /// Returns the compiler of kernels that a user wrote in the language of the device, for `target`.
+  virtual Compiler& source_compiler(const Target& target) { return compiler(target); }
+  /// Returns the processor at hand: it runs kernels compiled for any target whose features it has.
+  virtual const Target& processor() { return target(); }
   /// Loads compiled bytes. Throws FormatError for bytes that are no program for this device, or lack the symbol.
   virtual std::shared_ptr<Executable> load(std::span<const uint8_t> binary, const std::string& symbol) = 0;
   /// Loads a compiled kernel: by default its binary; a device that executes linear UOps overrides this.

@@ -31,6 +31,8 @@ class HostToolchain {
   ~HostToolchain();
   const Target& target();
   Compiler& compiler(const Target& target);
+  /// Returns the compiler of kernels that users wrote in C.
+  Compiler& source_compiler(Target target);
 
  private:
   struct State;

@@ -68,4 +68,9 @@ Compiler& HostToolchain::compiler(const Target& target) {
   return *kept;
 }
 
+Compiler& HostToolchain::source_compiler(Target target) {
+  target.renderer = "CLANG";
+  return compiler(target);
+}
+
 }  // namespace tg

@@ -34,6 +34,7 @@ class NullDevice final : public Device {
       : Device(name, std::make_unique<LruAllocator>(std::make_unique<NullAllocator>(), name, 0)) {}
   const Target& target() override { return toolchain_.target(); }
   Compiler& compiler(const Target& target) override { return toolchain_.compiler(target); }
+  Compiler& source_compiler(const Target& target) override { return toolchain_.source_compiler(target); }
   using Device::load;
   std::shared_ptr<Executable> load(std::span<const uint8_t>, const std::string&) override {
     return std::make_shared<NullExecutable>();

@@ -162,7 +162,7 @@ const PatternMatcher<>& early_rules() {
       rule(u = op<Ops::COPY>(x), [](U u, X x) { return store_copied(u, x); }),
       rule(op<Ops::DETACH>(x), x),
       rule(op<Ops::CONTIGUOUS_BACKWARD>(x), x),
-      rule(op<Ops::CONTIGUOUS_BACKWARD>(x, y, z), x),
+      rule(op<Ops::CUSTOM_GRADIENT>(x, _, _), x),
       // ---- reductions ----
       rule(u = op<Ops::REDUCE>(x), [](const EarlyContext& c, U u, X x) { return fold_reduce(c, u, x); }),
   });

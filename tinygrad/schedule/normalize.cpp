@@ -16,12 +16,12 @@ namespace {
 constexpr size_t kFewNodes = 256;  // of a graph in which integers that index storage vary
 constexpr size_t kFewIntegers = 8;
 
-/// Resolves a node to the storage of a computed one, DETACH and a COPY to where a value is to their sources.
+/// Resolves a node to the storage of a computed one, DETACH, what only gradients see and a COPY to where a value is to their sources.
 UOp resolve(UOp u) {
   Graph& g = Graph::global();
   while (true) {
     if (UOp f = g.forwarded(u)) u = f;
-    else if (u.in(Ops::DETACH | Ops::CONTIGUOUS_BACKWARD) ||
+    else if (u.in(Ops::DETACH | Ops::CONTIGUOUS_BACKWARD | Ops::CUSTOM_GRADIENT) ||
              (u.is(Ops::COPY) && device_of(u.src(0)) == u.arg<std::string>()))
       u = u.src(0);
     else return u;

@@ -2,6 +2,7 @@
 #include "tinygrad/tensor/tensor.h"
 
 #include <algorithm>
+#include <mutex>
 
 #include "tinygrad/base/env.h"
 #include "tinygrad/runtime/buffer.h"

@@ -265,6 +265,7 @@ Shape compute_shape(UOp u, const auto& get) {
     case Ops::AFTER:
     case Ops::CONTIGUOUS:
     case Ops::CONTIGUOUS_BACKWARD:
+    case Ops::CUSTOM_GRADIENT:
     case Ops::DETACH:
     case Ops::COPY:
     case Ops::CAST:
@@ -572,8 +573,8 @@ UOp tuple_element(UOp u) {
 }
 
 UOp base_of(UOp u) {
-  while (u.in(groups::kMovement | Ops::AFTER | Ops::CONTIGUOUS | Ops::DETACH | Ops::CONTIGUOUS_BACKWARD | Ops::BITCAST))
-    u = u.src(0);
+  constexpr OpSet kSame = Ops::CONTIGUOUS | Ops::CONTIGUOUS_BACKWARD | Ops::CUSTOM_GRADIENT | Ops::DETACH;
+  while (u.in(groups::kMovement | Ops::AFTER | kSame | Ops::BITCAST)) u = u.src(0);
   return u;
 }
 bool has_buffer_identity(UOp u) {

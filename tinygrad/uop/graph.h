@@ -2,7 +2,6 @@
 /// API boundary. Schedules and kernels live in Arenas: own table, dense ids, no lock, no counts, freed whole.
 #pragma once
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>

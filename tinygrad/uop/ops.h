@@ -19,7 +19,7 @@ namespace tg {
                           X(THREEFRY) X(SUB) X(FDIV) X(POW) X(FLOORDIV) X(FLOORMOD) X(WHERE) X(MULACC) \
   /* control */           X(BARRIER) X(RANGE) X(IF) X(END) X(ENDIF) \
   /* literals, raw text */X(CONST) X(CUSTOM) X(CUSTOMI) \
-  /* tensor graphs only */X(ARANGE) X(CONTIGUOUS) X(CONTIGUOUS_BACKWARD) X(DETACH) X(STAGE) X(COPY) \
+  /* tensor graphs only */X(ARANGE) X(CONTIGUOUS) X(CONTIGUOUS_BACKWARD) X(CUSTOM_GRADIENT) X(DETACH) X(STAGE) X(COPY) \
                           X(MSELECT) X(MSTACK) X(CUSTOM_FUNCTION) \
                           X(RESHAPE) X(PERMUTE) X(EXPAND) X(PAD) X(FLIP) X(UNSHARD) X(REDUCE) X(ALLREDUCE)
 // clang-format on

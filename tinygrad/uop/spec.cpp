@@ -187,10 +187,10 @@ const Spec& spec_tensor() {
                [](U u) {
                  return must(u.nsrc() >= 2 && same_type(u) && all_srcs(u, 1, is_index), "INDEX(x, integers...)");
                }),
-          rule(u = any_of(Ops::CONTIGUOUS | Ops::DETACH),
+          rule(u = any_of(Ops::CONTIGUOUS | Ops::CONTIGUOUS_BACKWARD | Ops::DETACH),
                [](U u) { return must(u.nsrc() == 1 && same_type(u), "(x)"); }),
-          rule(u = node<Ops::CONTIGUOUS_BACKWARD>(),
-               [](U u) { return must((u.nsrc() == 1 || u.nsrc() == 3) && same_type(u), "(x) or (x, input, weight)"); }),
+          rule(u = node<Ops::CUSTOM_GRADIENT>(),
+               [](U u) { return must(u.nsrc() == 3 && same_type(u), "CUSTOM_GRADIENT(value, two inputs), form"); }),
           rule(u = node<Ops::COPY>(),
                [](U u) {
                  return must(u.nsrc() == 1 && same_type(u) && u.arg_kind() == ArgKind::kString, "COPY(x), device");
@@ -223,7 +223,7 @@ const Spec& spec_kernel() {
   static const Spec s =
       Spec{
           rule(u = any_of(groups::kMovement | Ops::COPY | Ops::CONTIGUOUS | Ops::DETACH | Ops::ARANGE |
-                          Ops::CONTIGUOUS_BACKWARD),
+                          Ops::CONTIGUOUS_BACKWARD | Ops::CUSTOM_GRADIENT),
                [](U) { return must(false, "no movement, no tensors"); }),
           rule(u = any_of(groups::kElementwise),
                [](U u) { return unless(u.dtype() != dtypes::weakfloat, "no weakfloat"); }),

@@ -67,4 +67,9 @@ bool is_exact_product(UOp a, UOp b) {
   return x && y && product(*x, *y);
 }
 
+bool is_small_integer(UOp u) {
+  const MaybeSignificand s = significand(u, kDepth);
+  return s && s->unit >= 0 && s->limit <= 8;
+}
+
 }  // namespace tg

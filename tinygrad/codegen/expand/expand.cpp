@@ -253,12 +253,18 @@ class Expander {
     }
     return s;
   }
-  /// Returns the instances of the reduced value per instance of the result, in order.
+  /// Returns the instances of the reduced value per instance of the result, in order. Two products that a sum adds are
+  /// two terms of it.
   std::vector<UOps> terms(UOp u, const Reduced& r, uint64_t* mask) {
+    const bool sum = u.arg<ReduceArg>().op == Ops::ADD;
     uint64_t value = slot(u.src(0)).mask, out = value & ~r.bits;
     std::vector<UOps> t(count(out));
-    each(out | r.bits, {out, value},
-         [&](const uint32_t* at) { t[at[0]].push_back(values_[slot(u.src(0)).first + at[1]]); });
+    each(out | r.bits, {out, value}, [&](const uint32_t* at) {
+      UOp v = values_[slot(u.src(0)).first + at[1]];
+      const bool two = sum && v.is(Ops::ADD) && is_fused(v.src(0)) && is_fused(v.src(1));
+      if (two) t[at[0]].push_back(v.src(0));
+      t[at[0]].push_back(two ? v.src(1) : v);
+    });
     *mask = out;
     return t;
   }

@@ -15,14 +15,15 @@
 
 namespace tg {
 namespace {
-constexpr double kAhead = 500;      // cycles from memory
-constexpr int64_t kLine = 64;       // bytes
-constexpr double kSymbolic = 64;    // trips assumed for a loop of unknown length
-constexpr double kLongWindow = 16;  // taps
-constexpr double kFewReads = 40;    // of an element: with more the wait for the first one is lost in the others
-constexpr int64_t kPage = 4096;     // bytes; hardware prefetchers stop at its end
-constexpr double kLongRow = 1024;   // bytes
-constexpr size_t kMostLines = 64;   // of a tile
+constexpr double kAhead = 500;            // cycles from memory
+constexpr int64_t kLine = 64;             // bytes
+constexpr double kSymbolic = 64;          // trips assumed for a loop of unknown length
+constexpr double kLongWindow = 16;        // taps
+constexpr double kFewReads = 40;          // of an element: with more the wait for the first one is lost in the others
+constexpr int64_t kPage = 4096;           // bytes; hardware prefetchers stop at its end
+constexpr double kLongRow = 1024;         // bytes
+constexpr size_t kMostLines = 64;         // of a tile
+constexpr int64_t kMostWordBytes = 4096;  // of an iteration
 
 double trips(UOp loop) { return loop.src(0).is_const() ? static_cast<double>(loop.src(0).const_int()) : kSymbolic; }
 bool is_reduce(UOp loop) { return axis_type(loop) == AxisType::kReduce; }
@@ -288,6 +289,44 @@ std::map<uint32_t, UOps> ahead_of_masked_loads(const UOps& masked, const LoopCos
   return of_loop;
 }
 
+/// Bytes of a long parameter that one iteration of a loop reads as words of lanes, and the next one behind them.
+struct WordStream {
+  UOp storage, loop;
+  int64_t bytes;   ///< of an iteration
+  int64_t offset;  ///< least one of the loads
+  UOp first;       ///< index of the first byte that lane 0 reads
+};
+std::vector<WordStream> word_streams(const UOps& order, int64_t long_bytes) {
+  std::vector<WordStream> streams;
+  for (UOp u : order) {
+    if (!u.is(Ops::LOAD) || u.nsrc() != 1 || u.dtype().itemsize() != 1) continue;
+    const MemRef m{u};
+    const UOp lane = lane_of(m.index());
+    if (!lane || !is_longer(m.buffer(), long_bytes)) continue;
+    const AffineIndex f(m.index());
+    if (f.rest.empty() && std::abs(f.coefficient(lane)) <= 1) continue;  // whole vectors
+    UOp loop;
+    for (const auto& [r, step] : f.terms)
+      if (is_loop(r) && step && (!loop || nests_before(loop, r))) loop = r;
+    if (!loop || is_thread(loop) || f.coefficient(loop) <= 0 || f.coefficient(loop) > kMostWordBytes) continue;
+    const UOp first = m.index().substitute({{lane, UOp::constant(int64_t{0}, lane.dtype())}});
+    auto s = std::find_if(streams.begin(), streams.end(),
+                          [&](const WordStream& w) { return w.storage == m.buffer() && w.loop == loop; });
+    if (s == streams.end()) streams.push_back({m.buffer(), loop, f.coefficient(loop), f.offset, first});
+    else if (f.offset < s->offset) *s = {m.buffer(), loop, f.coefficient(loop), f.offset, first};
+  }
+  return streams;
+}
+/// Adds prefetches of words: renderers load them masked and permuted, and they use up rows faster than processors
+/// follow from page to page.
+void ahead_of_words(const UOps& order, const LoopCosts& costs, int64_t long_bytes, std::map<uint32_t, UOps>& of_loop) {
+  for (const WordStream& w : word_streams(order, long_bytes)) {
+    const auto far = static_cast<int64_t>(std::ceil(kAhead / costs.cycles(w.loop))) * w.bytes;
+    for (int64_t at = 0; at < w.bytes; at += kLine)
+      of_loop[w.loop.id()].push_back(prefetch(w.storage, w.first + (far + at)));
+  }
+}
+
 /// Returns an END with the prefetches of its loops in front of what it ends.
 UOp with_prefetches(UOp end, const std::map<uint32_t, UOps>& of_loop) {
   UOps effects;
@@ -305,7 +344,8 @@ UOp add_prefetches(UOp sink, const Renderer& renderer) {
   if (!renderer.has_prefetch()) return sink;
   const UOps order = sink.toposort();
   const LoopCosts costs(order);
-  const auto of_loop = ahead_of_masked_loads(masked_loads(order, costs, renderer.target().l1_bytes), costs);
+  auto of_loop = ahead_of_masked_loads(masked_loads(order, costs, renderer.target().l1_bytes), costs);
+  ahead_of_words(order, costs, renderer.target().l1_bytes, of_loop);
   Before before_reductions;
   behind_reductions(order, costs, renderer, before_reductions);
   next_rows(order, renderer, before_reductions);

@@ -14,6 +14,7 @@ namespace tg {
 namespace {
 constexpr int64_t kLanes = 16, kBytes = 4, kRegister = kLanes * kBytes;
 constexpr int64_t kReach = 2 * kRegister;  // bytes that a register of words may come from
+constexpr int64_t kMostUnrolled = 16;      // registers, of rows whose last one is not full
 
 bool is_group_of_bits(UOp u) {
   if (u.nsrc() != 2 || !u.src(1).is_const() || u.src(1).is_invalid()) return false;
@@ -92,9 +93,31 @@ UOp block_range(const AffineIndex& index, UOp range, const UOps& reduced, int64_
     distance = r;
     step = c;
   }
-  const bool fits = distance && constant_size(distance) > 0 && constant_size(distance) % blocks == 0 && step % 2 == 0 &&
-                    (blocks - 1) * step + n <= kReach;
-  return fits ? distance : UOp();
+  if (!distance || step % 2 || (blocks - 1) * step + n > kReach) return {};
+  const int64_t size = constant_size(distance);
+  return size >= blocks && (size % blocks == 0 || size <= blocks * kMostUnrolled) ? distance : UOp();
+}
+
+/// The blocks of a row, `share` to a register.
+struct BlockWords {
+  UOp registers;  ///< range
+  UOp block;      ///< of a lane
+  UOp filled;     ///< whether the lane has a block of its own; empty: all have
+};
+/// Lanes of the last register that have no block take one that another lane has, so that every lane reads memory of the
+/// row and the distances of lanes are known once registers are unrolled.
+BlockWords block_words(UOp distance, UOp lanes, int64_t words, int64_t share) {
+  const int64_t size = constant_size(distance), full = size / share, rest = size % share;
+  BlockWords b;
+  b.registers = UOp::range(UOp::constant(full + (rest ? 1 : 0)), distance.arg<RangeArg>());
+  UOp in_register = fold2(Ops::FLOORDIV, lanes, UOp::constant(words)), first = fold_mul(b.registers, share);
+  if (rest) {
+    b.filled = UOp::alu(Ops::CMPLT, {fold_add(first, in_register), UOp::constant(size)});
+    in_register = UOp::alu(Ops::CMPLT, {b.registers, UOp::constant(full)})
+                      .where(in_register, fold2(Ops::FLOORMOD, in_register, UOp::constant(rest)));
+  }
+  b.block = fold_add(first, in_register);
+  return b;
 }
 }  // namespace
 
@@ -120,17 +143,29 @@ Packed4Kernel packed4_kernel(UOp sink, UOp range, const Renderer& renderer) {
   k.bytes = part(range, 2, kBytes);
   std::vector<std::pair<UOp, UOp>> map;
   UOp word = k.lanes;
+  UOp filled;
   if (distance) {
-    k.registers = UOp::range(UOp::constant(constant_size(distance) / blocks), distance.arg<RangeArg>());
-    map.push_back(
-        {distance, fold_add(fold_mul(k.registers, blocks), fold2(Ops::FLOORDIV, k.lanes, UOp::constant(words)))});
+    const BlockWords b = block_words(distance, k.lanes, words, blocks);
+    k.registers = b.registers;
+    filled = b.filled;
+    map.push_back({distance, b.block});
     word = fold2(Ops::FLOORMOD, k.lanes, UOp::constant(words));
   } else if (words > kLanes) {
     k.registers = part(range, 0, words / kLanes);
     word = fold_add(fold_mul(k.registers, kLanes), word);
   }
   map.push_back({range, fold_add(fold_mul(word, kBytes), k.bytes)});
-  UOps src{reduce.src(0).substitute(map)};
+  UOp product = reduce.src(0).substitute(map);
+  if (!product.is(Ops::MUL)) return {};
+  k.factor = factor.substitute(map);
+  if (filled) {
+    const uint32_t other = product.src(0) == k.factor ? 1 : 0;
+    const UOp zero = product.const_like(0);
+    k.unrolled = true;
+    k.factor = filled.where(k.factor, zero);
+    product = filled.where(product.src(other), zero) * k.factor;
+  }
+  UOps src{product};
   for (UOp r : reduced) {
     if (r == distance || (r == range && !distance && k.registers)) src.push_back(k.registers);
     if (r == range) {
@@ -140,9 +175,7 @@ Packed4Kernel packed4_kernel(UOp sink, UOp range, const Renderer& renderer) {
       src.push_back(r);
     }
   }
-  if (!src[0].is(Ops::MUL)) return {};
   k.sink = sink.substitute({{reduce, UOp::make(Ops::REDUCE, reduce.dtype(), src, reduce.arg(), reduce.tag())}});
-  k.factor = factor.substitute(map);
   return k;
 }
 

@@ -12,11 +12,12 @@
 
 namespace tg {
 namespace {
-constexpr int64_t kLanes = 16;            // words of a register
-constexpr int64_t kLeastRows = 256;       // that share the factor
-constexpr int64_t kRows = 4;              // of a tile: the factor is loaded once for them
-constexpr double kLongRow = 8192;         // values of it
-constexpr int64_t kShortAxis = 4;         // the two values of a byte
+constexpr int64_t kLanes = 16;         // words of a register
+constexpr int64_t kLeastRows = 256;    // that share the factor
+constexpr int64_t kRows = 4;           // of a tile: the factor is loaded once for them
+constexpr double kLongRow = 8192;      // values of it
+constexpr int64_t kFewRegisters = 16;  // of a row: unrolled, so that what is the same for all rows stays in registers
+constexpr int64_t kShortAxis = 4;      // the two values of a byte
 constexpr double kCyclesPerVector = 1.2;  // of sixteen values, as measured
 
 /// Returns the axis of the rows of a tile; -1: none. They load the factor once, which counts when it fills the first
@@ -49,6 +50,7 @@ std::optional<Candidate> packed4_candidate(const KernelAxes& kernel, const Packe
     if (r == packed.lanes) c.lane_axes = {a};
     else if (r == packed.bytes || (x.reduce && x.size <= kShortAxis)) tile = x.size;
     // Scales of eight registers are in two: of two registers of each row, or of four of one.
+    else if (r == packed.registers && (packed.unrolled || x.size <= kFewRegisters)) tile = x.size;
     else if (r == packed.registers) tile = x.size % 4 == 0 && tiled < 0 ? 4 : x.size % 2 == 0 ? 2 : 1;
     else if (a == tiled) tile = kRows;
     if (!x.reduce) {

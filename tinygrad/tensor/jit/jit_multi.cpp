@@ -1,6 +1,7 @@
 /// \file Jitted functions on tensors of several devices: to capture and replay, each shard is an argument or a result
 /// of its own.
 #include <algorithm>
+#include <mutex>
 
 #include "tinygrad/base/env.h"
 #include "tinygrad/tensor/impl.h"

@@ -349,7 +349,7 @@ Tensor conv::direct(const Tensor& t, const Tensor& weight, const ConvOptions& o)
     std::vector<int64_t> form{g};
     for (size_t i = 0; i < n; i++) form.insert(form.end(), {step[i], dil[i], pads[i].first, pads[i].second});
     return Tensor::from_uop(
-        UOp::make(Ops::CONTIGUOUS_BACKWARD, r.dtype(), {r.reshape(out).uop(), t.uop(), weight.uop()}, Arg(form)));
+        UOp::make(Ops::CUSTOM_GRADIENT, r.dtype(), {r.reshape(out).uop(), t.uop(), weight.uop()}, Arg(form)));
   }
   return r.reshape(out);
 }

@@ -53,12 +53,12 @@ bool pays(UOp s, UOp v) {
 }
 }  // namespace
 
-bool is_attention(UOp u) { return u.is(Ops::CONTIGUOUS_BACKWARD) && u.nsrc() == 3 && u.arg_kind() == ArgKind::kString; }
+bool is_attention(UOp u) { return u.is(Ops::CUSTOM_GRADIENT) && u.arg_kind() == ArgKind::kString; }
 
 Tensor with_gradient(const Tensor& product, const Tensor& weights, const Tensor& value) {
   UOp p = uop_of(weights, "dot"), s = scores_of(p), o = uop_of(product, "dot"), v = uop_of(value, "dot");
   if (!s || !pays(s, v) || o.dtype() != dtypes::float32) return product;
-  return Tensor::from_uop(UOp::make(Ops::CONTIGUOUS_BACKWARD, o.dtype(), {o, s, v}, Arg(std::string("attention"))));
+  return Tensor::from_uop(UOp::make(Ops::CUSTOM_GRADIENT, o.dtype(), {o, s, v}, Arg(std::string("attention"))));
 }
 
 Grads gradients(UOp g, UOp o, UOp s, UOp v) {
