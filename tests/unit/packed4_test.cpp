@@ -134,7 +134,7 @@ TEST(Packed4, ScaleAndOffsetOnceForALane) {
   EXPECT_EQ(prefetches, 6u) << "a row of 360 bytes";
   if (!llvm_plugin_missing().empty()) GTEST_SKIP() << llvm_plugin_missing();
   const std::string code = make_llvm_compiler(test::target("LLVM", kWide))->assembly(p->source);
-  EXPECT_EQ(count(code, "vcvtph2ps"), 4u) << "of sixteen blocks and of two, scales and offsets\n" << code;
+  EXPECT_EQ(count(code, "vcvtph2ps"), 5u) << "scales and offsets of a register together\n" << code;
   // Five registers: eight products with values, one with the scale and one with the offset.
   const size_t loop = code.rfind(".LBB");
   EXPECT_LE(count(code, "vfmadd") + count(code, "vmulps"), 5u * 10 + 5) << code.substr(0, loop);
