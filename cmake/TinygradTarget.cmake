@@ -7,6 +7,14 @@ if(NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   endif()
 endif()
 
+# A compiler cache knows a file by what it includes, so precompiled headers only help where there is none.
+if(CMAKE_CXX_COMPILER_LAUNCHER)
+  set(tg_precompile OFF)
+else()
+  set(tg_precompile ON)
+endif()
+option(TG_PRECOMPILE "Precompile the headers of libraries that most files include" ${tg_precompile})
+
 find_program(TG_LLD ld.lld)
 include(CheckLinkerFlag)
 if(TG_LLD)
@@ -41,6 +49,14 @@ function(tg_target name)
   endif()
   if(TG_HAS_LLD)
     target_link_options(${name} PRIVATE -fuse-ld=lld)
+  endif()
+endfunction()
+
+# tg_precompile(name [HEADER...]): the standard headers that nearly every file of the target includes, and these.
+function(tg_precompile name)
+  if(TG_PRECOMPILE)
+    target_precompile_headers(${name} PRIVATE <algorithm> <array> <atomic> <functional> <map> <memory> <mutex> <optional>
+      <span> <string> <string_view> <unordered_map> <unordered_set> <utility> <variant> <vector> ${ARGN})
   endif()
 endfunction()
 
