@@ -53,7 +53,8 @@ void copy_blocks(const Tensor& storage, int64_t from, int64_t to, int64_t blocks
 }  // namespace
 
 Tensor zeroed(const Shape& shape, DType dtype, const std::string& device) {
-  if (!Device::get(device).host_visible()) return Tensor::zeros(shape, {.dtype = dtype, .device = device}).contiguous().realize();
+  if (!Device::get(device).host_visible())
+    return Tensor::zeros(shape, {.dtype = dtype, .device = device}).contiguous().realize();
   const auto bytes = static_cast<size_t>(shape.numel() * dtype.itemsize());
   std::shared_ptr<void> owner(std::calloc(bytes + kAlignment, 1), std::free);
   TG_CHECK(OutOfMemoryError, owner, "[cache] cannot allocate ", bytes, " bytes");

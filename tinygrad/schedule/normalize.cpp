@@ -16,7 +16,8 @@ namespace {
 constexpr size_t kFewNodes = 256;  // of a graph in which integers that index storage vary
 constexpr size_t kFewIntegers = 8;
 
-/// Resolves a node to the storage of a computed one, DETACH, what only gradients see and a COPY to where a value is to their sources.
+/// Resolves a node to the storage of a computed one; what only gradients see, and a COPY to where a value is, to their
+/// sources.
 UOp resolve(UOp u) {
   Graph& g = Graph::global();
   while (true) {

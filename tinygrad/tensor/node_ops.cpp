@@ -189,8 +189,8 @@ UOp resolve_weak(UOp root, DType d) {
   const bool same_kind = kind == dtypes::weakfloat ? d.is_float() : d.is_int();
   const DType own = own_type(root), in = same_kind ? least_upper_dtype(d, own) : own;
   auto type_of = [&](UOp u) { return u.dtype() == kind ? in : own_type(u); };
-  constexpr OpSet kThrough = groups::kMovement | Ops::DETACH | Ops::CONTIGUOUS | Ops::CONTIGUOUS_BACKWARD |
-                             Ops::CUSTOM_GRADIENT | Ops::CAST;
+  constexpr OpSet kThrough =
+      groups::kMovement | Ops::DETACH | Ops::CONTIGUOUS | Ops::CONTIGUOUS_BACKWARD | Ops::CUSTOM_GRADIENT | Ops::CAST;
   // The values in a node: a movement's further sources are its shape.
   auto values = [&](UOp u) {
     if (u.in(groups::kAlu | Ops::STACK)) return u.srcs();

@@ -8,9 +8,9 @@ namespace tg {
 UOp prefetch(UOp storage, UOp index);
 
 /// Adds prefetches for masked vector loads: processors follow streams of plain loads, but (measured on Zen 5) not of
-/// masked ones, which then wait for memory each time. Each is for the same access some iterations of an
-/// enclosing loop later, at least kAhead cycles away. Bytes that lanes read as words (render/blocks.h) are prefetched the
-/// same way. For an expanded kernel.
+/// masked ones, which then wait for memory each time. Each is for the same access some iterations of an enclosing loop
+/// later, at least kAhead cycles away. Bytes that lanes read as words (render/blocks.h) are prefetched the same way.
+/// For an expanded kernel.
 UOp add_prefetches(UOp sink, const Renderer& renderer);
 
 }  // namespace tg
