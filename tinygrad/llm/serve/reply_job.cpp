@@ -9,7 +9,8 @@
 namespace tg::llm {
 namespace {
 
-constexpr int kStopping = 503;
+// Statuses of replies that do not end.
+constexpr int kRefused = 400, kFailed = 500, kStopping = 503;
 
 Value extended(const Value& object, std::vector<Value::Entry> more) {
   std::vector<Value::Entry> entries(object.entries().begin(), object.entries().end());
@@ -136,11 +137,13 @@ void ReplyJob::fail(const ReplyEnd& end) {
   failed_ = true;
   for (const auto& t : tickets_) t->cancel();
   if (reply_->closed()) return reply_.reset();
-  const bool stopped = end.error.empty();
-  const std::string error = stopped ? api_error_json(kStopping, "the server is stopping")
-                                    : api_error_json(500, str("the model failed: ", end.error));
+  const int status = end.error.empty() ? kStopping : end.refused ? kRefused : kFailed;
+  const std::string error = status == kStopping ? api_error_json(status, "the server is stopping")
+                            : status == kRefused
+                                ? api_error_json(status, "logit_bias and the schema leave no token to go on with")
+                                : api_error_json(status, str("the model failed: ", end.error));
   if (!plan_.options.stream) {
-    reply_->send({stopped ? kStopping : 500, error});
+    reply_->send({status, error});
   } else {
     reply_->write(str("data: ", error, "\n\n"));
     reply_->finish();
