@@ -362,11 +362,14 @@ void Engine::decode_all() {
 
 /// Returns what the constraint of a request allows: the end of the reply too, where its text is complete.
 TokenMask Engine::allowed(Job& job) {
-  if (!job.request.constraint) return {};
-  const std::span<const uint64_t> mask = job.request.constraint->mask();
-  job.mask.assign(mask.begin(), mask.end());
+  JsonConstraint* constraint = job.request.constraint.get();
+  if (!constraint) return {};
+  try {
+    const std::span<const uint64_t> mask = constraint->mask();
+    job.mask.assign(mask.begin(), mask.end());
+  } catch (const ValueError& e) { throw NoTokenLeftError(e.what()); }  // the schema passes a limit here
   job.mask.resize((static_cast<size_t>(model_->vocab_size()) + 63) / 64);
-  if (job.request.constraint->finished())
+  if (constraint->finished())
     for (const int32_t token : job.request.stop_tokens)
       job.mask[static_cast<size_t>(token) / 64] |= uint64_t{1} << (token % 64);
   return job.mask;

@@ -54,7 +54,6 @@ class MaskCache {
   };
 
   void text_mask(int32_t stack, int32_t alone, std::vector<uint64_t>& bits) {
-    if (texts_.size() >= kMaxMasks && !texts_.contains(alone)) texts_.clear();
     const auto [found, added] = texts_.try_emplace(alone);
     TextMask& t = found->second;
     if (added) {

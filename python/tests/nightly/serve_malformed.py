@@ -55,14 +55,14 @@ class Attack:
     """Keeps a connection busy with a byte now and then."""
     data = malformed.post("/v1/completions", {"prompt": "x" * 1000, "max_tokens": 1})
     while not self.over:
-      with socket.create_connection(("127.0.0.1", self.port)) as s:
-        try:
+      try:
+        with socket.create_connection(("127.0.0.1", self.port)) as s:
           for byte in data:
             s.sendall(bytes([byte]))
             for _ in range(5):
               if self.over: return
               time.sleep(0.1)
-        except OSError: pass
+      except OSError: time.sleep(0.1)
 
 
 def good(port):

@@ -138,10 +138,9 @@ void ReplyJob::fail(const ReplyEnd& end) {
   for (const auto& t : tickets_) t->cancel();
   if (reply_->closed()) return reply_.reset();
   const int status = end.error.empty() ? kStopping : end.refused ? kRefused : kFailed;
-  const std::string error = status == kStopping ? api_error_json(status, "the server is stopping")
-                            : status == kRefused
-                                ? api_error_json(status, "logit_bias and the schema leave no token to go on with")
-                                : api_error_json(status, str("the model failed: ", end.error));
+  const std::string error = status == kStopping  ? api_error_json(status, "the server is stopping")
+                            : status == kRefused ? api_error_json(status, str("the reply cannot go on: ", end.error))
+                                                 : api_error_json(status, str("the model failed: ", end.error));
   if (!plan_.options.stream) {
     reply_->send({status, error});
   } else {
