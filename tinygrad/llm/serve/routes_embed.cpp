@@ -134,7 +134,7 @@ void queue_for_decoder(ServerState& s, const EmbeddingJobPtr& job) {
     }
   };
   request.on_end = [job, failed](const ReplyEnd& end) {
-    if (*failed) return;
+    if (*failed || job->reply()->closed()) return;
     if (!end.error.empty()) job->reply()->send({500, api_error_json(500, str("the model failed: ", end.error))});
     else if (end.reason == FinishReason::kCancelled)
       job->reply()->send({503, api_error_json(503, "the server is stopping")});
